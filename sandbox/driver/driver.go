@@ -1,0 +1,129 @@
+// Package driver says what an isolation technology must do to run sandboxes.
+//
+// A driver only makes, reaches and unmakes sandboxes. Running commands, moving
+// files and reaching ports go through the guest program inside (package guest),
+// so they are written once and behave alike under every driver. The suite in
+// package drivertest is the contract in executable form.
+package driver
+
+import (
+	"context"
+	"errors"
+	"net"
+	"time"
+)
+
+// ErrNotFound is returned (wrapped or not) for an id that the driver does not know.
+var ErrNotFound = errors.New("sandbox not found")
+
+// A Driver runs sandboxes with one isolation technology.
+//
+// Sandboxes outlive the process that made them: a Driver opened on the same
+// state directory finds them again through List and may Dial them. Methods are
+// safe for concurrent use; calls about one id are serialised by the caller.
+// Drivers return raw errors and do not retry.
+//
+// To add a driver:
+//  1. implement Driver in a package beside gvisor;
+//  2. run drivertest.Run from its test;
+//  3. name it in cmd/berth's driver table and in `berth doctor`.
+type Driver interface {
+	// Create prepares a sandbox: name, limits, file system. Nothing of the
+	// sandbox's own runs yet. On error nothing is left behind.
+	Create(ctx context.Context, spec Spec) error
+
+	// Start starts the guest in a created sandbox. It returns when the guest
+	// may be dialled, not when it answers.
+	Start(ctx context.Context, id string) error
+
+	// Dial connects to the guest's socket. Each call is a new connection; the
+	// caller closes it. The other end is in the sandbox and is not trusted.
+	Dial(ctx context.Context, id string) (net.Conn, error)
+
+	// Stats reports what the sandbox is doing and uses.
+	Stats(ctx context.Context, id string) (Stats, error)
+
+	// Pause stops every process of the sandbox; Resume continues them.
+	// A driver without Features().Pause returns errors.ErrUnsupported.
+	Pause(ctx context.Context, id string) error
+	Resume(ctx context.Context, id string) error
+
+	// Destroy ends the sandbox and removes everything that it wrote. It is
+	// idempotent: destroying an unknown id is not an error.
+	Destroy(ctx context.Context, id string) error
+
+	// List returns the ids of all sandboxes that exist, alive or dead.
+	List(ctx context.Context) ([]string, error)
+
+	// Features says what this driver can do on this machine. It is constant.
+	Features() Features
+}
+
+// A Spec describes a sandbox to create. It holds no secret.
+type Spec struct {
+	// ID names the sandbox: [a-z0-9_-]{1,64}, unique within the driver.
+	ID string
+
+	// Rootfs is the template's root file system on the host. It is shared by
+	// many sandboxes and never written.
+	Rootfs string
+
+	// Env is the guest's environment, KEY=value.
+	Env []string
+
+	Limits Limits
+}
+
+// Limits bound what one sandbox may use. Zero means the driver's default,
+// never "unlimited".
+type Limits struct {
+	Memory int64   // bytes, of all processes and of the driver's own overhead
+	CPU    float64 // cores
+	PIDs   int     // processes and threads
+	Disk   int64   // bytes written above the template
+}
+
+// State is what a sandbox is doing.
+type State string
+
+const (
+	StateCreated State = "created"
+	StateRunning State = "running"
+	StatePaused  State = "paused"
+	StateDead    State = "dead"
+)
+
+// Reason says why a sandbox is dead. It is empty while it is not.
+type Reason string
+
+const (
+	ReasonOOM    Reason = "oom"    // its memory limit was reached
+	ReasonKilled Reason = "killed" // it ended, or something ended it
+	ReasonHost   Reason = "host"   // the machine restarted under it
+)
+
+// Stats is one reading of a sandbox. Figures a driver cannot read are zero.
+type Stats struct {
+	State  State
+	Reason Reason
+
+	CPU    time.Duration // processor time used since the start
+	Memory int64         // bytes in use
+	PIDs   int           // host processes and threads
+	Disk   int64         // bytes written above the template
+}
+
+// Features declares the nature of a driver, so that what is missing is known
+// at start-up and not in the middle of a task.
+type Features struct {
+	// Isolation is the word that the containers API reports: "gvisor",
+	// "microvm", "docker", "kubernetes" or "none".
+	Isolation string
+
+	Pause       bool // Pause and Resume work
+	MemoryLimit bool // Limits.Memory is enforced
+	CPULimit    bool // Limits.CPU is enforced
+	PIDLimit    bool // Limits.PIDs is enforced
+	DiskLimit   bool // Limits.Disk is enforced
+	Network     bool // the sandbox sees a network other than its own loopback
+}
