@@ -1,0 +1,63 @@
+package berth
+
+// A Container is the durable object behind a sandbox: name, limits, files and
+// expiry. It outlives the sandbox that runs for it now.
+type Container struct {
+	ID            ContainerID     `json:"id"`
+	Object        string          `json:"object"` // "container"
+	CreatedAt     int64           `json:"created_at"`
+	Status        ContainerStatus `json:"status"`
+	ExpiresAfter  ExpiresAfter    `json:"expires_after"`
+	LastActiveAt  int64           `json:"last_active_at"`
+	MemoryLimit   string          `json:"memory_limit"` // 1g, 4g, 16g or 64g
+	Name          string          `json:"name"`
+	NetworkPolicy NetworkPolicy   `json:"network_policy"`
+	Berth         ContainerBerth  `json:"berth"`
+}
+
+// ContainerBerth is what Berth tells of a container beyond OpenAI's contract.
+type ContainerBerth struct {
+	Isolation string `json:"isolation"`        // gvisor, microvm, docker, kubernetes or none
+	Template  string `json:"template"`         // digest of the template that it started from
+	Reason    string `json:"reason,omitempty"` // why it is gone: expired, deleted, oom, killed or host
+}
+
+// A ContainerStatus is the state of a container. An expired container keeps its
+// object, with a reason, until it is deleted; its disk is gone.
+type ContainerStatus string
+
+const (
+	ContainerRunning ContainerStatus = "running"
+	ContainerExpired ContainerStatus = "expired"
+	ContainerDeleted ContainerStatus = "deleted"
+)
+
+// ExpiresAfter says when an idle container goes away.
+type ExpiresAfter struct {
+	Anchor  string `json:"anchor"` // "last_active_at"
+	Minutes int    `json:"minutes"`
+}
+
+// A NetworkPolicy says what a container may reach: "disabled" (nothing, the
+// default) or "allowlist".
+type NetworkPolicy struct {
+	Type           string   `json:"type"`
+	AllowedDomains []string `json:"allowed_domains,omitempty"`
+}
+
+// A ContainerFile is a file in a container's working directory.
+type ContainerFile struct {
+	ID          CFileID     `json:"id"`
+	Object      string      `json:"object"` // "container.file"
+	ContainerID ContainerID `json:"container_id"`
+	CreatedAt   int64       `json:"created_at"`
+	Bytes       int64       `json:"bytes"`
+	Path        string      `json:"path"`   // absolute, under /mnt/data
+	Source      string      `json:"source"` // "user" for uploads, "assistant" for what commands made
+}
+
+// WorkDir is where commands start and files are exchanged, as in the hosted containers.
+const WorkDir = "/mnt/data"
+
+// MemoryLimits are the tiers of a container's memory, in bytes.
+var MemoryLimits = map[string]int64{"1g": 1 << 30, "4g": 4 << 30, "16g": 16 << 30, "64g": 64 << 30}

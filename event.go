@@ -1,0 +1,100 @@
+package berth
+
+import "encoding/json"
+
+// An Event is one step in a response's life. Its JSON is what a stream sends.
+// Which fields are set depends on Type; all others are absent from the JSON.
+//
+// SequenceNumber starts at 0 and counts every event of its response without a
+// gap. OutputIndex is the item's place in the response's output and never changes.
+type Event struct {
+	Type           EventType `json:"type"`
+	SequenceNumber int64     `json:"sequence_number"`
+
+	Response *Response      `json:"response,omitempty"` // response.created … response.completed
+	Error    *EventError    `json:"error,omitempty"`    // error
+	Item     *Item          `json:"item,omitempty"`     // output_item.added, .done
+	Part     *Content       `json:"part,omitempty"`     // content_part.*, reasoning_summary_part.*
+	Output   []ShellContent `json:"output,omitempty"`   // shell_call_output_content.done
+
+	ItemID       string `json:"item_id,omitempty"`
+	OutputIndex  *int   `json:"output_index,omitempty"`
+	ContentIndex *int   `json:"content_index,omitempty"`
+	SummaryIndex *int   `json:"summary_index,omitempty"`
+	CommandIndex *int   `json:"command_index,omitempty"`
+
+	Delta     json.RawMessage    `json:"delta,omitempty"` // a string, or a ShellDelta
+	Text      *string            `json:"text,omitempty"`
+	Refusal   *string            `json:"refusal,omitempty"`
+	Arguments *string            `json:"arguments,omitempty"`
+	Command   *string            `json:"command,omitempty"`
+	Logprobs  *[]json.RawMessage `json:"logprobs,omitempty"`
+}
+
+// An EventType is the "type" of an event.
+type EventType string
+
+const (
+	EventCreated    EventType = "response.created"
+	EventQueued     EventType = "response.queued"
+	EventInProgress EventType = "response.in_progress"
+	EventCompleted  EventType = "response.completed"
+	EventIncomplete EventType = "response.incomplete"
+	EventFailed     EventType = "response.failed"
+	EventCancelled  EventType = "response.cancelled"
+	EventErrored    EventType = "error"
+
+	EventOutputItemAdded  EventType = "response.output_item.added"
+	EventOutputItemDone   EventType = "response.output_item.done"
+	EventContentPartAdded EventType = "response.content_part.added"
+	EventContentPartDone  EventType = "response.content_part.done"
+	EventOutputTextDelta  EventType = "response.output_text.delta"
+	EventOutputTextDone   EventType = "response.output_text.done"
+	EventRefusalDelta     EventType = "response.refusal.delta"
+	EventRefusalDone      EventType = "response.refusal.done"
+
+	EventReasoningTextDelta        EventType = "response.reasoning_text.delta"
+	EventReasoningTextDone         EventType = "response.reasoning_text.done"
+	EventReasoningSummaryPartAdded EventType = "response.reasoning_summary_part.added"
+	EventReasoningSummaryPartDone  EventType = "response.reasoning_summary_part.done"
+	EventReasoningSummaryDelta     EventType = "response.reasoning_summary_text.delta"
+	EventReasoningSummaryDone      EventType = "response.reasoning_summary_text.done"
+
+	EventFunctionArgumentsDelta EventType = "response.function_call_arguments.delta"
+	EventFunctionArgumentsDone  EventType = "response.function_call_arguments.done"
+
+	EventShellCommandAdded EventType = "response.shell_call_command.added"
+	EventShellCommandDelta EventType = "response.shell_call_command.delta"
+	EventShellCommandDone  EventType = "response.shell_call_command.done"
+	EventShellOutputDelta  EventType = "response.shell_call_output_content.delta"
+	EventShellOutputDone   EventType = "response.shell_call_output_content.done"
+)
+
+// Final reports whether no event follows one of this type.
+func (t EventType) Final() bool {
+	switch t {
+	case EventCompleted, EventIncomplete, EventFailed, EventCancelled:
+		return true
+	}
+	return false
+}
+
+// An EventError is the body of an "error" event; response.failed follows it.
+type EventError struct {
+	Type    string  `json:"type"`
+	Code    string  `json:"code"`
+	Message string  `json:"message"`
+	Param   *string `json:"param"`
+}
+
+// A ShellDelta is a piece of what a command printed.
+type ShellDelta struct {
+	Stdout string `json:"stdout,omitempty"`
+	Stderr string `json:"stderr,omitempty"`
+}
+
+// StringDelta returns a text delta as an Event carries it.
+func StringDelta(s string) json.RawMessage {
+	raw, _ := json.Marshal(s) // a string always marshals
+	return raw
+}

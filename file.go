@@ -1,0 +1,21 @@
+package berth
+
+// A File is an uploaded file, kept apart from any container.
+type File struct {
+	ID        FileID `json:"id"`
+	Object    string `json:"object"` // "file"
+	Bytes     int64  `json:"bytes"`
+	CreatedAt int64  `json:"created_at"`
+	ExpiresAt *int64 `json:"expires_at,omitempty"`
+	Filename  string `json:"filename"`
+	Purpose   string `json:"purpose"`
+	Status    string `json:"status"` // "processed"
+}
+
+// A Model is a name that a request may ask for.
+type Model struct {
+	ID      string `json:"id"`
+	Object  string `json:"object"` // "model"
+	Created int64  `json:"created"`
+	OwnedBy string `json:"owned_by"`
+}

@@ -1,0 +1,49 @@
+package berth
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"encoding/hex"
+	"time"
+)
+
+// The identifiers on the wire. Distinct types keep one from being passed for another.
+type (
+	ProjectID   string // proj_…, the tenant; owns everything
+	ResponseID  string // resp_…
+	ContainerID string // cntr_…
+	FileID      string // file-…
+	CFileID     string // cfile_…, a file in a container
+	KeyID       string // key_…, an API key's name, not its secret
+)
+
+// Prefixes of identifiers, as recorded from the hosted service.
+const (
+	PrefixProject         = "proj_"
+	PrefixResponse        = "resp_"
+	PrefixMessage         = "msg_"
+	PrefixReasoning       = "rs_"
+	PrefixFunctionCall    = "fc_"
+	PrefixFunctionOutput  = "fco_"
+	PrefixShellCall       = "sh_"
+	PrefixShellCallOutput = "sho_"
+	PrefixCall            = "call_"
+	PrefixContainer       = "cntr_"
+	PrefixContainerFile   = "cfile_"
+	PrefixFile            = "file-"
+	PrefixKey             = "key_"
+	PrefixRequest         = "req_"
+	PrefixItem            = "item_"
+)
+
+// NewID returns a new identifier: the prefix and 48 hexadecimal digits, of which
+// the first 12 are the time in milliseconds, so that identifiers made later
+// sort later. The other 144 bits are random: an id cannot be guessed.
+func NewID(prefix string) string {
+	var b [24]byte
+	rand.Read(b[:]) // never fails
+	var ms [8]byte
+	binary.BigEndian.PutUint64(ms[:], uint64(time.Now().UnixMilli()))
+	copy(b[:6], ms[2:])
+	return prefix + hex.EncodeToString(b[:])
+}

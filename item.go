@@ -1,0 +1,275 @@
+package berth
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+)
+
+// An Item is one element of a response's input or output: a message, reasoning,
+// a call or a call's output. It is its JSON, with the few fields that everything
+// looks at decoded beside it; unknown fields and unknown types are kept as they
+// came. An Item is immutable; copies share the JSON.
+type Item struct {
+	head itemHead
+	raw  json.RawMessage
+}
+
+type itemHead struct {
+	ID     string   `json:"id"`
+	Type   ItemType `json:"type"`
+	Status Status   `json:"status"`
+	Role   string   `json:"role"`
+	CallID string   `json:"call_id"`
+}
+
+// An ItemType is the "type" of an item.
+type ItemType string
+
+const (
+	ItemMessage            ItemType = "message"
+	ItemReasoning          ItemType = "reasoning"
+	ItemFunctionCall       ItemType = "function_call"
+	ItemFunctionCallOutput ItemType = "function_call_output"
+	ItemShellCall          ItemType = "shell_call"
+	ItemShellCallOutput    ItemType = "shell_call_output"
+	ItemReference          ItemType = "item_reference"
+)
+
+// NewItem makes an item of a typed body, such as a Message or a ShellCall.
+// It panics if body does not marshal to a JSON object, which the types of this
+// package always do.
+func NewItem(body any) Item {
+	raw, err := json.Marshal(body)
+	if err != nil {
+		panic(fmt.Sprintf("berth: NewItem(%T): %v", body, err))
+	}
+	var it Item
+	if err := it.UnmarshalJSON(raw); err != nil {
+		panic(fmt.Sprintf("berth: NewItem(%T): %v", body, err))
+	}
+	return it
+}
+
+func (it Item) Type() ItemType { return it.head.Type }
+func (it Item) ID() string     { return it.head.ID }
+func (it Item) CallID() string { return it.head.CallID }
+func (it Item) Status() Status { return it.head.Status }
+func (it Item) Role() string   { return it.head.Role }
+func (it Item) IsZero() bool   { return it.raw == nil }
+
+// Raw returns the item's JSON. The caller must not change it.
+func (it Item) Raw() json.RawMessage { return it.raw }
+
+// Decode reads the item into a typed body, such as a *Message.
+func (it Item) Decode(body any) error { return json.Unmarshal(it.raw, body) }
+
+// With returns a copy of the item with the given fields set, all others as they
+// were. It serves the few places that complete an item: a missing id, a final
+// status.
+func (it Item) With(fields map[string]any) (Item, error) {
+	all := map[string]json.RawMessage{}
+	if err := json.Unmarshal(it.raw, &all); err != nil {
+		return Item{}, err
+	}
+	for k, v := range fields {
+		raw, err := json.Marshal(v)
+		if err != nil {
+			return Item{}, err
+		}
+		all[k] = raw
+	}
+	raw, err := json.Marshal(all)
+	if err != nil {
+		return Item{}, err
+	}
+	var out Item
+	err = out.UnmarshalJSON(raw)
+	return out, err
+}
+
+func (it Item) MarshalJSON() ([]byte, error) {
+	if it.raw == nil {
+		return []byte("null"), nil
+	}
+	return it.raw, nil
+}
+
+func (it *Item) UnmarshalJSON(b []byte) error {
+	b = bytes.TrimSpace(b)
+	if len(b) == 0 || b[0] != '{' {
+		return errors.New("an item must be a JSON object")
+	}
+	var head itemHead
+	if err := json.Unmarshal(b, &head); err != nil {
+		return err
+	}
+	it.head, it.raw = head, bytes.Clone(b)
+	return nil
+}
+
+// A Message is text (or images and files) from the user, the developer or the model.
+type Message struct {
+	ID      string    `json:"id,omitempty"`
+	Type    ItemType  `json:"type"` // "message"
+	Status  Status    `json:"status,omitempty"`
+	Content []Content `json:"content"`
+	Role    string    `json:"role"` // user, assistant, system or developer
+}
+
+// Content is one part of a message. Which fields are set depends on Type:
+// input_text, input_image, input_file, output_text, refusal, summary_text or
+// reasoning_text.
+type Content struct {
+	Type        string            `json:"type"`
+	Annotations []json.RawMessage `json:"annotations,omitempty"`
+	Logprobs    []json.RawMessage `json:"logprobs,omitempty"`
+	Text        string            `json:"text,omitempty"`
+	Refusal     string            `json:"refusal,omitempty"`
+	Detail      string            `json:"detail,omitempty"`
+	ImageURL    string            `json:"image_url,omitempty"` // http(s): or data: URL
+	FileID      string            `json:"file_id,omitempty"`
+	FileData    string            `json:"file_data,omitempty"` // data: URL or base64
+	FileURL     string            `json:"file_url,omitempty"`
+	Filename    string            `json:"filename,omitempty"`
+}
+
+// MarshalJSON writes what the wire shows for each type: annotations and logprobs
+// of output text are lists, never null or absent, and text is there when empty.
+func (c Content) MarshalJSON() ([]byte, error) {
+	switch c.Type {
+	case "output_text":
+		return json.Marshal(struct {
+			Type        string            `json:"type"`
+			Annotations []json.RawMessage `json:"annotations"`
+			Logprobs    []json.RawMessage `json:"logprobs"`
+			Text        string            `json:"text"`
+		}{c.Type, orEmpty(c.Annotations), orEmpty(c.Logprobs), c.Text})
+	case "refusal":
+		return json.Marshal(struct {
+			Type    string `json:"type"`
+			Refusal string `json:"refusal"`
+		}{c.Type, c.Refusal})
+	case "input_text", "summary_text", "reasoning_text":
+		return json.Marshal(struct {
+			Type string `json:"type"`
+			Text string `json:"text"`
+		}{c.Type, c.Text})
+	}
+	type plain Content
+	return json.Marshal(plain(c))
+}
+
+func orEmpty[T any](s []T) []T {
+	if s == nil {
+		return []T{}
+	}
+	return s
+}
+
+// UnmarshalJSON of a message accepts the short form in which content is a string.
+func (m *Message) UnmarshalJSON(b []byte) error {
+	type plain Message
+	var short struct {
+		plain
+		Content json.RawMessage `json:"content"`
+	}
+	if err := json.Unmarshal(b, &short); err != nil {
+		return err
+	}
+	*m = Message(short.plain)
+	content := bytes.TrimSpace(short.Content)
+	if len(content) > 0 && content[0] == '"' {
+		part := Content{Type: "input_text"}
+		if m.Role == "assistant" {
+			part.Type = "output_text"
+		}
+		if err := json.Unmarshal(content, &part.Text); err != nil {
+			return err
+		}
+		m.Content = []Content{part}
+		return nil
+	}
+	if len(content) == 0 {
+		return errors.New("a message needs content")
+	}
+	return json.Unmarshal(content, &m.Content)
+}
+
+// Reasoning is what a model thought before it acted. EncryptedContent belongs to
+// the provider that made it and means nothing to another.
+type Reasoning struct {
+	ID               string    `json:"id"`
+	Type             ItemType  `json:"type"` // "reasoning"
+	Summary          []Content `json:"summary"`
+	Content          []Content `json:"content,omitempty"`
+	EncryptedContent string    `json:"encrypted_content,omitempty"`
+	Status           Status    `json:"status,omitempty"`
+}
+
+// A FunctionCall asks the client to run one of its functions.
+type FunctionCall struct {
+	ID        string   `json:"id,omitempty"`
+	Type      ItemType `json:"type"` // "function_call"
+	Status    Status   `json:"status,omitempty"`
+	Arguments string   `json:"arguments"` // JSON as the model wrote it
+	CallID    string   `json:"call_id"`
+	Name      string   `json:"name"`
+}
+
+// A FunctionCallOutput is the client's answer to a FunctionCall.
+type FunctionCallOutput struct {
+	ID     string          `json:"id,omitempty"`
+	Type   ItemType        `json:"type"` // "function_call_output"
+	Status Status          `json:"status,omitempty"`
+	CallID string          `json:"call_id"`
+	Output json.RawMessage `json:"output"` // a string, or a list of input contents
+}
+
+// A ShellCall asks for commands to be run in a container.
+type ShellCall struct {
+	ID          string            `json:"id,omitempty"`
+	Type        ItemType          `json:"type"` // "shell_call"
+	Status      Status            `json:"status,omitempty"`
+	Action      ShellAction       `json:"action"`
+	CallID      string            `json:"call_id"`
+	Environment *ShellEnvironment `json:"environment"`
+}
+
+// A ShellAction is the commands of one shell call, run concurrently.
+type ShellAction struct {
+	Commands        []string `json:"commands"`
+	MaxOutputLength *int     `json:"max_output_length"` // characters per stream; nil is the server's default
+	TimeoutMS       *int     `json:"timeout_ms"`        // for each command; nil is the server's default
+}
+
+// A ShellEnvironment names where a shell call runs: "container_reference" with
+// its container, or "local" for a shell on the client's side.
+type ShellEnvironment struct {
+	Type        string      `json:"type"`
+	ContainerID ContainerID `json:"container_id,omitempty"`
+}
+
+// A ShellCallOutput is what the commands of one ShellCall printed.
+type ShellCallOutput struct {
+	ID              string         `json:"id,omitempty"`
+	Type            ItemType       `json:"type"` // "shell_call_output"
+	Status          Status         `json:"status,omitempty"`
+	CallID          string         `json:"call_id"`
+	MaxOutputLength *int           `json:"max_output_length"`
+	Output          []ShellContent `json:"output"` // one per command, in their order
+}
+
+// ShellContent is what one command printed and how it ended.
+type ShellContent struct {
+	Outcome ShellOutcome `json:"outcome"`
+	Stderr  string       `json:"stderr"`
+	Stdout  string       `json:"stdout"`
+}
+
+// A ShellOutcome is {"type":"exit","exit_code":0} or {"type":"timeout"}.
+type ShellOutcome struct {
+	Type     string `json:"type"`
+	ExitCode *int   `json:"exit_code,omitempty"`
+}

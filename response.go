@@ -1,0 +1,275 @@
+package berth
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+)
+
+// A Status is the state of a response or of an item.
+//
+//	queued ─▶ in_progress ─▶ completed | incomplete | failed | cancelled
+type Status string
+
+const (
+	StatusQueued     Status = "queued"
+	StatusInProgress Status = "in_progress"
+	StatusCompleted  Status = "completed"
+	StatusIncomplete Status = "incomplete"
+	StatusFailed     Status = "failed"
+	StatusCancelled  Status = "cancelled"
+)
+
+// Final reports whether nothing follows the status.
+func (s Status) Final() bool {
+	switch s {
+	case StatusCompleted, StatusIncomplete, StatusFailed, StatusCancelled:
+		return true
+	}
+	return false
+}
+
+// A Response is one request and all that was done to answer it. It is the fold
+// of its events (Apply), and marshals to the complete object that every
+// response.* event and GET /v1/responses/{id} show: explicit nulls, defaults
+// filled in.
+type Response struct {
+	ID                   ResponseID         `json:"id"`
+	Object               string             `json:"object"` // "response"
+	CreatedAt            int64              `json:"created_at"`
+	Status               Status             `json:"status"`
+	Background           bool               `json:"background"`
+	CompletedAt          *int64             `json:"completed_at"`
+	Error                *ResponseError     `json:"error"`
+	FrequencyPenalty     float64            `json:"frequency_penalty"`
+	IncompleteDetails    *IncompleteDetails `json:"incomplete_details"`
+	Instructions         json.RawMessage    `json:"instructions"` // null or a string
+	MaxOutputTokens      *int               `json:"max_output_tokens"`
+	MaxToolCalls         *int               `json:"max_tool_calls"`
+	Model                string             `json:"model"`
+	Output               []Item             `json:"output"`
+	ParallelToolCalls    bool               `json:"parallel_tool_calls"`
+	PresencePenalty      float64            `json:"presence_penalty"`
+	PreviousResponseID   *ResponseID        `json:"previous_response_id"`
+	PromptCacheKey       *string            `json:"prompt_cache_key"`
+	PromptCacheRetention *string            `json:"prompt_cache_retention"`
+	Reasoning            ReasoningConfig    `json:"reasoning"`
+	SafetyIdentifier     *string            `json:"safety_identifier"`
+	ServiceTier          string             `json:"service_tier"`
+	Store                bool               `json:"store"`
+	Temperature          float64            `json:"temperature"`
+	Text                 TextConfig         `json:"text"`
+	ToolChoice           json.RawMessage    `json:"tool_choice"`
+	Tools                []Tool             `json:"tools"`
+	TopLogprobs          int                `json:"top_logprobs"`
+	TopP                 float64            `json:"top_p"`
+	Truncation           string             `json:"truncation"`
+	Usage                *Usage             `json:"usage"`
+	User                 *string            `json:"user"`
+	Metadata             map[string]string  `json:"metadata"`
+}
+
+// A ResponseError says why a response failed.
+type ResponseError struct {
+	Code    string `json:"code"`
+	Message string `json:"message"`
+}
+
+// IncompleteDetails says why a response stopped early: max_output_tokens,
+// content_filter or max_tool_calls.
+type IncompleteDetails struct {
+	Reason string `json:"reason"`
+}
+
+// ReasoningConfig is a request's wish about thinking, echoed by its response.
+type ReasoningConfig struct {
+	Effort  *string `json:"effort"`
+	Summary *string `json:"summary"`
+}
+
+// TextConfig is a request's wish about the form of text, echoed by its response.
+type TextConfig struct {
+	Format    json.RawMessage `json:"format"` // {"type":"text"}, json_object, or json_schema with its schema
+	Verbosity string          `json:"verbosity"`
+}
+
+// Usage counts the tokens of all turns of a response.
+type Usage struct {
+	InputTokens        int                `json:"input_tokens"`
+	InputTokenDetails  InputTokenDetails  `json:"input_tokens_details"`
+	OutputTokens       int                `json:"output_tokens"`
+	OutputTokenDetails OutputTokenDetails `json:"output_tokens_details"`
+	TotalTokens        int                `json:"total_tokens"`
+}
+
+type InputTokenDetails struct {
+	CachedTokens int `json:"cached_tokens"`
+}
+
+type OutputTokenDetails struct {
+	ReasoningTokens int `json:"reasoning_tokens"`
+}
+
+// Add adds another turn's usage.
+func (u *Usage) Add(v Usage) {
+	u.InputTokens += v.InputTokens
+	u.InputTokenDetails.CachedTokens += v.InputTokenDetails.CachedTokens
+	u.OutputTokens += v.OutputTokens
+	u.OutputTokenDetails.ReasoningTokens += v.OutputTokenDetails.ReasoningTokens
+	u.TotalTokens += v.TotalTokens
+}
+
+// Apply folds one event into the response. Events must come in order of their
+// sequence numbers; the final Response equals the one in its last event.
+func (r *Response) Apply(ev *Event) error {
+	switch {
+	case ev.Response != nil:
+		*r = *ev.Response
+		r.Output = slices.Clone(ev.Response.Output)
+	case ev.Type == EventOutputItemAdded:
+		if ev.OutputIndex == nil || *ev.OutputIndex != len(r.Output) {
+			return fmt.Errorf("event %d adds an item out of order", ev.SequenceNumber)
+		}
+		r.Output = append(r.Output, *ev.Item)
+	case ev.Type == EventOutputItemDone:
+		if ev.OutputIndex == nil || *ev.OutputIndex < 0 || *ev.OutputIndex >= len(r.Output) {
+			return fmt.Errorf("event %d ends an item that was not added", ev.SequenceNumber)
+		}
+		r.Output[*ev.OutputIndex] = *ev.Item
+	}
+	return nil
+}
+
+// A ResponseRequest is the body of POST /v1/responses. Pointers and empty raw
+// messages mean that the client left the field out or sent null.
+type ResponseRequest struct {
+	Model                string            `json:"model"`
+	Input                Input             `json:"input,omitzero"`
+	Instructions         *string           `json:"instructions,omitempty"`
+	PreviousResponseID   ResponseID        `json:"previous_response_id,omitempty"`
+	Tools                []Tool            `json:"tools,omitempty"`
+	ToolChoice           json.RawMessage   `json:"tool_choice,omitempty"`
+	ParallelToolCalls    *bool             `json:"parallel_tool_calls,omitempty"`
+	MaxOutputTokens      *int              `json:"max_output_tokens,omitempty"`
+	MaxToolCalls         *int              `json:"max_tool_calls,omitempty"`
+	Temperature          *float64          `json:"temperature,omitempty"`
+	TopP                 *float64          `json:"top_p,omitempty"`
+	TopLogprobs          *int              `json:"top_logprobs,omitempty"`
+	Text                 *TextConfig       `json:"text,omitempty"`
+	Reasoning            *ReasoningConfig  `json:"reasoning,omitempty"`
+	Include              []string          `json:"include,omitempty"`
+	Metadata             map[string]string `json:"metadata,omitempty"`
+	Store                *bool             `json:"store,omitempty"`
+	Stream               bool              `json:"stream,omitempty"`
+	StreamOptions        *StreamOptions    `json:"stream_options,omitempty"`
+	Background           bool              `json:"background,omitempty"`
+	Truncation           string            `json:"truncation,omitempty"`
+	ServiceTier          string            `json:"service_tier,omitempty"`
+	User                 *string           `json:"user,omitempty"`
+	SafetyIdentifier     *string           `json:"safety_identifier,omitempty"`
+	PromptCacheKey       *string           `json:"prompt_cache_key,omitempty"`
+	PromptCacheRetention *string           `json:"prompt_cache_retention,omitempty"`
+}
+
+// StreamOptions shape a stream.
+type StreamOptions struct {
+	IncludeObfuscation *bool `json:"include_obfuscation,omitempty"`
+}
+
+// Stored reports whether the response is kept after its end. The default is yes.
+func (r *ResponseRequest) Stored() bool { return r.Store == nil || *r.Store }
+
+// Input is a request's input: items, also where the client sent a bare string.
+type Input []Item
+
+// UnmarshalJSON accepts a string (one user message) or a list of items, among
+// them messages without a type.
+func (in *Input) UnmarshalJSON(b []byte) error {
+	b = bytes.TrimSpace(b)
+	if bytes.Equal(b, []byte("null")) {
+		*in = nil
+		return nil
+	}
+	if len(b) > 0 && b[0] == '"' {
+		var text string
+		if err := json.Unmarshal(b, &text); err != nil {
+			return err
+		}
+		*in = Input{NewItem(Message{Type: ItemMessage, Role: "user",
+			Content: []Content{{Type: "input_text", Text: text}}})}
+		return nil
+	}
+	var items []Item
+	if err := json.Unmarshal(b, &items); err != nil {
+		return err
+	}
+	*in = items
+	return nil
+}
+
+// NewResponse returns the response that a request asks for, before anything was
+// done: in progress, empty output, every default filled in.
+func NewResponse(id ResponseID, createdAt int64, req *ResponseRequest) *Response {
+	r := &Response{
+		ID: id, Object: "response", CreatedAt: createdAt, Status: StatusInProgress,
+		Background:           req.Background,
+		Instructions:         json.RawMessage("null"),
+		MaxOutputTokens:      req.MaxOutputTokens,
+		MaxToolCalls:         req.MaxToolCalls,
+		Model:                req.Model,
+		Output:               []Item{},
+		ParallelToolCalls:    value(req.ParallelToolCalls, true),
+		PromptCacheKey:       req.PromptCacheKey,
+		PromptCacheRetention: req.PromptCacheRetention,
+		SafetyIdentifier:     req.SafetyIdentifier,
+		ServiceTier:          "auto",
+		Store:                req.Stored(),
+		Temperature:          value(req.Temperature, 1),
+		Text:                 TextConfig{Format: json.RawMessage(`{"type":"text"}`), Verbosity: "medium"},
+		ToolChoice:           json.RawMessage(`"auto"`),
+		Tools:                orEmpty(req.Tools),
+		TopLogprobs:          value(req.TopLogprobs, 0),
+		TopP:                 value(req.TopP, 1),
+		Truncation:           "disabled",
+		User:                 req.User,
+		Metadata:             req.Metadata,
+	}
+	if req.Instructions != nil {
+		r.Instructions, _ = json.Marshal(*req.Instructions) // a string always marshals
+	}
+	if req.PreviousResponseID != "" {
+		r.PreviousResponseID = &req.PreviousResponseID
+	}
+	if req.Reasoning != nil {
+		r.Reasoning = *req.Reasoning
+	}
+	if req.Text != nil {
+		if len(req.Text.Format) > 0 {
+			r.Text.Format = req.Text.Format
+		}
+		if req.Text.Verbosity != "" {
+			r.Text.Verbosity = req.Text.Verbosity
+		}
+	}
+	if len(req.ToolChoice) > 0 {
+		r.ToolChoice = req.ToolChoice
+	}
+	if req.Truncation != "" {
+		r.Truncation = req.Truncation
+	}
+	if req.ServiceTier != "" {
+		r.ServiceTier = req.ServiceTier
+	}
+	if r.Metadata == nil {
+		r.Metadata = map[string]string{}
+	}
+	return r
+}
+
+func value[T any](p *T, otherwise T) T {
+	if p == nil {
+		return otherwise
+	}
+	return *p
+}

@@ -1,0 +1,185 @@
+// Package store says what a database must do for Berth.
+//
+// Every write is durable against the death of the process when its method
+// returns. Every method is safe for concurrent use and scoped to a project,
+// except the few that a keeper of the whole house needs, which return the
+// project with each row. What is not there, and what belongs to another
+// project, is ErrNotFound alike. Slices and pointers passed in are not kept or
+// changed; those returned belong to the caller. The suite in package storetest
+// is the contract in executable form.
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"github.com/berth-run/berth"
+)
+
+var (
+	// ErrNotFound: no such row in the project.
+	ErrNotFound = errors.New("not found")
+	// ErrExists: a row with that id is there already.
+	ErrExists = errors.New("exists already")
+	// ErrConflict: the write does not follow on what is stored, because another
+	// run wrote first or the lease is somebody else's.
+	ErrConflict = errors.New("conflict")
+)
+
+// A Store keeps the state of a server.
+type Store interface {
+	Responses
+	Runs
+	Files
+	Containers
+	ContainerFiles
+	Keys
+	Close() error
+}
+
+// A Response is a response as it is kept: its object, and what is needed to go
+// on with it after a crash.
+type Response struct {
+	Project   berth.ProjectID
+	Body      *berth.Response        // the fold of its events so far
+	Request   *berth.ResponseRequest // as decoded; Input is left out, see below
+	Input     []berth.Item           // the request's own input, each with an id
+	Container berth.ContainerID      // the container its shell runs in; empty if none
+}
+
+// An Event is a berth.Event as stored and sent.
+type Event struct {
+	SequenceNumber int64
+	Type           berth.EventType
+	Data           json.RawMessage // the complete JSON of the berth.Event
+}
+
+// A Link is one response of a chain, as far as the next one needs it.
+type Link struct {
+	ID        berth.ResponseID
+	Input     []berth.Item
+	Output    []berth.Item
+	Container berth.ContainerID
+}
+
+// Responses keeps responses and their events.
+type Responses interface {
+	// CreateResponse saves a new response with its first events (which start at
+	// sequence number 0) and a lease on its run. ErrExists if the id is taken.
+	CreateResponse(ctx context.Context, r *Response, events []Event, lease Lease) error
+
+	GetResponse(ctx context.Context, p berth.ProjectID, id berth.ResponseID) (*Response, error)
+
+	// UpdateResponse changes what is not told by events: Container.
+	UpdateResponse(ctx context.Context, p berth.ProjectID, id berth.ResponseID, c berth.ContainerID) error
+
+	// DeleteResponse removes content and events of the response. Responses that
+	// continue it keep their place in the chain and lose its items.
+	DeleteResponse(ctx context.Context, p berth.ProjectID, id berth.ResponseID) error
+
+	// AppendEvents saves events and, when body is not nil, the response folded up
+	// to them, in one transaction. ErrConflict unless the first sequence number
+	// follows the last one stored and owner holds the run's lease. Concurrent
+	// calls share a commit.
+	AppendEvents(ctx context.Context, p berth.ProjectID, id berth.ResponseID, owner string, events []Event, body *berth.Response) error
+
+	// Events returns up to limit events with sequence numbers above after, in order.
+	Events(ctx context.Context, p berth.ProjectID, id berth.ResponseID, after int64, limit int) ([]Event, error)
+
+	// Chain returns the response and its ancestors, the oldest first. Deleted
+	// ancestors are left out; ErrNotFound if id itself is missing or deleted.
+	Chain(ctx context.Context, p berth.ProjectID, id berth.ResponseID) ([]Link, error)
+}
+
+// A Lease says who works on a run, until when.
+type Lease struct {
+	Owner string // a server's name; empty when nobody does
+	Until time.Time
+}
+
+// A RunRef names a run that somebody must take up.
+type RunRef struct {
+	Project  berth.ProjectID
+	Response berth.ResponseID
+}
+
+// Runs keeps the leases on responses that are not final.
+type Runs interface {
+	// AcquireRun takes or renews the lease. ErrConflict while another owner's
+	// lease lasts (by now), or if the response is final.
+	AcquireRun(ctx context.Context, p berth.ProjectID, id berth.ResponseID, lease Lease, now time.Time) error
+
+	// ReleaseRun gives the lease up if owner holds it.
+	ReleaseRun(ctx context.Context, p berth.ProjectID, id berth.ResponseID, owner string) error
+
+	// OrphanedRuns returns the responses of all projects that are queued or in
+	// progress and whose lease has ended by now.
+	OrphanedRuns(ctx context.Context, now time.Time) ([]RunRef, error)
+
+	// ReleaseOwner ends all leases of one owner, who says that it has just started.
+	ReleaseOwner(ctx context.Context, owner string) error
+}
+
+// A Page asks for part of a list, newest first unless Ascending. After is the
+// id of the last row already seen; an unknown one is ErrNotFound.
+type Page struct {
+	Limit     int // 1…10,000
+	After     string
+	Ascending bool
+}
+
+// Files keeps the objects of uploaded files; their bytes are in a bucket.
+type Files interface {
+	CreateFile(ctx context.Context, p berth.ProjectID, f *berth.File) error
+	GetFile(ctx context.Context, p berth.ProjectID, id berth.FileID) (*berth.File, error)
+	// ListFiles returns one page and whether there is more; purpose "" is any.
+	ListFiles(ctx context.Context, p berth.ProjectID, purpose string, page Page) ([]*berth.File, bool, error)
+	DeleteFile(ctx context.Context, p berth.ProjectID, id berth.FileID) error
+}
+
+// A Container is a container as it is kept.
+type Container struct {
+	Project berth.ProjectID
+	Body    *berth.Container
+}
+
+// Containers keeps containers.
+type Containers interface {
+	CreateContainer(ctx context.Context, c *Container) error
+	GetContainer(ctx context.Context, p berth.ProjectID, id berth.ContainerID) (*Container, error)
+	// ListContainers returns one page and whether there is more; name "" is any.
+	ListContainers(ctx context.Context, p berth.ProjectID, name string, page Page) ([]*Container, bool, error)
+	// UpdateContainer reads the container, lets change alter it, and saves it, as
+	// one transaction. An error from change is returned and nothing is saved.
+	// change may be called only while the store is locked: it must not block.
+	UpdateContainer(ctx context.Context, p berth.ProjectID, id berth.ContainerID, change func(*berth.Container) error) (*Container, error)
+	// DeleteContainer removes the container and the rows of its files.
+	DeleteContainer(ctx context.Context, p berth.ProjectID, id berth.ContainerID) error
+	// RunningContainers returns the containers of all projects whose status is running.
+	RunningContainers(ctx context.Context) ([]*Container, error)
+}
+
+// ContainerFiles keeps what is known of files in containers: which id a path
+// has and who made it. Bytes are in the sandbox.
+type ContainerFiles interface {
+	// PutContainerFile saves a file. A path that is known keeps its id,
+	// created_at and, unless the new source is "user", its source; f is updated
+	// to what is stored.
+	PutContainerFile(ctx context.Context, p berth.ProjectID, f *berth.ContainerFile) error
+	GetContainerFile(ctx context.Context, p berth.ProjectID, c berth.ContainerID, id berth.CFileID) (*berth.ContainerFile, error)
+	// ContainerFiles returns all files of a container, the oldest first.
+	ContainerFiles(ctx context.Context, p berth.ProjectID, c berth.ContainerID) ([]*berth.ContainerFile, error)
+	DeleteContainerFile(ctx context.Context, p berth.ProjectID, c berth.ContainerID, id berth.CFileID) error
+}
+
+// Keys keeps API keys, across projects.
+type Keys interface {
+	CreateKey(ctx context.Context, k *berth.Key) error
+	// KeyByHash returns the key whose secret has this SHA-256.
+	KeyByHash(ctx context.Context, hash [32]byte) (*berth.Key, error)
+	// ListKeys returns all keys, the oldest first.
+	ListKeys(ctx context.Context) ([]*berth.Key, error)
+	DeleteKey(ctx context.Context, id berth.KeyID) error
+}

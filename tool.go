@@ -1,0 +1,96 @@
+package berth
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+)
+
+// A Tool is an entry of a request's "tools". Like an Item it is its JSON with the
+// fields that everything looks at beside it; unknown types and fields are kept.
+type Tool struct {
+	head toolHead
+	raw  json.RawMessage
+}
+
+type toolHead struct {
+	Type string `json:"type"`
+	Name string `json:"name"`
+}
+
+// The types of tools that Berth knows.
+const (
+	ToolShell    = "shell"
+	ToolFunction = "function"
+)
+
+// NewTool makes a tool of a typed body, such as a FunctionTool. It panics if
+// body does not marshal to a JSON object.
+func NewTool(body any) Tool {
+	raw, err := json.Marshal(body)
+	var t Tool
+	if err == nil {
+		err = t.UnmarshalJSON(raw)
+	}
+	if err != nil {
+		panic(err)
+	}
+	return t
+}
+
+func (t Tool) Type() string          { return t.head.Type }
+func (t Tool) Name() string          { return t.head.Name }
+func (t Tool) Raw() json.RawMessage  { return t.raw }
+func (t Tool) Decode(body any) error { return json.Unmarshal(t.raw, body) }
+
+func (t Tool) MarshalJSON() ([]byte, error) {
+	if t.raw == nil {
+		return []byte("null"), nil
+	}
+	return t.raw, nil
+}
+
+func (t *Tool) UnmarshalJSON(b []byte) error {
+	b = bytes.TrimSpace(b)
+	if len(b) == 0 || b[0] != '{' {
+		return errors.New("a tool must be a JSON object")
+	}
+	var head toolHead
+	if err := json.Unmarshal(b, &head); err != nil {
+		return err
+	}
+	t.head, t.raw = head, bytes.Clone(b)
+	return nil
+}
+
+// A FunctionTool is a function of the client's: Berth hands the call back.
+type FunctionTool struct {
+	Type        string          `json:"type"` // "function"
+	Name        string          `json:"name"`
+	Description string          `json:"description,omitempty"`
+	Parameters  json.RawMessage `json:"parameters,omitempty"` // a JSON schema
+	Strict      *bool           `json:"strict,omitempty"`     // nil means true
+}
+
+// A ShellTool lets the model run commands.
+type ShellTool struct {
+	Type        string                `json:"type"` // "shell"
+	Environment *ShellToolEnvironment `json:"environment,omitempty"`
+}
+
+// The types of a ShellToolEnvironment.
+const (
+	EnvironmentAuto      = "container_auto"      // make a container, or go on with the chain's
+	EnvironmentReference = "container_reference" // use this container
+	EnvironmentLocal     = "local"               // the client runs the commands itself
+)
+
+// A ShellToolEnvironment says where commands run.
+type ShellToolEnvironment struct {
+	Type          string          `json:"type"`
+	ContainerID   ContainerID     `json:"container_id,omitempty"`   // container_reference
+	FileIDs       []FileID        `json:"file_ids,omitempty"`       // container_auto: put into /mnt/data
+	MemoryLimit   string          `json:"memory_limit,omitempty"`   // container_auto: 1g, 4g, 16g or 64g
+	NetworkPolicy *NetworkPolicy  `json:"network_policy,omitempty"` // container_auto
+	Skills        json.RawMessage `json:"skills,omitempty"`
+}
