@@ -4,9 +4,14 @@ package tool
 import (
 	"context"
 	"encoding/json"
+	"errors"
 
 	"github.com/berth-run/berth"
 )
+
+// ErrDetached is the cause of a context that ends because this process is going
+// away while the work goes on: nothing is stopped, somebody will resume the call.
+var ErrDetached = errors.New("the server is stopping; the call goes on without it")
 
 // A Tool is a hosted tool in one response, bound to where it acts. The model
 // sees a function; the wire shows the tool's own items and events. The engine
