@@ -1,0 +1,82 @@
+package journal
+
+import (
+	"context"
+	"iter"
+	"time"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/store"
+)
+
+// recheck is how often a follower looks into the store when no writer in this
+// process would wake it: the run is another server's, or waits to be resumed.
+const recheck = 250 * time.Millisecond
+
+// page is how many stored events a follower reads at once.
+const page = 512
+
+// Follow yields the events of a response with sequence numbers above after (-1
+// for all), as they are stored, and ends after the final one. It waits while the
+// response is in progress, however long that is, at the reader's pace: a slow
+// reader delays nobody. An error ends it: store.ErrNotFound if the response is
+// unknown or is deleted meanwhile, or the cause of ctx's end.
+func (j *Journal) Follow(ctx context.Context, p berth.ProjectID, id berth.ResponseID, after int64) iter.Seq2[store.Event, error] {
+	return func(yield func(store.Event, error) bool) {
+		for {
+			events, wake := j.live(p, id).after(after)
+			if events == nil {
+				var ended bool
+				var err error
+				if events, ended, err = j.stored(ctx, p, id, after, wake != nil); err != nil {
+					yield(store.Event{}, err)
+					return
+				} else if ended {
+					return
+				}
+			}
+			for _, ev := range events {
+				if !yield(ev, nil) || ev.Type.Final() {
+					return
+				}
+				after = ev.SequenceNumber
+			}
+			if len(events) == 0 {
+				if err := wait(ctx, wake); err != nil {
+					yield(store.Event{}, err)
+					return
+				}
+			}
+		}
+	}
+}
+
+// stored reads the next events from the store. With none there it reports
+// whether the response has ended before; a live one, which has a writer in this
+// process, has not.
+func (j *Journal) stored(ctx context.Context, p berth.ProjectID, id berth.ResponseID, after int64, live bool) (events []store.Event, ended bool, err error) {
+	events, err = j.store.Events(ctx, p, id, after, page)
+	if err != nil || len(events) > 0 || live {
+		return events, false, err
+	}
+	r, err := j.store.GetResponse(ctx, p, id)
+	if err != nil || !r.Body.Status.Final() {
+		return nil, false, err
+	}
+	// The end may have been stored between the two reads.
+	events, err = j.store.Events(ctx, p, id, after, page)
+	return events, len(events) == 0, err
+}
+
+// wait returns when there may be more to read; its error is the cause of ctx's end.
+func wait(ctx context.Context, wake <-chan struct{}) error {
+	t := time.NewTimer(recheck)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-wake: // nil, and never ready, without a writer in this process
+	case <-t.C:
+	}
+	return nil
+}

@@ -1,0 +1,180 @@
+// Package journal is the event stream of a response: append, follow, resume.
+//
+// It is the one joint between the engine, which only appends, and every reader:
+// a live stream, a stream resumed by starting_after, a plain answer that waits
+// for the end, the command line. They are all the same Follow loop. An event is
+// stored before any reader sees it.
+package journal
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/store"
+)
+
+// A Journal holds the event streams of all responses of a store. It is safe for
+// concurrent use.
+type Journal struct {
+	store store.Responses
+
+	mu    sync.Mutex
+	feeds map[feedKey]*feed // of the writers in this process
+}
+
+// New returns a journal kept in st.
+func New(st store.Responses) *Journal {
+	return &Journal{store: st, feeds: map[feedKey]*feed{}}
+}
+
+// A Writer appends to one response's journal. It holds the response as folded so
+// far. It is safe for concurrent use; events are stored in the order of Append.
+type Writer struct {
+	journal *Journal
+	project berth.ProjectID
+	owner   string
+	feed    *feed
+
+	mu   sync.Mutex
+	body berth.Response // the fold of all events appended
+	next int64          // the next sequence number
+	err  error          // the first failed append; nothing can follow it
+}
+
+// Create saves a new response with its first events and opens its journal for
+// the lease's owner. The events are numbered from 0.
+func (j *Journal) Create(ctx context.Context, r *store.Response, lease store.Lease, events ...berth.Event) (*Writer, error) {
+	w := &Writer{journal: j, project: r.Project, owner: lease.Owner, body: *r.Body}
+	records, err := w.number(&w.body, events)
+	if err != nil {
+		return nil, err
+	}
+	r.Body = &w.body
+	if err := j.store.CreateResponse(ctx, r, records, lease); err != nil {
+		return nil, err
+	}
+	w.feed = j.open(w.project, w.body.ID, 0)
+	w.feed.add(records)
+	w.next = int64(len(records))
+	return w, nil
+}
+
+// Resume opens the journal of a stored response for owner, who must hold its
+// lease. It returns the events stored so far.
+func (j *Journal) Resume(ctx context.Context, r *store.Response, owner string) (*Writer, []berth.Event, error) {
+	w := &Writer{journal: j, project: r.Project, owner: owner, body: *r.Body}
+	var told []berth.Event
+	for {
+		records, err := j.store.Events(ctx, r.Project, r.Body.ID, w.next-1, page)
+		if err != nil {
+			return nil, nil, err
+		}
+		for _, rec := range records {
+			var ev berth.Event
+			if err := json.Unmarshal(rec.Data, &ev); err != nil {
+				return nil, nil, fmt.Errorf("event %d of %s: %w", rec.SequenceNumber, r.Body.ID, err)
+			}
+			told = append(told, ev)
+			w.next = rec.SequenceNumber + 1
+		}
+		if len(records) < page {
+			break
+		}
+	}
+	w.feed = j.open(w.project, w.body.ID, w.next)
+	return w, told, nil
+}
+
+// Close ends the writer's place in this process. Followers go on from the store.
+func (w *Writer) Close() {
+	w.journal.close(w.feed)
+}
+
+// Body returns the response as folded so far. Output is shared: it must not be
+// changed in place.
+func (w *Writer) Body() berth.Response {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	body := w.body
+	body.Output = slices.Clip(body.Output)
+	return body
+}
+
+// Append numbers the events, saves them, folds them into the response and wakes
+// followers. When it returns nil they are durable. After an error the writer is
+// broken, because it cannot know what was saved; Append then always fails.
+func (w *Writer) Append(ctx context.Context, events ...berth.Event) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.append(ctx, events)
+}
+
+// Add appends an item at the next place of the output and returns its index.
+func (w *Writer) Add(ctx context.Context, item berth.Item) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	index := len(w.body.Output)
+	return index, w.append(ctx, []berth.Event{{Type: berth.EventOutputItemAdded, OutputIndex: &index, Item: &item}})
+}
+
+// End appends the events that change returns for the response as it is now,
+// among them the final one. It is one step with the fold, so that no event slips
+// in between.
+func (w *Writer) End(ctx context.Context, change func(body berth.Response) []berth.Event) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	body := w.body
+	body.Output = slices.Clone(body.Output)
+	return w.append(ctx, change(body))
+}
+
+func (w *Writer) append(ctx context.Context, events []berth.Event) error {
+	if w.err != nil {
+		return w.err
+	}
+	body := w.body
+	var save *berth.Response
+	if slices.ContainsFunc(events, changesBody) {
+		body.Output = slices.Clone(body.Output) // Body has handed the old one out
+		save = &body
+	}
+	records, err := w.number(&body, events)
+	if err != nil {
+		return err
+	}
+	if err := w.journal.store.AppendEvents(ctx, w.project, body.ID, w.owner, records, save); err != nil {
+		w.err = err
+		return err
+	}
+	w.body = body
+	w.next += int64(len(records))
+	w.feed.add(records)
+	return nil
+}
+
+// number gives events their sequence numbers, folds them into body and renders
+// them as they are stored.
+func (w *Writer) number(body *berth.Response, events []berth.Event) ([]store.Event, error) {
+	records := make([]store.Event, len(events))
+	for i := range events {
+		ev := &events[i]
+		ev.SequenceNumber = w.next + int64(i)
+		if err := body.Apply(ev); err != nil {
+			return nil, err
+		}
+		data, err := json.Marshal(ev)
+		if err != nil {
+			return nil, err
+		}
+		records[i] = store.Event{SequenceNumber: ev.SequenceNumber, Type: ev.Type, Data: data}
+	}
+	return records, nil
+}
+
+func changesBody(ev berth.Event) bool {
+	return ev.Response != nil || ev.Type == berth.EventOutputItemAdded || ev.Type == berth.EventOutputItemDone
+}
