@@ -113,23 +113,21 @@ func (w *Writer) Append(ctx context.Context, events ...berth.Event) error {
 	return w.append(ctx, events)
 }
 
-// Add appends an item at the next place of the output and returns its index.
-func (w *Writer) Add(ctx context.Context, item berth.Item) (int, error) {
+// Update appends the events that change returns for the response as it is now.
+// No event slips in between, so change may use the next output index.
+func (w *Writer) Update(ctx context.Context, change func(body berth.Response) []berth.Event) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	index := len(w.body.Output)
-	return index, w.append(ctx, []berth.Event{{Type: berth.EventOutputItemAdded, OutputIndex: &index, Item: &item}})
+	return w.append(ctx, change(w.body))
 }
 
-// End appends the events that change returns for the response as it is now,
-// among them the final one. It is one step with the fold, so that no event slips
-// in between.
-func (w *Writer) End(ctx context.Context, change func(body berth.Response) []berth.Event) error {
+// SetUsage sets the usage so far. It is saved with the next item or response
+// event, which shows it only if it is a final one: on the wire usage is null
+// until then.
+func (w *Writer) SetUsage(u berth.Usage) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	body := w.body
-	body.Output = slices.Clone(body.Output)
-	return w.append(ctx, change(body))
+	w.body.Usage = &u
 }
 
 func (w *Writer) append(ctx context.Context, events []berth.Event) error {

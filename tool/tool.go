@@ -33,11 +33,20 @@ type Tool interface {
 	// process that did not start it. told are the events about its output item
 	// that were stored before, with output being that item, or the zero Item.
 	ResumeCall(item, output berth.Item, told []berth.Event) (Call, error)
+}
 
-	// Lower turns one of this tool's items into the function_call or
-	// function_call_output that the model sees of it. The second result is false
-	// for items of other tools.
-	Lower(item berth.Item) (berth.Item, bool, error)
+// Lower turns an item of a hosted tool into the function_call or
+// function_call_output that a model sees of it; other items are returned as they
+// are. It needs no bound tool: history may hold calls of tools that the present
+// request does not offer.
+func Lower(item berth.Item) (berth.Item, error) {
+	switch item.Type() {
+	case berth.ItemShellCall:
+		return lowerShellCall(item)
+	case berth.ItemShellCallOutput:
+		return lowerShellOutput(item)
+	}
+	return item, nil
 }
 
 // A Spec is a function as a model sees it.
@@ -45,6 +54,7 @@ type Spec struct {
 	Name        string
 	Description string
 	Parameters  json.RawMessage // JSON schema
+	Client      bool            // the client runs the calls; Run is never called
 }
 
 // A Call is one call of a hosted tool. Its methods are called in the order Item,

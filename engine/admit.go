@@ -1,0 +1,218 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/store"
+)
+
+// admit checks what a request needs of the store and settles where its shell
+// runs. What can be refused is refused before a container is made. The run it
+// returns has not been saved.
+func (e *Engine) admit(ctx context.Context, p berth.ProjectID, req *berth.ResponseRequest) (*run, error) {
+	if req.Background && !req.Stored() {
+		return nil, berth.Invalid("background", "Background responses must be stored: 'background' and 'store' false exclude each other.")
+	}
+	r := &run{engine: e}
+	var err error
+	if r.provider, r.upstream, err = e.Models.Route(req.Model); err != nil {
+		return nil, err
+	}
+	chain, err := e.chain(ctx, p, req.PreviousResponseID)
+	if err != nil {
+		return nil, err
+	}
+	input, err := resolveReferences(req.Input, chain.items)
+	if err != nil {
+		return nil, err
+	}
+	r.history = slices.Concat(chain.items, input)
+	if err := checkCalls(r.history); err != nil {
+		return nil, err
+	}
+	if _, err := e.lower(ctx, p, input); err != nil {
+		return nil, err // a file that is not there, for example
+	}
+	body := berth.NewResponse(berth.ResponseID(berth.NewID(berth.PrefixResponse)), time.Now().Unix(), req)
+	if _, err := e.bind(p, body); err != nil {
+		return nil, err // before a container is made for nothing
+	}
+	r.record = &store.Response{Project: p, Body: body, Input: input}
+	if r.record.Container, err = e.settle(ctx, p, body, chain.container); err != nil {
+		return nil, err
+	}
+	if r.tools, err = e.bind(p, body); err != nil {
+		return nil, err
+	}
+	kept := *req
+	kept.Input = nil
+	r.record.Request = &kept
+	return r, nil
+}
+
+// A chain is what the responses before this one leave to it.
+type chain struct {
+	items     []berth.Item
+	container berth.ContainerID // the last one that was used
+}
+
+func (e *Engine) chain(ctx context.Context, p berth.ProjectID, previous berth.ResponseID) (chain, error) {
+	var c chain
+	if previous == "" {
+		return c, nil
+	}
+	rec, err := e.Responses.GetResponse(ctx, p, previous)
+	if errors.Is(err, store.ErrNotFound) || err == nil && !rec.Body.Store {
+		return c, previousNotFound(previous)
+	}
+	if err != nil {
+		return c, err
+	}
+	if !rec.Body.Status.Final() {
+		return c, &berth.Error{Code: berth.CodeInvalid, Param: "previous_response_id", Wire: "previous_response_not_completed",
+			Message: fmt.Sprintf("Previous response with id '%s' is still in progress.", previous)}
+	}
+	links, err := e.Responses.Chain(ctx, p, previous)
+	if errors.Is(err, store.ErrNotFound) {
+		return c, previousNotFound(previous)
+	}
+	if err != nil {
+		return c, err
+	}
+	for _, l := range links {
+		c.items = append(append(c.items, l.Input...), l.Output...)
+		if l.Container != "" {
+			c.container = l.Container
+		}
+	}
+	return c, nil
+}
+
+func previousNotFound(id berth.ResponseID) error {
+	return &berth.Error{Code: berth.CodeInvalid, Param: "previous_response_id", Wire: "previous_response_not_found",
+		Message: fmt.Sprintf("Previous response with id '%s' not found.", id)}
+}
+
+// resolveReferences replaces references by the items of the chain that they name.
+func resolveReferences(input, chain []berth.Item) ([]berth.Item, error) {
+	out := slices.Clone(input)
+	for i, it := range out {
+		if it.Type() != berth.ItemReference {
+			continue
+		}
+		n := slices.IndexFunc(chain, func(c berth.Item) bool { return c.ID() == it.ID() })
+		if n < 0 {
+			return nil, berth.Invalid(fmt.Sprintf("input[%d].id", i), "Item with id '%s' not found.", it.ID())
+		}
+		// The chain holds it already; naming it again adds nothing to the context.
+		out[i] = berth.Item{}
+	}
+	return slices.DeleteFunc(out, berth.Item.IsZero), nil
+}
+
+// checkCalls refuses a context in which a call of the client's lacks its output,
+// or an output its call, as the hosted service does. Calls of hosted tools that a
+// cancelled response left behind are not the client's to answer.
+func checkCalls(items []berth.Item) error {
+	called := map[string]bool{}
+	for _, it := range items {
+		if isCall(it) {
+			called[it.CallID()] = true
+		} else if isOutput(it) && !called[it.CallID()] {
+			return berth.Invalid("input", "No tool call found for %s with call_id %s.", words(it), it.CallID())
+		}
+	}
+	for _, it := range unanswered(items) {
+		if it.Status() != berth.StatusIncomplete && !runsHere(it) {
+			return berth.Invalid("input", "No tool output found for %s %s.", words(it), it.CallID())
+		}
+	}
+	return nil
+}
+
+func words(it berth.Item) string {
+	switch it.Type() {
+	case berth.ItemShellCall:
+		return "shell call"
+	case berth.ItemShellCallOutput:
+		return "shell call output"
+	case berth.ItemFunctionCallOutput:
+		return "function call output"
+	}
+	return "function call"
+}
+
+// runsHere reports whether a shell call names a container.
+func runsHere(it berth.Item) bool {
+	if it.Type() != berth.ItemShellCall {
+		return false
+	}
+	var call struct {
+		Environment *berth.ShellEnvironment `json:"environment"`
+	}
+	return it.Decode(&call) == nil && call.Environment != nil && call.Environment.Type == berth.EnvironmentReference
+}
+
+// settle gives the shell tool its container and shows it in the response's
+// tools, which is how a client learns the id.
+func (e *Engine) settle(ctx context.Context, p berth.ProjectID, body *berth.Response, last berth.ContainerID) (berth.ContainerID, error) {
+	var settled berth.ContainerID
+	tools := slices.Clone(body.Tools)
+	for i, t := range tools {
+		var shell berth.ShellTool
+		if t.Type() != berth.ToolShell {
+			continue
+		}
+		if err := t.Decode(&shell); err != nil {
+			return "", err
+		}
+		if shell.Environment == nil || shell.Environment.Type == berth.EnvironmentLocal {
+			continue
+		}
+		id, err := e.Containers.Provide(ctx, p, *shell.Environment, last)
+		if err != nil {
+			return "", atTool(err, i)
+		}
+		if tools[i], err = withEnvironment(t, id); err != nil {
+			return "", err
+		}
+		settled = id
+	}
+	body.Tools = tools
+	return settled, nil
+}
+
+// atTool completes the parameter of an error about a tool's environment.
+func atTool(err error, i int) error {
+	e, ok := errors.AsType[*berth.Error](err)
+	if !ok {
+		return err
+	}
+	at := *e
+	at.Param = fmt.Sprintf("tools[%d].environment", i)
+	if e.Param != "" {
+		at.Param += "." + e.Param
+	}
+	return &at
+}
+
+// withEnvironment returns the shell tool as answered: with a reference to its
+// container, other fields as they were.
+func withEnvironment(t berth.Tool, id berth.ContainerID) (berth.Tool, error) {
+	fields := map[string]json.RawMessage{}
+	if err := t.Decode(&fields); err != nil {
+		return t, err
+	}
+	environment, err := json.Marshal(berth.ShellEnvironment{Type: berth.EnvironmentReference, ContainerID: id})
+	if err != nil {
+		return t, err
+	}
+	fields["environment"] = environment
+	return berth.NewTool(fields), nil
+}

@@ -1,0 +1,188 @@
+package engine
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"path"
+	"slices"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/model"
+	"github.com/berth-run/berth/tool"
+)
+
+// maxInlineFile bounds a file that a message carries to the model.
+const maxInlineFile = 32 << 20
+
+// request is what the provider gets for the next turn.
+func (r *run) request(ctx context.Context, first bool, limit int) (*model.Request, error) {
+	req, body := r.record.Request, r.writer.Body()
+	items, err := r.engine.lower(ctx, r.record.Project, slices.Concat(r.history, body.Output))
+	if err != nil {
+		return nil, err
+	}
+	specs, choice := r.offered(first)
+	out := &model.Request{
+		Model:             r.upstream,
+		Items:             items,
+		Tools:             specs,
+		ToolChoice:        choice,
+		ParallelToolCalls: body.ParallelToolCalls,
+		MaxOutputTokens:   limit,
+		Temperature:       req.Temperature,
+		TopP:              req.TopP,
+		TopLogprobs:       req.TopLogprobs,
+		Logprobs:          slices.Contains(req.Include, "message.output_text.logprobs"),
+		Text:              body.Text,
+		Reasoning:         body.Reasoning,
+	}
+	if req.Instructions != nil {
+		out.Instructions = *req.Instructions
+	}
+	if req.User != nil {
+		out.User = *req.User
+	}
+	return out, nil
+}
+
+// lower returns items as a provider takes them: calls of hosted tools as
+// function calls, file ids replaced by data, and without what was left half done.
+func (e *Engine) lower(ctx context.Context, p berth.ProjectID, items []berth.Item) ([]berth.Item, error) {
+	answered := map[string]bool{}
+	for _, it := range items {
+		if isOutput(it) {
+			answered[it.CallID()] = true
+		}
+	}
+	out := make([]berth.Item, 0, len(items))
+	for _, it := range items {
+		if it.Status() == berth.StatusIncomplete && !answered[it.CallID()] {
+			continue
+		}
+		if it.Type() == berth.ItemMessage {
+			var err error
+			if it, err = e.inline(ctx, p, it); err != nil {
+				return nil, err
+			}
+		}
+		low, err := tool.Lower(it)
+		if err != nil {
+			return nil, fmt.Errorf("item %s: %w", it.ID(), err)
+		}
+		out = append(out, low)
+	}
+	return out, nil
+}
+
+// inline replaces the file ids in a message by what is in the files.
+func (e *Engine) inline(ctx context.Context, p berth.ProjectID, it berth.Item) (berth.Item, error) {
+	var m struct {
+		Content json.RawMessage `json:"content"`
+	}
+	var parts []map[string]json.RawMessage
+	if it.Decode(&m) != nil || json.Unmarshal(m.Content, &parts) != nil {
+		return it, nil // a bare string
+	}
+	changed := false
+	for _, part := range parts {
+		var kind string
+		var id berth.FileID
+		_ = json.Unmarshal(part["type"], &kind)
+		if json.Unmarshal(part["file_id"], &id) != nil || id == "" {
+			continue
+		}
+		name, url, err := e.dataURL(ctx, p, id)
+		if err != nil {
+			return it, err
+		}
+		field := "file_data"
+		if kind == "input_image" {
+			field = "image_url"
+		} else {
+			part["filename"] = berth.StringDelta(name)
+		}
+		part[field] = berth.StringDelta(url)
+		delete(part, "file_id")
+		changed = true
+	}
+	if !changed {
+		return it, nil
+	}
+	return it.With(map[string]any{"content": parts})
+}
+
+// dataURL returns a file's name and its content as a data: URL.
+func (e *Engine) dataURL(ctx context.Context, p berth.ProjectID, id berth.FileID) (name, url string, err error) {
+	body, f, err := e.Files.Open(ctx, p, id)
+	if err != nil {
+		return "", "", err
+	}
+	defer body.Close()
+	if f.Bytes > maxInlineFile {
+		return "", "", berth.Errorf(berth.CodeTooLarge, "File '%s' has %d bytes; a message can carry %d. Give it to a container with file_ids instead.", id, f.Bytes, maxInlineFile)
+	}
+	data, err := io.ReadAll(io.LimitReader(body, maxInlineFile))
+	if err != nil {
+		return "", "", err
+	}
+	kind := mime.TypeByExtension(path.Ext(f.Filename))
+	if kind == "" {
+		kind = "application/octet-stream"
+	}
+	return f.Filename, "data:" + kind + ";base64," + base64.StdEncoding.EncodeToString(data), nil
+}
+
+func isCall(it berth.Item) bool {
+	return it.Type() == berth.ItemFunctionCall || it.Type() == berth.ItemShellCall
+}
+
+func isOutput(it berth.Item) bool {
+	return it.Type() == berth.ItemFunctionCallOutput || it.Type() == berth.ItemShellCallOutput
+}
+
+// unanswered returns the calls among items that have no output.
+func unanswered(items []berth.Item) []berth.Item {
+	answered := map[string]bool{}
+	for _, it := range items {
+		if isOutput(it) {
+			answered[it.CallID()] = true
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(items), func(it berth.Item) bool {
+		return !isCall(it) || answered[it.CallID()]
+	})
+}
+
+// waitsForClient reports whether the response has calls that only the client can
+// answer. Hosted calls have been answered when it is asked.
+func waitsForClient(body berth.Response) bool {
+	return slices.ContainsFunc(unanswered(body.Output), func(it berth.Item) bool {
+		return it.Status() == berth.StatusCompleted
+	})
+}
+
+// abandon returns the events that close the items which are in progress as
+// incomplete. texts is what is known of the open messages, by output index.
+func abandon(body berth.Response, texts map[int]string) []berth.Event {
+	var events []berth.Event
+	for i, it := range body.Output {
+		if it.Status() != berth.StatusInProgress {
+			continue
+		}
+		fields := map[string]any{"status": berth.StatusIncomplete}
+		if text, ok := texts[i]; ok && text != "" {
+			fields["content"] = []berth.Content{{Type: "output_text", Text: text}}
+		}
+		closed, err := it.With(fields)
+		if err != nil {
+			panic(errors.Join(errors.New("an item of this process is not JSON"), err))
+		}
+		events = append(events, done(i, closed))
+	}
+	return events
+}

@@ -1,0 +1,201 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"runtime/debug"
+	"slices"
+	"time"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/journal"
+	"github.com/berth-run/berth/model"
+	"github.com/berth-run/berth/store"
+	"github.com/berth-run/berth/tool"
+)
+
+// A run is the live work on one response.
+type run struct {
+	engine   *Engine
+	record   *store.Response // as admitted or as found; its Body is not kept up to date
+	writer   *journal.Writer
+	provider model.Provider
+	upstream string // the provider's name of the model
+	tools    toolset
+	history  []berth.Item // the chain before this response, and its input
+
+	hostedCalls int         // calls of hosted tools so far, for max_tool_calls
+	usage       berth.Usage // of the turns so far
+	pending     []pendingCall
+	speech      *speech // of the present turn; nil before the first
+
+	cancel context.CancelCauseFunc
+	ended  chan struct{}
+}
+
+// A pendingCall is a hosted call whose output is not there yet.
+type pendingCall struct {
+	call  tool.Call
+	index int // of the call's item in the output
+}
+
+func (r *run) id() berth.ResponseID { return r.record.Body.ID }
+
+func (r *run) log() *slog.Logger { return r.engine.Log.With("response", r.id()) }
+
+// main runs turns until the response has ended, and writes its last event.
+func (r *run) main(ctx context.Context) {
+	err := r.turns(ctx)
+	if err == nil {
+		return
+	}
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), endGrace)
+	defer cancel()
+	switch cause := context.Cause(ctx); {
+	case errors.Is(cause, errLeaseLost), errors.Is(err, store.ErrConflict), errors.Is(err, store.ErrNotFound):
+		r.log().Warn("the run is no longer this server's", "err", err)
+	case errors.Is(cause, tool.ErrDetached):
+		if err := r.engine.Runs.ReleaseRun(last, r.record.Project, r.id(), r.engine.Owner); err != nil {
+			r.log().Error("a lease was not released", "err", err)
+		}
+	case cause != nil:
+		r.log().Info("the run was stopped", "cause", cause)
+		err = r.end(last, berth.StatusCancelled, nil)
+	default:
+		r.log().Warn("the response failed", "err", err)
+		err = r.end(last, berth.StatusFailed, err)
+	}
+	if err != nil && last.Err() != nil {
+		r.log().Error("the last event was not written; the next start will resume the response", "err", err)
+	}
+}
+
+// turns asks the model and runs what it calls, until it calls no hosted tool. A
+// panic below is a failed response, not the end of the server.
+func (r *run) turns(ctx context.Context) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			r.log().Error("panic in a run", "panic", p, "stack", string(debug.Stack()))
+			err = berth.Errorf(berth.CodeInternal, "panic")
+		}
+	}()
+	for first := len(r.writer.Body().Output) == 0; ; first = false {
+		for len(r.pending) > 0 {
+			if err := r.pending[0].call.Run(ctx, emitter{r.writer}); err != nil {
+				return err
+			}
+			r.pending = r.pending[1:]
+		}
+		if waitsForClient(r.writer.Body()) {
+			return r.writer.Update(ctx, func(body berth.Response) []berth.Event {
+				return []berth.Event{r.final(body, berth.StatusCompleted, "")}
+			})
+		}
+		over, err := r.turn(ctx, first)
+		if over || err != nil {
+			return err
+		}
+	}
+}
+
+// end writes the events that end the response: what is open is closed as
+// incomplete, and why is said.
+func (r *run) end(ctx context.Context, status berth.Status, failure error) error {
+	return r.writer.Update(ctx, func(body berth.Response) []berth.Event {
+		events := abandon(body, r.speech.texts())
+		body = fold(body, events)
+		if failure != nil {
+			e := wireError(failure)
+			body.Error = &berth.ResponseError{Code: e.Code, Message: e.Message}
+			events = append(events, berth.Event{Type: berth.EventErrored, Error: e})
+		}
+		return append(events, r.final(body, status, ""))
+	})
+}
+
+// fold returns the response with events applied that were made for it.
+func fold(body berth.Response, events []berth.Event) berth.Response {
+	body.Output = slices.Clone(body.Output)
+	for i := range events {
+		if err := body.Apply(&events[i]); err != nil {
+			panic(err)
+		}
+	}
+	return body
+}
+
+// final returns the last event of a response in the given state.
+func (r *run) final(body berth.Response, status berth.Status, incomplete string) berth.Event {
+	now := time.Now().Unix()
+	body.Status = status
+	if body.ServiceTier == "auto" {
+		body.ServiceTier = "default"
+	}
+	types := map[berth.Status]berth.EventType{
+		berth.StatusCompleted:  berth.EventCompleted,
+		berth.StatusIncomplete: berth.EventIncomplete,
+		berth.StatusFailed:     berth.EventFailed,
+		berth.StatusCancelled:  berth.EventCancelled,
+	}
+	if status == berth.StatusCompleted {
+		body.CompletedAt = &now
+	}
+	if status == berth.StatusCompleted || status == berth.StatusIncomplete {
+		usage := r.usage
+		body.Usage = &usage
+	}
+	if incomplete != "" {
+		body.IncompleteDetails = &berth.IncompleteDetails{Reason: incomplete}
+	}
+	return berth.Event{Type: types[status], Response: &body}
+}
+
+// wireError is what a client learns of a failure.
+func wireError(err error) *berth.EventError {
+	e, ok := errors.AsType[*berth.Error](err)
+	if !ok || e.Code == berth.CodeInternal {
+		return &berth.EventError{Type: "server_error", Code: "server_error",
+			Message: "The server had an error while processing your request."}
+	}
+	out := &berth.EventError{Type: "server_error", Code: "server_error", Message: e.Message}
+	switch e.Code {
+	case berth.CodeRateLimited:
+		out.Type, out.Code = "rate_limit_error", "rate_limit_exceeded"
+	case berth.CodeInvalid, berth.CodeTooLarge:
+		out.Type, out.Code = "invalid_request_error", "invalid_prompt"
+	}
+	if e.Wire != "" {
+		out.Code = e.Wire
+	}
+	if e.Param != "" {
+		out.Param = &e.Param
+	}
+	return out
+}
+
+// An emitter lets a tool's call write to the response.
+type emitter struct{ w *journal.Writer }
+
+func (e emitter) Add(ctx context.Context, item berth.Item) (int, error) {
+	var index int
+	err := e.w.Update(ctx, func(body berth.Response) []berth.Event {
+		index = len(body.Output)
+		return []berth.Event{{Type: berth.EventOutputItemAdded, OutputIndex: &index, Item: &item}}
+	})
+	return index, err
+}
+
+func (e emitter) Emit(ctx context.Context, index int, events ...berth.Event) error {
+	if len(events) == 0 {
+		return nil
+	}
+	for i := range events {
+		events[i].OutputIndex = &index
+	}
+	return e.w.Append(ctx, events...)
+}
+
+func (e emitter) Done(ctx context.Context, index int, item berth.Item) error {
+	return e.w.Append(ctx, berth.Event{Type: berth.EventOutputItemDone, OutputIndex: &index, Item: &item})
+}

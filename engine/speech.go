@@ -1,0 +1,247 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/model"
+)
+
+// A speech is what the model says in one turn, told item by item. Each delta of
+// the provider becomes the events of one Update, so that an item which ends and
+// the one that follows it are stored together: after a crash the last item is
+// either open or the turn's last.
+type speech struct {
+	run     *run
+	message *openMessage
+	thought *openThought
+	calls   map[int]*openCall // by the provider's index; closed ones stay
+
+	ignored bool // a call was ignored because of max_tool_calls
+}
+
+// tell stores the events of one delta.
+func (s *speech) tell(ctx context.Context, delta model.Delta) error {
+	return s.run.writer.Update(ctx, func(body berth.Response) []berth.Event {
+		next := len(body.Output)
+		switch d := delta.(type) {
+		case model.Text:
+			return append(s.closeThought(), s.say("output_text", d.Text, d.Logprobs, next)...)
+		case model.Refusal:
+			return append(s.closeThought(), s.say("refusal", d.Text, nil, next)...)
+		case model.Thought:
+			return append(s.closeMessage(), s.think(d, next)...)
+		case model.Call:
+			return append(s.closeWords(), s.call(d, next)...)
+		case model.Item:
+			item := d.Item
+			return append(s.closeWords(), added(next, item), done(next, item))
+		}
+		return nil
+	})
+}
+
+// finish closes what is open and, unless hosted calls are pending, ends the
+// response in the same step.
+func (s *speech) finish(ctx context.Context, f model.Finish) (over bool, err error) {
+	r := s.run
+	r.usage.Add(f.Usage)
+	r.writer.SetUsage(r.usage)
+	err = r.writer.Update(ctx, func(body berth.Response) []berth.Event {
+		events := s.closeWords()
+		cut := f.Reason == model.FinishLength || f.Reason == model.FinishContentFilter
+		if !cut {
+			events = append(events, s.closeCalls(func(*openCall) bool { return true })...)
+		}
+		body = fold(body, events)
+		switch {
+		case cut:
+			over = true
+			lost := abandon(body, nil)
+			body = fold(body, lost)
+			reason := map[model.FinishReason]string{model.FinishLength: "max_output_tokens", model.FinishContentFilter: "content_filter"}[f.Reason]
+			return append(append(events, lost...), r.final(body, berth.StatusIncomplete, reason))
+		case len(r.pending) > 0, s.ignored && !r.withheld():
+			return events
+		}
+		over = true
+		return append(events, r.final(body, berth.StatusCompleted, ""))
+	})
+	return over, err
+}
+
+// abandon closes what is open as incomplete, so that the turn can be asked again.
+func (s *speech) abandon(ctx context.Context) error {
+	return s.run.writer.Update(ctx, func(body berth.Response) []berth.Event {
+		return abandon(body, s.texts())
+	})
+}
+
+// texts returns what has been said of the message that is open.
+func (s *speech) texts() map[int]string {
+	if s == nil || s.message == nil {
+		return nil
+	}
+	return map[int]string{s.message.index: s.message.text.String()}
+}
+
+func (s *speech) closeWords() []berth.Event {
+	return append(s.closeThought(), s.closeMessage()...)
+}
+
+// An openMessage is the message that the model is writing. It has one part at a
+// time; a model that turns from text to refusal opens the next.
+type openMessage struct {
+	id       string
+	index    int
+	parts    []berth.Content // closed
+	kind     string          // of the open part: output_text or refusal
+	text     strings.Builder
+	logprobs []json.RawMessage
+}
+
+func (s *speech) say(kind, text string, logprobs []json.RawMessage, next int) []berth.Event {
+	var events []berth.Event
+	if s.message == nil {
+		s.message = &openMessage{id: berth.NewID(berth.PrefixMessage), index: next}
+		events = append(events, added(next, s.message.item(berth.StatusInProgress)))
+	}
+	m := s.message
+	if m.kind != kind {
+		events = append(events, m.closePart()...)
+		m.kind = kind
+		part := berth.Content{Type: kind}
+		events = append(events, m.event(berth.Event{Type: berth.EventContentPartAdded, Part: &part}))
+	}
+	m.text.WriteString(text)
+	m.logprobs = append(m.logprobs, logprobs...)
+	if kind == "refusal" {
+		return append(events, m.event(berth.Event{Type: berth.EventRefusalDelta, Delta: berth.StringDelta(text)}))
+	}
+	return append(events, m.event(berth.Event{Type: berth.EventOutputTextDelta, Delta: berth.StringDelta(text), Logprobs: list(logprobs)}))
+}
+
+func (s *speech) closeMessage() []berth.Event {
+	m := s.message
+	if m == nil {
+		return nil
+	}
+	s.message = nil
+	return append(m.closePart(), done(m.index, m.item(berth.StatusCompleted)))
+}
+
+func (m *openMessage) item(status berth.Status) berth.Item {
+	return berth.NewItem(berth.Message{ID: m.id, Type: berth.ItemMessage, Status: status,
+		Content: append([]berth.Content{}, m.parts...), Role: "assistant"})
+}
+
+func (m *openMessage) closePart() []berth.Event {
+	if m.kind == "" {
+		return nil
+	}
+	text := m.text.String()
+	part := berth.Content{Type: m.kind, Text: text, Logprobs: m.logprobs}
+	end := berth.Event{Type: berth.EventOutputTextDone, Text: &text, Logprobs: list(m.logprobs)}
+	if m.kind == "refusal" {
+		part = berth.Content{Type: m.kind, Refusal: text}
+		end = berth.Event{Type: berth.EventRefusalDone, Refusal: &text}
+	}
+	events := []berth.Event{m.event(end), m.event(berth.Event{Type: berth.EventContentPartDone, Part: &part})}
+	m.parts = append(m.parts, part)
+	m.kind, m.logprobs = "", nil
+	m.text.Reset()
+	return events
+}
+
+func (m *openMessage) event(ev berth.Event) berth.Event {
+	content := len(m.parts)
+	ev.ItemID, ev.OutputIndex, ev.ContentIndex = m.id, &m.index, &content
+	return ev
+}
+
+// An openThought is the reasoning that the model is writing: a summary of it, or
+// the reasoning itself.
+type openThought struct {
+	id      string
+	index   int
+	summary bool
+	text    strings.Builder
+}
+
+func (s *speech) think(d model.Thought, next int) []berth.Event {
+	var events []berth.Event
+	if s.thought != nil && s.thought.summary != d.Summary {
+		events = s.closeThought()
+	}
+	if s.thought == nil {
+		t := &openThought{id: berth.NewID(berth.PrefixReasoning), index: next, summary: d.Summary}
+		s.thought = t
+		events = append(events, added(next, t.item(false)), t.part(berth.EventContentPartAdded, berth.EventReasoningSummaryPartAdded, ""))
+	}
+	s.thought.text.WriteString(d.Text)
+	return append(events, s.thought.event(berth.EventReasoningTextDelta, berth.EventReasoningSummaryDelta,
+		berth.Event{Delta: berth.StringDelta(d.Text)}))
+}
+
+func (s *speech) closeThought() []berth.Event {
+	t := s.thought
+	if t == nil {
+		return nil
+	}
+	s.thought = nil
+	text := t.text.String()
+	return []berth.Event{
+		t.event(berth.EventReasoningTextDone, berth.EventReasoningSummaryDone, berth.Event{Text: &text}),
+		t.part(berth.EventContentPartDone, berth.EventReasoningSummaryPartDone, text),
+		done(t.index, t.item(true)),
+	}
+}
+
+func (t *openThought) item(full bool) berth.Item {
+	body := berth.Reasoning{ID: t.id, Type: berth.ItemReasoning, Summary: []berth.Content{}}
+	switch {
+	case full && t.summary:
+		body.Summary = []berth.Content{{Type: "summary_text", Text: t.text.String()}}
+	case full:
+		body.Content = []berth.Content{{Type: "reasoning_text", Text: t.text.String()}}
+	}
+	return berth.NewItem(body)
+}
+
+// event returns ev as one about reasoning text or about its summary.
+func (t *openThought) event(text, summary berth.EventType, ev berth.Event) berth.Event {
+	zero := 0
+	ev.ItemID, ev.OutputIndex = t.id, &t.index
+	if t.summary {
+		ev.Type, ev.SummaryIndex = summary, &zero
+	} else {
+		ev.Type, ev.ContentIndex = text, &zero
+	}
+	return ev
+}
+
+func (t *openThought) part(text, summary berth.EventType, content string) berth.Event {
+	kind := "reasoning_text"
+	if t.summary {
+		kind = "summary_text"
+	}
+	return t.event(text, summary, berth.Event{Part: &berth.Content{Type: kind, Text: content}})
+}
+
+func added(index int, item berth.Item) berth.Event {
+	return berth.Event{Type: berth.EventOutputItemAdded, OutputIndex: &index, Item: &item}
+}
+
+func done(index int, item berth.Item) berth.Event {
+	return berth.Event{Type: berth.EventOutputItemDone, OutputIndex: &index, Item: &item}
+}
+
+// list returns a pointer to l, which the wire shows as [] when it is empty.
+func list(l []json.RawMessage) *[]json.RawMessage {
+	if l == nil {
+		l = []json.RawMessage{}
+	}
+	return &l
+}

@@ -1,0 +1,74 @@
+package tool
+
+import (
+	"testing"
+	"unicode/utf8"
+)
+
+// say runs pieces of output through a clip and returns all that it tells.
+func say(limit int, pieces ...string) (now, all [2]string) {
+	c := newClip(limit)
+	for i, p := range pieces {
+		now[i%2] += c.write(i%2, []byte(p))
+	}
+	rest := c.finish()
+	return now, [2]string{now[0] + rest[0], now[1] + rest[1]}
+}
+
+func TestClip(t *testing.T) {
+	if _, all := say(10, "0123456789"); all[stdout] != "0123456789" {
+		t.Errorf("output of exactly the limit: got %q", all[stdout])
+	}
+	now, all := say(10, "0123456789ABCDE")
+	if now[stdout] != "01234" {
+		t.Errorf("told at once: got %q, want the first half of the limit", now[stdout])
+	}
+	if want := "01234\n[… 5 characters left out …]\nABCDE"; all[stdout] != want {
+		t.Errorf("got %q, want %q", all[stdout], want)
+	}
+	_, all = say(4, "aaaa", "bbbb", "cccc")
+	if all[stdout] != "aa\n[… 4 characters left out …]\ncc" || all[stderr] != "\n[… 4 characters left out …]\n" {
+		t.Errorf("two streams share the limit: got %q and %q", all[stdout], all[stderr])
+	}
+	if _, all = say(0, "abc"); all[stdout] != "\n[… 3 characters left out …]\n" {
+		t.Errorf("limit 0: got %q", all[stdout])
+	}
+}
+
+func TestClipRunes(t *testing.T) {
+	text := "grüße 😀 \xff\xfe end \xf0\x9f"
+	want := string([]rune(text)) // each bad byte is one U+FFFD
+	c := newClip(1000)
+	var got string
+	for i := range len(text) {
+		got += c.write(stdout, []byte{text[i]})
+	}
+	got += c.finish()[stdout]
+	if got != want {
+		t.Errorf("byte by byte: got %q, want %q", got, want)
+	}
+}
+
+func FuzzClip(f *testing.F) {
+	f.Add([]byte("hello wörld"), 5, 3)
+	f.Fuzz(func(t *testing.T, data []byte, limit, step int) {
+		if limit < 0 || limit > 1000 || step < 1 {
+			return
+		}
+		c, text := newClip(limit), ""
+		for i := 0; i < len(data); i += step {
+			text += c.write(stdout, data[i:min(i+step, len(data))])
+		}
+		text += c.finish()[stdout]
+		if !utf8.ValidString(text) {
+			t.Errorf("%q is not UTF-8", text)
+		}
+		whole := string([]rune(string(data)))
+		if utf8.RuneCountInString(whole) <= limit && text != whole {
+			t.Errorf("got %q, want %q", text, whole)
+		}
+		if n := utf8.RuneCountInString(text); n > limit+60 {
+			t.Errorf("%d characters for a limit of %d", n, limit)
+		}
+	})
+}

@@ -1,0 +1,251 @@
+package tool
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/guest"
+)
+
+// exitKilled is the exit code of a command that was ended from outside, as a
+// shell reports SIGKILL.
+const exitKilled = 128 + 9
+
+// cancelGrace bounds how long ending the commands of a cancelled call may take.
+const cancelGrace = 5 * time.Second
+
+// A resumed is what a former process told of a call's output.
+type resumed struct {
+	outputID string
+	told     []berth.Event
+}
+
+// Run runs the commands and tells what they print as they print it. The guest
+// knows the call by the item's id, which is unique in the house where call_id is
+// only what a model made up: asked twice, it runs the commands once.
+func (c *shellCall) Run(ctx context.Context, out Emitter) error {
+	r, err := c.openRun(ctx, out)
+	if err != nil {
+		return err
+	}
+	switch {
+	case c.invalid != "":
+		r.commands = []*commandRun{{clip: newClip(len(c.invalid))}}
+		err = r.end(ctx, 0, c.invalid, 2)
+	case r.unfinished():
+		err = r.exec(ctx, c)
+	}
+	if err != nil {
+		return err
+	}
+	if err := r.done(ctx, berth.StatusCompleted); err != nil {
+		return err
+	}
+	c.tool.exec.Forget(ctx, c.item.ID)
+	return nil
+}
+
+// openRun adds the output item, or takes up the one that a former process added.
+func (c *shellCall) openRun(ctx context.Context, out Emitter) (*shellRun, error) {
+	r := &shellRun{out: out, item: berth.ShellCallOutput{
+		ID: berth.NewID(berth.PrefixShellCallOutput), Type: berth.ItemShellCallOutput, Status: berth.StatusInProgress,
+		CallID: c.item.CallID, MaxOutputLength: c.item.Action.MaxOutputLength, Output: []berth.ShellContent{},
+	}}
+	for range c.item.Action.Commands {
+		r.commands = append(r.commands, &commandRun{clip: newClip(c.outputLimit())})
+	}
+	if c.resumed != nil {
+		r.item.ID = c.resumed.outputID
+		return r, r.restore(c.resumed.told)
+	}
+	var err error
+	r.index, err = out.Add(ctx, berth.NewItem(r.item))
+	return r, err
+}
+
+// A shellRun is the output item of a call while its commands run.
+type shellRun struct {
+	out      Emitter
+	index    int // of the output item
+	item     berth.ShellCallOutput
+	commands []*commandRun
+}
+
+type commandRun struct {
+	clip    *clip
+	said    [2]strings.Builder // what was told of each stream
+	skip    [2]int             // characters that a former process told
+	outcome *berth.ShellOutcome
+}
+
+// restore takes over what a former process told: finished commands as they
+// ended, and of the others how much of their output the client has seen.
+func (r *shellRun) restore(told []berth.Event) error {
+	for _, ev := range told {
+		if ev.OutputIndex != nil {
+			r.index = *ev.OutputIndex
+		}
+		if ev.CommandIndex == nil || *ev.CommandIndex < 0 || *ev.CommandIndex >= len(r.commands) {
+			continue
+		}
+		cmd := r.commands[*ev.CommandIndex]
+		switch ev.Type {
+		case berth.EventShellOutputDelta:
+			var delta berth.ShellDelta
+			if err := json.Unmarshal(ev.Delta, &delta); err != nil {
+				return fmt.Errorf("event %d: %w", ev.SequenceNumber, err)
+			}
+			for stream, text := range [2]string{delta.Stdout, delta.Stderr} {
+				cmd.said[stream].WriteString(text)
+				cmd.skip[stream] += utf8.RuneCountInString(text)
+			}
+		case berth.EventShellOutputDone:
+			if len(ev.Output) == 1 {
+				cmd.outcome = &ev.Output[0].Outcome
+			}
+		}
+	}
+	return nil
+}
+
+func (r *shellRun) unfinished() bool {
+	return slices.ContainsFunc(r.commands, func(c *commandRun) bool { return c.outcome == nil })
+}
+
+// exec runs the call in the guest until every command has an outcome.
+func (r *shellRun) exec(ctx context.Context, c *shellCall) error {
+	call := guest.ShellCall{CallID: c.item.ID, Commands: c.item.Action.Commands, Timeout: c.timeout()}
+	for ev, err := range c.tool.exec.Shell(ctx, call) {
+		if err != nil {
+			return r.broken(ctx, c, err)
+		}
+		if err := r.tell(ctx, ev); err != nil {
+			return err
+		}
+	}
+	if r.unfinished() {
+		return r.broken(ctx, c, errors.New("the container stopped answering"))
+	}
+	return nil
+}
+
+// tell passes one event of the guest on.
+func (r *shellRun) tell(ctx context.Context, ev guest.ShellEvent) error {
+	if ev.CommandIndex < 0 || ev.CommandIndex >= len(r.commands) || r.commands[ev.CommandIndex].outcome != nil {
+		return nil
+	}
+	cmd := r.commands[ev.CommandIndex]
+	switch ev.Kind {
+	case guest.ShellStdout, guest.ShellStderr:
+		stream := stdout
+		if ev.Kind == guest.ShellStderr {
+			stream = stderr
+		}
+		text := cmd.unsaid(stream, cmd.clip.write(stream, ev.Data))
+		return r.out.Emit(ctx, r.index, r.deltas(ev.CommandIndex, stream, text)...)
+	case guest.ShellExit:
+		return r.end(ctx, ev.CommandIndex, "", ev.ExitCode)
+	case guest.ShellTimeout:
+		return r.finish(ctx, ev.CommandIndex, "", berth.ShellOutcome{Type: "timeout"})
+	}
+	return nil
+}
+
+// unsaid cuts from text what a former process told already.
+func (c *commandRun) unsaid(stream int, text string) string {
+	for c.skip[stream] > 0 && text != "" {
+		_, n := utf8.DecodeRuneInString(text)
+		text = text[n:]
+		c.skip[stream]--
+	}
+	c.said[stream].WriteString(text)
+	return text
+}
+
+func (r *shellRun) deltas(command, stream int, text string) []berth.Event {
+	if text == "" {
+		return nil
+	}
+	delta := berth.ShellDelta{Stdout: text}
+	if stream == stderr {
+		delta = berth.ShellDelta{Stderr: text}
+	}
+	raw, _ := json.Marshal(delta) // two strings always marshal
+	return []berth.Event{{Type: berth.EventShellOutputDelta, CommandIndex: &command, ItemID: r.item.ID, Delta: raw}}
+}
+
+// end ends a command with an exit code, after a last word on its stderr.
+func (r *shellRun) end(ctx context.Context, command int, word string, code int) error {
+	return r.finish(ctx, command, word, berth.ShellOutcome{Type: "exit", ExitCode: &code})
+}
+
+// finish tells the rest of a command's output, a last word on its stderr and its
+// outcome, in one step: a process that takes the call up finds all or nothing.
+func (r *shellRun) finish(ctx context.Context, command int, word string, outcome berth.ShellOutcome) error {
+	cmd := r.commands[command]
+	cmd.outcome = &outcome
+	rest := cmd.clip.finish()
+	rest[stdout] = cmd.unsaid(stdout, rest[stdout])
+	rest[stderr] = cmd.unsaid(stderr, rest[stderr]) + word
+	cmd.said[stderr].WriteString(word)
+	events := append(r.deltas(command, stdout, rest[stdout]), r.deltas(command, stderr, rest[stderr])...)
+	events = append(events, berth.Event{Type: berth.EventShellOutputDone, CommandIndex: &command,
+		ItemID: r.item.ID, Output: []berth.ShellContent{cmd.content()}})
+	return r.out.Emit(ctx, r.index, events...)
+}
+
+func (c *commandRun) content() berth.ShellContent {
+	return berth.ShellContent{Outcome: *c.outcome, Stdout: c.said[stdout].String(), Stderr: c.said[stderr].String()}
+}
+
+// broken deals with a call whose events ended too early. If ctx ended, the
+// commands are stopped, unless the call is left for another process; whatever
+// else happened to the container, the model is told and may decide.
+func (r *shellRun) broken(ctx context.Context, c *shellCall, err error) error {
+	word, status := fmt.Sprintf("The call was interrupted: %s.", reason(err)), berth.StatusCompleted
+	if ctx.Err() != nil {
+		if errors.Is(context.Cause(ctx), ErrDetached) {
+			return context.Cause(ctx)
+		}
+		word, status = "The call was cancelled.", berth.StatusIncomplete
+		cause := context.Cause(ctx)
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), cancelGrace)
+		defer cancel()
+		err = errors.Join(cause, c.tool.exec.Cancel(ctx, c.item.ID))
+	}
+	for i, cmd := range r.commands {
+		if cmd.outcome == nil {
+			if err := r.end(ctx, i, word, exitKilled); err != nil {
+				return err
+			}
+		}
+	}
+	if status == berth.StatusCompleted {
+		return nil
+	}
+	return errors.Join(r.done(ctx, status), err)
+}
+
+// reason is the part of an error that the model may read.
+func reason(err error) string {
+	if e, ok := errors.AsType[*berth.Error](err); ok {
+		return e.Message
+	}
+	return "the container stopped answering"
+}
+
+func (r *shellRun) done(ctx context.Context, status berth.Status) error {
+	r.item.Status = status
+	for _, cmd := range r.commands {
+		r.item.Output = append(r.item.Output, cmd.content())
+	}
+	return r.out.Done(ctx, r.index, berth.NewItem(r.item))
+}
