@@ -2,7 +2,11 @@ module github.com/berth-run/berth/cmd/berth-runsc
 
 go 1.26
 
-require gvisor.dev/gvisor v0.0.0-20260224225140-573d5e7127a8
+require (
+	github.com/opencontainers/runtime-spec v1.1.0-rc.1
+	golang.org/x/sys v0.36.0
+	gvisor.dev/gvisor v0.0.0-20260224225140-573d5e7127a8
+)
 
 require (
 	github.com/cenkalti/backoff v2.2.1+incompatible // indirect
@@ -16,12 +20,10 @@ require (
 	github.com/kr/pty v1.1.8 // indirect
 	github.com/moby/sys/capability v0.4.0 // indirect
 	github.com/mohae/deepcopy v0.0.0-20170308212314-bb9b5e7adda9 // indirect
-	github.com/opencontainers/runtime-spec v1.1.0-rc.1 // indirect
 	github.com/vishvananda/netlink v1.1.1-0.20211118161826-650dca95af54 // indirect
 	github.com/vishvananda/netns v0.0.0-20210104183010-2eb08e3e575f // indirect
 	golang.org/x/exp v0.0.0-20231110203233-9a3e6036ecaa // indirect
 	golang.org/x/sync v0.17.0 // indirect
-	golang.org/x/sys v0.36.0 // indirect
 	golang.org/x/time v0.12.0 // indirect
 	google.golang.org/protobuf v1.36.8 // indirect
 	gopkg.in/check.v1 v1.0.0-20201130134442-10cb98267c6c // indirect

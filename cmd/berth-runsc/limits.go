@@ -1,0 +1,63 @@
+package main
+
+import (
+	"encoding/json"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+
+	specs "github.com/opencontainers/runtime-spec/specs-go"
+)
+
+// minCPUs is the fewest processors that a sandbox is shown. With one, many
+// programs take locks for unnecessary.
+const minCPUs = 2
+
+// withLimits adds the memory and the processors of the bundle's resources to
+// the arguments of `boot`, so that /proc/meminfo and nproc in the sandbox tell
+// its limits and not the machine's. runsc itself would read them from the
+// cgroup that it makes; with --ignore-cgroups, because Berth makes it, runsc
+// would show the whole machine.
+//
+// Only the first of the two executions of `boot` is changed, the one that has
+// yet to leave the host's file system: runsc hands the flags on to the second.
+// Arguments that cannot be understood are left for runsc to complain about.
+func withLimits(args []string, readFile func(string) ([]byte, error)) []string {
+	if !slices.Contains(args, "boot") || !slices.Contains(args, "--setup-root") {
+		return args
+	}
+	var bundle string
+	for _, a := range args {
+		if v, ok := strings.CutPrefix(a, "--bundle="); ok {
+			bundle = v
+		}
+	}
+	raw, err := readFile(filepath.Join(bundle, "config.json"))
+	if err != nil {
+		return args
+	}
+	var spec specs.Spec
+	if json.Unmarshal(raw, &spec) != nil || spec.Linux == nil || spec.Linux.Resources == nil {
+		return args
+	}
+
+	// The container's id is the last argument, and a later flag wins.
+	last := len(args) - 1
+	return slices.Insert(slices.Clone(args), last, limitFlags(spec.Linux.Resources)...)
+}
+
+// limitFlags returns the flags of `boot` that state res.
+func limitFlags(res *specs.LinuxResources) []string {
+	var flags []string
+	if m := res.Memory; m != nil && m.Limit != nil && *m.Limit > 0 {
+		flags = append(flags, "--total-memory="+strconv.FormatInt(*m.Limit, 10))
+	}
+	if c := res.CPU; c != nil && c.Quota != nil && c.Period != nil && *c.Quota > 0 && *c.Period > 0 {
+		period := int64(*c.Period)
+		n := max(minCPUs, int((*c.Quota+period-1)/period))
+		flags = append(flags, "--cpu-num="+strconv.Itoa(min(n, runtime.NumCPU())))
+	}
+	return flags
+}
