@@ -55,10 +55,12 @@ func (r *run) main(ctx context.Context) {
 	switch cause := context.Cause(ctx); {
 	case errors.Is(cause, errLeaseLost), errors.Is(err, store.ErrConflict), errors.Is(err, store.ErrNotFound):
 		r.log().Warn("the run is no longer this server's", "err", err)
+		return
 	case errors.Is(cause, tool.ErrDetached):
 		if err := r.engine.Runs.ReleaseRun(last, r.record.Project, r.id(), r.engine.Owner); err != nil {
 			r.log().Error("a lease was not released", "err", err)
 		}
+		return
 	case cause != nil:
 		r.log().Info("the run was stopped", "cause", cause)
 		err = r.end(last, berth.StatusCancelled, nil)
@@ -66,7 +68,7 @@ func (r *run) main(ctx context.Context) {
 		r.log().Warn("the response failed", "err", err)
 		err = r.end(last, berth.StatusFailed, err)
 	}
-	if err != nil && last.Err() != nil {
+	if err != nil {
 		r.log().Error("the last event was not written; the next start will resume the response", "err", err)
 	}
 }

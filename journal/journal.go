@@ -134,6 +134,9 @@ func (w *Writer) append(ctx context.Context, events []berth.Event) error {
 	if w.err != nil {
 		return w.err
 	}
+	if ctx.Err() != nil || len(events) == 0 {
+		return context.Cause(ctx)
+	}
 	body := w.body
 	var save *berth.Response
 	if slices.ContainsFunc(events, changesBody) {
@@ -144,7 +147,8 @@ func (w *Writer) append(ctx context.Context, events []berth.Event) error {
 	if err != nil {
 		return err
 	}
-	if err := w.journal.store.AppendEvents(ctx, w.project, body.ID, w.owner, records, save); err != nil {
+	// A write that has begun is not given up: nobody would know what was saved.
+	if err := w.journal.store.AppendEvents(context.WithoutCancel(ctx), w.project, body.ID, w.owner, records, save); err != nil {
 		w.err = err
 		return err
 	}

@@ -126,7 +126,8 @@ func (r *shellRun) exec(ctx context.Context, c *shellCall) error {
 		if err != nil {
 			return r.broken(ctx, c, err)
 		}
-		if err := r.tell(ctx, ev); err != nil {
+		// What was printed is told also when ctx has just ended.
+		if err := r.tell(context.WithoutCancel(ctx), ev); err != nil {
 			return err
 		}
 	}

@@ -1,0 +1,393 @@
+package engine_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/engine"
+	"github.com/berth-run/berth/guest"
+	"github.com/berth-run/berth/journal"
+	"github.com/berth-run/berth/model"
+	"github.com/berth-run/berth/store"
+	"github.com/berth-run/berth/store/sqlite"
+	"github.com/berth-run/berth/tool"
+)
+
+const project berth.ProjectID = "proj_test"
+
+var caller = berth.Caller{Project: project}
+
+// A house is an engine on a real store, with a model that plays turns and
+// containers that are a map of what ran in them.
+type house struct {
+	t          *testing.T
+	store      store.Store
+	journal    *journal.Journal
+	engine     *engine.Engine
+	model      *playedModel
+	containers *fakeContainers
+}
+
+func newHouse(t *testing.T, turns ...turn) *house {
+	t.Helper()
+	st, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "berth.db"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { st.Close() })
+	h := &house{t: t, store: st, model: &playedModel{turns: turns},
+		containers: &fakeContainers{calls: map[string]*fakeCall{}, commands: map[string]func(*fakeCall){}}}
+	h.start()
+	t.Cleanup(h.stop)
+	return h
+}
+
+// start opens an engine on the store, as a server does; after stop it is the
+// next life of the same server.
+func (h *house) start() {
+	h.journal = journal.New(h.store)
+	h.engine = engine.New(engine.Options{Responses: h.store, Runs: h.store, Journal: h.journal, Models: h.model,
+		Containers: h.containers, Files: noFiles{}, Owner: "test", Log: slog.New(slog.NewTextHandler(h.t.Output(), nil))})
+}
+
+func (h *house) stop() {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	if err := h.engine.Close(ctx); err != nil {
+		h.t.Errorf("Close: %v", err)
+	}
+}
+
+func (h *house) create(body string) *berth.Response {
+	h.t.Helper()
+	r, err := h.tryCreate(h.t.Context(), body)
+	if err != nil {
+		h.t.Fatalf("Create: %v", err)
+	}
+	return r
+}
+
+func (h *house) tryCreate(ctx context.Context, body string) (*berth.Response, error) {
+	h.t.Helper()
+	var req berth.ResponseRequest
+	if err := json.Unmarshal([]byte(body), &req); err != nil {
+		h.t.Fatal(err)
+	}
+	return h.engine.Create(ctx, caller, &req)
+}
+
+// events follows a response to its end.
+func (h *house) events(id berth.ResponseID) []berth.Event {
+	h.t.Helper()
+	ctx, cancel := context.WithTimeout(h.t.Context(), 20*time.Second)
+	defer cancel()
+	var out []berth.Event
+	for rec, err := range h.journal.Follow(ctx, project, id, -1) {
+		if err != nil {
+			h.t.Fatalf("Follow: %v, after %v", err, types(out))
+		}
+		var ev berth.Event
+		if err := json.Unmarshal(rec.Data, &ev); err != nil {
+			h.t.Fatal(err)
+		}
+		if ev.SequenceNumber != int64(len(out)) {
+			h.t.Fatalf("event %d has sequence number %d", len(out), ev.SequenceNumber)
+		}
+		out = append(out, ev)
+	}
+	return out
+}
+
+// final follows a response to its end and checks that the last event, the fold of
+// all events and the stored object are one.
+func (h *house) final(id berth.ResponseID) *berth.Response {
+	h.t.Helper()
+	var fold berth.Response
+	events := h.events(id)
+	for i := range events {
+		if err := fold.Apply(&events[i]); err != nil {
+			h.t.Fatal(err)
+		}
+		if n := i + 1; n < len(events) && events[n].Type.Final() {
+			if diff := cmp.Diff(asJSON(h.t, events[n].Response.Output), asJSON(h.t, fold.Output)); diff != "" {
+				h.t.Errorf("the items told differ from the final ones (-final +told):\n%s", diff)
+			}
+		}
+	}
+	rec, err := h.store.GetResponse(h.t.Context(), project, id)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	if diff := cmp.Diff(asJSON(h.t, fold), asJSON(h.t, rec.Body)); diff != "" {
+		h.t.Errorf("the stored response differs from the fold of its events (-fold +stored):\n%s", diff)
+	}
+	return rec.Body
+}
+
+// waitFor returns when the response has told an event of a type.
+func (h *house) waitFor(id berth.ResponseID, want berth.EventType) {
+	h.t.Helper()
+	ctx, cancel := context.WithTimeout(h.t.Context(), 20*time.Second)
+	defer cancel()
+	for rec, err := range h.journal.Follow(ctx, project, id, -1) {
+		if err != nil {
+			h.t.Fatal(err)
+		}
+		if rec.Type == want {
+			return
+		}
+	}
+	h.t.Fatalf("the response ended without %s", want)
+}
+
+func asJSON(t *testing.T, v any) string {
+	t.Helper()
+	raw, err := json.MarshalIndent(v, "", " ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(raw)
+}
+
+func types(events []berth.Event) []string {
+	var out []string
+	for _, ev := range events {
+		if name := string(ev.Type); len(out) == 0 || out[len(out)-1] != name {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
+// outline is the output in short: type, status and what matters of each item.
+func outline(t *testing.T, items []berth.Item) []string {
+	t.Helper()
+	var out []string
+	for _, it := range items {
+		line := fmt.Sprintf("%s %s", it.Type(), it.Status())
+		switch it.Type() {
+		case berth.ItemMessage:
+			var m berth.Message
+			decode(t, it, &m)
+			for _, c := range m.Content {
+				line += " " + c.Text + c.Refusal
+			}
+		case berth.ItemFunctionCall:
+			var c berth.FunctionCall
+			decode(t, it, &c)
+			line += " " + c.Name + c.Arguments
+		case berth.ItemShellCall:
+			var c berth.ShellCall
+			decode(t, it, &c)
+			line += " " + strings.Join(c.Action.Commands, "; ")
+		case berth.ItemShellCallOutput:
+			var o berth.ShellCallOutput
+			decode(t, it, &o)
+			for _, c := range o.Output {
+				line += fmt.Sprintf(" [%s%s", c.Stdout, c.Stderr)
+				if c.Outcome.ExitCode != nil {
+					line += fmt.Sprintf(" exit %d", *c.Outcome.ExitCode)
+				} else {
+					line += " " + c.Outcome.Type
+				}
+				line += "]"
+			}
+		}
+		out = append(out, line)
+	}
+	return out
+}
+
+func decode(t *testing.T, it berth.Item, body any) {
+	t.Helper()
+	if err := it.Decode(body); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A turn is what the model says when it is asked: deltas, and errors in their place.
+type turn []any
+
+// hang is a turn's way to stop in the middle until it is cancelled.
+type hang struct{}
+
+func say(text string) turn { return turn{model.Text{Text: text}} }
+
+func shell(id, arguments string) turn {
+	half := len(arguments) / 2
+	return turn{model.Call{ID: id, Name: "shell", Arguments: arguments[:half]}, model.Call{Arguments: arguments[half:]}}
+}
+
+// A playedModel plays its turns in order and keeps what it was asked.
+type playedModel struct {
+	mu    sync.Mutex
+	turns []turn
+	asked []*model.Request
+	gate  chan struct{} // if set, each turn waits for one value before it begins
+}
+
+func (m *playedModel) Route(name string) (model.Provider, string, error) {
+	if name != "played" {
+		return nil, "", &berth.Error{Code: berth.CodeNotFound, Wire: "model_not_found", Message: "no such model"}
+	}
+	return m, "upstream-name", nil
+}
+
+func (m *playedModel) Stream(ctx context.Context, req *model.Request) iter.Seq2[model.Delta, error] {
+	return func(yield func(model.Delta, error) bool) {
+		if m.gate != nil {
+			select {
+			case <-m.gate:
+			case <-ctx.Done():
+				yield(nil, ctx.Err())
+				return
+			}
+		}
+		m.mu.Lock()
+		m.asked = append(m.asked, req)
+		var t turn
+		if len(m.turns) > 0 {
+			t, m.turns = m.turns[0], m.turns[1:]
+		}
+		m.mu.Unlock()
+		finish := model.Finish{Reason: model.FinishStop, Usage: berth.Usage{InputTokens: 10, OutputTokens: 5, TotalTokens: 15}}
+		for _, d := range t {
+			switch d := d.(type) {
+			case error:
+				yield(nil, d)
+				return
+			case hang:
+				<-ctx.Done()
+				yield(nil, ctx.Err())
+				return
+			case model.Finish:
+				finish.Reason = d.Reason
+			case model.Delta:
+				if !yield(d, nil) {
+					return
+				}
+			}
+		}
+		yield(finish, nil)
+	}
+}
+
+type noFiles struct{}
+
+func (noFiles) Open(context.Context, berth.ProjectID, berth.FileID) (io.ReadCloser, *berth.File, error) {
+	return nil, nil, berth.Errorf(berth.CodeNotFound, "No such File object")
+}
+
+// fakeContainers run commands that are Go functions, each call id once, and keep
+// what was said for whoever asks again: what the guest does, without a guest.
+type fakeContainers struct {
+	mu       sync.Mutex
+	made     int
+	calls    map[string]*fakeCall
+	commands map[string]func(*fakeCall)
+	ran      []string
+}
+
+func (f *fakeContainers) Provide(_ context.Context, _ berth.ProjectID, env berth.ShellToolEnvironment, last berth.ContainerID) (berth.ContainerID, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if env.ContainerID != "" {
+		return env.ContainerID, nil
+	}
+	if last != "" {
+		return last, nil
+	}
+	f.made++
+	return berth.ContainerID(fmt.Sprintf("cntr_%d", f.made)), nil
+}
+
+func (f *fakeContainers) Shell(berth.ProjectID, berth.ContainerID) tool.Execer { return f.exec() }
+
+func (f *fakeContainers) exec() tool.Execer { return fakeExecer{f} }
+
+type fakeExecer struct{ *fakeContainers }
+
+// A fakeCall is a shell call with one command.
+type fakeCall struct {
+	mu     sync.Mutex
+	events []guest.ShellEvent
+	ended  bool
+	wake   chan struct{}
+	killed chan struct{}
+}
+
+func (c *fakeCall) print(s string) { c.add(guest.ShellEvent{Kind: guest.ShellStdout, Data: []byte(s)}) }
+func (c *fakeCall) exit(code int)  { c.add(guest.ShellEvent{Kind: guest.ShellExit, ExitCode: code}) }
+
+func (c *fakeCall) add(ev guest.ShellEvent) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.events = append(c.events, ev)
+	c.ended = c.ended || ev.Kind == guest.ShellExit || ev.Kind == guest.ShellTimeout
+	close(c.wake)
+	c.wake = make(chan struct{})
+}
+
+func (f fakeExecer) Shell(ctx context.Context, call guest.ShellCall) iter.Seq2[guest.ShellEvent, error] {
+	return func(yield func(guest.ShellEvent, error) bool) {
+		f.mu.Lock()
+		c := f.calls[call.CallID]
+		if c == nil {
+			c = &fakeCall{wake: make(chan struct{}), killed: make(chan struct{})}
+			f.calls[call.CallID] = c
+			f.ran = append(f.ran, call.Commands...)
+			run := f.commands[call.Commands[0]]
+			if run == nil {
+				run = func(c *fakeCall) { c.print(call.Commands[0] + " ran"); c.exit(0) }
+			}
+			go run(c)
+		}
+		f.mu.Unlock()
+		for n := 0; ; {
+			c.mu.Lock()
+			events, ended, wake := c.events[n:], c.ended, c.wake
+			c.mu.Unlock()
+			for _, ev := range events {
+				if !yield(ev, nil) {
+					return
+				}
+			}
+			n += len(events)
+			if ended {
+				return
+			}
+			select {
+			case <-wake:
+			case <-ctx.Done():
+				yield(guest.ShellEvent{}, context.Cause(ctx))
+				return
+			}
+		}
+	}
+}
+
+func (f fakeExecer) Cancel(_ context.Context, id string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	c := f.calls[id]
+	if c == nil {
+		return errors.New("no such call")
+	}
+	close(c.killed)
+	return nil
+}
+
+func (f fakeExecer) Forget(context.Context, string) {}
