@@ -2,13 +2,13 @@ package main
 
 import (
 	"encoding/json"
-	"path/filepath"
 	"runtime"
 	"slices"
 	"strconv"
 	"strings"
 
 	specs "github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sys/unix"
 )
 
 // minCPUs is the fewest processors that a sandbox is shown. With one, many
@@ -24,17 +24,11 @@ const minCPUs = 2
 // Only the first of the two executions of `boot` is changed, the one that has
 // yet to leave the host's file system: runsc hands the flags on to the second.
 // Arguments that cannot be understood are left for runsc to complain about.
-func withLimits(args []string, readFile func(string) ([]byte, error)) []string {
+func withLimits(args []string, read func(fd int) ([]byte, error)) []string {
 	if !slices.Contains(args, "boot") || !slices.Contains(args, "--setup-root") {
 		return args
 	}
-	var bundle string
-	for _, a := range args {
-		if v, ok := strings.CutPrefix(a, "--bundle="); ok {
-			bundle = v
-		}
-	}
-	raw, err := readFile(filepath.Join(bundle, "config.json"))
+	raw, err := read(specFD(args))
 	if err != nil {
 		return args
 	}
@@ -46,6 +40,31 @@ func withLimits(args []string, readFile func(string) ([]byte, error)) []string {
 	// The container's id is the last argument, and a later flag wins.
 	last := len(args) - 1
 	return slices.Insert(slices.Clone(args), last, limitFlags(spec.Linux.Resources)...)
+}
+
+// specFD returns the descriptor on which boot finds the bundle's config.json,
+// -1 if there is none.
+func specFD(args []string) int {
+	for _, a := range args {
+		if v, ok := strings.CutPrefix(a, "--spec-fd="); ok {
+			if fd, err := strconv.Atoi(v); err == nil {
+				return fd
+			}
+		}
+	}
+	return -1
+}
+
+// readFD returns what the file fd holds and leaves its offset alone. The file
+// cannot be opened by name: the process runs as nobody.
+func readFD(fd int) ([]byte, error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return nil, err
+	}
+	buf := make([]byte, st.Size)
+	n, err := unix.Pread(fd, buf, 0)
+	return buf[:max(n, 0)], err
 }
 
 // limitFlags returns the flags of `boot` that state res.

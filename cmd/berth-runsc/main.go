@@ -14,6 +14,6 @@ import (
 )
 
 func main() {
-	os.Args = withLimits(os.Args, os.ReadFile)
+	os.Args = withLimits(os.Args, readFD)
 	maincli.Main()
 }

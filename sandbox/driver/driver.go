@@ -9,9 +9,14 @@ package driver
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
+	"regexp"
 	"time"
 )
+
+// idPattern is what a Spec's ID must match.
+var idPattern = regexp.MustCompile(`^[a-z0-9_-]{1,64}$`)
 
 // ErrNotFound is returned (wrapped or not) for an id that the driver does not know.
 var ErrNotFound = errors.New("sandbox not found")
@@ -74,13 +79,43 @@ type Spec struct {
 	Limits Limits
 }
 
-// Limits bound what one sandbox may use. Zero means the driver's default,
-// never "unlimited".
+// CheckID returns an error unless id may name a sandbox. An id that passes is
+// safe as a file name.
+func CheckID(id string) error {
+	if !idPattern.MatchString(id) {
+		return fmt.Errorf("sandbox id %q does not match %s", id, idPattern)
+	}
+	return nil
+}
+
+// Limits bound what one sandbox may use. Zero means DefaultLimits, never
+// "unlimited".
 type Limits struct {
 	Memory int64   // bytes, of all processes and of the driver's own overhead
 	CPU    float64 // cores
 	PIDs   int     // processes and threads
 	Disk   int64   // bytes written above the template
+}
+
+// DefaultLimits hold where a Spec says nothing. The memory is the smallest tier
+// of the containers API.
+var DefaultLimits = Limits{Memory: 1 << 30, CPU: 2, PIDs: 512, Disk: 10 << 30}
+
+// WithDefaults returns l with DefaultLimits in the place of what is not set.
+func (l Limits) WithDefaults() Limits {
+	if l.Memory <= 0 {
+		l.Memory = DefaultLimits.Memory
+	}
+	if l.CPU <= 0 {
+		l.CPU = DefaultLimits.CPU
+	}
+	if l.PIDs <= 0 {
+		l.PIDs = DefaultLimits.PIDs
+	}
+	if l.Disk <= 0 {
+		l.Disk = DefaultLimits.Disk
+	}
+	return l
 }
 
 // State is what a sandbox is doing.

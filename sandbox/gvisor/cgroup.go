@@ -1,0 +1,208 @@
+package gvisor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/berth-run/berth/sandbox/driver"
+)
+
+// A cgroup is the kernel's account of one sandbox, in one directory or several.
+// All host processes of the sandbox are born into it.
+type cgroup struct {
+	v2      string            // directory in version 2, or ""
+	unified bool              // v2 has the controllers, and v1 is empty
+	v1      map[string]string // controller to directory; some share one
+	parent  string            // name of the group of all sandboxes of this state directory
+}
+
+// cpuPeriod is the length in microseconds of the slices that CPU is dealt in.
+const cpuPeriod = 100_000
+
+// dirs returns every directory of c once.
+func (c cgroup) dirs() []string {
+	dirs := slices.Sorted(maps.Values(c.v1))
+	if c.v2 != "" {
+		dirs = append(dirs, c.v2)
+	}
+	return slices.Compact(dirs)
+}
+
+// create makes the directories and sets the limits.
+func (c cgroup) create(l driver.Limits, hostPIDs int) error {
+	for _, dir := range c.dirs() {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return err
+		}
+	}
+	quota := strconv.FormatInt(int64(math.Ceil(l.CPU*cpuPeriod)), 10)
+	memory := strconv.FormatInt(l.Memory, 10)
+	pids := strconv.Itoa(hostPIDs)
+
+	if c.unified {
+		// The parent's file, made by the first Create.
+		if err := enableControllers(filepath.Dir(c.v2)); err != nil {
+			return err
+		}
+		return errors.Join(
+			writeControl(c.v2, "memory.max", memory),
+			ignoreMissing(writeControl(c.v2, "memory.swap.max", "0")),
+			writeControl(c.v2, "cpu.max", fmt.Sprintf("%s %d", quota, cpuPeriod)),
+			writeControl(c.v2, "pids.max", pids),
+		)
+	}
+	return errors.Join(
+		writeControl(c.v1["memory"], "memory.limit_in_bytes", memory),
+		// Memory and swap together; the file is missing where swap is not counted.
+		ignoreMissing(writeControl(c.v1["memory"], "memory.memsw.limit_in_bytes", memory)),
+		writeControl(c.v1["cpu"], "cpu.cfs_period_us", strconv.Itoa(cpuPeriod)),
+		writeControl(c.v1["cpu"], "cpu.cfs_quota_us", quota),
+		writeControl(c.v1["pids"], "pids.max", pids),
+	)
+}
+
+// joinThread moves the calling thread, and so what it starts, into the version 1
+// groups. The version 2 group is entered by clone3(2) instead.
+//
+// "0" means the writer itself. Only in this form the kernel need not wait for an
+// RCU grace period.
+func (c cgroup) joinThread() error {
+	for _, dir := range slices.Compact(slices.Sorted(maps.Values(c.v1))) {
+		if err := writeControl(dir, "tasks", "0"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// procs returns the process ids in c. Dead processes that nobody has waited for
+// are not among them. A group that does not exist is empty.
+func (c cgroup) procs() ([]int, error) {
+	dir := c.v2
+	if dir == "" {
+		dir = c.v1["pids"]
+	}
+	raw, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
+	if err != nil {
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENODEV) {
+			return nil, nil
+		}
+		return nil, err
+	}
+	var pids []int
+	for _, f := range strings.Fields(string(raw)) {
+		if pid, err := strconv.Atoi(f); err == nil && pid > 0 {
+			pids = append(pids, pid)
+		}
+	}
+	return pids, nil
+}
+
+// kill kills everything in c and returns when it is dead, or ctx is done.
+func (c cgroup) kill(ctx context.Context) error {
+	for wait := time.Millisecond; ; wait = min(2*wait, 20*time.Millisecond) {
+		pids, err := c.procs()
+		if err != nil || len(pids) == 0 {
+			return err
+		}
+		if c.v2 == "" || writeControl(c.v2, "cgroup.kill", "1") != nil { // before Linux 5.14
+			for _, pid := range pids {
+				unix.Kill(pid, unix.SIGKILL)
+			}
+		}
+		// In version 1 the frozen cannot die.
+		if err := c.freeze(false); err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%d processes will not die: %w", len(pids), context.Cause(ctx))
+		case <-time.After(wait):
+		}
+		// If this process is what orphans are given to, they are ours to wait for.
+		for _, pid := range pids {
+			unix.Wait4(pid, nil, unix.WNOHANG, nil)
+		}
+	}
+}
+
+// remove removes the directories of c, which must be empty of processes.
+func (c cgroup) remove(ctx context.Context) error {
+	for _, dir := range c.dirs() {
+		for {
+			err := os.Remove(dir)
+			if err == nil || errors.Is(err, fs.ErrNotExist) {
+				break
+			}
+			if !errors.Is(err, unix.EBUSY) { // while the kernel tidies up
+				return err
+			}
+			select {
+			case <-ctx.Done():
+				return err
+			case <-time.After(time.Millisecond):
+			}
+		}
+	}
+	return nil
+}
+
+// freeze stops or continues every process in c. It returns when that is done,
+// which takes a few milliseconds at most.
+func (c cgroup) freeze(on bool) error {
+	if c.v2 != "" {
+		value := "0"
+		if on {
+			value = "1"
+		}
+		return c.awaitFrozen(on, ignoreMissing(writeControl(c.v2, "cgroup.freeze", value)))
+	}
+	value := "THAWED"
+	if on {
+		value = "FROZEN"
+	}
+	return c.awaitFrozen(on, ignoreMissing(writeControl(c.v1["freezer"], "freezer.state", value)))
+}
+
+// awaitFrozen waits until frozen says on, unless err is set already.
+func (c cgroup) awaitFrozen(on bool, err error) error {
+	for wait := 100 * time.Microsecond; err == nil; wait *= 2 {
+		if c.frozen() == on {
+			return nil
+		}
+		if wait > time.Second {
+			return errors.New("the kernel does not freeze or thaw the group in time")
+		}
+		time.Sleep(wait)
+	}
+	return err
+}
+
+// frozen reports whether every process in c is stopped by freeze.
+func (c cgroup) frozen() bool {
+	if c.v2 != "" {
+		return keyedValue(c.v2, "cgroup.events", "frozen") == 1
+	}
+	raw, _ := os.ReadFile(filepath.Join(c.v1["freezer"], "freezer.state"))
+	return strings.TrimSpace(string(raw)) == "FROZEN"
+}
+
+// ignoreMissing returns err unless it says that a file is not there.
+func ignoreMissing(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}

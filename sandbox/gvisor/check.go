@@ -1,0 +1,46 @@
+package gvisor
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+)
+
+// checkMachine returns an error that names the first thing which this machine
+// lacks. Cgroups are looked at by findHierarchy.
+func checkMachine(opts Options) error {
+	if opts.StateDir == "" {
+		return errors.New("no state directory given")
+	}
+	if os.Geteuid() != 0 {
+		return errors.New("must be root, to make namespaces, mounts and cgroups")
+	}
+	if err := checkProgram("runsc", opts.RunscPath); err != nil {
+		return err
+	}
+	if err := checkProgram("guest", opts.GuestPath); err != nil {
+		return err
+	}
+	// A template is shown to its sandboxes through a read-only overlay.
+	raw, err := os.ReadFile("/proc/filesystems")
+	if err != nil {
+		return err
+	}
+	if !strings.Contains(string(raw), "\toverlay\n") {
+		return errors.New("the kernel has no overlayfs; try: modprobe overlay")
+	}
+	return nil
+}
+
+// checkProgram returns an error unless path is a program that can be run.
+func checkProgram(what, path string) error {
+	fi, err := os.Stat(path)
+	if err != nil {
+		return fmt.Errorf("%s program: %w", what, err)
+	}
+	if !fi.Mode().IsRegular() || fi.Mode().Perm()&0o111 == 0 {
+		return fmt.Errorf("%s program: %s is not executable", what, path)
+	}
+	return nil
+}

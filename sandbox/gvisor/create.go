@@ -1,0 +1,114 @@
+package gvisor
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/berth-run/berth/sandbox/driver"
+)
+
+// runOptions bound the tmpfs that holds the guest's socket and the logs. Root in
+// the sandbox may write there as it likes: to fill it harms only its own logs,
+// and its pages count as the sandbox's memory.
+const runOptions = "mode=0700,size=4m,nr_inodes=64"
+
+// Create prepares the directory, the small tmpfs and the cgroup. It takes about a
+// millisecond; starting runsc is left to Start.
+func (d *Driver) Create(ctx context.Context, spec driver.Spec) error {
+	s, err := d.sandbox(spec.ID)
+	if err != nil {
+		return fmt.Errorf("gvisor: create: %w", err)
+	}
+	if fi, err := os.Stat(spec.Rootfs); err != nil || !fi.IsDir() || !filepath.IsAbs(spec.Rootfs) {
+		return fmt.Errorf("gvisor: create %s: rootfs %q is not an absolute path of a directory", spec.ID, spec.Rootfs)
+	}
+	spec.Limits = spec.Limits.WithDefaults()
+
+	// From the rename on, List shows the sandbox and Destroy removes all of it.
+	if err := d.createDir(s, spec); err != nil {
+		return fmt.Errorf("gvisor: create %s: %w", s.id, err)
+	}
+	if err := s.createOutside(spec.Limits); err != nil {
+		err = errors.Join(err, d.Destroy(context.WithoutCancel(ctx), s.id))
+		return fmt.Errorf("gvisor: create %s: %w", s.id, err)
+	}
+	return nil
+}
+
+// createDir makes the sandbox's directory appear with all its files at once.
+func (d *Driver) createDir(s sandbox, spec driver.Spec) (err error) {
+	if _, err := os.Lstat(s.dir); err == nil {
+		return fs.ErrExist
+	}
+	dir := filepath.Join(d.sandboxesDir(), newPrefix+s.id)
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			os.RemoveAll(dir)
+		}
+	}()
+	for _, sub := range []string{"runsc", "disk", "rootfs", "run"} {
+		if err := os.Mkdir(filepath.Join(dir, sub), 0o700); err != nil {
+			return err
+		}
+	}
+	files := map[string]any{
+		"sandbox.json": record{BootID: d.bootID, Rootfs: spec.Rootfs, Limits: spec.Limits},
+		"config.json":  ociSpec(spec, s, d.opts.GuestPath, d.seedPath()),
+	}
+	for name, content := range files {
+		raw, err := json.Marshal(content)
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), raw, 0o600); err != nil {
+			return err
+		}
+	}
+	return os.Rename(dir, s.dir)
+}
+
+// createOutside makes what lies outside of the sandbox's directory.
+func (s sandbox) createOutside(l driver.Limits) error {
+	flags := uintptr(unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC)
+	if err := unix.Mount("berth", s.path("run"), "tmpfs", flags, runOptions); err != nil {
+		return fmt.Errorf("mounting tmpfs: %w", err)
+	}
+	for _, sub := range []string{"run/guest", "run/log"} {
+		if err := os.Mkdir(s.path(sub), 0o700); err != nil {
+			return err
+		}
+	}
+	if err := s.cgroup.create(l, hostPIDs(l)); err != nil {
+		return fmt.Errorf("cgroup: %w", err)
+	}
+	return nil
+}
+
+// hostPIDs returns how many host processes and threads a sandbox may have.
+//
+// gVisor limits what is in the sandbox to l.PIDs (RLIMIT_NPROC). Each address
+// space in it is a host process with at most one thread for each processor and
+// one more; sentry, gofer and their threads come on top. The host's limit must
+// lie above all this, because a sentry that cannot fork panics: it is the wall
+// behind, for root in the sandbox that spreads its processes over many uids.
+func hostPIDs(l driver.Limits) int {
+	const own = 256
+	return own + l.PIDs*(2+processors(l))
+}
+
+// processors returns the number of processors that the sandbox sees; berth-runsc
+// computes the same.
+func processors(l driver.Limits) int {
+	return min(max(2, int(l.CPU+0.999)), runtime.NumCPU())
+}

@@ -1,0 +1,196 @@
+// Package gvisor runs sandboxes on gVisor, a kernel in user space.
+//
+// A sandbox is two host processes, the sentry (that kernel) and the gofer (which
+// opens the template's files for it), started by our own build of runsc. All
+// state is on disk and in the kernel, none in this process:
+//
+//	StateDir/
+//	  instance             names the cgroups of this state directory
+//	  seed.tar             what every sandbox finds besides its template
+//	  skeleton/            mount points for the guest
+//	  sandboxes/ID/
+//	    sandbox.json       what it was made from; its presence is the sandbox's
+//	    config.json        the OCI bundle
+//	    runsc/ pid         runsc's own state, the sentry's process id
+//	    disk/              the writable layer, one unlinked file
+//	    rootfs/            the template, mounted there for the gofer alone
+//	    run/               a small tmpfs: guest/ (bound into the sandbox), log/
+//
+// plus one cgroup berth-INSTANCE/ID in each hierarchy. docs/decisions/ says why
+// the pieces are what they are.
+package gvisor
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/berth-run/berth/sandbox/driver"
+)
+
+// Options say where the driver finds its things.
+type Options struct {
+	// StateDir holds the sandboxes. It is created if need be, and its volume
+	// carries what they write. One process at a time drives a state directory.
+	StateDir string
+
+	// RunscPath is the berth-runsc program.
+	RunscPath string
+
+	// GuestPath is the berth-guest program, statically linked. Sandboxes see it
+	// read-only; replacing the file affects new sandboxes only.
+	GuestPath string
+
+	// Logger, slog.Default if nil.
+	Logger *slog.Logger
+}
+
+// A Driver runs sandboxes on gVisor. Its methods are safe for concurrent use.
+type Driver struct {
+	opts     Options
+	log      *slog.Logger
+	cgroups  hierarchy
+	instance string
+	bootID   string
+}
+
+var _ driver.Driver = (*Driver)(nil)
+
+// Open checks that this machine can run sandboxes and prepares StateDir. What it
+// returns as an error is meant for the operator.
+func Open(opts Options) (*Driver, error) {
+	for _, p := range []*string{&opts.RunscPath, &opts.GuestPath} {
+		if abs, err := filepath.Abs(*p); err == nil {
+			*p = abs
+		}
+	}
+	if err := checkMachine(opts); err != nil {
+		return nil, fmt.Errorf("gvisor: %w", err)
+	}
+	cgroups, err := findHierarchy()
+	if err != nil {
+		return nil, fmt.Errorf("gvisor: %w", err)
+	}
+	bootID, err := readBootID()
+	if err != nil {
+		return nil, fmt.Errorf("gvisor: %w", err)
+	}
+	d := &Driver{opts: opts, log: opts.Logger, cgroups: cgroups, bootID: bootID}
+	if d.log == nil {
+		d.log = slog.Default()
+	}
+	if err := d.prepareStateDir(); err != nil {
+		return nil, fmt.Errorf("gvisor: state directory: %w", err)
+	}
+	return d, nil
+}
+
+// Features says what gVisor can do; all of it, on every machine that Open accepts.
+func (d *Driver) Features() driver.Features {
+	return driver.Features{
+		Isolation:   "gvisor",
+		Pause:       true,
+		MemoryLimit: true,
+		CPULimit:    true,
+		PIDLimit:    true,
+		DiskLimit:   true,
+	}
+}
+
+// List returns the ids of all sandboxes that exist, alive or dead.
+func (d *Driver) List(context.Context) ([]string, error) {
+	entries, err := os.ReadDir(d.sandboxesDir())
+	if err != nil {
+		return nil, err
+	}
+	var ids []string
+	for _, e := range entries {
+		if e.IsDir() && driver.CheckID(e.Name()) == nil {
+			ids = append(ids, e.Name())
+		}
+	}
+	return ids, nil
+}
+
+func (d *Driver) sandboxesDir() string { return filepath.Join(d.opts.StateDir, "sandboxes") }
+
+// prepareStateDir makes what all sandboxes share, and clears what a crash in
+// the middle of Create left behind: directories that no sandbox ever was.
+func (d *Driver) prepareStateDir() error {
+	if err := os.MkdirAll(d.opts.StateDir, 0o700); err != nil {
+		return err
+	}
+	dir, err := filepath.EvalSymlinks(d.opts.StateDir)
+	if err != nil {
+		return err
+	}
+	if dir, err = filepath.Abs(dir); err != nil {
+		return err
+	}
+	if strings.ContainsAny(dir, ",\n") {
+		return fmt.Errorf("%q: runsc cannot take a comma in the path", dir)
+	}
+	d.opts.StateDir = dir
+	if err := os.MkdirAll(d.sandboxesDir(), 0o700); err != nil {
+		return err
+	}
+	entries, err := os.ReadDir(d.sandboxesDir())
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), newPrefix) {
+			if err := os.RemoveAll(filepath.Join(d.sandboxesDir(), e.Name())); err != nil {
+				return err
+			}
+		}
+	}
+	if d.instance, err = readInstance(filepath.Join(dir, "instance")); err != nil {
+		return err
+	}
+	if err := writeSeed(d.seedPath()); err != nil {
+		return err
+	}
+	return writeSkeleton(d.skeletonDir())
+}
+
+// readInstance returns the random name in the file, which it makes at the first
+// time. The name stays with a state directory that is moved.
+func readInstance(path string) (string, error) {
+	raw, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		var b [6]byte
+		rand.Read(b[:])
+		raw = []byte(hex.EncodeToString(b[:]))
+		err = writeFileAtomic(path, raw)
+	}
+	if err != nil {
+		return "", err
+	}
+	if _, err := hex.DecodeString(string(raw)); err != nil || len(raw) != 12 {
+		return "", fmt.Errorf("%s: not an instance name", path)
+	}
+	return string(raw), nil
+}
+
+// readBootID returns what distinguishes this boot of the machine from others.
+func readBootID() (string, error) {
+	raw, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	return strings.TrimSpace(string(raw)), err
+}
+
+// writeFileAtomic writes a file of which a crash leaves all or nothing.
+func writeFileAtomic(path string, data []byte) error {
+	tmp := path + ".tmp"
+	if err := os.WriteFile(tmp, data, 0o600); err != nil {
+		return err
+	}
+	return os.Rename(tmp, path)
+}

@@ -1,0 +1,111 @@
+package gvisor
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/berth-run/berth/sandbox/driver"
+)
+
+// newPrefix marks a directory in which Create is not finished. No id has it.
+const newPrefix = ".new-"
+
+// A sandbox is one directory of the driver's. All its methods work on what is
+// there, which after a crash may be anything.
+type sandbox struct {
+	id     string
+	dir    string
+	cgroup cgroup
+}
+
+// sandbox returns the sandbox of that id, whether there is one or not.
+func (d *Driver) sandbox(id string) (sandbox, error) {
+	if err := driver.CheckID(id); err != nil {
+		return sandbox{}, err
+	}
+	return sandbox{
+		id:     id,
+		dir:    filepath.Join(d.sandboxesDir(), id),
+		cgroup: d.cgroups.group("berth-"+d.instance, id),
+	}, nil
+}
+
+// find is sandbox, but returns driver.ErrNotFound where there is none.
+func (d *Driver) find(id string) (sandbox, error) {
+	s, err := d.sandbox(id)
+	if err != nil {
+		return sandbox{}, err
+	}
+	if _, err := os.Stat(s.dir); err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			return sandbox{}, fmt.Errorf("gvisor: %s: %w", id, driver.ErrNotFound)
+		}
+		return sandbox{}, err
+	}
+	return s, nil
+}
+
+func (s sandbox) path(elem string) string { return filepath.Join(s.dir, elem) }
+
+// A record is what is kept of a sandbox's making.
+type record struct {
+	BootID string        `json:"boot_id"` // of the machine at the time
+	Rootfs string        `json:"rootfs"`
+	Limits driver.Limits `json:"limits"`
+}
+
+// record returns the sandbox's record.
+func (s sandbox) record() (record, error) {
+	var r record
+	raw, err := os.ReadFile(s.path("sandbox.json"))
+	if err != nil {
+		return r, err
+	}
+	return r, json.Unmarshal(raw, &r)
+}
+
+// started reports whether Start was called.
+func (s sandbox) started() bool {
+	_, err := os.Stat(s.path("started"))
+	return err == nil
+}
+
+// sentry returns the process id of the sentry, if it is alive.
+func (s sandbox) sentry() (int, bool) {
+	raw, err := os.ReadFile(s.path("pid"))
+	if err != nil {
+		return 0, false
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(raw)))
+	if err != nil || pid <= 0 {
+		return 0, false
+	}
+	// The number may belong to somebody else by now; the cgroup cannot.
+	pids, err := s.cgroup.procs()
+	if err != nil {
+		return 0, false
+	}
+	for _, p := range pids {
+		if p == pid {
+			return pid, !isZombie(pid)
+		}
+	}
+	return 0, false
+}
+
+// isZombie reports whether the process is dead and not waited for.
+func isZombie(pid int) bool {
+	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return true
+	}
+	// pid (comm) state: comm may hold anything, even parentheses.
+	i := strings.LastIndexByte(string(raw), ')')
+	return i < 0 || i+2 >= len(raw) || raw[i+2] == 'Z' || raw[i+2] == 'X'
+}

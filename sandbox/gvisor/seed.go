@@ -1,0 +1,78 @@
+package gvisor
+
+import (
+	"archive/tar"
+	"bytes"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// Paths inside a sandbox.
+const (
+	guestPath   = "/.berth/guest" // the guest program
+	guestRunDir = "/.berth/run"   // bound to run/guest on the host
+	guestSocket = guestRunDir + "/" + socketName
+	socketName  = "guest.sock"
+	dataDir     = "/mnt/data"
+	hostname    = "sandbox"
+)
+
+// user is the uid and gid of the user that commands run as.
+const user = 1000
+
+func (d *Driver) seedPath() string { return filepath.Join(d.opts.StateDir, "seed.tar") }
+
+func (d *Driver) skeletonDir() string { return filepath.Join(d.opts.StateDir, "skeleton") }
+
+// writeSeed writes the archive that gVisor unpacks into the writable layer of
+// every new sandbox: names and resolver that tell nothing of the machine on
+// which the template was built, and the working directory.
+//
+// The other way, a bind mount for each file, costs a gofer connection apiece and
+// leaves files that root in the sandbox cannot edit.
+func writeSeed(path string) error {
+	var buf bytes.Buffer
+	w := tar.NewWriter(&buf)
+	now := time.Now().Truncate(time.Second)
+	for _, e := range []struct {
+		name string
+		mode int64
+		uid  int
+		body string
+	}{
+		{name: "./", mode: 0o755},
+		{name: "./etc/", mode: 0o755},
+		{name: "./etc/hostname", mode: 0o644, body: hostname + "\n"},
+		{name: "./etc/hosts", mode: 0o644, body: "127.0.0.1\tlocalhost " + hostname + "\n::1\tlocalhost ip6-localhost ip6-loopback\n"},
+		{name: "./etc/resolv.conf", mode: 0o644, body: "nameserver 127.0.0.1\n"},
+		{name: "./mnt/", mode: 0o755},
+		{name: "." + dataDir + "/", mode: 0o755, uid: user},
+	} {
+		h := &tar.Header{Name: e.name, Mode: e.mode, Uid: e.uid, Gid: e.uid, Size: int64(len(e.body)), ModTime: now}
+		if err := w.WriteHeader(h); err != nil {
+			return err
+		}
+		if _, err := w.Write([]byte(e.body)); err != nil {
+			return err
+		}
+	}
+	if err := w.Close(); err != nil {
+		return err
+	}
+	return writeFileAtomic(path, buf.Bytes())
+}
+
+// writeSkeleton makes the directory that is laid over every template so that the
+// guest's mount points exist there. The gofer would create them in the template.
+func writeSkeleton(dir string) error {
+	for _, d := range []string{dir, filepath.Join(dir, filepath.Dir(guestPath)), filepath.Join(dir, guestRunDir)} {
+		if err := os.MkdirAll(d, 0o755); err != nil {
+			return err
+		}
+		if err := os.Chmod(d, 0o755); err != nil { // whatever the umask says
+			return err
+		}
+	}
+	return os.WriteFile(filepath.Join(dir, guestPath), nil, 0o755)
+}

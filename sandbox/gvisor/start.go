@@ -1,0 +1,170 @@
+package gvisor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"golang.org/x/sys/unix"
+)
+
+// startTimeout bounds Start where ctx does not.
+const startTimeout = 30 * time.Second
+
+// Start starts runsc and returns when the guest listens. After an error the
+// sandbox is dead, and good for Destroy only.
+func (d *Driver) Start(ctx context.Context, id string) error {
+	s, err := d.find(id)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	if err := d.start(ctx, s); err != nil {
+		killErr := s.cgroup.kill(context.WithoutCancel(ctx))
+		return fmt.Errorf("gvisor: start %s: %w%s", id, errors.Join(err, killErr), s.lastWords())
+	}
+	return nil
+}
+
+func (d *Driver) start(ctx context.Context, s sandbox) error {
+	rec, err := s.record()
+	if err != nil {
+		return err
+	}
+	marker, err := os.OpenFile(s.path("started"), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err // it was started before, among other things
+	}
+	marker.Close()
+	if rec.BootID != d.bootID {
+		return errors.New("created before the machine was restarted")
+	}
+
+	log, err := os.OpenFile(s.path("run/log/runsc.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	cmd, err := d.runscCommand(s, rec.Limits.Disk, log)
+	if err != nil {
+		return err
+	}
+	defer cmd.ExtraFiles[len(cmd.ExtraFiles)-1].Close()
+	if err := s.launch(cmd, rec.Rootfs, d.skeletonDir()); err != nil {
+		return err
+	}
+	exited := make(chan error, 1)
+	go func() { exited <- cmd.Wait() }()
+	select {
+	case err := <-exited:
+		if err != nil {
+			return fmt.Errorf("runsc: %w", err)
+		}
+	case <-ctx.Done():
+		// It is in the cgroup, so our caller's kill ends it.
+		return fmt.Errorf("runsc: %w", context.Cause(ctx))
+	}
+	return s.awaitGuest(ctx)
+}
+
+// awaitGuest returns when the guest listens, or is dead.
+func (s sandbox) awaitGuest(ctx context.Context) error {
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for n := 1; ; n++ {
+		conn, err := s.dial(ctx)
+		if err == nil {
+			return conn.Close()
+		}
+		if _, alive := s.sentry(); n%32 == 0 && !alive {
+			return errors.New("the guest ended before it listened")
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("waiting for the guest to listen: %w", errors.Join(context.Cause(ctx), err))
+		case <-tick.C:
+		}
+	}
+}
+
+// Dial connects to the guest's socket.
+func (d *Driver) Dial(ctx context.Context, id string) (net.Conn, error) {
+	s, err := d.find(id)
+	if err != nil {
+		return nil, err
+	}
+	conn, err := s.dial(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("gvisor: dial %s: %w", id, err)
+	}
+	return conn, nil
+}
+
+// dial connects to the socket in run/guest, a directory in which root in the
+// sandbox does what it likes. Only its last element is looked up there, and a
+// link in that place is not followed.
+func (s sandbox) dial(ctx context.Context) (net.Conn, error) {
+	dir, err := unix.Open(s.path("run/guest"), unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: s.path("run/guest"), Err: err}
+	}
+	defer unix.Close(dir)
+	fd, err := unix.Openat(dir, socketName, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: socketName, Err: err}
+	}
+	defer unix.Close(fd)
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return nil, err
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFSOCK {
+		return nil, errors.New("the guest's socket was replaced by something else")
+	}
+	var dialer net.Dialer
+	return dialer.DialContext(ctx, "unix", fmt.Sprintf("/proc/self/fd/%d", fd))
+}
+
+// wordsLimit bounds what is quoted of a log.
+const wordsLimit = 2048
+
+// lastWords returns the ends of the sandbox's logs, ready to be appended to an
+// error. The sandbox may have written them.
+func (s sandbox) lastWords() string {
+	var b strings.Builder
+	for _, name := range []string{"runsc.log", "panic.log"} {
+		if words := tail(s.path("run/log/" + name)); words != "" {
+			fmt.Fprintf(&b, "; %s: %s", name, words)
+		}
+	}
+	return b.String()
+}
+
+// tail returns what can be printed of the first lines of a panic or the last of a
+// file, on one line.
+func tail(path string) string {
+	f, err := os.Open(path)
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	fi, err := f.Stat()
+	if err != nil {
+		return ""
+	}
+	buf := make([]byte, min(fi.Size(), wordsLimit))
+	n, _ := f.ReadAt(buf, fi.Size()-int64(len(buf)))
+	return strings.Join(strings.Fields(strings.Map(func(r rune) rune {
+		if r == utf8.RuneError || !unicode.IsPrint(r) {
+			return ' '
+		}
+		return r
+	}, string(buf[:n]))), " ")
+}
