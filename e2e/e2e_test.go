@@ -1,0 +1,169 @@
+// Package e2e tests the binary as users have it: built, started on a state
+// directory of its own, and spoken to by the official clients. Nothing in it
+// imports Berth's packages except the nouns.
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/openai/openai-go/v3"
+	"github.com/openai/openai-go/v3/option"
+)
+
+// The binary is built by make; BERTH_BIN names another one.
+func binary(t *testing.T) string {
+	t.Helper()
+	bin := os.Getenv("BERTH_BIN")
+	if bin == "" {
+		bin = "../bin/berth"
+	}
+	bin, err := filepath.Abs(bin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(bin); err != nil {
+		t.Skipf("no %s: run make build", bin)
+	}
+	return bin
+}
+
+// templates is where the base template is kept between test runs.
+func templates(t *testing.T) string {
+	t.Helper()
+	if dir := os.Getenv("BERTH_TEST_STATE"); dir != "" {
+		return dir
+	}
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return filepath.Join(cache, "berth-test", "state")
+}
+
+// A server is one `berth serve` on a state directory.
+type server struct {
+	t     *testing.T
+	state string
+	url   string
+	env   []string
+	cmd   *exec.Cmd
+	log   *bytes.Buffer
+}
+
+// newServer starts a server with the base template and without keys.
+func newServer(t *testing.T) *server {
+	t.Helper()
+	if os.Getuid() != 0 {
+		t.Skip("gVisor sandboxes need root")
+	}
+	s := &server{t: t, state: t.TempDir(), log: &bytes.Buffer{}}
+	images := filepath.Join(templates(t), "images")
+	if _, err := os.Stat(images); err != nil {
+		t.Skipf("no base template in %s: run make test, which builds it", images)
+	}
+	if err := os.Symlink(images, filepath.Join(s.state, "images")); err != nil {
+		t.Fatal(err)
+	}
+	s.start()
+	t.Cleanup(s.close)
+	return s
+}
+
+// start starts the server and returns when it answers.
+func (s *server) start() {
+	s.t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	addr := l.Addr().String()
+	l.Close()
+	s.url = "http://" + addr
+	s.cmd = exec.Command(binary(s.t), "serve", "--listen", addr, "--state", s.state)
+	s.cmd.Env = append(os.Environ(), s.env...)
+	s.cmd.Stderr = s.log
+	if err := s.cmd.Start(); err != nil {
+		s.t.Fatal(err)
+	}
+	s.waitUntil("the server answers", func() bool {
+		resp, err := http.Get(s.url + "/healthz")
+		if err != nil {
+			return false
+		}
+		resp.Body.Close()
+		return resp.StatusCode == http.StatusOK
+	})
+}
+
+// kill ends the server as a power cut would: nothing of it is asked.
+func (s *server) kill() {
+	s.t.Helper()
+	if err := s.cmd.Process.Kill(); err != nil {
+		s.t.Fatal(err)
+	}
+	_ = s.cmd.Wait()
+}
+
+// close deletes the containers and stops the server.
+func (s *server) close() {
+	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
+	defer cancel()
+	client := s.client()
+	for page := client.Containers.ListAutoPaging(ctx, openai.ContainerListParams{}); page.Next(); {
+		_ = client.Containers.Delete(ctx, page.Current().ID)
+	}
+	_ = s.cmd.Process.Signal(syscall.SIGTERM)
+	if err := s.cmd.Wait(); err != nil {
+		s.t.Errorf("the server did not stop in order: %v", err)
+	}
+	if s.t.Failed() {
+		s.t.Logf("the server said:\n%s", s.log)
+	}
+}
+
+func (s *server) waitUntil(what string, ok func() bool) {
+	s.t.Helper()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); <-tick.C {
+		if ok() {
+			return
+		}
+	}
+	s.t.Fatalf("waited in vain until %s; the server said:\n%s", what, s.log)
+}
+
+func (s *server) client(opts ...option.RequestOption) *openai.Client {
+	c := openai.NewClient(append([]option.RequestOption{option.WithBaseURL(s.url + "/v1"), option.WithAPIKey("none"), option.WithMaxRetries(0)}, opts...)...)
+	return &c
+}
+
+// berth runs the command line against the server and returns what it printed.
+func (s *server) berth(args ...string) (stdout, stderr string, err error) {
+	cmd := exec.Command(binary(s.t), args...)
+	cmd.Env = append(os.Environ(), "BERTH_URL="+s.url, "BERTH_STATE="+s.state)
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	err = cmd.Run()
+	return out.String(), errs.String(), err
+}
+
+// fence writes commands as the scripted model recites them, one turn each.
+func fence(commands ...string) string {
+	var b strings.Builder
+	for _, c := range commands {
+		fmt.Fprintf(&b, "```sh\n%s\n```\n", c)
+	}
+	return b.String()
+}

@@ -1,0 +1,22 @@
+package e2e
+
+import (
+	"os"
+	"os/exec"
+	"testing"
+)
+
+// TestNode runs the tests of the official npm client (e2e/node/*.test.mjs).
+func TestNode(t *testing.T) {
+	if _, err := os.Stat("node/node_modules/openai"); err != nil {
+		t.Skip("the npm client is not installed: run make test, which installs it")
+	}
+	s := newServer(t)
+	cmd := exec.Command("npm", "test", "--silent")
+	cmd.Dir = "node"
+	cmd.Env = append(os.Environ(), "OPENAI_BASE_URL="+s.url+"/v1", "OPENAI_API_KEY=none")
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
