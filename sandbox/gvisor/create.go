@@ -64,7 +64,7 @@ func (d *Driver) createDir(s sandbox, spec driver.Spec) (err error) {
 	}
 	files := map[string]any{
 		"sandbox.json": record{BootID: d.bootID, Rootfs: spec.Rootfs, Limits: spec.Limits},
-		"config.json":  ociSpec(spec, s, d.opts.GuestPath, d.seedPath()),
+		"config.json":  ociSpec(spec, s, d.seedPath()),
 	}
 	for name, content := range files {
 		raw, err := json.Marshal(content)

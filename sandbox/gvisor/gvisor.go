@@ -7,7 +7,7 @@
 //	StateDir/
 //	  instance             names the cgroups of this state directory
 //	  seed.tar             what every sandbox finds besides its template
-//	  skeleton/            mount points for the guest
+//	  skeleton/HASH/       the guest program, laid over every template
 //	  sandboxes/ID/
 //	    sandbox.json       what it was made from; its presence is the sandbox's
 //	    config.json        the OCI bundle
@@ -44,8 +44,7 @@ type Options struct {
 	// RunscPath is the berth-runsc program.
 	RunscPath string
 
-	// GuestPath is the berth-guest program, statically linked. Sandboxes see it
-	// read-only; replacing the file affects new sandboxes only.
+	// GuestPath is the berth-guest program, statically linked. Open copies it.
 	GuestPath string
 
 	// Logger, slog.Default if nil.
@@ -59,6 +58,7 @@ type Driver struct {
 	cgroups  hierarchy
 	instance string
 	bootID   string
+	skeleton string
 }
 
 var _ driver.Driver = (*Driver)(nil)
@@ -158,7 +158,12 @@ func (d *Driver) prepareStateDir() error {
 	if err := writeSeed(d.seedPath()); err != nil {
 		return err
 	}
-	return writeSkeleton(d.skeletonDir())
+	ids, err := d.List(context.Background())
+	if err != nil {
+		return err
+	}
+	d.skeleton, err = writeSkeleton(filepath.Join(dir, "skeleton"), d.opts.GuestPath, len(ids) > 0)
+	return err
 }
 
 // readInstance returns the random name in the file, which it makes at the first
@@ -169,7 +174,7 @@ func readInstance(path string) (string, error) {
 		var b [6]byte
 		rand.Read(b[:])
 		raw = []byte(hex.EncodeToString(b[:]))
-		err = writeFileAtomic(path, raw)
+		err = writeFileAtomic(path, raw, 0o600)
 	}
 	if err != nil {
 		return "", err
@@ -187,9 +192,12 @@ func readBootID() (string, error) {
 }
 
 // writeFileAtomic writes a file of which a crash leaves all or nothing.
-func writeFileAtomic(path string, data []byte) error {
+func writeFileAtomic(path string, data []byte, perm fs.FileMode) error {
 	tmp := path + ".tmp"
-	if err := os.WriteFile(tmp, data, 0o600); err != nil {
+	if err := os.WriteFile(tmp, data, perm); err != nil {
+		return err
+	}
+	if err := os.Chmod(tmp, perm); err != nil { // whatever the umask says
 		return err
 	}
 	return os.Rename(tmp, path)

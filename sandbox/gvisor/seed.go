@@ -3,6 +3,8 @@ package gvisor
 import (
 	"archive/tar"
 	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"os"
 	"path/filepath"
 	"time"
@@ -22,8 +24,6 @@ const (
 const user = 1000
 
 func (d *Driver) seedPath() string { return filepath.Join(d.opts.StateDir, "seed.tar") }
-
-func (d *Driver) skeletonDir() string { return filepath.Join(d.opts.StateDir, "skeleton") }
 
 // writeSeed writes the archive that gVisor unpacks into the writable layer of
 // every new sandbox: names and resolver that tell nothing of the machine on
@@ -60,19 +60,40 @@ func writeSeed(path string) error {
 	if err := w.Close(); err != nil {
 		return err
 	}
-	return writeFileAtomic(path, buf.Bytes())
+	return writeFileAtomic(path, buf.Bytes(), 0o600)
 }
 
-// writeSkeleton makes the directory that is laid over every template so that the
-// guest's mount points exist there. The gofer would create them in the template.
-func writeSkeleton(dir string) error {
-	for _, d := range []string{dir, filepath.Join(dir, filepath.Dir(guestPath)), filepath.Join(dir, guestRunDir)} {
-		if err := os.MkdirAll(d, 0o755); err != nil {
-			return err
-		}
-		if err := os.Chmod(d, 0o755); err != nil { // whatever the umask says
-			return err
+// writeSkeleton makes the directory that is laid over every template: the guest
+// program and the mount point for its socket, which the gofer would otherwise
+// create in the template. It returns the directory's path.
+//
+// Its name comes from the program, so that an exchanged program does not change
+// under running sandboxes; the directories of older ones stay while there are any.
+//
+// The other way, to bind the program, costs a gofer connection and shows the
+// sandbox how large and how full the host's volume is.
+func writeSkeleton(root, guest string, sandboxes bool) (string, error) {
+	program, err := os.ReadFile(guest)
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.Sum256(program)
+	dir := filepath.Join(root, hex.EncodeToString(sum[:8]))
+	if !sandboxes {
+		if err := os.RemoveAll(root); err != nil {
+			return "", err
 		}
 	}
-	return os.WriteFile(filepath.Join(dir, guestPath), nil, 0o755)
+	if _, err := os.Stat(filepath.Join(dir, guestPath)); err == nil {
+		return dir, nil
+	}
+	for _, d := range []string{root, dir, filepath.Join(dir, filepath.Dir(guestPath)), filepath.Join(dir, guestRunDir)} {
+		if err := os.MkdirAll(d, 0o755); err != nil {
+			return "", err
+		}
+		if err := os.Chmod(d, 0o755); err != nil { // whatever the umask says
+			return "", err
+		}
+	}
+	return dir, writeFileAtomic(filepath.Join(dir, guestPath), program, 0o755)
 }

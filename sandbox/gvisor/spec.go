@@ -30,7 +30,7 @@ const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bi
 const memoryReserve = 64 << 20
 
 // ociSpec returns the OCI bundle's config.json for the sandbox.
-func ociSpec(spec driver.Spec, s sandbox, guest, seed string) *specs.Spec {
+func ociSpec(spec driver.Spec, s sandbox, seed string) *specs.Spec {
 	l := spec.Limits
 	caps := slices.Clone(capabilities)
 	return &specs.Spec{
@@ -59,7 +59,6 @@ func ociSpec(spec driver.Spec, s sandbox, guest, seed string) *specs.Spec {
 			// from mounting a tmpfs on an empty /tmp: that would take memory
 			// where disk is meant, and know no limit but the machine's.
 			{Destination: "/tmp", Type: "berth-disk", Source: "none"},
-			{Destination: guestPath, Type: "bind", Source: guest, Options: []string{"bind", "ro"}},
 			{Destination: guestRunDir, Type: "bind", Source: s.path("run/guest"), Options: []string{"bind", "noexec", "nosuid"}},
 		},
 		Annotations: map[string]string{"dev.gvisor.tar.rootfs.upper": seed},

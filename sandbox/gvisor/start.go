@@ -57,7 +57,7 @@ func (d *Driver) start(ctx context.Context, s sandbox) error {
 		return err
 	}
 	defer cmd.ExtraFiles[len(cmd.ExtraFiles)-1].Close()
-	if err := s.launch(cmd, rec.Rootfs, d.skeletonDir()); err != nil {
+	if err := s.launch(cmd, rec.Rootfs, d.skeleton); err != nil {
 		return err
 	}
 	exited := make(chan error, 1)
