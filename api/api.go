@@ -1,0 +1,90 @@
+// Package api is the HTTP door: routes, identity, decode, SSE, errors → status.
+//
+// It serves the paths of OpenAI's API that Berth has, for OpenAI's own clients,
+// and below /v1/containers/{container}/guest the services of a container's guest.
+// Every handler is three steps long: decode, call, encode. Its errors become
+// answers in one table (errors.go).
+package api
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/engine"
+	"github.com/berth-run/berth/journal"
+	"github.com/berth-run/berth/store"
+)
+
+// routes is the table of contents. To add an endpoint, add a line and write its
+// handler in the file of its noun.
+var routes = []route{
+	{"POST", "/v1/responses", (*server).createResponse},
+	{"GET", "/v1/responses/{response}", (*server).getResponse},
+	{"DELETE", "/v1/responses/{response}", (*server).deleteResponse},
+	{"POST", "/v1/responses/{response}/cancel", (*server).cancelResponse},
+	{"GET", "/v1/responses/{response}/input_items", (*server).listInputItems},
+
+	{"GET", "/v1/models", (*server).listModels},
+	{"GET", "/v1/models/{model...}", (*server).getModel},
+}
+
+// Options are a server's parts. Those without a default are needed.
+type Options struct {
+	Engine    *engine.Engine
+	Journal   *journal.Journal // of the engine
+	Responses store.Responses
+	Keys      store.Keys
+	Models    Models
+	Log       *slog.Logger
+	Version   string // told by /healthz
+
+	MaxBody      int64         // of a JSON body, in bytes; default 64 MiB
+	WriteTimeout time.Duration // how long a client of a stream may read nothing; default 1 min
+	KeepAlive    time.Duration // the silence after which a stream sends a comment; default 15 s
+}
+
+// Models lists what may be asked for; *model.Router does.
+type Models interface {
+	Models(ctx context.Context) ([]berth.Model, error)
+}
+
+// server is the handler of all routes.
+type server struct {
+	Options
+	mux  *http.ServeMux
+	open openness
+}
+
+// New returns the handler. It is safe for concurrent use and holds nothing that
+// must be closed.
+//
+// Its http.Server must not limit the time of reading or writing a whole request:
+// streams and uploads last as long as they need. Orderly ending is: close the
+// engine, which leaves runs for the next start, then end the server's base
+// context, which ends the streams that follow them.
+func New(opts Options) http.Handler {
+	if opts.MaxBody == 0 {
+		opts.MaxBody = 64 << 20
+	}
+	if opts.WriteTimeout == 0 {
+		opts.WriteTimeout = time.Minute
+	}
+	if opts.KeepAlive == 0 {
+		opts.KeepAlive = 15 * time.Second
+	}
+	s := &server{Options: opts, mux: http.NewServeMux(), open: openness{keys: opts.Keys}}
+	for _, rt := range routes {
+		s.mux.HandleFunc(rt.pattern(), func(w http.ResponseWriter, r *http.Request) { s.answer(w, r, rt.handle) })
+	}
+	s.mux.HandleFunc("GET /healthz", s.healthz)
+	s.fallbacks()
+	return s
+}
+
+// healthz says that the process serves, to anybody.
+func (s *server) healthz(w http.ResponseWriter, _ *http.Request) {
+	_ = writeJSON(w, http.StatusOK, map[string]string{"status": "ok", "version": s.Version})
+}

@@ -1,0 +1,98 @@
+package api
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/store"
+)
+
+// The "type" of an error on the wire, as OpenAI names them.
+const (
+	typeInvalid   = "invalid_request_error"
+	typeRateLimit = "rate_limit_error"
+	typeServer    = "server_error"
+)
+
+// statuses is the one table from codes to what HTTP and the wire say of them.
+var statuses = map[berth.Code]struct {
+	status   int
+	wireType string
+	wireCode string // unless the error brings its own
+}{
+	berth.CodeInvalid:      {http.StatusBadRequest, typeInvalid, ""},
+	berth.CodeUnauthorized: {http.StatusUnauthorized, typeInvalid, ""},
+	berth.CodeForbidden:    {http.StatusForbidden, typeInvalid, ""},
+	berth.CodeNotFound:     {http.StatusNotFound, typeInvalid, ""},
+	berth.CodeConflict:     {http.StatusConflict, typeInvalid, "conflict"},
+	berth.CodeTooLarge:     {http.StatusRequestEntityTooLarge, typeInvalid, "request_too_large"},
+	berth.CodeRateLimited:  {http.StatusTooManyRequests, typeRateLimit, "rate_limit_exceeded"},
+	berth.CodeUpstream:     {http.StatusBadGateway, typeServer, "upstream_error"},
+	berth.CodeUnavailable:  {http.StatusServiceUnavailable, typeServer, "unavailable"},
+	berth.CodeInternal:     {http.StatusInternalServerError, typeServer, ""},
+}
+
+// wireError is the body of an error's answer: {"error":{…}}, nulls explicit.
+type wireError struct {
+	Message string  `json:"message"`
+	Type    string  `json:"type"`
+	Param   *string `json:"param"`
+	Code    *string `json:"code"`
+}
+
+// describe returns the status and the body for an error. What is not a
+// *berth.Error is a fault of this server: its text goes to the log only, and the
+// client gets the request id to quote.
+func describe(err error, requestID string) (int, wireError) {
+	e, ok := errors.AsType[*berth.Error](err)
+	switch {
+	case errors.Is(err, store.ErrNotFound) && !ok:
+		e = &berth.Error{Code: berth.CodeNotFound, Message: "What was asked for does not exist."}
+	case !ok || e.Code == berth.CodeInternal:
+		e = &berth.Error{Code: berth.CodeInternal,
+			Message: "The server had an error while processing your request. Its log says more under request id " + requestID + "."}
+	}
+	as, ok := statuses[e.Code]
+	if !ok {
+		as = statuses[berth.CodeInternal]
+	}
+	code := e.Wire
+	if code == "" {
+		code = as.wireCode
+	}
+	return as.status, wireError{Message: e.Message, Type: as.wireType, Param: orNull(e.Param), Code: orNull(code)}
+}
+
+func orNull(s string) *string {
+	if s == "" {
+		return nil
+	}
+	return &s
+}
+
+// writeError answers with an error.
+func writeError(w http.ResponseWriter, status int, e wireError) {
+	if status == http.StatusConflict {
+		// OpenAI's clients repeat a request on 409; here that changes nothing.
+		w.Header().Set("x-should-retry", "false")
+	}
+	writeJSON(w, status, struct {
+		Error wireError `json:"error"`
+	}{e})
+}
+
+// writeJSON answers with a value that marshals. An error in writing means that
+// the client has gone.
+func writeJSON(w http.ResponseWriter, status int, v any) error {
+	body, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	w.WriteHeader(status)
+	_, _ = w.Write(body)
+	return nil
+}

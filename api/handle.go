@@ -1,0 +1,138 @@
+package api
+
+import (
+	"log/slog"
+	"net/http"
+	"runtime/debug"
+	"strconv"
+	"time"
+
+	"github.com/berth-run/berth"
+)
+
+// A handler answers one request of a caller who has been identified. An error
+// that it returns before it has written anything becomes the answer.
+type handler func(s *server, w http.ResponseWriter, r *http.Request, c berth.Caller) error
+
+// A route is one line of the table of contents. Method "" is any.
+type route struct {
+	method, path string
+	handle       handler
+}
+
+func (rt route) pattern() string {
+	if rt.method == "" {
+		return rt.path
+	}
+	return rt.method + " " + rt.path
+}
+
+// ServeHTTP gives every request an id, an answer in OpenAI's shape whatever
+// happens, and a line in the log.
+func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	x := &exchange{ResponseWriter: w, start: time.Now(), requestID: berth.NewID(berth.PrefixRequest)}
+	w.Header().Set("x-request-id", x.requestID)
+	w.Header().Set("openai-version", "2020-10-01")
+	defer s.end(x, r)
+	s.mux.ServeHTTP(x, r)
+}
+
+// end writes the line in the log, after a panic as well.
+func (s *server) end(x *exchange, r *http.Request) {
+	if cause := recover(); cause != nil {
+		if cause == http.ErrAbortHandler {
+			panic(cause)
+		}
+		s.Log.Error("a handler panicked", "request_id", x.requestID, "panic", cause, "stack", string(debug.Stack()))
+		if x.status != 0 {
+			// What was sent looks whole to the client unless the connection breaks.
+			defer panic(http.ErrAbortHandler)
+		} else {
+			x.fail(nil)
+		}
+	}
+	s.Log.LogAttrs(r.Context(), slog.LevelInfo, "request",
+		slog.String("method", r.Method), slog.String("path", r.URL.Path), slog.Int("status", x.status),
+		slog.Duration("duration", time.Since(x.start)), slog.String("project", string(x.project)),
+		slog.String("request_id", x.requestID))
+}
+
+// answer runs a handler for its caller and turns its error into the answer.
+func (s *server) answer(w http.ResponseWriter, r *http.Request, h handler) {
+	x := w.(*exchange)
+	caller, err := s.identify(r)
+	if err == nil {
+		x.project = caller.Project
+		err = h(s, w, r, caller)
+	}
+	if err == nil {
+		return
+	}
+	switch berth.ErrorCode(err) {
+	case berth.CodeInternal, berth.CodeUpstream, berth.CodeUnavailable:
+		if r.Context().Err() == nil {
+			s.Log.Error("a request failed", "request_id", x.requestID, "path", r.URL.Path, "err", err)
+		}
+	}
+	if x.status == 0 {
+		x.fail(err)
+	}
+}
+
+// fallbacks answers what no route takes: 405 for a path that exists, 404 else.
+func (s *server) fallbacks() {
+	allowed := map[string]string{}
+	for _, rt := range routes {
+		if rt.method == "" {
+			continue
+		}
+		if allowed[rt.path] != "" {
+			allowed[rt.path] += ", "
+		}
+		allowed[rt.path] += rt.method
+	}
+	for path, methods := range allowed {
+		s.mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Allow", methods)
+			writeError(w, http.StatusMethodNotAllowed, wireError{Type: typeInvalid, Code: orNull("method_not_supported"),
+				Message: "Invalid method for URL (" + r.Method + " " + r.URL.Path + "). Allowed: " + methods + "."})
+		})
+	}
+	s.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		writeError(w, http.StatusNotFound, wireError{Type: typeInvalid,
+			Message: "Invalid URL (" + r.Method + " " + r.URL.Path + ")"})
+	})
+}
+
+// An exchange is one request and what was answered to it.
+type exchange struct {
+	http.ResponseWriter
+	start     time.Time
+	requestID string
+	project   berth.ProjectID // empty until the caller is identified
+	status    int             // 0 until the header is written
+}
+
+// Unwrap serves http.ResponseController.
+func (x *exchange) Unwrap() http.ResponseWriter { return x.ResponseWriter }
+
+func (x *exchange) WriteHeader(status int) {
+	if x.status == 0 && status >= http.StatusOK {
+		x.status = status
+		x.Header().Set("openai-processing-ms", strconv.FormatInt(time.Since(x.start).Milliseconds(), 10))
+	}
+	x.ResponseWriter.WriteHeader(status)
+}
+
+func (x *exchange) Write(p []byte) (int, error) {
+	if x.status == 0 {
+		x.WriteHeader(http.StatusOK)
+	}
+	return x.ResponseWriter.Write(p)
+}
+
+// fail answers with an error; a nil one is an internal error.
+func (x *exchange) fail(err error) {
+	status, e := describe(err, x.requestID)
+	writeError(x, status, e)
+}

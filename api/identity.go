@@ -1,0 +1,138 @@
+package api
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"errors"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/store"
+)
+
+// identify says who asks. With keys in the store a request must bear one of
+// them. Without, whoever is on this machine is the default project's owner, and
+// nobody else is let in.
+//
+// OpenAI-Organization and OpenAI-Project headers are accepted and mean nothing:
+// a key belongs to one project.
+func (s *server) identify(r *http.Request) (berth.Caller, error) {
+	token := bearer(r)
+	if token != "" {
+		hash := sha256.Sum256([]byte(token))
+		key, err := s.Keys.KeyByHash(r.Context(), hash)
+		if err == nil && subtle.ConstantTimeCompare(key.Hash[:], hash[:]) == 1 {
+			return berth.Caller{Project: key.Project, Key: key.ID}, nil
+		}
+		if err != nil && !errors.Is(err, store.ErrNotFound) {
+			return berth.Caller{}, err
+		}
+	}
+	open, err := s.open.is(r.Context())
+	if err != nil {
+		return berth.Caller{}, err
+	}
+	if open {
+		return berth.Caller{Project: berth.DefaultProject}, checkLocal(r)
+	}
+	if token == "" {
+		return berth.Caller{}, berth.Errorf(berth.CodeUnauthorized,
+			"You didn't provide an API key. You need to provide your API key in an Authorization header using Bearer auth (i.e. Authorization: Bearer YOUR_KEY).")
+	}
+	return berth.Caller{}, &berth.Error{Code: berth.CodeUnauthorized, Wire: "invalid_api_key",
+		Message: "Incorrect API key provided. 'berth key create' on the server makes a new one."}
+}
+
+// bearer returns the token of the Authorization header, "" without one.
+func bearer(r *http.Request) string {
+	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	if !strings.EqualFold(scheme, "Bearer") {
+		return ""
+	}
+	return strings.TrimSpace(token)
+}
+
+// checkLocal refuses a request to a server without keys that does not come from
+// a program of this machine. Being on the machine is not enough: a browser is,
+// and carries requests of any web page. So the peer must be loopback, without a
+// proxy between; the name that was dialled must be a loopback name, or a page
+// could have its own name resolve to this machine; and no other origin may ask.
+func checkLocal(r *http.Request) error {
+	peer, err := netip.ParseAddrPort(r.RemoteAddr)
+	if err != nil || !peer.Addr().Unmap().IsLoopback() || forwarded(r.Header) {
+		return berth.Errorf(berth.CodeUnauthorized,
+			"This server has no API keys yet and serves its own machine only. Run 'berth key create' there to let others in.")
+	}
+	if !loopbackHost(r.Host) {
+		return &berth.Error{Code: berth.CodeForbidden, Wire: "host_not_allowed",
+			Message: "Without API keys this server answers to localhost and loopback addresses only. Run 'berth key create' to use other names."}
+	}
+	origin := r.Header.Get("Origin")
+	site := r.Header.Get("Sec-Fetch-Site")
+	if origin != "" && origin != "http://"+r.Host && origin != "https://"+r.Host ||
+		site != "" && site != "same-origin" && site != "none" {
+		return &berth.Error{Code: berth.CodeForbidden, Wire: "origin_not_allowed",
+			Message: "Without API keys this server answers no web pages. Run 'berth key create' to use it from a browser's program."}
+	}
+	return nil
+}
+
+// forwarded reports whether a proxy passed the request on. Whom it came from is
+// then anybody's word.
+func forwarded(h http.Header) bool {
+	for _, name := range []string{"Forwarded", "Via", "X-Forwarded-For", "X-Forwarded-Host", "X-Real-Ip"} {
+		if _, there := h[name]; there {
+			return true
+		}
+	}
+	return false
+}
+
+// loopbackHost reports whether a Host header names this machine to itself.
+func loopbackHost(host string) bool {
+	name := host
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		name = h
+	}
+	if strings.EqualFold(name, "localhost") {
+		return true
+	}
+	ip, err := netip.ParseAddr(strings.TrimSuffix(strings.TrimPrefix(name, "["), "]"))
+	return err == nil && ip.Unmap().IsLoopback()
+}
+
+// openFor is how long an answer to "are there keys?" may be used. Another
+// process, the command line, makes the first one.
+const openFor = time.Second
+
+// openness remembers for a moment whether the store has no keys.
+type openness struct {
+	keys interface {
+		ListKeys(context.Context) ([]*berth.Key, error)
+	}
+
+	mu    sync.Mutex
+	open  bool
+	until time.Time
+}
+
+// is reports whether the store has no keys. It fails if the store does.
+func (o *openness) is(ctx context.Context) (bool, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if time.Now().Before(o.until) {
+		return o.open, nil
+	}
+	keys, err := o.keys.ListKeys(ctx)
+	if err != nil {
+		return false, err
+	}
+	o.open, o.until = len(keys) == 0, time.Now().Add(openFor)
+	return o.open, nil
+}

@@ -1,0 +1,239 @@
+package api
+
+import (
+	"encoding/json"
+	"maps"
+
+	"github.com/berth-run/berth"
+)
+
+// inputRule checks "input": a string, or a list of items.
+func inputRule(at string, v any) error {
+	if _, ok := v.(string); ok {
+		return nil
+	}
+	if _, ok := v.([]any); !ok {
+		return wrongType(at, "one of an array of input items or a string", v)
+	}
+	return list(itemRule, 0)(at, v)
+}
+
+// itemRule checks an input item. A message, and a reference, may come without a type.
+func itemRule(at string, v any) error {
+	obj, ok := v.(map[string]any)
+	if !ok || obj["type"] != nil {
+		return itemKinds(at, v)
+	}
+	if obj["role"] == nil && obj["id"] != nil {
+		return itemReference(at, v)
+	}
+	return message(at, v)
+}
+
+// unservedItems are the input items of OpenAI's document that nothing here could
+// have made.
+var unservedItems = []string{
+	"additional_tools", "apply_patch_call", "apply_patch_call_output", "code_interpreter_call", "compaction",
+	"compaction_trigger", "computer_call", "computer_call_output", "custom_tool_call", "custom_tool_call_output",
+	"file_search_call", "image_generation_call", "local_shell_call", "local_shell_call_output", "mcp_approval_request",
+	"mcp_approval_response", "mcp_call", "mcp_list_tools", "program", "program_output", "tool_search_call",
+	"tool_search_output", "web_search_call",
+}
+
+var itemKinds = byType(withUnsupported(map[string]rule{
+	string(berth.ItemMessage):   message,
+	string(berth.ItemReference): itemReference,
+	string(berth.ItemReasoning): anItem(fields{
+		"encrypted_content": anyText,
+		"summary":           list(aPart(fields{"type": oneOf("summary_text")}, "type", "text"), 0),
+		"content":           list(aPart(fields{"type": oneOf("reasoning_text")}, "type", "text"), 0),
+	}, "summary"),
+	string(berth.ItemFunctionCall):       anItem(fields{"name": text(1, 128), "arguments": anyText}, "call_id", "name", "arguments"),
+	string(berth.ItemFunctionCallOutput): anItem(fields{"output": functionOutput}, "call_id", "output"),
+	string(berth.ItemShellCall): anItem(fields{
+		"action": openObject(fields{
+			"commands": list(anyText, 0), "timeout_ms": milliseconds, "max_output_length": length,
+		}, "commands"),
+		"environment": byType(map[string]rule{
+			berth.EnvironmentReference: openObject(fields{"type": anyText, "container_id": text(1, 256)}, "container_id"),
+			berth.EnvironmentLocal:     openObject(fields{"type": anyText, "container_id": anyText}),
+		}),
+	}, "call_id", "action"),
+	string(berth.ItemShellCallOutput): anItem(fields{
+		"max_output_length": length,
+		"output": list(openObject(fields{
+			"stdout": anyText, "stderr": anyText, "outcome": byType(map[string]rule{
+				"exit":    openObject(fields{"type": anyText, "exit_code": anyCode}, "exit_code"),
+				"timeout": openObject(fields{"type": anyText, "exit_code": anyCode}),
+			}),
+		}, "stdout", "stderr", "outcome"), 0),
+	}, "call_id", "output"),
+}, "items", unservedItems))
+
+var (
+	itemReference = anItem(fields{}, "id")
+	milliseconds  = integer(0, 1<<31-1)
+	length        = integer(0, 1<<31-1)
+	anyCode       = integer(-1<<31, 1<<31-1)
+)
+
+// anItem allows an item with these fields. The fields that everything looks at
+// have their types in every item, meant there or not.
+func anItem(own fields, required ...string) rule {
+	all := fields{
+		"id": text(1, 256), "type": anyText, "call_id": text(1, 256), "role": anyText,
+		"status": oneOf("in_progress", "completed", "incomplete"),
+	}
+	maps.Copy(all, own)
+	return openObject(all, required...)
+}
+
+// aPart allows a part of a message, likewise.
+func aPart(own fields, required ...string) rule {
+	all := fields{
+		"type": anyText, "text": anyText, "refusal": anyText, "annotations": list(anyObject, 0), "logprobs": list(anyObject, 0),
+		"detail": anyText, "image_url": anyText, "file_id": anyText, "file_data": anyText, "file_url": anyText, "filename": anyText,
+	}
+	maps.Copy(all, own)
+	return openObject(all, required...)
+}
+
+// message checks a message by its role: the model speaks output_text, all others
+// input_text, images and files.
+func message(at string, v any) error {
+	if err := messageFrame(at, v); err != nil {
+		return err
+	}
+	obj := v.(map[string]any)
+	if _, short := obj["content"].(string); short {
+		return nil
+	}
+	parts := inputParts
+	if obj["role"] == "assistant" {
+		parts = outputParts
+	}
+	return list(byType(parts), 0)(join(at, "content"), obj["content"])
+}
+
+var messageFrame = anItem(fields{
+	"role": oneOf("user", "assistant", "system", "developer"), "content": anything,
+}, "role", "content")
+
+var inputParts = map[string]rule{
+	"input_text": aPart(fields{}, "text"),
+	"input_image": oneSource([]string{"image_url", "file_id"}, aPart(fields{
+		"file_id": text(1, 256), "detail": oneOf("auto", "low", "high", "original"),
+	})),
+	"input_file": oneSource([]string{"file_data", "file_id"}, aPart(fields{
+		"file_id": text(1, 256), "filename": text(0, 1024), "detail": oneOf("auto", "low", "high"), "file_url": unsupported,
+	})),
+}
+
+var outputParts = map[string]rule{
+	"output_text": aPart(fields{}, "text"),
+	"refusal":     aPart(fields{}, "refusal"),
+}
+
+// oneSource asks for one of the fields that hold what a part shows.
+func oneSource(sources []string, r rule) rule {
+	return func(at string, v any) error {
+		if err := r(at, v); err != nil {
+			return err
+		}
+		for _, name := range sources {
+			if v.(map[string]any)[name] != nil {
+				return nil
+			}
+		}
+		return missing(join(at, sources[0]))
+	}
+}
+
+// functionOutput is a string, or parts as in a user's message.
+func functionOutput(at string, v any) error {
+	if _, ok := v.(string); ok {
+		return nil
+	}
+	if _, ok := v.([]any); !ok {
+		return wrongType(at, "one of a string or an array", v)
+	}
+	return list(byType(inputParts), 0)(at, v)
+}
+
+// idPrefixes are of the ids that items get which come without.
+var idPrefixes = map[berth.ItemType]string{
+	berth.ItemMessage:            berth.PrefixMessage,
+	berth.ItemReasoning:          berth.PrefixReasoning,
+	berth.ItemFunctionCall:       berth.PrefixFunctionCall,
+	berth.ItemFunctionCallOutput: berth.PrefixFunctionOutput,
+	berth.ItemShellCall:          berth.PrefixShellCall,
+	berth.ItemShellCallOutput:    berth.PrefixShellCallOutput,
+}
+
+// normalize returns a checked input item in its full form, as it is kept, shown
+// by input_items and given to the model: with a type, an id, a status, and
+// content as a list. What else it holds stays as it came.
+func normalize(it berth.Item) (berth.Item, error) {
+	add := map[string]any{}
+	kind := it.Type()
+	if kind == "" {
+		kind = berth.ItemMessage
+		if it.Role() == "" {
+			kind = berth.ItemReference
+		}
+		add["type"] = kind
+	}
+	if kind == berth.ItemReference {
+		return it.With(add)
+	}
+	if it.ID() == "" {
+		add["id"] = berth.NewID(idPrefixes[kind])
+	}
+	if it.Status() == "" && kind != berth.ItemReasoning {
+		add["status"] = berth.StatusCompleted
+	}
+	if kind == berth.ItemMessage {
+		content, err := fullContent(it)
+		if err != nil {
+			return it, err
+		}
+		if content != nil {
+			add["content"] = content
+		}
+	}
+	if len(add) == 0 {
+		return it, nil
+	}
+	return it.With(add)
+}
+
+// fullContent returns a message's content with nothing left out, or nil if it is
+// complete as it is.
+func fullContent(it berth.Item) (any, error) {
+	var m struct {
+		Content json.RawMessage `json:"content"`
+	}
+	if err := it.Decode(&m); err != nil {
+		return nil, err
+	}
+	if m.Content[0] == '"' {
+		var full berth.Message
+		err := it.Decode(&full)
+		return full.Content, err
+	}
+	if it.Role() != "assistant" {
+		return nil, nil
+	}
+	var parts []map[string]json.RawMessage
+	if err := json.Unmarshal(m.Content, &parts); err != nil {
+		return nil, err
+	}
+	for _, part := range parts {
+		for _, name := range []string{"annotations", "logprobs"} {
+			if string(part["type"]) == `"output_text"` && (part[name] == nil || isNull(part[name])) {
+				part[name] = json.RawMessage("[]")
+			}
+		}
+	}
+	return parts, nil
+}

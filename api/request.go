@@ -1,0 +1,190 @@
+package api
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math"
+	"net/http"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/berth-run/berth"
+)
+
+// The fields of POST /v1/responses, as in CreateResponse of OpenAI's OpenAPI
+// document. Every one is honoured, echoed or refused; null is as good as absent.
+//
+// To serve another field, give it a rule here and a place in
+// berth.ResponseRequest.
+var responseRequest = object(fields{
+	"background":             boolean,
+	"include":                list(oneOf(includable...), 0),
+	"input":                  inputRule,
+	"instructions":           anyText,
+	"max_output_tokens":      integer(16, math.MaxInt32),
+	"max_tool_calls":         integer(0, math.MaxInt32),
+	"metadata":               metadata,
+	"model":                  text(1, 256),
+	"parallel_tool_calls":    boolean,
+	"previous_response_id":   text(1, 256),
+	"prompt_cache_key":       text(0, 1024),
+	"prompt_cache_retention": oneOf("in_memory", "in-memory", "24h"),
+	"reasoning":              reasoning,
+	"safety_identifier":      text(0, 64),
+	"service_tier":           oneOf("auto", "default", "flex", "scale", "priority", "fast", "ultrafast"),
+	"store":                  boolean,
+	"stream":                 boolean,
+	"stream_options":         object(fields{"include_obfuscation": boolean}),
+	"temperature":            decimal(0, 2),
+	"text":                   object(fields{"format": byType(textFormats), "verbosity": oneOf("low", "medium", "high")}),
+	"tool_choice":            toolChoice,
+	"tools":                  list(toolRule, 128),
+	"top_logprobs":           integer(0, 20),
+	"top_p":                  decimal(0, 1),
+	"truncation":             oneOf("auto", "disabled"),
+	"user":                   text(0, 1024),
+
+	"context_management":   unsupported,
+	"conversation":         unsupported,
+	"moderation":           unsupported,
+	"prompt":               unsupported,
+	"prompt_cache_options": unsupported,
+}, "model")
+
+// includable are the values of "include". Those about tools that are not served
+// ask for nothing; clients send them whatever the tools.
+var includable = []string{
+	"file_search_call.results", "web_search_call.results", "web_search_call.action.sources",
+	"message.input_image.image_url", "computer_call_output.output.image_url",
+	"code_interpreter_call.outputs", "reasoning.encrypted_content", "message.output_text.logprobs",
+}
+
+var reasoning = object(fields{
+	"effort":           oneOf("none", "minimal", "low", "medium", "high", "xhigh", "max"),
+	"summary":          oneOf("auto", "concise", "detailed"),
+	"generate_summary": unsupported, // the older name of summary
+	"context":          unsupported,
+	"mode":             unsupported,
+})
+
+var textFormats = map[string]rule{
+	"text":        object(fields{"type": anyText}),
+	"json_object": object(fields{"type": anyText}),
+	"json_schema": object(fields{
+		"type": anyText, "name": matching("^[a-zA-Z0-9_-]+$", 64), "description": anyText,
+		"schema": anyObject, "strict": boolean,
+	}, "name", "schema"),
+}
+
+// toolChoice is a mode or an object. That a chosen tool is offered is checked by
+// the engine, which knows the names.
+func toolChoice(at string, v any) error {
+	if _, ok := v.(string); ok {
+		return oneOf("none", "auto", "required")(at, v)
+	}
+	return toolChoices(at, v)
+}
+
+var toolChoices = byType(withUnsupported(map[string]rule{
+	"function": object(fields{"type": anyText, "name": text(1, 128)}, "name"),
+	"shell":    object(fields{"type": anyText}),
+	"allowed_tools": object(fields{
+		"type": anyText, "mode": oneOf("auto", "required"),
+		"tools": list(byType(withUnsupported(map[string]rule{
+			"function": object(fields{"type": anyText, "name": text(1, 128)}, "name"),
+			"shell":    object(fields{"type": anyText}),
+		}, "tools", unservedTools)), 128),
+	}, "mode", "tools"),
+}, "tools", unservedTools))
+
+// metadata is up to 16 pairs of strings.
+func metadata(at string, v any) error {
+	const pairs, keyLength = 16, 64
+	obj, ok := v.(map[string]any)
+	if !ok {
+		return wrongType(at, "an object", v)
+	}
+	if len(obj) > pairs {
+		return wire("object_above_max_properties", at,
+			"Invalid '%s': too many properties. Expected an object with at most %d properties, but got an object with %d properties instead.", at, pairs, len(obj))
+	}
+	value := text(0, 512)
+	for _, key := range slices.Sorted(maps.Keys(obj)) {
+		if n := utf8.RuneCountInString(key); n > keyLength {
+			return wire("string_above_max_length", at,
+				"Invalid '%s' key '%s': string too long. Expected a string with maximum length %d, but got a string with length %d instead.", at, clip(key), keyLength, n)
+		}
+		if err := value(join(at, key), obj[key]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// withUnsupported adds rules that refuse the types which OpenAI knows and this
+// server does not serve.
+func withUnsupported(served map[string]rule, what string, unserved []string) map[string]rule {
+	for _, kind := range unserved {
+		served[kind] = unsupportedKind(what)
+	}
+	return served
+}
+
+// decodeResponseRequest reads the body of POST /v1/responses. Its input items
+// are complete: see normalize.
+func (s *server) decodeResponseRequest(w http.ResponseWriter, r *http.Request) (*berth.ResponseRequest, error) {
+	var req berth.ResponseRequest
+	if err := decodeBody(w, r, s.MaxBody, responseRequest, &req); err != nil {
+		return nil, err
+	}
+	if err := complete(&req); err != nil {
+		return nil, err
+	}
+	return &req, nil
+}
+
+// complete checks what no field shows alone, and fills in the items.
+func complete(req *berth.ResponseRequest) error {
+	if req.Input == nil && req.PreviousResponseID == "" {
+		return missing("input")
+	}
+	if req.StreamOptions != nil && !req.Stream {
+		return berth.Invalid("stream_options", "The 'stream_options' parameter is only allowed when 'stream' is enabled.")
+	}
+	if err := checkToolNames(req.Tools); err != nil {
+		return err
+	}
+	if isNull(req.ToolChoice) {
+		req.ToolChoice = nil
+	}
+	if req.Text != nil && isNull(req.Text.Format) {
+		req.Text.Format = nil
+	}
+	for i, it := range req.Input {
+		var err error
+		if req.Input[i], err = normalize(it); err != nil {
+			return fmt.Errorf("input[%d]: %w", i, err)
+		}
+	}
+	return nil
+}
+
+func isNull(raw json.RawMessage) bool { return strings.TrimSpace(string(raw)) == "null" }
+
+// checkToolNames refuses tools that a model could not tell apart.
+func checkToolNames(tools []berth.Tool) error {
+	var taken []string
+	for i, t := range tools {
+		name, at := t.Name(), fmt.Sprintf("tools[%d].name", i)
+		if t.Type() == berth.ToolShell {
+			name, at = berth.ToolShell, fmt.Sprintf("tools[%d]", i)
+		}
+		if slices.Contains(taken, name) {
+			return wire("invalid_value", at, "Duplicate tool: more than one tool is named '%s'. The names of functions and hosted tools must differ.", name)
+		}
+		taken = append(taken, name)
+	}
+	return nil
+}

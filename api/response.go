@@ -1,0 +1,163 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"slices"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/store"
+)
+
+// createResponse serves POST /v1/responses. The run of a foreground response
+// ends with the request's context, that is when its client goes.
+func (s *server) createResponse(w http.ResponseWriter, r *http.Request, c berth.Caller) error {
+	req, err := s.decodeResponseRequest(w, r)
+	if err != nil {
+		return err
+	}
+	created, err := s.Engine.Create(r.Context(), c, req)
+	if err != nil {
+		return err
+	}
+	switch {
+	case req.Stream:
+		obfuscate := req.StreamOptions == nil || req.StreamOptions.IncludeObfuscation == nil || *req.StreamOptions.IncludeObfuscation
+		return s.stream(w, r, c.Project, created.ID, -1, obfuscate)
+	case req.Background:
+		return writeJSON(w, http.StatusOK, created)
+	}
+	final, err := s.final(r.Context(), c.Project, created.ID)
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, final)
+}
+
+// final waits for the end of a response and returns its object.
+func (s *server) final(ctx context.Context, p berth.ProjectID, id berth.ResponseID) (json.RawMessage, error) {
+	for ev, err := range s.Journal.Follow(ctx, p, id, -1) {
+		if err != nil {
+			return nil, followError(ctx, id, err)
+		}
+		if ev.Type.Final() {
+			var end struct {
+				Response json.RawMessage `json:"response"`
+			}
+			err := json.Unmarshal(ev.Data, &end)
+			return end.Response, err
+		}
+	}
+	return nil, errors.New("the journal of " + string(id) + " has no end")
+}
+
+// followError words the end of a Follow that came before the response's.
+func followError(ctx context.Context, id berth.ResponseID, err error) error {
+	if ctx.Err() != nil {
+		return &berth.Error{Code: berth.CodeUnavailable, Err: err,
+			Message: "The server is stopping. Ask for response '" + string(id) + "' again in a moment."}
+	}
+	if errors.Is(err, store.ErrNotFound) {
+		return responseNotFound(id)
+	}
+	return err
+}
+
+// getResponse serves GET /v1/responses/{response}: the object as it is now, or
+// with stream=true its events from after starting_after on, however long ago.
+func (s *server) getResponse(w http.ResponseWriter, r *http.Request, c berth.Caller) error {
+	q := newQuery(r)
+	q.list("include", includable)
+	stream := q.boolean("stream", false)
+	after := q.integer("starting_after", -1, -1, 1<<53)
+	obfuscate := q.boolean("include_obfuscation", true)
+	if err := q.end(); err != nil {
+		return err
+	}
+	if !stream && r.URL.Query().Has("starting_after") {
+		return berth.Invalid("starting_after", "The 'starting_after' parameter is only allowed when 'stream' is enabled.")
+	}
+	rec, err := s.response(r, c)
+	if err != nil {
+		return err
+	}
+	if stream {
+		return s.stream(w, r, c.Project, rec.Body.ID, after, obfuscate)
+	}
+	return writeJSON(w, http.StatusOK, rec.Body)
+}
+
+// response returns the response that the path names. One that is not stored
+// exists for the request that made it only.
+func (s *server) response(r *http.Request, c berth.Caller) (*store.Response, error) {
+	id := berth.ResponseID(r.PathValue("response"))
+	rec, err := s.Responses.GetResponse(r.Context(), c.Project, id)
+	if errors.Is(err, store.ErrNotFound) || err == nil && !rec.Body.Store {
+		return nil, responseNotFound(id)
+	}
+	return rec, err
+}
+
+func responseNotFound(id berth.ResponseID) error {
+	return berth.Errorf(berth.CodeNotFound, "Response with id '%s' not found.", clip(string(id)))
+}
+
+// cancelResponse serves POST /v1/responses/{response}/cancel.
+func (s *server) cancelResponse(w http.ResponseWriter, r *http.Request, c berth.Caller) error {
+	body, err := s.Engine.Cancel(r.Context(), c, berth.ResponseID(r.PathValue("response")))
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, body)
+}
+
+// deleteResponse serves DELETE /v1/responses/{response}.
+func (s *server) deleteResponse(w http.ResponseWriter, r *http.Request, c berth.Caller) error {
+	id := berth.ResponseID(r.PathValue("response"))
+	if err := s.Engine.Delete(r.Context(), c, id); err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, deleted(id, "response"))
+}
+
+// listInputItems serves GET /v1/responses/{response}/input_items: what this
+// request added to its chain, in the full form of normalize.
+func (s *server) listInputItems(w http.ResponseWriter, r *http.Request, c berth.Caller) error {
+	q := newQuery(r)
+	q.list("include", includable)
+	page := q.page(20, 100)
+	if err := q.end(); err != nil {
+		return err
+	}
+	rec, err := s.response(r, c)
+	if err != nil {
+		return err
+	}
+	items, more, err := pageOf(rec.Input, page, berth.Item.ID)
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, listOf(items, more, berth.Item.ID))
+}
+
+// pageOf returns one page of all, which is sorted from the oldest to the newest,
+// and whether there is more.
+func pageOf[T any](all []T, page store.Page, id func(T) string) ([]T, bool, error) {
+	all = slices.Clone(all)
+	if !page.Ascending {
+		slices.Reverse(all)
+	}
+	if page.After != "" {
+		n := slices.IndexFunc(all, func(v T) bool { return id(v) == page.After })
+		if n < 0 {
+			return nil, false, afterNotFound(page.After)
+		}
+		all = all[n+1:]
+	}
+	if len(all) > page.Limit {
+		return all[:page.Limit], true, nil
+	}
+	return all, false, nil
+}

@@ -1,0 +1,154 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"net/http"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/internal/sse"
+	"github.com/berth-run/berth/store"
+)
+
+// stream answers with the events of a response after a sequence number, to its
+// end. It goes at the client's pace and delays nobody else. It returns nil once
+// the header is written: what goes wrong then is told as an error event.
+func (s *server) stream(w http.ResponseWriter, r *http.Request, p berth.ProjectID, id berth.ResponseID, after int64, obfuscate bool) error {
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	h := w.Header()
+	h.Set("Content-Type", sse.ContentType)
+	h.Set("Cache-Control", "no-cache")
+	h.Set("X-Accel-Buffering", "no") // nginx would hold events back
+	h.Set("X-Content-Type-Options", "nosniff")
+	w.WriteHeader(http.StatusOK)
+	out := newEventWriter(w, s.WriteTimeout, s.KeepAlive, obfuscate)
+	if out.flush() != nil {
+		return nil
+	}
+	defer out.keepAlive(cancel)()
+	for ev, err := range s.Journal.Follow(ctx, p, id, after) {
+		if err != nil && r.Context().Err() == nil && ctx.Err() != nil {
+			return nil // the keep-alive found that the client has gone
+		}
+		if err != nil {
+			return out.fail(after+1, followError(ctx, id, err), h.Get("x-request-id"))
+		}
+		after = ev.SequenceNumber
+		if out.event(ev) != nil {
+			return nil
+		}
+	}
+	return nil
+}
+
+// An eventWriter sends events to one client, and a comment after each silence.
+// Its errors mean that the client has gone, or has read nothing for longer than
+// patience.
+type eventWriter struct {
+	control   *http.ResponseController
+	patience  time.Duration
+	every     time.Duration
+	obfuscate bool
+
+	mu      sync.Mutex // one write at a time
+	events  *sse.Writer
+	silence *time.Ticker
+}
+
+func newEventWriter(w http.ResponseWriter, patience, every time.Duration, obfuscate bool) *eventWriter {
+	return &eventWriter{control: http.NewResponseController(w), patience: patience, every: every, obfuscate: obfuscate,
+		events: sse.NewWriter(w), silence: time.NewTicker(every)}
+}
+
+// keepAlive sends comments until stop is called, which the handler must do
+// before it returns. It calls gone if the client is.
+func (o *eventWriter) keepAlive(gone func()) (stop func()) {
+	done := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for {
+			select {
+			case <-done:
+				return
+			case <-o.silence.C:
+				if o.send(func() error { return o.events.Comment("keep-alive") }) != nil {
+					gone()
+					return
+				}
+			}
+		}
+	})
+	return func() {
+		close(done)
+		wg.Wait()
+		o.silence.Stop()
+		_ = o.control.SetWriteDeadline(time.Time{}) // the connection may serve another request
+	}
+}
+
+func (o *eventWriter) event(ev store.Event) error {
+	data := []byte(ev.Data)
+	if o.obfuscate {
+		data = obfuscated(data)
+	}
+	return o.send(func() error { return o.events.Event(sse.Event{Type: string(ev.Type), Data: data}) })
+}
+
+// fail tells an error that is not in the journal, as the last event. It returns
+// err for the log.
+func (o *eventWriter) fail(number int64, err error, requestID string) error {
+	_, e := describe(err, requestID)
+	code := e.Type
+	if e.Code != nil {
+		code = *e.Code
+	}
+	data, _ := json.Marshal(berth.Event{Type: berth.EventErrored, SequenceNumber: number, // strings and numbers always marshal
+		Error: &berth.EventError{Type: e.Type, Code: code, Message: e.Message, Param: e.Param}})
+	_ = o.send(func() error {
+		return o.events.Event(sse.Event{Type: string(berth.EventErrored), Data: data})
+	})
+	return err
+}
+
+func (o *eventWriter) send(write func() error) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	// Not every connection has deadlines; without, the kernel's keep-alive finds
+	// a client that has vanished.
+	_ = o.control.SetWriteDeadline(time.Now().Add(o.patience))
+	if err := write(); err != nil {
+		return err
+	}
+	o.silence.Reset(o.every)
+	return o.flush()
+}
+
+func (o *eventWriter) flush() error { return o.control.Flush() }
+
+// obfuscated returns the event with an "obfuscation" of random characters if it
+// carries a piece of text, so that the length of a packet does not tell the
+// length of a token: as the hosted service does, text and padding together are a
+// multiple of 16 characters. It is added here and is not part of the event, so
+// two readings of one event differ in it.
+func obfuscated(data []byte) []byte {
+	const block = 16
+	if !bytes.Contains(data, []byte(`"delta":"`)) {
+		return data
+	}
+	var ev struct {
+		Delta *string `json:"delta"`
+	}
+	if json.Unmarshal(data, &ev) != nil || ev.Delta == nil || !bytes.HasSuffix(data, []byte("}")) {
+		return data
+	}
+	padding := rand.Text()[:block-utf8.RuneCountInString(*ev.Delta)%block]
+	out := make([]byte, 0, len(data)+len(padding)+20)
+	out = append(out, data[:len(data)-1]...)
+	return append(append(append(out, `,"obfuscation":"`...), padding...), `"}`...)
+}
