@@ -59,6 +59,7 @@ type Driver struct {
 	instance string
 	bootID   string
 	skeleton string
+	runsc    *os.File // the program, in memory
 }
 
 var _ driver.Driver = (*Driver)(nil)
@@ -88,6 +89,9 @@ func Open(opts Options) (*Driver, error) {
 	}
 	if err := d.prepareStateDir(); err != nil {
 		return nil, fmt.Errorf("gvisor: state directory: %w", err)
+	}
+	if d.runsc, err = loadProgram(opts.RunscPath); err != nil {
+		return nil, fmt.Errorf("gvisor: loading %s: %w", opts.RunscPath, err)
 	}
 	return d, nil
 }

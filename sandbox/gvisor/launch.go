@@ -104,7 +104,7 @@ const highFD = 256
 // runscCommand returns the runsc command that creates and starts the sandbox.
 // Its output, the container's and the sentry's last words go to log.
 func (d *Driver) runscCommand(s sandbox, disk int64, log *os.File) (*exec.Cmd, error) {
-	cmd := exec.Command(d.opts.RunscPath,
+	cmd := exec.Command(procFD(d.runsc),
 		"--root=runsc", // relative, to stay below the length of a socket's path
 		"--platform=systrap",
 		"--network=sandbox",

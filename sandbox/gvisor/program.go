@@ -1,0 +1,53 @@
+package gvisor
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// loadProgram copies a program into memory, sealed, and returns a file to execute
+// it from.
+//
+// A sandbox at its memory limit would otherwise drop pages of its own sentry's
+// code and read them again, hundreds of megabytes a second, instead of being
+// killed: filling /dev in a sandbox of 256 MiB took 58 s of CPU before, 0.3 s
+// after. Pages of such a file cannot be dropped, they belong to this process's
+// memory and not to any sandbox's, and all sandboxes share them.
+func loadProgram(path string) (*os.File, error) {
+	src, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer src.Close()
+	flags := unix.MFD_CLOEXEC | unix.MFD_ALLOW_SEALING
+	fd, err := unix.MemfdCreate("berth-runsc", flags|unix.MFD_EXEC)
+	if errors.Is(err, unix.EINVAL) { // before Linux 6.3 all are executable
+		fd, err = unix.MemfdCreate("berth-runsc", flags)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("memfd_create: %w", err)
+	}
+	dst := os.NewFile(uintptr(fd), "berth-runsc")
+	if _, err := io.Copy(dst, src); err != nil {
+		dst.Close()
+		return nil, err
+	}
+	seals := unix.F_SEAL_WRITE | unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_SEAL
+	if _, err := unix.FcntlInt(dst.Fd(), unix.F_ADD_SEALS, seals); err != nil {
+		dst.Close()
+		return nil, fmt.Errorf("sealing: %w", err)
+	}
+	// A descriptor that is open for writing cannot be executed.
+	defer dst.Close()
+	return os.Open(procFD(dst))
+}
+
+// procFD returns a path by which f is found from any process, for as long as this
+// one has it open.
+func procFD(f *os.File) string {
+	return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), f.Fd())
+}
