@@ -228,12 +228,17 @@ func fullContent(it berth.Item) (any, error) {
 	if err := json.Unmarshal(m.Content, &parts); err != nil {
 		return nil, err
 	}
+	filled := false
 	for _, part := range parts {
 		for _, name := range []string{"annotations", "logprobs"} {
 			if string(part["type"]) == `"output_text"` && (part[name] == nil || isNull(part[name])) {
 				part[name] = json.RawMessage("[]")
+				filled = true
 			}
 		}
+	}
+	if !filled {
+		return nil, nil
 	}
 	return parts, nil
 }

@@ -283,11 +283,7 @@ func wrongValue(at, got string, values []string) error {
 	for i, v := range values {
 		quoted[i] = "'" + v + "'"
 	}
-	names := strings.Join(quoted, ", ")
-	if n := len(quoted); n > 1 {
-		names = strings.Join(quoted[:n-1], ", ") + ", and " + quoted[n-1]
-	}
-	return wire("invalid_value", at, "Invalid value: '%s'. Supported values are: %s.", clip(got), names)
+	return wire("invalid_value", at, "Invalid value: '%s'. Supported values are: %s.", clip(got), enumerate(quoted))
 }
 
 // kindOf names the type of a JSON value.
@@ -308,4 +304,14 @@ func kindOf(v any) string {
 		return "an array"
 	}
 	return "an object"
+}
+
+// enumerate writes a, b, and c.
+func enumerate(words []string) string {
+	switch n := len(words); n {
+	case 0, 1, 2:
+		return strings.Join(words, " and ")
+	default:
+		return strings.Join(words[:n-1], ", ") + ", and " + words[n-1]
+	}
 }
