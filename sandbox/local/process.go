@@ -1,0 +1,208 @@
+package local
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// marker is the variable by which processes of a sandbox are found. They inherit
+// it from the guest, and so does what they leave running.
+const marker = "BERTH_LOCAL_SANDBOX"
+
+// socket is the guest's socket below the sandbox's directory.
+const socket = "run/guest.sock"
+
+// startTimeout bounds Start where ctx does not.
+const startTimeout = 30 * time.Second
+
+// hostEnv are the variables that a guest gets from this process: none that could
+// hold a secret.
+var hostEnv = []string{"PATH", "HOME", "USER", "LANG", "TMPDIR"}
+
+// Start starts the guest in a session of its own, so that it outlives this
+// process, and returns when it listens.
+func (d *Driver) Start(ctx context.Context, id string) error {
+	s, err := d.find(id)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	if err := d.start(ctx, s); err != nil {
+		err = errors.Join(err, s.kill(context.WithoutCancel(ctx)))
+		return fmt.Errorf("local: start %s: %w; see %s", id, err, s.path("guest.log"))
+	}
+	return nil
+}
+
+func (d *Driver) start(ctx context.Context, s sandbox) error {
+	rec, err := s.record()
+	if err != nil {
+		return err
+	}
+	started, err := os.OpenFile(s.path("started"), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err // it was started before, among other things
+	}
+	started.Close()
+	log, err := os.OpenFile(s.path("guest.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+
+	// The shell leaves its process id, which becomes the guest's, before there is
+	// a guest: a crash of this process leaves none that is not known.
+	cmd := exec.Command("/bin/sh", "-c", `echo $$ >pid && exec "$0"`, d.opts.GuestPath)
+	cmd.Dir = s.dir
+	cmd.Env = s.guestEnv(rec.Env)
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	exited := make(chan struct{})
+	go func() {
+		cmd.Wait() // lest it stay a zombie; why it ended is in its log
+		close(exited)
+	}()
+
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for {
+		conn, err := s.dial(ctx)
+		if err == nil {
+			return conn.Close()
+		}
+		select {
+		case <-exited:
+			return errors.New("the guest ended before it listened")
+		case <-ctx.Done():
+			return fmt.Errorf("waiting for the guest to listen: %w", errors.Join(context.Cause(ctx), err))
+		case <-tick.C:
+		}
+	}
+}
+
+// guestEnv returns the guest's environment.
+func (s sandbox) guestEnv(specEnv []string) []string {
+	var env []string
+	for _, name := range hostEnv {
+		if v, ok := os.LookupEnv(name); ok {
+			env = append(env, name+"="+v)
+		}
+	}
+	env = append(env, specEnv...)
+	return append(env,
+		marker+"="+s.mark(),
+		"BERTH_GUEST_SOCKET="+socket,
+		"BERTH_WORKDIR="+s.path("work"),
+		"BERTH_STATE_DIR="+s.path("state"))
+}
+
+// mark is the value of marker: the directory is this sandbox's and nobody else's.
+func (s sandbox) mark() string { return s.dir }
+
+// alive reports whether the guest is.
+func (s sandbox) alive() bool {
+	raw, err := os.ReadFile(s.path("pid"))
+	if err != nil {
+		return false
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(raw)))
+	return err == nil && s.owns(pid)
+}
+
+// owns reports whether a process bears the sandbox's mark. The dead do not.
+func (s sandbox) owns(pid int) bool {
+	environ, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
+	if err != nil {
+		return false
+	}
+	want := []byte(marker + "=" + s.mark())
+	for kv := range bytes.SplitSeq(environ, []byte{0}) {
+		if bytes.Equal(kv, want) {
+			return true
+		}
+	}
+	return false
+}
+
+// kill kills every process that bears the sandbox's mark or descends from one
+// that does, until there is none. A process that has dropped the mark and lost
+// its parent is not found: this driver contains nobody who wants to get out.
+func (s sandbox) kill(ctx context.Context) error {
+	for wait := time.Millisecond; ; wait = min(2*wait, 50*time.Millisecond) {
+		left, err := s.members()
+		if err != nil || len(left) == 0 {
+			return err
+		}
+		for _, pid := range left {
+			unix.Kill(pid, unix.SIGKILL)
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%d processes will not die: %w", len(left), context.Cause(ctx))
+		case <-time.After(wait):
+		}
+	}
+}
+
+// members returns the living processes of the sandbox.
+func (s sandbox) members() ([]int, error) {
+	stats, err := filepath.Glob("/proc/[0-9]*/stat")
+	if err != nil {
+		return nil, err
+	}
+	children := make(map[int][]int)
+	var queue []int
+	for _, path := range stats {
+		pid, ppid, alive := parseStat(path)
+		if !alive || pid == os.Getpid() {
+			continue
+		}
+		children[ppid] = append(children[ppid], pid)
+		if s.owns(pid) {
+			queue = append(queue, pid)
+		}
+	}
+	var members []int
+	for seen := make(map[int]bool); len(queue) > 0; queue = queue[1:] {
+		if pid := queue[0]; !seen[pid] {
+			seen[pid] = true
+			members = append(members, pid)
+			queue = append(queue, children[pid]...)
+		}
+	}
+	return members, nil
+}
+
+// parseStat reads proc_pid_stat(5). Zombies are not alive.
+func parseStat(path string) (pid, ppid int, alive bool) {
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		return 0, 0, false
+	}
+	// pid (comm) state ppid: comm may hold anything, even parentheses.
+	i := bytes.LastIndexByte(raw, ')')
+	if i < 0 {
+		return 0, 0, false
+	}
+	var state byte
+	if _, err := fmt.Sscanf(string(raw[i+1:]), " %c %d", &state, &ppid); err != nil {
+		return 0, 0, false
+	}
+	pid, err = strconv.Atoi(filepath.Base(filepath.Dir(path)))
+	return pid, ppid, err == nil && state != 'Z' && state != 'X'
+}
