@@ -1,0 +1,64 @@
+// Command berth-guest is the program inside every sandbox, its PID 1. It listens
+// on one socket for its keeper; package guest/server says what it does.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/berth-run/berth/guest/server"
+)
+
+func main() {
+	if err := run(); err != nil {
+		fmt.Fprintln(os.Stderr, "berth-guest:", err)
+		os.Exit(1)
+	}
+}
+
+func run() error {
+	socket := flag.String("socket", os.Getenv("BERTH_GUEST_SOCKET"), "Unix socket to listen on")
+	user := flag.String("user", os.Getenv("BERTH_USER"), "who commands run as")
+	workdir := flag.String("workdir", os.Getenv("BERTH_WORKDIR"), "where commands start")
+	state := flag.String("state", os.Getenv("BERTH_GUEST_STATE"), "directory for shell state and output")
+	memory := flag.Int64("memory-limit", number("BERTH_MEMORY_LIMIT"), "bytes that all processes may use")
+	pids := flag.Int64("pids-limit", number("BERTH_PIDS_LIMIT"), "processes that may exist")
+	flag.Parse()
+	if *socket == "" {
+		return fmt.Errorf("--socket or BERTH_GUEST_SOCKET is needed")
+	}
+	// A sandbox pays for the guest: it rather collects often than grows.
+	debug.SetGCPercent(50)
+	debug.SetMemoryLimit(32 << 20)
+	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM)
+	defer stop()
+	if os.Getpid() == 1 {
+		signal.Ignore(unix.SIGINT, unix.SIGHUP, unix.SIGPIPE, unix.SIGTERM) // only its end from outside ends it
+		ctx = context.Background()
+	}
+	s, err := server.New(server.Options{User: *user, WorkDir: *workdir, StateDir: *state, MemoryLimit: *memory,
+		PIDsLimit: int(*pids), Log: slog.New(slog.NewTextHandler(os.Stderr, nil))})
+	if err != nil {
+		return err
+	}
+	_ = os.Remove(*socket) // of a former life
+	l, err := net.Listen("unix", *socket)
+	if err != nil {
+		return err
+	}
+	return s.Serve(ctx, l)
+}
+
+func number(env string) int64 {
+	n, _ := strconv.ParseInt(os.Getenv(env), 10, 64)
+	return n
+}

@@ -1,0 +1,52 @@
+package server
+
+import (
+	"context"
+	"encoding/base64"
+	"net/http"
+	"strings"
+
+	"connectrpc.com/connect"
+
+	v1 "github.com/berth-run/berth/guest/guestpb/berth/guest/v1"
+)
+
+func connectOptions() []connect.HandlerOption {
+	return []connect.HandlerOption{connect.WithReadMaxBytes(maxMessage), connect.WithCompression("gzip", nil, nil)}
+}
+
+// requestUser is who a request acts for: HTTP Basic with an empty password as in
+// envd, or the default user.
+func (s *Server) requestUser(h http.Header) (identity, error) {
+	name, err := basicUser(h)
+	if err != nil {
+		return identity{}, err
+	}
+	if name == "" || name == s.owner.name {
+		return s.owner, nil
+	}
+	id, err := lookup(name)
+	if err != nil {
+		return identity{}, connect.NewError(connect.CodeUnauthenticated, err)
+	}
+	return id, nil
+}
+
+func basicUser(h http.Header) (string, error) {
+	encoded, ok := strings.CutPrefix(h.Get("Authorization"), "Basic ")
+	if !ok {
+		return "", nil
+	}
+	raw, err := base64.StdEncoding.DecodeString(encoded)
+	if err != nil {
+		return "", connect.NewError(connect.CodeUnauthenticated, err)
+	}
+	name, _, _ := strings.Cut(string(raw), ":")
+	return name, nil
+}
+
+// Info implements berth.guest.v1.Guest.
+func (s *Server) Info(context.Context, *connect.Request[v1.InfoRequest]) (*connect.Response[v1.InfoResponse], error) {
+	return connect.NewResponse(&v1.InfoResponse{Version: s.opts.Version, StartedAtMs: s.started.UnixMilli(),
+		User: s.owner.name, Workdir: s.opts.WorkDir}), nil
+}

@@ -1,0 +1,194 @@
+package server
+
+import (
+	"compress/gzip"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"mime"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"connectrpc.com/connect"
+)
+
+// download serves GET /files?path=…&username=…: the bytes of a regular file. With
+// root=DIR the path is taken below DIR, and no link leads out of it.
+func (s *Server) download(w http.ResponseWriter, r *http.Request) {
+	id, path, err := s.fileRequest(r)
+	if err != nil {
+		httpError(w, err)
+		return
+	}
+	f, err := s.openFile(r.URL.Query().Get("root"), path, id)
+	if err != nil {
+		httpError(w, err)
+		return
+	}
+	defer f.Close()
+	st, err := f.Stat()
+	if err != nil {
+		httpError(w, err)
+		return
+	}
+	if !st.Mode().IsRegular() {
+		http.Error(w, fmt.Sprintf(`{"code":400,"message":"path '%s' is not a regular file"}`, filepath.Base(path)), http.StatusBadRequest)
+		return
+	}
+	w.Header().Set("Content-Disposition", mime.FormatMediaType("inline", map[string]string{"filename": st.Name()}))
+	w.Header().Set("Content-Type", "application/octet-stream")
+	http.ServeContent(w, r, "", st.ModTime(), f)
+}
+
+// openFile opens without blocking on a FIFO that stands in a file's place.
+func (s *Server) openFile(root, path string, id identity) (*os.File, error) {
+	const flags = os.O_RDONLY | syscall.O_NONBLOCK
+	if root == "" {
+		return os.OpenFile(s.resolve(path, id), flags, 0)
+	}
+	dir, err := os.OpenRoot(root)
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	return dir.OpenFile(path, flags, 0)
+}
+
+// upload serves POST /files?path=…&username=…: multipart form data, one part a
+// file, or application/octet-stream. A file appears whole or not at all.
+func (s *Server) upload(w http.ResponseWriter, r *http.Request) {
+	id, path, err := s.fileRequest(r)
+	if err != nil {
+		httpError(w, err)
+		return
+	}
+	body := io.Reader(r.Body)
+	if r.Header.Get("Content-Encoding") == "gzip" {
+		if body, err = gzip.NewReader(r.Body); err != nil {
+			httpError(w, err)
+			return
+		}
+	}
+	root := r.URL.Query().Get("root")
+	var written []map[string]string
+	save := func(path string, body io.Reader) error {
+		name, err := s.saveFile(root, path, id, body)
+		written = append(written, map[string]string{"path": name, "name": filepath.Base(name), "type": "file"})
+		return err
+	}
+	kind, params, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	switch {
+	case strings.HasPrefix(kind, "multipart/"):
+		err = eachPart(body, params["boundary"], path, save)
+	case path == "":
+		err = connect.NewError(connect.CodeInvalidArgument, errors.New("path is missing"))
+	default:
+		err = save(path, body)
+	}
+	if err != nil {
+		httpError(w, err)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(written)
+}
+
+// saveFile writes a file beside its place and moves it there, owned by the user.
+func (s *Server) saveFile(root, path string, id identity, body io.Reader) (string, error) {
+	full := path
+	if root == "" {
+		full = s.resolve(path, id)
+		root, path = "/", strings.TrimPrefix(full, "/")
+	} else {
+		full = filepath.Join(root, path)
+	}
+	dir, err := os.OpenRoot(root)
+	if err != nil {
+		return "", err
+	}
+	defer dir.Close()
+	if err := mkdirIn(dir, filepath.Dir(path), id); err != nil {
+		return "", err
+	}
+	if st, err := dir.Stat(path); err == nil && st.IsDir() {
+		return "", connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("path is a directory: %s", full))
+	}
+	temp := filepath.Join(filepath.Dir(path), ".berth-"+rand.Text())
+	f, err := dir.OpenFile(temp, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
+	if err != nil {
+		return "", err
+	}
+	_, err = io.Copy(f, body)
+	if err == nil && os.Getuid() == 0 {
+		err = f.Chown(id.uid, id.gid)
+	}
+	if cerr := f.Close(); err == nil {
+		err = cerr
+	}
+	if err == nil {
+		err = dir.Rename(temp, path)
+	}
+	if err != nil {
+		_ = dir.Remove(temp)
+	}
+	return full, err
+}
+
+func mkdirIn(root *os.Root, path string, id identity) error {
+	if path == "." {
+		return nil
+	}
+	if _, err := root.Stat(path); err == nil {
+		return nil
+	}
+	if err := mkdirIn(root, filepath.Dir(path), id); err != nil {
+		return err
+	}
+	if err := root.Mkdir(path, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	if os.Getuid() != 0 {
+		return nil
+	}
+	return root.Lchown(path, id.uid, id.gid)
+}
+
+// fileRequest reads who asks and for what; the user is the query's or the header's.
+func (s *Server) fileRequest(r *http.Request) (identity, string, error) {
+	q := r.URL.Query()
+	if name := q.Get("username"); name != "" && name != s.owner.name {
+		id, err := lookup(name)
+		if err != nil {
+			return id, "", connect.NewError(connect.CodeUnauthenticated, err)
+		}
+		return id, q.Get("path"), nil
+	}
+	id, err := s.requestUser(r.Header)
+	return id, q.Get("path"), err
+}
+
+// httpError answers with the status that envd gives the error.
+func httpError(w http.ResponseWriter, err error) {
+	status := http.StatusInternalServerError
+	switch connect.CodeOf(fileError(err)) {
+	case connect.CodeNotFound:
+		status = http.StatusNotFound
+	case connect.CodeInvalidArgument, connect.CodeAlreadyExists:
+		status = http.StatusBadRequest
+	case connect.CodePermissionDenied:
+		status = http.StatusForbidden
+	case connect.CodeUnauthenticated:
+		status = http.StatusUnauthorized
+	case connect.CodeResourceExhausted:
+		status = http.StatusInsufficientStorage
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(map[string]any{"code": status, "message": err.Error()})
+}

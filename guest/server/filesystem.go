@@ -1,0 +1,242 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"syscall"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	pb "github.com/berth-run/berth/guest/guestpb/filesystem"
+)
+
+// maxEntries bounds one listing.
+const maxEntries = 20_000
+
+// filesystem serves envd's filesystem.Filesystem.
+type filesystem struct{ server *Server }
+
+// path resolves a request's path for its user.
+func (f *filesystem) path(req connect.AnyRequest, path string) (string, identity, error) {
+	id, err := f.server.requestUser(req.Header())
+	if err != nil {
+		return "", id, err
+	}
+	return f.server.resolve(path, id), id, nil
+}
+
+// Stat implements filesystem.Filesystem.
+func (f *filesystem) Stat(_ context.Context, req *connect.Request[pb.StatRequest]) (*connect.Response[pb.StatResponse], error) {
+	path, _, err := f.path(req, req.Msg.Path)
+	if err != nil {
+		return nil, err
+	}
+	e, err := entry(path)
+	if err != nil {
+		return nil, fileError(err)
+	}
+	return connect.NewResponse(&pb.StatResponse{Entry: e}), nil
+}
+
+// MakeDir implements filesystem.Filesystem.
+func (f *filesystem) MakeDir(_ context.Context, req *connect.Request[pb.MakeDirRequest]) (*connect.Response[pb.MakeDirResponse], error) {
+	path, id, err := f.path(req, req.Msg.Path)
+	if err != nil {
+		return nil, err
+	}
+	if st, err := os.Stat(path); err == nil {
+		if st.IsDir() {
+			return nil, connect.NewError(connect.CodeAlreadyExists, fmt.Errorf("directory already exists: %s", path))
+		}
+		return nil, connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("path exists and is not a directory: %s", path))
+	}
+	if err := mkdirAll(path, id); err != nil {
+		return nil, fileError(err)
+	}
+	e, err := entry(path)
+	if err != nil {
+		return nil, fileError(err)
+	}
+	return connect.NewResponse(&pb.MakeDirResponse{Entry: e}), nil
+}
+
+// mkdirAll makes a directory and its missing parents, owned by the user.
+func mkdirAll(path string, id identity) error {
+	if _, err := os.Stat(path); err == nil {
+		return nil
+	}
+	if parent := filepath.Dir(path); parent != path {
+		if err := mkdirAll(parent, id); err != nil {
+			return err
+		}
+	}
+	if err := os.Mkdir(path, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	return chown(path, id)
+}
+
+func chown(path string, id identity) error {
+	if os.Getuid() != 0 {
+		return nil
+	}
+	return os.Lchown(path, id.uid, id.gid)
+}
+
+// Move implements filesystem.Filesystem.
+func (f *filesystem) Move(_ context.Context, req *connect.Request[pb.MoveRequest]) (*connect.Response[pb.MoveResponse], error) {
+	from, id, err := f.path(req, req.Msg.Source)
+	if err != nil {
+		return nil, err
+	}
+	to := f.server.resolve(req.Msg.Destination, id)
+	if _, err := os.Lstat(from); err != nil {
+		return nil, fileError(err)
+	}
+	if err := mkdirAll(filepath.Dir(to), id); err != nil {
+		return nil, fileError(err)
+	}
+	if err := os.Rename(from, to); err != nil {
+		return nil, fileError(err)
+	}
+	e, err := entry(to)
+	if err != nil {
+		return nil, fileError(err)
+	}
+	return connect.NewResponse(&pb.MoveResponse{Entry: e}), nil
+}
+
+// ListDir implements filesystem.Filesystem. Links to directories are listed, not followed.
+func (f *filesystem) ListDir(_ context.Context, req *connect.Request[pb.ListDirRequest]) (*connect.Response[pb.ListDirResponse], error) {
+	path, _, err := f.path(req, req.Msg.Path)
+	if err != nil {
+		return nil, err
+	}
+	st, err := os.Stat(path)
+	if err != nil {
+		return nil, fileError(err)
+	}
+	if !st.IsDir() {
+		return nil, connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("path is not a directory: %s", path))
+	}
+	out := &pb.ListDirResponse{}
+	if err := list(path, max(1, int(req.Msg.Depth)), out); err != nil {
+		return nil, fileError(err)
+	}
+	return connect.NewResponse(out), nil
+}
+
+func list(dir string, depth int, out *pb.ListDirResponse) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, d := range entries {
+		if len(out.Entries) >= maxEntries {
+			return connect.NewError(connect.CodeResourceExhausted, fmt.Errorf("more than %d entries", maxEntries))
+		}
+		path := filepath.Join(dir, d.Name())
+		e, err := entry(path)
+		if err != nil {
+			continue // gone since
+		}
+		out.Entries = append(out.Entries, e)
+		if depth > 1 && d.IsDir() {
+			if err := list(path, depth-1, out); err != nil && !errors.Is(err, fs.ErrPermission) && !errors.Is(err, fs.ErrNotExist) {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Remove implements filesystem.Filesystem. What is not there is removed already.
+func (f *filesystem) Remove(_ context.Context, req *connect.Request[pb.RemoveRequest]) (*connect.Response[pb.RemoveResponse], error) {
+	path, _, err := f.path(req, req.Msg.Path)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.RemoveAll(path); err != nil {
+		return nil, fileError(err)
+	}
+	return connect.NewResponse(&pb.RemoveResponse{}), nil
+}
+
+// entry describes a file as envd does: of a link the target's type and mode, but
+// the link's permissions; a dangling one has no type.
+func entry(path string) (*pb.EntryInfo, error) {
+	link, err := os.Lstat(path)
+	if err != nil {
+		return nil, err
+	}
+	e := &pb.EntryInfo{Name: link.Name(), Path: path, Size: link.Size(), Mode: mode(link), Permissions: link.Mode().String(),
+		ModifiedTime: timestamppb.New(link.ModTime()), Type: fileType(link)}
+	if st, ok := link.Sys().(*syscall.Stat_t); ok {
+		e.Owner, e.Group = ownerNames(st.Uid, st.Gid)
+	}
+	if link.Mode()&fs.ModeSymlink != 0 {
+		e.Type = pb.FileType_FILE_TYPE_UNSPECIFIED
+		if target, err := os.Readlink(path); err == nil {
+			e.SymlinkTarget = &target
+		}
+		if st, err := os.Stat(path); err == nil {
+			e.Type, e.Mode, e.Size = fileType(st), mode(st), st.Size()
+		}
+	}
+	return e, nil
+}
+
+func mode(st fs.FileInfo) uint32 {
+	if sys, ok := st.Sys().(*syscall.Stat_t); ok {
+		return sys.Mode & 0o7777
+	}
+	return uint32(st.Mode().Perm())
+}
+
+func fileType(st fs.FileInfo) pb.FileType {
+	switch {
+	case st.IsDir():
+		return pb.FileType_FILE_TYPE_DIRECTORY
+	case st.Mode().IsRegular():
+		return pb.FileType_FILE_TYPE_FILE
+	}
+	return pb.FileType_FILE_TYPE_UNSPECIFIED
+}
+
+func ownerNames(uid, gid uint32) (owner, group string) {
+	owner, group = strconv.Itoa(int(uid)), strconv.Itoa(int(gid))
+	if u, err := user.LookupId(owner); err == nil {
+		owner = u.Username
+	}
+	if g, err := user.LookupGroupId(group); err == nil {
+		group = g.Name
+	}
+	return owner, group
+}
+
+// fileError gives an error of the file system the code that envd gives it.
+func fileError(err error) error {
+	var ce *connect.Error
+	switch {
+	case errors.As(err, &ce):
+		return err
+	case errors.Is(err, fs.ErrNotExist):
+		return connect.NewError(connect.CodeNotFound, err)
+	case errors.Is(err, fs.ErrPermission):
+		return connect.NewError(connect.CodePermissionDenied, err)
+	case errors.Is(err, fs.ErrExist):
+		return connect.NewError(connect.CodeAlreadyExists, err)
+	case errors.Is(err, syscall.ENOSPC):
+		return connect.NewError(connect.CodeResourceExhausted, err)
+	case errors.Is(err, syscall.ENOTDIR), errors.Is(err, syscall.EINVAL), errors.Is(err, syscall.ENAMETOOLONG):
+		return connect.NewError(connect.CodeInvalidArgument, err)
+	}
+	return connect.NewError(connect.CodeInternal, err)
+}

@@ -1,0 +1,168 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// watchEvery is how often the limits are looked at while a command runs.
+const watchEvery = 100 * time.Millisecond
+
+// watchLimits ends the greediest process before the sandbox's hard walls end the
+// sandbox: near the memory limit the largest, above the process limit the tree of
+// the command that has most of them. It only makes failure gentle.
+func (s *Server) watchLimits(ctx context.Context) {
+	if s.opts.MemoryLimit <= 0 && s.opts.PIDsLimit <= 0 {
+		return
+	}
+	tick := time.NewTicker(watchEvery)
+	defer tick.Stop()
+	for n := 0; ; n++ {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if !s.shell.busy() && n%20 != 0 {
+			continue // background processes are looked at now and then
+		}
+		if s.opts.PIDsLimit > 0 {
+			s.watchProcesses()
+		}
+		if s.opts.MemoryLimit > 0 {
+			s.watchMemory()
+		}
+	}
+}
+
+func (s *shell) busy() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, c := range s.calls {
+		if !c.ended() {
+			return true
+		}
+	}
+	return false
+}
+
+func (s *Server) watchProcesses() {
+	all := processList()
+	if len(all) <= s.opts.PIDsLimit {
+		return
+	}
+	for _, p := range all { // nobody is born while we look
+		_ = unix.Kill(p.pid, unix.SIGSTOP)
+	}
+	worst, most := (*command)(nil), 0
+	for _, c := range s.shell.commands() {
+		known := map[int]bool{}
+		if pid, over := c.shellPID(); !over {
+			known[pid] = true
+		}
+		if n := len(members(known, c.mark())); n > most {
+			worst, most = c, n
+		}
+	}
+	if worst != nil {
+		fmt.Fprintf(worst.stderr, "berth: the limit of %d processes was reached; the command was ended\n", s.opts.PIDsLimit)
+		worst.kill()
+	}
+	rest := processList()
+	if len(rest) > s.opts.PIDsLimit { // orphans that no command will own
+		for _, p := range rest {
+			_ = unix.Kill(p.pid, unix.SIGKILL)
+		}
+		return
+	}
+	for _, p := range rest {
+		_ = unix.Kill(p.pid, unix.SIGCONT)
+	}
+}
+
+// commands returns the commands of all calls that are kept: the background
+// processes of those that have ended are theirs as well.
+func (s *shell) commands() []*command {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var all []*command
+	for _, c := range s.calls {
+		all = append(all, c.commands...)
+	}
+	return all
+}
+
+func (c *command) shellPID() (pid int, over bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.pid, c.over || c.pid == 0
+}
+
+func (s *Server) watchMemory() {
+	used, ok := memoryUsed()
+	if !ok || used < s.opts.MemoryLimit/100*92 {
+		return
+	}
+	var greedy proc
+	var most int64
+	for _, p := range processList() {
+		if rss := p.resident(); rss > most {
+			greedy, most = p, rss
+		}
+	}
+	if most == 0 {
+		return
+	}
+	_ = unix.Kill(greedy.pid, unix.SIGKILL)
+	for _, c := range s.shell.commands() {
+		if pid, over := c.shellPID(); (!over && (pid == greedy.pid || pid == greedy.session)) || greedy.marked(c.mark()) {
+			fmt.Fprintf(c.stderr, "berth: memory is nearly used up; a process with %d MB was ended\n", most>>20)
+			return
+		}
+	}
+}
+
+// memoryUsed is what all processes use together. Only a kernel that shows the
+// sandbox its own memory, as gVisor does, gives a useful answer.
+func memoryUsed() (int64, bool) {
+	text, err := os.ReadFile("/proc/meminfo")
+	if err != nil {
+		return 0, false
+	}
+	total, ok1 := meminfo(text, "MemTotal:")
+	available, ok2 := meminfo(text, "MemAvailable:")
+	return total - available, ok1 && ok2
+}
+
+func meminfo(text []byte, key string) (int64, bool) {
+	for line := range bytes.Lines(text) {
+		if f := bytes.Fields(line); len(f) >= 2 && string(f[0]) == key {
+			kb, err := strconv.ParseInt(string(f[1]), 10, 64)
+			return kb << 10, err == nil
+		}
+	}
+	return 0, false
+}
+
+func (p proc) resident() int64 {
+	text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(p.pid), "statm"))
+	if err != nil {
+		return 0
+	}
+	f := bytes.Fields(text)
+	if len(f) < 2 {
+		return 0
+	}
+	pages, err := strconv.ParseInt(string(f[1]), 10, 64)
+	if err != nil {
+		return 0
+	}
+	return pages * int64(os.Getpagesize())
+}

@@ -1,0 +1,450 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"connectrpc.com/connect"
+	"github.com/creack/pty"
+	"golang.org/x/sys/unix"
+
+	pb "github.com/berth-run/berth/guest/guestpb/process"
+)
+
+// keptEnd is how long the end of a process can still be asked for.
+const keptEnd = 30 * time.Second
+
+// processes serves envd's process.Process: single processes with their input,
+// output, terminal and signals.
+type processes struct {
+	server *Server
+
+	mu   sync.Mutex
+	live map[int]*process // by pid; dead ones stay for keptEnd
+}
+
+// A process is one that Start began. Its output goes to those who listen, at the
+// pace of the slowest; to nobody, if nobody does.
+type process struct {
+	config *pb.ProcessConfig
+	tag    *string
+	cmd    *exec.Cmd
+	tty    *os.File       // nil without a terminal
+	stdin  io.WriteCloser // nil if it was not asked for
+
+	mu        sync.Mutex
+	listeners map[chan *pb.ProcessEvent]context.Context
+	end       *pb.ProcessEvent
+	done      chan struct{} // closed after end
+}
+
+// Start implements process.Process.
+func (ps *processes) Start(ctx context.Context, req *connect.Request[pb.StartRequest], stream *connect.ServerStream[pb.StartResponse]) error {
+	id, err := ps.server.requestUser(req.Header())
+	if err != nil {
+		return err
+	}
+	p, readers, err := ps.begin(req.Msg, id)
+	if err != nil {
+		return err
+	}
+	events, stop := p.listen(ctx)
+	defer stop()
+	ps.watch(p, readers)
+	if _, ok := ctx.Deadline(); ok {
+		context.AfterFunc(ctx, func() {
+			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+				p.kill()
+			}
+		})
+	}
+	start := &pb.ProcessEvent{Event: &pb.ProcessEvent_Start{Start: &pb.ProcessEvent_StartEvent{Pid: uint32(p.cmd.Process.Pid)}}}
+	if err := stream.Send(&pb.StartResponse{Event: start}); err != nil {
+		return err
+	}
+	return p.tell(ctx, events, func(ev *pb.ProcessEvent) error { return stream.Send(&pb.StartResponse{Event: ev}) })
+}
+
+// Connect implements process.Process.
+func (ps *processes) Connect(ctx context.Context, req *connect.Request[pb.ConnectRequest], stream *connect.ServerStream[pb.ConnectResponse]) error {
+	p, err := ps.find(req.Msg.Process)
+	if err != nil {
+		return err
+	}
+	events, stop := p.listen(ctx)
+	defer stop()
+	start := &pb.ProcessEvent{Event: &pb.ProcessEvent_Start{Start: &pb.ProcessEvent_StartEvent{Pid: uint32(p.cmd.Process.Pid)}}}
+	if err := stream.Send(&pb.ConnectResponse{Event: start}); err != nil {
+		return err
+	}
+	return p.tell(ctx, events, func(ev *pb.ProcessEvent) error { return stream.Send(&pb.ConnectResponse{Event: ev}) })
+}
+
+// begin starts the process. What it prints waits in the readers.
+func (ps *processes) begin(req *pb.StartRequest, id identity) (*process, map[string]*os.File, error) {
+	cmd, err := ps.command(req.Process, id)
+	if err != nil {
+		return nil, nil, err
+	}
+	p := &process{config: req.Process, tag: req.Tag, cmd: cmd, listeners: map[chan *pb.ProcessEvent]context.Context{}, done: make(chan struct{})}
+	var theirs []*os.File
+	readers := map[string]*os.File{}
+	closeAll := func(files ...*os.File) {
+		for _, f := range files {
+			f.Close()
+		}
+	}
+	if size := req.GetPty().GetSize(); req.Pty != nil {
+		tty, slave, err := pty.Open()
+		if err != nil {
+			return nil, nil, err
+		}
+		_ = pty.Setsize(tty, &pty.Winsize{Cols: uint16(size.GetCols()), Rows: uint16(size.GetRows())})
+		if os.Getuid() == 0 {
+			_ = slave.Chown(id.uid, id.gid)
+		}
+		cmd.Stdin, cmd.Stdout, cmd.Stderr = slave, slave, slave
+		cmd.SysProcAttr.Setctty = true
+		p.tty, theirs, readers["pty"] = tty, []*os.File{slave}, tty
+	} else {
+		for _, name := range []string{"stdout", "stderr"} {
+			r, w, err := os.Pipe()
+			if err != nil {
+				closeAll(theirs...)
+				return nil, nil, err
+			}
+			readers[name], theirs = r, append(theirs, w)
+		}
+		cmd.Stdout, cmd.Stderr = theirs[0], theirs[1]
+		if req.Stdin == nil || *req.Stdin {
+			r, w, err := os.Pipe()
+			if err != nil {
+				closeAll(theirs...)
+				return nil, nil, err
+			}
+			cmd.Stdin, p.stdin, theirs = r, w, append(theirs, r)
+		}
+	}
+	err = ps.server.reaper.start(cmd)
+	closeAll(theirs...)
+	if err != nil {
+		for _, r := range readers {
+			r.Close()
+		}
+		return nil, nil, connect.NewError(connect.CodeInvalidArgument, err)
+	}
+	ps.mu.Lock()
+	ps.live[cmd.Process.Pid] = p
+	ps.mu.Unlock()
+	return p, readers, nil
+}
+
+func (ps *processes) command(c *pb.ProcessConfig, id identity) (*exec.Cmd, error) {
+	if c.GetCmd() == "" {
+		return nil, connect.NewError(connect.CodeInvalidArgument, errors.New("cmd is missing"))
+	}
+	dir := ps.server.resolve(c.GetCwd(), id)
+	if st, err := os.Stat(dir); err != nil || !st.IsDir() {
+		return nil, connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("cwd '%s' does not exist", dir))
+	}
+	env := append(inherited(), id.environ()...)
+	for k, v := range c.Envs {
+		env = append(env, k+"="+v)
+	}
+	path := c.Cmd
+	if !strings.Contains(path, "/") {
+		found, err := exec.LookPath(path)
+		if err != nil {
+			return nil, connect.NewError(connect.CodeInvalidArgument, err)
+		}
+		path = found
+	}
+	cmd := &exec.Cmd{Path: path, Args: append([]string{c.Cmd}, c.Args...), Env: env, Dir: dir, SysProcAttr: &syscall.SysProcAttr{Setsid: true}}
+	ps.server.become(cmd, id)
+	return cmd, nil
+}
+
+// watch carries output to the listeners and, when all of it is told, the end.
+func (ps *processes) watch(p *process, readers map[string]*os.File) {
+	var all sync.WaitGroup
+	for name, r := range readers {
+		all.Go(func() { p.pump(name, r) })
+	}
+	go func() {
+		all.Wait()
+		_ = p.cmd.Wait()
+		ps.server.reaper.release(p.cmd.Process.Pid)
+		if p.stdin != nil {
+			p.stdin.Close()
+		}
+		p.finish()
+		time.AfterFunc(keptEnd, func() {
+			ps.mu.Lock()
+			delete(ps.live, p.cmd.Process.Pid)
+			ps.mu.Unlock()
+		})
+	}()
+}
+
+func (p *process) pump(name string, r *os.File) {
+	defer r.Close()
+	buf := make([]byte, 32<<10)
+	for {
+		n, err := r.Read(buf)
+		if n > 0 {
+			data := append([]byte(nil), buf[:n]...)
+			ev := &pb.ProcessEvent_DataEvent{}
+			switch name {
+			case "stdout":
+				ev.Output = &pb.ProcessEvent_DataEvent_Stdout{Stdout: data}
+			case "stderr":
+				ev.Output = &pb.ProcessEvent_DataEvent_Stderr{Stderr: data}
+			case "pty":
+				ev.Output = &pb.ProcessEvent_DataEvent_Pty{Pty: data}
+			}
+			p.send(&pb.ProcessEvent{Event: &pb.ProcessEvent_Data{Data: ev}})
+		}
+		if err != nil { // a terminal without processes ends with EIO
+			return
+		}
+	}
+}
+
+func (p *process) send(ev *pb.ProcessEvent) {
+	p.mu.Lock()
+	listeners := make(map[chan *pb.ProcessEvent]context.Context, len(p.listeners))
+	for ch, ctx := range p.listeners {
+		listeners[ch] = ctx
+	}
+	p.mu.Unlock()
+	for ch, ctx := range listeners {
+		select {
+		case ch <- ev:
+		case <-ctx.Done():
+		}
+	}
+}
+
+func (p *process) finish() {
+	st := p.cmd.ProcessState
+	end := &pb.ProcessEvent_EndEvent{ExitCode: int32(st.ExitCode()), Exited: st.Exited(), Status: st.String()}
+	if !st.Success() {
+		text := st.String()
+		end.Error = &text
+	}
+	p.mu.Lock()
+	p.end = &pb.ProcessEvent{Event: &pb.ProcessEvent_End{End: end}}
+	p.mu.Unlock()
+	close(p.done)
+}
+
+// listen subscribes to the process until ctx ends or stop is called.
+func (p *process) listen(ctx context.Context) (events chan *pb.ProcessEvent, stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	events = make(chan *pb.ProcessEvent, 16)
+	p.mu.Lock()
+	p.listeners[events] = ctx
+	p.mu.Unlock()
+	return events, func() {
+		cancel()
+		p.mu.Lock()
+		delete(p.listeners, events)
+		p.mu.Unlock()
+	}
+}
+
+// tell passes events on until the end has been told.
+func (p *process) tell(ctx context.Context, events <-chan *pb.ProcessEvent, send func(*pb.ProcessEvent) error) error {
+	silence := time.NewTicker(keepAlive)
+	defer silence.Stop()
+	for {
+		select {
+		case ev := <-events:
+			if err := send(ev); err != nil {
+				return err
+			}
+		case <-silence.C:
+			if err := send(&pb.ProcessEvent{Event: &pb.ProcessEvent_Keepalive{Keepalive: &pb.ProcessEvent_KeepAlive{}}}); err != nil {
+				return err
+			}
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-p.done: // all output has been sent to the channel before
+			for len(events) > 0 {
+				if err := send(<-events); err != nil {
+					return err
+				}
+			}
+			return send(p.end)
+		}
+	}
+}
+
+func (p *process) kill() {
+	select {
+	case <-p.done:
+	default:
+		killTree(p.cmd.Process.Pid, false, "")
+	}
+}
+
+func (ps *processes) find(sel *pb.ProcessSelector) (*process, error) {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	switch s := sel.GetSelector().(type) {
+	case *pb.ProcessSelector_Pid:
+		if p := ps.live[int(s.Pid)]; p != nil {
+			return p, nil
+		}
+		return nil, connect.NewError(connect.CodeNotFound, fmt.Errorf("process with pid %d not found", s.Pid))
+	case *pb.ProcessSelector_Tag:
+		for _, p := range ps.live {
+			if p.tag != nil && *p.tag == s.Tag {
+				return p, nil
+			}
+		}
+		return nil, connect.NewError(connect.CodeNotFound, fmt.Errorf("process with tag %s not found", s.Tag))
+	}
+	return nil, connect.NewError(connect.CodeInvalidArgument, errors.New("process is missing"))
+}
+
+// running is find for what a dead process cannot do.
+func (ps *processes) running(sel *pb.ProcessSelector) (*process, error) {
+	p, err := ps.find(sel)
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case <-p.done:
+		return nil, connect.NewError(connect.CodeNotFound, errors.New("the process has ended"))
+	default:
+		return p, nil
+	}
+}
+
+// List implements process.Process.
+func (ps *processes) List(context.Context, *connect.Request[pb.ListRequest]) (*connect.Response[pb.ListResponse], error) {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	out := &pb.ListResponse{}
+	for pid, p := range ps.live {
+		select {
+		case <-p.done:
+		default:
+			out.Processes = append(out.Processes, &pb.ProcessInfo{Config: p.config, Pid: uint32(pid), Tag: p.tag})
+		}
+	}
+	return connect.NewResponse(out), nil
+}
+
+// Update implements process.Process.
+func (ps *processes) Update(_ context.Context, req *connect.Request[pb.UpdateRequest]) (*connect.Response[pb.UpdateResponse], error) {
+	p, err := ps.running(req.Msg.Process)
+	if err != nil {
+		return nil, err
+	}
+	if size := req.Msg.GetPty().GetSize(); size != nil && p.tty != nil {
+		if err := pty.Setsize(p.tty, &pty.Winsize{Cols: uint16(size.Cols), Rows: uint16(size.Rows)}); err != nil {
+			return nil, err
+		}
+	}
+	return connect.NewResponse(&pb.UpdateResponse{}), nil
+}
+
+// SendInput implements process.Process.
+func (ps *processes) SendInput(_ context.Context, req *connect.Request[pb.SendInputRequest]) (*connect.Response[pb.SendInputResponse], error) {
+	p, err := ps.running(req.Msg.Process)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.input(req.Msg.Input); err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&pb.SendInputResponse{}), nil
+}
+
+// StreamInput implements process.Process.
+func (ps *processes) StreamInput(_ context.Context, stream *connect.ClientStream[pb.StreamInputRequest]) (*connect.Response[pb.StreamInputResponse], error) {
+	var p *process
+	for stream.Receive() {
+		switch ev := stream.Msg().Event.(type) {
+		case *pb.StreamInputRequest_Start:
+			var err error
+			if p, err = ps.running(ev.Start.Process); err != nil {
+				return nil, err
+			}
+		case *pb.StreamInputRequest_Data:
+			if p == nil {
+				return nil, connect.NewError(connect.CodeInvalidArgument, errors.New("the first event must be start"))
+			}
+			if err := p.input(ev.Data.Input); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return connect.NewResponse(&pb.StreamInputResponse{}), stream.Err()
+}
+
+func (p *process) input(in *pb.ProcessInput) error {
+	var to io.Writer
+	var data []byte
+	switch i := in.GetInput().(type) {
+	case *pb.ProcessInput_Stdin:
+		data = i.Stdin
+		if p.stdin != nil {
+			to = p.stdin
+		}
+	case *pb.ProcessInput_Pty:
+		data = i.Pty
+		if p.tty != nil {
+			to = p.tty
+		}
+	}
+	if to == nil {
+		return connect.NewError(connect.CodeFailedPrecondition, errors.New("the process takes no such input"))
+	}
+	if _, err := to.Write(data); err != nil {
+		return connect.NewError(connect.CodeFailedPrecondition, err)
+	}
+	return nil
+}
+
+// CloseStdin implements process.Process.
+func (ps *processes) CloseStdin(_ context.Context, req *connect.Request[pb.CloseStdinRequest]) (*connect.Response[pb.CloseStdinResponse], error) {
+	p, err := ps.running(req.Msg.Process)
+	if err != nil {
+		return nil, err
+	}
+	if p.stdin == nil {
+		return nil, connect.NewError(connect.CodeFailedPrecondition, errors.New("the process has no stdin"))
+	}
+	p.stdin.Close()
+	return connect.NewResponse(&pb.CloseStdinResponse{}), nil
+}
+
+// SendSignal implements process.Process.
+func (ps *processes) SendSignal(_ context.Context, req *connect.Request[pb.SendSignalRequest]) (*connect.Response[pb.SendSignalResponse], error) {
+	p, err := ps.running(req.Msg.Process)
+	if err != nil {
+		return nil, err
+	}
+	switch req.Msg.Signal {
+	case pb.Signal_SIGNAL_SIGKILL:
+		p.kill()
+	case pb.Signal_SIGNAL_SIGTERM:
+		if err := unix.Kill(-p.cmd.Process.Pid, unix.SIGTERM); err != nil {
+			return nil, connect.NewError(connect.CodeNotFound, err)
+		}
+	default:
+		return nil, connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("signal %v is not supported", req.Msg.Signal))
+	}
+	return connect.NewResponse(&pb.SendSignalResponse{}), nil
+}

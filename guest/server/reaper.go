@@ -1,0 +1,93 @@
+package server
+
+import (
+	"os"
+	"os/exec"
+	"os/signal"
+	"sync"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// A reaper waits for the children that nobody else waits for: as PID 1 the guest
+// inherits every orphan. It looks at a dead child before it waits for it, and
+// leaves those that were started through it to their own Wait.
+type reaper struct {
+	mu    sync.Mutex
+	owned map[int]bool
+	poke  chan os.Signal
+}
+
+func newReaper() *reaper {
+	r := &reaper{owned: map[int]bool{}, poke: make(chan os.Signal, 1)}
+	if os.Getpid() == 1 {
+		signal.Notify(r.poke, unix.SIGCHLD)
+		go r.run()
+	}
+	return r
+}
+
+// start starts a command whose Wait the caller will call, and then release.
+func (r *reaper) start(cmd *exec.Cmd) error {
+	r.mu.Lock()
+	defer r.mu.Unlock() // a child that dies at once is known before it is looked at
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	r.owned[cmd.Process.Pid] = true
+	return nil
+}
+
+// release tells that the Wait for a child has returned.
+func (r *reaper) release(pid int) {
+	r.mu.Lock()
+	delete(r.owned, pid)
+	r.mu.Unlock()
+	select {
+	case r.poke <- unix.SIGCHLD: // the next dead child may have stood behind this one
+	default:
+	}
+}
+
+func (r *reaper) run() {
+	for range r.poke {
+		for r.reap() {
+		}
+	}
+}
+
+// reap waits for one dead orphan. It reports whether there may be another; a dead
+// child that is owned stands in the way until its owner has waited.
+func (r *reaper) reap() bool {
+	pid := deadChild()
+	if pid <= 0 {
+		return false
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.owned[pid] {
+		return false
+	}
+	_, err := unix.Wait4(pid, nil, unix.WNOHANG, nil)
+	return err == nil
+}
+
+// deadChild returns the pid of a child that has died and has not been waited
+// for, without waiting for it; 0 if there is none.
+func deadChild() int {
+	// struct siginfo of SIGCHLD: three ints (and padding on 64 bits), then si_pid.
+	var info struct {
+		_   [3]int32
+		_   [unsafe.Sizeof(uintptr(0)) - 4]byte
+		pid int32
+		_   [128]byte
+	}
+	_, _, errno := syscall.Syscall6(unix.SYS_WAITID, unix.P_ALL, 0, uintptr(unsafe.Pointer(&info)),
+		unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, 0, 0)
+	if errno != 0 {
+		return 0
+	}
+	return int(info.pid)
+}

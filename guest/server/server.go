@@ -1,0 +1,260 @@
+// Package server is the guest: the program inside every sandbox that runs
+// commands, moves files and reaches ports for the keeper outside.
+//
+// Its socket is the sandbox's only door. Connections come and go with the
+// servers that own the sandbox; what runs here does not notice.
+package server
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/yamux"
+
+	"github.com/berth-run/berth/guest/guestpb/berth/guest/v1/guestv1connect"
+	"github.com/berth-run/berth/guest/guestpb/filesystem/filesystemconnect"
+	"github.com/berth-run/berth/guest/guestpb/process/processconnect"
+)
+
+// maxMessage bounds one RPC message in bytes.
+const maxMessage = 4 << 20
+
+// Options say how a guest works. Zero values are the defaults.
+type Options struct {
+	User        string // who commands run as; default "user", or who the guest is if it is not root
+	WorkDir     string // where commands start; default /mnt/data
+	StateDir    string // where shell state and output are kept; default /run/berth
+	MemoryLimit int64  // bytes of all processes; 0 is not watched
+	PIDsLimit   int    // processes; 0 is not watched
+	Version     string
+	Log         *slog.Logger
+}
+
+// A Server is a guest.
+type Server struct {
+	opts    Options
+	started time.Time
+	owner   identity // who commands run as
+	reaper  *reaper
+	shell   *shell
+	procs   *processes
+	watches *watchers
+	handler http.Handler
+
+	mu       sync.Mutex
+	sessions map[*yamux.Session]bool
+}
+
+// New prepares a guest. As PID 1 it reaps the sandbox's orphans from now on.
+func New(opts Options) (*Server, error) {
+	if opts.User == "" {
+		opts.User = "user"
+	}
+	if opts.WorkDir == "" {
+		opts.WorkDir = "/mnt/data"
+	}
+	if opts.StateDir == "" {
+		opts.StateDir = "/run/berth"
+	}
+	if opts.Log == nil {
+		opts.Log = slog.New(slog.DiscardHandler)
+	}
+	s := &Server{opts: opts, started: time.Now(), reaper: newReaper(), sessions: map[*yamux.Session]bool{}}
+	var err error
+	if s.owner, err = lookup(opts.User); err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(opts.StateDir, 0o711); err != nil {
+		return nil, err
+	}
+	if err := makeWorkDir(opts.WorkDir, s.owner); err != nil {
+		return nil, err
+	}
+	s.procs = &processes{server: s, live: map[int]*process{}}
+	s.watches = &watchers{server: s, polled: map[string]*watcher{}}
+	s.shell = newShell(s)
+	s.handler = s.routes()
+	return s, nil
+}
+
+func makeWorkDir(dir string, owner identity) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	if os.Getuid() == 0 {
+		return os.Chown(dir, owner.uid, owner.gid)
+	}
+	return nil
+}
+
+func (s *Server) routes() http.Handler {
+	mux := http.NewServeMux()
+	limit := connectOptions()
+	mux.Handle(processconnect.NewProcessHandler(s.procs, limit...))
+	mux.Handle(filesystemconnect.NewFilesystemHandler(&filesystem{server: s}, limit...))
+	mux.Handle(guestv1connect.NewShellHandler(s.shell, limit...))
+	mux.Handle(guestv1connect.NewGuestHandler(s, limit...))
+	mux.HandleFunc("GET /files", s.download)
+	mux.HandleFunc("POST /files", s.upload)
+	mux.HandleFunc("GET /health", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodConnect {
+			s.tunnel(w, r)
+			return
+		}
+		mux.ServeHTTP(w, r)
+	})
+}
+
+// Serve answers keepers on l until ctx ends. Each connection carries a yamux
+// session, and each stream of it HTTP; many keepers may be connected at once.
+func (s *Server) Serve(ctx context.Context, l net.Listener) error {
+	go s.watchLimits(ctx)
+	stop := context.AfterFunc(ctx, func() { l.Close() })
+	defer stop()
+	for {
+		conn, err := l.Accept()
+		if ctx.Err() != nil {
+			return nil
+		}
+		if errors.Is(err, net.ErrClosed) {
+			return err
+		}
+		if err != nil {
+			s.opts.Log.Warn("accept", "err", err) // no descriptors, for example: they come back
+			time.Sleep(50 * time.Millisecond)
+			continue
+		}
+		go s.serveConn(conn)
+	}
+}
+
+func (s *Server) serveConn(conn net.Conn) {
+	defer conn.Close()
+	session, err := yamux.Server(conn, muxConfig())
+	if err != nil {
+		return
+	}
+	server := &http.Server{Handler: s.handler, ReadHeaderTimeout: 30 * time.Second,
+		ErrorLog: slog.NewLogLogger(s.opts.Log.Handler(), slog.LevelDebug)}
+	_ = server.Serve(session) // ends with the session
+}
+
+func muxConfig() *yamux.Config {
+	c := yamux.DefaultConfig()
+	c.LogOutput = io.Discard
+	c.MaxStreamWindowSize = 1 << 20
+	c.StreamOpenTimeout = 0
+	return c
+}
+
+// tunnel connects the keeper to a port of the sandbox: CONNECT host:port, of
+// which only the port counts.
+func (s *Server) tunnel(w http.ResponseWriter, r *http.Request) {
+	_, port, err := net.SplitHostPort(r.Host)
+	if err != nil {
+		http.Error(w, "CONNECT needs host:port", http.StatusBadRequest)
+		return
+	}
+	target, err := net.DialTimeout("tcp", net.JoinHostPort("127.0.0.1", port), 5*time.Second)
+	if err != nil {
+		http.Error(w, "The sandbox is running but port is not open", http.StatusBadGateway)
+		return
+	}
+	defer target.Close()
+	conn, buffered, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		return
+	}
+	defer conn.Close()
+	if _, err := io.WriteString(conn, "HTTP/1.1 200 OK\r\n\r\n"); err != nil {
+		return
+	}
+	done := make(chan struct{}, 2)
+	go func() {
+		_, _ = io.Copy(target, buffered.Reader)
+		_ = target.(*net.TCPConn).CloseWrite()
+		done <- struct{}{}
+	}()
+	go func() {
+		_, _ = io.Copy(conn, target)
+		conn.Close()
+		done <- struct{}{}
+	}()
+	<-done
+	<-done
+}
+
+// An identity is a Unix user of the sandbox.
+type identity struct {
+	name, home string
+	uid, gid   int
+	groups     []uint32
+}
+
+// lookup finds a user by name in the sandbox's own files. A guest that is not
+// root can only be itself.
+func lookup(name string) (identity, error) {
+	if os.Getuid() != 0 {
+		home, err := os.UserHomeDir()
+		if err != nil {
+			home = "/"
+		}
+		return identity{name: name, home: home, uid: os.Getuid(), gid: os.Getgid()}, nil
+	}
+	u, err := user.Lookup(name)
+	if err != nil {
+		return identity{}, err
+	}
+	id := identity{name: u.Username, home: u.HomeDir}
+	if id.uid, err = strconv.Atoi(u.Uid); err != nil {
+		return identity{}, err
+	}
+	if id.gid, err = strconv.Atoi(u.Gid); err != nil {
+		return identity{}, err
+	}
+	groups, err := u.GroupIds()
+	if err != nil {
+		groups = nil // no /etc/group: the user's own group is enough
+	}
+	for _, g := range groups {
+		if n, err := strconv.ParseUint(g, 10, 32); err == nil {
+			id.groups = append(id.groups, uint32(n))
+		}
+	}
+	return id, nil
+}
+
+// environ is the environment that a login would give.
+func (id identity) environ() []string {
+	return []string{
+		"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+		"HOME=" + id.home, "USER=" + id.name, "LOGNAME=" + id.name, "SHELL=/bin/bash",
+		"LANG=C.UTF-8",
+	}
+}
+
+// resolve makes a path absolute as envd does: relative to the user's home, with
+// ~ for that home; empty is the working directory.
+func (s *Server) resolve(path string, id identity) string {
+	switch {
+	case path == "":
+		return s.opts.WorkDir
+	case path == "~" || strings.HasPrefix(path, "~/"):
+		return filepath.Join(id.home, path[1:])
+	case !filepath.IsAbs(path):
+		return filepath.Join(id.home, path)
+	}
+	return filepath.Clean(path)
+}

@@ -1,0 +1,252 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"sync"
+	"time"
+
+	"connectrpc.com/connect"
+
+	v1 "github.com/berth-run/berth/guest/guestpb/berth/guest/v1"
+)
+
+// keptCalls is how many calls that have ended are kept for whoever asks again.
+const keptCalls = 64
+
+// keepAlive is how often a silent stream says that it lives.
+const keepAlive = 15 * time.Second
+
+var callID = regexp.MustCompile(`^[A-Za-z0-9_-]{1,128}$`)
+
+// A shell runs shell calls. Each command has a bash of its own; what the commands
+// of a call leave behind of working directory and exported environment is where
+// the next call begins (state.go).
+type shell struct {
+	server *Server
+	state  *shellState
+
+	mu    sync.Mutex
+	calls map[string]*call
+	order []string // ids, oldest first
+}
+
+func newShell(s *Server) *shell {
+	return &shell{server: s, state: &shellState{dir: s.opts.StateDir, owner: s.owner}, calls: map[string]*call{}}
+}
+
+// A call is the commands of one shell call and what they printed.
+type call struct {
+	id       string
+	commands []*command
+
+	mu   sync.Mutex
+	wake chan struct{} // closed and replaced when anything changes
+}
+
+func (c *call) ring() {
+	c.mu.Lock()
+	close(c.wake)
+	c.wake = make(chan struct{})
+	c.mu.Unlock()
+}
+
+func (c *call) changed() <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.wake
+}
+
+func (c *call) ended() bool {
+	for _, cmd := range c.commands {
+		if cmd.result() == nil {
+			return false
+		}
+	}
+	return true
+}
+
+// Run implements berth.guest.v1.Shell.
+func (s *shell) Run(ctx context.Context, req *connect.Request[v1.RunRequest], stream *connect.ServerStream[v1.RunResponse]) error {
+	c, err := s.call(req.Msg)
+	if err != nil {
+		return err
+	}
+	return c.tell(ctx, req.Msg.Seen, stream)
+}
+
+// call returns the call with the request's id, which it starts if it is new.
+func (s *shell) call(req *v1.RunRequest) (*call, error) {
+	if !callID.MatchString(req.CallId) {
+		return nil, connect.NewError(connect.CodeInvalidArgument, errors.New("call_id must be 1 to 128 letters, digits, _ or -"))
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c := s.calls[req.CallId]; c != nil {
+		return c, nil
+	}
+	if len(req.Commands) == 0 {
+		return nil, connect.NewError(connect.CodeNotFound, fmt.Errorf("no call %s", req.CallId))
+	}
+	c := &call{id: req.CallId, wake: make(chan struct{})}
+	for i, script := range req.Commands {
+		c.commands = append(c.commands, &command{
+			call: c, index: i, script: script, timeout: time.Duration(req.TimeoutMs) * time.Millisecond,
+			stdout: &spool{dir: s.server.opts.StateDir, ring: c.ring}, stderr: &spool{dir: s.server.opts.StateDir, ring: c.ring},
+		})
+	}
+	s.calls[c.id] = c
+	s.order = append(s.order, c.id)
+	s.forgetOld()
+	s.start(c)
+	return c, nil
+}
+
+// forgetOld drops the oldest calls that have ended, beyond those kept.
+func (s *shell) forgetOld() {
+	for i := 0; len(s.order) > keptCalls && i < len(s.order); {
+		if c := s.calls[s.order[i]]; c.ended() {
+			s.drop(s.order[i])
+		} else {
+			i++
+		}
+	}
+}
+
+func (s *shell) drop(id string) {
+	c := s.calls[id]
+	delete(s.calls, id)
+	for i, o := range s.order {
+		if o == id {
+			s.order = append(s.order[:i], s.order[i+1:]...)
+			break
+		}
+	}
+	for _, cmd := range c.commands {
+		cmd.stdout.discard()
+		cmd.stderr.discard()
+	}
+}
+
+// start runs the commands side by side and, when all have ended, lets the state
+// that they leave be the next call's.
+func (s *shell) start(c *call) {
+	before := s.state.current()
+	var all sync.WaitGroup
+	for _, cmd := range c.commands {
+		all.Go(func() { s.run(cmd, before) })
+	}
+	go func() {
+		all.Wait()
+		s.state.merge(c)
+		for _, cmd := range c.commands {
+			cmd.finish()
+		}
+	}()
+}
+
+// tell streams what the call's commands do, from where the caller has it.
+func (c *call) tell(ctx context.Context, seen []*v1.Seen, stream *connect.ServerStream[v1.RunResponse]) error {
+	readers := make([]*reader, len(c.commands))
+	for i, cmd := range c.commands {
+		readers[i] = &reader{cmd: cmd, buf: make([]byte, 32<<10)}
+		if i < len(seen) {
+			readers[i].offset = [2]int64{int64(seen[i].Stdout), int64(seen[i].Stderr)}
+			readers[i].ended = seen[i].Ended
+		}
+	}
+	silence := time.NewTicker(keepAlive)
+	defer silence.Stop()
+	for {
+		wake := c.changed()
+		told, done := false, true
+		for _, r := range readers {
+			n, err := r.tell(stream)
+			if err != nil {
+				return err
+			}
+			told = told || n
+			done = done && r.ended
+		}
+		if done {
+			return nil
+		}
+		if told {
+			continue
+		}
+		select {
+		case <-wake:
+		case <-silence.C:
+			if err := stream.Send(&v1.RunResponse{Event: &v1.RunResponse_Keepalive{Keepalive: &v1.KeepAlive{}}}); err != nil {
+				return err
+			}
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// A reader is a place in what one command does.
+type reader struct {
+	cmd    *command
+	offset [2]int64
+	ended  bool
+	buf    []byte
+}
+
+// tell sends what there is and reports whether there was anything.
+func (r *reader) tell(stream *connect.ServerStream[v1.RunResponse]) (bool, error) {
+	if r.ended {
+		return false, nil
+	}
+	result := r.cmd.result() // before the spools: what it follows is all in there
+	told, drained := false, true
+	for i, sp := range []*spool{r.cmd.stdout, r.cmd.stderr} {
+		at, n, end := sp.read(r.offset[i], r.buf)
+		drained = drained && end
+		if n == 0 {
+			continue
+		}
+		told = true
+		r.offset[i] = at + int64(n)
+		out := &v1.Output{Offset: uint64(at), Data: r.buf[:n]}
+		msg := &v1.RunResponse{CommandIndex: uint32(r.cmd.index), Event: &v1.RunResponse_Stdout{Stdout: out}}
+		if i == 1 {
+			msg.Event = &v1.RunResponse_Stderr{Stderr: out}
+		}
+		if err := stream.Send(msg); err != nil {
+			return told, err
+		}
+	}
+	if told || !drained || result == nil {
+		return told, nil
+	}
+	r.ended = true
+	return true, stream.Send(&v1.RunResponse{CommandIndex: uint32(r.cmd.index), Event: &v1.RunResponse_End{End: result}})
+}
+
+// Cancel implements berth.guest.v1.Shell.
+func (s *shell) Cancel(_ context.Context, req *connect.Request[v1.CancelRequest]) (*connect.Response[v1.CancelResponse], error) {
+	s.mu.Lock()
+	c := s.calls[req.Msg.CallId]
+	s.mu.Unlock()
+	if c == nil {
+		return nil, connect.NewError(connect.CodeNotFound, fmt.Errorf("no call %s", req.Msg.CallId))
+	}
+	for _, cmd := range c.commands {
+		cmd.kill()
+	}
+	return connect.NewResponse(&v1.CancelResponse{}), nil
+}
+
+// Forget implements berth.guest.v1.Shell.
+func (s *shell) Forget(_ context.Context, req *connect.Request[v1.ForgetRequest]) (*connect.Response[v1.ForgetResponse], error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c := s.calls[req.Msg.CallId]; c != nil && c.ended() {
+		s.drop(req.Msg.CallId)
+	}
+	return connect.NewResponse(&v1.ForgetResponse{}), nil
+}

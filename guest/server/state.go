@@ -1,0 +1,113 @@
+package server
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// maxState bounds the state that one command may leave, in bytes.
+const maxState = 1 << 20
+
+// A shellState is what carries over from call to call: the exported environment,
+// with the working directory as its PWD.
+//
+// It is a script that the shell itself wrote (export -p, in a trap on EXIT) and
+// the next shell reads: the guest never parses it, and it runs as the user who
+// could have said it anyway. A shell that is killed or replaces itself writes
+// nothing, and the state stays as it was.
+type shellState struct {
+	dir   string
+	owner identity
+
+	mu   sync.Mutex
+	file string // of the state; empty before the first call
+	n    int
+}
+
+// current returns the file with the state, "" for none. The file is not changed
+// while calls use it: each merge makes a new one.
+func (s *shellState) current() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.file
+}
+
+// dump makes the empty file into which a command's shell may write its state. It
+// is the user's; the directory is not, so that no link can take its place.
+func (s *shellState) dump(c *command) (string, error) {
+	name := filepath.Join(s.dir, fmt.Sprintf("state-%s-%d", c.call.id, c.index))
+	f, err := os.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	if os.Getuid() == 0 {
+		err = f.Chown(s.owner.uid, s.owner.gid)
+	}
+	return name, err
+}
+
+// merge makes the states that the commands of a call left into the current one.
+// Read one after the other, the last command's value of a variable holds.
+func (s *shellState) merge(c *call) {
+	var all strings.Builder
+	for _, cmd := range c.commands {
+		if cmd.dump == "" {
+			continue
+		}
+		f, err := os.OpenFile(cmd.dump, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+		if err != nil {
+			continue
+		}
+		text, err := io.ReadAll(io.LimitReader(f, maxState+1))
+		f.Close()
+		os.Remove(cmd.dump)
+		if err == nil && len(text) <= maxState {
+			all.Write(text)
+		}
+	}
+	if all.Len() == 0 {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.n++
+	name := filepath.Join(s.dir, fmt.Sprintf("state.%d", s.n))
+	if err := os.WriteFile(name, []byte(all.String()), 0o600); err != nil {
+		os.Remove(name)
+		return // no room: the former state holds
+	}
+	if os.Getuid() == 0 {
+		if err := os.Chown(name, s.owner.uid, s.owner.gid); err != nil {
+			return
+		}
+	}
+	s.file = name
+	// A call that runs has read its state already; the one before is for those
+	// that are just starting.
+	os.Remove(filepath.Join(s.dir, fmt.Sprintf("state.%d", s.n-2)))
+}
+
+// script returns what bash is given: a first line that takes the state over, sets
+// the marker that finds the command's processes again and sees to the state's
+// being written, and behind it, on the same line so that line numbers stay, the
+// command. It is plain sh, for images without bash.
+func (s *shellState) script(c *command, before string, limit int64) string {
+	var b strings.Builder
+	if before != "" {
+		fmt.Fprintf(&b, `. '%s' 2>/dev/null; cd -- "$PWD" 2>/dev/null; `, before)
+	}
+	fmt.Fprintf(&b, "export %s='%s'; ", marker, c.mark())
+	if limit > 0 {
+		fmt.Fprintf(&b, "ulimit -d %d 2>/dev/null; ", limit>>10)
+	}
+	fmt.Fprintf(&b, `trap '{ export PWD; command export -p; } >|"%s" 2>/dev/null' EXIT; `, c.dump)
+	b.WriteString(c.script)
+	return b.String()
+}

@@ -1,0 +1,233 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"connectrpc.com/connect"
+	"github.com/fsnotify/fsnotify"
+
+	"crypto/rand"
+
+	pb "github.com/berth-run/berth/guest/guestpb/filesystem"
+)
+
+// Bounds on watching.
+const (
+	maxWatchers      = 64
+	maxPolledEvents  = 10_000
+	polledWatcherTTL = 10 * time.Minute
+)
+
+// watchers are the polled twins of WatchDir, by id.
+type watchers struct {
+	server *Server
+
+	mu     sync.Mutex
+	polled map[string]*watcher
+}
+
+// A watcher collects events until it is asked for them, or forgotten.
+type watcher struct {
+	cancel context.CancelFunc
+	idle   *time.Timer
+
+	mu     sync.Mutex
+	events []*pb.FilesystemEvent
+}
+
+// WatchDir implements filesystem.Filesystem.
+func (f *filesystem) WatchDir(ctx context.Context, req *connect.Request[pb.WatchDirRequest], stream *connect.ServerStream[pb.WatchDirResponse]) error {
+	path, _, err := f.path(req, req.Msg.Path)
+	if err != nil {
+		return err
+	}
+	w, err := watchTree(path, req.Msg.Recursive)
+	if err != nil {
+		return err
+	}
+	defer w.Close()
+	if err := stream.Send(&pb.WatchDirResponse{Event: &pb.WatchDirResponse_Start{Start: &pb.WatchDirResponse_StartEvent{}}}); err != nil {
+		return err
+	}
+	silence := time.NewTicker(keepAlive)
+	defer silence.Stop()
+	for {
+		msg := &pb.WatchDirResponse{}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-silence.C:
+			msg.Event = &pb.WatchDirResponse_Keepalive{Keepalive: &pb.WatchDirResponse_KeepAlive{}}
+			if err := stream.Send(msg); err != nil {
+				return err
+			}
+			continue
+		case ev, ok := <-w.Events:
+			if !ok {
+				return nil
+			}
+			for _, e := range translate(w, path, ev, req.Msg.Recursive, req.Msg.IncludeEntry) {
+				msg.Event = &pb.WatchDirResponse_Filesystem{Filesystem: e}
+				if err := stream.Send(msg); err != nil {
+					return err
+				}
+			}
+		}
+	}
+}
+
+// watchTree watches a directory and, if asked, those below it.
+func watchTree(path string, recursive bool) (*fsnotify.Watcher, error) {
+	st, err := os.Stat(path)
+	if err != nil {
+		return nil, fileError(err)
+	}
+	if !st.IsDir() {
+		return nil, connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("path is not a directory: %s", path))
+	}
+	w, err := fsnotify.NewWatcher()
+	if err != nil {
+		return nil, connect.NewError(connect.CodeUnavailable, err)
+	}
+	if !recursive {
+		err = w.Add(path)
+	} else {
+		err = addTree(w, path)
+	}
+	if err != nil {
+		w.Close()
+		return nil, fileError(err)
+	}
+	return w, nil
+}
+
+func addTree(w *fsnotify.Watcher, path string) error {
+	return filepath.WalkDir(path, func(p string, d fs.DirEntry, err error) error {
+		if err == nil && d.IsDir() {
+			err = w.Add(p)
+		}
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		return err
+	})
+}
+
+// translate turns one notification into events, and follows new directories.
+func translate(w *fsnotify.Watcher, root string, ev fsnotify.Event, recursive, withEntry bool) []*pb.FilesystemEvent {
+	name := strings.TrimPrefix(strings.TrimPrefix(ev.Name, root), "/")
+	if recursive && ev.Has(fsnotify.Create) {
+		if st, err := os.Lstat(ev.Name); err == nil && st.IsDir() {
+			_ = addTree(w, ev.Name)
+		}
+	}
+	var out []*pb.FilesystemEvent
+	for _, k := range []struct {
+		op   fsnotify.Op
+		kind pb.EventType
+	}{
+		{fsnotify.Create, pb.EventType_EVENT_TYPE_CREATE}, {fsnotify.Write, pb.EventType_EVENT_TYPE_WRITE},
+		{fsnotify.Remove, pb.EventType_EVENT_TYPE_REMOVE}, {fsnotify.Rename, pb.EventType_EVENT_TYPE_RENAME},
+		{fsnotify.Chmod, pb.EventType_EVENT_TYPE_CHMOD},
+	} {
+		if !ev.Has(k.op) {
+			continue
+		}
+		e := &pb.FilesystemEvent{Name: name, Type: k.kind}
+		if withEntry {
+			e.Entry, _ = entry(ev.Name)
+		}
+		out = append(out, e)
+	}
+	return out
+}
+
+// CreateWatcher implements filesystem.Filesystem.
+func (f *filesystem) CreateWatcher(_ context.Context, req *connect.Request[pb.CreateWatcherRequest]) (*connect.Response[pb.CreateWatcherResponse], error) {
+	path, _, err := f.path(req, req.Msg.Path)
+	if err != nil {
+		return nil, err
+	}
+	ws := f.server.watches
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	if len(ws.polled) >= maxWatchers {
+		return nil, connect.NewError(connect.CodeResourceExhausted, fmt.Errorf("more than %d watchers", maxWatchers))
+	}
+	notify, err := watchTree(path, req.Msg.Recursive)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	id, w := rand.Text(), &watcher{cancel: cancel}
+	ws.polled[id] = w
+	w.idle = time.AfterFunc(polledWatcherTTL, func() { ws.remove(id) })
+	go w.collect(ctx, notify, path, req.Msg.Recursive, req.Msg.IncludeEntry)
+	return connect.NewResponse(&pb.CreateWatcherResponse{WatcherId: id}), nil
+}
+
+func (w *watcher) collect(ctx context.Context, notify *fsnotify.Watcher, root string, recursive, withEntry bool) {
+	defer notify.Close()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case ev, ok := <-notify.Events:
+			if !ok {
+				return
+			}
+			events := translate(notify, root, ev, recursive, withEntry)
+			w.mu.Lock()
+			if len(w.events) < maxPolledEvents {
+				w.events = append(w.events, events...)
+			}
+			w.mu.Unlock()
+		}
+	}
+}
+
+// GetWatcherEvents implements filesystem.Filesystem.
+func (f *filesystem) GetWatcherEvents(_ context.Context, req *connect.Request[pb.GetWatcherEventsRequest]) (*connect.Response[pb.GetWatcherEventsResponse], error) {
+	ws := f.server.watches
+	ws.mu.Lock()
+	w := ws.polled[req.Msg.WatcherId]
+	ws.mu.Unlock()
+	if w == nil {
+		return nil, connect.NewError(connect.CodeNotFound, fmt.Errorf("watcher with id %s not found", req.Msg.WatcherId))
+	}
+	w.idle.Reset(polledWatcherTTL)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	out := &pb.GetWatcherEventsResponse{Events: w.events}
+	w.events = nil
+	return connect.NewResponse(out), nil
+}
+
+// RemoveWatcher implements filesystem.Filesystem.
+func (f *filesystem) RemoveWatcher(_ context.Context, req *connect.Request[pb.RemoveWatcherRequest]) (*connect.Response[pb.RemoveWatcherResponse], error) {
+	if !f.server.watches.remove(req.Msg.WatcherId) {
+		return nil, connect.NewError(connect.CodeNotFound, fmt.Errorf("watcher with id %s not found", req.Msg.WatcherId))
+	}
+	return connect.NewResponse(&pb.RemoveWatcherResponse{}), nil
+}
+
+func (ws *watchers) remove(id string) bool {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	w := ws.polled[id]
+	if w == nil {
+		return false
+	}
+	delete(ws.polled, id)
+	w.idle.Stop()
+	w.cancel()
+	return true
+}
