@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -32,10 +31,11 @@ func (d *Driver) Create(ctx context.Context, spec driver.Spec) error {
 	}
 	spec.Limits = spec.Limits.WithDefaults()
 
-	// From the rename on, List shows the sandbox and Destroy removes all of it.
-	if err := d.createDir(s, spec); err != nil {
-		return fmt.Errorf("gvisor: create %s: %w", s.id, err)
+	err = d.dir.Create(s.id, func(dir string) error { return d.fill(dir, s, spec) })
+	if err != nil {
+		return fmt.Errorf("gvisor: create: %w", err)
 	}
+	// From here on List shows the sandbox and Destroy removes all of it.
 	if err := s.createOutside(spec.Limits); err != nil {
 		err = errors.Join(err, d.Destroy(context.WithoutCancel(ctx), s.id))
 		return fmt.Errorf("gvisor: create %s: %w", s.id, err)
@@ -43,30 +43,17 @@ func (d *Driver) Create(ctx context.Context, spec driver.Spec) error {
 	return nil
 }
 
-// createDir makes the sandbox's directory appear with all its files at once.
-func (d *Driver) createDir(s sandbox, spec driver.Spec) (err error) {
-	if _, err := os.Lstat(s.dir); err == nil {
-		return fs.ErrExist
-	}
-	dir := filepath.Join(d.sandboxesDir(), newPrefix+s.id)
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			os.RemoveAll(dir)
-		}
-	}()
+// fill makes what is in the sandbox's directory from the start.
+func (d *Driver) fill(dir string, s sandbox, spec driver.Spec) error {
 	for _, sub := range []string{"runsc", "disk", "rootfs", "run"} {
 		if err := os.Mkdir(filepath.Join(dir, sub), 0o700); err != nil {
 			return err
 		}
 	}
-	files := map[string]any{
+	for name, content := range map[string]any{
 		"sandbox.json": record{BootID: d.bootID, Rootfs: spec.Rootfs, Limits: spec.Limits},
 		"config.json":  ociSpec(spec, s, d.seedPath()),
-	}
-	for name, content := range files {
+	} {
 		raw, err := json.Marshal(content)
 		if err != nil {
 			return err
@@ -75,7 +62,7 @@ func (d *Driver) createDir(s sandbox, spec driver.Spec) (err error) {
 			return err
 		}
 	}
-	return os.Rename(dir, s.dir)
+	return nil
 }
 
 // createOutside makes what lies outside of the sandbox's directory.

@@ -54,6 +54,7 @@ type Options struct {
 // A Driver runs sandboxes on gVisor. Its methods are safe for concurrent use.
 type Driver struct {
 	opts     Options
+	dir      driver.Dir
 	log      *slog.Logger
 	cgroups  hierarchy
 	instance string
@@ -79,7 +80,7 @@ func Open(opts Options) (*Driver, error) {
 	if err != nil {
 		return nil, fmt.Errorf("gvisor: %w", err)
 	}
-	bootID, err := readBootID()
+	bootID, err := driver.BootID()
 	if err != nil {
 		return nil, fmt.Errorf("gvisor: %w", err)
 	}
@@ -109,64 +110,34 @@ func (d *Driver) Features() driver.Features {
 }
 
 // List returns the ids of all sandboxes that exist, alive or dead.
-func (d *Driver) List(context.Context) ([]string, error) {
-	entries, err := os.ReadDir(d.sandboxesDir())
-	if err != nil {
-		return nil, err
-	}
-	var ids []string
-	for _, e := range entries {
-		if e.IsDir() && driver.CheckID(e.Name()) == nil {
-			ids = append(ids, e.Name())
-		}
-	}
-	return ids, nil
-}
+func (d *Driver) List(context.Context) ([]string, error) { return d.dir.List() }
 
-func (d *Driver) sandboxesDir() string { return filepath.Join(d.opts.StateDir, "sandboxes") }
-
-// prepareStateDir makes what all sandboxes share, and clears what a crash in
-// the middle of Create left behind: directories that no sandbox ever was.
-func (d *Driver) prepareStateDir() error {
-	if err := os.MkdirAll(d.opts.StateDir, 0o700); err != nil {
+// prepareStateDir makes what all sandboxes share.
+func (d *Driver) prepareStateDir() (err error) {
+	if d.dir, err = driver.OpenDir(filepath.Join(d.opts.StateDir, "sandboxes")); err != nil {
 		return err
 	}
-	dir, err := filepath.EvalSymlinks(d.opts.StateDir)
-	if err != nil {
+	// Without symbolic links and relative parts: runsc changes its root.
+	if d.opts.StateDir, err = filepath.EvalSymlinks(d.opts.StateDir); err != nil {
 		return err
 	}
-	if dir, err = filepath.Abs(dir); err != nil {
+	if d.opts.StateDir, err = filepath.Abs(d.opts.StateDir); err != nil {
 		return err
 	}
-	if strings.ContainsAny(dir, ",\n") {
-		return fmt.Errorf("%q: runsc cannot take a comma in the path", dir)
+	if strings.ContainsAny(d.opts.StateDir, ",\n") {
+		return fmt.Errorf("%q: runsc cannot take a comma in the path", d.opts.StateDir)
 	}
-	d.opts.StateDir = dir
-	if err := os.MkdirAll(d.sandboxesDir(), 0o700); err != nil {
-		return err
-	}
-	entries, err := os.ReadDir(d.sandboxesDir())
-	if err != nil {
-		return err
-	}
-	for _, e := range entries {
-		if strings.HasPrefix(e.Name(), newPrefix) {
-			if err := os.RemoveAll(filepath.Join(d.sandboxesDir(), e.Name())); err != nil {
-				return err
-			}
-		}
-	}
-	if d.instance, err = readInstance(filepath.Join(dir, "instance")); err != nil {
+	if d.instance, err = readInstance(filepath.Join(d.opts.StateDir, "instance")); err != nil {
 		return err
 	}
 	if err := writeSeed(d.seedPath()); err != nil {
 		return err
 	}
-	ids, err := d.List(context.Background())
+	ids, err := d.dir.List()
 	if err != nil {
 		return err
 	}
-	d.skeleton, err = writeSkeleton(filepath.Join(dir, "skeleton"), d.opts.GuestPath, len(ids) > 0)
+	d.skeleton, err = writeSkeleton(filepath.Join(d.opts.StateDir, "skeleton"), d.opts.GuestPath, len(ids) > 0)
 	return err
 }
 
@@ -187,12 +158,6 @@ func readInstance(path string) (string, error) {
 		return "", fmt.Errorf("%s: not an instance name", path)
 	}
 	return string(raw), nil
-}
-
-// readBootID returns what distinguishes this boot of the machine from others.
-func readBootID() (string, error) {
-	raw, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	return strings.TrimSpace(string(raw)), err
 }
 
 // writeFileAtomic writes a file of which a crash leaves all or nothing.

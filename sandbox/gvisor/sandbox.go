@@ -2,19 +2,13 @@ package gvisor
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 
 	"github.com/berth-run/berth/sandbox/driver"
 )
-
-// newPrefix marks a directory in which Create is not finished. No id has it.
-const newPrefix = ".new-"
 
 // A sandbox is one directory of the driver's. All its methods work on what is
 // there, which after a crash may be anything.
@@ -26,32 +20,22 @@ type sandbox struct {
 
 // sandbox returns the sandbox of that id, whether there is one or not.
 func (d *Driver) sandbox(id string) (sandbox, error) {
-	if err := driver.CheckID(id); err != nil {
+	dir, err := d.dir.Path(id)
+	if err != nil {
 		return sandbox{}, err
 	}
-	return sandbox{
-		id:     id,
-		dir:    filepath.Join(d.sandboxesDir(), id),
-		cgroup: d.cgroups.group("berth-"+d.instance, id),
-	}, nil
+	return sandbox{id: id, dir: dir, cgroup: d.cgroups.group("berth-"+d.instance, id)}, nil
 }
 
 // find is sandbox, but returns driver.ErrNotFound where there is none.
 func (d *Driver) find(id string) (sandbox, error) {
-	s, err := d.sandbox(id)
-	if err != nil {
-		return sandbox{}, err
+	if _, err := d.dir.Find(id); err != nil {
+		return sandbox{}, fmt.Errorf("gvisor: %w", err)
 	}
-	if _, err := os.Stat(s.dir); err != nil {
-		if errors.Is(err, fs.ErrNotExist) {
-			return sandbox{}, fmt.Errorf("gvisor: %s: %w", id, driver.ErrNotFound)
-		}
-		return sandbox{}, err
-	}
-	return s, nil
+	return d.sandbox(id)
 }
 
-func (s sandbox) path(elem string) string { return filepath.Join(s.dir, elem) }
+func (s sandbox) path(elem string) string { return s.dir + "/" + elem }
 
 // A record is what is kept of a sandbox's making.
 type record struct {

@@ -11,12 +11,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -25,9 +23,6 @@ import (
 
 // Name is what a configuration must call this driver.
 const Name = "unsafe-local"
-
-// newPrefix marks a directory in which Create is not finished. No id has it.
-const newPrefix = ".new-"
 
 // Options say where the driver finds its things.
 type Options struct {
@@ -47,6 +42,7 @@ type Options struct {
 // A Driver runs guests on the host. Its methods are safe for concurrent use.
 type Driver struct {
 	opts   Options
+	dir    driver.Dir
 	bootID string
 }
 
@@ -70,39 +66,17 @@ func Open(opts Options) (*Driver, error) {
 	if _, err := os.Stat(opts.GuestPath); err != nil {
 		return nil, fmt.Errorf("local: guest program: %w", err)
 	}
-	raw, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	if err != nil {
+	d := &Driver{opts: opts}
+	var err error
+	if d.bootID, err = driver.BootID(); err != nil {
 		return nil, fmt.Errorf("local: %w", err)
 	}
-	d := &Driver{opts: opts, bootID: strings.TrimSpace(string(raw))}
-	if err := d.prepareStateDir(); err != nil {
+	if d.dir, err = driver.OpenDir(filepath.Join(opts.StateDir, "sandboxes")); err != nil {
 		return nil, fmt.Errorf("local: state directory: %w", err)
 	}
 	opts.Logger.Warn("unsafe-local: commands run on this machine without any isolation")
 	return d, nil
 }
-
-// prepareStateDir makes the directory and clears what a crash in the middle of
-// Create left behind.
-func (d *Driver) prepareStateDir() error {
-	if err := os.MkdirAll(d.sandboxesDir(), 0o700); err != nil {
-		return err
-	}
-	entries, err := os.ReadDir(d.sandboxesDir())
-	if err != nil {
-		return err
-	}
-	for _, e := range entries {
-		if strings.HasPrefix(e.Name(), newPrefix) {
-			if err := os.RemoveAll(filepath.Join(d.sandboxesDir(), e.Name())); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-func (d *Driver) sandboxesDir() string { return filepath.Join(d.opts.StateDir, "sandboxes") }
 
 // Features says that there are none.
 func (d *Driver) Features() driver.Features {
@@ -117,37 +91,23 @@ type record struct {
 
 // Create makes the sandbox's directory, with all that is in it at once. Rootfs and
 // limits are ignored.
-func (d *Driver) Create(_ context.Context, spec driver.Spec) (err error) {
-	s, err := d.sandbox(spec.ID)
+func (d *Driver) Create(_ context.Context, spec driver.Spec) error {
+	err := d.dir.Create(spec.ID, func(dir string) error {
+		for _, sub := range []string{"work", "run"} {
+			if err := os.Mkdir(filepath.Join(dir, sub), 0o700); err != nil {
+				return err
+			}
+		}
+		raw, err := json.Marshal(record{BootID: d.bootID, Env: spec.Env})
+		if err != nil {
+			return err
+		}
+		return os.WriteFile(filepath.Join(dir, "sandbox.json"), raw, 0o600)
+	})
 	if err != nil {
 		return fmt.Errorf("local: create: %w", err)
 	}
-	defer func() {
-		if err != nil {
-			err = fmt.Errorf("local: create %s: %w", spec.ID, err)
-		}
-	}()
-	if _, err := os.Lstat(s.dir); err == nil {
-		return fs.ErrExist
-	}
-	dir := filepath.Join(d.sandboxesDir(), newPrefix+s.id)
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		return err
-	}
-	defer os.RemoveAll(dir) // nothing is there any more after the rename
-	for _, sub := range []string{"work", "run"} {
-		if err := os.Mkdir(filepath.Join(dir, sub), 0o700); err != nil {
-			return err
-		}
-	}
-	raw, err := json.Marshal(record{BootID: d.bootID, Env: spec.Env})
-	if err != nil {
-		return err
-	}
-	if err := os.WriteFile(filepath.Join(dir, "sandbox.json"), raw, 0o600); err != nil {
-		return err
-	}
-	return os.Rename(dir, s.dir)
+	return nil
 }
 
 // Dial connects to the guest's socket.
@@ -191,10 +151,11 @@ func (d *Driver) Resume(context.Context, string) error { return errors.ErrUnsupp
 
 // Destroy kills every process of the sandbox and removes its directory.
 func (d *Driver) Destroy(ctx context.Context, id string) error {
-	s, err := d.sandbox(id)
+	dir, err := d.dir.Path(id)
 	if err != nil {
 		return fmt.Errorf("local: destroy: %w", err)
 	}
+	s := sandbox{dir: dir}
 	if err := s.kill(ctx); err != nil {
 		return fmt.Errorf("local: destroy %s: %w", id, err)
 	}
@@ -205,45 +166,20 @@ func (d *Driver) Destroy(ctx context.Context, id string) error {
 }
 
 // List returns the ids of all sandboxes that exist, alive or dead.
-func (d *Driver) List(context.Context) ([]string, error) {
-	entries, err := os.ReadDir(d.sandboxesDir())
-	if err != nil {
-		return nil, err
-	}
-	var ids []string
-	for _, e := range entries {
-		if e.IsDir() && driver.CheckID(e.Name()) == nil {
-			ids = append(ids, e.Name())
-		}
-	}
-	return ids, nil
-}
+func (d *Driver) List(context.Context) ([]string, error) { return d.dir.List() }
 
 // A sandbox is one directory of the driver's.
 type sandbox struct {
-	id  string
 	dir string
 }
 
-func (d *Driver) sandbox(id string) (sandbox, error) {
-	if err := driver.CheckID(id); err != nil {
-		return sandbox{}, err
-	}
-	return sandbox{id: id, dir: filepath.Join(d.sandboxesDir(), id)}, nil
-}
-
-// find is sandbox, but returns driver.ErrNotFound where there is none.
+// find returns the sandbox of that id, or driver.ErrNotFound.
 func (d *Driver) find(id string) (sandbox, error) {
-	s, err := d.sandbox(id)
+	dir, err := d.dir.Find(id)
 	if err != nil {
-		return sandbox{}, err
+		return sandbox{}, fmt.Errorf("local: %w", err)
 	}
-	if _, err := os.Stat(s.dir); errors.Is(err, fs.ErrNotExist) {
-		return sandbox{}, fmt.Errorf("local: %s: %w", id, driver.ErrNotFound)
-	} else if err != nil {
-		return sandbox{}, err
-	}
-	return s, nil
+	return sandbox{dir: dir}, nil
 }
 
 func (s sandbox) path(elem string) string { return filepath.Join(s.dir, elem) }
