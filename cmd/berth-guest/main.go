@@ -29,7 +29,7 @@ func run() error {
 	socket := flag.String("socket", os.Getenv("BERTH_GUEST_SOCKET"), "Unix socket to listen on")
 	user := flag.String("user", os.Getenv("BERTH_USER"), "who commands run as")
 	workdir := flag.String("workdir", os.Getenv("BERTH_WORKDIR"), "where commands start")
-	state := flag.String("state", os.Getenv("BERTH_GUEST_STATE"), "directory for shell state and output")
+	state := flag.String("state", os.Getenv("BERTH_STATE_DIR"), "directory for shell state and output")
 	memory := flag.Int64("memory-limit", number("BERTH_MEMORY_LIMIT"), "bytes that all processes may use")
 	pids := flag.Int64("pids-limit", number("BERTH_PIDS_LIMIT"), "processes that may exist")
 	flag.Parse()

@@ -1,0 +1,209 @@
+// Package guest is the protocol between a sandbox's keeper and the guest program
+// inside: the keeper's end. The other end is package guest/server.
+//
+// One connection to the guest's socket carries a yamux session, and its streams
+// carry HTTP: E2B's envd services (process, filesystem, /files), Berth's own
+// (shell calls), and CONNECT for ports. Whatever comes from the other end is not
+// trusted: it may have been written by a hostile command.
+package guest
+
+//go:generate go tool -modfile=../tools/go.mod buf generate proto --template proto/buf.gen.yaml
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+
+	"connectrpc.com/connect"
+	"github.com/hashicorp/yamux"
+
+	v1 "github.com/berth-run/berth/guest/guestpb/berth/guest/v1"
+	"github.com/berth-run/berth/guest/guestpb/berth/guest/v1/guestv1connect"
+	"github.com/berth-run/berth/guest/guestpb/filesystem/filesystemconnect"
+	"github.com/berth-run/berth/guest/guestpb/process/processconnect"
+)
+
+// maxMessage bounds one RPC message from a guest, in bytes.
+const maxMessage = 8 << 20
+
+// baseURL is what requests inside a session are addressed to.
+const baseURL = "http://guest"
+
+// A Client is a keeper's connection to one guest. It connects at its first use
+// and again after a loss. It is safe for concurrent use.
+type Client struct {
+	dial func(context.Context) (net.Conn, error) // nil if the client goes through HTTP
+	base string
+	http *http.Client
+
+	shell   guestv1connect.ShellClient
+	guest   guestv1connect.GuestClient
+	process processconnect.ProcessClient
+	files   filesystemconnect.FilesystemClient
+
+	mu      sync.Mutex
+	session *yamux.Session
+	closed  bool
+}
+
+// NewClient returns a client that reaches the guest through dial, as a
+// driver.Driver gives it. Nothing is dialled yet.
+func NewClient(dial func(context.Context) (net.Conn, error)) *Client {
+	c := &Client{dial: dial, base: baseURL}
+	c.http = &http.Client{Transport: &http.Transport{
+		DialContext:         func(ctx context.Context, _, _ string) (net.Conn, error) { return c.open(ctx) },
+		DisableCompression:  true,
+		MaxIdleConnsPerHost: 16,
+		IdleConnTimeout:     time.Minute,
+	}, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	c.connect()
+	return c
+}
+
+// NewHTTPClient returns a client for a guest whose services are served at a URL,
+// as the API does for the command line. DialPort does not work through it.
+func NewHTTPClient(base string, hc *http.Client) *Client {
+	c := &Client{base: base, http: hc}
+	c.connect()
+	return c
+}
+
+func (c *Client) connect() {
+	opts := []connect.ClientOption{connect.WithReadMaxBytes(maxMessage), connect.WithAcceptCompression("gzip", nil, nil)}
+	c.shell = guestv1connect.NewShellClient(c.http, c.base, opts...)
+	c.guest = guestv1connect.NewGuestClient(c.http, c.base, opts...)
+	c.process = processconnect.NewProcessClient(c.http, c.base, opts...)
+	c.files = filesystemconnect.NewFilesystemClient(c.http, c.base, opts...)
+}
+
+// open opens a stream to the guest, in a new session if there is none.
+func (c *Client) open(ctx context.Context) (net.Conn, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return nil, net.ErrClosed
+	}
+	if c.session != nil {
+		if stream, err := c.session.Open(); err == nil {
+			return stream, nil
+		}
+		c.session.Close()
+		c.session = nil
+	}
+	conn, err := c.dial(ctx)
+	if err != nil {
+		return nil, err
+	}
+	config := yamux.DefaultConfig()
+	config.LogOutput = io.Discard
+	config.MaxStreamWindowSize = 1 << 20
+	session, err := yamux.Client(conn, config)
+	if err != nil {
+		conn.Close()
+		return nil, err
+	}
+	c.session = session
+	return session.Open()
+}
+
+// Close ends the connection. What runs in the sandbox does not notice.
+func (c *Client) Close() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.closed = true
+	c.http.CloseIdleConnections()
+	if c.session == nil {
+		return nil
+	}
+	return c.session.Close()
+}
+
+// Ping returns when the guest has answered.
+func (c *Client) Ping(ctx context.Context) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.base+"/health", nil)
+	if err != nil {
+		return err
+	}
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return err
+	}
+	resp.Body.Close()
+	if resp.StatusCode != http.StatusNoContent {
+		return fmt.Errorf("the guest answered %s", resp.Status)
+	}
+	return nil
+}
+
+// Info is what a guest says of itself.
+type Info struct {
+	Version   string
+	StartedAt time.Time
+	User      string // who commands run as
+	WorkDir   string // where commands start
+}
+
+// Info asks the guest about itself.
+func (c *Client) Info(ctx context.Context) (Info, error) {
+	resp, err := c.guest.Info(ctx, connect.NewRequest(&v1.InfoRequest{}))
+	if err != nil {
+		return Info{}, err
+	}
+	m := resp.Msg
+	return Info{m.Version, time.UnixMilli(m.StartedAtMs), m.User, m.Workdir}, nil
+}
+
+// Transport sends HTTP requests to the guest, whatever their host: for a front
+// door that passes envd's own protocol through. The caller decides which paths
+// may pass.
+func (c *Client) Transport() http.RoundTripper { return c.http.Transport }
+
+// ErrPortClosed is returned by DialPort when nothing listens there.
+var ErrPortClosed = errors.New("the sandbox is running but the port is not open")
+
+// DialPort connects to a TCP port on the sandbox's loopback.
+func (c *Client) DialPort(ctx context.Context, port int) (net.Conn, error) {
+	if c.dial == nil {
+		return nil, errors.ErrUnsupported
+	}
+	conn, err := c.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
+	defer stop()
+	host := net.JoinHostPort("localhost", strconv.Itoa(port))
+	if _, err := fmt.Fprintf(conn, "CONNECT %s HTTP/1.1\r\nHost: %s\r\n\r\n", host, host); err != nil {
+		conn.Close()
+		return nil, err
+	}
+	in := bufio.NewReaderSize(conn, 4<<10)
+	resp, err := http.ReadResponse(in, &http.Request{Method: http.MethodConnect})
+	switch {
+	case err != nil:
+	case resp.StatusCode == http.StatusBadGateway:
+		err = ErrPortClosed
+	case resp.StatusCode != http.StatusOK:
+		err = fmt.Errorf("the guest answered %s", resp.Status)
+	}
+	if err != nil {
+		conn.Close()
+		return nil, err
+	}
+	return &tunnel{Conn: conn, in: in}, nil
+}
+
+// A tunnel is a connection of whose input some has been read already.
+type tunnel struct {
+	net.Conn
+	in *bufio.Reader
+}
+
+func (t *tunnel) Read(p []byte) (int, error) { return t.in.Read(p) }

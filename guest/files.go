@@ -1,0 +1,151 @@
+package guest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"connectrpc.com/connect"
+
+	pb "github.com/berth-run/berth/guest/guestpb/filesystem"
+)
+
+// An Entry is a file or directory in a sandbox, as the guest tells of it.
+type Entry struct {
+	Path     string
+	Size     int64
+	Modified time.Time
+	Dir      bool
+	Regular  bool // a regular file, reached without a link
+}
+
+// List returns what is below a directory, up to a depth (1 is its own entries).
+// Entries whose paths are not clean UTF-8 below dir are left out: the guest may
+// say anything. A directory that does not exist is fs.ErrNotExist.
+func (c *Client) List(ctx context.Context, dir string, depth int) ([]Entry, error) {
+	resp, err := c.files.ListDir(ctx, connect.NewRequest(&pb.ListDirRequest{Path: dir, Depth: uint32(depth)}))
+	if err != nil {
+		return nil, asFileError(err)
+	}
+	var out []Entry
+	for _, e := range resp.Msg.Entries {
+		if !Below(dir, e.Path) || e.Size < 0 {
+			continue
+		}
+		link := e.SymlinkTarget != nil
+		out = append(out, Entry{Path: e.Path, Size: e.Size, Modified: e.ModifiedTime.AsTime(),
+			Dir:     e.Type == pb.FileType_FILE_TYPE_DIRECTORY && !link,
+			Regular: e.Type == pb.FileType_FILE_TYPE_FILE && !link})
+	}
+	return out, nil
+}
+
+// Below reports whether path is a clean path of a file below dir, in UTF-8 and
+// without control characters.
+func Below(dir, path string) bool {
+	rest, ok := strings.CutPrefix(path, strings.TrimSuffix(dir, "/")+"/")
+	return ok && len(path) <= 4096 && fs.ValidPath(rest) && rest != "." && utf8.ValidString(rest) &&
+		!strings.ContainsFunc(rest, func(r rune) bool { return r < ' ' || r == 0x7f })
+}
+
+// Remove removes a file or a tree. What is not there is removed already.
+func (c *Client) Remove(ctx context.Context, path string) error {
+	_, err := c.files.Remove(ctx, connect.NewRequest(&pb.RemoveRequest{Path: path}))
+	return asFileError(err)
+}
+
+// ReadFile opens a regular file below root for reading; no link leads out of
+// root. With root "" path is absolute. The caller closes it.
+func (c *Client) ReadFile(ctx context.Context, root, path, user string) (io.ReadCloser, int64, error) {
+	resp, err := c.filesRequest(ctx, http.MethodGet, root, path, user, nil)
+	if err != nil {
+		return nil, 0, err
+	}
+	return resp.Body, resp.ContentLength, nil
+}
+
+// WriteFile writes a file below root, making its directories, as its user's. The
+// file appears whole or not at all; the body is streamed.
+func (c *Client) WriteFile(ctx context.Context, root, path, user string, body io.Reader) error {
+	resp, err := c.filesRequest(ctx, http.MethodPost, root, path, user, body)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	_, err = io.Copy(io.Discard, io.LimitReader(resp.Body, 1<<20))
+	return err
+}
+
+func (c *Client) filesRequest(ctx context.Context, method, root, path, user string, body io.Reader) (*http.Response, error) {
+	q := url.Values{"path": {path}}
+	if root != "" {
+		q.Set("root", root)
+	}
+	if user != "" {
+		q.Set("username", user)
+	}
+	req, err := http.NewRequestWithContext(ctx, method, c.base+"/files?"+q.Encode(), body)
+	if err != nil {
+		return nil, err
+	}
+	if body != nil {
+		req.Header.Set("Content-Type", "application/octet-stream")
+	}
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	if resp.StatusCode == http.StatusOK {
+		return resp, nil
+	}
+	defer resp.Body.Close()
+	var e struct{ Message string }
+	text, _ := io.ReadAll(io.LimitReader(resp.Body, 4<<10))
+	if json.Unmarshal(text, &e) != nil || e.Message == "" {
+		e.Message = resp.Status
+	}
+	return nil, statusError(resp.StatusCode, e.Message)
+}
+
+// ErrNoSpace is returned when the sandbox's disk is full.
+var ErrNoSpace = errors.New("no space left in the sandbox")
+
+func statusError(status int, message string) error {
+	switch status {
+	case http.StatusNotFound:
+		return fmt.Errorf("%w: %s", fs.ErrNotExist, message)
+	case http.StatusForbidden:
+		return fmt.Errorf("%w: %s", fs.ErrPermission, message)
+	case http.StatusBadRequest:
+		return fmt.Errorf("%w: %s", fs.ErrInvalid, message)
+	case http.StatusInsufficientStorage:
+		return fmt.Errorf("%w: %s", ErrNoSpace, message)
+	}
+	return errors.New(message)
+}
+
+// asFileError gives an RPC error the identity that package fs gives it.
+func asFileError(err error) error {
+	if err == nil {
+		return nil
+	}
+	switch connect.CodeOf(err) {
+	case connect.CodeNotFound:
+		return fmt.Errorf("%w: %w", fs.ErrNotExist, err)
+	case connect.CodePermissionDenied:
+		return fmt.Errorf("%w: %w", fs.ErrPermission, err)
+	case connect.CodeInvalidArgument:
+		return fmt.Errorf("%w: %w", fs.ErrInvalid, err)
+	case connect.CodeResourceExhausted:
+		return fmt.Errorf("%w: %w", ErrNoSpace, err)
+	}
+	return err
+}

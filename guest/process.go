@@ -1,0 +1,147 @@
+package guest
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"iter"
+	"net/http"
+
+	"connectrpc.com/connect"
+
+	pb "github.com/berth-run/berth/guest/guestpb/process"
+)
+
+// A ProcessRequest describes a single process, as envd's process.Start does.
+type ProcessRequest struct {
+	User string // default: the guest's default user
+	Cmd  string // a path, or a name looked up in PATH
+	Args []string
+	Env  map[string]string
+	Dir  string // default: the working directory
+	TTY  *Size  // give it a terminal of this size
+	In   bool   // it will be given input
+}
+
+// Size is a terminal's, in characters.
+type Size struct{ Cols, Rows int }
+
+// A Process is one that Start began.
+type Process struct {
+	PID    int
+	client *Client
+	tty    bool
+	stream *connect.ServerStreamForClient[pb.StartResponse]
+}
+
+// A ProcessEvent is output of a process, or its end.
+type ProcessEvent struct {
+	Stdout, Stderr []byte // of a process with a terminal, all is Stdout
+	Ended          bool
+	ExitCode       int    // -1 if a signal ended it
+	Status         string // in words: "exit status 1", "signal: killed"
+}
+
+// Start starts a process. It goes on when ctx ends, but nobody listens then; the
+// caller reads Events to the end.
+func (c *Client) Start(ctx context.Context, req ProcessRequest) (*Process, error) {
+	config := &pb.ProcessConfig{Cmd: req.Cmd, Args: req.Args, Envs: req.Env}
+	if req.Dir != "" {
+		config.Cwd = &req.Dir
+	}
+	msg := &pb.StartRequest{Process: config, Stdin: &req.In}
+	if req.TTY != nil {
+		msg.Pty = &pb.PTY{Size: &pb.PTY_Size{Cols: uint32(req.TTY.Cols), Rows: uint32(req.TTY.Rows)}}
+	}
+	r := connect.NewRequest(msg)
+	setUser(r.Header(), req.User)
+	stream, err := c.process.Start(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	if !stream.Receive() {
+		err := stream.Err()
+		stream.Close()
+		if err == nil {
+			err = errors.New("the guest started nothing")
+		}
+		return nil, err
+	}
+	return &Process{PID: int(stream.Msg().GetEvent().GetStart().GetPid()), client: c, tty: req.TTY != nil, stream: stream}, nil
+}
+
+// setUser names who a request acts for, as envd wants it.
+func setUser(h http.Header, user string) {
+	if user != "" && h.Get("Authorization") == "" {
+		h.Set("Authorization", "Basic "+base64.StdEncoding.EncodeToString([]byte(user+":")))
+	}
+}
+
+// Events yields what the process does; the last event has Ended set. An error
+// means that the process cannot be heard any more.
+func (p *Process) Events() iter.Seq2[ProcessEvent, error] {
+	return func(yield func(ProcessEvent, error) bool) {
+		defer p.stream.Close()
+		for p.stream.Receive() {
+			switch ev := p.stream.Msg().GetEvent().GetEvent().(type) {
+			case *pb.ProcessEvent_Data:
+				out := ProcessEvent{Stdout: ev.Data.GetStdout(), Stderr: ev.Data.GetStderr()}
+				if pty := ev.Data.GetPty(); pty != nil {
+					out.Stdout = pty
+				}
+				if !yield(out, nil) {
+					return
+				}
+			case *pb.ProcessEvent_End:
+				yield(ProcessEvent{Ended: true, ExitCode: int(ev.End.GetExitCode()), Status: ev.End.GetStatus()}, nil)
+				return
+			}
+		}
+		err := p.stream.Err()
+		if err == nil {
+			err = errors.New("the process was lost: its events ended without its end")
+		}
+		yield(ProcessEvent{}, err)
+	}
+}
+
+func (p *Process) selector() *pb.ProcessSelector {
+	return &pb.ProcessSelector{Selector: &pb.ProcessSelector_Pid{Pid: uint32(p.PID)}}
+}
+
+// Write gives the process input.
+func (p *Process) Write(ctx context.Context, data []byte) error {
+	in := &pb.ProcessInput{Input: &pb.ProcessInput_Stdin{Stdin: data}}
+	if p.tty {
+		in.Input = &pb.ProcessInput_Pty{Pty: data}
+	}
+	_, err := p.client.process.SendInput(ctx, connect.NewRequest(&pb.SendInputRequest{Process: p.selector(), Input: in}))
+	return err
+}
+
+// CloseStdin ends the process's input; one with a terminal is sent ^D instead.
+func (p *Process) CloseStdin(ctx context.Context) error {
+	if p.tty {
+		return p.Write(ctx, []byte{4})
+	}
+	_, err := p.client.process.CloseStdin(ctx, connect.NewRequest(&pb.CloseStdinRequest{Process: p.selector()}))
+	return err
+}
+
+// Resize gives the process's terminal another size.
+func (p *Process) Resize(ctx context.Context, size Size) error {
+	pty := &pb.PTY{Size: &pb.PTY_Size{Cols: uint32(size.Cols), Rows: uint32(size.Rows)}}
+	_, err := p.client.process.Update(ctx, connect.NewRequest(&pb.UpdateRequest{Process: p.selector(), Pty: pty}))
+	return err
+}
+
+// Terminate asks the process to end; Kill ends it with all that it started.
+func (p *Process) Terminate(ctx context.Context) error {
+	return p.signal(ctx, pb.Signal_SIGNAL_SIGTERM)
+}
+func (p *Process) Kill(ctx context.Context) error { return p.signal(ctx, pb.Signal_SIGNAL_SIGKILL) }
+
+func (p *Process) signal(ctx context.Context, s pb.Signal) error {
+	_, err := p.client.process.SendSignal(ctx, connect.NewRequest(&pb.SendSignalRequest{Process: p.selector(), Signal: s}))
+	return err
+}
