@@ -99,12 +99,12 @@ func TestLastWords(t *testing.T) {
 func TestGuestEnv(t *testing.T) {
 	got := guestEnv(driver.Spec{
 		Env:    []string{"A=1", "BERTH_PIDS_LIMIT=1000000", "A=2", "PATH=/x"},
-		Limits: driver.Limits{Memory: 1 << 30, PIDs: 7},
+		Limits: driver.Limits{Memory: 1 << 30, PIDs: 80},
 	})
 	want := []string{
 		"BERTH_GUEST_SOCKET=/.berth/run/guest.sock",
 		"BERTH_MEMORY_LIMIT=1006632960",
-		"BERTH_PIDS_LIMIT=7",
+		"BERTH_PIDS_LIMIT=70",
 		"A=1",
 		"PATH=/x",
 	}

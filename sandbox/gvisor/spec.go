@@ -92,7 +92,7 @@ func guestEnv(spec driver.Spec) []string {
 	env := []string{
 		"BERTH_GUEST_SOCKET=" + guestSocket,
 		"BERTH_MEMORY_LIMIT=" + strconv.FormatInt(commandMemory(spec.Limits.Memory), 10),
-		"BERTH_PIDS_LIMIT=" + strconv.Itoa(spec.Limits.PIDs),
+		"BERTH_PIDS_LIMIT=" + strconv.Itoa(spec.Limits.PIDs-spec.Limits.PIDs/8), // before the kernel's
 	}
 	taken := make(map[string]bool)
 	for _, kv := range env {

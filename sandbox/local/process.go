@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/user"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -17,8 +18,9 @@ import (
 )
 
 // marker is the variable by which processes of a sandbox are found. They inherit
-// it from the guest, and so does what they leave running.
-const marker = "BERTH_LOCAL_SANDBOX"
+// it from the guest, which withholds only BERTH_*, and so does what they leave
+// running.
+const marker = "UNSAFE_LOCAL_SANDBOX"
 
 // socket is the guest's socket below the sandbox's directory.
 const socket = "run/guest.sock"
@@ -41,7 +43,8 @@ func (d *Driver) Start(ctx context.Context, id string) error {
 	defer cancel()
 	if err := d.start(ctx, s); err != nil {
 		err = errors.Join(err, s.kill(context.WithoutCancel(ctx)))
-		return fmt.Errorf("local: start %s: %w; see %s", id, err, s.path("guest.log"))
+		log, _ := os.ReadFile(s.path("guest.log"))
+		return fmt.Errorf("local: start %s: %w: %.1000s", id, err, bytes.TrimSpace(log))
 	}
 	return nil
 }
@@ -104,11 +107,14 @@ func (s sandbox) guestEnv(specEnv []string) []string {
 		}
 	}
 	env = append(env, specEnv...)
+	if u, err := user.Current(); err == nil { // nobody else: commands are this process's user's
+		env = append(env, "BERTH_USER="+u.Username)
+	}
 	return append(env,
 		marker+"="+s.mark(),
 		"BERTH_GUEST_SOCKET="+socket,
 		"BERTH_WORKDIR="+s.path("work"),
-		"BERTH_STATE_DIR="+s.path("state"))
+		"BERTH_GUEST_STATE="+s.path("state"))
 }
 
 // mark is the value of marker: the directory is this sandbox's and nobody else's.

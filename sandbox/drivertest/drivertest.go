@@ -1,0 +1,224 @@
+// Package drivertest is what every sandbox driver must do, as a test suite.
+//
+// A driver passes it with the features that it declares: where one is missing,
+// the suite checks that it is missing as declared. The attacks run under every
+// driver that claims to isolate.
+package drivertest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/berth-run/berth/guest"
+	"github.com/berth-run/berth/sandbox/driver"
+)
+
+// A Harness makes drivers of one kind for the suite.
+type Harness struct {
+	// Open opens the driver on a state directory, which may hold sandboxes of
+	// one that was opened before.
+	Open func(tb testing.TB, stateDir string) driver.Driver
+
+	// Rootfs is the template of the sandboxes; see the function Rootfs.
+	Rootfs string
+
+	// Leftovers returns what the driver has left on the machine for a state
+	// directory of which all sandboxes are destroyed. It may be nil.
+	Leftovers func(stateDir string) []string
+}
+
+// Run runs the suite. It must be called by a top-level test.
+func Run(t *testing.T, h Harness) {
+	if dir := os.Getenv(childEnv); dir != "" {
+		h.runChild(t, dir)
+	}
+	s := &suite{Harness: h, features: h.Open(t, t.TempDir()).Features()}
+	t.Run("Lifecycle", s.lifecycle)
+	t.Run("Limits", s.limits)
+	if s.isolates() {
+		t.Run("Attacks", s.attacks)
+	}
+}
+
+// A suite is one run.
+type suite struct {
+	Harness
+	features driver.Features
+}
+
+// isolates reports whether the driver claims to keep a sandbox from the host.
+func (s *suite) isolates() bool { return s.features.Isolation != "none" }
+
+// open returns a driver on a directory of its own, and checks at the end that
+// nothing is left of its sandboxes.
+func (s *suite) open(t *testing.T) driver.Driver {
+	t.Helper()
+	dir := t.TempDir()
+	d := s.Open(t, dir)
+	t.Cleanup(func() { s.destroyAll(t, d, dir) })
+	return d
+}
+
+// destroyAll destroys every sandbox and checks that nothing is left.
+func (s *suite) destroyAll(t *testing.T, d driver.Driver, stateDir string) {
+	ctx := context.Background() // the test's is done
+	ids, err := d.List(ctx)
+	if err != nil {
+		t.Errorf("List: %v", err)
+	}
+	for _, id := range ids {
+		if err := d.Destroy(ctx, id); err != nil {
+			t.Errorf("Destroy: %v", err)
+		}
+	}
+	if s.Leftovers != nil {
+		for _, l := range s.Leftovers(stateDir) {
+			t.Errorf("left behind: %s", l)
+		}
+	}
+}
+
+// A Box is a running sandbox with a client, for tests.
+type Box struct {
+	Driver driver.Driver
+	ID     string
+	Client *guest.Client
+
+	tb    testing.TB
+	calls atomic.Int64
+}
+
+// Start creates and starts a sandbox, which ends with the test.
+func Start(tb testing.TB, d driver.Driver, spec driver.Spec) *Box {
+	tb.Helper()
+	if err := d.Create(tb.Context(), spec); err != nil {
+		tb.Fatalf("Create: %v", err)
+	}
+	tb.Cleanup(func() {
+		if err := d.Destroy(context.Background(), spec.ID); err != nil {
+			tb.Errorf("Destroy: %v", err)
+		}
+	})
+	if err := d.Start(tb.Context(), spec.ID); err != nil {
+		tb.Fatalf("Start: %v", err)
+	}
+	return Attach(tb, d, spec.ID)
+}
+
+// Attach returns a Box for a sandbox that runs already.
+func Attach(tb testing.TB, d driver.Driver, id string) *Box {
+	b := &Box{Driver: d, ID: id, tb: tb}
+	b.Client = guest.NewClient(func(ctx context.Context) (net.Conn, error) { return d.Dial(ctx, id) })
+	tb.Cleanup(func() { b.Client.Close() })
+	return b
+}
+
+// A Result is what came of a command.
+type Result struct {
+	Stdout, Stderr string // up to maxOutput of each
+	Code           int
+	Timeout        bool
+	Bytes          int64 // printed on stdout, kept or not
+	Err            error // the guest could not be heard
+}
+
+// maxOutput bounds what is kept of a command's output.
+const maxOutput = 1 << 20
+
+// Sh runs a command in the sandbox's shell.
+func (b *Box) Sh(script string) Result { return b.ShTimeout(script, time.Minute) }
+
+// ShTimeout is Sh with a limit of the command's time.
+func (b *Box) ShTimeout(script string, timeout time.Duration) Result {
+	b.tb.Helper()
+	// The guest ends the command; if the guest itself is gone, we do.
+	ctx, cancel := context.WithTimeout(b.tb.Context(), timeout+15*time.Second)
+	defer cancel()
+	call := guest.ShellCall{
+		CallID:   fmt.Sprintf("call_%d_%d", time.Now().UnixNano(), b.calls.Add(1)),
+		Commands: []string{script},
+		Timeout:  timeout,
+	}
+	var r Result
+	var stdout, stderr bytes.Buffer
+	for ev, err := range b.Client.Shell(ctx, call) {
+		if err != nil {
+			r.Err = err
+			break
+		}
+		switch ev.Kind {
+		case guest.ShellStdout:
+			r.Bytes += int64(len(ev.Data)) + ev.Skipped
+			stdout.Write(ev.Data[:min(len(ev.Data), maxOutput-stdout.Len())])
+		case guest.ShellStderr:
+			stderr.Write(ev.Data[:min(len(ev.Data), maxOutput-stderr.Len())])
+		case guest.ShellExit:
+			r.Code = ev.ExitCode
+		case guest.ShellTimeout:
+			r.Timeout = true
+		}
+	}
+	r.Stdout, r.Stderr = stdout.String(), stderr.String()
+	return r
+}
+
+// Must runs a command that has to succeed and returns what it prints, trimmed.
+func (b *Box) Must(script string) string {
+	b.tb.Helper()
+	r := b.Sh(script)
+	if r.Err != nil || r.Code != 0 || r.Timeout {
+		b.tb.Fatalf("%s: got exit code %d, timeout %v, error %v, stderr %q", script, r.Code, r.Timeout, r.Err, r.Stderr)
+	}
+	return strings.TrimSpace(r.Stdout)
+}
+
+// Stats returns the sandbox's stats, which have to be there.
+func (b *Box) Stats() driver.Stats {
+	b.tb.Helper()
+	st, err := b.Driver.Stats(b.tb.Context(), b.ID)
+	if err != nil {
+		b.tb.Fatalf("Stats: %v", err)
+	}
+	return st
+}
+
+// Await waits until the sandbox's stats are as ok says, and fails the test if that
+// takes too long.
+func (b *Box) Await(what string, ok func(driver.Stats) bool) driver.Stats {
+	b.tb.Helper()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for end := time.Now().Add(30 * time.Second); ; <-tick.C {
+		st := b.Stats()
+		if ok(st) {
+			return st
+		}
+		if time.Now().After(end) {
+			b.tb.Fatalf("waiting for %s: got %+v", what, st)
+		}
+	}
+}
+
+// Answers checks that the guest answers within a few seconds.
+func (b *Box) Answers() {
+	b.tb.Helper()
+	if r := b.ShTimeout("echo here", 20*time.Second); r.Stdout != "here\n" {
+		b.tb.Errorf("%s does not answer any more: got %+v, state %+v", b.ID, r, b.Stats())
+	}
+}
+
+// notFound checks an error of an id that is not there.
+func notFound(t *testing.T, what string, err error) {
+	t.Helper()
+	if !errors.Is(err, driver.ErrNotFound) {
+		t.Errorf("%s: got %v, want %v", what, err, driver.ErrNotFound)
+	}
+}

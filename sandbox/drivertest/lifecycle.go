@@ -1,0 +1,320 @@
+package drivertest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/berth-run/berth/sandbox/driver"
+)
+
+// lifecycle tests what a driver does with sandboxes that behave.
+func (s *suite) lifecycle(t *testing.T) {
+	t.Run("FromCreateToDestroy", s.fromCreateToDestroy)
+	t.Run("Refusals", s.refusals)
+	t.Run("Exec", s.exec)
+	t.Run("Files", s.files)
+	t.Run("PauseResume", s.pauseResume)
+	t.Run("Reopen", s.reopen)
+	t.Run("ServerKilled", s.serverKilled)
+	t.Run("GuestEnded", s.guestEnded)
+	t.Run("TenAtOnce", s.tenAtOnce)
+}
+
+func (s *suite) fromCreateToDestroy(t *testing.T) {
+	ctx := t.Context()
+	d := s.open(t)
+	list := func(want ...string) {
+		t.Helper()
+		if got, err := d.List(ctx); err != nil || !slices.Equal(got, want) {
+			t.Errorf("List: got %q, %v, want %q", got, err, want)
+		}
+	}
+	state := func(want driver.State) {
+		t.Helper()
+		if got, err := d.Stats(ctx, "cntr_1"); err != nil || got.State != want || got.Reason != "" {
+			t.Errorf("Stats: got %+v, %v, want state %q", got, err, want)
+		}
+	}
+	list()
+	if err := d.Create(ctx, driver.Spec{ID: "cntr_1", Rootfs: s.Rootfs}); err != nil {
+		t.Fatalf("Create: %v", err)
+	}
+	list("cntr_1")
+	state(driver.StateCreated)
+	if err := d.Start(ctx, "cntr_1"); err != nil {
+		t.Fatalf("Start: %v", err)
+	}
+	state(driver.StateRunning)
+	for range 2 { // each Dial is a connection of its own
+		if err := Attach(t, d, "cntr_1").Client.Ping(ctx); err != nil {
+			t.Errorf("Ping: %v", err)
+		}
+	}
+	for range 2 { // Destroy is idempotent
+		if err := d.Destroy(ctx, "cntr_1"); err != nil {
+			t.Errorf("Destroy: %v", err)
+		}
+	}
+	list()
+
+	_, err := d.Stats(ctx, "cntr_1")
+	notFound(t, "Stats", err)
+	_, err = d.Dial(ctx, "cntr_1")
+	notFound(t, "Dial", err)
+	notFound(t, "Start", d.Start(ctx, "cntr_1"))
+
+	// The id may be used again, and a created sandbox destroyed.
+	if err := d.Create(ctx, driver.Spec{ID: "cntr_1", Rootfs: s.Rootfs}); err != nil {
+		t.Errorf("Create again: %v", err)
+	}
+	if err := d.Destroy(ctx, "cntr_1"); err != nil {
+		t.Errorf("Destroy of a created sandbox: %v", err)
+	}
+}
+
+func (s *suite) refusals(t *testing.T) {
+	ctx := t.Context()
+	d := s.open(t)
+	for _, id := range []string{"", "../x", "A", strings.Repeat("a", 65)} {
+		if err := d.Create(ctx, driver.Spec{ID: id, Rootfs: s.Rootfs}); err == nil {
+			t.Errorf("Create(%q): got no error", id)
+		}
+		if err := d.Destroy(ctx, id); err == nil {
+			t.Errorf("Destroy(%q): got no error", id)
+		}
+	}
+	if s.isolates() {
+		if err := d.Create(ctx, driver.Spec{ID: "rootless", Rootfs: "/nonexistent"}); err == nil {
+			t.Error("Create without a root file system: got no error")
+		}
+	}
+	b := Start(t, d, driver.Spec{ID: "twice", Rootfs: s.Rootfs})
+	if err := d.Create(ctx, driver.Spec{ID: "twice", Rootfs: s.Rootfs}); !errors.Is(err, fs.ErrExist) {
+		t.Errorf("Create twice: got %v, want %v", err, fs.ErrExist)
+	}
+	b.Answers()
+	if got, err := d.List(ctx); err != nil || !slices.Equal(got, []string{"twice"}) {
+		t.Errorf("List: got %q, %v, want only %q", got, err, "twice")
+	}
+}
+
+func (s *suite) exec(t *testing.T) {
+	b := Start(t, s.open(t), driver.Spec{ID: "exec", Rootfs: s.Rootfs, Env: []string{"COLOUR=blue"}})
+	r := b.Sh("echo out; echo err >&2; exit 3")
+	if r.Stdout != "out\n" || r.Stderr != "err\n" || r.Code != 3 || r.Err != nil {
+		t.Errorf("got %+v, want out, err and 3", r)
+	}
+	if got := b.Must("echo $COLOUR"); got != "blue" {
+		t.Errorf("Spec.Env: got %q, want %q", got, "blue")
+	}
+	if r := b.ShTimeout("sleep 600", 50*time.Millisecond); !r.Timeout {
+		t.Errorf("sleep 600: got %+v, want a timeout", r)
+	}
+	if !s.isolates() {
+		return
+	}
+	for _, tt := range []struct{ script, want string }{
+		{"id -u", "1000"},
+		{"pwd", "/mnt/data"},
+		{"touch x && stat -c %U x", "user"},
+		{"sudo id -u", "0"},
+		{"touch /tmp/y && stat -c %a /tmp", "1777"},
+	} {
+		if got := b.Must(tt.script); got != tt.want {
+			t.Errorf("%s: got %q, want %q", tt.script, got, tt.want)
+		}
+	}
+}
+
+func (s *suite) files(t *testing.T) {
+	ctx := t.Context()
+	b := Start(t, s.open(t), driver.Spec{ID: "files", Rootfs: s.Rootfs})
+	info, err := b.Client.Info(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := strings.Repeat("0123456789abcdef", 1<<16)
+	if err := b.Client.WriteFile(ctx, info.WorkDir, "in/file", "", strings.NewReader(want)); err != nil {
+		t.Fatal(err)
+	}
+	b.Must("tac -r -s . in/file >out || cp in/file out")
+	for name, ok := range map[string]func(string) bool{
+		"in/file": func(got string) bool { return got == want },
+		"out":     func(got string) bool { return len(got) == len(want) },
+	} {
+		r, _, err := b.Client.ReadFile(ctx, info.WorkDir, name, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := io.ReadAll(r)
+		r.Close()
+		if err != nil || !ok(string(got)) {
+			t.Errorf("%s: got %d bytes, %v, want %d", name, len(got), err, len(want))
+		}
+	}
+}
+
+func (s *suite) pauseResume(t *testing.T) {
+	ctx := t.Context()
+	d := s.open(t)
+	b := Start(t, d, driver.Spec{ID: "pause", Rootfs: s.Rootfs})
+	if !s.features.Pause {
+		if err := d.Pause(ctx, b.ID); !errors.Is(err, errors.ErrUnsupported) {
+			t.Errorf("Pause: got %v, want %v", err, errors.ErrUnsupported)
+		}
+		if err := d.Resume(ctx, b.ID); !errors.Is(err, errors.ErrUnsupported) {
+			t.Errorf("Resume: got %v, want %v", err, errors.ErrUnsupported)
+		}
+		return
+	}
+	b.Must("(while :; do :; done) >/dev/null 2>&1 &")
+	if err := d.Pause(ctx, b.ID); err != nil {
+		t.Fatalf("Pause: %v", err)
+	}
+	before := b.Stats()
+	if before.State != driver.StatePaused {
+		t.Errorf("state: got %q, want %q", before.State, driver.StatePaused)
+	}
+	short, cancel := context.WithTimeout(ctx, 200*time.Millisecond)
+	defer cancel()
+	if err := b.Client.Ping(short); err == nil {
+		t.Error("Ping of a paused sandbox: got an answer")
+	}
+	if after := b.Stats(); after.CPU != before.CPU {
+		t.Errorf("a paused sandbox used %v of CPU", after.CPU-before.CPU)
+	}
+	if err := d.Resume(ctx, b.ID); err != nil {
+		t.Fatalf("Resume: %v", err)
+	}
+	b.Answers()
+	if st := b.Stats(); st.State != driver.StateRunning {
+		t.Errorf("state: got %q, want %q", st.State, driver.StateRunning)
+	}
+	// One that is paused can be destroyed.
+	if err := d.Pause(ctx, b.ID); err != nil {
+		t.Fatalf("Pause: %v", err)
+	}
+	if err := d.Destroy(ctx, b.ID); err != nil {
+		t.Errorf("Destroy of a paused sandbox: %v", err)
+	}
+}
+
+func (s *suite) reopen(t *testing.T) {
+	dir := t.TempDir()
+	d := s.Open(t, dir)
+	b := Start(t, d, driver.Spec{ID: "stays", Rootfs: s.Rootfs})
+	b.Must("echo kept >file")
+	if err := d.Create(t.Context(), driver.Spec{ID: "created", Rootfs: s.Rootfs}); err != nil {
+		t.Fatal(err)
+	}
+
+	again := s.Open(t, dir)
+	t.Cleanup(func() { s.destroyAll(t, again, dir) })
+	if got, err := again.List(t.Context()); err != nil || !slices.Equal(got, []string{"created", "stays"}) {
+		t.Errorf("List: got %q, %v, want created and stays", got, err)
+	}
+	if got := Attach(t, again, "stays").Must("cat file"); got != "kept" {
+		t.Errorf("file: got %q, want %q", got, "kept")
+	}
+	// What the one created, the other can start.
+	if err := again.Start(t.Context(), "created"); err != nil {
+		t.Fatalf("Start: %v", err)
+	}
+	Attach(t, again, "created").Answers()
+}
+
+// childEnv tells the test program to be a server, on the state directory that is
+// its value.
+const childEnv = "BERTH_DRIVERTEST_CHILD"
+
+// runChild makes a sandbox with something going on in it, and dies of SIGKILL.
+func (h Harness) runChild(t *testing.T, dir string) {
+	d := h.Open(t, dir)
+	ctx := t.Context()
+	if err := errors.Join(
+		d.Create(ctx, driver.Spec{ID: "survivor", Rootfs: h.Rootfs}),
+		d.Start(ctx, "survivor"),
+	); err != nil {
+		t.Fatal(err)
+	}
+	b := Attach(t, d, "survivor")
+	b.Must("(while :; do echo x >>log; sleep 0.01; done) >/dev/null 2>&1 &")
+	syscall.Kill(os.Getpid(), syscall.SIGKILL)
+}
+
+func (s *suite) serverKilled(t *testing.T) {
+	dir := t.TempDir()
+	top, _, _ := strings.Cut(t.Name(), "/")
+	cmd := exec.Command(os.Args[0], "-test.run=^"+top+"$")
+	cmd.Env = append(os.Environ(), childEnv+"="+dir)
+	out, err := cmd.CombinedOutput()
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
+		t.Fatalf("the server that should die: got %v\n%s", err, out)
+	}
+
+	d := s.Open(t, dir)
+	t.Cleanup(func() { s.destroyAll(t, d, dir) })
+	b := Attach(t, d, "survivor")
+	if st := b.Stats(); st.State != driver.StateRunning {
+		t.Fatalf("after the server's death: got %+v, want it to run", st)
+	}
+	b.Must("n=$(wc -l <log); while [ $(wc -l <log) -eq $n ]; do :; done")
+}
+
+func (s *suite) guestEnded(t *testing.T) {
+	b := Start(t, s.open(t), driver.Spec{ID: "ended", Rootfs: s.Rootfs})
+	script := "sudo pkill -9 -f guest"
+	if !s.isolates() {
+		script = "kill -9 $PPID"
+	}
+	b.ShTimeout(script, 5*time.Second)
+	st := b.Stats()
+	if st.State == driver.StateRunning { // as PID 1 it cannot be killed from inside
+		b.Answers()
+		return
+	}
+	if st.State != driver.StateDead || st.Reason != driver.ReasonKilled {
+		t.Errorf("after the guest's end: got %+v, want dead and killed", st)
+	}
+}
+
+func (s *suite) tenAtOnce(t *testing.T) {
+	d := s.open(t)
+	var wg sync.WaitGroup
+	for i := range 10 {
+		wg.Go(func() {
+			id := fmt.Sprintf("many-%d", i)
+			ctx := t.Context()
+			if err := errors.Join(d.Create(ctx, driver.Spec{ID: id, Rootfs: s.Rootfs}), d.Start(ctx, id)); err != nil {
+				t.Error(err)
+				return
+			}
+			b := Attach(t, d, id)
+			if r := b.Sh("echo " + id); r.Stdout != id+"\n" {
+				t.Errorf("%s: got %+v", id, r)
+			}
+			if i%2 == 0 { // the others are left for the end
+				if err := d.Destroy(ctx, id); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	got, err := d.List(t.Context())
+	if want := []string{"many-1", "many-3", "many-5", "many-7", "many-9"}; err != nil || !slices.Equal(got, want) {
+		t.Errorf("List: got %q, %v, want %q", got, err, want)
+	}
+}

@@ -1,0 +1,5 @@
+package drivertest
+
+import "testing"
+
+func (s *suite) limits(t *testing.T) {}

@@ -1,0 +1,66 @@
+package gvisor
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/berth-run/berth/sandbox/driver"
+	"github.com/berth-run/berth/sandbox/drivertest"
+)
+
+func TestDriver(t *testing.T) {
+	drivertest.Run(t, drivertest.Harness{
+		Open:      func(tb testing.TB, stateDir string) driver.Driver { return openTest(tb, stateDir) },
+		Rootfs:    drivertest.Rootfs(t),
+		Leftovers: leftovers,
+	})
+}
+
+// openTest opens a driver with programs of this repository.
+func openTest(tb testing.TB, stateDir string) *Driver {
+	tb.Helper()
+	d, err := Open(Options{
+		StateDir:  stateDir,
+		RunscPath: drivertest.Runsc(tb),
+		GuestPath: drivertest.Guest(tb),
+	})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		for _, dir := range d.cgroups.group("berth-"+d.instance, "x").dirs() {
+			os.Remove(filepath.Dir(dir)) // the parent; it stays while it has children
+		}
+	})
+	return d
+}
+
+// leftovers returns what is left of the sandboxes of a state directory.
+func leftovers(stateDir string) []string {
+	var left []string
+	entries, _ := os.ReadDir(filepath.Join(stateDir, "sandboxes"))
+	for _, e := range entries {
+		left = append(left, "directory "+e.Name())
+	}
+	mounts, _ := os.ReadFile("/proc/self/mountinfo")
+	for line := range strings.Lines(string(mounts)) {
+		if strings.Contains(line, " "+stateDir) {
+			left = append(left, "mount "+line)
+		}
+	}
+	instance, _ := os.ReadFile(filepath.Join(stateDir, "instance"))
+	groups, _ := filepath.Glob("/sys/fs/cgroup/*/berth-" + string(instance) + "/*/cgroup.procs")
+	more, _ := filepath.Glob("/sys/fs/cgroup/berth-" + string(instance) + "/*/cgroup.procs")
+	for _, g := range append(groups, more...) {
+		left = append(left, "cgroup "+filepath.Dir(g))
+	}
+	comms, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	for _, c := range comms {
+		if raw, _ := os.ReadFile(c); strings.Contains(string(raw), stateDir) && strings.HasPrefix(string(raw), "runsc") {
+			left = append(left, "process "+strings.ReplaceAll(string(raw), "\x00", " "))
+		}
+	}
+	return left
+}
