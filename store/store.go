@@ -72,9 +72,6 @@ type Responses interface {
 
 	GetResponse(ctx context.Context, p berth.ProjectID, id berth.ResponseID) (*Response, error)
 
-	// UpdateResponse changes what is not told by events: Container.
-	UpdateResponse(ctx context.Context, p berth.ProjectID, id berth.ResponseID, c berth.ContainerID) error
-
 	// DeleteResponse removes content and events of the response. Responses that
 	// continue it keep their place in the chain and lose its items.
 	DeleteResponse(ctx context.Context, p berth.ProjectID, id berth.ResponseID) error
@@ -114,8 +111,9 @@ type Runs interface {
 	// ReleaseRun gives the lease up if owner holds it.
 	ReleaseRun(ctx context.Context, p berth.ProjectID, id berth.ResponseID, owner string) error
 
-	// OrphanedRuns returns the responses of all projects that are queued or in
-	// progress and whose lease has ended by now.
+	// OrphanedRuns returns the responses of all projects whose lease has ended by
+	// now and that need a server: those that are not final, and those that are not
+	// to be stored and have not been deleted.
 	OrphanedRuns(ctx context.Context, now time.Time) ([]RunRef, error)
 
 	// ReleaseOwner ends all leases of one owner, who says that it has just started.

@@ -50,6 +50,13 @@ func (c *clip) write(stream int, b []byte) string {
 	return c.pass(stream, []rune(string(b[:n])))
 }
 
+// skip counts characters that were lost before they came here; of bytes nobody
+// knows more than their number.
+func (c *clip) skip(stream int, n int64) {
+	c.head = 0 // what comes now is the end
+	c.dropped[stream] += int(n)
+}
+
 func (c *clip) pass(stream int, text []rune) string {
 	now := min(c.head, len(text))
 	c.head -= now

@@ -149,6 +149,9 @@ func (r *shellRun) tell(ctx context.Context, ev guest.ShellEvent) error {
 		if ev.Kind == guest.ShellStderr {
 			stream = stderr
 		}
+		if ev.Skipped > 0 {
+			cmd.clip.skip(stream, ev.Skipped)
+		}
 		text := cmd.unsaid(stream, cmd.clip.write(stream, ev.Data))
 		return r.out.Emit(ctx, r.index, r.deltas(ev.CommandIndex, stream, text)...)
 	case guest.ShellExit:

@@ -1,0 +1,47 @@
+-- name: CreateContainer :exec
+INSERT INTO containers (id, project, created_at, name, status, body) VALUES (?, ?, ?, ?, ?, ?);
+
+-- name: GetContainer :one
+SELECT body FROM containers WHERE id = ? AND project = ?;
+
+-- name: ContainerTime :one
+SELECT created_at FROM containers WHERE id = ? AND project = ?;
+
+-- name: ListContainersDescending :many
+SELECT project, body FROM containers
+WHERE project = sqlc.arg(project) AND (CAST(sqlc.arg(name) AS TEXT) = '' OR name = CAST(sqlc.arg(name) AS TEXT))
+  AND (CAST(sqlc.arg(after_id) AS TEXT) = '' OR (created_at, id) < (CAST(sqlc.arg(after_time) AS INTEGER), CAST(sqlc.arg(after_id) AS TEXT)))
+ORDER BY created_at DESC, id DESC LIMIT sqlc.arg(n);
+
+-- name: ListContainersAscending :many
+SELECT project, body FROM containers
+WHERE project = sqlc.arg(project) AND (CAST(sqlc.arg(name) AS TEXT) = '' OR name = CAST(sqlc.arg(name) AS TEXT))
+  AND (CAST(sqlc.arg(after_id) AS TEXT) = '' OR (created_at, id) > (CAST(sqlc.arg(after_time) AS INTEGER), CAST(sqlc.arg(after_id) AS TEXT)))
+ORDER BY created_at, id LIMIT sqlc.arg(n);
+
+-- name: UpdateContainer :exec
+UPDATE containers SET name = ?, status = ?, body = ? WHERE id = ?;
+
+-- name: DeleteContainer :execrows
+DELETE FROM containers WHERE id = ? AND project = ?;
+
+-- name: RunningContainers :many
+SELECT project, body FROM containers WHERE status = 'running' ORDER BY id;
+
+-- name: PutContainerFile :one
+INSERT INTO container_files (container, path, id, created_at, source, bytes) VALUES (?, ?, ?, ?, ?, ?)
+ON CONFLICT (container, path) DO UPDATE SET bytes = excluded.bytes,
+    source = CASE WHEN excluded.source = 'user' THEN 'user' ELSE container_files.source END
+RETURNING id, created_at, source;
+
+-- name: GetContainerFile :one
+SELECT path, created_at, source, bytes FROM container_files WHERE container = ? AND id = ?;
+
+-- name: ContainerFiles :many
+SELECT id, path, created_at, source, bytes FROM container_files WHERE container = ? ORDER BY created_at, id;
+
+-- name: DeleteContainerFile :execrows
+DELETE FROM container_files WHERE container = ? AND id = ?;
+
+-- name: DeleteContainerFiles :exec
+DELETE FROM container_files WHERE container = ?;
