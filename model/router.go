@@ -1,0 +1,133 @@
+package model
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/berth-run/berth"
+)
+
+// listTimeout bounds how long an upstream may take to say which models it has.
+const listTimeout = 3 * time.Second
+
+// A Rule sends the models whose names match to a provider.
+type Rule struct {
+	Match    string // a name, or a pattern as in path.Match: "gpt-*", "*"
+	Provider Provider
+	Upstream string // the provider's name for the model; empty is the same name
+}
+
+// A Router finds the provider of a model: the first rule that matches. It is safe
+// for concurrent use and does not change.
+type Router struct {
+	rules []Rule
+	log   *slog.Logger
+}
+
+// NewRouter returns a router; a pattern that is not valid is an error.
+func NewRouter(log *slog.Logger, rules ...Rule) (*Router, error) {
+	for _, r := range rules {
+		if _, err := path.Match(r.Match, ""); err != nil {
+			return nil, fmt.Errorf("model pattern %q: %w", r.Match, err)
+		}
+	}
+	return &Router{rules: rules, log: log}, nil
+}
+
+// Route returns the provider of a model and the provider's own name for it. A
+// name that no rule matches is CodeNotFound.
+func (r *Router) Route(name string) (Provider, string, error) {
+	for _, rule := range r.rules {
+		if rule.matches(name) {
+			if rule.Upstream != "" {
+				return rule.Provider, rule.Upstream, nil
+			}
+			return rule.Provider, name, nil
+		}
+	}
+	return nil, "", &berth.Error{Code: berth.CodeNotFound, Wire: "model_not_found", Param: "model",
+		Message: fmt.Sprintf("The model '%s' does not exist or you do not have access to it.", name)}
+}
+
+// matches lets * stand for slashes too: "vendor/model" is a name like any other.
+func (r Rule) matches(name string) bool {
+	if r.Match == "*" || r.Match == name {
+		return true
+	}
+	flat := func(s string) string { return strings.ReplaceAll(s, "/", "\x00") }
+	ok, err := path.Match(flat(r.Match), flat(name))
+	return ok && err == nil
+}
+
+// Models lists the names that can be asked for: those that rules spell out, and
+// those that providers list and a rule sends to them. A provider that does not
+// answer is left out, with a word in the log.
+func (r *Router) Models(ctx context.Context) ([]berth.Model, error) {
+	found := map[string]berth.Model{}
+	for _, rule := range r.rules {
+		if !strings.ContainsAny(rule.Match, "*?[") {
+			found[rule.Match] = berth.Model{ID: rule.Match, Object: "model", OwnedBy: "berth"}
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, listTimeout)
+	defer cancel()
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	for lister := range r.listers() {
+		all.Go(func() {
+			models, err := lister.Models(ctx)
+			if err != nil {
+				r.log.Warn("a provider does not list its models", "err", err)
+				return
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			for _, m := range models {
+				if p, _, err := r.Route(m.ID); err == nil && p == lister.(Provider) {
+					found[m.ID] = m
+				}
+			}
+		})
+	}
+	all.Wait()
+	return slices.SortedFunc(maps.Values(found), func(a, b berth.Model) int { return strings.Compare(a.ID, b.ID) }), nil
+}
+
+func (r *Router) listers() map[Lister]bool {
+	set := map[Lister]bool{}
+	for _, rule := range r.rules {
+		if l, ok := rule.Provider.(Lister); ok {
+			set[l] = true
+		}
+	}
+	return set
+}
+
+// A retryError is an error that says when to try again.
+type retryError struct {
+	error
+	after time.Duration
+}
+
+func (e *retryError) Unwrap() error { return e.error }
+
+// WithRetryAfter marks err with the time that the upstream asked to wait.
+func WithRetryAfter(err error, after time.Duration) error {
+	return &retryError{err, after}
+}
+
+// RetryAfter returns how long the upstream asked to wait, if it did.
+func RetryAfter(err error) (time.Duration, bool) {
+	if e, ok := errors.AsType[*retryError](err); ok {
+		return e.after, true
+	}
+	return 0, false
+}

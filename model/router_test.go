@@ -1,0 +1,82 @@
+package model_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/model"
+)
+
+// A named provider serves nothing and lists models.
+type named struct {
+	name   string
+	models []string
+	err    error
+}
+
+func (*named) Stream(context.Context, *model.Request) iter.Seq2[model.Delta, error] { return nil }
+
+func (n *named) Models(context.Context) ([]berth.Model, error) {
+	var all []berth.Model
+	for _, m := range n.models {
+		all = append(all, berth.Model{ID: m, Object: "model"})
+	}
+	return all, n.err
+}
+
+func TestRouter(t *testing.T) {
+	a := &named{name: "a", models: []string{"a-1", "b-1", "vendor/x"}}
+	b := &named{name: "b", models: []string{"b-1", "b-2"}}
+	silent := &named{name: "silent", err: errors.New("down")}
+	r, err := model.NewRouter(slog.New(slog.DiscardHandler),
+		model.Rule{Match: "alias", Provider: a, Upstream: "a-1"},
+		model.Rule{Match: "b-*", Provider: b},
+		model.Rule{Match: "vendor*", Provider: a},
+		model.Rule{Match: "gone-*", Provider: silent})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{"alias": "a a-1", "b-7": "b b-7", "vendor/x": "a vendor/x", "gone-1": "silent gone-1"} {
+		p, upstream, err := r.Route(name)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if got := fmt.Sprintf("%s %s", p.(*named).name, upstream); got != want {
+			t.Errorf("%s: got %s, want %s", name, got, want)
+		}
+	}
+	if _, _, err := r.Route("a-1"); berth.ErrorCode(err) != berth.CodeNotFound {
+		t.Errorf("a name that no rule sends anywhere: got %v", err)
+	}
+	models, err := r.Models(t.Context())
+	var ids []string
+	for _, m := range models {
+		ids = append(ids, m.ID)
+	}
+	if diff := cmp.Diff([]string{"alias", "b-1", "b-2", "vendor/x"}, ids); diff != "" || err != nil {
+		t.Errorf("models (-want +got), error %v:\n%s", err, diff)
+	}
+	if _, err := model.NewRouter(nil, model.Rule{Match: "["}); err == nil {
+		t.Error("a broken pattern was taken")
+	}
+}
+
+func TestRetryAfter(t *testing.T) {
+	inner := &berth.Error{Code: berth.CodeRateLimited}
+	err := fmt.Errorf("wrapped: %w", model.WithRetryAfter(inner, time.Second))
+	if d, ok := model.RetryAfter(err); !ok || d != time.Second || berth.ErrorCode(err) != berth.CodeRateLimited {
+		t.Errorf("got %v, %v, %v", d, ok, berth.ErrorCode(err))
+	}
+	if _, ok := model.RetryAfter(inner); ok {
+		t.Error("an error without a time has one")
+	}
+}

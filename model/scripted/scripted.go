@@ -1,0 +1,218 @@
+// Package scripted is a deterministic recital for demos and tests. It is not a
+// language model: it understands nothing, and runs what it is told.
+//
+// It takes the fenced blocks of the last user message in order, one turn each:
+//
+//	```sh timeout_ms=500 max_output_length=1000
+//	echo one
+//	---parallel---
+//	echo two
+//	```
+//
+// is a call of the function shell with two commands, and
+//
+//	```json NAME
+//	{"any":"body"}
+//	```
+//
+// a call of the function NAME with that body, as it stands. After the last block
+// it answers with a text that quotes how each call ended and its last line. A
+// message without blocks is echoed.
+//
+// It keeps no state: where it is follows from the outputs after that message, so
+// a recital survives the restart of its server.
+package scripted
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"iter"
+	"strings"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/model"
+)
+
+// Name is the model name under which the recital is offered.
+const Name = "scripted"
+
+// piece is how many characters come in one delta.
+const piece = 12
+
+// A Provider recites. The zero value is ready.
+type Provider struct{}
+
+var _ model.Provider = Provider{}
+
+// Stream implements model.Provider.
+func (Provider) Stream(ctx context.Context, req *model.Request) iter.Seq2[model.Delta, error] {
+	return func(yield func(model.Delta, error) bool) {
+		s := read(req.Items)
+		finish := model.Finish{Reason: model.FinishStop, Model: Name}
+		finish.Usage.InputTokens = words(req.Instructions) + s.words
+		var deltas []model.Delta
+		if n := len(s.outputs); n < len(s.blocks) {
+			deltas, finish.Usage.OutputTokens = recite(s.blocks[n], n, req.Tools)
+		} else {
+			text := s.summary()
+			deltas, finish.Usage.OutputTokens = say(text), words(text)
+		}
+		finish.Usage.TotalTokens = finish.Usage.InputTokens + finish.Usage.OutputTokens
+		for _, d := range append(deltas, finish) {
+			if err := ctx.Err(); err != nil {
+				yield(nil, err)
+				return
+			}
+			if !yield(d, nil) {
+				return
+			}
+		}
+	}
+}
+
+// Models implements model.Lister.
+func (Provider) Models(context.Context) ([]berth.Model, error) {
+	return []berth.Model{{ID: Name, Object: "model", OwnedBy: "berth"}}, nil
+}
+
+// words is the recital's measure of tokens: what is separated by white space.
+func words(s string) int { return len(strings.Fields(s)) }
+
+// A script is a user message and what has come of it.
+type script struct {
+	text    string
+	blocks  []block
+	outputs []output // of the blocks recited so far
+	words   int
+}
+
+// An output is what answered one block.
+type output struct{ call, text string }
+
+// read finds the last user message and the outputs that follow it.
+func read(items []berth.Item) script {
+	var s script
+	names := map[string]string{}
+	for _, it := range items {
+		s.words += words(string(it.Raw()))
+		switch it.Type() {
+		case berth.ItemMessage, "":
+			var m berth.Message
+			if it.Role() == "user" && it.Decode(&m) == nil {
+				s.text, s.outputs = text(m), nil
+			}
+		case berth.ItemFunctionCall:
+			var c berth.FunctionCall
+			if it.Decode(&c) == nil {
+				names[c.CallID] = c.Name
+			}
+		case berth.ItemFunctionCallOutput:
+			var o berth.FunctionCallOutput
+			if it.Decode(&o) == nil {
+				s.outputs = append(s.outputs, output{names[o.CallID], outputText(o.Output)})
+			}
+		}
+	}
+	s.blocks = parse(s.text)
+	return s
+}
+
+func text(m berth.Message) string {
+	var b strings.Builder
+	for _, c := range m.Content {
+		b.WriteString(c.Text)
+	}
+	return b.String()
+}
+
+// outputText is a function call output as text: it is a string, or a list of contents.
+func outputText(raw json.RawMessage) string {
+	var s string
+	if json.Unmarshal(raw, &s) == nil {
+		return s
+	}
+	var parts []berth.Content
+	if json.Unmarshal(raw, &parts) == nil {
+		return text(berth.Message{Content: parts})
+	}
+	return string(raw)
+}
+
+// recite calls what a block asks for. It says so if nobody offered that function.
+func recite(b block, n int, tools []berth.FunctionTool) ([]model.Delta, int) {
+	name, arguments := b.call()
+	offered := false
+	for _, t := range tools {
+		offered = offered || t.Name == name
+	}
+	if !offered {
+		s := fmt.Sprintf("Block %d needs the tool %q, which this request does not offer.", n+1, name)
+		return say(s), words(s)
+	}
+	deltas := []model.Delta{model.Call{ID: berth.NewID(berth.PrefixCall), Name: name}}
+	for _, p := range pieces(arguments) {
+		deltas = append(deltas, model.Call{Arguments: p})
+	}
+	return deltas, words(arguments)
+}
+
+func say(s string) []model.Delta {
+	var deltas []model.Delta
+	for _, p := range pieces(s) {
+		deltas = append(deltas, model.Text{Text: p})
+	}
+	return deltas
+}
+
+func pieces(s string) []string {
+	var out []string
+	for r := []rune(s); len(r) > 0; {
+		n := min(piece, len(r))
+		out = append(out, string(r[:n]))
+		r = r[n:]
+	}
+	return out
+}
+
+// summary is the answer after the last block: the echo of a message without any.
+func (s script) summary() string {
+	if len(s.blocks) == 0 {
+		return s.text
+	}
+	var b strings.Builder
+	for i, o := range s.outputs {
+		fmt.Fprintf(&b, "%d. %s\n", i+1, o.summary())
+	}
+	return strings.TrimSuffix(b.String(), "\n")
+}
+
+// summary quotes the exit code and last line of each command of a shell call, or
+// the last line of any other output.
+func (o output) summary() string {
+	var shell struct{ Output []berth.ShellContent }
+	if json.Unmarshal([]byte(o.text), &shell) != nil || len(shell.Output) == 0 {
+		return o.call + ": " + lastLine(o.text)
+	}
+	var parts []string
+	for _, c := range shell.Output {
+		end := "timeout"
+		if c.Outcome.ExitCode != nil {
+			end = fmt.Sprintf("exit %d", *c.Outcome.ExitCode)
+		}
+		line := lastLine(c.Stdout)
+		if line == "" {
+			line = lastLine(c.Stderr)
+		}
+		if line != "" {
+			end += ": " + line
+		}
+		parts = append(parts, end)
+	}
+	return strings.Join(parts, "; ")
+}
+
+func lastLine(s string) string {
+	s = strings.TrimSpace(s)
+	return s[strings.LastIndexByte(s, '\n')+1:]
+}
