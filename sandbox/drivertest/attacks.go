@@ -1,5 +1,228 @@
 package drivertest
 
-import "testing"
+import (
+	_ "embed"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
 
-func (s *suite) attacks(t *testing.T) {}
+	"github.com/berth-run/berth/sandbox/driver"
+)
+
+// attacks does in a sandbox what a hostile command would do. Each must fail
+// harmlessly: the host, the template and another sandbox are as before.
+func (s *suite) attacks(t *testing.T) {
+	t.Run("ReadHost", s.readHost)
+	t.Run("ReachHost", s.reachHost)
+	t.Run("FloodOutput", s.floodOutput)
+	t.Run("DeleteEverything", s.deleteEverything)
+	t.Run("WriteTemplate", s.writeTemplate)
+	t.Run("ReplaceSocket", s.replaceSocket)
+	t.Run("FillSocketDirectory", s.fillSocketDirectory)
+}
+
+//go:embed reach.py
+var reachScript string
+
+// canary is what must never be seen in a sandbox.
+const canary = "berth-canary-5f0c1d"
+
+// readHost looks for files, processes and variables of the host.
+func (s *suite) readHost(t *testing.T) {
+	t.Setenv("BERTH_TEST_SECRET", canary)
+	secret := filepath.Join(t.TempDir(), "secret-"+canary)
+	if err := os.WriteFile(secret, []byte(canary), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	b := Start(t, s.open(t), driver.Spec{ID: "reader", Rootfs: s.Rootfs})
+	for _, script := range []string{
+		"sudo cat " + secret,
+		"sudo cat /proc/1/root" + secret,
+		"sudo cat /proc/self/cwd/../../../../../../../.." + secret,
+		"sudo find / -xdev -name 'secret-*' -exec cat {} +",
+		"sudo sh -c 'cat /proc/*/environ /proc/*/cmdline'",
+		"sudo sh -c 'cat /proc/1/mountinfo /proc/mounts /etc/hosts /etc/resolv.conf /etc/hostname'",
+		"sudo sh -c 'ls -la /proc/*/fd /proc/*/cwd /proc/*/root /.berth'",
+		"env; sudo env",
+		"mkdir -p m; for d in vda sda nvme0n1 dm-0; do sudo mknod $d b 254 0; sudo mount $d m; sudo head -c 64M $d; done",
+		"sudo dmesg",
+	} {
+		r := b.ShTimeout(script, 20*time.Second)
+		if strings.Contains(r.Stdout+r.Stderr, canary) && !strings.Contains(script, canary) {
+			t.Errorf("%s: saw the host's canary", script)
+		}
+		if strings.Contains(script, canary) && strings.Contains(r.Stdout, canary) {
+			t.Errorf("%s: read the host's file", script)
+		}
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := b.Must("uname -n"); got == host {
+		t.Errorf("host name: got the host's, %q", got)
+	}
+	// Processes: the guest and what this command starts.
+	if got := b.Must("ls -d /proc/[0-9]* | wc -l"); len(got) > 1 {
+		t.Errorf("processes: got %s, want a few", got)
+	}
+	if boot, err := driver.BootID(); err == nil && strings.Contains(b.Sh("cat /proc/sys/kernel/random/boot_id").Stdout, boot) {
+		t.Error("boot id: got the host's")
+	}
+}
+
+// reachHost connects to whatever might listen outside.
+func (s *suite) reachHost(t *testing.T) {
+	if s.features.Network {
+		t.Skip("skipped: sandboxes of this driver have a network")
+	}
+	var listeners []net.Listener
+	listen := func(network, address string) net.Listener {
+		l, err := net.Listen(network, address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { l.Close() })
+		listeners = append(listeners, l)
+		return l
+	}
+	tcp := listen("tcp", "0.0.0.0:0").Addr().(*net.TCPAddr)
+	unixPath := filepath.Join(t.TempDir(), "host.sock")
+	listen("unix", unixPath)
+	if err := os.Chmod(unixPath, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	abstract := fmt.Sprintf("@berth-test-%d", os.Getpid())
+	listen("unix", abstract)
+
+	targets := []string{"127.0.0.1", "0.0.0.0", "169.254.169.254", "10.0.0.1", "172.17.0.1", "192.168.0.1", "1.1.1.1", "::1", "fe80::1", "2606:4700:4700::1111"}
+	addrs, err := net.InterfaceAddrs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range addrs {
+		if n, ok := a.(*net.IPNet); ok {
+			targets = append(targets, n.IP.String())
+		}
+	}
+	b := Start(t, s.open(t), driver.Spec{ID: "caller", Rootfs: s.Rootfs})
+	if err := b.Client.WriteFile(t.Context(), "/mnt/data", "reach.py", "", strings.NewReader(reachScript)); err != nil {
+		t.Fatal(err)
+	}
+	args := fmt.Sprintf("reach.py %d %s %s %s", tcp.Port, unixPath, abstract[1:], strings.Join(targets, " "))
+	for _, who := range []string{"", "sudo "} {
+		if r := b.Sh(who + "python3 " + args); r.Stdout != "done\n" {
+			t.Errorf("%spython3 %s: got %+v, want only %q", who, args, r, "done\n")
+		}
+	}
+	if got := b.Must("tail -n +3 /proc/net/dev | cut -d: -f1"); got != "lo" {
+		t.Errorf("network interfaces: got %q, want only lo", got)
+	}
+	for _, l := range listeners {
+		l.(interface{ SetDeadline(time.Time) error }).SetDeadline(time.Now().Add(50 * time.Millisecond))
+		if conn, err := l.Accept(); err == nil {
+			conn.Close()
+			t.Errorf("%s was reached from the sandbox", l.Addr())
+		}
+	}
+}
+
+// floodOutput prints without end.
+func (s *suite) floodOutput(t *testing.T) {
+	d := s.open(t)
+	b := Start(t, d, driver.Spec{ID: "flood", Rootfs: s.Rootfs, Limits: driver.Limits{Disk: 512 << 20, Memory: 512 << 20}})
+	for _, script := range []string{
+		"yes",
+		"cat /dev/zero",
+		"yes >&2",
+		`head -c 100000000 /dev/zero | tr '\0' '\n'`,
+		"sudo sh -c 'yes >/proc/1/fd/1'",
+		"sudo sh -c 'yes >/proc/1/fd/2'",
+	} {
+		r := b.ShTimeout(script, 2*time.Second)
+		if r.Err != nil {
+			t.Errorf("%s: got %v", script, r.Err)
+		}
+		b.Answers()
+	}
+}
+
+// deleteEverything removes all that root in the sandbox can.
+func (s *suite) deleteEverything(t *testing.T) {
+	before := listing(t, s.Rootfs)
+	d := s.open(t)
+	other := Start(t, d, driver.Spec{ID: "other", Rootfs: s.Rootfs})
+	other.Must("echo mine >file")
+	b := Start(t, d, driver.Spec{ID: "vandal", Rootfs: s.Rootfs})
+	b.Last("sudo rm -rf --no-preserve-root / 2>/dev/null; sudo rm -rf /.berth /mnt /tmp /usr /etc /dev /proc 2>/dev/null")
+
+	if st := b.Stats(); st.State != driver.StateRunning && st.State != driver.StateDead {
+		t.Errorf("the vandal's state: got %+v, want it to run or be dead", st)
+	}
+	if diff := diffListings(before, listing(t, s.Rootfs)); diff != "" {
+		t.Errorf("the template has changed:\n%s", diff)
+	}
+	if got := other.Must("cat file && ls -d /usr/bin/env"); got != "mine\n/usr/bin/env" {
+		t.Errorf("the other sandbox: got %q", got)
+	}
+	if err := d.Destroy(t.Context(), "vandal"); err != nil {
+		t.Errorf("Destroy: %v", err)
+	}
+	// A new one from the same template has everything.
+	Start(t, d, driver.Spec{ID: "next", Rootfs: s.Rootfs}).Must("python3 -c 'print(1)' && sudo true")
+}
+
+// writeTemplate changes files of the template in every way there is.
+func (s *suite) writeTemplate(t *testing.T) {
+	before := listing(t, s.Rootfs)
+	d := s.open(t)
+	b := Start(t, d, driver.Spec{ID: "writer", Rootfs: s.Rootfs})
+	b.Must(`sudo sh -c 'echo x >>/etc/passwd; chmod 000 /etc/shadow; chown 1000 /usr/bin/env; mv /usr/bin/tac /usr/bin/tac2
+ln -s / /etc/root; rm -f /etc/group; mkdir /newdir; touch /usr/bin/env; mknod /etc/null c 1 3; : >/etc/profile'`)
+	if diff := diffListings(before, listing(t, s.Rootfs)); diff != "" {
+		t.Errorf("the template has changed:\n%s", diff)
+	}
+	Start(t, d, driver.Spec{ID: "reader", Rootfs: s.Rootfs}).Must("! grep -x x /etc/passwd && test ! -e /newdir && test -s /etc/profile")
+}
+
+// listing returns a line for each file of a tree: what it is and when it changed.
+func listing(t *testing.T, root string) map[string]string {
+	t.Helper()
+	files := make(map[string]string)
+	err := filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		fi, err := e.Info()
+		if err != nil {
+			return err
+		}
+		files[path] = fmt.Sprint(fi.Mode(), fi.Size(), fi.ModTime().UnixNano())
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
+
+// diffListings returns up to a few files that are not the same.
+func diffListings(before, after map[string]string) string {
+	var diff []string
+	for path, was := range before {
+		if is := after[path]; is != was {
+			diff = append(diff, fmt.Sprintf("%s: was %q, is %q", path, was, is))
+		}
+	}
+	for path, is := range after {
+		if _, ok := before[path]; !ok {
+			diff = append(diff, fmt.Sprintf("%s: is new, %q", path, is))
+		}
+	}
+	return strings.Join(diff[:min(len(diff), 10)], "\n")
+}

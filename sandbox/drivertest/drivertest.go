@@ -30,6 +30,9 @@ type Harness struct {
 	// Rootfs is the template of the sandboxes; see the function Rootfs.
 	Rootfs string
 
+	// Socket is the path of the guest's socket in the sandbox, if it has one.
+	Socket string
+
 	// Leftovers returns what the driver has left on the machine for a state
 	// directory of which all sandboxes are destroyed. It may be nil.
 	Leftovers func(stateDir string) []string
@@ -178,6 +181,23 @@ func (b *Box) Must(script string) string {
 		b.tb.Fatalf("%s: got exit code %d, timeout %v, error %v, stderr %q", script, r.Code, r.Timeout, r.Err, r.Stderr)
 	}
 	return strings.TrimSpace(r.Stdout)
+}
+
+// Last runs a command that may take the guest with it: what becomes of it does not
+// matter, and nobody waits for a guest that is gone.
+func (b *Box) Last(script string) {
+	b.tb.Helper()
+	ctx, cancel := context.WithTimeout(b.tb.Context(), 30*time.Second)
+	defer cancel()
+	p, err := b.Client.Start(ctx, guest.ProcessRequest{Cmd: "/bin/sh", Args: []string{"-c", script}})
+	if err != nil {
+		b.tb.Fatalf("%s: %v", script, err)
+	}
+	for ev, err := range p.Events() {
+		if err != nil || ev.Ended {
+			return
+		}
+	}
 }
 
 // Stats returns the sandbox's stats, which have to be there.

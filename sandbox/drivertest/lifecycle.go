@@ -191,8 +191,9 @@ func (s *suite) pauseResume(t *testing.T) {
 	if err := b.Client.Ping(short); err == nil {
 		t.Error("Ping of a paused sandbox: got an answer")
 	}
-	if after := b.Stats(); after.CPU != before.CPU {
-		t.Errorf("a paused sandbox used %v of CPU", after.CPU-before.CPU)
+	// The loop would have used all of the time.
+	if after := b.Stats(); s.features.CPULimit && after.CPU-before.CPU > 50*time.Millisecond {
+		t.Errorf("in 200 ms the paused sandbox used %v of CPU", after.CPU-before.CPU)
 	}
 	if err := d.Resume(ctx, b.ID); err != nil {
 		t.Fatalf("Resume: %v", err)
@@ -275,13 +276,13 @@ func (s *suite) serverKilled(t *testing.T) {
 
 func (s *suite) guestEnded(t *testing.T) {
 	b := Start(t, s.open(t), driver.Spec{ID: "ended", Rootfs: s.Rootfs})
-	script := "sudo pkill -9 -f guest"
-	if !s.isolates() {
-		script = "kill -9 $PPID"
+	if s.isolates() {
+		b.Last("sudo kill -9 1; sudo kill -TERM 1")
+	} else {
+		b.Last("kill -9 $PPID")
 	}
-	b.ShTimeout(script, 5*time.Second)
 	st := b.Stats()
-	if st.State == driver.StateRunning { // as PID 1 it cannot be killed from inside
+	if st.State == driver.StateRunning { // an init cannot be killed from inside
 		b.Answers()
 		return
 	}

@@ -1,5 +1,179 @@
 package drivertest
 
-import "testing"
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
 
-func (s *suite) limits(t *testing.T) {}
+	"github.com/berth-run/berth/sandbox/driver"
+)
+
+// limits breaks each limit that the driver says it enforces.
+func (s *suite) limits(t *testing.T) {
+	for _, l := range []struct {
+		name     string
+		enforced bool
+		test     func(*testing.T)
+	}{
+		{"MemoryHogIsRefused", s.features.MemoryLimit, s.memoryHog},
+		{"ManyHogs", s.features.MemoryLimit, s.manyHogs},
+		{"MemoryWall", s.features.MemoryLimit, s.memoryWall},
+		{"ShownLimits", s.features.MemoryLimit && s.features.CPULimit, s.shownLimits},
+		{"CPU", s.features.CPULimit, s.cpuHog},
+		{"ForkBomb", s.features.PIDLimit, s.forkBomb},
+		{"DiskFill", s.features.DiskLimit, s.diskFill},
+		{"DiskIsNotMemory", s.features.DiskLimit && s.features.MemoryLimit, s.diskIsNotMemory},
+	} {
+		if l.enforced {
+			t.Run(l.name, l.test)
+		}
+	}
+}
+
+// memoryHog: one process that wants more than there is fails by itself.
+func (s *suite) memoryHog(t *testing.T) {
+	b := Start(t, s.open(t), driver.Spec{ID: "hog", Rootfs: s.Rootfs, Limits: driver.Limits{Memory: 256 << 20}})
+	r := b.Sh(`python3 -c '
+hog = []
+try:
+    while True: hog.append(bytearray(8 << 20))
+except MemoryError:
+    print("refused")
+'`)
+	if !strings.Contains(r.Stdout, "refused") && r.Code == 0 {
+		t.Errorf("a hog of memory: got %+v, want MemoryError or a killed command", r)
+	}
+	b.Answers()
+	if st := b.Stats(); st.State != driver.StateRunning || st.Memory > 256<<20 {
+		t.Errorf("afterwards: got %+v, want it to run within 256 MiB", st)
+	}
+}
+
+// manyHogs: processes none of which wants too much, until all want too much.
+func (s *suite) manyHogs(t *testing.T) {
+	b := Start(t, s.open(t), driver.Spec{ID: "hogs", Rootfs: s.Rootfs, Limits: driver.Limits{Memory: 256 << 20}})
+	b.ShTimeout(`for i in 1 2 3 4 5 6 7 8; do
+python3 -c 'import time; b = bytearray(60 << 20); time.sleep(3)' &
+done; wait`, 20*time.Second)
+	b.survivesOr(driver.ReasonOOM)
+}
+
+// memoryWall: memory that belongs to no process, so that only the wall behind all
+// limits can hold it. It may cost the sandbox its life, and then has to say so.
+func (s *suite) memoryWall(t *testing.T) {
+	b := Start(t, s.open(t), driver.Spec{ID: "wall", Rootfs: s.Rootfs, Limits: driver.Limits{Memory: 256 << 20}})
+	b.Last("sudo dd if=/dev/zero of=/dev/fill bs=1M count=1024")
+	st := b.Await("the wall", func(st driver.Stats) bool { return st.State == driver.StateDead })
+	if st.Reason != driver.ReasonOOM {
+		t.Errorf("got %+v, want reason %q", st, driver.ReasonOOM)
+	}
+}
+
+// survivesOr checks that the sandbox answers, or is dead for that reason.
+func (b *Box) survivesOr(reason driver.Reason) {
+	b.tb.Helper()
+	switch st := b.Stats(); {
+	case st.State == driver.StateRunning:
+		b.Answers()
+	case st.State != driver.StateDead || st.Reason != reason:
+		b.tb.Errorf("got %+v, want it to run or be dead of %q", st, reason)
+	}
+}
+
+func (s *suite) shownLimits(t *testing.T) {
+	b := Start(t, s.open(t), driver.Spec{ID: "shown", Rootfs: s.Rootfs, Limits: driver.Limits{Memory: 512 << 20, CPU: 2}})
+	if got := b.Must("awk '/^MemTotal/{print $2}' /proc/meminfo"); got != "524288" {
+		t.Errorf("MemTotal: got %s kB, want 524288", got)
+	}
+}
+
+func (s *suite) cpuHog(t *testing.T) {
+	const cores = 0.5
+	b := Start(t, s.open(t), driver.Spec{ID: "cpu", Rootfs: s.Rootfs, Limits: driver.Limits{CPU: cores}})
+	before, began := b.Stats().CPU, time.Now()
+	b.ShTimeout("for i in 1 2 3 4; do (while :; do :; done) & done; wait", 2*time.Second)
+	used, took := b.Stats().CPU-before, time.Since(began)
+	// A period more than its share may be spent, and no less than half is a hog.
+	if limit := time.Duration(cores*float64(took)) + 200*time.Millisecond; used > limit {
+		t.Errorf("in %v: got %v of CPU, want at most %v", took, used, limit)
+	}
+	if used < time.Duration(cores*float64(took)/2) {
+		t.Errorf("in %v: got %v of CPU; the hog was none", took, used)
+	}
+	b.Answers()
+}
+
+func (s *suite) forkBomb(t *testing.T) {
+	const pids = 64
+	for _, tt := range []struct{ name, script string }{
+		{"Shell", "bomb() { bomb | bomb & }; bomb; sleep 600"},
+		{"Root", "sudo bash -c 'bomb() { bomb | bomb & }; bomb; sleep 600'"},
+		{"Sleepers", "while :; do sleep 600 & done"},
+		{"Threads", `python3 -c '
+import _thread, time
+try:
+    while True: _thread.start_new_thread(time.sleep, (600,))
+except Exception as e: print(e)
+time.sleep(600)'`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			b := Start(t, s.open(t), driver.Spec{ID: "bomb", Rootfs: s.Rootfs, Limits: driver.Limits{PIDs: pids}})
+			most, done := 0, make(chan struct{})
+			go func() {
+				defer close(done)
+				b.ShTimeout(tt.script, 3*time.Second)
+			}()
+			for running := true; running; {
+				select {
+				case <-done:
+					running = false
+				default:
+					most = max(most, b.Stats().PIDs)
+				}
+			}
+			// Some of the host's belong to the driver, and a process may be several.
+			if most < pids/4 || most > 300+20*pids {
+				t.Errorf("host processes and threads: got up to %d, want about %d", most, pids)
+			}
+			b.Answers()
+		})
+	}
+}
+
+func (s *suite) diskFill(t *testing.T) {
+	const disk = 64 << 20
+	b := Start(t, s.open(t), driver.Spec{ID: "fill", Rootfs: s.Rootfs, Limits: driver.Limits{Disk: disk}})
+	for _, path := range []string{"/mnt/data/fill", "/tmp/fill", "/var/tmp/fill", "/home/user/fill"} {
+		r := b.Sh("dd if=/dev/zero of=" + path + " bs=1M count=1024")
+		if r.Code == 0 || !strings.Contains(r.Stderr, "No space left") {
+			t.Errorf("%s: got %+v, want no space left", path, r)
+		}
+		if got := b.Stats().Disk; got < disk/2 || got > disk+disk/4 {
+			t.Errorf("%s: got %d bytes on disk, want about %d", path, got, disk)
+		}
+		// With the disk full the guest still works, and what is removed is freed.
+		b.Must("rm " + path)
+		b.Await("the disk to be freed", func(st driver.Stats) bool { return st.Disk < disk/2 })
+	}
+	// A file with nothing in it takes nothing.
+	b.Must("truncate -s 1G /tmp/sparse && rm /tmp/sparse")
+	if r := b.Sh("dd if=/dev/zero of=/dev/shm/fill bs=1M count=4096"); r.Code == 0 {
+		t.Errorf("/dev/shm: got %+v, want no space left", r)
+	}
+	b.Answers()
+}
+
+// diskIsNotMemory writes more to disk than there is memory.
+func (s *suite) diskIsNotMemory(t *testing.T) {
+	b := Start(t, s.open(t), driver.Spec{ID: "cache", Rootfs: s.Rootfs,
+		Limits: driver.Limits{Memory: 192 << 20, Disk: 1 << 30}})
+	const size = 600
+	sum := b.Must(fmt.Sprintf("dd if=/dev/zero of=big bs=1M count=%d status=none && wc -c <big", size))
+	if want := fmt.Sprint(size << 20); sum != want {
+		t.Errorf("got %s bytes, want %s", sum, want)
+	}
+	if st := b.Stats(); st.State != driver.StateRunning || st.Disk < size<<20 {
+		t.Errorf("got %+v, want it to run with %d MiB on disk", st, size)
+	}
+}

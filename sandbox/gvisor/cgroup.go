@@ -122,10 +122,6 @@ func (c cgroup) kill(ctx context.Context) error {
 				unix.Kill(pid, unix.SIGKILL)
 			}
 		}
-		// In version 1 the frozen cannot die.
-		if err := c.freeze(false); err != nil {
-			return err
-		}
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("%d processes will not die: %w", len(pids), context.Cause(ctx))
@@ -157,46 +153,6 @@ func (c cgroup) remove(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-// freeze stops or continues every process in c. It returns when that is done,
-// which takes a few milliseconds at most.
-func (c cgroup) freeze(on bool) error {
-	if c.v2 != "" {
-		value := "0"
-		if on {
-			value = "1"
-		}
-		return c.awaitFrozen(on, ignoreMissing(writeControl(c.v2, "cgroup.freeze", value)))
-	}
-	value := "THAWED"
-	if on {
-		value = "FROZEN"
-	}
-	return c.awaitFrozen(on, ignoreMissing(writeControl(c.v1["freezer"], "freezer.state", value)))
-}
-
-// awaitFrozen waits until frozen says on, unless err is set already.
-func (c cgroup) awaitFrozen(on bool, err error) error {
-	for wait := 100 * time.Microsecond; err == nil; wait *= 2 {
-		if c.frozen() == on {
-			return nil
-		}
-		if wait > time.Second {
-			return errors.New("the kernel does not freeze or thaw the group in time")
-		}
-		time.Sleep(wait)
-	}
-	return err
-}
-
-// frozen reports whether every process in c is stopped by freeze.
-func (c cgroup) frozen() bool {
-	if c.v2 != "" {
-		return keyedValue(c.v2, "cgroup.events", "frozen") == 1
-	}
-	raw, _ := os.ReadFile(filepath.Join(c.v1["freezer"], "freezer.state"))
-	return strings.TrimSpace(string(raw)) == "FROZEN"
 }
 
 // ignoreMissing returns err unless it says that a file is not there.

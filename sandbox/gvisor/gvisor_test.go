@@ -14,6 +14,7 @@ func TestDriver(t *testing.T) {
 	drivertest.Run(t, drivertest.Harness{
 		Open:      func(tb testing.TB, stateDir string) driver.Driver { return openTest(tb, stateDir) },
 		Rootfs:    drivertest.Rootfs(t),
+		Socket:    guestSocket,
 		Leftovers: leftovers,
 	})
 }

@@ -14,8 +14,8 @@ import (
 
 // A hierarchy says where this machine keeps its cgroups. There are three kinds:
 // version 2 alone; version 1, one mount for each controller or two; and both
-// side by side, where version 1 has the controllers and version 2 still kills,
-// freezes and keeps track.
+// side by side, where version 1 has the controllers and version 2 still kills and
+// keeps track.
 //
 // Berth writes the dozen files itself. containerd/cgroups can do it too, but
 // joins version 1 groups by process id, which waits for an RCU grace period for
@@ -31,9 +31,9 @@ type hierarchy struct {
 var limiters = []string{"memory", "cpu", "pids"}
 
 // v1Joined are the version 1 hierarchies that a sandbox gets a group in, if they
-// are there: the limiters, accounting, pause where version 2 is missing, and
-// systemd's, lest stopping the server's unit stop the sandboxes.
-var v1Joined = append([]string{"cpuacct", "freezer", "name=systemd"}, limiters...)
+// are there: the limiters, accounting, and systemd's, lest stopping the server's
+// unit stop the sandboxes.
+var v1Joined = append([]string{"cpuacct", "name=systemd"}, limiters...)
 
 // findHierarchy finds out how this machine keeps its cgroups.
 func findHierarchy() (hierarchy, error) {

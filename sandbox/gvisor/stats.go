@@ -39,7 +39,7 @@ func (d *Driver) Stats(_ context.Context, id string) (driver.Stats, error) {
 		stats.State, stats.Reason = driver.StateDead, driver.ReasonOOM
 	case !alive:
 		stats.State, stats.Reason = driver.StateDead, driver.ReasonKilled
-	case s.cgroup.frozen():
+	case s.paused():
 		stats.State = driver.StatePaused
 	default:
 		stats.State = driver.StateRunning
@@ -69,27 +69,4 @@ func diskUsed(pid int, dir string) int64 {
 		}
 	}
 	return 0
-}
-
-// Pause freezes every process of the sandbox with the kernel's freezer.
-//
-// `runsc pause` stops the sentry's tasks instead. It costs a process of 30 ms,
-// the sentry's cooperation, and its state would be a file to trust.
-func (d *Driver) Pause(_ context.Context, id string) error { return d.freeze(id, true) }
-
-// Resume continues a paused sandbox.
-func (d *Driver) Resume(_ context.Context, id string) error { return d.freeze(id, false) }
-
-func (d *Driver) freeze(id string, on bool) error {
-	s, err := d.find(id)
-	if err != nil {
-		return err
-	}
-	if _, alive := s.sentry(); !alive {
-		return fmt.Errorf("gvisor: %s is not running", id)
-	}
-	if err := s.cgroup.freeze(on); err != nil {
-		return fmt.Errorf("gvisor: freezer of %s: %w", id, err)
-	}
-	return nil
 }
