@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -63,6 +64,11 @@ func program(tb testing.TB, name, env, dir string) string {
 	if path := os.Getenv(env); path != "" {
 		return path
 	}
+	built.Lock()
+	defer built.Unlock()
+	if path := built.paths[name]; path != "" {
+		return path
+	}
 	root, err := repository()
 	if err != nil {
 		tb.Fatal(err)
@@ -77,8 +83,15 @@ func program(tb testing.TB, name, env, dir string) string {
 	if err := run(tb, filepath.Join(root, dir), "go", "build", "-trimpath", "-ldflags=-s -w", "-o", out, pkg); err != nil {
 		tb.Fatal(err)
 	}
+	built.paths[name] = out
 	return out
 }
+
+// built holds the programs that this process has built or found up to date.
+var built = struct {
+	sync.Mutex
+	paths map[string]string
+}{paths: make(map[string]string)}
 
 // repository returns the directory of the main module.
 func repository() (string, error) {

@@ -1,0 +1,177 @@
+package gvisor
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	specs "github.com/opencontainers/runtime-spec/specs-go"
+
+	"github.com/berth-run/berth/guest"
+	"github.com/berth-run/berth/sandbox/driver"
+	"github.com/berth-run/berth/sandbox/drivertest"
+)
+
+// Run with: go test -run '^$' -bench . ./sandbox/gvisor
+
+// reportMS reports the 50th and the 99th percentile of took.
+func reportMS(b *testing.B, what string, took []time.Duration) {
+	slices.Sort(took)
+	at := func(p int) float64 { return float64(took[(len(took)-1)*p/100].Microseconds()) / 1000 }
+	b.ReportMetric(at(50), what+"-p50-ms")
+	b.ReportMetric(at(99), what+"-p99-ms")
+}
+
+// run runs a program in the sandbox to its end.
+func run(b *testing.B, c *guest.Client, path string, args ...string) {
+	b.Helper()
+	p, err := c.Start(b.Context(), guest.ProcessRequest{Cmd: path, Args: args})
+	if err != nil {
+		b.Fatal(err)
+	}
+	for ev, err := range p.Events() {
+		if err != nil {
+			b.Fatal(err)
+		}
+		if ev.Ended && ev.ExitCode != 0 {
+			b.Fatalf("%s: got exit code %d", path, ev.ExitCode)
+		}
+	}
+}
+
+// BenchmarkCold measures from nothing to the end of the first command, and the
+// way back.
+func BenchmarkCold(b *testing.B) {
+	d := openTest(b, b.TempDir())
+	rootfs := drivertest.Rootfs(b)
+	var cold, destroy []time.Duration
+	for n := 0; b.Loop(); n++ {
+		id, began := fmt.Sprintf("cold-%d", n), time.Now()
+		if err := d.Create(b.Context(), driver.Spec{ID: id, Rootfs: rootfs}); err != nil {
+			b.Fatal(err)
+		}
+		if err := d.Start(b.Context(), id); err != nil {
+			b.Fatal(err)
+		}
+		box := drivertest.Attach(b, d, id)
+		run(b, box.Client, "/bin/true")
+		cold = append(cold, time.Since(began))
+
+		began = time.Now()
+		if err := d.Destroy(b.Context(), id); err != nil {
+			b.Fatal(err)
+		}
+		destroy = append(destroy, time.Since(began))
+	}
+	reportMS(b, "cold", cold)
+	reportMS(b, "destroy", destroy)
+}
+
+// BenchmarkExec measures commands in a sandbox that runs, and beside them the
+// same command as a process of the host.
+func BenchmarkExec(b *testing.B) {
+	d := openTest(b, b.TempDir())
+	box := drivertest.Start(b, d, driver.Spec{ID: "exec", Rootfs: drivertest.Rootfs(b)})
+	measure := func(name string, f func(b *testing.B)) {
+		b.Run(name, func(b *testing.B) {
+			var took []time.Duration
+			for b.Loop() {
+				began := time.Now()
+				f(b)
+				took = append(took, time.Since(began))
+			}
+			reportMS(b, "exec", took)
+		})
+	}
+	measure("true", func(b *testing.B) { run(b, box.Client, "/bin/true") })
+	measure("sh-c-true", func(b *testing.B) { run(b, box.Client, "/bin/sh", "-c", "true") })
+	measure("shell-call-true", func(b *testing.B) { box.Must("true") })
+	measure("python3", func(b *testing.B) { run(b, box.Client, "/usr/bin/python3", "-c", "print(1)") })
+	measure("host-true", func(b *testing.B) {
+		if err := exec.Command("/bin/true").Run(); err != nil {
+			b.Fatal(err)
+		}
+	})
+}
+
+// BenchmarkRunscRun measures runsc as others use it: `runsc run` of true on the
+// same template, with its defaults.
+func BenchmarkRunscRun(b *testing.B) {
+	dir, runsc := b.TempDir(), drivertest.Runsc(b)
+	raw, err := json.Marshal(specs.Spec{
+		Version: "1.1.0",
+		Process: &specs.Process{Args: []string{"/bin/true"}, Cwd: "/"},
+		Root:    &specs.Root{Path: drivertest.Rootfs(b)},
+		Linux:   &specs.Linux{},
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "config.json"), raw, 0o600); err != nil {
+		b.Fatal(err)
+	}
+	var took []time.Duration
+	for n := 0; b.Loop(); n++ {
+		cmd := exec.Command(runsc, "--root="+filepath.Join(dir, "root"), "--network=none",
+			"--ignore-cgroups", "--overlay2=root:memory", "run", "--bundle="+dir, fmt.Sprintf("c%d", n))
+		began := time.Now()
+		if out, err := cmd.CombinedOutput(); err != nil {
+			b.Fatalf("%v\n%s", err, out)
+		}
+		took = append(took, time.Since(began))
+	}
+	reportMS(b, "run", took)
+}
+
+// BenchmarkIdleMemory measures the memory of idle sandboxes, shared pages counted
+// in proportion.
+func BenchmarkIdleMemory(b *testing.B) {
+	const sandboxes = 8
+	d := openTest(b, b.TempDir())
+	rootfs := drivertest.Rootfs(b)
+	var all []sandbox
+	for n := range sandboxes {
+		id := fmt.Sprintf("idle-%d", n)
+		run(b, drivertest.Start(b, d, driver.Spec{ID: id, Rootfs: rootfs}).Client, "/bin/true")
+		s, err := d.find(id)
+		if err != nil {
+			b.Fatal(err)
+		}
+		all = append(all, s)
+	}
+	var total, charged int64
+	for b.Loop() {
+		total, charged = 0, 0
+		for _, s := range all {
+			pids, err := s.cgroup.procs()
+			if err != nil {
+				b.Fatal(err)
+			}
+			for _, pid := range pids {
+				total += pss(pid)
+			}
+			charged += s.cgroup.usage().memory
+		}
+	}
+	b.ReportMetric(float64(total)/sandboxes/(1<<20), "PSS-MiB/sandbox")
+	b.ReportMetric(float64(charged)/sandboxes/(1<<20), "cgroup-MiB/sandbox")
+}
+
+// pss returns a process's proportional set size in bytes.
+func pss(pid int) int64 {
+	raw, _ := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
+	for line := range strings.Lines(string(raw)) {
+		if f := strings.Fields(line); len(f) == 3 && f[0] == "Pss:" {
+			kb, _ := strconv.ParseInt(f[1], 10, 64)
+			return kb << 10
+		}
+	}
+	return 0
+}

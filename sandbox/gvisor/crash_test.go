@@ -1,0 +1,134 @@
+package gvisor
+
+import (
+	"errors"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/berth-run/berth/sandbox/driver"
+	"github.com/berth-run/berth/sandbox/drivertest"
+)
+
+// TestCrash stops in the middle of making a sandbox, in every place where that
+// leaves something, and checks that a driver that is opened afterwards knows of it
+// and removes it.
+func TestCrash(t *testing.T) {
+	rootfs := drivertest.Rootfs(t)
+	spec := driver.Spec{ID: "half", Rootfs: rootfs, Limits: driver.DefaultLimits}
+	for _, tt := range []struct {
+		name  string
+		crash func(t *testing.T, d *Driver, s sandbox)
+		want  driver.State
+	}{
+		{"DirectoryOnly", func(t *testing.T, d *Driver, s sandbox) {
+			if err := d.dir.Create(s.id, func(dir string) error { return d.fill(dir, s, spec) }); err != nil {
+				t.Fatal(err)
+			}
+		}, driver.StateCreated},
+		{"DirectoryWithoutRecord", func(t *testing.T, d *Driver, s sandbox) {
+			if err := d.dir.Create(s.id, func(string) error { return nil }); err != nil {
+				t.Fatal(err)
+			}
+		}, driver.StateDead},
+		{"Created", func(t *testing.T, d *Driver, s sandbox) {
+			if err := d.Create(t.Context(), spec); err != nil {
+				t.Fatal(err)
+			}
+		}, driver.StateCreated},
+		{"MarkedAsStarted", func(t *testing.T, d *Driver, s sandbox) {
+			if err := errors.Join(d.Create(t.Context(), spec), os.WriteFile(s.path("started"), nil, 0o600)); err != nil {
+				t.Fatal(err)
+			}
+		}, driver.StateDead},
+		{"InDestroy", func(t *testing.T, d *Driver, s sandbox) {
+			if err := errors.Join(d.Create(t.Context(), spec), d.Start(t.Context(), s.id),
+				s.cgroup.kill(t.Context()), os.Remove(s.path("sandbox.json"))); err != nil {
+				t.Fatal(err)
+			}
+		}, driver.StateDead},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			dir := t.TempDir()
+			d := openTest(t, dir)
+			s, err := d.sandbox(spec.ID)
+			if err != nil {
+				t.Fatal(err)
+			}
+			tt.crash(t, d, s)
+
+			d = openTest(t, dir)
+			if got, err := d.List(t.Context()); err != nil || !slices.Equal(got, []string{"half"}) {
+				t.Errorf("List: got %q, %v, want half", got, err)
+			}
+			if st, err := d.Stats(t.Context(), "half"); err != nil || st.State != tt.want {
+				t.Errorf("Stats: got %+v, %v, want %q", st, err, tt.want)
+			}
+			if err := d.Destroy(t.Context(), "half"); err != nil {
+				t.Errorf("Destroy: %v", err)
+			}
+			if left := leftovers(dir); left != nil {
+				t.Errorf("left behind: %q", left)
+			}
+		})
+	}
+}
+
+// TestStartFails lets runsc fail and checks that the error says why, and that
+// nothing runs on.
+func TestStartFails(t *testing.T) {
+	rootfs := drivertest.Rootfs(t)
+	d := openTest(t, t.TempDir())
+	if err := d.Create(t.Context(), driver.Spec{ID: "broken", Rootfs: rootfs, Env: []string{"SECRET=berth-canary-aa01"}}); err != nil {
+		t.Fatal(err)
+	}
+	defer d.Destroy(t.Context(), "broken")
+	s, err := d.find("broken")
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := os.ReadFile(s.path("config.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	broken := strings.Replace(string(raw), guestPath, "/no/such/guest", 1)
+	if err := os.WriteFile(s.path("config.json"), []byte(broken), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	err = d.Start(t.Context(), "broken")
+	if err == nil || !strings.Contains(err.Error(), "/no/such/guest") {
+		t.Errorf("Start: got %v, want an error that names the program", err)
+	}
+	if strings.Contains(err.Error(), "canary") {
+		t.Errorf("Start: the error tells the environment: %v", err)
+	}
+	if pids, err := s.cgroup.procs(); err != nil || len(pids) != 0 {
+		t.Errorf("processes: got %v, %v, want none", pids, err)
+	}
+	if st, err := d.Stats(t.Context(), "broken"); err != nil || st.State != driver.StateDead {
+		t.Errorf("Stats: got %+v, %v, want dead", st, err)
+	}
+}
+
+// TestHostRestarted changes the boot id under a sandbox.
+func TestHostRestarted(t *testing.T) {
+	rootfs := drivertest.Rootfs(t)
+	dir := t.TempDir()
+	d := openTest(t, dir)
+	if err := d.Create(t.Context(), driver.Spec{ID: "old", Rootfs: rootfs}); err != nil {
+		t.Fatal(err)
+	}
+	d = openTest(t, dir)
+	d.bootID = "another"
+	st, err := d.Stats(t.Context(), "old")
+	if err != nil || st.State != driver.StateDead || st.Reason != driver.ReasonHost {
+		t.Errorf("Stats: got %+v, %v, want dead of %q", st, err, driver.ReasonHost)
+	}
+	if err := d.Start(t.Context(), "old"); err == nil {
+		t.Error("Start: got no error")
+	}
+	if err := d.Destroy(t.Context(), "old"); err != nil {
+		t.Errorf("Destroy: %v", err)
+	}
+}
