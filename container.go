@@ -17,9 +17,10 @@ type Container struct {
 
 // ContainerBerth is what Berth tells of a container beyond OpenAI's contract.
 type ContainerBerth struct {
-	Isolation string `json:"isolation"`        // gvisor, microvm, docker, kubernetes or none
-	Template  string `json:"template"`         // digest of the template that it started from
-	Reason    string `json:"reason,omitempty"` // why it is gone: expired, deleted, oom, killed or host
+	Isolation string `json:"isolation"`          // gvisor, microvm, docker, kubernetes or none
+	Template  string `json:"template"`           // digest of the template that it started from
+	Starting  bool   `json:"starting,omitempty"` // its first use will wait for it
+	Reason    string `json:"reason,omitempty"`   // why it is gone: expired, deleted, oom, killed or host
 }
 
 // A ContainerStatus is the state of a container. An expired container keeps its

@@ -1,0 +1,167 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/sandbox/driver"
+	"github.com/berth-run/berth/store"
+)
+
+// The reasons for a container's end, as berth.ContainerBerth says them.
+const (
+	reasonExpired = "expired"
+	reasonDeleted = "deleted"
+	reasonOOM     = string(driver.ReasonOOM)
+	reasonKilled  = string(driver.ReasonKilled)
+	reasonHost    = string(driver.ReasonHost)
+)
+
+// burialTime bounds one attempt to remove what is left of a sandbox.
+const burialTime = time.Minute
+
+// statsTime bounds a question to the driver.
+const statsTime = 10 * time.Second
+
+// bury ends a container: every death passes here, once. Its users are told, its
+// end is saved, and then its sandbox is destroyed in the background; what fails
+// is tried again by the sweeper, or by the next Start. cause is for the
+// operator. If only is not nil and disagrees, nothing happens.
+func (k *Keeper) bury(s *sandbox, reason string, told, cause error, only func() bool) {
+	if !s.kill(reason, told, only) {
+		return
+	}
+	log := k.opts.Log.With("container", s.id, "project", s.project, "reason", reason)
+	if cause == nil {
+		log.Info("container ended")
+	} else {
+		log.Error("container ended", "err", cause)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), burialTime)
+	defer cancel()
+	if err := k.record(ctx, s); err != nil {
+		log.Error("the end of a container was not saved", "err", err)
+	}
+	k.interSoon(s)
+}
+
+// record saves the end of a container, if that has not been done.
+func (k *Keeper) record(ctx context.Context, s *sandbox) error {
+	s.mu.Lock()
+	reason, recorded, active := s.reason, s.recorded, s.active.Unix()
+	s.mu.Unlock()
+	if recorded {
+		return nil
+	}
+	var err error
+	if reason == reasonDeleted {
+		err = k.opts.Store.DeleteContainer(ctx, s.project, s.id)
+	} else {
+		_, err = k.opts.Store.UpdateContainer(ctx, s.project, s.id, func(c *berth.Container) error {
+			c.Status, c.Berth.Starting, c.Berth.Reason = berth.ContainerExpired, false, reason
+			c.LastActiveAt = max(c.LastActiveAt, active)
+			return nil
+		})
+	}
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return err
+	}
+	s.mu.Lock()
+	s.recorded = true
+	s.mu.Unlock()
+	return nil
+}
+
+// interSoon removes what is left of a dead sandbox in the background.
+func (k *Keeper) interSoon(s *sandbox) {
+	if !s.interring.CompareAndSwap(false, true) {
+		return
+	}
+	spawned := k.spawn(func() {
+		defer s.interring.Store(false)
+		if err := k.inter(s); err != nil {
+			k.opts.Log.Error("a dead sandbox was not removed; this will be tried again", "container", s.id, "err", err)
+		}
+	})
+	if !spawned {
+		s.interring.Store(false)
+	}
+}
+
+// inter removes what is left of a dead sandbox, if anything is.
+func (k *Keeper) inter(s *sandbox) error {
+	ctx, cancel := context.WithTimeout(context.Background(), burialTime)
+	defer cancel()
+	if err := s.driver.take(ctx); err != nil {
+		return err
+	}
+	defer s.driver.give()
+	if s.interred {
+		return nil
+	}
+	if err := k.record(ctx, s); err != nil {
+		return err
+	}
+	if err := k.opts.Driver.Destroy(ctx, string(s.id)); err != nil {
+		return err
+	}
+	s.interred = true
+	k.leave(s)
+	s.client.Close() // not before: a hostile guest can make that wait
+	return nil
+}
+
+// check asks the driver whether a sandbox that ran still does, and buries it if not.
+func (k *Keeper) check(s *sandbox) {
+	if !s.running() || s.life.Err() != nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(s.life, statsTime)
+	defer cancel()
+	if s.driver.take(ctx) != nil {
+		return
+	}
+	stats, err := k.opts.Driver.Stats(ctx, string(s.id))
+	s.driver.give()
+	reason := ""
+	switch {
+	case errors.Is(err, driver.ErrNotFound):
+		reason = reasonHost
+	case err != nil:
+		k.opts.Log.Warn("the driver does not know how a sandbox is", "container", s.id, "err", err)
+	case stats.State == driver.StateDead && stats.Reason == "":
+		reason = reasonKilled
+	case stats.State == driver.StateDead:
+		reason = string(stats.Reason)
+	}
+	if reason != "" {
+		k.bury(s, reason, goneError(&s.body, reason), nil, nil)
+	}
+}
+
+// goneError is what users of a container that has ended get. Its first sentence
+// is the hosted service's.
+func goneError(c *berth.Container, reason string) *berth.Error {
+	why := ""
+	switch reason {
+	case reasonDeleted:
+		return notFound(c.ID)
+	case reasonExpired:
+		why = fmt.Sprintf("was not used for %d minutes", c.ExpiresAfter.Minutes)
+	case reasonOOM:
+		why = fmt.Sprintf("reached its memory limit of %s and was ended", c.MemoryLimit)
+	case reasonKilled:
+		why = "ended on its own or was killed"
+	default:
+		why = "was lost by the machine that it ran on"
+	}
+	return &berth.Error{Code: berth.CodeInvalid, Wire: "container_expired",
+		Message: fmt.Sprintf("Container is expired. Container with id '%s' %s; its files are gone.", c.ID, why)}
+}
+
+func notFound(id berth.ContainerID) *berth.Error {
+	return berth.Errorf(berth.CodeNotFound, "Container with id '%s' not found.", id)
+}

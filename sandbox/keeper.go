@@ -1,0 +1,200 @@
+// Package sandbox keeps containers for tools: their life, limits, leases and files.
+//
+// A container is a row in the store and, while it runs, one sandbox of a driver.
+// The row speaks first: it is saved before its sandbox is made and says the end
+// before its sandbox is destroyed. What a crash leaves half done, the next Start
+// puts right, in either direction.
+//
+//	Create ─▶ starting ─▶ running ─▶ expired (idle, oom, killed, host) ─▶ deleted
+//
+// Whoever uses a container holds it, which keeps it from expiring. Every death
+// goes through bury (death.go). What comes out of a sandbox is not trusted.
+package sandbox
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/sandbox/driver"
+	"github.com/berth-run/berth/store"
+)
+
+// closeGrace is how long Close waits for sandboxes that are being started.
+const closeGrace = 10 * time.Second
+
+// errStopping is what users of a closed keeper get.
+var errStopping = berth.Errorf(berth.CodeUnavailable, "The server is stopping.")
+
+// A Store is what a Keeper needs of the database.
+type Store interface {
+	store.Containers
+	store.ContainerFiles
+}
+
+// Options are a Keeper's parts and bounds. Those without a default are needed.
+type Options struct {
+	Store  Store
+	Driver driver.Driver
+
+	// Template returns what a new sandbox starts from: the template's digest and
+	// its root file system on the host. It is asked at each creation.
+	Template func() (digest, rootfs string, err error)
+
+	// OpenFile opens an uploaded file, as *files.Service does. Its errors for the
+	// client are *berth.Error.
+	OpenFile func(ctx context.Context, p berth.ProjectID, id berth.FileID) (io.ReadCloser, *berth.File, error)
+
+	Log *slog.Logger
+
+	// Limits of every sandbox; the memory is its container's own tier.
+	Limits driver.Limits
+
+	IdleMinutes    int // expires_after of containers that name none; default 20
+	MaxIdleMinutes int // the most that expires_after may say; default a week
+	MaxContainers  int // that run at once; default 1,000
+	Starts         int // sandboxes that are started at once; default one for each CPU
+}
+
+// A Keeper keeps the containers of all projects that run on one driver. It is
+// safe for concurrent use. Errors that a client may see are *berth.Error.
+type Keeper struct {
+	opts   Options
+	now    func() time.Time
+	starts turns
+
+	life context.Context // of this process's work; ends with errStopping
+	end  context.CancelCauseFunc
+
+	mu         sync.Mutex
+	sandboxes  map[berth.ContainerID]*sandbox // all of which something is left
+	closed     bool
+	closing    chan struct{}  // closed when closed is set
+	background sync.WaitGroup // of spawn
+}
+
+// NewKeeper returns a keeper. Start must follow before anything else is asked of it.
+func NewKeeper(opts Options) (*Keeper, error) {
+	if opts.Store == nil || opts.Driver == nil || opts.Template == nil || opts.OpenFile == nil || opts.Log == nil {
+		return nil, errors.New("sandbox: Store, Driver, Template, OpenFile and Log are needed")
+	}
+	opts.IdleMinutes = cmp.Or(opts.IdleMinutes, 20)
+	opts.MaxIdleMinutes = cmp.Or(opts.MaxIdleMinutes, 7*24*60)
+	opts.MaxContainers = cmp.Or(opts.MaxContainers, 1000)
+	opts.Starts = cmp.Or(opts.Starts, runtime.NumCPU())
+	if opts.IdleMinutes < 1 || opts.IdleMinutes > opts.MaxIdleMinutes {
+		return nil, fmt.Errorf("sandbox: containers expire after %d minutes, which must be between 1 and %d", opts.IdleMinutes, opts.MaxIdleMinutes)
+	}
+	k := &Keeper{opts: opts, now: time.Now, starts: make(turns, opts.Starts),
+		sandboxes: map[berth.ContainerID]*sandbox{}, closing: make(chan struct{})}
+	k.life, k.end = context.WithCancelCause(context.Background())
+	return k, nil
+}
+
+// Close ends this process's work on the containers and leaves their sandboxes,
+// with all that runs there, to the next Start.
+func (k *Keeper) Close() error {
+	k.mu.Lock()
+	if k.closed {
+		k.mu.Unlock()
+		return nil
+	}
+	k.closed = true
+	k.mu.Unlock()
+
+	close(k.closing)
+	done := make(chan struct{})
+	go func() {
+		k.background.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+	case <-time.After(closeGrace):
+	}
+	k.end(errStopping)
+	<-done
+	k.disconnect()
+	return nil
+}
+
+// disconnect saves when containers were last used and ends the connections to
+// their guests. It does not wait long for either.
+func (k *Keeper) disconnect() {
+	ctx, cancel := context.WithTimeout(context.Background(), closeGrace)
+	defer cancel()
+	var clients sync.WaitGroup
+	for _, s := range k.all() {
+		k.saveActivity(ctx, s, s.lastActive(k.now()).Unix())
+		clients.Go(func() { s.client.Close() })
+	}
+	done := make(chan struct{})
+	go func() {
+		clients.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+	case <-ctx.Done():
+	}
+}
+
+// spawn runs f in the background. It reports false, and does not, once the
+// keeper is closing.
+func (k *Keeper) spawn(f func()) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.closed {
+		return false
+	}
+	k.background.Go(f)
+	return true
+}
+
+// enter takes a new sandbox into the books, unless there are limit already.
+func (k *Keeper) enter(s *sandbox, limit int) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.closed {
+		return errStopping
+	}
+	if len(k.sandboxes) >= limit {
+		return berth.Errorf(berth.CodeRateLimited, "%d containers are running, as many as this server may run. Delete one, or wait until one expires.", len(k.sandboxes))
+	}
+	k.sandboxes[s.id] = s
+	return nil
+}
+
+// leave takes a sandbox of which nothing is left out of the books.
+func (k *Keeper) leave(s *sandbox) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	delete(k.sandboxes, s.id)
+}
+
+// lookup returns the project's sandbox for a container, or nil.
+func (k *Keeper) lookup(p berth.ProjectID, id berth.ContainerID) *sandbox {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if s := k.sandboxes[id]; s != nil && s.project == p {
+		return s
+	}
+	return nil
+}
+
+func (k *Keeper) all() []*sandbox {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	all := make([]*sandbox, 0, len(k.sandboxes))
+	for _, s := range k.sandboxes {
+		all = append(all, s)
+	}
+	return all
+}

@@ -1,0 +1,120 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/sandbox/driver"
+)
+
+const (
+	startTime  = 5 * time.Minute  // a whole start, waiting for its turn and copying files included
+	guestTime  = 30 * time.Second // a guest's first answer
+	answerTime = 30 * time.Second // any later answer that is not streamed
+	dialTime   = 10 * time.Second
+)
+
+// launch starts a new sandbox. If that fails, the container ends.
+func (k *Keeper) launch(s *sandbox, spec driver.Spec, files []berth.FileID) {
+	defer close(s.started)
+	ctx, cancel := context.WithTimeout(s.life, startTime)
+	defer cancel()
+	if err := k.start(ctx, s, spec, files); err != nil {
+		k.bury(s, reasonHost, startError(s.id, err), err, nil)
+	}
+}
+
+func (k *Keeper) start(ctx context.Context, s *sandbox, spec driver.Spec, files []berth.FileID) error {
+	if err := k.boot(ctx, s, spec); err != nil {
+		return err
+	}
+	if len(files) > 0 {
+		if err := k.addFiles(ctx, s, files); err != nil {
+			return stepError{"its files could not be put in", err}
+		}
+	}
+	_, err := k.opts.Store.UpdateContainer(ctx, s.project, s.id, func(c *berth.Container) error {
+		c.Berth.Starting = false
+		return nil
+	})
+	if err != nil {
+		return stepError{"its state could not be saved", err}
+	}
+	return nil
+}
+
+// boot makes the sandbox and returns when its guest has answered.
+func (k *Keeper) boot(ctx context.Context, s *sandbox, spec driver.Spec) error {
+	if err := k.starts.take(ctx); err != nil {
+		return stepError{"other containers were being started for too long", err}
+	}
+	defer k.starts.give()
+	if err := k.make(ctx, s, spec); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, guestTime)
+	defer cancel()
+	if _, err := s.dir(ctx); err != nil {
+		return stepError{"its guest did not answer", err}
+	}
+	return nil
+}
+
+func (k *Keeper) make(ctx context.Context, s *sandbox, spec driver.Spec) error {
+	if err := s.driver.take(ctx); err != nil {
+		return err
+	}
+	defer s.driver.give()
+	if err := k.opts.Driver.Create(ctx, spec); err != nil {
+		return stepError{"its sandbox could not be created", err}
+	}
+	if err := k.opts.Driver.Start(ctx, spec.ID); err != nil {
+		return stepError{"its sandbox did not start", err}
+	}
+	return nil
+}
+
+// A stepError says which step of a start failed, in words for the client.
+type stepError struct {
+	step string
+	err  error // for the operator
+}
+
+func (e stepError) Error() string { return e.step + ": " + e.err.Error() }
+func (e stepError) Unwrap() error { return e.err }
+
+// startError is what those who wait for a container get if it does not start. The
+// driver's own words, which may tell of the host, are for the log.
+func startError(id berth.ContainerID, err error) error {
+	why := "the server was interrupted"
+	if e, ok := errors.AsType[stepError](err); ok {
+		why = e.step
+	}
+	if e, ok := errors.AsType[*berth.Error](err); ok {
+		why += ": " + e.Message
+	}
+	return &berth.Error{Code: berth.CodeUnavailable, Wire: "container_start_failed", Err: err,
+		Message: fmt.Sprintf("Container with id '%s' could not be started: %s.", id, trimDot(why))}
+}
+
+// dial connects to a sandbox's guest, for its client. When that fails, the
+// sandbox is often dead, and its users then learn why.
+func (k *Keeper) dial(ctx context.Context, s *sandbox) (net.Conn, error) {
+	ctx, stop := s.within(ctx)
+	defer stop()
+	ctx, cancel := context.WithTimeout(ctx, dialTime)
+	defer cancel()
+	if err := s.driver.take(ctx); err != nil {
+		return nil, err
+	}
+	conn, err := k.opts.Driver.Dial(ctx, string(s.id))
+	s.driver.give()
+	if err != nil {
+		k.check(s)
+	}
+	return conn, err
+}

@@ -1,0 +1,128 @@
+package sandbox
+
+import (
+	"context"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/guest"
+)
+
+// A sandbox is what a container runs in, from before the container is saved
+// until nothing of it is left.
+type sandbox struct {
+	project berth.ProjectID
+	id      berth.ContainerID // also the driver's name for it
+	body    berth.Container   // as it was when the sandbox was entered
+	client  *guest.Client     // connects when it is used
+
+	life    context.Context // ends with the sandbox; the cause is what its users are told
+	end     context.CancelCauseFunc
+	started chan struct{} // closed when the sandbox runs, or never will
+	driver  turns         // 1: the driver's calls about one sandbox come one at a time
+	files   turns         // 1: the store's rows of files follow what is in the sandbox
+
+	interring  atomic.Bool // inter runs in the background
+	collecting atomic.Bool // a scan is about to run in the background
+	interred   bool        // nothing is left of it; owned by driver
+
+	mu       sync.Mutex
+	holds    int       // users
+	active   time.Time // last use, while there is none
+	respite  time.Time // it does not expire before
+	saved    int64     // last_active_at in the store
+	checked  time.Time // when the driver was last asked about it
+	reason   string    // of its death
+	recorded bool      // its death is in the store
+	workDir  string    // as the guest calls berth.WorkDir
+}
+
+// newSandbox returns the sandbox of a container, not entered into the books yet.
+func (k *Keeper) newSandbox(p berth.ProjectID, body *berth.Container) *sandbox {
+	s := &sandbox{project: p, id: body.ID, body: *body, started: make(chan struct{}), driver: make(turns, 1), files: make(turns, 1),
+		active: time.Unix(body.LastActiveAt, 0), saved: body.LastActiveAt, checked: k.now()}
+	s.life, s.end = context.WithCancelCause(k.life)
+	s.client = guest.NewClient(func(ctx context.Context) (net.Conn, error) { return k.dial(ctx, s) })
+	return s
+}
+
+// acquire counts a user, unless the sandbox is dead.
+func (s *sandbox) acquire() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.life.Err() != nil {
+		return context.Cause(s.life)
+	}
+	s.holds++
+	return nil
+}
+
+func (s *sandbox) release(now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.holds--
+	s.active = now
+}
+
+// touch counts as a use that is over at once.
+func (s *sandbox) touch(now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.active = now
+}
+
+func (s *sandbox) lastActive(now time.Time) time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.lastActiveLocked(now)
+}
+
+func (s *sandbox) lastActiveLocked(now time.Time) time.Time {
+	if s.holds > 0 {
+		return now
+	}
+	return s.active
+}
+
+// idleLocked reports whether the container has been idle for as long as it may.
+func (s *sandbox) idleLocked(now time.Time) bool {
+	limit := time.Duration(s.body.ExpiresAfter.Minutes) * time.Minute
+	return s.holds == 0 && !now.Before(s.respite) && now.Sub(s.active) >= limit
+}
+
+// kill ends the sandbox's life for a reason, if it has not ended and only, which
+// may be nil, agrees. It reports whether it did.
+func (s *sandbox) kill(reason string, told error, only func() bool) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.life.Err() != nil || only != nil && !only() {
+		return false
+	}
+	s.reason = reason
+	s.end(told)
+	return true
+}
+
+// within returns a context that ends with ctx or with the sandbox, whichever
+// comes first, and its cause with it.
+func (s *sandbox) within(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(s.life, func() { cancel(context.Cause(s.life)) })
+	return ctx, func() {
+		stop()
+		cancel(nil)
+	}
+}
+
+// running reports whether the sandbox has been started.
+func (s *sandbox) running() bool {
+	select {
+	case <-s.started:
+		return true
+	default:
+		return false
+	}
+}

@@ -1,0 +1,78 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/berth-run/berth/store"
+)
+
+// respite is how long a container lives at least after its server has started:
+// time for a run that was interrupted to take it up again.
+const respite = time.Minute
+
+// Start takes over what a former process left: containers whose sandboxes live go
+// on, with all that runs in them; those whose sandboxes are dead or missing end
+// with the reason; sandboxes that are no container's are destroyed. Then idle
+// containers expire from now on.
+func (k *Keeper) Start(ctx context.Context) error {
+	recs, err := k.opts.Store.RunningContainers(ctx)
+	if err != nil {
+		return fmt.Errorf("sandbox: reading containers: %w", err)
+	}
+	ids, err := k.opts.Driver.List(ctx)
+	if err != nil {
+		return fmt.Errorf("sandbox: listing sandboxes: %w", err)
+	}
+	unowned := make(map[string]bool, len(ids))
+	for _, id := range ids {
+		unowned[id] = true
+	}
+	var g errgroup.Group
+	g.SetLimit(sweepWidth)
+	for _, rec := range recs {
+		exists := unowned[string(rec.Body.ID)]
+		delete(unowned, string(rec.Body.ID))
+		g.Go(func() error { return k.adopt(rec, exists) })
+	}
+	err = g.Wait()
+	for id := range unowned {
+		g.Go(func() error {
+			ctx, cancel := context.WithTimeout(ctx, burialTime)
+			defer cancel()
+			k.opts.Log.Info("sandbox without a container destroyed", "sandbox", id)
+			if err := k.opts.Driver.Destroy(ctx, id); err != nil {
+				k.opts.Log.Error("a sandbox without a container was not destroyed", "sandbox", id, "err", err)
+			}
+			return nil
+		})
+	}
+	if err := errors.Join(err, g.Wait()); err != nil {
+		return err
+	}
+	if !k.spawn(k.sweepLoop) {
+		return errStopping
+	}
+	return nil
+}
+
+// adopt takes a container that a former process left as running into the books.
+func (k *Keeper) adopt(rec *store.Container, exists bool) error {
+	s := k.newSandbox(rec.Project, rec.Body)
+	s.respite = k.now().Add(respite)
+	if err := k.enter(s, math.MaxInt); err != nil {
+		return err
+	}
+	close(s.started)
+	if !exists || rec.Body.Berth.Starting {
+		k.bury(s, reasonHost, goneError(&s.body, reasonHost), nil, nil)
+		return nil
+	}
+	k.check(s)
+	return nil
+}

@@ -1,0 +1,123 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"strings"
+	"sync"
+	"unicode/utf8"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/guest"
+	"github.com/berth-run/berth/store"
+)
+
+// hold finds a container, waits until it runs, and keeps it from expiring until
+// release is called.
+func (k *Keeper) hold(ctx context.Context, p berth.ProjectID, id berth.ContainerID) (s *sandbox, release func(), err error) {
+	if s, err = k.find(ctx, p, id); err != nil {
+		return nil, nil, err
+	}
+	if err := s.acquire(); err != nil {
+		return nil, nil, err
+	}
+	release = sync.OnceFunc(func() { s.release(k.now()) })
+	select {
+	case <-s.started:
+	case <-s.life.Done():
+	case <-ctx.Done():
+		release()
+		return nil, nil, context.Cause(ctx)
+	}
+	if s.life.Err() != nil {
+		release()
+		return nil, nil, context.Cause(s.life)
+	}
+	return s, release, nil
+}
+
+// use is hold with a context that also ends with the sandbox.
+func (k *Keeper) use(ctx context.Context, p berth.ProjectID, id berth.ContainerID) (*sandbox, context.Context, func(), error) {
+	s, release, err := k.hold(ctx, p, id)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	ctx, stop := s.within(ctx)
+	return s, ctx, func() {
+		stop()
+		release()
+	}, nil
+}
+
+// find returns the sandbox of a container that is not known to have ended.
+func (k *Keeper) find(ctx context.Context, p berth.ProjectID, id berth.ContainerID) (*sandbox, error) {
+	if s := k.lookup(p, id); s != nil {
+		return s, nil
+	}
+	rec, err := k.opts.Store.GetContainer(ctx, p, id)
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return nil, notFound(id)
+	case err != nil:
+		return nil, err
+	case rec.Body.Status != berth.ContainerRunning:
+		return nil, goneError(rec.Body, rec.Body.Berth.Reason)
+	}
+	return nil, berth.Errorf(berth.CodeUnavailable, "Container with id '%s' is not in the hands of this server.", id)
+}
+
+// Guest returns the connection to a container's guest, for front doors of their
+// own: exec, attach, E2B. It is shared; the caller calls release and does not
+// close it. Until then the container does not expire.
+func (k *Keeper) Guest(ctx context.Context, p berth.ProjectID, id berth.ContainerID) (client *guest.Client, release func(), err error) {
+	s, release, err := k.hold(ctx, p, id)
+	if err != nil {
+		return nil, nil, err
+	}
+	return s.client, release, nil
+}
+
+// dir returns what the guest calls berth.WorkDir. Without isolation it is another
+// directory, because there the guest's root is the host's.
+func (s *sandbox) dir(ctx context.Context) (string, error) {
+	s.mu.Lock()
+	dir := s.workDir
+	s.mu.Unlock()
+	if dir != "" {
+		return dir, nil
+	}
+	info, err := s.client.Info(ctx)
+	if err != nil {
+		return "", err
+	}
+	dir = info.WorkDir
+	if !path.IsAbs(dir) || path.Clean(dir) != dir || dir == "/" || len(dir) > 1024 || !utf8.ValidString(dir) {
+		return "", fmt.Errorf("the guest says that it works in %.100q", dir)
+	}
+	s.mu.Lock()
+	s.workDir = dir
+	s.mu.Unlock()
+	return dir, nil
+}
+
+// explain turns an error on the way to a guest into what the client is told: the
+// container's end if it has ended, why ctx ended if it has, else that the
+// container does not answer.
+func (k *Keeper) explain(ctx context.Context, s *sandbox, err error) error {
+	if _, ok := errors.AsType[*berth.Error](err); ok {
+		return err
+	}
+	k.check(s)
+	if s.life.Err() != nil {
+		return context.Cause(s.life)
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return &berth.Error{Code: berth.CodeUnavailable, Err: err,
+		Message: fmt.Sprintf("Container with id '%s' does not answer.", s.id)}
+}
+
+func trimDot(s string) string { return strings.TrimSuffix(s, ".") }
