@@ -1,11 +1,19 @@
 package gvisor
 
 import (
+	"context"
 	"errors"
+	"fmt"
+	"maps"
 	"os"
+	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/berth-run/berth/sandbox/driver"
 	"github.com/berth-run/berth/sandbox/drivertest"
@@ -108,6 +116,69 @@ func TestStartFails(t *testing.T) {
 	}
 	if st, err := d.Stats(t.Context(), "broken"); err != nil || st.State != driver.StateDead {
 		t.Errorf("Stats: got %+v, %v, want dead", st, err)
+	}
+}
+
+// TestStartGivenUp ends the context in the middle of Start.
+func TestStartGivenUp(t *testing.T) {
+	rootfs := drivertest.Rootfs(t)
+	d := openTest(t, t.TempDir())
+	for _, after := range []time.Duration{0, 5 * time.Millisecond, 30 * time.Millisecond} {
+		if err := d.Create(t.Context(), driver.Spec{ID: "hasty", Rootfs: rootfs}); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), after)
+		if err := d.Start(ctx, "hasty"); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Start given up after %v: got %v, want %v", after, err, context.DeadlineExceeded)
+		}
+		cancel()
+		s, err := d.find("hasty")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if pids, err := s.cgroup.procs(); err != nil || len(pids) != 0 {
+			t.Errorf("processes: got %v, %v, want none", pids, err)
+		}
+		if err := d.Destroy(t.Context(), "hasty"); err != nil {
+			t.Errorf("Destroy: %v", err)
+		}
+	}
+}
+
+// TestOwnThread checks that a thread which enters a sandbox's namespaces is never
+// the process's first, and does not live on.
+func TestOwnThread(t *testing.T) {
+	var mu sync.Mutex
+	used := make(map[int]bool)
+	var wg sync.WaitGroup
+	for range 100 {
+		wg.Go(func() {
+			err := onOwnThread(func() error {
+				mu.Lock()
+				defer mu.Unlock()
+				used[unix.Gettid()] = true
+				return nil
+			})
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if used[os.Getpid()] {
+		t.Error("the first thread was used")
+	}
+	for end := time.Now().Add(10 * time.Second); ; runtime.Gosched() {
+		alive := slices.DeleteFunc(slices.Collect(maps.Keys(used)), func(tid int) bool {
+			_, err := os.Stat(fmt.Sprintf("/proc/self/task/%d", tid))
+			return err != nil
+		})
+		if len(alive) == 0 {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("threads %v live on", alive)
+		}
 	}
 }
 

@@ -32,6 +32,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/berth-run/berth/sandbox/driver"
 )
 
@@ -91,7 +93,11 @@ func Open(opts Options) (*Driver, error) {
 	if err := d.prepareStateDir(); err != nil {
 		return nil, fmt.Errorf("gvisor: state directory: %w", err)
 	}
-	if d.runsc, err = loadProgram(opts.RunscPath); err != nil {
+	if d.runsc, err = loadProgram(opts.RunscPath); errors.Is(err, unix.EACCES) {
+		d.log.Warn("gvisor: programs may not be executed from memory (sysctl vm.memfd_noexec); sandboxes at their memory limit may thrash", "err", err)
+		d.runsc, err = os.Open(opts.RunscPath)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("gvisor: loading %s: %w", opts.RunscPath, err)
 	}
 	return d, nil

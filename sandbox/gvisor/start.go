@@ -27,7 +27,9 @@ func (d *Driver) Start(ctx context.Context, id string) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	if err := d.start(ctx, s); err != nil {
-		killErr := s.cgroup.kill(context.WithoutCancel(ctx))
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), destroyTimeout)
+		defer cancel()
+		killErr := s.cgroup.kill(ctx)
 		return fmt.Errorf("gvisor: start %s: %w%s", id, errors.Join(err, killErr), s.lastWords())
 	}
 	return nil

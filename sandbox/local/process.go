@@ -42,7 +42,9 @@ func (d *Driver) Start(ctx context.Context, id string) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	if err := d.start(ctx, s); err != nil {
-		err = errors.Join(err, s.kill(context.WithoutCancel(ctx)))
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), startTimeout)
+		defer cancel()
+		err = errors.Join(err, s.kill(ctx))
 		log, _ := os.ReadFile(s.path("guest.log"))
 		return fmt.Errorf("local: start %s: %w: %.1000s", id, err, bytes.TrimSpace(log))
 	}
