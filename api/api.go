@@ -14,7 +14,9 @@ import (
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/engine"
+	"github.com/berth-run/berth/files"
 	"github.com/berth-run/berth/journal"
+	"github.com/berth-run/berth/sandbox"
 	"github.com/berth-run/berth/store"
 )
 
@@ -27,23 +29,43 @@ var routes = []route{
 	{"POST", "/v1/responses/{response}/cancel", (*server).cancelResponse},
 	{"GET", "/v1/responses/{response}/input_items", (*server).listInputItems},
 
+	{"POST", "/v1/files", (*server).createFile},
+	{"GET", "/v1/files", (*server).listFiles},
+	{"GET", "/v1/files/{file}", (*server).getFile},
+	{"GET", "/v1/files/{file}/content", (*server).getFileContent},
+	{"DELETE", "/v1/files/{file}", (*server).deleteFile},
+
+	{"POST", "/v1/containers", (*server).createContainer},
+	{"GET", "/v1/containers", (*server).listContainers},
+	{"GET", "/v1/containers/{container}", (*server).getContainer},
+	{"DELETE", "/v1/containers/{container}", (*server).deleteContainer},
+	{"POST", "/v1/containers/{container}/files", (*server).createContainerFile},
+	{"GET", "/v1/containers/{container}/files", (*server).listContainerFiles},
+	{"GET", "/v1/containers/{container}/files/{file}", (*server).getContainerFile},
+	{"GET", "/v1/containers/{container}/files/{file}/content", (*server).getContainerFileContent},
+	{"DELETE", "/v1/containers/{container}/files/{file}", (*server).deleteContainerFile},
+	{"", "/v1/containers/{container}/guest/{path...}", (*server).guest},
+
 	{"GET", "/v1/models", (*server).listModels},
 	{"GET", "/v1/models/{model...}", (*server).getModel},
 }
 
 // Options are a server's parts. Those without a default are needed.
 type Options struct {
-	Engine    *engine.Engine
-	Journal   *journal.Journal // of the engine
-	Responses store.Responses
-	Keys      store.Keys
-	Models    Models
-	Log       *slog.Logger
-	Version   string // told by /healthz
+	Engine     *engine.Engine
+	Journal    *journal.Journal // of the engine
+	Responses  store.Responses
+	Keys       store.Keys
+	Files      *files.Service
+	Containers *sandbox.Keeper
+	Models     Models
+	Log        *slog.Logger
+	Version    string // told by /healthz
 
-	MaxBody      int64         // of a JSON body, in bytes; default 64 MiB
-	WriteTimeout time.Duration // how long a client of a stream may read nothing; default 1 min
-	KeepAlive    time.Duration // the silence after which a stream sends a comment; default 15 s
+	MaxBody   int64         // of a JSON body, in bytes; default 64 MiB
+	SpoolDir  string        // where uploads wait for the rest of their form; default os.TempDir()
+	Patience  time.Duration // with a client that neither sends nor reads when it should; default 1 min
+	KeepAlive time.Duration // the silence after which a stream sends a comment; default 15 s
 }
 
 // Models lists what may be asked for; *model.Router does.
@@ -69,8 +91,8 @@ func New(opts Options) http.Handler {
 	if opts.MaxBody == 0 {
 		opts.MaxBody = 64 << 20
 	}
-	if opts.WriteTimeout == 0 {
-		opts.WriteTimeout = time.Minute
+	if opts.Patience == 0 {
+		opts.Patience = time.Minute
 	}
 	if opts.KeepAlive == 0 {
 		opts.KeepAlive = 15 * time.Second

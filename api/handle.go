@@ -39,10 +39,9 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // end writes the line in the log, after a panic as well.
 func (s *server) end(x *exchange, r *http.Request) {
-	if cause := recover(); cause != nil {
-		if cause == http.ErrAbortHandler {
-			panic(cause)
-		}
+	if cause := recover(); cause == http.ErrAbortHandler {
+		defer panic(cause) // the answer was broken off on purpose
+	} else if cause != nil {
 		s.Log.Error("a handler panicked", "request_id", x.requestID, "panic", cause, "stack", string(debug.Stack()))
 		if x.status != 0 {
 			// What was sent looks whole to the client unless the connection breaks.
@@ -117,7 +116,10 @@ type exchange struct {
 func (x *exchange) Unwrap() http.ResponseWriter { return x.ResponseWriter }
 
 func (x *exchange) WriteHeader(status int) {
-	if x.status == 0 && status >= http.StatusOK {
+	if status < http.StatusOK {
+		return // an interim answer of a guest, to whom it means nothing
+	}
+	if x.status == 0 {
 		x.status = status
 		x.Header().Set("openai-processing-ms", strconv.FormatInt(time.Since(x.start).Milliseconds(), 10))
 	}

@@ -3,7 +3,6 @@ package api
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -21,12 +20,15 @@ const (
 	maxDepth = 256
 )
 
-// decodeBody reads a JSON body of at most limit bytes, checks it against shape
+// decodeBody reads a JSON body, checks it against shape
 // and stores it in v. Its errors are for the client.
-func decodeBody(w http.ResponseWriter, r *http.Request, limit int64, shape rule, v any) error {
-	body, err := readBody(w, r, limit)
+func (s *server) decodeBody(w http.ResponseWriter, r *http.Request, shape rule, v any) error {
+	if !isJSON(r) {
+		return berth.Errorf(berth.CodeInvalid, "The request body must be application/json.")
+	}
+	body, err := io.ReadAll(s.body(w, r, s.MaxBody))
 	if err != nil {
-		return err
+		return bodyError(err)
 	}
 	tree, err := parseJSON(body)
 	if err != nil {
@@ -43,17 +45,6 @@ func decodeBody(w http.ResponseWriter, r *http.Request, limit int64, shape rule,
 		return fmt.Errorf("a checked body does not decode: %w", err)
 	}
 	return nil
-}
-
-func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
-	if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge {
-		return nil, berth.Errorf(berth.CodeTooLarge, "The request body is larger than %d bytes.", limit)
-	}
-	if err != nil {
-		return nil, &berth.Error{Code: berth.CodeInvalid, Message: "The request body could not be read.", Err: err}
-	}
-	return body, nil
 }
 
 // parseJSON returns the value in body, numbers as json.Number. It is stricter

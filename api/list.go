@@ -1,6 +1,7 @@
 package api
 
 import (
+	"errors"
 	"maps"
 	"net/http"
 	"net/url"
@@ -38,6 +39,15 @@ func deleted[ID ~string](id ID, object string) any {
 		Object  string `json:"object"`
 		Deleted bool   `json:"deleted"`
 	}{id, object, true}
+}
+
+// listError words an error of reading a page: what was not found is where it
+// should begin.
+func listError(err error, page store.Page) error {
+	if page.After != "" && (errors.Is(err, store.ErrNotFound) || berth.ErrorCode(err) == berth.CodeNotFound) {
+		return afterNotFound(page.After)
+	}
+	return err
 }
 
 func afterNotFound(id string) error {

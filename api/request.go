@@ -136,7 +136,7 @@ func withUnsupported(served map[string]rule, what string, unserved []string) map
 // are complete: see normalize.
 func (s *server) decodeResponseRequest(w http.ResponseWriter, r *http.Request) (*berth.ResponseRequest, error) {
 	var req berth.ResponseRequest
-	if err := decodeBody(w, r, s.MaxBody, responseRequest, &req); err != nil {
+	if err := s.decodeBody(w, r, responseRequest, &req); err != nil {
 		return nil, err
 	}
 	if err := complete(&req); err != nil {

@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -16,7 +17,7 @@ import (
 
 // decode reads a body as POST /v1/responses does.
 func decode(body string) (*berth.ResponseRequest, error) {
-	s := &server{Options: Options{MaxBody: 1 << 20}}
+	s := &server{Options: Options{MaxBody: 1 << 20, Patience: time.Minute}}
 	return s.decodeResponseRequest(httptest.NewRecorder(), httptest.NewRequest("POST", "/v1/responses", strings.NewReader(body)))
 }
 

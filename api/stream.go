@@ -27,7 +27,7 @@ func (s *server) stream(w http.ResponseWriter, r *http.Request, p berth.ProjectI
 	h.Set("X-Accel-Buffering", "no") // nginx would hold events back
 	h.Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(http.StatusOK)
-	out := newEventWriter(w, s.WriteTimeout, s.KeepAlive, obfuscate)
+	out := newEventWriter(w, s.Patience, s.KeepAlive, obfuscate)
 	if out.flush() != nil {
 		return nil
 	}
@@ -88,7 +88,6 @@ func (o *eventWriter) keepAlive(gone func()) (stop func()) {
 		close(done)
 		wg.Wait()
 		o.silence.Stop()
-		_ = o.control.SetWriteDeadline(time.Time{}) // the connection may serve another request
 	}
 }
 

@@ -1,0 +1,119 @@
+package api
+
+import (
+	"errors"
+	"io"
+	"mime"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/berth-run/berth"
+)
+
+// body returns a request's body for reading within limit bytes, 0 for any
+// number. A client that sends nothing for longer than patience is given up; one
+// that is slow is not.
+func (s *server) body(w http.ResponseWriter, r *http.Request, limit int64) io.Reader {
+	var in io.Reader = r.Body
+	if limit > 0 {
+		in = http.MaxBytesReader(w, r.Body, limit)
+	}
+	return &patientReader{in: in, control: http.NewResponseController(w), patience: s.Patience}
+}
+
+// bodyError words an error of reading a request's body.
+func bodyError(err error) error {
+	if tooLarge, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		return berth.Errorf(berth.CodeTooLarge, "The request body is larger than %d bytes.", tooLarge.Limit)
+	}
+	return &berth.Error{Code: berth.CodeInvalid, Message: "The request body did not arrive whole.", Err: err}
+}
+
+// isJSON reports whether a request says that its body is JSON. No Content-Type
+// is taken for JSON.
+func isJSON(r *http.Request) bool {
+	kind := r.Header.Get("Content-Type")
+	if kind == "" {
+		return true
+	}
+	kind, _, err := mime.ParseMediaType(kind)
+	return err == nil && kind == "application/json"
+}
+
+type patientReader struct {
+	in       io.Reader
+	control  *http.ResponseController
+	patience time.Duration
+}
+
+func (p *patientReader) Read(b []byte) (int, error) {
+	// Not every connection has deadlines; without, the kernel's keep-alive finds
+	// a client that has vanished.
+	_ = p.control.SetReadDeadline(time.Now().Add(p.patience))
+	n, err := p.in.Read(b)
+	if err != nil {
+		// The server goes on reading, to notice when the client leaves.
+		_ = p.control.SetReadDeadline(time.Time{})
+	}
+	return n, err
+}
+
+// A patientWriter gives up a client that reads nothing for longer than patience.
+type patientWriter struct {
+	http.ResponseWriter
+	control  *http.ResponseController
+	patience time.Duration
+}
+
+func (s *server) patiently(w http.ResponseWriter) *patientWriter {
+	return &patientWriter{w, http.NewResponseController(w), s.Patience}
+}
+
+// Unwrap serves http.ResponseController.
+func (p *patientWriter) Unwrap() http.ResponseWriter { return p.ResponseWriter }
+
+func (p *patientWriter) Write(b []byte) (int, error) {
+	p.renew()
+	return p.ResponseWriter.Write(b)
+}
+
+// renew begins the client's time anew. The server lifts the deadline after each
+// request.
+func (p *patientWriter) renew() { _ = p.control.SetWriteDeadline(time.Now().Add(p.patience)) }
+
+// download answers with the bytes of a file of this name and size. Whatever the
+// file is, a browser stores it and does not run it. Ranges work where content
+// can seek.
+func (s *server) download(w http.ResponseWriter, r *http.Request, name string, size int64, content io.Reader) error {
+	h := w.Header()
+	h.Set("Content-Type", "application/octet-stream")
+	h.Set("Content-Disposition", attachment(name))
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Content-Security-Policy", "sandbox")
+	out := s.patiently(w)
+	defer out.renew() // the last bytes leave after the handler
+	if seeker, ok := content.(io.ReadSeeker); ok {
+		http.ServeContent(out, r, "", time.Time{}, seeker)
+		return nil
+	}
+	if size >= 0 {
+		h.Set("Content-Length", strconv.FormatInt(size, 10))
+	}
+	w.WriteHeader(http.StatusOK)
+	if r.Method == http.MethodHead {
+		return nil
+	}
+	if _, err := io.Copy(out, content); err != nil {
+		s.Log.Warn("a download broke off", "request_id", h.Get("x-request-id"), "err", err)
+		panic(http.ErrAbortHandler) // half a file must not look like a whole one
+	}
+	return nil
+}
+
+func attachment(name string) string {
+	if v := mime.FormatMediaType("attachment", map[string]string{"filename": name}); v != "" {
+		return v
+	}
+	return "attachment"
+}

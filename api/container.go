@@ -1,0 +1,79 @@
+package api
+
+import (
+	"math"
+	"net/http"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/sandbox"
+)
+
+// containerBody checks the body of POST /v1/containers.
+var containerBody = object(fields{
+	"name": text(1, 256),
+	"expires_after": object(fields{
+		"anchor": oneOf("last_active_at"), "minutes": integer(1, math.MaxInt32),
+	}, "anchor", "minutes"),
+	"file_ids":       list(text(1, 256), 50),
+	"memory_limit":   memoryLimit,
+	"network_policy": byType(networkPolicies),
+	"skills":         unsupportedUnlessEmpty,
+}, "name")
+
+// createContainer serves POST /v1/containers.
+func (s *server) createContainer(w http.ResponseWriter, r *http.Request, c berth.Caller) error {
+	var body struct {
+		Name          string               `json:"name"`
+		ExpiresAfter  *berth.ExpiresAfter  `json:"expires_after"`
+		FileIDs       []berth.FileID       `json:"file_ids"`
+		MemoryLimit   string               `json:"memory_limit"`
+		NetworkPolicy *berth.NetworkPolicy `json:"network_policy"`
+	}
+	if err := s.decodeBody(w, r, containerBody, &body); err != nil {
+		return err
+	}
+	req := sandbox.CreateRequest{Name: body.Name, ExpiresAfter: body.ExpiresAfter, FileIDs: body.FileIDs,
+		MemoryLimit: body.MemoryLimit, NetworkPolicy: body.NetworkPolicy}
+	container, err := s.Containers.Create(r.Context(), c.Project, req)
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, container)
+}
+
+// listContainers serves GET /v1/containers.
+func (s *server) listContainers(w http.ResponseWriter, r *http.Request, c berth.Caller) error {
+	q := newQuery(r)
+	name := q.text("name")
+	page := q.page(20, 100)
+	if err := q.end(); err != nil {
+		return err
+	}
+	data, more, err := s.Containers.List(r.Context(), c.Project, name, page)
+	if err != nil {
+		return listError(err, page)
+	}
+	return writeJSON(w, http.StatusOK, listOf(data, more, func(c *berth.Container) string { return string(c.ID) }))
+}
+
+// getContainer serves GET /v1/containers/{container}.
+func (s *server) getContainer(w http.ResponseWriter, r *http.Request, c berth.Caller) error {
+	container, err := s.Containers.Get(r.Context(), c.Project, containerID(r))
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, container)
+}
+
+// deleteContainer serves DELETE /v1/containers/{container}.
+func (s *server) deleteContainer(w http.ResponseWriter, r *http.Request, c berth.Caller) error {
+	if err := s.Containers.Delete(r.Context(), c.Project, containerID(r)); err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, deleted(containerID(r), "container.deleted"))
+}
+
+// containerID returns the container that the path names.
+func containerID(r *http.Request) berth.ContainerID {
+	return berth.ContainerID(r.PathValue("container"))
+}

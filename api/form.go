@@ -1,0 +1,133 @@
+package api
+
+import (
+	"io"
+	"mime"
+	"mime/multipart"
+	"net/http"
+	"os"
+	"slices"
+
+	"github.com/berth-run/berth"
+)
+
+// maxField bounds a field of a form that is not its file, in bytes.
+const maxField = 64 << 10
+
+// A form is a multipart body with one file, in the part "file". Other fields may
+// come before and after it. The file is read as it comes in: Read ends with
+// io.EOF when all of the form has been read and is in order, so what is made of
+// the file is made of a whole form or not at all.
+type form struct {
+	parts    *multipart.Reader
+	known    []string
+	file     *multipart.Part
+	filename string
+	fields   map[string]string // after the end of the file, all of them
+}
+
+// openForm reads a form up to its file. Only the known fields may be in it.
+func (s *server) openForm(w http.ResponseWriter, r *http.Request, known ...string) (*form, error) {
+	kind, params, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	if err != nil || kind != "multipart/form-data" || params["boundary"] == "" {
+		return nil, berth.Errorf(berth.CodeInvalid, "The request body must be multipart/form-data.")
+	}
+	f := &form{parts: multipart.NewReader(s.body(w, r, 0), params["boundary"]), known: known, fields: map[string]string{}}
+	if err := f.advance(); err != nil {
+		return nil, err
+	}
+	if f.file == nil {
+		return nil, missing("file")
+	}
+	return f, nil
+}
+
+// advance reads fields up to the file, or to the end of the form.
+func (f *form) advance() error {
+	for {
+		part, err := f.parts.NextRawPart()
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return malformed(err)
+		}
+		name := part.FormName()
+		if name == "file" && f.file == nil {
+			f.file = part
+			f.filename, err = fileName(part)
+			return err
+		}
+		if _, twice := f.fields[name]; twice || name == "file" {
+			return berth.Invalid(clip(name), "Duplicate parameter: '%s'.", clip(name))
+		}
+		if !slices.Contains(f.known, name) {
+			return unknownParameter(clip(name))
+		}
+		value, err := io.ReadAll(io.LimitReader(part, maxField+1))
+		if err != nil {
+			return malformed(err)
+		}
+		if len(value) > maxField {
+			return wire("string_above_max_length", name, "Invalid '%s': string too long. Expected a string of at most %d bytes.", name, maxField)
+		}
+		f.fields[name] = string(value)
+	}
+}
+
+// Read reads the file.
+func (f *form) Read(b []byte) (int, error) {
+	n, err := f.file.Read(b)
+	if err != io.EOF {
+		if err != nil {
+			err = malformed(err)
+		}
+		return n, err
+	}
+	if err := f.advance(); err != nil {
+		return n, err
+	}
+	return n, io.EOF
+}
+
+func malformed(err error) error {
+	return &berth.Error{Code: berth.CodeInvalid, Message: "The multipart body is malformed or did not arrive whole.", Err: err}
+}
+
+// fileName returns the name of an uploaded file as the client sent it, with any
+// directories: who keeps the file judges it.
+func fileName(part *multipart.Part) (string, error) {
+	_, params, err := mime.ParseMediaType(part.Header.Get("Content-Disposition"))
+	if err != nil {
+		return "", malformed(err)
+	}
+	if params["filename"] == "" {
+		return "", missing("file.filename")
+	}
+	return params["filename"], nil
+}
+
+// spool puts what r gives, at most limit bytes, into a file in dir and returns it for
+// reading. Closing it removes it.
+func spool(dir string, r io.Reader, limit int64) (*os.File, error) {
+	f, err := os.CreateTemp(dir, "berth-upload-")
+	if err != nil {
+		return nil, err
+	}
+	err = os.Remove(f.Name()) // the open file remains
+	if err == nil {
+		var n int64
+		n, err = io.Copy(f, io.LimitReader(r, limit+1))
+		if err == nil && n > limit {
+			err = berth.Errorf(berth.CodeTooLarge, "The file is larger than %d bytes.", limit)
+		}
+	}
+	if err == nil {
+		_, err = f.Seek(0, io.SeekStart)
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}

@@ -1,0 +1,142 @@
+package api
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/berth-run/berth"
+)
+
+// guestPaths are what of a guest is reachable from outside: E2B's envd services
+// for processes and files. Its other services belong to the keeper alone.
+var guestPaths = regexp.MustCompile(`^(health|files|process\.Process/[A-Za-z]+|filesystem\.Filesystem/[A-Za-z]+)$`)
+
+// What of a request's and of an answer's header passes the door, in lower case.
+// The request's carries the caller's key and must not; the answer's is written
+// by whatever runs in the sandbox.
+var (
+	guestRequestHeader = regexp.MustCompile(`^(accept|accept-encoding|connect-.+|content-encoding|content-type|if-.+|keepalive-ping-interval|range|x-metadata-.+)$`)
+	guestAnswerHeader  = regexp.MustCompile(`^(accept-ranges|connect-.+|content-encoding|content-length|content-range|content-type|etag|last-modified|vary)$`)
+	guestAnswerType    = regexp.MustCompile(`^application/(json|proto|connect\+json|connect\+proto)$`)
+)
+
+// userHeader names the user in the sandbox whom a request to the guest acts for,
+// as the user name of Basic authorization does in E2B's protocol. That header is
+// the API key's here.
+const userHeader = "Berth-User"
+
+// guest passes a request on to the guest of a container, which is held against
+// expiry as long as the answer lasts. It serves berth exec, attach and cp.
+func (s *server) guest(w http.ResponseWriter, r *http.Request, c berth.Caller) error {
+	path := r.PathValue("path")
+	if !guestPaths.MatchString(path) {
+		return berth.Errorf(berth.CodeNotFound, "Invalid URL (%s %s)", r.Method, r.URL.Path)
+	}
+	client, release, err := s.Containers.Guest(r.Context(), c.Project, containerID(r))
+	if err != nil {
+		return err
+	}
+	defer release()
+	return s.passToGuest(w, r, path, client.Transport())
+}
+
+func (s *server) passToGuest(w http.ResponseWriter, r *http.Request, path string, guest http.RoundTripper) error {
+	r, done, err := s.guestRequest(w, r)
+	if err != nil {
+		return err
+	}
+	defer done()
+	out := s.patiently(w)
+	defer out.renew() // the last bytes leave after the handler
+	var failed error
+	proxy := httputil.ReverseProxy{
+		Rewrite:        func(pr *httputil.ProxyRequest) { rewriteForGuest(pr, path) },
+		Transport:      guest,
+		FlushInterval:  -1, // at once
+		ModifyResponse: cleanGuestAnswer,
+		ErrorHandler:   func(_ http.ResponseWriter, _ *http.Request, err error) { failed = err },
+		ErrorLog:       slog.NewLogLogger(s.Log.Handler(), slog.LevelDebug),
+	}
+	proxy.ServeHTTP(out, r)
+	if failed != nil {
+		return &berth.Error{Code: berth.CodeUnavailable, Message: "The container did not answer.", Err: failed}
+	}
+	return nil
+}
+
+// maxWhole is up to which size, in bytes, a request to a guest is read as a whole
+// before it is passed on.
+const maxWhole = 256 << 10
+
+// guestRequest prepares a request whose answer may begin before it has ended. A
+// small one is read first. In a large or endless one the connection goes both
+// ways at once and serves nothing afterwards: net/http cannot find the end of a
+// body that was left unread then. The caller calls done after the answer.
+func (s *server) guestRequest(w http.ResponseWriter, r *http.Request) (_ *http.Request, done func(), _ error) {
+	whole := r.WithContext(r.Context())
+	if 0 <= r.ContentLength && r.ContentLength <= maxWhole {
+		body, err := io.ReadAll(s.body(w, r, maxWhole))
+		whole.Body = io.NopCloser(bytes.NewReader(body))
+		if err != nil {
+			err = bodyError(err)
+		}
+		return whole, func() {}, err
+	}
+	control := http.NewResponseController(w)
+	if err := control.EnableFullDuplex(); err != nil && !errors.Is(err, http.ErrNotSupported) {
+		return nil, nil, err
+	}
+	w.Header().Set("Connection", "close")
+	return r, func() { _ = control.SetReadDeadline(time.Now().Add(time.Second)) }, nil
+}
+
+// rewriteForGuest makes the request that the guest gets: to this path, with what
+// it needs of the header and no more.
+func rewriteForGuest(pr *httputil.ProxyRequest, path string) {
+	in := pr.In.Header
+	out := http.Header{"User-Agent": {"berth"}}
+	for name, values := range in {
+		if guestRequestHeader.MatchString(strings.ToLower(name)) {
+			out[name] = values
+		}
+	}
+	pr.Out.Header = out
+	user := in.Get(userHeader)
+	if user == "" {
+		user, _, _ = pr.In.BasicAuth()
+	}
+	if user != "" {
+		pr.Out.SetBasicAuth(user, "")
+	}
+	pr.Out.Host = "guest"
+	pr.Out.URL = &url.URL{Scheme: "http", Host: "guest", Path: "/" + path, RawQuery: pr.In.URL.RawQuery}
+}
+
+// cleanGuestAnswer takes from an answer of the guest what a client, above all a
+// browser, must not get from a sandbox.
+func cleanGuestAnswer(resp *http.Response) error {
+	if resp.StatusCode < http.StatusOK {
+		return errors.New("the guest answered " + resp.Status)
+	}
+	for name := range resp.Header {
+		if !guestAnswerHeader.MatchString(strings.ToLower(name)) {
+			delete(resp.Header, name)
+		}
+	}
+	resp.Trailer = nil
+	if !guestAnswerType.MatchString(resp.Header.Get("Content-Type")) {
+		resp.Header.Set("Content-Type", "application/octet-stream")
+	}
+	resp.Header.Set("Content-Disposition", "attachment")
+	resp.Header.Set("Content-Security-Policy", "sandbox")
+	resp.Header.Set("X-Content-Type-Options", "nosniff")
+	return nil
+}
