@@ -34,11 +34,11 @@ func Rootfs(tb testing.TB) string {
 	if os.Geteuid() != 0 {
 		tb.Skip("skipped: only root can build a root file system and run gVisor")
 	}
-	if _, err := exec.LookPath("mmdebstrap"); err != nil {
-		tb.Skip("skipped: mmdebstrap is not installed, to build a root file system with")
-	}
 	key := sha256.Sum256([]byte(strings.Join(append(packages, hooks...), "\n")))
 	return cached(tb, "rootfs-"+hex.EncodeToString(key[:6]), func(tmp string) error {
+		if _, err := exec.LookPath("mmdebstrap"); err != nil {
+			tb.Skip("skipped: mmdebstrap is not installed, to build a root file system with")
+		}
 		args := []string{"--quiet", "--variant=minbase", "--include=" + strings.Join(packages, ",")}
 		for _, h := range hooks {
 			args = append(args, "--customize-hook="+h)
