@@ -1,0 +1,40 @@
+# Targets with a ## comment are listed by `make`.
+VERSION := $(shell git describe --always --dirty 2>/dev/null || echo dev)
+STATIC  := CGO_ENABLED=0 go build -trimpath -ldflags '-s -w'
+PACKED  := cmd/berth/embedded/files
+
+.DEFAULT_GOAL := help
+.PHONY: help build demo test bench check generate fmt clean
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+build: ## Build everything that runs into bin/
+	@mkdir -p bin
+	$(STATIC) -o bin/berth-guest ./cmd/berth-guest
+	cd cmd/berth-runsc && $(STATIC) -o ../../bin/berth-runsc .
+	@for p in berth-guest berth-runsc; do \
+		if [ ! -e $(PACKED)/$$p.zst ] || [ bin/$$p -nt $(PACKED)/$$p.zst ]; then \
+			go run ./cmd/berth/embedded/pack bin/$$p $(PACKED)/$$p.zst || exit 1; fi; done
+	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o bin/berth ./cmd/berth
+
+demo: ## Analyse a data set in three chained responses, into ./demo-out
+	@scripts/demo
+
+test: ## Check everything that must hold
+	@scripts/test
+
+check: ## The part of test that needs no root: vet, staticcheck, unit tests
+	@scripts/check
+
+bench: ## Measure, and print a table
+	@scripts/bench
+
+generate: ## Make generated code anew
+	@scripts/generate
+
+fmt: ## Format the code
+	gofmt -w $$(git ls-files '*.go')
+
+clean: ## Remove what was built
+	rm -rf bin demo-out $(PACKED)/*.zst

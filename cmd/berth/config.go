@@ -1,0 +1,131 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// Config is what a server can be told, in YAML. Every field is optional; a key
+// that is not listed here is an error.
+type Config struct {
+	// Driver isolates containers: "gvisor" (the default; needs root), or
+	// "unsafe-local", which runs commands on this machine without any isolation
+	// and is for development only.
+	Driver string `yaml:"driver"`
+
+	// Template is the name or digest of what containers start from. Default: base.
+	Template string `yaml:"template"`
+
+	Containers ContainersConfig `yaml:"containers"`
+	Shell      ShellConfig      `yaml:"shell"`
+	Store      StoreConfig      `yaml:"store"`
+
+	// Models routes model names to upstreams: the first entry whose pattern fits.
+	// Default: everything to OPENAI_BASE_URL if that or OPENAI_API_KEY is set. The
+	// name "scripted", a recital for demos and tests, is always there.
+	Models []ModelConfig `yaml:"models"`
+}
+
+// ContainersConfig bounds containers.
+type ContainersConfig struct {
+	CPU     float64       `yaml:"cpu"`      // cores of each. Default: 2
+	PIDs    int           `yaml:"pids"`     // processes and threads of each. Default: 512
+	Disk    Bytes         `yaml:"disk"`     // what each may write, such as 10g. Default: 10g
+	Idle    time.Duration `yaml:"idle"`     // life without use, unless a container asks otherwise. Default: 20m
+	MaxIdle time.Duration `yaml:"max_idle"` // the most that one may ask for. Default: 24h
+}
+
+// ShellConfig bounds shell calls.
+type ShellConfig struct {
+	Timeout    time.Duration `yaml:"timeout"`     // of a command that names none. Default: 10m
+	MaxTimeout time.Duration `yaml:"max_timeout"` // the most that one may name. Default: 1h
+	Output     int           `yaml:"output"`      // characters of a command's output that the model sees. Default: 32768
+}
+
+// StoreConfig tunes the database.
+type StoreConfig struct {
+	// Synchronous is "normal" (the default; nothing is lost when the process dies)
+	// or "full" (nor when the power does; slower).
+	Synchronous string `yaml:"synchronous"`
+}
+
+// ModelConfig sends models to an upstream that speaks Chat Completions.
+type ModelConfig struct {
+	Match     string            `yaml:"match"`       // a name or a pattern: qwen3-32b, gpt-*, *
+	BaseURL   string            `yaml:"base_url"`    // such as http://localhost:8000/v1
+	APIKey    string            `yaml:"api_key"`     // or:
+	APIKeyEnv string            `yaml:"api_key_env"` // the environment variable that has it
+	Upstream  string            `yaml:"upstream"`    // the upstream's name for the model. Default: the same
+	Headers   map[string]string `yaml:"headers"`     // to send with each request
+}
+
+// Bytes is a size: a number, or one with k, m, g or t.
+type Bytes int64
+
+// UnmarshalYAML reads 1073741824, 512m or 10g.
+func (b *Bytes) UnmarshalYAML(n *yaml.Node) error {
+	var number int64
+	var unit string
+	if c, err := fmt.Sscanf(n.Value, "%d%s", &number, &unit); c == 0 || (err != nil && !errors.Is(err, io.EOF) && c != 1) {
+		return fmt.Errorf("line %d: %q is not a size such as 10g", n.Line, n.Value)
+	}
+	shift, ok := map[string]int{"": 0, "k": 10, "m": 20, "g": 30, "t": 40}[unit]
+	if !ok || number < 0 || number > 1<<62>>shift {
+		return fmt.Errorf("line %d: %q is not a size such as 10g", n.Line, n.Value)
+	}
+	*b = Bytes(number << shift)
+	return nil
+}
+
+// loadConfig reads a configuration file; without one all is default.
+func loadConfig(path string) (*Config, error) {
+	c := &Config{}
+	if path != "" {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return nil, err
+		}
+		d := yaml.NewDecoder(bytes.NewReader(text))
+		d.KnownFields(true)
+		if err := d.Decode(c); err != nil && !errors.Is(err, io.EOF) {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+	}
+	if c.Driver == "" {
+		c.Driver = "gvisor"
+	}
+	if c.Template == "" {
+		c.Template = "base"
+	}
+	for i, m := range c.Models {
+		if m.Match == "" || m.BaseURL == "" {
+			return nil, fmt.Errorf("%s: models[%d] needs match and base_url", path, i)
+		}
+		if m.APIKey != "" && m.APIKeyEnv != "" {
+			return nil, fmt.Errorf("%s: models[%d] has both api_key and api_key_env", path, i)
+		}
+	}
+	return c, nil
+}
+
+// defaultState is where state is kept when nobody says.
+func defaultState() string {
+	if dir := os.Getenv("BERTH_STATE"); dir != "" {
+		return dir
+	}
+	if os.Getuid() == 0 {
+		return "/var/lib/berth"
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return "berth-state"
+	}
+	return filepath.Join(home, ".local", "state", "berth")
+}

@@ -1,0 +1,241 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"github.com/berth-run/berth/cmd/berth/embedded"
+	"github.com/berth-run/berth/guest"
+	"github.com/berth-run/berth/image"
+	"github.com/berth-run/berth/sandbox/driver"
+	"github.com/berth-run/berth/sandbox/gvisor"
+)
+
+// A finding is one thing that the doctor looked at.
+type finding struct {
+	What   string `json:"what"`
+	OK     bool   `json:"ok"`
+	Says   string `json:"says"`
+	Advice string `json:"advice,omitempty"` // what to do, or what is lost without it
+}
+
+func newDoctor() *cobra.Command {
+	var state, config string
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "doctor",
+		Short: "Say what this machine can run, and why not",
+		Long: `Say what this machine can run, and why not: it looks at the kernel, starts a real
+sandbox if there is a template, and checks state and configuration. The exit code is
+1 if berth serve could not start containers.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			findings := examine(cmd.Context(), state, config)
+			if err := report(cmd.OutOrStdout(), findings, asJSON); err != nil {
+				return err
+			}
+			for _, f := range findings {
+				if !f.OK {
+					return exitError(1)
+				}
+			}
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&state, "state", defaultState(), "directory for all state")
+	cmd.Flags().StringVar(&config, "config", "", "configuration file")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+func report(w io.Writer, findings []finding, asJSON bool) error {
+	if asJSON {
+		e := json.NewEncoder(w)
+		e.SetIndent("", "  ")
+		return e.Encode(findings)
+	}
+	for _, f := range findings {
+		mark := "ok  "
+		if !f.OK {
+			mark = "FAIL"
+		}
+		fmt.Fprintf(w, "%s  %-14s %s\n", mark, f.What, f.Says)
+		if f.Advice != "" {
+			fmt.Fprintf(w, "      %-14s %s\n", "", f.Advice)
+		}
+	}
+	return nil
+}
+
+func examine(ctx context.Context, state, config string) []finding {
+	all := []finding{kernel(), privileges(), controlGroups(), virtualisation(), disk(state)}
+	c, err := loadConfig(config)
+	if err != nil {
+		return append(all, finding{What: "configuration", Says: err.Error()})
+	}
+	all = append(all, finding{What: "configuration", OK: true, Says: "driver " + c.Driver + ", template " + c.Template})
+	if _, err := exec.LookPath("mmdebstrap"); err != nil {
+		all = append(all, finding{What: "mmdebstrap", OK: true, Says: "not installed", Advice: "berth image build needs it: apt-get install mmdebstrap"})
+	}
+	if c.Driver != "gvisor" {
+		return all
+	}
+	t, f := findTemplate(state, c.Template)
+	all = append(all, f)
+	if !f.OK {
+		return all
+	}
+	return append(all, trySandbox(ctx, t))
+}
+
+func kernel() finding {
+	var u unix.Utsname
+	if err := unix.Uname(&u); err != nil {
+		return finding{What: "kernel", Says: err.Error()}
+	}
+	return finding{What: "kernel", OK: true, Says: unix.ByteSliceToString(u.Sysname[:]) + " " + unix.ByteSliceToString(u.Release[:])}
+}
+
+func privileges() finding {
+	if os.Getuid() == 0 {
+		return finding{What: "user", OK: true, Says: "root"}
+	}
+	return finding{What: "user", Says: fmt.Sprintf("uid %d", os.Getuid()), Advice: "the gvisor driver needs root; unsafe-local works without, and without walls"}
+}
+
+func controlGroups() finding {
+	f := finding{What: "cgroups", OK: true}
+	v2, err := os.ReadFile("/sys/fs/cgroup/cgroup.controllers")
+	if err == nil && strings.Contains(string(v2), "memory") {
+		f.Says = "version 2: " + strings.TrimSpace(string(v2))
+		return f
+	}
+	var v1 []string
+	for _, c := range []string{"memory", "cpu", "pids"} {
+		if _, err := os.Stat(filepath.Join("/sys/fs/cgroup", c)); err == nil {
+			v1 = append(v1, c)
+		}
+	}
+	f.Says = "version 1: " + strings.Join(v1, " ")
+	if len(v1) < 3 {
+		f.OK, f.Advice = false, "memory, cpu and pids are all needed: limits could not be enforced"
+	}
+	return f
+}
+
+func virtualisation() finding {
+	f := finding{What: "kvm", OK: true, Says: "not needed; gVisor runs on systrap"}
+	if fd, err := unix.Open("/dev/kvm", unix.O_RDWR|unix.O_CLOEXEC, 0); err == nil {
+		unix.Close(fd)
+		f.Says = "/dev/kvm opens; gVisor runs on systrap without it"
+	}
+	return f
+}
+
+func disk(state string) finding {
+	f := finding{What: "disk", OK: true}
+	dir := state
+	for {
+		if _, err := os.Stat(dir); err == nil || dir == "/" {
+			break
+		}
+		dir = filepath.Dir(dir)
+	}
+	var st unix.Statfs_t
+	if err := unix.Statfs(dir, &st); err != nil {
+		return finding{What: "disk", Says: err.Error()}
+	}
+	free := int64(st.Bavail) * st.Bsize
+	f.Says = fmt.Sprintf("%d GB free for %s", free>>30, state)
+	if free < 5<<30 {
+		f.Advice = "each container may write up to its disk limit (10 GB unless configured)"
+	}
+	return f
+}
+
+func findTemplate(state, name string) (image.Template, finding) {
+	f := finding{What: "template"}
+	library, err := image.Open(filepath.Join(state, "images"), slog.New(slog.DiscardHandler))
+	if err == nil {
+		var t image.Template
+		if t, err = library.Get(name); err == nil {
+			f.OK, f.Says = true, fmt.Sprintf("%s %.19s, %d MB", t.Name, t.Digest, t.Bytes>>20)
+			return t, f
+		}
+	}
+	f.Says = err.Error()
+	if errors.Is(err, image.ErrNotFound) {
+		f.Advice = "run berth image build"
+	}
+	return image.Template{}, f
+}
+
+// trySandbox starts a sandbox on a state of its own and runs a command in it.
+func trySandbox(ctx context.Context, t image.Template) finding {
+	began := time.Now()
+	if err := runSandbox(ctx, t); err != nil {
+		return finding{What: "gvisor", Says: err.Error(), Advice: "containers cannot start on this machine"}
+	}
+	return finding{What: "gvisor", OK: true, Says: fmt.Sprintf("started a sandbox, ran a command and destroyed it in %d ms", time.Since(began).Milliseconds())}
+}
+
+func runSandbox(ctx context.Context, t image.Template) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	dir, err := os.MkdirTemp("", "berth-doctor-*")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	programs, err := embedded.Extract(filepath.Join(dir, "bin"))
+	if err != nil {
+		return err
+	}
+	d, err := gvisor.Open(gvisor.Options{StateDir: filepath.Join(dir, "gvisor"), RunscPath: programs.Runsc, GuestPath: programs.Guest,
+		Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		return err
+	}
+	const id = "doctor"
+	defer d.Destroy(context.WithoutCancel(ctx), id)
+	if err := d.Create(ctx, driver.Spec{ID: id, Rootfs: t.Rootfs}); err != nil {
+		return err
+	}
+	if err := d.Start(ctx, id); err != nil {
+		return err
+	}
+	c := guest.NewClient(func(ctx context.Context) (net.Conn, error) { return d.Dial(ctx, id) })
+	defer c.Close()
+	for {
+		err := c.Ping(ctx)
+		if err == nil {
+			break
+		}
+		if ctx.Err() != nil {
+			return fmt.Errorf("the guest does not answer: %w", err)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	for ev, err := range c.Shell(ctx, guest.ShellCall{CallID: id, Commands: []string{"true"}}) {
+		if err != nil {
+			return err
+		}
+		if ev.Kind == guest.ShellExit && ev.ExitCode != 0 {
+			return fmt.Errorf("true exited with %d", ev.ExitCode)
+		}
+	}
+	return nil
+}

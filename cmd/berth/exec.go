@@ -1,0 +1,162 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+	"golang.org/x/term"
+
+	"github.com/berth-run/berth/guest"
+)
+
+// execOptions are how a process is run in a container.
+type execOptions struct {
+	user, dir  string
+	env        []string
+	input, tty bool
+}
+
+func newExec() *cobra.Command {
+	var o execOptions
+	cmd := &cobra.Command{
+		Use:   "exec CONTAINER -- COMMAND [ARG...]",
+		Short: "Run one command in a container",
+		Long: `Run one command in a container; its exit code is this command's.
+
+  berth exec cntr_… -- ls -la /mnt/data
+  berth exec -i cntr_… -- tar x < files.tar
+  berth exec -it cntr_… -- python3`,
+		Args: cobra.MinimumNArgs(2),
+	}
+	connect := clientFlags(cmd)
+	cmd.Flags().StringVarP(&o.user, "user", "u", "", "user in the container")
+	cmd.Flags().StringVarP(&o.dir, "workdir", "w", "", "where to run it")
+	cmd.Flags().StringArrayVarP(&o.env, "env", "e", nil, "NAME=value to set")
+	cmd.Flags().BoolVarP(&o.input, "interactive", "i", false, "give it this command's input")
+	cmd.Flags().BoolVarP(&o.tty, "tty", "t", false, "give it a terminal")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return execute(cmd.Context(), connect().guest(args[0], o.user), args[1:], o)
+	}
+	return cmd
+}
+
+func newAttach() *cobra.Command {
+	o := execOptions{input: true, tty: true}
+	cmd := &cobra.Command{
+		Use:   "attach CONTAINER",
+		Short: "Open a terminal in a live container",
+		Args:  cobra.ExactArgs(1),
+	}
+	connect := clientFlags(cmd)
+	cmd.Flags().StringVarP(&o.user, "user", "u", "", "user in the container")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return execute(cmd.Context(), connect().guest(args[0], o.user), []string{"/bin/bash", "-l", "-i"}, o)
+	}
+	return cmd
+}
+
+// execute runs a process to its end, carrying this command's input and output.
+func execute(ctx context.Context, c *guest.Client, command []string, o execOptions) error {
+	req := guest.ProcessRequest{Cmd: command[0], Args: command[1:], Dir: o.dir, In: o.input, Env: map[string]string{}}
+	for _, kv := range o.env {
+		k, v, ok := strings.Cut(kv, "=")
+		if !ok {
+			return fmt.Errorf("--env %s: it must be NAME=value", kv)
+		}
+		req.Env[k] = v
+	}
+	stdin := int(os.Stdin.Fd())
+	if o.tty {
+		req.TTY = &guest.Size{Cols: 80, Rows: 24}
+		if cols, rows, err := term.GetSize(stdin); err == nil {
+			req.TTY = &guest.Size{Cols: cols, Rows: rows}
+		}
+		req.Env["TERM"] = envOr("TERM", "xterm-256color")
+	}
+	p, err := c.Start(ctx, req)
+	if err != nil {
+		return err
+	}
+	if o.tty && term.IsTerminal(stdin) {
+		old, err := term.MakeRaw(stdin)
+		if err != nil {
+			return err
+		}
+		defer term.Restore(stdin, old)
+		stop := followSize(ctx, p, stdin)
+		defer stop()
+	}
+	if o.input {
+		go sendInput(ctx, p)
+	}
+	return output(ctx, p)
+}
+
+// output writes what the process prints until it ends. If ctx ends first, so does
+// the process.
+func output(ctx context.Context, p *guest.Process) error {
+	for ev, err := range p.Events() {
+		switch {
+		case err != nil:
+			if ctx.Err() != nil {
+				_ = p.Kill(context.WithoutCancel(ctx))
+				return exitError(130)
+			}
+			return err
+		case ev.Ended && ev.ExitCode < 0: // a signal, in the way of shells
+			fmt.Fprintln(os.Stderr, "berth:", ev.Status)
+			return exitError(137)
+		case ev.Ended && ev.ExitCode > 0:
+			return exitError(ev.ExitCode)
+		case ev.Ended:
+			return nil
+		}
+		if _, err := os.Stdout.Write(ev.Stdout); err != nil {
+			return err
+		}
+		if _, err := os.Stderr.Write(ev.Stderr); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func sendInput(ctx context.Context, p *guest.Process) {
+	buf := make([]byte, 32<<10)
+	for {
+		n, err := os.Stdin.Read(buf)
+		if n > 0 && p.Write(ctx, buf[:n]) != nil {
+			return // it has ended
+		}
+		if err != nil {
+			if errors.Is(err, io.EOF) {
+				_ = p.CloseStdin(ctx)
+			}
+			return
+		}
+	}
+}
+
+// followSize gives the process's terminal the size of this one.
+func followSize(ctx context.Context, p *guest.Process, fd int) (stop func()) {
+	changed := make(chan os.Signal, 1)
+	signal.Notify(changed, unix.SIGWINCH)
+	go func() {
+		for range changed {
+			if cols, rows, err := term.GetSize(fd); err == nil {
+				_ = p.Resize(ctx, guest.Size{Cols: cols, Rows: rows})
+			}
+		}
+	}()
+	return func() {
+		signal.Stop(changed)
+		close(changed)
+	}
+}

@@ -1,0 +1,118 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+	"go.yaml.in/yaml/v3"
+
+	"github.com/berth-run/berth/image"
+)
+
+func newImage() *cobra.Command {
+	cmd := &cobra.Command{Use: "image", Short: "Build, list and remove templates"}
+	state := cmd.PersistentFlags().String("state", defaultState(), "directory for all state")
+	open := func() (*image.Library, error) {
+		return image.Open(filepath.Join(*state, "images"), slog.New(slog.NewTextHandler(os.Stderr, nil)))
+	}
+	cmd.AddCommand(newImageBuild(open), newImageLs(open), newImageRm(open))
+	return cmd
+}
+
+func newImageBuild(open func() (*image.Library, error)) *cobra.Command {
+	var file string
+	cmd := &cobra.Command{
+		Use:   "build [NAME]",
+		Short: "Build a template from Debian packages",
+		Long: `Build a template from Debian packages with mmdebstrap. Without --file it is the
+base template: bash, coreutils, Python with pandas and matplotlib, Node.js, git,
+curl, jq, sqlite3, and sudo for the user "user". A recipe is a YAML file:
+
+  name: small
+  packages: [bash, curl, jq]
+  run: ["echo hello > /etc/motd"]`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			recipe := image.Base()
+			if file != "" {
+				text, err := os.ReadFile(file)
+				if err != nil {
+					return err
+				}
+				recipe = image.Recipe{}
+				d := yaml.NewDecoder(bytes.NewReader(text))
+				d.KnownFields(true)
+				if err := d.Decode(&recipe); err != nil {
+					return fmt.Errorf("%s: %w", file, err)
+				}
+			}
+			if len(args) == 1 {
+				recipe.Name = args[0]
+			}
+			library, err := open()
+			if err != nil {
+				return err
+			}
+			t, err := library.Build(cmd.Context(), recipe, func(p image.Progress) {
+				fmt.Fprintf(os.Stderr, "%6.1fs  %s\n", p.Elapsed.Seconds(), p.Step)
+			})
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(cmd.OutOrStdout(), "%s %s (%d MB, %d packages)\n", t.Name, t.Digest, t.Bytes>>20, len(t.Packages))
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&file, "file", "", "recipe (YAML)")
+	return cmd
+}
+
+func newImageLs(open func() (*image.Library, error)) *cobra.Command {
+	return &cobra.Command{
+		Use:   "ls",
+		Short: "List templates",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			library, err := open()
+			if err != nil {
+				return err
+			}
+			all, err := library.List()
+			if err != nil {
+				return err
+			}
+			w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
+			fmt.Fprintln(w, "NAME\tDIGEST\tMB\tPACKAGES\tCREATED")
+			for _, t := range all {
+				fmt.Fprintf(w, "%s\t%.19s\t%d\t%d\t%s\n", t.Name, t.Digest, t.Bytes>>20, len(t.Packages), t.CreatedAt.Format(time.RFC3339))
+			}
+			return w.Flush()
+		},
+	}
+}
+
+func newImageRm(open func() (*image.Library, error)) *cobra.Command {
+	return &cobra.Command{
+		Use:   "rm TEMPLATE...",
+		Short: "Remove templates by name or digest",
+		Args:  cobra.MinimumNArgs(1),
+		RunE: func(_ *cobra.Command, refs []string) error {
+			library, err := open()
+			if err != nil {
+				return err
+			}
+			for _, ref := range refs {
+				if err := library.Remove(ref); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
+}

@@ -1,0 +1,108 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"fmt"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/store/sqlite"
+)
+
+var projectPattern = regexp.MustCompile(`^proj_[A-Za-z0-9_-]{1,60}$`)
+
+func newKey() *cobra.Command {
+	cmd := &cobra.Command{Use: "key", Short: "Make, list and remove API keys"}
+	state := cmd.PersistentFlags().String("state", defaultState(), "directory for all state")
+	open := func(ctx context.Context) (*sqlite.DB, error) {
+		return sqlite.Open(ctx, filepath.Join(*state, "berth.db"), nil)
+	}
+	cmd.AddCommand(newKeyCreate(open), newKeyLs(open), newKeyRm(open))
+	return cmd
+}
+
+func newKeyCreate(open func(context.Context) (*sqlite.DB, error)) *cobra.Command {
+	var project, name string
+	cmd := &cobra.Command{
+		Use:   "create",
+		Short: "Make a key and print its secret, once",
+		Long: `Make a key and print its secret. It is not kept: only its SHA-256 is. From the
+first key on a running server asks every caller for one.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if !projectPattern.MatchString(project) {
+				return fmt.Errorf("--project %q must match %s", project, projectPattern)
+			}
+			db, err := open(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer db.Close()
+			secret := "sk-berth-" + rand.Text() + rand.Text()
+			err = db.CreateKey(cmd.Context(), &berth.Key{ID: berth.KeyID(berth.NewID(berth.PrefixKey)), Project: berth.ProjectID(project),
+				Name: name, Hash: sha256.Sum256([]byte(secret)), Tail: secret[len(secret)-4:], CreatedAt: time.Now().Unix()})
+			if err != nil {
+				return err
+			}
+			fmt.Fprintln(cmd.OutOrStdout(), secret)
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&project, "project", string(berth.DefaultProject), "project that the key acts for")
+	cmd.Flags().StringVar(&name, "name", "", "a name to know it by")
+	return cmd
+}
+
+func newKeyLs(open func(context.Context) (*sqlite.DB, error)) *cobra.Command {
+	return &cobra.Command{
+		Use:   "ls",
+		Short: "List keys",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			db, err := open(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer db.Close()
+			keys, err := db.ListKeys(cmd.Context())
+			if err != nil {
+				return err
+			}
+			w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
+			fmt.Fprintln(w, "ID\tPROJECT\tNAME\tSECRET\tCREATED")
+			for _, k := range keys {
+				fmt.Fprintf(w, "%s\t%s\t%s\t…%s\t%s\n", k.ID, k.Project, k.Name, k.Tail, time.Unix(k.CreatedAt, 0).UTC().Format(time.RFC3339))
+			}
+			return w.Flush()
+		},
+	}
+}
+
+func newKeyRm(open func(context.Context) (*sqlite.DB, error)) *cobra.Command {
+	return &cobra.Command{
+		Use:   "rm KEY...",
+		Short: "Remove keys by id",
+		Args:  cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, ids []string) error {
+			db, err := open(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer db.Close()
+			for _, id := range ids {
+				if err := db.DeleteKey(cmd.Context(), berth.KeyID(strings.TrimSpace(id))); err != nil {
+					return fmt.Errorf("%s: %w", id, err)
+				}
+			}
+			return nil
+		},
+	}
+}

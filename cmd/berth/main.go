@@ -1,0 +1,69 @@
+// Command berth is the agent runtime that its users own: one binary that serves
+// OpenAI's Responses API with the computer attached, and the command line for it.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+// version is set by the build.
+var version = "dev"
+
+func main() {
+	os.Exit(Main(os.Args[1:]))
+}
+
+// Main runs the command line and returns its exit code.
+func Main(args []string) int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	context.AfterFunc(ctx, stop) // the second signal ends the process at once
+	root := newRoot()
+	root.SetArgs(args)
+	err := root.ExecuteContext(ctx)
+	if exit, ok := errors.AsType[exitError](err); ok {
+		return int(exit)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "berth:", err)
+		return 1
+	}
+	return 0
+}
+
+// An exitError is the exit code of something that has said what it had to say.
+type exitError int
+
+func (e exitError) Error() string { return fmt.Sprintf("exit %d", int(e)) }
+
+func newRoot() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "berth",
+		Short: "The agent runtime that its users own",
+		Long: `Berth serves OpenAI's Responses API with the computer attached: a shell tool,
+containers that live as long as the work, files, and state kept on the server.
+
+  berth image build          make the base template, once
+  berth serve                serve on http://127.0.0.1:8080
+  berth run "task"           do a task and show how it goes
+
+Environment:
+  BERTH_STATE      where state is kept        (--state)
+  BERTH_URL        the server to talk to      (--url)    default http://127.0.0.1:8080
+  BERTH_API_KEY    the key for that server
+  OPENAI_BASE_URL  the upstream of berth serve when no --config names others
+  OPENAI_API_KEY   its key`,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		Version:       version,
+	}
+	root.AddCommand(newServe(), newRun(), newPs(), newExec(), newAttach(), newCp(), newRm(), newKey(), newImage(), newDoctor())
+	return root
+}

@@ -1,0 +1,118 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"golang.org/x/term"
+
+	"github.com/berth-run/berth"
+)
+
+// A progress shows the life of a response: commands as they begin, what they
+// print, how they end and how long that took. On a terminal it is coloured.
+type progress struct {
+	w       io.Writer
+	began   time.Time
+	turn    int
+	output  map[int]time.Time // when the output items began, by their place
+	calls   []string          // commands of the call whose output comes next
+	atStart bool              // of a line
+	colour  bool
+}
+
+func newProgress(w *os.File) *progress {
+	return &progress{w: w, began: time.Now(), output: map[int]time.Time{}, atStart: true, colour: term.IsTerminal(int(w.Fd()))}
+}
+
+func (p *progress) paint(code, s string) string {
+	if !p.colour {
+		return s
+	}
+	return "\x1b[" + code + "m" + s + "\x1b[0m"
+}
+
+// line writes a line of its own.
+func (p *progress) line(format string, args ...any) {
+	p.end()
+	fmt.Fprintf(p.w, format+"\n", args...)
+}
+
+// end ends a line that output left open.
+func (p *progress) end() {
+	if !p.atStart {
+		fmt.Fprintln(p.w)
+		p.atStart = true
+	}
+}
+
+func (p *progress) show(ev *berth.Event) {
+	switch ev.Type {
+	case berth.EventShellCommandDone:
+		if len(p.calls) == 0 {
+			p.turn++
+		}
+		p.calls = append(p.calls, *ev.Command)
+		p.line("%s %s", p.paint("36", fmt.Sprintf("[%d] %5.1fs $", p.turn, time.Since(p.began).Seconds())), firstLine(*ev.Command))
+	case berth.EventOutputItemAdded:
+		if ev.Item.Type() == berth.ItemShellCallOutput {
+			p.output[*ev.OutputIndex] = time.Now()
+		}
+	case berth.EventShellOutputDelta:
+		var d berth.ShellDelta
+		if json.Unmarshal(ev.Delta, &d) == nil {
+			p.text(d.Stdout + d.Stderr)
+		}
+	case berth.EventShellOutputDone:
+		took := time.Since(p.output[*ev.OutputIndex]).Seconds()
+		for _, c := range ev.Output {
+			end := p.paint("31", c.Outcome.Type)
+			if c.Outcome.ExitCode != nil && *c.Outcome.ExitCode == 0 {
+				end = p.paint("32", "exit 0")
+			} else if c.Outcome.ExitCode != nil {
+				end = p.paint("31", fmt.Sprintf("exit %d", *c.Outcome.ExitCode))
+			}
+			p.line("    %s after %.1fs", end, took)
+		}
+	case berth.EventOutputItemDone:
+		if ev.Item.Type() == berth.ItemShellCallOutput {
+			p.calls = nil
+		}
+	case berth.EventErrored:
+		p.line("%s", p.paint("31", ev.Error.Message))
+	}
+}
+
+// text writes output, indented, without control characters that would move the
+// cursor or worse: a command wrote it.
+func (p *progress) text(s string) {
+	for part := range strings.Lines(s) {
+		if p.atStart {
+			fmt.Fprint(p.w, "    ")
+		}
+		p.atStart = strings.HasSuffix(part, "\n")
+		fmt.Fprint(p.w, strings.Map(printable, part))
+	}
+}
+
+func printable(r rune) rune {
+	switch {
+	case r == '\n' || r == '\t':
+		return r
+	case r < ' ' || 0x7f <= r && r < 0xa0:
+		return -1
+	}
+	return r
+}
+
+func firstLine(s string) string {
+	s, rest, _ := strings.Cut(strings.TrimSpace(s), "\n")
+	if rest != "" {
+		s += " …"
+	}
+	return strings.Map(printable, s)
+}

@@ -1,0 +1,326 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"mime/multipart"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/internal/sse"
+)
+
+// maxEvent bounds one event of a stream, in bytes.
+const maxEvent = 64 << 20
+
+// A task is what berth run is asked to do.
+type task struct {
+	model, text, out    string
+	files               []string
+	container, previous string
+	instructions        string
+}
+
+func newRun() *cobra.Command {
+	var t task
+	var base, state, config string
+	cmd := &cobra.Command{
+		Use:   `run [flags] "TASK"`,
+		Short: "Do a task with a model and a container",
+		Long: `Do a task: send it with its files to a model that has a shell in a container, show
+how it goes, print the answer, and fetch what was made.
+
+  berth run --model qwen3-32b --file sales.csv --out results "Chart the monthly totals."
+  berth run --previous resp_… "Now as a PDF."
+
+Progress goes to standard error, the answer to standard output. The exit code is 0
+when the response is completed, 2 when it is incomplete, and 1 otherwise. Without
+--url and BERTH_URL, and with no server on port 8080, the server runs in this process.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			t.text = args[0]
+			c, stop, err := serverFor(cmd.Context(), base, state, config)
+			if err != nil {
+				return err
+			}
+			defer stop()
+			return t.run(cmd.Context(), c, cmd.OutOrStdout())
+		},
+	}
+	cmd.Flags().StringVar(&base, "url", os.Getenv("BERTH_URL"), "server to talk to")
+	cmd.Flags().StringVar(&state, "state", defaultState(), "state of a server in this process")
+	cmd.Flags().StringVar(&config, "config", "", "configuration of a server in this process")
+	cmd.Flags().StringVar(&t.model, "model", envOr("BERTH_MODEL", "scripted"), "model to ask")
+	cmd.Flags().StringArrayVar(&t.files, "file", nil, "file to give; may be repeated")
+	cmd.Flags().StringVar(&t.out, "out", "", "directory for the files that were made")
+	cmd.Flags().StringVar(&t.container, "container", "", "container to use")
+	cmd.Flags().StringVar(&t.previous, "previous", "", "response to go on from")
+	cmd.Flags().StringVar(&t.instructions, "instructions", "", "system message")
+	return cmd
+}
+
+// serverFor returns a client of the server that was named, of the one on the
+// default port, or of one that it starts in this process.
+func serverFor(ctx context.Context, base, state, config string) (c *client, stop func(), err error) {
+	if base != "" {
+		return newClient(base), func() {}, nil
+	}
+	c = newClient("http://127.0.0.1:8080")
+	probe, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	if c.call(probe, "GET", "/healthz", nil, nil) == nil {
+		return c, func() {}, nil
+	}
+	conf, err := loadConfig(config)
+	if err != nil {
+		return nil, nil, err
+	}
+	if state, err = filepath.Abs(state); err != nil {
+		return nil, nil, err
+	}
+	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, nil, err
+	}
+	s, err := newServer(ctx, state, conf, log)
+	if err != nil {
+		l.Close()
+		return nil, nil, err
+	}
+	serving, end := context.WithCancel(context.WithoutCancel(ctx))
+	done := make(chan error, 1)
+	go func() { done <- s.serve(serving, l) }()
+	return newClient("http://" + l.Addr().String()), func() {
+		end()
+		<-done
+	}, nil
+}
+
+// run does the task and leaves its answer on out.
+func (t *task) run(ctx context.Context, c *client, out io.Writer) error {
+	ids, err := t.upload(ctx, c)
+	if err != nil {
+		return err
+	}
+	environment := map[string]any{"type": berth.EnvironmentAuto}
+	if t.container != "" {
+		environment = map[string]any{"type": berth.EnvironmentReference, "container_id": t.container}
+	} else if len(ids) > 0 {
+		environment["file_ids"] = ids
+	}
+	body := map[string]any{"model": t.model, "input": t.text, "stream": true,
+		"tools": []any{map[string]any{"type": berth.ToolShell, "environment": environment}}}
+	if t.previous != "" {
+		body["previous_response_id"] = t.previous
+	}
+	if t.instructions != "" {
+		body["instructions"] = t.instructions
+	}
+	r, err := follow(ctx, c, body, newProgress(os.Stderr))
+	if err != nil {
+		return err
+	}
+	fmt.Fprintln(out, answer(r))
+	container, err := containerOf(r)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(os.Stderr, "response %s  container %s\n", r.ID, container)
+	if t.out != "" && container != "" {
+		if err := fetch(ctx, c, container, t.out, r.CreatedAt); err != nil {
+			return err
+		}
+	}
+	switch r.Status {
+	case berth.StatusCompleted:
+		return nil
+	case berth.StatusIncomplete:
+		return exitError(2)
+	}
+	return exitError(1)
+}
+
+// upload sends the files and returns their ids.
+func (t *task) upload(ctx context.Context, c *client) ([]berth.FileID, error) {
+	var ids []berth.FileID
+	for _, name := range t.files {
+		f, err := os.Open(name)
+		if err != nil {
+			return nil, err
+		}
+		id, err := uploadFile(ctx, c, f)
+		f.Close()
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		ids = append(ids, id)
+	}
+	return ids, nil
+}
+
+func uploadFile(ctx context.Context, c *client, f *os.File) (berth.FileID, error) {
+	r, w := io.Pipe()
+	form := multipart.NewWriter(w)
+	go func() {
+		err := form.WriteField("purpose", "user_data")
+		if err == nil {
+			var part io.Writer
+			if part, err = form.CreateFormFile("file", filepath.Base(f.Name())); err == nil {
+				_, err = io.Copy(part, f)
+			}
+		}
+		w.CloseWithError(errors.Join(err, form.Close()))
+	}()
+	resp, err := c.do(ctx, http.MethodPost, "/v1/files", form.FormDataContentType(), r)
+	r.CloseWithError(errors.New("the upload was given up"))
+	if err != nil {
+		return "", err
+	}
+	defer resp.Body.Close()
+	var file berth.File
+	err = json.NewDecoder(resp.Body).Decode(&file)
+	return file.ID, err
+}
+
+// follow creates a response and shows its events until it ends.
+func follow(ctx context.Context, c *client, body map[string]any, p *progress) (*berth.Response, error) {
+	raw, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := c.do(ctx, http.MethodPost, "/v1/responses", "application/json", strings.NewReader(string(raw)))
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close() // if ctx ends, so does the connection, and with it the response
+	defer p.end()
+	for frame, err := range sse.NewReader(resp.Body, maxEvent).Events() {
+		if ctx.Err() != nil {
+			return nil, errors.New("cancelled")
+		}
+		if err != nil {
+			return nil, fmt.Errorf("the stream broke off: %w", err)
+		}
+		var ev berth.Event
+		if err := json.Unmarshal([]byte(frame.Data), &ev); err != nil {
+			return nil, err
+		}
+		p.show(&ev)
+		if ev.Type.Final() {
+			return ev.Response, nil
+		}
+	}
+	return nil, errors.New("the stream ended before the response did")
+}
+
+// answer is the text of a response's messages, or why there is none.
+func answer(r *berth.Response) string {
+	var texts []string
+	for _, it := range r.Output {
+		var m berth.Message
+		if it.Type() != berth.ItemMessage || it.Status() != berth.StatusCompleted || it.Decode(&m) != nil {
+			continue
+		}
+		for _, part := range m.Content {
+			texts = append(texts, part.Text+part.Refusal)
+		}
+	}
+	switch {
+	case r.Error != nil:
+		texts = append(texts, fmt.Sprintf("failed: %s", r.Error.Message))
+	case r.IncompleteDetails != nil:
+		texts = append(texts, fmt.Sprintf("incomplete: %s", r.IncompleteDetails.Reason))
+	}
+	return strings.Join(texts, "\n")
+}
+
+func containerOf(r *berth.Response) (berth.ContainerID, error) {
+	for _, t := range r.Tools {
+		var shell berth.ShellTool
+		if t.Type() == berth.ToolShell {
+			if err := t.Decode(&shell); err != nil {
+				return "", err
+			}
+			if shell.Environment != nil {
+				return shell.Environment.ContainerID, nil
+			}
+		}
+	}
+	return "", nil
+}
+
+// fetch saves the files that commands have made since a time, below dir. Their
+// names were chosen in the container: none may lead out of dir.
+func fetch(ctx context.Context, c *client, container berth.ContainerID, dir string, since int64) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	files := "/v1/containers/" + url.PathEscape(string(container)) + "/files"
+	for after := ""; ; {
+		var page struct {
+			Data    []berth.ContainerFile `json:"data"`
+			LastID  string                `json:"last_id"`
+			HasMore bool                  `json:"has_more"`
+		}
+		query := files + "?limit=100&order=asc"
+		if after != "" {
+			query += "&after=" + url.QueryEscape(after)
+		}
+		if err := c.call(ctx, "GET", query, nil, &page); err != nil {
+			return err
+		}
+		for _, f := range page.Data {
+			if f.Source != "assistant" || f.CreatedAt < since {
+				continue
+			}
+			name := strings.TrimPrefix(f.Path, berth.WorkDir+"/")
+			if err := fetchFile(ctx, c, files+"/"+url.PathEscape(string(f.ID))+"/content", root, name); err != nil {
+				return fmt.Errorf("%s: %w", f.Path, err)
+			}
+			fmt.Fprintf(os.Stderr, "  %s  %d bytes\n", filepath.Join(dir, name), f.Bytes)
+		}
+		if after = page.LastID; !page.HasMore {
+			return nil
+		}
+	}
+}
+
+func fetchFile(ctx context.Context, c *client, content string, root *os.Root, name string) error {
+	resp, err := c.do(ctx, http.MethodGet, content, "", nil)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if !fs.ValidPath(name) {
+		return errors.New("the name leads elsewhere")
+	}
+	if err := root.MkdirAll(path.Dir(name), 0o755); err != nil {
+		return err
+	}
+	f, err := root.Create(name)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(f, resp.Body)
+	return errors.Join(err, f.Close())
+}

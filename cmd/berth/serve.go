@@ -1,0 +1,105 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/berth-run/berth/store/sqlite"
+)
+
+func newServe() *cobra.Command {
+	var listen, state, config, format string
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "Serve the API",
+		Long: `Serve OpenAI's Responses API on --listen.
+
+Without an API key the server answers on loopback only, to anybody there. With
+berth key create it asks every caller for one.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			log, err := newLogger(format)
+			if err != nil {
+				return err
+			}
+			c, err := loadConfig(config)
+			if err != nil {
+				return err
+			}
+			return serve(cmd.Context(), listen, state, c, log)
+		},
+	}
+	cmd.Flags().StringVar(&listen, "listen", "127.0.0.1:8080", "address to serve on")
+	cmd.Flags().StringVar(&state, "state", defaultState(), "directory for all state")
+	cmd.Flags().StringVar(&config, "config", "", "configuration file (YAML; see docs/configuration.md)")
+	cmd.Flags().StringVar(&format, "log-format", "text", "text or json")
+	return cmd
+}
+
+func newLogger(format string) (*slog.Logger, error) {
+	switch format {
+	case "text":
+		return slog.New(slog.NewTextHandler(os.Stderr, nil)), nil
+	case "json":
+		return slog.New(slog.NewJSONHandler(os.Stderr, nil)), nil
+	}
+	return nil, fmt.Errorf("--log-format must be text or json, not %q", format)
+}
+
+func serve(ctx context.Context, listen, state string, c *Config, log *slog.Logger) error {
+	state, err := filepath.Abs(state)
+	if err != nil {
+		return err
+	}
+	open, err := withoutKeys(ctx, state)
+	if err != nil {
+		return err
+	}
+	if open && !isLoopback(listen) {
+		return fmt.Errorf("there is no API key yet, and %s can be reached from outside: run berth key create --state %s first", listen, state)
+	}
+	l, err := net.Listen("tcp", listen)
+	if err != nil {
+		return err
+	}
+	s, err := newServer(ctx, state, c, log)
+	if err != nil {
+		l.Close()
+		return err
+	}
+	if open {
+		log.Warn("NO API KEYS: everybody on this machine may use this server; berth key create makes one")
+	}
+	log.Info("serving", "url", "http://"+l.Addr().String()+"/v1", "state", state, "driver", c.Driver, "version", version)
+	return s.serve(ctx, l)
+}
+
+// withoutKeys reports whether the store has no key yet.
+func withoutKeys(ctx context.Context, state string) (bool, error) {
+	if err := os.MkdirAll(state, 0o700); err != nil {
+		return false, err
+	}
+	db, err := sqlite.Open(ctx, filepath.Join(state, "berth.db"), nil)
+	if err != nil {
+		return false, err
+	}
+	defer db.Close()
+	keys, err := db.ListKeys(ctx)
+	return len(keys) == 0, err
+}
+
+// isLoopback reports whether an address can be reached from this machine only.
+func isLoopback(addr string) bool {
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return false
+	}
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}

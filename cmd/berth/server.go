@@ -1,0 +1,251 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"gocloud.dev/blob/fileblob"
+	"golang.org/x/sys/unix"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/api"
+	"github.com/berth-run/berth/cmd/berth/embedded"
+	"github.com/berth-run/berth/engine"
+	"github.com/berth-run/berth/files"
+	"github.com/berth-run/berth/image"
+	"github.com/berth-run/berth/journal"
+	"github.com/berth-run/berth/model"
+	"github.com/berth-run/berth/model/chat"
+	"github.com/berth-run/berth/model/scripted"
+	"github.com/berth-run/berth/sandbox"
+	"github.com/berth-run/berth/sandbox/driver"
+	"github.com/berth-run/berth/sandbox/gvisor"
+	"github.com/berth-run/berth/sandbox/local"
+	"github.com/berth-run/berth/store/sqlite"
+	"github.com/berth-run/berth/tool"
+)
+
+// A server is everything that berth serve runs, in the order in which it was made.
+type server struct {
+	log     *slog.Logger
+	handler http.Handler
+	close   []func(context.Context) error // to be called from the last to the first
+}
+
+// newServer makes a server from its parts, top to bottom. On an error what was
+// made is closed.
+func newServer(ctx context.Context, state string, config *Config, log *slog.Logger) (s *server, err error) {
+	s = &server{log: log}
+	defer func() {
+		if err != nil {
+			s.Close(context.WithoutCancel(ctx))
+		}
+	}()
+	unlock, err := lockState(state)
+	if err != nil {
+		return s, err
+	}
+	s.later(func(context.Context) error { return unlock() })
+	owner, err := nodeID(state)
+	if err != nil {
+		return s, err
+	}
+
+	db, err := sqlite.Open(ctx, filepath.Join(state, "berth.db"), &sqlite.Options{Synchronous: config.Store.Synchronous})
+	if err != nil {
+		return s, err
+	}
+	s.later(func(context.Context) error { return db.Close() })
+
+	bucket, err := fileblob.OpenBucket(filepath.Join(state, "files"), &fileblob.Options{CreateDir: true, NoTempDir: true, Metadata: fileblob.MetadataDontWrite})
+	if err != nil {
+		return s, err
+	}
+	s.later(func(context.Context) error { return bucket.Close() })
+	uploads := files.New(db, bucket)
+	if err := uploads.Sweep(ctx, log); err != nil {
+		return s, err
+	}
+
+	images, err := image.Open(filepath.Join(state, "images"), log)
+	if err != nil {
+		return s, err
+	}
+	if _, err := images.Get(config.Template); err != nil && config.Driver != local.Name {
+		log.Warn("containers cannot start yet: run berth image build", "template", config.Template, "err", err)
+	}
+	isolation, err := openDriver(state, config, log)
+	if err != nil {
+		return s, err
+	}
+	keeper, err := sandbox.NewKeeper(sandbox.Options{Store: db, Driver: isolation, OpenFile: uploads.Open, Log: log,
+		Template:    func() (digest, rootfs string, err error) { return template(images, config) },
+		Limits:      driver.Limits{CPU: config.Containers.CPU, PIDs: config.Containers.PIDs, Disk: int64(config.Containers.Disk)},
+		IdleMinutes: int(config.Containers.Idle / time.Minute), MaxIdleMinutes: int(config.Containers.MaxIdle / time.Minute)})
+	if err != nil {
+		return s, err
+	}
+	if err := keeper.Start(ctx); err != nil {
+		return s, err
+	}
+	s.later(func(context.Context) error { return keeper.Close() })
+
+	models, err := newRouter(config, log)
+	if err != nil {
+		return s, err
+	}
+	events := journal.New(db)
+	eng := engine.New(engine.Options{Responses: db, Runs: db, Journal: events, Models: models, Containers: containers{keeper},
+		Files: uploads, Owner: owner, Log: log,
+		Shell: tool.ShellLimits{Timeout: config.Shell.Timeout, MaxTimeout: config.Shell.MaxTimeout, Output: config.Shell.Output}})
+	s.later(eng.Close)
+	if err := eng.Recover(ctx); err != nil { // after the keeper has taken its sandboxes over
+		return s, err
+	}
+	s.handler = api.New(api.Options{Engine: eng, Journal: events, Responses: db, Keys: db, Files: uploads, Containers: keeper,
+		Models: models, Log: log, Version: version})
+	return s, nil
+}
+
+func (s *server) later(f func(context.Context) error) { s.close = append(s.close, f) }
+
+// Close stops the server's parts. Runs and sandboxes are left to the next start.
+func (s *server) Close(ctx context.Context) {
+	for i := len(s.close) - 1; i >= 0; i-- {
+		if err := s.close[i](ctx); err != nil {
+			s.log.Error("closing", "err", err)
+		}
+	}
+	s.close = nil
+}
+
+// serve answers on l until ctx ends, then stops in order: runs are left first, so
+// that streams which follow them end.
+func (s *server) serve(ctx context.Context, l net.Listener) error {
+	base, end := context.WithCancel(context.Background())
+	defer end()
+	hs := &http.Server{Handler: s.handler, ReadHeaderTimeout: 20 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
+		BaseContext: func(net.Listener) context.Context { return base },
+		ErrorLog:    slog.NewLogLogger(s.log.Handler(), slog.LevelDebug)}
+	failed := make(chan error, 1)
+	go func() { failed <- hs.Serve(l) }()
+	select {
+	case err := <-failed:
+		s.Close(context.Background())
+		return err
+	case <-ctx.Done():
+	}
+	s.log.Info("stopping; responses and sandboxes go on at the next start")
+	l.Close()
+	grace, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	s.Close(grace)
+	end()
+	if err := hs.Shutdown(grace); err != nil && !errors.Is(err, net.ErrClosed) {
+		return hs.Close()
+	}
+	return nil
+}
+
+// lockState makes the state directory this process's own.
+func lockState(state string) (unlock func() error, err error) {
+	if err := os.MkdirAll(state, 0o700); err != nil {
+		return nil, err
+	}
+	f, err := os.OpenFile(filepath.Join(state, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		holder, _ := os.ReadFile(f.Name())
+		f.Close()
+		return nil, fmt.Errorf("another server (process %s) uses %s", strings.TrimSpace(string(holder)), state)
+	}
+	if err := f.Truncate(0); err != nil {
+		return nil, err
+	}
+	_, err = fmt.Fprintln(f, os.Getpid())
+	return f.Close, err
+}
+
+// nodeID is this server's name on leases, the same after each start.
+func nodeID(state string) (string, error) {
+	path := filepath.Join(state, "node_id")
+	text, err := os.ReadFile(path)
+	if err == nil && len(text) > 0 {
+		return strings.TrimSpace(string(text)), nil
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", err
+	}
+	id := "node_" + strings.ToLower(rand.Text())
+	return id, os.WriteFile(path, []byte(id+"\n"), 0o600)
+}
+
+// openDriver is the table of drivers.
+func openDriver(state string, config *Config, log *slog.Logger) (driver.Driver, error) {
+	programs, err := embedded.Extract(filepath.Join(state, "bin"))
+	if err != nil {
+		return nil, err
+	}
+	switch config.Driver {
+	case "gvisor":
+		return gvisor.Open(gvisor.Options{StateDir: filepath.Join(state, "gvisor"), RunscPath: programs.Runsc, GuestPath: programs.Guest, Logger: log})
+	case local.Name:
+		log.Warn("UNSAFE: commands run on this machine without any isolation", "driver", local.Name)
+		return local.Open(local.Options{Name: config.Driver, StateDir: filepath.Join(state, "local"), GuestPath: programs.Guest, Logger: log})
+	}
+	return nil, fmt.Errorf("unknown driver %q: it is gvisor or %s", config.Driver, local.Name)
+}
+
+func template(images *image.Library, config *Config) (digest, rootfs string, err error) {
+	t, err := images.Get(config.Template)
+	if errors.Is(err, image.ErrNotFound) && config.Driver == local.Name {
+		return "", "", nil // it runs in this machine's own root
+	}
+	return t.Digest, t.Rootfs, err
+}
+
+// newRouter is the table of providers.
+func newRouter(config *Config, log *slog.Logger) (*model.Router, error) {
+	rules := []model.Rule{{Match: scripted.Name, Provider: scripted.Provider{}}}
+	upstreams := config.Models
+	if url, key := os.Getenv("OPENAI_BASE_URL"), os.Getenv("OPENAI_API_KEY"); len(upstreams) == 0 && (url != "" || key != "") {
+		if url == "" {
+			url = "https://api.openai.com/v1"
+		}
+		upstreams = []ModelConfig{{Match: "*", BaseURL: url, APIKeyEnv: "OPENAI_API_KEY"}}
+	}
+	for _, m := range upstreams {
+		key := m.APIKey
+		if m.APIKeyEnv != "" {
+			key = os.Getenv(m.APIKeyEnv)
+		}
+		p, err := chat.New(chat.Options{BaseURL: m.BaseURL, APIKey: key, Headers: m.Headers, Log: log})
+		if err != nil {
+			return nil, fmt.Errorf("model %s: %w", m.Match, err)
+		}
+		rules = append(rules, model.Rule{Match: m.Match, Provider: p, Upstream: m.Upstream})
+	}
+	if len(upstreams) == 0 {
+		log.Warn("no model upstream: only the recital 'scripted' answers; set OPENAI_BASE_URL or name models in --config")
+	}
+	return model.NewRouter(log, rules...)
+}
+
+// containers gives the engine what it needs of the keeper.
+type containers struct{ *sandbox.Keeper }
+
+func (c containers) Shell(p berth.ProjectID, id berth.ContainerID) tool.Execer {
+	return c.Keeper.Shell(p, id)
+}
