@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"net/http"
 	"slices"
 
@@ -70,7 +71,7 @@ func followError(ctx context.Context, id berth.ResponseID, err error) error {
 func (s *server) getResponse(w http.ResponseWriter, r *http.Request, c berth.Caller) error {
 	q := newQuery(r)
 	q.list("include", includable)
-	stream := q.boolean("stream", false)
+	stream := q.boolean("stream", streamInBody(r))
 	after := q.integer("starting_after", -1, -1, 1<<53)
 	obfuscate := q.boolean("include_obfuscation", true)
 	if err := q.end(); err != nil {
@@ -87,6 +88,13 @@ func (s *server) getResponse(w http.ResponseWriter, r *http.Request, c berth.Cal
 		return s.stream(w, r, c.Project, rec.Body.ID, after, obfuscate)
 	}
 	return writeJSON(w, http.StatusOK, rec.Body)
+}
+
+// streamInBody reports whether a GET asks for a stream in a body of its own, as
+// OpenAI's Go client does in place of the query.
+func streamInBody(r *http.Request) bool {
+	var body struct{ Stream bool }
+	return isJSON(r) && json.NewDecoder(io.LimitReader(r.Body, 4<<10)).Decode(&body) == nil && body.Stream
 }
 
 // response returns the response that the path names. One that is not stored
