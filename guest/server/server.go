@@ -17,7 +17,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/hashicorp/yamux"
@@ -51,9 +50,6 @@ type Server struct {
 	procs   *processes
 	watches *watchers
 	handler http.Handler
-
-	mu       sync.Mutex
-	sessions map[*yamux.Session]bool
 }
 
 // New prepares a guest. As PID 1 it reaps the sandbox's orphans from now on.
@@ -70,7 +66,7 @@ func New(opts Options) (*Server, error) {
 	if opts.Log == nil {
 		opts.Log = slog.New(slog.DiscardHandler)
 	}
-	s := &Server{opts: opts, started: time.Now(), reaper: newReaper(), sessions: map[*yamux.Session]bool{}}
+	s := &Server{opts: opts, started: time.Now(), reaper: newReaper()}
 	var err error
 	if s.owner, err = lookup(opts.User); err != nil {
 		return nil, err
