@@ -63,8 +63,14 @@ done; wait`, 20*time.Second)
 // limits can hold it. It may cost the sandbox its life, and then has to say so.
 func (s *suite) memoryWall(t *testing.T) {
 	b := Start(t, s.open(t), driver.Spec{ID: "wall", Rootfs: s.Rootfs, Limits: driver.Limits{Memory: 256 << 20}})
-	b.Last("sudo dd if=/dev/zero of=/dev/fill bs=1M count=1024")
-	st := b.Await("the wall", func(st driver.Stats) bool { return st.State == driver.StateDead })
+	st := b.Await("the wall", func(st driver.Stats) bool {
+		if st.State == driver.StateDead {
+			return true
+		}
+		// Again, because the guest may end the command before it gets there.
+		b.Last("sudo sh -c 'while head -c 8M /dev/zero; do :; done >>/dev/fill'")
+		return false
+	})
 	if st.Reason != driver.ReasonOOM {
 		t.Errorf("got %+v, want reason %q", st, driver.ReasonOOM)
 	}

@@ -51,8 +51,13 @@ func (d *Driver) Stats(_ context.Context, id string) (driver.Stats, error) {
 }
 
 // diskUsed returns the bytes on disk of the sandbox's writable layer: the file
-// below dir that the sentry has open and that has no name any more.
+// below dir that the sentry has open and that has no name any more. Its path is of
+// little use, because the mount that it goes through is in no namespace any more.
 func diskUsed(pid int, dir string) int64 {
+	var volume unix.Stat_t
+	if unix.Stat(dir, &volume) != nil {
+		return 0
+	}
 	fds := fmt.Sprintf("/proc/%d/fd", pid)
 	entries, err := os.ReadDir(fds)
 	if err != nil {
@@ -60,11 +65,12 @@ func diskUsed(pid int, dir string) int64 {
 	}
 	for _, e := range entries {
 		link := filepath.Join(fds, e.Name())
-		if target, err := os.Readlink(link); err != nil || !strings.HasPrefix(target, dir+"/") {
+		target, err := os.Readlink(link)
+		if err != nil || !strings.HasPrefix(filepath.Base(target), "runsc-filestore-") {
 			continue
 		}
 		var st unix.Stat_t
-		if unix.Stat(link, &st) == nil {
+		if unix.Stat(link, &st) == nil && st.Nlink == 0 && st.Dev == volume.Dev {
 			return st.Blocks * 512
 		}
 	}
