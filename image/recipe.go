@@ -21,7 +21,7 @@ func Base() Recipe {
 	return Recipe{
 		Name: "base",
 		Packages: []string{
-			"bash", "coreutils", "procps", "findutils", "grep", "sed", "gawk", "bc", "less", "file", "tree",
+			"bash", "coreutils", "procps", "bsdextrautils", "findutils", "grep", "sed", "gawk", "bc", "less", "file", "tree",
 			"curl", "ca-certificates", "git", "jq", "sqlite3", "zip", "unzip", "xz-utils", "sudo", "iproute2",
 			"python3", "python3-venv", "python3-pip", "python3-pandas", "python3-matplotlib", "python3-requests", "python3-openpyxl",
 			"nodejs", "fonts-dejavu-core",
