@@ -1,0 +1,183 @@
+// Package archtest holds the rules of the house that a compiler does not: which
+// way imports point, what a package may know, how long a file may be.
+//
+// Sources are parsed in-process. A test that asked the go command would be
+// answered from the test cache after a bad import had been added.
+package archtest
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// Module is the import path of the house.
+const Module = "github.com/berth-run/berth"
+
+// maxLines is how long a file may be, generated ones apart.
+const maxLines = 520
+
+// Anything allows a package to import the whole house.
+const Anything = "*"
+
+// Imports says what each package may import of the house: "" is the root. To add
+// a package, add its line.
+var Imports = map[string][]string{
+	"": {},
+
+	"store":                   {""},
+	"store/sqlite":            {"", "store", "store/sqlite/query"},
+	"store/sqlite/query":      {},
+	"store/storetest":         {"", "store"},
+	"model":                   {""},
+	"model/chat":              {"", "model"},
+	"model/scripted":          {"", "model"},
+	"model/modeltest":         {"", "model"},
+	"files":                   {"", "store"},
+	"journal":                 {"", "store"},
+	"image":                   {},
+	"guest":                   {"guest/guestpb"},
+	"guest/server":            {"guest/guestpb"},
+	"tool":                    {"", "guest"},
+	"sandbox/driver":          {},
+	"sandbox/gvisor":          {"sandbox/driver"},
+	"sandbox/local":           {"sandbox/driver"},
+	"sandbox/drivertest":      {"guest", "sandbox/driver"},
+	"sandbox":                 {"", "guest", "sandbox/driver", "store"},
+	"engine":                  {"", "journal", "model", "store", "tool"},
+	"api":                     {"", "engine", "files", "internal/sse", "journal", "sandbox", "store"},
+	"internal/sse":            {},
+	"internal/archtest":       {},
+	"cmd/berth":               {Anything},
+	"cmd/berth/embedded":      {},
+	"cmd/berth/embedded/pack": {},
+	"cmd/berth-guest":         {"guest/server"},
+	"demo/gen":                {},
+	"e2e":                     {""},
+}
+
+// Bans says which packages of the standard library and others only some may
+// import, so that the engine cannot learn HTTP by accident.
+var Bans = map[string][]string{
+	"net/http":     {"api", "guest", "guest/server", "model/chat", "model/modeltest", "cmd/berth", "e2e"},
+	"database/sql": {"store/sqlite", "store/sqlite/query"},
+	"os/exec":      {"sandbox/gvisor", "sandbox/local", "sandbox/drivertest", "guest/server", "image", "cmd/berth", "e2e"},
+}
+
+// A file is what the rules look at in one source file.
+type file struct {
+	pkg, name string
+	imports   []string
+	doc       bool
+	lines     int
+	generated bool
+}
+
+// Check parses the sources below root and returns every broken rule, in words.
+func Check(root string, imports, bans map[string][]string) ([]string, error) {
+	files, err := parse(root)
+	if err != nil {
+		return nil, err
+	}
+	var broken []string
+	docs := map[string][]string{}
+	for _, f := range files {
+		allowed, known := imports[f.pkg]
+		if !known && !strings.HasPrefix(f.pkg, "guest/guestpb") {
+			broken = append(broken, fmt.Sprintf("package %q is in no table: add it to internal/archtest with what it may import", f.pkg))
+			continue
+		}
+		broken = append(broken, checkImports(f, allowed, bans)...)
+		if f.lines > maxLines && !f.generated {
+			broken = append(broken, fmt.Sprintf("%s has %d lines; split it by what it is about", path.Join(f.pkg, f.name), f.lines))
+		}
+		if f.doc {
+			docs[f.pkg] = append(docs[f.pkg], f.name)
+		} else if docs[f.pkg] == nil {
+			docs[f.pkg] = []string{}
+		}
+	}
+	for pkg, in := range docs {
+		if len(in) != 1 && !strings.HasPrefix(pkg, "guest/guestpb") && pkg != "store/sqlite/query" {
+			broken = append(broken, fmt.Sprintf("package %q has its doc comment in %d files %v; it belongs in one", pkg, len(in), in))
+		}
+	}
+	slices.Sort(broken)
+	return slices.Compact(broken), nil
+}
+
+func checkImports(f file, allowed []string, bans map[string][]string) []string {
+	var broken []string
+	for _, imp := range f.imports {
+		if only, banned := bans[imp]; banned && !slices.Contains(only, f.pkg) && !f.generated {
+			broken = append(broken, fmt.Sprintf("%s imports %s, which only %v may", path.Join(f.pkg, f.name), imp, only))
+		}
+		own, ok := strings.CutPrefix(imp, Module)
+		if !ok || f.generated {
+			continue
+		}
+		own = strings.TrimPrefix(own, "/")
+		fits := func(a string) bool {
+			return a == Anything || a == own || a != "" && a == "guest/guestpb" && strings.HasPrefix(own, a+"/")
+		}
+		if !slices.ContainsFunc(allowed, fits) {
+			broken = append(broken, fmt.Sprintf("%s imports %q of the house, which its package may not", path.Join(f.pkg, f.name), own))
+		}
+	}
+	if f.pkg == "" {
+		for _, imp := range f.imports {
+			if strings.Contains(imp, ".") {
+				broken = append(broken, fmt.Sprintf("%s imports %s; the nouns import the standard library only", f.name, imp))
+			}
+		}
+	}
+	return broken
+}
+
+// parse reads all sources but tests, testdata and modules of their own.
+func parse(root string) ([]file, error) {
+	var files []file
+	set := token.NewFileSet()
+	err := filepath.WalkDir(root, func(p string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		rel, _ := filepath.Rel(root, p)
+		if d.IsDir() {
+			name := d.Name()
+			ownModule := rel == "tools" || rel == filepath.Join("cmd", "berth-runsc")
+			if rel != "." && (strings.HasPrefix(name, ".") || name == "testdata" || name == "node_modules" || ownModule) {
+				return fs.SkipDir
+			}
+			return nil
+		}
+		if !strings.HasSuffix(p, ".go") || strings.HasSuffix(p, "_test.go") {
+			return nil
+		}
+		ast, err := parser.ParseFile(set, p, nil, parser.ParseComments|parser.SkipObjectResolution)
+		if err != nil {
+			return err
+		}
+		files = append(files, look(set, ast, filepath.ToSlash(rel)))
+		return nil
+	})
+	return files, err
+}
+
+func look(set *token.FileSet, a *ast.File, rel string) file {
+	f := file{pkg: path.Dir(rel), name: path.Base(rel), doc: a.Doc != nil && strings.TrimSpace(a.Doc.Text()) != "",
+		lines: set.File(a.FileStart).LineCount(), generated: ast.IsGenerated(a)}
+	if f.pkg == "." {
+		f.pkg = ""
+	}
+	for _, imp := range a.Imports {
+		f.imports = append(f.imports, strings.Trim(imp.Path.Value, `"`))
+	}
+	return f
+}

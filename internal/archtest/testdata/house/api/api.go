@@ -1,0 +1,3 @@
+package api
+
+import _ "net/http"

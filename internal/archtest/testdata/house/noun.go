@@ -1,0 +1,4 @@
+// Package house is a test.
+package house
+
+import _ "example.com/else"

@@ -1,0 +1,2 @@
+// Package store is a test.
+package store
