@@ -43,7 +43,7 @@ func Run(t *testing.T, h Harness) {
 	if dir := os.Getenv(childEnv); dir != "" {
 		h.runChild(t, dir)
 	}
-	s := &suite{Harness: h, features: h.Open(t, t.TempDir()).Features()}
+	s := &suite{Harness: h, features: h.Open(t, StateDir(t)).Features()}
 	t.Run("Lifecycle", s.lifecycle)
 	t.Run("Limits", s.limits)
 	if s.isolates() {
@@ -64,7 +64,7 @@ func (s *suite) isolates() bool { return s.features.Isolation != "none" }
 // nothing is left of its sandboxes.
 func (s *suite) open(t *testing.T) driver.Driver {
 	t.Helper()
-	dir := t.TempDir()
+	dir := StateDir(t)
 	d := s.Open(t, dir)
 	t.Cleanup(func() { s.destroyAll(t, d, dir) })
 	return d

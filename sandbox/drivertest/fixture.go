@@ -146,6 +146,23 @@ func cacheDir(tb testing.TB) string {
 	return dir
 }
 
+// StateDir returns an empty directory for a driver's state, which goes with the
+// test. It is beside the fixtures and not in the system's directory for temporary
+// files, because that may be in memory.
+func StateDir(tb testing.TB) string {
+	tb.Helper()
+	dir, err := os.MkdirTemp(cacheDir(tb), "state-")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			tb.Error(err)
+		}
+	})
+	return dir
+}
+
 // lock takes a lock that other processes respect and returns its release.
 func lock(tb testing.TB, path string) (release func()) {
 	tb.Helper()

@@ -212,7 +212,7 @@ func (s *suite) pauseResume(t *testing.T) {
 }
 
 func (s *suite) reopen(t *testing.T) {
-	dir := t.TempDir()
+	dir := StateDir(t)
 	d := s.Open(t, dir)
 	b := Start(t, d, driver.Spec{ID: "stays", Rootfs: s.Rootfs})
 	b.Must("echo kept >file")
@@ -255,7 +255,7 @@ func (h Harness) runChild(t *testing.T, dir string) {
 }
 
 func (s *suite) serverKilled(t *testing.T) {
-	dir := t.TempDir()
+	dir := StateDir(t)
 	top, _, _ := strings.Cut(t.Name(), "/")
 	cmd := exec.Command(os.Args[0], "-test.run=^"+top+"$")
 	cmd.Env = append(os.Environ(), childEnv+"="+dir)

@@ -68,7 +68,7 @@ func (s *suite) memoryWall(t *testing.T) {
 			return true
 		}
 		// Again, because the guest may end the command before it gets there.
-		b.Last("sudo sh -c 'while head -c 8M /dev/zero; do :; done >>/dev/fill'")
+		b.Last("sudo sh -c 'while dd if=/dev/zero bs=1M count=64 status=none; do :; done >>/dev/fill'")
 		return false
 	})
 	if st.Reason != driver.ReasonOOM {

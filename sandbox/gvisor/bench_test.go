@@ -49,7 +49,7 @@ func run(b *testing.B, c *guest.Client, path string, args ...string) {
 // BenchmarkCold measures from nothing to the end of the first command, and the
 // way back.
 func BenchmarkCold(b *testing.B) {
-	d := openTest(b, b.TempDir())
+	d := openTest(b, drivertest.StateDir(b))
 	rootfs := drivertest.Rootfs(b)
 	var cold, destroy []time.Duration
 	for n := 0; b.Loop(); n++ {
@@ -77,7 +77,7 @@ func BenchmarkCold(b *testing.B) {
 // BenchmarkExec measures commands in a sandbox that runs, and beside them the
 // same command as a process of the host.
 func BenchmarkExec(b *testing.B) {
-	d := openTest(b, b.TempDir())
+	d := openTest(b, drivertest.StateDir(b))
 	box := drivertest.Start(b, d, driver.Spec{ID: "exec", Rootfs: drivertest.Rootfs(b)})
 	measure := func(name string, f func(b *testing.B)) {
 		b.Run(name, func(b *testing.B) {
@@ -134,7 +134,7 @@ func BenchmarkRunscRun(b *testing.B) {
 // in proportion.
 func BenchmarkIdleMemory(b *testing.B) {
 	const sandboxes = 8
-	d := openTest(b, b.TempDir())
+	d := openTest(b, drivertest.StateDir(b))
 	rootfs := drivertest.Rootfs(b)
 	var all []sandbox
 	for n := range sandboxes {

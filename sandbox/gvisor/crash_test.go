@@ -58,7 +58,7 @@ func TestCrash(t *testing.T) {
 		}, driver.StateDead},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			dir := t.TempDir()
+			dir := drivertest.StateDir(t)
 			d := openTest(t, dir)
 			s, err := d.sandbox(spec.ID)
 			if err != nil {
@@ -87,7 +87,7 @@ func TestCrash(t *testing.T) {
 // nothing runs on.
 func TestStartFails(t *testing.T) {
 	rootfs := drivertest.Rootfs(t)
-	d := openTest(t, t.TempDir())
+	d := openTest(t, drivertest.StateDir(t))
 	if err := d.Create(t.Context(), driver.Spec{ID: "broken", Rootfs: rootfs, Env: []string{"SECRET=berth-canary-aa01"}}); err != nil {
 		t.Fatal(err)
 	}
@@ -122,7 +122,7 @@ func TestStartFails(t *testing.T) {
 // TestStartGivenUp ends the context in the middle of Start.
 func TestStartGivenUp(t *testing.T) {
 	rootfs := drivertest.Rootfs(t)
-	d := openTest(t, t.TempDir())
+	d := openTest(t, drivertest.StateDir(t))
 	for _, after := range []time.Duration{0, 5 * time.Millisecond, 30 * time.Millisecond} {
 		if err := d.Create(t.Context(), driver.Spec{ID: "hasty", Rootfs: rootfs}); err != nil {
 			t.Fatal(err)
@@ -185,7 +185,7 @@ func TestOwnThread(t *testing.T) {
 // TestHostRestarted changes the boot id under a sandbox.
 func TestHostRestarted(t *testing.T) {
 	rootfs := drivertest.Rootfs(t)
-	dir := t.TempDir()
+	dir := drivertest.StateDir(t)
 	d := openTest(t, dir)
 	if err := d.Create(t.Context(), driver.Spec{ID: "old", Rootfs: rootfs}); err != nil {
 		t.Fatal(err)

@@ -133,6 +133,13 @@ func (d *Driver) prepareStateDir() (err error) {
 	if strings.ContainsAny(d.opts.StateDir, ",\n") {
 		return fmt.Errorf("%q: runsc cannot take a comma in the path", d.opts.StateDir)
 	}
+	var st unix.Statfs_t
+	if err := unix.Statfs(d.opts.StateDir, &st); err != nil {
+		return err
+	}
+	if st.Type == unix.TMPFS_MAGIC {
+		d.log.Warn("gvisor: the state directory is in memory; what sandboxes write counts against their memory", "dir", d.opts.StateDir)
+	}
 	if d.instance, err = readInstance(filepath.Join(d.opts.StateDir, "instance")); err != nil {
 		return err
 	}

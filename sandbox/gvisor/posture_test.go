@@ -17,7 +17,7 @@ import (
 // hands inside, and what its processes could do to the host if gVisor failed.
 func TestPosture(t *testing.T) {
 	t.Setenv("BERTH_TEST_SECRET", "berth-canary-77ab")
-	d := openTest(t, t.TempDir())
+	d := openTest(t, drivertest.StateDir(t))
 	b := drivertest.Start(t, d, driver.Spec{ID: "posture", Rootfs: drivertest.Rootfs(t)})
 	s, err := d.find("posture")
 	if err != nil {
