@@ -108,6 +108,9 @@ func (s *Server) saveFile(root, path string, id identity, body io.Reader) (strin
 	} else {
 		full = filepath.Join(root, path)
 	}
+	if !filepath.IsLocal(path) || path == "." {
+		return "", connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("not the path of a file below %s: %s", root, path))
+	}
 	dir, err := os.OpenRoot(root)
 	if err != nil {
 		return "", err

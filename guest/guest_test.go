@@ -1,0 +1,534 @@
+package guest_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/user"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/berth-run/berth/guest"
+	"github.com/berth-run/berth/guest/server"
+)
+
+// A box is a guest on a socket, working in a directory of its own as the user
+// who runs the tests.
+type box struct {
+	socket, dir string
+}
+
+func newBox(t testing.TB) *box {
+	t.Helper()
+	me, err := user.Current()
+	if err != nil {
+		t.Fatal(err)
+	}
+	tmp, err := os.MkdirTemp("", "guest-*") // t.TempDir may be too long for a socket
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &box{socket: filepath.Join(tmp, "s"), dir: filepath.Join(tmp, "work")}
+	s, err := server.New(server.Options{User: me.Username, WorkDir: b.dir, StateDir: filepath.Join(tmp, "state"), Version: "test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("unix", b.socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(ctx, l) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-served; err != nil {
+			t.Errorf("Serve: %v", err)
+		}
+		os.RemoveAll(tmp)
+	})
+	return b
+}
+
+func (b *box) dial(ctx context.Context) (net.Conn, error) {
+	var d net.Dialer
+	return d.DialContext(ctx, "unix", b.socket)
+}
+
+func (b *box) client(t testing.TB) *guest.Client {
+	c := guest.NewClient(b.dial)
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// result is what one command of a call did, as events told it.
+type result struct {
+	Stdout, Stderr string
+	Exit           int
+	Timeout        bool
+	Skipped        int64
+}
+
+var calls int
+
+// run runs the commands of one call to their end.
+func run(t testing.TB, c *guest.Client, timeout time.Duration, commands ...string) []result {
+	t.Helper()
+	calls++
+	return collect(t, c, guest.ShellCall{CallID: fmt.Sprintf("call-%d", calls), Commands: commands, Timeout: timeout})
+}
+
+func collect(t testing.TB, c *guest.Client, call guest.ShellCall) []result {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	out := make([]result, len(call.Commands))
+	ended := 0
+	for ev, err := range c.Shell(ctx, call) {
+		if err != nil {
+			t.Fatalf("Shell: %v", err)
+		}
+		r := &out[ev.CommandIndex]
+		r.Skipped += ev.Skipped
+		switch ev.Kind {
+		case guest.ShellStdout:
+			r.Stdout += string(ev.Data)
+		case guest.ShellStderr:
+			r.Stderr += string(ev.Data)
+		case guest.ShellExit:
+			r.Exit = ev.ExitCode
+			ended++
+		case guest.ShellTimeout:
+			r.Timeout = true
+			ended++
+		}
+	}
+	if ended != len(call.Commands) {
+		t.Fatalf("%d of %d commands ended", ended, len(call.Commands))
+	}
+	return out
+}
+
+func one(t testing.TB, c *guest.Client, command string) result {
+	t.Helper()
+	return run(t, c, 0, command)[0]
+}
+
+func TestShell(t *testing.T) {
+	c := newBox(t).client(t)
+	got := run(t, c, 0, "echo out; echo err >&2; exit 3", "kill -9 $$", "syntax (", "printf '\\0\\377'", "cat")
+	want := []result{{Stdout: "out\n", Stderr: "err\n", Exit: 3}, {Exit: 137}, {Stderr: got[2].Stderr, Exit: 2}, {Stdout: "\x00\xff"}, {}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if !strings.Contains(got[2].Stderr, "line 1: syntax error") {
+		t.Errorf("a syntax error is told as %q", got[2].Stderr)
+	}
+}
+
+// What carries over from call to call, and what does not spoil it.
+func TestState(t *testing.T) {
+	b := newBox(t)
+	c := b.client(t)
+	if got := one(t, c, "pwd").Stdout; got != b.dir+"\n" {
+		t.Errorf("first working directory: got %q, want %s", got, b.dir)
+	}
+	one(t, c, "mkdir -p 'a b' && cd 'a b' && export A=1 B='two words' MULTI=$'x\\ny' Q=\"it's \\\"q\\\" \\$x\" && LOCAL=no && unset HOME; exit 3")
+	got := one(t, c, `printf '%s|' "$PWD" "$A" "$B" "$MULTI" "$Q" "${LOCAL-unset}" "${HOME-unset}"`)
+	want := b.dir + `/a b|1|two words|x` + "\ny" + `|it's "q" $x|unset|unset|`
+	if got.Stdout != want || got.Stderr != "" {
+		t.Errorf("after an exit: got %q and %q, want %q", got.Stdout, got.Stderr, want)
+	}
+	for name, command := range map[string]string{
+		"killed":            "export A=bad; kill -9 $$",
+		"replaced":          "export A=bad; exec true",
+		"set -e, set -u":    "set -eu; export C=3; false; export A=bad",
+		"a subshell":        "(export A=bad; cd /)",
+		"noclobber":         "set -C; export D=4",
+		"closed descriptor": "exec 1>&- 2>&-; export E=5",
+	} {
+		one(t, c, command)
+		if got := one(t, c, `echo "$A" "$PWD"`).Stdout; got != "1 "+b.dir+"/a b\n" {
+			t.Errorf("%s: the next call sees %q", name, got)
+		}
+	}
+	if got := one(t, c, `echo $C $D $E`).Stdout; got != "3 4 5\n" {
+		t.Errorf("what was set before the end: got %q", got)
+	}
+	run(t, c, 0, "export P=1; cd /", "export Q=2; cd /tmp")
+	if got := one(t, c, `echo $P $Q $PWD`).Stdout; got != "1 2 /tmp\n" {
+		t.Errorf("commands of one call, merged in their order: got %q", got)
+	}
+	if got := one(t, c, "env | grep -c BERTH_CALL; export -p | grep -c 'declare -x BERTH'").Stdout; got != "1\n1\n" {
+		t.Errorf("the marker: got %q", got)
+	}
+}
+
+func TestParallel(t *testing.T) {
+	b := newBox(t)
+	c := b.client(t)
+	got := run(t, c, 30*time.Second, "mkfifo p 2>/dev/null; echo ping > p", "until [ -p p ]; do sleep 0.01; done; cat p")
+	if got[1].Stdout != "ping\n" {
+		t.Errorf("two commands that wait for each other: got %+v", got)
+	}
+}
+
+// A timeout ends everything that the command started, however it hid.
+func TestTimeoutEndsTree(t *testing.T) {
+	b := newBox(t)
+	c := b.client(t)
+	mark := fmt.Sprintf("31%d", os.Getpid())
+	got := run(t, c, time.Second, "echo before; sleep "+mark+".1 & setsid sleep "+mark+".2 & (setsid sh -c 'sleep "+mark+".3 & sleep "+mark+".4' &) ; nohup sleep "+mark+".5 & trap '' TERM; sleep "+mark+".6")
+	if !got[0].Timeout || got[0].Stdout != "before\n" {
+		t.Errorf("got %+v", got[0])
+	}
+	if left := one(t, c, "ps -eo args | grep '[s]leep "+mark+"' || true"); left.Stdout != "" {
+		t.Errorf("these live on:\n%s", left.Stdout)
+	}
+}
+
+// A background process neither holds the call nor dies of its output.
+func TestBackground(t *testing.T) {
+	b := newBox(t)
+	c := b.client(t)
+	got := one(t, c, "(while :; do echo noise; sleep 0.02; done) & echo $! >&2")
+	pid := strings.TrimSpace(got.Stderr)
+	defer one(t, c, "kill -9 "+pid)
+	if got.Exit != 0 {
+		t.Fatalf("got %+v", got)
+	}
+	if alive := one(t, c, "sleep 0.3; kill -0 "+pid+" && echo alive"); alive.Stdout != "alive\n" {
+		t.Errorf("the background process has died: %+v", alive)
+	}
+}
+
+// A flood is bounded: its beginning and end come, and how much was left out.
+func TestFlood(t *testing.T) {
+	c := newBox(t).client(t)
+	const lines = 3_000_000
+	got := run(t, c, time.Minute, fmt.Sprintf("seq 1 %d; echo last", lines))[0]
+	if !strings.HasPrefix(got.Stdout, "1\n2\n3\n") || !strings.HasSuffix(got.Stdout, "\n3000000\nlast\n") {
+		t.Errorf("beginning %.20q, end %.20q", got.Stdout, got.Stdout[max(0, len(got.Stdout)-20):])
+	}
+	if len(got.Stdout) > 6<<20 || got.Skipped < 10<<20 {
+		t.Errorf("%d bytes came, %d were left out", len(got.Stdout), got.Skipped)
+	}
+}
+
+// A call outlives its connection: another client, as of a server that was
+// restarted, takes it up by its id and misses nothing; it runs once.
+func TestTakeUp(t *testing.T) {
+	b := newBox(t)
+	call := guest.ShellCall{CallID: "take-up", Commands: []string{"echo ran >> count; echo first; until [ -e go ]; do sleep 0.01; done; echo second"}}
+	first := guest.NewClient(b.dial)
+	for ev, err := range first.Shell(t.Context(), call) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ev.Kind == guest.ShellStdout {
+			break
+		}
+	}
+	first.Close()
+	second := b.client(t)
+	var wg sync.WaitGroup
+	for range 2 {
+		wg.Go(func() {
+			if got := collect(t, second, call)[0]; got.Stdout != "first\nsecond\n" {
+				t.Errorf("got %+v", got)
+			}
+		})
+	}
+	if err := os.WriteFile(filepath.Join(b.dir, "go"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	wg.Wait()
+	if got := one(t, second, "cat count").Stdout; got != "ran\n" {
+		t.Errorf("the command ran: %q", got)
+	}
+	if err := second.ForgetShell(t.Context(), "take-up"); err != nil {
+		t.Error(err)
+	}
+}
+
+// A connection that breaks in the middle is made again, and nothing comes twice.
+func TestReconnect(t *testing.T) {
+	b := newBox(t)
+	var mu sync.Mutex
+	var last net.Conn
+	c := guest.NewClient(func(ctx context.Context) (net.Conn, error) {
+		conn, err := b.dial(ctx)
+		mu.Lock()
+		defer mu.Unlock()
+		last = conn
+		return conn, err
+	})
+	defer c.Close()
+	var out bytes.Buffer
+	for ev, err := range c.Shell(t.Context(), guest.ShellCall{CallID: "broken", Commands: []string{"for i in 1 2 3 4 5; do echo $i; sleep 0.05; done"}}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ev.Kind == guest.ShellStdout {
+			out.Write(ev.Data)
+			mu.Lock()
+			last.Close()
+			mu.Unlock()
+		}
+	}
+	if out.String() != "1\n2\n3\n4\n5\n" {
+		t.Errorf("got %q", out.String())
+	}
+}
+
+func TestCancel(t *testing.T) {
+	b := newBox(t)
+	c := b.client(t)
+	for ev, err := range c.Shell(t.Context(), guest.ShellCall{CallID: "cancel", Commands: []string{"echo on; sleep 300"}}) {
+		switch {
+		case err != nil:
+			t.Fatal(err)
+		case ev.Kind == guest.ShellStdout:
+			if err := c.CancelShell(t.Context(), "cancel"); err != nil {
+				t.Fatal(err)
+			}
+		case ev.Kind == guest.ShellExit && ev.ExitCode != 137:
+			t.Errorf("exit code %d", ev.ExitCode)
+		}
+	}
+	if err := c.CancelShell(t.Context(), "unknown"); err == nil {
+		t.Error("an unknown call was cancelled")
+	}
+}
+
+func TestProcess(t *testing.T) {
+	c := newBox(t).client(t)
+	p, err := c.Start(t.Context(), guest.ProcessRequest{Cmd: "sh", Args: []string{"-c", "read x; echo $X-$x; echo e >&2; exit 4"}, Env: map[string]string{"X": "env"}, In: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Write(t.Context(), []byte("input\n")); err != nil {
+		t.Fatal(err)
+	}
+	stdout, stderr, end := events(t, p)
+	if stdout != "env-input\n" || stderr != "e\n" || end.ExitCode != 4 || end.Status != "exit status 4" {
+		t.Errorf("got %q, %q, %+v", stdout, stderr, end)
+	}
+	if _, err := c.Start(t.Context(), guest.ProcessRequest{Cmd: "no-such-program"}); err == nil {
+		t.Error("a program that is not there was started")
+	}
+	if _, err := c.Start(t.Context(), guest.ProcessRequest{Cmd: "true", Dir: "/no/such"}); err == nil || !strings.Contains(err.Error(), "cwd '/no/such' does not exist") {
+		t.Errorf("a missing directory: got %v", err)
+	}
+}
+
+func TestTerminal(t *testing.T) {
+	c := newBox(t).client(t)
+	p, err := c.Start(t.Context(), guest.ProcessRequest{Cmd: "bash", Args: []string{"--norc", "-i"}, TTY: &guest.Size{Cols: 91, Rows: 17}, In: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Write(t.Context(), []byte("stty size\n")); err != nil {
+		t.Fatal(err)
+	}
+	var seen strings.Builder
+	resized := false
+	for ev, err := range p.Events() {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ev.Ended {
+			break
+		}
+		seen.Write(ev.Stdout)
+		if !resized && strings.Contains(seen.String(), "17 91") {
+			resized = true
+			if err := p.Resize(t.Context(), guest.Size{Cols: 60, Rows: 20}); err != nil {
+				t.Fatal(err)
+			}
+			if err := p.Write(t.Context(), []byte("stty size; exit\n")); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if !strings.Contains(seen.String(), "20 60") {
+		t.Errorf("after the resize: %q", seen.String())
+	}
+}
+
+func events(t *testing.T, p *guest.Process) (stdout, stderr string, end guest.ProcessEvent) {
+	t.Helper()
+	for ev, err := range p.Events() {
+		if err != nil {
+			t.Fatal(err)
+		}
+		stdout += string(ev.Stdout)
+		stderr += string(ev.Stderr)
+		end = ev
+	}
+	return stdout, stderr, end
+}
+
+func TestFiles(t *testing.T) {
+	b := newBox(t)
+	c := b.client(t)
+	if err := c.WriteFile(t.Context(), b.dir, "sub/dir/a.txt", "", strings.NewReader("hello")); err != nil {
+		t.Fatal(err)
+	}
+	r, size, err := c.ReadFile(t.Context(), b.dir, "sub/dir/a.txt", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	if text, err := io.ReadAll(r); string(text) != "hello" || size != 5 || err != nil {
+		t.Errorf("got %q, size %d, %v", text, size, err)
+	}
+	entries, err := c.List(t.Context(), b.dir, 10)
+	var paths []string
+	for _, e := range entries {
+		if e.Regular {
+			paths = append(paths, strings.TrimPrefix(e.Path, b.dir))
+		}
+	}
+	if diff := cmp.Diff([]string{"/sub/dir/a.txt"}, paths); diff != "" || err != nil {
+		t.Errorf("files (-want +got), %v:\n%s", err, diff)
+	}
+	if _, _, err := c.ReadFile(t.Context(), b.dir, "none", ""); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a file that is not there: got %v", err)
+	}
+	if _, err := c.List(t.Context(), "/no/such", 1); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a directory that is not there: got %v", err)
+	}
+}
+
+// Below a root, neither .. nor a link leads out, and a FIFO does not hang.
+func TestFilesStayBelowRoot(t *testing.T) {
+	b := newBox(t)
+	c := b.client(t)
+	outside := filepath.Join(filepath.Dir(b.dir), "outside")
+	if err := os.WriteFile(outside, []byte("secret"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	one(t, c, "ln -s ../outside link; ln -s .. up; ln -s /etc etc; mkfifo fifo; mkdir dir")
+	for _, path := range []string{"../outside", "link", "up/outside", "/etc/passwd", "etc/passwd", "fifo", "dir"} {
+		r, _, err := c.ReadFile(t.Context(), b.dir, path, "")
+		if err == nil {
+			text, _ := io.ReadAll(r)
+			t.Errorf("reading %s gave %q", path, text)
+			r.Close()
+		}
+		if path == "fifo" || path == "link" {
+			continue // writing replaces these
+		}
+		if err := c.WriteFile(t.Context(), b.dir, path, "", strings.NewReader("evil")); err == nil {
+			t.Errorf("writing %s was allowed", path)
+		}
+	}
+	if err := c.WriteFile(t.Context(), b.dir, "link", "", strings.NewReader("new")); err != nil {
+		t.Error(err)
+	}
+	if text, _ := os.ReadFile(outside); string(text) != "secret" {
+		t.Errorf("the file outside is now %q", text)
+	}
+}
+
+func TestBelow(t *testing.T) {
+	for path, want := range map[string]bool{"/d/a": true, "/d/a/b": true, "/d": false, "/d/": false, "/d/../e": false, "/d/a/../../e": false,
+		"/e/a": false, "/da": false, "d/a": false, "/d/a\n": false, "/d/\x00": false, "/d/\xff": false, "/d//a": false, "/d/ü": true} {
+		if got := guest.Below("/d", path); got != want {
+			t.Errorf("Below(/d, %q): got %v", path, got)
+		}
+	}
+}
+
+func TestBigFile(t *testing.T) {
+	b := newBox(t)
+	c := b.client(t)
+	const size = 100 << 20
+	sum := sha256.New()
+	if err := c.WriteFile(t.Context(), b.dir, "big", "", io.TeeReader(io.LimitReader(rand.Reader, size), sum)); err != nil {
+		t.Fatal(err)
+	}
+	r, _, err := c.ReadFile(t.Context(), b.dir, "big", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	back := sha256.New()
+	if n, err := io.Copy(back, r); n != size || err != nil {
+		t.Fatalf("%d bytes came back, %v", n, err)
+	}
+	if !bytes.Equal(sum.Sum(nil), back.Sum(nil)) {
+		t.Error("what came back differs")
+	}
+	// An upload that breaks off leaves nothing.
+	broken := io.MultiReader(strings.NewReader("half"), errReader{})
+	if err := c.WriteFile(t.Context(), b.dir, "half", "", broken); err == nil {
+		t.Error("a broken upload was taken")
+	}
+	if left := one(t, c, "ls -A").Stdout; left != "big\n" {
+		t.Errorf("left behind: %q", left)
+	}
+}
+
+type errReader struct{}
+
+func (errReader) Read([]byte) (int, error) { return 0, errors.New("broken") }
+
+func TestDialPort(t *testing.T) {
+	c := newBox(t).client(t)
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "inside") }))
+	defer web.Close()
+	port := web.Listener.Addr().(*net.TCPAddr).Port
+	hc := http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return c.DialPort(ctx, port) }}}
+	resp, err := hc.Get("http://sandbox/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if text, _ := io.ReadAll(resp.Body); string(text) != "inside" {
+		t.Errorf("got %q", text)
+	}
+	web.Close()
+	if _, err := c.DialPort(t.Context(), port); !errors.Is(err, guest.ErrPortClosed) {
+		t.Errorf("a closed port: got %v", err)
+	}
+}
+
+func TestInfo(t *testing.T) {
+	b := newBox(t)
+	info, err := b.client(t).Info(t.Context())
+	if err != nil || info.WorkDir != b.dir || info.Version != "test" {
+		t.Errorf("got %+v, %v", info, err)
+	}
+}
+
+func BenchmarkPing(b *testing.B) {
+	c := newBox(b).client(b)
+	for b.Loop() {
+		if err := c.Ping(b.Context()); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkTrue(b *testing.B) {
+	c := newBox(b).client(b)
+	for b.Loop() {
+		one(b, c, "true")
+	}
+}
