@@ -18,7 +18,7 @@ import (
 
 // Files returns one page of the files that are in a container's working directory
 // and below, as they are now, and whether there is more: regular files, of which
-// the first maxFiles are seen. An unknown page.After is store.ErrNotFound.
+// the first Options.MaxFiles are seen. An unknown page.After is store.ErrNotFound.
 func (k *Keeper) Files(ctx context.Context, p berth.ProjectID, id berth.ContainerID, page store.Page) ([]*berth.ContainerFile, bool, error) {
 	s, ctx, release, err := k.use(ctx, p, id)
 	if err != nil {

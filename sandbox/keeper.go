@@ -60,6 +60,7 @@ type Options struct {
 	IdleMinutes    int // expires_after of containers that name none; default 20
 	MaxIdleMinutes int // the most that expires_after may say; default a week
 	MaxContainers  int // that run at once; default 1,000
+	MaxFiles       int // of a container that are listed; default 10,000
 	Starts         int // sandboxes that are started at once; default one for each CPU
 }
 
@@ -88,6 +89,7 @@ func NewKeeper(opts Options) (*Keeper, error) {
 	opts.IdleMinutes = cmp.Or(opts.IdleMinutes, 20)
 	opts.MaxIdleMinutes = cmp.Or(opts.MaxIdleMinutes, 7*24*60)
 	opts.MaxContainers = cmp.Or(opts.MaxContainers, 1000)
+	opts.MaxFiles = cmp.Or(opts.MaxFiles, 10_000)
 	opts.Starts = cmp.Or(opts.Starts, runtime.NumCPU())
 	if opts.IdleMinutes < 1 || opts.IdleMinutes > opts.MaxIdleMinutes {
 		return nil, fmt.Errorf("sandbox: containers expire after %d minutes, which must be between 1 and %d", opts.IdleMinutes, opts.MaxIdleMinutes)

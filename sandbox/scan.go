@@ -18,7 +18,6 @@ import (
 
 // Bounds on what is looked at of a container's files.
 const (
-	maxFiles = 10_000
 	maxDepth = 32
 	maxDirs  = 2_000 // asked for one by one, if the guest cannot tell of all at once
 )
@@ -36,7 +35,7 @@ func (k *Keeper) scan(ctx context.Context, s *sandbox) ([]*berth.ContainerFile, 
 	if err != nil {
 		return nil, err
 	}
-	found, whole, err := s.walk(ctx)
+	found, whole, err := s.walk(ctx, k.opts.MaxFiles)
 	if err != nil {
 		return nil, k.explain(ctx, s, err)
 	}
@@ -103,16 +102,16 @@ func (s *sandbox) stat(ctx context.Context, f *berth.ContainerFile) error {
 	return body.Close()
 }
 
-// walk returns the regular files below the working directory by their path on the
-// wire, and whether these are all.
-func (s *sandbox) walk(ctx context.Context) (found map[string]guest.Entry, whole bool, err error) {
+// walk returns up to limit regular files below the working directory by their
+// path on the wire, and whether these are all.
+func (s *sandbox) walk(ctx context.Context, limit int) (found map[string]guest.Entry, whole bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
 	dir, err := s.dir(ctx)
 	if err != nil {
 		return nil, false, err
 	}
-	w := walker{root: dir, found: map[string]guest.Entry{}, whole: true}
+	w := walker{root: dir, limit: limit, found: map[string]guest.Entry{}, whole: true}
 	entries, err := s.client.List(ctx, dir, maxDepth)
 	switch {
 	case errors.Is(err, guest.ErrNoSpace): // more than fits into one answer
@@ -128,6 +127,7 @@ func (s *sandbox) walk(ctx context.Context) (found map[string]guest.Entry, whole
 // A walker gathers files below root.
 type walker struct {
 	root  string
+	limit int
 	found map[string]guest.Entry
 	dirs  []string // directories to look into, when asked one by one
 	whole bool     // nothing was left out
@@ -148,7 +148,7 @@ func (w *walker) add(entries []guest.Entry) {
 		if !e.Regular || strings.HasPrefix(path.Base(name), tempPrefix) {
 			continue
 		}
-		if len(w.found) >= maxFiles {
+		if len(w.found) >= w.limit {
 			w.whole = false
 			return
 		}
@@ -161,7 +161,7 @@ func (w *walker) add(entries []guest.Entry) {
 func (w *walker) each(ctx context.Context, c *guest.Client) error {
 	w.dirs = []string{w.root}
 	for n := 0; n < len(w.dirs); n++ {
-		if n == maxDirs || len(w.found) >= maxFiles {
+		if n == maxDirs || len(w.found) >= w.limit {
 			w.whole = false
 			return nil
 		}

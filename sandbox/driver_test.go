@@ -1,0 +1,295 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"os"
+	"os/user"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/berth-run/berth/guest/server"
+	"github.com/berth-run/berth/sandbox/driver"
+)
+
+// A memDriver runs sandboxes whose guests are the real server, in this process.
+// It polices its contract: two calls at once about one sandbox fail the test.
+type memDriver struct {
+	t *testing.T
+
+	// fail, if set, is asked before each call ("create", "start", …) is done. It
+	// may block. An error is returned without anything being done.
+	fail func(ctx context.Context, op, id string) error
+	// serve, if set, takes the place of the guest.
+	serve func(net.Conn)
+
+	mu      sync.Mutex
+	boxes   map[string]*box
+	busy    map[string]string // what is being done, by id
+	ops     map[string]int    // how often what was done
+	now     int               // sandboxes being created or started now
+	most    int               // most of them at once
+	changed chan struct{}     // closed and replaced when boxes change
+}
+
+// A box is a sandbox of a memDriver.
+type box struct {
+	spec   driver.Spec
+	state  driver.State
+	reason driver.Reason
+	dir    string // with work/, which is the sandbox's /mnt/data
+	stop   context.CancelFunc
+	accept chan net.Conn
+
+	mu    sync.Mutex
+	conns []net.Conn
+}
+
+func newDriver(t *testing.T) *memDriver {
+	return &memDriver{t: t, boxes: map[string]*box{}, busy: map[string]string{}, ops: map[string]int{}, changed: make(chan struct{})}
+}
+
+// do begins a call about a sandbox; the function it returns ends it.
+func (d *memDriver) do(ctx context.Context, op, id string) (func(), error) {
+	d.mu.Lock()
+	if other := d.busy[id]; other != "" {
+		d.t.Errorf("%s was called during %s of %s", op, other, id)
+	}
+	d.busy[id] = op
+	d.ops[op]++
+	if op == "create" || op == "start" {
+		d.now++
+		d.most = max(d.most, d.now)
+	}
+	fail := d.fail
+	d.mu.Unlock()
+	end := func() {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		delete(d.busy, id)
+		if op == "create" || op == "start" {
+			d.now--
+		}
+		close(d.changed)
+		d.changed = make(chan struct{})
+	}
+	if fail != nil {
+		if err := fail(ctx, op, id); err != nil {
+			end()
+			return nil, err
+		}
+	}
+	return end, ctx.Err()
+}
+
+func (d *memDriver) box(id string) *box {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.boxes[id]
+}
+
+func (d *memDriver) Create(ctx context.Context, spec driver.Spec) error {
+	end, err := d.do(ctx, "create", spec.ID)
+	if end != nil {
+		defer end()
+	}
+	if err != nil {
+		return err
+	}
+	if err := driver.CheckID(spec.ID); err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp(d.t.TempDir(), "box")
+	if err != nil {
+		return err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.boxes[spec.ID] != nil {
+		return errors.New("it exists")
+	}
+	d.boxes[spec.ID] = &box{spec: spec, state: driver.StateCreated, dir: dir, accept: make(chan net.Conn)}
+	return nil
+}
+
+func (d *memDriver) Start(ctx context.Context, id string) error {
+	end, err := d.do(ctx, "start", id)
+	if end != nil {
+		defer end()
+	}
+	if err != nil {
+		return err
+	}
+	b := d.box(id)
+	if b == nil {
+		return driver.ErrNotFound
+	}
+	me, err := user.Current()
+	if err != nil {
+		return err
+	}
+	g, err := server.New(server.Options{User: me.Username, WorkDir: b.work(), StateDir: filepath.Join(b.dir, "state")})
+	if err != nil {
+		return err
+	}
+	life, stop := context.WithCancel(context.Background())
+	d.t.Cleanup(stop)
+	d.mu.Lock()
+	b.state, b.stop = driver.StateRunning, stop
+	d.mu.Unlock()
+	go g.Serve(life, pipeListener{accept: b.accept, done: life.Done()})
+	return nil
+}
+
+func (d *memDriver) Dial(ctx context.Context, id string) (net.Conn, error) {
+	end, err := d.do(ctx, "dial", id)
+	if end != nil {
+		defer end()
+	}
+	if err != nil {
+		return nil, err
+	}
+	b := d.box(id)
+	if b == nil {
+		return nil, driver.ErrNotFound
+	}
+	d.mu.Lock()
+	alive, serve := b.state == driver.StateRunning, d.serve
+	d.mu.Unlock()
+	if !alive {
+		return nil, errors.New("connection refused")
+	}
+	ours, theirs := net.Pipe()
+	b.mu.Lock()
+	b.conns = append(b.conns, theirs)
+	b.mu.Unlock()
+	if serve != nil {
+		go serve(theirs)
+		return ours, nil
+	}
+	select {
+	case b.accept <- theirs:
+		return ours, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+func (d *memDriver) Stats(ctx context.Context, id string) (driver.Stats, error) {
+	end, err := d.do(ctx, "stats", id)
+	if end != nil {
+		defer end()
+	}
+	if err != nil {
+		return driver.Stats{}, err
+	}
+	b := d.box(id)
+	if b == nil {
+		return driver.Stats{}, driver.ErrNotFound
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return driver.Stats{State: b.state, Reason: b.reason}, nil
+}
+
+func (d *memDriver) Pause(context.Context, string) error  { return errors.ErrUnsupported }
+func (d *memDriver) Resume(context.Context, string) error { return errors.ErrUnsupported }
+
+func (d *memDriver) Destroy(ctx context.Context, id string) error {
+	end, err := d.do(ctx, "destroy", id)
+	if end != nil {
+		defer end()
+	}
+	if err != nil {
+		return err
+	}
+	d.mu.Lock()
+	b := d.boxes[id]
+	delete(d.boxes, id)
+	d.mu.Unlock()
+	if b == nil {
+		return nil
+	}
+	b.disconnect()
+	return os.RemoveAll(b.dir)
+}
+
+func (d *memDriver) List(context.Context) ([]string, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Collect(maps.Keys(d.boxes)), nil
+}
+
+func (d *memDriver) Features() driver.Features { return driver.Features{Isolation: "none"} }
+
+// die ends a sandbox as if by itself.
+func (d *memDriver) die(id string, reason driver.Reason) {
+	d.mu.Lock()
+	b := d.boxes[id]
+	b.state, b.reason = driver.StateDead, reason
+	d.mu.Unlock()
+	b.disconnect()
+	os.RemoveAll(b.work()) // which ends commands that wait for a file there
+}
+
+// until waits until the number of sandboxes is n.
+func (d *memDriver) until(n int) {
+	d.t.Helper()
+	for {
+		d.mu.Lock()
+		have, changed := len(d.boxes), d.changed
+		d.mu.Unlock()
+		if have == n {
+			return
+		}
+		select {
+		case <-changed:
+		case <-d.t.Context().Done():
+			d.t.Fatalf("%d sandboxes exist, want %d", have, n)
+		}
+	}
+}
+
+func (d *memDriver) count(op string) int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.ops[op]
+}
+
+func (b *box) work() string { return filepath.Join(b.dir, "work") }
+
+func (b *box) disconnect() {
+	if b.stop != nil {
+		b.stop()
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, c := range b.conns {
+		c.Close()
+	}
+}
+
+// A pipeListener accepts what comes through a channel.
+type pipeListener struct {
+	accept <-chan net.Conn
+	done   <-chan struct{}
+}
+
+func (l pipeListener) Accept() (net.Conn, error) {
+	select {
+	case c := <-l.accept:
+		return c, nil
+	case <-l.done:
+		return nil, net.ErrClosed
+	}
+}
+
+func (l pipeListener) Close() error   { return nil }
+func (l pipeListener) Addr() net.Addr { return &net.UnixAddr{Name: "pipe", Net: "unix"} }
+
+var errHost = fmt.Errorf("secret words of the host")
