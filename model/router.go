@@ -54,7 +54,7 @@ func (r *Router) Route(name string) (Provider, string, error) {
 		}
 	}
 	return nil, "", &berth.Error{Code: berth.CodeNotFound, Wire: "model_not_found", Param: "model",
-		Message: fmt.Sprintf("The model '%s' does not exist or you do not have access to it.", name)}
+		Message: fmt.Sprintf("The model `%s` does not exist or you do not have access to it.", name)}
 }
 
 // matches lets * stand for slashes too: "vendor/model" is a name like any other.

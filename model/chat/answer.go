@@ -1,147 +1,278 @@
 package chat
 
 import (
+	"bufio"
+	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
-
-	"github.com/openai/openai-go/v3"
+	"io"
+	"iter"
+	"log/slog"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/internal/sse"
 	"github.com/berth-run/berth/model"
 )
 
-// An answer is a stream of chunks as it comes in. Upstreams differ in how they cut
-// calls into pieces; what they have in common is enough.
+// Bounds on what is kept of an answer at once, in bytes.
+const (
+	maxChunk = 16 << 20
+	maxWhole = 64 << 20 // an answer that does not stream
+)
+
+// An answer is what an upstream says in one turn, as it comes in.
 type answer struct {
-	model  string
-	reason string
-	usage  berth.Usage
-	calls  []call // in the order in which they began
+	log   *slog.Logger
+	begun func() // called at the first chunk
+	ended func() // called when the upstream has said why it ended
+
+	started bool
+	model   string
+	reason  string // the upstream's finish_reason
+	done    bool   // the end mark came
+	usage   berth.Usage
+	calls   calls
 }
 
-// A call is one that has begun.
-type call struct {
-	index int64
-	id    string
+func newAnswer(req *model.Request, log *slog.Logger) *answer {
+	nothing := func() {}
+	return &answer{log: log, begun: nothing, ended: nothing, calls: calls{items: req.Items}}
 }
 
-// take turns a chunk into deltas.
-func (a *answer) take(chunk *openai.ChatCompletionChunk) ([]model.Delta, error) {
-	if e := chunk.JSON.ExtraFields["error"]; e.Valid() {
-		return nil, errorInStream(e.Raw())
+// read yields what the answer says, and its Finish or an error.
+func (a *answer) read(in io.Reader) iter.Seq2[model.Delta, error] {
+	return func(yield func(model.Delta, error) bool) {
+		var deltas []model.Delta
+		for data, err := range events(in) {
+			if err == nil {
+				deltas, err = a.take(data, deltas[:0])
+			}
+			if err != nil && a.reason == "" {
+				yield(nil, err)
+				return
+			}
+			if err != nil {
+				a.log.Debug("the upstream broke off after the end of its answer", "err", err)
+				break
+			}
+			for _, d := range deltas {
+				if !yield(d, nil) {
+					return
+				}
+			}
+			if a.done {
+				break
+			}
+		}
+		deltas, err := a.finish(deltas[:0])
+		for _, d := range deltas {
+			if !yield(d, nil) {
+				return
+			}
+		}
+		if err != nil {
+			yield(nil, err)
+		}
 	}
-	if chunk.Model != "" {
-		a.model = chunk.Model
+}
+
+// events yields the data of the stream's events. Some upstreams answer with one
+// JSON object although they were asked to stream, or begin a stream and then print
+// an error as if there were none; that object is the only event then.
+func events(in io.Reader) iter.Seq2[[]byte, error] {
+	return func(yield func([]byte, error) bool) {
+		buffered := bufio.NewReaderSize(in, 16<<10)
+		first, err := firstByte(buffered)
+		switch {
+		case err == io.EOF:
+			return
+		case err != nil:
+			yield(nil, err)
+			return
+		case first == '{':
+			whole, err := io.ReadAll(io.LimitReader(buffered, maxWhole))
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			if yield(whole, nil) {
+				yield([]byte("[DONE]"), nil)
+			}
+			return
+		case first == '<':
+			yield(nil, errors.New("the upstream answered with a page"))
+			return
+		}
+		for ev, err := range sse.NewReader(buffered, maxChunk).Events() {
+			data := bytes.TrimSpace(ev.Data)
+			if err == nil && (len(data) == 0 || ev.Type != "" && data[0] != '{') {
+				continue // a kind of keep-alive
+			}
+			if ev.Type == "error" && !bytes.Contains(data, []byte(`"error"`)) {
+				data = fmt.Appendf(nil, `{"error":%s}`, data)
+			}
+			if !yield(data, err) {
+				return
+			}
+		}
 	}
-	if chunk.JSON.Usage.Valid() {
-		u := chunk.Usage
-		a.usage = berth.Usage{InputTokens: int(u.PromptTokens), OutputTokens: int(u.CompletionTokens), TotalTokens: int(u.TotalTokens),
-			InputTokenDetails:  berth.InputTokenDetails{CachedTokens: int(u.PromptTokensDetails.CachedTokens)},
-			OutputTokenDetails: berth.OutputTokenDetails{ReasoningTokens: int(u.CompletionTokensDetails.ReasoningTokens)}}
+}
+
+// firstByte returns the first byte that is not white space, without taking it.
+func firstByte(in *bufio.Reader) (byte, error) {
+	for {
+		b, err := in.ReadByte()
+		if err != nil {
+			return 0, err
+		}
+		if b != ' ' && b != '\n' && b != '\r' && b != '\t' {
+			return b, in.UnreadByte()
+		}
 	}
-	if len(chunk.Choices) == 0 {
-		return nil, nil
+}
+
+// take appends what an event says.
+func (a *answer) take(data []byte, out []model.Delta) ([]model.Delta, error) {
+	if !a.started {
+		a.started = true
+		a.begun()
 	}
-	choice := chunk.Choices[0]
-	if choice.FinishReason != "" {
-		a.reason = choice.FinishReason
+	if bytes.HasPrefix(data, []byte("[DONE]")) {
+		a.done = true
+		return out, nil
 	}
-	var out []model.Delta
-	if t := thought(choice.Delta); t != "" {
-		out = append(out, model.Thought{Text: t})
+	var c chunk
+	if err := json.Unmarshal(data, &c); err != nil {
+		if _, ok := errors.AsType[*json.UnmarshalTypeError](err); !ok {
+			return out, fmt.Errorf("a chunk is malformed: %w", err)
+		}
+		a.log.Debug("a field of a chunk has another type than documented", "err", err)
 	}
-	if choice.Delta.Content != "" {
-		out = append(out, model.Text{Text: choice.Delta.Content, Logprobs: logprobs(choice.Logprobs.Content)})
+	if len(c.Error) > 0 && !bytes.Equal(c.Error, []byte("null")) {
+		return out, &refusal{body: data}
 	}
-	if choice.Delta.Refusal != "" {
-		out = append(out, model.Refusal{Text: choice.Delta.Refusal})
+	if c.Model != "" {
+		a.model = c.Model
 	}
-	for _, c := range choice.Delta.ToolCalls {
-		out = append(out, a.piece(c))
+	if c.Usage != nil {
+		a.usage = c.Usage.total()
+	}
+	for i := range c.Choices {
+		if c.Choices[i].Index == 0 {
+			out = a.choose(&c.Choices[i], out)
+		}
 	}
 	return out, nil
 }
 
-// thought is reasoning that the upstream shows, which has no name in the standard.
-func thought(d openai.ChatCompletionChunkChoiceDelta) string {
-	for _, name := range []string{"reasoning_content", "reasoning"} {
-		var s string
-		if f := d.JSON.ExtraFields[name]; f.Valid() && json.Unmarshal([]byte(f.Raw()), &s) == nil && s != "" {
-			return s
+// choose appends what the answer's only choice says.
+func (a *answer) choose(c *choice, out []model.Delta) []model.Delta {
+	w := c.Delta
+	if w == nil {
+		w = c.Message
+	}
+	if w != nil {
+		thought := w.Content.thought
+		switch {
+		case w.ReasoningContent != "": // some send both names
+			thought += w.ReasoningContent
+		case w.Reasoning != "":
+			thought += w.Reasoning
+		}
+		if thought != "" {
+			out = append(out, model.Thought{Text: thought})
+		}
+		if probs := c.Logprobs.wire(); w.Content.text != "" || len(probs) > 0 {
+			out = append(out, model.Text{Text: w.Content.text, Logprobs: probs})
+		}
+		if w.Refusal != "" {
+			out = append(out, model.Refusal{Text: w.Refusal})
+		}
+		for i := range w.ToolCalls {
+			out = a.calls.take(&w.ToolCalls[i], out)
+		}
+		if w.FunctionCall != nil {
+			out = a.calls.take(&piece{Index: new(int), Function: *w.FunctionCall}, out)
 		}
 	}
-	return ""
-}
-
-// piece turns a piece of a call into a delta. A new id begins a new call, whatever
-// the index: some servers give all calls the index 0.
-func (a *answer) piece(c openai.ChatCompletionChunkChoiceDeltaToolCall) model.Call {
-	n := len(a.calls) - 1
-	for n >= 0 && a.calls[n].index != c.Index {
-		n--
-	}
-	if n < 0 || c.ID != "" && c.ID != a.calls[n].id && c.Function.Name != "" {
-		id := c.ID
-		if id == "" {
-			id = berth.NewID(berth.PrefixCall)
-		}
-		a.calls = append(a.calls, call{c.Index, id})
-		return model.Call{Index: len(a.calls) - 1, ID: id, Name: c.Function.Name, Arguments: c.Function.Arguments}
-	}
-	return model.Call{Index: n, Arguments: c.Function.Arguments}
-}
-
-// finish ends the answer. A stream that broke off without a reason is an error.
-func (a *answer) finish() (model.Finish, error) {
-	out := model.Finish{Reason: model.FinishStop, Usage: a.usage, Model: a.model}
-	switch a.reason {
-	case "":
-		return out, &berth.Error{Code: berth.CodeUpstream, Message: "The model's server ended its answer in the middle."}
-	case "length":
-		out.Reason = model.FinishLength
-	case "content_filter":
-		out.Reason = model.FinishContentFilter
-	}
-	return out, nil
-}
-
-// errorInStream reads an error that came after the status had been sent.
-func errorInStream(raw string) error {
-	var e struct {
-		Message string `json:"message"`
-		Code    any    `json:"code"`
-	}
-	if json.Unmarshal([]byte(raw), &e) != nil || e.Message == "" {
-		e.Message = "The model's server reported an error."
-	}
-	out := &berth.Error{Code: berth.CodeUpstream, Message: e.Message}
-	if fmt.Sprint(e.Code) == "429" || fmt.Sprint(e.Code) == "rate_limit_exceeded" {
-		out.Code = berth.CodeRateLimited
+	if c.FinishReason != "" {
+		a.reason = c.FinishReason
+		a.ended()
 	}
 	return out
 }
 
-// logprobs are in the form of response.output_text.delta.
-func logprobs(tokens []openai.ChatCompletionTokenLogprob) []json.RawMessage {
-	type top struct {
-		Token   string  `json:"token"`
-		Bytes   []int64 `json:"bytes"`
-		Logprob float64 `json:"logprob"`
+// finish appends what is left to tell and the Finish. An answer whose end nobody
+// announced was cut off.
+func (a *answer) finish(out []model.Delta) ([]model.Delta, error) {
+	f := model.Finish{Reason: model.FinishStop, Usage: a.usage, Model: a.model}
+	switch a.reason {
+	case "stop", "tool_calls", "function_call":
+	case "length", "max_tokens", "model_length":
+		f.Reason = model.FinishLength
+	case "content_filter", "safety", "sensitive":
+		f.Reason = model.FinishContentFilter
+	case "error", "abort", "insufficient_system_resource", "network_error":
+		return out, fmt.Errorf("the upstream gave up its answer: %s", a.reason)
+	case "":
+		if !a.done {
+			return out, io.ErrUnexpectedEOF
+		}
+	default:
+		a.log.Debug("an unknown finish_reason is taken for stop", "reason", a.reason)
 	}
-	var out []json.RawMessage
-	for _, t := range tokens {
-		p := struct {
-			top
-			TopLogprobs []top `json:"top_logprobs"`
-		}{top: top{t.Token, t.Bytes, t.Logprob}, TopLogprobs: []top{}}
-		for _, alternative := range t.TopLogprobs {
-			p.TopLogprobs = append(p.TopLogprobs, top{alternative.Token, alternative.Bytes, alternative.Logprob})
+	if f.Reason == model.FinishStop && a.calls.nameless() {
+		return out, errors.New("the upstream called a function without naming it")
+	}
+	return append(a.calls.tellAll(out), f), nil
+}
+
+// total puts usage into the words of Responses.
+func (u *usage) total() berth.Usage {
+	out := berth.Usage{InputTokens: u.PromptTokens, OutputTokens: u.CompletionTokens, TotalTokens: u.TotalTokens,
+		InputTokenDetails:  berth.InputTokenDetails{CachedTokens: max(u.PromptDetails.CachedTokens, u.PromptCacheHitTokens)},
+		OutputTokenDetails: berth.OutputTokenDetails{ReasoningTokens: u.CompletionDetails.ReasoningTokens}}
+	if out.TotalTokens == 0 {
+		out.TotalTokens = out.InputTokens + out.OutputTokens
+	}
+	return out
+}
+
+// topLogprob and what wire makes of it are in the form of output text.
+type topLogprob struct {
+	Token   string  `json:"token"`
+	Bytes   []int   `json:"bytes"`
+	Logprob float64 `json:"logprob"`
+}
+
+// wire returns the probabilities as Responses shows them: lists, never null.
+func (l *logprobs) wire() []json.RawMessage {
+	if l == nil {
+		return nil
+	}
+	out := make([]json.RawMessage, 0, len(l.Content))
+	for _, t := range l.Content {
+		if t.TopLogprobs == nil {
+			t.TopLogprobs = []topLogprob{}
 		}
-		raw, err := json.Marshal(p)
-		if err != nil {
-			return nil // a logprob that is not a number
+		for i := range t.TopLogprobs {
+			t.TopLogprobs[i].fill()
 		}
+		t.fill()
+		raw, _ := json.Marshal(t) // numbers that came as JSON marshal
 		out = append(out, raw)
 	}
 	return out
+}
+
+// fill adds the token's bytes where the upstream leaves them out.
+func (t *topLogprob) fill() {
+	if t.Bytes != nil {
+		return
+	}
+	t.Bytes = []int{}
+	for _, b := range []byte(t.Token) {
+		t.Bytes = append(t.Bytes, int(b))
+	}
 }

@@ -3,14 +3,18 @@
 package chat
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"iter"
 	"log/slog"
 	"net"
 	"net/http"
-	"strconv"
+	"net/url"
+	"strings"
 	"time"
 
 	"github.com/openai/openai-go/v3"
@@ -20,22 +24,44 @@ import (
 	"github.com/berth-run/berth/model"
 )
 
-// Options describe an upstream.
+// Options describe an upstream. The last group says where upstreams differ; its
+// zero values suit most of them.
 type Options struct {
-	BaseURL string // such as http://localhost:8000/v1
-	APIKey  string
-	Headers map[string]string
+	BaseURL string            // such as http://localhost:8000/v1
+	APIKey  string            // empty sends no Authorization
+	Headers map[string]string // sent with every request; they may hold secrets
 	Log     *slog.Logger
 
-	Connect    time.Duration // to connect; default 10 seconds
-	FirstToken time.Duration // from the request to the answer's first byte; default 5 minutes, for models that load
-	Silence    time.Duration // between two chunks; default 2 minutes
+	HTTPClient *http.Client  // default: one of its own, with the environment's proxy
+	Connect    time.Duration // to connect, unless HTTPClient is given; default 10 seconds
+	FirstToken time.Duration // from the request to the first chunk; default 5 minutes, for models that load
+	Silence    time.Duration // between two signs of life after that, keep-alives included; default 2 minutes
+
+	// SystemRole is the role of instructions and of developer messages: "system",
+	// the default and the only one that most upstreams know, or "developer".
+	SystemRole string
+
+	// MaxTokens is the name under which the bound on output goes out: "max_tokens"
+	// or "max_completion_tokens". Ollama and LM Studio heed only the former, vLLM
+	// and llama.cpp take both, OpenAI's reasoning models take only the latter. The
+	// default is max_completion_tokens for api.openai.com and max_tokens elsewhere.
+	MaxTokens string
+
+	// Reasoning is the field of assistant messages in which the upstream wants the
+	// model's reasoning back: "reasoning_content" (DeepSeek, Moonshot), "reasoning"
+	// (OpenRouter, newer vLLM), or empty to leave it out, the default.
+	Reasoning string
+
+	// CallIDLength bounds the ids of calls; longer ones are replaced by a digest
+	// of that length. The default is 40, OpenAI's bound. Mistral wants 9.
+	CallIDLength int
 }
 
 // A Provider is one upstream. It is safe for concurrent use.
 type Provider struct {
-	client openai.Client
-	opts   Options
+	client  openai.Client
+	opts    Options
+	secrets *strings.Replacer
 }
 
 var (
@@ -43,145 +69,117 @@ var (
 	_ model.Lister   = (*Provider)(nil)
 )
 
+// maxModels bounds the upstream's list of models, in bytes.
+const maxModels = 8 << 20
+
 // New returns a provider. Nothing is connected yet.
 func New(opts Options) (*Provider, error) {
-	if opts.BaseURL == "" {
-		return nil, errors.New("the upstream's base URL is missing")
+	base, err := opts.complete()
+	if err != nil {
+		return nil, err
 	}
-	orDefault(&opts.Connect, 10*time.Second)
-	orDefault(&opts.FirstToken, 5*time.Minute)
-	orDefault(&opts.Silence, 2*time.Minute)
-	if opts.Log == nil {
-		opts.Log = slog.New(slog.DiscardHandler)
-	}
-	transport := http.DefaultTransport.(*http.Transport).Clone()
-	transport.DialContext = (&net.Dialer{Timeout: opts.Connect, KeepAlive: 30 * time.Second}).DialContext
-	transport.ResponseHeaderTimeout = opts.FirstToken
-	transport.MaxIdleConnsPerHost = 64
+	p := &Provider{opts: opts, secrets: redactor(&opts, base)}
 	options := []option.RequestOption{
-		option.WithBaseURL(opts.BaseURL), option.WithAPIKey(opts.APIKey), option.WithMaxRetries(0),
-		option.WithHTTPClient(&http.Client{Transport: transport}),
-	}
-	if opts.APIKey == "" { // the SDK would take one from the environment
-		options = append(options, option.WithHeaderDel("Authorization"))
+		option.WithBaseURL(opts.BaseURL), option.WithAPIKey(opts.APIKey), option.WithHTTPClient(opts.HTTPClient),
+		option.WithMaxRetries(0), option.WithMiddleware(refuse),
 	}
 	for k, v := range opts.Headers {
 		options = append(options, option.WithHeader(k, v))
 	}
-	return &Provider{client: openai.NewClient(options...), opts: opts}, nil
+	// Not openai.NewClient: it takes keys and headers from the environment, which
+	// belong to another upstream.
+	p.client = openai.Client{Options: options}
+	return p, nil
 }
 
-func orDefault(d *time.Duration, v time.Duration) {
-	if *d == 0 {
-		*d = v
+// complete checks the options and fills in the defaults.
+func (o *Options) complete() (*url.URL, error) {
+	o.APIKey = strings.TrimSpace(o.APIKey)
+	base, err := url.Parse(o.BaseURL)
+	if err != nil || base.Host == "" || base.Scheme != "http" && base.Scheme != "https" {
+		return nil, errors.New("the upstream's base URL must be an http or https address") // without it: it may hold a password
 	}
+	name := "max_tokens"
+	if base.Hostname() == "api.openai.com" {
+		name = "max_completion_tokens"
+	}
+	o.MaxTokens = cmp.Or(o.MaxTokens, name)
+	o.SystemRole = cmp.Or(o.SystemRole, "system")
+	o.CallIDLength = cmp.Or(o.CallIDLength, 40)
+	for _, choice := range []struct{ value, a, b string }{
+		{o.MaxTokens, "max_tokens", "max_completion_tokens"},
+		{o.SystemRole, "system", "developer"},
+		{cmp.Or(o.Reasoning, "reasoning"), "reasoning", "reasoning_content"},
+	} {
+		if choice.value != choice.a && choice.value != choice.b {
+			return nil, fmt.Errorf("%q must be %q or %q", choice.value, choice.a, choice.b)
+		}
+	}
+	o.Connect = cmp.Or(o.Connect, 10*time.Second)
+	o.FirstToken = cmp.Or(o.FirstToken, 5*time.Minute)
+	o.Silence = cmp.Or(o.Silence, 2*time.Minute)
+	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
+	if o.HTTPClient == nil {
+		transport := http.DefaultTransport.(*http.Transport).Clone()
+		transport.DialContext = (&net.Dialer{Timeout: o.Connect, KeepAlive: 30 * time.Second}).DialContext
+		transport.MaxIdleConnsPerHost = 64
+		o.HTTPClient = &http.Client{Transport: transport}
+	}
+	return base, nil
 }
-
-// errSilent is why a stream is cut that sends nothing any more.
-var errSilent = errors.New("the upstream fell silent")
 
 // Stream implements model.Provider.
 func (p *Provider) Stream(ctx context.Context, req *model.Request) iter.Seq2[model.Delta, error] {
 	return func(yield func(model.Delta, error) bool) {
-		params, err := p.params(req)
+		body, err := p.request(req)
 		if err != nil {
 			yield(nil, err)
 			return
 		}
-		ctx, cancel := context.WithCancelCause(ctx)
-		defer cancel(nil)
-		stream := p.client.Chat.Completions.NewStreaming(ctx, params)
-		defer stream.Close()
-		silence := time.AfterFunc(p.opts.FirstToken, func() { cancel(errSilent) })
-		defer silence.Stop()
-		var a answer
-		for stream.Next() {
-			silence.Reset(p.opts.Silence)
-			chunk := stream.Current()
-			deltas, err := a.take(&chunk)
+		watched, w := newWatch(ctx, p.opts.FirstToken)
+		defer w.stop()
+		var res *http.Response
+		if err := p.client.Post(watched, "chat/completions", body, &res); err != nil {
+			yield(nil, p.failure(ctx, watched, req.Model, err))
+			return
+		}
+		defer res.Body.Close()
+		w.watch(res.Body)
+		a := newAnswer(req, p.opts.Log)
+		a.begun = func() { w.limit = p.opts.Silence }
+		a.ended = func() { w.limit = min(p.opts.Silence, afterEnd) }
+		for d, err := range a.read(w) {
 			if err != nil {
-				yield(nil, err)
+				yield(nil, p.failure(ctx, watched, req.Model, err))
 				return
 			}
-			for _, d := range deltas {
-				if !yield(d, nil) {
-					return
-				}
+			if !yield(d, nil) {
+				return
 			}
 		}
-		if err := stream.Err(); err != nil {
-			yield(nil, upstreamError(ctx, err))
-			return
-		}
-		finish, err := a.finish()
-		if err != nil {
-			yield(nil, err)
-			return
-		}
-		yield(finish, nil)
 	}
 }
 
 // Models implements model.Lister.
 func (p *Provider) Models(ctx context.Context) ([]berth.Model, error) {
-	page, err := p.client.Models.List(ctx)
-	if err != nil {
-		return nil, upstreamError(ctx, err)
+	var res *http.Response
+	if err := p.client.Get(ctx, "models", nil, &res); err != nil {
+		return nil, p.failure(ctx, ctx, "", err)
 	}
-	var all []berth.Model
+	defer res.Body.Close()
+	var page struct {
+		Data []struct {
+			ID      string  `json:"id"`
+			Created float64 `json:"created"` // a whole number, except where it is not
+			OwnedBy string  `json:"owned_by"`
+		} `json:"data"`
+	}
+	if err := json.NewDecoder(io.LimitReader(res.Body, maxModels)).Decode(&page); err != nil {
+		return nil, p.failure(ctx, ctx, "", fmt.Errorf("the list of models: %w", err))
+	}
+	all := make([]berth.Model, 0, len(page.Data))
 	for _, m := range page.Data {
-		all = append(all, berth.Model{ID: m.ID, Object: "model", Created: m.Created, OwnedBy: m.OwnedBy})
+		all = append(all, berth.Model{ID: m.ID, Object: "model", Created: int64(m.Created), OwnedBy: m.OwnedBy})
 	}
 	return all, nil
-}
-
-// upstreamError turns what the SDK reports into what the client may know. The
-// message is the upstream's own, which never holds the key.
-func upstreamError(ctx context.Context, err error) error {
-	if ctx.Err() != nil && !errors.Is(context.Cause(ctx), errSilent) {
-		return context.Cause(ctx)
-	}
-	e, ok := errors.AsType[*openai.Error](err)
-	if !ok {
-		return &berth.Error{Code: berth.CodeUpstream, Message: "The model's server could not be reached or broke off.", Err: errors.Join(err, silent(ctx))}
-	}
-	message := e.Message
-	if message == "" {
-		message = fmt.Sprintf("The model's server answered %d.", e.StatusCode)
-	}
-	out := &berth.Error{Code: berth.CodeUpstream, Message: message}
-	switch e.StatusCode {
-	case http.StatusTooManyRequests:
-		out.Code = berth.CodeRateLimited
-	case http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity:
-		out.Code, out.Wire, out.Param = berth.CodeInvalid, e.Code, e.Param
-	case http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound:
-		// Berth's own configuration is wrong: trying again would not help, and the
-		// client cannot mend it.
-		out.Code, out.Wire = berth.CodeUnavailable, "upstream_refused"
-		out.Message = fmt.Sprintf("The model's server refused the request (%d).", e.StatusCode)
-		out.Err = errors.New(message)
-	}
-	if after, ok := retryAfter(e.Response); ok {
-		return model.WithRetryAfter(out, after)
-	}
-	return out
-}
-
-func silent(ctx context.Context) error {
-	if errors.Is(context.Cause(ctx), errSilent) {
-		return errSilent
-	}
-	return nil
-}
-
-func retryAfter(resp *http.Response) (time.Duration, bool) {
-	if resp == nil {
-		return 0, false
-	}
-	seconds, err := strconv.ParseFloat(resp.Header.Get("Retry-After"), 64)
-	if err != nil || seconds < 0 || seconds > 3600 {
-		return 0, false
-	}
-	return time.Duration(seconds * float64(time.Second)), true
 }

@@ -17,33 +17,36 @@ type block struct {
 	body  string
 }
 
-// parse finds the blocks of a message. A block that is not closed ends with it;
-// fences of other languages are text.
+// parse finds the blocks of a message. As in Markdown, a fence is a line of three
+// backticks or more, and ends at a line of as many; one that is not closed ends
+// with the message. Fences of other languages are text.
 func parse(text string) []block {
 	var blocks []block
 	var open *block
-	var body []string
-	inside := false // of a fence, known or not
+	var body strings.Builder
+	fence := 0 // backticks of the open fence, known or not
+	end := func() {
+		if open != nil {
+			open.body = body.String()
+			blocks = append(blocks, *open)
+		}
+		fence, open = 0, nil
+		body.Reset()
+	}
 	for line := range strings.Lines(text) {
-		fence, isFence := strings.CutPrefix(strings.TrimRight(line, " \t\r\n"), "```")
+		info := strings.TrimLeft(line, "`")
+		ticks := len(line) - len(info)
+		info = strings.TrimSpace(info)
 		switch {
-		case isFence && !inside:
-			inside, body = true, nil
-			open = begin(strings.Fields(fence))
-		case isFence && fence == "":
-			if open != nil {
-				open.body = strings.Join(body, "")
-				blocks = append(blocks, *open)
-			}
-			inside, open = false, nil
-		case inside:
-			body = append(body, line)
+		case fence == 0 && ticks >= 3:
+			fence, open = ticks, begin(strings.Fields(info))
+		case fence > 0 && ticks >= fence && info == "":
+			end()
+		case fence > 0:
+			body.WriteString(line)
 		}
 	}
-	if open != nil {
-		open.body = strings.Join(body, "")
-		blocks = append(blocks, *open)
-	}
+	end()
 	return blocks
 }
 
@@ -63,7 +66,6 @@ func (b block) call() (name, arguments string) {
 	if !b.shell {
 		return b.name, strings.TrimSuffix(b.body, "\n")
 	}
-	args := map[string]any{}
 	var commands []string
 	var command strings.Builder
 	for line := range strings.Lines(b.body) {
@@ -74,10 +76,10 @@ func (b block) call() (name, arguments string) {
 		}
 		command.WriteString(line)
 	}
-	args["commands"] = append(commands, strings.TrimSuffix(command.String(), "\n"))
+	args := map[string]any{"commands": append(commands, strings.TrimSuffix(command.String(), "\n"))}
 	for _, a := range b.args {
 		key, value, _ := strings.Cut(a, "=")
-		if n, err := strconv.Atoi(value); err == nil {
+		if n, err := strconv.Atoi(value); err == nil && key != "commands" {
 			args[key] = n
 		}
 	}

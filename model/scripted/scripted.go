@@ -17,7 +17,11 @@
 //
 // a call of the function NAME with that body, as it stands. After the last block
 // it answers with a text that quotes how each call ended and its last line. A
-// message without blocks is echoed.
+// message without blocks is echoed. If a block needs a function that the request
+// does not offer, it says so.
+//
+// Its tokens are words: what white space separates in the instructions, messages,
+// arguments and outputs.
 //
 // It keeps no state: where it is follows from the outputs after that message, so
 // a recital survives the restart of its server.
@@ -60,8 +64,8 @@ func (Provider) Stream(ctx context.Context, req *model.Request) iter.Seq2[model.
 		}
 		finish.Usage.TotalTokens = finish.Usage.InputTokens + finish.Usage.OutputTokens
 		for _, d := range append(deltas, finish) {
-			if err := ctx.Err(); err != nil {
-				yield(nil, err)
+			if ctx.Err() != nil {
+				yield(nil, context.Cause(ctx))
 				return
 			}
 			if !yield(d, nil) {
@@ -76,7 +80,7 @@ func (Provider) Models(context.Context) ([]berth.Model, error) {
 	return []berth.Model{{ID: Name, Object: "model", OwnedBy: "berth"}}, nil
 }
 
-// words is the recital's measure of tokens: what is separated by white space.
+// words is the recital's measure of tokens.
 func words(s string) int { return len(strings.Fields(s)) }
 
 // A script is a user message and what has come of it.
@@ -84,7 +88,7 @@ type script struct {
 	text    string
 	blocks  []block
 	outputs []output // of the blocks recited so far
-	words   int
+	words   int      // in all items
 }
 
 // An output is what answered one block.
@@ -95,22 +99,29 @@ func read(items []berth.Item) script {
 	var s script
 	names := map[string]string{}
 	for _, it := range items {
-		s.words += words(string(it.Raw()))
 		switch it.Type() {
 		case berth.ItemMessage, "":
 			var m berth.Message
-			if it.Role() == "user" && it.Decode(&m) == nil {
-				s.text, s.outputs = text(m), nil
+			if it.Decode(&m) != nil {
+				continue
+			}
+			said := text(m)
+			s.words += words(said)
+			if m.Role == "user" {
+				s.text, s.outputs = said, nil
 			}
 		case berth.ItemFunctionCall:
 			var c berth.FunctionCall
 			if it.Decode(&c) == nil {
 				names[c.CallID] = c.Name
+				s.words += words(c.Arguments)
 			}
 		case berth.ItemFunctionCallOutput:
 			var o berth.FunctionCallOutput
 			if it.Decode(&o) == nil {
-				s.outputs = append(s.outputs, output{names[o.CallID], outputText(o.Output)})
+				text := outputText(o.Output)
+				s.outputs = append(s.outputs, output{names[o.CallID], text})
+				s.words += words(text)
 			}
 		}
 	}

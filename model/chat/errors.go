@@ -1,0 +1,235 @@
+package chat
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/openai/openai-go/v3/option"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/model"
+)
+
+const (
+	maxRefusal  = 64 << 10  // bytes of an error that are read
+	maxMessage  = 2000      // bytes of it that are shown
+	maxWaitTime = time.Hour // that an upstream can ask for
+)
+
+// A refusal is an answer that is an error: an HTTP status, or an error within the
+// stream, whose status is 0 then.
+type refusal struct {
+	status int
+	header http.Header
+	body   []byte
+}
+
+// Error leaves the body out; it may hold anything.
+func (r *refusal) Error() string { return fmt.Sprintf("the upstream answered %d", r.status) }
+
+// refuse turns every answer but success into a refusal. The SDK would read such an
+// answer without bound, and only in the form that OpenAI gives it.
+func refuse(req *http.Request, next option.MiddlewareNext) (*http.Response, error) {
+	res, err := next(req)
+	if err != nil || res.StatusCode/100 == 2 {
+		return res, err
+	}
+	defer res.Body.Close()
+	body, _ := io.ReadAll(io.LimitReader(res.Body, maxRefusal)) // what there is of it says enough
+	return nil, &refusal{status: res.StatusCode, header: res.Header, body: body}
+}
+
+// complaint is what a refusal says.
+type complaint struct {
+	message, code, param string
+}
+
+// read finds the complaint in the forms that upstreams have for it:
+// {"error":{"message","code","param"}}, {"error":"…"}, {"message","code"}, and
+// {"detail":…}. What is no JSON has no message.
+func (r *refusal) read() complaint {
+	type details struct {
+		Message string          `json:"message"`
+		Code    json.RawMessage `json:"code"` // a string or a number
+		Param   string          `json:"param"`
+	}
+	var body struct {
+		details
+		Error  json.RawMessage `json:"error"`
+		Detail json.RawMessage `json:"detail"`
+	}
+	_ = json.Unmarshal(r.body, &body) // a field of the wrong type does not hide the others
+	d := body.details
+	if len(body.Error) > 0 && json.Unmarshal(body.Error, &d.Message) != nil {
+		_ = json.Unmarshal(body.Error, &d)
+	}
+	if d.Message == "" && len(body.Detail) > 0 && json.Unmarshal(body.Detail, &d.Message) != nil {
+		d.Message = string(body.Detail)
+	}
+	var c complaint
+	c.message, c.param = d.Message, d.Param
+	if json.Unmarshal(d.Code, &c.code) != nil {
+		c.code = string(d.Code)
+	}
+	if c.code == "null" {
+		c.code = ""
+	}
+	return c
+}
+
+// failure turns what went wrong into what the caller may know.
+func (p *Provider) failure(ctx, watched context.Context, model string, err error) error {
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case errors.Is(context.Cause(watched), errSilent):
+		return &berth.Error{Code: berth.CodeUpstream, Message: "The model's server fell silent.", Err: errSilent}
+	}
+	if _, ok := errors.AsType[*berth.Error](err); ok {
+		return err
+	}
+	if r, ok := errors.AsType[*refusal](err); ok {
+		return p.refused(r, model)
+	}
+	if e, ok := errors.AsType[*url.Error](err); ok {
+		return &berth.Error{Code: berth.CodeUpstream, Message: "The model's server could not be reached.",
+			Err: errors.New(p.show(e.Err.Error()))} // without the address
+	}
+	return &berth.Error{Code: berth.CodeUpstream, Message: "The model's server broke off its answer.", Err: errors.New(p.show(err.Error()))}
+}
+
+// refused says what a refusal means. What the client can mend is told in the
+// upstream's words; of what the operator must mend, the client learns no more than
+// that, and the words go to the log.
+func (p *Provider) refused(r *refusal, name string) error {
+	c := r.read()
+	c.message = p.show(c.message)
+	status := r.status
+	if status == 0 { // some put it into the error
+		status, _ = strconv.Atoi(c.code)
+	}
+	if status == 0 {
+		status = statusOf[c.code]
+	}
+	said := errors.New(cmp.Or(c.message, r.Error()))
+	out := &berth.Error{Code: berth.CodeUpstream, Message: "The model's server failed.", Err: said}
+	switch {
+	case c.code == "insufficient_quota":
+		out = unavailable("has no quota left", said)
+	case status == http.StatusNotFound && names(c, name):
+		return &berth.Error{Code: berth.CodeNotFound, Wire: "model_not_found", Param: "model", Err: said,
+			Message: fmt.Sprintf("The model `%s` does not exist or you do not have access to it.", name)}
+	case status == http.StatusTooManyRequests:
+		out = &berth.Error{Code: berth.CodeRateLimited, Message: cmp.Or(c.message, "The model's server asks to try later.")}
+	case status == http.StatusBadRequest, status == http.StatusRequestEntityTooLarge, status == http.StatusUnprocessableEntity:
+		out = &berth.Error{Code: berth.CodeInvalid, Wire: wireCode(c.code), Param: paramOf(c.param),
+			Message: cmp.Or(c.message, fmt.Sprintf("The model's server refused the request (%d).", status))}
+	case status == http.StatusRequestTimeout, status == http.StatusConflict, status == http.StatusTooEarly, status >= 500:
+		out.Message = fmt.Sprintf("The model's server failed (%d).", status)
+	case status != 0:
+		out = unavailable(fmt.Sprintf("refused Berth's request (%d)", status), said)
+	}
+	if after, ok := retryAfter(r.header); ok {
+		return model.WithRetryAfter(out, after)
+	}
+	return out
+}
+
+// unavailable is an error that only the operator can mend; trying again does not help.
+func unavailable(what string, err error) *berth.Error {
+	return &berth.Error{Code: berth.CodeUnavailable, Wire: "upstream_refused", Message: "The model's server " + what + ".", Err: err}
+}
+
+// statusOf are the statuses of errors within a stream that have a name only.
+var statusOf = map[string]int{
+	"rate_limit_exceeded":     http.StatusTooManyRequests,
+	"context_length_exceeded": http.StatusBadRequest,
+	"invalid_request_error":   http.StatusBadRequest,
+}
+
+// names reports whether a complaint about something not found is about the model,
+// not about a path that does not exist.
+func names(c complaint, model string) bool {
+	return c.code == "model_not_found" || c.code == "DeploymentNotFound" || model != "" && strings.Contains(c.message, model)
+}
+
+// wireCode keeps a code that is a name; some upstreams repeat the status there.
+func wireCode(code string) string {
+	if _, err := strconv.Atoi(code); err == nil {
+		return ""
+	}
+	return code
+}
+
+// paramOf is the name in Responses of a field of Chat Completions.
+func paramOf(param string) string {
+	switch first, _, _ := strings.Cut(param, "["); {
+	case first == "messages":
+		return "input"
+	case first == "max_tokens", first == "max_completion_tokens":
+		return "max_output_tokens"
+	case strings.HasPrefix(first, "response_format"):
+		return "text.format"
+	case first == "reasoning_effort":
+		return "reasoning.effort"
+	}
+	return param
+}
+
+// redactor replaces what must not be shown: the key, the headers' values, and a
+// password in the address.
+func redactor(opts *Options, base *url.URL) *strings.Replacer {
+	var pairs []string
+	hide := func(secret string) {
+		if len(secret) > 5 { // "true" is no secret
+			pairs = append(pairs, secret, "[redacted]")
+		}
+	}
+	hide(opts.APIKey)
+	for _, v := range opts.Headers {
+		hide(v)
+		if _, token, ok := strings.Cut(v, " "); ok { // Bearer …
+			hide(token)
+		}
+	}
+	if password, ok := base.User.Password(); ok {
+		hide(password)
+	}
+	return strings.NewReplacer(pairs...)
+}
+
+// show returns a message without secrets, and not longer than somebody will read.
+func (p *Provider) show(message string) string {
+	message = p.secrets.Replace(message)
+	if len(message) > maxMessage {
+		message = message[:maxMessage]
+	}
+	return strings.ToValidUTF8(message, "")
+}
+
+// retryAfter reads how long the upstream asks to wait, in seconds or until a date.
+func retryAfter(header http.Header) (time.Duration, bool) {
+	value := header.Get("Retry-After")
+	if ms, err := strconv.ParseFloat(header.Get("Retry-After-Ms"), 64); err == nil {
+		value = strconv.FormatFloat(ms/1000, 'f', -1, 64)
+	}
+	if seconds, err := strconv.ParseFloat(value, 64); err == nil {
+		if !(seconds >= 0) { // not a number, too
+			return 0, false
+		}
+		return time.Duration(min(seconds, maxWaitTime.Seconds()) * float64(time.Second)), true
+	}
+	if date, err := http.ParseTime(value); err == nil {
+		return min(max(0, time.Until(date)), maxWaitTime), true
+	}
+	return 0, false
+}

@@ -1,0 +1,208 @@
+package chat
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+)
+
+// A request is the body of POST /chat/completions. What was not asked for is not
+// sent: most upstreams know only some of the parameters. These are not the SDK's
+// types: those take four times as long for a token, and cannot say "null".
+type request struct {
+	Model               string          `json:"model"`
+	Messages            []message       `json:"messages"`
+	Stream              bool            `json:"stream"`
+	StreamOptions       streamOptions   `json:"stream_options"`
+	Tools               []tool          `json:"tools,omitempty"`
+	ToolChoice          any             `json:"tool_choice,omitempty"` // "none", "required" or a namedTool
+	ParallelToolCalls   *bool           `json:"parallel_tool_calls,omitempty"`
+	MaxTokens           int             `json:"max_tokens,omitempty"`
+	MaxCompletionTokens int             `json:"max_completion_tokens,omitempty"`
+	Temperature         *float64        `json:"temperature,omitempty"`
+	TopP                *float64        `json:"top_p,omitempty"`
+	Logprobs            bool            `json:"logprobs,omitempty"`
+	TopLogprobs         *int            `json:"top_logprobs,omitempty"`
+	ResponseFormat      *responseFormat `json:"response_format,omitempty"`
+	ReasoningEffort     *string         `json:"reasoning_effort,omitempty"`
+	Verbosity           string          `json:"verbosity,omitempty"`
+	User                string          `json:"user,omitempty"`
+}
+
+type streamOptions struct {
+	IncludeUsage bool `json:"include_usage"`
+}
+
+// A message is one of any role. Content is null only beside calls.
+type message struct {
+	Role             string     `json:"role"`
+	Content          any        `json:"content"` // string, []part or nil
+	ReasoningContent string     `json:"reasoning_content,omitempty"`
+	Reasoning        string     `json:"reasoning,omitempty"`
+	ToolCalls        []toolCall `json:"tool_calls,omitempty"`
+	ToolCallID       string     `json:"tool_call_id,omitempty"`
+}
+
+type part struct {
+	Type     string    `json:"type"`
+	Text     string    `json:"text,omitempty"`
+	ImageURL *imageURL `json:"image_url,omitempty"`
+	File     *file     `json:"file,omitempty"`
+}
+
+type imageURL struct {
+	URL    string `json:"url"`
+	Detail string `json:"detail,omitempty"`
+}
+
+type file struct {
+	Filename string `json:"filename"`
+	FileData string `json:"file_data"`
+}
+
+type toolCall struct {
+	ID       string       `json:"id"`
+	Type     string       `json:"type"` // "function"
+	Function functionCall `json:"function"`
+}
+
+type functionCall struct {
+	Name      string `json:"name"`
+	Arguments string `json:"arguments"`
+}
+
+type tool struct {
+	Type     string   `json:"type"` // "function"
+	Function function `json:"function"`
+}
+
+type function struct {
+	Name        string          `json:"name"`
+	Description string          `json:"description,omitempty"`
+	Parameters  json.RawMessage `json:"parameters"`
+	Strict      bool            `json:"strict,omitempty"`
+}
+
+type namedTool struct {
+	Type     string   `json:"type"` // "function"
+	Function toolName `json:"function"`
+}
+
+type toolName struct {
+	Name string `json:"name"`
+}
+
+type responseFormat struct {
+	Type       string      `json:"type"`
+	JSONSchema *jsonSchema `json:"json_schema,omitempty"`
+}
+
+type jsonSchema struct {
+	Name        string          `json:"name"`
+	Description string          `json:"description,omitempty"`
+	Schema      json.RawMessage `json:"schema,omitempty"`
+	Strict      *bool           `json:"strict,omitempty"`
+}
+
+// A chunk is one event of the stream, or the whole of an answer that does not
+// stream. Only what is used is named, so that nothing else can be malformed.
+type chunk struct {
+	Model   string          `json:"model"`
+	Choices []choice        `json:"choices"`
+	Usage   *usage          `json:"usage"`
+	Error   json.RawMessage `json:"error"`
+}
+
+type choice struct {
+	Index        int       `json:"index"`
+	Delta        *words    `json:"delta"`
+	Message      *words    `json:"message"` // instead of delta, where the answer comes whole
+	FinishReason string    `json:"finish_reason"`
+	Logprobs     *logprobs `json:"logprobs"`
+}
+
+// words are what a chunk adds. Reasoning has two names, neither of them OpenAI's.
+type words struct {
+	Content          content    `json:"content"`
+	ReasoningContent string     `json:"reasoning_content"`
+	Reasoning        string     `json:"reasoning"`
+	Refusal          string     `json:"refusal"`
+	ToolCalls        []piece    `json:"tool_calls"`
+	FunctionCall     *pieceBody `json:"function_call"` // the predecessor of tool_calls
+}
+
+// A piece is more of a call.
+type piece struct {
+	Index    *int      `json:"index"`
+	ID       string    `json:"id"`
+	Function pieceBody `json:"function"`
+}
+
+type pieceBody struct {
+	Name      string    `json:"name"`
+	Arguments arguments `json:"arguments"`
+}
+
+type logprobs struct {
+	Content []tokenLogprob `json:"content"`
+}
+
+type tokenLogprob struct {
+	topLogprob
+	TopLogprobs []topLogprob `json:"top_logprobs"`
+}
+
+// usage has two names for cached tokens, of which the second is DeepSeek's.
+type usage struct {
+	PromptTokens     int `json:"prompt_tokens"`
+	CompletionTokens int `json:"completion_tokens"`
+	TotalTokens      int `json:"total_tokens"`
+	PromptDetails    struct {
+		CachedTokens int `json:"cached_tokens"`
+	} `json:"prompt_tokens_details"`
+	PromptCacheHitTokens int `json:"prompt_cache_hit_tokens"`
+	CompletionDetails    struct {
+		ReasoningTokens int `json:"reasoning_tokens"`
+	} `json:"completion_tokens_details"`
+}
+
+// content is a string, null, or Mistral's list of parts, some of them thoughts.
+type content struct {
+	text, thought string
+}
+
+func (c *content) UnmarshalJSON(b []byte) error {
+	if b[0] != '[' {
+		return json.Unmarshal(b, &c.text)
+	}
+	var parts []struct {
+		Text     string `json:"text"`
+		Thinking []struct {
+			Text string `json:"text"`
+		} `json:"thinking"`
+	}
+	if err := json.Unmarshal(b, &parts); err != nil {
+		return err
+	}
+	var text, thought strings.Builder
+	for _, p := range parts {
+		text.WriteString(p.Text)
+		for _, t := range p.Thinking {
+			thought.WriteString(t.Text)
+		}
+	}
+	c.text, c.thought = text.String(), thought.String()
+	return nil
+}
+
+// arguments are a string, null, or the object itself where a server forgot that
+// they are a string.
+type arguments string
+
+func (a *arguments) UnmarshalJSON(b []byte) error {
+	if b[0] == '"' || bytes.Equal(b, []byte("null")) {
+		return json.Unmarshal(b, (*string)(a))
+	}
+	*a = arguments(b)
+	return nil
+}
