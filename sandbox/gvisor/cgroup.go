@@ -25,7 +25,6 @@ type cgroup struct {
 	v2      string            // directory in version 2, or ""
 	unified bool              // v2 has the controllers, and v1 is empty
 	v1      map[string]string // controller to directory; some share one
-	parent  string            // name of the group of all sandboxes of this state directory
 }
 
 // cpuPeriod is the length in microseconds of the slices that CPU is dealt in.
@@ -43,7 +42,7 @@ func (c cgroup) dirs() []string {
 // create makes the directories and sets the limits.
 func (c cgroup) create(l driver.Limits, hostPIDs int) error {
 	for _, dir := range c.dirs() {
-		if err := os.MkdirAll(dir, 0o755); err != nil {
+		if err := makeGroup(dir); err != nil {
 			return err
 		}
 	}
@@ -71,6 +70,17 @@ func (c cgroup) create(l driver.Limits, hostPIDs int) error {
 		writeControl(c.v1["cpu"], "cpu.cfs_quota_us", quota),
 		writeControl(c.v1["pids"], "pids.max", pids),
 	)
+}
+
+// makeGroup makes a group and the one around it, which a Destroy that leaves it
+// empty may be removing at the same time.
+func makeGroup(dir string) (err error) {
+	for range 100 {
+		if err = os.MkdirAll(dir, 0o755); !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return err
 }
 
 // joinThread moves the calling thread, and so what it starts, into the version 1
@@ -134,7 +144,8 @@ func (c cgroup) kill(ctx context.Context) error {
 	}
 }
 
-// remove removes the directories of c, which must be empty of processes.
+// remove removes the directories of c, which must be empty of processes, and with
+// the last sandbox the group around all of them.
 func (c cgroup) remove(ctx context.Context) error {
 	for _, dir := range c.dirs() {
 		for {
@@ -151,6 +162,7 @@ func (c cgroup) remove(ctx context.Context) error {
 			case <-time.After(time.Millisecond):
 			}
 		}
+		os.Remove(filepath.Dir(dir)) // fails while there are others
 	}
 	return nil
 }

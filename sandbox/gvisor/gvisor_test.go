@@ -30,11 +30,6 @@ func openTest(tb testing.TB, stateDir string) *Driver {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	tb.Cleanup(func() {
-		for _, dir := range d.cgroups.group("berth-"+d.instance, "x").dirs() {
-			os.Remove(filepath.Dir(dir)) // the parent; it stays while it has children
-		}
-	})
 	return d
 }
 
@@ -52,10 +47,11 @@ func leftovers(stateDir string) []string {
 		}
 	}
 	instance, _ := os.ReadFile(filepath.Join(stateDir, "instance"))
-	groups, _ := filepath.Glob("/sys/fs/cgroup/*/berth-" + string(instance) + "/*/cgroup.procs")
-	more, _ := filepath.Glob("/sys/fs/cgroup/berth-" + string(instance) + "/*/cgroup.procs")
-	for _, g := range append(groups, more...) {
-		left = append(left, "cgroup "+filepath.Dir(g))
+	for _, pattern := range []string{"/sys/fs/cgroup/berth-", "/sys/fs/cgroup/*/berth-"} {
+		groups, _ := filepath.Glob(pattern + string(instance))
+		for _, g := range groups {
+			left = append(left, "cgroup "+g)
+		}
 	}
 	comms, _ := filepath.Glob("/proc/[0-9]*/cmdline")
 	for _, c := range comms {

@@ -108,7 +108,7 @@ func enableControllers(dir string) error {
 
 // group returns the group called parent/name. It need not exist.
 func (h hierarchy) group(parent, name string) cgroup {
-	c := cgroup{unified: h.unified, parent: parent, v1: make(map[string]string)}
+	c := cgroup{unified: h.unified, v1: make(map[string]string)}
 	if h.v2 != "" {
 		c.v2 = filepath.Join(h.v2, parent, name)
 	}
