@@ -1,0 +1,220 @@
+package storetest
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/store"
+)
+
+func files(t *testing.T, s store.Store) {
+	ctx := t.Context()
+	var ids []string
+	for i := range 5 {
+		f := &berth.File{ID: berth.FileID(fmt.Sprintf("file-%d", i)), Object: "file", CreatedAt: int64(i / 2), Filename: "a", Purpose: "user_data", Status: "processed"}
+		if i == 4 {
+			f.Purpose = "vision"
+		}
+		if err := s.CreateFile(ctx, mine, f); err != nil {
+			t.Fatal(err)
+		}
+		got, err := s.GetFile(ctx, mine, f.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		same(t, "the file", got, f)
+		ids = append(ids, string(f.ID))
+	}
+	wantErr(t, "an id again", s.CreateFile(ctx, theirs, &berth.File{ID: "file-0"}), store.ErrExists)
+	_, err := s.GetFile(ctx, theirs, "file-0")
+	wantErr(t, "another project's Get", err, store.ErrNotFound)
+	wantErr(t, "another project's Delete", s.DeleteFile(ctx, theirs, "file-0"), store.ErrNotFound)
+	pages(t, ids, func(p store.Page) ([]string, bool, error) {
+		list, more, err := s.ListFiles(ctx, mine, "", p)
+		var out []string
+		for _, f := range list {
+			out = append(out, string(f.ID))
+		}
+		return out, more, err
+	})
+	if list, more, err := s.ListFiles(ctx, mine, "vision", store.Page{Limit: 10}); err != nil || len(list) != 1 || more {
+		t.Errorf("by purpose: %d files, more %v, %v", len(list), more, err)
+	}
+	if list, _, err := s.ListFiles(ctx, theirs, "", store.Page{Limit: 10}); err != nil || len(list) != 0 {
+		t.Errorf("another project's list: %d files, %v", len(list), err)
+	}
+	if err := s.DeleteFile(ctx, mine, "file-0"); err != nil {
+		t.Fatal(err)
+	}
+	_, err = s.GetFile(ctx, mine, "file-0")
+	wantErr(t, "a deleted file", err, store.ErrNotFound)
+}
+
+// pages reads a list, whose ids are given oldest first, in pages of each size and
+// both orders.
+func pages(t *testing.T, ids []string, list func(store.Page) ([]string, bool, error)) {
+	t.Helper()
+	for _, ascending := range []bool{true, false} {
+		want := slices.Clone(ids)
+		if !ascending {
+			slices.Reverse(want)
+		}
+		for limit := 1; limit <= len(ids)+1; limit++ {
+			var got []string
+			for after := ""; ; after = got[len(got)-1] {
+				page, more, err := list(store.Page{Limit: limit, After: after, Ascending: ascending})
+				if err != nil || len(page) > limit || more && len(page) < limit {
+					t.Fatalf("a page of %d after %q: %d rows, more %v, %v", limit, after, len(page), more, err)
+				}
+				if got = append(got, page...); !more {
+					break
+				}
+			}
+			if !slices.Equal(got, want) {
+				t.Errorf("pages of %d, ascending %v: got %v, want %v", limit, ascending, got, want)
+			}
+		}
+	}
+	_, _, err := list(store.Page{Limit: 1, After: "unknown"})
+	wantErr(t, "a page after an unknown id", err, store.ErrNotFound)
+}
+
+func container(i int) *store.Container {
+	return &store.Container{Project: mine, Body: &berth.Container{ID: berth.ContainerID(fmt.Sprintf("cntr_%d", i)), Object: "container",
+		CreatedAt: int64(i / 2), Status: berth.ContainerRunning, Name: fmt.Sprintf("name %d", i%2), MemoryLimit: "1g",
+		ExpiresAfter: berth.ExpiresAfter{Anchor: "last_active_at", Minutes: 20}, NetworkPolicy: berth.NetworkPolicy{Type: "disabled"}}}
+}
+
+func containers(t *testing.T, s store.Store) {
+	ctx := t.Context()
+	var ids []string
+	for i := range 5 {
+		c := container(i)
+		if err := s.CreateContainer(ctx, c); err != nil {
+			t.Fatal(err)
+		}
+		got, err := s.GetContainer(ctx, mine, c.Body.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		same(t, "the container", got, c)
+		ids = append(ids, string(c.Body.ID))
+	}
+	wantErr(t, "an id again", s.CreateContainer(ctx, container(0)), store.ErrExists)
+	_, err := s.GetContainer(ctx, theirs, "cntr_0")
+	wantErr(t, "another project's Get", err, store.ErrNotFound)
+	_, err = s.UpdateContainer(ctx, theirs, "cntr_0", func(*berth.Container) error { return nil })
+	wantErr(t, "another project's Update", err, store.ErrNotFound)
+	wantErr(t, "another project's Delete", s.DeleteContainer(ctx, theirs, "cntr_0"), store.ErrNotFound)
+	pages(t, ids, func(p store.Page) ([]string, bool, error) {
+		list, more, err := s.ListContainers(ctx, mine, "", p)
+		var out []string
+		for _, c := range list {
+			out = append(out, string(c.Body.ID))
+		}
+		return out, more, err
+	})
+	if list, _, err := s.ListContainers(ctx, mine, "name 1", store.Page{Limit: 10}); err != nil || len(list) != 2 {
+		t.Errorf("by name: %d containers, %v", len(list), err)
+	}
+	refused := errors.New("refused")
+	_, err = s.UpdateContainer(ctx, mine, "cntr_0", func(c *berth.Container) error { c.Name = "lost"; return refused })
+	wantErr(t, "a change that is refused", err, refused)
+	var wg sync.WaitGroup
+	for range 20 {
+		wg.Go(func() {
+			_, err := s.UpdateContainer(ctx, mine, "cntr_0", func(c *berth.Container) error { c.LastActiveAt++; return nil })
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if c, err := s.GetContainer(ctx, mine, "cntr_0"); err != nil || c.Body.LastActiveAt != 20 || c.Body.Name != "name 0" {
+		t.Errorf("after 20 changes at once: %+v, %v", c.Body, err)
+	}
+	if _, err := s.UpdateContainer(ctx, mine, "cntr_1", func(c *berth.Container) error { c.Status = berth.ContainerExpired; return nil }); err != nil {
+		t.Fatal(err)
+	}
+	if running, err := s.RunningContainers(ctx); err != nil || len(running) != 4 {
+		t.Errorf("%d running containers, %v; want 4", len(running), err)
+	}
+}
+
+func containerFiles(t *testing.T, s store.Store) {
+	ctx := t.Context()
+	for i := range 2 {
+		if err := s.CreateContainer(ctx, container(i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f := &berth.ContainerFile{ID: "cfile_1", Object: "container.file", ContainerID: "cntr_0", CreatedAt: 1, Bytes: 3, Path: "/mnt/data/a", Source: "assistant"}
+	if err := s.PutContainerFile(ctx, mine, f); err != nil {
+		t.Fatal(err)
+	}
+	again := &berth.ContainerFile{ID: "cfile_2", Object: "container.file", ContainerID: "cntr_0", CreatedAt: 9, Bytes: 5, Path: "/mnt/data/a", Source: "user"}
+	if err := s.PutContainerFile(ctx, mine, again); err != nil {
+		t.Fatal(err)
+	}
+	if again.ID != "cfile_1" || again.CreatedAt != 1 || again.Source != "user" {
+		t.Errorf("a path that is known keeps its id: got %+v", again)
+	}
+	back := &berth.ContainerFile{ID: "cfile_3", Object: "container.file", ContainerID: "cntr_0", Bytes: 6, Path: "/mnt/data/a", Source: "assistant"}
+	if err := s.PutContainerFile(ctx, mine, back); err != nil || back.Source != "user" {
+		t.Errorf("what a user put there stays the user's: %+v, %v", back, err)
+	}
+	got, err := s.GetContainerFile(ctx, mine, "cntr_0", "cfile_1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	same(t, "the file", got, back)
+	if all, err := s.ContainerFiles(ctx, mine, "cntr_0"); err != nil || len(all) != 1 {
+		t.Errorf("%d files, %v", len(all), err)
+	}
+	wantErr(t, "another project's Put", s.PutContainerFile(ctx, theirs, f), store.ErrNotFound)
+	_, err = s.GetContainerFile(ctx, theirs, "cntr_0", "cfile_1")
+	wantErr(t, "another project's Get", err, store.ErrNotFound)
+	_, err = s.GetContainerFile(ctx, mine, "cntr_1", "cfile_1")
+	wantErr(t, "another container's Get", err, store.ErrNotFound)
+	_, err = s.ContainerFiles(ctx, theirs, "cntr_0")
+	wantErr(t, "another project's list", err, store.ErrNotFound)
+	wantErr(t, "another project's Delete", s.DeleteContainerFile(ctx, theirs, "cntr_0", "cfile_1"), store.ErrNotFound)
+	if err := s.DeleteContainer(ctx, mine, "cntr_0"); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.CreateContainer(ctx, container(0)); err != nil {
+		t.Fatal(err)
+	}
+	if all, err := s.ContainerFiles(ctx, mine, "cntr_0"); err != nil || len(all) != 0 {
+		t.Errorf("a container's files outlived it: %d, %v", len(all), err)
+	}
+}
+
+func keys(t *testing.T, s store.Store) {
+	ctx := t.Context()
+	k := &berth.Key{ID: "key_1", Project: mine, Name: "n", Hash: [32]byte{1, 2}, CreatedAt: 5, Tail: "wxyz"}
+	if err := s.CreateKey(ctx, k); err != nil {
+		t.Fatal(err)
+	}
+	wantErr(t, "the same secret again", s.CreateKey(ctx, &berth.Key{ID: "key_2", Hash: k.Hash}), store.ErrExists)
+	got, err := s.KeyByHash(ctx, k.Hash)
+	if err != nil {
+		t.Fatal(err)
+	}
+	same(t, "the key", got, k)
+	_, err = s.KeyByHash(ctx, [32]byte{9})
+	wantErr(t, "an unknown secret", err, store.ErrNotFound)
+	if all, err := s.ListKeys(ctx); err != nil || len(all) != 1 {
+		t.Errorf("%d keys, %v", len(all), err)
+	}
+	if err := s.DeleteKey(ctx, "key_1"); err != nil {
+		t.Fatal(err)
+	}
+	wantErr(t, "a second deletion", s.DeleteKey(ctx, "key_1"), store.ErrNotFound)
+	_, err = s.KeyByHash(ctx, k.Hash)
+	wantErr(t, "a deleted key", err, store.ErrNotFound)
+}
