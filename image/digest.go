@@ -3,23 +3,27 @@ package image
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
-// digest returns the SHA-256 of a root file system's manifest, and the bytes of
-// its files. The manifest has one line for each file in the order of their paths:
-// path, type and mode, owner, device number, and what is in it (the SHA-256 of a
-// file, the target of a link). Times and hard links are left out: two builds of the
-// same content have the same digest.
-func digest(root string) (string, int64, error) {
+// digest returns the digest of a root file system, "sha256:…", and the bytes in its
+// files. It covers the manifest, which has a line for each file, directory, link
+// and device, in the order of their paths: path, type and permissions, owner and
+// group, device number, file capabilities, and what is in it (the SHA-256 of a
+// file, the target of a link). It does not cover times, which paths are hard links
+// of one file, other extended attributes, nor the recipe: what has the same content
+// is the same template.
+func digest(root string) (sum string, bytes int64, err error) {
 	manifest := sha256.New()
-	var bytes int64
-	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+	err = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
@@ -31,18 +35,20 @@ func digest(root string) (string, int64, error) {
 		if !ok {
 			return fmt.Errorf("%s: no stat", path)
 		}
-		content := ""
+		content, capabilities := "", ""
 		switch {
 		case info.Mode().IsRegular():
 			bytes += info.Size()
-			content, err = fileDigest(path)
+			if content, err = fileDigest(path); err == nil {
+				capabilities, err = fileCapabilities(path)
+			}
 		case info.Mode()&fs.ModeSymlink != 0:
 			content, err = os.Readlink(path)
 		}
 		if err != nil {
 			return err
 		}
-		_, err = fmt.Fprintf(manifest, "%q %o %d:%d %d %q\n", path[len(root):], st.Mode, st.Uid, st.Gid, st.Rdev, content)
+		_, err = fmt.Fprintf(manifest, "%q %o %d:%d %d %x %q\n", path[len(root):], st.Mode, st.Uid, st.Gid, st.Rdev, capabilities, content)
 		return err
 	})
 	return "sha256:" + hex.EncodeToString(manifest.Sum(nil)), bytes, err
@@ -59,4 +65,14 @@ func fileDigest(path string) (string, error) {
 		return "", err
 	}
 	return hex.EncodeToString(h.Sum(nil)), nil
+}
+
+// fileCapabilities returns a file's capabilities as the kernel stores them.
+func fileCapabilities(path string) (string, error) {
+	var buf [64]byte // a version 3 capability is 24 bytes
+	n, err := unix.Lgetxattr(path, "security.capability", buf[:])
+	if errors.Is(err, unix.ENODATA) || errors.Is(err, unix.ENOTSUP) {
+		return "", nil
+	}
+	return string(buf[:max(n, 0)]), err
 }

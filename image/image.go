@@ -1,11 +1,18 @@
 // Package image keeps templates: the root file systems that sandboxes start from.
 //
-// A Library is a directory. Templates are found by digest, which covers what is in
-// them, and by name; they are built beside their place and moved there whole, so
-// that an interrupted build leaves nothing that could be used.
+// A Library is a directory:
+//
+//	templates/<sha256>/   template.json and rootfs/; never changed once it is there
+//	names/<name>          the digest that a name stands for
+//	cache/<suite>/        downloaded packages, for the next build
+//	building-*/           what a build is making
+//
+// A template is built beside its place and moved there whole, so that an
+// interrupted build leaves nothing that could be used.
 package image
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -15,6 +22,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -26,16 +34,16 @@ var ErrNotFound = errors.New("no such template")
 
 // A Template is a root file system and what is known of it.
 type Template struct {
-	Name      string    `json:"name"`
-	Digest    string    `json:"digest"` // sha256:… of the manifest of its files; see digest.go
+	Name      string    `json:"-"`      // the name that stands for it; "" if none does
+	Digest    string    `json:"digest"` // sha256:… of what is in it; digest says what that covers
 	CreatedAt time.Time `json:"created_at"`
-	Bytes     int64     `json:"bytes"`    // of all files
+	Bytes     int64     `json:"bytes"`    // in its files
 	Packages  []string  `json:"packages"` // name=version
-	Rootfs    string    `json:"-"`        // on the host; never written
+	Rootfs    string    `json:"-"`        // absolute path on the host; only to be read
 }
 
-// A Library keeps templates in a directory. Several processes may use it at once;
-// builds wait for each other.
+// A Library keeps templates in a directory. Its methods may be called at the same
+// time, by several processes as well.
 type Library struct {
 	dir string
 	log *slog.Logger
@@ -43,56 +51,43 @@ type Library struct {
 
 // Open opens a library, which it makes, and removes what interrupted builds left.
 func Open(dir string, log *slog.Logger) (*Library, error) {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, err
+	}
+	// Others on this machine must not reach the setuid programs of a template.
 	for _, d := range []string{"templates", "names", "cache"} {
-		if err := os.MkdirAll(filepath.Join(dir, d), 0o755); err != nil {
+		if err := os.MkdirAll(filepath.Join(dir, d), 0o700); err != nil {
 			return nil, err
 		}
 	}
 	l := &Library{dir: dir, log: log}
-	unlock, err := l.lock(context.Background(), false)
-	if errors.Is(err, unix.EWOULDBLOCK) {
-		return l, nil // a build is going on; what is half made may be its
-	}
-	if err != nil {
-		return nil, err
-	}
-	defer unlock()
-	left, err := filepath.Glob(filepath.Join(dir, "building-*"))
-	if err != nil {
-		return nil, err
-	}
-	for _, d := range left {
-		log.Info("removing what an interrupted build left", "dir", d)
-		if err := os.RemoveAll(d); err != nil {
-			return nil, err
-		}
-	}
-	return l, nil
+	return l, l.sweep()
 }
 
-// lock takes the library for building. If it is taken, it waits if it may, and
-// fails with EWOULDBLOCK if not.
-func (l *Library) lock(ctx context.Context, wait bool) (unlock func(), err error) {
-	f, err := os.OpenFile(filepath.Join(l.dir, "lock"), os.O_CREATE|os.O_RDWR, 0o644)
+// sweep removes what interrupted builds left, unless a build is going on.
+func (l *Library) sweep() error {
+	lock, err := l.openLock(buildLock)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	for {
-		err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-		if err == nil {
-			return func() { f.Close() }, nil
-		}
-		if !wait || !errors.Is(err, unix.EWOULDBLOCK) {
-			f.Close()
-			return nil, err
-		}
-		select {
-		case <-ctx.Done():
-			f.Close()
-			return nil, context.Cause(ctx)
-		case <-time.After(200 * time.Millisecond):
+	defer lock.Close()
+	if err := flock(lock); errors.Is(err, unix.EWOULDBLOCK) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	left, err := filepath.Glob(filepath.Join(l.dir, "building-*"))
+	if err != nil {
+		return err
+	}
+	for _, dir := range left {
+		l.log.Info("removing what an interrupted build left", "dir", dir)
+		if err := os.RemoveAll(dir); err != nil {
+			return err
 		}
 	}
+	return nil
 }
 
 var (
@@ -100,85 +95,147 @@ var (
 	digestPattern = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
 )
 
-// Get returns the template with a name or digest.
+// Get returns the template that has a name or a digest, or ErrNotFound.
 func (l *Library) Get(ref string) (Template, error) {
-	digest := ref
-	if !digestPattern.MatchString(ref) {
-		if !namePattern.MatchString(ref) {
-			return Template{}, fmt.Errorf("%w: %q is neither a name nor a digest", ErrNotFound, ref)
-		}
-		text, err := os.ReadFile(filepath.Join(l.dir, "names", ref))
-		if errors.Is(err, fs.ErrNotExist) {
-			return Template{}, fmt.Errorf("%w: %s", ErrNotFound, ref)
-		}
-		if err != nil {
-			return Template{}, err
-		}
-		if digest = strings.TrimSpace(string(text)); !digestPattern.MatchString(digest) {
-			return Template{}, fmt.Errorf("the library's name %s holds %q", ref, digest)
-		}
-	}
-	return l.load(l.path(digest))
-}
-
-func (l *Library) path(digest string) string {
-	return filepath.Join(l.dir, "templates", strings.TrimPrefix(digest, "sha256:"))
-}
-
-func (l *Library) load(dir string) (Template, error) {
-	text, err := os.ReadFile(filepath.Join(dir, "template.json"))
-	if errors.Is(err, fs.ErrNotExist) {
-		return Template{}, fmt.Errorf("%w: %s", ErrNotFound, filepath.Base(dir))
-	}
+	names, err := l.names()
 	if err != nil {
 		return Template{}, err
 	}
-	t := Template{Rootfs: filepath.Join(dir, "rootfs")}
-	return t, json.Unmarshal(text, &t)
+	if digest, ok := names[ref]; ok {
+		t, err := l.load(digest)
+		t.Name = ref
+		return t, err
+	}
+	if !digestPattern.MatchString(ref) {
+		return Template{}, fmt.Errorf("%w: %q", ErrNotFound, ref)
+	}
+	t, err := l.load(ref)
+	if given := namesOf(names, ref); len(given) > 0 {
+		t.Name = given[0]
+	}
+	return t, err
 }
 
-// List returns all templates, by name.
+// List returns all templates by name, first those without one. A template
+// with several names is in the list once for each.
 func (l *Library) List() ([]Template, error) {
+	names, err := l.names()
+	if err != nil {
+		return nil, err
+	}
 	dirs, err := os.ReadDir(filepath.Join(l.dir, "templates"))
 	if err != nil {
 		return nil, err
 	}
 	var all []Template
 	for _, d := range dirs {
-		t, err := l.load(filepath.Join(l.dir, "templates", d.Name()))
+		t, err := l.load("sha256:" + d.Name())
 		if err != nil {
 			l.log.Warn("a template cannot be read", "template", d.Name(), "err", err)
 			continue
 		}
-		all = append(all, t)
+		given := namesOf(names, t.Digest)
+		if len(given) == 0 {
+			given = []string{""}
+		}
+		for _, t.Name = range given {
+			all = append(all, t)
+		}
 	}
+	slices.SortFunc(all, func(a, b Template) int {
+		return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(a.Digest, b.Digest))
+	})
 	return all, nil
 }
 
-// Remove removes a template by name or digest. Sandboxes that run on it must be
-// gone.
+// Remove removes a name, and the template with its last name; or, by digest, a
+// template with all its names. Sandboxes that run on it must be gone.
 func (l *Library) Remove(ref string) error {
+	lock, err := l.lock(context.Background(), indexLock)
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
 	t, err := l.Get(ref)
 	if err != nil {
 		return err
 	}
-	names, err := os.ReadDir(filepath.Join(l.dir, "names"))
+	names, err := l.names()
 	if err != nil {
 		return err
 	}
-	for _, n := range names {
-		if named, err := l.Get(n.Name()); err == nil && named.Digest == t.Digest {
-			if err := os.Remove(filepath.Join(l.dir, "names", n.Name())); err != nil {
-				return err
-			}
+	all := namesOf(names, t.Digest)
+	doomed := all
+	if ref != t.Digest {
+		doomed = []string{ref}
+	}
+	for _, name := range doomed {
+		if err := os.Remove(l.namePath(name)); err != nil {
+			return err
 		}
 	}
-	doomed, err := os.MkdirTemp(l.dir, "building-removed-*")
+	if len(doomed) < len(all) {
+		return nil
+	}
+	// Out of sight at once; if the removal is interrupted, Open ends it.
+	dir, err := os.MkdirTemp(l.dir, "building-*")
 	if err != nil {
 		return err
 	}
-	if err := os.Rename(l.path(t.Digest), filepath.Join(doomed, "template")); err != nil {
+	if err := os.Rename(l.path(t.Digest), filepath.Join(dir, "removed")); err != nil {
 		return err
 	}
-	return os.RemoveAll(doomed)
+	return os.RemoveAll(dir)
+}
+
+// path returns where the template with a digest is.
+func (l *Library) path(digest string) string {
+	return filepath.Join(l.dir, "templates", strings.TrimPrefix(digest, "sha256:"))
+}
+
+func (l *Library) namePath(name string) string { return filepath.Join(l.dir, "names", name) }
+
+// load reads what is known of a template, except for its name.
+func (l *Library) load(digest string) (Template, error) {
+	text, err := os.ReadFile(filepath.Join(l.path(digest), "template.json"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return Template{}, fmt.Errorf("%w: %s", ErrNotFound, digest)
+	}
+	if err != nil {
+		return Template{}, err
+	}
+	t := Template{Rootfs: filepath.Join(l.path(digest), "rootfs")}
+	return t, json.Unmarshal(text, &t)
+}
+
+// names returns the digest that each name stands for.
+func (l *Library) names() (map[string]string, error) {
+	files, err := os.ReadDir(filepath.Join(l.dir, "names"))
+	if err != nil {
+		return nil, err
+	}
+	names := make(map[string]string, len(files))
+	for _, f := range files {
+		text, err := os.ReadFile(l.namePath(f.Name()))
+		if err != nil {
+			return nil, err
+		}
+		// A name that is being written has another form.
+		if digest := strings.TrimSpace(string(text)); namePattern.MatchString(f.Name()) && digestPattern.MatchString(digest) {
+			names[f.Name()] = digest
+		}
+	}
+	return names, nil
+}
+
+// namesOf returns the names that stand for a digest, in order.
+func namesOf(names map[string]string, digest string) []string {
+	var all []string
+	for name, d := range names {
+		if d == digest {
+			all = append(all, name)
+		}
+	}
+	slices.Sort(all)
+	return all
 }

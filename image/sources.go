@@ -1,7 +1,6 @@
 package image
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -12,96 +11,154 @@ import (
 // keyring is where Debian keeps the keys of its archive.
 const keyring = "/usr/share/keyrings/debian-archive-keyring.gpg"
 
-// hostSuite is the Debian release of this machine.
-func hostSuite() (string, error) {
-	text, err := os.ReadFile("/etc/os-release")
-	if err != nil {
-		return "", err
-	}
+// hostSuite returns the Debian release of this machine, or bookworm if it runs
+// something else.
+func hostSuite() string {
+	text, _ := os.ReadFile("/etc/os-release") // absent: not a Debian
+	release := map[string]string{}
 	for line := range strings.Lines(string(text)) {
-		if v, ok := strings.CutPrefix(strings.TrimSpace(line), "VERSION_CODENAME="); ok && v != "" {
-			return strings.Trim(v, `"`), nil
-		}
+		k, v, _ := strings.Cut(strings.TrimSpace(line), "=")
+		release[k] = strings.Trim(v, `"`)
 	}
-	return "", errors.New("/etc/os-release names no release; give the recipe a suite")
+	if release["ID"] == "debian" && release["VERSION_CODENAME"] != "" {
+		return release["VERSION_CODENAME"]
+	}
+	return "bookworm"
 }
 
-// hostMirrors are the sources of this machine's own apt for a suite, updates and
-// security included: whoever may install packages here may build from them.
-func hostMirrors(suite string) ([]string, error) {
-	var lines []string
-	files, _ := filepath.Glob("/etc/apt/sources.list.d/*")
-	for _, f := range append(files, "/etc/apt/sources.list") {
+// publicSources are the sources of a suite that everybody can reach.
+func publicSources(suite string) string {
+	const debian = "http://deb.debian.org/debian"
+	return fmt.Sprintf("deb %[1]s %[2]s main\ndeb %[1]s %[2]s-updates main\ndeb %[1]s-security %[2]s-security main\n", debian, suite)
+}
+
+// hostMirrors returns the sources that apt has in a directory (/etc/apt) for a
+// suite of Debian, updates and security included: whoever may install packages
+// here may build from them. Sources of others are left out, and known by their
+// keys: only Debian's own sign for Debian.
+func hostMirrors(dir, suite string) ([]string, error) {
+	files, err := filepath.Glob(filepath.Join(dir, "sources.list.d", "*"))
+	if err != nil {
+		return nil, err
+	}
+	var all []source
+	for _, f := range append(files, filepath.Join(dir, "sources.list")) {
 		text, err := os.ReadFile(f)
 		if err != nil {
-			continue
+			continue // as apt does without a sources.list
 		}
 		switch filepath.Ext(f) {
 		case ".sources":
-			lines = append(lines, stanzas(string(text), suite)...)
+			all = append(all, stanzas(string(text))...)
 		case ".list":
-			lines = append(lines, oneLiners(string(text), suite)...)
+			all = append(all, oneLiners(string(text))...)
+		}
+	}
+	var lines []string
+	for _, s := range all {
+		if s.ofDebian(suite) {
+			lines = append(lines, s.String())
 		}
 	}
 	if len(lines) == 0 {
-		return nil, fmt.Errorf("no apt source of this machine has the suite %s; give the recipe mirrors", suite)
+		for _, s := range oneLiners(publicSources(suite)) {
+			lines = append(lines, s.String())
+		}
 	}
 	slices.Sort(lines)
 	return slices.Compact(lines), nil
 }
 
-// stanzas reads sources in deb822 form.
-func stanzas(text, suite string) []string {
-	var lines []string
+// A source is one suite at one place.
+type source struct {
+	uri, suite string
+	components []string
+	signedBy   string // path of a keyring, or a key; "" for apt's own keyrings
+}
+
+// components of Debian that a template may be made of.
+var components = []string{"main", "contrib", "non-free", "non-free-firmware"}
+
+// ofDebian reports whether the source is Debian's for a suite.
+func (s source) ofDebian(suite string) bool {
+	switch s.suite {
+	case suite, suite + "-updates", suite + "-security", suite + "/updates":
+	default:
+		return false
+	}
+	foreign := func(c string) bool { return !slices.Contains(components, c) }
+	return slices.Contains(s.components, "main") && !slices.ContainsFunc(s.components, foreign) &&
+		(s.signedBy == "" || strings.HasPrefix(filepath.Base(s.signedBy), "debian-archive-"))
+}
+
+// String returns the source as a line of sources.list. The chroot that is to be
+// has no keys yet, so that the host's are named.
+func (s source) String() string {
+	by := s.signedBy
+	if by == "" {
+		by = keyring
+	}
+	return fmt.Sprintf("deb [signed-by=%s] %s %s %s", by, s.uri, s.suite, strings.Join(s.components, " "))
+}
+
+// stanzas reads sources in deb822 form (sources.list(5)).
+func stanzas(text string) []source {
+	var all []source
 	for stanza := range strings.SplitSeq(text, "\n\n") {
-		field := map[string]string{}
-		for line := range strings.Lines(stanza) {
-			if k, v, ok := strings.Cut(line, ":"); ok && !strings.HasPrefix(line, "#") && !strings.HasPrefix(line, " ") {
-				field[k] = strings.TrimSpace(v)
-			}
-		}
-		if !slices.Contains(strings.Fields(field["Types"]), "deb") || field["Enabled"] == "no" {
+		field := fields(stanza)
+		if !slices.Contains(strings.Fields(field["types"]), "deb") || slices.Contains([]string{"no", "false"}, field["enabled"]) {
 			continue
 		}
-		for _, uri := range strings.Fields(field["URIs"]) {
-			for _, s := range strings.Fields(field["Suites"]) {
-				if ofSuite(s, suite) {
-					lines = append(lines, source(uri, s, field["Components"], field["Signed-By"]))
-				}
+		for _, uri := range strings.Fields(field["uris"]) {
+			for _, suite := range strings.Fields(field["suites"]) {
+				all = append(all, source{uri, suite, strings.Fields(field["components"]), field["signed-by"]})
 			}
 		}
 	}
-	return lines
+	return all
 }
 
-// oneLiners reads sources in the old form: deb [options] uri suite components.
-func oneLiners(text, suite string) []string {
-	var lines []string
+// fields reads the fields of a deb822 stanza, their names in lower case. Lines
+// that begin with a blank continue the field before.
+func fields(stanza string) map[string]string {
+	field := map[string]string{}
+	name := ""
+	for line := range strings.Lines(stanza) {
+		switch {
+		case strings.HasPrefix(line, "#"):
+		case strings.HasPrefix(line, " "), strings.HasPrefix(line, "\t"):
+			field[name] += " " + strings.TrimSpace(line)
+		default:
+			k, v, _ := strings.Cut(line, ":")
+			name = strings.ToLower(k)
+			field[name] = strings.TrimSpace(v)
+		}
+	}
+	return field
+}
+
+// oneLiners reads sources in the old form: deb [option=value …] uri suite component…
+func oneLiners(text string) []source {
+	var all []source
 	for line := range strings.Lines(text) {
+		line, _, _ = strings.Cut(line, "#")
 		rest, ok := strings.CutPrefix(strings.TrimSpace(line), "deb ")
 		if !ok {
 			continue
 		}
+		by := ""
 		if strings.HasPrefix(rest, "[") {
-			if _, rest, ok = strings.Cut(rest, "]"); !ok {
-				continue
+			var options string
+			options, rest, _ = strings.Cut(rest[1:], "]")
+			for _, o := range strings.Fields(options) {
+				if v, ok := strings.CutPrefix(o, "signed-by="); ok {
+					by = v
+				}
 			}
 		}
-		f := strings.Fields(rest)
-		if len(f) >= 3 && ofSuite(f[1], suite) {
-			lines = append(lines, source(f[0], f[1], strings.Join(f[2:], " "), ""))
+		if f := strings.Fields(rest); len(f) >= 3 {
+			all = append(all, source{f[0], f[1], f[2:], by})
 		}
 	}
-	return lines
-}
-
-func ofSuite(s, suite string) bool {
-	return s == suite || s == suite+"-updates" || s == suite+"-security" || s == suite+"/updates"
-}
-
-func source(uri, suite, components, signedBy string) string {
-	if !strings.HasPrefix(signedBy, "/") { // absent, or the key itself
-		signedBy = keyring
-	}
-	return fmt.Sprintf("deb [signed-by=%s] %s %s %s", signedBy, uri, suite, components)
+	return all
 }
