@@ -60,7 +60,11 @@ curl, jq, sqlite3, and sudo for the user "user". A recipe is a YAML file:
 				return err
 			}
 			t, err := library.Build(cmd.Context(), recipe, func(p image.Progress) {
-				fmt.Fprintf(os.Stderr, "%6.1fs  %s\n", p.Elapsed.Seconds(), p.Step)
+				count := ""
+				if p.Total > 0 {
+					count = fmt.Sprintf("%d/%d", p.Done, p.Total)
+				}
+				fmt.Fprintf(os.Stderr, "%6.1fs  %-9s %7s  %s\n", p.Elapsed.Seconds(), p.Phase, count, p.Step)
 			})
 			if err != nil {
 				return err
