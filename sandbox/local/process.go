@@ -116,7 +116,7 @@ func (s sandbox) guestEnv(specEnv []string) []string {
 		marker+"="+s.mark(),
 		"BERTH_GUEST_SOCKET="+socket,
 		"BERTH_WORKDIR="+s.path("work"),
-		"BERTH_GUEST_STATE="+s.path("state"))
+		"BERTH_STATE_DIR="+s.path("state"))
 }
 
 // mark is the value of marker: the directory is this sandbox's and nobody else's.
