@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -97,5 +98,5 @@ func hostPIDs(l driver.Limits) int {
 // processors returns the number of processors that the sandbox sees; berth-runsc
 // computes the same.
 func processors(l driver.Limits) int {
-	return min(max(2, int(l.CPU+0.999)), runtime.NumCPU())
+	return min(max(2, int(math.Ceil(l.CPU))), runtime.NumCPU())
 }

@@ -8,8 +8,8 @@
 //	  instance             names the cgroups of this state directory
 //	  seed.tar             what every sandbox finds besides its template
 //	  skeleton/HASH/       the guest program, laid over every template
-//	  sandboxes/ID/
-//	    sandbox.json       what it was made from; its presence is the sandbox's
+//	  sandboxes/ID/        there as long as the sandbox is
+//	    sandbox.json       what it was made from
 //	    config.json        the OCI bundle
 //	    runsc/ pid         runsc's own state, the sentry's process id
 //	    disk/              the writable layer, one unlinked file

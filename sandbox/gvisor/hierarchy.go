@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
 // A hierarchy says where this machine keeps its cgroups. There are three kinds:
@@ -42,6 +44,11 @@ func findHierarchy() (hierarchy, error) {
 		return hierarchy{}, err
 	}
 	h := parseMountinfo(bytes.NewReader(raw))
+	for _, dir := range h.group("", "").dirs() {
+		if err := unix.Access(dir, unix.W_OK); err != nil {
+			return hierarchy{}, fmt.Errorf("cgroups cannot be made: %w", &os.PathError{Op: "access", Path: dir, Err: err})
+		}
+	}
 	missing := slices.DeleteFunc(slices.Clone(limiters), func(c string) bool { return h.v1[c] != "" })
 	switch {
 	case len(missing) == 0:
