@@ -73,9 +73,18 @@ func (s *server) patiently(w http.ResponseWriter) *patientWriter {
 // Unwrap serves http.ResponseController.
 func (p *patientWriter) Unwrap() http.ResponseWriter { return p.ResponseWriter }
 
+// Write gives the client its time for each piece of b, not for all of it.
 func (p *patientWriter) Write(b []byte) (int, error) {
-	p.renew()
-	return p.ResponseWriter.Write(b)
+	const piece = 32 << 10
+	written := 0
+	for {
+		p.renew()
+		n, err := p.ResponseWriter.Write(b[written:min(written+piece, len(b))])
+		written += n
+		if err != nil || written == len(b) {
+			return written, err
+		}
+	}
 }
 
 // renew begins the client's time anew. The server lifts the deadline after each

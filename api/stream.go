@@ -16,8 +16,8 @@ import (
 )
 
 // stream answers with the events of a response after a sequence number, to its
-// end. It goes at the client's pace and delays nobody else. It returns nil once
-// the header is written: what goes wrong then is told as an error event.
+// end. It goes at the client's pace and delays nobody else. What goes wrong after
+// the header is told as an error event; the error returned is for the log.
 func (s *server) stream(w http.ResponseWriter, r *http.Request, p berth.ProjectID, id berth.ResponseID, after int64, obfuscate bool) error {
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
@@ -27,13 +27,13 @@ func (s *server) stream(w http.ResponseWriter, r *http.Request, p berth.ProjectI
 	h.Set("X-Accel-Buffering", "no") // nginx would hold events back
 	h.Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(http.StatusOK)
-	out := newEventWriter(w, s.Patience, s.KeepAlive, obfuscate)
+	out := newEventWriter(s.patiently(w), s.KeepAlive, obfuscate)
 	if out.flush() != nil {
 		return nil
 	}
 	defer out.keepAlive(cancel)()
 	for ev, err := range s.Journal.Follow(ctx, p, id, after) {
-		if err != nil && r.Context().Err() == nil && ctx.Err() != nil {
+		if ctx.Err() != nil && r.Context().Err() == nil {
 			return nil // the keep-alive found that the client has gone
 		}
 		if err != nil {
@@ -48,22 +48,19 @@ func (s *server) stream(w http.ResponseWriter, r *http.Request, p berth.ProjectI
 }
 
 // An eventWriter sends events to one client, and a comment after each silence.
-// Its errors mean that the client has gone, or has read nothing for longer than
-// patience.
+// Its errors mean that the client has gone or has stopped reading.
 type eventWriter struct {
-	control   *http.ResponseController
-	patience  time.Duration
 	every     time.Duration
 	obfuscate bool
 
 	mu      sync.Mutex // one write at a time
+	out     *patientWriter
 	events  *sse.Writer
 	silence *time.Ticker
 }
 
-func newEventWriter(w http.ResponseWriter, patience, every time.Duration, obfuscate bool) *eventWriter {
-	return &eventWriter{control: http.NewResponseController(w), patience: patience, every: every, obfuscate: obfuscate,
-		events: sse.NewWriter(w), silence: time.NewTicker(every)}
+func newEventWriter(out *patientWriter, every time.Duration, obfuscate bool) *eventWriter {
+	return &eventWriter{every: every, obfuscate: obfuscate, out: out, events: sse.NewWriter(out), silence: time.NewTicker(every)}
 }
 
 // keepAlive sends comments until stop is called, which the handler must do
@@ -118,9 +115,6 @@ func (o *eventWriter) fail(number int64, err error, requestID string) error {
 func (o *eventWriter) send(write func() error) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	// Not every connection has deadlines; without, the kernel's keep-alive finds
-	// a client that has vanished.
-	_ = o.control.SetWriteDeadline(time.Now().Add(o.patience))
 	if err := write(); err != nil {
 		return err
 	}
@@ -128,7 +122,7 @@ func (o *eventWriter) send(write func() error) error {
 	return o.flush()
 }
 
-func (o *eventWriter) flush() error { return o.control.Flush() }
+func (o *eventWriter) flush() error { return o.out.control.Flush() }
 
 // obfuscated returns the event with an "obfuscation" of random characters if it
 // carries a piece of text, so that the length of a packet does not tell the

@@ -16,7 +16,7 @@ import (
 
 func TestEventWriterGolden(t *testing.T) {
 	w := httptest.NewRecorder()
-	out := newEventWriter(w, time.Minute, time.Hour, false)
+	out := newEventWriter(formServer.patiently(w), time.Hour, false)
 	for _, data := range []string{
 		`{"type":"response.created","sequence_number":0,"response":{}}`,
 		`{"type":"response.output_text.delta","sequence_number":1,"delta":"a\n"}`,

@@ -1,0 +1,323 @@
+package api_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"io"
+	"iter"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os/user"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"gocloud.dev/blob/memblob"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/api"
+	"github.com/berth-run/berth/engine"
+	"github.com/berth-run/berth/files"
+	guestserver "github.com/berth-run/berth/guest/server"
+	"github.com/berth-run/berth/internal/sse"
+	"github.com/berth-run/berth/journal"
+	"github.com/berth-run/berth/model"
+	"github.com/berth-run/berth/model/scripted"
+	"github.com/berth-run/berth/sandbox"
+	"github.com/berth-run/berth/sandbox/driver"
+	"github.com/berth-run/berth/store"
+	"github.com/berth-run/berth/store/sqlite"
+	"github.com/berth-run/berth/tool"
+)
+
+// A house is a whole server: every part is the real one but the model, of which
+// one recites and one says what the test feeds it, and the driver, whose guests
+// run in this process.
+type house struct {
+	t      *testing.T
+	url    string
+	store  store.Store
+	engine *engine.Engine
+	fed    fedModel
+	stop   context.CancelCauseFunc // of the base context of requests
+	token  string                  // of requests; "" without
+}
+
+// newHouse starts a server; change may alter the door's options.
+func newHouse(t *testing.T, change func(*api.Options)) *house {
+	t.Helper()
+	log := slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))
+	st, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "berth.db"), nil)
+	check(t, err)
+	bucket := memblob.OpenBucket(nil)
+	uploads := files.New(st, bucket)
+	guests := &guestDriver{t: t, boxes: map[string]*box{}}
+	keeper, err := sandbox.NewKeeper(sandbox.Options{Store: st, Driver: guests, OpenFile: uploads.Open, Log: log,
+		Template: func() (string, string, error) { return "sha256:none", "/", nil }})
+	check(t, err)
+	check(t, keeper.Start(t.Context()))
+	h := &house{t: t, store: st, fed: fedModel{words: make(chan string)}}
+	models, err := model.NewRouter(log, model.Rule{Match: scripted.Name, Provider: scripted.Provider{}}, model.Rule{Match: "vendor/fed", Provider: h.fed})
+	check(t, err)
+	events := journal.New(st)
+	h.engine = engine.New(engine.Options{Responses: st, Runs: st, Journal: events, Models: models, Containers: containers{keeper},
+		Files: uploads, Owner: "test", Log: log})
+	opts := api.Options{Engine: h.engine, Journal: events, Responses: st, Keys: st, Files: uploads, Containers: keeper, Models: models, Log: log, Version: "1"}
+	if change != nil {
+		change(&opts)
+	}
+	srv := httptest.NewUnstartedServer(api.New(opts))
+	base, stop := context.WithCancelCause(context.Background())
+	h.stop = stop
+	srv.Config.BaseContext = func(net.Listener) context.Context { return base }
+	srv.Start()
+	h.url = srv.URL
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		check(t, h.engine.Close(ctx))
+		stop(errors.New("the test is over"))
+		srv.Close()
+		check(t, keeper.Close())
+		check(t, bucket.Close())
+		check(t, st.Close())
+	})
+	return h
+}
+
+func check(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+type containers struct{ *sandbox.Keeper }
+
+func (c containers) Shell(p berth.ProjectID, id berth.ContainerID) tool.Execer {
+	return c.Keeper.Shell(p, id)
+}
+
+// key makes an API key of a project and uses it from now on.
+func (h *house) key(secret string, p berth.ProjectID) {
+	h.t.Helper()
+	h.token = secret
+	check(h.t, h.store.CreateKey(h.t.Context(), &berth.Key{ID: berth.KeyID(berth.NewID(berth.PrefixKey)), Project: p, Hash: sha256.Sum256([]byte(secret)), CreatedAt: 1}))
+}
+
+// send sends a request; body may be nil, a string of JSON, or a reader, whose
+// type the header "Content-Type: " tells.
+func (h *house) send(ctx context.Context, method, path string, body any, header ...string) *http.Response {
+	h.t.Helper()
+	var in io.Reader
+	kind := "application/json"
+	switch body := body.(type) {
+	case string:
+		in = strings.NewReader(body)
+	case io.Reader:
+		in, kind = body, header[0]
+	}
+	req, err := http.NewRequestWithContext(ctx, method, h.url+path, in)
+	check(h.t, err)
+	req.Header.Set("Content-Type", kind)
+	if h.token != "" {
+		req.Header.Set("Authorization", "Bearer "+h.token)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	check(h.t, err)
+	h.t.Cleanup(func() { resp.Body.Close() })
+	return resp
+}
+
+// call sends a request and decodes its answer, which must have this status.
+func (h *house) call(status int, method, path string, body any, header ...string) object {
+	h.t.Helper()
+	resp := h.send(h.t.Context(), method, path, body, header...)
+	raw, err := io.ReadAll(resp.Body)
+	check(h.t, err)
+	if resp.StatusCode != status {
+		h.t.Fatalf("%s %s: got %d %s, want %d", method, path, resp.StatusCode, raw, status)
+	}
+	var o object
+	if err := json.Unmarshal(raw, &o); err != nil {
+		h.t.Fatalf("%s %s: got %s: %v", method, path, raw, err)
+	}
+	return o
+}
+
+// An object is an answer in JSON.
+type object map[string]any
+
+// at returns what is at a path of names and indexes, nil if nothing is.
+func (o object) at(path ...any) any {
+	var v any = map[string]any(o)
+	for _, step := range path {
+		switch step := step.(type) {
+		case string:
+			m, _ := v.(map[string]any)
+			v = m[step]
+		case int:
+			l, _ := v.([]any)
+			if step >= len(l) {
+				return nil
+			}
+			v = l[step]
+		}
+	}
+	return v
+}
+
+func (o object) id() string { s, _ := o["id"].(string); return s }
+
+// stream opens a stream of events.
+func (h *house) stream(ctx context.Context, method, path string, body any) *sse.Reader {
+	h.t.Helper()
+	resp := h.send(ctx, method, path, body)
+	if got := resp.Header.Get("Content-Type"); resp.StatusCode != 200 || got != "text/event-stream; charset=utf-8" {
+		raw, _ := io.ReadAll(resp.Body)
+		h.t.Fatalf("%s %s: got %d %s %s, want a stream", method, path, resp.StatusCode, got, raw)
+	}
+	return sse.NewReader(resp.Body, 0)
+}
+
+// rest reads a stream to its end.
+func (h *house) rest(r *sse.Reader) []sse.Event {
+	h.t.Helper()
+	var out []sse.Event
+	for ev, err := range r.Events() {
+		check(h.t, err)
+		out = append(out, ev)
+	}
+	return out
+}
+
+// until reads a stream up to the first event of a type and returns that.
+func (h *house) until(r *sse.Reader, kind string) object {
+	h.t.Helper()
+	for {
+		ev, err := r.Next()
+		check(h.t, err)
+		if ev.Type == kind {
+			var o object
+			check(h.t, json.Unmarshal(ev.Data, &o))
+			return o
+		}
+	}
+}
+
+// A fedModel says the words that it is fed, and ends when it is fed "".
+type fedModel struct{ words chan string }
+
+func (m fedModel) Stream(ctx context.Context, _ *model.Request) iter.Seq2[model.Delta, error] {
+	return func(yield func(model.Delta, error) bool) {
+		for {
+			select {
+			case <-ctx.Done():
+				yield(nil, context.Cause(ctx))
+				return
+			case word := <-m.words:
+				if word == "" {
+					yield(model.Finish{Reason: model.FinishStop}, nil)
+					return
+				}
+				if !yield(model.Text{Text: word}, nil) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// A guestDriver runs sandboxes whose guests are in this process.
+type guestDriver struct {
+	t     *testing.T
+	mu    sync.Mutex
+	boxes map[string]*box
+}
+
+type box struct {
+	socket string
+	stop   context.CancelFunc
+}
+
+func (d *guestDriver) Create(_ context.Context, spec driver.Spec) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.boxes[spec.ID] = &box{}
+	return nil
+}
+
+func (d *guestDriver) Start(_ context.Context, id string) error {
+	me, err := user.Current()
+	if err != nil {
+		return err
+	}
+	dir := d.t.TempDir()
+	g, err := guestserver.New(guestserver.Options{User: me.Username, WorkDir: filepath.Join(dir, "data"), StateDir: filepath.Join(dir, "state")})
+	if err != nil {
+		return err
+	}
+	l, err := net.Listen("unix", filepath.Join(dir, "s"))
+	if err != nil {
+		return err
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	d.t.Cleanup(stop)
+	d.mu.Lock()
+	d.boxes[id] = &box{socket: l.Addr().String(), stop: stop}
+	d.mu.Unlock()
+	go g.Serve(ctx, l)
+	return nil
+}
+
+func (d *guestDriver) Dial(ctx context.Context, id string) (net.Conn, error) {
+	d.mu.Lock()
+	b := d.boxes[id]
+	d.mu.Unlock()
+	if b == nil {
+		return nil, driver.ErrNotFound
+	}
+	return new(net.Dialer).DialContext(ctx, "unix", b.socket)
+}
+
+func (d *guestDriver) Stats(_ context.Context, id string) (driver.Stats, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.boxes[id] == nil {
+		return driver.Stats{}, driver.ErrNotFound
+	}
+	return driver.Stats{State: driver.StateRunning}, nil
+}
+
+func (d *guestDriver) Destroy(_ context.Context, id string) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if b := d.boxes[id]; b != nil && b.stop != nil {
+		b.stop()
+	}
+	delete(d.boxes, id)
+	return nil
+}
+
+func (d *guestDriver) List(context.Context) ([]string, error) { return nil, nil }
+func (*guestDriver) Pause(context.Context, string) error      { return errors.ErrUnsupported }
+func (*guestDriver) Resume(context.Context, string) error     { return errors.ErrUnsupported }
+func (*guestDriver) Features() driver.Features                { return driver.Features{Isolation: "none"} }
+
+// upload is a form with a file and perhaps other fields, in pairs.
+func upload(name string, content io.Reader, fields ...string) (body io.Reader, kind string) {
+	var head, tail bytes.Buffer
+	head.WriteString("--edge\r\nContent-Disposition: form-data; name=\"file\"; filename=\"" + name + "\"\r\n\r\n")
+	for i := 0; i < len(fields); i += 2 {
+		tail.WriteString("\r\n--edge\r\nContent-Disposition: form-data; name=\"" + fields[i] + "\"\r\n\r\n" + fields[i+1])
+	}
+	tail.WriteString("\r\n--edge--\r\n")
+	return io.MultiReader(&head, content, &tail), "multipart/form-data; boundary=edge"
+}
