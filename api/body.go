@@ -17,9 +17,12 @@ import (
 func (s *server) body(w http.ResponseWriter, r *http.Request, limit int64) io.Reader {
 	var in io.Reader = r.Body
 	if limit > 0 {
+		if x, ok := w.(*exchange); ok {
+			w = x.ResponseWriter // which, unlike others, can tell its server to close
+		}
 		in = http.MaxBytesReader(w, r.Body, limit)
 	}
-	return &patientReader{in: in, control: http.NewResponseController(w), patience: s.Patience}
+	return &patientReader{in, http.NewResponseController(w), s.Patience}
 }
 
 // bodyError words an error of reading a request's body.

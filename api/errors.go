@@ -74,7 +74,10 @@ func orNull(s string) *string {
 
 // writeError answers with an error.
 func writeError(w http.ResponseWriter, status int, e wireError) {
-	if status == http.StatusConflict {
+	switch status {
+	case http.StatusUnauthorized:
+		w.Header().Set("WWW-Authenticate", "Bearer")
+	case http.StatusConflict:
 		// OpenAI's clients repeat a request on 409; here that changes nothing.
 		w.Header().Set("x-should-retry", "false")
 	}

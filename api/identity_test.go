@@ -92,8 +92,9 @@ func TestIdentityWithKeys(t *testing.T) {
 			}
 		})
 	}
-	if w := ask(h, far, host, "Authorization", "Bearer sk-berth-bad"); !strings.Contains(w.Body.String(), `"code":"invalid_api_key"`) {
-		t.Errorf("got %s, want code invalid_api_key", w.Body)
+	w := ask(h, far, host, "Authorization", "Bearer sk-berth-bad")
+	if !strings.Contains(w.Body.String(), `"code":"invalid_api_key"`) || w.Header().Get("WWW-Authenticate") != "Bearer" {
+		t.Errorf("got %s, %v, want code invalid_api_key and WWW-Authenticate", w.Body, w.Header())
 	}
 }
 
