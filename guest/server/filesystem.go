@@ -127,13 +127,13 @@ func (f *filesystem) ListDir(_ context.Context, req *connect.Request[pb.ListDirR
 		return nil, connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("path is not a directory: %s", path))
 	}
 	out := &pb.ListDirResponse{}
-	if err := list(path, max(1, int(req.Msg.Depth)), out); err != nil {
+	if err := list(path, max(1, int(req.Msg.Depth)), owners{}, out); err != nil {
 		return nil, fileError(err)
 	}
 	return connect.NewResponse(out), nil
 }
 
-func list(dir string, depth int, out *pb.ListDirResponse) error {
+func list(dir string, depth int, names owners, out *pb.ListDirResponse) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return err
@@ -143,13 +143,13 @@ func list(dir string, depth int, out *pb.ListDirResponse) error {
 			return connect.NewError(connect.CodeResourceExhausted, fmt.Errorf("more than %d entries", maxEntries))
 		}
 		path := filepath.Join(dir, d.Name())
-		e, err := entry(path)
+		e, err := describe(path, names)
 		if err != nil {
 			continue // gone since
 		}
 		out.Entries = append(out.Entries, e)
 		if depth > 1 && d.IsDir() {
-			if err := list(path, depth-1, out); err != nil && !errors.Is(err, fs.ErrPermission) && !errors.Is(err, fs.ErrNotExist) {
+			if err := list(path, depth-1, names, out); err != nil && !errors.Is(err, fs.ErrPermission) && !errors.Is(err, fs.ErrNotExist) {
 				return err
 			}
 		}
@@ -171,7 +171,9 @@ func (f *filesystem) Remove(_ context.Context, req *connect.Request[pb.RemoveReq
 
 // entry describes a file as envd does: of a link the target's type and mode, but
 // the link's permissions; a dangling one has no type.
-func entry(path string) (*pb.EntryInfo, error) {
+func entry(path string) (*pb.EntryInfo, error) { return describe(path, owners{}) }
+
+func describe(path string, names owners) (*pb.EntryInfo, error) {
 	link, err := os.Lstat(path)
 	if err != nil {
 		return nil, err
@@ -179,7 +181,7 @@ func entry(path string) (*pb.EntryInfo, error) {
 	e := &pb.EntryInfo{Name: link.Name(), Path: path, Size: link.Size(), Mode: mode(link), Permissions: link.Mode().String(),
 		ModifiedTime: timestamppb.New(link.ModTime()), Type: fileType(link)}
 	if st, ok := link.Sys().(*syscall.Stat_t); ok {
-		e.Owner, e.Group = ownerNames(st.Uid, st.Gid)
+		e.Owner, e.Group = names.of(st.Uid, st.Gid)
 	}
 	if link.Mode()&fs.ModeSymlink != 0 {
 		e.Type = pb.FileType_FILE_TYPE_UNSPECIFIED
@@ -210,15 +212,23 @@ func fileType(st fs.FileInfo) pb.FileType {
 	return pb.FileType_FILE_TYPE_UNSPECIFIED
 }
 
-func ownerNames(uid, gid uint32) (owner, group string) {
-	owner, group = strconv.Itoa(int(uid)), strconv.Itoa(int(gid))
-	if u, err := user.LookupId(owner); err == nil {
-		owner = u.Username
+// owners remembers the names of users and groups for one listing: each look-up
+// reads a file, which would take most of its time.
+type owners map[[2]uint32][2]string
+
+func (o owners) of(uid, gid uint32) (owner, group string) {
+	names, ok := o[[2]uint32{uid, gid}]
+	if !ok {
+		names = [2]string{strconv.Itoa(int(uid)), strconv.Itoa(int(gid))}
+		if u, err := user.LookupId(names[0]); err == nil {
+			names[0] = u.Username
+		}
+		if g, err := user.LookupGroupId(names[1]); err == nil {
+			names[1] = g.Name
+		}
+		o[[2]uint32{uid, gid}] = names
 	}
-	if g, err := user.LookupGroupId(group); err == nil {
-		group = g.Name
-	}
-	return owner, group
+	return names[0], names[1]
 }
 
 // fileError gives an error of the file system the code that envd gives it.
