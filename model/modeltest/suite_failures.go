@@ -1,0 +1,184 @@
+package modeltest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/model"
+)
+
+// patience bounds waiting for what must happen within a second.
+const patience = time.Second
+
+// failures are the cases about what goes wrong.
+var failures = []conversation{
+	{name: "statuses", run: statuses},
+	{name: "an error is asked once only", run: func(t *testing.T, h Harness) {
+		p, double := h.Open(t, Always(Turn{Refusal: &Refusal{Status: 500, Message: "no"}}))
+		if _, err := Ask(t, p, ask("hi")); err == nil || len(double.Heard()) != 1 {
+			t.Errorf("got %v after %d requests, want an error after 1", err, len(double.Heard()))
+		}
+	}},
+	{name: "when to try again", run: func(t *testing.T, h Harness) {
+		for _, status := range []int{429, 503} {
+			p, _ := h.Open(t, Always(Turn{Refusal: &Refusal{Status: status, Message: "slow down", Header: http.Header{"Retry-After": {"7"}}}}))
+			_, err := Ask(t, p, ask("hi"))
+			if d, ok := model.RetryAfter(err); !ok || d != 7*time.Second {
+				t.Errorf("%d: got %v, %v, want 7s", status, d, ok)
+			}
+		}
+	}},
+	{name: "the connection breaks", run: breaking(Cut{})},
+	{name: "the answer ends without an end", run: breaking()},
+	{name: "an event is malformed", run: breaking(Malformed{})},
+	{name: "an error in the middle", run: breaking(Fault{Message: "the GPU fell off"})},
+	{name: "nobody is there", run: func(t *testing.T, h Harness) {
+		_, err := Ask(t, h.Closed(t), ask("hi"))
+		wantError(t, err, berth.CodeUpstream)
+	}},
+	{name: "the caller gives up", run: func(t *testing.T, h Harness) {
+		p, double := h.Open(t, Always(Say(model.Text{Text: "a"}, Wait(nil))))
+		cause := errors.New("enough")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		defer cancel(nil)
+		var got error
+		for _, err := range p.Stream(ctx, ask("hi")) {
+			if got = err; err == nil {
+				cancel(cause)
+			}
+		}
+		if !errors.Is(got, cause) {
+			t.Errorf("got error %v, want %v", got, cause)
+		}
+		wantLeft(t, double)
+	}},
+	{name: "the caller gives up before the answer begins", run: func(t *testing.T, h Harness) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		p, double := h.Open(t, func(int, *Heard) Turn { cancel(); return Say(Wait(nil)) })
+		var got error
+		for _, err := range p.Stream(ctx, ask("hi")) {
+			got = err
+		}
+		if !errors.Is(got, context.Canceled) {
+			t.Errorf("got error %v, want %v", got, context.Canceled)
+		}
+		wantLeft(t, double)
+	}},
+	{name: "the caller stops listening", run: func(t *testing.T, h Harness) {
+		p, double := h.Open(t, Always(Say(model.Text{Text: "a"}, Wait(nil))))
+		for range p.Stream(t.Context(), ask("hi")) {
+			break
+		}
+		wantLeft(t, double)
+	}},
+	{name: "secrets stay secret", run: func(t *testing.T, h Harness) {
+		turns := []Turn{Say(model.Text{Text: "a"}, Fault{Message: "bad key " + Key}), {Refusal: &Refusal{Status: 500, Body: "<html>" + Key}}}
+		for _, status := range []int{400, 401, 403, 404, 422, 429, 500} {
+			turns = append(turns, Turn{Refusal: &Refusal{Status: status, Message: "Incorrect API key provided: " + Key}})
+		}
+		p, _ := h.Open(t, Play(turns...))
+		for range turns {
+			_, err := Ask(t, p, ask("hi"))
+			if err == nil || strings.Contains(fmt.Sprintf("%v %+v %#v", err, err, err), Key) || shown(err, Key) {
+				t.Errorf("the key is in the error: %v", err)
+			}
+		}
+	}},
+	{name: "twenty at once", run: func(t *testing.T, h Harness) {
+		p, _ := h.Open(t, func(_ int, heard *Heard) Turn {
+			return Say(model.Text{Text: heard.Messages[0].Text}, model.Text{Text: "!"}, stop)
+		})
+		var all sync.WaitGroup
+		for i := range 20 {
+			all.Go(func() {
+				text := ""
+				for d, err := range p.Stream(t.Context(), ask(fmt.Sprint(i))) {
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					if d, ok := d.(model.Text); ok {
+						text += d.Text
+					}
+				}
+				if want := fmt.Sprint(i, "!"); text != want {
+					t.Errorf("got %q, want %q", text, want)
+				}
+			})
+		}
+		all.Wait()
+	}},
+}
+
+// statuses checks what becomes of the statuses that vendors answer with.
+func statuses(t *testing.T, h Harness) {
+	tests := []struct {
+		refusal Refusal
+		code    berth.Code
+		words   string // in the message for the client
+	}{
+		{Refusal{Status: 400, Message: "too hot"}, berth.CodeInvalid, "too hot"},
+		{Refusal{Status: 401, Message: "who?"}, berth.CodeUnavailable, "401"},
+		{Refusal{Status: 403, Message: "no"}, berth.CodeUnavailable, "403"},
+		{Refusal{Status: 404, Code: "model_not_found", Message: "The model `double-1` does not exist"}, berth.CodeNotFound, "double-1"},
+		{Refusal{Status: 404, Message: "Not Found"}, berth.CodeUnavailable, "404"},
+		{Refusal{Status: 408, Message: "late"}, berth.CodeUpstream, "408"},
+		{Refusal{Status: 413, Message: "too long"}, berth.CodeInvalid, "too long"},
+		{Refusal{Status: 429, Message: "slow down"}, berth.CodeRateLimited, "slow down"},
+		{Refusal{Status: 500, Message: "a trace"}, berth.CodeUpstream, "500"},
+		{Refusal{Status: 502, Body: "<html>bad gateway</html>"}, berth.CodeUpstream, "502"},
+		{Refusal{Status: 503, Message: "busy"}, berth.CodeUpstream, "503"},
+	}
+	for _, tt := range tests {
+		p, _ := h.Open(t, Always(Turn{Refusal: &tt.refusal}))
+		_, err := Ask(t, p, ask("hi"))
+		e, ok := errors.AsType[*berth.Error](err)
+		if !ok || e.Code != tt.code || !strings.Contains(e.Message, tt.words) {
+			t.Errorf("%d: got %v, want code %s and %q", tt.refusal.Status, err, tt.code, tt.words)
+		}
+	}
+}
+
+// breaking is a case about an answer that breaks after its first words.
+func breaking(steps ...Step) func(*testing.T, Harness) {
+	return func(t *testing.T, h Harness) {
+		for _, first := range []Step{model.Text{Text: "a"}, model.Call{ID: "c", Name: "now", Arguments: "{"}} {
+			p, _ := h.Open(t, Always(Turn{Steps: append([]Step{first}, steps...)}))
+			a, err := Ask(t, p, withTools("hi"))
+			wantError(t, err, berth.CodeUpstream)
+			if a.Deltas != 1 {
+				t.Errorf("got %d deltas before the error, want 1", a.Deltas)
+			}
+		}
+	}
+}
+
+func wantLeft(t *testing.T, double *Double) {
+	t.Helper()
+	select {
+	case <-double.Left:
+	case <-time.After(patience):
+		t.Errorf("the connection is still open after %v", patience)
+	}
+}
+
+// shown reports whether anything in err's chain shows the secret.
+func shown(err error, secret string) bool {
+	for ; err != nil; err = errors.Unwrap(err) {
+		if e, ok := err.(*berth.Error); ok && strings.Contains(e.Message+e.Param+e.Wire, secret) {
+			return true
+		}
+		if strings.Contains(err.Error(), secret) {
+			return true
+		}
+	}
+	return false
+}

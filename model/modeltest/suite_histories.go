@@ -1,0 +1,158 @@
+package modeltest
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/model"
+)
+
+// histories are the cases about how a conversation is told. The doubles refuse
+// whatever is out of order.
+var histories = []conversation{
+	{name: "instructions and roles", run: func(t *testing.T, h Harness) {
+		req := ask("one")
+		req.Instructions = "Be brief."
+		req.Items = append(req.Items, assistant("1"), user("two"), assistant("2"), user("three"))
+		got := hears(t, h, req)
+		if got.System != "Be brief." {
+			t.Errorf("heard instructions %q", got.System)
+		}
+		wantMessages(t, got, Message{Role: "user", Text: "one"}, Message{Role: "assistant", Text: "1"},
+			Message{Role: "user", Text: "two"}, Message{Role: "assistant", Text: "2"}, Message{Role: "user", Text: "three"})
+	}},
+	{name: "what stands before the first turn is one system text", run: func(t *testing.T, h Harness) {
+		req := &model.Request{Model: "double-1", Instructions: "A.", Items: []berth.Item{
+			message("developer", berth.Content{Type: "input_text", Text: "B."}), message("system", berth.Content{Type: "input_text", Text: "C."}), user("hi")}}
+		got := hears(t, h, req)
+		if got.System != "A.\n\nB.\n\nC." {
+			t.Errorf("heard %q", got.System)
+		}
+		wantMessages(t, got, Message{Role: "user", Text: "hi"})
+	}},
+	{name: "short forms of messages", run: func(t *testing.T, h Harness) {
+		req := &model.Request{Model: "double-1", Items: []berth.Item{raw(`{"role":"user","content":"one"}`), raw(`{"role":"assistant","content":"1"}`),
+			message("user", berth.Content{Type: "input_text", Text: "a"}, berth.Content{Type: "input_text", Text: "b"})}}
+		wantMessages(t, hears(t, h, req), Message{Role: "user", Text: "one"}, Message{Role: "assistant", Text: "1"}, Message{Role: "user", Text: "a\nb"})
+	}},
+	{name: "a call and its output", run: func(t *testing.T, h Harness) {
+		req := withTools("hi")
+		req.Items = append(req.Items, assistant("Let me see."), call("c1", "shell", `{"commands":["ls"]}`), output("c1", "file"), assistant("One file."), user("thanks"))
+		wantMessages(t, hears(t, h, req), Message{Role: "user", Text: "hi"},
+			Message{Role: "assistant", Text: "Let me see.", Calls: []Call{{"c1", "shell", `{"commands":["ls"]}`}}},
+			Message{Role: "tool", CallID: "c1", Text: "file"},
+			Message{Role: "assistant", Text: "One file."}, Message{Role: "user", Text: "thanks"})
+	}},
+	{name: "calls of one turn are answered together, in their order", run: func(t *testing.T, h Harness) {
+		req := withTools("hi")
+		req.Items = append(req.Items, call("c1", "now", `{}`), assistant("And:"), call("c2", "now", ``), output("c2", "two"), output("c1", "one"))
+		wantMessages(t, hears(t, h, req), Message{Role: "user", Text: "hi"},
+			Message{Role: "assistant", Text: "And:", Calls: []Call{{"c1", "now", `{}`}, {"c2", "now", `{}`}}},
+			Message{Role: "tool", CallID: "c1", Text: "one"}, Message{Role: "tool", CallID: "c2", Text: "two"})
+	}},
+	{name: "calls of several turns stay apart", run: func(t *testing.T, h Harness) {
+		req := withTools("hi")
+		req.Items = append(req.Items, call("c1", "now", `{}`), output("c1", "one"), call("c2", "now", `{}`), output("c2", "two"))
+		wantMessages(t, hears(t, h, req), Message{Role: "user", Text: "hi"},
+			Message{Role: "assistant", Calls: []Call{{"c1", "now", `{}`}}}, Message{Role: "tool", CallID: "c1", Text: "one"},
+			Message{Role: "assistant", Calls: []Call{{"c2", "now", `{}`}}}, Message{Role: "tool", CallID: "c2", Text: "two"})
+	}},
+	{name: "a call without output", run: func(t *testing.T, h Harness) {
+		req := withTools("hi")
+		req.Items = append(req.Items, call("c1", "now", `{}`), call("c2", "now", `{}`), output("c2", "two"), user("and?"))
+		got := hears(t, h, req).Messages
+		if len(got) != 5 || got[2].CallID != "c1" || !strings.Contains(got[2].Text, "interrupted") || got[3].Text != "two" {
+			t.Errorf("heard %+v", got)
+		}
+	}},
+	{name: "an output without its call", run: func(t *testing.T, h Harness) {
+		req := withTools("hi")
+		req.Items = append(req.Items, output("c9", "lost and found"), call("c1", "now", `{}`), output("c1", "one"), output("c1", "one again"))
+		got := hears(t, h, req).Messages
+		if len(got) != 5 || got[1].Role != "user" || !strings.Contains(got[1].Text, "lost and found") || got[3].Text != "one" || !strings.Contains(got[4].Text, "one again") {
+			t.Errorf("heard %+v", got)
+		}
+	}},
+	{name: "an output that comes late", run: func(t *testing.T, h Harness) {
+		req := withTools("hi")
+		req.Items = append(req.Items, call("c1", "now", `{}`), user("still there?"), output("c1", "one"))
+		wantMessages(t, hears(t, h, req), Message{Role: "user", Text: "hi"}, Message{Role: "assistant", Calls: []Call{{"c1", "now", `{}`}}},
+			Message{Role: "tool", CallID: "c1", Text: "one"}, Message{Role: "user", Text: "still there?"})
+	}},
+	{name: "one id for two calls", run: func(t *testing.T, h Harness) {
+		req := withTools("hi")
+		req.Items = append(req.Items, call("c1", "now", `{}`), output("c1", "one"), call("c1", "now", `{}`), call("c1", "now", `{}`), output("c1", "two"), output("c1", "three"))
+		var texts []string
+		for _, m := range hears(t, h, req).Messages {
+			if m.Role == "tool" {
+				texts = append(texts, m.Text)
+			}
+		}
+		if diff := cmp.Diff([]string{"one", "two", "three"}, texts); diff != "" {
+			t.Errorf("outputs (-want +got):\n%s", diff)
+		}
+	}},
+	{name: "ids that are too long for the vendor", run: func(t *testing.T, h Harness) {
+		req := withTools("hi")
+		id := berth.NewID(berth.PrefixCall) + strings.Repeat("x", 200)
+		req.Items = append(req.Items, call(id, "now", `{}`), output(id, "one"))
+		first, again := hears(t, h, req).Messages, hears(t, h, req).Messages
+		if diff := cmp.Diff(first, again); diff != "" {
+			t.Errorf("told differently the second time, which no cache understands (-first +again):\n%s", diff)
+		}
+	}},
+	{name: "arguments that are no JSON object", run: func(t *testing.T, h Harness) {
+		for _, arguments := range []string{`{"commands":["l`, `null`, `["a"]`, `"x"`, "\xff"} {
+			req := withTools("hi")
+			req.Items = append(req.Items, call("c1", "shell", arguments), output("c1", "The arguments are not valid."))
+			hears(t, h, req) // the double refuses what it cannot parse
+		}
+	}},
+	{name: "an output with an image", run: func(t *testing.T, h Harness) {
+		req := withTools("hi")
+		req.Items = append(req.Items, call("c1", "now", `{}`), call("c2", "now", `{}`),
+			raw(`{"type":"function_call_output","call_id":"c1","output":[{"type":"input_text","text":"the chart"},{"type":"input_image","image_url":"`+image+`"}]}`),
+			output("c2", "two"))
+		var text string
+		var images []string
+		for _, m := range hears(t, h, req).Messages {
+			if m.CallID == "c1" {
+				text = m.Text
+			}
+			images = append(images, m.Images...)
+		}
+		if !strings.Contains(text, "the chart") || len(images) != 1 || images[0] != image {
+			t.Errorf("heard %q and %q", text, images)
+		}
+	}},
+	{name: "what other providers left behind", run: func(t *testing.T, h Harness) {
+		req := ask("hi")
+		req.Items = append(req.Items,
+			raw(`{"type":"reasoning","id":"rs_1","summary":[{"type":"summary_text","text":"Hm."}],"encrypted_content":"gAAAA"}`),
+			raw(`{"type":"web_search_call","id":"ws_1","status":"completed"}`),
+			message("assistant", berth.Content{Type: "refusal", Refusal: "I cannot."}), message("assistant", berth.Content{Type: "output_text"}), user("why?"))
+		wantMessages(t, hears(t, h, req), Message{Role: "user", Text: "hi"}, Message{Role: "assistant", Text: "I cannot."}, Message{Role: "user", Text: "why?"})
+	}},
+	{name: "a long conversation", run: func(t *testing.T, h Harness) {
+		req := withTools("hi")
+		for i := range 300 {
+			id := fmt.Sprintf("call_%d", i)
+			req.Items = append(req.Items, call(id, "now", `{}`), output(id, id), assistant("."), user("go on"))
+		}
+		if got := hears(t, h, req).Messages; len(got) != 1+4*300 {
+			t.Errorf("heard %d messages, want %d", len(got), 1+4*300)
+		}
+	}},
+}
+
+func wantMessages(t *testing.T, got *Heard, want ...Message) {
+	t.Helper()
+	if diff := cmp.Diff(want, got.Messages, cmpopts.EquateEmpty()); diff != "" {
+		t.Errorf("messages (-want +got):\n%s", diff)
+	}
+}

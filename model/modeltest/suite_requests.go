@@ -1,0 +1,131 @@
+package modeltest
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/model"
+)
+
+const (
+	image = "data:image/png;base64,iVBORw0KGgo="
+	pdf   = "data:application/pdf;base64,JVBERi0="
+)
+
+// requests are the cases about what goes with a conversation.
+var requests = []conversation{
+	{name: "a plain request says nothing that was not asked for", run: func(t *testing.T, h Harness) {
+		got := hears(t, h, ask("hi"))
+		got.Body, got.Header = nil, nil
+		want := &Heard{Model: "double-1", Messages: []Message{{Role: "user", Text: "hi"}}, ParallelToolCalls: true}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("heard (-want +got):\n%s", diff)
+		}
+	}},
+	{name: "sampling and bounds", run: func(t *testing.T, h Harness) {
+		req := ask("hi")
+		temperature, topP := 0.25, 0.5
+		req.Temperature, req.TopP, req.MaxOutputTokens, req.User = &temperature, &topP, 99, "someone"
+		got := hears(t, h, req)
+		if *got.Temperature != 0.25 || *got.TopP != 0.5 || got.MaxOutputTokens != 99 || got.User != "someone" {
+			t.Errorf("heard %+v", got)
+		}
+	}},
+	{name: "reasoning effort", needs: Effort, run: func(t *testing.T, h Harness) {
+		req := ask("hi")
+		low := "low"
+		req.Reasoning.Effort = &low
+		if got := hears(t, h, req); got.Effort != "low" {
+			t.Errorf("heard %q", got.Effort)
+		}
+	}},
+	{name: "tools", run: func(t *testing.T, h Harness) {
+		req := withTools("hi")
+		got := hears(t, h, req)
+		if len(got.Tools) != 2 {
+			t.Fatalf("heard %d tools, want 2", len(got.Tools))
+		}
+		if diff := cmp.Diff(req.Tools[0], got.Tools[0]); diff != "" {
+			t.Errorf("tool (-want +got):\n%s", diff)
+		}
+		if got.Tools[1].Name != "now" || got.Tools[1].Strict != nil && *got.Tools[1].Strict {
+			t.Errorf("the plain tool: heard %+v", got.Tools[1])
+		}
+		if m := got.ToolChoice.Mode; m != "" && m != "auto" || !got.ParallelToolCalls {
+			t.Errorf("heard choice %q and parallel %v, want the defaults", m, got.ParallelToolCalls)
+		}
+	}},
+	{name: "a tool whose schema is none is refused", run: func(t *testing.T, h Harness) {
+		req := withTools("hi")
+		req.Tools[1].Parameters = json.RawMessage(`["object"]`)
+		p, _ := h.Open(t, Always(Say(stop)))
+		_, err := Ask(t, p, req)
+		if e := wantError(t, err, berth.CodeInvalid); !strings.Contains(e.Message, "now") {
+			t.Errorf("the message does not name the tool: %s", e.Message)
+		}
+	}},
+	{name: "tool choices", run: func(t *testing.T, h Harness) {
+		for _, want := range []model.ToolChoice{{Mode: "none"}, {Mode: "required"}, {Mode: "function", Name: "now"}} {
+			req := withTools("hi")
+			req.ToolChoice, req.ParallelToolCalls = want, false
+			if got := hears(t, h, req); got.ToolChoice != want || got.ParallelToolCalls {
+				t.Errorf("heard %+v and parallel %v, want %+v and false", got.ToolChoice, got.ParallelToolCalls, want)
+			}
+		}
+	}},
+	{name: "structured output", needs: Structured, run: func(t *testing.T, h Harness) {
+		for _, format := range []string{
+			`{"type":"json_schema","name":"tide","description":"A tide.","schema":{"type":"object","properties":{"m":{"type":"number"}},"required":["m"],"additionalProperties":false},"strict":true}`,
+			`{"type":"json_object"}`,
+			`{"type":"text"}`,
+		} {
+			req := ask("say it in JSON")
+			req.Text = berth.TextConfig{Format: json.RawMessage(format), Verbosity: "medium"}
+			var want any
+			if !strings.Contains(format, `"text"`) {
+				want = decoded(t, []byte(format))
+			}
+			if diff := cmp.Diff(want, decoded(t, hears(t, h, req).Format)); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", format, diff)
+			}
+		}
+	}},
+	{name: "images", run: func(t *testing.T, h Harness) {
+		req := &model.Request{Model: "double-1", Items: []berth.Item{message("user",
+			berth.Content{Type: "input_text", Text: "what is it?"},
+			berth.Content{Type: "input_image", ImageURL: image, Detail: "original"},
+			berth.Content{Type: "input_image", ImageURL: "https://example.com/a.png", Detail: "low"})}}
+		want := []Message{{Role: "user", Text: "what is it?", Images: []string{image, "https://example.com/a.png"}}}
+		if diff := cmp.Diff(want, hears(t, h, req).Messages); diff != "" {
+			t.Errorf("heard (-want +got):\n%s", diff)
+		}
+	}},
+	{name: "files", needs: Files, run: func(t *testing.T, h Harness) {
+		req := &model.Request{Model: "double-1", Items: []berth.Item{message("user",
+			berth.Content{Type: "input_file", FileData: pdf, Filename: "tides.pdf"},
+			berth.Content{Type: "input_text", Text: "read it"})}}
+		want := []Message{{Role: "user", Text: "read it", Files: []string{"tides.pdf"}}}
+		if diff := cmp.Diff(want, hears(t, h, req).Messages); diff != "" {
+			t.Errorf("heard (-want +got):\n%s", diff)
+		}
+	}},
+	{name: "an image without data is refused", run: func(t *testing.T, h Harness) {
+		p, _ := h.Open(t, Always(Say(stop)))
+		_, err := Ask(t, p, &model.Request{Model: "double-1", Items: []berth.Item{message("user", berth.Content{Type: "input_image"})}})
+		wantError(t, err, berth.CodeInvalid)
+	}},
+}
+
+func decoded(t *testing.T, raw []byte) (v any) {
+	t.Helper()
+	if len(raw) > 0 {
+		if err := json.Unmarshal(raw, &v); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return v
+}
