@@ -20,8 +20,8 @@ const (
 	maxDepth = 256
 )
 
-// decodeBody reads a JSON body, checks it against shape
-// and stores it in v. Its errors are for the client.
+// decodeBody reads a JSON body, checks it against shape and stores it in v. Its
+// errors are for the client.
 func (s *server) decodeBody(w http.ResponseWriter, r *http.Request, shape rule, v any) error {
 	if !isJSON(r) {
 		return berth.Errorf(berth.CodeInvalid, "The request body must be application/json.")
