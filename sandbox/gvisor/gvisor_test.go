@@ -2,6 +2,7 @@ package gvisor
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -17,6 +18,22 @@ func TestDriver(t *testing.T) {
 		Socket:    guestSocket,
 		Leftovers: leftovers,
 	})
+}
+
+// TestFastStart checks that berth-runsc's package faststart comes before the
+// package of gVisor whose initialisation it is to shorten.
+func TestFastStart(t *testing.T) {
+	cmd := exec.Command(drivertest.Runsc(t), "--version")
+	cmd.Env = []string{"GODEBUG=inittrace=1"}
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	first := strings.Index(string(out), "berth-runsc/faststart @")
+	then := strings.Index(string(out), "sentry/hostmm @")
+	if first < 0 || then < first {
+		t.Errorf("order of initialisation: got faststart at %d and hostmm at %d of\n%s", first, then, out)
+	}
 }
 
 // openTest opens a driver with programs of this repository.
