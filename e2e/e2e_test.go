@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -58,7 +59,25 @@ type server struct {
 	url   string
 	env   []string
 	cmd   *exec.Cmd
-	log   *bytes.Buffer
+	log   *logBuffer
+}
+
+// A logBuffer is what a server says, read while it still speaks.
+type logBuffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (l *logBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.Write(p)
+}
+
+func (l *logBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.String()
 }
 
 // newServer starts a server with the base template and without keys.
@@ -67,7 +86,7 @@ func newServer(t *testing.T) *server {
 	if os.Getuid() != 0 {
 		t.Skip("gVisor sandboxes need root")
 	}
-	s := &server{t: t, state: t.TempDir(), log: &bytes.Buffer{}}
+	s := &server{t: t, state: t.TempDir(), log: &logBuffer{}}
 	images := filepath.Join(templates(t), "images")
 	if _, err := os.Stat(images); err != nil {
 		t.Skipf("no base template in %s: run make test, which builds it", images)

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -168,29 +169,33 @@ func BenchmarkAppendEvents(b *testing.B) {
 		b.Run(fmt.Sprintf("streams=%d", streams), func(b *testing.B) {
 			db := open(b, filepath.Join(b.TempDir(), "berth.db"))
 			defer db.Close()
-			ids := make(chan int64, streams)
-			for i := range streams {
-				req := &berth.ResponseRequest{Model: "m"}
-				r := &store.Response{Project: "p", Request: req, Body: berth.NewResponse(berth.ResponseID(fmt.Sprint("resp_", i)), 1, req)}
-				if err := db.CreateResponse(b.Context(), r, nil, store.Lease{Owner: "me", Until: time.Now().Add(time.Hour)}); err != nil {
-					b.Fatal(err)
-				}
-				ids <- int64(i)
-			}
 			data := []byte(`{"type":"response.output_text.delta","sequence_number":7,"item_id":"msg_0","output_index":0,"content_index":0,"delta":"word","logprobs":[]}`)
-			b.SetParallelism(max(1, streams/2))
+			var writers sync.WaitGroup
+			each := b.N/streams + 1
 			b.ResetTimer()
-			b.RunParallel(func(pb *testing.PB) {
-				id := <-ids
-				for n := int64(0); pb.Next(); n++ {
-					ev := []store.Event{{SequenceNumber: n, Type: berth.EventOutputTextDelta, Data: data}}
-					if err := db.AppendEvents(b.Context(), "p", berth.ResponseID(fmt.Sprint("resp_", id)), "me", ev, nil); err != nil {
-						b.Error(err)
-						return
-					}
-				}
-			})
+			for i := range streams {
+				id := berth.ResponseID(fmt.Sprint("resp_", i))
+				writers.Go(func() { appendMany(b, db, id, each, data) })
+			}
+			writers.Wait()
 		})
+	}
+}
+
+// appendMany makes a response and appends events to it, one at a time.
+func appendMany(b *testing.B, db *sqlite.DB, id berth.ResponseID, n int, data []byte) {
+	req := &berth.ResponseRequest{Model: "m"}
+	r := &store.Response{Project: "p", Request: req, Body: berth.NewResponse(id, 1, req)}
+	if err := db.CreateResponse(b.Context(), r, nil, store.Lease{Owner: "me", Until: time.Now().Add(time.Hour)}); err != nil {
+		b.Error(err)
+		return
+	}
+	for i := range n {
+		ev := []store.Event{{SequenceNumber: int64(i), Type: berth.EventOutputTextDelta, Data: data}}
+		if err := db.AppendEvents(b.Context(), "p", id, "me", ev, nil); err != nil {
+			b.Error(err)
+			return
+		}
 	}
 }
 
