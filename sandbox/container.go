@@ -141,20 +141,12 @@ func (k *Keeper) List(ctx context.Context, p berth.ProjectID, name string, page 
 	return list, more, nil
 }
 
-// current returns a container as stored, with what the store is about to learn.
+// current returns a container as stored, with what the store learns later.
 func (k *Keeper) current(rec *store.Container) *berth.Container {
-	c := rec.Body
-	s := k.lookup(rec.Project, c.ID)
-	if s == nil || c.Status != berth.ContainerRunning {
-		return c
+	if s := k.lookup(rec.Project, rec.Body.ID); s != nil && rec.Body.Status == berth.ContainerRunning {
+		rec.Body.LastActiveAt = max(rec.Body.LastActiveAt, s.lastActive(k.now()).Unix())
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	c.LastActiveAt = max(c.LastActiveAt, s.lastActiveLocked(k.now()).Unix())
-	if s.reason != "" && s.reason != reasonDeleted {
-		c.Status, c.Berth.Starting, c.Berth.Reason = berth.ContainerExpired, false, s.reason
-	}
-	return c
+	return rec.Body
 }
 
 // Delete ends a container and removes all of it; when it returns nil, nothing is

@@ -19,7 +19,7 @@ import (
 
 func TestCreate(t *testing.T) {
 	h := newHouse(t)
-	c := h.create(CreateRequest{Name: "mine", MemoryLimit: "4g", ExpiresAfter: &berth.ExpiresAfter{Anchor: "last_active_at", Minutes: 5}})
+	c := h.create(CreateRequest{Name: "mine", MemoryLimit: "4g", Env: []string{"A=1"}, ExpiresAfter: &berth.ExpiresAfter{Anchor: "last_active_at", Minutes: 5}})
 	want := `{"id":"` + string(c.ID) + `","object":"container","created_at":1800000000,"status":"running",` +
 		`"expires_after":{"anchor":"last_active_at","minutes":5},"last_active_at":1800000000,"memory_limit":"4g","name":"mine",` +
 		`"network_policy":{"type":"disabled"},"berth":{"isolation":"none","template":"sha256:1","starting":true}}`
@@ -37,7 +37,7 @@ func TestCreate(t *testing.T) {
 		t.Errorf("got %+v, %v; want it running and no longer starting", c, err)
 	}
 	spec := h.driver.box(string(c.ID)).spec
-	wantSpec := driver.Spec{ID: string(c.ID), Rootfs: "/templates/1", Limits: driver.Limits{Memory: 4 << 30}.WithDefaults()}
+	wantSpec := driver.Spec{ID: string(c.ID), Rootfs: "/templates/1", Env: []string{"A=1"}, Limits: driver.Limits{Memory: 4 << 30}.WithDefaults()}
 	if diff := cmp.Diff(wantSpec, spec); diff != "" {
 		t.Errorf("spec (-want +got):\n%s", diff)
 	}
@@ -150,8 +150,8 @@ func TestStartFails(t *testing.T) {
 				t.Error("the log does not say why")
 			}
 			h.driver.until(0)
-			if got, err := h.k.Get(t.Context(), mine, c.ID); err != nil || got.Status != berth.ContainerExpired || got.Berth.Reason != "host" || got.Berth.Starting {
-				t.Errorf("got %+v, %v", got, err)
+			if got := h.get(c.ID); got.Status != berth.ContainerExpired || got.Berth.Reason != "host" || got.Berth.Starting {
+				t.Errorf("got %s, reason %q, starting %v", got.Status, got.Berth.Reason, got.Berth.Starting)
 			}
 			_, err = h.trySh(t.Context(), c.ID, "call_1", "true")
 			if berth.ErrorCode(err) != berth.CodeInvalid && berth.ErrorCode(err) != berth.CodeUnavailable {

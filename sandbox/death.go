@@ -26,12 +26,12 @@ const burialTime = time.Minute
 // statsTime bounds a question to the driver.
 const statsTime = 10 * time.Second
 
-// bury ends a container: every death passes here, once. Its users are told, its
-// end is saved, and then its sandbox is destroyed in the background; what fails
-// is tried again by the sweeper, or by the next Start. cause is for the
-// operator. If only is not nil and disagrees, nothing happens.
+// bury ends a container: every death passes here, once. Its end is logged and
+// saved, its users are told, and its sandbox is destroyed in the background. What
+// fails of that is tried again by the sweeper, or by the next Start. cause is for
+// the operator. If only is not nil and disagrees, nothing happens.
 func (k *Keeper) bury(s *sandbox, reason string, told, cause error, only func() bool) {
-	if !s.kill(reason, told, only) {
+	if !s.condemn(reason, only) {
 		return
 	}
 	log := k.opts.Log.With("container", s.id, "project", s.project, "reason", reason)
@@ -45,13 +45,14 @@ func (k *Keeper) bury(s *sandbox, reason string, told, cause error, only func() 
 	if err := k.record(ctx, s); err != nil {
 		log.Error("the end of a container was not saved", "err", err)
 	}
+	s.end(told)
 	k.interSoon(s)
 }
 
 // record saves the end of a container, if that has not been done.
 func (k *Keeper) record(ctx context.Context, s *sandbox) error {
 	s.mu.Lock()
-	reason, recorded, active := s.reason, s.recorded, s.active.Unix()
+	reason, recorded, active := s.reason, s.recorded, s.lastActiveLocked(k.now()).Unix()
 	s.mu.Unlock()
 	if recorded {
 		return nil
@@ -156,7 +157,7 @@ func goneError(c *berth.Container, reason string) *berth.Error {
 	case reasonKilled:
 		why = "ended on its own or was killed"
 	default:
-		why = "was lost by the machine that it ran on"
+		why = "could not be kept running by its machine"
 	}
 	return &berth.Error{Code: berth.CodeInvalid, Wire: "container_expired",
 		Message: fmt.Sprintf("Container is expired. Container with id '%s' %s; its files are gone.", c.ID, why)}

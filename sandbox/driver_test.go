@@ -3,7 +3,6 @@ package sandbox
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"net"
 	"os"
@@ -42,7 +41,8 @@ type box struct {
 	spec   driver.Spec
 	state  driver.State
 	reason driver.Reason
-	dir    string // with work/, which is the sandbox's /mnt/data
+	dir    string          // with work/, which is the sandbox's /mnt/data
+	life   context.Context // of the guest
 	stop   context.CancelFunc
 	accept chan net.Conn
 
@@ -138,9 +138,8 @@ func (d *memDriver) Start(ctx context.Context, id string) error {
 		return err
 	}
 	life, stop := context.WithCancel(context.Background())
-	d.t.Cleanup(stop)
 	d.mu.Lock()
-	b.state, b.stop = driver.StateRunning, stop
+	b.state, b.life, b.stop = driver.StateRunning, life, stop
 	d.mu.Unlock()
 	go g.Serve(life, pipeListener{accept: b.accept, done: life.Done()})
 	return nil
@@ -162,7 +161,7 @@ func (d *memDriver) Dial(ctx context.Context, id string) (net.Conn, error) {
 	alive, serve := b.state == driver.StateRunning, d.serve
 	d.mu.Unlock()
 	if !alive {
-		return nil, errors.New("connection refused")
+		return nil, errRefused
 	}
 	ours, theirs := net.Pipe()
 	b.mu.Lock()
@@ -175,6 +174,8 @@ func (d *memDriver) Dial(ctx context.Context, id string) (net.Conn, error) {
 	select {
 	case b.accept <- theirs:
 		return ours, nil
+	case <-b.life.Done():
+		return nil, errRefused
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
@@ -237,6 +238,15 @@ func (d *memDriver) die(id string, reason driver.Reason) {
 	os.RemoveAll(b.work()) // which ends commands that wait for a file there
 }
 
+// stop ends all guests.
+func (d *memDriver) stop() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, b := range d.boxes {
+		b.disconnect()
+	}
+}
+
 // until waits until the number of sandboxes is n.
 func (d *memDriver) until(n int) {
 	d.t.Helper()
@@ -292,4 +302,7 @@ func (l pipeListener) Accept() (net.Conn, error) {
 func (l pipeListener) Close() error   { return nil }
 func (l pipeListener) Addr() net.Addr { return &net.UnixAddr{Name: "pipe", Net: "unix"} }
 
-var errHost = fmt.Errorf("secret words of the host")
+var (
+	errHost    = errors.New("secret words of the host")
+	errRefused = errors.New("connection refused")
+)

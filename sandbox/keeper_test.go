@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -55,6 +56,7 @@ func newHouse(t *testing.T) *house {
 	h.start()
 	t.Cleanup(func() {
 		h.k.Close()
+		h.driver.stop()
 		db.Close()
 	})
 	return h
@@ -105,7 +107,7 @@ func (h *house) pass(d time.Duration) {
 func (h *house) settle() {
 	for _, s := range h.k.all() {
 		for s.interring.Load() {
-			time.Sleep(time.Millisecond)
+			runtime.Gosched()
 		}
 	}
 }

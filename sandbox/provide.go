@@ -48,7 +48,7 @@ func (k *Keeper) reserve(ctx context.Context, p berth.ProjectID, id berth.Contai
 	if err != nil {
 		return err
 	}
-	if err := s.acquire(); err != nil {
+	if err := s.acquire(ctx); err != nil {
 		return err
 	}
 	s.release(k.now())

@@ -27,6 +27,7 @@ type sandbox struct {
 
 	interring  atomic.Bool // inter runs in the background
 	collecting atomic.Bool // a scan is about to run in the background
+	crowded    atomic.Bool // it has so many files that scans are slow
 	interred   bool        // nothing is left of it; owned by driver
 
 	mu       sync.Mutex
@@ -35,7 +36,7 @@ type sandbox struct {
 	respite  time.Time // it does not expire before
 	saved    int64     // last_active_at in the store
 	checked  time.Time // when the driver was last asked about it
-	reason   string    // of its death
+	reason   string    // for which it dies or died
 	recorded bool      // its death is in the store
 	workDir  string    // as the guest calls berth.WorkDir
 }
@@ -49,15 +50,24 @@ func (k *Keeper) newSandbox(p berth.ProjectID, body *berth.Container) *sandbox {
 	return s
 }
 
-// acquire counts a user, unless the sandbox is dead.
-func (s *sandbox) acquire() error {
+// acquire counts a user. Of a sandbox that is dying it returns, once that is
+// saved, what its users are told.
+func (s *sandbox) acquire(ctx context.Context) error {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.life.Err() != nil {
-		return context.Cause(s.life)
+	dying := s.dyingLocked()
+	if !dying {
+		s.holds++
 	}
-	s.holds++
-	return nil
+	s.mu.Unlock()
+	if !dying {
+		return nil
+	}
+	select {
+	case <-s.life.Done():
+		return context.Cause(s.life)
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 func (s *sandbox) release(now time.Time) {
@@ -93,16 +103,19 @@ func (s *sandbox) idleLocked(now time.Time) bool {
 	return s.holds == 0 && !now.Before(s.respite) && now.Sub(s.active) >= limit
 }
 
-// kill ends the sandbox's life for a reason, if it has not ended and only, which
-// may be nil, agrees. It reports whether it did.
-func (s *sandbox) kill(reason string, told error, only func() bool) bool {
+// dyingLocked reports whether the sandbox's life has ended or is about to.
+func (s *sandbox) dyingLocked() bool { return s.reason != "" || s.life.Err() != nil }
+
+// condemn settles the reason for which the sandbox dies, if none is and only,
+// which may be nil, agrees. It reports whether it did; nobody can acquire the
+// sandbox from then on.
+func (s *sandbox) condemn(reason string, only func() bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.life.Err() != nil || only != nil && !only() {
+	if s.dyingLocked() || only != nil && !only() {
 		return false
 	}
 	s.reason = reason
-	s.end(told)
 	return true
 }
 

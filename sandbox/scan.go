@@ -9,6 +9,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -22,6 +23,9 @@ const (
 	maxDirs  = 2_000 // asked for one by one, if the guest cannot tell of all at once
 )
 
+// scanBudget is how long a scan takes in a container that is not crowded.
+const scanBudget = 500 * time.Millisecond
+
 // putWidth is how many rows are written at once: the store commits them together.
 const putWidth = 32
 
@@ -31,6 +35,8 @@ const tempPrefix = ".berth-"
 // scan makes the store's files of a container those that are there, and returns
 // them with their sizes, the oldest first. The caller has taken s.files.
 func (k *Keeper) scan(ctx context.Context, s *sandbox) ([]*berth.ContainerFile, error) {
+	begin := time.Now()
+	defer func() { s.crowded.Store(time.Since(begin) > scanBudget) }()
 	known, err := k.opts.Store.ContainerFiles(ctx, s.project, s.id)
 	if err != nil {
 		return nil, err

@@ -95,9 +95,10 @@ func (sh Shell) ask(ctx context.Context, question func(context.Context, *guest.C
 }
 
 // collect gives ids to the files that commands made, in the background: the model
-// thinks meanwhile. Calls that end together share one look.
+// thinks meanwhile. Calls that end together share one look; where looking takes
+// long, it is left to whoever asks for the files.
 func (k *Keeper) collect(s *sandbox) {
-	if !s.collecting.CompareAndSwap(false, true) {
+	if s.crowded.Load() || !s.collecting.CompareAndSwap(false, true) {
 		return
 	}
 	k.spawn(func() {

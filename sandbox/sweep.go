@@ -55,7 +55,7 @@ func (k *Keeper) due(s *sandbox) func(context.Context, *sandbox) {
 	switch {
 	case s.life.Err() != nil:
 		return func(context.Context, *sandbox) { k.interSoon(s) }
-	case !s.running():
+	case !s.running() || s.dyingLocked():
 		return nil
 	case s.idleLocked(now):
 		return func(context.Context, *sandbox) { k.expire(s) }

@@ -7,6 +7,7 @@ import (
 	"path"
 	"strings"
 	"sync"
+	"time"
 	"unicode/utf8"
 
 	"github.com/berth-run/berth"
@@ -20,7 +21,7 @@ func (k *Keeper) hold(ctx context.Context, p berth.ProjectID, id berth.Container
 	if s, err = k.find(ctx, p, id); err != nil {
 		return nil, nil, err
 	}
-	if err := s.acquire(); err != nil {
+	if err := s.acquire(ctx); err != nil {
 		return nil, nil, err
 	}
 	release = sync.OnceFunc(func() { s.release(k.now()) })
@@ -102,6 +103,13 @@ func (s *sandbox) dir(ctx context.Context) (string, error) {
 	return dir, nil
 }
 
+// patience is how long before each question an ended connection is given to show
+// why: the driver sees the death of a sandbox a moment later.
+var patience = [...]time.Duration{0, 50 * time.Millisecond, 250 * time.Millisecond}
+
+// pingTime bounds the answer of a guest that is asked whether it is there.
+const pingTime = time.Second
+
 // explain turns an error on the way to a guest into what the client is told: the
 // container's end if it has ended, why ctx ended if it has, else that the
 // container does not answer.
@@ -109,15 +117,32 @@ func (k *Keeper) explain(ctx context.Context, s *sandbox, err error) error {
 	if _, ok := errors.AsType[*berth.Error](err); ok {
 		return err
 	}
-	k.check(s)
-	if s.life.Err() != nil {
-		return context.Cause(s.life)
-	}
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
+	for _, wait := range patience {
+		select {
+		case <-time.After(wait):
+		case <-s.life.Done():
+		case <-ctx.Done():
+		}
+		k.check(s)
+		if s.life.Err() != nil {
+			return context.Cause(s.life)
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if s.answers(ctx) {
+			break
+		}
 	}
 	return &berth.Error{Code: berth.CodeUnavailable, Err: err,
 		Message: fmt.Sprintf("Container with id '%s' does not answer.", s.id)}
+}
+
+// answers reports whether the guest is there.
+func (s *sandbox) answers(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, pingTime)
+	defer cancel()
+	return s.client.Ping(ctx) == nil
 }
 
 func trimDot(s string) string { return strings.TrimSuffix(s, ".") }
