@@ -112,8 +112,12 @@ func newServer(ctx context.Context, state string, config *Config, log *slog.Logg
 	if err := eng.Recover(ctx); err != nil { // after the keeper has taken its sandboxes over
 		return s, err
 	}
+	spool := filepath.Join(state, "spool") // not /tmp, which may be memory
+	if err := os.MkdirAll(spool, 0o700); err != nil {
+		return s, err
+	}
 	s.handler = api.New(api.Options{Engine: eng, Journal: events, Responses: db, Keys: db, Files: uploads, Containers: keeper,
-		Models: models, Log: log, Version: version})
+		Models: models, Log: log, Version: version, SpoolDir: spool})
 	return s, nil
 }
 

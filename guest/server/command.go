@@ -131,8 +131,7 @@ func (s *shell) prepare(c *command, before string) (*exec.Cmd, *outputs, error) 
 	if _, err := os.Stat(path); err != nil {
 		path = "/bin/sh"
 	}
-	limit := s.server.opts.MemoryLimit * 9 / 10
-	cmd := &exec.Cmd{Path: path, Args: []string{"bash", "-c", s.state.script(c, before, limit)}, Dir: s.server.opts.WorkDir,
+	cmd := &exec.Cmd{Path: path, Args: []string{"bash", "-c", s.state.script(c, before)}, Dir: s.server.opts.WorkDir,
 		SysProcAttr: &syscall.SysProcAttr{Setsid: true}}
 	if before == "" {
 		cmd.Env = append(inherited(), s.server.owner.environ()...)

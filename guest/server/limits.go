@@ -12,8 +12,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// watchEvery is how often the limits are looked at while a command runs.
-const watchEvery = 100 * time.Millisecond
+// How often the limits are looked at: while nothing was asked of the guest, while
+// something runs, and when memory has become short, which a program can use up
+// faster than a gigabyte a second.
+const (
+	watchIdle  = 2 * time.Second
+	watchBusy  = 100 * time.Millisecond
+	watchShort = 4 * time.Millisecond
+)
 
 // watchLimits ends the greediest process before the sandbox's hard walls end the
 // sandbox: near the memory limit the largest, above the process limit the tree of
@@ -22,23 +28,27 @@ func (s *Server) watchLimits(ctx context.Context) {
 	if s.opts.MemoryLimit <= 0 && s.opts.PIDsLimit <= 0 {
 		return
 	}
-	tick := time.NewTicker(watchEvery)
-	defer tick.Stop()
-	for n := 0; ; n++ {
+	next := time.NewTimer(watchBusy)
+	defer next.Stop()
+	var processes time.Time // when they were last looked at
+	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-tick.C:
+		case <-next.C:
 		}
-		if !s.shell.busy() && n%20 != 0 {
-			continue // background processes are looked at now and then
+		pause := watchIdle
+		if s.shell.busy() || s.procs.busy() {
+			pause = watchBusy
 		}
-		if s.opts.PIDsLimit > 0 {
+		if s.opts.PIDsLimit > 0 && time.Since(processes) >= pause {
+			processes = time.Now()
 			s.watchProcesses()
 		}
-		if s.opts.MemoryLimit > 0 {
-			s.watchMemory()
+		if s.opts.MemoryLimit > 0 && s.watchMemory() {
+			pause = watchShort
 		}
+		next.Reset(pause)
 	}
 }
 
@@ -51,6 +61,12 @@ func (s *shell) busy() bool {
 		}
 	}
 	return false
+}
+
+func (ps *processes) busy() bool {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	return len(ps.live) > 0
 }
 
 func (s *Server) watchProcesses() {
@@ -105,10 +121,15 @@ func (c *command) shellPID() (pid int, over bool) {
 	return c.pid, c.over || c.pid == 0
 }
 
-func (s *Server) watchMemory() {
+// watchMemory ends the largest process if memory is nearly used up, and reports
+// whether it is short enough to be watched closely.
+func (s *Server) watchMemory() (short bool) {
 	used, ok := memoryUsed()
-	if !ok || used < s.opts.MemoryLimit/100*92 {
-		return
+	if !ok || used < s.opts.MemoryLimit/100*40 {
+		return false
+	}
+	if used < s.opts.MemoryLimit/100*92 {
+		return true
 	}
 	var greedy proc
 	var most int64
@@ -118,15 +139,16 @@ func (s *Server) watchMemory() {
 		}
 	}
 	if most == 0 {
-		return
+		return true
 	}
 	_ = unix.Kill(greedy.pid, unix.SIGKILL)
 	for _, c := range s.shell.commands() {
 		if pid, over := c.shellPID(); (!over && (pid == greedy.pid || pid == greedy.session)) || greedy.marked(c.mark()) {
 			fmt.Fprintf(c.stderr, "berth: memory is nearly used up; a process with %d MB was ended\n", most>>20)
-			return
+			break
 		}
 	}
+	return true
 }
 
 // memoryUsed is what all processes use together. Only a kernel that shows the

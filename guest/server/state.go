@@ -98,15 +98,12 @@ func (s *shellState) merge(c *call) {
 // the marker that finds the command's processes again and sees to the state's
 // being written, and behind it, on the same line so that line numbers stay, the
 // command. It is plain sh, for images without bash.
-func (s *shellState) script(c *command, before string, limit int64) string {
+func (s *shellState) script(c *command, before string) string {
 	var b strings.Builder
 	if before != "" {
 		fmt.Fprintf(&b, `. '%s' 2>/dev/null; cd -- "$PWD" 2>/dev/null; `, before)
 	}
 	fmt.Fprintf(&b, "export %s='%s'; ", marker, c.mark())
-	if limit > 0 {
-		fmt.Fprintf(&b, "ulimit -d %d 2>/dev/null; ", limit>>10)
-	}
 	fmt.Fprintf(&b, `trap '{ export PWD; command export -p; } >|"%s" 2>/dev/null' EXIT; `, c.dump)
 	b.WriteString(c.script)
 	return b.String()
