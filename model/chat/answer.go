@@ -24,13 +24,13 @@ const (
 // An answer is what an upstream says in one turn, as it comes in.
 type answer struct {
 	log   *slog.Logger
-	begun func() // called at the first chunk
+	begun func() // called when the first word or call comes
 	ended func() // called when the upstream has said why it ended
 
 	started bool
 	model   string
 	reason  string // the upstream's finish_reason
-	done    bool   // the end mark came
+	done    bool   // nothing follows
 	usage   berth.Usage
 	calls   calls
 }
@@ -55,6 +55,10 @@ func (a *answer) read(in io.Reader) iter.Seq2[model.Delta, error] {
 			if err != nil {
 				a.log.Debug("the upstream broke off after the end of its answer", "err", err)
 				break
+			}
+			if len(deltas) > 0 && !a.started {
+				a.started = true
+				a.begun()
 			}
 			for _, d := range deltas {
 				if !yield(d, nil) {
@@ -96,9 +100,7 @@ func events(in io.Reader) iter.Seq2[[]byte, error] {
 				yield(nil, err)
 				return
 			}
-			if yield(whole, nil) {
-				yield([]byte("[DONE]"), nil)
-			}
+			yield(whole, nil)
 			return
 		case first == '<':
 			yield(nil, errors.New("the upstream answered with a page"))
@@ -134,10 +136,6 @@ func firstByte(in *bufio.Reader) (byte, error) {
 
 // take appends what an event says.
 func (a *answer) take(data []byte, out []model.Delta) ([]model.Delta, error) {
-	if !a.started {
-		a.started = true
-		a.begun()
-	}
 	if bytes.HasPrefix(data, []byte("[DONE]")) {
 		a.done = true
 		return out, nil
@@ -171,6 +169,7 @@ func (a *answer) choose(c *choice, out []model.Delta) []model.Delta {
 	w := c.Delta
 	if w == nil {
 		w = c.Message
+		a.done = w != nil // it came whole
 	}
 	if w != nil {
 		thought := w.Content.thought

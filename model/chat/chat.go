@@ -34,8 +34,8 @@ type Options struct {
 
 	HTTPClient *http.Client  // default: one of its own, with the environment's proxy
 	Connect    time.Duration // to connect, unless HTTPClient is given; default 10 seconds
-	FirstToken time.Duration // from the request to the first chunk; default 5 minutes, for models that load
-	Silence    time.Duration // between two signs of life after that, keep-alives included; default 2 minutes
+	FirstToken time.Duration // without a sign of life before the first word; default 10 minutes, for models that load
+	Silence    time.Duration // the same after it; default 10 minutes: Ollama is silent while a model writes a call
 
 	// SystemRole is the role of instructions and of developer messages: "system",
 	// the default and the only one that most upstreams know, or "developer".
@@ -116,8 +116,8 @@ func (o *Options) complete() (*url.URL, error) {
 		}
 	}
 	o.Connect = cmp.Or(o.Connect, 10*time.Second)
-	o.FirstToken = cmp.Or(o.FirstToken, 5*time.Minute)
-	o.Silence = cmp.Or(o.Silence, 2*time.Minute)
+	o.FirstToken = cmp.Or(o.FirstToken, 10*time.Minute)
+	o.Silence = cmp.Or(o.Silence, 10*time.Minute)
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	if o.HTTPClient == nil {
 		transport := http.DefaultTransport.(*http.Transport).Clone()

@@ -1,8 +1,13 @@
 package chat_test
 
 import (
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"testing"
+	"time"
 
+	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/model"
 	"github.com/berth-run/berth/model/chat"
 	"github.com/berth-run/berth/model/modeltest"
@@ -37,5 +42,51 @@ func TestSuite(t *testing.T) {
 			}
 			return p
 		},
+	})
+}
+
+// An upstream that says nothing, or nothing more, is given up; one that has ended
+// its answer may close it as it likes.
+func TestSilence(t *testing.T) {
+	forever := modeltest.Wait(nil)
+	text := model.Text{Text: "a"}
+	tests := []struct {
+		name string
+		turn modeltest.Turn
+		with func(*chat.Options)
+		code berth.Code
+	}{
+		{"before the first word", modeltest.Say(forever), func(o *chat.Options) { o.FirstToken = 20 * time.Millisecond }, berth.CodeUpstream},
+		{"after it", modeltest.Say(text, forever), func(o *chat.Options) { o.Silence = 20 * time.Millisecond }, berth.CodeUpstream},
+		{"after the end", modeltest.Say(text, modeltest.Raw("data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n"), forever),
+			func(o *chat.Options) { o.Silence = 20 * time.Millisecond }, ""},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			p, double := open(t, modeltest.Always(tt.turn), tt.with)
+			_, err := modeltest.Ask(t, p, &model.Request{Model: "m", Items: []berth.Item{message("user", "hi")}})
+			if berth.ErrorCode(err) != tt.code {
+				t.Errorf("got %v, want code %q", err, tt.code)
+			}
+			<-double.Left
+		})
+	}
+	t.Run("before the headers", func(t *testing.T) {
+		gone := make(chan struct{})
+		server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			_, _ = io.Copy(io.Discard, r.Body)
+			<-r.Context().Done()
+			close(gone)
+		}))
+		defer server.Close()
+		p, err := chat.New(chat.Options{BaseURL: server.URL, FirstToken: 20 * time.Millisecond})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = modeltest.Ask(t, p, &model.Request{Model: "m", Items: []berth.Item{message("user", "hi")}})
+		if berth.ErrorCode(err) != berth.CodeUpstream {
+			t.Errorf("got %v, want code %s", err, berth.CodeUpstream)
+		}
+		<-gone
 	})
 }

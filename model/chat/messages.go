@@ -45,7 +45,8 @@ type builder struct {
 
 	turn    *message // the assistant's message, still growing
 	answers []int    // of its calls, the places of the outputs; -1 is none
-	thought string   // reasoning for the turn's message
+	thought string   // reasoning of the turn so far
+	pending string   // reasoning that belongs to what comes next
 }
 
 // pair finds the output of each call. An id that occurs again, as some upstreams
@@ -155,6 +156,7 @@ func (b *builder) openTurn() *message {
 	if b.turn == nil {
 		b.turn = &message{Role: "assistant"}
 	}
+	b.thought, b.pending = b.thought+b.pending, ""
 	return b.turn
 }
 
@@ -201,14 +203,13 @@ func (b *builder) reasoning(it berth.Item) {
 	if b.opts.Reasoning == "" || it.Decode(&r) != nil {
 		return
 	}
-	b.thought += text(r.Content)
+	b.pending += text(r.Content)
 }
 
 // endTurn ends the assistant's message and answers its calls.
 func (b *builder) endTurn() error {
-	m, answers := b.turn, b.answers
-	thought := b.thought
-	b.turn, b.answers, b.thought = nil, nil, ""
+	m, answers, thought := b.turn, b.answers, b.thought
+	b.turn, b.answers, b.thought, b.pending = nil, nil, "", ""
 	if m == nil {
 		return nil
 	}

@@ -1,0 +1,243 @@
+package chat_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/model"
+	"github.com/berth-run/berth/model/chat"
+	"github.com/berth-run/berth/model/modeltest"
+)
+
+var ok = modeltest.Always(modeltest.Say(model.Text{Text: "ok"}, model.Finish{Reason: model.FinishStop}))
+
+func message(role, text string) berth.Item {
+	return berth.NewItem(berth.Message{Type: berth.ItemMessage, Role: role, Content: []berth.Content{{Type: "input_text", Text: text}}})
+}
+
+// hears asks once and returns what the double heard, and the fields of its body.
+func hears(t *testing.T, req *model.Request, with ...func(*chat.Options)) (*modeltest.Heard, map[string]json.RawMessage) {
+	t.Helper()
+	p, double := open(t, ok, with...)
+	double.Reasoning = "reasoning_content"
+	if req.Model == "" {
+		req.Model = "m"
+	}
+	if _, err := modeltest.Ask(t, p, req); err != nil {
+		t.Fatal(err)
+	}
+	heard := double.Heard()[0]
+	var body map[string]json.RawMessage
+	if err := json.Unmarshal(heard.Body, &body); err != nil {
+		t.Fatal(err)
+	}
+	return heard, body
+}
+
+// The words of the body are these and no others, so that an upstream which knows
+// little is not asked for more than the client asked for.
+func TestBody(t *testing.T) {
+	plain := func() *model.Request {
+		return &model.Request{Items: []berth.Item{message("user", "<hi>")}, Text: berth.TextConfig{Verbosity: "medium"}, ParallelToolCalls: true}
+	}
+	const common = `"model":"m","messages":[{"role":"user","content":"<hi>"}],"stream":true,"stream_options":{"include_usage":true}`
+	tests := []struct {
+		name string
+		req  func(*model.Request)
+		with func(*chat.Options)
+		want string
+	}{
+		{name: "plain", want: `{` + common + `}`},
+		{name: "bound", req: func(r *model.Request) { r.MaxOutputTokens = 9 }, want: `{` + common + `,"max_tokens":9}`},
+		{name: "newer bound", req: func(r *model.Request) { r.MaxOutputTokens = 9 }, with: func(o *chat.Options) { o.MaxTokens = "max_completion_tokens" },
+			want: `{` + common + `,"max_completion_tokens":9}`},
+		{name: "verbosity", req: func(r *model.Request) { r.Text.Verbosity = "low" }, want: `{` + common + `,"verbosity":"low"}`},
+		{name: "probabilities without alternatives", req: func(r *model.Request) { r.Logprobs = true }, want: `{` + common + `,"logprobs":true}`},
+		{name: "a choice without tools", req: func(r *model.Request) { r.ToolChoice.Mode, r.ParallelToolCalls = "none", false }, want: `{` + common + `}`},
+		{name: "a tool", req: func(r *model.Request) { r.Tools = []berth.FunctionTool{{Name: "f"}} },
+			want: `{` + common + `,"tools":[{"type":"function","function":{"name":"f","parameters":{"type":"object","properties":{}}}}]}`},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			req := plain()
+			if tt.req != nil {
+				tt.req(req)
+			}
+			if tt.with == nil {
+				tt.with = func(*chat.Options) {}
+			}
+			heard, _ := hears(t, req, tt.with)
+			if diff := cmp.Diff(tt.want, strings.TrimSpace(string(heard.Body))); diff != "" {
+				t.Errorf("body (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestSystemRole(t *testing.T) {
+	req := &model.Request{Instructions: "A.", Items: []berth.Item{message("user", "hi"), message("developer", "B."), message("system", "C.")}}
+	for role, want := range map[string]string{"": "system user system system", "developer": "developer user developer system"} {
+		_, body := hears(t, req, func(o *chat.Options) { o.SystemRole = role })
+		var messages []struct{ Role string }
+		if err := json.Unmarshal(body["messages"], &messages); err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, m := range messages {
+			got = append(got, m.Role)
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("%q: got roles %v, want %s", role, got, want)
+		}
+	}
+}
+
+func TestReasoningIsGivenBack(t *testing.T) {
+	thought := func(text string) berth.Item {
+		return berth.NewItem(berth.Reasoning{Type: berth.ItemReasoning, Summary: []berth.Content{}, Content: []berth.Content{{Type: "reasoning_text", Text: text}}})
+	}
+	req := &model.Request{Items: []berth.Item{
+		message("user", "hi"),
+		thought("First."), berth.NewItem(berth.FunctionCall{Type: berth.ItemFunctionCall, CallID: "c1", Name: "f", Arguments: "{}"}),
+		berth.NewItem(berth.FunctionCallOutput{Type: berth.ItemFunctionCallOutput, CallID: "c1", Output: berth.StringDelta("1")}),
+		thought("Second."), message("assistant", "One."),
+		thought("Lost."), message("user", "why?"),
+	}}
+	want := []modeltest.Message{
+		{Role: "user", Text: "hi"},
+		{Role: "assistant", Thought: "First.", Calls: []modeltest.Call{{ID: "c1", Name: "f", Arguments: "{}"}}}, {Role: "tool", CallID: "c1", Text: "1"},
+		{Role: "assistant", Thought: "Second.", Text: "One."}, {Role: "user", Text: "why?"},
+	}
+	heard, _ := hears(t, req, func(o *chat.Options) { o.Reasoning = "reasoning_content" })
+	if diff := cmp.Diff(want, heard.Messages, cmpopts.EquateEmpty()); diff != "" {
+		t.Errorf("messages (-want +got):\n%s", diff)
+	}
+	if heard, _ := hears(t, req); bytes.Contains(heard.Body, []byte("First")) {
+		t.Errorf("reasoning went to an upstream that did not want it: %s", heard.Body)
+	}
+}
+
+func TestCallIDLength(t *testing.T) {
+	req := &model.Request{Items: []berth.Item{
+		berth.NewItem(berth.FunctionCall{Type: berth.ItemFunctionCall, CallID: "call_0123456789", Name: "f", Arguments: "{}"}),
+		berth.NewItem(berth.FunctionCall{Type: berth.ItemFunctionCall, CallID: "D681PevKs", Name: "f", Arguments: "{}"}),
+	}}
+	heard, _ := hears(t, req, func(o *chat.Options) { o.CallIDLength = 9 })
+	calls := heard.Messages[0].Calls
+	if len(calls[0].ID) != 9 || calls[0].ID == "call_0123" || calls[1].ID != "D681PevKs" {
+		t.Errorf("got ids %q and %q", calls[0].ID, calls[1].ID)
+	}
+}
+
+// The environment's keys belong to another upstream.
+func TestHeaders(t *testing.T) {
+	for _, name := range []string{"API_KEY", "ADMIN_KEY", "ORG_ID", "PROJECT_ID", "BASE_URL"} {
+		t.Setenv("OPENAI_"+name, "http://secret-of-the-environment")
+	}
+	t.Setenv("OPENAI_CUSTOM_HEADERS", "X-Env: secret-of-the-environment")
+	req := &model.Request{Items: []berth.Item{message("user", "hi")}}
+	heard, _ := hears(t, req, func(o *chat.Options) { o.Headers = map[string]string{"X-Title": "Berth"} })
+	if got := heard.Header.Get("X-Title"); got != "Berth" {
+		t.Errorf("X-Title: got %q", got)
+	}
+
+	double := modeltest.NewChatServer(t, ok)
+	p, err := chat.New(chat.Options{BaseURL: double.URL + "/"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := modeltest.Ask(t, p, &model.Request{Model: "m", Items: req.Items}); err != nil {
+		t.Fatal(err)
+	}
+	for k, v := range double.Heard()[0].Header {
+		if k == "Authorization" || strings.Contains(strings.Join(v, ""), "secret-of") {
+			t.Errorf("without a key: sent %s: %s", k, v)
+		}
+	}
+}
+
+func TestModels(t *testing.T) {
+	p, double := open(t, ok)
+	double.Models = []string{"b", "a"}
+	got, err := p.Models(t.Context())
+	want := []berth.Model{{ID: "b", Object: "model", Created: 1700000000, OwnedBy: "double"}, {ID: "a", Object: "model", Created: 1700000000, OwnedBy: "double"}}
+	if diff := cmp.Diff(want, got); diff != "" || err != nil {
+		t.Errorf("error %v, models (-want +got):\n%s", err, diff)
+	}
+	double.Key = "another"
+	if _, err := p.Models(t.Context()); berth.ErrorCode(err) != berth.CodeUnavailable {
+		t.Errorf("with a wrong key: got %v", err)
+	}
+}
+
+func TestOptions(t *testing.T) {
+	for _, opts := range []chat.Options{
+		{}, {BaseURL: "localhost:8000"}, {BaseURL: "ftp://x/"}, {BaseURL: "http://"},
+		{BaseURL: "http://x", SystemRole: "user"}, {BaseURL: "http://x", MaxTokens: "n"}, {BaseURL: "http://x", Reasoning: "thoughts"},
+	} {
+		if _, err := chat.New(opts); err == nil {
+			t.Errorf("%+v was taken", opts)
+		}
+	}
+	_, err := chat.New(chat.Options{BaseURL: "http://me:hunter22@x y/"})
+	if err == nil || strings.Contains(err.Error(), "hunter22") {
+		t.Errorf("got %v, want an error without the password", err)
+	}
+}
+
+// What is left out or repaired is said in the log, without secrets.
+func TestLog(t *testing.T) {
+	var out bytes.Buffer
+	double := modeltest.NewChatServer(t, modeltest.Play(
+		modeltest.Say(modeltest.Raw("data: {\"model\":7}\n\n"), model.Finish{Reason: "eos"}),
+		modeltest.Turn{Refusal: &modeltest.Refusal{Status: http.StatusUnauthorized, Message: "Incorrect API key provided: " + modeltest.Key}}))
+	p, err := chat.New(chat.Options{BaseURL: double.URL, APIKey: modeltest.Key,
+		Log: slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug}))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	req := &model.Request{Model: "m", Items: []berth.Item{
+		berth.NewItem(berth.FunctionCall{Type: berth.ItemFunctionCall, CallID: "lonely-call", Name: "f", Arguments: "{}"}),
+		berth.NewItem(berth.FunctionCallOutput{Type: berth.ItemFunctionCallOutput, CallID: "lonely-output", Output: berth.StringDelta("1")}),
+		berth.NewItem(map[string]string{"type": "computer_call", "id": "lonely-item"}),
+	}}
+	if _, err := modeltest.Ask(t, p, req); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := modeltest.Ask(t, p, req); err == nil {
+		t.Fatal("a refused request succeeded")
+	}
+	for _, want := range []string{"lonely-call", "lonely-output", "lonely-item", "another type", "eos"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("the log does not mention %s:\n%s", want, out.String())
+		}
+	}
+	if strings.Contains(out.String(), modeltest.Key) {
+		t.Errorf("the log shows the key:\n%s", out.String())
+	}
+}
+
+// Secrets in headers and addresses are kept as the key is.
+func TestOtherSecrets(t *testing.T) {
+	double := modeltest.NewChatServer(t, modeltest.Always(modeltest.Turn{Refusal: &modeltest.Refusal{
+		Status: http.StatusBadRequest, Message: "hunter22 and token-value and header-value"}}))
+	p, err := chat.New(chat.Options{BaseURL: strings.Replace(double.URL, "//", "//me:hunter22@", 1),
+		Headers: map[string]string{"X-Auth": "Token token-value", "api-key": "header-value"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = modeltest.Ask(t, p, &model.Request{Model: "m", Items: []berth.Item{message("user", "hi")}})
+	e, isError := errors.AsType[*berth.Error](err)
+	if !isError || e.Message != "[redacted] and [redacted] and [redacted]" {
+		t.Errorf("got %v", err)
+	}
+}
