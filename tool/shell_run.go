@@ -213,7 +213,7 @@ func (c *commandRun) content() berth.ShellContent {
 // commands are stopped, unless the call is left for another process; whatever
 // else happened to the container, the model is told and may decide.
 func (r *shellRun) broken(ctx context.Context, c *shellCall, err error) error {
-	word, status := fmt.Sprintf("The call was interrupted: %s.", reason(err)), berth.StatusCompleted
+	word, status := "The call was interrupted. "+reason(err), berth.StatusCompleted
 	if ctx.Err() != nil {
 		if errors.Is(context.Cause(ctx), ErrDetached) {
 			return context.Cause(ctx)
@@ -243,7 +243,7 @@ func reason(err error) string {
 	if e, ok := errors.AsType[*berth.Error](err); ok {
 		return e.Message
 	}
-	return "the container stopped answering"
+	return "The container stopped answering."
 }
 
 func (r *shellRun) done(ctx context.Context, status berth.Status) error {
