@@ -1,0 +1,74 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// The example in the manual is a configuration that is read, key by key.
+func TestManual(t *testing.T) {
+	manual, err := os.ReadFile("../../docs/configuration.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(manual), "```yaml\n")
+	example, _, ok := strings.Cut(rest, "```")
+	if !ok {
+		t.Fatal("the manual has no example")
+	}
+	c, err := readConfig(t, example)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.Containers.Disk != 10<<30 || c.Containers.MaxIdle != 168*time.Hour || len(c.Models) != 2 || c.Models[1].Upstream != "qwen3-32b" {
+		t.Errorf("got %+v", c)
+	}
+}
+
+func readConfig(t *testing.T, text string) (*Config, error) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "berth.yaml")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return loadConfig(path)
+}
+
+func TestConfig(t *testing.T) {
+	c, err := readConfig(t, "")
+	if err != nil || c.Driver != "gvisor" || c.Template != "base" {
+		t.Errorf("an empty file: got %+v, %v", c, err)
+	}
+	for text, want := range map[string]string{
+		"drvier: gvisor\n":            "line 1: field drvier not found",
+		"containers:\n  cpus: 3\n":    "line 2: field cpus not found",
+		"containers:\n  disk: 10x\n":  "line 2: \"10x\" is not a size",
+		"containers:\n  idle: soon\n": "line 2",
+		"models:\n- match: a\n":       "models[0] needs match and base_url",
+		"models:\n- {match: a, base_url: b, api_key: c, api_key_env: D}\n": "both api_key and api_key_env",
+	} {
+		if _, err := readConfig(t, text); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: got %v, want %q", text, err, want)
+		}
+	}
+	for text, want := range map[string]Bytes{"7": 7, "2k": 2 << 10, "512m": 512 << 20, "1t": 1 << 40} {
+		if c, err := readConfig(t, "containers: {disk: "+text+"}"); err != nil || c.Containers.Disk != want {
+			t.Errorf("%s: got %d, %v", text, c.Containers.Disk, err)
+		}
+	}
+	if _, err := loadConfig("/no/such/file"); err == nil {
+		t.Error("a missing file was read")
+	}
+}
+
+func TestLoopback(t *testing.T) {
+	for addr, want := range map[string]bool{"127.0.0.1:8080": true, "localhost:1": true, "[::1]:1": true, "127.8.8.8:1": true,
+		":8080": false, "0.0.0.0:1": false, "10.0.0.1:1": false, "example.com:1": false, "nonsense": false} {
+		if got := isLoopback(addr); got != want {
+			t.Errorf("%s: got %v", addr, got)
+		}
+	}
+}
