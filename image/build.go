@@ -23,6 +23,7 @@ import (
 // progress, if not nil, is called one at a time, from another goroutine, and not
 // after Build has returned.
 func (l *Library) Build(ctx context.Context, r Recipe, progress func(Progress)) (Template, error) {
+	recipe := r.Digest()
 	r, err := r.complete()
 	if err != nil {
 		return Template{}, err
@@ -50,11 +51,11 @@ func (l *Library) Build(ctx context.Context, r Recipe, progress func(Progress)) 
 		return Template{}, err
 	}
 	b.meter.finish("reading what was built")
-	return l.keep(ctx, r.Name, b.template())
+	return l.keep(ctx, r.Name, recipe, b.template())
 }
 
 // keep moves a built template to its place and names it.
-func (l *Library) keep(ctx context.Context, name, dir string) (Template, error) {
+func (l *Library) keep(ctx context.Context, as, recipe, dir string) (Template, error) {
 	t := Template{CreatedAt: time.Now().UTC().Truncate(time.Second)}
 	root := filepath.Join(dir, "rootfs")
 	var err error
@@ -87,14 +88,10 @@ func (l *Library) keep(ctx context.Context, name, dir string) (Template, error) 
 	} else if err != nil {
 		return t, err
 	}
-	next := l.namePath("." + name) // no name has this form
-	if err := os.WriteFile(next, []byte(t.Digest+"\n"), 0o644); err != nil {
+	if err := l.give(name{as, t.Digest, recipe}); err != nil {
 		return t, err
 	}
-	if err := os.Rename(next, l.namePath(name)); err != nil {
-		return t, err
-	}
-	return l.Get(name)
+	return l.Get(as)
 }
 
 // flush writes everything in a directory's file system to the disk: a template

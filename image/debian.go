@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -45,7 +46,7 @@ func (b *build) run(ctx context.Context) error {
 		}
 	}
 	cmd := exec.CommandContext(ctx, b.tool, b.args()...)
-	cmd.Env = b.env()
+	cmd.Env = b.env(ctx)
 	cmd.Stdout, cmd.Stderr = b.meter, b.meter
 	// With a process and a mount namespace of its own nothing of it is left, no
 	// process and no mount, when it ends or is killed.
@@ -66,20 +67,22 @@ func (b *build) run(ctx context.Context) error {
 	return err
 }
 
+// options are those that every run of mmdebstrap has.
+var options = []string{"--verbose", "--mode=root", "--variant=minbase", "--format=directory",
+	"--skip=download/empty", "--skip=essential/unlink", // which would throw the cache away
+	`--aptopt=Acquire::Languages "none"`, `--aptopt=APT::Install-Recommends "false"`,
+	"--dpkgopt=path-exclude=/usr/share/man/*", "--dpkgopt=path-exclude=/usr/share/info/*",
+	"--dpkgopt=path-exclude=/usr/share/locale/*", "--dpkgopt=path-exclude=/usr/share/doc/*",
+	"--dpkgopt=path-include=/usr/share/doc/*/copyright",
+	"--dpkgopt=force-unsafe-io", // keep flushes once, in the end
+}
+
 // args are mmdebstrap's.
 func (b *build) args() []string {
 	archives := `"$1/var/cache/apt/archives"`
-	args := []string{"--verbose", "--mode=root", "--variant=minbase", "--format=directory",
-		"--skip=download/empty", "--skip=essential/unlink", // which would throw the cache away
-		"--include=" + strings.Join(b.recipe.Packages, ","),
-		`--aptopt=Acquire::Languages "none"`, `--aptopt=APT::Install-Recommends "false"`,
-		"--dpkgopt=path-exclude=/usr/share/man/*", "--dpkgopt=path-exclude=/usr/share/info/*",
-		"--dpkgopt=path-exclude=/usr/share/locale/*", "--dpkgopt=path-exclude=/usr/share/doc/*",
-		"--dpkgopt=path-include=/usr/share/doc/*/copyright",
-		"--dpkgopt=force-unsafe-io", // keep syncs once, in the end
-		"--setup-hook=mkdir -p " + archives + "; find " + quote(b.cache) + " -name '*.deb' -exec cp -l -t " + archives + " {} +",
-		"--customize-hook=" + setup,
-	}
+	args := append(slices.Clone(options), "--include="+strings.Join(b.recipe.Packages, ","),
+		"--setup-hook=mkdir -p "+archives+"; find "+quote(b.cache)+" -name '*.deb' -exec cp -l -t "+archives+" {} +",
+		"--customize-hook="+setup)
 	for i, f := range b.recipe.Files {
 		args = append(args, fmt.Sprintf(`--customize-hook=chroot "$1" sh -c 'mkdir -p "${0%%/*}" && cat >"$0" && chmod "$1" "$0"' %s %s <%s`,
 			quote(f.Path), strconv.FormatUint(uint64(f.Mode), 8), quote(b.file(i))))
@@ -111,7 +114,7 @@ func (b *build) keepDebs() error {
 
 // env is mmdebstrap's environment. Nothing of ours is in it except the way out:
 // the packages' scripts and the recipe's commands inherit it.
-func (b *build) env() []string {
+func (b *build) env(ctx context.Context) []string {
 	env := []string{
 		"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "LC_ALL=C.UTF-8",
 		"DEBIAN_FRONTEND=noninteractive", "TMPDIR=" + b.dir,
@@ -122,7 +125,21 @@ func (b *build) env() []string {
 			env = append(env, name+"="+v)
 		}
 	}
+	if _, ok := os.LookupEnv("http_proxy"); !ok {
+		if proxy := aptProxy(ctx); proxy != "" {
+			env = append(env, "http_proxy="+proxy)
+		}
+	}
 	return env
+}
+
+// aptProxy returns the proxy of this machine's apt, or "".
+func aptProxy(ctx context.Context) string {
+	out, err := exec.CommandContext(ctx, "apt-config", "dump", "--format", "%v", "Acquire::http::Proxy").Output()
+	if err != nil { // not a Debian
+		return ""
+	}
+	return strings.TrimSpace(string(out))
 }
 
 // quote quotes a string for sh.

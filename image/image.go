@@ -3,7 +3,7 @@
 // A Library is a directory:
 //
 //	templates/<sha256>/   template.json and rootfs/; never changed once it is there
-//	names/<name>          the digest that a name stands for
+//	names/<name>          the digest that a name stands for, and that of its recipe
 //	cache/<suite>/        downloaded packages, for the next build
 //	building-*/           what a build is making
 //
@@ -39,6 +39,7 @@ type Template struct {
 	CreatedAt time.Time `json:"created_at"`
 	Bytes     int64     `json:"bytes"`    // in its files
 	Packages  []string  `json:"packages"` // name=version
+	Recipe    string    `json:"-"`        // digest of the recipe that was last built under the name; "" without name
 	Rootfs    string    `json:"-"`        // absolute path on the host; only to be read
 }
 
@@ -101,19 +102,13 @@ func (l *Library) Get(ref string) (Template, error) {
 	if err != nil {
 		return Template{}, err
 	}
-	if digest, ok := names[ref]; ok {
-		t, err := l.load(digest)
-		t.Name = ref
-		return t, err
+	if n, ok := names[ref]; ok {
+		return l.load(n)
 	}
 	if !digestPattern.MatchString(ref) {
 		return Template{}, fmt.Errorf("%w: %q", ErrNotFound, ref)
 	}
-	t, err := l.load(ref)
-	if given := namesOf(names, ref); len(given) > 0 {
-		t.Name = given[0]
-	}
-	return t, err
+	return l.load(namesOf(names, ref)[0])
 }
 
 // List returns all templates by name, first those without one. A template
@@ -129,16 +124,12 @@ func (l *Library) List() ([]Template, error) {
 	}
 	var all []Template
 	for _, d := range dirs {
-		t, err := l.load("sha256:" + d.Name())
-		if err != nil {
-			l.log.Warn("a template cannot be read", "template", d.Name(), "err", err)
-			continue
-		}
-		given := namesOf(names, t.Digest)
-		if len(given) == 0 {
-			given = []string{""}
-		}
-		for _, t.Name = range given {
+		for _, n := range namesOf(names, "sha256:"+d.Name()) {
+			t, err := l.load(n)
+			if err != nil {
+				l.log.Warn("a template cannot be read", "template", d.Name(), "err", err)
+				continue
+			}
 			all = append(all, t)
 		}
 	}
@@ -167,10 +158,13 @@ func (l *Library) Remove(ref string) error {
 	all := namesOf(names, t.Digest)
 	doomed := all
 	if ref != t.Digest {
-		doomed = []string{ref}
+		doomed = []name{names[ref]}
 	}
-	for _, name := range doomed {
-		if err := os.Remove(l.namePath(name)); err != nil {
+	for _, n := range doomed {
+		if n.name == "" {
+			continue
+		}
+		if err := os.Remove(l.namePath(n.name)); err != nil {
 			return err
 		}
 	}
@@ -195,47 +189,15 @@ func (l *Library) path(digest string) string {
 
 func (l *Library) namePath(name string) string { return filepath.Join(l.dir, "names", name) }
 
-// load reads what is known of a template, except for its name.
-func (l *Library) load(digest string) (Template, error) {
-	text, err := os.ReadFile(filepath.Join(l.path(digest), "template.json"))
+// load reads what is known of a template.
+func (l *Library) load(n name) (Template, error) {
+	text, err := os.ReadFile(filepath.Join(l.path(n.digest), "template.json"))
 	if errors.Is(err, fs.ErrNotExist) {
-		return Template{}, fmt.Errorf("%w: %s", ErrNotFound, digest)
+		return Template{}, fmt.Errorf("%w: %s", ErrNotFound, n.digest)
 	}
 	if err != nil {
 		return Template{}, err
 	}
-	t := Template{Rootfs: filepath.Join(l.path(digest), "rootfs")}
+	t := Template{Name: n.name, Recipe: n.recipe, Rootfs: filepath.Join(l.path(n.digest), "rootfs")}
 	return t, json.Unmarshal(text, &t)
-}
-
-// names returns the digest that each name stands for.
-func (l *Library) names() (map[string]string, error) {
-	files, err := os.ReadDir(filepath.Join(l.dir, "names"))
-	if err != nil {
-		return nil, err
-	}
-	names := make(map[string]string, len(files))
-	for _, f := range files {
-		text, err := os.ReadFile(l.namePath(f.Name()))
-		if err != nil {
-			return nil, err
-		}
-		// A name that is being written has another form.
-		if digest := strings.TrimSpace(string(text)); namePattern.MatchString(f.Name()) && digestPattern.MatchString(digest) {
-			names[f.Name()] = digest
-		}
-	}
-	return names, nil
-}
-
-// namesOf returns the names that stand for a digest, in order.
-func namesOf(names map[string]string, digest string) []string {
-	var all []string
-	for name, d := range names {
-		if d == digest {
-			all = append(all, name)
-		}
-	}
-	slices.Sort(all)
-	return all
 }

@@ -1,6 +1,9 @@
 package image
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"path"
@@ -50,6 +53,20 @@ func Base() Recipe {
 			`setpriv --reuid=1000 --regid=1000 --clear-groups env HOME=/home/user python3 -c 'import pandas, matplotlib.pyplot'`,
 		},
 	}
+}
+
+// Digest returns the digest of what the recipe says and of what every build does,
+// "sha256:…". It does not cover the recipe's name, nor what it leaves to the
+// machine and to the day: with the same digest other versions of packages may
+// come out.
+func (r Recipe) Digest() string {
+	r.Name = ""
+	text, err := json.Marshal([]any{r, options, setup, cleanup})
+	if err != nil {
+		panic(err) // strings and numbers only
+	}
+	sum := sha256.Sum256(text)
+	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
 var (

@@ -1,0 +1,49 @@
+package image
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestRecipeRefused(t *testing.T) {
+	for _, tc := range []struct {
+		recipe Recipe
+		want   string // in the error
+	}{
+		{Recipe{}, "name"},
+		{Recipe{Name: "../x"}, "name"},
+		{Recipe{Name: "x", From: "alpine"}, `"alpine"`},
+		{Recipe{Name: "x", Suite: "--help"}, "release"},
+		{Recipe{Name: "x", Mirrors: []string{"--version"}}, "apt source"},
+		{Recipe{Name: "x", Mirrors: []string{"deb http://a b main\ndeb http://c d main"}}, "apt source"},
+		{Recipe{Name: "x", Packages: []string{"jq,less"}}, "package"},
+		{Recipe{Name: "x", Packages: []string{"?essential"}}, "package"},
+		{Recipe{Name: "x", Files: []File{{Path: "etc/motd"}}}, "absolute"},
+		{Recipe{Name: "x", Files: []File{{Path: "/etc/../motd"}}}, "absolute"},
+		{Recipe{Name: "x", Files: []File{{Path: "/"}}}, "absolute"},
+		{Recipe{Name: "x", Files: []File{{Path: "/a", Mode: 0o100644}}}, "mode"},
+		{Recipe{Name: "x", Run: []string{" "}}, "empty"},
+	} {
+		_, err := tc.recipe.complete()
+		if err == nil || !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%+v: %v, want an error about %q", tc.recipe, err, tc.want)
+		}
+	}
+	if _, err := Base().complete(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestRecipeDigest(t *testing.T) {
+	base := Base()
+	renamed := Base()
+	renamed.Name = "other"
+	more := Base()
+	more.Packages = append(more.Packages, "cowsay")
+	if got, want := renamed.Digest(), base.Digest(); got != want {
+		t.Errorf("under another name the recipe has the digest %s, want %s", got, want)
+	}
+	if more.Digest() == base.Digest() {
+		t.Error("another recipe has the same digest")
+	}
+}
