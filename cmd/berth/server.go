@@ -206,7 +206,6 @@ func openDriver(state string, config *Config, log *slog.Logger) (driver.Driver, 
 	case "gvisor":
 		return gvisor.Open(gvisor.Options{StateDir: filepath.Join(state, "gvisor"), RunscPath: programs.Runsc, GuestPath: programs.Guest, Logger: log})
 	case local.Name:
-		log.Warn("UNSAFE: commands run on this machine without any isolation", "driver", local.Name)
 		return local.Open(local.Options{Name: config.Driver, StateDir: filepath.Join(state, "local"), GuestPath: programs.Guest, Logger: log})
 	}
 	return nil, fmt.Errorf("unknown driver %q: it is gvisor or %s", config.Driver, local.Name)

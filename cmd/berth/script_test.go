@@ -1,0 +1,55 @@
+package main
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/berth-run/berth/cmd/berth/embedded"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"berth": main})
+}
+
+// TestScripts runs testdata/script/*.txtar: the command line, with servers on the
+// unsafe-local driver, so that they run anywhere.
+func TestScripts(t *testing.T) {
+	if _, err := embedded.Extract(t.TempDir()); err != nil {
+		t.Skipf("skipped: %v", err)
+	}
+	testscript.Run(t, testscript.Params{
+		Dir: "testdata/script",
+		Setup: func(env *testscript.Env) error {
+			l, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				return err
+			}
+			defer l.Close()
+			env.Setenv("ADDR", l.Addr().String())
+			env.Setenv("BERTH_URL", "http://"+l.Addr().String())
+			env.Setenv("BERTH_STATE", env.WorkDir+"/state")
+			env.Setenv("HOME", env.WorkDir)
+			return os.WriteFile(env.WorkDir+"/local.yaml", []byte("driver: unsafe-local\n"), 0o600)
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"await": await},
+	})
+}
+
+// await waits until the server of the script answers.
+func await(ts *testscript.TestScript, _ bool, _ []string) {
+	for range 500 {
+		c, err := net.Dial("tcp", ts.Getenv("ADDR"))
+		if err == nil {
+			c.Close()
+			return
+		}
+		if err := ts.Exec("sleep", "0.02"); err != nil {
+			ts.Fatalf("%v", err)
+		}
+	}
+	ts.Fatalf("%s", fmt.Sprintf("nothing listens on %s", ts.Getenv("ADDR")))
+}
