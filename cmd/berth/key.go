@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"fmt"
+	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -23,6 +24,9 @@ func newKey() *cobra.Command {
 	cmd := &cobra.Command{Use: "key", Short: "Make, list and remove API keys"}
 	state := cmd.PersistentFlags().String("state", defaultState(), "directory for all state")
 	open := func(ctx context.Context) (*sqlite.DB, error) {
+		if err := os.MkdirAll(*state, 0o700); err != nil {
+			return nil, err
+		}
 		return sqlite.Open(ctx, filepath.Join(*state, "berth.db"), nil)
 	}
 	cmd.AddCommand(newKeyCreate(open), newKeyLs(open), newKeyRm(open))

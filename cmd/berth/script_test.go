@@ -1,8 +1,8 @@
 package main
 
 import (
-	"fmt"
 	"net"
+	"net/http"
 	"os"
 	"testing"
 
@@ -42,14 +42,14 @@ func TestScripts(t *testing.T) {
 // await waits until the server of the script answers.
 func await(ts *testscript.TestScript, _ bool, _ []string) {
 	for range 500 {
-		c, err := net.Dial("tcp", ts.Getenv("ADDR"))
+		resp, err := http.Get(ts.Getenv("BERTH_URL") + "/healthz")
 		if err == nil {
-			c.Close()
+			resp.Body.Close()
 			return
 		}
 		if err := ts.Exec("sleep", "0.02"); err != nil {
 			ts.Fatalf("%v", err)
 		}
 	}
-	ts.Fatalf("%s", fmt.Sprintf("nothing listens on %s", ts.Getenv("ADDR")))
+	ts.Fatalf("nothing answers on %s", ts.Getenv("ADDR"))
 }

@@ -71,6 +71,9 @@ func serve(ctx context.Context, listen, state string, c *Config, log *slog.Logge
 	s, err := newServer(ctx, state, c, log)
 	if err != nil {
 		l.Close()
+		if ctx.Err() != nil {
+			return nil // stopped before it had begun
+		}
 		return err
 	}
 	if open {
