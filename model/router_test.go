@@ -7,6 +7,7 @@ import (
 	"iter"
 	"log/slog"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -54,8 +55,10 @@ func TestRouter(t *testing.T) {
 			t.Errorf("%s: got %s, want %s", name, got, want)
 		}
 	}
-	if _, _, err := r.Route("a-1"); berth.ErrorCode(err) != berth.CodeNotFound {
-		t.Errorf("a name that no rule sends anywhere: got %v", err)
+	_, _, err = r.Route("a-1")
+	want := &berth.Error{Code: berth.CodeNotFound, Wire: "model_not_found", Param: "model", Message: "The model `a-1` does not exist or you do not have access to it."}
+	if diff := cmp.Diff(error(want), err); diff != "" {
+		t.Errorf("a name that no rule sends anywhere (-want +got):\n%s", diff)
 	}
 	models, err := r.Models(t.Context())
 	var ids []string
@@ -68,6 +71,32 @@ func TestRouter(t *testing.T) {
 	if _, err := model.NewRouter(nil, model.Rule{Match: "["}); err == nil {
 		t.Error("a broken pattern was taken")
 	}
+}
+
+// A provider that does not answer holds the list up no longer than its bound.
+func TestModelsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, err := model.NewRouter(slog.New(slog.DiscardHandler),
+			model.Rule{Match: "x", Provider: &named{}}, model.Rule{Match: "*", Provider: hung{}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		start := time.Now()
+		models, err := r.Models(t.Context())
+		if len(models) != 1 || models[0].ID != "x" || err != nil || time.Since(start) > 5*time.Second {
+			t.Errorf("got %v, %v after %v", models, err, time.Since(start))
+		}
+	})
+}
+
+// A hung provider answers when its caller gives up.
+type hung struct{}
+
+func (hung) Stream(context.Context, *model.Request) iter.Seq2[model.Delta, error] { return nil }
+
+func (hung) Models(ctx context.Context) ([]berth.Model, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
 }
 
 func TestRetryAfter(t *testing.T) {

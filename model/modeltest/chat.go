@@ -23,7 +23,7 @@ type ChatHandler struct {
 	Key       string   // the key that requests must bear; empty is any
 	Models    []string // that exist; empty is any
 	Reasoning string   // the field of assistant messages that takes reasoning, if any
-	Trusting  bool     // do not check requests, for benchmarks
+	Trusting  bool     // neither check nor keep requests, for benchmarks
 }
 
 // NewChatHandler returns a double without a server of its own.
@@ -80,7 +80,7 @@ func (h *ChatHandler) complete(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	heard.Body, heard.Header = body, r.Header.Clone()
-	turn := h.next(heard)
+	turn := h.next(heard, !h.Trusting)
 	if turn.Refusal != nil {
 		chatRefuse(w, turn.Refusal)
 		return

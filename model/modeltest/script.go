@@ -119,6 +119,7 @@ type Double struct {
 
 	script Script
 	mu     sync.Mutex
+	count  int
 	heard  []*Heard
 }
 
@@ -134,11 +135,14 @@ func (d *Double) Heard() []*Heard {
 	return d.heard[:len(d.heard):len(d.heard)]
 }
 
-// next notes a request and returns what to answer.
-func (d *Double) next(h *Heard) Turn {
+// next counts a request, keeps it if it should, and returns what to answer.
+func (d *Double) next(h *Heard, keep bool) Turn {
 	d.mu.Lock()
-	n := len(d.heard)
-	d.heard = append(d.heard, h)
+	n := d.count
+	d.count++
+	if keep {
+		d.heard = append(d.heard, h)
+	}
 	d.mu.Unlock()
 	return d.script(n, h)
 }

@@ -68,7 +68,7 @@ func (b block) call() (name, arguments string) {
 	}
 	var commands []string
 	var command strings.Builder
-	for line := range strings.Lines(b.body) {
+	for line := range strings.Lines(strings.ReplaceAll(b.body, "\r\n", "\n")) {
 		if strings.TrimSpace(line) == parallel {
 			commands = append(commands, strings.TrimSuffix(command.String(), "\n"))
 			command.Reset()
@@ -83,6 +83,9 @@ func (b block) call() (name, arguments string) {
 			args[key] = n
 		}
 	}
-	raw, _ := json.Marshal(args) // strings and numbers always marshal
-	return b.name, string(raw)
+	var raw strings.Builder
+	encoder := json.NewEncoder(&raw)
+	encoder.SetEscapeHTML(false)
+	_ = encoder.Encode(args) // strings and numbers always marshal
+	return b.name, strings.TrimSuffix(raw.String(), "\n")
 }

@@ -28,6 +28,7 @@
 package scripted
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -207,7 +208,7 @@ func (o output) summary() string {
 	}
 	var parts []string
 	for _, c := range shell.Output {
-		end := "timeout"
+		end := cmp.Or(c.Outcome.Type, "no outcome") // "timeout"
 		if c.Outcome.ExitCode != nil {
 			end = fmt.Sprintf("exit %d", *c.Outcome.ExitCode)
 		}

@@ -1,9 +1,12 @@
 package scripted
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -84,6 +87,81 @@ func TestEchoAndMissingTool(t *testing.T) {
 	text, call := turn(t, []berth.Item{user(message)})
 	if call.Name != "" || !strings.Contains(text, `"shell"`) {
 		t.Errorf("without the tool: got %q and %+v", text, call)
+	}
+}
+
+func TestParse(t *testing.T) {
+	tests := []struct{ name, in, want string }{
+		{"options", "```sh timeout_ms=500 max_output_length=10 other=x\nls\n```", `shell {"commands":["ls"],"max_output_length":10,"timeout_ms":500}`},
+		{"an option cannot replace the commands", "```sh commands=1\nls\n```", `shell {"commands":["ls"]}`},
+		{"an empty block", "```sh\n```", `shell {"commands":[""]}`},
+		{"several commands", "```sh\na\n---parallel---\nb\nc\n---parallel---\n```", `shell {"commands":["a","b\nc",""]}`},
+		{"lines of Windows", "```sh\r\nls\r\n```\r\n", `shell {"commands":["ls"]}`},
+		{"a longer fence", "````sh\ncat <<E\n```\nx\n```\nE\n````", `shell {"commands":["cat <<E\n` + "```\\nx\\n```" + `\nE"]}`},
+		{"no fence in a line", "use ```sh\nls", ``},
+		{"other languages", "```python\n```\n```json\n{}\n```\n```\n```sh\n```", ``},
+	}
+	for _, tt := range tests {
+		var got string
+		for _, b := range parse(tt.in) {
+			name, arguments := b.call()
+			got += name + " " + arguments
+		}
+		if diff := cmp.Diff(tt.want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", tt.name, diff)
+		}
+	}
+}
+
+// Many small deltas make the order of events visible to those who test it.
+func TestPieces(t *testing.T) {
+	text := strings.Repeat("é", 3*piece+1)
+	var sizes []int
+	for d, err := range (Provider{}).Stream(t.Context(), &model.Request{Items: []berth.Item{user(text)}}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d, ok := d.(model.Text); ok {
+			sizes = append(sizes, utf8.RuneCountInString(d.Text))
+		}
+	}
+	if diff := cmp.Diff([]int{piece, piece, piece, 1}, sizes); diff != "" {
+		t.Errorf("characters of each delta (-want +got):\n%s", diff)
+	}
+}
+
+func TestCancelled(t *testing.T) {
+	cause := errors.New("enough")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	defer cancel(nil)
+	var got error
+	for _, err := range (Provider{}).Stream(ctx, &model.Request{Items: []berth.Item{user(message)}}) {
+		if got = err; err == nil {
+			cancel(cause)
+		}
+	}
+	if !errors.Is(got, cause) {
+		t.Errorf("got %v, want %v", got, cause)
+	}
+}
+
+func TestSummary(t *testing.T) {
+	tests := []struct{ in, want string }{
+		{`{"output":[{"outcome":{"type":"exit","exit_code":1},"stderr":"no such file\n","stdout":""}]}`, "exit 1: no such file"},
+		{`{"output":[{"command_index":0,"outcome":{"type":"timeout"},"stdout":"a\nb\n\n"}]}`, "timeout: b"},
+		{`{"output":[{}]}`, "no outcome"},
+		{`{"output":[]}`, `f: {"output":[]}`},
+		{`plain`, "f: plain"},
+		{``, "f: "},
+	}
+	for _, tt := range tests {
+		if got := (output{"f", tt.in}).summary(); got != tt.want {
+			t.Errorf("%s: got %q, want %q", tt.in, got, tt.want)
+		}
+	}
+	list := json.RawMessage(`[{"type":"input_text","text":"a"},{"type":"input_image","image_url":"x"},{"type":"input_text","text":"b"}]`)
+	if got := outputText(list); got != "ab" {
+		t.Errorf("a list: got %q, want ab", got)
 	}
 }
 
