@@ -101,11 +101,11 @@ func (e *Engine) Create(ctx context.Context, caller berth.Caller, req *berth.Res
 		return nil, err
 	}
 	body := r.record.Body
-	first := []berth.Event{{Type: berth.EventCreated, Response: body}}
+	created := *body
+	first := []berth.Event{{Type: berth.EventCreated, Response: &created}}
 	if req.Background {
-		queued := *body
-		queued.Status = berth.StatusQueued
-		first = []berth.Event{{Type: berth.EventCreated, Response: &queued}, {Type: berth.EventQueued, Response: &queued}}
+		created.Status = berth.StatusQueued
+		first = append(first, berth.Event{Type: berth.EventQueued, Response: &created})
 	}
 	first = append(first, berth.Event{Type: berth.EventInProgress, Response: body})
 	r.writer, err = e.Journal.Create(ctx, r.record, e.lease(), first...)
@@ -120,7 +120,7 @@ func (e *Engine) Create(ctx context.Context, caller berth.Caller, req *berth.Res
 	if !req.Stored() {
 		context.AfterFunc(ctx, func() { e.purge(r) })
 	}
-	return body, nil
+	return &created, nil
 }
 
 // Cancel ends the run of a response and returns the response as it then is. A

@@ -60,7 +60,7 @@ func newHouse(t *testing.T, turns ...turn) *house {
 func (h *house) start() {
 	h.journal = journal.New(h.store)
 	h.engine = engine.New(engine.Options{Responses: h.store, Runs: h.store, Journal: h.journal, Models: h.model,
-		Containers: h.containers, Files: noFiles{}, Owner: "test", Log: slog.New(slog.NewTextHandler(h.t.Output(), nil))})
+		Containers: h.containers, Files: fewFiles{}, Owner: "test", Log: slog.New(slog.NewTextHandler(h.t.Output(), nil))})
 }
 
 func (h *house) stop() {
@@ -285,9 +285,13 @@ func (m *playedModel) Stream(ctx context.Context, req *model.Request) iter.Seq2[
 	}
 }
 
-type noFiles struct{}
+// fewFiles has one file, file-cat, of every project.
+type fewFiles struct{}
 
-func (noFiles) Open(context.Context, berth.ProjectID, berth.FileID) (io.ReadCloser, *berth.File, error) {
+func (fewFiles) Open(_ context.Context, _ berth.ProjectID, id berth.FileID) (io.ReadCloser, *berth.File, error) {
+	if id == "file-cat" {
+		return io.NopCloser(strings.NewReader("meow")), &berth.File{ID: id, Filename: "cat.png", Bytes: 4}, nil
+	}
 	return nil, nil, berth.Errorf(berth.CodeNotFound, "No such File object")
 }
 

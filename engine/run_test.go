@@ -408,3 +408,20 @@ func TestResumeMidSentence(t *testing.T) {
 		t.Errorf("output (-want +got):\n%s", diff)
 	}
 }
+
+// Files and images named by id reach the model as data, and stay ids in the record.
+func TestFilesByID(t *testing.T) {
+	h := newHouse(t, say("a cat"))
+	r := h.final(h.create(`{"model":"played","input":[{"type":"message","role":"user","content":[
+		{"type":"input_text","text":"what is it?"},{"type":"input_image","file_id":"file-cat","detail":"low"},{"type":"input_file","file_id":"file-cat"}]}]}`).ID)
+	var m berth.Message
+	decode(t, h.model.asked[0].Items[0], &m)
+	const url = "data:image/png;base64,bWVvdw=="
+	if len(m.Content) != 3 || m.Content[1].ImageURL != url || m.Content[1].Detail != "low" || m.Content[2].FileData != url || m.Content[2].Filename != "cat.png" {
+		t.Errorf("the model saw %+v", m.Content)
+	}
+	rec, err := h.store.GetResponse(t.Context(), project, r.ID)
+	if err != nil || !strings.Contains(asJSON(t, rec.Input), "file-cat") || strings.Contains(asJSON(t, rec.Input), "base64") {
+		t.Errorf("the record: %v, %v", rec.Input, err)
+	}
+}

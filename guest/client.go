@@ -104,6 +104,7 @@ func (c *Client) open(ctx context.Context) (net.Conn, error) {
 	config := yamux.DefaultConfig()
 	config.LogOutput = io.Discard
 	config.MaxStreamWindowSize = 1 << 20
+	config.StreamOpenTimeout = 10 * time.Second // a guest that does not accept is not waited for
 	session, err := yamux.Client(conn, config)
 	if err != nil {
 		conn.Close()
