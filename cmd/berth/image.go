@@ -27,6 +27,7 @@ func newImage() *cobra.Command {
 
 func newImageBuild(open func() (*image.Library, error)) *cobra.Command {
 	var file string
+	var ifChanged bool
 	cmd := &cobra.Command{
 		Use:   "build [NAME]",
 		Short: "Build a template from Debian packages",
@@ -35,22 +36,18 @@ base template: bash, coreutils, Python with pandas and matplotlib, Node.js, git,
 curl, jq, sqlite3, and sudo for the user "user". A recipe is a YAML file:
 
   name: small
+  suite: bookworm                 # default: this machine's
+  mirrors: [http://deb.debian.org/debian]  # default: this machine's
   packages: [bash, curl, jq]
-  run: ["echo hello > /etc/motd"]`,
+  files: [{path: /etc/motd, mode: 0644, content: "hello"}]
+  run: ["date > /etc/built"]      # as root inside, after all else
+
+Whoever writes a recipe is root on the machine that builds it.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			recipe := image.Base()
-			if file != "" {
-				text, err := os.ReadFile(file)
-				if err != nil {
-					return err
-				}
-				recipe = image.Recipe{}
-				d := yaml.NewDecoder(bytes.NewReader(text))
-				d.KnownFields(true)
-				if err := d.Decode(&recipe); err != nil {
-					return fmt.Errorf("%s: %w", file, err)
-				}
+			recipe, err := readRecipe(file)
+			if err != nil {
+				return err
 			}
 			if len(args) == 1 {
 				recipe.Name = args[0]
@@ -59,13 +56,12 @@ curl, jq, sqlite3, and sudo for the user "user". A recipe is a YAML file:
 			if err != nil {
 				return err
 			}
-			t, err := library.Build(cmd.Context(), recipe, func(p image.Progress) {
-				count := ""
-				if p.Total > 0 {
-					count = fmt.Sprintf("%d/%d", p.Done, p.Total)
-				}
-				fmt.Fprintf(os.Stderr, "%6.1fs  %-9s %7s  %s\n", p.Elapsed.Seconds(), p.Phase, count, p.Step)
-			})
+			t, err := library.Get(recipe.Name)
+			if ifChanged && err == nil && t.Recipe == recipe.Digest() {
+				fmt.Fprintf(cmd.OutOrStdout(), "%s %s is up to date\n", t.Name, t.Digest)
+				return nil
+			}
+			t, err = library.Build(cmd.Context(), recipe, showProgress)
 			if err != nil {
 				return err
 			}
@@ -74,7 +70,34 @@ curl, jq, sqlite3, and sudo for the user "user". A recipe is a YAML file:
 		},
 	}
 	cmd.Flags().StringVar(&file, "file", "", "recipe (YAML)")
+	cmd.Flags().BoolVar(&ifChanged, "if-changed", false, "build only if there is none, or one from another recipe")
 	return cmd
+}
+
+// readRecipe reads a recipe's file; without one, the recipe is that of base.
+func readRecipe(file string) (image.Recipe, error) {
+	if file == "" {
+		return image.Base(), nil
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return image.Recipe{}, err
+	}
+	var recipe image.Recipe
+	d := yaml.NewDecoder(bytes.NewReader(text))
+	d.KnownFields(true)
+	if err := d.Decode(&recipe); err != nil {
+		return image.Recipe{}, fmt.Errorf("%s: %w", file, err)
+	}
+	return recipe, nil
+}
+
+func showProgress(p image.Progress) {
+	count := ""
+	if p.Total > 0 {
+		count = fmt.Sprintf("%d/%d", p.Done, p.Total)
+	}
+	fmt.Fprintf(os.Stderr, "%6.1fs  %-9s %7s  %s\n", p.Elapsed.Seconds(), p.Phase, count, p.Step)
 }
 
 func newImageLs(open func() (*image.Library, error)) *cobra.Command {
