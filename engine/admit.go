@@ -32,7 +32,7 @@ func (e *Engine) admit(ctx context.Context, p berth.ProjectID, req *berth.Respon
 	if err != nil {
 		return nil, err
 	}
-	r.history = slices.Concat(chain.items, input)
+	r.chain, r.history = chain, slices.Concat(chain.items, input)
 	if err := checkCalls(r.history); err != nil {
 		return nil, err
 	}
@@ -60,10 +60,13 @@ func (e *Engine) admit(ctx context.Context, p berth.ProjectID, req *berth.Respon
 type chain struct {
 	items     []berth.Item
 	container berth.ContainerID // the last one that was used
+	age       int               // of the engine's history when it was read
 }
 
-func (e *Engine) chain(ctx context.Context, p berth.ProjectID, previous berth.ResponseID) (chain, error) {
-	var c chain
+func (e *Engine) chain(ctx context.Context, p berth.ProjectID, previous berth.ResponseID) (c chain, err error) {
+	key := historyKey{p, previous}
+	c, age, remembered := e.past.get(key)
+	c.age = age
 	if previous == "" {
 		return c, nil
 	}
@@ -78,6 +81,9 @@ func (e *Engine) chain(ctx context.Context, p berth.ProjectID, previous berth.Re
 		return c, &berth.Error{Code: berth.CodeInvalid, Param: "previous_response_id", Wire: "previous_response_not_completed",
 			Message: fmt.Sprintf("Previous response with id '%s' is still in progress.", previous)}
 	}
+	if remembered {
+		return c, nil
+	}
 	links, err := e.Responses.Chain(ctx, p, previous)
 	if errors.Is(err, store.ErrNotFound) {
 		return c, previousNotFound(previous)
@@ -91,6 +97,7 @@ func (e *Engine) chain(ctx context.Context, p berth.ProjectID, previous berth.Re
 			c.container = l.Container
 		}
 	}
+	e.past.put(key, c, age)
 	return c, nil
 }
 

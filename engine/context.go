@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"bytes"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -64,7 +65,7 @@ func (e *Engine) lower(ctx context.Context, p berth.ProjectID, items []berth.Ite
 		if it.Status() == berth.StatusIncomplete && !answered[it.CallID()] {
 			continue
 		}
-		if it.Type() == berth.ItemMessage {
+		if it.Type() == berth.ItemMessage && bytes.Contains(it.Raw(), []byte(`"file_id"`)) {
 			var err error
 			if it, err = e.inline(ctx, p, it); err != nil {
 				return nil, err

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -76,6 +77,7 @@ type Engine struct {
 	base   context.Context // the parent of all runs; ends with tool.ErrDetached
 	detach context.CancelCauseFunc
 	renew  sync.Once
+	past   *history
 
 	mu   sync.Mutex
 	runs map[berth.ResponseID]*run
@@ -84,7 +86,7 @@ type Engine struct {
 
 // New returns an engine. Recover should follow.
 func New(opts Options) *Engine {
-	e := &Engine{Options: opts, runs: map[berth.ResponseID]*run{}}
+	e := &Engine{Options: opts, runs: map[berth.ResponseID]*run{}, past: newHistory()}
 	e.base, e.detach = context.WithCancelCause(context.Background())
 	return e
 }
@@ -148,6 +150,7 @@ func (e *Engine) Delete(ctx context.Context, caller berth.Caller, id berth.Respo
 	if err := e.stop(ctx, id, errCancelled); err != nil {
 		return err
 	}
+	defer e.past.clear() // what continues it must not find its items
 	if err := e.Responses.DeleteResponse(ctx, caller.Project, id); errors.Is(err, store.ErrNotFound) {
 		return responseNotFound(id)
 	} else if err != nil {
@@ -203,10 +206,24 @@ func (e *Engine) start(r *run, client context.Context) {
 		defer stop()
 		r.main(ctx)
 		r.writer.Close()
+		e.remember(r)
 		e.mu.Lock()
 		delete(e.runs, r.id())
 		e.mu.Unlock()
 	}()
+}
+
+// remember keeps what a finished response leaves to the next.
+func (e *Engine) remember(r *run) {
+	body := r.writer.Body()
+	if !body.Store || !body.Status.Final() {
+		return
+	}
+	left := chain{items: slices.Concat(r.history, body.Output), container: r.chain.container}
+	if r.record.Container != "" {
+		left.container = r.record.Container
+	}
+	e.past.put(historyKey{r.record.Project, body.ID}, left, r.chain.age)
 }
 
 // stop ends a run of this server and waits for its last event. A response that

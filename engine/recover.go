@@ -83,7 +83,7 @@ func (r *run) restore(ctx context.Context, told []berth.Event) error {
 	if err != nil {
 		return err
 	}
-	r.history = slices.Concat(chain.items, rec.Input)
+	r.chain, r.history = chain, slices.Concat(chain.items, rec.Input)
 	if rec.Body.Usage != nil {
 		r.usage = *rec.Body.Usage
 	}

@@ -23,7 +23,8 @@ type run struct {
 	provider model.Provider
 	upstream string // the provider's name of the model
 	tools    toolset
-	history  []berth.Item // the chain before this response, and its input
+	chain    chain        // the chain before this response
+	history  []berth.Item // its items, and this response's input
 
 	hostedCalls int         // calls of hosted tools so far, for max_tool_calls
 	usage       berth.Usage // of the turns so far

@@ -425,3 +425,20 @@ func TestFilesByID(t *testing.T) {
 		t.Errorf("the record: %v, %v", rec.Input, err)
 	}
 }
+
+// What is deleted from the middle of a chain is not shown to the model again.
+func TestDeletedAncestor(t *testing.T) {
+	h := newHouse(t, say("one"), say("two"), say("three"), say("four"))
+	one := h.final(h.create(`{"model":"played","input":"first secret"}`).ID)
+	two := h.final(h.create(`{"model":"played","input":"second","previous_response_id":"` + string(one.ID) + `"}`).ID)
+	if err := h.engine.Delete(t.Context(), caller, one.ID); err != nil {
+		t.Fatal(err)
+	}
+	h.final(h.create(`{"model":"played","input":"third","previous_response_id":"` + string(two.ID) + `"}`).ID)
+	if got := asJSON(t, h.model.asked[2].Items); strings.Contains(got, "secret") || !strings.Contains(got, "second") {
+		t.Errorf("the model saw %s", got)
+	}
+	if _, err := h.tryCreate(t.Context(), `{"model":"played","input":"x","previous_response_id":"`+string(one.ID)+`"}`); berth.ErrorCode(err) != berth.CodeInvalid {
+		t.Errorf("a deleted response was continued: %v", err)
+	}
+}
