@@ -17,11 +17,15 @@ func TestDigest(t *testing.T) {
 		root   bool // only root can
 	}{
 		{what: "nothing", change: func(string) error { return nil }, same: true},
-		{what: "times", change: func(root string) error { return os.Chtimes(filepath.Join(root, "a/file"), time.Unix(1, 0), time.Unix(2, 0)) }, same: true},
+		{what: "times", change: func(root string) error {
+			return os.Chtimes(filepath.Join(root, "a/file"), time.Unix(1, 0), time.Unix(2, 0))
+		}, same: true},
 		{what: "content", change: func(root string) error { return os.WriteFile(filepath.Join(root, "a/file"), []byte("XX"), 0o644) }},
 		{what: "mode", change: func(root string) error { return os.Chmod(filepath.Join(root, "a/file"), 0o755) }},
 		{what: "setuid", change: func(root string) error { return os.Chmod(filepath.Join(root, "a/file"), 0o644|os.ModeSetuid) }},
-		{what: "name", change: func(root string) error { return os.Rename(filepath.Join(root, "a/file"), filepath.Join(root, "a/fila")) }},
+		{what: "name", change: func(root string) error {
+			return os.Rename(filepath.Join(root, "a/file"), filepath.Join(root, "a/fila"))
+		}},
 		{what: "place", change: func(root string) error { return os.Rename(filepath.Join(root, "a/file"), filepath.Join(root, "file")) }},
 		{what: "target of a link", change: func(root string) error {
 			if err := os.Remove(filepath.Join(root, "link")); err != nil {
