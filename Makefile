@@ -13,9 +13,7 @@ build: ## Build everything that runs into bin/
 	@mkdir -p bin
 	$(STATIC) -o bin/berth-guest ./cmd/berth-guest
 	cd cmd/berth-runsc && $(STATIC) -o ../../bin/berth-runsc .
-	@for p in berth-guest berth-runsc; do \
-		if [ ! -e $(PACKED)/$$p.zst ] || [ bin/$$p -nt $(PACKED)/$$p.zst ]; then \
-			go run ./cmd/berth/embedded/pack bin/$$p $(PACKED)/$$p.zst || exit 1; fi; done
+	@go run ./cmd/berth/embedded/pack $(PACKED) bin/berth-guest bin/berth-runsc
 	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o bin/berth ./cmd/berth
 
 demo: ## Analyse a data set in three chained responses, into ./demo-out
@@ -37,4 +35,4 @@ fmt: ## Format the code
 	gofmt -w $$(git ls-files '*.go')
 
 clean: ## Remove what was built
-	rm -rf bin demo-out $(PACKED)/*.zst
+	rm -rf bin demo-out $(PACKED)/*.zst $(PACKED)/*.sha256

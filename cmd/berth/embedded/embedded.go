@@ -7,13 +7,18 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/klauspost/compress/zstd"
 )
 
+// files holds, for each program, NAME.zst and NAME.sha256, the digest of what is
+// in it. A plain go build has neither.
+//
 //go:embed files
 var files embed.FS
 
@@ -21,44 +26,72 @@ var files embed.FS
 type Programs struct{ Guest, Runsc string }
 
 // Extract writes the programs below dir, each under a name that says what is in
-// it, and returns their paths. What is there already is used. In a binary that
-// was built without them, the programs beside the executable serve.
+// it, and returns their paths. What is there whole already is used; two processes
+// may extract at once. In a binary that was built without them, the programs
+// beside the executable serve.
 func Extract(dir string) (Programs, error) {
-	guest, err := extract(dir, "berth-guest")
+	self, err := os.Executable()
 	if err != nil {
 		return Programs{}, err
 	}
-	runsc, err := extract(dir, "berth-runsc")
+	beside := filepath.Dir(self)
+	guest, err := extract(files, dir, beside, "berth-guest")
+	if err != nil {
+		return Programs{}, err
+	}
+	runsc, err := extract(files, dir, beside, "berth-runsc")
 	return Programs{Guest: guest, Runsc: runsc}, err
 }
 
-func extract(dir, name string) (string, error) {
-	packed, err := files.ReadFile("files/" + name + ".zst")
+func extract(files fs.FS, dir, beside, name string) (string, error) {
+	text, err := fs.ReadFile(files, "files/"+name+".sha256")
 	if errors.Is(err, fs.ErrNotExist) {
-		return beside(name)
-	}
-	if err != nil {
-		return "", err
-	}
-	sum := sha256.Sum256(packed)
-	path := filepath.Join(dir, name+"-"+hex.EncodeToString(sum[:8]))
-	if _, err := os.Stat(path); err == nil {
+		path := filepath.Join(beside, name)
+		if _, err := os.Stat(path); err != nil {
+			return "", fmt.Errorf("this berth was built without %s, and there is none beside it: run make build", name)
+		}
 		return path, nil
 	}
-	r, err := zstd.NewReader(nil)
 	if err != nil {
 		return "", err
 	}
-	defer r.Close()
-	plain, err := r.DecodeAll(packed, nil)
-	if err != nil {
-		return "", fmt.Errorf("%s: %w", name, err)
+	sum := strings.TrimSpace(string(text))
+	if len(sum) != hex.EncodedLen(sha256.Size) {
+		return "", fmt.Errorf("%s: the digest %q is none; run make build", name, sum)
 	}
-	return path, write(path, plain)
+	path := filepath.Join(dir, name+"-"+sum[:16])
+	if whole(path, sum) {
+		return path, nil
+	}
+	packed, err := files.Open("files/" + name + ".zst")
+	if err != nil {
+		return "", err
+	}
+	defer packed.Close()
+	if err := unpack(path, packed); err != nil {
+		return "", fmt.Errorf("extracting %s: %w", name, err)
+	}
+	if !whole(path, sum) {
+		return "", fmt.Errorf("extracting %s: what came out does not have the digest %s; run make build", name, sum)
+	}
+	return path, nil
 }
 
-// write makes a program appear whole, also when two servers start at once.
-func write(path string, content []byte) error {
+// whole reports whether a file has a digest: one that was written shortly before
+// the power failed may not.
+func whole(path, sum string) bool {
+	f, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	h := sha256.New()
+	_, err = io.Copy(h, f)
+	return err == nil && hex.EncodeToString(h.Sum(nil)) == sum
+}
+
+// unpack makes a program appear at once.
+func unpack(path string, packed io.Reader) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
 	}
@@ -67,10 +100,7 @@ func write(path string, content []byte) error {
 		return err
 	}
 	defer os.Remove(f.Name())
-	_, err = f.Write(content)
-	if err == nil {
-		err = f.Chmod(0o755)
-	}
+	err = copyTo(f, packed)
 	if cerr := f.Close(); err == nil {
 		err = cerr
 	}
@@ -80,14 +110,17 @@ func write(path string, content []byte) error {
 	return os.Rename(f.Name(), path)
 }
 
-func beside(name string) (string, error) {
-	self, err := os.Executable()
+func copyTo(f *os.File, packed io.Reader) error {
+	r, err := zstd.NewReader(packed)
 	if err != nil {
-		return "", err
+		return err
 	}
-	path := filepath.Join(filepath.Dir(self), name)
-	if _, err := os.Stat(path); err != nil {
-		return "", fmt.Errorf("this berth was built without %s, and there is none beside it: run make build", name)
+	defer r.Close()
+	if _, err := io.Copy(f, r); err != nil {
+		return err
 	}
-	return path, nil
+	if err := f.Chmod(0o755); err != nil {
+		return err
+	}
+	return f.Sync()
 }
