@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/berth-run/berth"
@@ -140,12 +141,20 @@ func about(told []berth.Event, index int) []berth.Event {
 
 // textsOf returns the text told of each item, by its place in the output.
 func textsOf(told []berth.Event) map[int]string {
-	texts := map[int]string{}
+	built := map[int]*strings.Builder{}
 	for _, ev := range told {
 		var text string
-		if ev.Type == berth.EventOutputTextDelta && json.Unmarshal(ev.Delta, &text) == nil {
-			texts[*ev.OutputIndex] += text
+		if ev.Type != berth.EventOutputTextDelta || json.Unmarshal(ev.Delta, &text) != nil {
+			continue
 		}
+		if built[*ev.OutputIndex] == nil {
+			built[*ev.OutputIndex] = &strings.Builder{}
+		}
+		built[*ev.OutputIndex].WriteString(text)
+	}
+	texts := map[int]string{}
+	for i, b := range built {
+		texts[i] = b.String()
 	}
 	return texts
 }
