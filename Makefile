@@ -22,7 +22,7 @@ demo: ## Analyse a data set in three chained responses, into ./demo-out
 test: ## Check everything that must hold
 	@scripts/test
 
-check: ## The part of test that needs no root: vet, staticcheck, unit tests
+check: ## The part of test that needs no root: format, vet, staticcheck, known vulnerabilities
 	@scripts/check
 
 bench: ## Measure, and print a table

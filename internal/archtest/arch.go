@@ -36,7 +36,7 @@ var Imports = map[string][]string{
 	"store/sqlite/query":      {},
 	"store/storetest":         {"", "store"},
 	"model":                   {""},
-	"model/chat":              {"", "model"},
+	"model/chat":              {"", "internal/sse", "model"},
 	"model/scripted":          {"", "model"},
 	"model/modeltest":         {"", "model"},
 	"files":                   {"", "store"},

@@ -1,4 +1,4 @@
-// Command pack compresses programs for embedding: pack DIRECTORY PROGRAM... writes
+// Command pack compresses programs for embedding: pack DIRECTORY PROGRAMS writes
 // PROGRAM.zst and PROGRAM.sha256, the digest of what is in it, to the directory.
 // What is packed already it leaves alone.
 package main
@@ -23,7 +23,7 @@ func main() {
 
 func run(args []string) error {
 	if len(args) < 2 {
-		return errors.New("usage: pack DIRECTORY PROGRAM...")
+		return errors.New("usage: pack DIRECTORY PROGRAMS")
 	}
 	for _, program := range args[1:] {
 		if err := pack(program, filepath.Join(args[0], filepath.Base(program))); err != nil {
