@@ -19,11 +19,14 @@ import (
 type Provider interface {
 	// Stream asks the model for one turn and yields what it says, as it says it.
 	// The sequence ends with a Finish, or with an error after which nothing
-	// follows. Errors that the client should see are *berth.Error: CodeRateLimited,
-	// CodeInvalid (the upstream refused the request) or CodeUpstream; their
-	// messages hold no secret. The caller retries; a provider does not. The
-	// request is not changed or kept. Ending the iteration early, or ctx, closes
-	// the upstream connection at once.
+	// follows. Errors that the client should see are *berth.Error: CodeRateLimited
+	// or CodeUpstream, which may pass (RetryAfter says when, if the upstream did),
+	// CodeInvalid (the upstream refused the request), CodeNotFound (it has no such
+	// model) or CodeUnavailable (the operator must mend something, such as the
+	// key), which will not; their messages hold no secret. The caller retries; a
+	// provider does not. The request is not changed or kept. Ending the iteration
+	// early, or ctx, closes the upstream connection at once; after ctx ended the
+	// error is its cause.
 	Stream(ctx context.Context, req *Request) iter.Seq2[Delta, error]
 }
 

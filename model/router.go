@@ -2,7 +2,6 @@ package model
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -109,25 +108,4 @@ func (r *Router) listers() map[Lister]bool {
 		}
 	}
 	return set
-}
-
-// A retryError is an error that says when to try again.
-type retryError struct {
-	error
-	after time.Duration
-}
-
-func (e *retryError) Unwrap() error { return e.error }
-
-// WithRetryAfter marks err with the time that the upstream asked to wait.
-func WithRetryAfter(err error, after time.Duration) error {
-	return &retryError{err, after}
-}
-
-// RetryAfter returns how long the upstream asked to wait, if it did.
-func RetryAfter(err error) (time.Duration, bool) {
-	if e, ok := errors.AsType[*retryError](err); ok {
-		return e.after, true
-	}
-	return 0, false
 }

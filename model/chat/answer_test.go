@@ -74,7 +74,7 @@ func TestOddStreams(t *testing.T) {
 		{"no end mark", stream(`"content":"a"`, end), []string{"text a", "finish stop"}},
 		{"no finish_reason", stream(`"content":"a"`) + "data: [DONE]\n\n", []string{"text a", "finish stop"}},
 		{"cut after the end", stream(`"content":"a"`, end) + "data: {\"us", []string{"text a", "finish stop"}},
-		{"nothing is read after the end mark", stream(end) + "data: [DONE]\n\ndata: {", []string{"finish stop"}},
+		{"nothing is read after the end mark", stream(end) + "data: [DONE]\n\n" + stream(`"content":"late"`), []string{"finish stop"}},
 		{"comments and keep-alives", ": processing\n\nevent: ping\ndata: now\n\ndata:\n\n" + stream(`"content":"a"`, end), []string{"text a", "finish stop"}},
 		{"null everywhere", stream(`"content":null,"refusal":null,"tool_calls":null,"reasoning":null,"function_call":null|"finish_reason":null,"logprobs":null`, end), []string{"finish stop"}},
 		{"fields of other types", "data: {\"model\":7,\"choices\":[{\"index\":\"0\",\"delta\":{\"content\":\"a\",\"refusal\":false},\"finish_reason\":\"stop\"}],\"usage\":[]}\n\n", []string{"text a", "finish stop"}},
@@ -140,7 +140,6 @@ func TestBrokenStreams(t *testing.T) {
 		{"no end", stream(`"content":"a"`), ""},
 		{"cut in an event", stream(`"content":"a"`) + `data: {"choices":[`, ""},
 		{"not JSON", "data: Internal Server Error\n\n", ""},
-		{"a page", "<html>Sign in to the network</html>", ""},
 		{"JSON that is no answer", "{}", ""},
 		{"a nameless call", stream(`"tool_calls":[{"index":0,"id":"c1","function":{"arguments":"{}"}}]`, end), ""},
 		{"given up", stream(`"content":"a"`, `|"finish_reason":"error"`), ""},
@@ -158,6 +157,13 @@ func TestBrokenStreams(t *testing.T) {
 				t.Errorf("got error %v, want one with %q", err, tt.refusal)
 			}
 		})
+	}
+}
+
+// A page is told from a cut, because the operator must mend another thing.
+func TestPage(t *testing.T) {
+	if _, err := told(t, strings.NewReader("\n<html>Sign in to the network</html>")); err == nil || !strings.Contains(err.Error(), "page") {
+		t.Errorf("got error %v, want one about a page", err)
 	}
 }
 

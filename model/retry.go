@@ -1,0 +1,27 @@
+package model
+
+import (
+	"errors"
+	"time"
+)
+
+// A retryError is an error that says when to try again.
+type retryError struct {
+	error
+	after time.Duration
+}
+
+func (e *retryError) Unwrap() error { return e.error }
+
+// WithRetryAfter marks err with the time that the upstream asked to wait.
+func WithRetryAfter(err error, after time.Duration) error {
+	return &retryError{err, after}
+}
+
+// RetryAfter returns how long the upstream asked to wait, if it did.
+func RetryAfter(err error) (time.Duration, bool) {
+	if e, ok := errors.AsType[*retryError](err); ok {
+		return e.after, true
+	}
+	return 0, false
+}
