@@ -1,0 +1,134 @@
+package files_test
+
+import (
+	"errors"
+	"io"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"gocloud.dev/blob"
+	"gocloud.dev/blob/memblob"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/files"
+	"github.com/berth-run/berth/store"
+	"github.com/berth-run/berth/store/sqlite"
+)
+
+const mine, theirs berth.ProjectID = "proj_mine", "proj_theirs"
+
+func open(t *testing.T) (*files.Service, *blob.Bucket, store.Store) {
+	t.Helper()
+	db, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "berth.db"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bucket := memblob.OpenBucket(nil)
+	t.Cleanup(func() {
+		bucket.Close()
+		db.Close()
+	})
+	return files.New(db, bucket), bucket, db
+}
+
+// keys counts what is in the bucket.
+func keys(t *testing.T, b *blob.Bucket) int {
+	t.Helper()
+	n := 0
+	for it := b.List(nil); ; n++ {
+		if _, err := it.Next(t.Context()); errors.Is(err, io.EOF) {
+			return n
+		} else if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestFile(t *testing.T) {
+	s, bucket, _ := open(t)
+	f, err := s.Create(t.Context(), mine, files.CreateRequest{Filename: "ports.csv", Purpose: "user_data"}, strings.NewReader("a,b"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, got, err := s.Open(t.Context(), mine, f.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := io.ReadAll(r)
+	if r.Close(); err != nil || string(text) != "a,b" || got.Bytes != 3 || got.Filename != "ports.csv" {
+		t.Errorf("got %q, %+v, %v", text, got, err)
+	}
+	if _, _, err := s.Open(t.Context(), theirs, f.ID); berth.ErrorCode(err) != berth.CodeNotFound {
+		t.Errorf("another project's Open: got %v", err)
+	}
+	if err := s.Delete(t.Context(), theirs, f.ID); berth.ErrorCode(err) != berth.CodeNotFound || keys(t, bucket) != 1 {
+		t.Errorf("another project's Delete: got %v", err)
+	}
+	if err := s.Delete(t.Context(), mine, f.ID); err != nil || keys(t, bucket) != 0 {
+		t.Errorf("Delete: %v, %d left", err, keys(t, bucket))
+	}
+	if _, err := s.Get(t.Context(), mine, f.ID); berth.ErrorCode(err) != berth.CodeNotFound {
+		t.Errorf("a deleted file: got %v", err)
+	}
+}
+
+func TestRefused(t *testing.T) {
+	s, bucket, _ := open(t)
+	for _, name := range []string{"", ".", "..", "a/b", "/etc/passwd", `a\b`, "a\x00b", "a\nb", "\xff", strings.Repeat("x", 256)} {
+		if _, err := s.Create(t.Context(), mine, files.CreateRequest{Filename: name}, strings.NewReader("x")); berth.ErrorCode(err) != berth.CodeInvalid {
+			t.Errorf("the name %q: got %v", name, err)
+		}
+	}
+	s.MaxBytes = 4
+	if _, err := s.Create(t.Context(), mine, files.CreateRequest{Filename: "a"}, strings.NewReader("12345")); berth.ErrorCode(err) != berth.CodeTooLarge {
+		t.Errorf("a file that is too large: got %v", err)
+	}
+	broken := errors.New("broken")
+	if _, err := s.Create(t.Context(), mine, files.CreateRequest{Filename: "a"}, io.MultiReader(strings.NewReader("12"), failing{broken})); !errors.Is(err, broken) {
+		t.Errorf("an upload that breaks off: got %v", err)
+	}
+	if n := keys(t, bucket); n != 0 {
+		t.Errorf("%d things are left of what was refused", n)
+	}
+}
+
+type failing struct{ err error }
+
+func (f failing) Read([]byte) (int, error) { return 0, f.err }
+
+// What a crash leaves without an object, and what is past its time, is swept.
+func TestSweep(t *testing.T) {
+	s, bucket, db := open(t)
+	kept, err := s.Create(t.Context(), mine, files.CreateRequest{Filename: "kept", ExpiresAfterSeconds: 3600}, strings.NewReader("k"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	lost, err := s.Create(t.Context(), mine, files.CreateRequest{Filename: "lost"}, strings.NewReader("l"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := db.DeleteFile(t.Context(), mine, lost.ID); err != nil {
+		t.Fatal(err)
+	}
+	past := int64(1)
+	if err := db.CreateFile(t.Context(), mine, &berth.File{ID: "file-past", ExpiresAt: &past}); err != nil {
+		t.Fatal(err)
+	}
+	if err := bucket.WriteAll(t.Context(), "proj_mine/file-past", []byte("p"), nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Get(t.Context(), mine, "file-past"); berth.ErrorCode(err) != berth.CodeNotFound {
+		t.Errorf("a file past its time: got %v", err)
+	}
+	if err := s.Sweep(t.Context(), slog.New(slog.DiscardHandler)); err != nil {
+		t.Fatal(err)
+	}
+	if n := keys(t, bucket); n != 1 {
+		t.Errorf("%d things are left, want the one that is kept", n)
+	}
+	if _, err := s.Get(t.Context(), mine, kept.ID); err != nil {
+		t.Errorf("the file that is kept: %v", err)
+	}
+}
