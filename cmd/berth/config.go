@@ -64,6 +64,14 @@ type ModelConfig struct {
 	APIKeyEnv string            `yaml:"api_key_env"` // the environment variable that has it
 	Upstream  string            `yaml:"upstream"`    // the upstream's name for the model. Default: the same
 	Headers   map[string]string `yaml:"headers"`     // to send with each request
+
+	// What the upstream's dialect asks for; see chat.Options.
+	SystemRole   string        `yaml:"system_role"`    // system (the default) or developer
+	MaxTokens    string        `yaml:"max_tokens"`     // max_tokens or max_completion_tokens. Default: by the upstream
+	Reasoning    string        `yaml:"reasoning"`      // the field that takes reasoning back: reasoning_content (DeepSeek) or reasoning
+	CallIDLength int           `yaml:"call_id_length"` // the longest call id. Default: 40; Mistral wants 9
+	FirstToken   time.Duration `yaml:"first_token"`    // patience before the first word. Default: 10m
+	Silence      time.Duration `yaml:"silence"`        // patience after it. Default: 10m
 }
 
 // Bytes is a size: a number, or one with k, m, g or t.

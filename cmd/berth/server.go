@@ -234,7 +234,8 @@ func newRouter(config *Config, log *slog.Logger) (*model.Router, error) {
 		if m.APIKeyEnv != "" {
 			key = os.Getenv(m.APIKeyEnv)
 		}
-		p, err := chat.New(chat.Options{BaseURL: m.BaseURL, APIKey: key, Headers: m.Headers, Log: log})
+		p, err := chat.New(chat.Options{BaseURL: m.BaseURL, APIKey: key, Headers: m.Headers, Log: log, SystemRole: m.SystemRole,
+			MaxTokens: m.MaxTokens, Reasoning: m.Reasoning, CallIDLength: m.CallIDLength, FirstToken: m.FirstToken, Silence: m.Silence})
 		if err != nil {
 			return nil, fmt.Errorf("model %s: %w", m.Match, err)
 		}
