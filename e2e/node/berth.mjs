@@ -1,6 +1,10 @@
 // What the tests share. The client is the official one, unmodified: it reads
 // OPENAI_BASE_URL and OPENAI_API_KEY itself.
+import { File } from 'node:buffer';
 import OpenAI from 'openai';
+
+// Node 18, which Debian 12 has, lacks the global; the client then asks for this.
+globalThis.File ??= File;
 
 export const client = new OpenAI();
 
