@@ -110,6 +110,15 @@ func checkContent(t *testing.T, root string) {
 	}
 }
 
+// mmdebstrap takes an empty --include for a mistake.
+func TestNoPackages(t *testing.T) {
+	for _, arg := range (&build{recipe: Recipe{Name: "bare"}}).args() {
+		if strings.HasPrefix(arg, "--include") {
+			t.Errorf("without packages there is the argument %q", arg)
+		}
+	}
+}
+
 // An interrupted build leaves nothing: no file, no process.
 func TestInterrupted(t *testing.T) {
 	needRoot(t)

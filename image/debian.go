@@ -80,9 +80,12 @@ var options = []string{"--verbose", "--mode=root", "--variant=minbase", "--forma
 // args are mmdebstrap's.
 func (b *build) args() []string {
 	archives := `"$1/var/cache/apt/archives"`
-	args := append(slices.Clone(options), "--include="+strings.Join(b.recipe.Packages, ","),
+	args := append(slices.Clone(options),
 		"--setup-hook=mkdir -p "+archives+"; find "+quote(b.cache)+" -name '*.deb' -exec cp -l -t "+archives+" {} +",
 		"--customize-hook="+setup)
+	if len(b.recipe.Packages) > 0 {
+		args = append(args, "--include="+strings.Join(b.recipe.Packages, ","))
+	}
 	for i, f := range b.recipe.Files {
 		args = append(args, fmt.Sprintf(`--customize-hook=chroot "$1" sh -c 'mkdir -p "${0%%/*}" && cat >"$0" && chmod "$1" "$0"' %s %s <%s`,
 			quote(f.Path), strconv.FormatUint(uint64(f.Mode), 8), quote(b.file(i))))
