@@ -42,7 +42,9 @@ func run() error {
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM)
 	defer stop()
 	if os.Getpid() == 1 {
-		signal.Ignore(unix.SIGINT, unix.SIGHUP, unix.SIGPIPE, unix.SIGTERM) // only its end from outside ends it
+		// Only its end from outside ends it. The signals are caught, not ignored:
+		// every command would inherit that, and kill would end none.
+		signal.Notify(make(chan os.Signal, 1), unix.SIGINT, unix.SIGHUP, unix.SIGPIPE, unix.SIGTERM)
 		ctx = context.Background()
 	}
 	s, err := server.New(server.Options{User: *user, WorkDir: *workdir, StateDir: *state, MemoryLimit: *memory,

@@ -121,6 +121,12 @@ func (s *suite) exec(t *testing.T) {
 	if r := b.ShTimeout("sleep 600", 50*time.Millisecond); !r.Timeout {
 		t.Errorf("sleep 600: got %+v, want a timeout", r)
 	}
+	// The guest heeds no signals; its commands must.
+	for _, sig := range []string{"HUP", "INT", "PIPE", "TERM"} {
+		if got := b.Must("sh -c 'kill -" + sig + " $$; echo lives' || echo ended"); got != "ended" {
+			t.Errorf("a process that was sent SIG%s: got %q, want %q", sig, got, "ended")
+		}
+	}
 	if !s.isolates() {
 		return
 	}
