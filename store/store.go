@@ -135,6 +135,14 @@ type Files interface {
 	// ListFiles returns one page and whether there is more; purpose "" is any.
 	ListFiles(ctx context.Context, p berth.ProjectID, purpose string, page Page) ([]*berth.File, bool, error)
 	DeleteFile(ctx context.Context, p berth.ProjectID, id berth.FileID) error
+	// ExpiredFiles returns the files of all projects that have expired by now.
+	ExpiredFiles(ctx context.Context, now time.Time) ([]FileRef, error)
+}
+
+// A FileRef names a file.
+type FileRef struct {
+	Project berth.ProjectID
+	File    berth.FileID
 }
 
 // A Container is a container as it is kept.

@@ -67,7 +67,7 @@ var Imports = map[string][]string{
 var Bans = map[string][]string{
 	"net/http":     {"api", "guest", "guest/server", "model/chat", "model/modeltest", "cmd/berth", "e2e"},
 	"database/sql": {"store/sqlite", "store/sqlite/query"},
-	"os/exec":      {"sandbox/gvisor", "sandbox/local", "sandbox/drivertest", "guest/server", "image", "cmd/berth", "e2e"},
+	"os/exec":      {"sandbox/gvisor", "sandbox/local", "sandbox/drivertest", "guest/server", "image", "store/storetest", "cmd/berth", "e2e"},
 }
 
 // A file is what the rules look at in one source file.

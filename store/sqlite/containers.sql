@@ -4,19 +4,22 @@ INSERT INTO containers (id, project, created_at, name, status, body) VALUES (?, 
 -- name: GetContainer :one
 SELECT body FROM containers WHERE id = ? AND project = ?;
 
+-- name: ContainerExists :one
+SELECT EXISTS (SELECT 1 FROM containers WHERE id = ? AND project = ?);
+
 -- name: ContainerTime :one
 SELECT created_at FROM containers WHERE id = ? AND project = ?;
 
 -- name: ListContainersDescending :many
-SELECT project, body FROM containers
+SELECT body FROM containers
 WHERE project = sqlc.arg(project) AND (CAST(sqlc.arg(name) AS TEXT) = '' OR name = CAST(sqlc.arg(name) AS TEXT))
-  AND (CAST(sqlc.arg(after_id) AS TEXT) = '' OR (created_at, id) < (CAST(sqlc.arg(after_time) AS INTEGER), CAST(sqlc.arg(after_id) AS TEXT)))
+  AND (created_at, id) < (CAST(sqlc.arg(after_time) AS INTEGER), CAST(sqlc.arg(after_id) AS TEXT))
 ORDER BY created_at DESC, id DESC LIMIT sqlc.arg(n);
 
 -- name: ListContainersAscending :many
-SELECT project, body FROM containers
+SELECT body FROM containers
 WHERE project = sqlc.arg(project) AND (CAST(sqlc.arg(name) AS TEXT) = '' OR name = CAST(sqlc.arg(name) AS TEXT))
-  AND (CAST(sqlc.arg(after_id) AS TEXT) = '' OR (created_at, id) > (CAST(sqlc.arg(after_time) AS INTEGER), CAST(sqlc.arg(after_id) AS TEXT)))
+  AND (created_at, id) > (CAST(sqlc.arg(after_time) AS INTEGER), CAST(sqlc.arg(after_id) AS TEXT))
 ORDER BY created_at, id LIMIT sqlc.arg(n);
 
 -- name: UpdateContainer :exec
@@ -35,13 +38,14 @@ ON CONFLICT (container, path) DO UPDATE SET bytes = excluded.bytes,
 RETURNING id, created_at, source;
 
 -- name: GetContainerFile :one
-SELECT path, created_at, source, bytes FROM container_files WHERE container = ? AND id = ?;
+SELECT f.path, f.created_at, f.source, f.bytes
+FROM container_files f JOIN containers c ON c.id = f.container
+WHERE f.container = ? AND f.id = ? AND c.project = ?;
 
 -- name: ContainerFiles :many
 SELECT id, path, created_at, source, bytes FROM container_files WHERE container = ? ORDER BY created_at, id;
 
 -- name: DeleteContainerFile :execrows
-DELETE FROM container_files WHERE container = ? AND id = ?;
-
--- name: DeleteContainerFiles :exec
-DELETE FROM container_files WHERE container = ?;
+DELETE FROM container_files
+WHERE container_files.container = ? AND container_files.id = ?
+  AND EXISTS (SELECT 1 FROM containers c WHERE c.id = container_files.container AND c.project = ?);

@@ -1,5 +1,5 @@
 -- name: CreateFile :exec
-INSERT INTO files (id, project, created_at, purpose, body) VALUES (?, ?, ?, ?, ?);
+INSERT INTO files (id, project, created_at, expires_at, purpose, body) VALUES (?, ?, ?, ?, ?, ?);
 
 -- name: GetFile :one
 SELECT body FROM files WHERE id = ? AND project = ?;
@@ -10,14 +10,17 @@ SELECT created_at FROM files WHERE id = ? AND project = ?;
 -- name: ListFilesDescending :many
 SELECT body FROM files
 WHERE project = sqlc.arg(project) AND (CAST(sqlc.arg(purpose) AS TEXT) = '' OR purpose = CAST(sqlc.arg(purpose) AS TEXT))
-  AND (CAST(sqlc.arg(after_id) AS TEXT) = '' OR (created_at, id) < (CAST(sqlc.arg(after_time) AS INTEGER), CAST(sqlc.arg(after_id) AS TEXT)))
+  AND (created_at, id) < (CAST(sqlc.arg(after_time) AS INTEGER), CAST(sqlc.arg(after_id) AS TEXT))
 ORDER BY created_at DESC, id DESC LIMIT sqlc.arg(n);
 
 -- name: ListFilesAscending :many
 SELECT body FROM files
 WHERE project = sqlc.arg(project) AND (CAST(sqlc.arg(purpose) AS TEXT) = '' OR purpose = CAST(sqlc.arg(purpose) AS TEXT))
-  AND (CAST(sqlc.arg(after_id) AS TEXT) = '' OR (created_at, id) > (CAST(sqlc.arg(after_time) AS INTEGER), CAST(sqlc.arg(after_id) AS TEXT)))
+  AND (created_at, id) > (CAST(sqlc.arg(after_time) AS INTEGER), CAST(sqlc.arg(after_id) AS TEXT))
 ORDER BY created_at, id LIMIT sqlc.arg(n);
+
+-- name: ExpiredFiles :many
+SELECT project, id FROM files WHERE expires_at <= sqlc.arg(now) ORDER BY expires_at, id;
 
 -- name: DeleteFile :execrows
 DELETE FROM files WHERE id = ? AND project = ?;

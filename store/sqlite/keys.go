@@ -17,7 +17,7 @@ func (d *DB) CreateKey(ctx context.Context, k *berth.Key) error {
 func (d *DB) KeyByHash(ctx context.Context, hash [32]byte) (*berth.Key, error) {
 	row, err := d.queries.KeyByHash(ctx, hash[:])
 	if err != nil {
-		return nil, wrap(err)
+		return nil, d.wrap(err)
 	}
 	return &berth.Key{ID: berth.KeyID(row.ID), Project: berth.ProjectID(row.Project), Name: row.Name, Hash: hash, Tail: row.Tail, CreatedAt: row.CreatedAt}, nil
 }
@@ -25,12 +25,12 @@ func (d *DB) KeyByHash(ctx context.Context, hash [32]byte) (*berth.Key, error) {
 func (d *DB) ListKeys(ctx context.Context) ([]*berth.Key, error) {
 	rows, err := d.queries.ListKeys(ctx)
 	if err != nil {
-		return nil, err
+		return nil, d.wrap(err)
 	}
 	keys := make([]*berth.Key, len(rows))
 	for i, r := range rows {
 		if len(r.Hash) != 32 {
-			return nil, fmt.Errorf("key %s: its hash has %d bytes", r.ID, len(r.Hash))
+			return nil, fmt.Errorf("sqlite: %s: key %s: its hash has %d bytes", d.path, r.ID, len(r.Hash))
 		}
 		keys[i] = &berth.Key{ID: berth.KeyID(r.ID), Project: berth.ProjectID(r.Project), Name: r.Name, Hash: [32]byte(r.Hash), Tail: r.Tail, CreatedAt: r.CreatedAt}
 	}
@@ -38,7 +38,7 @@ func (d *DB) ListKeys(ctx context.Context) ([]*berth.Key, error) {
 }
 
 func (d *DB) DeleteKey(ctx context.Context, id berth.KeyID) error {
-	return d.update(ctx, func(ctx context.Context, q *query.Queries) error {
+	return d.erase(ctx, func(ctx context.Context, q *query.Queries) error {
 		return found(q.DeleteKey(ctx, string(id)))
 	})
 }

@@ -4,17 +4,16 @@ package sqlite
 import (
 	"context"
 	"database/sql"
-	"embed"
 	"errors"
 	"fmt"
-	"io/fs"
+	"log/slog"
+	"math"
 	"net/url"
+	"os"
+	"path/filepath"
 	"sync"
-	"time"
 
-	"github.com/pressly/goose/v3"
-	"modernc.org/sqlite"
-	sqlite3 "modernc.org/sqlite/lib"
+	_ "modernc.org/sqlite"
 
 	"github.com/berth-run/berth/store"
 	"github.com/berth-run/berth/store/sqlite/query"
@@ -22,162 +21,161 @@ import (
 
 //go:generate go tool -modfile=../../tools/go.mod sqlc generate
 
-//go:embed migrations/*.sql
-var migrations embed.FS
+const (
+	// busyTimeout is how long a write waits for another process, in milliseconds.
+	busyTimeout = 10_000
+	// readers is how many reads run at once. More wait.
+	readers = 8
+	// logLimit is how much of the write-ahead log's file stays after a checkpoint,
+	// in bytes.
+	logLimit = 64 << 20
+)
 
 // Options tune a database. The zero value is right for most.
 type Options struct {
 	// Synchronous is "normal" (the default) or "full". Both lose nothing when the
-	// process dies. With normal, a power cut may lose the last moments; full waits
-	// for the disk at each commit, which the writes that wait together share.
+	// process dies. With normal, a power cut may lose the last moments, and nothing
+	// older; full waits for the disk at each commit, which the writes that wait
+	// together share.
 	Synchronous string
+
+	// Log hears what goes wrong in the background; nil is silence.
+	Log *slog.Logger
 }
 
 // A DB is a store.Store in one file, in WAL mode: one writer, which gathers
 // concurrent writes into one transaction, and many readers. Another process, such
 // as the command line, may use the file at the same time.
 type DB struct {
-	write   *sql.DB // one connection
-	read    *sql.DB
-	writer  *query.Queries // prepared on write
-	queries *query.Queries // prepared on read
+	path string
+	log  *slog.Logger
 
-	writes chan *write
-	purge  chan struct{} // something was deleted: take it out of the log as well
-	closed chan struct{}
-	once   sync.Once
-	wg     sync.WaitGroup
+	read    *sql.DB
+	queries *query.Queries // prepared on read
+	writer  *writer
+	eraser  *eraser
+
+	close func() error // the first time; then it returns the same
 }
 
 var _ store.Store = (*DB)(nil)
 
-// Open opens the database in a file, which it makes, and brings its tables up to
-// date. A file of a later version of Berth is refused.
-func Open(ctx context.Context, path string, opts *Options) (*DB, error) {
+// Open opens the database in a file, which it makes, readable by its owner alone,
+// and brings its tables up to date. A file of a later version of Berth is refused.
+func Open(ctx context.Context, path string, opts *Options) (_ *DB, err error) {
 	if opts == nil {
 		opts = &Options{}
 	}
-	sync := "NORMAL"
-	switch opts.Synchronous {
-	case "", "normal":
-	case "full":
-		sync = "FULL"
-	default:
-		return nil, fmt.Errorf("sqlite: synchronous must be normal or full, not %q", opts.Synchronous)
+	d := &DB{path: path, log: opts.Log}
+	if d.log == nil {
+		d.log = slog.New(slog.DiscardHandler)
 	}
-	dsn := func(extra string) string {
-		return "file:" + (&url.URL{Path: path}).EscapedPath() + "?_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)" +
-			"&_pragma=synchronous(" + sync + ")&_pragma=secure_delete(ON)" + extra
-	}
-	d := &DB{writes: make(chan *write, 256), purge: make(chan struct{}, 1), closed: make(chan struct{})}
-	var err error
-	if d.write, err = sql.Open("sqlite", dsn("&_txlock=immediate")); err != nil {
-		return nil, err
-	}
-	d.write.SetMaxOpenConns(1)
-	if err := migrate(ctx, d.write); err != nil {
-		d.write.Close()
-		return nil, fmt.Errorf("sqlite: %s: %w", path, err)
-	}
-	if d.read, err = sql.Open("sqlite", dsn("&_pragma=query_only(ON)")); err != nil {
-		d.write.Close()
-		return nil, err
-	}
-	d.read.SetMaxOpenConns(8)
-	d.read.SetMaxIdleConns(8)
-	if d.writer, err = query.Prepare(ctx, d.write); err == nil {
-		d.queries, err = query.Prepare(ctx, d.read)
-	}
+	var opened []func() error
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("sqlite: %s: %w", path, explain(err))
+			_ = closeAll(opened)
+		}
+	}()
+	dsn, err := dataSource(path, opts.Synchronous)
 	if err != nil {
-		d.read.Close()
-		d.write.Close()
-		return nil, fmt.Errorf("sqlite: %s: %w", path, err)
+		return nil, err
 	}
-	d.wg.Go(d.commitWrites)
-	d.wg.Go(d.purgeLog)
+	unlock, err := lockDir(filepath.Dir(path))
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	if err := create(path); err != nil {
+		return nil, err
+	}
+	write, err := sql.Open("sqlite", dsn+"&_txlock=immediate")
+	if err != nil {
+		return nil, err
+	}
+	opened = append(opened, write.Close)
+	write.SetMaxOpenConns(1)
+	if err := migrate(ctx, write); err != nil {
+		return nil, err
+	}
+	if d.writer, err = newWriter(ctx, write); err != nil {
+		return nil, err
+	}
+	opened = append(opened, d.writer.close)
+	if d.read, err = sql.Open("sqlite", dsn+"&_pragma=query_only(ON)"); err != nil {
+		return nil, err
+	}
+	opened = append(opened, d.read.Close)
+	d.read.SetMaxOpenConns(readers)
+	d.read.SetMaxIdleConns(readers)
+	if d.queries, err = query.Prepare(ctx, d.read); err != nil {
+		return nil, err
+	}
+	opened = append(opened, d.queries.Close)
+	d.eraser = newEraser(d)
+	opened = append(opened, d.eraser.close)
+	d.close = sync.OnceValue(func() error { return closeAll(opened) })
 	return d, nil
 }
 
-func migrate(ctx context.Context, db *sql.DB) error {
-	dir, err := fs.Sub(migrations, "migrations")
-	if err != nil {
-		return err
+// closeAll calls close functions from the last to the first.
+func closeAll(fs []func() error) error {
+	var errs []error
+	for i := len(fs) - 1; i >= 0; i-- {
+		errs = append(errs, fs[i]())
 	}
-	p, err := goose.NewProvider(goose.DialectSQLite3, db, dir)
-	if err != nil {
-		return err
-	}
-	current, target, err := p.GetVersions(ctx)
-	if err != nil {
-		return err
-	}
-	if current > target {
-		return fmt.Errorf("the database is of a later version of Berth (schema %d, this one knows %d)", current, target)
-	}
-	_, err = p.Up(ctx)
-	return err
+	return errors.Join(errs...)
 }
 
-// Close waits for the writes that have begun and closes the file.
-func (d *DB) Close() error {
-	d.once.Do(func() { close(d.closed) })
-	d.wg.Wait()
-	_, err := d.write.Exec("PRAGMA wal_checkpoint(TRUNCATE)")
-	return errors.Join(err, d.writer.Close(), d.queries.Close(), d.read.Close(), d.write.Close())
-}
-
-// purgeLog empties the write-ahead log soon after a deletion: deleted content is
-// overwritten in the database itself, but the log still has it.
-func (d *DB) purgeLog() {
-	for {
-		select {
-		case <-d.closed:
-			return
-		case <-d.purge:
-		}
-		select {
-		case <-d.closed: // Close empties it
-			return
-		case <-time.After(time.Second): // many deletions share one
-		}
-		if _, err := d.write.Exec("PRAGMA wal_checkpoint(TRUNCATE)"); err != nil {
-			d.deleted() // a reader was in the way
-		}
-	}
-}
-
-func (d *DB) deleted() {
-	select {
-	case d.purge <- struct{}{}:
+// dataSource is the driver's name of the database, with all that is set on each
+// connection.
+func dataSource(path, synchronous string) (string, error) {
+	switch synchronous {
+	case "":
+		synchronous = "normal"
+	case "normal", "full":
 	default:
+		return "", fmt.Errorf("synchronous must be normal or full, not %q", synchronous)
 	}
+	pragmas := url.Values{"_pragma": {
+		fmt.Sprintf("busy_timeout(%d)", busyTimeout),
+		"journal_mode(WAL)",
+		fmt.Sprintf("journal_size_limit(%d)", logLimit),
+		"synchronous(" + synchronous + ")",
+		"foreign_keys(ON)",
+		"secure_delete(ON)",  // what is deleted is overwritten, see erase.go
+		"temp_store(MEMORY)", // nor does it lie about in temporary files
+	}}
+	return "file:" + (&url.URL{Path: path}).EscapedPath() + "?" + pragmas.Encode(), nil
 }
 
-// wrap gives an error of SQLite its identity in the store's terms.
-func wrap(err error) error {
-	if errors.Is(err, sql.ErrNoRows) {
-		return store.ErrNotFound
+// create makes the file if there is none, so that it has its mode from the start.
+// A file that is there is not even opened: closing it would drop the locks that
+// SQLite holds on it in this process.
+func create(path string) error {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if errors.Is(err, os.ErrExist) {
+		return nil
 	}
-	if e, ok := errors.AsType[*sqlite.Error](err); ok {
-		switch e.Code() {
-		case sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY, sqlite3.SQLITE_CONSTRAINT_UNIQUE:
-			return fmt.Errorf("%w: %w", store.ErrExists, err)
-		}
+	if err != nil {
+		return err
 	}
-	return err
+	return f.Close()
 }
 
-// found turns a count of changed rows into ErrNotFound if there was none.
-func found(n int64, err error) error {
-	if err == nil && n == 0 {
-		return store.ErrNotFound
-	}
-	return err
-}
+// Close waits for the writes that have begun, and for what was deleted to be
+// erased, and closes the file. It may be called again.
+func (d *DB) Close() error { return d.close() }
 
-func truth(b bool) int64 {
-	if b {
-		return 1
+// start returns the created_at after which a page of a list begins, given how to
+// look that of page.After up. Lists are in the order of (created_at, id).
+func start(page store.Page, createdAt func() (int64, error)) (int64, error) {
+	switch {
+	case page.After != "":
+		return createdAt()
+	case page.Ascending:
+		return math.MinInt64, nil
+	default:
+		return math.MaxInt64, nil
 	}
-	return 0
 }

@@ -1,7 +1,6 @@
 package sqlite_test
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"fmt"
@@ -9,9 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
-	"time"
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/store"
@@ -32,6 +29,7 @@ func TestConformance(t *testing.T) {
 	storetest.Run(t, func(t *testing.T) store.Store {
 		db := open(t, filepath.Join(t.TempDir(), "berth.db"))
 		t.Cleanup(func() {
+			check(t, db)
 			if err := db.Close(); err != nil {
 				t.Errorf("Close: %v", err)
 			}
@@ -40,186 +38,116 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// What is deleted is not in the file any more, nor in its log.
-func TestDeletedContentIsGone(t *testing.T) {
-	const canary = "canary-in-a-coal-mine"
+func TestKilled(t *testing.T) {
+	storetest.Killed(t, filepath.Join(t.TempDir(), "berth.db"), func(ctx context.Context, path string) (store.Store, error) {
+		return sqlite.Open(ctx, path, nil)
+	})
+}
+
+// Open's errors say which file, and what to do.
+func TestRefused(t *testing.T) {
 	dir := t.TempDir()
-	db := open(t, filepath.Join(dir, "berth.db"))
-	req := &berth.ResponseRequest{Model: canary, Metadata: map[string]string{"m": canary}}
-	r := &store.Response{Project: "p", Request: req, Body: berth.NewResponse("resp_1", 1, req),
-		Input: []berth.Item{berth.NewItem(berth.Message{Type: "message", Role: "user", Content: []berth.Content{{Type: "input_text", Text: canary}}})}}
-	ev := []store.Event{{Type: berth.EventCreated, Data: []byte(`{"text":"` + canary + `"}`)}}
-	if err := db.CreateResponse(t.Context(), r, ev, store.Lease{Owner: "me", Until: time.Now().Add(time.Hour)}); err != nil {
+	broken := filepath.Join(dir, "broken.db")
+	if err := os.WriteFile(broken, bytes.Repeat([]byte("not a database "), 1000), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if !inFiles(t, dir, canary) {
-		t.Fatal("the canary is not on the disk before the deletion; this test sees nothing")
-	}
-	if err := db.DeleteResponse(t.Context(), "p", "resp_1"); err != nil {
+	later := filepath.Join(dir, "later.db")
+	db := open(t, later)
+	if err := db.Exec("INSERT INTO goose_db_version (version_id, is_applied) VALUES (99, 1)"); err != nil {
 		t.Fatal(err)
 	}
 	if err := db.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if inFiles(t, dir, canary) {
-		t.Error("the canary is still on the disk")
+	for _, tc := range []struct{ path, synchronous, want string }{
+		{filepath.Join(dir, "no", "such", "x.db"), "", "no such file or directory"},
+		{filepath.Join(dir, "x.db"), "off", "synchronous must be normal or full"},
+		{broken, "", "restore it from a copy"},
+		{later, "", "later version of Berth"},
+		{dir, "", "permissions"},
+	} {
+		db, err := sqlite.Open(t.Context(), tc.path, &sqlite.Options{Synchronous: tc.synchronous})
+		if err == nil {
+			db.Close()
+			t.Errorf("Open(%s) has worked, want %q", tc.path, tc.want)
+		} else if !strings.Contains(err.Error(), tc.want) || !strings.Contains(err.Error(), tc.path) {
+			t.Errorf("Open(%s): got %v, want %q", tc.path, err, tc.want)
+		}
 	}
 }
 
-func inFiles(t *testing.T, dir, text string) bool {
-	t.Helper()
-	names, err := filepath.Glob(filepath.Join(dir, "*"))
-	if err != nil {
+func TestFileIsPrivate(t *testing.T) {
+	dir := t.TempDir()
+	db := open(t, filepath.Join(dir, "berth.db"))
+	defer db.Close()
+	if err := db.CreateKey(t.Context(), &berth.Key{ID: "key_1"}); err != nil {
 		t.Fatal(err)
 	}
-	for _, n := range names {
-		content, err := os.ReadFile(n)
+	entries, err := os.ReadDir(dir)
+	if err != nil || len(entries) != 3 {
+		t.Fatalf("%d files, %v; want the database, its log and its index", len(entries), err)
+	}
+	for _, e := range entries {
+		info, err := e.Info()
 		if err != nil {
 			t.Fatal(err)
 		}
-		if bytes.Contains(content, []byte(text)) {
-			return true
+		if got := info.Mode().Perm(); got != 0o600 {
+			t.Errorf("%s: got mode %v, want 0600", e.Name(), got)
 		}
 	}
-	return false
 }
 
-// A process that is killed while it writes loses nothing of what it was told is saved.
-func TestKilled(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "berth.db")
-	if os.Getenv("BERTH_TEST_WRITER") != "" {
-		write(os.Getenv("BERTH_TEST_WRITER"))
-		return
-	}
-	cmd := exec.Command(os.Args[0], "-test.run=^TestKilled$")
-	cmd.Env = append(os.Environ(), "BERTH_TEST_WRITER="+path)
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	saved := -1
-	lines := bufio.NewScanner(out)
-	for lines.Scan() {
-		if _, err := fmt.Sscanf(lines.Text(), "saved %d", &saved); err == nil && saved == 300 {
-			cmd.Process.Kill()
+// Names that mean something in a URL mean nothing here.
+func TestOddPaths(t *testing.T) {
+	for _, name := range []string{"a b.db", "50%.db", "what?.db", "a#b.db", "ü.db"} {
+		path := filepath.Join(t.TempDir(), name)
+		if err := open(t, path).Close(); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if _, err := os.Stat(path); err != nil {
+			t.Error(err)
 		}
 	}
-	_ = cmd.Wait()
-	if saved < 300 {
-		t.Fatalf("the writer ended by itself after %d", saved)
+}
+
+// Several processes may open a new database at once, and write to it at once.
+func TestProcesses(t *testing.T) {
+	const processes, each = 4, 50
+	path := os.Getenv("BERTH_TEST_PROCESS")
+	if path != "" {
+		db := open(t, path)
+		for i := range each {
+			id := berth.KeyID(fmt.Sprintf("key_%d_%d", os.Getpid(), i))
+			if err := db.CreateKey(t.Context(), &berth.Key{ID: id, Hash: [32]byte([]byte(fmt.Sprintf("%32s", id)))}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := db.Close(); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	path = filepath.Join(t.TempDir(), "berth.db")
+	var started []*exec.Cmd
+	for range processes {
+		cmd := exec.Command(os.Args[0], "-test.run=^TestProcesses$")
+		cmd.Env = append(os.Environ(), "BERTH_TEST_PROCESS="+path)
+		cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		started = append(started, cmd)
+	}
+	for _, cmd := range started {
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("a process: %v", err)
+		}
 	}
 	db := open(t, path)
 	defer db.Close()
-	for i := range saved + 1 {
-		if _, err := db.GetFile(t.Context(), "p", berth.FileID(fmt.Sprint("file-", i))); err != nil {
-			t.Fatalf("file %d of %d: %v", i, saved, err)
-		}
+	if keys, err := db.ListKeys(t.Context()); err != nil || len(keys) != processes*each {
+		t.Errorf("got %d keys, %v; want %d", len(keys), err, processes*each)
 	}
-}
-
-// write saves files until it is killed, and says of each that it is saved.
-func write(path string) {
-	db, err := sqlite.Open(context.Background(), path, nil)
-	if err != nil {
-		panic(err)
-	}
-	for i := 0; ; i++ {
-		if err := db.CreateFile(context.Background(), "p", &berth.File{ID: berth.FileID(fmt.Sprint("file-", i))}); err != nil {
-			panic(err)
-		}
-		fmt.Println("saved", i)
-	}
-}
-
-// Two processes, the server and the command line, may use one file.
-func TestTwoAtOnce(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "berth.db")
-	a, b := open(t, path), open(t, path)
-	defer a.Close()
-	defer b.Close()
-	if err := a.CreateKey(t.Context(), &berth.Key{ID: "key_1", Hash: [32]byte{1}}); err != nil {
-		t.Fatal(err)
-	}
-	if keys, err := b.ListKeys(t.Context()); err != nil || len(keys) != 1 {
-		t.Errorf("the other sees %d keys, %v", len(keys), err)
-	}
-}
-
-func TestRefused(t *testing.T) {
-	if _, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "no", "such", "dir", "x.db"), nil); err == nil {
-		t.Error("a file in no directory was opened")
-	}
-	if _, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "x.db"), &sqlite.Options{Synchronous: "off"}); err == nil || !strings.Contains(err.Error(), "synchronous") {
-		t.Errorf("synchronous off: got %v", err)
-	}
-	broken := filepath.Join(t.TempDir(), "broken.db")
-	if err := os.WriteFile(broken, bytes.Repeat([]byte("not a database "), 1000), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := sqlite.Open(t.Context(), broken, nil); err == nil {
-		t.Error("a file that is no database was opened")
-	}
-}
-
-func BenchmarkAppendEvents(b *testing.B) {
-	for _, streams := range []int{1, 10, 100} {
-		b.Run(fmt.Sprintf("streams=%d", streams), func(b *testing.B) {
-			db := open(b, filepath.Join(b.TempDir(), "berth.db"))
-			defer db.Close()
-			data := []byte(`{"type":"response.output_text.delta","sequence_number":7,"item_id":"msg_0","output_index":0,"content_index":0,"delta":"word","logprobs":[]}`)
-			var writers sync.WaitGroup
-			each := b.N/streams + 1
-			b.ResetTimer()
-			for i := range streams {
-				id := berth.ResponseID(fmt.Sprint("resp_", i))
-				writers.Go(func() { appendMany(b, db, id, each, data) })
-			}
-			writers.Wait()
-		})
-	}
-}
-
-// appendMany makes a response and appends events to it, one at a time.
-func appendMany(b *testing.B, db *sqlite.DB, id berth.ResponseID, n int, data []byte) {
-	req := &berth.ResponseRequest{Model: "m"}
-	r := &store.Response{Project: "p", Request: req, Body: berth.NewResponse(id, 1, req)}
-	if err := db.CreateResponse(b.Context(), r, nil, store.Lease{Owner: "me", Until: time.Now().Add(time.Hour)}); err != nil {
-		b.Error(err)
-		return
-	}
-	for i := range n {
-		ev := []store.Event{{SequenceNumber: int64(i), Type: berth.EventOutputTextDelta, Data: data}}
-		if err := db.AppendEvents(b.Context(), "p", id, "me", ev, nil); err != nil {
-			b.Error(err)
-			return
-		}
-	}
-}
-
-func BenchmarkChain(b *testing.B) {
-	for _, links := range []int{1, 100, 1000} {
-		b.Run(fmt.Sprintf("links=%d", links), func(b *testing.B) {
-			db := open(b, filepath.Join(b.TempDir(), "berth.db"))
-			defer db.Close()
-			var previous berth.ResponseID
-			for i := range links {
-				req := &berth.ResponseRequest{Model: "m", PreviousResponseID: previous}
-				in := berth.NewItem(berth.Message{Type: "message", Role: "user", Content: []berth.Content{{Type: "input_text", Text: strings.Repeat("word ", 40)}}})
-				r := &store.Response{Project: "p", Request: req, Input: []berth.Item{in}, Body: berth.NewResponse(berth.ResponseID(fmt.Sprint("resp_", i)), 1, req)}
-				r.Body.Output = []berth.Item{in}
-				if err := db.CreateResponse(b.Context(), r, nil, store.Lease{}); err != nil {
-					b.Fatal(err)
-				}
-				previous = r.Body.ID
-			}
-			for b.Loop() {
-				if got, err := db.Chain(b.Context(), "p", previous); err != nil || len(got) != links {
-					b.Fatalf("%d links, %v", len(got), err)
-				}
-			}
-		})
-	}
+	check(t, db)
 }

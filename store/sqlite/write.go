@@ -3,6 +3,9 @@ package sqlite
 import (
 	"context"
 	"database/sql"
+	"errors"
+	"fmt"
+	"sync"
 
 	"github.com/berth-run/berth/store/sqlite/query"
 )
@@ -18,101 +21,179 @@ type write struct {
 	done chan struct{}
 }
 
+// A writer makes all writes of this process, on one connection. While it commits,
+// writes gather, and the next transaction takes all of them.
+type writer struct {
+	mu      sync.Mutex // held while conn is in use
+	conn    *sql.Conn
+	queries *query.Queries // prepared on conn, as are the next five
+	begin, commit, rollback,
+	savepoint, release, undo *sql.Stmt
+
+	gate   sync.RWMutex // held for reading to send to writes, for writing to close it
+	writes chan *write
+	closed bool
+	ended  chan struct{}
+}
+
+// newWriter takes the one connection of db.
+func newWriter(ctx context.Context, db *sql.DB) (_ *writer, err error) {
+	w := &writer{writes: make(chan *write, maxBatch), ended: make(chan struct{})}
+	if w.conn, err = db.Conn(ctx); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			w.conn.Close()
+		}
+	}()
+	if w.queries, err = query.Prepare(ctx, w.conn); err != nil {
+		return nil, err
+	}
+	for text, stmt := range map[string]**sql.Stmt{
+		"BEGIN IMMEDIATE": &w.begin, "COMMIT": &w.commit, "ROLLBACK": &w.rollback,
+		"SAVEPOINT one": &w.savepoint, "RELEASE one": &w.release, "ROLLBACK TO one": &w.undo,
+	} {
+		if *stmt, err = w.conn.PrepareContext(ctx, text); err != nil {
+			return nil, err
+		}
+	}
+	go w.run()
+	return w, nil
+}
+
+// close waits for the writes that have begun. Later ones are refused.
+func (w *writer) close() error {
+	w.gate.Lock()
+	w.closed = true
+	close(w.writes)
+	w.gate.Unlock()
+	<-w.ended
+	return errors.Join(w.queries.Close(), w.conn.Close())
+}
+
 // update runs do in a transaction, together with what others write at the same
 // time. When it returns nil, the transaction has been committed. do may be called
 // more than once, and the last call counts.
 func (d *DB) update(ctx context.Context, do func(context.Context, *query.Queries) error) error {
-	w := &write{ctx: ctx, do: do, done: make(chan struct{})}
-	select {
-	case d.writes <- w:
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-d.closed:
-		return sql.ErrConnDone
+	return d.wrap(d.writer.update(ctx, do))
+}
+
+func (w *writer) update(ctx context.Context, do func(context.Context, *query.Queries) error) error {
+	one := &write{ctx: ctx, do: do, done: make(chan struct{})}
+	if err := w.send(one); err != nil {
+		return err
+	}
+	<-one.done // whatever becomes of ctx: nobody would know what was saved
+	return one.err
+}
+
+func (w *writer) send(one *write) error {
+	w.gate.RLock()
+	defer w.gate.RUnlock()
+	if w.closed {
+		return errClosed
 	}
 	select {
-	case <-w.done: // not before: nobody would know what was saved
-		return wrap(w.err)
-	case <-d.closed:
-		select {
-		case <-w.done:
-			return wrap(w.err)
-		default:
-			return sql.ErrConnDone
-		}
+	case w.writes <- one:
+		return nil
+	case <-one.ctx.Done():
+		return context.Cause(one.ctx)
 	}
 }
 
-// commitWrites takes what is waiting, as one transaction at a time.
-func (d *DB) commitWrites() {
-	for {
-		select {
-		case <-d.closed:
-			return
-		case w := <-d.writes:
-			batch := []*write{w}
-			for more := true; more && len(batch) < maxBatch; {
-				select {
-				case w := <-d.writes:
-					batch = append(batch, w)
-				default:
-					more = false
+// run takes what is waiting, as one transaction at a time.
+func (w *writer) run() {
+	defer close(w.ended)
+	var batch []*write
+	for one := range w.writes {
+		batch = append(batch[:0], one)
+		for more := true; more && len(batch) < maxBatch; {
+			select {
+			case one, ok := <-w.writes:
+				if more = ok; ok {
+					batch = append(batch, one)
 				}
-			}
-			d.commit(batch)
-			for _, w := range batch {
-				close(w.done)
+			default:
+				more = false
 			}
 		}
+		w.mu.Lock()
+		w.save(batch)
+		w.mu.Unlock()
+		for _, one := range batch {
+			close(one.done)
+		}
+		clear(batch)
 	}
 }
 
-// commit runs a batch in one transaction. If that fails as a whole, each write
-// gets one of its own.
-func (d *DB) commit(batch []*write) {
-	ctx := context.Background()
-	err := d.transact(ctx, batch)
+// save runs a batch in one transaction. If that fails as a whole, as it does when
+// one of them fills the disk, each write gets one of its own.
+func (w *writer) save(batch []*write) {
+	err := w.transact(batch)
 	if err == nil {
 		return
 	}
-	for _, w := range batch {
-		if len(batch) > 1 {
-			err = d.transact(ctx, []*write{w})
+	_, began := errors.AsType[beginError](err)
+	for _, one := range batch {
+		if len(batch) > 1 && !began {
+			err = w.transact([]*write{one})
+			_, began = errors.AsType[beginError](err)
 		}
-		if err != nil && w.err == nil {
-			w.err = err
+		if err != nil {
+			one.err = err
 		}
 	}
 }
 
-// transact runs writes in a transaction. A write that fails is undone alone.
-func (d *DB) transact(ctx context.Context, batch []*write) error {
-	tx, err := d.write.BeginTx(ctx, nil)
-	if err != nil {
-		return err
+// A beginError says that no transaction began. Trying again would only wait again.
+type beginError struct{ error }
+
+func (e beginError) Unwrap() error { return e.error }
+
+// transact runs writes in a transaction, and sets the error of each that failed
+// and was undone alone. If it returns an error, nothing was saved.
+func (w *writer) transact(batch []*write) (err error) {
+	ctx := context.Background()
+	if _, err := w.begin.ExecContext(ctx); err != nil {
+		return beginError{err}
 	}
-	defer tx.Rollback() // does nothing after a commit
-	q := d.writer.WithTx(tx)
-	for _, w := range batch {
-		if w.err = w.ctx.Err(); w.err != nil {
+	defer func() {
+		if err != nil {
+			// SQLite has undone some failures itself and then knows of no transaction.
+			_, _ = w.rollback.ExecContext(ctx)
+		}
+	}()
+	for _, one := range batch {
+		if one.err = context.Cause(one.ctx); one.err != nil {
 			continue
 		}
 		if len(batch) == 1 {
-			if w.err = w.do(ctx, q); w.err != nil {
-				return nil // rolled back
+			if err := one.do(ctx, w.queries); err != nil {
+				return err
 			}
-			continue
+			break
 		}
-		if _, err := tx.ExecContext(ctx, "SAVEPOINT w"); err != nil {
+		if _, err := w.savepoint.ExecContext(ctx); err != nil {
 			return err
 		}
-		undo := "RELEASE w"
-		if w.err = w.do(ctx, q); w.err != nil {
-			undo = "ROLLBACK TO w; RELEASE w"
+		if one.err = one.do(ctx, w.queries); one.err != nil {
+			if _, err := w.undo.ExecContext(ctx); err != nil {
+				return fmt.Errorf("%w, and then %w", one.err, err)
+			}
 		}
-		if _, err := tx.ExecContext(ctx, undo); err != nil {
+		if _, err := w.release.ExecContext(ctx); err != nil {
 			return err
 		}
 	}
-	return tx.Commit()
+	_, err = w.commit.ExecContext(ctx)
+	return err
+}
+
+// alone runs f on the connection, between transactions.
+func (w *writer) alone(f func(*sql.Conn) error) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return f(w.conn)
 }

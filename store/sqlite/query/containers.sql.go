@@ -9,6 +9,22 @@ import (
 	"context"
 )
 
+const containerExists = `-- name: ContainerExists :one
+SELECT EXISTS (SELECT 1 FROM containers WHERE id = ? AND project = ?)
+`
+
+type ContainerExistsParams struct {
+	ID      string
+	Project string
+}
+
+func (q *Queries) ContainerExists(ctx context.Context, arg ContainerExistsParams) (int64, error) {
+	row := q.queryRow(ctx, q.containerExistsStmt, containerExists, arg.ID, arg.Project)
+	var column_1 int64
+	err := row.Scan(&column_1)
+	return column_1, err
+}
+
 const containerFiles = `-- name: ContainerFiles :many
 SELECT id, path, created_at, source, bytes FROM container_files WHERE container = ? ORDER BY created_at, id
 `
@@ -109,29 +125,23 @@ func (q *Queries) DeleteContainer(ctx context.Context, arg DeleteContainerParams
 }
 
 const deleteContainerFile = `-- name: DeleteContainerFile :execrows
-DELETE FROM container_files WHERE container = ? AND id = ?
+DELETE FROM container_files
+WHERE container_files.container = ? AND container_files.id = ?
+  AND EXISTS (SELECT 1 FROM containers c WHERE c.id = container_files.container AND c.project = ?)
 `
 
 type DeleteContainerFileParams struct {
 	Container string
 	ID        string
+	Project   string
 }
 
 func (q *Queries) DeleteContainerFile(ctx context.Context, arg DeleteContainerFileParams) (int64, error) {
-	result, err := q.exec(ctx, q.deleteContainerFileStmt, deleteContainerFile, arg.Container, arg.ID)
+	result, err := q.exec(ctx, q.deleteContainerFileStmt, deleteContainerFile, arg.Container, arg.ID, arg.Project)
 	if err != nil {
 		return 0, err
 	}
 	return result.RowsAffected()
-}
-
-const deleteContainerFiles = `-- name: DeleteContainerFiles :exec
-DELETE FROM container_files WHERE container = ?
-`
-
-func (q *Queries) DeleteContainerFiles(ctx context.Context, container string) error {
-	_, err := q.exec(ctx, q.deleteContainerFilesStmt, deleteContainerFiles, container)
-	return err
 }
 
 const getContainer = `-- name: GetContainer :one
@@ -151,12 +161,15 @@ func (q *Queries) GetContainer(ctx context.Context, arg GetContainerParams) ([]b
 }
 
 const getContainerFile = `-- name: GetContainerFile :one
-SELECT path, created_at, source, bytes FROM container_files WHERE container = ? AND id = ?
+SELECT f.path, f.created_at, f.source, f.bytes
+FROM container_files f JOIN containers c ON c.id = f.container
+WHERE f.container = ? AND f.id = ? AND c.project = ?
 `
 
 type GetContainerFileParams struct {
 	Container string
 	ID        string
+	Project   string
 }
 
 type GetContainerFileRow struct {
@@ -167,7 +180,7 @@ type GetContainerFileRow struct {
 }
 
 func (q *Queries) GetContainerFile(ctx context.Context, arg GetContainerFileParams) (GetContainerFileRow, error) {
-	row := q.queryRow(ctx, q.getContainerFileStmt, getContainerFile, arg.Container, arg.ID)
+	row := q.queryRow(ctx, q.getContainerFileStmt, getContainerFile, arg.Container, arg.ID, arg.Project)
 	var i GetContainerFileRow
 	err := row.Scan(
 		&i.Path,
@@ -179,44 +192,39 @@ func (q *Queries) GetContainerFile(ctx context.Context, arg GetContainerFilePara
 }
 
 const listContainersAscending = `-- name: ListContainersAscending :many
-SELECT project, body FROM containers
+SELECT body FROM containers
 WHERE project = ?1 AND (CAST(?2 AS TEXT) = '' OR name = CAST(?2 AS TEXT))
-  AND (CAST(?3 AS TEXT) = '' OR (created_at, id) > (CAST(?4 AS INTEGER), CAST(?3 AS TEXT)))
+  AND (created_at, id) > (CAST(?3 AS INTEGER), CAST(?4 AS TEXT))
 ORDER BY created_at, id LIMIT ?5
 `
 
 type ListContainersAscendingParams struct {
 	Project   string
 	Name      string
-	AfterID   string
 	AfterTime int64
+	AfterID   string
 	N         int64
 }
 
-type ListContainersAscendingRow struct {
-	Project string
-	Body    []byte
-}
-
-func (q *Queries) ListContainersAscending(ctx context.Context, arg ListContainersAscendingParams) ([]ListContainersAscendingRow, error) {
+func (q *Queries) ListContainersAscending(ctx context.Context, arg ListContainersAscendingParams) ([][]byte, error) {
 	rows, err := q.query(ctx, q.listContainersAscendingStmt, listContainersAscending,
 		arg.Project,
 		arg.Name,
-		arg.AfterID,
 		arg.AfterTime,
+		arg.AfterID,
 		arg.N,
 	)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []ListContainersAscendingRow
+	var items [][]byte
 	for rows.Next() {
-		var i ListContainersAscendingRow
-		if err := rows.Scan(&i.Project, &i.Body); err != nil {
+		var body []byte
+		if err := rows.Scan(&body); err != nil {
 			return nil, err
 		}
-		items = append(items, i)
+		items = append(items, body)
 	}
 	if err := rows.Close(); err != nil {
 		return nil, err
@@ -228,44 +236,39 @@ func (q *Queries) ListContainersAscending(ctx context.Context, arg ListContainer
 }
 
 const listContainersDescending = `-- name: ListContainersDescending :many
-SELECT project, body FROM containers
+SELECT body FROM containers
 WHERE project = ?1 AND (CAST(?2 AS TEXT) = '' OR name = CAST(?2 AS TEXT))
-  AND (CAST(?3 AS TEXT) = '' OR (created_at, id) < (CAST(?4 AS INTEGER), CAST(?3 AS TEXT)))
+  AND (created_at, id) < (CAST(?3 AS INTEGER), CAST(?4 AS TEXT))
 ORDER BY created_at DESC, id DESC LIMIT ?5
 `
 
 type ListContainersDescendingParams struct {
 	Project   string
 	Name      string
-	AfterID   string
 	AfterTime int64
+	AfterID   string
 	N         int64
 }
 
-type ListContainersDescendingRow struct {
-	Project string
-	Body    []byte
-}
-
-func (q *Queries) ListContainersDescending(ctx context.Context, arg ListContainersDescendingParams) ([]ListContainersDescendingRow, error) {
+func (q *Queries) ListContainersDescending(ctx context.Context, arg ListContainersDescendingParams) ([][]byte, error) {
 	rows, err := q.query(ctx, q.listContainersDescendingStmt, listContainersDescending,
 		arg.Project,
 		arg.Name,
-		arg.AfterID,
 		arg.AfterTime,
+		arg.AfterID,
 		arg.N,
 	)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []ListContainersDescendingRow
+	var items [][]byte
 	for rows.Next() {
-		var i ListContainersDescendingRow
-		if err := rows.Scan(&i.Project, &i.Body); err != nil {
+		var body []byte
+		if err := rows.Scan(&body); err != nil {
 			return nil, err
 		}
-		items = append(items, i)
+		items = append(items, body)
 	}
 	if err := rows.Close(); err != nil {
 		return nil, err

@@ -27,20 +27,26 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	if q.acquireRunStmt, err = db.PrepareContext(ctx, acquireRun); err != nil {
 		return nil, fmt.Errorf("error preparing query AcquireRun: %w", err)
 	}
-	if q.advanceResponseStmt, err = db.PrepareContext(ctx, advanceResponse); err != nil {
-		return nil, fmt.Errorf("error preparing query AdvanceResponse: %w", err)
-	}
 	if q.appendEventStmt, err = db.PrepareContext(ctx, appendEvent); err != nil {
 		return nil, fmt.Errorf("error preparing query AppendEvent: %w", err)
 	}
 	if q.chainStmt, err = db.PrepareContext(ctx, chain); err != nil {
 		return nil, fmt.Errorf("error preparing query Chain: %w", err)
 	}
+	if q.containerExistsStmt, err = db.PrepareContext(ctx, containerExists); err != nil {
+		return nil, fmt.Errorf("error preparing query ContainerExists: %w", err)
+	}
 	if q.containerFilesStmt, err = db.PrepareContext(ctx, containerFiles); err != nil {
 		return nil, fmt.Errorf("error preparing query ContainerFiles: %w", err)
 	}
 	if q.containerTimeStmt, err = db.PrepareContext(ctx, containerTime); err != nil {
 		return nil, fmt.Errorf("error preparing query ContainerTime: %w", err)
+	}
+	if q.countDeletionStmt, err = db.PrepareContext(ctx, countDeletion); err != nil {
+		return nil, fmt.Errorf("error preparing query CountDeletion: %w", err)
+	}
+	if q.createBodyStmt, err = db.PrepareContext(ctx, createBody); err != nil {
+		return nil, fmt.Errorf("error preparing query CreateBody: %w", err)
 	}
 	if q.createContainerStmt, err = db.PrepareContext(ctx, createContainer); err != nil {
 		return nil, fmt.Errorf("error preparing query CreateContainer: %w", err)
@@ -51,17 +57,20 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	if q.createKeyStmt, err = db.PrepareContext(ctx, createKey); err != nil {
 		return nil, fmt.Errorf("error preparing query CreateKey: %w", err)
 	}
+	if q.createRequestStmt, err = db.PrepareContext(ctx, createRequest); err != nil {
+		return nil, fmt.Errorf("error preparing query CreateRequest: %w", err)
+	}
 	if q.createResponseStmt, err = db.PrepareContext(ctx, createResponse); err != nil {
 		return nil, fmt.Errorf("error preparing query CreateResponse: %w", err)
+	}
+	if q.deleteBodyStmt, err = db.PrepareContext(ctx, deleteBody); err != nil {
+		return nil, fmt.Errorf("error preparing query DeleteBody: %w", err)
 	}
 	if q.deleteContainerStmt, err = db.PrepareContext(ctx, deleteContainer); err != nil {
 		return nil, fmt.Errorf("error preparing query DeleteContainer: %w", err)
 	}
 	if q.deleteContainerFileStmt, err = db.PrepareContext(ctx, deleteContainerFile); err != nil {
 		return nil, fmt.Errorf("error preparing query DeleteContainerFile: %w", err)
-	}
-	if q.deleteContainerFilesStmt, err = db.PrepareContext(ctx, deleteContainerFiles); err != nil {
-		return nil, fmt.Errorf("error preparing query DeleteContainerFiles: %w", err)
 	}
 	if q.deleteEventsStmt, err = db.PrepareContext(ctx, deleteEvents); err != nil {
 		return nil, fmt.Errorf("error preparing query DeleteEvents: %w", err)
@@ -72,17 +81,26 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	if q.deleteKeyStmt, err = db.PrepareContext(ctx, deleteKey); err != nil {
 		return nil, fmt.Errorf("error preparing query DeleteKey: %w", err)
 	}
+	if q.deleteRequestStmt, err = db.PrepareContext(ctx, deleteRequest); err != nil {
+		return nil, fmt.Errorf("error preparing query DeleteRequest: %w", err)
+	}
 	if q.deleteResponseStmt, err = db.PrepareContext(ctx, deleteResponse); err != nil {
 		return nil, fmt.Errorf("error preparing query DeleteResponse: %w", err)
+	}
+	if q.erasureStmt, err = db.PrepareContext(ctx, erasure); err != nil {
+		return nil, fmt.Errorf("error preparing query Erasure: %w", err)
 	}
 	if q.eventsStmt, err = db.PrepareContext(ctx, events); err != nil {
 		return nil, fmt.Errorf("error preparing query Events: %w", err)
 	}
+	if q.expiredFilesStmt, err = db.PrepareContext(ctx, expiredFiles); err != nil {
+		return nil, fmt.Errorf("error preparing query ExpiredFiles: %w", err)
+	}
 	if q.fileTimeStmt, err = db.PrepareContext(ctx, fileTime); err != nil {
 		return nil, fmt.Errorf("error preparing query FileTime: %w", err)
 	}
-	if q.foldResponseStmt, err = db.PrepareContext(ctx, foldResponse); err != nil {
-		return nil, fmt.Errorf("error preparing query FoldResponse: %w", err)
+	if q.finishResponseStmt, err = db.PrepareContext(ctx, finishResponse); err != nil {
+		return nil, fmt.Errorf("error preparing query FinishResponse: %w", err)
 	}
 	if q.getContainerStmt, err = db.PrepareContext(ctx, getContainer); err != nil {
 		return nil, fmt.Errorf("error preparing query GetContainer: %w", err)
@@ -114,8 +132,14 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	if q.listKeysStmt, err = db.PrepareContext(ctx, listKeys); err != nil {
 		return nil, fmt.Errorf("error preparing query ListKeys: %w", err)
 	}
+	if q.nextEventStmt, err = db.PrepareContext(ctx, nextEvent); err != nil {
+		return nil, fmt.Errorf("error preparing query NextEvent: %w", err)
+	}
 	if q.orphanedRunsStmt, err = db.PrepareContext(ctx, orphanedRuns); err != nil {
 		return nil, fmt.Errorf("error preparing query OrphanedRuns: %w", err)
+	}
+	if q.pruneResponseStmt, err = db.PrepareContext(ctx, pruneResponse); err != nil {
+		return nil, fmt.Errorf("error preparing query PruneResponse: %w", err)
 	}
 	if q.putContainerFileStmt, err = db.PrepareContext(ctx, putContainerFile); err != nil {
 		return nil, fmt.Errorf("error preparing query PutContainerFile: %w", err)
@@ -132,6 +156,12 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	if q.runningContainersStmt, err = db.PrepareContext(ctx, runningContainers); err != nil {
 		return nil, fmt.Errorf("error preparing query RunningContainers: %w", err)
 	}
+	if q.setErasedStmt, err = db.PrepareContext(ctx, setErased); err != nil {
+		return nil, fmt.Errorf("error preparing query SetErased: %w", err)
+	}
+	if q.updateBodyStmt, err = db.PrepareContext(ctx, updateBody); err != nil {
+		return nil, fmt.Errorf("error preparing query UpdateBody: %w", err)
+	}
 	if q.updateContainerStmt, err = db.PrepareContext(ctx, updateContainer); err != nil {
 		return nil, fmt.Errorf("error preparing query UpdateContainer: %w", err)
 	}
@@ -145,11 +175,6 @@ func (q *Queries) Close() error {
 			err = fmt.Errorf("error closing acquireRunStmt: %w", cerr)
 		}
 	}
-	if q.advanceResponseStmt != nil {
-		if cerr := q.advanceResponseStmt.Close(); cerr != nil {
-			err = fmt.Errorf("error closing advanceResponseStmt: %w", cerr)
-		}
-	}
 	if q.appendEventStmt != nil {
 		if cerr := q.appendEventStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing appendEventStmt: %w", cerr)
@@ -160,6 +185,11 @@ func (q *Queries) Close() error {
 			err = fmt.Errorf("error closing chainStmt: %w", cerr)
 		}
 	}
+	if q.containerExistsStmt != nil {
+		if cerr := q.containerExistsStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing containerExistsStmt: %w", cerr)
+		}
+	}
 	if q.containerFilesStmt != nil {
 		if cerr := q.containerFilesStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing containerFilesStmt: %w", cerr)
@@ -168,6 +198,16 @@ func (q *Queries) Close() error {
 	if q.containerTimeStmt != nil {
 		if cerr := q.containerTimeStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing containerTimeStmt: %w", cerr)
+		}
+	}
+	if q.countDeletionStmt != nil {
+		if cerr := q.countDeletionStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing countDeletionStmt: %w", cerr)
+		}
+	}
+	if q.createBodyStmt != nil {
+		if cerr := q.createBodyStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing createBodyStmt: %w", cerr)
 		}
 	}
 	if q.createContainerStmt != nil {
@@ -185,9 +225,19 @@ func (q *Queries) Close() error {
 			err = fmt.Errorf("error closing createKeyStmt: %w", cerr)
 		}
 	}
+	if q.createRequestStmt != nil {
+		if cerr := q.createRequestStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing createRequestStmt: %w", cerr)
+		}
+	}
 	if q.createResponseStmt != nil {
 		if cerr := q.createResponseStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing createResponseStmt: %w", cerr)
+		}
+	}
+	if q.deleteBodyStmt != nil {
+		if cerr := q.deleteBodyStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing deleteBodyStmt: %w", cerr)
 		}
 	}
 	if q.deleteContainerStmt != nil {
@@ -198,11 +248,6 @@ func (q *Queries) Close() error {
 	if q.deleteContainerFileStmt != nil {
 		if cerr := q.deleteContainerFileStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing deleteContainerFileStmt: %w", cerr)
-		}
-	}
-	if q.deleteContainerFilesStmt != nil {
-		if cerr := q.deleteContainerFilesStmt.Close(); cerr != nil {
-			err = fmt.Errorf("error closing deleteContainerFilesStmt: %w", cerr)
 		}
 	}
 	if q.deleteEventsStmt != nil {
@@ -220,9 +265,19 @@ func (q *Queries) Close() error {
 			err = fmt.Errorf("error closing deleteKeyStmt: %w", cerr)
 		}
 	}
+	if q.deleteRequestStmt != nil {
+		if cerr := q.deleteRequestStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing deleteRequestStmt: %w", cerr)
+		}
+	}
 	if q.deleteResponseStmt != nil {
 		if cerr := q.deleteResponseStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing deleteResponseStmt: %w", cerr)
+		}
+	}
+	if q.erasureStmt != nil {
+		if cerr := q.erasureStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing erasureStmt: %w", cerr)
 		}
 	}
 	if q.eventsStmt != nil {
@@ -230,14 +285,19 @@ func (q *Queries) Close() error {
 			err = fmt.Errorf("error closing eventsStmt: %w", cerr)
 		}
 	}
+	if q.expiredFilesStmt != nil {
+		if cerr := q.expiredFilesStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing expiredFilesStmt: %w", cerr)
+		}
+	}
 	if q.fileTimeStmt != nil {
 		if cerr := q.fileTimeStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing fileTimeStmt: %w", cerr)
 		}
 	}
-	if q.foldResponseStmt != nil {
-		if cerr := q.foldResponseStmt.Close(); cerr != nil {
-			err = fmt.Errorf("error closing foldResponseStmt: %w", cerr)
+	if q.finishResponseStmt != nil {
+		if cerr := q.finishResponseStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing finishResponseStmt: %w", cerr)
 		}
 	}
 	if q.getContainerStmt != nil {
@@ -290,9 +350,19 @@ func (q *Queries) Close() error {
 			err = fmt.Errorf("error closing listKeysStmt: %w", cerr)
 		}
 	}
+	if q.nextEventStmt != nil {
+		if cerr := q.nextEventStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing nextEventStmt: %w", cerr)
+		}
+	}
 	if q.orphanedRunsStmt != nil {
 		if cerr := q.orphanedRunsStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing orphanedRunsStmt: %w", cerr)
+		}
+	}
+	if q.pruneResponseStmt != nil {
+		if cerr := q.pruneResponseStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing pruneResponseStmt: %w", cerr)
 		}
 	}
 	if q.putContainerFileStmt != nil {
@@ -318,6 +388,16 @@ func (q *Queries) Close() error {
 	if q.runningContainersStmt != nil {
 		if cerr := q.runningContainersStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing runningContainersStmt: %w", cerr)
+		}
+	}
+	if q.setErasedStmt != nil {
+		if cerr := q.setErasedStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing setErasedStmt: %w", cerr)
+		}
+	}
+	if q.updateBodyStmt != nil {
+		if cerr := q.updateBodyStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing updateBodyStmt: %w", cerr)
 		}
 	}
 	if q.updateContainerStmt != nil {
@@ -365,25 +445,31 @@ type Queries struct {
 	db                           DBTX
 	tx                           *sql.Tx
 	acquireRunStmt               *sql.Stmt
-	advanceResponseStmt          *sql.Stmt
 	appendEventStmt              *sql.Stmt
 	chainStmt                    *sql.Stmt
+	containerExistsStmt          *sql.Stmt
 	containerFilesStmt           *sql.Stmt
 	containerTimeStmt            *sql.Stmt
+	countDeletionStmt            *sql.Stmt
+	createBodyStmt               *sql.Stmt
 	createContainerStmt          *sql.Stmt
 	createFileStmt               *sql.Stmt
 	createKeyStmt                *sql.Stmt
+	createRequestStmt            *sql.Stmt
 	createResponseStmt           *sql.Stmt
+	deleteBodyStmt               *sql.Stmt
 	deleteContainerStmt          *sql.Stmt
 	deleteContainerFileStmt      *sql.Stmt
-	deleteContainerFilesStmt     *sql.Stmt
 	deleteEventsStmt             *sql.Stmt
 	deleteFileStmt               *sql.Stmt
 	deleteKeyStmt                *sql.Stmt
+	deleteRequestStmt            *sql.Stmt
 	deleteResponseStmt           *sql.Stmt
+	erasureStmt                  *sql.Stmt
 	eventsStmt                   *sql.Stmt
+	expiredFilesStmt             *sql.Stmt
 	fileTimeStmt                 *sql.Stmt
-	foldResponseStmt             *sql.Stmt
+	finishResponseStmt           *sql.Stmt
 	getContainerStmt             *sql.Stmt
 	getContainerFileStmt         *sql.Stmt
 	getFileStmt                  *sql.Stmt
@@ -394,12 +480,16 @@ type Queries struct {
 	listFilesAscendingStmt       *sql.Stmt
 	listFilesDescendingStmt      *sql.Stmt
 	listKeysStmt                 *sql.Stmt
+	nextEventStmt                *sql.Stmt
 	orphanedRunsStmt             *sql.Stmt
+	pruneResponseStmt            *sql.Stmt
 	putContainerFileStmt         *sql.Stmt
 	releaseOwnerStmt             *sql.Stmt
 	releaseRunStmt               *sql.Stmt
 	responseExistsStmt           *sql.Stmt
 	runningContainersStmt        *sql.Stmt
+	setErasedStmt                *sql.Stmt
+	updateBodyStmt               *sql.Stmt
 	updateContainerStmt          *sql.Stmt
 }
 
@@ -408,25 +498,31 @@ func (q *Queries) WithTx(tx *sql.Tx) *Queries {
 		db:                           tx,
 		tx:                           tx,
 		acquireRunStmt:               q.acquireRunStmt,
-		advanceResponseStmt:          q.advanceResponseStmt,
 		appendEventStmt:              q.appendEventStmt,
 		chainStmt:                    q.chainStmt,
+		containerExistsStmt:          q.containerExistsStmt,
 		containerFilesStmt:           q.containerFilesStmt,
 		containerTimeStmt:            q.containerTimeStmt,
+		countDeletionStmt:            q.countDeletionStmt,
+		createBodyStmt:               q.createBodyStmt,
 		createContainerStmt:          q.createContainerStmt,
 		createFileStmt:               q.createFileStmt,
 		createKeyStmt:                q.createKeyStmt,
+		createRequestStmt:            q.createRequestStmt,
 		createResponseStmt:           q.createResponseStmt,
+		deleteBodyStmt:               q.deleteBodyStmt,
 		deleteContainerStmt:          q.deleteContainerStmt,
 		deleteContainerFileStmt:      q.deleteContainerFileStmt,
-		deleteContainerFilesStmt:     q.deleteContainerFilesStmt,
 		deleteEventsStmt:             q.deleteEventsStmt,
 		deleteFileStmt:               q.deleteFileStmt,
 		deleteKeyStmt:                q.deleteKeyStmt,
+		deleteRequestStmt:            q.deleteRequestStmt,
 		deleteResponseStmt:           q.deleteResponseStmt,
+		erasureStmt:                  q.erasureStmt,
 		eventsStmt:                   q.eventsStmt,
+		expiredFilesStmt:             q.expiredFilesStmt,
 		fileTimeStmt:                 q.fileTimeStmt,
-		foldResponseStmt:             q.foldResponseStmt,
+		finishResponseStmt:           q.finishResponseStmt,
 		getContainerStmt:             q.getContainerStmt,
 		getContainerFileStmt:         q.getContainerFileStmt,
 		getFileStmt:                  q.getFileStmt,
@@ -437,12 +533,16 @@ func (q *Queries) WithTx(tx *sql.Tx) *Queries {
 		listFilesAscendingStmt:       q.listFilesAscendingStmt,
 		listFilesDescendingStmt:      q.listFilesDescendingStmt,
 		listKeysStmt:                 q.listKeysStmt,
+		nextEventStmt:                q.nextEventStmt,
 		orphanedRunsStmt:             q.orphanedRunsStmt,
+		pruneResponseStmt:            q.pruneResponseStmt,
 		putContainerFileStmt:         q.putContainerFileStmt,
 		releaseOwnerStmt:             q.releaseOwnerStmt,
 		releaseRunStmt:               q.releaseRunStmt,
 		responseExistsStmt:           q.responseExistsStmt,
 		runningContainersStmt:        q.runningContainersStmt,
+		setErasedStmt:                q.setErasedStmt,
+		updateBodyStmt:               q.updateBodyStmt,
 		updateContainerStmt:          q.updateContainerStmt,
 	}
 }

@@ -7,16 +7,18 @@ package query
 
 import (
 	"context"
+	"database/sql"
 )
 
 const createFile = `-- name: CreateFile :exec
-INSERT INTO files (id, project, created_at, purpose, body) VALUES (?, ?, ?, ?, ?)
+INSERT INTO files (id, project, created_at, expires_at, purpose, body) VALUES (?, ?, ?, ?, ?, ?)
 `
 
 type CreateFileParams struct {
 	ID        string
 	Project   string
 	CreatedAt int64
+	ExpiresAt sql.NullInt64
 	Purpose   string
 	Body      []byte
 }
@@ -26,6 +28,7 @@ func (q *Queries) CreateFile(ctx context.Context, arg CreateFileParams) error {
 		arg.ID,
 		arg.Project,
 		arg.CreatedAt,
+		arg.ExpiresAt,
 		arg.Purpose,
 		arg.Body,
 	)
@@ -47,6 +50,38 @@ func (q *Queries) DeleteFile(ctx context.Context, arg DeleteFileParams) (int64, 
 		return 0, err
 	}
 	return result.RowsAffected()
+}
+
+const expiredFiles = `-- name: ExpiredFiles :many
+SELECT project, id FROM files WHERE expires_at <= ?1 ORDER BY expires_at, id
+`
+
+type ExpiredFilesRow struct {
+	Project string
+	ID      string
+}
+
+func (q *Queries) ExpiredFiles(ctx context.Context, now sql.NullInt64) ([]ExpiredFilesRow, error) {
+	rows, err := q.query(ctx, q.expiredFilesStmt, expiredFiles, now)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ExpiredFilesRow
+	for rows.Next() {
+		var i ExpiredFilesRow
+		if err := rows.Scan(&i.Project, &i.ID); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Close(); err != nil {
+		return nil, err
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const fileTime = `-- name: FileTime :one
@@ -84,15 +119,15 @@ func (q *Queries) GetFile(ctx context.Context, arg GetFileParams) ([]byte, error
 const listFilesAscending = `-- name: ListFilesAscending :many
 SELECT body FROM files
 WHERE project = ?1 AND (CAST(?2 AS TEXT) = '' OR purpose = CAST(?2 AS TEXT))
-  AND (CAST(?3 AS TEXT) = '' OR (created_at, id) > (CAST(?4 AS INTEGER), CAST(?3 AS TEXT)))
+  AND (created_at, id) > (CAST(?3 AS INTEGER), CAST(?4 AS TEXT))
 ORDER BY created_at, id LIMIT ?5
 `
 
 type ListFilesAscendingParams struct {
 	Project   string
 	Purpose   string
-	AfterID   string
 	AfterTime int64
+	AfterID   string
 	N         int64
 }
 
@@ -100,8 +135,8 @@ func (q *Queries) ListFilesAscending(ctx context.Context, arg ListFilesAscending
 	rows, err := q.query(ctx, q.listFilesAscendingStmt, listFilesAscending,
 		arg.Project,
 		arg.Purpose,
-		arg.AfterID,
 		arg.AfterTime,
+		arg.AfterID,
 		arg.N,
 	)
 	if err != nil {
@@ -128,15 +163,15 @@ func (q *Queries) ListFilesAscending(ctx context.Context, arg ListFilesAscending
 const listFilesDescending = `-- name: ListFilesDescending :many
 SELECT body FROM files
 WHERE project = ?1 AND (CAST(?2 AS TEXT) = '' OR purpose = CAST(?2 AS TEXT))
-  AND (CAST(?3 AS TEXT) = '' OR (created_at, id) < (CAST(?4 AS INTEGER), CAST(?3 AS TEXT)))
+  AND (created_at, id) < (CAST(?3 AS INTEGER), CAST(?4 AS TEXT))
 ORDER BY created_at DESC, id DESC LIMIT ?5
 `
 
 type ListFilesDescendingParams struct {
 	Project   string
 	Purpose   string
-	AfterID   string
 	AfterTime int64
+	AfterID   string
 	N         int64
 }
 
@@ -144,8 +179,8 @@ func (q *Queries) ListFilesDescending(ctx context.Context, arg ListFilesDescendi
 	rows, err := q.query(ctx, q.listFilesDescendingStmt, listFilesDescending,
 		arg.Project,
 		arg.Purpose,
-		arg.AfterID,
 		arg.AfterTime,
+		arg.AfterID,
 		arg.N,
 	)
 	if err != nil {

@@ -8,6 +8,12 @@ import (
 	"database/sql"
 )
 
+type Body struct {
+	Response string
+	Body     []byte
+	Output   []byte
+}
+
 type Container struct {
 	ID        string
 	Project   string
@@ -26,6 +32,11 @@ type ContainerFile struct {
 	Bytes     int64
 }
 
+type Erasure struct {
+	Deleted int64
+	Erased  int64
+}
+
 type Event struct {
 	Response       string
 	SequenceNumber int64
@@ -37,6 +48,7 @@ type File struct {
 	ID        string
 	Project   string
 	CreatedAt int64
+	ExpiresAt sql.NullInt64
 	Purpose   string
 	Body      []byte
 }
@@ -50,6 +62,12 @@ type Key struct {
 	CreatedAt int64
 }
 
+type Request struct {
+	Response string
+	Request  []byte
+	Input    []byte
+}
+
 type Response struct {
 	ID         string
 	Project    string
@@ -58,11 +76,6 @@ type Response struct {
 	Final      int64
 	Stored     int64
 	Deleted    int64
-	Body       []byte
-	Output     []byte
-	Request    []byte
-	Input      []byte
-	NextEvent  int64
 	LeaseOwner string
 	LeaseUntil int64
 }

@@ -10,62 +10,6 @@ import (
 	"database/sql"
 )
 
-const acquireRun = `-- name: AcquireRun :execrows
-UPDATE responses SET lease_owner = ?1, lease_until = ?2
-WHERE id = ?3 AND project = ?4 AND deleted = 0 AND final = 0
-  AND (lease_owner = '' OR lease_owner = ?1 OR lease_until <= ?5)
-`
-
-type AcquireRunParams struct {
-	Owner   string
-	Until   int64
-	ID      string
-	Project string
-	Now     int64
-}
-
-func (q *Queries) AcquireRun(ctx context.Context, arg AcquireRunParams) (int64, error) {
-	result, err := q.exec(ctx, q.acquireRunStmt, acquireRun,
-		arg.Owner,
-		arg.Until,
-		arg.ID,
-		arg.Project,
-		arg.Now,
-	)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected()
-}
-
-const advanceResponse = `-- name: AdvanceResponse :execrows
-UPDATE responses SET next_event = ?1
-WHERE id = ?2 AND project = ?3 AND deleted = 0
-  AND next_event = ?4 AND lease_owner = ?5 AND final = 0
-`
-
-type AdvanceResponseParams struct {
-	NextEvent  int64
-	ID         string
-	Project    string
-	FirstEvent int64
-	Owner      string
-}
-
-func (q *Queries) AdvanceResponse(ctx context.Context, arg AdvanceResponseParams) (int64, error) {
-	result, err := q.exec(ctx, q.advanceResponseStmt, advanceResponse,
-		arg.NextEvent,
-		arg.ID,
-		arg.Project,
-		arg.FirstEvent,
-		arg.Owner,
-	)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected()
-}
-
 const appendEvent = `-- name: AppendEvent :exec
 INSERT INTO events (response, sequence_number, type, data) VALUES (?, ?, ?, ?)
 `
@@ -88,14 +32,15 @@ func (q *Queries) AppendEvent(ctx context.Context, arg AppendEventParams) error 
 }
 
 const chain = `-- name: Chain :many
-WITH RECURSIVE chain (id, previous, depth) AS (
-    SELECT r.id, r.previous, 0 FROM responses r WHERE r.id = ?1 AND r.project = ?2 AND r.deleted = 0
+WITH RECURSIVE chain (id, previous, container, deleted, depth) AS (
+    SELECT r.id, r.previous, r.container, r.deleted, CAST(0 AS INTEGER) AS depth FROM responses r
+    WHERE r.id = ?1 AND r.project = ?2 AND r.deleted = 0
     UNION ALL
-    SELECT r.id, r.previous, chain.depth + 1 FROM responses r JOIN chain ON r.id = chain.previous
+    SELECT r.id, r.previous, r.container, r.deleted, chain.depth + 1 FROM responses r JOIN chain ON r.id = chain.previous
     WHERE r.project = ?2
 )
-SELECT r.id, r.input, r.output, r.container FROM chain JOIN responses r ON r.id = chain.id
-WHERE r.deleted = 0 ORDER BY chain.depth DESC
+SELECT chain.id, chain.container, chain.depth, q.input, b.output
+FROM chain JOIN requests q ON q.response = chain.id JOIN bodies b ON b.response = chain.id
 `
 
 type ChainParams struct {
@@ -105,11 +50,13 @@ type ChainParams struct {
 
 type ChainRow struct {
 	ID        string
+	Container string
+	Depth     int64
 	Input     []byte
 	Output    []byte
-	Container string
 }
 
+// Chain is not ordered here: a sort would carry all the content along.
 func (q *Queries) Chain(ctx context.Context, arg ChainParams) ([]ChainRow, error) {
 	rows, err := q.query(ctx, q.chainStmt, chain, arg.ID, arg.Project)
 	if err != nil {
@@ -121,9 +68,10 @@ func (q *Queries) Chain(ctx context.Context, arg ChainParams) ([]ChainRow, error
 		var i ChainRow
 		if err := rows.Scan(
 			&i.ID,
+			&i.Container,
+			&i.Depth,
 			&i.Input,
 			&i.Output,
-			&i.Container,
 		); err != nil {
 			return nil, err
 		}
@@ -138,9 +86,39 @@ func (q *Queries) Chain(ctx context.Context, arg ChainParams) ([]ChainRow, error
 	return items, nil
 }
 
+const createBody = `-- name: CreateBody :exec
+INSERT INTO bodies (response, body, output) VALUES (?, ?, ?)
+`
+
+type CreateBodyParams struct {
+	Response string
+	Body     []byte
+	Output   []byte
+}
+
+func (q *Queries) CreateBody(ctx context.Context, arg CreateBodyParams) error {
+	_, err := q.exec(ctx, q.createBodyStmt, createBody, arg.Response, arg.Body, arg.Output)
+	return err
+}
+
+const createRequest = `-- name: CreateRequest :exec
+INSERT INTO requests (response, request, input) VALUES (?, ?, ?)
+`
+
+type CreateRequestParams struct {
+	Response string
+	Request  []byte
+	Input    []byte
+}
+
+func (q *Queries) CreateRequest(ctx context.Context, arg CreateRequestParams) error {
+	_, err := q.exec(ctx, q.createRequestStmt, createRequest, arg.Response, arg.Request, arg.Input)
+	return err
+}
+
 const createResponse = `-- name: CreateResponse :exec
-INSERT INTO responses (id, project, previous, container, final, stored, body, output, request, input, next_event, lease_owner, lease_until)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+INSERT INTO responses (id, project, previous, container, final, stored, lease_owner, lease_until)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?)
 `
 
 type CreateResponseParams struct {
@@ -150,11 +128,6 @@ type CreateResponseParams struct {
 	Container  string
 	Final      int64
 	Stored     int64
-	Body       []byte
-	Output     []byte
-	Request    []byte
-	Input      []byte
-	NextEvent  int64
 	LeaseOwner string
 	LeaseUntil int64
 }
@@ -167,14 +140,18 @@ func (q *Queries) CreateResponse(ctx context.Context, arg CreateResponseParams) 
 		arg.Container,
 		arg.Final,
 		arg.Stored,
-		arg.Body,
-		arg.Output,
-		arg.Request,
-		arg.Input,
-		arg.NextEvent,
 		arg.LeaseOwner,
 		arg.LeaseUntil,
 	)
+	return err
+}
+
+const deleteBody = `-- name: DeleteBody :exec
+DELETE FROM bodies WHERE response = ?
+`
+
+func (q *Queries) DeleteBody(ctx context.Context, response string) error {
+	_, err := q.exec(ctx, q.deleteBodyStmt, deleteBody, response)
 	return err
 }
 
@@ -187,8 +164,17 @@ func (q *Queries) DeleteEvents(ctx context.Context, response string) error {
 	return err
 }
 
+const deleteRequest = `-- name: DeleteRequest :exec
+DELETE FROM requests WHERE response = ?
+`
+
+func (q *Queries) DeleteRequest(ctx context.Context, response string) error {
+	_, err := q.exec(ctx, q.deleteRequestStmt, deleteRequest, response)
+	return err
+}
+
 const deleteResponse = `-- name: DeleteResponse :execrows
-UPDATE responses SET deleted = 1, final = 1, body = '', output = '', request = '', input = '', lease_owner = '', lease_until = 0
+UPDATE responses SET deleted = 1, final = 1, container = '', lease_owner = '', lease_until = 0
 WHERE id = ? AND project = ? AND deleted = 0
 `
 
@@ -245,30 +231,19 @@ func (q *Queries) Events(ctx context.Context, arg EventsParams) ([]EventsRow, er
 	return items, nil
 }
 
-const foldResponse = `-- name: FoldResponse :exec
-UPDATE responses SET body = ?, output = ?, final = ? WHERE id = ?
+const finishResponse = `-- name: FinishResponse :exec
+UPDATE responses SET final = 1 WHERE id = ?
 `
 
-type FoldResponseParams struct {
-	Body   []byte
-	Output []byte
-	Final  int64
-	ID     string
-}
-
-func (q *Queries) FoldResponse(ctx context.Context, arg FoldResponseParams) error {
-	_, err := q.exec(ctx, q.foldResponseStmt, foldResponse,
-		arg.Body,
-		arg.Output,
-		arg.Final,
-		arg.ID,
-	)
+func (q *Queries) FinishResponse(ctx context.Context, id string) error {
+	_, err := q.exec(ctx, q.finishResponseStmt, finishResponse, id)
 	return err
 }
 
 const getResponse = `-- name: GetResponse :one
-SELECT body, output, request, input, container FROM responses
-WHERE id = ? AND project = ? AND deleted = 0
+SELECT b.body, b.output, q.request, q.input, r.container
+FROM responses r JOIN requests q ON q.response = r.id JOIN bodies b ON b.response = r.id
+WHERE r.id = ? AND r.project = ? AND r.deleted = 0
 `
 
 type GetResponseParams struct {
@@ -297,63 +272,38 @@ func (q *Queries) GetResponse(ctx context.Context, arg GetResponseParams) (GetRe
 	return i, err
 }
 
-const orphanedRuns = `-- name: OrphanedRuns :many
-SELECT project, id FROM responses
-WHERE deleted = 0 AND (final = 0 OR stored = 0) AND lease_until <= ?1 ORDER BY id
+const nextEvent = `-- name: NextEvent :one
+SELECT CAST(coalesce((SELECT max(e.sequence_number) + 1 FROM events e WHERE e.response = r.id), 0) AS INTEGER)
+FROM responses r
+WHERE r.id = ? AND r.project = ? AND r.deleted = 0 AND r.final = 0 AND r.lease_owner = ?
 `
 
-type OrphanedRunsRow struct {
-	Project string
-	ID      string
-}
-
-func (q *Queries) OrphanedRuns(ctx context.Context, now int64) ([]OrphanedRunsRow, error) {
-	rows, err := q.query(ctx, q.orphanedRunsStmt, orphanedRuns, now)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []OrphanedRunsRow
-	for rows.Next() {
-		var i OrphanedRunsRow
-		if err := rows.Scan(&i.Project, &i.ID); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Close(); err != nil {
-		return nil, err
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const releaseOwner = `-- name: ReleaseOwner :exec
-UPDATE responses SET lease_owner = '', lease_until = 0
-WHERE lease_owner = ? AND deleted = 0 AND (final = 0 OR stored = 0)
-`
-
-func (q *Queries) ReleaseOwner(ctx context.Context, leaseOwner string) error {
-	_, err := q.exec(ctx, q.releaseOwnerStmt, releaseOwner, leaseOwner)
-	return err
-}
-
-const releaseRun = `-- name: ReleaseRun :exec
-UPDATE responses SET lease_owner = '', lease_until = 0
-WHERE id = ? AND project = ? AND lease_owner = ?
-`
-
-type ReleaseRunParams struct {
+type NextEventParams struct {
 	ID         string
 	Project    string
 	LeaseOwner string
 }
 
-func (q *Queries) ReleaseRun(ctx context.Context, arg ReleaseRunParams) error {
-	_, err := q.exec(ctx, q.releaseRunStmt, releaseRun, arg.ID, arg.Project, arg.LeaseOwner)
-	return err
+// NextEvent is the sequence number that may be appended, for the owner of the lease.
+func (q *Queries) NextEvent(ctx context.Context, arg NextEventParams) (int64, error) {
+	row := q.queryRow(ctx, q.nextEventStmt, nextEvent, arg.ID, arg.Project, arg.LeaseOwner)
+	var column_1 int64
+	err := row.Scan(&column_1)
+	return column_1, err
+}
+
+const pruneResponse = `-- name: PruneResponse :one
+DELETE FROM responses
+WHERE id = ? AND deleted = 1 AND NOT EXISTS (SELECT 1 FROM responses next WHERE next.previous = responses.id)
+RETURNING previous
+`
+
+// PruneResponse forgets a deleted response that no other continues.
+func (q *Queries) PruneResponse(ctx context.Context, id string) (sql.NullString, error) {
+	row := q.queryRow(ctx, q.pruneResponseStmt, pruneResponse, id)
+	var previous sql.NullString
+	err := row.Scan(&previous)
+	return previous, err
 }
 
 const responseExists = `-- name: ResponseExists :one
@@ -370,4 +320,19 @@ func (q *Queries) ResponseExists(ctx context.Context, arg ResponseExistsParams) 
 	var column_1 int64
 	err := row.Scan(&column_1)
 	return column_1, err
+}
+
+const updateBody = `-- name: UpdateBody :exec
+UPDATE bodies SET body = ?, output = ? WHERE response = ?
+`
+
+type UpdateBodyParams struct {
+	Body     []byte
+	Output   []byte
+	Response string
+}
+
+func (q *Queries) UpdateBody(ctx context.Context, arg UpdateBodyParams) error {
+	_, err := q.exec(ctx, q.updateBodyStmt, updateBody, arg.Body, arg.Output, arg.Response)
+	return err
 }

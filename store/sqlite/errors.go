@@ -1,0 +1,62 @@
+package sqlite
+
+import (
+	"database/sql"
+	"errors"
+	"fmt"
+
+	"modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
+
+	"github.com/berth-run/berth/store"
+)
+
+// errClosed is for writes after Close.
+var errClosed = errors.New("sqlite: the database is closed")
+
+// wrap gives an error its identity in the store's terms.
+func (d *DB) wrap(err error) error {
+	if errors.Is(err, sql.ErrNoRows) {
+		return store.ErrNotFound
+	}
+	e, ok := errors.AsType[*sqlite.Error](err)
+	if !ok {
+		return err
+	}
+	switch e.Code() {
+	case sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY, sqlite3.SQLITE_CONSTRAINT_UNIQUE:
+		return fmt.Errorf("%w: %w", store.ErrExists, err)
+	case sqlite3.SQLITE_CONSTRAINT_FOREIGNKEY: // what the row belongs to
+		return fmt.Errorf("%w: %w", store.ErrNotFound, err)
+	}
+	return fmt.Errorf("sqlite: %s: %w", d.path, explain(err))
+}
+
+// explain puts what an operator can do about an error of SQLite before it.
+func explain(err error) error {
+	e, ok := errors.AsType[*sqlite.Error](err)
+	if !ok {
+		return err
+	}
+	switch e.Code() & 0xff { // the rest is detail
+	case sqlite3.SQLITE_FULL:
+		return fmt.Errorf("the disk is full, nothing of this was saved: %w", err)
+	case sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB:
+		return fmt.Errorf("the file is damaged or is no database; restore it from a copy: %w", err)
+	case sqlite3.SQLITE_BUSY:
+		return fmt.Errorf("another process has kept the database for %d s, nothing of this was saved: %w", busyTimeout/1000, err)
+	case sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM:
+		return fmt.Errorf("check the permissions of the file and its directory: %w", err)
+	case sqlite3.SQLITE_IOERR:
+		return fmt.Errorf("the disk fails: %w", err)
+	}
+	return err
+}
+
+// found turns a count of changed rows into ErrNotFound if there was none.
+func found(n int64, err error) error {
+	if err == nil && n == 0 {
+		return store.ErrNotFound
+	}
+	return err
+}

@@ -1,0 +1,43 @@
+package sqlite
+
+import (
+	"context"
+	"time"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/store"
+	"github.com/berth-run/berth/store/sqlite/query"
+)
+
+func (d *DB) AcquireRun(ctx context.Context, p berth.ProjectID, id berth.ResponseID, lease store.Lease, now time.Time) error {
+	return d.update(ctx, func(ctx context.Context, q *query.Queries) error {
+		n, err := q.AcquireRun(ctx, query.AcquireRunParams{Owner: lease.Owner, Until: lease.Until.UnixMilli(),
+			ID: string(id), Project: string(p), Now: now.UnixMilli()})
+		if err != nil || n > 0 {
+			return err
+		}
+		return absentOr(ctx, q, p, id, store.ErrConflict)
+	})
+}
+
+func (d *DB) ReleaseRun(ctx context.Context, p berth.ProjectID, id berth.ResponseID, owner string) error {
+	return d.update(ctx, func(ctx context.Context, q *query.Queries) error {
+		return q.ReleaseRun(ctx, query.ReleaseRunParams{ID: string(id), Project: string(p), LeaseOwner: owner})
+	})
+}
+
+func (d *DB) OrphanedRuns(ctx context.Context, now time.Time) ([]store.RunRef, error) {
+	rows, err := d.queries.OrphanedRuns(ctx, now.UnixMilli())
+	if err != nil {
+		return nil, d.wrap(err)
+	}
+	refs := make([]store.RunRef, len(rows))
+	for i, r := range rows {
+		refs[i] = store.RunRef{Project: berth.ProjectID(r.Project), Response: berth.ResponseID(r.ID)}
+	}
+	return refs, nil
+}
+
+func (d *DB) ReleaseOwner(ctx context.Context, owner string) error {
+	return d.update(ctx, func(ctx context.Context, q *query.Queries) error { return q.ReleaseOwner(ctx, owner) })
+}

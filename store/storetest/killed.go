@@ -1,0 +1,138 @@
+package storetest
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/store"
+)
+
+// Killed runs the calling test again in a process of its own, which writes to the
+// store at where and is killed at a random moment. Whatever that process was told
+// is saved must be there, and each response whole. It must be called by a test, not
+// by a subtest, and the test must do nothing else.
+func Killed(t *testing.T, where string, open func(ctx context.Context, where string) (store.Store, error)) {
+	if where := os.Getenv(victimEnv); where != "" {
+		s, err := open(context.Background(), where)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Fatal(victim(s))
+	}
+	const victims = 3
+	told := map[berth.ResponseID]int64{}
+	for range victims {
+		watchVictim(t, where, told)
+	}
+	s, err := open(t.Context(), where)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if len(told) < victims {
+		t.Fatalf("only %d responses were saved; this test sees nothing", len(told))
+	}
+	for id, last := range told {
+		surviving(t, s, id, last)
+	}
+}
+
+const victimEnv = "BERTH_STORETEST_VICTIM"
+
+// watchVictim notes what a victim was told is saved: the last event of each response.
+func watchVictim(t *testing.T, where string, told map[berth.ResponseID]int64) {
+	t.Helper()
+	cmd := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$")
+	cmd.Env = append(os.Environ(), victimEnv+"="+where)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	begun, doomed := 0, 50+rand.IntN(500)
+	lines := bufio.NewScanner(out)
+	for lines.Scan() {
+		var id berth.ResponseID
+		var n int64
+		if _, err := fmt.Sscanf(lines.Text(), "saved %s %d", &id, &n); err != nil {
+			t.Errorf("the victim: %s", lines.Text())
+			continue
+		}
+		told[id] = n
+		if begun++; begun == doomed {
+			if err := cmd.Process.Kill(); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	if err := cmd.Wait(); err == nil || begun < doomed {
+		t.Fatalf("the victim ended by itself after %d writes: %v", begun, err)
+	}
+}
+
+// victim writes responses until it is killed, and says of each event that it is saved.
+func victim(s store.Store) error {
+	ctx := context.Background()
+	var mu sync.Mutex // one line at a time
+	say := func(id berth.ResponseID, n int64) {
+		mu.Lock()
+		defer mu.Unlock()
+		fmt.Println("saved", id, n)
+	}
+	failed := make(chan error)
+	for range 4 {
+		go func() {
+			for {
+				r := response("")
+				lease := store.Lease{Owner: "me", Until: time.Now().Add(time.Hour)}
+				if err := s.CreateResponse(ctx, r, []store.Event{event(0)}, lease); err != nil {
+					failed <- err
+					return
+				}
+				say(r.Body.ID, 0)
+				for n := int64(1); n <= 20; n++ {
+					body := *r.Body
+					body.Metadata = map[string]string{"last": fmt.Sprint(n)}
+					if err := s.AppendEvents(ctx, mine, r.Body.ID, "me", []store.Event{event(n)}, &body); err != nil {
+						failed <- err
+						return
+					}
+					say(r.Body.ID, n)
+				}
+			}
+		}()
+	}
+	return <-failed
+}
+
+// surviving checks a response of which event last was said to be saved: later ones
+// may be there too, if their saver died before it could say so.
+func surviving(t *testing.T, s store.Store, id berth.ResponseID, last int64) {
+	t.Helper()
+	events, err := s.Events(t.Context(), mine, id, -1, 1000)
+	if err != nil || int64(len(events)) <= last {
+		t.Errorf("%s: got %d events, %v; want event %d", id, len(events), err, last)
+		return
+	}
+	for n, ev := range events {
+		same(t, "an event", ev, event(int64(n)))
+	}
+	r, err := s.GetResponse(t.Context(), mine, id)
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	if got, want := r.Body.Metadata["last"], fmt.Sprint(len(events)-1); got != want && len(events) > 1 {
+		t.Errorf("%s: its body is that of event %s, its last event is %s", id, got, want)
+	}
+}
