@@ -179,9 +179,9 @@ func (ps *processes) watch(p *process, readers map[string]*os.File) {
 		all.Go(func() { p.pump(name, r) })
 	}
 	go func() {
-		all.Wait()
-		_ = p.cmd.Wait()
+		_ = p.cmd.Wait() // at once: the reaper sees no orphan behind a dead child
 		ps.server.reaper.release(p.cmd.Process.Pid)
+		all.Wait()
 		if p.stdin != nil {
 			p.stdin.Close()
 		}
