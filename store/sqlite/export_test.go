@@ -47,3 +47,21 @@ func (d *DB) QueryText(text string) (s string, err error) {
 
 // Waiting is how many writes wait for the next transaction.
 func (d *DB) Waiting() int { return len(d.writer.writes) }
+
+// Plan says how a query finds its rows.
+func (d *DB) Plan(text string) (steps []string, err error) {
+	rows, err := d.read.Query("EXPLAIN QUERY PLAN " + text)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var id, parent, unused int
+		var step string
+		if err := rows.Scan(&id, &parent, &unused, &step); err != nil {
+			return nil, err
+		}
+		steps = append(steps, step)
+	}
+	return steps, rows.Err()
+}

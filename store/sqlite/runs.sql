@@ -9,7 +9,7 @@ WHERE id = ? AND project = ? AND lease_owner = ?;
 
 -- name: OrphanedRuns :many
 SELECT project, id FROM responses
-WHERE deleted = 0 AND (final = 0 OR stored = 0) AND lease_until <= sqlc.arg(now) ORDER BY id;
+WHERE deleted = 0 AND (final = 0 OR stored = 0) AND lease_until <= sqlc.arg(now) ORDER BY lease_until, id;
 
 -- name: ReleaseOwner :exec
 UPDATE responses SET lease_owner = '', lease_until = 0

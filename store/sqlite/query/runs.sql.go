@@ -39,7 +39,7 @@ func (q *Queries) AcquireRun(ctx context.Context, arg AcquireRunParams) (int64, 
 
 const orphanedRuns = `-- name: OrphanedRuns :many
 SELECT project, id FROM responses
-WHERE deleted = 0 AND (final = 0 OR stored = 0) AND lease_until <= ?1 ORDER BY id
+WHERE deleted = 0 AND (final = 0 OR stored = 0) AND lease_until <= ?1 ORDER BY lease_until, id
 `
 
 type OrphanedRunsRow struct {
