@@ -20,6 +20,11 @@ import (
 // A Journal holds the event streams of all responses of a store. It is safe for
 // concurrent use.
 type Journal struct {
+	// Ending returns what is to be saved together with a response's last event,
+	// which final shows; r is the response as it was created or resumed. It must
+	// not block. It is set before the first use and may be nil.
+	Ending func(r *store.Response, final *berth.Response) []*store.Object
+
 	store store.Responses
 
 	mu    sync.Mutex
@@ -35,7 +40,7 @@ func New(st store.Responses) *Journal {
 // far. It is safe for concurrent use; events are stored in the order of Append.
 type Writer struct {
 	journal *Journal
-	project berth.ProjectID
+	record  *store.Response
 	owner   string
 	feed    *feed
 
@@ -48,7 +53,7 @@ type Writer struct {
 // Create saves a new response with its first events and opens its journal for
 // the lease's owner. The events are numbered from 0.
 func (j *Journal) Create(ctx context.Context, r *store.Response, lease store.Lease, events ...berth.Event) (*Writer, error) {
-	w := &Writer{journal: j, project: r.Project, owner: lease.Owner, body: *r.Body}
+	w := &Writer{journal: j, record: r, owner: lease.Owner, body: *r.Body}
 	records, err := w.number(&w.body, events)
 	if err != nil {
 		return nil, err
@@ -57,7 +62,7 @@ func (j *Journal) Create(ctx context.Context, r *store.Response, lease store.Lea
 	if err := j.store.CreateResponse(ctx, r, records, lease); err != nil {
 		return nil, err
 	}
-	w.feed = j.open(w.project, w.body.ID, 0)
+	w.feed = j.open(w.record.Project, w.body.ID, 0)
 	w.feed.add(records)
 	w.next = int64(len(records))
 	return w, nil
@@ -66,7 +71,7 @@ func (j *Journal) Create(ctx context.Context, r *store.Response, lease store.Lea
 // Resume opens the journal of a stored response for owner, who must hold its
 // lease. It returns the events stored so far.
 func (j *Journal) Resume(ctx context.Context, r *store.Response, owner string) (*Writer, []berth.Event, error) {
-	w := &Writer{journal: j, project: r.Project, owner: owner, body: *r.Body}
+	w := &Writer{journal: j, record: r, owner: owner, body: *r.Body}
 	var told []berth.Event
 	for {
 		records, err := j.store.Events(ctx, r.Project, r.Body.ID, w.next-1, page)
@@ -85,7 +90,7 @@ func (j *Journal) Resume(ctx context.Context, r *store.Response, owner string) (
 			break
 		}
 	}
-	w.feed = j.open(w.project, w.body.ID, w.next)
+	w.feed = j.open(w.record.Project, w.body.ID, w.next)
 	return w, told, nil
 }
 
@@ -147,8 +152,12 @@ func (w *Writer) append(ctx context.Context, events []berth.Event) error {
 	if err != nil {
 		return err
 	}
+	var also []*store.Object
+	if body.Status.Final() && w.journal.Ending != nil {
+		also = w.journal.Ending(w.record, &body)
+	}
 	// A write that has begun is not given up: nobody would know what was saved.
-	if err := w.journal.store.AppendEvents(context.WithoutCancel(ctx), w.project, body.ID, w.owner, records, save); err != nil {
+	if err := w.journal.store.AppendEvents(context.WithoutCancel(ctx), w.record.Project, body.ID, w.owner, records, save, also...); err != nil {
 		w.err = err
 		return err
 	}

@@ -226,3 +226,28 @@ func TestConcurrentAppend(t *testing.T) {
 		t.Errorf("got %d events, error %v", len(got), err)
 	}
 }
+
+// What an end brings about is saved with it: once, and only then.
+func TestEnding(t *testing.T) {
+	st := open(t)
+	j := journal.New(st)
+	notice := store.ObjectKey{Kind: "notice", ID: "notice_1"}
+	j.Ending = func(r *store.Response, final *berth.Response) []*store.Object {
+		if r.Project != project || final.Status != berth.StatusCompleted {
+			t.Errorf("the end of %s's response is %s", r.Project, final.Status)
+		}
+		return []*store.Object{{ObjectKey: notice, Body: []byte(`"` + final.ID + `"`)}}
+	}
+	w := create(t, j)
+	if err := w.Append(t.Context(), delta(1)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := st.GetObject(t.Context(), project, notice); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("before the end: got error %v", err)
+	}
+	finish(t, w)
+	got, err := st.GetObject(t.Context(), project, notice)
+	if want := `"` + string(w.Body().ID) + `"`; err != nil || string(got.Body) != want {
+		t.Errorf("after the end: got %v, %v, want %s", got, err, want)
+	}
+}

@@ -35,6 +35,7 @@ type Store interface {
 	Files
 	Containers
 	ContainerFiles
+	Objects
 	Keys
 	Close() error
 }
@@ -79,8 +80,9 @@ type Responses interface {
 	// AppendEvents saves events and, when body is not nil, the response folded up
 	// to them, in one transaction. ErrConflict unless the first sequence number
 	// follows the last one stored and owner holds the run's lease. Concurrent
-	// calls share a commit.
-	AppendEvents(ctx context.Context, p berth.ProjectID, id berth.ResponseID, owner string, events []Event, body *berth.Response) error
+	// calls share a commit. Objects that come of the events are saved in the same
+	// transaction, except those whose key is taken or whose parent is gone.
+	AppendEvents(ctx context.Context, p berth.ProjectID, id berth.ResponseID, owner string, events []Event, body *berth.Response, also ...*Object) error
 
 	// Events returns up to limit events with sequence numbers above after, in order.
 	Events(ctx context.Context, p berth.ProjectID, id berth.ResponseID, after int64, limit int) ([]Event, error)
@@ -125,6 +127,7 @@ type Runs interface {
 type Page struct {
 	Limit     int // 1…10,000
 	After     string
+	Before    string // Objects only: the rows that come right before this one
 	Ascending bool
 }
 
@@ -178,6 +181,53 @@ type ContainerFiles interface {
 	// ContainerFiles returns all files of a container, the oldest first.
 	ContainerFiles(ctx context.Context, p berth.ProjectID, c berth.ContainerID) ([]*berth.ContainerFile, error)
 	DeleteContainerFile(ctx context.Context, p berth.ProjectID, c berth.ContainerID, id berth.CFileID) error
+}
+
+// A Kind says what an object is.
+type Kind string
+
+// An ObjectKey names an object of a project. Ids of objects that others belong to
+// are the server's own, unique in the project.
+type ObjectKey struct {
+	Kind   Kind
+	Parent string // the id of the object, of any kind, that it belongs to; empty if none
+	ID     string
+}
+
+// An Object is a JSON document with a name: an assistant, a thread, a message in
+// a thread. What the store need not understand is kept as one.
+type Object struct {
+	ObjectKey
+	CreatedAt int64 // Unix seconds
+	ExpiresAt int64 // Unix seconds; 0 is never
+	Body      json.RawMessage
+}
+
+// Objects keeps documents in the order in which they were created.
+type Objects interface {
+	// CreateObjects saves all objects or none. ErrExists if a key is taken,
+	// ErrNotFound if a parent is not there.
+	CreateObjects(ctx context.Context, p berth.ProjectID, objects ...*Object) error
+	GetObject(ctx context.Context, p berth.ProjectID, key ObjectKey) (*Object, error)
+	// ListObjects returns one page of the objects of a kind that belong to parent,
+	// and whether there is more in the page's direction.
+	ListObjects(ctx context.Context, p berth.ProjectID, kind Kind, parent string, page Page) ([]*Object, bool, error)
+	// UpdateObject reads the object, lets change alter its body and its time of
+	// expiry, and saves it, as one transaction. An error from change is returned
+	// and nothing is saved. change may be called more than once, and only while the
+	// store is locked: it must not block.
+	UpdateObject(ctx context.Context, p berth.ProjectID, key ObjectKey, change func(*Object) error) (*Object, error)
+	// DeleteObject removes the object and all that belongs to it, however far down.
+	DeleteObject(ctx context.Context, p berth.ProjectID, key ObjectKey) error
+	// ExpiredObjects returns up to limit objects of a kind, of all projects, that
+	// have expired by now, those that expired first before the others.
+	ExpiredObjects(ctx context.Context, kind Kind, now time.Time, limit int) ([]ObjectRef, error)
+}
+
+// An ObjectRef names an object across projects.
+type ObjectRef struct {
+	Project berth.ProjectID
+	ObjectKey
 }
 
 // Keys keeps API keys, across projects.

@@ -118,7 +118,7 @@ func prune(ctx context.Context, q *query.Queries, id berth.ResponseID) error {
 	return nil
 }
 
-func (d *DB) AppendEvents(ctx context.Context, p berth.ProjectID, id berth.ResponseID, owner string, events []store.Event, body *berth.Response) error {
+func (d *DB) AppendEvents(ctx context.Context, p berth.ProjectID, id berth.ResponseID, owner string, events []store.Event, body *berth.Response, also ...*store.Object) error {
 	if len(events) == 0 {
 		return nil
 	}
@@ -146,7 +146,7 @@ func (d *DB) AppendEvents(ctx context.Context, p berth.ProjectID, id berth.Respo
 		if next != first {
 			return fmt.Errorf("%w: event %d where %d is next", store.ErrConflict, first, next)
 		}
-		if err := appendEvents(ctx, q, id, events); err != nil || body == nil {
+		if err := errors.Join(appendEvents(ctx, q, id, events), addObjects(ctx, q, p, also)); err != nil || body == nil {
 			return err
 		}
 		if err := q.UpdateBody(ctx, fold); err != nil || !body.Status.Final() {

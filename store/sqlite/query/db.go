@@ -27,11 +27,17 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	if q.acquireRunStmt, err = db.PrepareContext(ctx, acquireRun); err != nil {
 		return nil, fmt.Errorf("error preparing query AcquireRun: %w", err)
 	}
+	if q.addObjectStmt, err = db.PrepareContext(ctx, addObject); err != nil {
+		return nil, fmt.Errorf("error preparing query AddObject: %w", err)
+	}
 	if q.appendEventStmt, err = db.PrepareContext(ctx, appendEvent); err != nil {
 		return nil, fmt.Errorf("error preparing query AppendEvent: %w", err)
 	}
 	if q.chainStmt, err = db.PrepareContext(ctx, chain); err != nil {
 		return nil, fmt.Errorf("error preparing query Chain: %w", err)
+	}
+	if q.childObjectsStmt, err = db.PrepareContext(ctx, childObjects); err != nil {
+		return nil, fmt.Errorf("error preparing query ChildObjects: %w", err)
 	}
 	if q.containerExistsStmt, err = db.PrepareContext(ctx, containerExists); err != nil {
 		return nil, fmt.Errorf("error preparing query ContainerExists: %w", err)
@@ -57,6 +63,9 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	if q.createKeyStmt, err = db.PrepareContext(ctx, createKey); err != nil {
 		return nil, fmt.Errorf("error preparing query CreateKey: %w", err)
 	}
+	if q.createObjectStmt, err = db.PrepareContext(ctx, createObject); err != nil {
+		return nil, fmt.Errorf("error preparing query CreateObject: %w", err)
+	}
 	if q.createRequestStmt, err = db.PrepareContext(ctx, createRequest); err != nil {
 		return nil, fmt.Errorf("error preparing query CreateRequest: %w", err)
 	}
@@ -65,6 +74,9 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	}
 	if q.deleteBodyStmt, err = db.PrepareContext(ctx, deleteBody); err != nil {
 		return nil, fmt.Errorf("error preparing query DeleteBody: %w", err)
+	}
+	if q.deleteChildObjectsStmt, err = db.PrepareContext(ctx, deleteChildObjects); err != nil {
+		return nil, fmt.Errorf("error preparing query DeleteChildObjects: %w", err)
 	}
 	if q.deleteContainerStmt, err = db.PrepareContext(ctx, deleteContainer); err != nil {
 		return nil, fmt.Errorf("error preparing query DeleteContainer: %w", err)
@@ -81,6 +93,9 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	if q.deleteKeyStmt, err = db.PrepareContext(ctx, deleteKey); err != nil {
 		return nil, fmt.Errorf("error preparing query DeleteKey: %w", err)
 	}
+	if q.deleteObjectStmt, err = db.PrepareContext(ctx, deleteObject); err != nil {
+		return nil, fmt.Errorf("error preparing query DeleteObject: %w", err)
+	}
 	if q.deleteRequestStmt, err = db.PrepareContext(ctx, deleteRequest); err != nil {
 		return nil, fmt.Errorf("error preparing query DeleteRequest: %w", err)
 	}
@@ -96,6 +111,9 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	if q.expiredFilesStmt, err = db.PrepareContext(ctx, expiredFiles); err != nil {
 		return nil, fmt.Errorf("error preparing query ExpiredFiles: %w", err)
 	}
+	if q.expiredObjectsStmt, err = db.PrepareContext(ctx, expiredObjects); err != nil {
+		return nil, fmt.Errorf("error preparing query ExpiredObjects: %w", err)
+	}
 	if q.fileTimeStmt, err = db.PrepareContext(ctx, fileTime); err != nil {
 		return nil, fmt.Errorf("error preparing query FileTime: %w", err)
 	}
@@ -110,6 +128,9 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	}
 	if q.getFileStmt, err = db.PrepareContext(ctx, getFile); err != nil {
 		return nil, fmt.Errorf("error preparing query GetFile: %w", err)
+	}
+	if q.getObjectStmt, err = db.PrepareContext(ctx, getObject); err != nil {
+		return nil, fmt.Errorf("error preparing query GetObject: %w", err)
 	}
 	if q.getResponseStmt, err = db.PrepareContext(ctx, getResponse); err != nil {
 		return nil, fmt.Errorf("error preparing query GetResponse: %w", err)
@@ -131,6 +152,12 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	}
 	if q.listKeysStmt, err = db.PrepareContext(ctx, listKeys); err != nil {
 		return nil, fmt.Errorf("error preparing query ListKeys: %w", err)
+	}
+	if q.listObjectsAscendingStmt, err = db.PrepareContext(ctx, listObjectsAscending); err != nil {
+		return nil, fmt.Errorf("error preparing query ListObjectsAscending: %w", err)
+	}
+	if q.listObjectsDescendingStmt, err = db.PrepareContext(ctx, listObjectsDescending); err != nil {
+		return nil, fmt.Errorf("error preparing query ListObjectsDescending: %w", err)
 	}
 	if q.nextEventStmt, err = db.PrepareContext(ctx, nextEvent); err != nil {
 		return nil, fmt.Errorf("error preparing query NextEvent: %w", err)
@@ -165,6 +192,9 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	if q.updateContainerStmt, err = db.PrepareContext(ctx, updateContainer); err != nil {
 		return nil, fmt.Errorf("error preparing query UpdateContainer: %w", err)
 	}
+	if q.updateObjectStmt, err = db.PrepareContext(ctx, updateObject); err != nil {
+		return nil, fmt.Errorf("error preparing query UpdateObject: %w", err)
+	}
 	return &q, nil
 }
 
@@ -175,6 +205,11 @@ func (q *Queries) Close() error {
 			err = fmt.Errorf("error closing acquireRunStmt: %w", cerr)
 		}
 	}
+	if q.addObjectStmt != nil {
+		if cerr := q.addObjectStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing addObjectStmt: %w", cerr)
+		}
+	}
 	if q.appendEventStmt != nil {
 		if cerr := q.appendEventStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing appendEventStmt: %w", cerr)
@@ -183,6 +218,11 @@ func (q *Queries) Close() error {
 	if q.chainStmt != nil {
 		if cerr := q.chainStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing chainStmt: %w", cerr)
+		}
+	}
+	if q.childObjectsStmt != nil {
+		if cerr := q.childObjectsStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing childObjectsStmt: %w", cerr)
 		}
 	}
 	if q.containerExistsStmt != nil {
@@ -225,6 +265,11 @@ func (q *Queries) Close() error {
 			err = fmt.Errorf("error closing createKeyStmt: %w", cerr)
 		}
 	}
+	if q.createObjectStmt != nil {
+		if cerr := q.createObjectStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing createObjectStmt: %w", cerr)
+		}
+	}
 	if q.createRequestStmt != nil {
 		if cerr := q.createRequestStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing createRequestStmt: %w", cerr)
@@ -238,6 +283,11 @@ func (q *Queries) Close() error {
 	if q.deleteBodyStmt != nil {
 		if cerr := q.deleteBodyStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing deleteBodyStmt: %w", cerr)
+		}
+	}
+	if q.deleteChildObjectsStmt != nil {
+		if cerr := q.deleteChildObjectsStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing deleteChildObjectsStmt: %w", cerr)
 		}
 	}
 	if q.deleteContainerStmt != nil {
@@ -265,6 +315,11 @@ func (q *Queries) Close() error {
 			err = fmt.Errorf("error closing deleteKeyStmt: %w", cerr)
 		}
 	}
+	if q.deleteObjectStmt != nil {
+		if cerr := q.deleteObjectStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing deleteObjectStmt: %w", cerr)
+		}
+	}
 	if q.deleteRequestStmt != nil {
 		if cerr := q.deleteRequestStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing deleteRequestStmt: %w", cerr)
@@ -290,6 +345,11 @@ func (q *Queries) Close() error {
 			err = fmt.Errorf("error closing expiredFilesStmt: %w", cerr)
 		}
 	}
+	if q.expiredObjectsStmt != nil {
+		if cerr := q.expiredObjectsStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing expiredObjectsStmt: %w", cerr)
+		}
+	}
 	if q.fileTimeStmt != nil {
 		if cerr := q.fileTimeStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing fileTimeStmt: %w", cerr)
@@ -313,6 +373,11 @@ func (q *Queries) Close() error {
 	if q.getFileStmt != nil {
 		if cerr := q.getFileStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing getFileStmt: %w", cerr)
+		}
+	}
+	if q.getObjectStmt != nil {
+		if cerr := q.getObjectStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing getObjectStmt: %w", cerr)
 		}
 	}
 	if q.getResponseStmt != nil {
@@ -348,6 +413,16 @@ func (q *Queries) Close() error {
 	if q.listKeysStmt != nil {
 		if cerr := q.listKeysStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing listKeysStmt: %w", cerr)
+		}
+	}
+	if q.listObjectsAscendingStmt != nil {
+		if cerr := q.listObjectsAscendingStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing listObjectsAscendingStmt: %w", cerr)
+		}
+	}
+	if q.listObjectsDescendingStmt != nil {
+		if cerr := q.listObjectsDescendingStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing listObjectsDescendingStmt: %w", cerr)
 		}
 	}
 	if q.nextEventStmt != nil {
@@ -405,6 +480,11 @@ func (q *Queries) Close() error {
 			err = fmt.Errorf("error closing updateContainerStmt: %w", cerr)
 		}
 	}
+	if q.updateObjectStmt != nil {
+		if cerr := q.updateObjectStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing updateObjectStmt: %w", cerr)
+		}
+	}
 	return err
 }
 
@@ -445,8 +525,10 @@ type Queries struct {
 	db                           DBTX
 	tx                           *sql.Tx
 	acquireRunStmt               *sql.Stmt
+	addObjectStmt                *sql.Stmt
 	appendEventStmt              *sql.Stmt
 	chainStmt                    *sql.Stmt
+	childObjectsStmt             *sql.Stmt
 	containerExistsStmt          *sql.Stmt
 	containerFilesStmt           *sql.Stmt
 	containerTimeStmt            *sql.Stmt
@@ -455,24 +537,29 @@ type Queries struct {
 	createContainerStmt          *sql.Stmt
 	createFileStmt               *sql.Stmt
 	createKeyStmt                *sql.Stmt
+	createObjectStmt             *sql.Stmt
 	createRequestStmt            *sql.Stmt
 	createResponseStmt           *sql.Stmt
 	deleteBodyStmt               *sql.Stmt
+	deleteChildObjectsStmt       *sql.Stmt
 	deleteContainerStmt          *sql.Stmt
 	deleteContainerFileStmt      *sql.Stmt
 	deleteEventsStmt             *sql.Stmt
 	deleteFileStmt               *sql.Stmt
 	deleteKeyStmt                *sql.Stmt
+	deleteObjectStmt             *sql.Stmt
 	deleteRequestStmt            *sql.Stmt
 	deleteResponseStmt           *sql.Stmt
 	erasureStmt                  *sql.Stmt
 	eventsStmt                   *sql.Stmt
 	expiredFilesStmt             *sql.Stmt
+	expiredObjectsStmt           *sql.Stmt
 	fileTimeStmt                 *sql.Stmt
 	finishResponseStmt           *sql.Stmt
 	getContainerStmt             *sql.Stmt
 	getContainerFileStmt         *sql.Stmt
 	getFileStmt                  *sql.Stmt
+	getObjectStmt                *sql.Stmt
 	getResponseStmt              *sql.Stmt
 	keyByHashStmt                *sql.Stmt
 	listContainersAscendingStmt  *sql.Stmt
@@ -480,6 +567,8 @@ type Queries struct {
 	listFilesAscendingStmt       *sql.Stmt
 	listFilesDescendingStmt      *sql.Stmt
 	listKeysStmt                 *sql.Stmt
+	listObjectsAscendingStmt     *sql.Stmt
+	listObjectsDescendingStmt    *sql.Stmt
 	nextEventStmt                *sql.Stmt
 	orphanedRunsStmt             *sql.Stmt
 	pruneResponseStmt            *sql.Stmt
@@ -491,6 +580,7 @@ type Queries struct {
 	setErasedStmt                *sql.Stmt
 	updateBodyStmt               *sql.Stmt
 	updateContainerStmt          *sql.Stmt
+	updateObjectStmt             *sql.Stmt
 }
 
 func (q *Queries) WithTx(tx *sql.Tx) *Queries {
@@ -498,8 +588,10 @@ func (q *Queries) WithTx(tx *sql.Tx) *Queries {
 		db:                           tx,
 		tx:                           tx,
 		acquireRunStmt:               q.acquireRunStmt,
+		addObjectStmt:                q.addObjectStmt,
 		appendEventStmt:              q.appendEventStmt,
 		chainStmt:                    q.chainStmt,
+		childObjectsStmt:             q.childObjectsStmt,
 		containerExistsStmt:          q.containerExistsStmt,
 		containerFilesStmt:           q.containerFilesStmt,
 		containerTimeStmt:            q.containerTimeStmt,
@@ -508,24 +600,29 @@ func (q *Queries) WithTx(tx *sql.Tx) *Queries {
 		createContainerStmt:          q.createContainerStmt,
 		createFileStmt:               q.createFileStmt,
 		createKeyStmt:                q.createKeyStmt,
+		createObjectStmt:             q.createObjectStmt,
 		createRequestStmt:            q.createRequestStmt,
 		createResponseStmt:           q.createResponseStmt,
 		deleteBodyStmt:               q.deleteBodyStmt,
+		deleteChildObjectsStmt:       q.deleteChildObjectsStmt,
 		deleteContainerStmt:          q.deleteContainerStmt,
 		deleteContainerFileStmt:      q.deleteContainerFileStmt,
 		deleteEventsStmt:             q.deleteEventsStmt,
 		deleteFileStmt:               q.deleteFileStmt,
 		deleteKeyStmt:                q.deleteKeyStmt,
+		deleteObjectStmt:             q.deleteObjectStmt,
 		deleteRequestStmt:            q.deleteRequestStmt,
 		deleteResponseStmt:           q.deleteResponseStmt,
 		erasureStmt:                  q.erasureStmt,
 		eventsStmt:                   q.eventsStmt,
 		expiredFilesStmt:             q.expiredFilesStmt,
+		expiredObjectsStmt:           q.expiredObjectsStmt,
 		fileTimeStmt:                 q.fileTimeStmt,
 		finishResponseStmt:           q.finishResponseStmt,
 		getContainerStmt:             q.getContainerStmt,
 		getContainerFileStmt:         q.getContainerFileStmt,
 		getFileStmt:                  q.getFileStmt,
+		getObjectStmt:                q.getObjectStmt,
 		getResponseStmt:              q.getResponseStmt,
 		keyByHashStmt:                q.keyByHashStmt,
 		listContainersAscendingStmt:  q.listContainersAscendingStmt,
@@ -533,6 +630,8 @@ func (q *Queries) WithTx(tx *sql.Tx) *Queries {
 		listFilesAscendingStmt:       q.listFilesAscendingStmt,
 		listFilesDescendingStmt:      q.listFilesDescendingStmt,
 		listKeysStmt:                 q.listKeysStmt,
+		listObjectsAscendingStmt:     q.listObjectsAscendingStmt,
+		listObjectsDescendingStmt:    q.listObjectsDescendingStmt,
 		nextEventStmt:                q.nextEventStmt,
 		orphanedRunsStmt:             q.orphanedRunsStmt,
 		pruneResponseStmt:            q.pruneResponseStmt,
@@ -544,5 +643,6 @@ func (q *Queries) WithTx(tx *sql.Tx) *Queries {
 		setErasedStmt:                q.setErasedStmt,
 		updateBodyStmt:               q.updateBodyStmt,
 		updateContainerStmt:          q.updateContainerStmt,
+		updateObjectStmt:             q.updateObjectStmt,
 	}
 }

@@ -62,6 +62,17 @@ type Key struct {
 	CreatedAt int64
 }
 
+type Object struct {
+	Number    int64
+	Project   string
+	Kind      string
+	Parent    string
+	ID        string
+	CreatedAt int64
+	ExpiresAt sql.NullInt64
+	Body      []byte
+}
+
 type Request struct {
 	Response string
 	Request  []byte

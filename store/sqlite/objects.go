@@ -1,0 +1,152 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/store"
+	"github.com/berth-run/berth/store/sqlite/query"
+)
+
+func (d *DB) CreateObjects(ctx context.Context, p berth.ProjectID, objects ...*store.Object) error {
+	return d.update(ctx, func(ctx context.Context, q *query.Queries) error {
+		for _, o := range objects {
+			if err := found(q.CreateObject(ctx, objectRow(p, o))); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// addObjects saves those objects whose keys are not taken and whose parents are there.
+func addObjects(ctx context.Context, q *query.Queries, p berth.ProjectID, objects []*store.Object) error {
+	for _, o := range objects {
+		if err := q.AddObject(ctx, query.AddObjectParams(objectRow(p, o))); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func objectRow(p berth.ProjectID, o *store.Object) query.CreateObjectParams {
+	return query.CreateObjectParams{Project: string(p), Kind: string(o.Kind), Parent: o.Parent, ID: o.ID,
+		CreatedAt: o.CreatedAt, ExpiresAt: expiry(o), Body: o.Body}
+}
+
+func expiry(o *store.Object) sql.NullInt64 {
+	return sql.NullInt64{Int64: o.ExpiresAt, Valid: o.ExpiresAt != 0}
+}
+
+func (d *DB) GetObject(ctx context.Context, p berth.ProjectID, key store.ObjectKey) (*store.Object, error) {
+	row, err := d.queries.GetObject(ctx, objectKey(p, key))
+	if err != nil {
+		return nil, d.wrap(err)
+	}
+	return &store.Object{ObjectKey: key, CreatedAt: row.CreatedAt, ExpiresAt: row.ExpiresAt.Int64, Body: row.Body}, nil
+}
+
+func objectKey(p berth.ProjectID, key store.ObjectKey) query.GetObjectParams {
+	return query.GetObjectParams{Project: string(p), Parent: key.Parent, Kind: string(key.Kind), ID: key.ID}
+}
+
+func (d *DB) ListObjects(ctx context.Context, p berth.ProjectID, kind store.Kind, parent string, page store.Page) ([]*store.Object, bool, error) {
+	number := func(id string, otherwise int64) (int64, error) {
+		if id == "" {
+			return otherwise, nil
+		}
+		row, err := d.queries.GetObject(ctx, objectKey(p, store.ObjectKey{Kind: kind, Parent: parent, ID: id}))
+		return row.Number, d.wrap(err)
+	}
+	args := query.ListObjectsAscendingParams{Project: string(p), Parent: parent, Kind: string(kind), N: int64(page.Limit) + 1}
+	first, last := page.After, page.Before // in ascending order
+	if !page.Ascending {
+		first, last = last, first
+	}
+	var err error
+	if args.Above, err = number(first, math.MinInt64); err != nil {
+		return nil, false, err
+	}
+	if args.Below, err = number(last, math.MaxInt64); err != nil {
+		return nil, false, err
+	}
+	backwards := page.After == "" && page.Before != "" // from Before on, away from it
+	var rows []query.ListObjectsAscendingRow
+	if page.Ascending != backwards {
+		rows, err = d.queries.ListObjectsAscending(ctx, args)
+	} else {
+		var down []query.ListObjectsDescendingRow
+		down, err = d.queries.ListObjectsDescending(ctx, query.ListObjectsDescendingParams(args))
+		for _, r := range down {
+			rows = append(rows, query.ListObjectsAscendingRow(r))
+		}
+	}
+	if err != nil {
+		return nil, false, d.wrap(err)
+	}
+	objects := make([]*store.Object, min(len(rows), page.Limit))
+	for i, r := range rows[:len(objects)] {
+		objects[i] = &store.Object{ObjectKey: store.ObjectKey{Kind: kind, Parent: parent, ID: r.ID},
+			CreatedAt: r.CreatedAt, ExpiresAt: r.ExpiresAt.Int64, Body: r.Body}
+	}
+	if backwards {
+		slices.Reverse(objects)
+	}
+	return objects, len(rows) > page.Limit, nil
+}
+
+func (d *DB) UpdateObject(ctx context.Context, p berth.ProjectID, key store.ObjectKey, change func(*store.Object) error) (*store.Object, error) {
+	var o *store.Object
+	err := d.update(ctx, func(ctx context.Context, q *query.Queries) error {
+		row, err := q.GetObject(ctx, objectKey(p, key))
+		if err != nil {
+			return err
+		}
+		o = &store.Object{ObjectKey: key, CreatedAt: row.CreatedAt, ExpiresAt: row.ExpiresAt.Int64, Body: row.Body}
+		if err := change(o); err != nil {
+			return err
+		}
+		o.ObjectKey, o.CreatedAt = key, row.CreatedAt
+		return q.UpdateObject(ctx, query.UpdateObjectParams{Number: row.Number, ExpiresAt: expiry(o), Body: o.Body})
+	})
+	if err != nil {
+		return nil, err
+	}
+	return o, nil
+}
+
+func (d *DB) DeleteObject(ctx context.Context, p berth.ProjectID, key store.ObjectKey) error {
+	return d.erase(ctx, func(ctx context.Context, q *query.Queries) error {
+		if err := found(q.DeleteObject(ctx, query.DeleteObjectParams(objectKey(p, key)))); err != nil {
+			return err
+		}
+		for parents := []string{key.ID}; len(parents) > 0; parents = parents[1:] {
+			row := query.ChildObjectsParams{Project: string(p), Parent: parents[0]}
+			children, err := q.ChildObjects(ctx, row)
+			if err != nil {
+				return err
+			}
+			if err := q.DeleteChildObjects(ctx, query.DeleteChildObjectsParams(row)); err != nil {
+				return err
+			}
+			parents = append(parents, children...)
+		}
+		return nil
+	})
+}
+
+func (d *DB) ExpiredObjects(ctx context.Context, kind store.Kind, now time.Time, limit int) ([]store.ObjectRef, error) {
+	rows, err := d.queries.ExpiredObjects(ctx, query.ExpiredObjectsParams{Kind: string(kind), Now: sql.NullInt64{Int64: now.Unix(), Valid: true}, N: int64(limit)})
+	if err != nil {
+		return nil, d.wrap(err)
+	}
+	refs := make([]store.ObjectRef, len(rows))
+	for i, r := range rows {
+		refs[i] = store.ObjectRef{Project: berth.ProjectID(r.Project), ObjectKey: store.ObjectKey{Kind: kind, Parent: r.Parent, ID: r.ID}}
+	}
+	return refs, nil
+}
