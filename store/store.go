@@ -68,7 +68,8 @@ type Link struct {
 // Responses keeps responses and their events.
 type Responses interface {
 	// CreateResponse saves a new response with its first events (which start at
-	// sequence number 0) and a lease on its run. ErrExists if the id is taken.
+	// sequence number 0) and a lease on its run. ErrExists if the id is taken. The
+	// previous response of one that is not to be kept (Body.Store) need not exist.
 	CreateResponse(ctx context.Context, r *Response, events []Event, lease Lease) error
 
 	GetResponse(ctx context.Context, p berth.ProjectID, id berth.ResponseID) (*Response, error)

@@ -23,7 +23,7 @@ func (d *DB) CreateResponse(ctx context.Context, r *store.Response, events []sto
 	id := string(r.Body.ID)
 	row := query.CreateResponseParams{ID: id, Project: string(r.Project), Container: string(r.Container),
 		Final: truth(r.Body.Status.Final()), Stored: truth(r.Body.Store), LeaseOwner: lease.Owner, LeaseUntil: lease.Until.UnixMilli()}
-	if r.Body.PreviousResponseID != nil {
+	if r.Body.PreviousResponseID != nil && r.Body.Store {
 		row.Previous = sql.NullString{String: string(*r.Body.PreviousResponseID), Valid: true}
 	}
 	body, output, err := encoded(r.Body)

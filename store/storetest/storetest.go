@@ -197,6 +197,9 @@ func chain(t *testing.T, s store.Store) {
 	if err != nil || len(links) != 1 || links[0].Container != "cntr_a" {
 		t.Errorf("the first link: %+v, %v", links, err)
 	}
+	passing := response("resp_only_in_memory")
+	passing.Body.Store = false
+	create(t, s, passing)
 	// A deleted ancestor is left out, and its own ancestors stay.
 	if err := s.DeleteResponse(ctx, mine, b.Body.ID); err != nil {
 		t.Fatal(err)
