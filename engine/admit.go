@@ -15,16 +15,19 @@ import (
 // admit checks what a request needs of the store and settles where its shell
 // runs. What can be refused is refused before a container is made. The run it
 // returns has not been saved.
-func (e *Engine) admit(ctx context.Context, p berth.ProjectID, req *berth.ResponseRequest) (*run, error) {
+func (e *Engine) admit(ctx context.Context, p berth.ProjectID, req *berth.ResponseRequest, options []Option) (*run, error) {
 	if req.Background && !req.Stored() {
 		return nil, berth.Invalid("background", "Background responses must be stored: 'background' and 'store' false exclude each other.")
 	}
 	r := &run{engine: e}
+	for _, option := range options {
+		option(r)
+	}
 	var err error
 	if r.provider, r.upstream, err = e.Models.Route(req.Model); err != nil {
 		return nil, err
 	}
-	chain, err := e.chain(ctx, p, req.PreviousResponseID)
+	chain, err := e.previous(ctx, p, r.memory, req)
 	if err != nil {
 		return nil, err
 	}

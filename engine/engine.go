@@ -10,7 +10,6 @@ import (
 	"errors"
 	"io"
 	"log/slog"
-	"slices"
 	"sync"
 	"time"
 
@@ -97,8 +96,8 @@ func New(opts Options) *Engine {
 // The run of a foreground request ends when ctx does, with a cancelled response.
 // A background request outlives ctx. A response that is not to be stored is
 // purged when its run and ctx have both ended.
-func (e *Engine) Create(ctx context.Context, caller berth.Caller, req *berth.ResponseRequest) (*berth.Response, error) {
-	r, err := e.admit(ctx, caller.Project, req)
+func (e *Engine) Create(ctx context.Context, caller berth.Caller, req *berth.ResponseRequest, options ...Option) (*berth.Response, error) {
+	r, err := e.admit(ctx, caller.Project, req, options)
 	if err != nil {
 		return nil, err
 	}
@@ -110,9 +109,15 @@ func (e *Engine) Create(ctx context.Context, caller berth.Caller, req *berth.Res
 		first = append(first, berth.Event{Type: berth.EventQueued, Response: &created})
 	}
 	first = append(first, berth.Event{Type: berth.EventInProgress, Response: body})
+	if r.prepared {
+		first = append(first, r.final(*body, berth.StatusCompleted, ""))
+	}
 	r.writer, err = e.Journal.Create(ctx, r.record, e.lease(), first...)
 	if err != nil {
 		return nil, err
+	}
+	if !req.Stored() {
+		r.memory.expect(r.key())
 	}
 	client := ctx
 	if req.Background {
@@ -211,19 +216,6 @@ func (e *Engine) start(r *run, client context.Context) {
 		delete(e.runs, r.id())
 		e.mu.Unlock()
 	}()
-}
-
-// remember keeps what a finished response leaves to the next.
-func (e *Engine) remember(r *run) {
-	body := r.writer.Body()
-	if !body.Store || !body.Status.Final() {
-		return
-	}
-	left := chain{items: slices.Concat(r.history, body.Output), container: r.chain.container}
-	if r.record.Container != "" {
-		left.container = r.record.Container
-	}
-	e.past.put(historyKey{r.record.Project, body.ID}, left, r.chain.age)
 }
 
 // stop ends a run of this server and waits for its last event. A response that

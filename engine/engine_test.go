@@ -80,13 +80,13 @@ func (h *house) create(body string) *berth.Response {
 	return r
 }
 
-func (h *house) tryCreate(ctx context.Context, body string) (*berth.Response, error) {
+func (h *house) tryCreate(ctx context.Context, body string, options ...engine.Option) (*berth.Response, error) {
 	h.t.Helper()
 	var req berth.ResponseRequest
 	if err := json.Unmarshal([]byte(body), &req); err != nil {
 		h.t.Fatal(err)
 	}
-	return h.engine.Create(ctx, caller, &req)
+	return h.engine.Create(ctx, caller, &req, options...)
 }
 
 // events follows a response to its end.

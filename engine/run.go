@@ -25,6 +25,8 @@ type run struct {
 	tools    toolset
 	chain    chain        // the chain before this response
 	history  []berth.Item // its items, and this response's input
+	memory   *Memory      // of its client, or nil
+	prepared bool         // see Prepared
 
 	hostedCalls int         // calls of hosted tools so far, for max_tool_calls
 	usage       berth.Usage // of the turns so far
@@ -43,10 +45,15 @@ type pendingCall struct {
 
 func (r *run) id() berth.ResponseID { return r.record.Body.ID }
 
+func (r *run) key() historyKey { return historyKey{r.record.Project, r.id()} }
+
 func (r *run) log() *slog.Logger { return r.engine.Log.With("response", r.id()) }
 
 // main runs turns until the response has ended, and writes its last event.
 func (r *run) main(ctx context.Context) {
+	if r.prepared {
+		return // it was created with its last event
+	}
 	err := r.turns(ctx)
 	if err == nil {
 		return
