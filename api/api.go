@@ -24,6 +24,7 @@ import (
 // handler in the file of its noun.
 var routes = []route{
 	{"POST", "/v1/responses", (*server).createResponse},
+	{"POST", "/v1/responses/input_tokens", (*server).countInputTokens},
 	{"GET", "/v1/responses/{response}", (*server).getResponse},
 	{"DELETE", "/v1/responses/{response}", (*server).deleteResponse},
 	{"POST", "/v1/responses/{response}/cancel", (*server).cancelResponse},
@@ -102,7 +103,7 @@ func New(opts Options) http.Handler {
 		s.mux.HandleFunc(rt.pattern(), func(w http.ResponseWriter, r *http.Request) { s.answer(w, r, rt.handle) })
 	}
 	s.mux.HandleFunc("GET /healthz", s.healthz)
-	s.fallbacks()
+	s.mux.HandleFunc("/", s.fallback)
 	return s
 }
 

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"runtime/debug"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/berth-run/berth"
@@ -78,29 +79,24 @@ func (s *server) answer(w http.ResponseWriter, r *http.Request, h handler) {
 	}
 }
 
-// fallbacks answers what no route takes: 405 for a path that exists, 404 else.
-func (s *server) fallbacks() {
-	allowed := map[string]string{}
-	for _, rt := range routes {
-		if rt.method == "" {
-			continue
+// fallback answers what no route takes: 405 for a path that exists, 404 else.
+func (s *server) fallback(w http.ResponseWriter, r *http.Request) {
+	var allowed []string
+	for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
+		probe := http.Request{Method: method, URL: r.URL, Host: r.Host}
+		if _, pattern := s.mux.Handler(&probe); pattern != "/" {
+			allowed = append(allowed, method)
 		}
-		if allowed[rt.path] != "" {
-			allowed[rt.path] += ", "
-		}
-		allowed[rt.path] += rt.method
 	}
-	for path, methods := range allowed {
-		s.mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {
-			w.Header().Set("Allow", methods)
-			writeError(w, http.StatusMethodNotAllowed, wireError{Type: typeInvalid, Code: orNull("method_not_supported"),
-				Message: "Invalid method for URL (" + r.Method + " " + r.URL.Path + "). Allowed: " + methods + "."})
-		})
-	}
-	s.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+	if allowed == nil {
 		writeError(w, http.StatusNotFound, wireError{Type: typeInvalid,
 			Message: "Invalid URL (" + r.Method + " " + r.URL.Path + ")"})
-	})
+		return
+	}
+	methods := strings.Join(allowed, ", ")
+	w.Header().Set("Allow", methods)
+	writeError(w, http.StatusMethodNotAllowed, wireError{Type: typeInvalid, Code: orNull("method_not_supported"),
+		Message: "Invalid method for URL (" + r.Method + " " + r.URL.Path + "). Allowed: " + methods + "."})
 }
 
 // An exchange is one request and what was answered to it.

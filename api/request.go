@@ -18,7 +18,9 @@ import (
 //
 // To serve another field, give it a rule here and a place in
 // berth.ResponseRequest.
-var responseRequest = object(fields{
+var responseRequest = object(responseFields, "model")
+
+var responseFields = fields{
 	"background":             boolean,
 	"include":                list(oneOf(includable...), 0),
 	"input":                  inputRule,
@@ -51,7 +53,7 @@ var responseRequest = object(fields{
 	"moderation":           unsupported,
 	"prompt":               unsupported,
 	"prompt_cache_options": unsupported,
-}, "model")
+}
 
 // includable are the values of "include". Those about tools that are not served
 // ask for nothing; clients send them whatever the tools.
@@ -145,7 +147,7 @@ func (s *server) decodeResponseRequest(w http.ResponseWriter, r *http.Request) (
 	return &req, nil
 }
 
-// complete checks what no field shows alone, and fills in the items.
+// complete checks what no field shows alone, and fills in the rest.
 func complete(req *berth.ResponseRequest) error {
 	if req.Input == nil && req.PreviousResponseID == "" {
 		return missing("input")
@@ -153,6 +155,12 @@ func complete(req *berth.ResponseRequest) error {
 	if req.StreamOptions != nil && !req.Stream {
 		return berth.Invalid("stream_options", "The 'stream_options' parameter is only allowed when 'stream' is enabled.")
 	}
+	return fill(req)
+}
+
+// fill checks that tools can be told apart, and gives the request's parts their
+// full form: null is as good as absent, items are as normalize makes them.
+func fill(req *berth.ResponseRequest) error {
 	if err := checkToolNames(req.Tools); err != nil {
 		return err
 	}

@@ -22,19 +22,23 @@ const maxInlineFile = 32 << 20
 
 // request is what the provider gets for the next turn.
 func (r *run) request(ctx context.Context, first bool, limit int) (*model.Request, error) {
-	req, body := r.record.Request, r.writer.Body()
+	body := r.writer.Body()
 	items, err := r.engine.lower(ctx, r.record.Project, slices.Concat(r.history, body.Output))
 	if err != nil {
 		return nil, err
 	}
-	specs, choice := r.offered(first)
+	out := newRequest(r.record.Request, &body, items)
+	out.Model, out.MaxOutputTokens = r.upstream, limit
+	out.Tools, out.ToolChoice = r.offered(first)
+	return out, nil
+}
+
+// newRequest is what a request asks of a provider with the lowered items, but for
+// what changes from turn to turn.
+func newRequest(req *berth.ResponseRequest, body *berth.Response, items []berth.Item) *model.Request {
 	out := &model.Request{
-		Model:             r.upstream,
 		Items:             items,
-		Tools:             specs,
-		ToolChoice:        choice,
 		ParallelToolCalls: body.ParallelToolCalls,
-		MaxOutputTokens:   limit,
 		Temperature:       req.Temperature,
 		TopP:              req.TopP,
 		TopLogprobs:       req.TopLogprobs,
@@ -48,7 +52,7 @@ func (r *run) request(ctx context.Context, first bool, limit int) (*model.Reques
 	if req.User != nil {
 		out.User = *req.User
 	}
-	return out, nil
+	return out
 }
 
 // lower returns items as a provider takes them: calls of hosted tools as

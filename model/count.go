@@ -1,0 +1,200 @@
+package model
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"strings"
+	"sync"
+	"unicode/utf8"
+
+	"github.com/tiktoken-go/tokenizer/codec"
+
+	"github.com/berth-run/berth"
+)
+
+// A Counter is a Provider that can say how many tokens a request's context has
+// for its model. Where there is none, Estimate serves.
+type Counter interface {
+	CountTokens(ctx context.Context, req *Request) (int, error)
+}
+
+// What an Estimate takes for what is not text. The figures of messages and images
+// are those that OpenAI published for its models.
+const (
+	tokensPerMessage = 3   // its role, and where it begins and ends
+	tokensOfReply    = 3   // what tells the model that it is its turn
+	tokensPerTool    = 8   // around a function's name, description and schema
+	tokensPerCall    = 6   // around a call's name and arguments
+	tokensPerPicture = 765 // one of 1024 × 1024 in full detail
+	tokensPerGlance  = 85  // one in low detail
+	bytesPerToken    = 50  // of a file that is not text; about what pages of a PDF come to
+)
+
+const (
+	// maxExact bounds the text that is tokenized for one estimate, in bytes. What is
+	// longer counts for the rest as it did so far, so that a huge request costs no
+	// more than a tenth of a second.
+	maxExact = 1 << 20
+	// pieceSize is how much the tokenizer gets at once.
+	pieceSize = 64 << 10
+)
+
+// Estimate returns about how many tokens a request's context has: instructions,
+// tools and items. Text is counted with o200k_base, the vocabulary of OpenAI's
+// models since GPT-4o; others' differ by some percent, and more for scripts other
+// than Latin.
+func Estimate(req *Request) int {
+	var m measure
+	if req.Instructions != "" {
+		m.tokens += tokensPerMessage
+		m.text(req.Instructions)
+	}
+	for _, t := range req.Tools {
+		m.tokens += tokensPerTool
+		m.text(t.Name)
+		m.text(t.Description)
+		m.text(string(t.Parameters))
+	}
+	var format struct{ Schema json.RawMessage }
+	if json.Unmarshal(req.Text.Format, &format) == nil {
+		m.text(string(format.Schema))
+	}
+	for _, it := range req.Items {
+		m.item(it)
+	}
+	return m.total() + tokensOfReply
+}
+
+// EstimateItem returns what an item adds to an Estimate.
+func EstimateItem(it berth.Item) int {
+	var m measure
+	m.item(it)
+	return m.total()
+}
+
+// A measure adds up.
+type measure struct {
+	tokens  int // of what is not text, and so far
+	exact   int // bytes of text that were tokenized
+	counted int // the tokens of these
+	rest    int // bytes of text beyond maxExact
+}
+
+func (m *measure) total() int {
+	n := m.tokens + m.counted
+	if m.rest > 0 {
+		n += int(float64(m.rest) * float64(m.counted) / float64(m.exact))
+	}
+	return n
+}
+
+func (m *measure) item(it berth.Item) {
+	switch it.Type() {
+	case berth.ItemMessage, "":
+		var msg berth.Message
+		if it.Decode(&msg) != nil {
+			return
+		}
+		m.tokens += tokensPerMessage
+		m.content(msg.Content)
+	case berth.ItemReasoning:
+		var r berth.Reasoning
+		if it.Decode(&r) != nil {
+			return
+		}
+		m.content(r.Content)
+		if len(r.Content) == 0 { // only its maker knows what is in it
+			m.tokens += len(r.EncryptedContent) / 4 * 3 / 4
+		}
+	case berth.ItemFunctionCall:
+		var c berth.FunctionCall
+		if it.Decode(&c) != nil {
+			return
+		}
+		m.tokens += tokensPerCall
+		m.text(c.Name)
+		m.text(c.Arguments)
+	case berth.ItemFunctionCallOutput:
+		m.output(it)
+	default:
+		m.tokens += tokensPerMessage
+		m.text(string(it.Raw()))
+	}
+}
+
+func (m *measure) output(it berth.Item) {
+	var o berth.FunctionCallOutput
+	if it.Decode(&o) != nil {
+		return
+	}
+	m.tokens += tokensPerMessage
+	var text string
+	var content []berth.Content
+	switch {
+	case json.Unmarshal(o.Output, &text) == nil:
+		m.text(text)
+	case json.Unmarshal(o.Output, &content) == nil:
+		m.content(content)
+	default:
+		m.text(string(o.Output))
+	}
+}
+
+func (m *measure) content(parts []berth.Content) {
+	for _, c := range parts {
+		m.text(c.Text)
+		m.text(c.Refusal)
+		switch {
+		case c.Type == "input_image" && c.Detail == "low":
+			m.tokens += tokensPerGlance
+		case c.Type == "input_image":
+			m.tokens += tokensPerPicture
+		case c.Type == "input_file":
+			m.text(c.Filename)
+			m.file(c.FileData)
+		}
+	}
+}
+
+// file counts what a file says, if it is text, or else by its size.
+func (m *measure) file(url string) {
+	kind, data := "", url
+	if rest, ok := strings.CutPrefix(url, "data:"); ok {
+		kind, data, _ = strings.Cut(rest, ",")
+	}
+	if strings.HasPrefix(kind, "text/") || strings.HasPrefix(kind, "application/json") {
+		if text, err := base64.StdEncoding.DecodeString(data); err == nil {
+			m.text(string(text))
+			return
+		}
+	}
+	m.tokens += len(data) / 4 * 3 / bytesPerToken
+}
+
+// o200k is made when something is first counted: it takes some 20 ms and 8 MB.
+var o200k = sync.OnceValue(codec.NewO200kBase)
+
+func (m *measure) text(s string) {
+	for s != "" {
+		if m.exact >= maxExact {
+			m.rest += len(s)
+			return
+		}
+		piece := s
+		if len(s) > pieceSize {
+			end := pieceSize
+			for end > pieceSize-utf8.UTFMax && !utf8.RuneStart(s[end]) {
+				end--
+			}
+			piece = s[:end]
+		}
+		n, err := o200k().Count(piece)
+		if err != nil { // of the expression that splits words; bytes are the most there can be
+			n = len(piece)
+		}
+		m.exact += len(piece)
+		m.counted += n
+		s = s[len(piece):]
+	}
+}
