@@ -12,7 +12,7 @@ type Event struct {
 	SequenceNumber int64     `json:"sequence_number"`
 
 	Response *Response      `json:"response,omitempty"` // response.created … response.completed
-	Error    *EventError    `json:"error,omitempty"`    // error
+	Error    *EventError    `json:"error,omitempty"`    // error; see ErrorEvent
 	Item     *Item          `json:"item,omitempty"`     // output_item.added, .done
 	Part     *Content       `json:"part,omitempty"`     // content_part.*, reasoning_summary_part.*
 	Output   []ShellContent `json:"output,omitempty"`   // shell_call_output_content.done
@@ -28,7 +28,10 @@ type Event struct {
 	Refusal   *string            `json:"refusal,omitempty"`
 	Arguments *string            `json:"arguments,omitempty"`
 	Command   *string            `json:"command,omitempty"`
+	Name      string             `json:"name,omitempty"` // function_call_arguments.done
 	Logprobs  *[]json.RawMessage `json:"logprobs,omitempty"`
+
+	*EventError // what Error says, once more
 }
 
 // An EventType is the "type" of an event.
@@ -85,6 +88,13 @@ type EventError struct {
 	Code    string  `json:"code"`
 	Message string  `json:"message"`
 	Param   *string `json:"param"`
+}
+
+// ErrorEvent returns an "error" event. It says what is wrong twice: in the fields
+// that OpenAI's document gives the event, and in the object that the hosted
+// service sends.
+func ErrorEvent(e *EventError) Event {
+	return Event{Type: EventErrored, Error: e, EventError: e}
 }
 
 // A ShellDelta is a piece of what a command printed.

@@ -104,7 +104,8 @@ type Usage struct {
 }
 
 type InputTokenDetails struct {
-	CachedTokens int `json:"cached_tokens"`
+	CacheWriteTokens int `json:"cache_write_tokens"`
+	CachedTokens     int `json:"cached_tokens"`
 }
 
 type OutputTokenDetails struct {
@@ -114,6 +115,7 @@ type OutputTokenDetails struct {
 // Add adds another turn's usage.
 func (u *Usage) Add(v Usage) {
 	u.InputTokens += v.InputTokens
+	u.InputTokenDetails.CacheWriteTokens += v.InputTokenDetails.CacheWriteTokens
 	u.InputTokenDetails.CachedTokens += v.InputTokenDetails.CachedTokens
 	u.OutputTokens += v.OutputTokens
 	u.OutputTokenDetails.ReasoningTokens += v.OutputTokenDetails.ReasoningTokens

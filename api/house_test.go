@@ -26,6 +26,7 @@ import (
 	"github.com/berth-run/berth/engine"
 	"github.com/berth-run/berth/files"
 	guestserver "github.com/berth-run/berth/guest/server"
+	"github.com/berth-run/berth/internal/contract"
 	"github.com/berth-run/berth/internal/sse"
 	"github.com/berth-run/berth/journal"
 	"github.com/berth-run/berth/model"
@@ -73,7 +74,7 @@ func newHouse(t *testing.T, change func(*api.Options)) *house {
 	if change != nil {
 		change(&opts)
 	}
-	srv := httptest.NewUnstartedServer(api.New(opts))
+	srv := httptest.NewUnstartedServer(contract.Watch(t, api.New(opts)))
 	base, stop := context.WithCancelCause(context.Background())
 	h.stop = stop
 	srv.Config.BaseContext = func(net.Listener) context.Context { return base }

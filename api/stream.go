@@ -104,8 +104,9 @@ func (o *eventWriter) fail(number int64, err error, requestID string) error {
 	if e.Code != nil {
 		code = *e.Code
 	}
-	data, _ := json.Marshal(berth.Event{Type: berth.EventErrored, SequenceNumber: number, // strings and numbers always marshal
-		Error: &berth.EventError{Type: e.Type, Code: code, Message: e.Message, Param: e.Param}})
+	ev := berth.ErrorEvent(&berth.EventError{Type: e.Type, Code: code, Message: e.Message, Param: e.Param})
+	ev.SequenceNumber = number
+	data, _ := json.Marshal(ev) // strings and numbers always marshal
 	_ = o.send(func() error {
 		return o.events.Event(sse.Event{Type: string(berth.EventErrored), Data: data})
 	})

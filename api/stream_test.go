@@ -35,7 +35,7 @@ event: response.output_text.delta
 data: {"type":"response.output_text.delta","sequence_number":1,"delta":"a\n"}
 
 event: error
-data: {"type":"error","sequence_number":2,"error":{"type":"server_error","code":"unavailable","message":"later","param":null}}
+data: {"type":"error","sequence_number":2,"error":{"type":"server_error","code":"unavailable","message":"later","param":null},"code":"unavailable","message":"later","param":null}
 
 `
 	if diff := cmp.Diff(want, w.Body.String()); diff != "" {

@@ -111,7 +111,7 @@ func (s *speech) closeCall(c *openCall) []berth.Event {
 	arguments := c.text.String()
 	c.function.Arguments, c.function.Status = arguments, berth.StatusCompleted
 	return []berth.Event{
-		{Type: berth.EventFunctionArgumentsDone, ItemID: c.function.ID, OutputIndex: &c.index, Arguments: &arguments},
+		{Type: berth.EventFunctionArgumentsDone, ItemID: c.function.ID, Name: c.function.Name, OutputIndex: &c.index, Arguments: &arguments},
 		done(c.index, berth.NewItem(c.function)),
 	}
 }
@@ -148,7 +148,7 @@ func (c *unknownCall) Write(arguments string) []berth.Event {
 func (c *unknownCall) Close() ([]berth.Event, berth.Item) {
 	arguments := c.arguments.String()
 	c.function.Arguments, c.function.Status = arguments, berth.StatusCompleted
-	return []berth.Event{{Type: berth.EventFunctionArgumentsDone, ItemID: c.function.ID, Arguments: &arguments}}, c.Item()
+	return []berth.Event{{Type: berth.EventFunctionArgumentsDone, ItemID: c.function.ID, Name: c.function.Name, Arguments: &arguments}}, c.Item()
 }
 
 func (c *unknownCall) Run(ctx context.Context, out tool.Emitter) error {

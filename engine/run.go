@@ -118,7 +118,7 @@ func (r *run) end(ctx context.Context, status berth.Status, failure error) error
 		if failure != nil {
 			e := wireError(failure)
 			body.Error = &berth.ResponseError{Code: e.Code, Message: e.Message}
-			events = append(events, berth.Event{Type: berth.EventErrored, Error: e})
+			events = append(events, berth.ErrorEvent(e))
 		}
 		return append(events, r.final(body, status, ""))
 	})

@@ -1,0 +1,63 @@
+package contract
+
+import (
+	"fmt"
+	"strings"
+)
+
+// amendments are where the service, as recorded, differs from its document.
+// There Berth follows the service, and so does this package.
+var amendments = []struct {
+	at  string // a place in the document
+	how func(schema any) any
+	why string
+}{
+	{"/schemas/ModelResponseProperties/properties/user", nullable, "a response says null when there is none"},
+	{"/schemas/ResponseUsage", nullable, "a response in progress says null"},
+	{"/schemas/ResponseErrorCode/enum", dropped, "upstreams have codes of their own, such as insufficient_quota"},
+	{"/schemas/ListFilesResponse/properties/first_id", nullable, "an empty page has none"},
+	{"/schemas/ListFilesResponse/properties/last_id", nullable, "an empty page has none"},
+	{"/schemas/ResponseItemList/properties/first_id", nullable, "an empty page has none"},
+	{"/schemas/ResponseItemList/properties/last_id", nullable, "an empty page has none"},
+	{"/schemas/ContainerListResource/properties/first_id", nullable, "an empty page has none"},
+	{"/schemas/ContainerListResource/properties/last_id", nullable, "an empty page has none"},
+	{"/schemas/ContainerFileListResource/properties/first_id", nullable, "an empty page has none"},
+	{"/schemas/ContainerFileListResource/properties/last_id", nullable, "an empty page has none"},
+}
+
+// extensions are the types of events that are Berth's own; docs/divergences.md
+// says why.
+var extensions = []string{"response.cancelled"}
+
+func nullable(schema any) any {
+	return map[string]any{"anyOf": []any{schema, map[string]any{"type": "null"}}}
+}
+
+func dropped(any) any { return nil }
+
+// amend changes the tree of the document. A response is streamed again by GET,
+// which the document leaves out.
+func amend(tree map[string]any) {
+	for _, a := range amendments {
+		steps := strings.Split(a.at, "/")[1:]
+		node, last := tree, steps[len(steps)-1]
+		for _, step := range steps[:len(steps)-1] {
+			node, _ = node[step].(map[string]any)
+		}
+		if node[last] == nil {
+			panic(fmt.Sprintf("contract: there is nothing to amend at %s", a.at))
+		}
+		if changed := a.how(node[last]); changed != nil {
+			node[last] = changed
+		} else {
+			delete(node, last)
+		}
+	}
+	const stream = "text/event-stream"
+	for _, op := range tree["operations"].([]any) {
+		op := op.(map[string]any)
+		if op["method"] == "GET" && op["path"] == "/responses/{response_id}" {
+			op["answers"].(map[string]any)["200"].(map[string]any)[stream] = map[string]any{"$ref": "#/schemas/ResponseStreamEvent"}
+		}
+	}
+}

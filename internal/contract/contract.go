@@ -1,0 +1,203 @@
+// Package contract checks answers against OpenAI's published contract, in tests.
+package contract
+
+import (
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+)
+
+//go:generate sh -c "go run ./distill \"$OPENAPI\" >contract.json"
+
+//go:embed contract.json
+var text string
+
+// url names the document to the schema compiler.
+const url = "contract.json"
+
+// A Document is the contract: its operations and their schemas. It is safe for
+// concurrent use.
+type Document struct {
+	Operations []*Operation
+	Schemas    map[string]any // by name, as JSON
+
+	mu       sync.Mutex
+	compiler *jsonschema.Compiler
+	compiled map[string]*jsonschema.Schema
+}
+
+// An Operation is a method of a path.
+type Operation struct {
+	Method  string
+	Path    string // below /v1, with its parameters: /responses/{response_id}
+	Query   []Parameter
+	Request map[string]any            // schemas by media type
+	Answers map[string]map[string]any // schemas by status and media type
+
+	document *Document
+	pointer  string
+}
+
+// A Parameter is a parameter of the query.
+type Parameter struct {
+	Name     string
+	Required bool
+	Schema   any
+}
+
+// Load reads the contract.
+var Load = sync.OnceValue(func() *Document {
+	d := &Document{compiler: jsonschema.NewCompiler(), compiled: map[string]*jsonschema.Schema{}}
+	tree, err := jsonschema.UnmarshalJSON(strings.NewReader(text))
+	if err == nil {
+		amend(tree.(map[string]any))
+		err = d.compiler.AddResource(url, tree)
+	}
+	var amended []byte
+	if err == nil {
+		amended, err = json.Marshal(tree)
+	}
+	if err == nil {
+		err = json.Unmarshal(amended, d)
+	}
+	if err != nil {
+		panic(err) // the embedded file is broken
+	}
+	for i, op := range d.Operations {
+		op.document, op.pointer = d, fmt.Sprintf("/operations/%d", i)
+	}
+	return d
+})
+
+// Find returns the operation that a request is for, nil if the contract has none.
+// A path that is written out goes before one with parameters.
+func (d *Document) Find(method, path string) *Operation {
+	var found *Operation
+	for _, op := range d.Operations {
+		if op.Method == method && op.matches(path) && (found == nil || strings.Count(op.Path, "{") < strings.Count(found.Path, "{")) {
+			found = op
+		}
+	}
+	return found
+}
+
+func (op *Operation) matches(path string) bool {
+	want, got := strings.Split(op.Path, "/"), strings.Split(path, "/")
+	if len(want) != len(got) {
+		return false
+	}
+	for i := range want {
+		if want[i] != got[i] && (!strings.HasPrefix(want[i], "{") || got[i] == "") {
+			return false
+		}
+	}
+	return true
+}
+
+func (op *Operation) String() string { return op.Method + " " + op.Path }
+
+// Answer checks a body that was answered with success. A stream is checked event
+// by event, see Event.
+func (op *Operation) Answer(status int, kind string, body []byte) error {
+	if status >= http.StatusBadRequest {
+		return op.document.check("/schemas/ErrorResponse", body)
+	}
+	kinds, known := op.Answers[fmt.Sprint(status)]
+	if !known {
+		return fmt.Errorf("%s does not answer %d", op, status)
+	}
+	if _, known := kinds[kind]; !known {
+		if kind == "application/json" && len(kinds) > 0 {
+			return fmt.Errorf("%s does not answer %s", op, kind)
+		}
+		return nil // bytes, which no schema describes
+	}
+	return op.document.check(op.schema(status, kind), body)
+}
+
+// Event checks the data of one event of a stream, against the schema of its type
+// where the contract tells events apart so.
+func (op *Operation) Event(data []byte) error {
+	const kind = "text/event-stream"
+	schema, known := op.Answers["200"][kind]
+	if !known {
+		return fmt.Errorf("%s answers no stream", op)
+	}
+	var ev struct{ Type string }
+	_ = json.Unmarshal(data, &ev) // what is no JSON is found below
+	if slices.Contains(extensions, ev.Type) {
+		return nil
+	}
+	for _, name := range op.document.alternatives(schema) {
+		if slices.Contains(op.document.typesOf(name), ev.Type) {
+			return op.document.check("/schemas/"+name, data)
+		}
+	}
+	return op.document.check(op.schema(http.StatusOK, kind), data)
+}
+
+// alternatives returns the names of the schemas of which any may hold.
+func (d *Document) alternatives(schema any) (names []string) {
+	s, _ := schema.(map[string]any)
+	if ref, ok := s["$ref"].(string); ok {
+		name := strings.TrimPrefix(ref, "#/schemas/")
+		below, _ := d.Schemas[name].(map[string]any)
+		if below["anyOf"] == nil {
+			return []string{name}
+		}
+		s = below
+	}
+	alternatives, _ := s["anyOf"].([]any)
+	for _, a := range alternatives {
+		names = append(names, d.alternatives(a)...)
+	}
+	return names
+}
+
+// typesOf returns what the "type" of an object may be.
+func (d *Document) typesOf(name string) (types []string) {
+	schema, _ := d.Schemas[name].(map[string]any)
+	properties, _ := schema["properties"].(map[string]any)
+	kind, _ := properties["type"].(map[string]any)
+	enum, _ := kind["enum"].([]any)
+	for _, v := range enum {
+		types = append(types, fmt.Sprint(v))
+	}
+	return types
+}
+
+func (op *Operation) schema(status int, kind string) string {
+	return fmt.Sprintf("%s/answers/%d/%s", op.pointer, status, strings.ReplaceAll(kind, "/", "~1"))
+}
+
+// check validates JSON against the schema at a place in the document.
+func (d *Document) check(pointer string, body []byte) error {
+	schema, err := d.compile(pointer)
+	if err != nil {
+		return err
+	}
+	v, err := jsonschema.UnmarshalJSON(strings.NewReader(string(body)))
+	if err != nil {
+		return err
+	}
+	return explain(schema.Validate(v))
+}
+
+func (d *Document) compile(pointer string) (*jsonschema.Schema, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if s := d.compiled[pointer]; s != nil {
+		return s, nil
+	}
+	s, err := d.compiler.Compile(url + "#" + pointer)
+	if err == nil {
+		d.compiled[pointer] = s
+	}
+	return s, err
+}

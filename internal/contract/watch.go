@@ -1,0 +1,121 @@
+package contract
+
+import (
+	"bytes"
+	"mime"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/berth-run/berth/internal/sse"
+)
+
+// Prefix is where the contract's paths begin.
+const Prefix = "/v1"
+
+// maxWatched bounds the answer that is kept to be checked; a longer one is a
+// file, or is checked up to there.
+const maxWatched = 8 << 20
+
+// Watch passes requests on and reports every answer that the contract does not
+// allow as an error of the test. Paths that are not the contract's pass unseen.
+func Watch(t testing.TB, next http.Handler) http.Handler {
+	doc := Load()
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		path, ours := strings.CutPrefix(r.URL.Path, Prefix)
+		op := doc.Find(r.Method, path)
+		if !ours || op == nil {
+			next.ServeHTTP(w, r)
+			return
+		}
+		seen := &watched{ResponseWriter: w}
+		next.ServeHTTP(seen, r)
+		for _, err := range seen.check(op) {
+			t.Errorf("%s %s: answer %d is not as in the contract: %v", r.Method, r.URL, seen.status, err)
+		}
+		if !t.Failed() {
+			count(op, seen.status)
+		}
+	})
+}
+
+// A watched answer is kept while it is sent.
+type watched struct {
+	http.ResponseWriter
+	status int
+	body   bytes.Buffer
+	cut    bool
+}
+
+// Unwrap serves http.ResponseController.
+func (w *watched) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+func (w *watched) WriteHeader(status int) {
+	if w.status == 0 {
+		w.status = status
+	}
+	w.ResponseWriter.WriteHeader(status)
+}
+
+func (w *watched) Write(p []byte) (int, error) {
+	if w.status == 0 {
+		w.status = http.StatusOK
+	}
+	if w.cut = w.cut || w.body.Len()+len(p) > maxWatched; !w.cut {
+		w.body.Write(p)
+	}
+	return w.ResponseWriter.Write(p)
+}
+
+func (w *watched) check(op *Operation) (wrong []error) {
+	kind, _, _ := mime.ParseMediaType(w.Header().Get("Content-Type"))
+	switch {
+	case w.status == 0 || w.status == http.StatusSwitchingProtocols || w.cut && kind != "text/event-stream":
+		return nil
+	case kind != "text/event-stream":
+		if err := op.Answer(w.status, kind, w.body.Bytes()); err != nil {
+			return []error{err}
+		}
+		return nil
+	}
+	for ev, err := range sse.NewReader(&w.body, 0).Events() {
+		if err != nil {
+			break // it was cut off, by us or by the client
+		}
+		if string(ev.Data) == "[DONE]" {
+			continue
+		}
+		if err := op.Event(ev.Data); err != nil {
+			wrong = append(wrong, err)
+		}
+	}
+	return wrong
+}
+
+// seen counts the answers that were as in the contract.
+var seen = struct {
+	sync.Mutex
+	answers map[string]int
+}{answers: map[string]int{}}
+
+func count(op *Operation, status int) {
+	seen.Lock()
+	defer seen.Unlock()
+	if status < http.StatusBadRequest {
+		seen.answers[op.String()]++
+	}
+}
+
+// Unseen returns the operations that no watched answer has shown to work.
+func Unseen() []*Operation {
+	seen.Lock()
+	defer seen.Unlock()
+	var unseen []*Operation
+	for _, op := range Load().Operations {
+		if seen.answers[op.String()] == 0 {
+			unseen = append(unseen, op)
+		}
+	}
+	return unseen
+}
