@@ -172,6 +172,7 @@ type ResponseRequest struct {
 	SafetyIdentifier     *string           `json:"safety_identifier,omitempty"`
 	PromptCacheKey       *string           `json:"prompt_cache_key,omitempty"`
 	PromptCacheRetention *string           `json:"prompt_cache_retention,omitempty"`
+	Sampling
 }
 
 // StreamOptions shape a stream.
@@ -216,12 +217,14 @@ func NewResponse(id ResponseID, createdAt int64, req *ResponseRequest) *Response
 	r := &Response{
 		ID: id, Object: "response", CreatedAt: createdAt, Status: StatusInProgress,
 		Background:           req.Background,
+		FrequencyPenalty:     value(req.FrequencyPenalty, 0),
 		Instructions:         json.RawMessage("null"),
 		MaxOutputTokens:      req.MaxOutputTokens,
 		MaxToolCalls:         req.MaxToolCalls,
 		Model:                req.Model,
 		Output:               []Item{},
 		ParallelToolCalls:    value(req.ParallelToolCalls, true),
+		PresencePenalty:      value(req.PresencePenalty, 0),
 		PromptCacheKey:       req.PromptCacheKey,
 		PromptCacheRetention: req.PromptCacheRetention,
 		SafetyIdentifier:     req.SafetyIdentifier,

@@ -45,6 +45,7 @@ func newRequest(req *berth.ResponseRequest, body *berth.Response, items []berth.
 		Logprobs:          slices.Contains(req.Include, "message.output_text.logprobs"),
 		Text:              body.Text,
 		Reasoning:         body.Reasoning,
+		Sampling:          req.Sampling,
 	}
 	if req.Instructions != nil {
 		out.Instructions = *req.Instructions

@@ -55,6 +55,7 @@ type Request struct {
 	Text              berth.TextConfig
 	Reasoning         berth.ReasoningConfig
 	User              string
+	Sampling          berth.Sampling // what a provider cannot do of it, it refuses: RefuseSampling
 }
 
 // A ToolChoice says whether and which tool must be called.

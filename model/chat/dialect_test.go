@@ -61,6 +61,10 @@ func TestBody(t *testing.T) {
 		{name: "newer bound", req: func(r *model.Request) { r.MaxOutputTokens = 9 }, with: func(o *chat.Options) { o.MaxTokens = "max_completion_tokens" },
 			want: `{` + common + `,"max_completion_tokens":9}`},
 		{name: "verbosity", req: func(r *model.Request) { r.Text.Verbosity = "low" }, want: `{` + common + `,"verbosity":"low"}`},
+		{name: "sampling", req: func(r *model.Request) {
+			half, seed := 0.5, int64(-7)
+			r.Sampling = berth.Sampling{Stop: []string{"a", "b"}, FrequencyPenalty: &half, PresencePenalty: &half, Seed: &seed, LogitBias: map[string]int{"50256": -100}}
+		}, want: `{` + common + `,"stop":["a","b"],"frequency_penalty":0.5,"presence_penalty":0.5,"seed":-7,"logit_bias":{"50256":-100}}`},
 		{name: "probabilities without alternatives", req: func(r *model.Request) { r.Logprobs = true }, want: `{` + common + `,"logprobs":true}`},
 		{name: "a choice without tools", req: func(r *model.Request) { r.ToolChoice.Mode, r.ParallelToolCalls = "none", false }, want: `{` + common + `}`},
 		{name: "a tool", req: func(r *model.Request) { r.Tools = []berth.FunctionTool{{Name: "f"}} },
@@ -98,6 +102,26 @@ func TestSystemRole(t *testing.T) {
 		if strings.Join(got, " ") != want {
 			t.Errorf("%q: got roles %v, want %s", role, got, want)
 		}
+	}
+}
+
+// Of several speakers in one role each keeps the name, and system messages of two
+// speakers do not become one.
+func TestNames(t *testing.T) {
+	named := func(role, name string) berth.Item {
+		kind := "input_text"
+		if role == "assistant" {
+			kind = "output_text"
+		}
+		return berth.NewItem(berth.Message{Type: berth.ItemMessage, Role: role, Name: name, Content: []berth.Content{{Type: kind, Text: "x"}}})
+	}
+	_, body := hears(t, &model.Request{Items: []berth.Item{named("system", "rule"), named("system", "example"),
+		named("user", "ann"), named("user", "bob"), named("assistant", "eve"), named("user", "")}})
+	want := `[{"role":"system","content":"x","name":"rule"},{"role":"system","content":"x","name":"example"},` +
+		`{"role":"user","content":"x","name":"ann"},{"role":"user","content":"x","name":"bob"},` +
+		`{"role":"assistant","content":"x","name":"eve"},{"role":"user","content":"x"}]`
+	if got := string(body["messages"]); got != want {
+		t.Errorf("messages:\ngot  %s\nwant %s", got, want)
 	}
 }
 

@@ -1,6 +1,7 @@
 package chat
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -23,7 +24,7 @@ func (p *Provider) messages(req *model.Request) ([]message, error) {
 	b := &builder{opts: &p.opts, log: p.opts.Log, outputs: map[string][]int{}, orphan: map[int]bool{}, used: map[string]int{}, items: req.Items}
 	b.pair()
 	if req.Instructions != "" {
-		b.system(p.opts.SystemRole, req.Instructions)
+		b.system(p.opts.SystemRole, req.Instructions, "")
 	}
 	for i, it := range req.Items {
 		if err := b.add(i, it); err != nil {
@@ -99,7 +100,7 @@ func (b *builder) add(i int, it berth.Item) error {
 
 func (b *builder) message(m berth.Message) error {
 	if m.Role == "assistant" {
-		b.say(said(m.Content))
+		b.say(said(m.Content), m.Name)
 		return nil
 	}
 	if err := b.endTurn(); err != nil {
@@ -107,27 +108,27 @@ func (b *builder) message(m berth.Message) error {
 	}
 	switch m.Role {
 	case "developer":
-		b.system(b.opts.SystemRole, text(m.Content))
+		b.system(b.opts.SystemRole, text(m.Content), m.Name)
 	case "system":
-		b.system("system", text(m.Content))
+		b.system("system", text(m.Content), m.Name)
 	default:
 		content, err := b.content(m.Content)
 		if err != nil {
 			return err
 		}
-		b.out = append(b.out, message{Role: "user", Content: content})
+		b.out = append(b.out, message{Role: "user", Content: content, Name: m.Name})
 	}
 	return nil
 }
 
 // system adds a system message. Those at the start become one: the templates of
 // many models take no second.
-func (b *builder) system(role, text string) {
-	if len(b.out) == 1 && b.out[0].Role == role {
+func (b *builder) system(role, text, name string) {
+	if len(b.out) == 1 && b.out[0].Role == role && b.out[0].Name == name {
 		b.out[0].Content = b.out[0].Content.(string) + "\n\n" + text
 		return
 	}
-	b.out = append(b.out, message{Role: role, Content: text})
+	b.out = append(b.out, message{Role: role, Content: text, Name: name})
 }
 
 // said is what an assistant's message says. A refusal is text as well: its own
@@ -141,11 +142,12 @@ func said(content []berth.Content) string {
 	return text.String()
 }
 
-func (b *builder) say(text string) {
+func (b *builder) say(text, name string) {
 	if text == "" {
 		return
 	}
 	m := b.openTurn()
+	m.Name = cmp.Or(name, m.Name)
 	if before, ok := m.Content.(string); ok {
 		text = before + "\n\n" + text
 	}

@@ -18,6 +18,7 @@ func (p *Provider) request(req *model.Request) (*request, error) {
 		TopP:            req.TopP,
 		ReasoningEffort: req.Reasoning.Effort,
 		User:            req.User,
+		Sampling:        req.Sampling,
 	}
 	if p.opts.MaxTokens == "max_tokens" {
 		out.MaxTokens = req.MaxOutputTokens

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"strings"
+
+	"github.com/berth-run/berth"
 )
 
 // A request is the body of POST /chat/completions. What was not asked for is not
@@ -28,6 +30,7 @@ type request struct {
 	ReasoningEffort     *string         `json:"reasoning_effort,omitempty"`
 	Verbosity           string          `json:"verbosity,omitempty"`
 	User                string          `json:"user,omitempty"`
+	berth.Sampling
 }
 
 type streamOptions struct {
@@ -38,6 +41,7 @@ type streamOptions struct {
 type message struct {
 	Role             string     `json:"role"`
 	Content          any        `json:"content"` // string, []part or nil
+	Name             string     `json:"name,omitempty"`
 	ReasoningContent string     `json:"reasoning_content,omitempty"`
 	Reasoning        string     `json:"reasoning,omitempty"`
 	ToolCalls        []toolCall `json:"tool_calls,omitempty"`

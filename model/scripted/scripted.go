@@ -60,7 +60,7 @@ func (Provider) Stream(ctx context.Context, req *model.Request) iter.Seq2[model.
 		if n := len(s.outputs); n < len(s.blocks) {
 			deltas, finish.Usage.OutputTokens = recite(s.blocks[n], n, req.Tools)
 		} else {
-			text := s.summary()
+			text := until(s.summary(), req.Sampling.Stop)
 			deltas, finish.Usage.OutputTokens = say(text), words(text)
 		}
 		finish.Usage.TotalTokens = finish.Usage.InputTokens + finish.Usage.OutputTokens
@@ -167,6 +167,14 @@ func recite(b block, n int, tools []berth.FunctionTool) ([]model.Delta, int) {
 		deltas = append(deltas, model.Call{Arguments: p})
 	}
 	return deltas, words(arguments)
+}
+
+// until is what comes before the first of the stops.
+func until(s string, stops []string) string {
+	for _, stop := range stops {
+		s, _, _ = strings.Cut(s, stop)
+	}
+	return s
 }
 
 func say(s string) []model.Delta {

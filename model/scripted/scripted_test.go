@@ -80,6 +80,12 @@ func TestRecital(t *testing.T) {
 	}
 }
 
+func TestStop(t *testing.T) {
+	if got := until("one two three", []string{"three", " two"}); got != "one" {
+		t.Errorf("got %q", got)
+	}
+}
+
 func TestEchoAndMissingTool(t *testing.T) {
 	if text, _ := turn(t, []berth.Item{user("Grüße\n")}); text != "Grüße\n" {
 		t.Errorf("echo: got %q", text)
