@@ -51,8 +51,8 @@ type house struct {
 	token  string                  // of requests; "" without
 }
 
-// newHouse starts a server; change may alter the door's options.
-func newHouse(t *testing.T, change func(*api.Options)) *house {
+// newHouse starts a server; change may alter the door's options, rules add models.
+func newHouse(t *testing.T, change func(*api.Options), rules ...model.Rule) *house {
 	t.Helper()
 	log := slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))
 	st, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "berth.db"), nil)
@@ -65,7 +65,8 @@ func newHouse(t *testing.T, change func(*api.Options)) *house {
 	check(t, err)
 	check(t, keeper.Start(t.Context()))
 	h := &house{t: t, store: st, fed: fedModel{words: make(chan string)}}
-	models, err := model.NewRouter(log, model.Rule{Match: scripted.Name, Provider: scripted.Provider{}}, model.Rule{Match: "vendor/fed", Provider: h.fed})
+	rules = append(rules, model.Rule{Match: scripted.Name, Provider: scripted.Provider{}}, model.Rule{Match: "vendor/fed", Provider: h.fed})
+	models, err := model.NewRouter(log, rules...)
 	check(t, err)
 	events := journal.New(st)
 	h.engine = engine.New(engine.Options{Responses: st, Runs: st, Journal: events, Models: models, Containers: containers{keeper},

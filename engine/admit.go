@@ -43,10 +43,14 @@ func (e *Engine) admit(ctx context.Context, p berth.ProjectID, req *berth.Respon
 		return nil, err // a file that is not there, for example
 	}
 	body := berth.NewResponse(berth.ResponseID(berth.NewID(berth.PrefixResponse)), time.Now().Unix(), req)
-	if _, err := e.bind(p, body); err != nil {
+	if r.tools, err = e.bind(p, body); err != nil {
 		return nil, err // before a container is made for nothing
 	}
 	r.record = &store.Response{Project: p, Body: body, Input: input}
+	r.window.size = e.Models.Window(req.Model)
+	if err := e.checkWindow(ctx, r, body, req); err != nil {
+		return nil, err
+	}
 	if r.record.Container, err = e.settle(ctx, p, body, chain.container); err != nil {
 		return nil, err
 	}

@@ -38,6 +38,9 @@ type Router interface {
 	// Route returns the provider and its own name for the model, or a
 	// CodeNotFound error.
 	Route(name string) (model.Provider, string, error)
+	// Window returns how many tokens the model's context holds with its answer; 0
+	// is unknown.
+	Window(name string) int
 }
 
 // Containers gives responses the containers that their shells run in.

@@ -233,10 +233,11 @@ func shell(id, arguments string) turn {
 
 // A playedModel plays its turns in order and keeps what it was asked.
 type playedModel struct {
-	mu    sync.Mutex
-	turns []turn
-	asked []*model.Request
-	gate  chan struct{} // if set, each turn waits for one value before it begins
+	mu     sync.Mutex
+	turns  []turn
+	asked  []*model.Request
+	window int
+	gate   chan struct{} // if set, each turn waits for one value before it begins
 }
 
 func (m *playedModel) Route(name string) (model.Provider, string, error) {
@@ -245,6 +246,8 @@ func (m *playedModel) Route(name string) (model.Provider, string, error) {
 	}
 	return m, "upstream-name", nil
 }
+
+func (m *playedModel) Window(string) int { return m.window }
 
 func (m *playedModel) Stream(ctx context.Context, req *model.Request) iter.Seq2[model.Delta, error] {
 	return func(yield func(model.Delta, error) bool) {

@@ -25,8 +25,9 @@ type run struct {
 	tools    toolset
 	chain    chain        // the chain before this response
 	history  []berth.Item // its items, and this response's input
-	memory   *Memory      // of its client, or nil
-	prepared bool         // see Prepared
+	window   window
+	memory   *Memory // of its client, or nil
+	prepared bool    // see Prepared
 
 	hostedCalls int         // calls of hosted tools so far, for max_tool_calls
 	usage       berth.Usage // of the turns so far

@@ -19,11 +19,13 @@ type speech struct {
 	thought *openThought
 	calls   map[int]*openCall // by the provider's index; closed ones stay
 
+	begun   bool // something was said
 	ignored bool // a call was ignored because of max_tool_calls
 }
 
 // tell stores the events of one delta.
 func (s *speech) tell(ctx context.Context, delta model.Delta) error {
+	s.begun = true
 	return s.run.writer.Update(ctx, func(body berth.Response) []berth.Event {
 		next := len(body.Output)
 		switch d := delta.(type) {

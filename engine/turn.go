@@ -30,11 +30,17 @@ func (r *run) turn(ctx context.Context, first bool) (over bool, err error) {
 		if err != nil {
 			return false, err
 		}
+		r.fit(req)
 		s := &speech{run: r, calls: map[int]*openCall{}}
 		r.speech = s
 		finish, err := s.listen(ctx, req)
 		if err == nil {
 			return s.finish(ctx, finish)
+		}
+		if model.IsTooLong(err) && !s.begun && r.shorten(req) {
+			r.log().Info("asking the model again with less context", "err", err)
+			attempt--
+			continue
 		}
 		if ctx.Err() != nil || attempt == attempts || !retriable(err) {
 			return false, err

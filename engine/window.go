@@ -48,3 +48,29 @@ func count(ctx context.Context, p model.Provider, req *model.Request) (int, erro
 	}
 	return model.Estimate(req), nil
 }
+
+// checkWindow refuses a context that is known not to fit its model's window, unless
+// old items may be dropped. An estimate is known to be too much when it is so by a
+// quarter; short of that the upstream decides.
+func (e *Engine) checkWindow(ctx context.Context, r *run, body *berth.Response, req *berth.ResponseRequest) error {
+	asked := newRequest(req, body, r.history)
+	if r.window.size == 0 || body.Truncation == truncationAuto || atMost(asked) <= r.window.size {
+		return nil
+	}
+	items, err := e.lower(ctx, r.record.Project, r.history)
+	if err != nil {
+		return err
+	}
+	asked.Model, asked.Items = r.upstream, items
+	asked.Tools, asked.ToolChoice = r.tools.specs, r.tools.choice
+	n, bound := 0, r.window.size
+	if _, exact := r.provider.(model.Counter); exact {
+		n, err = count(ctx, r.provider, asked)
+	} else {
+		n, bound = r.window.tokens(asked), bound*5/4
+	}
+	if err == nil && n > bound {
+		return model.TooLong("")
+	}
+	return err
+}

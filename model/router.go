@@ -22,6 +22,7 @@ type Rule struct {
 	Match    string // a name, or a pattern as in path.Match: "gpt-*", "*"
 	Provider Provider
 	Upstream string // the provider's name for the model; empty is the same name
+	Window   int    // the tokens that the model's context holds with its answer; 0 is unknown
 }
 
 // A Router finds the provider of a model: the first rule that matches. It is safe
@@ -54,6 +55,17 @@ func (r *Router) Route(name string) (Provider, string, error) {
 	}
 	return nil, "", &berth.Error{Code: berth.CodeNotFound, Wire: "model_not_found", Param: "model",
 		Message: fmt.Sprintf("The model `%s` does not exist or you do not have access to it.", name)}
+}
+
+// Window returns how many tokens a model's context holds with its answer; 0 is
+// unknown.
+func (r *Router) Window(name string) int {
+	for _, rule := range r.rules {
+		if rule.matches(name) {
+			return rule.Window
+		}
+	}
+	return 0
 }
 
 // matches lets * stand for slashes too: "vendor/model" is a name like any other.

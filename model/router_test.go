@@ -39,7 +39,7 @@ func TestRouter(t *testing.T) {
 	silent := &named{name: "silent", err: errors.New("down")}
 	r, err := model.NewRouter(slog.New(slog.DiscardHandler),
 		model.Rule{Match: "alias", Provider: a, Upstream: "a-1"},
-		model.Rule{Match: "b-*", Provider: b},
+		model.Rule{Match: "b-*", Provider: b, Window: 4096},
 		model.Rule{Match: "vendor*", Provider: a},
 		model.Rule{Match: "gone-*", Provider: silent})
 	if err != nil {
@@ -53,6 +53,11 @@ func TestRouter(t *testing.T) {
 		}
 		if got := fmt.Sprintf("%s %s", p.(*named).name, upstream); got != want {
 			t.Errorf("%s: got %s, want %s", name, got, want)
+		}
+	}
+	for name, want := range map[string]int{"b-7": 4096, "alias": 0, "a-1": 0} {
+		if got := r.Window(name); got != want {
+			t.Errorf("%s: got a window of %d tokens, want %d", name, got, want)
 		}
 	}
 	_, _, err = r.Route("a-1")

@@ -65,6 +65,11 @@ type ModelConfig struct {
 	Upstream  string            `yaml:"upstream"`    // the upstream's name for the model. Default: the same
 	Headers   map[string]string `yaml:"headers"`     // to send with each request
 
+	// ContextWindow is how many tokens the model takes and answers with together:
+	// with it, truncation "auto" drops old items beforehand. Default: unknown; what
+	// is too long is then learned from the upstream's refusal.
+	ContextWindow int `yaml:"context_window"`
+
 	// What the upstream's dialect asks for; see chat.Options.
 	SystemRole   string        `yaml:"system_role"`    // system (the default) or developer
 	MaxTokens    string        `yaml:"max_tokens"`     // max_tokens or max_completion_tokens. Default: by the upstream
@@ -118,6 +123,9 @@ func loadConfig(path string) (*Config, error) {
 		}
 		if m.APIKey != "" && m.APIKeyEnv != "" {
 			return nil, fmt.Errorf("%s: models[%d] has both api_key and api_key_env", path, i)
+		}
+		if m.ContextWindow < 0 {
+			return nil, fmt.Errorf("%s: models[%d].context_window must not be negative", path, i)
 		}
 	}
 	return c, nil

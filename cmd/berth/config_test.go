@@ -23,7 +23,7 @@ func TestManual(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c.Containers.Disk != 10<<30 || c.Containers.MaxIdle != 168*time.Hour || len(c.Models) != 2 || c.Models[1].Upstream != "qwen3-32b" {
+	if c.Containers.Disk != 10<<30 || c.Containers.MaxIdle != 168*time.Hour || len(c.Models) != 2 || c.Models[1].Upstream != "qwen3-32b" || c.Models[1].ContextWindow != 131072 {
 		t.Errorf("got %+v", c)
 	}
 }
@@ -49,6 +49,7 @@ func TestConfig(t *testing.T) {
 		"containers:\n  idle: soon\n": "line 2",
 		"models:\n- match: a\n":       "models[0] needs match and base_url",
 		"models:\n- {match: a, base_url: b, api_key: c, api_key_env: D}\n": "both api_key and api_key_env",
+		"models:\n- {match: a, base_url: b, context_window: -1}\n":         "context_window must not be negative",
 	} {
 		if _, err := readConfig(t, text); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: got %v, want %q", text, err, want)

@@ -239,7 +239,7 @@ func newRouter(config *Config, log *slog.Logger) (*model.Router, error) {
 		if err != nil {
 			return nil, fmt.Errorf("model %s: %w", m.Match, err)
 		}
-		rules = append(rules, model.Rule{Match: m.Match, Provider: p, Upstream: m.Upstream})
+		rules = append(rules, model.Rule{Match: m.Match, Provider: p, Upstream: m.Upstream, Window: m.ContextWindow})
 	}
 	if len(upstreams) == 0 {
 		log.Warn("no model upstream: only the recital 'scripted' answers; set OPENAI_BASE_URL or name models in --config")

@@ -130,6 +130,8 @@ func (p *Provider) refused(r *refusal, name string) error {
 			Message: fmt.Sprintf("The model `%s` does not exist or you do not have access to it.", name)}
 	case status == http.StatusTooManyRequests:
 		out = &berth.Error{Code: berth.CodeRateLimited, Message: cmp.Or(c.message, "The model's server asks to try later.")}
+	case status/100 == 4 && status != http.StatusTooManyRequests && model.SaysTooLong(c.code, c.message):
+		out = model.TooLong(c.message)
 	case status == http.StatusBadRequest, status == http.StatusRequestEntityTooLarge, status == http.StatusUnprocessableEntity:
 		out = &berth.Error{Code: berth.CodeInvalid, Wire: wireCode(c.code), Param: paramOf(c.param),
 			Message: cmp.Or(c.message, fmt.Sprintf("The model's server refused the request (%d).", status))}

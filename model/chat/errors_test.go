@@ -40,7 +40,9 @@ func TestRefusals(t *testing.T) {
 		{"a redirection", 302, ``, berth.Error{Code: berth.CodeUnavailable, Wire: "upstream_refused", Message: "The model's server refused Berth's request (302)."}},
 		{"in the stream, with a status", 0, `{"error":{"message":"Slow down.","code":429}}`, berth.Error{Code: berth.CodeRateLimited, Message: "Slow down."}},
 		{"in the stream, with a name", 0, `{"error":{"message":"Too long.","code":"context_length_exceeded"}}`,
-			berth.Error{Code: berth.CodeInvalid, Message: "Too long.", Wire: "context_length_exceeded"}},
+			berth.Error{Code: berth.CodeInvalid, Message: "Too long.", Wire: "context_length_exceeded", Param: "input"}},
+		{"vLLM's window", 400, `{"error":{"message":"This model's maximum context length is 16 tokens.","type":"BadRequestError","param":null,"code":400}}`,
+			berth.Error{Code: berth.CodeInvalid, Message: "This model's maximum context length is 16 tokens.", Wire: "context_length_exceeded", Param: "input"}},
 		{"in the stream, with nothing", 0, `{"error":{}}`, berth.Error{Code: berth.CodeUpstream, Message: "The model's server failed."}},
 	}
 	p := &Provider{secrets: strings.NewReplacer()}
