@@ -115,7 +115,7 @@ func (e *Engine) Create(ctx context.Context, caller berth.Caller, req *berth.Res
 	if r.prepared {
 		first = append(first, r.final(*body, berth.StatusCompleted, ""))
 	}
-	r.writer, err = e.Journal.Create(ctx, r.record, e.lease(), first...)
+	r.writer, err = e.Journal.Create(ctx, r.record, e.lease(), first)
 	if err != nil {
 		return nil, err
 	}

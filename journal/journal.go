@@ -20,12 +20,8 @@ import (
 // A Journal holds the event streams of all responses of a store. It is safe for
 // concurrent use.
 type Journal struct {
-	// Ending returns what is to be saved together with a response's last event,
-	// which final shows; r is the response as it was created or resumed. It must
-	// not block. It is set before the first use and may be nil.
-	Ending func(r *store.Response, final *berth.Response) []*store.Object
-
 	store store.Responses
+	atEnd []func(r *store.Response, final *berth.Response) []*store.Object
 
 	mu    sync.Mutex
 	feeds map[feedKey]*feed // of the writers in this process
@@ -34,6 +30,24 @@ type Journal struct {
 // New returns a journal kept in st.
 func New(st store.Responses) *Journal {
 	return &Journal{store: st, feeds: map[feedKey]*feed{}}
+}
+
+// AtEnd has f asked what is to be saved together with a response's last event,
+// which final shows; r is the response as it was created or resumed. f must not
+// block. AtEnd must not be called after the first use.
+func (j *Journal) AtEnd(f func(r *store.Response, final *berth.Response) []*store.Object) {
+	j.atEnd = append(j.atEnd, f)
+}
+
+// ending returns what is to be saved with a response as it is now: nothing before
+// its last event.
+func (j *Journal) ending(r *store.Response, body *berth.Response) (also []*store.Object) {
+	if body.Status.Final() {
+		for _, f := range j.atEnd {
+			also = append(also, f(r, body)...)
+		}
+	}
+	return also
 }
 
 // A Writer appends to one response's journal. It holds the response as folded so
@@ -50,16 +64,17 @@ type Writer struct {
 	err  error          // the first failed append; nothing can follow it
 }
 
-// Create saves a new response with its first events and opens its journal for
-// the lease's owner. The events are numbered from 0.
-func (j *Journal) Create(ctx context.Context, r *store.Response, lease store.Lease, events ...berth.Event) (*Writer, error) {
+// Create saves a new response with its first events, and objects as CreateObjects
+// does, and opens its journal for the lease's owner. The events are numbered from 0.
+func (j *Journal) Create(ctx context.Context, r *store.Response, lease store.Lease, events []berth.Event, also ...*store.Object) (*Writer, error) {
 	w := &Writer{journal: j, record: r, owner: lease.Owner, body: *r.Body}
 	records, err := w.number(&w.body, events)
 	if err != nil {
 		return nil, err
 	}
 	r.Body = &w.body
-	if err := j.store.CreateResponse(ctx, r, records, lease); err != nil {
+	also = append(also, j.ending(r, &w.body)...)
+	if err := j.store.CreateResponse(ctx, r, records, lease, also...); err != nil {
 		return nil, err
 	}
 	w.feed = j.open(w.record.Project, w.body.ID, 0)
@@ -152,10 +167,7 @@ func (w *Writer) append(ctx context.Context, events []berth.Event) error {
 	if err != nil {
 		return err
 	}
-	var also []*store.Object
-	if body.Status.Final() && w.journal.Ending != nil {
-		also = w.journal.Ending(w.record, &body)
-	}
+	also := w.journal.ending(w.record, &body)
 	// A write that has begun is not given up: nobody would know what was saved.
 	if err := w.journal.store.AppendEvents(context.WithoutCancel(ctx), w.record.Project, body.ID, w.owner, records, save, also...); err != nil {
 		w.err = err

@@ -39,7 +39,7 @@ func record() *store.Response {
 func create(t *testing.T, j *journal.Journal) *journal.Writer {
 	t.Helper()
 	r := record()
-	w, err := j.Create(t.Context(), r, lease, berth.Event{Type: berth.EventCreated, Response: r.Body})
+	w, err := j.Create(t.Context(), r, lease, []berth.Event{{Type: berth.EventCreated, Response: r.Body}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -232,12 +232,13 @@ func TestEnding(t *testing.T) {
 	st := open(t)
 	j := journal.New(st)
 	notice := store.ObjectKey{Kind: "notice", ID: "notice_1"}
-	j.Ending = func(r *store.Response, final *berth.Response) []*store.Object {
+	j.AtEnd(func(*store.Response, *berth.Response) []*store.Object { return nil })
+	j.AtEnd(func(r *store.Response, final *berth.Response) []*store.Object {
 		if r.Project != project || final.Status != berth.StatusCompleted {
 			t.Errorf("the end of %s's response is %s", r.Project, final.Status)
 		}
 		return []*store.Object{{ObjectKey: notice, Body: []byte(`"` + final.ID + `"`)}}
-	}
+	})
 	w := create(t, j)
 	if err := w.Append(t.Context(), delta(1)); err != nil {
 		t.Fatal(err)
@@ -249,5 +250,27 @@ func TestEnding(t *testing.T) {
 	got, err := st.GetObject(t.Context(), project, notice)
 	if want := `"` + string(w.Body().ID) + `"`; err != nil || string(got.Body) != want {
 		t.Errorf("after the end: got %v, %v, want %s", got, err, want)
+	}
+}
+
+// A response may have ended when it is created.
+func TestEndingAtOnce(t *testing.T) {
+	st := open(t)
+	j := journal.New(st)
+	ended, begun := store.ObjectKey{Kind: "ended", ID: "1"}, &store.Object{ObjectKey: store.ObjectKey{Kind: "begun", ID: "1"}, Body: []byte("1")}
+	j.AtEnd(func(*store.Response, *berth.Response) []*store.Object {
+		return []*store.Object{{ObjectKey: ended, Body: []byte("2")}}
+	})
+	r := record()
+	r.Body.Status = berth.StatusCompleted
+	w, err := j.Create(t.Context(), r, lease, []berth.Event{{Type: berth.EventCompleted, Response: r.Body}}, begun)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.Close()
+	for _, key := range []store.ObjectKey{begun.ObjectKey, ended} {
+		if _, err := st.GetObject(t.Context(), project, key); err != nil {
+			t.Errorf("%s: %v", key.Kind, err)
+		}
 	}
 }

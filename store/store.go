@@ -70,7 +70,8 @@ type Responses interface {
 	// CreateResponse saves a new response with its first events (which start at
 	// sequence number 0) and a lease on its run. ErrExists if the id is taken. The
 	// previous response of one that is not to be kept (Body.Store) need not exist.
-	CreateResponse(ctx context.Context, r *Response, events []Event, lease Lease) error
+	// Objects are saved in the same transaction, on the terms of CreateObjects.
+	CreateResponse(ctx context.Context, r *Response, events []Event, lease Lease, also ...*Object) error
 
 	GetResponse(ctx context.Context, p berth.ProjectID, id berth.ResponseID) (*Response, error)
 
@@ -186,6 +187,13 @@ type ContainerFiles interface {
 
 // A Kind says what an object is.
 type Kind string
+
+// The kinds, with what they belong to.
+const (
+	KindConversation     Kind = "conversation"
+	KindConversationItem Kind = "conversation_item" // of a conversation; a berth.Item
+	KindConversationTurn Kind = "conversation_turn" // of a conversation: see engine
+)
 
 // An ObjectKey names an object of a project. Ids of objects that others belong to
 // are the server's own, unique in the project.

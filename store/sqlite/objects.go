@@ -14,13 +14,17 @@ import (
 
 func (d *DB) CreateObjects(ctx context.Context, p berth.ProjectID, objects ...*store.Object) error {
 	return d.update(ctx, func(ctx context.Context, q *query.Queries) error {
-		for _, o := range objects {
-			if err := found(q.CreateObject(ctx, objectRow(p, o))); err != nil {
-				return err
-			}
-		}
-		return nil
+		return createObjects(ctx, q, p, objects)
 	})
+}
+
+func createObjects(ctx context.Context, q *query.Queries, p berth.ProjectID, objects []*store.Object) error {
+	for _, o := range objects {
+		if err := found(q.CreateObject(ctx, objectRow(p, o))); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // addObjects saves those objects whose keys are not taken and whose parents are there.

@@ -14,7 +14,7 @@ import (
 	"github.com/berth-run/berth/store/sqlite/query"
 )
 
-func (d *DB) CreateResponse(ctx context.Context, r *store.Response, events []store.Event, lease store.Lease) error {
+func (d *DB) CreateResponse(ctx context.Context, r *store.Response, events []store.Event, lease store.Lease, also ...*store.Object) error {
 	for i, ev := range events {
 		if ev.SequenceNumber != int64(i) {
 			return fmt.Errorf("%w: event %d of a new response has number %d", store.ErrConflict, i, ev.SequenceNumber)
@@ -48,7 +48,10 @@ func (d *DB) CreateResponse(ctx context.Context, r *store.Response, events []sto
 		if err := q.CreateBody(ctx, query.CreateBodyParams{Response: id, Body: body, Output: output}); err != nil {
 			return err
 		}
-		return appendEvents(ctx, q, r.Body.ID, events)
+		if err := appendEvents(ctx, q, r.Body.ID, events); err != nil {
+			return err
+		}
+		return createObjects(ctx, q, r.Project, also)
 	})
 }
 

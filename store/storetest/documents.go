@@ -173,3 +173,29 @@ func objectsWithEvents(t *testing.T, s store.Store) {
 	_, err = s.GetObject(ctx, mine, lost.ObjectKey)
 	wantErr(t, "an object without its parent", err, store.ErrNotFound)
 }
+
+// Objects that come of a new response are created with it or refuse it.
+func objectsWithResponse(t *testing.T, s store.Store) {
+	ctx := t.Context()
+	parent, claim := object("conversation", "", "conv_1"), object("turn", "conv_1", "1")
+	if err := s.CreateObjects(ctx, mine, parent); err != nil {
+		t.Fatal(err)
+	}
+	save := func(id berth.ResponseID, o *store.Object) error {
+		r := response("")
+		r.Body.ID = id
+		return s.CreateResponse(ctx, r, []store.Event{event(0)}, store.Lease{Owner: "me", Until: far}, o)
+	}
+	if err := save("resp_first", claim); err != nil {
+		t.Fatal(err)
+	}
+	got, err := s.GetObject(ctx, mine, claim.ObjectKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	same(t, "the object", got, claim)
+	wantErr(t, "a key that is taken", save("resp_second", object("turn", "conv_1", "1")), store.ErrExists)
+	wantErr(t, "a parent that is gone", save("resp_second", object("turn", "conv_2", "1")), store.ErrNotFound)
+	_, err = s.GetResponse(ctx, mine, "resp_second")
+	wantErr(t, "the response that was refused", err, store.ErrNotFound)
+}
