@@ -9,18 +9,20 @@ import (
 
 // The identifiers on the wire. Distinct types keep one from being passed for another.
 type (
-	ProjectID   string // proj_…, the tenant; owns everything
-	ResponseID  string // resp_…
-	ContainerID string // cntr_…
-	FileID      string // file-…
-	CFileID     string // cfile_…, a file in a container
-	KeyID       string // key_…, an API key's name, not its secret
+	ProjectID      string // proj_…, the tenant; owns everything
+	ResponseID     string // resp_…
+	ConversationID string // conv_…
+	ContainerID    string // cntr_…
+	FileID         string // file-…
+	CFileID        string // cfile_…, a file in a container
+	KeyID          string // key_…, an API key's name, not its secret
 )
 
 // Prefixes of identifiers, as recorded from the hosted service.
 const (
 	PrefixProject         = "proj_"
 	PrefixResponse        = "resp_"
+	PrefixConversation    = "conv_"
 	PrefixMessage         = "msg_"
 	PrefixReasoning       = "rs_"
 	PrefixFunctionCall    = "fc_"

@@ -35,39 +35,40 @@ func (s Status) Final() bool {
 // response.* event and GET /v1/responses/{id} show: explicit nulls, defaults
 // filled in.
 type Response struct {
-	ID                   ResponseID         `json:"id"`
-	Object               string             `json:"object"` // "response"
-	CreatedAt            int64              `json:"created_at"`
-	Status               Status             `json:"status"`
-	Background           bool               `json:"background"`
-	CompletedAt          *int64             `json:"completed_at"`
-	Error                *ResponseError     `json:"error"`
-	FrequencyPenalty     float64            `json:"frequency_penalty"`
-	IncompleteDetails    *IncompleteDetails `json:"incomplete_details"`
-	Instructions         json.RawMessage    `json:"instructions"` // null or a string
-	MaxOutputTokens      *int               `json:"max_output_tokens"`
-	MaxToolCalls         *int               `json:"max_tool_calls"`
-	Model                string             `json:"model"`
-	Output               []Item             `json:"output"`
-	ParallelToolCalls    bool               `json:"parallel_tool_calls"`
-	PresencePenalty      float64            `json:"presence_penalty"`
-	PreviousResponseID   *ResponseID        `json:"previous_response_id"`
-	PromptCacheKey       *string            `json:"prompt_cache_key"`
-	PromptCacheRetention *string            `json:"prompt_cache_retention"`
-	Reasoning            ReasoningConfig    `json:"reasoning"`
-	SafetyIdentifier     *string            `json:"safety_identifier"`
-	ServiceTier          string             `json:"service_tier"`
-	Store                bool               `json:"store"`
-	Temperature          float64            `json:"temperature"`
-	Text                 TextConfig         `json:"text"`
-	ToolChoice           json.RawMessage    `json:"tool_choice"`
-	Tools                []Tool             `json:"tools"`
-	TopLogprobs          int                `json:"top_logprobs"`
-	TopP                 float64            `json:"top_p"`
-	Truncation           string             `json:"truncation"`
-	Usage                *Usage             `json:"usage"`
-	User                 *string            `json:"user"`
-	Metadata             map[string]string  `json:"metadata"`
+	ID                   ResponseID            `json:"id"`
+	Object               string                `json:"object"` // "response"
+	CreatedAt            int64                 `json:"created_at"`
+	Status               Status                `json:"status"`
+	Background           bool                  `json:"background"`
+	CompletedAt          *int64                `json:"completed_at"`
+	Conversation         *ResponseConversation `json:"conversation,omitempty"` // absent, as on the wire, if there is none
+	Error                *ResponseError        `json:"error"`
+	FrequencyPenalty     float64               `json:"frequency_penalty"`
+	IncompleteDetails    *IncompleteDetails    `json:"incomplete_details"`
+	Instructions         json.RawMessage       `json:"instructions"` // null or a string
+	MaxOutputTokens      *int                  `json:"max_output_tokens"`
+	MaxToolCalls         *int                  `json:"max_tool_calls"`
+	Model                string                `json:"model"`
+	Output               []Item                `json:"output"`
+	ParallelToolCalls    bool                  `json:"parallel_tool_calls"`
+	PresencePenalty      float64               `json:"presence_penalty"`
+	PreviousResponseID   *ResponseID           `json:"previous_response_id"`
+	PromptCacheKey       *string               `json:"prompt_cache_key"`
+	PromptCacheRetention *string               `json:"prompt_cache_retention"`
+	Reasoning            ReasoningConfig       `json:"reasoning"`
+	SafetyIdentifier     *string               `json:"safety_identifier"`
+	ServiceTier          string                `json:"service_tier"`
+	Store                bool                  `json:"store"`
+	Temperature          float64               `json:"temperature"`
+	Text                 TextConfig            `json:"text"`
+	ToolChoice           json.RawMessage       `json:"tool_choice"`
+	Tools                []Tool                `json:"tools"`
+	TopLogprobs          int                   `json:"top_logprobs"`
+	TopP                 float64               `json:"top_p"`
+	Truncation           string                `json:"truncation"`
+	Usage                *Usage                `json:"usage"`
+	User                 *string               `json:"user"`
+	Metadata             map[string]string     `json:"metadata"`
 }
 
 // A ResponseError says why a response failed.
@@ -146,32 +147,33 @@ func (r *Response) Apply(ev *Event) error {
 // A ResponseRequest is the body of POST /v1/responses. Pointers and empty raw
 // messages mean that the client left the field out or sent null.
 type ResponseRequest struct {
-	Model                string            `json:"model"`
-	Input                Input             `json:"input,omitzero"`
-	Instructions         *string           `json:"instructions,omitempty"`
-	PreviousResponseID   ResponseID        `json:"previous_response_id,omitempty"`
-	Tools                []Tool            `json:"tools,omitempty"`
-	ToolChoice           json.RawMessage   `json:"tool_choice,omitempty"`
-	ParallelToolCalls    *bool             `json:"parallel_tool_calls,omitempty"`
-	MaxOutputTokens      *int              `json:"max_output_tokens,omitempty"`
-	MaxToolCalls         *int              `json:"max_tool_calls,omitempty"`
-	Temperature          *float64          `json:"temperature,omitempty"`
-	TopP                 *float64          `json:"top_p,omitempty"`
-	TopLogprobs          *int              `json:"top_logprobs,omitempty"`
-	Text                 *TextConfig       `json:"text,omitempty"`
-	Reasoning            *ReasoningConfig  `json:"reasoning,omitempty"`
-	Include              []string          `json:"include,omitempty"`
-	Metadata             map[string]string `json:"metadata,omitempty"`
-	Store                *bool             `json:"store,omitempty"`
-	Stream               bool              `json:"stream,omitempty"`
-	StreamOptions        *StreamOptions    `json:"stream_options,omitempty"`
-	Background           bool              `json:"background,omitempty"`
-	Truncation           string            `json:"truncation,omitempty"`
-	ServiceTier          string            `json:"service_tier,omitempty"`
-	User                 *string           `json:"user,omitempty"`
-	SafetyIdentifier     *string           `json:"safety_identifier,omitempty"`
-	PromptCacheKey       *string           `json:"prompt_cache_key,omitempty"`
-	PromptCacheRetention *string           `json:"prompt_cache_retention,omitempty"`
+	Model                string                `json:"model"`
+	Input                Input                 `json:"input,omitzero"`
+	Instructions         *string               `json:"instructions,omitempty"`
+	PreviousResponseID   ResponseID            `json:"previous_response_id,omitempty"`
+	Conversation         *ResponseConversation `json:"conversation,omitempty"` // excludes PreviousResponseID
+	Tools                []Tool                `json:"tools,omitempty"`
+	ToolChoice           json.RawMessage       `json:"tool_choice,omitempty"`
+	ParallelToolCalls    *bool                 `json:"parallel_tool_calls,omitempty"`
+	MaxOutputTokens      *int                  `json:"max_output_tokens,omitempty"`
+	MaxToolCalls         *int                  `json:"max_tool_calls,omitempty"`
+	Temperature          *float64              `json:"temperature,omitempty"`
+	TopP                 *float64              `json:"top_p,omitempty"`
+	TopLogprobs          *int                  `json:"top_logprobs,omitempty"`
+	Text                 *TextConfig           `json:"text,omitempty"`
+	Reasoning            *ReasoningConfig      `json:"reasoning,omitempty"`
+	Include              []string              `json:"include,omitempty"`
+	Metadata             map[string]string     `json:"metadata,omitempty"`
+	Store                *bool                 `json:"store,omitempty"`
+	Stream               bool                  `json:"stream,omitempty"`
+	StreamOptions        *StreamOptions        `json:"stream_options,omitempty"`
+	Background           bool                  `json:"background,omitempty"`
+	Truncation           string                `json:"truncation,omitempty"`
+	ServiceTier          string                `json:"service_tier,omitempty"`
+	User                 *string               `json:"user,omitempty"`
+	SafetyIdentifier     *string               `json:"safety_identifier,omitempty"`
+	PromptCacheKey       *string               `json:"prompt_cache_key,omitempty"`
+	PromptCacheRetention *string               `json:"prompt_cache_retention,omitempty"`
 	Sampling
 }
 
@@ -217,6 +219,7 @@ func NewResponse(id ResponseID, createdAt int64, req *ResponseRequest) *Response
 	r := &Response{
 		ID: id, Object: "response", CreatedAt: createdAt, Status: StatusInProgress,
 		Background:           req.Background,
+		Conversation:         req.Conversation,
 		FrequencyPenalty:     value(req.FrequencyPenalty, 0),
 		Instructions:         json.RawMessage("null"),
 		MaxOutputTokens:      req.MaxOutputTokens,
