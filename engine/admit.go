@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -42,7 +43,11 @@ func (e *Engine) admit(ctx context.Context, p berth.ProjectID, req *berth.Respon
 	if _, err := e.lower(ctx, p, input); err != nil {
 		return nil, err // a file that is not there, for example
 	}
-	body := berth.NewResponse(berth.ResponseID(berth.NewID(berth.PrefixResponse)), time.Now().Unix(), req)
+	if err := e.checkUntaken(ctx, p, r.as); err != nil {
+		return nil, err
+	}
+	id := cmp.Or(r.as, berth.ResponseID(berth.NewID(berth.PrefixResponse)))
+	body := berth.NewResponse(id, time.Now().Unix(), req)
 	if r.tools, err = e.bind(p, body); err != nil {
 		return nil, err // before a container is made for nothing
 	}
@@ -61,6 +66,22 @@ func (e *Engine) admit(ctx context.Context, p berth.ProjectID, req *berth.Respon
 	kept.Input = nil
 	r.record.Request = &kept
 	return r, nil
+}
+
+// checkUntaken saves a container for a response whose id, if it is not empty, is
+// taken.
+func (e *Engine) checkUntaken(ctx context.Context, p berth.ProjectID, id berth.ResponseID) error {
+	if id == "" {
+		return nil
+	}
+	_, err := e.Responses.GetResponse(ctx, p, id)
+	switch {
+	case err == nil:
+		return store.ErrExists
+	case errors.Is(err, store.ErrNotFound):
+		return nil
+	}
+	return err
 }
 
 // A chain is what the responses before this one leave to it.

@@ -19,6 +19,11 @@ func Within(m *Memory) Option { return func(r *run) { r.memory = m } }
 // response that continues it finds its input and its container.
 func Prepared() Option { return func(r *run) { r.prepared = true } }
 
+// As gives the response an id that a part of this server has noted already, so that
+// after a crash it can tell whether Create did its work, or ask it again. An id that
+// is taken is store.ErrExists.
+func As(id berth.ResponseID) Option { return func(r *run) { r.as = id } }
+
 // A Memory keeps what responses that are not stored leave to those that continue
 // them. It is in this process only and belongs to a client's connection, which
 // says what to forget. It is safe for concurrent use; a nil one remembers nothing.

@@ -26,8 +26,9 @@ type run struct {
 	chain    chain        // the chain before this response
 	history  []berth.Item // its items, and this response's input
 	window   window
-	memory   *Memory // of its client, or nil
-	prepared bool    // see Prepared
+	memory   *Memory          // of its client, or nil
+	prepared bool             // see Prepared
+	as       berth.ResponseID // see As
 
 	hostedCalls int         // calls of hosted tools so far, for max_tool_calls
 	usage       berth.Usage // of the turns so far

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/engine"
 	"github.com/berth-run/berth/model"
 	"github.com/berth-run/berth/store"
 )
@@ -440,5 +441,20 @@ func TestDeletedAncestor(t *testing.T) {
 	}
 	if _, err := h.tryCreate(t.Context(), `{"model":"played","input":"x","previous_response_id":"`+string(one.ID)+`"}`); berth.ErrorCode(err) != berth.CodeInvalid {
 		t.Errorf("a deleted response was continued: %v", err)
+	}
+}
+
+// Who has noted an id before the response was made may ask twice: one is made.
+func TestCreateAs(t *testing.T) {
+	h := newHouse(t, say("Ahoy."))
+	r, err := h.tryCreate(t.Context(), `{"model":"played","input":"x","background":true}`, engine.As("resp_noted"))
+	if err != nil || r.ID != "resp_noted" {
+		t.Fatalf("got %v, %v, want resp_noted", r, err)
+	}
+	if _, err := h.tryCreate(t.Context(), `{"model":"played","input":"y","background":true}`, engine.As("resp_noted")); !errors.Is(err, store.ErrExists) {
+		t.Errorf("an id again: got %v, want %v", err, store.ErrExists)
+	}
+	if got := h.final("resp_noted"); got.Status != berth.StatusCompleted || len(got.Output) != 1 {
+		t.Errorf("got %v %v, want one answer", got.Status, got.Output)
 	}
 }
