@@ -1,0 +1,120 @@
+package api_test
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/berth-run/berth/internal/contract"
+)
+
+var update = flag.Bool("update", false, "write what is refused into docs/divergences.md")
+
+// A probe is an operation whose request fields are tried one at a time.
+type probe struct {
+	operation string
+	// base makes a request that is answered with success: its path, its body, and
+	// the values that are valid at certain places.
+	base func(h *house) (path string, body, known map[string]any)
+}
+
+var probes = []probe{
+	{"POST /responses", func(h *house) (string, map[string]any, map[string]any) {
+		first := h.call(200, "POST", "/v1/responses", `{"model":"scripted","input":"hello"}`).id()
+		return "/responses", map[string]any{"model": "scripted", "input": "hello"},
+			map[string]any{"model": "scripted", "previous_response_id": first}
+	}},
+	{"POST /responses/input_tokens", func(*house) (string, map[string]any, map[string]any) {
+		return "/responses/input_tokens", map[string]any{"model": "scripted", "input": "hello"}, map[string]any{"model": "scripted"}
+	}},
+	{"POST /containers", func(*house) (string, map[string]any, map[string]any) {
+		return "/containers", map[string]any{"name": "x"}, map[string]any{"expires_after": map[string]any{"anchor": "last_active_at", "minutes": 5}}
+	}},
+}
+
+// looked are the codes of errors which say that a value was looked at and did not
+// fit this request; the schema alone cannot tell one that does.
+var looked = []string{"", "previous_response_not_found"}
+
+// Every field of every request in the contract is honoured, or refused by name
+// and listed in docs/divergences.md. None is unknown, and none has other values.
+func TestRequestFields(t *testing.T) {
+	h := newHouse(t, nil)
+	refused := map[string]map[string]bool{} // by what is refused, the paths that do
+	for _, p := range probes {
+		method, pattern, _ := strings.Cut(p.operation, " ")
+		op := contract.Load().Find(method, pattern)
+		path, base, known := p.base(h)
+		visited := 0
+		refuse := func(what string) {
+			if refused[what] == nil {
+				refused[what] = map[string]bool{}
+			}
+			refused[what][pattern] = true
+		}
+		op.Walk(base, known, func(at string, body any) (descend bool) {
+			visited++
+			at = contract.Generic(at)
+			raw, err := json.Marshal(body)
+			check(t, err)
+			resp := h.send(t.Context(), method, contract.Prefix+path, string(raw))
+			defer resp.Body.Close()
+			answer, err := io.ReadAll(resp.Body)
+			check(t, err)
+			var e struct {
+				Error struct{ Message, Code, Param string }
+			}
+			if resp.StatusCode < 300 {
+				return true
+			}
+			check(t, json.Unmarshal(answer, &e))
+			switch {
+			case resp.StatusCode >= 500:
+				t.Errorf("%s with %s: %s answers %d %s", op, at, raw, resp.StatusCode, answer)
+			case e.Error.Code == "unsupported_parameter" || e.Error.Code == "unsupported_value":
+				refuse(refusal(e.Error.Param, e.Error.Message))
+				return false
+			case !slices.Contains(looked, e.Error.Code):
+				refuse(refusal(e.Error.Param, e.Error.Message) + ": " + e.Error.Code)
+			}
+			return true
+		})
+		if visited < 2 {
+			t.Errorf("%s: %d fields visited; the test sees too little", op, visited)
+		}
+	}
+	var doc strings.Builder
+	for _, what := range slices.Sorted(maps.Keys(refused)) {
+		fmt.Fprintf(&doc, "| %s | `%s` |\n", what, strings.Join(slices.Sorted(maps.Keys(refused[what])), "`, `"))
+	}
+	const manual, begin = "../docs/divergences.md", "<!-- written by go test ./api -run TestRequestFields -update -->\n"
+	old, err := os.ReadFile(manual)
+	check(t, err)
+	words, got, found := strings.Cut(string(old), begin)
+	if !found {
+		t.Fatalf("%s does not have the line %q", manual, begin)
+	}
+	if *update {
+		check(t, os.WriteFile(manual, []byte(words+begin+doc.String()), 0o644))
+	} else if got != doc.String() {
+		t.Errorf("what is refused is not what %s says; if it is meant, run this test with -update. Refused:\n%s", manual, doc.String())
+	}
+}
+
+var quoted = regexp.MustCompile(`'([a-z0-9_.-]+)'`)
+
+// refusal names a field that was refused, and its type if that was the reason.
+func refusal(param, message string) string {
+	name, of := contract.Generic(param), ""
+	if m := quoted.FindStringSubmatch(message); strings.HasSuffix(name, ".type") && m != nil && m[1] != param {
+		name, of = strings.TrimSuffix(name, ".type"), " of type `"+m[1]+"`"
+	}
+	return "`" + name + "`" + of
+}
