@@ -5,6 +5,10 @@ package berth
 type Caller struct {
 	Project ProjectID
 	Key     KeyID // empty when the server runs without keys
+
+	// RequestID names the request with which they ask, in every line that the log
+	// has of it.
+	RequestID string
 }
 
 // DefaultProject owns everything on a server that has no keys yet, and the keys
@@ -19,5 +23,6 @@ type Key struct {
 	Name      string
 	Hash      [32]byte
 	CreatedAt int64  // Unix seconds
+	ExpiresAt int64  // Unix seconds; 0 is never
 	Tail      string // the last four characters, to recognise a key by
 }

@@ -31,7 +31,8 @@ func (rt route) pattern() string {
 // ServeHTTP gives every request an id, an answer in OpenAI's shape whatever
 // happens, and a line in the log.
 func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	x := &exchange{ResponseWriter: w, start: time.Now(), requestID: berth.NewID(berth.PrefixRequest)}
+	x := &exchange{ResponseWriter: w, start: time.Now(), requestID: berth.NewID(berth.PrefixRequest),
+		clientID: r.Header.Get(clientRequestID)}
 	w.Header().Set("x-request-id", x.requestID)
 	w.Header().Set("openai-version", "2020-10-01")
 	defer s.end(x, r)
@@ -51,10 +52,27 @@ func (s *server) end(x *exchange, r *http.Request) {
 			x.fail(nil)
 		}
 	}
-	s.Log.LogAttrs(r.Context(), slog.LevelInfo, "request",
-		slog.String("method", r.Method), slog.String("path", r.URL.Path), slog.Int("status", x.status),
-		slog.Duration("duration", time.Since(x.start)), slog.String("project", string(x.project)),
-		slog.String("request_id", x.requestID))
+	line := []slog.Attr{slog.String("method", r.Method), slog.String("path", r.URL.Path), slog.Int("status", x.status),
+		slog.Duration("duration", time.Since(x.start)), slog.String("project", string(x.caller.Project)),
+		slog.String("key", string(x.caller.Key)), slog.String("request_id", x.requestID)}
+	if x.clientID != "" && checkClientID(x.clientID) == nil {
+		line = append(line, slog.String("client_request_id", x.clientID))
+	}
+	s.Log.LogAttrs(r.Context(), slog.LevelInfo, "request", line...)
+}
+
+// clientRequestID is the header in which a client names its request, to find it
+// in the log when no answer has told the server's own name for it.
+const clientRequestID = "X-Client-Request-Id"
+
+// checkClientID refuses a name that OpenAI refuses: of more than 512 characters,
+// or of others than printable ASCII.
+func checkClientID(id string) error {
+	const most = 512
+	if len(id) > most || strings.ContainsFunc(id, func(r rune) bool { return r < ' ' || r > '~' }) {
+		return berth.Errorf(berth.CodeInvalid, "Invalid '%s' header: it must be at most %d characters of ASCII.", clientRequestID, most)
+	}
+	return nil
 }
 
 // answer runs a handler for its caller and turns its error into the answer.
@@ -62,7 +80,11 @@ func (s *server) answer(w http.ResponseWriter, r *http.Request, h handler) {
 	x := w.(*exchange)
 	caller, err := s.identify(r)
 	if err == nil {
-		x.project = caller.Project
+		caller.RequestID = x.requestID
+		x.caller = caller
+		err = checkClientID(x.clientID)
+	}
+	if err == nil {
 		err = h(s, w, r, caller)
 	}
 	if err == nil {
@@ -104,8 +126,9 @@ type exchange struct {
 	http.ResponseWriter
 	start     time.Time
 	requestID string
-	project   berth.ProjectID // empty until the caller is identified
-	status    int             // 0 until the header is written
+	clientID  string       // the client's own name for the request
+	caller    berth.Caller // zero until identified
+	status    int          // 0 until the header is written
 }
 
 // Unwrap serves http.ResponseController.

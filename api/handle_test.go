@@ -103,7 +103,7 @@ func TestLog(t *testing.T) {
 	for _, key := range []string{"time", "level", "duration"} {
 		delete(line, key)
 	}
-	want := map[string]any{"msg": "request", "method": "GET", "path": "/v1/models", "status": 500.0, "project": "proj_default",
+	want := map[string]any{"msg": "request", "method": "GET", "path": "/v1/models", "status": 500.0, "project": "proj_default", "key": "",
 		"request_id": w.Header().Get("x-request-id")}
 	if diff := cmp.Diff(want, line); diff != "" {
 		t.Errorf("line (-want +got):\n%s", diff)
@@ -142,5 +142,26 @@ func TestPanicInTheAnswerBreaksTheConnection(t *testing.T) {
 	defer resp.Body.Close()
 	if body, err := io.ReadAll(resp.Body); err == nil {
 		t.Errorf("got %q and no error, want a broken connection", body)
+	}
+}
+
+// A client's own name for its request is in the log, and not what is none.
+func TestClientRequestID(t *testing.T) {
+	for id, status := range map[string]int{
+		"": 200, "trace-7": 200, strings.Repeat("x", 512): 200,
+		strings.Repeat("x", 513): 400, "ünder": 400, "a\tb": 400,
+	} {
+		var log bytes.Buffer
+		h := handle(&log, func(_ *server, w http.ResponseWriter, _ *http.Request, _ berth.Caller) error {
+			return writeJSON(w, http.StatusOK, struct{}{})
+		})
+		w := ask(h, "127.0.0.1:5", "localhost", "X-Client-Request-Id", id)
+		if w.Code != status {
+			t.Errorf("%.20q: got %d %s, want %d", id, w.Code, w.Body, status)
+		}
+		want := id != "" && status == http.StatusOK
+		if got := strings.Contains(log.String(), `"client_request_id":"`+id+`"`); got != want {
+			t.Errorf("%.20q: in the log: %v, want %v: %s", id, got, want, &log)
+		}
 	}
 }

@@ -28,6 +28,9 @@ func (s *server) identify(r *http.Request) (berth.Caller, error) {
 		hash := sha256.Sum256([]byte(token))
 		key, err := s.Keys.KeyByHash(r.Context(), hash)
 		if err == nil && subtle.ConstantTimeCompare(key.Hash[:], hash[:]) == 1 {
+			if key.ExpiresAt != 0 && key.ExpiresAt <= time.Now().Unix() {
+				return berth.Caller{}, errExpired
+			}
 			return berth.Caller{Project: key.Project, Key: key.ID}, nil
 		}
 		if err != nil && !errors.Is(err, store.ErrNotFound) {
@@ -48,6 +51,11 @@ func (s *server) identify(r *http.Request) (berth.Caller, error) {
 	return berth.Caller{}, &berth.Error{Code: berth.CodeUnauthorized, Wire: "invalid_api_key",
 		Message: "Incorrect API key provided. 'berth key create' on the server makes a new one."}
 }
+
+// errExpired is told to who bears a key that was good until a while ago. Nobody
+// else learns that there was one.
+var errExpired = &berth.Error{Code: berth.CodeUnauthorized, Wire: "invalid_api_key",
+	Message: "The API key provided has expired. 'berth key create' on the server makes a new one."}
 
 // bearer returns the token of the Authorization header, "" without one.
 func bearer(r *http.Request) string {

@@ -62,6 +62,25 @@ func ask(h http.Handler, from, host string, headers ...string) *httptest.Respons
 	return w
 }
 
+func TestExpiredKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		keys := &keyring{}
+		keys.add("sk-berth-brief", "proj_a")
+		keys.keys[0].ExpiresAt = time.Now().Add(time.Minute).Unix()
+		h := door(t, keys)
+		ask := func() *httptest.ResponseRecorder {
+			return ask(h, "192.0.2.7:5", "berth.example", "Authorization", "Bearer sk-berth-brief")
+		}
+		if w := ask(); w.Code != 200 {
+			t.Errorf("before its end: got %d %s, want 200", w.Code, w.Body)
+		}
+		time.Sleep(time.Minute)
+		if w := ask(); w.Code != 401 || !strings.Contains(w.Body.String(), "has expired") {
+			t.Errorf("after its end: got %d %s, want 401 and why", w.Code, w.Body)
+		}
+	})
+}
+
 func TestIdentityWithKeys(t *testing.T) {
 	keys := &keyring{}
 	keys.add("sk-berth-good", "proj_a")

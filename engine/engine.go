@@ -104,6 +104,7 @@ func (e *Engine) Create(ctx context.Context, caller berth.Caller, req *berth.Res
 	if err != nil {
 		return nil, err
 	}
+	r.record.Key, r.record.RequestID = caller.Key, caller.RequestID
 	body := r.record.Body
 	created := *body
 	first := []berth.Event{{Type: berth.EventCreated, Response: &created}}
@@ -246,7 +247,7 @@ func (e *Engine) purge(r *run) {
 	defer cancel()
 	err := e.Responses.DeleteResponse(ctx, r.record.Project, r.id())
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
-		e.Log.Error("a response that was not to be stored could not be removed", "response", r.id(), "err", err)
+		r.log().Error("a response that was not to be stored could not be removed", "err", err)
 	}
 }
 
@@ -276,7 +277,7 @@ func (e *Engine) renewLeases() {
 			if errors.Is(err, store.ErrConflict) || errors.Is(err, store.ErrNotFound) {
 				r.cancel(errLeaseLost)
 			} else if err != nil && e.base.Err() == nil {
-				e.Log.Error("a lease was not renewed", "response", r.id(), "err", err)
+				r.log().Error("a lease was not renewed", "err", err)
 			}
 		}
 	}

@@ -39,6 +39,7 @@ type house struct {
 	engine     *engine.Engine
 	model      *playedModel
 	containers *fakeContainers
+	log        io.Writer
 }
 
 func newHouse(t *testing.T, turns ...turn) *house {
@@ -48,7 +49,7 @@ func newHouse(t *testing.T, turns ...turn) *house {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { st.Close() })
-	h := &house{t: t, store: st, model: &playedModel{turns: turns},
+	h := &house{t: t, log: t.Output(), store: st, model: &playedModel{turns: turns},
 		containers: &fakeContainers{calls: map[string]*fakeCall{}, commands: map[string]func(*fakeCall){}}}
 	h.start()
 	t.Cleanup(h.stop)
@@ -60,7 +61,7 @@ func newHouse(t *testing.T, turns ...turn) *house {
 func (h *house) start() {
 	h.journal = journal.New(h.store)
 	h.engine = engine.New(engine.Options{Responses: h.store, Runs: h.store, Journal: h.journal, Models: h.model,
-		Containers: h.containers, Files: fewFiles{}, Owner: "test", Log: slog.New(slog.NewTextHandler(h.t.Output(), nil))})
+		Containers: h.containers, Files: fewFiles{}, Owner: "test", Log: slog.New(slog.NewTextHandler(h.log, nil))})
 }
 
 func (h *house) stop() {

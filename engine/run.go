@@ -49,7 +49,11 @@ func (r *run) id() berth.ResponseID { return r.record.Body.ID }
 
 func (r *run) key() historyKey { return historyKey{r.record.Project, r.id()} }
 
-func (r *run) log() *slog.Logger { return r.engine.Log.With("response", r.id()) }
+// log names the response and the request that asked for it, in a former life of
+// the server as well.
+func (r *run) log() *slog.Logger {
+	return r.engine.Log.With("response", r.id(), "request_id", r.record.RequestID)
+}
 
 // main runs turns until the response has ended, and writes its last event.
 func (r *run) main(ctx context.Context) {

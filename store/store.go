@@ -48,6 +48,8 @@ type Response struct {
 	Request   *berth.ResponseRequest // as decoded; Input is left out, see below
 	Input     []berth.Item           // the request's own input, each with an id
 	Container berth.ContainerID      // the container its shell runs in; empty if none
+	Key       berth.KeyID            // with which it was asked for; empty without keys
+	RequestID string                 // of the request that asked for it, for the log
 }
 
 // An Event is a berth.Event as stored and sent.

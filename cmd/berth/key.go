@@ -35,6 +35,7 @@ func newKey() *cobra.Command {
 
 func newKeyCreate(open func(context.Context) (*sqlite.DB, error)) *cobra.Command {
 	var project, name string
+	var expires time.Duration
 	cmd := &cobra.Command{
 		Use:   "create",
 		Short: "Make a key and print its secret, once",
@@ -51,9 +52,12 @@ first key on a running server asks every caller for one.`,
 			}
 			defer db.Close()
 			secret := "sk-berth-" + rand.Text() + rand.Text()
-			err = db.CreateKey(cmd.Context(), &berth.Key{ID: berth.KeyID(berth.NewID(berth.PrefixKey)), Project: berth.ProjectID(project),
-				Name: name, Hash: sha256.Sum256([]byte(secret)), Tail: secret[len(secret)-4:], CreatedAt: time.Now().Unix()})
-			if err != nil {
+			k := &berth.Key{ID: berth.KeyID(berth.NewID(berth.PrefixKey)), Project: berth.ProjectID(project),
+				Name: name, Hash: sha256.Sum256([]byte(secret)), Tail: secret[len(secret)-4:], CreatedAt: time.Now().Unix()}
+			if expires > 0 {
+				k.ExpiresAt = time.Now().Add(expires).Unix()
+			}
+			if err := db.CreateKey(cmd.Context(), k); err != nil {
 				return err
 			}
 			fmt.Fprintln(cmd.OutOrStdout(), secret)
@@ -62,6 +66,7 @@ first key on a running server asks every caller for one.`,
 	}
 	cmd.Flags().StringVar(&project, "project", string(berth.DefaultProject), "project that the key acts for")
 	cmd.Flags().StringVar(&name, "name", "", "a name to know it by")
+	cmd.Flags().DurationVar(&expires, "expires", 0, "how long it is good for, such as 720h; 0 is for ever")
 	return cmd
 }
 
@@ -81,14 +86,21 @@ func newKeyLs(open func(context.Context) (*sqlite.DB, error)) *cobra.Command {
 				return err
 			}
 			w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
-			fmt.Fprintln(w, "ID\tPROJECT\tNAME\tSECRET\tCREATED")
+			fmt.Fprintln(w, "ID\tPROJECT\tNAME\tSECRET\tCREATED\tEXPIRES")
 			for _, k := range keys {
-				fmt.Fprintf(w, "%s\t%s\t%s\t…%s\t%s\n", k.ID, k.Project, k.Name, k.Tail, time.Unix(k.CreatedAt, 0).UTC().Format(time.RFC3339))
+				expires := "never"
+				if k.ExpiresAt != 0 {
+					expires = utc(k.ExpiresAt)
+				}
+				fmt.Fprintf(w, "%s\t%s\t%s\t…%s\t%s\t%s\n", k.ID, k.Project, k.Name, k.Tail, utc(k.CreatedAt), expires)
 			}
 			return w.Flush()
 		},
 	}
 }
+
+// utc is a moment in Unix seconds as people read it.
+func utc(seconds int64) string { return time.Unix(seconds, 0).UTC().Format(time.RFC3339) }
 
 func newKeyRm(open func(context.Context) (*sqlite.DB, error)) *cobra.Command {
 	return &cobra.Command{

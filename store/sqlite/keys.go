@@ -10,7 +10,7 @@ import (
 
 func (d *DB) CreateKey(ctx context.Context, k *berth.Key) error {
 	return d.update(ctx, func(ctx context.Context, q *query.Queries) error {
-		return q.CreateKey(ctx, query.CreateKeyParams{ID: string(k.ID), Project: string(k.Project), Name: k.Name, Hash: k.Hash[:], Tail: k.Tail, CreatedAt: k.CreatedAt})
+		return q.CreateKey(ctx, query.CreateKeyParams{ID: string(k.ID), Project: string(k.Project), Name: k.Name, Hash: k.Hash[:], Tail: k.Tail, CreatedAt: k.CreatedAt, ExpiresAt: k.ExpiresAt})
 	})
 }
 
@@ -19,7 +19,7 @@ func (d *DB) KeyByHash(ctx context.Context, hash [32]byte) (*berth.Key, error) {
 	if err != nil {
 		return nil, d.wrap(err)
 	}
-	return &berth.Key{ID: berth.KeyID(row.ID), Project: berth.ProjectID(row.Project), Name: row.Name, Hash: hash, Tail: row.Tail, CreatedAt: row.CreatedAt}, nil
+	return &berth.Key{ID: berth.KeyID(row.ID), Project: berth.ProjectID(row.Project), Name: row.Name, Hash: hash, Tail: row.Tail, CreatedAt: row.CreatedAt, ExpiresAt: row.ExpiresAt}, nil
 }
 
 func (d *DB) ListKeys(ctx context.Context) ([]*berth.Key, error) {
@@ -32,7 +32,7 @@ func (d *DB) ListKeys(ctx context.Context) ([]*berth.Key, error) {
 		if len(r.Hash) != 32 {
 			return nil, fmt.Errorf("sqlite: %s: key %s: its hash has %d bytes", d.path, r.ID, len(r.Hash))
 		}
-		keys[i] = &berth.Key{ID: berth.KeyID(r.ID), Project: berth.ProjectID(r.Project), Name: r.Name, Hash: [32]byte(r.Hash), Tail: r.Tail, CreatedAt: r.CreatedAt}
+		keys[i] = &berth.Key{ID: berth.KeyID(r.ID), Project: berth.ProjectID(r.Project), Name: r.Name, Hash: [32]byte(r.Hash), Tail: r.Tail, CreatedAt: r.CreatedAt, ExpiresAt: r.ExpiresAt}
 	}
 	return keys, nil
 }

@@ -22,7 +22,8 @@ func (d *DB) CreateResponse(ctx context.Context, r *store.Response, events []sto
 	}
 	id := string(r.Body.ID)
 	row := query.CreateResponseParams{ID: id, Project: string(r.Project), Container: string(r.Container),
-		Final: truth(r.Body.Status.Final()), Stored: truth(r.Body.Store), LeaseOwner: lease.Owner, LeaseUntil: lease.Until.UnixMilli()}
+		Final: truth(r.Body.Status.Final()), Stored: truth(r.Body.Store), Key: string(r.Key), RequestID: r.RequestID,
+		LeaseOwner: lease.Owner, LeaseUntil: lease.Until.UnixMilli()}
 	if r.Body.PreviousResponseID != nil && r.Body.Store {
 		row.Previous = sql.NullString{String: string(*r.Body.PreviousResponseID), Valid: true}
 	}
@@ -82,7 +83,8 @@ func (d *DB) GetResponse(ctx context.Context, p berth.ProjectID, id berth.Respon
 	if err != nil {
 		return nil, d.wrap(err)
 	}
-	r := &store.Response{Project: p, Container: berth.ContainerID(row.Container)}
+	r := &store.Response{Project: p, Container: berth.ContainerID(row.Container),
+		Key: berth.KeyID(row.Key), RequestID: row.RequestID}
 	err = errors.Join(json.Unmarshal(row.Body, &r.Body), json.Unmarshal(row.Request, &r.Request), json.Unmarshal(row.Input, &r.Input))
 	if err == nil {
 		err = json.Unmarshal(row.Output, &r.Body.Output)

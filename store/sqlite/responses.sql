@@ -1,6 +1,6 @@
 -- name: CreateResponse :exec
-INSERT INTO responses (id, project, previous, container, final, stored, lease_owner, lease_until)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?);
+INSERT INTO responses (id, project, previous, container, final, stored, key, request_id, lease_owner, lease_until)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: CreateRequest :exec
 INSERT INTO requests (response, request, input) VALUES (?, ?, ?);
@@ -9,7 +9,7 @@ INSERT INTO requests (response, request, input) VALUES (?, ?, ?);
 INSERT INTO bodies (response, body, output) VALUES (?, ?, ?);
 
 -- name: GetResponse :one
-SELECT b.body, b.output, q.request, q.input, r.container
+SELECT b.body, b.output, q.request, q.input, r.container, r.key, r.request_id
 FROM responses r JOIN requests q ON q.response = r.id JOIN bodies b ON b.response = r.id
 WHERE r.id = ? AND r.project = ? AND r.deleted = 0;
 

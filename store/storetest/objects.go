@@ -196,7 +196,7 @@ func containerFiles(t *testing.T, s store.Store) {
 
 func keys(t *testing.T, s store.Store) {
 	ctx := t.Context()
-	k := &berth.Key{ID: "key_1", Project: mine, Name: "n", Hash: [32]byte{1, 2}, CreatedAt: 5, Tail: "wxyz"}
+	k := &berth.Key{ID: "key_1", Project: mine, Name: "n", Hash: [32]byte{1, 2}, CreatedAt: 5, ExpiresAt: 9, Tail: "wxyz"}
 	if err := s.CreateKey(ctx, k); err != nil {
 		t.Fatal(err)
 	}

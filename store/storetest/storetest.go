@@ -94,7 +94,7 @@ func same(t *testing.T, what string, got, want any) {
 func responses(t *testing.T, s store.Store) {
 	ctx := t.Context()
 	r := response("")
-	r.Container = "cntr_1"
+	r.Container, r.Key, r.RequestID = "cntr_1", "key_1", "req_1"
 	create(t, s, r)
 	got, err := s.GetResponse(ctx, mine, r.Body.ID)
 	if err != nil {

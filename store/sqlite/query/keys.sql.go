@@ -10,7 +10,7 @@ import (
 )
 
 const createKey = `-- name: CreateKey :exec
-INSERT INTO keys (id, project, name, hash, tail, created_at) VALUES (?, ?, ?, ?, ?, ?)
+INSERT INTO keys (id, project, name, hash, tail, created_at, expires_at) VALUES (?, ?, ?, ?, ?, ?, ?)
 `
 
 type CreateKeyParams struct {
@@ -20,6 +20,7 @@ type CreateKeyParams struct {
 	Hash      []byte
 	Tail      string
 	CreatedAt int64
+	ExpiresAt int64
 }
 
 func (q *Queries) CreateKey(ctx context.Context, arg CreateKeyParams) error {
@@ -30,6 +31,7 @@ func (q *Queries) CreateKey(ctx context.Context, arg CreateKeyParams) error {
 		arg.Hash,
 		arg.Tail,
 		arg.CreatedAt,
+		arg.ExpiresAt,
 	)
 	return err
 }
@@ -47,7 +49,7 @@ func (q *Queries) DeleteKey(ctx context.Context, id string) (int64, error) {
 }
 
 const keyByHash = `-- name: KeyByHash :one
-SELECT id, project, name, tail, created_at FROM keys WHERE hash = ?
+SELECT id, project, name, tail, created_at, expires_at FROM keys WHERE hash = ?
 `
 
 type KeyByHashRow struct {
@@ -56,6 +58,7 @@ type KeyByHashRow struct {
 	Name      string
 	Tail      string
 	CreatedAt int64
+	ExpiresAt int64
 }
 
 func (q *Queries) KeyByHash(ctx context.Context, hash []byte) (KeyByHashRow, error) {
@@ -67,12 +70,13 @@ func (q *Queries) KeyByHash(ctx context.Context, hash []byte) (KeyByHashRow, err
 		&i.Name,
 		&i.Tail,
 		&i.CreatedAt,
+		&i.ExpiresAt,
 	)
 	return i, err
 }
 
 const listKeys = `-- name: ListKeys :many
-SELECT id, project, name, hash, tail, created_at FROM keys ORDER BY created_at, id
+SELECT id, project, name, hash, tail, created_at, expires_at FROM keys ORDER BY created_at, id
 `
 
 func (q *Queries) ListKeys(ctx context.Context) ([]Key, error) {
@@ -91,6 +95,7 @@ func (q *Queries) ListKeys(ctx context.Context) ([]Key, error) {
 			&i.Hash,
 			&i.Tail,
 			&i.CreatedAt,
+			&i.ExpiresAt,
 		); err != nil {
 			return nil, err
 		}

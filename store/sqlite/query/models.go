@@ -60,6 +60,7 @@ type Key struct {
 	Hash      []byte
 	Tail      string
 	CreatedAt int64
+	ExpiresAt int64
 }
 
 type Object struct {
@@ -89,4 +90,6 @@ type Response struct {
 	Deleted    int64
 	LeaseOwner string
 	LeaseUntil int64
+	Key        string
+	RequestID  string
 }

@@ -117,8 +117,8 @@ func (q *Queries) CreateRequest(ctx context.Context, arg CreateRequestParams) er
 }
 
 const createResponse = `-- name: CreateResponse :exec
-INSERT INTO responses (id, project, previous, container, final, stored, lease_owner, lease_until)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+INSERT INTO responses (id, project, previous, container, final, stored, key, request_id, lease_owner, lease_until)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 `
 
 type CreateResponseParams struct {
@@ -128,6 +128,8 @@ type CreateResponseParams struct {
 	Container  string
 	Final      int64
 	Stored     int64
+	Key        string
+	RequestID  string
 	LeaseOwner string
 	LeaseUntil int64
 }
@@ -140,6 +142,8 @@ func (q *Queries) CreateResponse(ctx context.Context, arg CreateResponseParams) 
 		arg.Container,
 		arg.Final,
 		arg.Stored,
+		arg.Key,
+		arg.RequestID,
 		arg.LeaseOwner,
 		arg.LeaseUntil,
 	)
@@ -241,7 +245,7 @@ func (q *Queries) FinishResponse(ctx context.Context, id string) error {
 }
 
 const getResponse = `-- name: GetResponse :one
-SELECT b.body, b.output, q.request, q.input, r.container
+SELECT b.body, b.output, q.request, q.input, r.container, r.key, r.request_id
 FROM responses r JOIN requests q ON q.response = r.id JOIN bodies b ON b.response = r.id
 WHERE r.id = ? AND r.project = ? AND r.deleted = 0
 `
@@ -257,6 +261,8 @@ type GetResponseRow struct {
 	Request   []byte
 	Input     []byte
 	Container string
+	Key       string
+	RequestID string
 }
 
 func (q *Queries) GetResponse(ctx context.Context, arg GetResponseParams) (GetResponseRow, error) {
@@ -268,6 +274,8 @@ func (q *Queries) GetResponse(ctx context.Context, arg GetResponseParams) (GetRe
 		&i.Request,
 		&i.Input,
 		&i.Container,
+		&i.Key,
+		&i.RequestID,
 	)
 	return i, err
 }
