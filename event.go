@@ -29,6 +29,8 @@ type Event struct {
 	Arguments *string            `json:"arguments,omitempty"`
 	Command   *string            `json:"command,omitempty"`
 	Name      string             `json:"name,omitempty"` // function_call_arguments.done
+	Input     *string            `json:"input,omitempty"`
+	Diff      *string            `json:"diff,omitempty"`
 	Logprobs  *[]json.RawMessage `json:"logprobs,omitempty"`
 
 	*EventError // what Error says, once more
@@ -65,6 +67,12 @@ const (
 
 	EventFunctionArgumentsDelta EventType = "response.function_call_arguments.delta"
 	EventFunctionArgumentsDone  EventType = "response.function_call_arguments.done"
+
+	EventCustomInputDelta EventType = "response.custom_tool_call_input.delta"
+	EventCustomInputDone  EventType = "response.custom_tool_call_input.done"
+
+	EventPatchDiffDelta EventType = "response.apply_patch_call_operation_diff.delta"
+	EventPatchDiffDone  EventType = "response.apply_patch_call_operation_diff.done"
 
 	EventShellCommandAdded EventType = "response.shell_call_command.added"
 	EventShellCommandDelta EventType = "response.shell_call_command.delta"

@@ -28,13 +28,20 @@ type itemHead struct {
 type ItemType string
 
 const (
-	ItemMessage            ItemType = "message"
-	ItemReasoning          ItemType = "reasoning"
-	ItemFunctionCall       ItemType = "function_call"
-	ItemFunctionCallOutput ItemType = "function_call_output"
-	ItemShellCall          ItemType = "shell_call"
-	ItemShellCallOutput    ItemType = "shell_call_output"
-	ItemReference          ItemType = "item_reference"
+	ItemMessage   ItemType = "message"
+	ItemReasoning ItemType = "reasoning"
+	ItemReference ItemType = "item_reference"
+
+	ItemFunctionCall         ItemType = "function_call"
+	ItemFunctionCallOutput   ItemType = "function_call_output"
+	ItemCustomToolCall       ItemType = "custom_tool_call"
+	ItemCustomToolCallOutput ItemType = "custom_tool_call_output"
+	ItemShellCall            ItemType = "shell_call"
+	ItemShellCallOutput      ItemType = "shell_call_output"
+	ItemLocalShellCall       ItemType = "local_shell_call"
+	ItemLocalShellCallOutput ItemType = "local_shell_call_output"
+	ItemApplyPatchCall       ItemType = "apply_patch_call"
+	ItemApplyPatchCallOutput ItemType = "apply_patch_call_output"
 )
 
 // NewItem makes an item of a typed body, such as a Message or a ShellCall.
@@ -207,70 +214,4 @@ type Reasoning struct {
 	Content          []Content `json:"content,omitempty"`
 	EncryptedContent string    `json:"encrypted_content,omitempty"`
 	Status           Status    `json:"status,omitempty"`
-}
-
-// A FunctionCall asks the client to run one of its functions.
-type FunctionCall struct {
-	ID        string   `json:"id,omitempty"`
-	Type      ItemType `json:"type"` // "function_call"
-	Status    Status   `json:"status,omitempty"`
-	Arguments string   `json:"arguments"` // JSON as the model wrote it
-	CallID    string   `json:"call_id"`
-	Name      string   `json:"name"`
-}
-
-// A FunctionCallOutput is the client's answer to a FunctionCall.
-type FunctionCallOutput struct {
-	ID     string          `json:"id,omitempty"`
-	Type   ItemType        `json:"type"` // "function_call_output"
-	Status Status          `json:"status,omitempty"`
-	CallID string          `json:"call_id"`
-	Output json.RawMessage `json:"output"` // a string, or a list of input contents
-}
-
-// A ShellCall asks for commands to be run in a container.
-type ShellCall struct {
-	ID          string            `json:"id,omitempty"`
-	Type        ItemType          `json:"type"` // "shell_call"
-	Status      Status            `json:"status,omitempty"`
-	Action      ShellAction       `json:"action"`
-	CallID      string            `json:"call_id"`
-	Environment *ShellEnvironment `json:"environment"`
-}
-
-// A ShellAction is the commands of one shell call, run concurrently.
-type ShellAction struct {
-	Commands        []string `json:"commands"`
-	MaxOutputLength *int     `json:"max_output_length"` // characters per stream; nil is the server's default
-	TimeoutMS       *int     `json:"timeout_ms"`        // for each command; nil is the server's default
-}
-
-// A ShellEnvironment names where a shell call runs: "container_reference" with
-// its container, or "local" for a shell on the client's side.
-type ShellEnvironment struct {
-	Type        string      `json:"type"`
-	ContainerID ContainerID `json:"container_id,omitempty"`
-}
-
-// A ShellCallOutput is what the commands of one ShellCall printed.
-type ShellCallOutput struct {
-	ID              string         `json:"id,omitempty"`
-	Type            ItemType       `json:"type"` // "shell_call_output"
-	Status          Status         `json:"status,omitempty"`
-	CallID          string         `json:"call_id"`
-	MaxOutputLength *int           `json:"max_output_length"`
-	Output          []ShellContent `json:"output"` // one per command, in their order
-}
-
-// ShellContent is what one command printed and how it ended.
-type ShellContent struct {
-	Outcome ShellOutcome `json:"outcome"`
-	Stderr  string       `json:"stderr"`
-	Stdout  string       `json:"stdout"`
-}
-
-// A ShellOutcome is {"type":"exit","exit_code":0} or {"type":"timeout"}.
-type ShellOutcome struct {
-	Type     string `json:"type"`
-	ExitCode *int   `json:"exit_code,omitempty"`
 }

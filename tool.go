@@ -20,8 +20,12 @@ type toolHead struct {
 
 // The types of tools that Berth knows.
 const (
-	ToolShell    = "shell"
-	ToolFunction = "function"
+	ToolFunction   = "function"
+	ToolCustom     = "custom"
+	ToolShell      = "shell"
+	ToolLocalShell = "local_shell"
+	ToolApplyPatch = "apply_patch"
+	ToolNamespace  = "namespace"
 )
 
 // NewTool makes a tool of a typed body, such as a FunctionTool. It panics if
@@ -70,6 +74,31 @@ type FunctionTool struct {
 	Description string          `json:"description,omitempty"`
 	Parameters  json.RawMessage `json:"parameters,omitempty"` // a JSON schema
 	Strict      *bool           `json:"strict,omitempty"`     // nil means true
+
+	OutputSchema json.RawMessage `json:"output_schema,omitempty"` // of the JSON that the function returns
+}
+
+// A CustomTool is a tool of the client's that takes text in a format of its own.
+type CustomTool struct {
+	Type        string        `json:"type"` // "custom"
+	Name        string        `json:"name"`
+	Description string        `json:"description,omitempty"`
+	Format      *CustomFormat `json:"format,omitempty"` // nil is any text
+}
+
+// A CustomFormat is "text", which is any, or a "grammar".
+type CustomFormat struct {
+	Type       string `json:"type"`
+	Syntax     string `json:"syntax,omitempty"` // of a grammar: lark or regex
+	Definition string `json:"definition,omitempty"`
+}
+
+// A NamespaceTool is functions and custom tools under a name.
+type NamespaceTool struct {
+	Type        string `json:"type"` // "namespace"
+	Name        string `json:"name"`
+	Description string `json:"description"`
+	Tools       []Tool `json:"tools"`
 }
 
 // A ShellTool lets the model run commands.

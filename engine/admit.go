@@ -7,10 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/store"
+	"github.com/berth-run/berth/tool"
 )
 
 // admit checks what a request needs of the store and settles where its shell
@@ -157,42 +159,22 @@ func resolveReferences(input, chain []berth.Item) ([]berth.Item, error) {
 func checkCalls(items []berth.Item) error {
 	called := map[string]bool{}
 	for _, it := range items {
-		if isCall(it) {
+		if tool.IsCall(it) {
 			called[it.CallID()] = true
-		} else if isOutput(it) && !called[it.CallID()] {
+		} else if tool.IsOutput(it) && !called[it.CallID()] {
 			return berth.Invalid("input", "No tool call found for %s with call_id %s.", words(it), it.CallID())
 		}
 	}
 	for _, it := range unanswered(items) {
-		if it.Status() != berth.StatusIncomplete && !runsHere(it) {
+		if it.Status() != berth.StatusIncomplete && !tool.IsHosted(it) {
 			return berth.Invalid("input", "No tool output found for %s %s.", words(it), it.CallID())
 		}
 	}
 	return nil
 }
 
-func words(it berth.Item) string {
-	switch it.Type() {
-	case berth.ItemShellCall:
-		return "shell call"
-	case berth.ItemShellCallOutput:
-		return "shell call output"
-	case berth.ItemFunctionCallOutput:
-		return "function call output"
-	}
-	return "function call"
-}
-
-// runsHere reports whether a shell call names a container.
-func runsHere(it berth.Item) bool {
-	if it.Type() != berth.ItemShellCall {
-		return false
-	}
-	var call struct {
-		Environment *berth.ShellEnvironment `json:"environment"`
-	}
-	return it.Decode(&call) == nil && call.Environment != nil && call.Environment.Type == berth.EnvironmentReference
-}
+// words names a call or an output as OpenAI's messages do: "function call output".
+func words(it berth.Item) string { return strings.ReplaceAll(string(it.Type()), "_", " ") }
 
 // settle gives the shell tool its container and shows it in the response's
 // tools, which is how a client learns the id.
@@ -212,7 +194,7 @@ func (e *Engine) settle(ctx context.Context, p berth.ProjectID, body *berth.Resp
 		}
 		id, err := e.Containers.Provide(ctx, p, *shell.Environment, last)
 		if err != nil {
-			return "", atTool(err, i)
+			return "", atEnvironment(err, i)
 		}
 		if tools[i], err = withEnvironment(t, id); err != nil {
 			return "", err
@@ -223,18 +205,28 @@ func (e *Engine) settle(ctx context.Context, p berth.ProjectID, body *berth.Resp
 	return settled, nil
 }
 
-// atTool completes the parameter of an error about a tool's environment.
+// atTool completes the parameter of an error about a tool.
 func atTool(err error, i int) error {
 	e, ok := errors.AsType[*berth.Error](err)
 	if !ok {
 		return err
 	}
 	at := *e
-	at.Param = fmt.Sprintf("tools[%d].environment", i)
+	at.Param = fmt.Sprintf("tools[%d]", i)
 	if e.Param != "" {
 		at.Param += "." + e.Param
 	}
 	return &at
+}
+
+// atEnvironment is atTool for an error about the environment.
+func atEnvironment(err error, i int) error {
+	if e, ok := errors.AsType[*berth.Error](err); ok {
+		at := *e
+		at.Param = strings.TrimSuffix("environment."+e.Param, ".")
+		err = &at
+	}
+	return atTool(err, i)
 }
 
 // withEnvironment returns the shell tool as answered: with a reference to its

@@ -1,9 +1,7 @@
 package engine
 
 import (
-	"context"
 	"encoding/json"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -13,107 +11,144 @@ import (
 	"github.com/berth-run/berth/tool"
 )
 
-// An openCall is a call that the model is writing: of a hosted tool, or of a
-// function of the client's.
+// An openCall is a call that the model is writing.
 type openCall struct {
-	index    int       // of its item in the output
-	hosted   tool.Call // nil for a function of the client's
-	function berth.FunctionCall
-	text     strings.Builder // the arguments so far
-	client   bool            // the client answers it
-	ignored  bool
-	closed   bool
+	tool.Call
+	id      string // call_id
+	name    string // of the function that the model calls
+	hosted  bool   // the server runs it
+	ignored bool
+	closed  bool
+	shown   bool            // its item is open
+	index   int             // of its item in the output, once shown
+	text    strings.Builder // the arguments so far
 }
 
-// call tells more of a call. A call that was complete is closed when the next
-// one begins, as the hosted service does; calls that come interleaved stay open
-// side by side.
-func (s *speech) call(d model.Call, next int) []berth.Event {
+// call tells more of a call. Its item is opened as soon as there is something to
+// show.
+func (s *speech) call(d model.Call) []berth.Event {
 	c, ok := s.calls[d.Index]
-	var events []berth.Event
 	if !ok {
-		events = s.closeCalls(func(c *openCall) bool { return json.Valid([]byte(c.text.String())) })
-		c = s.open(d, next)
+		c = s.open(d)
 		s.calls[d.Index] = c
-		if !c.ignored {
-			events = append(events, added(c.index, c.item()))
-		}
 	}
-	if c.ignored || c.closed || d.Arguments == "" {
-		return events
+	if c.ignored || c.closed {
+		return nil
 	}
-	c.text.WriteString(d.Arguments)
-	if c.hosted == nil {
-		return append(events, berth.Event{Type: berth.EventFunctionArgumentsDelta, ItemID: c.function.ID,
-			OutputIndex: &c.index, Delta: berth.StringDelta(d.Arguments)})
+	var told []berth.Event
+	if d.Arguments != "" {
+		c.text.WriteString(d.Arguments)
+		told = c.Write(d.Arguments)
 	}
-	return append(events, at(c.index, c.hosted.Write(d.Arguments))...)
+	return append(s.show(c), at(c.index, told)...)
 }
 
 // open decides who answers a call: a hosted tool within the bound of
-// max_tool_calls, the client, or, for a name that nobody offered, an error.
-func (s *speech) open(d model.Call, next int) *openCall {
+// max_tool_calls, or the client. One of a name that nobody offered is refused.
+func (s *speech) open(d model.Call) *openCall {
 	r := s.run
-	callID := d.ID
-	if callID == "" {
-		callID = berth.NewID(berth.PrefixCall)
+	c := &openCall{id: d.ID, name: d.Name}
+	if c.id == "" {
+		c.id = berth.NewID(berth.PrefixCall)
 	}
-	c := &openCall{index: next, function: berth.FunctionCall{ID: berth.NewID(berth.PrefixFunctionCall),
-		Type: berth.ItemFunctionCall, Status: berth.StatusInProgress, CallID: callID, Name: d.Name}}
-	hosted, isHosted := r.tools.hosted[d.Name]
-	switch {
-	case isHosted:
-		c.client = hosted.Spec().Client
-		if r.withheld() && !c.client {
+	t := r.tools.byName[d.Name]
+	if t == nil {
+		c.Call = tool.Unknown(d.Name)
+		return c
+	}
+	if c.hosted = !t.Spec().Client; c.hosted {
+		if r.withheld() {
 			c.ignored, s.ignored = true, true
 			return c
 		}
 		r.hostedCalls++
-		c.hosted = hosted.NewCall(berth.NewID(berth.PrefixShellCall), callID)
-	case r.tools.functions[d.Name]:
-		c.client = true
-	default:
-		c.hosted = &unknownCall{function: c.function}
 	}
+	c.Call = t.NewCall(c.id)
 	return c
 }
 
-func (c *openCall) item() berth.Item {
-	if c.hosted != nil {
-		return c.hosted.Item()
+// show opens a call's item once it has one. What was said before is closed, and
+// so are calls that were complete, as the hosted service does; calls that come
+// interleaved stay open side by side.
+func (s *speech) show(c *openCall) []berth.Event {
+	if c.shown || c.Item().IsZero() {
+		return nil
 	}
-	return berth.NewItem(c.function)
+	item := c.Item()
+	events := append(s.closeWords(), s.closeCalls(func(other *openCall) bool {
+		return other != c && json.Valid([]byte(other.text.String()))
+	})...)
+	return append(events, s.place(c, item))
+}
+
+// place puts a call's item at the next place of the output.
+func (s *speech) place(c *openCall, item berth.Item) berth.Event {
+	c.shown, c.index = true, s.next
+	s.next++
+	return added(c.index, item)
 }
 
 // closeCalls closes those calls for which ready holds, in the model's order.
 func (s *speech) closeCalls(ready func(*openCall) bool) []berth.Event {
 	var events []berth.Event
 	for _, i := range slices.Sorted(maps.Keys(s.calls)) {
-		if ready(s.calls[i]) {
-			events = append(events, s.closeCall(s.calls[i])...)
+		if c := s.calls[i]; !c.closed && !c.ignored && ready(c) {
+			events = append(events, s.closeCall(c)...)
 		}
 	}
 	return events
 }
 
 func (s *speech) closeCall(c *openCall) []berth.Event {
-	if c.closed || c.ignored {
+	c.closed = true
+	events, item, refusal := c.Close(c.text.String())
+	if refusal != "" {
+		s.refuse(c, refusal)
+	}
+	var out []berth.Event
+	if !c.shown && !c.Item().IsZero() {
+		out = append(s.closeWords(), s.place(c, c.Item()))
+	}
+	if !c.shown {
 		return nil
 	}
-	c.closed = true
-	if c.hosted != nil {
-		events, item := c.hosted.Close()
-		if !c.client {
-			s.run.pending = append(s.run.pending, pendingCall{c.hosted, c.index})
-		}
-		return append(at(c.index, events), done(c.index, item))
+	if c.hosted {
+		s.run.pending = append(s.run.pending, c.Call)
 	}
-	arguments := c.text.String()
-	c.function.Arguments, c.function.Status = arguments, berth.StatusCompleted
-	return []berth.Event{
-		{Type: berth.EventFunctionArgumentsDone, ItemID: c.function.ID, Name: c.function.Name, OutputIndex: &c.index, Arguments: &arguments},
-		done(c.index, berth.NewItem(c.function)),
+	return append(append(out, at(c.index, events)...), done(c.index, item))
+}
+
+// maxRefused is how many turns in a row may bring nothing but refused calls.
+const maxRefused = 5
+
+// An aside is a call that was refused, and the words of the refusal. It is told
+// to the model only, and only by the run that heard the call.
+type aside struct {
+	place int // in the output, of what follows it
+	items [2]berth.Item
+}
+
+// refuse keeps a call that can neither be run nor be handed to the client for the
+// next turn.
+func (s *speech) refuse(c *openCall, refusal string) {
+	s.run.log().Warn("a call was refused", "function", c.name, "why", refusal)
+	s.refused = refusal
+	id := berth.NewID(berth.PrefixCall) // of its own: what was shown of the call has no output
+	s.run.asides = append(s.run.asides, aside{s.next, [2]berth.Item{
+		berth.NewItem(berth.FunctionCall{Type: berth.ItemFunctionCall, Status: berth.StatusCompleted, CallID: id, Name: c.name, Arguments: c.text.String()}),
+		berth.NewItem(berth.FunctionCallOutput{Type: berth.ItemFunctionCallOutput, Status: berth.StatusCompleted, CallID: id, Output: berth.StringDelta(refusal)}),
+	}})
+}
+
+// withAsides returns the output with the refused calls in their places.
+func (r *run) withAsides(output []berth.Item) []berth.Item {
+	out := make([]berth.Item, 0, len(output)+2*len(r.asides))
+	taken := 0
+	for _, a := range r.asides {
+		out = append(append(out, output[taken:a.place]...), a.items[:]...)
+		taken = a.place
 	}
+	return append(out, output[taken:]...)
 }
 
 // at puts events at a place of the output.
@@ -129,35 +164,4 @@ func at(index int, events []berth.Event) []berth.Event {
 func (r *run) withheld() bool {
 	limit := r.record.Body.MaxToolCalls
 	return limit != nil && r.hostedCalls >= *limit
-}
-
-// An unknownCall calls a function that nobody offered. The model is told; the
-// client, which could not answer it either, sees both items.
-type unknownCall struct {
-	function  berth.FunctionCall
-	arguments strings.Builder
-}
-
-func (c *unknownCall) Item() berth.Item { return berth.NewItem(c.function) }
-
-func (c *unknownCall) Write(arguments string) []berth.Event {
-	c.arguments.WriteString(arguments)
-	return []berth.Event{{Type: berth.EventFunctionArgumentsDelta, ItemID: c.function.ID, Delta: berth.StringDelta(arguments)}}
-}
-
-func (c *unknownCall) Close() ([]berth.Event, berth.Item) {
-	arguments := c.arguments.String()
-	c.function.Arguments, c.function.Status = arguments, berth.StatusCompleted
-	return []berth.Event{{Type: berth.EventFunctionArgumentsDone, ItemID: c.function.ID, Name: c.function.Name, Arguments: &arguments}}, c.Item()
-}
-
-func (c *unknownCall) Run(ctx context.Context, out tool.Emitter) error {
-	text := fmt.Sprintf("There is no function named %q. Use one of the functions that you were given.", c.function.Name)
-	item := berth.NewItem(berth.FunctionCallOutput{ID: berth.NewID(berth.PrefixFunctionOutput), Type: berth.ItemFunctionCallOutput,
-		Status: berth.StatusCompleted, CallID: c.function.CallID, Output: berth.StringDelta(text)})
-	index, err := out.Add(ctx, item)
-	if err != nil {
-		return err
-	}
-	return out.Done(ctx, index, item)
 }

@@ -23,7 +23,7 @@ const maxInlineFile = 32 << 20
 // request is what the provider gets for the next turn.
 func (r *run) request(ctx context.Context, first bool, limit int) (*model.Request, error) {
 	body := r.writer.Body()
-	items, err := r.engine.lower(ctx, r.record.Project, slices.Concat(r.history, body.Output))
+	items, err := r.engine.lower(ctx, r.record.Project, slices.Concat(r.history, r.withAsides(body.Output)))
 	if err != nil {
 		return nil, err
 	}
@@ -61,7 +61,7 @@ func newRequest(req *berth.ResponseRequest, body *berth.Response, items []berth.
 func (e *Engine) lower(ctx context.Context, p berth.ProjectID, items []berth.Item) ([]berth.Item, error) {
 	answered := map[string]bool{}
 	for _, it := range items {
-		if isOutput(it) {
+		if tool.IsOutput(it) {
 			answered[it.CallID()] = true
 		}
 	}
@@ -143,24 +143,16 @@ func (e *Engine) dataURL(ctx context.Context, p berth.ProjectID, id berth.FileID
 	return f.Filename, "data:" + kind + ";base64," + base64.StdEncoding.EncodeToString(data), nil
 }
 
-func isCall(it berth.Item) bool {
-	return it.Type() == berth.ItemFunctionCall || it.Type() == berth.ItemShellCall
-}
-
-func isOutput(it berth.Item) bool {
-	return it.Type() == berth.ItemFunctionCallOutput || it.Type() == berth.ItemShellCallOutput
-}
-
 // unanswered returns the calls among items that have no output.
 func unanswered(items []berth.Item) []berth.Item {
 	answered := map[string]bool{}
 	for _, it := range items {
-		if isOutput(it) {
+		if tool.IsOutput(it) {
 			answered[it.CallID()] = true
 		}
 	}
 	return slices.DeleteFunc(slices.Clone(items), func(it berth.Item) bool {
-		return !isCall(it) || answered[it.CallID()]
+		return !tool.IsCall(it) || answered[it.CallID()]
 	})
 }
 

@@ -49,7 +49,7 @@ func newHouse(t *testing.T, turns ...turn) *house {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { st.Close() })
-	h := &house{t: t, log: t.Output(), store: st, model: &playedModel{turns: turns},
+	h := &house{t: t, log: t.Output(), store: st, model: &playedModel{turns: turns, heard: make(chan struct{}, 1000)},
 		containers: &fakeContainers{calls: map[string]*fakeCall{}, commands: map[string]func(*fakeCall){}}}
 	h.start()
 	t.Cleanup(h.stop)
@@ -154,6 +154,18 @@ func (h *house) waitFor(id berth.ResponseID, want berth.EventType) {
 	h.t.Fatalf("the response ended without %s", want)
 }
 
+// waitAsked returns when the model has been asked n times.
+func (h *house) waitAsked(n int) {
+	h.t.Helper()
+	for range n {
+		select {
+		case <-h.model.heard:
+		case <-time.After(20 * time.Second):
+			h.t.Fatalf("the model was not asked %d times", n)
+		}
+	}
+}
+
 func asJSON(t *testing.T, v any) string {
 	t.Helper()
 	raw, err := json.MarshalIndent(v, "", " ")
@@ -239,6 +251,7 @@ type playedModel struct {
 	asked  []*model.Request
 	window int
 	gate   chan struct{} // if set, each turn waits for one value before it begins
+	heard  chan struct{} // receives one value for each time that it was asked
 }
 
 func (m *playedModel) Route(name string) (model.Provider, string, error) {
@@ -262,6 +275,10 @@ func (m *playedModel) Stream(ctx context.Context, req *model.Request) iter.Seq2[
 		}
 		m.mu.Lock()
 		m.asked = append(m.asked, req)
+		select {
+		case m.heard <- struct{}{}:
+		default: // nobody counts
+		}
 		var t turn
 		if len(m.turns) > 0 {
 			t, m.turns = m.turns[0], m.turns[1:]

@@ -11,6 +11,7 @@ import (
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/store"
+	"github.com/berth-run/berth/tool"
 )
 
 // Recover takes up the runs that a former life of this server left, and those of
@@ -106,13 +107,13 @@ func (r *run) restore(ctx context.Context, told []berth.Event) error {
 func (r *run) restoreCalls(told []berth.Event) (open map[int]bool, err error) {
 	output := r.record.Body.Output
 	open = map[int]bool{}
-	for i, it := range output {
+	for _, it := range output {
 		t := r.hostedTool(it)
 		if t == nil || it.Status() == berth.StatusInProgress {
 			continue
 		}
 		r.hostedCalls++
-		n := slices.IndexFunc(output, func(o berth.Item) bool { return isOutput(o) && o.CallID() == it.CallID() })
+		n := slices.IndexFunc(output, func(o berth.Item) bool { return tool.IsOutput(o) && o.CallID() == it.CallID() })
 		var out berth.Item
 		if n >= 0 {
 			if output[n].Status() != berth.StatusInProgress {
@@ -124,7 +125,7 @@ func (r *run) restoreCalls(told []berth.Event) (open map[int]bool, err error) {
 		if err != nil {
 			return nil, fmt.Errorf("call %s: %w", it.ID(), err)
 		}
-		r.pending = append(r.pending, pendingCall{call, i})
+		r.pending = append(r.pending, call)
 	}
 	return open, nil
 }

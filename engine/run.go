@@ -32,17 +32,13 @@ type run struct {
 
 	hostedCalls int         // calls of hosted tools so far, for max_tool_calls
 	usage       berth.Usage // of the turns so far
-	pending     []pendingCall
-	speech      *speech // of the present turn; nil before the first
+	pending     []tool.Call // hosted calls whose output is not there yet
+	asides      []aside     // refused calls, in order
+	refused     int         // turns in a row that brought nothing else
+	speech      *speech     // of the present turn; nil before the first
 
 	cancel context.CancelCauseFunc
 	ended  chan struct{}
-}
-
-// A pendingCall is a hosted call whose output is not there yet.
-type pendingCall struct {
-	call  tool.Call
-	index int // of the call's item in the output
 }
 
 func (r *run) id() berth.ResponseID { return r.record.Body.ID }
@@ -98,7 +94,7 @@ func (r *run) turns(ctx context.Context) (err error) {
 	}()
 	for first := len(r.writer.Body().Output) == 0; ; first = false {
 		for len(r.pending) > 0 {
-			if err := r.pending[0].call.Run(ctx, emitter{r.writer}); err != nil {
+			if err := r.pending[0].Run(ctx, emitter{r.writer}); err != nil {
 				return err
 			}
 			r.pending = r.pending[1:]

@@ -18,9 +18,11 @@ type speech struct {
 	message *openMessage
 	thought *openThought
 	calls   map[int]*openCall // by the provider's index; closed ones stay
+	next    int               // the place of the next item
 
-	begun   bool // something was said
-	ignored bool // a call was ignored because of max_tool_calls
+	begun   bool   // something was said
+	ignored bool   // a call was ignored because of max_tool_calls
+	refused string // why the last call that was refused was
 }
 
 // tell stores the events of one delta.
@@ -28,6 +30,7 @@ func (s *speech) tell(ctx context.Context, delta model.Delta) error {
 	s.begun = true
 	return s.run.writer.Update(ctx, func(body berth.Response) []berth.Event {
 		next := len(body.Output)
+		s.next = next
 		switch d := delta.(type) {
 		case model.Text:
 			return append(s.closeThought(), s.say("output_text", d.Text, d.Logprobs, next)...)
@@ -36,7 +39,7 @@ func (s *speech) tell(ctx context.Context, delta model.Delta) error {
 		case model.Thought:
 			return append(s.closeMessage(), s.think(d, next)...)
 		case model.Call:
-			return append(s.closeWords(), s.call(d, next)...)
+			return s.call(d)
 		case model.Item:
 			item := d.Item
 			return append(s.closeWords(), added(next, item), done(next, item))
@@ -52,6 +55,7 @@ func (s *speech) finish(ctx context.Context, f model.Finish) (over bool, err err
 	r.usage.Add(f.Usage)
 	r.writer.SetUsage(r.usage)
 	err = r.writer.Update(ctx, func(body berth.Response) []berth.Event {
+		s.next = len(body.Output)
 		events := s.closeWords()
 		cut := f.Reason == model.FinishLength || f.Reason == model.FinishContentFilter
 		if !cut {
@@ -65,12 +69,18 @@ func (s *speech) finish(ctx context.Context, f model.Finish) (over bool, err err
 			body = fold(body, lost)
 			reason := map[model.FinishReason]string{model.FinishLength: "max_output_tokens", model.FinishContentFilter: "content_filter"}[f.Reason]
 			return append(append(events, lost...), r.final(body, berth.StatusIncomplete, reason))
-		case len(r.pending) > 0, s.ignored && !r.withheld():
+		case len(r.pending) > 0, s.ignored && !r.withheld(), s.refused != "":
 			return events
 		}
 		over = true
 		return append(events, r.final(body, berth.StatusCompleted, ""))
 	})
+	if r.refused++; s.refused == "" || len(r.pending) > 0 {
+		r.refused = 0
+	}
+	if err == nil && r.refused == maxRefused {
+		err = berth.Errorf(berth.CodeUpstream, "The model made calls that cannot be used, %d turns in a row. The last error was: %s", maxRefused, s.refused)
+	}
 	return over, err
 }
 

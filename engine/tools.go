@@ -2,7 +2,6 @@ package engine
 
 import (
 	"encoding/json"
-	"fmt"
 	"slices"
 
 	"github.com/berth-run/berth"
@@ -12,36 +11,71 @@ import (
 
 // A toolset is the tools of one response, as the model may call them.
 type toolset struct {
-	hosted    map[string]tool.Tool // by function name
-	functions map[string]bool      // the client's own
-	specs     []berth.FunctionTool // all of them, in the request's order
-	choice    model.ToolChoice     // for the first turn
+	byName map[string]tool.Tool // by function name
+	named  map[toolRef]string   // the function names, by what a tool_choice says
+	specs  []berth.FunctionTool // all of them, in the request's order
+	choice model.ToolChoice     // for the first turn
 }
 
-// bind makes the tools of a response whose environments are settled: this is the
-// table of hosted tools.
+// A toolRef is how a tool_choice refers to a tool.
+type toolRef struct {
+	Type      string
+	Name      string
+	Namespace string
+}
+
+// bind makes the tools of a response whose environments are settled.
 func (e *Engine) bind(p berth.ProjectID, body *berth.Response) (toolset, error) {
-	set := toolset{hosted: map[string]tool.Tool{}, functions: map[string]bool{}}
+	set := toolset{byName: map[string]tool.Tool{}, named: map[toolRef]string{}}
 	for i, t := range body.Tools {
-		switch t.Type() {
-		case berth.ToolFunction:
-			var f berth.FunctionTool
-			if err := t.Decode(&f); err != nil {
-				return set, berth.Invalid(fmt.Sprintf("tools[%d]", i), "Invalid function tool: %v.", err)
-			}
-			set.functions[f.Name] = true
-			set.specs = append(set.specs, f)
-		case berth.ToolShell:
-			shell, err := e.bindShell(p, t)
-			if err != nil {
-				return set, err
-			}
-			set.add(shell)
-		default:
-			return set, berth.Invalid(fmt.Sprintf("tools[%d].type", i), "Tools of type '%s' are not supported.", t.Type())
+		if err := e.bindTool(&set, p, t, ""); err != nil {
+			return set, atTool(err, i)
 		}
 	}
 	return set, set.choose(body.ToolChoice)
+}
+
+// bindTool adds a tool of a request, in a namespace or none: this is the table of
+// tools.
+func (e *Engine) bindTool(set *toolset, p berth.ProjectID, t berth.Tool, namespace string) error {
+	ref := toolRef{t.Type(), t.Name(), namespace}
+	switch t.Type() {
+	case berth.ToolFunction:
+		var f berth.FunctionTool
+		if err := t.Decode(&f); err != nil {
+			return berth.Invalid("", "Invalid function tool: %v.", err)
+		}
+		set.add(ref, tool.NewFunction(f, namespace))
+	case berth.ToolCustom:
+		var c berth.CustomTool
+		if err := t.Decode(&c); err != nil {
+			return berth.Invalid("", "Invalid custom tool: %v.", err)
+		}
+		set.add(ref, tool.NewCustom(c, namespace))
+	case berth.ToolNamespace:
+		var n berth.NamespaceTool
+		if err := t.Decode(&n); err != nil {
+			return berth.Invalid("", "Invalid namespace: %v.", err)
+		}
+		for _, inner := range n.Tools {
+			if err := e.bindTool(set, p, inner, n.Name); err != nil {
+				return err
+			}
+		}
+	case berth.ToolShell:
+		shell, err := e.bindShell(p, t)
+		if err != nil {
+			return err
+		}
+		set.add(ref, shell)
+	case berth.ToolLocalShell:
+		set.add(ref, tool.LocalShell{})
+	case berth.ToolApplyPatch:
+		set.add(ref, tool.ApplyPatch{})
+	default:
+		return berth.Invalid("type", "Tools of type '%s' are not supported.", t.Type())
+	}
+	return nil
 }
 
 func (e *Engine) bindShell(p berth.ProjectID, t berth.Tool) (*tool.Shell, error) {
@@ -59,11 +93,11 @@ func (e *Engine) bindShell(p berth.ProjectID, t berth.Tool) (*tool.Shell, error)
 	return tool.NewShell(environment, e.Containers.Shell(p, shell.Environment.ContainerID), e.Shell), nil
 }
 
-func (s *toolset) add(t tool.Tool) {
-	spec, strict := t.Spec(), false
-	s.hosted[spec.Name] = t
-	s.specs = append(s.specs, berth.FunctionTool{Type: berth.ToolFunction, Name: spec.Name,
-		Description: spec.Description, Parameters: spec.Parameters, Strict: &strict})
+func (s *toolset) add(ref toolRef, t tool.Tool) {
+	f := t.Spec().Function
+	s.byName[f.Name] = t
+	s.named[ref] = f.Name
+	s.specs = append(s.specs, f)
 }
 
 // choose reads a tool_choice: "none", "auto", "required", one tool, or
@@ -75,46 +109,57 @@ func (s *toolset) choose(raw json.RawMessage) error {
 		return nil
 	}
 	var c struct {
-		Type, Name, Mode string
-		Tools            []struct{ Type, Name string }
+		toolRef
+		Mode  string
+		Tools []toolRef
 	}
 	if err := json.Unmarshal(raw, &c); err != nil {
 		return berth.Invalid("tool_choice", "Invalid value for 'tool_choice': %v.", err)
 	}
 	if c.Type != "allowed_tools" {
-		name := toolName(c.Type, c.Name)
-		if s.hosted[name] == nil && !s.functions[name] {
-			return berth.Invalid("tool_choice", "Tool choice '%s' not found in 'tools' parameter.", name)
-		}
+		name, err := s.chosen(c.toolRef)
 		s.choice = model.ToolChoice{Mode: "function", Name: name}
-		return nil
+		return err
 	}
 	s.choice.Mode = c.Mode
 	allowed := map[string]bool{}
-	for _, t := range c.Tools {
-		allowed[toolName(t.Type, t.Name)] = true
+	for _, ref := range c.Tools {
+		if ref.Type == berth.ToolNamespace {
+			for r, name := range s.named {
+				allowed[name] = allowed[name] || r.Namespace == ref.Name
+			}
+			continue
+		}
+		name, err := s.chosen(ref)
+		if err != nil {
+			return err
+		}
+		allowed[name] = true
 	}
 	s.specs = slices.DeleteFunc(s.specs, func(f berth.FunctionTool) bool { return !allowed[f.Name] })
 	return nil
 }
 
-// toolName is the function name of a tool that tool_choice refers to.
-func toolName(kind, name string) string {
-	if kind == berth.ToolShell {
-		return tool.ShellName
+// chosen returns the function name of a tool that tool_choice refers to.
+func (s *toolset) chosen(ref toolRef) (string, error) {
+	name, ok := s.named[ref]
+	if !ok {
+		what := ref.Name
+		if what == "" {
+			what = ref.Type
+		}
+		return "", berth.Invalid("tool_choice", "Tool choice '%s' not found in 'tools' parameter.", what)
 	}
-	return name
+	return name, nil
 }
 
 // hostedTool returns the tool that runs a call here, or nil.
 func (r *run) hostedTool(it berth.Item) tool.Tool {
-	if it.Type() != berth.ItemShellCall {
+	t := r.tools.byName[tool.Name(it)]
+	if t == nil || t.Spec().Client || t.Spec().Call != it.Type() {
 		return nil
 	}
-	if t := r.tools.hosted[tool.ShellName]; t != nil && !t.Spec().Client {
-		return t
-	}
-	return nil
+	return t
 }
 
 // offered returns the functions of one turn and how the model must choose. A
@@ -126,8 +171,9 @@ func (r *run) offered(first bool) ([]berth.FunctionTool, model.ToolChoice) {
 		choice = model.ToolChoice{Mode: "auto"}
 	}
 	if r.withheld() {
-		specs = slices.DeleteFunc(slices.Clone(specs), func(f berth.FunctionTool) bool { return r.tools.hosted[f.Name] != nil })
-		if choice.Mode == "function" && r.tools.hosted[choice.Name] != nil || len(specs) == 0 {
+		hosted := func(name string) bool { t := r.tools.byName[name]; return t != nil && !t.Spec().Client }
+		specs = slices.DeleteFunc(slices.Clone(specs), func(f berth.FunctionTool) bool { return hosted(f.Name) })
+		if choice.Mode == "function" && hosted(choice.Name) || len(specs) == 0 {
 			choice = model.ToolChoice{Mode: "auto"}
 		}
 	}

@@ -4,36 +4,44 @@ import (
 	"encoding/json"
 	"unicode/utf16"
 	"unicode/utf8"
-
-	"github.com/berth-run/berth"
 )
 
-// A commandReader follows the JSON arguments of a shell call as the model writes
-// them and tells of the strings in "commands" before the JSON is complete. It
-// only serves the live view: what runs is decided by the complete JSON. Input
-// that is not JSON makes it fall silent, never fail.
-type commandReader struct {
+// An argumentReader follows the JSON object of a call's arguments as the model
+// writes it, and tells of strings before the JSON is complete: those that are the
+// object's own values, and those in lists that are. Input that is not JSON makes
+// it fall silent, never fail.
+type argumentReader struct {
 	depth    int  // of open objects and arrays
 	inString bool // between quotes
 	text     []byte
 	key      bool   // the string being read is a key of the outer object
 	lastKey  string // the outer object's key whose value is being read
-	list     bool   // inside the array of commands
-
-	commands []string // read to their end
-	current  []byte   // the decoded part of the one being read
+	list     bool   // inside an array that is that value
+	count    int    // strings of that array read to their end
 }
 
-// write takes more JSON and returns the events that it brings.
-func (r *commandReader) write(s string) []berth.Event {
-	var events []berth.Event
+// A fragment is more of one string.
+type fragment struct {
+	key   string // of the outer object
+	index int    // among the strings of its list; -1 for a string that is the value itself
+	text  string // decoded; may be empty
+	begun bool   // the string begins here
+	ended bool   // it ends here
+}
+
+// write takes more JSON and returns the fragments that it brings. What is known of a
+// string comes at once.
+func (r *argumentReader) write(s string) []fragment {
+	var told []fragment
+	begun := false
 	for i := 0; i < len(s); i++ {
 		c := s[i]
 		if r.inString {
 			r.text = append(r.text, c)
 			if c == '"' && !escaped(r.text) {
 				r.text = r.text[:len(r.text)-1]
-				events = append(events, r.endString()...)
+				told = append(told, r.endString(begun)...)
+				begun = false
 			}
 			continue
 		}
@@ -41,14 +49,12 @@ func (r *commandReader) write(s string) []berth.Event {
 		case '"':
 			r.inString, r.text = true, r.text[:0]
 			r.key = r.depth == 1 && r.lastKey == ""
-			if r.inCommands() {
-				r.current = nil
-				empty := ""
-				events = append(events, r.event(berth.EventShellCommandAdded, nil, &empty))
-			}
+			begun = true
 		case '{', '[':
 			r.depth++
-			r.list = r.list || (c == '[' && r.depth == 2 && r.lastKey == "commands")
+			if c == '[' && r.depth == 2 && r.lastKey != "" {
+				r.list, r.count = true, 0
+			}
 		case '}', ']':
 			r.depth--
 			r.list = r.list && r.depth >= 2
@@ -58,60 +64,47 @@ func (r *commandReader) write(s string) []berth.Event {
 			}
 		}
 	}
-	if r.inString && r.inCommands() {
-		events = append(events, r.progress(false)...)
+	if r.inString && r.isArgument() {
+		if p := r.fragment(begun, false); p.begun || p.text != "" {
+			told = append(told, p)
+		}
 	}
-	return events
+	return told
 }
 
-func (r *commandReader) inCommands() bool { return r.list && r.depth == 2 }
+// isArgument reports whether the string being read is one to tell of.
+func (r *argumentReader) isArgument() bool {
+	return !r.key && r.lastKey != "" && (r.depth == 1 || r.list && r.depth == 2)
+}
 
-func (r *commandReader) endString() []berth.Event {
+func (r *argumentReader) endString(begun bool) []fragment {
 	r.inString = false
 	switch {
-	case r.inCommands():
-		return append(r.progress(true), r.endCommand())
+	case r.isArgument():
+		p := r.fragment(begun, true)
+		if r.list {
+			r.count++
+		}
+		return []fragment{p}
 	case r.key:
 		r.lastKey = decodeString(r.text)
 	}
 	return nil
 }
 
-func (r *commandReader) endCommand() berth.Event {
-	command := string(r.current)
-	ev := r.event(berth.EventShellCommandDone, nil, &command)
-	r.commands = append(r.commands, command)
-	return ev
-}
-
-// abandon ends the command that is being read, if the arguments end within one.
-func (r *commandReader) abandon() []berth.Event {
-	if !r.inString || !r.inCommands() {
-		return nil
-	}
-	r.inString = false
-	return []berth.Event{r.endCommand()}
-}
-
-// progress decodes what r.text holds, tells of it and empties it. Unless the
-// string has ended it keeps back what may be half an escape or half a rune.
-func (r *commandReader) progress(ended bool) []berth.Event {
+// fragment decodes what r.text holds and empties it. Unless the string has ended it
+// keeps back what may be half an escape or half a rune.
+func (r *argumentReader) fragment(begun, ended bool) fragment {
 	n := len(r.text)
 	if !ended {
 		n = wholePrefix(r.text)
 	}
-	delta := decodeString(r.text[:n])
+	p := fragment{key: r.lastKey, index: -1, text: decodeString(r.text[:n]), begun: begun, ended: ended}
 	r.text = append(r.text[:0], r.text[n:]...)
-	if delta == "" {
-		return nil
+	if r.list {
+		p.index = r.count
 	}
-	r.current = append(r.current, delta...)
-	return []berth.Event{r.event(berth.EventShellCommandDelta, berth.StringDelta(delta), nil)}
-}
-
-func (r *commandReader) event(t berth.EventType, delta json.RawMessage, command *string) berth.Event {
-	index := len(r.commands)
-	return berth.Event{Type: t, CommandIndex: &index, Delta: delta, Command: command}
+	return p
 }
 
 // escaped reports whether the last byte of s stands behind an odd number of backslashes.

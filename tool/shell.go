@@ -74,12 +74,12 @@ func orDefault[T comparable](p *T, v T) {
 }
 
 func (s *Shell) Spec() Spec {
-	return Spec{Name: ShellName, Description: shellDescription, Parameters: shellParameters, Client: s.exec == nil}
+	return Spec{Function: builtIn(ShellName, shellDescription, shellParameters), Call: berth.ItemShellCall, Client: s.exec == nil}
 }
 
-func (s *Shell) NewCall(itemID, callID string) Call {
+func (s *Shell) NewCall(callID string) Call {
 	return &shellCall{tool: s, item: berth.ShellCall{
-		ID: itemID, Type: berth.ItemShellCall, Status: berth.StatusInProgress,
+		ID: berth.NewID(berth.PrefixShellCall), Type: berth.ItemShellCall, Status: berth.StatusInProgress,
 		Action: berth.ShellAction{Commands: []string{}}, CallID: callID, Environment: s.environment,
 	}}
 }
@@ -96,33 +96,34 @@ func (s *Shell) ResumeCall(item, output berth.Item, told []berth.Event) (Call, e
 	return c, nil
 }
 
-// lowerShellCall shows the model a shell call as the function call that it wrote.
-func lowerShellCall(item berth.Item) (berth.Item, error) {
+// inContainer reports whether a shell call names a container.
+func inContainer(item berth.Item) bool {
+	var call struct {
+		Environment *berth.ShellEnvironment `json:"environment"`
+	}
+	return item.Decode(&call) == nil && call.Environment != nil && call.Environment.Type == berth.EnvironmentReference
+}
+
+// lowerShellCall shows the model a shell call as the arguments that it wrote.
+func lowerShellCall(item berth.Item) (name, arguments string, err error) {
 	var call struct {
 		Action json.RawMessage `json:"action"`
 	}
-	if err := item.Decode(&call); err != nil {
-		return berth.Item{}, err
-	}
-	return berth.NewItem(berth.FunctionCall{ID: item.ID(), Type: berth.ItemFunctionCall,
-		Status: berth.StatusCompleted, Name: ShellName, CallID: item.CallID(), Arguments: string(call.Action)}), nil
+	err = item.Decode(&call)
+	return ShellName, string(call.Action), err
 }
 
 // lowerShellOutput shows the model what a call printed, as JSON:
 // {"output":[{"outcome":…,"stderr":…,"stdout":…}]}.
-func lowerShellOutput(item berth.Item) (berth.Item, error) {
+func lowerShellOutput(item berth.Item) (json.RawMessage, error) {
 	var out struct {
 		Output []berth.ShellContent `json:"output"`
 	}
 	if err := item.Decode(&out); err != nil {
-		return berth.Item{}, err
+		return nil, err
 	}
 	text, err := json.Marshal(out)
-	if err != nil {
-		return berth.Item{}, err
-	}
-	return berth.NewItem(berth.FunctionCallOutput{ID: item.ID(), Type: berth.ItemFunctionCallOutput,
-		Status: berth.StatusCompleted, CallID: item.CallID(), Output: berth.StringDelta(string(text))}), nil
+	return berth.StringDelta(string(text)), err
 }
 
 // A shellCall is one call, from the first character of its arguments to the end
@@ -131,32 +132,30 @@ type shellCall struct {
 	tool *Shell
 	item berth.ShellCall
 
-	reader    commandReader
-	arguments []byte
-	invalid   string   // why the call cannot be run; told to the model
-	resumed   *resumed // what a former process told of the output
+	reader  commandReader
+	invalid string   // why the call cannot be run; told to the model
+	resumed *resumed // what a former process told of the output
 }
 
 func (c *shellCall) Item() berth.Item { return berth.NewItem(c.item) }
 
 func (c *shellCall) Write(arguments string) []berth.Event {
-	c.arguments = append(c.arguments, arguments...)
 	return c.reader.write(arguments)
 }
 
-func (c *shellCall) Close() ([]berth.Event, berth.Item) {
+func (c *shellCall) Close(arguments string) (events []berth.Event, item berth.Item, refusal string) {
 	var action struct {
 		Commands        commands `json:"commands"`
 		MaxOutputLength *int     `json:"max_output_length"`
 		TimeoutMS       *int     `json:"timeout_ms"`
 	}
 	c.item.Status = berth.StatusCompleted
-	if err := json.Unmarshal(c.arguments, &action); err != nil {
+	if err := json.Unmarshal([]byte(arguments), &action); err != nil {
 		c.item.Status = berth.StatusIncomplete
 		c.invalid = fmt.Sprintf("The arguments of this call are not valid: %v. Nothing was run.", err)
 		events := c.reader.abandon()
 		c.item.Action.Commands = append(c.item.Action.Commands, c.reader.commands...)
-		return events, c.Item()
+		return events, c.Item(), c.refusal()
 	}
 	c.item.Action = berth.ShellAction{Commands: action.Commands, MaxOutputLength: action.MaxOutputLength, TimeoutMS: action.TimeoutMS}
 	if c.item.Action.Commands == nil {
@@ -165,7 +164,16 @@ func (c *shellCall) Close() ([]berth.Event, berth.Item) {
 	if c.invalid = c.check(); c.invalid != "" {
 		c.item.Status = berth.StatusIncomplete
 	}
-	return c.untold(), c.Item()
+	return c.untold(), c.Item(), c.refusal()
+}
+
+// refusal says what is wrong with a call that the client cannot be given. On the
+// server Run tells the model.
+func (c *shellCall) refusal() string {
+	if c.tool.exec == nil {
+		return c.invalid
+	}
+	return ""
 }
 
 // commands accepts a single string as well, which models are fond of.

@@ -1,9 +1,8 @@
-// Package tool holds what a model may call on the server: the hosted tools.
+// Package tool holds what a model may call: the hosted tools, which run on the server, and those that the client runs.
 package tool
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 
 	"github.com/berth-run/berth"
@@ -13,64 +12,58 @@ import (
 // away while the work goes on: nothing is stopped, somebody will resume the call.
 var ErrDetached = errors.New("the server is stopping; the call goes on without it")
 
-// A Tool is a hosted tool in one response, bound to where it acts. The model
-// sees a function; the wire shows the tool's own items and events. The engine
-// carries the one into the other and knows no tool by name.
+// A Tool is a tool in one response, bound to where it acts. The model sees a
+// function; the wire shows the tool's own items and events. The engine carries
+// the one into the other and knows no tool by name.
 //
 // To add a tool:
 //  1. implement Tool and Call in a file of this package, with the text that the
 //     model reads in a .md file beside it;
-//  2. give the wire's item and event types to the root package;
-//  3. bind it in the engine's tool table (engine/tools.go).
+//  2. give the wire's item and event types to the root package, and their kind
+//     to the table in kind.go;
+//  3. bind it in the engine's tool table (engine/tools.go) and let api/tools.go
+//     and api/item.go accept it.
 type Tool interface {
 	// Spec returns the function that the model sees.
 	Spec() Spec
 
 	// NewCall opens a call that the model has begun to write.
-	NewCall(itemID, callID string) Call
+	NewCall(callID string) Call
 
-	// ResumeCall takes up a call whose item is done and whose output is not, in a
-	// process that did not start it. told are the events about its output item
-	// that were stored before, with output being that item, or the zero Item.
+	// ResumeCall takes up a call of a hosted tool whose item is done and whose
+	// output is not, in a process that did not start it. told are the events about
+	// its output item that were stored before, with output being that item, or the
+	// zero Item.
 	ResumeCall(item, output berth.Item, told []berth.Event) (Call, error)
-}
-
-// Lower turns an item of a hosted tool into the function_call or
-// function_call_output that a model sees of it; other items are returned as they
-// are. It needs no bound tool: history may hold calls of tools that the present
-// request does not offer.
-func Lower(item berth.Item) (berth.Item, error) {
-	switch item.Type() {
-	case berth.ItemShellCall:
-		return lowerShellCall(item)
-	case berth.ItemShellCallOutput:
-		return lowerShellOutput(item)
-	}
-	return item, nil
 }
 
 // A Spec is a function as a model sees it.
 type Spec struct {
-	Name        string
-	Description string
-	Parameters  json.RawMessage // JSON schema
-	Client      bool            // the client runs the calls; Run is never called
+	Function berth.FunctionTool
+	Call     berth.ItemType // of the items that the wire shows of its calls
+	Client   bool           // the client runs the calls
 }
 
-// A Call is one call of a hosted tool. Its methods are called in the order Item,
-// Write…, Close, Run, by one goroutine. Events returned or emitted need no
-// sequence number and no output index; the engine fills them in.
+// A Call is one call of a tool. Its methods are called in the order Write…,
+// Close, Run, by one goroutine, with Item in between; Run only for a hosted tool.
+// Events returned or emitted need no sequence number and no output index; the
+// engine fills them in.
 type Call interface {
-	// Item returns the call's item as it is when opened, in progress.
+	// Item returns the call's item as it is when opened, in progress. It is the
+	// zero Item until what was written tells enough to show one.
 	Item() berth.Item
 
-	// Write takes more of the JSON arguments and returns what there is to tell.
+	// Write takes more of the JSON arguments and returns what there is to tell
+	// once the item is open: nothing before Item returns it.
 	Write(arguments string) []berth.Event
 
-	// Close takes the end of the arguments: it returns the last events and the
-	// finished item. Arguments that cannot be used make a call whose Run answers
-	// the model with the error.
-	Close() ([]berth.Event, berth.Item)
+	// Close takes the end of the arguments, and all of them: it returns the last
+	// events and the finished item, to be opened first if that has not been done.
+	// A refusal is what is wrong with a call that can neither be run nor be handed
+	// to the client, in words for the model. An item that was not opened by then is
+	// never shown. Bad arguments of a hosted tool may also be left to Run, which
+	// answers the model with the error.
+	Close(arguments string) (events []berth.Event, item berth.Item, refusal string)
 
 	// Run does the work and tells of it through out. An error means that the work
 	// could not be done at all and ends the response; what the model should know,

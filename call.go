@@ -1,0 +1,150 @@
+package berth
+
+import "encoding/json"
+
+// A FunctionCall asks the client to run one of its functions.
+type FunctionCall struct {
+	ID        string   `json:"id,omitempty"`
+	Type      ItemType `json:"type"` // "function_call"
+	Status    Status   `json:"status,omitempty"`
+	Arguments string   `json:"arguments"` // JSON as the model wrote it
+	CallID    string   `json:"call_id"`
+	Name      string   `json:"name"`
+	Namespace string   `json:"namespace,omitempty"` // of the tool, if it is in one
+}
+
+// A FunctionCallOutput is the client's answer to a FunctionCall.
+type FunctionCallOutput struct {
+	ID     string          `json:"id,omitempty"`
+	Type   ItemType        `json:"type"` // "function_call_output"
+	Status Status          `json:"status,omitempty"`
+	CallID string          `json:"call_id"`
+	Output json.RawMessage `json:"output"` // a string, or a list of input contents
+}
+
+// A CustomToolCall asks the client to run one of its custom tools.
+type CustomToolCall struct {
+	ID        string   `json:"id,omitempty"`
+	Type      ItemType `json:"type"` // "custom_tool_call"
+	Status    Status   `json:"status,omitempty"`
+	CallID    string   `json:"call_id"`
+	Input     string   `json:"input"` // in the tool's own format
+	Name      string   `json:"name"`
+	Namespace string   `json:"namespace,omitempty"`
+}
+
+// A CustomToolCallOutput is the answer to a CustomToolCall.
+type CustomToolCallOutput struct {
+	ID     string          `json:"id,omitempty"`
+	Type   ItemType        `json:"type"` // "custom_tool_call_output"
+	Status Status          `json:"status,omitempty"`
+	CallID string          `json:"call_id"`
+	Output json.RawMessage `json:"output"` // a string, or a list of input contents
+}
+
+// A ShellCall asks for commands to be run in a container.
+type ShellCall struct {
+	ID          string            `json:"id,omitempty"`
+	Type        ItemType          `json:"type"` // "shell_call"
+	Status      Status            `json:"status,omitempty"`
+	Action      ShellAction       `json:"action"`
+	CallID      string            `json:"call_id"`
+	Environment *ShellEnvironment `json:"environment"`
+}
+
+// A ShellAction is the commands of one shell call, run concurrently.
+type ShellAction struct {
+	Commands        []string `json:"commands"`
+	MaxOutputLength *int     `json:"max_output_length"` // characters per stream; nil is the server's default
+	TimeoutMS       *int     `json:"timeout_ms"`        // for each command; nil is the server's default
+}
+
+// A ShellEnvironment names where a shell call runs: "container_reference" with
+// its container, or "local" for a shell on the client's side.
+type ShellEnvironment struct {
+	Type        string      `json:"type"`
+	ContainerID ContainerID `json:"container_id,omitempty"`
+}
+
+// A ShellCallOutput is what the commands of one ShellCall printed.
+type ShellCallOutput struct {
+	ID              string         `json:"id,omitempty"`
+	Type            ItemType       `json:"type"` // "shell_call_output"
+	Status          Status         `json:"status,omitempty"`
+	CallID          string         `json:"call_id"`
+	MaxOutputLength *int           `json:"max_output_length"`
+	Output          []ShellContent `json:"output"` // one per command, in their order
+}
+
+// ShellContent is what one command printed and how it ended.
+type ShellContent struct {
+	Outcome ShellOutcome `json:"outcome"`
+	Stderr  string       `json:"stderr"`
+	Stdout  string       `json:"stdout"`
+}
+
+// A ShellOutcome is {"type":"exit","exit_code":0} or {"type":"timeout"}.
+type ShellOutcome struct {
+	Type     string `json:"type"`
+	ExitCode *int   `json:"exit_code,omitempty"`
+}
+
+// A LocalShellCall asks the client to run one command.
+type LocalShellCall struct {
+	ID     string           `json:"id,omitempty"`
+	Type   ItemType         `json:"type"` // "local_shell_call"
+	Status Status           `json:"status,omitempty"`
+	Action LocalShellAction `json:"action"`
+	CallID string           `json:"call_id"`
+}
+
+// A LocalShellAction is a command and what it runs in.
+type LocalShellAction struct {
+	Type             string            `json:"type"` // "exec"
+	Command          []string          `json:"command"`
+	Env              map[string]string `json:"env"`
+	TimeoutMS        *int              `json:"timeout_ms,omitempty"`
+	User             *string           `json:"user,omitempty"`
+	WorkingDirectory *string           `json:"working_directory,omitempty"`
+}
+
+// A LocalShellCallOutput is what came of a LocalShellCall.
+type LocalShellCallOutput struct {
+	ID     string   `json:"id,omitempty"`
+	Type   ItemType `json:"type"` // "local_shell_call_output"
+	Status Status   `json:"status,omitempty"`
+	CallID string   `json:"call_id"`
+	Output string   `json:"output"`
+}
+
+// An ApplyPatchCall asks the client to change one file.
+type ApplyPatchCall struct {
+	ID        string         `json:"id,omitempty"`
+	Type      ItemType       `json:"type"` // "apply_patch_call"
+	Status    Status         `json:"status,omitempty"`
+	CallID    string         `json:"call_id"`
+	Operation PatchOperation `json:"operation"`
+}
+
+// The types of a PatchOperation.
+const (
+	PatchCreate = "create_file"
+	PatchUpdate = "update_file"
+	PatchDelete = "delete_file"
+)
+
+// A PatchOperation says what becomes of a file.
+type PatchOperation struct {
+	Type string  `json:"type"`
+	Diff *string `json:"diff,omitempty"` // not of delete_file
+	Path string  `json:"path"`           // relative to the client's workspace
+}
+
+// An ApplyPatchCallOutput is what came of an ApplyPatchCall.
+type ApplyPatchCallOutput struct {
+	ID     string   `json:"id,omitempty"`
+	Type   ItemType `json:"type"`   // "apply_patch_call_output"
+	Status Status   `json:"status"` // completed or failed
+	CallID string   `json:"call_id"`
+	Output *string  `json:"output,omitempty"` // for the model to read
+}

@@ -1,0 +1,278 @@
+package engine_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/model"
+)
+
+// withClients offers one tool of each sort that the client runs.
+const withClients = `"model":"played","tools":[
+	{"type":"function","name":"add","parameters":{}},
+	{"type":"custom","name":"sql","description":"Asks the harbour's database."},
+	{"type":"local_shell"},
+	{"type":"apply_patch"},
+	{"type":"shell","environment":{"type":"local"}},
+	{"type":"namespace","name":"crm","description":"Customers","tools":[
+		{"type":"function","name":"add","parameters":{}},{"type":"custom","name":"note"}]}]`
+
+func call(id, name, arguments string) turn {
+	return turn{model.Call{ID: id, Name: name, Arguments: arguments}}
+}
+
+// Each tool of the client's shows its own item, and ends the response until the
+// client has answered. The model sees its own words again, and the answer.
+func TestClientCalls(t *testing.T) {
+	for _, tc := range []struct {
+		name, function, arguments string
+		item                      string // without its id
+		output                    string
+		seen                      string // what the model sees of the output, in JSON
+		again                     string // the arguments that the model sees again, if not the same
+	}{
+		{"function", "add", `{"a":1}`,
+			`{"type":"function_call","status":"completed","arguments":"{\"a\":1}","call_id":"call_1","name":"add"}`,
+			`{"type":"function_call_output","call_id":"call_1","output":"2"}`, `"2"`, ""},
+		{"function in a namespace", "crm__add", `{}`,
+			`{"type":"function_call","status":"completed","arguments":"{}","call_id":"call_1","name":"add","namespace":"crm"}`,
+			`{"type":"function_call_output","call_id":"call_1","output":"2"}`, `"2"`, ""},
+		{"custom", "sql", `{"input":"SELECT \"x\""}`,
+			`{"type":"custom_tool_call","status":"completed","call_id":"call_1","input":"SELECT \"x\"","name":"sql"}`,
+			`{"type":"custom_tool_call_output","call_id":"call_1","output":[{"type":"input_text","text":"row"}]}`, `[{"type":"input_text","text":"row"}]`, ""},
+		{"custom in a namespace", "crm__note", `{"input":"n"}`,
+			`{"type":"custom_tool_call","status":"completed","call_id":"call_1","input":"n","name":"note","namespace":"crm"}`,
+			`{"type":"custom_tool_call_output","call_id":"call_1","output":"ok"}`, `"ok"`, ""},
+		{"custom without JSON", "sql", `SELECT 1`,
+			`{"type":"custom_tool_call","status":"completed","call_id":"call_1","input":"SELECT 1","name":"sql"}`,
+			`{"type":"custom_tool_call_output","call_id":"call_1","output":"ok"}`, `"ok"`, `{"input":"SELECT 1"}`},
+		{"custom with a name of its own", "sql", `{"query":"SELECT 1"}`,
+			`{"type":"custom_tool_call","status":"completed","call_id":"call_1","input":"SELECT 1","name":"sql"}`,
+			`{"type":"custom_tool_call_output","call_id":"call_1","output":"ok"}`, `"ok"`, `{"input":"SELECT 1"}`},
+		{"local shell", "local_shell", `{"command":["ls","-a"],"timeout_ms":5}`,
+			`{"type":"local_shell_call","status":"completed","action":{"type":"exec","command":["ls","-a"],"env":{},"timeout_ms":5},"call_id":"call_1"}`,
+			`{"type":"local_shell_call_output","call_id":"call_1","output":"."}`, `"."`, ""},
+		{"local shell with a line", "local_shell", `{"command":"ls | wc"}`,
+			`{"type":"local_shell_call","status":"completed","action":{"type":"exec","command":["bash","-lc","ls | wc"],"env":{}},"call_id":"call_1"}`,
+			`{"type":"local_shell_call_output","call_id":"call_1","output":"0"}`, `"0"`, `{"command":["bash","-lc","ls | wc"]}`},
+		{"create a file", "apply_patch", `{"type":"create_file","path":"a","diff":"+x\n"}`,
+			`{"type":"apply_patch_call","status":"completed","call_id":"call_1","operation":{"type":"create_file","diff":"+x\n","path":"a"}}`,
+			`{"type":"apply_patch_call_output","call_id":"call_1","status":"completed"}`, `"completed"`, ""},
+		{"create an empty file", "apply_patch", `{"type":"create_file","path":"a"}`,
+			`{"type":"apply_patch_call","status":"completed","call_id":"call_1","operation":{"type":"create_file","diff":"","path":"a"}}`,
+			`{"type":"apply_patch_call_output","call_id":"call_1","status":"completed","output":null}`, `"completed"`, `{"type":"create_file","diff":"","path":"a"}`},
+		{"delete a file", "apply_patch", `{"path":"a","type":"delete_file"}`,
+			`{"type":"apply_patch_call","status":"completed","call_id":"call_1","operation":{"type":"delete_file","path":"a"}}`,
+			`{"type":"apply_patch_call_output","call_id":"call_1","status":"failed","output":"no such file"}`, `"failed: no such file"`, ""},
+		{"shell", "shell", `{"commands":["ls"]}`,
+			`{"type":"shell_call","status":"completed","action":{"commands":["ls"],"max_output_length":null,"timeout_ms":null},"call_id":"call_1","environment":{"type":"local"}}`,
+			`{"type":"shell_call_output","call_id":"call_1","output":[{"outcome":{"type":"exit","exit_code":0},"stderr":"","stdout":"."}]}`,
+			`"{\"output\":[{\"outcome\":{\"type\":\"exit\",\"exit_code\":0},\"stderr\":\"\",\"stdout\":\".\"}]}"`, `{"commands":["ls"],"max_output_length":null,"timeout_ms":null}`},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			h := newHouse(t, call("call_1", tc.function, tc.arguments), say("thanks"))
+			first := h.final(h.create(`{` + withClients + `,"input":"x"}`).ID)
+			if first.Status != berth.StatusCompleted || len(first.Output) != 1 {
+				t.Fatalf("status %s, output %v", first.Status, outline(t, first.Output))
+			}
+			var got, want map[string]any
+			decode(t, first.Output[0], &got)
+			delete(got, "id")
+			if err := json.Unmarshal([]byte(tc.item), &want); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("item (-want +got):\n%s", diff)
+			}
+			previous := `,"previous_response_id":"` + string(first.ID) + `"}`
+			words := strings.ReplaceAll(got["type"].(string), "_", " ")
+			if _, err := h.tryCreate(t.Context(), `{`+withClients+`,"input":"well?"`+previous); err == nil || !strings.Contains(err.Error(), "No tool output found for "+words+" call_1.") {
+				t.Errorf("without the output: got %v", err)
+			}
+			stray := strings.ReplaceAll(tc.output, "call_1", "call_x")
+			if _, err := h.tryCreate(t.Context(), `{`+withClients+`,"input":[`+stray+`]`+previous); err == nil || !strings.Contains(err.Error(), "No tool call found for "+words+" output with call_id call_x.") {
+				t.Errorf("an output without its call: got %v", err)
+			}
+			h.final(h.create(`{` + withClients + `,"input":[` + tc.output + `]` + previous).ID)
+			items := h.model.asked[1].Items
+			if len(items) != 3 {
+				t.Fatalf("the model saw %d items, want 3", len(items))
+			}
+			var c berth.FunctionCall
+			var o berth.FunctionCallOutput
+			decode(t, items[1], &c)
+			decode(t, items[2], &o)
+			if tc.again == "" {
+				tc.again = tc.arguments
+			}
+			if c.Name != tc.function || c.CallID != "call_1" || !sameJSON(t, c.Arguments, tc.again) {
+				t.Errorf("the model saw the call %s %s, want %s %s", c.Name, c.Arguments, tc.function, tc.again)
+			}
+			if o.CallID != "call_1" || !sameJSON(t, string(o.Output), tc.seen) {
+				t.Errorf("the model saw the output %s, want %s", o.Output, tc.seen)
+			}
+		})
+	}
+}
+
+func sameJSON(t *testing.T, a, b string) bool {
+	t.Helper()
+	var x, y any
+	if err := json.Unmarshal([]byte(a), &x); err != nil {
+		t.Fatalf("%v in %s", err, a)
+	}
+	if err := json.Unmarshal([]byte(b), &y); err != nil {
+		t.Fatalf("%v in %s", err, b)
+	}
+	return cmp.Equal(x, y)
+}
+
+// A call that can neither be run nor be handed to the client is told to the model
+// alone, which then tries again. A client sees at most that it was begun.
+func TestRefusedCalls(t *testing.T) {
+	for _, tc := range []struct {
+		name, function, arguments string
+		want                      string // for the model
+		shown                     []string
+	}{
+		{"unknown function", "python", `{}`, "no function named", nil},
+		{"local shell without a command", "local_shell", `{"command":[]}`, "no command", nil},
+		{"local shell that is cut", "local_shell", `{"command":["ls`, "not valid", nil},
+		{"local shell with a bad timeout", "local_shell", `{"command":["ls"],"timeout_ms":0}`, "timeout_ms", nil},
+		{"patch of no kind", "apply_patch", `{"path":"a","diff":"+x"}`, "create_file, update_file or delete_file", nil},
+		{"patch of an unknown kind", "apply_patch", `{"type":"rename_file","path":"a","diff":"+x"}`, "create_file, update_file or delete_file", nil},
+		{"patch of no file", "apply_patch", `{"type":"delete_file","path":""}`, "path", nil},
+		{"update without a diff", "apply_patch", `{"type":"update_file","path":"a"}`, "needs a", []string{"apply_patch_call incomplete"}},
+		{"patch that is cut", "apply_patch", `{"type":"create_file","path":"a","diff":"+x`, "end within", []string{"apply_patch_call incomplete"}},
+		{"custom input that is cut", "sql", `{"input":"SEL`, "end within", []string{"custom_tool_call incomplete"}},
+		{"shell without commands", "shell", `{}`, "no commands", []string{"shell_call incomplete "}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			h := newHouse(t, append(turn{model.Text{Text: "Let me see."}}, call("call_1", tc.function, tc.arguments)...), say("sorry"))
+			r := h.final(h.create(`{` + withClients + `,"input":"x"}`).ID)
+			want := append(append([]string{"message completed Let me see."}, tc.shown...), "message completed sorry")
+			if diff := cmp.Diff(want, outline(t, r.Output)); diff != "" {
+				t.Errorf("output (-want +got):\n%s", diff)
+			}
+			if len(h.model.asked) != 2 {
+				t.Fatalf("the model was asked %d times, want twice", len(h.model.asked))
+			}
+			items := h.model.asked[1].Items
+			if len(items) != 4 || items[2].Type() != berth.ItemFunctionCall || items[3].CallID() != items[2].CallID() || !strings.Contains(string(items[3].Raw()), tc.want) {
+				t.Errorf("the model saw %s, want the call and an output with %q", asJSON(t, items), tc.want)
+			}
+			h.model.turns = []turn{say("on")}
+			h.final(h.create(`{` + withClients + `,"input":"go on","previous_response_id":"` + string(r.ID) + `"}`).ID)
+		})
+	}
+}
+
+// A model that never gets a call right does not go on for ever.
+func TestRefusedForEver(t *testing.T) {
+	var turns []turn
+	for i := range 20 {
+		turns = append(turns, call(fmt.Sprint("call_", i), "python", "{}"))
+	}
+	h := newHouse(t, turns...)
+	r := h.final(h.create(`{` + withClients + `,"input":"x"}`).ID)
+	if r.Status != berth.StatusFailed || !strings.Contains(r.Error.Message, "no function named") {
+		t.Errorf("status %s, error %v", r.Status, r.Error)
+	}
+	if got, want := len(h.model.asked), 5; got != want {
+		t.Errorf("the model was asked %d times, want %d", got, want)
+	}
+}
+
+// A call of the client's beside one that is refused: the client answers first.
+func TestRefusedBesideGood(t *testing.T) {
+	h := newHouse(t, turn{
+		model.Call{Index: 0, ID: "call_1", Name: "python", Arguments: "{}"},
+		model.Call{Index: 1, ID: "call_2", Name: "add", Arguments: "{}"},
+	})
+	r := h.final(h.create(`{` + withClients + `,"input":"x"}`).ID)
+	if diff := cmp.Diff([]string{"function_call completed add{}"}, outline(t, r.Output)); r.Status != berth.StatusCompleted || diff != "" {
+		t.Errorf("status %s, output (-want +got):\n%s", r.Status, diff)
+	}
+}
+
+// After a crash a refused call is as if it had not been made: the turn is asked
+// again, and the response ends.
+func TestRefusedAndResumed(t *testing.T) {
+	h := newHouse(t, call("call_1", "python", `{}`), turn{hang{}}, say("sorry"))
+	r := h.create(`{` + withClients + `,"input":"x","background":true}`)
+	h.waitAsked(2)
+	h.stop()
+	h.start()
+	if err := h.engine.Recover(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	got := h.final(r.ID)
+	if diff := cmp.Diff([]string{"message completed sorry"}, outline(t, got.Output)); got.Status != berth.StatusCompleted || diff != "" {
+		t.Errorf("status %s, output (-want +got):\n%s", got.Status, diff)
+	}
+	if n := len(h.model.asked[2].Items); n != 1 {
+		t.Errorf("the model saw %d items after the restart, want 1", n)
+	}
+}
+
+// Calls that come interleaved each get their own place, in the order in which
+// they can be shown.
+func TestInterleavedClientCalls(t *testing.T) {
+	h := newHouse(t, turn{
+		model.Call{Index: 0, ID: "call_1", Name: "apply_patch", Arguments: `{"diff":"+x",`},
+		model.Call{Index: 1, ID: "call_2", Name: "sql", Arguments: `{"input":"SEL`},
+		model.Call{Index: 0, Arguments: `"type":"create_file","path":"a"}`},
+		model.Call{Index: 1, Arguments: `ECT"}`},
+		model.Call{Index: 2, ID: "call_3", Name: "local_shell", Arguments: `{"command":["ls"]}`},
+	})
+	r := h.final(h.create(`{` + withClients + `,"input":"x"}`).ID)
+	want := []string{"custom_tool_call completed", "apply_patch_call completed", "local_shell_call completed"}
+	if diff := cmp.Diff(want, outline(t, r.Output)); diff != "" {
+		t.Errorf("output (-want +got):\n%s", diff)
+	}
+	if got := asJSON(t, r.Output); !strings.Contains(got, `"SELECT"`) || !strings.Contains(got, `"+x"`) {
+		t.Errorf("got %s", got)
+	}
+}
+
+// Every form of tool_choice finds its tool.
+func TestToolChoices(t *testing.T) {
+	for _, tc := range []struct {
+		choice string
+		want   model.ToolChoice
+		offers int
+	}{
+		{`"required"`, model.ToolChoice{Mode: "required"}, 7},
+		{`{"type":"function","name":"add"}`, model.ToolChoice{Mode: "function", Name: "add"}, 7},
+		{`{"type":"function","name":"add","namespace":"crm"}`, model.ToolChoice{Mode: "function", Name: "crm__add"}, 7},
+		{`{"type":"custom","name":"sql"}`, model.ToolChoice{Mode: "function", Name: "sql"}, 7},
+		{`{"type":"apply_patch"}`, model.ToolChoice{Mode: "function", Name: "apply_patch"}, 7},
+		{`{"type":"local_shell"}`, model.ToolChoice{Mode: "function", Name: "local_shell"}, 7},
+		{`{"type":"shell"}`, model.ToolChoice{Mode: "function", Name: "shell"}, 7},
+		{`{"type":"allowed_tools","mode":"required","tools":[{"type":"custom","name":"sql"},{"type":"shell"},{"type":"apply_patch"},{"type":"local_shell"}]}`, model.ToolChoice{Mode: "required"}, 4},
+		{`{"type":"allowed_tools","mode":"auto","tools":[{"type":"namespace","name":"crm"},{"type":"function","name":"add"}]}`, model.ToolChoice{Mode: "auto"}, 3},
+	} {
+		h := newHouse(t, say("ok"))
+		h.final(h.create(`{` + withClients + `,"input":"x","tool_choice":` + tc.choice + `}`).ID)
+		if diff := cmp.Diff(tc.want, h.model.asked[0].ToolChoice); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", tc.choice, diff)
+		}
+		if got := len(h.model.asked[0].Tools); got != tc.offers {
+			t.Errorf("%s: %d tools offered, want %d", tc.choice, got, tc.offers)
+		}
+	}
+	for _, choice := range []string{
+		`{"type":"custom","name":"add"}`, `{"type":"function","name":"sql"}`, `{"type":"function","name":"note","namespace":"crm"}`,
+		`{"type":"allowed_tools","mode":"auto","tools":[{"type":"custom","name":"nope"}]}`,
+	} {
+		h := newHouse(t)
+		if _, err := h.tryCreate(t.Context(), `{`+withClients+`,"input":"x","tool_choice":`+choice+`}`); err == nil || !strings.Contains(err.Error(), "not found in 'tools'") {
+			t.Errorf("%s: got %v", choice, err)
+		}
+	}
+}
