@@ -56,6 +56,7 @@ type Options struct {
 	Engine     *engine.Engine
 	Journal    *journal.Journal // of the engine
 	Responses  store.Responses
+	Objects    store.Objects
 	Keys       store.Keys
 	Files      *files.Service
 	Containers *sandbox.Keeper

@@ -71,7 +71,7 @@ func newHouse(t *testing.T, change func(*api.Options), rules ...model.Rule) *hou
 	events := journal.New(st)
 	h.engine = engine.New(engine.Options{Responses: st, Runs: st, Journal: events, Models: models, Containers: containers{keeper},
 		Files: uploads, Owner: "test", Log: log})
-	opts := api.Options{Engine: h.engine, Journal: events, Responses: st, Keys: st, Files: uploads, Containers: keeper, Models: models, Log: log, Version: "1"}
+	opts := api.Options{Engine: h.engine, Journal: events, Responses: st, Objects: st, Keys: st, Files: uploads, Containers: keeper, Models: models, Log: log, Version: "1"}
 	if change != nil {
 		change(&opts)
 	}
