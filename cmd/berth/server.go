@@ -27,6 +27,7 @@ import (
 	"github.com/berth-run/berth/model"
 	"github.com/berth-run/berth/model/chat"
 	"github.com/berth-run/berth/model/scripted"
+	"github.com/berth-run/berth/model/upstream"
 	"github.com/berth-run/berth/sandbox"
 	"github.com/berth-run/berth/sandbox/driver"
 	"github.com/berth-run/berth/sandbox/gvisor"
@@ -234,8 +235,9 @@ func newRouter(config *Config, log *slog.Logger) (*model.Router, error) {
 		if m.APIKeyEnv != "" {
 			key = os.Getenv(m.APIKeyEnv)
 		}
-		p, err := chat.New(chat.Options{BaseURL: m.BaseURL, APIKey: key, Headers: m.Headers, Log: log, SystemRole: m.SystemRole,
-			MaxTokens: m.MaxTokens, Reasoning: m.Reasoning, CallIDLength: m.CallIDLength, FirstToken: m.FirstToken, Silence: m.Silence})
+		p, err := chat.New(chat.Options{
+			Options:    upstream.Options{BaseURL: m.BaseURL, APIKey: key, Headers: m.Headers, Log: log, FirstToken: m.FirstToken, Silence: m.Silence},
+			SystemRole: m.SystemRole, MaxTokens: m.MaxTokens, Reasoning: m.Reasoning, CallIDLength: m.CallIDLength})
 		if err != nil {
 			return nil, fmt.Errorf("model %s: %w", m.Match, err)
 		}

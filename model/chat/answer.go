@@ -13,6 +13,8 @@ import (
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/internal/sse"
 	"github.com/berth-run/berth/model"
+	"github.com/berth-run/berth/model/dialogue"
+	"github.com/berth-run/berth/model/upstream"
 )
 
 // Bounds on what is kept of an answer at once, in bytes.
@@ -37,7 +39,7 @@ type answer struct {
 
 func newAnswer(req *model.Request, log *slog.Logger) *answer {
 	nothing := func() {}
-	return &answer{log: log, begun: nothing, ended: nothing, calls: calls{items: req.Items}}
+	return &answer{log: log, begun: nothing, ended: nothing, calls: calls{ids: dialogue.NewIDs{Items: req.Items}}}
 }
 
 // read yields what the answer says, and its Finish or an error.
@@ -148,7 +150,7 @@ func (a *answer) take(data []byte, out []model.Delta) ([]model.Delta, error) {
 		a.log.Debug("a field of a chunk has another type than documented", "err", err)
 	}
 	if len(c.Error) > 0 && !bytes.Equal(c.Error, []byte("null")) {
-		return out, &refusal{body: data}
+		return out, &upstream.Refusal{Body: data}
 	}
 	if c.Model != "" {
 		a.model = c.Model

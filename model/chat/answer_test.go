@@ -13,6 +13,7 @@ import (
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/model"
+	"github.com/berth-run/berth/model/upstream"
 )
 
 // told is what an answer says, one line a delta. Ids that are made here are "new".
@@ -152,8 +153,8 @@ func TestBrokenStreams(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			_, err := told(t, strings.NewReader(tt.in))
-			r, ok := errors.AsType[*refusal](err)
-			if err == nil || ok != (tt.refusal != "") || ok && r.read().message != tt.refusal {
+			r, ok := errors.AsType[*upstream.Refusal](err)
+			if err == nil || ok != (tt.refusal != "") || ok && upstream.Explain(r).Message != tt.refusal {
 				t.Errorf("got error %v, want one with %q", err, tt.refusal)
 			}
 		})
@@ -224,7 +225,9 @@ func FuzzAnswer(f *testing.F) {
 			}
 			over = err != nil
 			if err != nil {
-				_ = (&Provider{secrets: strings.NewReplacer()}).failure(t.Context(), t.Context(), "m", err)
+				if r, ok := errors.AsType[*upstream.Refusal](err); ok {
+					_ = explain(r)
+				}
 				continue
 			}
 			switch d := d.(type) {

@@ -12,6 +12,7 @@ import (
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/model"
 	"github.com/berth-run/berth/model/modeltest"
+	"github.com/berth-run/berth/model/upstream"
 )
 
 // conversation returns n items of an agent at work: a message, then calls and
@@ -31,7 +32,7 @@ func conversation(n int) []berth.Item {
 
 // BenchmarkRequest is the adapter's own share of a request: items to bytes.
 func BenchmarkRequest(b *testing.B) {
-	p, err := New(Options{BaseURL: "http://localhost/v1"})
+	p, err := New(Options{Options: upstream.Options{BaseURL: "http://localhost/v1"}})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -84,7 +85,7 @@ func BenchmarkToken(b *testing.B) {
 func BenchmarkTurn(b *testing.B) {
 	double := modeltest.NewChatServer(b, modeltest.Always(modeltest.Say(model.Text{Text: "Hello"}, model.Finish{Reason: model.FinishStop})))
 	double.Trusting = true
-	p, err := New(Options{BaseURL: double.URL})
+	p, err := New(Options{Options: upstream.Options{BaseURL: double.URL}})
 	if err != nil {
 		b.Fatal(err)
 	}

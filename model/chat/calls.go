@@ -4,22 +4,17 @@ import (
 	"encoding/json"
 	"strings"
 
-	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/model"
+	"github.com/berth-run/berth/model/dialogue"
 )
-
-// maxCallID bounds an id that is kept as the upstream gave it; it is the bound on
-// call_id in Responses.
-const maxCallID = 64
 
 // calls puts the calls of one answer together. By the documentation a call opens
 // with index, id and name, and more arguments follow under its index. Upstreams
 // differ: some leave out the index or count all calls as 0, some give no id or a
 // new one with each piece, some cut the name or repeat it, some send calls whole.
 type calls struct {
-	all   []*call // in the order in which they began
-	items []berth.Item
-	ids   map[string]bool // that are taken, by the conversation or this answer; nil until needed
+	all []*call // in the order in which they began
+	ids dialogue.NewIDs
 }
 
 // A call is one that has begun. It is told when its name is known to be whole:
@@ -96,23 +91,7 @@ func (a *call) endedBefore(p *piece) bool {
 func (c *calls) tell(n int, out []model.Delta) []model.Delta {
 	a := c.all[n]
 	a.told = true
-	return append(out, model.Call{Index: n, ID: c.unique(a.id), Name: a.name, Arguments: a.arguments.String()})
-}
-
-// unique returns id, or a new one if that is empty, too long, or was there before
-// in the conversation: an output is found by its call's id.
-func (c *calls) unique(id string) string {
-	if c.ids == nil {
-		c.ids = map[string]bool{}
-		for _, it := range c.items {
-			c.ids[it.CallID()] = true
-		}
-	}
-	if id == "" || len(id) > maxCallID || c.ids[id] {
-		id = berth.NewID(berth.PrefixCall)
-	}
-	c.ids[id] = true
-	return id
+	return append(out, model.Call{Index: n, ID: c.ids.For(a.id), Name: a.name, Arguments: a.arguments.String()})
 }
 
 // tellAll tells the calls that have a name and have not been told.

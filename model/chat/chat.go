@@ -6,36 +6,23 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"iter"
-	"log/slog"
-	"net"
 	"net/http"
-	"net/url"
 	"strings"
-	"time"
 
 	"github.com/openai/openai-go/v3"
 	"github.com/openai/openai-go/v3/option"
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/model"
+	"github.com/berth-run/berth/model/upstream"
 )
 
-// Options describe an upstream. The last group says where upstreams differ; its
-// zero values suit most of them.
+// Options describe an upstream. Those of its dialect say where upstreams differ;
+// their zero values suit most.
 type Options struct {
-	BaseURL string            // such as http://localhost:8000/v1
-	APIKey  string            // empty sends no Authorization
-	Headers map[string]string // sent with every request; they may hold secrets
-	Log     *slog.Logger
-
-	HTTPClient *http.Client  // default: one of its own, with the environment's proxy
-	Connect    time.Duration // to connect, unless HTTPClient is given; default 10 seconds
-	FirstToken time.Duration // without a sign of life before the first word; default 10 minutes, for models that load
-	Silence    time.Duration // the same after it; default 10 minutes: Ollama is silent while a model writes a call
+	upstream.Options
 
 	// SystemRole is the role of instructions and of developer messages: "system",
 	// the default and the only one that most upstreams know, or "developer".
@@ -59,9 +46,9 @@ type Options struct {
 
 // A Provider is one upstream. It is safe for concurrent use.
 type Provider struct {
-	client  openai.Client
-	opts    Options
-	secrets *strings.Replacer
+	client openai.Client
+	opts   Options
+	up     *upstream.Upstream
 }
 
 var (
@@ -69,38 +56,29 @@ var (
 	_ model.Lister   = (*Provider)(nil)
 )
 
-// maxModels bounds the upstream's list of models, in bytes.
-const maxModels = 8 << 20
-
 // New returns a provider. Nothing is connected yet.
 func New(opts Options) (*Provider, error) {
-	base, err := opts.complete()
+	up, err := upstream.New(opts.Options)
 	if err != nil {
 		return nil, err
 	}
-	p := &Provider{opts: opts, secrets: redactor(&opts, base)}
-	options := []option.RequestOption{
-		option.WithBaseURL(opts.BaseURL), option.WithAPIKey(opts.APIKey), option.WithHTTPClient(opts.HTTPClient),
-		option.WithMaxRetries(0), option.WithMiddleware(refuse),
+	if err := opts.complete(up.Base.Hostname()); err != nil {
+		return nil, err
 	}
-	for k, v := range opts.Headers {
+	options := []option.RequestOption{option.WithBaseURL(up.BaseURL), option.WithAPIKey(up.APIKey),
+		option.WithHTTPClient(up.HTTPClient), option.WithMaxRetries(0)}
+	for k, v := range up.Headers {
 		options = append(options, option.WithHeader(k, v))
 	}
 	// Not openai.NewClient: it takes keys and headers from the environment, which
 	// belong to another upstream.
-	p.client = openai.Client{Options: options}
-	return p, nil
+	return &Provider{client: openai.Client{Options: options}, opts: opts, up: up}, nil
 }
 
-// complete checks the options and fills in the defaults.
-func (o *Options) complete() (*url.URL, error) {
-	o.APIKey = strings.TrimSpace(o.APIKey)
-	base, err := url.Parse(o.BaseURL)
-	if err != nil || base.Host == "" || base.Scheme != "http" && base.Scheme != "https" {
-		return nil, errors.New("the upstream's base URL must be an http or https address") // without it: it may hold a password
-	}
+// complete checks the dialect and fills in the defaults for a host.
+func (o *Options) complete(host string) error {
 	name := "max_tokens"
-	if base.Hostname() == "api.openai.com" {
+	if host == "api.openai.com" {
 		name = "max_completion_tokens"
 	}
 	o.MaxTokens = cmp.Or(o.MaxTokens, name)
@@ -112,61 +90,42 @@ func (o *Options) complete() (*url.URL, error) {
 		{cmp.Or(o.Reasoning, "reasoning"), "reasoning", "reasoning_content"},
 	} {
 		if choice.value != choice.a && choice.value != choice.b {
-			return nil, fmt.Errorf("%q must be %q or %q", choice.value, choice.a, choice.b)
+			return fmt.Errorf("%q must be %q or %q", choice.value, choice.a, choice.b)
 		}
 	}
-	o.Connect = cmp.Or(o.Connect, 10*time.Second)
-	o.FirstToken = cmp.Or(o.FirstToken, 10*time.Minute)
-	o.Silence = cmp.Or(o.Silence, 10*time.Minute)
-	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
-	if o.HTTPClient == nil {
-		transport := http.DefaultTransport.(*http.Transport).Clone()
-		transport.DialContext = (&net.Dialer{Timeout: o.Connect, KeepAlive: 30 * time.Second}).DialContext
-		transport.MaxIdleConnsPerHost = 64
-		o.HTTPClient = &http.Client{Transport: transport}
-	}
-	return base, nil
+	return nil
 }
 
 // Stream implements model.Provider.
 func (p *Provider) Stream(ctx context.Context, req *model.Request) iter.Seq2[model.Delta, error] {
-	return func(yield func(model.Delta, error) bool) {
-		body, err := p.request(req)
-		if err != nil {
-			yield(nil, err)
-			return
-		}
-		watched, w := newWatch(ctx, p.opts.FirstToken)
-		defer w.stop()
-		var res *http.Response
-		if err := p.client.Post(watched, "chat/completions", body, &res); err != nil {
-			yield(nil, p.failure(ctx, watched, req.Model, err))
-			return
-		}
-		defer res.Body.Close()
-		w.watch(res.Body)
-		a := newAnswer(req, p.opts.Log)
-		a.begun = func() { w.limit = p.opts.Silence }
-		a.ended = func() { w.limit = min(p.opts.Silence, afterEnd) }
-		for d, err := range a.read(w) {
-			if err != nil {
-				yield(nil, p.failure(ctx, watched, req.Model, err))
-				return
-			}
-			if !yield(d, nil) {
-				return
-			}
-		}
+	body, err := p.request(req)
+	if err != nil {
+		return func(yield func(model.Delta, error) bool) { yield(nil, err) }
 	}
+	return p.up.Ask(ctx, upstream.Question{
+		Model: req.Model,
+		Send: func(ctx context.Context) (res *http.Response, err error) {
+			err = p.client.Post(ctx, "chat/completions", body, &res)
+			return res, err
+		},
+		Read: func(w *upstream.Watch) iter.Seq2[model.Delta, error] {
+			a := newAnswer(req, p.up.Log)
+			a.begun, a.ended = w.Begun, w.Ended
+			return a.read(w)
+		},
+		Explain: explain,
+	})
 }
 
 // Models implements model.Lister.
 func (p *Provider) Models(ctx context.Context) ([]berth.Model, error) {
-	var res *http.Response
-	if err := p.client.Get(ctx, "models", nil, &res); err != nil {
-		return nil, p.failure(ctx, ctx, "", err)
+	body, err := p.up.Get(ctx, func(ctx context.Context) (res *http.Response, err error) {
+		err = p.client.Get(ctx, "models", nil, &res)
+		return res, err
+	}, explain)
+	if err != nil {
+		return nil, err
 	}
-	defer res.Body.Close()
 	var page struct {
 		Data []struct {
 			ID      string  `json:"id"`
@@ -174,12 +133,28 @@ func (p *Provider) Models(ctx context.Context) ([]berth.Model, error) {
 			OwnedBy string  `json:"owned_by"`
 		} `json:"data"`
 	}
-	if err := json.NewDecoder(io.LimitReader(res.Body, maxModels)).Decode(&page); err != nil {
-		return nil, p.failure(ctx, ctx, "", fmt.Errorf("the list of models: %w", err))
+	if err := json.Unmarshal(body, &page); err != nil {
+		return nil, p.up.Broken(fmt.Errorf("the list of models: %w", err))
 	}
 	all := make([]berth.Model, 0, len(page.Data))
 	for _, m := range page.Data {
 		all = append(all, berth.Model{ID: m.ID, Object: "model", Created: int64(m.Created), OwnedBy: m.OwnedBy})
 	}
 	return all, nil
+}
+
+// explain reads an error; its param gets the name that Responses has for it.
+func explain(r *upstream.Refusal) upstream.Complaint {
+	c := upstream.Explain(r)
+	switch first, _, _ := strings.Cut(c.Param, "["); {
+	case first == "messages":
+		c.Param = "input"
+	case first == "max_tokens", first == "max_completion_tokens":
+		c.Param = "max_output_tokens"
+	case strings.HasPrefix(first, "response_format"):
+		c.Param = "text.format"
+	case first == "reasoning_effort":
+		c.Param = "reasoning.effort"
+	}
+	return c
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/berth-run/berth/model"
 	"github.com/berth-run/berth/model/chat"
 	"github.com/berth-run/berth/model/modeltest"
+	"github.com/berth-run/berth/model/upstream"
 )
 
 // open returns a provider that asks a double which follows the script.
@@ -18,7 +19,7 @@ func open(t testing.TB, script modeltest.Script, with ...func(*chat.Options)) (*
 	t.Helper()
 	double := modeltest.NewChatServer(t, script)
 	double.Key = modeltest.Key
-	opts := chat.Options{BaseURL: double.URL, APIKey: modeltest.Key}
+	opts := chat.Options{Options: upstream.Options{BaseURL: double.URL, APIKey: modeltest.Key}}
 	for _, f := range with {
 		f(&opts)
 	}
@@ -36,7 +37,7 @@ func TestSuite(t *testing.T) {
 			return p, double.Double
 		},
 		Closed: func(t *testing.T) model.Provider {
-			p, err := chat.New(chat.Options{BaseURL: "http://127.0.0.1:1/v1", APIKey: modeltest.Key})
+			p, err := chat.New(chat.Options{Options: upstream.Options{BaseURL: "http://127.0.0.1:1/v1", APIKey: modeltest.Key}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -79,7 +80,7 @@ func TestSilence(t *testing.T) {
 			close(gone)
 		}))
 		defer server.Close()
-		p, err := chat.New(chat.Options{BaseURL: server.URL, FirstToken: 20 * time.Millisecond})
+		p, err := chat.New(chat.Options{Options: upstream.Options{BaseURL: server.URL, FirstToken: 20 * time.Millisecond}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,41 +1,6 @@
 package chat
 
-import (
-	"encoding/json"
-	"strings"
-
-	"github.com/berth-run/berth"
-)
-
-// content turns what the user sent into a string, or into parts where there is
-// more than text: not every upstream takes parts.
-func (b *builder) content(content []berth.Content) (any, error) {
-	if len(content) == 1 && content[0].Type == "input_text" {
-		return content[0].Text, nil
-	}
-	parts, media, err := b.parts(content)
-	if err != nil {
-		return nil, err
-	}
-	if !media {
-		return text(content), nil
-	}
-	return parts, nil
-}
-
-// text is the text of content; what is not text is left out.
-func text(content []berth.Content) string {
-	if len(content) == 1 {
-		return content[0].Text
-	}
-	var texts []string
-	for _, c := range content {
-		if c.Text != "" {
-			texts = append(texts, c.Text)
-		}
-	}
-	return strings.Join(texts, "\n")
-}
+import "github.com/berth-run/berth"
 
 // parts turns content into parts, and reports whether there is more than text.
 func (b *builder) parts(content []berth.Content) (parts []part, media bool, err error) {
@@ -73,38 +38,4 @@ func detail(d string) string {
 		return d
 	}
 	return ""
-}
-
-// output is the text of the output at a place among the items, and the images and
-// files in it, for which a tool's message has no room.
-func (b *builder) output(place int) (string, []part, error) {
-	var o berth.FunctionCallOutput
-	if err := b.items[place].Decode(&o); err != nil {
-		return "", nil, berth.Invalid("input", "Invalid function call output: %v.", err)
-	}
-	var s string
-	if json.Unmarshal(o.Output, &s) == nil {
-		return s, nil, nil
-	}
-	var content []berth.Content
-	if json.Unmarshal(o.Output, &content) != nil {
-		return string(o.Output), nil, nil
-	}
-	parts, _, err := b.parts(content)
-	if err != nil {
-		return "", nil, err
-	}
-	var texts []string
-	var media []part
-	for _, p := range parts {
-		if p.Type == "text" {
-			texts = append(texts, p.Text)
-		} else {
-			media = append(media, p)
-		}
-	}
-	if len(media) > 0 {
-		texts = append(texts, "(What this call shows follows in the next user message.)")
-	}
-	return strings.Join(texts, "\n"), media, nil
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/berth-run/berth/model"
 	"github.com/berth-run/berth/model/chat"
 	"github.com/berth-run/berth/model/modeltest"
+	"github.com/berth-run/berth/model/upstream"
 )
 
 var ok = modeltest.Always(modeltest.Say(model.Text{Text: "ok"}, model.Finish{Reason: model.FinishStop}))
@@ -175,7 +176,7 @@ func TestHeaders(t *testing.T) {
 	}
 
 	double := modeltest.NewChatServer(t, ok)
-	p, err := chat.New(chat.Options{BaseURL: double.URL + "/"})
+	p, err := chat.New(chat.Options{Options: upstream.Options{BaseURL: double.URL + "/"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -204,15 +205,16 @@ func TestModels(t *testing.T) {
 }
 
 func TestOptions(t *testing.T) {
+	at := func(url string) upstream.Options { return upstream.Options{BaseURL: url} }
 	for _, opts := range []chat.Options{
-		{}, {BaseURL: "localhost:8000"}, {BaseURL: "ftp://x/"}, {BaseURL: "http://"},
-		{BaseURL: "http://x", SystemRole: "user"}, {BaseURL: "http://x", MaxTokens: "n"}, {BaseURL: "http://x", Reasoning: "thoughts"},
+		{}, {Options: at("localhost:8000")}, {Options: at("ftp://x/")}, {Options: at("http://")},
+		{Options: at("http://x"), SystemRole: "user"}, {Options: at("http://x"), MaxTokens: "n"}, {Options: at("http://x"), Reasoning: "thoughts"},
 	} {
 		if _, err := chat.New(opts); err == nil {
 			t.Errorf("%+v was taken", opts)
 		}
 	}
-	_, err := chat.New(chat.Options{BaseURL: "http://me:hunter22@x y/"})
+	_, err := chat.New(chat.Options{Options: upstream.Options{BaseURL: "http://me:hunter22@x y/"}})
 	if err == nil || strings.Contains(err.Error(), "hunter22") {
 		t.Errorf("got %v, want an error without the password", err)
 	}
@@ -224,8 +226,8 @@ func TestLog(t *testing.T) {
 	double := modeltest.NewChatServer(t, modeltest.Play(
 		modeltest.Say(modeltest.Raw("data: {\"model\":7}\n\n"), model.Finish{Reason: "eos"}),
 		modeltest.Turn{Refusal: &modeltest.Refusal{Status: http.StatusUnauthorized, Message: "Incorrect API key provided: " + modeltest.Key}}))
-	p, err := chat.New(chat.Options{BaseURL: double.URL, APIKey: modeltest.Key,
-		Log: slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug}))})
+	p, err := chat.New(chat.Options{Options: upstream.Options{BaseURL: double.URL, APIKey: modeltest.Key,
+		Log: slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug}))}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -254,8 +256,8 @@ func TestLog(t *testing.T) {
 func TestOtherSecrets(t *testing.T) {
 	double := modeltest.NewChatServer(t, modeltest.Always(modeltest.Turn{Refusal: &modeltest.Refusal{
 		Status: http.StatusBadRequest, Message: "hunter22 and token-value and header-value"}}))
-	p, err := chat.New(chat.Options{BaseURL: strings.Replace(double.URL, "//", "//me:hunter22@", 1),
-		Headers: map[string]string{"X-Auth": "Token token-value", "api-key": "header-value"}})
+	p, err := chat.New(chat.Options{Options: upstream.Options{BaseURL: strings.Replace(double.URL, "//", "//me:hunter22@", 1),
+		Headers: map[string]string{"X-Auth": "Token token-value", "api-key": "header-value"}}})
 	if err != nil {
 		t.Fatal(err)
 	}

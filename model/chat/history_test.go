@@ -10,6 +10,7 @@ import (
 	"github.com/berth-run/berth/model"
 	"github.com/berth-run/berth/model/chat"
 	"github.com/berth-run/berth/model/modeltest"
+	"github.com/berth-run/berth/model/upstream"
 )
 
 // A direct transport calls a handler without a network.
@@ -47,7 +48,7 @@ func FuzzHistory(f *testing.F) {
 	f.Add([]byte{2, 10, 12, 4, 2, 3, 4, 6, 7})
 	f.Add([]byte{4, 6, 2, 1, 2, 0, 4})
 	double := modeltest.NewChatHandler(modeltest.Always(modeltest.Say(model.Finish{Reason: model.FinishStop})))
-	p, err := chat.New(chat.Options{BaseURL: "http://double/v1", HTTPClient: &http.Client{Transport: direct{double}}})
+	p, err := chat.New(chat.Options{Options: upstream.Options{BaseURL: "http://double/v1", HTTPClient: &http.Client{Transport: direct{double}}}})
 	if err != nil {
 		f.Fatal(err)
 	}

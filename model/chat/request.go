@@ -1,11 +1,11 @@
 package chat
 
 import (
-	"bytes"
 	"encoding/json"
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/model"
+	"github.com/berth-run/berth/model/dialogue"
 )
 
 // request writes a turn in the words of Chat Completions.
@@ -56,7 +56,7 @@ func (r *request) offer(req *model.Request) error {
 		if len(f.Parameters) == 0 || string(f.Parameters) == "null" {
 			f.Parameters = noParameters
 		}
-		if !isObject(f.Parameters) {
+		if !dialogue.IsObject(f.Parameters) {
 			return berth.Invalid("tools", "The parameters of function '%s' are not a JSON schema.", t.Name)
 		}
 		r.Tools = append(r.Tools, tool{Type: "function", Function: f})
@@ -71,11 +71,6 @@ func (r *request) offer(req *model.Request) error {
 		r.ParallelToolCalls = new(bool)
 	}
 	return nil
-}
-
-// isObject reports whether raw is a JSON object.
-func isObject(raw json.RawMessage) bool {
-	return bytes.HasPrefix(bytes.TrimLeft(raw, " \t\r\n"), []byte("{")) && json.Valid(raw)
 }
 
 // newResponseFormat turns text.format into response_format, whose schema is one

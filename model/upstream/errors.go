@@ -1,4 +1,4 @@
-package chat
+package upstream
 
 import (
 	"cmp"
@@ -13,8 +13,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/openai/openai-go/v3/option"
-
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/model"
 )
@@ -25,69 +23,47 @@ const (
 	maxWaitTime = time.Hour // that an upstream can ask for
 )
 
-// A refusal is an answer that is an error: an HTTP status, or an error within the
-// stream, whose status is 0 then.
-type refusal struct {
-	status int
-	header http.Header
-	body   []byte
+// A Refusal is an answer that is an error: an HTTP status, or an error within the
+// stream, whose Status is 0 then.
+type Refusal struct {
+	Status int
+	Header http.Header
+	Body   []byte
 }
 
 // Error leaves the body out; it may hold anything.
-func (r *refusal) Error() string { return fmt.Sprintf("the upstream answered %d", r.status) }
+func (r *Refusal) Error() string { return fmt.Sprintf("the upstream answered %d", r.Status) }
 
-// refuse turns every answer but success into a refusal. The SDK would read such an
-// answer without bound, and only in the form that OpenAI gives it.
-func refuse(req *http.Request, next option.MiddlewareNext) (*http.Response, error) {
-	res, err := next(req)
-	if err != nil || res.StatusCode/100 == 2 {
+func refuse(res *http.Response) *Refusal {
+	body, _ := io.ReadAll(io.LimitReader(res.Body, maxRefusal)) // what there is of it says enough
+	return &Refusal{Status: res.StatusCode, Header: res.Header, Body: body}
+}
+
+// refusing turns errors into refusals before a vendor's SDK sees them: it would
+// read them without bound, and only in the form that its vendor gives them.
+type refusing struct{ next http.RoundTripper }
+
+func (t refusing) RoundTrip(req *http.Request) (*http.Response, error) {
+	res, err := t.next.RoundTrip(req)
+	if err != nil || res.StatusCode < http.StatusBadRequest {
 		return res, err
 	}
 	defer res.Body.Close()
-	body, _ := io.ReadAll(io.LimitReader(res.Body, maxRefusal)) // what there is of it says enough
-	return nil, &refusal{status: res.StatusCode, header: res.Header, body: body}
+	return nil, refuse(res)
 }
 
-// complaint is what a refusal says.
-type complaint struct {
-	message, code, param string
-}
+// A Complaint is what a refusal says.
+type Complaint struct {
+	Status  int // overrides the refusal's, if not 0
+	Message string
+	Code    string // the vendor's word for it, which the client is shown
+	Param   string // the request's field at fault, by its name in Responses
 
-// read finds the complaint in the forms that upstreams have for it:
-// {"error":{"message","code","param"}}, {"error":"…"}, {"message","code"}, and
-// {"detail":…}. What is no JSON has no message.
-func (r *refusal) read() complaint {
-	type details struct {
-		Message string          `json:"message"`
-		Code    json.RawMessage `json:"code"` // a string or a number
-		Param   string          `json:"param"`
-	}
-	var body struct {
-		details
-		Error  json.RawMessage `json:"error"`
-		Detail json.RawMessage `json:"detail"`
-	}
-	_ = json.Unmarshal(r.body, &body) // a field of the wrong type does not hide the others
-	d := body.details
-	if len(body.Error) > 0 && json.Unmarshal(body.Error, &d.Message) != nil {
-		_ = json.Unmarshal(body.Error, &d)
-	}
-	if d.Message == "" && len(body.Detail) > 0 && json.Unmarshal(body.Detail, &d.Message) != nil {
-		d.Message = string(body.Detail)
-	}
-	var c complaint
-	c.message, c.param = d.Message, d.Param
-	if json.Unmarshal(d.Code, &c.code) != nil {
-		c.code = string(d.Code)
-	}
-	if c.code == "null" {
-		c.code = ""
-	}
-	return c
+	RetryAfter time.Duration // if the vendor says it in the body
 }
 
 // failure turns what went wrong into what the caller may know.
-func (p *Provider) failure(ctx, watched context.Context, model string, err error) error {
+func (u *Upstream) failure(ctx, watched context.Context, model string, err error, explain func(*Refusal) Complaint) error {
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
@@ -97,51 +73,53 @@ func (p *Provider) failure(ctx, watched context.Context, model string, err error
 	if _, ok := errors.AsType[*berth.Error](err); ok {
 		return err
 	}
-	if r, ok := errors.AsType[*refusal](err); ok {
-		return p.refused(r, model)
+	if r, ok := errors.AsType[*Refusal](err); ok {
+		return u.refused(r, explain(r), model)
 	}
 	if e, ok := errors.AsType[*url.Error](err); ok {
 		return &berth.Error{Code: berth.CodeUpstream, Message: "The model's server could not be reached.",
-			Err: errors.New(p.show(e.Err.Error()))} // without the address
+			Err: errors.New(u.Show(e.Err.Error()))} // without the address
 	}
-	return &berth.Error{Code: berth.CodeUpstream, Message: "The model's server broke off its answer.", Err: errors.New(p.show(err.Error()))}
+	return &berth.Error{Code: berth.CodeUpstream, Message: "The model's server broke off its answer.", Err: errors.New(u.Show(err.Error()))}
 }
 
 // refused says what a refusal means. What the client can mend is told in the
 // upstream's words; of what the operator must mend, the client learns no more than
 // that, and the words go to the log.
-func (p *Provider) refused(r *refusal, name string) error {
-	c := r.read()
-	c.message = p.show(c.message)
-	status := r.status
+func (u *Upstream) refused(r *Refusal, c Complaint, name string) error {
+	c.Message = u.Show(c.Message)
+	status := cmp.Or(c.Status, r.Status)
 	if status == 0 { // some put it into the error
-		status, _ = strconv.Atoi(c.code)
+		status, _ = strconv.Atoi(c.Code)
 	}
 	if status == 0 {
-		status = statusOf[c.code]
+		status = statusOf[c.Code]
 	}
-	said := errors.New(cmp.Or(c.message, r.Error()))
+	said := errors.New(cmp.Or(c.Message, r.Error()))
 	out := &berth.Error{Code: berth.CodeUpstream, Message: "The model's server failed.", Err: said}
 	switch {
-	case c.code == "insufficient_quota":
+	case c.Code == "insufficient_quota":
 		out = unavailable("has no quota left", said)
 	case status == http.StatusNotFound && names(c, name):
 		return &berth.Error{Code: berth.CodeNotFound, Wire: "model_not_found", Param: "model", Err: said,
 			Message: fmt.Sprintf("The model `%s` does not exist or you do not have access to it.", name)}
 	case status == http.StatusTooManyRequests:
-		out = &berth.Error{Code: berth.CodeRateLimited, Message: cmp.Or(c.message, "The model's server asks to try later.")}
-	case status/100 == 4 && status != http.StatusTooManyRequests && model.SaysTooLong(c.code, c.message):
-		out = model.TooLong(c.message)
+		out = &berth.Error{Code: berth.CodeRateLimited, Message: cmp.Or(c.Message, "The model's server asks to try later.")}
+	case status/100 == 4 && model.SaysTooLong(c.Code, c.Message):
+		out = model.TooLong(c.Message)
 	case status == http.StatusBadRequest, status == http.StatusRequestEntityTooLarge, status == http.StatusUnprocessableEntity:
-		out = &berth.Error{Code: berth.CodeInvalid, Wire: wireCode(c.code), Param: paramOf(c.param),
-			Message: cmp.Or(c.message, fmt.Sprintf("The model's server refused the request (%d).", status))}
+		out = &berth.Error{Code: berth.CodeInvalid, Wire: wireCode(c.Code), Param: c.Param,
+			Message: cmp.Or(c.Message, fmt.Sprintf("The model's server refused the request (%d).", status))}
 	case status == http.StatusRequestTimeout, status == http.StatusConflict, status == http.StatusTooEarly, status >= 500:
 		out.Message = fmt.Sprintf("The model's server failed (%d).", status)
 	case status != 0:
 		out = unavailable(fmt.Sprintf("refused Berth's request (%d)", status), said)
 	}
-	if after, ok := retryAfter(r.header); ok {
+	if after, ok := retryAfter(r.Header); ok {
 		return model.WithRetryAfter(out, after)
+	}
+	if c.RetryAfter > 0 {
+		return model.WithRetryAfter(out, min(c.RetryAfter, maxWaitTime))
 	}
 	return out
 }
@@ -160,8 +138,8 @@ var statusOf = map[string]int{
 
 // names reports whether a complaint about something not found is about the model,
 // not about a path that does not exist.
-func names(c complaint, model string) bool {
-	return c.code == "model_not_found" || c.code == "DeploymentNotFound" || model != "" && strings.Contains(c.message, model)
+func names(c Complaint, model string) bool {
+	return c.Code == "model_not_found" || c.Code == "DeploymentNotFound" || model != "" && strings.Contains(c.Message, model)
 }
 
 // wireCode keeps a code that is a name; some upstreams repeat the status there.
@@ -172,19 +150,36 @@ func wireCode(code string) string {
 	return code
 }
 
-// paramOf is the name in Responses of a field of Chat Completions.
-func paramOf(param string) string {
-	switch first, _, _ := strings.Cut(param, "["); {
-	case first == "messages":
-		return "input"
-	case first == "max_tokens", first == "max_completion_tokens":
-		return "max_output_tokens"
-	case strings.HasPrefix(first, "response_format"):
-		return "text.format"
-	case first == "reasoning_effort":
-		return "reasoning.effort"
+// Explain finds the complaint in the forms that OpenAI and its imitators have for
+// it: {"error":{"message","code","param"}}, {"error":"…"}, {"message","code"}, and
+// {"detail":…}. What is no JSON has no message. Param is the upstream's.
+func Explain(r *Refusal) Complaint {
+	type details struct {
+		Message string          `json:"message"`
+		Code    json.RawMessage `json:"code"` // a string or a number
+		Param   string          `json:"param"`
 	}
-	return param
+	var body struct {
+		details
+		Error  json.RawMessage `json:"error"`
+		Detail json.RawMessage `json:"detail"`
+	}
+	_ = json.Unmarshal(r.Body, &body) // a field of the wrong type does not hide the others
+	d := body.details
+	if len(body.Error) > 0 && json.Unmarshal(body.Error, &d.Message) != nil {
+		_ = json.Unmarshal(body.Error, &d)
+	}
+	if d.Message == "" && len(body.Detail) > 0 && json.Unmarshal(body.Detail, &d.Message) != nil {
+		d.Message = string(body.Detail)
+	}
+	c := Complaint{Message: d.Message, Param: d.Param}
+	if json.Unmarshal(d.Code, &c.Code) != nil {
+		c.Code = string(d.Code)
+	}
+	if c.Code == "null" {
+		c.Code = ""
+	}
+	return c
 }
 
 // redactor replaces what must not be shown: the key, the headers' values, and a
@@ -209,9 +204,9 @@ func redactor(opts *Options, base *url.URL) *strings.Replacer {
 	return strings.NewReplacer(pairs...)
 }
 
-// show returns a message without secrets, and not longer than somebody will read.
-func (p *Provider) show(message string) string {
-	message = p.secrets.Replace(message)
+// Show returns a message without secrets, and not longer than somebody will read.
+func (u *Upstream) Show(message string) string {
+	message = u.secrets.Replace(message)
 	if len(message) > maxMessage {
 		message = message[:maxMessage]
 	}

@@ -1,4 +1,4 @@
-package chat
+package upstream
 
 import (
 	"errors"
@@ -22,8 +22,6 @@ func TestRefusals(t *testing.T) {
 	}{
 		{"OpenAI", 400, `{"error":{"message":"Too hot.","type":"invalid_request_error","param":"temperature","code":null}}`,
 			berth.Error{Code: berth.CodeInvalid, Message: "Too hot.", Param: "temperature"}},
-		{"a field of Chat Completions", 400, `{"error":{"message":"No.","param":"messages[3].content","code":"bad"}}`,
-			berth.Error{Code: berth.CodeInvalid, Message: "No.", Param: "input", Wire: "bad"}},
 		{"older vLLM", 400, `{"object":"error","message":"Too long.","type":"BadRequestError","param":null,"code":400}`,
 			berth.Error{Code: berth.CodeInvalid, Message: "Too long."}},
 		{"FastAPI", 422, `{"detail":[{"loc":["body","messages"],"msg":"field required"}]}`,
@@ -45,10 +43,11 @@ func TestRefusals(t *testing.T) {
 			berth.Error{Code: berth.CodeInvalid, Message: "This model's maximum context length is 16 tokens.", Wire: "context_length_exceeded", Param: "input"}},
 		{"in the stream, with nothing", 0, `{"error":{}}`, berth.Error{Code: berth.CodeUpstream, Message: "The model's server failed."}},
 	}
-	p := &Provider{secrets: strings.NewReplacer()}
+	u := &Upstream{secrets: strings.NewReplacer()}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			got, ok := errors.AsType[*berth.Error](p.refused(&refusal{status: tt.status, body: []byte(tt.body)}, "m-1"))
+			r := &Refusal{Status: tt.status, Body: []byte(tt.body)}
+			got, ok := errors.AsType[*berth.Error](u.refused(r, Explain(r), "m-1"))
 			if !ok {
 				t.Fatal("not a *berth.Error")
 			}
@@ -62,8 +61,8 @@ func TestRefusals(t *testing.T) {
 }
 
 func TestLongMessagesAreCut(t *testing.T) {
-	p := &Provider{secrets: strings.NewReplacer()}
-	if got := p.show(strings.Repeat("é", maxMessage)); len(got) > maxMessage || strings.Trim(got, "é") != "" {
+	u := &Upstream{secrets: strings.NewReplacer()}
+	if got := u.Show(strings.Repeat("é", maxMessage)); len(got) > maxMessage || strings.Trim(got, "é") != "" {
 		t.Errorf("got %d bytes, of which %q is broken", len(got), strings.Trim(got, "é"))
 	}
 }
@@ -92,9 +91,13 @@ func TestRetryAfter(t *testing.T) {
 			t.Errorf("%v: got %v, %v, want %v to %v, %v", tt.header, d, ok, tt.low, tt.high, tt.ok)
 		}
 	}
-	p := &Provider{secrets: strings.NewReplacer()}
-	err := p.refused(&refusal{status: 429, header: http.Header{"Retry-After": {"7"}}}, "")
+	u := &Upstream{secrets: strings.NewReplacer()}
+	err := u.refused(&Refusal{Status: 429, Header: http.Header{"Retry-After": {"7"}}}, Complaint{}, "")
 	if d, ok := model.RetryAfter(err); !ok || d != 7*time.Second || berth.ErrorCode(err) != berth.CodeRateLimited {
 		t.Errorf("got %v, %v, %v", d, ok, err)
+	}
+	err = u.refused(&Refusal{Status: 429}, Complaint{RetryAfter: 9 * time.Second}, "")
+	if d, ok := model.RetryAfter(err); !ok || d != 9*time.Second {
+		t.Errorf("said in the body: got %v, %v", d, ok)
 	}
 }

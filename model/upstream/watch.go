@@ -1,0 +1,56 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"io"
+	"time"
+)
+
+// errSilent is why a request is given up whose upstream says nothing any more.
+var errSilent = errors.New("the upstream fell silent")
+
+// afterEnd is how long the usage and the end mark may take after the last word.
+const afterEnd = 10 * time.Second
+
+// A Watch is the body of an answer, which is given up when the upstream shows no
+// sign of life for too long. It counts only time spent waiting for bytes: a slow
+// reader of the answer is not the upstream's fault.
+type Watch struct {
+	limit   time.Duration
+	silence time.Duration // the limit after the first word
+	timer   *time.Timer
+	cancel  context.CancelCauseFunc
+	in      io.Reader
+}
+
+// newWatch returns a context for the request, which ends with errSilent unless
+// the answer begins within first.
+func newWatch(ctx context.Context, first, silence time.Duration) (context.Context, *Watch) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	return ctx, &Watch{limit: first, silence: silence, cancel: cancel, timer: time.AfterFunc(first, func() { cancel(errSilent) })}
+}
+
+// watch takes the body of the answer, to be read through the watch.
+func (w *Watch) watch(in io.Reader) {
+	w.timer.Stop()
+	w.in = in
+}
+
+// Begun tells that the first word or call has come.
+func (w *Watch) Begun() { w.limit = w.silence }
+
+// Ended tells that the upstream has said why it ended.
+func (w *Watch) Ended() { w.limit = min(w.silence, afterEnd) }
+
+func (w *Watch) Read(b []byte) (int, error) {
+	w.timer.Reset(w.limit)
+	defer w.timer.Stop()
+	return w.in.Read(b)
+}
+
+// stop ends the request's context.
+func (w *Watch) stop() {
+	w.timer.Stop()
+	w.cancel(nil)
+}
