@@ -8,13 +8,14 @@ import (
 	"github.com/berth-run/berth/model"
 	"github.com/berth-run/berth/model/chat"
 	"github.com/berth-run/berth/model/modeltest"
+	"github.com/berth-run/berth/model/upstream"
 )
 
 // chatRule sends the model "chat" to a double of Chat Completions.
 func chatRule(t *testing.T, window int, script modeltest.Script) (model.Rule, *modeltest.ChatHandler) {
 	t.Helper()
 	double := modeltest.NewChatServer(t, script)
-	p, err := chat.New(chat.Options{BaseURL: double.URL, Reasoning: "reasoning_content"})
+	p, err := chat.New(chat.Options{Options: upstream.Options{BaseURL: double.URL}, Reasoning: "reasoning_content"})
 	check(t, err)
 	return model.Rule{Match: "chat", Provider: p, Window: window}, double
 }
