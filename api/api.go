@@ -24,6 +24,7 @@ import (
 // handler in the file of its noun.
 var routes = []route{
 	{"POST", "/v1/responses", (*server).createResponse},
+	{"GET", "/v1/responses", (*server).connectSocket},
 	{"POST", "/v1/responses/input_tokens", (*server).countInputTokens},
 	{"GET", "/v1/responses/{response}", (*server).getResponse},
 	{"DELETE", "/v1/responses/{response}", (*server).deleteResponse},
@@ -67,7 +68,9 @@ type Options struct {
 	MaxBody   int64         // of a JSON body, in bytes; default 64 MiB
 	SpoolDir  string        // where uploads wait for the rest of their form; default os.TempDir()
 	Patience  time.Duration // with a client that neither sends nor reads when it should; default 1 min
-	KeepAlive time.Duration // the silence after which a stream sends a comment; default 15 s
+	KeepAlive time.Duration // the silence after which a stream sends a comment, a socket a ping; default 15 s
+
+	SocketLife time.Duration // after which a socket takes no more events; default 60 min
 }
 
 // Models lists what may be asked for; *model.Router does.
@@ -98,6 +101,9 @@ func New(opts Options) http.Handler {
 	}
 	if opts.KeepAlive == 0 {
 		opts.KeepAlive = 15 * time.Second
+	}
+	if opts.SocketLife == 0 {
+		opts.SocketLife = time.Hour
 	}
 	s := &server{Options: opts, mux: http.NewServeMux(), open: openness{keys: opts.Keys}}
 	for _, rt := range routes {

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	"log/slog"
 	"net/http"
 	"runtime/debug"
@@ -90,14 +91,19 @@ func (s *server) answer(w http.ResponseWriter, r *http.Request, h handler) {
 	if err == nil {
 		return
 	}
-	switch berth.ErrorCode(err) {
-	case berth.CodeInternal, berth.CodeUpstream, berth.CodeUnavailable:
-		if r.Context().Err() == nil {
-			s.Log.Error("a request failed", "request_id", x.requestID, "path", r.URL.Path, "err", err)
-		}
-	}
+	s.logFailure(r.Context(), x.requestID, r.URL.Path, err)
 	if x.status == 0 {
 		x.fail(err)
+	}
+}
+
+// logFailure logs an error that is not the client's, unless the client has gone.
+func (s *server) logFailure(ctx context.Context, requestID, path string, err error) {
+	switch berth.ErrorCode(err) {
+	case berth.CodeInternal, berth.CodeUpstream, berth.CodeUnavailable:
+		if ctx.Err() == nil {
+			s.Log.Error("a request failed", "request_id", requestID, "path", path, "err", err)
+		}
 	}
 }
 
@@ -135,7 +141,7 @@ type exchange struct {
 func (x *exchange) Unwrap() http.ResponseWriter { return x.ResponseWriter }
 
 func (x *exchange) WriteHeader(status int) {
-	if status < http.StatusOK {
+	if status < http.StatusOK && status != http.StatusSwitchingProtocols {
 		return // an interim answer of a guest, to whom it means nothing
 	}
 	if x.status == 0 {

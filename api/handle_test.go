@@ -61,7 +61,7 @@ func TestFallbacks(t *testing.T) {
 	}{
 		{"GET", "/v1/nothing", 404, `{"error":{"message":"Invalid URL (GET /v1/nothing)","type":"invalid_request_error","param":null,"code":null}}`, ""},
 		{"GET", "/", 404, `{"error":{"message":"Invalid URL (GET /)","type":"invalid_request_error","param":null,"code":null}}`, ""},
-		{"PUT", "/v1/responses", 405, `{"error":{"message":"Invalid method for URL (PUT /v1/responses). Allowed: POST.","type":"invalid_request_error","param":null,"code":"method_not_supported"}}`, "POST"},
+		{"PUT", "/v1/responses", 405, `{"error":{"message":"Invalid method for URL (PUT /v1/responses). Allowed: GET, POST.","type":"invalid_request_error","param":null,"code":"method_not_supported"}}`, "GET, POST"},
 		{"PATCH", "/v1/responses/resp_1", 405, `{"error":{"message":"Invalid method for URL (PATCH /v1/responses/resp_1). Allowed: GET, DELETE.","type":"invalid_request_error","param":null,"code":"method_not_supported"}}`, "GET, DELETE"},
 		{"PUT", "/v1/responses/input_tokens", 405, `{"error":{"message":"Invalid method for URL (PUT /v1/responses/input_tokens). Allowed: GET, POST, DELETE.","type":"invalid_request_error","param":null,"code":"method_not_supported"}}`, "GET, POST, DELETE"},
 		{"GET", "/healthz", 200, `{"status":"ok","version":""}`, ""},

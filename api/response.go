@@ -25,8 +25,7 @@ func (s *server) createResponse(w http.ResponseWriter, r *http.Request, c berth.
 	}
 	switch {
 	case req.Stream:
-		obfuscate := req.StreamOptions == nil || req.StreamOptions.IncludeObfuscation == nil || *req.StreamOptions.IncludeObfuscation
-		return s.stream(w, r, c.Project, created.ID, -1, obfuscate)
+		return s.stream(w, r, c.Project, created.ID, -1, obfuscates(req))
 	case req.Background:
 		return writeJSON(w, http.StatusOK, created)
 	}
@@ -35,6 +34,12 @@ func (s *server) createResponse(w http.ResponseWriter, r *http.Request, c berth.
 		return err
 	}
 	return writeJSON(w, http.StatusOK, final)
+}
+
+// obfuscates reports whether the stream of a request hides the lengths of its
+// tokens, which is the default.
+func obfuscates(req *berth.ResponseRequest) bool {
+	return req.StreamOptions == nil || req.StreamOptions.IncludeObfuscation == nil || *req.StreamOptions.IncludeObfuscation
 }
 
 // final waits for the end of a response and returns its object.

@@ -1,0 +1,185 @@
+package api
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/coder/websocket"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/engine"
+)
+
+// connectSocket serves GET /v1/responses as a WebSocket: OpenAI's and Open
+// Responses' WebSocket mode. Each text message of the client is an event that
+// asks for a response (frame.go), and is answered with the events of the stream
+// that a POST would have had, one a message (socket_turn.go).
+func (s *server) connectSocket(w http.ResponseWriter, r *http.Request, _ berth.Caller) error {
+	if !upgrades(r) {
+		w.Header().Set("Connection", "Upgrade")
+		w.Header().Set("Upgrade", "websocket")
+		w.Header().Set("Sec-WebSocket-Version", "13")
+		writeError(w, http.StatusUpgradeRequired, wireError{Type: typeInvalid, Code: orNull("upgrade_required"),
+			Message: "Invalid method for URL (" + r.Method + " " + r.URL.Path + "): use POST, or connect with a WebSocket."})
+		return nil
+	}
+	// Where a page may not ask, identify has refused its origin. Elsewhere a key
+	// must be borne, which a browser cannot make a WebSocket do.
+	conn, err := websocket.Accept(w, r, &websocket.AcceptOptions{InsecureSkipVerify: true})
+	if err != nil {
+		return err
+	}
+	conn.SetReadLimit(s.MaxBody)
+	k := &socket{
+		server: s, request: r, conn: conn, id: w.Header().Get("x-request-id"),
+		memory: engine.NewMemory(s.MaxBody), lanes: map[string]*lane{},
+		idle: make(chan struct{}), unwelcome: make(chan struct{}, 1),
+	}
+	k.ctx, k.leave = context.WithCancelCause(r.Context())
+	k.serve()
+	return nil
+}
+
+// upgrades reports whether a request opens a WebSocket as RFC 6455 says (4.2.1).
+func upgrades(r *http.Request) bool {
+	key, err := base64.StdEncoding.DecodeString(strings.TrimSpace(r.Header.Get("Sec-WebSocket-Key")))
+	return r.Method == http.MethodGet && r.ProtoAtLeast(1, 1) && r.ProtoMajor == 1 &&
+		names(r.Header, "Connection", "upgrade") && names(r.Header, "Upgrade", "websocket") &&
+		r.Header.Get("Sec-WebSocket-Version") == "13" &&
+		err == nil && len(key) == 16 && len(r.Header.Values("Sec-WebSocket-Key")) == 1
+}
+
+// names reports whether a header's list has a token.
+func names(h http.Header, header, token string) bool {
+	for _, line := range h.Values(header) {
+		for word := range strings.SplitSeq(line, ",") {
+			if strings.EqualFold(strings.TrimSpace(word), token) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// The bounds of one connection, as OpenAI's guide states the first two.
+const (
+	maxRunning = 16 // responses at once, one in each lane
+	maxLanes   = 32 // that have a name
+	maxWaiting = 64 // frames; their bytes are bounded by MaxBody
+)
+
+var errClientLeft = errors.New("the client left")
+
+// A socket is one connection. Responses in one lane follow each other; lanes do
+// not wait for each other.
+type socket struct {
+	server  *server
+	request *http.Request // that opened it; says who asks
+	conn    *websocket.Conn
+	id      string // of that request
+	memory  *engine.Memory
+	ctx     context.Context // of all responses; ends when the client or the server goes
+	leave   context.CancelCauseFunc
+
+	writing sync.Mutex   // one message at a time
+	moved   atomic.Int64 // when bytes last went either way, in Unix nanoseconds
+
+	unwelcome chan struct{} // has a value when the caller may not ask any more
+	idle      chan struct{} // closed when retired and nothing runs
+
+	mu      sync.Mutex
+	lanes   map[string]*lane
+	waiting []frame // in the order of their arrival
+	running int
+	retired bool // nothing more begins
+}
+
+// A lane is a line of responses, each waiting for the one before.
+type lane struct {
+	busy bool
+	// latest is the last response that ended well here, if it is only in memory.
+	// It is its turn's while the lane is busy.
+	latest berth.ResponseID
+}
+
+// serve answers until the client or the server goes, or the connection has had
+// its time. Then nothing more begins; but for the client's going, what runs is
+// answered to its end, or to the server's.
+func (k *socket) serve() {
+	defer k.leave(nil)
+	left := make(chan struct{})
+	go func() {
+		defer close(left)
+		k.read()
+	}()
+	stopPings := k.ping()
+	defer stopPings()
+	age := time.NewTimer(k.server.SocketLife)
+	defer age.Stop()
+
+	code, reason, expired := websocket.StatusGoingAway, "the server is stopping", false
+	select {
+	case <-left:
+	case <-k.request.Context().Done():
+	case <-k.unwelcome:
+		code, reason = websocket.StatusPolicyViolation, "the API key is not valid any more"
+	case <-age.C:
+		reason, expired = "the connection has had its time", true
+	}
+	k.retire()
+	select {
+	case <-k.idle:
+	case <-left:
+		k.leave(errClientLeft)
+		<-k.idle
+	}
+	if expired {
+		k.tell("", wire("websocket_connection_limit_reached", "",
+			"Responses websocket connection limit reached (%d minutes). Create a new websocket connection to continue.", int(k.server.SocketLife.Minutes())), k.id)
+	}
+	_ = k.conn.Close(code, reason)
+	<-left
+}
+
+// retire lets what runs end and nothing more begin.
+func (k *socket) retire() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.retired = true
+	if k.running == 0 {
+		close(k.idle)
+	}
+}
+
+// take lets a frame wait for its turn. The error is told instead.
+func (k *socket) take(f frame) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.lanes[f.lane] == nil {
+		named := len(k.lanes)
+		if k.lanes[""] != nil {
+			named--
+		}
+		if f.lane != "" && named == maxLanes {
+			return wire("websocket_stream_limit_reached", "stream_id",
+				"This WebSocket connection has reached its maximum number of distinct stream IDs (%d). Reuse an existing stream_id or open a new WebSocket connection.", maxLanes)
+		}
+		k.lanes[f.lane] = &lane{}
+	}
+	size := f.size
+	for _, other := range k.waiting {
+		size += other.size
+	}
+	if len(k.waiting) == maxWaiting || size > k.server.MaxBody {
+		return berth.Errorf(berth.CodeRateLimited, "Too many events wait for their turn on this connection. Wait for a response to end.")
+	}
+	k.waiting = append(k.waiting, f)
+	k.begin()
+	return nil
+}

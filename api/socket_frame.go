@@ -1,0 +1,111 @@
+package api
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"regexp"
+
+	"github.com/berth-run/berth"
+)
+
+// A frame is one client event of a socket: a response.create, or a steering.
+type frame struct {
+	steer    *steering
+	lane     string // its stream_id; "" is the lane without a name
+	previous berth.ResponseID
+	req      *berth.ResponseRequest
+	prepare  bool  // generate: false
+	size     int64 // in bytes, as it came
+	err      error // what is wrong with the request; told in its turn
+}
+
+// clientEvent is the envelope of a client event: the fields that are not those of
+// POST /v1/responses. What OpenAI's document lacks is in its guide (generate), or
+// is sent by its clients for its own statistics (client_metadata).
+var clientEvent = fields{
+	"type":            anyText,
+	"stream_id":       laneName,
+	"generate":        boolean,
+	"client_metadata": anyObject,
+}
+
+const (
+	clientEventCreate = "response.create"
+	clientEventSteer  = "response.steer"
+)
+
+var laneNames = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,256}$`)
+
+func laneName(at string, v any) error {
+	if name, ok := v.(string); !ok || !laneNames.MatchString(name) {
+		return wire("invalid_stream_id", at, "The 'stream_id' field must be a non-empty string with at most 256 characters and may only contain letters, numbers, underscores, hyphens, and periods.")
+	}
+	return nil
+}
+
+// A steering is input for a response that runs, which OpenAI's clients can send
+// and nothing here takes up. It is given back as it came.
+type steering struct {
+	PreviousResponseID json.RawMessage `json:"previous_response_id"`
+	Input              json.RawMessage `json:"input"`
+}
+
+// decodeFrame reads a client event. An error is about the event itself, and told
+// at once; one about the request that it carries is in the frame. The lane of a
+// frame is set in both cases if it is known.
+func decodeFrame(data []byte) (frame, error) {
+	f := frame{size: int64(len(data))}
+	tree, err := parseJSON(data)
+	if err != nil {
+		return f, err
+	}
+	obj, ok := tree.(map[string]any)
+	if !ok {
+		return f, &berth.Error{Code: berth.CodeInvalid, Wire: "invalid_type",
+			Message: "Invalid event: expected a JSON object, but got " + kindOf(tree) + " instead."}
+	}
+	if err := checkFields("", obj, clientEvent, []string{"type"}); err != nil {
+		return f, err
+	}
+	f.lane, _ = obj["stream_id"].(string)
+	switch obj["type"] {
+	case clientEventCreate:
+	case clientEventSteer:
+		f.steer = &steering{}
+		return f, json.Unmarshal(data, f.steer)
+	default:
+		return f, wrongValue("type", obj["type"].(string), []string{clientEventCreate})
+	}
+	if id, ok := obj["previous_response_id"].(string); ok {
+		f.previous = berth.ResponseID(id)
+	}
+	generate, given := obj["generate"].(bool)
+	f.prepare = given && !generate
+	maps.DeleteFunc(obj, func(name string, _ any) bool { return clientEvent[name] != nil })
+	f.req, f.err = decodeCreate(data, obj)
+	return f, nil
+}
+
+// decodeCreate reads the request that a response.create carries: as the body of a
+// POST, but that it is always streamed and never in the background.
+func decodeCreate(data []byte, obj map[string]any) (*berth.ResponseRequest, error) {
+	if err := responseRequest("", obj); err != nil {
+		return nil, err
+	}
+	if stream, given := obj["stream"].(bool); given && !stream {
+		return nil, wire("unsupported_value", "stream", "Unsupported value: 'stream' cannot be false over a WebSocket, where every response is streamed.")
+	}
+	if obj["background"] == true {
+		return nil, wire("unsupported_parameter", "background", "Unsupported parameter: 'background' is not supported over a WebSocket.")
+	}
+	var req berth.ResponseRequest
+	if err := json.Unmarshal(data, &req); err != nil {
+		return nil, fmt.Errorf("a checked event does not decode: %w", err)
+	}
+	req.Stream = true
+	if err := complete(&req); err != nil {
+		return nil, err
+	}
+	return &req, nil
+}

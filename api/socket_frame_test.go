@@ -1,0 +1,67 @@
+package api
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/berth-run/berth"
+)
+
+// FuzzFrame: whatever comes, a frame is either refused with an error for the
+// client or holds a request that a POST could have had, in a lane whose name
+// cannot break out of an event.
+func FuzzFrame(f *testing.F) {
+	for _, seed := range []string{
+		`{"type":"response.create","model":"m","input":"x"}`,
+		`{"type":"response.create","stream_id":"a.b-c_d","model":"m","input":[],"previous_response_id":"resp_1","generate":false,"store":false}`,
+		`{"type":"response.create","stream_id":"\"}","model":"m","input":"x"}`,
+		`{"type":"response.create","model":"m","input":"x","stream":true,"stream_options":{"include_obfuscation":false},"client_metadata":{"a":"b"}}`,
+		`{"type":"response.create","model":"m","input":"x","background":true}`,
+		`{"type":"response.steer","previous_response_id":"resp_1","input":[{"role":"user","content":"x"}]}`,
+		`{"type":"response.steer"}`, `{"type":null}`, `{"type":{}}`, `[]`, `{`, ``, `{"type":"response.create","type":"response.steer"}`,
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		fr, err := decodeFrame(data)
+		if fr.lane != "" && !laneNames.MatchString(fr.lane) {
+			t.Fatalf("got lane %q", fr.lane)
+		}
+		for _, err := range []error{err, fr.err} {
+			if err == nil {
+				continue
+			}
+			if e, ok := errors.AsType[*berth.Error](err); !ok || e.Code == berth.CodeInternal {
+				t.Fatalf("got %v, want an error for the client", err)
+			}
+		}
+		if err != nil || fr.err != nil || fr.steer != nil {
+			return
+		}
+		if fr.req == nil || fr.req.Model == "" || !fr.req.Stream || fr.req.Background || fr.previous != fr.req.PreviousResponseID {
+			t.Fatalf("got frame %+v with request %+v", fr, fr.req)
+		}
+		shown := fr.shown([]byte(`{"type":"response.output_text.delta","delta":"x"}`))
+		var ev struct {
+			StreamID string `json:"stream_id"`
+		}
+		if err := json.Unmarshal(shown, &ev); err != nil || ev.StreamID != fr.lane {
+			t.Fatalf("got event %s (%v), want it in lane %q", shown, err, fr.lane)
+		}
+	})
+}
+
+func TestFrameLane(t *testing.T) {
+	// An error about the request is told in its turn, and in its lane.
+	f, err := decodeFrame([]byte(`{"type":"response.create","stream_id":"a","previous_response_id":"resp_1","model":7,"input":"x"}`))
+	if err != nil || f.err == nil || f.lane != "a" || f.previous != "resp_1" {
+		t.Errorf("got %+v, %v, want its error in the frame", f, err)
+	}
+	// A lane that is none has no errors of its own.
+	f, err = decodeFrame([]byte(`{"type":"response.create","stream_id":"` + strings.Repeat("a", 257) + `"}`))
+	if err == nil || f.lane != "" {
+		t.Errorf("got %+v, %v, want it refused", f, err)
+	}
+}

@@ -1,0 +1,202 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/coder/websocket"
+
+	"github.com/berth-run/berth"
+)
+
+// read takes the client's messages until the connection ends.
+func (k *socket) read() {
+	for {
+		text, data, err := k.message()
+		if err != nil {
+			return
+		}
+		var f frame
+		if !text {
+			err = berth.Errorf(berth.CodeInvalid, "Events are text messages; this one was binary.")
+		} else {
+			f, err = decodeFrame(data)
+		}
+		switch {
+		case err == nil && f.steer != nil:
+			k.refuse(f)
+			continue
+		case err == nil:
+			err = k.take(f)
+		}
+		if err != nil {
+			k.tell(f.lane, err, berth.NewID(berth.PrefixRequest))
+		}
+	}
+}
+
+// message reads one message. A client that stops in the middle of one is given up.
+func (k *socket) message() (text bool, data []byte, err error) {
+	ctx, giveUp := context.WithCancel(context.Background())
+	defer giveUp()
+	kind, in, err := k.conn.Reader(ctx)
+	if err != nil {
+		return false, nil, err
+	}
+	patience := k.patience(giveUp)
+	defer patience.Stop()
+	data, err = io.ReadAll(patience.reader(in))
+	return kind == websocket.MessageText, data, err
+}
+
+// send sends one message to the client, and ends the connection if that takes it
+// too long.
+func (k *socket) send(data []byte) error {
+	k.writing.Lock()
+	defer k.writing.Unlock()
+	ctx, giveUp := context.WithCancel(context.Background())
+	defer giveUp()
+	patience := k.patience(giveUp)
+	defer patience.Stop()
+	err := k.write(ctx, data, patience)
+	if err != nil {
+		k.leave(errClientLeft)
+		_ = k.conn.CloseNow()
+		return err
+	}
+	k.moved.Store(time.Now().UnixNano())
+	return nil
+}
+
+// write sends a message, a long one in fragments, so that the client's time is
+// for each of them.
+func (k *socket) write(ctx context.Context, data []byte, patience *patience) error {
+	const piece = 32 << 10
+	if len(data) <= piece {
+		return k.conn.Write(ctx, websocket.MessageText, data)
+	}
+	w, err := k.conn.Writer(ctx, websocket.MessageText)
+	if err != nil {
+		return err
+	}
+	for len(data) > 0 {
+		n, err := w.Write(data[:min(piece, len(data))])
+		if err != nil {
+			return err
+		}
+		data = data[n:]
+		patience.renew()
+	}
+	return w.Close()
+}
+
+// ping asks a client that has been silent whether it is there, until stop is
+// called, and ends the connection if it is not.
+func (k *socket) ping() (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	k.moved.Store(time.Now().UnixNano())
+	wg.Go(func() {
+		tick := time.NewTicker(k.server.KeepAlive)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+			}
+			began := time.Now()
+			if began.UnixNano()-k.moved.Load() < int64(k.server.KeepAlive) {
+				continue
+			}
+			wait, done := context.WithTimeout(ctx, k.server.Patience)
+			err := k.conn.Ping(wait)
+			done()
+			// A client in the middle of a long message cannot answer.
+			if err != nil && ctx.Err() == nil && k.moved.Load() < began.UnixNano() {
+				_ = k.conn.CloseNow()
+				return
+			}
+		}
+	})
+	return func() {
+		cancel()
+		wg.Wait()
+	}
+}
+
+// A patience gives a client up that moves nothing for longer than the server's.
+type patience struct {
+	*time.Timer
+	k *socket
+}
+
+func (k *socket) patience(giveUp func()) *patience {
+	return &patience{time.AfterFunc(k.server.Patience, giveUp), k}
+}
+
+func (p *patience) renew() {
+	p.Reset(p.k.server.Patience)
+	p.k.moved.Store(time.Now().UnixNano())
+}
+
+// reader returns in, which renews p with what is read.
+func (p *patience) reader(in io.Reader) io.Reader { return patientMessage{in, p} }
+
+type patientMessage struct {
+	in io.Reader
+	p  *patience
+}
+
+func (m patientMessage) Read(b []byte) (int, error) {
+	n, err := m.in.Read(b)
+	if n > 0 {
+		m.p.renew()
+	}
+	return n, err
+}
+
+// An errorEvent tells an error that is no event of a response.
+type errorEvent struct {
+	Type     berth.EventType `json:"type"`
+	Status   int             `json:"status"`
+	StreamID string          `json:"stream_id,omitempty"`
+	Error    struct {
+		wireError
+		Headers map[string]string `json:"headers"`
+	} `json:"error"`
+}
+
+// tell sends an error, with the request's id in the header that an answer would
+// have had, and returns its status.
+func (k *socket) tell(lane string, err error, requestID string) int {
+	ev := errorEvent{Type: berth.EventErrored, StreamID: lane}
+	ev.Status, ev.Error.wireError = describe(err, requestID)
+	ev.Error.Headers = map[string]string{"x-request-id": requestID}
+	data, _ := json.Marshal(ev) // strings and numbers always marshal
+	_ = k.send(data)
+	return ev.Status
+}
+
+// refuse gives a steering back, as a model does that takes none.
+func (k *socket) refuse(f frame) {
+	var ev struct {
+		Type           string `json:"type"`
+		SequenceNumber int64  `json:"sequence_number"`
+		StreamID       string `json:"stream_id,omitempty"`
+		Error          struct {
+			Type    string `json:"type"`
+			Code    string `json:"code"`
+			Message string `json:"message"`
+		} `json:"error"`
+		Steer *steering `json:"steer"`
+	}
+	ev.Type, ev.StreamID, ev.Steer = "response.steer.failed", f.lane, f.steer
+	ev.Error.Type, ev.Error.Code = typeInvalid, "steering_not_supported"
+	ev.Error.Message = "This server does not steer responses that run. Send the input with the next response.create."
+	data, _ := json.Marshal(ev) // what came was JSON
+	_ = k.send(data)
+}

@@ -1,0 +1,163 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"runtime/debug"
+	"slices"
+	"time"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/engine"
+)
+
+// begin answers the waiting frames whose turn it is. k.mu must be held.
+func (k *socket) begin() {
+	for i := 0; i < len(k.waiting) && k.running < maxRunning && !k.retired && k.ctx.Err() == nil; {
+		f := k.waiting[i]
+		l := k.lanes[f.lane]
+		if l.busy {
+			i++
+			continue
+		}
+		k.waiting = slices.Delete(k.waiting, i, i+1)
+		l.busy = true
+		k.running++
+		go k.turn(l, f)
+	}
+}
+
+// end makes way for the next frame of a lane.
+func (k *socket) end(l *lane) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	l.busy = false
+	k.running--
+	k.begin()
+	if k.retired && k.running == 0 {
+		close(k.idle)
+	}
+}
+
+// turn answers one frame, writes its line in the log and settles what the lane
+// remembers. A panic ends the turn, not the server.
+func (k *socket) turn(l *lane, f frame) {
+	defer k.end(l)
+	t := turn{socket: k, frame: f, requestID: berth.NewID(berth.PrefixRequest), start: time.Now()}
+	func() {
+		defer func() {
+			if p := recover(); p != nil {
+				k.server.Log.Error("a handler panicked", "request_id", t.requestID, "panic", p, "stack", string(debug.Stack()))
+				t.err = errors.New("panic")
+			}
+		}()
+		t.err = t.answer()
+	}()
+	status := 200
+	if t.err != nil {
+		k.server.logFailure(k.ctx, t.requestID, k.request.URL.Path, t.err)
+		status = k.tell(f.lane, t.err, t.requestID)
+	}
+	k.settle(l, &t)
+	k.server.Log.LogAttrs(k.ctx, slog.LevelInfo, "response", slog.String("response", string(t.response)),
+		slog.Int("status", status), slog.String("end", string(t.final)), slog.Duration("duration", time.Since(t.start)),
+		slog.String("project", string(t.caller.Project)), slog.String("key", string(t.caller.Key)), slog.String("request_id", t.requestID), slog.String("connection", k.id))
+}
+
+// A turn is the answer to one frame.
+type turn struct {
+	*socket
+	frame     frame
+	requestID string
+	start     time.Time
+	caller    berth.Caller
+	response  berth.ResponseID // "" unless one was created
+	final     berth.EventType  // the last event; "" if it did not come to that
+	err       error
+}
+
+// answer creates the response and sends its events. It returns an error that the
+// client has not been told.
+func (t *turn) answer() error {
+	// A key may have been revoked since the connection was made.
+	caller, err := t.server.identify(t.request)
+	if err != nil {
+		select {
+		case t.unwelcome <- struct{}{}:
+		default:
+		}
+		return err
+	}
+	caller.RequestID = t.requestID
+	t.caller = caller
+	if t.frame.err != nil {
+		return t.frame.err
+	}
+	// With this the run of a client that has left is cancelled, and what is not to
+	// be stored is removed.
+	ctx, cancel := context.WithCancel(t.ctx)
+	defer cancel()
+	options := []engine.Option{engine.Within(t.memory)}
+	if t.frame.prepare {
+		options = append(options, engine.Prepared())
+	}
+	created, err := t.server.Engine.Create(ctx, caller, t.frame.req, options...)
+	if err != nil && ctx.Err() != nil {
+		return &berth.Error{Code: berth.CodeUnavailable, Message: "The server is stopping. Ask again in a moment.", Err: err}
+	}
+	if err != nil {
+		return err
+	}
+	t.response = created.ID
+	for ev, err := range t.server.Journal.Follow(ctx, t.caller.Project, t.response, -1) {
+		if err != nil {
+			if errors.Is(context.Cause(ctx), errClientLeft) {
+				return nil
+			}
+			return followError(ctx, t.response, err)
+		}
+		if t.send(t.frame.shown(ev.Data)) != nil {
+			return nil // the client has gone or has stopped reading
+		}
+		if ev.Type.Final() {
+			t.final = ev.Type
+		}
+	}
+	return nil
+}
+
+// shown returns an event as the client of the frame sees it.
+func (f *frame) shown(event []byte) []byte {
+	if obfuscates(f.req) {
+		event = obfuscated(event)
+	}
+	if f.lane == "" || !bytes.HasSuffix(event, []byte("}")) {
+		return event
+	}
+	out := make([]byte, 0, len(event)+len(f.lane)+16)
+	out = append(out, event[:len(event)-1]...)
+	return append(append(append(out, `,"stream_id":"`...), f.lane...), `"}`...)
+}
+
+// settle keeps in memory the latest response of a lane, and no other. After a
+// failure the response that was to be continued is forgotten too; if it is
+// another lane's, that lane goes on from it.
+func (k *socket) settle(l *lane, t *turn) {
+	evict := func(id berth.ResponseID) {
+		if id != "" {
+			k.memory.Forget(t.caller.Project, id)
+		}
+	}
+	switch {
+	case t.final == berth.EventCompleted || t.final == berth.EventIncomplete:
+		evict(l.latest)
+		l.latest = t.response
+	case t.err != nil || t.final == berth.EventFailed:
+		if l.latest == t.frame.previous {
+			evict(l.latest)
+			l.latest = ""
+		}
+	}
+}
