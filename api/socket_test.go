@@ -347,10 +347,8 @@ func TestSocketServerStops(t *testing.T) {
 // A connection has its time; what runs then is told to its end.
 func TestSocketLife(t *testing.T) {
 	h := newHouse(t, func(o *api.Options) { o.SocketLife = 300 * time.Millisecond })
-	calm := h.connect()
-	busy := h.connect()
+	busy, calm := h.connect(), h.connect()
 	busy.send(`{"type":"response.create","model":"vendor/fed","input":"1"}`)
-	busy.send(`{"type":"response.create","model":"scripted","input":"2"}`)
 	calm.wantError(400, "websocket_connection_limit_reached", nil)
 	calm.wantClosed(websocket.StatusGoingAway)
 	h.fed.words <- "one"
