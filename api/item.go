@@ -33,14 +33,12 @@ func itemRule(at string, v any) error {
 // unservedItems are the input items of OpenAI's document that nothing here could
 // have made.
 var unservedItems = []string{
-	"additional_tools", "apply_patch_call", "apply_patch_call_output", "code_interpreter_call", "compaction",
-	"compaction_trigger", "computer_call", "computer_call_output", "custom_tool_call", "custom_tool_call_output",
-	"file_search_call", "image_generation_call", "local_shell_call", "local_shell_call_output", "mcp_approval_request",
-	"mcp_approval_response", "mcp_call", "mcp_list_tools", "program", "program_output", "tool_search_call",
-	"tool_search_output", "web_search_call",
+	"additional_tools", "code_interpreter_call", "compaction", "compaction_trigger", "computer_call", "computer_call_output",
+	"file_search_call", "image_generation_call", "mcp_approval_request", "mcp_approval_response", "mcp_call", "mcp_list_tools",
+	"program", "program_output", "tool_search_call", "tool_search_output", "web_search_call",
 }
 
-var itemKinds = byType(withUnsupported(map[string]rule{
+var itemKinds = byType(withUnsupported(merged(callItems, map[string]rule{
 	string(berth.ItemMessage):   message,
 	string(berth.ItemReference): itemReference,
 	string(berth.ItemReasoning): anItem(fields{
@@ -48,34 +46,9 @@ var itemKinds = byType(withUnsupported(map[string]rule{
 		"summary":           list(aPart(fields{"type": oneOf("summary_text")}, "type", "text"), 0),
 		"content":           list(aPart(fields{"type": oneOf("reasoning_text")}, "type", "text"), 0),
 	}, "summary"),
-	string(berth.ItemFunctionCall):       anItem(fields{"name": text(1, 128), "arguments": anyText}, "call_id", "name", "arguments"),
-	string(berth.ItemFunctionCallOutput): anItem(fields{"output": functionOutput}, "call_id", "output"),
-	string(berth.ItemShellCall): anItem(fields{
-		"action": openObject(fields{
-			"commands": list(anyText, 0), "timeout_ms": milliseconds, "max_output_length": length,
-		}, "commands"),
-		"environment": byType(map[string]rule{
-			berth.EnvironmentReference: openObject(fields{"type": anyText, "container_id": text(1, 256)}, "container_id"),
-			berth.EnvironmentLocal:     openObject(fields{"type": anyText, "container_id": anyText}),
-		}),
-	}, "call_id", "action"),
-	string(berth.ItemShellCallOutput): anItem(fields{
-		"max_output_length": length,
-		"output": list(openObject(fields{
-			"stdout": anyText, "stderr": anyText, "outcome": byType(map[string]rule{
-				"exit":    openObject(fields{"type": anyText, "exit_code": anyCode}, "exit_code"),
-				"timeout": openObject(fields{"type": anyText, "exit_code": anyCode}),
-			}),
-		}, "stdout", "stderr", "outcome"), 0),
-	}, "call_id", "output"),
-}, "items", unservedItems))
+}), "items", unservedItems))
 
-var (
-	itemReference = anItem(fields{}, "id")
-	milliseconds  = integer(0, 1<<31-1)
-	length        = integer(0, 1<<31-1)
-	anyCode       = integer(-1<<31, 1<<31-1)
-)
+var itemReference = anItem(fields{}, "id")
 
 // anItem allows an item with these fields. The fields that everything looks at
 // have their types in every item, meant there or not.
@@ -149,25 +122,20 @@ func oneSource(sources []string, r rule) rule {
 	}
 }
 
-// functionOutput is a string, or parts as in a user's message.
-func functionOutput(at string, v any) error {
-	if _, ok := v.(string); ok {
-		return nil
-	}
-	if _, ok := v.([]any); !ok {
-		return wrongType(at, "one of a string or an array", v)
-	}
-	return list(byType(inputParts), 0)(at, v)
-}
-
 // idPrefixes are of the ids that items get which come without.
 var idPrefixes = map[berth.ItemType]string{
-	berth.ItemMessage:            berth.PrefixMessage,
-	berth.ItemReasoning:          berth.PrefixReasoning,
-	berth.ItemFunctionCall:       berth.PrefixFunctionCall,
-	berth.ItemFunctionCallOutput: berth.PrefixFunctionOutput,
-	berth.ItemShellCall:          berth.PrefixShellCall,
-	berth.ItemShellCallOutput:    berth.PrefixShellCallOutput,
+	berth.ItemMessage:              berth.PrefixMessage,
+	berth.ItemReasoning:            berth.PrefixReasoning,
+	berth.ItemFunctionCall:         berth.PrefixFunctionCall,
+	berth.ItemFunctionCallOutput:   berth.PrefixFunctionOutput,
+	berth.ItemCustomToolCall:       berth.PrefixCustomCall,
+	berth.ItemCustomToolCallOutput: berth.PrefixCustomOutput,
+	berth.ItemShellCall:            berth.PrefixShellCall,
+	berth.ItemShellCallOutput:      berth.PrefixShellCallOutput,
+	berth.ItemLocalShellCall:       berth.PrefixLocalShellCall,
+	berth.ItemLocalShellCallOutput: berth.PrefixLocalShellOut,
+	berth.ItemApplyPatchCall:       berth.PrefixPatchCall,
+	berth.ItemApplyPatchCallOutput: berth.PrefixPatchOutput,
 }
 
 // normalize returns a checked input item in its full form, as it is kept, shown
@@ -186,7 +154,11 @@ func normalize(it berth.Item) (berth.Item, error) {
 	if kind == berth.ItemReference {
 		return it.With(add)
 	}
-	if it.ID() == "" {
+	named := it.ID()
+	if kind == berth.ItemLocalShellCallOutput && it.CallID() == "" {
+		add["call_id"], named = named, "" // see localShellOutput
+	}
+	if named == "" {
 		add["id"] = berth.NewID(idPrefixes[kind])
 	}
 	if it.Status() == "" && kind != berth.ItemReasoning {

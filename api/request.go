@@ -89,18 +89,6 @@ func toolChoice(at string, v any) error {
 	return toolChoices(at, v)
 }
 
-var toolChoices = byType(withUnsupported(map[string]rule{
-	"function": object(fields{"type": anyText, "name": text(1, 128)}, "name"),
-	"shell":    object(fields{"type": anyText}),
-	"allowed_tools": object(fields{
-		"type": anyText, "mode": oneOf("auto", "required"),
-		"tools": list(byType(withUnsupported(map[string]rule{
-			"function": object(fields{"type": anyText, "name": text(1, 128)}, "name"),
-			"shell":    object(fields{"type": anyText}),
-		}, "tools", unservedTools)), 128),
-	}, "mode", "tools"),
-}, "tools", unservedTools))
-
 // metadata is up to 16 pairs of strings.
 func metadata(at string, v any) error {
 	const pairs, keyLength = 16, 64
@@ -161,9 +149,6 @@ func complete(req *berth.ResponseRequest) error {
 // fill checks that tools can be told apart, and gives the request's parts their
 // full form: null is as good as absent, items are as normalize makes them.
 func fill(req *berth.ResponseRequest) error {
-	if err := checkToolNames(req.Tools); err != nil {
-		return err
-	}
 	if isNull(req.ToolChoice) {
 		req.ToolChoice = nil
 	}
@@ -180,19 +165,3 @@ func fill(req *berth.ResponseRequest) error {
 }
 
 func isNull(raw json.RawMessage) bool { return strings.TrimSpace(string(raw)) == "null" }
-
-// checkToolNames refuses tools that a model could not tell apart.
-func checkToolNames(tools []berth.Tool) error {
-	var taken []string
-	for i, t := range tools {
-		name, at := t.Name(), fmt.Sprintf("tools[%d].name", i)
-		if t.Type() == berth.ToolShell {
-			name, at = berth.ToolShell, fmt.Sprintf("tools[%d]", i)
-		}
-		if slices.Contains(taken, name) {
-			return wire("invalid_value", at, "Duplicate tool: more than one tool is named '%s'. The names of functions and hosted tools must differ.", name)
-		}
-		taken = append(taken, name)
-	}
-	return nil
-}

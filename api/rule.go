@@ -98,6 +98,13 @@ func byType(kinds map[string]rule) rule {
 	}
 }
 
+// merged returns the rules of both tables.
+func merged(a, b map[string]rule) map[string]rule {
+	out := maps.Clone(a)
+	maps.Copy(out, b)
+	return out
+}
+
 // list checks every element; most is the greatest number of them, 0 for any.
 func list(each rule, most int) rule {
 	return func(at string, v any) error {

@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -274,5 +275,39 @@ func TestToolChoices(t *testing.T) {
 		if _, err := h.tryCreate(t.Context(), `{`+withClients+`,"input":"x","tool_choice":`+choice+`}`); err == nil || !strings.Contains(err.Error(), "not found in 'tools'") {
 			t.Errorf("%s: got %v", choice, err)
 		}
+	}
+}
+
+// Tools that a model could not tell apart are refused.
+func TestDuplicateTools(t *testing.T) {
+	const custom = `{"type":"custom","name":"f"}`
+	for _, tc := range []struct{ tools, name, param string }{
+		{`{"type":"function","name":"f"},` + custom, "f", "tools[1].name"},
+		{`{"type":"shell"},{"type":"function","name":"shell"}`, "shell", "tools[1].name"},
+		{`{"type":"shell"},{"type":"shell"}`, "shell", "tools[1]"},
+		{`{"type":"local_shell"},{"type":"local_shell"}`, "local_shell", "tools[1]"},
+		{`{"type":"function","name":"n__f"},{"type":"namespace","name":"n","description":"","tools":[` + custom + `]}`, "n__f", "tools[1].tools[0].name"},
+	} {
+		h := newHouse(t)
+		_, err := h.tryCreate(t.Context(), `{"model":"played","input":"x","tools":[`+tc.tools+`]}`)
+		e, ok := errors.AsType[*berth.Error](err)
+		if !ok || e.Param != tc.param || e.Wire != "invalid_value" || !strings.Contains(e.Message, "Duplicate tool: more than one tool is named '"+tc.name+"'.") {
+			t.Errorf("%s: got %v", tc.tools, err)
+		}
+	}
+}
+
+// A file that a client's tool returns reaches the model as data.
+func TestFileInOutput(t *testing.T) {
+	h := newHouse(t, say("a cat"))
+	h.final(h.create(`{"model":"played","input":[{"type":"custom_tool_call","call_id":"c","name":"f","input":""},
+		{"type":"custom_tool_call_output","call_id":"c","output":[{"type":"input_image","file_id":"file-cat"}]}]}`).ID)
+	if got := asJSON(t, h.model.asked[0].Items[1]); !strings.Contains(got, `"data:image/png;base64,bWVvdw=="`) || strings.Contains(got, "file_id") {
+		t.Errorf("the model saw %s", got)
+	}
+	_, err := h.tryCreate(t.Context(), `{"model":"played","input":[{"type":"function_call","call_id":"c","name":"f","arguments":""},
+		{"type":"function_call_output","call_id":"c","output":[{"type":"input_file","file_id":"file-dog"}]}]}`)
+	if berth.ErrorCode(err) != berth.CodeNotFound {
+		t.Errorf("a file that is not there: got %v", err)
 	}
 }

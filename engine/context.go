@@ -70,7 +70,7 @@ func (e *Engine) lower(ctx context.Context, p berth.ProjectID, items []berth.Ite
 		if it.Status() == berth.StatusIncomplete && !answered[it.CallID()] {
 			continue
 		}
-		if it.Type() == berth.ItemMessage && bytes.Contains(it.Raw(), []byte(`"file_id"`)) {
+		if bytes.Contains(it.Raw(), []byte(`"file_id"`)) {
 			var err error
 			if it, err = e.inline(ctx, p, it); err != nil {
 				return nil, err
@@ -85,13 +85,16 @@ func (e *Engine) lower(ctx context.Context, p berth.ProjectID, items []berth.Ite
 	return out, nil
 }
 
-// inline replaces the file ids in a message by what is in the files.
+// inline replaces the file ids in a message, or in a call's output, by what is in
+// the files.
 func (e *Engine) inline(ctx context.Context, p berth.ProjectID, it berth.Item) (berth.Item, error) {
-	var m struct {
-		Content json.RawMessage `json:"content"`
+	field := "content"
+	if tool.IsOutput(it) {
+		field = "output"
 	}
+	var fields map[string]json.RawMessage
 	var parts []map[string]json.RawMessage
-	if it.Decode(&m) != nil || json.Unmarshal(m.Content, &parts) != nil {
+	if it.Decode(&fields) != nil || json.Unmarshal(fields[field], &parts) != nil {
 		return it, nil // a bare string
 	}
 	changed := false
@@ -106,20 +109,20 @@ func (e *Engine) inline(ctx context.Context, p berth.ProjectID, it berth.Item) (
 		if err != nil {
 			return it, err
 		}
-		field := "file_data"
+		data := "file_data"
 		if kind == "input_image" {
-			field = "image_url"
+			data = "image_url"
 		} else {
 			part["filename"] = berth.StringDelta(name)
 		}
-		part[field] = berth.StringDelta(url)
+		part[data] = berth.StringDelta(url)
 		delete(part, "file_id")
 		changed = true
 	}
 	if !changed {
 		return it, nil
 	}
-	return it.With(map[string]any{"content": parts})
+	return it.With(map[string]any{field: parts})
 }
 
 // dataURL returns a file's name and its content as a data: URL.

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
 
 	"github.com/berth-run/berth"
@@ -45,37 +46,36 @@ func (e *Engine) bindTool(set *toolset, p berth.ProjectID, t berth.Tool, namespa
 		if err := t.Decode(&f); err != nil {
 			return berth.Invalid("", "Invalid function tool: %v.", err)
 		}
-		set.add(ref, tool.NewFunction(f, namespace))
+		return set.add(ref, tool.NewFunction(f, namespace))
 	case berth.ToolCustom:
 		var c berth.CustomTool
 		if err := t.Decode(&c); err != nil {
 			return berth.Invalid("", "Invalid custom tool: %v.", err)
 		}
-		set.add(ref, tool.NewCustom(c, namespace))
+		return set.add(ref, tool.NewCustom(c, namespace))
 	case berth.ToolNamespace:
 		var n berth.NamespaceTool
 		if err := t.Decode(&n); err != nil {
 			return berth.Invalid("", "Invalid namespace: %v.", err)
 		}
-		for _, inner := range n.Tools {
+		for i, inner := range n.Tools {
 			if err := e.bindTool(set, p, inner, n.Name); err != nil {
-				return err
+				return atTool(err, i)
 			}
 		}
+		return nil
 	case berth.ToolShell:
 		shell, err := e.bindShell(p, t)
 		if err != nil {
 			return err
 		}
-		set.add(ref, shell)
+		return set.add(ref, shell)
 	case berth.ToolLocalShell:
-		set.add(ref, tool.LocalShell{})
+		return set.add(ref, tool.LocalShell{})
 	case berth.ToolApplyPatch:
-		set.add(ref, tool.ApplyPatch{})
-	default:
-		return berth.Invalid("type", "Tools of type '%s' are not supported.", t.Type())
+		return set.add(ref, tool.ApplyPatch{})
 	}
-	return nil
+	return berth.Invalid("type", "Tools of type '%s' are not supported.", t.Type())
 }
 
 func (e *Engine) bindShell(p berth.ProjectID, t berth.Tool) (*tool.Shell, error) {
@@ -93,11 +93,21 @@ func (e *Engine) bindShell(p berth.ProjectID, t berth.Tool) (*tool.Shell, error)
 	return tool.NewShell(environment, e.Containers.Shell(p, shell.Environment.ContainerID), e.Shell), nil
 }
 
-func (s *toolset) add(ref toolRef, t tool.Tool) {
+// add adds a tool. A model could not tell two of one name apart.
+func (s *toolset) add(ref toolRef, t tool.Tool) error {
 	f := t.Spec().Function
+	if s.byName[f.Name] != nil {
+		at := "name"
+		if ref.Name == "" {
+			at = ""
+		}
+		return &berth.Error{Code: berth.CodeInvalid, Wire: "invalid_value", Param: at,
+			Message: fmt.Sprintf("Duplicate tool: more than one tool is named '%s'. The names of functions and hosted tools must differ.", f.Name)}
+	}
 	s.byName[f.Name] = t
 	s.named[ref] = f.Name
 	s.specs = append(s.specs, f)
+	return nil
 }
 
 // choose reads a tool_choice: "none", "auto", "required", one tool, or
