@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"strings"
 
 	"github.com/berth-run/berth"
@@ -18,6 +19,7 @@ type speech struct {
 	message *openMessage
 	thought *openThought
 	calls   map[int]*openCall // by the provider's index; closed ones stay
+	whole   []berth.Item      // came in one piece; told with what follows
 	next    int               // the place of the next item
 
 	begun   bool   // something was said
@@ -29,20 +31,18 @@ type speech struct {
 func (s *speech) tell(ctx context.Context, delta model.Delta) error {
 	s.begun = true
 	return s.run.writer.Update(ctx, func(body berth.Response) []berth.Event {
-		next := len(body.Output)
-		s.next = next
+		s.next = len(body.Output)
 		switch d := delta.(type) {
 		case model.Text:
-			return append(s.closeThought(), s.say("output_text", d.Text, d.Logprobs, next)...)
+			return append(s.closeBefore(s.message != nil), s.say("output_text", d.Text, d.Logprobs)...)
 		case model.Refusal:
-			return append(s.closeThought(), s.say("refusal", d.Text, nil, next)...)
+			return append(s.closeBefore(s.message != nil), s.say("refusal", d.Text, nil)...)
 		case model.Thought:
-			return append(s.closeMessage(), s.think(d, next)...)
+			return append(s.closeBefore(s.thought != nil && s.thought.summary == d.Summary), s.think(d)...)
 		case model.Call:
 			return s.call(d)
 		case model.Item:
-			item := d.Item
-			return append(s.closeWords(), added(next, item), done(next, item))
+			s.keep(d)
 		}
 		return nil
 	})
@@ -99,8 +99,59 @@ func (s *speech) texts() map[int]string {
 	return map[int]string{s.message.index: s.message.text.String()}
 }
 
+// keep takes an item that came whole. It is told when something follows, because
+// after a crash a closed item is taken for the last of its turn.
+func (s *speech) keep(d model.Item) {
+	switch {
+	case d.Ends && d.Item.Type() == berth.ItemReasoning && s.thought != nil && s.thought.whole.IsZero():
+		s.thought.whole = d.Item
+	case d.Ends && d.Item.Type() == berth.ItemMessage && s.message != nil && s.message.whole.IsZero():
+		s.message.whole = d.Item
+	default:
+		s.whole = append(s.whole, d.Item)
+	}
+}
+
+// closeBefore closes what comes before more words, unless the words go on with
+// what is open.
+func (s *speech) closeBefore(goesOn bool) []berth.Event {
+	ended := s.message != nil && !s.message.whole.IsZero() || s.thought != nil && !s.thought.whole.IsZero()
+	if goesOn && !ended && len(s.whole) == 0 {
+		return nil
+	}
+	return s.closeWords()
+}
+
 func (s *speech) closeWords() []berth.Event {
-	return append(s.closeThought(), s.closeMessage()...)
+	events := append(s.closeThought(), s.closeMessage()...)
+	for _, it := range s.whole {
+		if it.ID() == "" {
+			it = with(it, map[string]any{"id": berth.NewID(prefixOf(it.Type()))})
+		}
+		events = append(events, added(s.next, it), done(s.next, it))
+		s.next++
+	}
+	s.whole = nil
+	return events
+}
+
+func prefixOf(t berth.ItemType) string {
+	switch t {
+	case berth.ItemMessage:
+		return berth.PrefixMessage
+	case berth.ItemReasoning:
+		return berth.PrefixReasoning
+	}
+	return berth.PrefixItem
+}
+
+// with returns an item of a provider's with fields set.
+func with(it berth.Item, fields map[string]any) berth.Item {
+	out, err := it.With(fields)
+	if err != nil {
+		panic(fmt.Sprintf("engine: an item that was read is not JSON: %v", err))
+	}
+	return out
 }
 
 // An openMessage is the message that the model is writing. It has one part at a
@@ -112,13 +163,14 @@ type openMessage struct {
 	kind     string          // of the open part: output_text or refusal
 	text     strings.Builder
 	logprobs []json.RawMessage
+	whole    berth.Item // takes the message's place at its end, if the provider has one
 }
 
-func (s *speech) say(kind, text string, logprobs []json.RawMessage, next int) []berth.Event {
+func (s *speech) say(kind, text string, logprobs []json.RawMessage) []berth.Event {
 	var events []berth.Event
 	if s.message == nil {
-		s.message = &openMessage{id: berth.NewID(berth.PrefixMessage), index: next}
-		events = append(events, added(next, s.message.item(berth.StatusInProgress)))
+		s.message = &openMessage{id: berth.NewID(berth.PrefixMessage), index: s.next}
+		events = append(events, added(s.next, s.message.item(berth.StatusInProgress)))
 	}
 	m := s.message
 	if m.kind != kind {
@@ -141,7 +193,11 @@ func (s *speech) closeMessage() []berth.Event {
 		return nil
 	}
 	s.message = nil
-	return append(m.closePart(), done(m.index, m.item(berth.StatusCompleted)))
+	events, item := m.closePart(), m.item(berth.StatusCompleted)
+	if !m.whole.IsZero() {
+		item = with(m.whole, map[string]any{"id": m.id, "status": berth.StatusCompleted})
+	}
+	return append(events, done(m.index, item))
 }
 
 func (m *openMessage) item(status berth.Status) berth.Item {
@@ -180,17 +236,15 @@ type openThought struct {
 	index   int
 	summary bool
 	text    strings.Builder
+	whole   berth.Item // takes the item's place at its end, if the provider has one
 }
 
-func (s *speech) think(d model.Thought, next int) []berth.Event {
+func (s *speech) think(d model.Thought) []berth.Event {
 	var events []berth.Event
-	if s.thought != nil && s.thought.summary != d.Summary {
-		events = s.closeThought()
-	}
 	if s.thought == nil {
-		t := &openThought{id: berth.NewID(berth.PrefixReasoning), index: next, summary: d.Summary}
+		t := &openThought{id: berth.NewID(berth.PrefixReasoning), index: s.next, summary: d.Summary}
 		s.thought = t
-		events = append(events, added(next, t.item(false)), t.part(berth.EventContentPartAdded, berth.EventReasoningSummaryPartAdded, ""))
+		events = append(events, added(s.next, t.item(false)), t.part(berth.EventContentPartAdded, berth.EventReasoningSummaryPartAdded, ""))
 	}
 	s.thought.text.WriteString(d.Text)
 	return append(events, s.thought.event(berth.EventReasoningTextDelta, berth.EventReasoningSummaryDelta,
@@ -203,11 +257,14 @@ func (s *speech) closeThought() []berth.Event {
 		return nil
 	}
 	s.thought = nil
-	text := t.text.String()
+	text, item := t.text.String(), t.item(true)
+	if !t.whole.IsZero() {
+		item = with(t.whole, map[string]any{"id": t.id})
+	}
 	return []berth.Event{
 		t.event(berth.EventReasoningTextDone, berth.EventReasoningSummaryDone, berth.Event{Text: &text}),
 		t.part(berth.EventContentPartDone, berth.EventReasoningSummaryPartDone, text),
-		done(t.index, t.item(true)),
+		done(t.index, item),
 	}
 }
 

@@ -94,9 +94,15 @@ type (
 		Arguments string
 	}
 
-	// Item is a whole output item to be kept as it is, such as a reasoning item
-	// with a signature that only this provider understands.
-	Item struct{ Item berth.Item }
+	// Item is a whole output item to be kept as it is. With Ends, it is what the
+	// Text and Refusals, or the Thoughts, since the last item amount to, and takes
+	// the place of what they opened: a message with fields that only this provider
+	// knows, or reasoning with a signature that only it understands. Without an id
+	// it gets one.
+	Item struct {
+		Item berth.Item
+		Ends bool
+	}
 
 	// Finish ends the turn.
 	Finish struct {
