@@ -15,6 +15,7 @@ type (
 	ContainerID    string // cntr_…
 	FileID         string // file-…
 	CFileID        string // cfile_…, a file in a container
+	PromptID       string // pmpt_…
 	KeyID          string // key_…, an API key's name, not its secret
 )
 
@@ -39,6 +40,7 @@ const (
 	PrefixContainer       = "cntr_"
 	PrefixContainerFile   = "cfile_"
 	PrefixFile            = "file-"
+	PrefixPrompt          = "pmpt_"
 	PrefixKey             = "key_"
 	PrefixRequest         = "req_"
 	PrefixItem            = "item_"

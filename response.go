@@ -45,7 +45,7 @@ type Response struct {
 	Error                *ResponseError        `json:"error"`
 	FrequencyPenalty     float64               `json:"frequency_penalty"`
 	IncompleteDetails    *IncompleteDetails    `json:"incomplete_details"`
-	Instructions         json.RawMessage       `json:"instructions"` // null or a string
+	Instructions         json.RawMessage       `json:"instructions"` // null, a string, or items if there is a prompt
 	MaxOutputTokens      *int                  `json:"max_output_tokens"`
 	MaxToolCalls         *int                  `json:"max_tool_calls"`
 	Model                string                `json:"model"`
@@ -53,6 +53,7 @@ type Response struct {
 	ParallelToolCalls    bool                  `json:"parallel_tool_calls"`
 	PresencePenalty      float64               `json:"presence_penalty"`
 	PreviousResponseID   *ResponseID           `json:"previous_response_id"`
+	Prompt               *PromptReference      `json:"prompt,omitempty"`
 	PromptCacheKey       *string               `json:"prompt_cache_key"`
 	PromptCacheRetention *string               `json:"prompt_cache_retention"`
 	Reasoning            ReasoningConfig       `json:"reasoning"`
@@ -150,6 +151,8 @@ type ResponseRequest struct {
 	Model                string                `json:"model"`
 	Input                Input                 `json:"input,omitzero"`
 	Instructions         *string               `json:"instructions,omitempty"`
+	Prompt               *PromptReference      `json:"prompt,omitempty"`
+	PromptItems          Input                 `json:"prompt_items,omitempty"` // what the prompt says before the input; no client can set it
 	PreviousResponseID   ResponseID            `json:"previous_response_id,omitempty"`
 	Conversation         *ResponseConversation `json:"conversation,omitempty"` // excludes PreviousResponseID
 	Tools                []Tool                `json:"tools,omitempty"`
@@ -228,6 +231,7 @@ func NewResponse(id ResponseID, createdAt int64, req *ResponseRequest) *Response
 		Output:               []Item{},
 		ParallelToolCalls:    value(req.ParallelToolCalls, true),
 		PresencePenalty:      value(req.PresencePenalty, 0),
+		Prompt:               req.Prompt,
 		PromptCacheKey:       req.PromptCacheKey,
 		PromptCacheRetention: req.PromptCacheRetention,
 		SafetyIdentifier:     req.SafetyIdentifier,
@@ -245,6 +249,9 @@ func NewResponse(id ResponseID, createdAt int64, req *ResponseRequest) *Response
 	}
 	if req.Instructions != nil {
 		r.Instructions, _ = json.Marshal(*req.Instructions) // a string always marshals
+	}
+	if len(req.PromptItems) > 0 {
+		r.Instructions, _ = json.Marshal(req.instructionItems()) // so do items
 	}
 	if req.PreviousResponseID != "" {
 		r.PreviousResponseID = &req.PreviousResponseID
@@ -273,6 +280,15 @@ func NewResponse(id ResponseID, createdAt int64, req *ResponseRequest) *Response
 		r.Metadata = map[string]string{}
 	}
 	return r
+}
+
+// instructionItems are the instructions and what the prompt says, as items.
+func (r *ResponseRequest) instructionItems() Input {
+	if r.Instructions == nil {
+		return r.PromptItems
+	}
+	return append(Input{NewItem(Message{ID: NewID(PrefixMessage), Type: ItemMessage, Role: "developer", Status: StatusCompleted,
+		Content: []Content{{Type: "input_text", Text: *r.Instructions}}})}, r.PromptItems...)
 }
 
 func value[T any](p *T, otherwise T) T {

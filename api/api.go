@@ -48,6 +48,13 @@ var routes = []route{
 	{"DELETE", "/v1/containers/{container}/files/{file}", (*server).deleteContainerFile},
 	{"", "/v1/containers/{container}/guest/{path...}", (*server).guest},
 
+	{"POST", "/v1/prompts", (*server).createPrompt},
+	{"GET", "/v1/prompts", (*server).listPrompts},
+	{"GET", "/v1/prompts/{prompt}", (*server).getPrompt},
+	{"POST", "/v1/prompts/{prompt}", (*server).updatePrompt},
+	{"DELETE", "/v1/prompts/{prompt}", (*server).deletePrompt},
+	{"GET", "/v1/prompts/{prompt}/versions", (*server).listPromptVersions},
+
 	{"GET", "/v1/models", (*server).listModels},
 	{"GET", "/v1/models/{model...}", (*server).getModel},
 }

@@ -28,8 +28,9 @@ type probe struct {
 var probes = []probe{
 	{"POST /responses", func(h *house) (string, map[string]any, map[string]any) {
 		first := h.call(200, "POST", "/v1/responses", `{"model":"scripted","input":"hello"}`).id()
+		prompt := h.call(200, "POST", "/v1/prompts", `{"name":"x","template":{}}`).id()
 		return "/responses", map[string]any{"model": "scripted", "input": "hello"},
-			map[string]any{"model": "scripted", "previous_response_id": first}
+			map[string]any{"model": "scripted", "previous_response_id": first, "prompt.id": prompt}
 	}},
 	{"POST /responses/input_tokens", func(*house) (string, map[string]any, map[string]any) {
 		return "/responses/input_tokens", map[string]any{"model": "scripted", "input": "hello"}, map[string]any{"model": "scripted"}
@@ -41,7 +42,7 @@ var probes = []probe{
 
 // looked are the codes of errors which say that a value was looked at and did not
 // fit this request; the schema alone cannot tell one that does.
-var looked = []string{"", "previous_response_not_found"}
+var looked = []string{"", "previous_response_not_found", "prompt_not_found"}
 
 // Every field of every request in the contract is honoured, or refused by name
 // and listed in docs/divergences.md. None is unknown, and none has other values.

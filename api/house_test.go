@@ -16,6 +16,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -64,7 +65,7 @@ func newHouse(t *testing.T, change func(*api.Options), rules ...model.Rule) *hou
 		Template: func() (string, string, error) { return "sha256:none", "/", nil }})
 	check(t, err)
 	check(t, keeper.Start(t.Context()))
-	h := &house{t: t, store: st, fed: fedModel{words: make(chan string)}}
+	h := &house{t: t, store: st, fed: fedModel{words: make(chan string), asked: &atomic.Pointer[model.Request]{}}}
 	rules = append(rules, model.Rule{Match: scripted.Name, Provider: scripted.Provider{}}, model.Rule{Match: "vendor/fed", Provider: h.fed})
 	models, err := model.NewRouter(log, rules...)
 	check(t, err)
@@ -215,9 +216,13 @@ func (h *house) until(r *sse.Reader, kind string) object {
 }
 
 // A fedModel says the words that it is fed, and ends when it is fed "".
-type fedModel struct{ words chan string }
+type fedModel struct {
+	words chan string
+	asked *atomic.Pointer[model.Request] // the latest
+}
 
-func (m fedModel) Stream(ctx context.Context, _ *model.Request) iter.Seq2[model.Delta, error] {
+func (m fedModel) Stream(ctx context.Context, req *model.Request) iter.Seq2[model.Delta, error] {
+	m.asked.Store(req)
 	return func(yield func(model.Delta, error) bool) {
 		for {
 			select {

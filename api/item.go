@@ -179,6 +179,23 @@ func normalize(it berth.Item) (berth.Item, error) {
 	return it.With(add)
 }
 
+// leftOut are the fields of a part that a client may leave out, by its type.
+var leftOut = map[string]map[string]string{
+	`"output_text"`: {"annotations": "[]", "logprobs": "[]"},
+	`"input_image"`: {"detail": `"auto"`},
+}
+
+// fillPart adds what was left out of a part, and reports whether something was.
+func fillPart(part map[string]json.RawMessage) (filled bool) {
+	for name, value := range leftOut[string(part["type"])] {
+		if part[name] == nil || isNull(part[name]) {
+			part[name] = json.RawMessage(value)
+			filled = true
+		}
+	}
+	return filled
+}
+
 // fullContent returns a message's content with nothing left out, or nil if it is
 // complete as it is.
 func fullContent(it berth.Item) (any, error) {
@@ -193,21 +210,13 @@ func fullContent(it berth.Item) (any, error) {
 		err := it.Decode(&full)
 		return full.Content, err
 	}
-	if it.Role() != "assistant" {
-		return nil, nil
-	}
 	var parts []map[string]json.RawMessage
 	if err := json.Unmarshal(m.Content, &parts); err != nil {
 		return nil, err
 	}
 	filled := false
 	for _, part := range parts {
-		for _, name := range []string{"annotations", "logprobs"} {
-			if string(part["type"]) == `"output_text"` && (part[name] == nil || isNull(part[name])) {
-				part[name] = json.RawMessage("[]")
-				filled = true
-			}
-		}
+		filled = fillPart(part) || filled
 	}
 	if !filled {
 		return nil, nil

@@ -18,7 +18,7 @@ import (
 //
 // To serve another field, give it a rule here and a place in
 // berth.ResponseRequest.
-var responseRequest = object(responseFields, "model")
+var responseRequest = object(responseFields)
 
 var responseFields = fields{
 	"background":             boolean,
@@ -31,6 +31,7 @@ var responseFields = fields{
 	"model":                  text(1, 256),
 	"parallel_tool_calls":    boolean,
 	"previous_response_id":   text(1, 256),
+	"prompt":                 promptRule,
 	"prompt_cache_key":       text(0, 1024),
 	"prompt_cache_retention": oneOf("in_memory", "in-memory", "24h"),
 	"reasoning":              reasoning,
@@ -51,7 +52,6 @@ var responseFields = fields{
 	"context_management":   unsupported,
 	"conversation":         unsupported,
 	"moderation":           unsupported,
-	"prompt":               unsupported,
 	"prompt_cache_options": unsupported,
 }
 
@@ -137,7 +137,10 @@ func (s *server) decodeResponseRequest(w http.ResponseWriter, r *http.Request) (
 
 // complete checks what no field shows alone, and fills in the rest.
 func complete(req *berth.ResponseRequest) error {
-	if req.Input == nil && req.PreviousResponseID == "" {
+	if req.Model == "" && req.Prompt == nil {
+		return missing("model")
+	}
+	if req.Input == nil && req.PreviousResponseID == "" && req.Prompt == nil {
 		return missing("input")
 	}
 	if req.StreamOptions != nil && !req.Stream {

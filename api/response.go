@@ -19,6 +19,9 @@ func (s *server) createResponse(w http.ResponseWriter, r *http.Request, c berth.
 	if err != nil {
 		return err
 	}
+	if err := s.applyPrompt(r.Context(), c.Project, req); err != nil {
+		return err
+	}
 	created, err := s.Engine.Create(r.Context(), c, req)
 	if err != nil {
 		return err

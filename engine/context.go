@@ -23,7 +23,7 @@ const maxInlineFile = 32 << 20
 // request is what the provider gets for the next turn.
 func (r *run) request(ctx context.Context, first bool, limit int) (*model.Request, error) {
 	body := r.writer.Body()
-	items, err := r.engine.lower(ctx, r.record.Project, slices.Concat(r.history, r.withAsides(body.Output)))
+	items, err := r.engine.lower(ctx, r.record.Project, slices.Concat(r.before(), r.withAsides(body.Output)))
 	if err != nil {
 		return nil, err
 	}
@@ -32,6 +32,9 @@ func (r *run) request(ctx context.Context, first bool, limit int) (*model.Reques
 	out.Tools, out.ToolChoice = r.offered(first)
 	return out, nil
 }
+
+// before is what the model is shown before this response's output.
+func (r *run) before() []berth.Item { return slices.Concat(r.record.Request.PromptItems, r.history) }
 
 // newRequest is what a request asks of a provider with the lowered items, but for
 // what changes from turn to turn.

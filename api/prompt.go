@@ -1,0 +1,258 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/store"
+)
+
+// The kinds of objects that prompts are kept as. A version belongs to its prompt
+// and has its number as id.
+const (
+	kindPrompt        store.Kind = "prompt"
+	kindPromptVersion store.Kind = "prompt.version"
+)
+
+// templateFields are the fields of a response's request that a prompt may hold:
+// those that do not concern one request alone.
+var templateFields = func() fields {
+	known := maps.Clone(responseFields)
+	for _, name := range []string{"background", "conversation", "metadata", "previous_response_id", "prompt", "safety_identifier",
+		"store", "stream", "stream_options", "user"} {
+		delete(known, name)
+	}
+	return known
+}()
+
+var (
+	createPromptBody = object(fields{"name": text(1, 256), "template": object(templateFields), "metadata": metadata}, "name", "template")
+	updatePromptBody = object(fields{"name": text(1, 256), "template": object(templateFields), "metadata": metadata})
+)
+
+// createPrompt serves POST /v1/prompts.
+func (s *server) createPrompt(w http.ResponseWriter, r *http.Request, c berth.Caller) error {
+	var p berth.Prompt
+	if err := s.decodeBody(w, r, createPromptBody, &p); err != nil {
+		return err
+	}
+	p.ID, p.Object, p.CreatedAt, p.Version = berth.PromptID(berth.NewID(berth.PrefixPrompt)), "prompt", time.Now().Unix(), "1"
+	if p.Metadata == nil {
+		p.Metadata = map[string]string{}
+	}
+	var err error
+	if p.Variables, err = variablesOf(p.Template); err != nil {
+		return err
+	}
+	body, err := json.Marshal(&p)
+	if err != nil {
+		return err
+	}
+	if err := s.Objects.CreateObjects(r.Context(), c.Project, &store.Object{ObjectKey: promptKey(p.ID), CreatedAt: p.CreatedAt, Body: body}); err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, &p)
+}
+
+// updatePrompt serves POST /v1/prompts/{prompt}: a template makes a new version.
+func (s *server) updatePrompt(w http.ResponseWriter, r *http.Request, c berth.Caller) error {
+	var change promptChange
+	if err := s.decodeBody(w, r, updatePromptBody, &change); err != nil {
+		return err
+	}
+	var err error
+	if change.variables, err = variablesOf(change.Template); err != nil {
+		return err
+	}
+	id := berth.PromptID(r.PathValue("prompt"))
+	for {
+		o, err := s.Objects.GetObject(r.Context(), c.Project, promptKey(id))
+		if err != nil {
+			return promptError(string(id), err)
+		}
+		p, err := s.changePrompt(r.Context(), c.Project, o, &change)
+		if errors.Is(err, errOvertaken) {
+			continue
+		}
+		if err != nil {
+			return promptError(string(id), err)
+		}
+		return writeJSON(w, http.StatusOK, p)
+	}
+}
+
+type promptChange struct {
+	Name     string
+	Template json.RawMessage
+	Metadata map[string]string
+
+	variables []string
+}
+
+// errOvertaken means that another change of the same prompt came first.
+var errOvertaken = errors.New("the prompt has changed meanwhile")
+
+// changePrompt keeps the version that is replaced before it replaces it.
+func (s *server) changePrompt(ctx context.Context, project berth.ProjectID, old *store.Object, change *promptChange) (*berth.Prompt, error) {
+	var p berth.Prompt
+	if err := json.Unmarshal(old.Body, &p); err != nil {
+		return nil, err
+	}
+	if change.Name != "" {
+		p.Name = change.Name
+	}
+	if change.Metadata != nil {
+		p.Metadata = change.Metadata
+	}
+	if change.Template != nil && !isNull(change.Template) {
+		kept := &store.Object{ObjectKey: versionKey(p.ID, p.Version), CreatedAt: old.CreatedAt, Body: old.Body}
+		if err := s.Objects.CreateObjects(ctx, project, kept); err != nil && !errors.Is(err, store.ErrExists) {
+			return nil, err
+		}
+		n, err := strconv.Atoi(p.Version)
+		if err != nil {
+			return nil, err
+		}
+		p.Version, p.Template, p.Variables = strconv.Itoa(n+1), change.Template, change.variables
+	}
+	body, err := json.Marshal(&p)
+	if err != nil {
+		return nil, err
+	}
+	_, err = s.Objects.UpdateObject(ctx, project, old.ObjectKey, func(o *store.Object) error {
+		if !bytes.Equal(o.Body, old.Body) {
+			return errOvertaken
+		}
+		o.Body = body
+		return nil
+	})
+	return &p, err
+}
+
+// getPrompt serves GET /v1/prompts/{prompt}, with ?version= an older one.
+func (s *server) getPrompt(w http.ResponseWriter, r *http.Request, c berth.Caller) error {
+	q := newQuery(r)
+	version := q.text("version")
+	if err := q.end(); err != nil {
+		return err
+	}
+	body, err := s.prompt(r.Context(), c.Project, berth.PromptID(r.PathValue("prompt")), version)
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, body)
+}
+
+// listPrompts serves GET /v1/prompts.
+func (s *server) listPrompts(w http.ResponseWriter, r *http.Request, c berth.Caller) error {
+	q := newQuery(r)
+	page := q.page(20, 100)
+	if err := q.end(); err != nil {
+		return err
+	}
+	list, more, err := s.Objects.ListObjects(r.Context(), c.Project, kindPrompt, "", page)
+	if err != nil {
+		return listError(err, page)
+	}
+	return writePrompts(w, list, more)
+}
+
+// listPromptVersions serves GET /v1/prompts/{prompt}/versions. The cursor is a
+// version's number.
+func (s *server) listPromptVersions(w http.ResponseWriter, r *http.Request, c berth.Caller) error {
+	q := newQuery(r)
+	page := q.page(20, 100)
+	if err := q.end(); err != nil {
+		return err
+	}
+	id := r.PathValue("prompt")
+	newest, err := s.Objects.GetObject(r.Context(), c.Project, promptKey(berth.PromptID(id)))
+	if err != nil {
+		return promptError(id, err)
+	}
+	versions, _, err := s.Objects.ListObjects(r.Context(), c.Project, kindPromptVersion, id, store.Page{Limit: maxVersions, Ascending: true})
+	if err != nil {
+		return err
+	}
+	var p berth.Prompt
+	if err := json.Unmarshal(newest.Body, &p); err != nil {
+		return err
+	}
+	newest.ID = p.Version
+	versions = slices.DeleteFunc(versions, func(o *store.Object) bool { return o.ID == p.Version }) // a change that was broken off
+	list, more, err := pageOf(append(versions, newest), page, objectID)
+	if err != nil {
+		return err
+	}
+	return writePrompts(w, list, more)
+}
+
+// maxVersions is how many versions of a prompt are listed.
+const maxVersions = 10_000
+
+func objectID(o *store.Object) string { return o.ID }
+
+func writePrompts(w http.ResponseWriter, list []*store.Object, more bool) error {
+	page := listOf(list, more, objectID)
+	answer := listing[json.RawMessage]{Object: page.Object, Data: []json.RawMessage{}, FirstID: page.FirstID, LastID: page.LastID, HasMore: more}
+	for _, o := range list {
+		answer.Data = append(answer.Data, o.Body)
+	}
+	return writeJSON(w, http.StatusOK, answer)
+}
+
+// deletePrompt serves DELETE /v1/prompts/{prompt}. Responses that used it keep
+// what it said to them.
+func (s *server) deletePrompt(w http.ResponseWriter, r *http.Request, c berth.Caller) error {
+	id := berth.PromptID(r.PathValue("prompt"))
+	if err := s.Objects.DeleteObject(r.Context(), c.Project, promptKey(id)); err != nil {
+		return promptError(string(id), err)
+	}
+	return writeJSON(w, http.StatusOK, deleted(id, "prompt"))
+}
+
+// prompt returns a version of a prompt, the newest for "".
+func (s *server) prompt(ctx context.Context, project berth.ProjectID, id berth.PromptID, version string) (*berth.Prompt, error) {
+	var p berth.Prompt
+	o, err := s.Objects.GetObject(ctx, project, promptKey(id))
+	if err == nil {
+		err = json.Unmarshal(o.Body, &p)
+	}
+	if err != nil || version == "" || version == p.Version {
+		return &p, promptError(string(id), err)
+	}
+	o, err = s.Objects.GetObject(ctx, project, versionKey(id, version))
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, &berth.Error{Code: berth.CodeNotFound, Wire: "prompt_not_found",
+			Message: fmt.Sprintf("Prompt with id '%s' has no version '%s'.", clip(string(id)), clip(version))}
+	}
+	if err != nil {
+		return nil, err
+	}
+	p = berth.Prompt{}
+	return &p, json.Unmarshal(o.Body, &p)
+}
+
+func promptKey(id berth.PromptID) store.ObjectKey {
+	return store.ObjectKey{Kind: kindPrompt, ID: string(id)}
+}
+
+func versionKey(id berth.PromptID, version string) store.ObjectKey {
+	return store.ObjectKey{Kind: kindPromptVersion, Parent: string(id), ID: version}
+}
+
+func promptError(id string, err error) error {
+	if errors.Is(err, store.ErrNotFound) {
+		return &berth.Error{Code: berth.CodeNotFound, Wire: "prompt_not_found", Message: "Prompt with id '" + clip(id) + "' not found."}
+	}
+	return err
+}
