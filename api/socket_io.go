@@ -109,9 +109,10 @@ func (k *socket) ping() (stop func()) {
 			case <-tick.C:
 			}
 			began := time.Now()
-			if began.UnixNano()-k.moved.Load() < int64(k.server.KeepAlive) {
-				continue
+			if began.UnixNano()-k.moved.Load() < int64(k.server.KeepAlive) || !k.writing.TryLock() {
+				continue // bytes move, or are being sent with a patience of their own
 			}
+			k.writing.Unlock()
 			wait, done := context.WithTimeout(ctx, k.server.Patience)
 			err := k.conn.Ping(wait)
 			done()
@@ -151,8 +152,10 @@ type patientMessage struct {
 	p  *patience
 }
 
+// Read waits for the whole of what it asks for, so it asks for little.
 func (m patientMessage) Read(b []byte) (int, error) {
-	n, err := m.in.Read(b)
+	const piece = 4 << 10
+	n, err := m.in.Read(b[:min(piece, len(b))])
 	if n > 0 {
 		m.p.renew()
 	}

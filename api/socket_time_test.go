@@ -1,0 +1,182 @@
+package api
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/coder/websocket"
+)
+
+// piped is one end of a connection in memory, of a client on this machine.
+type piped struct{ net.Conn }
+
+func (piped) RemoteAddr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1} }
+
+// pipes listens on nothing but what is put into it.
+type pipes chan net.Conn
+
+func (p pipes) Accept() (net.Conn, error) {
+	if c, ok := <-p; ok {
+		return c, nil
+	}
+	return nil, net.ErrClosed
+}
+func (p pipes) Close() error { return nil }
+func (pipes) Addr() net.Addr { return &net.TCPAddr{} }
+
+// dialPipe opens a WebSocket to a server in a bubble of fake time. A write to it
+// waits for its reader. ended is closed when the server is done with it.
+func dialPipe(t *testing.T) (conn *websocket.Conn, raw net.Conn, ended <-chan struct{}) {
+	t.Helper()
+	handler := New(Options{Keys: &keyring{}, Models: noModels{}, Log: slog.New(slog.NewTextHandler(t.Output(), nil)), MaxBody: 1 << 20})
+	done := make(chan struct{})
+	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer close(done)
+		handler.ServeHTTP(w, r)
+	})}
+	listener := make(pipes, 1)
+	go server.Serve(listener)
+	near, far := net.Pipe()
+	listener <- piped{far}
+	client := &http.Client{Transport: &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) { return near, nil }}}
+	conn, _, err := websocket.Dial(t.Context(), "ws://localhost/v1/responses", &websocket.DialOptions{HTTPClient: client})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		conn.CloseNow()
+		close(listener)
+		server.Close()
+		<-done
+	})
+	return conn, near, done
+}
+
+// header begins a frame of a client: fin and opcode, and how many bytes follow.
+// Its mask is zero, which changes nothing.
+func header(first byte, size int) []byte {
+	b := binary.BigEndian.AppendUint64([]byte{first, 0x80 | 127}, uint64(size))
+	return append(b, 0, 0, 0, 0)
+}
+
+func isOpen(ended <-chan struct{}) bool {
+	synctest.Wait()
+	select {
+	case <-ended:
+		return false
+	default:
+		return true
+	}
+}
+
+func TestSocketPingsTheSilent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		conn, _, ended := dialPipe(t)
+		go func() { // answers pings
+			for {
+				if _, _, err := conn.Read(context.Background()); err != nil {
+					return
+				}
+			}
+		}()
+		if time.Sleep(50 * time.Minute); !isOpen(ended) {
+			t.Error("a client that answers pings was given up")
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		_, raw, ended := dialPipe(t)
+		go io.Copy(io.Discard, raw) // hears pings and does not answer
+		if time.Sleep(70 * time.Second); !isOpen(ended) {
+			t.Error("a client that is silent was given up too early")
+		}
+		if time.Sleep(20 * time.Second); isOpen(ended) {
+			t.Error("a client that does not answer a ping was not given up")
+		}
+	})
+}
+
+// A message may take as long as it needs while it moves. Within a frame no ping
+// can be answered.
+func TestSocketSlowUpload(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, raw, ended := dialPipe(t)
+		go io.Copy(io.Discard, raw)
+		if _, err := raw.Write(header(0x81, 100<<10)); err != nil {
+			t.Fatal(err)
+		}
+		for range 20 {
+			time.Sleep(40 * time.Second)
+			if _, err := raw.Write(make([]byte, 4<<10)); err != nil {
+				t.Fatalf("a slow client was given up: %v", err)
+			}
+		}
+		if time.Sleep(59 * time.Second); !isOpen(ended) {
+			t.Error("a client that stopped was given up too early")
+		}
+		if time.Sleep(2 * time.Second); isOpen(ended) {
+			t.Error("a client that stopped in the middle of a message was not given up")
+		}
+	})
+}
+
+// A client has its time for each piece that it is sent, and then no more.
+func TestSocketSlowReader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		conn, raw, ended := dialPipe(t)
+		steer := `{"type":"response.steer","previous_response_id":"resp_1","input":"` + strings.Repeat("x", 320<<10) + `"}`
+		if err := conn.Write(t.Context(), websocket.MessageText, []byte(steer)); err != nil {
+			t.Fatal(err)
+		}
+		buf := make([]byte, 16<<10)
+		for range 10 {
+			time.Sleep(15 * time.Second)
+			if _, err := io.ReadFull(raw, buf); err != nil {
+				t.Fatalf("a slow client was given up: %v", err)
+			}
+		}
+		if time.Sleep(2 * time.Minute); isOpen(ended) {
+			t.Error("a client that stopped reading was not given up")
+		}
+	})
+}
+
+func TestSocketTooLarge(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		conn, _, ended := dialPipe(t)
+		go conn.Write(t.Context(), websocket.MessageText, make([]byte, 1<<20+1))
+		_, _, err := conn.Read(t.Context())
+		if got := websocket.CloseStatus(err); got != websocket.StatusMessageTooBig {
+			t.Errorf("got %v, want the connection closed with %d", err, websocket.StatusMessageTooBig)
+		}
+		if isOpen(ended) {
+			t.Error("the connection is still there")
+		}
+	})
+}
+
+func TestSocketTooOld(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		conn, _, _ := dialPipe(t)
+		_, data, err := conn.Read(t.Context())
+		const want = `"Responses websocket connection limit reached (60 minutes). Create a new websocket connection to continue."`
+		if err != nil || !strings.Contains(string(data), want) {
+			t.Errorf("got %s, %v, want %s", data, err, want)
+		}
+		if _, _, err = conn.Read(t.Context()); websocket.CloseStatus(err) != websocket.StatusGoingAway {
+			t.Errorf("got %v, want it closed", err)
+		}
+		var closed websocket.CloseError
+		if !errors.As(err, &closed) || closed.Reason == "" {
+			t.Errorf("got %v, want a reason", err)
+		}
+	})
+}
