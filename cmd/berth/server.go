@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"gocloud.dev/blob/fileblob"
@@ -40,6 +41,7 @@ import (
 type server struct {
 	log     *slog.Logger
 	handler http.Handler
+	leave   func(context.Context) error   // leaves the runs to the next start
 	close   []func(context.Context) error // to be called from the last to the first
 }
 
@@ -109,7 +111,8 @@ func newServer(ctx context.Context, state string, config *Config, log *slog.Logg
 	eng := engine.New(engine.Options{Responses: db, Runs: db, Journal: events, Models: models, Containers: containers{keeper},
 		Files: uploads, Owner: owner, Log: log,
 		Shell: tool.ShellLimits{Timeout: config.Shell.Timeout, MaxTimeout: config.Shell.MaxTimeout, Output: config.Shell.Output}})
-	s.later(eng.Close)
+	s.leave = eng.Close
+	s.later(s.leave)
 	if err := eng.Recover(ctx); err != nil { // after the keeper has taken its sandboxes over
 		return s, err
 	}
@@ -135,11 +138,17 @@ func (s *server) Close(ctx context.Context) {
 }
 
 // serve answers on l until ctx ends, then stops in order: runs are left first, so
-// that streams which follow them end.
+// that the streams and sockets which follow them end, and what they need last.
 func (s *server) serve(ctx context.Context, l net.Listener) error {
 	base, end := context.WithCancel(context.Background())
 	defer end()
-	hs := &http.Server{Handler: s.handler, ReadHeaderTimeout: 20 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
+	var handlers sync.WaitGroup // those of sockets are not the http.Server's any more
+	hs := &http.Server{ReadHeaderTimeout: 20 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			handlers.Add(1)
+			defer handlers.Done()
+			s.handler.ServeHTTP(w, r)
+		}),
 		BaseContext: func(net.Listener) context.Context { return base },
 		ErrorLog:    slog.NewLogLogger(s.log.Handler(), slog.LevelDebug)}
 	failed := make(chan error, 1)
@@ -154,10 +163,22 @@ func (s *server) serve(ctx context.Context, l net.Listener) error {
 	l.Close()
 	grace, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
-	s.Close(grace)
+	defer s.Close(grace)
+	if err := s.leave(grace); err != nil {
+		s.log.Error("leaving the runs", "err", err)
+	}
 	end()
 	if err := hs.Shutdown(grace); err != nil && !errors.Is(err, net.ErrClosed) {
 		return hs.Close()
+	}
+	ended := make(chan struct{})
+	go func() {
+		handlers.Wait()
+		close(ended)
+	}()
+	select {
+	case <-ended:
+	case <-grace.Done():
 	}
 	return nil
 }
