@@ -30,12 +30,18 @@ func (e *Engine) admit(ctx context.Context, p berth.ProjectID, req *berth.Respon
 	if r.provider, r.upstream, err = e.Models.Route(req.Model); err != nil {
 		return nil, err
 	}
-	chain, err := e.previous(ctx, p, r.memory, req)
+	chain, err := e.before(ctx, p, r.memory, req)
 	if err != nil {
 		return nil, err
 	}
+	if chain.held {
+		return nil, conversationLocked()
+	}
 	input, err := resolveReferences(req.Input, chain.items)
 	if err != nil {
+		return nil, err
+	}
+	if err := checkIDs(input, chain.items); err != nil {
 		return nil, err
 	}
 	r.chain, r.history = chain, slices.Concat(chain.items, input)
@@ -86,56 +92,6 @@ func (e *Engine) checkUntaken(ctx context.Context, p berth.ProjectID, id berth.R
 	return err
 }
 
-// A chain is what the responses before this one leave to it.
-type chain struct {
-	items     []berth.Item
-	container berth.ContainerID // the last one that was used
-	age       int               // of the engine's history when it was read
-}
-
-func (e *Engine) chain(ctx context.Context, p berth.ProjectID, previous berth.ResponseID) (c chain, err error) {
-	key := historyKey{p, previous}
-	c, age, remembered := e.past.get(key)
-	c.age = age
-	if previous == "" {
-		return c, nil
-	}
-	rec, err := e.Responses.GetResponse(ctx, p, previous)
-	if errors.Is(err, store.ErrNotFound) || err == nil && !rec.Body.Store {
-		return c, previousNotFound(previous)
-	}
-	if err != nil {
-		return c, err
-	}
-	if !rec.Body.Status.Final() {
-		return c, &berth.Error{Code: berth.CodeInvalid, Param: "previous_response_id", Wire: "previous_response_not_completed",
-			Message: fmt.Sprintf("Previous response with id '%s' is still in progress.", previous)}
-	}
-	if remembered {
-		return c, nil
-	}
-	links, err := e.Responses.Chain(ctx, p, previous)
-	if errors.Is(err, store.ErrNotFound) {
-		return c, previousNotFound(previous)
-	}
-	if err != nil {
-		return c, err
-	}
-	for _, l := range links {
-		c.items = append(append(c.items, l.Input...), l.Output...)
-		if l.Container != "" {
-			c.container = l.Container
-		}
-	}
-	e.past.put(key, c, age)
-	return c, nil
-}
-
-func previousNotFound(id berth.ResponseID) error {
-	return &berth.Error{Code: berth.CodeInvalid, Param: "previous_response_id", Wire: "previous_response_not_found",
-		Message: fmt.Sprintf("Previous response with id '%s' not found.", id)}
-}
-
 // resolveReferences replaces references by the items of the chain that they name.
 func resolveReferences(input, chain []berth.Item) ([]berth.Item, error) {
 	out := slices.Clone(input)
@@ -151,6 +107,27 @@ func resolveReferences(input, chain []berth.Item) ([]berth.Item, error) {
 		out[i] = berth.Item{}
 	}
 	return slices.DeleteFunc(out, berth.Item.IsZero), nil
+}
+
+// checkIDs refuses input that brings an item a second time.
+func checkIDs(input, chain []berth.Item) error {
+	brought := make(map[string]bool, len(input))
+	for _, it := range input {
+		if brought[it.ID()] {
+			return duplicateItem(it.ID())
+		}
+		brought[it.ID()] = it.ID() != ""
+	}
+	for _, it := range chain {
+		if brought[it.ID()] {
+			return duplicateItem(it.ID())
+		}
+	}
+	return nil
+}
+
+func duplicateItem(id string) error {
+	return berth.Invalid("input", "Duplicate item found with id %s. Remove duplicate items from your input and try again.", id)
 }
 
 // checkCalls refuses a context in which a call of the client's lacks its output,

@@ -14,6 +14,7 @@ import (
 	"github.com/berth-run/berth/engine"
 	"github.com/berth-run/berth/journal"
 	"github.com/berth-run/berth/model"
+	"github.com/berth-run/berth/store"
 	"github.com/berth-run/berth/store/sqlite"
 )
 
@@ -31,7 +32,7 @@ func benchHouse(b *testing.B) (*engine.Engine, *journal.Journal) {
 		b.Fatal(err)
 	}
 	j := journal.New(st)
-	e := engine.New(engine.Options{Responses: st, Runs: st, Journal: j, Models: instant{}, Files: fewFiles{}, Owner: "bench", Log: slog.New(slog.DiscardHandler)})
+	e := engine.New(engine.Options{Responses: st, Runs: st, Objects: st, Journal: j, Models: instant{&playedModel{}}, Files: fewFiles{}, Owner: "bench", Log: slog.New(slog.DiscardHandler)})
 	b.Cleanup(func() {
 		e.Close(context.Background())
 		st.Close()
@@ -40,12 +41,12 @@ func benchHouse(b *testing.B) (*engine.Engine, *journal.Journal) {
 }
 
 // ask creates a response and returns its id and how long its first token took.
-func ask(b *testing.B, e *engine.Engine, j *journal.Journal, previous berth.ResponseID) (berth.ResponseID, time.Duration) {
+func ask(b *testing.B, e *engine.Engine, j *journal.Journal, change func(*berth.ResponseRequest)) (berth.ResponseID, time.Duration) {
 	var req berth.ResponseRequest
 	if err := json.Unmarshal([]byte(`{"model":"instant","input":"a question of some words"}`), &req); err != nil {
 		b.Fatal(err)
 	}
-	req.PreviousResponseID = previous
+	change(&req)
 	began := time.Now()
 	r, err := e.Create(b.Context(), caller, &req)
 	if err != nil {
@@ -69,7 +70,7 @@ func BenchmarkFirstToken(b *testing.B) {
 	e, j := benchHouse(b)
 	var all []time.Duration
 	for b.Loop() {
-		_, first := ask(b, e, j, "")
+		_, first := ask(b, e, j, func(*berth.ResponseRequest) {})
 		all = append(all, first)
 	}
 	slices.Sort(all)
@@ -83,17 +84,58 @@ func BenchmarkChain(b *testing.B) {
 		b.Run(fmt.Sprintf("turn=%d", n), func(b *testing.B) {
 			e, j := benchHouse(b)
 			var previous berth.ResponseID
+			next := func(r *berth.ResponseRequest) { r.PreviousResponseID = previous }
 			for range n - 1 {
-				previous, _ = ask(b, e, j, previous)
+				previous, _ = ask(b, e, j, next)
 			}
 			var total time.Duration
 			count := 0
 			for b.Loop() {
-				_, first := ask(b, e, j, previous)
+				_, first := ask(b, e, j, next)
 				total += first
 				count++
 			}
 			b.ReportMetric(float64(total.Microseconds())/float64(count), "first-token-µs")
 		})
 	}
+}
+
+// BenchmarkConversation is the first token of a response in a conversation of so
+// many items: the second one there, and the first, which reads them all.
+func BenchmarkConversation(b *testing.B) {
+	for _, n := range []int{1, 10, 100, 1000} {
+		b.Run(fmt.Sprintf("items=%d", n), func(b *testing.B) {
+			e, j := benchHouse(b)
+			var all [2]time.Duration
+			count := 0
+			for b.Loop() {
+				b.StopTimer()
+				id := newBenchConversation(b, e, n)
+				b.StartTimer()
+				for i := range all {
+					_, first := ask(b, e, j, func(r *berth.ResponseRequest) {
+						r.Conversation = &berth.ResponseConversation{ID: id}
+						r.Input = berth.Input{message(berth.NewID(berth.PrefixMessage), "a question of some words")}
+					})
+					all[i] += first
+				}
+				count++
+			}
+			b.ReportMetric(float64(all[0].Microseconds())/float64(count), "unread-µs")
+			b.ReportMetric(float64(all[1].Microseconds())/float64(count), "first-token-µs")
+		})
+	}
+}
+
+func newBenchConversation(b *testing.B, e *engine.Engine, n int) berth.ConversationID {
+	id := berth.ConversationID(berth.NewID(berth.PrefixConversation))
+	items := make([]berth.Item, n)
+	for i := range items {
+		items[i] = message(berth.NewID(berth.PrefixMessage), "a question of some words")
+	}
+	conv := &store.Object{ObjectKey: store.ObjectKey{Kind: store.KindConversation, ID: string(id)}, Body: []byte(`{}`)}
+	if err := e.Objects.CreateObjects(b.Context(), project, append([]*store.Object{conv}, engine.ConversationItems(id, items)...)...); err != nil {
+		b.Fatal(err)
+	}
+	return id
 }

@@ -63,6 +63,7 @@ type Files interface {
 type Options struct {
 	Responses  store.Responses
 	Runs       store.Runs
+	Objects    store.Objects
 	Journal    *journal.Journal // of the same store
 	Models     Router
 	Containers Containers
@@ -90,6 +91,7 @@ type Engine struct {
 func New(opts Options) *Engine {
 	e := &Engine{Options: opts, runs: map[berth.ResponseID]*run{}, past: newHistory()}
 	e.base, e.detach = context.WithCancelCause(context.Background())
+	opts.Journal.AtEnd(leaveToConversation)
 	return e
 }
 
@@ -116,9 +118,9 @@ func (e *Engine) Create(ctx context.Context, caller berth.Caller, req *berth.Res
 	if r.prepared {
 		first = append(first, r.final(*body, berth.StatusCompleted, ""))
 	}
-	r.writer, err = e.Journal.Create(ctx, r.record, e.lease(), first)
+	r.writer, err = e.Journal.Create(ctx, r.record, e.lease(), first, r.chain.hold(r.record)...)
 	if err != nil {
-		return nil, err
+		return nil, e.refused(ctx, r, err)
 	}
 	if !req.Stored() {
 		r.memory.expect(r.key())

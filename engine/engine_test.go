@@ -58,9 +58,12 @@ func newHouse(t *testing.T, turns ...turn) *house {
 
 // start opens an engine on the store, as a server does; after stop it is the
 // next life of the same server.
-func (h *house) start() {
-	h.journal = journal.New(h.store)
-	h.engine = engine.New(engine.Options{Responses: h.store, Runs: h.store, Journal: h.journal, Models: h.model,
+func (h *house) start() { h.startOn(h.store) }
+
+// startOn starts with another keeper of responses.
+func (h *house) startOn(responses store.Responses) {
+	h.journal = journal.New(responses)
+	h.engine = engine.New(engine.Options{Responses: responses, Runs: h.store, Objects: h.store, Journal: h.journal, Models: h.model,
 		Containers: h.containers, Files: fewFiles{}, Owner: "test", Log: slog.New(slog.NewTextHandler(h.log, nil))})
 }
 

@@ -11,9 +11,10 @@ import (
 const maxRemembered = 200_000
 
 // A history remembers what the latest responses leave to those that continue
-// them, so that the thousandth turn of a chain costs Berth what the first did. It
-// only saves reading: that a response exists is asked of the store each time. A
-// deletion anywhere empties it.
+// them, and what conversations held when they were last read, so that the
+// thousandth turn costs Berth what the first did. It only saves reading: what
+// exists, and what is new, is asked of the store each time. A deletion anywhere
+// empties it.
 type history struct {
 	mu    sync.Mutex
 	byID  map[historyKey]*linked.Element
@@ -23,8 +24,8 @@ type history struct {
 }
 
 type historyKey struct {
-	project  berth.ProjectID
-	response berth.ResponseID
+	project berth.ProjectID
+	id      string // of a response or a conversation
 }
 
 type remembered struct {
@@ -49,21 +50,35 @@ func (h *history) get(key historyKey) (c chain, age int, ok bool) {
 	return e.Value.(*remembered).chain, h.age, true
 }
 
+// now returns the age, for what is about to be read.
+func (h *history) now() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.age
+}
+
 // put remembers a chain, whose items nobody changes any more, unless something
 // was deleted since the age at which it was read.
 func (h *history) put(key historyKey, c chain, age int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if age != h.age || h.byID[key] != nil || len(c.items) > maxRemembered {
+	if age != h.age || len(c.items) > maxRemembered {
 		return
+	}
+	if old := h.byID[key]; old != nil {
+		h.drop(old)
 	}
 	h.byID[key] = h.order.PushFront(&remembered{key, c})
 	h.items += len(c.items)
 	for h.items > maxRemembered {
-		old := h.order.Remove(h.order.Back()).(*remembered)
-		delete(h.byID, old.key)
-		h.items -= len(old.chain.items)
+		h.drop(h.order.Back())
 	}
+}
+
+func (h *history) drop(e *linked.Element) {
+	old := h.order.Remove(e).(*remembered)
+	delete(h.byID, old.key)
+	h.items -= len(old.chain.items)
 }
 
 func (h *history) clear() {

@@ -53,7 +53,7 @@ func NewMemory(limit int64) *Memory {
 func (m *Memory) Forget(p berth.ProjectID, id berth.ResponseID) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.remove(historyKey{p, id})
+	m.remove(historyKey{p, string(id)})
 }
 
 func (m *Memory) remove(key historyKey) {
@@ -120,16 +120,16 @@ func (m *Memory) chain(ctx context.Context, key historyKey) (chain, bool, error)
 	return memo.chain, m.memos[key] == memo, nil
 }
 
-// previous returns the chain that a request continues: a remembered one or a
-// stored one. What continues a response that was not stored cannot be stored
+// before returns what comes before a request's input: what a client's memory
+// holds, or what is stored. What continues a response that was not stored cannot be stored
 // either, or it would be a chain without its beginning.
-func (e *Engine) previous(ctx context.Context, p berth.ProjectID, m *Memory, req *berth.ResponseRequest) (chain, error) {
-	c, remembered, err := m.chain(ctx, historyKey{p, req.PreviousResponseID})
+func (e *Engine) before(ctx context.Context, p berth.ProjectID, m *Memory, req *berth.ResponseRequest) (chain, error) {
+	c, remembered, err := m.chain(ctx, historyKey{p, string(req.PreviousResponseID)})
 	if err != nil {
 		return c, err
 	}
 	if !remembered {
-		return e.chain(ctx, p, req.PreviousResponseID)
+		return sourceOf(req.PreviousResponseID, req.Conversation).read(ctx, e, p)
 	}
 	if req.Stored() {
 		return c, berth.Invalid("store", "Previous response with id '%s' was not stored. What continues it must have 'store' false.", req.PreviousResponseID)
@@ -147,7 +147,7 @@ func (e *Engine) remember(r *run) {
 	switch {
 	case !body.Store:
 		r.memory.settle(r.key(), left, body.Status)
-	case body.Status.Final():
+	case body.Status.Final() && body.Conversation == nil:
 		e.past.put(r.key(), left, r.chain.age)
 	}
 }

@@ -78,11 +78,7 @@ func (r *run) restore(ctx context.Context, told []berth.Event) error {
 	if r.tools, err = e.bind(rec.Project, rec.Body); err != nil {
 		return err
 	}
-	var previous berth.ResponseID
-	if rec.Body.PreviousResponseID != nil {
-		previous = *rec.Body.PreviousResponseID
-	}
-	chain, err := e.chain(ctx, rec.Project, previous)
+	chain, err := sourceOfStored(rec).read(ctx, e, rec.Project)
 	if err != nil {
 		return err
 	}

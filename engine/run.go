@@ -23,7 +23,7 @@ type run struct {
 	provider model.Provider
 	upstream string // the provider's name of the model
 	tools    toolset
-	chain    chain        // the chain before this response
+	chain    chain        // what came before this response
 	history  []berth.Item // its items, and this response's input
 	window   window
 	memory   *Memory          // of its client, or nil
@@ -43,7 +43,7 @@ type run struct {
 
 func (r *run) id() berth.ResponseID { return r.record.Body.ID }
 
-func (r *run) key() historyKey { return historyKey{r.record.Project, r.id()} }
+func (r *run) key() historyKey { return historyKey{r.record.Project, string(r.id())} }
 
 // log names the response and the request that asked for it, in a former life of
 // the server as well.

@@ -19,7 +19,7 @@ func (e *Engine) CountTokens(ctx context.Context, caller berth.Caller, req *bert
 			return 0, err
 		}
 	}
-	chain, err := e.chain(ctx, caller.Project, req.PreviousResponseID)
+	chain, err := sourceOf(req.PreviousResponseID, req.Conversation).read(ctx, e, caller.Project)
 	if err != nil {
 		return 0, err
 	}

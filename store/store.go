@@ -194,7 +194,7 @@ type Kind string
 const (
 	KindConversation     Kind = "conversation"
 	KindConversationItem Kind = "conversation_item" // of a conversation; a berth.Item
-	KindConversationTurn Kind = "conversation_turn" // of a conversation: see engine
+	KindConversationHold Kind = "conversation_hold" // of a conversation: see engine
 )
 
 // An ObjectKey names an object of a project. Ids of objects that others belong to

@@ -108,7 +108,7 @@ func newServer(ctx context.Context, state string, config *Config, log *slog.Logg
 		return s, err
 	}
 	events := journal.New(db)
-	eng := engine.New(engine.Options{Responses: db, Runs: db, Journal: events, Models: models, Containers: containers{keeper},
+	eng := engine.New(engine.Options{Responses: db, Runs: db, Objects: db, Journal: events, Models: models, Containers: containers{keeper},
 		Files: uploads, Owner: owner, Log: log,
 		Shell: tool.ShellLimits{Timeout: config.Shell.Timeout, MaxTimeout: config.Shell.MaxTimeout, Output: config.Shell.Output}})
 	s.leave = eng.Close
