@@ -124,3 +124,18 @@ func TestPromptErrors(t *testing.T) {
 	h.call(404, "DELETE", "/v1/prompts/"+id, nil)
 	h.call(404, "POST", "/v1/responses", use(``))
 }
+
+func TestPromptOverASocket(t *testing.T) {
+	h := newHouse(t, nil)
+	id := h.call(200, "POST", "/v1/prompts", `{"name":"n","template":{"model":"scripted","input":"hello"}}`).id()
+	l := h.connect()
+	l.send(`{"type":"response.create","prompt":{"id":"` + id + `"}}`)
+	done, _ := l.until("response.completed")
+	if done.at("response", "prompt", "version") != "1" || done.at("response", "model") != "scripted" {
+		t.Errorf("got %v", done)
+	}
+	l.send(`{"type":"response.create","prompt":{"id":"pmpt_none"}}`)
+	if failed, _ := l.until("error"); failed.at("error", "code") != "prompt_not_found" {
+		t.Errorf("an unknown prompt: got %v", failed)
+	}
+}
