@@ -6,6 +6,11 @@ type Caller struct {
 	Project ProjectID
 	Key     KeyID // empty when the server runs without keys
 
+	// Response, if not empty, is the id of the response that they ask for. Asking
+	// for it again is asking for the same one. A door that makes several responses
+	// of one request clears it.
+	Response ResponseID
+
 	// RequestID names the request with which they ask, in every line that the log
 	// has of it.
 	RequestID string

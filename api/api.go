@@ -90,6 +90,8 @@ type server struct {
 	Options
 	mux  *http.ServeMux
 	open openness
+
+	attempts attempts
 }
 
 // New returns the handler. It is safe for concurrent use and holds nothing that

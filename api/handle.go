@@ -85,7 +85,11 @@ func (s *server) answer(w http.ResponseWriter, r *http.Request, h handler) {
 		x.caller = caller
 		err = checkClientID(x.clientID)
 	}
-	if err == nil {
+	switch {
+	case err != nil:
+	case strings.HasPrefix(r.Pattern, "POST ") && r.Header.Get(idempotencyKey) != "":
+		err = s.once(x, r, caller, h)
+	default:
 		err = h(s, w, r, caller)
 	}
 	if err == nil {

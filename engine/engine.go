@@ -6,6 +6,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -59,7 +60,7 @@ type Files interface {
 	Open(ctx context.Context, p berth.ProjectID, id berth.FileID) (io.ReadCloser, *berth.File, error)
 }
 
-// Options are an Engine's parts. All are needed.
+// Options are an Engine's parts. Those without a default are needed.
 type Options struct {
 	Responses  store.Responses
 	Runs       store.Runs
@@ -70,6 +71,7 @@ type Options struct {
 	Files      Files
 	Owner      string // this server's name on leases; the same again after a restart
 	Shell      tool.ShellLimits
+	Return     time.Duration // in which a client that was lost may ask again for the response that it named; default 10 s
 	Log        *slog.Logger
 }
 
@@ -101,7 +103,25 @@ func New(opts Options) *Engine {
 // The run of a foreground request ends when ctx does, with a cancelled response.
 // A background request outlives ctx. A response that is not to be stored is
 // purged when its run and ctx have both ended.
+//
+// A caller who names the response gets the one of that name, as it was created,
+// if there is one; its run then ends with the last of its callers (client.go).
 func (e *Engine) Create(ctx context.Context, caller berth.Caller, req *berth.ResponseRequest, options ...Option) (*berth.Response, error) {
+	if caller.Response == "" {
+		return e.create(ctx, caller, req, options)
+	}
+	options = append([]Option{As(caller.Response)}, options...)
+	created, err := e.again(ctx, caller)
+	if errors.Is(err, store.ErrNotFound) {
+		created, err = e.create(ctx, caller, req, options)
+	}
+	if errors.Is(err, store.ErrExists) { // now: the other request was quicker
+		created, err = e.again(ctx, caller)
+	}
+	return created, err
+}
+
+func (e *Engine) create(ctx context.Context, caller berth.Caller, req *berth.ResponseRequest, options []Option) (*berth.Response, error) {
 	r, err := e.admit(ctx, caller.Project, req, options)
 	if err != nil {
 		return nil, err
@@ -125,14 +145,14 @@ func (e *Engine) Create(ctx context.Context, caller berth.Caller, req *berth.Res
 	if !req.Stored() {
 		r.memory.expect(r.key())
 	}
-	client := ctx
-	if req.Background {
-		client = context.Background()
+	if !req.Background {
+		r.clients = &clients{}
 	}
-	e.start(r, client)
-	if !req.Stored() {
-		context.AfterFunc(ctx, func() { e.purge(r) })
+	if !req.Background && caller.Response != "" {
+		r.clients.patience = cmp.Or(e.Return, returnTime)
 	}
+	e.start(r)
+	r.join(ctx)
 	return &created, nil
 }
 
@@ -200,8 +220,8 @@ func (e *Engine) Close(ctx context.Context) error {
 	}
 }
 
-// start runs r in the background until it ends, client leaves, or it is stopped.
-func (e *Engine) start(r *run, client context.Context) {
+// start runs r in the background until it ends or is stopped.
+func (e *Engine) start(r *run) {
 	ctx, cancel := context.WithCancelCause(e.base)
 	r.cancel, r.ended = cancel, make(chan struct{})
 	e.mu.Lock()
@@ -209,12 +229,10 @@ func (e *Engine) start(r *run, client context.Context) {
 	e.mu.Unlock()
 	e.wg.Add(1)
 	e.renew.Do(func() { go e.renewLeases() })
-	stop := context.AfterFunc(client, func() { cancel(errLeft) })
 	go func() {
 		defer e.wg.Done()
 		defer close(r.ended)
 		defer cancel(nil)
-		defer stop()
 		r.main(ctx)
 		r.writer.Close()
 		e.remember(r)

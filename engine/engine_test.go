@@ -40,6 +40,7 @@ type house struct {
 	model      *playedModel
 	containers *fakeContainers
 	log        io.Writer
+	patience   time.Duration // with clients that were lost
 }
 
 func newHouse(t *testing.T, turns ...turn) *house {
@@ -64,7 +65,7 @@ func (h *house) start() { h.startOn(h.store) }
 func (h *house) startOn(responses store.Responses) {
 	h.journal = journal.New(responses)
 	h.engine = engine.New(engine.Options{Responses: responses, Runs: h.store, Objects: h.store, Journal: h.journal, Models: h.model,
-		Containers: h.containers, Files: fewFiles{}, Owner: "test", Log: slog.New(slog.NewTextHandler(h.log, nil))})
+		Containers: h.containers, Files: fewFiles{}, Owner: "test", Return: h.patience, Log: slog.New(slog.NewTextHandler(h.log, nil))})
 }
 
 func (h *house) stop() {

@@ -63,7 +63,7 @@ func (e *Engine) resume(ctx context.Context, ref store.RunRef) error {
 		return r.end(ctx, berth.StatusFailed, err)
 	}
 	r.log().Info("the response is resumed", "items", len(rec.Body.Output), "calls", len(r.pending))
-	e.start(r, context.Background())
+	e.start(r)
 	return nil
 }
 

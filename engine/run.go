@@ -37,8 +37,9 @@ type run struct {
 	refused     int         // turns in a row that brought nothing else
 	speech      *speech     // of the present turn; nil before the first
 
-	cancel context.CancelCauseFunc
-	ended  chan struct{}
+	clients *clients // nil if the run needs none
+	cancel  context.CancelCauseFunc
+	ended   chan struct{}
 }
 
 func (r *run) id() berth.ResponseID { return r.record.Body.ID }

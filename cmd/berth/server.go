@@ -69,6 +69,7 @@ func newServer(ctx context.Context, state string, config *Config, log *slog.Logg
 		return s, err
 	}
 	s.later(func(context.Context) error { return db.Close() })
+	s.later(startSweeping(db, log))
 
 	bucket, err := fileblob.OpenBucket(filepath.Join(state, "files"), &fileblob.Options{CreateDir: true, NoTempDir: true, Metadata: fileblob.MetadataDontWrite})
 	if err != nil {
