@@ -31,6 +31,13 @@ var routes = []route{
 	{"POST", "/v1/responses/{response}/cancel", (*server).cancelResponse},
 	{"GET", "/v1/responses/{response}/input_items", (*server).listInputItems},
 
+	{"POST", "/v1/chat/completions", (*server).createCompletion},
+	{"GET", "/v1/chat/completions", (*server).listCompletions},
+	{"GET", "/v1/chat/completions/{completion}", (*server).getCompletion},
+	{"POST", "/v1/chat/completions/{completion}", (*server).updateCompletion},
+	{"DELETE", "/v1/chat/completions/{completion}", (*server).deleteCompletion},
+	{"GET", "/v1/chat/completions/{completion}/messages", (*server).listCompletionMessages},
+
 	{"POST", "/v1/files", (*server).createFile},
 	{"GET", "/v1/files", (*server).listFiles},
 	{"GET", "/v1/files/{file}", (*server).getFile},

@@ -35,6 +35,10 @@ var probes = []probe{
 	{"POST /responses/input_tokens", func(*house) (string, map[string]any, map[string]any) {
 		return "/responses/input_tokens", map[string]any{"model": "scripted", "input": "hello"}, map[string]any{"model": "scripted"}
 	}},
+	{"POST /chat/completions", func(*house) (string, map[string]any, map[string]any) {
+		return "/chat/completions", map[string]any{"model": "scripted", "messages": []any{map[string]any{"role": "user", "content": "hello"}}},
+			map[string]any{"model": "scripted"}
+	}},
 	{"POST /containers", func(*house) (string, map[string]any, map[string]any) {
 		return "/containers", map[string]any{"name": "x"}, map[string]any{"expires_after": map[string]any{"anchor": "last_active_at", "minutes": 5}}
 	}},

@@ -163,7 +163,7 @@ func (s *server) listPrompts(w http.ResponseWriter, r *http.Request, c berth.Cal
 	if err != nil {
 		return listError(err, page)
 	}
-	return writePrompts(w, list, more)
+	return writeObjects(w, list, more)
 }
 
 // listPromptVersions serves GET /v1/prompts/{prompt}/versions. The cursor is a
@@ -193,7 +193,7 @@ func (s *server) listPromptVersions(w http.ResponseWriter, r *http.Request, c be
 	if err != nil {
 		return err
 	}
-	return writePrompts(w, list, more)
+	return writeObjects(w, list, more)
 }
 
 // maxVersions is how many versions of a prompt are listed.
@@ -201,7 +201,8 @@ const maxVersions = 10_000
 
 func objectID(o *store.Object) string { return o.ID }
 
-func writePrompts(w http.ResponseWriter, list []*store.Object, more bool) error {
+// writeObjects answers with a page of documents.
+func writeObjects(w http.ResponseWriter, list []*store.Object, more bool) error {
 	page := listOf(list, more, objectID)
 	answer := listing[json.RawMessage]{Object: page.Object, Data: []json.RawMessage{}, FirstID: page.FirstID, LastID: page.LastID, HasMore: more}
 	for _, o := range list {

@@ -77,19 +77,22 @@ func checkFields(at string, obj map[string]any, known fields, required []string)
 }
 
 // byType checks an object by the rule for its "type".
-func byType(kinds map[string]rule) rule {
+func byType(kinds map[string]rule) rule { return byField("type", kinds) }
+
+// byField checks an object by the rule for the value of one of its fields.
+func byField(name string, kinds map[string]rule) rule {
 	return func(at string, v any) error {
 		obj, ok := v.(map[string]any)
 		if !ok {
 			return wrongType(at, "an object", v)
 		}
-		at2 := join(at, "type")
-		if obj["type"] == nil {
+		at2 := join(at, name)
+		if obj[name] == nil {
 			return missing(at2)
 		}
-		kind, ok := obj["type"].(string)
+		kind, ok := obj[name].(string)
 		if !ok {
-			return wrongType(at2, "a string", obj["type"])
+			return wrongType(at2, "a string", obj[name])
 		}
 		if kinds[kind] == nil {
 			return wrongValue(at2, kind, slices.Sorted(maps.Keys(kinds)))

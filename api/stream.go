@@ -22,10 +22,7 @@ func (s *server) stream(w http.ResponseWriter, r *http.Request, p berth.ProjectI
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	h := w.Header()
-	h.Set("Content-Type", sse.ContentType)
-	h.Set("Cache-Control", "no-cache")
-	h.Set("X-Accel-Buffering", "no") // nginx would hold events back
-	h.Set("X-Content-Type-Options", "nosniff")
+	streamHeader(h)
 	w.WriteHeader(http.StatusOK)
 	out := newEventWriter(s.patiently(w), s.KeepAlive, obfuscate)
 	if out.flush() != nil {
@@ -45,6 +42,13 @@ func (s *server) stream(w http.ResponseWriter, r *http.Request, p berth.ProjectI
 		}
 	}
 	return nil
+}
+
+func streamHeader(h http.Header) {
+	h.Set("Content-Type", sse.ContentType)
+	h.Set("Cache-Control", "no-cache")
+	h.Set("X-Accel-Buffering", "no") // nginx would hold events back
+	h.Set("X-Content-Type-Options", "nosniff")
 }
 
 // An eventWriter sends events to one client, and a comment after each silence.

@@ -23,6 +23,7 @@ var amendments = []struct {
 	{"/schemas/ContainerListResource/properties/last_id", nullable, "an empty page has none"},
 	{"/schemas/ContainerFileListResource/properties/first_id", nullable, "an empty page has none"},
 	{"/schemas/ContainerFileListResource/properties/last_id", nullable, "an empty page has none"},
+	{"/schemas/ChatCompletionMessageToolCallChunk/properties/type/enum", dropped, "a custom tool's call has the type custom"},
 }
 
 // extensions are the types of events that are Berth's own; docs/divergences.md
@@ -35,8 +36,8 @@ func nullable(schema any) any {
 
 func dropped(any) any { return nil }
 
-// amend changes the tree of the document. A response is streamed again by GET,
-// which the document leaves out.
+// amend changes the tree of the document. It leaves out that a response is
+// streamed again by GET, and that a completion's stream may end with an error.
 func amend(tree map[string]any) {
 	for _, a := range amendments {
 		steps := strings.Split(a.at, "/")[1:]
@@ -58,6 +59,10 @@ func amend(tree map[string]any) {
 		op := op.(map[string]any)
 		if op["method"] == "GET" && op["path"] == "/responses/{response_id}" {
 			op["answers"].(map[string]any)["200"].(map[string]any)[stream] = map[string]any{"$ref": "#/schemas/ResponseStreamEvent"}
+		}
+		if op["path"] == "/chat/completions" && op["method"] == "POST" {
+			answer := op["answers"].(map[string]any)["200"].(map[string]any)
+			answer[stream] = map[string]any{"anyOf": []any{answer[stream], map[string]any{"$ref": "#/schemas/ErrorResponse"}}}
 		}
 	}
 }

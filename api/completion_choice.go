@@ -1,0 +1,317 @@
+package api
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/berth-run/berth"
+)
+
+// A completionChoice is one answer of a completion: what it shows of the events of
+// the response that gives it. It is used by one goroutine at a time.
+type completionChoice struct {
+	index     int
+	response  berth.ResponseID
+	asked     *completionRequest
+	hosted    bool // there are tools that run on this server
+	container berth.ContainerID
+
+	pieces  []*choicePiece
+	turn    int
+	begun   bool // a stream has told the first of it
+	finish  string
+	usage   berth.Usage
+	failure *berth.EventError
+}
+
+// A choicePiece is what one item of the output adds to a choice.
+type choicePiece struct {
+	kind      pieceKind
+	item      int
+	turn      int             // calls of hosted tools lie between those of different turns
+	words     strings.Builder // of a call, its arguments
+	logprobs  []json.RawMessage
+	citations []citation
+	call      completionCall // without its arguments
+	cut       bool           // the item was closed as incomplete
+}
+
+type pieceKind int
+
+const (
+	pieceText pieceKind = iota
+	pieceRefusal
+	pieceThought
+	pieceCall
+)
+
+// newCompletionChoice returns the choice that a response gives, which shows its
+// tools as they were settled.
+func newCompletionChoice(index int, asked *completionRequest, r *berth.Response) *completionChoice {
+	c := &completionChoice{index: index, response: r.ID, asked: asked}
+	for _, t := range r.Tools {
+		if t.Type() == berth.ToolFunction || t.Type() == berth.ToolCustom {
+			continue
+		}
+		c.hosted = true
+		var shell berth.ShellTool
+		if t.Decode(&shell) == nil && shell.Environment != nil {
+			c.container = shell.Environment.ContainerID
+		}
+	}
+	return c
+}
+
+// lastOnly reports whether of the model's messages only the last counts: JSON must
+// not be mixed with what it says before it calls a hosted tool.
+func (c *completionChoice) lastOnly() bool {
+	var format struct{ Type string }
+	_ = json.Unmarshal(c.asked.ResponseFormat, &format) // absent, or checked
+	return c.hosted && format.Type != "" && format.Type != "text"
+}
+
+// live reports whether words are told as they come, and cannot be taken back.
+func (c *completionChoice) live() bool { return c.asked.Stream && !c.lastOnly() }
+
+// errUnsaid ends a stream whose words were withdrawn.
+var errUnsaid = &berth.Error{Code: berth.CodeUpstream,
+	Message: "The model's answer broke off and was begun anew, which a stream of chat completion chunks cannot tell. Send the request again."}
+
+// take adds an event and returns what a stream tells of it. Its errors are for
+// the client.
+func (c *completionChoice) take(ev *berth.Event) ([]chunkChoice, error) {
+	switch ev.Type {
+	case berth.EventOutputItemAdded:
+		return c.add(ev)
+	case berth.EventOutputTextDelta:
+		return c.hear(pieceText, ev), nil
+	case berth.EventRefusalDelta:
+		return c.hear(pieceRefusal, ev), nil
+	case berth.EventReasoningTextDelta, berth.EventReasoningSummaryDelta:
+		if c.asked.IncludeReasoning {
+			return c.hear(pieceThought, ev), nil
+		}
+	case berth.EventFunctionArgumentsDelta, berth.EventCustomInputDelta:
+		return c.write(ev), nil
+	case berth.EventOutputItemDone:
+		return c.close(ev)
+	case berth.EventErrored:
+		c.failure = ev.Error
+	case berth.EventCompleted, berth.EventIncomplete:
+		return c.end(ev.Response), nil
+	case berth.EventFailed:
+		return nil, c.asked.failure(c.failure)
+	case berth.EventCancelled:
+		return nil, berth.Errorf(berth.CodeUnavailable, "The completion was cancelled.")
+	}
+	return nil, nil
+}
+
+// failure is the error of a completion whose response failed.
+func (c *completionRequest) failure(e *berth.EventError) error {
+	if e == nil {
+		return berth.Errorf(berth.CodeInternal, "a response failed without an error")
+	}
+	out := &berth.Error{Code: berth.CodeUpstream, Message: e.Message, Wire: e.Code}
+	switch {
+	case e.Code == "model_not_found":
+		out.Code = berth.CodeNotFound
+	case e.Type == typeRateLimit:
+		out.Code = berth.CodeRateLimited
+	case e.Type == typeInvalid:
+		out.Code = berth.CodeInvalid
+	}
+	if e.Param != nil {
+		out.Param = c.param(*e.Param)
+	}
+	return out
+}
+
+// add begins an item. What was cut before it is withdrawn: the model was asked again.
+func (c *completionChoice) add(ev *berth.Event) ([]chunkChoice, error) {
+	for _, p := range c.pieces {
+		if told := p.kind == pieceCall || p.words.Len() > 0; p.cut && told && c.live() {
+			return nil, errUnsaid
+		}
+	}
+	c.pieces = slices.DeleteFunc(c.pieces, func(p *choicePiece) bool { return p.cut })
+	switch ev.Item.Type() {
+	case berth.ItemMessage, berth.ItemReasoning:
+		return nil, nil
+	case berth.ItemFunctionCall, berth.ItemCustomToolCall:
+		var named struct{ Name string }
+		if err := ev.Item.Decode(&named); err != nil {
+			return nil, err
+		}
+		p := c.piece(pieceCall, *ev.OutputIndex)
+		p.call = completionCall{ID: ev.Item.CallID()}
+		if ev.Item.Type() == berth.ItemFunctionCall {
+			p.call.Type, p.call.Function = berth.ToolFunction, &calledFunction{Name: named.Name}
+		} else {
+			p.call.Type, p.call.Custom = berth.ToolCustom, &calledCustom{Name: named.Name}
+		}
+		return c.tell(c.callDelta(p, true, ""), nil), nil
+	}
+	c.turn++ // a tool's call or output, which the client does not see
+	return nil, nil
+}
+
+// piece returns the piece of a kind that an item has, a new one if it has none.
+func (c *completionChoice) piece(kind pieceKind, item int) *choicePiece {
+	for _, p := range slices.Backward(c.pieces) {
+		if p.kind == kind && p.item == item {
+			return p
+		}
+	}
+	p := &choicePiece{kind: kind, item: item, turn: c.turn}
+	c.pieces = append(c.pieces, p)
+	return p
+}
+
+// hear adds the words of an event.
+func (c *completionChoice) hear(kind pieceKind, ev *berth.Event) []chunkChoice {
+	var words string
+	var logprobs []json.RawMessage
+	_ = json.Unmarshal(ev.Delta, &words) // the engine's, a string
+	if ev.Logprobs != nil {
+		logprobs = *ev.Logprobs
+	}
+	return c.say(c.piece(kind, *ev.OutputIndex), words, logprobs)
+}
+
+// say adds words of a message, or of a thought.
+func (c *completionChoice) say(p *choicePiece, words string, logprobs []json.RawMessage) []chunkChoice {
+	if !c.asked.Logprobs {
+		logprobs = nil
+	}
+	gap := ""
+	if p.words.Len() == 0 && words != "" {
+		gap = c.gap(p)
+	}
+	p.words.WriteString(words)
+	p.logprobs = append(p.logprobs, logprobs...)
+	if words == "" && len(logprobs) == 0 {
+		return nil
+	}
+	return c.tell(wordsDelta(p.kind, gap+words), logprobs)
+}
+
+// gap is what separates a piece from the one before it: nothing, unless a hosted
+// tool was called between.
+func (c *completionChoice) gap(p *choicePiece) string {
+	before := c.pieces[:slices.Index(c.pieces, p)]
+	for _, b := range slices.Backward(before) {
+		if b.kind == p.kind && b.words.Len() > 0 {
+			if b.turn != p.turn {
+				return "\n\n"
+			}
+			return ""
+		}
+	}
+	return ""
+}
+
+// write adds to the arguments or the input of a call.
+func (c *completionChoice) write(ev *berth.Event) []chunkChoice {
+	var words string
+	_ = json.Unmarshal(ev.Delta, &words) // the engine's, a string
+	p := c.piece(pieceCall, *ev.OutputIndex)
+	p.words.WriteString(words)
+	return c.tell(c.callDelta(p, false, words), nil)
+}
+
+// close ends an item. It may have been cut; a message may have come whole, without
+// deltas; its text may cite something.
+func (c *completionChoice) close(ev *berth.Event) (told []chunkChoice, err error) {
+	silent := true
+	for _, p := range c.pieces {
+		if p.item == *ev.OutputIndex {
+			p.cut, silent = ev.Item.Status() == berth.StatusIncomplete, false
+		}
+	}
+	if ev.Item.Type() != berth.ItemMessage {
+		return nil, nil
+	}
+	var m berth.Message
+	if err := ev.Item.Decode(&m); err != nil {
+		return nil, err
+	}
+	offset := 0
+	for _, part := range m.Content {
+		if silent && part.Text != "" {
+			told = append(told, c.say(c.piece(pieceText, *ev.OutputIndex), part.Text, part.Logprobs)...)
+		}
+		if silent && part.Refusal != "" {
+			told = append(told, c.say(c.piece(pieceRefusal, *ev.OutputIndex), part.Refusal, nil)...)
+		}
+		for _, raw := range part.Annotations {
+			var cited citation
+			if json.Unmarshal(raw, &cited) == nil && cited.Type == "url_citation" {
+				cited.Start += offset
+				cited.End += offset
+				p := c.piece(pieceText, *ev.OutputIndex)
+				p.citations = append(p.citations, cited)
+			}
+		}
+		offset += utf8.RuneCountInString(part.Text)
+	}
+	return told, nil
+}
+
+// end notes why the choice ends.
+func (c *completionChoice) end(r *berth.Response) []chunkChoice {
+	if r.Usage != nil {
+		c.usage = *r.Usage
+	}
+	if c.lastOnly() {
+		c.keepLast()
+	}
+	switch {
+	case r.IncompleteDetails != nil && r.IncompleteDetails.Reason == "content_filter":
+		c.finish = "content_filter"
+	case r.IncompleteDetails != nil:
+		c.finish = "length"
+	case len(c.calls()) == 0, c.asked.forced(): // OpenAI says "stop" after a call that was forced by name
+		c.finish = "stop"
+	case c.asked.legacy():
+		c.finish = "function_call"
+	default:
+		c.finish = "tool_calls"
+	}
+	if !c.asked.Stream {
+		return nil
+	}
+	return c.tellEnd()
+}
+
+// keepLast drops the words of all messages but the last.
+func (c *completionChoice) keepLast() {
+	last := -1
+	for _, p := range c.pieces {
+		if p.kind == pieceText || p.kind == pieceRefusal {
+			last = max(last, p.item)
+		}
+	}
+	c.pieces = slices.DeleteFunc(c.pieces, func(p *choicePiece) bool {
+		return (p.kind == pieceText || p.kind == pieceRefusal) && p.item != last
+	})
+}
+
+// calls returns the calls that the client is asked to answer.
+func (c *completionChoice) calls() []*choicePiece {
+	return slices.DeleteFunc(slices.Clone(c.pieces), func(p *choicePiece) bool { return p.kind != pieceCall })
+}
+
+// text returns all words of a kind.
+func (c *completionChoice) text(kind pieceKind) string {
+	var b strings.Builder
+	for _, p := range c.pieces {
+		if p.kind == kind && p.words.Len() > 0 {
+			b.WriteString(c.gap(p))
+			b.WriteString(p.words.String())
+		}
+	}
+	return b.String()
+}

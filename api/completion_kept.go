@@ -1,0 +1,251 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/store"
+)
+
+// A completion that is to be stored is an object, and so is each message of its
+// request.
+const (
+	kindCompletion        store.Kind = "chat.completion"
+	kindCompletionMessage store.Kind = "chat.completion.message"
+)
+
+// A keptCompletion is a completion as it is read again: with what was asked.
+type keptCompletion struct {
+	completion
+	Metadata         map[string]string `json:"metadata"`
+	RequestID        string            `json:"request_id"`
+	ToolChoice       json.RawMessage   `json:"tool_choice"`
+	Tools            []json.RawMessage `json:"tools"`
+	ResponseFormat   json.RawMessage   `json:"response_format"`
+	Seed             *int64            `json:"seed"`
+	TopP             float64           `json:"top_p"`
+	Temperature      float64           `json:"temperature"`
+	PresencePenalty  float64           `json:"presence_penalty"`
+	FrequencyPenalty float64           `json:"frequency_penalty"`
+	InputUser        *string           `json:"input_user"`
+}
+
+// A keptMessage is a message of the request.
+type keptMessage struct {
+	ID           string           `json:"id"`
+	Role         string           `json:"role"`
+	Content      json.RawMessage  `json:"content"` // a string; null if there are parts
+	Refusal      *string          `json:"refusal"`
+	Name         *string          `json:"name"`
+	ContentParts json.RawMessage  `json:"content_parts"`
+	ToolCalls    []completionCall `json:"tool_calls,omitempty"`
+	FunctionCall *calledFunction  `json:"function_call,omitempty"`
+	ToolCallID   string           `json:"tool_call_id,omitempty"`
+}
+
+// keepCompletion saves a completion that has ended, if it is to be stored.
+func (s *server) keepCompletion(ctx context.Context, p berth.ProjectID, a *answering, requestID string) error {
+	if !a.asked.Store {
+		return nil
+	}
+	asked := a.asked
+	kept := keptCompletion{completion: a.whole(), Metadata: asked.Metadata, RequestID: requestID, ToolChoice: asked.ToolChoice, Tools: asked.Tools,
+		ResponseFormat: asked.ResponseFormat, Seed: asked.Seed, TopP: valueOr(asked.TopP, 1), Temperature: valueOr(asked.Temperature, 1),
+		PresencePenalty: valueOr(asked.PresencePenalty, 0), FrequencyPenalty: valueOr(asked.FrequencyPenalty, 0), InputUser: asked.User}
+	if kept.Metadata == nil {
+		kept.Metadata = map[string]string{}
+	}
+	body, err := json.Marshal(kept)
+	if err != nil {
+		return err
+	}
+	objects := []*store.Object{{ObjectKey: completionKey(kept.ID), CreatedAt: kept.Created, Body: body}}
+	for i := range asked.Messages {
+		m := newKeptMessage(fmt.Sprintf("%s-%d", kept.ID, i), &asked.Messages[i])
+		body, err := json.Marshal(m)
+		if err != nil {
+			return err
+		}
+		objects = append(objects, &store.Object{ObjectKey: store.ObjectKey{Kind: kindCompletionMessage, Parent: kept.ID, ID: m.ID}, CreatedAt: kept.Created, Body: body})
+	}
+	return s.Objects.CreateObjects(ctx, p, objects...)
+}
+
+func newKeptMessage(id string, m *completionMessage) keptMessage {
+	out := keptMessage{ID: id, Role: m.Role, Content: m.Content, Refusal: m.Refusal, Name: orNull(m.Name),
+		ToolCalls: m.ToolCalls, FunctionCall: m.FunctionCall, ToolCallID: m.ToolCallID}
+	if len(m.Content) > 0 && m.Content[0] == '[' {
+		out.Content, out.ContentParts = nil, m.Content
+	}
+	return out
+}
+
+func valueOr[T any](p *T, otherwise T) T {
+	if p == nil {
+		return otherwise
+	}
+	return *p
+}
+
+func completionKey(id string) store.ObjectKey { return store.ObjectKey{Kind: kindCompletion, ID: id} }
+
+func completionNotFound(id string) error {
+	return berth.Errorf(berth.CodeNotFound, "Chat completion with id '%s' not found.", clip(id))
+}
+
+// completionMissing words an error of the store about the completion of a path.
+func completionMissing(err error, id string) error {
+	if errors.Is(err, store.ErrNotFound) {
+		return completionNotFound(id)
+	}
+	return err
+}
+
+// getCompletion serves GET /v1/chat/completions/{completion}.
+func (s *server) getCompletion(w http.ResponseWriter, r *http.Request, c berth.Caller) error {
+	id := r.PathValue("completion")
+	o, err := s.Objects.GetObject(r.Context(), c.Project, completionKey(id))
+	if err != nil {
+		return completionMissing(err, id)
+	}
+	return writeJSON(w, http.StatusOK, o.Body)
+}
+
+// updateCompletion serves POST /v1/chat/completions/{completion}: its metadata.
+func (s *server) updateCompletion(w http.ResponseWriter, r *http.Request, c berth.Caller) error {
+	id := r.PathValue("completion")
+	var change struct {
+		Metadata map[string]string `json:"metadata"`
+	}
+	if err := s.decodeBody(w, r, object(fields{"metadata": metadata}), &change); err != nil {
+		return err
+	}
+	if change.Metadata == nil {
+		change.Metadata = map[string]string{}
+	}
+	o, err := s.Objects.UpdateObject(r.Context(), c.Project, completionKey(id), func(o *store.Object) error {
+		var kept keptCompletion
+		if err := json.Unmarshal(o.Body, &kept); err != nil {
+			return err
+		}
+		kept.Metadata = change.Metadata
+		var err error
+		o.Body, err = json.Marshal(kept)
+		return err
+	})
+	if err != nil {
+		return completionMissing(err, id)
+	}
+	return writeJSON(w, http.StatusOK, o.Body)
+}
+
+// deleteCompletion serves DELETE /v1/chat/completions/{completion}.
+func (s *server) deleteCompletion(w http.ResponseWriter, r *http.Request, c berth.Caller) error {
+	id := r.PathValue("completion")
+	if err := s.Objects.DeleteObject(r.Context(), c.Project, completionKey(id)); err != nil {
+		return completionMissing(err, id)
+	}
+	return writeJSON(w, http.StatusOK, deleted(id, "chat.completion.deleted"))
+}
+
+// listCompletions serves GET /v1/chat/completions: those stored, of a model and
+// with the metadata that are asked for.
+func (s *server) listCompletions(w http.ResponseWriter, r *http.Request, c berth.Caller) error {
+	q := newQuery(r)
+	model, wanted := q.text("model"), q.pairs("metadata")
+	page := oldestFirst(q)
+	if err := q.end(); err != nil {
+		return err
+	}
+	fits := func(o *store.Object) bool {
+		var kept struct {
+			Model    string            `json:"model"`
+			Metadata map[string]string `json:"metadata"`
+		}
+		if json.Unmarshal(o.Body, &kept) != nil || model != "" && kept.Model != model {
+			return false
+		}
+		for k, v := range wanted {
+			if got, ok := kept.Metadata[k]; !ok || got != v {
+				return false
+			}
+		}
+		return true
+	}
+	found, more, err := s.selectObjects(r.Context(), c.Project, kindCompletion, page, fits)
+	if err != nil {
+		return listError(err, page)
+	}
+	return writeObjects(w, found, more)
+}
+
+// selectObjects returns a page of those objects that fit.
+func (s *server) selectObjects(ctx context.Context, p berth.ProjectID, kind store.Kind, page store.Page, fits func(*store.Object) bool) ([]*store.Object, bool, error) {
+	var found []*store.Object
+	most := page.Limit
+	for {
+		page.Limit = 100
+		objects, more, err := s.Objects.ListObjects(ctx, p, kind, "", page)
+		if err != nil {
+			return nil, false, err
+		}
+		for _, o := range objects {
+			if !fits(o) {
+				continue
+			}
+			if len(found) == most {
+				return found, true, nil
+			}
+			found = append(found, o)
+		}
+		if !more {
+			return found, false, nil
+		}
+		page.After = objects[len(objects)-1].ID
+	}
+}
+
+// listCompletionMessages serves GET /v1/chat/completions/{completion}/messages:
+// those of its request.
+func (s *server) listCompletionMessages(w http.ResponseWriter, r *http.Request, c berth.Caller) error {
+	q := newQuery(r)
+	page := oldestFirst(q)
+	if err := q.end(); err != nil {
+		return err
+	}
+	id := r.PathValue("completion")
+	if _, err := s.Objects.GetObject(r.Context(), c.Project, completionKey(id)); err != nil {
+		return completionMissing(err, id)
+	}
+	messages, more, err := s.Objects.ListObjects(r.Context(), c.Project, kindCompletionMessage, id, page)
+	if err != nil {
+		return listError(err, page)
+	}
+	return writeObjects(w, messages, more)
+}
+
+// oldestFirst reads limit, order and after of a list whose order is by default
+// ascending.
+func oldestFirst(q *query) store.Page {
+	page := q.page(20, 100)
+	page.Ascending = q.values.Get("order") != "desc"
+	return page
+}
+
+// pairs returns the parameters name[key].
+func (q *query) pairs(name string) map[string]string {
+	pairs := map[string]string{}
+	for param := range q.values {
+		key, ok := strings.CutPrefix(param, name+"[")
+		if key, closed := strings.CutSuffix(key, "]"); ok && closed {
+			q.known = append(q.known, param)
+			pairs[key] = q.values.Get(param)
+		}
+	}
+	return pairs
+}

@@ -1,0 +1,293 @@
+package api
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/berth-run/berth"
+)
+
+// completionMessageRule checks an entry of "messages" by its role.
+var completionMessageRule = byField("role", map[string]rule{
+	"developer": object(fields{"role": anyText, "content": textOr(textParts), "name": text(0, 256)}, "content"),
+	"system":    object(fields{"role": anyText, "content": textOr(textParts), "name": text(0, 256)}, "content"),
+	"user":      object(fields{"role": anyText, "content": textOr(userParts), "name": text(0, 256)}, "content"),
+	"assistant": assistantMessage,
+	"tool":      object(fields{"role": anyText, "content": textOr(textParts), "tool_call_id": text(1, 256)}, "content", "tool_call_id"),
+	"function":  object(fields{"role": anyText, "content": anyText, "name": text(1, 64)}, "name"),
+})
+
+// assistantMessage allows what an answer holds, so that a client can send it back.
+func assistantMessage(at string, v any) error {
+	if err := assistantFields(at, v); err != nil {
+		return err
+	}
+	m := v.(map[string]any)
+	if m["content"] == nil && m["refusal"] == nil && m["tool_calls"] == nil && m["function_call"] == nil {
+		return missing(join(at, "content"))
+	}
+	return nil
+}
+
+var assistantFields = object(fields{
+	"role": anyText, "content": textOr(assistantParts), "name": text(0, 256), "refusal": anyText,
+	"tool_calls":        list(byType(completionCalls), 128),
+	"function_call":     object(fields{"name": text(1, 64), "arguments": anyText}, "name", "arguments"),
+	"annotations":       list(anyObject, 0), // of an answer; they say where its words are from
+	"reasoning_content": anyText,            // of an answer with include_reasoning
+	"audio":             unsupported,
+})
+
+var completionCalls = map[string]rule{
+	"function": object(fields{"id": text(1, 256), "type": anyText,
+		"function": object(fields{"name": text(1, 64), "arguments": anyText}, "name", "arguments")}, "id", "function"),
+	"custom": object(fields{"id": text(1, 256), "type": anyText,
+		"custom": object(fields{"name": text(1, 64), "input": anyText}, "name", "input")}, "id", "custom"),
+}
+
+var (
+	textPart  = object(fields{"type": anyText, "text": anyText, "prompt_cache_breakpoint": unsupported}, "text")
+	textParts = map[string]rule{"text": textPart}
+
+	assistantParts = map[string]rule{
+		"text":    textPart,
+		"refusal": object(fields{"type": anyText, "refusal": anyText}, "refusal"),
+	}
+
+	userParts = map[string]rule{
+		"text": textPart,
+		"image_url": object(fields{"type": anyText, "prompt_cache_breakpoint": unsupported, "image_url": object(fields{
+			"url": text(1, 0), "detail": oneOf("auto", "low", "high"),
+		}, "url")}, "image_url"),
+		"file": object(fields{"type": anyText, "prompt_cache_breakpoint": unsupported, "file": oneSource([]string{"file_data", "file_id"}, object(fields{
+			"file_data": anyText, "file_id": text(1, 256), "filename": text(0, 1024),
+		}))}, "file"),
+		"input_audio": unsupportedKind("parts"),
+	}
+)
+
+// textOr allows a string, or a list of these parts.
+func textOr(parts map[string]rule) rule {
+	return func(at string, v any) error {
+		switch v.(type) {
+		case string:
+			return nil
+		case []any:
+			return atLeastOne(list(byType(parts), 0))(at, v)
+		}
+		return wrongType(at, "one of a string or array of objects", v)
+	}
+}
+
+// A completionMessage is a message of any role. Its JSON is a client's.
+type completionMessage struct {
+	Role             string           `json:"role"`
+	Content          json.RawMessage  `json:"content"` // a string, a list of completionPart, or null
+	Name             string           `json:"name"`
+	Refusal          *string          `json:"refusal"`
+	ToolCalls        []completionCall `json:"tool_calls"`
+	FunctionCall     *calledFunction  `json:"function_call"`
+	ToolCallID       string           `json:"tool_call_id"`
+	ReasoningContent string           `json:"reasoning_content"`
+}
+
+type completionPart struct {
+	Type     string `json:"type"`
+	Text     string `json:"text"`
+	Refusal  string `json:"refusal"`
+	ImageURL struct {
+		URL    string `json:"url"`
+		Detail string `json:"detail"`
+	} `json:"image_url"`
+	File struct {
+		FileData string `json:"file_data"`
+		FileID   string `json:"file_id"`
+		Filename string `json:"filename"`
+	} `json:"file"`
+}
+
+// A completionCall is a call in a message.
+type completionCall struct {
+	ID       string          `json:"id"`
+	Type     string          `json:"type"` // "function" or "custom"
+	Function *calledFunction `json:"function,omitempty"`
+	Custom   *calledCustom   `json:"custom,omitempty"`
+}
+
+type calledCustom struct {
+	Name  string `json:"name"`
+	Input string `json:"input"`
+}
+
+type calledFunction struct {
+	Name      string `json:"name"`
+	Arguments string `json:"arguments"`
+}
+
+// A transcript turns messages into items. Calls are answered at once, as OpenAI
+// wants it.
+type transcript struct {
+	items   []berth.Item
+	waiting []string          // ids of the calls that the next messages must answer
+	custom  map[string]bool   // those of custom tools
+	legacy  map[string]string // those that a message has no id for, by the function's name
+	at      string            // the message that is read, as OpenAI names it here
+}
+
+// input returns the messages as the input of a response.
+func (c *completionRequest) input() (berth.Input, error) {
+	t := &transcript{custom: map[string]bool{}, legacy: map[string]string{}}
+	for i := range c.Messages {
+		t.at = fmt.Sprintf("messages.[%d].role", i)
+		if err := t.read(&c.Messages[i]); err != nil {
+			return nil, err
+		}
+	}
+	if err := t.answered(); err != nil {
+		return nil, err
+	}
+	for i, it := range t.items {
+		var err error
+		if t.items[i], err = normalize(it); err != nil {
+			return nil, err
+		}
+	}
+	return t.items, nil
+}
+
+func (t *transcript) read(m *completionMessage) error {
+	switch m.Role {
+	case "tool":
+		return t.output(m.ToolCallID, m)
+	case "function":
+		id := t.legacy[m.Name]
+		delete(t.legacy, m.Name)
+		return t.output(id, m)
+	}
+	if err := t.answered(); err != nil {
+		return err
+	}
+	if m.Role == "assistant" {
+		return t.assistant(m)
+	}
+	content, err := m.parts("input_text")
+	if err != nil {
+		return err
+	}
+	t.message(m, content)
+	return nil
+}
+
+// answered refuses a message that comes where a call waits for its output.
+func (t *transcript) answered() error {
+	if len(t.waiting) == 0 {
+		return nil
+	}
+	return berth.Invalid(t.at, "An assistant message with 'tool_calls' must be followed by tool messages responding to each 'tool_call_id'. The following tool_call_ids did not have response messages: %s",
+		clip(strings.Join(t.waiting, ", ")))
+}
+
+func (t *transcript) output(id string, m *completionMessage) error {
+	n := slices.Index(t.waiting, id)
+	if n < 0 {
+		return berth.Invalid(t.at, "Invalid parameter: messages with role '%s' must be a response to a preceding message with '%s'.",
+			m.Role, map[string]string{"tool": "tool_calls", "function": "function_call"}[m.Role])
+	}
+	t.waiting = slices.Delete(t.waiting, n, n+1)
+	output := m.Content
+	if !given(output) {
+		output = json.RawMessage(`""`)
+	}
+	if output[0] != '"' {
+		parts, err := m.parts("input_text")
+		if err != nil {
+			return err
+		}
+		if output, err = json.Marshal(parts); err != nil {
+			return err
+		}
+	}
+	if t.custom[id] {
+		t.add(berth.CustomToolCallOutput{Type: berth.ItemCustomToolCallOutput, CallID: id, Output: output})
+	} else {
+		t.add(berth.FunctionCallOutput{Type: berth.ItemFunctionCallOutput, CallID: id, Output: output})
+	}
+	return nil
+}
+
+// assistant adds what the model said in one turn: its thoughts, its words, its calls.
+func (t *transcript) assistant(m *completionMessage) error {
+	if m.ReasoningContent != "" {
+		t.add(berth.Reasoning{ID: berth.NewID(berth.PrefixReasoning), Type: berth.ItemReasoning, Summary: []berth.Content{},
+			Content: []berth.Content{{Type: "reasoning_text", Text: m.ReasoningContent}}})
+	}
+	content, err := m.parts("output_text")
+	if err != nil {
+		return err
+	}
+	if m.Refusal != nil && *m.Refusal != "" {
+		content = append(content, berth.Content{Type: "refusal", Refusal: *m.Refusal})
+	}
+	if len(content) > 0 {
+		t.message(m, content)
+	}
+	for _, c := range m.ToolCalls {
+		if t.custom[c.ID] = c.Custom != nil; !t.custom[c.ID] {
+			t.call(c.ID, c.Function)
+			continue
+		}
+		t.waiting = append(t.waiting, c.ID)
+		t.add(berth.CustomToolCall{Type: berth.ItemCustomToolCall, CallID: c.ID, Name: c.Custom.Name, Input: c.Custom.Input})
+	}
+	if m.FunctionCall != nil {
+		id := berth.NewID(berth.PrefixCall)
+		t.legacy[m.FunctionCall.Name], t.custom[id] = id, false
+		t.call(id, m.FunctionCall)
+	}
+	return nil
+}
+
+func (t *transcript) call(id string, f *calledFunction) {
+	t.waiting = append(t.waiting, id)
+	t.add(berth.FunctionCall{Type: berth.ItemFunctionCall, CallID: id, Name: f.Name, Arguments: f.Arguments})
+}
+
+func (t *transcript) message(m *completionMessage, content []berth.Content) {
+	t.add(berth.Message{Type: berth.ItemMessage, Role: m.Role, Name: m.Name, Content: content})
+}
+
+func (t *transcript) add(body any) { t.items = append(t.items, berth.NewItem(body)) }
+
+// parts returns a message's content, its text in parts of the given type.
+func (m *completionMessage) parts(words string) ([]berth.Content, error) {
+	if !given(m.Content) {
+		return nil, nil
+	}
+	var whole string
+	if json.Unmarshal(m.Content, &whole) == nil {
+		if whole == "" && m.Role == "assistant" {
+			return nil, nil // beside calls, some clients send "" for null
+		}
+		return []berth.Content{{Type: words, Text: whole}}, nil
+	}
+	var parts []completionPart
+	if err := json.Unmarshal(m.Content, &parts); err != nil {
+		return nil, err
+	}
+	out := make([]berth.Content, len(parts))
+	for i, p := range parts {
+		switch p.Type {
+		case "text":
+			out[i] = berth.Content{Type: words, Text: p.Text}
+		case "refusal":
+			out[i] = berth.Content{Type: "refusal", Refusal: p.Refusal}
+		case "image_url":
+			out[i] = berth.Content{Type: "input_image", ImageURL: p.ImageURL.URL, Detail: p.ImageURL.Detail}
+		case "file":
+			out[i] = berth.Content{Type: "input_file", FileData: p.File.FileData, FileID: p.File.FileID, Filename: p.File.Filename}
+		}
+	}
+	return out, nil
+}

@@ -1,0 +1,281 @@
+package api
+
+import (
+	"encoding/json"
+	"math"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/berth-run/berth"
+)
+
+// maxChoices bounds "n": each choice is a run of its own.
+const maxChoices = 8
+
+// The fields of POST /v1/chat/completions, as in CreateChatCompletionRequest of
+// OpenAI's OpenAPI document, and include_reasoning. Every one is honoured or
+// refused; null is as good as absent.
+//
+// To serve another field, give it a rule here and a place in completionRequest.
+var completionShape = object(fields{
+	"frequency_penalty":      decimal(-2, 2),
+	"function_call":          functionChoice,
+	"functions":              atLeastOne(list(legacyFunction, 128)),
+	"include_reasoning":      boolean, // Berth's and some upstreams', not OpenAI's
+	"logit_bias":             logitBias,
+	"logprobs":               boolean,
+	"max_completion_tokens":  integer(1, math.MaxInt32),
+	"max_tokens":             integer(1, math.MaxInt32),
+	"messages":               atLeastOne(list(completionMessageRule, 0)),
+	"metadata":               metadata,
+	"modalities":             list(onlyText, 2),
+	"model":                  text(1, 256),
+	"n":                      integer(1, maxChoices),
+	"parallel_tool_calls":    boolean,
+	"presence_penalty":       decimal(-2, 2),
+	"prompt_cache_key":       text(0, 1024),
+	"prompt_cache_retention": oneOf("in_memory", "in-memory", "24h"),
+	"reasoning_effort":       oneOf("none", "minimal", "low", "medium", "high", "xhigh", "max"),
+	"response_format":        byType(responseFormats),
+	"safety_identifier":      text(0, 64),
+	"seed":                   integer(math.MinInt64, math.MaxInt64),
+	"service_tier":           oneOf("auto", "default", "flex", "scale", "priority", "fast"),
+	"stop":                   stopRule,
+	"store":                  boolean,
+	"stream":                 boolean,
+	"stream_options":         object(fields{"include_usage": boolean, "include_obfuscation": boolean}),
+	"temperature":            decimal(0, 2),
+	"tool_choice":            completionToolChoice,
+	"tools":                  list(completionTool, 128),
+	"top_logprobs":           integer(0, 20),
+	"top_p":                  decimal(0, 1),
+	"user":                   text(0, 1024),
+	"verbosity":              oneOf("low", "medium", "high"),
+
+	"audio":                unsupported,
+	"moderation":           unsupported,
+	"prediction":           unsupported,
+	"prompt_cache_options": unsupported,
+	"web_search_options":   unsupported,
+}, "model", "messages")
+
+// A completionRequest is the body of POST /v1/chat/completions. Its JSON is what
+// a client sent; pointers and empty raw messages are what it left out.
+type completionRequest struct {
+	Model               string              `json:"model"`
+	Messages            []completionMessage `json:"messages"`
+	Tools               []json.RawMessage   `json:"tools"`
+	ToolChoice          json.RawMessage     `json:"tool_choice"`
+	Functions           []json.RawMessage   `json:"functions"`     // the predecessor of tools
+	FunctionCall        json.RawMessage     `json:"function_call"` // the predecessor of tool_choice
+	ParallelToolCalls   *bool               `json:"parallel_tool_calls"`
+	ResponseFormat      json.RawMessage     `json:"response_format"`
+	N                   *int                `json:"n"`
+	Stream              bool                `json:"stream"`
+	StreamOptions       *completionOptions  `json:"stream_options"`
+	Store               bool                `json:"store"`
+	Metadata            map[string]string   `json:"metadata"`
+	Logprobs            bool                `json:"logprobs"`
+	TopLogprobs         *int                `json:"top_logprobs"`
+	MaxTokens           *int                `json:"max_tokens"`
+	MaxCompletionTokens *int                `json:"max_completion_tokens"`
+	Temperature         *float64            `json:"temperature"`
+	TopP                *float64            `json:"top_p"`
+	FrequencyPenalty    *float64            `json:"frequency_penalty"`
+	PresencePenalty     *float64            `json:"presence_penalty"`
+	Seed                *int64              `json:"seed"`
+	LogitBias           map[string]int      `json:"logit_bias"`
+	Stop                stops               `json:"stop"`
+	ReasoningEffort     *string             `json:"reasoning_effort"`
+	IncludeReasoning    bool                `json:"include_reasoning"`
+	Verbosity           string              `json:"verbosity"`
+	ServiceTier         string              `json:"service_tier"`
+	User                *string             `json:"user"`
+	SafetyIdentifier    *string             `json:"safety_identifier"`
+	PromptCacheKey      *string             `json:"prompt_cache_key"`
+	CacheRetention      *string             `json:"prompt_cache_retention"`
+}
+
+type completionOptions struct {
+	IncludeUsage       bool  `json:"include_usage"`
+	IncludeObfuscation *bool `json:"include_obfuscation"`
+}
+
+// stops is a string or a list of them.
+type stops []string
+
+func (s *stops) UnmarshalJSON(b []byte) error {
+	var one *string
+	if json.Unmarshal(b, &one) == nil {
+		*s = nil
+		if one != nil && *one != "" {
+			*s = stops{*one}
+		}
+		return nil
+	}
+	return json.Unmarshal(b, (*[]string)(s))
+}
+
+// stopRule allows one text or up to four.
+func stopRule(at string, v any) error {
+	switch v.(type) {
+	case string:
+		return text(0, maxStop)(at, v)
+	case []any:
+		return list(text(1, maxStop), 4)(at, v)
+	}
+	return wrongType(at, "one of a string or array of strings", v)
+}
+
+const maxStop = 1024
+
+// onlyText refuses the other things that a model may say.
+func onlyText(at string, v any) error {
+	if err := oneOf("text", "audio")(at, v); err != nil || v == "text" {
+		return err
+	}
+	return wire("unsupported_value", at, "Unsupported value: '%s' cannot be 'audio' with this server.", at)
+}
+
+// logitBias is numbers from -100 to 100 by token id.
+func logitBias(at string, v any) error {
+	bias, ok := v.(map[string]any)
+	if !ok {
+		return wrongType(at, "an object", v)
+	}
+	if len(bias) > 1024 {
+		return wire("object_above_max_properties", at, "Invalid '%s': too many properties. Expected an object with at most 1024 properties, but got an object with %d properties instead.", at, len(bias))
+	}
+	for token, n := range bias {
+		if err := matching("^[0-9]+$", 16)(at, token); err != nil {
+			return err
+		}
+		if err := integer(-100, 100)(join(at, token), n); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// atLeastOne refuses an empty list.
+func atLeastOne(r rule) rule {
+	return func(at string, v any) error {
+		if values, ok := v.([]any); ok && len(values) == 0 {
+			return wire("empty_array", at, "Invalid '%s': empty array. Expected an array with minimum length 1, but got an empty array instead.", at)
+		}
+		return r(at, v)
+	}
+}
+
+// decodeCompletionRequest reads the body of POST /v1/chat/completions.
+func (s *server) decodeCompletionRequest(w http.ResponseWriter, r *http.Request) (*completionRequest, error) {
+	var req completionRequest
+	if err := s.decodeBody(w, r, completionShape, &req); err != nil {
+		return nil, err
+	}
+	return &req, req.check()
+}
+
+// check refuses what no field shows alone.
+func (c *completionRequest) check() error {
+	offered := len(c.Tools) + len(c.Functions)
+	switch {
+	case c.StreamOptions != nil && !c.Stream:
+		return berth.Invalid("stream_options", "The 'stream_options' parameter is only allowed when 'stream' is enabled.")
+	case c.TopLogprobs != nil && !c.Logprobs:
+		return berth.Invalid("top_logprobs", "The 'top_logprobs' parameter is only allowed when 'logprobs' is enabled.")
+	case c.MaxTokens != nil && c.MaxCompletionTokens != nil:
+		return wire("invalid_parameter_combination", "max_tokens", "Setting 'max_tokens' and 'max_completion_tokens' at the same time is not supported.")
+	case len(c.Functions) > 0 && (len(c.Tools) > 0 || given(c.ToolChoice)):
+		return berth.Invalid("functions", "The deprecated 'functions' cannot be used together with 'tools' and 'tool_choice'.")
+	case given(c.ToolChoice) && offered == 0:
+		return berth.Invalid("tool_choice", "Invalid value for 'tool_choice': 'tool_choice' is only allowed when 'tools' are specified.")
+	case given(c.FunctionCall) && len(c.Functions) == 0:
+		return berth.Invalid("function_call", "Invalid value for 'function_call': 'function_call' is only allowed when 'functions' are specified.")
+	case c.ParallelToolCalls != nil && offered == 0:
+		return berth.Invalid("parallel_tool_calls", "Invalid value for 'parallel_tool_calls': 'parallel_tool_calls' is only allowed when 'tools' are specified.")
+	case slices.Contains(c.Stop, ""):
+		return berth.Invalid("stop", "Invalid 'stop': empty string.")
+	}
+	return nil
+}
+
+// given reports whether a raw field is there and not null.
+func given(raw json.RawMessage) bool { return len(raw) > 0 && !isNull(raw) }
+
+// legacy reports whether the client uses the predecessors of tools.
+func (c *completionRequest) legacy() bool { return len(c.Functions) > 0 }
+
+// response returns the request that answers a completion, for one of its choices.
+// A completion is kept as such: its responses are not stored.
+func (c *completionRequest) response() (*berth.ResponseRequest, error) {
+	store := false
+	r := &berth.ResponseRequest{
+		Model:                c.Model,
+		ParallelToolCalls:    c.ParallelToolCalls,
+		MaxOutputTokens:      c.MaxCompletionTokens,
+		Temperature:          c.Temperature,
+		TopP:                 c.TopP,
+		TopLogprobs:          c.TopLogprobs,
+		Text:                 &berth.TextConfig{Format: c.format(), Verbosity: c.Verbosity},
+		Store:                &store,
+		ServiceTier:          c.ServiceTier,
+		User:                 c.User,
+		SafetyIdentifier:     c.SafetyIdentifier,
+		PromptCacheKey:       c.PromptCacheKey,
+		PromptCacheRetention: c.CacheRetention,
+		Sampling: berth.Sampling{Stop: c.Stop, FrequencyPenalty: c.FrequencyPenalty, PresencePenalty: c.PresencePenalty,
+			Seed: c.Seed, LogitBias: c.LogitBias},
+	}
+	if c.MaxTokens != nil {
+		r.MaxOutputTokens = c.MaxTokens
+	}
+	if c.Logprobs {
+		r.Include = []string{"message.output_text.logprobs"}
+	}
+	if c.ReasoningEffort != nil {
+		r.Reasoning = &berth.ReasoningConfig{Effort: c.ReasoningEffort}
+	}
+	var err error
+	if r.Tools, err = c.tools(); err != nil {
+		return nil, err
+	}
+	if r.ToolChoice, err = c.toolChoice(); err != nil {
+		return nil, err
+	}
+	if c.legacy() {
+		r.ParallelToolCalls = new(bool) // a message has room for one function_call
+	}
+	if r.Input, err = c.input(); err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// parameters are the names of a response's fields in a completion.
+var parameters = []struct{ response, completion string }{
+	{"input", "messages"},
+	{"max_output_tokens", "max_completion_tokens"},
+	{"text.format", "response_format"},
+	{"text.verbosity", "verbosity"},
+	{"reasoning.effort", "reasoning_effort"},
+}
+
+// param names the field of a completion's request that became a field of its
+// responses'.
+func (c *completionRequest) param(param string) string {
+	for _, p := range parameters {
+		if rest, ok := strings.CutPrefix(param, p.response); ok && (rest == "" || strings.ContainsAny(rest[:1], ".[")) {
+			return p.completion + rest
+		}
+	}
+	place, isName := strings.CutSuffix(param, "].name")
+	if rest, ok := strings.CutPrefix(place, "tools["); ok && isName {
+		if c.legacy() {
+			return "functions[" + rest + "].name"
+		}
+		return place + "].function.name"
+	}
+	return param
+}

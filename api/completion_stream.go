@@ -1,0 +1,106 @@
+package api
+
+import (
+	"encoding/json"
+	"net/http"
+	"slices"
+	"sync"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/internal/sse"
+)
+
+// streamCompletion answers with the chunks of a completion. The header waits for
+// the first of them, or for the comment after a long silence, so that a failure
+// before has its status; one after it is told as an event.
+func (s *server) streamCompletion(w http.ResponseWriter, r *http.Request, c berth.Caller, a *answering, gone func()) error {
+	h := w.Header()
+	streamHeader(h)
+	o := a.asked.StreamOptions
+	out := &chunkWriter{answering: a, withUsage: o != nil && o.IncludeUsage,
+		eventWriter: newEventWriter(s.patiently(w), s.KeepAlive, o == nil || o.IncludeObfuscation == nil || *o.IncludeObfuscation)}
+	quiet := sync.OnceFunc(out.keepAlive(gone))
+	defer quiet()
+	unfinished := len(a.choices)
+	for chunks, err := range s.chosen(r.Context(), c.Project, a.choices) {
+		if slices.ContainsFunc(chunks, func(c chunkChoice) bool { return c.FinishReason != nil }) {
+			if unfinished--; unfinished == 0 { // save, then tell
+				err = s.keepCompletion(r.Context(), c.Project, a, h.Get("x-request-id"))
+			}
+		}
+		if err != nil {
+			quiet()
+			err = a.asked.wordError(err)
+			if x, ok := w.(*exchange); ok && x.status == 0 {
+				h.Del("Cache-Control")
+				h.Del("X-Accel-Buffering")
+			} else {
+				out.fail(err, h.Get("x-request-id"))
+			}
+			return err
+		}
+		if out.chunks(chunks) != nil {
+			return nil
+		}
+	}
+	out.end()
+	return nil
+}
+
+// A chunkWriter sends the chunks of a completion to one client.
+type chunkWriter struct {
+	*eventWriter
+	*answering
+	withUsage bool
+}
+
+// chunks sends each choice as a chunk of its own.
+func (o *chunkWriter) chunks(choices []chunkChoice) error {
+	for i := range choices {
+		chunk := o.chunk()
+		chunk.Choices = choices[i : i+1]
+		if o.withUsage {
+			chunk.Usage = nullJSON
+		}
+		if o.obfuscate {
+			chunk.Obfuscation = choices[i].Delta.padding()
+		}
+		if err := o.data(chunk); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (o *chunkWriter) chunk() completionChunk {
+	return completionChunk{ID: o.head.ID, Object: "chat.completion.chunk", Created: o.head.Created, Model: o.head.Model,
+		ServiceTier: o.head.ServiceTier, SystemFingerprint: o.head.SystemFingerprint, Choices: []chunkChoice{}}
+}
+
+// end sends what follows all choices. An error means that the client has gone.
+func (o *chunkWriter) end() {
+	if o.withUsage {
+		chunk := o.chunk()
+		chunk.Usage, _ = json.Marshal(o.usage()) // numbers marshal
+		if o.data(chunk) != nil {
+			return
+		}
+	}
+	_ = o.send(func() error { return o.events.Event(sse.Event{Data: []byte("[DONE]")}) })
+}
+
+// fail tells an error as the last event.
+func (o *chunkWriter) fail(err error, requestID string) {
+	_, e := describe(err, requestID)
+	_ = o.data(struct {
+		Error wireError `json:"error"`
+	}{e})
+}
+
+func (o *chunkWriter) data(v any) error {
+	data, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	return o.send(func() error { return o.events.Event(sse.Event{Data: data}) })
+}
