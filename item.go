@@ -122,8 +122,9 @@ type Message struct {
 	Type    ItemType  `json:"type"` // "message"
 	Status  Status    `json:"status,omitempty"`
 	Content []Content `json:"content"`
-	Role    string    `json:"role"`           // user, assistant, system or developer
-	Name    string    `json:"name,omitempty"` // of who speaks, where several have one role; Chat Completions only
+	Phase   string    `json:"phase,omitempty"` // of an assistant's: commentary or final_answer
+	Role    string    `json:"role"`            // user, assistant, system or developer
+	Name    string    `json:"name,omitempty"`  // of who speaks, where several have one role; Chat Completions only
 }
 
 // Content is one part of a message. Which fields are set depends on Type:

@@ -241,7 +241,7 @@ func NewResponse(id ResponseID, createdAt int64, req *ResponseRequest) *Response
 		Temperature:          value(req.Temperature, 1),
 		Text:                 TextConfig{Format: json.RawMessage(`{"type":"text"}`), Verbosity: "medium"},
 		ToolChoice:           json.RawMessage(`"auto"`),
-		Tools:                orEmpty(req.Tools),
+		Tools:                completedTools(req.Tools),
 		TopLogprobs:          value(req.TopLogprobs, 0),
 		TopP:                 value(req.TopP, 1),
 		Truncation:           "disabled",

@@ -67,25 +67,22 @@ func (s *speech) open(d model.Call) *openCall {
 	return c
 }
 
-// show opens a call's item once it has one. What was said before is closed, and
-// so are calls that were complete, as the hosted service does; calls that come
-// interleaved stay open side by side.
+// show opens a call's item once it has one.
 func (s *speech) show(c *openCall) []berth.Event {
 	if c.shown || c.Item().IsZero() {
 		return nil
 	}
 	item := c.Item()
-	events := append(s.closeWords(), s.closeCalls(func(other *openCall) bool {
-		return other != c && json.Valid([]byte(other.text.String()))
-	})...)
-	return append(events, s.place(c, item))
+	events := append(s.closeWords(), s.closeWhole(c)...)
+	c.shown = true
+	return append(events, s.place(&c.index, item))
 }
 
-// place puts a call's item at the next place of the output.
-func (s *speech) place(c *openCall, item berth.Item) berth.Event {
-	c.shown, c.index = true, s.next
-	s.next++
-	return added(c.index, item)
+// closeWhole closes the calls that are complete, as the hosted service does
+// before it goes on, with next or with words. Calls that come interleaved stay
+// open side by side.
+func (s *speech) closeWhole(next *openCall) []berth.Event {
+	return s.closeCalls(func(c *openCall) bool { return c != next && json.Valid([]byte(c.text.String())) })
 }
 
 // closeCalls closes those calls for which ready holds, in the model's order.
@@ -107,7 +104,8 @@ func (s *speech) closeCall(c *openCall) []berth.Event {
 	}
 	var out []berth.Event
 	if !c.shown && !c.Item().IsZero() {
-		out = append(s.closeWords(), s.place(c, c.Item()))
+		c.shown = true
+		out = append(s.closeWords(), s.place(&c.index, c.Item()))
 	}
 	if !c.shown {
 		return nil

@@ -297,6 +297,33 @@ func TestDuplicateTools(t *testing.T) {
 	}
 }
 
+// What the model is told of the client's tools.
+func TestClientSpecs(t *testing.T) {
+	h := newHouse(t, say("ok"))
+	h.final(h.create(`{"model":"played","input":"x","tools":[
+		{"type":"function","name":"f","description":"Tells the tide.","output_schema":{"type":"string"}},
+		{"type":"custom","name":"c","description":"Asks.","format":{"type":"grammar","syntax":"lark","definition":"start: \"a\""}},
+		{"type":"custom","name":"d"},{"type":"local_shell"},{"type":"apply_patch"}]}`).ID)
+	tools := h.model.asked[0].Tools
+	for i, want := range []string{
+		"Tells the tide.\n\nReturns JSON of this schema: {\"type\":\"string\"}",
+		"must match this lark grammar:\n\nstart: \"a\"",
+		"the one string \"input\"",
+		"Runs one command on the user's machine",
+		"*** End of File",
+	} {
+		if !strings.Contains(tools[i].Description, want) {
+			t.Errorf("the description of %s is %q, want %q in it", tools[i].Name, tools[i].Description, want)
+		}
+	}
+	if f := tools[0]; f.Parameters != nil || f.OutputSchema != nil || f.Strict == nil || *f.Strict {
+		t.Errorf("the function is %+v", f)
+	}
+	if strings.Contains(tools[2].Description, "grammar") || strings.HasPrefix(tools[2].Description, "\n") {
+		t.Errorf("a tool without a format is described as %q", tools[2].Description)
+	}
+}
+
 // A file that a client's tool returns reaches the model as data.
 func TestFileInOutput(t *testing.T) {
 	h := newHouse(t, say("a cat"))

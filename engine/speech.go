@@ -34,9 +34,9 @@ func (s *speech) tell(ctx context.Context, delta model.Delta) error {
 		s.next = len(body.Output)
 		switch d := delta.(type) {
 		case model.Text:
-			return append(s.closeBefore(s.message != nil), s.say("output_text", d.Text, d.Logprobs)...)
+			return append(s.closeBefore(s.message != nil && s.message.phase == d.Phase), s.say("output_text", d)...)
 		case model.Refusal:
-			return append(s.closeBefore(s.message != nil), s.say("refusal", d.Text, nil)...)
+			return append(s.closeBefore(s.message != nil), s.say("refusal", model.Text{Text: d.Text})...)
 		case model.Thought:
 			return append(s.closeBefore(s.thought != nil && s.thought.summary == d.Summary), s.think(d)...)
 		case model.Call:
@@ -131,14 +131,15 @@ func (s *speech) closeBefore(goesOn bool) []berth.Event {
 
 func (s *speech) closeWords() []berth.Event {
 	events := append(s.closeThought(), s.closeMessage()...)
-	for _, it := range s.whole {
+	items := s.whole
+	s.whole = nil
+	for _, it := range items {
 		if it.ID() == "" {
 			it = with(it, map[string]any{"id": berth.NewID(prefixOf(it.Type()))})
 		}
-		events = append(events, added(s.next, it), done(s.next, it))
-		s.next++
+		var index int
+		events = append(events, s.place(&index, it), done(index, it))
 	}
-	s.whole = nil
 	return events
 }
 
@@ -166,6 +167,7 @@ func with(it berth.Item, fields map[string]any) berth.Item {
 type openMessage struct {
 	id       string
 	index    int
+	phase    string
 	parts    []berth.Content // closed
 	kind     string          // of the open part: output_text or refusal
 	text     strings.Builder
@@ -173,11 +175,12 @@ type openMessage struct {
 	whole    berth.Item // takes the message's place at its end, if the provider has one
 }
 
-func (s *speech) say(kind, text string, logprobs []json.RawMessage) []berth.Event {
+func (s *speech) say(kind string, d model.Text) []berth.Event {
 	var events []berth.Event
 	if s.message == nil {
-		s.message = &openMessage{id: berth.NewID(berth.PrefixMessage), index: s.next}
-		events = append(events, added(s.next, s.message.item(berth.StatusInProgress)))
+		events = s.closeWhole(nil)
+		s.message = &openMessage{id: berth.NewID(berth.PrefixMessage), phase: d.Phase}
+		events = append(events, s.place(&s.message.index, s.message.item(berth.StatusInProgress)))
 	}
 	m := s.message
 	if m.kind != kind {
@@ -186,12 +189,19 @@ func (s *speech) say(kind, text string, logprobs []json.RawMessage) []berth.Even
 		part := berth.Content{Type: kind}
 		events = append(events, m.event(berth.Event{Type: berth.EventContentPartAdded, Part: &part}))
 	}
-	m.text.WriteString(text)
-	m.logprobs = append(m.logprobs, logprobs...)
+	m.text.WriteString(d.Text)
+	m.logprobs = append(m.logprobs, d.Logprobs...)
 	if kind == "refusal" {
-		return append(events, m.event(berth.Event{Type: berth.EventRefusalDelta, Delta: berth.StringDelta(text)}))
+		return append(events, m.event(berth.Event{Type: berth.EventRefusalDelta, Delta: berth.StringDelta(d.Text)}))
 	}
-	return append(events, m.event(berth.Event{Type: berth.EventOutputTextDelta, Delta: berth.StringDelta(text), Logprobs: list(logprobs)}))
+	return append(events, m.event(berth.Event{Type: berth.EventOutputTextDelta, Delta: berth.StringDelta(d.Text), Logprobs: list(d.Logprobs)}))
+}
+
+// place opens an item at the next place of the output, and tells index.
+func (s *speech) place(index *int, item berth.Item) berth.Event {
+	*index = s.next
+	s.next++
+	return added(*index, item)
 }
 
 func (s *speech) closeMessage() []berth.Event {
@@ -209,7 +219,7 @@ func (s *speech) closeMessage() []berth.Event {
 
 func (m *openMessage) item(status berth.Status) berth.Item {
 	return berth.NewItem(berth.Message{ID: m.id, Type: berth.ItemMessage, Status: status,
-		Content: append([]berth.Content{}, m.parts...), Role: "assistant"})
+		Content: append([]berth.Content{}, m.parts...), Phase: m.phase, Role: "assistant"})
 }
 
 func (m *openMessage) closePart() []berth.Event {
@@ -249,9 +259,10 @@ type openThought struct {
 func (s *speech) think(d model.Thought) []berth.Event {
 	var events []berth.Event
 	if s.thought == nil {
-		t := &openThought{id: berth.NewID(berth.PrefixReasoning), index: s.next, summary: d.Summary}
+		events = s.closeWhole(nil)
+		t := &openThought{id: berth.NewID(berth.PrefixReasoning), summary: d.Summary}
 		s.thought = t
-		events = append(events, added(s.next, t.item(false)), t.part(berth.EventContentPartAdded, berth.EventReasoningSummaryPartAdded, ""))
+		events = append(events, s.place(&t.index, t.item(false)), t.part(berth.EventContentPartAdded, berth.EventReasoningSummaryPartAdded, ""))
 	}
 	s.thought.text.WriteString(d.Text)
 	return append(events, s.thought.event(berth.EventReasoningTextDelta, berth.EventReasoningSummaryDelta,

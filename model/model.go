@@ -72,6 +72,7 @@ type (
 	Text struct {
 		Text     string
 		Logprobs []json.RawMessage // in the wire's form of response.output_text.delta
+		Phase    string            // "commentary" or "final_answer", if the upstream tells
 	}
 
 	// Refusal is more of a refusal to answer.

@@ -18,13 +18,16 @@ var _ Tool = (*Function)(nil)
 
 // NewFunction returns a function of the client's, in a namespace or none.
 func NewFunction(tool berth.FunctionTool, namespace string) *Function {
+	if string(tool.Parameters) == "null" {
+		tool.Parameters = nil
+	}
 	return &Function{tool: tool, namespace: namespace}
 }
 
 func (f *Function) Spec() Spec {
 	shown := f.tool
 	shown.Name = FunctionName(f.namespace, f.tool.Name)
-	if len(shown.OutputSchema) > 0 {
+	if len(shown.OutputSchema) > 0 && string(shown.OutputSchema) != "null" {
 		shown.Description = fmt.Sprintf("%s\n\nReturns JSON of this schema: %s", shown.Description, shown.OutputSchema)
 		shown.OutputSchema = nil
 	}

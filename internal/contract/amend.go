@@ -26,9 +26,12 @@ var amendments = []struct {
 	{"/schemas/ChatCompletionMessageToolCallChunk/properties/type/enum", dropped, "a custom tool's call has the type custom"},
 }
 
-// extensions are the types of events that are Berth's own; docs/divergences.md
-// says why.
-var extensions = []string{"response.cancelled"}
+// extensions are the types of events that the document does not have: Berth's own,
+// for which docs/divergences.md says why, and those that are recorded all the same.
+var extensions = []string{
+	"response.cancelled",
+	"response.apply_patch_call_operation_diff.delta", "response.apply_patch_call_operation_diff.done",
+}
 
 func nullable(schema any) any {
 	return map[string]any{"anyOf": []any{schema, map[string]any{"type": "null"}}}
