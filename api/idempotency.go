@@ -3,6 +3,8 @@ package api
 import (
 	"bytes"
 	"context"
+	"crypto/aes"
+	"crypto/cipher"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -20,8 +22,8 @@ import (
 // With the header Idempotency-Key a POST is done once: who sends it again, to the
 // same path with the same body, gets the first answer again. What is kept is the
 // id of the response that was asked for, which the engine makes once and the
-// journal tells again; of any other request the answer itself. An answer that is
-// an error is not kept, and the request may be done again.
+// journal tells again; of any other request the answer itself, sealed with the key,
+// which is not kept. What failed may be done again.
 const (
 	idempotencyKey = "Idempotency-Key"
 	// KindIdempotency is what is kept of requests with an Idempotency-Key.
@@ -42,7 +44,7 @@ type kept struct {
 	Response    berth.ResponseID `json:"response,omitempty"` // that was asked for; or:
 	Status      int              `json:"status,omitempty"`
 	ContentType string           `json:"content_type,omitempty"`
-	Answer      []byte           `json:"answer,omitempty"`
+	Answer      []byte           `json:"answer,omitempty"` // sealed
 }
 
 // once runs a handler unless it has answered to the same key before.
@@ -53,6 +55,7 @@ func (s *server) once(x *exchange, r *http.Request, c berth.Caller, h handler) e
 	}
 	sum := sha256.Sum256([]byte(r.URL.Path + "\x00" + name))
 	key := store.ObjectKey{Kind: KindIdempotency, ID: hex.EncodeToString(sum[:])}
+	sealer := newSealer(name)
 	print, err := s.fingerprint(x, r)
 	if err != nil {
 		return err
@@ -77,20 +80,25 @@ func (s *server) once(x *exchange, r *http.Request, c berth.Caller, h handler) e
 		if before.Fingerprint != print.sum() {
 			return errKeyReused
 		}
+		answer, err := sealer.open(before.Answer)
+		if err != nil {
+			return err
+		}
 		x.Header().Set("Content-Type", before.ContentType)
 		x.Header().Set("X-Content-Type-Options", "nosniff")
 		x.WriteHeader(before.Status)
-		_, _ = x.Write(before.Answer)
+		_, _ = x.Write(answer)
 		return nil
 	}
-	return s.onceKept(x, r, c, key, print, h)
+	return s.onceKept(x, r, c, key, print, sealer, h)
 }
 
 var errKeyReused = &berth.Error{Code: berth.CodeInvalid, Wire: "idempotency_key_reuse",
 	Message: "This Idempotency-Key was used with another request body. Send the same body to have the first answer again, or use a new key for a new request."}
 
 // onceNamed runs a handler that makes one response, with the name that the key's
-// first request gave to it.
+// first request gave to it. After a failure that another attempt may mend, there
+// is a new name for that.
 func (s *server) onceNamed(x *exchange, r *http.Request, c berth.Caller, key store.ObjectKey, fingerprint string, h handler) error {
 	name := kept{Fingerprint: fingerprint, Response: berth.ResponseID(berth.NewID(berth.PrefixResponse))}
 	err := s.keep(r.Context(), c.Project, key, name)
@@ -107,11 +115,36 @@ func (s *server) onceNamed(x *exchange, r *http.Request, c berth.Caller, key sto
 		return errKeyReused
 	}
 	c.Response = name.Response
-	return h(s, x, r, c)
+	failure := h(s, x, r, c)
+	if failure == nil || x.status != 0 || r.Context().Err() != nil {
+		return failure // it was answered, or its client was lost
+	}
+	if status, _ := describe(failure, ""); status < http.StatusInternalServerError && status != http.StatusTooManyRequests {
+		return failure
+	}
+	if err := s.rename(context.WithoutCancel(r.Context()), c.Project, key, name); err != nil {
+		s.Log.Error("a failed request may not be made again with its Idempotency-Key", "request_id", x.requestID, "err", err)
+	}
+	return failure
+}
+
+// rename gives a new name to the response of a key, unless it has another by now.
+func (s *server) rename(ctx context.Context, p berth.ProjectID, key store.ObjectKey, was kept) error {
+	_, err := s.Objects.UpdateObject(ctx, p, key, func(o *store.Object) error {
+		var now kept
+		if err := json.Unmarshal(o.Body, &now); err != nil || now.Response != was.Response {
+			return err
+		}
+		now.Response = berth.ResponseID(berth.NewID(berth.PrefixResponse))
+		var err error
+		o.Body, err = json.Marshal(now)
+		return err
+	})
+	return err
 }
 
 // onceKept runs a handler, keeps its answer and then gives it.
-func (s *server) onceKept(x *exchange, r *http.Request, c berth.Caller, key store.ObjectKey, print *fingerprint, h handler) error {
+func (s *server) onceKept(x *exchange, r *http.Request, c berth.Caller, key store.ObjectKey, print *fingerprint, sealer sealer, h handler) error {
 	buffer := &buffered{ResponseWriter: x.ResponseWriter}
 	x.ResponseWriter = buffer
 	defer func() {
@@ -124,7 +157,7 @@ func (s *server) onceKept(x *exchange, r *http.Request, c berth.Caller, key stor
 	if buffer.status/100 == 2 && !buffer.through && print.finish() == nil {
 		// What was done is done, also if its client has gone by now.
 		err := s.keep(context.WithoutCancel(r.Context()), c.Project, key, kept{Fingerprint: print.sum(), Status: buffer.status,
-			ContentType: x.Header().Get("Content-Type"), Answer: buffer.body.Bytes()})
+			ContentType: x.Header().Get("Content-Type"), Answer: sealer.seal(buffer.body.Bytes())})
 		if err != nil {
 			s.Log.Error("an answer was not kept for its Idempotency-Key", "request_id", x.requestID, "err", err)
 		}
@@ -166,6 +199,22 @@ func (s *server) keep(ctx context.Context, p berth.ProjectID, key store.ObjectKe
 	})
 	return err
 }
+
+// A sealer seals answers with the key of their requests. Whoever has the store has
+// the answers only if they can guess the key: what was not to be stored, or has
+// been deleted since, cannot be read there.
+type sealer struct{ cipher.AEAD }
+
+func newSealer(key string) sealer {
+	sum := sha256.Sum256([]byte("an answer kept for the Idempotency-Key " + key))
+	block, _ := aes.NewCipher(sum[:]) // its length is right
+	aead, _ := cipher.NewGCMWithRandomNonce(block)
+	return sealer{aead}
+}
+
+func (s sealer) seal(answer []byte) []byte { return s.Seal(nil, nil, answer, nil) }
+
+func (s sealer) open(sealed []byte) ([]byte, error) { return s.Open(nil, nil, sealed, nil) }
 
 // attempts are the requests with an Idempotency-Key that are being answered. Of
 // those with the same key the others wait for the first.

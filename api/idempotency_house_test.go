@@ -11,6 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/berth-run/berth/internal/sse"
+	"github.com/berth-run/berth/model"
+	"github.com/berth-run/berth/model/modeltest"
 )
 
 // sendOnce sends a POST with an Idempotency-Key.
@@ -106,5 +108,28 @@ func TestIdempotentContainers(t *testing.T) {
 	}
 	if n := len(h.call(200, "GET", "/v1/containers", nil).at("data").([]any)); n != 1 {
 		t.Errorf("got %d containers, want 1", n)
+	}
+}
+
+// A failure that another attempt may mend is not the last word, though there is a
+// response that has failed.
+func TestIdempotencyOfFailedResponses(t *testing.T) {
+	rule, _ := chatRule(t, 0, func(n int, _ *modeltest.Heard) modeltest.Turn {
+		if n == 0 {
+			return modeltest.Turn{Refusal: &modeltest.Refusal{Status: http.StatusUnauthorized, Message: "no"}}
+		}
+		return modeltest.Say(model.Text{Text: "fine now"}, model.Finish{Reason: model.FinishStop})
+	})
+	h := newHouse(t, nil, rule)
+	const body = `{"model":"chat","input":"x"}`
+	if got := h.once("k", "/v1/responses", body); !strings.Contains(got, "server_error") {
+		t.Fatalf("got %s, want a failure", got)
+	}
+	second := h.once("k", "/v1/responses", body)
+	if !strings.Contains(second, "fine now") {
+		t.Errorf("got %s, want a response", second)
+	}
+	if diff := cmp.Diff(second, h.once("k", "/v1/responses", body)); diff != "" {
+		t.Errorf("(-second +third):\n%s", diff)
 	}
 }

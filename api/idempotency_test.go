@@ -289,3 +289,26 @@ func TestIdempotencyFailsClosed(t *testing.T) {
 		t.Errorf("got %d %s after %d calls, want 500 and none", w.Code, w.Body, c.n)
 	}
 }
+
+// What is kept of an answer cannot be read without the key.
+func TestKeptAnswersAreSealed(t *testing.T) {
+	db := database(t)
+	s := counting(t, db, &keyring{}, &counter{does: func(w http.ResponseWriter, _ *http.Request, _ int) error {
+		return writeJSON(w, 200, "canary")
+	}})
+	post(s, "/v1/things/1", "the key", asJSON, `{}`)
+	refs, err := db.ExpiredObjects(t.Context(), KindIdempotency, time.Now().Add(2*idempotencyTime), 2)
+	if err != nil || len(refs) != 1 {
+		t.Fatalf("got %d objects, %v", len(refs), err)
+	}
+	k, err := s.kept(t.Context(), refs[0].Project, refs[0].ObjectKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := newSealer("the key").open(k.Answer); string(got) != `"canary"` {
+		t.Errorf("with the key: got %s, %v", got, err)
+	}
+	if got, err := newSealer("a key").open(k.Answer); err == nil || bytes.Contains(k.Answer, []byte("canary")) {
+		t.Errorf("without the key: got %s of %s", got, k.Answer)
+	}
+}
