@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/api/assistants"
 	"github.com/berth-run/berth/engine"
 	"github.com/berth-run/berth/files"
 	"github.com/berth-run/berth/journal"
@@ -26,7 +27,6 @@ var routes = []route{
 	{"POST", "/v1/responses", (*server).createResponse},
 	{"GET", "/v1/responses", (*server).connectSocket},
 	{"POST", "/v1/responses/input_tokens", (*server).countInputTokens},
-	{"POST", "/v1/responses/compact", (*server).compactResponse},
 	{"GET", "/v1/responses/{response}", (*server).getResponse},
 	{"DELETE", "/v1/responses/{response}", (*server).deleteResponse},
 	{"POST", "/v1/responses/{response}/cancel", (*server).cancelResponse},
@@ -63,6 +63,30 @@ var routes = []route{
 	{"DELETE", "/v1/prompts/{prompt}", (*server).deletePrompt},
 	{"GET", "/v1/prompts/{prompt}/versions", (*server).listPromptVersions},
 
+	{"POST", "/v1/assistants", beta((*server).createAssistant)},
+	{"GET", "/v1/assistants", beta((*server).listAssistants)},
+	{"GET", "/v1/assistants/{assistant}", beta((*server).getAssistant)},
+	{"POST", "/v1/assistants/{assistant}", beta((*server).updateAssistant)},
+	{"DELETE", "/v1/assistants/{assistant}", beta((*server).deleteAssistant)},
+	{"POST", "/v1/threads", beta((*server).createThread)},
+	{"POST", "/v1/threads/runs", beta((*server).createThreadAndRun)},
+	{"GET", "/v1/threads/{thread}", beta((*server).getThread)},
+	{"POST", "/v1/threads/{thread}", beta((*server).updateThread)},
+	{"DELETE", "/v1/threads/{thread}", beta((*server).deleteThread)},
+	{"POST", "/v1/threads/{thread}/messages", beta((*server).createMessage)},
+	{"GET", "/v1/threads/{thread}/messages", beta((*server).listMessages)},
+	{"GET", "/v1/threads/{thread}/messages/{message}", beta((*server).getMessage)},
+	{"POST", "/v1/threads/{thread}/messages/{message}", beta((*server).updateMessage)},
+	{"DELETE", "/v1/threads/{thread}/messages/{message}", beta((*server).deleteMessage)},
+	{"POST", "/v1/threads/{thread}/runs", beta((*server).createRun)},
+	{"GET", "/v1/threads/{thread}/runs", beta((*server).listRuns)},
+	{"GET", "/v1/threads/{thread}/runs/{run}", beta((*server).getRun)},
+	{"POST", "/v1/threads/{thread}/runs/{run}", beta((*server).updateRun)},
+	{"POST", "/v1/threads/{thread}/runs/{run}/cancel", beta((*server).cancelRun)},
+	{"POST", "/v1/threads/{thread}/runs/{run}/submit_tool_outputs", beta((*server).submitToolOutputs)},
+	{"GET", "/v1/threads/{thread}/runs/{run}/steps", beta((*server).listRunSteps)},
+	{"GET", "/v1/threads/{thread}/runs/{run}/steps/{step}", beta((*server).getRunStep)},
+
 	{"GET", "/v1/models", (*server).listModels},
 	{"GET", "/v1/models/{model...}", (*server).getModel},
 }
@@ -86,6 +110,8 @@ type Options struct {
 	KeepAlive time.Duration // the silence after which a stream sends a comment, a socket a ping; default 15 s
 
 	SocketLife time.Duration // after which a socket takes no more events; default 60 min
+
+	Now func() time.Time // by which runs of threads expire; default time.Now
 }
 
 // Models lists what may be asked for; *model.Router does.
@@ -99,7 +125,8 @@ type server struct {
 	mux  *http.ServeMux
 	open openness
 
-	attempts attempts
+	attempts   attempts
+	assistants *assistants.Service
 }
 
 // New returns the handler. It is safe for concurrent use and holds nothing that
@@ -123,6 +150,8 @@ func New(opts Options) http.Handler {
 		opts.SocketLife = time.Hour
 	}
 	s := &server{Options: opts, mux: http.NewServeMux(), open: openness{keys: opts.Keys}}
+	s.assistants = assistants.New(assistants.Options{Objects: opts.Objects, Responses: opts.Responses, Engine: opts.Engine,
+		Journal: opts.Journal, Files: opts.Files, Log: opts.Log, Now: opts.Now})
 	for _, rt := range routes {
 		s.mux.HandleFunc(rt.pattern(), func(w http.ResponseWriter, r *http.Request) { s.answer(w, r, rt.handle) })
 	}

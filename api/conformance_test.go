@@ -30,7 +30,7 @@ var probes = []probe{
 		first := h.call(200, "POST", "/v1/responses", `{"model":"scripted","input":"hello"}`).id()
 		prompt := h.call(200, "POST", "/v1/prompts", `{"name":"x","template":{}}`).id()
 		return "/responses", map[string]any{"model": "scripted", "input": "hello"},
-			map[string]any{"model": "scripted", "previous_response_id": first, "prompt.id": prompt, "context_management[0].type": "compaction"}
+			map[string]any{"model": "scripted", "previous_response_id": first, "prompt.id": prompt}
 	}},
 	{"POST /responses/input_tokens", func(*house) (string, map[string]any, map[string]any) {
 		return "/responses/input_tokens", map[string]any{"model": "scripted", "input": "hello"}, map[string]any{"model": "scripted"}
@@ -39,10 +39,26 @@ var probes = []probe{
 		return "/chat/completions", map[string]any{"model": "scripted", "messages": []any{map[string]any{"role": "user", "content": "hello"}}},
 			map[string]any{"model": "scripted"}
 	}},
-	{"POST /responses/compact", func(h *house) (string, map[string]any, map[string]any) {
-		first := h.call(200, "POST", "/v1/responses", `{"model":"scripted","input":"hello"}`).id()
-		return "/responses/compact", map[string]any{"model": "scripted", "input": "hello"},
-			map[string]any{"model": "scripted", "previous_response_id": first}
+	{"POST /assistants", func(*house) (string, map[string]any, map[string]any) {
+		return "/assistants", map[string]any{"model": "scripted"}, map[string]any{"model": "scripted"}
+	}},
+	{"POST /assistants/{assistant_id}", func(h *house) (string, map[string]any, map[string]any) {
+		return "/assistants/" + h.assistant(), map[string]any{}, map[string]any{"model": "scripted"}
+	}},
+	{"POST /threads", func(*house) (string, map[string]any, map[string]any) {
+		return "/threads", map[string]any{}, nil
+	}},
+	{"POST /threads/{thread_id}", func(h *house) (string, map[string]any, map[string]any) {
+		return strings.TrimPrefix(h.thread("hello"), contract.Prefix), map[string]any{}, nil
+	}},
+	{"POST /threads/{thread_id}/messages", func(h *house) (string, map[string]any, map[string]any) {
+		return strings.TrimPrefix(h.thread("hello"), contract.Prefix) + "/messages", map[string]any{"role": "user", "content": "hello"}, nil
+	}},
+	{"POST /threads/runs", func(h *house) (string, map[string]any, map[string]any) {
+		return "/threads/runs", map[string]any{"assistant_id": h.assistant()}, map[string]any{"model": "scripted"}
+	}},
+	{"POST /threads/{thread_id}/runs", func(h *house) (string, map[string]any, map[string]any) {
+		return strings.TrimPrefix(h.thread("hello"), contract.Prefix) + "/runs", map[string]any{"assistant_id": h.assistant()}, map[string]any{"model": "scripted"}
 	}},
 	{"POST /containers", func(*house) (string, map[string]any, map[string]any) {
 		return "/containers", map[string]any{"name": "x"}, map[string]any{"expires_after": map[string]any{"anchor": "last_active_at", "minutes": 5}}
@@ -51,7 +67,7 @@ var probes = []probe{
 
 // looked are the codes of errors which say that a value was looked at and did not
 // fit this request; the schema alone cannot tell one that does.
-var looked = []string{"", "previous_response_not_found", "prompt_not_found", "invalid_encrypted_content"}
+var looked = []string{"", "previous_response_not_found", "prompt_not_found"}
 
 // Every field of every request in the contract is honoured, or refused by name
 // and listed in docs/divergences.md. None is unknown, and none has other values.

@@ -130,6 +130,9 @@ func (h *house) send(ctx context.Context, method, path string, body any, header 
 	req, err := http.NewRequestWithContext(ctx, method, h.url+path, in)
 	check(h.t, err)
 	req.Header.Set("Content-Type", kind)
+	if strings.HasPrefix(path, "/v1/assistants") || strings.HasPrefix(path, "/v1/threads") {
+		req.Header.Set("OpenAI-Beta", "assistants=v2")
+	}
 	if h.token != "" {
 		req.Header.Set("Authorization", "Bearer "+h.token)
 	}
@@ -327,4 +330,22 @@ func upload(name string, content io.Reader, fields ...string) (body io.Reader, k
 	}
 	tail.WriteString("\r\n--edge--\r\n")
 	return io.MultiReader(&head, content, &tail), "multipart/form-data; boundary=edge"
+}
+
+// A clock shows the time that it is set to.
+type clock struct {
+	mu  sync.Mutex
+	now time.Time
+}
+
+func (c *clock) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.now
+}
+
+func (c *clock) add(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now = c.now.Add(d)
 }

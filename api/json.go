@@ -47,6 +47,14 @@ func (s *server) decodeBody(w http.ResponseWriter, r *http.Request, shape rule, 
 	return nil
 }
 
+// decodeOptionalBody is decodeBody for a request that may come without one.
+func (s *server) decodeOptionalBody(w http.ResponseWriter, r *http.Request, shape rule, v any) error {
+	if r.ContentLength == 0 {
+		return nil
+	}
+	return s.decodeBody(w, r, shape, v)
+}
+
 // parseJSON returns the value in body, numbers as json.Number. It is stricter
 // than encoding/json: UTF-8 must be valid and an object must not repeat a name,
 // for otherwise what was checked need not be what is used.

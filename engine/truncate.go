@@ -82,10 +82,11 @@ func (r *run) fit(req *model.Request) {
 	}
 }
 
-// shorten learns from the upstream's finding a request too long. It reports whether
-// it can be asked again with less.
-func (w *window) shorten(req *model.Request) bool {
-	if w.shortened == maxShortened {
+// shorten reports whether a request that the upstream found too long can be asked
+// again with less.
+func (r *run) shorten(req *model.Request) bool {
+	w := &r.window
+	if r.record.Body.Truncation != truncationAuto || w.shortened == maxShortened {
 		return false
 	}
 	w.shortened++
@@ -165,7 +166,7 @@ func unitsOf(items []berth.Item) (units []int, kept map[int]bool) {
 			if u, ok := called[it.CallID()]; ok {
 				units[i] = u
 			}
-		case it.Role() == "system" || it.Role() == "developer" || isSummary(it):
+		case it.Role() == "system" || it.Role() == "developer":
 			kept[next] = true
 		case it.Role() == "user":
 			lastUser = next

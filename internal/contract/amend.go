@@ -2,6 +2,7 @@ package contract
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -39,6 +40,12 @@ func nullable(schema any) any {
 
 func dropped(any) any { return nil }
 
+// assistantStreams are the operations that answer a stream which the document leaves
+// out: it has the events alone.
+var assistantStreams = []string{"/threads/runs", "/threads/{thread_id}/runs", "/threads/{thread_id}/runs/{run_id}/submit_tool_outputs"}
+
+const assistantEvents = "#/schemas/AssistantStreamEvent"
+
 // amend changes the tree of the document. It leaves out that a response is
 // streamed again by GET, and that a completion's stream may end with an error.
 func amend(tree map[string]any) {
@@ -60,6 +67,9 @@ func amend(tree map[string]any) {
 	const stream = "text/event-stream"
 	for _, op := range tree["operations"].([]any) {
 		op := op.(map[string]any)
+		if op["method"] == "POST" && slices.Contains(assistantStreams, op["path"].(string)) {
+			op["answers"].(map[string]any)["200"].(map[string]any)[stream] = map[string]any{"$ref": assistantEvents}
+		}
 		if op["method"] == "GET" && op["path"] == "/responses/{response_id}" {
 			op["answers"].(map[string]any)["200"].(map[string]any)[stream] = map[string]any{"$ref": "#/schemas/ResponseStreamEvent"}
 		}

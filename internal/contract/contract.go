@@ -121,13 +121,20 @@ func (op *Operation) Answer(status int, kind string, body []byte) error {
 	return op.document.check(op.schema(status, kind), body)
 }
 
-// Event checks the data of one event of a stream, against the schema of its type
-// where the contract tells events apart so.
-func (op *Operation) Event(data []byte) error {
+// Event checks one event of a stream, against the schema of its data's type where
+// the contract tells events apart so, or with its name where it does that.
+func (op *Operation) Event(name string, data []byte) error {
 	const kind = "text/event-stream"
 	schema, known := op.Answers["200"][kind]
 	if !known {
 		return fmt.Errorf("%s answers no stream", op)
+	}
+	if ref, _ := schema.(map[string]any); ref["$ref"] == assistantEvents {
+		named, err := json.Marshal(map[string]any{"event": name, "data": json.RawMessage(data)})
+		if err != nil {
+			return err
+		}
+		return op.document.check(op.schema(http.StatusOK, kind), named)
 	}
 	var ev struct{ Type string }
 	_ = json.Unmarshal(data, &ev) // what is no JSON is found below

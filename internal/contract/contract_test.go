@@ -52,9 +52,20 @@ func TestEvent(t *testing.T) {
 		`{"type":"response.nonsense"}`:  "missing",
 		`{`:                             "unexpected EOF",
 	} {
-		err := op.Event([]byte(data))
+		err := op.Event("", []byte(data))
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%s: got %v, want %q", data, err, want)
+		}
+	}
+}
+
+func TestEventOfAnAssistant(t *testing.T) {
+	op := Load().Find("POST", "/threads/runs")
+	thread := `{"id":"thread_1","object":"thread","created_at":1,"metadata":{},"tool_resources":{}}`
+	for name, want := range map[string]string{"thread.created": "", "thread.run.created": "value must be", "thread.nonsense": "value must be"} {
+		err := op.Event(name, []byte(thread))
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: got %v, want %q", name, err, want)
 		}
 	}
 }

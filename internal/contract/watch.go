@@ -86,7 +86,7 @@ func (w *watched) check(op *Operation) (wrong []error) {
 		if string(ev.Data) == "[DONE]" {
 			continue
 		}
-		if err := op.Event(ev.Data); err != nil {
+		if err := op.Event(ev.Type, ev.Data); err != nil {
 			wrong = append(wrong, err)
 		}
 	}

@@ -20,6 +20,9 @@ import (
 var scope = []string{"/responses", "/conversations", "/containers", "/files", "/models", "/chat/completions",
 	"/assistants", "/threads", "/organization/usage/completions"}
 
+// streamed are schemas that no operation names: of events, which stand in no answer.
+var streamed = []string{"AssistantStreamEvent"}
+
 // prose are the keywords that neither allow nor refuse anything. Formats are
 // among them: "uri" and the like are told apart by nobody.
 var prose = []string{"description", "title", "example", "examples", "deprecated", "default", "discriminator", "format", "externalDocs"}
@@ -55,6 +58,9 @@ func run() error {
 		if inScope(path) {
 			d.path(path, doc.Paths[path])
 		}
+	}
+	for _, name := range streamed {
+		d.reach("#/components/schemas/" + name)
 	}
 	return d.write(os.Stdout)
 }

@@ -83,19 +83,16 @@ func (q *Queries) ContainerTime(ctx context.Context, arg ContainerTimeParams) (i
 }
 
 const createContainer = `-- name: CreateContainer :exec
-INSERT INTO containers (id, project, created_at, name, status, body, key, memory_limit, counted_until) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+INSERT INTO containers (id, project, created_at, name, status, body) VALUES (?, ?, ?, ?, ?, ?)
 `
 
 type CreateContainerParams struct {
-	ID           string
-	Project      string
-	CreatedAt    int64
-	Name         string
-	Status       string
-	Body         []byte
-	Key          string
-	MemoryLimit  string
-	CountedUntil int64
+	ID        string
+	Project   string
+	CreatedAt int64
+	Name      string
+	Status    string
+	Body      []byte
 }
 
 func (q *Queries) CreateContainer(ctx context.Context, arg CreateContainerParams) error {
@@ -106,9 +103,6 @@ func (q *Queries) CreateContainer(ctx context.Context, arg CreateContainerParams
 		arg.Name,
 		arg.Status,
 		arg.Body,
-		arg.Key,
-		arg.MemoryLimit,
-		arg.CountedUntil,
 	)
 	return err
 }

@@ -15,15 +15,12 @@ type Body struct {
 }
 
 type Container struct {
-	ID           string
-	Project      string
-	CreatedAt    int64
-	Name         string
-	Status       string
-	Body         []byte
-	Key          string
-	MemoryLimit  string
-	CountedUntil int64
+	ID        string
+	Project   string
+	CreatedAt int64
+	Name      string
+	Status    string
+	Body      []byte
 }
 
 type ContainerFile struct {
@@ -54,7 +51,6 @@ type File struct {
 	ExpiresAt sql.NullInt64
 	Purpose   string
 	Body      []byte
-	Bytes     int64
 }
 
 type Key struct {
@@ -96,18 +92,4 @@ type Response struct {
 	LeaseUntil int64
 	Key        string
 	RequestID  string
-}
-
-type Usage struct {
-	Project         string
-	Start           int64
-	Kind            string
-	Key             string
-	Name            string
-	Count           int64
-	InputTokens     int64
-	CachedTokens    int64
-	OutputTokens    int64
-	ReasoningTokens int64
-	Seconds         int64
 }

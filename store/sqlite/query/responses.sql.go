@@ -235,15 +235,13 @@ func (q *Queries) Events(ctx context.Context, arg EventsParams) ([]EventsRow, er
 	return items, nil
 }
 
-const finishResponse = `-- name: FinishResponse :one
-UPDATE responses SET final = 1 WHERE id = ? RETURNING key
+const finishResponse = `-- name: FinishResponse :exec
+UPDATE responses SET final = 1 WHERE id = ?
 `
 
-func (q *Queries) FinishResponse(ctx context.Context, id string) (string, error) {
-	row := q.queryRow(ctx, q.finishResponseStmt, finishResponse, id)
-	var key string
-	err := row.Scan(&key)
-	return key, err
+func (q *Queries) FinishResponse(ctx context.Context, id string) error {
+	_, err := q.exec(ctx, q.finishResponseStmt, finishResponse, id)
+	return err
 }
 
 const getResponse = `-- name: GetResponse :one

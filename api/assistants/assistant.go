@@ -1,0 +1,78 @@
+package assistants
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/store"
+)
+
+// An Assistant is how runs are to be answered. Its JSON is also the body of the
+// requests that make and modify one, which lack id, object and created_at.
+type Assistant struct {
+	ID              string            `json:"id"`
+	Object          string            `json:"object"` // "assistant"
+	CreatedAt       int64             `json:"created_at"`
+	Name            *string           `json:"name"`
+	Description     *string           `json:"description"`
+	Model           string            `json:"model"`
+	Instructions    *string           `json:"instructions"`
+	Tools           []berth.Tool      `json:"tools"`
+	ToolResources   json.RawMessage   `json:"tool_resources"`
+	Metadata        map[string]string `json:"metadata"`
+	Temperature     *float64          `json:"temperature"` // null is the model's own
+	TopP            *float64          `json:"top_p"`
+	ResponseFormat  json.RawMessage   `json:"response_format"`
+	ReasoningEffort *string           `json:"reasoning_effort"`
+}
+
+// complete fills in the defaults that the wire shows.
+func (a *Assistant) complete() {
+	a.Object = string(kindAssistant)
+	a.Tools, a.Metadata = orEmpty(a.Tools), orEmptyMap(a.Metadata)
+	a.ToolResources = orRaw(a.ToolResources, `{}`)
+	a.ResponseFormat = orRaw(a.ResponseFormat, `"auto"`)
+}
+
+func assistantKey(id string) store.ObjectKey { return store.ObjectKey{Kind: kindAssistant, ID: id} }
+
+// CreateAssistant keeps a new assistant.
+func (s *Service) CreateAssistant(ctx context.Context, p berth.ProjectID, a *Assistant) (*Assistant, error) {
+	a.ID, a.CreatedAt = berth.NewID(prefixAssistant), s.Now().Unix()
+	a.complete()
+	o, err := objectOf(kindAssistant, "", a.ID, a.CreatedAt, a)
+	if err != nil {
+		return nil, err
+	}
+	return a, s.Objects.CreateObjects(ctx, p, o)
+}
+
+// Assistant returns an assistant.
+func (s *Service) Assistant(ctx context.Context, p berth.ProjectID, id string) (*Assistant, error) {
+	return get[Assistant](ctx, s, p, assistantKey(id))
+}
+
+// Assistants returns one page of the assistants, and whether there is more.
+func (s *Service) Assistants(ctx context.Context, p berth.ProjectID, page store.Page) ([]*Assistant, bool, error) {
+	return list[Assistant](ctx, s, p, kindAssistant, "", page)
+}
+
+// UpdateAssistant lays the fields of a request over an assistant's. Runs that have
+// begun go on as they were.
+func (s *Service) UpdateAssistant(ctx context.Context, p berth.ProjectID, id string, request json.RawMessage) (*Assistant, error) {
+	return update(ctx, s, p, assistantKey(id), func(a *Assistant) error {
+		changed, err := patched(a, request, "model", "metadata")
+		if err != nil {
+			return err
+		}
+		*a = *changed
+		a.complete()
+		return nil
+	})
+}
+
+// DeleteAssistant removes an assistant. Its runs and their messages stay.
+func (s *Service) DeleteAssistant(ctx context.Context, p berth.ProjectID, id string) error {
+	return s.delete(ctx, p, assistantKey(id))
+}

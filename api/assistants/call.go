@@ -1,0 +1,104 @@
+package assistants
+
+import (
+	"encoding/json"
+	"slices"
+
+	"github.com/berth-run/berth"
+)
+
+// A ToolCall is a call of a tool as a step shows it. What it has beside id and type
+// depends on the type.
+type ToolCall struct {
+	ID       string    `json:"id"`
+	Type     string    `json:"type"`
+	Function *Function `json:"function,omitempty"`
+}
+
+// A Function is a call of a function of the client's.
+type Function struct {
+	Name      string  `json:"name"`
+	Arguments string  `json:"arguments"`
+	Output    *string `json:"output"`
+}
+
+// A RequiredCall is a call that waits for its output.
+type RequiredCall struct {
+	ID       string `json:"id"`
+	Type     string `json:"type"` // "function"
+	Function struct {
+		Name      string `json:"name"`
+		Arguments string `json:"arguments"`
+	} `json:"function"`
+}
+
+// A callKind says what an item that is a call looks like in a step.
+type callKind struct {
+	client bool // the client answers it
+	show   func(it, output berth.Item) ToolCall
+}
+
+// callKinds is the table of calls that steps show. To show another tool's, add its
+// line, and a line in toolKinds.
+var callKinds = map[berth.ItemType]callKind{
+	berth.ItemFunctionCall: {client: true, show: showFunction},
+}
+
+func isCall(it berth.Item) bool { return callKinds[it.Type()].show != nil }
+
+func showFunction(it, output berth.Item) ToolCall {
+	f := functionOf(it)
+	c := ToolCall{ID: f.CallID, Type: "function", Function: &Function{Name: f.Name, Arguments: f.Arguments}}
+	if !output.IsZero() {
+		text := outputText(output)
+		c.Function.Output = &text
+	}
+	return c
+}
+
+func functionOf(it berth.Item) berth.FunctionCall {
+	var f berth.FunctionCall
+	_ = it.Decode(&f) // an item of the engine's decodes
+	return f
+}
+
+// outputText is a function's output, which is a string, or what stands in its place.
+func outputText(it berth.Item) string {
+	var o berth.FunctionCallOutput
+	var text string
+	if it.Decode(&o) != nil || json.Unmarshal(o.Output, &text) != nil {
+		return string(o.Output)
+	}
+	return text
+}
+
+// toolCalls returns the calls of a part with their outputs, of which the client
+// gave these.
+func (p *part) toolCalls(given []ToolOutput) []ToolCall {
+	calls := make([]ToolCall, len(p.calls))
+	for i, it := range p.calls {
+		calls[i] = callKinds[it.Type()].show(it, p.output(it))
+		n := slices.IndexFunc(given, func(o ToolOutput) bool { return o.ToolCallID == it.CallID() })
+		if n >= 0 && p.isAsked(it) {
+			calls[i].Function.Output = &given[n].Output
+		}
+	}
+	return calls
+}
+
+// waiting returns the calls of a complete response that its client must answer.
+func waiting(leg *berth.Response) []RequiredCall {
+	var out []RequiredCall
+	for _, p := range parts(leg) {
+		for _, it := range p.calls {
+			if !p.isAsked(it) {
+				continue
+			}
+			f := functionOf(it)
+			c := RequiredCall{ID: f.CallID, Type: "function"}
+			c.Function.Name, c.Function.Arguments = f.Name, f.Arguments
+			out = append(out, c)
+		}
+	}
+	return out
+}

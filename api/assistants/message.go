@@ -1,0 +1,194 @@
+package assistants
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/berth-run/berth"
+)
+
+// A Message is what a user or an assistant said in a thread.
+type Message struct {
+	ID                string            `json:"id"`
+	Object            string            `json:"object"` // "thread.message"
+	CreatedAt         int64             `json:"created_at"`
+	AssistantID       *string           `json:"assistant_id"`
+	ThreadID          string            `json:"thread_id"`
+	RunID             *string           `json:"run_id"`
+	Status            berth.Status      `json:"status"` // in_progress, completed or incomplete
+	IncompleteDetails *Details          `json:"incomplete_details"`
+	IncompleteAt      *int64            `json:"incomplete_at"`
+	CompletedAt       *int64            `json:"completed_at"`
+	Role              string            `json:"role"` // user or assistant
+	Content           []Content         `json:"content"`
+	Attachments       []Attachment      `json:"attachments"`
+	Metadata          map[string]string `json:"metadata"`
+}
+
+// Details say why a message or a run is incomplete. The reason is left out where
+// OpenAI's list has none that is true.
+type Details struct {
+	Reason string `json:"reason,omitempty"`
+}
+
+// Content is one part of a message: text, refusal, image_file or image_url.
+type Content struct {
+	Type      string     `json:"type"`
+	Text      *Text      `json:"text,omitempty"`
+	Refusal   *string    `json:"refusal,omitempty"`
+	ImageFile *ImageFile `json:"image_file,omitempty"`
+	ImageURL  *ImageURL  `json:"image_url,omitempty"`
+}
+
+// A Text is the text of a part. No tool that is served annotates it.
+type Text struct {
+	Value       string            `json:"value"`
+	Annotations []json.RawMessage `json:"annotations"`
+}
+
+// UnmarshalJSON takes the short form of requests as well, a string.
+func (t *Text) UnmarshalJSON(b []byte) error {
+	t.Annotations = []json.RawMessage{}
+	if len(b) > 0 && b[0] == '"' {
+		return json.Unmarshal(b, &t.Value)
+	}
+	type plain Text
+	return json.Unmarshal(b, (*plain)(t))
+}
+
+// An ImageFile is an uploaded image.
+type ImageFile struct {
+	FileID berth.FileID `json:"file_id"`
+	Detail string       `json:"detail,omitempty"`
+}
+
+// An ImageURL is an image elsewhere, or in the URL itself.
+type ImageURL struct {
+	URL    string `json:"url"`
+	Detail string `json:"detail,omitempty"`
+}
+
+// An Attachment is a file for tools.
+type Attachment struct {
+	FileID berth.FileID `json:"file_id"`
+	Tools  []berth.Tool `json:"tools"`
+}
+
+// A MessageRequest asks for a message.
+type MessageRequest struct {
+	Role        string            `json:"role"`
+	Content     Contents          `json:"content"`
+	Attachments []Attachment      `json:"attachments"`
+	Metadata    map[string]string `json:"metadata"`
+}
+
+// Contents are the parts of a message.
+type Contents []Content
+
+// UnmarshalJSON takes the short form as well, a string.
+func (c *Contents) UnmarshalJSON(b []byte) error {
+	if len(b) > 0 && b[0] == '"' {
+		text := new(Text)
+		*c = Contents{{Type: "text", Text: text}}
+		return json.Unmarshal(b, text)
+	}
+	return json.Unmarshal(b, (*[]Content)(c))
+}
+
+// newMessage returns the message that a request asks for.
+func newMessage(thread string, req *MessageRequest, now int64) *Message {
+	m := &Message{ID: berth.NewID(berth.PrefixMessage), Object: string(kindMessage), CreatedAt: now, ThreadID: thread,
+		Status: berth.StatusCompleted, CompletedAt: &now, Role: req.Role, Content: req.Content,
+		Attachments: orEmpty(req.Attachments), Metadata: orEmptyMap(req.Metadata)}
+	for _, c := range m.Content {
+		if c.ImageFile != nil && c.ImageFile.Detail == "" {
+			c.ImageFile.Detail = "auto"
+		}
+		if c.ImageURL != nil && c.ImageURL.Detail == "" {
+			c.ImageURL.Detail = "auto"
+		}
+	}
+	for i := range m.Attachments {
+		m.Attachments[i].Tools = orEmpty(m.Attachments[i].Tools)
+	}
+	return m
+}
+
+// files returns the files that a message names, by where in the request.
+func (req *MessageRequest) files() map[string]berth.FileID {
+	named := map[string]berth.FileID{}
+	for i, c := range req.Content {
+		if c.ImageFile != nil {
+			named[fmt.Sprintf("content[%d].image_file.file_id", i)] = c.ImageFile.FileID
+		}
+	}
+	for i, a := range req.Attachments {
+		named[fmt.Sprintf("attachments[%d].file_id", i)] = a.FileID
+	}
+	return named
+}
+
+// item returns a message as the model gets it. One without content is zero.
+func (m *Message) item() berth.Item {
+	parts := make([]berth.Content, 0, len(m.Content))
+	for _, c := range m.Content {
+		switch {
+		case c.Text != nil && m.Role == "assistant":
+			parts = append(parts, berth.Content{Type: "output_text", Text: c.Text.Value})
+		case c.Text != nil:
+			parts = append(parts, berth.Content{Type: "input_text", Text: c.Text.Value})
+		case c.Refusal != nil:
+			parts = append(parts, berth.Content{Type: "refusal", Refusal: *c.Refusal})
+		case c.ImageFile != nil:
+			parts = append(parts, berth.Content{Type: "input_image", FileID: string(c.ImageFile.FileID), Detail: c.ImageFile.Detail})
+		case c.ImageURL != nil:
+			parts = append(parts, berth.Content{Type: "input_image", ImageURL: c.ImageURL.URL, Detail: c.ImageURL.Detail})
+		}
+	}
+	if len(parts) == 0 {
+		return berth.Item{}
+	}
+	return berth.NewItem(berth.Message{ID: m.ID, Type: berth.ItemMessage, Status: berth.StatusCompleted, Role: m.Role, Content: parts})
+}
+
+// contentOf returns what an item of the model's says.
+func contentOf(it berth.Item) []Content {
+	var m berth.Message
+	out := []Content{}
+	if it.Decode(&m) != nil {
+		return out
+	}
+	for _, c := range m.Content {
+		switch c.Type {
+		case "output_text":
+			out = append(out, Content{Type: "text", Text: &Text{Value: c.Text, Annotations: []json.RawMessage{}}})
+		case "refusal":
+			out = append(out, Content{Type: "refusal", Refusal: &c.Refusal})
+		}
+	}
+	return out
+}
+
+// said is the text of one part, empty if there is no such part.
+func said(parts []Content, index int) string {
+	if index >= len(parts) {
+		return ""
+	}
+	switch c := parts[index]; {
+	case c.Text != nil:
+		return c.Text.Value
+	case c.Refusal != nil:
+		return *c.Refusal
+	}
+	return ""
+}
+
+// rest is what of whole follows told, which it begins with; else nothing.
+func rest(whole, told string) string {
+	after, _ := strings.CutPrefix(whole, told)
+	if after == whole && told != "" {
+		return ""
+	}
+	return after
+}

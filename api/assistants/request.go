@@ -1,0 +1,176 @@
+package assistants
+
+import (
+	"encoding/json"
+
+	"github.com/berth-run/berth"
+)
+
+// A RunRequest asks for a run, of a thread that is there or of one to be made.
+type RunRequest struct {
+	AssistantID            string            `json:"assistant_id"`
+	Thread                 *ThreadRequest    `json:"thread"`
+	Model                  string            `json:"model"`
+	Instructions           *string           `json:"instructions"`
+	AdditionalInstructions *string           `json:"additional_instructions"`
+	AdditionalMessages     []MessageRequest  `json:"additional_messages"`
+	Tools                  *[]berth.Tool     `json:"tools"`
+	ToolResources          json.RawMessage   `json:"tool_resources"`
+	Metadata               map[string]string `json:"metadata"`
+	Temperature            *float64          `json:"temperature"`
+	TopP                   *float64          `json:"top_p"`
+	MaxPromptTokens        *int              `json:"max_prompt_tokens"`
+	MaxCompletionTokens    *int              `json:"max_completion_tokens"`
+	TruncationStrategy     *Truncation       `json:"truncation_strategy"`
+	ToolChoice             json.RawMessage   `json:"tool_choice"`
+	ParallelToolCalls      *bool             `json:"parallel_tool_calls"`
+	ResponseFormat         json.RawMessage   `json:"response_format"`
+	ReasoningEffort        *string           `json:"reasoning_effort"`
+	Stream                 bool              `json:"stream"`
+}
+
+// newRecord returns the run that a request asks for: what it leaves out is the
+// assistant's.
+func newRecord(a *Assistant, thread string, req *RunRequest, now int64) *Record {
+	run := Run{ID: berth.NewID(prefixRun), Object: string(kindRun), CreatedAt: now, AssistantID: a.ID, ThreadID: thread,
+		Status: Queued, Model: a.Model, Tools: a.Tools, ToolResources: orRaw(req.ToolResources, `{}`), Metadata: orEmptyMap(req.Metadata),
+		Temperature: a.Temperature, TopP: a.TopP, MaxCompletionTokens: req.MaxCompletionTokens, MaxPromptTokens: req.MaxPromptTokens,
+		TruncationStrategy: Truncation{Type: "auto"}, ResponseFormat: orRaw(req.ResponseFormat, string(a.ResponseFormat)),
+		ToolChoice: orRaw(req.ToolChoice, `"auto"`), ParallelToolCalls: req.ParallelToolCalls == nil || *req.ParallelToolCalls,
+		ReasoningEffort: a.ReasoningEffort}
+	if req.Model != "" {
+		run.Model = req.Model
+	}
+	if a.Instructions != nil {
+		run.Instructions = *a.Instructions
+	}
+	if req.Instructions != nil {
+		run.Instructions = *req.Instructions
+	}
+	if more := req.AdditionalInstructions; more != nil && *more != "" {
+		if run.Instructions != "" {
+			run.Instructions += "\n"
+		}
+		run.Instructions += *more
+	}
+	if req.Tools != nil {
+		run.Tools = *req.Tools
+	}
+	if req.Temperature != nil {
+		run.Temperature = req.Temperature
+	}
+	if req.TopP != nil {
+		run.TopP = req.TopP
+	}
+	if req.TruncationStrategy != nil {
+		run.TruncationStrategy = *req.TruncationStrategy
+	}
+	if req.ReasoningEffort != nil {
+		run.ReasoningEffort = req.ReasoningEffort
+	}
+	return &Record{Run: run, Legs: []Leg{newLeg(now, nil)}}
+}
+
+func newLeg(now int64, outputs []ToolOutput) Leg {
+	return Leg{Response: berth.ResponseID(berth.NewID(berth.PrefixResponse)), At: now, Outputs: outputs}
+}
+
+// Request returns what is asked of the engine for the last leg. For the first it is
+// about the thread's messages, which must be given; for others, about the outputs.
+// used are the tokens of the legs before.
+func (r *Record) Request(messages []*Message, used Usage) (*berth.ResponseRequest, error) {
+	run := &r.Run
+	req := &berth.ResponseRequest{Model: run.Model, Background: true, ParallelToolCalls: &run.ParallelToolCalls,
+		Temperature: run.Temperature, TopP: run.TopP, Input: berth.Input{}, Truncation: "auto"}
+	if run.Instructions != "" {
+		req.Instructions = &run.Instructions
+	}
+	if run.ReasoningEffort != nil {
+		req.Reasoning = &berth.ReasoningConfig{Effort: run.ReasoningEffort}
+	}
+	if format := responseFormat(run.ResponseFormat); format != nil {
+		req.Text = &berth.TextConfig{Format: format}
+	}
+	if run.MaxCompletionTokens != nil {
+		left := *run.MaxCompletionTokens - used.CompletionTokens
+		req.MaxOutputTokens = &left
+	}
+	for _, t := range run.Tools {
+		lent, err := toolKinds[t.Type()](t)
+		if err != nil {
+			return nil, err
+		}
+		req.Tools = append(req.Tools, lent)
+	}
+	req.ToolChoice = toolChoice(run.ToolChoice, len(r.Legs) == 1)
+	if n := len(r.Legs); n > 1 {
+		req.PreviousResponseID = r.Legs[n-2].Response
+		for _, o := range r.Legs[n-1].Outputs {
+			req.Input = append(req.Input, berth.NewItem(berth.FunctionCallOutput{ID: berth.NewID(berth.PrefixFunctionOutput),
+				Type: berth.ItemFunctionCallOutput, Status: berth.StatusCompleted, CallID: o.ToolCallID, Output: berth.StringDelta(o.Output)}))
+		}
+	}
+	for _, m := range messages {
+		if it := m.item(); !it.IsZero() {
+			req.Input = append(req.Input, it)
+		}
+	}
+	return req, nil
+}
+
+// toolKinds is the table of tools: how a response asks for them. The types that it
+// lacks are refused at the door, by name.
+var toolKinds = map[string]func(berth.Tool) (berth.Tool, error){
+	berth.ToolFunction: functionTool,
+}
+
+// functionTool takes a function out of its envelope. Unlike a response's it is not
+// strict unless it says so.
+func functionTool(t berth.Tool) (berth.Tool, error) {
+	var envelope struct {
+		Function berth.FunctionTool `json:"function"`
+	}
+	if err := t.Decode(&envelope); err != nil {
+		return t, err
+	}
+	f := envelope.Function
+	f.Type = berth.ToolFunction
+	if f.Strict == nil {
+		f.Strict = new(bool)
+	}
+	return berth.NewTool(f), nil
+}
+
+// toolChoice is a run's choice as a response has it. A choice that was forced binds
+// the first leg only: forced for ever, it would never let the model answer.
+func toolChoice(choice json.RawMessage, first bool) json.RawMessage {
+	var named struct {
+		Type     string
+		Function struct{ Name string }
+	}
+	if json.Unmarshal(choice, &named) == nil {
+		raw, _ := json.Marshal(map[string]string{"type": named.Type, "name": named.Function.Name}) // strings always marshal
+		choice = raw
+	}
+	if !first && string(choice) != `"none"` {
+		return json.RawMessage(`"auto"`)
+	}
+	return choice
+}
+
+// responseFormat is a run's format as a response has it, nil for "auto".
+func responseFormat(format json.RawMessage) json.RawMessage {
+	var f struct {
+		Type   string                     `json:"type"`
+		Schema map[string]json.RawMessage `json:"json_schema"`
+	}
+	if json.Unmarshal(format, &f) != nil {
+		return nil
+	}
+	if f.Type != "json_schema" {
+		return format
+	}
+	f.Schema["type"] = json.RawMessage(`"json_schema"`)
+	raw, _ := json.Marshal(f.Schema) // raw JSON always marshals
+	return raw
+}

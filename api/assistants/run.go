@@ -1,0 +1,226 @@
+package assistants
+
+import (
+	"encoding/json"
+	"slices"
+	"time"
+
+	"github.com/berth-run/berth"
+)
+
+// patience is how long a run waits for the outputs of the client's functions.
+const patience = 10 * time.Minute
+
+// A Status is the state of a run.
+//
+//	queued ─▶ in_progress ─▶ completed | incomplete | failed
+//	  ▲          │  │
+//	  │          │  └──────▶ cancelling ─▶ cancelled
+//	  └─ requires_action ──▶ expired
+type Status string
+
+const (
+	Queued         Status = "queued"
+	InProgress     Status = "in_progress"
+	RequiresAction Status = "requires_action"
+	Cancelling     Status = "cancelling"
+	Cancelled      Status = "cancelled"
+	Failed         Status = "failed"
+	Completed      Status = "completed"
+	Incomplete     Status = "incomplete"
+	Expired        Status = "expired"
+)
+
+// Active reports whether more follows.
+func (s Status) Active() bool {
+	return s == Queued || s == InProgress || s == RequiresAction || s == Cancelling
+}
+
+// A Run is one asking of an assistant on a thread, as the wire shows it.
+type Run struct {
+	ID                  string            `json:"id"`
+	Object              string            `json:"object"` // "thread.run"
+	CreatedAt           int64             `json:"created_at"`
+	AssistantID         string            `json:"assistant_id"`
+	ThreadID            string            `json:"thread_id"`
+	Status              Status            `json:"status"`
+	StartedAt           *int64            `json:"started_at"`
+	ExpiresAt           *int64            `json:"expires_at"` // while the run waits for its client
+	CancelledAt         *int64            `json:"cancelled_at"`
+	FailedAt            *int64            `json:"failed_at"`
+	CompletedAt         *int64            `json:"completed_at"`
+	RequiredAction      *RequiredAction   `json:"required_action"`
+	LastError           *LastError        `json:"last_error"`
+	Model               string            `json:"model"`
+	Instructions        string            `json:"instructions"`
+	Tools               []berth.Tool      `json:"tools"`
+	ToolResources       json.RawMessage   `json:"tool_resources"`
+	Metadata            map[string]string `json:"metadata"`
+	Temperature         *float64          `json:"temperature"`
+	TopP                *float64          `json:"top_p"`
+	MaxCompletionTokens *int              `json:"max_completion_tokens"`
+	MaxPromptTokens     *int              `json:"max_prompt_tokens"`
+	TruncationStrategy  Truncation        `json:"truncation_strategy"`
+	IncompleteDetails   *Details          `json:"incomplete_details"`
+	Usage               *Usage            `json:"usage"`
+	ResponseFormat      json.RawMessage   `json:"response_format"`
+	ToolChoice          json.RawMessage   `json:"tool_choice"`
+	ParallelToolCalls   bool              `json:"parallel_tool_calls"`
+	ReasoningEffort     *string           `json:"reasoning_effort"`
+}
+
+// A RequiredAction is what a run waits for.
+type RequiredAction struct {
+	Type              string `json:"type"` // "submit_tool_outputs"
+	SubmitToolOutputs struct {
+		ToolCalls []RequiredCall `json:"tool_calls"`
+	} `json:"submit_tool_outputs"`
+}
+
+// A LastError says why a run or a step failed.
+type LastError struct {
+	Code    string `json:"code"` // server_error, rate_limit_exceeded or invalid_prompt
+	Message string `json:"message"`
+}
+
+// A Truncation says how much of a thread a run reads.
+type Truncation struct {
+	Type         string `json:"type"` // auto or last_messages
+	LastMessages *int   `json:"last_messages"`
+}
+
+// Usage counts tokens.
+type Usage struct {
+	PromptTokens     int `json:"prompt_tokens"`
+	CompletionTokens int `json:"completion_tokens"`
+	TotalTokens      int `json:"total_tokens"`
+}
+
+func (u *Usage) add(v *berth.Usage) {
+	if v != nil {
+		u.PromptTokens += v.InputTokens
+		u.CompletionTokens += v.OutputTokens
+		u.TotalTokens += v.TotalTokens
+	}
+}
+
+// A Record is a run as it is kept.
+type Record struct {
+	Run      Run   `json:"run"`                 // as created; as ended if it has Ended
+	Legs     []Leg `json:"legs"`                // at least one
+	CancelAt int64 `json:"cancel_at,omitempty"` // when its client cancelled it, in Unix seconds
+	Said     int   `json:"said,omitempty"`      // how many of its messages are in the thread
+	Ended    bool  `json:"ended,omitempty"`
+}
+
+// A Leg is one response of a run.
+type Leg struct {
+	Response berth.ResponseID `json:"response"` // noted before it is made
+	At       int64            `json:"at"`       // Unix seconds
+	Outputs  []ToolOutput     `json:"outputs,omitempty"`
+	Started  bool             `json:"started,omitempty"` // the response has been made
+}
+
+// A ToolOutput answers a call of a client's function.
+type ToolOutput struct {
+	ToolCallID string `json:"tool_call_id"`
+	Output     string `json:"output"`
+}
+
+// View returns the run as it is at a time. legs are the responses of r.Legs, nil
+// where there is none.
+func (r *Record) View(legs []*berth.Response, now time.Time) Run {
+	run := r.Run
+	if r.Ended {
+		return run
+	}
+	var usage Usage
+	for _, leg := range legs {
+		if leg != nil {
+			usage.add(leg.Usage)
+		}
+	}
+	if legs[0] != nil {
+		run.StartedAt = &legs[0].CreatedAt
+	}
+	at := now.Unix()
+	last := legs[len(legs)-1]
+	switch {
+	case last == nil && r.CancelAt != 0:
+		run.Status, run.CancelledAt = Cancelled, &r.CancelAt
+	case last == nil && !r.Legs[len(r.Legs)-1].Started:
+		run.Status = Queued
+	case last == nil:
+		run.fail(at, "server_error", "The response that this run is made of was deleted.")
+	case last.Status == berth.StatusQueued:
+		run.Status = Queued
+	case last.Status == berth.StatusInProgress:
+		run.Status = InProgress
+	case last.Status == berth.StatusCancelled:
+		run.Status, run.CancelledAt = Cancelled, &at
+	case last.Status == berth.StatusFailed:
+		run.fail(at, errorCode(last.Error), errorMessage(last.Error))
+	case last.Status == berth.StatusIncomplete:
+		run.Status, run.IncompleteDetails = Incomplete, &Details{Reason: runReasons[last.IncompleteDetails.Reason]}
+	default:
+		r.halted(&run, last, usage, now)
+	}
+	if r.CancelAt != 0 && run.Status.Active() {
+		run.Status, run.ExpiresAt, run.RequiredAction = Cancelling, nil, nil
+	}
+	if !run.Status.Active() {
+		run.Usage = &usage
+	}
+	return run
+}
+
+// runReasons are a run's reasons to be incomplete, by a response's. OpenAI has none
+// for content_filter.
+var runReasons = map[string]string{"max_output_tokens": "max_completion_tokens"}
+
+// halted fills in a run whose last response is complete: it is as well, or waits
+// for its client, or has waited in vain. Who waits is over as soon as the tokens for
+// another response are used up.
+func (r *Record) halted(run *Run, last *berth.Response, used Usage, now time.Time) {
+	calls := waiting(last)
+	expiry := time.Unix(*last.CompletedAt, 0).Add(patience)
+	expires, at := expiry.Unix(), now.Unix()
+	switch {
+	case len(calls) == 0:
+		run.Status, run.CompletedAt = Completed, last.CompletedAt
+	case r.CancelAt != 0:
+		run.Status, run.CancelledAt = Cancelled, &r.CancelAt
+	case atMost(run.MaxPromptTokens, used.PromptTokens):
+		run.Status, run.IncompleteDetails = Incomplete, &Details{Reason: "max_prompt_tokens"}
+	case atMost(run.MaxCompletionTokens, used.CompletionTokens):
+		run.Status, run.IncompleteDetails = Incomplete, &Details{Reason: "max_completion_tokens"}
+	case at >= expires:
+		run.Status, run.ExpiresAt = Expired, &expires
+	default:
+		run.Status, run.ExpiresAt = RequiresAction, &expires
+		run.RequiredAction = &RequiredAction{Type: "submit_tool_outputs"}
+		run.RequiredAction.SubmitToolOutputs.ToolCalls = calls
+	}
+}
+
+// atMost reports whether a budget, if there is one, is used up.
+func atMost(budget *int, used int) bool { return budget != nil && used >= *budget }
+
+func (r *Run) fail(at int64, code, message string) {
+	r.Status, r.FailedAt, r.LastError = Failed, &at, &LastError{Code: code, Message: message}
+}
+
+// errorCode is the code of a run's error for that of a response's.
+func errorCode(e *berth.ResponseError) string {
+	if e != nil && slices.Contains([]string{"rate_limit_exceeded", "invalid_prompt"}, e.Code) {
+		return e.Code
+	}
+	return "server_error"
+}
+
+func errorMessage(e *berth.ResponseError) string {
+	if e == nil {
+		return "The server had an error while processing your request."
+	}
+	return e.Message
+}

@@ -1,0 +1,296 @@
+package assistants
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/store"
+)
+
+func runKey(thread, id string) store.ObjectKey {
+	return store.ObjectKey{Kind: kindRun, Parent: thread, ID: id}
+}
+
+// nextKey is the place after a run, or with prev "" at the beginning of its thread.
+func nextKey(thread, prev string) store.ObjectKey {
+	if prev == "" {
+		prev = thread
+	}
+	return store.ObjectKey{Kind: kindNext, Parent: prev, ID: "next"}
+}
+
+// CreateRun runs an assistant on a thread on which nothing runs.
+func (s *Service) CreateRun(ctx context.Context, c berth.Caller, thread string, req *RunRequest) (*Record, error) {
+	a, err := s.Assistant(ctx, c.Project, req.AssistantID)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := s.Thread(ctx, c.Project, thread); err != nil {
+		return nil, err
+	}
+	before, err := s.latest(ctx, c, thread)
+	if err != nil {
+		return nil, err
+	}
+	prev := ""
+	if before != nil {
+		if prev = before.ID; before.Status.Active() {
+			return nil, alreadyActive(thread, prev)
+		}
+	}
+	_, said, err := s.newMessages(ctx, c.Project, thread, req.AdditionalMessages, "additional_messages")
+	if err != nil {
+		return nil, err
+	}
+	r := newRecord(a, thread, req, s.Now().Unix())
+	made, err := runObjects(r, prev)
+	if err != nil {
+		return nil, err
+	}
+	made = append(said, made...)
+	switch err := s.Objects.CreateObjects(ctx, c.Project, made...); {
+	case errors.Is(err, store.ErrExists): // another run was quicker
+		if other, err := s.latest(ctx, c, thread); err == nil && other != nil {
+			prev = other.ID
+		}
+		return nil, alreadyActive(thread, prev)
+	case errors.Is(err, store.ErrNotFound):
+		return nil, notFound("thread", thread)
+	case err != nil:
+		return nil, err
+	}
+	return s.begin(ctx, c, r, made)
+}
+
+// CreateThreadAndRun makes a thread and runs an assistant on it.
+func (s *Service) CreateThreadAndRun(ctx context.Context, c berth.Caller, req *RunRequest) (*Thread, *Record, error) {
+	a, err := s.Assistant(ctx, c.Project, req.AssistantID)
+	if err != nil {
+		return nil, nil, err
+	}
+	wanted := req.Thread
+	if wanted == nil {
+		wanted = &ThreadRequest{}
+	}
+	t, made, err := s.newThread(ctx, c.Project, wanted, "thread.messages")
+	if err != nil {
+		return nil, nil, err
+	}
+	r := newRecord(a, t.ID, req, s.Now().Unix())
+	run, err := runObjects(r, "")
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := s.Objects.CreateObjects(ctx, c.Project, append(made, run...)...); err != nil {
+		return nil, nil, err
+	}
+	r, err = s.begin(ctx, c, r, made[:1]) // the rest goes with the thread
+	return t, r, err
+}
+
+// runObjects returns what to save of a new run: itself, and its place after the run
+// before it.
+func runObjects(r *Record, prev string) ([]*store.Object, error) {
+	o, err := objectOf(kindRun, r.Run.ThreadID, r.Run.ID, r.Run.CreatedAt, r)
+	key := nextKey(r.Run.ThreadID, prev)
+	return []*store.Object{{ObjectKey: key, CreatedAt: r.Run.CreatedAt, Body: json.RawMessage(`{}`)}, o}, err
+}
+
+func alreadyActive(thread, run string) error {
+	return berth.Errorf(berth.CodeInvalid, "Thread %s already has an active run %s.", thread, run)
+}
+
+// begin starts a run that has been saved. If the engine refuses it, what was made for
+// it is removed again.
+func (s *Service) begin(ctx context.Context, c berth.Caller, r *Record, made []*store.Object) (*Record, error) {
+	ctx = context.WithoutCancel(ctx) // a client that leaves leaves a run that goes on
+	started, err := s.start(ctx, c, r, Usage{})
+	if err == nil || !refused(err) {
+		return started, err
+	}
+	// The place goes before the run: while the run is there nothing takes the place.
+	for _, o := range made {
+		if err := s.Objects.DeleteObject(ctx, c.Project, o.ObjectKey); err != nil && !errors.Is(err, store.ErrNotFound) {
+			s.Log.Error("what was made for a run that was refused could not be removed", "run", r.Run.ID, "err", err)
+		}
+	}
+	return nil, err
+}
+
+// Run returns a run and how it is now.
+func (s *Service) Run(ctx context.Context, c berth.Caller, thread, id string) (*Run, error) {
+	r, err := get[Record](ctx, s, c.Project, runKey(thread, id))
+	if err != nil {
+		return nil, err
+	}
+	run, _, err := s.current(ctx, c, r)
+	return run, err
+}
+
+// Runs returns one page of a thread's runs, and whether there is more.
+func (s *Service) Runs(ctx context.Context, c berth.Caller, thread string, page store.Page) ([]*Run, bool, error) {
+	if _, err := s.Thread(ctx, c.Project, thread); err != nil {
+		return nil, false, err
+	}
+	records, more, err := list[Record](ctx, s, c.Project, kindRun, thread, page)
+	if err != nil {
+		return nil, false, err
+	}
+	runs := make([]*Run, len(records))
+	for i, r := range records {
+		if runs[i], _, err = s.current(ctx, c, r); err != nil {
+			return nil, false, err
+		}
+	}
+	return runs, more, nil
+}
+
+// UpdateRun changes a run's metadata.
+func (s *Service) UpdateRun(ctx context.Context, c berth.Caller, thread, id string, request json.RawMessage) (*Run, error) {
+	metadata, err := metadataOf(request)
+	if err != nil {
+		return nil, err
+	}
+	r, err := update(ctx, s, c.Project, runKey(thread, id), func(r *Record) error {
+		if metadata != nil {
+			r.Run.Metadata = metadata
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	run, _, err := s.current(ctx, c, r)
+	return run, err
+}
+
+// CancelRun ends a run that has not ended, and returns it as it was on the way.
+func (s *Service) CancelRun(ctx context.Context, c berth.Caller, thread, id string) (*Run, error) {
+	run, err := s.Run(ctx, c, thread, id)
+	if err != nil {
+		return nil, err
+	}
+	if !run.Status.Active() || run.Status == Cancelling {
+		return nil, berth.Errorf(berth.CodeInvalid, "Cannot cancel run with status '%s'.", run.Status)
+	}
+	ctx = context.WithoutCancel(ctx)
+	r, err := update(ctx, s, c.Project, runKey(thread, id), func(r *Record) error {
+		if !r.Ended && r.CancelAt == 0 {
+			r.CancelAt = s.Now().Unix()
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	if _, _, err := s.current(ctx, c, r); err != nil {
+		return nil, err
+	}
+	cancelling := r.Run
+	cancelling.Status, cancelling.StartedAt = Cancelling, run.StartedAt
+	return &cancelling, nil
+}
+
+// SubmitToolOutputs goes on with a run that waits for the outputs of its calls, all
+// of which must be there.
+func (s *Service) SubmitToolOutputs(ctx context.Context, c berth.Caller, thread, id string, outputs []ToolOutput) (*Record, error) {
+	r, err := get[Record](ctx, s, c.Project, runKey(thread, id))
+	if err != nil {
+		return nil, err
+	}
+	run, legs, err := s.current(ctx, c, r)
+	if err != nil {
+		return nil, err
+	}
+	if run.Status != RequiresAction {
+		return nil, notWaiting(run.Status)
+	}
+	if err := checkOutputs(run.RequiredAction.SubmitToolOutputs.ToolCalls, outputs); err != nil {
+		return nil, err
+	}
+	ctx = context.WithoutCancel(ctx)
+	n := len(r.Legs)
+	r, err = update(ctx, s, c.Project, runKey(thread, id), func(r *Record) error {
+		switch {
+		case r.CancelAt != 0:
+			return notWaiting(Cancelled)
+		case len(r.Legs) != n: // these outputs came twice
+			return notWaiting(InProgress)
+		case r.Ended:
+			return notWaiting(r.Run.Status)
+		}
+		r.Legs = append(r.Legs, newLeg(s.Now().Unix(), outputs))
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	started, err := s.start(ctx, c, r, usageOf(legs))
+	if err != nil && refused(err) {
+		return s.fail(ctx, c, r, err)
+	}
+	return started, err
+}
+
+func notWaiting(status Status) error {
+	return berth.Errorf(berth.CodeInvalid, "Runs in status %q do not accept tool outputs.", string(status))
+}
+
+// checkOutputs asks for one output of each call.
+func checkOutputs(calls []RequiredCall, outputs []ToolOutput) error {
+	want, got := make([]string, len(calls)), make([]string, len(outputs))
+	for i, c := range calls {
+		want[i] = c.ID
+	}
+	for i, o := range outputs {
+		got[i] = o.ToolCallID
+	}
+	if slices.Equal(slices.Sorted(slices.Values(want)), slices.Sorted(slices.Values(got))) {
+		return nil
+	}
+	return berth.Errorf(berth.CodeInvalid, "Expected tool outputs for call_ids %s, got %s", quoted(want), quoted(got))
+}
+
+// quoted writes ids as OpenAI's messages list them.
+func quoted(ids []string) string {
+	all := make([]string, len(ids))
+	for i, id := range ids {
+		all[i] = fmt.Sprintf("'%s'", clip(id))
+	}
+	return "[" + strings.Join(all[:min(len(all), 20)], ", ") + "]"
+}
+
+// Steps returns the steps of a run, the oldest first.
+func (s *Service) Steps(ctx context.Context, c berth.Caller, thread, id string) ([]Step, error) {
+	r, err := get[Record](ctx, s, c.Project, runKey(thread, id))
+	if err != nil {
+		return nil, err
+	}
+	run, legs, err := s.current(ctx, c, r)
+	if err == nil && r.Ended {
+		legs, err = s.legs(ctx, c.Project, r)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return r.Steps(run, legs), nil
+}
+
+// Step returns one step of a run.
+func (s *Service) Step(ctx context.Context, c berth.Caller, thread, run, id string) (*Step, error) {
+	steps, err := s.Steps(ctx, c, thread, run)
+	if err != nil {
+		return nil, err
+	}
+	for i := range steps {
+		if steps[i].ID == id {
+			return &steps[i], nil
+		}
+	}
+	return nil, notFound("run step", id)
+}

@@ -1,0 +1,153 @@
+package assistants
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/engine"
+	"github.com/berth-run/berth/journal"
+	"github.com/berth-run/berth/store"
+)
+
+// Options are a Service's parts. All but Now are needed.
+type Options struct {
+	Objects   store.Objects
+	Responses store.Responses
+	Engine    *engine.Engine
+	Journal   *journal.Journal // of the engine
+	Files     Files
+	Log       *slog.Logger
+	Now       func() time.Time // default time.Now
+}
+
+// Files knows the uploaded files; *files.Service does.
+type Files interface {
+	Get(ctx context.Context, p berth.ProjectID, id berth.FileID) (*berth.File, error)
+}
+
+// A Service keeps assistants and threads and runs the ones on the others. It is safe
+// for concurrent use. Its errors for clients are *berth.Error, also for what belongs
+// to another project.
+type Service struct{ Options }
+
+// New returns a service.
+func New(opts Options) *Service {
+	if opts.Now == nil {
+		opts.Now = time.Now
+	}
+	return &Service{opts}
+}
+
+// objectOf returns v as it is kept.
+func objectOf(kind store.Kind, parent, id string, createdAt int64, v any) (*store.Object, error) {
+	body, err := json.Marshal(v)
+	return &store.Object{ObjectKey: store.ObjectKey{Kind: kind, Parent: parent, ID: id}, CreatedAt: createdAt, Body: body}, err
+}
+
+// what names a kind in messages.
+var what = map[store.Kind]string{kindAssistant: "assistant", kindThread: "thread", kindMessage: "message", kindRun: "run"}
+
+// get reads an object.
+func get[T any](ctx context.Context, s *Service, p berth.ProjectID, key store.ObjectKey) (*T, error) {
+	o, err := s.Objects.GetObject(ctx, p, key)
+	if err != nil {
+		return nil, absent(err, key)
+	}
+	return decode[T](o)
+}
+
+func decode[T any](o *store.Object) (*T, error) {
+	v := new(T)
+	if err := json.Unmarshal(o.Body, v); err != nil {
+		return nil, fmt.Errorf("%s %s: %w", o.Kind, o.ID, err)
+	}
+	return v, nil
+}
+
+func absent(err error, key store.ObjectKey) error {
+	if errors.Is(err, store.ErrNotFound) {
+		return notFound(what[key.Kind], key.ID)
+	}
+	return err
+}
+
+// list reads a page of objects.
+func list[T any](ctx context.Context, s *Service, p berth.ProjectID, kind store.Kind, parent string, page store.Page) ([]*T, bool, error) {
+	objects, more, err := s.Objects.ListObjects(ctx, p, kind, parent, page)
+	if err != nil {
+		return nil, false, err
+	}
+	out := make([]*T, len(objects))
+	for i, o := range objects {
+		if out[i], err = decode[T](o); err != nil {
+			return nil, false, err
+		}
+	}
+	return out, more, nil
+}
+
+// update changes an object in one transaction.
+func update[T any](ctx context.Context, s *Service, p berth.ProjectID, key store.ObjectKey, change func(*T) error) (*T, error) {
+	var v *T
+	_, err := s.Objects.UpdateObject(ctx, p, key, func(o *store.Object) error {
+		var err error
+		if v, err = decode[T](o); err != nil {
+			return err
+		}
+		if err := change(v); err != nil {
+			return err
+		}
+		o.Body, err = json.Marshal(v)
+		return err
+	})
+	if err != nil {
+		return nil, absent(err, key)
+	}
+	return v, nil
+}
+
+func (s *Service) delete(ctx context.Context, p berth.ProjectID, key store.ObjectKey) error {
+	return absent(s.Objects.DeleteObject(ctx, p, key), key)
+}
+
+// patched lays the fields of a request, JSON objects both, over v. A field that is
+// null there is cleared if keep does not have it.
+func patched[T any](v *T, request json.RawMessage, keep ...string) (*T, error) {
+	raw, err := json.Marshal(v)
+	if err != nil {
+		return nil, err
+	}
+	fields, changes := map[string]json.RawMessage{}, map[string]json.RawMessage{}
+	if err := errors.Join(json.Unmarshal(raw, &fields), json.Unmarshal(request, &changes)); err != nil {
+		return nil, err
+	}
+	for _, name := range keep {
+		if string(changes[name]) == "null" {
+			delete(changes, name)
+		}
+	}
+	for name, value := range changes {
+		fields[name] = value
+	}
+	if raw, err = json.Marshal(fields); err != nil {
+		return nil, err
+	}
+	out := new(T)
+	return out, json.Unmarshal(raw, out)
+}
+
+// A change of metadata alone, which threads' messages and runs allow.
+type metadataRequest struct {
+	Metadata map[string]string `json:"metadata"`
+}
+
+func metadataOf(request json.RawMessage) (map[string]string, error) {
+	var m metadataRequest
+	err := json.Unmarshal(request, &m)
+	return m.Metadata, err
+}

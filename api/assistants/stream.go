@@ -1,0 +1,197 @@
+package assistants
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/berth-run/berth"
+)
+
+// An Event is one event of a run's stream: a name such as "thread.run.created" and
+// the object that it is about.
+type Event struct {
+	Name string
+	Data any
+}
+
+// A Teller tells the events of a run's last leg as those of the Assistants API. What
+// has begun and ended it finds by comparing what it has told with what Record derives
+// from the response so far, so a stream and a list never disagree; pieces of text it
+// passes on.
+type Teller struct {
+	record *Record
+	legs   []*berth.Response // the last is the fold of the events so far
+	now    func() time.Time
+	steps  []*toldStep
+}
+
+// A toldStep is a step that the stream has told to begin.
+type toldStep struct {
+	index   int // of its first item in the output
+	step    Step
+	message *Message       // of a message_creation
+	texts   map[int]string // what was told of the message's parts
+	calls   []string       // what was told of the arguments of calls
+	silent  bool           // the step itself is not told: another was open, and clients take one at a time
+	ended   bool
+}
+
+// NewTeller returns a Teller for the last leg of a run; earlier are the responses
+// of those before.
+func NewTeller(r *Record, earlier []*berth.Response, now func() time.Time) *Teller {
+	return &Teller{record: r, legs: append(earlier[:len(earlier):len(earlier)], &berth.Response{}), now: now}
+}
+
+// Begin returns the events before the response's first: that the run was made, or
+// that it has its outputs.
+func (t *Teller) Begin() []Event {
+	run := t.record.Run
+	run.Status = Queued
+	var events []Event
+	if n := len(t.legs) - 1; n == 0 {
+		events = append(events, Event{"thread.run.created", run})
+	} else {
+		run.StartedAt = &t.record.Legs[0].At
+		events = append(events, t.answered(&run, n-1)...)
+	}
+	events = append(events, Event{"thread.run.queued", run})
+	run.Status, run.StartedAt = InProgress, &t.record.Legs[0].At
+	return append(events, Event{"thread.run.in_progress", run})
+}
+
+// answered tells that the calls of a leg have their outputs.
+func (t *Teller) answered(run *Run, n int) []Event {
+	leg := t.legs[n]
+	if leg == nil {
+		return nil
+	}
+	var events []Event
+	all := parts(leg)
+	for i, p := range all {
+		if p.asks() {
+			events = append(events, Event{"thread.run.step.completed", t.record.step(run, n, leg, p, i == len(all)-1)})
+		}
+	}
+	return events
+}
+
+// Tell returns what an event of the response means to the run. After the final one
+// End tells the rest.
+func (t *Teller) Tell(ev *berth.Event) ([]Event, error) {
+	leg := t.legs[len(t.legs)-1]
+	if err := leg.Apply(ev); err != nil {
+		return nil, err
+	}
+	switch ev.Type {
+	case berth.EventOutputItemAdded, berth.EventOutputItemDone:
+		run := t.record.View(t.legs, t.now())
+		return t.compare(&run), nil
+	case berth.EventOutputTextDelta, berth.EventRefusalDelta, berth.EventFunctionArgumentsDelta:
+		var text string
+		if err := json.Unmarshal(ev.Delta, &text); err != nil {
+			return nil, err
+		}
+		return t.piece(ev, text), nil
+	}
+	return nil, nil
+}
+
+// End returns the events after the response's last: run is the run as it then is.
+func (t *Teller) End(run *Run) []Event {
+	var events []Event
+	if run.Status == Cancelled {
+		cancelling := *run
+		cancelling.Status, cancelling.CancelledAt, cancelling.Usage = Cancelling, nil, nil
+		events = append(events, Event{"thread.run.cancelling", cancelling})
+	}
+	events = append(events, t.compare(run)...)
+	return append(events, Event{"thread.run." + string(run.Status), *run})
+}
+
+// compare returns the events that lead from what was told to what is.
+func (t *Teller) compare(run *Run) []Event {
+	n := len(t.legs) - 1
+	leg := t.legs[n]
+	var events []Event
+	there := map[string]bool{}
+	all := parts(leg)
+	for i, p := range all {
+		step := t.record.step(run, n, leg, p, i == len(all)-1)
+		there[step.ID] = true
+		told := t.told(step.ID)
+		if told == nil {
+			told = &toldStep{index: p.index, texts: map[int]string{}, silent: t.open()}
+			t.steps = append(t.steps, told)
+			events = append(events, told.begin(step, t.record.message(run, leg, p))...)
+		}
+		if told.ended {
+			continue
+		}
+		told.step = step
+		if p.calls != nil {
+			events = append(events, told.catchUpCalls(*step.StepDetails.ToolCalls, p)...)
+		} else {
+			told.message = t.record.message(run, leg, p)
+			events = append(events, told.catchUpMessage()...)
+		}
+		if step.Status != InProgress {
+			events = append(events, told.end()...)
+		}
+	}
+	for _, told := range t.steps { // what was given up and is asked again
+		if !there[told.step.ID] && !told.ended {
+			events = append(events, told.giveUp(leg.Output[told.index], t.now().Unix())...)
+		}
+	}
+	return events
+}
+
+func (t *Teller) told(id string) *toldStep {
+	for _, s := range t.steps {
+		if s.step.ID == id {
+			return s
+		}
+	}
+	return nil
+}
+
+// open reports whether a step is open that the stream has told of.
+func (t *Teller) open() bool {
+	for _, s := range t.steps {
+		if !s.ended && !s.silent {
+			return true
+		}
+	}
+	return false
+}
+
+// about returns the told step that an output index belongs to, and the place in it.
+func (t *Teller) about(index int) (told *toldStep, place int) {
+	leg := t.legs[len(t.legs)-1]
+	for _, p := range parts(leg) {
+		told = t.told(derivedID(prefixStep, leg.ID, p.index))
+		if p.calls == nil && p.index == index {
+			return told, 0
+		}
+		for i, it := range p.calls {
+			if it.ID() == leg.Output[index].ID() {
+				return told, i
+			}
+		}
+	}
+	return nil, 0
+}
+
+// piece tells a piece of text.
+func (t *Teller) piece(ev *berth.Event, text string) []Event {
+	told, place := t.about(*ev.OutputIndex)
+	switch {
+	case told == nil || text == "":
+		return nil
+	case ev.Type == berth.EventFunctionArgumentsDelta:
+		return told.arguments(place, text)
+	case ev.Type == berth.EventRefusalDelta:
+		return told.say(*ev.ContentIndex, "refusal", text)
+	}
+	return told.say(*ev.ContentIndex, "text", text)
+}

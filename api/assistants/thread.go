@@ -1,0 +1,99 @@
+package assistants
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/store"
+)
+
+// A Thread is a conversation to run assistants on.
+type Thread struct {
+	ID            string            `json:"id"`
+	Object        string            `json:"object"` // "thread"
+	CreatedAt     int64             `json:"created_at"`
+	Metadata      map[string]string `json:"metadata"`
+	ToolResources json.RawMessage   `json:"tool_resources"`
+}
+
+func (t *Thread) complete() {
+	t.Object = string(kindThread)
+	t.Metadata, t.ToolResources = orEmptyMap(t.Metadata), orRaw(t.ToolResources, `{}`)
+}
+
+// A ThreadRequest asks for a thread.
+type ThreadRequest struct {
+	Messages      []MessageRequest  `json:"messages"`
+	ToolResources json.RawMessage   `json:"tool_resources"`
+	Metadata      map[string]string `json:"metadata"`
+}
+
+func threadKey(id string) store.ObjectKey { return store.ObjectKey{Kind: kindThread, ID: id} }
+
+// CreateThread keeps a new thread with its first messages.
+func (s *Service) CreateThread(ctx context.Context, p berth.ProjectID, req *ThreadRequest) (*Thread, error) {
+	t, objects, err := s.newThread(ctx, p, req, "messages")
+	if err != nil {
+		return nil, err
+	}
+	return t, s.Objects.CreateObjects(ctx, p, objects...)
+}
+
+// newThread returns a thread and the objects to save. messages is where these are in
+// the request.
+func (s *Service) newThread(ctx context.Context, p berth.ProjectID, req *ThreadRequest, messages string) (*Thread, []*store.Object, error) {
+	t := &Thread{ID: berth.NewID(prefixThread), CreatedAt: s.Now().Unix(), Metadata: req.Metadata, ToolResources: req.ToolResources}
+	t.complete()
+	o, err := objectOf(kindThread, "", t.ID, t.CreatedAt, t)
+	if err != nil {
+		return nil, nil, err
+	}
+	_, said, err := s.newMessages(ctx, p, t.ID, req.Messages, messages)
+	return t, append([]*store.Object{o}, said...), err
+}
+
+// Thread returns a thread.
+func (s *Service) Thread(ctx context.Context, p berth.ProjectID, id string) (*Thread, error) {
+	return get[Thread](ctx, s, p, threadKey(id))
+}
+
+// UpdateThread lays the fields of a request over a thread's.
+func (s *Service) UpdateThread(ctx context.Context, p berth.ProjectID, id string, request json.RawMessage) (*Thread, error) {
+	return update(ctx, s, p, threadKey(id), func(t *Thread) error {
+		changed, err := patched(t, request, "metadata")
+		if err != nil {
+			return err
+		}
+		*t = *changed
+		t.complete()
+		return nil
+	})
+}
+
+// DeleteThread stops the thread's run and removes the thread with all that belongs to
+// it: messages, runs, and the responses that they are made of.
+func (s *Service) DeleteThread(ctx context.Context, c berth.Caller, id string) error {
+	if _, err := s.Thread(ctx, c.Project, id); err != nil {
+		return err
+	}
+	page := store.Page{Limit: 100, Ascending: true}
+	for {
+		runs, more, err := list[Record](ctx, s, c.Project, kindRun, id, page)
+		if err != nil {
+			return err
+		}
+		for _, r := range runs {
+			for _, leg := range slices.Backward(r.Legs) {
+				if err := s.Engine.Delete(ctx, c, leg.Response); err != nil && berth.ErrorCode(err) != berth.CodeNotFound {
+					return err
+				}
+			}
+			page.After = r.Run.ID
+		}
+		if !more {
+			return s.delete(ctx, c.Project, threadKey(id))
+		}
+	}
+}

@@ -1,0 +1,164 @@
+package assistants
+
+import (
+	"encoding/json"
+
+	"github.com/berth-run/berth"
+)
+
+// A messageDelta is a piece of a message.
+type messageDelta struct {
+	ID     string `json:"id"`
+	Object string `json:"object"` // "thread.message.delta"
+	Delta  struct {
+		Content []contentDelta `json:"content"`
+	} `json:"delta"`
+}
+
+type contentDelta struct {
+	Index   int        `json:"index"`
+	Type    string     `json:"type"`
+	Text    *textDelta `json:"text,omitempty"`
+	Refusal string     `json:"refusal,omitempty"`
+}
+
+type textDelta struct {
+	Value       string             `json:"value"`
+	Annotations *[]json.RawMessage `json:"annotations,omitempty"` // in the first piece of a part
+}
+
+// A stepDelta is a piece of a step that calls tools.
+type stepDelta struct {
+	ID     string `json:"id"`
+	Object string `json:"object"` // "thread.run.step.delta"
+	Delta  struct {
+		StepDetails struct {
+			Type      string      `json:"type"` // "tool_calls"
+			ToolCalls []callDelta `json:"tool_calls"`
+		} `json:"step_details"`
+	} `json:"delta"`
+}
+
+type callDelta struct {
+	Index    int    `json:"index"`
+	ID       string `json:"id,omitempty"`
+	Type     string `json:"type"`
+	Function any    `json:"function,omitempty"`
+}
+
+// begin tells that a step begins: as it was then, with nothing in it.
+func (s *toldStep) begin(step Step, m *Message) []Event {
+	s.step = step
+	first := step
+	first.Status, first.Usage, first.LastError = InProgress, nil, nil
+	first.CancelledAt, first.CompletedAt, first.ExpiredAt, first.FailedAt = nil, nil, nil, nil
+	if first.StepDetails.ToolCalls != nil {
+		first.StepDetails.ToolCalls = &[]ToolCall{}
+	}
+	var events []Event
+	if !s.silent {
+		events = append(events, Event{"thread.run.step.created", first}, Event{"thread.run.step.in_progress", first})
+	}
+	if first.Type == "message_creation" {
+		said := *m
+		said.Status, said.Content = berth.StatusInProgress, []Content{}
+		said.CompletedAt, said.IncompleteAt, said.IncompleteDetails = nil, nil, nil
+		events = append(events, Event{"thread.message.created", said}, Event{"thread.message.in_progress", said})
+	}
+	return events
+}
+
+// say tells a piece of one part of a message.
+func (s *toldStep) say(index int, kind, text string) []Event {
+	before, begun := s.texts[index]
+	s.texts[index] = before + text
+	piece := contentDelta{Index: index, Type: kind, Refusal: text}
+	if kind == "text" {
+		piece.Refusal, piece.Text = "", &textDelta{Value: text}
+		if !begun {
+			piece.Text.Annotations = &[]json.RawMessage{}
+		}
+	}
+	d := messageDelta{ID: s.step.StepDetails.MessageCreation.MessageID, Object: "thread.message.delta"}
+	d.Delta.Content = []contentDelta{piece}
+	return []Event{{"thread.message.delta", d}}
+}
+
+// arguments tells a piece of a call's arguments.
+func (s *toldStep) arguments(place int, text string) []Event {
+	if place >= len(s.calls) {
+		return nil
+	}
+	s.calls[place] += text
+	return s.delta(callDelta{Index: place, Type: "function", Function: map[string]string{"arguments": text}})
+}
+
+func (s *toldStep) delta(c callDelta) []Event {
+	if s.silent {
+		return nil
+	}
+	d := stepDelta{ID: s.step.ID, Object: "thread.run.step.delta"}
+	d.Delta.StepDetails.Type = "tool_calls"
+	d.Delta.StepDetails.ToolCalls = []callDelta{c}
+	return []Event{{"thread.run.step.delta", d}}
+}
+
+// catchUpCalls tells the calls that are new, and of those that are whole what no
+// piece has told.
+func (s *toldStep) catchUpCalls(calls []ToolCall, p *part) []Event {
+	var events []Event
+	for i, c := range calls {
+		if c.Function == nil {
+			continue
+		}
+		if i == len(s.calls) {
+			s.calls = append(s.calls, "")
+			events = append(events, s.delta(callDelta{Index: i, ID: c.ID, Type: c.Type, Function: Function{Name: c.Function.Name}})...)
+		}
+		if more := rest(c.Function.Arguments, s.calls[i]); more != "" && p.calls[i].Status() == berth.StatusCompleted {
+			events = append(events, s.arguments(i, more)...)
+		}
+	}
+	return events
+}
+
+// catchUpMessage tells what no piece has told of a message that has ended.
+func (s *toldStep) catchUpMessage() []Event {
+	if s.message.Status == berth.StatusInProgress {
+		return nil
+	}
+	var events []Event
+	for i, c := range s.message.Content {
+		if more := rest(said(s.message.Content, i), s.texts[i]); more != "" {
+			events = append(events, s.say(i, c.Type, more)...)
+		}
+	}
+	return events
+}
+
+// end tells that a step has ended, after its message.
+func (s *toldStep) end() []Event {
+	s.ended = true
+	var events []Event
+	if s.message != nil {
+		events = append(events, Event{"thread.message." + string(s.message.Status), *s.message})
+	}
+	if !s.silent {
+		events = append(events, Event{"thread.run.step." + string(s.step.Status), s.step})
+	}
+	return events
+}
+
+// giveUp tells the end of a step that was broken off to be asked again, with what its
+// item held. It is in no list.
+func (s *toldStep) giveUp(it berth.Item, now int64) []Event {
+	s.step.Status, s.step.FailedAt, s.step.Usage = Failed, &now, &Usage{}
+	s.step.LastError = &LastError{Code: "server_error", Message: "The answer broke off and is asked again."}
+	if s.message != nil {
+		m := *s.message
+		m.Content = contentOf(it)
+		m.Status, m.IncompleteAt, m.IncompleteDetails = berth.StatusIncomplete, &now, &Details{Reason: "run_failed"}
+		s.message = &m
+	}
+	return s.end()
+}
