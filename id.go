@@ -44,6 +44,7 @@ const (
 	PrefixKey             = "key_"
 	PrefixRequest         = "req_"
 	PrefixItem            = "item_"
+	PrefixCompaction      = "cmp_"
 )
 
 // NewID returns a new identifier: the prefix and 48 hexadecimal digits, of which

@@ -172,6 +172,7 @@ type ResponseRequest struct {
 	StreamOptions        *StreamOptions        `json:"stream_options,omitempty"`
 	Background           bool                  `json:"background,omitempty"`
 	Truncation           string                `json:"truncation,omitempty"`
+	ContextManagement    []ContextManagement   `json:"context_management,omitempty"`
 	ServiceTier          string                `json:"service_tier,omitempty"`
 	User                 *string               `json:"user,omitempty"`
 	SafetyIdentifier     *string               `json:"safety_identifier,omitempty"`

@@ -27,6 +27,7 @@ var routes = []route{
 	{"POST", "/v1/responses", (*server).createResponse},
 	{"GET", "/v1/responses", (*server).connectSocket},
 	{"POST", "/v1/responses/input_tokens", (*server).countInputTokens},
+	{"POST", "/v1/responses/compact", (*server).compactResponse},
 	{"GET", "/v1/responses/{response}", (*server).getResponse},
 	{"DELETE", "/v1/responses/{response}", (*server).deleteResponse},
 	{"POST", "/v1/responses/{response}/cancel", (*server).cancelResponse},

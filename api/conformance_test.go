@@ -30,7 +30,7 @@ var probes = []probe{
 		first := h.call(200, "POST", "/v1/responses", `{"model":"scripted","input":"hello"}`).id()
 		prompt := h.call(200, "POST", "/v1/prompts", `{"name":"x","template":{}}`).id()
 		return "/responses", map[string]any{"model": "scripted", "input": "hello"},
-			map[string]any{"model": "scripted", "previous_response_id": first, "prompt.id": prompt}
+			map[string]any{"model": "scripted", "previous_response_id": first, "prompt.id": prompt, "context_management[0].type": "compaction"}
 	}},
 	{"POST /responses/input_tokens", func(*house) (string, map[string]any, map[string]any) {
 		return "/responses/input_tokens", map[string]any{"model": "scripted", "input": "hello"}, map[string]any{"model": "scripted"}
@@ -38,6 +38,11 @@ var probes = []probe{
 	{"POST /chat/completions", func(*house) (string, map[string]any, map[string]any) {
 		return "/chat/completions", map[string]any{"model": "scripted", "messages": []any{map[string]any{"role": "user", "content": "hello"}}},
 			map[string]any{"model": "scripted"}
+	}},
+	{"POST /responses/compact", func(h *house) (string, map[string]any, map[string]any) {
+		first := h.call(200, "POST", "/v1/responses", `{"model":"scripted","input":"hello"}`).id()
+		return "/responses/compact", map[string]any{"model": "scripted", "input": "hello"},
+			map[string]any{"model": "scripted", "previous_response_id": first}
 	}},
 	{"POST /assistants", func(*house) (string, map[string]any, map[string]any) {
 		return "/assistants", map[string]any{"model": "scripted"}, map[string]any{"model": "scripted"}
@@ -67,7 +72,7 @@ var probes = []probe{
 
 // looked are the codes of errors which say that a value was looked at and did not
 // fit this request; the schema alone cannot tell one that does.
-var looked = []string{"", "previous_response_not_found", "prompt_not_found"}
+var looked = []string{"", "previous_response_not_found", "prompt_not_found", "invalid_encrypted_content"}
 
 // Every field of every request in the contract is honoured, or refused by name
 // and listed in docs/divergences.md. None is unknown, and none has other values.

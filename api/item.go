@@ -33,7 +33,7 @@ func itemRule(at string, v any) error {
 // unservedItems are the input items of OpenAI's document that nothing here could
 // have made.
 var unservedItems = []string{
-	"additional_tools", "code_interpreter_call", "compaction", "compaction_trigger", "computer_call", "computer_call_output",
+	"additional_tools", "code_interpreter_call", "computer_call", "computer_call_output",
 	"file_search_call", "image_generation_call", "mcp_approval_request", "mcp_approval_response", "mcp_call", "mcp_list_tools",
 	"program", "program_output", "tool_search_call", "tool_search_output", "web_search_call",
 }
@@ -46,6 +46,8 @@ var itemKinds = byType(withUnsupported(merged(callItems, map[string]rule{
 		"summary":           list(aPart(fields{"type": oneOf("summary_text")}, "type", "text"), 0),
 		"content":           list(aPart(fields{"type": oneOf("reasoning_text")}, "type", "text"), 0),
 	}, "summary"),
+	string(berth.ItemCompaction):        anItem(fields{"encrypted_content": text(1, 20<<20)}, "encrypted_content"),
+	string(berth.ItemCompactionTrigger): anItem(fields{}),
 }), "items", unservedItems))
 
 var itemReference = anItem(fields{}, "id")
@@ -136,6 +138,8 @@ var idPrefixes = map[berth.ItemType]string{
 	berth.ItemLocalShellCallOutput: berth.PrefixLocalShellOut,
 	berth.ItemApplyPatchCall:       berth.PrefixPatchCall,
 	berth.ItemApplyPatchCallOutput: berth.PrefixPatchOutput,
+	berth.ItemCompaction:           berth.PrefixCompaction,
+	berth.ItemCompactionTrigger:    berth.PrefixItem,
 }
 
 // normalize returns a checked input item in its full form, as it is kept, shown
@@ -161,7 +165,7 @@ func normalize(it berth.Item) (berth.Item, error) {
 	if named == "" {
 		add["id"] = berth.NewID(idPrefixes[kind])
 	}
-	if it.Status() == "" && kind != berth.ItemReasoning {
+	if it.Status() == "" && kind != berth.ItemReasoning && kind != berth.ItemCompaction {
 		add["status"] = berth.StatusCompleted
 	}
 	if kind == berth.ItemMessage {

@@ -47,9 +47,9 @@ var responseFields = fields{
 	"top_logprobs":           integer(0, 20),
 	"top_p":                  decimal(0, 1),
 	"truncation":             oneOf("auto", "disabled"),
+	"context_management":     list(byType(contextManagement), 0),
 	"user":                   text(0, 1024),
 
-	"context_management":   unsupported,
 	"conversation":         unsupported,
 	"moderation":           unsupported,
 	"prompt_cache_options": unsupported,
@@ -70,6 +70,11 @@ var reasoning = object(fields{
 	"context":          unsupported,
 	"mode":             unsupported,
 })
+
+// contextManagement are the entries of "context_management".
+var contextManagement = map[string]rule{
+	"compaction": object(fields{"type": anyText, "compact_threshold": integer(1000, math.MaxInt32)}),
+}
 
 var textFormats = map[string]rule{
 	"text":        object(fields{"type": anyText}),
@@ -152,6 +157,9 @@ func complete(req *berth.ResponseRequest) error {
 // fill checks that tools can be told apart, and gives the request's parts their
 // full form: null is as good as absent, items are as normalize makes them.
 func fill(req *berth.ResponseRequest) error {
+	if err := checkTrigger(req.Input); err != nil {
+		return err
+	}
 	if isNull(req.ToolChoice) {
 		req.ToolChoice = nil
 	}

@@ -45,21 +45,54 @@ func obfuscates(req *berth.ResponseRequest) bool {
 	return req.StreamOptions == nil || req.StreamOptions.IncludeObfuscation == nil || *req.StreamOptions.IncludeObfuscation
 }
 
-// final waits for the end of a response and returns its object.
+// final waits for the end of a response and returns its object. One that failed
+// with nothing done is an error, as it is with the hosted service, which clients
+// try again by themselves. After something was done that would do it twice.
 func (s *server) final(ctx context.Context, p berth.ProjectID, id berth.ResponseID) (json.RawMessage, error) {
+	var failure berth.Event
 	for ev, err := range s.Journal.Follow(ctx, p, id, -1) {
 		if err != nil {
 			return nil, followError(ctx, id, err)
 		}
-		if ev.Type.Final() {
-			var end struct {
-				Response json.RawMessage `json:"response"`
+		if ev.Type == berth.EventErrored {
+			if err := json.Unmarshal(ev.Data, &failure); err != nil {
+				return nil, err
 			}
-			err := json.Unmarshal(ev.Data, &end)
-			return end.Response, err
+		}
+		if ev.Type.Final() {
+			var end struct{ Response json.RawMessage }
+			var body struct{ Output []berth.Item }
+			if err := errors.Join(json.Unmarshal(ev.Data, &end), json.Unmarshal(end.Response, &body)); err != nil {
+				return nil, err
+			}
+			if ev.Type == berth.EventFailed && failure.Error != nil && !slices.ContainsFunc(body.Output, isDeed) {
+				return nil, failed(failure.Error)
+			}
+			return end.Response, nil
 		}
 	}
 	return nil, errors.New("the journal of " + string(id) + " has no end")
+}
+
+// isDeed reports whether an item is more than words.
+func isDeed(it berth.Item) bool {
+	return it.Type() != berth.ItemMessage && it.Type() != berth.ItemReasoning
+}
+
+// failed returns the error of a response that has failed.
+func failed(e *berth.EventError) error {
+	code := berth.CodeUpstream
+	switch e.Type {
+	case typeInvalid:
+		code = berth.CodeInvalid
+	case typeRateLimit:
+		code = berth.CodeRateLimited
+	}
+	err := &berth.Error{Code: code, Wire: e.Code, Message: e.Message}
+	if e.Param != nil {
+		err.Param = *e.Param
+	}
+	return err
 }
 
 // followError words the end of a Follow that came before the response's.

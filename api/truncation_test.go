@@ -40,8 +40,8 @@ func TestTruncationOverChat(t *testing.T) {
 
 	rule, _ = chatRule(t, 0, modeltest.Play(tooLong))
 	h = newHouse(t, nil, rule)
-	got = h.call(200, "POST", "/v1/responses", `{"model":"chat","input":`+input+`}`)
-	if got["status"] != "failed" || got.at("error", "code") != "context_length_exceeded" {
+	got = h.call(400, "POST", "/v1/responses", `{"model":"chat","input":`+input+`}`)
+	if got.at("error", "code") != "context_length_exceeded" {
 		t.Errorf("got %v", got)
 	}
 

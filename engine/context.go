@@ -23,8 +23,11 @@ const maxInlineFile = 32 << 20
 // request is what the provider gets for the next turn.
 func (r *run) request(ctx context.Context, first bool, limit int) (*model.Request, error) {
 	body := r.writer.Body()
-	items, err := r.engine.lower(ctx, r.record.Project, slices.Concat(r.before(), r.withAsides(body.Output)))
+	items, err := r.context(body.Output)
 	if err != nil {
+		return nil, err
+	}
+	if items, err = r.engine.lower(ctx, r.record.Project, slices.Concat(r.record.Request.PromptItems, items)); err != nil {
 		return nil, err
 	}
 	out := newRequest(r.record.Request, &body, items)
@@ -33,8 +36,10 @@ func (r *run) request(ctx context.Context, first bool, limit int) (*model.Reques
 	return out, nil
 }
 
-// before is what the model is shown before this response's output.
-func (r *run) before() []berth.Item { return slices.Concat(r.record.Request.PromptItems, r.history) }
+// context is what the conversation so far leaves to the next turn.
+func (r *run) context(output []berth.Item) ([]berth.Item, error) {
+	return r.engine.unfold(r.record.Project, slices.Concat(r.history, r.withAsides(output)))
+}
 
 // newRequest is what a request asks of a provider with the lowered items, but for
 // what changes from turn to turn.
@@ -62,6 +67,10 @@ func newRequest(req *berth.ResponseRequest, body *berth.Response, items []berth.
 // lower returns items as a provider takes them: calls of hosted tools as
 // function calls, file ids replaced by data, and without what was left half done.
 func (e *Engine) lower(ctx context.Context, p berth.ProjectID, items []berth.Item) ([]berth.Item, error) {
+	items, err := e.unfold(p, items)
+	if err != nil {
+		return nil, err
+	}
 	answered := map[string]bool{}
 	for _, it := range items {
 		if tool.IsOutput(it) {
@@ -70,7 +79,7 @@ func (e *Engine) lower(ctx context.Context, p berth.ProjectID, items []berth.Ite
 	}
 	out := make([]berth.Item, 0, len(items))
 	for _, it := range items {
-		if it.Status() == berth.StatusIncomplete && !answered[it.CallID()] {
+		if it.Status() == berth.StatusIncomplete && !answered[it.CallID()] || it.Type() == berth.ItemCompactionTrigger {
 			continue
 		}
 		if bytes.Contains(it.Raw(), []byte(`"file_id"`)) {

@@ -73,6 +73,10 @@ type Options struct {
 	Shell      tool.ShellLimits
 	Return     time.Duration // in which a client that was lost may ask again for the response that it named; default 10 s
 	Log        *slog.Logger
+
+	// Key seals encrypted_content, which only a server with the same key can open.
+	// The default is a random one, for one life of a server.
+	Key [32]byte
 }
 
 // An Engine answers responses. It is safe for concurrent use.
@@ -83,6 +87,7 @@ type Engine struct {
 	detach context.CancelCauseFunc
 	renew  sync.Once
 	past   *history
+	seals  sealer
 
 	mu   sync.Mutex
 	runs map[berth.ResponseID]*run
@@ -91,7 +96,7 @@ type Engine struct {
 
 // New returns an engine. Recover should follow.
 func New(opts Options) *Engine {
-	e := &Engine{Options: opts, runs: map[berth.ResponseID]*run{}, past: newHistory()}
+	e := &Engine{Options: opts, runs: map[berth.ResponseID]*run{}, past: newHistory(), seals: newSealer(opts.Key)}
 	e.base, e.detach = context.WithCancelCause(context.Background())
 	opts.Journal.AtEnd(leaveToConversation)
 	return e

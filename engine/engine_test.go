@@ -300,6 +300,9 @@ func (m *playedModel) Stream(ctx context.Context, req *model.Request) iter.Seq2[
 				return
 			case model.Finish:
 				finish.Reason = d.Reason
+				if d.Usage != (berth.Usage{}) {
+					finish.Usage = d.Usage
+				}
 			case model.Delta:
 				if !yield(d, nil) {
 					return

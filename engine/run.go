@@ -32,6 +32,11 @@ type run struct {
 
 	hostedCalls int         // calls of hosted tools so far, for max_tool_calls
 	usage       berth.Usage // of the turns so far
+	summed      int         // output tokens of these that went into compactions, not into the answer
+	heard       int         // tokens of the context after the last turn, as the upstream counted them
+	raised      int         // the threshold of compactions, once they do not help enough
+	uncompacted bool        // the model did not manage one
+	rescued     bool        // one was made because the upstream refused a turn
 	pending     []tool.Call // hosted calls whose output is not there yet
 	asides      []aside     // refused calls, in order
 	refused     int         // turns in a row that brought nothing else
@@ -93,6 +98,14 @@ func (r *run) turns(ctx context.Context) (err error) {
 			err = berth.Errorf(berth.CodeInternal, "panic")
 		}
 	}()
+	if r.triggered() && len(r.writer.Body().Output) == 0 {
+		if err := r.compact(ctx); err != nil {
+			return err
+		}
+	}
+	if r.concluded(r.writer.Body().Output) {
+		return r.conclude(ctx)
+	}
 	for first := len(r.writer.Body().Output) == 0; ; first = false {
 		for len(r.pending) > 0 {
 			if err := r.pending[0].Run(ctx, emitter{r.writer}); err != nil {
@@ -104,6 +117,9 @@ func (r *run) turns(ctx context.Context) (err error) {
 			return r.writer.Update(ctx, func(body berth.Response) []berth.Event {
 				return []berth.Event{r.final(body, berth.StatusCompleted, "")}
 			})
+		}
+		if err := r.compactBefore(ctx, first); err != nil {
+			return err
 		}
 		over, err := r.turn(ctx, first)
 		if over || err != nil {

@@ -89,7 +89,7 @@ func (s previousResponse) read(ctx context.Context, e *Engine, p berth.ProjectID
 		return c, err
 	}
 	for _, l := range links {
-		c.items = append(append(c.items, l.Input...), l.Output...)
+		c.items = sinceCompaction(append(c.items, l.Input...), l.Output)
 		if l.Container != "" {
 			c.container = l.Container
 		}

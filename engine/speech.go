@@ -51,8 +51,9 @@ func (s *speech) tell(ctx context.Context, delta model.Delta) error {
 // finish closes what is open and, unless hosted calls are pending, ends the
 // response in the same step.
 func (s *speech) finish(ctx context.Context, f model.Finish) (over bool, err error) {
-	r := s.run
+	r, held := s.run, false
 	r.usage.Add(f.Usage)
+	r.heard = f.Usage.InputTokens + f.Usage.OutputTokens - f.Usage.OutputTokenDetails.ReasoningTokens
 	r.writer.SetUsage(r.usage)
 	err = r.writer.Update(ctx, func(body berth.Response) []berth.Event {
 		s.next = len(body.Output)
@@ -73,6 +74,9 @@ func (s *speech) finish(ctx context.Context, f model.Finish) (over bool, err err
 			return events
 		}
 		over = true
+		if held = len(r.record.Request.ContextManagement) > 0 && !waitsForClient(body); held {
+			return events
+		}
 		return append(events, r.final(body, berth.StatusCompleted, ""))
 	})
 	if r.refused++; s.refused == "" || len(r.pending) > 0 {
@@ -80,6 +84,9 @@ func (s *speech) finish(ctx context.Context, f model.Finish) (over bool, err err
 	}
 	if err == nil && r.refused == maxRefused {
 		err = berth.Errorf(berth.CodeUpstream, "The model made calls that cannot be used, %d turns in a row. The last error was: %s", maxRefused, s.refused)
+	}
+	if held && err == nil {
+		err = r.conclude(ctx)
 	}
 	return over, err
 }

@@ -82,11 +82,10 @@ func (r *run) fit(req *model.Request) {
 	}
 }
 
-// shorten reports whether a request that the upstream found too long can be asked
-// again with less.
-func (r *run) shorten(req *model.Request) bool {
-	w := &r.window
-	if r.record.Body.Truncation != truncationAuto || w.shortened == maxShortened {
+// shorten learns from the upstream's finding a request too long. It reports whether
+// it can be asked again with less.
+func (w *window) shorten(req *model.Request) bool {
+	if w.shortened == maxShortened {
 		return false
 	}
 	w.shortened++
@@ -166,7 +165,7 @@ func unitsOf(items []berth.Item) (units []int, kept map[int]bool) {
 			if u, ok := called[it.CallID()]; ok {
 				units[i] = u
 			}
-		case it.Role() == "system" || it.Role() == "developer":
+		case it.Role() == "system" || it.Role() == "developer" || isSummary(it):
 			kept[next] = true
 		case it.Role() == "user":
 			lastUser = next

@@ -19,7 +19,7 @@ func (r *run) turn(ctx context.Context, first bool) (over bool, err error) {
 	body := r.writer.Body()
 	limit := 0
 	if body.MaxOutputTokens != nil {
-		if limit = *body.MaxOutputTokens - r.usage.OutputTokens; limit <= 0 {
+		if limit = *body.MaxOutputTokens - (r.usage.OutputTokens - r.summed); limit <= 0 {
 			return true, r.writer.Update(ctx, func(body berth.Response) []berth.Event {
 				return []berth.Event{r.final(body, berth.StatusIncomplete, "max_output_tokens")}
 			})
@@ -37,7 +37,7 @@ func (r *run) turn(ctx context.Context, first bool) (over bool, err error) {
 		if err == nil {
 			return s.finish(ctx, finish)
 		}
-		if model.IsTooLong(err) && !s.begun && r.shorten(req) {
+		if model.IsTooLong(err) && !s.begun && r.makeRoom(ctx, req) {
 			r.log().Info("asking the model again with less context", "err", err)
 			attempt--
 			continue

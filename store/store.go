@@ -37,6 +37,7 @@ type Store interface {
 	ContainerFiles
 	Objects
 	Keys
+	Usages
 	Close() error
 }
 
@@ -142,6 +143,8 @@ type Files interface {
 	// ListFiles returns one page and whether there is more; purpose "" is any.
 	ListFiles(ctx context.Context, p berth.ProjectID, purpose string, page Page) ([]*berth.File, bool, error)
 	DeleteFile(ctx context.Context, p berth.ProjectID, id berth.FileID) error
+	// FileBytes returns the sum of the project's files.
+	FileBytes(ctx context.Context, p berth.ProjectID) (int64, error)
 	// ExpiredFiles returns the files of all projects that have expired by now.
 	ExpiredFiles(ctx context.Context, now time.Time) ([]FileRef, error)
 }
@@ -155,6 +158,7 @@ type FileRef struct {
 // A Container is a container as it is kept.
 type Container struct {
 	Project berth.ProjectID
+	Key     berth.KeyID // with which it was asked for; not read back
 	Body    *berth.Container
 }
 
@@ -170,6 +174,10 @@ type Containers interface {
 	UpdateContainer(ctx context.Context, p berth.ProjectID, id berth.ContainerID, change func(*berth.Container) error) (*Container, error)
 	// DeleteContainer removes the container and the rows of its files.
 	DeleteContainer(ctx context.Context, p berth.ProjectID, id berth.ContainerID) error
+	// CountContainers adds to what was used the seconds that running containers
+	// have lived since they were last counted, to that minute. Those of a container
+	// that ends are counted with its end.
+	CountContainers(ctx context.Context) error
 	// RunningContainers returns the containers of all projects whose status is running.
 	RunningContainers(ctx context.Context) ([]*Container, error)
 }
@@ -249,4 +257,44 @@ type Keys interface {
 	// ListKeys returns all keys, the oldest first.
 	ListKeys(ctx context.Context) ([]*berth.Key, error)
 	DeleteKey(ctx context.Context, id berth.KeyID) error
+}
+
+// A UsageKind says what was used.
+type UsageKind string
+
+const (
+	UsageResponse  UsageKind = "response"  // responses and their tokens, by model
+	UsageContainer UsageKind = "container" // containers and their seconds, by memory limit
+)
+
+// A Usage is what a project has used of something in a time, with one key.
+type Usage struct {
+	Project berth.ProjectID
+	Kind    UsageKind
+	Key     berth.KeyID // empty without keys
+	Name    string      // the model, or the container's memory limit
+	Start   int64       // of the time, in Unix seconds
+
+	Count           int64 // responses that have ended, or containers that were made
+	InputTokens     int64
+	CachedTokens    int64 // of the input
+	OutputTokens    int64
+	ReasoningTokens int64 // of the output
+	Seconds         int64 // of containers
+}
+
+// A UsageQuery asks what was used from one time, a whole minute, to before another.
+type UsageQuery struct {
+	Project  berth.ProjectID // empty is all
+	Kind     UsageKind
+	From, To time.Time
+	Width    time.Duration // of the times that are told apart: whole minutes, counted from 1970
+}
+
+// Usages tells what was used. It is counted where it is: a response with its last
+// event, or its deletion before that; a container with its creation, with its end
+// and by CountContainers. The end of what is counted does not change the past.
+type Usages interface {
+	// Usage returns what was used, in the order of Start, Project, Key and Name.
+	Usage(ctx context.Context, q UsageQuery) ([]*Usage, error)
 }

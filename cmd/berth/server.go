@@ -64,6 +64,11 @@ func newServer(ctx context.Context, state string, config *Config, log *slog.Logg
 		return s, err
 	}
 
+	key, err := sealKey(state)
+	if err != nil {
+		return s, err
+	}
+
 	db, err := sqlite.Open(ctx, filepath.Join(state, "berth.db"), &sqlite.Options{Synchronous: config.Store.Synchronous})
 	if err != nil {
 		return s, err
@@ -110,7 +115,7 @@ func newServer(ctx context.Context, state string, config *Config, log *slog.Logg
 	}
 	events := journal.New(db)
 	eng := engine.New(engine.Options{Responses: db, Runs: db, Objects: db, Journal: events, Models: models, Containers: containers{keeper},
-		Files: uploads, Owner: owner, Log: log,
+		Files: uploads, Owner: owner, Log: log, Key: key,
 		Shell: tool.ShellLimits{Timeout: config.Shell.Timeout, MaxTimeout: config.Shell.MaxTimeout, Output: config.Shell.Output}})
 	s.leave = eng.Close
 	s.later(s.leave)

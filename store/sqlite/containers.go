@@ -15,8 +15,14 @@ func (d *DB) CreateContainer(ctx context.Context, c *store.Container) error {
 		return err
 	}
 	row := query.CreateContainerParams{ID: string(c.Body.ID), Project: string(c.Project), CreatedAt: c.Body.CreatedAt,
-		Name: c.Body.Name, Status: string(c.Body.Status), Body: body}
-	return d.update(ctx, func(ctx context.Context, q *query.Queries) error { return q.CreateContainer(ctx, row) })
+		Name: c.Body.Name, Status: string(c.Body.Status), Body: body,
+		Key: string(c.Key), MemoryLimit: c.Body.MemoryLimit, CountedUntil: c.Body.CreatedAt}
+	return d.update(ctx, func(ctx context.Context, q *query.Queries) error {
+		if err := q.CreateContainer(ctx, row); err != nil {
+			return err
+		}
+		return addUsage(ctx, q, store.Usage{Project: c.Project, Kind: store.UsageContainer, Key: c.Key, Name: c.Body.MemoryLimit, Count: 1})
+	})
 }
 
 func (d *DB) GetContainer(ctx context.Context, p berth.ProjectID, id berth.ContainerID) (*store.Container, error) {
@@ -79,6 +85,11 @@ func (d *DB) UpdateContainer(ctx context.Context, p berth.ProjectID, id berth.Co
 		if err != nil {
 			return err
 		}
+		if c.Body.Status != berth.ContainerRunning {
+			if err := countContainer(ctx, q, p, id); err != nil {
+				return err
+			}
+		}
 		out = c
 		return q.UpdateContainer(ctx, query.UpdateContainerParams{Name: c.Body.Name, Status: string(c.Body.Status), Body: body, ID: string(id)})
 	})
@@ -90,6 +101,9 @@ func (d *DB) UpdateContainer(ctx context.Context, p berth.ProjectID, id berth.Co
 
 func (d *DB) DeleteContainer(ctx context.Context, p berth.ProjectID, id berth.ContainerID) error {
 	return d.erase(ctx, func(ctx context.Context, q *query.Queries) error { // and the rows of its files
+		if err := countContainer(ctx, q, p, id); err != nil {
+			return err
+		}
 		return found(q.DeleteContainer(ctx, query.DeleteContainerParams{ID: string(id), Project: string(p)}))
 	})
 }

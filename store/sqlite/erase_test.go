@@ -51,7 +51,8 @@ func (a *author) item(i int) berth.Item {
 }
 
 func (a *author) body(i int) *berth.Response {
-	body := berth.NewResponse(a.id(i), 1, &berth.ResponseRequest{Model: a.words[i]})
+	// The name of the model is not content: it stays, in what was used.
+	body := berth.NewResponse(a.id(i), 1, &berth.ResponseRequest{Model: "m", Instructions: &a.words[i]})
 	for range a.random.IntN(5) {
 		body.Output = append(body.Output, a.item(i))
 	}

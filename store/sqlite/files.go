@@ -17,7 +17,7 @@ func (d *DB) CreateFile(ctx context.Context, p berth.ProjectID, f *berth.File) e
 	if err != nil {
 		return err
 	}
-	row := query.CreateFileParams{ID: string(f.ID), Project: string(p), CreatedAt: f.CreatedAt, Purpose: f.Purpose, Body: body}
+	row := query.CreateFileParams{ID: string(f.ID), Project: string(p), CreatedAt: f.CreatedAt, Purpose: f.Purpose, Bytes: f.Bytes, Body: body}
 	if f.ExpiresAt != nil {
 		row.ExpiresAt = sql.NullInt64{Int64: *f.ExpiresAt, Valid: true}
 	}

@@ -1,5 +1,5 @@
 -- name: CreateFile :exec
-INSERT INTO files (id, project, created_at, expires_at, purpose, body) VALUES (?, ?, ?, ?, ?, ?);
+INSERT INTO files (id, project, created_at, expires_at, purpose, bytes, body) VALUES (?, ?, ?, ?, ?, ?, ?);
 
 -- name: GetFile :one
 SELECT body FROM files WHERE id = ? AND project = ?;

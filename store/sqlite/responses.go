@@ -97,6 +97,9 @@ func (d *DB) GetResponse(ctx context.Context, p berth.ProjectID, id berth.Respon
 
 func (d *DB) DeleteResponse(ctx context.Context, p berth.ProjectID, id berth.ResponseID) error {
 	return d.erase(ctx, func(ctx context.Context, q *query.Queries) error {
+		if err := countUnfinished(ctx, q, p, id); err != nil {
+			return err
+		}
 		if err := found(q.DeleteResponse(ctx, query.DeleteResponseParams{ID: string(id), Project: string(p)})); err != nil {
 			return err
 		}
@@ -157,7 +160,11 @@ func (d *DB) AppendEvents(ctx context.Context, p berth.ProjectID, id berth.Respo
 		if err := q.UpdateBody(ctx, fold); err != nil || !body.Status.Final() {
 			return err
 		}
-		return q.FinishResponse(ctx, string(id))
+		key, err := q.FinishResponse(ctx, string(id))
+		if err != nil {
+			return err
+		}
+		return countResponse(ctx, q, p, key, body)
 	})
 }
 

@@ -47,8 +47,8 @@ INSERT INTO events (response, sequence_number, type, data) VALUES (?, ?, ?, ?);
 -- name: UpdateBody :exec
 UPDATE bodies SET body = ?, output = ? WHERE response = ?;
 
--- name: FinishResponse :exec
-UPDATE responses SET final = 1 WHERE id = ?;
+-- name: FinishResponse :one
+UPDATE responses SET final = 1 WHERE id = ? RETURNING key;
 
 -- name: Events :many
 SELECT sequence_number, type, data FROM events

@@ -15,7 +15,7 @@ func files(t *testing.T, s store.Store) {
 	ctx := t.Context()
 	var ids []string
 	for i := range 5 {
-		f := &berth.File{ID: berth.FileID(fmt.Sprintf("file-%d", i)), Object: "file", CreatedAt: int64(i / 2), Filename: "a", Purpose: "user_data", Status: "processed"}
+		f := &berth.File{ID: berth.FileID(fmt.Sprintf("file-%d", i)), Object: "file", CreatedAt: int64(i / 2), Bytes: int64(i), Filename: "a", Purpose: "user_data", Status: "processed"}
 		if i == 4 {
 			f.Purpose = "vision"
 		}
@@ -46,6 +46,11 @@ func files(t *testing.T, s store.Store) {
 	}
 	if list, _, err := s.ListFiles(ctx, theirs, "", store.Page{Limit: 10}); err != nil || len(list) != 0 {
 		t.Errorf("another project's list: %d files, %v", len(list), err)
+	}
+	for p, want := range map[berth.ProjectID]int64{mine: 0 + 1 + 2 + 3 + 4, theirs: 0} {
+		if n, err := s.FileBytes(ctx, p); err != nil || n != want {
+			t.Errorf("%s: got %d bytes, %v, want %d", p, n, err, want)
+		}
 	}
 	if err := s.DeleteFile(ctx, mine, "file-0"); err != nil {
 		t.Fatal(err)

@@ -83,16 +83,19 @@ func (q *Queries) ContainerTime(ctx context.Context, arg ContainerTimeParams) (i
 }
 
 const createContainer = `-- name: CreateContainer :exec
-INSERT INTO containers (id, project, created_at, name, status, body) VALUES (?, ?, ?, ?, ?, ?)
+INSERT INTO containers (id, project, created_at, name, status, body, key, memory_limit, counted_until) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
 `
 
 type CreateContainerParams struct {
-	ID        string
-	Project   string
-	CreatedAt int64
-	Name      string
-	Status    string
-	Body      []byte
+	ID           string
+	Project      string
+	CreatedAt    int64
+	Name         string
+	Status       string
+	Body         []byte
+	Key          string
+	MemoryLimit  string
+	CountedUntil int64
 }
 
 func (q *Queries) CreateContainer(ctx context.Context, arg CreateContainerParams) error {
@@ -103,6 +106,9 @@ func (q *Queries) CreateContainer(ctx context.Context, arg CreateContainerParams
 		arg.Name,
 		arg.Status,
 		arg.Body,
+		arg.Key,
+		arg.MemoryLimit,
+		arg.CountedUntil,
 	)
 	return err
 }

@@ -30,6 +30,12 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	if q.addObjectStmt, err = db.PrepareContext(ctx, addObject); err != nil {
 		return nil, fmt.Errorf("error preparing query AddObject: %w", err)
 	}
+	if q.addUsageStmt, err = db.PrepareContext(ctx, addUsage); err != nil {
+		return nil, fmt.Errorf("error preparing query AddUsage: %w", err)
+	}
+	if q.allUsageStmt, err = db.PrepareContext(ctx, allUsage); err != nil {
+		return nil, fmt.Errorf("error preparing query AllUsage: %w", err)
+	}
 	if q.appendEventStmt, err = db.PrepareContext(ctx, appendEvent); err != nil {
 		return nil, fmt.Errorf("error preparing query AppendEvent: %w", err)
 	}
@@ -50,6 +56,12 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	}
 	if q.countDeletionStmt, err = db.PrepareContext(ctx, countDeletion); err != nil {
 		return nil, fmt.Errorf("error preparing query CountDeletion: %w", err)
+	}
+	if q.countedContainerStmt, err = db.PrepareContext(ctx, countedContainer); err != nil {
+		return nil, fmt.Errorf("error preparing query CountedContainer: %w", err)
+	}
+	if q.countedContainersStmt, err = db.PrepareContext(ctx, countedContainers); err != nil {
+		return nil, fmt.Errorf("error preparing query CountedContainers: %w", err)
 	}
 	if q.createBodyStmt, err = db.PrepareContext(ctx, createBody); err != nil {
 		return nil, fmt.Errorf("error preparing query CreateBody: %w", err)
@@ -114,6 +126,9 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	if q.expiredObjectsStmt, err = db.PrepareContext(ctx, expiredObjects); err != nil {
 		return nil, fmt.Errorf("error preparing query ExpiredObjects: %w", err)
 	}
+	if q.fileBytesStmt, err = db.PrepareContext(ctx, fileBytes); err != nil {
+		return nil, fmt.Errorf("error preparing query FileBytes: %w", err)
+	}
 	if q.fileTimeStmt, err = db.PrepareContext(ctx, fileTime); err != nil {
 		return nil, fmt.Errorf("error preparing query FileTime: %w", err)
 	}
@@ -165,6 +180,9 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	if q.orphanedRunsStmt, err = db.PrepareContext(ctx, orphanedRuns); err != nil {
 		return nil, fmt.Errorf("error preparing query OrphanedRuns: %w", err)
 	}
+	if q.projectUsageStmt, err = db.PrepareContext(ctx, projectUsage); err != nil {
+		return nil, fmt.Errorf("error preparing query ProjectUsage: %w", err)
+	}
 	if q.pruneResponseStmt, err = db.PrepareContext(ctx, pruneResponse); err != nil {
 		return nil, fmt.Errorf("error preparing query PruneResponse: %w", err)
 	}
@@ -183,8 +201,14 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	if q.runningContainersStmt, err = db.PrepareContext(ctx, runningContainers); err != nil {
 		return nil, fmt.Errorf("error preparing query RunningContainers: %w", err)
 	}
+	if q.setCountedStmt, err = db.PrepareContext(ctx, setCounted); err != nil {
+		return nil, fmt.Errorf("error preparing query SetCounted: %w", err)
+	}
 	if q.setErasedStmt, err = db.PrepareContext(ctx, setErased); err != nil {
 		return nil, fmt.Errorf("error preparing query SetErased: %w", err)
+	}
+	if q.unfinishedStmt, err = db.PrepareContext(ctx, unfinished); err != nil {
+		return nil, fmt.Errorf("error preparing query Unfinished: %w", err)
 	}
 	if q.updateBodyStmt, err = db.PrepareContext(ctx, updateBody); err != nil {
 		return nil, fmt.Errorf("error preparing query UpdateBody: %w", err)
@@ -208,6 +232,16 @@ func (q *Queries) Close() error {
 	if q.addObjectStmt != nil {
 		if cerr := q.addObjectStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing addObjectStmt: %w", cerr)
+		}
+	}
+	if q.addUsageStmt != nil {
+		if cerr := q.addUsageStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing addUsageStmt: %w", cerr)
+		}
+	}
+	if q.allUsageStmt != nil {
+		if cerr := q.allUsageStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing allUsageStmt: %w", cerr)
 		}
 	}
 	if q.appendEventStmt != nil {
@@ -243,6 +277,16 @@ func (q *Queries) Close() error {
 	if q.countDeletionStmt != nil {
 		if cerr := q.countDeletionStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing countDeletionStmt: %w", cerr)
+		}
+	}
+	if q.countedContainerStmt != nil {
+		if cerr := q.countedContainerStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing countedContainerStmt: %w", cerr)
+		}
+	}
+	if q.countedContainersStmt != nil {
+		if cerr := q.countedContainersStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing countedContainersStmt: %w", cerr)
 		}
 	}
 	if q.createBodyStmt != nil {
@@ -350,6 +394,11 @@ func (q *Queries) Close() error {
 			err = fmt.Errorf("error closing expiredObjectsStmt: %w", cerr)
 		}
 	}
+	if q.fileBytesStmt != nil {
+		if cerr := q.fileBytesStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing fileBytesStmt: %w", cerr)
+		}
+	}
 	if q.fileTimeStmt != nil {
 		if cerr := q.fileTimeStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing fileTimeStmt: %w", cerr)
@@ -435,6 +484,11 @@ func (q *Queries) Close() error {
 			err = fmt.Errorf("error closing orphanedRunsStmt: %w", cerr)
 		}
 	}
+	if q.projectUsageStmt != nil {
+		if cerr := q.projectUsageStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing projectUsageStmt: %w", cerr)
+		}
+	}
 	if q.pruneResponseStmt != nil {
 		if cerr := q.pruneResponseStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing pruneResponseStmt: %w", cerr)
@@ -465,9 +519,19 @@ func (q *Queries) Close() error {
 			err = fmt.Errorf("error closing runningContainersStmt: %w", cerr)
 		}
 	}
+	if q.setCountedStmt != nil {
+		if cerr := q.setCountedStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing setCountedStmt: %w", cerr)
+		}
+	}
 	if q.setErasedStmt != nil {
 		if cerr := q.setErasedStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing setErasedStmt: %w", cerr)
+		}
+	}
+	if q.unfinishedStmt != nil {
+		if cerr := q.unfinishedStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing unfinishedStmt: %w", cerr)
 		}
 	}
 	if q.updateBodyStmt != nil {
@@ -526,6 +590,8 @@ type Queries struct {
 	tx                           *sql.Tx
 	acquireRunStmt               *sql.Stmt
 	addObjectStmt                *sql.Stmt
+	addUsageStmt                 *sql.Stmt
+	allUsageStmt                 *sql.Stmt
 	appendEventStmt              *sql.Stmt
 	chainStmt                    *sql.Stmt
 	childObjectsStmt             *sql.Stmt
@@ -533,6 +599,8 @@ type Queries struct {
 	containerFilesStmt           *sql.Stmt
 	containerTimeStmt            *sql.Stmt
 	countDeletionStmt            *sql.Stmt
+	countedContainerStmt         *sql.Stmt
+	countedContainersStmt        *sql.Stmt
 	createBodyStmt               *sql.Stmt
 	createContainerStmt          *sql.Stmt
 	createFileStmt               *sql.Stmt
@@ -554,6 +622,7 @@ type Queries struct {
 	eventsStmt                   *sql.Stmt
 	expiredFilesStmt             *sql.Stmt
 	expiredObjectsStmt           *sql.Stmt
+	fileBytesStmt                *sql.Stmt
 	fileTimeStmt                 *sql.Stmt
 	finishResponseStmt           *sql.Stmt
 	getContainerStmt             *sql.Stmt
@@ -571,13 +640,16 @@ type Queries struct {
 	listObjectsDescendingStmt    *sql.Stmt
 	nextEventStmt                *sql.Stmt
 	orphanedRunsStmt             *sql.Stmt
+	projectUsageStmt             *sql.Stmt
 	pruneResponseStmt            *sql.Stmt
 	putContainerFileStmt         *sql.Stmt
 	releaseOwnerStmt             *sql.Stmt
 	releaseRunStmt               *sql.Stmt
 	responseExistsStmt           *sql.Stmt
 	runningContainersStmt        *sql.Stmt
+	setCountedStmt               *sql.Stmt
 	setErasedStmt                *sql.Stmt
+	unfinishedStmt               *sql.Stmt
 	updateBodyStmt               *sql.Stmt
 	updateContainerStmt          *sql.Stmt
 	updateObjectStmt             *sql.Stmt
@@ -589,6 +661,8 @@ func (q *Queries) WithTx(tx *sql.Tx) *Queries {
 		tx:                           tx,
 		acquireRunStmt:               q.acquireRunStmt,
 		addObjectStmt:                q.addObjectStmt,
+		addUsageStmt:                 q.addUsageStmt,
+		allUsageStmt:                 q.allUsageStmt,
 		appendEventStmt:              q.appendEventStmt,
 		chainStmt:                    q.chainStmt,
 		childObjectsStmt:             q.childObjectsStmt,
@@ -596,6 +670,8 @@ func (q *Queries) WithTx(tx *sql.Tx) *Queries {
 		containerFilesStmt:           q.containerFilesStmt,
 		containerTimeStmt:            q.containerTimeStmt,
 		countDeletionStmt:            q.countDeletionStmt,
+		countedContainerStmt:         q.countedContainerStmt,
+		countedContainersStmt:        q.countedContainersStmt,
 		createBodyStmt:               q.createBodyStmt,
 		createContainerStmt:          q.createContainerStmt,
 		createFileStmt:               q.createFileStmt,
@@ -617,6 +693,7 @@ func (q *Queries) WithTx(tx *sql.Tx) *Queries {
 		eventsStmt:                   q.eventsStmt,
 		expiredFilesStmt:             q.expiredFilesStmt,
 		expiredObjectsStmt:           q.expiredObjectsStmt,
+		fileBytesStmt:                q.fileBytesStmt,
 		fileTimeStmt:                 q.fileTimeStmt,
 		finishResponseStmt:           q.finishResponseStmt,
 		getContainerStmt:             q.getContainerStmt,
@@ -634,13 +711,16 @@ func (q *Queries) WithTx(tx *sql.Tx) *Queries {
 		listObjectsDescendingStmt:    q.listObjectsDescendingStmt,
 		nextEventStmt:                q.nextEventStmt,
 		orphanedRunsStmt:             q.orphanedRunsStmt,
+		projectUsageStmt:             q.projectUsageStmt,
 		pruneResponseStmt:            q.pruneResponseStmt,
 		putContainerFileStmt:         q.putContainerFileStmt,
 		releaseOwnerStmt:             q.releaseOwnerStmt,
 		releaseRunStmt:               q.releaseRunStmt,
 		responseExistsStmt:           q.responseExistsStmt,
 		runningContainersStmt:        q.runningContainersStmt,
+		setCountedStmt:               q.setCountedStmt,
 		setErasedStmt:                q.setErasedStmt,
+		unfinishedStmt:               q.unfinishedStmt,
 		updateBodyStmt:               q.updateBodyStmt,
 		updateContainerStmt:          q.updateContainerStmt,
 		updateObjectStmt:             q.updateObjectStmt,

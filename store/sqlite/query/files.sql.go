@@ -11,7 +11,7 @@ import (
 )
 
 const createFile = `-- name: CreateFile :exec
-INSERT INTO files (id, project, created_at, expires_at, purpose, body) VALUES (?, ?, ?, ?, ?, ?)
+INSERT INTO files (id, project, created_at, expires_at, purpose, bytes, body) VALUES (?, ?, ?, ?, ?, ?, ?)
 `
 
 type CreateFileParams struct {
@@ -20,6 +20,7 @@ type CreateFileParams struct {
 	CreatedAt int64
 	ExpiresAt sql.NullInt64
 	Purpose   string
+	Bytes     int64
 	Body      []byte
 }
 
@@ -30,6 +31,7 @@ func (q *Queries) CreateFile(ctx context.Context, arg CreateFileParams) error {
 		arg.CreatedAt,
 		arg.ExpiresAt,
 		arg.Purpose,
+		arg.Bytes,
 		arg.Body,
 	)
 	return err

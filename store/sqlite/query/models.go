@@ -15,12 +15,15 @@ type Body struct {
 }
 
 type Container struct {
-	ID        string
-	Project   string
-	CreatedAt int64
-	Name      string
-	Status    string
-	Body      []byte
+	ID           string
+	Project      string
+	CreatedAt    int64
+	Name         string
+	Status       string
+	Body         []byte
+	Key          string
+	MemoryLimit  string
+	CountedUntil int64
 }
 
 type ContainerFile struct {
@@ -51,6 +54,7 @@ type File struct {
 	ExpiresAt sql.NullInt64
 	Purpose   string
 	Body      []byte
+	Bytes     int64
 }
 
 type Key struct {
@@ -92,4 +96,18 @@ type Response struct {
 	LeaseUntil int64
 	Key        string
 	RequestID  string
+}
+
+type Usage struct {
+	Project         string
+	Start           int64
+	Kind            string
+	Key             string
+	Name            string
+	Count           int64
+	InputTokens     int64
+	CachedTokens    int64
+	OutputTokens    int64
+	ReasoningTokens int64
+	Seconds         int64
 }

@@ -235,13 +235,15 @@ func (q *Queries) Events(ctx context.Context, arg EventsParams) ([]EventsRow, er
 	return items, nil
 }
 
-const finishResponse = `-- name: FinishResponse :exec
-UPDATE responses SET final = 1 WHERE id = ?
+const finishResponse = `-- name: FinishResponse :one
+UPDATE responses SET final = 1 WHERE id = ? RETURNING key
 `
 
-func (q *Queries) FinishResponse(ctx context.Context, id string) error {
-	_, err := q.exec(ctx, q.finishResponseStmt, finishResponse, id)
-	return err
+func (q *Queries) FinishResponse(ctx context.Context, id string) (string, error) {
+	row := q.queryRow(ctx, q.finishResponseStmt, finishResponse, id)
+	var key string
+	err := row.Scan(&key)
+	return key, err
 }
 
 const getResponse = `-- name: GetResponse :one

@@ -1,0 +1,128 @@
+package engine
+
+import (
+	"context"
+	_ "embed"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/model"
+)
+
+// compactWords ask the model for a summary.
+//
+//go:embed compact.md
+var compactWords string
+
+// maxSummary bounds a summary, in bytes.
+const maxSummary = 256 << 10
+
+// Compact sums up the context of a request in a window that the client can go on
+// from. Nothing is saved.
+func (e *Engine) Compact(ctx context.Context, caller berth.Caller, req *berth.ResponseRequest) (*berth.CompactedResponse, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(e.base, func() { cancel(errStopping) })()
+	c, err := e.context(ctx, caller.Project, req)
+	if err != nil {
+		return nil, err
+	}
+	s := summary{provider: c.provider, window: window{size: e.Models.Window(req.Model)}, log: e.Log}
+	text, usage, err := s.ask(ctx, c.asked)
+	if err != nil {
+		return nil, err
+	}
+	kept := survivors(c.items, s.window.budget(0))
+	it := e.compaction(caller.Project, checkpoint{Summary: text, Kept: kept})
+	return &berth.CompactedResponse{ID: berth.ResponseID(berth.NewID(berth.PrefixResponse)), Object: "response.compaction",
+		CreatedAt: time.Now().Unix(), Output: append(slices.Clone(kept), it), Usage: usage}, nil
+}
+
+var errStopping = berth.Errorf(berth.CodeUnavailable, "The server is stopping. Ask again in a moment.")
+
+// compaction returns a checkpoint as the item that clients see.
+func (e *Engine) compaction(p berth.ProjectID, c checkpoint) berth.Item {
+	return berth.NewItem(berth.Compaction{ID: berth.NewID(berth.PrefixCompaction), Type: berth.ItemCompaction,
+		EncryptedContent: e.seals.seal(p, berth.ItemCompaction, c)})
+}
+
+// budget returns how many tokens of the user's messages a compaction keeps, whose
+// threshold is so many tokens, if there is one.
+func (w *window) budget(threshold int) int {
+	n := maxKept
+	for _, bound := range []int{threshold, w.size, w.learned} {
+		if bound > 0 {
+			n = min(n, bound/4)
+		}
+	}
+	return n
+}
+
+// A summary is the asking for one.
+type summary struct {
+	provider model.Provider
+	window   window
+	log      *slog.Logger
+}
+
+// ask lets the model sum up the context of a request. What does not fit its window
+// is left out, the oldest first.
+func (s *summary) ask(ctx context.Context, req *model.Request) (string, berth.Usage, error) {
+	asked := *req
+	asked.Items = append(slices.Clip(req.Items), berth.NewItem(berth.Message{Type: berth.ItemMessage, Role: "user",
+		Content: []berth.Content{{Type: "input_text", Text: compactWords}}}))
+	asked.ToolChoice = model.ToolChoice{Mode: "none"}
+	asked.MaxOutputTokens, asked.Text, asked.Logprobs, asked.TopLogprobs = 0, berth.TextConfig{}, false, nil
+	var spent berth.Usage
+	for attempt := 1; ; attempt++ {
+		if bound, known := s.window.bound(&asked); known {
+			if excess := s.window.tokens(&asked) - bound; excess > 0 {
+				asked.Items = dropOldest(asked.Items, excess, s.window.measure)
+			}
+		}
+		text, usage, err := s.listen(ctx, &asked)
+		spent.Add(usage)
+		if err == nil {
+			return text, spent, nil
+		}
+		if model.IsTooLong(err) && s.window.shorten(&asked) {
+			attempt--
+			continue
+		}
+		if ctx.Err() != nil || attempt == attempts || !retriable(err) {
+			return "", spent, err
+		}
+		s.log.Warn("asking the model again for a summary", "attempt", attempt+1, "err", err)
+		if err := pause(ctx, backoff(attempt, err)); err != nil {
+			return "", spent, err
+		}
+	}
+}
+
+// listen returns what the model writes. Calls, which it was told not to make, are
+// not heard.
+func (s *summary) listen(ctx context.Context, req *model.Request) (string, berth.Usage, error) {
+	var text strings.Builder
+	for delta, err := range s.provider.Stream(ctx, req) {
+		if err != nil {
+			return "", berth.Usage{}, err
+		}
+		switch d := delta.(type) {
+		case model.Text:
+			text.WriteString(d.Text)
+		case model.Finish:
+			said := strings.TrimSpace(text.String())
+			if said == "" {
+				return "", d.Usage, berth.Errorf(berth.CodeUpstream, "The model did not sum up the conversation.")
+			}
+			return strings.ToValidUTF8(said[:min(len(said), maxSummary)], ""), d.Usage, nil
+		}
+	}
+	if ctx.Err() != nil {
+		return "", berth.Usage{}, context.Cause(ctx)
+	}
+	return "", berth.Usage{}, berth.Errorf(berth.CodeUpstream, "The model stopped in the middle of its answer.")
+}

@@ -1,0 +1,194 @@
+package storetest
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/store"
+)
+
+// used returns what was used around now in short, in one line for each row.
+func used(t *testing.T, s store.Store, p berth.ProjectID, kind store.UsageKind) []string {
+	t.Helper()
+	// All of history is one time, so that no midnight falls into the test.
+	list, err := s.Usage(t.Context(), store.UsageQuery{Project: p, Kind: kind, From: time.Unix(0, 0), To: time.Now().Add(time.Hour), Width: 1 << 26 * time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var lines []string
+	for _, u := range list {
+		if u.Kind != kind || u.Start != 0 {
+			t.Errorf("got kind %s from %d", u.Kind, u.Start)
+		}
+		lines = append(lines, fmt.Sprintf("%s %s %s: %d, tokens %d (%d) %d (%d), %d s", u.Project, u.Key, u.Name,
+			u.Count, u.InputTokens, u.CachedTokens, u.OutputTokens, u.ReasoningTokens, u.Seconds))
+	}
+	return lines
+}
+
+func wantUsed(t *testing.T, s store.Store, p berth.ProjectID, kind store.UsageKind, want ...string) {
+	t.Helper()
+	if diff := cmp.Diff(want, used(t, s, p, kind)); diff != "" {
+		t.Errorf("usage of %q (-want +got):\n%s", p, diff)
+	}
+}
+
+// Responses are counted with their last event, or with their deletion before that,
+// and once.
+func responseUsage(t *testing.T, s store.Store) {
+	ctx := t.Context()
+	usage := &berth.Usage{InputTokens: 7, InputTokenDetails: berth.InputTokenDetails{CachedTokens: 3},
+		OutputTokens: 5, OutputTokenDetails: berth.OutputTokenDetails{ReasoningTokens: 2}, TotalTokens: 12}
+	start := func(key berth.KeyID, model string) *store.Response {
+		r := response("")
+		r.Key, r.Body.Model = key, model
+		return create(t, s, r)
+	}
+	end := func(r *store.Response, status berth.Status) error {
+		body := *r.Body
+		body.Status, body.Usage = status, usage
+		return s.AppendEvents(ctx, mine, body.ID, "me", []store.Event{event(1)}, &body)
+	}
+	wantUsed(t, s, "", store.UsageResponse)
+	for _, r := range []*store.Response{start("key_1", "small"), start("key_1", "small"), start("key_1", "large"), start("key_2", "small")} {
+		if err := end(r, berth.StatusCompleted); err != nil {
+			t.Fatal(err)
+		}
+		wantErr(t, "a second end", end(r, berth.StatusCompleted), store.ErrConflict)
+		if err := s.DeleteResponse(ctx, mine, r.Body.ID); err != nil {
+			t.Fatal(err)
+		}
+	}
+	failed := start("", "small")
+	if err := end(failed, berth.StatusFailed); err != nil {
+		t.Fatal(err)
+	}
+	// One that is deleted in the middle has used what it had used by then.
+	left := start("key_2", "large")
+	body := *left.Body
+	body.Usage = usage
+	if err := s.AppendEvents(ctx, mine, body.ID, "me", []store.Event{event(1)}, &body); err != nil {
+		t.Fatal(err)
+	}
+	wantUsed(t, s, mine, store.UsageResponse,
+		"proj_mine  small: 1, tokens 7 (3) 5 (2), 0 s",
+		"proj_mine key_1 large: 1, tokens 7 (3) 5 (2), 0 s",
+		"proj_mine key_1 small: 2, tokens 14 (6) 10 (4), 0 s",
+		"proj_mine key_2 small: 1, tokens 7 (3) 5 (2), 0 s")
+	if err := s.DeleteResponse(ctx, mine, left.Body.ID); err != nil {
+		t.Fatal(err)
+	}
+	other := response("")
+	other.Project = theirs
+	create(t, s, other)
+	if err := s.DeleteResponse(ctx, theirs, other.Body.ID); err != nil {
+		t.Fatal(err)
+	}
+	wantUsed(t, s, theirs, store.UsageResponse, "proj_theirs  m: 1, tokens 0 (0) 0 (0), 0 s")
+	wantUsed(t, s, "", store.UsageResponse,
+		"proj_mine  small: 1, tokens 7 (3) 5 (2), 0 s",
+		"proj_mine key_1 large: 1, tokens 7 (3) 5 (2), 0 s",
+		"proj_mine key_1 small: 2, tokens 14 (6) 10 (4), 0 s",
+		"proj_mine key_2 large: 1, tokens 7 (3) 5 (2), 0 s",
+		"proj_mine key_2 small: 1, tokens 7 (3) 5 (2), 0 s",
+		"proj_theirs  m: 1, tokens 0 (0) 0 (0), 0 s")
+
+	// What is told apart are times of the width asked for, and what lies outside is
+	// left out.
+	now := time.Now()
+	minute := now.Truncate(time.Minute)
+	list, err := s.Usage(ctx, store.UsageQuery{Project: mine, Kind: store.UsageResponse, From: minute.Add(-time.Hour), To: minute.Add(time.Hour), Width: time.Minute})
+	if err != nil || len(list) < 5 {
+		t.Fatalf("got %d rows, %v", len(list), err)
+	}
+	for _, u := range list {
+		if u.Start%60 != 0 || u.Start > minute.Unix()+60 || u.Start < minute.Unix()-600 {
+			t.Errorf("got a time that starts at %d, now is %d", u.Start, now.Unix())
+		}
+	}
+	for _, q := range []store.UsageQuery{
+		{Project: mine, Kind: store.UsageResponse, From: minute.Add(-time.Hour), To: minute.Add(-30 * time.Minute), Width: time.Minute},
+		{Project: mine, Kind: store.UsageResponse, From: minute.Add(time.Hour), To: minute.Add(2 * time.Hour), Width: time.Minute},
+		{Project: "proj_none", Kind: store.UsageResponse, From: minute.Add(-time.Hour), To: minute.Add(time.Hour), Width: time.Minute},
+		{Project: mine, Kind: store.UsageContainer, From: minute.Add(-time.Hour), To: minute.Add(time.Hour), Width: time.Minute},
+	} {
+		if list, err := s.Usage(ctx, q); err != nil || len(list) != 0 {
+			t.Errorf("%+v: got %d rows, %v, want none", q, len(list), err)
+		}
+	}
+}
+
+// Containers are counted when they are made, and their seconds while they run and
+// with their end.
+func containerUsage(t *testing.T, s store.Store) {
+	ctx := t.Context()
+	const hour = 3600
+	began := time.Now().Unix() - hour
+	for i, key := range []berth.KeyID{"key_1", "key_1", "key_2", "key_2"} {
+		c := container(i)
+		c.Key, c.Body.CreatedAt = key, began
+		if i == 3 {
+			c.Body.MemoryLimit = "4g"
+		}
+		if err := s.CreateContainer(ctx, c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wantUsed(t, s, mine, store.UsageContainer, "proj_mine key_1 1g: 2, tokens 0 (0) 0 (0), 0 s",
+		"proj_mine key_2 1g: 1, tokens 0 (0) 0 (0), 0 s", "proj_mine key_2 4g: 1, tokens 0 (0) 0 (0), 0 s")
+	seconds := func(kind string) int64 {
+		var n int64
+		list, err := s.Usage(ctx, store.UsageQuery{Project: mine, Kind: store.UsageContainer, From: time.Unix(0, 0), To: time.Now().Add(time.Hour), Width: time.Hour})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, u := range list {
+			if u.Name == kind {
+				n += u.Seconds
+			}
+		}
+		return n
+	}
+	want := func(when, kind string, want int64) {
+		t.Helper()
+		// Each count may come a few seconds late, on a machine that is busy.
+		if got := seconds(kind); got < want || got > want+120 {
+			t.Errorf("%s: got %d s of %s, want %d", when, got, kind, want)
+		}
+	}
+	// Of the container that ends at once, all of its life is counted then.
+	expire := func(c *berth.Container) error { c.Status = berth.ContainerExpired; return nil }
+	if _, err := s.UpdateContainer(ctx, mine, "cntr_3", expire); err != nil {
+		t.Fatal(err)
+	}
+	want("after the end of one", "4g", hour)
+	for range 2 { // an end is counted once, whatever follows
+		if _, err := s.UpdateContainer(ctx, mine, "cntr_3", expire); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.DeleteContainer(ctx, mine, "cntr_3"); err != nil {
+		t.Fatal(err)
+	}
+	want("after its deletion", "4g", hour)
+	// A change that leaves it running counts nothing.
+	if _, err := s.UpdateContainer(ctx, mine, "cntr_0", func(c *berth.Container) error { c.LastActiveAt = 1; return nil }); err != nil {
+		t.Fatal(err)
+	}
+	want("before a count", "1g", 0)
+	for range 2 {
+		if err := s.CountContainers(ctx); err != nil {
+			t.Fatal(err)
+		}
+		want("after a count of three", "1g", 3*hour)
+	}
+	if err := s.DeleteContainer(ctx, mine, "cntr_0"); err != nil {
+		t.Fatal(err)
+	}
+	want("after a deletion", "1g", 3*hour)
+	want("and of the others nothing more", "4g", hour)
+}
