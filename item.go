@@ -207,7 +207,8 @@ func (m *Message) UnmarshalJSON(b []byte) error {
 }
 
 // Reasoning is what a model thought before it acted. EncryptedContent belongs to
-// the provider that made it and means nothing to another.
+// the provider that made it and means nothing to another, or it is the server's own
+// and holds Content.
 type Reasoning struct {
 	ID               string    `json:"id"`
 	Type             ItemType  `json:"type"` // "reasoning"

@@ -37,6 +37,9 @@ func (e *Engine) admit(ctx context.Context, p berth.ProjectID, req *berth.Respon
 	if chain.held {
 		return nil, conversationLocked()
 	}
+	if err := e.checkSeals(p, req.Input); err != nil {
+		return nil, err
+	}
 	input, err := resolveReferences(req.Input, chain.items)
 	if err != nil {
 		return nil, err

@@ -82,6 +82,9 @@ func (e *Engine) lower(ctx context.Context, p berth.ProjectID, items []berth.Ite
 		if it.Status() == berth.StatusIncomplete && !answered[it.CallID()] || it.Type() == berth.ItemCompactionTrigger {
 			continue
 		}
+		if it.Type() == berth.ItemReasoning {
+			it = e.revealThought(p, it)
+		}
 		if bytes.Contains(it.Raw(), []byte(`"file_id"`)) {
 			var err error
 			if it, err = e.inline(ctx, p, it); err != nil {

@@ -253,14 +253,15 @@ type openThought struct {
 	index   int
 	summary bool
 	text    strings.Builder
-	whole   berth.Item // takes the item's place at its end, if the provider has one
+	seal    func([]berth.Content) string // makes encrypted_content; nil if nobody asked for it
+	whole   berth.Item                   // takes the item's place at its end, if the provider has one
 }
 
 func (s *speech) think(d model.Thought) []berth.Event {
 	var events []berth.Event
 	if s.thought == nil {
 		events = s.closeWhole(nil)
-		t := &openThought{id: berth.NewID(berth.PrefixReasoning), summary: d.Summary}
+		t := &openThought{id: berth.NewID(berth.PrefixReasoning), summary: d.Summary, seal: s.run.sealThought()}
 		s.thought = t
 		events = append(events, s.place(&t.index, t.item(false)), t.part(berth.EventContentPartAdded, berth.EventReasoningSummaryPartAdded, ""))
 	}
@@ -293,6 +294,9 @@ func (t *openThought) item(full bool) berth.Item {
 		body.Summary = []berth.Content{{Type: "summary_text", Text: t.text.String()}}
 	case full:
 		body.Content = []berth.Content{{Type: "reasoning_text", Text: t.text.String()}}
+	}
+	if t.seal != nil {
+		body.EncryptedContent = t.seal(body.Content)
 	}
 	return berth.NewItem(body)
 }

@@ -38,6 +38,9 @@ func (e *Engine) context(ctx context.Context, p berth.ProjectID, req *berth.Resp
 	if err != nil {
 		return c, err
 	}
+	if err := e.checkSeals(p, req.Input); err != nil {
+		return c, err
+	}
 	input, err := resolveReferences(req.Input, chain.items)
 	if err != nil {
 		return c, err
