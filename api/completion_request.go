@@ -218,7 +218,6 @@ func (c *completionRequest) response() (*berth.ResponseRequest, error) {
 		Temperature:          c.Temperature,
 		TopP:                 c.TopP,
 		TopLogprobs:          c.TopLogprobs,
-		Text:                 &berth.TextConfig{Format: c.format(), Verbosity: c.Verbosity},
 		Store:                &store,
 		ServiceTier:          c.ServiceTier,
 		User:                 c.User,
@@ -230,6 +229,9 @@ func (c *completionRequest) response() (*berth.ResponseRequest, error) {
 	}
 	if c.MaxTokens != nil {
 		r.MaxOutputTokens = c.MaxTokens
+	}
+	if format := c.format(); format != nil || c.Verbosity != "" {
+		r.Text = &berth.TextConfig{Format: format, Verbosity: c.Verbosity}
 	}
 	if c.Logprobs {
 		r.Include = []string{"message.output_text.logprobs"}
