@@ -24,6 +24,12 @@ var amendments = []struct {
 	{"/schemas/ContainerListResource/properties/last_id", nullable, "an empty page has none"},
 	{"/schemas/ContainerFileListResource/properties/first_id", nullable, "an empty page has none"},
 	{"/schemas/ContainerFileListResource/properties/last_id", nullable, "an empty page has none"},
+	{"/schemas/ChatCompletionList/properties/first_id", nullable, "an empty page has none"},
+	{"/schemas/ChatCompletionList/properties/last_id", nullable, "an empty page has none"},
+	{"/schemas/ChatCompletionMessageList/properties/first_id", nullable, "an empty page has none"},
+	{"/schemas/ChatCompletionMessageList/properties/last_id", nullable, "an empty page has none"},
+	{"/schemas/ChatCompletionResponseMessage/properties/role/enum", dropped, "messages of a request are listed in the same form"},
+	{"/schemas/CreateChatCompletionStreamResponse/properties/usage", nullable, "all chunks but the last say null"},
 	{"/schemas/ChatCompletionMessageToolCallChunk/properties/type/enum", dropped, "a custom tool's call has the type custom"},
 }
 
