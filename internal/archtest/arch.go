@@ -47,6 +47,7 @@ var Imports = map[string][]string{
 	"guest":                     {"guest/guestpb"},
 	"guest/server":              {"guest/guestpb"},
 	"tool":                      {"", "guest"},
+	"egress":                    {},
 	"sandbox/driver":            {},
 	"sandbox/gvisor":            {"sandbox/driver"},
 	"sandbox/local":             {"sandbox/driver"},
@@ -70,7 +71,7 @@ var Imports = map[string][]string{
 // Bans says which packages of the standard library and others only some may
 // import, so that the engine cannot learn HTTP by accident.
 var Bans = map[string][]string{
-	"net/http":     {"api", "internal/contract", "internal/contract", "guest", "guest/server", "model/upstream", "model/chat", "model/modeltest", "cmd/berth", "e2e"},
+	"net/http":     {"api", "egress", "internal/contract", "internal/contract", "guest", "guest/server", "model/upstream", "model/chat", "model/modeltest", "cmd/berth", "e2e"},
 	"database/sql": {"store/sqlite", "store/sqlite/query"},
 	"os/exec":      {"sandbox/gvisor", "sandbox/local", "sandbox/drivertest", "guest/server", "image", "store/storetest", "cmd/berth", "e2e"},
 }

@@ -1,0 +1,68 @@
+package egress
+
+import (
+	"net/netip"
+	"slices"
+)
+
+// metadata are the addresses at which clouds tell machines their credentials. No
+// rule opens them.
+var metadata = []netip.Addr{
+	netip.MustParseAddr("169.254.169.254"), netip.MustParseAddr("169.254.170.2"), netip.MustParseAddr("169.254.169.123"),
+	netip.MustParseAddr("100.100.100.200"), netip.MustParseAddr("168.63.129.16"), netip.MustParseAddr("192.0.0.192"),
+	netip.MustParseAddr("fd00:ec2::254"), netip.MustParseAddr("fd20:ce::254"),
+}
+
+// inside are the ranges, beside those that netip knows, which are not the public
+// Internet (IANA's special-purpose registries), or which lead elsewhere than they
+// say.
+var inside = []netip.Prefix{
+	netip.MustParsePrefix("0.0.0.0/8"),
+	netip.MustParsePrefix("100.64.0.0/10"),
+	netip.MustParsePrefix("192.0.0.0/24"),
+	netip.MustParsePrefix("192.0.2.0/24"),
+	netip.MustParsePrefix("192.88.99.0/24"),
+	netip.MustParsePrefix("198.18.0.0/15"),
+	netip.MustParsePrefix("198.51.100.0/24"),
+	netip.MustParsePrefix("203.0.113.0/24"),
+	netip.MustParsePrefix("240.0.0.0/4"),
+	netip.MustParsePrefix("::/96"),        // IPv4 in IPv6, the old way
+	netip.MustParsePrefix("64:ff9b::/96"), // NAT64 leads to any IPv4 address
+	netip.MustParsePrefix("64:ff9b:1::/48"),
+	netip.MustParsePrefix("100::/64"),
+	netip.MustParsePrefix("2001::/23"), // Teredo among them
+	netip.MustParsePrefix("2001:db8::/32"),
+	netip.MustParsePrefix("2002::/16"), // 6to4 leads to any IPv4 address
+	netip.MustParsePrefix("3fff::/20"),
+	netip.MustParsePrefix("5f00::/16"),
+}
+
+// public reports whether an address is on the public Internet.
+func public(a netip.Addr) bool {
+	a = a.Unmap().WithZone("")
+	return a.IsGlobalUnicast() && !a.IsPrivate() && !forbidden(a) &&
+		!slices.ContainsFunc(inside, func(p netip.Prefix) bool { return p.Contains(a) })
+}
+
+// forbidden reports whether an address must never be dialled, whatever a rule says.
+func forbidden(a netip.Addr) bool {
+	a = a.Unmap().WithZone("")
+	return a.IsUnspecified() || a.IsMulticast() || a.IsLinkLocalUnicast() || slices.Contains(metadata, a)
+}
+
+// mayDial reports whether a host that was allowed may be at an address. A name
+// that a rule allows as private may be on this machine's loopback only under a
+// rule for that address.
+func (p *Policy) mayDial(d Decision, a netip.Addr, port int) bool {
+	a = a.Unmap().WithZone("")
+	if forbidden(a) {
+		return false
+	}
+	if public(a) {
+		return true
+	}
+	if !d.Private {
+		return false
+	}
+	return !a.IsLoopback() || decideAddr(p, a, port).Allow
+}

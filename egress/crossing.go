@@ -1,0 +1,285 @@
+package egress
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// A crossing is one connection from a sandbox to a host.
+type crossing struct {
+	gate     *Gate
+	target   Target
+	decision Decision
+	flow     *Flow
+
+	sent, received atomic.Int64
+}
+
+// serve carries the connection by what its client says first. Where a name is on
+// the wire, it must be the one that was allowed.
+func (c *crossing) serve(client *counted) error {
+	secrets := c.gate.secretsFor(c.target.Host)
+	if c.target.Port != 443 && c.target.Port != 80 && len(secrets) == 0 {
+		return c.relay(client)
+	}
+	_ = client.SetReadDeadline(time.Now().Add(firstTime))
+	first, err := client.in.Peek(1)
+	if err != nil {
+		return err
+	}
+	switch {
+	case first[0] == recordHandshake && c.target.Port != 80:
+		return c.serveTLS(client, secrets)
+	case c.target.Port == 443:
+		return refusal("not TLS on port 443")
+	case looksLikeHTTP(client.in):
+		return c.serveHTTP(client, secrets, nil)
+	}
+	return refusal("neither HTTP nor TLS where one of them must be")
+}
+
+func (c *crossing) serveTLS(client *counted, secrets []Secret) error {
+	name, seen, err := helloName(client)
+	if err != nil {
+		return refusal("not a TLS handshake")
+	}
+	if err := c.checkName("TLS handshake", name); err != nil {
+		return err
+	}
+	replay := client.replay(seen)
+	_ = client.SetReadDeadline(time.Time{})
+	if len(secrets) > 0 {
+		return c.intercept(replay, secrets)
+	}
+	host, err := c.dial(context.Background())
+	if err != nil {
+		return err
+	}
+	return c.splice(replay, host)
+}
+
+// checkName compares a name on the wire with the one that was allowed. A handshake
+// without a name is that of the address itself.
+func (c *crossing) checkName(where, name string) error {
+	if name == "" {
+		return nil
+	}
+	if canonical, ok := CanonicalName(name); !ok || canonical != c.target.Host {
+		return refusal(fmt.Sprintf("the %s names another host: %s", where, clip(name)))
+	}
+	return nil
+}
+
+// relay carries a protocol that is not known, whose host may be the one that
+// speaks first. What the client says first is looked at before it goes out.
+func (c *crossing) relay(client *counted) error {
+	host, err := c.dial(context.Background())
+	if err != nil {
+		return err
+	}
+	answered := make(chan []byte, 1)
+	go func() {
+		b := make([]byte, 4<<10)
+		n, _ := host.Read(b)
+		answered <- b[:n]
+	}()
+	spoke := make(chan byte, 1)
+	go func() {
+		if first, err := client.in.Peek(1); err == nil {
+			spoke <- first[0]
+		}
+		close(spoke)
+	}()
+	var from net.Conn = client
+	select {
+	case b := <-answered: // also when the host has closed
+		_, _ = client.Write(b)
+		from = &guarded{Conn: client, crossing: c, spoke: spoke}
+	case first := <-spoke:
+		_ = host.SetReadDeadline(time.Unix(1, 0))
+		b := <-answered
+		_ = host.SetReadDeadline(time.Time{})
+		if len(b) == 0 && looksLikeHTTP(client.in) {
+			return c.serveHTTP(client, nil, host)
+		}
+		if from, err = c.inspect(client, first); err != nil {
+			host.Close()
+			return err
+		}
+		_, _ = client.Write(b)
+	}
+	return c.splice(from, host)
+}
+
+// inspect checks the name in a TLS handshake, if the client begins with one. It
+// returns the connection with nothing read.
+func (c *crossing) inspect(client *counted, first byte) (net.Conn, error) {
+	if first != recordHandshake {
+		return client, nil
+	}
+	name, seen, err := helloName(client)
+	if err == nil { // if not, it is something else
+		err = c.checkName("TLS handshake", name)
+		if err != nil {
+			return nil, err
+		}
+	}
+	return client.replay(seen), nil
+}
+
+// A guarded connection inspects what its client says first, when it does.
+type guarded struct {
+	net.Conn
+	crossing *crossing
+	spoke    chan byte // the first byte, which is not yet read; closed after it
+	checked  bool
+}
+
+func (g *guarded) Read(p []byte) (int, error) {
+	if !g.checked {
+		g.checked = true
+		client := g.Conn.(*counted)
+		if first, ok := <-g.spoke; ok {
+			if looksLikeHTTP(client.in) {
+				return 0, refusal("a request to a host that spoke first")
+			}
+			conn, err := g.crossing.inspect(client, first)
+			if err != nil {
+				return 0, err
+			}
+			g.Conn = conn
+		}
+	}
+	return g.Conn.Read(p)
+}
+
+// dial finds the host's addresses, and connects to one that may be dialled. The
+// name is not looked up again: what was checked is what is used.
+func (c *crossing) dial(ctx context.Context) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, dialTime)
+	defer cancel()
+	addrs, err := c.gate.lookup(ctx, c.target.Host)
+	if err != nil {
+		return nil, err
+	}
+	allowed := slices.DeleteFunc(slices.Clone(addrs), func(a netip.Addr) bool {
+		return !c.gate.Policy.mayDial(c.decision, a, c.target.Port)
+	})
+	if len(allowed) == 0 {
+		return nil, refusal("the host has no address that may be dialled")
+	}
+	var failed []error
+	for _, a := range allowed {
+		conn, err := c.gate.dial(ctx, netip.AddrPortFrom(a, uint16(c.target.Port)))
+		if err == nil {
+			c.flow.Addr = a
+			return conn, nil
+		}
+		failed = append(failed, err)
+	}
+	return nil, errors.Join(failed...)
+}
+
+func (g *Gate) lookup(ctx context.Context, host string) ([]netip.Addr, error) {
+	if addr, err := netip.ParseAddr(host); err == nil {
+		return []netip.Addr{addr}, nil
+	}
+	if g.Lookup != nil {
+		return g.Lookup(ctx, host)
+	}
+	ctx, cancel := context.WithTimeout(ctx, lookupTime)
+	defer cancel()
+	// With its final dot a name is not completed by the host's search domains.
+	return net.DefaultResolver.LookupNetIP(ctx, "ip", host+".")
+}
+
+func (g *Gate) dial(ctx context.Context, addr netip.AddrPort) (net.Conn, error) {
+	if g.Dial != nil {
+		return g.Dial(ctx, addr)
+	}
+	return (&net.Dialer{Timeout: dialTime / 3}).DialContext(ctx, "tcp", addr.String())
+}
+
+// splice copies both ways until both are done, or nothing has moved for long.
+func (c *crossing) splice(client, host net.Conn) error {
+	defer host.Close()
+	var both sync.WaitGroup
+	var failed error
+	both.Go(func() {
+		failed = copyIdle(host, client)
+		if refused, ok := errors.AsType[refusal](failed); ok {
+			failed = refused
+			host.Close()
+			return
+		}
+		if half, ok := host.(interface{ CloseWrite() error }); ok {
+			_ = half.CloseWrite()
+		}
+	})
+	both.Go(func() {
+		_ = copyIdle(client, host)
+		client.Close()
+	})
+	both.Wait()
+	return failed
+}
+
+var buffers = sync.Pool{New: func() any { b := make([]byte, 32<<10); return &b }}
+
+// copyIdle copies until the end, an error, or idleTime without a byte.
+func copyIdle(to, from net.Conn) error {
+	buf := buffers.Get().(*[]byte)
+	defer buffers.Put(buf)
+	for {
+		_ = from.SetReadDeadline(time.Now().Add(idleTime))
+		n, err := from.Read(*buf)
+		if n > 0 {
+			_ = to.SetWriteDeadline(time.Now().Add(idleTime))
+			if _, err := to.Write((*buf)[:n]); err != nil {
+				return err
+			}
+		}
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// A counted connection is the sandbox's end, of whose input some may be in a
+// buffer already.
+type counted struct {
+	net.Conn
+	in       *bufio.Reader
+	crossing *crossing
+}
+
+func (c *counted) Read(p []byte) (int, error) {
+	n, err := c.in.Read(p)
+	c.crossing.sent.Add(int64(n))
+	return n, err
+}
+
+func (c *counted) Write(p []byte) (int, error) {
+	n, err := c.Conn.Write(p)
+	c.crossing.received.Add(int64(n))
+	return n, err
+}
+
+// replay returns the connection with bytes put back that were read from it.
+func (c *counted) replay(seen []byte) net.Conn {
+	c.crossing.sent.Add(-int64(len(seen)))
+	return &counted{Conn: c.Conn, in: bufio.NewReader(io.MultiReader(bytes.NewReader(seen), c.in)), crossing: c.crossing}
+}

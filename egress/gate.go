@@ -1,0 +1,159 @@
+package egress
+
+import (
+	"context"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"strconv"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	dialTime   = 15 * time.Second // to find and reach a host, over all of its addresses
+	firstTime  = 30 * time.Second // for what a client says first, where it must speak first
+	idleTime   = 30 * time.Minute // without a byte in either direction
+	lookupTime = 10 * time.Second
+
+	// MaxConnections is how many a container may have at once.
+	MaxConnections = 1024
+)
+
+// A Gate is one container's way out. It serves the requests of the container's
+// guest: GET /resolve?name= asks whether a name can be reached, and CONNECT
+// host:port connects. It is safe for concurrent use.
+type Gate struct {
+	Policy  *Policy
+	Secrets []Secret
+	CA      *Authority // vouches for hosts with secrets; needed if there are any
+
+	// Record is told of each connection when it ends, and of each that is refused.
+	// It may be nil, and must not block for long.
+	Record func(Flow)
+
+	Roots  *x509.CertPool // that hosts with secrets are checked against; nil is the system's
+	Lookup func(ctx context.Context, name string) ([]netip.Addr, error)
+	Dial   func(ctx context.Context, addr netip.AddrPort) (net.Conn, error)
+
+	connections atomic.Int64
+}
+
+// A Flow is one connection or refusal, for audit and metering. It holds no
+// content.
+type Flow struct {
+	Target   Target
+	Allowed  bool
+	Reason   string
+	Addr     netip.Addr // that was dialled, if any
+	Began    time.Time
+	Took     time.Duration
+	Sent     int64 // bytes toward the host
+	Received int64
+}
+
+// ServeHTTP answers the guest.
+func (g *Gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	switch {
+	case r.Method == http.MethodConnect:
+		g.connect(w, r)
+	case r.Method == http.MethodGet && r.URL.Path == "/resolve":
+		g.resolve(w, r)
+	default:
+		http.NotFound(w, r)
+	}
+}
+
+// resolve answers 204 for a name that is allowed at some port, else 403. It asks no
+// resolver: a refused name leaves no trace outside, and an allowed one only when
+// it is dialled.
+func (g *Gate) resolve(w http.ResponseWriter, r *http.Request) {
+	name := r.URL.Query().Get("name")
+	if !g.Policy.Names(name) {
+		g.record(Flow{Target: Target{Host: clip(name)}, Reason: "the name is not allowed", Began: time.Now()})
+		http.Error(w, "the name is not allowed", http.StatusForbidden)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(map[string][]int{"ports": g.Policy.Ports()})
+}
+
+// connect serves one connection of the sandbox.
+func (g *Gate) connect(w http.ResponseWriter, r *http.Request) {
+	flow := Flow{Began: time.Now()}
+	defer func() {
+		flow.Took = time.Since(flow.Began)
+		g.record(flow)
+	}()
+	target, ok := parseTarget(r.Host)
+	flow.Target = Target{Host: clip(target.Host), Port: target.Port}
+	if !ok {
+		flow.Reason = "not a host and a port"
+		http.Error(w, flow.Reason, http.StatusBadRequest)
+		return
+	}
+	d := Decide(g.Policy, target)
+	flow.Reason = d.Reason
+	if !d.Allow {
+		http.Error(w, d.Reason, http.StatusForbidden)
+		return
+	}
+	if g.connections.Add(1) > MaxConnections {
+		g.connections.Add(-1)
+		flow.Reason = "too many connections"
+		http.Error(w, flow.Reason, http.StatusTooManyRequests)
+		return
+	}
+	defer g.connections.Add(-1)
+	conn, buffered, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		return
+	}
+	defer conn.Close()
+	if _, err := io.WriteString(conn, "HTTP/1.1 200 OK\r\n\r\n"); err != nil {
+		return
+	}
+	c := &crossing{gate: g, target: target, decision: d, flow: &flow}
+	err = c.serve(&counted{Conn: conn, in: buffered.Reader, crossing: c})
+	flow.Sent, flow.Received = c.sent.Load(), c.received.Load()
+	if refused, ok := errors.AsType[refusal](err); ok {
+		flow.Reason = string(refused)
+	} else {
+		flow.Allowed = true
+	}
+}
+
+func (g *Gate) record(f Flow) {
+	if g.Record != nil {
+		g.Record(f)
+	}
+}
+
+func parseTarget(s string) (Target, bool) {
+	host, port, err := net.SplitHostPort(s)
+	if err != nil {
+		return Target{Host: s}, false
+	}
+	n, err := strconv.Atoi(port)
+	if name, ok := CanonicalName(host); ok {
+		host = name
+	}
+	return Target{host, n}, err == nil
+}
+
+// clip bounds what a hostile guest can write into logs.
+func clip(s string) string {
+	if len(s) > 300 {
+		s = s[:300] + "…"
+	}
+	return s
+}
+
+// A refusal ends a connection that was allowed at first, and says why.
+type refusal string
+
+func (r refusal) Error() string { return string(r) }

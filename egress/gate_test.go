@@ -1,0 +1,353 @@
+package egress
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// A world is hosts by name, and a gate to them whose requests come over a socket,
+// as a guest's do.
+type world struct {
+	t     testing.TB
+	gate  *Gate
+	url   string
+	hosts map[string][]netip.Addr   // what names resolve to
+	ports map[netip.AddrPort]string // where addresses are really served
+
+	mu      sync.Mutex
+	flows   []Flow
+	lookups []string
+	dialled []netip.AddrPort
+}
+
+func newWorld(t testing.TB, p *Policy) *world {
+	w := &world{t: t, hosts: map[string][]netip.Addr{}, ports: map[netip.AddrPort]string{}}
+	w.gate = &Gate{Policy: p,
+		Record: func(f Flow) { w.mu.Lock(); defer w.mu.Unlock(); w.flows = append(w.flows, f) },
+		Lookup: func(_ context.Context, name string) ([]netip.Addr, error) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.lookups = append(w.lookups, name)
+			if addrs := w.hosts[name]; addrs != nil {
+				return addrs, nil
+			}
+			return nil, &net.DNSError{Name: name, IsNotFound: true}
+		},
+		Dial: func(ctx context.Context, a netip.AddrPort) (net.Conn, error) {
+			w.mu.Lock()
+			w.dialled = append(w.dialled, a)
+			to := w.ports[a]
+			w.mu.Unlock()
+			if to == "" {
+				return nil, errors.New("connection refused")
+			}
+			return (&net.Dialer{}).DialContext(ctx, "tcp", to)
+		}}
+	srv := httptest.NewServer(w.gate)
+	t.Cleanup(srv.Close)
+	w.url = srv.Listener.Addr().String()
+	return w
+}
+
+// host gives a name an address, and serves it at a port.
+func (w *world) host(name, addr string, port int, served string) {
+	a := netip.MustParseAddr(addr)
+	w.hosts[name] = append(w.hosts[name], a)
+	w.ports[netip.AddrPortFrom(a, uint16(port))] = served
+}
+
+// connect asks for a connection; the status is 200 if there is one.
+func (w *world) connect(target string) (net.Conn, int) {
+	w.t.Helper()
+	conn, err := net.Dial("tcp", w.url)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(func() { conn.Close() })
+	fmt.Fprintf(conn, "CONNECT %s HTTP/1.1\r\nHost: %s\r\n\r\n", target, target)
+	in := bufio.NewReader(conn)
+	resp, err := http.ReadResponse(in, &http.Request{Method: http.MethodConnect})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return &prefixed{Conn: conn, in: in}, resp.StatusCode
+}
+
+type prefixed struct {
+	net.Conn
+	in *bufio.Reader
+}
+
+func (p *prefixed) Read(b []byte) (int, error) { return p.in.Read(b) }
+
+// last waits for the flow of the connection that has just ended.
+func (w *world) last() Flow {
+	w.t.Helper()
+	deadline := time.Now().Add(10 * time.Second)
+	for time.Now().Before(deadline) {
+		w.mu.Lock()
+		n := len(w.flows)
+		if n > 0 {
+			f := w.flows[n-1]
+			w.flows = nil
+			w.mu.Unlock()
+			return f
+		}
+		w.mu.Unlock()
+		time.Sleep(time.Millisecond)
+	}
+	w.t.Fatal("no flow was recorded")
+	return Flow{}
+}
+
+func (w *world) refused(why string) {
+	w.t.Helper()
+	if f := w.last(); f.Allowed || !strings.Contains(f.Reason, why) {
+		w.t.Errorf("got %+v, want a refusal because %q", f, why)
+	}
+}
+
+// httpClient is a client in the sandbox: names lead to the gate.
+func (w *world) httpClient(roots *x509.CertPool) *http.Client {
+	return &http.Client{Transport: &http.Transport{
+		TLSClientConfig: &tls.Config{RootCAs: roots},
+		DialContext: func(_ context.Context, _, addr string) (net.Conn, error) {
+			conn, status := w.connect(addr)
+			if status != http.StatusOK {
+				return nil, fmt.Errorf("status %d", status)
+			}
+			return conn, nil
+		}}}
+}
+
+func serve(t testing.TB, secure bool, h http.HandlerFunc) (addr string, roots *x509.CertPool) {
+	srv := httptest.NewUnstartedServer(h)
+	if secure {
+		srv.StartTLS()
+	} else {
+		srv.Start()
+	}
+	t.Cleanup(srv.Close)
+	roots = x509.NewCertPool()
+	if secure {
+		roots.AddCert(srv.Certificate())
+	}
+	return srv.Listener.Addr().String(), roots
+}
+
+func get(t testing.TB, c *http.Client, url string, header ...string) (int, string) {
+	t.Helper()
+	req, err := http.NewRequest("GET", url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 0; i < len(header); i += 2 {
+		if header[i] == "Host" {
+			req.Host = header[i+1]
+		}
+		req.Header.Set(header[i], header[i+1])
+	}
+	resp, err := c.Do(req)
+	if err != nil {
+		return 0, err.Error()
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, string(body)
+}
+
+// httptest's certificate is for example.com and *.example.com.
+func TestTLSPassesUnopened(t *testing.T) {
+	w := newWorld(t, policy(t, false, "example.com"))
+	addr, roots := serve(t, true, func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, strings.Repeat(r.Host, 1<<16)) })
+	w.host("example.com", "93.184.216.34", 443, addr)
+	status, body := get(t, w.httpClient(roots), "https://example.com/") // the host's own certificate is seen
+	if status != 200 || len(body) != 11<<16 {
+		t.Errorf("got %d, %d bytes", status, len(body))
+	}
+}
+
+func TestHTTP(t *testing.T) {
+	w := newWorld(t, policy(t, false, "example.com", "example.com:8080"))
+	addr, _ := serve(t, false, func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, r.Host+r.URL.Path) })
+	w.host("example.com", "93.184.216.34", 80, addr)
+	w.host("example.com", "93.184.216.34", 8080, addr)
+	c := w.httpClient(nil)
+	for url, want := range map[string]string{"http://example.com/a": "example.com/a", "http://example.com:8080/b": "example.com:8080/b"} {
+		if status, body := get(t, c, url); status != 200 || body != want {
+			t.Errorf("%s: got %d %s", url, status, body)
+		}
+	}
+	c.CloseIdleConnections()
+	if f := w.last(); !f.Allowed || f.Sent == 0 || f.Received == 0 || f.Addr.String() != "93.184.216.34" {
+		t.Errorf("the flow is %+v", f)
+	}
+}
+
+// A name that is not allowed is not resolved, and not dialled.
+func TestRefusedNames(t *testing.T) {
+	w := newWorld(t, policy(t, false, "example.com"))
+	for _, target := range []string{"secret.data.evil.com:443", "example.com:22", "10.0.0.1:443", "[::1]:80", "169.254.169.254:80", "127.0.0.1:80", "localhost:80", "2130706433:80"} {
+		if _, status := w.connect(target); status != http.StatusForbidden {
+			t.Errorf("%s: got %d", target, status)
+		}
+		w.refused("")
+	}
+	resp, err := http.Get("http://" + w.url + "/resolve?name=secret.data.evil.com")
+	if err != nil || resp.StatusCode != http.StatusForbidden {
+		t.Errorf("resolve: got %v, %v", resp, err)
+	}
+	if len(w.lookups) != 0 || len(w.dialled) != 0 {
+		t.Errorf("looked up %v, dialled %v", w.lookups, w.dialled)
+	}
+}
+
+// A name that is allowed must not lead inside, whatever its owner's DNS says.
+func TestRebinding(t *testing.T) {
+	w := newWorld(t, policy(t, false, "example.com", "private inside.corp"))
+	addr, _ := serve(t, false, func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "inside") })
+	for _, a := range []string{"10.0.0.7", "127.0.0.1", "169.254.169.254", "::ffff:127.0.0.1", "fd12::1", "64:ff9b::7f00:1"} {
+		w.hosts["example.com"] = nil
+		w.host("example.com", a, 80, addr)
+		if status, body := get(t, w.httpClient(nil), "http://example.com/"); status == 200 {
+			t.Errorf("%s: got %s", a, body)
+		}
+		w.refused("no address that may be dialled")
+	}
+	w.host("example.com", "93.184.216.34", 80, addr) // beside the other
+	if status, body := get(t, w.httpClient(nil), "http://example.com/"); status != 200 {
+		t.Errorf("with a public address too: got %d %s", status, body)
+	}
+	w.host("inside.corp", "10.0.0.8", 80, addr)
+	if status, body := get(t, w.httpClient(nil), "http://inside.corp/"); status != 200 {
+		t.Errorf("a private host: got %d %s", status, body)
+	}
+	w.hosts["inside.corp"] = nil
+	w.host("inside.corp", "127.0.0.1", 80, addr)
+	if status, _ := get(t, w.httpClient(nil), "http://inside.corp/"); status == 200 {
+		t.Error("a private host leads to the keeper's own loopback")
+	}
+}
+
+func TestOtherNamesOnTheWire(t *testing.T) {
+	w := newWorld(t, policy(t, false, "example.com", "example.com:8443", "example.com:8080"))
+	secure, _ := serve(t, true, func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "reached") })
+	plain, _ := serve(t, false, func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "reached") })
+	for port, served := range map[int]string{443: secure, 8443: secure, 80: plain, 8080: plain} {
+		w.host("example.com", "93.184.216.34", port, served)
+	}
+	for _, port := range []string{"443", "8443"} {
+		conn, _ := w.connect("example.com:" + port)
+		if err := tls.Client(conn, &tls.Config{ServerName: "evil.com", InsecureSkipVerify: true}).Handshake(); err == nil {
+			t.Errorf("port %s: a handshake for another name passes", port)
+		}
+		w.refused("names another host: evil.com")
+	}
+	for _, port := range []string{"80", "8080"} {
+		c := w.httpClient(nil)
+		if status, body := get(t, c, "http://example.com:"+port+"/", "Host", "evil.com"); status != http.StatusForbidden {
+			t.Errorf("port %s: another Host: got %d %s", port, status, body)
+		}
+		w.refused("names another host: evil.com")
+		if status, body := get(t, c, "http://example.com:"+port+"/"); status != 200 {
+			t.Errorf("port %s: got %d %s", port, status, body)
+		}
+		if status, body := get(t, c, "http://example.com:"+port+"/", "Host", "evil.com"); status != http.StatusForbidden {
+			t.Errorf("port %s: another Host on the same connection: got %d %s", port, status, body)
+		}
+		w.refused("names another host: evil.com")
+	}
+	for name, said := range map[string]string{
+		"not TLS on port 443":   "example.com:443|SSH-2.0-x\r\n",
+		"neither HTTP nor TLS":  "example.com:80|SSH-2.0-x\r\n",
+		"names another host":    "example.com:80|GET http://evil.com/ HTTP/1.1\r\nHost: evil.com\r\n\r\n",
+		"a request for a proxy": "example.com:80|CONNECT evil.com:443 HTTP/1.1\r\nHost: evil.com:443\r\n\r\n",
+		"names another port":    "example.com:80|GET / HTTP/1.1\r\nHost: example.com:22\r\n\r\n",
+	} {
+		target, words, _ := strings.Cut(said, "|")
+		conn, _ := w.connect(target)
+		io.WriteString(conn, words)
+		_ = conn.SetReadDeadline(time.Now().Add(10 * time.Second))
+		if answer, _ := io.ReadAll(conn); strings.Contains(string(answer), "reached") {
+			t.Errorf("%s: got %s", name, answer)
+		}
+		conn.Close()
+		w.refused("")
+	}
+}
+
+// listen serves one connection at a time.
+func listen(t testing.TB, f func(net.Conn)) string {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			f(conn)
+			conn.Close()
+		}
+	}()
+	return l.Addr().String()
+}
+
+// Any protocol passes at a port that a rule names, whoever speaks first.
+func TestOtherProtocols(t *testing.T) {
+	w := newWorld(t, policy(t, false, "private db.corp:5432", "private mail.corp:25"))
+	w.host("db.corp", "10.0.0.9", 5432, listen(t, func(c net.Conn) { // echoes
+		b := make([]byte, 5)
+		io.ReadFull(c, b)
+		c.Write(b)
+	}))
+	w.host("mail.corp", "10.0.0.9", 25, listen(t, func(c net.Conn) { // greets
+		io.WriteString(c, "220 hi\r\n")
+		line, _ := bufio.NewReader(c).ReadString('\n')
+		io.WriteString(c, "250 "+line)
+	}))
+	conn, _ := w.connect("db.corp:5432")
+	io.WriteString(conn, "\x00\x00start")
+	if got, _ := io.ReadAll(conn); string(got) != "\x00\x00sta" {
+		t.Errorf("the client speaks first: got %q", got)
+	}
+	conn, _ = w.connect("mail.corp:25")
+	in := bufio.NewReader(conn)
+	greeting, _ := in.ReadString('\n')
+	io.WriteString(conn, "EHLO x\r\n")
+	answer, _ := in.ReadString('\n')
+	if greeting != "220 hi\r\n" || answer != "250 EHLO x\r\n" {
+		t.Errorf("the host speaks first: got %q %q", greeting, answer)
+	}
+}
+
+func TestTooManyConnections(t *testing.T) {
+	w := newWorld(t, policy(t, false, "example.com"))
+	w.gate.connections.Store(MaxConnections)
+	if _, status := w.connect("example.com:443"); status != http.StatusTooManyRequests {
+		t.Errorf("got %d", status)
+	}
+	w.refused("too many")
+	if n := w.gate.connections.Load(); n != MaxConnections {
+		t.Errorf("%d connections are counted", n)
+	}
+}

@@ -1,0 +1,184 @@
+package egress
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"strconv"
+	"sync"
+	"time"
+)
+
+// serveHTTP carries requests in the clear, each of which must be for the host that
+// was allowed. It begins with the connection to that host, if there is one.
+func (c *crossing) serveHTTP(client *counted, secrets []Secret, host net.Conn) error {
+	_ = client.SetReadDeadline(time.Time{})
+	var first sync.Once
+	return c.proxy(client, "http", secrets, func(ctx context.Context) (conn net.Conn, err error) {
+		first.Do(func() { conn = host })
+		if conn != nil {
+			return conn, nil
+		}
+		return c.dial(ctx)
+	})
+}
+
+// intercept ends the client's TLS here, with a certificate that only its container
+// trusts, and begins another toward the host.
+func (c *crossing) intercept(client net.Conn, secrets []Secret) error {
+	own := tls.Server(client, &tls.Config{GetCertificate: c.gate.CA.certificate(c.target.Host), NextProtos: []string{"http/1.1"}, MinVersion: tls.VersionTLS12})
+	ctx, cancel := context.WithTimeout(context.Background(), firstTime)
+	defer cancel()
+	if err := own.HandshakeContext(ctx); err != nil {
+		return err
+	}
+	return c.proxy(own, "https", secrets, c.dial)
+}
+
+// proxy serves the requests on one connection of a client.
+func (c *crossing) proxy(client net.Conn, scheme string, secrets []Secret, dial func(context.Context) (net.Conn, error)) error {
+	transport := &http.Transport{
+		DialContext:           func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) },
+		TLSClientConfig:       &tls.Config{RootCAs: c.gate.Roots, ServerName: c.target.Host, MinVersion: tls.VersionTLS12},
+		DisableCompression:    true,
+		MaxIdleConnsPerHost:   1,
+		ResponseHeaderTimeout: idleTime,
+	}
+	defer transport.CloseIdleConnections()
+	var refused error
+	mask := newMask(secrets)
+	forward := &httputil.ReverseProxy{
+		Transport:     transport,
+		FlushInterval: -1,
+		BufferPool:    proxyBuffers{},
+		ErrorLog:      log.New(io.Discard, "", 0),
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.Out.URL.Scheme, r.Out.URL.Host = scheme, net.JoinHostPort(c.target.Host, strconv.Itoa(c.target.Port))
+			r.Out.Host = r.In.Host
+			if len(secrets) > 0 {
+				fill(r.Out, secrets)
+			}
+		},
+		ModifyResponse: func(r *http.Response) error {
+			if len(secrets) > 0 {
+				mask.response(r)
+			}
+			return nil
+		},
+		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) {
+			if r, ok := errors.AsType[refusal](err); ok {
+				refused = r
+				w.Header().Set("Connection", "close")
+				http.Error(w, "egress: "+string(r), http.StatusForbidden)
+				return
+			}
+			http.Error(w, "egress: the host cannot be reached", http.StatusBadGateway) // its words might hold a secret
+		},
+	}
+	server := &http.Server{ReadHeaderTimeout: firstTime, IdleTimeout: 2 * time.Minute, ErrorLog: log.New(io.Discard, "", 0),
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if err := c.checkRequest(r); err != nil {
+				refused = err
+				w.Header().Set("Connection", "close")
+				http.Error(w, "egress: "+err.Error(), http.StatusForbidden)
+				return
+			}
+			forward.ServeHTTP(w, r)
+		})}
+	only := newOneListener(client)
+	server.ConnState = func(_ net.Conn, s http.ConnState) {
+		if s == http.StateClosed {
+			only.Close()
+		}
+	}
+	_ = server.Serve(only)
+	only.wait()
+	return refused
+}
+
+// checkRequest compares the host that a request names with the one that was allowed.
+func (c *crossing) checkRequest(r *http.Request) error {
+	if r.Method == http.MethodConnect {
+		return refusal("a request for a proxy")
+	}
+	host, port := r.Host, ""
+	if h, p, err := net.SplitHostPort(r.Host); err == nil {
+		host, port = h, p
+	}
+	if port != "" && port != strconv.Itoa(c.target.Port) || host == "" {
+		return refusal("the request names another port, or no host")
+	}
+	return c.checkName("request", host)
+}
+
+type proxyBuffers struct{}
+
+func (proxyBuffers) Get() []byte  { return *buffers.Get().(*[]byte) }
+func (proxyBuffers) Put(b []byte) { buffers.Put(&b) }
+
+// A oneListener yields one connection, then nothing until that is closed.
+type oneListener struct {
+	conn  chan net.Conn
+	done  chan struct{}
+	close func()
+	alive sync.WaitGroup
+}
+
+func newOneListener(conn net.Conn) *oneListener {
+	l := &oneListener{conn: make(chan net.Conn, 1), done: make(chan struct{})}
+	l.close = sync.OnceFunc(func() { close(l.done) })
+	l.alive.Add(1)
+	l.conn <- &lastConn{Conn: conn, gone: sync.OnceFunc(func() { l.alive.Done(); l.close() })}
+	return l
+}
+
+// A lastConn tells when it is closed, also by whom it was handed to.
+type lastConn struct {
+	net.Conn
+	gone func()
+}
+
+func (c *lastConn) Close() error {
+	defer c.gone()
+	return c.Conn.Close()
+}
+
+func (l *oneListener) Accept() (net.Conn, error) {
+	select {
+	case conn := <-l.conn:
+		return conn, nil
+	default:
+	}
+	<-l.done
+	return nil, net.ErrClosed
+}
+
+func (l *oneListener) Close() error   { l.close(); return nil }
+func (l *oneListener) Addr() net.Addr { return &net.TCPAddr{} }
+func (l *oneListener) wait()          { l.alive.Wait() }
+
+// fill replaces placeholders in a request by what they stand for.
+func fill(r *http.Request, secrets []Secret) {
+	in := placeholders(secrets)
+	for _, values := range r.Header {
+		for i, v := range values {
+			values[i] = in.Replace(basic(v, in))
+		}
+	}
+	r.URL.RawQuery = escapedPlaceholders(secrets, url.QueryEscape).Replace(r.URL.RawQuery)
+	if path := escapedPlaceholders(secrets, url.PathEscape).Replace(r.URL.EscapedPath()); path != r.URL.EscapedPath() {
+		if u, err := url.Parse(path); err == nil {
+			r.URL.Path, r.URL.RawPath = u.Path, u.RawPath
+		}
+	}
+	r.Header.Set("Accept-Encoding", "identity") // what comes back is looked through
+	if r.Body != nil && r.Body != http.NoBody {
+		r.Body = fillBody(r, secrets)
+	}
+}

@@ -1,0 +1,209 @@
+// Package egress is the only way out of a sandbox: it decides, checks what it is
+// told against what is sent, dials, fills secrets in, and says what happened.
+//
+// A sandbox has no network card. Its guest hands each connection to its keeper as
+// a stream with a host name and a port (package guest), and the keeper serves the
+// stream with a Gate. Nothing that comes from there is trusted: the guest may have
+// been replaced by a hostile one. Decide is pure; everything that could make its
+// answer wrong later (another name in the TLS handshake, a name that resolves to
+// an address inside) is checked again before a byte leaves.
+package egress
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// DefaultPorts are those of a rule that names none.
+var DefaultPorts = []int{80, 443}
+
+// A Policy says what a container may reach. The zero Policy is nothing.
+type Policy struct {
+	Open  bool   // any public name, at DefaultPorts
+	Rules []Rule // beyond that
+}
+
+// A Rule allows hosts at some ports: "example.com", "*.example.com",
+// "db.internal:5432", "10.1.0.0/16:443".
+type Rule struct {
+	Name    string       // exact, or with a leading "*." for what is below it; "*" is any; empty with Prefix
+	Prefix  netip.Prefix // addresses, for connections that name no host
+	Ports   []int        // DefaultPorts if empty
+	Private bool         // its names may resolve to private addresses
+}
+
+// A Target is where a connection wants to go.
+type Target struct {
+	Host string // a name, or an address
+	Port int
+}
+
+func (t Target) String() string { return t.Host + ":" + strconv.Itoa(t.Port) }
+
+// A Decision is what a policy says of a target, and why in a few words.
+type Decision struct {
+	Allow   bool
+	Private bool // private addresses may be dialled
+	Reason  string
+}
+
+// Decide says whether the policy allows the target. Hosts compare without case
+// and without a final dot; anything that is neither a name nor an address is
+// refused.
+func Decide(p *Policy, t Target) Decision {
+	if t.Port < 1 || t.Port > 65535 {
+		return Decision{Reason: "no such port"}
+	}
+	if addr, err := netip.ParseAddr(strings.Trim(t.Host, "[]")); err == nil {
+		return decideAddr(p, addr.Unmap().WithZone(""), t.Port)
+	}
+	name, ok := CanonicalName(t.Host)
+	if !ok {
+		return Decision{Reason: "not a host name"}
+	}
+	matched := false
+	for _, r := range p.Rules {
+		if !r.matchesName(name) {
+			continue
+		}
+		matched = true
+		if r.allowsPort(t.Port) {
+			return Decision{Allow: true, Private: r.Private, Reason: "rule " + r.String()}
+		}
+	}
+	if p.Open && slices.Contains(DefaultPorts, t.Port) {
+		return Decision{Allow: true, Reason: "open"}
+	}
+	if matched {
+		return Decision{Reason: "the port is not allowed for the name"}
+	}
+	return Decision{Reason: "the name is not allowed"}
+}
+
+func decideAddr(p *Policy, addr netip.Addr, port int) Decision {
+	if forbidden(addr) {
+		return Decision{Reason: "the address is never allowed"}
+	}
+	for _, r := range p.Rules {
+		if r.Prefix.IsValid() && r.Prefix.Contains(addr) && r.allowsPort(port) {
+			return Decision{Allow: true, Private: true, Reason: "rule " + r.String()}
+		}
+	}
+	return Decision{Reason: "addresses are not allowed"}
+}
+
+// Names reports whether a name can be reached at some port: whether its lookup is
+// answered.
+func (p *Policy) Names(host string) bool {
+	name, ok := CanonicalName(host)
+	return ok && (p.Open || slices.ContainsFunc(p.Rules, func(r Rule) bool { return r.matchesName(name) }))
+}
+
+// Ports returns all ports that can be allowed for some host, sorted.
+func (p *Policy) Ports() []int {
+	var ports []int
+	if p.Open {
+		ports = append(ports, DefaultPorts...)
+	}
+	for _, r := range p.Rules {
+		ports = append(ports, r.ports()...)
+	}
+	slices.Sort(ports)
+	return slices.Compact(ports)
+}
+
+func (r Rule) ports() []int {
+	if len(r.Ports) == 0 {
+		return DefaultPorts
+	}
+	return r.Ports
+}
+
+func (r Rule) allowsPort(port int) bool { return slices.Contains(r.ports(), port) }
+
+func (r Rule) matchesName(name string) bool {
+	if suffix, below := strings.CutPrefix(r.Name, "*"); below {
+		return suffix == "" || strings.HasSuffix(name, suffix) && len(name) > len(suffix)
+	}
+	return r.Name != "" && r.Name == name
+}
+
+// String returns the rule as it is written.
+func (r Rule) String() string {
+	s := r.Name
+	if r.Prefix.IsValid() {
+		s = r.Prefix.String()
+	}
+	if len(r.Ports) > 0 {
+		s += ":" + strconv.Itoa(r.Ports[0])
+	}
+	return s
+}
+
+// ParseRule reads a rule as it is written. Private is for the caller to set.
+func ParseRule(s string) (Rule, error) {
+	var r Rule
+	host := s
+	if i := strings.LastIndexByte(s, ':'); i >= 0 && !strings.HasSuffix(s, "]") && strings.Count(s, ":") == 1 || strings.Contains(s, "]:") {
+		port, err := strconv.Atoi(s[i+1:])
+		if err != nil || port < 1 || port > 65535 {
+			return r, fmt.Errorf("%q does not end in a port", s)
+		}
+		host, r.Ports = s[:i], []int{port}
+	}
+	host = strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
+	if prefix, err := netip.ParsePrefix(host); err == nil {
+		if prefix.Masked() != prefix {
+			return r, fmt.Errorf("%q has bits beyond its length; write %s", s, prefix.Masked())
+		}
+		r.Prefix = prefix
+		return r, nil
+	}
+	if addr, err := netip.ParseAddr(host); err == nil {
+		r.Prefix = netip.PrefixFrom(addr.Unmap(), addr.Unmap().BitLen())
+		return r, nil
+	}
+	if host == "*" {
+		r.Name = host
+		return r, nil
+	}
+	name, ok := CanonicalName(strings.TrimPrefix(host, "*."))
+	if !ok {
+		return r, fmt.Errorf("%q is not a host name, *.name, or address", s)
+	}
+	if strings.HasPrefix(host, "*.") {
+		name = "*." + name
+	}
+	r.Name = name
+	return r, nil
+}
+
+// CanonicalName returns a host name in lower case without its final dot. Labels
+// hold letters, digits, hyphens and underscores; international names come in
+// their xn-- form. A name that could be read as an address is none.
+func CanonicalName(s string) (string, bool) {
+	s = strings.ToLower(strings.TrimSuffix(s, "."))
+	if s == "" || len(s) > 253 {
+		return "", false
+	}
+	labels := strings.Split(s, ".")
+	for _, label := range labels {
+		if label == "" || len(label) > 63 || label[0] == '-' || label[len(label)-1] == '-' {
+			return "", false
+		}
+		for i := range len(label) {
+			if c := label[i]; (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-' && c != '_' {
+				return "", false
+			}
+		}
+	}
+	// Resolvers take 127.1, 0x7f.1 and 2130706433 for addresses.
+	last := labels[len(labels)-1]
+	if c := last[0]; c >= '0' && c <= '9' {
+		return "", false
+	}
+	return s, true
+}

@@ -1,0 +1,207 @@
+package egress
+
+import (
+	"bytes"
+	"crypto/x509"
+	"encoding/base64"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	"github.com/coder/websocket"
+)
+
+const value = `s3cr/et+"va lue`
+
+// secretWorld is a world whose gate has a secret for *.example.com, and a client
+// that trusts its authority only.
+func secretWorld(t *testing.T, h http.HandlerFunc) (w *world, c *http.Client, placeholder string) {
+	w = newWorld(t, policy(t, false, "*.example.com", "example.com:8443"))
+	addr, roots := serve(t, true, h)
+	for _, name := range []string{"api.example.com", "example.com"} {
+		for _, port := range []int{443, 8443} {
+			w.host(name, "93.184.216.34", port, addr)
+		}
+	}
+	ca, err := NewAuthority("cntr_1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := ca.Marshal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if w.gate.CA, err = ParseAuthority(text); err != nil {
+		t.Fatal(err)
+	}
+	placeholder = NewPlaceholder("API_KEY")
+	w.gate.Roots = roots
+	w.gate.Secrets = []Secret{{Domain: "api.example.com", Name: "API_KEY", Value: value, Placeholder: placeholder}}
+	trust := x509.NewCertPool()
+	trust.AppendCertsFromPEM(ca.PEM())
+	return w, w.httpClient(trust), placeholder
+}
+
+func TestSecretsAreFilledIn(t *testing.T) {
+	var got struct{ bearer, basic, query, path, json, form string }
+	_, c, placeholder := secretWorld(t, func(w http.ResponseWriter, r *http.Request) {
+		got.bearer, got.query, got.path = r.Header.Get("Authorization"), r.URL.Query().Get("key"), r.URL.Path
+		_, got.basic, _ = r.BasicAuth()
+		body, _ := io.ReadAll(r.Body)
+		if strings.Contains(r.Header.Get("Content-Type"), "json") {
+			got.json = string(body)
+		} else {
+			got.form = string(body)
+		}
+	})
+	get(t, c, "https://api.example.com/v1/"+placeholder+"/x?key="+placeholder, "Authorization", "Bearer "+placeholder)
+	if got.bearer != "Bearer "+value || got.query != value || got.path != "/v1/"+value+"/x" {
+		t.Errorf("got %+v", got)
+	}
+	get(t, c, "https://api.example.com/", "Authorization", "Basic "+base64.StdEncoding.EncodeToString([]byte("user:"+placeholder)))
+	if got.basic != value {
+		t.Errorf("basic: got %q", got.basic)
+	}
+	for kind, body := range map[string]string{"application/json": `{"key":"` + placeholder + `"}`, "application/x-www-form-urlencoded": "key=" + placeholder} {
+		resp, err := c.Post("https://api.example.com/", kind, strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+	}
+	if form, _ := url.ParseQuery(got.form); got.json != `{"key":"s3cr/et+\"va lue"}` || form.Get("key") != value {
+		t.Errorf("bodies: got %s, %s", got.json, got.form)
+	}
+}
+
+// A secret that the host echoes does not reach the sandbox, in whatever pieces.
+func TestEchoedSecretsAreMasked(t *testing.T) {
+	w, c, placeholder := secretWorld(t, func(w http.ResponseWriter, r *http.Request) {
+		key := strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
+		w.Header().Set("X-Key", "it is "+key)
+		flush := w.(http.Flusher)
+		for _, b := range []byte("raw " + key + " escaped " + url.QueryEscape(key) + " json " + inJSON(key) + " base64 " + base64.StdEncoding.EncodeToString([]byte(key)) + " end") {
+			w.Write([]byte{b})
+			flush.Flush()
+		}
+	})
+	req, _ := http.NewRequest("GET", "https://api.example.com/", nil)
+	req.Header.Set("Authorization", "Bearer "+placeholder)
+	resp, err := c.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, _ := io.ReadAll(resp.Body)
+	if want := "raw P escaped P json P base64 P end"; string(body) != strings.ReplaceAll(want, "P", placeholder) {
+		t.Errorf("got %s", body)
+	}
+	if h := resp.Header.Get("X-Key"); h != "it is "+placeholder {
+		t.Errorf("the header is %q", h)
+	}
+	c.CloseIdleConnections()
+	if f := w.last(); strings.Contains(f.Reason+f.Target.String(), value) {
+		t.Errorf("the flow tells it: %+v", f)
+	}
+}
+
+// A compressed answer cannot be looked through: nothing of it passes.
+func TestCompressedEcho(t *testing.T) {
+	_, c, _ := secretWorld(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Encoding", "br")
+		w.Header().Set("X-Other", "1")
+		io.WriteString(w, "anything")
+	})
+	if status, body := get(t, c, "https://api.example.com/"); status != http.StatusBadGateway || body != "" {
+		t.Errorf("got %d %q", status, body)
+	}
+}
+
+// Toward any other host a placeholder is a word like any other, and so is that of
+// another container.
+func TestPlaceholdersElsewhere(t *testing.T) {
+	var got string
+	h := func(w http.ResponseWriter, r *http.Request) { got = r.Header.Get("Authorization") }
+	w, c, placeholder := secretWorld(t, h)
+	addr, roots := serve(t, true, h)
+	w.host("other.example.com", "93.184.216.35", 443, addr)
+	get(t, w.httpClient(roots), "https://other.example.com/", "Authorization", placeholder)
+	if got != placeholder {
+		t.Errorf("another host got %q", got)
+	}
+	strange := NewPlaceholder("API_KEY")
+	get(t, c, "https://api.example.com/", "Authorization", strange)
+	if got != strange {
+		t.Errorf("another container's placeholder came out as %q", got)
+	}
+	if _, err := w.httpClient(roots).Get("https://api.example.com/"); err == nil {
+		t.Error("a host with a secret is not intercepted")
+	}
+}
+
+// The keeper trusts the host no more than a client would.
+func TestInterceptedHostIsChecked(t *testing.T) {
+	w, c, placeholder := secretWorld(t, func(http.ResponseWriter, *http.Request) { t.Error("the request was sent") })
+	w.gate.Roots = x509.NewCertPool()
+	if status, body := get(t, c, "https://api.example.com/", "Authorization", placeholder); status != http.StatusBadGateway || strings.Contains(body, value) {
+		t.Errorf("got %d %s", status, body)
+	}
+	if status, body := get(t, c, "https://api.example.com/", "Host", "other.example.com"); status != http.StatusForbidden {
+		t.Errorf("another Host inside TLS: got %d %s", status, body)
+	}
+}
+
+func TestWebSocketPasses(t *testing.T) {
+	_, c, placeholder := secretWorld(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Authorization") != value {
+			t.Errorf("the handshake has %q", r.Header.Get("Authorization"))
+		}
+		conn, err := websocket.Accept(w, r, nil)
+		if err != nil {
+			return
+		}
+		kind, b, _ := conn.Read(r.Context())
+		_ = conn.Write(r.Context(), kind, append([]byte("echo "), b...))
+		conn.CloseNow()
+	})
+	conn, _, err := websocket.Dial(t.Context(), "wss://api.example.com/", &websocket.DialOptions{HTTPClient: c, HTTPHeader: http.Header{"Authorization": {placeholder}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.CloseNow()
+	if err := conn.Write(t.Context(), websocket.MessageText, []byte("hi")); err != nil {
+		t.Fatal(err)
+	}
+	if _, b, err := conn.Read(t.Context()); err != nil || string(b) != "echo hi" {
+		t.Errorf("got %q, %v", b, err)
+	}
+}
+
+// However an answer is cut, masking it is masking the whole, and hides the value.
+func FuzzMask(f *testing.F) {
+	f.Add("aab", "xaabaaby", 1)
+	f.Add("abab", "ababab", 2)
+	f.Add("a b", "a+b a%20b YSBi", 3)
+	f.Fuzz(func(t *testing.T, value, text string, size int) {
+		if len(value) < 2 || len(value) > 256 || len(text) > 1<<12 || strings.Contains("PLACE", value) {
+			return
+		}
+		m := newMask([]Secret{{Value: value, Placeholder: "PLACE"}})
+		var from io.Reader = strings.NewReader(text)
+		if size%2 == 0 {
+			from = iotest.OneByteReader(from)
+		}
+		got, err := io.ReadAll(&maskedReader{mask: m, from: from})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, w := range m.words {
+			rest := bytes.ReplaceAll(got, []byte("PLACE"), []byte("\x00\x01"))
+			if bytes.Contains(rest, w.form) && !strings.ContainsAny(value, "\x00\x01") {
+				t.Errorf("%q in %q: %q is left in %q", value, text, w.form, got)
+			}
+		}
+	})
+}
