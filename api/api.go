@@ -33,6 +33,15 @@ var routes = []route{
 	{"POST", "/v1/responses/{response}/cancel", (*server).cancelResponse},
 	{"GET", "/v1/responses/{response}/input_items", (*server).listInputItems},
 
+	{"POST", "/v1/conversations", (*server).createConversation},
+	{"GET", "/v1/conversations/{conversation}", (*server).getConversation},
+	{"POST", "/v1/conversations/{conversation}", (*server).updateConversation},
+	{"DELETE", "/v1/conversations/{conversation}", (*server).deleteConversation},
+	{"POST", "/v1/conversations/{conversation}/items", (*server).createConversationItems},
+	{"GET", "/v1/conversations/{conversation}/items", (*server).listConversationItems},
+	{"GET", "/v1/conversations/{conversation}/items/{item}", (*server).getConversationItem},
+	{"DELETE", "/v1/conversations/{conversation}/items/{item}", (*server).deleteConversationItem},
+
 	{"POST", "/v1/chat/completions", (*server).createCompletion},
 	{"GET", "/v1/chat/completions", (*server).listCompletions},
 	{"GET", "/v1/chat/completions/{completion}", (*server).getCompletion},

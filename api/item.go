@@ -177,10 +177,51 @@ func normalize(it berth.Item) (berth.Item, error) {
 			add["content"] = content
 		}
 	}
+	if err := addNulls(it, kind, add); err != nil {
+		return it, err
+	}
 	if len(add) == 0 {
 		return it, nil
 	}
 	return it.With(add)
+}
+
+// nulls are the fields which an item shows as null when a client leaves them out,
+// by its type and the field that holds them; "" is the item itself.
+var nulls = map[berth.ItemType]map[string][]string{
+	berth.ItemShellCall:       {"": {"environment"}, "action": {"max_output_length", "timeout_ms"}},
+	berth.ItemShellCallOutput: {"": {"max_output_length"}},
+}
+
+func addNulls(it berth.Item, kind berth.ItemType, add map[string]any) error {
+	for within, names := range nulls[kind] {
+		held := map[string]json.RawMessage{}
+		if err := it.Decode(&held); err != nil {
+			return err
+		}
+		if within == "" {
+			for _, name := range names {
+				if held[name] == nil {
+					add[name] = nil
+				}
+			}
+			continue
+		}
+		inner := map[string]json.RawMessage{}
+		if err := json.Unmarshal(held[within], &inner); err != nil {
+			return err
+		}
+		n := len(inner)
+		for _, name := range names {
+			if inner[name] == nil {
+				inner[name] = json.RawMessage("null")
+			}
+		}
+		if len(inner) > n {
+			add[within] = inner
+		}
+	}
+	return nil
 }
 
 // leftOut are the fields of a part that a client may leave out, by its type.

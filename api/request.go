@@ -22,6 +22,7 @@ var responseRequest = object(responseFields)
 
 var responseFields = fields{
 	"background":             boolean,
+	"conversation":           conversationRule,
 	"include":                list(oneOf(includable...), 0),
 	"input":                  inputRule,
 	"instructions":           anyText,
@@ -50,7 +51,6 @@ var responseFields = fields{
 	"context_management":     list(byType(contextManagement), 0),
 	"user":                   text(0, 1024),
 
-	"conversation":         unsupported,
 	"moderation":           unsupported,
 	"prompt_cache_options": unsupported,
 }
@@ -145,7 +145,7 @@ func complete(req *berth.ResponseRequest) error {
 	if req.Model == "" && req.Prompt == nil {
 		return missing("model")
 	}
-	if req.Input == nil && req.PreviousResponseID == "" && req.Prompt == nil {
+	if req.Input == nil && req.PreviousResponseID == "" && req.Conversation == nil && req.Prompt == nil {
 		return missing("input")
 	}
 	if req.StreamOptions != nil && !req.Stream {
@@ -154,11 +154,15 @@ func complete(req *berth.ResponseRequest) error {
 	return fill(req)
 }
 
-// fill checks that tools can be told apart, and gives the request's parts their
+// fill checks which fields exclude each other, and gives the request's parts their
 // full form: null is as good as absent, items are as normalize makes them.
 func fill(req *berth.ResponseRequest) error {
 	if err := checkTrigger(req.Input); err != nil {
 		return err
+	}
+	if req.Conversation != nil && req.PreviousResponseID != "" {
+		return wire("mutually_exclusive_parameters", "",
+			"Mutually exclusive parameters: 'previous_response_id' and 'conversation'. Ensure you are only providing one of: 'previous_response_id' or 'conversation'.")
 	}
 	if isNull(req.ToolChoice) {
 		req.ToolChoice = nil
@@ -170,6 +174,12 @@ func fill(req *berth.ResponseRequest) error {
 		var err error
 		if req.Input[i], err = normalize(it); err != nil {
 			return fmt.Errorf("input[%d]: %w", i, err)
+		}
+		if req.Conversation == nil || req.Input[i].Type() == berth.ItemReference {
+			continue
+		}
+		if err := checkItemID(fmt.Sprintf("input[%d].id", i), req.Input[i]); err != nil {
+			return err
 		}
 	}
 	return nil

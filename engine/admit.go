@@ -35,7 +35,7 @@ func (e *Engine) admit(ctx context.Context, p berth.ProjectID, req *berth.Respon
 		return nil, err
 	}
 	if chain.held {
-		return nil, conversationLocked()
+		return nil, errLocked
 	}
 	if err := e.checkSeals(p, req.Input); err != nil {
 		return nil, err

@@ -136,7 +136,7 @@ func (s conversation) objects(ctx context.Context, e *Engine, p berth.ProjectID,
 func itemsOf(objects []*store.Object) ([]berth.Item, error) {
 	items := make([]berth.Item, len(objects))
 	for i, o := range objects {
-		if err := json.Unmarshal(o.Body, &items[i]); err != nil {
+		if err := items[i].UnmarshalJSON(o.Body); err != nil {
 			return nil, err
 		}
 	}
@@ -166,7 +166,7 @@ func (e *Engine) refused(ctx context.Context, r *run, err error) error {
 		return conversationNotFound(conv)
 	case errors.Is(err, store.ErrExists):
 		if _, missing := e.Responses.GetResponse(ctx, r.record.Project, r.id()); errors.Is(missing, store.ErrNotFound) {
-			return conversationLocked()
+			return errLocked
 		}
 	}
 	return err
@@ -178,7 +178,16 @@ func leaveToConversation(r *store.Response, final *berth.Response) []*store.Obje
 	if final.Conversation == nil || final.Status != berth.StatusCompleted && final.Status != berth.StatusIncomplete {
 		return nil
 	}
-	return ConversationItems(final.Conversation.ID, slices.Concat(r.Input, final.Output))
+	items := slices.Concat(r.Input, final.Output)
+	items = slices.DeleteFunc(items, func(it berth.Item) bool { return it.Type() == berth.ItemCompactionTrigger })
+	return ConversationItems(final.Conversation.ID, items)
+}
+
+// CheckItems refuses items that no model could be shown, of a file that is not
+// there for example, and that would end every response after them.
+func (e *Engine) CheckItems(ctx context.Context, caller berth.Caller, items []berth.Item) error {
+	_, err := e.lower(ctx, caller.Project, items)
+	return err
 }
 
 // ConversationItems returns new items of a conversation as they are stored.
@@ -218,7 +227,5 @@ func conversationNotFound(id berth.ConversationID) error {
 	return berth.Errorf(berth.CodeNotFound, "Conversation with id '%s' not found.", id)
 }
 
-func conversationLocked() error {
-	return &berth.Error{Code: berth.CodeConflict, Param: "conversation", Wire: "conversation_locked",
-		Message: "Another process is currently operating on this conversation. Please retry in a few seconds."}
-}
+var errLocked = &berth.Error{Code: berth.CodeConflict, Param: "conversation", Wire: "conversation_locked",
+	Message: "Another process is currently operating on this conversation. Please retry in a few seconds."}

@@ -120,8 +120,13 @@ func (e *Engine) Create(ctx context.Context, caller berth.Caller, req *berth.Res
 	if errors.Is(err, store.ErrNotFound) {
 		created, err = e.create(ctx, caller, req, options)
 	}
-	if errors.Is(err, store.ErrExists) { // now: the other request was quicker
+	switch {
+	case errors.Is(err, store.ErrExists): // now: the other request was quicker
 		created, err = e.again(ctx, caller)
+	case errors.Is(err, errLocked): // perhaps by the other request
+		if named, missing := e.again(ctx, caller); missing == nil {
+			return named, nil
+		}
 	}
 	return created, err
 }

@@ -20,6 +20,8 @@ var amendments = []struct {
 	{"/schemas/ListFilesResponse/properties/last_id", nullable, "an empty page has none"},
 	{"/schemas/ResponseItemList/properties/first_id", nullable, "an empty page has none"},
 	{"/schemas/ResponseItemList/properties/last_id", nullable, "an empty page has none"},
+	{"/schemas/ConversationItemList/properties/first_id", nullable, "an empty page has none"},
+	{"/schemas/ConversationItemList/properties/last_id", nullable, "an empty page has none"},
 	{"/schemas/ContainerListResource/properties/first_id", nullable, "an empty page has none"},
 	{"/schemas/ContainerListResource/properties/last_id", nullable, "an empty page has none"},
 	{"/schemas/ContainerFileListResource/properties/first_id", nullable, "an empty page has none"},

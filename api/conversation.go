@@ -1,0 +1,290 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/engine"
+	"github.com/berth-run/berth/store"
+)
+
+// mostNewItems is how many items a conversation takes at a time.
+const mostNewItems = 20
+
+var (
+	createConversationBody = object(fields{"items": list(itemRule, mostNewItems), "metadata": metadata})
+	updateConversationBody = object(fields{"metadata": metadata})
+	newItemsBody           = object(fields{"items": list(itemRule, mostNewItems)}, "items")
+)
+
+// conversationRule checks what names a conversation: its id, or an object with it.
+func conversationRule(at string, v any) error {
+	switch v.(type) {
+	case string:
+		return text(1, 256)(at, v)
+	case map[string]any:
+		return object(fields{"id": text(1, 256)}, "id")(at, v)
+	}
+	return wrongType(at, "one of a string or an object", v)
+}
+
+// createConversation serves POST /v1/conversations. Its body may be left out.
+func (s *server) createConversation(w http.ResponseWriter, r *http.Request, c berth.Caller) error {
+	var body struct {
+		Items    []berth.Item      `json:"items"`
+		Metadata map[string]string `json:"metadata"`
+	}
+	if r.ContentLength != 0 {
+		if err := s.decodeBody(w, r, createConversationBody, &body); err != nil {
+			return err
+		}
+	}
+	if err := s.completeItems(r.Context(), c, body.Items); err != nil {
+		return err
+	}
+	conv := berth.Conversation{ID: berth.ConversationID(berth.NewID(berth.PrefixConversation)), Object: "conversation",
+		CreatedAt: time.Now().Unix(), Metadata: body.Metadata}
+	if conv.Metadata == nil {
+		conv.Metadata = map[string]string{}
+	}
+	raw, err := json.Marshal(&conv)
+	if err != nil {
+		return err
+	}
+	o := &store.Object{ObjectKey: conversationKey(conv.ID), CreatedAt: conv.CreatedAt, Body: raw}
+	objects := append([]*store.Object{o}, engine.ConversationItems(conv.ID, body.Items)...)
+	if err := s.Objects.CreateObjects(r.Context(), c.Project, objects...); err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, &conv)
+}
+
+// getConversation serves GET /v1/conversations/{conversation}.
+func (s *server) getConversation(w http.ResponseWriter, r *http.Request, c berth.Caller) error {
+	conv, err := s.conversation(r, c)
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, conv)
+}
+
+// updateConversation serves POST /v1/conversations/{conversation}: other metadata,
+// or none with null.
+func (s *server) updateConversation(w http.ResponseWriter, r *http.Request, c berth.Caller) error {
+	var body struct {
+		Metadata json.RawMessage `json:"metadata"`
+	}
+	if err := s.decodeBody(w, r, updateConversationBody, &body); err != nil {
+		return err
+	}
+	if body.Metadata == nil {
+		return missing("metadata")
+	}
+	fresh := map[string]string{}
+	if !isNull(body.Metadata) {
+		if err := json.Unmarshal(body.Metadata, &fresh); err != nil {
+			return err
+		}
+	}
+	o, err := s.Objects.UpdateObject(r.Context(), c.Project, conversationKey(conversationID(r)), func(o *store.Object) error {
+		var conv berth.Conversation
+		err := json.Unmarshal(o.Body, &conv)
+		if err == nil {
+			conv.Metadata = fresh
+			o.Body, err = json.Marshal(&conv)
+		}
+		return err
+	})
+	if err != nil {
+		return conversationError(r, err)
+	}
+	return writeJSON(w, http.StatusOK, o.Body)
+}
+
+// deleteConversation serves DELETE /v1/conversations/{conversation}. What the
+// conversation holds goes with it; the responses that were made in it stay.
+func (s *server) deleteConversation(w http.ResponseWriter, r *http.Request, c berth.Caller) error {
+	id := conversationID(r)
+	if err := s.Engine.DeleteConversation(r.Context(), c, id); err != nil {
+		return conversationError(r, err)
+	}
+	return writeJSON(w, http.StatusOK, deleted(id, "conversation.deleted"))
+}
+
+// createConversationItems serves POST /v1/conversations/{conversation}/items.
+func (s *server) createConversationItems(w http.ResponseWriter, r *http.Request, c berth.Caller) error {
+	q := newQuery(r)
+	q.list("include", includable)
+	if err := q.end(); err != nil {
+		return err
+	}
+	var body struct {
+		Items []berth.Item `json:"items"`
+	}
+	if err := s.decodeBody(w, r, newItemsBody, &body); err != nil {
+		return err
+	}
+	if err := s.completeItems(r.Context(), c, body.Items); err != nil {
+		return err
+	}
+	id := conversationID(r)
+	err := s.Objects.CreateObjects(r.Context(), c.Project, engine.ConversationItems(id, body.Items)...)
+	if errors.Is(err, store.ErrExists) {
+		return s.duplicateItem(r, c, body.Items)
+	}
+	if err == nil && len(body.Items) == 0 {
+		_, err = s.conversation(r, c)
+	}
+	if err != nil {
+		return conversationError(r, err)
+	}
+	return writeJSON(w, http.StatusOK, listOf(body.Items, false, berth.Item.ID))
+}
+
+// duplicateItem names the first of the items that the conversation has already.
+func (s *server) duplicateItem(r *http.Request, c berth.Caller, items []berth.Item) error {
+	for _, it := range items {
+		_, err := s.Objects.GetObject(r.Context(), c.Project, engine.ConversationItemKey(conversationID(r), it.ID()))
+		if !errors.Is(err, store.ErrNotFound) {
+			return errors.Join(err, duplicate(it.ID()))
+		}
+	}
+	return berth.Errorf(berth.CodeConflict, "The conversation is being changed by another request.")
+}
+
+// listConversationItems serves GET /v1/conversations/{conversation}/items.
+func (s *server) listConversationItems(w http.ResponseWriter, r *http.Request, c berth.Caller) error {
+	q := newQuery(r)
+	q.list("include", includable)
+	page := q.page(20, 100)
+	if err := q.end(); err != nil {
+		return err
+	}
+	conv, err := s.conversation(r, c)
+	if err != nil {
+		return err
+	}
+	objects, more, err := s.Objects.ListObjects(r.Context(), c.Project, store.KindConversationItem, string(conv.ID), page)
+	if err != nil {
+		return listError(err, page)
+	}
+	items := make([]berth.Item, len(objects))
+	for i, o := range objects {
+		if err := items[i].UnmarshalJSON(o.Body); err != nil {
+			return err
+		}
+	}
+	return writeJSON(w, http.StatusOK, listOf(items, more, berth.Item.ID))
+}
+
+// getConversationItem serves GET /v1/conversations/{conversation}/items/{item}.
+func (s *server) getConversationItem(w http.ResponseWriter, r *http.Request, c berth.Caller) error {
+	q := newQuery(r)
+	q.list("include", includable)
+	if err := q.end(); err != nil {
+		return err
+	}
+	conv, err := s.conversation(r, c)
+	if err != nil {
+		return err
+	}
+	o, err := s.Objects.GetObject(r.Context(), c.Project, engine.ConversationItemKey(conv.ID, r.PathValue("item")))
+	if err != nil {
+		return conversationItemError(r, err)
+	}
+	return writeJSON(w, http.StatusOK, o.Body)
+}
+
+// deleteConversationItem serves DELETE /v1/conversations/{conversation}/items/{item}
+// and answers with the conversation.
+func (s *server) deleteConversationItem(w http.ResponseWriter, r *http.Request, c berth.Caller) error {
+	conv, err := s.conversation(r, c)
+	if err != nil {
+		return err
+	}
+	if err := s.Engine.DeleteConversationItem(r.Context(), c, conv.ID, r.PathValue("item")); err != nil {
+		return conversationItemError(r, err)
+	}
+	return writeJSON(w, http.StatusOK, conv)
+}
+
+// conversation returns the conversation that the path names.
+func (s *server) conversation(r *http.Request, c berth.Caller) (*berth.Conversation, error) {
+	o, err := s.Objects.GetObject(r.Context(), c.Project, conversationKey(conversationID(r)))
+	if err != nil {
+		return nil, conversationError(r, err)
+	}
+	var conv berth.Conversation
+	err = json.Unmarshal(o.Body, &conv)
+	return &conv, err
+}
+
+func conversationID(r *http.Request) berth.ConversationID {
+	return berth.ConversationID(r.PathValue("conversation"))
+}
+
+func conversationKey(id berth.ConversationID) store.ObjectKey {
+	return store.ObjectKey{Kind: store.KindConversation, ID: string(id)}
+}
+
+func conversationError(r *http.Request, err error) error {
+	if errors.Is(err, store.ErrNotFound) {
+		return berth.Errorf(berth.CodeNotFound, "Conversation with id '%s' not found.", clip(string(conversationID(r))))
+	}
+	return err
+}
+
+func conversationItemError(r *http.Request, err error) error {
+	if errors.Is(err, store.ErrNotFound) {
+		return berth.Errorf(berth.CodeNotFound, "Item with id '%s' not found in conversation.", clip(r.PathValue("item")))
+	}
+	return err
+}
+
+// completeItems gives the new items of a conversation their full form. They are
+// whole: there is nothing else that a reference among them could name.
+func (s *server) completeItems(ctx context.Context, c berth.Caller, items []berth.Item) error {
+	taken := map[string]bool{}
+	for i, it := range items {
+		it, err := normalize(it)
+		if err != nil {
+			return fmt.Errorf("items[%d]: %w", i, err)
+		}
+		at := fmt.Sprintf("items[%d].id", i)
+		switch it.Type() {
+		case berth.ItemReference:
+			return berth.Invalid(at, "Item with id '%s' not found.", clip(it.ID()))
+		case berth.ItemCompactionTrigger:
+			return berth.Invalid(fmt.Sprintf("items[%d]", i), "Invalid 'items[%d]': a compaction_trigger belongs into the input of a response.", i)
+		}
+		if err := checkItemID(at, it); err != nil {
+			return err
+		}
+		if taken[it.ID()] {
+			return duplicate(it.ID())
+		}
+		taken[it.ID()], items[i] = true, it
+	}
+	return s.Engine.CheckItems(ctx, c, items)
+}
+
+// checkItemID refuses an id that does not begin as those of its type. The ids of
+// items in a conversation are keys of the store: no item is to look like the owner
+// of others.
+func checkItemID(at string, it berth.Item) error {
+	// An output may have an id of its call's kind.
+	if begin := strings.TrimRight(idPrefixes[it.Type()], "o_"); !strings.HasPrefix(it.ID(), begin) {
+		return wire("invalid_value", at, "Invalid '%s': '%s'. Expected an ID that begins with '%s'.", at, clip(it.ID()), begin)
+	}
+	return nil
+}
+
+func duplicate(id string) error {
+	return berth.Invalid("items", "Duplicate item found with id %s. Remove duplicate items from your input and try again.", clip(id))
+}
