@@ -40,7 +40,7 @@ func (e *Engine) admit(ctx context.Context, p berth.ProjectID, req *berth.Respon
 	if err := e.checkSeals(p, req.Input); err != nil {
 		return nil, err
 	}
-	input, err := resolveReferences(req.Input, chain.items)
+	input, err := e.resolve(ctx, p, req.Input, chain.items)
 	if err != nil {
 		return nil, err
 	}
@@ -93,23 +93,6 @@ func (e *Engine) checkUntaken(ctx context.Context, p berth.ProjectID, id berth.R
 		return nil
 	}
 	return err
-}
-
-// resolveReferences replaces references by the items of the chain that they name.
-func resolveReferences(input, chain []berth.Item) ([]berth.Item, error) {
-	out := slices.Clone(input)
-	for i, it := range out {
-		if it.Type() != berth.ItemReference {
-			continue
-		}
-		n := slices.IndexFunc(chain, func(c berth.Item) bool { return c.ID() == it.ID() })
-		if n < 0 {
-			return nil, berth.Invalid(fmt.Sprintf("input[%d].id", i), "Item with id '%s' not found.", it.ID())
-		}
-		// The chain holds it already; naming it again adds nothing to the context.
-		out[i] = berth.Item{}
-	}
-	return slices.DeleteFunc(out, berth.Item.IsZero), nil
 }
 
 // checkIDs refuses input that brings an item a second time.

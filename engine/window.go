@@ -41,7 +41,7 @@ func (e *Engine) context(ctx context.Context, p berth.ProjectID, req *berth.Resp
 	if err := e.checkSeals(p, req.Input); err != nil {
 		return c, err
 	}
-	input, err := resolveReferences(req.Input, chain.items)
+	input, err := e.resolve(ctx, p, req.Input, chain.items)
 	if err != nil {
 		return c, err
 	}

@@ -95,6 +95,11 @@ type Responses interface {
 	// Chain returns the response and its ancestors, the oldest first. Deleted
 	// ancestors are left out; ErrNotFound if id itself is missing or deleted.
 	Chain(ctx context.Context, p berth.ProjectID, id berth.ResponseID) ([]Link, error)
+
+	// Items returns items by their ids: of the input of responses that are to be
+	// stored, of their output once they are final, and of conversations. One that
+	// is not there, or went with the response that had it first, is left out.
+	Items(ctx context.Context, p berth.ProjectID, ids []string) (map[string]berth.Item, error)
 }
 
 // A Lease says who works on a run, until when.

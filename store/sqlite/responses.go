@@ -52,6 +52,11 @@ func (d *DB) CreateResponse(ctx context.Context, r *store.Response, events []sto
 		if err := appendEvents(ctx, q, r.Body.ID, events); err != nil {
 			return err
 		}
+		if r.Body.Store {
+			if err := addItems(ctx, q, r.Project, r.Body.ID, r.Input); err != nil {
+				return err
+			}
+		}
 		return createObjects(ctx, q, r.Project, also)
 	})
 }
@@ -103,7 +108,8 @@ func (d *DB) DeleteResponse(ctx context.Context, p berth.ProjectID, id berth.Res
 		if err := found(q.DeleteResponse(ctx, query.DeleteResponseParams{ID: string(id), Project: string(p)})); err != nil {
 			return err
 		}
-		if err := errors.Join(q.DeleteRequest(ctx, string(id)), q.DeleteBody(ctx, string(id)), q.DeleteEvents(ctx, string(id))); err != nil {
+		if err := errors.Join(q.DeleteRequest(ctx, string(id)), q.DeleteBody(ctx, string(id)),
+			q.DeleteEvents(ctx, string(id)), q.DeleteItems(ctx, string(id))); err != nil {
 			return err
 		}
 		return prune(ctx, q, id)
@@ -163,6 +169,11 @@ func (d *DB) AppendEvents(ctx context.Context, p berth.ProjectID, id berth.Respo
 		key, err := q.FinishResponse(ctx, string(id))
 		if err != nil {
 			return err
+		}
+		if body.Store {
+			if err := addItems(ctx, q, p, id, body.Output); err != nil {
+				return err
+			}
 		}
 		return countResponse(ctx, q, p, key, body)
 	})

@@ -27,7 +27,7 @@ var far = time.Now().Add(time.Hour)
 // Run runs the suite. open returns an empty store, and closes it with the test.
 func Run(t *testing.T, open func(t *testing.T) store.Store) {
 	for name, f := range map[string]func(*testing.T, store.Store){
-		"Responses": responses, "Append": appendEvents, "Chain": chain, "Runs": runs, "Concurrency": concurrency,
+		"Responses": responses, "Append": appendEvents, "Chain": chain, "Items": items, "Runs": runs, "Concurrency": concurrency,
 		"Files": files, "Containers": containers, "ContainerFiles": containerFiles, "Keys": keys, "ResponseUsage": responseUsage, "ContainerUsage": containerUsage,
 		"Objects": objects, "ObjectUpdates": objectUpdates, "ObjectsWithEvents": objectsWithEvents, "ObjectsWithResponse": objectsWithResponse,
 	} {

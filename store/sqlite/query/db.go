@@ -27,6 +27,9 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	if q.acquireRunStmt, err = db.PrepareContext(ctx, acquireRun); err != nil {
 		return nil, fmt.Errorf("error preparing query AcquireRun: %w", err)
 	}
+	if q.addItemStmt, err = db.PrepareContext(ctx, addItem); err != nil {
+		return nil, fmt.Errorf("error preparing query AddItem: %w", err)
+	}
 	if q.addObjectStmt, err = db.PrepareContext(ctx, addObject); err != nil {
 		return nil, fmt.Errorf("error preparing query AddObject: %w", err)
 	}
@@ -102,6 +105,9 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	if q.deleteFileStmt, err = db.PrepareContext(ctx, deleteFile); err != nil {
 		return nil, fmt.Errorf("error preparing query DeleteFile: %w", err)
 	}
+	if q.deleteItemsStmt, err = db.PrepareContext(ctx, deleteItems); err != nil {
+		return nil, fmt.Errorf("error preparing query DeleteItems: %w", err)
+	}
 	if q.deleteKeyStmt, err = db.PrepareContext(ctx, deleteKey); err != nil {
 		return nil, fmt.Errorf("error preparing query DeleteKey: %w", err)
 	}
@@ -150,6 +156,12 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	if q.getResponseStmt, err = db.PrepareContext(ctx, getResponse); err != nil {
 		return nil, fmt.Errorf("error preparing query GetResponse: %w", err)
 	}
+	if q.itemPlaceStmt, err = db.PrepareContext(ctx, itemPlace); err != nil {
+		return nil, fmt.Errorf("error preparing query ItemPlace: %w", err)
+	}
+	if q.itemsOfStmt, err = db.PrepareContext(ctx, itemsOf); err != nil {
+		return nil, fmt.Errorf("error preparing query ItemsOf: %w", err)
+	}
 	if q.keyByHashStmt, err = db.PrepareContext(ctx, keyByHash); err != nil {
 		return nil, fmt.Errorf("error preparing query KeyByHash: %w", err)
 	}
@@ -176,6 +188,9 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	}
 	if q.nextEventStmt, err = db.PrepareContext(ctx, nextEvent); err != nil {
 		return nil, fmt.Errorf("error preparing query NextEvent: %w", err)
+	}
+	if q.objectOfKindStmt, err = db.PrepareContext(ctx, objectOfKind); err != nil {
+		return nil, fmt.Errorf("error preparing query ObjectOfKind: %w", err)
 	}
 	if q.orphanedRunsStmt, err = db.PrepareContext(ctx, orphanedRuns); err != nil {
 		return nil, fmt.Errorf("error preparing query OrphanedRuns: %w", err)
@@ -227,6 +242,11 @@ func (q *Queries) Close() error {
 	if q.acquireRunStmt != nil {
 		if cerr := q.acquireRunStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing acquireRunStmt: %w", cerr)
+		}
+	}
+	if q.addItemStmt != nil {
+		if cerr := q.addItemStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing addItemStmt: %w", cerr)
 		}
 	}
 	if q.addObjectStmt != nil {
@@ -354,6 +374,11 @@ func (q *Queries) Close() error {
 			err = fmt.Errorf("error closing deleteFileStmt: %w", cerr)
 		}
 	}
+	if q.deleteItemsStmt != nil {
+		if cerr := q.deleteItemsStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing deleteItemsStmt: %w", cerr)
+		}
+	}
 	if q.deleteKeyStmt != nil {
 		if cerr := q.deleteKeyStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing deleteKeyStmt: %w", cerr)
@@ -434,6 +459,16 @@ func (q *Queries) Close() error {
 			err = fmt.Errorf("error closing getResponseStmt: %w", cerr)
 		}
 	}
+	if q.itemPlaceStmt != nil {
+		if cerr := q.itemPlaceStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing itemPlaceStmt: %w", cerr)
+		}
+	}
+	if q.itemsOfStmt != nil {
+		if cerr := q.itemsOfStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing itemsOfStmt: %w", cerr)
+		}
+	}
 	if q.keyByHashStmt != nil {
 		if cerr := q.keyByHashStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing keyByHashStmt: %w", cerr)
@@ -477,6 +512,11 @@ func (q *Queries) Close() error {
 	if q.nextEventStmt != nil {
 		if cerr := q.nextEventStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing nextEventStmt: %w", cerr)
+		}
+	}
+	if q.objectOfKindStmt != nil {
+		if cerr := q.objectOfKindStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing objectOfKindStmt: %w", cerr)
 		}
 	}
 	if q.orphanedRunsStmt != nil {
@@ -589,6 +629,7 @@ type Queries struct {
 	db                           DBTX
 	tx                           *sql.Tx
 	acquireRunStmt               *sql.Stmt
+	addItemStmt                  *sql.Stmt
 	addObjectStmt                *sql.Stmt
 	addUsageStmt                 *sql.Stmt
 	allUsageStmt                 *sql.Stmt
@@ -614,6 +655,7 @@ type Queries struct {
 	deleteContainerFileStmt      *sql.Stmt
 	deleteEventsStmt             *sql.Stmt
 	deleteFileStmt               *sql.Stmt
+	deleteItemsStmt              *sql.Stmt
 	deleteKeyStmt                *sql.Stmt
 	deleteObjectStmt             *sql.Stmt
 	deleteRequestStmt            *sql.Stmt
@@ -630,6 +672,8 @@ type Queries struct {
 	getFileStmt                  *sql.Stmt
 	getObjectStmt                *sql.Stmt
 	getResponseStmt              *sql.Stmt
+	itemPlaceStmt                *sql.Stmt
+	itemsOfStmt                  *sql.Stmt
 	keyByHashStmt                *sql.Stmt
 	listContainersAscendingStmt  *sql.Stmt
 	listContainersDescendingStmt *sql.Stmt
@@ -639,6 +683,7 @@ type Queries struct {
 	listObjectsAscendingStmt     *sql.Stmt
 	listObjectsDescendingStmt    *sql.Stmt
 	nextEventStmt                *sql.Stmt
+	objectOfKindStmt             *sql.Stmt
 	orphanedRunsStmt             *sql.Stmt
 	projectUsageStmt             *sql.Stmt
 	pruneResponseStmt            *sql.Stmt
@@ -660,6 +705,7 @@ func (q *Queries) WithTx(tx *sql.Tx) *Queries {
 		db:                           tx,
 		tx:                           tx,
 		acquireRunStmt:               q.acquireRunStmt,
+		addItemStmt:                  q.addItemStmt,
 		addObjectStmt:                q.addObjectStmt,
 		addUsageStmt:                 q.addUsageStmt,
 		allUsageStmt:                 q.allUsageStmt,
@@ -685,6 +731,7 @@ func (q *Queries) WithTx(tx *sql.Tx) *Queries {
 		deleteContainerFileStmt:      q.deleteContainerFileStmt,
 		deleteEventsStmt:             q.deleteEventsStmt,
 		deleteFileStmt:               q.deleteFileStmt,
+		deleteItemsStmt:              q.deleteItemsStmt,
 		deleteKeyStmt:                q.deleteKeyStmt,
 		deleteObjectStmt:             q.deleteObjectStmt,
 		deleteRequestStmt:            q.deleteRequestStmt,
@@ -701,6 +748,8 @@ func (q *Queries) WithTx(tx *sql.Tx) *Queries {
 		getFileStmt:                  q.getFileStmt,
 		getObjectStmt:                q.getObjectStmt,
 		getResponseStmt:              q.getResponseStmt,
+		itemPlaceStmt:                q.itemPlaceStmt,
+		itemsOfStmt:                  q.itemsOfStmt,
 		keyByHashStmt:                q.keyByHashStmt,
 		listContainersAscendingStmt:  q.listContainersAscendingStmt,
 		listContainersDescendingStmt: q.listContainersDescendingStmt,
@@ -710,6 +759,7 @@ func (q *Queries) WithTx(tx *sql.Tx) *Queries {
 		listObjectsAscendingStmt:     q.listObjectsAscendingStmt,
 		listObjectsDescendingStmt:    q.listObjectsDescendingStmt,
 		nextEventStmt:                q.nextEventStmt,
+		objectOfKindStmt:             q.objectOfKindStmt,
 		orphanedRunsStmt:             q.orphanedRunsStmt,
 		projectUsageStmt:             q.projectUsageStmt,
 		pruneResponseStmt:            q.pruneResponseStmt,

@@ -57,6 +57,12 @@ type File struct {
 	Bytes     int64
 }
 
+type Item struct {
+	Project  string
+	ID       string
+	Response string
+}
+
 type Key struct {
 	ID        string
 	Project   string
