@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/engine"
 	"github.com/berth-run/berth/store"
 )
 
@@ -19,10 +20,7 @@ func (s *server) createResponse(w http.ResponseWriter, r *http.Request, c berth.
 	if err != nil {
 		return err
 	}
-	if err := s.applyPrompt(r.Context(), c.Project, req); err != nil {
-		return err
-	}
-	created, err := s.Engine.Create(r.Context(), c, req)
+	created, err := s.create(r.Context(), c, req)
 	if err != nil {
 		return err
 	}
@@ -37,6 +35,14 @@ func (s *server) createResponse(w http.ResponseWriter, r *http.Request, c berth.
 		return err
 	}
 	return writeJSON(w, http.StatusOK, final)
+}
+
+// create has a decoded request answered: of a POST or of a socket.
+func (s *server) create(ctx context.Context, c berth.Caller, req *berth.ResponseRequest, options ...engine.Option) (*berth.Response, error) {
+	if err := s.applyPrompt(ctx, c.Project, req); err != nil {
+		return nil, err
+	}
+	return s.Engine.Create(ctx, c, req, options...)
 }
 
 // obfuscates reports whether the stream of a request hides the lengths of its

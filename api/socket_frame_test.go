@@ -40,7 +40,7 @@ func FuzzFrame(f *testing.F) {
 		if err != nil || fr.err != nil || fr.steer != nil {
 			return
 		}
-		if fr.req == nil || fr.req.Model == "" || !fr.req.Stream || fr.req.Background || fr.previous != fr.req.PreviousResponseID {
+		if fr.req == nil || fr.req.Model == "" && fr.req.Prompt == nil || !fr.req.Stream || fr.req.Background || fr.previous != fr.req.PreviousResponseID {
 			t.Fatalf("got frame %+v with request %+v", fr, fr.req)
 		}
 		shown := fr.shown([]byte(`{"type":"response.output_text.delta","delta":"x"}`))

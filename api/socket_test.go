@@ -3,6 +3,7 @@ package api_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"strings"
@@ -224,20 +225,44 @@ func TestSocketRefuses(t *testing.T) {
 	l.ask(`"input":"it is still there"`)
 }
 
-// Whose a response is is asked on a socket as elsewhere, and at each request.
+// Whose things are is asked on a socket as elsewhere: another project's are like
+// those that are not there.
 func TestSocketIdentity(t *testing.T) {
 	h := newHouse(t, nil)
 	h.key("sk-a", "proj_a")
-	theirs := h.connect().ask(`"input":"x"`)
+	body, kind := upload("a.txt", strings.NewReader("a"), "purpose", "user_data")
+	theirs := map[string]string{
+		"resp": h.connect().ask(`"input":"x"`).id(),
+		"file": h.call(200, "POST", "/v1/files", body, kind).id(),
+		"cntr": h.call(200, "POST", "/v1/containers", `{"name":"a"}`).id(),
+		"pmpt": h.call(200, "POST", "/v1/prompts", greeting).id(),
+	}
 	h.key("sk-b", "proj_b")
 	l := h.connect()
-	for _, id := range []string{theirs.id(), "resp_unknown"} {
-		l.send(`{"type":"response.create","model":"scripted","input":"x","previous_response_id":"` + id + `"}`)
-		ev := l.wantError(400, "previous_response_not_found", "previous_response_id")
-		if got, want := ev.at("error", "message"), "Previous response with id '"+id+"' not found."; got != want {
-			t.Errorf("got %q, want %q", got, want)
+	for prefix, fields := range map[string]string{
+		"resp": `"input":"x","previous_response_id":"%s"`,
+		"file": `"input":[{"role":"user","content":[{"type":"input_file","file_id":"%s"}]}]`,
+		"cntr": `"input":"x","tools":[{"type":"shell","environment":{"type":"container_reference","container_id":"%s"}}]`,
+		"pmpt": `"input":"x","prompt":{"id":"%s"}`,
+	} {
+		var answers [2]string
+		for i, id := range []string{theirs[prefix], prefix + "_unknown"} {
+			l.send(`{"type":"response.create","model":"scripted",` + fmt.Sprintf(fields, id) + `}`)
+			ev := l.next()
+			answers[i] = strings.ReplaceAll(fmt.Sprint(ev.at("type"), ev.at("status"), ev.at("error", "code"), ev.at("error", "param"), ev.at("error", "message")), id, "ID")
+		}
+		if answers[0] != answers[1] || !strings.HasPrefix(answers[0], "error") {
+			t.Errorf("another project's %s: got %s, want as for one that is not there: %s", prefix, answers[0], answers[1])
 		}
 	}
+}
+
+// A key that is taken away is not good for another request.
+func TestSocketOfALostKey(t *testing.T) {
+	h := newHouse(t, nil)
+	h.key("sk-a", "proj_a")
+	h.key("sk-b", "proj_b")
+	l := h.connect()
 	keys, err := h.store.ListKeys(t.Context())
 	check(t, err)
 	for _, k := range keys {
@@ -248,6 +273,28 @@ func TestSocketIdentity(t *testing.T) {
 	l.send(`{"type":"response.create","model":"scripted","input":"x"}`)
 	l.wantError(401, "invalid_api_key", nil)
 	l.wantClosed(websocket.StatusPolicyViolation)
+}
+
+// What waits is bounded in number and in bytes.
+func TestSocketQueue(t *testing.T) {
+	h := newHouse(t, func(o *api.Options) { o.MaxBody = 64 << 10 })
+	l := h.connect()
+	l.send(`{"type":"response.create","model":"vendor/fed","input":"x"}`)
+	l.until("response.in_progress")
+	large := strings.Repeat("x", 40<<10)
+	l.send(`{"type":"response.create","model":"scripted","input":"` + large + `"}`)
+	l.send(`{"type":"response.create","model":"scripted","input":"` + large + `"}`)
+	l.wantError(429, "rate_limit_exceeded", nil)
+	for range 63 { // and the large one
+		l.send(`{"type":"response.create","model":"scripted","input":"x"}`)
+	}
+	l.send(`{"type":"response.create","model":"scripted","input":"x"}`)
+	l.wantError(429, "rate_limit_exceeded", nil)
+	h.fed.words <- ""
+	for range 65 {
+		l.until("response.completed")
+	}
+	l.ask(`"input":"there is room again"`)
 }
 
 func TestSocketHandshake(t *testing.T) {

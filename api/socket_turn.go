@@ -106,7 +106,7 @@ func (t *turn) answer() error {
 	if t.frame.prepare {
 		options = append(options, engine.Prepared())
 	}
-	created, err := t.server.Engine.Create(ctx, caller, t.frame.req, options...)
+	created, err := t.server.create(ctx, caller, t.frame.req, options...)
 	if err != nil && ctx.Err() != nil {
 		return &berth.Error{Code: berth.CodeUnavailable, Message: "The server is stopping. Ask again in a moment.", Err: err}
 	}
