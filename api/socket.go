@@ -108,16 +108,25 @@ type lane struct {
 	latest berth.ResponseID
 }
 
-// serve answers until the client or the server goes, or the connection has had
-// its time. Then nothing more begins; but for the client's going, what runs is
-// answered to its end, or to the server's.
+// serve answers until the connection ends.
 func (k *socket) serve() {
-	defer k.leave(nil)
-	left := make(chan struct{})
+	left, over := make(chan struct{}), make(chan struct{})
 	go func() {
-		defer close(left)
-		k.read()
+		defer close(over)
+		k.watch(left)
 	}()
+	defer func() { // after a panic too
+		close(left)
+		<-over
+	}()
+	k.read()
+}
+
+// watch ends the connection when its client has left, the server goes, the caller
+// may not ask any more, or the connection has had its time. Then nothing more
+// begins; but for a client that has left, what runs is answered to its end.
+func (k *socket) watch(left <-chan struct{}) {
+	defer k.leave(nil)
 	stopPings := k.ping()
 	defer stopPings()
 	age := time.NewTimer(k.server.SocketLife)
@@ -144,7 +153,6 @@ func (k *socket) serve() {
 			"Responses websocket connection limit reached (%d minutes). Create a new websocket connection to continue.", int(k.server.SocketLife.Minutes())), k.id)
 	}
 	_ = k.conn.Close(code, reason)
-	<-left
 }
 
 // retire lets what runs end and nothing more begin.

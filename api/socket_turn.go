@@ -99,9 +99,6 @@ func (t *turn) answer() error {
 	// be stored is removed.
 	ctx, cancel := context.WithCancel(t.ctx)
 	defer cancel()
-	if err := t.server.applyPrompt(ctx, caller.Project, t.frame.req); err != nil {
-		return err
-	}
 	options := []engine.Option{engine.Within(t.memory)}
 	if t.frame.prepare {
 		options = append(options, engine.Prepared())
