@@ -68,10 +68,14 @@ func (l *line) until(kind string) (last object, before []object) {
 	}
 }
 
-// ask sends a request and returns its response as it ended.
+// ask sends a request, to the scripted model unless it names one, and returns its
+// response as it ended.
 func (l *line) ask(fields string) object {
 	l.h.t.Helper()
-	l.send(`{"type":"response.create","model":"scripted",` + fields + `}`)
+	if !strings.Contains(fields, `"model":`) {
+		fields = `"model":"scripted",` + fields
+	}
+	l.send(`{"type":"response.create",` + fields + `}`)
 	ev, _ := l.until("response.completed")
 	return ev.at("response").(map[string]any)
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/api"
+	"github.com/berth-run/berth/model/modeltest"
 )
 
 // A socket tells a response with the events of a POST's stream, and keeps it.
@@ -192,6 +193,28 @@ func TestSocketPrepares(t *testing.T) {
 	}
 	kept := l.ask(`"generate":false,"input":"Ahoy"`)
 	h.call(200, "GET", "/v1/responses/"+kept.id(), nil)
+}
+
+// After a compaction a new chain begins with what came of it; the old one is
+// forgotten with the new one's first response.
+func TestSocketCompacts(t *testing.T) {
+	rule, double := chatRule(t, 0, modeltest.Play(finished("one"), finished("SUM"), finished("two"), finished("three")))
+	h := newHouse(t, nil, rule)
+	l := h.connect()
+	old := l.ask(`"model":"chat","store":false,"input":"a task"`)
+	compacted := h.call(200, "POST", "/v1/responses/compact", `{"model":"chat","input":[{"role":"user","content":"a task"},{"role":"assistant","content":"one"}]}`)
+	window := strings.TrimSuffix(marshal(t, compacted["output"]), "]") + `,{"role":"user","content":"and now?"}]`
+	first := l.ask(`"model":"chat","store":false,"previous_response_id":null,"input":` + window)
+	l.ask(`"model":"chat","store":false,"input":"and then?","previous_response_id":"` + first.id() + `"`)
+	var seen []string
+	for _, m := range double.Heard()[3].Messages {
+		seen = append(seen, m.Role+" "+m.Text[max(0, len(m.Text)-9):])
+	}
+	if got := strings.Join(seen, ", "); !strings.HasPrefix(got, "user a task, user ") || !strings.HasSuffix(got, "SUM, user and now?, assistant two, user and then?") {
+		t.Errorf("the model saw %q, want the task, the summary, and the new chain", got)
+	}
+	l.send(`{"type":"response.create","model":"chat","store":false,"input":"x","previous_response_id":"` + old.id() + `"}`)
+	l.wantError(400, "previous_response_not_found", "previous_response_id")
 }
 
 func TestSocketRefuses(t *testing.T) {

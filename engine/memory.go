@@ -120,8 +120,8 @@ func (m *Memory) chain(ctx context.Context, key historyKey) (chain, bool, error)
 }
 
 // before returns what comes before a request's input: what a client's memory
-// holds, or what is stored. What continues a response that was not stored cannot be stored
-// either, or it would be a chain without its beginning.
+// holds, or what is stored. What continues a response that was not stored cannot
+// be stored either, or it would be a chain without its beginning.
 func (e *Engine) before(ctx context.Context, p berth.ProjectID, m *Memory, req *berth.ResponseRequest) (chain, error) {
 	c, remembered, err := m.chain(ctx, historyKey{p, string(req.PreviousResponseID)})
 	if err != nil {

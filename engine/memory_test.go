@@ -144,3 +144,16 @@ func TestPrepared(t *testing.T) {
 		t.Errorf("got events %q", got)
 	}
 }
+
+// What a prepared response leaves to its conversation is there at once, and the
+// conversation is free again.
+func TestPreparedInAConversation(t *testing.T) {
+	h := newHouse(t, say("one"))
+	h.newConversation(project)
+	if _, err := h.tryCreate(t.Context(), says("first", ""), engine.Prepared()); err != nil {
+		t.Fatal(err)
+	}
+	wantLines(t, "the conversation", h.held(), "Welcome.", "first")
+	h.final(h.create(says("second", "")).ID)
+	wantLines(t, "the conversation", h.held(), "Welcome.", "first", "second", "one")
+}
