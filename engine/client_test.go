@@ -162,3 +162,22 @@ func TestNamedResponseNotStored(t *testing.T) {
 	}
 	h.events(named)
 }
+
+// So it is in a conversation, which the one that makes it has to itself.
+func TestNamedResponseInConversation(t *testing.T) {
+	h := newHouse(t)
+	h.model.gate = make(chan struct{})
+	h.newConversation(project)
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			if r, err := h.ask(t.Context(), project, says("once", "")); err != nil || r.ID != named {
+				t.Errorf("got %v, %v", r, err)
+			}
+		})
+	}
+	wg.Wait()
+	h.model.gate <- struct{}{}
+	h.final(named)
+	wantLines(t, "the conversation", h.held(), "Welcome.", "once")
+}

@@ -194,6 +194,18 @@ func TestConversationResumed(t *testing.T) {
 	wantLines(t, "seen by the next", texts(t, h.model.asked[2].Items), "Welcome.", "Too late.", "begin", "Done.", "go on")
 }
 
+// A conversation that is compacted goes on from there. What asked for it is no item.
+func TestConversationCompacted(t *testing.T) {
+	h := newHouse(t, say("They said welcome."), say("Indeed."))
+	h.newConversation(project)
+	h.final(h.create(`{` + inConversation + `,"input":[{"type":"compaction_trigger","id":"item_1"}]}`).ID)
+	wantLines(t, "the conversation", h.held(), "Welcome.", "compaction ")
+	h.final(h.create(says("and so", "")).ID)
+	if got := texts(t, h.model.asked[1].Items); len(got) != 3 || !strings.Contains(got[1], "They said welcome.") || got[2] != "and so" {
+		t.Errorf("the model saw %q", got)
+	}
+}
+
 // A dyingStore fails when a response is to end, as a server that is killed then.
 type dyingStore struct {
 	store.Responses
