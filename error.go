@@ -3,6 +3,7 @@ package berth
 import (
 	"errors"
 	"fmt"
+	"time"
 )
 
 // A Code classifies an error for programs. The api package maps each to an HTTP
@@ -30,7 +31,12 @@ type Error struct {
 	Message string
 	Param   string // the request field at fault, dotted as OpenAI does: input[0].content
 	Wire    string // OpenAI's "code", such as previous_response_not_found; may be empty
+	Type    string // OpenAI's "type", where it is another than that of Code
 	Err     error
+
+	// RetryAfter is when another attempt may succeed; 0 if nobody knows. Less is
+	// never, as far as the server can tell.
+	RetryAfter time.Duration
 }
 
 func (e *Error) Error() string {

@@ -17,6 +17,7 @@ import (
 	"github.com/berth-run/berth/engine"
 	"github.com/berth-run/berth/files"
 	"github.com/berth-run/berth/journal"
+	"github.com/berth-run/berth/quota"
 	"github.com/berth-run/berth/sandbox"
 	"github.com/berth-run/berth/store"
 )
@@ -111,6 +112,7 @@ type Options struct {
 	Files      *files.Service
 	Containers *sandbox.Keeper
 	Models     Models
+	Quota      *quota.Quota // of the engine; default none
 	Log        *slog.Logger
 	Version    string // told by /healthz
 

@@ -34,7 +34,7 @@ func (s *server) createContainer(w http.ResponseWriter, r *http.Request, c berth
 	}
 	req := sandbox.CreateRequest{Name: body.Name, ExpiresAfter: body.ExpiresAfter, FileIDs: body.FileIDs,
 		MemoryLimit: body.MemoryLimit, NetworkPolicy: body.NetworkPolicy}
-	container, err := s.Containers.Create(r.Context(), c.Project, req)
+	container, err := s.Containers.Create(r.Context(), c, req)
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"net/http"
@@ -62,7 +63,7 @@ func describe(err error, requestID string) (int, wireError) {
 	if code == "" {
 		code = as.wireCode
 	}
-	return as.status, wireError{Message: e.Message, Type: as.wireType, Param: orNull(e.Param), Code: orNull(code)}
+	return as.status, wireError{Message: e.Message, Type: cmp.Or(e.Type, as.wireType), Param: orNull(e.Param), Code: orNull(code)}
 }
 
 func orNull(s string) *string {

@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net/http"
 	"runtime/debug"
@@ -85,6 +86,10 @@ func (s *server) answer(w http.ResponseWriter, r *http.Request, h handler) {
 		x.caller = caller
 		err = checkClientID(x.clientID)
 	}
+	if err == nil && s.Quota != nil {
+		x.rates = func(h http.Header) { s.writeRates(h, caller.Project) }
+		err = s.Quota.Check(r.Context(), caller.Project)
+	}
 	switch {
 	case err != nil:
 	case strings.HasPrefix(r.Pattern, "POST ") && r.Header.Get(idempotencyKey) != "":
@@ -139,6 +144,8 @@ type exchange struct {
 	clientID  string       // the client's own name for the request
 	caller    berth.Caller // zero until identified
 	status    int          // 0 until the header is written
+
+	rates func(http.Header) // adds what the caller has left of its rates; may be nil
 }
 
 // Unwrap serves http.ResponseController.
@@ -151,6 +158,9 @@ func (x *exchange) WriteHeader(status int) {
 	if x.status == 0 {
 		x.status = status
 		x.Header().Set("openai-processing-ms", strconv.FormatInt(time.Since(x.start).Milliseconds(), 10))
+		if x.rates != nil {
+			x.rates(x.Header())
+		}
 	}
 	x.ResponseWriter.WriteHeader(status)
 }
@@ -165,5 +175,8 @@ func (x *exchange) Write(p []byte) (int, error) {
 // fail answers with an error; a nil one is an internal error.
 func (x *exchange) fail(err error) {
 	status, e := describe(err, x.requestID)
+	if e, ok := errors.AsType[*berth.Error](err); ok {
+		writeRetry(x.Header(), e.RetryAfter)
+	}
 	writeError(x, status, e)
 }

@@ -70,7 +70,7 @@ func newHouse(t *testing.T, change func(*api.Options), rules ...model.Rule) *hou
 	models, err := model.NewRouter(log, rules...)
 	check(t, err)
 	events := journal.New(st)
-	h.engine = engine.New(engine.Options{Responses: st, Runs: st, Objects: st, Journal: events, Models: models, Containers: containers{keeper},
+	h.engine = engine.New(engine.Options{Responses: st, Runs: st, Usages: st, Objects: st, Journal: events, Models: models, Containers: containers{keeper},
 		Files: uploads, Owner: "test", Log: log})
 	opts := api.Options{Engine: h.engine, Journal: events, Responses: st, Objects: st, Keys: st, Files: uploads, Containers: keeper, Models: models, Log: log, Version: "1"}
 	if change != nil {

@@ -18,7 +18,8 @@ import (
 // admit checks what a request needs of the store and settles where its shell
 // runs. What can be refused is refused before a container is made. The run it
 // returns has not been saved.
-func (e *Engine) admit(ctx context.Context, p berth.ProjectID, req *berth.ResponseRequest, options []Option) (*run, error) {
+func (e *Engine) admit(ctx context.Context, caller berth.Caller, req *berth.ResponseRequest, options []Option) (*run, error) {
+	p := caller.Project
 	if req.Background && !req.Stored() {
 		return nil, berth.Invalid("background", "Background responses must be stored: 'background' and 'store' false exclude each other.")
 	}
@@ -67,7 +68,7 @@ func (e *Engine) admit(ctx context.Context, p berth.ProjectID, req *berth.Respon
 	if err := e.checkWindow(ctx, r, body, req); err != nil {
 		return nil, err
 	}
-	if r.record.Container, err = e.settle(ctx, p, body, chain.container); err != nil {
+	if r.record.Container, err = e.settle(ctx, caller, body, chain.container); err != nil {
 		return nil, err
 	}
 	if r.tools, err = e.bind(p, body); err != nil {
@@ -141,7 +142,7 @@ func words(it berth.Item) string { return strings.ReplaceAll(string(it.Type()), 
 
 // settle gives the shell tool its container and shows it in the response's
 // tools, which is how a client learns the id.
-func (e *Engine) settle(ctx context.Context, p berth.ProjectID, body *berth.Response, last berth.ContainerID) (berth.ContainerID, error) {
+func (e *Engine) settle(ctx context.Context, caller berth.Caller, body *berth.Response, last berth.ContainerID) (berth.ContainerID, error) {
 	var settled berth.ContainerID
 	tools := slices.Clone(body.Tools)
 	for i, t := range tools {
@@ -155,7 +156,7 @@ func (e *Engine) settle(ctx context.Context, p berth.ProjectID, body *berth.Resp
 		if shell.Environment == nil || shell.Environment.Type == berth.EnvironmentLocal {
 			continue
 		}
-		id, err := e.Containers.Provide(ctx, p, *shell.Environment, last)
+		id, err := e.Containers.Provide(ctx, caller, *shell.Environment, last)
 		if err != nil {
 			return "", atEnvironment(err, i)
 		}

@@ -26,12 +26,19 @@ func (e *Engine) Compact(ctx context.Context, caller berth.Caller, req *berth.Re
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(e.base, func() { cancel(errStopping) })()
+	booked, err := e.book(ctx, caller.Project, req)
+	if err != nil {
+		return nil, err
+	}
+	var usage berth.Usage
+	defer func() { booked(usage.TotalTokens) }()
 	c, err := e.context(ctx, caller.Project, req)
 	if err != nil {
 		return nil, err
 	}
-	s := summary{provider: c.provider, window: window{size: e.Models.Window(req.Model)}, log: e.Log}
+	s := summary{provider: c.provider, window: window{size: e.Models.Window(req.Model)}, log: e.Log.With("request_id", caller.RequestID)}
 	text, usage, err := s.ask(ctx, c.asked)
+	e.count(ctx, caller, req.Model, usage)
 	if err != nil {
 		return nil, err
 	}

@@ -49,7 +49,7 @@ type Containers interface {
 	// Provide returns the container for a shell environment, with its files put
 	// in: the one it refers to, or for container_auto the chain's last one if that
 	// still runs, else a new one. Errors for the client are *berth.Error.
-	Provide(ctx context.Context, p berth.ProjectID, env berth.ShellToolEnvironment, last berth.ContainerID) (berth.ContainerID, error)
+	Provide(ctx context.Context, caller berth.Caller, env berth.ShellToolEnvironment, last berth.ContainerID) (berth.ContainerID, error)
 	// Shell runs shell calls in the container. It does not block; a container that
 	// is gone is reported by the call.
 	Shell(p berth.ProjectID, id berth.ContainerID) tool.Execer
@@ -70,6 +70,8 @@ type Options struct {
 	Containers Containers
 	Files      Files
 	Owner      string // this server's name on leases; the same again after a restart
+	Usages     store.Usages
+	Quota      Quota // default none
 	Shell      tool.ShellLimits
 	Return     time.Duration // in which a client that was lost may ask again for the response that it named; default 10 s
 	Log        *slog.Logger
@@ -96,6 +98,9 @@ type Engine struct {
 
 // New returns an engine. Recover should follow.
 func New(opts Options) *Engine {
+	if opts.Quota == nil {
+		opts.Quota = noQuota{}
+	}
 	e := &Engine{Options: opts, runs: map[berth.ResponseID]*run{}, past: newHistory(), seals: newSealer(opts.Key)}
 	e.base, e.detach = context.WithCancelCause(context.Background())
 	opts.Journal.AtEnd(leaveToConversation)
@@ -131,11 +136,21 @@ func (e *Engine) Create(ctx context.Context, caller berth.Caller, req *berth.Res
 	return created, err
 }
 
-func (e *Engine) create(ctx context.Context, caller berth.Caller, req *berth.ResponseRequest, options []Option) (*berth.Response, error) {
-	r, err := e.admit(ctx, caller.Project, req, options)
+func (e *Engine) create(ctx context.Context, caller berth.Caller, req *berth.ResponseRequest, options []Option) (_ *berth.Response, err error) {
+	booked, err := e.book(ctx, caller.Project, req)
 	if err != nil {
 		return nil, err
 	}
+	defer func() {
+		if err != nil {
+			booked(0)
+		}
+	}()
+	r, err := e.admit(ctx, caller, req, options)
+	if err != nil {
+		return nil, err
+	}
+	r.booked = booked
 	r.record.Key, r.record.RequestID = caller.Key, caller.RequestID
 	body := r.record.Body
 	created := *body
@@ -244,6 +259,7 @@ func (e *Engine) start(r *run) {
 		defer close(r.ended)
 		defer cancel(nil)
 		r.main(ctx)
+		r.booked(r.usage.TotalTokens)
 		r.writer.Close()
 		e.remember(r)
 		e.mu.Lock()

@@ -40,6 +40,7 @@ type house struct {
 	model      *playedModel
 	containers *fakeContainers
 	log        io.Writer
+	quota      engine.Quota
 	patience   time.Duration // with clients that were lost
 }
 
@@ -64,7 +65,7 @@ func (h *house) start() { h.startOn(h.store) }
 // startOn starts with another keeper of responses.
 func (h *house) startOn(responses store.Responses) {
 	h.journal = journal.New(responses)
-	h.engine = engine.New(engine.Options{Responses: responses, Runs: h.store, Objects: h.store, Journal: h.journal, Models: h.model,
+	h.engine = engine.New(engine.Options{Responses: responses, Runs: h.store, Objects: h.store, Usages: h.store, Quota: h.quota, Journal: h.journal, Models: h.model,
 		Containers: h.containers, Files: fewFiles{}, Owner: "test", Return: h.patience, Log: slog.New(slog.NewTextHandler(h.log, nil))})
 }
 
@@ -333,7 +334,7 @@ type fakeContainers struct {
 	ran      []string
 }
 
-func (f *fakeContainers) Provide(_ context.Context, _ berth.ProjectID, env berth.ShellToolEnvironment, last berth.ContainerID) (berth.ContainerID, error) {
+func (f *fakeContainers) Provide(_ context.Context, _ berth.Caller, env berth.ShellToolEnvironment, last berth.ContainerID) (berth.ContainerID, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if env.ContainerID != "" {

@@ -52,7 +52,7 @@ func (e *Engine) resume(ctx context.Context, ref store.RunRef) error {
 	if err != nil {
 		return err
 	}
-	r := &run{engine: e, record: rec}
+	r := &run{engine: e, record: rec, booked: func(int) {}}
 	var told []berth.Event
 	if r.writer, told, err = e.Journal.Resume(ctx, rec, e.Owner); err != nil {
 		return err
@@ -63,6 +63,7 @@ func (e *Engine) resume(ctx context.Context, ref store.RunRef) error {
 		return r.end(ctx, berth.StatusFailed, err)
 	}
 	r.log().Info("the response is resumed", "items", len(rec.Body.Output), "calls", len(r.pending))
+	r.booked = e.Quota.Resume(ref.Project)
 	e.start(r)
 	return nil
 }

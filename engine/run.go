@@ -42,7 +42,8 @@ type run struct {
 	refused     int         // turns in a row that brought nothing else
 	speech      *speech     // of the present turn; nil before the first
 
-	clients *clients // nil if the run needs none
+	booked  func(tokens int) // tells the quota that the run has ended
+	clients *clients         // nil if the run needs none
 	cancel  context.CancelCauseFunc
 	ended   chan struct{}
 }

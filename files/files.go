@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"path"
 	"strings"
+	"sync"
 	"time"
 	"unicode/utf8"
 
@@ -28,6 +29,11 @@ type Service struct {
 	store    store.Files
 	bucket   *blob.Bucket
 	MaxBytes int64 // of one file; set before use
+
+	// Quota returns an error for the client if a project may not store so many more
+	// bytes. Set before use; nil is no limit.
+	Quota func(ctx context.Context, p berth.ProjectID, bytes int64) error
+	book  sync.Mutex // held between its answer and the deed
 }
 
 // New returns a service that keeps objects in st and bytes in bucket.
@@ -55,15 +61,32 @@ func (s *Service) Create(ctx context.Context, p berth.ProjectID, req CreateReque
 		at := f.CreatedAt + req.ExpiresAfterSeconds
 		f.ExpiresAt = &at
 	}
+	if s.Quota != nil {
+		if err := s.Quota(ctx, p, 0); err != nil {
+			return nil, err // before its bytes are read
+		}
+	}
 	var err error
 	if f.Bytes, err = s.write(ctx, key(p, f.ID), r); err != nil {
 		return nil, err
 	}
-	if err := s.store.CreateFile(ctx, p, f); err != nil {
+	if err := s.create(ctx, p, f); err != nil {
 		_ = s.bucket.Delete(context.WithoutCancel(ctx), key(p, f.ID))
 		return nil, err
 	}
 	return f, nil
+}
+
+// create saves a file's object if there is room for it.
+func (s *Service) create(ctx context.Context, p berth.ProjectID, f *berth.File) error {
+	if s.Quota != nil {
+		s.book.Lock()
+		defer s.book.Unlock()
+		if err := s.Quota(ctx, p, f.Bytes); err != nil {
+			return err
+		}
+	}
+	return s.store.CreateFile(ctx, p, f)
 }
 
 func (s *Service) write(ctx context.Context, key string, r io.Reader) (int64, error) {

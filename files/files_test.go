@@ -1,11 +1,14 @@
 package files_test
 
 import (
+	"context"
 	"errors"
 	"io"
 	"log/slog"
 	"path/filepath"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"gocloud.dev/blob"
@@ -130,5 +133,42 @@ func TestSweep(t *testing.T) {
 	}
 	if _, err := s.Get(t.Context(), mine, kept.ID); err != nil {
 		t.Errorf("the file that is kept: %v", err)
+	}
+}
+
+// A project stores as much as it may, also with several uploads at once, and
+// nothing is left of what was too much.
+func TestQuota(t *testing.T) {
+	s, bucket, db := open(t)
+	s.Quota = func(ctx context.Context, p berth.ProjectID, bytes int64) error {
+		stored, err := db.FileBytes(ctx, p)
+		if err == nil && stored+bytes > 10 {
+			err = berth.Errorf(berth.CodeRateLimited, "full")
+		}
+		return err
+	}
+	var made, refused atomic.Int32
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			_, err := s.Create(t.Context(), mine, files.CreateRequest{Filename: "a"}, strings.NewReader("four"))
+			if err == nil {
+				made.Add(1)
+			} else if berth.ErrorCode(err) == berth.CodeRateLimited {
+				refused.Add(1)
+			} else {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if made.Load() != 2 || refused.Load() != 6 || keys(t, bucket) != 2 {
+		t.Errorf("got %d files, %d refusals and %d in the bucket, want 2, 6 and 2", made.Load(), refused.Load(), keys(t, bucket))
+	}
+	s.Quota = func(context.Context, berth.ProjectID, int64) error {
+		return berth.Errorf(berth.CodeRateLimited, "full")
+	}
+	if _, err := s.Create(t.Context(), mine, files.CreateRequest{Filename: "a"}, failing{errors.New("read")}); berth.ErrorCode(err) != berth.CodeRateLimited {
+		t.Errorf("got %v, want a refusal before a byte is read", err)
 	}
 }

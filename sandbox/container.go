@@ -26,7 +26,8 @@ type CreateRequest struct {
 // Create saves a container and returns it while its sandbox is still being
 // started; the first use waits for that. If it cannot be started, the container
 // ends with the reason "host" and whoever waits is told why.
-func (k *Keeper) Create(ctx context.Context, p berth.ProjectID, req CreateRequest) (*berth.Container, error) {
+func (k *Keeper) Create(ctx context.Context, caller berth.Caller, req CreateRequest) (*berth.Container, error) {
+	p := caller.Project
 	body, err := k.newContainer(ctx, p, req)
 	if err != nil {
 		return nil, err
@@ -40,11 +41,16 @@ func (k *Keeper) Create(ctx context.Context, p berth.ProjectID, req CreateReques
 	limits.Memory = berth.MemoryLimits[body.MemoryLimit]
 	spec := driver.Spec{ID: string(body.ID), Rootfs: rootfs, Env: req.Env, Limits: limits.WithDefaults()}
 
-	s := k.newSandbox(p, body)
-	if err := k.enter(s, k.opts.MaxContainers); err != nil {
+	most, err := k.opts.Quota(ctx, p)
+	if err != nil {
 		return nil, err
 	}
-	if err := k.opts.Store.CreateContainer(ctx, &store.Container{Project: p, Body: body}); err != nil {
+	s := k.newSandbox(p, body)
+	s.asked = caller.RequestID
+	if err := k.enter(s, k.opts.MaxContainers, most); err != nil {
+		return nil, err
+	}
+	if err := k.opts.Store.CreateContainer(ctx, &store.Container{Project: p, Key: caller.Key, Body: body}); err != nil {
 		// It may have been saved all the same; nobody knows its id.
 		err = errors.Join(err, ignoreNotFound(k.opts.Store.DeleteContainer(context.WithoutCancel(ctx), p, body.ID)))
 		k.leave(s)

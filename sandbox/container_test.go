@@ -61,7 +61,7 @@ func TestCreateRefused(t *testing.T) {
 		"file":      {CreateRequest{FileIDs: []berth.FileID{"file-none"}}, berth.CodeNotFound, "file_ids[0]"},
 		"env":       {CreateRequest{Env: []string{"A=1", "=2"}}, berth.CodeInvalid, "env"},
 	} {
-		_, err := h.k.Create(t.Context(), mine, tc.req)
+		_, err := h.k.Create(t.Context(), byMe, tc.req)
 		if e, ok := errors.AsType[*berth.Error](err); !ok || e.Code != tc.code || e.Param != tc.param {
 			t.Errorf("%s: got %v, want %s about %s", name, err, tc.code, tc.param)
 		}
@@ -74,7 +74,7 @@ func TestCreateRefused(t *testing.T) {
 func TestNoTemplate(t *testing.T) {
 	h := newHouse(t)
 	h.k.opts.Template = func() (string, string, error) { return "", "", errHost }
-	_, err := h.k.Create(t.Context(), mine, CreateRequest{})
+	_, err := h.k.Create(t.Context(), byMe, CreateRequest{})
 	wantError(t, err, berth.CodeUnavailable, "", "template")
 	if e, _ := errors.AsType[*berth.Error](err); strings.Contains(e.Message, "secret") || !errors.Is(err, errHost) {
 		t.Errorf("got %v, want the cause kept for the log only", err)
@@ -92,7 +92,7 @@ func TestCreateNotSaved(t *testing.T) {
 				}
 				return nil
 			})
-			if _, err := h.k.Create(t.Context(), mine, CreateRequest{}); !errors.Is(err, fault) {
+			if _, err := h.k.Create(t.Context(), byMe, CreateRequest{}); !errors.Is(err, fault) {
 				t.Errorf("got %v, want %v", err, fault)
 			}
 			if recs, err := h.store.RunningContainers(t.Context()); err != nil || len(recs) > 0 || len(h.k.all()) > 0 || h.driver.count("create") > 0 {
@@ -167,7 +167,7 @@ func TestHundredAtOnce(t *testing.T) {
 	var all sync.WaitGroup
 	for i := range 100 {
 		all.Go(func() {
-			c, err := h.k.Create(t.Context(), mine, CreateRequest{Name: fmt.Sprint(i)})
+			c, err := h.k.Create(t.Context(), byMe, CreateRequest{Name: fmt.Sprint(i)})
 			if err != nil {
 				t.Errorf("create %d: %v", i, err)
 				return
@@ -194,7 +194,7 @@ func TestMaxContainers(t *testing.T) {
 	h.k.opts.MaxContainers = 2
 	first := h.ready()
 	h.ready()
-	_, err := h.k.Create(t.Context(), mine, CreateRequest{})
+	_, err := h.k.Create(t.Context(), byMe, CreateRequest{})
 	wantError(t, err, berth.CodeRateLimited, "", "2 containers are running")
 	if err := h.k.Delete(t.Context(), mine, first); err != nil {
 		t.Fatal(err)
@@ -231,7 +231,7 @@ func TestProjectsApart(t *testing.T) {
 		},
 		"remove": func(p berth.ProjectID, id berth.ContainerID) error { return h.k.DeleteFile(ctx, p, id, f.ID) },
 		"provide": func(p berth.ProjectID, id berth.ContainerID) error {
-			_, err := h.k.Provide(ctx, p, berth.ShellToolEnvironment{Type: berth.EnvironmentReference, ContainerID: id}, "")
+			_, err := h.k.Provide(ctx, berth.Caller{Project: p}, berth.ShellToolEnvironment{Type: berth.EnvironmentReference, ContainerID: id}, "")
 			return err
 		},
 	} {
@@ -268,30 +268,30 @@ func TestProvide(t *testing.T) {
 	h.uploads["file-1"] = upload{"data.csv", "1,2"}
 	ctx := t.Context()
 	auto := berth.ShellToolEnvironment{Type: berth.EnvironmentAuto, FileIDs: []berth.FileID{"file-1"}}
-	first, err := h.k.Provide(ctx, mine, auto, "")
+	first, err := h.k.Provide(ctx, byMe, auto, "")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if got := h.sh(first, "cat data.csv; echo x >>data.csv"); got != "1,2" {
 		t.Errorf("got %q", got)
 	}
-	if again, err := h.k.Provide(ctx, mine, auto, first); err != nil || again != first {
+	if again, err := h.k.Provide(ctx, byMe, auto, first); err != nil || again != first {
 		t.Errorf("the chain's container: got %s, %v, want %s", again, err, first)
 	}
 	if got := h.sh(first, "cat data.csv; ls | wc -l"); got != "1,2x\n1\n" {
 		t.Errorf("a file that was there was put in again: %q", got)
 	}
 	byRef := berth.ShellToolEnvironment{Type: berth.EnvironmentReference, ContainerID: first}
-	if same, err := h.k.Provide(ctx, mine, byRef, ""); err != nil || same != first {
+	if same, err := h.k.Provide(ctx, byMe, byRef, ""); err != nil || same != first {
 		t.Errorf("by reference: got %s, %v", same, err)
 	}
 	h.driver.die(string(first), driver.ReasonOOM)
 	if _, err := h.trySh(ctx, first, "c", "true"); err == nil {
 		t.Fatal("a dead container ran a command")
 	}
-	_, err = h.k.Provide(ctx, mine, byRef, first)
+	_, err = h.k.Provide(ctx, byMe, byRef, first)
 	wantExpired(t, err, first, "memory limit of 1g")
-	second, err := h.k.Provide(ctx, mine, auto, first)
+	second, err := h.k.Provide(ctx, byMe, auto, first)
 	if err != nil || second == first {
 		t.Errorf("after the death: got %s, %v, want a new container", second, err)
 	}
@@ -300,7 +300,7 @@ func TestProvide(t *testing.T) {
 	}
 	bad := auto
 	bad.MemoryLimit = "3g"
-	if _, err = h.k.Provide(ctx, mine, bad, second); berth.ErrorCode(err) != berth.CodeInvalid {
+	if _, err = h.k.Provide(ctx, byMe, bad, second); berth.ErrorCode(err) != berth.CodeInvalid {
 		t.Errorf("a bad request for the chain's container: got %v", err)
 	}
 }

@@ -279,7 +279,7 @@ func TestAddFiles(t *testing.T) {
 	if got := h.sh(id, "cat data.csv data-2.csv data-3.csv 2>&1"); !strings.HasPrefix(got, "changed\n") || strings.Contains(got, "one") {
 		t.Errorf("a file that was changed is %q", got)
 	}
-	_, err := h.k.Create(t.Context(), mine, CreateRequest{FileIDs: []berth.FileID{"file-1", "file-none"}})
+	_, err := h.k.Create(t.Context(), byMe, CreateRequest{FileIDs: []berth.FileID{"file-1", "file-none"}})
 	wantError(t, err, berth.CodeNotFound, "", "No such File object: file-none")
 	err = h.k.AddFiles(t.Context(), mine, id, []berth.FileID{"file-none"})
 	if e, ok := errors.AsType[*berth.Error](err); !ok || e.Param != "file_ids[0]" {

@@ -57,6 +57,10 @@ type Options struct {
 	// Limits of every sandbox; the memory is its container's own tier.
 	Limits driver.Limits
 
+	// Quota returns how many containers a project may run at once, negative for any
+	// number, or an error for the client if it may not start another. Default: any.
+	Quota func(ctx context.Context, p berth.ProjectID) (most int, err error)
+
 	IdleMinutes    int // expires_after of containers that name none; default 20
 	MaxIdleMinutes int // the most that expires_after may say; default a week
 	MaxContainers  int // that run at once; default 1,000
@@ -85,6 +89,9 @@ type Keeper struct {
 func NewKeeper(opts Options) (*Keeper, error) {
 	if opts.Store == nil || opts.Driver == nil || opts.Template == nil || opts.OpenFile == nil || opts.Log == nil {
 		return nil, errors.New("sandbox: Store, Driver, Template, OpenFile and Log are needed")
+	}
+	if opts.Quota == nil {
+		opts.Quota = func(context.Context, berth.ProjectID) (int, error) { return -1, nil }
 	}
 	opts.IdleMinutes = cmp.Or(opts.IdleMinutes, 20)
 	opts.MaxIdleMinutes = cmp.Or(opts.MaxIdleMinutes, 7*24*60)
@@ -160,8 +167,9 @@ func (k *Keeper) spawn(f func()) bool {
 	return true
 }
 
-// enter takes a new sandbox into the books, unless there are limit already.
-func (k *Keeper) enter(s *sandbox, limit int) error {
+// enter takes a new sandbox into the books, unless there are limit already, or most
+// of its project's. A negative most is any number.
+func (k *Keeper) enter(s *sandbox, limit, most int) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.closed {
@@ -170,8 +178,25 @@ func (k *Keeper) enter(s *sandbox, limit int) error {
 	if len(k.sandboxes) >= limit {
 		return berth.Errorf(berth.CodeRateLimited, "%d containers are running, as many as this server may run. Delete one, or wait until one expires.", len(k.sandboxes))
 	}
+	if most >= 0 {
+		if n := k.running(s.project); n >= most {
+			return &berth.Error{Code: berth.CodeRateLimited, Type: "requests", RetryAfter: 10 * time.Second,
+				Message: fmt.Sprintf("Rate limit reached for project %s on containers: Limit %d, Used %d, Requested 1. Delete one, or wait until one expires.", s.project, most, n)}
+		}
+	}
 	k.sandboxes[s.id] = s
 	return nil
+}
+
+// running counts a project's sandboxes that live, or will. k.mu is held.
+func (k *Keeper) running(p berth.ProjectID) int {
+	n := 0
+	for _, s := range k.sandboxes {
+		if s.project == p && s.life.Err() == nil {
+			n++
+		}
+	}
+	return n
 }
 
 // leave takes a sandbox of which nothing is left out of the books.

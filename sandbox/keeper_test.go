@@ -26,6 +26,9 @@ const (
 	theirs berth.ProjectID = "proj_theirs"
 )
 
+// byMe is whoever asks in these tests.
+var byMe = berth.Caller{Project: mine, Key: "key_mine", RequestID: "req_mine"}
+
 // A house is a keeper with its parts, which outlive it.
 type house struct {
 	t       *testing.T
@@ -122,7 +125,7 @@ func (h *house) openUpload(_ context.Context, p berth.ProjectID, id berth.FileID
 
 func (h *house) create(req CreateRequest) *berth.Container {
 	h.t.Helper()
-	c, err := h.k.Create(h.t.Context(), mine, req)
+	c, err := h.k.Create(h.t.Context(), byMe, req)
 	if err != nil {
 		h.t.Fatalf("Create: %v", err)
 	}

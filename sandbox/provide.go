@@ -12,7 +12,8 @@ const autoName = "container_auto"
 // Provide returns the container for a shell tool's environment, with its files
 // put in: the one that it refers to, or for container_auto the last one of the
 // response's chain if that still runs, else a new one.
-func (k *Keeper) Provide(ctx context.Context, p berth.ProjectID, env berth.ShellToolEnvironment, last berth.ContainerID) (berth.ContainerID, error) {
+func (k *Keeper) Provide(ctx context.Context, caller berth.Caller, env berth.ShellToolEnvironment, last berth.ContainerID) (berth.ContainerID, error) {
+	p := caller.Project
 	if env.Type == berth.EnvironmentReference {
 		if err := k.reserve(ctx, p, env.ContainerID); err != nil {
 			return "", err
@@ -35,7 +36,7 @@ func (k *Keeper) Provide(ctx context.Context, p berth.ProjectID, env berth.Shell
 			return "", err
 		}
 	}
-	c, err := k.Create(ctx, p, req)
+	c, err := k.Create(ctx, caller, req)
 	if err != nil {
 		return "", err
 	}

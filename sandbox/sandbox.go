@@ -16,6 +16,7 @@ import (
 type sandbox struct {
 	project berth.ProjectID
 	id      berth.ContainerID // also the driver's name for it
+	asked   string            // the id of the request that made it; empty after a restart
 	body    berth.Container   // as it was when the sandbox was entered
 	client  *guest.Client     // connects when it is used
 

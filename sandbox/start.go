@@ -65,7 +65,7 @@ func (k *Keeper) Start(ctx context.Context) error {
 func (k *Keeper) adopt(rec *store.Container, exists bool) error {
 	s := k.newSandbox(rec.Project, rec.Body)
 	s.respite = k.now().Add(respite)
-	if err := k.enter(s, math.MaxInt); err != nil {
+	if err := k.enter(s, math.MaxInt, -1); err != nil {
 		return err
 	}
 	close(s.started)

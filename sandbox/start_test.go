@@ -83,7 +83,7 @@ func TestClose(t *testing.T) {
 	if err := <-r.done; berth.ErrorCode(err) != berth.CodeUnavailable {
 		t.Errorf("a running call ended with %v", err)
 	}
-	_, err := h.k.Create(t.Context(), mine, CreateRequest{})
+	_, err := h.k.Create(t.Context(), byMe, CreateRequest{})
 	wantError(t, err, berth.CodeUnavailable, "", "stopping")
 	_, err = h.trySh(t.Context(), id, "c", "true")
 	wantError(t, err, berth.CodeUnavailable, "", "stopping")

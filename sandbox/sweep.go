@@ -13,6 +13,7 @@ import (
 
 const (
 	sweepEvery = time.Second
+	countEvery = time.Minute      // the seconds of containers for what projects have used
 	checkEvery = 10 * time.Second // how often the driver is asked about a sandbox
 	saveEvery  = 30               // seconds between savings of last_active_at while a container is in use
 	sweepWidth = 8                // sandboxes looked after at once
@@ -24,8 +25,14 @@ var errUnchanged = errors.New("unchanged")
 func (k *Keeper) sweepLoop() {
 	tick := time.NewTicker(sweepEvery)
 	defer tick.Stop()
+	count := time.NewTicker(countEvery)
+	defer count.Stop()
 	for {
 		select {
+		case <-count.C:
+			if err := k.opts.Store.CountContainers(k.life); err != nil && k.life.Err() == nil {
+				k.opts.Log.Error("the seconds of containers were not counted; they will be, later", "err", err)
+			}
 		case <-tick.C:
 			k.sweep(k.life)
 		case <-k.closing:

@@ -47,7 +47,7 @@ func TestUseKeepsAlive(t *testing.T) {
 			return err
 		},
 		"provide": func(h *house, id berth.ContainerID) error {
-			_, err := h.k.Provide(h.t.Context(), mine, berth.ShellToolEnvironment{Type: berth.EnvironmentAuto}, id)
+			_, err := h.k.Provide(h.t.Context(), byMe, berth.ShellToolEnvironment{Type: berth.EnvironmentAuto}, id)
 			return err
 		},
 	} {

@@ -300,6 +300,8 @@ type UsageQuery struct {
 // event, or its deletion before that; a container with its creation, with its end
 // and by CountContainers. The end of what is counted does not change the past.
 type Usages interface {
+	// AddUsage counts now what the store does not see.
+	AddUsage(ctx context.Context, u *Usage) error
 	// Usage returns what was used, in the order of Start, Project, Key and Name.
 	Usage(ctx context.Context, q UsageQuery) ([]*Usage, error)
 }

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/berth-run/berth"
 )
 
 // Config is what a server can be told, in YAML. Every field is optional; a key
@@ -26,6 +28,11 @@ type Config struct {
 	Containers ContainersConfig `yaml:"containers"`
 	Shell      ShellConfig      `yaml:"shell"`
 	Store      StoreConfig      `yaml:"store"`
+
+	// Limits are what projects may use, by id; those of "default" are for all that
+	// do not say otherwise. berth project limit gives a project others without a
+	// restart.
+	Limits map[string]LimitsConfig `yaml:"limits"`
 
 	// Models routes model names to upstreams: the first entry whose pattern fits.
 	// Default: everything to OPENAI_BASE_URL if that or OPENAI_API_KEY is set. The
@@ -97,6 +104,21 @@ func (b *Bytes) UnmarshalYAML(n *yaml.Node) error {
 	return nil
 }
 
+// defaultLimits is the name of the limits that are for all projects.
+const defaultLimits = "default"
+
+// limits returns the limits by project; "" is for all.
+func (c *Config) limits() map[berth.ProjectID]berth.Limits {
+	limits := map[berth.ProjectID]berth.Limits{}
+	for id, l := range c.Limits {
+		if id == defaultLimits {
+			id = ""
+		}
+		limits[berth.ProjectID(id)] = l.limits()
+	}
+	return limits
+}
+
 // loadConfig reads a configuration file; without one all is default.
 func loadConfig(path string) (*Config, error) {
 	c := &Config{}
@@ -116,6 +138,11 @@ func loadConfig(path string) (*Config, error) {
 	}
 	if c.Template == "" {
 		c.Template = "base"
+	}
+	for id := range c.Limits {
+		if id != defaultLimits && !projectPattern.MatchString(id) {
+			return nil, fmt.Errorf("%s: limits: %q is neither %s nor a project", path, id, defaultLimits)
+		}
 	}
 	for i, m := range c.Models {
 		if m.Match == "" || m.BaseURL == "" {

@@ -26,6 +26,10 @@ func TestManual(t *testing.T) {
 	if c.Containers.Disk != 10<<30 || c.Containers.MaxIdle != 168*time.Hour || len(c.Models) != 2 || c.Models[1].Upstream != "qwen3-32b" || c.Models[1].ContextWindow != 131072 {
 		t.Errorf("got %+v", c)
 	}
+	limits := c.limits()
+	if l := limits["proj_research"].Or(limits[""]); *l.RequestsPerMinute != -1 || *l.Containers != 20 || *l.StorageBytes != 100<<30 || *l.ContainerMinutes != 7200 {
+		t.Errorf("limits: got %s", inWords(l))
+	}
 }
 
 func readConfig(t *testing.T, text string) (*Config, error) {
@@ -43,11 +47,16 @@ func TestConfig(t *testing.T) {
 		t.Errorf("an empty file: got %+v, %v", c, err)
 	}
 	for text, want := range map[string]string{
-		"drvier: gvisor\n":            "line 1: field drvier not found",
-		"containers:\n  cpus: 3\n":    "line 2: field cpus not found",
-		"containers:\n  disk: 10x\n":  "line 2: \"10x\" is not a size",
-		"containers:\n  idle: soon\n": "line 2",
-		"models:\n- match: a\n":       "models[0] needs match and base_url",
+		"drvier: gvisor\n":                                                 "line 1: field drvier not found",
+		"containers:\n  cpus: 3\n":                                         "line 2: field cpus not found",
+		"containers:\n  disk: 10x\n":                                       "line 2: \"10x\" is not a size",
+		"containers:\n  idle: soon\n":                                      "line 2",
+		"limits:\n  proj: {responses: 1}\n":                                "\"proj\" is neither default nor a project",
+		"limits:\n  default: {responses: many}\n":                          "line 2: \"many\" is not a number",
+		"limits:\n  default: {storage: 1x}\n":                              "line 2: \"1x\" is not a number",
+		"limits:\n  default: {responses: -1}\n":                            "is not a number",
+		"limits:\n  default: {respones: 1}\n":                              "field respones not found",
+		"models:\n- match: a\n":                                            "models[0] needs match and base_url",
 		"models:\n- {match: a, base_url: b, api_key: c, api_key_env: D}\n": "both api_key and api_key_env",
 		"models:\n- {match: a, base_url: b, context_window: -1}\n":         "context_window must not be negative",
 	} {

@@ -1,13 +1,9 @@
 package main
 
 import (
-	"context"
 	"crypto/rand"
 	"crypto/sha256"
 	"fmt"
-	"os"
-	"path/filepath"
-	"regexp"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -15,26 +11,18 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/berth-run/berth"
-	"github.com/berth-run/berth/store/sqlite"
+	"github.com/berth-run/berth/project"
 )
-
-var projectPattern = regexp.MustCompile(`^proj_[A-Za-z0-9_-]{1,60}$`)
 
 func newKey() *cobra.Command {
 	cmd := &cobra.Command{Use: "key", Short: "Make, list and remove API keys"}
-	state := cmd.PersistentFlags().String("state", defaultState(), "directory for all state")
-	open := func(ctx context.Context) (*sqlite.DB, error) {
-		if err := os.MkdirAll(*state, 0o700); err != nil {
-			return nil, err
-		}
-		return sqlite.Open(ctx, filepath.Join(*state, "berth.db"), nil)
-	}
+	open := storeFlag(cmd)
 	cmd.AddCommand(newKeyCreate(open), newKeyLs(open), newKeyRm(open))
 	return cmd
 }
 
-func newKeyCreate(open func(context.Context) (*sqlite.DB, error)) *cobra.Command {
-	var project, name string
+func newKeyCreate(open opener) *cobra.Command {
+	var name, of string
 	var expires time.Duration
 	cmd := &cobra.Command{
 		Use:   "create",
@@ -43,16 +31,22 @@ func newKeyCreate(open func(context.Context) (*sqlite.DB, error)) *cobra.Command
 first key on a running server asks every caller for one.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if !projectPattern.MatchString(project) {
-				return fmt.Errorf("--project %q must match %s", project, projectPattern)
+			owner, err := projectID("--project", of)
+			if err != nil {
+				return err
 			}
 			db, err := open(cmd.Context())
 			if err != nil {
 				return err
 			}
 			defer db.Close()
+			if p, err := project.Get(cmd.Context(), db, owner); err != nil {
+				return err
+			} else if p.Status == berth.ProjectArchived {
+				return fmt.Errorf("the project %s is archived", owner)
+			}
 			secret := "sk-berth-" + rand.Text() + rand.Text()
-			k := &berth.Key{ID: berth.KeyID(berth.NewID(berth.PrefixKey)), Project: berth.ProjectID(project),
+			k := &berth.Key{ID: berth.KeyID(berth.NewID(berth.PrefixKey)), Project: owner,
 				Name: name, Hash: sha256.Sum256([]byte(secret)), Tail: secret[len(secret)-4:], CreatedAt: time.Now().Unix()}
 			if expires > 0 {
 				k.ExpiresAt = time.Now().Add(expires).Unix()
@@ -64,13 +58,13 @@ first key on a running server asks every caller for one.`,
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&project, "project", string(berth.DefaultProject), "project that the key acts for")
+	cmd.Flags().StringVar(&of, "project", string(berth.DefaultProject), "project that the key acts for")
 	cmd.Flags().StringVar(&name, "name", "", "a name to know it by")
 	cmd.Flags().DurationVar(&expires, "expires", 0, "how long it is good for, such as 720h; 0 is for ever")
 	return cmd
 }
 
-func newKeyLs(open func(context.Context) (*sqlite.DB, error)) *cobra.Command {
+func newKeyLs(open opener) *cobra.Command {
 	return &cobra.Command{
 		Use:   "ls",
 		Short: "List keys",
@@ -102,7 +96,7 @@ func newKeyLs(open func(context.Context) (*sqlite.DB, error)) *cobra.Command {
 // utc is a moment in Unix seconds as people read it.
 func utc(seconds int64) string { return time.Unix(seconds, 0).UTC().Format(time.RFC3339) }
 
-func newKeyRm(open func(context.Context) (*sqlite.DB, error)) *cobra.Command {
+func newKeyRm(open opener) *cobra.Command {
 	return &cobra.Command{
 		Use:   "rm KEY...",
 		Short: "Remove keys by id",

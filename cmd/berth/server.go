@@ -29,6 +29,7 @@ import (
 	"github.com/berth-run/berth/model/chat"
 	"github.com/berth-run/berth/model/scripted"
 	"github.com/berth-run/berth/model/upstream"
+	"github.com/berth-run/berth/quota"
 	"github.com/berth-run/berth/sandbox"
 	"github.com/berth-run/berth/sandbox/driver"
 	"github.com/berth-run/berth/sandbox/gvisor"
@@ -81,7 +82,9 @@ func newServer(ctx context.Context, state string, config *Config, log *slog.Logg
 		return s, err
 	}
 	s.later(func(context.Context) error { return bucket.Close() })
+	quotas := quota.New(quota.Options{Objects: db, Files: db, Usages: db, Limits: config.limits()})
 	uploads := files.New(db, bucket)
+	uploads.Quota = quotas.Store
 	if err := uploads.Sweep(ctx, log); err != nil {
 		return s, err
 	}
@@ -99,6 +102,7 @@ func newServer(ctx context.Context, state string, config *Config, log *slog.Logg
 	}
 	keeper, err := sandbox.NewKeeper(sandbox.Options{Store: db, Driver: isolation, OpenFile: uploads.Open, Log: log,
 		Template:    func() (digest, rootfs string, err error) { return template(images, config) },
+		Quota:       quotas.Containers,
 		Limits:      driver.Limits{CPU: config.Containers.CPU, PIDs: config.Containers.PIDs, Disk: int64(config.Containers.Disk)},
 		IdleMinutes: int(config.Containers.Idle / time.Minute), MaxIdleMinutes: int(config.Containers.MaxIdle / time.Minute)})
 	if err != nil {
@@ -115,7 +119,7 @@ func newServer(ctx context.Context, state string, config *Config, log *slog.Logg
 	}
 	events := journal.New(db)
 	eng := engine.New(engine.Options{Responses: db, Runs: db, Objects: db, Journal: events, Models: models, Containers: containers{keeper},
-		Files: uploads, Owner: owner, Log: log, Key: key,
+		Files: uploads, Owner: owner, Log: log, Key: key, Usages: db, Quota: quotas,
 		Shell: tool.ShellLimits{Timeout: config.Shell.Timeout, MaxTimeout: config.Shell.MaxTimeout, Output: config.Shell.Output}})
 	s.leave = eng.Close
 	s.later(s.leave)
@@ -127,7 +131,7 @@ func newServer(ctx context.Context, state string, config *Config, log *slog.Logg
 		return s, err
 	}
 	s.handler = api.New(api.Options{Engine: eng, Journal: events, Responses: db, Objects: db, Keys: db, Files: uploads, Containers: keeper,
-		Models: models, Log: log, Version: version, SpoolDir: spool})
+		Models: models, Quota: quotas, Log: log, Version: version, SpoolDir: spool})
 	return s, nil
 }
 

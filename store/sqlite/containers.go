@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"encoding/json"
+	"time"
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/store"
@@ -21,7 +22,7 @@ func (d *DB) CreateContainer(ctx context.Context, c *store.Container) error {
 		if err := q.CreateContainer(ctx, row); err != nil {
 			return err
 		}
-		return addUsage(ctx, q, store.Usage{Project: c.Project, Kind: store.UsageContainer, Key: c.Key, Name: c.Body.MemoryLimit, Count: 1})
+		return addUsage(ctx, q, &store.Usage{Project: c.Project, Kind: store.UsageContainer, Key: c.Key, Name: c.Body.MemoryLimit, Count: 1}, time.Now().Unix())
 	})
 }
 

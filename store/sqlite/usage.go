@@ -38,22 +38,40 @@ func (d *DB) Usage(ctx context.Context, q store.UsageQuery) ([]*store.Usage, err
 	return used, nil
 }
 
-// addUsage counts what was used now.
-func addUsage(ctx context.Context, q *query.Queries, u store.Usage) error {
-	now := time.Now().Unix()
-	return q.AddUsage(ctx, query.AddUsageParams{Project: string(u.Project), Start: now - now%60, Kind: string(u.Kind), Key: string(u.Key), Name: u.Name,
+func (d *DB) AddUsage(ctx context.Context, u *store.Usage) error {
+	return d.update(ctx, func(ctx context.Context, q *query.Queries) error { return addUsage(ctx, q, u, time.Now().Unix()) })
+}
+
+// addUsage counts what was used at a time.
+func addUsage(ctx context.Context, q *query.Queries, u *store.Usage, at int64) error {
+	return q.AddUsage(ctx, query.AddUsageParams{Project: string(u.Project), Start: at - at%60, Kind: string(u.Kind), Key: string(u.Key), Name: u.Name,
 		Count: u.Count, InputTokens: u.InputTokens, CachedTokens: u.CachedTokens, OutputTokens: u.OutputTokens, ReasoningTokens: u.ReasoningTokens,
 		Seconds: u.Seconds})
 }
 
+// addSeconds counts the life of a container from one time to another, to the hours
+// that it was in: a server that has not run does not find all of it in the present.
+func addSeconds(ctx context.Context, q *query.Queries, u store.Usage, from, to int64) error {
+	const hour, month = 3600, 31 * 24 * 3600
+	for from = max(from, to-month); from < to; {
+		end := min(to, from-from%hour+hour)
+		u.Seconds = end - from
+		if err := addUsage(ctx, q, &u, from); err != nil {
+			return err
+		}
+		from = end
+	}
+	return nil
+}
+
 // countResponse counts a response that ends as body.
 func countResponse(ctx context.Context, q *query.Queries, p berth.ProjectID, key string, body *berth.Response) error {
-	u := store.Usage{Project: p, Kind: store.UsageResponse, Key: berth.KeyID(key), Name: body.Model, Count: 1}
+	u := &store.Usage{Project: p, Kind: store.UsageResponse, Key: berth.KeyID(key), Name: body.Model, Count: 1}
 	if t := body.Usage; t != nil {
 		u.InputTokens, u.CachedTokens = int64(t.InputTokens), int64(t.InputTokenDetails.CachedTokens)
 		u.OutputTokens, u.ReasoningTokens = int64(t.OutputTokens), int64(t.OutputTokenDetails.ReasoningTokens)
 	}
-	return addUsage(ctx, q, u)
+	return addUsage(ctx, q, u, time.Now().Unix())
 }
 
 // countUnfinished counts a response that is deleted before its end. One that has
@@ -83,8 +101,8 @@ func countContainer(ctx context.Context, q *query.Queries, p berth.ProjectID, id
 	if err != nil {
 		return err
 	}
-	return addUsage(ctx, q, store.Usage{Project: p, Kind: store.UsageContainer, Key: berth.KeyID(row.Key), Name: row.MemoryLimit,
-		Seconds: max(0, time.Now().Unix()-row.CountedUntil)})
+	u := store.Usage{Project: p, Kind: store.UsageContainer, Key: berth.KeyID(row.Key), Name: row.MemoryLimit}
+	return addSeconds(ctx, q, u, row.CountedUntil, time.Now().Unix())
 }
 
 func (d *DB) CountContainers(ctx context.Context) error {
@@ -95,9 +113,8 @@ func (d *DB) CountContainers(ctx context.Context) error {
 		}
 		now := time.Now().Unix()
 		for _, r := range rows {
-			err := addUsage(ctx, q, store.Usage{Project: berth.ProjectID(r.Project), Kind: store.UsageContainer, Key: berth.KeyID(r.Key), Name: r.MemoryLimit,
-				Seconds: max(0, now-r.CountedUntil)})
-			if err != nil {
+			u := store.Usage{Project: berth.ProjectID(r.Project), Kind: store.UsageContainer, Key: berth.KeyID(r.Key), Name: r.MemoryLimit}
+			if err := addSeconds(ctx, q, u, r.CountedUntil, now); err != nil {
 				return err
 			}
 		}

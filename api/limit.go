@@ -1,0 +1,43 @@
+package api
+
+import (
+	"math"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/quota"
+)
+
+// writeRates tells a limited project what is left of its rates, as OpenAI does.
+func (s *server) writeRates(h http.Header, p berth.ProjectID) {
+	requests, tokens := s.Quota.Rates(p)
+	writeRate(h, "requests", requests)
+	writeRate(h, "tokens", tokens)
+}
+
+func writeRate(h http.Header, of string, r *quota.Rate) {
+	if r == nil {
+		return
+	}
+	h.Set("x-ratelimit-limit-"+of, strconv.FormatInt(r.Limit, 10))
+	h.Set("x-ratelimit-remaining-"+of, strconv.FormatInt(r.Remaining, 10))
+	h.Set("x-ratelimit-reset-"+of, r.Reset.String())
+}
+
+// maxPatience is the longest that OpenAI's clients wait before they try again.
+// Told of a longer time, they would try much sooner instead.
+const maxPatience = time.Minute
+
+// writeRetry tells when another attempt may succeed, and that none will if it is
+// never or later than clients wait; 0 is not known.
+func writeRetry(h http.Header, after time.Duration) {
+	if after > 0 {
+		h.Set("retry-after", strconv.FormatInt(int64(math.Ceil(after.Seconds())), 10))
+		h.Set("retry-after-ms", strconv.FormatInt(after.Milliseconds(), 10))
+	}
+	if after < 0 || after > maxPatience {
+		h.Set("x-should-retry", "false")
+	}
+}

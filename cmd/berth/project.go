@@ -1,0 +1,188 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/project"
+	"github.com/berth-run/berth/store"
+	"github.com/berth-run/berth/store/sqlite"
+)
+
+func newProject() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "project",
+		Short: "Make, list, limit and archive projects",
+		Long: `A project owns all that its keys make. It needs no record: berth key create
+--project names any. With one it has a name, limits of its own, and an end.
+
+A running server heeds changes within a second.`,
+	}
+	open := storeFlag(cmd)
+	cmd.AddCommand(newProjectCreate(open), newProjectLs(open), newProjectLimit(open), newProjectArchive(open))
+	return cmd
+}
+
+type opener func(context.Context) (*sqlite.DB, error)
+
+func newProjectCreate(open opener) *cobra.Command {
+	var id, name string
+	cmd := &cobra.Command{
+		Use:   "create",
+		Short: "Make a project and print its id",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if id == "" {
+				id = berth.NewID(berth.PrefixProject)
+			}
+			p, err := projectID("--id", id)
+			if err != nil {
+				return err
+			}
+			db, err := open(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer db.Close()
+			if _, err := project.Create(cmd.Context(), db, p, name); errors.Is(err, store.ErrExists) {
+				return fmt.Errorf("there is a project %s already", p)
+			} else if err != nil {
+				return err
+			}
+			fmt.Fprintln(cmd.OutOrStdout(), p)
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&id, "id", "", "its id, proj_…; default a new one")
+	cmd.Flags().StringVar(&name, "name", "", "a name to know it by")
+	return cmd
+}
+
+func newProjectLs(open opener) *cobra.Command {
+	return &cobra.Command{
+		Use:     "ls",
+		Aliases: []string{"list"},
+		Short:   "List projects, those of keys as well",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			db, err := open(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer db.Close()
+			projects, err := allProjects(cmd.Context(), db)
+			if err != nil {
+				return err
+			}
+			w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
+			fmt.Fprintln(w, "ID\tNAME\tSTATUS\tKEYS\tCREATED\tLIMITS")
+			for _, p := range projects {
+				created := "-"
+				if p.CreatedAt != 0 {
+					created = utc(p.CreatedAt)
+				}
+				fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%s\t%s\n", p.ID, p.Name, p.Status, p.keys, created, inWords(p.Limits))
+			}
+			return w.Flush()
+		},
+	}
+}
+
+// A listed project, and how many keys it has.
+type listed struct {
+	*berth.Project
+	keys int
+}
+
+// allProjects returns the projects that have a record, and those that have keys.
+func allProjects(ctx context.Context, db *sqlite.DB) ([]*listed, error) {
+	recorded, err := project.List(ctx, db)
+	if err != nil {
+		return nil, err
+	}
+	keys, err := db.ListKeys(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var all []*listed
+	known := map[berth.ProjectID]*listed{}
+	for _, p := range recorded {
+		known[p.ID] = &listed{Project: p}
+		all = append(all, known[p.ID])
+	}
+	for _, k := range keys {
+		if known[k.Project] == nil {
+			p, err := project.Get(ctx, db, k.Project)
+			if err != nil {
+				return nil, err
+			}
+			known[k.Project] = &listed{Project: p}
+			all = append(all, known[k.Project])
+		}
+		known[k.Project].keys++
+	}
+	return all, nil
+}
+
+func newProjectLimit(open opener) *cobra.Command {
+	var clear bool
+	var given func() LimitsConfig
+	cmd := &cobra.Command{
+		Use:   "limit PROJECT",
+		Short: "Set what a project may use",
+		Long: `Set limits of a project's own, which are stronger than those of the
+configuration. "none" is no limit. Those that are not named stay as they are.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			id, err := projectID("the project", args[0])
+			if err != nil {
+				return err
+			}
+			db, err := open(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer db.Close()
+			if clear {
+				if _, err := project.ClearLimits(cmd.Context(), db, id); err != nil {
+					return err
+				}
+			}
+			p, err := project.SetLimits(cmd.Context(), db, id, given().limits())
+			if err != nil {
+				return err
+			}
+			fmt.Fprintln(cmd.OutOrStdout(), inWords(p.Limits))
+			return nil
+		},
+	}
+	cmd.Flags().BoolVar(&clear, "clear", false, "forget the limits that it had")
+	given = limitsFlags(cmd)
+	return cmd
+}
+
+func newProjectArchive(open opener) *cobra.Command {
+	return &cobra.Command{
+		Use:   "archive PROJECT",
+		Short: "End a project: its keys are refused from now on",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			id, err := projectID("the project", args[0])
+			if err != nil {
+				return err
+			}
+			db, err := open(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer db.Close()
+			_, err = project.Archive(cmd.Context(), db, id)
+			return err
+		},
+	}
+}

@@ -1,0 +1,161 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/store"
+	"github.com/berth-run/berth/store/sqlite"
+)
+
+func newUsage() *cobra.Command {
+	var name string
+	var since, width time.Duration
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "usage",
+		Short: "Show what projects have used",
+		Long: `Show what projects have used: responses and tokens by key and model, containers
+and their seconds by key and memory limit, and the bytes of files that are stored
+now. GET /v1/organization/usage/completions tells a project its own.`,
+		Args: cobra.NoArgs,
+	}
+	open := storeFlag(cmd)
+	cmd.Flags().StringVar(&name, "project", "", "show one project only")
+	cmd.Flags().DurationVar(&since, "since", 30*24*time.Hour, "how far to look back")
+	cmd.Flags().DurationVar(&width, "width", 0, "tell times of this width apart, such as 1h or 24h")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print a JSON object for each line")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if width%time.Minute != 0 || width < 0 || since < time.Minute {
+			return fmt.Errorf("--since and --width must be whole minutes")
+		}
+		db, err := open(cmd.Context())
+		if err != nil {
+			return err
+		}
+		defer db.Close()
+		now := time.Now()
+		r := usageReport{db: db, out: cmd.OutOrStdout(), json: asJSON, wide: width != 0,
+			query: store.UsageQuery{Project: berth.ProjectID(name), From: now.Add(-since).Truncate(time.Minute), To: now.Add(time.Minute),
+				Width: cmp.Or(width, 1<<26*time.Minute)}} // all of history is one time
+		return r.write(cmd.Context())
+	}
+	return cmd
+}
+
+// A usageReport is what berth usage prints.
+type usageReport struct {
+	db    *sqlite.DB
+	out   io.Writer
+	json  bool
+	wide  bool // tell times apart
+	query store.UsageQuery
+}
+
+func (r *usageReport) write(ctx context.Context) error {
+	r.query.Kind = store.UsageResponse
+	err := r.table(ctx, "MODEL\tRESPONSES\tINPUT\tCACHED\tOUTPUT\tREASONING", func(u *store.Usage) string {
+		return fmt.Sprintf("%s\t%d\t%d\t%d\t%d\t%d", u.Name, u.Count, u.InputTokens, u.CachedTokens, u.OutputTokens, u.ReasoningTokens)
+	})
+	if err != nil {
+		return err
+	}
+	r.query.Kind = store.UsageContainer
+	err = r.table(ctx, "MEMORY\tCONTAINERS\tSECONDS", func(u *store.Usage) string {
+		return fmt.Sprintf("%s\t%d\t%d", u.Name, u.Count, u.Seconds)
+	})
+	if err != nil {
+		return err
+	}
+	return r.storage(ctx)
+}
+
+// table prints what was used of a kind.
+func (r *usageReport) table(ctx context.Context, heading string, line func(*store.Usage) string) error {
+	used, err := r.db.Usage(ctx, r.query)
+	if err != nil {
+		return err
+	}
+	if r.json {
+		for _, u := range used {
+			if !r.wide {
+				u.Start = r.query.From.Unix()
+			}
+			if err := r.object(usageLine(*u)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	w := tabwriter.NewWriter(r.out, 0, 0, 2, ' ', 0)
+	if r.wide {
+		fmt.Fprint(w, "START\t")
+	}
+	fmt.Fprintf(w, "PROJECT\tKEY\t%s\n", heading)
+	for _, u := range used {
+		if r.wide {
+			fmt.Fprint(w, utc(u.Start)+"\t")
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\n", u.Project, cmp.Or(string(u.Key), "-"), line(u))
+	}
+	fmt.Fprintln(w)
+	return w.Flush()
+}
+
+// A usageLine is a store.Usage in JSON.
+type usageLine struct {
+	Project         berth.ProjectID `json:"project"`
+	Kind            store.UsageKind `json:"kind"`
+	Key             berth.KeyID     `json:"key"`
+	Name            string          `json:"name"`
+	Start           int64           `json:"start"`
+	Count           int64           `json:"count"`
+	InputTokens     int64           `json:"input_tokens"`
+	CachedTokens    int64           `json:"cached_tokens"`
+	OutputTokens    int64           `json:"output_tokens"`
+	ReasoningTokens int64           `json:"reasoning_tokens"`
+	Seconds         int64           `json:"seconds"`
+}
+
+// storage prints what is stored now.
+func (r *usageReport) storage(ctx context.Context) error {
+	ids := []berth.ProjectID{r.query.Project}
+	if r.query.Project == "" {
+		ids = []berth.ProjectID{berth.DefaultProject}
+		all, err := allProjects(ctx, r.db)
+		if err != nil {
+			return err
+		}
+		for _, p := range all {
+			if p.ID != berth.DefaultProject {
+				ids = append(ids, p.ID)
+			}
+		}
+	}
+	w := tabwriter.NewWriter(r.out, 0, 0, 2, ' ', 0)
+	if !r.json {
+		fmt.Fprintln(w, "PROJECT\tSTORED BYTES")
+	}
+	for _, id := range ids {
+		n, err := r.db.FileBytes(ctx, id)
+		if err != nil {
+			return err
+		}
+		if !r.json {
+			fmt.Fprintf(w, "%s\t%d\n", id, n)
+		} else if err := r.object(map[string]any{"kind": "storage", "project": id, "bytes": n}); err != nil {
+			return err
+		}
+	}
+	return w.Flush()
+}
+
+func (r *usageReport) object(v any) error { return json.NewEncoder(r.out).Encode(v) }

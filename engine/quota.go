@@ -1,0 +1,52 @@
+package engine
+
+import (
+	"context"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/store"
+)
+
+// A Quota bounds the responses of projects; *quota.Quota is one.
+type Quota interface {
+	// Begin books a response that is thought to need so many tokens, or returns an
+	// error for the client. end must be called, with how many it did need.
+	Begin(ctx context.Context, p berth.ProjectID, tokens int) (end func(used int), err error)
+	// Resume books one that a former life of the server has begun.
+	Resume(p berth.ProjectID) (end func(used int))
+}
+
+// noQuota bounds nothing.
+type noQuota struct{}
+
+func (noQuota) Begin(context.Context, berth.ProjectID, int) (func(int), error) {
+	return func(int) {}, nil
+}
+func (noQuota) Resume(berth.ProjectID) func(int) { return func(int) {} }
+
+// book books what a request is thought to need before any work is done for it: its
+// own text at four bytes a token, and all that may be said.
+func (e *Engine) book(ctx context.Context, p berth.ProjectID, req *berth.ResponseRequest) (end func(used int), err error) {
+	bytes := 0
+	for _, it := range req.Input {
+		bytes += len(it.Raw())
+	}
+	if req.Instructions != nil {
+		bytes += len(*req.Instructions)
+	}
+	tokens := bytes / 4
+	if req.MaxOutputTokens != nil {
+		tokens += *req.MaxOutputTokens
+	}
+	return e.Quota.Begin(ctx, p, tokens)
+}
+
+// count counts what was used for a request that makes no response.
+func (e *Engine) count(ctx context.Context, caller berth.Caller, model string, u berth.Usage) {
+	err := e.Usages.AddUsage(context.WithoutCancel(ctx), &store.Usage{Project: caller.Project, Kind: store.UsageResponse, Key: caller.Key, Name: model, Count: 1,
+		InputTokens: int64(u.InputTokens), CachedTokens: int64(u.InputTokenDetails.CachedTokens),
+		OutputTokens: int64(u.OutputTokens), ReasoningTokens: int64(u.OutputTokenDetails.ReasoningTokens)})
+	if err != nil {
+		e.Log.Error("what was used was not counted", "request_id", caller.RequestID, "err", err)
+	}
+}

@@ -1,0 +1,47 @@
+package berth
+
+// A Project is the tenant: it owns all that its keys make. One that was never
+// created by name is active and has the server's limits.
+type Project struct {
+	ID         ProjectID     `json:"id"`
+	Object     string        `json:"object"` // "organization.project"
+	Name       string        `json:"name"`
+	CreatedAt  int64         `json:"created_at"`
+	ArchivedAt *int64        `json:"archived_at"` // null while it is active
+	Status     ProjectStatus `json:"status"`
+	Limits     Limits        `json:"limits"` // its own; Berth's
+}
+
+// A ProjectStatus is the state of a project. The keys of an archived one are
+// refused, and it does not come back.
+type ProjectStatus string
+
+const (
+	ProjectActive   ProjectStatus = "active"
+	ProjectArchived ProjectStatus = "archived"
+)
+
+// Limits are what a project may use. One that is nil is somebody else's to say; one
+// that is negative is no limit.
+type Limits struct {
+	RequestsPerMinute *int64 `json:"requests_per_minute,omitempty"` // for responses
+	TokensPerMinute   *int64 `json:"tokens_per_minute,omitempty"`   // of models, in and out
+	Responses         *int64 `json:"responses,omitempty"`           // in progress at once
+	Containers        *int64 `json:"containers,omitempty"`          // running at once
+	ContainerMinutes  *int64 `json:"container_minutes,omitempty"`   // of all containers in a day, UTC
+	StorageBytes      *int64 `json:"storage_bytes,omitempty"`       // of uploaded files
+}
+
+// Or returns the limits, with those of others where there are none.
+func (l Limits) Or(others Limits) Limits {
+	for _, f := range []struct{ mine, other **int64 }{
+		{&l.RequestsPerMinute, &others.RequestsPerMinute}, {&l.TokensPerMinute, &others.TokensPerMinute},
+		{&l.Responses, &others.Responses}, {&l.Containers, &others.Containers},
+		{&l.ContainerMinutes, &others.ContainerMinutes}, {&l.StorageBytes, &others.StorageBytes},
+	} {
+		if *f.mine == nil {
+			*f.mine = *f.other
+		}
+	}
+	return l
+}
