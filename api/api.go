@@ -98,6 +98,8 @@ var routes = []route{
 	{"GET", "/v1/threads/{thread}/runs/{run}/steps", beta((*server).listRunSteps)},
 	{"GET", "/v1/threads/{thread}/runs/{run}/steps/{step}", beta((*server).getRunStep)},
 
+	{"POST", "/v1/traces/ingest", (*server).ingestTraces},
+
 	{"GET", "/v1/models", (*server).listModels},
 	{"GET", "/v1/models/{model...}", (*server).getModel},
 }

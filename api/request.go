@@ -22,6 +22,7 @@ var responseRequest = object(responseFields)
 
 var responseFields = fields{
 	"background":             boolean,
+	"client_metadata":        anyObject, // what codex tells of itself; not in the document, and kept nowhere
 	"conversation":           conversationRule,
 	"include":                list(oneOf(includable...), 0),
 	"input":                  inputRule,
