@@ -8,6 +8,7 @@ import (
 	"errors"
 	"iter"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -45,10 +46,11 @@ func (s *server) createCompletion(w http.ResponseWriter, r *http.Request, c bert
 		}
 		return err
 	}
-	for _, err := range s.chosen(ctx, c.Project, a.choices) {
-		if err != nil {
-			return asked.wordError(err)
-		}
+	var failure error
+	for _, failure = range s.chosen(ctx, c.Project, a.choices) {
+	}
+	if failure != nil {
+		return a.fail(w.Header(), failure)
 	}
 	if err := s.keepCompletion(ctx, c.Project, a, w.Header().Get("x-request-id")); err != nil {
 		return err
@@ -95,8 +97,18 @@ func (c *completionRequest) wordError(err error) error {
 	return &renamed
 }
 
+// fail words an error for the client. Clients send a request again by themselves
+// after some errors; what tools have done here would then be done twice.
+func (a *answering) fail(h http.Header, err error) error {
+	if slices.ContainsFunc(a.choices, func(c *completionChoice) bool { return c.acted }) {
+		h.Set("x-should-retry", "false")
+	}
+	return a.asked.wordError(err)
+}
+
 // chosen follows the responses of all choices at once and yields what a stream
-// tells of them, until all have ended or one has failed.
+// tells of them, until all have ended or one has failed, which is the last that it
+// yields. After that nobody changes the choices.
 func (s *server) chosen(ctx context.Context, p berth.ProjectID, choices []*completionChoice) iter.Seq2[[]chunkChoice, error] {
 	type news struct {
 		chunks []chunkChoice

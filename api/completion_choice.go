@@ -19,18 +19,20 @@ type completionChoice struct {
 	container berth.ContainerID
 
 	pieces  []*choicePiece
-	turn    int
-	begun   bool // a stream has told the first of it
+	turn    int    // see choicePiece
+	phase   string // of the last message
+	begun   bool   // a stream has told the first of it
+	acted   bool   // a tool has run on this server
 	finish  string
 	usage   berth.Usage
-	failure *berth.EventError
+	failure *berth.EventError // why the response is about to fail
 }
 
 // A choicePiece is what one item of the output adds to a choice.
 type choicePiece struct {
 	kind      pieceKind
 	item      int
-	turn      int             // calls of hosted tools lie between those of different turns
+	turn      int             // those of different turns have calls of hosted tools, or another phase, between them
 	words     strings.Builder // of a call, its arguments
 	logprobs  []json.RawMessage
 	citations []citation
@@ -102,31 +104,11 @@ func (c *completionChoice) take(ev *berth.Event) ([]chunkChoice, error) {
 	case berth.EventCompleted, berth.EventIncomplete:
 		return c.end(ev.Response), nil
 	case berth.EventFailed:
-		return nil, c.asked.failure(c.failure)
+		return nil, failed(c.failure)
 	case berth.EventCancelled:
 		return nil, berth.Errorf(berth.CodeUnavailable, "The completion was cancelled.")
 	}
 	return nil, nil
-}
-
-// failure is the error of a completion whose response failed.
-func (c *completionRequest) failure(e *berth.EventError) error {
-	if e == nil {
-		return berth.Errorf(berth.CodeInternal, "a response failed without an error")
-	}
-	out := &berth.Error{Code: berth.CodeUpstream, Message: e.Message, Wire: e.Code}
-	switch {
-	case e.Code == "model_not_found":
-		out.Code = berth.CodeNotFound
-	case e.Type == typeRateLimit:
-		out.Code = berth.CodeRateLimited
-	case e.Type == typeInvalid:
-		out.Code = berth.CodeInvalid
-	}
-	if e.Param != nil {
-		out.Param = c.param(*e.Param)
-	}
-	return out
 }
 
 // add begins an item. What was cut before it is withdrawn: the model was asked again.
@@ -138,7 +120,17 @@ func (c *completionChoice) add(ev *berth.Event) ([]chunkChoice, error) {
 	}
 	c.pieces = slices.DeleteFunc(c.pieces, func(p *choicePiece) bool { return p.cut })
 	switch ev.Item.Type() {
-	case berth.ItemMessage, berth.ItemReasoning:
+	case berth.ItemMessage:
+		var m struct{ Phase string }
+		if err := ev.Item.Decode(&m); err != nil {
+			return nil, err
+		}
+		if m.Phase != c.phase {
+			c.phase = m.Phase
+			c.turn++
+		}
+		return nil, nil
+	case berth.ItemReasoning:
 		return nil, nil
 	case berth.ItemFunctionCall, berth.ItemCustomToolCall:
 		var named struct{ Name string }
@@ -155,6 +147,7 @@ func (c *completionChoice) add(ev *berth.Event) ([]chunkChoice, error) {
 		return c.tell(c.callDelta(p, true, ""), nil), nil
 	}
 	c.turn++ // a tool's call or output, which the client does not see
+	c.acted = true
 	return nil, nil
 }
 
@@ -198,8 +191,7 @@ func (c *completionChoice) say(p *choicePiece, words string, logprobs []json.Raw
 	return c.tell(wordsDelta(p.kind, gap+words), logprobs)
 }
 
-// gap is what separates a piece from the one before it: nothing, unless a hosted
-// tool was called between.
+// gap is what separates a piece from the one before it: nothing within a turn.
 func (c *completionChoice) gap(p *choicePiece) string {
 	before := c.pieces[:slices.Index(c.pieces, p)]
 	for _, b := range slices.Backward(before) {

@@ -137,6 +137,20 @@ func TestCompletionErrors(t *testing.T) {
 	h.call(404, "POST", "/v1/completions", `{"model":"played","prompt":"hi"}`)
 }
 
+// Clients send a request again by themselves, but not one that has run tools.
+func TestCompletionIsNotTriedAgain(t *testing.T) {
+	run := turn(model.Call{ID: "call_a", Name: "shell", Arguments: `{"commands":["true"]}`}, model.Finish{})
+	for want, turns := range map[string][][]any{"": {turn(lasting)}, "false": {run, turn(lasting)}} {
+		for _, stream := range []bool{false, true} {
+			h, _ := playing(t, turns...)
+			resp := h.send(t.Context(), "POST", "/v1/chat/completions", fmt.Sprintf(`{%s,"stream":%t,"tools":[{"type":"shell"}]}`, asking, stream))
+			if got := resp.Header.Get("x-should-retry"); resp.StatusCode != 400 || got != want {
+				t.Errorf("%d turns, stream %t: got %d, x-should-retry %q, want 400, %q", len(turns), stream, resp.StatusCode, got, want)
+			}
+		}
+	}
+}
+
 // A stream has no status before its first word, unless that takes long.
 func TestCompletionSilence(t *testing.T) {
 	h := newHouse(t, func(o *api.Options) { o.KeepAlive = time.Millisecond })

@@ -2,6 +2,7 @@ package api
 
 import (
 	"encoding/json"
+	"errors"
 	"net/http"
 	"slices"
 	"sync"
@@ -17,33 +18,49 @@ func (s *server) streamCompletion(w http.ResponseWriter, r *http.Request, c bert
 	h := w.Header()
 	streamHeader(h)
 	o := a.asked.StreamOptions
-	out := &chunkWriter{answering: a, withUsage: o != nil && o.IncludeUsage,
+	out := &chunkWriter{answering: a, requestID: h.Get("x-request-id"), withUsage: o != nil && o.IncludeUsage,
 		eventWriter: newEventWriter(s.patiently(w), s.KeepAlive, o == nil || o.IncludeObfuscation == nil || *o.IncludeObfuscation)}
 	quiet := sync.OnceFunc(out.keepAlive(gone))
 	defer quiet()
+	err := s.tellCompletion(r, c, a, out)
+	quiet()
+	switch {
+	case errors.Is(err, errGone):
+		return nil
+	case err == nil:
+		out.end()
+		return nil
+	}
+	err = a.fail(h, err)
+	if x, ok := w.(*exchange); ok && x.status == 0 {
+		h.Del("Cache-Control")
+		h.Del("X-Accel-Buffering")
+	} else {
+		out.fail(err)
+	}
+	return err
+}
+
+// errGone means that the client has gone or has stopped reading.
+var errGone = errors.New("the client has gone")
+
+// tellCompletion sends all chunks of the choices. The last finish is told when the
+// completion has been saved.
+func (s *server) tellCompletion(r *http.Request, c berth.Caller, a *answering, out *chunkWriter) error {
 	unfinished := len(a.choices)
 	for chunks, err := range s.chosen(r.Context(), c.Project, a.choices) {
 		if slices.ContainsFunc(chunks, func(c chunkChoice) bool { return c.FinishReason != nil }) {
 			if unfinished--; unfinished == 0 { // save, then tell
-				err = s.keepCompletion(r.Context(), c.Project, a, h.Get("x-request-id"))
+				err = s.keepCompletion(r.Context(), c.Project, a, out.requestID)
 			}
 		}
 		if err != nil {
-			quiet()
-			err = a.asked.wordError(err)
-			if x, ok := w.(*exchange); ok && x.status == 0 {
-				h.Del("Cache-Control")
-				h.Del("X-Accel-Buffering")
-			} else {
-				out.fail(err, h.Get("x-request-id"))
-			}
 			return err
 		}
 		if out.chunks(chunks) != nil {
-			return nil
+			return errGone
 		}
 	}
-	out.end()
 	return nil
 }
 
@@ -51,6 +68,7 @@ func (s *server) streamCompletion(w http.ResponseWriter, r *http.Request, c bert
 type chunkWriter struct {
 	*eventWriter
 	*answering
+	requestID string
 	withUsage bool
 }
 
@@ -90,8 +108,8 @@ func (o *chunkWriter) end() {
 }
 
 // fail tells an error as the last event.
-func (o *chunkWriter) fail(err error, requestID string) {
-	_, e := describe(err, requestID)
+func (o *chunkWriter) fail(err error) {
+	_, e := describe(err, o.requestID)
 	_ = o.data(struct {
 		Error wireError `json:"error"`
 	}{e})

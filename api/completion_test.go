@@ -242,6 +242,15 @@ var answers = []struct {
 		whole: `{"index":0,"message":{"role":"assistant","content":"{\"n\":41}","refusal":null,"annotations":[]},"logprobs":null,"finish_reason":"stop","berth":{"container_id":"B"}}`,
 	},
 	{
+		name:  "a comment before the answer",
+		turns: [][]any{turn(model.Text{Text: "Let me think.", Phase: "commentary"}, model.Text{Text: "41", Phase: "final_answer"}, stopped)},
+		stream: `{"index":0,"delta":{"role":"assistant","content":"","refusal":null},"logprobs":null,"finish_reason":null}
+{"index":0,"delta":{"content":"Let me think."},"logprobs":null,"finish_reason":null}
+{"index":0,"delta":{"content":"\n\n41"},"logprobs":null,"finish_reason":null}
+{"index":0,"delta":{},"logprobs":null,"finish_reason":"stop"}`,
+		whole: `{"index":0,"message":{"role":"assistant","content":"Let me think.\n\n41","refusal":null,"annotations":[]},"logprobs":null,"finish_reason":"stop"}`,
+	},
+	{
 		name:  "begun anew before a word",
 		turns: [][]any{turn(passing), turn(model.Text{Text: "a"}, stopped)},
 		stream: `{"index":0,"delta":{"role":"assistant","content":"","refusal":null},"logprobs":null,"finish_reason":null}

@@ -88,10 +88,12 @@ func isDeed(it berth.Item) bool {
 // failed returns the error of a response that has failed.
 func failed(e *berth.EventError) error {
 	code := berth.CodeUpstream
-	switch e.Type {
-	case typeInvalid:
+	switch {
+	case e.Code == "model_not_found":
+		code = berth.CodeNotFound
+	case e.Type == typeInvalid:
 		code = berth.CodeInvalid
-	case typeRateLimit:
+	case e.Type == typeRateLimit:
 		code = berth.CodeRateLimited
 	}
 	err := &berth.Error{Code: code, Wire: e.Code, Message: e.Message}

@@ -3,6 +3,7 @@ package contract
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -31,6 +32,8 @@ var amendments = []struct {
 	{"/schemas/ChatCompletionMessageList/properties/first_id", nullable, "an empty page has none"},
 	{"/schemas/ChatCompletionMessageList/properties/last_id", nullable, "an empty page has none"},
 	{"/schemas/ChatCompletionResponseMessage/properties/role/enum", dropped, "messages of a request are listed in the same form"},
+	{"/schemas/CreateChatCompletionRequest/allOf/1/properties/seed/anyOf/0/minimum", dropped, "rounded, it does not fit into 64 bits"},
+	{"/schemas/CreateChatCompletionRequest/allOf/1/properties/seed/anyOf/0/maximum", dropped, "rounded, it does not fit into 64 bits"},
 	{"/schemas/CreateChatCompletionStreamResponse/properties/usage", nullable, "all chunks but the last say null"},
 	{"/schemas/ChatCompletionMessageToolCallChunk/properties/type/enum", dropped, "a custom tool's call has the type custom"},
 }
@@ -54,15 +57,32 @@ var assistantStreams = []string{"/threads/runs", "/threads/{thread_id}/runs", "/
 
 const assistantEvents = "#/schemas/AssistantStreamEvent"
 
+// walk returns what is at a place of the tree, nil if nothing is.
+func walk(node any, steps []string) any {
+	for _, step := range steps {
+		switch n := node.(type) {
+		case map[string]any:
+			node = n[step]
+		case []any:
+			i, err := strconv.Atoi(step)
+			if err != nil || i >= len(n) {
+				return nil
+			}
+			node = n[i]
+		default:
+			return nil
+		}
+	}
+	return node
+}
+
 // amend changes the tree of the document. It leaves out that a response is
 // streamed again by GET, and that a completion's stream may end with an error.
 func amend(tree map[string]any) {
 	for _, a := range amendments {
 		steps := strings.Split(a.at, "/")[1:]
-		node, last := tree, steps[len(steps)-1]
-		for _, step := range steps[:len(steps)-1] {
-			node, _ = node[step].(map[string]any)
-		}
+		last := steps[len(steps)-1]
+		node, _ := walk(tree, steps[:len(steps)-1]).(map[string]any)
 		if node[last] == nil {
 			panic(fmt.Sprintf("contract: there is nothing to amend at %s", a.at))
 		}
