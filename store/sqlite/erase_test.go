@@ -141,6 +141,10 @@ func TestEachKindIsErased(t *testing.T) {
 	file := func(id berth.CFileID) *berth.ContainerFile {
 		return &berth.ContainerFile{ID: id, ContainerID: "cntr_1", Path: canary + string(id)}
 	}
+	conversation := &store.Object{ObjectKey: store.ObjectKey{Kind: store.KindConversation, ID: "conv_1"}, Body: []byte(`"` + canary + `"`)}
+	item := func(id string) *store.Object {
+		return &store.Object{ObjectKey: store.ObjectKey{Kind: store.KindConversationItem, Parent: "conv_1", ID: id}, Body: []byte(`"` + strings.Repeat(canary, 1000) + `"`)}
+	}
 	for _, create := range []func() error{
 		func() error { return db.CreateFile(ctx, "p", &berth.File{ID: "file-1", Filename: canary}) },
 		func() error { return db.CreateKey(ctx, &berth.Key{ID: "key_1", Hash: keyHash, Name: canary}) },
@@ -149,6 +153,7 @@ func TestEachKindIsErased(t *testing.T) {
 		},
 		func() error { return db.PutContainerFile(ctx, "p", file("cfile_1")) },
 		func() error { return db.PutContainerFile(ctx, "p", file("cfile_2")) },
+		func() error { return db.CreateObjects(ctx, "p", conversation, item("msg_1"), item("msg_2")) },
 	} {
 		if err := create(); err != nil {
 			t.Fatal(err)
@@ -156,7 +161,8 @@ func TestEachKindIsErased(t *testing.T) {
 	}
 	before := count(t, dir, canary)
 	if err := errors.Join(db.DeleteResponse(ctx, "p", a.id(0)), db.DeleteFile(ctx, "p", "file-1"), db.DeleteKey(ctx, "key_1"),
-		db.DeleteContainerFile(ctx, "p", "cntr_1", "cfile_1"), db.DeleteContainer(ctx, "p", "cntr_1")); err != nil {
+		db.DeleteContainerFile(ctx, "p", "cntr_1", "cfile_1"), db.DeleteContainer(ctx, "p", "cntr_1"),
+		db.DeleteObject(ctx, "p", item("msg_1").ObjectKey), db.DeleteObject(ctx, "p", conversation.ObjectKey)); err != nil {
 		t.Fatal(err)
 	}
 	if err := db.Close(); err != nil {
