@@ -79,14 +79,15 @@ func isSummary(it berth.Item) bool {
 }
 
 // sinceCompaction returns what responses leave to those that continue them, where
-// output is the last one's: what is before a compaction has been summed up in it.
+// output is the last one's: what is before a compaction has been summed up in it. It
+// may append to before.
 func sinceCompaction(before, output []berth.Item) []berth.Item {
 	for i := len(output) - 1; i >= 0; i-- {
 		if isCompaction(output[i]) {
 			return slices.Clone(output[i:])
 		}
 	}
-	return slices.Concat(before, output)
+	return append(before, output...)
 }
 
 // survivors returns the messages among unfolded items that a compaction keeps:
