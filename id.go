@@ -16,6 +16,7 @@ type (
 	FileID         string // file-…
 	CFileID        string // cfile_…, a file in a container
 	PromptID       string // pmpt_…
+	WebhookID      string // whe_…, an endpoint
 	KeyID          string // key_…, an API key's name, not its secret
 )
 
@@ -43,6 +44,9 @@ const (
 	PrefixPrompt          = "pmpt_"
 	PrefixKey             = "key_"
 	PrefixRequest         = "req_"
+	PrefixWebhook         = "whe_"
+	PrefixDelivery        = "wh_"
+	PrefixEvent           = "evt_"
 	PrefixItem            = "item_"
 	PrefixCompaction      = "cmp_"
 )

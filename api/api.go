@@ -20,6 +20,7 @@ import (
 	"github.com/berth-run/berth/quota"
 	"github.com/berth-run/berth/sandbox"
 	"github.com/berth-run/berth/store"
+	"github.com/berth-run/berth/webhook"
 )
 
 // routes is the table of contents. To add an endpoint, add a line and write its
@@ -100,6 +101,18 @@ var routes = []route{
 
 	{"POST", "/v1/traces/ingest", (*server).ingestTraces},
 
+	{"POST", "/v1/webhook_endpoints", (*server).createWebhookEndpoint},
+	{"GET", "/v1/webhook_endpoints", (*server).listWebhookEndpoints},
+	{"GET", "/v1/webhook_endpoints/{webhook}", (*server).getWebhookEndpoint},
+	{"POST", "/v1/webhook_endpoints/{webhook}", (*server).updateWebhookEndpoint},
+	{"DELETE", "/v1/webhook_endpoints/{webhook}", (*server).deleteWebhookEndpoint},
+	{"POST", "/v1/webhook_endpoints/{webhook}/rotate_secret", (*server).rotateWebhookSecret},
+	{"POST", "/v1/webhook_endpoints/{webhook}/test", (*server).testWebhook},
+	{"GET", "/v1/webhook_event_types", (*server).listWebhookEventTypes},
+
+	{"GET", "/v1/organization/usage/completions", (*server).completionsUsage},
+	{"GET", "/v1/organization/usage/code_interpreter_sessions", (*server).sessionsUsage},
+
 	{"GET", "/v1/models", (*server).listModels},
 	{"GET", "/v1/models/{model...}", (*server).getModel},
 }
@@ -115,6 +128,8 @@ type Options struct {
 	Containers *sandbox.Keeper
 	Models     Models
 	Quota      *quota.Quota // of the engine; default none
+	Usages     store.Usages
+	Webhooks   *webhook.Service
 	Log        *slog.Logger
 	Version    string // told by /healthz
 

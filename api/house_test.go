@@ -37,6 +37,7 @@ import (
 	"github.com/berth-run/berth/store"
 	"github.com/berth-run/berth/store/sqlite"
 	"github.com/berth-run/berth/tool"
+	"github.com/berth-run/berth/webhook"
 )
 
 // A house is a whole server: every part is the real one but the model, of which
@@ -72,7 +73,9 @@ func newHouse(t *testing.T, change func(*api.Options), rules ...model.Rule) *hou
 	events := journal.New(st)
 	h.engine = engine.New(engine.Options{Responses: st, Runs: st, Usages: st, Objects: st, Journal: events, Models: models, Containers: containers{keeper},
 		Files: uploads, Owner: "test", Log: log})
-	opts := api.Options{Engine: h.engine, Journal: events, Responses: st, Objects: st, Keys: st, Files: uploads, Containers: keeper, Models: models, Log: log, Version: "1"}
+	hooks := webhook.New(st, log)
+	events.AtEnd(hooks.AtEnd)
+	opts := api.Options{Engine: h.engine, Usages: st, Webhooks: hooks, Journal: events, Responses: st, Objects: st, Keys: st, Files: uploads, Containers: keeper, Models: models, Log: log, Version: "1"}
 	if change != nil {
 		change(&opts)
 	}

@@ -37,8 +37,8 @@ var inside = []netip.Prefix{
 	netip.MustParsePrefix("5f00::/16"),
 }
 
-// public reports whether an address is on the public Internet.
-func public(a netip.Addr) bool {
+// Public reports whether an address is on the public Internet.
+func Public(a netip.Addr) bool {
 	a = a.Unmap().WithZone("")
 	return a.IsGlobalUnicast() && !a.IsPrivate() && !forbidden(a) &&
 		!slices.ContainsFunc(inside, func(p netip.Prefix) bool { return p.Contains(a) })
@@ -58,7 +58,7 @@ func (p *Policy) mayDial(d Decision, a netip.Addr, port int) bool {
 	if forbidden(a) {
 		return false
 	}
-	if public(a) {
+	if Public(a) {
 		return true
 	}
 	if !d.Private {

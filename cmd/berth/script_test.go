@@ -4,6 +4,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"strings"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -35,8 +36,18 @@ func TestScripts(t *testing.T) {
 			env.Setenv("HOME", env.WorkDir)
 			return os.WriteFile(env.WorkDir+"/local.yaml", []byte("driver: unsafe-local\n"), 0o600)
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"await": await},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"await": await, "post": post},
 	})
+}
+
+// post sends JSON to a path of the script's server: post PATH BODY.
+func post(ts *testscript.TestScript, _ bool, args []string) {
+	resp, err := http.Post(ts.Getenv("BERTH_URL")+args[0], "application/json", strings.NewReader(args[1]))
+	ts.Check(err)
+	resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		ts.Fatalf("%s", resp.Status)
+	}
 }
 
 // await waits until the server of the script answers.

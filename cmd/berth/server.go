@@ -36,6 +36,7 @@ import (
 	"github.com/berth-run/berth/sandbox/local"
 	"github.com/berth-run/berth/store/sqlite"
 	"github.com/berth-run/berth/tool"
+	"github.com/berth-run/berth/webhook"
 )
 
 // A server is everything that berth serve runs, in the order in which it was made.
@@ -118,6 +119,10 @@ func newServer(ctx context.Context, state string, config *Config, log *slog.Logg
 		return s, err
 	}
 	events := journal.New(db)
+	hooks := webhook.New(db, log)
+	events.AtEnd(hooks.AtEnd)
+	s.later(func(context.Context) error { return hooks.Close() })
+	hooks.Start()
 	eng := engine.New(engine.Options{Responses: db, Runs: db, Objects: db, Journal: events, Models: models, Containers: containers{keeper},
 		Files: uploads, Owner: owner, Log: log, Key: key, Usages: db, Quota: quotas,
 		Shell: tool.ShellLimits{Timeout: config.Shell.Timeout, MaxTimeout: config.Shell.MaxTimeout, Output: config.Shell.Output}})
@@ -131,7 +136,7 @@ func newServer(ctx context.Context, state string, config *Config, log *slog.Logg
 		return s, err
 	}
 	s.handler = api.New(api.Options{Engine: eng, Journal: events, Responses: db, Objects: db, Keys: db, Files: uploads, Containers: keeper,
-		Models: models, Quota: quotas, Log: log, Version: version, SpoolDir: spool})
+		Models: models, Quota: quotas, Usages: db, Webhooks: hooks, Log: log, Version: version, SpoolDir: spool})
 	return s, nil
 }
 

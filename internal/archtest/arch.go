@@ -45,6 +45,7 @@ var Imports = map[string][]string{
 	"journal":                   {"", "store"},
 	"project":                   {"", "store"},
 	"quota":                     {"", "project", "store"},
+	"webhook":                   {"", "egress", "store"},
 	"image":                     {},
 	"guest":                     {"guest/guestpb"},
 	"guest/server":              {"guest/guestpb"},
@@ -56,7 +57,7 @@ var Imports = map[string][]string{
 	"sandbox/drivertest":        {"guest", "sandbox/driver"},
 	"sandbox":                   {"", "guest", "sandbox/driver", "store"},
 	"engine":                    {"", "journal", "model", "store", "tool"},
-	"api":                       {"", "api/assistants", "engine", "files", "internal/sse", "journal", "quota", "sandbox", "store"},
+	"api":                       {"", "api/assistants", "engine", "files", "internal/sse", "journal", "quota", "sandbox", "store", "webhook"},
 	"api/assistants":            {"", "engine", "journal", "store"},
 	"internal/sse":              {},
 	"internal/archtest":         {},
@@ -73,7 +74,7 @@ var Imports = map[string][]string{
 // Bans says which packages of the standard library and others only some may
 // import, so that the engine cannot learn HTTP by accident.
 var Bans = map[string][]string{
-	"net/http":     {"api", "egress", "internal/contract", "internal/contract", "guest", "guest/server", "model/upstream", "model/chat", "model/modeltest", "cmd/berth", "e2e"},
+	"net/http":     {"api", "webhook", "egress", "internal/contract", "internal/contract", "guest", "guest/server", "model/upstream", "model/chat", "model/modeltest", "cmd/berth", "e2e"},
 	"database/sql": {"store/sqlite", "store/sqlite/query"},
 	"os/exec":      {"sandbox/gvisor", "sandbox/local", "sandbox/drivertest", "guest/server", "image", "store/storetest", "cmd/berth", "e2e"},
 }

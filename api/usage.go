@@ -1,0 +1,230 @@
+package api
+
+import (
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/store"
+)
+
+// A bucketWidth is a width that usage is told in, and how many buckets a page has.
+type bucketWidth struct {
+	time.Duration
+	limit, most int64
+}
+
+var bucketWidths = map[string]bucketWidth{"1m": {time.Minute, 60, 1440}, "1h": {time.Hour, 24, 168}, "1d": {24 * time.Hour, 7, 31}}
+
+// A usageRequest is what both kinds of usage may be asked for.
+type usageRequest struct {
+	width      time.Duration
+	from, to   time.Time // whole buckets
+	end        int64     // as asked for, in Unix seconds
+	limit      int64     // buckets
+	start      time.Time // of the page
+	projects   []string  // empty is any, as are the next two
+	keys       []string
+	models     []string
+	groups     []string
+	impossible bool // filtered by what Berth does not have
+}
+
+// A usagePage is the answer.
+type usagePage struct {
+	Object   string        `json:"object"` // "page"
+	Data     []usageBucket `json:"data"`
+	HasMore  bool          `json:"has_more"`
+	NextPage *string       `json:"next_page"`
+}
+
+type usageBucket struct {
+	Object    string `json:"object"` // "bucket"
+	StartTime int64  `json:"start_time"`
+	EndTime   int64  `json:"end_time"`
+	Results   []any  `json:"results"`
+}
+
+// completionsUsage is what models have used.
+type completionsUsage struct {
+	Object              string  `json:"object"`
+	InputTokens         int64   `json:"input_tokens"`
+	InputCachedTokens   int64   `json:"input_cached_tokens"`
+	InputUncachedTokens int64   `json:"input_uncached_tokens"`
+	OutputTokens        int64   `json:"output_tokens"`
+	InputAudioTokens    int64   `json:"input_audio_tokens"`
+	OutputAudioTokens   int64   `json:"output_audio_tokens"`
+	NumModelRequests    int64   `json:"num_model_requests"` // responses
+	ProjectID           *string `json:"project_id"`
+	UserID              *string `json:"user_id"`
+	APIKeyID            *string `json:"api_key_id"`
+	Model               *string `json:"model"`
+	Batch               *bool   `json:"batch"`
+	ServiceTier         *string `json:"service_tier"`
+	Berth               struct {
+		ReasoningTokens int64 `json:"reasoning_tokens"` // of the output
+	} `json:"berth"`
+}
+
+// sessionsUsage is what containers have used.
+type sessionsUsage struct {
+	Object      string  `json:"object"`
+	NumSessions int64   `json:"num_sessions"` // containers that were made
+	ProjectID   *string `json:"project_id"`
+	Berth       struct {
+		Seconds map[string]int64 `json:"seconds"` // that containers ran, by memory limit
+	} `json:"berth"`
+}
+
+// completionsUsage serves GET /v1/organization/usage/completions. A key sees its
+// own project.
+func (s *server) completionsUsage(w http.ResponseWriter, r *http.Request, c berth.Caller) error {
+	return s.usage(w, r, c, store.UsageResponse, []string{"project_id", "user_id", "api_key_id", "model", "batch", "service_tier"},
+		func(group []string, used []*store.Usage) any {
+			u := &completionsUsage{Object: "organization.usage.completions.result"}
+			u.ProjectID, u.APIKeyID, u.Model = orNull(group[0]), orNull(group[1]), orNull(group[2])
+			for _, of := range used {
+				u.NumModelRequests += of.Count
+				u.InputTokens += of.InputTokens
+				u.InputCachedTokens += of.CachedTokens
+				u.InputUncachedTokens += of.InputTokens - of.CachedTokens
+				u.OutputTokens += of.OutputTokens
+				u.Berth.ReasoningTokens += of.ReasoningTokens
+			}
+			return u
+		})
+}
+
+// sessionsUsage serves GET /v1/organization/usage/code_interpreter_sessions, whose
+// sessions are containers.
+func (s *server) sessionsUsage(w http.ResponseWriter, r *http.Request, c berth.Caller) error {
+	return s.usage(w, r, c, store.UsageContainer, []string{"project_id"}, func(group []string, used []*store.Usage) any {
+		u := &sessionsUsage{Object: "organization.usage.code_interpreter_sessions.result", ProjectID: orNull(group[0])}
+		u.Berth.Seconds = map[string]int64{}
+		for _, of := range used {
+			u.NumSessions += of.Count
+			u.Berth.Seconds[of.Name] += of.Seconds
+		}
+		return u
+	})
+}
+
+// usage answers with a page of buckets. In each, result sums up what was used by
+// each group: its project, key and model, "" where they are not told apart.
+func (s *server) usage(w http.ResponseWriter, r *http.Request, c berth.Caller, kind store.UsageKind, groupable []string, result func(group []string, used []*store.Usage) any) error {
+	req, err := readUsageRequest(r, kind, groupable)
+	if err != nil {
+		return err
+	}
+	end := req.start.Add(time.Duration(req.limit) * req.width)
+	page := usagePage{Object: "page", Data: []usageBucket{}, HasMore: end.Before(req.to)}
+	if page.HasMore {
+		page.NextPage = orNull("page_" + strconv.FormatInt(end.Unix(), 10))
+	} else {
+		end = req.to
+	}
+	used, err := s.Usages.Usage(r.Context(), store.UsageQuery{Project: c.Project, Kind: kind, From: req.start, To: end, Width: req.width})
+	if err != nil {
+		return err
+	}
+	for start := req.start; start.Before(end); start = start.Add(req.width) {
+		b := usageBucket{Object: "bucket", StartTime: start.Unix(), EndTime: min(start.Add(req.width).Unix(), max(req.end, start.Unix()+1)), Results: []any{}}
+		n := slices.IndexFunc(used, func(u *store.Usage) bool { return u.Start != b.StartTime })
+		if n < 0 {
+			n = len(used)
+		}
+		for _, g := range req.groupsOf(used[:n]) {
+			b.Results = append(b.Results, result(g.name, g.used))
+		}
+		used = used[n:]
+		page.Data = append(page.Data, b)
+	}
+	return writeJSON(w, http.StatusOK, page)
+}
+
+func readUsageRequest(r *http.Request, kind store.UsageKind, groupable []string) (*usageRequest, error) {
+	q := newQuery(r)
+	name := q.oneOf("bucket_width", "1m", "1h", "1d")
+	if name == "" {
+		name = "1d"
+	}
+	width, known := bucketWidths[name]
+	if !known {
+		return nil, q.end()
+	}
+	req := &usageRequest{width: width.Duration, projects: q.strings("project_ids"), groups: q.strings("group_by")}
+	if kind == store.UsageResponse {
+		req.keys, req.models = q.strings("api_key_ids"), q.strings("models")
+		users := q.strings("user_ids")
+		req.impossible = q.boolean("batch", false) || len(users) > 0
+	}
+	for _, g := range req.groups {
+		if !slices.Contains(groupable, g) {
+			q.fail(wrongValue("group_by", g, groupable))
+		}
+	}
+	const latest = 1 << 40
+	if !q.values.Has("start_time") {
+		q.fail(missing("start_time"))
+	}
+	from := q.integer("start_time", 0, 0, latest)
+	req.end = q.integer("end_time", time.Now().Unix(), 0, latest)
+	req.limit = q.integer("limit", width.limit, 1, width.most)
+	req.from, req.to = time.Unix(from, 0).Truncate(req.width), time.Unix(req.end+int64(req.width/time.Second)-1, 0).Truncate(req.width)
+	req.start = req.from
+	if cursor := q.text("page"); cursor != "" {
+		at, err := strconv.ParseInt(strings.TrimPrefix(cursor, "page_"), 10, 64)
+		req.start = time.Unix(at, 0)
+		if err != nil || at < 0 || at > latest || req.start.Before(req.from) || !req.start.Equal(req.start.Truncate(req.width)) {
+			q.fail(berth.Invalid("page", "Invalid 'page': it is none of this list's."))
+		}
+	}
+	if from >= req.end {
+		q.fail(berth.Invalid("end_time", "Invalid 'end_time': it must be after 'start_time'."))
+	}
+	return req, q.end()
+}
+
+// strings returns the values of a parameter that may be repeated, also under the
+// name "name[]", or parted by commas.
+func (q *query) strings(name string) []string {
+	q.known = append(q.known, name, name+"[]")
+	var all []string
+	for _, v := range slices.Concat(q.values[name], q.values[name+"[]"]) {
+		all = append(all, strings.Split(v, ",")...)
+	}
+	return all
+}
+
+// A group is what was used by some that are not told apart.
+type group struct {
+	name []string // project, key, model
+	used []*store.Usage
+}
+
+// groupsOf puts what was used in a bucket into groups.
+func (req *usageRequest) groupsOf(used []*store.Usage) []*group {
+	any := func(of []string, s string) bool { return len(of) == 0 || slices.Contains(of, s) }
+	var groups []*group
+	for _, u := range used {
+		if req.impossible || !any(req.projects, string(u.Project)) || !any(req.keys, string(u.Key)) || !any(req.models, u.Name) {
+			continue
+		}
+		name := make([]string, 3)
+		for i, by := range []struct{ group, name string }{{"project_id", string(u.Project)}, {"api_key_id", string(u.Key)}, {"model", u.Name}} {
+			if slices.Contains(req.groups, by.group) {
+				name[i] = by.name
+			}
+		}
+		n := slices.IndexFunc(groups, func(g *group) bool { return slices.Equal(g.name, name) })
+		if n < 0 {
+			n = len(groups)
+			groups = append(groups, &group{name: name})
+		}
+		groups[n].used = append(groups[n].used, u)
+	}
+	return groups
+}

@@ -1,0 +1,143 @@
+package api_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/store"
+)
+
+// used adds usage to a house as if it had been used now.
+func (h *house) used(p berth.ProjectID, kind store.UsageKind, key berth.KeyID, name string, count, input int64) {
+	h.t.Helper()
+	check(h.t, h.store.AddUsage(h.t.Context(), &store.Usage{Project: p, Kind: kind, Key: key, Name: name, Count: count,
+		InputTokens: input, CachedTokens: input / 2, OutputTokens: 3, ReasoningTokens: 1, Seconds: 60}))
+}
+
+func TestCompletionsUsage(t *testing.T) {
+	h := newHouse(t, nil)
+	h.key("sk-a", "proj_a")
+	before := time.Now()
+	h.used("proj_a", store.UsageResponse, "key_1", "small", 2, 10)
+	h.used("proj_a", store.UsageResponse, "key_1", "large", 1, 100)
+	h.used("proj_a", store.UsageResponse, "key_2", "small", 1, 1000)
+	h.used("proj_b", store.UsageResponse, "key_3", "small", 1, 7)
+	from := before.Add(-time.Hour).Unix()
+	// results asks in one bucket or two, should a day end in the test.
+	results := func(query string) []string {
+		t.Helper()
+		page := h.call(200, "GET", fmt.Sprintf("/v1/organization/usage/completions?start_time=%d&end_time=%d&%s", from, time.Now().Unix()+60, query), nil)
+		var lines []string
+		for _, b := range page.at("data").([]any) {
+			for _, r := range object(b.(map[string]any)).at("results").([]any) {
+				r := object(r.(map[string]any))
+				lines = append(lines, fmt.Sprint(r["project_id"], " ", r["api_key_id"], " ", r["model"], ": ", r["num_model_requests"], ", ", r["input_tokens"], " (",
+					r["input_cached_tokens"], ", ", r["input_uncached_tokens"], ") ", r["output_tokens"], " (", r.at("berth", "reasoning_tokens"), ")"))
+			}
+		}
+		return lines
+	}
+	for query, want := range map[string][]string{
+		"":                                       {"<nil> <nil> <nil>: 4, 1110 (555, 555) 9 (3)"},
+		"group_by[]=model":                       {"<nil> <nil> large: 1, 100 (50, 50) 3 (1)", "<nil> <nil> small: 3, 1010 (505, 505) 6 (2)"},
+		"group_by=project_id":                    {"proj_a <nil> <nil>: 4, 1110 (555, 555) 9 (3)"},
+		"group_by=api_key_id,model&models=small": {"<nil> key_1 small: 2, 10 (5, 5) 3 (1)", "<nil> key_2 small: 1, 1000 (500, 500) 3 (1)"},
+		"api_key_ids[]=key_2&group_by[]=user_id": {"<nil> <nil> <nil>: 1, 1000 (500, 500) 3 (1)"},
+		"project_ids=proj_b":                     nil, // another's is as one that is not
+		"project_ids=proj_none":                  nil,
+		"user_ids=user-1":                        nil,
+		"batch=true":                             nil,
+		"api_key_ids=key_3":                      nil,
+	} {
+		if diff := cmp.Diff(want, results("bucket_width=1d&"+query)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", query, diff)
+		}
+	}
+	for query, param := range map[string]string{
+		"": "start_time", "start_time=x": "start_time", "start_time=5&end_time=5": "end_time", "start_time=5&bucket_width=2d": "bucket_width",
+		"start_time=5&limit=32": "limit", "start_time=5&bucket_width=1h&limit=169": "limit", "start_time=5&group_by=colour": "group_by",
+		"start_time=5&page=x": "page", "start_time=86400&page=page_0": "page", "start_time=5&page=page_7": "page", "start_time=5&what=1": "what",
+	} {
+		if e := h.call(400, "GET", "/v1/organization/usage/completions?"+query, nil); e.at("error", "param") != param {
+			t.Errorf("%s: got %v, want an error about %s", query, e, param)
+		}
+	}
+}
+
+// Pages are of whole buckets, the empty ones among them, and hold all that was used
+// once.
+func TestUsagePages(t *testing.T) {
+	h := newHouse(t, nil)
+	h.key("sk-a", "proj_a")
+	h.used("proj_a", store.UsageResponse, "key_1", "m", 1, 10)
+	end := time.Now().Unix() + 1
+	start := end - 3*3600
+	var times []int64
+	tokens := 0.0
+	for page := ""; ; {
+		got := h.call(200, "GET", fmt.Sprintf("/v1/organization/usage/completions?bucket_width=1m&limit=7&start_time=%d&end_time=%d%s", start, end, page), nil)
+		data := got.at("data").([]any)
+		if len(data) > 7 {
+			t.Fatalf("got a page of %d buckets", len(data))
+		}
+		for _, b := range data {
+			b := object(b.(map[string]any))
+			times = append(times, int64(b["start_time"].(float64)))
+			if width := b["end_time"].(float64) - b["start_time"].(float64); width > 60 || width < 1 {
+				t.Errorf("got a bucket of %v s", width)
+			}
+			for _, r := range b["results"].([]any) {
+				tokens += r.(map[string]any)["input_tokens"].(float64)
+			}
+		}
+		next, more := got["next_page"].(string)
+		if more != got["has_more"].(bool) {
+			t.Fatalf("got has_more %v and next_page %v", got["has_more"], got["next_page"])
+		}
+		if !more {
+			break
+		}
+		page = "&page=" + next
+	}
+	for i, at := range times {
+		if at != times[0]+int64(i)*60 || at%60 != 0 {
+			t.Fatalf("bucket %d starts at %d, the first at %d", i, at, times[0])
+		}
+	}
+	if n := len(times); times[0] > start || times[n-1]+60 < end || n > 182 || tokens != 10 {
+		t.Errorf("got %d buckets from %d to %d with %v tokens, want %d to %d with 10", n, times[0], times[n-1]+60, tokens, start, end)
+	}
+}
+
+func TestSessionsUsage(t *testing.T) {
+	h := newHouse(t, nil)
+	h.key("sk-a", "proj_a")
+	c := h.call(200, "POST", "/v1/containers", `{"name":"x","memory_limit":"4g"}`)
+	h.used("proj_a", store.UsageContainer, "key_1", "1g", 2, 0)
+	h.used("proj_b", store.UsageContainer, "key_1", "1g", 2, 0)
+	h.call(200, "DELETE", "/v1/containers/"+c.id(), nil)
+	got := h.call(200, "GET", fmt.Sprintf("/v1/organization/usage/code_interpreter_sessions?group_by=project_id&start_time=%d&end_time=%d",
+		time.Now().Unix()-60, time.Now().Unix()+60), nil)
+	sessions, minutes := 0.0, 0.0
+	for _, b := range got.at("data").([]any) {
+		for _, r := range b.(map[string]any)["results"].([]any) {
+			r := object(r.(map[string]any))
+			sessions += r["num_sessions"].(float64)
+			minutes += r.at("berth", "seconds", "1g").(float64) / 60
+			if r["project_id"] != "proj_a" || r.at("berth", "seconds", "4g") == nil {
+				t.Errorf("got %v", r)
+			}
+		}
+	}
+	if sessions != 3 || minutes != 1 {
+		t.Errorf("got %v sessions and %v minutes, want 3 and 1", sessions, minutes)
+	}
+	if e := h.call(400, "GET", "/v1/organization/usage/code_interpreter_sessions?start_time=5&group_by=model", nil); !strings.Contains(fmt.Sprint(e), "group_by") {
+		t.Errorf("got %v", e)
+	}
+}

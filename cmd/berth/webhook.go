@@ -1,0 +1,134 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/store"
+	"github.com/berth-run/berth/webhook"
+)
+
+func newWebhook() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "webhook",
+		Short: "Make, list and delete webhook endpoints, and see their log",
+		Long: `A webhook endpoint is told when a background response of its project has ended.
+Requests are signed in the way of the Standard Webhooks, which OpenAI's clients
+verify, and tried again for three days.
+
+Endpoints that are made here may be anywhere, on this machine and its network as
+well. Projects make others themselves, at POST /v1/webhook_endpoints; those are
+reached over https at public addresses only.`,
+	}
+	var name string
+	cmd.PersistentFlags().StringVar(&name, "project", string(berth.DefaultProject), "project whose endpoints are meant")
+	open := storeFlag(cmd)
+	// on runs f on the project's endpoints.
+	on := func(f func(ctx context.Context, cmd *cobra.Command, s *webhook.Service, p berth.ProjectID, args []string) error) func(*cobra.Command, []string) error {
+		return func(cmd *cobra.Command, args []string) error {
+			p, err := projectID("--project", name)
+			if err != nil {
+				return err
+			}
+			db, err := open(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer db.Close()
+			return asPlain(f(cmd.Context(), cmd, webhook.New(db, slog.New(slog.DiscardHandler)), p, args))
+		}
+	}
+	create := &cobra.Command{Use: "create URL", Short: "Make an endpoint and print its id and its secret, once", Args: cobra.ExactArgs(1)}
+	title := create.Flags().String("name", "", "a name to know it by")
+	events := create.Flags().StringSlice("event", nil, "type of event to be told of, such as response.completed; may be repeated; default all")
+	create.RunE = on(func(ctx context.Context, cmd *cobra.Command, s *webhook.Service, p berth.ProjectID, args []string) error {
+		req := webhook.EndpointRequest{Name: title, URL: &args[0], EventTypes: webhook.EventTypes, Anywhere: true}
+		if len(*events) > 0 {
+			req.EventTypes = nil
+			for _, e := range *events {
+				req.EventTypes = append(req.EventTypes, berth.EventType(e))
+			}
+		}
+		e, err := s.Create(ctx, p, req)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(cmd.OutOrStdout(), "%s %s\n", e.ID, e.SigningSecret)
+		return nil
+	})
+	ls := &cobra.Command{Use: "ls", Aliases: []string{"list"}, Short: "List endpoints", Args: cobra.NoArgs, RunE: on(listEndpoints)}
+	rm := &cobra.Command{Use: "rm WEBHOOK...", Aliases: []string{"delete"}, Short: "Delete endpoints, their logs, and what was to be delivered", Args: cobra.MinimumNArgs(1),
+		RunE: on(func(ctx context.Context, _ *cobra.Command, s *webhook.Service, p berth.ProjectID, ids []string) error {
+			for _, id := range ids {
+				if err := s.Delete(ctx, p, berth.WebhookID(id)); err != nil {
+					return err
+				}
+			}
+			return nil
+		})}
+	log := &cobra.Command{Use: "log WEBHOOK", Short: "Show what was delivered in the last days, and what is to be", Args: cobra.ExactArgs(1)}
+	limit := log.Flags().Int("limit", 50, "deliveries to show")
+	log.RunE = on(func(ctx context.Context, cmd *cobra.Command, s *webhook.Service, p berth.ProjectID, args []string) error {
+		list, _, err := s.Log(ctx, p, berth.WebhookID(args[0]), store.Page{Limit: max(1, min(*limit, 10_000))})
+		if err != nil {
+			return err
+		}
+		return writeDeliveries(cmd, list)
+	})
+	cmd.AddCommand(create, ls, rm, log)
+	return cmd
+}
+
+// asPlain leaves of an error for clients what an operator needs.
+func asPlain(err error) error {
+	if e, ok := err.(*berth.Error); ok && e.Err == nil {
+		return fmt.Errorf("%s", e.Message)
+	}
+	return err
+}
+
+func listEndpoints(ctx context.Context, cmd *cobra.Command, s *webhook.Service, p berth.ProjectID, _ []string) error {
+	list, _, err := s.List(ctx, p, store.Page{Limit: 1000, Ascending: true})
+	if err != nil {
+		return err
+	}
+	w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "ID\tNAME\tURL\tEVENTS\tSECRET\tCREATED")
+	for _, e := range list {
+		var types []string
+		for _, t := range e.EventTypes {
+			types = append(types, string(t))
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", e.ID, e.Name, e.URL, strings.Join(types, ","), e.SigningSecretHint, utc(e.CreatedAt))
+	}
+	return w.Flush()
+}
+
+func writeDeliveries(cmd *cobra.Command, list []*webhook.Delivery) error {
+	w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "CREATED\tDELIVERY\tTYPE\tRESPONSE\tSTATUS\tATTEMPTS\tLAST")
+	for _, d := range list {
+		var event berth.WebhookEvent
+		if err := json.Unmarshal(d.Payload, &event); err != nil {
+			return err
+		}
+		last := "-"
+		if n := len(d.Attempts); n > 0 {
+			a := d.Attempts[n-1]
+			last = fmt.Sprintf("%s %d %s", utc(a.At), a.Status, a.Error)
+		}
+		status := string(d.Status)
+		if d.Status == webhook.Pending {
+			status += " until " + utc(d.DueAt)
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\t%s\n", utc(d.CreatedAt), d.ID, d.Type, event.Data.ID, status, len(d.Attempts), strings.TrimSpace(last))
+	}
+	return w.Flush()
+}

@@ -1,0 +1,201 @@
+package webhook
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/store"
+)
+
+// KindDelivery is that of deliveries in the store. They belong to their endpoint.
+// A delivery expires when it is due; one that is over, when it is forgotten.
+const KindDelivery store.Kind = "webhook_delivery"
+
+const (
+	retryTime = 72 * time.Hour     // in which a delivery is tried again
+	firstWait = 5 * time.Second    // before the second attempt; three times as long before each further one
+	maxWait   = 4 * time.Hour      // at most
+	logTime   = 7 * 24 * time.Hour // that a delivery which is over is remembered
+)
+
+// A Delivery is an event on its way to an endpoint, and how that went.
+type Delivery struct {
+	ID        string          `json:"id"` // wh_…, the webhook-id of every attempt
+	CreatedAt int64           `json:"created_at"`
+	Type      berth.EventType `json:"type"`
+	Payload   json.RawMessage `json:"payload"` // a berth.WebhookEvent
+	Status    Status          `json:"status"`
+	DueAt     int64           `json:"-"` // while it is pending: the next attempt, in Unix seconds
+	Attempts  []Attempt       `json:"attempts"`
+}
+
+// A Status says where a delivery is.
+type Status string
+
+const (
+	Pending   Status = "pending"
+	Delivered Status = "delivered"
+	Failed    Status = "failed" // given up
+)
+
+// An Attempt is one request to the endpoint.
+type Attempt struct {
+	At           int64  `json:"at"` // Unix seconds
+	Milliseconds int64  `json:"milliseconds"`
+	Status       int    `json:"status,omitempty"` // of the answer; 0 if there was none
+	Error        string `json:"error,omitempty"`
+}
+
+// AtEnd returns the deliveries that the end of a response brings about, for
+// journal.AtEnd: of a background response, as with the hosted service.
+func (s *Service) AtEnd(r *store.Response, final *berth.Response) []*store.Object {
+	kind := map[berth.Status]berth.EventType{berth.StatusCompleted: berth.EventCompleted, berth.StatusFailed: berth.EventFailed,
+		berth.StatusIncomplete: berth.EventIncomplete, berth.StatusCancelled: berth.EventCancelled}[final.Status]
+	if !final.Background || kind == "" {
+		return nil
+	}
+	objects, _, err := s.objects.ListObjects(context.Background(), r.Project, KindEndpoint, "", store.Page{Limit: 2 * maxEndpoints, Ascending: true})
+	if err != nil {
+		s.log.Error("an event is not told to webhook endpoints", "response", final.ID, "request_id", r.RequestID, "err", err)
+		return nil
+	}
+	now := time.Now()
+	var event *berth.WebhookEvent // the same for all
+	var out []*store.Object
+	for _, o := range objects {
+		e, err := decode(o)
+		if err != nil || !slices.Contains(e.EventTypes, kind) {
+			continue
+		}
+		if event == nil {
+			event = newEvent(kind, final.ID, now)
+		}
+		out = append(out, newDelivery(e.ID, event, now))
+	}
+	return out
+}
+
+func newEvent(kind berth.EventType, about berth.ResponseID, now time.Time) *berth.WebhookEvent {
+	return &berth.WebhookEvent{ID: berth.NewID(berth.PrefixEvent), Object: "event", CreatedAt: now.Unix(), Type: kind,
+		Data: berth.WebhookEventData{ID: string(about)}}
+}
+
+func newDelivery(to berth.WebhookID, event *berth.WebhookEvent, now time.Time) *store.Object {
+	payload, _ := json.Marshal(event) // strings and numbers always marshal
+	d := &Delivery{ID: berth.NewID(berth.PrefixDelivery), CreatedAt: now.Unix(), Type: event.Type, Payload: payload, Status: Pending}
+	body, _ := json.Marshal(d)
+	return &store.Object{ObjectKey: store.ObjectKey{Kind: KindDelivery, Parent: string(to), ID: d.ID},
+		CreatedAt: d.CreatedAt, ExpiresAt: now.Unix(), Body: body}
+}
+
+// attempted notes an attempt and settles what comes next.
+func (d *Delivery) attempted(a Attempt, ok bool, now time.Time) {
+	d.Attempts = append(d.Attempts, a)
+	wait := backoff(len(d.Attempts))
+	switch {
+	case ok:
+		d.Status = Delivered
+	case now.Add(wait).Unix() > d.CreatedAt+int64(retryTime/time.Second):
+		d.Status = Failed
+	default:
+		d.DueAt = now.Add(wait).Unix()
+	}
+}
+
+// backoff is how long to wait after so many attempts: up to a fifth more than in
+// the table, so that what failed together is not tried again together.
+func backoff(attempts int) time.Duration {
+	wait := firstWait
+	for range attempts - 1 {
+		wait = min(3*wait, maxWait)
+	}
+	return wait + rand.N(wait/5)
+}
+
+// Log returns one page of an endpoint's deliveries and whether there is more.
+func (s *Service) Log(ctx context.Context, p berth.ProjectID, id berth.WebhookID, page store.Page) ([]*Delivery, bool, error) {
+	if _, err := s.get(ctx, p, id); err != nil {
+		return nil, false, err
+	}
+	objects, more, err := s.objects.ListObjects(ctx, p, KindDelivery, string(id), page)
+	if err != nil {
+		return nil, false, err
+	}
+	list := make([]*Delivery, len(objects))
+	for i, o := range objects {
+		if list[i], err = decodeDelivery(o); err != nil {
+			return nil, false, err
+		}
+	}
+	return list, more, nil
+}
+
+func decodeDelivery(o *store.Object) (*Delivery, error) {
+	d := &Delivery{}
+	if err := json.Unmarshal(o.Body, d); err != nil {
+		return nil, err
+	}
+	if d.Status == Pending {
+		d.DueAt = o.ExpiresAt
+	}
+	return d, nil
+}
+
+// deliver makes one attempt, or forgets a delivery that is over.
+func (s *Service) deliver(ctx context.Context, ref store.ObjectRef) error {
+	o, err := s.objects.GetObject(ctx, ref.Project, ref.ObjectKey)
+	if err != nil {
+		return ignoreNotFound(err) // it went with its endpoint
+	}
+	d, err := decodeDelivery(o)
+	if err != nil {
+		return err
+	}
+	if d.Status != Pending {
+		return ignoreNotFound(s.objects.DeleteObject(ctx, ref.Project, ref.ObjectKey))
+	}
+	e, err := s.get(ctx, ref.Project, berth.WebhookID(ref.Parent))
+	if berth.ErrorCode(err) == berth.CodeNotFound {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	began := time.Now()
+	status, failure := s.post(ctx, e, d.ID, d.Payload)
+	if ctx.Err() != nil {
+		return nil // the server stops; whether it arrived nobody knows
+	}
+	a := Attempt{At: began.Unix(), Milliseconds: time.Since(began).Milliseconds(), Status: status}
+	if failure != nil {
+		a.Error = failure.Error()
+		s.log.Warn("a webhook was not taken", "project", ref.Project, "endpoint", e.ID, "delivery", d.ID, "attempt", len(d.Attempts)+1, "err", failure)
+	}
+	_, err = s.objects.UpdateObject(ctx, ref.Project, ref.ObjectKey, func(o *store.Object) error {
+		d, err := decodeDelivery(o)
+		if err != nil {
+			return err
+		}
+		now := time.Now()
+		d.attempted(a, failure == nil, now)
+		o.ExpiresAt = d.DueAt
+		if d.Status != Pending {
+			o.ExpiresAt = now.Add(logTime).Unix()
+		}
+		o.Body, err = json.Marshal(d)
+		return err
+	})
+	return ignoreNotFound(err)
+}
+
+func ignoreNotFound(err error) error {
+	if errors.Is(err, store.ErrNotFound) {
+		return nil
+	}
+	return err
+}

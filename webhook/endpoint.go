@@ -1,0 +1,243 @@
+// Package webhook tells endpoints what has become of background responses.
+//
+// A delivery is saved with the response's last event and made until the endpoint
+// has taken it, across restarts. Payloads and their signatures are OpenAI's,
+// which are those of the Standard Webhooks.
+package webhook
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"slices"
+	"time"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/store"
+)
+
+// KindEndpoint is that of endpoints in the store.
+const KindEndpoint store.Kind = "webhook_endpoint"
+
+const (
+	maxEndpoints = 20 // of a project
+	maxURL       = 2048
+	// keepOld is how long an old secret signs beside a new one, if that is asked for.
+	keepOld = 24 * time.Hour
+)
+
+// EventTypes are what endpoints may be told of.
+var EventTypes = []berth.EventType{berth.EventCompleted, berth.EventFailed, berth.EventIncomplete, berth.EventCancelled}
+
+// A Service keeps endpoints and, once started, makes deliveries. It is safe for
+// concurrent use.
+type Service struct {
+	objects store.Objects
+	log     *slog.Logger
+	sender  sender
+
+	anywhere, public *http.Client
+}
+
+// New returns a service that keeps endpoints and deliveries in objects.
+func New(objects store.Objects, log *slog.Logger) *Service {
+	return &Service{objects: objects, log: log, sender: newSender(), anywhere: newClient(false), public: newClient(true)}
+}
+
+// An endpoint as it is kept.
+type endpoint struct {
+	berth.WebhookEndpoint
+	Secret   string `json:"secret"`
+	Old      string `json:"old_secret,omitempty"` // signs as well
+	OldUntil int64  `json:"old_until,omitempty"`  // Unix seconds
+	Anywhere bool   `json:"anywhere,omitempty"`   // may be on the server's own network
+}
+
+// An EndpointRequest describes an endpoint, or what is to become of it.
+type EndpointRequest struct {
+	Name       *string           `json:"name"`
+	URL        *string           `json:"url"`
+	EventTypes []berth.EventType `json:"event_types"`
+
+	// Anywhere is for the operator: the endpoint may be on the server's own network,
+	// and need not be encrypted. Others are reached over https at public addresses
+	// only, or a project could have the server ask its neighbours.
+	Anywhere bool `json:"-"`
+}
+
+// apply checks a request and changes the endpoint.
+func (e *endpoint) apply(req EndpointRequest) error {
+	if req.URL != nil {
+		u, err := url.Parse(*req.URL)
+		switch {
+		case err != nil || u.Host == "" || u.User != nil || u.Fragment != "" || len(*req.URL) > maxURL:
+			return berth.Invalid("url", "Invalid 'url': expected an absolute URL of at most %d characters, without a name, password or fragment.", maxURL)
+		case u.Scheme != "https" && !(u.Scheme == "http" && req.Anywhere):
+			return berth.Invalid("url", "Invalid 'url': expected an https URL.")
+		}
+		e.URL, e.Anywhere = *req.URL, req.Anywhere
+	}
+	if req.Name != nil {
+		e.Name = *req.Name
+	}
+	if req.EventTypes != nil {
+		if len(req.EventTypes) == 0 {
+			return berth.Invalid("event_types", "Invalid 'event_types': empty array. Expected an array with minimum length 1, but got an empty array instead.")
+		}
+		for i, t := range req.EventTypes {
+			if !slices.Contains(EventTypes, t) {
+				return berth.Invalid(fmt.Sprintf("event_types[%d]", i), "Invalid value: '%s'. Supported values are: %s.", t, words(EventTypes))
+			}
+		}
+		e.EventTypes = slices.Compact(slices.Sorted(slices.Values(req.EventTypes)))
+	}
+	return nil
+}
+
+func words(types []berth.EventType) (s string) {
+	for i, t := range types {
+		if i > 0 {
+			s += ", "
+		}
+		s += "'" + string(t) + "'"
+	}
+	return s
+}
+
+// Create keeps a new endpoint and returns it with its secret.
+func (s *Service) Create(ctx context.Context, p berth.ProjectID, req EndpointRequest) (*berth.WebhookEndpoint, error) {
+	list, _, err := s.List(ctx, p, store.Page{Limit: maxEndpoints})
+	if err != nil {
+		return nil, err
+	}
+	if len(list) >= maxEndpoints {
+		return nil, berth.Errorf(berth.CodeInvalid, "The project has %d webhook endpoints already, and may not have more.", maxEndpoints)
+	}
+	now := time.Now().Unix()
+	e := &endpoint{WebhookEndpoint: berth.WebhookEndpoint{ID: berth.WebhookID(berth.NewID(berth.PrefixWebhook)), Object: "webhook_endpoint",
+		CreatedAt: now, UpdatedAt: now}}
+	if err := e.apply(req); err != nil {
+		return nil, err
+	}
+	e.renew(false)
+	body, err := json.Marshal(e)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.objects.CreateObjects(ctx, p, &store.Object{ObjectKey: endpointKey(e.ID), CreatedAt: now, Body: body}); err != nil {
+		return nil, err
+	}
+	e.SigningSecret = e.Secret
+	return &e.WebhookEndpoint, nil
+}
+
+func endpointKey(id berth.WebhookID) store.ObjectKey {
+	return store.ObjectKey{Kind: KindEndpoint, ID: string(id)}
+}
+
+// renew gives an endpoint a new secret.
+func (e *endpoint) renew(keep bool) {
+	e.Old, e.OldUntil = "", 0
+	if keep {
+		e.Old, e.OldUntil = e.Secret, time.Now().Add(keepOld).Unix()
+	}
+	e.Secret = newSecret()
+	e.SigningSecretHint = "…" + e.Secret[len(e.Secret)-4:]
+}
+
+func (s *Service) get(ctx context.Context, p berth.ProjectID, id berth.WebhookID) (*endpoint, error) {
+	o, err := s.objects.GetObject(ctx, p, endpointKey(id))
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, notFound(id)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return decode(o)
+}
+
+func decode(o *store.Object) (*endpoint, error) {
+	e := &endpoint{}
+	return e, json.Unmarshal(o.Body, e)
+}
+
+func notFound(id berth.WebhookID) error {
+	return berth.Errorf(berth.CodeNotFound, "Webhook endpoint with id '%s' not found.", id)
+}
+
+// Get returns an endpoint.
+func (s *Service) Get(ctx context.Context, p berth.ProjectID, id berth.WebhookID) (*berth.WebhookEndpoint, error) {
+	e, err := s.get(ctx, p, id)
+	if err != nil {
+		return nil, err
+	}
+	return &e.WebhookEndpoint, nil
+}
+
+// List returns one page of endpoints and whether there is more.
+func (s *Service) List(ctx context.Context, p berth.ProjectID, page store.Page) ([]*berth.WebhookEndpoint, bool, error) {
+	objects, more, err := s.objects.ListObjects(ctx, p, KindEndpoint, "", page)
+	if err != nil {
+		return nil, false, err
+	}
+	list := make([]*berth.WebhookEndpoint, len(objects))
+	for i, o := range objects {
+		e, err := decode(o)
+		if err != nil {
+			return nil, false, err
+		}
+		list[i] = &e.WebhookEndpoint
+	}
+	return list, more, nil
+}
+
+// Update changes what the request names.
+func (s *Service) Update(ctx context.Context, p berth.ProjectID, id berth.WebhookID, req EndpointRequest) (*berth.WebhookEndpoint, error) {
+	e, err := s.change(ctx, p, id, func(e *endpoint) error { return e.apply(req) })
+	if err != nil {
+		return nil, err
+	}
+	return &e.WebhookEndpoint, nil
+}
+
+// RotateSecret gives an endpoint a new secret and returns it with that. The old one
+// may sign beside it for a day.
+func (s *Service) RotateSecret(ctx context.Context, p berth.ProjectID, id berth.WebhookID, keep bool) (*berth.WebhookEndpoint, error) {
+	e, err := s.change(ctx, p, id, func(e *endpoint) error { e.renew(keep); return nil })
+	if err != nil {
+		return nil, err
+	}
+	e.SigningSecret = e.Secret
+	return &e.WebhookEndpoint, nil
+}
+
+func (s *Service) change(ctx context.Context, p berth.ProjectID, id berth.WebhookID, change func(*endpoint) error) (e *endpoint, err error) {
+	_, err = s.objects.UpdateObject(ctx, p, endpointKey(id), func(o *store.Object) error {
+		if e, err = decode(o); err != nil {
+			return err
+		}
+		if err := change(e); err != nil {
+			return err
+		}
+		e.UpdatedAt = time.Now().Unix()
+		o.Body, err = json.Marshal(e)
+		return err
+	})
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, notFound(id)
+	}
+	return e, err
+}
+
+// Delete removes an endpoint, its log, and what was still to be delivered to it.
+func (s *Service) Delete(ctx context.Context, p berth.ProjectID, id berth.WebhookID) error {
+	err := s.objects.DeleteObject(ctx, p, endpointKey(id))
+	if errors.Is(err, store.ErrNotFound) {
+		return notFound(id)
+	}
+	return err
+}

@@ -1,0 +1,98 @@
+package webhook
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/egress"
+)
+
+const (
+	postTime  = 10 * time.Second // for one attempt, all of it
+	maxAnswer = 64 << 10         // of an answer's body, which says nothing
+)
+
+var errPrivate = errors.New("the address is not public")
+
+// newClient returns a client that follows no redirects and, if it is for public
+// addresses only, no name that leads elsewhere.
+func newClient(public bool) *http.Client {
+	dialer := &net.Dialer{Timeout: postTime}
+	proxy := http.ProxyFromEnvironment
+	if public {
+		proxy = nil // which would hide the address
+		dialer.Control = func(_, address string, _ syscall.RawConn) error {
+			to, err := netip.ParseAddrPort(address)
+			if err != nil || !egress.Public(to.Addr()) {
+				return errPrivate
+			}
+			return nil
+		}
+	}
+	return &http.Client{Timeout: postTime,
+		Transport:     &http.Transport{Proxy: proxy, DialContext: dialer.DialContext, MaxIdleConnsPerHost: atOnce, IdleConnTimeout: time.Minute, ForceAttemptHTTP2: true},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+}
+
+// post sends a payload to an endpoint and returns the status of its answer.
+func (s *Service) post(ctx context.Context, e *endpoint, id string, payload []byte) (status int, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, e.URL, bytes.NewReader(payload))
+	if err != nil {
+		return 0, err
+	}
+	now := time.Now()
+	signature := sign(e.Secret, id, now, payload)
+	if e.Old != "" && now.Unix() < e.OldUntil {
+		signature += " " + sign(e.Old, id, now, payload)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("User-Agent", "Berth webhooks")
+	req.Header.Set("webhook-id", id)
+	req.Header.Set("webhook-timestamp", strconv.FormatInt(now.Unix(), 10))
+	req.Header.Set("webhook-signature", signature)
+	client := s.public
+	if e.Anywhere {
+		client = s.anywhere
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return 0, err
+	}
+	defer resp.Body.Close()
+	_, _ = io.CopyN(io.Discard, resp.Body, maxAnswer) // so that the connection can be used again
+	if resp.StatusCode/100 != 2 {
+		return resp.StatusCode, fmt.Errorf("the endpoint answered %s", resp.Status)
+	}
+	return resp.StatusCode, nil
+}
+
+// Test sends a sample event to an endpoint, once, and returns the status of its answer.
+func (s *Service) Test(ctx context.Context, p berth.ProjectID, id berth.WebhookID, kind berth.EventType) (status int, err error) {
+	e, err := s.get(ctx, p, id)
+	if err != nil {
+		return 0, err
+	}
+	if err := new(endpoint).apply(EndpointRequest{EventTypes: []berth.EventType{kind}}); err != nil {
+		return 0, berth.Invalid("event_type", "Invalid value: '%s'. Supported values are: %s.", kind, words(EventTypes))
+	}
+	payload, err := json.Marshal(newEvent(kind, berth.ResponseID(berth.NewID(berth.PrefixResponse)), time.Now()))
+	if err != nil {
+		return 0, err
+	}
+	status, err = s.post(ctx, e, berth.NewID(berth.PrefixDelivery), payload)
+	if status == 0 {
+		return 0, berth.Errorf(berth.CodeInvalid, "The webhook endpoint could not be reached.")
+	}
+	return status, nil
+}

@@ -1,0 +1,29 @@
+package webhook
+
+import (
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// secretPrefix begins secrets; base64 follows.
+const secretPrefix = "whsec_"
+
+func newSecret() string {
+	var b [32]byte
+	rand.Read(b[:]) // never fails
+	return secretPrefix + base64.StdEncoding.EncodeToString(b[:])
+}
+
+// sign returns the signature of a message in the way of the Standard Webhooks.
+func sign(secret, id string, at time.Time, body []byte) string {
+	key, _ := base64.StdEncoding.DecodeString(strings.TrimPrefix(secret, secretPrefix)) // it was made by newSecret
+	mac := hmac.New(sha256.New, key)
+	fmt.Fprintf(mac, "%s.%d.", id, at.Unix())
+	mac.Write(body)
+	return "v1," + base64.StdEncoding.EncodeToString(mac.Sum(nil))
+}

@@ -1,0 +1,479 @@
+package webhook
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/openai/openai-go/v3"
+	"github.com/openai/openai-go/v3/option"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/store"
+	"github.com/berth-run/berth/store/sqlite"
+)
+
+const mine, theirs berth.ProjectID = "proj_mine", "proj_theirs"
+
+// A house is a service on a real store, and an endpoint that it can reach.
+type house struct {
+	t   *testing.T
+	db  *sqlite.DB
+	svc *Service
+	srv *httptest.Server
+
+	mu     sync.Mutex
+	heard  []message
+	answer func(n int, w http.ResponseWriter, r *http.Request) // to the n-th request; nil is 200
+	came   chan struct{}                                       // a value for each request
+}
+
+type message struct {
+	header http.Header
+	body   string
+}
+
+func newHouse(t *testing.T) *house {
+	t.Helper()
+	db, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "berth.db"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &house{t: t, db: db, came: make(chan struct{}, 1000)}
+	h.svc = New(db, slog.New(slog.NewTextHandler(t.Output(), nil)))
+	h.srv = httptest.NewServer(http.HandlerFunc(h.serve))
+	t.Cleanup(func() {
+		h.svc.Close()
+		h.srv.Close()
+		db.Close()
+	})
+	return h
+}
+
+func (h *house) serve(w http.ResponseWriter, r *http.Request) {
+	body, _ := io.ReadAll(r.Body)
+	h.mu.Lock()
+	h.heard = append(h.heard, message{r.Header.Clone(), string(body)})
+	n, answer := len(h.heard), h.answer
+	h.mu.Unlock()
+	if answer != nil {
+		answer(n, w, r)
+	}
+	h.came <- struct{}{}
+}
+
+func (h *house) create(p berth.ProjectID, types ...berth.EventType) *berth.WebhookEndpoint {
+	h.t.Helper()
+	if types == nil {
+		types = EventTypes
+	}
+	e, err := h.svc.Create(h.t.Context(), p, EndpointRequest{Name: ptr("test"), URL: ptr(h.srv.URL + "/hook"), EventTypes: types, Anywhere: true})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return e
+}
+
+func ptr[T any](v T) *T { return &v }
+
+// end ends a background response, as the journal does.
+func (h *house) end(p berth.ProjectID, status berth.Status) berth.ResponseID {
+	h.t.Helper()
+	id := berth.ResponseID(berth.NewID(berth.PrefixResponse))
+	r := &store.Response{Project: p, Body: berth.NewResponse(id, 1, &berth.ResponseRequest{Model: "m", Background: true}), Request: &berth.ResponseRequest{}}
+	lease := store.Lease{Owner: "me", Until: time.Now().Add(time.Hour)}
+	if err := h.db.CreateResponse(h.t.Context(), r, nil, lease); err != nil {
+		h.t.Fatal(err)
+	}
+	final := *r.Body
+	final.Status = status
+	err := h.db.AppendEvents(h.t.Context(), p, id, "me", []store.Event{{Type: berth.EventCompleted, Data: []byte("{}")}}, &final, h.svc.AtEnd(r, &final)...)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return id
+}
+
+// wait returns when the endpoint has had so many requests.
+func (h *house) wait(n int) []message {
+	h.t.Helper()
+	timeout := time.After(20 * time.Second)
+	for range n {
+		select {
+		case <-h.came:
+		case <-timeout:
+			h.t.Fatal("the endpoint was not asked in time")
+		}
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Clone(h.heard)
+}
+
+// log returns the deliveries to an endpoint when ok holds for them.
+func (h *house) log(id berth.WebhookID, ok func([]*Delivery) bool) []*Delivery {
+	h.t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); ; {
+		list, _, err := h.svc.Log(h.t.Context(), mine, id, store.Page{Limit: 1000, Ascending: true})
+		if err != nil {
+			h.t.Fatal(err)
+		}
+		if ok(list) {
+			return list
+		}
+		if time.Now().After(deadline) {
+			h.t.Fatalf("the log is %+v", list)
+		}
+	}
+}
+
+// OpenAI's own client takes what is sent, and an endpoint is sent what it asked for.
+func TestDelivery(t *testing.T) {
+	h := newHouse(t)
+	e := h.create(mine, berth.EventCompleted, berth.EventFailed)
+	h.svc.Start()
+	id := h.end(mine, berth.StatusCompleted)
+	m := h.wait(1)[0]
+	client := openai.NewClient(option.WithAPIKey("none"), option.WithWebhookSecret(e.SigningSecret))
+	event, err := client.Webhooks.Unwrap([]byte(m.body), m.header)
+	if err != nil {
+		t.Fatalf("the client refuses it: %v", err)
+	}
+	if event.Type != "response.completed" || event.AsResponseCompleted().Data.ID != string(id) {
+		t.Errorf("got %s about %s", event.Type, event.AsResponseCompleted().Data.ID)
+	}
+	var got map[string]any
+	if err := json.Unmarshal([]byte(m.body), &got); err != nil {
+		t.Fatal(err)
+	}
+	if s, _ := got["id"].(string); !strings.HasPrefix(s, "evt_") {
+		t.Errorf("got event id %v", got["id"])
+	}
+	delete(got, "id")
+	delete(got, "created_at")
+	if diff := cmp.Diff(map[string]any{"object": "event", "type": "response.completed", "data": map[string]any{"id": string(id)}}, got); diff != "" {
+		t.Errorf("payload (-want +got):\n%s", diff)
+	}
+	if m.header.Get("Content-Type") != "application/json" || !strings.HasPrefix(m.header.Get("webhook-id"), "wh_") {
+		t.Errorf("got headers %v", m.header)
+	}
+	other := openai.NewClient(option.WithAPIKey("none"), option.WithWebhookSecret(newSecret()))
+	if _, err := other.Webhooks.Unwrap([]byte(m.body), m.header); err == nil {
+		t.Error("the signature is good with another secret")
+	}
+	list := h.log(e.ID, func(l []*Delivery) bool { return len(l) == 1 && l[0].Status == Delivered })
+	if a := list[0].Attempts; len(a) != 1 || a[0].Status != 200 || a[0].Error != "" || list[0].ID != m.header.Get("webhook-id") {
+		t.Errorf("got log %+v", list[0])
+	}
+
+	// Nobody asked for what follows.
+	h.end(mine, berth.StatusCancelled)
+	h.end(theirs, berth.StatusCompleted)
+	h.end(mine, berth.StatusFailed)
+	if got := h.wait(1); len(got) != 2 || !strings.Contains(got[1].body, "response.failed") {
+		t.Errorf("got %d messages, the last %s", len(got), got[len(got)-1].body)
+	}
+}
+
+// Only background responses have events, as with the hosted service.
+func TestForeground(t *testing.T) {
+	h := newHouse(t)
+	h.create(mine)
+	r := &store.Response{Project: mine}
+	for _, background := range []bool{true, false} {
+		final := &berth.Response{ID: "resp_1", Status: berth.StatusCompleted, Background: background}
+		if n := len(h.svc.AtEnd(r, final)); (n == 1) != background {
+			t.Errorf("background %v: got %d deliveries", background, n)
+		}
+	}
+}
+
+// What an endpoint does not take is tried again, with the same id and a new
+// signature; a redirection is not followed.
+func TestRetry(t *testing.T) {
+	h := newHouse(t)
+	e := h.create(mine)
+	h.answer = func(n int, w http.ResponseWriter, r *http.Request) {
+		switch n {
+		case 1:
+			w.WriteHeader(http.StatusInternalServerError)
+		case 2:
+			http.Redirect(w, r, "/elsewhere", http.StatusTemporaryRedirect)
+		}
+	}
+	h.end(mine, berth.StatusCompleted)
+	h.svc.Start()
+	for n := 1; n <= 3; n++ {
+		h.wait(1)
+		list := h.log(e.ID, func(l []*Delivery) bool { return len(l[0].Attempts) == n })
+		if n == 3 {
+			if a := list[0].Attempts; list[0].Status != Delivered || a[0].Status != 500 || a[1].Status != 307 || a[2].Status != 200 || a[0].Error == "" {
+				t.Errorf("got %+v", list[0])
+			}
+			break
+		}
+		if wait := time.Duration(list[0].DueAt-time.Now().Unix()) * time.Second; list[0].Status != Pending || wait < 2*time.Second || wait > 19*time.Second {
+			t.Errorf("after attempt %d: %s, the next in %v", n, list[0].Status, wait)
+		}
+		h.hurry(e.ID, list[0].ID)
+	}
+	ids := map[string]bool{}
+	for _, m := range h.heard {
+		ids[m.header.Get("webhook-id")] = true
+	}
+	if len(h.heard) != 3 || len(ids) != 1 {
+		t.Errorf("got %d requests with %d ids, want 3 with one", len(h.heard), len(ids))
+	}
+}
+
+// hurry makes a delivery due.
+func (h *house) hurry(to berth.WebhookID, id string) {
+	h.t.Helper()
+	_, err := h.db.UpdateObject(h.t.Context(), mine, store.ObjectKey{Kind: KindDelivery, Parent: string(to), ID: id}, func(o *store.Object) error {
+		o.ExpiresAt = 1
+		return nil
+	})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+// Deliveries outlive the process that has begun them.
+func TestRestart(t *testing.T) {
+	h := newHouse(t)
+	e := h.create(mine)
+	hang := make(chan struct{})
+	h.answer = func(n int, _ http.ResponseWriter, r *http.Request) {
+		if n == 1 {
+			h.came <- struct{}{}
+			select {
+			case <-r.Context().Done():
+			case <-hang:
+			}
+		}
+	}
+	h.svc.Start()
+	h.end(mine, berth.StatusCompleted)
+	h.wait(1)
+	if err := h.svc.Close(); err != nil {
+		t.Fatal(err)
+	}
+	close(hang)
+	if l := h.log(e.ID, func(l []*Delivery) bool { return true }); l[0].Status != Pending || len(l[0].Attempts) != 0 {
+		t.Errorf("after the end of the first process: %+v", l[0])
+	}
+	h.svc = New(h.db, h.svc.log)
+	h.svc.Start()
+	h.log(e.ID, func(l []*Delivery) bool { return l[0].Status == Delivered })
+}
+
+// A slow endpoint delays itself, and nobody else.
+func TestSlowEndpoint(t *testing.T) {
+	h := newHouse(t)
+	slow := h.create(mine)
+	for range window + 50 {
+		h.end(mine, berth.StatusCompleted)
+	}
+	var mu sync.Mutex
+	now, most := 0, 0
+	hang := make(chan struct{})
+	h.answer = func(_ int, w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/fast" {
+			return
+		}
+		mu.Lock()
+		now++
+		most = max(most, now)
+		mu.Unlock()
+		<-hang
+		mu.Lock()
+		now--
+		mu.Unlock()
+	}
+	fast := h.create(theirs)
+	if _, err := h.svc.Update(t.Context(), theirs, fast.ID, EndpointRequest{URL: ptr(h.srv.URL + "/fast"), Anywhere: true}); err != nil {
+		t.Fatal(err)
+	}
+	h.end(theirs, berth.StatusCompleted)
+	h.svc.Start()
+	h.wait(1)
+	mu.Lock()
+	if most > atOnce {
+		t.Errorf("got %d requests at once, want at most %d", most, atOnce)
+	}
+	mu.Unlock()
+	h.svc.sender.stop()
+	close(hang)
+	if l, _, err := h.svc.Log(t.Context(), mine, slow.ID, store.Page{Limit: 1000}); err != nil || len(l) != window+50 {
+		t.Errorf("got %d deliveries, %v", len(l), err)
+	}
+}
+
+// Attempts come later and later, for three days.
+func TestBackoff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &Delivery{CreatedAt: time.Now().Unix(), Status: Pending}
+		var waits []time.Duration
+		for d.Status == Pending {
+			began := time.Now()
+			d.attempted(Attempt{}, false, began)
+			if d.Status == Pending {
+				time.Sleep(time.Until(time.Unix(d.DueAt, 0)))
+				waits = append(waits, time.Since(began))
+			}
+		}
+		if d.Status != Failed || len(waits) < 15 || len(waits) > 40 {
+			t.Errorf("got %s after %d attempts", d.Status, len(d.Attempts))
+		}
+		if age := time.Duration(time.Now().Unix()-d.CreatedAt) * time.Second; age > retryTime || age < retryTime-2*maxWait {
+			t.Errorf("given up after %v, want %v", age, retryTime)
+		}
+		for i, w := range waits {
+			if least := min(maxWait, firstWait<<i); w < least-time.Second || w > maxWait*6/5 {
+				t.Errorf("wait %d is %v", i+1, w)
+			}
+		}
+	})
+}
+
+// The log of a delivery is forgotten in time, and all of an endpoint goes with it.
+func TestForgotten(t *testing.T) {
+	h := newHouse(t)
+	e := h.create(mine)
+	h.svc.Start()
+	h.end(mine, berth.StatusCompleted)
+	list := h.log(e.ID, func(l []*Delivery) bool { return l[0].Status == Delivered })
+	h.hurry(e.ID, list[0].ID)
+	h.log(e.ID, func(l []*Delivery) bool { return len(l) == 0 })
+
+	h.svc.Close()
+	h.end(mine, berth.StatusCompleted)
+	if err := h.svc.Delete(t.Context(), mine, e.ID); err != nil {
+		t.Fatal(err)
+	}
+	if refs, err := h.db.ExpiredObjects(t.Context(), KindDelivery, time.Now().Add(time.Hour), 10); err != nil || len(refs) != 0 {
+		t.Errorf("%d deliveries outlived their endpoint, %v", len(refs), err)
+	}
+	if n := len(h.heard); n != 1 {
+		t.Errorf("got %d requests, want 1", n)
+	}
+}
+
+func TestEndpoint(t *testing.T) {
+	h := newHouse(t)
+	ctx := t.Context()
+	e := h.create(mine, berth.EventFailed, berth.EventCompleted, berth.EventFailed)
+	if key, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(e.SigningSecret, "whsec_")); err != nil || len(key) != 32 {
+		t.Errorf("got secret %s", e.SigningSecret)
+	}
+	got, err := h.svc.Get(ctx, mine, e.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.SigningSecret != "" || !strings.HasSuffix(e.SigningSecret, strings.TrimPrefix(got.SigningSecretHint, "…")) ||
+		!slices.Equal(got.EventTypes, []berth.EventType{"response.completed", "response.failed"}) {
+		t.Errorf("got %+v", got)
+	}
+	for name, f := range map[string]func(berth.ProjectID, berth.WebhookID) error{
+		"Get": func(p berth.ProjectID, id berth.WebhookID) error { _, err := h.svc.Get(ctx, p, id); return err },
+		"Update": func(p berth.ProjectID, id berth.WebhookID) error {
+			_, err := h.svc.Update(ctx, p, id, EndpointRequest{})
+			return err
+		},
+		"RotateSecret": func(p berth.ProjectID, id berth.WebhookID) error {
+			_, err := h.svc.RotateSecret(ctx, p, id, true)
+			return err
+		},
+		"Log": func(p berth.ProjectID, id berth.WebhookID) error {
+			_, _, err := h.svc.Log(ctx, p, id, store.Page{Limit: 1})
+			return err
+		},
+		"Test": func(p berth.ProjectID, id berth.WebhookID) error {
+			_, err := h.svc.Test(ctx, p, id, berth.EventFailed)
+			return err
+		},
+		"Delete": func(p berth.ProjectID, id berth.WebhookID) error { return h.svc.Delete(ctx, p, id) },
+	} {
+		for _, err := range []error{f(theirs, e.ID), f(mine, "whe_none")} {
+			if berth.ErrorCode(err) != berth.CodeNotFound {
+				t.Errorf("%s of another's or an unknown endpoint: got %v", name, err)
+			}
+		}
+	}
+	changed, err := h.svc.Update(ctx, mine, e.ID, EndpointRequest{Name: ptr("other")})
+	if err != nil || changed.Name != "other" || changed.URL != e.URL || !slices.Equal(changed.EventTypes, got.EventTypes) {
+		t.Errorf("got %+v, %v", changed, err)
+	}
+	for _, bad := range []EndpointRequest{
+		{URL: ptr("")}, {URL: ptr("/hook")}, {URL: ptr("https:///x")}, {URL: ptr("ftp://a/"), Anywhere: true}, {URL: ptr("http://a.example/")},
+		{URL: ptr("https://me:secret@a.example/")}, {URL: ptr("https://a.example/" + strings.Repeat("x", maxURL))}, {URL: ptr("https://a.example/#x")}, {URL: ptr("https://a\x00/")},
+		{EventTypes: []berth.EventType{}}, {EventTypes: []berth.EventType{"response.created"}},
+	} {
+		if _, err := h.svc.Update(ctx, mine, e.ID, bad); berth.ErrorCode(err) != berth.CodeInvalid {
+			t.Errorf("%+v: got %v", bad, err)
+		}
+	}
+	for range maxEndpoints - 1 {
+		h.create(mine)
+	}
+	if _, err := h.svc.Create(ctx, mine, EndpointRequest{URL: ptr("https://a.example/"), EventTypes: EventTypes}); berth.ErrorCode(err) != berth.CodeInvalid {
+		t.Errorf("one too many: got %v", err)
+	}
+}
+
+// A new secret signs at once, and the old one beside it if that is asked for.
+func TestRotateSecret(t *testing.T) {
+	h := newHouse(t)
+	e := h.create(mine)
+	old := e.SigningSecret
+	for _, keep := range []bool{true, false} {
+		renewed, err := h.svc.RotateSecret(t.Context(), mine, e.ID, keep)
+		if err != nil || renewed.SigningSecret == old {
+			t.Fatalf("got %+v, %v", renewed, err)
+		}
+		if status, err := h.svc.Test(t.Context(), mine, e.ID, berth.EventCompleted); status != 200 || err != nil {
+			t.Fatalf("got %d, %v", status, err)
+		}
+		m := h.heard[len(h.heard)-1]
+		for secret, want := range map[string]bool{renewed.SigningSecret: true, old: keep} {
+			client := openai.NewClient(option.WithAPIKey("none"), option.WithWebhookSecret(secret))
+			if _, err := client.Webhooks.Unwrap([]byte(m.body), m.header); (err == nil) != want {
+				t.Errorf("keep %v: got %v with a secret that is good: %v", keep, err, want)
+			}
+		}
+		old = renewed.SigningSecret
+	}
+}
+
+// An endpoint that the operator did not make is not on the server's own network,
+// whatever its name says.
+func TestPublicAddresses(t *testing.T) {
+	h := newHouse(t)
+	srv := httptest.NewTLSServer(http.HandlerFunc(h.serve))
+	defer srv.Close()
+	_, port, _ := strings.Cut(strings.TrimPrefix(srv.URL, "https://"), ":")
+	for _, host := range []string{"127.0.0.1", "localhost", "[::1]", "0.0.0.0"} {
+		e, err := h.svc.Create(t.Context(), mine, EndpointRequest{URL: ptr(fmt.Sprintf("https://%s:%s/", host, port)), EventTypes: EventTypes})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if status, err := h.svc.Test(t.Context(), mine, e.ID, berth.EventCompleted); status != 0 || err == nil || strings.Contains(err.Error(), "not public") {
+			t.Errorf("%s: got %d, %v", host, status, err)
+		}
+	}
+	if len(h.heard) != 0 {
+		t.Errorf("the server's own network was asked %d times", len(h.heard))
+	}
+}
