@@ -17,7 +17,7 @@ func TestInputTokens(t *testing.T) {
 		}
 		return got["input_tokens"].(float64)
 	}
-	hi := count(`{"model":"scripted","input":"hi"}`)
+	hi := count(`{"model":"vendor/fed","input":"hi"}`)
 	if hi < 2 || hi > 12 {
 		t.Errorf("got %v tokens for a word", hi)
 	}
@@ -37,6 +37,11 @@ func TestInputTokens(t *testing.T) {
 	if got := count(`{"input":"hi","truncation":"auto","reasoning":{"effort":"low"},"text":{"verbosity":"low"},"model":null}`); got != hi {
 		t.Errorf("with fields that are no context: got %v tokens, want %v", got, hi)
 	}
+	// A provider that counts itself says what it will charge.
+	used := h.call(200, "POST", "/v1/responses", `{"model":"scripted","input":"one two three","instructions":"Be brief."}`)
+	if got := count(`{"model":"scripted","input":"one two three","instructions":"Be brief."}`); got != used.at("usage", "input_tokens") {
+		t.Errorf("got %v tokens, and a response uses %v", got, used.at("usage", "input_tokens"))
+	}
 	if page := h.call(200, "GET", "/v1/containers", nil); len(page.at("data").([]any)) != 0 {
 		t.Errorf("counting made a container: %v", page)
 	}
@@ -48,7 +53,7 @@ func TestInputTokensOfChain(t *testing.T) {
 	h.key("sk-one", "proj_one")
 	long := strings.Repeat("a word ", 500)
 	first := h.call(200, "POST", "/v1/responses", `{"model":"scripted","input":"`+long+`"}`)
-	got := h.call(200, "POST", "/v1/responses/input_tokens", `{"model":"scripted","previous_response_id":"`+first.id()+`","input":"go on"}`)
+	got := h.call(200, "POST", "/v1/responses/input_tokens", `{"model":"vendor/fed","previous_response_id":"`+first.id()+`","input":"go on"}`)
 	if n := got["input_tokens"].(float64); n < 1000 {
 		t.Errorf("got %v tokens, want those of the chain as well", n)
 	}

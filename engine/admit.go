@@ -64,7 +64,7 @@ func (e *Engine) admit(ctx context.Context, caller berth.Caller, req *berth.Resp
 		return nil, err // before a container is made for nothing
 	}
 	r.record = &store.Response{Project: p, Body: body, Input: input}
-	r.window.size = e.Models.Window(req.Model)
+	r.window = e.window(req.Model)
 	if err := e.checkWindow(ctx, r, body, req); err != nil {
 		return nil, err
 	}

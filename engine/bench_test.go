@@ -100,6 +100,33 @@ func BenchmarkChain(b *testing.B) {
 	}
 }
 
+// BenchmarkWindow is the first token of a response at the end of a chain of 100,000
+// tokens, where nothing is known of the model's window, and where old items must be
+// left out of it.
+func BenchmarkWindow(b *testing.B) {
+	for _, window := range []int{0, 50_000} {
+		b.Run(fmt.Sprintf("tokens=%d", window), func(b *testing.B) {
+			e, j := benchHouse(b)
+			e.Models = instant{&playedModel{window: window}}
+			previous, _ := ask(b, e, j, func(r *berth.ResponseRequest) {
+				r.Input = nil
+				for i := range 200 {
+					r.Input = append(r.Input, message(fmt.Sprintf("msg_%d", i), words(500)))
+				}
+				r.Truncation = "auto"
+			})
+			var total time.Duration
+			count := 0
+			for b.Loop() {
+				_, first := ask(b, e, j, func(r *berth.ResponseRequest) { r.PreviousResponseID, r.Truncation = previous, "auto" })
+				total += first
+				count++
+			}
+			b.ReportMetric(float64(total.Microseconds())/float64(count), "first-token-µs")
+		})
+	}
+}
+
 // BenchmarkConversation is the first token of a response in a conversation of so
 // many items: the second one there, and the first, which reads them all.
 func BenchmarkConversation(b *testing.B) {

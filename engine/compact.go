@@ -36,7 +36,7 @@ func (e *Engine) Compact(ctx context.Context, caller berth.Caller, req *berth.Re
 	if err != nil {
 		return nil, err
 	}
-	s := summary{provider: c.provider, window: window{size: e.Models.Window(req.Model)}, log: e.Log.With("request_id", caller.RequestID)}
+	s := summary{provider: c.provider, window: e.window(req.Model), log: e.Log.With("request_id", caller.RequestID)}
 	text, usage, err := s.ask(ctx, c.asked)
 	e.count(ctx, caller, req.Model, usage)
 	if err != nil {

@@ -90,6 +90,7 @@ type Engine struct {
 	renew  sync.Once
 	past   *history
 	seals  sealer
+	sizes  sizes
 
 	mu   sync.Mutex
 	runs map[berth.ResponseID]*run

@@ -75,7 +75,7 @@ func (r *run) restore(ctx context.Context, told []berth.Event) error {
 	if r.provider, r.upstream, err = e.Models.Route(rec.Body.Model); err != nil {
 		return err
 	}
-	r.window.size = e.Models.Window(rec.Body.Model)
+	r.window = e.window(rec.Body.Model)
 	if r.tools, err = e.bind(rec.Project, rec.Body); err != nil {
 		return err
 	}

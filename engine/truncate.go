@@ -3,6 +3,7 @@ package engine
 import (
 	"bytes"
 	"strings"
+	"sync"
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/model"
@@ -17,26 +18,51 @@ const maxShortened = 6
 
 // A window is what a run knows of how much its model takes.
 type window struct {
-	size      int            // tokens, with the answer; 0 is unknown
-	learned   int            // tokens that a context may have after a refusal; 0 before
-	shortened int            // refusals so far
-	sizes     map[string]int // of lowered items, in tokens, by id
+	size      int // tokens, with the answer; 0 is unknown
+	learned   int // tokens that a context may have after a refusal; 0 before
+	shortened int // refusals so far
+	sizes     *sizes
 }
 
-// measure returns about how many tokens the items have. An item that comes again
-// turn after turn is counted once.
-func (w *window) measure(it berth.Item) int {
-	if it.ID() == "" {
+// window returns what is known of a model's before it is asked.
+func (e *Engine) window(name string) window {
+	return window{size: e.Models.Window(name), sizes: &e.sizes}
+}
+
+// measure returns about how many tokens a lowered item has.
+func (w *window) measure(it berth.Item) int { return w.sizes.of(it) }
+
+// sizes remember about how many tokens items have, so that one that comes again
+// turn after turn is counted once. They are safe for concurrent use.
+type sizes struct {
+	mu    sync.Mutex
+	known map[sizeKey]int
+}
+
+// A sizeKey tells items apart. Clients make ids as well, so the length is part of it.
+type sizeKey struct {
+	id     string
+	length int
+}
+
+func (s *sizes) of(it berth.Item) int {
+	key := sizeKey{it.ID(), len(it.Raw())}
+	if key.id == "" {
 		return model.EstimateItem(it)
 	}
-	n, ok := w.sizes[it.ID()]
-	if !ok {
-		n = model.EstimateItem(it)
-		if w.sizes == nil {
-			w.sizes = map[string]int{}
-		}
-		w.sizes[it.ID()] = n
+	s.mu.Lock()
+	n, ok := s.known[key]
+	s.mu.Unlock()
+	if ok {
+		return n
 	}
+	n = model.EstimateItem(it)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.known == nil || len(s.known) >= maxRemembered {
+		s.known = map[sizeKey]int{}
+	}
+	s.known[key] = n
 	return n
 }
 

@@ -48,7 +48,10 @@ const piece = 12
 // A Provider recites. The zero value is ready.
 type Provider struct{}
 
-var _ model.Provider = Provider{}
+var (
+	_ model.Provider = Provider{}
+	_ model.Counter  = Provider{}
+)
 
 // Stream implements model.Provider.
 func (Provider) Stream(ctx context.Context, req *model.Request) iter.Seq2[model.Delta, error] {
@@ -74,6 +77,11 @@ func (Provider) Stream(ctx context.Context, req *model.Request) iter.Seq2[model.
 			}
 		}
 	}
+}
+
+// CountTokens implements model.Counter.
+func (Provider) CountTokens(_ context.Context, req *model.Request) (int, error) {
+	return words(req.Instructions) + read(req.Items).words, nil
 }
 
 // Models implements model.Lister.

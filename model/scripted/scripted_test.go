@@ -28,6 +28,7 @@ func turn(t *testing.T, items []berth.Item, tools ...string) (text string, call 
 	for _, name := range tools {
 		req.Tools = append(req.Tools, berth.FunctionTool{Name: name})
 	}
+	counted, _ := Provider{}.CountTokens(t.Context(), req)
 	finished := false
 	for d, err := range (Provider{}).Stream(t.Context(), req) {
 		if err != nil {
@@ -42,7 +43,7 @@ func turn(t *testing.T, items []berth.Item, tools ...string) (text string, call 
 			call.Arguments += d.Arguments
 		case model.Finish:
 			finished = true
-			if d.Usage.TotalTokens != d.Usage.InputTokens+d.Usage.OutputTokens || d.Usage.InputTokens == 0 {
+			if d.Usage.TotalTokens != d.Usage.InputTokens+d.Usage.OutputTokens || d.Usage.InputTokens == 0 || d.Usage.InputTokens != counted {
 				t.Errorf("usage: got %+v", d.Usage)
 			}
 		}
