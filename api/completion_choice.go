@@ -133,6 +133,9 @@ func (c *completionChoice) add(ev *berth.Event) ([]chunkChoice, error) {
 	case berth.ItemReasoning:
 		return nil, nil
 	case berth.ItemFunctionCall, berth.ItemCustomToolCall:
+		if c.asked.legacy() && len(c.calls()) > 0 {
+			return nil, nil // a message has room for one
+		}
 		var named struct{ Name string }
 		if err := ev.Item.Decode(&named); err != nil {
 			return nil, err
@@ -207,11 +210,14 @@ func (c *completionChoice) gap(p *choicePiece) string {
 
 // write adds to the arguments or the input of a call.
 func (c *completionChoice) write(ev *berth.Event) []chunkChoice {
+	i := slices.IndexFunc(c.pieces, func(p *choicePiece) bool { return p.kind == pieceCall && p.item == *ev.OutputIndex })
+	if i < 0 {
+		return nil // it was left out
+	}
 	var words string
 	_ = json.Unmarshal(ev.Delta, &words) // the engine's, a string
-	p := c.piece(pieceCall, *ev.OutputIndex)
-	p.words.WriteString(words)
-	return c.tell(c.callDelta(p, false, words), nil)
+	c.pieces[i].words.WriteString(words)
+	return c.tell(c.callDelta(c.pieces[i], false, words), nil)
 }
 
 // close ends an item. It may have been cut; a message may have come whole, without

@@ -162,30 +162,39 @@ func (s *server) listCompletions(w http.ResponseWriter, r *http.Request, c berth
 	if err := q.end(); err != nil {
 		return err
 	}
-	fits := func(o *store.Object) bool {
-		var kept struct {
-			Model    string            `json:"model"`
-			Metadata map[string]string `json:"metadata"`
-		}
-		if json.Unmarshal(o.Body, &kept) != nil || model != "" && kept.Model != model {
-			return false
-		}
-		for k, v := range wanted {
-			if got, ok := kept.Metadata[k]; !ok || got != v {
-				return false
-			}
-		}
-		return true
+	fits := func(o *store.Object) bool { return isOf(o, model, wanted) }
+	if model == "" && len(wanted) == 0 {
+		fits = nil
 	}
-	found, more, err := s.selectObjects(r.Context(), c.Project, kindCompletion, page, fits)
+	found, more, err := s.listSome(r.Context(), c.Project, kindCompletion, page, fits)
 	if err != nil {
 		return listError(err, page)
 	}
 	return writeObjects(w, found, more)
 }
 
-// selectObjects returns a page of those objects that fit.
-func (s *server) selectObjects(ctx context.Context, p berth.ProjectID, kind store.Kind, page store.Page, fits func(*store.Object) bool) ([]*store.Object, bool, error) {
+// isOf reports whether a completion is of a model, "" for any, and has the metadata.
+func isOf(o *store.Object, model string, wanted map[string]string) bool {
+	var kept struct {
+		Model    string            `json:"model"`
+		Metadata map[string]string `json:"metadata"`
+	}
+	if json.Unmarshal(o.Body, &kept) != nil || model != "" && kept.Model != model {
+		return false
+	}
+	for k, v := range wanted {
+		if got, ok := kept.Metadata[k]; !ok || got != v {
+			return false
+		}
+	}
+	return true
+}
+
+// listSome returns a page of those objects that fit, of all if fits is nil.
+func (s *server) listSome(ctx context.Context, p berth.ProjectID, kind store.Kind, page store.Page, fits func(*store.Object) bool) ([]*store.Object, bool, error) {
+	if fits == nil {
+		return s.Objects.ListObjects(ctx, p, kind, "", page)
+	}
 	var found []*store.Object
 	most := page.Limit
 	for {

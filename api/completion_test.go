@@ -43,6 +43,13 @@ func (m *playedModel) Stream(_ context.Context, req *model.Request) iter.Seq2[mo
 	}
 }
 
+// play begins with other turns.
+func (m *playedModel) play(turns [][]any) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.turns, m.asked = turns, nil
+}
+
 // playing starts a server with the model "played".
 func playing(t *testing.T, turns ...[]any) (*house, *playedModel) {
 	m := &playedModel{turns: turns}
@@ -176,7 +183,7 @@ var answers = []struct {
 	},
 	{
 		name: "a call in the older form", fields: `"functions":[{"name":"weather"}]`,
-		turns: [][]any{turn(model.Call{ID: "call_a", Name: "weather", Arguments: "{}"}, stopped)},
+		turns: [][]any{turn(model.Call{ID: "call_a", Name: "weather", Arguments: "{}"}, model.Call{Index: 1, ID: "call_b", Name: "weather", Arguments: "{}"}, stopped)},
 		stream: `{"index":0,"delta":{"role":"assistant","content":null,"function_call":{"name":"weather","arguments":""},"refusal":null},"logprobs":null,"finish_reason":null}
 {"index":0,"delta":{"function_call":{"arguments":"{}"}},"logprobs":null,"finish_reason":null}
 {"index":0,"delta":{},"logprobs":null,"finish_reason":"function_call"}`,
@@ -284,9 +291,10 @@ var answers = []struct {
 
 // What a model does becomes these chunks, and this message.
 func TestCompletionAnswers(t *testing.T) {
+	h, m := playing(t)
 	for _, tt := range answers {
 		t.Run(tt.name, func(t *testing.T) {
-			h, _ := playing(t, tt.turns...)
+			m.play(tt.turns)
 			fields := asking
 			if tt.fields != "" {
 				fields += "," + tt.fields
@@ -307,7 +315,7 @@ func TestCompletionAnswers(t *testing.T) {
 				t.Errorf("whole (-want +got):\n%s", diff)
 			}
 
-			h, _ = playing(t, tt.turns...)
+			m.play(tt.turns)
 			status, body = h.complete(fields + `,"stream":true,"stream_options":{"include_obfuscation":false}`)
 			if status == 200 {
 				got = choicesOf(t, body)
