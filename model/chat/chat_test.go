@@ -36,6 +36,11 @@ func TestSuite(t *testing.T) {
 			p, double := open(t, script)
 			return p, double.Double
 		},
+		Hurried: func(t *testing.T, script modeltest.Script) (model.Provider, *modeltest.Double) {
+			p, double := open(t, script, func(o *chat.Options) { o.FirstToken, o.Silence = 20*time.Millisecond, 20*time.Millisecond })
+			return p, double.Double
+		},
+		Lacks: []modeltest.Feature{modeltest.Signatures},
 		Closed: func(t *testing.T) model.Provider {
 			p, err := chat.New(chat.Options{Options: upstream.Options{BaseURL: "http://127.0.0.1:1/v1", APIKey: modeltest.Key}})
 			if err != nil {

@@ -86,7 +86,7 @@ func (h *ChatHandler) complete(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
-	s := &chatSpeaker{w: w, flush: http.NewResponseController(w).Flush, gone: r.Context().Done(), model: heard.Model}
+	s := &chatSpeaker{line: h.line(w, r), model: heard.Model}
 	if !s.open() || !s.speak(turn.Steps) {
 		h.left()
 	}
@@ -117,12 +117,9 @@ func chatError(code, message string) []byte {
 
 // A chatSpeaker writes one answer as a stream of chunks.
 type chatSpeaker struct {
-	w     io.Writer
-	flush func() error
-	gone  <-chan struct{}
+	*line
 	model string
 	calls bool
-	buf   []byte
 }
 
 type chatChunk struct {
@@ -180,18 +177,13 @@ func (s *chatSpeaker) step(step Step) bool {
 	case model.Finish:
 		return s.finish(step)
 	case Wait:
-		select {
-		case <-step:
-			return true
-		case <-s.gone:
-			return false
-		}
+		return s.wait(step)
 	case Raw:
 		return s.write([]byte(step))
 	case Malformed:
-		return s.event([]byte(`{"id":"chatcmpl-double","choices":[{`))
+		return s.event("", []byte(`{"id":"chatcmpl-double","choices":[{`))
 	case Fault:
-		return s.event(chatError(step.Code, step.Message))
+		return s.event("", chatError(step.Code, step.Message))
 	case Cut:
 		panic(http.ErrAbortHandler)
 	}
@@ -223,7 +215,7 @@ func (s *chatSpeaker) finish(f model.Finish) bool {
 	u := f.Usage
 	usage := &chatUsage{u.InputTokens, u.OutputTokens, u.TotalTokens,
 		map[string]int{"cached_tokens": u.InputTokenDetails.CachedTokens}, map[string]int{"reasoning_tokens": u.OutputTokenDetails.ReasoningTokens}}
-	return s.chunk(chatChunk{Choices: []chatChoice{}, Usage: usage}) && s.event([]byte("[DONE]"))
+	return s.chunk(chatChunk{Choices: []chatChoice{}, Usage: usage}) && s.event("", []byte("[DONE]"))
 }
 
 func (s *chatSpeaker) delta(delta map[string]any) bool {
@@ -240,15 +232,5 @@ func (s *chatSpeaker) chunk(c chatChunk) bool {
 	if err != nil {
 		panic(fmt.Sprintf("modeltest: a step is not JSON: %v", err))
 	}
-	return s.event(raw)
-}
-
-func (s *chatSpeaker) event(data []byte) bool {
-	s.buf = append(append(append(s.buf[:0], "data: "...), data...), "\n\n"...)
-	return s.write(s.buf)
-}
-
-func (s *chatSpeaker) write(b []byte) bool {
-	_, err := s.w.Write(b)
-	return err == nil && s.flush() == nil
+	return s.event("", raw)
 }

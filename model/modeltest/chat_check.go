@@ -33,6 +33,7 @@ type chatRequest struct {
 	ReasoningEffort     *string           `json:"reasoning_effort"`
 	Verbosity           *string           `json:"verbosity"`
 	User                string            `json:"user"`
+	Stop                []string          `json:"stop"`
 
 	FrequencyPenalty any `json:"frequency_penalty"`
 	PresencePenalty  any `json:"presence_penalty"`
@@ -41,7 +42,6 @@ type chatRequest struct {
 	N                any `json:"n"`
 	Seed             any `json:"seed"`
 	ServiceTier      any `json:"service_tier"`
-	Stop             any `json:"stop"`
 	Store            any `json:"store"`
 	PromptCacheKey   any `json:"prompt_cache_key"`
 	SafetyIdentifier any `json:"safety_identifier"`
@@ -110,7 +110,7 @@ func (h *ChatHandler) hear(body []byte) (*Heard, *Refusal) {
 		return nil, &Refusal{Status: http.StatusNotFound, Code: "model_not_found", Message: fmt.Sprintf("The model `%s` does not exist", r.Model)}
 	}
 	c.want(r.Stream, "this double streams only")
-	heard := &Heard{Model: r.Model, Temperature: r.Temperature, TopP: r.TopP, Logprobs: r.Logprobs, User: r.User, ParallelToolCalls: true}
+	heard := &Heard{Model: r.Model, Temperature: r.Temperature, TopP: r.TopP, Logprobs: r.Logprobs, User: r.User, Stop: r.Stop, ParallelToolCalls: true}
 	c.parameters(&r, heard)
 	c.tools(&r, heard)
 	c.format(r.ResponseFormat, heard, body)

@@ -4,6 +4,7 @@ package modeltest
 
 import (
 	"encoding/json"
+	"io"
 	"net/http"
 	"sync"
 
@@ -44,6 +45,9 @@ type (
 
 	// Cut breaks the connection.
 	Cut struct{}
+
+	// Sealed is reasoning of which the vendor shows nothing but what it needs back.
+	Sealed struct{}
 )
 
 // A Refusal is an error as an HTTP status, in the vendor's form.
@@ -84,6 +88,7 @@ type Heard struct {
 	MaxOutputTokens   int
 	Temperature       *float64
 	TopP              *float64
+	Stop              []string
 	Logprobs          bool
 	TopLogprobs       int
 	Format            json.RawMessage // as in Responses' text.format; nil is text
@@ -99,6 +104,7 @@ type Message struct {
 	Role    string // system, user, assistant or tool
 	Text    string
 	Thought string // reasoning that was given back
+	Seals   int    // how many signatures and the like were given back, all of them valid
 	Images  []string
 	Files   []string // names
 	Calls   []Call
@@ -116,11 +122,14 @@ type Double struct {
 	URL string
 	// Left receives when a client leaves before its answer is over.
 	Left chan struct{}
+	// CutAfter breaks every connection after so many bytes of the answer's body; 0 is never.
+	CutAfter int
 
 	script Script
 	mu     sync.Mutex
 	count  int
 	heard  []*Heard
+	wrote  int
 }
 
 func newDouble(script Script) *Double {
@@ -145,6 +154,74 @@ func (d *Double) next(h *Heard, keep bool) Turn {
 	}
 	d.mu.Unlock()
 	return d.script(n, h)
+}
+
+// asked returns how many requests there were.
+func (d *Double) asked() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.count
+}
+
+// Wrote returns how many bytes the body of the last answer had.
+func (d *Double) Wrote() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.wrote
+}
+
+// A line writes the body of one answer.
+type line struct {
+	*Double
+	w     io.Writer
+	flush func() error
+	gone  <-chan struct{}
+	sent  int
+	buf   []byte
+}
+
+func (d *Double) line(w http.ResponseWriter, r *http.Request) *line {
+	return &line{Double: d, w: w, flush: http.NewResponseController(w).Flush, gone: r.Context().Done()}
+}
+
+// write reports whether the client is still there.
+func (l *line) write(b []byte) bool {
+	cut := l.CutAfter > 0 && l.sent+len(b) >= l.CutAfter
+	if cut {
+		b = b[:l.CutAfter-l.sent]
+	}
+	n, err := l.w.Write(b)
+	l.sent += n
+	l.mu.Lock()
+	l.wrote = l.sent
+	l.mu.Unlock()
+	if err == nil {
+		err = l.flush()
+	}
+	if cut {
+		panic(http.ErrAbortHandler)
+	}
+	return err == nil
+}
+
+// event writes a server-sent event; kind may be empty.
+func (l *line) event(kind string, data []byte) bool {
+	l.buf = l.buf[:0]
+	if kind != "" {
+		l.buf = append(append(append(l.buf, "event: "...), kind...), '\n')
+	}
+	l.buf = append(append(append(l.buf, "data: "...), data...), "\n\n"...)
+	return l.write(l.buf)
+}
+
+// wait holds the answer back.
+func (l *line) wait(step Wait) bool {
+	select {
+	case <-step:
+		return true
+	case <-l.gone:
+		return false
+	}
 }
 
 func (d *Double) left() {

@@ -18,8 +18,15 @@ type Harness struct {
 	// with Key. Both end with the test.
 	Open func(t *testing.T, script Script) (model.Provider, *Double)
 
+	// Hurried is Open for an adapter that waits 20 ms, for the first word and for
+	// each that follows.
+	Hurried func(t *testing.T, script Script) (model.Provider, *Double)
+
 	// Closed returns an adapter whose vendor cannot be reached.
 	Closed func(t *testing.T) model.Provider
+
+	// MaxOutputTokens is what the adapter asks for where nobody said; 0 is nothing.
+	MaxOutputTokens int
 
 	// Lacks names what the vendor's wire has no word for; cases about it are skipped.
 	Lacks []Feature
@@ -35,7 +42,20 @@ const (
 	Files      Feature = "files"
 	Structured Feature = "structured output"
 	Effort     Feature = "reasoning effort"
+	Signatures Feature = "signatures of reasoning"
+	Stops      Feature = "stop sequences"
+
+	// Of these a case goes on without what the wire lacks.
+	User         Feature = "user"
+	JSONObject   Feature = "JSON objects without a schema"
+	SchemaNames  Feature = "names of schemas"
+	StrictTools  Feature = "strict tools"
+	OneCall      Feature = "a switch for parallel calls"
+	ModelBinding Feature = "signatures that are bound to a model"
+	ImageURLs    Feature = "addresses of images"
 )
+
+func (h Harness) lacks(f Feature) bool { return slices.Contains(h.Lacks, f) }
 
 // A conversation is a case of the suite.
 type conversation struct {
@@ -46,24 +66,14 @@ type conversation struct {
 
 // Run puts an adapter through the suite.
 func Run(t *testing.T, h Harness) {
-	for _, c := range slices.Concat(answers, requests, histories, failures) {
+	for _, c := range slices.Concat(answers, requests, histories, thoughts, failures, chaos) {
 		t.Run(c.name, func(t *testing.T) {
-			if c.needs != "" && slices.Contains(h.Lacks, c.needs) {
+			if c.needs != "" && h.lacks(c.needs) {
 				t.Skipf("the wire has no %s", c.needs)
 			}
 			c.run(t, h)
 		})
 	}
-}
-
-// An Answer is what a provider said in one turn, put together.
-type Answer struct {
-	Text, Thought, Refusal string
-
-	Deltas   int // of any kind
-	Logprobs []string
-	Calls    []berth.FunctionCall // by index
-	Finish   model.Finish
 }
 
 // Ask asks for one turn, puts the answer together, and checks what model.Provider
@@ -91,37 +101,6 @@ func Ask(t *testing.T, p model.Provider, req *model.Request) (*Answer, error) {
 		t.Error("the request was changed")
 	}
 	return a, failed
-}
-
-// take adds a delta and reports whether it is the Finish.
-func (a *Answer) take(t *testing.T, d model.Delta) bool {
-	t.Helper()
-	switch d := d.(type) {
-	case model.Text:
-		a.Text += d.Text
-		for _, l := range d.Logprobs {
-			a.Logprobs = append(a.Logprobs, string(l))
-		}
-	case model.Thought:
-		a.Thought += d.Text
-	case model.Refusal:
-		a.Refusal += d.Text
-	case model.Call:
-		first := d.Index == len(a.Calls)
-		switch {
-		case d.Index < 0 || d.Index > len(a.Calls):
-			t.Fatalf("a call's index is %d after %d calls", d.Index, len(a.Calls))
-		case first != (d.Name != "") || first != (d.ID != ""):
-			t.Fatalf("call %d: id %q and name %q; want both with its first piece, and only there", d.Index, d.ID, d.Name)
-		case first:
-			a.Calls = append(a.Calls, berth.FunctionCall{CallID: d.ID, Name: d.Name})
-		}
-		a.Calls[d.Index].Arguments += d.Arguments
-	case model.Finish:
-		a.Finish = d
-		return true
-	}
-	return false
 }
 
 // must asks and expects an answer.

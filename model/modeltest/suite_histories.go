@@ -2,6 +2,7 @@ package modeltest
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -10,6 +11,7 @@ import (
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/model"
+	"github.com/berth-run/berth/model/dialogue"
 )
 
 // histories are the cases about how a conversation is told. The doubles refuse
@@ -73,8 +75,8 @@ var histories = []conversation{
 	{name: "an output without its call", run: func(t *testing.T, h Harness) {
 		req := withTools("hi")
 		req.Items = append(req.Items, output("c9", "lost and found"), call("c1", "now", `{}`), output("c1", "one"), output("c1", "one again"))
-		got := hears(t, h, req).Messages
-		if len(got) != 5 || got[1].Role != "user" || !strings.Contains(got[1].Text, "lost and found") || got[3].Text != "one" || !strings.Contains(got[4].Text, "one again") {
+		got := merged(hears(t, h, req).Messages)
+		if len(got) != 4 || !strings.Contains(got[0].Text, "lost and found") || got[2].Text != "one" || !strings.Contains(got[3].Text, "one again") {
 			t.Errorf("heard %+v", got)
 		}
 	}},
@@ -134,9 +136,58 @@ var histories = []conversation{
 		req := ask("hi")
 		req.Items = append(req.Items,
 			raw(`{"type":"reasoning","id":"rs_1","summary":[{"type":"summary_text","text":"Hm."}],"encrypted_content":"gAAAA"}`),
+			raw(`{"type":"reasoning","id":"rs_2","summary":[],"encrypted_content":"`+dialogue.Seal("another vendor", "double-1", "signed")+`"}`),
 			raw(`{"type":"web_search_call","id":"ws_1","status":"completed"}`),
 			message("assistant", berth.Content{Type: "refusal", Refusal: "I cannot."}), message("assistant", berth.Content{Type: "output_text"}), user("why?"))
 		wantMessages(t, hears(t, h, req), Message{Role: "user", Text: "hi"}, Message{Role: "assistant", Text: "I cannot."}, Message{Role: "user", Text: "why?"})
+	}},
+	{name: "a system message in the middle", run: func(t *testing.T, h Harness) {
+		req := ask("one")
+		req.Instructions = "Be brief."
+		req.Items = append(req.Items, assistant("1"), message("developer", berth.Content{Type: "input_text", Text: "Be loud."}), user("two"))
+		got := hears(t, h, req)
+		var later string
+		for _, m := range got.Messages[2:] {
+			later += m.Text + "\n"
+		}
+		if got.System != "Be brief." || !strings.Contains(later, "Be loud.") || !strings.HasSuffix(later, "two\n") {
+			t.Errorf("heard %q and then %q", got.System, later)
+		}
+	}},
+	{name: "a conversation that the model begins and ends", run: func(t *testing.T, h Harness) {
+		req := &model.Request{Model: "double-1", Items: []berth.Item{assistant("Hello."), user("one"), assistant("1")}}
+		var said []string
+		for _, m := range hears(t, h, req).Messages {
+			if m.Role == "assistant" {
+				said = append(said, m.Text)
+			}
+		}
+		if diff := cmp.Diff([]string{"Hello.", "1"}, said); diff != "" {
+			t.Errorf("the model's words (-want +got):\n%s", diff)
+		}
+	}},
+	{name: "empty words", run: func(t *testing.T, h Harness) {
+		req := withTools("hi")
+		req.Items = append(req.Items, assistant(""), user(" \n"), call("c1", "now", "{}"), output("c1", ""), assistant(" "), user(""))
+		hears(t, h, req) // the double refuses what its vendor cannot bear
+	}},
+	{name: "a call by a name that no vendor takes", run: func(t *testing.T, h Harness) {
+		req := withTools("hi")
+		req.Items = append(req.Items, call("c1", "now.(sh é", "{}"), output("c1", "There is no such function."), call("c2", strings.Repeat("n", 300), "{}"), output("c2", "Nor this."))
+		hears(t, h, req)
+	}},
+	{name: "ids with odd characters", run: func(t *testing.T, h Harness) {
+		req := withTools("hi")
+		req.Items = append(req.Items, call("functions.now:0", "now", "{}"), call("é", "now", "{}"), output("é", "two"), output("functions.now:0", "one"))
+		var texts []string
+		for _, m := range hears(t, h, req).Messages {
+			if m.Role == "tool" {
+				texts = append(texts, m.Text)
+			}
+		}
+		if diff := cmp.Diff([]string{"one", "two"}, texts); diff != "" {
+			t.Errorf("outputs (-want +got):\n%s", diff)
+		}
 	}},
 	{name: "a long conversation", run: func(t *testing.T, h Harness) {
 		req := withTools("hi")
@@ -152,7 +203,23 @@ var histories = []conversation{
 
 func wantMessages(t *testing.T, got *Heard, want ...Message) {
 	t.Helper()
-	if diff := cmp.Diff(want, got.Messages, cmpopts.EquateEmpty()); diff != "" {
+	if diff := cmp.Diff(merged(want), merged(got.Messages), cmpopts.EquateEmpty()); diff != "" {
 		t.Errorf("messages (-want +got):\n%s", diff)
 	}
+}
+
+// merged are messages of which the user's own words, where no one speaks between
+// them, are one: some vendors know no two turns of one side.
+func merged(messages []Message) []Message {
+	var out []Message
+	for _, m := range messages {
+		if n := len(out) - 1; n >= 0 && m.Role == "user" && out[n].Role == "user" {
+			last := &out[n]
+			last.Text = strings.Trim(last.Text+"\n"+m.Text, "\n")
+			last.Images, last.Files = slices.Concat(last.Images, m.Images), slices.Concat(last.Files, m.Files)
+			continue
+		}
+		out = append(out, m)
+	}
+	return out
 }

@@ -74,7 +74,7 @@ func (u *Upstream) failure(ctx, watched context.Context, model string, err error
 		return err
 	}
 	if r, ok := errors.AsType[*Refusal](err); ok {
-		return u.refused(r, explain(r), model)
+		return u.Refused(r, explain, model)
 	}
 	if e, ok := errors.AsType[*url.Error](err); ok {
 		return &berth.Error{Code: berth.CodeUpstream, Message: "The model's server could not be reached.",
@@ -83,10 +83,11 @@ func (u *Upstream) failure(ctx, watched context.Context, model string, err error
 	return &berth.Error{Code: berth.CodeUpstream, Message: "The model's server broke off its answer.", Err: errors.New(u.Show(err.Error()))}
 }
 
-// refused says what a refusal means. What the client can mend is told in the
+// Refused says what a refusal means. What the client can mend is told in the
 // upstream's words; of what the operator must mend, the client learns no more than
 // that, and the words go to the log.
-func (u *Upstream) refused(r *Refusal, c Complaint, name string) error {
+func (u *Upstream) Refused(r *Refusal, explain func(*Refusal) Complaint, name string) error {
+	c := explain(r)
 	c.Message = u.Show(c.Message)
 	status := cmp.Or(c.Status, r.Status)
 	if status == 0 { // some put it into the error

@@ -47,7 +47,7 @@ func TestRefusals(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			r := &Refusal{Status: tt.status, Body: []byte(tt.body)}
-			got, ok := errors.AsType[*berth.Error](u.refused(r, Explain(r), "m-1"))
+			got, ok := errors.AsType[*berth.Error](u.Refused(r, Explain, "m-1"))
 			if !ok {
 				t.Fatal("not a *berth.Error")
 			}
@@ -92,11 +92,11 @@ func TestRetryAfter(t *testing.T) {
 		}
 	}
 	u := &Upstream{secrets: strings.NewReplacer()}
-	err := u.refused(&Refusal{Status: 429, Header: http.Header{"Retry-After": {"7"}}}, Complaint{}, "")
+	err := u.Refused(&Refusal{Status: 429, Header: http.Header{"Retry-After": {"7"}}}, Explain, "")
 	if d, ok := model.RetryAfter(err); !ok || d != 7*time.Second || berth.ErrorCode(err) != berth.CodeRateLimited {
 		t.Errorf("got %v, %v, %v", d, ok, err)
 	}
-	err = u.refused(&Refusal{Status: 429}, Complaint{RetryAfter: 9 * time.Second}, "")
+	err = u.Refused(&Refusal{Status: 429}, func(*Refusal) Complaint { return Complaint{RetryAfter: 9 * time.Second} }, "")
 	if d, ok := model.RetryAfter(err); !ok || d != 9*time.Second {
 		t.Errorf("said in the body: got %v, %v", d, ok)
 	}

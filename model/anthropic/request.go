@@ -1,0 +1,246 @@
+package anthropic
+
+import (
+	"encoding/json"
+	"reflect"
+
+	"github.com/anthropics/anthropic-sdk-go"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/model"
+	"github.com/berth-run/berth/model/dialogue"
+)
+
+// request writes a turn in the words of Messages.
+func (p *Provider) request(req *model.Request) (*request, error) {
+	if err := refuse(req); err != nil {
+		return nil, err
+	}
+	g := generationOf(req.Model)
+	out := &request{
+		Model:         req.Model,
+		MaxTokens:     req.MaxOutputTokens,
+		Temperature:   unlessOne(req.Temperature),
+		TopP:          unlessOne(req.TopP),
+		StopSequences: req.Sampling.Stop,
+		Stream:        true,
+	}
+	if out.MaxTokens == 0 {
+		if out.MaxTokens = p.opts.MaxTokens; out.MaxTokens == 0 {
+			out.MaxTokens = g.maxTokens()
+		}
+	}
+	if req.User != "" {
+		out.Metadata = &metadata{UserID: req.User}
+	}
+	if err := out.offer(req, g); err != nil {
+		return nil, err
+	}
+	hint, err := p.hold(out, req, g)
+	if err != nil {
+		return nil, err
+	}
+	p.think(out, req, g)
+	if err := p.tell(out, req, hint); err != nil {
+		return nil, err
+	}
+	if p.opts.Cache != "off" {
+		out.mark(p.opts.Cache)
+	}
+	return out, nil
+}
+
+// refuse returns the error for what Messages has no word for.
+func refuse(req *model.Request) error {
+	if req.Logprobs || req.TopLogprobs != nil && *req.TopLogprobs > 0 {
+		return &berth.Error{Code: berth.CodeInvalid, Wire: "unsupported_parameter", Param: "top_logprobs",
+			Message: "Unsupported parameter: 'top_logprobs' is not supported with this model."}
+	}
+	return model.RefuseSampling(req.Sampling, "stop")
+}
+
+// unlessOne leaves out the default, which newer models refuse like any value.
+func unlessOne(v *float64) *float64 {
+	if v != nil && *v == 1 {
+		return nil
+	}
+	return v
+}
+
+// offer adds the tools and how to choose among them.
+func (r *request) offer(req *model.Request, g generation) error {
+	for _, t := range req.Tools {
+		schema, err := toolSchema(t)
+		if err != nil {
+			return err
+		}
+		strict := t.Strict != nil && *t.Strict && (!g.claude || g.since(4, 5)) && plain(schema)
+		r.Tools = append(r.Tools, tool{Name: t.Name, Description: t.Description, InputSchema: schema, Strict: strict})
+	}
+	if len(r.Tools) == 0 {
+		return nil
+	}
+	switch req.ToolChoice.Mode {
+	case "none":
+		r.ToolChoice = &toolChoice{Type: "none"}
+		return nil
+	case "required":
+		r.ToolChoice = &toolChoice{Type: "any"}
+	case "function":
+		r.ToolChoice = &toolChoice{Type: "tool", Name: req.ToolChoice.Name}
+	}
+	if !req.ParallelToolCalls {
+		if r.ToolChoice == nil {
+			r.ToolChoice = &toolChoice{Type: "auto"}
+		}
+		r.ToolChoice.DisableParallel = true
+	}
+	return nil
+}
+
+// toolSchema returns the schema of a function's parameters, which must be of type
+// object.
+func toolSchema(t berth.FunctionTool) (json.RawMessage, error) {
+	if len(t.Parameters) == 0 || string(t.Parameters) == "null" {
+		return json.RawMessage(`{"type":"object","properties":{}}`), nil
+	}
+	if !dialogue.IsObject(t.Parameters) {
+		return nil, berth.Invalid("tools", "The parameters of function '%s' are not a JSON schema.", t.Name)
+	}
+	var schema map[string]json.RawMessage
+	if err := json.Unmarshal(t.Parameters, &schema); err != nil {
+		return nil, berth.Invalid("tools", "The parameters of function '%s' are not a JSON schema.", t.Name)
+	}
+	if schema["type"] != nil {
+		return t.Parameters, nil
+	}
+	schema["type"] = json.RawMessage(`"object"`)
+	raw, err := json.Marshal(schema)
+	return raw, err
+}
+
+// hold holds the answer to text.format, and returns what has to be said about its
+// form in words because the wire has none.
+func (p *Provider) hold(out *request, req *model.Request, g generation) (hint string, err error) {
+	switch req.Text.Verbosity {
+	case "low":
+		hint = hintBrief
+	case "high":
+		hint = hintLong
+	}
+	if len(req.Text.Format) == 0 {
+		return hint, nil
+	}
+	var format struct {
+		Type        string          `json:"type"`
+		Name        string          `json:"name"`
+		Description string          `json:"description"`
+		Schema      json.RawMessage `json:"schema"`
+	}
+	if err := json.Unmarshal(req.Text.Format, &format); err != nil {
+		return "", berth.Invalid("text.format", "Invalid text.format: %v.", err)
+	}
+	switch {
+	case format.Type == "json_object":
+		return join(hint, hintJSON), nil
+	case format.Type != "json_schema":
+		return hint, nil
+	case p.opts.Structured == "tool" || p.opts.Structured == "" && g.claude && !g.since(4, 5):
+		t := berth.FunctionTool{Name: answerTool, Description: join(hintAnswer, format.Description), Parameters: format.Schema}
+		schema, err := toolSchema(t)
+		if err != nil {
+			return "", berth.Invalid("text.format", "The schema of text.format is not a JSON schema.")
+		}
+		out.Tools = append(out.Tools, tool{Name: t.Name, Description: t.Description, InputSchema: schema})
+		if len(req.Tools) == 0 || req.ToolChoice.Mode == "none" {
+			out.ToolChoice = &toolChoice{Type: "tool", Name: answerTool}
+		} else if out.ToolChoice == nil || out.ToolChoice.Type == "auto" {
+			out.ToolChoice = &toolChoice{Type: "any", DisableParallel: !req.ParallelToolCalls}
+		}
+		out.spoken = answerTool
+		return hint, nil
+	}
+	schema, err := strictSchema(format.Schema)
+	if err != nil {
+		return "", err
+	}
+	out.OutputConfig = &outputConfig{Format: &outputFormat{Type: "json_schema", Schema: schema}}
+	return hint, nil
+}
+
+// strictSchema returns a schema as Anthropic takes it for a format. One that fits is
+// left alone: its order is the order of the answer. Of another, what is not
+// supported becomes part of descriptions.
+func strictSchema(raw json.RawMessage) (json.RawMessage, error) {
+	if plain(raw) {
+		return raw, nil
+	}
+	var schema map[string]any
+	if err := json.Unmarshal(raw, &schema); err != nil {
+		return nil, berth.Invalid("text.format", "The schema of text.format is not a JSON schema.")
+	}
+	return json.Marshal(anthropic.BetaJSONSchemaOutputFormat(schema).Schema)
+}
+
+// plain reports whether a schema says nothing that Anthropic's structured output
+// does not support.
+func plain(raw json.RawMessage) bool {
+	var before, schema map[string]any
+	if json.Unmarshal(raw, &before) != nil || json.Unmarshal(raw, &schema) != nil {
+		return false
+	}
+	after, err := json.Marshal(anthropic.BetaJSONSchemaOutputFormat(schema).Schema)
+	if err != nil || json.Unmarshal(after, &schema) != nil {
+		return false
+	}
+	return reflect.DeepEqual(before, schema)
+}
+
+// think asks the model to think as far as the request wants it to.
+func (p *Provider) think(out *request, req *model.Request, g generation) {
+	effort := ""
+	if req.Reasoning.Effort != nil {
+		effort = *req.Reasoning.Effort
+	}
+	if effort == "none" {
+		if g.thinksUnasked() {
+			out.Thinking = &thinking{Type: "disabled"}
+		}
+		return
+	}
+	if e := g.effort(effort); e != "" {
+		if out.OutputConfig == nil {
+			out.OutputConfig = &outputConfig{}
+		}
+		out.OutputConfig.Effort = e
+	}
+	forced := out.ToolChoice != nil && (out.ToolChoice.Type == "any" || out.ToolChoice.Type == "tool")
+	asked := effort != "" || req.Reasoning.Summary != nil
+	switch {
+	case p.opts.Thinking == "adaptive", p.opts.Thinking == "" && g.adapts():
+		if !asked && !g.binds() {
+			return
+		}
+		out.Thinking = &thinking{Type: "adaptive"}
+		if req.Reasoning.Summary != nil {
+			out.Thinking.Display = "summarized"
+		}
+		if g.binds() {
+			out.Thinking.Binding = &binding{PrefixMismatchBehavior: "drop_block"}
+		}
+	case effort != "" && !forced: // a forced call leaves no room for a thought
+		budget := min(budgets[effort], out.MaxTokens/2)
+		if budget >= minBudget && (!g.claude || g.since(3, 7)) {
+			out.Thinking = &thinking{Type: "enabled", BudgetTokens: budget}
+		}
+	}
+}
+
+// keepsThoughts reports whether thoughts of earlier turns go along: a Claude that
+// does not think now must not be shown them.
+func (r *request) keepsThoughts(g generation) bool {
+	if r.Thinking != nil {
+		return r.Thinking.Type != "disabled"
+	}
+	return !g.claude || g.thinksUnasked()
+}

@@ -1,0 +1,154 @@
+package anthropic
+
+import "encoding/json"
+
+// A request is the body of POST /v1/messages. The SDK's own types are not used:
+// they take seven times as long for a long conversation and five times as long for
+// a token. Its client is, and in tests its types are the referee.
+type request struct {
+	Model         string        `json:"model"`
+	MaxTokens     int           `json:"max_tokens"`
+	System        []block       `json:"system,omitempty"`
+	Messages      []message     `json:"messages"`
+	Tools         []tool        `json:"tools,omitempty"`
+	ToolChoice    *toolChoice   `json:"tool_choice,omitempty"`
+	Thinking      *thinking     `json:"thinking,omitempty"`
+	OutputConfig  *outputConfig `json:"output_config,omitempty"`
+	Temperature   *float64      `json:"temperature,omitempty"`
+	TopP          *float64      `json:"top_p,omitempty"`
+	StopSequences []string      `json:"stop_sequences,omitempty"`
+	Metadata      *metadata     `json:"metadata,omitempty"`
+	Stream        bool          `json:"stream"`
+
+	spoken string // the tool whose arguments are the answer's text, if there is one
+}
+
+type message struct {
+	Role    string  `json:"role"` // user or assistant
+	Content []block `json:"content"`
+}
+
+// A block is one of any type.
+type block struct {
+	Type string `json:"type"`
+
+	Text string `json:"text,omitempty"` // text
+
+	Source *source `json:"source,omitempty"` // image, document
+	Title  string  `json:"title,omitempty"`  // document
+
+	ID    string          `json:"id,omitempty"` // tool_use
+	Name  string          `json:"name,omitempty"`
+	Input json.RawMessage `json:"input,omitempty"`
+
+	ToolUseID string `json:"tool_use_id,omitempty"` // tool_result
+	Content   any    `json:"content,omitempty"`     // string or []block
+	IsError   bool   `json:"is_error,omitempty"`
+
+	Thinking  *string `json:"thinking,omitempty"` // thinking; empty where the vendor shows none
+	Signature string  `json:"signature,omitempty"`
+	Data      string  `json:"data,omitempty"` // redacted_thinking
+
+	CacheControl *cacheControl `json:"cache_control,omitempty"`
+}
+
+type source struct {
+	Type      string `json:"type"` // base64, url or text
+	MediaType string `json:"media_type,omitempty"`
+	Data      string `json:"data,omitempty"`
+	URL       string `json:"url,omitempty"`
+}
+
+type cacheControl struct {
+	Type string `json:"type"` // ephemeral
+	TTL  string `json:"ttl,omitempty"`
+}
+
+type tool struct {
+	Name         string          `json:"name"`
+	Description  string          `json:"description,omitempty"`
+	InputSchema  json.RawMessage `json:"input_schema"`
+	Strict       bool            `json:"strict,omitempty"`
+	CacheControl *cacheControl   `json:"cache_control,omitempty"`
+}
+
+type toolChoice struct {
+	Type            string `json:"type"` // auto, any, tool or none
+	Name            string `json:"name,omitempty"`
+	DisableParallel bool   `json:"disable_parallel_tool_use,omitempty"`
+}
+
+type thinking struct {
+	Type         string   `json:"type"` // enabled, adaptive or disabled
+	BudgetTokens int      `json:"budget_tokens,omitempty"`
+	Display      string   `json:"display,omitempty"` // summarized
+	Binding      *binding `json:"block_binding,omitempty"`
+}
+
+// betaBinding names the beta that a binding needs.
+const betaBinding = "thinking-binding-controls-2026-08-01"
+
+// A binding says what becomes of thoughts when what came before them was changed,
+// as instructions and tools may be in each response of a chain.
+type binding struct {
+	PrefixMismatchBehavior string `json:"prefix_mismatch_behavior"` // drop_block
+}
+
+type outputConfig struct {
+	Effort string        `json:"effort,omitempty"`
+	Format *outputFormat `json:"format,omitempty"`
+}
+
+type outputFormat struct {
+	Type   string          `json:"type"` // json_schema
+	Schema json.RawMessage `json:"schema"`
+}
+
+type metadata struct {
+	UserID string `json:"user_id"`
+}
+
+// An event is one of the stream. Only what is used is named, so that nothing else
+// can be malformed.
+type event struct {
+	Type    string `json:"type"`
+	Index   int    `json:"index"`
+	Message struct {
+		ID    string `json:"id"`
+		Model string `json:"model"`
+		Usage usage  `json:"usage"`
+	} `json:"message"`
+	ContentBlock struct {
+		Type      string          `json:"type"`
+		Text      string          `json:"text"`
+		Thinking  string          `json:"thinking"`
+		Signature string          `json:"signature"`
+		Data      string          `json:"data"`
+		ID        string          `json:"id"`
+		Name      string          `json:"name"`
+		Input     json.RawMessage `json:"input"`
+	} `json:"content_block"`
+	Delta struct {
+		Type        string `json:"type"`
+		Text        string `json:"text"`
+		PartialJSON string `json:"partial_json"`
+		Thinking    string `json:"thinking"`
+		Signature   string `json:"signature"`
+
+		StopReason  string `json:"stop_reason"` // of message_delta
+		StopDetails struct {
+			Explanation string `json:"explanation"`
+		} `json:"stop_details"`
+	} `json:"delta"`
+	Usage usage `json:"usage"` // of message_delta; cumulative
+}
+
+type usage struct {
+	InputTokens   int `json:"input_tokens"` // neither read from the cache nor written to it
+	CacheCreation int `json:"cache_creation_input_tokens"`
+	CacheRead     int `json:"cache_read_input_tokens"`
+	OutputTokens  int `json:"output_tokens"`
+	OutputDetails struct {
+		ThinkingTokens int `json:"thinking_tokens"`
+	} `json:"output_tokens_details"`
+}

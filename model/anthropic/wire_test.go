@@ -1,0 +1,252 @@
+package anthropic_test
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+
+	sdk "github.com/anthropics/anthropic-sdk-go"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/model"
+	"github.com/berth-run/berth/model/anthropic"
+	"github.com/berth-run/berth/model/modeltest"
+)
+
+var ok = modeltest.Always(modeltest.Say(model.Text{Text: "ok"}, model.Finish{Reason: model.FinishStop}))
+
+func message(role string, content ...berth.Content) berth.Item {
+	return berth.NewItem(berth.Message{Type: berth.ItemMessage, Role: role, Content: content})
+}
+
+func user(text string) berth.Item {
+	return message("user", berth.Content{Type: "input_text", Text: text})
+}
+
+func call(id string) berth.Item {
+	return berth.NewItem(berth.FunctionCall{Type: berth.ItemFunctionCall, CallID: id, Name: "f", Arguments: "{}"})
+}
+
+func output(id, text string) berth.Item {
+	return berth.NewItem(berth.FunctionCallOutput{Type: berth.ItemFunctionCallOutput, CallID: id, Output: berth.StringDelta(text)})
+}
+
+// hears asks once and returns what the double heard, and the fields of its body.
+func hears(t *testing.T, req *model.Request, with ...func(*anthropic.Options)) (*modeltest.Heard, map[string]json.RawMessage) {
+	t.Helper()
+	p, double := open(t, ok, with...)
+	if req.Model == "" {
+		req.Model = "claude-opus-4-8"
+	}
+	if req.Items == nil {
+		req.Items = []berth.Item{user("hi")}
+	}
+	if _, err := modeltest.Ask(t, p, req); err != nil {
+		t.Fatal(err)
+	}
+	heard := double.Heard()[0]
+	var body map[string]json.RawMessage
+	if err := json.Unmarshal(heard.Body, &body); err != nil {
+		t.Fatal(err)
+	}
+	return heard, body
+}
+
+// everything is a request that uses all that the adapter can say.
+func everything(name string) *model.Request {
+	half, effort, summary, strict := 0.5, "high", "auto", true
+	return &model.Request{
+		Model: name, Instructions: "Be brief.",
+		Items: []berth.Item{
+			message("developer", berth.Content{Type: "input_text", Text: "Be kind."}),
+			message("user", berth.Content{Type: "input_text", Text: "What are these?"},
+				berth.Content{Type: "input_image", ImageURL: "data:image/png;base64,iVBORw0KGgo="}, berth.Content{Type: "input_image", ImageURL: "https://example.com/a.png"},
+				berth.Content{Type: "input_file", Filename: "a.pdf", FileData: "data:application/pdf;base64,JVBERi0="},
+				berth.Content{Type: "input_file", Filename: "a.txt", FileData: "data:text/plain;charset=utf-8;base64,aGk="},
+				berth.Content{Type: "input_file", FileURL: "https://example.com/b.pdf"}),
+			call("c1"),
+			berth.NewItem(map[string]any{"type": "function_call_output", "call_id": "c1", "output": []berth.Content{
+				{Type: "input_text", Text: "a chart"}, {Type: "input_image", ImageURL: "data:image/png;base64,iVBORw0KGgo="}}}),
+			message("assistant", berth.Content{Type: "output_text", Text: "A chart."}),
+			message("developer", berth.Content{Type: "input_text", Text: "Be loud."}),
+			user("And?"),
+		},
+		Tools: []berth.FunctionTool{{Type: "function", Name: "f", Description: "Does.", Strict: &strict,
+			Parameters: json.RawMessage(`{"type":"object","properties":{"a":{"type":"string"}},"required":["a"],"additionalProperties":false}`)}, {Type: "function", Name: "g"}},
+		ToolChoice: model.ToolChoice{Mode: "auto"}, MaxOutputTokens: 50_000, Temperature: &half,
+		Text:      berth.TextConfig{Verbosity: "low", Format: json.RawMessage(`{"type":"json_schema","name":"n","schema":{"type":"object","properties":{},"required":[],"additionalProperties":false}}`)},
+		Reasoning: berth.ReasoningConfig{Effort: &effort, Summary: &summary},
+		User:      "someone", Sampling: berth.Sampling{Stop: []string{"END"}},
+	}
+}
+
+// The vendor's own types know every field that is sent, where it is sent.
+func TestVendorKnowsTheFields(t *testing.T) {
+	for _, name := range []string{"claude-sonnet-4-5", "claude-opus-4-6", "claude-opus-5-5", "double-1"} {
+		req := everything(name)
+		if name != "claude-opus-4-6" {
+			req.Temperature = nil
+		}
+		heard, _ := hears(t, req)
+		var params sdk.BetaMessageNewParams
+		if err := json.Unmarshal(heard.Body, &params); err != nil {
+			t.Fatal(err)
+		}
+		again, err := json.Marshal(params)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var sent, known map[string]any
+		if err := json.Unmarshal(heard.Body, &sent); err != nil {
+			t.Fatal(err)
+		}
+		if err := json.Unmarshal(again, &known); err != nil {
+			t.Fatal(err)
+		}
+		delete(sent, "stream") // the SDK's method adds it
+		delete(known, "stream")
+		// The SDK writes a content that is a string as a list.
+		for _, m := range sent["messages"].([]any) {
+			for _, b := range m.(map[string]any)["content"].([]any) {
+				if text, ok := b.(map[string]any)["content"].(string); ok {
+					b.(map[string]any)["content"] = []any{map[string]any{"type": "text", "text": text}}
+				}
+			}
+		}
+		if diff := cmp.Diff(sent, known); diff != "" {
+			t.Errorf("%s: what is sent and what the vendor's types keep of it (-sent +known):\n%s", name, diff)
+		}
+	}
+}
+
+func TestBody(t *testing.T) {
+	one, half := 1.0, 0.5
+	const common = `"messages":[{"role":"user","content":[{"type":"text","text":"<hi>"}]}]`
+	tests := []struct {
+		name string
+		req  func(*model.Request)
+		with func(*anthropic.Options)
+		want string
+	}{
+		{name: "plain", want: `{"model":"claude-opus-4-8","max_tokens":128000,` + common + `,"stream":true}`},
+		{name: "defaults are not said", req: func(r *model.Request) { r.Temperature, r.TopP, r.Text.Verbosity = &one, &one, "medium" },
+			want: `{"model":"claude-opus-4-8","max_tokens":128000,` + common + `,"stream":true}`},
+		{name: "a bound of the operator's", with: func(o *anthropic.Options) { o.MaxTokens = 9 }, want: `{"model":"claude-opus-4-8","max_tokens":9,` + common + `,"stream":true}`},
+		{name: "a bound of the client's", req: func(r *model.Request) { r.MaxOutputTokens = 7 }, with: func(o *anthropic.Options) { o.MaxTokens = 9 },
+			want: `{"model":"claude-opus-4-8","max_tokens":7,` + common + `,"stream":true}`},
+		{name: "sampling", req: func(r *model.Request) { r.Model, r.TopP = "claude-sonnet-4-20250514", &half },
+			want: `{"model":"claude-sonnet-4-20250514","max_tokens":64000,` + common + `,"top_p":0.5,"stream":true}`},
+		{name: "verbosity", req: func(r *model.Request) { r.Text.Verbosity = "high" },
+			want: `{"model":"claude-opus-4-8","max_tokens":128000,"system":[{"type":"text","text":"Answer at length and in detail."}],` + common + `,"stream":true}`},
+		{name: "a JSON object", req: func(r *model.Request) { r.Text.Format = json.RawMessage(`{"type":"json_object"}`) },
+			want: `{"model":"claude-opus-4-8","max_tokens":128000,"system":[{"type":"text","text":"Answer with one JSON object and nothing else: no words around it, no code fence."}],` + common + `,"stream":true}`},
+		{name: "a choice without tools", req: func(r *model.Request) { r.ToolChoice.Mode, r.ParallelToolCalls = "none", false },
+			want: `{"model":"claude-opus-4-8","max_tokens":128000,` + common + `,"stream":true}`},
+		{name: "a schema without a type", req: func(r *model.Request) {
+			r.Tools = []berth.FunctionTool{{Name: "f", Parameters: json.RawMessage(`{"properties":{}}`)}}
+		}, want: `{"model":"claude-opus-4-8","max_tokens":128000,` + common + `,"tools":[{"name":"f","input_schema":{"properties":{},"type":"object"}}],"stream":true}`},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			req := &model.Request{Items: []berth.Item{user("<hi>")}, ParallelToolCalls: true}
+			if tt.req != nil {
+				tt.req(req)
+			}
+			heard, _ := hears(t, req, func(o *anthropic.Options) {
+				o.Cache = "off"
+				if tt.with != nil {
+					tt.with(o)
+				}
+			})
+			if diff := cmp.Diff(tt.want, unescaped(heard.Body)); diff != "" {
+				t.Errorf("body (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func unescaped(raw json.RawMessage) string {
+	return strings.NewReplacer(`\u003c`, "<", `\u003e`, ">").Replace(strings.TrimSpace(string(raw)))
+}
+
+// What a vendor reads again at a tenth of the price is marked: tools, instructions,
+// the end of the turn before and the end.
+func TestCacheMarks(t *testing.T) {
+	req := everything("claude-opus-4-8")
+	req.Temperature = nil
+	const mark = `"cache_control":{"type":"ephemeral"}`
+	_, body := hears(t, req)
+	for field, want := range map[string]int{"tools": 1, "system": 1, "messages": 2} {
+		if got := strings.Count(string(body[field]), mark); got != want {
+			t.Errorf("%s: got %d marks, want %d", field, got, want)
+		}
+	}
+	var messages []struct{ Content []map[string]any }
+	if err := json.Unmarshal(body["messages"], &messages); err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range []int{len(messages) - 1, len(messages) - 3} {
+		if content := messages[n].Content; content[len(content)-1]["cache_control"] == nil {
+			t.Errorf("message %d of %d has no mark at its end", n, len(messages))
+		}
+	}
+	heard, _ := hears(t, req, func(o *anthropic.Options) { o.Cache = "1h" })
+	if got := strings.Count(string(heard.Body), `"cache_control":{"type":"ephemeral","ttl":"1h"}`); got != 4 {
+		t.Errorf("for an hour: got %d marks, want 4", got)
+	}
+	if heard, _ := hears(t, req, func(o *anthropic.Options) { o.Cache = "off" }); strings.Contains(string(heard.Body), "cache_control") {
+		t.Error("marks although the cache is off")
+	}
+}
+
+// A turn says what the turn before said, and adds to it: only then is it read from
+// the cache.
+func TestPrefixIsStable(t *testing.T) {
+	req := &model.Request{Items: []berth.Item{user("one")}}
+	var before []json.RawMessage
+	for n := range 5 {
+		id := strings.Repeat("c", n+1)
+		req.Items = append(slices.Clone(req.Items), call(id), output(id, id))
+		_, body := hears(t, &model.Request{Items: req.Items}, func(o *anthropic.Options) { o.Cache = "off" })
+		var messages []json.RawMessage
+		if err := json.Unmarshal(body["messages"], &messages); err != nil {
+			t.Fatal(err)
+		}
+		for i, m := range before {
+			if string(m) != string(messages[i]) {
+				t.Errorf("turn %d tells message %d anew:\n%s\n%s", n, i, m, messages[i])
+			}
+		}
+		before = messages
+	}
+}
+
+func TestRefusedHere(t *testing.T) {
+	two, half := 2, 0.5
+	for param, req := range map[string]*model.Request{
+		"top_logprobs":      {TopLogprobs: &two},
+		"frequency_penalty": {Sampling: berth.Sampling{FrequencyPenalty: &half}},
+		"tools":             {Tools: []berth.FunctionTool{{Name: "f", Parameters: json.RawMessage(`[]`)}}},
+		"text.format":       {Text: berth.TextConfig{Format: json.RawMessage(`{"type":"json_schema","schema":[]}`)}},
+		"input":             {Items: []berth.Item{message("user", berth.Content{Type: "input_image", ImageURL: "data:image/tiff;base64,AA=="})}},
+	} {
+		p, double := open(t, ok)
+		req.Model = "claude-opus-4-8"
+		if req.Items == nil {
+			req.Items = []berth.Item{user("hi")}
+		}
+		_, err := modeltest.Ask(t, p, req)
+		if berth.ErrorCode(err) != berth.CodeInvalid || !strings.Contains(param, errParam(err)) || len(double.Heard()) != 0 {
+			t.Errorf("%s: got %v", param, err)
+		}
+	}
+	for _, file := range []berth.Content{{Type: "input_file", FileData: "data:application/zip;base64,UEsDBP8="}, {Type: "input_file"}, {Type: "input_file", FileData: "data:text/plain,hi"},
+		{Type: "input_image", ImageURL: "data:,"}} {
+		p, _ := open(t, ok)
+		if _, err := modeltest.Ask(t, p, &model.Request{Model: "claude-opus-4-8", Items: []berth.Item{message("user", file)}}); berth.ErrorCode(err) != berth.CodeInvalid {
+			t.Errorf("%+v: got %v", file, err)
+		}
+	}
+}

@@ -1,0 +1,86 @@
+package modeltest
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/model"
+)
+
+// Direct is a transport that calls a double without a network.
+type Direct struct{ http.Handler }
+
+// RoundTrip implements http.RoundTripper.
+func (d Direct) RoundTrip(r *http.Request) (*http.Response, error) {
+	w := httptest.NewRecorder()
+	d.ServeHTTP(w, r)
+	return w.Result(), nil
+}
+
+// fragment is the item that a byte stands for, the nth of its conversation; two
+// bits of it choose among ids.
+func fragment(b byte, n int) berth.Item {
+	id := fmt.Sprintf("call_%d", b>>3&3)
+	text := fmt.Sprintf("<%d>", n)
+	switch b & 7 {
+	case 0:
+		return user("u")
+	case 1:
+		return assistant("a")
+	case 2, 3:
+		return call(id, "f", "{")
+	case 4, 5:
+		return output(id, text)
+	case 6:
+		return raw(`{"type":"function_call_output","call_id":"` + id + `","output":[{"type":"input_text","text":"` + text + `"},{"type":"input_image","image_url":"` + image + `"}]}`)
+	}
+	if b&8 == 0 {
+		return raw(`{"type":"reasoning","summary":[],"encrypted_content":"gAAAA"}`)
+	}
+	return message("developer", berth.Content{Type: "input_text", Text: "d"})
+}
+
+// FuzzHistory asks with items in any order: a strict vendor takes what becomes of
+// them, in which each call is there once and no output is lost.
+func FuzzHistory(f *testing.F, p model.Provider, double *Double) {
+	f.Add([]byte{0, 2, 4, 1, 0})
+	f.Add([]byte{2, 10, 12, 4, 2, 3, 4, 6, 7, 15})
+	f.Add([]byte{4, 6, 2, 1, 2, 0, 4})
+	f.Fuzz(func(t *testing.T, order []byte) {
+		req := &model.Request{Model: "double-1", Instructions: "Be brief."}
+		calls := 0
+		var outputs []string
+		for n, b := range order[:min(len(order), 64)] {
+			it := fragment(b, n)
+			req.Items = append(req.Items, it)
+			switch it.Type() {
+			case berth.ItemFunctionCall:
+				calls++
+			case berth.ItemFunctionCallOutput:
+				outputs = append(outputs, fmt.Sprintf("<%d>", n))
+			}
+		}
+		before := len(double.Heard())
+		if _, err := Ask(t, p, req); err != nil {
+			t.Fatalf("%v: %v", order, err)
+		}
+		heardCalls := 0
+		var texts strings.Builder
+		for _, m := range double.Heard()[before].Messages {
+			heardCalls += len(m.Calls)
+			texts.WriteString(m.Text)
+		}
+		if heardCalls != calls {
+			t.Errorf("%v: heard %d calls, want %d", order, heardCalls, calls)
+		}
+		for _, o := range outputs {
+			if n := strings.Count(texts.String(), o); n != 1 {
+				t.Errorf("%v: heard output %s %d times, want once", order, o, n)
+			}
+		}
+	})
+}

@@ -1,0 +1,72 @@
+package modeltest
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/model"
+)
+
+// chaos are the cases about a vendor that behaves as none should.
+var chaos = []conversation{
+	{name: "cut anywhere", run: func(t *testing.T, h Harness) {
+		steps := []Step{model.Text{Text: "Grüße 🌊, "}, model.Text{Text: "and:"}, model.Call{ID: "c1", Name: "now"}, model.Call{Arguments: `{"a":`}, model.Call{Arguments: `1}`}, stop}
+		if !h.lacks(Thoughts) {
+			steps = append([]Step{model.Thought{Text: "Hm."}}, steps...)
+		}
+		p, double := h.Open(t, Always(Turn{Steps: steps}))
+		whole := must(t, p, withTools("hi"))
+		for at := double.Wrote() - 1; at > 0; at -= max(1, double.Wrote()/60) {
+			double.CutAfter = at
+			a, err := Ask(t, p, withTools("hi"))
+			if err == nil { // the vendor had said why it ended
+				if a.Text != whole.Text || len(a.Calls) != 1 || a.Calls[0] != whole.Calls[0] || a.Finish.Reason != whole.Finish.Reason {
+					t.Errorf("after %d bytes: got %+v for a whole answer", at, a)
+				}
+				continue
+			}
+			wantError(t, err, berth.CodeUpstream)
+			if !strings.HasPrefix(whole.Text, a.Text) || !strings.HasPrefix(whole.Thought, a.Thought) || len(a.Calls) == 1 && !strings.HasPrefix(whole.Calls[0].Arguments, a.Calls[0].Arguments) {
+				t.Errorf("after %d bytes: got %+v, which is not how the answer begins", at, a)
+			}
+		}
+	}},
+	{name: "silence", run: func(t *testing.T, h Harness) {
+		for name, turn := range map[string]Turn{"before the first word": Say(Wait(nil)), "after it": Say(model.Text{Text: "a"}, Wait(nil))} {
+			p, double := h.Hurried(t, Always(turn))
+			_, err := Ask(t, p, ask("hi"))
+			if e := wantError(t, err, berth.CodeUpstream); !strings.Contains(e.Message, "silent") {
+				t.Errorf("%s: got %v", name, err)
+			}
+			wantLeft(t, double)
+		}
+	}},
+	{name: "a page instead of an answer", run: func(t *testing.T, h Harness) {
+		p, _ := h.Open(t, Always(Turn{Refusal: &Refusal{Status: http.StatusOK, Body: "<html>Sign in to the network</html>"}}))
+		_, err := Ask(t, p, ask("hi"))
+		wantError(t, err, berth.CodeUpstream)
+	}},
+	{name: "an error without end", run: func(t *testing.T, h Harness) {
+		p, _ := h.Open(t, Always(Turn{Refusal: &Refusal{Status: http.StatusBadRequest, Message: strings.Repeat("no ", 1<<20)}}))
+		_, err := Ask(t, p, ask("hi"))
+		if e := wantError(t, err, berth.CodeInvalid); len(e.Message) > 4096 {
+			t.Errorf("the client is shown %d bytes", len(e.Message))
+		}
+	}},
+	{name: "a context that is too long", run: func(t *testing.T, h Harness) {
+		p, _ := h.Open(t, Always(Turn{Refusal: &Refusal{Status: http.StatusBadRequest, Message: "prompt is too long: 210000 tokens > 200000 maximum"}}))
+		if _, err := Ask(t, p, ask("hi")); !model.IsTooLong(err) {
+			t.Errorf("got %v", err)
+		}
+	}},
+	{name: "an answer of many megabytes", run: func(t *testing.T, h Harness) {
+		long := strings.Repeat("0123456789abcdef", 1<<15)
+		p, _ := h.Open(t, Always(Say(model.Text{Text: long}, model.Text{Text: long}, model.Call{ID: "c1", Name: "now", Arguments: fmt.Sprintf("{%q:%q}", "a", long)}, stop)))
+		if a := must(t, p, withTools("hi")); len(a.Text) != 2*len(long) || len(a.Calls[0].Arguments) < len(long) {
+			t.Errorf("got %d bytes of text", len(a.Text))
+		}
+	}},
+}

@@ -1,0 +1,92 @@
+package modeltest
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/model"
+)
+
+// thoughts are the cases about reasoning that a vendor wants back as it gave it.
+// The doubles refuse a signature that is not theirs, and reasoning that was changed.
+var thoughts = []conversation{
+	{name: "signed thoughts come back", needs: Signatures, run: func(t *testing.T, h Harness) {
+		got := continued(t, h, "double-1", Say(model.Thought{Text: "Hm, "}, model.Thought{Text: "tides."}, model.Text{Text: "Let me see."},
+			model.Call{ID: "c1", Name: "now", Arguments: "{}"}, stop))
+		want := []Message{{Role: "user", Text: "hi"},
+			{Role: "assistant", Text: "Let me see.", Thought: "Hm, tides.", Seals: 1, Calls: []Call{{"c1", "now", "{}"}}}, {Role: "tool", CallID: "c1", Text: "noon"}}
+		if diff := cmp.Diff(want, got.Messages); diff != "" {
+			t.Errorf("messages (-want +got):\n%s", diff)
+		}
+	}},
+	{name: "thoughts that are not shown come back", needs: Signatures, run: func(t *testing.T, h Harness) {
+		got := continued(t, h, "double-1", Say(Sealed{}, model.Call{ID: "c1", Name: "now", Arguments: "{}"}, stop))
+		want := []Message{{Role: "user", Text: "hi"}, {Role: "assistant", Seals: 1, Calls: []Call{{"c1", "now", "{}"}}}, {Role: "tool", CallID: "c1", Text: "noon"}}
+		if diff := cmp.Diff(want, got.Messages); diff != "" {
+			t.Errorf("messages (-want +got):\n%s", diff)
+		}
+	}},
+	{name: "thoughts before parallel calls come back", needs: Signatures, run: func(t *testing.T, h Harness) {
+		got := continued(t, h, "double-1", Say(model.Thought{Text: "Both."}, model.Call{ID: "c1", Name: "now", Arguments: "{}"},
+			model.Call{Index: 1, ID: "c2", Name: "now", Arguments: "{}"}, stop))
+		if m := got.Messages[1]; m.Thought != "Both." || m.Seals != 1 || len(m.Calls) != 2 {
+			t.Errorf("heard %+v", m)
+		}
+	}},
+	{name: "another model does not get the thoughts", needs: Signatures, run: func(t *testing.T, h Harness) {
+		if h.lacks(ModelBinding) {
+			t.Skip("models of this vendor read each other's")
+		}
+		got := continued(t, h, "double-2", Say(model.Thought{Text: "Hm."}, model.Text{Text: "Now:"}, model.Call{ID: "c1", Name: "now", Arguments: "{}"}, stop))
+		want := []Message{{Role: "user", Text: "hi"}, {Role: "assistant", Text: "Now:", Calls: []Call{{"c1", "now", "{}"}}}, {Role: "tool", CallID: "c1", Text: "noon"}}
+		if diff := cmp.Diff(want, got.Messages); diff != "" {
+			t.Errorf("messages (-want +got):\n%s", diff)
+		}
+	}},
+	{name: "thoughts that led to nothing are left out", needs: Signatures, run: func(t *testing.T, h Harness) {
+		p, double := h.Open(t, Play(Say(model.Thought{Text: "Hm."}, model.Text{Text: "a"}, Cut{}), Say(model.Thought{Text: "So."}, model.Text{Text: "Yes."}, stop), Say(stop)))
+		req := ask("hi")
+		first, err := Ask(t, p, req)
+		if err == nil {
+			t.Fatal("a cut was an answer")
+		}
+		second := must(t, p, req)
+		req.Items = append(req.Items, first.Items[0]) // the words were not finished
+		req.Items = append(append(req.Items, second.Items...), user("why?"))
+		must(t, p, req)
+		if m := double.Heard()[2].Messages[1]; m.Thought != "So." || m.Seals != 1 {
+			t.Errorf("heard %+v", m)
+		}
+	}},
+	{name: "thoughts and a signature are one item", needs: Signatures, run: func(t *testing.T, h Harness) {
+		p, _ := h.Open(t, Always(Say(model.Thought{Text: "Hm, "}, model.Thought{Text: "tides."}, model.Text{Text: "High."}, stop)))
+		a := must(t, p, ask("hi"))
+		var types []string
+		for _, it := range a.Items {
+			types = append(types, string(it.Type()))
+		}
+		var r berth.Reasoning
+		if strings.Join(types, " ") != "reasoning message" || a.Items[0].Decode(&r) != nil || len(r.Summary) != 1 || r.Summary[0].Text != "Hm, tides." || r.EncryptedContent == "" {
+			t.Errorf("got %s: %s", types, a.Items[0].Raw())
+		}
+	}},
+}
+
+// continued plays a turn that calls now, answers the call, and returns what the
+// vendor hears when the model is asked to go on.
+func continued(t *testing.T, h Harness, model string, turn Turn) *Heard {
+	t.Helper()
+	p, double := h.Open(t, Play(turn, Say(stop)))
+	req := withTools("hi")
+	a := must(t, p, req)
+	req.Items = append(req.Items, a.Items...)
+	for _, c := range a.Calls {
+		req.Items = append(req.Items, output(c.CallID, "noon"))
+	}
+	req.Model = model
+	must(t, p, req)
+	return double.Heard()[1]
+}
