@@ -40,6 +40,7 @@ var Imports = map[string][]string{
 	"model/dialogue":            {""},
 	"model/chat":                {"", "internal/sse", "model", "model/dialogue", "model/upstream"},
 	"model/anthropic":           {"", "internal/sse", "model", "model/dialogue", "model/upstream"},
+	"model/gemini":              {"", "internal/sse", "model", "model/dialogue", "model/upstream"},
 	"model/scripted":            {"", "model"},
 	"model/modeltest":           {"", "model", "model/dialogue"},
 	"files":                     {"", "store"},
@@ -75,7 +76,7 @@ var Imports = map[string][]string{
 // Bans says which packages of the standard library and others only some may
 // import, so that the engine cannot learn HTTP by accident.
 var Bans = map[string][]string{
-	"net/http":     {"api", "webhook", "egress", "internal/contract", "internal/contract", "guest", "guest/server", "model/upstream", "model/chat", "model/anthropic", "model/modeltest", "cmd/berth", "e2e"},
+	"net/http":     {"api", "webhook", "egress", "internal/contract", "internal/contract", "guest", "guest/server", "model/upstream", "model/chat", "model/gemini", "model/anthropic", "model/modeltest", "cmd/berth", "e2e"},
 	"database/sql": {"store/sqlite", "store/sqlite/query"},
 	"os/exec":      {"sandbox/gvisor", "sandbox/local", "sandbox/drivertest", "guest/server", "image", "store/storetest", "cmd/berth", "e2e"},
 }

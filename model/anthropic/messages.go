@@ -52,19 +52,15 @@ func isThought(b block) bool { return b.Type == "thinking" || b.Type == "redacte
 // dialogue puts turns into messages of two sides that alternate.
 func (r *request) dialogue(req *model.Request, turns []dialogue.Turn, keep bool, hint string) error {
 	b := &builder{family: family(req.Model), keep: keep, ids: dialogue.IDs{Length: 64, Plain: true}}
-	system := []string{req.Instructions}
-	for len(turns) > 0 && (turns[0].Role == "system" || turns[0].Role == "developer") {
-		system = append(system, speaker(turns[0])+dialogue.Text(turns[0].Content))
-		turns = turns[1:]
-	}
-	r.System = textBlocks(strings.Trim(strings.Join(system, "\n\n"), "\n"), hint)
+	system, turns := dialogue.System(req.Instructions, turns)
+	r.System = textBlocks(system, hint)
 	for _, t := range turns {
 		if err := b.turn(t); err != nil {
 			return err
 		}
 	}
 	if len(b.out) == 0 || b.out[len(b.out)-1].Role == "assistant" {
-		b.user(textBlocks(hintGoOn)...)
+		b.user(textBlocks(dialogue.GoOn)...)
 	}
 	r.Messages = b.out
 	return nil
@@ -93,7 +89,7 @@ func (b *builder) turn(t dialogue.Turn) error {
 	case "assistant":
 		return b.assistant(t)
 	case "system", "developer":
-		b.user(textBlocks(hintSystem + speaker(t) + dialogue.Text(t.Content))...)
+		b.user(textBlocks(t.Aside())...)
 		return nil
 	}
 	blocks, err := contentBlocks(t.Content)
@@ -101,21 +97,13 @@ func (b *builder) turn(t dialogue.Turn) error {
 		return err
 	}
 	if t.Name != "" {
-		blocks = append(textBlocks(speaker(t)), blocks...)
+		blocks = append(textBlocks(t.Speaker()), blocks...)
 	}
 	if len(blocks) == 0 {
-		blocks = textBlocks(hintEmpty)
+		blocks = textBlocks(dialogue.Empty)
 	}
 	b.user(blocks...)
 	return nil
-}
-
-// speaker says who speaks, where several share a role.
-func speaker(t dialogue.Turn) string {
-	if t.Name == "" {
-		return ""
-	}
-	return t.Name + ": "
 }
 
 // user adds to what the user says.
@@ -130,7 +118,7 @@ func (b *builder) say(role string, blocks []block) {
 		return
 	}
 	if len(b.out) == 0 && role == "assistant" {
-		b.user(textBlocks(hintBegin)...)
+		b.user(textBlocks(dialogue.Begin)...)
 	}
 	b.out = append(b.out, message{Role: role, Content: blocks})
 }

@@ -119,15 +119,18 @@ func toolSchema(t berth.FunctionTool) (json.RawMessage, error) {
 	return raw, err
 }
 
+const (
+	// answerTool is a tool that stands for a JSON schema.
+	answerTool = "final_answer"
+
+	// describeAnswer is what the model reads of it.
+	describeAnswer = "Give your final answer by calling this function. What it is called with is shown to the user as it is."
+)
+
 // hold holds the answer to text.format, and returns what has to be said about its
 // form in words because the wire has none.
 func (p *Provider) hold(out *request, req *model.Request, g generation) (hint string, err error) {
-	switch req.Text.Verbosity {
-	case "low":
-		hint = hintBrief
-	case "high":
-		hint = hintLong
-	}
+	hint = dialogue.Hint(req.Text.Verbosity)
 	if len(req.Text.Format) == 0 {
 		return hint, nil
 	}
@@ -142,11 +145,11 @@ func (p *Provider) hold(out *request, req *model.Request, g generation) (hint st
 	}
 	switch {
 	case format.Type == "json_object":
-		return join(hint, hintJSON), nil
+		return dialogue.Join(hint, dialogue.JSON), nil
 	case format.Type != "json_schema":
 		return hint, nil
 	case p.opts.Structured == "tool" || p.opts.Structured == "" && g.claude && !g.since(4, 5):
-		t := berth.FunctionTool{Name: answerTool, Description: join(hintAnswer, format.Description), Parameters: format.Schema}
+		t := berth.FunctionTool{Name: answerTool, Description: dialogue.Join(describeAnswer, format.Description), Parameters: format.Schema}
 		schema, err := toolSchema(t)
 		if err != nil {
 			return "", berth.Invalid("text.format", "The schema of text.format is not a JSON schema.")

@@ -44,6 +44,7 @@ const (
 	Effort     Feature = "reasoning effort"
 	Signatures Feature = "signatures of reasoning"
 	Stops      Feature = "stop sequences"
+	Broken     Feature = "arguments that are no JSON"
 
 	// Of these a case goes on without what the wire lacks.
 	User         Feature = "user"
@@ -53,6 +54,8 @@ const (
 	OneCall      Feature = "a switch for parallel calls"
 	ModelBinding Feature = "signatures that are bound to a model"
 	ImageURLs    Feature = "addresses of images"
+	FileNames    Feature = "names of files"
+	ThoughtTexts Feature = "the words of thoughts, to be given back"
 )
 
 func (h Harness) lacks(f Feature) bool { return slices.Contains(h.Lacks, f) }

@@ -56,7 +56,7 @@ var answers = []conversation{
 		berth.FunctionCall{CallID: "call_1", Name: "shell", Arguments: `{"commands":["echo \"a\" 🌊"]}`})},
 	{name: "a call without arguments", run: answersCalls(
 		berth.FunctionCall{CallID: "call_1", Name: "now", Arguments: ""})},
-	{name: "a call with broken arguments", run: answersCalls(
+	{name: "a call with broken arguments", needs: Broken, run: answersCalls(
 		berth.FunctionCall{CallID: "call_1", Name: "shell", Arguments: `{"commands":["ls"`})},
 	{name: "parallel calls", run: answersCalls(
 		berth.FunctionCall{CallID: "call_1", Name: "shell", Arguments: `{"commands":["ls"]}`},
@@ -137,6 +137,11 @@ func answersCalls(want ...berth.FunctionCall) func(*testing.T, Harness) {
 		}
 		p, _ := h.Open(t, Always(Turn{Steps: append(steps, stop)}))
 		a := must(t, p, withTools("hi"))
+		for i := range a.Calls {
+			if i < len(want) && want[i].Arguments == "" && a.Calls[i].Arguments == "{}" {
+				a.Calls[i].Arguments = "" // which is the same
+			}
+		}
 		if diff := cmp.Diff(want, a.Calls); diff != "" {
 			t.Errorf("calls (-want +got):\n%s", diff)
 		}

@@ -151,6 +151,9 @@ func statuses(t *testing.T, h Harness) {
 func breaking(steps ...Step) func(*testing.T, Harness) {
 	return func(t *testing.T, h Harness) {
 		for _, first := range []Step{model.Text{Text: "a"}, model.Call{ID: "c", Name: "now", Arguments: "{"}} {
+			if _, isCall := first.(model.Call); isCall && h.lacks(Broken) {
+				continue
+			}
 			p, _ := h.Open(t, Always(Turn{Steps: append([]Step{first}, steps...)}))
 			a, err := Ask(t, p, withTools("hi"))
 			wantError(t, err, berth.CodeUpstream)

@@ -1,0 +1,271 @@
+package gemini
+
+import (
+	"encoding/base64"
+	"mime"
+	"path"
+	"strings"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/model"
+	"github.com/berth-run/berth/model/dialogue"
+)
+
+// vendor is whose seals are opened here.
+const vendor = "gemini"
+
+// A signature is what one part of an answer must come back with.
+type signature struct {
+	Of        string `json:"of"`    // the id of the answer
+	Place     string `json:"place"` // of the part: call, text or thought
+	Thought   string `json:"thought,omitempty"`
+	Signature string `json:"signature"`
+}
+
+// unsigned is the word that the vendor takes for the signature of a call which
+// another model made.
+const unsigned = "skip_thought_signature_validator"
+
+// tell adds the system text and the dialogue.
+func (p *Provider) tell(out *request, req *model.Request, g generation, hint string) error {
+	turns, err := dialogue.Read(req.Items, p.up.Log)
+	if err != nil {
+		return err
+	}
+	system, turns := dialogue.System(req.Instructions, turns)
+	if parts := texts(system, hint); len(parts) > 0 {
+		out.SystemInstruction = &content{Parts: parts}
+	}
+	b := &builder{g: g, family: family(req.Model), ids: dialogue.IDs{Length: 64, Plain: true}}
+	for i, t := range turns {
+		if t.Role == "assistant" {
+			err = b.model(t, current(turns[i+1:]))
+		} else {
+			err = b.user(t)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if n := len(b.out); n == 0 || b.out[n-1].Role == "model" {
+		b.say("user", texts(dialogue.GoOn))
+	}
+	out.Contents = b.out
+	return nil
+}
+
+// current reports whether no one but the model speaks in turns: its calls before
+// them are of the turn that goes on now.
+func current(turns []dialogue.Turn) bool {
+	for _, t := range turns {
+		if t.Role != "assistant" {
+			return false
+		}
+	}
+	return true
+}
+
+// texts returns a part for each text that is not empty.
+func texts(all ...string) []part {
+	var parts []part
+	for _, text := range all {
+		if strings.TrimSpace(text) != "" {
+			parts = append(parts, part{Text: &text})
+		}
+	}
+	return parts
+}
+
+type builder struct {
+	g      generation
+	family string
+	out    []content
+	ids    dialogue.IDs
+}
+
+// say adds what one side says. What the model says at once is one content; outputs
+// of calls stay apart from what the user says after them.
+func (b *builder) say(role string, parts []part) {
+	if len(parts) == 0 {
+		return
+	}
+	n := len(b.out) - 1
+	if n >= 0 && b.out[n].Role == role && (b.out[n].Parts[0].FunctionResponse == nil) == (parts[0].FunctionResponse == nil) {
+		b.out[n].Parts = append(b.out[n].Parts, parts...)
+		return
+	}
+	if n < 0 && role == "model" {
+		b.say("user", texts(dialogue.Begin))
+	}
+	b.out = append(b.out, content{Role: role, Parts: parts})
+}
+
+func (b *builder) user(t dialogue.Turn) error {
+	if t.Role != "user" {
+		b.say("user", texts(t.Aside()))
+		return nil
+	}
+	parts, err := contentParts(t.Content)
+	if err != nil {
+		return err
+	}
+	if t.Name != "" {
+		parts = append(texts(t.Speaker()), parts...)
+	}
+	if len(parts) == 0 {
+		parts = texts(dialogue.Empty)
+	}
+	b.say("user", parts)
+	return nil
+}
+
+// model adds what the model said in one turn, and the outputs of its calls.
+func (b *builder) model(t dialogue.Turn, goesOn bool) error {
+	of := b.lastAnswer(t.Said)
+	var said, outputs, media []part
+	var next string // the signature of the next call
+	calls := 0
+	for _, p := range t.Said {
+		switch {
+		case p.Reasoning != nil:
+			if s, ok := b.signature(p.Reasoning); ok && s.Of == of {
+				if s.Place == "call" {
+					next = s.Signature
+				} else {
+					said = append(said, part{Text: &s.Thought, Thought: s.Place == "thought", ThoughtSignature: s.Signature})
+				}
+			}
+		case p.Call != nil:
+			if next == "" && calls == 0 && goesOn && b.g.signs() {
+				next = unsigned
+			}
+			calls++
+			call := &functionCall{ID: b.ids.For(p.Call.ID), Name: p.Call.Name, Args: p.Call.Arguments}
+			said = append(said, part{FunctionCall: call, ThoughtSignature: next})
+			next = ""
+			output, shown, err := b.output(p.Call.Output)
+			if err != nil {
+				return err
+			}
+			output.ID, output.Name = call.ID, call.Name
+			outputs, media = append(outputs, part{FunctionResponse: output}), append(media, shown...)
+		default:
+			said = append(said, texts(p.Text)...)
+		}
+	}
+	b.say("model", said)
+	b.say("user", outputs)
+	b.say("user", media)
+	return nil
+}
+
+// lastAnswer is the answer that the last of the signatures came with. Those of
+// others belong to answers that broke off.
+func (b *builder) lastAnswer(said []dialogue.Part) (of string) {
+	for _, p := range said {
+		if p.Reasoning != nil {
+			if s, ok := b.signature(p.Reasoning); ok {
+				of = s.Of
+			}
+		}
+	}
+	return of
+}
+
+// signature opens a seal of this vendor and family.
+func (b *builder) signature(r *berth.Reasoning) (s signature, ok bool) {
+	ok = dialogue.Unseal(vendor, b.family, r.EncryptedContent, &s)
+	return s, ok
+}
+
+// output is the response to a call, and the pictures and files in it where the
+// model sees none in a response.
+func (b *builder) output(o dialogue.Output) (*functionResponse, []part, error) {
+	word := "output"
+	if o.Missing {
+		word = "error"
+	}
+	if o.Content == nil {
+		return &functionResponse{Response: map[string]string{word: o.Text}}, nil, nil
+	}
+	parts, err := contentParts(o.Content)
+	if err != nil {
+		return nil, nil, err
+	}
+	var said []string
+	var within, after []part
+	for _, p := range parts {
+		switch {
+		case p.Text != nil:
+			said = append(said, *p.Text)
+		case p.InlineData != nil && b.g.signs():
+			within = append(within, p)
+		default:
+			after = append(after, p)
+		}
+	}
+	if len(after) > 0 {
+		said = append(said, "(What this call shows follows in the next message.)")
+	}
+	return &functionResponse{Response: map[string]string{word: strings.Join(said, "\n")}, Parts: within}, after, nil
+}
+
+// contentParts turns content into parts; what is empty is left out.
+func contentParts(all []berth.Content) ([]part, error) {
+	var parts []part
+	for _, c := range all {
+		var p part
+		var err error
+		switch c.Type {
+		case "input_image":
+			p, err = mediaPart(c.ImageURL, "", "image/jpeg")
+		case "input_file":
+			address := c.FileData
+			if address == "" {
+				address = c.FileURL
+			} else if !strings.HasPrefix(address, "data:") {
+				address = "data:" + mediaType(c.Filename, "application/pdf") + ";base64," + address
+			}
+			p, err = mediaPart(address, c.Filename, "application/pdf")
+		default:
+			parts = append(parts, texts(c.Text+c.Refusal)...)
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		parts = append(parts, p)
+	}
+	return parts, nil
+}
+
+// mediaType is the media type that a name's ending tells.
+func mediaType(name, otherwise string) string {
+	name, _, _ = strings.Cut(name, "?")
+	kind, _, _ := strings.Cut(mime.TypeByExtension(path.Ext(name)), ";")
+	if kind == "" {
+		return otherwise
+	}
+	return kind
+}
+
+// mediaPart is a picture or file: its data, or where it is.
+func mediaPart(address, name, otherwise string) (part, error) {
+	data, ok := strings.CutPrefix(address, "data:")
+	switch {
+	case address == "":
+		return part{}, berth.Invalid("input", "An image or file needs file_id, its data or its address.")
+	case !ok:
+		return part{FileData: &fileData{FileURI: address, MIMEType: mediaType(address, otherwise)}}, nil
+	}
+	head, data, ok := strings.Cut(data, ",")
+	kind, isBase64 := strings.CutSuffix(head, ";base64")
+	kind, _, _ = strings.Cut(kind, ";")
+	if _, err := base64.StdEncoding.DecodeString(data); !ok || !isBase64 || err != nil {
+		return part{}, berth.Invalid("input", "The data: URL of an image or file must be in base64.")
+	}
+	if kind == "" || kind == "application/octet-stream" {
+		kind = mediaType(name, otherwise)
+	}
+	return part{InlineData: &blob{MIMEType: kind, Data: data}}, nil
+}

@@ -1,0 +1,82 @@
+package gemini
+
+import (
+	"cmp"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"google.golang.org/genai"
+)
+
+// A generation is what the name of a model tells: gemini-2.5-flash,
+// gemini-3-pro-preview. A model whose name tells nothing is the latest.
+type generation struct {
+	known        bool
+	major, minor int
+	line         string // pro, flash, flash-lite …
+}
+
+var version = regexp.MustCompile(`gemini-(\d+)(?:\.(\d+))?-?([a-z-]*)`)
+
+func generationOf(name string) generation {
+	m := version.FindStringSubmatch(strings.ToLower(name))
+	if m == nil {
+		return generation{}
+	}
+	major, _ := strconv.Atoi(m[1])
+	minor, _ := strconv.Atoi(m[2])
+	return generation{true, major, minor, m[3]}
+}
+
+func (g generation) since(major, minor int) bool {
+	return !g.known || cmp.Or(cmp.Compare(g.major, major), cmp.Compare(g.minor, minor)) >= 0
+}
+
+// signs reports whether the model insists on the signatures of its calls, and sees
+// pictures in their outputs.
+func (g generation) signs() bool { return g.since(3, 0) }
+
+// level is the level of thought for an effort. Thought cannot be switched off, and
+// the first Gemini 3 Pro knows no middle.
+func (g generation) level(effort string) genai.ThinkingLevel {
+	switch effort {
+	case "none", "minimal", "low":
+		return genai.ThinkingLevelLow
+	case "medium":
+		if g.known && g.major == 3 && g.minor == 0 && strings.HasPrefix(g.line, "pro") {
+			return genai.ThinkingLevelHigh
+		}
+		return genai.ThinkingLevelMedium
+	}
+	return genai.ThinkingLevelHigh
+}
+
+// budget is the number of tokens to think with for an effort.
+func (g generation) budget(effort string) int32 {
+	pro := strings.HasPrefix(g.line, "pro")
+	switch effort {
+	case "none":
+		if pro {
+			return 128 // it cannot be switched off
+		}
+		return 0
+	case "minimal":
+		return 512
+	case "low":
+		return 2048
+	case "medium":
+		return 8192
+	}
+	if pro && effort != "high" {
+		return 32_768
+	}
+	return 24_576
+}
+
+// family is whose signatures are its own: all previews and dates of a model.
+func family(name string) string {
+	name = name[strings.LastIndexByte(name, '/')+1:]
+	name, _, _ = strings.Cut(name, "-preview")
+	return strings.TrimSuffix(name, "-latest")
+}
