@@ -1,214 +1,234 @@
 package api_test
 
 import (
-	"encoding/json"
 	"fmt"
+	"io"
+	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/berth-run/berth/api"
-	"github.com/berth-run/berth/internal/sse"
+	"github.com/berth-run/berth"
 )
 
-const forecast = `"tools":[{"type":"function","function":{"name":"weather","parameters":{"type":"object"}}}]`
-
-// assistant makes an assistant of the recital with more fields.
-func (h *house) assistant(more ...string) string {
-	h.t.Helper()
-	return h.call(200, "POST", "/v1/assistants", `{"model":"scripted"`+strings.Join(append([]string{""}, more...), ",")+`}`).id()
-}
-
-// thread makes a thread with a user's message, and returns its path.
-func (h *house) thread(text string) string {
-	h.t.Helper()
-	content, _ := json.Marshal(text)
-	return "/v1/threads/" + h.call(200, "POST", "/v1/threads", `{"messages":[{"role":"user","content":`+string(content)+`}]}`).id()
-}
-
-// polled asks for a run until it has come to a halt.
-func (h *house) polled(path string) object {
-	h.t.Helper()
-	ctx, cancel := time.Now().Add(20*time.Second), time.NewTicker(5*time.Millisecond)
-	defer cancel.Stop()
-	for time.Now().Before(ctx) {
-		run := h.call(200, "GET", path, nil)
-		if s := run.at("status"); s != "queued" && s != "in_progress" && s != "cancelling" {
-			return run
-		}
-		<-cancel.C
-	}
-	h.t.Fatalf("%s came to no halt", path)
-	return nil
-}
-
-// names returns the names of a stream's events, one of each row of equal ones.
-func names(events []sse.Event) []string {
-	var out []string
-	for _, ev := range events {
-		if n := len(out); n == 0 || out[n-1] != ev.Type {
-			out = append(out, ev.Type)
-		}
-	}
-	return out
-}
-
-// texts returns what the messages of a list say, in their order.
-func texts(list object) []string {
-	var out []string
-	for i := range list["data"].([]any) {
-		text, _ := list.at("data", i, "content", 0, "text", "value").(string)
-		out = append(out, fmt.Sprint(list.at("data", i, "role"), ": ", text))
-	}
-	return out
-}
-
-func TestRun(t *testing.T) {
+func TestAssistants(t *testing.T) {
 	h := newHouse(t, nil)
-	thread := h.thread("Ahoy there, harbour.")
-	a := h.assistant(`"instructions":"Be brief."`)
-	run := h.call(200, "POST", thread+"/runs", `{"assistant_id":"`+a+`","additional_instructions":"Be kind.","metadata":{"ship":"Vasa"}}`)
-	if run.at("status") != "queued" || run.at("instructions") != "Be brief.\nBe kind." || run.at("usage") != nil {
-		t.Errorf("got %v, want it queued", run)
+	a := h.call(200, "POST", "/v1/assistants", `{"model":"scripted","name":"Pilot","metadata":{"ship":"Vasa","port":"Kiel"},"temperature":0.5,`+forecast+`}`)
+	want := object{"id": a.id(), "object": "assistant", "created_at": a["created_at"], "name": "Pilot", "description": nil, "model": "scripted",
+		"instructions": nil, "tools": []any{map[string]any{"type": "function", "function": map[string]any{"name": "weather", "parameters": map[string]any{"type": "object"}}}},
+		"tool_resources": map[string]any{}, "metadata": map[string]any{"ship": "Vasa", "port": "Kiel"}, "temperature": 0.5, "top_p": nil,
+		"response_format": "auto", "reasoning_effort": nil}
+	if diff := cmp.Diff(want, a); diff != "" || !strings.HasPrefix(a.id(), "asst_") {
+		t.Errorf("created (-want +got):\n%s", diff)
 	}
-	run = h.polled(thread + "/runs/" + run.id())
-	if run.at("status") != "completed" || run.at("usage", "total_tokens").(float64) == 0 || run.at("completed_at") == nil || run.at("metadata", "ship") != "Vasa" {
-		t.Errorf("got %v, want it completed", run)
+	if diff := cmp.Diff(a, h.call(200, "GET", "/v1/assistants/"+a.id(), nil)); diff != "" {
+		t.Errorf("GET (-POST +GET):\n%s", diff)
 	}
-	messages := h.call(200, "GET", thread+"/messages", nil)
-	if diff := cmp.Diff([]string{"assistant: Ahoy there, harbour.", "user: Ahoy there, harbour."}, texts(messages)); diff != "" {
+	changed := h.call(200, "POST", "/v1/assistants/"+a.id(), `{"name":null,"instructions":"Steer.","metadata":{"ship":"Wasa"},"model":null,"tools":[]}`)
+	want["name"], want["instructions"], want["metadata"], want["tools"] = nil, "Steer.", map[string]any{"ship": "Wasa"}, []any{}
+	if diff := cmp.Diff(want, changed); diff != "" {
+		t.Errorf("changed (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(changed, h.call(200, "POST", "/v1/assistants/"+a.id(), `{}`)); diff != "" {
+		t.Errorf("an empty change (-before +after):\n%s", diff)
+	}
+	if got := h.call(200, "DELETE", "/v1/assistants/"+a.id(), nil); !cmp.Equal(got, object{"id": a.id(), "object": "assistant.deleted", "deleted": true}) {
+		t.Errorf("DELETE: got %v", got)
+	}
+	h.refused(404, "GET", "/v1/assistants/"+a.id(), nil, "No assistant found with id '"+a.id()+"'.")
+	h.call(404, "DELETE", "/v1/assistants/"+a.id(), nil)
+}
+
+func TestAssistantPages(t *testing.T) {
+	h := newHouse(t, nil)
+	h.call(200, "GET", "/v1/assistants", nil)
+	var ids []string
+	for range 4 {
+		ids = append(ids, h.assistant())
+	}
+	for query, want := range map[string][]int{
+		"":                                    {3, 2, 1, 0},
+		"?order=asc":                          {0, 1, 2, 3},
+		"?limit=2":                            {3, 2},
+		"?limit=2&after=" + ids[2]:            {1, 0},
+		"?limit=1&before=" + ids[1]:           {2},
+		"?before=" + ids[1]:                   {3, 2},
+		"?order=asc&limit=1&before=" + ids[3]: {2},
+		"?order=asc&after=" + ids[0] + "&before=" + ids[3]: {1, 2},
+	} {
+		list := h.call(200, "GET", "/v1/assistants"+query, nil)
+		var got []int
+		for i := range list["data"].([]any) {
+			for n, id := range ids {
+				if list.at("data", i, "id") == id {
+					got = append(got, n)
+				}
+			}
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%q (-want +got):\n%s", query, diff)
+		}
+	}
+	h.refused(400, "GET", "/v1/assistants?after=asst_x", nil, "Invalid 'after': nothing in this list has the id 'asst_x'.")
+	h.refused(400, "GET", "/v1/assistants?before=asst_x", nil, "Invalid 'before': nothing in this list has the id 'asst_x'.")
+}
+
+func TestThreads(t *testing.T) {
+	h := newHouse(t, nil)
+	req, err := http.NewRequestWithContext(t.Context(), "POST", h.url+"/v1/threads", http.NoBody)
+	check(t, err)
+	req.Header.Set("OpenAI-Beta", "foo=bar, assistants=v2")
+	resp, err := http.DefaultClient.Do(req)
+	check(t, err)
+	defer resp.Body.Close()
+	if raw, _ := io.ReadAll(resp.Body); resp.StatusCode != 200 || !strings.Contains(string(raw), `"metadata":{},"tool_resources":{}`) {
+		t.Errorf("without a body: got %d %s", resp.StatusCode, raw)
+	}
+
+	th := h.call(200, "POST", "/v1/threads", `{"metadata":{"a":"b"},"messages":[{"role":"user","content":"one"},{"role":"assistant","content":[{"type":"text","text":"two"}],"metadata":{"n":"2"}}]}`)
+	path := "/v1/threads/" + th.id()
+	if got := h.call(200, "POST", path, `{"metadata":{"c":"d"}}`); got.at("metadata", "c") != "d" || got.at("metadata", "a") != nil {
+		t.Errorf("metadata: got %v, want only c", got["metadata"])
+	}
+	messages := h.call(200, "GET", path+"/messages?order=asc", nil)
+	if diff := cmp.Diff([]string{"user: one", "assistant: two"}, texts(messages)); diff != "" {
 		t.Errorf("messages (-want +got):\n%s", diff)
 	}
-	said := messages.at("data", 0).(map[string]any)
-	if said["run_id"] != run.id() || said["assistant_id"] != a || said["status"] != "completed" {
-		t.Errorf("got %v, want it the run's", said)
+	second := object(messages.at("data", 1).(map[string]any))
+	if second.at("metadata", "n") != "2" || second["run_id"] != nil || second["assistant_id"] != nil || second["status"] != "completed" {
+		t.Errorf("got %v", second)
 	}
-	steps := h.call(200, "GET", thread+"/runs/"+run.id()+"/steps", nil)
-	if steps.at("data", 0, "step_details", "message_creation", "message_id") != said["id"] || steps.at("data", 0, "status") != "completed" || len(steps["data"].([]any)) != 1 {
-		t.Errorf("steps: got %v, want one that made %v", steps, said["id"])
+	if got := h.call(200, "POST", path+"/messages/"+second.id(), `{"metadata":{"n":"3"}}`); got.at("metadata", "n") != "3" || got.at("content", 0, "text", "value") != "two" {
+		t.Errorf("changed: got %v", got)
 	}
-	if diff := cmp.Diff(run.at("usage"), steps.at("data", 0, "usage")); diff != "" {
-		t.Errorf("usage (-run +step):\n%s", diff)
+	if got := h.call(200, "DELETE", path+"/messages/"+second.id(), nil); got["object"] != "thread.message.deleted" {
+		t.Errorf("DELETE: got %v", got)
 	}
-	if got := h.call(200, "GET", thread+"/runs/"+run.id()+"/steps/"+steps.at("data", 0, "id").(string), nil); !cmp.Equal(any(map[string]any(got)), steps.at("data", 0)) {
-		t.Errorf("got step %v, want the one listed", got)
+	h.refused(404, "GET", path+"/messages/"+second.id(), nil, "No message found with id '"+second.id()+"'.")
+	if got := h.call(200, "DELETE", path, nil); got["object"] != "thread.deleted" {
+		t.Errorf("DELETE: got %v", got)
+	}
+	for _, below := range []string{"", "/messages", "/runs", "/messages/" + messages.at("data", 0, "id").(string)} {
+		h.refused(404, "GET", path+below, nil, "No thread found with id '"+th.id()+"'.")
 	}
 }
 
-func TestRunStream(t *testing.T) {
+func TestAssistantErrors(t *testing.T) {
 	h := newHouse(t, nil)
-	events := h.rest(h.stream(t.Context(), "POST", "/v1/threads/runs", `{"stream":true,"assistant_id":"`+h.assistant()+`","thread":{"messages":[{"role":"user","content":"Ahoy there, harbour."}]}}`))
-	want := []string{"thread.created", "thread.run.created", "thread.run.queued", "thread.run.in_progress",
-		"thread.run.step.created", "thread.run.step.in_progress", "thread.message.created", "thread.message.in_progress",
-		"thread.message.delta", "thread.message.completed", "thread.run.step.completed", "thread.run.completed", "done"}
-	if diff := cmp.Diff(want, names(events)); diff != "" {
-		t.Errorf("events (-want +got):\n%s", diff)
-	}
-	var text strings.Builder
-	last := map[string]object{}
-	for _, ev := range events[:len(events)-1] {
-		var o object
-		check(t, json.Unmarshal(ev.Data, &o))
-		last[ev.Type] = o
-		if ev.Type == "thread.message.delta" {
-			text.WriteString(o.at("delta", "content", 0, "text", "value").(string))
+	thread := h.thread("hi")
+	a := `"assistant_id":"` + h.assistant() + `"`
+	for _, tt := range []struct{ path, body, param, code string }{
+		{"/v1/assistants", `{}`, "model", "missing_required_parameter"},
+		{"/v1/assistants", `{"model":"m","id":"asst_mine"}`, "id", "unknown_parameter"},
+		{"/v1/assistants", `{"model":"m","name":"` + strings.Repeat("x", 257) + `"}`, "name", "string_above_max_length"},
+		{"/v1/assistants", `{"model":"m","tools":[{"type":"code_interpreter"}]}`, "tools[0].type", "unsupported_value"},
+		{"/v1/assistants", `{"model":"m","tools":[{"type":"file_search"}]}`, "tools[0].type", "unsupported_value"},
+		{"/v1/assistants", `{"model":"m","tools":[{"type":"sail"}]}`, "tools[0].type", "invalid_value"},
+		{"/v1/assistants", `{"model":"m","tools":[{"type":"function","function":{}}]}`, "tools[0].function.name", "missing_required_parameter"},
+		{"/v1/assistants", `{"model":"m","tool_resources":{"code_interpreter":{"file_ids":["file-1"]}}}`, "tool_resources.code_interpreter.file_ids", "unsupported_parameter"},
+		{"/v1/assistants", `{"model":"m","response_format":"json"}`, "response_format", "invalid_value"},
+		{"/v1/threads", `{"messages":[{"role":"system","content":"x"}]}`, "messages[0].role", "invalid_value"},
+		{"/v1/threads", `{"messages":[{"role":"user","content":""}]}`, "messages[0].content", "empty_string"},
+		{"/v1/threads", `{"messages":[{"role":"user","content":[]}]}`, "messages[0].content", "empty_array"},
+		{"/v1/threads", `{"messages":[{"role":"user","content":[{"type":"image_file","image_file":{"file_id":"file-none"}}]}]}`, "messages[0].content[0].image_file.file_id", ""},
+		{"/v1/threads", `{"messages":[{"role":"assistant","content":[{"type":"image_url","image_url":{"url":"http://x"}}]}]}`, "messages[0].content[0].type", "invalid_value"},
+		{thread + "/messages", `{"role":"user","content":"x","attachments":[{"file_id":"file-none","tools":[]}]}`, "attachments[0].file_id", ""},
+		{thread + "/messages", `{"role":"user","content":"x","attachments":[{"file_id":"file-1","tools":[{"type":"file_search"}]}]}`, "attachments[0].tools[0].type", "unsupported_value"},
+		{thread + "/runs", `{}`, "assistant_id", "missing_required_parameter"},
+		{thread + "/runs", `{` + a + `,"max_prompt_tokens":255}`, "max_prompt_tokens", "integer_below_min_value"},
+		{thread + "/runs", `{` + a + `,"truncation_strategy":{"type":"last_messages"}}`, "truncation_strategy.last_messages", "missing_required_parameter"},
+		{thread + "/runs", `{` + a + `,"tool_choice":{"type":"file_search"}}`, "tool_choice.type", "unsupported_value"},
+		{thread + "/runs", `{` + a + `,"tool_choice":{"type":"function","function":{"name":"sail"}}}`, "tool_choice", ""},
+		{thread + "/runs", `{` + a + `,"additional_messages":[{"role":"user","content":[{"type":"image_file","image_file":{"file_id":"file-none"}}]}]}`, "additional_messages[0].content[0].image_file.file_id", ""},
+		{thread + "/runs?include[]=all", `{` + a + `}`, "include", "invalid_value"},
+	} {
+		e := h.call(400, "POST", tt.path, tt.body)
+		if e.at("error", "param") != tt.param || fmt.Sprint(orEmpty(e.at("error", "code"))) != tt.code {
+			t.Errorf("%s %s: got %v, want %s about %s", tt.path, tt.body, e, tt.code, tt.param)
 		}
 	}
-	if text.String() != "Ahoy there, harbour." || string(events[len(events)-1].Data) != "[DONE]" {
-		t.Errorf("got %q and %s at the end, want the echo and [DONE]", text.String(), events[len(events)-1].Data)
+	h.refused(404, "POST", thread+"/runs", `{"assistant_id":"asst_none"}`, "No assistant found with id 'asst_none'.")
+	h.refused(404, "POST", "/v1/threads/thread_none/runs", `{`+a+`}`, "No thread found with id 'thread_none'.")
+	h.refused(404, "GET", thread+"/runs/run_none", nil, "No run found with id 'run_none'.")
+	h.refused(404, "GET", thread+"/runs/run_none/steps", nil, "No run found with id 'run_none'.")
+
+	// What was refused has left nothing behind.
+	h.call(404, "POST", thread+"/runs", `{`+a+`,"model":"nobody/knows","additional_messages":[{"role":"user","content":"x"}]}`)
+	if runs := h.call(200, "GET", thread+"/runs", nil); len(runs["data"].([]any)) != 0 {
+		t.Errorf("refused runs are listed: %v", runs)
 	}
-	thread := "/v1/threads/" + last["thread.created"].id()
-	if diff := cmp.Diff(last["thread.run.completed"], h.call(200, "GET", thread+"/runs/"+last["thread.run.completed"].id(), nil)); diff != "" {
-		t.Errorf("the run (-told +kept):\n%s", diff)
+	if got := texts(h.call(200, "GET", thread+"/messages", nil)); !cmp.Equal(got, []string{"user: hi"}) {
+		t.Errorf("messages of refused runs are listed: %q", got)
 	}
-	if diff := cmp.Diff(last["thread.message.completed"], h.call(200, "GET", thread+"/messages/"+last["thread.message.completed"].id(), nil)); diff != "" {
-		t.Errorf("the message (-told +kept):\n%s", diff)
+	run := h.call(200, "POST", thread+"/runs", `{`+a+`}`)
+	if got := h.polled(thread + "/runs/" + run.id()); got["status"] != "completed" {
+		t.Errorf("after refusals: got %v", got)
 	}
 }
 
-const asks = "```json weather\n{\"city\":\"Kiel\"}\n```\n```json weather\n{\"city\":\"Oslo\"}\n```"
+func orEmpty(v any) any {
+	if v == nil {
+		return ""
+	}
+	return v
+}
 
-func TestToolOutputs(t *testing.T) {
+func TestAssistantsNeedTheirHeader(t *testing.T) {
 	h := newHouse(t, nil)
-	thread := h.thread(asks)
-	run := h.call(200, "POST", thread+"/runs", `{"assistant_id":"`+h.assistant(forecast)+`"}`)
-	path := thread + "/runs/" + run.id()
-	for _, city := range []string{"Kiel", "Oslo"} {
-		run = h.polled(path)
-		call := run.at("required_action", "submit_tool_outputs", "tool_calls", 0)
-		if run.at("status") != "requires_action" || run.at("expires_at") == nil || !strings.Contains(fmt.Sprint(call), city) {
-			t.Fatalf("got %v, want the weather of %s asked", run, city)
+	for _, value := range []string{"", "assistants=v1", "assistants=v22"} {
+		req, err := http.NewRequestWithContext(t.Context(), "GET", h.url+"/v1/assistants", nil)
+		check(t, err)
+		req.Header.Set("OpenAI-Beta", value)
+		resp, err := http.DefaultClient.Do(req)
+		check(t, err)
+		raw, _ := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		if resp.StatusCode != 400 || !strings.Contains(string(raw), `"invalid_beta"`) {
+			t.Errorf("%q: got %d %s, want invalid_beta", value, resp.StatusCode, raw)
 		}
-		id := call.(map[string]any)["id"].(string)
-		h.refused(400, "POST", path+"/submit_tool_outputs", `{"tool_outputs":[]}`, "Expected tool outputs for call_ids ['"+id+"'], got []")
-		h.refused(400, "POST", thread+"/messages", `{"role":"user","content":"x"}`, "Can't add messages to "+thread[len("/v1/threads/"):]+" while a run "+run.id()+" is active.")
-		h.refused(400, "POST", thread+"/runs", `{"assistant_id":"`+run.at("assistant_id").(string)+`"}`, "Thread "+thread[len("/v1/threads/"):]+" already has an active run "+run.id()+".")
-		outputs := `{"tool_outputs":[{"tool_call_id":"` + id + `","output":"rain in ` + city + `"}]`
-		if city == "Kiel" {
-			if got := h.call(200, "POST", path+"/submit_tool_outputs", outputs+`}`); got.at("status") != "queued" || got.at("required_action") != nil {
-				t.Errorf("got %v, want it queued", got)
-			}
-			continue
-		}
-		events := h.rest(h.stream(t.Context(), "POST", path+"/submit_tool_outputs", outputs+`,"stream":true}`))
-		want := []string{"thread.run.step.completed", "thread.run.queued", "thread.run.in_progress",
-			"thread.run.step.created", "thread.run.step.in_progress", "thread.message.created", "thread.message.in_progress",
-			"thread.message.delta", "thread.message.completed", "thread.run.step.completed", "thread.run.completed", "done"}
-		if diff := cmp.Diff(want, names(events)); diff != "" {
-			t.Errorf("events (-want +got):\n%s", diff)
-		}
-		var step object
-		check(t, json.Unmarshal(events[0].Data, &step))
-		if got := step.at("step_details", "tool_calls", 0, "function", "output"); got != "rain in Oslo" {
-			t.Errorf("the step told first has output %v", got)
-		}
-	}
-	if got := texts(h.call(200, "GET", thread+"/messages?limit=1", nil)); !cmp.Equal(got, []string{"assistant: 1. weather: rain in Kiel\n2. weather: rain in Oslo"}) {
-		t.Errorf("got %q", got)
-	}
-	steps := h.call(200, "GET", path+"/steps?order=asc", nil)
-	for i, want := range []string{"rain in Kiel", "rain in Oslo"} {
-		if got := steps.at("data", i, "step_details", "tool_calls", 0, "function", "output"); got != want || steps.at("data", i, "status") != "completed" {
-			t.Errorf("step %d: got %v, want output %q", i, steps.at("data", i), want)
-		}
-	}
-	h.refused(400, "POST", path+"/submit_tool_outputs", `{"tool_outputs":[]}`, `Runs in status "completed" do not accept tool outputs.`)
-	h.refused(400, "POST", path+"/cancel", nil, "Cannot cancel run with status 'completed'.")
-}
-
-// refused makes a request that must be refused in these words.
-func (h *house) refused(status int, method, path string, body any, message string) {
-	h.t.Helper()
-	if got := h.call(status, method, path, body).at("error", "message"); got != message {
-		h.t.Errorf("%s %s: got %q, want %q", method, path, got, message)
 	}
 }
 
-func TestRunExpires(t *testing.T) {
-	clock := &clock{now: time.Now()}
-	h := newHouse(t, func(o *api.Options) { o.Now = clock.Now })
-	thread := h.thread(asks)
-	run := h.call(200, "POST", thread+"/runs", `{"assistant_id":"`+h.assistant(forecast)+`"}`)
-	path := thread + "/runs/" + run.id()
-	waiting := h.polled(path)
-	clock.add(9 * time.Minute)
-	if got := h.call(200, "GET", path, nil); got.at("status") != "requires_action" {
-		t.Errorf("after 9 minutes: got %v", got.at("status"))
+// Another project's ids, on every path and in every body, are as good as unknown.
+func TestAssistantsOfProjectsAreApart(t *testing.T) {
+	h := newHouse(t, nil)
+	h.key("sk-theirs", "proj_theirs")
+	theirs := h.thread(asks)
+	a := h.assistant(forecast)
+	run := h.call(200, "POST", theirs+"/runs", `{"assistant_id":"`+a+`"}`)
+	path := theirs + "/runs/" + run.id()
+	h.polled(path)
+	message := theirs + "/messages/" + h.call(200, "GET", theirs+"/messages", nil).at("data", 0, "id").(string)
+	step := path + "/steps/" + h.call(200, "GET", path+"/steps", nil).at("data", 0, "id").(string)
+
+	h.key("sk-mine", berth.ProjectID("proj_mine"))
+	mine, myOwn := h.thread("hi"), h.assistant()
+	for _, req := range [][3]string{
+		{"GET", "/v1/assistants/" + a}, {"POST", "/v1/assistants/" + a, `{"name":"x"}`}, {"DELETE", "/v1/assistants/" + a},
+		{"GET", theirs}, {"POST", theirs, `{"metadata":{}}`}, {"DELETE", theirs},
+		{"GET", theirs + "/messages"}, {"POST", theirs + "/messages", `{"role":"user","content":"x"}`},
+		{"GET", message}, {"POST", message, `{"metadata":{}}`}, {"DELETE", message},
+		{"GET", theirs + "/runs"}, {"POST", theirs + "/runs", `{"assistant_id":"` + myOwn + `"}`}, {"POST", mine + "/runs", `{"assistant_id":"` + a + `"}`},
+		{"POST", "/v1/threads/runs", `{"assistant_id":"` + a + `"}`},
+		{"GET", path}, {"POST", path, `{"metadata":{}}`}, {"POST", path + "/cancel"}, {"POST", path + "/submit_tool_outputs", `{"tool_outputs":[]}`},
+		{"GET", path + "/steps"}, {"GET", step},
+		{"GET", mine + strings.TrimPrefix(path, theirs)}, {"GET", mine + strings.TrimPrefix(message, theirs)},
+	} {
+		var body any
+		if req[2] != "" {
+			body = req[2]
+		}
+		known := h.call(404, req[0], req[1], body).at("error", "message").(string)
+		if !strings.HasPrefix(known, "No ") || !strings.Contains(known, " found with id '") {
+			t.Errorf("%s %s: got %q, want the words for an unknown id", req[0], req[1], known)
+		}
 	}
-	clock.add(61 * time.Second)
-	run = h.call(200, "GET", path, nil)
-	if run.at("status") != "expired" || run.at("required_action") != nil || run.at("expires_at") != waiting.at("expires_at") || run.at("usage") == nil {
-		t.Errorf("after 10 minutes: got %v, want it expired", run)
+	if got := h.call(200, "GET", "/v1/assistants", nil); len(got["data"].([]any)) != 1 {
+		t.Errorf("the list shows another project's: %v", got)
 	}
-	if step := h.call(200, "GET", path+"/steps", nil); step.at("data", 0, "status") != "expired" || step.at("data", 0, "expired_at") != run.at("expires_at") {
-		t.Errorf("got step %v, want it expired", step)
-	}
-	h.refused(400, "POST", path+"/submit_tool_outputs", `{"tool_outputs":[]}`, `Runs in status "expired" do not accept tool outputs.`)
-	h.call(200, "POST", thread+"/messages", `{"role":"user","content":"Go on."}`)
-	next := h.call(200, "POST", thread+"/runs", `{"assistant_id":"`+h.assistant()+`"}`)
-	if got := h.polled(thread + "/runs/" + next.id()); got.at("status") != "completed" {
-		t.Errorf("the next run: got %v", got)
+	h.token = "sk-theirs"
+	if got := h.call(200, "GET", path, nil); got["status"] != "requires_action" {
+		t.Errorf("their run: got %v, want it as it was", got)
 	}
 }

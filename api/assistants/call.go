@@ -1,7 +1,6 @@
 package assistants
 
 import (
-	"encoding/json"
 	"slices"
 
 	"github.com/berth-run/berth"
@@ -35,7 +34,7 @@ type RequiredCall struct {
 // A callKind says what an item that is a call looks like in a step.
 type callKind struct {
 	client bool // the client answers it
-	show   func(it, output berth.Item) ToolCall
+	show   func(it berth.Item) ToolCall
 }
 
 // callKinds is the table of calls that steps show. To show another tool's, add its
@@ -44,16 +43,9 @@ var callKinds = map[berth.ItemType]callKind{
 	berth.ItemFunctionCall: {client: true, show: showFunction},
 }
 
-func isCall(it berth.Item) bool { return callKinds[it.Type()].show != nil }
-
-func showFunction(it, output berth.Item) ToolCall {
+func showFunction(it berth.Item) ToolCall {
 	f := functionOf(it)
-	c := ToolCall{ID: f.CallID, Type: "function", Function: &Function{Name: f.Name, Arguments: f.Arguments}}
-	if !output.IsZero() {
-		text := outputText(output)
-		c.Function.Output = &text
-	}
-	return c
+	return ToolCall{ID: f.CallID, Type: "function", Function: &Function{Name: f.Name, Arguments: f.Arguments}}
 }
 
 func functionOf(it berth.Item) berth.FunctionCall {
@@ -62,24 +54,14 @@ func functionOf(it berth.Item) berth.FunctionCall {
 	return f
 }
 
-// outputText is a function's output, which is a string, or what stands in its place.
-func outputText(it berth.Item) string {
-	var o berth.FunctionCallOutput
-	var text string
-	if it.Decode(&o) != nil || json.Unmarshal(o.Output, &text) != nil {
-		return string(o.Output)
-	}
-	return text
-}
-
 // toolCalls returns the calls of a part with their outputs, of which the client
 // gave these.
 func (p *part) toolCalls(given []ToolOutput) []ToolCall {
 	calls := make([]ToolCall, len(p.calls))
 	for i, it := range p.calls {
-		calls[i] = callKinds[it.Type()].show(it, p.output(it))
+		calls[i] = callKinds[it.Type()].show(it)
 		n := slices.IndexFunc(given, func(o ToolOutput) bool { return o.ToolCallID == it.CallID() })
-		if n >= 0 && p.isAsked(it) {
+		if n >= 0 && p.asks() {
 			calls[i].Function.Output = &given[n].Output
 		}
 	}
@@ -90,10 +72,10 @@ func (p *part) toolCalls(given []ToolOutput) []ToolCall {
 func waiting(leg *berth.Response) []RequiredCall {
 	var out []RequiredCall
 	for _, p := range parts(leg) {
+		if !p.asks() {
+			continue
+		}
 		for _, it := range p.calls {
-			if !p.isAsked(it) {
-				continue
-			}
 			f := functionOf(it)
 			c := RequiredCall{ID: f.CallID, Type: "function"}
 			c.Function.Name, c.Function.Arguments = f.Name, f.Arguments

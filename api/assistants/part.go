@@ -9,39 +9,36 @@ import (
 	"github.com/berth-run/berth"
 )
 
-// A part is one step's share of a response's output: a message, or calls that the
-// model made together.
+// A part is one step's share of a response's output: a message, or calls. Calls that
+// the client answers and that follow each other are one part: the model made them
+// together, because it halts for the answers.
 type part struct {
 	index   int        // of its first item in the output
 	message berth.Item // zero if it is calls
 	calls   []berth.Item
-	outputs []berth.Item // of the calls that the server answered; later calls are another turn's
-	open    bool         // something of it is in progress
+	open    bool // something of it is in progress
 }
 
 // parts divides a response's output. What was given up and asked again is left out.
 func parts(leg *berth.Response) []*part {
 	var out []*part
 	for i, it := range leg.Output {
-		var last *part
-		if len(out) > 0 {
-			last = out[len(out)-1]
+		kind, isCall := callKinds[it.Type()]
+		if !isCall && it.Type() != berth.ItemMessage || givenUp(leg, i) {
+			continue
 		}
-		switch {
-		case givenUp(leg, i):
-		case it.Type() == berth.ItemMessage:
-			out = append(out, &part{index: i, message: it, open: it.Status() == berth.StatusInProgress})
-		case isCall(it):
-			if last == nil || last.calls == nil || last.outputs != nil {
-				last = &part{index: i}
-				out = append(out, last)
-			}
-			last.calls = append(last.calls, it)
-			last.open = last.open || it.Status() == berth.StatusInProgress
-		case it.CallID() != "" && last != nil: // an output
-			last.outputs = append(last.outputs, it)
-			last.open = last.open || it.Status() == berth.StatusInProgress
+		p := &part{index: i}
+		if n := len(out); kind.client && n > 0 && out[n-1].asks() {
+			p = out[n-1]
+		} else {
+			out = append(out, p)
 		}
+		if isCall {
+			p.calls = append(p.calls, it)
+		} else {
+			p.message = it
+		}
+		p.open = p.open || it.Status() == berth.StatusInProgress
 	}
 	return out
 }
@@ -57,24 +54,8 @@ func givenUp(leg *berth.Response, i int) bool {
 	return leg.Output[i].Type() == berth.ItemMessage && i < len(leg.Output)-1
 }
 
-// asks reports whether the part has a call that the client must answer.
-func (p *part) asks() bool { return slices.ContainsFunc(p.calls, p.isAsked) }
-
-// isAsked reports whether a call is the client's to answer: it is of a function,
-// and the server has not answered it, as it does if nobody offered that function.
-func (p *part) isAsked(it berth.Item) bool {
-	return callKinds[it.Type()].client && p.output(it).IsZero()
-}
-
-// output returns the server's output for a call, zero if there is none.
-func (p *part) output(it berth.Item) berth.Item {
-	for _, out := range p.outputs {
-		if out.CallID() == it.CallID() {
-			return out
-		}
-	}
-	return berth.Item{}
-}
+// asks reports whether the client must answer the part.
+func (p *part) asks() bool { return p.calls != nil && callKinds[p.calls[0].Type()].client }
 
 // broken reports whether the part is not whole.
 func (p *part) broken() bool {

@@ -2,12 +2,9 @@ package assistants
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"iter"
 
 	"github.com/berth-run/berth"
-	"github.com/berth-run/berth/engine"
 	"github.com/berth-run/berth/store"
 )
 
@@ -90,64 +87,6 @@ func usageOf(legs []*berth.Response) Usage {
 	return u
 }
 
-// start makes the response of the last leg, unless that has been done, and notes it.
-func (s *Service) start(ctx context.Context, c berth.Caller, r *Record, used Usage) (*Record, error) {
-	var messages []*Message
-	if len(r.Legs) == 1 {
-		var err error
-		if messages, err = s.context(ctx, c.Project, r); err != nil {
-			return nil, err
-		}
-	}
-	n := len(r.Legs) - 1
-	req, err := r.Request(messages, used)
-	if err != nil {
-		return nil, err
-	}
-	_, err = s.Engine.Create(ctx, c, req, engine.As(r.Legs[n].Response))
-	if err != nil && !errors.Is(err, store.ErrExists) {
-		return nil, err
-	}
-	id := r.Legs[n].Response
-	r, err = update(ctx, s, c.Project, runKey(r.Run.ThreadID, r.Run.ID), func(r *Record) error {
-		r.Legs[n].Started = true
-		return nil
-	})
-	switch { // what happened while it was being started
-	case berth.ErrorCode(err) == berth.CodeNotFound:
-		_ = s.Engine.Delete(ctx, c, id) // its thread was deleted
-	case err == nil && r.CancelAt != 0:
-		_, err = s.Engine.Cancel(ctx, c, id)
-	}
-	return r, err
-}
-
-// refused reports whether the engine will not do what was asked, now or later.
-func refused(err error) bool {
-	switch berth.ErrorCode(err) {
-	case berth.CodeInternal, berth.CodeUnavailable, berth.CodeUpstream, berth.CodeRateLimited:
-		return false
-	}
-	return true
-}
-
-// fail ends a run whose last leg was refused.
-func (s *Service) fail(ctx context.Context, c berth.Caller, r *Record, cause error) (*Record, error) {
-	legs, err := s.legs(ctx, c.Project, r)
-	if err != nil {
-		return nil, err
-	}
-	e, _ := errors.AsType[*berth.Error](cause)
-	run := r.View(legs, s.Now())
-	usage := usageOf(legs)
-	run.fail(s.Now().Unix(), "invalid_prompt", e.Message)
-	run.Usage = &usage
-	return update(ctx, s, c.Project, runKey(r.Run.ThreadID, r.Run.ID), func(r *Record) error {
-		r.end(&run)
-		return nil
-	})
-}
-
 // end notes how a run has ended, once.
 func (r *Record) end(run *Run) {
 	if r.Ended {
@@ -156,27 +95,6 @@ func (r *Record) end(run *Run) {
 	metadata := r.Run.Metadata // which may have been changed since
 	r.Run, r.Ended = *run, true
 	r.Run.Metadata = metadata
-}
-
-// context returns the messages that a run reads, the oldest first.
-func (s *Service) context(ctx context.Context, p berth.ProjectID, r *Record) ([]*Message, error) {
-	thread := r.Run.ThreadID
-	if n := r.Run.TruncationStrategy.LastMessages; r.Run.TruncationStrategy.Type == "last_messages" && n != nil {
-		return s.lastMessages(ctx, p, thread, *n)
-	}
-	var all []*Message
-	page := store.Page{Limit: 1000, Ascending: true}
-	for {
-		some, more, err := list[Message](ctx, s, p, kindMessage, thread, page)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, some...)
-		if !more {
-			return all, nil
-		}
-		page.After = some[len(some)-1].ID
-	}
 }
 
 // keep saves the messages that a run has said since the last time, and how it ended
@@ -208,65 +126,5 @@ func (s *Service) keep(ctx context.Context, p berth.ProjectID, r *Record, run *R
 	if *r = *kept; r.Ended {
 		*run = r.Run
 	}
-	return nil
-}
-
-// Follow yields the events of a run's last leg, to its halt. thread is told first if
-// it is not nil. An error ends it.
-func (s *Service) Follow(ctx context.Context, c berth.Caller, r *Record, thread *Thread) iter.Seq2[Event, error] {
-	return func(yield func(Event, error) bool) {
-		err := s.follow(ctx, c, r, thread, func(events ...Event) bool {
-			for _, ev := range events {
-				if !yield(ev, nil) {
-					return false
-				}
-			}
-			return true
-		})
-		if err != nil {
-			yield(Event{}, err)
-		}
-	}
-}
-
-func (s *Service) follow(ctx context.Context, c berth.Caller, r *Record, thread *Thread, tell func(...Event) bool) error {
-	n := len(r.Legs) - 1
-	legs, err := s.legs(ctx, c.Project, r)
-	if err != nil {
-		return err
-	}
-	if thread != nil && !tell(Event{"thread.created", thread}) {
-		return nil
-	}
-	t := NewTeller(r, legs[:n], s.Now)
-	if !tell(t.Begin()...) {
-		return nil
-	}
-	if !r.Ended { // it was refused at once otherwise
-		for rec, err := range s.Journal.Follow(ctx, c.Project, r.Legs[n].Response, -1) {
-			if err != nil {
-				return err
-			}
-			var ev berth.Event
-			if err := json.Unmarshal(rec.Data, &ev); err != nil {
-				return err
-			}
-			events, err := t.Tell(&ev)
-			if err != nil {
-				return err
-			}
-			if !tell(events...) {
-				return nil
-			}
-		}
-	}
-	if r, err = get[Record](ctx, s, c.Project, runKey(r.Run.ThreadID, r.Run.ID)); err != nil {
-		return err
-	}
-	run, _, err := s.current(ctx, c, r)
-	if err != nil {
-		return err
-	}
-	tell(t.End(run)...)
 	return nil
 }

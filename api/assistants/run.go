@@ -203,6 +203,14 @@ func (r *Record) halted(run *Run, last *berth.Response, used Usage, now time.Tim
 	}
 }
 
+// as returns the run in a state on its way, which shows nothing of an end.
+func (r Run) as(status Status, startedAt *int64) Run {
+	r.Status, r.StartedAt = status, startedAt
+	r.ExpiresAt, r.CancelledAt, r.FailedAt, r.CompletedAt = nil, nil, nil, nil
+	r.RequiredAction, r.LastError, r.IncompleteDetails, r.Usage = nil, nil, nil, nil
+	return r
+}
+
 // atMost reports whether a budget, if there is one, is used up.
 func atMost(budget *int, used int) bool { return budget != nil && used >= *budget }
 

@@ -191,8 +191,7 @@ func (s *Service) CancelRun(ctx context.Context, c berth.Caller, thread, id stri
 	if _, _, err := s.current(ctx, c, r); err != nil {
 		return nil, err
 	}
-	cancelling := r.Run
-	cancelling.Status, cancelling.StartedAt = Cancelling, run.StartedAt
+	cancelling := run.as(Cancelling, run.StartedAt)
 	return &cancelling, nil
 }
 

@@ -2,6 +2,7 @@ package assistants
 
 import (
 	"encoding/json"
+	"slices"
 	"time"
 
 	"github.com/berth-run/berth"
@@ -45,21 +46,20 @@ func NewTeller(r *Record, earlier []*berth.Response, now func() time.Time) *Tell
 // Begin returns the events before the response's first: that the run was made, or
 // that it has its outputs.
 func (t *Teller) Begin() []Event {
-	run := t.record.Run
-	run.Status = Queued
 	var events []Event
+	started := &t.record.Legs[0].At
+	queued, running := t.record.Run.as(Queued, nil), t.record.Run.as(InProgress, started)
 	if n := len(t.legs) - 1; n == 0 {
-		events = append(events, Event{"thread.run.created", run})
+		events = append(events, Event{"thread.run.created", queued})
 	} else {
-		run.StartedAt = &t.record.Legs[0].At
-		events = append(events, t.answered(&run, n-1)...)
+		queued.StartedAt = started
+		events = append(events, t.answered(&running, n-1)...)
 	}
-	events = append(events, Event{"thread.run.queued", run})
-	run.Status, run.StartedAt = InProgress, &t.record.Legs[0].At
-	return append(events, Event{"thread.run.in_progress", run})
+	return append(events, Event{"thread.run.queued", queued}, Event{"thread.run.in_progress", running})
 }
 
-// answered tells that the calls of a leg have their outputs.
+// answered tells that the calls of a leg have their outputs, and of the steps that
+// kept silent because these were open.
 func (t *Teller) answered(run *Run, n int) []Event {
 	leg := t.legs[n]
 	if leg == nil {
@@ -68,8 +68,14 @@ func (t *Teller) answered(run *Run, n int) []Event {
 	var events []Event
 	all := parts(leg)
 	for i, p := range all {
-		if p.asks() {
-			events = append(events, Event{"thread.run.step.completed", t.record.step(run, n, leg, p, i == len(all)-1)})
+		step := t.record.step(run, n, leg, p, i == len(all)-1)
+		switch {
+		case p.asks():
+			events = append(events, Event{"thread.run.step.completed", step})
+		case events != nil:
+			told := &toldStep{}
+			begun := told.begin(step, t.record.message(run, leg, p))
+			events = append(append(events, begun[:2]...), told.end()...)
 		}
 	}
 	return events
@@ -100,24 +106,23 @@ func (t *Teller) Tell(ev *berth.Event) ([]Event, error) {
 func (t *Teller) End(run *Run) []Event {
 	var events []Event
 	if run.Status == Cancelled {
-		cancelling := *run
-		cancelling.Status, cancelling.CancelledAt, cancelling.Usage = Cancelling, nil, nil
-		events = append(events, Event{"thread.run.cancelling", cancelling})
+		events = append(events, Event{"thread.run.cancelling", run.as(Cancelling, run.StartedAt)})
 	}
 	events = append(events, t.compare(run)...)
 	return append(events, Event{"thread.run." + string(run.Status), *run})
 }
 
-// compare returns the events that lead from what was told to what is.
+// compare returns the events that lead from what was told to what is. A part ends
+// when the next one begins or the response ends: until then nobody knows whether it is
+// the last one, or given up.
 func (t *Teller) compare(run *Run) []Event {
 	n := len(t.legs) - 1
 	leg := t.legs[n]
-	var events []Event
-	there := map[string]bool{}
 	all := parts(leg)
+	events := t.giveUp(leg, all)
 	for i, p := range all {
-		step := t.record.step(run, n, leg, p, i == len(all)-1)
-		there[step.ID] = true
+		last := i == len(all)-1
+		step := t.record.step(run, n, leg, p, last)
 		told := t.told(step.ID)
 		if told == nil {
 			told = &toldStep{index: p.index, texts: map[int]string{}, silent: t.open()}
@@ -134,12 +139,20 @@ func (t *Teller) compare(run *Run) []Event {
 			told.message = t.record.message(run, leg, p)
 			events = append(events, told.catchUpMessage()...)
 		}
-		if step.Status != InProgress {
+		if step.Status != InProgress && (!last || leg.Status.Final()) {
 			events = append(events, told.end()...)
 		}
 	}
-	for _, told := range t.steps { // what was given up and is asked again
-		if !there[told.step.ID] && !told.ended {
+	return events
+}
+
+// giveUp ends the steps that were broken off and are asked again.
+func (t *Teller) giveUp(leg *berth.Response, all []*part) []Event {
+	var events []Event
+	for _, told := range t.steps {
+		there := slices.ContainsFunc(all, func(p *part) bool { return p.index == told.index })
+		followed := leg.Status.Final() || len(all) > 0 && all[len(all)-1].index > told.index
+		if !told.ended && !there && followed {
 			events = append(events, told.giveUp(leg.Output[told.index], t.now().Unix())...)
 		}
 	}

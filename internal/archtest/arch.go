@@ -60,7 +60,7 @@ var Imports = map[string][]string{
 	"sandbox":                   {"", "guest", "sandbox/driver", "store"},
 	"engine":                    {"", "journal", "model", "store", "tool"},
 	"api":                       {"", "api/assistants", "engine", "files", "internal/sse", "journal", "quota", "sandbox", "store", "webhook"},
-	"api/assistants":            {"", "engine", "journal", "store"},
+	"api/assistants":            {"", "engine", "journal", "model", "store"},
 	"internal/sse":              {},
 	"internal/archtest":         {},
 	"internal/contract":         {"internal/sse"},

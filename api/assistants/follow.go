@@ -1,0 +1,69 @@
+package assistants
+
+import (
+	"context"
+	"encoding/json"
+	"iter"
+
+	"github.com/berth-run/berth"
+)
+
+// Follow yields the events of a run's last leg, to its halt. thread is told first if
+// it is not nil. An error ends it.
+func (s *Service) Follow(ctx context.Context, c berth.Caller, r *Record, thread *Thread) iter.Seq2[Event, error] {
+	return func(yield func(Event, error) bool) {
+		err := s.follow(ctx, c, r, thread, func(events ...Event) bool {
+			for _, ev := range events {
+				if !yield(ev, nil) {
+					return false
+				}
+			}
+			return true
+		})
+		if err != nil {
+			yield(Event{}, err)
+		}
+	}
+}
+
+func (s *Service) follow(ctx context.Context, c berth.Caller, r *Record, thread *Thread, tell func(...Event) bool) error {
+	n := len(r.Legs) - 1
+	legs, err := s.legs(ctx, c.Project, r)
+	if err != nil {
+		return err
+	}
+	if thread != nil && !tell(Event{"thread.created", thread}) {
+		return nil
+	}
+	t := NewTeller(r, legs[:n], s.Now)
+	if !tell(t.Begin()...) {
+		return nil
+	}
+	if !r.Ended { // it was refused at once otherwise
+		for rec, err := range s.Journal.Follow(ctx, c.Project, r.Legs[n].Response, -1) {
+			if err != nil {
+				return err
+			}
+			var ev berth.Event
+			if err := json.Unmarshal(rec.Data, &ev); err != nil {
+				return err
+			}
+			events, err := t.Tell(&ev)
+			if err != nil {
+				return err
+			}
+			if !tell(events...) {
+				return nil
+			}
+		}
+	}
+	if r, err = get[Record](ctx, s, c.Project, runKey(r.Run.ThreadID, r.Run.ID)); err != nil {
+		return err
+	}
+	run, _, err := s.current(ctx, c, r)
+	if err != nil {
+		return err
+	}
+	tell(t.End(run)...)
+	return nil
+}

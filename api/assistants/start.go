@@ -1,0 +1,119 @@
+package assistants
+
+import (
+	"context"
+	"errors"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/engine"
+	"github.com/berth-run/berth/model"
+	"github.com/berth-run/berth/store"
+)
+
+// start makes the response of the last leg, unless that has been done, and notes it.
+func (s *Service) start(ctx context.Context, c berth.Caller, r *Record, used Usage) (*Record, error) {
+	var messages []*Message
+	if len(r.Legs) == 1 {
+		var err error
+		if messages, err = s.context(ctx, c.Project, r); err != nil {
+			return nil, err
+		}
+	}
+	n := len(r.Legs) - 1
+	req, err := r.Request(messages, used)
+	if err != nil {
+		return nil, err
+	}
+	if fits, err := s.fit(ctx, c, req, r.Run.MaxPromptTokens); err != nil {
+		return nil, err
+	} else if !fits {
+		return s.endAs(ctx, c, r, func(run *Run) { run.Status, run.IncompleteDetails = Incomplete, &Details{Reason: "max_prompt_tokens"} })
+	}
+	_, err = s.Engine.Create(ctx, c, req, engine.As(r.Legs[n].Response))
+	if err != nil && !errors.Is(err, store.ErrExists) {
+		return nil, err
+	}
+	id := r.Legs[n].Response
+	r, err = update(ctx, s, c.Project, runKey(r.Run.ThreadID, r.Run.ID), func(r *Record) error {
+		r.Legs[n].Started = true
+		return nil
+	})
+	switch { // what happened while it was being started
+	case berth.ErrorCode(err) == berth.CodeNotFound:
+		_ = s.Engine.Delete(ctx, c, id) // its thread was deleted
+	case err == nil && r.CancelAt != 0:
+		_, err = s.Engine.Cancel(ctx, c, id)
+	}
+	return r, err
+}
+
+// refused reports whether the engine will not do what was asked, now or later.
+func refused(err error) bool {
+	switch berth.ErrorCode(err) {
+	case berth.CodeInternal, berth.CodeUnavailable, berth.CodeUpstream, berth.CodeRateLimited:
+		return false
+	}
+	return true
+}
+
+// fit drops the oldest messages of a run's first request until at most so many tokens
+// are left, and reports whether that is so with the last one.
+func (s *Service) fit(ctx context.Context, c berth.Caller, req *berth.ResponseRequest, most *int) (bool, error) {
+	if most == nil || req.PreviousResponseID != "" {
+		return true, nil
+	}
+	for {
+		n, err := s.Engine.CountTokens(ctx, c, req)
+		if err != nil || n <= *most {
+			return err == nil, err
+		}
+		if len(req.Input) < 2 {
+			return false, nil
+		}
+		for over := n - *most; over > 0 && len(req.Input) > 1; req.Input = req.Input[1:] {
+			over -= max(1, model.EstimateItem(req.Input[0]))
+		}
+	}
+}
+
+// fail ends a run whose last leg was refused.
+func (s *Service) fail(ctx context.Context, c berth.Caller, r *Record, cause error) (*Record, error) {
+	e, _ := errors.AsType[*berth.Error](cause)
+	return s.endAs(ctx, c, r, func(run *Run) { run.fail(s.Now().Unix(), "invalid_prompt", e.Message) })
+}
+
+// endAs ends a run whose last leg has no response.
+func (s *Service) endAs(ctx context.Context, c berth.Caller, r *Record, as func(*Run)) (*Record, error) {
+	legs, err := s.legs(ctx, c.Project, r)
+	if err != nil {
+		return nil, err
+	}
+	run, usage := r.View(legs, s.Now()), usageOf(legs)
+	run.Usage = &usage
+	as(&run)
+	return update(ctx, s, c.Project, runKey(r.Run.ThreadID, r.Run.ID), func(r *Record) error {
+		r.end(&run)
+		return nil
+	})
+}
+
+// context returns the messages that a run reads, the oldest first.
+func (s *Service) context(ctx context.Context, p berth.ProjectID, r *Record) ([]*Message, error) {
+	thread := r.Run.ThreadID
+	if n := r.Run.TruncationStrategy.LastMessages; r.Run.TruncationStrategy.Type == "last_messages" && n != nil {
+		return s.lastMessages(ctx, p, thread, *n)
+	}
+	var all []*Message
+	page := store.Page{Limit: 1000, Ascending: true}
+	for {
+		some, more, err := list[Message](ctx, s, p, kindMessage, thread, page)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, some...)
+		if !more {
+			return all, nil
+		}
+		page.After = some[len(some)-1].ID
+	}
+}
