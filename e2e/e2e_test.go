@@ -80,13 +80,14 @@ func (l *logBuffer) String() string {
 	return l.buf.String()
 }
 
-// newServer starts a server with the base template and without keys.
-func newServer(t *testing.T) *server {
+// newServer starts a server with the base template and without keys; env is added to
+// its environment.
+func newServer(t *testing.T, env ...string) *server {
 	t.Helper()
 	if os.Getuid() != 0 {
 		t.Skip("gVisor sandboxes need root")
 	}
-	s := &server{t: t, state: t.TempDir(), log: &logBuffer{}}
+	s := &server{t: t, state: t.TempDir(), env: env, log: &logBuffer{}}
 	images := filepath.Join(templates(t), "images")
 	if _, err := os.Stat(images); err != nil {
 		t.Skipf("no base template in %s: run make test, which builds it", images)
