@@ -114,7 +114,9 @@ func TestDeleteThread(t *testing.T) {
 	path := thread + "/runs/" + h.until(stream, "thread.run.in_progress").id()
 	objects, _, err := h.store.ListObjects(t.Context(), berth.DefaultProject, "thread.run", thread[len("/v1/threads/"):], store.Page{Limit: 10})
 	check(t, err)
-	var kept struct{ Legs []struct{ Response berth.ResponseID } }
+	var kept struct {
+		Legs []struct{ Response berth.ResponseID }
+	}
 	check(t, json.Unmarshal(objects[0].Body, &kept))
 	h.call(200, "GET", "/v1/responses/"+string(kept.Legs[0].Response), nil)
 	h.call(200, "DELETE", thread, nil)
@@ -134,7 +136,9 @@ func TestResponseOfRunDeleted(t *testing.T) {
 	h.polled(thread + "/runs/" + run.id())
 	objects, _, err := h.store.ListObjects(t.Context(), berth.DefaultProject, "thread.run", thread[len("/v1/threads/"):], store.Page{Limit: 10})
 	check(t, err)
-	var kept struct{ Legs []struct{ Response berth.ResponseID } }
+	var kept struct {
+		Legs []struct{ Response berth.ResponseID }
+	}
 	check(t, json.Unmarshal(objects[0].Body, &kept))
 	h.call(200, "DELETE", "/v1/responses/"+string(kept.Legs[0].Response), nil)
 	if got := h.call(200, "GET", thread+"/runs/"+run.id(), nil); got["status"] != "failed" || !strings.Contains(got.at("last_error", "message").(string), "deleted") {

@@ -40,14 +40,16 @@ func (s *Service) current(ctx context.Context, c berth.Caller, r *Record) (*Run,
 	}
 	if n := len(r.Legs) - 1; legs[n] == nil && !r.Legs[n].Started && r.CancelAt == 0 {
 		started, err := s.start(ctx, c, r, usageOf(legs))
-		if err != nil && refused(err) {
+		if refused(err) {
 			started, err = s.fail(ctx, c, r, err)
 		}
-		if err != nil {
+		switch {
+		case err == nil:
+			*r = *started
+			return s.current(ctx, c, r)
+		case !later(err): // else it stays queued
 			return nil, nil, err
 		}
-		*r = *started
-		return s.current(ctx, c, r)
 	}
 	if n := len(r.Legs) - 1; r.CancelAt != 0 && legs[n] != nil && !legs[n].Status.Final() {
 		if legs[n], err = s.Engine.Cancel(ctx, c, r.Legs[n].Response); err != nil {

@@ -105,18 +105,18 @@ func alreadyActive(thread, run string) error {
 	return berth.Errorf(berth.CodeInvalid, "Thread %s already has an active run %s.", thread, run)
 }
 
-// begin starts a run that has been saved. If the engine refuses it, what was made for
-// it is removed again.
+// begin starts a run that has been saved. If the engine does not take it, what was
+// made for it is removed again.
 func (s *Service) begin(ctx context.Context, c berth.Caller, r *Record, made []*store.Object) (*Record, error) {
 	ctx = context.WithoutCancel(ctx) // a client that leaves leaves a run that goes on
 	started, err := s.start(ctx, c, r, Usage{})
-	if err == nil || !refused(err) {
-		return started, err
+	if berth.ErrorCode(err) == "" || berth.ErrorCode(err) == berth.CodeInternal {
+		return started, err // after a fault of ours the next who asks for the run starts it
 	}
 	// The place goes before the run: while the run is there nothing takes the place.
 	for _, o := range made {
 		if err := s.Objects.DeleteObject(ctx, c.Project, o.ObjectKey); err != nil && !errors.Is(err, store.ErrNotFound) {
-			s.Log.Error("what was made for a run that was refused could not be removed", "run", r.Run.ID, "err", err)
+			s.Log.Error("what was made for a run that did not begin could not be removed", "run", r.Run.ID, "err", err)
 		}
 	}
 	return nil, err
@@ -230,10 +230,25 @@ func (s *Service) SubmitToolOutputs(ctx context.Context, c berth.Caller, thread,
 		return nil, err
 	}
 	started, err := s.start(ctx, c, r, usageOf(legs))
-	if err != nil && refused(err) {
+	switch {
+	case refused(err):
 		return s.fail(ctx, c, r, err)
+	case later(err):
+		return nil, s.withdraw(ctx, c, r, err)
 	}
 	return started, err
+}
+
+// withdraw takes back outputs that the engine could not take now, and returns why.
+func (s *Service) withdraw(ctx context.Context, c berth.Caller, r *Record, why error) error {
+	last := r.Legs[len(r.Legs)-1].Response
+	_, err := update(ctx, s, c.Project, runKey(r.Run.ThreadID, r.Run.ID), func(r *Record) error {
+		if n := len(r.Legs) - 1; r.Legs[n].Response == last && !r.Legs[n].Started && !r.Ended {
+			r.Legs = r.Legs[:n]
+		}
+		return nil
+	})
+	return errors.Join(why, err)
 }
 
 func notWaiting(status Status) error {

@@ -33,27 +33,34 @@ func (s *Service) start(ctx context.Context, c berth.Caller, r *Record, used Usa
 	if err != nil && !errors.Is(err, store.ErrExists) {
 		return nil, err
 	}
-	id := r.Legs[n].Response
+	id, noted := r.Legs[n].Response, false
 	r, err = update(ctx, s, c.Project, runKey(r.Run.ThreadID, r.Run.ID), func(r *Record) error {
-		r.Legs[n].Started = true
+		if noted = n < len(r.Legs) && r.Legs[n].Response == id; noted {
+			r.Legs[n].Started = true
+		}
 		return nil
 	})
 	switch { // what happened while it was being started
-	case berth.ErrorCode(err) == berth.CodeNotFound:
-		_ = s.Engine.Delete(ctx, c, id) // its thread was deleted
+	case err == nil && !noted, berth.ErrorCode(err) == berth.CodeNotFound:
+		_ = s.Engine.Delete(ctx, c, id) // the outputs were withdrawn, or the thread deleted
 	case err == nil && r.CancelAt != 0:
 		_, err = s.Engine.Cancel(ctx, c, id)
 	}
 	return r, err
 }
 
-// refused reports whether the engine will not do what was asked, now or later.
+// refused reports whether the engine will not do what was asked, now or ever.
 func refused(err error) bool {
+	return err != nil && berth.ErrorCode(err) != berth.CodeInternal && !later(err)
+}
+
+// later reports whether the engine may do it when it is asked again.
+func later(err error) bool {
 	switch berth.ErrorCode(err) {
-	case berth.CodeInternal, berth.CodeUnavailable, berth.CodeUpstream, berth.CodeRateLimited:
-		return false
+	case berth.CodeRateLimited, berth.CodeUnavailable, berth.CodeUpstream:
+		return true
 	}
-	return true
+	return false
 }
 
 // fit drops the oldest messages of a run's first request until at most so many tokens

@@ -59,7 +59,7 @@ test('the stream helpers put together what the server kept', async () => {
   first.on('event', (e) => seen.push(e.event)).on('toolCallDone', (c) => seen.push(c.function.arguments));
   let run = await first.finalRun();
   assert.equal(seen[0], 'thread.created');
-  assert.equal(seen.at(-1), '{"city":"Kiel"}\n');
+  assert.equal(seen.at(-1), '{"city":"Kiel"}');
   for (const last of [false, true]) {
     assert.equal(run.status, 'requires_action');
     const text = [];
