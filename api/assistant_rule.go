@@ -3,6 +3,7 @@ package api
 import (
 	"maps"
 	"math"
+	"unicode/utf8"
 
 	"github.com/berth-run/berth"
 )
@@ -68,7 +69,7 @@ func messageRequest(at string, v any) error {
 	where := join(at, "content")
 	switch content := obj["content"].(type) {
 	case string:
-		return text(1, 256_000)(where, content)
+		return text(1, maxMessageText)(where, content)
 	case []any:
 		if len(content) == 0 {
 			return wire("empty_array", where, "Invalid '%s': empty array. Expected an array with minimum length 1, but got an empty array instead.", where)
@@ -80,18 +81,34 @@ func messageRequest(at string, v any) error {
 	if obj["role"] == "assistant" {
 		kinds = map[string]rule{"text": messageParts["text"]}
 	}
-	return list(byType(kinds), 0)(where, obj["content"])
+	if err := list(byType(kinds), maxMessageParts)(where, obj["content"]); err != nil {
+		return err
+	}
+	length := 0
+	for _, part := range obj["content"].([]any) {
+		said, _ := part.(map[string]any)["text"].(string)
+		length += utf8.RuneCountInString(said)
+	}
+	if length > maxMessageText {
+		return wire("string_above_max_length", where, "Invalid '%s': the text of a message can have %d characters together, but it has %d.", where, maxMessageText, length)
+	}
+	return nil
 }
+
+const (
+	maxMessageText  = 256_000 // characters, as the hosted service has it
+	maxMessageParts = 256
+)
 
 var messageShape = object(messageFields, "role", "content")
 
 var messageParts = map[string]rule{
-	"text": object(fields{"type": anyText, "text": text(1, 256_000)}, "text"),
+	"text": object(fields{"type": anyText, "text": text(1, maxMessageText)}, "text"),
 	"image_file": object(fields{"type": anyText, "image_file": object(fields{
 		"file_id": text(1, 256), "detail": oneOf("auto", "low", "high"),
 	}, "file_id")}, "image_file"),
 	"image_url": object(fields{"type": anyText, "image_url": object(fields{
-		"url": text(1, 0), "detail": oneOf("auto", "low", "high"),
+		"url": matching("^https?://", 8192), "detail": oneOf("auto", "low", "high"),
 	}, "url")}, "image_url"),
 }
 

@@ -135,6 +135,8 @@ func TestAssistantErrors(t *testing.T) {
 		{"/v1/threads", `{"messages":[{"role":"assistant","content":[{"type":"image_url","image_url":{"url":"http://x"}}]}]}`, "messages[0].content[0].type", "invalid_value"},
 		{thread + "/messages", `{"role":"user","content":"x","attachments":[{"file_id":"file-none","tools":[]}]}`, "attachments[0].file_id", ""},
 		{thread + "/messages", `{"role":"user","content":"x","attachments":[{"file_id":"file-1","tools":[{"type":"file_search"}]}]}`, "attachments[0].tools[0].type", "unsupported_value"},
+		{thread + "/messages", `{"role":"user","content":[{"type":"text","text":"` + strings.Repeat("x", 200_000) + `"},{"type":"text","text":"` + strings.Repeat("x", 56_001) + `"}]}`, "content", "string_above_max_length"},
+		{thread + "/messages", `{"role":"user","content":[{"type":"image_url","image_url":{"url":"data:image/png;base64,AA"}}]}`, "content[0].image_url.url", "invalid_value"},
 		{thread + "/runs", `{}`, "assistant_id", "missing_required_parameter"},
 		{thread + "/runs", `{` + a + `,"max_prompt_tokens":255}`, "max_prompt_tokens", "integer_below_min_value"},
 		{thread + "/runs", `{` + a + `,"truncation_strategy":{"type":"last_messages"}}`, "truncation_strategy.last_messages", "missing_required_parameter"},

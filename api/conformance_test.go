@@ -52,19 +52,19 @@ var probes = []probe{
 		return "/assistants/" + h.assistant(), map[string]any{}, map[string]any{"model": "scripted"}
 	}},
 	{"POST /threads", func(*house) (string, map[string]any, map[string]any) {
-		return "/threads", map[string]any{}, nil
+		return "/threads", map[string]any{}, pictured
 	}},
 	{"POST /threads/{thread_id}", func(h *house) (string, map[string]any, map[string]any) {
 		return strings.TrimPrefix(h.thread("hello"), contract.Prefix), map[string]any{}, nil
 	}},
 	{"POST /threads/{thread_id}/messages", func(h *house) (string, map[string]any, map[string]any) {
-		return strings.TrimPrefix(h.thread("hello"), contract.Prefix) + "/messages", map[string]any{"role": "user", "content": "hello"}, nil
+		return strings.TrimPrefix(h.thread("hello"), contract.Prefix) + "/messages", map[string]any{"role": "user", "content": "hello"}, pictured
 	}},
 	{"POST /threads/runs", func(h *house) (string, map[string]any, map[string]any) {
-		return "/threads/runs", map[string]any{"assistant_id": h.assistant()}, map[string]any{"model": "scripted"}
+		return "/threads/runs", map[string]any{"assistant_id": h.assistant()}, map[string]any{"model": "scripted", "image_url.url": pictured["image_url.url"]}
 	}},
 	{"POST /threads/{thread_id}/runs", func(h *house) (string, map[string]any, map[string]any) {
-		return strings.TrimPrefix(h.thread("hello"), contract.Prefix) + "/runs", map[string]any{"assistant_id": h.assistant()}, map[string]any{"model": "scripted"}
+		return strings.TrimPrefix(h.thread("hello"), contract.Prefix) + "/runs", map[string]any{"assistant_id": h.assistant()}, map[string]any{"model": "scripted", "image_url.url": pictured["image_url.url"]}
 	}},
 	{"POST /conversations", func(*house) (string, map[string]any, map[string]any) {
 		return "/conversations", map[string]any{}, nil
@@ -81,6 +81,9 @@ var probes = []probe{
 		return "/containers", map[string]any{"name": "x"}, map[string]any{"expires_after": map[string]any{"anchor": "last_active_at", "minutes": 5}}
 	}},
 }
+
+// pictured has a value for the one place in a message that wants a certain form.
+var pictured = map[string]any{"image_url.url": "https://example.com/ship.png"}
 
 // looked are the codes of errors which say that a value was looked at and did not
 // fit this request; the schema alone cannot tell one that does.

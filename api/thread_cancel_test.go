@@ -2,6 +2,7 @@ package api_test
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -123,8 +124,9 @@ func TestDeleteThread(t *testing.T) {
 	h.call(404, "GET", "/v1/responses/"+string(kept.Legs[0].Response), nil)
 	h.call(404, "GET", path, nil)
 	events := h.rest(stream)
-	if last := events[len(events)-1].Type; last != "error" {
-		t.Errorf("the stream ends with %s, want an error", last)
+	// It may have seen the end of the response before that of the thread.
+	if got := names(events); !slices.Contains([]string{"error", "done"}, got[len(got)-1]) || slices.Contains(got, "thread.run.completed") {
+		t.Errorf("the stream ends with %v", got)
 	}
 }
 

@@ -4,7 +4,7 @@
 // store. A run is a chain of responses, its legs: one from its start, and one from
 // each submission of tool outputs, to the next halt. What the engine has done for a
 // leg is in the leg's response, and a run's status, steps and messages are derived
-// from there whenever somebody asks (Record.View, Record.Steps, Record.Messages),
+// from there whenever somebody asks (Record.View, Record.Steps),
 // so no process need live for a run to be told rightly. What a run has ended with
 // is saved once.
 package assistants

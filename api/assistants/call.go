@@ -54,15 +54,16 @@ func functionOf(it berth.Item) berth.FunctionCall {
 	return f
 }
 
-// toolCalls returns the calls of a part with their outputs, of which the client
-// gave these.
-func (p *part) toolCalls(given []ToolOutput) []ToolCall {
+// toolCalls returns the calls of a part with the outputs that the client gave, if any.
+func (p *part) toolCalls(given *answer) []ToolCall {
 	calls := make([]ToolCall, len(p.calls))
 	for i, it := range p.calls {
 		calls[i] = callKinds[it.Type()].show(it)
-		n := slices.IndexFunc(given, func(o ToolOutput) bool { return o.ToolCallID == it.CallID() })
-		if n >= 0 && p.asks() {
-			calls[i].Function.Output = &given[n].Output
+		if given == nil || !p.asks() {
+			continue
+		}
+		if n := slices.IndexFunc(given.outputs, func(o ToolOutput) bool { return o.ToolCallID == it.CallID() }); n >= 0 {
+			calls[i].Function.Output = &given.outputs[n].Output
 		}
 	}
 	return calls

@@ -27,20 +27,18 @@ func (s *Service) Follow(ctx context.Context, c berth.Caller, r *Record, thread 
 }
 
 func (s *Service) follow(ctx context.Context, c berth.Caller, r *Record, thread *Thread, tell func(...Event) bool) error {
-	n := len(r.Legs) - 1
-	legs, err := s.legs(ctx, c.Project, r)
+	t, err := s.teller(ctx, c.Project, r)
 	if err != nil {
 		return err
 	}
 	if thread != nil && !tell(Event{"thread.created", thread}) {
 		return nil
 	}
-	t := NewTeller(r, legs[:n], s.Now)
 	if !tell(t.Begin()...) {
 		return nil
 	}
 	if !r.Ended { // it was refused at once otherwise
-		for rec, err := range s.Journal.Follow(ctx, c.Project, r.Legs[n].Response, -1) {
+		for rec, err := range s.Journal.Follow(ctx, c.Project, r.last().Response, -1) {
 			if err != nil {
 				return err
 			}
@@ -66,4 +64,21 @@ func (s *Service) follow(ctx context.Context, c berth.Caller, r *Record, thread 
 	}
 	tell(t.End(run)...)
 	return nil
+}
+
+// teller returns the Teller of a run's last leg.
+func (s *Service) teller(ctx context.Context, p berth.ProjectID, r *Record) (*Teller, error) {
+	n := len(r.Legs) - 1
+	if n == 0 {
+		return newTeller(r, nil, nil, s.Now), nil
+	}
+	leg, err := s.response(ctx, p, r.Legs[n].Response)
+	if err != nil {
+		return nil, err
+	}
+	before, err := s.response(ctx, p, r.Legs[n-1].Response)
+	if err != nil || before == nil {
+		return newTeller(r, nil, &answer{}, s.Now), err
+	}
+	return newTeller(r, before.Body, r.answer(n, leg), s.Now), nil
 }

@@ -154,22 +154,3 @@ func (s *Service) DeleteMessage(ctx context.Context, c berth.Caller, thread, id 
 	}
 	return s.delete(ctx, c.Project, messageKey(thread, id))
 }
-
-// lastMessages returns the last n messages of a thread, the oldest first.
-func (s *Service) lastMessages(ctx context.Context, p berth.ProjectID, thread string, n int) ([]*Message, error) {
-	var all []*Message
-	page := store.Page{}
-	for len(all) < n {
-		page.Limit = min(n-len(all), 1000)
-		some, more, err := list[Message](ctx, s, p, kindMessage, thread, page)
-		if err != nil {
-			return nil, err
-		}
-		if all = append(all, some...); !more {
-			break
-		}
-		page.After = some[len(some)-1].ID
-	}
-	slices.Reverse(all)
-	return all, nil
-}

@@ -27,19 +27,20 @@ func (s *Service) upToDate(ctx context.Context, c berth.Caller, thread string) e
 	return err
 }
 
-// current returns a run as it is now, and its responses if it has not ended. It does what a crash may
-// have left undone: it makes the response of a leg that was noted, cancels what was to
-// be cancelled, saves the messages that have been said and, once, how the run ended.
-func (s *Service) current(ctx context.Context, c berth.Caller, r *Record) (*Run, []*berth.Response, error) {
+// current returns a run as it is now, and the response of its last leg unless it has
+// ended. It does what a crash may have left undone: it makes the response of a leg that
+// was noted, cancels what was to be cancelled, saves the messages that have been said
+// and, once, how the run ended.
+func (s *Service) current(ctx context.Context, c berth.Caller, r *Record) (*Run, *berth.Response, error) {
 	if r.Ended {
 		return &r.Run, nil, nil
 	}
-	legs, err := s.legs(ctx, c.Project, r)
+	leg, err := s.response(ctx, c.Project, r.last().Response)
 	if err != nil {
 		return nil, nil, err
 	}
-	if n := len(r.Legs) - 1; legs[n] == nil && !r.Legs[n].Started && r.CancelAt == 0 {
-		started, err := s.start(ctx, c, r, usageOf(legs))
+	if leg == nil && !r.last().Started && r.CancelAt == 0 {
+		started, err := s.start(ctx, c, r)
 		if refused(err) {
 			started, err = s.fail(ctx, c, r, err)
 		}
@@ -51,42 +52,41 @@ func (s *Service) current(ctx context.Context, c berth.Caller, r *Record) (*Run,
 			return nil, nil, err
 		}
 	}
-	if n := len(r.Legs) - 1; r.CancelAt != 0 && legs[n] != nil && !legs[n].Status.Final() {
-		if legs[n], err = s.Engine.Cancel(ctx, c, r.Legs[n].Response); err != nil {
+	if r.CancelAt != 0 && leg != nil && !leg.Body.Status.Final() {
+		if leg.Body, err = s.Engine.Cancel(ctx, c, leg.Body.ID); err != nil {
 			return nil, nil, err
 		}
 	}
-	run := r.View(legs, s.Now())
-	if err := s.keep(ctx, c.Project, r, &run, legs); err != nil {
+	var body *berth.Response
+	if leg != nil {
+		body = leg.Body
+	}
+	run := r.View(body, s.Now())
+	if err := s.keep(ctx, c.Project, r, &run, body); err != nil {
 		return nil, nil, err
 	}
-	return &run, legs, nil
+	return &run, body, nil
 }
 
-// legs reads the responses of a run, nil where there is none.
-func (s *Service) legs(ctx context.Context, p berth.ProjectID, r *Record) ([]*berth.Response, error) {
-	legs := make([]*berth.Response, len(r.Legs))
+// response reads a leg's response, nil if there is none.
+func (s *Service) response(ctx context.Context, p berth.ProjectID, id berth.ResponseID) (*store.Response, error) {
+	rec, err := s.Responses.GetResponse(ctx, p, id)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, nil
+	}
+	return rec, err
+}
+
+// legs reads all responses of a run, nil where there is none.
+func (s *Service) legs(ctx context.Context, p berth.ProjectID, r *Record) ([]*store.Response, error) {
+	legs := make([]*store.Response, len(r.Legs))
 	for i, leg := range r.Legs {
-		rec, err := s.Responses.GetResponse(ctx, p, leg.Response)
-		if errors.Is(err, store.ErrNotFound) {
-			continue
-		}
-		if err != nil {
+		var err error
+		if legs[i], err = s.response(ctx, p, leg.Response); err != nil {
 			return nil, err
 		}
-		legs[i] = rec.Body
 	}
 	return legs, nil
-}
-
-func usageOf(legs []*berth.Response) Usage {
-	var u Usage
-	for _, leg := range legs {
-		if leg != nil {
-			u.add(leg.Usage)
-		}
-	}
-	return u
 }
 
 // end notes how a run has ended, once.
@@ -99,10 +99,13 @@ func (r *Record) end(run *Run) {
 	r.Run.Metadata = metadata
 }
 
-// keep saves the messages that a run has said since the last time, and how it ended
-// if it has.
-func (s *Service) keep(ctx context.Context, p berth.ProjectID, r *Record, run *Run, legs []*berth.Response) error {
-	said := r.Messages(run, legs)
+// keep saves the messages that the last leg has said since the last time, and how the
+// run ended if it has.
+func (s *Service) keep(ctx context.Context, p berth.ProjectID, r *Record, run *Run, leg *berth.Response) error {
+	var said []*Message
+	if leg != nil {
+		said = messagesOf(run, leg)
+	}
 	for _, m := range said[min(r.Said, len(said)):] {
 		o, err := objectOf(kindMessage, m.ThreadID, m.ID, m.CreatedAt, m)
 		if err != nil {
@@ -116,8 +119,11 @@ func (s *Service) keep(ctx context.Context, p berth.ProjectID, r *Record, run *R
 		return nil
 	}
 	kept, err := update(ctx, s, p, runKey(run.ThreadID, run.ID), func(kept *Record) error {
+		if len(kept.Legs) != len(r.Legs) {
+			return nil // it has gone on meanwhile
+		}
 		kept.Said = max(kept.Said, len(said))
-		if !run.Status.Active() && len(kept.Legs) == len(r.Legs) {
+		if !run.Status.Active() {
 			kept.end(run)
 		}
 		return nil

@@ -32,7 +32,7 @@ func TestCrashes(t *testing.T) {
 	t.Run("before it was noted that the response was made", func(t *testing.T) {
 		h := newHouse(t, aye)
 		r := h.noted()
-		req, err := r.Request(nil, Usage{})
+		req, err := r.Request(nil)
 		check(t, err)
 		_, err = h.Engine.Create(t.Context(), caller, req, engine.As(r.Legs[0].Response))
 		check(t, err)
@@ -45,7 +45,9 @@ func TestCrashes(t *testing.T) {
 		h := newHouse(t, ask, aye)
 		r := h.noted()
 		h.until(r, RequiresAction)
-		h.change(r, func(r *Record) { r.Legs = append(r.Legs, newLeg(time.Now().Unix(), rain)) })
+		first, err := h.response(t.Context(), caller.Project, r.Legs[0].Response)
+		check(t, err)
+		h.change(r, func(r *Record) { r.next(first.Body, rain, time.Now().Unix()) })
 		if run := h.until(r, Completed); run.Usage.TotalTokens != 10 {
 			t.Errorf("got usage %+v, want that of both legs", run.Usage)
 		}

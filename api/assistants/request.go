@@ -75,13 +75,12 @@ func newLeg(now int64, outputs []ToolOutput) Leg {
 	return Leg{Response: berth.ResponseID(berth.NewID(berth.PrefixResponse)), At: now, Outputs: outputs}
 }
 
-// Request returns what is asked of the engine for the last leg. For the first it is
-// about the thread's messages, which must be given; for others, about the outputs.
-// used are the tokens of the legs before.
-func (r *Record) Request(messages []*Message, used Usage) (*berth.ResponseRequest, error) {
+// Request returns what is asked of the engine for the last leg, unless its response
+// has been made. The first is about what is said in the thread, others about outputs.
+func (r *Record) Request(said []berth.Item) (*berth.ResponseRequest, error) {
 	run := &r.Run
 	req := &berth.ResponseRequest{Model: run.Model, Background: true, ParallelToolCalls: &run.ParallelToolCalls,
-		Temperature: run.Temperature, TopP: run.TopP, Input: berth.Input{}, Truncation: "auto"}
+		Temperature: run.Temperature, TopP: run.TopP, Input: append(berth.Input{}, said...), Truncation: "auto"}
 	if run.Instructions != "" {
 		req.Instructions = &run.Instructions
 	}
@@ -92,7 +91,7 @@ func (r *Record) Request(messages []*Message, used Usage) (*berth.ResponseReques
 		req.Text = &berth.TextConfig{Format: format}
 	}
 	if run.MaxCompletionTokens != nil {
-		left := *run.MaxCompletionTokens - used.CompletionTokens
+		left := *run.MaxCompletionTokens - r.Used.CompletionTokens
 		req.MaxOutputTokens = &left
 	}
 	for _, t := range run.Tools {
@@ -105,14 +104,9 @@ func (r *Record) Request(messages []*Message, used Usage) (*berth.ResponseReques
 	req.ToolChoice = toolChoice(run.ToolChoice, len(r.Legs) == 1)
 	if n := len(r.Legs); n > 1 {
 		req.PreviousResponseID = r.Legs[n-2].Response
-		for _, o := range r.Legs[n-1].Outputs {
+		for _, o := range r.last().Outputs {
 			req.Input = append(req.Input, berth.NewItem(berth.FunctionCallOutput{ID: berth.NewID(berth.PrefixFunctionOutput),
 				Type: berth.ItemFunctionCallOutput, Status: berth.StatusCompleted, CallID: o.ToolCallID, Output: berth.StringDelta(o.Output)}))
-		}
-	}
-	for _, m := range messages {
-		if it := m.item(); !it.IsZero() {
-			req.Input = append(req.Input, it)
 		}
 	}
 	return req, nil

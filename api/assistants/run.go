@@ -108,16 +108,17 @@ func (u *Usage) add(v *berth.Usage) {
 type Record struct {
 	Run      Run   `json:"run"`                 // as created; as ended if it has Ended
 	Legs     []Leg `json:"legs"`                // at least one
+	Used     Usage `json:"used"`                // by all legs but the last
+	Said     int   `json:"said,omitempty"`      // how many messages of the last leg are in the thread
 	CancelAt int64 `json:"cancel_at,omitempty"` // when its client cancelled it, in Unix seconds
-	Said     int   `json:"said,omitempty"`      // how many of its messages are in the thread
 	Ended    bool  `json:"ended,omitempty"`
 }
 
 // A Leg is one response of a run.
 type Leg struct {
-	Response berth.ResponseID `json:"response"` // noted before it is made
-	At       int64            `json:"at"`       // Unix seconds
-	Outputs  []ToolOutput     `json:"outputs,omitempty"`
+	Response berth.ResponseID `json:"response"`          // noted before it is made
+	At       int64            `json:"at"`                // Unix seconds
+	Outputs  []ToolOutput     `json:"outputs,omitempty"` // until the response has them
 	Started  bool             `json:"started,omitempty"` // the response has been made
 }
 
@@ -127,49 +128,63 @@ type ToolOutput struct {
 	Output     string `json:"output"`
 }
 
-// View returns the run as it is at a time. legs are the responses of r.Legs, nil
-// where there is none.
-func (r *Record) View(legs []*berth.Response, now time.Time) Run {
+// last returns the leg that the run is at.
+func (r *Record) last() *Leg { return &r.Legs[len(r.Legs)-1] }
+
+// used returns the tokens of all legs; leg is the response of the last one.
+func (r *Record) used(leg *berth.Response) Usage {
+	u := r.Used
+	if leg != nil {
+		u.add(leg.Usage)
+	}
+	return u
+}
+
+// next begins another leg, with the outputs for leg, which is complete.
+func (r *Record) next(leg *berth.Response, outputs []ToolOutput, now int64) {
+	if len(r.Legs) == 1 {
+		r.Run.StartedAt = &leg.CreatedAt
+	}
+	r.Used, r.Said = r.used(leg), 0
+	r.Legs = append(r.Legs, newLeg(now, outputs))
+}
+
+// View returns the run as it is at a time. leg is the response of its last leg, nil if
+// there is none.
+func (r *Record) View(leg *berth.Response, now time.Time) Run {
 	run := r.Run
 	if r.Ended {
 		return run
 	}
-	var usage Usage
-	for _, leg := range legs {
-		if leg != nil {
-			usage.add(leg.Usage)
-		}
+	if run.StartedAt == nil && leg != nil {
+		run.StartedAt = &leg.CreatedAt
 	}
-	if legs[0] != nil {
-		run.StartedAt = &legs[0].CreatedAt
-	}
-	at := now.Unix()
-	last := legs[len(legs)-1]
+	at, used := now.Unix(), r.used(leg)
 	switch {
-	case last == nil && r.CancelAt != 0:
+	case leg == nil && r.CancelAt != 0:
 		run.Status, run.CancelledAt = Cancelled, &r.CancelAt
-	case last == nil && !r.Legs[len(r.Legs)-1].Started:
+	case leg == nil && !r.last().Started:
 		run.Status = Queued
-	case last == nil:
+	case leg == nil:
 		run.fail(at, "server_error", "The response that this run is made of was deleted.")
-	case last.Status == berth.StatusQueued:
+	case leg.Status == berth.StatusQueued:
 		run.Status = Queued
-	case last.Status == berth.StatusInProgress:
+	case leg.Status == berth.StatusInProgress:
 		run.Status = InProgress
-	case last.Status == berth.StatusCancelled:
+	case leg.Status == berth.StatusCancelled:
 		run.Status, run.CancelledAt = Cancelled, &at
-	case last.Status == berth.StatusFailed:
-		run.fail(at, errorCode(last.Error), errorMessage(last.Error))
-	case last.Status == berth.StatusIncomplete:
-		run.Status, run.IncompleteDetails = Incomplete, &Details{Reason: runReasons[last.IncompleteDetails.Reason]}
+	case leg.Status == berth.StatusFailed:
+		run.fail(at, errorCode(leg.Error), errorMessage(leg.Error))
+	case leg.Status == berth.StatusIncomplete:
+		run.Status, run.IncompleteDetails = Incomplete, &Details{Reason: runReasons[leg.IncompleteDetails.Reason]}
 	default:
-		r.halted(&run, last, usage, now)
+		r.halted(&run, leg, used, now)
 	}
 	if r.CancelAt != 0 && run.Status.Active() {
 		run.Status, run.ExpiresAt, run.RequiredAction = Cancelling, nil, nil
 	}
 	if !run.Status.Active() {
-		run.Usage = &usage
+		run.Usage = &used
 	}
 	return run
 }
@@ -181,13 +196,13 @@ var runReasons = map[string]string{"max_output_tokens": "max_completion_tokens"}
 // halted fills in a run whose last response is complete: it is as well, or waits
 // for its client, or has waited in vain. Who waits is over as soon as the tokens for
 // another response are used up.
-func (r *Record) halted(run *Run, last *berth.Response, used Usage, now time.Time) {
-	calls := waiting(last)
-	expiry := time.Unix(*last.CompletedAt, 0).Add(patience)
+func (r *Record) halted(run *Run, leg *berth.Response, used Usage, now time.Time) {
+	calls := waiting(leg)
+	expiry := time.Unix(*leg.CompletedAt, 0).Add(patience)
 	expires, at := expiry.Unix(), now.Unix()
 	switch {
 	case len(calls) == 0:
-		run.Status, run.CompletedAt = Completed, last.CompletedAt
+		run.Status, run.CompletedAt = Completed, leg.CompletedAt
 	case r.CancelAt != 0:
 		run.Status, run.CancelledAt = Cancelled, &r.CancelAt
 	case atMost(run.MaxPromptTokens, used.PromptTokens):

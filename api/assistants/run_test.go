@@ -70,7 +70,7 @@ func TestView(t *testing.T) {
 		if tt.change != nil {
 			tt.change(r)
 		}
-		run := r.View([]*berth.Response{tt.leg}, time.Unix(tt.now, 0))
+		run := r.View(tt.leg, time.Unix(tt.now, 0))
 		if got := outline(&run); got != tt.want {
 			t.Errorf("%s: got %s, want %s", tt.name, got, tt.want)
 		}
@@ -123,11 +123,10 @@ func TestSteps(t *testing.T) {
 		{"apart", leg(berth.StatusCompleted, call, whole, call), 200, []string{"tool_calls in_progress", "message_creation completed", "tool_calls in_progress"}},
 	} {
 		r := &Record{Run: Run{Status: Queued}, Legs: []Leg{{Response: "resp_1", At: 90, Started: true}}}
-		legs := []*berth.Response{tt.leg}
-		run := r.View(legs, time.Unix(tt.now, 0))
+		run := r.View(tt.leg, time.Unix(tt.now, 0))
 		var got []string
 		ids := map[string]bool{}
-		for _, s := range r.Steps(&run, legs) {
+		for _, s := range r.Steps(&run, []*store.Response{{Body: tt.leg}}) {
 			got = append(got, s.Type+" "+string(s.Status))
 			ids[s.ID] = true
 			ended := 0

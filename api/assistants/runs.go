@@ -109,7 +109,7 @@ func alreadyActive(thread, run string) error {
 // made for it is removed again.
 func (s *Service) begin(ctx context.Context, c berth.Caller, r *Record, made []*store.Object) (*Record, error) {
 	ctx = context.WithoutCancel(ctx) // a client that leaves leaves a run that goes on
-	started, err := s.start(ctx, c, r, Usage{})
+	started, err := s.start(ctx, c, r)
 	if berth.ErrorCode(err) == "" || berth.ErrorCode(err) == berth.CodeInternal {
 		return started, err // after a fault of ours the next who asks for the run starts it
 	}
@@ -202,7 +202,7 @@ func (s *Service) SubmitToolOutputs(ctx context.Context, c berth.Caller, thread,
 	if err != nil {
 		return nil, err
 	}
-	run, legs, err := s.current(ctx, c, r)
+	run, leg, err := s.current(ctx, c, r)
 	if err != nil {
 		return nil, err
 	}
@@ -213,7 +213,7 @@ func (s *Service) SubmitToolOutputs(ctx context.Context, c berth.Caller, thread,
 		return nil, err
 	}
 	ctx = context.WithoutCancel(ctx)
-	n := len(r.Legs)
+	n, before := len(r.Legs), *r
 	r, err = update(ctx, s, c.Project, runKey(thread, id), func(r *Record) error {
 		switch {
 		case r.CancelAt != 0:
@@ -223,28 +223,29 @@ func (s *Service) SubmitToolOutputs(ctx context.Context, c berth.Caller, thread,
 		case r.Ended:
 			return notWaiting(r.Run.Status)
 		}
-		r.Legs = append(r.Legs, newLeg(s.Now().Unix(), outputs))
+		r.next(leg, outputs, s.Now().Unix())
 		return nil
 	})
 	if err != nil {
 		return nil, err
 	}
-	started, err := s.start(ctx, c, r, usageOf(legs))
+	started, err := s.start(ctx, c, r)
 	switch {
 	case refused(err):
 		return s.fail(ctx, c, r, err)
 	case later(err):
-		return nil, s.withdraw(ctx, c, r, err)
+		return nil, s.withdraw(ctx, c, &before, r, err)
 	}
 	return started, err
 }
 
-// withdraw takes back outputs that the engine could not take now, and returns why.
-func (s *Service) withdraw(ctx context.Context, c berth.Caller, r *Record, why error) error {
-	last := r.Legs[len(r.Legs)-1].Response
+// withdraw takes back outputs that the engine could not take now, so that the run is
+// as before, and returns why.
+func (s *Service) withdraw(ctx context.Context, c berth.Caller, before, r *Record, why error) error {
+	last := r.last().Response
 	_, err := update(ctx, s, c.Project, runKey(r.Run.ThreadID, r.Run.ID), func(r *Record) error {
-		if n := len(r.Legs) - 1; r.Legs[n].Response == last && !r.Legs[n].Started && !r.Ended {
-			r.Legs = r.Legs[:n]
+		if r.last().Response == last && !r.last().Started && !r.Ended {
+			r.Legs, r.Used, r.Said = before.Legs, before.Used, before.Said
 		}
 		return nil
 	})
@@ -285,14 +286,12 @@ func (s *Service) Steps(ctx context.Context, c berth.Caller, thread, id string) 
 	if err != nil {
 		return nil, err
 	}
-	run, legs, err := s.current(ctx, c, r)
-	if err == nil && r.Ended {
-		legs, err = s.legs(ctx, c.Project, r)
-	}
+	run, _, err := s.current(ctx, c, r)
 	if err != nil {
 		return nil, err
 	}
-	return r.Steps(run, legs), nil
+	legs, err := s.legs(ctx, c.Project, r)
+	return r.Steps(run, legs), err
 }
 
 // Step returns one step of a run.

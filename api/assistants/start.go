@@ -3,6 +3,8 @@ package assistants
 import (
 	"context"
 	"errors"
+	"math"
+	"slices"
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/engine"
@@ -11,16 +13,16 @@ import (
 )
 
 // start makes the response of the last leg, unless that has been done, and notes it.
-func (s *Service) start(ctx context.Context, c berth.Caller, r *Record, used Usage) (*Record, error) {
-	var messages []*Message
+func (s *Service) start(ctx context.Context, c berth.Caller, r *Record) (*Record, error) {
+	var said []berth.Item
 	if len(r.Legs) == 1 {
 		var err error
-		if messages, err = s.context(ctx, c.Project, r); err != nil {
+		if said, err = s.context(ctx, c.Project, r); err != nil {
 			return nil, err
 		}
 	}
 	n := len(r.Legs) - 1
-	req, err := r.Request(messages, used)
+	req, err := r.Request(said)
 	if err != nil {
 		return nil, err
 	}
@@ -29,14 +31,14 @@ func (s *Service) start(ctx context.Context, c berth.Caller, r *Record, used Usa
 	} else if !fits {
 		return s.endAs(ctx, c, r, func(run *Run) { run.Status, run.IncompleteDetails = Incomplete, &Details{Reason: "max_prompt_tokens"} })
 	}
-	_, err = s.Engine.Create(ctx, c, req, engine.As(r.Legs[n].Response))
+	_, err = s.Engine.Create(ctx, c, req, engine.As(r.last().Response))
 	if err != nil && !errors.Is(err, store.ErrExists) {
 		return nil, err
 	}
-	id, noted := r.Legs[n].Response, false
+	id, noted := r.last().Response, false
 	r, err = update(ctx, s, c.Project, runKey(r.Run.ThreadID, r.Run.ID), func(r *Record) error {
 		if noted = n < len(r.Legs) && r.Legs[n].Response == id; noted {
-			r.Legs[n].Started = true
+			r.Legs[n].Started, r.Legs[n].Outputs = true, nil
 		}
 		return nil
 	})
@@ -91,12 +93,8 @@ func (s *Service) fail(ctx context.Context, c berth.Caller, r *Record, cause err
 
 // endAs ends a run whose last leg has no response.
 func (s *Service) endAs(ctx context.Context, c berth.Caller, r *Record, as func(*Run)) (*Record, error) {
-	legs, err := s.legs(ctx, c.Project, r)
-	if err != nil {
-		return nil, err
-	}
-	run, usage := r.View(legs, s.Now()), usageOf(legs)
-	run.Usage = &usage
+	run, used := r.Run, r.Used
+	run.Usage = &used
 	as(&run)
 	return update(ctx, s, c.Project, runKey(r.Run.ThreadID, r.Run.ID), func(r *Record) error {
 		r.end(&run)
@@ -104,23 +102,40 @@ func (s *Service) endAs(ctx context.Context, c berth.Caller, r *Record, as func(
 	})
 }
 
-// context returns the messages that a run reads, the oldest first.
-func (s *Service) context(ctx context.Context, p berth.ProjectID, r *Record) ([]*Message, error) {
-	thread := r.Run.ThreadID
-	if n := r.Run.TruncationStrategy.LastMessages; r.Run.TruncationStrategy.Type == "last_messages" && n != nil {
-		return s.lastMessages(ctx, p, thread, *n)
+// maxContext bounds what a run reads of its thread, in bytes; more than that is in no
+// model's window.
+const maxContext = 16 << 20
+
+// context returns what a run reads, the oldest message first: the latest ones, as many
+// as it wants.
+func (s *Service) context(ctx context.Context, p berth.ProjectID, r *Record) ([]berth.Item, error) {
+	wanted := math.MaxInt
+	if t := r.Run.TruncationStrategy; t.LastMessages != nil && t.Type == "last_messages" {
+		wanted = *t.LastMessages
 	}
-	var all []*Message
-	page := store.Page{Limit: 1000, Ascending: true}
-	for {
-		some, more, err := list[Message](ctx, s, p, kindMessage, thread, page)
+	var said []berth.Item
+	size := 0
+	for page := (store.Page{}); ; {
+		page.Limit = min(wanted, 20)
+		messages, more, err := list[Message](ctx, s, p, kindMessage, r.Run.ThreadID, page)
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, some...)
-		if !more {
-			return all, nil
+		for _, m := range messages {
+			wanted--
+			page.After = m.ID
+			it := m.item()
+			if size += len(it.Raw()); size > maxContext && len(said) > 0 {
+				more = false
+				break
+			}
+			if !it.IsZero() {
+				said = append(said, it)
+			}
 		}
-		page.After = some[len(some)-1].ID
+		if !more || wanted == 0 {
+			slices.Reverse(said)
+			return said, nil
+		}
 	}
 }

@@ -1,6 +1,7 @@
 package assistants
 
 import (
+	"encoding/json"
 	"slices"
 
 	"github.com/berth-run/berth"
@@ -42,42 +43,64 @@ type MessageCreation struct {
 	MessageID string `json:"message_id"`
 }
 
-// Steps returns the steps of a run, the oldest first. run is the View of the same
-// legs; of one that is missing nothing is known.
-func (r *Record) Steps(run *Run, legs []*berth.Response) []Step {
+// An answer is what a client submitted for the calls of a leg.
+type answer struct {
+	outputs []ToolOutput
+	at      int64
+}
+
+// Steps returns the steps of a run, the oldest first. run is its View; legs are the
+// responses of r.Legs, nil where one is missing, of which nothing is known.
+func (r *Record) Steps(run *Run, legs []*store.Response) []Step {
 	var out []Step
 	for n, leg := range legs {
 		if leg == nil {
 			continue
 		}
-		all := parts(leg)
+		var given *answer
+		if n+1 < len(legs) {
+			given = r.answer(n+1, legs[n+1])
+		}
+		all := parts(leg.Body)
 		for i, p := range all {
-			out = append(out, r.step(run, n, leg, p, i == len(all)-1))
+			out = append(out, newStep(run, leg.Body, p, i == len(all)-1, given))
 		}
 	}
 	return out
 }
 
-// step returns the step of a part of leg n.
-func (r *Record) step(run *Run, n int, leg *berth.Response, p *part, last bool) Step {
+// answer returns the outputs that leg n began with: rec is its response, or nil.
+func (r *Record) answer(n int, rec *store.Response) *answer {
+	a := &answer{r.Legs[n].Outputs, r.Legs[n].At}
+	if a.outputs == nil && rec != nil {
+		for _, it := range rec.Input {
+			var o berth.FunctionCallOutput
+			var text string
+			if it.Type() == berth.ItemFunctionCallOutput && it.Decode(&o) == nil && json.Unmarshal(o.Output, &text) == nil {
+				a.outputs = append(a.outputs, ToolOutput{o.CallID, text})
+			}
+		}
+	}
+	return a
+}
+
+// newStep returns the step of a part of a leg; last says that no part follows it. The
+// client's answer to the leg is nil if there is none yet.
+func newStep(run *Run, leg *berth.Response, p *part, last bool, given *answer) Step {
 	s := Step{ID: derivedID(prefixStep, leg.ID, p.index), Object: "thread.run.step", CreatedAt: bornAt(leg, p.index),
 		RunID: run.ID, AssistantID: run.AssistantID, ThreadID: run.ThreadID, Status: InProgress, Metadata: map[string]string{}}
-	var outputs []ToolOutput
-	if n+1 < len(r.Legs) {
-		outputs = r.Legs[n+1].Outputs
-	}
 	if p.calls == nil {
 		s.Type = "message_creation"
 		s.StepDetails = StepDetails{Type: s.Type, MessageCreation: &MessageCreation{derivedID(berth.PrefixMessage, leg.ID, p.index)}}
 	} else {
 		s.Type = "tool_calls"
-		calls := p.toolCalls(outputs)
+		calls := p.toolCalls(given)
 		s.StepDetails = StepDetails{Type: s.Type, ToolCalls: &calls}
 	}
 	switch {
 	case p.open:
-	case p.asks() && outputs != nil:
-		s.Status, s.CompletedAt = Completed, &r.Legs[n+1].At
+	case p.asks() && given != nil:
+		s.Status, s.CompletedAt = Completed, &given.at
 	case p.asks():
 		s.unanswered(run, leg, p)
 	case p.broken() && (leg.Status == berth.StatusCancelled || leg.Status == berth.StatusFailed):
@@ -118,24 +141,19 @@ func stepError(e *LastError) *LastError {
 	return &LastError{Code: "server_error", Message: e.Message}
 }
 
-// Messages returns the messages that a run has said to their end.
-func (r *Record) Messages(run *Run, legs []*berth.Response) []*Message {
+// messagesOf returns the messages that a leg of a run has said to their end.
+func messagesOf(run *Run, leg *berth.Response) []*Message {
 	var out []*Message
-	for _, leg := range legs {
-		if leg == nil {
-			continue
-		}
-		for _, p := range parts(leg) {
-			if p.calls == nil && !p.open {
-				out = append(out, r.message(run, leg, p))
-			}
+	for _, p := range parts(leg) {
+		if p.calls == nil && !p.open {
+			out = append(out, messageOf(run, leg, p))
 		}
 	}
 	return out
 }
 
-// message returns the message of a part.
-func (r *Record) message(run *Run, leg *berth.Response, p *part) *Message {
+// messageOf returns the message of a part.
+func messageOf(run *Run, leg *berth.Response, p *part) *Message {
 	m := &Message{ID: derivedID(berth.PrefixMessage, leg.ID, p.index), Object: string(kindMessage), CreatedAt: bornAt(leg, p.index),
 		AssistantID: &run.AssistantID, ThreadID: run.ThreadID, RunID: &run.ID, Status: berth.StatusInProgress, Role: "assistant",
 		Content: contentOf(p.message), Attachments: []Attachment{}, Metadata: map[string]string{}}

@@ -21,7 +21,9 @@ type Event struct {
 // passes on.
 type Teller struct {
 	record *Record
-	legs   []*berth.Response // the last is the fold of the events so far
+	before *berth.Response // of the leg before the last, or nil
+	given  *answer         // to it
+	leg    berth.Response  // the fold of the events so far
 	now    func() time.Time
 	steps  []*toldStep
 }
@@ -37,10 +39,10 @@ type toldStep struct {
 	ended   bool
 }
 
-// NewTeller returns a Teller for the last leg of a run; earlier are the responses
-// of those before.
-func NewTeller(r *Record, earlier []*berth.Response, now func() time.Time) *Teller {
-	return &Teller{record: r, legs: append(earlier[:len(earlier):len(earlier)], &berth.Response{}), now: now}
+// newTeller returns a Teller for the last leg of a run. before and given are the leg
+// before it and what its client answered, nil if it is the first.
+func newTeller(r *Record, before *berth.Response, given *answer, now func() time.Time) *Teller {
+	return &Teller{record: r, before: before, given: given, now: now}
 }
 
 // Begin returns the events before the response's first: that the run was made, or
@@ -49,32 +51,31 @@ func (t *Teller) Begin() []Event {
 	var events []Event
 	started := &t.record.Legs[0].At
 	queued, running := t.record.Run.as(Queued, nil), t.record.Run.as(InProgress, started)
-	if n := len(t.legs) - 1; n == 0 {
+	if t.given == nil {
 		events = append(events, Event{"thread.run.created", queued})
 	} else {
 		queued.StartedAt = started
-		events = append(events, t.answered(&running, n-1)...)
+		events = append(events, t.answered(&running)...)
 	}
 	return append(events, Event{"thread.run.queued", queued}, Event{"thread.run.in_progress", running})
 }
 
-// answered tells that the calls of a leg have their outputs, and of the steps that
-// kept silent because these were open.
-func (t *Teller) answered(run *Run, n int) []Event {
-	leg := t.legs[n]
-	if leg == nil {
+// answered tells that the calls of the leg before have their outputs, and of the
+// steps that kept silent because these were open.
+func (t *Teller) answered(run *Run) []Event {
+	if t.before == nil {
 		return nil
 	}
 	var events []Event
-	all := parts(leg)
+	all := parts(t.before)
 	for i, p := range all {
-		step := t.record.step(run, n, leg, p, i == len(all)-1)
+		step := newStep(run, t.before, p, i == len(all)-1, t.given)
 		switch {
 		case p.asks():
 			events = append(events, Event{"thread.run.step.completed", step})
 		case events != nil:
 			told := &toldStep{}
-			begun := told.begin(step, t.record.message(run, leg, p))
+			begun := told.begin(step, messageOf(run, t.before, p))
 			events = append(append(events, begun[:2]...), told.end()...)
 		}
 	}
@@ -84,13 +85,12 @@ func (t *Teller) answered(run *Run, n int) []Event {
 // Tell returns what an event of the response means to the run. After the final one
 // End tells the rest.
 func (t *Teller) Tell(ev *berth.Event) ([]Event, error) {
-	leg := t.legs[len(t.legs)-1]
-	if err := leg.Apply(ev); err != nil {
+	if err := t.leg.Apply(ev); err != nil {
 		return nil, err
 	}
 	switch ev.Type {
 	case berth.EventOutputItemAdded, berth.EventOutputItemDone:
-		run := t.record.View(t.legs, t.now())
+		run := t.record.View(&t.leg, t.now())
 		return t.compare(&run), nil
 	case berth.EventOutputTextDelta, berth.EventRefusalDelta, berth.EventFunctionArgumentsDelta:
 		var text string
@@ -116,18 +116,17 @@ func (t *Teller) End(run *Run) []Event {
 // when the next one begins or the response ends: until then nobody knows whether it is
 // the last one, or given up.
 func (t *Teller) compare(run *Run) []Event {
-	n := len(t.legs) - 1
-	leg := t.legs[n]
+	leg := &t.leg
 	all := parts(leg)
-	events := t.giveUp(leg, all)
+	events := t.giveUp(all)
 	for i, p := range all {
 		last := i == len(all)-1
-		step := t.record.step(run, n, leg, p, last)
+		step := newStep(run, leg, p, last, nil)
 		told := t.told(step.ID)
 		if told == nil {
 			told = &toldStep{index: p.index, texts: map[int]string{}, silent: t.open()}
 			t.steps = append(t.steps, told)
-			events = append(events, told.begin(step, t.record.message(run, leg, p))...)
+			events = append(events, told.begin(step, messageOf(run, leg, p))...)
 		}
 		if told.ended {
 			continue
@@ -136,7 +135,7 @@ func (t *Teller) compare(run *Run) []Event {
 		if p.calls != nil {
 			events = append(events, told.catchUpCalls(*step.StepDetails.ToolCalls, p)...)
 		} else {
-			told.message = t.record.message(run, leg, p)
+			told.message = messageOf(run, leg, p)
 			events = append(events, told.catchUpMessage()...)
 		}
 		if step.Status != InProgress && (!last || leg.Status.Final()) {
@@ -147,13 +146,13 @@ func (t *Teller) compare(run *Run) []Event {
 }
 
 // giveUp ends the steps that were broken off and are asked again.
-func (t *Teller) giveUp(leg *berth.Response, all []*part) []Event {
+func (t *Teller) giveUp(all []*part) []Event {
 	var events []Event
 	for _, told := range t.steps {
 		there := slices.ContainsFunc(all, func(p *part) bool { return p.index == told.index })
-		followed := leg.Status.Final() || len(all) > 0 && all[len(all)-1].index > told.index
+		followed := t.leg.Status.Final() || len(all) > 0 && all[len(all)-1].index > told.index
 		if !told.ended && !there && followed {
-			events = append(events, told.giveUp(leg.Output[told.index], t.now().Unix())...)
+			events = append(events, told.giveUp(t.leg.Output[told.index], t.now().Unix())...)
 		}
 	}
 	return events
@@ -180,14 +179,13 @@ func (t *Teller) open() bool {
 
 // about returns the told step that an output index belongs to, and the place in it.
 func (t *Teller) about(index int) (told *toldStep, place int) {
-	leg := t.legs[len(t.legs)-1]
-	for _, p := range parts(leg) {
-		told = t.told(derivedID(prefixStep, leg.ID, p.index))
+	for _, p := range parts(&t.leg) {
+		told = t.told(derivedID(prefixStep, t.leg.ID, p.index))
 		if p.calls == nil && p.index == index {
 			return told, 0
 		}
 		for i, it := range p.calls {
-			if it.ID() == leg.Output[index].ID() {
+			if it.ID() == t.leg.Output[index].ID() {
 				return told, i
 			}
 		}
