@@ -52,7 +52,7 @@ func (e *Engine) admit(ctx context.Context, caller berth.Caller, req *berth.Resp
 	if err := checkCalls(r.history); err != nil {
 		return nil, err
 	}
-	if _, err := e.lower(ctx, p, input); err != nil {
+	if _, err := e.lower(ctx, p, slices.Concat(req.PromptItems, input)); err != nil {
 		return nil, err // a file that is not there, for example
 	}
 	if err := e.checkUntaken(ctx, p, r.as); err != nil {

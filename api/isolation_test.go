@@ -1,0 +1,268 @@
+package api_test
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/berth-run/berth/api"
+)
+
+// probed says for each route how a request can name something: in its path, its
+// query or its body. {x} is the id of an x that is another project's or nobody's,
+// $x that of one of the caller's own. To add a route, add its line; a route whose
+// requests name nothing has an empty list.
+//
+// A request that names another project's thing must be answered as one that names
+// nothing at all, byte for byte but for the id. Where a + leads, the answer may be
+// a success: nothing is looked up yet.
+var probed = map[string][]string{
+	"POST /v1/responses": {
+		`/v1/responses {"model":"scripted","input":"x","previous_response_id":"{response}"}`,
+		`/v1/responses {"model":"scripted","input":"x","previous_response_id":"{response}","stream":true}`,
+		`/v1/responses {"model":"scripted","input":"x","previous_response_id":"{response}","background":true}`,
+		`/v1/responses {"model":"scripted","input":"x","conversation":"{conversation}"}`,
+		`/v1/responses {"model":"scripted","input":"x","conversation":{"id":"{conversation}"}}`,
+		`/v1/responses {"model":"scripted","prompt":{"id":"{prompt}"}}`,
+		`/v1/responses {"model":"scripted","prompt":{"id":"{prompt}","version":"1"}}`,
+		`/v1/responses {"model":"scripted","prompt":{"id":"$prompt","variables":{"f":{"type":"input_file","file_id":"{file}"}}}}`,
+		`/v1/responses {"model":"scripted","input":[{"type":"item_reference","id":"{item}"}]}`,
+		`/v1/responses {"model":"scripted","input":[{"type":"item_reference","id":"{item}"}],"previous_response_id":"$response"}`,
+		`/v1/responses {"model":"scripted","input":[{"type":"item_reference","id":"{conversation_item}"}],"conversation":"$conversation"}`,
+		`/v1/responses {"model":"scripted","input":[{"role":"user","content":[{"type":"input_file","file_id":"{file}"}]}]}`,
+		`/v1/responses {"model":"scripted","input":[{"role":"user","content":[{"type":"input_image","file_id":"{file}"}]}]}`,
+		`/v1/responses {"model":"scripted","input":"x","tools":[{"type":"shell","environment":{"type":"container_reference","container_id":"{container}"}}]}`,
+		`/v1/responses {"model":"scripted","input":"x","tools":[{"type":"shell","environment":{"type":"container_auto","file_ids":["{file}"]}}]}`,
+	},
+	"GET /v1/responses": {}, // a socket: what it names goes the same way
+	"POST /v1/responses/input_tokens": {
+		`/v1/responses/input_tokens {"model":"scripted","input":"x","previous_response_id":"{response}"}`,
+		`/v1/responses/input_tokens {"model":"scripted","input":"x","conversation":"{conversation}"}`,
+		`/v1/responses/input_tokens {"model":"scripted","input":[{"role":"user","content":[{"type":"input_file","file_id":"{file}"}]}]}`,
+		`/v1/responses/input_tokens {"model":"scripted","input":[{"type":"item_reference","id":"{item}"}]}`,
+	},
+	"POST /v1/responses/compact": {
+		`/v1/responses/compact {"model":"scripted","input":"x","previous_response_id":"{response}"}`,
+		`/v1/responses/compact {"model":"scripted","input":[{"role":"user","content":[{"type":"input_file","file_id":"{file}"}]}]}`,
+	},
+	"GET /v1/responses/{response}":             {`/v1/responses/{response}`, `/v1/responses/{response}?stream=true`},
+	"DELETE /v1/responses/{response}":          {`/v1/responses/{response}`},
+	"POST /v1/responses/{response}/cancel":     {`/v1/responses/{response}/cancel`},
+	"GET /v1/responses/{response}/input_items": {`/v1/responses/{response}/input_items`, `/v1/responses/$response/input_items?after={item}`},
+
+	"POST /v1/conversations":                                   {`/v1/conversations {"items":[{"type":"item_reference","id":"{item}"}]}`},
+	"GET /v1/conversations/{conversation}":                     {`/v1/conversations/{conversation}`},
+	"POST /v1/conversations/{conversation}":                    {`/v1/conversations/{conversation} {"metadata":{}}`},
+	"DELETE /v1/conversations/{conversation}":                  {`/v1/conversations/{conversation}`},
+	"POST /v1/conversations/{conversation}/items":              {`/v1/conversations/{conversation}/items {"items":[{"role":"user","content":"x"}]}`},
+	"GET /v1/conversations/{conversation}/items":               {`/v1/conversations/{conversation}/items`, `/v1/conversations/$conversation/items?after={conversation_item}`},
+	"GET /v1/conversations/{conversation}/items/{item}":        {`/v1/conversations/{conversation}/items/{conversation_item}`, `/v1/conversations/$conversation/items/{conversation_item}`},
+	"DELETE /v1/conversations/{conversation}/items/{item}":     {`/v1/conversations/{conversation}/items/{conversation_item}`, `/v1/conversations/$conversation/items/{conversation_item}`},
+	"POST /v1/chat/completions":                                {`/v1/chat/completions {"model":"scripted","messages":[{"role":"user","content":[{"type":"file","file":{"file_id":"{file}"}}]}]}`},
+	"GET /v1/chat/completions":                                 {`/v1/chat/completions?after={completion}`},
+	"GET /v1/chat/completions/{completion}":                    {`/v1/chat/completions/{completion}`},
+	"POST /v1/chat/completions/{completion}":                   {`/v1/chat/completions/{completion} {"metadata":{}}`},
+	"DELETE /v1/chat/completions/{completion}":                 {`/v1/chat/completions/{completion}`},
+	"GET /v1/chat/completions/{completion}/messages":           {`/v1/chat/completions/{completion}/messages`},
+	"POST /v1/files":                                           {},
+	"GET /v1/files":                                            {`/v1/files?after={file}`},
+	"GET /v1/files/{file}":                                     {`/v1/files/{file}`},
+	"GET /v1/files/{file}/content":                             {`/v1/files/{file}/content`},
+	"DELETE /v1/files/{file}":                                  {`/v1/files/{file}`},
+	"POST /v1/containers":                                      {`/v1/containers {"name":"x","file_ids":["{file}"]}`},
+	"GET /v1/containers":                                       {`/v1/containers?after={container}`},
+	"GET /v1/containers/{container}":                           {`/v1/containers/{container}`},
+	"DELETE /v1/containers/{container}":                        {`/v1/containers/{container}`},
+	"POST /v1/containers/{container}/files":                    {`/v1/containers/{container}/files {"file_id":"$file"}`, `/v1/containers/$container/files {"file_id":"{file}"}`},
+	"GET /v1/containers/{container}/files":                     {`/v1/containers/{container}/files`, `/v1/containers/$container/files?after={container_file}`},
+	"GET /v1/containers/{container}/files/{file}":              {`/v1/containers/{container}/files/{container_file}`, `/v1/containers/$container/files/{container_file}`},
+	"GET /v1/containers/{container}/files/{file}/content":      {`/v1/containers/{container}/files/{container_file}/content`, `/v1/containers/$container/files/{container_file}/content`},
+	"DELETE /v1/containers/{container}/files/{file}":           {`/v1/containers/{container}/files/{container_file}`, `/v1/containers/$container/files/{container_file}`},
+	"/v1/containers/{container}/guest/{path...}":               {`/v1/containers/{container}/guest/files?path=/mnt/data/a.txt`},
+	"POST /v1/prompts":                                         {},
+	"GET /v1/prompts":                                          {`/v1/prompts?after={prompt}`},
+	"GET /v1/prompts/{prompt}":                                 {`/v1/prompts/{prompt}`},
+	"POST /v1/prompts/{prompt}":                                {`/v1/prompts/{prompt} {"name":"y"}`},
+	"DELETE /v1/prompts/{prompt}":                              {`/v1/prompts/{prompt}`},
+	"GET /v1/prompts/{prompt}/versions":                        {`/v1/prompts/{prompt}/versions`},
+	"POST /v1/assistants":                                      {},
+	"GET /v1/assistants":                                       {`/v1/assistants?after={assistant}`, `/v1/assistants?before={assistant}`},
+	"GET /v1/assistants/{assistant}":                           {`/v1/assistants/{assistant}`},
+	"POST /v1/assistants/{assistant}":                          {`/v1/assistants/{assistant} {"name":"y"}`},
+	"DELETE /v1/assistants/{assistant}":                        {`/v1/assistants/{assistant}`},
+	"POST /v1/threads":                                         {`+/v1/threads {"messages":[{"role":"user","content":[{"type":"image_file","image_file":{"file_id":"{file}"}}]}]}`},
+	"POST /v1/threads/runs":                                    {`/v1/threads/runs {"assistant_id":"{assistant}"}`, `/v1/threads/runs {"assistant_id":"{assistant}","stream":true}`},
+	"GET /v1/threads/{thread}":                                 {`/v1/threads/{thread}`},
+	"POST /v1/threads/{thread}":                                {`/v1/threads/{thread} {"metadata":{}}`},
+	"DELETE /v1/threads/{thread}":                              {`/v1/threads/{thread}`},
+	"POST /v1/threads/{thread}/messages":                       {`/v1/threads/{thread}/messages {"role":"user","content":"x"}`, `+/v1/threads/$thread/messages {"role":"user","content":[{"type":"image_file","image_file":{"file_id":"{file}"}}]}`},
+	"GET /v1/threads/{thread}/messages":                        {`/v1/threads/{thread}/messages`, `/v1/threads/$thread/messages?after={message}`, `+/v1/threads/$thread/messages?run_id={run}`},
+	"GET /v1/threads/{thread}/messages/{message}":              {`/v1/threads/{thread}/messages/{message}`, `/v1/threads/$thread/messages/{message}`},
+	"POST /v1/threads/{thread}/messages/{message}":             {`/v1/threads/{thread}/messages/{message} {"metadata":{}}`, `/v1/threads/$thread/messages/{message} {"metadata":{}}`},
+	"DELETE /v1/threads/{thread}/messages/{message}":           {`/v1/threads/{thread}/messages/{message}`, `/v1/threads/$thread/messages/{message}`},
+	"POST /v1/threads/{thread}/runs":                           {`/v1/threads/{thread}/runs {"assistant_id":"$assistant"}`, `/v1/threads/$thread/runs {"assistant_id":"{assistant}"}`, `/v1/threads/{thread}/runs {"assistant_id":"$assistant","stream":true}`},
+	"GET /v1/threads/{thread}/runs":                            {`/v1/threads/{thread}/runs`, `/v1/threads/$thread/runs?after={run}`},
+	"GET /v1/threads/{thread}/runs/{run}":                      {`/v1/threads/{thread}/runs/{run}`, `/v1/threads/$thread/runs/{run}`},
+	"POST /v1/threads/{thread}/runs/{run}":                     {`/v1/threads/{thread}/runs/{run} {"metadata":{}}`, `/v1/threads/$thread/runs/{run} {"metadata":{}}`},
+	"POST /v1/threads/{thread}/runs/{run}/cancel":              {`/v1/threads/{thread}/runs/{run}/cancel`, `/v1/threads/$thread/runs/{run}/cancel`},
+	"POST /v1/threads/{thread}/runs/{run}/submit_tool_outputs": {`/v1/threads/{thread}/runs/{run}/submit_tool_outputs {"tool_outputs":[]}`, `/v1/threads/$thread/runs/{run}/submit_tool_outputs {"tool_outputs":[]}`},
+	"GET /v1/threads/{thread}/runs/{run}/steps":                {`/v1/threads/{thread}/runs/{run}/steps`, `/v1/threads/$thread/runs/{run}/steps`, `/v1/threads/$thread/runs/$run/steps?after={step}`},
+	"GET /v1/threads/{thread}/runs/{run}/steps/{step}":         {`/v1/threads/{thread}/runs/{run}/steps/{step}`, `/v1/threads/$thread/runs/{run}/steps/{step}`, `/v1/threads/$thread/runs/$run/steps/{step}`},
+	"POST /v1/traces/ingest":                                   {},
+	"POST /v1/webhook_endpoints":                               {},
+	"GET /v1/webhook_endpoints":                                {`/v1/webhook_endpoints?after={webhook}`},
+	"GET /v1/webhook_endpoints/{webhook}":                      {`/v1/webhook_endpoints/{webhook}`},
+	"POST /v1/webhook_endpoints/{webhook}":                     {`/v1/webhook_endpoints/{webhook} {"name":"y"}`},
+	"DELETE /v1/webhook_endpoints/{webhook}":                   {`/v1/webhook_endpoints/{webhook}`},
+	"POST /v1/webhook_endpoints/{webhook}/rotate_secret":       {`/v1/webhook_endpoints/{webhook}/rotate_secret`},
+	"POST /v1/webhook_endpoints/{webhook}/test":                {`/v1/webhook_endpoints/{webhook}/test {"event_type":"response.completed"}`},
+	"GET /v1/webhook_event_types":                              {},
+	"GET /v1/organization/usage/completions":                   {`+/v1/organization/usage/completions?start_time=1&end_time=2&group_by=api_key_id&project_ids={project}`},
+	"GET /v1/organization/usage/code_interpreter_sessions":     {`+/v1/organization/usage/code_interpreter_sessions?start_time=1&end_time=2&project_ids={project}`},
+	"GET /v1/models":                                           {},
+	"GET /v1/models/{model...}":                                {}, // the same for all
+}
+
+// furnish makes one of everything for the project whose key is used, and returns
+// the ids.
+func (h *house) furnish() map[string]string {
+	h.t.Helper()
+	post := func(path, body string) object { h.t.Helper(); return h.call(200, "POST", path, body) }
+	ids := map[string]string{}
+	form, kind := upload("a.txt", strings.NewReader("a"), "purpose", "user_data")
+	ids["file"] = h.call(200, "POST", "/v1/files", form, kind).id()
+	r := post("/v1/responses", `{"model":"scripted","input":"x"}`)
+	ids["response"], ids["item"] = r.id(), r.at("output", 0, "id").(string)
+	ids["conversation"] = post("/v1/conversations", `{}`).id()
+	items := post("/v1/conversations/"+ids["conversation"]+"/items", `{"items":[{"role":"user","content":"x"}]}`)
+	ids["conversation_item"] = items.at("data", 0, "id").(string)
+	ids["container"] = post("/v1/containers", `{"name":"x"}`).id()
+	form, kind = upload("a.txt", strings.NewReader("a"))
+	ids["container_file"] = h.call(200, "POST", "/v1/containers/"+ids["container"]+"/files", form, kind).id()
+	ids["prompt"] = post("/v1/prompts", `{"name":"x","template":{"input":[{"role":"user","content":"{{f}}"}]}}`).id()
+	ids["completion"] = post("/v1/chat/completions", `{"model":"scripted","store":true,"messages":[{"role":"user","content":"x"}]}`).id()
+	ids["assistant"] = h.assistant()
+	thread := h.thread("x")
+	ids["thread"] = strings.TrimPrefix(thread, "/v1/threads/")
+	ids["message"] = h.call(200, "GET", thread+"/messages", nil).at("data", 0, "id").(string)
+	ids["run"] = post(thread+"/runs", `{"assistant_id":"`+ids["assistant"]+`"}`).id()
+	h.polled(thread + "/runs/" + ids["run"])
+	ids["step"] = h.call(200, "GET", thread+"/runs/"+ids["run"]+"/steps", nil).at("data", 0, "id").(string)
+	ids["webhook"] = post("/v1/webhook_endpoints", `{"name":"x","url":"https://hooks.example","event_types":["response.completed"]}`).id()
+	return ids
+}
+
+// nobodys returns an id of the same form that nothing has.
+func nobodys(id string) string {
+	digits := []byte(id)
+	for i := len(digits) - 12; i < len(digits); i++ {
+		if digits[i] == '0' {
+			digits[i] = '1'
+		} else if digits[i] >= '1' && digits[i] <= '9' || digits[i] >= 'a' && digits[i] <= 'f' {
+			digits[i] = '0'
+		}
+	}
+	return string(digits)
+}
+
+var (
+	placeholder = regexp.MustCompile(`\{(\w+)\}|\$(\w+)`)
+	// What differs from one answer to the next.
+	anyID = regexp.MustCompile(`\b(resp_|msg_|thread_|req_)\w+`)
+	aTime = regexp.MustCompile(`\b1\d{9}\b`)
+)
+
+// Another project's ids are as good as none.
+func TestIsolation(t *testing.T) {
+	h := newHouse(t, nil)
+	h.key("sk-theirs", "proj_theirs")
+	theirs := h.furnish()
+	theirs["project"] = "proj_theirs000000000000"
+	h.key("sk-mine", "proj_mine")
+	mine := h.furnish()
+	routes := api.Routes()
+	for pattern := range probed {
+		if !slices.Contains(routes, pattern) {
+			t.Errorf("there is no route %s any more", pattern)
+		}
+	}
+	for _, pattern := range routes {
+		requests, known := probed[pattern]
+		if !known {
+			t.Errorf("say in isolation_test.go how a request of %s can name another project's things", pattern)
+		}
+		for _, name := range regexp.MustCompile(`\{(\w+)\}`).FindAllString(pattern, -1) {
+			if len(requests) == 0 {
+				t.Errorf("%s is never asked about another's %s", pattern, name)
+			}
+		}
+		method, _, found := strings.Cut(pattern, " ")
+		if !found {
+			method = "GET"
+		}
+		for _, request := range requests {
+			bare, mayPass := strings.CutPrefix(request, "+")
+			answers := make([]string, 2)
+			for i, id := range []func(string) string{func(id string) string { return id }, nobodys} {
+				named := map[string]string{} // what the answer may repeat, to what it names
+				ask := placeholder.ReplaceAllStringFunc(bare, func(p string) string {
+					name := strings.Trim(p, "{}$")
+					if p[0] == '$' && mine[name] != "" {
+						return mine[name]
+					}
+					if theirs[name] == "" {
+						t.Fatalf("%s: what is %s?", request, p)
+					}
+					named[id(theirs[name])] = name
+					return id(theirs[name])
+				})
+				answers[i] = h.answer(method, ask, named, mayPass)
+			}
+			if diff := cmp.Diff(answers[1], answers[0]); diff != "" {
+				t.Errorf("%s %s (-nobody's +another's):\n%s", method, request, diff)
+			}
+		}
+	}
+	// All of theirs is still there, as it was.
+	h.token = "sk-theirs"
+	for _, path := range []string{"responses/{response}", "conversations/{conversation}/items/{conversation_item}", "files/{file}", "containers/{container}/files/{container_file}",
+		"prompts/{prompt}", "chat/completions/{completion}", "assistants/{assistant}", "threads/{thread}/messages/{message}", "threads/{thread}/runs/{run}/steps/{step}", "webhook_endpoints/{webhook}"} {
+		h.call(200, "GET", "/v1/"+placeholder.ReplaceAllStringFunc(path, func(p string) string { return theirs[strings.Trim(p, "{}")] }), nil)
+	}
+}
+
+// answer returns all of an answer that could tell one id from another.
+func (h *house) answer(method, request string, named map[string]string, mayPass bool) string {
+	h.t.Helper()
+	path, body, _ := strings.Cut(request, " ")
+	var in any
+	if body != "" {
+		in = body
+	}
+	resp := h.send(h.t.Context(), method, path, in)
+	raw, err := io.ReadAll(resp.Body)
+	check(h.t, err)
+	if resp.StatusCode < 400 && !mayPass {
+		h.t.Errorf("%s %s: got %d %s, want a refusal", method, request, resp.StatusCode, raw)
+	}
+	text := string(raw)
+	for id, name := range named {
+		text = strings.ReplaceAll(text, id, "{"+name+"}")
+	}
+	text = aTime.ReplaceAllString(anyID.ReplaceAllString(text, "$1"), "TIME")
+	header := http.Header{}
+	for name, values := range resp.Header {
+		switch name {
+		case "Date", "X-Request-Id", "Openai-Processing-Ms", "Content-Length":
+		default:
+			header[name] = values
+		}
+	}
+	return fmt.Sprintf("%s\n%v\n%s", resp.Status, header, text)
+}
