@@ -87,15 +87,27 @@ func (c *Client) connect() {
 func (c *Client) open(ctx context.Context) (net.Conn, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	session, err := c.connected(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if stream, err := session.Open(); err == nil {
+		return stream, nil
+	}
+	session.Close()
+	if session, err = c.connected(ctx); err != nil {
+		return nil, err
+	}
+	return session.Open()
+}
+
+// connected returns the session, a new one if there is none. The caller holds mu.
+func (c *Client) connected(ctx context.Context) (*yamux.Session, error) {
 	if c.closed {
 		return nil, net.ErrClosed
 	}
-	if c.session != nil {
-		if stream, err := c.session.Open(); err == nil {
-			return stream, nil
-		}
-		c.session.Close()
-		c.session = nil
+	if c.session != nil && !c.session.IsClosed() {
+		return c.session, nil
 	}
 	conn, err := c.dial(ctx)
 	if err != nil {
@@ -111,7 +123,7 @@ func (c *Client) open(ctx context.Context) (net.Conn, error) {
 		return nil, err
 	}
 	c.session = session
-	return session.Open()
+	return session, nil
 }
 
 // Close ends the connection. What runs in the sandbox does not notice.

@@ -49,6 +49,7 @@ type Server struct {
 	shell   *shell
 	procs   *processes
 	watches *watchers
+	network *network
 	handler http.Handler
 }
 
@@ -79,6 +80,7 @@ func New(opts Options) (*Server, error) {
 	}
 	s.procs = &processes{server: s, live: map[int]*process{}}
 	s.watches = &watchers{server: s, polled: map[string]*watcher{}}
+	s.network = &network{server: s, names: map[string]*outsider{}}
 	s.shell = newShell(s)
 	s.handler = s.routes()
 	return s, nil
@@ -143,6 +145,9 @@ func (s *Server) serveConn(conn net.Conn) {
 		return
 	}
 	server := &http.Server{Handler: s.handler, ReadHeaderTimeout: 30 * time.Second,
+		ConnContext: func(ctx context.Context, _ net.Conn) context.Context {
+			return context.WithValue(ctx, sessionKey{}, session)
+		},
 		ErrorLog: slog.NewLogLogger(s.opts.Log.Handler(), slog.LevelDebug)}
 	_ = server.Serve(session) // ends with the session
 }

@@ -681,6 +681,94 @@ func (x *InfoResponse) GetWorkdir() string {
 	return ""
 }
 
+type SetNetworkRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Authorities   []byte                 `protobuf:"bytes,1,opt,name=authorities,proto3" json:"authorities,omitempty"`                                                                           // certificates to trust, in PEM
+	Environment   map[string]string      `protobuf:"bytes,2,rep,name=environment,proto3" json:"environment,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // of commands from now on
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetNetworkRequest) Reset() {
+	*x = SetNetworkRequest{}
+	mi := &file_berth_guest_v1_guest_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetNetworkRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetNetworkRequest) ProtoMessage() {}
+
+func (x *SetNetworkRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_guest_v1_guest_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetNetworkRequest.ProtoReflect.Descriptor instead.
+func (*SetNetworkRequest) Descriptor() ([]byte, []int) {
+	return file_berth_guest_v1_guest_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *SetNetworkRequest) GetAuthorities() []byte {
+	if x != nil {
+		return x.Authorities
+	}
+	return nil
+}
+
+func (x *SetNetworkRequest) GetEnvironment() map[string]string {
+	if x != nil {
+		return x.Environment
+	}
+	return nil
+}
+
+type SetNetworkResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetNetworkResponse) Reset() {
+	*x = SetNetworkResponse{}
+	mi := &file_berth_guest_v1_guest_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetNetworkResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetNetworkResponse) ProtoMessage() {}
+
+func (x *SetNetworkResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_guest_v1_guest_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetNetworkResponse.ProtoReflect.Descriptor instead.
+func (*SetNetworkResponse) Descriptor() ([]byte, []int) {
+	return file_berth_guest_v1_guest_proto_rawDescGZIP(), []int{13}
+}
+
 var File_berth_guest_v1_guest_proto protoreflect.FileDescriptor
 
 const file_berth_guest_v1_guest_proto_rawDesc = "" +
@@ -722,13 +810,22 @@ const file_berth_guest_v1_guest_proto_rawDesc = "" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\"\n" +
 	"\rstarted_at_ms\x18\x02 \x01(\x03R\vstartedAtMs\x12\x12\n" +
 	"\x04user\x18\x03 \x01(\tR\x04user\x12\x18\n" +
-	"\aworkdir\x18\x04 \x01(\tR\aworkdir2\xdb\x01\n" +
+	"\aworkdir\x18\x04 \x01(\tR\aworkdir\"\xcb\x01\n" +
+	"\x11SetNetworkRequest\x12 \n" +
+	"\vauthorities\x18\x01 \x01(\fR\vauthorities\x12T\n" +
+	"\venvironment\x18\x02 \x03(\v22.berth.guest.v1.SetNetworkRequest.EnvironmentEntryR\venvironment\x1a>\n" +
+	"\x10EnvironmentEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x14\n" +
+	"\x12SetNetworkResponse2\xdb\x01\n" +
 	"\x05Shell\x12@\n" +
 	"\x03Run\x12\x1a.berth.guest.v1.RunRequest\x1a\x1b.berth.guest.v1.RunResponse0\x01\x12G\n" +
 	"\x06Cancel\x12\x1d.berth.guest.v1.CancelRequest\x1a\x1e.berth.guest.v1.CancelResponse\x12G\n" +
-	"\x06Forget\x12\x1d.berth.guest.v1.ForgetRequest\x1a\x1e.berth.guest.v1.ForgetResponse2J\n" +
+	"\x06Forget\x12\x1d.berth.guest.v1.ForgetRequest\x1a\x1e.berth.guest.v1.ForgetResponse2\x9f\x01\n" +
 	"\x05Guest\x12A\n" +
-	"\x04Info\x12\x1b.berth.guest.v1.InfoRequest\x1a\x1c.berth.guest.v1.InfoResponseB\xbb\x01\n" +
+	"\x04Info\x12\x1b.berth.guest.v1.InfoRequest\x1a\x1c.berth.guest.v1.InfoResponse\x12S\n" +
+	"\n" +
+	"SetNetwork\x12!.berth.guest.v1.SetNetworkRequest\x1a\".berth.guest.v1.SetNetworkResponseB\xbb\x01\n" +
 	"\x12com.berth.guest.v1B\n" +
 	"GuestProtoP\x01Z?github.com/berth-run/berth/guest/guestpb/berth/guest/v1;guestv1\xa2\x02\x03BGX\xaa\x02\x0eBerth.Guest.V1\xca\x02\x0eBerth\\Guest\\V1\xe2\x02\x1aBerth\\Guest\\V1\\GPBMetadata\xea\x02\x10Berth::Guest::V1b\x06proto3"
 
@@ -744,20 +841,23 @@ func file_berth_guest_v1_guest_proto_rawDescGZIP() []byte {
 	return file_berth_guest_v1_guest_proto_rawDescData
 }
 
-var file_berth_guest_v1_guest_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
+var file_berth_guest_v1_guest_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
 var file_berth_guest_v1_guest_proto_goTypes = []any{
-	(*RunRequest)(nil),     // 0: berth.guest.v1.RunRequest
-	(*Seen)(nil),           // 1: berth.guest.v1.Seen
-	(*RunResponse)(nil),    // 2: berth.guest.v1.RunResponse
-	(*Output)(nil),         // 3: berth.guest.v1.Output
-	(*End)(nil),            // 4: berth.guest.v1.End
-	(*KeepAlive)(nil),      // 5: berth.guest.v1.KeepAlive
-	(*CancelRequest)(nil),  // 6: berth.guest.v1.CancelRequest
-	(*CancelResponse)(nil), // 7: berth.guest.v1.CancelResponse
-	(*ForgetRequest)(nil),  // 8: berth.guest.v1.ForgetRequest
-	(*ForgetResponse)(nil), // 9: berth.guest.v1.ForgetResponse
-	(*InfoRequest)(nil),    // 10: berth.guest.v1.InfoRequest
-	(*InfoResponse)(nil),   // 11: berth.guest.v1.InfoResponse
+	(*RunRequest)(nil),         // 0: berth.guest.v1.RunRequest
+	(*Seen)(nil),               // 1: berth.guest.v1.Seen
+	(*RunResponse)(nil),        // 2: berth.guest.v1.RunResponse
+	(*Output)(nil),             // 3: berth.guest.v1.Output
+	(*End)(nil),                // 4: berth.guest.v1.End
+	(*KeepAlive)(nil),          // 5: berth.guest.v1.KeepAlive
+	(*CancelRequest)(nil),      // 6: berth.guest.v1.CancelRequest
+	(*CancelResponse)(nil),     // 7: berth.guest.v1.CancelResponse
+	(*ForgetRequest)(nil),      // 8: berth.guest.v1.ForgetRequest
+	(*ForgetResponse)(nil),     // 9: berth.guest.v1.ForgetResponse
+	(*InfoRequest)(nil),        // 10: berth.guest.v1.InfoRequest
+	(*InfoResponse)(nil),       // 11: berth.guest.v1.InfoResponse
+	(*SetNetworkRequest)(nil),  // 12: berth.guest.v1.SetNetworkRequest
+	(*SetNetworkResponse)(nil), // 13: berth.guest.v1.SetNetworkResponse
+	nil,                        // 14: berth.guest.v1.SetNetworkRequest.EnvironmentEntry
 }
 var file_berth_guest_v1_guest_proto_depIdxs = []int32{
 	1,  // 0: berth.guest.v1.RunRequest.seen:type_name -> berth.guest.v1.Seen
@@ -765,19 +865,22 @@ var file_berth_guest_v1_guest_proto_depIdxs = []int32{
 	3,  // 2: berth.guest.v1.RunResponse.stderr:type_name -> berth.guest.v1.Output
 	4,  // 3: berth.guest.v1.RunResponse.end:type_name -> berth.guest.v1.End
 	5,  // 4: berth.guest.v1.RunResponse.keepalive:type_name -> berth.guest.v1.KeepAlive
-	0,  // 5: berth.guest.v1.Shell.Run:input_type -> berth.guest.v1.RunRequest
-	6,  // 6: berth.guest.v1.Shell.Cancel:input_type -> berth.guest.v1.CancelRequest
-	8,  // 7: berth.guest.v1.Shell.Forget:input_type -> berth.guest.v1.ForgetRequest
-	10, // 8: berth.guest.v1.Guest.Info:input_type -> berth.guest.v1.InfoRequest
-	2,  // 9: berth.guest.v1.Shell.Run:output_type -> berth.guest.v1.RunResponse
-	7,  // 10: berth.guest.v1.Shell.Cancel:output_type -> berth.guest.v1.CancelResponse
-	9,  // 11: berth.guest.v1.Shell.Forget:output_type -> berth.guest.v1.ForgetResponse
-	11, // 12: berth.guest.v1.Guest.Info:output_type -> berth.guest.v1.InfoResponse
-	9,  // [9:13] is the sub-list for method output_type
-	5,  // [5:9] is the sub-list for method input_type
-	5,  // [5:5] is the sub-list for extension type_name
-	5,  // [5:5] is the sub-list for extension extendee
-	0,  // [0:5] is the sub-list for field type_name
+	14, // 5: berth.guest.v1.SetNetworkRequest.environment:type_name -> berth.guest.v1.SetNetworkRequest.EnvironmentEntry
+	0,  // 6: berth.guest.v1.Shell.Run:input_type -> berth.guest.v1.RunRequest
+	6,  // 7: berth.guest.v1.Shell.Cancel:input_type -> berth.guest.v1.CancelRequest
+	8,  // 8: berth.guest.v1.Shell.Forget:input_type -> berth.guest.v1.ForgetRequest
+	10, // 9: berth.guest.v1.Guest.Info:input_type -> berth.guest.v1.InfoRequest
+	12, // 10: berth.guest.v1.Guest.SetNetwork:input_type -> berth.guest.v1.SetNetworkRequest
+	2,  // 11: berth.guest.v1.Shell.Run:output_type -> berth.guest.v1.RunResponse
+	7,  // 12: berth.guest.v1.Shell.Cancel:output_type -> berth.guest.v1.CancelResponse
+	9,  // 13: berth.guest.v1.Shell.Forget:output_type -> berth.guest.v1.ForgetResponse
+	11, // 14: berth.guest.v1.Guest.Info:output_type -> berth.guest.v1.InfoResponse
+	13, // 15: berth.guest.v1.Guest.SetNetwork:output_type -> berth.guest.v1.SetNetworkResponse
+	11, // [11:16] is the sub-list for method output_type
+	6,  // [6:11] is the sub-list for method input_type
+	6,  // [6:6] is the sub-list for extension type_name
+	6,  // [6:6] is the sub-list for extension extendee
+	0,  // [0:6] is the sub-list for field type_name
 }
 
 func init() { file_berth_guest_v1_guest_proto_init() }
@@ -797,7 +900,7 @@ func file_berth_guest_v1_guest_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_berth_guest_v1_guest_proto_rawDesc), len(file_berth_guest_v1_guest_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   12,
+			NumMessages:   15,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

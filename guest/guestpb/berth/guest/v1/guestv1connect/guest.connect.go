@@ -45,6 +45,8 @@ const (
 	ShellForgetProcedure = "/berth.guest.v1.Shell/Forget"
 	// GuestInfoProcedure is the fully-qualified name of the Guest's Info RPC.
 	GuestInfoProcedure = "/berth.guest.v1.Guest/Info"
+	// GuestSetNetworkProcedure is the fully-qualified name of the Guest's SetNetwork RPC.
+	GuestSetNetworkProcedure = "/berth.guest.v1.Guest/SetNetwork"
 )
 
 // ShellClient is a client for the berth.guest.v1.Shell service.
@@ -182,6 +184,9 @@ func (UnimplementedShellHandler) Forget(context.Context, *connect.Request[v1.For
 // GuestClient is a client for the berth.guest.v1.Guest service.
 type GuestClient interface {
 	Info(context.Context, *connect.Request[v1.InfoRequest]) (*connect.Response[v1.InfoResponse], error)
+	// SetNetwork gives the sandbox a way out: names are asked of the connection
+	// that this came on, and connections to them go through it. The latest one counts.
+	SetNetwork(context.Context, *connect.Request[v1.SetNetworkRequest]) (*connect.Response[v1.SetNetworkResponse], error)
 }
 
 // NewGuestClient constructs a client for the berth.guest.v1.Guest service. By default, it uses the
@@ -201,12 +206,19 @@ func NewGuestClient(httpClient connect.HTTPClient, baseURL string, opts ...conne
 			connect.WithSchema(guestMethods.ByName("Info")),
 			connect.WithClientOptions(opts...),
 		),
+		setNetwork: connect.NewClient[v1.SetNetworkRequest, v1.SetNetworkResponse](
+			httpClient,
+			baseURL+GuestSetNetworkProcedure,
+			connect.WithSchema(guestMethods.ByName("SetNetwork")),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
 // guestClient implements GuestClient.
 type guestClient struct {
-	info *connect.Client[v1.InfoRequest, v1.InfoResponse]
+	info       *connect.Client[v1.InfoRequest, v1.InfoResponse]
+	setNetwork *connect.Client[v1.SetNetworkRequest, v1.SetNetworkResponse]
 }
 
 // Info calls berth.guest.v1.Guest.Info.
@@ -214,9 +226,17 @@ func (c *guestClient) Info(ctx context.Context, req *connect.Request[v1.InfoRequ
 	return c.info.CallUnary(ctx, req)
 }
 
+// SetNetwork calls berth.guest.v1.Guest.SetNetwork.
+func (c *guestClient) SetNetwork(ctx context.Context, req *connect.Request[v1.SetNetworkRequest]) (*connect.Response[v1.SetNetworkResponse], error) {
+	return c.setNetwork.CallUnary(ctx, req)
+}
+
 // GuestHandler is an implementation of the berth.guest.v1.Guest service.
 type GuestHandler interface {
 	Info(context.Context, *connect.Request[v1.InfoRequest]) (*connect.Response[v1.InfoResponse], error)
+	// SetNetwork gives the sandbox a way out: names are asked of the connection
+	// that this came on, and connections to them go through it. The latest one counts.
+	SetNetwork(context.Context, *connect.Request[v1.SetNetworkRequest]) (*connect.Response[v1.SetNetworkResponse], error)
 }
 
 // NewGuestHandler builds an HTTP handler from the service implementation. It returns the path on
@@ -232,10 +252,18 @@ func NewGuestHandler(svc GuestHandler, opts ...connect.HandlerOption) (string, h
 		connect.WithSchema(guestMethods.ByName("Info")),
 		connect.WithHandlerOptions(opts...),
 	)
+	guestSetNetworkHandler := connect.NewUnaryHandler(
+		GuestSetNetworkProcedure,
+		svc.SetNetwork,
+		connect.WithSchema(guestMethods.ByName("SetNetwork")),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/berth.guest.v1.Guest/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case GuestInfoProcedure:
 			guestInfoHandler.ServeHTTP(w, r)
+		case GuestSetNetworkProcedure:
+			guestSetNetworkHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -247,4 +275,8 @@ type UnimplementedGuestHandler struct{}
 
 func (UnimplementedGuestHandler) Info(context.Context, *connect.Request[v1.InfoRequest]) (*connect.Response[v1.InfoResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("berth.guest.v1.Guest.Info is not implemented"))
+}
+
+func (UnimplementedGuestHandler) SetNetwork(context.Context, *connect.Request[v1.SetNetworkRequest]) (*connect.Response[v1.SetNetworkResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("berth.guest.v1.Guest.SetNetwork is not implemented"))
 }

@@ -1,0 +1,71 @@
+package guest
+
+import (
+	"context"
+	"io"
+	"log"
+	"net/http"
+	"time"
+
+	"connectrpc.com/connect"
+	"golang.org/x/net/netutil"
+
+	v1 "github.com/berth-run/berth/guest/guestpb/berth/guest/v1"
+)
+
+// maxOutward is how many streams a guest may have opened at once.
+const maxOutward = 2048
+
+// A Network is what a guest is told when it is given a way out.
+type Network struct {
+	Authorities []byte            // certificates to trust, in PEM
+	Environment map[string]string // of commands from now on
+}
+
+// Outward gives the sandbox a way out until ctx ends: what the guest asks on
+// streams of its own is answered by out. After each loss of the connection it
+// connects again. failed is told why it cannot, and may be called often.
+func (c *Client) Outward(ctx context.Context, out http.Handler, n Network, failed func(error)) {
+	const least, most = 100 * time.Millisecond, 5 * time.Second
+	for wait := least; ; wait = min(2*wait, most) {
+		lost, err := c.outward(ctx, out, n)
+		if err == nil {
+			wait = least
+			select {
+			case <-lost:
+			case <-ctx.Done():
+			}
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		if err != nil {
+			failed(err)
+		}
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// outward connects once. lost is closed with the session.
+func (c *Client) outward(ctx context.Context, out http.Handler, n Network) (lost <-chan struct{}, err error) {
+	c.mu.Lock()
+	session, err := c.connected(ctx)
+	c.mu.Unlock()
+	if err != nil {
+		return nil, err
+	}
+	server := &http.Server{Handler: out, ReadHeaderTimeout: 10 * time.Second, MaxHeaderBytes: 8 << 10, IdleTimeout: time.Minute,
+		ErrorLog: log.New(io.Discard, "", 0)}
+	go func() { _ = server.Serve(netutil.LimitListener(session, maxOutward)) }() // ends with the session
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	if _, err := c.guest.SetNetwork(ctx, connect.NewRequest(&v1.SetNetworkRequest{Authorities: n.Authorities, Environment: n.Environment})); err != nil {
+		session.Close() // whatever is wrong, the next attempt begins anew
+		return nil, err
+	}
+	return session.CloseChan(), nil
+}

@@ -1,0 +1,230 @@
+package server
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"os"
+	"strconv"
+	"sync"
+	"time"
+
+	"connectrpc.com/connect"
+	"github.com/hashicorp/yamux"
+
+	v1 "github.com/berth-run/berth/guest/guestpb/berth/guest/v1"
+)
+
+const (
+	// maxNames is how many names a sandbox may have looked up; each takes an
+	// address and its listeners.
+	maxNames = 512
+	// maxPorts is how many ports of a name are listened on.
+	maxPorts = 32
+	// outTime bounds what is asked of the keeper: a name, a connection.
+	outTime = 30 * time.Second
+)
+
+// firstAddr is where the addresses begin that stand for names outside: what is
+// below 127.8.0.0 is left to the sandbox's own use.
+var firstAddr = netip.MustParseAddr("127.8.0.1")
+
+// network is the sandbox's way out. There is no network card: a name that the
+// keeper allows gets an address on the loopback, and what connects to that is
+// handed to the keeper as a stream. The keeper decides, here nothing does.
+type network struct {
+	server *Server
+
+	mu    sync.Mutex
+	out   *yamux.Session // to the keeper; nil while there is none
+	names map[string]*outsider
+	begun bool
+}
+
+// An outsider is a name that has an address here.
+type outsider struct {
+	name string
+	addr netip.Addr
+}
+
+type sessionKey struct{}
+
+// SetNetwork implements berth.guest.v1.Guest.
+func (s *Server) SetNetwork(ctx context.Context, req *connect.Request[v1.SetNetworkRequest]) (*connect.Response[v1.SetNetworkResponse], error) {
+	session, _ := ctx.Value(sessionKey{}).(*yamux.Session)
+	if session == nil || os.Getpid() != 1 {
+		return nil, connect.NewError(connect.CodeFailedPrecondition, errors.New("this guest has no sandbox of its own"))
+	}
+	for name, value := range req.Msg.Environment {
+		if err := os.Setenv(name, value); err != nil {
+			return nil, connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("environment variable %q: %w", name, err))
+		}
+	}
+	if err := trust(req.Msg.Authorities); err != nil {
+		return nil, err
+	}
+	if err := s.network.open(session); err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&v1.SetNetworkResponse{}), nil
+}
+
+// open makes session the way out, and starts to answer lookups.
+func (n *network) open(session *yamux.Session) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.out = session
+	if n.begun {
+		return nil
+	}
+	if err := os.WriteFile("/etc/resolv.conf", []byte("nameserver 127.0.0.1\noptions timeout:"+strconv.Itoa(int(outTime/time.Second))+" attempts:1\n"), 0o644); err != nil {
+		return err
+	}
+	if err := n.serveDNS(); err != nil {
+		return err
+	}
+	n.begun = true
+	return nil
+}
+
+// stream opens a stream to the keeper.
+func (n *network) stream() (net.Conn, error) {
+	n.mu.Lock()
+	session := n.out
+	n.mu.Unlock()
+	if session == nil || session.IsClosed() {
+		return nil, errors.New("the keeper is not there")
+	}
+	return session.Open()
+}
+
+// resolve returns the address that stands for a name, if the keeper allows it.
+// An error means that the keeper did not answer.
+func (n *network) resolve(ctx context.Context, name string) (addr netip.Addr, allowed bool, err error) {
+	n.mu.Lock()
+	o, full := n.names[name], len(n.names) >= maxNames
+	n.mu.Unlock()
+	if o != nil {
+		return o.addr, true, nil
+	}
+	if full {
+		return addr, false, errors.New("too many names")
+	}
+	ports, err := n.ask(ctx, name)
+	if err != nil || len(ports) == 0 {
+		return addr, false, err
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if o := n.names[name]; o != nil { // somebody else asked too
+		return o.addr, true, nil
+	}
+	o = &outsider{name: name, addr: nth(firstAddr, len(n.names))}
+	if err := n.listen(o, ports); err != nil {
+		return addr, false, err
+	}
+	n.names[name] = o
+	return o.addr, true, nil
+}
+
+// nth returns the i-th address after a.
+func nth(a netip.Addr, i int) netip.Addr {
+	b := a.As4()
+	v := uint32(b[0])<<24 | uint32(b[1])<<16 | uint32(b[2])<<8 | uint32(b[3])
+	v += uint32(i)
+	return netip.AddrFrom4([4]byte{byte(v >> 24), byte(v >> 16), byte(v >> 8), byte(v)})
+}
+
+// ask asks the keeper at which ports a name may be reached.
+func (n *network) ask(ctx context.Context, name string) ([]int, error) {
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true,
+		DialContext: func(context.Context, string, string) (net.Conn, error) { return n.stream() }}}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://keeper/resolve?name="+url.QueryEscape(name), nil)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return nil, nil
+	}
+	var answer struct{ Ports []int }
+	err = json.NewDecoder(io.LimitReader(resp.Body, 4<<10)).Decode(&answer)
+	return answer.Ports[:min(len(answer.Ports), maxPorts)], err
+}
+
+// listen takes the connections to a name.
+func (n *network) listen(o *outsider, ports []int) error {
+	var listeners []net.Listener
+	for _, port := range ports {
+		l, err := net.Listen("tcp", netip.AddrPortFrom(o.addr, uint16(port)).String())
+		if err != nil {
+			for _, l := range listeners {
+				l.Close()
+			}
+			return err
+		}
+		listeners = append(listeners, l)
+	}
+	for i, l := range listeners {
+		go n.accept(l, net.JoinHostPort(o.name, strconv.Itoa(ports[i])))
+	}
+	return nil
+}
+
+func (n *network) accept(l net.Listener, target string) {
+	for {
+		conn, err := l.Accept()
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil {
+			time.Sleep(50 * time.Millisecond) // no descriptors, for example: they come back
+			continue
+		}
+		go n.carry(conn.(*net.TCPConn), target)
+	}
+}
+
+// carry hands a connection to the keeper. What the keeper refuses is reset.
+func (n *network) carry(conn *net.TCPConn, target string) {
+	defer conn.Close()
+	out, err := n.stream()
+	if err != nil {
+		_ = conn.SetLinger(0)
+		return
+	}
+	defer out.Close()
+	_ = out.SetDeadline(time.Now().Add(outTime))
+	in := bufio.NewReader(out)
+	_, err = fmt.Fprintf(out, "CONNECT %s HTTP/1.1\r\nHost: %s\r\n\r\n", target, target)
+	var resp *http.Response
+	if err == nil {
+		resp, err = http.ReadResponse(in, &http.Request{Method: http.MethodConnect})
+	}
+	if err != nil || resp.StatusCode != http.StatusOK {
+		_ = conn.SetLinger(0)
+		return
+	}
+	_ = out.SetDeadline(time.Time{})
+	var both sync.WaitGroup
+	both.Go(func() {
+		_, _ = io.Copy(out, conn)
+		_ = out.Close() // of a yamux stream: only this direction
+	})
+	both.Go(func() {
+		_, _ = io.Copy(conn, in)
+		_ = conn.CloseWrite()
+	})
+	both.Wait()
+}
