@@ -40,10 +40,22 @@ type ExpiresAfter struct {
 }
 
 // A NetworkPolicy says what a container may reach: "disabled" (nothing, the
-// default) or "allowlist".
+// default), "allowlist", or "open" (any public name), which is Berth's own.
+//
+// An allowed domain is a name, "*.name" for all below it, or either with ":port";
+// without one its ports are 80 and 443.
 type NetworkPolicy struct {
-	Type           string   `json:"type"`
-	AllowedDomains []string `json:"allowed_domains,omitempty"`
+	Type           string         `json:"type"`
+	AllowedDomains []string       `json:"allowed_domains,omitempty"`
+	DomainSecrets  []DomainSecret `json:"domain_secrets,omitempty"` // of requests; never kept or shown with the policy
+}
+
+// A DomainSecret is a value that a container may use toward a domain and never
+// sees. The environment variable Name holds a placeholder for it.
+type DomainSecret struct {
+	Domain string `json:"domain"`
+	Name   string `json:"name"`
+	Value  string `json:"value"`
 }
 
 // A ContainerFile is a file in a container's working directory.

@@ -149,7 +149,7 @@ func TestContainerErrors(t *testing.T) {
 		`{"name":"x","memory_limit":"9g"}`: "Invalid value: '9g'. Supported values are: '1g', '4g', '16g', and '64g'.",
 		`{"name":"x","expires_after":{"minutes":5}}`:                           "Missing required parameter: 'expires_after.anchor'.",
 		`{"name":"x","expires_after":{"anchor":"last_active_at","minutes":0}}`: "Invalid 'expires_after.minutes': integer below minimum value. Expected a value >= 1, but got 0 instead.",
-		`{"name":"x","network_policy":{"type":"allowlist"}}`:                   "Unsupported value: 'network_policy.type' cannot be 'allowlist' yet. Containers of this server have no network; leave the policy out or say 'disabled'.",
+		`{"name":"x","network_policy":{"type":"allowlist"}}`:                   "Missing required parameter: 'network_policy.allowed_domains'.",
 	} {
 		if e := h.call(400, "POST", "/v1/containers", body); e.at("error", "message") != want {
 			t.Errorf("%s: got %v, want %s", body, e, want)

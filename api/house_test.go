@@ -28,6 +28,7 @@ import (
 	"github.com/berth-run/berth/files"
 	guestserver "github.com/berth-run/berth/guest/server"
 	"github.com/berth-run/berth/internal/contract"
+	"github.com/berth-run/berth/internal/seal"
 	"github.com/berth-run/berth/internal/sse"
 	"github.com/berth-run/berth/journal"
 	"github.com/berth-run/berth/model"
@@ -62,7 +63,7 @@ func newHouse(t *testing.T, change func(*api.Options), rules ...model.Rule) *hou
 	bucket := memblob.OpenBucket(nil)
 	uploads := files.New(st, bucket)
 	guests := &guestDriver{t: t, boxes: map[string]*box{}}
-	keeper, err := sandbox.NewKeeper(sandbox.Options{Store: st, Driver: guests, OpenFile: uploads.Open, Log: log,
+	keeper, err := sandbox.NewKeeper(sandbox.Options{Store: st, Driver: guests, OpenFile: uploads.Open, Log: log, Seal: seal.New([32]byte{1}),
 		Template: func() (string, string, error) { return "sha256:none", "/", nil }})
 	check(t, err)
 	check(t, keeper.Start(t.Context()))
@@ -322,7 +323,7 @@ func (d *guestDriver) Destroy(_ context.Context, id string) error {
 func (d *guestDriver) List(context.Context) ([]string, error) { return nil, nil }
 func (*guestDriver) Pause(context.Context, string) error      { return errors.ErrUnsupported }
 func (*guestDriver) Resume(context.Context, string) error     { return errors.ErrUnsupported }
-func (*guestDriver) Features() driver.Features                { return driver.Features{Isolation: "none"} }
+func (*guestDriver) Features() driver.Features                { return driver.Features{Isolation: "none", Network: true} }
 
 // upload is a form with a file and perhaps other fields, in pairs.
 func upload(name string, content io.Reader, fields ...string) (body io.Reader, kind string) {

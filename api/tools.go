@@ -99,9 +99,9 @@ var memoryLimit = oneOf("1g", "4g", "16g", "64g")
 
 var networkPolicies = map[string]rule{
 	"disabled": object(fields{"type": anyText}),
-	"allowlist": func(at string, _ any) error {
-		at = join(at, "type")
-		return wire("unsupported_value", at,
-			"Unsupported value: '%s' cannot be 'allowlist' yet. Containers of this server have no network; leave the policy out or say 'disabled'.", at)
-	},
+	"open":     object(fields{"type": anyText}),
+	"allowlist": object(fields{
+		"type": anyText, "allowed_domains": list(text(1, 300), 200),
+		"domain_secrets": list(object(fields{"domain": text(1, 300), "name": text(1, 128), "value": text(1, 10<<20)}, "domain", "name", "value"), 32),
+	}, "allowed_domains"),
 }

@@ -76,6 +76,7 @@ func (e *Engine) admit(ctx context.Context, caller berth.Caller, req *berth.Resp
 	}
 	kept := *req
 	kept.Input = nil
+	kept.Tools = body.Tools // as settled: what a shell's environment said may hold secrets
 	r.record.Request = &kept
 	return r, nil
 }

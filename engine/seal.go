@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"crypto/aes"
 	"crypto/cipher"
 	"crypto/rand"
 	"encoding/base64"
@@ -10,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/internal/seal"
 )
 
 // sealMark begins every encrypted_content of this server's making; what begins
@@ -25,15 +25,7 @@ func newSealer(key [32]byte) sealer {
 	if key == [32]byte{} {
 		rand.Read(key[:]) // never fails
 	}
-	block, err := aes.NewCipher(key[:])
-	if err != nil {
-		panic(err) // 32 bytes are a key
-	}
-	aead, err := cipher.NewGCMWithRandomNonce(block)
-	if err != nil {
-		panic(err) // AES has GCM's block size
-	}
-	return sealer{aead}
+	return sealer{seal.New(key)}
 }
 
 // seal returns v, which marshals, as encrypted_content.

@@ -24,13 +24,15 @@ type Network struct {
 
 // Outward gives the sandbox a way out until ctx ends: what the guest asks on
 // streams of its own is answered by out. After each loss of the connection it
-// connects again. failed is told why it cannot, and may be called often.
-func (c *Client) Outward(ctx context.Context, out http.Handler, n Network, failed func(error)) {
+// connects again. told hears nil of each connection and the error of each failure,
+// which may be often.
+func (c *Client) Outward(ctx context.Context, out http.Handler, n Network, told func(error)) {
 	const least, most = 100 * time.Millisecond, 5 * time.Second
 	for wait := least; ; wait = min(2*wait, most) {
 		lost, err := c.outward(ctx, out, n)
 		if err == nil {
 			wait = least
+			told(nil)
 			select {
 			case <-lost:
 			case <-ctx.Done():
@@ -40,7 +42,7 @@ func (c *Client) Outward(ctx context.Context, out http.Handler, n Network, faile
 			return
 		}
 		if err != nil {
-			failed(err)
+			told(err)
 		}
 		select {
 		case <-time.After(wait):

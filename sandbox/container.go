@@ -18,7 +18,7 @@ type CreateRequest struct {
 	Name          string
 	MemoryLimit   string               // 1g, 4g, 16g or 64g; default 1g
 	ExpiresAfter  *berth.ExpiresAfter  // default Options.IdleMinutes
-	NetworkPolicy *berth.NetworkPolicy // default disabled, which is all that there is yet
+	NetworkPolicy *berth.NetworkPolicy // default disabled
 	FileIDs       []berth.FileID       // put into berth.WorkDir before the first use
 	Env           []string             // KEY=value, of all commands; not kept in the store
 }
@@ -47,6 +47,9 @@ func (k *Keeper) Create(ctx context.Context, caller berth.Caller, req CreateRequ
 	}
 	s := k.newSandbox(p, body)
 	s.asked = caller.RequestID
+	if s.network, err = k.newNetwork(body.ID, req.NetworkPolicy); err != nil {
+		return nil, err
+	}
 	if err := k.enter(s, k.opts.MaxContainers, most); err != nil {
 		return nil, err
 	}
@@ -54,6 +57,10 @@ func (k *Keeper) Create(ctx context.Context, caller berth.Caller, req CreateRequ
 		// It may have been saved all the same; nobody knows its id.
 		err = errors.Join(err, ignoreNotFound(k.opts.Store.DeleteContainer(context.WithoutCancel(ctx), p, body.ID)))
 		k.leave(s)
+		return nil, err
+	}
+	if err := k.saveSecrets(ctx, s); err != nil {
+		k.bury(s, reasonHost, startError(s.id, err), err, nil)
 		return nil, err
 	}
 	if !k.spawn(func() { k.launch(s, spec, req.FileIDs) }) {
@@ -68,7 +75,7 @@ func (k *Keeper) newContainer(ctx context.Context, p berth.ProjectID, req Create
 	c := &berth.Container{ID: berth.ContainerID(berth.NewID(berth.PrefixContainer)), Object: "container",
 		CreatedAt: now, Status: berth.ContainerRunning, LastActiveAt: now, Name: req.Name, MemoryLimit: req.MemoryLimit,
 		ExpiresAfter:  berth.ExpiresAfter{Anchor: "last_active_at", Minutes: k.opts.IdleMinutes},
-		NetworkPolicy: berth.NetworkPolicy{Type: "disabled"},
+		NetworkPolicy: publicPolicy(req.NetworkPolicy),
 		Berth:         berth.ContainerBerth{Isolation: k.opts.Driver.Features().Isolation, Starting: true}}
 	if c.MemoryLimit == "" {
 		c.MemoryLimit = "1g"
@@ -85,8 +92,8 @@ func (k *Keeper) newContainer(ctx context.Context, p berth.ProjectID, req Create
 		}
 		c.ExpiresAfter = *e
 	}
-	if n := req.NetworkPolicy; n != nil && n.Type != "disabled" {
-		return nil, berth.Invalid("network_policy.type", "The network policy '%s' is not supported. Containers of this server have no network: leave the policy out, or say 'disabled'.", n.Type)
+	if _, err := k.newNetwork(c.ID, req.NetworkPolicy); err != nil {
+		return nil, err
 	}
 	if i := slices.IndexFunc(req.Env, func(kv string) bool {
 		return strings.Index(kv, "=") < 1 || strings.Contains(kv, "\x00")

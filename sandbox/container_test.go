@@ -43,6 +43,16 @@ func TestCreate(t *testing.T) {
 	}
 }
 
+func allowlist(domains ...string) CreateRequest {
+	return CreateRequest{NetworkPolicy: &berth.NetworkPolicy{Type: "allowlist", AllowedDomains: domains}}
+}
+
+func secret(s berth.DomainSecret) CreateRequest {
+	req := allowlist("a.example")
+	req.NetworkPolicy.DomainSecrets = []berth.DomainSecret{s}
+	return req
+}
+
 func TestCreateRefused(t *testing.T) {
 	h := newHouse(t)
 	minutes := func(anchor string, n int) *berth.ExpiresAfter {
@@ -53,13 +63,18 @@ func TestCreateRefused(t *testing.T) {
 		code  berth.Code
 		param string
 	}{
-		"memory":    {CreateRequest{MemoryLimit: "2g"}, berth.CodeInvalid, "memory_limit"},
-		"anchor":    {CreateRequest{ExpiresAfter: minutes("created_at", 5)}, berth.CodeInvalid, "expires_after.anchor"},
-		"no time":   {CreateRequest{ExpiresAfter: minutes("last_active_at", 0)}, berth.CodeInvalid, "expires_after.minutes"},
-		"long time": {CreateRequest{ExpiresAfter: minutes("last_active_at", 10_081)}, berth.CodeInvalid, "expires_after.minutes"},
-		"network":   {CreateRequest{NetworkPolicy: &berth.NetworkPolicy{Type: "allowlist", AllowedDomains: []string{"a.example"}}}, berth.CodeInvalid, "network_policy.type"},
-		"file":      {CreateRequest{FileIDs: []berth.FileID{"file-none"}}, berth.CodeNotFound, "file_ids[0]"},
-		"env":       {CreateRequest{Env: []string{"A=1", "=2"}}, berth.CodeInvalid, "env"},
+		"memory":           {CreateRequest{MemoryLimit: "2g"}, berth.CodeInvalid, "memory_limit"},
+		"anchor":           {CreateRequest{ExpiresAfter: minutes("created_at", 5)}, berth.CodeInvalid, "expires_after.anchor"},
+		"no time":          {CreateRequest{ExpiresAfter: minutes("last_active_at", 0)}, berth.CodeInvalid, "expires_after.minutes"},
+		"long time":        {CreateRequest{ExpiresAfter: minutes("last_active_at", 10_081)}, berth.CodeInvalid, "expires_after.minutes"},
+		"network":          {CreateRequest{NetworkPolicy: &berth.NetworkPolicy{Type: "bridge"}}, berth.CodeInvalid, "network_policy.type"},
+		"domains":          {allowlist("a.example", "10.0.0.1"), berth.CodeInvalid, "network_policy.allowed_domains[1]"},
+		"no domain":        {allowlist(), berth.CodeInvalid, "network_policy.allowed_domains"},
+		"secret elsewhere": {secret(berth.DomainSecret{Domain: "b.example", Name: "KEY", Value: "value"}), berth.CodeInvalid, "network_policy.domain_secrets[0].domain"},
+		"secret's name":    {secret(berth.DomainSecret{Domain: "a.example", Name: "A=B", Value: "value"}), berth.CodeInvalid, "network_policy.domain_secrets[0].name"},
+		"secret's value":   {secret(berth.DomainSecret{Domain: "a.example", Name: "KEY", Value: "abc"}), berth.CodeInvalid, "network_policy.domain_secrets[0].value"},
+		"file":             {CreateRequest{FileIDs: []berth.FileID{"file-none"}}, berth.CodeNotFound, "file_ids[0]"},
+		"env":              {CreateRequest{Env: []string{"A=1", "=2"}}, berth.CodeInvalid, "env"},
 	} {
 		_, err := h.k.Create(t.Context(), byMe, tc.req)
 		if e, ok := errors.AsType[*berth.Error](err); !ok || e.Code != tc.code || e.Param != tc.param {

@@ -73,6 +73,9 @@ func (k *Keeper) record(ctx context.Context, s *sandbox) error {
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return err
 	}
+	if err := k.forgetSecrets(ctx, s); err != nil {
+		return err
+	}
 	s.mu.Lock()
 	s.recorded = true
 	s.mu.Unlock()

@@ -14,6 +14,7 @@ package sandbox
 import (
 	"cmp"
 	"context"
+	"crypto/cipher"
 	"errors"
 	"fmt"
 	"io"
@@ -37,6 +38,7 @@ var errStopping = berth.Errorf(berth.CodeUnavailable, "The server is stopping.")
 type Store interface {
 	store.Containers
 	store.ContainerFiles
+	store.Objects
 }
 
 // Options are a Keeper's parts and bounds. Those without a default are needed.
@@ -53,6 +55,9 @@ type Options struct {
 	OpenFile func(ctx context.Context, p berth.ProjectID, id berth.FileID) (io.ReadCloser, *berth.File, error)
 
 	Log *slog.Logger
+
+	Network NetworkOptions
+	Seal    cipher.AEAD // for secrets in the store; as seal.New returns it
 
 	// Limits of every sandbox; the memory is its container's own tier.
 	Limits driver.Limits
@@ -87,8 +92,8 @@ type Keeper struct {
 
 // NewKeeper returns a keeper. Start must follow before anything else is asked of it.
 func NewKeeper(opts Options) (*Keeper, error) {
-	if opts.Store == nil || opts.Driver == nil || opts.Template == nil || opts.OpenFile == nil || opts.Log == nil {
-		return nil, errors.New("sandbox: Store, Driver, Template, OpenFile and Log are needed")
+	if opts.Store == nil || opts.Driver == nil || opts.Template == nil || opts.OpenFile == nil || opts.Log == nil || opts.Seal == nil {
+		return nil, errors.New("sandbox: Store, Driver, Template, OpenFile, Log and Seal are needed")
 	}
 	if opts.Quota == nil {
 		opts.Quota = func(context.Context, berth.ProjectID) (int, error) { return -1, nil }

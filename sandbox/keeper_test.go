@@ -16,6 +16,7 @@ import (
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/guest"
+	"github.com/berth-run/berth/internal/seal"
 	"github.com/berth-run/berth/sandbox/driver"
 	"github.com/berth-run/berth/store"
 	"github.com/berth-run/berth/store/sqlite"
@@ -53,7 +54,7 @@ func newHouse(t *testing.T) *house {
 	}
 	h := &house{t: t, driver: newDriver(t), store: &spyStore{Store: db}, uploads: map[berth.FileID]upload{},
 		log: &safeBuffer{}, now: time.Unix(1_800_000_000, 0)}
-	h.opts = Options{Store: h.store, Driver: h.driver, OpenFile: h.openUpload,
+	h.opts = Options{Store: h.store, Driver: h.driver, OpenFile: h.openUpload, Seal: seal.New([32]byte{1}),
 		Template: func() (string, string, error) { return "sha256:1", "/templates/1", nil },
 		Log:      slog.New(slog.NewTextHandler(io.MultiWriter(h.log, t.Output()), nil))}
 	h.start()

@@ -61,6 +61,9 @@ func (k *Keeper) boot(ctx context.Context, s *sandbox, spec driver.Spec) error {
 	if _, err := s.dir(ctx); err != nil {
 		return stepError{"its guest did not answer", err}
 	}
+	if err := k.connectOut(ctx, s); err != nil {
+		return stepError{"it could not be given its network", err}
+	}
 	return nil
 }
 

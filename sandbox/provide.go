@@ -26,10 +26,14 @@ func (k *Keeper) Provide(ctx context.Context, caller berth.Caller, env berth.She
 			return "", err
 		}
 		err := k.reserve(ctx, p, last)
-		if err == nil {
+		s := k.lookup(p, last)
+		if err == nil && (s == nil || !s.samePolicy(env.NetworkPolicy)) {
+			last = "" // it reaches more, or less, than is asked for
+		}
+		if err == nil && last != "" {
 			err = k.AddFiles(ctx, p, last, env.FileIDs)
 		}
-		if err == nil {
+		if err == nil && last != "" {
 			return last, nil
 		}
 		if s := k.lookup(p, last); s != nil && s.life.Err() == nil {

@@ -65,6 +65,9 @@ func (k *Keeper) Start(ctx context.Context) error {
 func (k *Keeper) adopt(rec *store.Container, exists bool) error {
 	s := k.newSandbox(rec.Project, rec.Body)
 	s.respite = k.now().Add(respite)
+	ctx, cancel := context.WithTimeout(context.Background(), burialTime)
+	defer cancel()
+	unconnected := k.loadNetwork(ctx, s)
 	if err := k.enter(s, math.MaxInt, -1); err != nil {
 		return err
 	}
@@ -73,6 +76,12 @@ func (k *Keeper) adopt(rec *store.Container, exists bool) error {
 		k.bury(s, reasonHost, goneError(&s.body, reasonHost), nil, nil)
 		return nil
 	}
+	if unconnected != nil {
+		// It goes on without a way out rather than end with the work in it.
+		k.opts.Log.Error("a container has lost its network", "container", s.id, "err", unconnected)
+		s.network = nil
+	}
 	k.check(s)
+	go func() { _ = k.connectOut(s.life, s) }()
 	return nil
 }

@@ -47,6 +47,7 @@ type ContainersConfig struct {
 	Disk    Bytes         `yaml:"disk"`     // what each may write, such as 10g. Default: 10g
 	Idle    time.Duration `yaml:"idle"`     // life without use, unless a container asks otherwise. Default: 20m
 	MaxIdle time.Duration `yaml:"max_idle"` // the most that one may ask for. Default: 168h
+	Network NetworkConfig `yaml:"network"`
 }
 
 // ShellConfig bounds shell calls.

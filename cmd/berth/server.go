@@ -24,6 +24,7 @@ import (
 	"github.com/berth-run/berth/engine"
 	"github.com/berth-run/berth/files"
 	"github.com/berth-run/berth/image"
+	"github.com/berth-run/berth/internal/seal"
 	"github.com/berth-run/berth/journal"
 	"github.com/berth-run/berth/model"
 	"github.com/berth-run/berth/model/chat"
@@ -101,7 +102,12 @@ func newServer(ctx context.Context, state string, config *Config, log *slog.Logg
 	if err != nil {
 		return s, err
 	}
+	network, err := config.Containers.Network.options()
+	if err != nil {
+		return s, err
+	}
 	keeper, err := sandbox.NewKeeper(sandbox.Options{Store: db, Driver: isolation, OpenFile: uploads.Open, Log: log,
+		Network: network, Seal: seal.New(key),
 		Template:    func() (digest, rootfs string, err error) { return template(images, config) },
 		Quota:       quotas.Containers,
 		Limits:      driver.Limits{CPU: config.Containers.CPU, PIDs: config.Containers.PIDs, Disk: int64(config.Containers.Disk)},

@@ -57,12 +57,13 @@ var Imports = map[string][]string{
 	"sandbox/gvisor":            {"sandbox/driver"},
 	"sandbox/local":             {"sandbox/driver"},
 	"sandbox/drivertest":        {"guest", "sandbox/driver"},
-	"sandbox":                   {"", "guest", "sandbox/driver", "store"},
-	"engine":                    {"", "journal", "model", "store", "tool"},
+	"sandbox":                   {"", "egress", "guest", "sandbox/driver", "store"},
+	"engine":                    {"", "internal/seal", "journal", "model", "store", "tool"},
 	"api":                       {"", "api/assistants", "engine", "files", "internal/sse", "journal", "quota", "sandbox", "store", "webhook"},
 	"api/assistants":            {"", "engine", "journal", "model", "store"},
 	"internal/sse":              {},
 	"internal/archtest":         {},
+	"internal/seal":             {},
 	"internal/contract":         {"internal/sse"},
 	"internal/contract/distill": {},
 	"cmd/berth":                 {Anything},
@@ -76,7 +77,7 @@ var Imports = map[string][]string{
 // Bans says which packages of the standard library and others only some may
 // import, so that the engine cannot learn HTTP by accident.
 var Bans = map[string][]string{
-	"net/http":     {"api", "webhook", "egress", "internal/contract", "internal/contract", "guest", "guest/server", "model/upstream", "model/chat", "model/gemini", "model/anthropic", "model/modeltest", "cmd/berth", "e2e"},
+	"net/http":     {"api", "webhook", "egress", "internal/contract", "guest", "guest/server", "model/upstream", "model/chat", "model/gemini", "model/anthropic", "model/modeltest", "cmd/berth", "e2e"},
 	"database/sql": {"store/sqlite", "store/sqlite/query"},
 	"os/exec":      {"sandbox/gvisor", "sandbox/local", "sandbox/drivertest", "guest/server", "image", "store/storetest", "cmd/berth", "e2e"},
 }
