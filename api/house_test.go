@@ -323,7 +323,9 @@ func (d *guestDriver) Destroy(_ context.Context, id string) error {
 func (d *guestDriver) List(context.Context) ([]string, error) { return nil, nil }
 func (*guestDriver) Pause(context.Context, string) error      { return errors.ErrUnsupported }
 func (*guestDriver) Resume(context.Context, string) error     { return errors.ErrUnsupported }
-func (*guestDriver) Features() driver.Features                { return driver.Features{Isolation: "none", Network: true} }
+func (*guestDriver) Features() driver.Features {
+	return driver.Features{Isolation: "none", Network: true}
+}
 
 // upload is a form with a file and perhaps other fields, in pairs.
 func upload(name string, content io.Reader, fields ...string) (body io.Reader, kind string) {
