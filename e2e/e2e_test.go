@@ -140,8 +140,12 @@ func (s *server) close() {
 	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
 	defer cancel()
 	client := s.client()
+	var containers []string // all of them first: the next page follows on the last of this
 	for page := client.Containers.ListAutoPaging(ctx, openai.ContainerListParams{}); page.Next(); {
-		_ = client.Containers.Delete(ctx, page.Current().ID)
+		containers = append(containers, page.Current().ID)
+	}
+	for _, id := range containers {
+		_ = client.Containers.Delete(ctx, id)
 	}
 	_ = s.cmd.Process.Signal(syscall.SIGTERM)
 	if err := s.cmd.Wait(); err != nil {

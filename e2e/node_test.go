@@ -6,12 +6,13 @@ import (
 	"testing"
 )
 
-// TestNode runs the tests of the official npm client (e2e/node/*.test.mjs).
+// TestNode runs the tests of the clients from npm (e2e/node/*.test.mjs).
 func TestNode(t *testing.T) {
 	if _, err := os.Stat("node/node_modules/openai"); err != nil {
-		t.Skip("the npm client is not installed: run make test, which installs it")
+		t.Skip("the npm clients are not installed: run make test, which installs them")
 	}
-	s := newServer(t)
+	_, upstream := newUpstream(t)
+	s := newServer(t, upstream...)
 	cmd := exec.Command("npm", "test", "--silent")
 	cmd.Dir = "node"
 	cmd.Env = append(os.Environ(), "OPENAI_BASE_URL="+s.url+"/v1", "OPENAI_API_KEY=none")

@@ -1,10 +1,12 @@
 // What the tests share. The client is the official one, unmodified: it reads
 // OPENAI_BASE_URL and OPENAI_API_KEY itself.
 import { File } from 'node:buffer';
+import { webcrypto } from 'node:crypto';
 import OpenAI from 'openai';
 
-// Node 18, which Debian 12 has, lacks the global; the client then asks for this.
+// Node 18, which Debian 12 has, lacks these globals; clients then ask for them.
 globalThis.File ??= File;
+globalThis.crypto ??= webcrypto;
 
 export const client = new OpenAI();
 
@@ -25,3 +27,9 @@ export const outputs = (response) =>
   response.output.filter((i) => i.type === 'shell_call_output').flatMap((i) => i.output);
 
 export const containerOf = (response) => response.tools[0].environment.container_id;
+
+// A model behind Berth, which speaks Chat Completions and recites as well: each
+// block of the last user message is a call of a function.
+export const reciter = 'reciter';
+
+export const block = (name, args) => '```' + name + '\n' + JSON.stringify(args) + '\n```\n';

@@ -1,0 +1,95 @@
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// A codexTask is a folder, and codex at work in it through a Berth.
+type codexTask struct {
+	t   *testing.T
+	url string
+	dir string
+}
+
+// run has codex do a task and returns what it said.
+func (c *codexTask) run(model, task string) string {
+	c.t.Helper()
+	ctx, cancel := context.WithTimeout(c.t.Context(), 2*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "codex/node_modules/.bin/codex", "exec", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox",
+		"--cd", c.dir, "--model", model, "--config", "model_provider=berth",
+		"--config", `model_providers.berth={name="Berth",base_url="`+c.url+`/v1",wire_api="responses"}`,
+		"--config", `web_search="disabled"`, // Berth has none
+		task)
+	cmd.Env = append(os.Environ(), "CODEX_HOME="+codexHome(c.t))
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		c.t.Fatalf("%v\n%s", err, out)
+	}
+	return string(out)
+}
+
+// codexHome is a folder for codex's own state, which it does not want among
+// temporary files.
+func codexHome(t *testing.T) string {
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cache = filepath.Join(cache, "berth-test")
+	if err := os.MkdirAll(cache, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	home, err := os.MkdirTemp(cache, "codex-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(home) })
+	return home
+}
+
+// block is a call for the upstream to make; see newUpstream.
+func block(function string, arguments any) string {
+	raw, err := json.Marshal(arguments)
+	if err != nil {
+		panic(err)
+	}
+	return "```" + function + "\n" + string(raw) + "\n```\n"
+}
+
+// TestCodex edits a folder with the codex command line as it comes.
+func TestCodex(t *testing.T) {
+	if _, err := os.Stat("codex/node_modules/.bin/codex"); err != nil {
+		t.Skip("codex is not installed: run make test, which installs it")
+	}
+	_, upstream := newUpstream(t)
+	s := newServer(t, upstream...)
+	c := &codexTask{t: t, url: s.url, dir: t.TempDir()}
+	log := filepath.Join(c.dir, "log.md")
+	if err := os.WriteFile(log, []byte("# Log\n\ncalm\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+
+	t.Run("with a shell", func(t *testing.T) {
+		out := c.run("reciter", block("exec_command", map[string]string{"cmd": "sed -i s/calm/breeze/ log.md && cat log.md"}))
+		if got := read(t, log); got != "# Log\n\nbreeze\n" || !strings.Contains(out, "It came to this:") {
+			t.Errorf("the file is %q; codex said:\n%s", got, out)
+		}
+	})
+}
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(raw)
+}

@@ -1,0 +1,119 @@
+// The Agents SDK as it comes, with agents on Berth.
+import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { after, test } from 'node:test';
+import {
+  Agent, BatchTraceProcessor, InputGuardrailTripwireTriggered, OpenAITracingExporter, OutputGuardrailTripwireTriggered,
+  applyDiff, applyPatchTool, getGlobalTraceProvider, run, setDefaultOpenAIClient, setTraceProcessors, shellTool, tool, withTrace,
+} from '@openai/agents';
+import { z } from 'zod';
+import { block, client, reciter as model } from './berth.mjs';
+
+setDefaultOpenAIClient(client);
+
+// What is traced goes to Berth, which must take it.
+const traced = [];
+const exporter = new OpenAITracingExporter({ endpoint: `${client.baseURL}/traces/ingest`, apiKey: client.apiKey });
+const send = globalThis.fetch;
+globalThis.fetch = async (url, options) => {
+  const response = await send(url, options);
+  if (String(url).endsWith('/traces/ingest')) traced.push([response.status, JSON.parse(options.body).data.length]);
+  return response;
+};
+setTraceProcessors([new BatchTraceProcessor(exporter)]);
+
+const dir = await mkdtemp(path.join(tmpdir(), 'berth-agents-'));
+after(() => rm(dir, { recursive: true }));
+
+const tide = tool({
+  name: 'tide', description: 'Tells when the tide is high.', parameters: z.object({ port: z.string() }),
+  execute: async ({ port }) => `high at noon in ${port}`,
+});
+
+test('a function tool, streamed', async () => {
+  const agent = new Agent({ name: 'Harbour', model, instructions: 'Recite.', tools: [tide] });
+  const stream = await run(agent, block('tide', { port: 'Brest' }), { stream: true });
+  const seen = [];
+  let text = '';
+  for await (const event of stream) {
+    if (event.type === 'run_item_stream_event') seen.push(event.name);
+    if (event.type === 'raw_model_stream_event' && event.data.type === 'output_text_delta') text += event.data.delta;
+  }
+  await stream.completed;
+  assert.deepEqual(seen, ['tool_called', 'tool_output', 'message_output_created']);
+  assert.equal(stream.finalOutput, 'It came to this: high at noon in Brest');
+  assert.equal(text, stream.finalOutput);
+});
+
+test('a conversation goes on with previousResponseId', async () => {
+  const agent = new Agent({ name: 'Harbour', model, instructions: 'Recite.', tools: [tide] });
+  const first = await run(agent, block('tide', { port: 'Kiel' }));
+  const second = await run(agent, 'And now?', { previousResponseId: first.lastResponseId });
+  assert.equal(second.finalOutput, 'You said: And now?');
+});
+
+test('a handoff', async () => {
+  const harbour = new Agent({ name: 'Harbour', model, instructions: 'You are the harbour.', tools: [tide] });
+  const triage = new Agent({ name: 'Triage', model, instructions: 'Hand off.', handoffs: [harbour] });
+  const result = await run(triage, block('transfer_to_Harbour', {}) + block('tide', { port: 'Oslo' }));
+  assert.equal(result.lastAgent.name, 'Harbour');
+  assert.equal(result.finalOutput, 'It came to this: high at noon in Oslo');
+});
+
+test('guardrails', async () => {
+  const trip = { name: 'no storms', execute: async ({ input, agentOutput }) => ({ outputInfo: {}, tripwireTriggered: /storm/.test(JSON.stringify(agentOutput ?? input)) }) };
+  const wary = new Agent({ name: 'Wary', model, inputGuardrails: [trip] });
+  assert.equal((await run(wary, 'calm')).finalOutput, 'You said: calm');
+  await assert.rejects(run(wary, 'a storm'), InputGuardrailTripwireTriggered);
+  const discreet = new Agent({ name: 'Discreet', model, outputGuardrails: [trip] });
+  await assert.rejects(run(discreet, 'a storm'), OutputGuardrailTripwireTriggered);
+});
+
+test('a shell on this machine', async () => {
+  const shell = {
+    run: async (action) => ({
+      output: action.commands.map((c) => ({ stdout: execFileSync('sh', ['-c', c], { cwd: dir, encoding: 'utf8' }), stderr: '', outcome: { type: 'exit', exitCode: 0 } })),
+    }),
+  };
+  const agent = new Agent({ name: 'Local', model, tools: [shellTool({ shell })] });
+  const result = await run(agent, block('shell', { commands: ['pwd', 'echo ahoy'] }));
+  assert.match(result.finalOutput, new RegExp(`${path.basename(dir)}.*ahoy`));
+});
+
+test('a shell in a container, and one more command in the same', async () => {
+  const agent = new Agent({ name: 'Hosted', model, tools: [shellTool({ environment: { type: 'container_auto' } })] });
+  const result = await run(agent, block('shell', { commands: ['echo 41 > n'] }) + block('shell', { commands: ['echo $(($(cat n) + 1))'] }));
+  assert.match(result.finalOutput, /"stdout":"42\\n"/);
+});
+
+test('files are created, changed and deleted', async () => {
+  const at = (p) => path.join(dir, p);
+  const editor = {
+    createFile: async (op) => { await writeFile(at(op.path), applyDiff('', op.diff, 'create')); return { status: 'completed' }; },
+    updateFile: async (op) => { await writeFile(at(op.path), applyDiff(await readFile(at(op.path), 'utf8'), op.diff)); return { status: 'completed', output: 'changed' }; },
+    deleteFile: async (op) => { await rm(at(op.path)); return { status: 'completed' }; },
+  };
+  const agent = new Agent({ name: 'Editor', model, tools: [applyPatchTool({ editor })] });
+  const task = block('apply_patch', { type: 'create_file', path: 'log.md', diff: '+# Log\n+\n+calm' })
+    + block('apply_patch', { type: 'update_file', path: 'log.md', diff: '@@\n # Log\n \n-calm\n+storm' });
+  assert.equal((await run(agent, task)).finalOutput, 'It came to this: completed: changed');
+  assert.equal((await readFile(at('log.md'), 'utf8')).trim(), '# Log\n\nstorm');
+  const gone = await run(agent, block('apply_patch', { type: 'delete_file', path: 'log.md' }) + block('apply_patch', { type: 'delete_file', path: 'log.md' }));
+  assert.match(gone.finalOutput, /^It came to this: failed: .*ENOENT/);
+});
+
+test('a model that calls what nobody offers gets another try', async () => {
+  const agent = new Agent({ name: 'Harbour', model, tools: [tide] });
+  const result = await run(agent, block('storm', {}) + block('tide', { port: 'Brest' }));
+  assert.equal(result.finalOutput, 'It came to this: high at noon in Brest');
+});
+
+test('traces are taken', async () => {
+  await withTrace('berth', () => run(new Agent({ name: 'Traced', model }), 'calm'));
+  await getGlobalTraceProvider().forceFlush();
+  assert.ok(traced.length > 0);
+  for (const [status, items] of traced) assert.ok(status === 204 && items > 0, `${status} for ${items} items`);
+});
