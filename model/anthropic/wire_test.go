@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	sdk "github.com/anthropics/anthropic-sdk-go"
+	"github.com/anthropics/anthropic-sdk-go/option"
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/berth-run/berth"
@@ -118,6 +119,27 @@ func TestVendorKnowsTheFields(t *testing.T) {
 		if diff := cmp.Diff(sent, known); diff != "" {
 			t.Errorf("%s: what is sent and what the vendor's types keep of it (-sent +known):\n%s", name, diff)
 		}
+	}
+}
+
+// The vendor's client understands the double.
+func TestVendorUnderstandsTheDouble(t *testing.T) {
+	double := modeltest.NewAnthropicServer(t, modeltest.Always(modeltest.Say(model.Thought{Text: "Hm."}, model.Text{Text: "Let me see."}, model.Call{ID: "c1", Name: "f"},
+		model.Call{Index: 1, ID: "c2", Name: "g", Arguments: "{}"}, model.Call{Arguments: `{"a":1}`}, model.Finish{Reason: model.FinishStop, Usage: berth.Usage{InputTokens: 3}})))
+	client := sdk.NewClient(option.WithBaseURL(double.URL), option.WithAPIKey("k"), option.WithoutEnvironmentDefaults())
+	stream := client.Messages.NewStreaming(t.Context(), sdk.MessageNewParams{Model: "claude-opus-4-8", MaxTokens: 9, Messages: []sdk.MessageParam{sdk.NewUserMessage(sdk.NewTextBlock("hi"))}})
+	var got sdk.Message
+	for stream.Next() {
+		if err := got.Accumulate(stream.Current()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if stream.Err() != nil {
+		t.Fatal(stream.Err())
+	}
+	c := got.Content
+	if len(c) != 4 || c[0].Thinking != "Hm." || c[0].Signature == "" || c[1].Text != "Let me see." || string(c[2].Input) != `{"a":1}` || c[3].Name != "g" || got.StopReason != "tool_use" || got.Usage.InputTokens != 3 {
+		t.Errorf("got %+v", got)
 	}
 }
 

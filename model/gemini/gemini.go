@@ -150,7 +150,9 @@ func (p *Provider) Models(ctx context.Context) ([]berth.Model, error) {
 // explain reads {"error":{"code","message","status","details"}}, which may stand in
 // a list.
 func explain(r *upstream.Refusal) upstream.Complaint {
-	r.Body = bytes.TrimLeft(r.Body, " \r\n\t[")
+	if list := bytes.TrimSpace(r.Body); bytes.HasPrefix(list, []byte("[")) {
+		r.Body = bytes.TrimSuffix(list[1:], []byte("]"))
+	}
 	c := upstream.Explain(r)
 	var body struct {
 		Error struct {
@@ -161,7 +163,7 @@ func explain(r *upstream.Refusal) upstream.Complaint {
 			} `json:"details"`
 		} `json:"error"`
 	}
-	_ = json.NewDecoder(bytes.NewReader(r.Body)).Decode(&body) // a gateway's may have another form
+	_ = json.Unmarshal(r.Body, &body) // a gateway's may have another form
 	for _, d := range body.Error.Details {
 		if d.Reason == "API_KEY_INVALID" {
 			c.Status = http.StatusUnauthorized
