@@ -79,7 +79,7 @@ func newLeg(now int64, outputs []ToolOutput) Leg {
 // has been made. The first is about what is said in the thread, others about outputs.
 func (r *Record) Request(said []berth.Item) (*berth.ResponseRequest, error) {
 	run := &r.Run
-	req := &berth.ResponseRequest{Model: run.Model, Background: true, ParallelToolCalls: &run.ParallelToolCalls,
+	req := &berth.ResponseRequest{Model: run.Model, ParallelToolCalls: &run.ParallelToolCalls,
 		Temperature: run.Temperature, TopP: run.TopP, Input: append(berth.Input{}, said...), Truncation: "auto"}
 	if run.Instructions != "" {
 		req.Instructions = &run.Instructions

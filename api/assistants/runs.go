@@ -108,7 +108,7 @@ func alreadyActive(thread, run string) error {
 // begin starts a run that has been saved. If the engine does not take it, what was
 // made for it is removed again.
 func (s *Service) begin(ctx context.Context, c berth.Caller, r *Record, made []*store.Object) (*Record, error) {
-	ctx = context.WithoutCancel(ctx) // a client that leaves leaves a run that goes on
+	ctx = context.WithoutCancel(ctx)
 	started, err := s.start(ctx, c, r)
 	if berth.ErrorCode(err) == "" || berth.ErrorCode(err) == berth.CodeInternal {
 		return started, err // after a fault of ours the next who asks for the run starts it

@@ -13,7 +13,10 @@ import (
 )
 
 // start makes the response of the last leg, unless that has been done, and notes it.
+// The response is nobody's but the run's: no client ends it by leaving, and unlike a
+// background response it has no webhooks.
 func (s *Service) start(ctx context.Context, c berth.Caller, r *Record) (*Record, error) {
+	ctx = context.WithoutCancel(ctx)
 	var said []berth.Item
 	if len(r.Legs) == 1 {
 		var err error
