@@ -55,15 +55,27 @@ func (s *Service) follow(ctx context.Context, c berth.Caller, r *Record, thread 
 			}
 		}
 	}
-	if r, err = get[Record](ctx, s, c.Project, runKey(r.Run.ThreadID, r.Run.ID)); err != nil {
-		return err
-	}
-	run, _, err := s.current(ctx, c, r)
+	run, err := s.halt(ctx, c, r, &t.leg)
 	if err != nil {
 		return err
 	}
 	tell(t.End(run)...)
 	return nil
+}
+
+// halt returns the run as it was when its last leg ended: somebody may have gone on
+// with it already.
+func (s *Service) halt(ctx context.Context, c berth.Caller, r *Record, leg *berth.Response) (*Run, error) {
+	now, err := get[Record](ctx, s, c.Project, runKey(r.Run.ThreadID, r.Run.ID))
+	if err != nil {
+		return nil, err
+	}
+	if len(now.Legs) > len(r.Legs) {
+		run := r.View(leg, s.Now())
+		return &run, nil
+	}
+	run, _, err := s.current(ctx, c, now)
+	return run, err
 }
 
 // teller returns the Teller of a run's last leg.

@@ -156,3 +156,22 @@ func TestEngineDoesNotTakeIt(t *testing.T) {
 		}
 	})
 }
+
+// A stream ends with what its own leg came to, whoever has gone on with the run.
+func TestStreamOfAnEarlierLeg(t *testing.T) {
+	h := newHouse(t, ask, aye)
+	r := h.noted()
+	h.until(r, RequiresAction)
+	earlier := *r
+	_, err := h.SubmitToolOutputs(t.Context(), caller, r.Run.ThreadID, r.Run.ID, rain)
+	check(t, err)
+	h.until(r, Completed)
+	var last Event
+	for ev, err := range h.Follow(t.Context(), caller, &earlier, nil) {
+		check(t, err)
+		last = ev
+	}
+	if last.Name != "thread.run.requires_action" {
+		t.Errorf("the stream ends with %s", last.Name)
+	}
+}
