@@ -16,14 +16,23 @@ import (
 	"github.com/berth-run/berth/store"
 )
 
-// identify says who asks. With keys in the store a request must bear one of
+// identify says who asks, and that they may ask at all.
+func (s *server) identify(r *http.Request) (berth.Caller, error) {
+	caller, err := s.bearer(r)
+	if err == nil && s.Quota != nil {
+		err = s.Quota.Check(r.Context(), caller.Project)
+	}
+	return caller, err
+}
+
+// bearer says whose key a request bears. With keys in the store a request must bear one of
 // them. Without, whoever is on this machine is the default project's owner, and
 // nobody else is let in.
 //
 // OpenAI-Organization and OpenAI-Project headers are accepted and mean nothing:
 // a key belongs to one project.
-func (s *server) identify(r *http.Request) (berth.Caller, error) {
-	token := bearer(r)
+func (s *server) bearer(r *http.Request) (berth.Caller, error) {
+	token := tokenOf(r)
 	if token != "" {
 		hash := sha256.Sum256([]byte(token))
 		key, err := s.Keys.KeyByHash(r.Context(), hash)
@@ -57,8 +66,8 @@ func (s *server) identify(r *http.Request) (berth.Caller, error) {
 var errExpired = &berth.Error{Code: berth.CodeUnauthorized, Wire: "invalid_api_key",
 	Message: "The API key provided has expired. 'berth key create' on the server makes a new one."}
 
-// bearer returns the token of the Authorization header, "" without one.
-func bearer(r *http.Request) string {
+// tokenOf returns the token of the Authorization header, "" without one.
+func tokenOf(r *http.Request) string {
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	if !strings.EqualFold(scheme, "Bearer") {
 		return ""

@@ -15,7 +15,7 @@ func TestNode(t *testing.T) {
 	s := newServer(t, upstream...)
 	cmd := exec.Command("npm", "test", "--silent")
 	cmd.Dir = "node"
-	cmd.Env = append(os.Environ(), "OPENAI_BASE_URL="+s.url+"/v1", "OPENAI_API_KEY=none")
+	cmd.Env = append(os.Environ(), "OPENAI_BASE_URL="+s.url+"/v1", "OPENAI_API_KEY=none", "BERTH_BIN="+binary(t), "BERTH_STATE="+s.state)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Errorf("%v\n%s", err, out)

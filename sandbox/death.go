@@ -35,13 +35,10 @@ func (k *Keeper) bury(s *sandbox, reason string, told, cause error, only func() 
 		return
 	}
 	log := k.opts.Log.With("container", s.id, "project", s.project, "reason", reason)
-	if s.asked != "" {
-		log = log.With("request_id", s.asked)
-	}
 	if cause == nil {
 		log.Info("container ended")
 	} else {
-		log.Error("container ended", "err", cause)
+		log.Error("container ended", "request_id", s.asked, "err", cause)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), burialTime)
 	defer cancel()

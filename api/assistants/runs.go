@@ -116,7 +116,7 @@ func (s *Service) begin(ctx context.Context, c berth.Caller, r *Record, made []*
 	// The place goes before the run: while the run is there nothing takes the place.
 	for _, o := range made {
 		if err := s.Objects.DeleteObject(ctx, c.Project, o.ObjectKey); err != nil && !errors.Is(err, store.ErrNotFound) {
-			s.Log.Error("what was made for a run that did not begin could not be removed", "run", r.Run.ID, "err", err)
+			s.Log.Error("what was made for a run that did not begin could not be removed", "run", r.Run.ID, "request_id", c.RequestID, "err", err)
 		}
 	}
 	return nil, err
