@@ -212,3 +212,18 @@ func TestRunExpires(t *testing.T) {
 		t.Errorf("the next run: got %v", got)
 	}
 }
+
+func TestThreadAndRunMetadata(t *testing.T) {
+	h := newHouse(t, nil)
+	thread := h.thread("hello")
+	if got := h.call(200, "POST", thread, `{"metadata":{"a":"1"}}`); got.at("metadata", "a") != "1" {
+		t.Errorf("got %v", got)
+	}
+	if got := h.call(200, "GET", thread, nil); got.at("metadata", "a") != "1" || got["object"] != "thread" {
+		t.Errorf("the thread: got %v", got)
+	}
+	run := h.call(200, "POST", thread+"/runs", `{"assistant_id":"`+h.assistant()+`"}`)
+	if got := h.call(200, "POST", thread+"/runs/"+run.id(), `{"metadata":{"b":"2"}}`); got.at("metadata", "b") != "2" || got.id() != run.id() {
+		t.Errorf("the run: got %v", got)
+	}
+}
