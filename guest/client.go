@@ -173,6 +173,13 @@ func (c *Client) Info(ctx context.Context) (Info, error) {
 	return Info{m.Version, time.UnixMilli(m.StartedAtMs), m.User, m.Workdir}, nil
 }
 
+// SetEnvironment gives commands variables, KEY=value, beside those that the sandbox
+// was made with. It is for the time before the first command.
+func (c *Client) SetEnvironment(ctx context.Context, env []string) error {
+	_, err := c.guest.SetEnvironment(ctx, connect.NewRequest(&v1.SetEnvironmentRequest{Environment: env}))
+	return err
+}
+
 // Transport sends HTTP requests to the guest, whatever their host: for a front
 // door that passes envd's own protocol through. The caller decides which paths
 // may pass.

@@ -37,26 +37,35 @@ func (k *Keeper) Create(ctx context.Context, caller berth.Caller, req CreateRequ
 		return nil, asUnavailable(err, "This server has no template to start containers from.")
 	}
 	body.Berth.Template = digest
-	limits := k.opts.Limits
-	limits.Memory = berth.MemoryLimits[body.MemoryLimit]
-	spec := driver.Spec{ID: string(body.ID), Rootfs: rootfs, Env: req.Env, Limits: limits.WithDefaults()}
-
 	most, err := k.opts.Quota(ctx, p)
 	if err != nil {
 		return nil, err
 	}
-	s := k.newSandbox(p, body)
+	s := k.pool.claim(digest, body.MemoryLimit)
+	if s == nil {
+		s = k.newSandbox(p, body)
+	} else {
+		body.ID = s.id
+		s.assign(p, body)
+	}
 	s.asked = caller.RequestID
-	if s.network, err = k.newNetwork(body.ID, req.NetworkPolicy); err != nil {
+	if s.network, err = k.newNetwork(body.ID, req.NetworkPolicy); err == nil {
+		err = k.enter(s, k.opts.MaxContainers, most)
+	}
+	if err != nil {
+		k.pool.unclaim(s)
 		return nil, err
 	}
-	if err := k.enter(s, k.opts.MaxContainers, most); err != nil {
-		return nil, err
-	}
+	spec := k.spec(body, rootfs)
+	spec.Env = req.Env
 	if err := k.opts.Store.CreateContainer(ctx, &store.Container{Project: p, Key: caller.Key, Body: body}); err != nil {
 		// It may have been saved all the same; nobody knows its id.
 		err = errors.Join(err, ignoreNotFound(k.opts.Store.DeleteContainer(context.WithoutCancel(ctx), p, body.ID)))
-		k.leave(s)
+		if s.pooled {
+			k.discard(s)
+		} else {
+			k.leave(s)
+		}
 		return nil, err
 	}
 	if err := k.saveSecrets(ctx, s); err != nil {
@@ -67,6 +76,13 @@ func (k *Keeper) Create(ctx context.Context, caller berth.Caller, req CreateRequ
 		return nil, errStopping
 	}
 	return body, nil
+}
+
+// spec returns what a container's sandbox is made from.
+func (k *Keeper) spec(c *berth.Container, rootfs string) driver.Spec {
+	limits := k.opts.Limits
+	limits.Memory = berth.MemoryLimits[c.MemoryLimit]
+	return driver.Spec{ID: string(c.ID), Rootfs: rootfs, Limits: limits.WithDefaults()}
 }
 
 // newContainer checks a request and returns its container.

@@ -7,6 +7,7 @@
 //
 //	Create ─▶ starting ─▶ running ─▶ expired (idle, oom, killed, host) ─▶ deleted
 //
+// With a pool, sandboxes are ready before there are rows for them (pool.go).
 // Whoever uses a container holds it, which keeps it from expiring. Every death
 // goes through bury (death.go). What comes out of a sandbox is not trusted.
 package sandbox
@@ -71,6 +72,7 @@ type Options struct {
 	MaxContainers  int // that run at once; default 1,000
 	MaxFiles       int // of a container that are listed; default 10,000
 	Starts         int // sandboxes that are started at once; default one for each CPU
+	Pool           int // sandboxes that are held ready; default none
 }
 
 // A Keeper keeps the containers of all projects that run on one driver. It is
@@ -79,6 +81,7 @@ type Keeper struct {
 	opts   Options
 	now    func() time.Time
 	starts turns
+	pool   pool
 
 	life context.Context // of this process's work; ends with errStopping
 	end  context.CancelCauseFunc
@@ -108,6 +111,7 @@ func NewKeeper(opts Options) (*Keeper, error) {
 	}
 	k := &Keeper{opts: opts, now: time.Now, starts: make(turns, opts.Starts),
 		sandboxes: map[berth.ContainerID]*sandbox{}, closing: make(chan struct{})}
+	k.pool = pool{keeper: k, size: opts.Pool, wake: make(chan struct{}, 1)}
 	k.life, k.end = context.WithCancelCause(context.Background())
 	return k, nil
 }

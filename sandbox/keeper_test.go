@@ -46,7 +46,7 @@ type house struct {
 
 type upload struct{ name, content string }
 
-func newHouse(t *testing.T) *house {
+func newHouse(t *testing.T, options ...func(*Options)) *house {
 	t.Parallel()
 	db, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "berth.db"), nil)
 	if err != nil {
@@ -57,6 +57,9 @@ func newHouse(t *testing.T) *house {
 	h.opts = Options{Store: h.store, Driver: h.driver, OpenFile: h.openUpload, Seal: seal.New([32]byte{1}),
 		Template: func() (string, string, error) { return "sha256:1", "/templates/1", nil },
 		Log:      slog.New(slog.NewTextHandler(io.MultiWriter(h.log, t.Output()), nil))}
+	for _, set := range options {
+		set(&h.opts)
+	}
 	h.start()
 	t.Cleanup(func() {
 		h.k.Close()

@@ -29,8 +29,11 @@ func (k *Keeper) launch(s *sandbox, spec driver.Spec, files []berth.FileID) {
 }
 
 func (k *Keeper) start(ctx context.Context, s *sandbox, spec driver.Spec, files []berth.FileID) error {
-	if err := k.boot(ctx, s, spec); err != nil {
+	if err := k.wake(ctx, s, spec); err != nil {
 		return err
+	}
+	if err := k.bind(ctx, s); err != nil {
+		return stepError{"it could not be given its network", err}
 	}
 	if len(files) > 0 {
 		if err := k.addFiles(ctx, s, files); err != nil {
@@ -47,6 +50,47 @@ func (k *Keeper) start(ctx context.Context, s *sandbox, spec driver.Spec, files 
 	return nil
 }
 
+// wake returns when the sandbox's guest has answered. One from the pool that does
+// not is made anew.
+func (k *Keeper) wake(ctx context.Context, s *sandbox, spec driver.Spec) error {
+	if !s.pooled {
+		return k.boot(ctx, s, spec)
+	}
+	if err := s.setEnvironment(ctx, spec.Env); err == nil {
+		return nil
+	}
+	k.pool.missed()
+	k.opts.Log.Warn("a sandbox from the pool does not answer; its container is started cold", "container", s.id)
+	if err := k.unmake(ctx, s); err != nil {
+		return stepError{"a sandbox of its name could not be removed", err}
+	}
+	return k.boot(ctx, s, spec)
+}
+
+// bind gives a sandbox its way out.
+func (k *Keeper) bind(ctx context.Context, s *sandbox) error {
+	ctx, cancel := context.WithTimeout(ctx, guestTime)
+	defer cancel()
+	return k.connectOut(ctx, s)
+}
+
+// setEnvironment gives the commands of a sandbox that was made without one their
+// environment. The guest has to answer within pingTime.
+func (s *sandbox) setEnvironment(ctx context.Context, env []string) error {
+	ctx, cancel := context.WithTimeout(ctx, pingTime)
+	defer cancel()
+	return s.client.SetEnvironment(ctx, env)
+}
+
+// unmake removes a sandbox that another is to take the place of.
+func (k *Keeper) unmake(ctx context.Context, s *sandbox) error {
+	if err := s.driver.take(ctx); err != nil {
+		return err
+	}
+	defer s.driver.give()
+	return k.opts.Driver.Destroy(ctx, string(s.id))
+}
+
 // boot makes the sandbox and returns when its guest has answered.
 func (k *Keeper) boot(ctx context.Context, s *sandbox, spec driver.Spec) error {
 	if err := k.starts.take(ctx); err != nil {
@@ -60,9 +104,6 @@ func (k *Keeper) boot(ctx context.Context, s *sandbox, spec driver.Spec) error {
 	defer cancel()
 	if _, err := s.dir(ctx); err != nil {
 		return stepError{"its guest did not answer", err}
-	}
-	if err := k.connectOut(ctx, s); err != nil {
-		return stepError{"it could not be given its network", err}
 	}
 	return nil
 }

@@ -24,6 +24,7 @@ type sandbox struct {
 	life    context.Context // ends with the sandbox; the cause is what its users are told
 	end     context.CancelCauseFunc
 	started chan struct{} // closed when the sandbox runs, or never will
+	pooled  bool          // it was claimed from the pool, or is in it
 	driver  turns         // 1: the driver's calls about one sandbox come one at a time
 	files   turns         // 1: the store's rows of files follow what is in the sandbox
 
@@ -45,11 +46,17 @@ type sandbox struct {
 
 // newSandbox returns the sandbox of a container, not entered into the books yet.
 func (k *Keeper) newSandbox(p berth.ProjectID, body *berth.Container) *sandbox {
-	s := &sandbox{project: p, id: body.ID, body: *body, started: make(chan struct{}), driver: make(turns, 1), files: make(turns, 1),
-		active: time.Unix(body.LastActiveAt, 0), saved: body.LastActiveAt, checked: k.now()}
+	s := &sandbox{id: body.ID, started: make(chan struct{}), driver: make(turns, 1), files: make(turns, 1), checked: k.now()}
+	s.assign(p, body)
 	s.life, s.end = context.WithCancelCause(k.life)
 	s.client = guest.NewClient(func(ctx context.Context) (net.Conn, error) { return k.dial(ctx, s) })
 	return s
+}
+
+// assign makes a sandbox that nobody else knows yet a container's.
+func (s *sandbox) assign(p berth.ProjectID, body *berth.Container) {
+	s.project, s.body = p, *body
+	s.active, s.saved = time.Unix(body.LastActiveAt, 0), body.LastActiveAt
 }
 
 // acquire counts a user. Of a sandbox that is dying it returns, once that is

@@ -55,7 +55,7 @@ func (k *Keeper) Start(ctx context.Context) error {
 	if err := errors.Join(err, g.Wait()); err != nil {
 		return err
 	}
-	if !k.spawn(k.sweepLoop) {
+	if !k.spawn(k.sweepLoop) || k.pool.size > 0 && !k.spawn(k.pool.run) {
 		return errStopping
 	}
 	return nil

@@ -30,6 +30,7 @@ func (k *Keeper) sweepLoop() {
 	for {
 		select {
 		case <-count.C:
+			k.pool.report()
 			if err := k.opts.Store.CountContainers(k.life); err != nil && k.life.Err() == nil {
 				k.opts.Log.Error("the seconds of containers were not counted; they will be, later", "err", err)
 			}
@@ -50,6 +51,7 @@ func (k *Keeper) sweep(ctx context.Context) {
 			g.Go(func() error { job(ctx, s); return nil })
 		}
 	}
+	k.pool.sweep()
 	_ = g.Wait()
 }
 

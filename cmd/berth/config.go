@@ -47,6 +47,7 @@ type ContainersConfig struct {
 	Disk    Bytes         `yaml:"disk"`     // what each may write, such as 10g. Default: 10g
 	Idle    time.Duration `yaml:"idle"`     // life without use, unless a container asks otherwise. Default: 20m
 	MaxIdle time.Duration `yaml:"max_idle"` // the most that one may ask for. Default: 168h
+	Pool    int           `yaml:"pool"`     // sandboxes of the smallest size that are held ready. Default: 2
 	Network NetworkConfig `yaml:"network"`
 }
 
@@ -122,7 +123,7 @@ func (c *Config) limits() map[berth.ProjectID]berth.Limits {
 
 // loadConfig reads a configuration file; without one all is default.
 func loadConfig(path string) (*Config, error) {
-	c := &Config{}
+	c := &Config{Containers: ContainersConfig{Pool: 2}}
 	if path != "" {
 		text, err := os.ReadFile(path)
 		if err != nil {
@@ -139,6 +140,9 @@ func loadConfig(path string) (*Config, error) {
 	}
 	if c.Template == "" {
 		c.Template = "base"
+	}
+	if c.Containers.Pool < 0 {
+		return nil, fmt.Errorf("%s: containers.pool must not be negative", path)
 	}
 	for id := range c.Limits {
 		if id != defaultLimits && !projectPattern.MatchString(id) {

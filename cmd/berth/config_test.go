@@ -43,12 +43,13 @@ func readConfig(t *testing.T, text string) (*Config, error) {
 
 func TestConfig(t *testing.T) {
 	c, err := readConfig(t, "")
-	if err != nil || c.Driver != "gvisor" || c.Template != "base" {
+	if err != nil || c.Driver != "gvisor" || c.Template != "base" || c.Containers.Pool != 2 {
 		t.Errorf("an empty file: got %+v, %v", c, err)
 	}
 	for text, want := range map[string]string{
 		"drvier: gvisor\n":                                                 "line 1: field drvier not found",
 		"containers:\n  cpus: 3\n":                                         "line 2: field cpus not found",
+		"containers:\n  pool: -1\n":                                        "containers.pool must not be negative",
 		"containers:\n  disk: 10x\n":                                       "line 2: \"10x\" is not a size",
 		"containers:\n  idle: soon\n":                                      "line 2",
 		"limits:\n  proj: {responses: 1}\n":                                "\"proj\" is neither default nor a project",

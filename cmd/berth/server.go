@@ -111,6 +111,7 @@ func newServer(ctx context.Context, state string, config *Config, log *slog.Logg
 		Template:    func() (digest, rootfs string, err error) { return template(images, config) },
 		Quota:       quotas.Containers,
 		Limits:      driver.Limits{CPU: config.Containers.CPU, PIDs: config.Containers.PIDs, Disk: int64(config.Containers.Disk)},
+		Pool:        config.Containers.Pool,
 		IdleMinutes: int(config.Containers.Idle / time.Minute), MaxIdleMinutes: int(config.Containers.MaxIdle / time.Minute)})
 	if err != nil {
 		return s, err

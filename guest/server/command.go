@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -134,7 +135,7 @@ func (s *shell) prepare(c *command, before string) (*exec.Cmd, *outputs, error) 
 	cmd := &exec.Cmd{Path: path, Args: []string{"bash", "-c", s.state.script(c, before)}, Dir: s.server.opts.WorkDir,
 		SysProcAttr: &syscall.SysProcAttr{Setsid: true}}
 	if before == "" {
-		cmd.Env = append(inherited(), s.server.owner.environ()...)
+		cmd.Env = append(s.server.inherited(), s.server.owner.environ()...)
 	} else {
 		cmd.Env = []string{marker + "=" + c.mark()}
 	}
@@ -143,16 +144,14 @@ func (s *shell) prepare(c *command, before string) (*exec.Cmd, *outputs, error) 
 	return cmd, pipes, err
 }
 
-// inherited is what the guest's own environment gives to commands: what the
-// sandbox was made with, without the guest's settings.
-func inherited() []string {
-	var env []string
-	for _, kv := range os.Environ() {
-		if !strings.HasPrefix(kv, "BERTH_") {
-			env = append(env, kv)
-		}
+// inherited is what commands are given besides a login's environment: what the
+// sandbox was made with, without the guest's settings, and what came later.
+func (s *Server) inherited() []string {
+	all := os.Environ()
+	if later := s.environment.Load(); later != nil {
+		all = append(all, *later...)
 	}
-	return env
+	return slices.DeleteFunc(all, func(kv string) bool { return strings.HasPrefix(kv, "BERTH_") })
 }
 
 // become makes cmd run as another user, if the guest may.

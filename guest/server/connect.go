@@ -45,6 +45,12 @@ func basicUser(h http.Header) (string, error) {
 	return name, nil
 }
 
+// SetEnvironment implements berth.guest.v1.Guest.
+func (s *Server) SetEnvironment(_ context.Context, req *connect.Request[v1.SetEnvironmentRequest]) (*connect.Response[v1.SetEnvironmentResponse], error) {
+	s.environment.Store(&req.Msg.Environment)
+	return connect.NewResponse(&v1.SetEnvironmentResponse{}), nil
+}
+
 // Info implements berth.guest.v1.Guest.
 func (s *Server) Info(context.Context, *connect.Request[v1.InfoRequest]) (*connect.Response[v1.InfoResponse], error) {
 	return connect.NewResponse(&v1.InfoResponse{Version: s.opts.Version, StartedAtMs: s.started.UnixMilli(),

@@ -17,6 +17,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/yamux"
@@ -51,6 +52,8 @@ type Server struct {
 	watches *watchers
 	network *network
 	handler http.Handler
+
+	environment atomic.Pointer[[]string] // of commands, beyond the guest's own
 }
 
 // New prepares a guest. As PID 1 it reaps the sandbox's orphans from now on.

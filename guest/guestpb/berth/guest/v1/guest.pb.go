@@ -681,6 +681,86 @@ func (x *InfoResponse) GetWorkdir() string {
 	return ""
 }
 
+type SetEnvironmentRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Environment   []string               `protobuf:"bytes,1,rep,name=environment,proto3" json:"environment,omitempty"` // KEY=value
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetEnvironmentRequest) Reset() {
+	*x = SetEnvironmentRequest{}
+	mi := &file_berth_guest_v1_guest_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetEnvironmentRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetEnvironmentRequest) ProtoMessage() {}
+
+func (x *SetEnvironmentRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_guest_v1_guest_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetEnvironmentRequest.ProtoReflect.Descriptor instead.
+func (*SetEnvironmentRequest) Descriptor() ([]byte, []int) {
+	return file_berth_guest_v1_guest_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *SetEnvironmentRequest) GetEnvironment() []string {
+	if x != nil {
+		return x.Environment
+	}
+	return nil
+}
+
+type SetEnvironmentResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetEnvironmentResponse) Reset() {
+	*x = SetEnvironmentResponse{}
+	mi := &file_berth_guest_v1_guest_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetEnvironmentResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetEnvironmentResponse) ProtoMessage() {}
+
+func (x *SetEnvironmentResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_guest_v1_guest_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetEnvironmentResponse.ProtoReflect.Descriptor instead.
+func (*SetEnvironmentResponse) Descriptor() ([]byte, []int) {
+	return file_berth_guest_v1_guest_proto_rawDescGZIP(), []int{13}
+}
+
 type SetNetworkRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Authorities   []byte                 `protobuf:"bytes,1,opt,name=authorities,proto3" json:"authorities,omitempty"`                                                                           // certificates to trust, in PEM
@@ -691,7 +771,7 @@ type SetNetworkRequest struct {
 
 func (x *SetNetworkRequest) Reset() {
 	*x = SetNetworkRequest{}
-	mi := &file_berth_guest_v1_guest_proto_msgTypes[12]
+	mi := &file_berth_guest_v1_guest_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -703,7 +783,7 @@ func (x *SetNetworkRequest) String() string {
 func (*SetNetworkRequest) ProtoMessage() {}
 
 func (x *SetNetworkRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_guest_v1_guest_proto_msgTypes[12]
+	mi := &file_berth_guest_v1_guest_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -716,7 +796,7 @@ func (x *SetNetworkRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetNetworkRequest.ProtoReflect.Descriptor instead.
 func (*SetNetworkRequest) Descriptor() ([]byte, []int) {
-	return file_berth_guest_v1_guest_proto_rawDescGZIP(), []int{12}
+	return file_berth_guest_v1_guest_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *SetNetworkRequest) GetAuthorities() []byte {
@@ -741,7 +821,7 @@ type SetNetworkResponse struct {
 
 func (x *SetNetworkResponse) Reset() {
 	*x = SetNetworkResponse{}
-	mi := &file_berth_guest_v1_guest_proto_msgTypes[13]
+	mi := &file_berth_guest_v1_guest_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -753,7 +833,7 @@ func (x *SetNetworkResponse) String() string {
 func (*SetNetworkResponse) ProtoMessage() {}
 
 func (x *SetNetworkResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_guest_v1_guest_proto_msgTypes[13]
+	mi := &file_berth_guest_v1_guest_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -766,7 +846,7 @@ func (x *SetNetworkResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetNetworkResponse.ProtoReflect.Descriptor instead.
 func (*SetNetworkResponse) Descriptor() ([]byte, []int) {
-	return file_berth_guest_v1_guest_proto_rawDescGZIP(), []int{13}
+	return file_berth_guest_v1_guest_proto_rawDescGZIP(), []int{15}
 }
 
 var File_berth_guest_v1_guest_proto protoreflect.FileDescriptor
@@ -810,7 +890,10 @@ const file_berth_guest_v1_guest_proto_rawDesc = "" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\"\n" +
 	"\rstarted_at_ms\x18\x02 \x01(\x03R\vstartedAtMs\x12\x12\n" +
 	"\x04user\x18\x03 \x01(\tR\x04user\x12\x18\n" +
-	"\aworkdir\x18\x04 \x01(\tR\aworkdir\"\xcb\x01\n" +
+	"\aworkdir\x18\x04 \x01(\tR\aworkdir\"9\n" +
+	"\x15SetEnvironmentRequest\x12 \n" +
+	"\venvironment\x18\x01 \x03(\tR\venvironment\"\x18\n" +
+	"\x16SetEnvironmentResponse\"\xcb\x01\n" +
 	"\x11SetNetworkRequest\x12 \n" +
 	"\vauthorities\x18\x01 \x01(\fR\vauthorities\x12T\n" +
 	"\venvironment\x18\x02 \x03(\v22.berth.guest.v1.SetNetworkRequest.EnvironmentEntryR\venvironment\x1a>\n" +
@@ -821,9 +904,10 @@ const file_berth_guest_v1_guest_proto_rawDesc = "" +
 	"\x05Shell\x12@\n" +
 	"\x03Run\x12\x1a.berth.guest.v1.RunRequest\x1a\x1b.berth.guest.v1.RunResponse0\x01\x12G\n" +
 	"\x06Cancel\x12\x1d.berth.guest.v1.CancelRequest\x1a\x1e.berth.guest.v1.CancelResponse\x12G\n" +
-	"\x06Forget\x12\x1d.berth.guest.v1.ForgetRequest\x1a\x1e.berth.guest.v1.ForgetResponse2\x9f\x01\n" +
+	"\x06Forget\x12\x1d.berth.guest.v1.ForgetRequest\x1a\x1e.berth.guest.v1.ForgetResponse2\x80\x02\n" +
 	"\x05Guest\x12A\n" +
-	"\x04Info\x12\x1b.berth.guest.v1.InfoRequest\x1a\x1c.berth.guest.v1.InfoResponse\x12S\n" +
+	"\x04Info\x12\x1b.berth.guest.v1.InfoRequest\x1a\x1c.berth.guest.v1.InfoResponse\x12_\n" +
+	"\x0eSetEnvironment\x12%.berth.guest.v1.SetEnvironmentRequest\x1a&.berth.guest.v1.SetEnvironmentResponse\x12S\n" +
 	"\n" +
 	"SetNetwork\x12!.berth.guest.v1.SetNetworkRequest\x1a\".berth.guest.v1.SetNetworkResponseB\xbb\x01\n" +
 	"\x12com.berth.guest.v1B\n" +
@@ -841,23 +925,25 @@ func file_berth_guest_v1_guest_proto_rawDescGZIP() []byte {
 	return file_berth_guest_v1_guest_proto_rawDescData
 }
 
-var file_berth_guest_v1_guest_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
+var file_berth_guest_v1_guest_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
 var file_berth_guest_v1_guest_proto_goTypes = []any{
-	(*RunRequest)(nil),         // 0: berth.guest.v1.RunRequest
-	(*Seen)(nil),               // 1: berth.guest.v1.Seen
-	(*RunResponse)(nil),        // 2: berth.guest.v1.RunResponse
-	(*Output)(nil),             // 3: berth.guest.v1.Output
-	(*End)(nil),                // 4: berth.guest.v1.End
-	(*KeepAlive)(nil),          // 5: berth.guest.v1.KeepAlive
-	(*CancelRequest)(nil),      // 6: berth.guest.v1.CancelRequest
-	(*CancelResponse)(nil),     // 7: berth.guest.v1.CancelResponse
-	(*ForgetRequest)(nil),      // 8: berth.guest.v1.ForgetRequest
-	(*ForgetResponse)(nil),     // 9: berth.guest.v1.ForgetResponse
-	(*InfoRequest)(nil),        // 10: berth.guest.v1.InfoRequest
-	(*InfoResponse)(nil),       // 11: berth.guest.v1.InfoResponse
-	(*SetNetworkRequest)(nil),  // 12: berth.guest.v1.SetNetworkRequest
-	(*SetNetworkResponse)(nil), // 13: berth.guest.v1.SetNetworkResponse
-	nil,                        // 14: berth.guest.v1.SetNetworkRequest.EnvironmentEntry
+	(*RunRequest)(nil),             // 0: berth.guest.v1.RunRequest
+	(*Seen)(nil),                   // 1: berth.guest.v1.Seen
+	(*RunResponse)(nil),            // 2: berth.guest.v1.RunResponse
+	(*Output)(nil),                 // 3: berth.guest.v1.Output
+	(*End)(nil),                    // 4: berth.guest.v1.End
+	(*KeepAlive)(nil),              // 5: berth.guest.v1.KeepAlive
+	(*CancelRequest)(nil),          // 6: berth.guest.v1.CancelRequest
+	(*CancelResponse)(nil),         // 7: berth.guest.v1.CancelResponse
+	(*ForgetRequest)(nil),          // 8: berth.guest.v1.ForgetRequest
+	(*ForgetResponse)(nil),         // 9: berth.guest.v1.ForgetResponse
+	(*InfoRequest)(nil),            // 10: berth.guest.v1.InfoRequest
+	(*InfoResponse)(nil),           // 11: berth.guest.v1.InfoResponse
+	(*SetEnvironmentRequest)(nil),  // 12: berth.guest.v1.SetEnvironmentRequest
+	(*SetEnvironmentResponse)(nil), // 13: berth.guest.v1.SetEnvironmentResponse
+	(*SetNetworkRequest)(nil),      // 14: berth.guest.v1.SetNetworkRequest
+	(*SetNetworkResponse)(nil),     // 15: berth.guest.v1.SetNetworkResponse
+	nil,                            // 16: berth.guest.v1.SetNetworkRequest.EnvironmentEntry
 }
 var file_berth_guest_v1_guest_proto_depIdxs = []int32{
 	1,  // 0: berth.guest.v1.RunRequest.seen:type_name -> berth.guest.v1.Seen
@@ -865,19 +951,21 @@ var file_berth_guest_v1_guest_proto_depIdxs = []int32{
 	3,  // 2: berth.guest.v1.RunResponse.stderr:type_name -> berth.guest.v1.Output
 	4,  // 3: berth.guest.v1.RunResponse.end:type_name -> berth.guest.v1.End
 	5,  // 4: berth.guest.v1.RunResponse.keepalive:type_name -> berth.guest.v1.KeepAlive
-	14, // 5: berth.guest.v1.SetNetworkRequest.environment:type_name -> berth.guest.v1.SetNetworkRequest.EnvironmentEntry
+	16, // 5: berth.guest.v1.SetNetworkRequest.environment:type_name -> berth.guest.v1.SetNetworkRequest.EnvironmentEntry
 	0,  // 6: berth.guest.v1.Shell.Run:input_type -> berth.guest.v1.RunRequest
 	6,  // 7: berth.guest.v1.Shell.Cancel:input_type -> berth.guest.v1.CancelRequest
 	8,  // 8: berth.guest.v1.Shell.Forget:input_type -> berth.guest.v1.ForgetRequest
 	10, // 9: berth.guest.v1.Guest.Info:input_type -> berth.guest.v1.InfoRequest
-	12, // 10: berth.guest.v1.Guest.SetNetwork:input_type -> berth.guest.v1.SetNetworkRequest
-	2,  // 11: berth.guest.v1.Shell.Run:output_type -> berth.guest.v1.RunResponse
-	7,  // 12: berth.guest.v1.Shell.Cancel:output_type -> berth.guest.v1.CancelResponse
-	9,  // 13: berth.guest.v1.Shell.Forget:output_type -> berth.guest.v1.ForgetResponse
-	11, // 14: berth.guest.v1.Guest.Info:output_type -> berth.guest.v1.InfoResponse
-	13, // 15: berth.guest.v1.Guest.SetNetwork:output_type -> berth.guest.v1.SetNetworkResponse
-	11, // [11:16] is the sub-list for method output_type
-	6,  // [6:11] is the sub-list for method input_type
+	12, // 10: berth.guest.v1.Guest.SetEnvironment:input_type -> berth.guest.v1.SetEnvironmentRequest
+	14, // 11: berth.guest.v1.Guest.SetNetwork:input_type -> berth.guest.v1.SetNetworkRequest
+	2,  // 12: berth.guest.v1.Shell.Run:output_type -> berth.guest.v1.RunResponse
+	7,  // 13: berth.guest.v1.Shell.Cancel:output_type -> berth.guest.v1.CancelResponse
+	9,  // 14: berth.guest.v1.Shell.Forget:output_type -> berth.guest.v1.ForgetResponse
+	11, // 15: berth.guest.v1.Guest.Info:output_type -> berth.guest.v1.InfoResponse
+	13, // 16: berth.guest.v1.Guest.SetEnvironment:output_type -> berth.guest.v1.SetEnvironmentResponse
+	15, // 17: berth.guest.v1.Guest.SetNetwork:output_type -> berth.guest.v1.SetNetworkResponse
+	12, // [12:18] is the sub-list for method output_type
+	6,  // [6:12] is the sub-list for method input_type
 	6,  // [6:6] is the sub-list for extension type_name
 	6,  // [6:6] is the sub-list for extension extendee
 	0,  // [0:6] is the sub-list for field type_name
@@ -900,7 +988,7 @@ func file_berth_guest_v1_guest_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_berth_guest_v1_guest_proto_rawDesc), len(file_berth_guest_v1_guest_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   15,
+			NumMessages:   17,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

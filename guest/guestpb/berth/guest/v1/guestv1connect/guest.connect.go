@@ -45,6 +45,8 @@ const (
 	ShellForgetProcedure = "/berth.guest.v1.Shell/Forget"
 	// GuestInfoProcedure is the fully-qualified name of the Guest's Info RPC.
 	GuestInfoProcedure = "/berth.guest.v1.Guest/Info"
+	// GuestSetEnvironmentProcedure is the fully-qualified name of the Guest's SetEnvironment RPC.
+	GuestSetEnvironmentProcedure = "/berth.guest.v1.Guest/SetEnvironment"
 	// GuestSetNetworkProcedure is the fully-qualified name of the Guest's SetNetwork RPC.
 	GuestSetNetworkProcedure = "/berth.guest.v1.Guest/SetNetwork"
 )
@@ -184,6 +186,9 @@ func (UnimplementedShellHandler) Forget(context.Context, *connect.Request[v1.For
 // GuestClient is a client for the berth.guest.v1.Guest service.
 type GuestClient interface {
 	Info(context.Context, *connect.Request[v1.InfoRequest]) (*connect.Response[v1.InfoResponse], error)
+	// SetEnvironment adds to the environment that commands begin with, before the
+	// first of them.
+	SetEnvironment(context.Context, *connect.Request[v1.SetEnvironmentRequest]) (*connect.Response[v1.SetEnvironmentResponse], error)
 	// SetNetwork gives the sandbox a way out: names are asked of the connection
 	// that this came on, and connections to them go through it. The latest one counts.
 	SetNetwork(context.Context, *connect.Request[v1.SetNetworkRequest]) (*connect.Response[v1.SetNetworkResponse], error)
@@ -206,6 +211,12 @@ func NewGuestClient(httpClient connect.HTTPClient, baseURL string, opts ...conne
 			connect.WithSchema(guestMethods.ByName("Info")),
 			connect.WithClientOptions(opts...),
 		),
+		setEnvironment: connect.NewClient[v1.SetEnvironmentRequest, v1.SetEnvironmentResponse](
+			httpClient,
+			baseURL+GuestSetEnvironmentProcedure,
+			connect.WithSchema(guestMethods.ByName("SetEnvironment")),
+			connect.WithClientOptions(opts...),
+		),
 		setNetwork: connect.NewClient[v1.SetNetworkRequest, v1.SetNetworkResponse](
 			httpClient,
 			baseURL+GuestSetNetworkProcedure,
@@ -217,13 +228,19 @@ func NewGuestClient(httpClient connect.HTTPClient, baseURL string, opts ...conne
 
 // guestClient implements GuestClient.
 type guestClient struct {
-	info       *connect.Client[v1.InfoRequest, v1.InfoResponse]
-	setNetwork *connect.Client[v1.SetNetworkRequest, v1.SetNetworkResponse]
+	info           *connect.Client[v1.InfoRequest, v1.InfoResponse]
+	setEnvironment *connect.Client[v1.SetEnvironmentRequest, v1.SetEnvironmentResponse]
+	setNetwork     *connect.Client[v1.SetNetworkRequest, v1.SetNetworkResponse]
 }
 
 // Info calls berth.guest.v1.Guest.Info.
 func (c *guestClient) Info(ctx context.Context, req *connect.Request[v1.InfoRequest]) (*connect.Response[v1.InfoResponse], error) {
 	return c.info.CallUnary(ctx, req)
+}
+
+// SetEnvironment calls berth.guest.v1.Guest.SetEnvironment.
+func (c *guestClient) SetEnvironment(ctx context.Context, req *connect.Request[v1.SetEnvironmentRequest]) (*connect.Response[v1.SetEnvironmentResponse], error) {
+	return c.setEnvironment.CallUnary(ctx, req)
 }
 
 // SetNetwork calls berth.guest.v1.Guest.SetNetwork.
@@ -234,6 +251,9 @@ func (c *guestClient) SetNetwork(ctx context.Context, req *connect.Request[v1.Se
 // GuestHandler is an implementation of the berth.guest.v1.Guest service.
 type GuestHandler interface {
 	Info(context.Context, *connect.Request[v1.InfoRequest]) (*connect.Response[v1.InfoResponse], error)
+	// SetEnvironment adds to the environment that commands begin with, before the
+	// first of them.
+	SetEnvironment(context.Context, *connect.Request[v1.SetEnvironmentRequest]) (*connect.Response[v1.SetEnvironmentResponse], error)
 	// SetNetwork gives the sandbox a way out: names are asked of the connection
 	// that this came on, and connections to them go through it. The latest one counts.
 	SetNetwork(context.Context, *connect.Request[v1.SetNetworkRequest]) (*connect.Response[v1.SetNetworkResponse], error)
@@ -252,6 +272,12 @@ func NewGuestHandler(svc GuestHandler, opts ...connect.HandlerOption) (string, h
 		connect.WithSchema(guestMethods.ByName("Info")),
 		connect.WithHandlerOptions(opts...),
 	)
+	guestSetEnvironmentHandler := connect.NewUnaryHandler(
+		GuestSetEnvironmentProcedure,
+		svc.SetEnvironment,
+		connect.WithSchema(guestMethods.ByName("SetEnvironment")),
+		connect.WithHandlerOptions(opts...),
+	)
 	guestSetNetworkHandler := connect.NewUnaryHandler(
 		GuestSetNetworkProcedure,
 		svc.SetNetwork,
@@ -262,6 +288,8 @@ func NewGuestHandler(svc GuestHandler, opts ...connect.HandlerOption) (string, h
 		switch r.URL.Path {
 		case GuestInfoProcedure:
 			guestInfoHandler.ServeHTTP(w, r)
+		case GuestSetEnvironmentProcedure:
+			guestSetEnvironmentHandler.ServeHTTP(w, r)
 		case GuestSetNetworkProcedure:
 			guestSetNetworkHandler.ServeHTTP(w, r)
 		default:
@@ -275,6 +303,10 @@ type UnimplementedGuestHandler struct{}
 
 func (UnimplementedGuestHandler) Info(context.Context, *connect.Request[v1.InfoRequest]) (*connect.Response[v1.InfoResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("berth.guest.v1.Guest.Info is not implemented"))
+}
+
+func (UnimplementedGuestHandler) SetEnvironment(context.Context, *connect.Request[v1.SetEnvironmentRequest]) (*connect.Response[v1.SetEnvironmentResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("berth.guest.v1.Guest.SetEnvironment is not implemented"))
 }
 
 func (UnimplementedGuestHandler) SetNetwork(context.Context, *connect.Request[v1.SetNetworkRequest]) (*connect.Response[v1.SetNetworkResponse], error) {

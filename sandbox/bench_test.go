@@ -1,0 +1,93 @@
+package sandbox_test
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/files"
+	"github.com/berth-run/berth/guest"
+	"github.com/berth-run/berth/sandbox"
+	"github.com/berth-run/berth/sandbox/drivertest"
+	"github.com/berth-run/berth/sandbox/gvisor"
+	"github.com/berth-run/berth/store/sqlite"
+)
+
+// Run with: go test -run '^$' -bench . ./sandbox
+
+var byBench = berth.Caller{Project: "proj_bench"}
+
+// newGVisorKeeper returns a keeper of gVisor sandboxes on the suite's template.
+func newGVisorKeeper(tb testing.TB, pool int) *sandbox.Keeper {
+	tb.Helper()
+	rootfs, state := drivertest.Rootfs(tb), drivertest.StateDir(tb)
+	log := slog.New(slog.NewTextHandler(io.Discard, nil))
+	d, err := gvisor.Open(gvisor.Options{StateDir: filepath.Join(state, "gvisor"), RunscPath: drivertest.Runsc(tb), GuestPath: drivertest.Guest(tb), Logger: log})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	db, err := sqlite.Open(tb.Context(), filepath.Join(state, "berth.db"), nil)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	k, err := sandbox.NewKeeper(sandbox.Options{Store: db, Driver: d, OpenFile: files.New(db, nil).Open, Log: log, Pool: pool,
+		Template: func() (string, string, error) { return "sha256:bench", rootfs, nil }})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	if err := k.Start(tb.Context()); err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		k.Close()
+		db.Close()
+	})
+	return k
+}
+
+// BenchmarkCreate measures from the request for a container to the end of its
+// first command, cold and from a pool that is full.
+func BenchmarkCreate(b *testing.B) {
+	for _, pool := range []int{0, 2} {
+		b.Run(fmt.Sprintf("pool=%d", pool), func(b *testing.B) {
+			k := newGVisorKeeper(b, pool)
+			var took []time.Duration
+			for b.Loop() {
+				b.StopTimer()
+				for k.Pool().Ready < pool {
+					time.Sleep(time.Millisecond)
+				}
+				b.StartTimer()
+				began := time.Now()
+				c, err := k.Create(b.Context(), byBench, sandbox.CreateRequest{})
+				if err != nil {
+					b.Fatal(err)
+				}
+				call := guest.ShellCall{CallID: "first", Commands: []string{"true"}}
+				for ev, err := range k.Shell(byBench.Project, c.ID).Shell(b.Context(), call) {
+					if err != nil || ev.Kind == guest.ShellExit && ev.ExitCode != 0 {
+						b.Fatal(ev, err)
+					}
+				}
+				took = append(took, time.Since(began))
+				b.StopTimer()
+				if err := k.Delete(b.Context(), byBench.Project, c.ID); err != nil {
+					b.Fatal(err)
+				}
+				b.StartTimer()
+			}
+			slices.Sort(took)
+			at := func(p int) float64 { return float64(took[(len(took)-1)*p/100].Microseconds()) / 1000 }
+			b.ReportMetric(at(50), "p50-ms")
+			b.ReportMetric(at(99), "p99-ms")
+			if stats := k.Pool(); stats.Misses > 0 {
+				b.Errorf("the pool missed %d times", stats.Misses)
+			}
+		})
+	}
+}
