@@ -18,4 +18,15 @@ type Model struct {
 	Object  string `json:"object"` // "model"
 	Created int64  `json:"created"`
 	OwnedBy string `json:"owned_by"`
+
+	Berth *ModelBerth `json:"berth,omitempty"`
+}
+
+// ModelBerth is what Berth tells of a model beyond OpenAI's contract, as far as its
+// configuration says.
+type ModelBerth struct {
+	Provider      string   `json:"provider"`                 // how it is spoken to: chat, anthropic, gemini, scripted …
+	ContextWindow int      `json:"context_window,omitempty"` // tokens that it takes and answers with together
+	Modalities    []string `json:"modalities,omitempty"`     // what it takes: text, image, file or audio
+	Tools         *bool    `json:"tools,omitempty"`          // whether it can call any
 }

@@ -21,8 +21,9 @@ const listTimeout = 3 * time.Second
 type Rule struct {
 	Match    string // a name, or a pattern as in path.Match: "gpt-*", "*"
 	Provider Provider
-	Upstream string // the provider's name for the model; empty is the same name
-	Window   int    // the tokens that the model's context holds with its answer; 0 is unknown
+	Upstream string           // the provider's name for the model; empty is the same name
+	Window   int              // the tokens that the model's context holds with its answer; 0 is unknown
+	About    berth.ModelBerth // what the list of models tells of it; its window is Window
 }
 
 // A Router finds the provider of a model: the first rule that matches. It is safe
@@ -79,8 +80,8 @@ func (r Rule) matches(name string) bool {
 }
 
 // Models lists the names that can be asked for: those that rules spell out, and
-// those that providers list and a rule sends to them. A provider that does not
-// answer is left out, with a word in the log.
+// those that providers list and a rule sends to them, each with what its rule says
+// of it. A provider that does not answer is left out, with a word in the log.
 func (r *Router) Models(ctx context.Context) ([]berth.Model, error) {
 	found := map[string]berth.Model{}
 	for _, rule := range r.rules {
@@ -109,6 +110,13 @@ func (r *Router) Models(ctx context.Context) ([]berth.Model, error) {
 		})
 	}
 	all.Wait()
+	for id, m := range found {
+		n := slices.IndexFunc(r.rules, func(rule Rule) bool { return rule.matches(id) })
+		about := r.rules[n].About
+		about.ContextWindow = r.rules[n].Window
+		m.Berth = &about
+		found[id] = m
+	}
 	return slices.SortedFunc(maps.Values(found), func(a, b berth.Model) int { return strings.Compare(a.ID, b.ID) }), nil
 }
 

@@ -2,6 +2,7 @@ package model_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"iter"
@@ -92,6 +93,30 @@ func TestModelsAreBounded(t *testing.T) {
 			t.Errorf("got %v, %v after %v", models, err, time.Since(start))
 		}
 	})
+}
+
+// A model is listed with what the first rule for it says.
+func TestModelsTellOfThemselves(t *testing.T) {
+	yes := true
+	r, err := model.NewRouter(slog.New(slog.DiscardHandler),
+		model.Rule{Match: "coder", Provider: &named{}, Window: 8192, About: berth.ModelBerth{Provider: "chat", Modalities: []string{"text", "image"}, Tools: &yes}},
+		model.Rule{Match: "*", Provider: &named{models: []string{"coder", "other"}}, About: berth.ModelBerth{Provider: "anthropic"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	models, err := r.Models(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := json.Marshal(models)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `[{"id":"coder","object":"model","created":0,"owned_by":"berth","berth":{"provider":"chat","context_window":8192,"modalities":["text","image"],"tools":true}},` +
+		`{"id":"other","object":"model","created":0,"owned_by":"","berth":{"provider":"anthropic"}}]`
+	if string(raw) != want {
+		t.Errorf("got\n%s, want\n%s", raw, want)
+	}
 }
 
 // A hung provider answers when its caller gives up.

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"go.yaml.in/yaml/v3"
@@ -79,6 +80,10 @@ type ModelConfig struct {
 	// is too long is then learned from the upstream's refusal.
 	ContextWindow int `yaml:"context_window"`
 
+	// What GET /v1/models tells of the model, beside its window. Default: nothing.
+	Modalities []string `yaml:"modalities"` // what it takes: text, image, file, audio
+	Tools      *bool    `yaml:"tools"`      // whether it can call any
+
 	// What the upstream's dialect asks for; see chat.Options.
 	SystemRole   string        `yaml:"system_role"`    // system (the default) or developer
 	MaxTokens    string        `yaml:"max_tokens"`     // max_tokens or max_completion_tokens. Default: by the upstream
@@ -105,6 +110,9 @@ func (b *Bytes) UnmarshalYAML(n *yaml.Node) error {
 	*b = Bytes(number << shift)
 	return nil
 }
+
+// modalities are what a model may take.
+var modalities = []string{"text", "image", "file", "audio"}
 
 // defaultLimits is the name of the limits that are for all projects.
 const defaultLimits = "default"
@@ -155,6 +163,11 @@ func loadConfig(path string) (*Config, error) {
 		}
 		if m.APIKey != "" && m.APIKeyEnv != "" {
 			return nil, fmt.Errorf("%s: models[%d] has both api_key and api_key_env", path, i)
+		}
+		for _, kind := range m.Modalities {
+			if !slices.Contains(modalities, kind) {
+				return nil, fmt.Errorf("%s: models[%d].modalities: %q is none of %v", path, i, kind, modalities)
+			}
 		}
 		if m.ContextWindow < 0 {
 			return nil, fmt.Errorf("%s: models[%d].context_window must not be negative", path, i)

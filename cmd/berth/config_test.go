@@ -59,6 +59,7 @@ func TestConfig(t *testing.T) {
 		"limits:\n  default: {respones: 1}\n":                              "field respones not found",
 		"models:\n- match: a\n":                                            "models[0] needs match and base_url",
 		"models:\n- {match: a, base_url: b, api_key: c, api_key_env: D}\n": "both api_key and api_key_env",
+		"models:\n- {match: a, base_url: b, modalities: [smell]}\n":        "\"smell\" is none of",
 		"models:\n- {match: a, base_url: b, context_window: -1}\n":         "context_window must not be negative",
 	} {
 		if _, err := readConfig(t, text); err == nil || !strings.Contains(err.Error(), want) {

@@ -265,7 +265,7 @@ func template(images *image.Library, config *Config) (digest, rootfs string, err
 
 // newRouter is the table of providers.
 func newRouter(config *Config, log *slog.Logger) (*model.Router, error) {
-	rules := []model.Rule{{Match: scripted.Name, Provider: scripted.Provider{}}}
+	rules := []model.Rule{{Match: scripted.Name, Provider: scripted.Provider{}, About: berth.ModelBerth{Provider: scripted.Name}}}
 	upstreams := config.Models
 	if url, key := os.Getenv("OPENAI_BASE_URL"), os.Getenv("OPENAI_API_KEY"); len(upstreams) == 0 && (url != "" || key != "") {
 		if url == "" {
@@ -284,7 +284,8 @@ func newRouter(config *Config, log *slog.Logger) (*model.Router, error) {
 		if err != nil {
 			return nil, fmt.Errorf("model %s: %w", m.Match, err)
 		}
-		rules = append(rules, model.Rule{Match: m.Match, Provider: p, Upstream: m.Upstream, Window: m.ContextWindow})
+		rules = append(rules, model.Rule{Match: m.Match, Provider: p, Upstream: m.Upstream, Window: m.ContextWindow,
+			About: berth.ModelBerth{Provider: "chat", Modalities: m.Modalities, Tools: m.Tools}})
 	}
 	if len(upstreams) == 0 {
 		log.Warn("no model upstream: only the recital 'scripted' answers; set OPENAI_BASE_URL or name models in --config")
