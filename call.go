@@ -148,3 +148,13 @@ type ApplyPatchCallOutput struct {
 	CallID string   `json:"call_id"`
 	Output *string  `json:"output,omitempty"` // for the model to read
 }
+
+// A ToolSearchCall asks the client for tools that it has not shown yet.
+type ToolSearchCall struct {
+	ID        string          `json:"id,omitempty"`
+	Type      ItemType        `json:"type"` // "tool_search_call"
+	Status    Status          `json:"status,omitempty"`
+	Arguments json.RawMessage `json:"arguments"` // an object
+	CallID    string          `json:"call_id"`
+	Execution string          `json:"execution"` // "client"
+}

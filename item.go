@@ -42,6 +42,11 @@ const (
 	ItemLocalShellCallOutput ItemType = "local_shell_call_output"
 	ItemApplyPatchCall       ItemType = "apply_patch_call"
 	ItemApplyPatchCallOutput ItemType = "apply_patch_call_output"
+	ItemToolSearchCall       ItemType = "tool_search_call"
+	ItemToolSearchOutput     ItemType = "tool_search_output"
+
+	// ItemAdditionalTools offers tools from its place on.
+	ItemAdditionalTools ItemType = "additional_tools"
 )
 
 // NewItem makes an item of a typed body, such as a Message or a ShellCall.

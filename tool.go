@@ -26,6 +26,7 @@ const (
 	ToolLocalShell = "local_shell"
 	ToolApplyPatch = "apply_patch"
 	ToolNamespace  = "namespace"
+	ToolSearch     = "tool_search"
 )
 
 // NewTool makes a tool of a typed body, such as a FunctionTool. It panics if
@@ -91,6 +92,14 @@ type CustomFormat struct {
 	Type       string `json:"type"`
 	Syntax     string `json:"syntax,omitempty"` // of a grammar: lark or regex
 	Definition string `json:"definition,omitempty"`
+}
+
+// A ToolSearchTool lets the model ask the client for tools that it has not shown yet.
+type ToolSearchTool struct {
+	Type        string          `json:"type"`      // "tool_search"
+	Execution   string          `json:"execution"` // "client"
+	Description string          `json:"description,omitempty"`
+	Parameters  json.RawMessage `json:"parameters,omitempty"` // a JSON schema
 }
 
 // A NamespaceTool is functions and custom tools under a name.

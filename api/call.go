@@ -54,6 +54,9 @@ var callItems = map[string]rule{
 	string(berth.ItemApplyPatchCallOutput): aCall(fields{
 		"status": oneOf("completed", "failed"), "output": text(0, maxOutput),
 	}, "status"),
+
+	string(berth.ItemToolSearchCall):   aCall(fields{"arguments": anyObject, "execution": execution}, "arguments"),
+	string(berth.ItemToolSearchOutput): aCall(fields{"tools": list(foundTool, 128), "execution": execution}, "tools"),
 }
 
 // maxOutput bounds a text that a client's tool returns, in characters.

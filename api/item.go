@@ -33,14 +33,17 @@ func itemRule(at string, v any) error {
 // unservedItems are the input items of OpenAI's document that nothing here could
 // have made.
 var unservedItems = []string{
-	"additional_tools", "code_interpreter_call", "computer_call", "computer_call_output",
+	"code_interpreter_call", "computer_call", "computer_call_output",
 	"file_search_call", "image_generation_call", "mcp_approval_request", "mcp_approval_response", "mcp_call", "mcp_list_tools",
-	"program", "program_output", "tool_search_call", "tool_search_output", "web_search_call",
+	"program", "program_output", "web_search_call",
 }
 
 var itemKinds = byType(withUnsupported(merged(callItems, map[string]rule{
 	string(berth.ItemMessage):   message,
 	string(berth.ItemReference): itemReference,
+	string(berth.ItemAdditionalTools): anItem(fields{
+		"role": oneOf("developer"), "tools": list(foundTool, 128),
+	}, "role", "tools"),
 	string(berth.ItemReasoning): anItem(fields{
 		"encrypted_content": anyText,
 		"summary":           list(aPart(fields{"type": oneOf("summary_text")}, "type", "text"), 0),
@@ -138,9 +141,15 @@ var idPrefixes = map[berth.ItemType]string{
 	berth.ItemLocalShellCallOutput: berth.PrefixLocalShellOut,
 	berth.ItemApplyPatchCall:       berth.PrefixPatchCall,
 	berth.ItemApplyPatchCallOutput: berth.PrefixPatchOutput,
+	berth.ItemToolSearchCall:       berth.PrefixToolSearch,
+	berth.ItemToolSearchOutput:     berth.PrefixToolSearchOut,
+	berth.ItemAdditionalTools:      berth.PrefixTools,
 	berth.ItemCompaction:           berth.PrefixCompaction,
 	berth.ItemCompactionTrigger:    berth.PrefixItem,
 }
+
+// stateless are the items that have no status.
+var stateless = map[berth.ItemType]bool{berth.ItemReasoning: true, berth.ItemCompaction: true, berth.ItemAdditionalTools: true}
 
 // normalize returns a checked input item in its full form, as it is kept, shown
 // by input_items and given to the model: with a type, an id, a status, and
@@ -165,8 +174,11 @@ func normalize(it berth.Item) (berth.Item, error) {
 	if named == "" {
 		add["id"] = berth.NewID(idPrefixes[kind])
 	}
-	if it.Status() == "" && kind != berth.ItemReasoning && kind != berth.ItemCompaction {
+	if it.Status() == "" && !stateless[kind] {
 		add["status"] = berth.StatusCompleted
+	}
+	if kind == berth.ItemToolSearchCall || kind == berth.ItemToolSearchOutput {
+		add["execution"] = "client" // the only one
 	}
 	if kind == berth.ItemMessage {
 		content, err := fullContent(it)

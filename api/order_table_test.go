@@ -175,6 +175,16 @@ var recordings = []recording{
 			"output_item.done item{action{command env{} type:exec} call_id:call_ id:lsh_ status:completed type:local_shell_call} output_index",
 		}, completed("reasoning local_shell_call"))},
 
+	{name: "search for tools", request: `"input":"x","tools":[{"type":"function","name":"get_weather","defer_loading":true},{"type":"tool_search","execution":"client"}]`,
+		says: calls("tool_search", `{"goal":`, `"weather"}`), want: stream([]string{
+			"output_item.added item{arguments{} call_id:call_ execution id:tsc_ status:in_progress type:tool_search_call} output_index",
+			"output_item.done item{arguments{goal} call_id:call_ execution id:tsc_ status:completed type:tool_search_call} output_index",
+		}, completed("tool_search_call"))},
+	{name: "what was found is called", request: `"tools":[{"type":"tool_search","execution":"client"}],"input":[
+			{"type":"tool_search_call","call_id":"call_0","arguments":{"goal":"weather"}},
+			{"type":"tool_search_output","call_id":"call_0","tools":[{"type":"function","name":"get_weather"}]}]`,
+		says: calls("get_weather", `{"location":`, `"Kiel"}`), want: stream(functionCalled, completed("function_call"))},
+
 	// The recording is older than the field "environment".
 	{name: "shell of the client", request: `"input":"x","tools":[{"type":"shell"}]`,
 		says: calls("shell", `{"commands":["ls `, `-a"]}`), want: stream(shellCalled("environment:null"), completed("shell_call"))},

@@ -8,7 +8,7 @@ import (
 var unservedTools = []string{
 	"code_interpreter", "computer", "computer_use", "computer_use_preview",
 	"file_search", "image_generation", "mcp", "programmatic_tool_calling",
-	"tool_search", "web_search", "web_search_2025_08_26", "web_search_preview", "web_search_preview_2025_03_11",
+	"web_search", "web_search_2025_08_26", "web_search_preview", "web_search_preview_2025_03_11",
 }
 
 // toolRule checks an entry of "tools".
@@ -18,11 +18,45 @@ var toolRule = byType(withUnsupported(map[string]rule{
 	berth.ToolShell:      object(fields{"type": anyText, "environment": byType(shellEnvironments), "allowed_callers": callers}),
 	berth.ToolLocalShell: object(fields{"type": anyText}),
 	berth.ToolApplyPatch: object(fields{"type": anyText, "allowed_callers": callers}),
-	berth.ToolNamespace: object(fields{
-		"type": anyText, "name": namespaceName, "description": anyText,
-		"tools": list(byType(map[string]rule{berth.ToolFunction: functionTool, berth.ToolCustom: customTool}), 128),
-	}, "name", "description", "tools"),
+	berth.ToolNamespace:  namespaceTool,
+	berth.ToolSearch:     searchTool,
 }, "tools", unservedTools))
+
+// foundTool checks a tool that comes with an item: what a search found, or one of
+// "additional_tools". A container is settled with the request only.
+var foundTool = byType(withUnsupported(map[string]rule{
+	berth.ToolFunction:   functionTool,
+	berth.ToolCustom:     customTool,
+	berth.ToolShell:      object(fields{"type": anyText, "environment": byType(map[string]rule{berth.EnvironmentLocal: localEnvironment}), "allowed_callers": callers}),
+	berth.ToolLocalShell: object(fields{"type": anyText}),
+	berth.ToolApplyPatch: object(fields{"type": anyText, "allowed_callers": callers}),
+	berth.ToolNamespace:  namespaceTool,
+	berth.ToolSearch:     searchTool,
+}, "tools", unservedTools))
+
+var namespaceTool = object(fields{
+	"type": anyText, "name": namespaceName, "description": anyText,
+	"tools": list(byType(map[string]rule{berth.ToolFunction: functionTool, berth.ToolCustom: customTool}), 128),
+}, "name", "description", "tools")
+
+// searchTool allows a search for tools that the client does, which must be said.
+func searchTool(at string, v any) error {
+	err := object(fields{"type": anyText, "execution": execution, "description": anyText, "parameters": anyObject})(at, v)
+	if err == nil && v.(map[string]any)["execution"] == nil {
+		return execution(join(at, "execution"), "server")
+	}
+	return err
+}
+
+func execution(at string, v any) error {
+	if err := oneOf("server", "client")(at, v); err != nil {
+		return err
+	}
+	if v == "server" {
+		return wire("unsupported_value", at, "Unsupported value: '%s' cannot be 'server'. This server does not search for tools; let the client do it.", at)
+	}
+	return nil
+}
 
 const namePattern = "^[a-zA-Z0-9_-]+$"
 
@@ -34,7 +68,7 @@ var (
 var functionTool = object(fields{
 	"type": anyText, "name": functionName, "description": anyText,
 	"parameters": anyObject, "strict": boolean, "output_schema": anyObject,
-	"allowed_callers": callers, "defer_loading": loaded,
+	"allowed_callers": callers, "defer_loading": boolean,
 }, "name")
 
 var customTool = object(fields{
@@ -43,7 +77,7 @@ var customTool = object(fields{
 		"text":    object(fields{"type": anyText}),
 		"grammar": object(fields{"type": anyText, "syntax": oneOf("lark", "regex"), "definition": text(1, 1<<16)}, "syntax", "definition"),
 	}),
-	"allowed_callers": callers, "defer_loading": loaded,
+	"allowed_callers": callers, "defer_loading": boolean,
 }, "name")
 
 // callers allows the model itself. Programs that call tools are not served.
@@ -56,15 +90,6 @@ var callers = list(func(at string, v any) error {
 	}
 	return nil
 }, 2)
-
-// loaded allows tools that the model sees from the start: there is no tool search
-// that would find others.
-func loaded(at string, v any) error {
-	if err := boolean(at, v); err != nil || v == false {
-		return err
-	}
-	return wire("unsupported_value", at, "Unsupported value: '%s' cannot be true. Tool search is not supported by this server.", at)
-}
 
 // chosenTools are the ways in which tool_choice names a tool.
 var chosenTools = withUnsupported(map[string]rule{
@@ -92,8 +117,10 @@ var shellEnvironments = map[string]rule{
 		"network_policy": byType(networkPolicies), "skills": unsupportedUnlessEmpty,
 	}),
 	berth.EnvironmentReference: object(fields{"type": anyText, "container_id": text(1, 256)}, "container_id"),
-	berth.EnvironmentLocal:     object(fields{"type": anyText, "skills": unsupportedUnlessEmpty}),
+	berth.EnvironmentLocal:     localEnvironment,
 }
+
+var localEnvironment = object(fields{"type": anyText, "skills": unsupportedUnlessEmpty})
 
 var memoryLimit = oneOf("1g", "4g", "16g", "64g")
 

@@ -69,8 +69,8 @@ func TestCodex(t *testing.T) {
 	if _, err := os.Stat("codex/node_modules/.bin/codex"); err != nil {
 		t.Skip("codex is not installed: run make test, which installs it")
 	}
-	_, upstream := newUpstream(t)
-	s := newServer(t, upstream...)
+	upstream, env := newUpstream(t)
+	s := newServer(t, env...)
 	c := &codexTask{t: t, url: s.url, dir: t.TempDir()}
 	log := filepath.Join(c.dir, "log.md")
 	if err := os.WriteFile(log, []byte("# Log\n\ncalm\n"), 0o600); err != nil {
@@ -81,6 +81,19 @@ func TestCodex(t *testing.T) {
 		out := c.run("reciter", block("exec_command", map[string]string{"cmd": "sed -i s/calm/breeze/ log.md && cat log.md"}))
 		if got := read(t, log); got != "# Log\n\nbreeze\n" || !strings.Contains(out, "It came to this:") {
 			t.Errorf("the file is %q; codex said:\n%s", got, out)
+		}
+	})
+	// For a model of OpenAI's that it knows, codex offers its free-form tool, with a
+	// grammar, and a search for more tools.
+	t.Run("with a patch", func(t *testing.T) {
+		patch := "*** Begin Patch\n*** Update File: log.md\n@@\n # Log\n \n-breeze\n+storm\n*** Add File: new.md\n+# New\n*** End Patch\n"
+		c.run("gpt-5.5", block("apply_patch", map[string]string{"input": patch})+block("tool_search", map[string]string{"query": "agents"}))
+		if got, want := read(t, log)+read(t, filepath.Join(c.dir, "new.md")), "# Log\n\nstorm\n# New\n"; got != want {
+			t.Errorf("the files are %q, want %q", got, want)
+		}
+		last := upstream.Heard()[len(upstream.Heard())-1]
+		if n := len(last.Messages); !strings.Contains(last.Messages[n-1].Text, "These can be called now: ") || !strings.Contains(last.Messages[n-3].Text, "M log.md") {
+			t.Errorf("the model saw %+v", last.Messages[n-4:])
 		}
 	})
 }

@@ -20,7 +20,7 @@ import (
 // that lets its user write a prompt can so be brought to call any tool that it has.
 func newUpstream(t *testing.T) (double *modeltest.ChatHandler, env []string) {
 	double = modeltest.NewChatServer(t, recite)
-	double.Models = []string{"reciter"}
+	double.Models = []string{"reciter", "gpt-5.5"}
 	return double, []string{"OPENAI_BASE_URL=" + double.URL, "OPENAI_API_KEY=none"}
 }
 

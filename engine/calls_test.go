@@ -338,3 +338,60 @@ func TestFileInOutput(t *testing.T) {
 		t.Errorf("a file that is not there: got %v", err)
 	}
 }
+
+// A search for tools is the client's. What waits to be found is not shown to the
+// model; what was found is, in this response and those that continue it.
+func TestToolSearch(t *testing.T) {
+	const tools = `"model":"played","tools":[{"type":"function","name":"tide","defer_loading":true},{"type":"function","name":"add"},
+		{"type":"tool_search","execution":"client","description":"Finds tools.","parameters":{"type":"object"}}]`
+	h := newHouse(t, call("call_1", "tool_search", `{"goal":"tides"}`), call("call_2", "tide", `{}`), call("call_3", "crm__note", `{"input":"x"}`), say("ok"))
+	offered := func(turn int) string {
+		var names []string
+		for _, f := range h.model.asked[turn].Tools {
+			names = append(names, f.Name)
+		}
+		return strings.Join(names, " ")
+	}
+	first := h.final(h.create(`{` + tools + `,"input":"x"}`).ID)
+	if got, want := offered(0), "add tool_search"; got != want {
+		t.Errorf("offered %q, want %q", got, want)
+	}
+	var search berth.ToolSearchCall
+	decode(t, first.Output[0], &search)
+	if search.Type != berth.ItemToolSearchCall || search.Execution != "client" || string(search.Arguments) != `{"goal":"tides"}` || search.Status != berth.StatusCompleted {
+		t.Errorf("the call is %+v", search)
+	}
+	second := h.final(h.create(`{` + tools + `,"previous_response_id":"` + string(first.ID) + `","input":[{"type":"tool_search_output","call_id":"call_1","tools":[
+		{"type":"function","name":"tide","defer_loading":true},{"type":"function","name":"add"},
+		{"type":"namespace","name":"crm","description":"","tools":[{"type":"custom","name":"note"}]}]}]}`).ID)
+	if got, want := offered(1), "add tool_search tide crm__note"; got != want {
+		t.Errorf("offered %q, want %q", got, want)
+	}
+	if got := string(h.model.asked[1].Items[2].Raw()); !strings.Contains(got, "These can be called now: tide, add, crm__note") {
+		t.Errorf("the model saw %s", got)
+	}
+	if diff := cmp.Diff([]string{"function_call completed tide{}"}, outline(t, second.Output)); diff != "" {
+		t.Errorf("output (-want +got):\n%s", diff)
+	}
+	third := h.final(h.create(`{` + tools + `,"previous_response_id":"` + string(second.ID) + `","input":[{"type":"function_call_output","call_id":"call_2","output":"high"}]}`).ID)
+	if diff := cmp.Diff([]string{"custom_tool_call completed"}, outline(t, third.Output)); diff != "" {
+		t.Errorf("output (-want +got):\n%s", diff)
+	}
+	_, err := h.tryCreate(t.Context(), `{"model":"played","input":"x","tools":[{"type":"function","name":"tide","defer_loading":true}]}`)
+	if err == nil || !strings.Contains(err.Error(), "need a tool of type 'tool_search'") {
+		t.Errorf("a tool that nobody can find: got %v", err)
+	}
+}
+
+// Tools also come with an item, which says nothing else to the model.
+func TestAdditionalTools(t *testing.T) {
+	h := newHouse(t, call("call_1", "sql", `{"input":"x"}`))
+	r := h.final(h.create(`{"model":"played","input":[{"type":"additional_tools","role":"developer","tools":[{"type":"custom","name":"sql"}]},
+		{"type":"message","role":"user","content":"x"}]}`).ID)
+	if diff := cmp.Diff([]string{"custom_tool_call completed"}, outline(t, r.Output)); diff != "" {
+		t.Errorf("output (-want +got):\n%s", diff)
+	}
+	if n := len(h.model.asked[0].Items); n != 1 {
+		t.Errorf("the model saw %d items, want 1", n)
+	}
+}

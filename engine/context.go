@@ -64,6 +64,9 @@ func newRequest(req *berth.ResponseRequest, body *berth.Response, items []berth.
 	return out
 }
 
+// unseen are items that say nothing to a model.
+var unseen = map[berth.ItemType]bool{berth.ItemCompactionTrigger: true, berth.ItemAdditionalTools: true}
+
 // lower returns items as a provider takes them: calls of hosted tools as
 // function calls, file ids replaced by data, and without what was left half done.
 func (e *Engine) lower(ctx context.Context, p berth.ProjectID, items []berth.Item) ([]berth.Item, error) {
@@ -79,7 +82,7 @@ func (e *Engine) lower(ctx context.Context, p berth.ProjectID, items []berth.Ite
 	}
 	out := make([]berth.Item, 0, len(items))
 	for _, it := range items {
-		if it.Status() == berth.StatusIncomplete && !answered[it.CallID()] || it.Type() == berth.ItemCompactionTrigger {
+		if it.Status() == berth.StatusIncomplete && !answered[it.CallID()] || unseen[it.Type()] {
 			continue
 		}
 		if it.Type() == berth.ItemReasoning {

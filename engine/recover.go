@@ -76,14 +76,14 @@ func (r *run) restore(ctx context.Context, told []berth.Event) error {
 		return err
 	}
 	r.window = e.window(rec.Body.Model)
-	if r.tools, err = e.bind(rec.Project, rec.Body); err != nil {
-		return err
-	}
 	chain, err := sourceOfStored(rec).read(ctx, e, rec.Project)
 	if err != nil {
 		return err
 	}
 	r.chain, r.history = chain, slices.Concat(chain.items, rec.Input)
+	if r.tools, err = e.bind(rec.Project, rec.Body, r.history); err != nil {
+		return err
+	}
 	if rec.Body.Usage != nil {
 		r.usage = *rec.Body.Usage
 	}

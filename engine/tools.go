@@ -16,6 +16,9 @@ type toolset struct {
 	named  map[toolRef]string   // the function names, by what a tool_choice says
 	specs  []berth.FunctionTool // all of them, in the request's order
 	choice model.ToolChoice     // for the first turn
+
+	deferred bool // some tools of the request wait to be found
+	found    bool // what is added was found in the context
 }
 
 // A toolRef is how a tool_choice refers to a tool.
@@ -25,12 +28,28 @@ type toolRef struct {
 	Namespace string
 }
 
-// bind makes the tools of a response whose environments are settled.
-func (e *Engine) bind(p berth.ProjectID, body *berth.Response) (toolset, error) {
+// bind makes the tools of a response whose environments are settled: those of its
+// request, and those that the items of its context offer.
+func (e *Engine) bind(p berth.ProjectID, body *berth.Response, items []berth.Item) (toolset, error) {
 	set := toolset{byName: map[string]tool.Tool{}, named: map[toolRef]string{}}
 	for i, t := range body.Tools {
 		if err := e.bindTool(&set, p, t, ""); err != nil {
 			return set, atTool(err, i)
+		}
+	}
+	if set.deferred && set.byName[tool.SearchName] == nil {
+		return set, berth.Invalid("tools", "Tools with 'defer_loading' need a tool of type 'tool_search' that finds them.")
+	}
+	set.found = true
+	for _, it := range items {
+		tools, err := tool.Found(it)
+		if err != nil {
+			return set, err
+		}
+		for _, t := range tools {
+			if err := e.bindTool(&set, p, t, ""); err != nil {
+				return set, err
+			}
 		}
 	}
 	return set, set.choose(body.ToolChoice)
@@ -40,6 +59,10 @@ func (e *Engine) bind(p berth.ProjectID, body *berth.Response) (toolset, error) 
 // tools.
 func (e *Engine) bindTool(set *toolset, p berth.ProjectID, t berth.Tool, namespace string) error {
 	ref := toolRef{t.Type(), t.Name(), namespace}
+	if waits(t) && !set.found {
+		set.deferred = true
+		return nil
+	}
 	switch t.Type() {
 	case berth.ToolFunction:
 		var f berth.FunctionTool
@@ -64,6 +87,12 @@ func (e *Engine) bindTool(set *toolset, p berth.ProjectID, t berth.Tool, namespa
 			}
 		}
 		return nil
+	case berth.ToolSearch:
+		var search berth.ToolSearchTool
+		if err := t.Decode(&search); err != nil {
+			return berth.Invalid("", "Invalid tool search: %v.", err)
+		}
+		return set.add(ref, tool.NewSearch(search))
 	case berth.ToolShell:
 		shell, err := e.bindShell(p, t)
 		if err != nil {
@@ -76,6 +105,14 @@ func (e *Engine) bindTool(set *toolset, p berth.ProjectID, t berth.Tool, namespa
 		return set.add(ref, tool.ApplyPatch{})
 	}
 	return berth.Invalid("type", "Tools of type '%s' are not supported.", t.Type())
+}
+
+// waits reports whether a tool is shown to the model only once it was found.
+func waits(t berth.Tool) bool {
+	var tool struct {
+		DeferLoading bool `json:"defer_loading"`
+	}
+	return t.Decode(&tool) == nil && tool.DeferLoading
 }
 
 func (e *Engine) bindShell(p berth.ProjectID, t berth.Tool) (*tool.Shell, error) {
@@ -93,9 +130,13 @@ func (e *Engine) bindShell(p berth.ProjectID, t berth.Tool) (*tool.Shell, error)
 	return tool.NewShell(environment, e.Containers.Shell(p, shell.Environment.ContainerID), e.Shell), nil
 }
 
-// add adds a tool. A model could not tell two of one name apart.
+// add adds a tool. A model could not tell two of one name apart; one that is found
+// again is there already.
 func (s *toolset) add(ref toolRef, t tool.Tool) error {
 	f := t.Spec().Function
+	if s.byName[f.Name] != nil && s.found {
+		return nil
+	}
 	if s.byName[f.Name] != nil {
 		at := "name"
 		if ref.Name == "" {

@@ -26,6 +26,7 @@ var kinds = []kind{
 	{call: berth.ItemShellCall, output: berth.ItemShellCallOutput, lowerCall: lowerShellCall, lowerOutput: lowerShellOutput, hosted: inContainer},
 	{call: berth.ItemLocalShellCall, output: berth.ItemLocalShellCallOutput, lowerCall: lowerLocalShellCall, lowerOutput: sameOutput},
 	{call: berth.ItemApplyPatchCall, output: berth.ItemApplyPatchCallOutput, lowerCall: lowerPatchCall, lowerOutput: lowerPatchOutput},
+	{call: berth.ItemToolSearchCall, output: berth.ItemToolSearchOutput, lowerCall: lowerSearchCall, lowerOutput: lowerSearchOutput},
 }
 
 func kindOf(match func(kind) bool) *kind {
