@@ -1,6 +1,9 @@
 package main
 
 import (
+	"context"
+	"errors"
+	"log/slog"
 	"net"
 	"net/http"
 	"os"
@@ -10,6 +13,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/berth-run/berth/cmd/berth/embedded"
+	"github.com/berth-run/berth/sandbox/local"
 )
 
 func TestMain(m *testing.M) {
@@ -34,10 +38,28 @@ func TestScripts(t *testing.T) {
 			env.Setenv("BERTH_URL", "http://"+l.Addr().String())
 			env.Setenv("BERTH_STATE", env.WorkDir+"/state")
 			env.Setenv("HOME", env.WorkDir)
+			env.Defer(func() { destroyAll(t, env.WorkDir+"/state") })
 			return os.WriteFile(env.WorkDir+"/local.yaml", []byte("driver: unsafe-local\n"), 0o600)
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){"await": await, "post": post},
 	})
+}
+
+// destroyAll ends the sandboxes that a script left to the next start of its server.
+func destroyAll(t *testing.T, state string) {
+	config := &Config{Driver: local.Name}
+	d, err := openDriver(state, config, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	ids, err := d.List(context.Background())
+	for _, id := range ids {
+		err = errors.Join(err, d.Destroy(context.Background(), id))
+	}
+	if err != nil {
+		t.Error(err)
+	}
 }
 
 // post sends JSON to a path of the script's server: post PATH BODY.
