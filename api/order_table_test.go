@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"slices"
+	"strings"
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/model"
@@ -53,13 +54,16 @@ var summarized = []string{
 }
 
 // thought is reasoning that the hosted service never shows, as its document has it.
-var thought = []string{
-	"output_item.added item{id:rs_ summary:[] type:reasoning} output_index",
-	`content_part.added content_index item_id:rs_ output_index part{text:"" type:reasoning_text}`,
-	"reasoning_text.delta content_index delta item_id:rs_ output_index",
-	"reasoning_text.done content_index item_id:rs_ output_index text",
-	"content_part.done content_index item_id:rs_ output_index part{text type:reasoning_text}",
-	"output_item.done item{content:[{text type:reasoning_text}] id:rs_ summary:[] type:reasoning} output_index",
+// kept is "encrypted_content " where that was asked for.
+func thought(kept string) []string {
+	return []string{
+		"output_item.added item{" + kept + "id:rs_ summary:[] type:reasoning} output_index",
+		`content_part.added content_index item_id:rs_ output_index part{text:"" type:reasoning_text}`,
+		"reasoning_text.delta content_index delta item_id:rs_ output_index",
+		"reasoning_text.done content_index item_id:rs_ output_index text",
+		"content_part.done content_index item_id:rs_ output_index part{text type:reasoning_text}",
+		"output_item.done item{content:[{text type:reasoning_text}] " + kept + "id:rs_ summary:[] type:reasoning} output_index",
+	}
 }
 
 // shellCalled is a call of the shell in an environment.
@@ -141,8 +145,15 @@ var recordings = []recording{
 	{name: "reasoning, then a message", request: `"input":"x"`,
 		plays: []model.Delta{model.Thought{Text: "**Counting**", Summary: true}, model.Text{Text: "Three.", Phase: "final_answer"}},
 		want:  stream(summarized, message("phase:final_answer ", "logprobs:[]"), completed("reasoning message"))},
+	{name: "reasoning that the client keeps", request: `"input":"x","store":false,"include":["reasoning.encrypted_content"],"tools":[{"type":"function","name":"f"}]`,
+		says: []modeltest.Step{model.Thought{Text: "Let me "}, model.Thought{Text: "see."}, model.Call{ID: "call_1", Name: "f", Arguments: "{}"}}, want: stream(thought("encrypted_content "), functionCalled, completed("reasoning function_call"))},
+	{name: "a compaction", request: `"input":"` + strings.Repeat("word ", 2000) + `","context_management":[{"type":"compaction","compact_threshold":1000}]`,
+		says: words, then: words, want: stream(said, []string{
+			"output_item.added item{encrypted_content id:cmp_ type:compaction} output_index",
+			"output_item.done item{encrypted_content id:cmp_ type:compaction} output_index",
+		}, completed("message compaction"))},
 	{name: "open reasoning", request: `"input":"x"`,
-		says: []modeltest.Step{model.Thought{Text: "Let me "}, model.Thought{Text: "see."}, model.Text{Text: "Three."}}, want: stream(thought, said, completed("reasoning message"))},
+		says: []modeltest.Step{model.Thought{Text: "Let me "}, model.Thought{Text: "see."}, model.Text{Text: "Three."}}, want: stream(thought(""), said, completed("reasoning message"))},
 
 	{name: "custom tool", request: `"input":"x","tool_choice":"required","tools":[{"type":"custom","name":"write_sql","format":{"type":"grammar","syntax":"regex","definition":"SELECT .+"}}]`,
 		says: calls("write_sql", `{"input":"SEL`, `ECT 1`, `"}`), want: stream([]string{
