@@ -90,8 +90,9 @@ func (s *Service) Test(ctx context.Context, p berth.ProjectID, id berth.WebhookI
 	if err != nil {
 		return 0, err
 	}
-	status, err = s.post(ctx, e, berth.NewID(berth.PrefixDelivery), payload)
+	status, failure := s.post(ctx, e, berth.NewID(berth.PrefixDelivery), payload)
 	if status == 0 {
+		s.log.Info("a webhook endpoint could not be reached for a test", "project", p, "endpoint", id, "err", failure)
 		return 0, berth.Errorf(berth.CodeInvalid, "The webhook endpoint could not be reached.")
 	}
 	return status, nil
