@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"go.yaml.in/yaml/v3"
@@ -36,7 +38,7 @@ type Config struct {
 	Limits map[string]LimitsConfig `yaml:"limits"`
 
 	// Models routes model names to upstreams: the first entry whose pattern fits.
-	// Default: everything to OPENAI_BASE_URL if that or OPENAI_API_KEY is set. The
+	// Default: what the vendors' environment variables say, see environmentModels. The
 	// name "scripted", a recital for demos and tests, is always there.
 	Models []ModelConfig `yaml:"models"`
 }
@@ -66,10 +68,11 @@ type StoreConfig struct {
 	Synchronous string `yaml:"synchronous"`
 }
 
-// ModelConfig sends models to an upstream that speaks Chat Completions.
+// ModelConfig sends models to an upstream.
 type ModelConfig struct {
 	Match     string            `yaml:"match"`       // a name or a pattern: qwen3-32b, gpt-*, *
-	BaseURL   string            `yaml:"base_url"`    // such as http://localhost:8000/v1
+	Provider  string            `yaml:"provider"`    // how it is spoken to: chat (the default), anthropic or gemini
+	BaseURL   string            `yaml:"base_url"`    // such as http://localhost:8000/v1. Default: the vendor's own; chat has none
 	APIKey    string            `yaml:"api_key"`     // or:
 	APIKeyEnv string            `yaml:"api_key_env"` // the environment variable that has it
 	Upstream  string            `yaml:"upstream"`    // the upstream's name for the model. Default: the same
@@ -158,7 +161,10 @@ func loadConfig(path string) (*Config, error) {
 		}
 	}
 	for i, m := range c.Models {
-		if m.Match == "" || m.BaseURL == "" {
+		if providers[m.provider()] == nil {
+			return nil, fmt.Errorf("%s: models[%d].provider: %q is not %s", path, i, m.Provider, strings.Join(slices.Sorted(maps.Keys(providers)), ", "))
+		}
+		if m.Match == "" || m.BaseURL == "" && m.provider() == providerChat {
 			return nil, fmt.Errorf("%s: models[%d] needs match and base_url", path, i)
 		}
 		if m.APIKey != "" && m.APIKeyEnv != "" {

@@ -26,10 +26,6 @@ import (
 	"github.com/berth-run/berth/image"
 	"github.com/berth-run/berth/internal/seal"
 	"github.com/berth-run/berth/journal"
-	"github.com/berth-run/berth/model"
-	"github.com/berth-run/berth/model/chat"
-	"github.com/berth-run/berth/model/scripted"
-	"github.com/berth-run/berth/model/upstream"
 	"github.com/berth-run/berth/quota"
 	"github.com/berth-run/berth/sandbox"
 	"github.com/berth-run/berth/sandbox/driver"
@@ -261,36 +257,6 @@ func template(images *image.Library, config *Config) (digest, rootfs string, err
 		return "", "", nil // it runs in this machine's own root
 	}
 	return t.Digest, t.Rootfs, err
-}
-
-// newRouter is the table of providers.
-func newRouter(config *Config, log *slog.Logger) (*model.Router, error) {
-	rules := []model.Rule{{Match: scripted.Name, Provider: scripted.Provider{}, About: berth.ModelBerth{Provider: scripted.Name}}}
-	upstreams := config.Models
-	if url, key := os.Getenv("OPENAI_BASE_URL"), os.Getenv("OPENAI_API_KEY"); len(upstreams) == 0 && (url != "" || key != "") {
-		if url == "" {
-			url = "https://api.openai.com/v1"
-		}
-		upstreams = []ModelConfig{{Match: "*", BaseURL: url, APIKeyEnv: "OPENAI_API_KEY"}}
-	}
-	for _, m := range upstreams {
-		key := m.APIKey
-		if m.APIKeyEnv != "" {
-			key = os.Getenv(m.APIKeyEnv)
-		}
-		p, err := chat.New(chat.Options{
-			Options:    upstream.Options{BaseURL: m.BaseURL, APIKey: key, Headers: m.Headers, Log: log, FirstToken: m.FirstToken, Silence: m.Silence},
-			SystemRole: m.SystemRole, MaxTokens: m.MaxTokens, Reasoning: m.Reasoning, CallIDLength: m.CallIDLength})
-		if err != nil {
-			return nil, fmt.Errorf("model %s: %w", m.Match, err)
-		}
-		rules = append(rules, model.Rule{Match: m.Match, Provider: p, Upstream: m.Upstream, Window: m.ContextWindow,
-			About: berth.ModelBerth{Provider: "chat", Modalities: m.Modalities, Tools: m.Tools}})
-	}
-	if len(upstreams) == 0 {
-		log.Warn("no model upstream: only the recital 'scripted' answers; set OPENAI_BASE_URL or name models in --config")
-	}
-	return model.NewRouter(log, rules...)
 }
 
 // containers gives the engine what it needs of the keeper.
