@@ -58,9 +58,13 @@ func newRequest(req *berth.ResponseRequest, body *berth.Response, items []berth.
 	if req.Instructions != nil {
 		out.Instructions = *req.Instructions
 	}
-	if req.User != nil {
-		out.User = *req.User
+	for to, from := range map[*string]*string{&out.User: req.User, &out.Hints.PromptCacheKey: req.PromptCacheKey,
+		&out.Hints.PromptCacheRetention: req.PromptCacheRetention, &out.Hints.SafetyIdentifier: req.SafetyIdentifier} {
+		if from != nil {
+			*to = *from
+		}
 	}
+	out.Hints.ServiceTier = req.ServiceTier
 	return out
 }
 

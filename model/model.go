@@ -55,7 +55,17 @@ type Request struct {
 	Text              berth.TextConfig
 	Reasoning         berth.ReasoningConfig
 	User              string
+	Hints             Hints
 	Sampling          berth.Sampling // what a provider cannot do of it, it refuses: RefuseSampling
+}
+
+// Hints are fields of a request that change nothing in what is said. A provider
+// whose wire has no word for one leaves it out.
+type Hints struct {
+	PromptCacheKey       string
+	PromptCacheRetention string
+	SafetyIdentifier     string
+	ServiceTier          string
 }
 
 // A ToolChoice says whether and which tool must be called.

@@ -102,6 +102,14 @@ func (op *Operation) matches(path string) bool {
 
 func (op *Operation) String() string { return op.Method + " " + op.Path }
 
+// Asked checks the body of a request.
+func (op *Operation) Asked(kind string, body []byte) error {
+	if op.Request[kind] == nil {
+		return fmt.Errorf("%s takes no %s", op, kind)
+	}
+	return op.document.check(op.pointer+"/request/"+strings.ReplaceAll(kind, "/", "~1"), body)
+}
+
 // Answer checks a body that was answered with success. A stream is checked event
 // by event, see Event.
 func (op *Operation) Answer(status int, kind string, body []byte) error {
