@@ -40,6 +40,7 @@ var Imports = map[string][]string{
 	"model/dialogue":            {""},
 	"model/chat":                {"", "internal/sse", "model", "model/dialogue", "model/upstream"},
 	"model/anthropic":           {"", "internal/sse", "model", "model/dialogue", "model/upstream"},
+	"model/openai":              {"", "internal/sse", "model", "model/dialogue", "model/upstream"},
 	"model/gemini":              {"", "internal/sse", "model", "model/dialogue", "model/upstream"},
 	"model/scripted":            {"", "model"},
 	"model/modeltest":           {"", "model", "model/dialogue"},
@@ -77,7 +78,7 @@ var Imports = map[string][]string{
 // Bans says which packages of the standard library and others only some may
 // import, so that the engine cannot learn HTTP by accident.
 var Bans = map[string][]string{
-	"net/http":     {"api", "webhook", "egress", "internal/contract", "guest", "guest/server", "model/upstream", "model/chat", "model/gemini", "model/anthropic", "model/modeltest", "cmd/berth", "e2e", "sandbox/drivertest"},
+	"net/http":     {"api", "webhook", "egress", "internal/contract", "guest", "guest/server", "model/upstream", "model/chat", "model/openai", "model/gemini", "model/anthropic", "model/modeltest", "cmd/berth", "e2e", "sandbox/drivertest"},
 	"database/sql": {"store/sqlite", "store/sqlite/query"},
 	"os/exec":      {"sandbox/gvisor", "sandbox/local", "sandbox/drivertest", "guest/server", "image", "store/storetest", "cmd/berth", "e2e"},
 }

@@ -5,7 +5,6 @@ package chat
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"iter"
 	"net/http"
@@ -126,21 +125,7 @@ func (p *Provider) Models(ctx context.Context) ([]berth.Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	var page struct {
-		Data []struct {
-			ID      string  `json:"id"`
-			Created float64 `json:"created"` // a whole number, except where it is not
-			OwnedBy string  `json:"owned_by"`
-		} `json:"data"`
-	}
-	if err := json.Unmarshal(body, &page); err != nil {
-		return nil, p.up.Broken(fmt.Errorf("the list of models: %w", err))
-	}
-	all := make([]berth.Model, 0, len(page.Data))
-	for _, m := range page.Data {
-		all = append(all, berth.Model{ID: m.ID, Object: "model", Created: int64(m.Created), OwnedBy: m.OwnedBy})
-	}
-	return all, nil
+	return p.up.Models(body)
 }
 
 // explain reads an error; its param gets the name that Responses has for it.

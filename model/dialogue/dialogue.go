@@ -12,9 +12,9 @@ import (
 	"github.com/berth-run/berth"
 )
 
-// interrupted stands in for an output that there is not: vendors refuse a call
+// Interrupted stands in for an output that there is not: vendors refuse a call
 // without one.
-const interrupted = "The call was interrupted; there is no output."
+const Interrupted = "The call was interrupted; there is no output."
 
 // A Turn is what one side says until the other does.
 type Turn struct {
@@ -52,8 +52,7 @@ type Output struct {
 // not say, ends a turn. An output without its call becomes the user's words. What
 // is left out is said in the log.
 func Read(items []berth.Item, log *slog.Logger) ([]Turn, error) {
-	r := &reader{log: log, items: items, outputs: map[string][]int{}, orphan: map[int]bool{}}
-	r.pair()
+	r := &reader{log: log, items: items, pairs: Pair(items)}
 	for i, it := range items {
 		if err := r.add(i, it); err != nil {
 			return nil, err
@@ -70,29 +69,35 @@ type reader struct {
 	said  []Part // of the turn that is still growing
 	name  string // of its speaker
 
-	outputs map[string][]int // of each call id, the places of the outputs not yet used
-	orphan  map[int]bool     // the places of outputs that have no call
+	pairs Pairs
 }
 
-// pair finds the output of each call. An id that occurs again, as some upstreams
+// Pairs says which output is of which call, by their places among the items.
+type Pairs struct {
+	OutputOf map[int]int // of a call
+	CallOf   map[int]int // of an output
+}
+
+// Pair pairs calls with their outputs. An id that occurs again, as some upstreams
 // count from zero in every turn, pairs in order.
-func (r *reader) pair() {
-	calls := map[string]int{}
-	for _, it := range r.items {
+func Pair(items []berth.Item) Pairs {
+	p := Pairs{OutputOf: map[int]int{}, CallOf: map[int]int{}}
+	calls := map[string][]int{}
+	for i, it := range items {
 		if it.Type() == berth.ItemFunctionCall {
-			calls[it.CallID()]++
+			calls[it.CallID()] = append(calls[it.CallID()], i)
 		}
 	}
-	for i, it := range r.items {
+	for i, it := range items {
 		if it.Type() != berth.ItemFunctionCallOutput {
 			continue
 		}
-		if id := it.CallID(); len(r.outputs[id]) < calls[id] {
-			r.outputs[id] = append(r.outputs[id], i)
-		} else {
-			r.orphan[i] = true
+		if waiting := calls[it.CallID()]; len(waiting) > 0 {
+			p.OutputOf[waiting[0]], p.CallOf[i] = i, waiting[0]
+			calls[it.CallID()] = waiting[1:]
 		}
 	}
+	return p
 }
 
 func (r *reader) add(i int, it berth.Item) error {
@@ -100,10 +105,10 @@ func (r *reader) add(i int, it berth.Item) error {
 	case berth.ItemMessage, "":
 		return r.message(it)
 	case berth.ItemFunctionCall:
-		return r.call(it)
+		return r.call(i, it)
 	case berth.ItemFunctionCallOutput:
 		r.endTurn()
-		if r.orphan[i] {
+		if _, paired := r.pairs.CallOf[i]; !paired {
 			return r.orphaned(it)
 		}
 	case berth.ItemReasoning:
@@ -149,16 +154,15 @@ func said(content []berth.Content) string {
 	return text.String()
 }
 
-func (r *reader) call(it berth.Item) error {
+func (r *reader) call(i int, it berth.Item) error {
 	var c berth.FunctionCall
 	if err := it.Decode(&c); err != nil {
 		return berth.Invalid("input", "Invalid function call: %v.", err)
 	}
-	call := &Call{ID: c.CallID, Name: name(c.Name), Arguments: object(c.Arguments), Output: Output{Text: interrupted, Missing: true}}
-	if places := r.outputs[c.CallID]; len(places) > 0 {
-		r.outputs[c.CallID] = places[1:]
+	call := &Call{ID: c.CallID, Name: Name(c.Name), Arguments: object(c.Arguments), Output: Output{Text: Interrupted, Missing: true}}
+	if place, ok := r.pairs.OutputOf[i]; ok {
 		var err error
-		if call.Output, err = output(r.items[places[0]]); err != nil {
+		if call.Output, err = output(r.items[place]); err != nil {
 			return err
 		}
 	} else {
@@ -168,9 +172,9 @@ func (r *reader) call(it berth.Item) error {
 	return nil
 }
 
-// name is a name that every vendor takes. Only a model that was wrong has called
+// Name is a name that every vendor takes. Only a model that was wrong has called
 // something by another.
-func name(s string) string {
+func Name(s string) string {
 	clean := []byte(s[:min(len(s), 64)])
 	for i, c := range clean {
 		letter := 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '_' || c == '-'
@@ -217,17 +221,19 @@ func output(it berth.Item) (Output, error) {
 	return out, nil
 }
 
-// orphaned tells an output without its call as the user's words: as an output, it
-// would be refused.
 func (r *reader) orphaned(it berth.Item) error {
 	r.log.Debug("an output without its call is told as the user's text", "call_id", it.CallID())
+	content, err := Orphan(it)
+	r.out = append(r.out, Turn{Role: "user", Content: content})
+	return err
+}
+
+// Orphan is an output without its call in the user's words: as an output, it would
+// be refused.
+func Orphan(it berth.Item) ([]berth.Content, error) {
 	out, err := output(it)
-	if err != nil {
-		return err
-	}
 	text := berth.Content{Type: "input_text", Text: "The output of an earlier call, " + it.CallID() + ", was:\n" + out.Text}
-	r.out = append(r.out, Turn{Role: "user", Content: append([]berth.Content{text}, out.Content...)})
-	return nil
+	return append([]berth.Content{text}, out.Content...), err
 }
 
 // endTurn ends the assistant's turn.

@@ -112,7 +112,7 @@ func FuzzRead(f *testing.F) {
 		}
 		for _, turn := range turns {
 			for _, p := range turn.Said {
-				if p.Call != nil && (!IsObject(p.Call.Arguments) || name(p.Call.Name) != p.Call.Name) {
+				if p.Call != nil && (!IsObject(p.Call.Arguments) || Name(p.Call.Name) != p.Call.Name) {
 					t.Fatalf("got %+v", p.Call)
 				}
 			}

@@ -29,7 +29,7 @@ func (s *IDs) For(id string) string {
 	}
 	n := s.used[id]
 	s.used[id]++
-	if n == 0 && id != "" && len(id) <= s.Length && (!s.Plain || name(id) == id) {
+	if n == 0 && id != "" && len(id) <= s.Length && (!s.Plain || Name(id) == id) {
 		return id
 	}
 	sum := sha256.Sum256([]byte(id + strings.Repeat("+", n)))

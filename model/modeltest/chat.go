@@ -48,7 +48,7 @@ func (h *ChatHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	switch {
 	case r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/models"):
-		h.list(w)
+		listModels(w, h.Models)
 	case r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/chat/completions"):
 		h.complete(w, r)
 	default:
@@ -56,9 +56,10 @@ func (h *ChatHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func (h *ChatHandler) list(w http.ResponseWriter) {
+// listModels lists models in OpenAI's form.
+func listModels(w http.ResponseWriter, ids []string) {
 	data := []map[string]any{}
-	for _, id := range h.Models {
+	for _, id := range ids {
 		data = append(data, map[string]any{"id": id, "object": "model", "created": 1700000000, "owned_by": "double"})
 	}
 	w.Header().Set("Content-Type", "application/json")

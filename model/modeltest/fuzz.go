@@ -9,6 +9,7 @@ import (
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/model"
+	"github.com/berth-run/berth/model/dialogue"
 )
 
 // Direct is a transport that calls a double without a network.
@@ -39,7 +40,7 @@ func fragment(b byte, n int) berth.Item {
 		return raw(`{"type":"function_call_output","call_id":"` + id + `","output":[{"type":"input_text","text":"` + text + `"},{"type":"input_image","image_url":"` + image + `"}]}`)
 	}
 	if b&8 == 0 {
-		return raw(`{"type":"reasoning","summary":[],"encrypted_content":"gAAAA"}`)
+		return berth.NewItem(berth.Reasoning{Type: berth.ItemReasoning, Summary: []berth.Content{}, EncryptedContent: dialogue.Seal("another vendor", "double-1", "signed")})
 	}
 	return message("developer", berth.Content{Type: "input_text", Text: "d"})
 }

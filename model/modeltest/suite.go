@@ -56,6 +56,7 @@ const (
 	ImageURLs    Feature = "addresses of images"
 	FileNames    Feature = "names of files"
 	ThoughtTexts Feature = "the words of thoughts, to be given back"
+	AnswerNames  Feature = "a name of the answer that thoughts came with"
 )
 
 func (h Harness) lacks(f Feature) bool { return slices.Contains(h.Lacks, f) }

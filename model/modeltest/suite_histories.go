@@ -134,8 +134,10 @@ var histories = []conversation{
 	}},
 	{name: "what other providers left behind", run: func(t *testing.T, h Harness) {
 		req := ask("hi")
+		if !h.lacks(ModelBinding) { // which is to say, it is not the vendor of this
+			req.Items = append(req.Items, raw(`{"type":"reasoning","id":"rs_1","summary":[{"type":"summary_text","text":"Hm."}],"encrypted_content":"gAAAA"}`))
+		}
 		req.Items = append(req.Items,
-			raw(`{"type":"reasoning","id":"rs_1","summary":[{"type":"summary_text","text":"Hm."}],"encrypted_content":"gAAAA"}`),
 			raw(`{"type":"reasoning","id":"rs_2","summary":[],"encrypted_content":"`+dialogue.Seal("another vendor", "double-1", "signed")+`"}`),
 			raw(`{"type":"web_search_call","id":"ws_1","status":"completed"}`),
 			message("assistant", berth.Content{Type: "refusal", Refusal: "I cannot."}), message("assistant", berth.Content{Type: "output_text"}), user("why?"))

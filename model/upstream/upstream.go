@@ -5,7 +5,9 @@ package upstream
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"iter"
 	"log/slog"
@@ -15,6 +17,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/model"
 )
 
@@ -137,6 +140,25 @@ func (u *Upstream) Get(ctx context.Context, send func(ctx context.Context) (*htt
 		return nil, u.failure(ctx, ctx, "", err, explain)
 	}
 	return body, nil
+}
+
+// Models reads a list of models in OpenAI's form.
+func (u *Upstream) Models(body []byte) ([]berth.Model, error) {
+	var page struct {
+		Data []struct {
+			ID      string  `json:"id"`
+			Created float64 `json:"created"` // a whole number, except where it is not
+			OwnedBy string  `json:"owned_by"`
+		} `json:"data"`
+	}
+	if err := json.Unmarshal(body, &page); err != nil {
+		return nil, u.Broken(fmt.Errorf("the list of models: %w", err))
+	}
+	all := make([]berth.Model, 0, len(page.Data))
+	for _, m := range page.Data {
+		all = append(all, berth.Model{ID: m.ID, Object: "model", Created: int64(m.Created), OwnedBy: m.OwnedBy})
+	}
+	return all, nil
 }
 
 // Broken is the error for an answer that cannot be read.

@@ -1,0 +1,177 @@
+package modeltest
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/model"
+)
+
+// responsesRequest has every parameter of Responses that goes with requests which
+// keep no state; those of type any are accepted and not looked at.
+type responsesRequest struct {
+	Model             string            `json:"model"`
+	Input             []json.RawMessage `json:"input"`
+	Instructions      *string           `json:"instructions"`
+	Tools             []responsesTool   `json:"tools"`
+	ToolChoice        json.RawMessage   `json:"tool_choice"`
+	ParallelToolCalls *bool             `json:"parallel_tool_calls"`
+	MaxOutputTokens   *int              `json:"max_output_tokens"`
+	Temperature       *float64          `json:"temperature"`
+	TopP              *float64          `json:"top_p"`
+	TopLogprobs       *int              `json:"top_logprobs"`
+	Text              *struct {
+		Format    json.RawMessage `json:"format"`
+		Verbosity string          `json:"verbosity"`
+	} `json:"text"`
+	Reasoning *struct {
+		Effort  *string `json:"effort"`
+		Summary *string `json:"summary"`
+	} `json:"reasoning"`
+	Include []string `json:"include"`
+	Store   *bool    `json:"store"`
+	Stream  bool     `json:"stream"`
+	User    string   `json:"user"`
+
+	PromptCacheKey       any `json:"prompt_cache_key"`
+	PromptCacheRetention any `json:"prompt_cache_retention"`
+	SafetyIdentifier     any `json:"safety_identifier"`
+	ServiceTier          any `json:"service_tier"`
+	Metadata             any `json:"metadata"`
+	Truncation           any `json:"truncation"`
+	StreamOptions        any `json:"stream_options"`
+}
+
+type responsesTool struct {
+	Type        string          `json:"type"`
+	Name        string          `json:"name"`
+	Description string          `json:"description"`
+	Parameters  json.RawMessage `json:"parameters"`
+	Strict      json.RawMessage `json:"strict"`
+}
+
+// hearResponses reads a request as OpenAI does, or says why OpenAI would refuse it.
+func hearResponses(body []byte) (*Heard, *Refusal) {
+	var c check
+	var r responsesRequest
+	if !c.strictly(body, "Unknown parameter", &r) {
+		return nil, c.refusal
+	}
+	c.want(r.Model != "", "Missing required parameter: 'model'.")
+	c.want(r.Stream && r.Store != nil && !*r.Store, "this double streams only, and keeps nothing")
+	heard := &Heard{Model: r.Model, Temperature: r.Temperature, TopP: r.TopP, User: r.User, ParallelToolCalls: r.ParallelToolCalls == nil || *r.ParallelToolCalls}
+	c.responsesParameters(&r, heard)
+	c.responsesTools(&r, heard)
+	if r.Text != nil {
+		c.responsesFormat(r.Text.Format, heard, r.Input)
+		c.want(contains(r.Text.Verbosity, "", "low", "medium", "high"), "text.verbosity: %q", r.Text.Verbosity)
+	}
+	if r.Instructions != nil {
+		heard.System = *r.Instructions
+	}
+	in := responsesInput{check: &c, calls: map[string]int{}, outputs: map[string]Message{}}
+	in.read(r.Input, heard)
+	return heard, c.refusal
+}
+
+func (c *check) responsesParameters(r *responsesRequest, heard *Heard) {
+	within := func(name string, v *float64, high float64) {
+		c.want(v == nil || *v >= 0 && *v <= high, "Invalid '%s': must be between 0 and %g", name, high)
+	}
+	within("temperature", r.Temperature, 2)
+	within("top_p", r.TopP, 1)
+	if n := r.MaxOutputTokens; n != nil {
+		heard.MaxOutputTokens = *n
+		c.want(*n >= 16, "Invalid 'max_output_tokens': integer below minimum value. Expected a value >= 16, but got %d instead.", *n)
+	}
+	for _, i := range r.Include {
+		c.want(contains(i, "reasoning.encrypted_content", "message.output_text.logprobs", "file_search_call.results", "web_search_call.results", "code_interpreter_call.outputs"), "Invalid value: '%s'.", i)
+	}
+	heard.Logprobs = slices.Contains(r.Include, "message.output_text.logprobs")
+	if n := r.TopLogprobs; n != nil {
+		heard.TopLogprobs = *n
+		c.want(*n >= 0 && *n <= 20, "Invalid 'top_logprobs'")
+	}
+	if r.Reasoning != nil {
+		if e := r.Reasoning.Effort; e != nil {
+			heard.Effort = *e
+			c.want(contains(*e, "none", "minimal", "low", "medium", "high", "xhigh", "max"), "Invalid value: '%s'.", *e)
+		}
+		s := r.Reasoning.Summary
+		c.want(s == nil || contains(*s, "auto", "concise", "detailed"), "Invalid value for reasoning.summary")
+	}
+}
+
+func (c *check) responsesTools(r *responsesRequest, heard *Heard) {
+	names := map[string]bool{}
+	for i, t := range r.Tools {
+		what := fmt.Sprintf("tools[%d]", i)
+		c.want(t.Type == "function", "Invalid value: '%s'.", t.Type)
+		c.want(functionName.MatchString(t.Name), "Invalid '%s.name': string does not match pattern.", what)
+		c.want(!names[t.Name], "%s: %s is there twice", what, t.Name)
+		names[t.Name] = true
+		c.want(len(t.Parameters) > 0 && len(t.Strict) > 0, "Missing required parameter: '%s.parameters' or '%s.strict'.", what, what)
+		var schema struct{ Type string }
+		if string(t.Parameters) != "null" {
+			c.want(json.Unmarshal(t.Parameters, &schema) == nil && schema.Type == "object", "Invalid schema for function '%s': schema must be of type object.", t.Name)
+		}
+		var strict *bool
+		if c.want(json.Unmarshal(t.Strict, &strict) == nil, "%s.strict", what) && strict != nil && *strict {
+			c.strictSchema(what, t.Parameters)
+		}
+		heard.Tools = append(heard.Tools, berth.FunctionTool{Type: t.Type, Name: t.Name, Description: t.Description, Parameters: t.Parameters, Strict: strict})
+	}
+	if r.ToolChoice == nil {
+		return
+	}
+	if json.Unmarshal(r.ToolChoice, &heard.ToolChoice.Mode) == nil {
+		c.want(contains(heard.ToolChoice.Mode, "auto", "none", "required"), "Invalid value: '%s'.", heard.ToolChoice.Mode)
+		c.want(len(r.Tools) > 0 || heard.ToolChoice.Mode != "required", "Tool choice 'required' must be specified with 'tools' parameter.")
+		return
+	}
+	var named struct {
+		Type string `json:"type"`
+		Name string `json:"name"`
+	}
+	c.strictly(r.ToolChoice, "tool_choice", &named)
+	c.want(named.Type == "function" && names[named.Name], "Tool choice '%s' not found in 'tools' parameter.", named.Name)
+	heard.ToolChoice = model.ToolChoice{Mode: "function", Name: named.Name}
+}
+
+func (c *check) responsesFormat(raw json.RawMessage, heard *Heard, input []json.RawMessage) {
+	if len(raw) == 0 {
+		return
+	}
+	var f struct {
+		Type        string          `json:"type"`
+		Name        string          `json:"name"`
+		Description string          `json:"description"`
+		Schema      json.RawMessage `json:"schema"`
+		Strict      *bool           `json:"strict"`
+	}
+	c.strictly(raw, "text.format", &f)
+	switch f.Type {
+	case "text":
+		return
+	case "json_object":
+		said := bytes.ToLower(bytes.Join(slices.Collect(func(yield func([]byte) bool) {
+			for _, in := range input {
+				if !yield(in) {
+					return
+				}
+			}
+		}), nil))
+		c.want(bytes.Contains(said, []byte("json")), "Response input messages must contain the word 'json' in some form to use 'text.format' of type 'json_object'.")
+	case "json_schema":
+		c.want(functionName.MatchString(f.Name) && len(f.Schema) > 0, "Missing required parameter: 'text.format.name' or 'text.format.schema'.")
+		if f.Strict != nil && *f.Strict {
+			c.strictSchema("text.format", f.Schema)
+		}
+	default:
+		c.want(false, "Invalid value: '%s'.", f.Type)
+	}
+	heard.Format = raw
+}

@@ -1,0 +1,249 @@
+package modeltest
+
+import (
+	"encoding/json"
+	"regexp"
+	"strings"
+)
+
+// responsesInput reads a conversation and watches over its items. What the model
+// said in a row is one message, with the outputs of its calls behind it.
+type responsesInput struct {
+	*check
+	turn     *Message           // of the assistant, that goes on
+	calls    map[string]int     // how many calls had this id
+	outputs  map[string]Message // that were given, by call id
+	loose    string             // reasoning that nothing has followed yet
+	began    bool               // somebody spoke
+	answered bool               // its calls are, so that what the model says next is another message
+}
+
+type responsesItem struct {
+	Type   string `json:"type"`
+	ID     string `json:"id"`
+	Status string `json:"status"`
+
+	Role    string          `json:"role"`
+	Content json.RawMessage `json:"content"`
+	Phase   string          `json:"phase"`
+
+	CallID    string          `json:"call_id"`
+	Name      string          `json:"name"`
+	Arguments *string         `json:"arguments"`
+	Output    json.RawMessage `json:"output"`
+
+	Summary          []responsesPart `json:"summary"`
+	EncryptedContent string          `json:"encrypted_content"`
+}
+
+type responsesPart struct {
+	Type        string  `json:"type"`
+	Text        *string `json:"text"`
+	Refusal     *string `json:"refusal"`
+	Annotations any     `json:"annotations"`
+	Logprobs    any     `json:"logprobs"`
+	ImageURL    string  `json:"image_url"`
+	Detail      string  `json:"detail"`
+	FileID      string  `json:"file_id"`
+	FileData    string  `json:"file_data"`
+	FileURL     string  `json:"file_url"`
+	Filename    string  `json:"filename"`
+}
+
+// fieldsOfItem are the fields that an item of each type may have.
+var fieldsOfItem = map[string]string{
+	"message": "role content phase", "function_call": "call_id name arguments", "function_call_output": "call_id output",
+	"reasoning": "summary content encrypted_content",
+}
+
+var itemID = map[string]*regexp.Regexp{
+	"message": regexp.MustCompile(`^msg_[a-zA-Z0-9_-]{1,60}$`), "function_call": regexp.MustCompile(`^fc_[a-zA-Z0-9_-]{1,61}$`),
+	"function_call_output": regexp.MustCompile(`^(fc|fco)_`), "reasoning": regexp.MustCompile(`^rs_[a-zA-Z0-9_-]{1,61}$`),
+}
+
+func (in *responsesInput) read(raw []json.RawMessage, heard *Heard) {
+	in.want(raw != nil, "Missing required parameter: 'input'.")
+	for i, one := range raw {
+		var head struct{ Type string }
+		in.want(json.Unmarshal(one, &head) == nil, "Invalid type for 'input[%d]'", i)
+		if head.Type == "" {
+			head.Type = "message"
+		}
+		allowed, known := fieldsOfItem[head.Type]
+		if !known {
+			in.other(i, head.Type)
+			continue
+		}
+		var it responsesItem
+		if !in.strictly(one, "an item", &it) || !in.fields(i, head.Type, allowed, one, &it) {
+			return
+		}
+		switch head.Type {
+		case "message":
+			in.message(i, &it, heard)
+		case "function_call":
+			in.call(i, &it, heard)
+		case "function_call_output":
+			in.output(i, &it)
+		case "reasoning":
+			in.reasoning(i, &it, heard)
+		}
+	}
+	in.end(heard)
+	in.place(heard)
+}
+
+// other takes items of the vendor's own tools, which are not looked at.
+func (in *responsesInput) other(i int, kind string) {
+	in.want(contains(kind, "web_search_call", "file_search_call", "compaction", "mcp_call", "item_reference"), "Invalid value: '%s'. Supported values are: …", kind)
+	in.loose = ""
+}
+
+func (in *responsesInput) fields(i int, kind, allowed string, raw json.RawMessage, it *responsesItem) bool {
+	var given map[string]json.RawMessage
+	_ = json.Unmarshal(raw, &given) // it was decoded before
+	for name := range given {
+		in.want(contains(name, append(strings.Fields(allowed), "type", "id", "status")...), "Unknown parameter: 'input[%d].%s'.", i, name)
+	}
+	in.want(it.ID == "" || itemID[kind].MatchString(it.ID), "Invalid 'input[%d].id': '%s'. Expected an ID that fits '%s'.", i, it.ID, kind)
+	return in.want(contains(it.Status, "", "completed", "incomplete", "in_progress"), "Invalid value: '%s'.", it.Status)
+}
+
+func (in *responsesInput) message(i int, it *responsesItem, heard *Heard) {
+	said := Message{Role: it.Role}
+	in.parts(i, it.Role, it.Content, &said)
+	switch it.Role {
+	case "assistant":
+		m := in.say(heard)
+		if m.Text != "" && said.Text != "" {
+			said.Text = "\n\n" + said.Text
+		}
+		m.Text += said.Text
+	case "system", "developer":
+		in.end(heard)
+		if !in.began {
+			heard.System = strings.Trim(heard.System+"\n\n"+said.Text, "\n")
+			return
+		}
+		said.Role = "system"
+		heard.Messages = append(heard.Messages, said)
+	case "user":
+		in.end(heard)
+		in.began = true
+		heard.Messages = append(heard.Messages, said)
+	default:
+		in.want(false, "Invalid value: '%s'. Supported values are: 'assistant', 'system', 'developer', and 'user'.", it.Role)
+	}
+}
+
+// say returns the assistant's message that goes on.
+func (in *responsesInput) say(heard *Heard) *Message {
+	in.began, in.loose = true, ""
+	if in.answered {
+		in.end(heard)
+	}
+	if in.turn == nil {
+		in.turn = &Message{Role: "assistant"}
+	}
+	return in.turn
+}
+
+// end ends the assistant's message.
+func (in *responsesInput) end(heard *Heard) {
+	in.want(in.loose == "", "Item '%s' of type 'reasoning' was provided without its required following item.", in.loose)
+	if in.turn != nil && (in.turn.Text != "" || len(in.turn.Calls) > 0) {
+		heard.Messages = append(heard.Messages, *in.turn)
+	}
+	in.turn, in.answered = nil, false
+}
+
+func (in *responsesInput) parts(i int, role string, raw json.RawMessage, said *Message) {
+	if json.Unmarshal(raw, &said.Text) == nil && len(raw) > 0 && string(raw) != "null" {
+		return
+	}
+	var list []json.RawMessage
+	if !in.want(json.Unmarshal(raw, &list) == nil && list != nil, "Invalid type for 'input[%d].content'", i) {
+		return
+	}
+	var texts []string
+	for _, one := range list {
+		var p responsesPart
+		if !in.strictly(one, "a content part", &p) {
+			return
+		}
+		fits := (role == "assistant") == contains(p.Type, "output_text", "refusal")
+		in.want(fits && contains(p.Type, "output_text", "refusal", "input_text", "input_image", "input_file"), "Invalid value: '%s' in 'input[%d].content' of role %s.", p.Type, i, role)
+		switch p.Type {
+		case "output_text", "input_text":
+			if in.want(p.Text != nil, "Missing required parameter: 'input[%d].content.text'.", i) && *p.Text != "" {
+				texts = append(texts, *p.Text)
+			}
+		case "refusal":
+			if in.want(p.Refusal != nil, "Missing required parameter: 'input[%d].content.refusal'.", i) {
+				texts = append(texts, *p.Refusal)
+			}
+		case "input_image":
+			in.want(isImage(p.ImageURL) || p.FileID != "", "Invalid 'input[%d].content.image_url'. Expected a valid URL, but got a value with an invalid format.", i)
+			in.want(contains(p.Detail, "", "auto", "low", "high", "original"), "Invalid value: '%s'.", p.Detail)
+			said.Images = append(said.Images, p.ImageURL)
+		case "input_file":
+			in.want(p.FileID != "" || p.FileURL != "" || strings.HasPrefix(p.FileData, "data:") && p.Filename != "", "Invalid 'input[%d].content': a file needs file_id, file_url, or file_data with filename.", i)
+			said.Files = append(said.Files, p.Filename)
+		}
+	}
+	said.Text = strings.Join(texts, "\n")
+}
+
+func (in *responsesInput) call(i int, it *responsesItem, heard *Heard) {
+	in.want(it.CallID != "" && len(it.CallID) <= 64, "Invalid 'input[%d].call_id': string too long or empty.", i)
+	in.want(in.calls[it.CallID] == 0, "Duplicate call_id: %s", it.CallID)
+	in.calls[it.CallID]++
+	in.want(functionName.MatchString(it.Name), "Invalid 'input[%d].name': string does not match pattern.", i)
+	m := in.say(heard)
+	if in.want(it.Arguments != nil, "Missing required parameter: 'input[%d].arguments'.", i) {
+		m.Calls = append(m.Calls, Call{it.CallID, it.Name, *it.Arguments})
+	}
+}
+
+func (in *responsesInput) output(i int, it *responsesItem) {
+	_, again := in.outputs[it.CallID]
+	in.want(it.CallID != "" && len(it.CallID) <= 64 && !again, "Invalid 'input[%d].call_id': %q", i, it.CallID)
+	said := Message{Role: "tool", CallID: it.CallID}
+	in.want(in.loose == "", "Item '%s' of type 'reasoning' was provided without its required following item.", in.loose)
+	in.parts(i, "user", it.Output, &said)
+	in.outputs[it.CallID] = said
+	in.answered = true
+}
+
+func (in *responsesInput) reasoning(i int, it *responsesItem, heard *Heard) {
+	text := ""
+	for _, p := range it.Summary {
+		in.want(p.Type == "summary_text" && p.Text != nil, "Invalid value: '%s'.", p.Type)
+		text += *p.Text
+	}
+	in.want(it.Summary != nil, "Missing required parameter: 'input[%d].summary'.", i)
+	in.want(it.EncryptedContent != "", "Item with id '%s' not found. Items are not persisted when `store` is set to false.", it.ID)
+	in.want(it.EncryptedContent == sign("responses", text), "The encrypted content could not be verified.")
+	m := in.say(heard)
+	m.Thought += text
+	m.Seals++
+	in.loose = it.ID + "?"
+}
+
+// place puts each output behind the message with its call.
+func (in *responsesInput) place(heard *Heard) {
+	var out []Message
+	for _, m := range heard.Messages {
+		out = append(out, m)
+		for _, c := range m.Calls {
+			o, ok := in.outputs[c.ID]
+			in.want(ok, "No tool output found for function call %s.", c.ID)
+			out = append(out, o)
+			delete(in.outputs, c.ID)
+		}
+	}
+	for id := range in.outputs {
+		in.want(false, "No tool call found for function call output with call_id %s.", id)
+	}
+	heard.Messages = out
+}

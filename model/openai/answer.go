@@ -1,0 +1,298 @@
+package openai
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"log/slog"
+	"slices"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/internal/sse"
+	"github.com/berth-run/berth/model"
+	"github.com/berth-run/berth/model/dialogue"
+	"github.com/berth-run/berth/model/upstream"
+)
+
+// maxEvent bounds one event, in bytes; the last holds the whole response.
+const maxEvent = 64 << 20
+
+// An event is one of the stream. Only what is used is named, so that nothing else
+// can be malformed.
+type event struct {
+	Type         string            `json:"type"`
+	OutputIndex  int               `json:"output_index"`
+	SummaryIndex int               `json:"summary_index"`
+	Item         json.RawMessage   `json:"item"`
+	Delta        json.RawMessage   `json:"delta"`
+	Logprobs     []json.RawMessage `json:"logprobs"`
+	Response     *response         `json:"response"`
+}
+
+type response struct {
+	Model             string       `json:"model"`
+	Usage             *berth.Usage `json:"usage"`
+	IncompleteDetails *struct {
+		Reason string `json:"reason"`
+	} `json:"incomplete_details"`
+	Error json.RawMessage `json:"error"`
+}
+
+// An answer is what the model says in one turn, as it comes in.
+type answer struct {
+	log   *slog.Logger
+	begun func() // called when the first word or call comes
+
+	started bool
+	model   string
+	finish  *model.Finish
+	open    map[int]*openItem // by output index
+	calls   int
+	ids     dialogue.NewIDs
+}
+
+// An openItem is an output item that has begun.
+type openItem struct {
+	phase string
+	call  int  // of a function call
+	told  bool // something of it was
+}
+
+func newAnswer(req *model.Request, log *slog.Logger) *answer {
+	return &answer{log: log, begun: func() {}, open: map[int]*openItem{}, ids: dialogue.NewIDs{Items: req.Items}}
+}
+
+// read yields what the answer says, and its Finish or an error.
+func (a *answer) read(in io.Reader) iter.Seq2[model.Delta, error] {
+	return func(yield func(model.Delta, error) bool) {
+		var deltas []model.Delta
+		for ev, err := range sse.NewReader(in, maxEvent).Events() {
+			if err == nil {
+				deltas, err = a.take(ev.Data, deltas[:0])
+			}
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			if len(deltas) > 0 && !a.started {
+				a.started = true
+				a.begun()
+			}
+			for _, d := range deltas {
+				if !yield(d, nil) {
+					return
+				}
+			}
+			if a.finish != nil {
+				yield(*a.finish, nil)
+				return
+			}
+		}
+		yield(nil, io.ErrUnexpectedEOF)
+	}
+}
+
+// take appends what an event says.
+func (a *answer) take(data []byte, out []model.Delta) ([]model.Delta, error) {
+	if bytes.HasPrefix(data, []byte("[DONE]")) { // some servers' end mark, which comes after the last event
+		return out, nil
+	}
+	var ev event
+	if err := json.Unmarshal(data, &ev); err != nil {
+		if _, ok := errors.AsType[*json.UnmarshalTypeError](err); !ok {
+			return out, fmt.Errorf("an event is malformed: %w", err)
+		}
+		a.log.Debug("a field of an event has another type than documented", "err", err)
+	}
+	if ev.Response != nil && ev.Response.Model != "" {
+		a.model = ev.Response.Model
+	}
+	var it berth.Item
+	switch ev.Type {
+	case "response.output_item.added":
+		if it.UnmarshalJSON(ev.Item) == nil {
+			out = a.begin(ev.OutputIndex, it, out)
+		}
+		return out, nil
+	case "response.output_item.done":
+		if it.UnmarshalJSON(ev.Item) == nil {
+			out = a.end(ev.OutputIndex, it, out)
+		}
+		return out, nil
+	case "response.completed", "response.incomplete":
+		return out, a.over(&ev)
+	case "response.failed":
+		var failed []byte
+		if ev.Response != nil {
+			failed = ev.Response.Error
+		}
+		return out, &upstream.Refusal{Body: fmt.Appendf(nil, `{"error":%s}`, orNull(failed))}
+	case "error":
+		return out, &upstream.Refusal{Body: bytes.Clone(data)}
+	}
+	return a.more(&ev, out), nil
+}
+
+func orNull(raw []byte) []byte {
+	if len(raw) == 0 {
+		return []byte("null")
+	}
+	return raw
+}
+
+// begin opens an item.
+func (a *answer) begin(index int, it berth.Item, out []model.Delta) []model.Delta {
+	item := &openItem{}
+	a.open[index] = item
+	switch it.Type() {
+	case berth.ItemMessage:
+		var m berth.Message
+		if it.Decode(&m) == nil {
+			item.phase = m.Phase
+		}
+	case berth.ItemFunctionCall:
+		var c berth.FunctionCall
+		if it.Decode(&c) != nil || c.Name == "" {
+			delete(a.open, index)
+			return out
+		}
+		item.call = a.calls
+		a.calls++
+		item.told = c.Arguments != ""
+		return append(out, model.Call{Index: item.call, ID: a.ids.For(c.CallID), Name: c.Name, Arguments: c.Arguments})
+	}
+	return out
+}
+
+// more appends what is added to an open item.
+func (a *answer) more(ev *event, out []model.Delta) []model.Delta {
+	item := a.open[ev.OutputIndex]
+	if item == nil {
+		return out
+	}
+	if ev.Type == "response.reasoning_summary_part.added" {
+		if ev.SummaryIndex > 0 {
+			out = append(out, model.Thought{Text: "\n\n", Summary: true})
+		}
+		return out
+	}
+	var delta string
+	if json.Unmarshal(ev.Delta, &delta) != nil || delta == "" && len(ev.Logprobs) == 0 {
+		return out
+	}
+	told := len(out)
+	switch ev.Type {
+	case "response.output_text.delta":
+		if len(ev.Logprobs) == 0 {
+			ev.Logprobs = nil
+		}
+		out = append(out, model.Text{Text: delta, Logprobs: ev.Logprobs, Phase: item.phase})
+	case "response.refusal.delta":
+		out = append(out, model.Refusal{Text: delta})
+	case "response.reasoning_summary_text.delta":
+		out = append(out, model.Thought{Text: delta, Summary: true})
+	case "response.reasoning_text.delta":
+		out = append(out, model.Thought{Text: delta})
+	case "response.function_call_arguments.delta":
+		out = append(out, model.Call{Index: item.call, Arguments: delta})
+	}
+	item.told = item.told || len(out) > told
+	return out
+}
+
+// end closes an item: what its pieces do not say, it says itself.
+func (a *answer) end(index int, it berth.Item, out []model.Delta) []model.Delta {
+	item := a.open[index]
+	delete(a.open, index)
+	switch it.Type() {
+	case berth.ItemFunctionCall:
+		var c berth.FunctionCall
+		if item != nil && !item.told && it.Decode(&c) == nil && c.Arguments != "" {
+			out = append(out, model.Call{Index: item.call, Arguments: c.Arguments})
+		}
+		return out
+	case berth.ItemMessage:
+		if item != nil && !item.told {
+			out = whole(it, item.phase, out)
+		}
+		if plain(it) {
+			return out
+		}
+		return append(out, model.Item{Item: unnamed(it), Ends: true})
+	case berth.ItemReasoning:
+		return append(out, model.Item{Item: unnamed(it), Ends: item != nil && item.told})
+	case "":
+		return out
+	}
+	return append(out, model.Item{Item: it})
+}
+
+// whole appends the words of a message that came without a delta.
+func whole(it berth.Item, phase string, out []model.Delta) []model.Delta {
+	var m berth.Message
+	if it.Decode(&m) != nil {
+		return out
+	}
+	for _, c := range m.Content {
+		if c.Refusal != "" {
+			out = append(out, model.Refusal{Text: c.Refusal})
+		} else if c.Text != "" {
+			out = append(out, model.Text{Text: c.Text, Logprobs: c.Logprobs, Phase: phase})
+		}
+	}
+	return out
+}
+
+// plain reports whether a message has only fields that its pieces have told.
+func plain(it berth.Item) bool {
+	var m struct {
+		fields  map[string]json.RawMessage
+		Content []map[string]json.RawMessage `json:"content"`
+	}
+	if it.Decode(&m) != nil || it.Decode(&m.fields) != nil {
+		return true // and not to be kept as it is
+	}
+	for k := range m.fields {
+		if !slices.Contains([]string{"id", "type", "status", "role", "phase", "content"}, k) {
+			return false
+		}
+	}
+	for _, c := range m.Content {
+		for k, v := range c {
+			if k == "annotations" && string(v) != "[]" || !slices.Contains([]string{"type", "text", "refusal", "annotations", "logprobs"}, k) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// unnamed is an item without its id: in this house it has another.
+func unnamed(it berth.Item) berth.Item {
+	var all map[string]json.RawMessage
+	if it.Decode(&all) != nil {
+		return it
+	}
+	delete(all, "id")
+	return berth.NewItem(all)
+}
+
+// over ends the answer.
+func (a *answer) over(ev *event) error {
+	f := model.Finish{Reason: model.FinishStop, Model: a.model}
+	if r := ev.Response; r != nil {
+		if r.Usage != nil {
+			f.Usage = *r.Usage
+		}
+		if d := r.IncompleteDetails; d != nil && d.Reason == "content_filter" {
+			f.Reason = model.FinishContentFilter
+		} else if d != nil && d.Reason != "" {
+			f.Reason = model.FinishLength
+		}
+	}
+	a.finish = &f
+	return nil
+}

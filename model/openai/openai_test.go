@@ -1,0 +1,48 @@
+package openai_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/berth-run/berth/model"
+	"github.com/berth-run/berth/model/modeltest"
+	"github.com/berth-run/berth/model/openai"
+	"github.com/berth-run/berth/model/upstream"
+)
+
+// open returns a provider that asks a double which follows the script.
+func open(t testing.TB, script modeltest.Script, with ...func(*openai.Options)) (*openai.Provider, *modeltest.OpenAIHandler) {
+	t.Helper()
+	double := modeltest.NewOpenAIServer(t, script)
+	double.Key = modeltest.Key
+	opts := openai.Options{Options: upstream.Options{BaseURL: double.URL, APIKey: modeltest.Key}}
+	for _, f := range with {
+		f(&opts)
+	}
+	p, err := openai.New(opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p, double
+}
+
+func TestSuite(t *testing.T) {
+	modeltest.Run(t, modeltest.Harness{
+		Open: func(t *testing.T, script modeltest.Script) (model.Provider, *modeltest.Double) {
+			p, double := open(t, script)
+			return p, double.Double
+		},
+		Hurried: func(t *testing.T, script modeltest.Script) (model.Provider, *modeltest.Double) {
+			p, double := open(t, script, func(o *openai.Options) { o.FirstToken, o.Silence = 20*time.Millisecond, 20*time.Millisecond })
+			return p, double.Double
+		},
+		Closed: func(t *testing.T) model.Provider {
+			p, err := openai.New(openai.Options{Options: upstream.Options{BaseURL: "http://127.0.0.1:1/v1", APIKey: modeltest.Key}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return p
+		},
+		Lacks: []modeltest.Feature{modeltest.Stops, modeltest.ModelBinding, modeltest.AnswerNames},
+	})
+}
