@@ -1,3 +1,5 @@
+//lint:file-ignore SA1019 Assistants are deprecated by OpenAI, and served here all the same.
+
 package e2e
 
 import (
