@@ -71,7 +71,7 @@ type StoreConfig struct {
 // ModelConfig sends models to an upstream.
 type ModelConfig struct {
 	Match     string            `yaml:"match"`       // a name or a pattern: qwen3-32b, gpt-*, *
-	Provider  string            `yaml:"provider"`    // how it is spoken to: chat (the default), anthropic or gemini
+	Provider  string            `yaml:"provider"`    // how it is spoken to: chat (the default), openai (Responses), anthropic or gemini
 	BaseURL   string            `yaml:"base_url"`    // such as http://localhost:8000/v1. Default: the vendor's own; chat has none
 	APIKey    string            `yaml:"api_key"`     // or:
 	APIKeyEnv string            `yaml:"api_key_env"` // the environment variable that has it

@@ -11,6 +11,7 @@ import (
 	"github.com/berth-run/berth/model/anthropic"
 	"github.com/berth-run/berth/model/chat"
 	"github.com/berth-run/berth/model/gemini"
+	"github.com/berth-run/berth/model/openai"
 	"github.com/berth-run/berth/model/scripted"
 	"github.com/berth-run/berth/model/upstream"
 )
@@ -18,6 +19,7 @@ import (
 // The names of providers in the configuration.
 const (
 	providerChat      = "chat"
+	providerOpenAI    = "openai"
 	providerAnthropic = "anthropic"
 	providerGemini    = "gemini"
 )
@@ -26,6 +28,9 @@ const (
 var providers = map[string]func(ModelConfig, upstream.Options) (model.Provider, error){
 	providerChat: func(m ModelConfig, up upstream.Options) (model.Provider, error) {
 		return chat.New(chat.Options{Options: up, SystemRole: m.SystemRole, MaxTokens: m.MaxTokens, Reasoning: m.Reasoning, CallIDLength: m.CallIDLength})
+	},
+	providerOpenAI: func(m ModelConfig, up upstream.Options) (model.Provider, error) {
+		return openai.New(openai.Options{Options: up, Reasoning: m.Reasoning})
 	},
 	providerAnthropic: func(_ ModelConfig, up upstream.Options) (model.Provider, error) {
 		return anthropic.New(anthropic.Options{Options: up})
@@ -73,8 +78,8 @@ func (m ModelConfig) provider() string {
 }
 
 // environmentModels are the upstreams that the vendors' own variables name. Each
-// gets the models of its vendor's names; the rest goes to OPENAI_BASE_URL, which
-// may be any server that speaks Chat Completions.
+// gets the models of its vendor's names; the rest goes to OpenAI, or to
+// OPENAI_BASE_URL, which may be any server that speaks Chat Completions.
 func environmentModels(getenv func(string) string) []ModelConfig {
 	var found []ModelConfig
 	if getenv("ANTHROPIC_API_KEY") != "" || getenv("ANTHROPIC_BASE_URL") != "" {
@@ -87,11 +92,11 @@ func environmentModels(getenv func(string) string) []ModelConfig {
 	if getenv(key) != "" {
 		found = append(found, ModelConfig{Match: "gemini-*", Provider: providerGemini, BaseURL: getenv("GOOGLE_GEMINI_BASE_URL"), APIKeyEnv: key})
 	}
-	if url := getenv("OPENAI_BASE_URL"); url != "" || getenv("OPENAI_API_KEY") != "" {
-		if url == "" {
-			url = "https://api.openai.com/v1"
-		}
-		found = append(found, ModelConfig{Match: "*", BaseURL: strings.TrimSuffix(url, "/"), APIKeyEnv: "OPENAI_API_KEY"})
+	switch url := getenv("OPENAI_BASE_URL"); {
+	case url != "" && !strings.HasPrefix(url, openai.BaseURL):
+		found = append(found, ModelConfig{Match: "*", BaseURL: url, APIKeyEnv: "OPENAI_API_KEY"})
+	case url != "" || getenv("OPENAI_API_KEY") != "":
+		found = append(found, ModelConfig{Match: "*", Provider: providerOpenAI, APIKeyEnv: "OPENAI_API_KEY"})
 	}
 	return found
 }

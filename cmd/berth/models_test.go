@@ -14,7 +14,7 @@ func TestEnvironmentModels(t *testing.T) {
 	}{
 		"nothing": {nil, map[string]string{"gpt-5": "", "scripted": "scripted"}},
 		"all": {map[string]string{"OPENAI_API_KEY": "a", "ANTHROPIC_API_KEY": "b", "GEMINI_API_KEY": "c"},
-			map[string]string{"gpt-5": providerChat, "claude-sonnet-4-5": providerAnthropic, "gemini-3-pro": providerGemini, "qwen3": providerChat}},
+			map[string]string{"gpt-5": providerOpenAI, "claude-sonnet-4-5": providerAnthropic, "gemini-3-pro": providerGemini, "o3": providerOpenAI}},
 		"local": {map[string]string{"OPENAI_BASE_URL": "http://localhost:8000/v1"},
 			map[string]string{"claude-sonnet-4-5": providerChat, "qwen3": providerChat}},
 		"google's other name": {map[string]string{"GOOGLE_API_KEY": "c"}, map[string]string{"gemini-3-pro": providerGemini, "gpt-5": ""}},
