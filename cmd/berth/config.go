@@ -71,7 +71,7 @@ type StoreConfig struct {
 // ModelConfig sends models to an upstream.
 type ModelConfig struct {
 	Match     string            `yaml:"match"`       // a name or a pattern: qwen3-32b, gpt-*, *
-	Provider  string            `yaml:"provider"`    // how it is spoken to: chat (the default), openai (Responses), anthropic or gemini
+	Provider  string            `yaml:"provider"`    // how it is spoken to: openai, chat, anthropic or gemini. Default: openai for api.openai.com, else chat
 	BaseURL   string            `yaml:"base_url"`    // such as http://localhost:8000/v1. Default: the vendor's own; chat has none
 	APIKey    string            `yaml:"api_key"`     // or:
 	APIKeyEnv string            `yaml:"api_key_env"` // the environment variable that has it
@@ -87,13 +87,19 @@ type ModelConfig struct {
 	Modalities []string `yaml:"modalities"` // what it takes: text, image, file, audio
 	Tools      *bool    `yaml:"tools"`      // whether it can call any
 
-	// What the upstream's dialect asks for; see chat.Options.
-	SystemRole   string        `yaml:"system_role"`    // system (the default) or developer
-	MaxTokens    string        `yaml:"max_tokens"`     // max_tokens or max_completion_tokens. Default: by the upstream
-	Reasoning    string        `yaml:"reasoning"`      // the field that takes reasoning back: reasoning_content (DeepSeek) or reasoning
-	CallIDLength int           `yaml:"call_id_length"` // the longest call id. Default: 40; Mistral wants 9
-	FirstToken   time.Duration `yaml:"first_token"`    // patience before the first word. Default: 10m
-	Silence      time.Duration `yaml:"silence"`        // patience after it. Default: 10m
+	// What the upstream's dialect asks for; see the Options of the provider that a key
+	// is for.
+	SystemRole      string `yaml:"system_role"`       // chat: system (the default) or developer
+	MaxTokens       string `yaml:"max_tokens"`        // chat: max_tokens or max_completion_tokens. Default: by the upstream
+	Reasoning       string `yaml:"reasoning"`         // chat: the field that takes reasoning back, reasoning_content (DeepSeek) or reasoning; openai: encrypted (the default) or all
+	CallIDLength    int    `yaml:"call_id_length"`    // chat: the longest call id. Default: 40; Mistral wants 9
+	MaxOutputTokens int    `yaml:"max_output_tokens"` // anthropic: the bound where a request has none. Default: the model's
+	Thinking        string `yaml:"thinking"`          // anthropic: budget or adaptive; gemini: budget or level. Default: by the model
+	Structured      string `yaml:"structured"`        // anthropic: how a JSON schema is kept, format or tool. Default: by the model
+	Cache           string `yaml:"cache"`             // anthropic: how long the context is kept to be read again, 5m (the default), 1h or off
+
+	FirstToken time.Duration `yaml:"first_token"` // patience before the first word. Default: 10m
+	Silence    time.Duration `yaml:"silence"`     // patience after it. Default: 10m
 }
 
 // Bytes is a size: a number, or one with k, m, g or t.
@@ -161,11 +167,17 @@ func loadConfig(path string) (*Config, error) {
 		}
 	}
 	for i, m := range c.Models {
-		if providers[m.provider()] == nil {
+		kind, known := providers[m.provider()]
+		if !known {
 			return nil, fmt.Errorf("%s: models[%d].provider: %q is not %s", path, i, m.Provider, strings.Join(slices.Sorted(maps.Keys(providers)), ", "))
 		}
 		if m.Match == "" || m.BaseURL == "" && m.provider() == providerChat {
 			return nil, fmt.Errorf("%s: models[%d] needs match and base_url", path, i)
+		}
+		for _, key := range m.dialect() {
+			if !slices.Contains(kind.keys, key) {
+				return nil, fmt.Errorf("%s: models[%d].%s is not for provider %s", path, i, key, m.provider())
+			}
 		}
 		if m.APIKey != "" && m.APIKeyEnv != "" {
 			return nil, fmt.Errorf("%s: models[%d] has both api_key and api_key_env", path, i)

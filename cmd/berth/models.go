@@ -1,8 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
+	"net/url"
 	"os"
 	"strings"
 
@@ -18,26 +20,49 @@ import (
 
 // The names of providers in the configuration.
 const (
-	providerChat      = "chat"
 	providerOpenAI    = "openai"
+	providerChat      = "chat"
 	providerAnthropic = "anthropic"
 	providerGemini    = "gemini"
 )
 
-// providers is the table of providers: how each is made from its configuration.
-var providers = map[string]func(ModelConfig, upstream.Options) (model.Provider, error){
-	providerChat: func(m ModelConfig, up upstream.Options) (model.Provider, error) {
-		return chat.New(chat.Options{Options: up, SystemRole: m.SystemRole, MaxTokens: m.MaxTokens, Reasoning: m.Reasoning, CallIDLength: m.CallIDLength})
-	},
-	providerOpenAI: func(m ModelConfig, up upstream.Options) (model.Provider, error) {
+// A providerKind is how providers of a name are made, and which keys of their
+// dialect the configuration may have.
+type providerKind struct {
+	make func(ModelConfig, upstream.Options) (model.Provider, error)
+	keys []string
+}
+
+// providers is the table of providers.
+var providers = map[string]providerKind{
+	providerOpenAI: {func(m ModelConfig, up upstream.Options) (model.Provider, error) {
 		return openai.New(openai.Options{Options: up, Reasoning: m.Reasoning})
-	},
-	providerAnthropic: func(_ ModelConfig, up upstream.Options) (model.Provider, error) {
-		return anthropic.New(anthropic.Options{Options: up})
-	},
-	providerGemini: func(_ ModelConfig, up upstream.Options) (model.Provider, error) {
-		return gemini.New(gemini.Options{Options: up})
-	},
+	}, []string{"reasoning"}},
+	providerChat: {func(m ModelConfig, up upstream.Options) (model.Provider, error) {
+		return chat.New(chat.Options{Options: up, SystemRole: m.SystemRole, MaxTokens: m.MaxTokens, Reasoning: m.Reasoning, CallIDLength: m.CallIDLength})
+	}, []string{"system_role", "max_tokens", "reasoning", "call_id_length"}},
+	providerAnthropic: {func(m ModelConfig, up upstream.Options) (model.Provider, error) {
+		return anthropic.New(anthropic.Options{Options: up, MaxTokens: m.MaxOutputTokens, Thinking: m.Thinking, Structured: m.Structured, Cache: m.Cache})
+	}, []string{"max_output_tokens", "thinking", "structured", "cache"}},
+	providerGemini: {func(m ModelConfig, up upstream.Options) (model.Provider, error) {
+		return gemini.New(gemini.Options{Options: up, Thinking: m.Thinking})
+	}, []string{"thinking"}},
+}
+
+// dialect returns the keys of a dialect that are set.
+func (m ModelConfig) dialect() (keys []string) {
+	for _, k := range []struct {
+		name string
+		set  bool
+	}{
+		{"system_role", m.SystemRole != ""}, {"max_tokens", m.MaxTokens != ""}, {"reasoning", m.Reasoning != ""}, {"call_id_length", m.CallIDLength != 0},
+		{"max_output_tokens", m.MaxOutputTokens != 0}, {"thinking", m.Thinking != ""}, {"structured", m.Structured != ""}, {"cache", m.Cache != ""},
+	} {
+		if k.set {
+			keys = append(keys, k.name)
+		}
+	}
+	return keys
 }
 
 // newRouter makes the providers and says which models go to which.
@@ -66,20 +91,24 @@ func newProvider(m ModelConfig, log *slog.Logger) (model.Provider, error) {
 	if m.APIKeyEnv != "" {
 		key = os.Getenv(m.APIKeyEnv)
 	}
-	return providers[m.provider()](m, upstream.Options{BaseURL: m.BaseURL, APIKey: key, Headers: m.Headers, Log: log, FirstToken: m.FirstToken, Silence: m.Silence})
+	return providers[m.provider()].make(m, upstream.Options{BaseURL: m.BaseURL, APIKey: key, Headers: m.Headers, Log: log, FirstToken: m.FirstToken, Silence: m.Silence})
 }
 
-// provider is the name of the model's provider.
+// provider is the name of the model's provider. OpenAI's own server is spoken to in
+// its own tongue, any other in the one that most know.
 func (m ModelConfig) provider() string {
-	if m.Provider == "" {
-		return providerChat
+	if m.Provider != "" {
+		return m.Provider
 	}
-	return m.Provider
+	if u, err := url.Parse(m.BaseURL); err == nil && u.Hostname() == "api.openai.com" {
+		return providerOpenAI
+	}
+	return providerChat
 }
 
 // environmentModels are the upstreams that the vendors' own variables name. Each
-// gets the models of its vendor's names; the rest goes to OpenAI, or to
-// OPENAI_BASE_URL, which may be any server that speaks Chat Completions.
+// gets the models of its vendor's names; the rest goes to OPENAI_BASE_URL, which is
+// OpenAI's or may be any server that speaks Chat Completions.
 func environmentModels(getenv func(string) string) []ModelConfig {
 	var found []ModelConfig
 	if getenv("ANTHROPIC_API_KEY") != "" || getenv("ANTHROPIC_BASE_URL") != "" {
@@ -89,14 +118,11 @@ func environmentModels(getenv func(string) string) []ModelConfig {
 	if getenv(key) == "" {
 		key = "GOOGLE_API_KEY"
 	}
-	if getenv(key) != "" {
+	if getenv(key) != "" || getenv("GOOGLE_GEMINI_BASE_URL") != "" {
 		found = append(found, ModelConfig{Match: "gemini-*", Provider: providerGemini, BaseURL: getenv("GOOGLE_GEMINI_BASE_URL"), APIKeyEnv: key})
 	}
-	switch url := getenv("OPENAI_BASE_URL"); {
-	case url != "" && !strings.HasPrefix(url, openai.BaseURL):
-		found = append(found, ModelConfig{Match: "*", BaseURL: url, APIKeyEnv: "OPENAI_API_KEY"})
-	case url != "" || getenv("OPENAI_API_KEY") != "":
-		found = append(found, ModelConfig{Match: "*", Provider: providerOpenAI, APIKeyEnv: "OPENAI_API_KEY"})
+	if base := getenv("OPENAI_BASE_URL"); base != "" || getenv("OPENAI_API_KEY") != "" {
+		found = append(found, ModelConfig{Match: "*", BaseURL: strings.TrimSuffix(cmp.Or(base, openai.BaseURL), "/"), APIKeyEnv: "OPENAI_API_KEY"})
 	}
 	return found
 }

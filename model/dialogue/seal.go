@@ -8,7 +8,7 @@ import (
 
 // sealed begins the encrypted_content of reasoning items that a Seal made. It
 // says what it is to whoever meets it elsewhere.
-const sealed = "berth.1."
+const sealed = "berth.vendor.1."
 
 // envelope is what a seal holds.
 type envelope struct {

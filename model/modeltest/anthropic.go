@@ -15,7 +15,8 @@ import (
 // An AnthropicHandler is a double of Anthropic's Messages API: POST /v1/messages,
 // always as a stream, and GET /v1/models. It refuses what the documentation does
 // not allow, by the model's generation, and two turns of one side besides. The
-// reasoning that it gives is signed, and bound to its model and to what came before.
+// reasoning that it gives is signed and bound to its model, and from Claude 5.1 on to
+// what came before.
 type AnthropicHandler struct {
 	*Double
 	Key      string   // the key that requests must bear; empty is any

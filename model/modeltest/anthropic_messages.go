@@ -304,6 +304,10 @@ func prefixesOf(body []byte, n int) []string {
 		return string(raw)
 	}
 	out := []string{sign(text(r["system"]), text(r["tools"]))}
+	name, _ := r["model"].(string)
+	if binds, _ := anthropicSince(name, 501); !binds {
+		return make([]string, n+1) // thoughts are bound to nothing
+	}
 	for i := range n {
 		out = append(out, sign(out[i], text(messages[i])))
 	}

@@ -206,7 +206,7 @@ func (s *geminiSpeaker) finish(f model.Finish) bool {
 		}
 		part := map[string]any{"functionCall": call}
 		if i == 0 {
-			part["thoughtSignature"] = sign("gemini", geminiFamily(s.model), "call", c.Name, compact([]byte(c.Arguments)))
+			part["thoughtSignature"] = sign("gemini", geminiFamily(s.model), "call", c.Name, canonical([]byte(c.Arguments)))
 		}
 		if !s.part(part) {
 			return false

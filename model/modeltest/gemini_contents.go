@@ -193,7 +193,7 @@ func (g *geminiContents) said(i int, parts []geminiPart, current bool, heard *He
 			g.want(!missing, "Function call is missing a thought_signature in functionCall parts. Function call `%s` in contents[%d].", c.Name, i)
 			g.want(geminiName.MatchString(c.Name), "contents[%d]: function_call.name: %q", i, c.Name)
 			g.want(c.Args == nil || bytes.HasPrefix(bytes.TrimSpace(c.Args), []byte("{")), "contents[%d]: function_call.args: not an object", i)
-			g.signature(i, &p, &said, "call", c.Name, compact(c.Args))
+			g.signature(i, &p, &said, "call", c.Name, canonical(c.Args))
 			g.waiting = append(g.waiting, *c)
 			said.Calls = append(said.Calls, Call{c.ID, c.Name, string(c.Args)})
 		}
@@ -218,11 +218,14 @@ func (g *geminiContents) signature(i int, p *geminiPart, said *Message, of ...st
 	g.want(false, "contents[%d]: Thought signature is not valid.", i)
 }
 
-// compact is JSON without spaces.
-func compact(raw []byte) string {
-	var b bytes.Buffer
-	if json.Compact(&b, raw) != nil {
+// canonical is JSON in one of the forms that it can have.
+func canonical(raw []byte) string {
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.UseNumber()
+	var v any
+	if d.Decode(&v) != nil {
 		return string(raw)
 	}
-	return b.String()
+	out, _ := json.Marshal(v) // it came as JSON
+	return string(out)
 }
