@@ -107,12 +107,17 @@ func (c *Client) filesRequest(ctx context.Context, method, root, path, user stri
 		return resp, nil
 	}
 	defer resp.Body.Close()
+	return nil, answerError(resp)
+}
+
+// answerError returns the error that an answer tells.
+func answerError(resp *http.Response) error {
 	var e struct{ Message string }
 	text, _ := io.ReadAll(io.LimitReader(resp.Body, 4<<10))
 	if json.Unmarshal(text, &e) != nil || e.Message == "" {
 		e.Message = resp.Status
 	}
-	return nil, statusError(resp.StatusCode, e.Message)
+	return statusError(resp.StatusCode, e.Message)
 }
 
 // ErrNoSpace is returned when the sandbox's disk is full.

@@ -144,6 +144,11 @@ func (s *shell) prepare(c *command, before string) (*exec.Cmd, *outputs, error) 
 	return cmd, pipes, err
 }
 
+// given is what of the environment came after the guest's start.
+func (s *Server) given() []string {
+	return slices.DeleteFunc(s.inherited(), func(kv string) bool { return s.initial[kv] })
+}
+
 // inherited is what commands are given besides a login's environment: what the
 // sandbox was made with, without the guest's settings, and what came later.
 func (s *Server) inherited() []string {

@@ -71,9 +71,10 @@ func (ps *processes) busy() bool {
 
 func (s *Server) watchProcesses() {
 	all := processList()
-	if len(all) <= s.opts.PIDsLimit {
+	if len(all) <= s.opts.PIDsLimit || !s.reaper.still.TryLock() {
 		return
 	}
+	defer s.reaper.still.Unlock()
 	for _, p := range all { // nobody is born while we look
 		_ = unix.Kill(p.pid, unix.SIGSTOP)
 	}

@@ -18,6 +18,7 @@ type reaper struct {
 	mu    sync.Mutex
 	owned map[int]bool
 	poke  chan os.Signal
+	still sync.RWMutex // held while no process may be started
 }
 
 func newReaper() *reaper {
@@ -31,6 +32,8 @@ func newReaper() *reaper {
 
 // start starts a command whose Wait the caller will call, and then release.
 func (r *reaper) start(cmd *exec.Cmd) error {
+	r.still.RLock()
+	defer r.still.RUnlock()
 	r.mu.Lock()
 	defer r.mu.Unlock() // a child that dies at once is known before it is looked at
 	if err := cmd.Start(); err != nil {

@@ -53,6 +53,9 @@ type Server struct {
 	network *network
 	handler http.Handler
 
+	archiver archiver
+
+	initial     map[string]bool          // the guest's own environment at its start
 	environment atomic.Pointer[[]string] // of commands, beyond the guest's own
 }
 
@@ -70,7 +73,11 @@ func New(opts Options) (*Server, error) {
 	if opts.Log == nil {
 		opts.Log = slog.New(slog.DiscardHandler)
 	}
-	s := &Server{opts: opts, started: time.Now(), reaper: newReaper()}
+	s := &Server{opts: opts, started: time.Now(), reaper: newReaper(), initial: map[string]bool{}}
+	for _, kv := range os.Environ() {
+		s.initial[kv] = true
+	}
+	s.archiver.server = s
 	var err error
 	if s.owner, err = lookup(opts.User); err != nil {
 		return nil, err
@@ -108,6 +115,8 @@ func (s *Server) routes() http.Handler {
 	mux.Handle(guestv1connect.NewGuestHandler(s, limit...))
 	mux.HandleFunc("GET /files", s.download)
 	mux.HandleFunc("POST /files", s.upload)
+	mux.HandleFunc("GET /archive", s.archiver.get)
+	mux.HandleFunc("POST /archive", s.archiver.put)
 	mux.HandleFunc("GET /health", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodConnect {

@@ -34,7 +34,7 @@ type shell struct {
 }
 
 func newShell(s *Server) *shell {
-	return &shell{server: s, state: &shellState{dir: s.opts.StateDir, owner: s.owner}, calls: map[string]*call{}}
+	return &shell{server: s, state: &shellState{dir: s.opts.StateDir, owner: s.owner, given: s.given}, calls: map[string]*call{}}
 }
 
 // A call is the commands of one shell call and what they printed.

@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 
@@ -25,9 +26,37 @@ type shellState struct {
 	dir   string
 	owner identity
 
-	mu   sync.Mutex
-	file string // of the state; empty before the first call
-	n    int
+	given func() []string // the environment that this sandbox was given after its start
+
+	mu    sync.Mutex
+	file  string // of the state; empty before the first call
+	n     int
+	other bool // the state is another sandbox's: what this one was given prevails
+}
+
+// read returns the current state, nil if there is none.
+func (s *shellState) read() []byte {
+	name := s.current()
+	if name == "" {
+		return nil
+	}
+	text, err := os.ReadFile(name)
+	if err != nil || len(text) > maxState {
+		return nil
+	}
+	return text
+}
+
+// restore makes what another sandbox's read returned the current state.
+func (s *shellState) restore(r io.Reader) error {
+	text, err := io.ReadAll(r)
+	if err != nil || len(text) == 0 || len(text) > maxState {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.other = true
+	return s.save(text)
 }
 
 // current returns the file with the state, "" for none. The file is not changed
@@ -77,21 +106,49 @@ func (s *shellState) merge(c *call) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.save([]byte(all.String())) == nil { // otherwise there is no room: the former state holds
+		s.other = false
+	}
+}
+
+// save makes a text the current state. The caller holds s.mu.
+func (s *shellState) save(text []byte) error {
 	s.n++
 	name := filepath.Join(s.dir, fmt.Sprintf("state.%d", s.n))
-	if err := os.WriteFile(name, []byte(all.String()), 0o600); err != nil {
+	if err := os.WriteFile(name, text, 0o600); err != nil {
 		os.Remove(name)
-		return // no room: the former state holds
+		return err
 	}
 	if os.Getuid() == 0 {
 		if err := os.Chown(name, s.owner.uid, s.owner.gid); err != nil {
-			return
+			return err
 		}
 	}
 	s.file = name
 	// A call that runs has read its state already; the one before is for those
 	// that are just starting.
 	os.Remove(filepath.Join(s.dir, fmt.Sprintf("state.%d", s.n-2)))
+	return nil
+}
+
+var variable = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+
+// prevailing returns a script that sets what this sandbox was given again, if the
+// state is another one's.
+func (s *shellState) prevailing() string {
+	s.mu.Lock()
+	other := s.other
+	s.mu.Unlock()
+	if !other {
+		return ""
+	}
+	var b strings.Builder
+	for _, kv := range s.given() {
+		if name, value, _ := strings.Cut(kv, "="); variable.MatchString(name) {
+			fmt.Fprintf(&b, "export %s='%s'; ", name, strings.ReplaceAll(value, "'", `'\''`))
+		}
+	}
+	return b.String()
 }
 
 // script returns what bash is given: a first line that takes the state over, sets
@@ -101,7 +158,7 @@ func (s *shellState) merge(c *call) {
 func (s *shellState) script(c *command, before string) string {
 	var b strings.Builder
 	if before != "" {
-		fmt.Fprintf(&b, `. '%s' 2>/dev/null; cd -- "$PWD" 2>/dev/null; `, before)
+		fmt.Fprintf(&b, `. '%s' 2>/dev/null; cd -- "$PWD" 2>/dev/null; %s`, before, s.prevailing())
 	}
 	fmt.Fprintf(&b, "export %s='%s'; ", marker, c.mark())
 	fmt.Fprintf(&b, `trap '{ export PWD; command export -p; } >|"%s" 2>/dev/null' EXIT; `, c.dump)

@@ -29,6 +29,9 @@ func (s *suite) lifecycle(t *testing.T) {
 	t.Run("ServerKilled", s.serverKilled)
 	t.Run("GuestEnded", s.guestEnded)
 	t.Run("TenAtOnce", s.tenAtOnce)
+	t.Run("Archive", s.archive)
+	t.Run("ArchiveState", s.archiveState)
+	t.Run("StandStill", s.standStill)
 }
 
 func (s *suite) fromCreateToDestroy(t *testing.T) {

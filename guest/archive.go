@@ -1,0 +1,55 @@
+package guest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+)
+
+// ErrBusy is returned while another archive of the sandbox is being made.
+var ErrBusy = errors.New("the sandbox's archive is being made or read")
+
+// Archive reads what has changed in the sandbox since its start, as layer.Make takes
+// it, with the state of its shell. Commands stand still until it is closed or read
+// to its end, which is only then the archive's when no error comes first.
+func (c *Client) Archive(ctx context.Context) (io.ReadCloser, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.base+"/archive", nil)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	switch resp.StatusCode {
+	case http.StatusOK:
+		return resp.Body, nil
+	case http.StatusConflict:
+		err = ErrBusy
+	default:
+		err = fmt.Errorf("the guest answered %s", resp.Status)
+	}
+	resp.Body.Close()
+	return nil, err
+}
+
+// ApplyArchive applies a layer to a sandbox in which nothing has been run yet. After
+// an error the sandbox is good for nothing.
+func (c *Client) ApplyArchive(ctx context.Context, layer io.Reader) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.base+"/archive", layer)
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Content-Type", "application/x-tar")
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode == http.StatusNoContent {
+		return nil
+	}
+	return answerError(resp)
+}

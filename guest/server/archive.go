@@ -1,0 +1,143 @@
+package server
+
+import (
+	"archive/tar"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/berth-run/berth/image/layer"
+)
+
+// stateName is where an archive has the state of the shell: what the next call
+// begins with.
+const stateName = ".berth/state"
+
+// clockSlack is how far the clock of files may be behind ours.
+const clockSlack = 20 * time.Millisecond
+
+// An archiver reads what has changed in a sandbox out, and puts it into a new one.
+type archiver struct {
+	server *Server
+	busy   sync.Mutex // one at a time
+}
+
+// tree is what archives are about: the whole sandbox or, where the guest has none of
+// its own, the working directory.
+func (a *archiver) tree() (root, prefix string) {
+	if os.Getpid() == 1 {
+		return "/", ""
+	}
+	return a.server.opts.WorkDir, "mnt/data"
+}
+
+// skip leaves out what is the guest's own.
+func (a *archiver) skip(path string) bool {
+	return path == "/.berth" || path == filepath.Clean(a.server.opts.StateDir)
+}
+
+// get serves GET /archive: what has changed since the sandbox was started, as
+// layer.Diff writes it. Commands stand still meanwhile.
+func (a *archiver) get(w http.ResponseWriter, r *http.Request) {
+	if !a.busy.TryLock() {
+		http.Error(w, `{"code":409,"message":"an archive is being made or read"}`, http.StatusConflict)
+		return
+	}
+	defer a.busy.Unlock()
+	// A stream whose reader has gone takes nothing more, and says so only late.
+	defer context.AfterFunc(r.Context(), func() { _ = http.NewResponseController(w).SetWriteDeadline(time.Unix(1, 0)) })()
+	defer a.server.freeze()()
+	w.Header().Set("Content-Type", "application/x-tar")
+	out := tar.NewWriter(w)
+	if err := a.write(out); err != nil {
+		a.server.opts.Log.Warn("archive", "err", err)
+		panic(http.ErrAbortHandler) // the reader must not take this for the end
+	}
+}
+
+func (a *archiver) write(out *tar.Writer) error {
+	root, prefix := a.tree()
+	d := layer.Differ{Root: root, Prefix: prefix, Since: a.server.started.Add(-clockSlack), Skip: a.skip}
+	if err := d.Diff(out); err != nil {
+		return err
+	}
+	// Paths in it mean something in a sandbox of its own only.
+	if state := a.server.shell.state.read(); len(state) > 0 && prefix == "" {
+		if err := out.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: stateName, Mode: 0o600, Size: int64(len(state))}); err != nil {
+			return err
+		}
+		if _, err := out.Write(state); err != nil {
+			return err
+		}
+	}
+	return out.Close()
+}
+
+// put serves POST /archive: it applies a layer. Nothing else may have been asked of
+// the sandbox before.
+func (a *archiver) put(w http.ResponseWriter, r *http.Request) {
+	a.busy.Lock()
+	defer a.busy.Unlock()
+	if err := a.apply(r.Body); err != nil {
+		httpError(w, err)
+		return
+	}
+	w.WriteHeader(http.StatusNoContent)
+}
+
+func (a *archiver) apply(body io.Reader) error {
+	path, prefix := a.tree()
+	root, err := os.OpenRoot(path)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	to := layer.Applier{Root: root, Prefix: prefix, Owners: os.Getuid() == 0, Devices: true,
+		Take: func(name string, h *tar.Header, content io.Reader) (bool, error) {
+			if name == stateName && h.Typeflag == tar.TypeReg {
+				return true, a.server.shell.state.restore(io.LimitReader(content, maxState+1))
+			}
+			return name == ".berth" || strings.HasPrefix(name, ".berth/"), nil
+		}}
+	if err := to.Apply(body); err != nil {
+		return fmt.Errorf("applying: %w", err)
+	}
+	// Trailing bytes are read, so that the sender's end is ours.
+	_, err = io.Copy(io.Discard, body)
+	return err
+}
+
+// freeze stops all processes but the guest until thaw is called, and none is started.
+// What was stopped before stays so. A guest that is not alone with its processes stops none.
+func (s *Server) freeze() (thaw func()) {
+	if os.Getpid() != 1 {
+		return func() {}
+	}
+	s.reaper.still.Lock()
+	stopped := map[int]bool{}
+	for again := true; again; { // until nobody was born while we looked
+		again = false
+		for _, p := range processList() {
+			if stopped[p.pid] || p.state == 'T' || p.state == 'Z' || p.state == 'X' {
+				continue
+			}
+			if unix.Kill(p.pid, unix.SIGSTOP) == nil {
+				stopped[p.pid], again = true, true
+			}
+		}
+	}
+	return func() {
+		for pid := range stopped {
+			_ = unix.Kill(pid, unix.SIGCONT)
+		}
+		s.reaper.still.Unlock()
+	}
+}

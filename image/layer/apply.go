@@ -1,0 +1,383 @@
+package layer
+
+import (
+	"archive/tar"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// maxLinks is how many symbolic links are followed to an entry's directory.
+const maxLinks = 40
+
+// An Applier changes the tree below Root as a layer says. Nobody else may change
+// the tree meanwhile. Nothing outside of Root is read or written, whatever links
+// and names there are.
+type Applier struct {
+	Root   *os.Root
+	Prefix string // of the names that are about Root, as a Differ's; others are dropped
+	Limits Limits
+
+	Owners  bool // files get the layer's owners; needs root
+	Devices bool // device nodes are made, where that is allowed; otherwise dropped
+
+	// Take is asked about each entry before it is applied; one that it takes, with
+	// its content, is not applied. It may be nil.
+	Take func(name string, h *tar.Header, content io.Reader) (taken bool, err error)
+
+	made    map[string]bool      // what this layer brought: its whiteouts are not about it
+	times   map[string]time.Time // of directories, to be set when nothing changes them any more
+	entries int
+	bytes   int64
+	last    struct{ name, at string } // what resolve found last; "" if that may have changed
+}
+
+// Apply applies one layer. After an error the tree is in between.
+func (a *Applier) Apply(r io.Reader) error {
+	if a.Limits.Entries == 0 {
+		a.Limits.Entries = DefaultMaxEntries
+	}
+	a.made, a.times = map[string]bool{}, map[string]time.Time{}
+	in := tar.NewReader(r)
+	for {
+		h, err := in.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return fmt.Errorf("%w: %w", ErrInvalid, err)
+		}
+		if a.entries++; a.entries > a.Limits.Entries {
+			return fmt.Errorf("%w: more than %d entries", ErrTooLarge, a.Limits.Entries)
+		}
+		if err := a.entry(h, in); err != nil {
+			return fmt.Errorf("%.200q: %w", h.Name, err)
+		}
+	}
+	for name, at := range a.times {
+		if info, err := a.Root.Lstat(name); err != nil || !info.IsDir() {
+			continue // it was removed, or something has taken its place
+		}
+		if err := a.setTime(name, at); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (a *Applier) entry(h *tar.Header, content io.Reader) error {
+	if h.Typeflag == tar.TypeXGlobalHeader {
+		return nil
+	}
+	name, err := clean(h.Name)
+	if err != nil {
+		return err
+	}
+	if a.Take != nil {
+		if taken, err := a.Take(name, h, content); taken || err != nil {
+			return err
+		}
+	}
+	if name = a.inside(name); name == "" {
+		return nil
+	}
+	if name == "." {
+		if h.Typeflag != tar.TypeDir {
+			return fmt.Errorf("%w: the root is no directory", ErrInvalid)
+		}
+		return a.describe(h, name)
+	}
+	if h.Typeflag != tar.TypeReg {
+		a.last.name = ""
+	}
+	dir, err := a.resolve(path.Dir(name))
+	if err != nil {
+		return err
+	}
+	if err := a.keepTime(dir); err != nil {
+		return err
+	}
+	if base := path.Base(name); strings.HasPrefix(base, whiteout) {
+		return a.remove(dir, base)
+	}
+	at := join(dir, path.Base(name))
+	if err := a.clear(at, h.Typeflag == tar.TypeDir); err != nil {
+		return err
+	}
+	applied, err := a.make(h, at, content)
+	if err != nil || !applied {
+		return err
+	}
+	for up := at; up != "." && !a.made[up]; up = path.Dir(up) {
+		a.made[up] = true
+	}
+	if h.Typeflag == tar.TypeLink {
+		return nil // it is what the other name says
+	}
+	return a.describe(h, at)
+}
+
+// inside returns the path below Root that a name is about, "" for none.
+func (a *Applier) inside(name string) string {
+	switch {
+	case a.Prefix == "":
+		return name
+	case name == a.Prefix:
+		return "."
+	}
+	rest, ok := strings.CutPrefix(name, a.Prefix+"/")
+	if !ok {
+		return ""
+	}
+	return rest
+}
+
+// resolve returns the path, without links, of a directory, which it makes if it is
+// not there. Links are followed as in the tree: its root is theirs.
+func (a *Applier) resolve(name string) (string, error) {
+	if name == a.last.name {
+		return a.last.at, nil
+	}
+	at, rest, followed := ".", strings.Split(name, "/"), 0
+	for len(rest) > 0 {
+		elem := rest[0]
+		rest = rest[1:]
+		switch elem {
+		case "", ".":
+			continue
+		case "..":
+			at = path.Dir(at)
+			continue
+		}
+		next := join(at, elem)
+		info, err := a.Root.Lstat(next)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			if err := a.Root.Mkdir(next, 0o755); err != nil {
+				return "", err
+			}
+		case err != nil:
+			return "", err
+		case info.Mode().Type() == fs.ModeSymlink:
+			if followed++; followed > maxLinks {
+				return "", unix.ELOOP
+			}
+			target, err := a.Root.Readlink(next)
+			if err != nil {
+				return "", err
+			}
+			if path.IsAbs(target) {
+				at = "."
+			}
+			rest = append(strings.Split(target, "/"), rest...)
+			if len(rest) > maxDepth {
+				return "", unix.ENAMETOOLONG
+			}
+			continue
+		case !info.IsDir():
+			return "", unix.ENOTDIR
+		}
+		at = next
+	}
+	a.last.name, a.last.at = name, at
+	return at, nil
+}
+
+// remove applies a whiteout.
+func (a *Applier) remove(dir, base string) error {
+	if base != opaque {
+		if strings.HasPrefix(base, whiteout+whiteout) {
+			return nil // somebody's own
+		}
+		at := join(dir, strings.TrimPrefix(base, whiteout))
+		if name := path.Base(at); a.made[at] || name == "." || name == ".." || at == dir {
+			return nil
+		}
+		return a.removeAll(at)
+	}
+	f, err := a.Root.Open(dir)
+	if err != nil {
+		return err
+	}
+	names, err := f.Readdirnames(-1)
+	f.Close()
+	for _, name := range names {
+		if at := join(dir, name); err == nil && !a.made[at] {
+			err = a.removeAll(at)
+		}
+	}
+	return err
+}
+
+func (a *Applier) removeAll(at string) error {
+	a.last.name = ""
+	return a.Root.RemoveAll(at)
+}
+
+// clear removes what is in an entry's place. A directory stays for a directory.
+func (a *Applier) clear(at string, dir bool) error {
+	info, err := a.Root.Lstat(at)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && dir && info.IsDir() {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return a.removeAll(at)
+}
+
+// make makes a file of an entry's type. It reports false for what is dropped.
+func (a *Applier) make(h *tar.Header, at string, content io.Reader) (bool, error) {
+	switch h.Typeflag {
+	case tar.TypeDir:
+		err := a.Root.Mkdir(at, 0o700)
+		if errors.Is(err, fs.ErrExist) {
+			err = nil
+		}
+		return true, err
+	case tar.TypeReg, '\x00', tar.TypeCont, tar.TypeGNUSparse: // 0: of old archives
+		if a.bytes += h.Size; h.Size < 0 || a.bytes < 0 || a.Limits.Bytes > 0 && a.bytes > a.Limits.Bytes {
+			return false, fmt.Errorf("%w: more than %d bytes", ErrTooLarge, a.Limits.Bytes)
+		}
+		return true, a.write(at, content)
+	case tar.TypeSymlink:
+		return true, a.Root.Symlink(h.Linkname, at)
+	case tar.TypeLink:
+		return true, a.link(h.Linkname, at)
+	case tar.TypeFifo:
+		return true, a.node(at, unix.S_IFIFO, 0)
+	case tar.TypeChar, tar.TypeBlock:
+		if !a.Devices {
+			return false, nil
+		}
+		kind := uint32(unix.S_IFCHR)
+		if h.Typeflag == tar.TypeBlock {
+			kind = unix.S_IFBLK
+		}
+		err := a.node(at, kind, unix.Mkdev(uint32(h.Devmajor), uint32(h.Devminor)))
+		if errors.Is(err, fs.ErrPermission) {
+			return false, nil // it could not be used either
+		}
+		return true, err
+	}
+	return false, fmt.Errorf("%w: type %q", ErrInvalid, h.Typeflag)
+}
+
+func (a *Applier) write(at string, content io.Reader) error {
+	f, err := a.Root.OpenFile(at, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(f, content)
+	return errors.Join(err, f.Close())
+}
+
+// link gives a file that is there another name.
+func (a *Applier) link(target, at string) error {
+	target, err := clean(target)
+	if err != nil {
+		return err
+	}
+	if target = a.inside(target); target == "" {
+		return fmt.Errorf("%w: it is a link to what is not there", ErrInvalid)
+	}
+	dir, err := a.resolve(path.Dir(target))
+	if err != nil {
+		return err
+	}
+	return a.Root.Link(join(dir, path.Base(target)), at)
+}
+
+// inDir calls f with the directory in which a path without links is.
+func (a *Applier) inDir(at string, f func(dir int, base string) error) error {
+	dir, err := a.Root.Open(path.Dir(at))
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	if err := f(int(dir.Fd()), path.Base(at)); err != nil {
+		return &os.PathError{Op: "change", Path: at, Err: err}
+	}
+	return nil
+}
+
+func (a *Applier) node(at string, kind uint32, dev uint64) error {
+	return a.inDir(at, func(dir int, base string) error { return unix.Mknodat(dir, base, kind|0o600, int(dev)) })
+}
+
+// describe sets owner, permissions, attributes and time, in the order in which one
+// does not spoil the other.
+func (a *Applier) describe(h *tar.Header, at string) error {
+	err := a.inDir(at, func(dir int, base string) error {
+		if a.Owners {
+			if err := unix.Fchownat(dir, base, h.Uid, h.Gid, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+				return err
+			}
+		}
+		if h.Typeflag == tar.TypeSymlink {
+			return nil // it has no permissions
+		}
+		return unix.Fchmodat(dir, base, uint32(h.Mode&permissions), 0)
+	})
+	if err != nil {
+		return err
+	}
+	if h.Typeflag == tar.TypeReg || h.Typeflag == tar.TypeDir {
+		if err := a.setAttributes(h, at); err != nil {
+			return err
+		}
+	}
+	if h.Typeflag == tar.TypeDir {
+		a.times[at] = h.ModTime
+		return nil
+	}
+	return a.setTime(at, h.ModTime)
+}
+
+// setAttributes sets extended attributes, where the file system has them.
+func (a *Applier) setAttributes(h *tar.Header, at string) error {
+	xattrs, err := attributes(h)
+	if err != nil || len(xattrs) == 0 {
+		return err
+	}
+	f, err := a.Root.Open(at)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	for name, value := range xattrs {
+		err := unix.Fsetxattr(int(f.Fd()), name, []byte(value), 0)
+		if err != nil && !errors.Is(err, unix.ENOTSUP) && !errors.Is(err, fs.ErrPermission) {
+			return err
+		}
+	}
+	return nil
+}
+
+// keepTime sees to it that a directory which the layer says nothing about has the
+// time that it has now.
+func (a *Applier) keepTime(dir string) error {
+	if _, ok := a.times[dir]; ok {
+		return nil
+	}
+	info, err := a.Root.Lstat(dir)
+	if err == nil {
+		a.times[dir] = info.ModTime()
+	}
+	return err
+}
+
+func (a *Applier) setTime(at string, to time.Time) error {
+	if to.Unix() < 0 {
+		to = time.Unix(0, 0)
+	}
+	ts := []unix.Timespec{unix.NsecToTimespec(to.UnixNano()), unix.NsecToTimespec(to.UnixNano())}
+	return a.inDir(at, func(dir int, base string) error { return unix.UtimesNanoAt(dir, base, ts, unix.AT_SYMLINK_NOFOLLOW) })
+}
