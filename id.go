@@ -15,6 +15,7 @@ type (
 	ContainerID    string // cntr_…
 	FileID         string // file-…
 	CFileID        string // cfile_…, a file in a container
+	SnapshotID     string // snap_…
 	PromptID       string // pmpt_…
 	WebhookID      string // whe_…, an endpoint
 	KeyID          string // key_…, an API key's name, not its secret
@@ -43,6 +44,7 @@ const (
 	PrefixCall            = "call_"
 	PrefixContainer       = "cntr_"
 	PrefixContainerFile   = "cfile_"
+	PrefixSnapshot        = "snap_"
 	PrefixFile            = "file-"
 	PrefixPrompt          = "pmpt_"
 	PrefixKey             = "key_"

@@ -45,6 +45,7 @@ var Imports = map[string][]string{
 	"model/scripted":            {"", "model"},
 	"model/modeltest":           {"", "model", "model/dialogue"},
 	"files":                     {"", "store"},
+	"snapshot":                  {"", "image/layer", "store"},
 	"journal":                   {"", "store"},
 	"project":                   {"", "store"},
 	"quota":                     {"", "project", "store"},
