@@ -12,6 +12,7 @@ import (
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/files"
 	"github.com/berth-run/berth/guest"
+	"github.com/berth-run/berth/internal/seal"
 	"github.com/berth-run/berth/sandbox"
 	"github.com/berth-run/berth/sandbox/drivertest"
 	"github.com/berth-run/berth/sandbox/gvisor"
@@ -35,7 +36,7 @@ func newGVisorKeeper(tb testing.TB, pool int) *sandbox.Keeper {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	k, err := sandbox.NewKeeper(sandbox.Options{Store: db, Driver: d, OpenFile: files.New(db, nil).Open, Log: log, Pool: pool,
+	k, err := sandbox.NewKeeper(sandbox.Options{Store: db, Driver: d, OpenFile: files.New(db, nil).Open, Log: log, Pool: pool, Seal: seal.New([32]byte{1}),
 		Template: func() (string, string, error) { return "sha256:bench", rootfs, nil }})
 	if err != nil {
 		tb.Fatal(err)
