@@ -66,6 +66,7 @@ var Imports = map[string][]string{
 	"api/assistants":            {"", "engine", "journal", "model", "store"},
 	"internal/sse":              {},
 	"internal/archtest":         {},
+	"internal/dockertest":       {},
 	"internal/seal":             {},
 	"internal/contract":         {"internal/sse"},
 	"internal/contract/distill": {},
@@ -82,7 +83,7 @@ var Imports = map[string][]string{
 var Bans = map[string][]string{
 	"net/http":     {"api", "webhook", "egress", "internal/contract", "guest", "guest/server", "model/upstream", "model/chat", "model/openai", "model/gemini", "model/anthropic", "model/modeltest", "cmd/berth", "e2e", "sandbox/drivertest"},
 	"database/sql": {"store/sqlite", "store/sqlite/query"},
-	"os/exec":      {"sandbox/gvisor", "sandbox/local", "sandbox/drivertest", "guest/server", "image", "store/storetest", "cmd/berth", "e2e"},
+	"os/exec":      {"sandbox/gvisor", "sandbox/local", "sandbox/drivertest", "guest/server", "image", "internal/dockertest", "store/storetest", "cmd/berth", "e2e"},
 }
 
 // A file is what the rules look at in one source file.
