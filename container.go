@@ -69,6 +69,17 @@ type ContainerFile struct {
 	Source      string      `json:"source"` // "user" for uploads, "assistant" for what commands made
 }
 
+// A ContainerFileCitation is the annotation of output text that speaks of a file in
+// a container. The indexes count characters of the text; the end is exclusive.
+type ContainerFileCitation struct {
+	Type        string      `json:"type"` // "container_file_citation"
+	ContainerID ContainerID `json:"container_id"`
+	FileID      CFileID     `json:"file_id"`
+	Filename    string      `json:"filename"`
+	StartIndex  int         `json:"start_index"`
+	EndIndex    int         `json:"end_index"`
+}
+
 // WorkDir is where commands start and files are exchanged, as in the hosted containers.
 const WorkDir = "/mnt/data"
 

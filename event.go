@@ -23,6 +23,9 @@ type Event struct {
 	SummaryIndex *int   `json:"summary_index,omitempty"`
 	CommandIndex *int   `json:"command_index,omitempty"`
 
+	AnnotationIndex *int            `json:"annotation_index,omitempty"`
+	Annotation      json.RawMessage `json:"annotation,omitempty"` // such as a ContainerFileCitation
+
 	Delta     json.RawMessage    `json:"delta,omitempty"` // a string, or a ShellDelta
 	Text      *string            `json:"text,omitempty"`
 	Refusal   *string            `json:"refusal,omitempty"`
@@ -55,6 +58,7 @@ const (
 	EventContentPartDone  EventType = "response.content_part.done"
 	EventOutputTextDelta  EventType = "response.output_text.delta"
 	EventOutputTextDone   EventType = "response.output_text.done"
+	EventAnnotationAdded  EventType = "response.output_text.annotation.added"
 	EventRefusalDelta     EventType = "response.refusal.delta"
 	EventRefusalDone      EventType = "response.refusal.done"
 

@@ -112,6 +112,11 @@ func (c containers) Shell(p berth.ProjectID, id berth.ContainerID) tool.Execer {
 	return c.Keeper.Shell(p, id)
 }
 
+func (c containers) Files(ctx context.Context, p berth.ProjectID, id berth.ContainerID) ([]*berth.ContainerFile, error) {
+	files, _, err := c.Keeper.Files(ctx, p, id, store.Page{Limit: 10_000})
+	return files, err
+}
+
 // key makes an API key of a project and uses it from now on.
 func (h *house) key(secret string, p berth.ProjectID) {
 	h.t.Helper()

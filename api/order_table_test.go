@@ -35,6 +35,16 @@ func message(phase, logprobs string) []string {
 
 var said = message("", "logprobs:[]")
 
+// cited is a message that speaks of a file in the container.
+var cited = func() []string {
+	const citation = "{container_id:cntr_ end_index file_id:cfile_ filename start_index type:container_file_citation}"
+	told := slices.Clone(said)
+	for _, i := range []int{4, 5} {
+		told[i] = strings.Replace(told[i], "annotations:[]", "annotations:["+citation+"]", 1)
+	}
+	return slices.Insert(told, 3, "output_text.annotation.added annotation"+citation+" annotation_index content_index item_id:msg_ output_index")
+}()
+
 // functionCalled has a name in arguments.done, as OpenAI's document asks and the
 // recordings do not show.
 var functionCalled = []string{
@@ -206,5 +216,8 @@ var recordings = []recording{
 	{name: "shell in a container", request: container,
 		says: calls("shell", `{"commands":["echo `, `'Hello from container!'"]}`), then: words,
 		want: stream(inContainer, shellAnswered, said, completed("shell_call shell_call_output message"))},
+	{name: "a file of the container", request: container, says: calls("shell", `{"commands":["echo 1 | tee sums.csv"]}`),
+		then: []modeltest.Step{model.Text{Text: "[Here](sandbox:/mnt/data/sums.csv) "}, model.Text{Text: "it is."}},
+		want: stream(inContainer, shellAnswered, cited, completed("shell_call shell_call_output message"))},
 	{name: "shell in a container, without a call", request: container, says: words, want: stream(said, completed("message"))},
 }

@@ -53,6 +53,9 @@ type Containers interface {
 	// Shell runs shell calls in the container. It does not block; a container that
 	// is gone is reported by the call.
 	Shell(p berth.ProjectID, id berth.ContainerID) tool.Execer
+	// Files returns the files in the working directory of a container, as they are
+	// now, up to a bound.
+	Files(ctx context.Context, p berth.ProjectID, id berth.ContainerID) ([]*berth.ContainerFile, error)
 }
 
 // Files opens uploaded files, for messages that name them.

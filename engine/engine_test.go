@@ -332,6 +332,11 @@ type fakeContainers struct {
 	calls    map[string]*fakeCall
 	commands map[string]func(*fakeCall)
 	ran      []string
+	files    []*berth.ContainerFile
+}
+
+func (f *fakeContainers) Files(context.Context, berth.ProjectID, berth.ContainerID) ([]*berth.ContainerFile, error) {
+	return f.files, nil
 }
 
 func (f *fakeContainers) Provide(_ context.Context, _ berth.Caller, env berth.ShellToolEnvironment, last berth.ContainerID) (berth.ContainerID, error) {

@@ -30,6 +30,9 @@ type speech struct {
 // tell stores the events of one delta.
 func (s *speech) tell(ctx context.Context, delta model.Delta) error {
 	s.begun = true
+	if text, ok := delta.(model.Text); !ok || s.message != nil && s.message.phase != text.Phase {
+		s.cite(ctx)
+	}
 	return s.run.writer.Update(ctx, func(body berth.Response) []berth.Event {
 		s.next = len(body.Output)
 		switch d := delta.(type) {
@@ -55,6 +58,7 @@ func (s *speech) finish(ctx context.Context, f model.Finish) (over bool, err err
 	r.usage.Add(f.Usage)
 	r.heard = f.Usage.InputTokens + f.Usage.OutputTokens - f.Usage.OutputTokenDetails.ReasoningTokens
 	r.writer.SetUsage(r.usage)
+	s.cite(ctx)
 	err = r.writer.Update(ctx, func(body berth.Response) []berth.Event {
 		s.next = len(body.Output)
 		events := s.closeWords()
@@ -165,14 +169,15 @@ func with(it berth.Item, fields map[string]any) berth.Item {
 // An openMessage is the message that the model is writing. It has one part at a
 // time; a model that turns from text to refusal opens the next.
 type openMessage struct {
-	id       string
-	index    int
-	phase    string
-	parts    []berth.Content // closed
-	kind     string          // of the open part: output_text or refusal
-	text     strings.Builder
-	logprobs []json.RawMessage
-	whole    berth.Item // takes the message's place at its end, if the provider has one
+	id        string
+	index     int
+	phase     string
+	parts     []berth.Content // closed
+	kind      string          // of the open part: output_text or refusal
+	text      strings.Builder
+	logprobs  []json.RawMessage
+	citations []berth.ContainerFileCitation // of the open part
+	whole     berth.Item                    // takes the message's place at its end, if the provider has one
 }
 
 func (s *speech) say(kind string, d model.Text) []berth.Event {
@@ -233,7 +238,7 @@ func (m *openMessage) closePart() []berth.Event {
 		part = berth.Content{Type: m.kind, Refusal: text}
 		end = berth.Event{Type: berth.EventRefusalDone, Refusal: &text}
 	}
-	events := []berth.Event{m.event(end), m.event(berth.Event{Type: berth.EventContentPartDone, Part: &part})}
+	events := append(m.cited(&part), m.event(end), m.event(berth.Event{Type: berth.EventContentPartDone, Part: &part}))
 	m.parts = append(m.parts, part)
 	m.kind, m.logprobs = "", nil
 	m.text.Reset()

@@ -179,6 +179,10 @@ func (noContainers) Provide(context.Context, berth.Caller, berth.ShellToolEnviro
 	return "", errors.ErrUnsupported
 }
 
+func (noContainers) Files(context.Context, berth.ProjectID, berth.ContainerID) ([]*berth.ContainerFile, error) {
+	return nil, errors.ErrUnsupported
+}
+
 func (noContainers) Shell(berth.ProjectID, berth.ContainerID) tool.Execer { return nil }
 
 type noFiles struct{}

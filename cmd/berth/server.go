@@ -31,6 +31,7 @@ import (
 	"github.com/berth-run/berth/sandbox/driver"
 	"github.com/berth-run/berth/sandbox/gvisor"
 	"github.com/berth-run/berth/sandbox/local"
+	"github.com/berth-run/berth/store"
 	"github.com/berth-run/berth/store/sqlite"
 	"github.com/berth-run/berth/tool"
 	"github.com/berth-run/berth/webhook"
@@ -264,4 +265,9 @@ type containers struct{ *sandbox.Keeper }
 
 func (c containers) Shell(p berth.ProjectID, id berth.ContainerID) tool.Execer {
 	return c.Keeper.Shell(p, id)
+}
+
+func (c containers) Files(ctx context.Context, p berth.ProjectID, id berth.ContainerID) ([]*berth.ContainerFile, error) {
+	files, _, err := c.Keeper.Files(ctx, p, id, store.Page{Limit: 10_000})
+	return files, err
 }

@@ -1,6 +1,7 @@
 package openai
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"slices"
@@ -106,6 +107,10 @@ func (w *writer) message(it berth.Item) error {
 	if err := it.Decode(&m); err != nil {
 		return berth.Invalid("input", "Invalid message: %v.", err)
 	}
+	if said, changed := uncited(m.Content); changed {
+		change["content"] = said
+		m.Content = said
+	}
 	if m.Name != "" {
 		kind := "input_text"
 		if m.Role == "assistant" {
@@ -115,6 +120,18 @@ func (w *writer) message(it berth.Item) error {
 		change["content"] = slices.Concat([]berth.Content{{Type: kind, Text: m.Name + ":"}}, m.Content)
 	}
 	return w.write(it, change)
+}
+
+// uncited removes the citations of files in this house's containers: their ids
+// mean nothing to the upstream.
+func uncited(parts []berth.Content) (_ []berth.Content, changed bool) {
+	for i, part := range parts {
+		parts[i].Annotations = slices.DeleteFunc(part.Annotations, func(raw json.RawMessage) bool {
+			return bytes.Contains(raw, []byte(`"container_file_citation"`))
+		})
+		changed = changed || len(parts[i].Annotations) < len(part.Annotations)
+	}
+	return parts, changed
 }
 
 // reasoning adds reasoning that is this vendor's and leads to something.

@@ -162,6 +162,8 @@ func TestItemsGoUp(t *testing.T) {
 		return it
 	}(t)
 	tests := []struct{ name, in, want string }{
+		{"a message that cites", `{"type":"message","role":"assistant","content":[{"type":"output_text","text":"a","annotations":[{"type":"container_file_citation","container_id":"cntr_1","file_id":"cfile_1","filename":"a","start_index":0,"end_index":1}],"logprobs":[]}]}`,
+			`{"content":[{"type":"output_text","annotations":[],"logprobs":[],"text":"a"}],"role":"assistant","type":"message"}`},
 		{"a message with fields of its own", `{"id":"msg_1","type":"message","role":"assistant","status":"completed","phase":"commentary","content":[{"type":"output_text","text":"a","annotations":[],"logprobs":[]}]}`, ""},
 		{"an item of another type", `{"type":"compaction","id":"cmp_1","encrypted_content":"x"}`, ""},
 		{"an id that is none of OpenAI's", `{"id":"m1","role":"user","content":"a"}`, `{"content":"a","role":"user"}`},
