@@ -4,10 +4,10 @@ STATIC  := CGO_ENABLED=0 go build -trimpath -ldflags '-s -w'
 PACKED  := cmd/berth/embedded/files
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test bench check generate fmt clean
+.PHONY: help build demo test test-long bench check generate fmt clean
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 build: ## Build everything that runs into bin/
 	@mkdir -p bin
@@ -21,6 +21,9 @@ demo: ## Analyse a data set in three chained responses, into ./demo-out
 
 test: ## Check everything that must hold
 	@scripts/test
+
+test-long: ## The same, and what takes long
+	@BERTH_TEST_LONG=1 scripts/test
 
 check: ## The part of test that needs no root: format, vet, staticcheck, known vulnerabilities
 	@scripts/check

@@ -68,6 +68,7 @@ var Imports = map[string][]string{
 	"internal/archtest":         {},
 	"internal/dockertest":       {},
 	"internal/seal":             {},
+	"internal/longtest":         {},
 	"internal/contract":         {"internal/sse"},
 	"internal/contract/distill": {},
 	"cmd/berth":                 {Anything},
