@@ -21,6 +21,8 @@ type crossing struct {
 	target   Target
 	decision Decision
 	flow     *Flow
+	begun    sync.Once
+	used     map[string]bool // names of secrets that were filled in
 
 	sent, received atomic.Int64
 }
@@ -182,12 +184,23 @@ func (c *crossing) dial(ctx context.Context) (net.Conn, error) {
 	for _, a := range allowed {
 		conn, err := c.gate.dial(ctx, netip.AddrPortFrom(a, uint16(c.target.Port)))
 		if err == nil {
-			c.flow.Addr = a
+			c.reached(a)
 			return conn, nil
 		}
 		failed = append(failed, err)
 	}
 	return nil, errors.Join(failed...)
+}
+
+// reached tells of the connection, at its first host.
+func (c *crossing) reached(a netip.Addr) {
+	c.begun.Do(func() {
+		c.flow.Addr = a
+		c.gate.Traffic.allowed()
+		begins := *c.flow
+		begins.Begins, begins.Allowed, begins.Took = true, true, time.Since(begins.Began)
+		c.gate.record(begins)
+	})
 }
 
 func (g *Gate) lookup(ctx context.Context, host string) ([]netip.Addr, error) {
@@ -269,17 +282,20 @@ type counted struct {
 func (c *counted) Read(p []byte) (int, error) {
 	n, err := c.in.Read(p)
 	c.crossing.sent.Add(int64(n))
+	c.crossing.gate.Traffic.moved(n, 0)
 	return n, err
 }
 
 func (c *counted) Write(p []byte) (int, error) {
 	n, err := c.Conn.Write(p)
 	c.crossing.received.Add(int64(n))
+	c.crossing.gate.Traffic.moved(0, n)
 	return n, err
 }
 
 // replay returns the connection with bytes put back that were read from it.
 func (c *counted) replay(seen []byte) net.Conn {
 	c.crossing.sent.Add(-int64(len(seen)))
+	c.crossing.gate.Traffic.moved(-len(seen), 0)
 	return &counted{Conn: c.Conn, in: bufio.NewReader(io.MultiReader(bytes.NewReader(seen), c.in)), crossing: c.crossing}
 }

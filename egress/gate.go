@@ -6,9 +6,11 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -32,9 +34,11 @@ type Gate struct {
 	Secrets []Secret
 	CA      *Authority // vouches for hosts with secrets; needed if there are any
 
-	// Record is told of each connection when it ends, and of each that is refused.
-	// It may be nil, and must not block for long.
-	Record func(Flow)
+	// Record is told of each connection when its host has been reached, before
+	// anything is sent there, and when it ends; and of each that is refused. It may be
+	// nil. A connection waits for it.
+	Record  func(Flow)
+	Traffic *Traffic // counts; may be nil
 
 	Roots  *x509.CertPool // that hosts with secrets are checked against; nil is the system's
 	Lookup func(ctx context.Context, name string) ([]netip.Addr, error)
@@ -47,9 +51,11 @@ type Gate struct {
 // content.
 type Flow struct {
 	Target   Target
+	Begins   bool // its host has been reached just now; it is told of again at its end
 	Allowed  bool
-	Reason   string
-	Addr     netip.Addr // that was dialled, if any
+	Reason   string     // the rule, or why it was refused
+	Addr     netip.Addr // that was dialled; of an allowed connection without one, no host answered
+	Secrets  []string   // names of those that were filled in, sorted
 	Began    time.Time
 	Took     time.Duration
 	Sent     int64 // bytes toward the host
@@ -74,7 +80,7 @@ func (g *Gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (g *Gate) resolve(w http.ResponseWriter, r *http.Request) {
 	name := r.URL.Query().Get("name")
 	if !g.Policy.Names(name) {
-		g.record(Flow{Target: Target{Host: clip(name)}, Reason: "the name is not allowed", Began: time.Now()})
+		g.refused(Flow{Target: Target{Host: clip(name)}, Reason: "the name is not allowed", Began: time.Now()})
 		http.Error(w, "the name is not allowed", http.StatusForbidden)
 		return
 	}
@@ -87,7 +93,11 @@ func (g *Gate) connect(w http.ResponseWriter, r *http.Request) {
 	flow := Flow{Began: time.Now()}
 	defer func() {
 		flow.Took = time.Since(flow.Began)
-		g.record(flow)
+		if flow.Allowed {
+			g.record(flow)
+			return
+		}
+		g.refused(flow)
 	}()
 	target, ok := parseTarget(r.Host)
 	flow.Target = Target{Host: clip(target.Host), Port: target.Port}
@@ -109,6 +119,7 @@ func (g *Gate) connect(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer g.connections.Add(-1)
+	defer g.Traffic.opened()()
 	conn, buffered, err := http.NewResponseController(w).Hijack()
 	if err != nil {
 		return
@@ -117,9 +128,9 @@ func (g *Gate) connect(w http.ResponseWriter, r *http.Request) {
 	if _, err := io.WriteString(conn, "HTTP/1.1 200 OK\r\n\r\n"); err != nil {
 		return
 	}
-	c := &crossing{gate: g, target: target, decision: d, flow: &flow}
+	c := &crossing{gate: g, target: target, decision: d, flow: &flow, used: map[string]bool{}}
 	err = c.serve(&counted{Conn: conn, in: buffered.Reader, crossing: c})
-	flow.Sent, flow.Received = c.sent.Load(), c.received.Load()
+	flow.Sent, flow.Received, flow.Secrets = c.sent.Load(), c.received.Load(), slices.Sorted(maps.Keys(c.used))
 	if refused, ok := errors.AsType[refusal](err); ok {
 		flow.Reason = string(refused)
 	} else {
@@ -131,6 +142,11 @@ func (g *Gate) record(f Flow) {
 	if g.Record != nil {
 		g.Record(f)
 	}
+}
+
+func (g *Gate) refused(f Flow) {
+	g.Traffic.refused()
+	g.record(f)
 }
 
 func parseTarget(s string) (Target, bool) {

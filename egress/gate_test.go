@@ -35,7 +35,7 @@ type world struct {
 
 func newWorld(t testing.TB, p *Policy) *world {
 	w := &world{t: t, hosts: map[string][]netip.Addr{}, ports: map[netip.AddrPort]string{}}
-	w.gate = &Gate{Policy: p,
+	w.gate = &Gate{Policy: p, Traffic: &Traffic{},
 		Record: func(f Flow) { w.mu.Lock(); defer w.mu.Unlock(); w.flows = append(w.flows, f) },
 		Lookup: func(_ context.Context, name string) ([]netip.Addr, error) {
 			w.mu.Lock()
@@ -100,7 +100,7 @@ func (w *world) last() Flow {
 	for time.Now().Before(deadline) {
 		w.mu.Lock()
 		n := len(w.flows)
-		if n > 0 {
+		if n > 0 && !w.flows[n-1].Begins {
 			f := w.flows[n-1]
 			w.flows = nil
 			w.mu.Unlock()

@@ -62,7 +62,7 @@ func (c *crossing) proxy(client net.Conn, scheme string, secrets []Secret, dial 
 			r.Out.URL.Scheme, r.Out.URL.Host = scheme, net.JoinHostPort(c.target.Host, strconv.Itoa(c.target.Port))
 			r.Out.Host = r.In.Host
 			if len(secrets) > 0 {
-				fill(r.Out, secrets)
+				fill(r.Out, secrets, c.used)
 			}
 		},
 		ModifyResponse: func(r *http.Response) error {
@@ -163,22 +163,24 @@ func (l *oneListener) Close() error   { l.close(); return nil }
 func (l *oneListener) Addr() net.Addr { return &net.TCPAddr{} }
 func (l *oneListener) wait()          { l.alive.Wait() }
 
-// fill replaces placeholders in a request by what they stand for.
-func fill(r *http.Request, secrets []Secret) {
-	in := placeholders(secrets)
+// fill replaces placeholders in a request by what they stand for, and notes the
+// names of the secrets that it used.
+func fill(r *http.Request, secrets []Secret, used map[string]bool) {
+	in := filler{secrets, used, nil}
+	inQuery, inPath := filler{secrets, used, url.QueryEscape}, filler{secrets, used, url.PathEscape}
 	for _, values := range r.Header {
 		for i, v := range values {
-			values[i] = in.Replace(basic(v, in))
+			values[i] = in.replace(basic(v, in))
 		}
 	}
-	r.URL.RawQuery = escapedPlaceholders(secrets, url.QueryEscape).Replace(r.URL.RawQuery)
-	if path := escapedPlaceholders(secrets, url.PathEscape).Replace(r.URL.EscapedPath()); path != r.URL.EscapedPath() {
+	r.URL.RawQuery = inQuery.replace(r.URL.RawQuery)
+	if path := inPath.replace(r.URL.EscapedPath()); path != r.URL.EscapedPath() {
 		if u, err := url.Parse(path); err == nil {
 			r.URL.Path, r.URL.RawPath = u.Path, u.RawPath
 		}
 	}
 	r.Header.Set("Accept-Encoding", "identity") // what comes back is looked through
 	if r.Body != nil && r.Body != http.NoBody {
-		r.Body = fillBody(r, secrets)
+		r.Body = fillBody(r, secrets, used)
 	}
 }

@@ -40,24 +40,30 @@ func (g *Gate) secretsFor(host string) []Secret {
 	return found
 }
 
-func replacer(secrets []Secret, pair func(Secret) []string) *strings.Replacer {
-	var pairs []string
-	for _, s := range secrets {
-		pairs = append(pairs, pair(s)...)
+// A filler puts values in the place of placeholders.
+type filler struct {
+	secrets []Secret
+	used    map[string]bool     // the names of secrets that it met
+	escape  func(string) string // of values; nil is none
+}
+
+func (f filler) replace(s string) string {
+	for _, secret := range f.secrets {
+		if !strings.Contains(s, secret.Placeholder) {
+			continue
+		}
+		f.used[secret.Name] = true
+		value := secret.Value
+		if f.escape != nil {
+			value = f.escape(value)
+		}
+		s = strings.ReplaceAll(s, secret.Placeholder, value)
 	}
-	return strings.NewReplacer(pairs...)
-}
-
-func placeholders(secrets []Secret) *strings.Replacer {
-	return replacer(secrets, func(s Secret) []string { return []string{s.Placeholder, s.Value} })
-}
-
-func escapedPlaceholders(secrets []Secret, escape func(string) string) *strings.Replacer {
-	return replacer(secrets, func(s Secret) []string { return []string{s.Placeholder, escape(s.Value)} })
+	return s
 }
 
 // basic fills in a Basic authorization, whose text is encoded.
-func basic(header string, in *strings.Replacer) string {
+func basic(header string, in filler) string {
 	scheme, encoded, ok := strings.Cut(header, " ")
 	if !ok || !strings.EqualFold(scheme, "Basic") {
 		return header
@@ -66,11 +72,11 @@ func basic(header string, in *strings.Replacer) string {
 	if err != nil {
 		return header
 	}
-	return scheme + " " + base64.StdEncoding.EncodeToString([]byte(in.Replace(string(plain))))
+	return scheme + " " + base64.StdEncoding.EncodeToString([]byte(in.replace(string(plain))))
 }
 
 // fillBody fills in a body that is text and not large; another passes as it is.
-func fillBody(r *http.Request, secrets []Secret) io.ReadCloser {
+func fillBody(r *http.Request, secrets []Secret, used map[string]bool) io.ReadCloser {
 	kind := r.Header.Get("Content-Type")
 	form := strings.HasPrefix(kind, "application/x-www-form-urlencoded")
 	isJSON := strings.HasPrefix(kind, "application/json")
@@ -84,14 +90,14 @@ func fillBody(r *http.Request, secrets []Secret) io.ReadCloser {
 			io.Closer
 		}{io.MultiReader(bytes.NewReader(head), r.Body), r.Body}
 	}
-	in := placeholders(secrets)
+	in := filler{secrets, used, nil}
 	switch {
 	case form:
-		in = escapedPlaceholders(secrets, url.QueryEscape)
+		in.escape = url.QueryEscape
 	case isJSON:
-		in = escapedPlaceholders(secrets, inJSON)
+		in.escape = inJSON
 	}
-	full := in.Replace(string(head))
+	full := in.replace(string(head))
 	r.ContentLength = int64(len(full))
 	r.Header.Set("Content-Length", strconv.Itoa(len(full)))
 	return struct {

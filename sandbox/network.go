@@ -12,7 +12,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -47,7 +46,8 @@ type NetworkOptions struct {
 	// Authorities are certificates that all containers trust, in PEM: those that
 	// this machine trusts, for networks where TLS is inspected.
 	Authorities []byte
-	// Record is told of connections. It may be nil.
+	// Record is told of connections, as egress.Gate.Record is, which waits for it. It
+	// may be nil, and is called at once by many.
 	Record func(p berth.ProjectID, id berth.ContainerID, f egress.Flow)
 
 	// For tests, as in egress.Gate.
@@ -64,7 +64,7 @@ type network struct {
 	secrets []egress.Secret
 	ca      *egress.Authority // nil without secrets
 
-	sent, received, refused atomic.Int64 // bytes, and connections that were refused
+	traffic egress.Traffic
 }
 
 // newNetwork checks a policy and returns what it opens, nil for nothing.
@@ -245,7 +245,7 @@ func (k *Keeper) connectOut(ctx context.Context, s *sandbox) error {
 	}
 	log := k.opts.Log.With("container", s.id, "project", s.project)
 	gate := &egress.Gate{Policy: s.network.policy, Secrets: s.network.secrets, CA: s.network.ca,
-		Lookup: k.opts.Network.Lookup, Dial: k.opts.Network.Dial, Record: k.recorder(s, log)}
+		Lookup: k.opts.Network.Lookup, Dial: k.opts.Network.Dial, Record: k.recorder(s, log), Traffic: &s.network.traffic}
 	told := guest.Network{Authorities: bytes.Clone(k.opts.Network.Authorities), Environment: map[string]string{}}
 	if s.network.ca != nil {
 		told.Authorities = append(append(told.Authorities, '\n'), s.network.ca.PEM()...)
@@ -274,17 +274,21 @@ func (k *Keeper) connectOut(ctx context.Context, s *sandbox) error {
 	}
 }
 
-// recorder counts and logs connections. A hostile sandbox can make as many as it
+// Egress returns what has passed between a container and the world since this
+// process knows it; zero for one that has no way out, or does not run here.
+func (k *Keeper) Egress(p berth.ProjectID, id berth.ContainerID) egress.Totals {
+	if s := k.lookup(p, id); s != nil && s.network != nil {
+		return s.network.traffic.Totals()
+	}
+	return egress.Totals{}
+}
+
+// recorder logs connections. A hostile sandbox can make as many as it
 // likes, so only some refusals are logged.
 func (k *Keeper) recorder(s *sandbox, log *slog.Logger) func(egress.Flow) {
 	often := rate.NewLimiter(rate.Every(time.Second), 20)
 	return func(f egress.Flow) {
-		s.network.sent.Add(f.Sent)
-		s.network.received.Add(f.Received)
-		if !f.Allowed {
-			s.network.refused.Add(1)
-		}
-		if often.Allow() {
+		if !f.Begins && often.Allow() {
 			log.Info("egress", "target", f.Target.String(), "allowed", f.Allowed, "reason", f.Reason, "sent", f.Sent, "received", f.Received)
 		}
 		if k.opts.Network.Record != nil {
