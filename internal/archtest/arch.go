@@ -57,7 +57,8 @@ var Imports = map[string][]string{
 	"tool":                      {"", "guest"},
 	"egress":                    {},
 	"sandbox/driver":            {},
-	"sandbox/gvisor":            {"sandbox/driver"},
+	"sandbox/host":              {"sandbox/driver"},
+	"sandbox/gvisor":            {"sandbox/driver", "sandbox/host"},
 	"sandbox/local":             {"sandbox/driver"},
 	"sandbox/drivertest":        {"egress", "guest", "image/layer", "sandbox/driver"},
 	"sandbox":                   {"", "egress", "guest", "sandbox/driver", "store"},
@@ -84,7 +85,7 @@ var Imports = map[string][]string{
 var Bans = map[string][]string{
 	"net/http":     {"api", "webhook", "egress", "internal/contract", "guest", "guest/server", "model/upstream", "model/chat", "model/openai", "model/gemini", "model/anthropic", "model/modeltest", "cmd/berth", "e2e", "sandbox/drivertest"},
 	"database/sql": {"store/sqlite", "store/sqlite/query"},
-	"os/exec":      {"sandbox/gvisor", "sandbox/local", "sandbox/drivertest", "guest/server", "image", "internal/dockertest", "store/storetest", "cmd/berth", "e2e"},
+	"os/exec":      {"sandbox/host", "sandbox/gvisor", "sandbox/local", "sandbox/drivertest", "guest/server", "image", "internal/dockertest", "store/storetest", "cmd/berth", "e2e"},
 }
 
 // A file is what the rules look at in one source file.

@@ -8,7 +8,7 @@ import (
 )
 
 // checkMachine returns an error that names the first thing which this machine
-// lacks. Cgroups are looked at by findHierarchy.
+// lacks. Cgroups are looked at by host.FindHierarchy.
 func checkMachine(opts Options) error {
 	if opts.StateDir == "" {
 		return errors.New("no state directory given")

@@ -3,17 +3,11 @@ package gvisor
 import (
 	"context"
 	"errors"
-	"fmt"
-	"maps"
 	"os"
-	"runtime"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/berth-run/berth/sandbox/driver"
 	"github.com/berth-run/berth/sandbox/drivertest"
@@ -52,7 +46,7 @@ func TestCrash(t *testing.T) {
 		}, driver.StateDead},
 		{"InDestroy", func(t *testing.T, d *Driver, s sandbox) {
 			if err := errors.Join(d.Create(t.Context(), spec), d.Start(t.Context(), s.id),
-				s.cgroup.kill(t.Context()), os.Remove(s.path("sandbox.json"))); err != nil {
+				s.cgroup.Kill(t.Context()), os.Remove(s.path("sandbox.json"))); err != nil {
 				t.Fatal(err)
 			}
 		}, driver.StateDead},
@@ -111,7 +105,7 @@ func TestStartFails(t *testing.T) {
 	if strings.Contains(err.Error(), "canary") {
 		t.Errorf("Start: the error tells the environment: %v", err)
 	}
-	if pids, err := s.cgroup.procs(); err != nil || len(pids) != 0 {
+	if pids, err := s.cgroup.Procs(); err != nil || len(pids) != 0 {
 		t.Errorf("processes: got %v, %v, want none", pids, err)
 	}
 	if st, err := d.Stats(t.Context(), "broken"); err != nil || st.State != driver.StateDead {
@@ -136,48 +130,11 @@ func TestStartGivenUp(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if pids, err := s.cgroup.procs(); err != nil || len(pids) != 0 {
+		if pids, err := s.cgroup.Procs(); err != nil || len(pids) != 0 {
 			t.Errorf("processes: got %v, %v, want none", pids, err)
 		}
 		if err := d.Destroy(t.Context(), "hasty"); err != nil {
 			t.Errorf("Destroy: %v", err)
-		}
-	}
-}
-
-// TestOwnThread checks that a thread which enters a sandbox's namespaces is never
-// the process's first, and does not live on.
-func TestOwnThread(t *testing.T) {
-	var mu sync.Mutex
-	used := make(map[int]bool)
-	var wg sync.WaitGroup
-	for range 100 {
-		wg.Go(func() {
-			err := onOwnThread(func() error {
-				mu.Lock()
-				defer mu.Unlock()
-				used[unix.Gettid()] = true
-				return nil
-			})
-			if err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	wg.Wait()
-	if used[os.Getpid()] {
-		t.Error("the first thread was used")
-	}
-	for end := time.Now().Add(10 * time.Second); ; runtime.Gosched() {
-		alive := slices.DeleteFunc(slices.Collect(maps.Keys(used)), func(tid int) bool {
-			_, err := os.Stat(fmt.Sprintf("/proc/self/task/%d", tid))
-			return err != nil
-		})
-		if len(alive) == 0 {
-			return
-		}
-		if time.Now().After(end) {
-			t.Fatalf("threads %v live on", alive)
 		}
 	}
 }

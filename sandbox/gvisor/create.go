@@ -77,7 +77,7 @@ func (s sandbox) createOutside(l driver.Limits) error {
 			return err
 		}
 	}
-	if err := s.cgroup.create(l, hostPIDs(l)); err != nil {
+	if err := s.cgroup.Create(l, hostPIDs(l)); err != nil {
 		return fmt.Errorf("cgroup: %w", err)
 	}
 	return nil

@@ -30,7 +30,7 @@ func (d *Driver) Destroy(ctx context.Context, id string) error {
 }
 
 func (s sandbox) destroy(ctx context.Context) error {
-	if err := s.cgroup.kill(ctx); err != nil {
+	if err := s.cgroup.Kill(ctx); err != nil {
 		return err
 	}
 	// EINVAL: not a mount point, ENOENT: not even a directory.
@@ -38,7 +38,7 @@ func (s sandbox) destroy(ctx context.Context) error {
 	if err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) {
 		return fmt.Errorf("unmounting run: %w", err)
 	}
-	if err := s.cgroup.remove(ctx); err != nil {
+	if err := s.cgroup.Remove(ctx); err != nil {
 		return err
 	}
 	return os.RemoveAll(s.dir)

@@ -35,6 +35,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/berth-run/berth/sandbox/driver"
+	"github.com/berth-run/berth/sandbox/host"
 )
 
 // Options say where the driver finds its things.
@@ -58,7 +59,7 @@ type Driver struct {
 	opts     Options
 	dir      driver.Dir
 	log      *slog.Logger
-	cgroups  hierarchy
+	cgroups  host.Hierarchy
 	instance string
 	bootID   string
 	skeleton string
@@ -78,7 +79,7 @@ func Open(opts Options) (*Driver, error) {
 	if err := checkMachine(opts); err != nil {
 		return nil, fmt.Errorf("gvisor: %w", err)
 	}
-	cgroups, err := findHierarchy()
+	cgroups, err := host.FindHierarchy()
 	if err != nil {
 		return nil, fmt.Errorf("gvisor: %w", err)
 	}

@@ -4,10 +4,11 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"runtime"
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/berth-run/berth/sandbox/host"
 )
 
 // launch starts cmd as the sandbox needs it: in its cgroup, in a network
@@ -18,16 +19,12 @@ import (
 // `runsc` would make a network namespace too, but leave lo down, and without lo
 // up gVisor gives the sandbox none.
 func (s sandbox) launch(cmd *exec.Cmd, rootfs, skeleton string) error {
-	if s.cgroup.v2 != "" {
-		f, err := os.Open(s.cgroup.v2)
-		if err != nil {
-			return err
-		}
-		defer f.Close()
-		cmd.SysProcAttr.UseCgroupFD = true
-		cmd.SysProcAttr.CgroupFD = int(f.Fd())
+	entered, err := s.cgroup.Enter(cmd)
+	if err != nil {
+		return err
 	}
-	return onOwnThread(func() error {
+	defer entered()
+	return host.OnOwnThread(func() error {
 		if err := unix.Unshare(unix.CLONE_NEWNS | unix.CLONE_NEWNET); err != nil {
 			return fmt.Errorf("unshare: %w", err)
 		}
@@ -37,29 +34,11 @@ func (s sandbox) launch(cmd *exec.Cmd, rootfs, skeleton string) error {
 		if err := setLoopbackUp(); err != nil {
 			return fmt.Errorf("lo: %w", err)
 		}
-		if err := s.cgroup.joinThread(); err != nil {
+		if err := s.cgroup.JoinThread(); err != nil {
 			return fmt.Errorf("joining the cgroup: %w", err)
 		}
 		return cmd.Start()
 	})
-}
-
-// onOwnThread runs f on an operating system thread that ends with it. The
-// process's first thread is never used: it does not end, and its cgroup is the
-// one that the memory of the whole process is charged to.
-func onOwnThread(f func() error) error {
-	done := make(chan error, 1)
-	go func() {
-		runtime.LockOSThread()
-		if unix.Gettid() == unix.Getpid() {
-			done <- onOwnThread(f) // while this goroutine keeps the first thread
-			runtime.UnlockOSThread()
-			return
-		}
-		done <- f()
-		// Still locked, so the runtime ends the thread.
-	}()
-	return <-done
 }
 
 // mountRootfs mounts, in a mount namespace of the calling thread's own, skeleton

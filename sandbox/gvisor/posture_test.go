@@ -90,7 +90,7 @@ func postureProcesses(t *testing.T, s sandbox) {
 	if !alive {
 		t.Fatal("the sentry is not alive")
 	}
-	pids, err := s.cgroup.procs()
+	pids, err := s.cgroup.Procs()
 	if err != nil || len(pids) < 3 {
 		t.Fatalf("processes: got %d, %v, want sentry, gofer and stubs", len(pids), err)
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/berth-run/berth/sandbox/driver"
+	"github.com/berth-run/berth/sandbox/host"
 )
 
 // A sandbox is one directory of the driver's. All its methods work on what is
@@ -15,7 +16,7 @@ import (
 type sandbox struct {
 	id     string
 	dir    string
-	cgroup cgroup
+	cgroup host.Cgroup
 }
 
 // sandbox returns the sandbox of that id, whether there is one or not.
@@ -24,7 +25,7 @@ func (d *Driver) sandbox(id string) (sandbox, error) {
 	if err != nil {
 		return sandbox{}, err
 	}
-	return sandbox{id: id, dir: dir, cgroup: d.cgroups.group("berth-"+d.instance, id)}, nil
+	return sandbox{id: id, dir: dir, cgroup: d.cgroups.Group("berth-"+d.instance, id)}, nil
 }
 
 // find is sandbox, but returns driver.ErrNotFound where there is none.
@@ -71,7 +72,7 @@ func (s sandbox) sentry() (int, bool) {
 		return 0, false
 	}
 	// The number may belong to somebody else by now; the cgroup cannot.
-	pids, err := s.cgroup.procs()
+	pids, err := s.cgroup.Procs()
 	if err != nil {
 		return 0, false
 	}

@@ -11,6 +11,7 @@ import (
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 
 	"github.com/berth-run/berth/sandbox/driver"
+	"github.com/berth-run/berth/sandbox/host"
 )
 
 // capabilities are what root in the sandbox has: Docker's set without NET_RAW.
@@ -82,7 +83,7 @@ func ociSpec(spec driver.Spec, s sandbox, seed string) *specs.Spec {
 
 // cpuResources returns the OCI form of a number of cores.
 func cpuResources(cores float64) *specs.LinuxCPU {
-	quota, period := int64(math.Ceil(cores*cpuPeriod)), uint64(cpuPeriod)
+	quota, period := int64(math.Ceil(cores*host.CPUPeriod)), uint64(host.CPUPeriod)
 	return &specs.LinuxCPU{Quota: &quota, Period: &period}
 }
 

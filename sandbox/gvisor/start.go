@@ -29,7 +29,7 @@ func (d *Driver) Start(ctx context.Context, id string) error {
 	if err := d.start(ctx, s); err != nil {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), destroyTimeout)
 		defer cancel()
-		killErr := s.cgroup.kill(ctx)
+		killErr := s.cgroup.Kill(ctx)
 		return fmt.Errorf("gvisor: start %s: %w%s", id, errors.Join(err, killErr), s.lastWords())
 	}
 	return nil

@@ -23,8 +23,8 @@ func (d *Driver) Stats(_ context.Context, id string) (driver.Stats, error) {
 	if err != nil {
 		return driver.Stats{}, err
 	}
-	u := s.cgroup.usage()
-	stats := driver.Stats{CPU: u.cpu, Memory: u.memory, PIDs: u.pids}
+	u := s.cgroup.Usage()
+	stats := driver.Stats{CPU: u.CPU, Memory: u.Memory, PIDs: u.PIDs}
 
 	rec, err := s.record()
 	pid, alive := s.sentry()
@@ -35,7 +35,7 @@ func (d *Driver) Stats(_ context.Context, id string) (driver.Stats, error) {
 		stats.State, stats.Reason = driver.StateDead, driver.ReasonHost
 	case !s.started():
 		stats.State = driver.StateCreated
-	case !alive && u.oomKills > 0:
+	case !alive && u.OOMKills > 0:
 		stats.State, stats.Reason = driver.StateDead, driver.ReasonOOM
 	case !alive:
 		stats.State, stats.Reason = driver.StateDead, driver.ReasonKilled

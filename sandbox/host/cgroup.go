@@ -1,4 +1,6 @@
-package gvisor
+// Package host makes what drivers confine their host processes with: cgroups of
+// either version, and threads that enter namespaces and do not come back.
+package host
 
 import (
 	"context"
@@ -8,6 +10,7 @@ import (
 	"maps"
 	"math"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -19,19 +22,19 @@ import (
 	"github.com/berth-run/berth/sandbox/driver"
 )
 
-// A cgroup is the kernel's account of one sandbox, in one directory or several.
+// A Cgroup is the kernel's account of one sandbox, in one directory or several.
 // All host processes of the sandbox are born into it.
-type cgroup struct {
+type Cgroup struct {
 	v2      string            // directory in version 2, or ""
 	unified bool              // v2 has the controllers, and v1 is empty
 	v1      map[string]string // controller to directory; some share one
 }
 
-// cpuPeriod is the length in microseconds of the slices that CPU is dealt in.
-const cpuPeriod = 100_000
+// CPUPeriod is the length in microseconds of the slices that CPU is dealt in.
+const CPUPeriod = 100_000
 
 // dirs returns every directory of c once.
-func (c cgroup) dirs() []string {
+func (c Cgroup) dirs() []string {
 	dirs := slices.Sorted(maps.Values(c.v1))
 	if c.v2 != "" {
 		dirs = append(dirs, c.v2)
@@ -39,14 +42,14 @@ func (c cgroup) dirs() []string {
 	return slices.Compact(dirs)
 }
 
-// create makes the directories and sets the limits.
-func (c cgroup) create(l driver.Limits, hostPIDs int) error {
+// Create makes the directories and sets the limits.
+func (c Cgroup) Create(l driver.Limits, hostPIDs int) error {
 	for _, dir := range c.dirs() {
 		if err := makeGroup(dir); err != nil {
 			return err
 		}
 	}
-	quota := strconv.FormatInt(int64(math.Ceil(l.CPU*cpuPeriod)), 10)
+	quota := strconv.FormatInt(int64(math.Ceil(l.CPU*CPUPeriod)), 10)
 	memory := strconv.FormatInt(l.Memory, 10)
 	pids := strconv.Itoa(hostPIDs)
 
@@ -58,7 +61,7 @@ func (c cgroup) create(l driver.Limits, hostPIDs int) error {
 		return errors.Join(
 			writeControl(c.v2, "memory.max", memory),
 			ignoreMissing(writeControl(c.v2, "memory.swap.max", "0")),
-			writeControl(c.v2, "cpu.max", fmt.Sprintf("%s %d", quota, cpuPeriod)),
+			writeControl(c.v2, "cpu.max", fmt.Sprintf("%s %d", quota, CPUPeriod)),
 			writeControl(c.v2, "pids.max", pids),
 		)
 	}
@@ -66,7 +69,7 @@ func (c cgroup) create(l driver.Limits, hostPIDs int) error {
 		writeControl(c.v1["memory"], "memory.limit_in_bytes", memory),
 		// Memory and swap together; the file is missing where swap is not counted.
 		ignoreMissing(writeControl(c.v1["memory"], "memory.memsw.limit_in_bytes", memory)),
-		writeControl(c.v1["cpu"], "cpu.cfs_period_us", strconv.Itoa(cpuPeriod)),
+		writeControl(c.v1["cpu"], "cpu.cfs_period_us", strconv.Itoa(CPUPeriod)),
 		writeControl(c.v1["cpu"], "cpu.cfs_quota_us", quota),
 		writeControl(c.v1["pids"], "pids.max", pids),
 	)
@@ -83,12 +86,27 @@ func makeGroup(dir string) (err error) {
 	return err
 }
 
-// joinThread moves the calling thread, and so what it starts, into the version 1
-// groups. The version 2 group is entered by clone3(2) instead.
+// Enter makes cmd begin in the version 2 group, if there is one. The caller calls
+// done when cmd has started or failed to.
+func (c Cgroup) Enter(cmd *exec.Cmd) (done func(), err error) {
+	if c.v2 == "" {
+		return func() {}, nil
+	}
+	f, err := os.Open(c.v2)
+	if err != nil {
+		return nil, err
+	}
+	cmd.SysProcAttr.UseCgroupFD = true
+	cmd.SysProcAttr.CgroupFD = int(f.Fd())
+	return func() { f.Close() }, nil
+}
+
+// JoinThread moves the calling thread, and so what it starts, into the version 1
+// groups. The version 2 group is entered by clone3(2) instead, see Enter.
 //
 // "0" means the writer itself. Only in this form the kernel need not wait for an
 // RCU grace period.
-func (c cgroup) joinThread() error {
+func (c Cgroup) JoinThread() error {
 	for _, dir := range slices.Compact(slices.Sorted(maps.Values(c.v1))) {
 		if err := writeControl(dir, "tasks", "0"); err != nil {
 			return err
@@ -97,9 +115,9 @@ func (c cgroup) joinThread() error {
 	return nil
 }
 
-// procs returns the process ids in c. Dead processes that nobody has waited for
+// Procs returns the process ids in c. Dead processes that nobody has waited for
 // are not among them. A group that does not exist is empty.
-func (c cgroup) procs() ([]int, error) {
+func (c Cgroup) Procs() ([]int, error) {
 	dir := c.v2
 	if dir == "" {
 		dir = c.v1["pids"]
@@ -120,10 +138,10 @@ func (c cgroup) procs() ([]int, error) {
 	return pids, nil
 }
 
-// kill kills everything in c and returns when it is dead, or ctx is done.
-func (c cgroup) kill(ctx context.Context) error {
+// Kill kills everything in c and returns when it is dead, or ctx is done.
+func (c Cgroup) Kill(ctx context.Context) error {
 	for wait := time.Millisecond; ; wait = min(2*wait, 20*time.Millisecond) {
-		pids, err := c.procs()
+		pids, err := c.Procs()
 		if err != nil || len(pids) == 0 {
 			return err
 		}
@@ -144,9 +162,9 @@ func (c cgroup) kill(ctx context.Context) error {
 	}
 }
 
-// remove removes the directories of c, which must be empty of processes, and with
+// Remove removes the directories of c, which must be empty of processes, and with
 // the last sandbox the group around all of them.
-func (c cgroup) remove(ctx context.Context) error {
+func (c Cgroup) Remove(ctx context.Context) error {
 	for _, dir := range c.dirs() {
 		for {
 			err := os.Remove(dir)

@@ -1,4 +1,4 @@
-package gvisor
+package host
 
 import (
 	"os"
@@ -17,7 +17,7 @@ func TestParseMountinfo(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		lines []string
-		want  hierarchy
+		want  Hierarchy
 	}{
 		{
 			name: "Version1",
@@ -29,7 +29,7 @@ func TestParseMountinfo(t *testing.T) {
 				"36 32 0:32 / /sys/fs/cgroup/net_cls rw - cgroup cgroup rw,net_cls",
 				"37 32 0:33 / /sys/fs/cgroup/systemd rw - cgroup cgroup rw,xattr,name=systemd",
 			},
-			want: hierarchy{v1: map[string]string{
+			want: Hierarchy{v1: map[string]string{
 				"cpu": "/sys/fs/cgroup/cpu,cpuacct", "cpuacct": "/sys/fs/cgroup/cpu,cpuacct",
 				"memory": "/sys/fs/cgroup/memory", "pids": "/sys/fs/cgroup/pids",
 				"name=systemd": "/sys/fs/cgroup/systemd",
@@ -38,7 +38,7 @@ func TestParseMountinfo(t *testing.T) {
 		{
 			name:  "Version2",
 			lines: []string{"30 23 0:26 / /sys/fs/cgroup rw,nosuid,nodev,noexec,relatime shared:4 - cgroup2 cgroup2 rw,nsdelegate"},
-			want:  hierarchy{v2: "/sys/fs/cgroup", v1: map[string]string{}},
+			want:  Hierarchy{v2: "/sys/fs/cgroup", v1: map[string]string{}},
 		},
 		{
 			name: "BothAndNoise",
@@ -49,12 +49,12 @@ func TestParseMountinfo(t *testing.T) {
 				"45 32 0:27 / /somewhere/else rw - cgroup2 cgroup2 rw",
 				"34 32 0:30 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory",
 			},
-			want: hierarchy{v2: "/sys/fs/cgroup/unified", v1: map[string]string{"memory": "/sys/fs/cgroup/memory"}},
+			want: Hierarchy{v2: "/sys/fs/cgroup/unified", v1: map[string]string{"memory": "/sys/fs/cgroup/memory"}},
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			got := parseMountinfo(strings.NewReader(strings.Join(tt.lines, "\n")))
-			if diff := cmp.Diff(tt.want, got, cmp.AllowUnexported(hierarchy{})); diff != "" {
+			if diff := cmp.Diff(tt.want, got, cmp.AllowUnexported(Hierarchy{})); diff != "" {
 				t.Errorf("parseMountinfo: (-want +got)\n%s", diff)
 			}
 		})
@@ -117,8 +117,8 @@ func TestCgroupLimits(t *testing.T) {
 			t.Fatal(err)
 		}
 		dir := controlDir(t, root, "memory.max", "memory.swap.max", "cpu.max", "pids.max")
-		c := cgroup{v2: dir, unified: true}
-		if err := c.create(limits, 300); err != nil {
+		c := Cgroup{v2: dir, unified: true}
+		if err := c.Create(limits, 300); err != nil {
 			t.Fatal(err)
 		}
 		want := map[string]string{
@@ -136,8 +136,8 @@ func TestCgroupLimits(t *testing.T) {
 	t.Run("Version1WithoutSwap", func(t *testing.T) {
 		root := t.TempDir()
 		dir := controlDir(t, root, "memory.limit_in_bytes", "cpu.cfs_quota_us", "cpu.cfs_period_us", "pids.max")
-		c := cgroup{v1: map[string]string{"memory": dir, "cpu": dir, "pids": dir}}
-		if err := c.create(limits, 300); err != nil {
+		c := Cgroup{v1: map[string]string{"memory": dir, "cpu": dir, "pids": dir}}
+		if err := c.Create(limits, 300); err != nil {
 			t.Fatal(err)
 		}
 		want := map[string]string{
@@ -150,7 +150,7 @@ func TestCgroupLimits(t *testing.T) {
 
 	t.Run("NoLimitNoSandbox", func(t *testing.T) {
 		dir := controlDir(t, t.TempDir(), "memory.max", "cpu.max") // no pids.max
-		if err := (cgroup{v2: dir, unified: true}).create(limits, 300); err == nil {
+		if err := (Cgroup{v2: dir, unified: true}).Create(limits, 300); err == nil {
 			t.Error("create without a pids controller: got no error")
 		}
 	})
@@ -164,7 +164,7 @@ func TestUsage(t *testing.T) {
 			}
 		}
 	}
-	want := usage{cpu: 1500 * time.Microsecond, memory: 70, pids: 3, oomKills: 2}
+	want := Usage{CPU: 1500 * time.Microsecond, Memory: 70, PIDs: 3, OOMKills: 2}
 
 	v2 := t.TempDir()
 	write(v2, map[string]string{
@@ -174,7 +174,7 @@ func TestUsage(t *testing.T) {
 		"pids.current":   "3\n",
 		"memory.events":  "low 0\noom 9\noom_kill 2\noom_group_kill 0\n",
 	})
-	if got := (cgroup{v2: v2, unified: true}).usage(); got != want {
+	if got := (Cgroup{v2: v2, unified: true}).Usage(); got != want {
 		t.Errorf("version 2: got %+v, want %+v", got, want)
 	}
 
@@ -186,12 +186,12 @@ func TestUsage(t *testing.T) {
 		"pids.current":          "3\n",
 		"memory.oom_control":    "oom_kill_disable 0\nunder_oom 0\noom_kill 2\n",
 	})
-	c := cgroup{v1: map[string]string{"memory": v1, "cpuacct": v1, "pids": v1}}
-	if got := c.usage(); got != want {
+	c := Cgroup{v1: map[string]string{"memory": v1, "cpuacct": v1, "pids": v1}}
+	if got := c.Usage(); got != want {
 		t.Errorf("version 1: got %+v, want %+v", got, want)
 	}
 
-	if got := (cgroup{v2: filepath.Join(v2, "gone"), unified: true}).usage(); got != (usage{}) {
+	if got := (Cgroup{v2: filepath.Join(v2, "gone"), unified: true}).Usage(); got != (Usage{}) {
 		t.Errorf("no group: got %+v, want nothing", got)
 	}
 }

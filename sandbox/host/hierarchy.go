@@ -1,4 +1,4 @@
-package gvisor
+package host
 
 import (
 	"bufio"
@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A hierarchy says where this machine keeps its cgroups. There are three kinds:
+// A Hierarchy says where this machine keeps its cgroups. There are three kinds:
 // version 2 alone; version 1, one mount for each controller or two; and both
 // side by side, where version 1 has the controllers and version 2 still kills and
 // keeps track.
@@ -23,7 +23,7 @@ import (
 // joins version 1 groups by process id, which waits for an RCU grace period for
 // each controller (8–12 ms; the calling thread joining itself does not wait),
 // and brings BPF, D-Bus and protocol buffers along.
-type hierarchy struct {
+type Hierarchy struct {
 	v2      string            // mount point of version 2, or ""
 	unified bool              // the controllers are in version 2
 	v1      map[string]string // controller to mount point, of version 1
@@ -37,16 +37,16 @@ var limiters = []string{"memory", "cpu", "pids"}
 // unit stop the sandboxes.
 var v1Joined = append([]string{"cpuacct", "name=systemd"}, limiters...)
 
-// findHierarchy finds out how this machine keeps its cgroups.
-func findHierarchy() (hierarchy, error) {
+// FindHierarchy finds out how this machine keeps its cgroups.
+func FindHierarchy() (Hierarchy, error) {
 	raw, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
-		return hierarchy{}, err
+		return Hierarchy{}, err
 	}
 	h := parseMountinfo(bytes.NewReader(raw))
-	for _, dir := range h.group("", "").dirs() {
+	for _, dir := range h.Group("", "").dirs() {
 		if err := unix.Access(dir, unix.W_OK); err != nil {
-			return hierarchy{}, fmt.Errorf("cgroups cannot be made: %w", &os.PathError{Op: "access", Path: dir, Err: err})
+			return Hierarchy{}, fmt.Errorf("cgroups cannot be made: %w", &os.PathError{Op: "access", Path: dir, Err: err})
 		}
 	}
 	missing := slices.DeleteFunc(slices.Clone(limiters), func(c string) bool { return h.v1[c] != "" })
@@ -55,18 +55,18 @@ func findHierarchy() (hierarchy, error) {
 	case len(missing) == len(limiters) && h.v2 != "":
 		h.unified = true
 		if err := enableControllers(h.v2); err != nil {
-			return hierarchy{}, fmt.Errorf("cgroup version 2 at %s: %w", h.v2, err)
+			return Hierarchy{}, fmt.Errorf("cgroup version 2 at %s: %w", h.v2, err)
 		}
 	default:
-		return hierarchy{}, fmt.Errorf("no cgroup controller for: %s", strings.Join(missing, " "))
+		return Hierarchy{}, fmt.Errorf("no cgroup controller for: %s", strings.Join(missing, " "))
 	}
 	return h, nil
 }
 
 // parseMountinfo reads proc_pid_mountinfo(5). Lines that it cannot read are none
 // of its business.
-func parseMountinfo(r io.Reader) hierarchy {
-	h := hierarchy{v1: make(map[string]string)}
+func parseMountinfo(r io.Reader) Hierarchy {
+	h := Hierarchy{v1: make(map[string]string)}
 	for s := bufio.NewScanner(r); s.Scan(); {
 		// 39 32 0:34 /root /mount/point rw shared:18 - cgroup source rw,cpu,cpuacct
 		left, right, ok := strings.Cut(s.Text(), " - ")
@@ -113,9 +113,9 @@ func enableControllers(dir string) error {
 	return nil
 }
 
-// group returns the group called parent/name. It need not exist.
-func (h hierarchy) group(parent, name string) cgroup {
-	c := cgroup{unified: h.unified, v1: make(map[string]string)}
+// Group returns the group called parent/name. It need not exist.
+func (h Hierarchy) Group(parent, name string) Cgroup {
+	c := Cgroup{unified: h.unified, v1: make(map[string]string)}
 	if h.v2 != "" {
 		c.v2 = filepath.Join(h.v2, parent, name)
 	}

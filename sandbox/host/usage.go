@@ -1,0 +1,69 @@
+package host
+
+import (
+	"math"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// A Usage is one reading of a cgroup. What cannot be read is zero.
+type Usage struct {
+	CPU      time.Duration
+	Memory   int64 // bytes, without page cache that can be dropped at once
+	PIDs     int   // host processes and threads
+	OOMKills int64 // processes killed because the memory limit was reached
+}
+
+// Usage reads the accounts of c.
+func (c Cgroup) Usage() Usage {
+	if c.unified {
+		return Usage{
+			CPU:      time.Duration(keyedValue(c.v2, "cpu.stat", "usage_usec")) * time.Microsecond,
+			Memory:   max(0, value(c.v2, "memory.current")-keyedValue(c.v2, "memory.stat", "inactive_file")),
+			PIDs:     int(value(c.v2, "pids.current")),
+			OOMKills: keyedValue(c.v2, "memory.events", "oom_kill"),
+		}
+	}
+	memory := c.v1["memory"]
+	return Usage{
+		CPU:      time.Duration(value(c.v1["cpuacct"], "cpuacct.usage")),
+		Memory:   max(0, value(memory, "memory.usage_in_bytes")-keyedValue(memory, "memory.stat", "total_inactive_file")),
+		PIDs:     int(value(c.v1["pids"], "pids.current")),
+		OOMKills: keyedValue(memory, "memory.oom_control", "oom_kill"),
+	}
+}
+
+// value reads a file that holds one number.
+func value(dir, file string) int64 {
+	raw, err := os.ReadFile(filepath.Join(dir, file))
+	if err != nil {
+		return 0
+	}
+	return parseCount(strings.TrimSpace(string(raw)))
+}
+
+// keyedValue reads the number behind key in a file of "key number" lines.
+func keyedValue(dir, file, key string) int64 {
+	raw, err := os.ReadFile(filepath.Join(dir, file))
+	if err != nil {
+		return 0
+	}
+	for line := range strings.Lines(string(raw)) {
+		if f := strings.Fields(line); len(f) == 2 && f[0] == key {
+			return parseCount(f[1])
+		}
+	}
+	return 0
+}
+
+// parseCount reads a number that the kernel may print with 64 bits and no sign.
+func parseCount(s string) int64 {
+	n, err := strconv.ParseUint(s, 10, 64)
+	if err != nil {
+		return 0
+	}
+	return int64(min(n, math.MaxInt64))
+}
