@@ -70,6 +70,7 @@ type Response struct {
 	Usage                *Usage                `json:"usage"`
 	User                 *string               `json:"user"`
 	Metadata             map[string]string     `json:"metadata"`
+	Berth                *ResponseBerth        `json:"berth,omitempty"`
 }
 
 // A ResponseError says why a response failed.

@@ -57,6 +57,19 @@ type Request struct {
 	User              string
 	Hints             Hints
 	Sampling          berth.Sampling // what a provider cannot do of it, it refuses: RefuseSampling
+
+	// What only a Provider heeds that has several upstreams to ask.
+	Prefer  Origin // who answered the turn before this, as far as is known
+	Attempt int    // how often this turn has been asked before
+}
+
+// An Origin is which of several upstreams answered a turn: their names in the
+// configuration, and the upstream's for the model. It is zero where there is one
+// upstream only, without a name.
+type Origin struct {
+	Upstream string
+	Key      string
+	Model    string
 }
 
 // Hints are fields of a request that change nothing in what is said. A provider
@@ -120,6 +133,8 @@ type (
 		Reason FinishReason
 		Usage  berth.Usage
 		Model  string // the precise name that answered, if the upstream tells
+		Origin Origin
+		Cost   *berth.Cost // nil if the upstream's price is not known
 	}
 )
 

@@ -25,3 +25,7 @@ func RetryAfter(err error) (time.Duration, bool) {
 	}
 	return 0, false
 }
+
+// ErrKey is in the chain of an error when the upstream refused the key it was asked
+// with, or the account behind it: another key may do.
+var ErrKey = errors.New("the upstream refused the key")

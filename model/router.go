@@ -69,13 +69,17 @@ func (r *Router) Window(name string) int {
 	return 0
 }
 
-// matches lets * stand for slashes too: "vendor/model" is a name like any other.
-func (r Rule) matches(name string) bool {
-	if r.Match == "*" || r.Match == name {
+func (r Rule) matches(name string) bool { return Matches(r.Match, name) }
+
+// Matches reports whether a model's name is the pattern, or fits it as in
+// path.Match, where * stands for slashes too: "vendor/model" is a name like any
+// other.
+func Matches(pattern, name string) bool {
+	if pattern == "*" || pattern == name {
 		return true
 	}
 	flat := func(s string) string { return strings.ReplaceAll(s, "/", "\x00") }
-	ok, err := path.Match(flat(r.Match), flat(name))
+	ok, err := path.Match(flat(pattern), flat(name))
 	return ok && err == nil
 }
 

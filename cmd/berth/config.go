@@ -5,11 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 	"time"
 
 	"go.yaml.in/yaml/v3"
@@ -36,6 +33,13 @@ type Config struct {
 	// do not say otherwise. berth project limit gives a project others without a
 	// restart.
 	Limits map[string]LimitsConfig `yaml:"limits"`
+
+	// Upstreams are the servers that models are asked on, by name. Nothing is sent to
+	// one that no entry of Models names.
+	Upstreams map[string]*UpstreamConfig `yaml:"upstreams"`
+
+	// Currency is that of all prices, as in ISO 4217. Default: usd.
+	Currency string `yaml:"currency"`
 
 	// Models routes model names to upstreams: the first entry whose pattern fits.
 	// Default: what the vendors' environment variables say, see environmentModels. The
@@ -68,15 +72,14 @@ type StoreConfig struct {
 	Synchronous string `yaml:"synchronous"`
 }
 
-// ModelConfig sends models to an upstream.
+// ModelConfig sends models to upstreams: to those that it names, or to one that it
+// describes itself.
 type ModelConfig struct {
-	Match     string            `yaml:"match"`       // a name or a pattern: qwen3-32b, gpt-*, *
-	Provider  string            `yaml:"provider"`    // how it is spoken to: openai, chat, anthropic or gemini. Default: openai for api.openai.com, else chat
-	BaseURL   string            `yaml:"base_url"`    // such as http://localhost:8000/v1. Default: the vendor's own; chat has none
-	APIKey    string            `yaml:"api_key"`     // or:
-	APIKeyEnv string            `yaml:"api_key_env"` // the environment variable that has it
-	Upstream  string            `yaml:"upstream"`    // the upstream's name for the model. Default: the same
-	Headers   map[string]string `yaml:"headers"`     // to send with each request
+	Match string `yaml:"match"` // a name or a pattern: qwen3-32b, gpt-*, *
+
+	Upstreams  []TargetConfig `yaml:"upstreams"`   // share the turns by weight
+	Fallbacks  []TargetConfig `yaml:"fallbacks"`   // asked in this order when none of these answers
+	HedgeAfter time.Duration  `yaml:"hedge_after"` // without a first word, ask another as well. Default: never
 
 	// ContextWindow is how many tokens the model takes and answers with together:
 	// with it, truncation "auto" drops old items beforehand. Default: unknown; what
@@ -87,19 +90,11 @@ type ModelConfig struct {
 	Modalities []string `yaml:"modalities"` // what it takes: text, image, file, audio
 	Tools      *bool    `yaml:"tools"`      // whether it can call any
 
-	// What the upstream's dialect asks for; see the Options of the provider that a key
-	// is for.
-	SystemRole      string `yaml:"system_role"`       // chat: system (the default) or developer
-	MaxTokens       string `yaml:"max_tokens"`        // chat: max_tokens or max_completion_tokens. Default: by the upstream
-	Reasoning       string `yaml:"reasoning"`         // chat: the field that takes reasoning back, reasoning_content (DeepSeek) or reasoning; openai: encrypted (the default) or all
-	CallIDLength    int    `yaml:"call_id_length"`    // chat: the longest call id. Default: 40; Mistral wants 9
-	MaxOutputTokens int    `yaml:"max_output_tokens"` // anthropic: the bound where a request has none. Default: the model's
-	Thinking        string `yaml:"thinking"`          // anthropic: budget or adaptive; gemini: budget or level. Default: by the model
-	Structured      string `yaml:"structured"`        // anthropic: how a JSON schema is kept, format or tool. Default: by the model
-	Cache           string `yaml:"cache"`             // anthropic: how long the context is kept to be read again, 5m (the default), 1h or off
-
-	FirstToken time.Duration `yaml:"first_token"` // patience before the first word. Default: 10m
-	Silence    time.Duration `yaml:"silence"`     // patience after it. Default: 10m
+	// Without upstreams:
+	UpstreamConfig `yaml:",inline"`
+	Upstream       string        `yaml:"upstream"`    // the upstream's name for the model. Default: the same
+	FirstToken     time.Duration `yaml:"first_token"` // as in timeouts
+	Silence        time.Duration `yaml:"silence"`     // as in timeouts
 }
 
 // Bytes is a size: a number, or one with k, m, g or t.
@@ -119,9 +114,6 @@ func (b *Bytes) UnmarshalYAML(n *yaml.Node) error {
 	*b = Bytes(number << shift)
 	return nil
 }
-
-// modalities are what a model may take.
-var modalities = []string{"text", "image", "file", "audio"}
 
 // defaultLimits is the name of the limits that are for all projects.
 const defaultLimits = "default"
@@ -166,30 +158,8 @@ func loadConfig(path string) (*Config, error) {
 			return nil, fmt.Errorf("%s: limits: %q is neither %s nor a project", path, id, defaultLimits)
 		}
 	}
-	for i, m := range c.Models {
-		kind, known := providers[m.provider()]
-		if !known {
-			return nil, fmt.Errorf("%s: models[%d].provider: %q is not %s", path, i, m.Provider, strings.Join(slices.Sorted(maps.Keys(providers)), ", "))
-		}
-		if m.Match == "" || m.BaseURL == "" && m.provider() == providerChat {
-			return nil, fmt.Errorf("%s: models[%d] needs match and base_url", path, i)
-		}
-		for _, key := range m.dialect() {
-			if !slices.Contains(kind.keys, key) {
-				return nil, fmt.Errorf("%s: models[%d].%s is not for provider %s", path, i, key, m.provider())
-			}
-		}
-		if m.APIKey != "" && m.APIKeyEnv != "" {
-			return nil, fmt.Errorf("%s: models[%d] has both api_key and api_key_env", path, i)
-		}
-		for _, kind := range m.Modalities {
-			if !slices.Contains(modalities, kind) {
-				return nil, fmt.Errorf("%s: models[%d].modalities: %q is none of %v", path, i, kind, modalities)
-			}
-		}
-		if m.ContextWindow < 0 {
-			return nil, fmt.Errorf("%s: models[%d].context_window must not be negative", path, i)
-		}
+	if err := c.checkModels(); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	return c, nil
 }

@@ -4,13 +4,15 @@ import (
 	"cmp"
 	"fmt"
 	"log/slog"
-	"net/url"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/model"
 	"github.com/berth-run/berth/model/anthropic"
+	"github.com/berth-run/berth/model/balance"
 	"github.com/berth-run/berth/model/chat"
 	"github.com/berth-run/berth/model/gemini"
 	"github.com/berth-run/berth/model/openai"
@@ -29,28 +31,28 @@ const (
 // A providerKind is how providers of a name are made, and which keys of their
 // dialect the configuration may have.
 type providerKind struct {
-	make func(ModelConfig, upstream.Options) (model.Provider, error)
+	make func(*UpstreamConfig, upstream.Options) (model.Provider, error)
 	keys []string
 }
 
 // providers is the table of providers.
 var providers = map[string]providerKind{
-	providerOpenAI: {func(m ModelConfig, up upstream.Options) (model.Provider, error) {
+	providerOpenAI: {func(m *UpstreamConfig, up upstream.Options) (model.Provider, error) {
 		return openai.New(openai.Options{Options: up, Reasoning: m.Reasoning})
 	}, []string{"reasoning"}},
-	providerChat: {func(m ModelConfig, up upstream.Options) (model.Provider, error) {
+	providerChat: {func(m *UpstreamConfig, up upstream.Options) (model.Provider, error) {
 		return chat.New(chat.Options{Options: up, SystemRole: m.SystemRole, MaxTokens: m.MaxTokens, Reasoning: m.Reasoning, CallIDLength: m.CallIDLength})
 	}, []string{"system_role", "max_tokens", "reasoning", "call_id_length"}},
-	providerAnthropic: {func(m ModelConfig, up upstream.Options) (model.Provider, error) {
+	providerAnthropic: {func(m *UpstreamConfig, up upstream.Options) (model.Provider, error) {
 		return anthropic.New(anthropic.Options{Options: up, MaxTokens: m.MaxOutputTokens, Thinking: m.Thinking, Structured: m.Structured, Cache: m.Cache})
 	}, []string{"max_output_tokens", "thinking", "structured", "cache"}},
-	providerGemini: {func(m ModelConfig, up upstream.Options) (model.Provider, error) {
+	providerGemini: {func(m *UpstreamConfig, up upstream.Options) (model.Provider, error) {
 		return gemini.New(gemini.Options{Options: up, Thinking: m.Thinking})
 	}, []string{"thinking"}},
 }
 
 // dialect returns the keys of a dialect that are set.
-func (m ModelConfig) dialect() (keys []string) {
+func (m *UpstreamConfig) dialect() (keys []string) {
 	for _, k := range []struct {
 		name string
 		set  bool
@@ -65,45 +67,77 @@ func (m ModelConfig) dialect() (keys []string) {
 	return keys
 }
 
-// newRouter makes the providers and says which models go to which.
-func newRouter(config *Config, log *slog.Logger) (*model.Router, error) {
+// newRouter makes the upstreams and says which models go to which. It returns the
+// upstreams as well, in the order of their names.
+func newRouter(config *Config, log *slog.Logger) (*model.Router, []*balance.Upstream, error) {
 	rules := []model.Rule{{Match: scripted.Name, Provider: scripted.Provider{}, About: berth.ModelBerth{Provider: scripted.Name}}}
-	upstreams := config.Models
-	if len(upstreams) == 0 {
-		upstreams = environmentModels(os.Getenv)
-	}
-	for _, m := range upstreams {
-		p, err := newProvider(m, log)
+	var all []*balance.Upstream
+	named := map[string]*balance.Upstream{}
+	for _, name := range slices.Sorted(maps.Keys(config.Upstreams)) {
+		u, err := config.Upstreams[name].open(name, false, config.Currency, log)
 		if err != nil {
-			return nil, fmt.Errorf("model %s: %w", m.Match, err)
+			return nil, nil, fmt.Errorf("upstream %s: %w", name, err)
 		}
-		rules = append(rules, model.Rule{Match: m.Match, Provider: p, Upstream: m.Upstream, Window: m.ContextWindow,
-			About: berth.ModelBerth{Provider: m.provider(), Modalities: m.Modalities, Tools: m.Tools}})
+		named[name] = u
+		all = append(all, u)
 	}
-	if len(upstreams) == 0 {
+	models := config.Models
+	if len(models) == 0 {
+		models = environmentModels(os.Getenv)
+	}
+	for i := range models {
+		m := &models[i]
+		if len(m.Upstreams) == 0 {
+			u, err := m.own().open(m.Match, true, config.Currency, log)
+			if err != nil {
+				return nil, nil, fmt.Errorf("model %s: %w", m.Match, err)
+			}
+			named[""] = u
+			all = append(all, u)
+		}
+		group, err := m.group(named, log)
+		if err != nil {
+			return nil, nil, fmt.Errorf("model %s: %w", m.Match, err)
+		}
+		rules = append(rules, model.Rule{Match: m.Match, Provider: group, Window: m.ContextWindow,
+			About: berth.ModelBerth{Provider: m.kind(config), Modalities: m.Modalities, Tools: m.Tools}})
+	}
+	if len(models) == 0 {
 		log.Warn("no model upstream: only the recital 'scripted' answers; set OPENAI_BASE_URL, ANTHROPIC_API_KEY or GEMINI_API_KEY, or name models in --config")
 	}
-	return model.NewRouter(log, rules...)
+	router, err := model.NewRouter(log, rules...)
+	return router, all, err
 }
 
-func newProvider(m ModelConfig, log *slog.Logger) (model.Provider, error) {
-	key := m.APIKey
-	if m.APIKeyEnv != "" {
-		key = os.Getenv(m.APIKeyEnv)
-	}
-	return providers[m.provider()].make(m, upstream.Options{BaseURL: m.BaseURL, APIKey: key, Headers: m.Headers, Log: log, FirstToken: m.FirstToken, Silence: m.Silence})
+// own is the upstream that the entry describes itself.
+func (m *ModelConfig) own() *UpstreamConfig {
+	own := m.UpstreamConfig
+	own.Timeouts.FirstToken = cmp.Or(m.FirstToken, own.Timeouts.FirstToken)
+	own.Timeouts.Silence = cmp.Or(m.Silence, own.Timeouts.Silence)
+	return &own
 }
 
-// provider is the name of the model's provider. OpenAI's own server is spoken to in
-// its own tongue, any other in the one that most know.
-func (m ModelConfig) provider() string {
-	if m.Provider != "" {
-		return m.Provider
+// group returns the upstreams of a model; its own has the name "".
+func (m *ModelConfig) group(named map[string]*balance.Upstream, log *slog.Logger) (*balance.Group, error) {
+	targets := func(list []TargetConfig) (all []balance.Target) {
+		for _, t := range list {
+			all = append(all, balance.Target{Upstream: named[t.Name], Model: t.Model, Weight: t.Weight})
+		}
+		return all
 	}
-	if u, err := url.Parse(m.BaseURL); err == nil && u.Hostname() == "api.openai.com" {
-		return providerOpenAI
+	primaries := m.Upstreams
+	if len(primaries) == 0 {
+		primaries = []TargetConfig{{Model: m.Upstream}}
 	}
-	return providerChat
+	return balance.New(balance.Options{Primaries: targets(primaries), Fallbacks: targets(m.Fallbacks), HedgeAfter: m.HedgeAfter, Log: log.With("model", m.Match)})
+}
+
+// kind is the provider of the model's first upstream.
+func (m *ModelConfig) kind(config *Config) string {
+	if len(m.Upstreams) > 0 {
+		return config.Upstreams[m.Upstreams[0].Name].provider()
+	}
+	return m.own().provider()
 }
 
 // environmentModels are the upstreams that the vendors' own variables name. Each
@@ -112,17 +146,17 @@ func (m ModelConfig) provider() string {
 func environmentModels(getenv func(string) string) []ModelConfig {
 	var found []ModelConfig
 	if getenv("ANTHROPIC_API_KEY") != "" || getenv("ANTHROPIC_BASE_URL") != "" {
-		found = append(found, ModelConfig{Match: "claude-*", Provider: providerAnthropic, BaseURL: getenv("ANTHROPIC_BASE_URL"), APIKeyEnv: "ANTHROPIC_API_KEY"})
+		found = append(found, ModelConfig{Match: "claude-*", UpstreamConfig: UpstreamConfig{Provider: providerAnthropic, BaseURL: getenv("ANTHROPIC_BASE_URL"), APIKeyEnv: "ANTHROPIC_API_KEY"}})
 	}
 	key := "GEMINI_API_KEY"
 	if getenv(key) == "" {
 		key = "GOOGLE_API_KEY"
 	}
 	if getenv(key) != "" || getenv("GOOGLE_GEMINI_BASE_URL") != "" {
-		found = append(found, ModelConfig{Match: "gemini-*", Provider: providerGemini, BaseURL: getenv("GOOGLE_GEMINI_BASE_URL"), APIKeyEnv: key})
+		found = append(found, ModelConfig{Match: "gemini-*", UpstreamConfig: UpstreamConfig{Provider: providerGemini, BaseURL: getenv("GOOGLE_GEMINI_BASE_URL"), APIKeyEnv: key}})
 	}
 	if base := getenv("OPENAI_BASE_URL"); base != "" || getenv("OPENAI_API_KEY") != "" {
-		found = append(found, ModelConfig{Match: "*", BaseURL: strings.TrimSuffix(cmp.Or(base, openai.BaseURL), "/"), APIKeyEnv: "OPENAI_API_KEY"})
+		found = append(found, ModelConfig{Match: "*", UpstreamConfig: UpstreamConfig{BaseURL: strings.TrimSuffix(cmp.Or(base, openai.BaseURL), "/"), APIKeyEnv: "OPENAI_API_KEY"}})
 	}
 	return found
 }

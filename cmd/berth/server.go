@@ -118,7 +118,7 @@ func newServer(ctx context.Context, state string, config *Config, log *slog.Logg
 	}
 	s.later(func(context.Context) error { return keeper.Close() })
 
-	models, err := newRouter(config, log)
+	models, _, err := newRouter(config, log)
 	if err != nil {
 		return s, err
 	}

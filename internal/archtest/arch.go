@@ -43,6 +43,7 @@ var Imports = map[string][]string{
 	"model/openai":              {"", "internal/sse", "model", "model/dialogue", "model/upstream"},
 	"model/gemini":              {"", "internal/sse", "model", "model/dialogue", "model/upstream"},
 	"model/scripted":            {"", "model"},
+	"model/balance":             {"", "model", "model/dialogue"},
 	"model/modeltest":           {"", "model", "model/dialogue"},
 	"files":                     {"", "store"},
 	"snapshot":                  {"", "image/layer", "store"},

@@ -100,7 +100,7 @@ func (u *Upstream) Refused(r *Refusal, explain func(*Refusal) Complaint, name st
 	out := &berth.Error{Code: berth.CodeUpstream, Message: "The model's server failed.", Err: said}
 	switch {
 	case c.Code == "insufficient_quota":
-		out = unavailable("has no quota left", said)
+		out = unavailable("has no quota left", fmt.Errorf("%w: %w", model.ErrKey, said))
 	case status == http.StatusNotFound && names(c, name):
 		return &berth.Error{Code: berth.CodeNotFound, Wire: "model_not_found", Param: "model", Err: said,
 			Message: fmt.Sprintf("The model `%s` does not exist or you do not have access to it.", name)}
@@ -113,6 +113,8 @@ func (u *Upstream) Refused(r *Refusal, explain func(*Refusal) Complaint, name st
 			Message: cmp.Or(c.Message, fmt.Sprintf("The model's server refused the request (%d).", status))}
 	case status == http.StatusRequestTimeout, status == http.StatusConflict, status == http.StatusTooEarly, status >= 500:
 		out.Message = fmt.Sprintf("The model's server failed (%d).", status)
+	case status == http.StatusUnauthorized, status == http.StatusPaymentRequired, status == http.StatusForbidden:
+		out = unavailable(fmt.Sprintf("refused Berth's request (%d)", status), fmt.Errorf("%w: %w", model.ErrKey, said))
 	case status != 0:
 		out = unavailable(fmt.Sprintf("refused Berth's request (%d)", status), said)
 	}
@@ -184,7 +186,7 @@ func Explain(r *Refusal) Complaint {
 }
 
 // redactor replaces what must not be shown: the key, the headers' values, and a
-// password in the address.
+// password in an address.
 func redactor(opts *Options, base *url.URL) *strings.Replacer {
 	var pairs []string
 	hide := func(secret string) {
@@ -199,8 +201,13 @@ func redactor(opts *Options, base *url.URL) *strings.Replacer {
 			hide(token)
 		}
 	}
-	if password, ok := base.User.Password(); ok {
-		hide(password)
+	for _, u := range []*url.URL{base, opts.Proxy} {
+		if u == nil {
+			continue
+		}
+		if password, ok := u.User.Password(); ok {
+			hide(password)
+		}
 	}
 	return strings.NewReplacer(pairs...)
 }

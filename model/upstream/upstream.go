@@ -5,6 +5,7 @@ package upstream
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -28,7 +29,10 @@ type Options struct {
 	Headers map[string]string // sent with every request; they may hold secrets
 	Log     *slog.Logger
 
-	HTTPClient *http.Client  // default: one of its own, with the environment's proxy
+	Proxy *url.URL    // one without a host is none; default: what the environment says
+	TLS   *tls.Config // default: this machine's certificate authorities
+
+	HTTPClient *http.Client  // default: one of its own; it then has its own proxy and TLS, too
 	Connect    time.Duration // to connect, unless HTTPClient is given; default 10 seconds
 	FirstToken time.Duration // without a sign of life before the first word; default 10 minutes, for models that load
 	Silence    time.Duration // the same after it; default 10 minutes: Ollama is silent while a model writes a call
@@ -62,11 +66,25 @@ func New(opts Options) (*Upstream, error) {
 		transport := http.DefaultTransport.(*http.Transport).Clone()
 		transport.DialContext = (&net.Dialer{Timeout: opts.Connect, KeepAlive: 30 * time.Second}).DialContext
 		transport.MaxIdleConnsPerHost = 64
+		if opts.Proxy != nil {
+			transport.Proxy = func(*http.Request) (*url.URL, error) { return opts.through(), nil }
+		}
+		if opts.TLS != nil {
+			transport.TLSClientConfig = opts.TLS.Clone()
+		}
 		client.Transport = transport
 	}
 	client.Transport = refusing{cmp.Or(client.Transport, http.DefaultTransport)}
 	opts.HTTPClient = &client
 	return &Upstream{Options: opts, Base: base, secrets: redactor(&opts, base)}, nil
+}
+
+// through is the proxy, nil if there shall be none.
+func (o *Options) through() *url.URL {
+	if o.Proxy.Host == "" {
+		return nil
+	}
+	return o.Proxy
 }
 
 // stay follows a redirection only on the host that was asked: net/http would take

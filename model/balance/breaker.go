@@ -1,0 +1,94 @@
+package balance
+
+import (
+	"cmp"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/sony/gobreaker/v2"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/model"
+)
+
+// A Breaker says when an upstream that fails is left alone. Its failures are those
+// that another upstream would not have: it cannot be reached, answers 500 and the
+// like, falls silent, or breaks off.
+type Breaker struct {
+	Failures int           // in a row after which it is; default 5
+	Share    float64       // of the last minute's questions, if they were 20 or more, the same; default 0.5
+	Open     time.Duration // until one question is let through to see; default 10 s
+}
+
+const (
+	window     = time.Minute // in which the share is counted
+	fewestSeen = 20          // questions that a share is counted of
+)
+
+// A breaker is a circuit breaker.
+type breaker struct {
+	two  *gobreaker.TwoStepCircuitBreaker[struct{}]
+	mu   sync.Mutex
+	till time.Time // it opened, and stays so
+}
+
+func newBreaker(b Breaker, log *slog.Logger) *breaker {
+	failures, share, open := uint32(max(0, cmp.Or(b.Failures, 5))), cmp.Or(b.Share, 0.5), cmp.Or(b.Open, 10*time.Second)
+	out := &breaker{}
+	out.two = gobreaker.NewTwoStepCircuitBreaker[struct{}](gobreaker.Settings{
+		Interval: window, BucketPeriod: window / 6, Timeout: open, MaxRequests: 1,
+		ReadyToTrip: func(c gobreaker.Counts) bool {
+			return c.ConsecutiveFailures >= failures || c.Requests >= fewestSeen && float64(c.TotalFailures) >= share*float64(c.Requests)
+		},
+		IsSuccessful: func(err error) bool { return berth.ErrorCode(err) != berth.CodeUpstream },
+		IsExcluded:   func(err error) bool { return errors.Is(err, errLeft) },
+		OnStateChange: func(_ string, from, to gobreaker.State) {
+			if to == gobreaker.StateOpen {
+				out.mu.Lock()
+				out.till = time.Now().Add(open)
+				out.mu.Unlock()
+			}
+			log.Warn("the circuit to an upstream has changed", "from", from.String(), "to", to.String())
+		},
+	})
+	return out
+}
+
+// ready returns an error if nothing is let through.
+func (b *breaker) ready() error {
+	if b.two.State() == gobreaker.StateOpen {
+		return b.left()
+	}
+	return nil
+}
+
+// allow lets a question through, whose outcome must be reported; what is reported
+// later than the first is not heard.
+func (b *breaker) allow() (report func(error), err error) {
+	done, err := b.two.Allow()
+	if err != nil {
+		return nil, b.left()
+	}
+	var once sync.Once
+	return func(err error) { once.Do(func() { done(err) }) }, nil
+}
+
+// broke counts the failure of a question that had been reported as answered.
+func (b *breaker) broke(err error) {
+	if done, refused := b.two.Allow(); refused == nil {
+		done(err)
+	}
+}
+
+// left is the error for a question that is not let through.
+func (b *breaker) left() error {
+	b.mu.Lock()
+	rest := time.Until(b.till)
+	b.mu.Unlock()
+	err := berth.Errorf(berth.CodeUpstream, "The model's server has failed too often to be asked now.")
+	return model.WithRetryAfter(err, max(rest, time.Second))
+}
+
+func (b *breaker) String() string { return b.two.State().String() }

@@ -1,0 +1,148 @@
+package balance
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+	"golang.org/x/time/rate"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/model"
+)
+
+// Limits bound what an upstream is asked; 0 is no bound. Questions beyond them wait
+// in the order in which they came.
+type Limits struct {
+	Concurrency       int // answers at once
+	RequestsPerMinute int
+	TokensPerMinute   int           // of the context as it is estimated, and of the answer
+	Wait              time.Duration // that a question may have to; default 10 s
+}
+
+func (l Limits) check() error {
+	if l.Concurrency < 0 || l.RequestsPerMinute < 0 || l.TokensPerMinute < 0 || l.Wait < 0 {
+		return errors.New("limits must not be negative")
+	}
+	return nil
+}
+
+// errBusy is in the chain of an error about limits that are reached.
+var errBusy = errors.New("the upstream's limits are reached")
+
+// A gate lets questions pass as fast as the limits allow.
+type gate struct {
+	wait     time.Duration
+	slots    *semaphore.Weighted // nil without a bound, as are the next two
+	requests *rate.Limiter
+	tokens   *rate.Limiter
+
+	waiting, inside atomic.Int64
+}
+
+func newGate(l Limits) *gate {
+	g := &gate{wait: cmp.Or(l.Wait, 10*time.Second)}
+	if l.Concurrency > 0 {
+		g.slots = semaphore.NewWeighted(int64(l.Concurrency))
+	}
+	// What comes at once may be a tenth of a minute's requests, and all of its
+	// tokens, for a single question may need them.
+	perMinute := func(n, burst int) *rate.Limiter {
+		if n == 0 {
+			return nil
+		}
+		return rate.NewLimiter(rate.Limit(float64(n)/60), max(1, burst))
+	}
+	g.requests = perMinute(l.RequestsPerMinute, l.RequestsPerMinute/10)
+	g.tokens = perMinute(l.TokensPerMinute, l.TokensPerMinute)
+	return g
+}
+
+// enter waits until the question may be asked; without wait, it may be at once or
+// not at all. leave must be called with the tokens that it took.
+func (g *gate) enter(ctx context.Context, req *model.Request, wait bool) (leave func(tokens int), err error) {
+	g.waiting.Add(1)
+	defer g.waiting.Add(-1)
+	var patience time.Duration
+	if wait {
+		patience = g.wait
+	}
+	until := time.Now().Add(patience)
+	if err := g.slot(ctx, patience); err != nil {
+		return nil, err
+	}
+	free := func() {
+		if g.slots != nil {
+			g.slots.Release(1)
+		}
+	}
+	need, err := g.pace(ctx, req, time.Until(until))
+	if err != nil {
+		free()
+		return nil, err
+	}
+	g.inside.Add(1)
+	return func(used int) {
+		g.inside.Add(-1)
+		free()
+		if g.tokens != nil && used > need {
+			g.tokens.ReserveN(time.Now(), min(used-need, g.tokens.Burst())) // what follows waits for it
+		}
+	}, nil
+}
+
+// slot takes one of the places for answers at once.
+func (g *gate) slot(ctx context.Context, patience time.Duration) error {
+	if g.slots == nil || g.slots.TryAcquire(1) {
+		return nil
+	}
+	waited, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	if g.slots.Acquire(waited, 1) == nil {
+		return nil
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return busy(time.Second)
+}
+
+// pace takes a request and its tokens out of the minute, and waits until they are
+// there. It returns the tokens that it took.
+func (g *gate) pace(ctx context.Context, req *model.Request, patience time.Duration) (need int, err error) {
+	now := time.Now()
+	var booked []*rate.Reservation
+	if g.requests != nil {
+		booked = append(booked, g.requests.ReserveN(now, 1))
+	}
+	if g.tokens != nil {
+		need = min(model.Estimate(req), g.tokens.Burst())
+		booked = append(booked, g.tokens.ReserveN(now, need))
+	}
+	var delay time.Duration
+	for _, r := range booked {
+		delay = max(delay, r.DelayFrom(now))
+	}
+	if delay == 0 {
+		return need, nil
+	}
+	if delay > patience {
+		err = busy(delay)
+	} else {
+		err = pause(ctx, delay)
+	}
+	if err != nil {
+		for _, r := range booked {
+			r.CancelAt(now)
+		}
+	}
+	return need, err
+}
+
+func busy(after time.Duration) error {
+	return model.WithRetryAfter(&berth.Error{Code: berth.CodeRateLimited, Err: errBusy,
+		Message: "The model's server is asked as much as it may be. Please try again later."}, after)
+}

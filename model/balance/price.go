@@ -1,0 +1,72 @@
+package balance
+
+import (
+	"errors"
+	"math"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/model"
+)
+
+// A Price is what a model's tokens cost, for a million of them.
+type Price struct {
+	Input       berth.Amount
+	CachedInput *berth.Amount // read from the cache; nil is as other input
+	CacheWrite  *berth.Amount // written to it; nil is as other input
+	Output      berth.Amount
+}
+
+// Prices are an upstream's.
+type Prices struct {
+	Currency string           // in lower case
+	Models   map[string]Price // by the upstream's names, or patterns of them: see model.Matches
+}
+
+func (p Prices) check() error {
+	for _, price := range p.Models {
+		for _, a := range []*berth.Amount{&price.Input, price.CachedInput, price.CacheWrite, &price.Output} {
+			if a != nil && *a < 0 {
+				return errors.New("a price is negative")
+			}
+		}
+	}
+	return nil
+}
+
+// of returns the price of a model: that of its name, else that of the longest
+// pattern that fits.
+func (p Prices) of(name string) (price Price, ok bool) {
+	if price, ok = p.Models[name]; ok {
+		return price, true
+	}
+	longest := ""
+	for pattern, candidate := range p.Models {
+		if model.Matches(pattern, name) && (!ok || len(pattern) > len(longest) || len(pattern) == len(longest) && pattern < longest) {
+			price, ok, longest = candidate, true, pattern
+		}
+	}
+	return price, ok
+}
+
+// cost returns what a turn costs, or nil if nobody knows.
+func (p Prices) cost(name string, u berth.Usage) *berth.Cost {
+	price, ok := p.of(name)
+	if !ok {
+		return nil
+	}
+	cached, written := u.InputTokenDetails.CachedTokens, u.InputTokenDetails.CacheWriteTokens
+	or := func(a *berth.Amount) berth.Amount {
+		if a == nil {
+			return price.Input
+		}
+		return *a
+	}
+	return &berth.Cost{Currency: p.Currency, Value: tokens(u.InputTokens-cached-written, price.Input) + tokens(cached, or(price.CachedInput)) +
+		tokens(written, or(price.CacheWrite)) + tokens(u.OutputTokens, price.Output)}
+}
+
+// tokens returns the price of n tokens, rounded; an upstream that counts wrongly
+// has nothing given back.
+func tokens(n int, perMillion berth.Amount) berth.Amount {
+	return berth.Amount(math.Round(float64(max(n, 0)) * float64(perMillion) / 1e6))
+}
