@@ -57,6 +57,7 @@ var Imports = map[string][]string{
 	"guest/server":              {"guest/guestpb", "image/layer"},
 	"tool":                      {"", "guest"},
 	"egress":                    {},
+	"audit":                     {""},
 	"sandbox/driver":            {},
 	"sandbox/host":              {"sandbox/driver"},
 	"sandbox/gvisor":            {"sandbox/driver", "sandbox/host"},

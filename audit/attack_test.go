@@ -1,0 +1,210 @@
+package audit
+
+import (
+	"bytes"
+	"crypto/rand"
+	"crypto/sha256"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/mod/sumdb/note"
+)
+
+// victim returns a record of a few batches, and its public key.
+func victim(t *testing.T) (dir, key string) {
+	t.Helper()
+	dir = t.TempDir()
+	l := open(t, dir)
+	for _, id := range []string{"c1", "c2", "c3"} {
+		l.Record(Entry{Project: "proj_a", Action: EgressConnected, Container: "c1", Host: "example.com", Object: id})
+		commit(t, l, created("c1"), ended("c1", "deleted"))
+	}
+	l.Close()
+	key, err := PublicKey(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir, key
+}
+
+// rehash gives a line that was changed its right hash again.
+func rehash(t *testing.T, line []byte) []byte {
+	t.Helper()
+	body := append(slices.Clone(line[:len(line)-hashTail]), '}')
+	i := bytes.Index(body, []byte(`"prev":`))
+	if i < 0 {
+		t.Fatalf("not an entry: %s", line)
+	}
+	return hashed(body)
+}
+
+func hashed(body []byte) []byte { return appendHash(nil, body, sha256.Sum256(body)) }
+
+// An attacker who owns the disk but not the key changes the record.
+func TestAttacks(t *testing.T) {
+	isEntry := func(l []byte) bool { return !bytes.HasPrefix(l, []byte(checkpointField)) }
+	for _, tt := range []struct {
+		name   string
+		change func(t *testing.T, lines [][]byte) [][]byte
+		want   string // in the error
+	}{
+		{"Edit", func(_ *testing.T, l [][]byte) [][]byte {
+			l[3] = bytes.Replace(l[3], []byte("proj_a"), []byte("proj_b"), 1)
+			return l
+		}, "entry 2: its content does not have its hash"},
+		{"EditAndHash", func(t *testing.T, l [][]byte) [][]byte {
+			l[3] = rehash(t, bytes.Replace(l[3], []byte("proj_a"), []byte("proj_b"), 1))
+			return l
+		}, "entry 2"},
+		{"EditAndHashAll", func(t *testing.T, l [][]byte) [][]byte {
+			l[2] = bytes.Replace(l[2], []byte("proj_a"), []byte("proj_b"), 1)
+			return chained(t, l)
+		}, "not the 4 that were signed"},
+		{"Drop", func(_ *testing.T, l [][]byte) [][]byte { return slices.Delete(l, 3, 4) }, "entry 2"},
+		{"DropBatch", func(_ *testing.T, l [][]byte) [][]byte { return slices.Delete(l, 2, 5) }, "entry 1"},
+		{"Swap", func(_ *testing.T, l [][]byte) [][]byte { l[2], l[3] = l[3], l[2]; return l }, "entry 1"},
+		{"Twice", func(_ *testing.T, l [][]byte) [][]byte { return slices.Insert(l, 3, l[2]) }, "entry 2"},
+		{"CutInsideBatch", func(_ *testing.T, l [][]byte) [][]byte { return l[:len(l)-1] }, "is not signed"},
+		{"Garbage", func(_ *testing.T, l [][]byte) [][]byte { return append(l, []byte("{}")) }, "not an entry"},
+		{"GarbageInside", func(_ *testing.T, l [][]byte) [][]byte {
+			return slices.Insert(l, 4, bytes.Repeat([]byte("x"), maxLine+1))
+		}, "no end"},
+		{"OldCheckpointAtEnd", func(_ *testing.T, l [][]byte) [][]byte {
+			i := slices.IndexFunc(l, func(l []byte) bool { return !isEntry(l) })
+			l[len(l)-1] = l[i]
+			return l
+		}, "not the 1 that were signed"},
+		{"NoCheckpoints", func(_ *testing.T, l [][]byte) [][]byte {
+			return slices.DeleteFunc(l, func(l []byte) bool { return !isEntry(l) })
+		}, "is not signed"},
+		{"Empty", func(*testing.T, [][]byte) [][]byte { return nil }, "not an entry"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			dir, key := victim(t)
+			name := filepath.Join(dir, segmentName(0))
+			text, err := os.ReadFile(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			changed := tt.change(t, bytes.Split(bytes.TrimSuffix(text, []byte("\n")), []byte("\n")))
+			text = append(bytes.Join(changed, []byte("\n")), '\n')
+			if err := os.WriteFile(name, text, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := Verify(dir, key, ""); !Broken(err) || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("Verify: got %v, want a BrokenError with %q", err, tt.want)
+			}
+			// A server does not sign what it finds: it refuses, or cuts it off and says so.
+			l, err := Open(dir, slog.New(slog.DiscardHandler))
+			if err != nil {
+				if !Broken(err) {
+					t.Errorf("Open: got %v, want a BrokenError", err)
+				}
+				return
+			}
+			l.Close()
+			if _, err := Verify(dir, key, ""); err != nil || !slices.Contains(actions(t, dir), string(Repaired)) {
+				t.Errorf("after Open: got %v and no entry %s", err, Repaired)
+			}
+		})
+	}
+}
+
+// chained gives all entries of lines their right hashes and predecessors.
+func chained(t *testing.T, lines [][]byte) [][]byte {
+	t.Helper()
+	var prev Hash
+	for i, l := range lines {
+		if bytes.HasPrefix(l, []byte(checkpointField)) {
+			continue
+		}
+		at := bytes.Index(l, []byte(`"prev":"`)) + len(`"prev":"`)
+		copy(l[at:], prev.String())
+		lines[i] = rehash(t, l)
+		e, err := parseEntry(lines[i])
+		if err != nil {
+			t.Fatal(err)
+		}
+		prev = e.Hash
+	}
+	return lines
+}
+
+// Whoever forges the whole record needs the key.
+func TestForgedKey(t *testing.T) {
+	dir, key := victim(t)
+	forged, _ := victim(t)
+	if _, err := Verify(forged, key, ""); !Broken(err) {
+		t.Errorf("Verify of another record: got %v, want a BrokenError", err)
+	}
+	// A key of the same name is another key.
+	verifier, err := note.NewVerifier(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, other, err := note.GenerateKey(rand.Reader, verifier.Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Verify(dir, other, ""); !Broken(err) {
+		t.Errorf("Verify with another key of the same name: got %v, want a BrokenError", err)
+	}
+}
+
+// A record that is set back as a whole is whole; only a witness knows better.
+func TestRollBack(t *testing.T) {
+	dir, key := victim(t)
+	name := filepath.Join(dir, segmentName(0))
+	old, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	earlier := verified(t, dir).Checkpoint
+	l := open(t, dir)
+	commit(t, l, created("c9"))
+	later := l.Checkpoint()
+	l.Close()
+	for _, since := range []string{earlier, later} {
+		if _, err := Verify(dir, key, since); err != nil {
+			t.Errorf("Verify since a checkpoint of its own: %v", err)
+		}
+	}
+	if err := os.WriteFile(name, old, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Verify(dir, key, later); !Broken(err) || !strings.Contains(err.Error(), "gone") {
+		t.Errorf("Verify of a record that was set back: got %v, want that entries are gone", err)
+	}
+	// Another story is told from there on.
+	l = open(t, dir)
+	commit(t, l, created("c9"))
+	l.Close()
+	if _, err := Verify(dir, key, later); !Broken(err) || !strings.Contains(err.Error(), "older checkpoint") {
+		t.Errorf("Verify of a record that went another way: got %v, want that it is not a continuation", err)
+	}
+	if _, err := Verify(dir, key, strings.Replace(later, "\n", "\n1", 1)); err == nil || Broken(err) {
+		t.Errorf("Verify since a checkpoint that was changed: got %v, want another error than about the record", err)
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	e := created("c1")
+	line, err := appendEntry(nil, &e)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(bytes.TrimSuffix(line, []byte("\n")))
+	f.Add([]byte(`{"checkpoint":"a\n1\nAA==\n\n— a AAAA\n"}`))
+	f.Add([]byte(`,"hash":"`))
+	f.Fuzz(func(t *testing.T, line []byte) {
+		e, err := parseEntry(line)
+		if err == nil && !bytes.Equal(hashed(append(slices.Clone(line[:len(line)-hashTail]), '}')), line) {
+			t.Errorf("parseEntry(%q): got %+v, whose hash is not that of the line", line, e)
+		}
+		parseCheckpoint(line)
+	})
+}

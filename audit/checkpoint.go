@@ -1,0 +1,78 @@
+package audit
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"golang.org/x/mod/sumdb/note"
+)
+
+// A Checkpoint states how far a record goes: that it has Size entries, and the
+// hash of the last of them. Signed, its form is that of transparency logs (C2SP
+// tlog-checkpoint): a note of three lines, of which the third is the hash of a
+// chain here and not the root of a tree.
+type Checkpoint struct {
+	Origin string // the record's name, which is its key's
+	Size   int64
+	Hash   Hash
+}
+
+// sign returns the checkpoint as a signed note.
+func (c Checkpoint) sign(signer note.Signer) ([]byte, error) {
+	text := fmt.Sprintf("%s\n%d\n%s\n", c.Origin, c.Size, base64.StdEncoding.EncodeToString(c.Hash[:]))
+	return note.Sign(&note.Note{Text: text}, signer)
+}
+
+// OpenCheckpoint checks the signature of a checkpoint and returns what it states.
+func OpenCheckpoint(signed []byte, key note.Verifier) (Checkpoint, error) {
+	var c Checkpoint
+	n, err := note.Open(signed, note.VerifierList(key))
+	if err != nil {
+		return c, fmt.Errorf("not signed with the key %s: %w", key.Name(), err)
+	}
+	lines := strings.Split(n.Text, "\n")
+	if len(lines) != 4 || lines[0] != key.Name() {
+		return c, errors.New("not a checkpoint of this record")
+	}
+	c.Origin = lines[0]
+	if c.Size, err = strconv.ParseInt(lines[1], 10, 64); err != nil || c.Size < 1 || strconv.FormatInt(c.Size, 10) != lines[1] {
+		return c, errors.New("a checkpoint without a size")
+	}
+	hash, err := base64.StdEncoding.Strict().DecodeString(lines[2])
+	if err != nil || len(hash) != len(c.Hash) {
+		return c, errors.New("a checkpoint without a hash")
+	}
+	copy(c.Hash[:], hash)
+	return c, nil
+}
+
+// A checkpoint's line is a JSON object with this field.
+const checkpointField = `{"checkpoint":`
+
+// appendCheckpoint appends the line of a signed checkpoint to b.
+func appendCheckpoint(b, signed []byte) ([]byte, error) {
+	text, err := json.Marshal(string(signed))
+	if err != nil {
+		return b, err
+	}
+	b = append(b, checkpointField...)
+	b = append(b, text...)
+	return append(b, "}\n"...), nil
+}
+
+// parseCheckpoint returns the signed note of a line, if it is a checkpoint's.
+func parseCheckpoint(line []byte) (signed []byte, ok bool) {
+	if !bytes.HasPrefix(line, []byte(checkpointField)) {
+		return nil, false
+	}
+	var c struct{ Checkpoint string }
+	if json.Unmarshal(line, &c) != nil {
+		return nil, false
+	}
+	return []byte(c.Checkpoint), true
+}

@@ -1,0 +1,100 @@
+package audit
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/mod/sumdb/note"
+)
+
+// The files of a record beside its segments.
+const (
+	lockFile   = "lock"
+	keyFile    = "key"
+	publicFile = "key.pub"
+)
+
+// loadKey returns the signer of the record in dir. The first time, it makes one.
+func loadKey(dir string) (note.Signer, note.Verifier, error) {
+	secret, err := os.ReadFile(filepath.Join(dir, keyFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		secret, err = makeKey(dir)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	signer, err := note.NewSigner(strings.TrimSpace(string(secret)))
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", filepath.Join(dir, keyFile), err)
+	}
+	public, err := PublicKey(dir)
+	if err != nil {
+		return nil, nil, err
+	}
+	key, err := note.NewVerifier(public)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", filepath.Join(dir, publicFile), err)
+	}
+	if key.Name() != signer.Name() || key.KeyHash() != signer.KeyHash() {
+		return nil, nil, fmt.Errorf("%s: %s is not the public half of %s", dir, publicFile, keyFile)
+	}
+	return signer, key, nil
+}
+
+// makeKey makes the key of a new record. A record that has lost its key is an
+// error: whoever took the key away is not helped to begin another.
+func makeKey(dir string) ([]byte, error) {
+	segments, err := listSegments(dir)
+	if err != nil {
+		return nil, err
+	}
+	if len(segments) > 0 {
+		return nil, fmt.Errorf("%s has entries and no key: restore the file %q, or move the record away to begin another", dir, keyFile)
+	}
+	var name [8]byte
+	rand.Read(name[:])
+	secret, public, err := note.GenerateKey(rand.Reader, "berth.run/audit/"+hex.EncodeToString(name[:]))
+	if err != nil {
+		return nil, err
+	}
+	if err := writeFile(dir, publicFile, public+"\n", 0o644); err != nil {
+		return nil, err
+	}
+	return []byte(secret), writeFile(dir, keyFile, secret+"\n", 0o600)
+}
+
+// PublicKey returns the public key of the record in dir.
+func PublicKey(dir string) (string, error) {
+	text, err := os.ReadFile(filepath.Join(dir, publicFile))
+	return strings.TrimSpace(string(text)), err
+}
+
+// writeFile writes a file of which a crash leaves all or nothing, durably.
+func writeFile(dir, name, text string, perm fs.FileMode) error {
+	f, err := os.OpenFile(filepath.Join(dir, name+".tmp"), os.O_CREATE|os.O_TRUNC|os.O_WRONLY, perm)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(text)
+	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	if err := os.Rename(f.Name(), filepath.Join(dir, name)); err != nil {
+		return err
+	}
+	return syncDir(dir)
+}
+
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}

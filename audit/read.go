@@ -1,0 +1,171 @@
+package audit
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"iter"
+	"os"
+	"path/filepath"
+	"sort"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/berth-run/berth"
+)
+
+// followEvery is how often Follow looks for more.
+const followEvery = 200 * time.Millisecond
+
+// Entries returns the entries of the record in dir in their order, those that are
+// about a container if it is not empty. Each is checked against its own hash, not
+// against the others: that is Verify's part.
+func Entries(dir string, container berth.ContainerID) iter.Seq2[*Entry, error] {
+	return func(yield func(*Entry, error) bool) {
+		segments, size, err := extent(dir)
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		begin := firstSegment(dir, segments, container)
+		for i := begin; i < len(segments); i++ {
+			limit := int64(-1)
+			if i == len(segments)-1 {
+				limit = size
+			}
+			if _, more := entries(dir, segments[i], 0, limit, container, yield); !more {
+				return
+			}
+		}
+	}
+}
+
+// Follow is Entries that goes on with what is written later, until ctx ends.
+func Follow(ctx context.Context, dir string, container berth.ContainerID) iter.Seq2[*Entry, error] {
+	return func(yield func(*Entry, error) bool) {
+		at, offset := -1, int64(0)
+		for {
+			segments, size, err := extent(dir)
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			if at < 0 {
+				at = firstSegment(dir, segments, container)
+			}
+			for ; at < len(segments); at++ {
+				last := at == len(segments)-1
+				limit := int64(-1)
+				if last {
+					limit = size
+				}
+				read, more := entries(dir, segments[at], offset, limit, container, yield)
+				if !more {
+					return
+				}
+				if last {
+					offset = read
+					break
+				}
+				offset = 0
+			}
+			select {
+			case <-time.After(followEvery):
+			case <-ctx.Done():
+				return
+			}
+		}
+	}
+}
+
+// entries yields those of a segment between two offsets; a negative limit is its
+// end. It returns where it stopped, and whether more is wanted.
+func entries(dir string, segment, offset, limit int64, container berth.ContainerID, yield func(*Entry, error) bool) (int64, bool) {
+	f, err := os.Open(filepath.Join(dir, segmentName(segment)))
+	if err != nil {
+		return offset, yield(nil, err)
+	}
+	defer f.Close()
+	if limit < 0 {
+		limit = 1<<63 - 1
+	}
+	s := lines(io.NewSectionReader(f, offset, limit-offset), nil)
+	about := []byte(`"container":` + strconv.Quote(string(container)))
+	for s.Scan() {
+		line := s.Bytes()
+		offset += int64(len(line)) + 1
+		if bytes.HasPrefix(line, []byte(checkpointField)) || container != "" && !bytes.Contains(line, about) {
+			continue
+		}
+		e, err := parseEntry(line)
+		if err == nil && container != "" && e.Container != container {
+			continue
+		}
+		if !yield(e, err) {
+			return offset, false
+		}
+	}
+	if err := s.Err(); err != nil {
+		return offset, yield(nil, err)
+	}
+	return offset, true
+}
+
+// clockSlack is how far the time of a container's id may lie behind that of its
+// first entry, or before: clocks are set back.
+const clockSlack = time.Hour
+
+// firstSegment returns the index of the first segment that can tell of a
+// container: its id holds the time at which it was made.
+func firstSegment(dir string, segments []int64, container berth.ContainerID) int {
+	digits := strings.TrimPrefix(string(container), berth.PrefixContainer)
+	if len(digits) < 12 {
+		return 0
+	}
+	ms, err := strconv.ParseInt(digits[:12], 16, 64)
+	if err != nil {
+		return 0
+	}
+	made := time.UnixMilli(ms).Add(-clockSlack)
+	later := sort.Search(len(segments), func(i int) bool {
+		f, err := os.Open(filepath.Join(dir, segmentName(segments[i])))
+		if err != nil {
+			return true
+		}
+		defer f.Close()
+		e, err := firstEntry(f)
+		return err != nil || e.Time.After(made)
+	})
+	return max(0, later-1)
+}
+
+// OfContainer returns what the record holds about one of the project's containers,
+// up to limit entries, the newest if there are more. It reads the record from the
+// time at which the container was made; one such search runs at a time.
+func (l *Log) OfContainer(ctx context.Context, p berth.ProjectID, id berth.ContainerID, limit int) ([]*Entry, error) {
+	if l == nil {
+		return nil, nil
+	}
+	select {
+	case l.search <- struct{}{}:
+		defer func() { <-l.search }()
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	var found []*Entry
+	for e, err := range Entries(l.w.dir, id) {
+		if err = errors.Join(err, ctx.Err()); err != nil {
+			return nil, err
+		}
+		if e.Project != p {
+			continue
+		}
+		if len(found) == limit {
+			found = append(found[:0], found[1:]...)
+		}
+		found = append(found, e)
+	}
+	return found, nil
+}
