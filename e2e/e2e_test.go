@@ -57,6 +57,7 @@ type server struct {
 	t     *testing.T
 	state string
 	url   string
+	args  []string // of serve, beside those of every server
 	env   []string
 	cmd   *exec.Cmd
 	log   *logBuffer
@@ -84,6 +85,12 @@ func (l *logBuffer) String() string {
 // its environment.
 func newServer(t *testing.T, env ...string) *server {
 	t.Helper()
+	return newServerWith(t, "", env...)
+}
+
+// newServerWith is newServer with a configuration file.
+func newServerWith(t *testing.T, config string, env ...string) *server {
+	t.Helper()
 	if os.Getuid() != 0 {
 		t.Skip("gVisor sandboxes need root")
 	}
@@ -94,6 +101,13 @@ func newServer(t *testing.T, env ...string) *server {
 	}
 	if err := os.Symlink(images, filepath.Join(s.state, "images")); err != nil {
 		t.Fatal(err)
+	}
+	if config != "" {
+		path := filepath.Join(t.TempDir(), "berth.yaml")
+		if err := os.WriteFile(path, []byte(config), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		s.args = []string{"--config", path}
 	}
 	s.start()
 	t.Cleanup(s.close)
@@ -110,7 +124,7 @@ func (s *server) start() {
 	addr := l.Addr().String()
 	l.Close()
 	s.url = "http://" + addr
-	s.cmd = exec.Command(binary(s.t), "serve", "--listen", addr, "--state", s.state)
+	s.cmd = exec.Command(binary(s.t), append([]string{"serve", "--listen", addr, "--state", s.state}, s.args...)...)
 	s.cmd.Env = append(os.Environ(), s.env...)
 	s.cmd.Stderr = s.log
 	if err := s.cmd.Start(); err != nil {
