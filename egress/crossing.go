@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"os"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -283,6 +284,9 @@ func (c *counted) Read(p []byte) (int, error) {
 	n, err := c.in.Read(p)
 	c.crossing.sent.Add(int64(n))
 	c.crossing.gate.Traffic.moved(n, 0)
+	if e, ok := errors.AsType[net.Error](err); ok && e.Timeout() {
+		err = os.ErrDeadlineExceeded // yamux's is not temporary: TLS would not read on after it
+	}
 	return n, err
 }
 

@@ -16,14 +16,16 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/hashicorp/yamux"
 )
 
-// A world is hosts by name, and a gate to them whose requests come over a socket,
-// as a guest's do.
+// A world is hosts by name, and a gate to them whose requests come as streams of
+// one connection, as a guest's do.
 type world struct {
 	t     testing.TB
 	gate  *Gate
-	url   string
+	guest *yamux.Session
 	hosts map[string][]netip.Addr   // what names resolve to
 	ports map[netip.AddrPort]string // where addresses are really served
 
@@ -56,9 +58,18 @@ func newWorld(t testing.TB, p *Policy) *world {
 			}
 			return (&net.Dialer{}).DialContext(ctx, "tcp", to)
 		}}
-	srv := httptest.NewServer(w.gate)
-	t.Cleanup(srv.Close)
-	w.url = srv.Listener.Addr().String()
+	ours, theirs := net.Pipe()
+	quiet := yamux.DefaultConfig()
+	quiet.LogOutput = io.Discard
+	keeper, err := yamux.Server(ours, quiet)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if w.guest, err = yamux.Client(theirs, quiet); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { keeper.Close(); w.guest.Close() })
+	go (&http.Server{Handler: w.gate}).Serve(keeper)
 	return w
 }
 
@@ -72,7 +83,7 @@ func (w *world) host(name, addr string, port int, served string) {
 // connect asks for a connection; the status is 200 if there is one.
 func (w *world) connect(target string) (net.Conn, int) {
 	w.t.Helper()
-	conn, err := net.Dial("tcp", w.url)
+	conn, err := w.guest.Open()
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -84,6 +95,19 @@ func (w *world) connect(target string) (net.Conn, int) {
 		w.t.Fatal(err)
 	}
 	return &prefixed{Conn: conn, in: in}, resp.StatusCode
+}
+
+// resolve asks whether a name can be reached.
+func (w *world) resolve(name string) (status int) {
+	w.t.Helper()
+	c := http.Client{Transport: &http.Transport{DisableKeepAlives: true,
+		DialContext: func(context.Context, string, string) (net.Conn, error) { return w.guest.Open() }}}
+	resp, err := c.Get("http://keeper/resolve?name=" + name)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	return resp.StatusCode
 }
 
 type prefixed struct {
@@ -209,9 +233,8 @@ func TestRefusedNames(t *testing.T) {
 		}
 		w.refused("")
 	}
-	resp, err := http.Get("http://" + w.url + "/resolve?name=secret.data.evil.com")
-	if err != nil || resp.StatusCode != http.StatusForbidden {
-		t.Errorf("resolve: got %v, %v", resp, err)
+	if status := w.resolve("secret.data.evil.com"); status != http.StatusForbidden {
+		t.Errorf("resolve: got %d", status)
 	}
 	if len(w.lookups) != 0 || len(w.dialled) != 0 {
 		t.Errorf("looked up %v, dialled %v", w.lookups, w.dialled)

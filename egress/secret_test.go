@@ -119,6 +119,26 @@ func TestCompressedEcho(t *testing.T) {
 	}
 }
 
+// One connection serves many requests: a client that was asked for its password does
+// not come again on another.
+func TestInterceptedConnectionIsKept(t *testing.T) {
+	w, c, placeholder := secretWorld(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Authorization") == "" {
+			w.WriteHeader(http.StatusUnauthorized)
+		}
+		io.Copy(w, r.Body)
+	})
+	for range 20 {
+		get(t, c, "https://api.example.com/")
+		if status, body := get(t, c, "https://api.example.com/", "Authorization", placeholder); status != 200 {
+			t.Fatalf("got %d %s", status, body)
+		}
+	}
+	if got := w.gate.Traffic.Totals().Allowed; got != 1 {
+		t.Errorf("%d connections were made, want 1", got)
+	}
+}
+
 // Toward any other host a placeholder is a word like any other, and so is that of
 // another container.
 func TestPlaceholdersElsewhere(t *testing.T) {

@@ -43,7 +43,6 @@ const (
 
 func newOutside(t *testing.T) *outside {
 	t.Helper()
-	o := &outside{asked: map[string]bool{}, secret: egress.Secret{Domain: "api.example.com", Name: "API_KEY", Value: secretValue, Placeholder: egress.NewPlaceholder("API_KEY")}}
 	echo := func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintf(w, "host=%s key=%s right=%v\n", r.Host, r.Header.Get("X-Key"), r.Header.Get("X-Key") == secretValue)
 	}
@@ -51,9 +50,16 @@ func newOutside(t *testing.T) *outside {
 	t.Cleanup(plain.Close)
 	t.Cleanup(secure.Close)
 	ports := map[int]string{80: plain.Listener.Addr().String(), 443: secure.Listener.Addr().String(), 5432: greeter(t)}
+	return newOutsideOf(t, secure, ports, "example.com", "api.example.com", "db.example.com:5432", "inside.example.com")
+}
 
+// newOutsideOf returns an outside that allows rules, and whose ports are served at
+// addresses of this machine; secure is the one with TLS.
+func newOutsideOf(t *testing.T, secure *httptest.Server, ports map[int]string, allowed ...string) *outside {
+	t.Helper()
+	o := &outside{asked: map[string]bool{}, secret: egress.Secret{Domain: "api.example.com", Name: "API_KEY", Value: secretValue, Placeholder: egress.NewPlaceholder("API_KEY")}}
 	var rules []egress.Rule
-	for _, s := range []string{"example.com", "api.example.com", "db.example.com:5432", "inside.example.com"} {
+	for _, s := range allowed {
 		r, err := egress.ParseRule(s)
 		if err != nil {
 			t.Fatal(err)

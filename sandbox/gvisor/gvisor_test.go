@@ -20,6 +20,11 @@ func TestDriver(t *testing.T) {
 	})
 }
 
+// TestClients uses the programs of the base template toward the world.
+func TestClients(t *testing.T) {
+	drivertest.Clients(t, openTest(t, drivertest.StateDir(t)))
+}
+
 // TestFastStart checks that berth-runsc's package faststart comes before the
 // package of gVisor whose initialisation it is to shorten.
 func TestFastStart(t *testing.T) {
