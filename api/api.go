@@ -8,12 +8,14 @@ package api
 
 import (
 	"context"
+	"crypto/cipher"
 	"log/slog"
 	"net/http"
 	"time"
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/api/assistants"
+	"github.com/berth-run/berth/api/preview"
 	"github.com/berth-run/berth/engine"
 	"github.com/berth-run/berth/files"
 	"github.com/berth-run/berth/journal"
@@ -67,6 +69,9 @@ var routes = []route{
 	{"GET", "/v1/containers/{container}/files/{file}/content", (*server).getContainerFileContent},
 	{"DELETE", "/v1/containers/{container}/files/{file}", (*server).deleteContainerFile},
 	{"", "/v1/containers/{container}/guest/{path...}", (*server).guest},
+	{"GET", "/v1/containers/{container}/ports/{port}", (*server).connectPort},
+	{"POST", "/v1/containers/{container}/ports/{port}", (*server).createLink},
+	{"", "/v1/containers/{container}/ports/{port}/{path...}", (*server).port},
 
 	{"POST", "/v1/prompts", (*server).createPrompt},
 	{"GET", "/v1/prompts", (*server).listPrompts},
@@ -130,6 +135,7 @@ type Options struct {
 	Quota      *quota.Quota // of the engine; default none
 	Usages     store.Usages
 	Webhooks   *webhook.Service
+	Seal       cipher.AEAD // for links to ports; as seal.New returns it
 	Log        *slog.Logger
 	Version    string // told by /healthz
 
@@ -140,7 +146,7 @@ type Options struct {
 
 	SocketLife time.Duration // after which a socket takes no more events; default 60 min
 
-	Now func() time.Time // by which runs of threads expire; default time.Now
+	Now func() time.Time // by which runs of threads and links expire; default time.Now
 }
 
 // Models lists what may be asked for; *model.Router does.
@@ -156,6 +162,7 @@ type server struct {
 
 	attempts   attempts
 	assistants *assistants.Service
+	previews   *preview.Proxy
 }
 
 // New returns the handler. It is safe for concurrent use and holds nothing that
@@ -178,12 +185,17 @@ func New(opts Options) http.Handler {
 	if opts.SocketLife == 0 {
 		opts.SocketLife = time.Hour
 	}
+	if opts.Now == nil {
+		opts.Now = time.Now
+	}
 	s := &server{Options: opts, mux: http.NewServeMux(), open: openness{keys: opts.Keys}}
+	s.previews = preview.New(opts.Log)
 	s.assistants = assistants.New(assistants.Options{Objects: opts.Objects, Responses: opts.Responses, Engine: opts.Engine,
 		Journal: opts.Journal, Files: opts.Files, Log: opts.Log, Now: opts.Now})
 	for _, rt := range routes {
 		s.mux.HandleFunc(rt.pattern(), func(w http.ResponseWriter, r *http.Request) { s.answer(w, r, rt.handle) })
 	}
+	s.mux.HandleFunc(linkPath+"{link}/{path...}", s.showLink)
 	s.mux.HandleFunc("GET /healthz", s.healthz)
 	s.mux.HandleFunc("/", s.fallback)
 	return s

@@ -54,13 +54,21 @@ func (s *server) end(x *exchange, r *http.Request) {
 			x.fail(nil)
 		}
 	}
-	line := []slog.Attr{slog.String("method", r.Method), slog.String("path", r.URL.Path), slog.Int("status", x.status),
+	line := []slog.Attr{slog.String("method", r.Method), slog.String("path", pathForLog(r)), slog.Int("status", x.status),
 		slog.Duration("duration", time.Since(x.start)), slog.String("project", string(x.caller.Project)),
 		slog.String("key", string(x.caller.Key)), slog.String("request_id", x.requestID)}
 	if x.clientID != "" && checkClientID(x.clientID) == nil {
 		line = append(line, slog.String("client_request_id", x.clientID))
 	}
 	s.Log.LogAttrs(r.Context(), slog.LevelInfo, "request", line...)
+}
+
+// pathForLog is a request's path without what may be a permission in it.
+func pathForLog(r *http.Request) string {
+	if strings.HasPrefix(r.URL.Path, linkPath) {
+		return linkPath
+	}
+	return r.URL.Path
 }
 
 // clientRequestID is the header in which a client names its request, to find it

@@ -76,7 +76,7 @@ func newHouse(t *testing.T, change func(*api.Options), rules ...model.Rule) *hou
 		Files: uploads, Owner: "test", Log: log})
 	hooks := webhook.New(st, log)
 	events.AtEnd(hooks.AtEnd)
-	opts := api.Options{Engine: h.engine, Usages: st, Webhooks: hooks, Journal: events, Responses: st, Objects: st, Keys: st, Files: uploads, Containers: keeper, Models: models, Log: log, Version: "1"}
+	opts := api.Options{Engine: h.engine, Usages: st, Webhooks: hooks, Journal: events, Responses: st, Objects: st, Keys: st, Files: uploads, Containers: keeper, Models: models, Seal: seal.New([32]byte{1}), Log: log, Version: "1"}
 	if change != nil {
 		change(&opts)
 	}

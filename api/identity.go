@@ -81,10 +81,8 @@ func tokenOf(r *http.Request) string {
 // proxy between; the name that was dialled must be a loopback name, or a page
 // could have its own name resolve to this machine; and no other origin may ask.
 func checkLocal(r *http.Request) error {
-	peer, err := netip.ParseAddrPort(r.RemoteAddr)
-	if err != nil || !peer.Addr().Unmap().IsLoopback() || forwarded(r.Header) {
-		return berth.Errorf(berth.CodeUnauthorized,
-			"This server has no API keys yet and serves its own machine only. Run 'berth key create' there to let others in.")
+	if err := checkPeer(r); err != nil {
+		return err
 	}
 	if !loopbackHost(r.Host) {
 		return &berth.Error{Code: berth.CodeForbidden, Wire: "host_not_allowed",
@@ -96,6 +94,16 @@ func checkLocal(r *http.Request) error {
 		site != "" && site != "same-origin" && site != "none" {
 		return &berth.Error{Code: berth.CodeForbidden, Wire: "origin_not_allowed",
 			Message: "Without API keys this server answers no web pages. Run 'berth key create' to use it from a browser's program."}
+	}
+	return nil
+}
+
+// checkPeer refuses a request that does not come straight from this machine.
+func checkPeer(r *http.Request) error {
+	peer, err := netip.ParseAddrPort(r.RemoteAddr)
+	if err != nil || !peer.Addr().Unmap().IsLoopback() || forwarded(r.Header) {
+		return berth.Errorf(berth.CodeUnauthorized,
+			"This server has no API keys yet and serves its own machine only. Run 'berth key create' there to let others in.")
 	}
 	return nil
 }

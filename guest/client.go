@@ -19,6 +19,7 @@ import (
 	"net/http"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"connectrpc.com/connect"
@@ -32,6 +33,13 @@ import (
 
 // maxMessage bounds one RPC message from a guest, in bytes.
 const maxMessage = 8 << 20
+
+// closeTime is how long a guest may leave a stream open that its keeper has closed.
+var closeTime = yamux.DefaultConfig().StreamCloseTimeout
+
+// maxStreams is how many streams there may be for one more to be opened to a port,
+// each with a window of bytes that wait here.
+const maxStreams = 1024
 
 // baseURL is what requests inside a session are addressed to.
 const baseURL = "http://guest"
@@ -197,6 +205,10 @@ func (c *Client) DialPort(ctx context.Context, port int) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
+	if stream, ok := conn.(*yamux.Stream); ok && stream.Session().NumStreams() > maxStreams {
+		conn.Close()
+		return nil, errors.New("too many connections to the guest")
+	}
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
 	host := net.JoinHostPort("localhost", strconv.Itoa(port))
@@ -220,10 +232,41 @@ func (c *Client) DialPort(ctx context.Context, port int) (net.Conn, error) {
 	return &tunnel{Conn: conn, in: in}, nil
 }
 
-// A tunnel is a connection of whose input some has been read already.
+// A tunnel is a stream to a port, of whose input some has been read already.
 type tunnel struct {
 	net.Conn
-	in *bufio.Reader
+	in     *bufio.Reader
+	closed atomic.Bool
+
+	reading sync.Mutex // of in
 }
 
-func (t *tunnel) Read(p []byte) (int, error) { return t.in.Read(p) }
+func (t *tunnel) Read(p []byte) (int, error) {
+	t.reading.Lock()
+	defer t.reading.Unlock()
+	if t.closed.Load() {
+		return 0, net.ErrClosed
+	}
+	return t.in.Read(p)
+}
+
+// CloseWrite tells the port that nothing more comes. What it says can be read for
+// closeTime.
+func (t *tunnel) CloseWrite() error { return t.Conn.Close() }
+
+// Close ends both directions. What the port goes on to say is thrown away rather
+// than kept: a stream has no other end until its guest closes it too, or time is up.
+func (t *tunnel) Close() error {
+	if t.closed.Swap(true) {
+		return nil
+	}
+	err := t.Conn.Close()
+	_ = t.Conn.SetReadDeadline(time.Unix(1, 0)) // whoever reads now is told
+	go func() {
+		t.reading.Lock()
+		defer t.reading.Unlock()
+		_ = t.Conn.SetReadDeadline(time.Now().Add(closeTime))
+		_, _ = io.Copy(io.Discard, t.Conn)
+	}()
+	return err
+}

@@ -60,14 +60,7 @@ func (c *client) do(ctx context.Context, method, path, kind string, body io.Read
 		return resp, nil
 	}
 	defer resp.Body.Close()
-	text, _ := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
-	var e struct {
-		Error struct{ Message string }
-	}
-	if json.Unmarshal(text, &e) != nil || e.Error.Message == "" {
-		return nil, fmt.Errorf("the server answered %s", resp.Status)
-	}
-	return nil, fmt.Errorf("%s", e.Error.Message)
+	return nil, answerError(resp)
 }
 
 func (c *client) authorize(req *http.Request) {

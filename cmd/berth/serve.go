@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	stdlog "log"
 	"log/slog"
 	"net"
 	"os"
@@ -28,6 +29,9 @@ berth key create it asks every caller for one.`,
 			if err != nil {
 				return err
 			}
+			// What net/http says by itself may be what a sandbox wrote.
+			stdlog.SetFlags(0)
+			stdlog.SetOutput(slog.NewLogLogger(log.Handler(), slog.LevelDebug).Writer())
 			c, err := loadConfig(config)
 			if err != nil {
 				return err

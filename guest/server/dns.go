@@ -14,7 +14,8 @@ import (
 )
 
 const (
-	dnsAddr = "127.0.0.1:53"
+	dnsPort = "53"
+	dnsAddr = "127.0.0.1:" + dnsPort
 	// dnsTTL is how long, in seconds, an answer may be kept. Addresses stay as long
 	// as the sandbox does; whether they may be used is decided at each connection.
 	dnsTTL = 60

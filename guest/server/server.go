@@ -17,6 +17,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -54,6 +55,7 @@ type Server struct {
 	handler http.Handler
 
 	archiver archiver
+	ports    sync.Map // of TCP that the guest itself listens on, as text
 
 	initial     map[string]bool          // the guest's own environment at its start
 	environment atomic.Pointer[[]string] // of commands, beyond the guest's own
@@ -131,6 +133,9 @@ func (s *Server) routes() http.Handler {
 // session, and each stream of it HTTP; many keepers may be connected at once.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	go s.watchLimits(ctx)
+	if addr, ok := l.Addr().(*net.TCPAddr); ok {
+		s.ports.Store(strconv.Itoa(addr.Port), true)
+	}
 	stop := context.AfterFunc(ctx, func() { l.Close() })
 	defer stop()
 	for {
@@ -180,7 +185,7 @@ func (s *Server) tunnel(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "CONNECT needs host:port", http.StatusBadRequest)
 		return
 	}
-	target, err := net.DialTimeout("tcp", net.JoinHostPort("127.0.0.1", port), 5*time.Second)
+	target, err := s.dialPort(r.Context(), port)
 	if err != nil {
 		http.Error(w, "The sandbox is running but port is not open", http.StatusBadGateway)
 		return
@@ -207,6 +212,23 @@ func (s *Server) tunnel(w http.ResponseWriter, r *http.Request) {
 	}()
 	<-done
 	<-done
+}
+
+// dialPort connects to a port on the loopback, where servers listen on either of
+// its addresses. The guest's own are not there for anybody.
+func (s *Server) dialPort(ctx context.Context, port string) (net.Conn, error) {
+	if _, own := s.ports.Load(port); own || port == dnsPort && os.Getpid() == 1 {
+		return nil, errors.New("the port is the guest's own")
+	}
+	d := net.Dialer{Timeout: 5 * time.Second}
+	conn, err := d.DialContext(ctx, "tcp4", net.JoinHostPort("127.0.0.1", port))
+	if err == nil {
+		return conn, nil
+	}
+	if conn, err := d.DialContext(ctx, "tcp6", net.JoinHostPort("::1", port)); err == nil {
+		return conn, nil
+	}
+	return nil, err
 }
 
 // An identity is a Unix user of the sandbox.

@@ -65,8 +65,9 @@ var Imports = map[string][]string{
 	"sandbox/drivertest":        {"egress", "guest", "image/layer", "sandbox/driver"},
 	"sandbox":                   {"", "egress", "guest", "sandbox/driver", "store"},
 	"engine":                    {"", "internal/seal", "journal", "model", "store", "tool"},
-	"api":                       {"", "api/assistants", "engine", "files", "internal/sse", "journal", "quota", "sandbox", "store", "webhook"},
+	"api":                       {"", "api/assistants", "api/preview", "engine", "files", "internal/sse", "journal", "quota", "sandbox", "store", "webhook"},
 	"api/assistants":            {"", "engine", "journal", "model", "store"},
+	"api/preview":               {""},
 	"internal/sse":              {},
 	"internal/archtest":         {},
 	"internal/dockertest":       {},
@@ -85,7 +86,7 @@ var Imports = map[string][]string{
 // Bans says which packages of the standard library and others only some may
 // import, so that the engine cannot learn HTTP by accident.
 var Bans = map[string][]string{
-	"net/http":     {"api", "webhook", "egress", "internal/contract", "guest", "guest/server", "model/upstream", "model/chat", "model/openai", "model/gemini", "model/anthropic", "model/modeltest", "cmd/berth", "e2e", "sandbox/drivertest"},
+	"net/http":     {"api", "api/preview", "webhook", "egress", "internal/contract", "guest", "guest/server", "model/upstream", "model/chat", "model/openai", "model/gemini", "model/anthropic", "model/modeltest", "cmd/berth", "e2e", "sandbox/drivertest"},
 	"database/sql": {"store/sqlite", "store/sqlite/query"},
 	"os/exec":      {"sandbox/host", "sandbox/gvisor", "sandbox/local", "sandbox/drivertest", "guest/server", "image", "internal/dockertest", "store/storetest", "cmd/berth", "e2e"},
 }

@@ -1,0 +1,193 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+func newPort() *cobra.Command {
+	var link bool
+	var life time.Duration
+	cmd := &cobra.Command{
+		Use:   "port CONTAINER [LOCAL:]PORT...",
+		Short: "Reach ports of a container",
+		Long: `Carry TCP connections from ports of this machine to ports on the loopback of a
+container, until interrupted; LOCAL may be an address, a port, or both.
+
+  berth port cntr_… 5432                  psql -h 127.0.0.1
+  berth port cntr_… 8080:80 9000
+  berth port cntr_… 0.0.0.0:8080:80       for other machines, too
+  berth port --link cntr_… 8000           print a URL for a browser, which needs no key`,
+		Args: cobra.MinimumNArgs(2),
+	}
+	connect := clientFlags(cmd)
+	cmd.Flags().BoolVar(&link, "link", false, "print a URL that shows the port to whoever has it")
+	cmd.Flags().DurationVar(&life, "expires", time.Hour, "how long the URL of --link may be used")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		forwards := make([]forward, len(args)-1)
+		for i, arg := range args[1:] {
+			var err error
+			if forwards[i], err = parseForward(arg); err != nil {
+				return err
+			}
+		}
+		if link {
+			return printLinks(cmd, connect(), args[0], forwards, life)
+		}
+		return carryAll(cmd, connect(), args[0], forwards)
+	}
+	return cmd
+}
+
+// A forward is a local address and the port in the container that it stands for.
+type forward struct {
+	local string
+	port  int
+}
+
+// parseForward reads PORT, LOCAL:PORT or ADDRESS:LOCAL:PORT.
+func parseForward(arg string) (forward, error) {
+	local, remote := arg, arg
+	if i := strings.LastIndexByte(arg, ':'); i >= 0 {
+		local, remote = arg[:i], arg[i+1:]
+	}
+	port, err := strconv.Atoi(remote)
+	if err != nil || port < 1 || port > 65535 {
+		return forward{}, fmt.Errorf("%q is not [[ADDRESS:]LOCAL:]PORT", arg)
+	}
+	if !strings.Contains(local, ":") {
+		local = "127.0.0.1:" + local
+	}
+	if _, p, err := net.SplitHostPort(local); err != nil || p == "" {
+		return forward{}, fmt.Errorf("%q is not [[ADDRESS:]LOCAL:]PORT", arg)
+	}
+	return forward{local, port}, nil
+}
+
+// portPath is where a server has a container's port.
+func portPath(container string, port int) string {
+	return "/v1/containers/" + url.PathEscape(container) + "/ports/" + strconv.Itoa(port)
+}
+
+func printLinks(cmd *cobra.Command, c *client, container string, forwards []forward, life time.Duration) error {
+	for _, f := range forwards {
+		body := map[string]any{"expires_after": map[string]any{"anchor": "created_at", "seconds": int64(life / time.Second)}}
+		var link struct{ URL string }
+		if err := c.call(cmd.Context(), "POST", portPath(container, f.port), body, &link); err != nil {
+			return err
+		}
+		fmt.Fprintln(cmd.OutOrStdout(), link.URL)
+	}
+	return nil
+}
+
+// carryAll serves all forwards until ctx ends or one of them fails.
+func carryAll(cmd *cobra.Command, c *client, container string, forwards []forward) error {
+	ctx, cancel := context.WithCancelCause(cmd.Context())
+	defer cancel(nil)
+	var all sync.WaitGroup
+	defer all.Wait()
+	for _, f := range forwards {
+		l, err := net.Listen("tcp", f.local)
+		if err != nil {
+			cancel(nil)
+			return err
+		}
+		context.AfterFunc(ctx, func() { l.Close() })
+		fmt.Fprintf(cmd.OutOrStdout(), "%s -> %s:%d\n", l.Addr(), container, f.port)
+		all.Go(func() {
+			if err := c.forward(ctx, l, cmd.ErrOrStderr(), portPath(container, f.port)); err != nil {
+				cancel(err)
+			}
+		})
+	}
+	<-ctx.Done()
+	if cmd.Context().Err() != nil {
+		return nil // interrupted
+	}
+	return context.Cause(ctx)
+}
+
+// forward carries each connection that l takes to a path of the server. A container
+// that cannot be reached is told of, and may be there for the next.
+func (c *client) forward(ctx context.Context, l net.Listener, told io.Writer, path string) error {
+	var conns sync.WaitGroup
+	defer conns.Wait()
+	for {
+		conn, err := l.Accept()
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		conns.Go(func() {
+			defer conn.Close()
+			if err := c.tunnel(ctx, conn.(*net.TCPConn), path); err != nil && ctx.Err() == nil {
+				fmt.Fprintln(told, "berth:", err)
+			}
+		})
+	}
+}
+
+// tunnel carries one connection.
+func (c *client) tunnel(ctx context.Context, conn *net.TCPConn, path string) error {
+	req, err := http.NewRequestWithContext(ctx, "GET", c.base+path, nil)
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Connection", "Upgrade")
+	req.Header.Set("Upgrade", "tcp")
+	c.authorize(req)
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	remote, ok := resp.Body.(io.ReadWriteCloser)
+	if resp.StatusCode != http.StatusSwitchingProtocols || !ok {
+		return answerError(resp)
+	}
+	stop := context.AfterFunc(ctx, func() {
+		conn.Close()
+		remote.Close()
+	})
+	defer stop()
+	sent := make(chan struct{})
+	go func() {
+		defer close(sent)
+		_, err := io.Copy(remote, conn)
+		if half, ok := remote.(interface{ CloseWrite() error }); err != nil || !ok || half.CloseWrite() != nil {
+			remote.Close()
+		}
+	}()
+	if _, err := io.Copy(conn, remote); err != nil || conn.CloseWrite() != nil {
+		conn.Close()
+	}
+	<-sent
+	return nil
+}
+
+// answerError is an answer that is an error, in the server's words.
+func answerError(resp *http.Response) error {
+	text, _ := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
+	var e struct {
+		Error struct{ Message string }
+	}
+	if json.Unmarshal(text, &e) != nil || e.Error.Message == "" {
+		return fmt.Errorf("the server answered %s", resp.Status)
+	}
+	return errors.New(e.Error.Message)
+}
