@@ -21,6 +21,26 @@ type ContainerBerth struct {
 	Template  string `json:"template"`           // digest of the template that it started from
 	Starting  bool   `json:"starting,omitempty"` // its first use will wait for it
 	Reason    string `json:"reason,omitempty"`   // why it is gone: expired, deleted, oom, killed or host
+
+	FromSnapshot SnapshotID `json:"from_snapshot,omitempty"` // the one that it started from
+	OnExpiry     OnExpiry   `json:"on_expiry,omitempty"`     // empty is delete
+	LastSnapshot SnapshotID `json:"last_snapshot,omitempty"` // the one that its expiry left
+}
+
+// An OnExpiry says what becomes of the files of a container that expires.
+type OnExpiry string
+
+const (
+	OnExpiryDelete   OnExpiry = "delete"   // they are gone
+	OnExpirySnapshot OnExpiry = "snapshot" // they are kept as a snapshot
+)
+
+// ContainerSource is what Berth takes of who asks for a container, beyond OpenAI's
+// contract: in "berth" of POST /v1/containers and of a shell's container_auto.
+type ContainerSource struct {
+	Template   string     `json:"template,omitempty"`    // name or digest of what it starts from
+	SnapshotID SnapshotID `json:"snapshot_id,omitempty"` // or the snapshot
+	OnExpiry   OnExpiry   `json:"on_expiry,omitempty"`
 }
 
 // A ContainerStatus is the state of a container. An expired container keeps its

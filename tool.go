@@ -131,4 +131,6 @@ type ShellToolEnvironment struct {
 	MemoryLimit   string          `json:"memory_limit,omitempty"`   // container_auto: 1g, 4g, 16g or 64g
 	NetworkPolicy *NetworkPolicy  `json:"network_policy,omitempty"` // container_auto
 	Skills        json.RawMessage `json:"skills,omitempty"`
+
+	Berth *ContainerSource `json:"berth,omitempty"` // container_auto
 }

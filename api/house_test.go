@@ -64,7 +64,7 @@ func newHouse(t *testing.T, change func(*api.Options), rules ...model.Rule) *hou
 	uploads := files.New(st, bucket)
 	guests := &guestDriver{t: t, boxes: map[string]*box{}}
 	keeper, err := sandbox.NewKeeper(sandbox.Options{Store: st, Driver: guests, OpenFile: uploads.Open, Log: log, Seal: seal.New([32]byte{1}),
-		Template: func() (string, string, error) { return "sha256:none", "/", nil }})
+		Template: func(string) (string, string, error) { return "sha256:none", "/", nil }})
 	check(t, err)
 	check(t, keeper.Start(t.Context()))
 	h := &house{t: t, store: st, fed: fedModel{words: make(chan string), asked: &atomic.Pointer[model.Request]{}}}

@@ -4,11 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
 
 	"github.com/berth-run/berth"
-	"github.com/berth-run/berth/sandbox/driver"
 	"github.com/berth-run/berth/store"
 )
 
@@ -16,11 +13,12 @@ import (
 // those of OpenAI's request.
 type CreateRequest struct {
 	Name          string
-	MemoryLimit   string               // 1g, 4g, 16g or 64g; default 1g
-	ExpiresAfter  *berth.ExpiresAfter  // default Options.IdleMinutes
-	NetworkPolicy *berth.NetworkPolicy // default disabled
-	FileIDs       []berth.FileID       // put into berth.WorkDir before the first use
-	Env           []string             // KEY=value, of all commands; not kept in the store
+	MemoryLimit   string                // 1g, 4g, 16g or 64g; default 1g
+	ExpiresAfter  *berth.ExpiresAfter   // default Options.IdleMinutes
+	NetworkPolicy *berth.NetworkPolicy  // default disabled
+	FileIDs       []berth.FileID        // put into berth.WorkDir before the first use
+	Env           []string              // KEY=value, of all commands; not kept in the store
+	Source        berth.ContainerSource // default the server's template, and its way of expiring
 }
 
 // Create saves a container and returns it while its sandbox is still being
@@ -28,20 +26,16 @@ type CreateRequest struct {
 // ends with the reason "host" and whoever waits is told why.
 func (k *Keeper) Create(ctx context.Context, caller berth.Caller, req CreateRequest) (*berth.Container, error) {
 	p := caller.Project
-	body, err := k.newContainer(ctx, p, req)
+	pl, err := k.plan(ctx, p, req)
 	if err != nil {
 		return nil, err
 	}
-	digest, rootfs, err := k.opts.Template()
-	if err != nil {
-		return nil, asUnavailable(err, "This server has no template to start containers from.")
-	}
-	body.Berth.Template = digest
+	body := pl.body
 	most, err := k.opts.Quota(ctx, p)
 	if err != nil {
 		return nil, err
 	}
-	s := k.pool.claim(digest, body.MemoryLimit)
+	s := k.pool.claim(body.Berth.Template, body.MemoryLimit)
 	if s == nil {
 		s = k.newSandbox(p, body)
 	} else {
@@ -56,8 +50,6 @@ func (k *Keeper) Create(ctx context.Context, caller berth.Caller, req CreateRequ
 		k.pool.unclaim(s)
 		return nil, err
 	}
-	spec := k.spec(body, rootfs)
-	spec.Env = req.Env
 	if err := k.opts.Store.CreateContainer(ctx, &store.Container{Project: p, Key: caller.Key, Body: body}); err != nil {
 		// It may have been saved all the same; nobody knows its id.
 		err = errors.Join(err, ignoreNotFound(k.opts.Store.DeleteContainer(context.WithoutCancel(ctx), p, body.ID)))
@@ -72,51 +64,10 @@ func (k *Keeper) Create(ctx context.Context, caller berth.Caller, req CreateRequ
 		k.bury(s, reasonHost, startError(s.id, err), err, nil)
 		return nil, err
 	}
-	if !k.spawn(func() { k.launch(s, spec, req.FileIDs) }) {
+	if !k.spawn(func() { k.launch(s, pl) }) {
 		return nil, errStopping
 	}
 	return body, nil
-}
-
-// spec returns what a container's sandbox is made from.
-func (k *Keeper) spec(c *berth.Container, rootfs string) driver.Spec {
-	limits := k.opts.Limits
-	limits.Memory = berth.MemoryLimits[c.MemoryLimit]
-	return driver.Spec{ID: string(c.ID), Rootfs: rootfs, Limits: limits.WithDefaults()}
-}
-
-// newContainer checks a request and returns its container.
-func (k *Keeper) newContainer(ctx context.Context, p berth.ProjectID, req CreateRequest) (*berth.Container, error) {
-	now := k.now().Unix()
-	c := &berth.Container{ID: berth.ContainerID(berth.NewID(berth.PrefixContainer)), Object: "container",
-		CreatedAt: now, Status: berth.ContainerRunning, LastActiveAt: now, Name: req.Name, MemoryLimit: req.MemoryLimit,
-		ExpiresAfter:  berth.ExpiresAfter{Anchor: "last_active_at", Minutes: k.opts.IdleMinutes},
-		NetworkPolicy: publicPolicy(req.NetworkPolicy),
-		Berth:         berth.ContainerBerth{Isolation: k.opts.Driver.Features().Isolation, Starting: true}}
-	if c.MemoryLimit == "" {
-		c.MemoryLimit = "1g"
-	}
-	if berth.MemoryLimits[c.MemoryLimit] == 0 {
-		return nil, berth.Invalid("memory_limit", "Invalid value: '%s'. Supported values are: '1g', '4g', '16g', and '64g'.", req.MemoryLimit)
-	}
-	if e := req.ExpiresAfter; e != nil {
-		if e.Anchor != "last_active_at" {
-			return nil, berth.Invalid("expires_after.anchor", "Invalid value: '%s'. Supported values are: 'last_active_at'.", e.Anchor)
-		}
-		if e.Minutes < 1 || e.Minutes > k.opts.MaxIdleMinutes {
-			return nil, berth.Invalid("expires_after.minutes", "Invalid value: %d. Containers of this server expire after 1 to %d minutes.", e.Minutes, k.opts.MaxIdleMinutes)
-		}
-		c.ExpiresAfter = *e
-	}
-	if _, err := k.newNetwork(c.ID, req.NetworkPolicy); err != nil {
-		return nil, err
-	}
-	if i := slices.IndexFunc(req.Env, func(kv string) bool {
-		return strings.Index(kv, "=") < 1 || strings.Contains(kv, "\x00")
-	}); i >= 0 {
-		return nil, berth.Invalid("env", "An environment variable has no name, or a NUL in it.")
-	}
-	return c, k.checkFiles(ctx, p, req.FileIDs)
 }
 
 // checkFiles returns an error unless all files are there.
@@ -181,9 +132,11 @@ func (k *Keeper) current(rec *store.Container) *berth.Container {
 // Delete ends a container and removes all of it; when it returns nil, nothing is
 // left. If it returns an error other than CodeNotFound, the removal will be tried again.
 func (k *Keeper) Delete(ctx context.Context, p berth.ProjectID, id berth.ContainerID) error {
-	if _, err := k.opts.Store.GetContainer(ctx, p, id); errors.Is(err, store.ErrNotFound) {
+	rec, err := k.opts.Store.GetContainer(ctx, p, id)
+	if errors.Is(err, store.ErrNotFound) {
 		return notFound(id)
-	} else if err != nil {
+	}
+	if err != nil {
 		return err
 	}
 	if s := k.lookup(p, id); s != nil {
@@ -191,6 +144,9 @@ func (k *Keeper) Delete(ctx context.Context, p berth.ProjectID, id berth.Contain
 		if err := k.inter(s); err != nil {
 			return err
 		}
+	}
+	if err := k.forget(ctx, p, rec.Body.Berth.LastSnapshot); err != nil {
+		return err
 	}
 	return ignoreNotFound(k.opts.Store.DeleteContainer(ctx, p, id))
 }

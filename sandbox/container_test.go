@@ -26,7 +26,7 @@ func TestCreate(t *testing.T) {
 	if got, _ := json.Marshal(c); string(got) != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
-	if got := h.sh(c.ID, "echo $((6*7)); cd /; export A=b"); got != "42\n" {
+	if got := h.sh(c.ID, "echo $((6*7+A)); cd /; export A=b"); got != "43\n" {
 		t.Errorf("the first command printed %q", got)
 	}
 	if got := h.sh(c.ID, "echo $PWD $A"); got != "/ b\n" {
@@ -37,7 +37,7 @@ func TestCreate(t *testing.T) {
 		t.Errorf("got %+v, %v; want it running and no longer starting", c, err)
 	}
 	spec := h.driver.box(string(c.ID)).spec
-	wantSpec := driver.Spec{ID: string(c.ID), Rootfs: "/templates/1", Env: []string{"A=1"}, Limits: driver.Limits{Memory: 4 << 30}.WithDefaults()}
+	wantSpec := driver.Spec{ID: string(c.ID), Rootfs: "/templates/1", Limits: driver.Limits{Memory: 4 << 30}.WithDefaults()}
 	if diff := cmp.Diff(wantSpec, spec); diff != "" {
 		t.Errorf("spec (-want +got):\n%s", diff)
 	}
@@ -88,7 +88,7 @@ func TestCreateRefused(t *testing.T) {
 
 func TestNoTemplate(t *testing.T) {
 	h := newHouse(t)
-	h.k.opts.Template = func() (string, string, error) { return "", "", errHost }
+	h.k.opts.Template = func(string) (string, string, error) { return "", "", errHost }
 	_, err := h.k.Create(t.Context(), byMe, CreateRequest{})
 	wantError(t, err, berth.CodeUnavailable, "", "template")
 	if e, _ := errors.AsType[*berth.Error](err); strings.Contains(e.Message, "secret") || !errors.Is(err, errHost) {

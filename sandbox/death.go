@@ -30,9 +30,10 @@ const statsTime = 10 * time.Second
 // saved, its users are told, and its sandbox is destroyed in the background. What
 // fails of that is tried again by the sweeper, or by the next Start. cause is for
 // the operator. If only is not nil and disagrees, nothing happens.
-func (k *Keeper) bury(s *sandbox, reason string, told, cause error, only func() bool) {
+// It reports whether the container has ended by it.
+func (k *Keeper) bury(s *sandbox, reason string, told, cause error, only func() bool) bool {
 	if !s.condemn(reason, only) {
-		return
+		return false
 	}
 	log := k.opts.Log.With("container", s.id, "project", s.project, "reason", reason)
 	if cause == nil {
@@ -47,12 +48,13 @@ func (k *Keeper) bury(s *sandbox, reason string, told, cause error, only func() 
 	}
 	s.end(told)
 	k.interSoon(s)
+	return true
 }
 
 // record saves the end of a container, if that has not been done.
 func (k *Keeper) record(ctx context.Context, s *sandbox) error {
 	s.mu.Lock()
-	reason, recorded, active := s.reason, s.recorded, s.lastActiveLocked(k.now()).Unix()
+	reason, recorded, kept, active := s.reason, s.recorded, s.kept, s.lastActiveLocked(k.now()).Unix()
 	s.mu.Unlock()
 	if recorded {
 		return nil
@@ -62,7 +64,7 @@ func (k *Keeper) record(ctx context.Context, s *sandbox) error {
 		err = k.opts.Store.DeleteContainer(ctx, s.project, s.id)
 	} else {
 		_, err = k.opts.Store.UpdateContainer(ctx, s.project, s.id, func(c *berth.Container) error {
-			c.Status, c.Berth.Starting, c.Berth.Reason = berth.ContainerExpired, false, reason
+			c.Status, c.Berth.Starting, c.Berth.Reason, c.Berth.LastSnapshot = berth.ContainerExpired, false, reason, kept
 			c.LastActiveAt = max(c.LastActiveAt, active)
 			return nil
 		})
@@ -162,8 +164,12 @@ func goneError(c *berth.Container, reason string) *berth.Error {
 	default:
 		why = "could not be kept running by its machine"
 	}
+	left := "its files are gone"
+	if c.Berth.LastSnapshot != "" {
+		left = fmt.Sprintf("its files are in the snapshot '%s'", c.Berth.LastSnapshot)
+	}
 	return &berth.Error{Code: berth.CodeInvalid, Wire: "container_expired",
-		Message: fmt.Sprintf("Container is expired. Container with id '%s' %s; its files are gone.", c.ID, why)}
+		Message: fmt.Sprintf("Container is expired. Container with id '%s' %s; %s.", c.ID, why, left)}
 }
 
 func notFound(id berth.ContainerID) *berth.Error {

@@ -26,6 +26,7 @@ import (
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/sandbox/driver"
+	"github.com/berth-run/berth/snapshot"
 	"github.com/berth-run/berth/store"
 )
 
@@ -47,15 +48,19 @@ type Options struct {
 	Store  Store
 	Driver driver.Driver
 
-	// Template returns what a new sandbox starts from: the template's digest and
-	// its root file system on the host. It is asked at each creation.
-	Template func() (digest, rootfs string, err error)
+	// Template returns what a new sandbox starts from: the digest of the template
+	// that has a name or a digest, "" for the default one, and its root file system
+	// on the host. It is asked at each creation.
+	Template func(ref string) (digest, rootfs string, err error)
 
 	// OpenFile opens an uploaded file, as *files.Service does. Its errors for the
 	// client are *berth.Error.
 	OpenFile func(ctx context.Context, p berth.ProjectID, id berth.FileID) (io.ReadCloser, *berth.File, error)
 
 	Log *slog.Logger
+
+	// Snapshots keeps what containers leave. Default: there are none.
+	Snapshots *snapshot.Library
 
 	Network NetworkOptions
 	Seal    cipher.AEAD // for secrets in the store; as seal.New returns it
@@ -66,6 +71,9 @@ type Options struct {
 	// Quota returns how many containers a project may run at once, negative for any
 	// number, or an error for the client if it may not start another. Default: any.
 	Quota func(ctx context.Context, p berth.ProjectID) (most int, err error)
+
+	OnExpiry     berth.OnExpiry // of containers that say nothing; default delete
+	SnapshotLife time.Duration  // of those that expiry leaves; default 30 days
 
 	IdleMinutes    int // expires_after of containers that name none; default 20
 	MaxIdleMinutes int // the most that expires_after may say; default a week
@@ -78,10 +86,11 @@ type Options struct {
 // A Keeper keeps the containers of all projects that run on one driver. It is
 // safe for concurrent use. Errors that a client may see are *berth.Error.
 type Keeper struct {
-	opts   Options
-	now    func() time.Time
-	starts turns
-	pool   pool
+	opts    Options
+	now     func() time.Time
+	starts  turns
+	freezes turns // snapshots that are made at once
+	pool    pool
 
 	life context.Context // of this process's work; ends with errStopping
 	end  context.CancelCauseFunc
@@ -103,13 +112,14 @@ func NewKeeper(opts Options) (*Keeper, error) {
 	}
 	opts.IdleMinutes = cmp.Or(opts.IdleMinutes, 20)
 	opts.MaxIdleMinutes = cmp.Or(opts.MaxIdleMinutes, 7*24*60)
+	opts.SnapshotLife = cmp.Or(opts.SnapshotLife, 30*24*time.Hour)
 	opts.MaxContainers = cmp.Or(opts.MaxContainers, 1000)
 	opts.MaxFiles = cmp.Or(opts.MaxFiles, 10_000)
 	opts.Starts = cmp.Or(opts.Starts, runtime.NumCPU())
 	if opts.IdleMinutes < 1 || opts.IdleMinutes > opts.MaxIdleMinutes {
 		return nil, fmt.Errorf("sandbox: containers expire after %d minutes, which must be between 1 and %d", opts.IdleMinutes, opts.MaxIdleMinutes)
 	}
-	k := &Keeper{opts: opts, now: time.Now, starts: make(turns, opts.Starts),
+	k := &Keeper{opts: opts, now: time.Now, starts: make(turns, opts.Starts), freezes: make(turns, opts.Starts),
 		sandboxes: map[berth.ContainerID]*sandbox{}, closing: make(chan struct{})}
 	k.pool = pool{keeper: k, size: opts.Pool, wake: make(chan struct{}, 1)}
 	k.life, k.end = context.WithCancelCause(context.Background())

@@ -55,7 +55,7 @@ func newHouse(t *testing.T, options ...func(*Options)) *house {
 	h := &house{t: t, driver: newDriver(t), store: &spyStore{Store: db}, uploads: map[berth.FileID]upload{},
 		log: &safeBuffer{}, now: time.Unix(1_800_000_000, 0)}
 	h.opts = Options{Store: h.store, Driver: h.driver, OpenFile: h.openUpload, Seal: seal.New([32]byte{1}),
-		Template: func() (string, string, error) { return "sha256:1", "/templates/1", nil },
+		Template: func(string) (string, string, error) { return "sha256:1", "/templates/1", nil },
 		Log:      slog.New(slog.NewTextHandler(io.MultiWriter(h.log, t.Output()), nil))}
 	for _, set := range options {
 		set(&h.opts)
@@ -243,6 +243,25 @@ type spyStore struct {
 	mu      sync.Mutex
 	updates int
 	fail    func(op string) error // asked before a write; may be nil
+	read    func()                // called before the next list of files; may be nil
+}
+
+// reading has f called before the next list of files is read.
+func (s *spyStore) reading(f func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.read = f
+}
+
+func (s *spyStore) ContainerFiles(ctx context.Context, p berth.ProjectID, id berth.ContainerID) ([]*berth.ContainerFile, error) {
+	s.mu.Lock()
+	read := s.read
+	s.read = nil
+	s.mu.Unlock()
+	if read != nil {
+		read()
+	}
+	return s.Store.ContainerFiles(ctx, p, id)
 }
 
 func (s *spyStore) write(op string) error {

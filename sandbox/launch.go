@@ -19,33 +19,39 @@ const (
 )
 
 // launch starts a new sandbox. If that fails, the container ends.
-func (k *Keeper) launch(s *sandbox, spec driver.Spec, files []berth.FileID) {
+func (k *Keeper) launch(s *sandbox, pl *plan) {
 	defer close(s.started)
 	ctx, cancel := context.WithTimeout(s.life, startTime)
 	defer cancel()
-	if err := k.start(ctx, s, spec, files); err != nil {
+	if err := k.start(ctx, s, pl); err != nil {
 		k.bury(s, reasonHost, startError(s.id, err), err, nil)
 	}
 }
 
-func (k *Keeper) start(ctx context.Context, s *sandbox, spec driver.Spec, files []berth.FileID) error {
-	if err := k.wake(ctx, s, spec); err != nil {
+// start makes a sandbox what was planned.
+func (k *Keeper) start(ctx context.Context, s *sandbox, pl *plan) error {
+	if err := k.wake(ctx, s, k.spec(pl.body, pl.rootfs)); err != nil {
 		return err
 	}
-	if err := k.bind(ctx, s); err != nil {
-		return stepError{"it could not be given its network", err}
-	}
-	if len(files) > 0 {
-		if err := k.addFiles(ctx, s, files); err != nil {
-			return stepError{"its files could not be put in", err}
+	for _, step := range []struct {
+		do      func() error
+		failing string
+	}{
+		{func() error { return k.restore(ctx, s, pl) }, "its snapshot could not be put in"},
+		{func() error { return s.setEnvironment(ctx, pl.env) }, "it could not be given its environment"},
+		{func() error { return k.connectOut(ctx, s) }, "it could not be given its network"},
+		{func() error { return k.addFiles(ctx, s, pl.files) }, "its files could not be put in"},
+		{func() error {
+			_, err := k.opts.Store.UpdateContainer(ctx, s.project, s.id, func(c *berth.Container) error {
+				c.Berth.Starting = false
+				return nil
+			})
+			return err
+		}, "its state could not be saved"},
+	} {
+		if err := step.do(); err != nil {
+			return stepError{step.failing, err}
 		}
-	}
-	_, err := k.opts.Store.UpdateContainer(ctx, s.project, s.id, func(c *berth.Container) error {
-		c.Berth.Starting = false
-		return nil
-	})
-	if err != nil {
-		return stepError{"its state could not be saved", err}
 	}
 	return nil
 }
@@ -56,7 +62,7 @@ func (k *Keeper) wake(ctx context.Context, s *sandbox, spec driver.Spec) error {
 	if !s.pooled {
 		return k.boot(ctx, s, spec)
 	}
-	if err := s.setEnvironment(ctx, spec.Env); err == nil {
+	if s.answers(ctx) {
 		return nil
 	}
 	k.pool.missed()
@@ -67,17 +73,13 @@ func (k *Keeper) wake(ctx context.Context, s *sandbox, spec driver.Spec) error {
 	return k.boot(ctx, s, spec)
 }
 
-// bind gives a sandbox its way out.
-func (k *Keeper) bind(ctx context.Context, s *sandbox) error {
-	ctx, cancel := context.WithTimeout(ctx, guestTime)
-	defer cancel()
-	return k.connectOut(ctx, s)
-}
-
-// setEnvironment gives the commands of a sandbox that was made without one their
-// environment. The guest has to answer within pingTime.
+// setEnvironment gives the commands of a sandbox, which is made without one, their
+// environment.
 func (s *sandbox) setEnvironment(ctx context.Context, env []string) error {
-	ctx, cancel := context.WithTimeout(ctx, pingTime)
+	if len(env) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
 	return s.client.SetEnvironment(ctx, env)
 }

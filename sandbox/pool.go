@@ -199,7 +199,7 @@ func (p *pool) pause(wait time.Duration) bool {
 // not used any more. It reports whether nothing was to be done.
 func (p *pool) step() (full bool, err error) {
 	k := p.keeper
-	digest, rootfs, err := k.opts.Template()
+	digest, rootfs, err := k.opts.Template("")
 	if err != nil {
 		return true, nil // whoever asks for a container is told, and wakes us when there is one
 	}

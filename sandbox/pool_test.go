@@ -193,7 +193,7 @@ func TestPoolTemplate(t *testing.T) {
 	digest := "sha256:1"
 	h := newHouse(t, func(o *Options) {
 		o.Pool = 1
-		o.Template = func() (string, string, error) {
+		o.Template = func(string) (string, string, error) {
 			mu.Lock()
 			defer mu.Unlock()
 			return digest, "/templates/" + digest, nil

@@ -1,9 +1,12 @@
 package sandbox
 
 import (
+	"cmp"
 	"context"
+	"errors"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/store"
 )
 
 // autoName is the name of containers that a shell tool asked for.
@@ -11,7 +14,8 @@ const autoName = "container_auto"
 
 // Provide returns the container for a shell tool's environment, with its files
 // put in: the one that it refers to, or for container_auto the last one of the
-// response's chain if that still runs, else a new one.
+// response's chain if that still runs, else a new one. If the last one expired and
+// left a snapshot, the new one starts from it and is of its kind.
 func (k *Keeper) Provide(ctx context.Context, caller berth.Caller, env berth.ShellToolEnvironment, last berth.ContainerID) (berth.ContainerID, error) {
 	p := caller.Project
 	if env.Type == berth.EnvironmentReference {
@@ -21,8 +25,11 @@ func (k *Keeper) Provide(ctx context.Context, caller berth.Caller, env berth.She
 		return env.ContainerID, nil
 	}
 	req := CreateRequest{Name: autoName, MemoryLimit: env.MemoryLimit, NetworkPolicy: env.NetworkPolicy, FileIDs: env.FileIDs}
+	if env.Berth != nil {
+		req.Source = *env.Berth
+	}
 	if last != "" {
-		if _, err := k.newContainer(ctx, p, req); err != nil {
+		if _, err := k.plan(ctx, p, req); err != nil {
 			return "", err
 		}
 		err := k.reserve(ctx, p, last)
@@ -39,12 +46,48 @@ func (k *Keeper) Provide(ctx context.Context, caller berth.Caller, env berth.She
 		if s := k.lookup(p, last); s != nil && s.life.Err() == nil {
 			return "", err
 		}
+		if last != "" {
+			if req, err = k.continued(ctx, p, req, last); err != nil {
+				return "", err
+			}
+		}
 	}
 	c, err := k.Create(ctx, caller, req)
 	if err != nil {
 		return "", err
 	}
 	return c.ID, nil
+}
+
+// continued returns the request for a container that takes the place of one that
+// has ended: if that left a snapshot which is still there, it starts from it and,
+// where the request says nothing, is as that was.
+func (k *Keeper) continued(ctx context.Context, p berth.ProjectID, req CreateRequest, last berth.ContainerID) (CreateRequest, error) {
+	rec, err := k.opts.Store.GetContainer(ctx, p, last)
+	if errors.Is(err, store.ErrNotFound) {
+		return req, nil
+	}
+	if err != nil {
+		return req, err
+	}
+	was := rec.Body
+	if was.Berth.LastSnapshot == "" {
+		return req, nil
+	}
+	if _, err := k.snapshot(ctx, p, was.Berth.LastSnapshot); berth.ErrorCode(err) == berth.CodeNotFound {
+		return req, nil
+	} else if err != nil {
+		return req, err
+	}
+	req.Source = berth.ContainerSource{SnapshotID: was.Berth.LastSnapshot, OnExpiry: cmp.Or(req.Source.OnExpiry, was.Berth.OnExpiry)}
+	req.MemoryLimit = cmp.Or(req.MemoryLimit, was.MemoryLimit)
+	if req.ExpiresAfter == nil {
+		req.ExpiresAfter = &was.ExpiresAfter
+	}
+	if req.NetworkPolicy == nil {
+		req.NetworkPolicy = &was.NetworkPolicy // its secrets ended with it
+	}
+	return req, nil
 }
 
 // reserve counts as a use of a container, which must not have ended.

@@ -30,18 +30,22 @@ type sandbox struct {
 
 	interring  atomic.Bool // inter runs in the background
 	collecting atomic.Bool // a scan is about to run in the background
+	leaving    atomic.Bool // it is being kept as a snapshot, before it expires
 	crowded    atomic.Bool // it has so many files that scans are slow
 	interred   bool        // nothing is left of it; owned by driver
 
 	mu       sync.Mutex
-	holds    int       // users
-	active   time.Time // last use, while there is none
-	respite  time.Time // it does not expire before
-	saved    int64     // last_active_at in the store
-	checked  time.Time // when the driver was last asked about it
-	reason   string    // for which it dies or died
-	recorded bool      // its death is in the store
-	workDir  string    // as the guest calls berth.WorkDir
+	holds    int              // users
+	active   time.Time        // last use, while there is none
+	respite  time.Time        // it does not expire before
+	saved    int64            // last_active_at in the store
+	checked  time.Time        // when the driver was last asked about it
+	reason   string           // for which it dies or died
+	recorded bool             // its death is in the store
+	tried    time.Time        // active, when it was last to be kept as a snapshot
+	attempts int              // to do so since, that failed
+	kept     berth.SnapshotID // what its expiry left
+	workDir  string           // as the guest calls berth.WorkDir
 }
 
 // newSandbox returns the sandbox of a container, not entered into the books yet.

@@ -31,6 +31,7 @@ func (k *Keeper) sweepLoop() {
 		select {
 		case <-count.C:
 			k.pool.report()
+			k.expireSnapshots()
 			if err := k.opts.Store.CountContainers(k.life); err != nil && k.life.Err() == nil {
 				k.opts.Log.Error("the seconds of containers were not counted; they will be, later", "err", err)
 			}
@@ -79,6 +80,10 @@ func (k *Keeper) due(s *sandbox) func(context.Context, *sandbox) {
 
 // expire ends a container, unless it has come into use since it was found idle.
 func (k *Keeper) expire(s *sandbox) {
+	if s.body.Berth.OnExpiry == berth.OnExpirySnapshot {
+		k.leaveSnapshot(s)
+		return
+	}
 	k.bury(s, reasonExpired, goneError(&s.body, reasonExpired), nil, func() bool { return s.idleLocked(k.now()) })
 }
 

@@ -29,6 +29,9 @@ func (k *Keeper) AddFiles(ctx context.Context, p berth.ProjectID, id berth.Conta
 }
 
 func (k *Keeper) addFiles(ctx context.Context, s *sandbox, ids []berth.FileID) error {
+	if len(ids) == 0 {
+		return nil
+	}
 	if err := s.files.take(ctx); err != nil {
 		return err
 	}
@@ -42,7 +45,7 @@ func (k *Keeper) addFiles(ctx context.Context, s *sandbox, ids []berth.FileID) e
 		added[f.ID], taken[f.Path] = true, true
 	}
 	for i, id := range ids {
-		if added[s.addedID(id)] {
+		if added[addedID(s.id, id)] {
 			continue
 		}
 		f, err := k.addFile(ctx, s, id, taken)
@@ -66,14 +69,14 @@ func (k *Keeper) addFile(ctx context.Context, s *sandbox, id berth.FileID, taken
 		return nil, err
 	}
 	f := s.newFile(path.Join(berth.WorkDir, name), k.now().Unix(), size, "user")
-	f.ID = s.addedID(id)
+	f.ID = addedID(s.id, id)
 	return f, k.opts.Store.PutContainerFile(ctx, s.project, f)
 }
 
-// addedID is the id that an uploaded file has in this container, always the same:
-// by it a file is known to have been added.
-func (s *sandbox) addedID(id berth.FileID) berth.CFileID {
-	sum := sha256.Sum256([]byte(string(s.id) + " " + string(id)))
+// addedID is the id that an uploaded file has in a container, always the same: by it
+// a file is known to have been added.
+func addedID(c berth.ContainerID, id berth.FileID) berth.CFileID {
+	sum := sha256.Sum256([]byte(string(c) + " " + string(id)))
 	return berth.CFileID(berth.PrefixContainerFile + hex.EncodeToString(sum[:24]))
 }
 

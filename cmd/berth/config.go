@@ -56,6 +56,9 @@ type ContainersConfig struct {
 	MaxIdle time.Duration `yaml:"max_idle"` // the most that one may ask for. Default: 168h
 	Pool    int           `yaml:"pool"`     // sandboxes of the smallest size that are held ready. Default: 2
 	Network NetworkConfig `yaml:"network"`
+
+	OnExpiry     berth.OnExpiry `yaml:"on_expiry"`     // of containers that do not say: delete or snapshot. Default: delete
+	SnapshotLife time.Duration  `yaml:"snapshot_life"` // how long the snapshot is kept that a container leaves when it expires. Default: 720h
 }
 
 // ShellConfig bounds shell calls.
@@ -152,6 +155,9 @@ func loadConfig(path string) (*Config, error) {
 	}
 	if c.Containers.Pool < 0 {
 		return nil, fmt.Errorf("%s: containers.pool must not be negative", path)
+	}
+	if e := c.Containers.OnExpiry; e != "" && e != berth.OnExpiryDelete && e != berth.OnExpirySnapshot {
+		return nil, fmt.Errorf("%s: containers.on_expiry: %q is neither %s nor %s", path, e, berth.OnExpiryDelete, berth.OnExpirySnapshot)
 	}
 	for id := range c.Limits {
 		if id != defaultLimits && !projectPattern.MatchString(id) {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -81,7 +82,13 @@ func newServer(ctx context.Context, state string, config *Config, log *slog.Logg
 		return s, err
 	}
 	s.later(func(context.Context) error { return bucket.Close() })
-	quotas := quota.New(quota.Options{Objects: db, Files: db, Usages: db, Limits: config.limits()})
+	var quotas *quota.Quota
+	snapshots, err := openSnapshots(ctx, state, db, key, log, func(ctx context.Context, p berth.ProjectID, bytes int64) error { return quotas.Store(ctx, p, bytes) })
+	if err != nil {
+		return s, err
+	}
+	s.later(func(context.Context) error { return snapshots.Close() })
+	quotas = quota.New(quota.Options{Objects: db, Files: stored{db, snapshots.Library}, Usages: db, Limits: config.limits()})
 	uploads := files.New(db, bucket)
 	uploads.Quota = quotas.Store
 	if err := uploads.Sweep(ctx, log); err != nil {
@@ -105,7 +112,8 @@ func newServer(ctx context.Context, state string, config *Config, log *slog.Logg
 	}
 	keeper, err := sandbox.NewKeeper(sandbox.Options{Store: db, Driver: isolation, OpenFile: uploads.Open, Log: log,
 		Network: network, Seal: seal.New(key),
-		Template:    func() (digest, rootfs string, err error) { return template(images, config) },
+		Template:  func(ref string) (digest, rootfs string, err error) { return template(images, config, ref) },
+		Snapshots: snapshots.Library, OnExpiry: config.Containers.OnExpiry, SnapshotLife: config.Containers.SnapshotLife,
 		Quota:       quotas.Containers,
 		Limits:      driver.Limits{CPU: config.Containers.CPU, PIDs: config.Containers.PIDs, Disk: int64(config.Containers.Disk)},
 		Pool:        config.Containers.Pool,
@@ -252,10 +260,16 @@ func openDriver(state string, config *Config, log *slog.Logger) (driver.Driver, 
 	return nil, fmt.Errorf("unknown driver %q: it is gvisor or %s", config.Driver, local.Name)
 }
 
-func template(images *image.Library, config *Config) (digest, rootfs string, err error) {
-	t, err := images.Get(config.Template)
-	if errors.Is(err, image.ErrNotFound) && config.Driver == local.Name {
-		return "", "", nil // it runs in this machine's own root
+// template returns the template that has a name or a digest; "" is the configured one.
+func template(images *image.Library, config *Config, ref string) (digest, rootfs string, err error) {
+	t, err := images.Get(cmp.Or(ref, config.Template))
+	if errors.Is(err, image.ErrNotFound) {
+		switch {
+		case ref != "":
+			return "", "", &berth.Error{Code: berth.CodeNotFound, Param: "berth.template", Message: fmt.Sprintf("Template '%s' not found.", ref)}
+		case config.Driver == local.Name:
+			return "", "", nil // it runs in this machine's own root
+		}
 	}
 	return t.Digest, t.Rootfs, err
 }

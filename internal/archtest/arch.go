@@ -63,7 +63,7 @@ var Imports = map[string][]string{
 	"sandbox/gvisor":            {"sandbox/driver", "sandbox/host"},
 	"sandbox/local":             {"sandbox/driver"},
 	"sandbox/drivertest":        {"egress", "guest", "image/layer", "sandbox/driver"},
-	"sandbox":                   {"", "egress", "guest", "sandbox/driver", "store"},
+	"sandbox":                   {"", "egress", "guest", "image/layer", "sandbox/driver", "snapshot", "store"},
 	"engine":                    {"", "internal/seal", "journal", "model", "store", "tool"},
 	"api":                       {"", "api/assistants", "api/preview", "engine", "files", "internal/sse", "journal", "quota", "sandbox", "store", "webhook"},
 	"api/assistants":            {"", "engine", "journal", "model", "store"},

@@ -1,0 +1,98 @@
+package sandbox
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/sandbox/driver"
+	"github.com/berth-run/berth/snapshot"
+)
+
+// A plan is what a request for a container comes to.
+type plan struct {
+	body   *berth.Container
+	rootfs string // of its template, on the host
+	env    []string
+	files  []berth.FileID
+	from   *snapshot.Record // nil if it starts empty
+}
+
+// plan checks a request. What can be refused is refused here.
+func (k *Keeper) plan(ctx context.Context, p berth.ProjectID, req CreateRequest) (*plan, error) {
+	now := k.now().Unix()
+	c := &berth.Container{ID: berth.ContainerID(berth.NewID(berth.PrefixContainer)), Object: "container",
+		CreatedAt: now, Status: berth.ContainerRunning, LastActiveAt: now, Name: req.Name, MemoryLimit: req.MemoryLimit,
+		ExpiresAfter:  berth.ExpiresAfter{Anchor: "last_active_at", Minutes: k.opts.IdleMinutes},
+		NetworkPolicy: publicPolicy(req.NetworkPolicy),
+		Berth:         berth.ContainerBerth{Isolation: k.opts.Driver.Features().Isolation, Starting: true}}
+	if c.MemoryLimit == "" {
+		c.MemoryLimit = "1g"
+	}
+	if berth.MemoryLimits[c.MemoryLimit] == 0 {
+		return nil, berth.Invalid("memory_limit", "Invalid value: '%s'. Supported values are: '1g', '4g', '16g', and '64g'.", req.MemoryLimit)
+	}
+	if e := req.ExpiresAfter; e != nil {
+		if e.Anchor != "last_active_at" {
+			return nil, berth.Invalid("expires_after.anchor", "Invalid value: '%s'. Supported values are: 'last_active_at'.", e.Anchor)
+		}
+		if e.Minutes < 1 || e.Minutes > k.opts.MaxIdleMinutes {
+			return nil, berth.Invalid("expires_after.minutes", "Invalid value: %d. Containers of this server expire after 1 to %d minutes.", e.Minutes, k.opts.MaxIdleMinutes)
+		}
+		c.ExpiresAfter = *e
+	}
+	if _, err := k.newNetwork(c.ID, req.NetworkPolicy); err != nil {
+		return nil, err
+	}
+	if i := slices.IndexFunc(req.Env, func(kv string) bool {
+		return strings.Index(kv, "=") < 1 || strings.Contains(kv, "\x00")
+	}); i >= 0 {
+		return nil, berth.Invalid("env", "An environment variable has no name, or a NUL in it.")
+	}
+	pl := &plan{body: c, env: req.Env, files: req.FileIDs}
+	if err := k.source(ctx, p, pl, req.Source); err != nil {
+		return nil, err
+	}
+	return pl, k.checkFiles(ctx, p, req.FileIDs)
+}
+
+// source finds what a container starts from.
+func (k *Keeper) source(ctx context.Context, p berth.ProjectID, pl *plan, src berth.ContainerSource) error {
+	c := pl.body
+	ref := src.Template
+	if src.SnapshotID != "" {
+		if ref != "" {
+			return berth.Invalid("berth.template", "A container starts from a template or from a snapshot, not from both.")
+		}
+		from, err := k.snapshot(ctx, p, src.SnapshotID)
+		if err != nil {
+			return err
+		}
+		pl.from, ref = from, from.Snapshot.Template
+		c.Berth.FromSnapshot = src.SnapshotID
+	}
+	switch src.OnExpiry {
+	case "":
+		c.Berth.OnExpiry = k.opts.OnExpiry
+	case berth.OnExpiryDelete, berth.OnExpirySnapshot:
+		c.Berth.OnExpiry = src.OnExpiry
+	default:
+		return berth.Invalid("berth.on_expiry", "Invalid value: '%s'. Supported values are: 'delete' and 'snapshot'.", src.OnExpiry)
+	}
+	if c.Berth.OnExpiry == berth.OnExpirySnapshot && k.opts.Snapshots == nil {
+		return errNoSnapshots
+	}
+	var err error
+	if c.Berth.Template, pl.rootfs, err = k.opts.Template(ref); err != nil {
+		return asUnavailable(err, "This server has no template to start containers from.")
+	}
+	return nil
+}
+
+// spec returns what a container's sandbox is made from. Its environment comes later.
+func (k *Keeper) spec(c *berth.Container, rootfs string) driver.Spec {
+	limits := k.opts.Limits
+	limits.Memory = berth.MemoryLimits[c.MemoryLimit]
+	return driver.Spec{ID: string(c.ID), Rootfs: rootfs, Limits: limits.WithDefaults()}
+}
