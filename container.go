@@ -89,6 +89,21 @@ type ContainerFile struct {
 	Source      string      `json:"source"` // "user" for uploads, "assistant" for what commands made
 }
 
+// A ContainerFileEvent tells of a file in a container.
+type ContainerFileEvent struct {
+	Type ContainerFileEventType `json:"type"`
+	File *ContainerFile         `json:"file"` // as it is now, or as it last was
+}
+
+// A ContainerFileEventType is what happened to a file.
+type ContainerFileEventType string
+
+const (
+	ContainerFileCreated ContainerFileEventType = "container.file.created"
+	ContainerFileUpdated ContainerFileEventType = "container.file.updated"
+	ContainerFileDeleted ContainerFileEventType = "container.file.deleted"
+)
+
 // A ContainerFileCitation is the annotation of output text that speaks of a file in
 // a container. The indexes count characters of the text; the end is exclusive.
 type ContainerFileCitation struct {

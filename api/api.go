@@ -65,6 +65,8 @@ var routes = []route{
 	{"DELETE", "/v1/containers/{container}", (*server).deleteContainer},
 	{"POST", "/v1/containers/{container}/files", (*server).createContainerFile},
 	{"GET", "/v1/containers/{container}/files", (*server).listContainerFiles},
+	{"GET", "/v1/containers/{container}/watch", (*server).watchContainerFiles},
+	{"GET", "/v1/containers/{container}/archive", (*server).archiveContainerFiles},
 	{"GET", "/v1/containers/{container}/files/{file}", (*server).getContainerFile},
 	{"GET", "/v1/containers/{container}/files/{file}/content", (*server).getContainerFileContent},
 	{"DELETE", "/v1/containers/{container}/files/{file}", (*server).deleteContainerFile},

@@ -10,16 +10,32 @@ import (
 // containerFileBody checks the JSON body of POST /v1/containers/{container}/files.
 var containerFileBody = object(fields{"file_id": text(1, 256)}, "file_id")
 
-// createContainerFile serves POST /v1/containers/{container}/files: a form with
-// the file itself, or JSON that names an uploaded one.
+// createContainerFile serves POST /v1/containers/{container}/files: a form with the
+// file itself, or a form or JSON that names an uploaded one.
 func (s *server) createContainerFile(w http.ResponseWriter, r *http.Request, c berth.Caller) error {
-	if isJSON(r) {
-		return s.copyIntoContainer(w, r, c)
+	var body struct {
+		FileID berth.FileID `json:"file_id"`
 	}
-	form, err := s.openForm(w, r)
+	if isJSON(r) {
+		if err := s.decodeBody(w, r, containerFileBody, &body); err != nil {
+			return err
+		}
+		return s.copyIntoContainer(w, r, c, body.FileID)
+	}
+	form, err := s.openForm(w, r, "file_id")
 	if err != nil {
 		return err
 	}
+	id := berth.FileID(form.fields["file_id"])
+	switch {
+	case form.file == nil && id == "":
+		return missing("file")
+	case form.file == nil:
+		return s.copyIntoContainer(w, r, c, id)
+	case id != "":
+		return berth.Invalid("file_id", "Either 'file' or 'file_id' can be given, not both.")
+	}
+	form.known = nil // nor after the file
 	file, err := s.Containers.PutFile(r.Context(), c.Project, containerID(r), form.filename, form)
 	if err != nil {
 		return err
@@ -27,14 +43,8 @@ func (s *server) createContainerFile(w http.ResponseWriter, r *http.Request, c b
 	return writeJSON(w, http.StatusOK, file)
 }
 
-func (s *server) copyIntoContainer(w http.ResponseWriter, r *http.Request, c berth.Caller) error {
-	var body struct {
-		FileID berth.FileID `json:"file_id"`
-	}
-	if err := s.decodeBody(w, r, containerFileBody, &body); err != nil {
-		return err
-	}
-	content, uploaded, err := s.Files.Open(r.Context(), c.Project, body.FileID)
+func (s *server) copyIntoContainer(w http.ResponseWriter, r *http.Request, c berth.Caller, id berth.FileID) error {
+	content, uploaded, err := s.Files.Open(r.Context(), c.Project, id)
 	if err != nil {
 		return err
 	}

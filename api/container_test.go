@@ -158,6 +158,15 @@ func TestContainerErrors(t *testing.T) {
 	h.call(404, "POST", "/v1/containers", `{"name":"x","file_ids":["file-none"]}`)
 	c := h.call(200, "POST", "/v1/containers", `{"name":"x"}`)
 	h.call(404, "POST", "/v1/containers/"+c.id()+"/files", `{"file_id":"file-none"}`)
+	const byID = "--edge\nContent-Disposition: form-data; name=\"file_id\"\n\nfile-none\n"
+	for form, status := range map[string]int{
+		byID + "--edge--\n": 404, // as OpenAI's clients name an uploaded file
+		"--edge--\n":        400,
+		byID + "--edge\nContent-Disposition: form-data; name=\"file\"; filename=\"a\"\n\nx\n--edge--\n":      400,
+		"--edge\nContent-Disposition: form-data; name=\"file\"; filename=\"a\"\n\nx\n" + byID + "--edge--\n": 400,
+	} {
+		h.call(status, "POST", "/v1/containers/"+c.id()+"/files", strings.NewReader(strings.ReplaceAll(form, "\n", "\r\n")), "multipart/form-data; boundary=edge")
+	}
 	body, kind := upload("a", strings.NewReader("x"), "color", "red")
 	if e := h.call(400, "POST", "/v1/containers/"+c.id()+"/files", body, kind); e.at("error", "code") != "unknown_parameter" {
 		t.Errorf("got %v, want unknown_parameter", e)

@@ -14,7 +14,7 @@ import (
 // maxField bounds a field of a form that is not its file, in bytes.
 const maxField = 64 << 10
 
-// A form is a multipart body with one file, in the part "file". Other fields may
+// A form is a multipart body with at most one file, in the part "file". Other fields may
 // come before and after it. The file is read as it comes in: Read ends with
 // io.EOF when all of the form has been read and is in order, so what is made of
 // the file is made of a whole form or not at all.
@@ -26,7 +26,8 @@ type form struct {
 	fields   map[string]string // after the end of the file, all of them
 }
 
-// openForm reads a form up to its file. Only the known fields may be in it.
+// openForm reads a form up to its file, or, if it has none, all of it. Only the known
+// fields may be in it.
 func (s *server) openForm(w http.ResponseWriter, r *http.Request, known ...string) (*form, error) {
 	kind, params, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if err != nil || kind != "multipart/form-data" || params["boundary"] == "" {
@@ -35,9 +36,6 @@ func (s *server) openForm(w http.ResponseWriter, r *http.Request, known ...strin
 	f := &form{parts: multipart.NewReader(s.body(w, r, 0), params["boundary"]), known: known, fields: map[string]string{}}
 	if err := f.advance(); err != nil {
 		return nil, err
-	}
-	if f.file == nil {
-		return nil, missing("file")
 	}
 	return f, nil
 }
@@ -77,6 +75,9 @@ func (f *form) advance() error {
 
 // Read reads the file.
 func (f *form) Read(b []byte) (int, error) {
+	if f.file == nil {
+		return 0, missing("file")
+	}
 	n, err := f.file.Read(b)
 	if err != io.EOF {
 		if err != nil {

@@ -81,6 +81,8 @@ var probed = map[string][]string{
 	"DELETE /v1/containers/{container}":                        {`/v1/containers/{container}`},
 	"POST /v1/containers/{container}/files":                    {`/v1/containers/{container}/files {"file_id":"$file"}`, `/v1/containers/$container/files {"file_id":"{file}"}`},
 	"GET /v1/containers/{container}/files":                     {`/v1/containers/{container}/files`, `/v1/containers/$container/files?after={container_file}`},
+	"GET /v1/containers/{container}/watch":                     {`/v1/containers/{container}/watch`},
+	"GET /v1/containers/{container}/archive":                   {`/v1/containers/{container}/archive`},
 	"GET /v1/containers/{container}/files/{file}":              {`/v1/containers/{container}/files/{container_file}`, `/v1/containers/$container/files/{container_file}`},
 	"GET /v1/containers/{container}/files/{file}/content":      {`/v1/containers/{container}/files/{container_file}/content`, `/v1/containers/$container/files/{container_file}/content`},
 	"DELETE /v1/containers/{container}/files/{file}":           {`/v1/containers/{container}/files/{container_file}`, `/v1/containers/$container/files/{container_file}`},

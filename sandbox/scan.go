@@ -35,15 +35,25 @@ const tempPrefix = ".berth-"
 // scan makes the store's files of a container those that are there, and returns
 // them with their sizes, the oldest first. The caller has taken s.files.
 func (k *Keeper) scan(ctx context.Context, s *sandbox) ([]*berth.ContainerFile, error) {
+	files, _, err := k.scanTimes(ctx, s)
+	return files, err
+}
+
+// scanTimes is scan that also says when each file was modified, by its path.
+func (k *Keeper) scanTimes(ctx context.Context, s *sandbox) ([]*berth.ContainerFile, map[string]time.Time, error) {
 	begin := time.Now()
 	defer func() { s.crowded.Store(time.Since(begin) > scanBudget) }()
 	known, err := k.opts.Store.ContainerFiles(ctx, s.project, s.id)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	found, whole, err := s.walk(ctx, k.opts.MaxFiles)
 	if err != nil {
-		return nil, k.explain(ctx, s, err)
+		return nil, nil, k.explain(ctx, s, err)
+	}
+	times := make(map[string]time.Time, len(found))
+	for path, e := range found {
+		times[path] = e.Modified
 	}
 	var files, gone []*berth.ContainerFile
 	for _, f := range known {
@@ -61,13 +71,13 @@ func (k *Keeper) scan(ctx context.Context, s *sandbox) ([]*berth.ContainerFile, 
 	}
 	made := k.newFiles(s, found)
 	if err := k.saveFiles(ctx, s, made, gone); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	files = append(files, made...)
 	slices.SortFunc(files, func(a, b *berth.ContainerFile) int {
 		return cmp.Or(cmp.Compare(a.CreatedAt, b.CreatedAt), cmp.Compare(a.ID, b.ID))
 	})
-	return files, nil
+	return files, times, nil
 }
 
 // newFiles returns files for paths that the store does not know: commands made

@@ -117,6 +117,7 @@ func (s *Server) routes() http.Handler {
 	mux.Handle(guestv1connect.NewGuestHandler(s, limit...))
 	mux.HandleFunc("GET /files", s.download)
 	mux.HandleFunc("POST /files", s.upload)
+	mux.HandleFunc("GET /folder", s.folder)
 	mux.HandleFunc("GET /archive", s.archiver.get)
 	mux.HandleFunc("POST /archive", s.archiver.put)
 	mux.HandleFunc("GET /health", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })

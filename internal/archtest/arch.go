@@ -65,7 +65,7 @@ var Imports = map[string][]string{
 	"sandbox/drivertest":        {"egress", "guest", "image/layer", "sandbox/driver"},
 	"sandbox":                   {"", "egress", "guest", "image/layer", "sandbox/driver", "snapshot", "store"},
 	"engine":                    {"", "internal/seal", "journal", "model", "store", "tool"},
-	"api":                       {"", "api/assistants", "api/preview", "engine", "files", "internal/sse", "journal", "quota", "sandbox", "store", "webhook"},
+	"api":                       {"", "api/assistants", "api/preview", "engine", "files", "guest", "internal/sse", "journal", "quota", "sandbox", "store", "webhook"},
 	"api/assistants":            {"", "engine", "journal", "model", "store"},
 	"api/preview":               {""},
 	"internal/sse":              {},
@@ -80,7 +80,7 @@ var Imports = map[string][]string{
 	"cmd/berth/embedded/pack":   {},
 	"cmd/berth-guest":           {"guest/server"},
 	"demo/gen":                  {},
-	"e2e":                       {""},
+	"e2e":                       {"", "internal/longtest"},
 }
 
 // Bans says which packages of the standard library and others only some may

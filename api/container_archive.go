@@ -1,0 +1,114 @@
+package api
+
+import (
+	"archive/tar"
+	"archive/zip"
+	"cmp"
+	"compress/gzip"
+	"io"
+	"io/fs"
+	"iter"
+	"net/http"
+	"path"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/guest"
+)
+
+// An archiver writes files into one.
+type archiver interface {
+	add(f *guest.File) error
+	io.Closer
+}
+
+// archives are the kinds that there are, by their names' endings.
+var archives = map[string]func(io.Writer) archiver{
+	"tar":    func(w io.Writer) archiver { return &tarArchiver{Writer: tar.NewWriter(w)} },
+	"tar.gz": newGzipArchiver,
+	"zip":    func(w io.Writer) archiver { return zipArchiver{zip.NewWriter(w)} },
+}
+
+// archiveContainerFiles serves GET /v1/containers/{container}/archive: the
+// files at and below path, relative to the working directory, in one piece. They
+// are passed on as they come and held nowhere.
+func (s *server) archiveContainerFiles(w http.ResponseWriter, r *http.Request, c berth.Caller) error {
+	q := newQuery(r)
+	below := q.text("path")
+	format := cmp.Or(q.oneOf("format", "tar", "tar.gz", "zip"), "tar")
+	if err := q.end(); err != nil {
+		return err
+	}
+	next, stop := iter.Pull2(s.Containers.Folder(r.Context(), c.Project, containerID(r), below))
+	defer stop()
+	f, err, more := next() // before the header: what is wrong from the start has a status
+	if err != nil {
+		return err
+	}
+	h := w.Header()
+	h.Set("Content-Type", map[string]string{"tar": "application/x-tar", "tar.gz": "application/gzip", "zip": "application/zip"}[format])
+	h.Set("Content-Disposition", attachment(cmp.Or(path.Base(path.Clean("/" + below)[1:]), "files")+"."+format))
+	h.Set("X-Content-Type-Options", "nosniff")
+	w.WriteHeader(http.StatusOK)
+	body := s.patiently(w)
+	defer body.renew() // the last bytes leave after the handler
+	out := archives[format](body)
+	for ; more && err == nil; f, err, more = next() {
+		if err = out.add(f); err != nil {
+			break
+		}
+	}
+	if err == nil {
+		err = out.Close()
+	}
+	if err != nil {
+		s.Log.Warn("an archive broke off", "request_id", h.Get("x-request-id"), "err", err)
+		panic(http.ErrAbortHandler) // half an archive must not look like a whole one
+	}
+	return nil
+}
+
+type tarArchiver struct {
+	*tar.Writer
+	below io.Closer // nil, or what compresses
+}
+
+func newGzipArchiver(w io.Writer) archiver {
+	z := gzip.NewWriter(w)
+	return &tarArchiver{tar.NewWriter(z), z}
+}
+
+func (a *tarArchiver) add(f *guest.File) error {
+	h := &tar.Header{Format: tar.FormatPAX, Typeflag: tar.TypeReg, Name: f.Path, Mode: int64(mode(f)), Size: f.Size, ModTime: f.Modified}
+	if err := a.WriteHeader(h); err != nil {
+		return err
+	}
+	_, err := io.CopyN(a.Writer, f.Content, f.Size)
+	return err
+}
+
+func (a *tarArchiver) Close() error {
+	if err := a.Writer.Close(); err != nil || a.below == nil {
+		return err
+	}
+	return a.below.Close()
+}
+
+type zipArchiver struct{ *zip.Writer }
+
+func (a zipArchiver) add(f *guest.File) error {
+	h := &zip.FileHeader{Name: f.Path, Method: zip.Deflate, Modified: f.Modified}
+	h.SetMode(mode(f))
+	w, err := a.CreateHeader(h)
+	if err != nil {
+		return err
+	}
+	_, err = io.CopyN(w, f.Content, f.Size)
+	return err
+}
+
+func mode(f *guest.File) fs.FileMode {
+	if f.Executable {
+		return 0o755
+	}
+	return 0o644
+}

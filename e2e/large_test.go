@@ -1,0 +1,112 @@
+package e2e
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"regexp"
+	"strconv"
+	"testing"
+
+	"github.com/openai/openai-go/v3"
+
+	"github.com/berth-run/berth/internal/longtest"
+)
+
+// peak returns the most memory that the server has had resident, in bytes.
+func (s *server) peak() int64 {
+	s.t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.cmd.Process.Pid))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	m := regexp.MustCompile(`VmHWM:\s+(\d+) kB`).FindSubmatch(text)
+	kib, err := strconv.ParseInt(string(m[1]), 10, 64)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return kib << 10
+}
+
+// A named reader has the name that the client sends.
+type named struct {
+	io.Reader
+	name string
+}
+
+func (n named) Filename() string { return n.name }
+
+// TestLargeFiles: a file goes up, into a container, and out again without being
+// held in the server's memory. It has 2 GB in the long run.
+func TestLargeFiles(t *testing.T) {
+	size := int64(96 << 20)
+	if longtest.Asked() {
+		size = 2 << 30
+	}
+	s := newServer(t)
+	c, ctx := s.client(), t.Context()
+	content := func() io.Reader { return io.LimitReader(rand.NewChaCha8([32]byte{1}), size) }
+	sum := sha256.New()
+	if _, err := io.Copy(sum, content()); err != nil {
+		t.Fatal(err)
+	}
+	want := hex.EncodeToString(sum.Sum(nil))
+	container, err := c.Containers.New(ctx, openai.ContainerNewParams{Name: "large"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := s.peak()
+
+	uploaded, err := c.Files.New(ctx, openai.FileNewParams{File: named{content(), "large.bin"}, Purpose: openai.FilePurposeUserData})
+	if err != nil {
+		t.Fatal(err)
+	}
+	inside, err := c.Containers.Files.New(ctx, container.ID, openai.ContainerFileNewParams{FileID: openai.String(uploaded.ID)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if inside.Bytes != size {
+		t.Fatalf("got %d bytes in the container, want %d", inside.Bytes, size)
+	}
+	direct, err := c.Containers.Files.New(ctx, container.ID, openai.ContainerFileNewParams{File: named{content(), "direct.bin"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if direct.Bytes != size {
+		t.Fatalf("got %d bytes in the container, want %d", direct.Bytes, size)
+	}
+	for _, id := range []string{inside.ID, direct.ID} {
+		resp, err := c.Containers.Files.Content.Get(ctx, container.ID, id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := sumOf(t, resp); got != want {
+			t.Errorf("file %s came back as another", id)
+		}
+	}
+	resp, err := http.Get(s.url + "/v1/containers/" + container.ID + "/archive")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if n, err := io.Copy(io.Discard, resp.Body); n < 2*size || err != nil {
+		t.Errorf("the archive has %d bytes, %v, want both files", n, err)
+	}
+	if grown := s.peak() - before; grown > 48<<20 {
+		t.Errorf("the server's memory grew by %d MiB over files of %d", grown>>20, size>>20)
+	}
+}
+
+func sumOf(t *testing.T, resp *http.Response) string {
+	t.Helper()
+	defer resp.Body.Close()
+	sum := sha256.New()
+	if _, err := io.Copy(sum, resp.Body); err != nil {
+		t.Fatal(err)
+	}
+	return hex.EncodeToString(sum.Sum(nil))
+}

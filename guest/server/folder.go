@@ -1,0 +1,83 @@
+package server
+
+import (
+	"archive/tar"
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"net/http"
+	"os"
+	"path"
+	"syscall"
+	"time"
+)
+
+// folder serves GET /folder?root=DIR&path=…: the regular files at and below a path
+// in DIR, as a tar. No link is followed and none is in it. What vanishes meanwhile is
+// left out.
+func (s *Server) folder(w http.ResponseWriter, r *http.Request) {
+	root, err := os.OpenRoot(r.URL.Query().Get("root"))
+	if err != nil {
+		httpError(w, err)
+		return
+	}
+	defer root.Close()
+	at := path.Clean(r.URL.Query().Get("path"))
+	st, err := root.Lstat(at)
+	if err == nil && st.Mode()&fs.ModeSymlink != 0 {
+		err = &fs.PathError{Op: "open", Path: at, Err: syscall.EINVAL}
+	}
+	if err != nil {
+		httpError(w, err)
+		return
+	}
+	// A stream whose reader has gone takes nothing more, and says so only late.
+	defer context.AfterFunc(r.Context(), func() { _ = http.NewResponseController(w).SetWriteDeadline(time.Unix(1, 0)) })()
+	w.Header().Set("Content-Type", "application/x-tar")
+	out := tar.NewWriter(w)
+	if err := writeFolder(out, root, at); err != nil {
+		s.opts.Log.Warn("folder", "err", err)
+		panic(http.ErrAbortHandler) // the reader must not take this for the end
+	}
+}
+
+func writeFolder(out *tar.Writer, root *os.Root, at string) error {
+	err := fs.WalkDir(root.FS(), at, func(name string, d fs.DirEntry, err error) error {
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			return nil
+		case err != nil:
+			return err
+		case !d.Type().IsRegular():
+			return nil
+		}
+		return writeRegular(out, root, name)
+	})
+	if err != nil {
+		return err
+	}
+	return out.Close()
+}
+
+// writeRegular writes a file, of which there must be as much as when it was opened.
+func writeRegular(out *tar.Writer, root *os.Root, name string) error {
+	f, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ELOOP) {
+		return nil // it has gone, or a link has taken its place
+	}
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	st, err := f.Stat()
+	if err != nil || !st.Mode().IsRegular() {
+		return err
+	}
+	h := &tar.Header{Format: tar.FormatPAX, Typeflag: tar.TypeReg, Name: name, Mode: int64(st.Mode().Perm()), Size: st.Size(), ModTime: st.ModTime()}
+	if err := out.WriteHeader(h); err != nil {
+		return err
+	}
+	_, err = io.CopyN(out, f, st.Size())
+	return err
+}
