@@ -51,25 +51,21 @@ func (l *Library) Build(ctx context.Context, r Recipe, progress func(Progress)) 
 		return Template{}, err
 	}
 	b.meter.finish("reading what was built")
-	return l.keep(ctx, r.Name, recipe, b.template())
+	return l.keep(ctx, name{name: r.Name, recipe: recipe}, Template{CreatedAt: time.Now().UTC().Truncate(time.Second)}, b.template())
 }
 
-// keep moves a built template to its place and names it.
-func (l *Library) keep(ctx context.Context, as, recipe, dir string) (Template, error) {
-	t := Template{CreatedAt: time.Now().UTC().Truncate(time.Second)}
+// keep moves a template that was made in dir to its place and gives it a name. Its
+// digest, size and packages are found out.
+func (l *Library) keep(ctx context.Context, as name, t Template, dir string) (Template, error) {
 	root := filepath.Join(dir, "rootfs")
 	var err error
-	if t.Digest, t.Bytes, err = digest(root); err != nil {
+	if t.Digest, t.Bytes, err = digest(root, t.Config); err != nil {
 		return t, err
 	}
 	if t.Packages, err = packages(root); err != nil {
 		return t, err
 	}
-	text, err := json.MarshalIndent(t, "", "\t")
-	if err != nil {
-		return t, err
-	}
-	if err := os.WriteFile(filepath.Join(dir, "template.json"), text, 0o644); err != nil {
+	if err := t.write(dir); err != nil {
 		return t, err
 	}
 	if err := flush(dir); err != nil {
@@ -80,18 +76,35 @@ func (l *Library) keep(ctx context.Context, as, recipe, dir string) (Template, e
 		return t, err
 	}
 	defer lock.Close()
-	if _, err := os.Stat(l.path(t.Digest)); errors.Is(err, fs.ErrNotExist) {
+	old, err := l.load(name{digest: t.Digest})
+	switch {
+	case errors.Is(err, ErrNotFound):
 		err = os.Rename(dir, l.path(t.Digest))
-		if err != nil {
-			return t, err
-		}
-	} else if err != nil {
+	case err == nil && t.Image != nil:
+		old.Image = t.Image
+		err = old.write(l.path(t.Digest))
+	}
+	if err != nil {
 		return t, err
 	}
-	if err := l.give(name{as, t.Digest, recipe}); err != nil {
+	as.digest = t.Digest
+	if err := l.give(as); err != nil {
 		return t, err
 	}
-	return l.Get(as)
+	return l.Get(as.name)
+}
+
+// write writes what is known of a template, in one go.
+func (t Template) write(dir string) error {
+	text, err := json.MarshalIndent(t, "", "\t")
+	if err != nil {
+		return err
+	}
+	next := filepath.Join(dir, ".template.json")
+	if err := os.WriteFile(next, text, 0o644); err != nil {
+		return err
+	}
+	return os.Rename(next, filepath.Join(dir, "template.json"))
 }
 
 // flush writes everything in a directory's file system to the disk: a template
@@ -107,9 +120,20 @@ func flush(dir string) error {
 
 var statusField = regexp.MustCompile(`(?m)^(Package|Version|Status): (.*)$`)
 
-// packages returns the installed packages as name=version, in order.
+// maxFile bounds a file of a template that is read as a whole.
+const maxFile = 32 << 20
+
+// packages returns the installed Debian packages as name=version, in order.
 func packages(root string) ([]string, error) {
-	text, err := os.ReadFile(filepath.Join(root, "var/lib/dpkg/status"))
+	in, err := openRoot(root)
+	if err != nil {
+		return nil, err
+	}
+	defer in.Close()
+	text, err := in.read("var/lib/dpkg/status")
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil // another distribution
+	}
 	if err != nil {
 		return nil, err
 	}

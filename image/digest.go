@@ -14,14 +14,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// digest returns the digest of a root file system, "sha256:…", and the bytes in its
-// files. It covers the manifest, which has a line for each file, directory, link
+// digest returns the digest of a root file system and of what its image says of
+// programs, "sha256:…", and the bytes in its files. It covers the manifest, which has a line for each file, directory, link
 // and device, in the order of their paths: path, type and permissions, owner and
 // group, device number, file capabilities, and what is in it (the SHA-256 of a
 // file, the target of a link). It does not cover times, which paths are hard links
 // of one file, other extended attributes, nor the recipe: what has the same content
 // is the same template.
-func digest(root string) (sum string, bytes int64, err error) {
+func digest(root string, c Config) (sum string, bytes int64, err error) {
 	manifest := sha256.New()
 	err = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
@@ -51,6 +51,9 @@ func digest(root string) (sum string, bytes int64, err error) {
 		_, err = fmt.Fprintf(manifest, "%q %o %d:%d %d %x %q\n", path[len(root):], st.Mode, st.Uid, st.Gid, st.Rdev, capabilities, content)
 		return err
 	})
+	if c.Env != nil || c.User != "" || c.WorkingDir != "" {
+		fmt.Fprintf(manifest, "config %q %q %q\n", c.Env, c.User, c.WorkingDir)
+	}
 	return "sha256:" + hex.EncodeToString(manifest.Sum(nil)), bytes, err
 }
 

@@ -47,7 +47,7 @@ func TestDigest(t *testing.T) {
 			if err := os.Symlink("a/file", filepath.Join(root, "link")); err != nil {
 				t.Fatal(err)
 			}
-			before, bytes, err := digest(root)
+			before, bytes, err := digest(root, Config{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -57,7 +57,7 @@ func TestDigest(t *testing.T) {
 			if err := tc.change(root); err != nil {
 				t.Fatal(err)
 			}
-			after, _, err := digest(root)
+			after, _, err := digest(root, Config{})
 			if err != nil {
 				t.Fatal(err)
 			}

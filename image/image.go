@@ -2,8 +2,9 @@
 //
 // A Library is a directory:
 //
-//	templates/<sha256>/   template.json and rootfs/; never changed once it is there
+//	templates/<sha256>/   template.json and rootfs/, which is never changed once it is there
 //	names/<name>          the digest that a name stands for, and that of its recipe
+//	blobs/<sha256>        what images were made of; a layer that several have is there once
 //	cache/<suite>/        downloaded packages, for the next build
 //	building-*/           what a build is making
 //
@@ -37,10 +38,19 @@ type Template struct {
 	Name      string    `json:"-"`      // the name that stands for it; "" if none does
 	Digest    string    `json:"digest"` // sha256:… of what is in it; digest says what that covers
 	CreatedAt time.Time `json:"created_at"`
-	Bytes     int64     `json:"bytes"`    // in its files
-	Packages  []string  `json:"packages"` // name=version
-	Recipe    string    `json:"-"`        // digest of the recipe that was last built under the name; "" without name
-	Rootfs    string    `json:"-"`        // absolute path on the host; only to be read
+	Bytes     int64     `json:"bytes"`           // in its files
+	Packages  []string  `json:"packages"`        // name=version
+	Image     *Origin   `json:"image,omitempty"` // what it was last made of, if that was an image
+	Config    Config    `json:"config,omitzero"` // what the image says of its programs
+	Recipe    string    `json:"-"`               // digest of the recipe that was last built under the name; "" if none was
+	Rootfs    string    `json:"-"`               // absolute path on the host; only to be read
+}
+
+// A Config is what an image says of the programs that run in it.
+type Config struct {
+	Env        []string `json:"env,omitempty"`         // KEY=value; what commands find unless their container says otherwise
+	User       string   `json:"user,omitempty"`        // who commands are: see fit
+	WorkingDir string   `json:"working_dir,omitempty"` // only told: commands begin in /mnt/data
 }
 
 // A Library keeps templates in a directory. Its methods may be called at the same
@@ -57,7 +67,7 @@ func Open(dir string, log *slog.Logger) (*Library, error) {
 		return nil, err
 	}
 	// Others on this machine must not reach the setuid programs of a template.
-	for _, d := range []string{"templates", "names", "cache"} {
+	for _, d := range []string{"templates", "names", "cache", "blobs"} {
 		if err := os.MkdirAll(filepath.Join(dir, d), 0o700); err != nil {
 			return nil, err
 		}

@@ -10,13 +10,13 @@ import (
 )
 
 // keep puts a template of one file into the library.
-func keep(t *testing.T, l *Library, name, content string) Template {
+func keep(t *testing.T, l *Library, as, content string) Template {
 	t.Helper()
 	dir := tree(t, map[string]string{
 		"rootfs/etc/motd":            content,
 		"rootfs/var/lib/dpkg/status": "Package: b\nStatus: install ok installed\nVersion: 2-1\n\nPackage: gone\nStatus: deinstall ok config-files\nVersion: 9\n\nPackage: a\nStatus: install ok installed\nVersion: 1:1\n",
 	})
-	got, err := l.keep(t.Context(), name, "sha256:recipe", dir)
+	got, err := l.keep(t.Context(), name{name: as, recipe: "sha256:recipe"}, Template{}, dir)
 	if err != nil {
 		t.Fatal(err)
 	}

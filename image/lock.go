@@ -12,12 +12,21 @@ import (
 
 // The library's two locks. They are files, so that processes respect each other.
 const (
-	buildLock = "lock"       // held while a build runs: a minute
+	buildLock = "lock"       // held while a build runs: a minute; shared by those who add images
 	indexLock = "index.lock" // held while names and templates change: a moment
 )
 
 // lock takes one of the locks, for which it waits. Closing the file releases it.
 func (l *Library) lock(ctx context.Context, name string) (*os.File, error) {
+	return l.waitLock(ctx, name, unix.LOCK_EX)
+}
+
+// shareLock takes a lock that others may share, but nobody may have alone.
+func (l *Library) shareLock(ctx context.Context, name string) (*os.File, error) {
+	return l.waitLock(ctx, name, unix.LOCK_SH)
+}
+
+func (l *Library) waitLock(ctx context.Context, name string, how int) (*os.File, error) {
 	f, err := l.openLock(name)
 	if err != nil {
 		return nil, err
@@ -25,7 +34,7 @@ func (l *Library) lock(ctx context.Context, name string) (*os.File, error) {
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		err := flock(f)
+		err := unix.Flock(int(f.Fd()), how|unix.LOCK_NB)
 		if err == nil {
 			return f, nil
 		}

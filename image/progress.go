@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// A Phase is what a build is doing. Unpack and Configure come twice, for what
-// every Debian has and for the rest.
+// A Phase is what a build is doing, or who adds an image. In a build Unpack and
+// Configure come twice, for what every Debian has and for the rest.
 type Phase string
 
 // The phases of a build.
@@ -25,7 +25,7 @@ const (
 // most once a second.
 type Progress struct {
 	Phase       Phase
-	Done, Total int    // packages; both 0 in Finish. Total grows when the build learns more
+	Done, Total int    // packages, layers, or megabytes of an image's download; both 0 in Finish. Total may grow
 	Step        string // what is being done, in words
 	Elapsed     time.Duration
 }

@@ -105,18 +105,35 @@ type Bytes int64
 
 // UnmarshalYAML reads 1073741824, 512m or 10g.
 func (b *Bytes) UnmarshalYAML(n *yaml.Node) error {
+	if err := b.Set(n.Value); err != nil {
+		return fmt.Errorf("line %d: %w", n.Line, err)
+	}
+	return nil
+}
+
+// Set, String and Type make it the value of a flag.
+func (b *Bytes) Set(s string) error {
 	var number int64
 	var unit string
-	if c, err := fmt.Sscanf(n.Value, "%d%s", &number, &unit); c == 0 || (err != nil && !errors.Is(err, io.EOF) && c != 1) {
-		return fmt.Errorf("line %d: %q is not a size such as 10g", n.Line, n.Value)
+	if c, err := fmt.Sscanf(s, "%d%s", &number, &unit); c == 0 || (err != nil && !errors.Is(err, io.EOF) && c != 1) {
+		return fmt.Errorf("%q is not a size such as 10g", s)
 	}
 	shift, ok := map[string]int{"": 0, "k": 10, "m": 20, "g": 30, "t": 40}[unit]
 	if !ok || number < 0 || number > 1<<62>>shift {
-		return fmt.Errorf("line %d: %q is not a size such as 10g", n.Line, n.Value)
+		return fmt.Errorf("%q is not a size such as 10g", s)
 	}
 	*b = Bytes(number << shift)
 	return nil
 }
+
+func (b *Bytes) String() string {
+	if *b > 0 && *b%(1<<30) == 0 {
+		return fmt.Sprintf("%dg", *b>>30)
+	}
+	return fmt.Sprint(int64(*b))
+}
+
+func (*Bytes) Type() string { return "size" }
 
 // defaultLimits is the name of the limits that are for all projects.
 const defaultLimits = "default"

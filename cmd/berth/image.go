@@ -16,12 +16,12 @@ import (
 )
 
 func newImage() *cobra.Command {
-	cmd := &cobra.Command{Use: "image", Short: "Build, list and remove templates"}
+	cmd := &cobra.Command{Use: "image", Short: "Make, list and remove templates"}
 	state := cmd.PersistentFlags().String("state", defaultState(), "directory for all state")
 	open := func() (*image.Library, error) {
 		return image.Open(filepath.Join(*state, "images"), slog.New(slog.NewTextHandler(os.Stderr, nil)))
 	}
-	cmd.AddCommand(newImageBuild(open), newImageLs(open), newImageRm(open))
+	cmd.AddCommand(newImageBuild(open), newImagePull(open), newImageLs(open), newImageRm(open))
 	return cmd
 }
 
@@ -65,8 +65,7 @@ Whoever writes a recipe is root on the machine that builds it.`,
 			if err != nil {
 				return err
 			}
-			fmt.Fprintf(cmd.OutOrStdout(), "%s %s (%d MB, %d packages)\n", t.Name, t.Digest, t.Bytes>>20, len(t.Packages))
-			return nil
+			return showTemplate(cmd.OutOrStdout(), t)
 		},
 	}
 	cmd.Flags().StringVar(&file, "file", "", "recipe (YAML)")

@@ -53,6 +53,7 @@ var Imports = map[string][]string{
 	"webhook":                   {"", "egress", "store"},
 	"image":                     {"image/layer"},
 	"image/layer":               {},
+	"image/registry":            {"image"},
 	"guest":                     {"guest/guestpb"},
 	"guest/server":              {"guest/guestpb", "image/layer"},
 	"tool":                      {"", "guest"},
@@ -86,7 +87,7 @@ var Imports = map[string][]string{
 // Bans says which packages of the standard library and others only some may
 // import, so that the engine cannot learn HTTP by accident.
 var Bans = map[string][]string{
-	"net/http":     {"api", "api/preview", "webhook", "egress", "internal/contract", "guest", "guest/server", "model/upstream", "model/chat", "model/openai", "model/gemini", "model/anthropic", "model/modeltest", "cmd/berth", "e2e", "sandbox/drivertest"},
+	"net/http":     {"api", "api/preview", "webhook", "egress", "internal/contract", "guest", "guest/server", "model/upstream", "model/chat", "model/openai", "model/gemini", "model/anthropic", "model/modeltest", "cmd/berth", "e2e", "sandbox/drivertest", "image/registry"},
 	"database/sql": {"store/sqlite", "store/sqlite/query"},
 	"os/exec":      {"sandbox/host", "sandbox/gvisor", "sandbox/local", "sandbox/drivertest", "guest/server", "image", "internal/dockertest", "store/storetest", "cmd/berth", "e2e"},
 }

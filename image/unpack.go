@@ -1,0 +1,100 @@
+package image
+
+import (
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/berth-run/berth/image/layer"
+)
+
+// ErrTooLarge is returned for an image that exceeds a bound.
+var ErrTooLarge = layer.ErrTooLarge
+
+// maxWindow bounds the memory that unpacking a layer takes.
+const maxWindow = 128 << 20
+
+// unpack applies the image's layers to root, each of which must be what its
+// diff_id, the digest of the unpacked archive, says.
+func (a *adding) unpack(ctx context.Context, root string, diffIDs []string) error {
+	r, err := os.OpenRoot(root)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	applier := &layer.Applier{Root: r, Owners: true, Limits: layer.Limits{Bytes: a.max}}
+	left := a.max + a.max/4 // of the archives, which have headers besides files
+	for i, b := range a.origin.Blobs[1:] {
+		a.gauge.step(Unpack, "unpacking "+shortDigest(b.Digest), int64(i), int64(len(diffIDs)))
+		if left, err = a.apply(ctx, applier, b, diffIDs[i], left); err != nil {
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+			return fmt.Errorf("layer %s: %w", b.Digest, err)
+		}
+	}
+	return nil
+}
+
+// apply applies one layer, which may be left bytes long. It returns what is left then.
+func (a *adding) apply(ctx context.Context, applier *layer.Applier, b Blob, diffID string, left int64) (int64, error) {
+	f, err := os.Open(a.library.blobPath(b.Digest))
+	if err != nil {
+		return left, err
+	}
+	defer f.Close()
+	plain, err := decompress(until(ctx, f, nil))
+	if err != nil {
+		return left, err
+	}
+	defer plain.Close()
+	sum := sha256.New()
+	in := &io.LimitedReader{R: io.TeeReader(plain, sum), N: left}
+	err = applier.Apply(in)
+	if err == nil {
+		_, err = io.Copy(io.Discard, in) // what follows the archive's end belongs to the digest
+	}
+	if in.N <= 0 {
+		return 0, fmt.Errorf("%w: more than %d bytes", ErrTooLarge, a.max)
+	}
+	if err != nil {
+		return left, err
+	}
+	if got := "sha256:" + hex.EncodeToString(sum.Sum(nil)); got != diffID {
+		return left, fmt.Errorf("unpacked it is %s; the image says %.80q", got, diffID)
+	}
+	return in.N, nil
+}
+
+// decompress returns what is in a layer, however it is compressed. Its media type
+// is often wrong about that.
+func decompress(r io.Reader) (io.ReadCloser, error) {
+	in := bufio.NewReaderSize(r, 64<<10)
+	head, _ := in.Peek(4)
+	switch {
+	case bytes.HasPrefix(head, []byte{0x1f, 0x8b}):
+		return gzip.NewReader(in)
+	case bytes.Equal(head, []byte{0x28, 0xb5, 0x2f, 0xfd}):
+		d, err := zstd.NewReader(in, zstd.WithDecoderMaxWindow(maxWindow), zstd.WithDecoderMaxMemory(maxWindow), zstd.WithDecoderConcurrency(1))
+		if err != nil {
+			return nil, err
+		}
+		return d.IOReadCloser(), nil
+	}
+	return io.NopCloser(in), nil
+}
+
+func sumOf(text []byte) string {
+	sum := sha256.Sum256(text)
+	return "sha256:" + hex.EncodeToString(sum[:])
+}
+
+func shortDigest(digest string) string { return digest[:min(len(digest), len("sha256:")+12)] }
