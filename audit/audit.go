@@ -32,13 +32,16 @@ type Action string
 const (
 	ContainerCreated Action = "container.created" // Template, Isolation
 	ContainerEnded   Action = "container.ended"   // Reason: expired, deleted, oom, killed or host. Once for each container
+	ContainerErased  Action = "container.erased"  // nothing of it is left; once for each container that has ended
 	FileCreated      Action = "file.created"      // Object, Bytes
 	FileDeleted      Action = "file.deleted"      // Object
 	FileExpired      Action = "file.expired"      // Object
 	SecretBound      Action = "secret.bound"      // Name, Host
 	SecretUsed       Action = "secret.used"       // Name, Host
-	EgressConnected  Action = "egress.connected"  // Host, Port, Address, Reason, Sent, Received, Milliseconds, Count
-	EgressRefused    Action = "egress.refused"    // Host, Port, Reason, Count
+	EgressConnected  Action = "egress.connected"  // Host, Port, Address, Reason: before anything was sent there
+	EgressEnded      Action = "egress.ended"      // of a connection: and Sent, Received, Milliseconds
+	EgressRefused    Action = "egress.refused"    // Host, Port, Reason
+	EgressMore       Action = "egress.more"       // of too many to tell of each: Count, Refused, Sent, Received
 	SnapshotCreated  Action = "snapshot.created"  // Object, Bytes
 	SnapshotDeleted  Action = "snapshot.deleted"  // Object, Reason: expired or deleted
 	VolumeCreated    Action = "volume.created"    // Object, Name
@@ -47,8 +50,8 @@ const (
 	KeyCreated       Action = "key.created"       // Object: the key that was made
 	KeyRevoked       Action = "key.revoked"       // Object
 
-	// SegmentBegun is the first entry of each segment: Living says which containers
-	// had not ended by then, so that a writer needs to read the last segment only.
+	// SegmentBegun is the first entry of each segment: Living says of which containers
+	// something was left by then, so that a writer needs to read the last segment only.
 	SegmentBegun Action = "audit.segment"
 	// Repaired says that Bytes were cut off behind the last checkpoint; Name is
 	// their SHA-256.
@@ -77,13 +80,20 @@ type Entry struct {
 	Sent         int64  `json:"sent,omitempty"`     // bytes, out of the container
 	Received     int64  `json:"received,omitempty"` // bytes, into it
 	Milliseconds int64  `json:"milliseconds,omitempty"`
-	Count        int64  `json:"count,omitempty"`     // connections that one entry stands for, if not one
+	Count        int64  `json:"count,omitempty"`
+	Refused      int64  `json:"refused,omitempty"`   // of Count
 	Recovered    bool   `json:"recovered,omitempty"` // it was done before a crash, and written after it
 
-	Living map[berth.ContainerID]berth.ProjectID `json:"living,omitempty"`
+	Living map[berth.ContainerID]Life `json:"living,omitempty"`
 
 	Prev Hash `json:"prev"` // of the entry before
 	Hash Hash `json:"-"`    // of this entry; the last field of its line
+}
+
+// A Life is the state of a container of which something is left.
+type Life struct {
+	Project berth.ProjectID `json:"project,omitempty"`
+	Ended   bool            `json:"ended,omitempty"`
 }
 
 // maxText bounds each text of an entry, in bytes. Some come out of sandboxes.

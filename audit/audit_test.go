@@ -39,6 +39,10 @@ func ended(id berth.ContainerID, reason string) Entry {
 	return Entry{Project: "proj_a", Action: ContainerEnded, Container: id, Reason: reason}
 }
 
+func erased(id berth.ContainerID) Entry {
+	return Entry{Project: "proj_a", Action: ContainerErased, Container: id}
+}
+
 // actions returns what the record says, in short.
 func actions(t testing.TB, dir string) []string {
 	t.Helper()
@@ -94,12 +98,12 @@ func TestSecondEnd(t *testing.T) {
 	commit(t, l, ended("c1", "host"))
 	l.Close()
 	l = open(t, dir)
-	commit(t, l, ended("c1", "host"), created("c2"))
+	commit(t, l, ended("c1", "host"), erased("c2"), ended("c2", "host"), created("c2"), erased("c2"))
 	want := []string{"audit.segment", "container.created c1", "container.ended c1 deleted", "container.created c2"}
 	if diff := cmp.Diff(want, actions(t, dir)); diff != "" {
 		t.Errorf("the record (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff(map[berth.ContainerID]berth.ProjectID{"c2": "proj_a"}, l.Living()); diff != "" {
+	if diff := cmp.Diff(map[berth.ContainerID]Life{"c1": {"proj_a", true}, "c2": {"proj_a", false}}, l.Living()); diff != "" {
 		t.Errorf("Living (-want +got):\n%s", diff)
 	}
 }
@@ -111,15 +115,16 @@ func TestSegments(t *testing.T) {
 	for i := range 20 {
 		commit(t, l, created(berth.ContainerID(fmt.Sprintf("c%d", i))))
 		if i > 0 {
-			commit(t, l, ended(berth.ContainerID(fmt.Sprintf("c%d", i)), "expired"))
+			id := berth.ContainerID(fmt.Sprintf("c%d", i))
+			commit(t, l, ended(id, "expired"), erased(id), erased(id))
 		}
 	}
 	l.Close()
-	if r := verified(t, dir); r.Segments < 5 || r.Entries != int64(39+r.Segments) {
-		t.Errorf("Verify: got %+v, want 39 entries and one for each of some segments", r)
+	if r := verified(t, dir); r.Segments < 5 || r.Entries != int64(58+r.Segments) {
+		t.Errorf("Verify: got %+v, want 58 entries and one for each of some segments", r)
 	}
 	l = open(t, dir) // reads the last segment only
-	if diff := cmp.Diff(map[berth.ContainerID]berth.ProjectID{"c0": "proj_a"}, l.Living()); diff != "" {
+	if diff := cmp.Diff(map[berth.ContainerID]Life{"c0": {"proj_a", false}}, l.Living()); diff != "" {
 		t.Errorf("Living (-want +got):\n%s", diff)
 	}
 	if err := os.Remove(filepath.Join(dir, segmentName(0))); err != nil { // put away
@@ -182,7 +187,7 @@ func TestTorn(t *testing.T) {
 			t.Errorf("Verify of %d of %d bytes: got %v, want a BrokenError", n, len(whole), err)
 		}
 		l := open(t, dir)
-		if _, ok := l.Living()["c1"]; !ok {
+		if l.Living()["c1"].Ended {
 			t.Errorf("with %d of %d bytes the end was taken, though it was not signed", n, len(whole))
 		}
 		commit(t, l, ended("c1", "oom"))

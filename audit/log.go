@@ -78,7 +78,8 @@ func (l *Log) Record(entries ...Entry) {
 }
 
 // Commit adds entries and returns when they are durable, or with why they are not.
-// A container's second end is left out: its first is there already.
+// A container's second end is left out, as its first is there already, and so is
+// the end of one that was never created.
 func (l *Log) Commit(ctx context.Context, entries ...Entry) error {
 	if l == nil || len(entries) == 0 {
 		return nil
@@ -194,9 +195,9 @@ func (l *Log) Close() error {
 	return l.w.Close()
 }
 
-// Living returns the containers that were created and have not ended, with their
-// projects, as far as that is written.
-func (l *Log) Living() map[berth.ContainerID]berth.ProjectID {
+// Living returns the containers that were created and are not erased, as far as
+// that is written.
+func (l *Log) Living() map[berth.ContainerID]Life {
 	if l == nil {
 		return nil
 	}
@@ -228,7 +229,7 @@ type writer struct {
 	name       string
 	size       int64 // of what is signed in it
 	chain      chain
-	living     map[berth.ContainerID]berth.ProjectID
+	living     map[berth.ContainerID]Life
 	checkpoint []byte
 	failed     error // the disk has lost what was written: nothing can follow
 }

@@ -10,7 +10,6 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -30,7 +29,7 @@ func openWriter(dir string) (*writer, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &writer{dir: dir, lock: lock, limit: segmentSize, living: map[berth.ContainerID]berth.ProjectID{}}
+	w := &writer{dir: dir, lock: lock, limit: segmentSize, living: map[berth.ContainerID]Life{}}
 	err = w.locked(func() (err error) {
 		if w.signer, w.key, err = loadKey(dir); err != nil {
 			return err
@@ -172,9 +171,11 @@ func (w *writer) readOn() (rest int64, err error) {
 	r := &segmentReader{key: w.key, name: w.name, chain: w.chain, signed: w.chain, checkpoint: w.checkpoint,
 		each: func(e *Entry) error { entries = append(entries, e); return nil },
 		seal: func() {
+			lives := overlay{w.living, map[berth.ContainerID]Life{}}
 			for _, e := range entries {
-				w.take(e)
+				lives.take(e)
 			}
+			lives.merge()
 			entries = nil
 		}}
 	rest, err = r.read(io.NewSectionReader(w.file, w.size, fi.Size()-w.size), w.size)
@@ -253,27 +254,25 @@ func (w *writer) begin() error {
 	return nil
 }
 
-// append writes entries and a checkpoint behind them. The end of a container that
-// is not living is left out.
+// append writes entries and a checkpoint behind them. What repeats the end of a
+// container is left out.
 func (w *writer) append(entries []*Entry) error {
 	var text []byte
 	var err error
 	at := w.chain
-	ended := map[berth.ContainerID]bool{}
-	written := make([]*Entry, 0, len(entries))
+	lives := overlay{w.living, map[berth.ContainerID]Life{}}
+	wrote := false
 	for _, e := range entries {
-		if e.Action == ContainerEnded && (ended[e.Container] || !w.lives(e, written)) {
+		if !lives.take(e) {
 			continue
 		}
-		ended[e.Container] = e.Action == ContainerEnded || ended[e.Container]
 		e.Seq, e.Prev = at.next, at.prev
 		if text, err = appendEntry(text, e); err != nil {
 			return err
 		}
-		at = chain{next: e.Seq + 1, prev: e.Hash}
-		written = append(written, e)
+		at, wrote = chain{next: e.Seq + 1, prev: e.Hash}, true
 	}
-	if len(written) == 0 {
+	if !wrote {
 		return nil
 	}
 	signed, err := Checkpoint{Origin: w.key.Name(), Size: at.next, Hash: at.prev}.sign(w.signer)
@@ -287,18 +286,8 @@ func (w *writer) append(entries []*Entry) error {
 		return err
 	}
 	w.chain, w.checkpoint, w.size = at, signed, w.size+int64(len(text))
-	for _, e := range written {
-		w.take(e)
-	}
+	lives.merge()
 	return nil
-}
-
-// lives reports whether the container of e was created and has not ended.
-func (w *writer) lives(e *Entry, batch []*Entry) bool {
-	_, ok := w.living[e.Container]
-	return ok || slices.ContainsFunc(batch, func(b *Entry) bool {
-		return b.Action == ContainerCreated && b.Container == e.Container
-	})
 }
 
 // put makes text durable at the end of the segment, or leaves nothing of it.
@@ -312,17 +301,4 @@ func (w *writer) put(text []byte) error {
 		return w.failed
 	}
 	return nil
-}
-
-// take learns from an entry that is signed which containers live.
-func (w *writer) take(e *Entry) {
-	switch e.Action {
-	case SegmentBegun:
-		w.living = map[berth.ContainerID]berth.ProjectID{}
-		maps.Copy(w.living, e.Living)
-	case ContainerCreated:
-		w.living[e.Container] = e.Project
-	case ContainerEnded:
-		delete(w.living, e.Container)
-	}
 }
