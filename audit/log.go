@@ -47,8 +47,9 @@ type Log struct {
 
 // A pending entry is not written yet.
 type pending struct {
-	entry Entry
-	done  chan error // has room for one; nil if nobody waits
+	entry  Entry
+	waited bool       // somebody waits, who will try again
+	done   chan error // has room for one; of the last entry that is waited for
 }
 
 // Open opens the record in dir, or begins one. What a crash left behind the last
@@ -112,7 +113,7 @@ func (l *Log) add(entries []Entry, done chan error) error {
 			e.Time = now
 		}
 		e.clip()
-		p := &pending{entry: e}
+		p := &pending{entry: e, waited: done != nil}
 		if i == len(entries)-1 {
 			p.done = done
 		}
@@ -167,7 +168,8 @@ func (l *Log) settle(batch []*pending, err error) int {
 	for _, p := range batch {
 		if p.done != nil {
 			p.done <- err
-		} else if err != nil {
+		}
+		if err != nil && !p.waited {
 			again = append(again, p)
 		}
 	}

@@ -18,6 +18,7 @@ import (
 	"gocloud.dev/gcerrors"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/audit"
 	"github.com/berth-run/berth/store"
 )
 
@@ -33,6 +34,7 @@ type Service struct {
 	// Quota returns an error for the client if a project may not store so many more
 	// bytes. Set before use; nil is no limit.
 	Quota func(ctx context.Context, p berth.ProjectID, bytes int64) error
+	Audit *audit.Log // of what is kept and removed; set before use, nil is none
 	book  sync.Mutex // held between its answer and the deed
 }
 
@@ -74,6 +76,7 @@ func (s *Service) Create(ctx context.Context, p berth.ProjectID, req CreateReque
 		_ = s.bucket.Delete(context.WithoutCancel(ctx), key(p, f.ID))
 		return nil, err
 	}
+	s.Audit.Record(audit.Entry{Action: audit.FileCreated, Project: p, Object: string(f.ID), Bytes: f.Bytes})
 	return f, nil
 }
 
@@ -168,6 +171,10 @@ func (s *Service) Open(ctx context.Context, p berth.ProjectID, id berth.FileID) 
 
 // Delete removes a file, object first: bytes without an object are Sweep's.
 func (s *Service) Delete(ctx context.Context, p berth.ProjectID, id berth.FileID) error {
+	return s.delete(ctx, p, id, audit.FileDeleted)
+}
+
+func (s *Service) delete(ctx context.Context, p berth.ProjectID, id berth.FileID, as audit.Action) error {
 	if err := s.store.DeleteFile(ctx, p, id); errors.Is(err, store.ErrNotFound) {
 		return notFound(id)
 	} else if err != nil {
@@ -176,7 +183,7 @@ func (s *Service) Delete(ctx context.Context, p berth.ProjectID, id berth.FileID
 	if err := s.bucket.Delete(ctx, key(p, id)); err != nil && gcerrors.Code(err) != gcerrors.NotFound {
 		return err
 	}
-	return nil
+	return s.Audit.Commit(ctx, audit.Entry{Action: as, Project: p, Object: string(id)})
 }
 
 // Sweep removes bytes without an object, which a crash may leave, and files whose
@@ -199,7 +206,7 @@ func (s *Service) Sweep(ctx context.Context, log *slog.Logger) error {
 		case errors.Is(err, store.ErrNotFound):
 			err = s.bucket.Delete(ctx, obj.Key)
 		case err == nil && expired(f):
-			err = s.Delete(ctx, berth.ProjectID(p), f.ID)
+			err = s.delete(ctx, berth.ProjectID(p), f.ID, audit.FileExpired)
 		}
 		if err != nil {
 			log.Warn("a file was not swept", "file", id, "err", err)

@@ -60,6 +60,7 @@ func (k *Keeper) Create(ctx context.Context, caller berth.Caller, req CreateRequ
 		}
 		return nil, err
 	}
+	k.recordCreated(s, caller.Key)
 	if err := k.saveSecrets(ctx, s); err != nil {
 		k.bury(s, reasonHost, startError(s.id, err), err, nil)
 		return nil, err

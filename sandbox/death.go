@@ -75,6 +75,9 @@ func (k *Keeper) record(ctx context.Context, s *sandbox) error {
 	if err := k.forgetSecrets(ctx, s); err != nil {
 		return err
 	}
+	if err := k.recordEnded(ctx, s, reason); err != nil {
+		return err
+	}
 	s.mu.Lock()
 	s.recorded = true
 	s.mu.Unlock()
@@ -112,6 +115,9 @@ func (k *Keeper) inter(s *sandbox) error {
 		return err
 	}
 	if err := k.opts.Driver.Destroy(ctx, string(s.id)); err != nil {
+		return err
+	}
+	if err := k.recordErased(ctx, s); err != nil {
 		return err
 	}
 	s.interred = true

@@ -25,6 +25,7 @@ import (
 	"time"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/audit"
 	"github.com/berth-run/berth/sandbox/driver"
 	"github.com/berth-run/berth/snapshot"
 	"github.com/berth-run/berth/store"
@@ -64,6 +65,7 @@ type Options struct {
 
 	Network NetworkOptions
 	Seal    cipher.AEAD // for secrets in the store; as seal.New returns it
+	Audit   *audit.Log  // keeps what was done; nil is none
 
 	// Limits of every sandbox; the memory is its container's own tier.
 	Limits driver.Limits

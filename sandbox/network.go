@@ -291,6 +291,7 @@ func (k *Keeper) recorder(s *sandbox, log *slog.Logger) func(egress.Flow) {
 		if !f.Begins && often.Allow() {
 			log.Info("egress", "target", f.Target.String(), "allowed", f.Allowed, "reason", f.Reason, "sent", f.Sent, "received", f.Received)
 		}
+		k.recordFlow(s, f)
 		if k.opts.Network.Record != nil {
 			k.opts.Network.Record(s.project, s.id, f)
 		}

@@ -19,6 +19,7 @@ type sandbox struct {
 	asked   string            // the id of the request that made it; empty after a restart
 	body    berth.Container   // as it was when the sandbox was entered
 	client  *guest.Client     // connects when it is used
+	flows   flows             // not in the audit record yet
 	network *network          // nil without a way out; set before it is entered into the books
 
 	life    context.Context // ends with the sandbox; the cause is what its users are told

@@ -33,6 +33,7 @@ func (k *Keeper) Start(ctx context.Context) error {
 	for _, id := range ids {
 		unowned[id] = true
 	}
+	k.recordMissed(recs)
 	var g errgroup.Group
 	g.SetLimit(sweepWidth)
 	for _, rec := range recs {
@@ -54,6 +55,13 @@ func (k *Keeper) Start(ctx context.Context) error {
 	}
 	if err := errors.Join(err, g.Wait()); err != nil {
 		return err
+	}
+	left, err := k.opts.Driver.List(ctx)
+	if err != nil {
+		return fmt.Errorf("sandbox: listing sandboxes: %w", err)
+	}
+	if err := k.recordLost(ctx, recs, left); err != nil {
+		return fmt.Errorf("sandbox: the audit record: %w", err)
 	}
 	if !k.spawn(k.sweepLoop) || k.pool.size > 0 && !k.spawn(k.pool.run) {
 		return errStopping

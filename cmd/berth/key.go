@@ -3,6 +3,7 @@ package main
 import (
 	"crypto/rand"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"strings"
 	"text/tabwriter"
@@ -11,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/audit"
 	"github.com/berth-run/berth/project"
 )
 
@@ -53,6 +55,9 @@ first key on a running server asks every caller for one.`,
 			}
 			if err := db.CreateKey(cmd.Context(), k); err != nil {
 				return err
+			}
+			if err := recordKey(cmd, audit.Entry{Action: audit.KeyCreated, Project: k.Project, Object: string(k.ID), Name: k.Name}); err != nil {
+				return errors.Join(err, db.DeleteKey(cmd.Context(), k.ID))
 			}
 			fmt.Fprintln(cmd.OutOrStdout(), secret)
 			return nil
@@ -110,6 +115,9 @@ func newKeyRm(open opener) *cobra.Command {
 			for _, id := range ids {
 				if err := db.DeleteKey(cmd.Context(), berth.KeyID(strings.TrimSpace(id))); err != nil {
 					return fmt.Errorf("%s: %w", id, err)
+				}
+				if err := recordKey(cmd, audit.Entry{Action: audit.KeyRevoked, Object: strings.TrimSpace(id)}); err != nil {
+					return err
 				}
 			}
 			return nil

@@ -77,6 +77,12 @@ func newServer(ctx context.Context, state string, config *Config, log *slog.Logg
 	s.later(func(context.Context) error { return db.Close() })
 	s.later(startSweeping(db, log))
 
+	record, err := openRecord(state, log)
+	if err != nil {
+		return s, err
+	}
+	s.later(func(context.Context) error { return record.Close() })
+
 	bucket, err := fileblob.OpenBucket(filepath.Join(state, "files"), &fileblob.Options{CreateDir: true, NoTempDir: true, Metadata: fileblob.MetadataDontWrite})
 	if err != nil {
 		return s, err
@@ -90,7 +96,7 @@ func newServer(ctx context.Context, state string, config *Config, log *slog.Logg
 	s.later(func(context.Context) error { return snapshots.Close() })
 	quotas = quota.New(quota.Options{Objects: db, Files: stored{db, snapshots.Library}, Usages: db, Limits: config.limits()})
 	uploads := files.New(db, bucket)
-	uploads.Quota = quotas.Store
+	uploads.Quota, uploads.Audit = quotas.Store, record
 	if err := uploads.Sweep(ctx, log); err != nil {
 		return s, err
 	}
@@ -111,7 +117,7 @@ func newServer(ctx context.Context, state string, config *Config, log *slog.Logg
 		return s, err
 	}
 	keeper, err := sandbox.NewKeeper(sandbox.Options{Store: db, Driver: isolation, OpenFile: uploads.Open, Log: log,
-		Network: network, Seal: seal.New(key),
+		Network: network, Seal: seal.New(key), Audit: record,
 		Template:  func(ref string) (digest, rootfs string, err error) { return template(images, config, ref) },
 		Snapshots: snapshots.Library, OnExpiry: config.Containers.OnExpiry, SnapshotLife: config.Containers.SnapshotLife,
 		Quota:       quotas.Containers,

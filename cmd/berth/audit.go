@@ -1,0 +1,222 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/audit"
+)
+
+// recordDir is where the audit record is kept below a state directory.
+const recordDir = "audit"
+
+// openRecord opens a server's audit record, and logs where it stands: a log that is
+// kept elsewhere is a witness of it.
+func openRecord(state string, log *slog.Logger) (*audit.Log, error) {
+	record, err := audit.Open(filepath.Join(state, recordDir), log)
+	if audit.Broken(err) {
+		return nil, fmt.Errorf("%w\nrun berth audit verify, keep the directory %s as it is elsewhere, and find out who did that", err, filepath.Join(state, recordDir))
+	}
+	if err != nil {
+		return nil, err
+	}
+	log.Info("audit", "checkpoint", record.Checkpoint())
+	return record, nil
+}
+
+// recordKey says in the audit record of --state what was done to a key. A server
+// may write to it at the same time.
+func recordKey(cmd *cobra.Command, e audit.Entry) error {
+	state, err := cmd.Flags().GetString("state")
+	if err != nil {
+		return err
+	}
+	record, err := audit.Open(filepath.Join(state, recordDir), slog.Default())
+	if err != nil {
+		return err
+	}
+	return errors.Join(record.Commit(cmd.Context(), e), record.Close())
+}
+
+func newAudit() *cobra.Command {
+	var state, dir string
+	cmd := &cobra.Command{
+		Use:   "audit",
+		Short: "Print and check the record of what was done",
+		Long: `Print and check the hash-chained, signed record of what was done. It needs no
+server: the record is read where it is kept, below --state, or from a copy, --dir.`,
+	}
+	cmd.PersistentFlags().StringVar(&state, "state", defaultState(), "directory for all state")
+	cmd.PersistentFlags().StringVar(&dir, "dir", "", "directory of the record, instead of the one in --state")
+	where := func() string {
+		if dir != "" {
+			return dir
+		}
+		return filepath.Join(state, recordDir)
+	}
+	cmd.AddCommand(newAuditLog(where), newAuditVerify(where), newAuditKey(where))
+	return cmd
+}
+
+func newAuditLog(where func() string) *cobra.Command {
+	var follow, asJSON bool
+	var container string
+	cmd := &cobra.Command{
+		Use:   "log",
+		Short: "Print the record",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			id := berth.ContainerID(container)
+			entries := audit.Entries(where(), id)
+			if follow {
+				entries = audit.Follow(cmd.Context(), where(), id)
+			}
+			return printEntries(cmd.Context(), cmd.OutOrStdout(), entries, asJSON)
+		},
+	}
+	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on with what is written from now on")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print each entry as a JSON object")
+	cmd.Flags().StringVar(&container, "container", "", "print what is about this container")
+	return cmd
+}
+
+func printEntries(ctx context.Context, w io.Writer, entries iter.Seq2[*audit.Entry, error], asJSON bool) error {
+	for e, err := range entries {
+		if err != nil {
+			return err
+		}
+		if ctx.Err() != nil {
+			return nil
+		}
+		line := entryText(e)
+		if asJSON {
+			raw, err := json.Marshal(struct {
+				*audit.Entry
+				Hash audit.Hash `json:"hash"`
+			}{e, e.Hash})
+			if err != nil {
+				return err
+			}
+			line = string(raw)
+		}
+		if _, err := fmt.Fprintln(w, line); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// entryText returns an entry as people read it. What came out of a sandbox is quoted.
+func entryText(e *audit.Entry) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%d %s %s", e.Seq, e.Time.Format("2006-01-02T15:04:05.000Z"), e.Action)
+	for _, f := range []struct{ name, value string }{
+		{"project", string(e.Project)}, {"key", string(e.Key)}, {"container", string(e.Container)}, {"object", e.Object},
+		{"reason", e.Reason}, {"name", e.Name}, {"host", e.Host}, {"address", e.Address}, {"isolation", e.Isolation},
+		{"template", e.Template}, {"snapshot", e.Snapshot},
+	} {
+		if f.value != "" && strings.ContainsFunc(f.value, func(r rune) bool { return r <= ' ' || r > '~' || r == '"' }) {
+			fmt.Fprintf(&b, " %s=%q", f.name, f.value)
+		} else if f.value != "" {
+			fmt.Fprintf(&b, " %s=%s", f.name, f.value)
+		}
+	}
+	for _, f := range []struct {
+		name  string
+		value int64
+	}{{"port", int64(e.Port)}, {"bytes", e.Bytes}, {"sent", e.Sent}, {"received", e.Received}, {"milliseconds", e.Milliseconds},
+		{"count", e.Count}, {"refused", e.Refused}, {"living", int64(len(e.Living))}} {
+		if f.value != 0 {
+			fmt.Fprintf(&b, " %s=%d", f.name, f.value)
+		}
+	}
+	if e.Recovered {
+		b.WriteString(" recovered")
+	}
+	return b.String()
+}
+
+func newAuditVerify(where func() string) *cobra.Command {
+	var key, since string
+	var quiet bool
+	cmd := &cobra.Command{
+		Use:   "verify",
+		Short: "Check that nothing in the record was changed",
+		Long: `Check the hash and the signatures of all entries, and print the last checkpoint.
+
+Whoever can write to the record's directory can also set the record and key.pub back
+as a whole. So keep the public key and, from time to time, a checkpoint elsewhere,
+and name them: --key and --since.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			public, err := keyOrFile(key, where())
+			if err != nil {
+				return err
+			}
+			var older []byte
+			if since != "" {
+				if older, err = os.ReadFile(since); err != nil {
+					return err
+				}
+			}
+			report, err := audit.Verify(where(), public, string(older))
+			if audit.Broken(err) {
+				return fmt.Errorf("the record is broken: %w", err)
+			}
+			if err != nil {
+				return err
+			}
+			out := cmd.OutOrStdout()
+			if !quiet {
+				fmt.Fprintf(cmd.ErrOrStderr(), "%d entries from %d on in %d segments are whole and signed.\n", report.Entries, report.First, report.Segments)
+				if key == "" {
+					fmt.Fprintln(cmd.ErrOrStderr(), "The key is the one beside the record; name the one that you kept with --key.")
+				}
+			}
+			_, err = io.WriteString(out, report.Checkpoint)
+			return err
+		},
+	}
+	cmd.Flags().StringVar(&key, "key", "", "the public key, or a file with it. Default: key.pub beside the record")
+	cmd.Flags().StringVar(&since, "since", "", "file with an older checkpoint that the record must continue")
+	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "print the checkpoint only")
+	return cmd
+}
+
+// keyOrFile returns a public key: the text itself, what a file holds, or the one in dir.
+func keyOrFile(key, dir string) (string, error) {
+	switch {
+	case key == "":
+		return audit.PublicKey(dir)
+	case strings.Contains(key, "+"):
+		return key, nil
+	}
+	text, err := os.ReadFile(key)
+	return strings.TrimSpace(string(text)), err
+}
+
+func newAuditKey(where func() string) *cobra.Command {
+	return &cobra.Command{
+		Use:   "key",
+		Short: "Print the public key of the record",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			key, err := audit.PublicKey(where())
+			if err == nil {
+				_, err = fmt.Fprintln(cmd.OutOrStdout(), key)
+			}
+			return err
+		},
+	}
+}

@@ -1,0 +1,179 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/audit"
+	"github.com/berth-run/berth/egress"
+	"github.com/berth-run/berth/store"
+)
+
+// Of a container's connections so many are told of one by one; a hostile one can
+// make thousands a second. Of the others the sums are.
+const (
+	flowBurst = 100
+	flowEvery = 250 * time.Millisecond
+)
+
+// recordCreated says in the audit record that a container was created.
+func (k *Keeper) recordCreated(s *sandbox, key berth.KeyID) {
+	if k.opts.Audit == nil {
+		return
+	}
+	entries := []audit.Entry{s.entry(audit.ContainerCreated)}
+	entries[0].Template, entries[0].Isolation = s.body.Berth.Template, s.body.Berth.Isolation
+	if s.network != nil {
+		for _, secret := range s.network.secrets {
+			e := s.entry(audit.SecretBound)
+			e.Name, e.Host = secret.Name, secret.Domain
+			entries = append(entries, e)
+		}
+	}
+	for i := range entries {
+		entries[i].Key = key
+	}
+	k.opts.Audit.Record(entries...)
+}
+
+// recordEnded returns when the end of a container is in the audit record.
+func (k *Keeper) recordEnded(ctx context.Context, s *sandbox, reason string) error {
+	e := s.entry(audit.ContainerEnded)
+	e.Reason = reason
+	k.opts.Audit.Record(s.flows.rest(s)...)
+	return k.opts.Audit.Commit(ctx, e)
+}
+
+// recordErased returns when it is in the audit record that nothing is left of a
+// container.
+func (k *Keeper) recordErased(ctx context.Context, s *sandbox) error {
+	return k.opts.Audit.Commit(ctx, s.entry(audit.ContainerErased))
+}
+
+func (s *sandbox) entry(a audit.Action) audit.Entry {
+	return audit.Entry{Action: a, Project: s.project, Container: s.id}
+}
+
+// recordFlow says in the audit record that a connection began, ended or was refused.
+func (k *Keeper) recordFlow(s *sandbox, f egress.Flow) {
+	if k.opts.Audit != nil {
+		k.opts.Audit.Record(s.flows.add(s, f)...)
+	}
+}
+
+// flows are the connections of a container that the audit record has still to be
+// told of.
+type flows struct {
+	mu    sync.Mutex
+	often *rate.Limiter
+	more  audit.Entry // of those that are not told of one by one
+}
+
+// add returns the entries for a connection. Each use of a secret is told of.
+func (fs *flows) add(s *sandbox, f egress.Flow) []audit.Entry {
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	var entries []audit.Entry
+	for _, name := range f.Secrets {
+		e := s.entry(audit.SecretUsed)
+		e.Name, e.Host, e.Port = name, f.Target.Host, f.Target.Port
+		entries = append(entries, e)
+	}
+	if fs.often == nil {
+		fs.often = rate.NewLimiter(rate.Every(flowEvery), flowBurst)
+	}
+	if !fs.often.Allow() {
+		if !f.Begins { // it is told of again
+			fs.more.Count++
+			fs.more.Sent += f.Sent
+			fs.more.Received += f.Received
+			if !f.Allowed {
+				fs.more.Refused++
+			}
+		}
+		return entries
+	}
+	e := s.entry(audit.EgressEnded)
+	switch {
+	case !f.Allowed:
+		e.Action = audit.EgressRefused
+	case f.Begins:
+		e.Action = audit.EgressConnected
+	}
+	e.Host, e.Port, e.Reason = f.Target.Host, f.Target.Port, f.Reason
+	e.Sent, e.Received, e.Milliseconds = f.Sent, f.Received, f.Took.Milliseconds()
+	if f.Addr.IsValid() {
+		e.Address = f.Addr.String()
+	}
+	return append(append(entries, fs.restLocked(s)...), e)
+}
+
+// rest returns the entry for the connections that were not told of one by one, if
+// there are any.
+func (fs *flows) rest(s *sandbox) []audit.Entry {
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	return fs.restLocked(s)
+}
+
+func (fs *flows) restLocked(s *sandbox) []audit.Entry {
+	if fs.more.Count == 0 {
+		return nil
+	}
+	e := s.entry(audit.EgressMore)
+	e.Count, e.Refused, e.Sent, e.Received = fs.more.Count, fs.more.Refused, fs.more.Sent, fs.more.Received
+	fs.more = audit.Entry{}
+	return []audit.Entry{e}
+}
+
+// recordMissed puts running containers into the audit record that a crash kept
+// from it. What the store says of containers is true: it is written first.
+func (k *Keeper) recordMissed(running []*store.Container) {
+	living := k.opts.Audit.Living()
+	for _, rec := range running {
+		if _, ok := living[rec.Body.ID]; !ok {
+			k.opts.Audit.Record(audit.Entry{Action: audit.ContainerCreated, Project: rec.Project, Container: rec.Body.ID,
+				Template: rec.Body.Berth.Template, Isolation: rec.Body.Berth.Isolation, Recovered: true})
+		}
+	}
+}
+
+// recordLost puts the ends of containers into the audit record that a crash kept
+// from it: of those that are in it and do not run any more. exist are the sandboxes
+// of which something is left.
+func (k *Keeper) recordLost(ctx context.Context, running []*store.Container, exist []string) error {
+	living := k.opts.Audit.Living()
+	for _, rec := range running {
+		delete(living, rec.Body.ID)
+	}
+	var entries []audit.Entry
+	for _, id := range exist {
+		delete(living, berth.ContainerID(id))
+	}
+	for id, life := range living {
+		e := audit.Entry{Project: life.Project, Container: id, Recovered: true}
+		if !life.Ended {
+			rec, err := k.opts.Store.GetContainer(ctx, life.Project, id)
+			switch {
+			case errors.Is(err, store.ErrNotFound):
+				e.Reason = reasonDeleted
+			case err != nil:
+				return fmt.Errorf("sandbox: reading a container: %w", err)
+			default:
+				e.Reason = rec.Body.Berth.Reason
+			}
+			e.Action = audit.ContainerEnded
+			entries = append(entries, e)
+			e.Reason = ""
+		}
+		e.Action = audit.ContainerErased
+		entries = append(entries, e)
+	}
+	return k.opts.Audit.Commit(ctx, entries...)
+}
