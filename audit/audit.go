@@ -30,8 +30,8 @@ type Action string
 
 // The actions, with the fields that they fill beside Time, Project, Key and Container.
 const (
-	ContainerCreated Action = "container.created" // Template, Isolation
-	ContainerEnded   Action = "container.ended"   // Reason: expired, deleted, oom, killed or host. Once for each container
+	ContainerCreated Action = "container.created" // Template, Isolation, Snapshot
+	ContainerEnded   Action = "container.ended"   // Reason: expired, deleted, oom, killed or host; Snapshot. Once for each container
 	ContainerErased  Action = "container.erased"  // nothing of it is left; once for each container that has ended
 	FileCreated      Action = "file.created"      // Object, Bytes
 	FileDeleted      Action = "file.deleted"      // Object
@@ -71,7 +71,7 @@ type Entry struct {
 	Reason       string `json:"reason,omitempty"`
 	Template     string `json:"template,omitempty"` // a digest
 	Isolation    string `json:"isolation,omitempty"`
-	Snapshot     string `json:"snapshot,omitempty"` // the id of the one that a container started from
+	Snapshot     string `json:"snapshot,omitempty"` // the id of the one that a container started from, or has left
 	Name         string `json:"name,omitempty"`
 	Host         string `json:"host,omitempty"`
 	Port         int    `json:"port,omitempty"`

@@ -29,6 +29,7 @@ func (k *Keeper) recordCreated(s *sandbox, key berth.KeyID) {
 	}
 	entries := []audit.Entry{s.entry(audit.ContainerCreated)}
 	entries[0].Template, entries[0].Isolation = s.body.Berth.Template, s.body.Berth.Isolation
+	entries[0].Snapshot = string(s.body.Berth.FromSnapshot)
 	if s.network != nil {
 		for _, secret := range s.network.secrets {
 			e := s.entry(audit.SecretBound)
@@ -43,9 +44,9 @@ func (k *Keeper) recordCreated(s *sandbox, key berth.KeyID) {
 }
 
 // recordEnded returns when the end of a container is in the audit record.
-func (k *Keeper) recordEnded(ctx context.Context, s *sandbox, reason string) error {
+func (k *Keeper) recordEnded(ctx context.Context, s *sandbox, reason string, kept berth.SnapshotID) error {
 	e := s.entry(audit.ContainerEnded)
-	e.Reason = reason
+	e.Reason, e.Snapshot = reason, string(kept)
 	k.opts.Audit.Record(s.flows.rest(s)...)
 	return k.opts.Audit.Commit(ctx, e)
 }
@@ -166,11 +167,11 @@ func (k *Keeper) recordLost(ctx context.Context, running []*store.Container, exi
 			case err != nil:
 				return fmt.Errorf("sandbox: reading a container: %w", err)
 			default:
-				e.Reason = rec.Body.Berth.Reason
+				e.Reason, e.Snapshot = rec.Body.Berth.Reason, string(rec.Body.Berth.LastSnapshot)
 			}
 			e.Action = audit.ContainerEnded
 			entries = append(entries, e)
-			e.Reason = ""
+			e.Reason, e.Snapshot = "", ""
 		}
 		e.Action = audit.ContainerErased
 		entries = append(entries, e)

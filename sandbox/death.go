@@ -75,7 +75,7 @@ func (k *Keeper) record(ctx context.Context, s *sandbox) error {
 	if err := k.forgetSecrets(ctx, s); err != nil {
 		return err
 	}
-	if err := k.recordEnded(ctx, s, reason); err != nil {
+	if err := k.recordEnded(ctx, s, reason, kept); err != nil {
 		return err
 	}
 	s.mu.Lock()
