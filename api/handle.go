@@ -1,9 +1,11 @@
 package api
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"log/slog"
+	"net"
 	"net/http"
 	"runtime/debug"
 	"strconv"
@@ -157,6 +159,15 @@ type exchange struct {
 
 // Unwrap serves http.ResponseController.
 func (x *exchange) Unwrap() http.ResponseWriter { return x.ResponseWriter }
+
+// Hijack gives the connection away, for another protocol.
+func (x *exchange) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	conn, buffered, err := http.NewResponseController(x.ResponseWriter).Hijack()
+	if err == nil && x.status == 0 {
+		x.status = http.StatusSwitchingProtocols
+	}
+	return conn, buffered, err
+}
 
 func (x *exchange) WriteHeader(status int) {
 	if status < http.StatusOK && status != http.StatusSwitchingProtocols {

@@ -224,7 +224,6 @@ func (s *server) connectPort(w http.ResponseWriter, r *http.Request, c berth.Cal
 		return err
 	}
 	defer outer.Close()
-	w.(*exchange).status = http.StatusSwitchingProtocols
 	if _, err := io.WriteString(outer, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: "+tunnelProtocol+"\r\n\r\n"); err != nil {
 		return nil
 	}
