@@ -229,7 +229,7 @@ func (k *Keeper) forgetSecrets(ctx context.Context, s *sandbox) error {
 }
 
 func networkKey(id berth.ContainerID) store.ObjectKey {
-	return store.ObjectKey{Kind: kindNetwork, ID: string(id)}
+	return store.ObjectKey{Kind: kindNetwork, Parent: string(id), ID: "network"}
 }
 
 // bound ties a box to one container.

@@ -177,7 +177,8 @@ type Containers interface {
 	// one transaction. An error from change is returned and nothing is saved.
 	// change may be called only while the store is locked: it must not block.
 	UpdateContainer(ctx context.Context, p berth.ProjectID, id berth.ContainerID, change func(*berth.Container) error) (*Container, error)
-	// DeleteContainer removes the container and the rows of its files.
+	// DeleteContainer removes the container, the rows of its files, and all objects
+	// that belong to it.
 	DeleteContainer(ctx context.Context, p berth.ProjectID, id berth.ContainerID) error
 	// CountContainers adds to what was used the seconds that running containers
 	// have lived since they were last counted, to that minute. Those of a container
@@ -214,7 +215,7 @@ const (
 // are the server's own, unique in the project.
 type ObjectKey struct {
 	Kind   Kind
-	Parent string // the id of the object, of any kind, that it belongs to; empty if none
+	Parent string // the id of the object, of any kind, or the container that it belongs to; empty if none
 	ID     string
 }
 

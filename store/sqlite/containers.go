@@ -105,7 +105,10 @@ func (d *DB) DeleteContainer(ctx context.Context, p berth.ProjectID, id berth.Co
 		if err := countContainer(ctx, q, p, id); err != nil {
 			return err
 		}
-		return found(q.DeleteContainer(ctx, query.DeleteContainerParams{ID: string(id), Project: string(p)}))
+		if err := found(q.DeleteContainer(ctx, query.DeleteContainerParams{ID: string(id), Project: string(p)})); err != nil {
+			return err
+		}
+		return deleteChildren(ctx, q, p, string(id))
 	})
 }
 

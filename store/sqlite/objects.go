@@ -128,19 +128,25 @@ func (d *DB) DeleteObject(ctx context.Context, p berth.ProjectID, key store.Obje
 		if err := found(q.DeleteObject(ctx, query.DeleteObjectParams(objectKey(p, key)))); err != nil {
 			return err
 		}
-		for parents := []string{key.ID}; len(parents) > 0; parents = parents[1:] {
-			row := query.ChildObjectsParams{Project: string(p), Parent: parents[0]}
-			children, err := q.ChildObjects(ctx, row)
-			if err != nil {
-				return err
-			}
-			if err := q.DeleteChildObjects(ctx, query.DeleteChildObjectsParams(row)); err != nil {
-				return err
-			}
-			parents = append(parents, children...)
-		}
-		return nil
+		return deleteChildren(ctx, q, p, key.ID)
 	})
+}
+
+// deleteChildren removes all that belongs to an object or a container, however far
+// down.
+func deleteChildren(ctx context.Context, q *query.Queries, p berth.ProjectID, id string) error {
+	for parents := []string{id}; len(parents) > 0; parents = parents[1:] {
+		row := query.ChildObjectsParams{Project: string(p), Parent: parents[0]}
+		children, err := q.ChildObjects(ctx, row)
+		if err != nil {
+			return err
+		}
+		if err := q.DeleteChildObjects(ctx, query.DeleteChildObjectsParams(row)); err != nil {
+			return err
+		}
+		parents = append(parents, children...)
+	}
+	return nil
 }
 
 func (d *DB) ExpiredObjects(ctx context.Context, kind store.Kind, now time.Time, limit int) ([]store.ObjectRef, error) {

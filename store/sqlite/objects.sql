@@ -1,12 +1,14 @@
 -- name: CreateObject :execrows
 INSERT INTO objects (project, kind, parent, id, created_at, expires_at, body)
 SELECT sqlc.arg(project), sqlc.arg(kind), sqlc.arg(parent), sqlc.arg(id), sqlc.arg(created_at), sqlc.arg(expires_at), sqlc.arg(body)
-WHERE sqlc.arg(parent) = '' OR EXISTS (SELECT 1 FROM objects WHERE project = sqlc.arg(project) AND id = sqlc.arg(parent));
+WHERE sqlc.arg(parent) = '' OR EXISTS (SELECT 1 FROM objects WHERE project = sqlc.arg(project) AND id = sqlc.arg(parent))
+  OR EXISTS (SELECT 1 FROM containers WHERE id = sqlc.arg(parent) AND project = sqlc.arg(project));
 
 -- name: AddObject :exec
 INSERT INTO objects (project, kind, parent, id, created_at, expires_at, body)
 SELECT sqlc.arg(project), sqlc.arg(kind), sqlc.arg(parent), sqlc.arg(id), sqlc.arg(created_at), sqlc.arg(expires_at), sqlc.arg(body)
 WHERE sqlc.arg(parent) = '' OR EXISTS (SELECT 1 FROM objects WHERE project = sqlc.arg(project) AND id = sqlc.arg(parent))
+  OR EXISTS (SELECT 1 FROM containers WHERE id = sqlc.arg(parent) AND project = sqlc.arg(project))
 ON CONFLICT DO NOTHING;
 
 -- name: GetObject :one

@@ -146,6 +146,35 @@ func objectUpdates(t *testing.T, s store.Store) {
 }
 
 // Objects that come of events are saved with them or not at all.
+// containerObjects belong to a container and go with it.
+func containerObjects(t *testing.T, s store.Store) {
+	ctx := t.Context()
+	for i := range 2 {
+		if err := s.CreateContainer(ctx, container(i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	object := func(parent, id string) *store.Object {
+		return &store.Object{ObjectKey: store.ObjectKey{Kind: "note", Parent: parent, ID: id}, Body: []byte(`{}`)}
+	}
+	if err := s.CreateObjects(ctx, mine, object("cntr_0", "note_0"), object("note_0", "note_00"), object("cntr_1", "note_1")); err != nil {
+		t.Fatal(err)
+	}
+	wantErr(t, "of another project's container", s.CreateObjects(ctx, theirs, object("cntr_0", "note_2")), store.ErrNotFound)
+	wantErr(t, "of nobody's container", s.CreateObjects(ctx, mine, object("cntr_9", "note_2")), store.ErrNotFound)
+	if err := s.DeleteContainer(ctx, mine, "cntr_0"); err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range []*store.Object{object("cntr_0", "note_0"), object("note_0", "note_00")} {
+		_, err := s.GetObject(ctx, mine, o.ObjectKey)
+		wantErr(t, o.ID+" of a deleted container", err, store.ErrNotFound)
+	}
+	if _, err := s.GetObject(ctx, mine, object("cntr_1", "note_1").ObjectKey); err != nil {
+		t.Errorf("another container's: %v", err)
+	}
+	wantErr(t, "of a deleted container", s.CreateObjects(ctx, mine, object("cntr_0", "note_3")), store.ErrNotFound)
+}
+
 func objectsWithEvents(t *testing.T, s store.Store) {
 	ctx := t.Context()
 	r := create(t, s, response(""))

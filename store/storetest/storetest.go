@@ -29,7 +29,7 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 	for name, f := range map[string]func(*testing.T, store.Store){
 		"Responses": responses, "Append": appendEvents, "Chain": chain, "Items": items, "Runs": runs, "Concurrency": concurrency,
 		"Files": files, "Containers": containers, "ContainerFiles": containerFiles, "Keys": keys, "ResponseUsage": responseUsage, "ContainerUsage": containerUsage,
-		"Objects": objects, "ObjectUpdates": objectUpdates, "ObjectsWithEvents": objectsWithEvents, "ObjectsWithResponse": objectsWithResponse,
+		"Objects": objects, "ObjectUpdates": objectUpdates, "ObjectsWithEvents": objectsWithEvents, "ObjectsWithResponse": objectsWithResponse, "ContainerObjects": containerObjects,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

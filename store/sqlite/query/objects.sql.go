@@ -14,6 +14,7 @@ const addObject = `-- name: AddObject :exec
 INSERT INTO objects (project, kind, parent, id, created_at, expires_at, body)
 SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7
 WHERE ?3 = '' OR EXISTS (SELECT 1 FROM objects WHERE project = ?1 AND id = ?3)
+  OR EXISTS (SELECT 1 FROM containers WHERE id = ?3 AND project = ?1)
 ON CONFLICT DO NOTHING
 `
 
@@ -76,6 +77,7 @@ const createObject = `-- name: CreateObject :execrows
 INSERT INTO objects (project, kind, parent, id, created_at, expires_at, body)
 SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7
 WHERE ?3 = '' OR EXISTS (SELECT 1 FROM objects WHERE project = ?1 AND id = ?3)
+  OR EXISTS (SELECT 1 FROM containers WHERE id = ?3 AND project = ?1)
 `
 
 type CreateObjectParams struct {
