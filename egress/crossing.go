@@ -248,12 +248,23 @@ func (c *crossing) splice(client, host net.Conn) error {
 	return failed
 }
 
-var buffers = sync.Pool{New: func() any { b := make([]byte, 32<<10); return &b }}
+// Buffers of connections that are quiet are small; where much passes they are
+// large, because each write is a frame of the guest's connection.
+const (
+	quietBuffer = 8 << 10
+	busyBuffer  = 128 << 10
+)
+
+var (
+	quiet = sync.Pool{New: func() any { b := make([]byte, quietBuffer); return &b }}
+	busy  = sync.Pool{New: func() any { b := make([]byte, busyBuffer); return &b }}
+)
 
 // copyIdle copies until the end, an error, or idleTime without a byte.
 func copyIdle(to, from net.Conn) error {
-	buf := buffers.Get().(*[]byte)
-	defer buffers.Put(buf)
+	pool := &quiet
+	buf := pool.Get().(*[]byte)
+	defer func() { pool.Put(buf) }()
 	for {
 		_ = from.SetReadDeadline(time.Now().Add(idleTime))
 		n, err := from.Read(*buf)
@@ -269,7 +280,20 @@ func copyIdle(to, from net.Conn) error {
 		if err != nil {
 			return err
 		}
+		if next := poolFor(n); next != pool {
+			pool.Put(buf)
+			pool = next
+			buf = pool.Get().(*[]byte)
+		}
 	}
+}
+
+// poolFor returns where the buffer comes from for what follows a read of n bytes.
+func poolFor(n int) *sync.Pool {
+	if n >= quietBuffer {
+		return &busy
+	}
+	return &quiet
 }
 
 // A counted connection is the sandbox's end, of whose input some may be in a

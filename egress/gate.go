@@ -22,8 +22,9 @@ const (
 	idleTime   = 30 * time.Minute // without a byte in either direction
 	lookupTime = 10 * time.Second
 
-	// MaxConnections is how many a container may have at once.
-	MaxConnections = 1024
+	// MaxConnections is how many a container may have at once. Each may hold a window
+	// of its guest's stream in memory.
+	MaxConnections = 512
 )
 
 // A Gate is one container's way out. It serves the requests of the container's

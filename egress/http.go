@@ -119,8 +119,8 @@ func (c *crossing) checkRequest(r *http.Request) error {
 
 type proxyBuffers struct{}
 
-func (proxyBuffers) Get() []byte  { return *buffers.Get().(*[]byte) }
-func (proxyBuffers) Put(b []byte) { buffers.Put(&b) }
+func (proxyBuffers) Get() []byte  { return *busy.Get().(*[]byte) }
+func (proxyBuffers) Put(b []byte) { busy.Put(&b) }
 
 // A oneListener yields one connection, then nothing until that is closed.
 type oneListener struct {

@@ -123,7 +123,7 @@ func (c *Client) connected(ctx context.Context) (*yamux.Session, error) {
 	}
 	config := yamux.DefaultConfig()
 	config.LogOutput = io.Discard
-	config.MaxStreamWindowSize = 1 << 20
+	config.MaxStreamWindowSize = 512 << 10      // what a stream that is not read may hold of this process's memory
 	config.StreamOpenTimeout = 10 * time.Second // a guest that does not accept is not waited for
 	session, err := yamux.Client(conn, config)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 )
 
 // maxOutward is how many streams a guest may have opened at once.
-const maxOutward = 2048
+const maxOutward = 1024
 
 // A Network is what a guest is told when it is given a way out.
 type Network struct {

@@ -84,7 +84,7 @@ func (n *network) open(session *yamux.Session) error {
 	if n.begun {
 		return nil
 	}
-	if err := os.WriteFile("/etc/resolv.conf", []byte("nameserver 127.0.0.1\noptions timeout:"+strconv.Itoa(int(outTime/time.Second))+" attempts:1\n"), 0o644); err != nil {
+	if err := os.WriteFile("/etc/resolv.conf", []byte("nameserver 127.0.0.1\noptions timeout:"+strconv.Itoa(int(outTime/time.Second))+" attempts:1 no-aaaa\n"), 0o644); err != nil {
 		return err
 	}
 	if err := n.serveDNS(); err != nil {
@@ -196,6 +196,45 @@ func (n *network) accept(l net.Listener, target string) {
 	}
 }
 
+// Buffers of connections that are quiet are small; where much passes they are
+// large, because each write is a frame, and each costs gVisor the same.
+const (
+	quietBuffer = 4 << 10
+	busyBuffer  = 128 << 10
+)
+
+var busy = sync.Pool{New: func() any { b := make([]byte, busyBuffer); return &b }}
+
+// pump copies until the end or an error.
+func pump(to io.Writer, from io.Reader) error {
+	quiet, large := make([]byte, quietBuffer), (*[]byte)(nil)
+	defer func() {
+		if large != nil {
+			busy.Put(large)
+		}
+	}()
+	buf := quiet
+	for {
+		n, err := from.Read(buf)
+		if n > 0 {
+			if _, err := to.Write(buf[:n]); err != nil {
+				return err
+			}
+		}
+		if err != nil {
+			return err
+		}
+		switch {
+		case n < quietBuffer && large != nil:
+			busy.Put(large)
+			buf, large = quiet, nil
+		case n >= quietBuffer && large == nil:
+			large = busy.Get().(*[]byte)
+			buf = *large
+		}
+	}
+}
+
 // carry hands a connection to the keeper. What the keeper refuses is reset.
 func (n *network) carry(conn *net.TCPConn, target string) {
 	defer conn.Close()
@@ -219,11 +258,11 @@ func (n *network) carry(conn *net.TCPConn, target string) {
 	_ = out.SetDeadline(time.Time{})
 	var both sync.WaitGroup
 	both.Go(func() {
-		_, _ = io.Copy(out, conn)
+		_ = pump(out, conn)
 		_ = out.Close() // of a yamux stream: only this direction
 	})
 	both.Go(func() {
-		_, _ = io.Copy(conn, in)
+		_ = pump(conn, in)
 		_ = conn.CloseWrite()
 	})
 	both.Wait()

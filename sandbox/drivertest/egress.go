@@ -55,7 +55,7 @@ func newOutside(t *testing.T) *outside {
 
 // newOutsideOf returns an outside that allows rules, and whose ports are served at
 // addresses of this machine; secure is the one with TLS.
-func newOutsideOf(t *testing.T, secure *httptest.Server, ports map[int]string, allowed ...string) *outside {
+func newOutsideOf(t testing.TB, secure *httptest.Server, ports map[int]string, allowed ...string) *outside {
 	t.Helper()
 	o := &outside{asked: map[string]bool{}, secret: egress.Secret{Domain: "api.example.com", Name: "API_KEY", Value: secretValue, Placeholder: egress.NewPlaceholder("API_KEY")}}
 	var rules []egress.Rule
@@ -121,7 +121,7 @@ func greeter(t *testing.T) string {
 }
 
 // connect gives the sandbox its way out, and waits until it has it.
-func (o *outside) connect(t *testing.T, b *Box) {
+func (o *outside) connect(t testing.TB, b *Box) {
 	t.Helper()
 	connected := make(chan error, 64)
 	go b.Client.Outward(t.Context(), o.gate, guest.Network{Authorities: o.trust, Environment: map[string]string{o.secret.Name: o.secret.Placeholder}},

@@ -175,3 +175,8 @@ func pss(pid int) int64 {
 	}
 	return 0
 }
+
+// BenchmarkEgress measures the way out.
+func BenchmarkEgress(b *testing.B) {
+	drivertest.BenchmarkEgress(b, openTest(b, drivertest.StateDir(b)), drivertest.Rootfs(b))
+}

@@ -1,0 +1,70 @@
+package drivertest
+
+import (
+	_ "embed"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/berth-run/berth/sandbox/driver"
+)
+
+//go:embed measure.py
+var measureScript string
+
+// BenchmarkEgress measures the way out of a sandbox, at a port where HTTP is read
+// (80) and at one where anything passes (5432); and beside it the same program on
+// the host, connected directly.
+func BenchmarkEgress(b *testing.B, d driver.Driver, rootfs string) {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /small", func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "hello") })
+	mux.HandleFunc("GET /large", func(w http.ResponseWriter, _ *http.Request) {
+		for chunk := make([]byte, 256<<10); ; {
+			if _, err := w.Write(chunk); err != nil {
+				return
+			}
+		}
+	})
+	mux.HandleFunc("PUT /take", func(_ http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) })
+	plain, secure := httptest.NewServer(mux), httptest.NewTLSServer(mux)
+	b.Cleanup(plain.Close)
+	b.Cleanup(secure.Close)
+	addr := plain.Listener.Addr().String()
+	_, port, _ := strings.Cut(addr, ":")
+	o := newOutsideOf(b, secure, map[int]string{80: addr, 5432: addr}, "example.com", "example.com:5432")
+	box := Start(b, d, driver.Spec{ID: "egress", Rootfs: rootfs})
+	o.connect(b, box)
+	if err := box.Client.WriteFile(b.Context(), "/mnt/data", "measure.py", "", strings.NewReader(measureScript)); err != nil {
+		b.Fatal(err)
+	}
+	inside := func(port string) string {
+		return box.Must("cd /mnt/data && python3 measure.py example.com " + port + " 2")
+	}
+	for b.Loop() {
+		cmd := exec.Command("chroot", rootfs, "python3", "-c", measureScript, "127.0.0.1", port, "2")
+		direct, err := cmd.Output()
+		if err != nil {
+			b.Fatal(err)
+		}
+		report(b, "direct", string(direct))
+		report(b, "http", inside("80"))
+		report(b, "any", inside("5432"))
+	}
+}
+
+// report reports what measure.py printed.
+func report(b *testing.B, way, printed string) {
+	b.Helper()
+	var p50, p99, down, up float64
+	if _, err := fmt.Sscan(printed, &p50, &p99, &down, &up); err != nil {
+		b.Fatalf("measure.py printed %q", printed)
+	}
+	b.ReportMetric(p50, way+"-p50-ms")
+	b.ReportMetric(p99, way+"-p99-ms")
+	b.ReportMetric(down, way+"-down-MB/s")
+	b.ReportMetric(up, way+"-up-MB/s")
+}
