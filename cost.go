@@ -66,7 +66,7 @@ type UpstreamUsage struct {
 
 // ResponseBerth is what Berth tells of a response beyond OpenAI's contract.
 type ResponseBerth struct {
-	// Usage tells apart what Response.Usage sums up, in the order of first use.
+	// Usage tells apart what Response.Usage sums up; what was used last comes last.
 	// Only upstreams that the configuration names are told.
 	Usage []UpstreamUsage `json:"usage,omitempty"`
 }
@@ -93,23 +93,22 @@ func (b *ResponseBerth) AddTurn(turn UpstreamUsage) *ResponseBerth {
 	if b != nil {
 		sum = *b
 	}
-	sum.Usage = append([]UpstreamUsage{}, sum.Usage...)
-	for i := range sum.Usage {
-		u := &sum.Usage[i]
+	var others []UpstreamUsage
+	for _, u := range sum.Usage {
 		if u.Upstream != turn.Upstream || u.Model != turn.Model {
+			others = append(others, u)
 			continue
 		}
-		u.Turns += turn.Turns
-		u.Usage.Add(turn.Usage)
-		if turn.Cost != nil {
-			cost := *turn.Cost
-			if u.Cost != nil {
-				cost.Value += u.Cost.Value
+		turn.Turns += u.Turns
+		turn.Usage.Add(u.Usage)
+		if u.Cost != nil {
+			cost := *u.Cost
+			if turn.Cost != nil {
+				cost = Cost{Value: cost.Value + turn.Cost.Value, Currency: turn.Cost.Currency}
 			}
-			u.Cost = &cost
+			turn.Cost = &cost
 		}
-		return &sum
 	}
-	sum.Usage = append(sum.Usage, turn)
+	sum.Usage = append(others, turn)
 	return &sum
 }

@@ -52,9 +52,9 @@ func TestTurnsAddUp(t *testing.T) {
 	tokens := func(n string) string {
 		return `"input_tokens":` + n + `,"input_tokens_details":{"cache_write_tokens":0,"cached_tokens":0},"output_tokens":0,"output_tokens_details":{"reasoning_tokens":0},"total_tokens":` + n
 	}
-	want := `{"usage":[{"upstream":"a","model":"m","turns":3,` + tokens("19") + `,"cost":{"value":0.000000016,"currency":"usd"}},` +
-		`{"upstream":"b","model":"m","turns":1,` + tokens("4") + `,"cost":{"value":0.000000007,"currency":"usd"}},` +
-		`{"upstream":"a","model":"n","turns":1,` + tokens("8") + `}]}`
+	want := `{"usage":[{"upstream":"b","model":"m","turns":1,` + tokens("4") + `,"cost":{"value":0.000000007,"currency":"usd"}},` +
+		`{"upstream":"a","model":"n","turns":1,` + tokens("8") + `},` +
+		`{"upstream":"a","model":"m","turns":3,` + tokens("19") + `,"cost":{"value":0.000000016,"currency":"usd"}}]}`
 	if string(got) != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}

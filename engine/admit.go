@@ -48,7 +48,7 @@ func (e *Engine) admit(ctx context.Context, caller berth.Caller, req *berth.Resp
 	if err := checkIDs(input, chain.items); err != nil {
 		return nil, err
 	}
-	r.chain, r.history = chain, slices.Concat(chain.items, input)
+	r.chain, r.origin, r.history = chain, chain.origin, slices.Concat(chain.items, input)
 	if err := checkCalls(r.history); err != nil {
 		return nil, err
 	}

@@ -36,9 +36,9 @@ func (e *Engine) Compact(ctx context.Context, caller berth.Caller, req *berth.Re
 	if err != nil {
 		return nil, err
 	}
-	s := summary{provider: c.provider, window: e.window(req.Model), log: e.Log.With("request_id", caller.RequestID)}
+	s := summary{provider: c.provider, window: e.window(req.Model), patience: e.patience(), log: e.Log.With("request_id", caller.RequestID)}
 	text, usage, err := s.ask(ctx, c.asked)
-	e.count(ctx, caller, req.Model, usage)
+	e.count(ctx, caller, req.Model, usage, s.turns)
 	if err != nil {
 		return nil, err
 	}
@@ -72,7 +72,9 @@ func (w *window) budget(threshold int) int {
 type summary struct {
 	provider model.Provider
 	window   window
+	patience *patience
 	log      *slog.Logger
+	turns    []berth.UpstreamUsage // that it took, as far as their upstream is known
 }
 
 // ask lets the model sum up the context of a request. What does not fit its window
@@ -84,7 +86,8 @@ func (s *summary) ask(ctx context.Context, req *model.Request) (string, berth.Us
 	asked.ToolChoice = model.ToolChoice{Mode: "none"}
 	asked.MaxOutputTokens, asked.Text, asked.Logprobs, asked.TopLogprobs = 0, berth.TextConfig{}, false, nil
 	var spent berth.Usage
-	for attempt := 1; ; attempt++ {
+	for {
+		asked.Attempt = s.patience.attempt
 		if bound, known := s.window.bound(&asked); known {
 			if excess := s.window.tokens(&asked) - bound; excess > 0 {
 				asked.Items = dropOldest(asked.Items, excess, s.window.measure)
@@ -96,14 +99,14 @@ func (s *summary) ask(ctx context.Context, req *model.Request) (string, berth.Us
 			return text, spent, nil
 		}
 		if model.IsTooLong(err) && s.window.shorten(&asked) {
-			attempt--
 			continue
 		}
-		if ctx.Err() != nil || attempt == attempts || !retriable(err) {
+		after, more := s.patience.more(err, false)
+		if ctx.Err() != nil || !more {
 			return "", spent, err
 		}
-		s.log.Warn("asking the model again for a summary", "attempt", attempt+1, "err", err)
-		if err := pause(ctx, backoff(attempt, err)); err != nil {
+		s.log.Warn("asking the model again for a summary", "attempt", s.patience.attempt+1, "after", after, "err", err)
+		if err := pause(ctx, after); err != nil {
 			return "", spent, err
 		}
 	}
@@ -121,6 +124,7 @@ func (s *summary) listen(ctx context.Context, req *model.Request) (string, berth
 		case model.Text:
 			text.WriteString(d.Text)
 		case model.Finish:
+			s.turns = append(s.turns, turnsOf(d)...)
 			said := strings.TrimSpace(text.String())
 			if said == "" {
 				return "", d.Usage, berth.Errorf(berth.CodeUpstream, "The model did not sum up the conversation.")

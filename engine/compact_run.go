@@ -102,18 +102,20 @@ func (r *run) compact(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s := summary{provider: r.provider, window: r.window, log: r.log()}
+	s := summary{provider: r.provider, window: r.window, patience: r.engine.patience(), log: r.log()}
+	req.Prefer = r.origin
 	text, usage, err := s.ask(ctx, req)
 	r.usage.Add(usage)
 	r.summed += usage.OutputTokens
 	if err != nil {
+		r.writer.SetUsage(r.usage, s.turns...)
 		return err
 	}
 	threshold, _ := r.compactAt()
 	it := r.engine.compaction(r.record.Project, checkpoint{Summary: text, Replaces: r.ownsWindow(),
 		Kept: survivors(items, s.window.budget(threshold))})
 	r.heard = 0
-	r.writer.SetUsage(r.usage)
+	r.writer.SetUsage(r.usage, s.turns...)
 	return r.writer.Update(ctx, func(body berth.Response) []berth.Event {
 		next := len(body.Output)
 		return []berth.Event{added(next, it), done(next, it)}

@@ -68,8 +68,11 @@ func (s conversation) holder(ctx context.Context, e *Engine, p berth.ProjectID, 
 	if errors.Is(err, store.ErrNotFound) {
 		return nil
 	}
-	c.held = err == nil && !rec.Body.Status.Final()
-	return err
+	if err != nil {
+		return err
+	}
+	c.held, c.origin = !rec.Body.Status.Final(), originOf(rec.Body)
+	return nil
 }
 
 // readOn reads the items that are not remembered.

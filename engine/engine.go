@@ -75,6 +75,7 @@ type Options struct {
 	Owner      string // this server's name on leases; the same again after a restart
 	Usages     store.Usages
 	Quota      Quota // default none
+	Retry      Retry
 	Shell      tool.ShellLimits
 	Return     time.Duration // in which a client that was lost may ask again for the response that it named; default 10 s
 	Log        *slog.Logger

@@ -41,6 +41,7 @@ type house struct {
 	containers *fakeContainers
 	log        io.Writer
 	quota      engine.Quota
+	retry      engine.Retry
 	patience   time.Duration // with clients that were lost
 }
 
@@ -65,7 +66,7 @@ func (h *house) start() { h.startOn(h.store) }
 // startOn starts with another keeper of responses.
 func (h *house) startOn(responses store.Responses) {
 	h.journal = journal.New(responses)
-	h.engine = engine.New(engine.Options{Responses: responses, Runs: h.store, Objects: h.store, Usages: h.store, Quota: h.quota, Journal: h.journal, Models: h.model,
+	h.engine = engine.New(engine.Options{Responses: responses, Runs: h.store, Objects: h.store, Usages: h.store, Quota: h.quota, Retry: h.retry, Journal: h.journal, Models: h.model,
 		Containers: h.containers, Files: fewFiles{}, Owner: "test", Return: h.patience, Log: slog.New(slog.NewTextHandler(h.log, nil))})
 }
 
@@ -300,7 +301,7 @@ func (m *playedModel) Stream(ctx context.Context, req *model.Request) iter.Seq2[
 				yield(nil, ctx.Err())
 				return
 			case model.Finish:
-				finish.Reason = d.Reason
+				finish.Reason, finish.Origin, finish.Cost = d.Reason, d.Origin, d.Cost
 				if d.Usage != (berth.Usage{}) {
 					finish.Usage = d.Usage
 				}

@@ -140,7 +140,7 @@ func (e *Engine) before(ctx context.Context, p berth.ProjectID, m *Memory, req *
 // remember keeps what a finished response leaves to the next.
 func (e *Engine) remember(r *run) {
 	body := r.writer.Body()
-	left := chain{items: sinceCompaction(slices.Clip(r.history), body.Output), container: r.chain.container}
+	left := chain{items: sinceCompaction(slices.Clip(r.history), body.Output), container: r.chain.container, origin: r.origin}
 	if r.record.Container != "" {
 		left.container = r.record.Container
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/model"
 	"github.com/berth-run/berth/store"
 )
 
@@ -42,11 +43,23 @@ func (e *Engine) book(ctx context.Context, p berth.ProjectID, req *berth.Respons
 }
 
 // count counts what was used for a request that makes no response.
-func (e *Engine) count(ctx context.Context, caller berth.Caller, model string, u berth.Usage) {
-	err := e.Usages.AddUsage(context.WithoutCancel(ctx), &store.Usage{Project: caller.Project, Kind: store.UsageResponse, Key: caller.Key, Name: model, Count: 1,
-		InputTokens: int64(u.InputTokens), CachedTokens: int64(u.InputTokenDetails.CachedTokens),
-		OutputTokens: int64(u.OutputTokens), ReasoningTokens: int64(u.OutputTokenDetails.ReasoningTokens)})
-	if err != nil {
-		e.Log.Error("what was used was not counted", "request_id", caller.RequestID, "err", err)
+func (e *Engine) count(ctx context.Context, caller berth.Caller, name string, u berth.Usage, turns []berth.UpstreamUsage) {
+	body := &berth.Response{Model: name, Usage: &u}
+	for _, turn := range turns {
+		body.Berth = body.Berth.AddTurn(turn)
 	}
+	for _, used := range store.ResponseUsage(caller.Project, caller.Key, body) {
+		if err := e.Usages.AddUsage(context.WithoutCancel(ctx), used); err != nil {
+			e.Log.Error("what was used was not counted", "request_id", caller.RequestID, "err", err)
+		}
+	}
+}
+
+// turnsOf returns a turn as its response tells it, or nothing if its upstream has
+// no name.
+func turnsOf(f model.Finish) []berth.UpstreamUsage {
+	if f.Origin.Upstream == "" {
+		return nil
+	}
+	return []berth.UpstreamUsage{{Upstream: f.Origin.Upstream, Model: f.Origin.Model, Turns: 1, Usage: f.Usage, Cost: f.Cost}}
 }

@@ -84,6 +84,9 @@ func (r *run) restore(ctx context.Context, told []berth.Event) error {
 	if r.tools, err = e.bind(rec.Project, rec.Body, r.history); err != nil {
 		return err
 	}
+	if r.origin = originOf(rec.Body); r.origin.Upstream == "" {
+		r.origin = chain.origin
+	}
 	if rec.Body.Usage != nil {
 		r.usage = *rec.Body.Usage
 	}

@@ -26,6 +26,7 @@ type run struct {
 	chain    chain        // what came before this response
 	history  []berth.Item // its items, and this response's input
 	window   window
+	origin   model.Origin     // who answered the last turn, as far as is known
 	memory   *Memory          // of its client, or nil
 	prepared bool             // see Prepared
 	as       berth.ResponseID // see As

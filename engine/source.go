@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/model"
 	"github.com/berth-run/berth/store"
 )
 
@@ -13,6 +14,7 @@ import (
 type chain struct {
 	items     []berth.Item
 	container berth.ContainerID // the last one that was used
+	origin    model.Origin      // who answered its last turn, as far as is known
 	age       int               // of the engine's history when it was read
 
 	conversation berth.ConversationID // empty if the items are not a conversation's
@@ -78,6 +80,7 @@ func (s previousResponse) read(ctx context.Context, e *Engine, p berth.ProjectID
 	if remembered {
 		return c, nil
 	}
+	c.origin = originOf(rec.Body)
 	links, err := e.Responses.Chain(ctx, p, id)
 	if errors.Is(err, store.ErrNotFound) {
 		return c, previousNotFound(id)
@@ -114,6 +117,15 @@ func (c *chain) begin(ctx context.Context, e *Engine, p berth.ProjectID, first b
 	}
 	c.items, c.container = before.items, before.container
 	return err
+}
+
+// originOf returns who answered the last turn of a response, as far as it tells.
+func originOf(body *berth.Response) model.Origin {
+	if body.Berth == nil || len(body.Berth.Usage) == 0 {
+		return model.Origin{}
+	}
+	last := body.Berth.Usage[len(body.Berth.Usage)-1]
+	return model.Origin{Upstream: last.Upstream, Model: last.Model}
 }
 
 func previousNotFound(id berth.ResponseID) error {

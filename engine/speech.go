@@ -56,8 +56,9 @@ func (s *speech) tell(ctx context.Context, delta model.Delta) error {
 func (s *speech) finish(ctx context.Context, f model.Finish) (over bool, err error) {
 	r, held := s.run, false
 	r.usage.Add(f.Usage)
+	r.origin = f.Origin
 	r.heard = f.Usage.InputTokens + f.Usage.OutputTokens - f.Usage.OutputTokenDetails.ReasoningTokens
-	r.writer.SetUsage(r.usage)
+	r.writer.SetUsage(r.usage, turnsOf(f)...)
 	s.cite(ctx)
 	err = r.writer.Update(ctx, func(body berth.Response) []berth.Event {
 		s.next = len(body.Output)

@@ -143,11 +143,14 @@ func (w *Writer) Update(ctx context.Context, change func(body berth.Response) []
 
 // SetUsage sets the usage so far. It is saved with the next item or response
 // event, which shows it only if it is a final one: on the wire usage is null
-// until then.
-func (w *Writer) SetUsage(u berth.Usage) {
+// until then. turns are those that are new in it and whose upstream is known.
+func (w *Writer) SetUsage(u berth.Usage, turns ...berth.UpstreamUsage) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.body.Usage = &u
+	for _, turn := range turns {
+		w.body.Berth = w.body.Berth.AddTurn(turn)
+	}
 }
 
 func (w *Writer) append(ctx context.Context, events []berth.Event) error {

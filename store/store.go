@@ -271,6 +271,7 @@ type UsageKind string
 const (
 	UsageResponse  UsageKind = "response"  // responses and their tokens, by model
 	UsageContainer UsageKind = "container" // containers and their seconds, by memory limit
+	UsageUpstream  UsageKind = "upstream"  // the same as of responses, by upstream and its model
 )
 
 // A Usage is what a project has used of something in a time, with one key.
@@ -278,15 +279,44 @@ type Usage struct {
 	Project berth.ProjectID
 	Kind    UsageKind
 	Key     berth.KeyID // empty without keys
-	Name    string      // the model, or the container's memory limit
+	Name    string      // the model, the container's memory limit, or UPSTREAM/MODEL
 	Start   int64       // of the time, in Unix seconds
 
-	Count           int64 // responses that have ended, or containers that were made
+	Count           int64 // responses that have ended, containers that were made, or turns
 	InputTokens     int64
 	CachedTokens    int64 // of the input
 	OutputTokens    int64
-	ReasoningTokens int64 // of the output
-	Seconds         int64 // of containers
+	ReasoningTokens int64        // of the output
+	Seconds         int64        // of containers
+	Cost            berth.Amount // of what has a price, in the currency of the configuration
+}
+
+// ResponseUsage returns what is counted for a response that ends as body: one of
+// kind UsageResponse, and one of UsageUpstream for each upstream that it tells.
+func ResponseUsage(p berth.ProjectID, key berth.KeyID, body *berth.Response) []*Usage {
+	of := func(kind UsageKind, name string, count int, t berth.Usage) *Usage {
+		return &Usage{Project: p, Kind: kind, Key: key, Name: name, Count: int64(count),
+			InputTokens: int64(t.InputTokens), CachedTokens: int64(t.InputTokenDetails.CachedTokens),
+			OutputTokens: int64(t.OutputTokens), ReasoningTokens: int64(t.OutputTokenDetails.ReasoningTokens)}
+	}
+	var total berth.Usage
+	if body.Usage != nil {
+		total = *body.Usage
+	}
+	all := []*Usage{of(UsageResponse, body.Model, 1, total)}
+	cost, _ := body.Cost()
+	all[0].Cost = cost.Value
+	if body.Berth == nil {
+		return all
+	}
+	for _, t := range body.Berth.Usage {
+		u := of(UsageUpstream, t.Upstream+"/"+t.Model, t.Turns, t.Usage)
+		if t.Cost != nil {
+			u.Cost = t.Cost.Value
+		}
+		all = append(all, u)
+	}
+	return all
 }
 
 // A UsageQuery asks what was used from one time, a whole minute, to before another.

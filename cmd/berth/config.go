@@ -41,6 +41,8 @@ type Config struct {
 	// Currency is that of all prices, as in ISO 4217. Default: usd.
 	Currency string `yaml:"currency"`
 
+	Retry RetryConfig `yaml:"retry"`
+
 	// Models routes model names to upstreams: the first entry whose pattern fits.
 	// Default: what the vendors' environment variables say, see environmentModels. The
 	// name "scripted", a recital for demos and tests, is always there.
@@ -73,6 +75,13 @@ type StoreConfig struct {
 	// Synchronous is "normal" (the default; nothing is lost when the process dies)
 	// or "full" (nor when the power does; slower).
 	Synchronous string `yaml:"synchronous"`
+}
+
+// RetryConfig says how a turn is asked again whose error may pass.
+type RetryConfig struct {
+	Attempts int           `yaml:"attempts"` // at a turn, each of which may go to several upstreams. Default: 4
+	Patience time.Duration `yaml:"patience"` // spent on waiting between them. Default: 2m
+	Continue string        `yaml:"continue"` // what to do when an answer has begun and breaks off: ask "again" (the default), or "fail"
 }
 
 // ModelConfig sends models to upstreams: to those that it names, or to one that it

@@ -23,6 +23,12 @@ func (c *Config) checkModels() error {
 	if !currencyCode.MatchString(c.Currency) {
 		return fmt.Errorf("currency: %q is not a code of three letters", c.Currency)
 	}
+	if r := c.Retry; r.Attempts < 0 || r.Patience < 0 {
+		return errors.New("retry: attempts and patience must not be negative")
+	}
+	if k := c.Retry.Continue; k != "" && k != "again" && k != "fail" {
+		return fmt.Errorf("retry.continue: %q is neither again nor fail", k)
+	}
 	for _, name := range slices.Sorted(maps.Keys(c.Upstreams)) {
 		u := c.Upstreams[name]
 		if !upstreamName.MatchString(name) {

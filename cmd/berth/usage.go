@@ -23,9 +23,10 @@ func newUsage() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "usage",
 		Short: "Show what projects have used",
-		Long: `Show what projects have used: responses and tokens by key and model, containers
-and their seconds by key and memory limit, and the bytes of files that are stored
-now. GET /v1/organization/usage/completions tells a project its own.`,
+		Long: `Show what projects have used: responses, tokens and what they cost by key and
+model, the same by key and upstream as far as the configuration names upstreams,
+containers and their seconds by key and memory limit, and the bytes of files that are
+stored now. GET /v1/organization/usage/completions tells a project its own.`,
 		Args: cobra.NoArgs,
 	}
 	open := storeFlag(cmd)
@@ -62,14 +63,18 @@ type usageReport struct {
 
 func (r *usageReport) write(ctx context.Context) error {
 	r.query.Kind = store.UsageResponse
-	err := r.table(ctx, "MODEL\tRESPONSES\tINPUT\tCACHED\tOUTPUT\tREASONING", func(u *store.Usage) string {
-		return fmt.Sprintf("%s\t%d\t%d\t%d\t%d\t%d", u.Name, u.Count, u.InputTokens, u.CachedTokens, u.OutputTokens, u.ReasoningTokens)
-	})
-	if err != nil {
+	tokens := func(u *store.Usage) string {
+		return fmt.Sprintf("%s\t%d\t%d\t%d\t%d\t%d\t%s", u.Name, u.Count, u.InputTokens, u.CachedTokens, u.OutputTokens, u.ReasoningTokens, u.Cost)
+	}
+	if err := r.table(ctx, "MODEL\tRESPONSES\tINPUT\tCACHED\tOUTPUT\tREASONING\tCOST", tokens); err != nil {
+		return err
+	}
+	r.query.Kind = store.UsageUpstream
+	if err := r.table(ctx, "UPSTREAM\tTURNS\tINPUT\tCACHED\tOUTPUT\tREASONING\tCOST", tokens); err != nil {
 		return err
 	}
 	r.query.Kind = store.UsageContainer
-	err = r.table(ctx, "MEMORY\tCONTAINERS\tSECONDS", func(u *store.Usage) string {
+	err := r.table(ctx, "MEMORY\tCONTAINERS\tSECONDS", func(u *store.Usage) string {
 		return fmt.Sprintf("%s\t%d\t%d", u.Name, u.Count, u.Seconds)
 	})
 	if err != nil {
@@ -123,6 +128,7 @@ type usageLine struct {
 	OutputTokens    int64           `json:"output_tokens"`
 	ReasoningTokens int64           `json:"reasoning_tokens"`
 	Seconds         int64           `json:"seconds"`
+	Cost            berth.Amount    `json:"cost"`
 }
 
 // storage prints what is stored now.

@@ -23,7 +23,7 @@ func (d *DB) Usage(ctx context.Context, q store.UsageQuery) ([]*store.Usage, err
 		own, err = d.queries.ProjectUsage(ctx, query.ProjectUsageParams{Width: args.Width, Project: string(q.Project), Kind: args.Kind, First: args.First, Before: args.Before})
 		for _, r := range own {
 			rows = append(rows, query.AllUsageRow{Bucket: r.Bucket, Project: string(q.Project), Key: r.Key, Name: r.Name, Count: r.Count,
-				InputTokens: r.InputTokens, CachedTokens: r.CachedTokens, OutputTokens: r.OutputTokens, ReasoningTokens: r.ReasoningTokens, Seconds: r.Seconds})
+				InputTokens: r.InputTokens, CachedTokens: r.CachedTokens, OutputTokens: r.OutputTokens, ReasoningTokens: r.ReasoningTokens, Seconds: r.Seconds, Cost: r.Cost})
 		}
 	}
 	if err != nil {
@@ -33,7 +33,7 @@ func (d *DB) Usage(ctx context.Context, q store.UsageQuery) ([]*store.Usage, err
 	for i, r := range rows {
 		used[i] = &store.Usage{Project: berth.ProjectID(r.Project), Kind: q.Kind, Start: r.Bucket, Key: berth.KeyID(r.Key), Name: r.Name,
 			Count: r.Count, InputTokens: r.InputTokens, CachedTokens: r.CachedTokens, OutputTokens: r.OutputTokens, ReasoningTokens: r.ReasoningTokens,
-			Seconds: r.Seconds}
+			Seconds: r.Seconds, Cost: berth.Amount(r.Cost)}
 	}
 	return used, nil
 }
@@ -46,7 +46,7 @@ func (d *DB) AddUsage(ctx context.Context, u *store.Usage) error {
 func addUsage(ctx context.Context, q *query.Queries, u *store.Usage, at int64) error {
 	return q.AddUsage(ctx, query.AddUsageParams{Project: string(u.Project), Start: at - at%60, Kind: string(u.Kind), Key: string(u.Key), Name: u.Name,
 		Count: u.Count, InputTokens: u.InputTokens, CachedTokens: u.CachedTokens, OutputTokens: u.OutputTokens, ReasoningTokens: u.ReasoningTokens,
-		Seconds: u.Seconds})
+		Seconds: u.Seconds, Cost: int64(u.Cost)})
 }
 
 // addSeconds counts the life of a container from one time to another, to the hours
@@ -66,12 +66,12 @@ func addSeconds(ctx context.Context, q *query.Queries, u store.Usage, from, to i
 
 // countResponse counts a response that ends as body.
 func countResponse(ctx context.Context, q *query.Queries, p berth.ProjectID, key string, body *berth.Response) error {
-	u := &store.Usage{Project: p, Kind: store.UsageResponse, Key: berth.KeyID(key), Name: body.Model, Count: 1}
-	if t := body.Usage; t != nil {
-		u.InputTokens, u.CachedTokens = int64(t.InputTokens), int64(t.InputTokenDetails.CachedTokens)
-		u.OutputTokens, u.ReasoningTokens = int64(t.OutputTokens), int64(t.OutputTokenDetails.ReasoningTokens)
+	for _, u := range store.ResponseUsage(p, berth.KeyID(key), body) {
+		if err := addUsage(ctx, q, u, time.Now().Unix()); err != nil {
+			return err
+		}
 	}
-	return addUsage(ctx, q, u, time.Now().Unix())
+	return nil
 }
 
 // countUnfinished counts a response that is deleted before its end. One that has

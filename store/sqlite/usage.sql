@@ -1,19 +1,21 @@
 -- name: AddUsage :exec
-INSERT INTO usage (project, start, kind, key, name, count, input_tokens, cached_tokens, output_tokens, reasoning_tokens, seconds)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+INSERT INTO usage (project, start, kind, key, name, count, input_tokens, cached_tokens, output_tokens, reasoning_tokens, seconds, cost)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (project, kind, start, key, name) DO UPDATE SET
     count = count + excluded.count,
     input_tokens = input_tokens + excluded.input_tokens,
     cached_tokens = cached_tokens + excluded.cached_tokens,
     output_tokens = output_tokens + excluded.output_tokens,
     reasoning_tokens = reasoning_tokens + excluded.reasoning_tokens,
-    seconds = seconds + excluded.seconds;
+    seconds = seconds + excluded.seconds,
+    cost = cost + excluded.cost;
 
 -- name: ProjectUsage :many
 SELECT CAST(start - start % CAST(sqlc.arg(width) AS INTEGER) AS INTEGER) AS bucket, key, name,
     CAST(sum(count) AS INTEGER) AS count, CAST(sum(input_tokens) AS INTEGER) AS input_tokens,
     CAST(sum(cached_tokens) AS INTEGER) AS cached_tokens, CAST(sum(output_tokens) AS INTEGER) AS output_tokens,
-    CAST(sum(reasoning_tokens) AS INTEGER) AS reasoning_tokens, CAST(sum(seconds) AS INTEGER) AS seconds
+    CAST(sum(reasoning_tokens) AS INTEGER) AS reasoning_tokens, CAST(sum(seconds) AS INTEGER) AS seconds,
+    CAST(sum(cost) AS INTEGER) AS cost
 FROM usage
 WHERE project = sqlc.arg(project) AND kind = sqlc.arg(kind) AND start >= sqlc.arg(first) AND start < sqlc.arg(before)
 GROUP BY bucket, key, name ORDER BY bucket, key, name;
@@ -22,7 +24,8 @@ GROUP BY bucket, key, name ORDER BY bucket, key, name;
 SELECT CAST(start - start % CAST(sqlc.arg(width) AS INTEGER) AS INTEGER) AS bucket, project, key, name,
     CAST(sum(count) AS INTEGER) AS count, CAST(sum(input_tokens) AS INTEGER) AS input_tokens,
     CAST(sum(cached_tokens) AS INTEGER) AS cached_tokens, CAST(sum(output_tokens) AS INTEGER) AS output_tokens,
-    CAST(sum(reasoning_tokens) AS INTEGER) AS reasoning_tokens, CAST(sum(seconds) AS INTEGER) AS seconds
+    CAST(sum(reasoning_tokens) AS INTEGER) AS reasoning_tokens, CAST(sum(seconds) AS INTEGER) AS seconds,
+    CAST(sum(cost) AS INTEGER) AS cost
 FROM usage
 WHERE kind = sqlc.arg(kind) AND start >= sqlc.arg(first) AND start < sqlc.arg(before)
 GROUP BY bucket, project, key, name ORDER BY bucket, project, key, name;

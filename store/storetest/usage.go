@@ -122,6 +122,39 @@ func responseUsage(t *testing.T, s store.Store) {
 	}
 }
 
+// What a response tells of its upstreams is counted with it, and what it cost.
+func upstreamUsage(t *testing.T, s store.Store) {
+	turn := func(upstream string, turns int, cost *berth.Cost) berth.UpstreamUsage {
+		return berth.UpstreamUsage{Upstream: upstream, Model: "vendor/m-1", Turns: turns, Usage: berth.Usage{InputTokens: 7, OutputTokens: 5, TotalTokens: 12}, Cost: cost}
+	}
+	for range 2 {
+		r := create(t, s, response(""))
+		body := *r.Body
+		body.Status, body.Usage = berth.StatusCompleted, &berth.Usage{InputTokens: 14, OutputTokens: 10, TotalTokens: 24}
+		body.Berth = body.Berth.AddTurn(turn("b", 1, nil)).AddTurn(turn("a", 2, &berth.Cost{Value: 5, Currency: "usd"}))
+		if err := s.AppendEvents(t.Context(), mine, body.ID, "me", []store.Event{event(1)}, &body); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wantUsed(t, s, mine, store.UsageResponse, "proj_mine  m: 2, tokens 28 (0) 20 (0), 0 s")
+	wantUsed(t, s, mine, store.UsageUpstream, "proj_mine  a/vendor/m-1: 4, tokens 14 (0) 10 (0), 0 s", "proj_mine  b/vendor/m-1: 2, tokens 14 (0) 10 (0), 0 s")
+	for kind, want := range map[store.UsageKind][]berth.Amount{store.UsageResponse: {10}, store.UsageUpstream: {10, 0}} {
+		for _, p := range []berth.ProjectID{mine, ""} {
+			list, err := s.Usage(t.Context(), store.UsageQuery{Project: p, Kind: kind, From: time.Unix(0, 0), To: time.Now().Add(time.Hour), Width: 1 << 26 * time.Minute})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []berth.Amount
+			for _, u := range list {
+				got = append(got, u.Cost)
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("costs of kind %s (-want +got):\n%s", kind, diff)
+			}
+		}
+	}
+}
+
 // Containers are counted when they are made, and their seconds while they run and
 // with their end.
 func containerUsage(t *testing.T, s store.Store) {

@@ -116,4 +116,5 @@ type Usage struct {
 	OutputTokens    int64
 	ReasoningTokens int64
 	Seconds         int64
+	Cost            int64
 }

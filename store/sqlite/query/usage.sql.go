@@ -10,15 +10,16 @@ import (
 )
 
 const addUsage = `-- name: AddUsage :exec
-INSERT INTO usage (project, start, kind, key, name, count, input_tokens, cached_tokens, output_tokens, reasoning_tokens, seconds)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+INSERT INTO usage (project, start, kind, key, name, count, input_tokens, cached_tokens, output_tokens, reasoning_tokens, seconds, cost)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (project, kind, start, key, name) DO UPDATE SET
     count = count + excluded.count,
     input_tokens = input_tokens + excluded.input_tokens,
     cached_tokens = cached_tokens + excluded.cached_tokens,
     output_tokens = output_tokens + excluded.output_tokens,
     reasoning_tokens = reasoning_tokens + excluded.reasoning_tokens,
-    seconds = seconds + excluded.seconds
+    seconds = seconds + excluded.seconds,
+    cost = cost + excluded.cost
 `
 
 type AddUsageParams struct {
@@ -33,6 +34,7 @@ type AddUsageParams struct {
 	OutputTokens    int64
 	ReasoningTokens int64
 	Seconds         int64
+	Cost            int64
 }
 
 func (q *Queries) AddUsage(ctx context.Context, arg AddUsageParams) error {
@@ -48,6 +50,7 @@ func (q *Queries) AddUsage(ctx context.Context, arg AddUsageParams) error {
 		arg.OutputTokens,
 		arg.ReasoningTokens,
 		arg.Seconds,
+		arg.Cost,
 	)
 	return err
 }
@@ -56,7 +59,8 @@ const allUsage = `-- name: AllUsage :many
 SELECT CAST(start - start % CAST(?1 AS INTEGER) AS INTEGER) AS bucket, project, key, name,
     CAST(sum(count) AS INTEGER) AS count, CAST(sum(input_tokens) AS INTEGER) AS input_tokens,
     CAST(sum(cached_tokens) AS INTEGER) AS cached_tokens, CAST(sum(output_tokens) AS INTEGER) AS output_tokens,
-    CAST(sum(reasoning_tokens) AS INTEGER) AS reasoning_tokens, CAST(sum(seconds) AS INTEGER) AS seconds
+    CAST(sum(reasoning_tokens) AS INTEGER) AS reasoning_tokens, CAST(sum(seconds) AS INTEGER) AS seconds,
+    CAST(sum(cost) AS INTEGER) AS cost
 FROM usage
 WHERE kind = ?2 AND start >= ?3 AND start < ?4
 GROUP BY bucket, project, key, name ORDER BY bucket, project, key, name
@@ -80,6 +84,7 @@ type AllUsageRow struct {
 	OutputTokens    int64
 	ReasoningTokens int64
 	Seconds         int64
+	Cost            int64
 }
 
 func (q *Queries) AllUsage(ctx context.Context, arg AllUsageParams) ([]AllUsageRow, error) {
@@ -107,6 +112,7 @@ func (q *Queries) AllUsage(ctx context.Context, arg AllUsageParams) ([]AllUsageR
 			&i.OutputTokens,
 			&i.ReasoningTokens,
 			&i.Seconds,
+			&i.Cost,
 		); err != nil {
 			return nil, err
 		}
@@ -197,7 +203,8 @@ const projectUsage = `-- name: ProjectUsage :many
 SELECT CAST(start - start % CAST(?1 AS INTEGER) AS INTEGER) AS bucket, key, name,
     CAST(sum(count) AS INTEGER) AS count, CAST(sum(input_tokens) AS INTEGER) AS input_tokens,
     CAST(sum(cached_tokens) AS INTEGER) AS cached_tokens, CAST(sum(output_tokens) AS INTEGER) AS output_tokens,
-    CAST(sum(reasoning_tokens) AS INTEGER) AS reasoning_tokens, CAST(sum(seconds) AS INTEGER) AS seconds
+    CAST(sum(reasoning_tokens) AS INTEGER) AS reasoning_tokens, CAST(sum(seconds) AS INTEGER) AS seconds,
+    CAST(sum(cost) AS INTEGER) AS cost
 FROM usage
 WHERE project = ?2 AND kind = ?3 AND start >= ?4 AND start < ?5
 GROUP BY bucket, key, name ORDER BY bucket, key, name
@@ -221,6 +228,7 @@ type ProjectUsageRow struct {
 	OutputTokens    int64
 	ReasoningTokens int64
 	Seconds         int64
+	Cost            int64
 }
 
 func (q *Queries) ProjectUsage(ctx context.Context, arg ProjectUsageParams) ([]ProjectUsageRow, error) {
@@ -248,6 +256,7 @@ func (q *Queries) ProjectUsage(ctx context.Context, arg ProjectUsageParams) ([]P
 			&i.OutputTokens,
 			&i.ReasoningTokens,
 			&i.Seconds,
+			&i.Cost,
 		); err != nil {
 			return nil, err
 		}
