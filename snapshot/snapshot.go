@@ -26,6 +26,7 @@ import (
 	"gocloud.dev/gcerrors"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/audit"
 	"github.com/berth-run/berth/image/layer"
 	"github.com/berth-run/berth/store"
 )
@@ -42,6 +43,8 @@ type Options struct {
 	// Quota returns an error for the client if a project may not store so many more
 	// bytes; nil is no limit.
 	Quota func(ctx context.Context, p berth.ProjectID, bytes int64) error
+
+	Audit *audit.Log // of what is made and removed; nil is none
 }
 
 // A Library keeps snapshots. It is safe for concurrent use. Errors that a client may
@@ -94,8 +97,10 @@ func (l *Library) Create(ctx context.Context, p berth.ProjectID, r *Record, writ
 	}
 	if err != nil {
 		_ = l.opts.Bucket.Delete(context.WithoutCancel(ctx), path(p, s.ID)) // or the next Sweep does
+		return err
 	}
-	return err
+	l.opts.Audit.Record(audit.Entry{Action: audit.SnapshotCreated, Project: p, Container: s.ContainerID, Object: string(s.ID), Bytes: s.Bytes})
+	return nil
 }
 
 func (l *Library) room(ctx context.Context, p berth.ProjectID, bytes int64) error {
@@ -286,12 +291,19 @@ func (o *opened) Close() error { return errors.Join(o.ReadCloser.Close(), o.belo
 // Delete removes a snapshot, the object with its key first: what is left of the
 // content then means nothing, and is Sweep's.
 func (l *Library) Delete(ctx context.Context, p berth.ProjectID, id berth.SnapshotID) error {
+	return l.delete(ctx, p, id, "deleted")
+}
+
+func (l *Library) delete(ctx context.Context, p berth.ProjectID, id berth.SnapshotID, reason string) error {
 	if err := l.opts.Objects.DeleteObject(ctx, p, key(id)); errors.Is(err, store.ErrNotFound) {
 		return notFound(id)
 	} else if err != nil {
 		return err
 	}
-	return l.remove(ctx, path(p, id))
+	if err := l.remove(ctx, path(p, id)); err != nil {
+		return err
+	}
+	return l.opts.Audit.Commit(ctx, audit.Entry{Action: audit.SnapshotDeleted, Project: p, Object: string(id), Reason: reason})
 }
 
 func (l *Library) remove(ctx context.Context, at string) error {
@@ -312,7 +324,7 @@ func (l *Library) Expire(ctx context.Context, now time.Time) error {
 			return err
 		}
 		for _, ref := range refs {
-			err := l.Delete(ctx, ref.Project, berth.SnapshotID(ref.ID))
+			err := l.delete(ctx, ref.Project, berth.SnapshotID(ref.ID), "expired")
 			if err != nil && berth.ErrorCode(err) != berth.CodeNotFound {
 				return err
 			}

@@ -32,6 +32,7 @@ import (
 	"github.com/berth-run/berth/sandbox/driver"
 	"github.com/berth-run/berth/sandbox/gvisor"
 	"github.com/berth-run/berth/sandbox/local"
+	"github.com/berth-run/berth/snapshot"
 	"github.com/berth-run/berth/store"
 	"github.com/berth-run/berth/store/sqlite"
 	"github.com/berth-run/berth/tool"
@@ -89,7 +90,8 @@ func newServer(ctx context.Context, state string, config *Config, log *slog.Logg
 	}
 	s.later(func(context.Context) error { return bucket.Close() })
 	var quotas *quota.Quota
-	snapshots, err := openSnapshots(ctx, state, db, key, log, func(ctx context.Context, p berth.ProjectID, bytes int64) error { return quotas.Store(ctx, p, bytes) })
+	snapshots, err := openSnapshots(ctx, state, snapshot.Options{Objects: db, Seal: seal.New(key), Audit: record,
+		Quota: func(ctx context.Context, p berth.ProjectID, bytes int64) error { return quotas.Store(ctx, p, bytes) }}, log)
 	if err != nil {
 		return s, err
 	}

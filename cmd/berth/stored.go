@@ -9,7 +9,6 @@ import (
 	"gocloud.dev/blob/fileblob"
 
 	"github.com/berth-run/berth"
-	"github.com/berth-run/berth/internal/seal"
 	"github.com/berth-run/berth/snapshot"
 	"github.com/berth-run/berth/store"
 )
@@ -22,14 +21,15 @@ type snapshots struct {
 
 func (s snapshots) Close() error { return s.bucket.Close() }
 
-// openSnapshots opens the library in the state directory and removes what a crash
-// has left half made there.
-func openSnapshots(ctx context.Context, state string, objects store.Objects, key [32]byte, log *slog.Logger, quota func(context.Context, berth.ProjectID, int64) error) (snapshots, error) {
+// openSnapshots opens the library in the state directory, whose bucket opts do not
+// name, and removes what a crash has left half made there.
+func openSnapshots(ctx context.Context, state string, opts snapshot.Options, log *slog.Logger) (snapshots, error) {
 	bucket, err := fileblob.OpenBucket(filepath.Join(state, "snapshots"), &fileblob.Options{CreateDir: true, NoTempDir: true, Metadata: fileblob.MetadataDontWrite})
 	if err != nil {
 		return snapshots{}, err
 	}
-	s := snapshots{snapshot.New(snapshot.Options{Objects: objects, Bucket: bucket, Seal: seal.New(key), Quota: quota}), bucket}
+	opts.Bucket = bucket
+	s := snapshots{snapshot.New(opts), bucket}
 	if err := s.Sweep(ctx, log); err != nil {
 		bucket.Close()
 		return snapshots{}, err

@@ -46,7 +46,7 @@ var Imports = map[string][]string{
 	"model/balance":             {"", "model", "model/dialogue"},
 	"model/modeltest":           {"", "model", "model/dialogue"},
 	"files":                     {"", "audit", "store"},
-	"snapshot":                  {"", "image/layer", "store"},
+	"snapshot":                  {"", "audit", "image/layer", "store"},
 	"journal":                   {"", "store"},
 	"project":                   {"", "store"},
 	"quota":                     {"", "project", "store"},
