@@ -1,5 +1,7 @@
 // Command berth-guest is the program inside every sandbox, its PID 1. It listens
-// on one socket for its keeper; package guest/server says what it does.
+// on one socket for its keeper; package guest/server says what it does. Where that
+// socket cannot be reached from outside, berth-guest dial SOCKET, started beside it,
+// carries a connection over its standard streams.
 package main
 
 import (
@@ -10,8 +12,10 @@ import (
 	"net"
 	"os"
 	"os/signal"
+	"runtime"
 	"runtime/debug"
 	"strconv"
+	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -22,7 +26,11 @@ import (
 const lastSignal unix.Signal = 64
 
 func main() {
-	if err := run(); err != nil {
+	work := run
+	if len(os.Args) == 3 && os.Args[1] == "dial" {
+		work = func() error { return dial(os.Args[2], os.Stdin, os.Stdout) }
+	}
+	if err := work(); err != nil {
 		fmt.Fprintln(os.Stderr, "berth-guest:", err)
 		os.Exit(1)
 	}
@@ -35,6 +43,8 @@ func run() error {
 	state := flag.String("state", os.Getenv("BERTH_STATE_DIR"), "directory for shell state and output")
 	memory := flag.Int64("memory-limit", number("BERTH_MEMORY_LIMIT"), "bytes that all processes may use")
 	pids := flag.Int64("pids-limit", number("BERTH_PIDS_LIMIT"), "processes that may exist")
+	log := flag.String("log", os.Getenv("BERTH_GUEST_LOG"), "where to write, instead of the standard streams, once it listens")
+	threads := flag.Int64("threads", number("BERTH_THREADS"), "threads to make at once, where there may be no room for more later")
 	flag.Parse()
 	if *socket == "" {
 		return fmt.Errorf("--socket or BERTH_GUEST_SOCKET is needed")
@@ -42,6 +52,7 @@ func run() error {
 	// A sandbox pays for the guest: it rather collects often than grows.
 	debug.SetGCPercent(50)
 	debug.SetMemoryLimit(32 << 20)
+	reserveThreads(int(*threads))
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM)
 	defer stop()
 	if os.Getpid() == 1 {
@@ -65,7 +76,46 @@ func run() error {
 	if err != nil {
 		return err
 	}
+	if *log != "" {
+		if err := redirect(*log); err != nil {
+			return err
+		}
+	}
 	return s.Serve(ctx, l)
+}
+
+// reserveThreads makes n threads, which the runtime keeps. It ends the program when
+// it needs another and the sandbox is full of processes.
+func reserveThreads(n int) {
+	var made sync.WaitGroup
+	release := make(chan struct{})
+	made.Add(n)
+	for range n {
+		go func() {
+			runtime.LockOSThread()
+			defer runtime.UnlockOSThread()
+			made.Done()
+			<-release
+		}()
+	}
+	made.Wait()
+	close(release)
+}
+
+// redirect puts a file into the place of the standard output and error. Through
+// /proc/1/fd root in a sandbox could else write, without end, to whoever reads them.
+func redirect(path string) error {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	for _, std := range []*os.File{os.Stdout, os.Stderr} {
+		if err := unix.Dup3(int(f.Fd()), int(std.Fd()), 0); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func number(env string) int64 {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"path"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -39,9 +40,11 @@ func (a *archiver) tree() (root, prefix string) {
 	return a.server.opts.WorkDir, "mnt/data"
 }
 
-// skip leaves out what is the guest's own.
-func (a *archiver) skip(path string) bool {
-	return path == "/.berth" || path == filepath.Clean(a.server.opts.StateDir)
+// skip returns what leaves out the guest's own files and those that are mounted, as
+// some drivers do with /etc/hosts.
+func (a *archiver) skip() func(path string) bool {
+	mounted, state := mountPoints(), filepath.Clean(a.server.opts.StateDir)
+	return func(path string) bool { return path == "/.berth" || path == state || mounted[path] }
 }
 
 // get serves GET /archive: what has changed since the sandbox was started, as
@@ -65,7 +68,7 @@ func (a *archiver) get(w http.ResponseWriter, r *http.Request) {
 
 func (a *archiver) write(out *tar.Writer) error {
 	root, prefix := a.tree()
-	d := layer.Differ{Root: root, Prefix: prefix, Since: a.server.started.Add(-clockSlack), Skip: a.skip}
+	d := layer.Differ{Root: root, Prefix: prefix, Since: a.server.started.Add(-clockSlack), Skip: a.skip()}
 	if err := d.Diff(out); err != nil {
 		return err
 	}
@@ -100,12 +103,13 @@ func (a *archiver) apply(body io.Reader) error {
 		return err
 	}
 	defer root.Close()
+	mounted := mountPoints()
 	to := layer.Applier{Root: root, Prefix: prefix, Owners: os.Getuid() == 0, Devices: true,
 		Take: func(name string, h *tar.Header, content io.Reader) (bool, error) {
 			if name == stateName && h.Typeflag == tar.TypeReg {
 				return true, a.server.shell.state.restore(io.LimitReader(content, maxState+1))
 			}
-			return name == ".berth" || strings.HasPrefix(name, ".berth/"), nil
+			return name == ".berth" || strings.HasPrefix(name, ".berth/") || prefix == "" && mounted[named(name)], nil
 		}}
 	if err := to.Apply(body); err != nil {
 		return fmt.Errorf("applying: %w", err)
@@ -113,6 +117,26 @@ func (a *archiver) apply(body io.Reader) error {
 	// Trailing bytes are read, so that the sender's end is ours.
 	_, err = io.Copy(io.Discard, body)
 	return err
+}
+
+// named returns the path that an entry of a layer is about.
+func named(entry string) string {
+	dir, base := path.Split(entry)
+	return path.Join("/", dir, strings.TrimPrefix(base, ".wh."))
+}
+
+// mountPoints returns the paths at which file systems, directories or files of others
+// are mounted in the sandbox. Its root is none of them.
+func mountPoints() map[string]bool {
+	points := map[string]bool{}
+	text, _ := os.ReadFile("/proc/self/mountinfo")
+	for line := range strings.Lines(string(text)) {
+		// Blanks and line ends in a path are written in octal; of these a space may occur.
+		if f := strings.Fields(line); len(f) > 4 && f[4] != "/" {
+			points[strings.ReplaceAll(f[4], `\040`, " ")] = true
+		}
+	}
+	return points
 }
 
 // freeze stops all processes but the guest until thaw is called, and none is started.

@@ -152,9 +152,12 @@ func (s *Server) watchMemory() (short bool) {
 	return true
 }
 
-// memoryUsed is what all processes use together. Only a kernel that shows the
-// sandbox its own memory, as gVisor does, gives a useful answer.
+// memoryUsed is what all processes use together. /proc/meminfo is about the sandbox
+// only where it has a kernel of its own; where it shares one, its control group knows.
 func memoryUsed() (int64, bool) {
+	if used, ok := groupMemory("/sys/fs/cgroup"); ok {
+		return used, true
+	}
 	text, err := os.ReadFile("/proc/meminfo")
 	if err != nil {
 		return 0, false
@@ -162,6 +165,39 @@ func memoryUsed() (int64, bool) {
 	total, ok1 := meminfo(text, "MemTotal:")
 	available, ok2 := meminfo(text, "MemAvailable:")
 	return total - available, ok1 && ok2
+}
+
+// groupMemory is what the control group shown at root uses, of version 2 or 1, if it
+// has a limit. Pages of files that the kernel would give up first do not count.
+func groupMemory(root string) (int64, bool) {
+	for _, g := range []struct{ dir, limit, usage, cache string }{
+		{root, "memory.max", "memory.current", "inactive_file"},
+		{root + "/memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"},
+	} {
+		number := func(name string) (int64, bool) {
+			text, err := os.ReadFile(filepath.Join(g.dir, name))
+			if err != nil {
+				return 0, false
+			}
+			n, err := strconv.ParseInt(string(bytes.TrimSpace(text)), 10, 64)
+			return n, err == nil
+		}
+		if limit, ok := number(g.limit); !ok || limit >= 1<<60 { // "max", or the largest there is
+			continue
+		}
+		used, ok := number(g.usage)
+		stat, err := os.ReadFile(filepath.Join(g.dir, "memory.stat"))
+		if !ok || err != nil {
+			continue
+		}
+		for line := range bytes.Lines(stat) {
+			if f := bytes.Fields(line); len(f) == 2 && string(f[0]) == g.cache {
+				cache, err := strconv.ParseInt(string(f[1]), 10, 64)
+				return max(used-cache, 0), err == nil
+			}
+		}
+	}
+	return 0, false
 }
 
 func meminfo(text []byte, key string) (int64, bool) {

@@ -82,7 +82,8 @@ type proc struct {
 	state              byte
 }
 
-// processList reads /proc. The guest itself and kernel threads are left out.
+// processList reads /proc. The guest itself, kernel threads and what was started from
+// outside, such as a relay, are left out: their parent is none in the sandbox.
 func processList() []proc {
 	dir, err := os.Open("/proc")
 	if err != nil {
@@ -100,7 +101,7 @@ func processList() []proc {
 		if err != nil {
 			continue
 		}
-		if p, ok := parseStat(stat); ok && p.pid == pid {
+		if p, ok := parseStat(stat); ok && p.pid == pid && p.ppid != 0 {
 			all = append(all, p)
 		}
 	}

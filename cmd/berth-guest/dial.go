@@ -1,0 +1,64 @@
+package main
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// connected is what dial writes first.
+const connected = "ok\n"
+
+// dialTime is how long dial waits for a guest that has only just been started.
+const dialTime = 5 * time.Second
+
+// dial connects to the guest's socket, says so, and carries what goes in and out.
+// It returns when either end does not go on.
+func dial(socket string, in io.Reader, out io.Writer) error {
+	conn, err := dialGuest(socket)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if _, err := io.WriteString(out, connected); err != nil {
+		return err
+	}
+	end := make(chan error, 2)
+	go func() {
+		_, err := io.Copy(conn, in)
+		end <- err
+	}()
+	go func() {
+		_, err := io.Copy(out, conn)
+		end <- err
+	}()
+	return <-end
+}
+
+func dialGuest(socket string) (net.Conn, error) {
+	for end := time.Now().Add(dialTime); ; time.Sleep(time.Millisecond) {
+		conn, err := net.Dial("unix", socket)
+		early := errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ECONNREFUSED)
+		if !early || time.Now().After(end) || !empty(filepath.Dir(socket), filepath.Base(socket)) {
+			return conn, err
+		}
+	}
+}
+
+// empty reports whether there is nothing in a directory but one file. A guest that
+// listens has begun its log there.
+func empty(dir, but string) bool {
+	entries, err := os.ReadDir(dir)
+	for _, e := range entries {
+		if e.Name() != but {
+			return false
+		}
+	}
+	return err == nil
+}

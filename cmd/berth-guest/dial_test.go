@@ -1,0 +1,70 @@
+package main
+
+import (
+	"bufio"
+	"errors"
+	"io"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// A relay waits for the guest to listen, says that it has connected, and carries what
+// goes in and out until one end is over.
+func TestDial(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "s")
+	in, toRelay := io.Pipe()
+	fromRelay, out := io.Pipe()
+	ended := make(chan error, 1)
+	go func() { ended <- dial(socket, in, out) }()
+
+	l, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	conn, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	heard := bufio.NewReader(fromRelay)
+	if line, err := heard.ReadString('\n'); line != connected || err != nil {
+		t.Fatalf("got %q, %v, want %q", line, err, connected)
+	}
+	go io.WriteString(toRelay, "to the guest\n")
+	if line, err := bufio.NewReader(conn).ReadString('\n'); line != "to the guest\n" || err != nil {
+		t.Errorf("the guest hears %q, %v", line, err)
+	}
+	go io.WriteString(conn, "from the guest\n")
+	if line, err := heard.ReadString('\n'); line != "from the guest\n" || err != nil {
+		t.Errorf("the keeper hears %q, %v", line, err)
+	}
+	toRelay.Close()
+	select {
+	case err := <-ended:
+		if err != nil {
+			t.Errorf("the end: %v", err)
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("the relay outlives its keeper")
+	}
+}
+
+// A guest that has listened before is not waited for.
+func TestDialGone(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "log"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	if err := dial(filepath.Join(dir, "s"), nil, io.Discard); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("got %v, want %v", err, fs.ErrNotExist)
+	}
+	if took := time.Since(began); took >= dialTime {
+		t.Errorf("it waited for %v", took)
+	}
+}

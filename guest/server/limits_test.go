@@ -1,0 +1,57 @@
+package server
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+func TestGroupMemory(t *testing.T) {
+	const none = -1
+	for name, tt := range map[string]struct {
+		files map[string]string
+		want  int64
+	}{
+		"Nothing": {nil, none},
+		"Version2": {map[string]string{"memory.max": "1000\n", "memory.current": "900\n",
+			"memory.stat": "anon 1\ninactive_file 300\nactive_file 5\n"}, 600},
+		"Version2Unlimited": {map[string]string{"memory.max": "max\n", "memory.current": "900\n", "memory.stat": "inactive_file 300\n"}, none},
+		"Version1": {map[string]string{"memory/memory.limit_in_bytes": "1000\n", "memory/memory.usage_in_bytes": "900\n",
+			"memory/memory.stat": "inactive_file 1\ntotal_inactive_file 200\n"}, 700},
+		"Version1Unlimited": {map[string]string{"memory/memory.limit_in_bytes": "9223372036854771712\n",
+			"memory/memory.usage_in_bytes": "900\n", "memory/memory.stat": "total_inactive_file 200\n"}, none},
+		"MoreCacheThanUsed": {map[string]string{"memory.max": "1000", "memory.current": "1", "memory.stat": "inactive_file 2"}, 0},
+		"Nonsense":          {map[string]string{"memory.max": "1000", "memory.current": "x", "memory.stat": "inactive_file 2"}, none},
+	} {
+		root := t.TempDir()
+		for file, content := range tt.files {
+			path := filepath.Join(root, file)
+			if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		got, ok := groupMemory(root)
+		if !ok {
+			got = none
+		}
+		if got != tt.want {
+			t.Errorf("%s: got %d, want %d", name, got, tt.want)
+		}
+	}
+}
+
+func TestNamed(t *testing.T) {
+	for entry, want := range map[string]string{
+		"etc/hosts": "/etc/hosts", "etc/.wh.hosts": "/etc/hosts", "proc/": "/proc", "mnt/data/a": "/mnt/data/a",
+	} {
+		if got := named(entry); got != want {
+			t.Errorf("named(%q): got %q, want %q", entry, got, want)
+		}
+	}
+	if !mountPoints()["/proc"] {
+		t.Error("/proc is not among the mount points")
+	}
+}
