@@ -160,5 +160,6 @@ type Features struct {
 	CPULimit    bool // Limits.CPU is enforced
 	PIDLimit    bool // Limits.PIDs is enforced
 	DiskLimit   bool // Limits.Disk is enforced
+	LimitsShown bool // /proc/meminfo shows Limits.Memory, and not the machine's
 	Network     bool // the sandbox sees a network other than its own loopback
 }

@@ -185,20 +185,24 @@ func (b *Box) Must(script string) string {
 }
 
 // Last runs a command that may take the guest with it: what becomes of it does not
-// matter, and nobody waits for a guest that is gone.
-func (b *Box) Last(script string) {
+// matter, and nobody waits for a guest that is gone. It returns what was heard of the
+// command's output.
+func (b *Box) Last(script string) string {
 	b.tb.Helper()
 	ctx, cancel := context.WithTimeout(b.tb.Context(), 30*time.Second)
 	defer cancel()
 	p, err := b.Client.Start(ctx, guest.ProcessRequest{Cmd: "/bin/sh", Args: []string{"-c", script}})
 	if err != nil {
-		return // gone before it could say that the command has started
+		return "" // gone before it could say that the command has started
 	}
+	var heard strings.Builder
 	for ev, err := range p.Events() {
 		if err != nil || ev.Ended {
-			return
+			break
 		}
+		heard.Write(ev.Stdout[:min(len(ev.Stdout), maxOutput-heard.Len())])
 	}
+	return heard.String()
 }
 
 // Stats returns the sandbox's stats, which have to be there.

@@ -22,8 +22,6 @@ package gvisor
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -113,6 +111,7 @@ func (d *Driver) Features() driver.Features {
 		CPULimit:    true,
 		PIDLimit:    true,
 		DiskLimit:   true,
+		LimitsShown: true,
 	}
 }
 
@@ -141,7 +140,7 @@ func (d *Driver) prepareStateDir() (err error) {
 	if st.Type == unix.TMPFS_MAGIC {
 		d.log.Warn("gvisor: the state directory is in memory; what sandboxes write counts against their memory", "dir", d.opts.StateDir)
 	}
-	if d.instance, err = readInstance(filepath.Join(d.opts.StateDir, "instance")); err != nil {
+	if d.instance, err = driver.Instance(filepath.Join(d.opts.StateDir, "instance")); err != nil {
 		return err
 	}
 	if err := writeSeed(d.seedPath()); err != nil {
@@ -153,25 +152,6 @@ func (d *Driver) prepareStateDir() (err error) {
 	}
 	d.skeleton, err = writeSkeleton(filepath.Join(d.opts.StateDir, "skeleton"), d.opts.GuestPath, len(ids) > 0)
 	return err
-}
-
-// readInstance returns the random name in the file, which it makes at the first
-// time. The name stays with a state directory that is moved.
-func readInstance(path string) (string, error) {
-	raw, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		var b [6]byte
-		rand.Read(b[:])
-		raw = []byte(hex.EncodeToString(b[:]))
-		err = writeFileAtomic(path, raw, 0o600)
-	}
-	if err != nil {
-		return "", err
-	}
-	if _, err := hex.DecodeString(string(raw)); err != nil || len(raw) != 12 {
-		return "", fmt.Errorf("%s: not an instance name", path)
-	}
-	return string(raw), nil
 }
 
 // writeFileAtomic writes a file of which a crash leaves all or nothing.
