@@ -62,6 +62,7 @@ var Imports = map[string][]string{
 	"sandbox/driver":            {},
 	"sandbox/host":              {"sandbox/driver"},
 	"sandbox/gvisor":            {"sandbox/driver", "sandbox/host"},
+	"sandbox/docker":            {"image/layer", "sandbox/driver"},
 	"sandbox/local":             {"sandbox/driver"},
 	"sandbox/drivertest":        {"egress", "guest", "image/layer", "sandbox/driver"},
 	"sandbox":                   {"", "audit", "egress", "guest", "image/layer", "sandbox/driver", "snapshot", "store"},

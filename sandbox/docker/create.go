@@ -1,0 +1,175 @@
+package docker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"strconv"
+	"strings"
+
+	"github.com/containerd/errdefs"
+	"github.com/moby/moby/api/types/container"
+	"github.com/moby/moby/api/types/mount"
+	"github.com/moby/moby/client"
+
+	"github.com/berth-run/berth/sandbox/driver"
+)
+
+// Paths inside a sandbox.
+const (
+	guestDir    = "/.berth"
+	guestPath   = guestDir + "/guest" // the guest program
+	guestRunDir = guestDir + "/run"   // a small tmpfs
+	guestSocket = guestRunDir + "/guest.sock"
+	guestLog    = guestRunDir + "/log"
+	hostname    = "sandbox"
+)
+
+// runOptions bound the tmpfs with the guest's socket. Root in the sandbox may write
+// there as it likes: to fill it harms only the guest's log.
+const runOptions = "mode=0700,size=1m,nr_inodes=16,nosuid,nodev,noexec"
+
+// capabilities are what root in the sandbox has: the engine's set without NET_RAW.
+// Commands run as another user and have none until they call sudo, which is also why
+// there is no no-new-privileges.
+var capabilities = []string{
+	"CAP_AUDIT_WRITE", "CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER",
+	"CAP_FSETID", "CAP_KILL", "CAP_MKNOD", "CAP_NET_BIND_SERVICE",
+	"CAP_SETFCAP", "CAP_SETGID", "CAP_SETPCAP", "CAP_SETUID", "CAP_SYS_CHROOT",
+}
+
+// masked are paths that show the engine's machine: those that engines mask, and more.
+var masked = []string{
+	"/proc/acpi", "/proc/asound", "/proc/bus", "/proc/config.gz", "/proc/interrupts", "/proc/kallsyms",
+	"/proc/kcore", "/proc/key-users", "/proc/keys", "/proc/kmsg", "/proc/latency_stats", "/proc/modules",
+	"/proc/sched_debug", "/proc/scsi", "/proc/sys/kernel/random/boot_id", "/proc/timer_list", "/proc/timer_stats",
+	"/sys/block", "/sys/devices/virtual/powercap", "/sys/firmware", "/sys/fs/bpf", "/sys/kernel/debug", "/sys/kernel/tracing",
+}
+
+const (
+	// pidsReserve are the processes and threads that a sandbox may have besides its
+	// commands': the guest's own, and those of relays. A guest that cannot make a
+	// thread dies.
+	pidsReserve = 64
+
+	// guestThreads are the threads that the guest makes at its start.
+	guestThreads = 24
+
+	// memoryReserve is the part of the memory limit that the guest does not hand to
+	// commands, so that it ends the greediest before the kernel ends any.
+	memoryReserve = 64 << 20
+)
+
+// Create makes the container. The first sandbox of a template waits until the engine
+// has its files.
+func (d *Driver) Create(ctx context.Context, spec driver.Spec) error {
+	name, err := d.container(spec.ID)
+	if err != nil {
+		return fmt.Errorf("docker: create: %w", err)
+	}
+	tag, err := templateTag(spec.Rootfs)
+	if err != nil {
+		return fmt.Errorf("docker: create %s: %w", spec.ID, err)
+	}
+	opts := client.ContainerCreateOptions{Name: name, Config: d.config(spec, tag), HostConfig: d.hostConfig(spec.Limits.WithDefaults())}
+	_, err = d.client.ContainerCreate(ctx, opts)
+	if errdefs.IsNotFound(err) { // the image
+		if err = d.importTemplate(ctx, spec.Rootfs, tag); err == nil {
+			_, err = d.client.ContainerCreate(ctx, opts)
+		}
+	}
+	if errdefs.IsConflict(err) {
+		err = errors.Join(fs.ErrExist, err)
+	} else if err != nil {
+		// Whoever has stopped waiting does not know whether it was made.
+		err = errors.Join(err, d.remove(context.WithoutCancel(ctx), name))
+	}
+	if err != nil {
+		return fmt.Errorf("docker: create %s: %w", spec.ID, err)
+	}
+	return nil
+}
+
+// config is what runs in the container.
+func (d *Driver) config(spec driver.Spec, image string) *container.Config {
+	return &container.Config{
+		Image:       image,
+		Hostname:    hostname,
+		User:        "0:0",
+		Env:         guestEnv(spec.Env, spec.Limits.WithDefaults()),
+		Entrypoint:  []string{guestPath},
+		WorkingDir:  "/",
+		Labels:      map[string]string{labelInstance: d.instance, labelSandbox: spec.ID},
+		Healthcheck: &container.HealthConfig{Test: []string{"NONE"}},
+		StopSignal:  "SIGKILL", // the guest heeds no other
+	}
+}
+
+// hostConfig is what stands around it. No limits of the ulimit kind: they count by
+// user, and users are the same in all containers.
+func (d *Driver) hostConfig(l driver.Limits) *container.HostConfig {
+	no := false
+	h := &container.HostConfig{
+		NetworkMode:  "none",
+		IpcMode:      container.IPCModePrivate,
+		CgroupnsMode: container.CgroupnsModePrivate,
+		CapDrop:      []string{"ALL"},
+		CapAdd:       capabilities,
+		MaskedPaths:  masked,
+		Runtime:      d.opts.Runtime,
+		Init:         &no, // the guest reaps
+		Mounts: []mount.Mount{{Type: mount.TypeVolume, Source: d.volume, Target: guestDir, ReadOnly: true,
+			VolumeOptions: &mount.VolumeOptions{NoCopy: true}}},
+		Tmpfs:         map[string]string{guestRunDir: runOptions},
+		ShmSize:       l.Memory / 2,
+		RestartPolicy: container.RestartPolicy{Name: container.RestartPolicyDisabled},
+		// Only what the guest says before it listens gets there.
+		LogConfig: container.LogConfig{Type: "local", Config: map[string]string{"max-size": "64k", "max-file": "1", "compress": "false"}},
+	}
+	if d.info.MemoryLimit {
+		h.Memory, h.MemorySwap = l.Memory, l.Memory
+	}
+	if d.info.CPUCfsQuota {
+		cores := min(l.CPU, float64(max(d.info.NCPU, 1))) // more is refused
+		h.NanoCPUs = int64(math.Ceil(cores * 1e9))
+	}
+	if d.info.PidsLimit {
+		pids := int64(l.PIDs + pidsReserve)
+		h.PidsLimit = &pids
+	}
+	if d.features.DiskLimit {
+		h.StorageOpt = map[string]string{"size": strconv.FormatInt(l.Disk, 10)}
+	}
+	return h
+}
+
+// guestEnv returns the guest's environment: the Spec's, over which a few names of
+// ours prevail.
+func guestEnv(spec []string, l driver.Limits) []string {
+	env := []string{
+		"BERTH_GUEST_SOCKET=" + guestSocket,
+		"BERTH_GUEST_LOG=" + guestLog,
+		"BERTH_MEMORY_LIMIT=" + strconv.FormatInt(max(l.Memory-memoryReserve, l.Memory/2), 10),
+		"BERTH_THREADS=" + strconv.Itoa(guestThreads),
+		"BERTH_PIDS_LIMIT=" + strconv.Itoa(l.PIDs-l.PIDs/8), // before the kernel's
+	}
+	taken := make(map[string]bool)
+	for _, kv := range env {
+		taken[envName(kv)] = true
+	}
+	for _, kv := range spec {
+		if name := envName(kv); !taken[name] {
+			taken[name] = true
+			env = append(env, kv)
+		}
+	}
+	return env
+}
+
+// envName returns the name in NAME=value.
+func envName(kv string) string {
+	name, _, _ := strings.Cut(kv, "=")
+	return name
+}

@@ -1,0 +1,77 @@
+package docker
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/moby/moby/client"
+
+	"github.com/berth-run/berth/internal/dockertest"
+	"github.com/berth-run/berth/sandbox/driver"
+	"github.com/berth-run/berth/sandbox/drivertest"
+)
+
+func TestMain(m *testing.M) { dockertest.Main(m) }
+
+func TestDriver(t *testing.T) { runSuite(t, "") }
+
+// runSuite runs the drivers' suite with one of the engine's runtimes.
+func runSuite(t *testing.T, runtime string) {
+	host := dockertest.Host(t)
+	t.Setenv(dockertest.HostEnv, host) // for the server that the suite kills
+	drivertest.Run(t, drivertest.Harness{
+		Open: func(tb testing.TB, stateDir string) driver.Driver {
+			return openTest(tb, stateDir, Options{Host: host, Runtime: runtime})
+		},
+		Rootfs:    drivertest.Rootfs(t),
+		Socket:    guestSocket,
+		Leftovers: func(stateDir string) []string { return leftovers(t, host, stateDir) },
+	})
+}
+
+// openTest opens a driver with this repository's guest.
+func openTest(tb testing.TB, stateDir string, opts Options) *Driver {
+	tb.Helper()
+	opts.StateDir, opts.GuestPath = stateDir, drivertest.Guest(tb)
+	d, err := Open(opts)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { d.client.Close() })
+	return d
+}
+
+// leftovers returns what is left in the engine of the sandboxes of a state directory.
+func leftovers(t *testing.T, host, stateDir string) []string {
+	c, err := connect(host)
+	if err != nil {
+		t.Error(err)
+		return nil
+	}
+	defer c.Close()
+	instance, err := os.ReadFile(filepath.Join(stateDir, "instance"))
+	if err != nil {
+		t.Error(err)
+	}
+	ctx := t.Context()
+	ours := make(client.Filters).Add("label", labelInstance+"="+string(instance))
+	var left []string
+	containers, err := c.ContainerList(ctx, client.ContainerListOptions{All: true, Filters: ours})
+	if err != nil {
+		t.Error(err)
+	}
+	for _, i := range containers.Items {
+		left = append(left, "container "+i.Names[0])
+	}
+	volumes, err := c.VolumeList(ctx, client.VolumeListOptions{Filters: ours})
+	if err != nil {
+		t.Error(err)
+	}
+	for i, v := range volumes.Items {
+		if i > 0 {
+			left = append(left, "volume "+v.Name) // the guest's is the first
+		}
+	}
+	return left
+}

@@ -1,0 +1,73 @@
+package docker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/containerd/errdefs"
+	"github.com/moby/moby/client"
+)
+
+// destroyTimeout bounds Destroy where ctx does not.
+const destroyTimeout = time.Minute
+
+// Pause stops every process in the sandbox.
+func (d *Driver) Pause(ctx context.Context, id string) error {
+	name, err := d.container(id)
+	if err == nil {
+		_, err = d.client.ContainerPause(ctx, name, client.ContainerPauseOptions{})
+	}
+	if err != nil {
+		return d.wrap("pause", id, err)
+	}
+	return nil
+}
+
+// Resume continues a paused sandbox.
+func (d *Driver) Resume(ctx context.Context, id string) error {
+	name, err := d.container(id)
+	if err == nil {
+		_, err = d.client.ContainerUnpause(ctx, name, client.ContainerUnpauseOptions{})
+	}
+	if err != nil {
+		return d.wrap("resume", id, err)
+	}
+	return nil
+}
+
+// Destroy kills the sandbox and removes its container with all that it wrote.
+func (d *Driver) Destroy(ctx context.Context, id string) error {
+	name, err := d.container(id)
+	if err == nil {
+		err = d.remove(ctx, name)
+	}
+	if err != nil {
+		return fmt.Errorf("docker: destroy %s: %w", id, err)
+	}
+	return nil
+}
+
+// remove removes a container, if there is one. The engine answers when its files
+// are gone, except to those who ask while somebody else removes it.
+func (d *Driver) remove(ctx context.Context, name string) error {
+	ctx, cancel := context.WithTimeout(ctx, destroyTimeout)
+	defer cancel()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		_, err := d.client.ContainerRemove(ctx, name, client.ContainerRemoveOptions{Force: true, RemoveVolumes: true})
+		if err == nil || errdefs.IsNotFound(err) {
+			return nil
+		}
+		if !errdefs.IsConflict(err) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return errors.Join(context.Cause(ctx), err)
+		case <-tick.C:
+		}
+	}
+}

@@ -1,0 +1,134 @@
+package docker
+
+import (
+	"archive/tar"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/containerd/errdefs"
+	"github.com/moby/moby/client"
+
+	"github.com/berth-run/berth/image/layer"
+)
+
+// repository is the name of the images that templates become.
+const repository = "berth/template"
+
+// templateTag returns the name of the image for a root file system. The directory is
+// never written once it is there, so it is known by its path and its making; to read
+// all of it would take a second for each start of the server.
+func templateTag(rootfs string) (string, error) {
+	fi, err := os.Stat(rootfs)
+	if err != nil || !fi.IsDir() || !filepath.IsAbs(rootfs) {
+		return "", fmt.Errorf("rootfs %q is not an absolute path of a directory", rootfs)
+	}
+	st, ok := fi.Sys().(*syscall.Stat_t)
+	if !ok {
+		return "", fmt.Errorf("rootfs %q: no stat", rootfs)
+	}
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s\n%d\n%d\n", rootfs, st.Ino, fi.ModTime().UnixNano()))
+	return repository + ":" + hex.EncodeToString(sum[:16]), nil
+}
+
+// importTemplate makes the image, unless the engine has it.
+func (d *Driver) importTemplate(ctx context.Context, rootfs, tag string) error {
+	d.importing.Lock()
+	defer d.importing.Unlock()
+	if _, err := d.client.ImageInspect(ctx, tag); err == nil || !errdefs.IsNotFound(err) {
+		return err // somebody else was quicker
+	}
+	began := time.Now()
+	r, w := io.Pipe()
+	go func() { w.CloseWithError(writeTemplate(w, rootfs)) }()
+	defer r.Close()
+	changes := []string{
+		"LABEL " + labelInstance + "=" + d.instance,
+		// $ would begin a variable's name.
+		"LABEL " + labelRootfs + "=" + strings.ReplaceAll(strconv.Quote(rootfs), "$", `\$`),
+	}
+	if err := d.importImage(ctx, r, tag, changes); err != nil {
+		return err
+	}
+	d.log.Info("docker: a template was copied into the engine", "rootfs", rootfs, "image", tag, "took", time.Since(began).Round(time.Millisecond))
+	return nil
+}
+
+// writeTemplate writes a root file system as an archive. What the engine would add
+// to every container comes first, so that it adds nothing.
+func writeTemplate(w io.Writer, rootfs string) error {
+	out := tar.NewWriter(w)
+	for _, h := range []*tar.Header{
+		{Typeflag: tar.TypeReg, Name: "etc/hostname", Mode: 0o644},
+		{Typeflag: tar.TypeReg, Name: "etc/hosts", Mode: 0o644},
+		{Typeflag: tar.TypeReg, Name: "etc/resolv.conf", Mode: 0o644},
+	} {
+		if _, err := os.Lstat(filepath.Join(rootfs, h.Name)); err == nil {
+			continue // a name may be there but once
+		}
+		h.ModTime = time.Unix(1, 0)
+		if err := out.WriteHeader(h); err != nil {
+			return err
+		}
+	}
+	if err := out.Flush(); err != nil { // not its end
+		return err
+	}
+	r, diff := io.Pipe()
+	defer r.Close()
+	go func() {
+		all := tar.NewWriter(diff)
+		differ := layer.Differ{Root: rootfs}
+		err := differ.Diff(all)
+		diff.CloseWithError(errors.Join(err, all.Close()))
+	}()
+	_, err := layer.Make(w, r, "", layer.Limits{})
+	return err
+}
+
+// readProgress reads what the engine tells of an import, to its end.
+func readProgress(r io.Reader) error {
+	for dec := json.NewDecoder(r); ; {
+		var line struct{ Error string }
+		if err := dec.Decode(&line); errors.Is(err, io.EOF) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		if line.Error != "" {
+			return errors.New(line.Error)
+		}
+	}
+}
+
+// sweepImages removes the images of templates that this state directory has imported
+// and that are no more, unless a sandbox uses them.
+func (d *Driver) sweepImages(ctx context.Context) error {
+	all, err := d.client.ImageList(ctx, client.ImageListOptions{
+		Filters: make(client.Filters).Add("label", labelInstance+"="+d.instance, labelRootfs)})
+	if err != nil {
+		return err
+	}
+	for _, image := range all.Items {
+		tag, err := templateTag(image.Labels[labelRootfs])
+		if err == nil && slices.Contains(image.RepoTags, tag) {
+			continue
+		}
+		_, err = d.client.ImageRemove(ctx, image.ID, client.ImageRemoveOptions{PruneChildren: true})
+		if err != nil && !errdefs.IsConflict(err) && !errdefs.IsNotFound(err) {
+			return err
+		}
+	}
+	return nil
+}
