@@ -22,9 +22,11 @@ type ContainerBerth struct {
 	Starting  bool   `json:"starting,omitempty"` // its first use will wait for it
 	Reason    string `json:"reason,omitempty"`   // why it is gone: expired, deleted, oom, killed or host
 
-	FromSnapshot SnapshotID `json:"from_snapshot,omitempty"` // the one that it started from
-	OnExpiry     OnExpiry   `json:"on_expiry,omitempty"`     // empty is delete
-	LastSnapshot SnapshotID `json:"last_snapshot,omitempty"` // the one that its expiry left
+	Paused       bool        `json:"paused,omitempty"`        // until its next use
+	FromSnapshot SnapshotID  `json:"from_snapshot,omitempty"` // the one that it started from
+	ForkedFrom   ContainerID `json:"forked_from,omitempty"`   // the one that it is a copy of
+	OnExpiry     OnExpiry    `json:"on_expiry,omitempty"`     // empty is delete
+	LastSnapshot SnapshotID  `json:"last_snapshot,omitempty"` // the one that its expiry left
 }
 
 // An OnExpiry says what becomes of the files of a container that expires.

@@ -24,4 +24,5 @@ type SnapshotCause string
 const (
 	SnapshotRequested SnapshotCause = "requested" // somebody asked for it
 	SnapshotExpired   SnapshotCause = "expired"   // its container expired, and is continued from it
+	SnapshotForked    SnapshotCause = "forked"    // its container is being forked; it goes when that is done
 )

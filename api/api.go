@@ -21,6 +21,7 @@ import (
 	"github.com/berth-run/berth/journal"
 	"github.com/berth-run/berth/quota"
 	"github.com/berth-run/berth/sandbox"
+	"github.com/berth-run/berth/snapshot"
 	"github.com/berth-run/berth/store"
 	"github.com/berth-run/berth/webhook"
 )
@@ -70,10 +71,18 @@ var routes = []route{
 	{"GET", "/v1/containers/{container}/files/{file}", (*server).getContainerFile},
 	{"GET", "/v1/containers/{container}/files/{file}/content", (*server).getContainerFileContent},
 	{"DELETE", "/v1/containers/{container}/files/{file}", (*server).deleteContainerFile},
+	{"POST", "/v1/containers/{container}/snapshots", (*server).createSnapshot},
+	{"POST", "/v1/containers/{container}/fork", (*server).forkContainer},
+	{"POST", "/v1/containers/{container}/pause", (*server).pauseContainer},
+	{"POST", "/v1/containers/{container}/resume", (*server).resumeContainer},
 	{"", "/v1/containers/{container}/guest/{path...}", (*server).guest},
 	{"GET", "/v1/containers/{container}/ports/{port}", (*server).connectPort},
 	{"POST", "/v1/containers/{container}/ports/{port}", (*server).createLink},
 	{"", "/v1/containers/{container}/ports/{port}/{path...}", (*server).port},
+
+	{"GET", "/v1/snapshots", (*server).listSnapshots},
+	{"GET", "/v1/snapshots/{snapshot}", (*server).getSnapshot},
+	{"DELETE", "/v1/snapshots/{snapshot}", (*server).deleteSnapshot},
 
 	{"POST", "/v1/prompts", (*server).createPrompt},
 	{"GET", "/v1/prompts", (*server).listPrompts},
@@ -133,6 +142,7 @@ type Options struct {
 	Keys       store.Keys
 	Files      *files.Service
 	Containers *sandbox.Keeper
+	Snapshots  *snapshot.Library // of the keeper
 	Models     Models
 	Quota      *quota.Quota // of the engine; default none
 	Usages     store.Usages

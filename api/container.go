@@ -18,6 +18,7 @@ var containerBody = object(fields{
 	"memory_limit":   memoryLimit,
 	"network_policy": byType(networkPolicies),
 	"skills":         unsupportedUnlessEmpty,
+	"berth":          containerSource,
 }, "name")
 
 // createContainer serves POST /v1/containers.
@@ -28,12 +29,14 @@ func (s *server) createContainer(w http.ResponseWriter, r *http.Request, c berth
 		FileIDs       []berth.FileID       `json:"file_ids"`
 		MemoryLimit   string               `json:"memory_limit"`
 		NetworkPolicy *berth.NetworkPolicy `json:"network_policy"`
+
+		Berth berth.ContainerSource `json:"berth"`
 	}
 	if err := s.decodeBody(w, r, containerBody, &body); err != nil {
 		return err
 	}
 	req := sandbox.CreateRequest{Name: body.Name, ExpiresAfter: body.ExpiresAfter, FileIDs: body.FileIDs,
-		MemoryLimit: body.MemoryLimit, NetworkPolicy: body.NetworkPolicy}
+		MemoryLimit: body.MemoryLimit, NetworkPolicy: body.NetworkPolicy, Source: body.Berth}
 	container, err := s.Containers.Create(r.Context(), c, req)
 	if err != nil {
 		return err

@@ -35,6 +35,7 @@ import (
 	"github.com/berth-run/berth/model/scripted"
 	"github.com/berth-run/berth/sandbox"
 	"github.com/berth-run/berth/sandbox/driver"
+	"github.com/berth-run/berth/snapshot"
 	"github.com/berth-run/berth/store"
 	"github.com/berth-run/berth/store/sqlite"
 	"github.com/berth-run/berth/tool"
@@ -62,9 +63,12 @@ func newHouse(t *testing.T, change func(*api.Options), rules ...model.Rule) *hou
 	check(t, err)
 	bucket := memblob.OpenBucket(nil)
 	uploads := files.New(st, bucket)
+	bare := t.TempDir()
 	guests := &guestDriver{t: t, boxes: map[string]*box{}}
+	archive := memblob.OpenBucket(nil)
+	snapshots := snapshot.New(snapshot.Options{Objects: st, Bucket: archive, Seal: seal.New([32]byte{1})})
 	keeper, err := sandbox.NewKeeper(sandbox.Options{Store: st, Driver: guests, OpenFile: uploads.Open, Log: log, Seal: seal.New([32]byte{1}),
-		Template: func(string) (string, string, error) { return "sha256:none", "/", nil }})
+		Snapshots: snapshots, Template: func(string) (string, string, error) { return "sha256:none", bare, nil }})
 	check(t, err)
 	check(t, keeper.Start(t.Context()))
 	h := &house{t: t, store: st, fed: fedModel{words: make(chan string), asked: &atomic.Pointer[model.Request]{}}}
@@ -76,7 +80,7 @@ func newHouse(t *testing.T, change func(*api.Options), rules ...model.Rule) *hou
 		Files: uploads, Owner: "test", Log: log})
 	hooks := webhook.New(st, log)
 	events.AtEnd(hooks.AtEnd)
-	opts := api.Options{Engine: h.engine, Usages: st, Webhooks: hooks, Journal: events, Responses: st, Objects: st, Keys: st, Files: uploads, Containers: keeper, Models: models, Seal: seal.New([32]byte{1}), Log: log, Version: "1"}
+	opts := api.Options{Engine: h.engine, Usages: st, Webhooks: hooks, Journal: events, Responses: st, Objects: st, Keys: st, Files: uploads, Containers: keeper, Snapshots: snapshots, Models: models, Seal: seal.New([32]byte{1}), Log: log, Version: "1"}
 	if change != nil {
 		change(&opts)
 	}
@@ -94,6 +98,7 @@ func newHouse(t *testing.T, change func(*api.Options), rules ...model.Rule) *hou
 		srv.Close()
 		check(t, keeper.Close())
 		check(t, bucket.Close())
+		check(t, archive.Close())
 		check(t, st.Close())
 	})
 	return h
@@ -326,10 +331,10 @@ func (d *guestDriver) Destroy(_ context.Context, id string) error {
 }
 
 func (d *guestDriver) List(context.Context) ([]string, error) { return nil, nil }
-func (*guestDriver) Pause(context.Context, string) error      { return errors.ErrUnsupported }
-func (*guestDriver) Resume(context.Context, string) error     { return errors.ErrUnsupported }
+func (*guestDriver) Pause(context.Context, string) error      { return nil }
+func (*guestDriver) Resume(context.Context, string) error     { return nil }
 func (*guestDriver) Features() driver.Features {
-	return driver.Features{Isolation: "none", Network: true}
+	return driver.Features{Isolation: "none", Network: true, Pause: true}
 }
 
 // upload is a form with a file and perhaps other fields, in pairs.

@@ -39,6 +39,7 @@ var probed = map[string][]string{
 		`/v1/responses {"model":"scripted","input":[{"role":"user","content":[{"type":"input_image","file_id":"{file}"}]}]}`,
 		`/v1/responses {"model":"scripted","input":"x","tools":[{"type":"shell","environment":{"type":"container_reference","container_id":"{container}"}}]}`,
 		`/v1/responses {"model":"scripted","input":"x","tools":[{"type":"shell","environment":{"type":"container_auto","file_ids":["{file}"]}}]}`,
+		`/v1/responses {"model":"scripted","input":"x","tools":[{"type":"shell","environment":{"type":"container_auto","berth":{"snapshot_id":"{snapshot}"}}}]}`,
 	},
 	"GET /v1/responses": {}, // a socket: what it names goes the same way
 	"POST /v1/responses/input_tokens": {
@@ -75,7 +76,7 @@ var probed = map[string][]string{
 	"GET /v1/files/{file}":                                     {`/v1/files/{file}`},
 	"GET /v1/files/{file}/content":                             {`/v1/files/{file}/content`},
 	"DELETE /v1/files/{file}":                                  {`/v1/files/{file}`},
-	"POST /v1/containers":                                      {`/v1/containers {"name":"x","file_ids":["{file}"]}`},
+	"POST /v1/containers":                                      {`/v1/containers {"name":"x","file_ids":["{file}"]}`, `/v1/containers {"name":"x","berth":{"snapshot_id":"{snapshot}"}}`},
 	"GET /v1/containers":                                       {`/v1/containers?after={container}`},
 	"GET /v1/containers/{container}":                           {`/v1/containers/{container}`},
 	"DELETE /v1/containers/{container}":                        {`/v1/containers/{container}`},
@@ -86,6 +87,13 @@ var probed = map[string][]string{
 	"GET /v1/containers/{container}/files/{file}":              {`/v1/containers/{container}/files/{container_file}`, `/v1/containers/$container/files/{container_file}`},
 	"GET /v1/containers/{container}/files/{file}/content":      {`/v1/containers/{container}/files/{container_file}/content`, `/v1/containers/$container/files/{container_file}/content`},
 	"DELETE /v1/containers/{container}/files/{file}":           {`/v1/containers/{container}/files/{container_file}`, `/v1/containers/$container/files/{container_file}`},
+	"POST /v1/containers/{container}/snapshots":                {`/v1/containers/{container}/snapshots {"name":"x"}`},
+	"POST /v1/containers/{container}/fork":                     {`/v1/containers/{container}/fork {"name":"x"}`},
+	"POST /v1/containers/{container}/pause":                    {`/v1/containers/{container}/pause`},
+	"POST /v1/containers/{container}/resume":                   {`/v1/containers/{container}/resume`},
+	"GET /v1/snapshots":                                        {`/v1/snapshots?after={snapshot}`},
+	"GET /v1/snapshots/{snapshot}":                             {`/v1/snapshots/{snapshot}`},
+	"DELETE /v1/snapshots/{snapshot}":                          {`/v1/snapshots/{snapshot}`},
 	"/v1/containers/{container}/guest/{path...}":               {`/v1/containers/{container}/guest/files?path=/mnt/data/a.txt`},
 	"GET /v1/containers/{container}/ports/{port}":              {`/v1/containers/{container}/ports/80`},
 	"POST /v1/containers/{container}/ports/{port}":             {`/v1/containers/{container}/ports/80 {}`},
@@ -148,6 +156,7 @@ func (h *house) furnish() map[string]string {
 	items := post("/v1/conversations/"+ids["conversation"]+"/items", `{"items":[{"role":"user","content":"x"}]}`)
 	ids["conversation_item"] = items.at("data", 0, "id").(string)
 	ids["container"] = post("/v1/containers", `{"name":"x"}`).id()
+	ids["snapshot"] = post("/v1/containers/"+ids["container"]+"/snapshots", `{"name":"x"}`).id()
 	form, kind = upload("a.txt", strings.NewReader("a"))
 	ids["container_file"] = h.call(200, "POST", "/v1/containers/"+ids["container"]+"/files", form, kind).id()
 	ids["prompt"] = post("/v1/prompts", `{"name":"x","template":{"input":[{"role":"user","content":"{{f}}"}]}}`).id()

@@ -134,6 +134,16 @@ func (c *Client) connected(ctx context.Context) (*yamux.Session, error) {
 	return session, nil
 }
 
+// Disconnect ends the connection, to be made again at the next use.
+func (c *Client) Disconnect() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.http.CloseIdleConnections()
+	if c.session != nil {
+		_ = c.session.Close()
+	}
+}
+
 // Close ends the connection. What runs in the sandbox does not notice.
 func (c *Client) Close() error {
 	c.mu.Lock()

@@ -25,12 +25,16 @@ type CreateRequest struct {
 // started; the first use waits for that. If it cannot be started, the container
 // ends with the reason "host" and whoever waits is told why.
 func (k *Keeper) Create(ctx context.Context, caller berth.Caller, req CreateRequest) (*berth.Container, error) {
-	p := caller.Project
-	pl, err := k.plan(ctx, p, req)
+	pl, err := k.plan(ctx, caller.Project, req)
 	if err != nil {
 		return nil, err
 	}
-	body := pl.body
+	return k.create(ctx, caller, pl)
+}
+
+// create makes what was planned.
+func (k *Keeper) create(ctx context.Context, caller berth.Caller, pl *plan) (*berth.Container, error) {
+	p, body := caller.Project, pl.body
 	most, err := k.opts.Quota(ctx, p)
 	if err != nil {
 		return nil, err
@@ -43,7 +47,10 @@ func (k *Keeper) Create(ctx context.Context, caller berth.Caller, req CreateRequ
 		s.assign(p, body)
 	}
 	s.asked = caller.RequestID
-	if s.network, err = k.newNetwork(body.ID, req.NetworkPolicy); err == nil {
+	if s.network = pl.network; s.network == nil {
+		s.network, err = k.newNetwork(body.ID, pl.policy)
+	}
+	if err == nil {
 		err = k.enter(s, k.opts.MaxContainers, most)
 	}
 	if err != nil {
@@ -125,6 +132,7 @@ func (k *Keeper) List(ctx context.Context, p berth.ProjectID, name string, page 
 // current returns a container as stored, with what the store learns later.
 func (k *Keeper) current(rec *store.Container) *berth.Container {
 	if s := k.lookup(rec.Project, rec.Body.ID); s != nil && rec.Body.Status == berth.ContainerRunning {
+		rec.Body.Berth.Paused = s.isPaused()
 		rec.Body.LastActiveAt = max(rec.Body.LastActiveAt, s.lastActive(k.now()).Unix())
 	}
 	return rec.Body

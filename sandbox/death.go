@@ -137,6 +137,9 @@ func (k *Keeper) check(s *sandbox) {
 		return
 	}
 	stats, err := k.opts.Driver.Stats(ctx, string(s.id))
+	if err == nil && stats.State == driver.StatePaused {
+		s.foundPaused()
+	}
 	s.driver.give()
 	reason := ""
 	switch {

@@ -27,6 +27,8 @@ type memDriver struct {
 	// serve, if set, takes the place of the guest.
 	serve func(net.Conn)
 
+	busyOnly bool // it cannot pause
+
 	mu      sync.Mutex
 	boxes   map[string]*box
 	busy    map[string]string // what is being done, by id
@@ -198,8 +200,35 @@ func (d *memDriver) Stats(ctx context.Context, id string) (driver.Stats, error) 
 	return driver.Stats{State: b.state, Reason: b.reason}, nil
 }
 
-func (d *memDriver) Pause(context.Context, string) error  { return errors.ErrUnsupported }
-func (d *memDriver) Resume(context.Context, string) error { return errors.ErrUnsupported }
+func (d *memDriver) Pause(ctx context.Context, id string) error {
+	return d.turn(ctx, "pause", id, driver.StateRunning, driver.StatePaused)
+}
+
+func (d *memDriver) Resume(ctx context.Context, id string) error {
+	return d.turn(ctx, "resume", id, driver.StatePaused, driver.StateRunning)
+}
+
+// turn changes a sandbox's state. A paused one takes no connections.
+func (d *memDriver) turn(ctx context.Context, op, id string, from, to driver.State) error {
+	end, err := d.do(ctx, op, id)
+	if end != nil {
+		defer end()
+	}
+	if err != nil {
+		return err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	b := d.boxes[id]
+	if b == nil {
+		return driver.ErrNotFound
+	}
+	if b.state != from {
+		return errors.New("it is " + string(b.state))
+	}
+	b.state = to
+	return nil
+}
 
 func (d *memDriver) Destroy(ctx context.Context, id string) error {
 	end, err := d.do(ctx, "destroy", id)
@@ -226,7 +255,9 @@ func (d *memDriver) List(context.Context) ([]string, error) {
 	return slices.Collect(maps.Keys(d.boxes)), nil
 }
 
-func (d *memDriver) Features() driver.Features { return driver.Features{Isolation: "none"} }
+func (d *memDriver) Features() driver.Features {
+	return driver.Features{Isolation: "none", Pause: !d.busyOnly}
+}
 
 // die ends a sandbox as if by itself.
 func (d *memDriver) die(id string, reason driver.Reason) {

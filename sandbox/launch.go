@@ -21,6 +21,9 @@ const (
 // launch starts a new sandbox. If that fails, the container ends.
 func (k *Keeper) launch(s *sandbox, pl *plan) {
 	defer close(s.started)
+	if pl.then != nil {
+		defer pl.then()
+	}
 	ctx, cancel := context.WithTimeout(s.life, startTime)
 	defer cancel()
 	if err := k.start(ctx, s, pl); err != nil {
@@ -152,6 +155,9 @@ func startError(id berth.ContainerID, err error) error {
 func (k *Keeper) dial(ctx context.Context, s *sandbox) (net.Conn, error) {
 	ctx, stop := s.within(ctx)
 	defer stop()
+	if err := s.unpaused(ctx); err != nil {
+		return nil, err
+	}
 	ctx, cancel := context.WithTimeout(ctx, dialTime)
 	defer cancel()
 	if err := s.driver.take(ctx); err != nil {

@@ -17,6 +17,10 @@ type plan struct {
 	env    []string
 	files  []berth.FileID
 	from   *snapshot.Record // nil if it starts empty
+
+	policy  *berth.NetworkPolicy // with its secrets
+	network *network             // another container's, in the place of policy; or nil
+	then    func()               // called when it has been started, or could not be; or nil
 }
 
 // plan checks a request. What can be refused is refused here.
@@ -50,7 +54,7 @@ func (k *Keeper) plan(ctx context.Context, p berth.ProjectID, req CreateRequest)
 	}); i >= 0 {
 		return nil, berth.Invalid("env", "An environment variable has no name, or a NUL in it.")
 	}
-	pl := &plan{body: c, env: req.Env, files: req.FileIDs}
+	pl := &plan{body: c, env: req.Env, files: req.FileIDs, policy: req.NetworkPolicy}
 	if err := k.source(ctx, p, pl, req.Source); err != nil {
 		return nil, err
 	}

@@ -46,6 +46,7 @@ type sandbox struct {
 	tried    time.Time        // active, when it was last to be kept as a snapshot
 	attempts int              // to do so since, that failed
 	kept     berth.SnapshotID // what its expiry left
+	paused   chan struct{}    // closed when it is resumed; nil while it is not paused. It changes under driver
 	workDir  string           // as the guest calls berth.WorkDir
 }
 

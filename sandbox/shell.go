@@ -108,6 +108,9 @@ func (k *Keeper) collect(s *sandbox) {
 		s.collecting.Store(false) // what is made from now on, this look may miss
 		if err == nil {
 			defer s.files.give()
+			if s.isPaused() {
+				return // left to whoever asks for the files
+			}
 			_, err = k.scan(ctx, s)
 		}
 		if err != nil && s.life.Err() == nil {

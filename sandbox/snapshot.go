@@ -160,6 +160,10 @@ func (k *Keeper) leaveSnapshot(s *sandbox) {
 		}
 		s.mu.Unlock()
 		expires := k.now().Add(k.opts.SnapshotLife).Unix()
+		if err := k.resume(s.life, s); err != nil {
+			k.notLeft(s, err)
+			return
+		}
 		kept, err := k.freeze(s.life, s, &berth.Snapshot{Name: s.body.Name, Cause: berth.SnapshotExpired, ExpiresAt: &expires})
 		if err != nil {
 			k.notLeft(s, err)
@@ -177,9 +181,7 @@ func (k *Keeper) leaveSnapshot(s *sandbox) {
 		if ended {
 			return
 		}
-		if err := k.forget(context.WithoutCancel(s.life), s.project, kept.ID); err != nil {
-			k.opts.Log.Error("a snapshot that is of no use was not removed; it will expire", "snapshot", kept.ID, "err", err)
-		}
+		k.dispose(s.project, kept.ID)
 	})
 	if !spawned {
 		s.leaving.Store(false)

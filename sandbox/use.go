@@ -15,7 +15,7 @@ import (
 	"github.com/berth-run/berth/store"
 )
 
-// hold finds a container, waits until it runs, and keeps it from expiring until
+// hold finds a container, waits until it runs, resumes it if it is paused, and keeps it from expiring until
 // release is called.
 func (k *Keeper) hold(ctx context.Context, p berth.ProjectID, id berth.ContainerID) (s *sandbox, release func(), err error) {
 	if s, err = k.find(ctx, p, id); err != nil {
@@ -25,16 +25,12 @@ func (k *Keeper) hold(ctx context.Context, p berth.ProjectID, id berth.Container
 		return nil, nil, err
 	}
 	release = sync.OnceFunc(func() { s.release(k.now()) })
-	select {
-	case <-s.started:
-	case <-s.life.Done():
-	case <-ctx.Done():
-		release()
-		return nil, nil, context.Cause(ctx)
+	if err = s.await(ctx); err == nil {
+		err = k.resume(ctx, s)
 	}
-	if s.life.Err() != nil {
+	if err != nil {
 		release()
-		return nil, nil, context.Cause(s.life)
+		return nil, nil, err
 	}
 	return s, release, nil
 }

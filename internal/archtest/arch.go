@@ -67,7 +67,7 @@ var Imports = map[string][]string{
 	"sandbox/drivertest":        {"egress", "guest", "image/layer", "sandbox/driver"},
 	"sandbox":                   {"", "audit", "egress", "guest", "image/layer", "sandbox/driver", "snapshot", "store"},
 	"engine":                    {"", "internal/seal", "journal", "model", "store", "tool"},
-	"api":                       {"", "api/assistants", "api/preview", "engine", "files", "guest", "internal/sse", "journal", "quota", "sandbox", "store", "webhook"},
+	"api":                       {"", "api/assistants", "api/preview", "engine", "files", "guest", "internal/sse", "journal", "quota", "sandbox", "snapshot", "store", "webhook"},
 	"api/assistants":            {"", "engine", "journal", "model", "store"},
 	"api/preview":               {""},
 	"internal/sse":              {},

@@ -1,0 +1,96 @@
+package api
+
+import (
+	"net/http"
+
+	"github.com/berth-run/berth"
+)
+
+// containerSource checks "berth" of a request for a container.
+var containerSource = object(fields{
+	"template": text(1, 256), "snapshot_id": text(1, 256),
+	"on_expiry": oneOf(string(berth.OnExpiryDelete), string(berth.OnExpirySnapshot)),
+})
+
+// nameBody checks the body of POST /v1/containers/{container}/snapshots and of /fork.
+var nameBody = object(fields{"name": text(1, 256)})
+
+// createSnapshot serves POST /v1/containers/{container}/snapshots.
+func (s *server) createSnapshot(w http.ResponseWriter, r *http.Request, c berth.Caller) error {
+	var body struct{ Name string }
+	if err := s.decodeOptionalBody(w, r, nameBody, &body); err != nil {
+		return err
+	}
+	kept, err := s.Containers.Snapshot(r.Context(), c.Project, containerID(r), body.Name)
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, kept)
+}
+
+// listSnapshots serves GET /v1/snapshots.
+func (s *server) listSnapshots(w http.ResponseWriter, r *http.Request, c berth.Caller) error {
+	q := newQuery(r)
+	page := q.page(20, 100)
+	if err := q.end(); err != nil {
+		return err
+	}
+	data, more, err := s.Snapshots.List(r.Context(), c.Project, page)
+	if err != nil {
+		return listError(err, page)
+	}
+	return writeJSON(w, http.StatusOK, listOf(data, more, func(s *berth.Snapshot) string { return string(s.ID) }))
+}
+
+// getSnapshot serves GET /v1/snapshots/{snapshot}.
+func (s *server) getSnapshot(w http.ResponseWriter, r *http.Request, c berth.Caller) error {
+	kept, err := s.Snapshots.Get(r.Context(), c.Project, snapshotID(r))
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, kept)
+}
+
+// deleteSnapshot serves DELETE /v1/snapshots/{snapshot}.
+func (s *server) deleteSnapshot(w http.ResponseWriter, r *http.Request, c berth.Caller) error {
+	if err := s.Snapshots.Delete(r.Context(), c.Project, snapshotID(r)); err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, deleted(snapshotID(r), "container.snapshot.deleted"))
+}
+
+// forkContainer serves POST /v1/containers/{container}/fork.
+func (s *server) forkContainer(w http.ResponseWriter, r *http.Request, c berth.Caller) error {
+	var body struct{ Name string }
+	if err := s.decodeOptionalBody(w, r, nameBody, &body); err != nil {
+		return err
+	}
+	container, err := s.Containers.Fork(r.Context(), c, containerID(r), body.Name)
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, container)
+}
+
+// pauseContainer serves POST /v1/containers/{container}/pause.
+func (s *server) pauseContainer(w http.ResponseWriter, r *http.Request, c berth.Caller) error {
+	container, err := s.Containers.Pause(r.Context(), c.Project, containerID(r))
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, container)
+}
+
+// resumeContainer serves POST /v1/containers/{container}/resume.
+func (s *server) resumeContainer(w http.ResponseWriter, r *http.Request, c berth.Caller) error {
+	container, err := s.Containers.Resume(r.Context(), c.Project, containerID(r))
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, container)
+}
+
+// snapshotID returns the snapshot that the path names.
+func snapshotID(r *http.Request) berth.SnapshotID {
+	return berth.SnapshotID(r.PathValue("snapshot"))
+}
