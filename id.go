@@ -42,6 +42,7 @@ const (
 	PrefixToolSearchOut   = "tso_"
 	PrefixTools           = "at_"
 	PrefixCall            = "call_"
+	PrefixApproval        = "mcpr_"
 	PrefixContainer       = "cntr_"
 	PrefixContainerFile   = "cfile_"
 	PrefixSnapshot        = "snap_"

@@ -45,6 +45,9 @@ const (
 	ItemToolSearchCall       ItemType = "tool_search_call"
 	ItemToolSearchOutput     ItemType = "tool_search_output"
 
+	ItemApprovalRequest  ItemType = "mcp_approval_request"
+	ItemApprovalResponse ItemType = "mcp_approval_response" // in input
+
 	// ItemAdditionalTools offers tools from its place on.
 	ItemAdditionalTools ItemType = "additional_tools"
 )

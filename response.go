@@ -80,7 +80,7 @@ type ResponseError struct {
 }
 
 // IncompleteDetails says why a response stopped early: max_output_tokens,
-// content_filter or max_tool_calls.
+// content_filter, or one of Berth's own reasons.
 type IncompleteDetails struct {
 	Reason string `json:"reason"`
 }
@@ -179,6 +179,7 @@ type ResponseRequest struct {
 	SafetyIdentifier     *string               `json:"safety_identifier,omitempty"`
 	PromptCacheKey       *string               `json:"prompt_cache_key,omitempty"`
 	PromptCacheRetention *string               `json:"prompt_cache_retention,omitempty"`
+	Berth                *RequestBerth         `json:"berth,omitempty"`
 	Sampling
 }
 

@@ -34,7 +34,7 @@ func itemRule(at string, v any) error {
 // have made.
 var unservedItems = []string{
 	"code_interpreter_call", "computer_call", "computer_call_output",
-	"file_search_call", "image_generation_call", "mcp_approval_request", "mcp_approval_response", "mcp_call", "mcp_list_tools",
+	"file_search_call", "image_generation_call", "mcp_call", "mcp_list_tools",
 	"program", "program_output", "web_search_call",
 }
 
@@ -49,6 +49,12 @@ var itemKinds = byType(withUnsupported(merged(callItems, map[string]rule{
 		"summary":           list(aPart(fields{"type": oneOf("summary_text")}, "type", "text"), 0),
 		"content":           list(aPart(fields{"type": oneOf("reasoning_text")}, "type", "text"), 0),
 	}, "summary"),
+	string(berth.ItemApprovalRequest): anItem(fields{
+		"id": text(1, 256), "arguments": text(0, 1<<20), "name": oneOf("shell"), "server_label": oneOf("berth"),
+	}, "id", "arguments", "name", "server_label"),
+	string(berth.ItemApprovalResponse): anItem(fields{
+		"approval_request_id": text(1, 256), "approve": boolean, "reason": text(0, 16<<10),
+	}, "approval_request_id", "approve"),
 	string(berth.ItemCompaction):        anItem(fields{"encrypted_content": text(1, 20<<20)}, "encrypted_content"),
 	string(berth.ItemCompactionTrigger): anItem(fields{}),
 }), "items", unservedItems))
@@ -146,10 +152,13 @@ var idPrefixes = map[berth.ItemType]string{
 	berth.ItemAdditionalTools:      berth.PrefixTools,
 	berth.ItemCompaction:           berth.PrefixCompaction,
 	berth.ItemCompactionTrigger:    berth.PrefixItem,
+	berth.ItemApprovalRequest:      berth.PrefixApproval,
+	berth.ItemApprovalResponse:     berth.PrefixApproval,
 }
 
 // stateless are the items that have no status.
-var stateless = map[berth.ItemType]bool{berth.ItemReasoning: true, berth.ItemCompaction: true, berth.ItemAdditionalTools: true}
+var stateless = map[berth.ItemType]bool{berth.ItemReasoning: true, berth.ItemCompaction: true, berth.ItemAdditionalTools: true,
+	berth.ItemApprovalRequest: true, berth.ItemApprovalResponse: true}
 
 // normalize returns a checked input item in its full form, as it is kept, shown
 // by input_items and given to the model: with a type, an id, a status, and

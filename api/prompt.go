@@ -28,7 +28,7 @@ const (
 var templateFields = func() fields {
 	known := maps.Clone(responseFields)
 	for _, name := range []string{"background", "conversation", "metadata", "previous_response_id", "prompt", "safety_identifier",
-		"store", "stream", "stream_options", "user"} {
+		"store", "stream", "stream_options", "user", "berth"} {
 		delete(known, name)
 	}
 	return known

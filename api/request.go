@@ -51,6 +51,7 @@ var responseFields = fields{
 	"truncation":             oneOf("auto", "disabled"),
 	"context_management":     list(byType(contextManagement), 0),
 	"user":                   text(0, 1024),
+	"berth":                  requestBerth,
 
 	"moderation":           unsupported,
 	"prompt_cache_options": unsupported,

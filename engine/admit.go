@@ -63,6 +63,12 @@ func (e *Engine) admit(ctx context.Context, caller berth.Caller, req *berth.Resp
 	if r.tools, err = e.bind(p, body, r.history); err != nil {
 		return nil, err // before a container is made for nothing
 	}
+	if err := checkChecks(req, r.tools); err != nil {
+		return nil, err
+	}
+	if err := checkApprovals(chain.items, input, r.tools); err != nil {
+		return nil, err
+	}
 	r.record = &store.Response{Project: p, Body: body, Input: input}
 	r.window = e.window(req.Model)
 	if err := e.checkWindow(ctx, r, body, req); err != nil {

@@ -64,6 +64,9 @@ func (s *speech) open(d model.Call) *openCall {
 		r.hostedCalls++
 	}
 	c.Call = t.NewCall(c.id)
+	if c.hosted {
+		c.Call = r.hold(c.Call)
+	}
 	return c
 }
 
@@ -109,6 +112,9 @@ func (s *speech) closeCall(c *openCall) []berth.Event {
 	}
 	if !c.shown {
 		return nil
+	}
+	if held, ok := c.Call.(*heldCall); ok && held.waits {
+		c.hosted = false
 	}
 	if c.hosted {
 		s.run.pending = append(s.run.pending, c.Call)

@@ -32,6 +32,7 @@ func (r *run) request(ctx context.Context, first bool, limit int) (*model.Reques
 	}
 	out := newRequest(r.record.Request, &body, items)
 	out.Model, out.MaxOutputTokens = r.upstream, limit
+	out.Instructions = r.instructed(out.Instructions)
 	out.Tools, out.ToolChoice = r.offered(first)
 	return out, nil
 }
@@ -78,6 +79,7 @@ func (e *Engine) lower(ctx context.Context, p berth.ProjectID, items []berth.Ite
 	if err != nil {
 		return nil, err
 	}
+	items = settled(items)
 	answered := map[string]bool{}
 	for _, it := range items {
 		if tool.IsOutput(it) {
@@ -182,9 +184,9 @@ func unanswered(items []berth.Item) []berth.Item {
 }
 
 // waitsForClient reports whether the response has calls that only the client can
-// answer. Hosted calls have been answered when it is asked.
+// answer, or approve of. Hosted calls have been answered when it is asked.
 func waitsForClient(body berth.Response) bool {
-	return slices.ContainsFunc(unanswered(body.Output), func(it berth.Item) bool {
+	return slices.ContainsFunc(body.Output, asksForApproval) || slices.ContainsFunc(unanswered(body.Output), func(it berth.Item) bool {
 		return it.Status() == berth.StatusCompleted
 	})
 }

@@ -76,6 +76,7 @@ type Options struct {
 	Usages     store.Usages
 	Quota      Quota // default none
 	Retry      Retry
+	Budget     berth.Budget // what a response may take at most; it can ask for less
 	Shell      tool.ShellLimits
 	Return     time.Duration // in which a client that was lost may ask again for the response that it named; default 10 s
 	Log        *slog.Logger

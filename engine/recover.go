@@ -60,7 +60,7 @@ func (e *Engine) resume(ctx context.Context, ref store.RunRef) error {
 	if err := r.restore(ctx, told); err != nil {
 		r.log().Error("the response cannot go on", "err", err)
 		defer r.writer.Close()
-		return r.end(ctx, berth.StatusFailed, err)
+		return r.end(ctx, berth.StatusFailed, "", err)
 	}
 	r.log().Info("the response is resumed", "items", len(rec.Body.Output), "calls", len(r.pending))
 	r.booked = e.Quota.Resume(ref.Project)
@@ -112,7 +112,9 @@ func (r *run) restoreCalls(told []berth.Event) (open map[int]bool, err error) {
 		if t == nil || it.Status() == berth.StatusInProgress {
 			continue
 		}
-		r.hostedCalls++
+		if checkRound(it) == 0 {
+			r.hostedCalls++
+		}
 		n := slices.IndexFunc(output, func(o berth.Item) bool { return tool.IsOutput(o) && o.CallID() == it.CallID() })
 		var out berth.Item
 		if n >= 0 {

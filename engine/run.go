@@ -64,12 +64,15 @@ func (r *run) main(ctx context.Context) {
 	if r.prepared {
 		return // it was created with its last event
 	}
+	ctx, stop := r.within(ctx)
+	defer stop()
 	err := r.turns(ctx)
 	if err == nil {
 		return
 	}
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), endGrace)
 	defer cancel()
+	var bound spent
 	switch cause := context.Cause(ctx); {
 	case errors.Is(cause, errLeaseLost), errors.Is(err, store.ErrConflict), errors.Is(err, store.ErrNotFound):
 		r.log().Warn("the run is no longer this server's", "err", err)
@@ -79,12 +82,14 @@ func (r *run) main(ctx context.Context) {
 			r.log().Error("a lease was not released", "err", err)
 		}
 		return
+	case errors.As(cause, &bound):
+		err = r.end(last, berth.StatusIncomplete, string(bound), nil)
 	case cause != nil:
 		r.log().Info("the run was stopped", "cause", cause)
-		err = r.end(last, berth.StatusCancelled, nil)
+		err = r.end(last, berth.StatusCancelled, "", nil)
 	default:
 		r.log().Warn("the response failed", "err", err)
-		err = r.end(last, berth.StatusFailed, err)
+		err = r.end(last, berth.StatusFailed, "", err)
 	}
 	if err != nil {
 		r.log().Error("the last event was not written; the next start will resume the response", "err", err)
@@ -108,6 +113,11 @@ func (r *run) turns(ctx context.Context) (err error) {
 	if r.concluded(r.writer.Body().Output) {
 		return r.conclude(ctx)
 	}
+	if len(r.writer.Body().Output) == 0 {
+		if err := r.approved(ctx); err != nil {
+			return err
+		}
+	}
 	for first := len(r.writer.Body().Output) == 0; ; first = false {
 		for len(r.pending) > 0 {
 			if err := r.pending[0].Run(ctx, emitter{r.writer}); err != nil {
@@ -120,6 +130,13 @@ func (r *run) turns(ctx context.Context) (err error) {
 				return []berth.Event{r.final(body, berth.StatusCompleted, "")}
 			})
 		}
+		if over, err := r.checked(ctx); over || err != nil {
+			return err
+		}
+		body := r.writer.Body()
+		if bound := r.exhausted(&body); bound != "" {
+			return r.stop(ctx, bound)
+		}
 		if err := r.compactBefore(ctx, first); err != nil {
 			return err
 		}
@@ -130,9 +147,17 @@ func (r *run) turns(ctx context.Context) (err error) {
 	}
 }
 
+// stop ends a response whose items are finished as incomplete.
+func (r *run) stop(ctx context.Context, reason string) error {
+	r.log().Info("the response stops", "reason", reason)
+	return r.writer.Update(ctx, func(body berth.Response) []berth.Event {
+		return []berth.Event{r.final(body, berth.StatusIncomplete, reason)}
+	})
+}
+
 // end writes the events that end the response: what is open is closed as
 // incomplete, and why is said.
-func (r *run) end(ctx context.Context, status berth.Status, failure error) error {
+func (r *run) end(ctx context.Context, status berth.Status, incomplete string, failure error) error {
 	return r.writer.Update(ctx, func(body berth.Response) []berth.Event {
 		events := abandon(body, r.speech.texts())
 		body = fold(body, events)
@@ -141,7 +166,7 @@ func (r *run) end(ctx context.Context, status berth.Status, failure error) error
 			body.Error = &berth.ResponseError{Code: e.Code, Message: e.Message}
 			events = append(events, berth.ErrorEvent(e))
 		}
-		return append(events, r.final(body, status, ""))
+		return append(events, r.final(body, status, incomplete))
 	})
 }
 

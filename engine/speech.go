@@ -78,6 +78,9 @@ func (s *speech) finish(ctx context.Context, f model.Finish) (over bool, err err
 		case len(r.pending) > 0, s.ignored && !r.withheld(), s.refused != "":
 			return events
 		}
+		if call := s.check(body); call != nil {
+			return append(events, call...)
+		}
 		over = true
 		if held = len(r.record.Request.ContextManagement) > 0 && !waitsForClient(body); held {
 			return events

@@ -27,6 +27,7 @@ type Config struct {
 
 	Containers ContainersConfig `yaml:"containers"`
 	Shell      ShellConfig      `yaml:"shell"`
+	Budget     BudgetConfig     `yaml:"budget"`
 	Store      StoreConfig      `yaml:"store"`
 
 	// Limits are what projects may use, by id; those of "default" are for all that

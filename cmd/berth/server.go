@@ -143,7 +143,11 @@ func newServer(ctx context.Context, state string, config *Config, log *slog.Logg
 	events.AtEnd(hooks.AtEnd)
 	s.later(func(context.Context) error { return hooks.Close() })
 	hooks.Start()
-	eng := engine.New(engine.Options{Responses: db, Runs: db, Objects: db, Journal: events, Models: models, Containers: containers{keeper},
+	budget, err := config.Budget.budget()
+	if err != nil {
+		return s, err
+	}
+	eng := engine.New(engine.Options{Budget: budget, Responses: db, Runs: db, Objects: db, Journal: events, Models: models, Containers: containers{keeper},
 		Files: uploads, Owner: owner, Log: log, Key: key, Usages: db, Quota: quotas,
 		Retry: engine.Retry{Attempts: config.Retry.Attempts, Patience: config.Retry.Patience, Final: config.Retry.Continue == "fail"},
 		Shell: tool.ShellLimits{Timeout: config.Shell.Timeout, MaxTimeout: config.Shell.MaxTimeout, Output: config.Shell.Output}})

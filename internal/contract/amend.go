@@ -51,6 +51,9 @@ var amendments = []struct {
 	{"/schemas/CreateChatCompletionRequest/allOf/1/properties/seed/anyOf/0/minimum", dropped, "rounded, it does not fit into 64 bits"},
 	{"/schemas/CreateChatCompletionRequest/allOf/1/properties/seed/anyOf/0/maximum", dropped, "rounded, it does not fit into 64 bits"},
 	{"/schemas/CreateChatCompletionStreamResponse/properties/usage", nullable, "all chunks but the last say null"},
+	{"/schemas/Response/allOf/2/properties/incomplete_details/anyOf/0/properties/reason/enum", dropped, "Berth has reasons of its own: docs/agents.md"},
+	{"/schemas/MCPApprovalResponse/required", without("request_id"), "no such field is described, and no client sends it"},
+	{"/schemas/MCPApprovalResponseResource/required", without("request_id"), "no such field is described"},
 	{"/schemas/ChatCompletionMessageToolCallChunk/properties/type/enum", dropped, "a custom tool's call has the type custom"},
 }
 
@@ -66,6 +69,12 @@ func nullable(schema any) any {
 }
 
 func dropped(any) any { return nil }
+
+func without(value string) func(any) any {
+	return func(list any) any {
+		return slices.DeleteFunc(slices.Clone(list.([]any)), func(v any) bool { return v == value })
+	}
+}
 
 // assistantStreams are the operations that answer a stream which the document leaves
 // out: it has the events alone.

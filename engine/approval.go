@@ -1,0 +1,191 @@
+package engine
+
+import (
+	"context"
+	"slices"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/tool"
+)
+
+// approvalLabel is the server_label of requests for approval: no MCP server's.
+const approvalLabel = "berth"
+
+// A heldCall is a hosted call of which nothing is shown until all of it is known:
+// then it is an ordinary call, or a request that the client approve of it.
+type heldCall struct {
+	tool.Call
+	policy *berth.ApprovalPolicy
+
+	opened berth.Item // what is shown first; zero until all is known
+	waits  bool       // for the client
+}
+
+func (h *heldCall) Item() berth.Item           { return h.opened }
+func (h *heldCall) Write(string) []berth.Event { return nil }
+
+func (h *heldCall) Close(arguments string) (events []berth.Event, item berth.Item, refusal string) {
+	opened := h.Call.Item()
+	events, item, refusal = h.Call.Close(arguments)
+	var call berth.ShellCall
+	if item.Status() != berth.StatusCompleted || item.Decode(&call) != nil || !slices.ContainsFunc(call.Action.Commands, h.policy.Requires) {
+		h.opened = opened
+		return events, item, refusal // one that cannot be run is answered with what is wrong
+	}
+	h.waits = true
+	h.opened = berth.NewItem(berth.ApprovalRequest{ID: berth.NewID(berth.PrefixApproval), Type: berth.ItemApprovalRequest,
+		Arguments: arguments, Name: tool.ShellName, ServerLabel: approvalLabel})
+	return nil, h.opened, ""
+}
+
+// hold makes a hosted call wait for approval where the request says so.
+func (r *run) hold(c tool.Call) tool.Call {
+	b := r.record.Request.Berth
+	if b == nil || b.RequireApproval == nil {
+		return c
+	}
+	return &heldCall{Call: c, policy: b.RequireApproval}
+}
+
+// approvals pairs the requests for approval among items with what was said to them.
+type approvals struct {
+	requests map[string]berth.ApprovalRequest
+	answers  map[string]berth.ApprovalResponse // by the request's id
+	made     map[string]bool                   // requests whose call was made
+}
+
+func approvalsOf(items []berth.Item) approvals {
+	a := approvals{map[string]berth.ApprovalRequest{}, map[string]berth.ApprovalResponse{}, map[string]bool{}}
+	for _, it := range items {
+		switch it.Type() {
+		case berth.ItemApprovalRequest:
+			var r berth.ApprovalRequest
+			if it.Decode(&r) == nil {
+				a.requests[r.ID] = r
+			}
+		case berth.ItemApprovalResponse:
+			var r berth.ApprovalResponse
+			if it.Decode(&r) == nil {
+				a.answers[r.ApprovalRequestID] = r
+			}
+		case berth.ItemShellCall:
+			if id := approvedBy(it); id != "" {
+				a.made[id] = true
+			}
+		}
+	}
+	return a
+}
+
+// approvedBy returns the request for approval that a call comes of, or "".
+func approvedBy(it berth.Item) string {
+	var call struct {
+		Berth struct {
+			ApprovalRequestID string `json:"approval_request_id"`
+		} `json:"berth"`
+	}
+	if it.Decode(&call) != nil {
+		return ""
+	}
+	return call.Berth.ApprovalRequestID
+}
+
+// checkApprovals refuses answers to what nobody asked, second answers, and approval
+// where there is no shell to run what was approved.
+func checkApprovals(chain, input []berth.Item, tools toolset) error {
+	asked := approvalsOf(slices.Concat(chain, input))
+	answered := approvalsOf(chain).answers
+	for _, it := range input {
+		var answer berth.ApprovalResponse
+		if it.Type() != berth.ItemApprovalResponse || it.Decode(&answer) != nil {
+			continue
+		}
+		id := answer.ApprovalRequestID
+		if _, ok := asked.requests[id]; !ok {
+			return berth.Invalid("input", "No approval request found with id '%s'.", id)
+		}
+		if _, twice := answered[id]; twice {
+			return berth.Invalid("input", "Approval request '%s' has been answered already.", id)
+		}
+		answered[id] = answer
+		if t := tools.byName[tool.ShellName]; answer.Approve && !asked.made[id] && (t == nil || t.Spec().Client) {
+			return berth.Invalid("tools", "What approval request '%s' asks for runs in a container: the request needs a tool of type 'shell' that has one.", id)
+		}
+	}
+	return nil
+}
+
+// approved opens the calls that the request's input approves of. They become the
+// response's first pending calls.
+func (r *run) approved(ctx context.Context) error {
+	all := approvalsOf(r.history)
+	var approved []berth.ApprovalRequest
+	for _, it := range r.record.Input {
+		var answer berth.ApprovalResponse
+		if it.Type() == berth.ItemApprovalResponse && it.Decode(&answer) == nil && answer.Approve && !all.made[answer.ApprovalRequestID] {
+			approved = append(approved, all.requests[answer.ApprovalRequestID])
+		}
+	}
+	if len(approved) == 0 {
+		return nil
+	}
+	return r.writer.Update(ctx, func(body berth.Response) []berth.Event {
+		var all []berth.Event
+		next := len(body.Output)
+		for _, request := range approved {
+			events, call := r.open(next, request.Arguments, map[string]any{"approval_request_id": request.ID})
+			all = append(all, events...)
+			r.pending = append(r.pending, call)
+			next++
+		}
+		return all
+	})
+}
+
+// open returns a call of the shell that the model does not make now, and the events
+// that show it at a place, marked with what it comes of.
+func (r *run) open(place int, arguments string, mark map[string]any) ([]berth.Event, tool.Call) {
+	call := r.tools.byName[tool.ShellName].NewCall(berth.NewID(berth.PrefixCall))
+	marked := map[string]any{"berth": mark}
+	opened := with(call.Item(), marked)
+	events, item, _ := call.Close(arguments)
+	return append(append([]berth.Event{added(place, opened)}, at(place, events)...), done(place, with(item, marked))), call
+}
+
+// settled puts in the place of approval requests and their answers what the model is
+// to know of them: nothing of a call that was made, and of others that they were not.
+func settled(items []berth.Item) []berth.Item {
+	if !slices.ContainsFunc(items, func(it berth.Item) bool {
+		return it.Type() == berth.ItemApprovalRequest || it.Type() == berth.ItemApprovalResponse
+	}) {
+		return items
+	}
+	all := approvalsOf(items)
+	out := make([]berth.Item, 0, len(items))
+	for _, it := range items {
+		request, asked := all.requests[it.ID()]
+		switch {
+		case it.Type() == berth.ItemApprovalResponse:
+			continue
+		case !asked:
+			out = append(out, it)
+			continue
+		case all.made[request.ID]:
+			continue
+		}
+		words := "This call waits for approval and was not run."
+		if answer, ok := all.answers[request.ID]; ok && answer.Approve {
+			words = "This call was approved, but not run."
+		} else if ok {
+			words = "The user did not approve of this call. It was not run. " + answer.Reason
+		}
+		callID := berth.PrefixCall + request.ID
+		out = append(out,
+			berth.NewItem(berth.FunctionCall{Type: berth.ItemFunctionCall, Status: berth.StatusCompleted, CallID: callID, Name: request.Name, Arguments: request.Arguments}),
+			berth.NewItem(berth.FunctionCallOutput{Type: berth.ItemFunctionCallOutput, Status: berth.StatusCompleted, CallID: callID, Output: berth.StringDelta(words)}))
+	}
+	return out
+}
+
+// asksForApproval reports whether an item waits for the client.
+func asksForApproval(it berth.Item) bool { return it.Type() == berth.ItemApprovalRequest }
