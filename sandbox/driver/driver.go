@@ -161,5 +161,6 @@ type Features struct {
 	PIDLimit    bool // Limits.PIDs is enforced
 	DiskLimit   bool // Limits.Disk is enforced
 	LimitsShown bool // /proc/meminfo shows Limits.Memory, and not the machine's
+	Erases      bool // what a sandbox wrote cannot be read after Destroy, not even from the raw volume
 	Network     bool // the sandbox sees a network other than its own loopback
 }

@@ -90,12 +90,12 @@ func TestStartFails(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	raw, err := os.ReadFile(s.path("config.json"))
+	raw, err := os.ReadFile(s.path(sealed + "/config.json"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	broken := strings.Replace(string(raw), guestPath, "/no/such/guest", 1)
-	if err := os.WriteFile(s.path("config.json"), []byte(broken), 0o600); err != nil {
+	if err := os.WriteFile(s.path(sealed+"/config.json"), []byte(broken), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	err = d.Start(t.Context(), "broken")

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/berth-run/berth/sandbox/driver"
+	"github.com/berth-run/berth/sandbox/host"
 )
 
 // runOptions bound the tmpfs that holds the guest's socket and the logs. Root in
@@ -46,14 +47,19 @@ func (d *Driver) Create(ctx context.Context, spec driver.Spec) error {
 
 // fill makes what is in the sandbox's directory from the start.
 func (d *Driver) fill(dir string, s sandbox, spec driver.Spec) error {
-	for _, sub := range []string{"runsc", "disk", "rootfs", "run"} {
+	for _, sub := range []string{"rootfs", "run", sealed, sealed + "/runsc", sealed + "/disk"} {
 		if err := os.Mkdir(filepath.Join(dir, sub), 0o700); err != nil {
 			return err
 		}
+		if sub == sealed && d.seals {
+			if err := host.Seal(filepath.Join(dir, sub), host.NewSealKey()); err != nil {
+				return err
+			}
+		}
 	}
 	for name, content := range map[string]any{
-		"sandbox.json": record{BootID: d.bootID, Rootfs: spec.Rootfs, Limits: spec.Limits},
-		"config.json":  ociSpec(spec, s, d.seedPath()),
+		"sandbox.json":          record{BootID: d.bootID, Rootfs: spec.Rootfs, Limits: spec.Limits},
+		sealed + "/config.json": ociSpec(spec, s, d.seedPath()),
 	} {
 		raw, err := json.Marshal(content)
 		if err != nil {

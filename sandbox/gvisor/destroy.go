@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/berth-run/berth/sandbox/host"
 )
 
 // destroyTimeout bounds Destroy where ctx does not.
@@ -39,6 +41,10 @@ func (s sandbox) destroy(ctx context.Context) error {
 		return fmt.Errorf("unmounting run: %w", err)
 	}
 	if err := s.cgroup.Remove(ctx); err != nil {
+		return err
+	}
+	// Without the key, the blocks that this frees tell nothing.
+	if err := host.Unseal(ctx, s.path(sealed)); err != nil {
 		return err
 	}
 	return os.RemoveAll(s.dir)

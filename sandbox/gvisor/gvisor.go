@@ -10,9 +10,11 @@
 //	  skeleton/HASH/       the guest program, laid over every template
 //	  sandboxes/ID/        there as long as the sandbox is
 //	    sandbox.json       what it was made from
-//	    config.json        the OCI bundle
-//	    runsc/ pid         runsc's own state, the sentry's process id
-//	    disk/              the writable layer, one unlinked file
+//	    pid                the sentry's process id
+//	    sealed/            encrypted with a key that only the kernel has, if it can
+//	      config.json      the OCI bundle
+//	      runsc/           runsc's own state
+//	      disk/            the writable layer, one unlinked file
 //	    rootfs/            the template, mounted there for the gofer alone
 //	    run/               a small tmpfs: guest/ (bound into the sandbox), log/
 //
@@ -60,6 +62,7 @@ type Driver struct {
 	cgroups  host.Hierarchy
 	instance string
 	bootID   string
+	seals    bool // what sandboxes write is encrypted
 	skeleton string
 	runsc    *os.File // the program, in memory
 }
@@ -112,6 +115,7 @@ func (d *Driver) Features() driver.Features {
 		PIDLimit:    true,
 		DiskLimit:   true,
 		LimitsShown: true,
+		Erases:      d.seals,
 	}
 }
 
@@ -139,6 +143,11 @@ func (d *Driver) prepareStateDir() (err error) {
 	}
 	if st.Type == unix.TMPFS_MAGIC {
 		d.log.Warn("gvisor: the state directory is in memory; what sandboxes write counts against their memory", "dir", d.opts.StateDir)
+	}
+	if err := host.CanSeal(d.opts.StateDir); err != nil {
+		d.log.Warn("gvisor: the volume of the state directory does not encrypt directories; what a sandbox wrote may be found on it after the sandbox is gone", "err", err)
+	} else {
+		d.seals = true
 	}
 	if d.instance, err = driver.Instance(filepath.Join(d.opts.StateDir, "instance")); err != nil {
 		return err

@@ -84,7 +84,7 @@ const highFD = 256
 // Its output, the container's and the sentry's last words go to log.
 func (d *Driver) runscCommand(s sandbox, disk int64, log *os.File) (*exec.Cmd, error) {
 	cmd := exec.Command(procFD(d.runsc),
-		"--root=runsc", // relative, to stay below the length of a socket's path
+		"--root="+sealed+"/runsc", // relative, to stay below the length of a socket's path
 		"--platform=systrap",
 		"--network=sandbox",
 		"--host-uds=create", // the guest binds its socket; nobody connects out
@@ -93,9 +93,9 @@ func (d *Driver) runscCommand(s sandbox, disk int64, log *os.File) (*exec.Cmd, e
 		"--host-settings=ignore",
 		"--allow-suid", // sudo
 		"--allow-rootfs-tar-annotation",
-		fmt.Sprintf("--overlay2=root:dir=%s,size=%d", s.path("disk"), disk),
+		fmt.Sprintf("--overlay2=root:dir=%s,size=%d", s.path(sealed+"/disk"), disk),
 		"--panic-log="+s.path("run/log/panic.log"),
-		"run", "--detach", "--pid-file="+s.path("pid"), "--bundle="+s.dir, "s")
+		"run", "--detach", "--pid-file="+s.path("pid"), "--bundle="+s.path(sealed), "s")
 	cmd.Dir = s.dir
 	cmd.Env = []string{}
 	cmd.Stdout, cmd.Stderr = log, log

@@ -33,7 +33,7 @@ func (d *Driver) control(ctx context.Context, id, command string) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, controlTimeout)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, procFD(d.runsc), "--root=runsc", command, "s")
+	cmd := exec.CommandContext(ctx, procFD(d.runsc), "--root="+sealed+"/runsc", command, "s")
 	cmd.Dir = s.dir
 	cmd.Env = []string{}
 	if out, err := cmd.CombinedOutput(); err != nil {
@@ -45,7 +45,7 @@ func (d *Driver) control(ctx context.Context, id, command string) error {
 // paused reports whether runsc has paused the sandbox. Its state file says so;
 // commands rewrite it under a lock, so between two of them it is whole.
 func (s sandbox) paused() bool {
-	raw, err := os.ReadFile(s.path("runsc/s_sandbox:s.state"))
+	raw, err := os.ReadFile(s.path(sealed + "/runsc/s_sandbox:s.state"))
 	if err != nil {
 		return false
 	}

@@ -36,6 +36,10 @@ func (d *Driver) find(id string) (sandbox, error) {
 	return d.sandbox(id)
 }
 
+// sealed is the directory of a sandbox that holds what it writes and what it was
+// told. Where the volume can, it is encrypted with a key that goes with the sandbox.
+const sealed = "sealed"
+
 func (s sandbox) path(elem string) string { return s.dir + "/" + elem }
 
 // A record is what is kept of a sandbox's making.

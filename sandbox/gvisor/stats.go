@@ -45,7 +45,7 @@ func (d *Driver) Stats(_ context.Context, id string) (driver.Stats, error) {
 		stats.State = driver.StateRunning
 	}
 	if alive {
-		stats.Disk = diskUsed(pid, s.path("disk"))
+		stats.Disk = diskUsed(pid, s.path(sealed+"/disk"))
 	}
 	return stats, nil
 }
