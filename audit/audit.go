@@ -32,7 +32,7 @@ type Action string
 const (
 	ContainerCreated Action = "container.created" // Template, Isolation, Snapshot
 	ContainerEnded   Action = "container.ended"   // Reason: expired, deleted, oom, killed or host; Snapshot. Once for each container
-	ContainerErased  Action = "container.erased"  // nothing of it is left; once for each container that has ended
+	ContainerErased  Action = "container.erased"  // Reason: key_destroyed or files_removed. Nothing of it is left; once for each that has ended
 	FileCreated      Action = "file.created"      // Object, Bytes
 	FileDeleted      Action = "file.deleted"      // Object
 	FileExpired      Action = "file.expired"      // Object

@@ -54,7 +54,19 @@ func (k *Keeper) recordEnded(ctx context.Context, s *sandbox, reason string, kep
 // recordErased returns when it is in the audit record that nothing is left of a
 // container.
 func (k *Keeper) recordErased(ctx context.Context, s *sandbox) error {
-	return k.opts.Audit.Commit(ctx, s.entry(audit.ContainerErased))
+	e := s.entry(audit.ContainerErased)
+	e.Reason = k.erasure()
+	return k.opts.Audit.Commit(ctx, e)
+}
+
+// erasure says how far nothing is left of a sandbox that was destroyed: its content
+// was encrypted with a key that is gone, or its files were removed and the volume
+// does with their blocks as it does.
+func (k *Keeper) erasure() string {
+	if k.opts.Driver.Features().Erases {
+		return "key_destroyed"
+	}
+	return "files_removed"
 }
 
 func (s *sandbox) entry(a audit.Action) audit.Entry {
@@ -171,9 +183,9 @@ func (k *Keeper) recordLost(ctx context.Context, running []*store.Container, exi
 			}
 			e.Action = audit.ContainerEnded
 			entries = append(entries, e)
-			e.Reason, e.Snapshot = "", ""
+			e.Snapshot = ""
 		}
-		e.Action = audit.ContainerErased
+		e.Action, e.Reason = audit.ContainerErased, k.erasure()
 		entries = append(entries, e)
 	}
 	return k.opts.Audit.Commit(ctx, entries...)

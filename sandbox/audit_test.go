@@ -64,7 +64,7 @@ func TestAuditedEnds(t *testing.T) {
 				t.Errorf("Delete: %v", err)
 			}
 			// It is acknowledged: it is written.
-			if got := said(t, dir, id); !slices.Contains(got, "container.erased") {
+			if got := said(t, dir, id); !slices.Contains(got, "container.erased files_removed") {
 				t.Errorf("after Delete the record says %q", got)
 			}
 			if err := h.k.Delete(t.Context(), mine, id); berth.ErrorCode(err) != berth.CodeNotFound {
@@ -84,7 +84,7 @@ func TestAuditedEnds(t *testing.T) {
 	h.start()
 	h.settle()
 	for id, reason := range ends {
-		want := []string{"container.created", "container.ended " + reason, "container.erased"}
+		want := []string{"container.created", "container.ended " + reason, "container.erased files_removed"}
 		if diff := cmp.Diff(want, said(t, dir, id)); diff != "" {
 			t.Errorf("the record about the %s one (-want +got):\n%s", reason, diff)
 		}
@@ -127,8 +127,8 @@ func TestAuditedCrash(t *testing.T) {
 				h.opts.Audit.Close()
 			}
 			want := map[berth.ContainerID][]string{
-				gone:  {"container.created", "container.ended deleted", "container.erased"},
-				dead:  {"container.created", "container.ended host", "container.erased"},
+				gone:  {"container.created", "container.ended deleted", "container.erased files_removed"},
+				dead:  {"container.created", "container.ended host", "container.erased files_removed"},
 				lives: {"container.created"},
 			}
 			if lost == "all" {
@@ -159,7 +159,7 @@ func TestUnrecordedDeletion(t *testing.T) {
 	h.opts.Audit = openAudit(t, dir)
 	h.start()
 	h.settle()
-	want := []string{"container.created", "container.ended deleted", "container.erased"}
+	want := []string{"container.created", "container.ended deleted", "container.erased files_removed"}
 	if diff := cmp.Diff(want, said(t, dir, id)); diff != "" {
 		t.Errorf("the record after the next start (-want +got):\n%s", diff)
 	}

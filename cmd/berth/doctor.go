@@ -22,6 +22,7 @@ import (
 	"github.com/berth-run/berth/image"
 	"github.com/berth-run/berth/sandbox/driver"
 	"github.com/berth-run/berth/sandbox/gvisor"
+	"github.com/berth-run/berth/sandbox/host"
 )
 
 // A finding is one thing that the doctor looked at.
@@ -81,7 +82,7 @@ func report(w io.Writer, findings []finding, asJSON bool) error {
 }
 
 func examine(ctx context.Context, state, config string) []finding {
-	all := []finding{kernel(), privileges(), controlGroups(), virtualisation(), disk(state)}
+	all := []finding{kernel(), privileges(), controlGroups(), virtualisation(), disk(state), erasure(state)}
 	c, err := loadConfig(config)
 	if err != nil {
 		return append(all, finding{What: "configuration", Says: err.Error()})
@@ -145,17 +146,29 @@ func virtualisation() finding {
 	return f
 }
 
+// existing returns the state directory, or what of its path is there already.
+func existing(state string) string {
+	for dir := state; ; dir = filepath.Dir(dir) {
+		if _, err := os.Stat(dir); err == nil || dir == "/" || dir == "." {
+			return dir
+		}
+	}
+}
+
+// erasure says whether what containers wrote is unreadable when they are gone.
+func erasure(state string) finding {
+	f := finding{What: "erasure", OK: true, Says: "what a container wrote is encrypted with a key that goes with it"}
+	if err := host.CanSeal(existing(state)); err != nil {
+		f.Says = "removed files of containers may stay readable on the raw volume"
+		f.Advice = "ext4 can encrypt: tune2fs -O encrypt DEVICE, also while it is mounted; or put the state on an encrypted volume. See docs/audit.md"
+	}
+	return f
+}
+
 func disk(state string) finding {
 	f := finding{What: "disk", OK: true}
-	dir := state
-	for {
-		if _, err := os.Stat(dir); err == nil || dir == "/" {
-			break
-		}
-		dir = filepath.Dir(dir)
-	}
 	var st unix.Statfs_t
-	if err := unix.Statfs(dir, &st); err != nil {
+	if err := unix.Statfs(existing(state), &st); err != nil {
 		return finding{What: "disk", Says: err.Error()}
 	}
 	free := int64(st.Bavail) * st.Bsize
