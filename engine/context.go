@@ -34,6 +34,7 @@ func (r *run) request(ctx context.Context, first bool, limit int) (*model.Reques
 	out.Model, out.MaxOutputTokens = r.upstream, limit
 	out.Instructions = r.instructed(out.Instructions)
 	out.Tools, out.ToolChoice = r.offered(first)
+	out.Tools = r.tools.advise(out.Tools, r.upstream)
 	return out, nil
 }
 

@@ -204,6 +204,15 @@ func (s *toolset) chosen(ref toolRef) (string, error) {
 	return name, nil
 }
 
+// advise returns functions with what a model needs to be told of them.
+func (s toolset) advise(specs []berth.FunctionTool, model string) []berth.FunctionTool {
+	out := slices.Clone(specs)
+	for i, f := range out {
+		out[i] = tool.Advise(s.byName[f.Name], model)
+	}
+	return out
+}
+
 // hostedTool returns the tool that runs a call here, or nil.
 func (r *run) hostedTool(it berth.Item) tool.Tool {
 	t := r.tools.byName[tool.Name(it)]

@@ -58,7 +58,7 @@ func (e *Engine) context(ctx context.Context, p berth.ProjectID, req *berth.Resp
 		return c, err
 	}
 	c.asked = newRequest(req, body, items)
-	c.asked.Model, c.asked.Tools, c.asked.ToolChoice = upstream, tools.specs, tools.choice
+	c.asked.Model, c.asked.Tools, c.asked.ToolChoice = upstream, tools.advise(tools.specs, upstream), tools.choice
 	return c, nil
 }
 
@@ -83,7 +83,7 @@ func (e *Engine) checkWindow(ctx context.Context, r *run, body *berth.Response, 
 		return err
 	}
 	asked.Model, asked.Items = r.upstream, items
-	asked.Tools, asked.ToolChoice = r.tools.specs, r.tools.choice
+	asked.Tools, asked.ToolChoice = r.tools.advise(r.tools.specs, r.upstream), r.tools.choice
 	n, bound := 0, r.window.size
 	if _, exact := r.provider.(model.Counter); exact {
 		n, err = count(ctx, r.provider, asked)
