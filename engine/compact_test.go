@@ -49,7 +49,7 @@ func TestCompactionAfterTheAnswer(t *testing.T) {
 	it := first.Output[len(first.Output)-1]
 	var fields map[string]string
 	decode(t, it, &fields)
-	if len(first.Output) != 2 || len(fields) != 3 || fields["type"] != "compaction" || !strings.HasPrefix(fields["id"], "cmp_") || strings.Contains(asJSON(t, it), "SUM") {
+	if len(first.Output) != 2 || len(fields) != 3 || fields["type"] != "compaction" || !strings.HasPrefix(fields["id"], "cmp_") || strings.Contains(asJSON(t, it), "SUM one") {
 		t.Errorf("got %v", fields)
 	}
 	if first.Usage.TotalTokens != 30 {
