@@ -1,7 +1,6 @@
 package image
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,7 +8,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"time"
 
@@ -51,9 +49,10 @@ type Origin struct {
 // A manifest is the part of an image's manifest that matters here; OCI and Docker
 // agree on it.
 type manifest struct {
-	MediaType string       `json:"mediaType,omitempty"`
-	Config    descriptor   `json:"config"`
-	Layers    []descriptor `json:"layers"`
+	SchemaVersion int          `json:"schemaVersion"`
+	MediaType     string       `json:"mediaType,omitempty"`
+	Config        descriptor   `json:"config"`
+	Layers        []descriptor `json:"layers"`
 }
 
 type descriptor struct {
@@ -90,7 +89,7 @@ func (l *Library) Add(ctx context.Context, as string, img Image, opts AddOptions
 	if opts.MaxBytes <= 0 {
 		opts.MaxBytes = DefaultMaxBytes
 	}
-	opts.Platform = cmp.Or(opts.Platform, "linux/"+runtime.GOARCH)
+	opts.Platform = platformOf(opts.Platform)
 	origin, err := readManifest(img, opts.MaxBytes)
 	if err != nil {
 		return Template{}, fmt.Errorf("image %s: %w", img.Ref, err)
@@ -225,13 +224,13 @@ func (a *adding) fetchBlob(ctx context.Context, b Blob, total int64) error {
 			defer content.Close()
 			return a.library.takeBlob(ctx, a.dir, b, content, func(n int) {
 				got += n
-				a.gauge.add(Download, "downloading "+shortDigest(b.Digest), int64(n), total)
+				a.gauge.add(Download, "fetching "+shortDigest(b.Digest), int64(n), total)
 			})
 		}()
 		if err == nil || ctx.Err() != nil {
 			break
 		}
-		a.gauge.add(Download, "downloading again "+shortDigest(b.Digest), int64(-got), total)
+		a.gauge.add(Download, "fetching again "+shortDigest(b.Digest), int64(-got), total)
 	}
 	if err != nil && ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -243,13 +242,14 @@ func (a *adding) fetchBlob(ctx context.Context, b Blob, total int64) error {
 type configFile struct {
 	OS           string `json:"os"`
 	Architecture string `json:"architecture"`
-	Variant      string `json:"variant"`
+	Variant      string `json:"variant,omitempty"`
 	Config       struct {
-		User       string
-		Env        []string
-		WorkingDir string
+		User       string   `json:",omitempty"`
+		Env        []string `json:",omitempty"`
+		WorkingDir string   `json:",omitempty"`
 	} `json:"config"`
 	RootFS struct {
+		Type    string   `json:"type"`
 		DiffIDs []string `json:"diff_ids"`
 	} `json:"rootfs"`
 }

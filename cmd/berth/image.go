@@ -21,7 +21,7 @@ func newImage() *cobra.Command {
 	open := func() (*image.Library, error) {
 		return image.Open(filepath.Join(*state, "images"), slog.New(slog.NewTextHandler(os.Stderr, nil)))
 	}
-	cmd.AddCommand(newImageBuild(open), newImagePull(open), newImageLs(open), newImageRm(open))
+	cmd.AddCommand(newImageBuild(open), newImagePull(open), newImageSave(open), newImageLoad(open), newImageLs(open), newImageRm(open))
 	return cmd
 }
 

@@ -1,0 +1,77 @@
+package main
+
+import (
+	"errors"
+	"os"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/berth-run/berth/image"
+)
+
+func newImageSave(open func() (*image.Library, error)) *cobra.Command {
+	var output string
+	cmd := &cobra.Command{
+		Use:   "save TEMPLATE",
+		Short: "Write a template to an archive",
+		Long: `Write a template to an archive that berth image load, docker load and others
+take: an OCI image layout. Of a template that was pulled it is that very image.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			library, err := open()
+			if err != nil {
+				return err
+			}
+			if output != "" {
+				return library.SaveFile(cmd.Context(), args[0], output)
+			}
+			if term.IsTerminal(int(os.Stdout.Fd())) {
+				return errors.New("an archive is nothing for a terminal: name a file with --output")
+			}
+			return library.Save(cmd.Context(), args[0], cmd.OutOrStdout())
+		},
+	}
+	cmd.Flags().StringVarP(&output, "output", "o", "", "file (default: standard output)")
+	return cmd
+}
+
+func newImageLoad(open func() (*image.Library, error)) *cobra.Command {
+	var input string
+	var size Bytes
+	opts := image.LoadOptions{AddOptions: image.AddOptions{Progress: showProgress}}
+	cmd := &cobra.Command{
+		Use:   "load",
+		Short: "Make a template of an image in an archive",
+		Long: `Make a template of an image in an archive, compressed or not: an OCI image layout,
+as berth image save and many builders write it, or what docker save writes.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			library, err := open()
+			if err != nil {
+				return err
+			}
+			in := cmd.InOrStdin()
+			if input != "" {
+				f, err := os.Open(input)
+				if err != nil {
+					return err
+				}
+				defer f.Close()
+				in = f
+			}
+			opts.MaxBytes = int64(size)
+			t, err := library.Load(cmd.Context(), in, opts)
+			if err != nil {
+				return err
+			}
+			return showTemplate(cmd.OutOrStdout(), t)
+		},
+	}
+	cmd.Flags().StringVarP(&input, "input", "i", "", "file (default: standard input)")
+	cmd.Flags().StringVar(&opts.Name, "name", "", "name of the template (default: what the archive calls the image)")
+	cmd.Flags().StringVar(&opts.Ref, "image", "", "which image, in an archive of several")
+	cmd.Flags().StringVar(&opts.Platform, "platform", "", "of the image, such as linux/arm64 (default: this machine's)")
+	sizeFlag(cmd, &size)
+	return cmd
+}

@@ -1,0 +1,195 @@
+package image
+
+import (
+	"archive/tar"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	tagged "github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+)
+
+// saved returns a template's archive.
+func saved(t *testing.T, l *Library, ref string) []byte {
+	t.Helper()
+	var buf bytes.Buffer
+	if err := l.Save(t.Context(), ref, &buf); err != nil {
+		t.Fatal(err)
+	}
+	return buf.Bytes()
+}
+
+// What was saved is loaded as what it was, whatever the template came of.
+func TestSaveLoad(t *testing.T) {
+	needRoot(t)
+	here, there := open(t, t.TempDir()), open(t, t.TempDir())
+	o := newOCI(gzipped(archive(shell, "etc/motd=hello")), archive("etc/.wh.motd=", "srv/x=1"))
+	o.config.Config.Env = []string{"A=1"}
+	made, err := here.Add(t.Context(), "app", o.image(), AddOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := saved(t, here, "app")
+	got, err := there.Load(t.Context(), bytes.NewReader(gzipped(text)), LoadOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.Name != "app-1" || got.Digest != made.Digest || got.Image.Manifest != made.Image.Manifest || got.Image.Ref != made.Image.Ref {
+		t.Errorf("loaded is %+v, want %+v", got, made)
+	}
+
+	// Of a template without an image, one of a single layer is made.
+	kept := keep(t, here, "debian", "hello\n")
+	root := kept.Rootfs
+	for path, content := range map[string]string{"bin/sh": "#!", "etc/passwd": "user:x:1000:1000::/home/user:/bin/sh\n", "etc/group": "user:x:1000:\n"} {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(filepath.Join(root, path)), 0o755), os.WriteFile(filepath.Join(root, path), []byte(content), 0o755)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := fit(root, ""); err != nil {
+		t.Fatal(err)
+	}
+	want, _, err := digest(root, Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	text = saved(t, here, "debian")
+	if again := saved(t, here, "debian"); !bytes.Equal(again, text) {
+		t.Error("saved again it is another archive")
+	}
+	got, err = there.Load(t.Context(), bytes.NewReader(text), LoadOptions{})
+	if err != nil || got.Digest != want || got.Name != "debian" {
+		t.Errorf("loaded is %s %s, %v, want %s", got.Name, got.Digest, err, want)
+	}
+	if got := entries(t, here, "blobs/*"); len(got) != 4 {
+		t.Errorf("saving has left blobs: %v", got)
+	}
+	// As docker load reads it.
+	path := filepath.Join(t.TempDir(), "x.tar")
+	if err := here.SaveFile(t.Context(), "debian", path); err != nil {
+		t.Fatal(err)
+	}
+	tag, err := tagged.NewTag("debian:latest")
+	if err != nil {
+		t.Fatal(err)
+	}
+	img, err := tarball.ImageFromPath(path, &tag)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c, err := img.ConfigFile(); err != nil || c.OS != "linux" || len(c.RootFS.DiffIDs) != 1 {
+		t.Errorf("its configuration is %+v, %v", c, err)
+	}
+}
+
+// dockerArchive is what docker save wrote in its first ten years.
+func dockerArchive(o *ociImage, tags ...string) []byte {
+	config, _ := json.Marshal(o.config)
+	files := []any{"cfg.json=" + string(config)}
+	entry := dockerEntry{Config: "cfg.json", RepoTags: tags}
+	for i, l := range o.layers {
+		dir := string(rune('a' + i))
+		files = append(files, dir+"/=", dir+"/VERSION=1.0", "store/"+dir+".tar="+string(l), dir+"/layer.tar=-> ../store/"+dir+".tar")
+		entry.Layers = append(entry.Layers, dir+"/layer.tar")
+	}
+	text, _ := json.Marshal([]dockerEntry{entry})
+	return archive(append(files, "manifest.json="+string(text))...)
+}
+
+func TestLoadDocker(t *testing.T) {
+	needRoot(t)
+	l := open(t, t.TempDir())
+	o := newOCI(archive(shell, "etc/motd=hello"), archive("etc/.wh.motd=", "srv/x=1"))
+	got, err := l.Load(t.Context(), bytes.NewReader(dockerArchive(o, "registry.example/team/app:1.5")), LoadOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.Name != "app-1.5" || got.Image.Ref != "registry.example/team/app:1.5" {
+		t.Errorf("loaded is %+v", got)
+	}
+	if text, err := os.ReadFile(filepath.Join(got.Rootfs, "srv/x")); err != nil || string(text) != "1" {
+		t.Errorf("in the template is %q, %v", text, err)
+	}
+	if _, err := os.Stat(filepath.Join(got.Rootfs, "etc/motd")); err == nil {
+		t.Error("what the second layer removes is there")
+	}
+}
+
+func TestLoadHostile(t *testing.T) {
+	needRoot(t)
+	blob := func(text string) string { return blobDir + strings.TrimPrefix(sumOf([]byte(text)), "sha256:") }
+	layout := func(text string) []byte {
+		return archive("index.json={\"manifests\":[{\"digest\":\""+sumOf([]byte(text))+"\"}]}", blob(text)+"="+text)
+	}
+	loop := `{"manifests":[{"digest":"sha256:0"}]}`
+	for name, c := range map[string]struct {
+		archive []byte
+		want    string
+	}{
+		"empty":       {archive(), "no archive of images"},
+		"not tar":     {[]byte(strings.Repeat("no", 1000)), "invalid tar"},
+		"nothing":     {nil, "no archive of images"},
+		"no images":   {archive(`index.json={"manifests":[]}`), "0 images"},
+		"two":         {archive(`manifest.json=[{"RepoTags":["a:1"]},{"RepoTags":["b:1"]}]`), `"a:1", "b:1"`},
+		"dots":        {archive(`index.json={"manifests":[{"digest":"sha256:../../../../../../../../etc/passwd"}]}`), "there is no"},
+		"docker dots": {archive(`manifest.json=[{"Config":"../../../../../../../../etc/passwd","Layers":["/etc/passwd"]}]`), "there is no"},
+		"docker link": {archive("c=-> /etc/passwd", `manifest.json=[{"Config":"c"}]`), "there is no"},
+		"link loop":   {archive("c=-> c", `manifest.json=[{"Config":"c"}]`), "there is no"},
+		"forged":      {archive(`index.json={"manifests":[{"digest":"`+sumOf(nil)+`"}]}`, blob("")+"={}"), "something else"},
+		"no layers":   {layout(`{"config":{},"layers":[]}`), "0 layers"},
+		"platform":    {layout(`{"manifests":[{"platform":{"os":"linux","architecture":"s390x"}}]}`), "no image for linux/"},
+		"loop":        {layout(loop), "there is no"},
+		"long":        {archive(tar.Header{Typeflag: tar.TypeReg, Name: "x", Size: 2 << 20}), "too large"},
+		"bomb":        {gzipped(archive(tar.Header{Typeflag: tar.TypeReg, Name: "x", Size: 2 << 20})), "too large"},
+		"document":    {archive("index.json=" + strings.Repeat(" ", 900_000) + "x"), "cannot be read"},
+		"bad name":    {dockerArchive(newOCI(archive(shell)), "A B"), "must match"},
+		"no name":     {dockerArchive(newOCI(archive(shell))), "needs a name"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := open(t, t.TempDir())
+			as := map[bool]string{true: "", false: "app"}[strings.HasSuffix(name, " name")]
+			_, err := l.Load(t.Context(), bytes.NewReader(c.archive), LoadOptions{Name: as, AddOptions: AddOptions{MaxBytes: 1 << 20}})
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("Load: %v, want one that says %q", err, c.want)
+			}
+			if left := append(entries(t, l, "building-*"), append(entries(t, l, "templates/*"), entries(t, l, "names/*")...)...); len(left) != 0 {
+				t.Errorf("left is %v", left)
+			}
+		})
+	}
+}
+
+func FuzzLoad(f *testing.F) {
+	o := newOCI(archive(shell))
+	f.Add(dockerArchive(o, "a:1"))
+	f.Add(archive(`index.json={"manifests":[{"digest":"sha256:0"}]}`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		a := &archived{dir: t.TempDir(), files: map[string]file{}, links: map[string]string{}, platform: "linux/amd64"}
+		if a.read(bytes.NewReader(text), 1<<20) != nil {
+			return
+		}
+		img, err := a.image("")
+		if err != nil {
+			return
+		}
+		o, err := readManifest(img, 1<<20)
+		if err != nil {
+			return
+		}
+		for _, b := range o.Blobs {
+			if r, err := img.Open(t.Context(), b); err == nil {
+				if f, ok := r.(*os.File); !ok || filepath.Dir(f.Name()) != a.dir {
+					t.Errorf("a blob comes from %v", r)
+				}
+				_, _ = io.Copy(io.Discard, r)
+				r.Close()
+			}
+		}
+	})
+}
