@@ -68,7 +68,9 @@ func newHouse(t *testing.T, change func(*api.Options), rules ...model.Rule) *hou
 	archive := memblob.OpenBucket(nil)
 	snapshots := snapshot.New(snapshot.Options{Objects: st, Bucket: archive, Seal: seal.New([32]byte{1})})
 	keeper, err := sandbox.NewKeeper(sandbox.Options{Store: st, Driver: guests, OpenFile: uploads.Open, Log: log, Seal: seal.New([32]byte{1}),
-		Snapshots: snapshots, Template: func(string) (string, string, error) { return "sha256:none", bare, nil }})
+		Snapshots: snapshots, Template: func(string) (sandbox.Template, error) {
+			return sandbox.Template{Digest: "sha256:none", Rootfs: bare}, nil
+		}})
 	check(t, err)
 	check(t, keeper.Start(t.Context()))
 	h := &house{t: t, store: st, fed: fedModel{words: make(chan string), asked: &atomic.Pointer[model.Request]{}}}

@@ -254,13 +254,13 @@ func (r rootDir) ownTree(name string, uid, gid int) error {
 }
 
 // usableEnv returns what commands can be given of an image's environment: the last
-// value of each name, without what Berth sets itself.
+// value of each name, without what Berth knows better.
 func usableEnv(env []string) []string {
 	var usable []string
 	seen := map[string]bool{}
 	for _, kv := range slices.Backward(env) {
 		name, _, ok := strings.Cut(kv, "=")
-		if !ok || name == "" || seen[name] || strings.ContainsRune(kv, 0) || strings.HasPrefix(name, "BERTH_") || len(usable) == maxEnv || len(kv) > maxEnvLine {
+		if !ok || name == "" || seen[name] || strings.ContainsRune(kv, 0) || strings.HasPrefix(name, "BERTH_") || slices.Contains(loginEnv, name) || len(usable) == maxEnv || len(kv) > maxEnvLine {
 			continue
 		}
 		seen[name] = true
@@ -269,6 +269,9 @@ func usableEnv(env []string) []string {
 	slices.Reverse(usable)
 	return usable
 }
+
+// loginEnv is what depends on who commands are.
+var loginEnv = []string{"HOME", "USER", "LOGNAME", "SHELL"}
 
 // Bounds on an image's environment.
 const (

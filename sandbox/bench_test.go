@@ -37,7 +37,9 @@ func newGVisorKeeper(tb testing.TB, pool int) *sandbox.Keeper {
 		tb.Fatal(err)
 	}
 	k, err := sandbox.NewKeeper(sandbox.Options{Store: db, Driver: d, OpenFile: files.New(db, nil).Open, Log: log, Pool: pool, Seal: seal.New([32]byte{1}),
-		Template: func(string) (string, string, error) { return "sha256:bench", rootfs, nil }})
+		Template: func(string) (sandbox.Template, error) {
+			return sandbox.Template{Digest: "sha256:bench", Rootfs: rootfs}, nil
+		}})
 	if err != nil {
 		tb.Fatal(err)
 	}

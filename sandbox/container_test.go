@@ -88,7 +88,7 @@ func TestCreateRefused(t *testing.T) {
 
 func TestNoTemplate(t *testing.T) {
 	h := newHouse(t)
-	h.k.opts.Template = func(string) (string, string, error) { return "", "", errHost }
+	h.k.opts.Template = func(string) (Template, error) { return Template{}, errHost }
 	_, err := h.k.Create(t.Context(), byMe, CreateRequest{})
 	wantError(t, err, berth.CodeUnavailable, "", "template")
 	if e, _ := errors.AsType[*berth.Error](err); strings.Contains(e.Message, "secret") || !errors.Is(err, errHost) {

@@ -52,7 +52,7 @@ type Options struct {
 	// Template returns what a new sandbox starts from: the digest of the template
 	// that has a name or a digest, "" for the default one, and its root file system
 	// on the host. It is asked at each creation.
-	Template func(ref string) (digest, rootfs string, err error)
+	Template func(ref string) (Template, error)
 
 	// OpenFile opens an uploaded file, as *files.Service does. Its errors for the
 	// client are *berth.Error.
@@ -83,6 +83,13 @@ type Options struct {
 	MaxFiles       int // of a container that are listed; default 10,000
 	Starts         int // sandboxes that are started at once; default one for each CPU
 	Pool           int // sandboxes that are held ready; default none
+}
+
+// A Template is what sandboxes start from.
+type Template struct {
+	Digest string
+	Rootfs string   // its root file system on the host
+	Env    []string // KEY=value; what commands find unless their container says otherwise
 }
 
 // A Keeper keeps the containers of all projects that run on one driver. It is

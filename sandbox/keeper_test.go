@@ -55,7 +55,7 @@ func newHouse(t *testing.T, options ...func(*Options)) *house {
 	h := &house{t: t, driver: newDriver(t), store: &spyStore{Store: db}, uploads: map[berth.FileID]upload{},
 		log: &safeBuffer{}, now: time.Unix(1_800_000_000, 0)}
 	h.opts = Options{Store: h.store, Driver: h.driver, OpenFile: h.openUpload, Seal: seal.New([32]byte{1}),
-		Template: func(string) (string, string, error) { return "sha256:1", "/templates/1", nil },
+		Template: func(string) (Template, error) { return Template{Digest: "sha256:1", Rootfs: "/templates/1"}, nil },
 		Log:      slog.New(slog.NewTextHandler(io.MultiWriter(h.log, t.Output()), nil))}
 	for _, set := range options {
 		set(&h.opts)

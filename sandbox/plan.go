@@ -87,10 +87,11 @@ func (k *Keeper) source(ctx context.Context, p berth.ProjectID, pl *plan, src be
 	if c.Berth.OnExpiry == berth.OnExpirySnapshot && k.opts.Snapshots == nil {
 		return errNoSnapshots
 	}
-	var err error
-	if c.Berth.Template, pl.rootfs, err = k.opts.Template(ref); err != nil {
+	t, err := k.opts.Template(ref)
+	if err != nil {
 		return asUnavailable(err, "This server has no template to start containers from.")
 	}
+	c.Berth.Template, pl.rootfs, pl.env = t.Digest, t.Rootfs, slices.Concat(t.Env, pl.env)
 	return nil
 }
 

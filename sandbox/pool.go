@@ -199,14 +199,14 @@ func (p *pool) pause(wait time.Duration) bool {
 // not used any more. It reports whether nothing was to be done.
 func (p *pool) step() (full bool, err error) {
 	k := p.keeper
-	digest, rootfs, err := k.opts.Template("")
+	t, err := k.opts.Template("")
 	if err != nil {
 		return true, nil // whoever asks for a container is told, and wakes us when there is one
 	}
 	p.mu.Lock()
 	var old []*sandbox
 	p.ready = slices.DeleteFunc(p.ready, func(s *sandbox) bool {
-		stale := s.body.Berth.Template != digest
+		stale := s.body.Berth.Template != t.Digest
 		if stale {
 			old = append(old, s)
 		}
@@ -220,11 +220,11 @@ func (p *pool) step() (full bool, err error) {
 	if full {
 		return true, nil
 	}
-	body := poolBody(berth.ContainerID(berth.NewID(berth.PrefixContainer)), digest)
+	body := poolBody(berth.ContainerID(berth.NewID(berth.PrefixContainer)), t.Digest)
 	s := k.newSandbox("", &body)
 	ctx, cancel := context.WithTimeout(s.life, startTime)
 	defer cancel()
-	if err := k.boot(ctx, s, k.spec(&body, rootfs)); err != nil {
+	if err := k.boot(ctx, s, k.spec(&body, t.Rootfs)); err != nil {
 		k.discard(s)
 		return false, err
 	}

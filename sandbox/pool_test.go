@@ -193,10 +193,10 @@ func TestPoolTemplate(t *testing.T) {
 	digest := "sha256:1"
 	h := newHouse(t, func(o *Options) {
 		o.Pool = 1
-		o.Template = func(string) (string, string, error) {
+		o.Template = func(string) (Template, error) {
 			mu.Lock()
 			defer mu.Unlock()
-			return digest, "/templates/" + digest, nil
+			return Template{Digest: digest, Rootfs: "/templates/" + digest}, nil
 		}
 	})
 	old := h.full()

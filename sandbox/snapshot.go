@@ -47,7 +47,7 @@ func (k *Keeper) freeze(ctx context.Context, s *sandbox, to *berth.Snapshot) (*b
 	}
 	defer k.freezes.give()
 	to.ContainerID, to.Template = s.id, s.body.Berth.Template
-	_, rootfs, err := k.opts.Template(to.Template)
+	t, err := k.opts.Template(to.Template)
 	if err != nil {
 		return nil, asUnavailable(err, "The template that the container started from is gone.")
 	}
@@ -61,7 +61,7 @@ func (k *Keeper) freeze(ctx context.Context, s *sandbox, to *berth.Snapshot) (*b
 			return layer.Made{}, err
 		}
 		defer in.Close()
-		made, err := layer.Make(w, in, rootfs, layer.Limits{Bytes: k.opts.Limits.WithDefaults().Disk})
+		made, err := layer.Make(w, in, t.Rootfs, layer.Limits{Bytes: k.opts.Limits.WithDefaults().Disk})
 		if len(made.Dropped) > 0 {
 			k.opts.Log.Warn("a snapshot is without files whose names it cannot have", "container", s.id, "names", made.Dropped)
 		}

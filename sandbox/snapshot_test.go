@@ -34,14 +34,14 @@ func newArchive(t *testing.T, options ...func(*Options)) (*house, *archive) {
 	h := newHouse(t, append([]func(*Options){func(o *Options) {
 		a.Library = snapshot.New(snapshot.Options{Objects: o.Store, Bucket: a.bucket, Seal: o.Seal})
 		o.Snapshots = a.Library
-		o.Template = func(ref string) (string, string, error) {
+		o.Template = func(ref string) (Template, error) {
 			switch ref {
 			case "", "sha256:1":
-				return "sha256:1", rootfs, nil
+				return Template{Digest: "sha256:1", Rootfs: rootfs}, nil
 			case "other", "sha256:2":
-				return "sha256:2", rootfs, nil
+				return Template{Digest: "sha256:2", Rootfs: rootfs}, nil
 			}
-			return "", "", &berth.Error{Code: berth.CodeNotFound, Param: "berth.template", Message: "Template '" + ref + "' not found."}
+			return Template{}, &berth.Error{Code: berth.CodeNotFound, Param: "berth.template", Message: "Template '" + ref + "' not found."}
 		}
 	}}, options...)...)
 	h.now = time.Now() // as the library's
@@ -259,7 +259,7 @@ func TestLeavingFails(t *testing.T) {
 	h, a := newArchive(t)
 	id := h.readyFrom(leavesSnapshot)
 	h.sh(id, "echo kept >f")
-	h.k.opts.Template = func(string) (string, string, error) { return "", "", errHost }
+	h.k.opts.Template = func(string) (Template, error) { return Template{}, errHost }
 	s := h.k.lookup(mine, id)
 	h.pass(time.Hour)
 	for attempt := 1; attempt < leaveAttempts; attempt++ {

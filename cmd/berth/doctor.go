@@ -94,7 +94,7 @@ func examine(ctx context.Context, state, config string) []finding {
 	if c.Driver != "gvisor" {
 		return all
 	}
-	t, f := findTemplate(state, c.Template)
+	t, f := checkTemplate(state, c.Template)
 	all = append(all, f)
 	if !f.OK {
 		return all
@@ -179,7 +179,7 @@ func disk(state string) finding {
 	return f
 }
 
-func findTemplate(state, name string) (image.Template, finding) {
+func checkTemplate(state, name string) (image.Template, finding) {
 	f := finding{What: "template"}
 	library, err := image.Open(filepath.Join(state, "images"), slog.New(slog.DiscardHandler))
 	if err == nil {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -120,7 +119,7 @@ func newServer(ctx context.Context, state string, config *Config, log *slog.Logg
 	}
 	keeper, err := sandbox.NewKeeper(sandbox.Options{Store: db, Driver: isolation, OpenFile: uploads.Open, Log: log,
 		Network: network, Seal: seal.New(key), Audit: record,
-		Template:  func(ref string) (digest, rootfs string, err error) { return template(images, config, ref) },
+		Template:  func(ref string) (sandbox.Template, error) { return findTemplate(images, config, ref) },
 		Snapshots: snapshots.Library, OnExpiry: config.Containers.OnExpiry, SnapshotLife: config.Containers.SnapshotLife,
 		Quota:       quotas.Containers,
 		Limits:      driver.Limits{CPU: config.Containers.CPU, PIDs: config.Containers.PIDs, Disk: int64(config.Containers.Disk)},
@@ -271,20 +270,6 @@ func openDriver(state string, config *Config, log *slog.Logger) (driver.Driver, 
 		return local.Open(local.Options{Name: config.Driver, StateDir: filepath.Join(state, "local"), GuestPath: programs.Guest, Logger: log})
 	}
 	return nil, fmt.Errorf("unknown driver %q: it is gvisor or %s", config.Driver, local.Name)
-}
-
-// template returns the template that has a name or a digest; "" is the configured one.
-func template(images *image.Library, config *Config, ref string) (digest, rootfs string, err error) {
-	t, err := images.Get(cmp.Or(ref, config.Template))
-	if errors.Is(err, image.ErrNotFound) {
-		switch {
-		case ref != "":
-			return "", "", &berth.Error{Code: berth.CodeNotFound, Param: "berth.template", Message: fmt.Sprintf("Template '%s' not found.", ref)}
-		case config.Driver == local.Name:
-			return "", "", nil // it runs in this machine's own root
-		}
-	}
-	return t.Digest, t.Rootfs, err
 }
 
 // containers gives the engine what it needs of the keeper.

@@ -135,7 +135,7 @@ func (s *shell) prepare(c *command, before string) (*exec.Cmd, *outputs, error) 
 	cmd := &exec.Cmd{Path: path, Args: []string{"bash", "-c", s.state.script(c, before)}, Dir: s.server.opts.WorkDir,
 		SysProcAttr: &syscall.SysProcAttr{Setsid: true}}
 	if before == "" {
-		cmd.Env = append(s.server.inherited(), s.server.owner.environ()...)
+		cmd.Env = s.server.environ(s.server.owner)
 	} else {
 		cmd.Env = []string{marker + "=" + c.mark()}
 	}
@@ -149,6 +149,16 @@ func (s *Server) given() []string {
 	return slices.DeleteFunc(s.inherited(), func(kv string) bool { return s.initial[kv] })
 }
 
+// environ is the environment of a command that somebody runs: what the guest itself
+// was given, a login's, and over both what the container was.
+func (s *Server) environ(id identity) []string {
+	env := append(s.inherited(), id.environ()...)
+	if later := s.environment.Load(); later != nil {
+		env = append(env, withoutOurs(*later)...)
+	}
+	return env
+}
+
 // inherited is what commands are given besides a login's environment: what the
 // sandbox was made with, without the guest's settings, and what came later.
 func (s *Server) inherited() []string {
@@ -156,7 +166,11 @@ func (s *Server) inherited() []string {
 	if later := s.environment.Load(); later != nil {
 		all = append(all, *later...)
 	}
-	return slices.DeleteFunc(all, func(kv string) bool { return strings.HasPrefix(kv, "BERTH_") })
+	return withoutOurs(all)
+}
+
+func withoutOurs(env []string) []string {
+	return slices.DeleteFunc(slices.Clone(env), func(kv string) bool { return strings.HasPrefix(kv, "BERTH_") })
 }
 
 // become makes cmd run as another user, if the guest may.

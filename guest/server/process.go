@@ -155,7 +155,7 @@ func (ps *processes) command(c *pb.ProcessConfig, id identity) (*exec.Cmd, error
 	if st, err := os.Stat(dir); err != nil || !st.IsDir() {
 		return nil, connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("cwd '%s' does not exist", dir))
 	}
-	env := append(ps.server.inherited(), id.environ()...)
+	env := ps.server.environ(id)
 	for k, v := range c.Envs {
 		env = append(env, k+"="+v)
 	}
