@@ -17,7 +17,7 @@ import (
 // Config is what a server can be told, in YAML. Every field is optional; a key
 // that is not listed here is an error.
 type Config struct {
-	// Driver isolates containers: "gvisor" (the default; needs root), or
+	// Driver isolates containers: "gvisor" (the default; needs root), "docker", or
 	// "unsafe-local", which runs commands on this machine without any isolation
 	// and is for development only.
 	Driver string `yaml:"driver"`
@@ -25,6 +25,7 @@ type Config struct {
 	// Template is the name or digest of what containers start from. Default: base.
 	Template string `yaml:"template"`
 
+	Docker     DockerConfig     `yaml:"docker"`
 	Containers ContainersConfig `yaml:"containers"`
 	Shell      ShellConfig      `yaml:"shell"`
 	Budget     BudgetConfig     `yaml:"budget"`
@@ -48,6 +49,17 @@ type Config struct {
 	// Default: what the vendors' environment variables say, see environmentModels. The
 	// name "scripted", a recital for demos and tests, is always there.
 	Models []ModelConfig `yaml:"models"`
+}
+
+// DockerConfig says what the driver docker uses.
+type DockerConfig struct {
+	// Host is the engine's address: unix:///var/run/docker.sock, tcp://host:2376.
+	// Default: what the docker command uses, by its environment or context.
+	Host string `yaml:"host"`
+
+	// Runtime is one that the engine is configured with, such as runsc. Default: the
+	// engine's own.
+	Runtime string `yaml:"runtime"`
 }
 
 // ContainersConfig bounds containers.

@@ -17,12 +17,12 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
-	"github.com/berth-run/berth/cmd/berth/embedded"
 	"github.com/berth-run/berth/guest"
 	"github.com/berth-run/berth/image"
+	"github.com/berth-run/berth/sandbox/docker"
 	"github.com/berth-run/berth/sandbox/driver"
-	"github.com/berth-run/berth/sandbox/gvisor"
 	"github.com/berth-run/berth/sandbox/host"
+	"github.com/berth-run/berth/sandbox/local"
 )
 
 // A finding is one thing that the doctor looked at.
@@ -82,8 +82,12 @@ func report(w io.Writer, findings []finding, asJSON bool) error {
 }
 
 func examine(ctx context.Context, state, config string) []finding {
-	all := []finding{kernel(), privileges(), controlGroups(), virtualisation(), disk(state), erasure(state)}
+	all := []finding{kernel()}
 	c, err := loadConfig(config)
+	if err != nil || c.Driver != "docker" { // its sandboxes are not on this machine, or on a part of it
+		all = append(all, privileges(), controlGroups(), virtualisation())
+	}
+	all = append(all, disk(state), erasure(state))
 	if err != nil {
 		return append(all, finding{What: "configuration", Says: err.Error()})
 	}
@@ -91,7 +95,13 @@ func examine(ctx context.Context, state, config string) []finding {
 	if _, err := exec.LookPath("mmdebstrap"); err != nil {
 		all = append(all, finding{What: "mmdebstrap", OK: true, Says: "not installed", Advice: "berth image build needs it: apt-get install mmdebstrap"})
 	}
-	if c.Driver != "gvisor" {
+	switch c.Driver {
+	case "docker":
+		f := dockerEngine(ctx, c)
+		if all = append(all, f); !f.OK {
+			return all
+		}
+	case local.Name:
 		return all
 	}
 	t, f := checkTemplate(state, c.Template)
@@ -99,7 +109,7 @@ func examine(ctx context.Context, state, config string) []finding {
 	if !f.OK {
 		return all
 	}
-	return append(all, trySandbox(ctx, t))
+	return append(all, trySandbox(ctx, c, t))
 }
 
 func kernel() finding {
@@ -197,30 +207,28 @@ func checkTemplate(state, name string) (image.Template, finding) {
 }
 
 // trySandbox starts a sandbox on a state of its own and runs a command in it.
-func trySandbox(ctx context.Context, t image.Template) finding {
+func trySandbox(ctx context.Context, c *Config, t image.Template) finding {
 	began := time.Now()
-	if err := runSandbox(ctx, t); err != nil {
-		return finding{What: "gvisor", Says: err.Error(), Advice: "containers cannot start on this machine"}
+	if err := runSandbox(ctx, c, t); err != nil {
+		return finding{What: c.Driver, Says: err.Error(), Advice: "containers cannot start on this machine"}
 	}
-	return finding{What: "gvisor", OK: true, Says: fmt.Sprintf("started a sandbox, ran a command and destroyed it in %d ms", time.Since(began).Milliseconds())}
+	return finding{What: c.Driver, OK: true, Says: fmt.Sprintf("started a sandbox, ran a command and destroyed it in %d ms", time.Since(began).Milliseconds())}
 }
 
-func runSandbox(ctx context.Context, t image.Template) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+func runSandbox(ctx context.Context, config *Config, t image.Template) error {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute) // an engine takes a copy of the template
 	defer cancel()
 	dir, err := os.MkdirTemp("", "berth-doctor-*")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	programs, err := embedded.Extract(filepath.Join(dir, "bin"))
+	d, err := openDriver(dir, config, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return err
 	}
-	d, err := gvisor.Open(gvisor.Options{StateDir: filepath.Join(dir, "gvisor"), RunscPath: programs.Runsc, GuestPath: programs.Guest,
-		Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		return err
+	if d, ok := d.(*docker.Driver); ok {
+		defer d.Clear(context.WithoutCancel(ctx))
 	}
 	const id = "doctor"
 	defer d.Destroy(context.WithoutCancel(ctx), id)

@@ -28,6 +28,7 @@ import (
 	"github.com/berth-run/berth/journal"
 	"github.com/berth-run/berth/quota"
 	"github.com/berth-run/berth/sandbox"
+	"github.com/berth-run/berth/sandbox/docker"
 	"github.com/berth-run/berth/sandbox/driver"
 	"github.com/berth-run/berth/sandbox/gvisor"
 	"github.com/berth-run/berth/sandbox/local"
@@ -266,10 +267,12 @@ func openDriver(state string, config *Config, log *slog.Logger) (driver.Driver, 
 	switch config.Driver {
 	case "gvisor":
 		return gvisor.Open(gvisor.Options{StateDir: filepath.Join(state, "gvisor"), RunscPath: programs.Runsc, GuestPath: programs.Guest, Logger: log})
+	case "docker":
+		return docker.Open(docker.Options{StateDir: filepath.Join(state, "docker"), GuestPath: programs.Guest, Host: config.Docker.Host, Runtime: config.Docker.Runtime, Logger: log})
 	case local.Name:
 		return local.Open(local.Options{Name: config.Driver, StateDir: filepath.Join(state, "local"), GuestPath: programs.Guest, Logger: log})
 	}
-	return nil, fmt.Errorf("unknown driver %q: it is gvisor or %s", config.Driver, local.Name)
+	return nil, fmt.Errorf("unknown driver %q: it is gvisor, docker or %s", config.Driver, local.Name)
 }
 
 // containers gives the engine what it needs of the keeper.

@@ -48,6 +48,10 @@ var masked = []string{
 	"/sys/block", "/sys/devices/virtual/powercap", "/sys/firmware", "/sys/fs/bpf", "/sys/kernel/debug", "/sys/kernel/tracing",
 }
 
+// readOnly are paths that nobody in a sandbox may write to, as engines have them. The
+// last is where the guest reads what memory is in use.
+var readOnly = []string{"/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger", "/sys/fs/cgroup"}
+
 const (
 	// pidsReserve are the processes and threads that a sandbox may have besides its
 	// commands': the guest's own, and those of relays. A guest that cannot make a
@@ -112,14 +116,15 @@ func (d *Driver) config(spec driver.Spec, image string) *container.Config {
 func (d *Driver) hostConfig(l driver.Limits) *container.HostConfig {
 	no := false
 	h := &container.HostConfig{
-		NetworkMode:  "none",
-		IpcMode:      container.IPCModePrivate,
-		CgroupnsMode: container.CgroupnsModePrivate,
-		CapDrop:      []string{"ALL"},
-		CapAdd:       capabilities,
-		MaskedPaths:  masked,
-		Runtime:      d.opts.Runtime,
-		Init:         &no, // the guest reaps
+		NetworkMode:   "none",
+		IpcMode:       container.IPCModePrivate,
+		CgroupnsMode:  container.CgroupnsModePrivate,
+		CapDrop:       []string{"ALL"},
+		CapAdd:        capabilities,
+		MaskedPaths:   masked,
+		ReadonlyPaths: readOnly,
+		Runtime:       d.opts.Runtime,
+		Init:          &no, // the guest reaps
 		Mounts: []mount.Mount{{Type: mount.TypeVolume, Source: d.volume, Target: guestDir, ReadOnly: true,
 			VolumeOptions: &mount.VolumeOptions{NoCopy: true}}},
 		Tmpfs:         map[string]string{guestRunDir: runOptions},

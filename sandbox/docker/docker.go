@@ -78,6 +78,7 @@ type Driver struct {
 	volume   string // of the guest program
 
 	importing sync.Mutex // a template is imported once
+	disks     disks
 }
 
 var _ driver.Driver = (*Driver)(nil)
@@ -131,7 +132,7 @@ func (d *Driver) open(ctx context.Context) (err error) {
 		DiskLimit:   disk,
 	}
 	d.features.LimitsShown = d.features.Isolation == "gvisor"
-	return d.sweepImages(ctx)
+	return d.sweepImages(ctx, isTemplate)
 }
 
 // Features says what the engine can do.
@@ -194,6 +195,17 @@ func (d *Driver) hasSecurity(name string) bool {
 	return slices.ContainsFunc(d.info.SecurityOptions, func(s string) bool {
 		return s == name || strings.HasPrefix(s, "name="+name)
 	})
+}
+
+// Clear removes from the engine what Open and Create have put there for this state
+// directory. Its sandboxes must be gone, and the driver is of no more use.
+func (d *Driver) Clear(ctx context.Context) error {
+	d.volume = "" // none is to be kept
+	err := errors.Join(d.sweepImages(ctx, nil), d.sweepVolumes(ctx), d.client.Close())
+	if err != nil {
+		return fmt.Errorf("docker: clear: %w", err)
+	}
+	return nil
 }
 
 // List returns the ids of all sandboxes that exist, alive or dead.

@@ -41,6 +41,7 @@ func (d *Driver) Resume(ctx context.Context, id string) error {
 func (d *Driver) Destroy(ctx context.Context, id string) error {
 	name, err := d.container(id)
 	if err == nil {
+		d.disks.forget(name)
 		err = d.remove(ctx, name)
 	}
 	if err != nil {

@@ -24,13 +24,16 @@ const maxStats = 1 << 20
 //
 // One that is dead, and in which the kernel has killed a process because the memory
 // limit was reached, is said to have died of it: it may have lived on then and ended
-// later for another reason. What is on its disk is counted file by file.
+// later for another reason. What is on its disk is counted file by file, and for a
+// while after a count that took long the figure is that one's.
 func (d *Driver) Stats(ctx context.Context, id string) (driver.Stats, error) {
 	name, err := d.container(id)
 	if err != nil {
 		return driver.Stats{}, fmt.Errorf("docker: stats: %w", err)
 	}
-	c, err := d.client.ContainerInspect(ctx, name, client.ContainerInspectOptions{Size: true})
+	disk, due := d.disks.last(name)
+	began := time.Now()
+	c, err := d.client.ContainerInspect(ctx, name, client.ContainerInspectOptions{Size: due})
 	if err != nil {
 		return driver.Stats{}, d.wrap("stats", id, err)
 	}
@@ -39,8 +42,10 @@ func (d *Driver) Stats(ctx context.Context, id string) (driver.Stats, error) {
 	}
 	stats := stateOf(c.Container.State)
 	if c.Container.SizeRw != nil {
-		stats.Disk = *c.Container.SizeRw
+		disk = *c.Container.SizeRw
+		d.disks.counted(name, disk, began)
 	}
+	stats.Disk = disk
 	if stats.State == driver.StateRunning || stats.State == driver.StatePaused {
 		if err := d.usage(ctx, name, &stats); err != nil {
 			return driver.Stats{}, d.wrap("stats", id, err)

@@ -112,17 +112,23 @@ func readProgress(r io.Reader) error {
 	}
 }
 
-// sweepImages removes the images of templates that this state directory has imported
-// and that are no more, unless a sandbox uses them.
-func (d *Driver) sweepImages(ctx context.Context) error {
+// isTemplate reports whether a tag is that of the root file system that is now at a path.
+func isTemplate(rootfs, tag string) bool {
+	now, err := templateTag(rootfs)
+	return err == nil && now == tag
+}
+
+// sweepImages removes the images that this state directory has imported, unless a
+// sandbox uses them or keep, which may be nil, says so.
+func (d *Driver) sweepImages(ctx context.Context, keep func(rootfs, tag string) bool) error {
 	all, err := d.client.ImageList(ctx, client.ImageListOptions{
 		Filters: make(client.Filters).Add("label", labelInstance+"="+d.instance, labelRootfs)})
 	if err != nil {
 		return err
 	}
 	for _, image := range all.Items {
-		tag, err := templateTag(image.Labels[labelRootfs])
-		if err == nil && slices.Contains(image.RepoTags, tag) {
+		rootfs := image.Labels[labelRootfs]
+		if keep != nil && slices.ContainsFunc(image.RepoTags, func(tag string) bool { return keep(rootfs, tag) }) {
 			continue
 		}
 		_, err = d.client.ImageRemove(ctx, image.ID, client.ImageRemoveOptions{PruneChildren: true})
