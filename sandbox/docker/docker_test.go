@@ -1,6 +1,7 @@
 package docker
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"testing"
@@ -38,7 +39,13 @@ func openTest(tb testing.TB, stateDir string, opts Options) *Driver {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	tb.Cleanup(func() { d.client.Close() })
+	tb.Cleanup(func() {
+		d.volume = "" // none is to be kept; the template's image is, for the next test
+		if err := d.sweepVolumes(context.Background()); err != nil {
+			tb.Error(err)
+		}
+		d.client.Close()
+	})
 	return d
 }
 
