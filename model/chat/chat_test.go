@@ -41,8 +41,8 @@ func TestSuite(t *testing.T) {
 			return p, double.Double
 		},
 		Lacks: []modeltest.Feature{modeltest.Signatures},
-		Closed: func(t *testing.T) model.Provider {
-			p, err := chat.New(chat.Options{Options: upstream.Options{BaseURL: "http://127.0.0.1:1/v1", APIKey: modeltest.Key}})
+		At: func(t *testing.T, address string, patience time.Duration) model.Provider {
+			p, err := chat.New(chat.Options{Options: upstream.Options{BaseURL: address, APIKey: modeltest.Key, FirstToken: patience, Silence: patience}})
 			if err != nil {
 				t.Fatal(err)
 			}

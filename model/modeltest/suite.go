@@ -4,6 +4,7 @@ import (
 	"errors"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/model"
@@ -22,8 +23,9 @@ type Harness struct {
 	// each that follows.
 	Hurried func(t *testing.T, script Script) (model.Provider, *Double)
 
-	// Closed returns an adapter whose vendor cannot be reached.
-	Closed func(t *testing.T) model.Provider
+	// At returns an adapter that asks at an address in place of a Double's URL, and
+	// waits so long, if that is not 0.
+	At func(t *testing.T, address string, patience time.Duration) model.Provider
 
 	// MaxOutputTokens is what the adapter asks for where nobody said; 0 is nothing.
 	MaxOutputTokens int
@@ -70,12 +72,14 @@ type conversation struct {
 
 // Run puts an adapter through the suite.
 func Run(t *testing.T, h Harness) {
-	for _, c := range slices.Concat(answers, requests, histories, thoughts, failures, chaos) {
-		t.Run(c.name, func(t *testing.T) {
-			if c.needs != "" && h.lacks(c.needs) {
-				t.Skipf("the wire has no %s", c.needs)
-			}
-			c.run(t, h)
+	for _, c := range slices.Concat(answers, requests, histories, thoughts, failures, chaos, sockets) {
+		settled(t, func() {
+			t.Run(c.name, func(t *testing.T) {
+				if c.needs != "" && h.lacks(c.needs) {
+					t.Skipf("the wire has no %s", c.needs)
+				}
+				c.run(t, h)
+			})
 		})
 	}
 }

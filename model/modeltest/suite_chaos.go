@@ -12,28 +12,6 @@ import (
 
 // chaos are the cases about a vendor that behaves as none should.
 var chaos = []conversation{
-	{name: "cut anywhere", run: func(t *testing.T, h Harness) {
-		steps := []Step{model.Text{Text: "Grüße 🌊, "}, model.Text{Text: "and:"}, model.Call{ID: "c1", Name: "now"}, model.Call{Arguments: `{"a":`}, model.Call{Arguments: `1}`}, stop}
-		if !h.lacks(Thoughts) {
-			steps = append([]Step{model.Thought{Text: "Hm."}}, steps...)
-		}
-		p, double := h.Open(t, Always(Turn{Steps: steps}))
-		whole := must(t, p, withTools("hi"))
-		for at := double.Wrote() - 1; at > 0; at -= max(1, double.Wrote()/60) {
-			double.CutAfter = at
-			a, err := Ask(t, p, withTools("hi"))
-			if err == nil { // the vendor had said why it ended
-				if a.Text != whole.Text || len(a.Calls) != 1 || a.Calls[0] != whole.Calls[0] || a.Finish.Reason != whole.Finish.Reason {
-					t.Errorf("after %d bytes: got %+v for a whole answer", at, a)
-				}
-				continue
-			}
-			wantError(t, err, berth.CodeUpstream)
-			if !strings.HasPrefix(whole.Text, a.Text) || !strings.HasPrefix(whole.Thought, a.Thought) || len(a.Calls) == 1 && !strings.HasPrefix(whole.Calls[0].Arguments, a.Calls[0].Arguments) {
-				t.Errorf("after %d bytes: got %+v, which is not how the answer begins", at, a)
-			}
-		}
-	}},
 	{name: "silence", run: func(t *testing.T, h Harness) {
 		for name, turn := range map[string]Turn{"before the first word": Say(Wait(nil)), "after it": Say(model.Text{Text: "a"}, Wait(nil))} {
 			p, double := h.Hurried(t, Always(turn))

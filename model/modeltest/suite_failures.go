@@ -40,7 +40,7 @@ var failures = []conversation{
 	{name: "an event is malformed", run: breaking(Malformed{})},
 	{name: "an error in the middle", run: breaking(Fault{Message: "the GPU fell off"})},
 	{name: "nobody is there", run: func(t *testing.T, h Harness) {
-		_, err := Ask(t, h.Closed(t), ask("hi"))
+		_, err := Ask(t, h.At(t, "http://127.0.0.1:1", 0), ask("hi"))
 		wantError(t, err, berth.CodeUpstream)
 	}},
 	{name: "the caller gives up", run: func(t *testing.T, h Harness) {

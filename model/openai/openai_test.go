@@ -36,8 +36,8 @@ func TestSuite(t *testing.T) {
 			p, double := open(t, script, func(o *openai.Options) { o.FirstToken, o.Silence = 20*time.Millisecond, 20*time.Millisecond })
 			return p, double.Double
 		},
-		Closed: func(t *testing.T) model.Provider {
-			p, err := openai.New(openai.Options{Options: upstream.Options{BaseURL: "http://127.0.0.1:1/v1", APIKey: modeltest.Key}})
+		At: func(t *testing.T, address string, patience time.Duration) model.Provider {
+			p, err := openai.New(openai.Options{Options: upstream.Options{BaseURL: address, APIKey: modeltest.Key, FirstToken: patience, Silence: patience}})
 			if err != nil {
 				t.Fatal(err)
 			}
