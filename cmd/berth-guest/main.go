@@ -1,7 +1,8 @@
 // Command berth-guest is the program inside every sandbox, its PID 1. It listens
-// on one socket for its keeper; package guest/server says what it does. Where that
-// socket cannot be reached from outside, berth-guest dial SOCKET, started beside it,
-// carries a connection over its standard streams.
+// on one socket for its keeper, or on serial lines where the sandbox is a machine
+// that it has booted before; package guest/server says what it does. Where a socket
+// cannot be reached from outside, berth-guest dial SOCKET, started beside it, carries
+// a connection over its standard streams.
 package main
 
 import (
@@ -19,6 +20,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/berth-run/berth/guest/boot"
+	"github.com/berth-run/berth/guest/serial"
 	"github.com/berth-run/berth/guest/server"
 )
 
@@ -26,6 +29,9 @@ import (
 const lastSignal unix.Signal = 64
 
 func main() {
+	if boot.Called() {
+		boot.Main()
+	}
 	work := run
 	if len(os.Args) == 3 && os.Args[1] == "dial" {
 		work = func() error { return dial(os.Args[2], os.Stdin, os.Stdout) }
@@ -46,7 +52,8 @@ func run() error {
 	log := flag.String("log", os.Getenv("BERTH_GUEST_LOG"), "where to write, instead of the standard streams, once it listens")
 	threads := flag.Int64("threads", number("BERTH_THREADS"), "threads to make at once, where there may be no room for more later")
 	flag.Parse()
-	if *socket == "" {
+	ports := int(number(boot.PortsEnv))
+	if *socket == "" && ports <= 0 {
 		return fmt.Errorf("--socket or BERTH_GUEST_SOCKET is needed")
 	}
 	// A sandbox pays for the guest: it rather collects often than grows.
@@ -71,8 +78,7 @@ func run() error {
 	if err != nil {
 		return err
 	}
-	_ = os.Remove(*socket) // of a former life
-	l, err := net.Listen("unix", *socket)
+	l, err := listen(*socket, ports)
 	if err != nil {
 		return err
 	}
@@ -116,6 +122,19 @@ func redirect(path string) error {
 		}
 	}
 	return nil
+}
+
+// listen listens on serial lines, or on a Unix socket where there are none.
+func listen(socket string, ports int) (net.Listener, error) {
+	if ports > 0 {
+		lines, err := serial.Open(boot.FirstPort, ports)
+		if err != nil {
+			return nil, err
+		}
+		return serial.Listen(lines, boot.SetClock), nil
+	}
+	_ = os.Remove(socket) // of a former life
+	return net.Listen("unix", socket)
 }
 
 func number(env string) int64 {

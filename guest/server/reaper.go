@@ -1,6 +1,8 @@
 package server
 
 import (
+	"bytes"
+	"fmt"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -19,10 +21,13 @@ type reaper struct {
 	owned map[int]bool
 	poke  chan os.Signal
 	still sync.RWMutex // held while no process may be started
+	spare bool         // the kernel spares the guest when memory is short
 }
 
 func newReaper() *reaper {
 	r := &reaper{owned: map[int]bool{}, poke: make(chan os.Signal, 1)}
+	own, _ := os.ReadFile("/proc/self/oom_score_adj")
+	r.spare = bytes.HasPrefix(own, []byte("-"))
 	if os.Getpid() == 1 {
 		signal.Notify(r.poke, unix.SIGCHLD)
 		go r.run()
@@ -40,6 +45,9 @@ func (r *reaper) start(cmd *exec.Cmd) error {
 		return err
 	}
 	r.owned[cmd.Process.Pid] = true
+	if r.spare { // what it inherited
+		_ = os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", cmd.Process.Pid), []byte("0"), 0)
+	}
 	return nil
 }
 

@@ -56,6 +56,8 @@ var Imports = map[string][]string{
 	"image/registry":            {"image"},
 	"guest":                     {"guest/guestpb"},
 	"guest/server":              {"guest/guestpb", "image/layer"},
+	"guest/serial":              {},
+	"guest/boot":                {},
 	"tool":                      {"", "guest"},
 	"egress":                    {},
 	"audit":                     {""},
@@ -63,8 +65,9 @@ var Imports = map[string][]string{
 	"sandbox/host":              {"sandbox/driver"},
 	"sandbox/gvisor":            {"sandbox/driver", "sandbox/host"},
 	"sandbox/docker":            {"image/layer", "sandbox/driver"},
+	"sandbox/microvm":           {"guest/boot", "guest/serial", "sandbox/driver", "sandbox/host"},
 	"sandbox/local":             {"sandbox/driver"},
-	"sandbox/drivertest":        {"egress", "guest", "image/layer", "sandbox/driver"},
+	"sandbox/drivertest":        {"egress", "guest", "image/layer", "internal/longtest", "sandbox/driver"},
 	"sandbox":                   {"", "audit", "egress", "guest", "image/layer", "sandbox/driver", "snapshot", "store"},
 	"engine":                    {"", "internal/seal", "journal", "model", "store", "tool"},
 	"api":                       {"", "api/assistants", "api/preview", "engine", "files", "guest", "internal/sse", "journal", "quota", "sandbox", "snapshot", "store", "webhook"},
@@ -80,7 +83,7 @@ var Imports = map[string][]string{
 	"cmd/berth":                 {Anything},
 	"cmd/berth/embedded":        {},
 	"cmd/berth/embedded/pack":   {},
-	"cmd/berth-guest":           {"guest/server"},
+	"cmd/berth-guest":           {"guest/boot", "guest/serial", "guest/server"},
 	"demo/gen":                  {},
 	"e2e":                       {"", "internal/longtest"},
 }
@@ -90,7 +93,7 @@ var Imports = map[string][]string{
 var Bans = map[string][]string{
 	"net/http":     {"api", "api/preview", "webhook", "egress", "internal/contract", "guest", "guest/server", "model/upstream", "model/chat", "model/openai", "model/gemini", "model/anthropic", "model/modeltest", "cmd/berth", "e2e", "sandbox/drivertest", "image/registry"},
 	"database/sql": {"store/sqlite", "store/sqlite/query"},
-	"os/exec":      {"sandbox/host", "sandbox/gvisor", "sandbox/local", "sandbox/drivertest", "guest/server", "image", "internal/dockertest", "store/storetest", "cmd/berth", "e2e"},
+	"os/exec":      {"sandbox/host", "sandbox/gvisor", "sandbox/microvm", "sandbox/local", "sandbox/drivertest", "guest/boot", "guest/server", "image", "internal/dockertest", "store/storetest", "cmd/berth", "e2e"},
 }
 
 // A file is what the rules look at in one source file.

@@ -125,10 +125,7 @@ func Instance(path string) (string, error) {
 		var b [6]byte
 		rand.Read(b[:])
 		raw = []byte(hex.EncodeToString(b[:]))
-		tmp := path + ".tmp"
-		if err = os.WriteFile(tmp, raw, 0o600); err == nil {
-			err = os.Rename(tmp, path)
-		}
+		err = WriteFile(path, raw, 0o600)
 	}
 	if err != nil {
 		return "", err

@@ -163,4 +163,13 @@ type Features struct {
 	LimitsShown bool // /proc/meminfo shows Limits.Memory, and not the machine's
 	Erases      bool // what a sandbox wrote cannot be read after Destroy, not even from the raw volume
 	Network     bool // the sandbox sees a network other than its own loopback
+
+	// OwnKernel: each sandbox is a machine. Its processes are not the host's and
+	// are not in Stats.PIDs, Limits.Memory is the machine's, of which its kernel
+	// takes a part, and Stats.Memory has what runs the machine on top.
+	OwnKernel bool
+
+	// Slowness is how many times longer the same takes than on the host, where that
+	// is much; 0 says that it is not.
+	Slowness float64
 }

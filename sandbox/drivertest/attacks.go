@@ -17,13 +17,13 @@ import (
 // attacks does in a sandbox what a hostile command would do. Each must fail
 // harmlessly: the host, the template and another sandbox are as before.
 func (s *suite) attacks(t *testing.T) {
-	t.Run("ReadHost", s.readHost)
-	t.Run("ReachHost", s.reachHost)
-	t.Run("FloodOutput", s.floodOutput)
-	t.Run("DeleteEverything", s.deleteEverything)
-	t.Run("WriteTemplate", s.writeTemplate)
-	t.Run("ReplaceSocket", s.replaceSocket)
-	t.Run("FillSocketDirectory", s.fillSocketDirectory)
+	s.run(t, "ReadHost", s.readHost)
+	s.run(t, "ReachHost", s.reachHost)
+	s.run(t, "FloodOutput", s.floodOutput)
+	s.run(t, "DeleteEverything", s.deleteEverything)
+	s.run(t, "WriteTemplate", s.writeTemplate)
+	s.run(t, "ReplaceSocket", s.replaceSocket)
+	s.run(t, "FillSocketDirectory", s.fillSocketDirectory)
 }
 
 //go:embed reach.py

@@ -12,12 +12,14 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/berth-run/berth/guest"
+	"github.com/berth-run/berth/internal/longtest"
 	"github.com/berth-run/berth/sandbox/driver"
 )
 
@@ -48,8 +50,28 @@ func Run(t *testing.T, h Harness) {
 	t.Run("Limits", s.limits)
 	if s.isolates() {
 		t.Run("Attacks", s.attacks)
-		t.Run("Egress", s.egress)
+		s.run(t, "Egress", s.egress)
 	}
+}
+
+// core is what a driver must pass at every run, however slow its sandboxes are.
+var core = []string{"FromCreateToDestroy", "Exec", "PauseResume", "ServerKilled", "MemoryHogIsRefused", "ReachHost", "WriteTemplate"}
+
+// run runs a test. What takes long because sandboxes are slow and is not in core is
+// left to runs that have the time.
+func (s *suite) run(t *testing.T, name string, f func(*testing.T)) {
+	t.Run(name, func(t *testing.T) {
+		if s.features.Slowness > 1 && !slices.Contains(core, name) {
+			longtest.Skip(t)
+		}
+		f(t)
+	})
+}
+
+// patience is by how much longer is waited for a slow driver's sandboxes than for
+// others. Most of what is waited for is not computed.
+func patience(d driver.Driver) time.Duration {
+	return time.Duration(min(max(d.Features().Slowness, 1), 4))
 }
 
 // A suite is one run.
@@ -96,8 +118,9 @@ type Box struct {
 	ID     string
 	Client *guest.Client
 
-	tb    testing.TB
-	calls atomic.Int64
+	tb       testing.TB
+	calls    atomic.Int64
+	patience time.Duration // a factor
 }
 
 // Start creates and starts a sandbox, which ends with the test.
@@ -119,7 +142,7 @@ func Start(tb testing.TB, d driver.Driver, spec driver.Spec) *Box {
 
 // Attach returns a Box for a sandbox that runs already.
 func Attach(tb testing.TB, d driver.Driver, id string) *Box {
-	b := &Box{Driver: d, ID: id, tb: tb}
+	b := &Box{Driver: d, ID: id, tb: tb, patience: patience(d)}
 	b.Client = guest.NewClient(func(ctx context.Context) (net.Conn, error) { return d.Dial(ctx, id) })
 	tb.Cleanup(func() { b.Client.Close() })
 	return b
@@ -138,13 +161,13 @@ type Result struct {
 const maxOutput = 1 << 20
 
 // Sh runs a command in the sandbox's shell.
-func (b *Box) Sh(script string) Result { return b.ShTimeout(script, time.Minute) }
+func (b *Box) Sh(script string) Result { return b.ShTimeout(script, b.patience*time.Minute) }
 
 // ShTimeout is Sh with a limit of the command's time.
 func (b *Box) ShTimeout(script string, timeout time.Duration) Result {
 	b.tb.Helper()
 	// The guest ends the command; if the guest itself is gone, we do.
-	ctx, cancel := context.WithTimeout(b.tb.Context(), timeout+15*time.Second)
+	ctx, cancel := context.WithTimeout(b.tb.Context(), timeout+b.patience*15*time.Second)
 	defer cancel()
 	call := guest.ShellCall{
 		CallID:   fmt.Sprintf("call_%d_%d", time.Now().UnixNano(), b.calls.Add(1)),
@@ -189,7 +212,7 @@ func (b *Box) Must(script string) string {
 // command's output.
 func (b *Box) Last(script string) string {
 	b.tb.Helper()
-	ctx, cancel := context.WithTimeout(b.tb.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(b.tb.Context(), b.patience*30*time.Second)
 	defer cancel()
 	p, err := b.Client.Start(ctx, guest.ProcessRequest{Cmd: "/bin/sh", Args: []string{"-c", script}})
 	if err != nil {
@@ -221,7 +244,7 @@ func (b *Box) Await(what string, ok func(driver.Stats) bool) driver.Stats {
 	b.tb.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	for end := time.Now().Add(30 * time.Second); ; <-tick.C {
+	for end := time.Now().Add(b.patience * 30 * time.Second); ; <-tick.C {
 		st := b.Stats()
 		if ok(st) {
 			return st
@@ -235,7 +258,7 @@ func (b *Box) Await(what string, ok func(driver.Stats) bool) driver.Stats {
 // Answers checks that the guest answers within a few seconds.
 func (b *Box) Answers() {
 	b.tb.Helper()
-	if r := b.ShTimeout("echo here", 20*time.Second); r.Stdout != "here\n" {
+	if r := b.ShTimeout("echo here", b.patience*20*time.Second); r.Stdout != "here\n" {
 		b.tb.Errorf("%s does not answer any more: got %+v, state %+v", b.ID, r, b.Stats())
 	}
 }

@@ -35,7 +35,7 @@ func Rootfs(tb testing.TB) string {
 		tb.Skip("skipped: only root can build a root file system and run gVisor")
 	}
 	key := sha256.Sum256([]byte(strings.Join(append(packages, hooks...), "\n")))
-	return cached(tb, "rootfs-"+hex.EncodeToString(key[:6]), func(tmp string) error {
+	return Cached(tb, "rootfs-"+hex.EncodeToString(key[:6]), func(tmp string) error {
 		if _, err := exec.LookPath("mmdebstrap"); err != nil {
 			tb.Skip("skipped: mmdebstrap is not installed, to build a root file system with")
 		}
@@ -107,9 +107,9 @@ func repository() (string, error) {
 	return "", errors.New("no go.mod above the test")
 }
 
-// cached returns a directory of the cache that make has filled, now or before.
+// Cached returns a directory of the cache that make has filled, now or before.
 // Tests of several packages may ask at the same time.
-func cached(tb testing.TB, name string, make func(tmp string) error) string {
+func Cached(tb testing.TB, name string, make func(tmp string) error) string {
 	tb.Helper()
 	cache := cacheDir(tb)
 	defer lock(tb, filepath.Join(cache, name+".lock"))()

@@ -20,18 +20,18 @@ import (
 
 // lifecycle tests what a driver does with sandboxes that behave.
 func (s *suite) lifecycle(t *testing.T) {
-	t.Run("FromCreateToDestroy", s.fromCreateToDestroy)
-	t.Run("Refusals", s.refusals)
-	t.Run("Exec", s.exec)
-	t.Run("Files", s.files)
-	t.Run("PauseResume", s.pauseResume)
-	t.Run("Reopen", s.reopen)
-	t.Run("ServerKilled", s.serverKilled)
-	t.Run("GuestEnded", s.guestEnded)
-	t.Run("TenAtOnce", s.tenAtOnce)
-	t.Run("Archive", s.archive)
-	t.Run("ArchiveState", s.archiveState)
-	t.Run("StandStill", s.standStill)
+	s.run(t, "FromCreateToDestroy", s.fromCreateToDestroy)
+	s.run(t, "Refusals", s.refusals)
+	s.run(t, "Exec", s.exec)
+	s.run(t, "Files", s.files)
+	s.run(t, "PauseResume", s.pauseResume)
+	s.run(t, "Reopen", s.reopen)
+	s.run(t, "ServerKilled", s.serverKilled)
+	s.run(t, "GuestEnded", s.guestEnded)
+	s.run(t, "TenAtOnce", s.tenAtOnce)
+	s.run(t, "Archive", s.archive)
+	s.run(t, "ArchiveState", s.archiveState)
+	s.run(t, "StandStill", s.standStill)
 }
 
 func (s *suite) fromCreateToDestroy(t *testing.T) {
@@ -290,7 +290,7 @@ func (s *suite) guestEnded(t *testing.T) {
 	} else {
 		b.Last("kill -9 $PPID")
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), b.patience*10*time.Second)
 	defer cancel()
 	if b.Client.Ping(ctx) == nil {
 		b.Answers() // an init that cannot be killed from inside

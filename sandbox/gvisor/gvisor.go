@@ -26,7 +26,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -161,16 +160,4 @@ func (d *Driver) prepareStateDir() (err error) {
 	}
 	d.skeleton, err = writeSkeleton(filepath.Join(d.opts.StateDir, "skeleton"), d.opts.GuestPath, len(ids) > 0)
 	return err
-}
-
-// writeFileAtomic writes a file of which a crash leaves all or nothing.
-func writeFileAtomic(path string, data []byte, perm fs.FileMode) error {
-	tmp := path + ".tmp"
-	if err := os.WriteFile(tmp, data, perm); err != nil {
-		return err
-	}
-	if err := os.Chmod(tmp, perm); err != nil { // whatever the umask says
-		return err
-	}
-	return os.Rename(tmp, path)
 }

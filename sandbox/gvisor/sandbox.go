@@ -82,19 +82,8 @@ func (s sandbox) sentry() (int, bool) {
 	}
 	for _, p := range pids {
 		if p == pid {
-			return pid, !isZombie(pid)
+			return pid, !host.IsZombie(pid)
 		}
 	}
 	return 0, false
-}
-
-// isZombie reports whether the process is dead and not waited for.
-func isZombie(pid int) bool {
-	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return true
-	}
-	// pid (comm) state: comm may hold anything, even parentheses.
-	i := strings.LastIndexByte(string(raw), ')')
-	return i < 0 || i+2 >= len(raw) || raw[i+2] == 'Z' || raw[i+2] == 'X'
 }

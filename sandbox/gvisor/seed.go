@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/berth-run/berth/sandbox/driver"
 )
 
 // Paths inside a sandbox.
@@ -60,7 +62,7 @@ func writeSeed(path string) error {
 	if err := w.Close(); err != nil {
 		return err
 	}
-	return writeFileAtomic(path, buf.Bytes(), 0o600)
+	return driver.WriteFile(path, buf.Bytes(), 0o600)
 }
 
 // writeSkeleton makes the directory that is laid over every template: the guest
@@ -95,5 +97,5 @@ func writeSkeleton(root, guest string, sandboxes bool) (string, error) {
 			return "", err
 		}
 	}
-	return dir, writeFileAtomic(filepath.Join(dir, guestPath), program, 0o755)
+	return dir, driver.WriteFile(filepath.Join(dir, guestPath), program, 0o755)
 }

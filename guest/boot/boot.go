@@ -1,0 +1,294 @@
+// Package boot makes of a virtual machine that has just started what a guest expects
+// to find: it is the first program of the machine, and stays as the parent of all.
+//
+// The kernel starts it from the initial file system. It loads modules, lays the
+// sandbox's disk over the template, opens the serial lines and starts the guest as
+// PID 1 of namespaces of its own, with no more rights than a sandbox's root has under
+// other drivers. When the guest ends, so does the machine.
+package boot
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Names by which the two ends of a machine's making know its parts.
+const (
+	InitPath       = "/init"        // this program, in the initial file system
+	ModuleDir      = "/modules"     // there, in the order of their names
+	TemplateSerial = "template"     // the disk with the template
+	DiskSerial     = "disk"         // the disk that is written to
+	ConfigName     = "sandbox.json" // on that disk
+	PortPrefix     = "guest."       // and a number: the names of the serial lines
+)
+
+// A Config says what the guest of a machine is started with. It holds no secret.
+type Config struct {
+	Hostname string
+	Env      []string // of the guest
+	PIDs     int      // processes and threads of commands
+	Memory   int64    // bytes that the machine has
+	Ports    int      // serial lines
+	Files    []File   // laid over the template
+}
+
+// A File is a file, or a directory if it has no content and its name ends in a slash.
+type File struct {
+	Name    string
+	Mode    uint32
+	UID     int
+	Content string
+}
+
+// Where things are while the machine is being made.
+const (
+	templateDir = "/template"
+	diskDir     = "/disk"
+	rootDir     = "/root"
+)
+
+// Called reports whether this process is to be the machine's first, or the child of
+// that which becomes the guest.
+func Called() bool {
+	return os.Getpid() == 1 && (os.Args[0] == InitPath || os.Args[0] == childName)
+}
+
+// Main does what Called says. It does not return.
+func Main() {
+	if os.Args[0] == childName {
+		fmt.Fprintln(os.Stderr, "boot:", becomeGuest())
+		os.Exit(1)
+	}
+	if err := run(); err != nil {
+		fmt.Fprintln(os.Stderr, "boot:", err)
+	}
+	// Without power management a restart is what ends a machine.
+	_ = unix.Reboot(unix.LINUX_REBOOT_CMD_RESTART)
+	select {}
+}
+
+func run() error {
+	if err := mountKernel(); err != nil {
+		return err
+	}
+	if console, err := os.OpenFile("/dev/console", os.O_RDWR, 0); err == nil {
+		for fd := range 3 {
+			_ = unix.Dup3(int(console.Fd()), fd, 0)
+		}
+	}
+	if err := loadModules(); err != nil {
+		return err
+	}
+	config, err := mountDisks()
+	if err != nil {
+		return err
+	}
+	if err := furnish(config); err != nil {
+		return err
+	}
+	cgroup, err := limit(config)
+	if err != nil {
+		return err
+	}
+	ports, err := openPorts(config.Ports)
+	if err != nil {
+		return err
+	}
+	return startGuest(config, ports, cgroup)
+}
+
+// mountKernel mounts what the kernel shows of itself.
+func mountKernel() error {
+	for _, m := range []struct{ dir, kind string }{{"/proc", "proc"}, {"/sys", "sysfs"}, {"/dev", "devtmpfs"}} {
+		if err := mount(m.kind, m.dir, m.kind, 0, ""); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// mount makes dir and mounts there.
+func mount(source, dir, kind string, flags uintptr, options string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	if err := unix.Mount(source, dir, kind, flags, options); err != nil {
+		return fmt.Errorf("mounting %s on %s: %w", kind, dir, err)
+	}
+	return nil
+}
+
+// loadModules loads what the initial file system brings, and gives its memory back.
+func loadModules() error {
+	entries, err := os.ReadDir(ModuleDir)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		f, err := os.Open(filepath.Join(ModuleDir, e.Name()))
+		if err != nil {
+			return err
+		}
+		err = unix.FinitModule(int(f.Fd()), "", 0)
+		f.Close()
+		if err != nil && !errors.Is(err, unix.EEXIST) {
+			return fmt.Errorf("module %s: %w", e.Name(), err)
+		}
+	}
+	return os.RemoveAll(ModuleDir)
+}
+
+// mountDisks lays the disk over the template on rootDir.
+func mountDisks() (Config, error) {
+	var c Config
+	for _, m := range []struct {
+		serial, dir string
+		flags       uintptr
+		options     string
+	}{
+		{TemplateSerial, templateDir, unix.MS_RDONLY | unix.MS_NOATIME, ""},
+		{DiskSerial, diskDir, unix.MS_NOATIME, "discard"},
+	} {
+		device, err := findDisk(m.serial)
+		if err != nil {
+			return c, err
+		}
+		if err := mount(device, m.dir, "ext4", m.flags, m.options); err != nil {
+			return c, err
+		}
+	}
+	raw, err := os.ReadFile(filepath.Join(diskDir, ConfigName))
+	if err != nil {
+		return c, err
+	}
+	if err := json.Unmarshal(raw, &c); err != nil {
+		return c, err
+	}
+	for _, dir := range []string{"upper", "work"} {
+		if err := os.Mkdir(filepath.Join(diskDir, dir), 0o755); err != nil && !errors.Is(err, os.ErrExist) {
+			return c, err
+		}
+	}
+	options := fmt.Sprintf("lowerdir=%s,upperdir=%s/upper,workdir=%s/work,redirect_dir=on,xino=on,volatile", templateDir, diskDir, diskDir)
+	return c, mount("overlay", rootDir, "overlay", unix.MS_NODEV, options)
+}
+
+// findDisk returns the device of the disk with the serial number.
+func findDisk(serial string) (string, error) {
+	disks, err := filepath.Glob("/sys/block/vd*")
+	if err != nil {
+		return "", err
+	}
+	for _, d := range disks {
+		if raw, err := os.ReadFile(filepath.Join(d, "serial")); err == nil && strings.TrimSpace(string(raw)) == serial {
+			return filepath.Join("/dev", filepath.Base(d)), nil
+		}
+	}
+	return "", fmt.Errorf("no disk %q among %d", serial, len(disks))
+}
+
+// guestPIDs are threads that the guest may have, beside the sandbox's processes.
+const guestPIDs = 64
+
+// limit makes the group whose processes are counted, and returns an open file of it
+// by which a process is started in it.
+func limit(c Config) (*os.File, error) {
+	const group = "/cgroup/sandbox"
+	if err := mount("cgroup2", "/cgroup", "cgroup2", 0, ""); err != nil {
+		return nil, err
+	}
+	if err := os.WriteFile("/cgroup/cgroup.subtree_control", []byte("+pids"), 0); err != nil {
+		return nil, err
+	}
+	if err := os.Mkdir(group, 0o755); err != nil {
+		return nil, err
+	}
+	if err := os.WriteFile(group+"/pids.max", fmt.Appendln(nil, c.PIDs+guestPIDs), 0); err != nil {
+		return nil, err
+	}
+	return os.Open(group)
+}
+
+// portsTimeout bounds the wait for the serial lines, which the machine makes known one
+// by one.
+const portsTimeout = time.Minute
+
+// openPorts opens the serial lines. Their devices are not in the sandbox.
+func openPorts(n int) ([]*os.File, error) {
+	var ports []*os.File
+	for end := time.Now().Add(portsTimeout); len(ports) < n; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			return nil, fmt.Errorf("got %d serial lines, want %d", len(ports), n)
+		}
+		name := fmt.Sprintf("%s%d", PortPrefix, len(ports))
+		path, err := findPort(name)
+		if err != nil {
+			return nil, err
+		}
+		if path == "" {
+			continue
+		}
+		f, err := os.OpenFile(path, os.O_RDWR, 0)
+		if errors.Is(err, os.ErrNotExist) { // not yet
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		ports = append(ports, f)
+	}
+	return ports, nil
+}
+
+// findPort returns the device of the serial line of that name, "" if there is none yet.
+func findPort(name string) (string, error) {
+	names, err := filepath.Glob("/sys/class/virtio-ports/*/name")
+	if err != nil {
+		return "", err
+	}
+	for _, path := range names {
+		if raw, err := os.ReadFile(path); err == nil && strings.TrimSpace(string(raw)) == name {
+			return filepath.Join("/dev", filepath.Base(filepath.Dir(path))), nil
+		}
+	}
+	return "", nil
+}
+
+// childName is what the process is called that becomes the guest.
+const childName = "berth-boot"
+
+// startGuest starts the guest in namespaces of its own and returns when it has ended.
+func startGuest(c Config, ports []*os.File, cgroup *os.File) error {
+	env, err := guestEnv(c.Env, len(ports))
+	if err != nil {
+		return err
+	}
+	cmd := &exec.Cmd{Path: "/proc/self/exe", Args: []string{childName}, Env: env,
+		Stdout: os.Stdout, Stderr: os.Stderr, ExtraFiles: ports,
+		SysProcAttr: &syscall.SysProcAttr{
+			Cloneflags:  unix.CLONE_NEWPID | unix.CLONE_NEWNS | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC | unix.CLONE_NEWCGROUP,
+			UseCgroupFD: true, CgroupFD: int(cgroup.Fd()), Setsid: true,
+		}}
+	raw, err := json.Marshal(c)
+	if err != nil {
+		return err
+	}
+	cmd.Stdin = strings.NewReader(string(raw))
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	for _, p := range ports {
+		p.Close()
+	}
+	cgroup.Close()
+	return fmt.Errorf("the guest has ended: %v", cmd.Wait())
+}

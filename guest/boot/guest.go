@@ -1,0 +1,195 @@
+package boot
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Paths in the sandbox.
+const (
+	guestDir  = "/.berth"
+	guestPath = guestDir + "/guest"
+)
+
+// PortsEnv is the variable in which the guest finds how many serial lines it has,
+// open from descriptor FirstPort on.
+const (
+	PortsEnv  = "BERTH_GUEST_PORTS"
+	FirstPort = 3
+)
+
+// Part of a machine's memory that its kernel has not taken at the start and that
+// commands are to use, in sixteenths.
+const commandMemory = 15
+
+// guestEnv returns the guest's environment: what it was given, and what is known only
+// in the machine.
+func guestEnv(env []string, ports int) ([]string, error) {
+	var info unix.Sysinfo_t
+	if err := unix.Sysinfo(&info); err != nil {
+		return nil, err
+	}
+	memory := uint64(info.Totalram) * uint64(info.Unit) / 16 * commandMemory
+	return append(env, fmt.Sprintf("%s=%d", PortsEnv, ports), fmt.Sprintf("BERTH_MEMORY_LIMIT=%d", memory)), nil
+}
+
+// furnish puts into the root what every sandbox finds there besides its template.
+func furnish(c Config) error {
+	for _, f := range c.Files {
+		path := filepath.Join(rootDir, filepath.Clean("/"+f.Name))
+		if strings.HasSuffix(f.Name, "/") {
+			if err := os.MkdirAll(path, 0o755); err != nil {
+				return err
+			}
+		} else {
+			_ = os.Remove(path) // a link, perhaps
+			if err := os.WriteFile(path, []byte(f.Content), 0o600); err != nil {
+				return err
+			}
+		}
+		if err := errors.Join(os.Chmod(path, os.FileMode(f.Mode)), os.Chown(path, f.UID, f.UID)); err != nil {
+			return err
+		}
+	}
+	return bindGuest()
+}
+
+// bindGuest shows the guest program, which is this one, in the sandbox. Its pages are
+// those of the initial file system.
+func bindGuest() error {
+	path := rootDir + guestPath
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	if err := os.WriteFile(path, nil, 0o755); err != nil {
+		return err
+	}
+	if err := unix.Mount(InitPath, path, "", unix.MS_BIND, ""); err != nil {
+		return fmt.Errorf("binding the guest: %w", err)
+	}
+	return unix.Mount("", path, "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY|unix.MS_NOSUID|unix.MS_NODEV, "")
+}
+
+// becomeGuest makes the sandbox's own mounts, gives up what its root does not have,
+// and runs the guest. It is PID 1 of its namespace.
+func becomeGuest() error {
+	runtime.LockOSThread() // rights belong to threads, and exec keeps this one's
+	var c Config
+	if err := json.NewDecoder(os.Stdin).Decode(&c); err != nil {
+		return err
+	}
+	if err := unix.Sethostname([]byte(c.Hostname)); err != nil {
+		return err
+	}
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return err
+	}
+	if err := mountSandbox(c); err != nil {
+		return err
+	}
+	// The initial file system cannot be unmounted; it goes under.
+	if err := errors.Join(os.Chdir(rootDir), unix.Mount(rootDir, "/", "", unix.MS_MOVE, ""), unix.Chroot("."), os.Chdir("/")); err != nil {
+		return fmt.Errorf("changing the root: %w", err)
+	}
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		return err
+	}
+	if err := unix.Dup3(int(null.Fd()), 0, 0); err != nil {
+		return err
+	}
+	null.Close()
+	if err := giveUp(c); err != nil {
+		return err
+	}
+	return syscall.Exec(guestPath, []string{guestPath}, os.Environ())
+}
+
+// mountSandbox mounts what a sandbox sees of its kernel.
+func mountSandbox(c Config) error {
+	const none = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
+	for _, m := range []struct {
+		dir, kind string
+		flags     uintptr
+		options   string
+	}{
+		{"/proc", "proc", none, ""},
+		{"/sys", "sysfs", none | unix.MS_RDONLY, ""},
+		{"/dev", "tmpfs", unix.MS_NOSUID, "mode=755,size=64k,nr_inodes=256"},
+		{"/dev/pts", "devpts", unix.MS_NOSUID | unix.MS_NOEXEC, "newinstance,mode=620,gid=5,ptmxmode=666"},
+		{"/dev/shm", "tmpfs", none, fmt.Sprintf("mode=1777,size=%d", c.Memory/2)},
+	} {
+		if err := mount(m.kind, rootDir+m.dir, m.kind, m.flags, m.options); err != nil {
+			return err
+		}
+	}
+	old := unix.Umask(0)
+	defer unix.Umask(old)
+	for name, minor := range map[string]uint32{"null": 3, "zero": 5, "full": 7, "random": 8, "urandom": 9} {
+		if err := unix.Mknod(rootDir+"/dev/"+name, unix.S_IFCHR|0o666, int(unix.Mkdev(1, minor))); err != nil {
+			return err
+		}
+	}
+	if err := unix.Mknod(rootDir+"/dev/tty", unix.S_IFCHR|0o666, int(unix.Mkdev(5, 0))); err != nil {
+		return err
+	}
+	for name, target := range map[string]string{"ptmx": "pts/ptmx", "fd": "/proc/self/fd",
+		"stdin": "/proc/self/fd/0", "stdout": "/proc/self/fd/1", "stderr": "/proc/self/fd/2"} {
+		if err := os.Symlink(target, rootDir+"/dev/"+name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// kept are the capabilities of a sandbox's root: those under gVisor, and the clock.
+var kept = map[uintptr]bool{
+	unix.CAP_AUDIT_WRITE: true, unix.CAP_CHOWN: true, unix.CAP_DAC_OVERRIDE: true, unix.CAP_FOWNER: true,
+	unix.CAP_FSETID: true, unix.CAP_KILL: true, unix.CAP_MKNOD: true, unix.CAP_NET_BIND_SERVICE: true,
+	unix.CAP_SETFCAP: true, unix.CAP_SETGID: true, unix.CAP_SETPCAP: true, unix.CAP_SETUID: true, unix.CAP_SYS_CHROOT: true,
+	unix.CAP_SYS_TIME: true, // for SetClock: the clock is the machine's own
+}
+
+// giveUp sets the limits of a process and drops capabilities: for good, because what
+// is not in the bounding set is not regained by exec.
+func giveUp(c Config) error {
+	for what, n := range map[int]uint64{unix.RLIMIT_NPROC: uint64(c.PIDs), unix.RLIMIT_CORE: 0} {
+		if err := unix.Setrlimit(what, &unix.Rlimit{Cur: n, Max: n}); err != nil {
+			return err
+		}
+	}
+	// The machine's memory is ended by who uses it, not by the guest's end. The guest
+	// does not hand this on.
+	if err := os.WriteFile("/proc/self/oom_score_adj", []byte("-1000"), 0); err != nil {
+		return err
+	}
+	for capability := uintptr(0); capability <= unix.CAP_LAST_CAP; capability++ {
+		if kept[capability] {
+			continue
+		}
+		if err := unix.Prctl(unix.PR_CAPBSET_DROP, capability, 0, 0, 0); err != nil && !errors.Is(err, unix.EINVAL) {
+			return err
+		}
+	}
+	return nil
+}
+
+// clockSlack is how far the machine's clock may be from its keeper's.
+const clockSlack = time.Second
+
+// SetClock sets the machine's clock, which stands still while the machine is paused.
+func SetClock(now time.Time) {
+	if off := time.Since(now).Abs(); off > clockSlack {
+		tv := unix.NsecToTimeval(now.UnixNano())
+		_ = unix.Settimeofday(&tv)
+	}
+}

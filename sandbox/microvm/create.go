@@ -1,0 +1,70 @@
+package microvm
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/berth-run/berth/sandbox/driver"
+)
+
+// Create makes the sandbox's disk and its cgroup, and at the first time the image of
+// its template.
+func (d *Driver) Create(ctx context.Context, spec driver.Spec) error {
+	s, err := d.sandbox(spec.ID)
+	if err != nil {
+		return fmt.Errorf("microvm: create: %w", err)
+	}
+	if fi, err := os.Stat(spec.Rootfs); err != nil || !fi.IsDir() || !filepath.IsAbs(spec.Rootfs) {
+		return fmt.Errorf("microvm: create %s: rootfs %q is not an absolute path of a directory", spec.ID, spec.Rootfs)
+	}
+	spec.Limits = spec.Limits.WithDefaults()
+	image, err := d.image(ctx, spec.Rootfs)
+	if err != nil {
+		return fmt.Errorf("microvm: create %s: image of %s: %w", spec.ID, spec.Rootfs, err)
+	}
+	err = d.dir.Create(s.id, func(dir string) error { return d.fill(ctx, dir, image, spec) })
+	if err != nil {
+		return fmt.Errorf("microvm: create: %w", err)
+	}
+	// From here on List shows the sandbox and Destroy removes all of it.
+	limits := spec.Limits
+	limits.Memory += d.machine.overhead()
+	if err := s.cgroup.Create(limits, hostPIDs(limits)); err != nil {
+		err = errors.Join(err, d.Destroy(context.WithoutCancel(ctx), s.id))
+		return fmt.Errorf("microvm: create %s: cgroup: %w", s.id, err)
+	}
+	return nil
+}
+
+// fill makes what is in the sandbox's directory from the start.
+func (d *Driver) fill(ctx context.Context, dir, image string, spec driver.Spec) error {
+	if err := os.Mkdir(filepath.Join(dir, "run"), 0o700); err != nil {
+		return err
+	}
+	raw, err := json.Marshal(record{BootID: d.bootID, Image: image, UID: newUID(), Limits: spec.Limits})
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(dir, "sandbox.json"), raw, 0o600); err != nil {
+		return err
+	}
+	return makeDisk(ctx, dir, spec)
+}
+
+// firstUID begins the range that QEMU's users are of: 2^28 numbers that systemd's list
+// of users and groups leaves free.
+const firstUID = 1879048192
+
+// newUID returns the number of a user that is nobody else's. QEMU owns nothing by it;
+// it keeps sandboxes from signalling and tracing each other, should their namespaces fail.
+func newUID() int {
+	var b [4]byte
+	rand.Read(b[:])
+	return firstUID + int(binary.BigEndian.Uint32(b[:])>>4)
+}

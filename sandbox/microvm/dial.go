@@ -1,0 +1,80 @@
+package microvm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/berth-run/berth/guest/serial"
+)
+
+// errBusy is returned by Dial when all of a sandbox's serial ports are in use.
+var errBusy = fmt.Errorf("its %d connections are in use", ports)
+
+// Dial connects to the guest through a serial port that nobody uses. As with a socket,
+// the guest need not have taken the connection when Dial returns.
+func (d *Driver) Dial(ctx context.Context, id string) (net.Conn, error) {
+	s, err := d.find(id)
+	if err != nil {
+		return nil, err
+	}
+	conn, err := s.dial(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("microvm: dial %s: %w", id, err)
+	}
+	return conn, nil
+}
+
+func portName(i int) string { return "port" + strconv.Itoa(i) }
+
+// A conn is a connection through a port, which is given back with it.
+type conn struct {
+	*serial.Conn
+
+	lock *os.File
+}
+
+// Close implements net.Conn.
+func (c conn) Close() error { return errors.Join(c.Conn.Close(), c.lock.Close()) }
+
+// dial begins a connection on the first port that is free. A lock on a file says which
+// are: it ends with its holder, however that ends.
+func (s sandbox) dial(ctx context.Context) (conn, error) {
+	for i := range ports {
+		lock, err := os.OpenFile(s.path("run/"+portName(i)+".lock"), os.O_CREATE|os.O_RDWR, 0o600)
+		if err != nil {
+			return conn{}, err
+		}
+		if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+			lock.Close()
+			if errors.Is(err, unix.EWOULDBLOCK) {
+				continue
+			}
+			return conn{}, err
+		}
+		c, err := s.dialPort(ctx, portName(i))
+		if err != nil {
+			lock.Close()
+			return conn{}, err
+		}
+		return conn{c, lock}, nil
+	}
+	return conn{}, errBusy
+}
+
+func (s sandbox) dialPort(ctx context.Context, name string) (*serial.Conn, error) {
+	line, err := s.connect(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	c, err := serial.Dial(line)
+	if err != nil {
+		line.Close()
+	}
+	return c, err
+}

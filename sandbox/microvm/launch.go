@@ -1,0 +1,193 @@
+package microvm
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/berth-run/berth/sandbox/driver"
+	"github.com/berth-run/berth/sandbox/host"
+)
+
+// Paths in QEMU's root.
+const (
+	rootKernel    = "/boot/vmlinuz"
+	rootInitramfs = "/boot/initramfs"
+)
+
+// programPaths are what QEMU needs of the host to start: libraries, its own modules,
+// firmware. What of it there is is shown to it, read-only.
+var programPaths = []string{"/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/share/qemu", "/usr/share/seabios", "/etc/ld.so.cache"}
+
+// A launch is one start of QEMU.
+type launch struct {
+	driver *Driver
+	kvm    bool
+	uid    int
+	cgroup host.Cgroup
+	args   []string
+	files  []*os.File // from descriptor 3 on
+	log    *os.File   // takes what QEMU says
+	size   int64      // bytes; no file that it writes gets larger
+}
+
+// start starts QEMU as a user of its own, in its cgroup, without capabilities and in
+// namespaces where there is nothing but itself. The namespaces are those of a thread
+// that runs this and nothing else ever again; they end with QEMU.
+func (l launch) start() (*exec.Cmd, error) {
+	cmd := &exec.Cmd{Path: l.driver.opts.QEMUPath, Args: append([]string{"qemu"}, l.args...), Dir: "/", Env: []string{},
+		Stdout: l.log, Stderr: l.log, ExtraFiles: l.files,
+		SysProcAttr: &syscall.SysProcAttr{Setsid: true, Cloneflags: unix.CLONE_NEWPID,
+			Credential: &syscall.Credential{Uid: uint32(l.uid), Gid: uint32(l.uid)}}}
+	entered, err := l.cgroup.Enter(cmd)
+	if err != nil {
+		return nil, err
+	}
+	defer entered()
+	err = host.OnOwnThread(func() error {
+		if err := unix.Unshare(unix.CLONE_NEWNS | unix.CLONE_NEWNET | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS); err != nil {
+			return fmt.Errorf("unshare: %w", err)
+		}
+		// Before the root is changed: these are files of the host.
+		if err := l.cgroup.JoinThread(); err != nil {
+			return fmt.Errorf("joining the cgroup: %w", err)
+		}
+		if err := l.changeRoot(); err != nil {
+			return fmt.Errorf("making QEMU's root: %w", err)
+		}
+		if err := giveUp(); err != nil {
+			return fmt.Errorf("giving up rights: %w", err)
+		}
+		if err := cmd.Start(); err != nil {
+			return err
+		}
+		if err := l.limitFiles(cmd.Process.Pid); err != nil {
+			return errors.Join(fmt.Errorf("limits of files: %w", err), cmd.Process.Kill(), cmd.Wait())
+		}
+		return nil
+	})
+	return cmd, err
+}
+
+// limitFiles limits the size of the files that QEMU writes: it has the disk's image
+// open, and could make it larger. The calling thread becomes QEMU's user for it, who
+// may do that without rights.
+func (l launch) limitFiles(pid int) error {
+	uid := uintptr(l.uid)
+	for _, call := range []uintptr{unix.SYS_SETRESGID, unix.SYS_SETRESUID} { // of this thread alone
+		if _, _, errno := unix.RawSyscall(call, uid, uid, uid); errno != 0 {
+			return errno
+		}
+	}
+	for what, n := range map[int]uint64{unix.RLIMIT_FSIZE: uint64(l.size), unix.RLIMIT_CORE: 0} {
+		if err := unix.Prlimit(pid, what, &unix.Rlimit{Cur: n, Max: n}, nil); err != nil && !errors.Is(err, unix.ESRCH) {
+			return err
+		}
+	}
+	return nil
+}
+
+// giveUp makes it impossible for what the calling thread starts to gain rights.
+func giveUp() error {
+	for capability := uintptr(0); capability <= unix.CAP_LAST_CAP; capability++ {
+		if err := unix.Prctl(unix.PR_CAPBSET_DROP, capability, 0, 0, 0); err != nil && !errors.Is(err, unix.EINVAL) {
+			return err
+		}
+	}
+	return unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+}
+
+// changeRoot makes a root for QEMU the calling thread's, in its own mount namespace.
+func (l launch) changeRoot() error {
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return err
+	}
+	root := l.driver.rootDir()
+	if err := unix.Mount("berth", root, "tmpfs", unix.MS_NOSUID, "mode=0755,size=1m,nr_inodes=128"); err != nil {
+		return err
+	}
+	old := unix.Umask(0)
+	defer unix.Umask(old)
+	for _, path := range append(programPaths, l.driver.opts.QEMUPath) {
+		if err := show(path, filepath.Join(root, path)); err != nil {
+			return err
+		}
+	}
+	if err := errors.Join(show(l.driver.kernel, root+rootKernel), show(l.driver.initramfs, root+rootInitramfs)); err != nil {
+		return err
+	}
+	if err := l.makeDevices(root + "/dev"); err != nil {
+		return err
+	}
+	if err := unix.Mount("", root, "", unix.MS_REMOUNT|unix.MS_RDONLY|unix.MS_NOSUID, ""); err != nil {
+		return err
+	}
+	if err := errors.Join(unix.Chdir(root), unix.PivotRoot(".", ".")); err != nil {
+		return err
+	}
+	// The old root lies over the new one.
+	return errors.Join(unix.Unmount(".", unix.MNT_DETACH), unix.Chdir("/"))
+}
+
+// show binds a file or directory of the host, if there is one, to a place in QEMU's
+// root. A link stays a link.
+func show(path, to string) error {
+	fi, err := os.Lstat(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+		return err
+	}
+	switch {
+	case fi.Mode()&os.ModeSymlink != 0:
+		target, err := os.Readlink(path)
+		if err != nil {
+			return err
+		}
+		return os.Symlink(target, to)
+	case fi.IsDir():
+		err = os.Mkdir(to, 0o755)
+	default:
+		err = os.WriteFile(to, nil, 0o644)
+	}
+	if err != nil && !errors.Is(err, os.ErrExist) {
+		return err
+	}
+	if err := unix.Mount(path, to, "", unix.MS_BIND, ""); err != nil {
+		return &os.PathError{Op: "bind", Path: path, Err: err}
+	}
+	return unix.Mount("", to, "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY|unix.MS_NOSUID|unix.MS_NODEV, "")
+}
+
+// makeDevices makes the devices that QEMU opens.
+func (l launch) makeDevices(dir string) error {
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		return err
+	}
+	for name, minor := range map[string]uint32{"null": 3, "zero": 5, "urandom": 9} {
+		if err := unix.Mknod(filepath.Join(dir, name), unix.S_IFCHR|0o666, int(unix.Mkdev(1, minor))); err != nil {
+			return err
+		}
+	}
+	if !l.kvm {
+		return nil
+	}
+	kvm := filepath.Join(dir, "kvm")
+	if err := unix.Mknod(kvm, unix.S_IFCHR|0o600, int(unix.Mkdev(10, 232))); err != nil {
+		return err
+	}
+	return os.Chown(kvm, l.uid, l.uid)
+}
+
+// hostPIDs bounds QEMU's threads: one for each processor, its main loop, and those
+// that wait for its disks.
+func hostPIDs(l driver.Limits) int { return 128 + processors(l) }

@@ -1,0 +1,157 @@
+package microvm
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+
+	"github.com/berth-run/berth/sandbox/driver"
+	"github.com/berth-run/berth/sandbox/host"
+)
+
+// Options say where the driver finds its things.
+type Options struct {
+	// StateDir holds the sandboxes. It is created if need be, and its volume
+	// carries what they write. One process at a time drives a state directory.
+	StateDir string
+
+	// ImageDir keeps templates as disk images, StateDir/images if empty. State
+	// directories may share it.
+	ImageDir string
+
+	// QEMUPath is the program qemu-system-x86_64; it is looked for if empty.
+	QEMUPath string
+
+	// KernelDir holds a kernel as FetchKernel leaves it.
+	KernelDir string
+
+	// GuestPath is the berth-guest program, statically linked. Open copies it.
+	GuestPath string
+
+	// Accel is "kvm", "tcg" (emulation, which is ten and more times slower), or
+	// empty: KVM if a machine starts with it.
+	Accel string
+
+	// Logger, slog.Default if nil.
+	Logger *slog.Logger
+}
+
+// A Driver runs sandboxes as virtual machines. Its methods are safe for concurrent use.
+type Driver struct {
+	opts      Options
+	dir       driver.Dir
+	log       *slog.Logger
+	cgroups   host.Hierarchy
+	instance  string
+	bootID    string
+	kernel    string // the image
+	initramfs string
+	machine   machine
+}
+
+var _ driver.Driver = (*Driver)(nil)
+
+// Open checks that this machine can run sandboxes and prepares StateDir. What it
+// returns as an error is meant for the operator. The first time it tries KVM, which
+// takes a second, or ten where KVM does not work.
+func Open(opts Options) (*Driver, error) {
+	d, err := open(opts)
+	if err != nil {
+		return nil, fmt.Errorf("microvm: %w", err)
+	}
+	return d, nil
+}
+
+func open(opts Options) (*Driver, error) {
+	if opts.ImageDir == "" {
+		opts.ImageDir = filepath.Join(opts.StateDir, "images")
+	}
+	if err := checkMachine(&opts); err != nil {
+		return nil, err
+	}
+	cgroups, err := host.FindHierarchy()
+	if err != nil {
+		return nil, err
+	}
+	bootID, err := driver.BootID()
+	if err != nil {
+		return nil, err
+	}
+	d := &Driver{opts: opts, log: opts.Logger, cgroups: cgroups, bootID: bootID}
+	if d.log == nil {
+		d.log = slog.Default()
+	}
+	if err := d.prepareStateDir(); err != nil {
+		return nil, fmt.Errorf("state directory: %w", err)
+	}
+	if d.machine, err = d.chooseMachine(); err != nil {
+		return nil, err
+	}
+	if d.machine.emulated() {
+		d.log.Warn("microvm: KVM does not work here; sandboxes are emulated, which is slow")
+	}
+	return d, nil
+}
+
+// Features says what the driver can do; all of it, on every machine that Open accepts.
+func (d *Driver) Features() driver.Features {
+	f := driver.Features{
+		Isolation:   "microvm",
+		Pause:       true,
+		MemoryLimit: true,
+		CPULimit:    true,
+		PIDLimit:    true,
+		DiskLimit:   true,
+		OwnKernel:   true,
+	}
+	if d.machine.emulated() {
+		f.Slowness = emulation
+	}
+	return f
+}
+
+// emulation is how many times longer programs take under emulation: ten for what
+// computes, more for what starts many processes.
+const emulation = 10
+
+// Emulated reports whether sandboxes run without KVM, slowly.
+func (d *Driver) Emulated() bool { return d.machine.emulated() }
+
+// List returns the ids of all sandboxes that exist, alive or dead.
+func (d *Driver) List(context.Context) ([]string, error) { return d.dir.List() }
+
+// prepareStateDir makes what all sandboxes share.
+func (d *Driver) prepareStateDir() (err error) {
+	if d.dir, err = driver.OpenDir(filepath.Join(d.opts.StateDir, "sandboxes")); err != nil {
+		return err
+	}
+	for _, dir := range []*string{&d.opts.StateDir, &d.opts.ImageDir} {
+		if err := os.MkdirAll(*dir, 0o700); err != nil {
+			return err
+		}
+		if *dir, err = filepath.EvalSymlinks(*dir); err != nil {
+			return err
+		}
+		if *dir, err = filepath.Abs(*dir); err != nil {
+			return err
+		}
+	}
+	if err := os.MkdirAll(d.rootDir(), 0o700); err != nil {
+		return err
+	}
+	if d.instance, err = driver.Instance(filepath.Join(d.opts.StateDir, "instance")); err != nil {
+		return err
+	}
+	kernel, err := FindKernel(d.opts.KernelDir)
+	if err != nil {
+		return err
+	}
+	d.kernel = kernel.Image
+	d.initramfs, err = makeInitramfs(filepath.Join(d.opts.StateDir, "initramfs"), d.opts.GuestPath, kernel)
+	return err
+}
+
+// rootDir is where each QEMU's root is mounted, in its own mount namespace.
+func (d *Driver) rootDir() string { return filepath.Join(d.opts.StateDir, "root") }

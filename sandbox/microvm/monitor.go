@@ -1,0 +1,115 @@
+package microvm
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// controlTimeout bounds one word with QEMU.
+const controlTimeout = 10 * time.Second
+
+// maxAnswer bounds what QEMU answers, in bytes. It is not trusted.
+const maxAnswer = 1 << 20
+
+// Pause stops the machine's processors.
+func (d *Driver) Pause(ctx context.Context, id string) error {
+	return d.control(ctx, id, "stop", func(s sandbox) error {
+		return os.WriteFile(s.path("paused"), nil, 0o600)
+	})
+}
+
+// Resume lets them go on. The machine's clock has stood still and is set.
+func (d *Driver) Resume(ctx context.Context, id string) error {
+	return d.control(ctx, id, "cont", func(s sandbox) error {
+		if err := os.Remove(s.path("paused")); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+		// A connection begins with the time. Where all are in use, the next will.
+		if c, err := s.dial(ctx); err == nil {
+			ctx, cancel := context.WithTimeout(ctx, controlTimeout)
+			defer cancel()
+			_ = c.Await(ctx)
+			c.Close()
+		}
+		return nil
+	})
+}
+
+// control gives QEMU a command of its machine protocol, and then notes what has come
+// of it.
+func (d *Driver) control(ctx context.Context, id, command string, then func(sandbox) error) error {
+	s, err := d.find(id)
+	if err != nil {
+		return err
+	}
+	if _, alive := s.qemu(); !alive {
+		return fmt.Errorf("microvm: %s %s: it is not running", command, id)
+	}
+	ctx, cancel := context.WithTimeout(ctx, controlTimeout)
+	err = s.command(ctx, command)
+	cancel()
+	if err == nil {
+		err = then(s)
+	}
+	if err != nil {
+		return fmt.Errorf("microvm: %s %s: %w", command, id, err)
+	}
+	return nil
+}
+
+// command has QEMU execute a command without arguments.
+func (s sandbox) command(ctx context.Context, name string) error {
+	// QEMU listens to one at a time.
+	lock, err := os.OpenFile(s.path("run/monitor.lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
+		return err
+	}
+	conn, err := s.connect(ctx, "monitor")
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	defer context.AfterFunc(ctx, func() { conn.Close() })()
+	in := json.NewDecoder(io.LimitReader(conn, maxAnswer))
+	for _, execute := range []string{"qmp_capabilities", name} {
+		if err := json.NewEncoder(conn).Encode(map[string]string{"execute": execute}); err != nil {
+			return errors.Join(context.Cause(ctx), err)
+		}
+		if err := await(in); err != nil {
+			return errors.Join(context.Cause(ctx), err)
+		}
+	}
+	return nil
+}
+
+// await reads up to the answer to a command, past the greeting and events.
+func await(in *json.Decoder) error {
+	for {
+		var m struct {
+			Return json.RawMessage `json:"return"`
+			Error  *struct {
+				Desc string `json:"desc"`
+			} `json:"error"`
+		}
+		if err := in.Decode(&m); err != nil {
+			return err
+		}
+		if m.Error != nil {
+			return fmt.Errorf("qemu: %.200q", m.Error.Desc)
+		}
+		if m.Return != nil {
+			return nil
+		}
+	}
+}

@@ -1,0 +1,79 @@
+package microvm
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/berth-run/berth/sandbox/driver"
+	"github.com/berth-run/berth/sandbox/host"
+)
+
+// A sandbox is one directory of the driver's. All its methods work on what is
+// there, which after a crash may be anything.
+type sandbox struct {
+	id     string
+	dir    string
+	cgroup host.Cgroup
+}
+
+// sandbox returns the sandbox of that id, whether there is one or not.
+func (d *Driver) sandbox(id string) (sandbox, error) {
+	dir, err := d.dir.Path(id)
+	if err != nil {
+		return sandbox{}, err
+	}
+	return sandbox{id: id, dir: dir, cgroup: d.cgroups.Group("berth-"+d.instance, id)}, nil
+}
+
+// find is sandbox, but returns driver.ErrNotFound where there is none.
+func (d *Driver) find(id string) (sandbox, error) {
+	if _, err := d.dir.Find(id); err != nil {
+		return sandbox{}, fmt.Errorf("microvm: %w", err)
+	}
+	return d.sandbox(id)
+}
+
+func (s sandbox) path(elem string) string { return s.dir + "/" + elem }
+
+// exists reports whether there is such a file in the sandbox's directory.
+func (s sandbox) exists(elem string) bool {
+	_, err := os.Lstat(s.path(elem))
+	return err == nil
+}
+
+// A record is what is kept of a sandbox's making.
+type record struct {
+	BootID string        `json:"boot_id"` // of the machine at the time
+	Image  string        `json:"image"`   // the template's
+	UID    int           `json:"uid"`     // QEMU's user and group
+	Limits driver.Limits `json:"limits"`
+}
+
+// record returns the sandbox's record.
+func (s sandbox) record() (record, error) {
+	var r record
+	raw, err := os.ReadFile(s.path("sandbox.json"))
+	if err != nil {
+		return r, err
+	}
+	return r, json.Unmarshal(raw, &r)
+}
+
+// qemu returns the process id of QEMU, if it is alive.
+func (s sandbox) qemu() (int, bool) {
+	raw, err := os.ReadFile(s.path("pid"))
+	if err != nil {
+		return 0, false
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(raw)))
+	if err != nil || pid <= 0 {
+		return 0, false
+	}
+	// The number may belong to somebody else by now; the cgroup cannot.
+	pids, err := s.cgroup.Procs()
+	return pid, err == nil && slices.Contains(pids, pid) && !host.IsZombie(pid)
+}

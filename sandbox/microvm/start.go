@@ -1,0 +1,215 @@
+package microvm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+	"unicode"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/berth-run/berth/sandbox/driver"
+)
+
+// startTimeout bounds Start where ctx does not. Under emulation a machine starts in
+// three seconds of a processor's time; there may be many of them.
+const startTimeout = 3 * time.Minute
+
+// Start starts QEMU and returns when the guest listens. After an error the sandbox is
+// dead, and good for Destroy only.
+func (d *Driver) Start(ctx context.Context, id string) error {
+	s, err := d.find(id)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	console := &console{}
+	if err := d.start(ctx, s, console); err != nil {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), destroyTimeout)
+		defer cancel()
+		killErr := s.cgroup.Kill(ctx)
+		return fmt.Errorf("microvm: start %s: %w%s%s", id, errors.Join(err, killErr), console.words(), s.qemuWords())
+	}
+	return nil
+}
+
+func (d *Driver) start(ctx context.Context, s sandbox, console *console) error {
+	rec, err := s.record()
+	if err != nil {
+		return err
+	}
+	marker, err := os.OpenFile(s.path("started"), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err // it was started before, among other things
+	}
+	marker.Close()
+	if rec.BootID != d.bootID {
+		return errors.New("created before the machine was restarted")
+	}
+	cmd, err := d.launch(s, rec)
+	if err != nil {
+		return err
+	}
+	ended := make(chan struct{})
+	go func() {
+		_ = cmd.Wait()
+		close(ended)
+	}()
+	if err := driver.WriteFile(s.path("pid"), []byte(strconv.Itoa(cmd.Process.Pid)), 0o600); err != nil {
+		return err
+	}
+	if conn, err := s.connect(ctx, "console"); err == nil {
+		defer conn.Close()
+		go console.listen(conn)
+	}
+	return s.awaitGuest(ctx, ended)
+}
+
+// launch starts QEMU with the sandbox's files and sockets.
+func (d *Driver) launch(s sandbox, rec record) (*exec.Cmd, error) {
+	log, err := os.OpenFile(s.path("qemu.log"), os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	defer log.Close()
+	l := launch{driver: d, kvm: !d.machine.emulated(), uid: rec.UID, cgroup: s.cgroup, args: d.machine.args(rec.Limits),
+		log: log, size: rec.Limits.Disk}
+	defer func() {
+		for _, f := range l.files {
+			f.Close()
+		}
+	}()
+	add := func(f *os.File, err error) error {
+		if err == nil {
+			l.files = append(l.files, f)
+		}
+		return err
+	}
+	if err := add(os.Open(rec.Image)); err != nil {
+		return nil, err
+	}
+	if err := add(os.OpenFile(s.path("disk"), os.O_RDWR, 0)); err != nil {
+		return nil, err
+	}
+	names := []string{"monitor", "console"}
+	for i := range ports {
+		names = append(names, portName(i))
+	}
+	for _, name := range names {
+		if err := add(s.listen(name)); err != nil {
+			return nil, err
+		}
+	}
+	return l.start()
+}
+
+// awaitGuest returns when the guest listens, or QEMU has ended.
+func (s sandbox) awaitGuest(ctx context.Context, ended <-chan struct{}) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	stop := make(chan struct{})
+	defer close(stop)
+	go func() {
+		select {
+		case <-ended:
+			cancel(errors.New("the machine ended before its guest listened"))
+		case <-stop:
+		}
+	}()
+	conn, err := s.dial(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if err := conn.Await(ctx); err != nil {
+		return fmt.Errorf("waiting for the guest to listen: %w", err)
+	}
+	return nil
+}
+
+// listen makes a socket of the sandbox's and returns it, for QEMU to accept on.
+func (s sandbox) listen(name string) (*os.File, error) {
+	dir, err := unix.Open(s.path("run"), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Close(dir)
+	// By descriptor, because a socket's path may not be long.
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Net: "unix", Name: fmt.Sprintf("/proc/self/fd/%d/%s", dir, name)})
+	if err != nil {
+		return nil, err
+	}
+	defer l.Close()
+	l.SetUnlinkOnClose(false)
+	return l.File()
+}
+
+// connect connects to a socket of the sandbox's. The directory is ours alone: QEMU
+// does not see it.
+func (s sandbox) connect(ctx context.Context, name string) (net.Conn, error) {
+	dir, err := unix.Open(s.path("run"), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: s.path("run"), Err: err}
+	}
+	defer unix.Close(dir)
+	var dialer net.Dialer
+	return dialer.DialContext(ctx, "unix", fmt.Sprintf("/proc/self/fd/%d/%s", dir, name))
+}
+
+// A console keeps the end of what a machine says while it starts.
+type console struct {
+	mu   sync.Mutex
+	text []byte
+}
+
+// consoleSize bounds what is kept.
+const consoleSize = 8 << 10
+
+func (c *console) listen(conn net.Conn) {
+	buf := make([]byte, consoleSize)
+	for {
+		n, err := conn.Read(buf)
+		c.mu.Lock()
+		c.text = append(c.text, buf[:n]...)
+		c.text = c.text[max(0, len(c.text)-consoleSize):]
+		c.mu.Unlock()
+		if err != nil {
+			return
+		}
+	}
+}
+
+// words returns what was said, ready to be appended to an error.
+func (c *console) words() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return quote("console", c.text)
+}
+
+// qemuWords returns what QEMU said, ready to be appended to an error.
+func (s sandbox) qemuWords() string {
+	raw, _ := os.ReadFile(s.path("qemu.log"))
+	return quote("qemu", raw[max(0, len(raw)-consoleSize):])
+}
+
+// quote returns what can be printed of a text, on one line.
+func quote(who string, text []byte) string {
+	words := strings.Join(strings.Fields(strings.Map(func(r rune) rune {
+		if r == unicode.ReplacementChar || !unicode.IsPrint(r) {
+			return ' '
+		}
+		return r
+	}, string(text))), " ")
+	if words == "" {
+		return ""
+	}
+	return "; " + who + ": " + words
+}
