@@ -64,6 +64,7 @@ var routes = []route{
 	{"GET", "/v1/containers", (*server).listContainers},
 	{"GET", "/v1/containers/{container}", (*server).getContainer},
 	{"DELETE", "/v1/containers/{container}", (*server).deleteContainer},
+	{"GET", "/v1/containers/{container}/audit", (*server).auditContainer},
 	{"POST", "/v1/containers/{container}/files", (*server).createContainerFile},
 	{"GET", "/v1/containers/{container}/files", (*server).listContainerFiles},
 	{"GET", "/v1/containers/{container}/watch", (*server).watchContainerFiles},

@@ -76,6 +76,19 @@ func (s *server) deleteContainer(w http.ResponseWriter, r *http.Request, c berth
 	return writeJSON(w, http.StatusOK, deleted(containerID(r), "container.deleted"))
 }
 
+// auditContainer serves GET /v1/containers/{container}/audit: what the audit record
+// says of it, also after its deletion, the oldest first.
+func (s *server) auditContainer(w http.ResponseWriter, r *http.Request, c berth.Caller) error {
+	if err := newQuery(r).end(); err != nil {
+		return err
+	}
+	entries, checkpoint, err := s.Containers.History(r.Context(), c.Project, containerID(r))
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, map[string]any{"object": "list", "data": entries, "checkpoint": checkpoint})
+}
+
 // containerID returns the container that the path names.
 func containerID(r *http.Request) berth.ContainerID {
 	return berth.ContainerID(r.PathValue("container"))

@@ -24,6 +24,7 @@ import (
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/api"
+	"github.com/berth-run/berth/audit"
 	"github.com/berth-run/berth/engine"
 	"github.com/berth-run/berth/files"
 	guestserver "github.com/berth-run/berth/guest/server"
@@ -67,7 +68,9 @@ func newHouse(t *testing.T, change func(*api.Options), rules ...model.Rule) *hou
 	guests := &guestDriver{t: t, boxes: map[string]*box{}}
 	archive := memblob.OpenBucket(nil)
 	snapshots := snapshot.New(snapshot.Options{Objects: st, Bucket: archive, Seal: seal.New([32]byte{1})})
-	keeper, err := sandbox.NewKeeper(sandbox.Options{Store: st, Driver: guests, OpenFile: uploads.Open, Log: log, Seal: seal.New([32]byte{1}),
+	record, err := audit.Open(t.TempDir(), log)
+	check(t, err)
+	keeper, err := sandbox.NewKeeper(sandbox.Options{Audit: record, Store: st, Driver: guests, OpenFile: uploads.Open, Log: log, Seal: seal.New([32]byte{1}),
 		Snapshots: snapshots, Template: func(string) (sandbox.Template, error) {
 			return sandbox.Template{Digest: "sha256:none", Rootfs: bare}, nil
 		}})
@@ -99,6 +102,7 @@ func newHouse(t *testing.T, change func(*api.Options), rules ...model.Rule) *hou
 		stop(errors.New("the test is over"))
 		srv.Close()
 		check(t, keeper.Close())
+		check(t, record.Close())
 		check(t, bucket.Close())
 		check(t, archive.Close())
 		check(t, st.Close())

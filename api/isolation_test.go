@@ -80,6 +80,7 @@ var probed = map[string][]string{
 	"GET /v1/containers":                                       {`/v1/containers?after={container}`},
 	"GET /v1/containers/{container}":                           {`/v1/containers/{container}`},
 	"DELETE /v1/containers/{container}":                        {`/v1/containers/{container}`},
+	"GET /v1/containers/{container}/audit":                     {`/v1/containers/{container}/audit`},
 	"POST /v1/containers/{container}/files":                    {`/v1/containers/{container}/files {"file_id":"$file"}`, `/v1/containers/$container/files {"file_id":"{file}"}`},
 	"GET /v1/containers/{container}/files":                     {`/v1/containers/{container}/files`, `/v1/containers/$container/files?after={container_file}`},
 	"GET /v1/containers/{container}/watch":                     {`/v1/containers/{container}/watch`},

@@ -38,9 +38,18 @@ const (
 	hashTail  = len(hashField) + 2*sha256.Size + len(hashEnd)
 )
 
+// MarshalJSON returns the entry with its hash, as its line has it.
+func (e *Entry) MarshalJSON() ([]byte, error) {
+	body, err := json.Marshal((*bare)(e))
+	return appendHash(nil, body, e.Hash), err
+}
+
+// A bare entry is marshalled without its hash.
+type bare Entry
+
 // appendEntry appends the entry's line to b and sets its hash.
 func appendEntry(b []byte, e *Entry) ([]byte, error) {
-	body, err := json.Marshal(e)
+	body, err := json.Marshal((*bare)(e))
 	if err != nil {
 		return b, err
 	}

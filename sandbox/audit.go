@@ -69,6 +69,23 @@ func (k *Keeper) erasure() string {
 	return "files_removed"
 }
 
+// maxHistory bounds what History returns.
+const maxHistory = 1000
+
+// History returns what the audit record says of a container, which may have been
+// deleted long ago, and the record's last signed checkpoint: the newest entries if
+// there are more than maxHistory.
+func (k *Keeper) History(ctx context.Context, p berth.ProjectID, id berth.ContainerID) ([]*audit.Entry, string, error) {
+	entries, err := k.opts.Audit.OfContainer(ctx, p, id, maxHistory)
+	if err == nil && len(entries) == 0 {
+		if _, err = k.opts.Store.GetContainer(ctx, p, id); errors.Is(err, store.ErrNotFound) {
+			err = notFound(id)
+		}
+		entries = []*audit.Entry{} // they will be written soon
+	}
+	return entries, k.opts.Audit.Checkpoint(), err
+}
+
 func (s *sandbox) entry(a audit.Action) audit.Entry {
 	return audit.Entry{Action: a, Project: s.project, Container: s.id}
 }

@@ -101,10 +101,7 @@ func printEntries(ctx context.Context, w io.Writer, entries iter.Seq2[*audit.Ent
 		}
 		line := entryText(e)
 		if asJSON {
-			raw, err := json.Marshal(struct {
-				*audit.Entry
-				Hash audit.Hash `json:"hash"`
-			}{e, e.Hash})
+			raw, err := json.Marshal(e)
 			if err != nil {
 				return err
 			}
