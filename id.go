@@ -18,6 +18,7 @@ type (
 	SnapshotID     string // snap_…
 	PromptID       string // pmpt_…
 	WebhookID      string // whe_…, an endpoint
+	LogID          string // clog_…, a command in a container's log
 	KeyID          string // key_…, an API key's name, not its secret
 )
 
@@ -46,6 +47,7 @@ const (
 	PrefixContainer       = "cntr_"
 	PrefixContainerFile   = "cfile_"
 	PrefixSnapshot        = "snap_"
+	PrefixContainerLog    = "clog_"
 	PrefixFile            = "file-"
 	PrefixPrompt          = "pmpt_"
 	PrefixKey             = "key_"

@@ -40,12 +40,12 @@ func (s *server) guest(w http.ResponseWriter, r *http.Request, c berth.Caller) e
 	if !guestPaths.MatchString(path) {
 		return berth.Errorf(berth.CodeNotFound, "Invalid URL (%s %s)", r.Method, r.URL.Path)
 	}
-	client, release, err := s.Containers.Guest(r.Context(), c.Project, containerID(r))
+	door, release, err := s.Containers.Door(r.Context(), c, containerID(r))
 	if err != nil {
 		return err
 	}
 	defer release()
-	return s.passToGuest(w, r, path, client.Transport())
+	return s.passToGuest(w, r, path, door)
 }
 
 func (s *server) passToGuest(w http.ResponseWriter, r *http.Request, path string, guest http.RoundTripper) error {

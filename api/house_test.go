@@ -119,8 +119,8 @@ func check(t *testing.T, err error) {
 
 type containers struct{ *sandbox.Keeper }
 
-func (c containers) Shell(p berth.ProjectID, id berth.ContainerID) tool.Execer {
-	return c.Keeper.Shell(p, id)
+func (c containers) Shell(caller berth.Caller, id berth.ContainerID) tool.Execer {
+	return c.Keeper.Shell(caller, id)
 }
 
 func (c containers) Files(ctx context.Context, p berth.ProjectID, id berth.ContainerID) ([]*berth.ContainerFile, error) {

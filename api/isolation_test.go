@@ -96,6 +96,7 @@ var probed = map[string][]string{
 	"GET /v1/snapshots/{snapshot}":                             {`/v1/snapshots/{snapshot}`},
 	"DELETE /v1/snapshots/{snapshot}":                          {`/v1/snapshots/{snapshot}`},
 	"/v1/containers/{container}/guest/{path...}":               {`/v1/containers/{container}/guest/files?path=/mnt/data/a.txt`},
+	"GET /v1/containers/{container}/logs":                      {`/v1/containers/{container}/logs`, `/v1/containers/{container}/logs?follow=true`, `/v1/containers/$container/logs?after={log}`},
 	"GET /v1/containers/{container}/ports/{port}":              {`/v1/containers/{container}/ports/80`},
 	"POST /v1/containers/{container}/ports/{port}":             {`/v1/containers/{container}/ports/80 {}`},
 	"/v1/containers/{container}/ports/{port}/{path...}":        {`/v1/containers/{container}/ports/80/x`},
@@ -160,6 +161,8 @@ func (h *house) furnish() map[string]string {
 	ids["snapshot"] = post("/v1/containers/"+ids["container"]+"/snapshots", `{"name":"x"}`).id()
 	form, kind = upload("a.txt", strings.NewReader("a"))
 	ids["container_file"] = h.call(200, "POST", "/v1/containers/"+ids["container"]+"/files", form, kind).id()
+	post("/v1/responses", `{"model":"scripted","input":"`+"```sh\\ntrue\\n```"+`","tools":[{"type":"shell","environment":{"type":"container_reference","container_id":"`+ids["container"]+`"}}]}`)
+	ids["log"] = h.call(200, "GET", "/v1/containers/"+ids["container"]+"/logs", nil).at("data", 0, "id").(string)
 	ids["prompt"] = post("/v1/prompts", `{"name":"x","template":{"input":[{"role":"user","content":"{{f}}"}]}}`).id()
 	ids["completion"] = post("/v1/chat/completions", `{"model":"scripted","store":true,"messages":[{"role":"user","content":"x"}]}`).id()
 	ids["assistant"] = h.assistant()

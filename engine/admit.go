@@ -60,7 +60,7 @@ func (e *Engine) admit(ctx context.Context, caller berth.Caller, req *berth.Resp
 	}
 	id := cmp.Or(r.as, berth.ResponseID(berth.NewID(berth.PrefixResponse)))
 	body := berth.NewResponse(id, time.Now().Unix(), req)
-	if r.tools, err = e.bind(p, body, r.history); err != nil {
+	if r.tools, err = e.bind(caller, body, r.history); err != nil {
 		return nil, err // before a container is made for nothing
 	}
 	if err := checkChecks(req, r.tools); err != nil {
@@ -77,7 +77,7 @@ func (e *Engine) admit(ctx context.Context, caller berth.Caller, req *berth.Resp
 	if r.record.Container, err = e.settle(ctx, caller, body, chain.container); err != nil {
 		return nil, err
 	}
-	if r.tools, err = e.bind(p, body, r.history); err != nil {
+	if r.tools, err = e.bind(caller, body, r.history); err != nil {
 		return nil, err
 	}
 	kept := *req

@@ -50,9 +50,9 @@ type Containers interface {
 	// in: the one it refers to, or for container_auto the chain's last one if that
 	// still runs, else a new one. Errors for the client are *berth.Error.
 	Provide(ctx context.Context, caller berth.Caller, env berth.ShellToolEnvironment, last berth.ContainerID) (berth.ContainerID, error)
-	// Shell runs shell calls in the container. It does not block; a container that
-	// is gone is reported by the call.
-	Shell(p berth.ProjectID, id berth.ContainerID) tool.Execer
+	// Shell runs shell calls of the caller's response in the container. It does not
+	// block; a container that is gone is reported by the call.
+	Shell(caller berth.Caller, id berth.ContainerID) tool.Execer
 	// Files returns the files in the working directory of a container, as they are
 	// now, up to a bound.
 	Files(ctx context.Context, p berth.ProjectID, id berth.ContainerID) ([]*berth.ContainerFile, error)

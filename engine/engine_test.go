@@ -353,7 +353,7 @@ func (f *fakeContainers) Provide(_ context.Context, _ berth.Caller, env berth.Sh
 	return berth.ContainerID(fmt.Sprintf("cntr_%d", f.made)), nil
 }
 
-func (f *fakeContainers) Shell(berth.ProjectID, berth.ContainerID) tool.Execer { return f.exec() }
+func (f *fakeContainers) Shell(berth.Caller, berth.ContainerID) tool.Execer { return f.exec() }
 
 func (f *fakeContainers) exec() tool.Execer { return fakeExecer{f} }
 

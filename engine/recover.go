@@ -81,7 +81,7 @@ func (r *run) restore(ctx context.Context, told []berth.Event) error {
 		return err
 	}
 	r.chain, r.history = chain, slices.Concat(chain.items, rec.Input)
-	if r.tools, err = e.bind(rec.Project, rec.Body, r.history); err != nil {
+	if r.tools, err = e.bind(berth.Caller{Project: rec.Project, Key: rec.Key, RequestID: rec.RequestID}, rec.Body, r.history); err != nil {
 		return err
 	}
 	if r.origin = originOf(rec.Body); r.origin.Upstream == "" {

@@ -30,10 +30,11 @@ type toolRef struct {
 
 // bind makes the tools of a response whose environments are settled: those of its
 // request, and those that the items of its context offer.
-func (e *Engine) bind(p berth.ProjectID, body *berth.Response, items []berth.Item) (toolset, error) {
+func (e *Engine) bind(c berth.Caller, body *berth.Response, items []berth.Item) (toolset, error) {
+	c.Response = body.ID
 	set := toolset{byName: map[string]tool.Tool{}, named: map[toolRef]string{}}
 	for i, t := range body.Tools {
-		if err := e.bindTool(&set, p, t, ""); err != nil {
+		if err := e.bindTool(&set, c, t, ""); err != nil {
 			return set, atTool(err, i)
 		}
 	}
@@ -47,7 +48,7 @@ func (e *Engine) bind(p berth.ProjectID, body *berth.Response, items []berth.Ite
 			return set, err
 		}
 		for _, t := range tools {
-			if err := e.bindTool(&set, p, t, ""); err != nil {
+			if err := e.bindTool(&set, c, t, ""); err != nil {
 				return set, err
 			}
 		}
@@ -57,7 +58,7 @@ func (e *Engine) bind(p berth.ProjectID, body *berth.Response, items []berth.Ite
 
 // bindTool adds a tool of a request, in a namespace or none: this is the table of
 // tools.
-func (e *Engine) bindTool(set *toolset, p berth.ProjectID, t berth.Tool, namespace string) error {
+func (e *Engine) bindTool(set *toolset, caller berth.Caller, t berth.Tool, namespace string) error {
 	ref := toolRef{t.Type(), t.Name(), namespace}
 	if waits(t) && !set.found {
 		set.deferred = true
@@ -82,7 +83,7 @@ func (e *Engine) bindTool(set *toolset, p berth.ProjectID, t berth.Tool, namespa
 			return berth.Invalid("", "Invalid namespace: %v.", err)
 		}
 		for i, inner := range n.Tools {
-			if err := e.bindTool(set, p, inner, n.Name); err != nil {
+			if err := e.bindTool(set, caller, inner, n.Name); err != nil {
 				return atTool(err, i)
 			}
 		}
@@ -94,7 +95,7 @@ func (e *Engine) bindTool(set *toolset, p berth.ProjectID, t berth.Tool, namespa
 		}
 		return set.add(ref, tool.NewSearch(search))
 	case berth.ToolShell:
-		shell, err := e.bindShell(p, t)
+		shell, err := e.bindShell(caller, t)
 		if err != nil {
 			return err
 		}
@@ -115,7 +116,7 @@ func waits(t berth.Tool) bool {
 	return t.Decode(&tool) == nil && tool.DeferLoading
 }
 
-func (e *Engine) bindShell(p berth.ProjectID, t berth.Tool) (*tool.Shell, error) {
+func (e *Engine) bindShell(caller berth.Caller, t berth.Tool) (*tool.Shell, error) {
 	var shell berth.ShellTool
 	if err := t.Decode(&shell); err != nil {
 		return nil, err
@@ -127,7 +128,7 @@ func (e *Engine) bindShell(p berth.ProjectID, t berth.Tool) (*tool.Shell, error)
 	if shell.Environment.Type == berth.EnvironmentLocal {
 		return tool.NewShell(environment, nil, e.Shell), nil
 	}
-	return tool.NewShell(environment, e.Containers.Shell(p, shell.Environment.ContainerID), e.Shell), nil
+	return tool.NewShell(environment, e.Containers.Shell(caller, shell.Environment.ContainerID), e.Shell), nil
 }
 
 // add adds a tool. A model could not tell two of one name apart; one that is found

@@ -53,7 +53,7 @@ func (e *Engine) context(ctx context.Context, p berth.ProjectID, req *berth.Resp
 		return c, err
 	}
 	body := berth.NewResponse("", 0, req)
-	tools, err := e.bind(p, body, c.items)
+	tools, err := e.bind(berth.Caller{Project: p}, body, c.items)
 	if err != nil {
 		return c, err
 	}

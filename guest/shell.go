@@ -18,6 +18,7 @@ type ShellCall struct {
 	CallID   string        // [A-Za-z0-9_-]{1,128}, unique in the container
 	Commands []string      // none: only take up a call that is known
 	Timeout  time.Duration // of each command, in whole milliseconds; 0 is none
+	Known    bool          // it was begun before: a guest that does not know it runs nothing
 }
 
 // A ShellEventKind says what a ShellEvent tells.
@@ -98,8 +99,12 @@ type shellStream struct {
 func (s *shellStream) follow(ctx context.Context, yield func(ShellEvent, error) bool) (more, progress bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	commands := s.call.Commands
+	if s.call.Known {
+		commands = nil
+	}
 	stream, err := s.client.shell.Run(ctx, connect.NewRequest(&v1.RunRequest{CallId: s.call.CallID,
-		Commands: s.call.Commands, TimeoutMs: s.call.Timeout.Milliseconds(), Seen: s.seen}))
+		Commands: commands, TimeoutMs: s.call.Timeout.Milliseconds(), Seen: s.seen}))
 	if err != nil {
 		return true, false, err
 	}

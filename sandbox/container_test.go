@@ -229,12 +229,14 @@ func TestProjectsApart(t *testing.T) {
 		"get":    func(p berth.ProjectID, id berth.ContainerID) error { _, err := h.k.Get(ctx, p, id); return err },
 		"delete": func(p berth.ProjectID, id berth.ContainerID) error { return h.k.Delete(ctx, p, id) },
 		"shell": func(p berth.ProjectID, id berth.ContainerID) (err error) {
-			for _, err = range h.k.Shell(p, id).Shell(ctx, guest.ShellCall{CallID: "c", Commands: []string{"true"}}) {
+			for _, err = range h.k.Shell(berth.Caller{Project: p}, id).Shell(ctx, guest.ShellCall{CallID: "c", Commands: []string{"true"}}) {
 			}
 			return err
 		},
-		"cancel": func(p berth.ProjectID, id berth.ContainerID) error { return h.k.Shell(p, id).Cancel(ctx, "c") },
-		"guest":  func(p berth.ProjectID, id berth.ContainerID) error { _, _, err := h.k.Guest(ctx, p, id); return err },
+		"cancel": func(p berth.ProjectID, id berth.ContainerID) error {
+			return h.k.Shell(berth.Caller{Project: p}, id).Cancel(ctx, "c")
+		},
+		"guest": func(p berth.ProjectID, id berth.ContainerID) error { _, _, err := h.k.Guest(ctx, p, id); return err },
 		"files": func(p berth.ProjectID, id berth.ContainerID) error {
 			_, _, err := h.k.Files(ctx, p, id, store.Page{Limit: 1})
 			return err

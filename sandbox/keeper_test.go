@@ -172,7 +172,7 @@ func (h *house) sh(id berth.ContainerID, command string) string {
 
 func (h *house) trySh(ctx context.Context, id berth.ContainerID, callID, command string) (string, error) {
 	var out strings.Builder
-	for ev, err := range h.k.Shell(mine, id).Shell(ctx, guest.ShellCall{CallID: callID, Commands: []string{command}, Timeout: time.Minute}) {
+	for ev, err := range h.k.Shell(berth.Caller{Project: mine}, id).Shell(ctx, guest.ShellCall{CallID: callID, Commands: []string{command}, Timeout: time.Minute}) {
 		if err != nil {
 			return out.String(), err
 		}
@@ -200,7 +200,7 @@ func (h *house) run(id berth.ContainerID) *running {
 		var err error
 		var ev guest.ShellEvent
 		once := sync.OnceFunc(func() { close(begun) })
-		for ev, err = range h.k.Shell(mine, id).Shell(ctx, guest.ShellCall{CallID: r.callID, Commands: []string{untilReleased}}) {
+		for ev, err = range h.k.Shell(berth.Caller{Project: mine}, id).Shell(ctx, guest.ShellCall{CallID: r.callID, Commands: []string{untilReleased}}) {
 			if bytes.Contains(ev.Data, []byte("go")) {
 				once()
 			}

@@ -21,6 +21,7 @@ type sandbox struct {
 	client  *guest.Client     // connects when it is used
 	flows   flows             // not in the audit record yet
 	network *network          // nil without a way out; set before it is entered into the books
+	log     commandLog
 
 	life    context.Context // ends with the sandbox; the cause is what its users are told
 	end     context.CancelCauseFunc
@@ -52,7 +53,7 @@ type sandbox struct {
 
 // newSandbox returns the sandbox of a container, not entered into the books yet.
 func (k *Keeper) newSandbox(p berth.ProjectID, body *berth.Container) *sandbox {
-	s := &sandbox{id: body.ID, started: make(chan struct{}), driver: make(turns, 1), files: make(turns, 1), checked: k.now()}
+	s := &sandbox{id: body.ID, started: make(chan struct{}), driver: make(turns, 1), files: make(turns, 1), log: newCommandLog(), checked: k.now()}
 	s.assign(p, body)
 	s.life, s.end = context.WithCancelCause(k.life)
 	s.client = guest.NewClient(func(ctx context.Context) (net.Conn, error) { return k.dial(ctx, s) })

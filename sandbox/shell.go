@@ -21,15 +21,16 @@ const collectTime = time.Minute
 
 // A Shell runs shell calls in one container.
 type Shell struct {
-	keeper  *Keeper
-	project berth.ProjectID
-	id      berth.ContainerID
+	keeper *Keeper
+	caller berth.Caller
+	id     berth.ContainerID
 }
 
 // Shell returns the shell of a container. A container that is not there or has
-// ended is reported by the calls.
-func (k *Keeper) Shell(p berth.ProjectID, id berth.ContainerID) Shell {
-	return Shell{keeper: k, project: p, id: id}
+// ended is reported by the calls. The caller's response, key and request are named
+// in the container's log.
+func (k *Keeper) Shell(caller berth.Caller, id berth.ContainerID) Shell {
+	return Shell{keeper: k, caller: caller, id: id}
 }
 
 // Shell runs a call, or takes it up if the guest knows its id, and yields what its
@@ -38,7 +39,7 @@ func (k *Keeper) Shell(p berth.ProjectID, id berth.ContainerID) Shell {
 // container has ended.
 func (sh Shell) Shell(ctx context.Context, call guest.ShellCall) iter.Seq2[guest.ShellEvent, error] {
 	return func(yield func(guest.ShellEvent, error) bool) {
-		s, release, err := sh.keeper.hold(ctx, sh.project, sh.id)
+		s, release, err := sh.keeper.hold(ctx, sh.caller.Project, sh.id)
 		if err != nil {
 			yield(guest.ShellEvent{}, err)
 			return
@@ -52,10 +53,13 @@ func (sh Shell) Shell(ctx context.Context, call guest.ShellCall) iter.Seq2[guest
 			ctx, cancel = context.WithTimeoutCause(ctx, call.Timeout+shellGrace, errors.New("the guest did not end the commands"))
 			defer cancel()
 		}
+		log := sh.log(ctx, s, call)
+		defer sh.close(s, call, log)
 		for ev, err := range s.client.Shell(ctx, call) {
 			if err != nil {
 				err = sh.keeper.explain(ctx, s, err)
 			}
+			log.hear(ev)
 			if !yield(ev, err) || err != nil {
 				return
 			}
@@ -79,7 +83,7 @@ func (sh Shell) Forget(ctx context.Context, callID string) {
 }
 
 func (sh Shell) ask(ctx context.Context, question func(context.Context, *guest.Client) error) error {
-	s, release, err := sh.keeper.hold(ctx, sh.project, sh.id)
+	s, release, err := sh.keeper.hold(ctx, sh.caller.Project, sh.id)
 	if err != nil {
 		return err
 	}

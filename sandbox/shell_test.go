@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/guest"
 )
 
@@ -33,7 +34,7 @@ func TestCancelAndForget(t *testing.T) {
 	h := newHouse(t)
 	id := h.ready()
 	r := h.run(id)
-	shell := h.k.Shell(mine, id)
+	shell := h.k.Shell(berth.Caller{Project: mine}, id)
 	if err := shell.Cancel(t.Context(), r.callID); err != nil {
 		t.Fatal(err)
 	}

@@ -80,7 +80,11 @@ func (k *Keeper) adopt(rec *store.Container, exists bool) error {
 		return err
 	}
 	close(s.started)
-	if !exists || rec.Body.Berth.Starting {
+	lives := exists && !rec.Body.Berth.Starting
+	if err := k.recoverLog(ctx, s, lives); err != nil {
+		k.opts.Log.Error("what ran in a container when the server ended was not logged", "container", s.id, "err", err)
+	}
+	if !lives {
 		k.bury(s, reasonHost, goneError(&s.body, reasonHost), nil, nil)
 		return nil
 	}

@@ -278,8 +278,8 @@ func openDriver(state string, config *Config, log *slog.Logger) (driver.Driver, 
 // containers gives the engine what it needs of the keeper.
 type containers struct{ *sandbox.Keeper }
 
-func (c containers) Shell(p berth.ProjectID, id berth.ContainerID) tool.Execer {
-	return c.Keeper.Shell(p, id)
+func (c containers) Shell(caller berth.Caller, id berth.ContainerID) tool.Execer {
+	return c.Keeper.Shell(caller, id)
 }
 
 func (c containers) Files(ctx context.Context, p berth.ProjectID, id berth.ContainerID) ([]*berth.ContainerFile, error) {

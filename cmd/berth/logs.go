@@ -1,0 +1,174 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/internal/sse"
+)
+
+func newLogs() *cobra.Command {
+	var follow, raw bool
+	var last int
+	cmd := &cobra.Command{
+		Use:   "logs CONTAINER",
+		Short: "Show the commands that ran in a container",
+		Long: `Show the commands that ran in a container, in the order in which they ended: who
+ran them, how they ended, and the beginning and the end of what they printed.`,
+		Args: cobra.ExactArgs(1),
+	}
+	connect := clientFlags(cmd)
+	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on until the container ends")
+	cmd.Flags().IntVarP(&last, "last", "n", 100, "begin with so many of the last")
+	cmd.Flags().BoolVar(&raw, "json", false, "one line of JSON for each")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		out := cmd.OutOrStdout()
+		show := func(l *berth.ContainerLog) error {
+			if raw {
+				return json.NewEncoder(out).Encode(l)
+			}
+			return printLog(out, l)
+		}
+		c, path := connect(), "/v1/containers/"+url.PathEscape(args[0])+"/logs"
+		after := int64(-1)
+		logs, err := c.lastLogs(cmd, path, last)
+		for _, l := range logs {
+			if err == nil {
+				after, err = l.SequenceNumber, show(l)
+			}
+		}
+		if err != nil || !follow {
+			return err
+		}
+		return c.followLogs(cmd, path, after, show)
+	}
+	return cmd
+}
+
+// lastLogs returns the last n entries, the oldest first.
+func (c *client) lastLogs(cmd *cobra.Command, path string, n int) ([]*berth.ContainerLog, error) {
+	var logs []*berth.ContainerLog
+	for after := ""; n > 0; {
+		var page struct {
+			Data    []*berth.ContainerLog `json:"data"`
+			HasMore bool                  `json:"has_more"`
+		}
+		query := url.Values{"limit": {strconv.Itoa(min(n, 100))}}
+		if after != "" {
+			query.Set("after", after)
+		}
+		if err := c.call(cmd.Context(), "GET", path+"?"+query.Encode(), nil, &page); err != nil {
+			return nil, err
+		}
+		logs = append(logs, page.Data...)
+		if n -= len(page.Data); !page.HasMore || len(page.Data) == 0 {
+			break
+		}
+		after = string(page.Data[len(page.Data)-1].ID)
+	}
+	slices.Reverse(logs)
+	return logs, nil
+}
+
+// followLogs shows what comes after an entry, until the container has ended. A stream
+// that is lost is taken up where it was.
+func (c *client) followLogs(cmd *cobra.Command, path string, after int64, show func(*berth.ContainerLog) error) error {
+	const tries = 10
+	lost := 0
+	for {
+		err := c.followOnce(cmd.Context(), fmt.Sprintf("%s?follow=true&starting_after=%d", path, after), func(l *berth.ContainerLog) error {
+			after, lost = l.SequenceNumber, 0
+			return show(l)
+		})
+		if lost++; cmd.Context().Err() != nil {
+			return nil
+		}
+		if e := (streamLost{}); !errors.As(err, &e) || lost == tries {
+			return err
+		}
+		select {
+		case <-time.After(time.Second):
+		case <-cmd.Context().Done():
+		}
+	}
+}
+
+// A streamLost is an error that may pass.
+type streamLost struct{ error }
+
+func (c *client) followOnce(ctx context.Context, path string, show func(*berth.ContainerLog) error) error {
+	resp, err := c.do(ctx, "GET", path, "", nil)
+	if e := (*url.Error)(nil); errors.As(err, &e) {
+		return streamLost{err}
+	}
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	for r := sse.NewReader(resp.Body, 0); ; {
+		ev, err := r.Next()
+		if err != nil {
+			return streamLost{err}
+		}
+		if ev.Type == string(berth.EventContainerLogDone) {
+			return nil
+		}
+		var told struct{ Log *berth.ContainerLog }
+		if err := json.Unmarshal(ev.Data, &told); err != nil || told.Log == nil {
+			return fmt.Errorf("the server told %s: %.200s", ev.Type, ev.Data)
+		}
+		if err := show(told.Log); err != nil {
+			return err
+		}
+	}
+}
+
+// printLog writes an entry for people: a line about it, the command, what it printed.
+func printLog(w io.Writer, l *berth.ContainerLog) error {
+	how := l.Outcome.Type
+	if l.Outcome.ExitCode != nil {
+		how += " " + strconv.Itoa(*l.Outcome.ExitCode)
+	}
+	who := string(l.ResponseID)
+	if who == "" {
+		who = string(l.KeyID)
+	}
+	took := time.Duration(l.DurationMS) * time.Millisecond
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s  %s  %s  %s  %s\n", time.Unix(l.CreatedAt, 0).Format(time.DateTime), l.Source, who, how, took)
+	fmt.Fprintf(&b, "$ %s\n", harmless(l.Command))
+	for _, text := range []berth.LogText{l.Stdout, l.Stderr} {
+		if b.WriteString(harmless(text.Text)); text.Text != "" && !strings.HasSuffix(text.Text, "\n") {
+			b.WriteByte('\n')
+		}
+	}
+	_, err := io.WriteString(w, b.String()+"\n")
+	return err
+}
+
+// harmless takes from a text what would be orders to the terminal that shows it.
+func harmless(text string) string {
+	if !term.IsTerminal(int(os.Stdout.Fd())) {
+		return text
+	}
+	return strings.Map(func(c rune) rune {
+		if unicode.IsControl(c) && c != '\n' && c != '\t' {
+			return -1
+		}
+		return c
+	}, text)
+}

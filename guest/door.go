@@ -1,0 +1,204 @@
+package guest
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/base64"
+	"encoding/binary"
+	"errors"
+	"io"
+	"mime"
+	"net/http"
+	"strings"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+
+	pb "github.com/berth-run/berth/guest/guestpb/process"
+	"github.com/berth-run/berth/guest/guestpb/process/processconnect"
+)
+
+// A Listener hears what a process does that somebody else started. Its methods are
+// called one at a time; End or Leave is the last.
+type Listener interface {
+	Output(stderr bool, data []byte) // data is not to be kept
+	End(exitCode int)                // -1 if a signal ended it
+	Leave()                          // whoever started it does not listen any more, or it could not be started
+}
+
+// A Door passes HTTP requests on to a guest, as Transport does, and knows which of
+// them start a process.
+type Door struct {
+	next  http.RoundTripper
+	begin func(context.Context, ProcessRequest) Listener
+}
+
+// Door returns a door. begin is called before a process is started.
+func (c *Client) Door(begin func(context.Context, ProcessRequest) Listener) *Door {
+	return &Door{c.Transport(), begin}
+}
+
+// maxStart bounds the request that starts a process, in bytes.
+const maxStart = 4 << 20
+
+// RoundTrip implements http.RoundTripper.
+func (d *Door) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.URL.Path != processconnect.ProcessStartProcedure {
+		return d.next.RoundTrip(r)
+	}
+	kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	codec, ok := codecs[kind]
+	if !ok { // it could be started in another protocol, unheard
+		return refuse(r, http.StatusUnsupportedMediaType), nil
+	}
+	body, err := io.ReadAll(io.LimitReader(r.Body, maxStart+1))
+	if err != nil {
+		return nil, err
+	}
+	req, err := startRequest(r.Header, body, codec)
+	if err != nil {
+		return refuse(r, http.StatusBadRequest), nil
+	}
+	l := d.begin(r.Context(), req)
+	r = r.Clone(r.Context())
+	r.Header.Del("Connect-Accept-Encoding") // the answer is read here, too
+	r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+	resp, err := d.next.RoundTrip(r)
+	if err != nil {
+		l.Leave()
+		return nil, err
+	}
+	resp.Body = &tap{ReadCloser: resp.Body, to: l, codec: codec}
+	return resp, nil
+}
+
+func refuse(r *http.Request, status int) *http.Response {
+	return &http.Response{StatusCode: status, Status: http.StatusText(status), Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Header: http.Header{}, Body: http.NoBody, Request: r}
+}
+
+// A codec decodes the messages of one content type.
+type codec func([]byte, proto.Message) error
+
+var codecs = map[string]codec{
+	"application/connect+proto": proto.Unmarshal,
+	"application/connect+json":  protojson.UnmarshalOptions{DiscardUnknown: true}.Unmarshal,
+}
+
+// The flags of a message in a stream of Connect's.
+const (
+	flagCompressed = 1
+	flagEnd        = 2
+	headSize       = 5 // flags, and the length in big endian
+)
+
+// startRequest reads the one message of a request.
+func startRequest(h http.Header, body []byte, decode codec) (ProcessRequest, error) {
+	var req ProcessRequest
+	if len(body) < headSize || len(body) > maxStart || int64(binary.BigEndian.Uint32(body[1:])) != int64(len(body)-headSize) {
+		return req, errors.New("not one message")
+	}
+	payload := body[headSize:]
+	if body[0]&flagCompressed != 0 {
+		if h.Get("Connect-Content-Encoding") != "gzip" {
+			return req, errors.New("unknown compression")
+		}
+		plain, err := gzip.NewReader(bytes.NewReader(payload))
+		if err != nil {
+			return req, err
+		}
+		if payload, err = io.ReadAll(io.LimitReader(plain, maxStart)); err != nil {
+			return req, err
+		}
+	}
+	var m pb.StartRequest
+	if err := decode(payload, &m); err != nil {
+		return req, err
+	}
+	p := m.GetProcess()
+	return ProcessRequest{User: requestUser(h), Cmd: p.GetCmd(), Args: p.GetArgs(), Env: p.GetEnvs(), Dir: p.GetCwd()}, nil
+}
+
+// requestUser is who a request acts for, as setUser names it.
+func requestUser(h http.Header) string {
+	encoded, _ := strings.CutPrefix(h.Get("Authorization"), "Basic ")
+	raw, _ := base64.StdEncoding.DecodeString(encoded)
+	name, _, _ := strings.Cut(string(raw), ":")
+	return name
+}
+
+// A tap tells a listener what passes through an answer.
+type tap struct {
+	io.ReadCloser
+	to    Listener // nil when it has heard the end
+	codec codec
+
+	head    []byte // of the message that comes
+	payload []byte
+	want    int // bytes of payload, if head is whole
+}
+
+func (t *tap) Read(p []byte) (int, error) {
+	n, err := t.ReadCloser.Read(p)
+	t.feed(p[:n])
+	if err != nil {
+		t.leave()
+	}
+	return n, err
+}
+
+func (t *tap) Close() error {
+	t.leave()
+	return t.ReadCloser.Close()
+}
+
+func (t *tap) leave() {
+	if t.to != nil {
+		t.to.Leave()
+		t.to = nil
+	}
+}
+
+// feed takes the next bytes of the answer.
+func (t *tap) feed(p []byte) {
+	for len(p) > 0 && t.to != nil {
+		if len(t.head) < headSize {
+			n := min(headSize-len(t.head), len(p))
+			t.head, p = append(t.head, p[:n]...), p[n:]
+			if len(t.head) < headSize {
+				return
+			}
+			if size := binary.BigEndian.Uint32(t.head[1:]); size <= maxMessage {
+				t.want = int(size)
+			} else {
+				t.leave()
+				return
+			}
+		}
+		n := min(t.want-len(t.payload), len(p))
+		t.payload, p = append(t.payload, p[:n]...), p[n:]
+		if len(t.payload) == t.want {
+			t.message()
+			t.head, t.payload = t.head[:0], t.payload[:0]
+		}
+	}
+}
+
+// message tells one message.
+func (t *tap) message() {
+	var m pb.StartResponse
+	if t.head[0]&(flagCompressed|flagEnd) != 0 || t.codec(t.payload, &m) != nil {
+		t.leave()
+		return
+	}
+	switch ev := m.GetEvent().GetEvent().(type) {
+	case *pb.ProcessEvent_Data:
+		t.to.Output(false, ev.Data.GetStdout())
+		t.to.Output(false, ev.Data.GetPty())
+		t.to.Output(true, ev.Data.GetStderr())
+	case *pb.ProcessEvent_End:
+		t.to.End(int(ev.End.GetExitCode()))
+		t.to = nil
+	}
+}

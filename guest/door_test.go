@@ -1,0 +1,83 @@
+package guest
+
+import (
+	"encoding/binary"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	"google.golang.org/protobuf/proto"
+
+	pb "github.com/berth-run/berth/guest/guestpb/process"
+)
+
+// heard is a listener that writes down what it hears.
+type heard struct {
+	text  strings.Builder
+	ended int
+}
+
+func (h *heard) Output(stderr bool, data []byte) {
+	if len(data) > 0 {
+		fmt.Fprintf(&h.text, "%v:%s;", stderr, data)
+	}
+}
+func (h *heard) End(code int) { fmt.Fprintf(&h.text, "end %d", code); h.ended++ }
+func (h *heard) Leave()       { h.text.WriteString("left"); h.ended++ }
+
+func message(flags byte, m proto.Message) string {
+	payload, _ := proto.Marshal(m)
+	return string(binary.BigEndian.AppendUint32([]byte{flags}, uint32(len(payload)))) + string(payload)
+}
+
+func stdoutOf(s string) proto.Message {
+	return &pb.StartResponse{Event: &pb.ProcessEvent{Event: &pb.ProcessEvent_Data{Data: &pb.ProcessEvent_DataEvent{Output: &pb.ProcessEvent_DataEvent_Stdout{Stdout: []byte(s)}}}}}
+}
+
+func endOf(code int32) proto.Message {
+	return &pb.StartResponse{Event: &pb.ProcessEvent{Event: &pb.ProcessEvent_End{End: &pb.ProcessEvent_EndEvent{ExitCode: code}}}}
+}
+
+func TestTap(t *testing.T) {
+	for in, want := range map[string]string{
+		message(0, stdoutOf("a")) + message(0, stdoutOf("b")) + message(0, endOf(3)): "false:a;false:b;end 3",
+		message(0, endOf(0)) + message(0, stdoutOf("late")):                          "end 0",
+		message(0, stdoutOf("a")):                                                    "false:a;left",
+		message(0, stdoutOf("a")) + message(2, nil):                                  "false:a;left",
+		message(1, stdoutOf("a")):                                                    "left",
+		"\x00\xff\xff\xff\xff" + "x":                                                 "left",
+		"\x00\x00\x00\x00\x01\xff":                                                   "left",
+		"":                                                                           "left",
+		"\x00\x00":                                                                   "left",
+	} {
+		for name, r := range map[string]io.Reader{"whole": strings.NewReader(in), "byte by byte": iotest.OneByteReader(strings.NewReader(in))} {
+			var h heard
+			body := &tap{ReadCloser: io.NopCloser(r), to: &h, codec: proto.Unmarshal}
+			out, err := io.ReadAll(body)
+			body.Close()
+			if got := h.text.String(); got != want || string(out) != in || err != nil || h.ended != 1 {
+				t.Errorf("%q, %s: heard %q %d times, want %q; passed %d bytes, %v", in, name, got, h.ended, want, len(out), err)
+			}
+		}
+	}
+}
+
+func FuzzTap(f *testing.F) {
+	f.Add([]byte(message(0, stdoutOf("a"))+message(0, endOf(3))), 3)
+	f.Fuzz(func(t *testing.T, in []byte, cut int) {
+		var h heard
+		body := &tap{ReadCloser: io.NopCloser(strings.NewReader(string(in))), to: &h, codec: proto.Unmarshal}
+		buf := make([]byte, 1+uint(cut)%64)
+		for {
+			if _, err := body.Read(buf); err != nil {
+				break
+			}
+		}
+		body.Close()
+		if h.ended != 1 {
+			t.Errorf("heard %d ends, want one", h.ended)
+		}
+	})
+}
