@@ -183,7 +183,7 @@ func (noContainers) Files(context.Context, berth.ProjectID, berth.ContainerID) (
 	return nil, errors.ErrUnsupported
 }
 
-func (noContainers) Shell(berth.ProjectID, berth.ContainerID) tool.Execer { return nil }
+func (noContainers) Shell(berth.Caller, berth.ContainerID) tool.Execer { return nil }
 
 type noFiles struct{}
 
