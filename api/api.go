@@ -128,6 +128,7 @@ var routes = []route{
 	{"POST", "/v1/webhook_endpoints/{webhook}/test", (*server).testWebhook},
 	{"GET", "/v1/webhook_event_types", (*server).listWebhookEventTypes},
 
+	{"GET", "/v1/organization/costs", (*server).costs},
 	{"GET", "/v1/organization/usage/completions", (*server).completionsUsage},
 	{"GET", "/v1/organization/usage/code_interpreter_sessions", (*server).sessionsUsage},
 
@@ -148,6 +149,7 @@ type Options struct {
 	Models     Models
 	Quota      *quota.Quota // of the engine; default none
 	Usages     store.Usages
+	Currency   string // of costs; default usd
 	Webhooks   *webhook.Service
 	Seal       cipher.AEAD // for links to ports; as seal.New returns it
 	Log        *slog.Logger

@@ -138,6 +138,7 @@ var probed = map[string][]string{
 	"POST /v1/webhook_endpoints/{webhook}/rotate_secret":       {`/v1/webhook_endpoints/{webhook}/rotate_secret`},
 	"POST /v1/webhook_endpoints/{webhook}/test":                {`/v1/webhook_endpoints/{webhook}/test {"event_type":"response.completed"}`},
 	"GET /v1/webhook_event_types":                              {},
+	"GET /v1/organization/costs":                               {`+/v1/organization/costs?start_time=1&end_time=2&group_by=line_item&project_ids={project}`},
 	"GET /v1/organization/usage/completions":                   {`+/v1/organization/usage/completions?start_time=1&end_time=2&group_by=api_key_id&project_ids={project}`},
 	"GET /v1/organization/usage/code_interpreter_sessions":     {`+/v1/organization/usage/code_interpreter_sessions?start_time=1&end_time=2&project_ids={project}`},
 	"GET /v1/models":                                           {},

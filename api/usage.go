@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"net/http"
 	"slices"
 	"strconv"
@@ -18,6 +19,9 @@ type bucketWidth struct {
 }
 
 var bucketWidths = map[string]bucketWidth{"1m": {time.Minute, 60, 1440}, "1h": {time.Hour, 24, 168}, "1d": {24 * time.Hour, 7, 31}}
+
+// costWidths are those that costs are told in.
+var costWidths = map[string]bucketWidth{"1d": {24 * time.Hour, 7, 180}}
 
 // A usageRequest is what both kinds of usage may be asked for.
 type usageRequest struct {
@@ -65,7 +69,8 @@ type completionsUsage struct {
 	Batch               *bool   `json:"batch"`
 	ServiceTier         *string `json:"service_tier"`
 	Berth               struct {
-		ReasoningTokens int64 `json:"reasoning_tokens"` // of the output
+		ReasoningTokens int64       `json:"reasoning_tokens"` // of the output
+		Cost            *berth.Cost `json:"cost,omitempty"`   // if there is any
 	} `json:"berth"`
 }
 
@@ -86,6 +91,7 @@ func (s *server) completionsUsage(w http.ResponseWriter, r *http.Request, c bert
 		func(group []string, used []*store.Usage) any {
 			u := &completionsUsage{Object: "organization.usage.completions.result"}
 			u.ProjectID, u.APIKeyID, u.Model = orNull(group[0]), orNull(group[1]), orNull(group[2])
+			var cost berth.Amount
 			for _, of := range used {
 				u.NumModelRequests += of.Count
 				u.InputTokens += of.InputTokens
@@ -93,6 +99,10 @@ func (s *server) completionsUsage(w http.ResponseWriter, r *http.Request, c bert
 				u.InputUncachedTokens += of.InputTokens - of.CachedTokens
 				u.OutputTokens += of.OutputTokens
 				u.Berth.ReasoningTokens += of.ReasoningTokens
+				cost += of.Cost
+			}
+			if cost != 0 {
+				u.Berth.Cost = &berth.Cost{Value: cost, Currency: cmp.Or(s.Currency, "usd")}
 			}
 			return u
 		})
@@ -147,11 +157,15 @@ func (s *server) usage(w http.ResponseWriter, r *http.Request, c berth.Caller, k
 
 func readUsageRequest(r *http.Request, kind store.UsageKind, groupable []string) (*usageRequest, error) {
 	q := newQuery(r)
-	name := q.oneOf("bucket_width", "1m", "1h", "1d")
+	widths, names := bucketWidths, []string{"1m", "1h", "1d"}
+	if kind == store.UsageUpstream {
+		widths, names = costWidths, names[2:]
+	}
+	name := q.oneOf("bucket_width", names...)
 	if name == "" {
 		name = "1d"
 	}
-	width, known := bucketWidths[name]
+	width, known := widths[name]
 	if !known {
 		return nil, q.end()
 	}
@@ -160,6 +174,9 @@ func readUsageRequest(r *http.Request, kind store.UsageKind, groupable []string)
 		req.keys, req.models = q.strings("api_key_ids"), q.strings("models")
 		users := q.strings("user_ids")
 		req.impossible = q.boolean("batch", false) || len(users) > 0
+	}
+	if kind == store.UsageUpstream {
+		req.keys = q.strings("api_key_ids")
 	}
 	for _, g := range req.groups {
 		if !slices.Contains(groupable, g) {
@@ -201,7 +218,7 @@ func (q *query) strings(name string) []string {
 
 // A group is what was used by some that are not told apart.
 type group struct {
-	name []string // project, key, model
+	name []string // project, key, model or line item
 	used []*store.Usage
 }
 
@@ -214,9 +231,9 @@ func (req *usageRequest) groupsOf(used []*store.Usage) []*group {
 			continue
 		}
 		name := make([]string, 3)
-		for i, by := range []struct{ group, name string }{{"project_id", string(u.Project)}, {"api_key_id", string(u.Key)}, {"model", u.Name}} {
+		for i, by := range []struct{ group, name string }{{"project_id", string(u.Project)}, {"api_key_id", string(u.Key)}, {"model", u.Name}, {"line_item", u.Name}} {
 			if slices.Contains(req.groups, by.group) {
-				name[i] = by.name
+				name[min(i, 2)] = by.name
 			}
 		}
 		n := slices.IndexFunc(groups, func(g *group) bool { return slices.Equal(g.name, name) })

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/api"
 	"github.com/berth-run/berth/store"
 )
 
@@ -66,6 +67,51 @@ func TestCompletionsUsage(t *testing.T) {
 		if e := h.call(400, "GET", "/v1/organization/usage/completions?"+query, nil); e.at("error", "param") != param {
 			t.Errorf("%s: got %v, want an error about %s", query, e, param)
 		}
+	}
+}
+
+// What turns have cost is told by upstream and model, to whoever paid.
+func TestCosts(t *testing.T) {
+	h := newHouse(t, func(o *api.Options) { o.Currency = "eur" })
+	h.key("sk-a", "proj_a")
+	spent := func(p berth.ProjectID, key berth.KeyID, name string, cost berth.Amount) {
+		check(t, h.store.AddUsage(t.Context(), &store.Usage{Project: p, Kind: store.UsageUpstream, Key: key, Name: name, Count: 1, InputTokens: 10, OutputTokens: 5, Cost: cost}))
+	}
+	start := time.Now().Add(-time.Hour).Unix()
+	spent("proj_a", "key_1", "azure/big", 1_500_000_000)
+	spent("proj_a", "key_1", "azure/big", 1)
+	spent("proj_a", "key_2", "local/vendor/free", 0)
+	spent("proj_b", "key_3", "azure/big", 1_000_000_000)
+	results := func(query string) []string {
+		t.Helper()
+		page := h.call(200, "GET", fmt.Sprintf("/v1/organization/costs?start_time=%d&end_time=%d&%s", start, time.Now().Unix()+60, query), nil)
+		var lines []string
+		for _, b := range page.at("data").([]any) {
+			for _, r := range object(b.(map[string]any)).at("results").([]any) {
+				r := object(r.(map[string]any))
+				lines = append(lines, fmt.Sprintf("%v %v %v: %.9f %v, %v %v", r["project_id"], r["api_key_id"], r["line_item"],
+					r.at("amount", "value"), r.at("amount", "currency"), r["quantity"], r["quantity_unit"]))
+			}
+		}
+		return lines
+	}
+	for query, want := range map[string][]string{
+		"":                     {"<nil> <nil> <nil>: 1.500000001 eur, <nil> <nil>"},
+		"group_by[]=line_item": {"<nil> <nil> azure/big: 1.500000001 eur, 30 tokens", "<nil> <nil> local/vendor/free: 0.000000000 eur, 15 tokens"},
+		"group_by=project_id,api_key_id&bucket_width=1d&api_key_ids=key_2": {"proj_a key_2 <nil>: 0.000000000 eur, <nil> <nil>"},
+		"project_ids=proj_b": nil,
+	} {
+		if diff := cmp.Diff(want, results(query)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", query, diff)
+		}
+	}
+	for _, query := range []string{"bucket_width=1h", "group_by=model", "limit=181", "models=a"} {
+		h.call(400, "GET", fmt.Sprintf("/v1/organization/costs?start_time=%d&%s", start, query), nil)
+	}
+	check(t, h.store.AddUsage(t.Context(), &store.Usage{Project: "proj_a", Kind: store.UsageResponse, Name: "m", Count: 1, Cost: 7}))
+	page := h.call(200, "GET", fmt.Sprintf("/v1/organization/usage/completions?start_time=%d&end_time=%d", start, time.Now().Unix()+60), nil)
+	if !strings.Contains(fmt.Sprint(page), "cost:map[currency:eur value:7e-09]") {
+		t.Errorf("usage has no cost: %v", page)
 	}
 }
 

@@ -68,6 +68,9 @@ func (c *Config) checkModel(m *ModelConfig) error {
 		if m.FirstToken < 0 || m.Silence < 0 {
 			return errors.New(".first_token and silence must not be negative")
 		}
+		if len(m.Prices) > 0 {
+			return errors.New(".prices: what is to be counted needs a name; describe it among upstreams")
+		}
 		if err := m.check(); err != nil {
 			return err
 		}

@@ -161,7 +161,7 @@ func newServer(ctx context.Context, state string, config *Config, log *slog.Logg
 		return s, err
 	}
 	s.handler = api.New(api.Options{Engine: eng, Journal: events, Responses: db, Objects: db, Keys: db, Files: uploads, Containers: keeper, Snapshots: snapshots.Library,
-		Models: models, Quota: quotas, Usages: db, Webhooks: hooks, Seal: seal.New(key), Log: log, Version: version, SpoolDir: spool})
+		Models: models, Quota: quotas, Usages: db, Currency: config.Currency, Webhooks: hooks, Seal: seal.New(key), Log: log, Version: version, SpoolDir: spool})
 	return s, nil
 }
 

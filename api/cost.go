@@ -1,0 +1,38 @@
+package api
+
+import (
+	"cmp"
+	"net/http"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/store"
+)
+
+// costsResult is what something has cost. What has no price costs nothing.
+type costsResult struct {
+	Object       string     `json:"object"`
+	Amount       berth.Cost `json:"amount"`
+	LineItem     *string    `json:"line_item"` // UPSTREAM/MODEL
+	ProjectID    *string    `json:"project_id"`
+	APIKeyID     *string    `json:"api_key_id"`
+	Quantity     *int64     `json:"quantity"`      // of a line item,
+	QuantityUnit *string    `json:"quantity_unit"` // in tokens
+}
+
+// costs serves GET /v1/organization/costs: what the turns of responses have cost
+// by the price table of the configuration. A key sees its own project.
+func (s *server) costs(w http.ResponseWriter, r *http.Request, c berth.Caller) error {
+	return s.usage(w, r, c, store.UsageUpstream, []string{"project_id", "line_item", "api_key_id"}, func(group []string, used []*store.Usage) any {
+		res := &costsResult{Object: "organization.costs.result", ProjectID: orNull(group[0]), APIKeyID: orNull(group[1]), LineItem: orNull(group[2])}
+		res.Amount.Currency = cmp.Or(s.Currency, "usd")
+		var tokens int64
+		for _, of := range used {
+			res.Amount.Value += of.Cost
+			tokens += of.InputTokens + of.OutputTokens
+		}
+		if res.LineItem != nil {
+			res.Quantity, res.QuantityUnit = &tokens, orNull("tokens")
+		}
+		return res
+	})
+}
