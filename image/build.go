@@ -88,6 +88,9 @@ func (l *Library) keep(ctx context.Context, as name, t Template, dir string) (Te
 		return t, err
 	}
 	as.digest = t.Digest
+	if before, err := l.Get(as.name); err == nil && before.Digest != t.Digest {
+		l.touch(before.Digest)
+	}
 	if err := l.give(as); err != nil {
 		return t, err
 	}

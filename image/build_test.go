@@ -34,7 +34,7 @@ func TestDebian(t *testing.T) {
 	}
 	// There the packages stay for the next time.
 	l := open(t, filepath.Join(cache, "berth-test", "image"))
-	t.Cleanup(func() { _ = l.Remove("tiny") }) // gone already unless the test failed
+	t.Cleanup(func() { _ = l.Remove("tiny", nil) }) // gone already unless the test failed
 
 	seen := map[Phase]Progress{}
 	first, err := l.Build(t.Context(), tiny, func(p Progress) { seen[p.Phase] = p })
@@ -48,7 +48,7 @@ func TestDebian(t *testing.T) {
 		t.Errorf("the template has %d packages and %d bytes", len(first.Packages), first.Bytes)
 	}
 	checkContent(t, first.Rootfs)
-	if err := l.Remove("tiny"); err != nil {
+	if err := l.Remove("tiny", nil); err != nil {
 		t.Fatal(err)
 	}
 

@@ -150,8 +150,10 @@ func (l *Library) List() ([]Template, error) {
 }
 
 // Remove removes a name, and the template with its last name; or, by digest, a
-// template with all its names. Sandboxes that run on it must be gone.
-func (l *Library) Remove(ref string) error {
+// template with all its names. kept holds the digests that something refers to: such
+// a template stays, without a name, until Prune, and by digest it is not removed but
+// ErrInUse returned. So it is with templates that are held.
+func (l *Library) Remove(ref string, kept map[string]bool) error {
 	lock, err := l.lock(context.Background(), indexLock)
 	if err != nil {
 		return err
@@ -169,6 +171,8 @@ func (l *Library) Remove(ref string) error {
 	doomed := all
 	if ref != t.Digest {
 		doomed = []name{names[ref]}
+	} else if kept[t.Digest] {
+		return fmt.Errorf("%w: %s", ErrInUse, t.Digest)
 	}
 	for _, n := range doomed {
 		if n.name == "" {
@@ -178,18 +182,14 @@ func (l *Library) Remove(ref string) error {
 			return err
 		}
 	}
-	if len(doomed) < len(all) {
+	l.touch(t.Digest)
+	if len(doomed) < len(all) || kept[t.Digest] {
 		return nil
 	}
-	// Out of sight at once; if the removal is interrupted, Open ends it.
-	dir, err := os.MkdirTemp(l.dir, "building-*")
-	if err != nil {
+	if err := l.discard(t.Digest); ref == t.Digest || !errors.Is(err, ErrInUse) {
 		return err
 	}
-	if err := os.Rename(l.path(t.Digest), filepath.Join(dir, "removed")); err != nil {
-		return err
-	}
-	return os.RemoveAll(dir)
+	return nil
 }
 
 // path returns where the template with a digest is.

@@ -99,14 +99,14 @@ func TestListAndRemove(t *testing.T) {
 		{old.Digest, 1, []string{"alias"}},
 		{"alias", 0, nil},
 	} {
-		if err := l.Remove(step.ref); err != nil {
+		if err := l.Remove(step.ref, nil); err != nil {
 			t.Fatal(err)
 		}
 		check(step.names...)
 		if got := entries(t, l, "templates/*"); len(got) != step.templates {
 			t.Errorf("after the removal of %s there are %v, want %d", step.ref, got, step.templates)
 		}
-		if err := l.Remove(step.ref); !errors.Is(err, ErrNotFound) {
+		if err := l.Remove(step.ref, nil); !errors.Is(err, ErrNotFound) {
 			t.Errorf("removing %s again: %v, want ErrNotFound", step.ref, err)
 		}
 	}

@@ -21,7 +21,8 @@ func newImage() *cobra.Command {
 	open := func() (*image.Library, error) {
 		return image.Open(filepath.Join(*state, "images"), slog.New(slog.NewTextHandler(os.Stderr, nil)))
 	}
-	cmd.AddCommand(newImageBuild(open), newImagePull(open), newImageSave(open), newImageLoad(open), newImageLs(open), newImageRm(open))
+	cmd.AddCommand(newImageBuild(open), newImagePull(open), newImageSave(open), newImageLoad(open), newImageLs(open), newImageInspect(open),
+		newImageRm(open, state), newImagePrune(open, state))
 	return cmd
 }
 
@@ -119,26 +120,6 @@ func newImageLs(open func() (*image.Library, error)) *cobra.Command {
 				fmt.Fprintf(w, "%s\t%.19s\t%d\t%d\t%s\n", t.Name, t.Digest, t.Bytes>>20, len(t.Packages), t.CreatedAt.Format(time.RFC3339))
 			}
 			return w.Flush()
-		},
-	}
-}
-
-func newImageRm(open func() (*image.Library, error)) *cobra.Command {
-	return &cobra.Command{
-		Use:   "rm TEMPLATE...",
-		Short: "Remove templates by name or digest",
-		Args:  cobra.MinimumNArgs(1),
-		RunE: func(_ *cobra.Command, refs []string) error {
-			library, err := open()
-			if err != nil {
-				return err
-			}
-			for _, ref := range refs {
-				if err := library.Remove(ref); err != nil {
-					return err
-				}
-			}
-			return nil
 		},
 	}
 }

@@ -110,6 +110,7 @@ func newServer(ctx context.Context, state string, config *Config, log *slog.Logg
 	if _, err := images.Get(config.Template); err != nil && config.Driver != local.Name {
 		log.Warn("containers cannot start yet: run berth image build", "template", config.Template, "err", err)
 	}
+	held := newTemplates(images, config)
 	isolation, err := openDriver(state, config, log)
 	if err != nil {
 		return s, err
@@ -120,7 +121,7 @@ func newServer(ctx context.Context, state string, config *Config, log *slog.Logg
 	}
 	keeper, err := sandbox.NewKeeper(sandbox.Options{Store: db, Driver: isolation, OpenFile: uploads.Open, Log: log,
 		Network: network, Seal: seal.New(key), Audit: record,
-		Template:  func(ref string) (sandbox.Template, error) { return findTemplate(images, config, ref) },
+		Template:  held.find,
 		Snapshots: snapshots.Library, OnExpiry: config.Containers.OnExpiry, SnapshotLife: config.Containers.SnapshotLife,
 		Quota:       quotas.Containers,
 		Limits:      driver.Limits{CPU: config.Containers.CPU, PIDs: config.Containers.PIDs, Disk: int64(config.Containers.Disk)},
@@ -132,6 +133,7 @@ func newServer(ctx context.Context, state string, config *Config, log *slog.Logg
 	if err := keeper.Start(ctx); err != nil {
 		return s, err
 	}
+	s.later(held.startPruning(func(ctx context.Context) (map[string]bool, error) { return references(ctx, db, snapshots.Library) }, keeper, log))
 	s.later(func(context.Context) error { return keeper.Close() })
 
 	models, _, err := newRouter(config, log)

@@ -2,26 +2,150 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"sync"
+	"time"
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/image"
 	"github.com/berth-run/berth/sandbox"
 	"github.com/berth-run/berth/sandbox/local"
+	"github.com/berth-run/berth/snapshot"
+	"github.com/berth-run/berth/store"
 )
 
-// findTemplate returns the template that has a name or a digest; "" is the
-// configured one.
-func findTemplate(images *image.Library, config *Config, ref string) (sandbox.Template, error) {
-	t, err := images.Get(cmp.Or(ref, config.Template))
+// When templates go that nothing refers to.
+const (
+	pruneEvery = time.Hour
+	pruneGrace = 24 * time.Hour   // after their last use
+	holdGrace  = 10 * time.Minute // in which a container that was asked for exists, or never will
+)
+
+// templates are those of a library that a server's containers start from. What they
+// use it holds, so that no other process removes it.
+type templates struct {
+	images *image.Library
+	config *Config
+
+	mu   sync.Mutex
+	held map[string]heldTemplate // by digest
+}
+
+type heldTemplate struct {
+	io.Closer
+	asked time.Time
+}
+
+func newTemplates(images *image.Library, config *Config) *templates {
+	return &templates{images: images, config: config, held: map[string]heldTemplate{}}
+}
+
+// find returns the template that has a name or a digest, "" being the configured
+// one, and holds it.
+func (t *templates) find(ref string) (sandbox.Template, error) {
+	found, err := t.images.Get(cmp.Or(ref, t.config.Template))
+	if err == nil {
+		err = t.hold(found.Digest)
+	}
 	if errors.Is(err, image.ErrNotFound) {
 		switch {
 		case ref != "":
 			return sandbox.Template{}, &berth.Error{Code: berth.CodeNotFound, Param: "berth.template", Message: fmt.Sprintf("Template '%s' not found.", ref)}
-		case config.Driver == local.Name:
+		case t.config.Driver == local.Name:
 			return sandbox.Template{}, nil // it runs in this machine's own root
 		}
 	}
-	return sandbox.Template{Digest: t.Digest, Rootfs: t.Rootfs, Env: t.Config.Env}, err
+	return sandbox.Template{Digest: found.Digest, Rootfs: found.Rootfs, Env: found.Config.Env}, err
+}
+
+func (t *templates) hold(digest string) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	h, ok := t.held[digest]
+	if !ok {
+		var err error
+		if h.Closer, err = t.images.Hold(digest); err != nil {
+			return err
+		}
+	}
+	h.asked = time.Now()
+	t.held[digest] = h
+	return nil
+}
+
+// release gives up what was not asked for since a time and is not in use.
+func (t *templates) release(used map[string]bool, since time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	maps.DeleteFunc(t.held, func(digest string, h heldTemplate) bool {
+		if used[digest] || h.asked.After(since) {
+			return false
+		}
+		h.Close()
+		return true
+	})
+}
+
+// Close gives up everything.
+func (t *templates) Close() { t.release(nil, time.Now()) }
+
+// references returns the digests that running containers and snapshots refer to, of
+// all projects.
+func references(ctx context.Context, containers store.Containers, snapshots *snapshot.Library) (map[string]bool, error) {
+	digests, err := snapshots.Templates(ctx)
+	if err != nil {
+		return nil, err
+	}
+	running, err := containers.RunningContainers(ctx)
+	for _, c := range running {
+		digests[c.Body.Berth.Template] = true
+	}
+	return digests, err
+}
+
+// sweep removes templates and blobs that nothing refers to any more.
+func (t *templates) sweep(ctx context.Context, kept func(context.Context) (map[string]bool, error), inUse map[string]bool, now time.Time, log *slog.Logger) error {
+	t.release(inUse, now.Add(-holdGrace))
+	refs, err := kept(ctx)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, pruneEvery/2) // while somebody builds, an hour later is early enough
+	defer cancel()
+	done, err := t.images.Prune(ctx, refs, pruneGrace)
+	if len(done.Templates) > 0 || done.Blobs > 0 {
+		log.Info("templates that nothing refers to were removed", "templates", done.Templates, "blobs", done.Blobs, "bytes", done.Bytes)
+	}
+	return err
+}
+
+// startPruning sweeps from now on. stop waits for its end.
+func (t *templates) startPruning(kept func(context.Context) (map[string]bool, error), keeper *sandbox.Keeper, log *slog.Logger) (stop func(context.Context) error) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		tick := time.NewTicker(pruneEvery)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+			case <-ctx.Done():
+				return
+			}
+			if err := t.sweep(ctx, kept, keeper.Templates(), time.Now(), log); err != nil && ctx.Err() == nil {
+				log.Error("templates were not pruned", "err", err)
+			}
+		}
+	})
+	return func(context.Context) error {
+		cancel()
+		wg.Wait()
+		t.Close()
+		return nil
+	}
 }
