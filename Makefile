@@ -1,6 +1,9 @@
 # Targets with a ## comment are listed by `make`.
 VERSION := $(shell git describe --always --dirty 2>/dev/null || echo dev)
 STATIC  := CGO_ENABLED=0 go build -trimpath -ldflags '-s -w'
+# The guest's segments begin at multiples of 2 MB: gVisor copies what is written to in
+# such pieces, and one that lies across two of them costs each sandbox 4 MB.
+GUEST   := CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -R 0x200000'
 PACKED  := cmd/berth/embedded/files
 
 .DEFAULT_GOAL := help
@@ -11,7 +14,7 @@ help: ## Show this list
 
 build: ## Build everything that runs into bin/
 	@mkdir -p bin
-	$(STATIC) -o bin/berth-guest ./cmd/berth-guest
+	$(GUEST) -o bin/berth-guest ./cmd/berth-guest
 	cd cmd/berth-runsc && $(STATIC) -o ../../bin/berth-runsc .
 	@go run ./cmd/berth/embedded/pack $(PACKED) bin/berth-guest bin/berth-runsc
 	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o bin/berth ./cmd/berth

@@ -3,10 +3,10 @@ package egress
 import (
 	"net/netip"
 	"slices"
+	"strings"
 )
 
-// metadata are the addresses at which clouds tell machines their credentials. No
-// rule opens them.
+// metadata are the addresses at which clouds tell machines their credentials.
 var metadata = []netip.Addr{
 	netip.MustParseAddr("169.254.169.254"), netip.MustParseAddr("169.254.170.2"), netip.MustParseAddr("169.254.169.123"),
 	netip.MustParseAddr("100.100.100.200"), netip.MustParseAddr("168.63.129.16"), netip.MustParseAddr("192.0.0.192"),
@@ -44,17 +44,26 @@ func Public(a netip.Addr) bool {
 		!slices.ContainsFunc(inside, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
-// forbidden reports whether an address must never be dialled, whatever a rule says.
+// forbidden reports whether an address must not be dialled, unless the operator has
+// named that very address.
 func forbidden(a netip.Addr) bool {
 	a = a.Unmap().WithZone("")
 	return a.IsUnspecified() || a.IsMulticast() || a.IsLinkLocalUnicast() || slices.Contains(metadata, a)
 }
 
+// nameable reports whether the operator may name a forbidden address.
+func nameable(a netip.Addr) bool {
+	return !a.IsUnspecified() && !a.IsMulticast()
+}
+
 // mayDial reports whether a host that was allowed may be at an address. A name
 // that a rule allows as private may be on this machine's loopback only under a
 // rule for that address.
-func (p *Policy) mayDial(d Decision, a netip.Addr, port int) bool {
+func (p *Policy) mayDial(d Decision, t Target, a netip.Addr) bool {
 	a = a.Unmap().WithZone("")
+	if host, err := netip.ParseAddr(t.Host); err == nil {
+		return host.Unmap().WithZone("") == a // Decide has looked at it
+	}
 	if forbidden(a) {
 		return false
 	}
@@ -64,5 +73,21 @@ func (p *Policy) mayDial(d Decision, a netip.Addr, port int) bool {
 	if !d.Private {
 		return false
 	}
-	return !a.IsLoopback() || decideAddr(p, a, port).Allow
+	return !a.IsLoopback() || decideAddr(p, a, t).Allow
+}
+
+// Covers reports whether rules of the operator's open all that a policy's rule
+// does. A rule without ports opens all of them. "*" is any name, and no address.
+func Covers(rules []Rule, r Rule) bool {
+	return slices.ContainsFunc(rules, func(c Rule) bool {
+		if len(c.Ports) > 0 && (!slices.Equal(c.Ports, r.Ports) || c.UDP != r.UDP) {
+			return false
+		}
+		if r.Prefix.IsValid() {
+			return c.Prefix.IsValid() && c.Prefix.Bits() <= r.Prefix.Bits() && c.Prefix.Contains(r.Prefix.Addr()) &&
+				(!forbidden(r.Prefix.Addr()) || c.Prefix == r.Prefix)
+		}
+		suffix, wild := strings.CutPrefix(c.Name, "*")
+		return c.Name != "" && c.Name == r.Name || wild && strings.HasSuffix(r.Name, suffix)
+	})
 }

@@ -31,6 +31,9 @@ type crossing struct {
 // serve carries the connection by what its client says first. Where a name is on
 // the wire, it must be the one that was allowed.
 func (c *crossing) serve(client *counted) error {
+	if c.target.UDP {
+		return c.serveDatagrams(client)
+	}
 	secrets := c.gate.secretsFor(c.target.Host)
 	if c.target.Port != 443 && c.target.Port != 80 && len(secrets) == 0 {
 		return c.relay(client)
@@ -72,9 +75,10 @@ func (c *crossing) serveTLS(client *counted, secrets []Secret) error {
 }
 
 // checkName compares a name on the wire with the one that was allowed. A handshake
-// without a name is that of the address itself.
+// without a name is that of the address itself. Who was allowed an address is
+// allowed what is there, by whatever name.
 func (c *crossing) checkName(where, name string) error {
-	if name == "" {
+	if name == "" || c.decision.Address {
 		return nil
 	}
 	if canonical, ok := CanonicalName(name); !ok || canonical != c.target.Host {
@@ -176,14 +180,14 @@ func (c *crossing) dial(ctx context.Context) (net.Conn, error) {
 		return nil, err
 	}
 	allowed := slices.DeleteFunc(slices.Clone(addrs), func(a netip.Addr) bool {
-		return !c.gate.Policy.mayDial(c.decision, a, c.target.Port)
+		return !c.gate.Policy.mayDial(c.decision, c.target, a)
 	})
 	if len(allowed) == 0 {
 		return nil, refusal("the host has no address that may be dialled")
 	}
 	var failed []error
 	for _, a := range allowed {
-		conn, err := c.gate.dial(ctx, netip.AddrPortFrom(a, uint16(c.target.Port)))
+		conn, err := c.gate.dial(ctx, c.target.network(), netip.AddrPortFrom(a, uint16(c.target.Port)))
 		if err == nil {
 			c.reached(a)
 			return conn, nil
@@ -217,11 +221,11 @@ func (g *Gate) lookup(ctx context.Context, host string) ([]netip.Addr, error) {
 	return net.DefaultResolver.LookupNetIP(ctx, "ip", host+".")
 }
 
-func (g *Gate) dial(ctx context.Context, addr netip.AddrPort) (net.Conn, error) {
+func (g *Gate) dial(ctx context.Context, network string, addr netip.AddrPort) (net.Conn, error) {
 	if g.Dial != nil {
-		return g.Dial(ctx, addr)
+		return g.Dial(ctx, network, addr)
 	}
-	return (&net.Dialer{Timeout: dialTime / 3}).DialContext(ctx, "tcp", addr.String())
+	return (&net.Dialer{Timeout: dialTime / 3}).DialContext(ctx, network, addr.String())
 }
 
 // splice copies both ways until both are done, or nothing has moved for long.

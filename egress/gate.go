@@ -29,7 +29,8 @@ const (
 
 // A Gate is one container's way out. It serves the requests of the container's
 // guest: GET /resolve?name= asks whether a name can be reached, and CONNECT
-// host:port connects. It is safe for concurrent use.
+// host:port connects, or carries datagrams (see ProtocolHeader). It is safe for
+// concurrent use.
 type Gate struct {
 	Policy  *Policy
 	Secrets []Secret
@@ -43,7 +44,7 @@ type Gate struct {
 
 	Roots  *x509.CertPool // that hosts with secrets are checked against; nil is the system's
 	Lookup func(ctx context.Context, name string) ([]netip.Addr, error)
-	Dial   func(ctx context.Context, addr netip.AddrPort) (net.Conn, error)
+	Dial   func(ctx context.Context, network string, addr netip.AddrPort) (net.Conn, error)
 
 	connections atomic.Int64
 }
@@ -101,7 +102,9 @@ func (g *Gate) connect(w http.ResponseWriter, r *http.Request) {
 		g.refused(flow)
 	}()
 	target, ok := parseTarget(r.Host)
-	flow.Target = Target{Host: clip(target.Host), Port: target.Port}
+	target.UDP = r.Header.Get(ProtocolHeader) == "udp"
+	flow.Target = target
+	flow.Target.Host = clip(target.Host)
 	if !ok {
 		flow.Reason = "not a host and a port"
 		http.Error(w, flow.Reason, http.StatusBadRequest)
@@ -159,7 +162,7 @@ func parseTarget(s string) (Target, bool) {
 	if name, ok := CanonicalName(host); ok {
 		host = name
 	}
-	return Target{host, n}, err == nil
+	return Target{Host: host, Port: n}, err == nil
 }
 
 // clip bounds what a hostile guest can write into logs.

@@ -48,7 +48,7 @@ func newWorld(t testing.TB, p *Policy) *world {
 			}
 			return nil, &net.DNSError{Name: name, IsNotFound: true}
 		},
-		Dial: func(ctx context.Context, a netip.AddrPort) (net.Conn, error) {
+		Dial: func(ctx context.Context, network string, a netip.AddrPort) (net.Conn, error) {
 			w.mu.Lock()
 			w.dialled = append(w.dialled, a)
 			to := w.ports[a]
@@ -56,7 +56,7 @@ func newWorld(t testing.TB, p *Policy) *world {
 			if to == "" {
 				return nil, errors.New("connection refused")
 			}
-			return (&net.Dialer{}).DialContext(ctx, "tcp", to)
+			return (&net.Dialer{}).DialContext(ctx, network, to)
 		}}
 	ours, theirs := net.Pipe()
 	quiet := yamux.DefaultConfig()

@@ -11,6 +11,7 @@ package egress
 
 import (
 	"fmt"
+	"net"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -22,31 +23,48 @@ var DefaultPorts = []int{80, 443}
 
 // A Policy says what a container may reach. The zero Policy is nothing.
 type Policy struct {
-	Open  bool   // any public name, at DefaultPorts
+	Open  bool   // any public name or address, at DefaultPorts
 	Rules []Rule // beyond that
 }
 
 // A Rule allows hosts at some ports: "example.com", "*.example.com",
-// "db.internal:5432", "10.1.0.0/16:443".
+// "db.internal:5432", "10.1.0.0/16:443", "[2001:db8::1]:53/udp".
 type Rule struct {
 	Name    string       // exact, or with a leading "*." for what is below it; "*" is any; empty with Prefix
 	Prefix  netip.Prefix // addresses, for connections that name no host
 	Ports   []int        // DefaultPorts if empty
-	Private bool         // its names may resolve to private addresses
+	UDP     bool         // datagrams, in place of connections; only with Prefix and Ports
+	Private bool         // also addresses that are not public, its own or its names'
 }
 
 // A Target is where a connection wants to go.
 type Target struct {
 	Host string // a name, or an address
 	Port int
+	UDP  bool // it is datagrams
 }
 
-func (t Target) String() string { return t.Host + ":" + strconv.Itoa(t.Port) }
+func (t Target) String() string {
+	s := net.JoinHostPort(t.Host, strconv.Itoa(t.Port))
+	if t.UDP {
+		s += "/udp"
+	}
+	return s
+}
+
+// network is the name of the target's protocol in package net.
+func (t Target) network() string {
+	if t.UDP {
+		return "udp"
+	}
+	return "tcp"
+}
 
 // A Decision is what a policy says of a target, and why in a few words.
 type Decision struct {
 	Allow   bool
 	Private bool // private addresses may be dialled
+	Address bool // the target is an address: there is no name to compare with
 	Reason  string
 }
 
@@ -58,7 +76,10 @@ func Decide(p *Policy, t Target) Decision {
 		return Decision{Reason: "no such port"}
 	}
 	if addr, err := netip.ParseAddr(strings.Trim(t.Host, "[]")); err == nil {
-		return decideAddr(p, addr.Unmap().WithZone(""), t.Port)
+		return decideAddr(p, addr.Unmap().WithZone(""), t)
+	}
+	if t.UDP {
+		return Decision{Reason: "datagrams go to addresses only"}
 	}
 	name, ok := CanonicalName(t.Host)
 	if !ok {
@@ -83,16 +104,38 @@ func Decide(p *Policy, t Target) Decision {
 	return Decision{Reason: "the name is not allowed"}
 }
 
-func decideAddr(p *Policy, addr netip.Addr, port int) Decision {
-	if forbidden(addr) {
-		return Decision{Reason: "the address is never allowed"}
-	}
+func decideAddr(p *Policy, addr netip.Addr, t Target) Decision {
+	reason := "the address is not allowed"
 	for _, r := range p.Rules {
-		if r.Prefix.IsValid() && r.Prefix.Contains(addr) && r.allowsPort(port) {
-			return Decision{Allow: true, Private: true, Reason: "rule " + r.String()}
+		if !r.Prefix.IsValid() || !r.Prefix.Contains(addr) || r.UDP != t.UDP || !r.allowsPort(t.Port) {
+			continue
 		}
+		if r.opens(addr) {
+			return Decision{Allow: true, Private: r.Private, Address: true, Reason: "rule " + r.String()}
+		}
+		reason = "the address is not public"
 	}
-	return Decision{Reason: "addresses are not allowed"}
+	if p.Open && !t.UDP && Public(addr) && slices.Contains(DefaultPorts, t.Port) {
+		return Decision{Allow: true, Address: true, Reason: "open"}
+	}
+	if forbidden(addr) {
+		reason = "the address is never allowed"
+	}
+	return Decision{Reason: reason}
+}
+
+// opens reports whether a rule for addresses is for this one. One that is forbidden
+// must be named itself, by the operator.
+func (r Rule) opens(addr netip.Addr) bool {
+	if forbidden(addr) {
+		return r.Private && r.Prefix.IsSingleIP() && nameable(addr)
+	}
+	return r.Private || Public(addr)
+}
+
+// Addresses reports whether a connection that names no host can be allowed.
+func (p *Policy) Addresses() bool {
+	return p.Open || slices.ContainsFunc(p.Rules, func(r Rule) bool { return r.Prefix.IsValid() })
 }
 
 // Names reports whether a name can be reached at some port: whether its lookup is
@@ -102,14 +145,16 @@ func (p *Policy) Names(host string) bool {
 	return ok && (p.Open || slices.ContainsFunc(p.Rules, func(r Rule) bool { return r.matchesName(name) }))
 }
 
-// Ports returns all ports that can be allowed for some host, sorted.
+// Ports returns all ports that can be allowed for some name, sorted.
 func (p *Policy) Ports() []int {
 	var ports []int
 	if p.Open {
 		ports = append(ports, DefaultPorts...)
 	}
 	for _, r := range p.Rules {
-		ports = append(ports, r.ports()...)
+		if r.Name != "" {
+			ports = append(ports, r.ports()...)
+		}
 	}
 	slices.Sort(ports)
 	return slices.Compact(ports)
@@ -134,11 +179,16 @@ func (r Rule) matchesName(name string) bool {
 // String returns the rule as it is written.
 func (r Rule) String() string {
 	s := r.Name
-	if r.Prefix.IsValid() {
+	if r.Prefix.IsSingleIP() {
+		s = r.Prefix.Addr().String()
+	} else if r.Prefix.IsValid() {
 		s = r.Prefix.String()
 	}
 	if len(r.Ports) > 0 {
-		s += ":" + strconv.Itoa(r.Ports[0])
+		s = net.JoinHostPort(s, strconv.Itoa(r.Ports[0]))
+	}
+	if r.UDP {
+		s += "/udp"
 	}
 	return s
 }
@@ -146,6 +196,8 @@ func (r Rule) String() string {
 // ParseRule reads a rule as it is written. Private is for the caller to set.
 func ParseRule(s string) (Rule, error) {
 	var r Rule
+	whole := s
+	s, r.UDP = strings.CutSuffix(s, "/udp")
 	host := s
 	if i := strings.LastIndexByte(s, ':'); i >= 0 && !strings.HasSuffix(s, "]") && strings.Count(s, ":") == 1 || strings.Contains(s, "]:") {
 		port, err := strconv.Atoi(s[i+1:])
@@ -155,16 +207,24 @@ func ParseRule(s string) (Rule, error) {
 		host, r.Ports = s[:i], []int{port}
 	}
 	host = strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
+	if r.UDP && len(r.Ports) == 0 {
+		return r, fmt.Errorf("%q names no port", whole)
+	}
 	if prefix, err := netip.ParsePrefix(host); err == nil {
 		if prefix.Masked() != prefix {
 			return r, fmt.Errorf("%q has bits beyond its length; write %s", s, prefix.Masked())
 		}
-		r.Prefix = prefix
+		if r.Prefix = prefix; prefix.Addr().Is4In6() {
+			return r, fmt.Errorf("%q is IPv4 written as IPv6", s)
+		}
 		return r, nil
 	}
-	if addr, err := netip.ParseAddr(host); err == nil {
+	if addr, err := netip.ParseAddr(host); err == nil && addr.Zone() == "" {
 		r.Prefix = netip.PrefixFrom(addr.Unmap(), addr.Unmap().BitLen())
 		return r, nil
+	}
+	if r.UDP {
+		return r, fmt.Errorf("%q: datagrams go to addresses, not to names", whole)
 	}
 	if host == "*" {
 		r.Name = host

@@ -22,7 +22,7 @@ func policy(t testing.TB, open bool, rules ...string) *Policy {
 }
 
 func TestDecide(t *testing.T) {
-	p := policy(t, false, "example.com", "*.pypi.org", "private db.internal:5432", "10.1.0.0/16:443", "[fd12::7]:8080", "[::/0]:9", "0.0.0.0/0:9")
+	p := policy(t, false, "example.com", "*.pypi.org", "private db.internal:5432", "private 10.1.0.0/16:443", "private [fd12::7]:8080", "[::/0]:9", "0.0.0.0/0:9", "10.3.0.0/16:443", "private 169.254.169.254:80")
 	for _, c := range []struct {
 		host string
 		port int
@@ -52,7 +52,12 @@ func TestDecide(t *testing.T) {
 		{"fe80::1", 9, false},
 		{"224.0.0.1", 9, false},
 		{"0.0.0.0", 9, false},
-		{"8.8.8.8", 9, true}, // as 0.0.0.0/0 says
+		{"8.8.8.8", 9, true},   // as 0.0.0.0/0 says
+		{"10.2.0.1", 9, false}, // it does not say what is inside
+		{"127.0.0.1", 9, false},
+		{"10.3.0.1", 443, false},       // the operator has not said that it may be reached
+		{"169.254.169.254", 80, true},  // the operator has
+		{"::ffff:a9fe:a9fe", 80, true}, // the same
 		{"127.1", 9, false},
 		{"0x7f000001", 9, false},
 		{"2130706433", 9, false},
@@ -64,28 +69,72 @@ func TestDecide(t *testing.T) {
 		{"example.com", 0, false},
 		{"example.com", 65536, false},
 	} {
-		if d := Decide(p, Target{c.host, c.port}); d.Allow != c.want || d.Reason == "" {
+		if d := Decide(p, Target{Host: c.host, Port: c.port}); d.Allow != c.want || d.Reason == "" {
 			t.Errorf("%s:%d: got %+v, want %v", c.host, c.port, d, c.want)
 		}
 	}
-	if d := Decide(&Policy{}, Target{"example.com", 443}); d.Allow {
+	if d := Decide(&Policy{}, Target{Host: "example.com", Port: 443}); d.Allow {
 		t.Error("the zero policy allows something")
 	}
 	open := policy(t, true)
-	for target, want := range map[Target]bool{{"any.example", 443}: true, {"any.example", 25}: false, {"8.8.8.8", 443}: false} {
-		if d := Decide(open, target); d.Allow != want {
+	for target, want := range map[string]bool{"any.example:443": true, "any.example:25": false, "8.8.8.8:443": true, "8.8.8.8:53": false, "[2606:4700::1]:80": true,
+		"10.0.0.1:443": false, "127.0.0.1:80": false, "[::ffff:127.0.0.1]:80": false, "169.254.169.254:80": false, "0.0.0.0:80": false, "[fe80::1]:80": false, "100.64.0.1:443": false} {
+		at, _ := parseTarget(target)
+		if d := Decide(open, at); d.Allow != want {
 			t.Errorf("open, %s: got %+v", target, d)
 		}
 	}
 }
 
+func TestDecideDatagrams(t *testing.T) {
+	p := policy(t, true, "8.8.8.0/24:53/udp", "8.8.4.4:443", "private [fd12::7]:514/udp", "db.internal:5432")
+	for target, want := range map[string]bool{"8.8.8.8:53/udp": true, "8.8.8.8:53": false, "8.8.4.4:443": true, "8.8.4.4:443/udp": false, "1.1.1.1:443/udp": false,
+		"[fd12::7]:514/udp": true, "[fd12::8]:514/udp": false, "db.internal:5432/udp": false, "example.com:443/udp": false} {
+		s, udp := strings.CutSuffix(target, "/udp")
+		at, _ := parseTarget(s)
+		at.UDP = udp
+		if d := Decide(p, at); d.Allow != want {
+			t.Errorf("%s: got %+v, want %v", at, d, want)
+		}
+	}
+}
+
+// The operator's rules open what they say, and nothing that is beside it.
+func TestCovers(t *testing.T) {
+	for _, c := range []struct {
+		rules, rule string
+		want        bool
+	}{
+		{"10.0.0.0/8", "10.1.0.0/16:5432", true},
+		{"10.0.0.0/8", "10.1.0.0/16:53/udp", true},
+		{"10.0.0.0/8:53", "10.1.0.0/16:53/udp", false},
+		{"10.0.0.0/8:53/udp", "10.1.0.0/16:53", false},
+		{"10.1.0.0/16", "10.0.0.0/8", false},
+		{"10.0.0.0/8", "11.0.0.1", false},
+		{"0.0.0.0/0", "169.254.169.254", false},
+		{"169.254.169.254", "169.254.169.254:80", true},
+		{"fd12::/16", "[fd12::7]:80", true},
+		{"::/0", "[fd00:ec2::254]:80", false},
+		{"*", "10.0.0.1", false},
+		{"10.0.0.0/8", "example.com", false},
+		{"*.example.com", "*.a.example.com", true},
+		{"*.example.com", "example.com", false},
+		{"example.com:5432", "example.com", false},
+	} {
+		if got := Covers(policy(t, false, c.rules).Rules, policy(t, false, c.rule).Rules[0]); got != c.want {
+			t.Errorf("%s covers %s: got %v, want %v", c.rules, c.rule, got, c.want)
+		}
+	}
+}
+
 func TestRules(t *testing.T) {
-	for _, s := range []string{"a.b:0", "a.b:70000", "a.b:x", "10.0.0.1/8", "*.*.a", "a*.b", "http://a.b", "a..b", "-a.b", "*.", "1.2.3", "a b", ""} {
+	for _, s := range []string{"a.b:0", "a.b:70000", "a.b:x", "10.0.0.1/8", "*.*.a", "a*.b", "http://a.b", "a..b", "-a.b", "*.", "1.2.3", "a b", "", "a.b:53/udp", "1.2.3.4/udp", "1.2.3.4:53/tcp", "::ffff:0:0/96", "fe80::1%eth0"} {
 		if r, err := ParseRule(s); err == nil {
 			t.Errorf("%q is taken for %+v", s, r)
 		}
 	}
-	for s, want := range map[string]string{"Example.COM.": "example.com", "*.A.b": "*.a.b", "a.b:81": "a.b:81", "10.0.0.0/8": "10.0.0.0/8", "::1": "::1/128", "*": "*"} {
+	for s, want := range map[string]string{"Example.COM.": "example.com", "*.A.b": "*.a.b", "a.b:81": "a.b:81", "10.0.0.0/8": "10.0.0.0/8", "::1": "::1", "*": "*",
+		"10.0.0.0/8:53/udp": "10.0.0.0/8:53/udp", "[fd12::]:80": "[fd12::]:80", "[fd12::/16]:80": "[fd12::/16]:80", "::ffff:1.2.3.4": "1.2.3.4"} {
 		if r, err := ParseRule(s); err != nil || r.String() != want {
 			t.Errorf("%q: got %s, %v, want %s", s, r, err, want)
 		}
@@ -93,7 +142,8 @@ func TestRules(t *testing.T) {
 }
 
 func TestMayDial(t *testing.T) {
-	p := policy(t, false, "private db.internal:5432", "127.0.0.1:6379")
+	p := policy(t, false, "private db.internal:5432", "private 127.0.0.1:6379")
+	db := Target{Host: "db.internal", Port: 5432}
 	plain, private := Decision{Allow: true}, Decision{Allow: true, Private: true}
 	for addr, want := range map[string][2]bool{ // of a plain name, of a private one
 		"93.184.216.34": {true, true}, "2606:2800:220:1::1": {true, true},
@@ -103,11 +153,11 @@ func TestMayDial(t *testing.T) {
 		"fe80::1%eth0": {false, false}, "0.0.0.0": {false, false}, "::": {false, false}, "224.0.0.1": {false, false}, "ff02::1": {false, false},
 	} {
 		a := netip.MustParseAddr(addr)
-		if got := [2]bool{p.mayDial(plain, a, 5432), p.mayDial(private, a, 5432)}; got != want {
+		if got := [2]bool{p.mayDial(plain, db, a), p.mayDial(private, db, a)}; got != want {
 			t.Errorf("%s: got %v, want %v", addr, got, want)
 		}
 	}
-	if !p.mayDial(private, netip.MustParseAddr("127.0.0.1"), 6379) {
+	if !p.mayDial(private, Target{Host: "redis.internal", Port: 6379}, netip.MustParseAddr("127.0.0.1")) {
 		t.Error("a rule for a loopback address does not open it")
 	}
 }

@@ -34,8 +34,8 @@ func TestFlowsOfAConnection(t *testing.T) {
 	c.CloseIdleConnections()
 	got := append(begun, w.last())
 	want := []Flow{
-		{Target: Target{"v2.example.com", 443}, Begins: true, Allowed: true, Reason: "rule *.example.com"},
-		{Target: Target{"v2.example.com", 443}, Allowed: true, Reason: "rule *.example.com", Secrets: []string{"TOKEN"}},
+		{Target: Target{Host: "v2.example.com", Port: 443}, Begins: true, Allowed: true, Reason: "rule *.example.com"},
+		{Target: Target{Host: "v2.example.com", Port: 443}, Allowed: true, Reason: "rule *.example.com", Secrets: []string{"TOKEN"}},
 	}
 	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(Flow{}, "Addr", "Began", "Took", "Sent", "Received")); diff != "" {
 		t.Errorf("flows (-want +got):\n%s", diff)

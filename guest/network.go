@@ -2,6 +2,7 @@ package guest
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"log"
 	"net/http"
@@ -20,7 +21,17 @@ const maxOutward = 1024
 type Network struct {
 	Authorities []byte            // certificates to trust, in PEM
 	Environment map[string]string // of commands from now on
+	Addresses   Need              // of a route for addresses that no name stands for
 }
+
+// A Need says how much something is needed.
+type Need int
+
+const (
+	NotNeeded Need = iota
+	Wanted         // without it the rest is done
+	Needed
+)
 
 // Outward gives the sandbox a way out until ctx ends: what the guest asks on
 // streams of its own is answered by out. After each loss of the connection it
@@ -65,7 +76,11 @@ func (c *Client) outward(ctx context.Context, out http.Handler, n Network) (lost
 	go func() { _ = server.Serve(netutil.LimitListener(session, maxOutward)) }() // ends with the session
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
-	if _, err := c.guest.SetNetwork(ctx, connect.NewRequest(&v1.SetNetworkRequest{Authorities: n.Authorities, Environment: n.Environment})); err != nil {
+	answer, err := c.guest.SetNetwork(ctx, connect.NewRequest(&v1.SetNetworkRequest{Authorities: n.Authorities, Environment: n.Environment, Addresses: n.Addresses != NotNeeded}))
+	if err == nil && answer.Msg.Unroutable != "" && n.Addresses == Needed {
+		err = fmt.Errorf("the sandbox has no route for addresses: %s", answer.Msg.Unroutable)
+	}
+	if err != nil {
 		session.Close() // whatever is wrong, the next attempt begins anew
 		return nil, err
 	}

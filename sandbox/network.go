@@ -38,10 +38,11 @@ const (
 // NetworkOptions say which network policies containers may have. The zero value
 // allows any public name, and nothing inside.
 type NetworkOptions struct {
-	// Allowed bounds what policies may name; nil is any name. "open" needs "*".
+	// Allowed bounds what policies may name; nil is anything. "open" needs "*".
 	Allowed []egress.Rule
-	// Private are hosts whose addresses are not public. A policy that names one
-	// reaches it; names elsewhere that resolve to such addresses are refused.
+	// Private are names whose addresses are not public, and addresses that are not. A
+	// policy that names one reaches it; other names that resolve to such addresses are
+	// refused.
 	Private []egress.Rule
 	// Authorities are certificates that all containers trust, in PEM: those that
 	// this machine trusts, for networks where TLS is inspected.
@@ -52,7 +53,7 @@ type NetworkOptions struct {
 
 	// For tests, as in egress.Gate.
 	Lookup func(ctx context.Context, name string) ([]netip.Addr, error)
-	Dial   func(ctx context.Context, addr netip.AddrPort) (net.Conn, error)
+	Dial   func(ctx context.Context, network string, addr netip.AddrPort) (net.Conn, error)
 }
 
 // kindNetwork is the kind of object that holds a container's secrets, sealed.
@@ -103,13 +104,13 @@ func (k *Keeper) allow(p *egress.Policy, domains []string) error {
 	for i, domain := range domains {
 		at := fmt.Sprintf("network_policy.allowed_domains[%d]", i)
 		r, err := egress.ParseRule(domain)
-		if err == nil && r.Name == "" {
-			err = errors.New("addresses cannot be reached, only names")
-		}
 		if err != nil {
 			return berth.Invalid(at, "Invalid domain: %v.", err)
 		}
-		r.Private = covers(k.opts.Network.Private, r)
+		if r.Prefix.IsValid() && !k.opts.Driver.Features().Routes {
+			return berth.Invalid(at, "The address '%s' cannot be reached with this server's driver, which has no route for addresses.", domain)
+		}
+		r.Private = egress.Covers(k.opts.Network.Private, r)
 		if !r.Private && !k.mayName(r) {
 			return berth.Invalid(at, "The domain '%s' is not allowed on this server.", domain)
 		}
@@ -118,20 +119,15 @@ func (k *Keeper) allow(p *egress.Policy, domains []string) error {
 	return nil
 }
 
+// mayName reports whether a policy may name what is public. Whoever may name any
+// name may name any public address.
 func (k *Keeper) mayName(r egress.Rule) bool {
-	return k.opts.Network.Allowed == nil || covers(k.opts.Network.Allowed, r)
-}
-
-// covers reports whether one of the rules opens all that r does. A rule without
-// ports of its own opens any of a name's.
-func covers(rules []egress.Rule, r egress.Rule) bool {
-	return slices.ContainsFunc(rules, func(c egress.Rule) bool {
-		if len(c.Ports) > 0 && !slices.Equal(c.Ports, r.Ports) {
-			return false
-		}
-		suffix, wild := strings.CutPrefix(c.Name, "*")
-		return c.Name == r.Name || wild && strings.HasSuffix(r.Name, suffix)
-	})
+	if r.Prefix.IsValid() && r.Prefix.Bits() > 0 && !egress.Public(r.Prefix.Addr()) {
+		return false
+	}
+	allowed := k.opts.Network.Allowed
+	return allowed == nil || egress.Covers(allowed, r) ||
+		r.Prefix.IsValid() && egress.Covers(allowed, egress.Rule{Name: "*", Ports: r.Ports})
 }
 
 var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`)
@@ -150,7 +146,7 @@ func (n *network) add(id berth.ContainerID, secrets []berth.DomainSecret) (err e
 		if err != nil || r.Name == "" || r.Name == "*" || len(r.Ports) > 0 {
 			return berth.Invalid(at+".domain", "Invalid domain: expected a name or *.name.")
 		}
-		if !n.policy.Open && !slices.ContainsFunc(n.policy.Rules, func(a egress.Rule) bool { a.Ports = nil; return covers([]egress.Rule{a}, r) }) {
+		if !n.policy.Open && !slices.ContainsFunc(n.policy.Rules, func(a egress.Rule) bool { a.Ports = nil; return egress.Covers([]egress.Rule{a}, r) }) {
 			return berth.Invalid(at+".domain", "The domain '%s' of a secret is not among 'allowed_domains'.", s.Domain)
 		}
 		if !variableName.MatchString(s.Name) || strings.HasPrefix(s.Name, "BERTH_") {
@@ -246,7 +242,8 @@ func (k *Keeper) connectOut(ctx context.Context, s *sandbox) error {
 	log := k.opts.Log.With("container", s.id, "project", s.project)
 	gate := &egress.Gate{Policy: s.network.policy, Secrets: s.network.secrets, CA: s.network.ca,
 		Lookup: k.opts.Network.Lookup, Dial: k.opts.Network.Dial, Record: k.recorder(s, log), Traffic: &s.network.traffic}
-	told := guest.Network{Authorities: bytes.Clone(k.opts.Network.Authorities), Environment: map[string]string{}}
+	told := guest.Network{Authorities: bytes.Clone(k.opts.Network.Authorities), Environment: map[string]string{},
+		Addresses: addressNeed(s.network.policy)}
 	if s.network.ca != nil {
 		told.Authorities = append(append(told.Authorities, '\n'), s.network.ca.PEM()...)
 	}
@@ -272,6 +269,18 @@ func (k *Keeper) connectOut(ctx context.Context, s *sandbox) error {
 	case <-s.life.Done():
 		return context.Cause(s.life)
 	}
+}
+
+// addressNeed says whether a policy is kept only with a route for addresses. "open"
+// is mostly about names.
+func addressNeed(p *egress.Policy) guest.Need {
+	switch {
+	case !p.Addresses():
+		return guest.NotNeeded
+	case p.Open:
+		return guest.Wanted
+	}
+	return guest.Needed
 }
 
 // Egress returns what has passed between a container and the world since this

@@ -14,12 +14,15 @@ import (
 
 // NetworkConfig bounds what containers may be allowed to reach.
 type NetworkConfig struct {
-	// Allowed are the names that a container's policy may name: "example.com",
-	// "*.example.com", "db.example.com:5432", "*". Default: any. [] is none.
+	// Allowed is what a container's policy may name: "example.com", "*.example.com",
+	// "db.example.com:5432", "203.0.113.0/24:22", "*". Default: anything public. [] is
+	// nothing.
 	Allowed []EgressRule `yaml:"allowed"`
 
-	// Private are names whose addresses are not public. A policy may name them;
-	// all other names that resolve to such addresses are refused. Default: none.
+	// Private are names whose addresses are not public, and such addresses, as in
+	// "10.1.0.0/16:5432" or "[fd12::7]:53/udp". A policy may name them; all other names
+	// that resolve to such addresses are refused. An address at which a cloud tells a
+	// machine its credentials must be named itself. Default: none.
 	Private []EgressRule `yaml:"private"`
 
 	// TrustHost makes containers trust the certificate authorities of this
@@ -32,10 +35,7 @@ type EgressRule struct{ egress.Rule }
 
 // UnmarshalYAML reads a rule.
 func (r *EgressRule) UnmarshalYAML(n *yaml.Node) (err error) {
-	if r.Rule, err = egress.ParseRule(n.Value); err == nil && r.Name == "" {
-		err = errors.New("addresses cannot be reached, only names")
-	}
-	if err != nil {
+	if r.Rule, err = egress.ParseRule(n.Value); err != nil {
 		return fmt.Errorf("line %d: %w", n.Line, err)
 	}
 	return nil

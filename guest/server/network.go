@@ -20,6 +20,7 @@ import (
 	"github.com/hashicorp/yamux"
 
 	v1 "github.com/berth-run/berth/guest/guestpb/berth/guest/v1"
+	"github.com/berth-run/berth/guest/route"
 )
 
 const (
@@ -46,6 +47,7 @@ type network struct {
 	out   *yamux.Session // to the keeper; nil while there is none
 	names map[string]*outsider
 	begun bool
+	route bool // there is one for addresses
 }
 
 // An outsider is a name that has an address here.
@@ -73,7 +75,28 @@ func (s *Server) SetNetwork(ctx context.Context, req *connect.Request[v1.SetNetw
 	if err := s.network.open(session); err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&v1.SetNetworkResponse{}), nil
+	answer := &v1.SetNetworkResponse{}
+	if req.Msg.Addresses {
+		if err := s.network.openRoute(); err != nil {
+			answer.Unroutable = err.Error()
+		}
+	}
+	return connect.NewResponse(answer), nil
+}
+
+// openRoute makes the route for addresses.
+func (n *network) openRoute() error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.route {
+		return nil
+	}
+	err := route.Open(route.Out{
+		Connect: func(to netip.AddrPort, datagrams bool) (net.Conn, error) { return n.connect(to.String(), datagrams) },
+		Carry:   splice,
+	})
+	n.route = err == nil
+	return err
 }
 
 // open makes session the way out, and starts to answer lookups.
@@ -237,32 +260,62 @@ func pump(to io.Writer, from io.Reader) error {
 
 // carry hands a connection to the keeper. What the keeper refuses is reset.
 func (n *network) carry(conn *net.TCPConn, target string) {
-	defer conn.Close()
-	out, err := n.stream()
+	out, err := n.connect(target, false)
 	if err != nil {
 		_ = conn.SetLinger(0)
+		conn.Close()
 		return
 	}
-	defer out.Close()
+	splice(conn, out)
+}
+
+// connect asks the keeper for a connection, or for an exchange of datagrams.
+func (n *network) connect(target string, datagrams bool) (net.Conn, error) {
+	out, err := n.stream()
+	if err != nil {
+		return nil, err
+	}
+	protocol := ""
+	if datagrams {
+		protocol = "Berth-Protocol: udp\r\n"
+	}
 	_ = out.SetDeadline(time.Now().Add(outTime))
-	in := bufio.NewReader(out)
-	_, err = fmt.Fprintf(out, "CONNECT %s HTTP/1.1\r\nHost: %s\r\n\r\n", target, target)
+	s := &stream{Conn: out, in: bufio.NewReader(out)}
+	_, err = fmt.Fprintf(out, "CONNECT %s HTTP/1.1\r\nHost: %s\r\n%s\r\n", target, target, protocol)
 	var resp *http.Response
 	if err == nil {
-		resp, err = http.ReadResponse(in, &http.Request{Method: http.MethodConnect})
+		resp, err = http.ReadResponse(s.in, &http.Request{Method: http.MethodConnect})
 	}
-	if err != nil || resp.StatusCode != http.StatusOK {
-		_ = conn.SetLinger(0)
-		return
+	if err == nil && resp.StatusCode != http.StatusOK {
+		err = errors.New(resp.Status)
+	}
+	if err != nil {
+		out.Close()
+		return nil, err
 	}
 	_ = out.SetDeadline(time.Time{})
+	return s, nil
+}
+
+// A stream is a connection of which some may be in a buffer already.
+type stream struct {
+	net.Conn
+	in *bufio.Reader
+}
+
+func (s *stream) Read(p []byte) (int, error) { return s.in.Read(p) }
+
+// splice carries a connection of the sandbox over its stream until both are done.
+func splice(conn route.Conn, out net.Conn) {
+	defer conn.Close()
+	defer out.Close()
 	var both sync.WaitGroup
 	both.Go(func() {
 		_ = pump(out, conn)
 		_ = out.Close() // of a yamux stream: only this direction
 	})
 	both.Go(func() {
-		_ = pump(conn, in)
+		_ = pump(conn, out)
 		_ = conn.CloseWrite()
 	})
 	both.Wait()

@@ -22,17 +22,20 @@ type reaper struct {
 	poke  chan os.Signal
 	still sync.RWMutex // held while no process may be started
 	spare bool         // the kernel spares the guest when memory is short
+
+	starter starter // nil unless PID 1
 }
 
-func newReaper() *reaper {
-	r := &reaper{owned: map[int]bool{}, poke: make(chan os.Signal, 1)}
+func newReaper() (r *reaper, err error) {
+	r = &reaper{owned: map[int]bool{}, poke: make(chan os.Signal, 1)}
 	own, _ := os.ReadFile("/proc/self/oom_score_adj")
 	r.spare = bytes.HasPrefix(own, []byte("-"))
 	if os.Getpid() == 1 {
 		signal.Notify(r.poke, unix.SIGCHLD)
 		go r.run()
+		r.starter, err = newStarter()
 	}
-	return r
+	return r, err
 }
 
 // start starts a command whose Wait the caller will call, and then release.
@@ -41,7 +44,7 @@ func (r *reaper) start(cmd *exec.Cmd) error {
 	defer r.still.RUnlock()
 	r.mu.Lock()
 	defer r.mu.Unlock() // a child that dies at once is known before it is looked at
-	if err := cmd.Start(); err != nil {
+	if err := r.starter.start(cmd); err != nil {
 		return err
 	}
 	r.owned[cmd.Process.Pid] = true

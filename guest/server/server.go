@@ -75,12 +75,15 @@ func New(opts Options) (*Server, error) {
 	if opts.Log == nil {
 		opts.Log = slog.New(slog.DiscardHandler)
 	}
-	s := &Server{opts: opts, started: time.Now(), reaper: newReaper(), initial: map[string]bool{}}
+	reaper, err := newReaper()
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{opts: opts, started: time.Now(), reaper: reaper, initial: map[string]bool{}}
 	for _, kv := range os.Environ() {
 		s.initial[kv] = true
 	}
 	s.archiver.server = s
-	var err error
 	if s.owner, err = lookup(opts.User); err != nil {
 		return nil, err
 	}

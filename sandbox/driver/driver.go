@@ -163,6 +163,7 @@ type Features struct {
 	LimitsShown bool // /proc/meminfo shows Limits.Memory, and not the machine's
 	Erases      bool // what a sandbox wrote cannot be read after Destroy, not even from the raw volume
 	Network     bool // the sandbox sees a network other than its own loopback
+	Routes      bool // the guest can make a route for addresses: it has CAP_NET_ADMIN and /dev/net/tun
 
 	// OwnKernel: each sandbox is a machine. Its processes are not the host's and
 	// are not in Stats.PIDs, Limits.Memory is the machine's, of which its kernel

@@ -51,6 +51,7 @@ func Run(t *testing.T, h Harness) {
 	if s.isolates() {
 		t.Run("Attacks", s.attacks)
 		s.run(t, "Egress", s.egress)
+		s.run(t, "Addresses", s.addresses)
 	}
 }
 

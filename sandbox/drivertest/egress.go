@@ -29,9 +29,10 @@ type outside struct {
 	trust  []byte
 	secret egress.Secret
 
-	mu    sync.Mutex
-	flows []egress.Flow
-	asked map[string]bool // names that were looked up
+	mu      sync.Mutex
+	flows   []egress.Flow
+	asked   map[string]bool // names that were looked up
+	dialled []netip.Addr
 }
 
 const (
@@ -87,7 +88,7 @@ func newOutsideOf(t testing.TB, secure *httptest.Server, ports map[int]string, a
 			}
 			return []netip.Addr{netip.MustParseAddr(outsideAddr)}, nil
 		},
-		Dial: func(ctx context.Context, a netip.AddrPort) (net.Conn, error) {
+		Dial: func(ctx context.Context, network string, a netip.AddrPort) (net.Conn, error) {
 			if a.Addr().String() != outsideAddr {
 				return nil, errors.New("an address inside was dialled")
 			}
@@ -123,8 +124,16 @@ func greeter(t *testing.T) string {
 // connect gives the sandbox its way out, and waits until it has it.
 func (o *outside) connect(t testing.TB, b *Box) {
 	t.Helper()
+	if err := o.tryConnect(t, b); err != nil {
+		t.Fatalf("the way out: %v", err)
+	}
+}
+
+// tryConnect is connect, and returns what the first attempt came to.
+func (o *outside) tryConnect(t testing.TB, b *Box) error {
+	t.Helper()
 	connected := make(chan error, 64)
-	go b.Client.Outward(t.Context(), o.gate, guest.Network{Authorities: o.trust, Environment: map[string]string{o.secret.Name: o.secret.Placeholder}},
+	go b.Client.Outward(t.Context(), o.gate, o.told(),
 		func(err error) {
 			select {
 			case connected <- err:
@@ -133,12 +142,19 @@ func (o *outside) connect(t testing.TB, b *Box) {
 		})
 	select {
 	case err := <-connected:
-		if err != nil {
-			t.Fatalf("the way out: %v", err)
-		}
+		return err
 	case <-time.After(30 * time.Second):
-		t.Fatal("the guest does not take its way out")
+		return errors.New("the guest does not take it")
 	}
+}
+
+// told is what the guest is told of this outside.
+func (o *outside) told() guest.Network {
+	n := guest.Network{Authorities: o.trust, Environment: map[string]string{o.secret.Name: o.secret.Placeholder}}
+	if o.gate.Policy.Addresses() {
+		n.Addresses = guest.Needed
+	}
+	return n
 }
 
 // refusal waits for a flow to a host that was refused, and returns why.

@@ -114,6 +114,7 @@ func (d *Driver) Features() driver.Features {
 		PIDLimit:    true,
 		DiskLimit:   true,
 		LimitsShown: true,
+		Routes:      true,
 		Erases:      d.seals,
 	}
 }

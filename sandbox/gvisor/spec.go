@@ -22,6 +22,11 @@ var capabilities = []string{
 	"CAP_SETFCAP", "CAP_SETGID", "CAP_SETPCAP", "CAP_SETUID", "CAP_SYS_CHROOT",
 }
 
+// guestCapability is for the guest alone, to make its route for addresses. Before
+// it starts a program the guest takes it out of the bounding set, which gVisor
+// wants it to be in at first.
+const guestCapability = "CAP_NET_ADMIN"
+
 // defaultPath is the guest's PATH unless the Spec says another.
 const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
@@ -33,7 +38,7 @@ const memoryReserve = 64 << 20
 // ociSpec returns the OCI bundle's config.json for the sandbox.
 func ociSpec(spec driver.Spec, s sandbox, seed string) *specs.Spec {
 	l := spec.Limits
-	caps := slices.Clone(capabilities)
+	guest := append(slices.Clone(capabilities), guestCapability)
 	return &specs.Spec{
 		Version: "1.1.0",
 		Process: &specs.Process{
@@ -41,7 +46,7 @@ func ociSpec(spec driver.Spec, s sandbox, seed string) *specs.Spec {
 			Cwd:  "/",
 			Env:  guestEnv(spec),
 			Capabilities: &specs.LinuxCapabilities{
-				Bounding: caps, Effective: caps, Permitted: caps,
+				Bounding: guest, Effective: guest, Permitted: guest,
 			},
 			Rlimits: []specs.POSIXRlimit{
 				{Type: "RLIMIT_NPROC", Hard: uint64(l.PIDs), Soft: uint64(l.PIDs)},

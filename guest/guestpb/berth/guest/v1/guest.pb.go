@@ -765,6 +765,7 @@ type SetNetworkRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Authorities   []byte                 `protobuf:"bytes,1,opt,name=authorities,proto3" json:"authorities,omitempty"`                                                                           // certificates to trust, in PEM
 	Environment   map[string]string      `protobuf:"bytes,2,rep,name=environment,proto3" json:"environment,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // of commands from now on
+	Addresses     bool                   `protobuf:"varint,3,opt,name=addresses,proto3" json:"addresses,omitempty"`                                                                              // also connections and datagrams to addresses that no name stands for
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -813,8 +814,16 @@ func (x *SetNetworkRequest) GetEnvironment() map[string]string {
 	return nil
 }
 
+func (x *SetNetworkRequest) GetAddresses() bool {
+	if x != nil {
+		return x.Addresses
+	}
+	return false
+}
+
 type SetNetworkResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
+	Unroutable    string                 `protobuf:"bytes,1,opt,name=unroutable,proto3" json:"unroutable,omitempty"` // why the sandbox has no route for addresses, if it was to have one
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -847,6 +856,13 @@ func (x *SetNetworkResponse) ProtoReflect() protoreflect.Message {
 // Deprecated: Use SetNetworkResponse.ProtoReflect.Descriptor instead.
 func (*SetNetworkResponse) Descriptor() ([]byte, []int) {
 	return file_berth_guest_v1_guest_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *SetNetworkResponse) GetUnroutable() string {
+	if x != nil {
+		return x.Unroutable
+	}
+	return ""
 }
 
 var File_berth_guest_v1_guest_proto protoreflect.FileDescriptor
@@ -893,14 +909,18 @@ const file_berth_guest_v1_guest_proto_rawDesc = "" +
 	"\aworkdir\x18\x04 \x01(\tR\aworkdir\"9\n" +
 	"\x15SetEnvironmentRequest\x12 \n" +
 	"\venvironment\x18\x01 \x03(\tR\venvironment\"\x18\n" +
-	"\x16SetEnvironmentResponse\"\xcb\x01\n" +
+	"\x16SetEnvironmentResponse\"\xe9\x01\n" +
 	"\x11SetNetworkRequest\x12 \n" +
 	"\vauthorities\x18\x01 \x01(\fR\vauthorities\x12T\n" +
-	"\venvironment\x18\x02 \x03(\v22.berth.guest.v1.SetNetworkRequest.EnvironmentEntryR\venvironment\x1a>\n" +
+	"\venvironment\x18\x02 \x03(\v22.berth.guest.v1.SetNetworkRequest.EnvironmentEntryR\venvironment\x12\x1c\n" +
+	"\taddresses\x18\x03 \x01(\bR\taddresses\x1a>\n" +
 	"\x10EnvironmentEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x14\n" +
-	"\x12SetNetworkResponse2\xdb\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"4\n" +
+	"\x12SetNetworkResponse\x12\x1e\n" +
+	"\n" +
+	"unroutable\x18\x01 \x01(\tR\n" +
+	"unroutable2\xdb\x01\n" +
 	"\x05Shell\x12@\n" +
 	"\x03Run\x12\x1a.berth.guest.v1.RunRequest\x1a\x1b.berth.guest.v1.RunResponse0\x01\x12G\n" +
 	"\x06Cancel\x12\x1d.berth.guest.v1.CancelRequest\x1a\x1e.berth.guest.v1.CancelResponse\x12G\n" +

@@ -1,0 +1,175 @@
+// Package route gives a sandbox without a network card a route for addresses: a
+// device whose packets end in a network stack of the guest's own.
+//
+// What programs send to an address that no name stands for comes out of the stack
+// as a connection, or as datagrams, and is handed on. Everything else (ICMP,
+// fragments, other protocols) is dropped.
+package route
+
+import (
+	"context"
+	"net"
+	"net/netip"
+	"os"
+	"sync"
+	"time"
+
+	"gvisor.dev/gvisor/pkg/buffer"
+	"gvisor.dev/gvisor/pkg/tcpip"
+	"gvisor.dev/gvisor/pkg/tcpip/adapters/gonet"
+	"gvisor.dev/gvisor/pkg/tcpip/header"
+	"gvisor.dev/gvisor/pkg/tcpip/link/channel"
+	"gvisor.dev/gvisor/pkg/tcpip/network/ipv4"
+	"gvisor.dev/gvisor/pkg/tcpip/network/ipv6"
+	"gvisor.dev/gvisor/pkg/tcpip/stack"
+	"gvisor.dev/gvisor/pkg/tcpip/transport/tcp"
+	"gvisor.dev/gvisor/pkg/tcpip/transport/udp"
+	"gvisor.dev/gvisor/pkg/waiter"
+)
+
+const (
+	nic        = 1
+	queue      = 256      // packets toward the sandbox that wait
+	maxPending = 256      // connections of which it is not known yet whether they are allowed
+	tcpBuffer  = 64 << 10 // at first, in each direction of a connection
+	tcpLargest = 1 << 20
+)
+
+// An Out is the way on. Its functions are called by many at once.
+type Out struct {
+	// Connect returns a stream to an address, or an error if it is refused. With
+	// datagrams each of them follows its length in two bytes, in both directions.
+	Connect func(to netip.AddrPort, datagrams bool) (net.Conn, error)
+	// Carry carries a connection of the sandbox over its stream until both are done.
+	Carry func(conn Conn, stream net.Conn)
+}
+
+// A Conn is a connection of which one direction can be closed.
+type Conn interface {
+	net.Conn
+	CloseWrite() error
+}
+
+// A route is the device with its stack. It lives as long as the process.
+type route struct {
+	out    Out
+	device *os.File
+	link   *channel.Endpoint
+	stack  *stack.Stack
+
+	mu      sync.Mutex
+	flows   int                          // exchanges of datagrams
+	refused map[netip.AddrPort]time.Time // where datagrams went in vain lately
+}
+
+// Open makes the device and the route, and serves them from now on. It needs
+// CAP_NET_ADMIN and /dev/net/tun.
+func Open(out Out) error {
+	device, err := openDevice()
+	if err != nil {
+		return err
+	}
+	r := &route{out: out, device: device, link: channel.New(queue, mtu, ""), refused: map[netip.AddrPort]time.Time{}}
+	r.stack = stack.New(stack.Options{
+		NetworkProtocols:   []stack.NetworkProtocolFactory{ipv4.NewProtocol, ipv6.NewProtocol},
+		TransportProtocols: []stack.TransportProtocolFactory{tcp.NewProtocol, udp.NewProtocol},
+	})
+	for _, option := range []tcpip.SettableTransportProtocolOption{
+		new(tcpip.TCPSACKEnabled(true)),
+		&tcpip.TCPReceiveBufferSizeRangeOption{Min: 4 << 10, Default: tcpBuffer, Max: tcpLargest},
+		&tcpip.TCPSendBufferSizeRangeOption{Min: 4 << 10, Default: tcpBuffer, Max: tcpLargest},
+	} {
+		if err := r.stack.SetTransportProtocolOption(tcp.ProtocolNumber, option); err != nil {
+			return stackError{err}
+		}
+	}
+	if err := r.stack.CreateNIC(nic, r.link); err != nil {
+		return stackError{err}
+	}
+	// The stack takes packets to every address, and answers from there.
+	for _, err := range []tcpip.Error{r.stack.SetPromiscuousMode(nic, true), r.stack.SetSpoofing(nic, true)} {
+		if err != nil {
+			return stackError{err}
+		}
+	}
+	r.stack.SetRouteTable([]tcpip.Route{{Destination: header.IPv4EmptySubnet, NIC: nic}, {Destination: header.IPv6EmptySubnet, NIC: nic}})
+	r.stack.SetTransportProtocolHandler(tcp.ProtocolNumber, tcp.NewForwarder(r.stack, 0, maxPending, r.connection).HandlePacket)
+	r.stack.SetTransportProtocolHandler(udp.ProtocolNumber, udp.NewForwarder(r.stack, r.datagrams).HandlePacket)
+	go r.receive()
+	go r.send()
+	return nil
+}
+
+// receive takes packets from the sandbox.
+func (r *route) receive() {
+	buf := make([]byte, mtu)
+	for {
+		n, err := r.device.Read(buf)
+		if err != nil {
+			return
+		}
+		protocol, ok := admit(buf[:n])
+		if !ok {
+			continue
+		}
+		pkt := stack.NewPacketBuffer(stack.PacketBufferOptions{Payload: buffer.MakeWithData(buf[:n])})
+		r.link.InjectInbound(protocol, pkt)
+		pkt.DecRef()
+	}
+}
+
+// send gives packets to the sandbox.
+func (r *route) send() {
+	for {
+		pkt := r.link.ReadContext(context.Background())
+		if pkt == nil {
+			return
+		}
+		view := pkt.ToView()
+		_, _ = r.device.Write(view.AsSlice()) // one that is lost is sent again, or may be lost
+		view.Release()
+		pkt.DecRef()
+	}
+}
+
+// admit reports whether a packet is a whole one of TCP or UDP, and which protocol
+// carries it.
+func admit(p []byte) (tcpip.NetworkProtocolNumber, bool) {
+	carried := func(b byte) bool { return b == byte(tcp.ProtocolNumber) || b == byte(udp.ProtocolNumber) }
+	switch {
+	case len(p) >= header.IPv4MinimumSize && p[0]>>4 == 4:
+		const fragment = 0x3fff // more follow, or some came before
+		return ipv4.ProtocolNumber, (uint16(p[6])<<8|uint16(p[7]))&fragment == 0 && carried(p[9])
+	case len(p) >= header.IPv6MinimumSize && p[0]>>4 == 6:
+		return ipv6.ProtocolNumber, carried(p[6])
+	}
+	return 0, false
+}
+
+// connection serves a connection, if it is allowed; otherwise it is reset.
+func (r *route) connection(req *tcp.ForwarderRequest) {
+	stream, err := r.out.Connect(target(req.ID()), false)
+	if err != nil {
+		req.Complete(true)
+		return
+	}
+	var wq waiter.Queue
+	ep, failed := req.CreateEndpoint(&wq)
+	req.Complete(failed != nil)
+	if failed != nil {
+		stream.Close()
+		return
+	}
+	r.out.Carry(gonet.NewTCPConn(&wq, ep), stream)
+}
+
+// target is where a packet wants to go.
+func target(id stack.TransportEndpointID) netip.AddrPort {
+	addr, _ := netip.AddrFromSlice(id.LocalAddress.AsSlice())
+	return netip.AddrPortFrom(addr, id.LocalPort)
+}
+
+// A stackError is an error in the words of the stack.
+type stackError struct{ err tcpip.Error }
+
+func (e stackError) Error() string { return "network stack: " + e.err.String() }
