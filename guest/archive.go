@@ -53,3 +53,23 @@ func (c *Client) ApplyArchive(ctx context.Context, layer io.Reader) error {
 	}
 	return answerError(resp)
 }
+
+// Sleep has the guest close its socket and its connections until the driver wakes
+// it, so that the sandbox's memory can be written to a file. This connection ends;
+// the next use makes another.
+func (c *Client) Sleep(ctx context.Context) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.base+"/sleep", nil)
+	if err != nil {
+		return err
+	}
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return err
+	}
+	resp.Body.Close()
+	if resp.StatusCode != http.StatusNoContent {
+		return fmt.Errorf("the guest answered %s", resp.Status)
+	}
+	c.Disconnect()
+	return nil
+}

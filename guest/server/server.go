@@ -55,6 +55,7 @@ type Server struct {
 	handler http.Handler
 
 	archiver archiver
+	sleeper  sleeper
 	ports    sync.Map // of TCP that the guest itself listens on, as text
 
 	initial     map[string]bool          // the guest's own environment at its start
@@ -123,6 +124,7 @@ func (s *Server) routes() http.Handler {
 	mux.HandleFunc("GET /folder", s.folder)
 	mux.HandleFunc("GET /archive", s.archiver.get)
 	mux.HandleFunc("POST /archive", s.archiver.put)
+	mux.HandleFunc("POST /sleep", s.sleep)
 	mux.HandleFunc("GET /health", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodConnect {
@@ -140,15 +142,23 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	if addr, ok := l.Addr().(*net.TCPAddr); ok {
 		s.ports.Store(strconv.Itoa(addr.Port), true)
 	}
+	s.canSleep(l)
 	stop := context.AfterFunc(ctx, func() { l.Close() })
-	defer stop()
+	defer func() { stop() }()
 	for {
 		conn, err := l.Accept()
 		if ctx.Err() != nil {
 			return nil
 		}
 		if errors.Is(err, net.ErrClosed) {
-			return err
+			if l, err = s.slept(ctx); ctx.Err() != nil {
+				return nil
+			} else if err != nil {
+				return err
+			}
+			stop()
+			stop = context.AfterFunc(ctx, func() { l.Close() })
+			continue
 		}
 		if err != nil {
 			s.opts.Log.Warn("accept", "err", err) // no descriptors, for example: they come back
@@ -165,6 +175,11 @@ func (s *Server) serveConn(conn net.Conn) {
 	if err != nil {
 		return
 	}
+	if !s.sleeper.enter(session) {
+		session.Close()
+		return
+	}
+	defer s.sleeper.leave(session)
 	server := &http.Server{Handler: s.handler, ReadHeaderTimeout: 30 * time.Second,
 		ConnContext: func(ctx context.Context, _ net.Conn) context.Context {
 			return context.WithValue(ctx, sessionKey{}, session)

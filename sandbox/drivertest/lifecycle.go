@@ -32,6 +32,8 @@ func (s *suite) lifecycle(t *testing.T) {
 	s.run(t, "Archive", s.archive)
 	s.run(t, "ArchiveState", s.archiveState)
 	s.run(t, "StandStill", s.standStill)
+	s.run(t, "Memory", s.memory)
+	s.run(t, "BadMemory", s.badMemory)
 }
 
 func (s *suite) fromCreateToDestroy(t *testing.T) {

@@ -63,7 +63,8 @@ type Driver struct {
 	bootID   string
 	seals    bool // what sandboxes write is encrypted
 	skeleton string
-	runsc    *os.File // the program, in memory
+	runsc    *os.File               // the program, in memory
+	version  func() (string, error) // of the programs, as a checkpoint tells it
 }
 
 var _ driver.Driver = (*Driver)(nil)
@@ -87,7 +88,7 @@ func Open(opts Options) (*Driver, error) {
 	if err != nil {
 		return nil, fmt.Errorf("gvisor: %w", err)
 	}
-	d := &Driver{opts: opts, log: opts.Logger, cgroups: cgroups, bootID: bootID}
+	d := &Driver{opts: opts, log: opts.Logger, cgroups: cgroups, bootID: bootID, version: versionOf(opts.RunscPath, opts.GuestPath)}
 	if d.log == nil {
 		d.log = slog.Default()
 	}

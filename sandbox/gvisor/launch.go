@@ -80,11 +80,16 @@ func setLoopbackUp() error {
 // highFD is the first descriptor number that the sentry uses for itself.
 const highFD = 256
 
-// runscCommand returns the runsc command that creates and starts the sandbox.
+// runscCommand returns the runsc command that creates and starts the sandbox, or
+// restores it from an image.
 // Its output, the container's and the sentry's last words go to log.
-func (d *Driver) runscCommand(s sandbox, disk int64, log *os.File) (*exec.Cmd, error) {
-	cmd := exec.Command(procFD(d.runsc),
-		"--root="+sealed+"/runsc", // relative, to stay below the length of a socket's path
+func (d *Driver) runscCommand(s sandbox, disk int64, image string, log *os.File) (*exec.Cmd, error) {
+	command := []string{"run"}
+	if image != "" {
+		command = []string{"restore", "--image-path=" + image}
+	}
+	cmd := exec.Command(procFD(d.runsc), append(append([]string{
+		"--root=" + sealed + "/runsc", // relative, to stay below the length of a socket's path
 		"--platform=systrap",
 		"--network=sandbox",
 		"--host-uds=create", // the guest binds its socket; nobody connects out
@@ -94,8 +99,9 @@ func (d *Driver) runscCommand(s sandbox, disk int64, log *os.File) (*exec.Cmd, e
 		"--allow-suid", // sudo
 		"--allow-rootfs-tar-annotation",
 		fmt.Sprintf("--overlay2=root:dir=%s,size=%d", s.path(sealed+"/disk"), disk),
-		"--panic-log="+s.path("run/log/panic.log"),
-		"run", "--detach", "--pid-file="+s.path("pid"), "--bundle="+s.path(sealed), "s")
+		"--panic-log=" + s.path("run/log/panic.log"),
+	}, command...),
+		"--detach", "--pid-file="+s.path("pid"), "--bundle="+s.path(sealed), "s")...)
 	cmd.Dir = s.dir
 	cmd.Env = []string{}
 	cmd.Stdout, cmd.Stderr = log, log

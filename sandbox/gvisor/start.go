@@ -26,16 +26,21 @@ func (d *Driver) Start(ctx context.Context, id string) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	if err := d.start(ctx, s); err != nil {
+	return d.begin(ctx, s, "")
+}
+
+// begin starts the sandbox, from a checkpoint's image if there is one.
+func (d *Driver) begin(ctx context.Context, s sandbox, image string) error {
+	if err := d.start(ctx, s, image); err != nil {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), destroyTimeout)
 		defer cancel()
 		killErr := s.cgroup.Kill(ctx)
-		return fmt.Errorf("gvisor: start %s: %w%s", id, errors.Join(err, killErr), s.lastWords())
+		return fmt.Errorf("gvisor: start %s: %w%s", s.id, errors.Join(err, killErr), s.lastWords())
 	}
 	return nil
 }
 
-func (d *Driver) start(ctx context.Context, s sandbox) error {
+func (d *Driver) start(ctx context.Context, s sandbox, image string) error {
 	rec, err := s.record()
 	if err != nil {
 		return err
@@ -54,7 +59,7 @@ func (d *Driver) start(ctx context.Context, s sandbox) error {
 		return err
 	}
 	defer log.Close()
-	cmd, err := d.runscCommand(s, rec.Limits.Disk, log)
+	cmd, err := d.runscCommand(s, rec.Limits.Disk, image, log)
 	if err != nil {
 		return err
 	}

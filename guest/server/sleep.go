@@ -1,0 +1,127 @@
+package server
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/yamux"
+)
+
+// A guest's socket and its connections belong to the machine: who writes the memory
+// of a sandbox to a file, or reads it back elsewhere, cannot have them in it. So the
+// guest is told to sleep: it closes them, takes its socket away, and waits for a file
+// beside it, by which it is woken. Everything else in the sandbox goes on.
+const (
+	wakeName  = "wake"
+	wakeEvery = 2 * time.Millisecond
+	sleepMost = 2 * time.Minute // then it wakes by itself: nobody will come
+	sleepSoon = time.Second     // for whoever sent it to sleep to hang up
+)
+
+// A sleeper knows what has to be closed.
+type sleeper struct {
+	mu       sync.Mutex
+	asleep   bool
+	listener *net.UnixListener // nil if the guest has none that it could make again
+	sessions map[*yamux.Session]bool
+	serving  sync.WaitGroup
+}
+
+// enter counts a session unless the guest sleeps.
+func (z *sleeper) enter(session *yamux.Session) bool {
+	z.mu.Lock()
+	defer z.mu.Unlock()
+	if z.asleep {
+		return false
+	}
+	if z.sessions == nil {
+		z.sessions = map[*yamux.Session]bool{}
+	}
+	z.sessions[session] = true
+	z.serving.Add(1)
+	return true
+}
+
+func (z *sleeper) leave(session *yamux.Session) {
+	z.mu.Lock()
+	delete(z.sessions, session)
+	z.mu.Unlock()
+	z.serving.Done()
+}
+
+// sleep serves POST /sleep. The socket is gone when the guest sleeps.
+func (s *Server) sleep(w http.ResponseWriter, r *http.Request) {
+	z := &s.sleeper
+	z.mu.Lock()
+	l, again := z.listener, z.asleep
+	z.asleep = l != nil
+	z.mu.Unlock()
+	if l == nil || again {
+		http.Error(w, `{"code":409,"message":"this guest cannot sleep now"}`, http.StatusConflict)
+		return
+	}
+	session, _ := r.Context().Value(sessionKey{}).(*yamux.Session)
+	w.WriteHeader(http.StatusNoContent)
+	go func() {
+		if session != nil { // the answer must arrive
+			select {
+			case <-session.CloseChan():
+			case <-time.After(sleepSoon):
+			}
+		}
+		l.Close()
+	}()
+}
+
+// slept is called when the listener is closed. If the guest was sent to sleep, it
+// returns a new listener when it is woken.
+func (s *Server) slept(ctx context.Context) (net.Listener, error) {
+	z := &s.sleeper
+	z.mu.Lock()
+	if !z.asleep {
+		z.mu.Unlock()
+		return nil, net.ErrClosed
+	}
+	path := z.listener.Addr().String()
+	for session := range z.sessions {
+		_ = session.Close()
+	}
+	z.mu.Unlock()
+	z.serving.Wait()
+	wake := filepath.Join(filepath.Dir(path), wakeName)
+	_ = os.Remove(wake) // from a time when nobody slept
+	_ = os.Remove(path)
+	for began := time.Now(); os.Remove(wake) != nil && time.Since(began) < sleepMost; {
+		select {
+		case <-time.After(wakeEvery):
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		return nil, err
+	}
+	z.mu.Lock()
+	z.asleep = false
+	z.mu.Unlock()
+	s.canSleep(l)
+	return l, nil
+}
+
+// canSleep notes a listener that can be made again.
+func (s *Server) canSleep(l net.Listener) {
+	ul, ok := l.(*net.UnixListener)
+	if !ok {
+		return
+	}
+	ul.SetUnlinkOnClose(false) // it says that the guest sleeps
+	s.sleeper.mu.Lock()
+	defer s.sleeper.mu.Unlock()
+	s.sleeper.listener = ul
+}

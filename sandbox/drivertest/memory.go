@@ -1,0 +1,138 @@
+package drivertest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/berth-run/berth/sandbox/driver"
+)
+
+// counting is a program whose only state is in its memory. It shows it on request,
+// and knows whom it has told.
+const counting = `cat >count.py <<'END'
+import os, time
+n, told = 0, set()
+while True:
+    n += 1
+    for name in os.listdir("."):
+        if name.startswith("ask-") and name not in told:
+            told.add(name)
+            with open("." + name, "w") as f:
+                f.write(f"{n} {len(told)}\n")
+            os.rename("." + name, "told-" + name[4:])
+    time.sleep(.002)
+END
+setsid python3 count.py >/dev/null 2>&1 </dev/null & echo $! >pid`
+
+// count asks the program of a sandbox for its number, and how often it was asked.
+func (b *Box) count(name string) (n, asked int) {
+	b.tb.Helper()
+	fields := strings.Fields(b.Must("touch ask-" + name + "; until test -e told-" + name + "; do sleep .01; done; cat told-" + name))
+	if len(fields) != 2 {
+		b.tb.Fatalf("the program says %q", fields)
+	}
+	n, err := strconv.Atoi(fields[0])
+	if err != nil {
+		b.tb.Fatal(err)
+	}
+	asked, err = strconv.Atoi(fields[1])
+	if err != nil {
+		b.tb.Fatal(err)
+	}
+	return n, asked
+}
+
+// Checkpoint writes a sandbox's memory.
+func (b *Box) Checkpoint() []byte {
+	b.tb.Helper()
+	if err := b.Client.Sleep(b.tb.Context()); err != nil {
+		b.tb.Fatalf("Sleep: %v", err)
+	}
+	var out bytes.Buffer
+	if err := b.Driver.(driver.Snapshotter).Checkpoint(b.tb.Context(), b.ID, &out); err != nil {
+		b.tb.Fatalf("Checkpoint: %v", err)
+	}
+	return out.Bytes()
+}
+
+// Restore makes a sandbox from a checkpoint. It ends with the test.
+func Restore(tb testing.TB, d driver.Driver, spec driver.Spec, image []byte) *Box {
+	tb.Helper()
+	if err := d.Create(tb.Context(), spec); err != nil {
+		tb.Fatalf("Create: %v", err)
+	}
+	tb.Cleanup(func() {
+		if err := d.Destroy(context.Background(), spec.ID); err != nil {
+			tb.Errorf("Destroy: %v", err)
+		}
+	})
+	if err := d.(driver.Snapshotter).Restore(tb.Context(), spec.ID, bytes.NewReader(image)); err != nil {
+		tb.Fatalf("Restore: %v", err)
+	}
+	return Attach(tb, d, spec.ID)
+}
+
+// memory takes the memory of a sandbox and starts others from it.
+func (s *suite) memory(t *testing.T) {
+	d := s.open(t)
+	if _, ok := d.(driver.Snapshotter); !ok {
+		return
+	}
+	first := Start(t, d, driver.Spec{ID: "first", Rootfs: s.Rootfs})
+	first.Must(counting)
+	first.Must(`mkdir a; cd a; export COLOUR=blue; echo kept >kept; sudo sh -c 'echo kept >/etc/kept; head -c 3000000 /dev/urandom >/srv/noise'; cd ..`)
+	noise := first.Must("md5sum /srv/noise")
+	began, _ := first.count("one")
+	image := first.Checkpoint()
+	if after, asked := first.count("two"); after <= began || asked != 2 {
+		t.Errorf("the first one counted to %d after %d, asked %d times, want it to go on", after, began, asked)
+	}
+	for i, id := range []string{"second", "third", "fourth"} { // the first two from the same image
+		next := Restore(t, d, driver.Spec{ID: id, Rootfs: s.Rootfs}, image)
+		n, asked := next.count(id)
+		if want := 2 + i/2; n <= began || asked != want {
+			t.Errorf("%s: got %d after %d, asked %d times, want what ran to go on, asked %d times", id, n, began, asked, want)
+		}
+		if got := next.Must(`echo "$COLOUR"; cat a/kept /etc/kept; md5sum /srv/noise; test ! -e told-two; kill -0 $(cat pid)`); got != "blue\nkept\nkept\n"+noise {
+			t.Errorf("%s: got %q", id, got)
+		}
+		if id == "third" { // what was restored can be written in its turn
+			image, began = next.Checkpoint(), n
+		}
+		next.Answers()
+	}
+}
+
+// badMemory restores what is not whole, and writes what does not sleep.
+func (s *suite) badMemory(t *testing.T) {
+	d, ok := s.open(t).(driver.Snapshotter)
+	if !ok {
+		return
+	}
+	b := Start(t, d, driver.Spec{ID: "first", Rootfs: s.Rootfs})
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if err := d.Checkpoint(ctx, "first", &bytes.Buffer{}); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a guest that is awake: got %v, want %v", err, context.DeadlineExceeded)
+	}
+	b.Answers()
+	image := b.Checkpoint()
+	b.Answers()
+	image[512] ^= 1 // in the version
+	for name, image := range map[string][]byte{"foreign": image, "cut": image[:len(image)/2], "empty": nil} {
+		if err := d.Create(t.Context(), driver.Spec{ID: name, Rootfs: s.Rootfs}); err != nil {
+			t.Fatal(err)
+		}
+		err := d.Restore(t.Context(), name, bytes.NewReader(image))
+		if err == nil || name == "foreign" && !errors.Is(err, driver.ErrForeign) {
+			t.Errorf("%s: got %v", name, err)
+		}
+	}
+	notFound(t, "Checkpoint", d.Checkpoint(t.Context(), "none", &bytes.Buffer{}))
+	notFound(t, "Restore", d.Restore(t.Context(), "none", bytes.NewReader(image)))
+}

@@ -1,0 +1,230 @@
+package gvisor
+
+import (
+	"archive/tar"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/berth-run/berth/sandbox/driver"
+)
+
+var _ driver.Snapshotter = (*Driver)(nil)
+
+const (
+	checkpointTimeout = 5 * time.Minute
+	asleepTimeout     = 5 * time.Second // for the guest to take its socket away
+
+	wakeName    = "wake"            // beside the guest's socket
+	imageDir    = sealed + "/image" // in the sandbox's directory, while it is used
+	versionName = "berth-version"   // the image's first file
+)
+
+// imageFiles are what runsc makes of a checkpoint.
+var imageFiles = []string{"checkpoint.img", "pages_meta.img", "pages.img"}
+
+// Checkpoint implements driver.Snapshotter. The sandbox stands still while its
+// memory and what it has written to its disk are copied to a file.
+//
+// With a socket bound on the host, gVisor cannot write a checkpoint: it panics.
+func (d *Driver) Checkpoint(ctx context.Context, id string, w io.Writer) error {
+	s, err := d.find(id)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, checkpointTimeout)
+	defer cancel()
+	image := s.path(imageDir)
+	defer os.RemoveAll(image)
+	err = s.awaitSleep(ctx)
+	if err == nil {
+		err = d.checkpoint(ctx, s, image)
+	}
+	if err := errors.Join(err, s.wake()); err != nil {
+		return fmt.Errorf("gvisor: checkpoint %s: %w", id, err)
+	}
+	version, err := d.version()
+	if err == nil {
+		err = writeImage(w, image, version)
+	}
+	return err
+}
+
+func (d *Driver) checkpoint(ctx context.Context, s sandbox, image string) error {
+	if _, alive := s.sentry(); !alive {
+		return errors.New("it is not running")
+	}
+	if err := os.RemoveAll(image); err != nil { // what a crash has left
+		return err
+	}
+	if err := os.Mkdir(image, 0o700); err != nil {
+		return err
+	}
+	cmd := exec.CommandContext(ctx, procFD(d.runsc), "--root="+sealed+"/runsc", "checkpoint", "--image-path="+image,
+		"--compression=none", "--exclude-committed-zero-pages", "--leave-running", "s")
+	cmd.Dir = s.dir
+	cmd.Env = []string{}
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%w: %s%s", errors.Join(context.Cause(ctx), err), strings.TrimSpace(string(out)), s.lastWords())
+	}
+	return nil
+}
+
+// awaitSleep returns when the guest has taken its socket away.
+func (s sandbox) awaitSleep(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, asleepTimeout)
+	defer cancel()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for {
+		if _, err := os.Lstat(s.path("run/guest/" + socketName)); errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("the guest does not sleep: %w", context.Cause(ctx))
+		case <-tick.C:
+		}
+	}
+}
+
+// wake has the guest listen again. The directory is root's in the sandbox, too.
+func (s sandbox) wake() error {
+	dir, err := unix.Open(s.path("run/guest"), unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return &os.PathError{Op: "open", Path: s.path("run/guest"), Err: err}
+	}
+	defer unix.Close(dir)
+	fd, err := unix.Openat(dir, wakeName, unix.O_CREAT|unix.O_EXCL|unix.O_WRONLY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+	if errors.Is(err, unix.EEXIST) {
+		return nil
+	}
+	if err != nil {
+		return &os.PathError{Op: "create", Path: wakeName, Err: err}
+	}
+	return unix.Close(fd)
+}
+
+// Restore implements driver.Snapshotter.
+func (d *Driver) Restore(ctx context.Context, id string, r io.Reader) error {
+	s, err := d.find(id)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, checkpointTimeout)
+	defer cancel()
+	image := s.path(imageDir)
+	defer os.RemoveAll(image)
+	version, err := d.version()
+	if err == nil {
+		err = readImage(r, image, version)
+	}
+	if err == nil {
+		err = s.wake()
+	}
+	if err != nil {
+		return fmt.Errorf("gvisor: restore %s: %w", id, err)
+	}
+	return d.begin(ctx, s, image)
+}
+
+// writeImage writes a checkpoint as an archive.
+func writeImage(w io.Writer, dir, version string) error {
+	out := tar.NewWriter(w)
+	if err := out.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: versionName, Mode: 0o600, Size: int64(len(version))}); err != nil {
+		return err
+	}
+	if _, err := io.WriteString(out, version); err != nil {
+		return err
+	}
+	for _, name := range imageFiles {
+		if err := writeFile(out, dir, name); err != nil {
+			return err
+		}
+	}
+	return out.Close()
+}
+
+func writeFile(out *tar.Writer, dir, name string) error {
+	f, err := os.Open(filepath.Join(dir, name))
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	fi, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	if err := out.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o600, Size: fi.Size(), Format: tar.FormatPAX}); err != nil {
+		return err
+	}
+	_, err = io.Copy(out, f)
+	return err
+}
+
+// readImage reads what writeImage has written, with the same programs, into dir.
+func readImage(r io.Reader, dir, version string) error {
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return err
+	}
+	in := tar.NewReader(r)
+	for i, name := range append([]string{versionName}, imageFiles...) {
+		h, err := in.Next()
+		if err != nil {
+			return err
+		}
+		if h.Name != name || h.Typeflag != tar.TypeReg {
+			return fmt.Errorf("the image has %q where %s was expected", h.Name, name)
+		}
+		if i == 0 {
+			if got, err := io.ReadAll(io.LimitReader(in, int64(len(version))+1)); err != nil || string(got) != version {
+				return errors.Join(driver.ErrForeign, err)
+			}
+			continue
+		}
+		f, err := os.OpenFile(filepath.Join(dir, name), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+		if err != nil {
+			return err
+		}
+		_, err = io.Copy(f, in)
+		if err := errors.Join(err, f.Close()); err != nil {
+			return err
+		}
+	}
+	if _, err := in.Next(); !errors.Is(err, io.EOF) {
+		return errors.Join(errors.New("the image does not end where it should"), err)
+	}
+	return nil
+}
+
+// versionOf returns a digest of the programs that a checkpoint can be restored with:
+// runsc, whose state it is, and the guest, whose text it maps.
+func versionOf(paths ...string) func() (string, error) {
+	return sync.OnceValues(func() (string, error) {
+		sum := sha256.New()
+		for _, path := range paths {
+			f, err := os.Open(path)
+			if err != nil {
+				return "", err
+			}
+			_, err = io.Copy(sum, f)
+			f.Close()
+			if err != nil {
+				return "", err
+			}
+		}
+		return hex.EncodeToString(sum.Sum(nil)), nil
+	})
+}
