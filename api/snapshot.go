@@ -4,6 +4,7 @@ import (
 	"net/http"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/sandbox"
 )
 
 // containerSource checks "berth" of a request for a container.
@@ -12,16 +13,16 @@ var containerSource = object(fields{
 	"on_expiry": oneOf(string(berth.OnExpiryDelete), string(berth.OnExpirySnapshot)),
 })
 
-// nameBody checks the body of POST /v1/containers/{container}/snapshots and of /fork.
-var nameBody = object(fields{"name": text(1, 256)})
+// snapshotBody checks the body of POST /v1/containers/{container}/snapshots and of /fork.
+var snapshotBody = object(fields{"name": text(1, 256), "memory": boolean})
 
 // createSnapshot serves POST /v1/containers/{container}/snapshots.
 func (s *server) createSnapshot(w http.ResponseWriter, r *http.Request, c berth.Caller) error {
-	var body struct{ Name string }
-	if err := s.decodeOptionalBody(w, r, nameBody, &body); err != nil {
+	var body sandbox.SnapshotRequest
+	if err := s.decodeOptionalBody(w, r, snapshotBody, &body); err != nil {
 		return err
 	}
-	kept, err := s.Containers.Snapshot(r.Context(), c.Project, containerID(r), body.Name)
+	kept, err := s.Containers.Snapshot(r.Context(), c.Project, containerID(r), body)
 	if err != nil {
 		return err
 	}
@@ -61,11 +62,11 @@ func (s *server) deleteSnapshot(w http.ResponseWriter, r *http.Request, c berth.
 
 // forkContainer serves POST /v1/containers/{container}/fork.
 func (s *server) forkContainer(w http.ResponseWriter, r *http.Request, c berth.Caller) error {
-	var body struct{ Name string }
-	if err := s.decodeOptionalBody(w, r, nameBody, &body); err != nil {
+	var body sandbox.SnapshotRequest
+	if err := s.decodeOptionalBody(w, r, snapshotBody, &body); err != nil {
 		return err
 	}
-	container, err := s.Containers.Fork(r.Context(), c, containerID(r), body.Name)
+	container, err := s.Containers.Fork(r.Context(), c, containerID(r), body)
 	if err != nil {
 		return err
 	}

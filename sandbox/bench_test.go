@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"gocloud.dev/blob/fileblob"
+
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/files"
 	"github.com/berth-run/berth/guest"
@@ -16,6 +18,7 @@ import (
 	"github.com/berth-run/berth/sandbox"
 	"github.com/berth-run/berth/sandbox/drivertest"
 	"github.com/berth-run/berth/sandbox/gvisor"
+	"github.com/berth-run/berth/snapshot"
 	"github.com/berth-run/berth/store/sqlite"
 )
 
@@ -25,6 +28,13 @@ var byBench = berth.Caller{Project: "proj_bench"}
 
 // newGVisorKeeper returns a keeper of gVisor sandboxes on the suite's template.
 func newGVisorKeeper(tb testing.TB, pool int) *sandbox.Keeper {
+	tb.Helper()
+	k, _ := newGVisorHouse(tb, pool)
+	return k
+}
+
+// newGVisorHouse returns such a keeper and where it keeps snapshots.
+func newGVisorHouse(tb testing.TB, pool int) (*sandbox.Keeper, *snapshot.Library) {
 	tb.Helper()
 	rootfs, state := drivertest.Rootfs(tb), drivertest.StateDir(tb)
 	log := slog.New(slog.NewTextHandler(io.Discard, nil))
@@ -36,7 +46,12 @@ func newGVisorKeeper(tb testing.TB, pool int) *sandbox.Keeper {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	k, err := sandbox.NewKeeper(sandbox.Options{Store: db, Driver: d, OpenFile: files.New(db, nil).Open, Log: log, Pool: pool, Seal: seal.New([32]byte{1}),
+	bucket, err := fileblob.OpenBucket(filepath.Join(state, "snapshots"), &fileblob.Options{CreateDir: true, NoTempDir: true, Metadata: fileblob.MetadataDontWrite})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	kept := snapshot.New(snapshot.Options{Objects: db, Bucket: bucket, Seal: seal.New([32]byte{1})})
+	k, err := sandbox.NewKeeper(sandbox.Options{Snapshots: kept, Store: db, Driver: d, OpenFile: files.New(db, nil).Open, Log: log, Pool: pool, Seal: seal.New([32]byte{1}),
 		Template: func(string) (sandbox.Template, error) {
 			return sandbox.Template{Digest: "sha256:bench", Rootfs: rootfs}, nil
 		}})
@@ -48,9 +63,10 @@ func newGVisorKeeper(tb testing.TB, pool int) *sandbox.Keeper {
 	}
 	tb.Cleanup(func() {
 		k.Close()
+		bucket.Close()
 		db.Close()
 	})
-	return k
+	return k, kept
 }
 
 // BenchmarkCreate measures from the request for a container to the end of its

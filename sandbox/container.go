@@ -39,7 +39,10 @@ func (k *Keeper) create(ctx context.Context, caller berth.Caller, pl *plan) (*be
 	if err != nil {
 		return nil, err
 	}
-	s := k.pool.claim(body.Berth.Template, body.MemoryLimit)
+	var s *sandbox
+	if pl.memory() == nil {
+		s = k.pool.claim(body.Berth.Template, body.MemoryLimit)
+	}
 	if s == nil {
 		s = k.newSandbox(p, body)
 	} else {

@@ -12,8 +12,9 @@ import (
 const forkLife = time.Hour
 
 // Fork makes a container with what is in another one now, its limits, its expiry,
-// its network policy and its secrets. An empty name is the other's.
-func (k *Keeper) Fork(ctx context.Context, caller berth.Caller, id berth.ContainerID, name string) (*berth.Container, error) {
+// its network policy and its secrets; with memory, what runs goes on in both. An
+// empty name is the other's.
+func (k *Keeper) Fork(ctx context.Context, caller berth.Caller, id berth.ContainerID, req SnapshotRequest) (*berth.Container, error) {
 	p := caller.Project
 	s, ctx, release, err := k.use(ctx, p, id)
 	if err != nil {
@@ -21,11 +22,11 @@ func (k *Keeper) Fork(ctx context.Context, caller berth.Caller, id berth.Contain
 	}
 	defer release()
 	expires := k.now().Add(forkLife).Unix()
-	kept, err := k.freeze(ctx, s, &berth.Snapshot{Name: s.body.Name, Cause: berth.SnapshotForked, ExpiresAt: &expires})
+	kept, err := k.freeze(ctx, s, &berth.Snapshot{Name: s.body.Name, Memory: req.Memory, Cause: berth.SnapshotForked, ExpiresAt: &expires})
 	if err != nil {
 		return nil, err
 	}
-	c, err := k.forkFrom(ctx, caller, s, kept, name)
+	c, err := k.forkFrom(ctx, caller, s, kept, req.Name)
 	if err != nil {
 		k.dispose(p, kept.ID)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/sandbox/driver"
+	"github.com/berth-run/berth/snapshot"
 )
 
 const (
@@ -33,7 +34,7 @@ func (k *Keeper) launch(s *sandbox, pl *plan) {
 
 // start makes a sandbox what was planned.
 func (k *Keeper) start(ctx context.Context, s *sandbox, pl *plan) error {
-	if err := k.wake(ctx, s, k.spec(pl.body, pl.rootfs)); err != nil {
+	if err := k.wake(ctx, s, k.spec(pl.body, pl.rootfs), pl.memory()); err != nil {
 		return err
 	}
 	for _, step := range []struct {
@@ -61,9 +62,9 @@ func (k *Keeper) start(ctx context.Context, s *sandbox, pl *plan) error {
 
 // wake returns when the sandbox's guest has answered. One from the pool that does
 // not is made anew.
-func (k *Keeper) wake(ctx context.Context, s *sandbox, spec driver.Spec) error {
+func (k *Keeper) wake(ctx context.Context, s *sandbox, spec driver.Spec, memory *snapshot.Record) error {
 	if !s.pooled {
-		return k.boot(ctx, s, spec)
+		return k.boot(ctx, s, spec, memory)
 	}
 	if s.answers(ctx) {
 		return nil
@@ -73,7 +74,7 @@ func (k *Keeper) wake(ctx context.Context, s *sandbox, spec driver.Spec) error {
 	if err := k.unmake(ctx, s); err != nil {
 		return stepError{"a sandbox of its name could not be removed", err}
 	}
-	return k.boot(ctx, s, spec)
+	return k.boot(ctx, s, spec, nil)
 }
 
 // setEnvironment gives the commands of a sandbox, which is made without one, their
@@ -96,13 +97,14 @@ func (k *Keeper) unmake(ctx context.Context, s *sandbox) error {
 	return k.opts.Driver.Destroy(ctx, string(s.id))
 }
 
-// boot makes the sandbox and returns when its guest has answered.
-func (k *Keeper) boot(ctx context.Context, s *sandbox, spec driver.Spec) error {
+// boot makes the sandbox, from memory if there is one, and returns when its guest
+// has answered.
+func (k *Keeper) boot(ctx context.Context, s *sandbox, spec driver.Spec, memory *snapshot.Record) error {
 	if err := k.starts.take(ctx); err != nil {
 		return stepError{"other containers were being started for too long", err}
 	}
 	defer k.starts.give()
-	if err := k.make(ctx, s, spec); err != nil {
+	if err := k.make(ctx, s, spec, memory); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, guestTime)
@@ -113,7 +115,7 @@ func (k *Keeper) boot(ctx context.Context, s *sandbox, spec driver.Spec) error {
 	return nil
 }
 
-func (k *Keeper) make(ctx context.Context, s *sandbox, spec driver.Spec) error {
+func (k *Keeper) make(ctx context.Context, s *sandbox, spec driver.Spec, memory *snapshot.Record) error {
 	if err := s.driver.take(ctx); err != nil {
 		return err
 	}
@@ -121,10 +123,7 @@ func (k *Keeper) make(ctx context.Context, s *sandbox, spec driver.Spec) error {
 	if err := k.opts.Driver.Create(ctx, spec); err != nil {
 		return stepError{"its sandbox could not be created", err}
 	}
-	if err := k.opts.Driver.Start(ctx, spec.ID); err != nil {
-		return stepError{"its sandbox did not start", err}
-	}
-	return nil
+	return k.startFrom(ctx, s, memory)
 }
 
 // A stepError says which step of a start failed, in words for the client.

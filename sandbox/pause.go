@@ -42,11 +42,11 @@ func (k *Keeper) pause(ctx context.Context, s *sandbox) error {
 	}
 	defer s.driver.give()
 	s.mu.Lock()
-	if s.paused != nil {
+	if s.paused != nil && !s.asleep {
 		s.mu.Unlock()
 		return nil
 	}
-	if s.holds > 0 || s.leaving.Load() {
+	if s.paused != nil || s.holds > 0 || s.leaving.Load() {
 		s.mu.Unlock()
 		return berth.Errorf(berth.CodeConflict, "Container with id '%s' is in use: it can be paused when its calls have ended.", s.id)
 	}
@@ -72,6 +72,9 @@ func (k *Keeper) Resume(ctx context.Context, p berth.ProjectID, id berth.Contain
 
 // resume continues a sandbox if it is paused.
 func (k *Keeper) resume(ctx context.Context, s *sandbox) error {
+	if err := s.awake(ctx); err != nil {
+		return err
+	}
 	if !s.isPaused() {
 		return nil
 	}
@@ -103,7 +106,7 @@ func (s *sandbox) resumed() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	close(s.paused)
-	s.paused = nil
+	s.paused, s.asleep = nil, false
 }
 
 // foundPaused is told by the driver, after a restart.
@@ -118,7 +121,20 @@ func (s *sandbox) foundPaused() {
 func (s *sandbox) isPaused() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.paused != nil
+	return s.paused != nil && !s.asleep
+}
+
+// awake returns when the memory of the sandbox is not being written.
+func (s *sandbox) awake(ctx context.Context) error {
+	s.mu.Lock()
+	asleep := s.asleep
+	s.mu.Unlock()
+	if !asleep {
+		return nil
+	}
+	ctx, stop := s.within(ctx)
+	defer stop()
+	return s.unpaused(ctx)
 }
 
 // unpaused returns when the sandbox is not paused.

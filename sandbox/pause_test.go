@@ -189,7 +189,7 @@ func TestFork(t *testing.T) {
 	five := &berth.ExpiresAfter{Anchor: "last_active_at", Minutes: 5}
 	id := h.create(CreateRequest{Name: "first", MemoryLimit: "4g", ExpiresAfter: five, Source: berth.ContainerSource{Template: "other", OnExpiry: berth.OnExpirySnapshot}}).ID
 	h.sh(id, "echo one >f")
-	c, err := h.k.Fork(t.Context(), byMe, id, "")
+	c, err := h.k.Fork(t.Context(), byMe, id, SnapshotRequest{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -207,10 +207,10 @@ func TestFork(t *testing.T) {
 	if all, blobs := a.list(t, mine), a.blobs(t); len(all) > 0 || blobs > 0 {
 		t.Errorf("left behind: %v, %d blobs", all, blobs)
 	}
-	_, err = h.k.Fork(t.Context(), berth.Caller{Project: theirs}, id, "")
+	_, err = h.k.Fork(t.Context(), berth.Caller{Project: theirs}, id, SnapshotRequest{})
 	wantError(t, err, berth.CodeNotFound, "", string(id))
 	h.k.opts.MaxContainers = 2
-	_, err = h.k.Fork(t.Context(), byMe, id, "x")
+	_, err = h.k.Fork(t.Context(), byMe, id, SnapshotRequest{Name: "x"})
 	wantError(t, err, berth.CodeRateLimited, "")
 	if blobs := a.blobs(t); blobs > 0 {
 		t.Errorf("%d blobs are left of a fork that was refused", blobs)
@@ -228,7 +228,7 @@ func TestForkNetwork(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.network, s.body.NetworkPolicy = n, berth.NetworkPolicy{Type: "allowlist", AllowedDomains: []string{"a.example"}}
-	c, err := h.k.Fork(t.Context(), byMe, id, "")
+	c, err := h.k.Fork(t.Context(), byMe, id, SnapshotRequest{})
 	if err != nil {
 		t.Fatal(err)
 	}

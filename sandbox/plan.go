@@ -58,6 +58,9 @@ func (k *Keeper) plan(ctx context.Context, p berth.ProjectID, req CreateRequest)
 	if err := k.source(ctx, p, pl, req.Source); err != nil {
 		return nil, err
 	}
+	if err := k.checkMemory(pl, req.MemoryLimit); err != nil {
+		return nil, err
+	}
 	return pl, k.checkFiles(ctx, p, req.FileIDs)
 }
 

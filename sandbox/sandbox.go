@@ -48,6 +48,7 @@ type sandbox struct {
 	attempts int              // to do so since, that failed
 	kept     berth.SnapshotID // what its expiry left
 	paused   chan struct{}    // closed when it is resumed; nil while it is not paused. It changes under driver
+	asleep   bool             // paused is for the time in which its memory is written
 	workDir  string           // as the guest calls berth.WorkDir
 }
 

@@ -25,19 +25,25 @@ const (
 	leaveAgain    = time.Minute
 )
 
-// Snapshot keeps what is in a container's file system now, under a name that need
-// not be unique. Commands stand still meanwhile. When it returns, the snapshot has
-// been read back.
-func (k *Keeper) Snapshot(ctx context.Context, p berth.ProjectID, id berth.ContainerID, name string) (*berth.Snapshot, error) {
+// A SnapshotRequest describes a snapshot or a fork.
+type SnapshotRequest struct {
+	Name   string `json:"name"`   // need not be unique
+	Memory bool   `json:"memory"` // with what runs; no call may be under way
+}
+
+// Snapshot keeps what is in a container's file system now, or all that the container
+// is. Commands stand still meanwhile. When it returns, the snapshot has been read
+// back.
+func (k *Keeper) Snapshot(ctx context.Context, p berth.ProjectID, id berth.ContainerID, req SnapshotRequest) (*berth.Snapshot, error) {
 	s, ctx, release, err := k.use(ctx, p, id)
 	if err != nil {
 		return nil, err
 	}
 	defer release()
-	return k.freeze(ctx, s, &berth.Snapshot{Name: name, Cause: berth.SnapshotRequested})
+	return k.freeze(ctx, s, &berth.Snapshot{Name: req.Name, Memory: req.Memory, Cause: berth.SnapshotRequested})
 }
 
-// freeze keeps a sandbox's file system as the snapshot.
+// freeze keeps a sandbox as the snapshot.
 func (k *Keeper) freeze(ctx context.Context, s *sandbox, to *berth.Snapshot) (*berth.Snapshot, error) {
 	if k.opts.Snapshots == nil {
 		return nil, errNoSnapshots
@@ -52,10 +58,16 @@ func (k *Keeper) freeze(ctx context.Context, s *sandbox, to *berth.Snapshot) (*b
 		return nil, asUnavailable(err, "The template that the container started from is gone.")
 	}
 	r := &snapshot.Record{Snapshot: to}
+	if to.Memory {
+		to.MemoryLimit, r.Isolation = s.body.MemoryLimit, s.body.Berth.Isolation
+	}
 	if r.Files, err = k.userFiles(ctx, s); err != nil {
 		return nil, err
 	}
 	err = k.opts.Snapshots.Create(ctx, s.project, r, func(w io.Writer) (layer.Made, error) {
+		if to.Memory {
+			return k.checkpoint(ctx, s, w)
+		}
 		in, err := s.client.Archive(ctx)
 		if err != nil {
 			return layer.Made{}, err
@@ -119,6 +131,9 @@ func (k *Keeper) restore(ctx context.Context, s *sandbox, pl *plan) error {
 	if pl.from == nil {
 		return nil
 	}
+	if pl.memory() != nil { // it has its files
+		return k.restoreFiles(ctx, s, pl)
+	}
 	content, err := k.opts.Snapshots.Open(ctx, s.project, pl.from)
 	if err != nil {
 		return err
@@ -127,6 +142,11 @@ func (k *Keeper) restore(ctx context.Context, s *sandbox, pl *plan) error {
 	if err := s.client.ApplyArchive(ctx, content); err != nil {
 		return err
 	}
+	return k.restoreFiles(ctx, s, pl)
+}
+
+// restoreFiles tells the store what users had put into the container of a snapshot.
+func (k *Keeper) restoreFiles(ctx context.Context, s *sandbox, pl *plan) error {
 	// What users had put in keeps its source and, if it is asked for again, is known.
 	again := map[berth.CFileID]berth.CFileID{}
 	for _, id := range pl.files {

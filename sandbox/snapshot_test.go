@@ -72,7 +72,7 @@ func (a *archive) blobs(t *testing.T) (n int) {
 
 func (h *house) snapshot(id berth.ContainerID) *berth.Snapshot {
 	h.t.Helper()
-	s, err := h.k.Snapshot(h.t.Context(), mine, id, "saved")
+	s, err := h.k.Snapshot(h.t.Context(), mine, id, SnapshotRequest{Name: "saved"})
 	if err != nil {
 		h.t.Fatalf("Snapshot: %v", err)
 	}
@@ -158,17 +158,17 @@ func TestSourceRefused(t *testing.T) {
 	}
 	_, err := h.k.Create(t.Context(), berth.Caller{Project: theirs}, CreateRequest{Source: fromSnapshot(s.ID)})
 	wantError(t, err, berth.CodeNotFound, "", "Snapshot with id '"+string(s.ID)+"' not found.")
-	_, err = h.k.Snapshot(t.Context(), theirs, id, "")
+	_, err = h.k.Snapshot(t.Context(), theirs, id, SnapshotRequest{})
 	wantError(t, err, berth.CodeNotFound, "", string(id))
 	h.driver.die(string(id), driver.ReasonKilled)
-	_, err = h.k.Snapshot(t.Context(), mine, id, "")
+	_, err = h.k.Snapshot(t.Context(), mine, id, SnapshotRequest{})
 	wantExpired(t, err, id, "its files are gone")
 }
 
 func TestNoSnapshots(t *testing.T) {
 	h := newHouse(t)
 	id := h.ready()
-	_, err := h.k.Snapshot(t.Context(), mine, id, "")
+	_, err := h.k.Snapshot(t.Context(), mine, id, SnapshotRequest{})
 	wantError(t, err, berth.CodeInvalid, "", "keeps no snapshots")
 	for _, src := range []berth.ContainerSource{fromSnapshot("snap_1"), leavesSnapshot} {
 		_, err = h.k.Create(t.Context(), byMe, CreateRequest{Source: src})

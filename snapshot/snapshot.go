@@ -63,6 +63,9 @@ type Record struct {
 	// Files are those of its container that users had put in.
 	Files []*berth.ContainerFile `json:"files,omitempty"`
 
+	// Isolation is the driver's that wrote the memory; empty without memory.
+	Isolation string `json:"isolation,omitempty"`
+
 	Key []byte `json:"key"` // sealed
 }
 
@@ -75,8 +78,8 @@ func bound(p berth.ProjectID, id berth.SnapshotID) []byte {
 	return []byte("container.snapshot\x00" + path(p, id))
 }
 
-// Create keeps a snapshot of which ContainerID, Name, Cause, Template and ExpiresAt
-// are set, and sets the rest. Its content is the layer that write writes. When
+// Create keeps a snapshot and sets of it ID, Object, CreatedAt, Digest, Bytes and
+// StoredBytes. Its content is the layer, or other tar archive, that write writes. When
 // Create returns, the content has been read back.
 func (l *Library) Create(ctx context.Context, p berth.ProjectID, r *Record, write func(io.Writer) (layer.Made, error)) error {
 	s := r.Snapshot

@@ -143,7 +143,8 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		s.ports.Store(strconv.Itoa(addr.Port), true)
 	}
 	s.canSleep(l)
-	stop := context.AfterFunc(ctx, func() { l.Close() })
+	ended := func(l net.Listener) func() bool { return context.AfterFunc(ctx, func() { l.Close() }) }
+	stop := ended(l)
 	defer func() { stop() }()
 	for {
 		conn, err := l.Accept()
@@ -151,13 +152,11 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 			return nil
 		}
 		if errors.Is(err, net.ErrClosed) {
-			if l, err = s.slept(ctx); ctx.Err() != nil {
-				return nil
-			} else if err != nil {
+			if l, err = s.slept(ctx); err != nil {
 				return err
 			}
 			stop()
-			stop = context.AfterFunc(ctx, func() { l.Close() })
+			stop = ended(l)
 			continue
 		}
 		if err != nil {
