@@ -27,8 +27,8 @@ const (
 
 // A SnapshotRequest describes a snapshot or a fork.
 type SnapshotRequest struct {
-	Name   string `json:"name"`   // need not be unique
-	Memory bool   `json:"memory"` // with what runs; no call may be under way
+	Name   string `json:"name,omitempty"`   // need not be unique
+	Memory bool   `json:"memory,omitempty"` // with what runs; no call may be under way
 }
 
 // Snapshot keeps what is in a container's file system now, or all that the container

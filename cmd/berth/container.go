@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"net/url"
-	"os"
 	"text/tabwriter"
 	"time"
 
@@ -47,6 +46,9 @@ func newPs() *cobra.Command {
 
 func psLine(c *berth.Container, now time.Time) string {
 	status := string(c.Status)
+	if c.Berth.Paused {
+		status = "paused"
+	}
 	if c.Berth.Reason != "" {
 		status += " (" + c.Berth.Reason + ")"
 	}
@@ -59,17 +61,9 @@ func newRm() *cobra.Command {
 	cmd := &cobra.Command{Use: "rm CONTAINER...", Short: "Delete containers with all that is in them", Args: cobra.MinimumNArgs(1)}
 	connect := clientFlags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, ids []string) error {
-		failed := false
-		for _, id := range ids {
-			if err := connect().call(cmd.Context(), "DELETE", "/v1/containers/"+url.PathEscape(id), nil, nil); err != nil {
-				fmt.Fprintf(os.Stderr, "berth: %s: %v\n", id, err)
-				failed = true
-			}
-		}
-		if failed {
-			return exitError(1)
-		}
-		return nil
+		return each(ids, func(id string) error {
+			return connect().call(cmd.Context(), "DELETE", "/v1/containers/"+url.PathEscape(id), nil, nil)
+		})
 	}
 	return cmd
 }

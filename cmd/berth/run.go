@@ -32,6 +32,7 @@ type task struct {
 	model, text, out    string
 	files               []string
 	container, previous string
+	source              berth.ContainerSource
 	instructions        string
 }
 
@@ -68,6 +69,9 @@ when the response is completed, 2 when it is incomplete, and 1 otherwise. Withou
 	cmd.Flags().StringArrayVar(&t.files, "file", nil, "file to give; may be repeated")
 	cmd.Flags().StringVar(&t.out, "out", "", "directory for the files that were made")
 	cmd.Flags().StringVar(&t.container, "container", "", "container to use")
+	cmd.Flags().StringVar(&t.source.Template, "template", "", "template of a new container")
+	cmd.Flags().StringVar((*string)(&t.source.SnapshotID), "snapshot", "", "snapshot that a new container starts from")
+	cmd.Flags().StringVar((*string)(&t.source.OnExpiry), "on-expiry", "", "what a new container leaves when it expires: delete or snapshot")
 	cmd.Flags().StringVar(&t.previous, "previous", "", "response to go on from")
 	cmd.Flags().StringVar(&t.instructions, "instructions", "", "system message")
 	return cmd
@@ -118,6 +122,9 @@ func (t *task) run(ctx context.Context, c *client, out io.Writer) error {
 		return err
 	}
 	environment := map[string]any{"type": berth.EnvironmentAuto}
+	if t.source != (berth.ContainerSource{}) {
+		environment["berth"] = t.source
+	}
 	if t.container != "" {
 		environment = map[string]any{"type": berth.EnvironmentReference, "container_id": t.container}
 	} else if len(ids) > 0 {

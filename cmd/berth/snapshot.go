@@ -1,0 +1,148 @@
+package main
+
+import (
+	"fmt"
+	"net/url"
+	"os"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/sandbox"
+)
+
+func newSnapshot() *cobra.Command {
+	cmd := &cobra.Command{Use: "snapshot", Short: "Keep what is in containers, to start others from",
+		Long: `Keep what is in containers, to start others from: berth run --snapshot, or "berth":
+{"snapshot_id": …} of a request for a container.`}
+	cmd.AddCommand(newSnapshotCreate(), newSnapshotLs(), newSnapshotRm())
+	return cmd
+}
+
+func newSnapshotCreate() *cobra.Command {
+	cmd := &cobra.Command{Use: "create CONTAINER", Short: "Keep what is in a container now", Args: cobra.ExactArgs(1)}
+	connect, req := clientFlags(cmd), snapshotFlags(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		var made berth.Snapshot
+		if err := connect().call(cmd.Context(), "POST", containerPath(args[0], "snapshots"), req, &made); err != nil {
+			return err
+		}
+		fmt.Fprintln(cmd.OutOrStdout(), made.ID)
+		return nil
+	}
+	return cmd
+}
+
+// snapshotFlags adds what a snapshot and a fork can be asked for.
+func snapshotFlags(cmd *cobra.Command) *sandbox.SnapshotRequest {
+	req := &sandbox.SnapshotRequest{}
+	cmd.Flags().StringVar(&req.Name, "name", "", "what to call it")
+	cmd.Flags().BoolVar(&req.Memory, "memory", false, "with what runs in the container")
+	return req
+}
+
+func newSnapshotLs() *cobra.Command {
+	cmd := &cobra.Command{Use: "ls", Short: "List snapshots", Args: cobra.NoArgs}
+	connect := clientFlags(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
+		fmt.Fprintln(w, "ID\tNAME\tCONTAINER\tCAUSE\tMEMORY\tSTORED\tCREATED\tEXPIRES")
+		for after := ""; ; {
+			var page struct {
+				Data    []berth.Snapshot `json:"data"`
+				LastID  string           `json:"last_id"`
+				HasMore bool             `json:"has_more"`
+			}
+			path := "/v1/snapshots?limit=100"
+			if after != "" {
+				path += "&after=" + url.QueryEscape(after)
+			}
+			if err := connect().call(cmd.Context(), "GET", path, nil, &page); err != nil {
+				return err
+			}
+			for _, s := range page.Data {
+				fmt.Fprintln(w, snapshotLine(&s))
+			}
+			if after = page.LastID; !page.HasMore {
+				return w.Flush()
+			}
+		}
+	}
+	return cmd
+}
+
+func snapshotLine(s *berth.Snapshot) string {
+	memory, expires := "-", "never"
+	if s.Memory {
+		memory = s.MemoryLimit
+	}
+	if s.ExpiresAt != nil {
+		expires = time.Unix(*s.ExpiresAt, 0).UTC().Format(time.RFC3339)
+	}
+	return fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s", s.ID, s.Name, s.ContainerID, s.Cause, memory, s.StoredBytes,
+		time.Unix(s.CreatedAt, 0).UTC().Format(time.RFC3339), expires)
+}
+
+func newSnapshotRm() *cobra.Command {
+	cmd := &cobra.Command{Use: "rm SNAPSHOT...", Short: "Delete snapshots", Args: cobra.MinimumNArgs(1)}
+	connect := clientFlags(cmd)
+	cmd.RunE = func(cmd *cobra.Command, ids []string) error {
+		return each(ids, func(id string) error {
+			return connect().call(cmd.Context(), "DELETE", "/v1/snapshots/"+url.PathEscape(id), nil, nil)
+		})
+	}
+	return cmd
+}
+
+func newFork() *cobra.Command {
+	cmd := &cobra.Command{Use: "fork CONTAINER", Short: "Make a container with what is in another one now", Args: cobra.ExactArgs(1)}
+	connect, req := clientFlags(cmd), snapshotFlags(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		var made berth.Container
+		if err := connect().call(cmd.Context(), "POST", containerPath(args[0], "fork"), req, &made); err != nil {
+			return err
+		}
+		fmt.Fprintln(cmd.OutOrStdout(), made.ID)
+		return nil
+	}
+	return cmd
+}
+
+func newPause() *cobra.Command {
+	return newTurn("pause", "Stop what runs in containers until their next use")
+}
+
+func newResume() *cobra.Command { return newTurn("resume", "Continue paused containers") }
+
+// newTurn returns a command that does one thing to containers.
+func newTurn(what, short string) *cobra.Command {
+	cmd := &cobra.Command{Use: what + " CONTAINER...", Short: short, Args: cobra.MinimumNArgs(1)}
+	connect := clientFlags(cmd)
+	cmd.RunE = func(cmd *cobra.Command, ids []string) error {
+		return each(ids, func(id string) error {
+			return connect().call(cmd.Context(), "POST", containerPath(id, what), nil, nil)
+		})
+	}
+	return cmd
+}
+
+// each does something for all ids, whichever of them fail.
+func each(ids []string, do func(id string) error) error {
+	failed := false
+	for _, id := range ids {
+		if err := do(id); err != nil {
+			fmt.Fprintf(os.Stderr, "berth: %s: %v\n", id, err)
+			failed = true
+		}
+	}
+	if failed {
+		return exitError(1)
+	}
+	return nil
+}
+
+func containerPath(id, what string) string {
+	return "/v1/containers/" + url.PathEscape(id) + "/" + what
+}
