@@ -20,8 +20,8 @@ import (
 // shells gives an engine what it needs of a keeper.
 type shells struct{ *Keeper }
 
-func (s shells) Shell(p berth.ProjectID, id berth.ContainerID) tool.Execer {
-	return s.Keeper.Shell(p, id)
+func (s shells) Shell(by berth.Caller, id berth.ContainerID) tool.Execer {
+	return s.Keeper.Shell(by, id)
 }
 
 func (s shells) Files(context.Context, berth.ProjectID, berth.ContainerID) ([]*berth.ContainerFile, error) {
@@ -71,8 +71,8 @@ func (h *house) asks() func(command, fields string) (*berth.Response, error) {
 	}
 }
 
-// outcome returns what a response's commands printed, as JSON, with its status.
-func outcome(r *berth.Response) string {
+// toldBy returns what a response's commands printed, as JSON, with its status.
+func toldBy(r *berth.Response) string {
 	out, _ := json.Marshal(r.Output)
 	return string(r.Status) + " " + string(out)
 }
@@ -90,14 +90,14 @@ func TestChainContinues(t *testing.T) {
 	h.pass(time.Hour)
 	h.driver.until(0)
 	second, err := ask("cat f; echo two >>f", autoShell+`,"previous_response_id":"`+string(first.ID)+`"`)
-	if err != nil || !strings.Contains(outcome(second), `"stdout":"one\n"`) {
-		t.Fatalf("got %s, %v", outcome(second), err)
+	if err != nil || !strings.Contains(toldBy(second), `"stdout":"one\n"`) {
+		t.Fatalf("got %s, %v", toldBy(second), err)
 	}
 	h.pass(time.Hour)
 	h.driver.until(0)
 	fork, err := ask("cat f", autoShell+`,"previous_response_id":"`+string(first.ID)+`"`)
-	if err != nil || !strings.Contains(outcome(fork), `"stdout":"one\n"`) {
-		t.Errorf("a fork of the chain: got %s, %v", outcome(fork), err)
+	if err != nil || !strings.Contains(toldBy(fork), `"stdout":"one\n"`) {
+		t.Errorf("a fork of the chain: got %s, %v", toldBy(fork), err)
 	}
 	// Whoever names the container is told what became of it.
 	settled, _ := json.Marshal(second.Tools)
@@ -110,7 +110,7 @@ func TestChainContinues(t *testing.T) {
 	}
 	// Without a snapshot the chain gets an empty container, as from the hosted service.
 	empty, err := ask("ls -A", autoShell+`,"previous_response_id":"`+string(second.ID)+`"`)
-	if err != nil || !strings.Contains(outcome(empty), `"stdout":""`) {
-		t.Errorf("got %s, %v", outcome(empty), err)
+	if err != nil || !strings.Contains(toldBy(empty), `"stdout":""`) {
+		t.Errorf("got %s, %v", toldBy(empty), err)
 	}
 }

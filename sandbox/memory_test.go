@@ -40,7 +40,7 @@ func settle(tb testing.TB, k *sandbox.Keeper, c *berth.Container) inhabited {
 
 func (c inhabited) try(ctx context.Context, command string) (out string, err error) {
 	call := guest.ShellCall{CallID: berth.NewID(berth.PrefixShellCall), Commands: []string{command}, Timeout: time.Minute}
-	for ev, err := range c.k.Shell(byBench.Project, c.id).Shell(ctx, call) {
+	for ev, err := range c.k.Shell(byBench, c.id).Shell(ctx, call) {
 		if err != nil {
 			return out, err
 		}
