@@ -132,6 +132,7 @@ var routes = []route{
 	{"GET", "/v1/organization/usage/completions", (*server).completionsUsage},
 	{"GET", "/v1/organization/usage/code_interpreter_sessions", (*server).sessionsUsage},
 
+	{"GET", "/v1/upstreams", (*server).upstreams},
 	{"GET", "/v1/models", (*server).listModels},
 	{"GET", "/v1/models/{model...}", (*server).getModel},
 }
@@ -147,7 +148,8 @@ type Options struct {
 	Containers *sandbox.Keeper
 	Snapshots  *snapshot.Library // of the keeper
 	Models     Models
-	Quota      *quota.Quota // of the engine; default none
+	Upstreams  func() []berth.Upstream // of the models; default none
+	Quota      *quota.Quota            // of the engine; default none
 	Usages     store.Usages
 	Currency   string // of costs; default usd
 	Webhooks   *webhook.Service

@@ -141,6 +141,7 @@ var probed = map[string][]string{
 	"GET /v1/organization/costs":                               {`+/v1/organization/costs?start_time=1&end_time=2&group_by=line_item&project_ids={project}`},
 	"GET /v1/organization/usage/completions":                   {`+/v1/organization/usage/completions?start_time=1&end_time=2&group_by=api_key_id&project_ids={project}`},
 	"GET /v1/organization/usage/code_interpreter_sessions":     {`+/v1/organization/usage/code_interpreter_sessions?start_time=1&end_time=2&project_ids={project}`},
+	"GET /v1/upstreams":                                        {}, // the operator's
 	"GET /v1/models":                                           {},
 	"GET /v1/models/{model...}":                                {}, // the same for all
 }

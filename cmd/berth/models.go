@@ -109,6 +109,17 @@ func newRouter(config *Config, log *slog.Logger) (*model.Router, []*balance.Upst
 	return router, all, err
 }
 
+// statuses tells how upstreams do.
+func statuses(all []*balance.Upstream) func() []berth.Upstream {
+	return func() []berth.Upstream {
+		list := make([]berth.Upstream, len(all))
+		for i, u := range all {
+			list[i] = u.Status()
+		}
+		return list
+	}
+}
+
 // own is the upstream that the entry describes itself.
 func (m *ModelConfig) own() *UpstreamConfig {
 	own := m.UpstreamConfig

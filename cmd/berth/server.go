@@ -136,7 +136,7 @@ func newServer(ctx context.Context, state string, config *Config, log *slog.Logg
 	s.later(held.startPruning(func(ctx context.Context) (map[string]bool, error) { return references(ctx, db, snapshots.Library) }, keeper, log))
 	s.later(func(context.Context) error { return keeper.Close() })
 
-	models, _, err := newRouter(config, log)
+	models, upstreams, err := newRouter(config, log)
 	if err != nil {
 		return s, err
 	}
@@ -163,7 +163,7 @@ func newServer(ctx context.Context, state string, config *Config, log *slog.Logg
 		return s, err
 	}
 	s.handler = api.New(api.Options{Engine: eng, Journal: events, Responses: db, Objects: db, Keys: db, Files: uploads, Containers: keeper, Snapshots: snapshots.Library,
-		Models: models, Quota: quotas, Usages: db, Currency: config.Currency, Webhooks: hooks, Seal: seal.New(key), Log: log, Version: version, SpoolDir: spool})
+		Models: models, Quota: quotas, Upstreams: statuses(upstreams), Usages: db, Currency: config.Currency, Webhooks: hooks, Seal: seal.New(key), Log: log, Version: version, SpoolDir: spool})
 	return s, nil
 }
 

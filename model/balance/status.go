@@ -1,8 +1,11 @@
 package balance
 
 import (
+	"math"
 	"sync/atomic"
 	"time"
+
+	"github.com/berth-run/berth"
 )
 
 // counters count since the start.
@@ -11,38 +14,17 @@ type counters struct {
 	input, output           atomic.Int64
 }
 
-// A Status is how an upstream does.
-type Status struct {
-	Name     string
-	Circuit  string // closed, half-open or open
-	InFlight int
-	Waiting  int // for its limits
-	Keys     []KeyStatus
-
-	// Since the start:
-	Asked        int64 // questions
-	Answered     int64 // to the end
-	Failed       int64 // as the circuit counts it
-	InputTokens  int64
-	OutputTokens int64
-}
-
-// A KeyStatus is how a key does.
-type KeyStatus struct {
-	Name     string
-	InFlight int
-	Rests    time.Duration // from now; 0 if it does not
-}
-
 // Status returns how the upstream does now.
-func (u *Upstream) Status() Status {
-	s := Status{Name: u.opts.Name, Circuit: u.breaker.String(), InFlight: int(u.gate.inside.Load()), Waiting: int(u.gate.waiting.Load()),
-		Asked: u.count.asked.Load(), Answered: u.count.answered.Load(), Failed: u.count.failed.Load(),
+func (u *Upstream) Status() berth.Upstream {
+	s := berth.Upstream{Object: "upstream", Name: u.opts.Name, Circuit: u.breaker.String(),
+		InFlight: int(u.gate.inside.Load()), Waiting: int(u.gate.waiting.Load()),
+		Turns: u.count.asked.Load(), Completed: u.count.answered.Load(), Failed: u.count.failed.Load(),
 		InputTokens: u.count.input.Load(), OutputTokens: u.count.output.Load()}
 	u.keys.mu.Lock()
 	defer u.keys.mu.Unlock()
 	for _, k := range u.keys.keys {
-		s.Keys = append(s.Keys, KeyStatus{Name: k.Name, InFlight: k.inFlight, Rests: max(0, time.Until(k.until))})
+		rest := max(0, math.Ceil(time.Until(k.until).Seconds()))
+		s.Keys = append(s.Keys, berth.UpstreamKey{Name: k.Name, InFlight: k.inFlight, RestSeconds: int(rest)})
 	}
 	return s
 }

@@ -1,0 +1,20 @@
+package api
+
+import (
+	"net/http"
+
+	"github.com/berth-run/berth"
+)
+
+// upstreams serves GET /v1/upstreams. They are the operator's, whose keys are those
+// of the default project: to others it is as a route that does not exist.
+func (s *server) upstreams(w http.ResponseWriter, r *http.Request, c berth.Caller) error {
+	if c.Project != berth.DefaultProject {
+		return berth.Errorf(berth.CodeNotFound, "Invalid URL (%s %s)", r.Method, r.URL.Path)
+	}
+	all := []berth.Upstream{}
+	if s.Upstreams != nil {
+		all = s.Upstreams()
+	}
+	return writeJSON(w, http.StatusOK, map[string]any{"object": "list", "data": all})
+}

@@ -1,0 +1,63 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/berth-run/berth"
+)
+
+func newModels() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "models",
+		Short: "List models, and how their upstreams do",
+		Long: `List models that can be asked for, and how the upstreams do that they are asked on:
+whether they are left alone because they failed, what is in progress, and which keys
+rest. Upstreams are shown to keys of the default project only.`,
+		Args: cobra.NoArgs,
+	}
+	connect := clientFlags(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		var models struct{ Data []berth.Model }
+		var upstreams struct{ Data []berth.Upstream }
+		if err := connect().call(cmd.Context(), "GET", "/v1/models", nil, &models); err != nil {
+			return err
+		}
+		w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
+		fmt.Fprintln(w, "MODEL\tPROVIDER\tCONTEXT")
+		for _, m := range models.Data {
+			about := cmp.Or(m.Berth, &berth.ModelBerth{})
+			window := "-"
+			if about.ContextWindow > 0 {
+				window = fmt.Sprint(about.ContextWindow)
+			}
+			fmt.Fprintf(w, "%s\t%s\t%s\n", m.ID, about.Provider, window)
+		}
+		if err := w.Flush(); err != nil {
+			return err
+		}
+		err := connect().call(cmd.Context(), "GET", "/v1/upstreams", nil, &upstreams)
+		if err != nil && strings.Contains(err.Error(), "Invalid URL") || err == nil && len(upstreams.Data) == 0 {
+			return nil // it is another project's key, or there are none
+		}
+		if err != nil {
+			return err
+		}
+		fmt.Fprintln(w, "\nUPSTREAM\tCIRCUIT\tIN FLIGHT\tWAITING\tTURNS\tFAILED\tRESTING KEYS")
+		for _, u := range upstreams.Data {
+			var resting []string
+			for _, k := range u.Keys {
+				if k.RestSeconds > 0 {
+					resting = append(resting, fmt.Sprintf("%s (%d s)", k.Name, k.RestSeconds))
+				}
+			}
+			fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%d\t%d\t%s\n", u.Name, u.Circuit, u.InFlight, u.Waiting, u.Turns, u.Failed, cmp.Or(strings.Join(resting, ", "), "-"))
+		}
+		return w.Flush()
+	}
+	return cmd
+}
