@@ -73,7 +73,7 @@ func (d *Driver) Create(ctx context.Context, spec driver.Spec) error {
 	if err != nil {
 		return fmt.Errorf("docker: create: %w", err)
 	}
-	tag, err := templateTag(spec.Rootfs)
+	tag, err := d.templateTag(spec.Rootfs)
 	if err != nil {
 		return fmt.Errorf("docker: create %s: %w", spec.ID, err)
 	}
@@ -111,8 +111,8 @@ func (d *Driver) config(spec driver.Spec, image string) *container.Config {
 	}
 }
 
-// hostConfig is what stands around it. No limits of the ulimit kind: they count by
-// user, and users are the same in all containers.
+// hostConfig is what stands around it. On a shared kernel there are no limits of the
+// ulimit kind: they count by user, and users are the same in all containers.
 func (d *Driver) hostConfig(l driver.Limits) *container.HostConfig {
 	no := false
 	h := &container.HostConfig{
@@ -141,13 +141,26 @@ func (d *Driver) hostConfig(l driver.Limits) *container.HostConfig {
 		h.NanoCPUs = int64(math.Ceil(cores * 1e9))
 	}
 	if d.info.PidsLimit {
-		pids := int64(l.PIDs + pidsReserve)
+		pids := d.pidsLimit(l.PIDs)
 		h.PidsLimit = &pids
+	}
+	if d.features.Isolation == "gvisor" {
+		h.Ulimits = []*container.Ulimit{{Name: "nproc", Soft: int64(l.PIDs), Hard: int64(l.PIDs)}}
 	}
 	if d.features.DiskLimit {
 		h.StorageOpt = map[string]string{"size": strconv.FormatInt(l.Disk, 10)}
 	}
 	return h
+}
+
+// pidsLimit returns how many processes and threads the engine's machine may see of a
+// sandbox. A runtime with a kernel of its own has some for each of the sandbox's; it
+// dies if it cannot make them, so the guest's bound has to come first.
+func (d *Driver) pidsLimit(pids int) int64 {
+	if d.features.Isolation == "docker" {
+		return int64(pids + pidsReserve)
+	}
+	return int64(256 + pids*(2+max(d.info.NCPU, 1)))
 }
 
 // guestEnv returns the guest's environment: the Spec's, over which a few names of

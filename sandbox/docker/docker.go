@@ -131,8 +131,9 @@ func (d *Driver) open(ctx context.Context) (err error) {
 		PIDLimit:    d.info.PidsLimit,
 		DiskLimit:   disk,
 	}
+	d.features.OwnKernel = d.features.Isolation == "microvm"
 	d.features.LimitsShown = d.features.Isolation == "gvisor"
-	return d.sweepImages(ctx, isTemplate)
+	return d.sweepImages(ctx, d.isTemplate)
 }
 
 // Features says what the engine can do.

@@ -15,18 +15,17 @@ import (
 
 func TestMain(m *testing.M) { dockertest.Main(m) }
 
-func TestDriver(t *testing.T) { runSuite(t, "") }
+func TestDriver(t *testing.T) { runSuite(t, dockertest.Host(t), "", guestSocket) }
 
-// runSuite runs the drivers' suite with one of the engine's runtimes.
-func runSuite(t *testing.T, runtime string) {
-	host := dockertest.Host(t)
+// runSuite runs the drivers' suite with one of an engine's runtimes.
+func runSuite(t *testing.T, host, runtime, socket string) {
 	t.Setenv(dockertest.HostEnv, host) // for the server that the suite kills
 	drivertest.Run(t, drivertest.Harness{
 		Open: func(tb testing.TB, stateDir string) driver.Driver {
 			return openTest(tb, stateDir, Options{Host: host, Runtime: runtime})
 		},
 		Rootfs:    drivertest.Rootfs(t),
-		Socket:    guestSocket,
+		Socket:    socket,
 		Leftovers: func(stateDir string) []string { return leftovers(t, host, stateDir) },
 	})
 }

@@ -55,6 +55,14 @@ func (d *Driver) Destroy(ctx context.Context, id string) error {
 func (d *Driver) remove(ctx context.Context, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, destroyTimeout)
 	defer cancel()
+	c, err := d.client.ContainerInspect(ctx, name, client.ContainerInspectOptions{})
+	if errdefs.IsNotFound(err) {
+		return nil
+	}
+	if err == nil && c.Container.State != nil && c.Container.State.Paused {
+		// Not every runtime kills what is paused. That it was ended meanwhile is no error.
+		_, _ = d.client.ContainerUnpause(ctx, name, client.ContainerUnpauseOptions{})
+	}
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for {

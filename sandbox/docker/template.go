@@ -29,7 +29,7 @@ const repository = "berth/template"
 // templateTag returns the name of the image for a root file system. The directory is
 // never written once it is there, so it is known by its path and its making; to read
 // all of it would take a second for each start of the server.
-func templateTag(rootfs string) (string, error) {
+func (d *Driver) templateTag(rootfs string) (string, error) {
 	fi, err := os.Stat(rootfs)
 	if err != nil || !fi.IsDir() || !filepath.IsAbs(rootfs) {
 		return "", fmt.Errorf("rootfs %q is not an absolute path of a directory", rootfs)
@@ -38,9 +38,13 @@ func templateTag(rootfs string) (string, error) {
 	if !ok {
 		return "", fmt.Errorf("rootfs %q: no stat", rootfs)
 	}
-	sum := sha256.Sum256(fmt.Appendf(nil, "%s\n%d\n%d\n", rootfs, st.Ino, fi.ModTime().UnixNano()))
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s\n%d\n%d\n%v\n", rootfs, st.Ino, fi.ModTime().UnixNano(), d.keepsTmp()))
 	return repository + ":" + hex.EncodeToString(sum[:16]), nil
 }
+
+// keepsTmp reports whether templates have a file in /tmp: gVisor mounts a tmpfs on an
+// empty one, which would take memory where disk is meant, and be in no snapshot.
+func (d *Driver) keepsTmp() bool { return d.features.Isolation == "gvisor" }
 
 // importTemplate makes the image, unless the engine has it.
 func (d *Driver) importTemplate(ctx context.Context, rootfs, tag string) error {
@@ -51,7 +55,7 @@ func (d *Driver) importTemplate(ctx context.Context, rootfs, tag string) error {
 	}
 	began := time.Now()
 	r, w := io.Pipe()
-	go func() { w.CloseWithError(writeTemplate(w, rootfs)) }()
+	go func() { w.CloseWithError(writeTemplate(w, rootfs, d.keepsTmp())) }()
 	defer r.Close()
 	changes := []string{
 		"LABEL " + labelInstance + "=" + d.instance,
@@ -67,13 +71,17 @@ func (d *Driver) importTemplate(ctx context.Context, rootfs, tag string) error {
 
 // writeTemplate writes a root file system as an archive. What the engine would add
 // to every container comes first, so that it adds nothing.
-func writeTemplate(w io.Writer, rootfs string) error {
+func writeTemplate(w io.Writer, rootfs string, keepTmp bool) error {
 	out := tar.NewWriter(w)
-	for _, h := range []*tar.Header{
+	first := []*tar.Header{
 		{Typeflag: tar.TypeReg, Name: "etc/hostname", Mode: 0o644},
 		{Typeflag: tar.TypeReg, Name: "etc/hosts", Mode: 0o644},
 		{Typeflag: tar.TypeReg, Name: "etc/resolv.conf", Mode: 0o644},
-	} {
+	}
+	if keepTmp {
+		first = append(first, &tar.Header{Typeflag: tar.TypeReg, Name: "tmp/.keep", Mode: 0o444})
+	}
+	for _, h := range first {
 		if _, err := os.Lstat(filepath.Join(rootfs, h.Name)); err == nil {
 			continue // a name may be there but once
 		}
@@ -113,8 +121,8 @@ func readProgress(r io.Reader) error {
 }
 
 // isTemplate reports whether a tag is that of the root file system that is now at a path.
-func isTemplate(rootfs, tag string) bool {
-	now, err := templateTag(rootfs)
+func (d *Driver) isTemplate(rootfs, tag string) bool {
+	now, err := d.templateTag(rootfs)
 	return err == nil && now == tag
 }
 
