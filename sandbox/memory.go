@@ -63,10 +63,15 @@ func (k *Keeper) checkpoint(ctx context.Context, s *sandbox, w io.Writer) (layer
 	sum := sha256.New()
 	counted := &counter{w: io.MultiWriter(w, sum)}
 	if err := d.Checkpoint(ctx, string(s.id), counted); err != nil {
-		return layer.Made{}, err
+		return layer.Made{}, checkpointError{err}
 	}
 	return layer.Made{Digest: "sha256:" + hex.EncodeToString(sum.Sum(nil)), Bytes: counted.n}, nil
 }
+
+// A checkpointError is the driver's, or that of what its checkpoint is written to.
+type checkpointError struct{ error }
+
+func (e checkpointError) Unwrap() error { return e.error }
 
 // A counter counts what is written.
 type counter struct {

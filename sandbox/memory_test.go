@@ -237,3 +237,20 @@ func median(took []time.Duration) float64 {
 	slices.Sort(took)
 	return float64(took[(len(took)-1)/2].Microseconds()) / 1000
 }
+
+// A sandbox that gVisor cannot write, because root in it has bound a socket on the
+// host, leaves no snapshot. Whatever becomes of it, who asked is told.
+func TestMemoryHostile(t *testing.T) {
+	k, kept := newGVisorHouse(t, 0)
+	c := inhabit(t, k, sandbox.CreateRequest{})
+	c.sh(`sudo setsid python3 -c 'import socket, time
+s = socket.socket(socket.AF_UNIX); s.bind("/.berth/run/x"); s.listen(); open("/mnt/data/bound", "w"); time.sleep(600)' >/dev/null 2>&1 </dev/null &
+until test -e bound; do sleep .01; done`)
+	_, err := k.Snapshot(t.Context(), byBench.Project, c.id, sandbox.SnapshotRequest{Memory: true})
+	if e, ok := errors.AsType[*berth.Error](err); !ok || e.Code != berth.CodeUnavailable && e.Wire != "container_expired" || strings.Contains(e.Message, "runsc") {
+		t.Errorf("got %v, want that the memory was not kept, or that the container has ended", err)
+	}
+	if all, _, err := kept.List(t.Context(), byBench.Project, store.Page{Limit: 10}); err != nil || len(all) > 0 {
+		t.Errorf("%d snapshots are kept, %v", len(all), err)
+	}
+}

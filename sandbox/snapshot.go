@@ -94,6 +94,12 @@ func (k *Keeper) notFrozen(ctx context.Context, s *sandbox, err error) error {
 	case errors.Is(err, guest.ErrBusy):
 		return berth.Errorf(berth.CodeConflict, "A snapshot of container with id '%s' is being made.", s.id)
 	}
+	if e, ok := errors.AsType[checkpointError](err); ok {
+		if k.check(s); s.life.Err() != nil {
+			return context.Cause(s.life)
+		}
+		return &berth.Error{Code: berth.CodeUnavailable, Err: e, Message: fmt.Sprintf("The memory of container with id '%s' could not be kept.", s.id)}
+	}
 	return k.explain(ctx, s, err)
 }
 

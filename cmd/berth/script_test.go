@@ -1,8 +1,10 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
@@ -41,8 +43,28 @@ func TestScripts(t *testing.T) {
 			env.Defer(func() { destroyAll(t, env.WorkDir+"/state") })
 			return os.WriteFile(env.WorkDir+"/local.yaml", []byte("driver: unsafe-local\n"), 0o600)
 		},
+		Condition: func(name string) (bool, error) {
+			if name != "archives" {
+				return false, fmt.Errorf("no condition %q", name)
+			}
+			return archives(t), nil
+		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){"await": await, "post": post},
 	})
+}
+
+// archives reports whether the guest in this binary can archive its sandbox: tests
+// may have one that was built long ago.
+func archives(t *testing.T) bool {
+	programs, err := embedded.Extract(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	guest, err := os.ReadFile(programs.Guest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return bytes.Contains(guest, []byte("GET /archive"))
 }
 
 // destroyAll ends the sandboxes that a script left to the next start of its server.

@@ -77,7 +77,7 @@ func (d *Driver) checkpoint(ctx context.Context, s sandbox, image string) error 
 	cmd.Dir = s.dir
 	cmd.Env = []string{}
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("%w: %s%s", errors.Join(context.Cause(ctx), err), strings.TrimSpace(string(out)), s.lastWords())
+		return fmt.Errorf("%w: %s%s", errors.Join(context.Cause(ctx), err), strings.TrimSpace(string(out[:min(len(out), wordsLimit)])), s.lastWords())
 	}
 	return nil
 }
