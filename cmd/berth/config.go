@@ -17,8 +17,8 @@ import (
 // Config is what a server can be told, in YAML. Every field is optional; a key
 // that is not listed here is an error.
 type Config struct {
-	// Driver isolates containers: "gvisor" (the default; needs root), "docker", or
-	// "unsafe-local", which runs commands on this machine without any isolation
+	// Driver isolates containers: "gvisor" (the default; needs root), "microvm" (needs
+	// root, QEMU and a kernel, see berth image kernel), "docker", or "unsafe-local", which runs commands on this machine without any isolation
 	// and is for development only.
 	Driver string `yaml:"driver"`
 
@@ -26,6 +26,7 @@ type Config struct {
 	Template string `yaml:"template"`
 
 	Docker     DockerConfig     `yaml:"docker"`
+	MicroVM    MicroVMConfig    `yaml:"microvm"`
 	Containers ContainersConfig `yaml:"containers"`
 	Shell      ShellConfig      `yaml:"shell"`
 	Budget     BudgetConfig     `yaml:"budget"`
@@ -60,6 +61,19 @@ type DockerConfig struct {
 	// Runtime is one that the engine is configured with, such as runsc. Default: the
 	// engine's own.
 	Runtime string `yaml:"runtime"`
+}
+
+// MicroVMConfig says what the driver microvm uses.
+type MicroVMConfig struct {
+	// QEMU is the program. Default: the qemu-system-x86_64 in PATH.
+	QEMU string `yaml:"qemu"`
+
+	// Kernel is a directory into which a Debian kernel package was unpacked. Default:
+	// where berth image kernel puts one.
+	Kernel string `yaml:"kernel"`
+
+	// Accel is kvm, tcg (emulation), or empty: KVM if a machine starts with it.
+	Accel string `yaml:"accel"`
 }
 
 // ContainersConfig bounds containers.

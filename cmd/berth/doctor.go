@@ -85,7 +85,10 @@ func examine(ctx context.Context, state, config string) []finding {
 	all := []finding{kernel()}
 	c, err := loadConfig(config)
 	if err != nil || c.Driver != "docker" { // its sandboxes are not on this machine, or on a part of it
-		all = append(all, privileges(), controlGroups(), virtualisation())
+		all = append(all, privileges(), controlGroups())
+	}
+	if err == nil && c.Driver == "gvisor" {
+		all = append(all, virtualisation())
 	}
 	all = append(all, disk(state), erasure(state))
 	if err != nil {
@@ -101,6 +104,12 @@ func examine(ctx context.Context, state, config string) []finding {
 		if all = append(all, f); !f.OK {
 			return all
 		}
+	case "microvm":
+		found := machines(state, c)
+		if all = append(all, found...); !found[len(found)-1].OK {
+			return all
+		}
+		c = withKernel(state, c)
 	case local.Name:
 		return all
 	}

@@ -22,7 +22,7 @@ func newImage() *cobra.Command {
 		return image.Open(filepath.Join(*state, "images"), slog.New(slog.NewTextHandler(os.Stderr, nil)))
 	}
 	cmd.AddCommand(newImageBuild(open), newImagePull(open), newImageSave(open), newImageLoad(open), newImageLs(open), newImageInspect(open),
-		newImageRm(open, state), newImagePrune(open, state))
+		newImageRm(open, state), newImagePrune(open, state), newImageKernel(state))
 	return cmd
 }
 

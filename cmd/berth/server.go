@@ -32,6 +32,7 @@ import (
 	"github.com/berth-run/berth/sandbox/driver"
 	"github.com/berth-run/berth/sandbox/gvisor"
 	"github.com/berth-run/berth/sandbox/local"
+	"github.com/berth-run/berth/sandbox/microvm"
 	"github.com/berth-run/berth/snapshot"
 	"github.com/berth-run/berth/store"
 	"github.com/berth-run/berth/store/sqlite"
@@ -271,10 +272,13 @@ func openDriver(state string, config *Config, log *slog.Logger) (driver.Driver, 
 		return gvisor.Open(gvisor.Options{StateDir: filepath.Join(state, "gvisor"), RunscPath: programs.Runsc, GuestPath: programs.Guest, Logger: log})
 	case "docker":
 		return docker.Open(docker.Options{StateDir: filepath.Join(state, "docker"), GuestPath: programs.Guest, Host: config.Docker.Host, Runtime: config.Docker.Runtime, Logger: log})
+	case "microvm":
+		return microvm.Open(microvm.Options{StateDir: filepath.Join(state, "microvm"), GuestPath: programs.Guest, QEMUPath: config.MicroVM.QEMU,
+			KernelDir: kernelDir(state, config), Accel: config.MicroVM.Accel, Logger: log})
 	case local.Name:
 		return local.Open(local.Options{Name: config.Driver, StateDir: filepath.Join(state, "local"), GuestPath: programs.Guest, Logger: log})
 	}
-	return nil, fmt.Errorf("unknown driver %q: it is gvisor, docker or %s", config.Driver, local.Name)
+	return nil, fmt.Errorf("unknown driver %q: it is gvisor, microvm, docker or %s", config.Driver, local.Name)
 }
 
 // containers gives the engine what it needs of the keeper.

@@ -85,7 +85,7 @@ func run() error {
 			_ = unix.Dup3(int(console.Fd()), fd, 0)
 		}
 	}
-	if err := loadModules(); err != nil {
+	if err := errors.Join(loadModules(), setLoopbackUp()); err != nil {
 		return err
 	}
 	config, err := mountDisks()
@@ -145,6 +145,21 @@ func loadModules() error {
 		}
 	}
 	return os.RemoveAll(ModuleDir)
+}
+
+// setLoopbackUp sets lo up, the only network that there is.
+func setLoopbackUp() error {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	ifr, err := unix.NewIfreq("lo")
+	if err != nil {
+		return err
+	}
+	ifr.SetUint16(unix.IFF_UP | unix.IFF_RUNNING)
+	return unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, ifr)
 }
 
 // mountDisks lays the disk over the template on rootDir.

@@ -132,19 +132,62 @@ func mountSandbox(c Config) error {
 			return err
 		}
 	}
+	if err := makeDevices(rootDir + "/dev"); err != nil {
+		return err
+	}
+	return mask()
+}
+
+// masked and readOnly are what of /proc concerns the whole machine: the sandbox's root
+// may not end it by a word, nor change how it works.
+var (
+	masked   = []string{"acpi", "kcore", "keys", "latency_stats", "timer_list", "sched_debug", "scsi"}
+	readOnly = []string{"bus", "fs", "irq", "sys", "sysrq-trigger"}
+)
+
+func mask() error {
+	for _, name := range masked {
+		path := filepath.Join(rootDir, "proc", name)
+		fi, err := os.Stat(path)
+		if err != nil {
+			continue // this kernel has none
+		}
+		if fi.IsDir() {
+			err = unix.Mount("tmpfs", path, "tmpfs", unix.MS_RDONLY, "size=4k")
+		} else {
+			err = unix.Mount(rootDir+"/dev/null", path, "", unix.MS_BIND, "")
+		}
+		if err != nil {
+			return fmt.Errorf("masking %s: %w", path, err)
+		}
+	}
+	for _, name := range readOnly {
+		path := filepath.Join(rootDir, "proc", name)
+		if err := unix.Mount(path, path, "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
+			return fmt.Errorf("binding %s: %w", path, err)
+		}
+		if err := unix.Mount("", path, "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY|unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
+			return fmt.Errorf("making %s read-only: %w", path, err)
+		}
+	}
+	return nil
+}
+
+// makeDevices makes the devices that a sandbox has.
+func makeDevices(dir string) error {
 	old := unix.Umask(0)
 	defer unix.Umask(old)
 	for name, minor := range map[string]uint32{"null": 3, "zero": 5, "full": 7, "random": 8, "urandom": 9} {
-		if err := unix.Mknod(rootDir+"/dev/"+name, unix.S_IFCHR|0o666, int(unix.Mkdev(1, minor))); err != nil {
+		if err := unix.Mknod(filepath.Join(dir, name), unix.S_IFCHR|0o666, int(unix.Mkdev(1, minor))); err != nil {
 			return err
 		}
 	}
-	if err := unix.Mknod(rootDir+"/dev/tty", unix.S_IFCHR|0o666, int(unix.Mkdev(5, 0))); err != nil {
+	if err := unix.Mknod(filepath.Join(dir, "tty"), unix.S_IFCHR|0o666, int(unix.Mkdev(5, 0))); err != nil {
 		return err
 	}
 	for name, target := range map[string]string{"ptmx": "pts/ptmx", "fd": "/proc/self/fd",
 		"stdin": "/proc/self/fd/0", "stdout": "/proc/self/fd/1", "stderr": "/proc/self/fd/2"} {
-		if err := os.Symlink(target, rootDir+"/dev/"+name); err != nil {
+		if err := os.Symlink(target, filepath.Join(dir, name)); err != nil {
 			return err
 		}
 	}

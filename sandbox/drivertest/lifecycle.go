@@ -305,9 +305,12 @@ func (s *suite) guestEnded(t *testing.T) {
 }
 
 func (s *suite) tenAtOnce(t *testing.T) {
-	d := s.open(t)
+	d, n, want := s.open(t), 10, []string{"many-1", "many-3", "many-5", "many-7", "many-9"}
+	if s.features.Slowness > 1 {
+		n, want = 4, want[:2]
+	}
 	var wg sync.WaitGroup
-	for i := range 10 {
+	for i := range n {
 		wg.Go(func() {
 			id := fmt.Sprintf("many-%d", i)
 			ctx := t.Context()
@@ -328,7 +331,7 @@ func (s *suite) tenAtOnce(t *testing.T) {
 	}
 	wg.Wait()
 	got, err := d.List(t.Context())
-	if want := []string{"many-1", "many-3", "many-5", "many-7", "many-9"}; err != nil || !slices.Equal(got, want) {
+	if err != nil || !slices.Equal(got, want) {
 		t.Errorf("List: got %q, %v, want %q", got, err, want)
 	}
 }

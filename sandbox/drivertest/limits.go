@@ -124,7 +124,7 @@ func (s *suite) cpuHog(t *testing.T) {
 	if limit := time.Duration(cores*float64(took)) + 200*time.Millisecond; used > limit {
 		t.Errorf("in %v: got %v of CPU, want at most %v", took, used, limit)
 	}
-	if used < time.Duration(cores*float64(took)/2) {
+	if used < time.Duration(cores*float64(took)/2) && s.features.Slowness <= 1 { // those may wait for each other
 		t.Errorf("in %v: got %v of CPU; the hog was none", took, used)
 	}
 	b.Answers()
@@ -199,7 +199,9 @@ func (s *suite) diskIsNotMemory(t *testing.T) {
 	if want := fmt.Sprint(size << 20); sum != want {
 		t.Errorf("got %s bytes, want %s", sum, want)
 	}
-	if st := b.Stats(); st.State != driver.StateRunning || st.Disk < size<<20 {
+	// A kernel of its own may write later.
+	st := b.Await("the disk", func(st driver.Stats) bool { return st.State != driver.StateRunning || st.Disk >= size<<20 })
+	if st.State != driver.StateRunning {
 		t.Errorf("got %+v, want it to run with %d MiB on disk", st, size)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 
 	"github.com/berth-run/berth/sandbox/driver"
+	"github.com/berth-run/berth/sandbox/host"
 )
 
 // Create makes the sandbox's disk and its cgroup, and at the first time the image of
@@ -44,8 +45,15 @@ func (d *Driver) Create(ctx context.Context, spec driver.Spec) error {
 
 // fill makes what is in the sandbox's directory from the start.
 func (d *Driver) fill(ctx context.Context, dir, image string, spec driver.Spec) error {
-	if err := os.Mkdir(filepath.Join(dir, "run"), 0o700); err != nil {
-		return err
+	for _, sub := range []string{"run", sealed} {
+		if err := os.Mkdir(filepath.Join(dir, sub), 0o700); err != nil {
+			return err
+		}
+	}
+	if d.seals {
+		if err := host.Seal(filepath.Join(dir, sealed), host.NewSealKey()); err != nil {
+			return err
+		}
 	}
 	raw, err := json.Marshal(record{BootID: d.bootID, Image: image, UID: newUID(), Limits: spec.Limits})
 	if err != nil {
@@ -54,7 +62,7 @@ func (d *Driver) fill(ctx context.Context, dir, image string, spec driver.Spec) 
 	if err := os.WriteFile(filepath.Join(dir, "sandbox.json"), raw, 0o600); err != nil {
 		return err
 	}
-	return makeDisk(ctx, dir, spec)
+	return makeDisk(ctx, filepath.Join(dir, sealed), spec)
 }
 
 // firstUID begins the range that QEMU's users are of: 2^28 numbers that systemd's list

@@ -12,7 +12,8 @@
 //	  root/                empty; the root of each QEMU is mounted here, for it alone
 //	  sandboxes/ID/        there as long as the sandbox is
 //	    sandbox.json       what it was made from
-//	    disk               what it writes: a sparse ext4 image
+//	    sealed/            encrypted with a key that only the kernel has, if it can
+//	      disk             what it writes: a sparse ext4 image
 //	    pid                QEMU's process id
 //	    paused             there while it is paused
 //	    run/               sockets, which QEMU has open and cannot see

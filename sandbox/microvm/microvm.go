@@ -45,6 +45,7 @@ type Driver struct {
 	log       *slog.Logger
 	cgroups   host.Hierarchy
 	instance  string
+	seals     bool // what sandboxes write is encrypted
 	bootID    string
 	kernel    string // the image
 	initramfs string
@@ -105,6 +106,7 @@ func (d *Driver) Features() driver.Features {
 		PIDLimit:    true,
 		DiskLimit:   true,
 		OwnKernel:   true,
+		Erases:      d.seals,
 	}
 	if d.machine.emulated() {
 		f.Slowness = emulation
@@ -143,6 +145,11 @@ func (d *Driver) prepareStateDir() (err error) {
 	}
 	if d.instance, err = driver.Instance(filepath.Join(d.opts.StateDir, "instance")); err != nil {
 		return err
+	}
+	if err := host.CanSeal(d.opts.StateDir); err != nil {
+		d.log.Warn("microvm: the volume of the state directory does not encrypt directories; what a sandbox wrote may be found on it after the sandbox is gone", "err", err)
+	} else {
+		d.seals = true
 	}
 	kernel, err := FindKernel(d.opts.KernelDir)
 	if err != nil {

@@ -45,6 +45,12 @@ func (s sandbox) exists(elem string) bool {
 	return err == nil
 }
 
+// sealed is the directory of a sandbox that holds what it writes.
+const (
+	sealed   = "sealed"
+	diskFile = sealed + "/disk"
+)
+
 // A record is what is kept of a sandbox's making.
 type record struct {
 	BootID string        `json:"boot_id"` // of the machine at the time

@@ -96,7 +96,7 @@ func (d *Driver) launch(s sandbox, rec record) (*exec.Cmd, error) {
 	if err := add(os.Open(rec.Image)); err != nil {
 		return nil, err
 	}
-	if err := add(os.OpenFile(s.path("disk"), os.O_RDWR, 0)); err != nil {
+	if err := add(os.OpenFile(s.path(diskFile), os.O_RDWR, 0)); err != nil {
 		return nil, err
 	}
 	names := []string{"monitor", "console"}

@@ -22,7 +22,7 @@ func (d *Driver) Stats(_ context.Context, id string) (driver.Stats, error) {
 	u := s.cgroup.Usage()
 	stats := driver.Stats{CPU: u.CPU, Memory: u.Memory, PIDs: u.PIDs}
 	var st unix.Stat_t
-	if unix.Stat(s.path("disk"), &st) == nil {
+	if unix.Stat(s.path(diskFile), &st) == nil {
 		stats.Disk = st.Blocks * 512
 	}
 	rec, err := s.record()

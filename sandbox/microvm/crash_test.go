@@ -1,0 +1,167 @@
+package microvm
+
+import (
+	"context"
+	"errors"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/berth-run/berth/sandbox/driver"
+	"github.com/berth-run/berth/sandbox/drivertest"
+)
+
+// TestCrash stops in the middle of making a sandbox, in every place where that leaves
+// something, and checks that a driver that is opened afterwards knows of it and
+// removes it.
+func TestCrash(t *testing.T) {
+	spec := driver.Spec{ID: "half", Rootfs: drivertest.Rootfs(t), Limits: driver.DefaultLimits}
+	for _, tt := range []struct {
+		name  string
+		crash func(t *testing.T, d *Driver, s sandbox) error
+		want  driver.State
+	}{
+		{"DirectoryOnly", func(t *testing.T, d *Driver, s sandbox) error {
+			return d.dir.Create(s.id, func(dir string) error { return d.fill(t.Context(), dir, "/none", spec) })
+		}, driver.StateCreated},
+		{"DirectoryWithoutRecord", func(t *testing.T, d *Driver, s sandbox) error {
+			return d.dir.Create(s.id, func(string) error { return nil })
+		}, driver.StateDead},
+		{"Created", func(t *testing.T, d *Driver, s sandbox) error {
+			return d.Create(t.Context(), spec)
+		}, driver.StateCreated},
+		{"MarkedAsStarted", func(t *testing.T, d *Driver, s sandbox) error {
+			return errors.Join(d.Create(t.Context(), spec), os.WriteFile(s.path("started"), nil, 0o600))
+		}, driver.StateDead},
+		{"Launched", func(t *testing.T, d *Driver, s sandbox) error {
+			if err := errors.Join(d.Create(t.Context(), spec), os.WriteFile(s.path("started"), nil, 0o600)); err != nil {
+				return err
+			}
+			rec, err := s.record()
+			if err != nil {
+				return err
+			}
+			_, err = d.launch(s, rec)
+			return err
+		}, driver.StateDead},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			dir := drivertest.StateDir(t)
+			d := openTest(t, dir)
+			s, err := d.sandbox(spec.ID)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := tt.crash(t, d, s); err != nil {
+				t.Fatal(err)
+			}
+			d = openTest(t, dir)
+			if got, err := d.List(t.Context()); err != nil || !slices.Equal(got, []string{"half"}) {
+				t.Errorf("List: got %q, %v, want half", got, err)
+			}
+			if st, err := d.Stats(t.Context(), "half"); err != nil || st.State != tt.want {
+				t.Errorf("Stats: got %+v, %v, want %q", st, err, tt.want)
+			}
+			if err := d.Destroy(t.Context(), "half"); err != nil {
+				t.Errorf("Destroy: %v", err)
+			}
+			if left := leftovers(dir); left != nil {
+				t.Errorf("left behind: %q", left)
+			}
+		})
+	}
+}
+
+// TestStartFails lets a machine and QEMU fail and checks that the error says why, and
+// that nothing runs on.
+func TestStartFails(t *testing.T) {
+	d := openTest(t, drivertest.StateDir(t))
+	for _, tt := range []struct {
+		name, want string
+		breakIt    func(s sandbox) error
+	}{
+		// An image without a file system: the machine's first program gives up.
+		{"Disk", "boot: mounting ext4 on /disk", func(s sandbox) error {
+			return errors.Join(os.Truncate(s.path(diskFile), 0), os.Truncate(s.path(diskFile), driver.DefaultLimits.Disk))
+		}},
+		{"Image", "no such file", func(s sandbox) error {
+			raw, err := os.ReadFile(s.path("sandbox.json"))
+			if err != nil {
+				return err
+			}
+			return os.WriteFile(s.path("sandbox.json"), []byte(strings.Replace(string(raw), `"image":"`, `"image":"/none`, 1)), 0o600)
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if err := d.Create(t.Context(), driver.Spec{ID: "broken", Rootfs: drivertest.Rootfs(t), Env: []string{"SECRET=berth-canary-aa01"}}); err != nil {
+				t.Fatal(err)
+			}
+			defer d.Destroy(t.Context(), "broken")
+			s, err := d.find("broken")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := tt.breakIt(s); err != nil {
+				t.Fatal(err)
+			}
+			err = d.Start(t.Context(), "broken")
+			if err == nil || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "canary") {
+				t.Errorf("Start: got %v, want an error that says %q and not the environment", err, tt.want)
+			}
+			if pids, err := s.cgroup.Procs(); err != nil || len(pids) != 0 {
+				t.Errorf("processes: got %v, %v, want none", pids, err)
+			}
+			if st, err := d.Stats(t.Context(), "broken"); err != nil || st.State != driver.StateDead {
+				t.Errorf("Stats: got %+v, %v, want dead", st, err)
+			}
+		})
+	}
+}
+
+// TestStartGivenUp ends the context in the middle of Start.
+func TestStartGivenUp(t *testing.T) {
+	d := openTest(t, drivertest.StateDir(t))
+	for _, after := range []time.Duration{0, 50 * time.Millisecond, 500 * time.Millisecond} {
+		if err := d.Create(t.Context(), driver.Spec{ID: "hasty", Rootfs: drivertest.Rootfs(t)}); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), after)
+		if err := d.Start(ctx, "hasty"); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Start given up after %v: got %v, want %v", after, err, context.DeadlineExceeded)
+		}
+		cancel()
+		s, err := d.find("hasty")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if pids, err := s.cgroup.Procs(); err != nil || len(pids) != 0 {
+			t.Errorf("processes: got %v, %v, want none", pids, err)
+		}
+		if err := d.Destroy(t.Context(), "hasty"); err != nil {
+			t.Errorf("Destroy: %v", err)
+		}
+	}
+}
+
+// TestHostRestarted changes the boot id under a sandbox.
+func TestHostRestarted(t *testing.T) {
+	dir := drivertest.StateDir(t)
+	d := openTest(t, dir)
+	if err := d.Create(t.Context(), driver.Spec{ID: "old", Rootfs: drivertest.Rootfs(t)}); err != nil {
+		t.Fatal(err)
+	}
+	d = openTest(t, dir)
+	d.bootID = "another"
+	st, err := d.Stats(t.Context(), "old")
+	if err != nil || st.State != driver.StateDead || st.Reason != driver.ReasonHost {
+		t.Errorf("Stats: got %+v, %v, want dead of %q", st, err, driver.ReasonHost)
+	}
+	if err := d.Start(t.Context(), "old"); err == nil {
+		t.Error("Start: got no error")
+	}
+	if err := d.Destroy(t.Context(), "old"); err != nil {
+		t.Errorf("Destroy: %v", err)
+	}
+}

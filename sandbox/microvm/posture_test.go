@@ -1,0 +1,208 @@
+package microvm
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/berth-run/berth/sandbox/driver"
+	"github.com/berth-run/berth/sandbox/drivertest"
+)
+
+// TestPosture looks at a running sandbox from both sides: what it holds in its hands
+// inside, and what QEMU could do to the host if the machine took it over.
+func TestPosture(t *testing.T) {
+	t.Setenv("BERTH_TEST_SECRET", "berth-canary-77ab")
+	d := openTest(t, drivertest.StateDir(t))
+	b := drivertest.Start(t, d, driver.Spec{ID: "posture", Rootfs: drivertest.Rootfs(t)})
+	s, err := d.find("posture")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Run("Inside", func(t *testing.T) { postureInside(t, b) })
+	t.Run("QEMU", func(t *testing.T) { postureQEMU(t, s) })
+	t.Run("Files", func(t *testing.T) { postureFiles(t, s) })
+	t.Run("Root", func(t *testing.T) { postureRoot(t, d, s) })
+	t.Run("Directory", func(t *testing.T) { postureDirectory(t, s) })
+}
+
+// statusFields reads a file of the form of /proc/self/status.
+func statusFields(text string) map[string]string {
+	m := make(map[string]string)
+	for line := range strings.Lines(text) {
+		if k, v, ok := strings.Cut(line, ":"); ok {
+			m[k] = strings.Join(strings.Fields(v), " ")
+		}
+	}
+	return m
+}
+
+// rootCapabilities are Docker's without NET_RAW, and SYS_TIME.
+const rootCapabilities = "00000000aa0405fb"
+
+func postureInside(t *testing.T, b *drivertest.Box) {
+	if got := statusFields(b.Must("cat /proc/self/status")); got["CapEff"] != "0000000000000000" || got["CapPrm"] != "0000000000000000" {
+		t.Errorf("capabilities of the user: got %q and %q, want none", got["CapEff"], got["CapPrm"])
+	}
+	if got := statusFields(b.Must("sudo cat /proc/self/status")); got["CapEff"] != rootCapabilities || got["CapBnd"] != rootCapabilities {
+		t.Errorf("capabilities of root: got %q of %q, want %q", got["CapEff"], got["CapBnd"], rootCapabilities)
+	}
+	for _, tt := range []struct{ script, want string }{
+		{"hostname; cat /etc/hostname /etc/resolv.conf", hostname + "\n" + hostname + "\nnameserver 127.0.0.1"},
+		{"ls /dev", "fd\nfull\nnull\nptmx\npts\nrandom\nshm\nstderr\nstdin\nstdout\ntty\nurandom\nzero"},
+		{"stat -c '%u %g %a' /mnt/data; stat -c %a /", "1000 1000 755\n755"},
+		{"ps -e -o comm= | head -1", "guest"},
+		{"tail -n +3 /proc/net/dev | cut -d: -f1; getent ahosts localhost >/dev/null && cat /sys/class/net/lo/carrier", "lo\n1"},
+		{"cat /proc/1/oom_score_adj /proc/self/oom_score_adj", "-1000\n0"},
+		{"test $(df --output=size -B1M / | tail -1) -gt 9000 && echo large", "large"},
+	} {
+		got := strings.Join(strings.Fields(b.Must(tt.script)), "\n")
+		if want := strings.Join(strings.Fields(tt.want), "\n"); got != want {
+			t.Errorf("%s: got %q, want %q", tt.script, got, tt.want)
+		}
+	}
+	for _, script := range []string{
+		"echo 1 | sudo tee /sys/kernel/x", "sudo mount -t tmpfs x /mnt", "sudo mount -o remount,rw /sys",
+		"echo b | sudo tee /proc/sysrq-trigger", "sudo nsenter -t 1 -m true", "sudo insmod /nothing.ko",
+		"sudo sh -c 'mknod /dev/port c 241 1 && head -c 1 /dev/port'", // a serial line: the guest has it
+		"sudo sh -c 'mknod /srv/disk b 254 0 && head -c 1 /srv/disk'", // no devices outside of /dev
+		"echo x | sudo tee -a /.berth/guest",
+	} {
+		if r := b.Sh(script); r.Code == 0 {
+			t.Errorf("%s: got no error", script)
+		}
+	}
+}
+
+// postureQEMU looks at the process on the host.
+func postureQEMU(t *testing.T, s sandbox) {
+	pid, alive := s.qemu()
+	if !alive {
+		t.Fatal("QEMU is not alive")
+	}
+	if pids, err := s.cgroup.Procs(); err != nil || !slices.Equal(pids, []int{pid}) {
+		t.Errorf("processes: got %v, %v, want only QEMU, %d", pids, err, pid)
+	}
+	rec, err := s.record()
+	if err != nil {
+		t.Fatal(err)
+	}
+	status := statusFields(readFile(t, fmt.Sprintf("/proc/%d/status", pid)))
+	ids := strings.TrimSpace(strings.Repeat(strconv.Itoa(rec.UID)+" ", 4))
+	for field, want := range map[string]string{
+		"CapInh": "0000000000000000", "CapPrm": "0000000000000000", "CapEff": "0000000000000000",
+		"CapBnd": "0000000000000000", "CapAmb": "0000000000000000",
+		"NoNewPrivs": "1", "Seccomp": "2", "Uid": ids, "Gid": ids, "Groups": "",
+	} {
+		if got := status[field]; got != want {
+			t.Errorf("%s: got %q, want %q", field, got, want)
+		}
+	}
+	if rec.UID < firstUID {
+		t.Errorf("user: got %d, want one of our range", rec.UID)
+	}
+	for _, ns := range []string{"mnt", "net", "ipc", "uts", "pid"} {
+		mine, _ := os.Readlink("/proc/self/ns/" + ns)
+		theirs, _ := os.Readlink(fmt.Sprintf("/proc/%d/ns/%s", pid, ns))
+		if theirs == "" || theirs == mine {
+			t.Errorf("%s namespace: got the server's", ns)
+		}
+	}
+	if env := readFile(t, fmt.Sprintf("/proc/%d/environ", pid)); env != "" {
+		t.Errorf("environment: got %q, want none", env)
+	}
+	for line := range strings.Lines(readFile(t, fmt.Sprintf("/proc/%d/net/dev", pid))) {
+		if name, _, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(name) != "lo" {
+			t.Errorf("interface %s", name)
+		}
+	}
+	limits := readFile(t, fmt.Sprintf("/proc/%d/limits", pid))
+	for line := range strings.Lines(limits) {
+		f := strings.Fields(line)
+		switch {
+		case strings.HasPrefix(line, "Max core file size") && f[4] != "0",
+			strings.HasPrefix(line, "Max file size") && f[3] != strconv.FormatInt(rec.Limits.Disk, 10):
+			t.Errorf("got %s", line)
+		}
+	}
+}
+
+// postureFiles looks at what QEMU has open.
+func postureFiles(t *testing.T, s sandbox) {
+	pid, _ := s.qemu()
+	rec, err := s.record()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := fmt.Sprintf("/proc/%d/fd", pid)
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		target, err := os.Readlink(filepath.Join(dir, e.Name()))
+		if err != nil {
+			continue // it has just been closed
+		}
+		info := readFile(t, fmt.Sprintf("/proc/%d/fdinfo/%s", pid, e.Name()))
+		readOnly := strings.HasSuffix(statusFields(info)["flags"], "0")
+		switch {
+		case strings.HasPrefix(target, "socket:"), strings.HasPrefix(target, "anon_inode:"), strings.HasPrefix(target, "pipe:"),
+			target == s.path(diskFile), target == s.path("qemu.log"), target == "/dev/null":
+		case target == rec.Image && readOnly:
+		default:
+			t.Errorf("descriptor %s: got %s (read-only: %t)", e.Name(), target, readOnly)
+		}
+	}
+}
+
+// postureRoot looks at the files that QEMU could open.
+func postureRoot(t *testing.T, d *Driver, s sandbox) {
+	pid, _ := s.qemu()
+	root := fmt.Sprintf("/proc/%d/root", pid)
+	for _, path := range []string{"/proc", "/sys", "/root", "/home", "/run", "/var", "/tmp", "/etc/passwd", "/usr/bin/sh", d.opts.StateDir, "/dev/kvm"} {
+		if _, err := os.Lstat(root + path); err == nil {
+			t.Errorf("QEMU sees %s", path)
+		}
+	}
+	mounts := 0
+	for line := range strings.Lines(readFile(t, fmt.Sprintf("/proc/%d/mountinfo", pid))) {
+		f := strings.Fields(line)
+		mounts++
+		if !slices.Contains(strings.Split(f[5], ","), "ro") || !slices.Contains(strings.Split(f[5], ","), "nosuid") {
+			t.Errorf("mount %s: got options %s, want ro and nosuid", f[4], f[5])
+		}
+	}
+	if mounts < 2 {
+		t.Errorf("got %d mounts", mounts)
+	}
+}
+
+// postureDirectory looks at what other users of the host can see.
+func postureDirectory(t *testing.T, s sandbox) {
+	for _, dir := range []string{s.dir, s.path("run"), s.path(sealed), filepath.Dir(s.dir)} {
+		fi, err := os.Stat(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := fi.Mode().Perm(); got != 0o700 {
+			t.Errorf("%s: got mode %v, want 0700", dir, got)
+		}
+	}
+	if mounts := readFile(t, "/proc/self/mountinfo"); strings.Contains(mounts, " "+s.dir) {
+		t.Error("the host sees a mount of the sandbox's")
+	}
+}
+
+func readFile(t *testing.T, path string) string {
+	t.Helper()
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(raw)
+}
