@@ -226,12 +226,14 @@ func giveUp(c Config) error {
 	return nil
 }
 
-// clockSlack is how far the machine's clock may be from its keeper's.
+// clockSlack is how far the machine's clock may be behind its keeper's.
 const clockSlack = time.Second
 
-// SetClock sets the machine's clock, which stands still while the machine is paused.
+// SetClock sets the machine's clock, which stands still while the machine is paused. It
+// does not set it back: what is recorded in time, changes of files first, must not be
+// before what it came after.
 func SetClock(now time.Time) {
-	if off := time.Since(now).Abs(); off > clockSlack {
+	if time.Until(now) > clockSlack {
 		tv := unix.NsecToTimeval(now.UnixNano())
 		_ = unix.Settimeofday(&tv)
 	}
