@@ -78,6 +78,7 @@ var routes = []route{
 	{"POST", "/v1/containers/{container}/resume", (*server).resumeContainer},
 	{"", "/v1/containers/{container}/guest/{path...}", (*server).guest},
 	{"GET", "/v1/containers/{container}/logs", (*server).listLogs},
+	{"GET", "/v1/containers/{container}/stats", (*server).containerStats},
 	{"GET", "/v1/containers/{container}/ports/{port}", (*server).connectPort},
 	{"POST", "/v1/containers/{container}/ports/{port}", (*server).createLink},
 	{"", "/v1/containers/{container}/ports/{port}/{path...}", (*server).port},

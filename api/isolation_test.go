@@ -97,6 +97,7 @@ var probed = map[string][]string{
 	"DELETE /v1/snapshots/{snapshot}":                          {`/v1/snapshots/{snapshot}`},
 	"/v1/containers/{container}/guest/{path...}":               {`/v1/containers/{container}/guest/files?path=/mnt/data/a.txt`},
 	"GET /v1/containers/{container}/logs":                      {`/v1/containers/{container}/logs`, `/v1/containers/{container}/logs?follow=true`, `/v1/containers/$container/logs?after={log}`},
+	"GET /v1/containers/{container}/stats":                     {`/v1/containers/{container}/stats`},
 	"GET /v1/containers/{container}/ports/{port}":              {`/v1/containers/{container}/ports/80`},
 	"POST /v1/containers/{container}/ports/{port}":             {`/v1/containers/{container}/ports/80 {}`},
 	"/v1/containers/{container}/ports/{port}/{path...}":        {`/v1/containers/{container}/ports/80/x`},

@@ -144,8 +144,10 @@ type Stats struct {
 
 	CPU    time.Duration // processor time used since the start
 	Memory int64         // bytes in use
-	PIDs   int           // host processes and threads
-	Disk   int64         // bytes written above the template
+	// MemoryPeak is the most that Memory was, with page cache, since the start.
+	MemoryPeak int64
+	PIDs       int   // host processes and threads
+	Disk       int64 // bytes written above the template
 }
 
 // Features declares the nature of a driver, so that what is missing is known

@@ -24,7 +24,7 @@ func (d *Driver) Stats(_ context.Context, id string) (driver.Stats, error) {
 		return driver.Stats{}, err
 	}
 	u := s.cgroup.Usage()
-	stats := driver.Stats{CPU: u.CPU, Memory: u.Memory, PIDs: u.PIDs}
+	stats := driver.Stats{CPU: u.CPU, Memory: u.Memory, MemoryPeak: u.Peak, PIDs: u.PIDs}
 
 	rec, err := s.record()
 	pid, alive := s.sentry()

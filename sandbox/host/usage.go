@@ -13,6 +13,7 @@ import (
 type Usage struct {
 	CPU      time.Duration
 	Memory   int64 // bytes, without page cache that can be dropped at once
+	Peak     int64 // the most bytes of memory that there were, with all page cache
 	PIDs     int   // host processes and threads
 	OOMKills int64 // processes killed because the memory limit was reached
 }
@@ -23,6 +24,7 @@ func (c Cgroup) Usage() Usage {
 		return Usage{
 			CPU:      time.Duration(keyedValue(c.v2, "cpu.stat", "usage_usec")) * time.Microsecond,
 			Memory:   max(0, value(c.v2, "memory.current")-keyedValue(c.v2, "memory.stat", "inactive_file")),
+			Peak:     value(c.v2, "memory.peak"),
 			PIDs:     int(value(c.v2, "pids.current")),
 			OOMKills: keyedValue(c.v2, "memory.events", "oom_kill"),
 		}
@@ -31,6 +33,7 @@ func (c Cgroup) Usage() Usage {
 	return Usage{
 		CPU:      time.Duration(value(c.v1["cpuacct"], "cpuacct.usage")),
 		Memory:   max(0, value(memory, "memory.usage_in_bytes")-keyedValue(memory, "memory.stat", "total_inactive_file")),
+		Peak:     value(memory, "memory.max_usage_in_bytes"),
 		PIDs:     int(value(c.v1["pids"], "pids.current")),
 		OOMKills: keyedValue(memory, "memory.oom_control", "oom_kill"),
 	}

@@ -1,0 +1,180 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"net/url"
+	"os"
+	"slices"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/term"
+
+	"github.com/berth-run/berth"
+)
+
+func newTop() *cobra.Command {
+	var by string
+	var every time.Duration
+	cmd := &cobra.Command{
+		Use:   "top",
+		Short: "Show what containers use",
+		Long: `Show what the running containers of the project use, and go on doing so on a
+terminal. CPU is in percent of one processor, since the picture before.`,
+		Args: cobra.NoArgs,
+	}
+	connect := clientFlags(cmd)
+	cmd.Flags().StringVar(&by, "sort", "cpu", "what comes first: cpu, memory, disk, egress or age")
+	cmd.Flags().DurationVarP(&every, "interval", "i", 2*time.Second, "time between two pictures")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		order, ok := topOrders[by]
+		if !ok {
+			return fmt.Errorf("--sort must be cpu, memory, disk, egress or age, not %q", by)
+		}
+		if every < 100*time.Millisecond {
+			return fmt.Errorf("--interval must be 100ms or more")
+		}
+		c, ctx, out := connect(), cmd.Context(), cmd.OutOrStdout()
+		refresh := out == os.Stdout && term.IsTerminal(int(os.Stdout.Fd()))
+		var before map[berth.ContainerID]topLine
+		for {
+			lines, err := c.top(ctx, before)
+			if err == nil {
+				slices.SortFunc(lines, order)
+				err = printTop(out, lines, refresh)
+			}
+			if ctx.Err() != nil || err == nil && !refresh {
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+			before = map[berth.ContainerID]topLine{}
+			for _, l := range lines {
+				before[l.container.ID] = l
+			}
+			select {
+			case <-time.After(every):
+			case <-ctx.Done():
+				return nil
+			}
+		}
+	}
+	return cmd
+}
+
+// A topLine is one container of a picture.
+type topLine struct {
+	container *berth.Container
+	stats     berth.ContainerStats
+	read      time.Time
+	cpu       float64 // of one processor, in percent
+}
+
+var topOrders = map[string]func(a, b topLine) int{
+	"cpu":    func(a, b topLine) int { return cmp.Compare(b.cpu, a.cpu) },
+	"memory": func(a, b topLine) int { return cmp.Compare(b.stats.Memory.Bytes, a.stats.Memory.Bytes) },
+	"disk":   func(a, b topLine) int { return cmp.Compare(b.stats.Disk.Bytes, a.stats.Disk.Bytes) },
+	"egress": func(a, b topLine) int {
+		return cmp.Compare(b.stats.Egress.BytesSent+b.stats.Egress.BytesReceived, a.stats.Egress.BytesSent+a.stats.Egress.BytesReceived)
+	},
+	"age": func(a, b topLine) int { return cmp.Compare(a.container.CreatedAt, b.container.CreatedAt) },
+}
+
+// top reads what all running containers use.
+func (c *client) top(ctx context.Context, before map[berth.ContainerID]topLine) ([]topLine, error) {
+	containers, err := c.running(ctx)
+	if err != nil {
+		return nil, err
+	}
+	lines := make([]topLine, len(containers))
+	var g errgroup.Group
+	g.SetLimit(8)
+	for i, container := range containers {
+		g.Go(func() error {
+			l := topLine{container: container}
+			if c.call(ctx, "GET", "/v1/containers/"+url.PathEscape(string(container.ID))+"/stats", nil, &l.stats) != nil {
+				return nil // it has ended meanwhile
+			}
+			l.read = time.Now()
+			used, took := l.stats.CPUSeconds, float64(max(1, l.stats.UptimeSeconds))
+			if b, ok := before[container.ID]; ok {
+				used, took = used-b.stats.CPUSeconds, l.read.Sub(b.read).Seconds()
+			}
+			l.cpu = 100 * max(0, used) / took
+			lines[i] = l
+			return nil
+		})
+	}
+	_ = g.Wait()
+	return slices.DeleteFunc(lines, func(l topLine) bool { return l.read.IsZero() }), nil
+}
+
+// running returns the project's containers that run.
+func (c *client) running(ctx context.Context) ([]*berth.Container, error) {
+	var all []*berth.Container
+	for after := ""; ; {
+		var page struct {
+			Data    []*berth.Container `json:"data"`
+			LastID  string             `json:"last_id"`
+			HasMore bool               `json:"has_more"`
+		}
+		query := url.Values{"limit": {"100"}}
+		if after != "" {
+			query.Set("after", after)
+		}
+		if err := c.call(ctx, "GET", "/v1/containers?"+query.Encode(), nil, &page); err != nil {
+			return nil, err
+		}
+		for _, container := range page.Data {
+			if container.Status == berth.ContainerRunning {
+				all = append(all, container)
+			}
+		}
+		if after = page.LastID; !page.HasMore {
+			return all, nil
+		}
+	}
+}
+
+// printTop prints one picture, in the place of the one before if refresh is set.
+func printTop(out io.Writer, lines []topLine, refresh bool) error {
+	var text bytes.Buffer
+	if refresh {
+		text.WriteString("\x1b[H\x1b[2J")
+		_, height, err := term.GetSize(int(os.Stdout.Fd()))
+		if err == nil && height > 3 {
+			lines = lines[:min(len(lines), height-2)]
+		}
+	}
+	w := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "ID\tNAME\tCPU\tMEMORY\tPEAK\tLIMIT\tDISK\tPIDS\tSENT\tRECEIVED\tREFUSED\tAGE")
+	for _, l := range lines {
+		s := l.stats
+		fmt.Fprintf(w, "%s\t%s\t%.1f%%\t%s\t%s\t%s\t%s\t%d\t%s\t%s\t%d\t%s\n", l.container.ID, harmless(l.container.Name), l.cpu, size(s.Memory.Bytes), size(s.Memory.PeakBytes),
+			size(s.Memory.LimitBytes), size(s.Disk.Bytes), s.PIDs.Count, size(s.Egress.BytesSent), size(s.Egress.BytesReceived), s.Egress.Refused,
+			time.Duration(s.UptimeSeconds)*time.Second)
+	}
+	w.Flush()
+	_, err := out.Write(text.Bytes())
+	return err
+}
+
+// size writes a number of bytes with the unit that fits.
+func size(n int64) string {
+	const units = "BKMGT"
+	v, i := float64(n), 0
+	for v >= 1000 && i < len(units)-1 {
+		v, i = v/1024, i+1
+	}
+	if i == 0 || v >= 100 {
+		return fmt.Sprintf("%.0f%c", v, units[i])
+	}
+	return fmt.Sprintf("%.1f%c", v, units[i])
+}
