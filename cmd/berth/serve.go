@@ -15,7 +15,7 @@ import (
 )
 
 func newServe() *cobra.Command {
-	var listen, state, config, format string
+	var listen, metricsListen, state, config, format string
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Serve the API",
@@ -36,10 +36,11 @@ berth key create it asks every caller for one.`,
 			if err != nil {
 				return err
 			}
-			return serve(cmd.Context(), listen, state, c, log)
+			return serve(cmd.Context(), listen, metricsListen, state, c, log)
 		},
 	}
 	cmd.Flags().StringVar(&listen, "listen", "127.0.0.1:8080", "address to serve on")
+	cmd.Flags().StringVar(&metricsListen, "metrics-listen", "", "address to serve /metrics on, for Prometheus: figures of all projects, to anybody who reaches it")
 	cmd.Flags().StringVar(&state, "state", defaultState(), "directory for all state")
 	cmd.Flags().StringVar(&config, "config", "", "configuration file (YAML; see docs/configuration.md)")
 	cmd.Flags().StringVar(&format, "log-format", "text", "text or json")
@@ -56,7 +57,7 @@ func newLogger(format string) (*slog.Logger, error) {
 	return nil, fmt.Errorf("--log-format must be text or json, not %q", format)
 }
 
-func serve(ctx context.Context, listen, state string, c *Config, log *slog.Logger) error {
+func serve(ctx context.Context, listen, metricsListen, state string, c *Config, log *slog.Logger) error {
 	state, err := filepath.Abs(state)
 	if err != nil {
 		return err
@@ -82,6 +83,13 @@ func serve(ctx context.Context, listen, state string, c *Config, log *slog.Logge
 	}
 	if open {
 		log.Warn("NO API KEYS: everybody on this machine may use this server; berth key create makes one")
+	}
+	if metricsListen != "" {
+		if err := s.serveMetrics(metricsListen); err != nil {
+			l.Close()
+			s.Close(context.WithoutCancel(ctx))
+			return err
+		}
 	}
 	log.Info("serving", "url", "http://"+l.Addr().String()+"/v1", "state", state, "driver", c.Driver, "version", version)
 	return s.serve(ctx, l)

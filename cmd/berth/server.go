@@ -24,6 +24,7 @@ import (
 	"github.com/berth-run/berth/engine"
 	"github.com/berth-run/berth/files"
 	"github.com/berth-run/berth/image"
+	"github.com/berth-run/berth/internal/metrics"
 	"github.com/berth-run/berth/internal/seal"
 	"github.com/berth-run/berth/journal"
 	"github.com/berth-run/berth/quota"
@@ -44,6 +45,7 @@ import (
 type server struct {
 	log     *slog.Logger
 	handler http.Handler
+	metrics *metrics.Metrics
 	leave   func(context.Context) error   // leaves the runs to the next start
 	close   []func(context.Context) error // to be called from the last to the first
 }
@@ -142,6 +144,8 @@ func newServer(ctx context.Context, state string, config *Config, log *slog.Logg
 		return s, err
 	}
 	events := journal.New(db)
+	s.metrics = metrics.New(version, keeper)
+	events.AtEnd(s.metrics.AtEnd)
 	hooks := webhook.New(db, log)
 	events.AtEnd(hooks.AtEnd)
 	s.later(func(context.Context) error { return hooks.Close() })

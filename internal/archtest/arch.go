@@ -77,6 +77,7 @@ var Imports = map[string][]string{
 	"internal/sse":              {},
 	"internal/archtest":         {},
 	"internal/dockertest":       {},
+	"internal/metrics":          {"", "sandbox", "store"},
 	"internal/seal":             {},
 	"internal/longtest":         {},
 	"internal/contract":         {"internal/sse"},
@@ -92,7 +93,7 @@ var Imports = map[string][]string{
 // Bans says which packages of the standard library and others only some may
 // import, so that the engine cannot learn HTTP by accident.
 var Bans = map[string][]string{
-	"net/http":     {"api", "api/preview", "webhook", "egress", "internal/contract", "guest", "guest/server", "model/upstream", "model/chat", "model/openai", "model/gemini", "model/anthropic", "model/modeltest", "cmd/berth", "e2e", "sandbox/drivertest", "image/registry"},
+	"net/http":     {"api", "api/preview", "webhook", "egress", "internal/contract", "internal/metrics", "guest", "guest/server", "model/upstream", "model/chat", "model/openai", "model/gemini", "model/anthropic", "model/modeltest", "cmd/berth", "e2e", "sandbox/drivertest", "image/registry"},
 	"database/sql": {"store/sqlite", "store/sqlite/query"},
 	"os/exec":      {"sandbox/host", "sandbox/gvisor", "sandbox/microvm", "sandbox/local", "sandbox/drivertest", "guest/boot", "guest/server", "image", "internal/dockertest", "store/storetest", "cmd/berth", "e2e"},
 }

@@ -1,0 +1,26 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+)
+
+// serveMetrics serves the server's figures on an address of their own until the
+// server is closed.
+func (s *server) serveMetrics(listen string) error {
+	l, err := net.Listen("tcp", listen)
+	if err != nil {
+		return err
+	}
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", s.metrics.Handler())
+	hs := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: time.Minute,
+		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug)}
+	go func() { _ = hs.Serve(l) }()
+	s.later(func(context.Context) error { return hs.Close() })
+	s.log.Info("serving metrics", "url", "http://"+l.Addr().String()+"/metrics")
+	return nil
+}
