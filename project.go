@@ -29,7 +29,7 @@ type Limits struct {
 	Responses         *int64 `json:"responses,omitempty"`           // in progress at once
 	Containers        *int64 `json:"containers,omitempty"`          // running at once
 	ContainerMinutes  *int64 `json:"container_minutes,omitempty"`   // of all containers in a day, UTC
-	StorageBytes      *int64 `json:"storage_bytes,omitempty"`       // of uploaded files
+	StorageBytes      *int64 `json:"storage_bytes,omitempty"`       // of uploaded files and snapshots
 }
 
 // Or returns the limits, with those of others where there are none.

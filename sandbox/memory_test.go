@@ -250,6 +250,9 @@ until test -e bound; do sleep .01; done`)
 	if e, ok := errors.AsType[*berth.Error](err); !ok || e.Code != berth.CodeUnavailable && e.Wire != "container_expired" || strings.Contains(e.Message, "runsc") {
 		t.Errorf("got %v, want that the memory was not kept, or that the container has ended", err)
 	}
+	if out, err := c.try(t.Context(), "echo on"); out != "on\n" && berth.ErrorCode(err) != berth.CodeInvalid {
+		t.Errorf("got %q, %v, want that it goes on, or that it has ended", out, err)
+	}
 	if all, _, err := kept.List(t.Context(), byBench.Project, store.Page{Limit: 10}); err != nil || len(all) > 0 {
 		t.Errorf("%d snapshots are kept, %v", len(all), err)
 	}

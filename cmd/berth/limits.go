@@ -19,7 +19,7 @@ type LimitsConfig struct {
 	Responses         *Amount `yaml:"responses"`           // in progress at once
 	Containers        *Amount `yaml:"containers"`          // running at once
 	ContainerMinutes  *Amount `yaml:"container_minutes"`   // of all its containers in a day (UTC)
-	Storage           *Amount `yaml:"storage"`             // bytes of uploaded files
+	Storage           *Amount `yaml:"storage"`             // bytes of uploaded files and snapshots
 }
 
 func (c LimitsConfig) limits() berth.Limits {
@@ -78,7 +78,7 @@ var limitFlags = []limitFlag{
 	{"responses", "responses in progress at once", func(c *LimitsConfig) **Amount { return &c.Responses }},
 	{"containers", "containers running at once", func(c *LimitsConfig) **Amount { return &c.Containers }},
 	{"container-minutes", "minutes of all containers in a day (UTC)", func(c *LimitsConfig) **Amount { return &c.ContainerMinutes }},
-	{"storage", "bytes of uploaded files, such as 10g", func(c *LimitsConfig) **Amount { return &c.Storage }},
+	{"storage", "bytes of uploaded files and snapshots, such as 10g", func(c *LimitsConfig) **Amount { return &c.Storage }},
 }
 
 // limitsFlags adds a flag for each limit to a command, and returns those that were given.
