@@ -161,6 +161,8 @@ func parseTarget(s string) (Target, bool) {
 	n, err := strconv.Atoi(port)
 	if name, ok := CanonicalName(host); ok {
 		host = name
+	} else if addr, err := netip.ParseAddr(host); err == nil {
+		host = addr.Unmap().WithZone("").String()
 	}
 	return Target{Host: host, Port: n}, err == nil
 }

@@ -81,14 +81,17 @@ func (w *world) host(name, addr string, port int, served string) {
 }
 
 // connect asks for a connection; the status is 200 if there is one.
-func (w *world) connect(target string) (net.Conn, int) {
+func (w *world) connect(target string) (net.Conn, int) { return w.ask(target, "") }
+
+// ask is connect with more header fields.
+func (w *world) ask(target, fields string) (net.Conn, int) {
 	w.t.Helper()
 	conn, err := w.guest.Open()
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	w.t.Cleanup(func() { conn.Close() })
-	fmt.Fprintf(conn, "CONNECT %s HTTP/1.1\r\nHost: %s\r\n\r\n", target, target)
+	fmt.Fprintf(conn, "CONNECT %s HTTP/1.1\r\nHost: %s\r\n%s\r\n", target, target, fields)
 	in := bufio.NewReader(conn)
 	resp, err := http.ReadResponse(in, &http.Request{Method: http.MethodConnect})
 	if err != nil {

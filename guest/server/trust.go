@@ -13,6 +13,9 @@ import (
 // trust. trusted points other programs there.
 const bundle = "/etc/ssl/certs/ca-certificates.crt"
 
+// javaStore has the same for Java, which reads no PEM.
+const javaStore = "/etc/ssl/certs/berth.jks"
+
 // trusted are the environment variables by which programs that bring authorities
 // of their own are told to use the system's.
 var trusted = map[string]string{
@@ -25,6 +28,7 @@ var trusted = map[string]string{
 	"AWS_CA_BUNDLE":       bundle,
 	"CARGO_HTTP_CAINFO":   bundle,
 	"DENO_CERT":           bundle,
+	"JAVA_TOOL_OPTIONS":   "-Djavax.net.ssl.trustStore=" + javaStore + " -Djavax.net.ssl.trustStoreType=JKS",
 }
 
 // trust adds authorities to those that the sandbox trusts already.
@@ -54,6 +58,9 @@ func trust(authorities []byte) error {
 		return err
 	}
 	if err := os.WriteFile(bundle, added, 0o644); err != nil {
+		return err
+	}
+	if err := os.WriteFile(javaStore, keystore(added), 0o644); err != nil {
 		return err
 	}
 	for name, value := range trusted {

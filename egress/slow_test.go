@@ -1,0 +1,63 @@
+package egress
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// A client that says little, slowly, does not keep its place.
+func TestSlowClients(t *testing.T) {
+	for _, c := range []struct{ target, said string }{
+		{"example.com:443", "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"},
+		{"example.com:80", "GET / HTTP/1.1\r\nHost: example.com\r\nX-Slow: "},
+		{"example.com:80", ""},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			g := &Gate{Policy: policy(t, false, "example.com"),
+				Lookup: func(context.Context, string) ([]netip.Addr, error) {
+					t.Error("it was looked up")
+					return nil, net.ErrClosed
+				}}
+			conn, theirs := net.Pipe()
+			go (&http.Server{Handler: g}).Serve(newOneListener(theirs))
+			fmt.Fprintf(conn, "CONNECT %s HTTP/1.1\r\nHost: %s\r\n\r\n", c.target, c.target)
+			gone := make(chan struct{})
+			go func() {
+				for i := 0; ; i++ {
+					b := byte('x')
+					if i < len(c.said) {
+						b = c.said[i]
+					}
+					if c.said != "" {
+						if _, err := conn.Write([]byte{b}); err != nil {
+							return
+						}
+					}
+					select {
+					case <-time.After(time.Second):
+					case <-gone:
+						return
+					}
+				}
+			}()
+			began := time.Now()
+			_, _ = io.ReadAll(conn)
+			if took := time.Since(began); took > 2*firstTime {
+				t.Errorf("%s %q: ended after %v", c.target, c.said, took)
+			}
+			close(gone)
+			conn.Close()
+			synctest.Wait()
+			if n := g.connections.Load(); n != 0 {
+				t.Errorf("%d connections are left", n)
+			}
+		})
+	}
+}
