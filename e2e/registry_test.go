@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/berth-run/berth/internal/longtest"
 	"github.com/openai/openai-go/v3"
 	"github.com/openai/openai-go/v3/responses"
 )
@@ -40,7 +41,8 @@ func TestRegistries(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, step := range []struct{ what, script, want string }{
+	type step struct{ what, script, want string }
+	steps := []step{
 		{"apt-get", "sudo apt-get update -qq && sudo apt-get install -y -qq hello >/dev/null && hello", "Hello, world!"},
 		{"urllib", `python3 -c "import sys, urllib.request as u; print(len(u.urlopen(sys.argv[1]).read()) > 1000)" ` + tar, "True"},
 		{"requests", `python3 -c "import sys, requests; print(requests.get(sys.argv[1]).status_code)" ` + tar, "200"},
@@ -48,7 +50,11 @@ func TestRegistries(t *testing.T) {
 		{"npm", "cd /tmp && node package/bin/npm-cli.js install --silent --prefix app --registry " + npm + ` is-number && cd app && node -p 'require("is-number")(7)'`, "true"},
 		{"fetch of Node", `node -e "fetch(process.argv[1]).then(r => console.log(r.status))" ` + tar, "200"},
 		{"another host", "curl -sS -m 20 https://example.com/ || echo refused", "refused"},
-	} {
+	}
+	if longtest.Asked() { // 150 MB
+		steps = append(steps, step{"Java", "sudo mkdir -p /usr/share/man/man1 && sudo apt-get install -y -qq openjdk-17-jdk-headless >/dev/null 2>&1; cat >/tmp/Get.java <<'EOF'\n" + javaGet + "EOF\njava /tmp/Get.java " + tar, "200"})
+	}
+	for _, step := range steps {
 		t.Run(step.what, func(t *testing.T) {
 			began := time.Now()
 			out, errs, err := s.berth("exec", c.ID, "--", "bash", "-c", step.script)
@@ -59,6 +65,16 @@ func TestRegistries(t *testing.T) {
 		})
 	}
 }
+
+const javaGet = `import java.net.URI;
+import java.net.http.*;
+public class Get {
+	public static void main(String[] args) throws Exception {
+		var request = HttpRequest.newBuilder(URI.create(args[0])).build();
+		System.out.println(HttpClient.newHttpClient().send(request, HttpResponse.BodyHandlers.discarding()).statusCode());
+	}
+}
+`
 
 // npmRegistry returns the npm registry of this machine.
 func npmRegistry(t *testing.T) string {
