@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -53,7 +54,52 @@ func (d *Driver) image(ctx context.Context, rootfs string) (string, error) {
 	if err := makeFS(ctx, tmp, size, rootfs, "-N", strconv.Itoa(files)); err != nil {
 		return "", errors.Join(err, os.Remove(tmp))
 	}
+	if err := driver.WriteFile(path+sourceSuffix, []byte(rootfs), 0o600); err != nil {
+		return "", err
+	}
 	return path, os.Rename(tmp, path)
+}
+
+// sourceSuffix is of the file beside an image that says which template it is of.
+const sourceSuffix = ".source"
+
+// dropImages removes the images of templates that are gone and of which there is no
+// sandbox.
+func (d *Driver) dropImages() error {
+	used := make(map[string]bool)
+	ids, err := d.dir.List()
+	if err != nil {
+		return err
+	}
+	for _, id := range ids {
+		s, err := d.sandbox(id)
+		if err != nil {
+			return err
+		}
+		if rec, err := s.record(); err == nil {
+			used[rec.Image] = true
+		}
+	}
+	sources, err := filepath.Glob(filepath.Join(d.opts.ImageDir, "*"+sourceSuffix))
+	if err != nil {
+		return err
+	}
+	for _, source := range sources {
+		rootfs, err := os.ReadFile(source)
+		if err != nil {
+			return err
+		}
+		image := strings.TrimSuffix(source, sourceSuffix)
+		if _, err := os.Stat(string(rootfs)); !errors.Is(err, fs.ErrNotExist) || used[image] {
+			continue
+		}
+		for _, path := range []string{image, image + ".lock", source} {
+			if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // measure returns how large and for how many files a file system for the tree has to be.

@@ -146,6 +146,9 @@ func (d *Driver) prepareStateDir() (err error) {
 	if d.instance, err = driver.Instance(filepath.Join(d.opts.StateDir, "instance")); err != nil {
 		return err
 	}
+	if err := d.dropImages(); err != nil {
+		return err
+	}
 	if err := host.CanSeal(d.opts.StateDir); err != nil {
 		d.log.Warn("microvm: the volume of the state directory does not encrypt directories; what a sandbox wrote may be found on it after the sandbox is gone", "err", err)
 	} else {
