@@ -113,11 +113,12 @@ func (d *Driver) openWay(ctx context.Context) (id string, disk bool, err error) 
 	}
 }
 
-// mayLimitDisk reports whether a storage driver heeds a container's size if the file
-// system below can. Others may take the option and ignore it.
+// mayLimitDisk reports whether a storage driver limits what a container writes if the
+// file system below can. Others may take the option and ignore it, or count the
+// template as well, as btrfs does.
 func (d *Driver) mayLimitDisk() bool {
 	switch d.info.Driver {
-	case "overlay2", "btrfs", "zfs":
+	case "overlay2", "zfs":
 		return true
 	}
 	return false
