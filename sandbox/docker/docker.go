@@ -11,7 +11,7 @@
 //	image     berth/nothing         what the volume is filled through
 //
 // The guest listens on a socket in the sandbox. Dial has the engine start a relay
-// beside it, whose standard streams are the connection (docs/decisions).
+// beside it, whose standard streams are the connection (docs/decisions/0009-docker-relay.md).
 package docker
 
 import (
