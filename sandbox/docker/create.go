@@ -73,6 +73,9 @@ func (d *Driver) Create(ctx context.Context, spec driver.Spec) error {
 	if err != nil {
 		return fmt.Errorf("docker: create: %w", err)
 	}
+	if len(spec.Mounts) > 0 {
+		return fmt.Errorf("docker: create %s: mounts: %w", spec.ID, errors.ErrUnsupported)
+	}
 	tag, err := d.templateTag(spec.Rootfs)
 	if err != nil {
 		return fmt.Errorf("docker: create %s: %w", spec.ID, err)

@@ -11,6 +11,8 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
+	"path/filepath"
 	"regexp"
 	"time"
 )
@@ -77,6 +79,39 @@ type Spec struct {
 	Env []string
 
 	Limits Limits
+
+	// Mounts are directories of the host that the sandbox shares. A driver without
+	// Features().Mounts returns errors.ErrUnsupported if there are any.
+	Mounts []Mount
+}
+
+// MountRoot is the directory of a sandbox in which mounts are.
+const MountRoot = "/mnt/volumes"
+
+// A Mount shows a directory of the host in a sandbox. What the sandbox writes there
+// is hostile: names, links, modes and owners are its own.
+type Mount struct {
+	Name     string // of the directory below MountRoot: [a-z0-9][a-z0-9_-]{0,62}
+	Source   string // absolute, on the host
+	ReadOnly bool
+}
+
+var mountName = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,62}$`)
+
+// CheckMounts returns an error unless all mounts have names that may be used, each
+// once, and directories as their sources.
+func CheckMounts(mounts []Mount) error {
+	seen := map[string]bool{}
+	for _, m := range mounts {
+		if !mountName.MatchString(m.Name) || seen[m.Name] {
+			return fmt.Errorf("the name of the mount %q does not match %s, or is there twice", m.Name, mountName)
+		}
+		seen[m.Name] = true
+		if fi, err := os.Stat(m.Source); err != nil || !fi.IsDir() || !filepath.IsAbs(m.Source) {
+			return fmt.Errorf("the source of the mount %q, %q, is not an absolute path of a directory", m.Name, m.Source)
+		}
+	}
+	return nil
 }
 
 // CheckID returns an error unless id may name a sandbox. An id that passes is
@@ -163,6 +198,7 @@ type Features struct {
 	PIDLimit    bool // Limits.PIDs is enforced
 	DiskLimit   bool // Limits.Disk is enforced
 	LimitsShown bool // /proc/meminfo shows Limits.Memory, and not the machine's
+	Mounts      bool // Spec.Mounts works
 	Erases      bool // what a sandbox wrote cannot be read after Destroy, not even from the raw volume
 	Network     bool // the sandbox sees a network other than its own loopback
 	Routes      bool // the guest can make a route for addresses: it has CAP_NET_ADMIN and /dev/net/tun

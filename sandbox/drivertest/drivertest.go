@@ -48,6 +48,7 @@ func Run(t *testing.T, h Harness) {
 	s := &suite{Harness: h, features: h.Open(t, StateDir(t)).Features()}
 	t.Run("Lifecycle", s.lifecycle)
 	t.Run("Limits", s.limits)
+	t.Run("Mounts", s.mounts)
 	if s.isolates() {
 		t.Run("Attacks", s.attacks)
 		s.run(t, "Egress", s.egress)

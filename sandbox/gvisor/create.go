@@ -31,6 +31,9 @@ func (d *Driver) Create(ctx context.Context, spec driver.Spec) error {
 	if fi, err := os.Stat(spec.Rootfs); err != nil || !fi.IsDir() || !filepath.IsAbs(spec.Rootfs) {
 		return fmt.Errorf("gvisor: create %s: rootfs %q is not an absolute path of a directory", spec.ID, spec.Rootfs)
 	}
+	if err := driver.CheckMounts(spec.Mounts); err != nil {
+		return fmt.Errorf("gvisor: create %s: %w", spec.ID, err)
+	}
 	spec.Limits = spec.Limits.WithDefaults()
 
 	err = d.dir.Create(s.id, func(dir string) error { return d.fill(dir, s, spec) })
@@ -57,6 +60,9 @@ func (d *Driver) fill(dir string, s sandbox, spec driver.Spec) error {
 			}
 		}
 	}
+	if err := makeMountPoints(filepath.Join(dir, mountPoints), spec.Mounts); err != nil {
+		return err
+	}
 	for name, content := range map[string]any{
 		"sandbox.json":          record{BootID: d.bootID, Rootfs: spec.Rootfs, Limits: spec.Limits},
 		sealed + "/config.json": ociSpec(spec, s, d.seedPath()),
@@ -66,6 +72,28 @@ func (d *Driver) fill(dir string, s sandbox, spec driver.Spec) error {
 			return err
 		}
 		if err := os.WriteFile(filepath.Join(dir, name), raw, 0o600); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// mountPoints is the directory of a sandbox that is laid over its template with the
+// places for its mounts in it, if it has any.
+const mountPoints = "mountpoints"
+
+// makeMountPoints makes the places for mounts. Without them runsc's gofer would try to make
+// them in the template.
+func makeMountPoints(root string, mounts []driver.Mount) error {
+	if len(mounts) == 0 {
+		return nil
+	}
+	dirs := []string{root, root + "/mnt", root + driver.MountRoot}
+	for _, m := range mounts {
+		dirs = append(dirs, filepath.Join(root, driver.MountRoot, m.Name))
+	}
+	for _, dir := range dirs {
+		if err := errors.Join(os.Mkdir(dir, 0o755), os.Chmod(dir, 0o755)); err != nil { // whatever the umask says
 			return err
 		}
 	}

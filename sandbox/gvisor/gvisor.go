@@ -116,6 +116,7 @@ func (d *Driver) Features() driver.Features {
 		DiskLimit:   true,
 		LimitsShown: true,
 		Routes:      true,
+		Mounts:      true,
 		Erases:      d.seals,
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -19,6 +20,10 @@ import (
 // `runsc` would make a network namespace too, but leave lo down, and without lo
 // up gVisor gives the sandbox none.
 func (s sandbox) launch(cmd *exec.Cmd, rootfs, skeleton string) error {
+	layers := []string{skeleton, rootfs}
+	if _, err := os.Stat(s.path(mountPoints)); err == nil {
+		layers = append([]string{s.path(mountPoints)}, layers...)
+	}
 	entered, err := s.cgroup.Enter(cmd)
 	if err != nil {
 		return err
@@ -28,7 +33,7 @@ func (s sandbox) launch(cmd *exec.Cmd, rootfs, skeleton string) error {
 		if err := unix.Unshare(unix.CLONE_NEWNS | unix.CLONE_NEWNET); err != nil {
 			return fmt.Errorf("unshare: %w", err)
 		}
-		if err := mountRootfs(s.path("rootfs"), skeleton, rootfs); err != nil {
+		if err := mountRootfs(s.path("rootfs"), layers); err != nil {
 			return fmt.Errorf("mounting the template: %w", err)
 		}
 		if err := setLoopbackUp(); err != nil {
@@ -41,24 +46,24 @@ func (s sandbox) launch(cmd *exec.Cmd, rootfs, skeleton string) error {
 	})
 }
 
-// mountRootfs mounts, in a mount namespace of the calling thread's own, skeleton
-// over rootfs on target. With two lower layers and no upper one an overlay cannot
-// be written by anybody, whatever goes wrong above it.
-func mountRootfs(target, skeleton, rootfs string) error {
+// mountRootfs mounts, in a mount namespace of the calling thread's own, layers, of
+// which the first lies on top, on target. With lower layers only and no upper one an
+// overlay cannot be written by anybody, whatever goes wrong above it.
+func mountRootfs(target string, layers []string) error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return err
 	}
 	// By descriptor, because a colon in a path would need escaping.
-	var fds [2]int
-	for i, dir := range []string{skeleton, rootfs} {
+	var lower []string
+	for _, dir := range layers {
 		fd, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 		if err != nil {
 			return &os.PathError{Op: "open", Path: dir, Err: err}
 		}
 		defer unix.Close(fd)
-		fds[i] = fd
+		lower = append(lower, fmt.Sprintf("/proc/self/fd/%d", fd))
 	}
-	options := fmt.Sprintf("lowerdir=/proc/self/fd/%d:/proc/self/fd/%d,redirect_dir=nofollow,metacopy=off", fds[0], fds[1])
+	options := "lowerdir=" + strings.Join(lower, ":") + ",redirect_dir=nofollow,metacopy=off"
 	return unix.Mount("overlay", target, "overlay", unix.MS_RDONLY|unix.MS_NODEV|unix.MS_NOSUID, options)
 }
 

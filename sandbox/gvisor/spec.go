@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"math"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -55,7 +56,7 @@ func ociSpec(spec driver.Spec, s sandbox, seed string) *specs.Spec {
 		},
 		Root:     &specs.Root{Path: s.path("rootfs")},
 		Hostname: hostname,
-		Mounts: []specs.Mount{
+		Mounts: append([]specs.Mount{
 			{Destination: "/proc", Type: "proc", Source: "proc"},
 			{Destination: "/sys", Type: "sysfs", Source: "sysfs", Options: []string{"ro"}},
 			{Destination: "/dev", Type: "tmpfs", Source: "tmpfs"},
@@ -66,7 +67,7 @@ func ociSpec(spec driver.Spec, s sandbox, seed string) *specs.Spec {
 			// where disk is meant, and know no limit but the machine's.
 			{Destination: "/tmp", Type: "berth-disk", Source: "none"},
 			{Destination: guestRunDir, Type: "bind", Source: s.path("run/guest"), Options: []string{"bind", "noexec", "nosuid"}},
-		},
+		}, mounts(spec.Mounts)...),
 		Annotations: map[string]string{"dev.gvisor.tar.rootfs.upper": seed},
 		Linux: &specs.Linux{
 			Namespaces: []specs.LinuxNamespace{
@@ -84,6 +85,21 @@ func ociSpec(spec driver.Spec, s sandbox, seed string) *specs.Spec {
 			},
 		},
 	}
+}
+
+// mounts returns the OCI form of mounts. They lie outside of the sandbox's overlay:
+// what is written goes to the host's directory, by way of the gofer.
+func mounts(list []driver.Mount) []specs.Mount {
+	var mounts []specs.Mount
+	for _, m := range list {
+		access := "rw"
+		if m.ReadOnly {
+			access = "ro"
+		}
+		mounts = append(mounts, specs.Mount{Destination: path.Join(driver.MountRoot, m.Name), Type: "bind", Source: m.Source,
+			Options: []string{"bind", "nodev", "nosuid", access}})
+	}
+	return mounts
 }
 
 // cpuResources returns the OCI form of a number of cores.

@@ -92,6 +92,9 @@ type record struct {
 // Create makes the sandbox's directory, with all that is in it at once. Rootfs and
 // limits are ignored.
 func (d *Driver) Create(_ context.Context, spec driver.Spec) error {
+	if len(spec.Mounts) > 0 {
+		return fmt.Errorf("local: create: mounts: %w", errors.ErrUnsupported)
+	}
 	err := d.dir.Create(spec.ID, func(dir string) error {
 		for _, sub := range []string{"work", "run"} {
 			if err := os.Mkdir(filepath.Join(dir, sub), 0o700); err != nil {

@@ -24,6 +24,9 @@ func (d *Driver) Create(ctx context.Context, spec driver.Spec) error {
 	if fi, err := os.Stat(spec.Rootfs); err != nil || !fi.IsDir() || !filepath.IsAbs(spec.Rootfs) {
 		return fmt.Errorf("microvm: create %s: rootfs %q is not an absolute path of a directory", spec.ID, spec.Rootfs)
 	}
+	if len(spec.Mounts) > 0 {
+		return fmt.Errorf("microvm: create %s: mounts: %w", spec.ID, errors.ErrUnsupported)
+	}
 	spec.Limits = spec.Limits.WithDefaults()
 	image, err := d.image(ctx, spec.Rootfs)
 	if err != nil {

@@ -1,0 +1,81 @@
+package drivertest
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/berth-run/berth/sandbox/driver"
+)
+
+// mounts checks that sandboxes share directories of the host, and nothing else of it.
+func (s *suite) mounts(t *testing.T) {
+	d := s.open(t)
+	dir := StateDir(t)
+	source, secret := filepath.Join(dir, "volume"), filepath.Join(dir, "secret")
+	if err := errors.Join(os.Mkdir(source, 0o755), os.Chown(source, 1000, 1000), os.WriteFile(secret, []byte("of the host"), 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	spec := func(id string, readOnly bool) driver.Spec {
+		return driver.Spec{ID: id, Rootfs: s.Rootfs, Mounts: []driver.Mount{{Name: "data", Source: source, ReadOnly: readOnly}}}
+	}
+	if !s.features.Mounts {
+		if err := d.Create(t.Context(), spec("none", false)); !errors.Is(err, errors.ErrUnsupported) {
+			t.Errorf("Create with a mount: got %v, want %v", err, errors.ErrUnsupported)
+		}
+		return
+	}
+	for _, name := range []string{"", ".", "..", "a/b", "A", strings.Repeat("x", 64)} {
+		bad := spec("bad", false)
+		bad.Mounts[0].Name = name
+		if err := d.Create(t.Context(), bad); err == nil {
+			t.Errorf("Create with a mount of the name %q: got no error", name)
+		}
+	}
+
+	a, b, r := Start(t, d, spec("a", false)), Start(t, d, spec("b", false)), Start(t, d, spec("r", true))
+	a.Sh(`echo from a >/mnt/volumes/data/a; mkdir /mnt/volumes/data/dir`)
+	if got := b.Sh(`cat /mnt/volumes/data/a; echo from b >>/mnt/volumes/data/a; echo b >/mnt/volumes/data/dir/b`); got.Stdout != "from a\n" || got.Code != 0 {
+		t.Errorf("another sandbox reads what one has written: got %+v", got)
+	}
+	if got := a.Sh(`cat /mnt/volumes/data/a /mnt/volumes/data/dir/b; ls /mnt/volumes`); got.Stdout != "from a\nfrom b\nb\ndata\n" {
+		t.Errorf("the first reads what the other has added: got %+v", got)
+	}
+	if got := r.Sh(`cat /mnt/volumes/data/a; ! touch /mnt/volumes/data/x && ! sudo rm /mnt/volumes/data/a && ! sudo mount -o remount,rw /mnt/volumes/data`); got.Code != 0 || !strings.HasPrefix(got.Stdout, "from a\n") {
+		t.Errorf("a sandbox with a read-only mount: got %+v", got)
+	}
+
+	// Hostile content: links to what is outside, devices, what runs as root.
+	a.Sh(`cd /mnt/volumes/data; ln -s ` + secret + ` absolute; ln -s ../secret up; ln -s ../../../../../../../.. root
+		sudo cp /bin/sh suid; sudo chmod 4755 suid; sudo mknod disk b 254 0; sudo mknod null c 1 3; mkfifo pipe`)
+	for _, path := range []string{"absolute", "up", "root" + secret, "dir/../../../../secret", "../secret"} {
+		if got := b.Sh(`cat /mnt/volumes/data/` + path); got.Code == 0 || strings.Contains(got.Stdout, "of the host") {
+			t.Errorf("%s leads out of the volume: got %+v", path, got)
+		}
+	}
+	entries, err := os.ReadDir(source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		if e.Type()&(os.ModeDevice|os.ModeCharDevice) != 0 {
+			t.Errorf("there is a device on the host: %s", e)
+		}
+	}
+	if got := b.Sh(`id -u; rm -f /mnt/volumes/data/suid`); got.Code != 0 {
+		t.Errorf("after that: got %+v", got)
+	}
+
+	// It outlives the sandboxes.
+	for _, box := range []*Box{a, b, r} {
+		if err := d.Destroy(context.Background(), box.ID); err != nil {
+			t.Errorf("Destroy: %v", err)
+		}
+	}
+	if got := Start(t, d, spec("later", false)).Sh(`cat /mnt/volumes/data/a`); got.Stdout != "from a\nfrom b\n" {
+		t.Errorf("a later sandbox: got %+v", got)
+	}
+}
