@@ -27,6 +27,8 @@ type ContainerBerth struct {
 	ForkedFrom   ContainerID `json:"forked_from,omitempty"`   // the one that it is a copy of
 	OnExpiry     OnExpiry    `json:"on_expiry,omitempty"`     // empty is delete
 	LastSnapshot SnapshotID  `json:"last_snapshot,omitempty"` // the one that its expiry left
+
+	Volumes []VolumeMount `json:"volumes,omitempty"` // that it mounts
 }
 
 // An OnExpiry says what becomes of the files of a container that expires.
@@ -43,6 +45,8 @@ type ContainerSource struct {
 	Template   string     `json:"template,omitempty"`    // name or digest of what it starts from
 	SnapshotID SnapshotID `json:"snapshot_id,omitempty"` // or the snapshot
 	OnExpiry   OnExpiry   `json:"on_expiry,omitempty"`
+
+	Volumes []VolumeMount `json:"volumes,omitempty"`
 }
 
 // A ContainerStatus is the state of a container. An expired container keeps its

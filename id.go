@@ -16,6 +16,7 @@ type (
 	FileID         string // file-…
 	CFileID        string // cfile_…, a file in a container
 	SnapshotID     string // snap_…
+	VolumeID       string // vol_…
 	PromptID       string // pmpt_…
 	WebhookID      string // whe_…, an endpoint
 	LogID          string // clog_…, a command in a container's log
@@ -48,6 +49,7 @@ const (
 	PrefixContainerFile   = "cfile_"
 	PrefixSnapshot        = "snap_"
 	PrefixContainerLog    = "clog_"
+	PrefixVolume          = "vol_"
 	PrefixFile            = "file-"
 	PrefixPrompt          = "pmpt_"
 	PrefixKey             = "key_"

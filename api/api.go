@@ -23,6 +23,7 @@ import (
 	"github.com/berth-run/berth/sandbox"
 	"github.com/berth-run/berth/snapshot"
 	"github.com/berth-run/berth/store"
+	"github.com/berth-run/berth/volume"
 	"github.com/berth-run/berth/webhook"
 )
 
@@ -83,6 +84,10 @@ var routes = []route{
 	{"POST", "/v1/containers/{container}/ports/{port}", (*server).createLink},
 	{"", "/v1/containers/{container}/ports/{port}/{path...}", (*server).port},
 
+	{"POST", "/v1/volumes", (*server).createVolume},
+	{"GET", "/v1/volumes", (*server).listVolumes},
+	{"GET", "/v1/volumes/{volume}", (*server).getVolume},
+	{"DELETE", "/v1/volumes/{volume}", (*server).deleteVolume},
 	{"GET", "/v1/snapshots", (*server).listSnapshots},
 	{"GET", "/v1/snapshots/{snapshot}", (*server).getSnapshot},
 	{"DELETE", "/v1/snapshots/{snapshot}", (*server).deleteSnapshot},
@@ -148,6 +153,7 @@ type Options struct {
 	Files      *files.Service
 	Containers *sandbox.Keeper
 	Snapshots  *snapshot.Library // of the keeper
+	Volumes    *volume.Library   // of the keeper; nil is none
 	Models     Models
 	Upstreams  func() []berth.Upstream // of the models; default none
 	Quota      *quota.Quota            // of the engine; default none

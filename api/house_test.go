@@ -40,6 +40,7 @@ import (
 	"github.com/berth-run/berth/store"
 	"github.com/berth-run/berth/store/sqlite"
 	"github.com/berth-run/berth/tool"
+	"github.com/berth-run/berth/volume"
 	"github.com/berth-run/berth/webhook"
 )
 
@@ -70,7 +71,9 @@ func newHouse(t *testing.T, change func(*api.Options), rules ...model.Rule) *hou
 	snapshots := snapshot.New(snapshot.Options{Objects: st, Bucket: archive, Seal: seal.New([32]byte{1})})
 	record, err := audit.Open(t.TempDir(), log)
 	check(t, err)
-	keeper, err := sandbox.NewKeeper(sandbox.Options{Audit: record, Store: st, Driver: guests, OpenFile: uploads.Open, Log: log, Seal: seal.New([32]byte{1}),
+	volumes, err := volume.New(volume.Options{Dir: t.TempDir(), Objects: st, Seal: seal.New([32]byte{1}), Audit: record, Plain: true})
+	check(t, err)
+	keeper, err := sandbox.NewKeeper(sandbox.Options{Audit: record, Volumes: volumes, Store: st, Driver: guests, OpenFile: uploads.Open, Log: log, Seal: seal.New([32]byte{1}),
 		Snapshots: snapshots, Template: func(string) (sandbox.Template, error) {
 			return sandbox.Template{Digest: "sha256:none", Rootfs: bare}, nil
 		}})
@@ -85,7 +88,7 @@ func newHouse(t *testing.T, change func(*api.Options), rules ...model.Rule) *hou
 		Files: uploads, Owner: "test", Log: log})
 	hooks := webhook.New(st, log)
 	events.AtEnd(hooks.AtEnd)
-	opts := api.Options{Engine: h.engine, Usages: st, Webhooks: hooks, Journal: events, Responses: st, Objects: st, Keys: st, Files: uploads, Containers: keeper, Snapshots: snapshots, Models: models, Seal: seal.New([32]byte{1}), Log: log, Version: "1"}
+	opts := api.Options{Engine: h.engine, Usages: st, Webhooks: hooks, Journal: events, Responses: st, Objects: st, Keys: st, Files: uploads, Containers: keeper, Snapshots: snapshots, Volumes: volumes, Models: models, Seal: seal.New([32]byte{1}), Log: log, Version: "1"}
 	if change != nil {
 		change(&opts)
 	}
@@ -340,7 +343,7 @@ func (d *guestDriver) List(context.Context) ([]string, error) { return nil, nil 
 func (*guestDriver) Pause(context.Context, string) error      { return nil }
 func (*guestDriver) Resume(context.Context, string) error     { return nil }
 func (*guestDriver) Features() driver.Features {
-	return driver.Features{Isolation: "none", Network: true, Pause: true}
+	return driver.Features{Isolation: "none", Network: true, Pause: true, Mounts: true}
 }
 
 // upload is a form with a file and perhaps other fields, in pairs.

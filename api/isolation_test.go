@@ -92,6 +92,10 @@ var probed = map[string][]string{
 	"POST /v1/containers/{container}/fork":                     {`/v1/containers/{container}/fork {"name":"x"}`},
 	"POST /v1/containers/{container}/pause":                    {`/v1/containers/{container}/pause`},
 	"POST /v1/containers/{container}/resume":                   {`/v1/containers/{container}/resume`},
+	"POST /v1/volumes":                                         {},
+	"GET /v1/volumes":                                          {`/v1/volumes?after={volume}`},
+	"GET /v1/volumes/{volume}":                                 {`/v1/volumes/{volume}`},
+	"DELETE /v1/volumes/{volume}":                              {`/v1/volumes/{volume}`},
 	"GET /v1/snapshots":                                        {`/v1/snapshots?after={snapshot}`},
 	"GET /v1/snapshots/{snapshot}":                             {`/v1/snapshots/{snapshot}`},
 	"DELETE /v1/snapshots/{snapshot}":                          {`/v1/snapshots/{snapshot}`},
@@ -175,6 +179,7 @@ func (h *house) furnish() map[string]string {
 	ids["run"] = post(thread+"/runs", `{"assistant_id":"`+ids["assistant"]+`"}`).id()
 	h.polled(thread + "/runs/" + ids["run"])
 	ids["step"] = h.call(200, "GET", thread+"/runs/"+ids["run"]+"/steps", nil).at("data", 0, "id").(string)
+	ids["volume"] = post("/v1/volumes", `{"name":"x"}`).id()
 	ids["webhook"] = post("/v1/webhook_endpoints", `{"name":"x","url":"https://hooks.example","event_types":["response.completed"]}`).id()
 	return ids
 }
@@ -253,7 +258,7 @@ func TestIsolation(t *testing.T) {
 	// All of theirs is still there, as it was.
 	h.token = "sk-theirs"
 	for _, path := range []string{"responses/{response}", "conversations/{conversation}/items/{conversation_item}", "files/{file}", "containers/{container}/files/{container_file}",
-		"prompts/{prompt}", "chat/completions/{completion}", "assistants/{assistant}", "threads/{thread}/messages/{message}", "threads/{thread}/runs/{run}/steps/{step}", "webhook_endpoints/{webhook}"} {
+		"prompts/{prompt}", "chat/completions/{completion}", "assistants/{assistant}", "threads/{thread}/messages/{message}", "threads/{thread}/runs/{run}/steps/{step}", "webhook_endpoints/{webhook}", "volumes/{volume}"} {
 		h.call(200, "GET", "/v1/"+placeholder.ReplaceAllStringFunc(path, func(p string) string { return theirs[strings.Trim(p, "{}")] }), nil)
 	}
 }

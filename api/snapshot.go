@@ -10,6 +10,9 @@ import (
 // containerSource checks "berth" of a request for a container.
 var containerSource = object(fields{
 	"template": text(1, 256), "snapshot_id": text(1, 256),
+	"volumes": list(object(fields{
+		"name": text(1, 63), "path": text(1, 256), "read_only": boolean,
+	}, "name"), 16),
 	"on_expiry": oneOf(string(berth.OnExpiryDelete), string(berth.OnExpirySnapshot)),
 })
 

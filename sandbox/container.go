@@ -40,7 +40,7 @@ func (k *Keeper) create(ctx context.Context, caller berth.Caller, pl *plan) (*be
 		return nil, err
 	}
 	var s *sandbox
-	if pl.memory() == nil {
+	if pl.memory() == nil && len(body.Berth.Volumes) == 0 { // which a sandbox must be made with
 		s = k.pool.claim(body.Berth.Template, body.MemoryLimit)
 	}
 	if s == nil {
@@ -58,6 +58,10 @@ func (k *Keeper) create(ctx context.Context, caller berth.Caller, pl *plan) (*be
 	}
 	if err != nil {
 		k.pool.unclaim(s)
+		return nil, err
+	}
+	if err := k.holdVolumes(ctx, s); err != nil {
+		k.leave(s)
 		return nil, err
 	}
 	if err := k.opts.Store.CreateContainer(ctx, &store.Container{Project: p, Key: caller.Key, Body: body}); err != nil {

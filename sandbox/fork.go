@@ -38,7 +38,7 @@ func (k *Keeper) forkFrom(ctx context.Context, caller berth.Caller, s *sandbox, 
 		name = s.body.Name
 	}
 	pl, err := k.plan(ctx, caller.Project, CreateRequest{Name: name, MemoryLimit: s.body.MemoryLimit, ExpiresAfter: &s.body.ExpiresAfter,
-		NetworkPolicy: &s.body.NetworkPolicy, Source: berth.ContainerSource{SnapshotID: kept.ID, OnExpiry: s.body.Berth.OnExpiry}})
+		NetworkPolicy: &s.body.NetworkPolicy, Source: berth.ContainerSource{SnapshotID: kept.ID, OnExpiry: s.body.Berth.OnExpiry, Volumes: s.body.Berth.Volumes}})
 	if err != nil {
 		return nil, err
 	}

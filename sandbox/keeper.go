@@ -29,6 +29,7 @@ import (
 	"github.com/berth-run/berth/sandbox/driver"
 	"github.com/berth-run/berth/snapshot"
 	"github.com/berth-run/berth/store"
+	"github.com/berth-run/berth/volume"
 )
 
 // closeGrace is how long Close waits for sandboxes that are being started.
@@ -64,8 +65,9 @@ type Options struct {
 	Snapshots *snapshot.Library
 
 	Network NetworkOptions
-	Seal    cipher.AEAD // for secrets in the store; as seal.New returns it
-	Audit   *audit.Log  // keeps what was done; nil is none
+	Seal    cipher.AEAD     // for secrets in the store; as seal.New returns it
+	Volumes *volume.Library // nil is none; the driver needs to be able to mount them
+	Audit   *audit.Log      // keeps what was done; nil is none
 
 	// Limits of every sandbox; the memory is its container's own tier.
 	Limits driver.Limits
@@ -229,6 +231,7 @@ func (k *Keeper) running(p berth.ProjectID) int {
 
 // leave takes a sandbox of which nothing is left out of the books.
 func (k *Keeper) leave(s *sandbox) {
+	k.unmounted(s)
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	delete(k.sandboxes, s.id)

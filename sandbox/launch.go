@@ -34,7 +34,12 @@ func (k *Keeper) launch(s *sandbox, pl *plan) {
 
 // start makes a sandbox what was planned.
 func (k *Keeper) start(ctx context.Context, s *sandbox, pl *plan) error {
-	if err := k.wake(ctx, s, k.spec(pl.body, pl.rootfs), pl.memory()); err != nil {
+	spec := k.spec(pl.body, pl.rootfs)
+	var err error
+	if spec.Mounts, err = k.openVolumes(ctx, s); err != nil {
+		return stepError{"its volumes could not be mounted", err}
+	}
+	if err := k.wake(ctx, s, spec, pl.memory()); err != nil {
 		return err
 	}
 	for _, step := range []struct {

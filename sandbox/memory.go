@@ -33,6 +33,9 @@ func (k *Keeper) checkpoint(ctx context.Context, s *sandbox, w io.Writer) (layer
 	if err != nil {
 		return layer.Made{}, err
 	}
+	if len(s.body.Berth.Volumes) > 0 {
+		return layer.Made{}, berth.Invalid("memory", "The memory of a container with volumes cannot be kept.")
+	}
 	if err := s.files.take(ctx); err != nil { // whoever looks for new files holds nothing
 		return layer.Made{}, err
 	}
@@ -103,6 +106,9 @@ func (k *Keeper) checkMemory(pl *plan, asked string) error {
 	}
 	if _, err := k.keepsMemory("berth.snapshot_id"); err != nil {
 		return err
+	}
+	if len(pl.body.Berth.Volumes) > 0 {
+		return berth.Invalid("berth.volumes", "A container that starts from the memory of another cannot have volumes.")
 	}
 	if have := k.opts.Driver.Features().Isolation; r.Isolation != have {
 		return berth.Invalid("berth.snapshot_id", "Snapshot '%s' has the memory of a sandbox of %s, which %s cannot restore.", r.Snapshot.ID, r.Isolation, have)

@@ -90,6 +90,9 @@ func (k *Keeper) source(ctx context.Context, p berth.ProjectID, pl *plan, src be
 	if c.Berth.OnExpiry == berth.OnExpirySnapshot && k.opts.Snapshots == nil {
 		return errNoSnapshots
 	}
+	if err := k.mounts(ctx, p, c, src.Volumes); err != nil {
+		return err
+	}
 	t, err := k.opts.Template(ref)
 	if err != nil {
 		return asUnavailable(err, "This server has no template to start containers from.")

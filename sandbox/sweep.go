@@ -32,6 +32,7 @@ func (k *Keeper) sweepLoop() {
 		case <-count.C:
 			k.pool.report()
 			k.expireSnapshots()
+			k.expireVolumes()
 			if err := k.opts.Store.CountContainers(k.life); err != nil && k.life.Err() == nil {
 				k.opts.Log.Error("the seconds of containers were not counted; they will be, later", "err", err)
 			}

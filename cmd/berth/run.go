@@ -122,7 +122,7 @@ func (t *task) run(ctx context.Context, c *client, out io.Writer) error {
 		return err
 	}
 	environment := map[string]any{"type": berth.EnvironmentAuto}
-	if t.source != (berth.ContainerSource{}) {
+	if t.source.Template != "" || t.source.SnapshotID != "" || t.source.OnExpiry != "" || len(t.source.Volumes) > 0 {
 		environment["berth"] = t.source
 	}
 	if t.container != "" {

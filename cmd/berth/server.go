@@ -38,6 +38,7 @@ import (
 	"github.com/berth-run/berth/store"
 	"github.com/berth-run/berth/store/sqlite"
 	"github.com/berth-run/berth/tool"
+	"github.com/berth-run/berth/volume"
 	"github.com/berth-run/berth/webhook"
 )
 
@@ -99,7 +100,12 @@ func newServer(ctx context.Context, state string, config *Config, log *slog.Logg
 		return s, err
 	}
 	s.later(func(context.Context) error { return snapshots.Close() })
-	quotas = quota.New(quota.Options{Objects: db, Files: stored{db, snapshots.Library}, Usages: db, Limits: config.limits()})
+	volumes, err := openVolumes(ctx, state, volume.Options{Objects: db, Seal: seal.New(key), Audit: record,
+		Quota: func(ctx context.Context, p berth.ProjectID, bytes int64) error { return quotas.Store(ctx, p, bytes) }}, log)
+	if err != nil {
+		return s, err
+	}
+	quotas = quota.New(quota.Options{Objects: db, Files: stored{db, snapshots.Library, volumes}, Usages: db, Limits: config.limits()})
 	uploads := files.New(db, bucket)
 	uploads.Quota, uploads.Audit = quotas.Store, record
 	if err := uploads.Sweep(ctx, log); err != nil {
@@ -123,7 +129,7 @@ func newServer(ctx context.Context, state string, config *Config, log *slog.Logg
 		return s, err
 	}
 	keeper, err := sandbox.NewKeeper(sandbox.Options{Store: db, Driver: isolation, OpenFile: uploads.Open, Log: log,
-		Network: network, Seal: seal.New(key), Audit: record,
+		Network: network, Seal: seal.New(key), Audit: record, Volumes: volumes,
 		Template:  held.find,
 		Snapshots: snapshots.Library, OnExpiry: config.Containers.OnExpiry, SnapshotLife: config.Containers.SnapshotLife,
 		Quota:       quotas.Containers,
@@ -167,7 +173,10 @@ func newServer(ctx context.Context, state string, config *Config, log *slog.Logg
 	if err := os.MkdirAll(spool, 0o700); err != nil {
 		return s, err
 	}
-	s.handler = api.New(api.Options{Engine: eng, Journal: events, Responses: db, Objects: db, Keys: db, Files: uploads, Containers: keeper, Snapshots: snapshots.Library,
+	if !isolation.Features().Mounts {
+		volumes = nil
+	}
+	s.handler = api.New(api.Options{Engine: eng, Journal: events, Responses: db, Objects: db, Keys: db, Files: uploads, Containers: keeper, Snapshots: snapshots.Library, Volumes: volumes,
 		Models: models, Quota: quotas, Upstreams: statuses(upstreams), Usages: db, Currency: config.Currency, Webhooks: hooks, Seal: seal.New(key), Log: log, Version: version, SpoolDir: spool})
 	return s, nil
 }

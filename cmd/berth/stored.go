@@ -11,6 +11,7 @@ import (
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/snapshot"
 	"github.com/berth-run/berth/store"
+	"github.com/berth-run/berth/volume"
 )
 
 // snapshots are a library with its bucket.
@@ -37,10 +38,22 @@ func openSnapshots(ctx context.Context, state string, opts snapshot.Options, log
 	return s, nil
 }
 
-// stored counts what projects store: uploaded files and snapshots.
+// openVolumes opens the library in the state directory and removes what a crash has
+// left half made or half removed there.
+func openVolumes(ctx context.Context, state string, opts volume.Options, log *slog.Logger) (*volume.Library, error) {
+	opts.Dir = filepath.Join(state, "volumes")
+	l, err := volume.New(opts)
+	if err != nil {
+		return nil, err
+	}
+	return l, l.Sweep(ctx, log)
+}
+
+// stored counts what projects store: uploaded files, snapshots and volumes.
 type stored struct {
 	store.Files
 	snapshots *snapshot.Library
+	volumes   *volume.Library
 }
 
 // FileBytes returns how many bytes a project stores.
@@ -50,5 +63,9 @@ func (s stored) FileBytes(ctx context.Context, p berth.ProjectID) (int64, error)
 		return 0, err
 	}
 	kept, err := s.snapshots.Bytes(ctx, p)
-	return files + kept, err
+	if err != nil {
+		return 0, err
+	}
+	volumes, err := s.volumes.Bytes(ctx, p)
+	return files + kept + volumes, err
 }

@@ -62,6 +62,7 @@ var Imports = map[string][]string{
 	"tool":                      {"", "guest"},
 	"egress":                    {},
 	"audit":                     {""},
+	"volume":                    {"", "audit", "sandbox/driver", "sandbox/host", "store"},
 	"sandbox/driver":            {},
 	"sandbox/host":              {"sandbox/driver"},
 	"sandbox/gvisor":            {"sandbox/driver", "sandbox/host"},
@@ -69,9 +70,9 @@ var Imports = map[string][]string{
 	"sandbox/microvm":           {"guest/boot", "guest/serial", "sandbox/driver", "sandbox/host"},
 	"sandbox/local":             {"sandbox/driver"},
 	"sandbox/drivertest":        {"egress", "guest", "image/layer", "internal/longtest", "sandbox/driver"},
-	"sandbox":                   {"", "audit", "egress", "guest", "image/layer", "sandbox/driver", "snapshot", "store"},
+	"sandbox":                   {"", "audit", "egress", "guest", "image/layer", "sandbox/driver", "snapshot", "store", "volume"},
 	"engine":                    {"", "internal/seal", "journal", "model", "store", "tool"},
-	"api":                       {"", "api/assistants", "api/preview", "engine", "files", "guest", "internal/sse", "journal", "quota", "sandbox", "snapshot", "store", "webhook"},
+	"api":                       {"", "api/assistants", "api/preview", "engine", "files", "guest", "internal/sse", "journal", "quota", "sandbox", "snapshot", "store", "volume", "webhook"},
 	"api/assistants":            {"", "engine", "journal", "model", "store"},
 	"api/preview":               {""},
 	"internal/sse":              {},
@@ -95,7 +96,7 @@ var Imports = map[string][]string{
 var Bans = map[string][]string{
 	"net/http":     {"api", "api/preview", "webhook", "egress", "internal/contract", "internal/metrics", "guest", "guest/server", "model/upstream", "model/chat", "model/openai", "model/gemini", "model/anthropic", "model/modeltest", "cmd/berth", "e2e", "sandbox/drivertest", "image/registry"},
 	"database/sql": {"store/sqlite", "store/sqlite/query"},
-	"os/exec":      {"sandbox/host", "sandbox/gvisor", "sandbox/microvm", "sandbox/local", "sandbox/drivertest", "guest/boot", "guest/server", "image", "internal/dockertest", "store/storetest", "cmd/berth", "e2e"},
+	"os/exec":      {"volume", "sandbox/host", "sandbox/gvisor", "sandbox/microvm", "sandbox/local", "sandbox/drivertest", "guest/boot", "guest/server", "image", "internal/dockertest", "store/storetest", "cmd/berth", "e2e"},
 }
 
 // A file is what the rules look at in one source file.

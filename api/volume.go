@@ -1,0 +1,82 @@
+package api
+
+import (
+	"math"
+	"net/http"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/volume"
+)
+
+// errNoVolumes is what a server answers whose driver cannot mount any.
+var errNoVolumes = berth.Errorf(berth.CodeUnavailable, "This server cannot keep volumes.")
+
+// volumeBody checks the body of POST /v1/volumes.
+var volumeBody = object(fields{
+	"name":       text(1, 63),
+	"max_bytes":  integer(volume.MinBytes, volume.MaxBytes),
+	"expires_at": integer(1, math.MaxInt32*64),
+}, "name")
+
+// createVolume serves POST /v1/volumes.
+func (s *server) createVolume(w http.ResponseWriter, r *http.Request, c berth.Caller) error {
+	var body struct {
+		Name      string `json:"name"`
+		MaxBytes  int64  `json:"max_bytes"`
+		ExpiresAt *int64 `json:"expires_at"`
+	}
+	if err := s.decodeBody(w, r, volumeBody, &body); err != nil {
+		return err
+	}
+	if s.Volumes == nil {
+		return errNoVolumes
+	}
+	v, err := s.Volumes.Create(r.Context(), c, volume.CreateRequest(body))
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, v)
+}
+
+// listVolumes serves GET /v1/volumes.
+func (s *server) listVolumes(w http.ResponseWriter, r *http.Request, c berth.Caller) error {
+	q := newQuery(r)
+	page := q.page(20, 100)
+	if err := q.end(); err != nil {
+		return err
+	}
+	if s.Volumes == nil {
+		return errNoVolumes
+	}
+	data, more, err := s.Volumes.List(r.Context(), c.Project, page)
+	if err != nil {
+		return listError(err, page)
+	}
+	return writeJSON(w, http.StatusOK, listOf(data, more, func(v *berth.Volume) string { return string(v.ID) }))
+}
+
+// getVolume serves GET /v1/volumes/{volume}.
+func (s *server) getVolume(w http.ResponseWriter, r *http.Request, c berth.Caller) error {
+	if s.Volumes == nil {
+		return errNoVolumes
+	}
+	v, err := s.Volumes.Get(r.Context(), c.Project, volumeID(r))
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, v)
+}
+
+// deleteVolume serves DELETE /v1/volumes/{volume}.
+func (s *server) deleteVolume(w http.ResponseWriter, r *http.Request, c berth.Caller) error {
+	if s.Volumes == nil {
+		return errNoVolumes
+	}
+	if err := s.Volumes.Delete(r.Context(), c, volumeID(r)); err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, deleted(volumeID(r), "volume.deleted"))
+}
+
+// volumeID returns the volume that the path names.
+func volumeID(r *http.Request) berth.VolumeID { return berth.VolumeID(r.PathValue("volume")) }

@@ -1,0 +1,54 @@
+package sandbox
+
+import (
+	"context"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/sandbox/driver"
+)
+
+// mounts checks which volumes a container is to have.
+func (k *Keeper) mounts(ctx context.Context, p berth.ProjectID, c *berth.Container, want []berth.VolumeMount) (err error) {
+	if len(want) == 0 {
+		return nil
+	}
+	if k.opts.Volumes == nil || !k.opts.Driver.Features().Mounts {
+		return berth.Invalid("berth.volumes", "This server's driver cannot mount volumes.")
+	}
+	c.Berth.Volumes, err = k.opts.Volumes.Resolve(ctx, p, want)
+	return err
+}
+
+// holdVolumes keeps the volumes of a container in place as long as anything is left
+// of its sandbox. It is called for each sandbox in the books, before it is made.
+func (k *Keeper) holdVolumes(ctx context.Context, s *sandbox) error {
+	if len(s.body.Berth.Volumes) == 0 || k.opts.Volumes == nil {
+		return nil
+	}
+	return k.opts.Volumes.Hold(ctx, s.project, s.id, s.body.Berth.Volumes)
+}
+
+// openVolumes returns what a sandbox is to mount.
+func (k *Keeper) openVolumes(ctx context.Context, s *sandbox) ([]driver.Mount, error) {
+	if len(s.body.Berth.Volumes) == 0 {
+		return nil, nil
+	}
+	return k.opts.Volumes.Open(ctx, s.project, s.id, s.body.Berth.Volumes)
+}
+
+// unmounted gives the volumes of a sandbox up of which nothing is left.
+func (k *Keeper) unmounted(s *sandbox) {
+	if k.opts.Volumes != nil && len(s.body.Berth.Volumes) > 0 {
+		k.opts.Volumes.Release(s.id)
+	}
+}
+
+// expireVolumes removes those whose time is up.
+func (k *Keeper) expireVolumes() {
+	if k.opts.Volumes == nil {
+		return
+	}
+	if err := k.opts.Volumes.Expire(k.life, k.now()); err != nil && k.life.Err() == nil {
+		k.opts.Log.Error("expired volumes were not removed; they will be, later", "err", err)
+	}
+}

@@ -1,0 +1,197 @@
+package volume
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/berth-run/berth/sandbox/host"
+)
+
+// contentDir is the directory of a volume's file system that sandboxes see.
+const contentDir = "content"
+
+// user is the uid and gid of the user that commands run as.
+const user = 1000
+
+// An image is a file system of its own in a file. Its size is the volume's limit:
+// what is full is full for the volume alone. Its content is sealed, if the kernel
+// can do that.
+type image struct {
+	path  string // of the file
+	dir   string // where it is mounted
+	plain bool   // there is no file: dir is all
+}
+
+// create makes the file and the file system in it.
+func (i image) create(ctx context.Context, size int64, key host.SealKey) (err error) {
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, i.remove(context.WithoutCancel(ctx)))
+		}
+	}()
+	if err := os.MkdirAll(i.dir, 0o700); err != nil {
+		return err
+	}
+	if i.plain {
+		return os.Mkdir(filepath.Join(i.dir, contentDir), 0o755)
+	}
+	f, err := os.OpenFile(i.path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(f.Truncate(size), f.Close()); err != nil {
+		return err
+	}
+	mkfs := exec.CommandContext(ctx, "mkfs.ext4", "-q", "-m", "0", "-O", "encrypt", "-E", "lazy_itable_init=1,root_owner=0:0", i.path)
+	if out, err := mkfs.CombinedOutput(); err != nil {
+		return fmt.Errorf("mkfs.ext4: %w: %.500s", err, out)
+	}
+	if err := i.mount(); err != nil {
+		return err
+	}
+	content := filepath.Join(i.dir, contentDir)
+	if err := os.Mkdir(content, 0o755); err != nil {
+		return err
+	}
+	if err := host.Seal(content, key); err != nil && !errors.Is(err, errors.ErrUnsupported) {
+		return err
+	}
+	if err := os.Chown(content, user, user); err != nil {
+		return err
+	}
+	d, err := os.Open(i.dir)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return unix.Syncfs(int(d.Fd()))
+}
+
+// open mounts the file system, unless it is mounted, and returns its content.
+func (i image) open(key host.SealKey) (content string, err error) {
+	content = filepath.Join(i.dir, contentDir)
+	mounted, err := i.mounted()
+	if err != nil || mounted || i.plain {
+		return content, err
+	}
+	if err := i.mount(); err != nil {
+		return "", err
+	}
+	if _, err := host.AddSealKey(i.dir, key); err != nil && !errors.Is(err, errors.ErrUnsupported) {
+		return "", errors.Join(err, unix.Unmount(i.dir, unix.MNT_DETACH))
+	}
+	return content, nil
+}
+
+// mounted reports whether dir is another file system than what it lies in.
+func (i image) mounted() (bool, error) {
+	var own, above unix.Stat_t
+	if err := unix.Stat(i.dir, &own); err != nil {
+		return false, &os.PathError{Op: "stat", Path: i.dir, Err: err}
+	}
+	if err := unix.Stat(filepath.Dir(i.dir), &above); err != nil {
+		return false, &os.PathError{Op: "stat", Path: filepath.Dir(i.dir), Err: err}
+	}
+	return own.Dev != above.Dev, nil
+}
+
+// loopAttempts is how often a loop device that somebody else was quicker to take is
+// asked for again.
+const loopAttempts = 20
+
+// mount mounts the file by way of a loop device, which goes with the mount.
+func (i image) mount() error {
+	file, err := os.OpenFile(i.path, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	control, err := os.OpenFile("/dev/loop-control", os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	defer control.Close()
+	for n := 0; ; n++ {
+		number, err := unix.IoctlRetInt(int(control.Fd()), unix.LOOP_CTL_GET_FREE)
+		if err != nil {
+			return fmt.Errorf("a loop device: %w", err)
+		}
+		err = i.mountOn(fmt.Sprintf("/dev/loop%d", number), number, file)
+		if !errors.Is(err, unix.EBUSY) || n == loopAttempts {
+			return err
+		}
+	}
+}
+
+func (i image) mountOn(device string, number int, file *os.File) error {
+	loop, err := openLoop(device, number)
+	if err != nil {
+		return err
+	}
+	defer loop.Close()
+	config := unix.LoopConfig{Fd: uint32(file.Fd()), Info: unix.LoopInfo64{Flags: unix.LO_FLAGS_AUTOCLEAR}}
+	if err := unix.IoctlLoopConfigure(int(loop.Fd()), &config); err != nil {
+		return &os.PathError{Op: "configure", Path: device, Err: err}
+	}
+	// Whatever sandboxes put there: no device is one, and nothing runs as its owner.
+	// Not noexec: sandboxes may run what they find.
+	flags := uintptr(unix.MS_NODEV | unix.MS_NOSUID | unix.MS_NOATIME)
+	if err := unix.Mount(device, i.dir, "ext4", flags, "discard,errors=remount-ro"); err != nil {
+		return &os.PathError{Op: "mount", Path: i.path, Err: err}
+	}
+	return nil
+}
+
+// openLoop opens a loop device, whose node is made where nobody else makes it.
+func openLoop(device string, number int) (*os.File, error) {
+	loop, err := os.OpenFile(device, os.O_RDWR, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		const major = 7
+		if err := unix.Mknod(device, unix.S_IFBLK|0o600, int(unix.Mkdev(major, uint32(number)))); err != nil && !errors.Is(err, unix.EEXIST) {
+			return nil, &os.PathError{Op: "mknod", Path: device, Err: err}
+		}
+		loop, err = os.OpenFile(device, os.O_RDWR, 0)
+	}
+	return loop, err
+}
+
+// used returns how many bytes are taken of a file system that is mounted.
+func (i image) used() (int64, error) {
+	if i.plain {
+		return 0, nil
+	}
+	var st unix.Statfs_t
+	if err := unix.Statfs(i.dir, &st); err != nil {
+		return 0, &os.PathError{Op: "statfs", Path: i.dir, Err: err}
+	}
+	return int64(st.Blocks-st.Bfree) * st.Bsize, nil
+}
+
+// remove takes the key away, unmounts the file system and removes the file. It
+// removes what is there, also after a crash.
+func (i image) remove(ctx context.Context) error {
+	if i.plain {
+		return os.RemoveAll(i.dir)
+	}
+	if mounted, err := i.mounted(); err == nil && mounted {
+		if err := host.Unseal(ctx, filepath.Join(i.dir, contentDir)); err != nil {
+			return err
+		}
+		if err := unix.Unmount(i.dir, unix.UMOUNT_NOFOLLOW); err != nil {
+			return &os.PathError{Op: "unmount", Path: i.dir, Err: err}
+		}
+	}
+	for _, path := range []string{i.path, i.dir} {
+		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}
