@@ -64,6 +64,6 @@ Environment:
 		SilenceErrors: true,
 		Version:       version,
 	}
-	root.AddCommand(newServe(), newRun(), newPs(), newExec(), newAttach(), newCp(), newSnapshot(), newFork(), newPause(), newResume(), newPort(), newLogs(), newTop(), newRm(), newKey(), newProject(), newUsage(), newModels(), newWebhook(), newImage(), newAudit(), newDoctor())
+	root.AddCommand(newServe(), newRun(), newPs(), newExec(), newAttach(), newCp(), newSnapshot(), newVolume(), newFork(), newPause(), newResume(), newPort(), newLogs(), newTop(), newRm(), newKey(), newProject(), newUsage(), newModels(), newWebhook(), newImage(), newAudit(), newDoctor())
 	return root
 }
