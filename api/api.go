@@ -92,6 +92,9 @@ var routes = []route{
 	{"GET", "/v1/snapshots/{snapshot}", (*server).getSnapshot},
 	{"DELETE", "/v1/snapshots/{snapshot}", (*server).deleteSnapshot},
 
+	{"GET", "/v1/templates", (*server).listTemplates},
+	{"GET", "/v1/templates/{template}", (*server).getTemplate},
+
 	{"POST", "/v1/prompts", (*server).createPrompt},
 	{"GET", "/v1/prompts", (*server).listPrompts},
 	{"GET", "/v1/prompts/{prompt}", (*server).getPrompt},
@@ -154,6 +157,7 @@ type Options struct {
 	Containers *sandbox.Keeper
 	Snapshots  *snapshot.Library // of the keeper
 	Volumes    *volume.Library   // of the keeper; nil is none
+	Templates  Templates         // default none
 	Models     Models
 	Upstreams  func() []berth.Upstream // of the models; default none
 	Quota      *quota.Quota            // of the engine; default none

@@ -96,6 +96,8 @@ var probed = map[string][]string{
 	"GET /v1/volumes":                                          {`/v1/volumes?after={volume}`},
 	"GET /v1/volumes/{volume}":                                 {`/v1/volumes/{volume}`},
 	"DELETE /v1/volumes/{volume}":                              {`/v1/volumes/{volume}`},
+	"GET /v1/templates":                                        {},                            // the server's own
+	"GET /v1/templates/{template}":                             {`/v1/templates/{container}`}, // they are the same for all
 	"GET /v1/snapshots":                                        {`/v1/snapshots?after={snapshot}`},
 	"GET /v1/snapshots/{snapshot}":                             {`/v1/snapshots/{snapshot}`},
 	"DELETE /v1/snapshots/{snapshot}":                          {`/v1/snapshots/{snapshot}`},

@@ -80,8 +80,8 @@ func (l *Library) keep(ctx context.Context, as name, t Template, dir string) (Te
 	switch {
 	case errors.Is(err, ErrNotFound):
 		err = os.Rename(dir, l.path(t.Digest))
-	case err == nil && t.Image != nil:
-		old.Image = t.Image
+	case err == nil && (t.Image != nil || t.Snapshot != nil):
+		old.Image, old.Snapshot = t.Image, t.Snapshot
 		err = old.write(l.path(t.Digest))
 	}
 	if err != nil {

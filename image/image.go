@@ -38,12 +38,13 @@ type Template struct {
 	Name      string    `json:"-"`      // the name that stands for it; "" if none does
 	Digest    string    `json:"digest"` // sha256:… of what is in it; digest says what that covers
 	CreatedAt time.Time `json:"created_at"`
-	Bytes     int64     `json:"bytes"`           // in its files
-	Packages  []string  `json:"packages"`        // name=version
-	Image     *Origin   `json:"image,omitempty"` // what it was last made of, if that was an image
-	Config    Config    `json:"config,omitzero"` // what the image says of its programs
-	Recipe    string    `json:"-"`               // digest of the recipe that was last built under the name; "" if none was
-	Rootfs    string    `json:"-"`               // absolute path on the host; only to be read
+	Bytes     int64     `json:"bytes"`              // in its files
+	Packages  []string  `json:"packages"`           // name=version
+	Image     *Origin   `json:"image,omitempty"`    // what it was last made of, if that was an image
+	Snapshot  *Change   `json:"snapshot,omitempty"` // or a snapshot
+	Config    Config    `json:"config,omitzero"`    // what the image says of its programs
+	Recipe    string    `json:"-"`                  // digest of the recipe that was last built under the name; "" if none was
+	Rootfs    string    `json:"-"`                  // absolute path on the host; only to be read
 }
 
 // A Config is what an image says of the programs that run in it.

@@ -2,16 +2,20 @@ package main
 
 import (
 	"bytes"
+	"cmp"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/image"
 )
 
@@ -21,18 +25,20 @@ func newImage() *cobra.Command {
 	open := func() (*image.Library, error) {
 		return image.Open(filepath.Join(*state, "images"), slog.New(slog.NewTextHandler(os.Stderr, nil)))
 	}
-	cmd.AddCommand(newImageBuild(open), newImagePull(open), newImageSave(open), newImageLoad(open), newImageLs(open), newImageInspect(open),
+	cmd.AddCommand(newImageBuild(open, state), newImagePull(open), newImageSave(open), newImageLoad(open), newImageLs(open), newImageInspect(open),
 		newImageRm(open, state), newImagePrune(open, state), newImageKernel(state))
 	return cmd
 }
 
-func newImageBuild(open func() (*image.Library, error)) *cobra.Command {
-	var file string
+func newImageBuild(open func() (*image.Library, error), state *string) *cobra.Command {
+	var file, dockerfile, snap, project string
 	var ifChanged bool
 	cmd := &cobra.Command{
-		Use:   "build [NAME]",
-		Short: "Build a template from Debian packages",
-		Long: `Build a template from Debian packages with mmdebstrap. Without --file it is the
+		Use:   "build [NAME] [-- BUILDER-ARGUMENT...]",
+		Short: "Build a template from Debian packages, a Dockerfile or a snapshot",
+		Long: `Build a template from Debian packages with mmdebstrap, from the Dockerfile in a
+directory with this machine's Docker or Podman (--dockerfile), or from a snapshot
+of a container (--from-snapshot). Without --file it is the
 base template: bash, coreutils, Python with pandas and matplotlib, Node.js, git,
 curl, jq, sqlite3, and sudo for the user "user". A recipe is a YAML file:
 
@@ -44,19 +50,29 @@ curl, jq, sqlite3, and sudo for the user "user". A recipe is a YAML file:
   run: ["date > /etc/built"]      # as root inside, after all else
 
 Whoever writes a recipe is root on the machine that builds it.`,
-		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			recipe, err := readRecipe(file)
+			as, rest, err := buildArgs(cmd, args)
 			if err != nil {
 				return err
 			}
-			if len(args) == 1 {
-				recipe.Name = args[0]
+			if len(rest) > 0 && dockerfile == "" {
+				return errors.New("what follows -- is for the builder of --dockerfile")
 			}
 			library, err := open()
 			if err != nil {
 				return err
 			}
+			switch {
+			case dockerfile != "":
+				return buildDockerfile(cmd, library, dockerfile, as, rest)
+			case snap != "":
+				return buildSnapshot(cmd, library, *state, project, snap, as)
+			}
+			recipe, err := readRecipe(file)
+			if err != nil {
+				return err
+			}
+			recipe.Name = cmp.Or(as, recipe.Name)
 			t, err := library.Get(recipe.Name)
 			if ifChanged && err == nil && t.Recipe == recipe.Digest() {
 				fmt.Fprintf(cmd.OutOrStdout(), "%s %s is up to date\n", t.Name, t.Digest)
@@ -70,8 +86,23 @@ Whoever writes a recipe is root on the machine that builds it.`,
 		},
 	}
 	cmd.Flags().StringVar(&file, "file", "", "recipe (YAML)")
+	cmd.Flags().StringVar(&dockerfile, "dockerfile", "", "directory with a Dockerfile; arguments after -- go to its builder")
+	cmd.Flags().StringVar(&snap, "from-snapshot", "", "snapshot (snap_…)")
+	cmd.Flags().StringVar(&project, "project", string(berth.DefaultProject), "whose snapshot it is")
+	cmd.MarkFlagsMutuallyExclusive("file", "dockerfile", "from-snapshot")
 	cmd.Flags().BoolVar(&ifChanged, "if-changed", false, "build only if there is none, or one from another recipe")
 	return cmd
+}
+
+// buildArgs returns the template's name, "" if there is none, and what follows --.
+func buildArgs(cmd *cobra.Command, args []string) (as string, rest []string, err error) {
+	if i := cmd.ArgsLenAtDash(); i >= 0 {
+		args, rest = args[:i], args[i:]
+	}
+	if len(args) > 1 {
+		return "", nil, fmt.Errorf("one name at most, not %q", args)
+	}
+	return strings.Join(args, ""), rest, nil
 }
 
 // readRecipe reads a recipe's file; without one, the recipe is that of base.

@@ -1,21 +1,13 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
-	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/spf13/cobra"
-	"gocloud.dev/blob/fileblob"
 
 	"github.com/berth-run/berth/image"
-	"github.com/berth-run/berth/snapshot"
-	"github.com/berth-run/berth/store/sqlite"
 )
 
 func newImageRm(open func() (*image.Library, error), state *string) *cobra.Command {
@@ -98,24 +90,4 @@ func newImageInspect(open func() (*image.Library, error)) *cobra.Command {
 			}{t.Name, t, t.Recipe, t.Rootfs})
 		},
 	}
-}
-
-// referencesIn returns the digests that containers and snapshots of a state
-// directory refer to, whether or not a server runs on it.
-func referencesIn(ctx context.Context, state string) (map[string]bool, error) {
-	path := filepath.Join(state, "berth.db")
-	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	db, err := sqlite.Open(ctx, path, nil)
-	if err != nil {
-		return nil, err
-	}
-	defer db.Close()
-	bucket, err := fileblob.OpenBucket(filepath.Join(state, "snapshots"), &fileblob.Options{CreateDir: true, NoTempDir: true, Metadata: fileblob.MetadataDontWrite})
-	if err != nil {
-		return nil, err
-	}
-	defer bucket.Close()
-	return references(ctx, db, snapshot.New(snapshot.Options{Objects: db, Bucket: bucket}))
 }

@@ -176,7 +176,7 @@ func newServer(ctx context.Context, state string, config *Config, log *slog.Logg
 	if !isolation.Features().Mounts {
 		volumes = nil
 	}
-	s.handler = api.New(api.Options{Engine: eng, Journal: events, Responses: db, Objects: db, Keys: db, Files: uploads, Containers: keeper, Snapshots: snapshots.Library, Volumes: volumes,
+	s.handler = api.New(api.Options{Engine: eng, Journal: events, Responses: db, Objects: db, Keys: db, Files: uploads, Containers: keeper, Snapshots: snapshots.Library, Templates: held, Volumes: volumes,
 		Models: models, Quota: quotas, Upstreams: statuses(upstreams), Usages: db, Currency: config.Currency, Webhooks: hooks, Seal: seal.New(key), Log: log, Version: version, SpoolDir: spool})
 	return s, nil
 }

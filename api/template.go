@@ -1,0 +1,46 @@
+package api
+
+import (
+	"net/http"
+
+	"github.com/berth-run/berth"
+)
+
+// Templates lists what containers may start from. They are the same for all projects.
+type Templates interface {
+	Templates() ([]berth.Template, error)
+	// Template returns the one that has a name or an id. Its errors for the client
+	// are *berth.Error.
+	Template(ref string) (berth.Template, error)
+}
+
+// listTemplates serves GET /v1/templates.
+func (s *server) listTemplates(w http.ResponseWriter, r *http.Request, _ berth.Caller) error {
+	if err := newQuery(r).end(); err != nil {
+		return err
+	}
+	var all []berth.Template
+	if s.Templates != nil {
+		var err error
+		if all, err = s.Templates.Templates(); err != nil {
+			return err
+		}
+	}
+	list := make([]*berth.Template, len(all))
+	for i := range all {
+		list[i] = &all[i]
+	}
+	return writeJSON(w, http.StatusOK, listOf(list, false, func(t *berth.Template) string { return t.ID }))
+}
+
+// getTemplate serves GET /v1/templates/{template}, a name or an id.
+func (s *server) getTemplate(w http.ResponseWriter, r *http.Request, _ berth.Caller) error {
+	if s.Templates == nil {
+		return berth.Errorf(berth.CodeNotFound, "Template '%s' not found.", r.PathValue("template"))
+	}
+	t, err := s.Templates.Template(r.PathValue("template"))
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, t)
+}

@@ -1,0 +1,141 @@
+package image
+
+import (
+	"archive/tar"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/berth-run/berth/image/layer"
+)
+
+// A Change is what lies above a template: the layer of a snapshot.
+type Change struct {
+	Template string `json:"template"` // digest of what it lies above
+	Digest   string `json:"digest"`   // sha256:… of the layer, unpacked
+}
+
+// Derive makes a template of another and a layer above it, and gives it a name. What
+// both have is on the disk once. Names of the layer below ".berth" are not about its
+// file system and dropped. Needs root.
+func (l *Library) Derive(ctx context.Context, as string, change Change, content io.Reader) (Template, error) {
+	if !namePattern.MatchString(as) {
+		return Template{}, fmt.Errorf("the name %q must match %s", as, namePattern)
+	}
+	if os.Geteuid() != 0 {
+		return Template{}, errors.New("making templates needs root, as do the sandboxes that start from them")
+	}
+	base, err := l.Get(change.Template)
+	if err != nil {
+		return Template{}, err
+	}
+	hold, err := l.Hold(base.Digest)
+	if err != nil {
+		return Template{}, err
+	}
+	defer hold.Close()
+	using, err := l.shareLock(ctx, buildLock)
+	if err != nil {
+		return Template{}, err
+	}
+	defer using.Close()
+	dir, err := os.MkdirTemp(l.dir, "building-*")
+	if err != nil {
+		return Template{}, err
+	}
+	defer os.RemoveAll(dir)
+	root := filepath.Join(dir, "template", "rootfs")
+	if err := linkTree(ctx, base.Rootfs, root); err != nil {
+		return Template{}, err
+	}
+	if err := applyChange(ctx, root, content); err != nil {
+		return Template{}, err
+	}
+	t := Template{CreatedAt: time.Now().UTC().Truncate(time.Second), Config: base.Config, Snapshot: &change}
+	return l.keep(ctx, name{name: as}, t, filepath.Dir(root))
+}
+
+// applyChange applies a snapshot's layer, and sees to it that the template can still
+// be used.
+func applyChange(ctx context.Context, root string, content io.Reader) error {
+	r, err := os.OpenRoot(root)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	a := &layer.Applier{Root: r, Owners: true, Limits: layer.Limits{Bytes: DefaultMaxBytes},
+		Take: func(name string, _ *tar.Header, _ io.Reader) (bool, error) {
+			return name == ".berth" || strings.HasPrefix(name, ".berth/"), nil
+		}}
+	content = until(ctx, content, nil)
+	if err := a.Apply(content); err != nil {
+		return err
+	}
+	if _, err := io.Copy(io.Discard, content); err != nil {
+		return err // it was not what was kept
+	}
+	in, err := openRoot(root)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	return checkShell(in)
+}
+
+// linkTree makes a tree of the same files as another: their names are new, their
+// content is shared. A layer replaces files and changes none, so that the other
+// stays what it is.
+func linkTree(ctx context.Context, from, to string) error {
+	if err := os.MkdirAll(filepath.Dir(to), 0o700); err != nil {
+		return err
+	}
+	var made []copied
+	err := filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		target := to + path[len(from):]
+		if !d.IsDir() {
+			return os.Link(path, target) // of a link, the link itself
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		made = append(made, copied{target, info})
+		return os.Mkdir(target, 0o700)
+	})
+	if err != nil {
+		return err
+	}
+	for i := len(made) - 1; i >= 0; i-- { // a directory's time after all that is in it
+		if err := made[i].describe(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// copied is a directory and what it is to be like.
+type copied struct {
+	path string
+	like fs.FileInfo
+}
+
+func (c copied) describe() error {
+	st, ok := c.like.Sys().(*syscall.Stat_t)
+	if !ok {
+		return fmt.Errorf("%s: no stat", c.path)
+	}
+	return errors.Join(os.Chown(c.path, int(st.Uid), int(st.Gid)), os.Chmod(c.path, c.like.Mode()), os.Chtimes(c.path, c.like.ModTime(), c.like.ModTime()))
+}

@@ -1,0 +1,110 @@
+package image
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// builders are the programs that can build an image of a Dockerfile, the first that
+// is there being used. They take the same arguments.
+var builders = []string{"docker", "podman"}
+
+// buildGrace is how long a builder may take to end when it is interrupted.
+const buildGrace = 10 * time.Second
+
+// Dockerfile builds an image of the Dockerfile in a directory, by the Docker or
+// Podman of this machine, and makes a template of it. args go to its build command;
+// what it says goes to out. The image stays in the builder's cache, without a name.
+func (l *Library) Dockerfile(ctx context.Context, as, dir string, args []string, out io.Writer, opts AddOptions) (Template, error) {
+	if !namePattern.MatchString(as) {
+		return Template{}, fmt.Errorf("the name %q must match %s", as, namePattern)
+	}
+	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+		return Template{}, errors.Join(fmt.Errorf("%s is no directory with a Dockerfile", dir), err)
+	}
+	tool, err := findBuilder()
+	if err != nil {
+		return Template{}, err
+	}
+	temp, err := os.MkdirTemp("", "berth-build-*")
+	if err != nil {
+		return Template{}, err
+	}
+	defer os.RemoveAll(temp)
+	idFile := filepath.Join(temp, "id")
+	cmd := builder(ctx, tool, append(append([]string{"build", "--iidfile", idFile}, args...), dir)...)
+	cmd.Stdout, cmd.Stderr = out, out
+	if err := cmd.Run(); err != nil {
+		return Template{}, interrupted(ctx, fmt.Errorf("%s build: %w", filepath.Base(tool), err))
+	}
+	id, err := os.ReadFile(idFile)
+	if err != nil {
+		return Template{}, err
+	}
+	image := strings.TrimSpace(string(id))
+	if !digestPattern.MatchString(image) {
+		image = "sha256:" + image // as podman says it
+	}
+	return l.loadBuilt(ctx, tool, image, LoadOptions{Name: as, AddOptions: opts})
+}
+
+// loadBuilt makes a template of an image that the builder has.
+func (l *Library) loadBuilt(ctx context.Context, tool, id string, opts LoadOptions) (Template, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var said bytes.Buffer
+	cmd := builder(ctx, tool, "save", id)
+	cmd.Stderr = &said
+	archive, err := cmd.StdoutPipe()
+	if err != nil {
+		return Template{}, err
+	}
+	if err := cmd.Start(); err != nil {
+		return Template{}, err
+	}
+	t, err := l.Load(ctx, archive, opts)
+	if err == nil {
+		_, err = io.Copy(io.Discard, archive)
+	} else {
+		cancel()
+	}
+	if werr := cmd.Wait(); err == nil && werr != nil {
+		err = werr
+	}
+	if err != nil && said.Len() > 0 {
+		err = fmt.Errorf("%w\n%s save: %s", err, filepath.Base(tool), strings.TrimSpace(said.String()))
+	}
+	return t, err
+}
+
+// findBuilder returns the path of a builder.
+func findBuilder() (string, error) {
+	for _, name := range builders {
+		if path, err := exec.LookPath(name); err == nil {
+			return path, nil
+		}
+	}
+	return "", errors.New("building from a Dockerfile needs a builder: apt-get install docker.io, or podman")
+}
+
+func builder(ctx context.Context, tool string, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, tool, args...)
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	cmd.WaitDelay = buildGrace
+	return cmd
+}
+
+func interrupted(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return err
+}
