@@ -27,5 +27,6 @@ type SnapshotCause string
 const (
 	SnapshotRequested SnapshotCause = "requested" // somebody asked for it
 	SnapshotExpired   SnapshotCause = "expired"   // its container expired, and is continued from it
+	SnapshotImported  SnapshotCause = "imported"  // it came in a bundle from another server
 	SnapshotForked    SnapshotCause = "forked"    // its container is being forked; it goes when that is done
 )

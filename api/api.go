@@ -16,6 +16,7 @@ import (
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/api/assistants"
 	"github.com/berth-run/berth/api/preview"
+	"github.com/berth-run/berth/bundle"
 	"github.com/berth-run/berth/engine"
 	"github.com/berth-run/berth/files"
 	"github.com/berth-run/berth/journal"
@@ -37,6 +38,9 @@ var routes = []route{
 	{"GET", "/v1/responses/{response}", (*server).getResponse},
 	{"DELETE", "/v1/responses/{response}", (*server).deleteResponse},
 	{"POST", "/v1/responses/{response}/cancel", (*server).cancelResponse},
+	{"GET", "/v1/responses/{response}/bundle", (*server).exportBundle},
+	{"POST", "/v1/responses/{response}/replay", (*server).replayResponse},
+	{"POST", "/v1/bundles", (*server).importBundle},
 	{"GET", "/v1/responses/{response}/input_items", (*server).listInputItems},
 
 	{"POST", "/v1/conversations", (*server).createConversation},
@@ -158,6 +162,7 @@ type Options struct {
 	Snapshots  *snapshot.Library // of the keeper
 	Volumes    *volume.Library   // of the keeper; nil is none
 	Templates  Templates         // default none
+	Bundles    *bundle.Carrier
 	Models     Models
 	Upstreams  func() []berth.Upstream // of the models; default none
 	Quota      *quota.Quota            // of the engine; default none

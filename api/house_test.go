@@ -25,6 +25,7 @@ import (
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/api"
 	"github.com/berth-run/berth/audit"
+	"github.com/berth-run/berth/bundle"
 	"github.com/berth-run/berth/engine"
 	"github.com/berth-run/berth/files"
 	guestserver "github.com/berth-run/berth/guest/server"
@@ -88,7 +89,9 @@ func newHouse(t *testing.T, change func(*api.Options), rules ...model.Rule) *hou
 		Files: uploads, Owner: "test", Log: log})
 	hooks := webhook.New(st, log)
 	events.AtEnd(hooks.AtEnd)
-	opts := api.Options{Engine: h.engine, Usages: st, Webhooks: hooks, Journal: events, Responses: st, Objects: st, Keys: st, Files: uploads, Containers: keeper, Snapshots: snapshots, Volumes: volumes, Models: models, Seal: seal.New([32]byte{1}), Log: log, Version: "1"}
+	opts := api.Options{Engine: h.engine, Usages: st, Webhooks: hooks, Journal: events, Responses: st, Objects: st, Keys: st, Files: uploads, Containers: keeper, Snapshots: snapshots, Volumes: volumes, Models: models,
+		Bundles: bundle.New(bundle.Options{Responses: st, Containers: st, Engine: h.engine, Journal: events, Keeper: keeper, Snapshots: snapshots, Files: uploads, SpoolDir: t.TempDir(), Version: "1"}),
+		Seal:    seal.New([32]byte{1}), Log: log, Version: "1"}
 	if change != nil {
 		change(&opts)
 	}

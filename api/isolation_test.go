@@ -55,6 +55,9 @@ var probed = map[string][]string{
 	"GET /v1/responses/{response}":             {`/v1/responses/{response}`, `/v1/responses/{response}?stream=true`},
 	"DELETE /v1/responses/{response}":          {`/v1/responses/{response}`},
 	"POST /v1/responses/{response}/cancel":     {`/v1/responses/{response}/cancel`},
+	"GET /v1/responses/{response}/bundle":      {`/v1/responses/{response}/bundle`},
+	"POST /v1/responses/{response}/replay":     {`/v1/responses/{response}/replay {}`},
+	"POST /v1/bundles":                         {},
 	"GET /v1/responses/{response}/input_items": {`/v1/responses/{response}/input_items`, `/v1/responses/$response/input_items?after={item}`},
 
 	"POST /v1/conversations":                                   {`/v1/conversations {"items":[{"type":"item_reference","id":"{item}"}]}`},

@@ -28,7 +28,7 @@ func (e *Engine) admit(ctx context.Context, caller berth.Caller, req *berth.Resp
 		option(r)
 	}
 	var err error
-	if r.provider, r.upstream, err = e.Models.Route(req.Model); err != nil {
+	if err := r.route(req.Model); err != nil {
 		return nil, err
 	}
 	chain, err := e.before(ctx, p, r.memory, req)
@@ -85,6 +85,16 @@ func (e *Engine) admit(ctx context.Context, caller berth.Caller, req *berth.Resp
 	kept.Tools = body.Tools // as settled: what a shell's environment said may hold secrets
 	r.record.Request = &kept
 	return r, nil
+}
+
+// route finds the provider of a model, unless the run has one.
+func (r *run) route(model string) (err error) {
+	if r.provider != nil {
+		r.upstream = model
+		return nil
+	}
+	r.provider, r.upstream, err = r.engine.Models.Route(model)
+	return err
 }
 
 // checkUntaken saves a container for a response whose id, if it is not empty, is

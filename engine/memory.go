@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/model"
 )
 
 // An Option changes how Create answers one request.
@@ -23,6 +24,10 @@ func Prepared() Option { return func(r *run) { r.prepared = true } }
 // after a crash it can tell whether Create did its work, or ask it again. An id that
 // is taken is store.ErrExists.
 func As(id berth.ResponseID) Option { return func(r *run) { r.as = id } }
+
+// Through has a provider answer in the place of the model's own. It is for responses
+// that are not stored: another life of the server would ask the model's.
+func Through(p model.Provider) Option { return func(r *run) { r.provider = p } }
 
 // A Memory keeps what responses that are not stored leave to those that continue
 // them. It is in this process only and belongs to a client's connection, which

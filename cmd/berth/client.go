@@ -69,6 +69,19 @@ func (c *client) authorize(req *http.Request) {
 	}
 }
 
+// send sends a body and decodes the answer into out.
+func (c *client) send(ctx context.Context, method, path, kind string, body io.Reader, out any) error {
+	resp, err := c.do(ctx, method, path, kind, body)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if out == nil {
+		return nil
+	}
+	return json.NewDecoder(resp.Body).Decode(out)
+}
+
 // call sends in as JSON, if it is not nil, and decodes the answer into out.
 func (c *client) call(ctx context.Context, method, path string, in, out any) error {
 	var body io.Reader
@@ -80,15 +93,7 @@ func (c *client) call(ctx context.Context, method, path string, in, out any) err
 		}
 		body, kind = bytes.NewReader(raw), "application/json"
 	}
-	resp, err := c.do(ctx, method, path, kind, body)
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
-	if out == nil {
-		return nil
-	}
-	return json.NewDecoder(resp.Body).Decode(out)
+	return c.send(ctx, method, path, kind, body, out)
 }
 
 // guest returns a client of a container's guest, through the server.

@@ -64,6 +64,14 @@ Environment:
 		SilenceErrors: true,
 		Version:       version,
 	}
-	root.AddCommand(newServe(), newRun(), newPs(), newExec(), newAttach(), newCp(), newSnapshot(), newVolume(), newFork(), newPause(), newResume(), newPort(), newLogs(), newTop(), newRm(), newKey(), newProject(), newUsage(), newModels(), newWebhook(), newImage(), newAudit(), newDoctor())
+	root.AddCommand(newServe(), newRun(),
+		newPs(), newExec(), newAttach(), newCp(), newPort(), newLogs(), newTop(), newRm(),
+		newSnapshot(), newVolume(), newFork(), newPause(), newResume(),
+		newSession(),
+		newImage(),
+		newModels(),
+		newKey(), newProject(), newUsage(), newWebhook(),
+		newAudit(),
+		newDoctor())
 	return root
 }

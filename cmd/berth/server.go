@@ -20,6 +20,7 @@ import (
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/api"
+	"github.com/berth-run/berth/bundle"
 	"github.com/berth-run/berth/cmd/berth/embedded"
 	"github.com/berth-run/berth/engine"
 	"github.com/berth-run/berth/files"
@@ -176,8 +177,14 @@ func newServer(ctx context.Context, state string, config *Config, log *slog.Logg
 	if !isolation.Features().Mounts {
 		volumes = nil
 	}
-	s.handler = api.New(api.Options{Engine: eng, Journal: events, Responses: db, Objects: db, Keys: db, Files: uploads, Containers: keeper, Snapshots: snapshots.Library, Templates: held, Volumes: volumes,
-		Models: models, Quota: quotas, Upstreams: statuses(upstreams), Usages: db, Currency: config.Currency, Webhooks: hooks, Seal: seal.New(key), Log: log, Version: version, SpoolDir: spool})
+	bundles := bundle.New(bundle.Options{Responses: db, Containers: db, Engine: eng, Journal: events, Keeper: keeper, Snapshots: snapshots.Library, Files: uploads,
+		Templates: func(digest string) bool { _, err := held.find(digest); return err == nil }, SpoolDir: spool, Version: version})
+	s.handler = api.New(api.Options{Engine: eng, Journal: events, Models: models, Containers: keeper, Files: uploads,
+		Responses: db, Objects: db, Keys: db, Usages: db,
+		Snapshots: snapshots.Library, Templates: held, Volumes: volumes, Bundles: bundles,
+		Quota: quotas, Upstreams: statuses(upstreams), Currency: config.Currency,
+		Webhooks: hooks,
+		Seal:     seal.New(key), Log: log, Version: version, SpoolDir: spool})
 	return s, nil
 }
 

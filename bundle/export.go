@@ -1,0 +1,321 @@
+package bundle
+
+import (
+	"archive/tar"
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"regexp"
+	"slices"
+	"time"
+
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/sandbox"
+	"github.com/berth-run/berth/snapshot"
+	"github.com/berth-run/berth/store"
+)
+
+// An Export is a bundle that is ready to be written. The caller closes it.
+type Export struct {
+	Manifest Manifest
+
+	carrier   *Carrier
+	project   berth.ProjectID
+	ctx       context.Context
+	documents [][]byte // the responses, in the manifest's order
+	layer     *os.File // the container's, or nil
+}
+
+// Export gathers the chain that ends with a response, and its container as it is now
+// unless it is to be left out. What is still in progress cannot be carried. The
+// context must last until the bundle has been written.
+func (c *Carrier) Export(ctx context.Context, p berth.ProjectID, id berth.ResponseID, withContainer bool) (_ *Export, err error) {
+	x := &Export{carrier: c, project: p, ctx: ctx, Manifest: Manifest{Format: Format, CreatedAt: time.Now().Unix(), Server: c.opts.Version}}
+	defer func() {
+		if err != nil {
+			x.Close()
+		}
+	}()
+	links, err := c.opts.Responses.Chain(ctx, p, id)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, notFound(id)
+	}
+	if err != nil {
+		return nil, err
+	}
+	var container berth.ContainerID
+	for i, l := range links {
+		rec, err := c.opts.Responses.GetResponse(ctx, p, l.ID)
+		if err != nil {
+			return nil, err
+		}
+		if !rec.Body.Store || !rec.Body.Status.Final() {
+			return nil, &berth.Error{Code: berth.CodeConflict, Message: fmt.Sprintf("Response with id '%s' is still in progress. Wait for its end, or cancel it.", l.ID)}
+		}
+		if i == 0 {
+			if err := x.before(ctx, rec); err != nil {
+				return nil, err
+			}
+		}
+		if err := x.add(ctx, rec); err != nil {
+			return nil, err
+		}
+		container = cmp.Or(l.Container, container)
+	}
+	if err := x.files(ctx); err != nil {
+		return nil, err
+	}
+	if withContainer && container != "" && c.opts.Snapshots != nil {
+		if err := x.container(ctx, container); err != nil {
+			return nil, err
+		}
+	}
+	return x, nil
+}
+
+func notFound(id berth.ResponseID) *berth.Error {
+	return berth.Errorf(berth.CodeNotFound, "Response with id '%s' not found.", id)
+}
+
+// before adds what a chain found in its conversation, as a response that had it as
+// its input and said nothing.
+func (x *Export) before(ctx context.Context, rec *store.Response) error {
+	items, err := x.carrier.opts.Engine.Before(ctx, rec)
+	if err != nil || len(items) == 0 {
+		return err
+	}
+	req := &berth.ResponseRequest{Model: rec.Body.Model}
+	body := berth.NewResponse(berth.ResponseID(berth.NewID(berth.PrefixResponse)), rec.Body.CreatedAt, req)
+	body.Status, body.CompletedAt = berth.StatusCompleted, &rec.Body.CreatedAt
+	ev, err := json.Marshal(berth.Event{Type: berth.EventCompleted, Response: body})
+	if err != nil {
+		return err
+	}
+	return x.put(body, req, items, []json.RawMessage{ev})
+}
+
+// eventPage is how many events are read at once.
+const eventPage = 1000
+
+// add adds a response with all that is kept of it.
+func (x *Export) add(ctx context.Context, rec *store.Response) error {
+	var events []json.RawMessage
+	for after := int64(-1); ; {
+		page, err := x.carrier.opts.Responses.Events(ctx, x.project, rec.Body.ID, after, eventPage)
+		if err != nil {
+			return err
+		}
+		for _, ev := range page {
+			events = append(events, ev.Data)
+			after = ev.SequenceNumber
+		}
+		if len(page) < eventPage {
+			return x.put(rec.Body, rec.Request, rec.Input, events)
+		}
+	}
+}
+
+func (x *Export) put(body *berth.Response, req *berth.ResponseRequest, input []berth.Item, events []json.RawMessage) error {
+	r := response{Input: input, Events: events}
+	var err error
+	if r.Body, err = json.Marshal(body); err != nil {
+		return err
+	}
+	if r.Request, err = json.Marshal(req); err != nil {
+		return err
+	}
+	doc, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	if doc, err = x.carrier.opts.Engine.Unseal(x.project, doc); err != nil {
+		return fmt.Errorf("response %s: %w", body.ID, err)
+	}
+	sum := sha256.Sum256(doc)
+	x.documents = append(x.documents, doc)
+	x.Manifest.Responses = append(x.Manifest.Responses, ManifestEntry{Path: fmt.Sprintf("responses/%05d.json", len(x.documents)),
+		ID: string(body.ID), Digest: "sha256:" + hex.EncodeToString(sum[:]), Bytes: int64(len(doc))})
+	return nil
+}
+
+var fileID = regexp.MustCompile(`"(file-[0-9a-f]{48})"`)
+
+// files adds the uploaded files that the responses name and that are still there.
+func (x *Export) files(ctx context.Context) error {
+	var ids []string
+	for _, doc := range x.documents {
+		for _, m := range fileID.FindAllSubmatch(doc, -1) {
+			ids = append(ids, string(m[1]))
+		}
+	}
+	slices.Sort(ids)
+	for _, id := range slices.Compact(ids) {
+		content, f, err := x.carrier.opts.Files.Open(ctx, x.project, berth.FileID(id))
+		if berth.ErrorCode(err) == berth.CodeNotFound {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		sum := sha256.New()
+		_, err = io.Copy(sum, content)
+		content.Close()
+		if err != nil {
+			return err
+		}
+		x.Manifest.Files = append(x.Manifest.Files, ManifestFile{Filename: f.Filename, Purpose: f.Purpose,
+			ManifestEntry: ManifestEntry{Path: "files/" + id, ID: id, Digest: "sha256:" + hex.EncodeToString(sum.Sum(nil)), Bytes: f.Bytes}})
+	}
+	return nil
+}
+
+// container adds the container, from a snapshot that is made of it or that it left.
+func (x *Export) container(ctx context.Context, id berth.ContainerID) error {
+	o := x.carrier.opts
+	rec, err := o.Containers.GetContainer(ctx, x.project, id)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	b := rec.Body
+	m := &ManifestContainer{ManifestEntry: ManifestEntry{ID: string(id)}, Template: b.Berth.Template,
+		MemoryLimit: b.MemoryLimit, ExpiresAfter: b.ExpiresAfter, Network: b.NetworkPolicy}
+	x.Manifest.Container = m
+	left := b.Berth.LastSnapshot
+	if b.Status == berth.ContainerRunning {
+		s, err := o.Keeper.Snapshot(ctx, x.project, id, sandbox.SnapshotRequest{Name: "export"})
+		if err != nil {
+			return err
+		}
+		defer o.Snapshots.Delete(context.WithoutCancel(ctx), x.project, s.ID)
+		left = s.ID
+	}
+	if left == "" {
+		return nil
+	}
+	kept, err := o.Snapshots.Record(ctx, x.project, left)
+	if berth.ErrorCode(err) == berth.CodeNotFound {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return x.spool(ctx, m, kept)
+}
+
+// spool puts a snapshot's content into a file, so that its length is known.
+func (x *Export) spool(ctx context.Context, m *ManifestContainer, kept *snapshot.Record) error {
+	content, err := x.carrier.opts.Snapshots.Open(ctx, x.project, kept)
+	if err != nil {
+		return err
+	}
+	defer content.Close()
+	if x.layer, err = spoolFile(x.carrier.opts.SpoolDir); err != nil {
+		return err
+	}
+	sum := sha256.New()
+	packed, err := zstd.NewWriter(io.MultiWriter(x.layer, sum), zstd.WithEncoderConcurrency(1))
+	if err != nil {
+		return err
+	}
+	if _, err := io.Copy(packed, content); err != nil {
+		return err
+	}
+	if err := packed.Close(); err != nil {
+		return err
+	}
+	m.Bytes, err = x.layer.Seek(0, io.SeekCurrent)
+	m.Path, m.Digest, m.Layer, m.Files = "container/layer.tar.zst", "sha256:"+hex.EncodeToString(sum.Sum(nil)), kept.Snapshot.Digest, kept.Files
+	m.Template = kept.Snapshot.Template
+	return err
+}
+
+// spoolFile returns a file that is gone when it is closed.
+func spoolFile(dir string) (*os.File, error) {
+	f, err := os.CreateTemp(dir, "berth-bundle-")
+	if err != nil {
+		return nil, err
+	}
+	return f, os.Remove(f.Name())
+}
+
+// WriteTo writes the bundle, once.
+func (x *Export) WriteTo(w io.Writer) (int64, error) {
+	count := &counter{w: w}
+	err := x.write(tar.NewWriter(count))
+	return count.n, err
+}
+
+func (x *Export) write(out *tar.Writer) error {
+	manifest, err := json.MarshalIndent(x.Manifest, "", "  ")
+	if err != nil {
+		return err
+	}
+	at := time.Unix(x.Manifest.CreatedAt, 0)
+	put := func(name string, size int64, content io.Reader) error {
+		h := &tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o600, Size: size, ModTime: at}
+		if err := out.WriteHeader(h); err != nil {
+			return err
+		}
+		_, err := io.CopyN(out, content, size)
+		return err
+	}
+	if err := put("manifest.json", int64(len(manifest)), bytes.NewReader(manifest)); err != nil {
+		return err
+	}
+	for i, e := range x.Manifest.Responses {
+		if err := put(e.Path, e.Bytes, bytes.NewReader(x.documents[i])); err != nil {
+			return err
+		}
+	}
+	for _, f := range x.Manifest.Files {
+		content, _, err := x.carrier.opts.Files.Open(x.ctx, x.project, berth.FileID(f.ID))
+		if err != nil {
+			return err
+		}
+		err = put(f.Path, f.Bytes, content)
+		content.Close()
+		if err != nil {
+			return err
+		}
+	}
+	if x.layer != nil {
+		if _, err := x.layer.Seek(0, io.SeekStart); err != nil {
+			return err
+		}
+		if err := put(x.Manifest.Container.Path, x.Manifest.Container.Bytes, x.layer); err != nil {
+			return err
+		}
+	}
+	return out.Close()
+}
+
+// Close removes what was spooled.
+func (x *Export) Close() error {
+	if x.layer == nil {
+		return nil
+	}
+	return x.layer.Close()
+}
+
+type counter struct {
+	w io.Writer
+	n int64
+}
+
+func (c *counter) Write(p []byte) (int, error) {
+	n, err := c.w.Write(p)
+	c.n += int64(n)
+	return n, err
+}

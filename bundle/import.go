@@ -1,0 +1,351 @@
+package bundle
+
+import (
+	"archive/tar"
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/files"
+	"github.com/berth-run/berth/image/layer"
+	"github.com/berth-run/berth/snapshot"
+	"github.com/berth-run/berth/store"
+)
+
+// Imported says what a bundle has become.
+type Imported struct {
+	Object      string            `json:"object"`      // "response.bundle"
+	ResponseID  berth.ResponseID  `json:"response_id"` // the last one, which is to be continued
+	Responses   int               `json:"responses"`
+	Files       int               `json:"files"`
+	ContainerID berth.ContainerID `json:"container_id,omitempty"` // empty if the bundle had none, or not its content
+	SnapshotID  berth.SnapshotID  `json:"snapshot_id,omitempty"`  // what the container is continued from
+	Template    string            `json:"template,omitempty"`     // digest of what it lies above
+	Missing     bool              `json:"template_missing,omitempty"`
+}
+
+// invalid is an error of a bundle that is not as one is written.
+func invalid(format string, args ...any) error {
+	return berth.Invalid("bundle", "The bundle cannot be read: "+format+".", args...)
+}
+
+// Import reads a bundle into a project: all of it, or nothing. The last response can
+// then be continued as if it had been made here; its container is made anew from the
+// snapshot when that is done.
+func (c *Carrier) Import(ctx context.Context, caller berth.Caller, r io.Reader) (_ *Imported, err error) {
+	m := &reading{carrier: c, project: caller.Project, in: tar.NewReader(r), ids: map[string]string{}}
+	defer func() {
+		if err != nil {
+			m.undo(context.WithoutCancel(ctx))
+		}
+	}()
+	if err := m.readManifest(); err != nil {
+		return nil, err
+	}
+	for _, e := range m.manifest.Responses {
+		if err := m.readResponse(e); err != nil {
+			return nil, err
+		}
+	}
+	for _, f := range m.manifest.Files {
+		if err := m.readFile(ctx, f); err != nil {
+			return nil, err
+		}
+	}
+	if k := m.manifest.Container; k != nil && k.Path != "" {
+		if err := m.readContainer(ctx, k); err != nil {
+			return nil, err
+		}
+	}
+	if _, err := m.in.Next(); !errors.Is(err, io.EOF) {
+		return nil, invalid("it has more than its manifest says")
+	}
+	if err := m.save(ctx, caller); err != nil {
+		return nil, err
+	}
+	return &m.done, nil
+}
+
+// reading is a bundle that is being read, and what has been made of it.
+type reading struct {
+	carrier  *Carrier
+	project  berth.ProjectID
+	in       *tar.Reader
+	manifest Manifest
+	ids      map[string]string // by the identifiers of the bundle
+	chain    [][]byte
+
+	files     []berth.FileID
+	container *berth.Container
+	responses []berth.ResponseID
+	done      Imported
+}
+
+func (m *reading) readManifest() error {
+	h, err := m.in.Next()
+	if err != nil || h.Name != "manifest.json" || h.Size > maxManifest {
+		return invalid("it does not begin with a manifest")
+	}
+	if err := json.NewDecoder(m.in).Decode(&m.manifest); err != nil {
+		return invalid("its manifest is not JSON")
+	}
+	switch {
+	case m.manifest.Format != Format:
+		return invalid("its format is '%.64s', and must be '%s'", m.manifest.Format, Format)
+	case len(m.manifest.Responses) == 0 || len(m.manifest.Responses) > maxResponses:
+		return invalid("it has %d responses", len(m.manifest.Responses))
+	}
+	return nil
+}
+
+// next returns the content of what the manifest names next. It ends with an error
+// unless it is of this length and digest.
+func (m *reading) next(e ManifestEntry) (io.Reader, error) {
+	h, err := m.in.Next()
+	if err != nil {
+		return nil, invalid("it ends before %.100s", e.Path)
+	}
+	if h.Typeflag != tar.TypeReg || h.Name != e.Path || h.Size != e.Bytes {
+		return nil, invalid("where %.100s of %d bytes is to be there is %.100s of %d", e.Path, e.Bytes, h.Name, h.Size)
+	}
+	return &checked{r: m.in, entry: e, sum: sha256.New()}, nil
+}
+
+// checked reads an entry.
+type checked struct {
+	r     io.Reader
+	entry ManifestEntry
+	sum   interface {
+		io.Writer
+		Sum([]byte) []byte
+	}
+}
+
+func (c *checked) Read(p []byte) (int, error) {
+	n, err := c.r.Read(p)
+	c.sum.Write(p[:n])
+	if errors.Is(err, io.EOF) {
+		if got := "sha256:" + hex.EncodeToString(c.sum.Sum(nil)); got != c.entry.Digest {
+			return n, invalid("%.100s is not what its digest says", c.entry.Path)
+		}
+		return n, io.EOF
+	}
+	if err != nil {
+		err = invalid("it was cut in %.100s", c.entry.Path)
+	}
+	return n, err
+}
+
+func (m *reading) readResponse(e ManifestEntry) error {
+	if e.Bytes > maxResponse {
+		return invalid("a response has %d bytes", e.Bytes)
+	}
+	r, err := m.next(e)
+	if err != nil {
+		return err
+	}
+	doc, err := io.ReadAll(r)
+	if err != nil {
+		return err
+	}
+	m.chain = append(m.chain, doc)
+	return nil
+}
+
+func (m *reading) readFile(ctx context.Context, f ManifestFile) error {
+	r, err := m.next(f.ManifestEntry)
+	if err != nil {
+		return err
+	}
+	made, err := m.carrier.opts.Files.Create(ctx, m.project, files.CreateRequest{Filename: f.Filename, Purpose: f.Purpose}, r)
+	if err != nil {
+		return err
+	}
+	m.files = append(m.files, made.ID)
+	m.ids[f.ID] = string(made.ID)
+	return nil
+}
+
+func (m *reading) readContainer(ctx context.Context, k *ManifestContainer) error {
+	o := m.carrier.opts
+	if o.Snapshots == nil {
+		return berth.Invalid("bundle", "This server keeps no snapshots, and the bundle has one. Export it without its container.")
+	}
+	r, err := m.next(k.ManifestEntry)
+	if err != nil {
+		return err
+	}
+	id := berth.ContainerID(berth.NewID(berth.PrefixContainer))
+	kept := &snapshot.Record{Files: k.Files, Snapshot: &berth.Snapshot{ContainerID: id, Name: "import", Cause: berth.SnapshotImported, Template: k.Template}}
+	if err := o.Snapshots.Create(ctx, m.project, kept, func(w io.Writer) (layer.Made, error) { return unpack(w, r, k.Layer) }); err != nil {
+		return err
+	}
+	now := time.Now().Unix()
+	m.ids[k.ID] = string(id)
+	m.container = &berth.Container{ID: id, Object: "container", CreatedAt: now, LastActiveAt: now, Status: berth.ContainerExpired,
+		Name: "import", MemoryLimit: k.MemoryLimit, ExpiresAfter: k.ExpiresAfter, NetworkPolicy: k.Network,
+		Berth: berth.ContainerBerth{Template: k.Template, Reason: "imported", LastSnapshot: kept.Snapshot.ID}}
+	m.done.SnapshotID, m.done.ContainerID, m.done.Template = kept.Snapshot.ID, id, k.Template
+	m.done.Missing = o.Templates != nil && !o.Templates(k.Template)
+	if berth.MemoryLimits[k.MemoryLimit] == 0 || k.ExpiresAfter.Minutes < 1 {
+		return invalid("its container has no size or no life")
+	}
+	return nil
+}
+
+// unpack writes the layer of a compressed one that has this digest.
+func unpack(w io.Writer, packed io.Reader, digest string) (made layer.Made, err error) {
+	plain, err := zstd.NewReader(packed, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(256<<20))
+	if err != nil {
+		return made, err
+	}
+	defer plain.Close()
+	sum := sha256.New()
+	all := io.TeeReader(io.LimitReader(plain, maxLayer), io.MultiWriter(w, sum))
+	for in := tar.NewReader(all); ; made.Entries++ {
+		h, err := in.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return made, invalid("its layer is broken: %v", err)
+		}
+		made.Bytes += h.Size
+	}
+	if _, err := io.Copy(io.Discard, all); err != nil {
+		return made, err
+	}
+	if _, err := io.Copy(io.Discard, packed); err != nil { // the digest is looked at at the end
+		return made, err
+	}
+	if made.Digest = "sha256:" + hex.EncodeToString(sum.Sum(nil)); made.Digest != digest {
+		return made, invalid("its layer is not what its digest says")
+	}
+	return made, nil
+}
+
+// save makes the responses, the oldest first, and the container's object.
+func (m *reading) save(ctx context.Context, caller berth.Caller) error {
+	o := m.carrier.opts
+	records := make([]*store.Response, len(m.chain))
+	events := make([][]store.Event, len(m.chain))
+	var previous berth.ResponseID
+	for i, doc := range m.chain {
+		var err error
+		if records[i], events[i], err = m.record(doc, previous); err != nil {
+			return fmt.Errorf("%s: %w", m.manifest.Responses[i].Path, err)
+		}
+		previous = records[i].Body.ID
+	}
+	if m.container != nil {
+		if err := o.Containers.CreateContainer(ctx, &store.Container{Project: m.project, Key: caller.Key, Body: m.container}); err != nil {
+			return err
+		}
+		records[len(records)-1].Container = m.container.ID
+	}
+	for i, rec := range records {
+		rec.Key, rec.RequestID = caller.Key, caller.RequestID
+		if err := o.Responses.CreateResponse(ctx, rec, events[i], store.Lease{}); err != nil {
+			return err
+		}
+		m.responses = append(m.responses, rec.Body.ID)
+	}
+	m.done.Object, m.done.ResponseID, m.done.Responses, m.done.Files = "response.bundle", previous, len(records), len(m.files)
+	return nil
+}
+
+// record returns a response of the bundle as it is to be kept here, after another.
+func (m *reading) record(doc []byte, previous berth.ResponseID) (*store.Response, []store.Event, error) {
+	doc, err := m.rename(doc)
+	if err != nil {
+		return nil, nil, err
+	}
+	if doc, err = m.carrier.opts.Engine.Seal(m.project, doc); err != nil {
+		return nil, nil, err
+	}
+	var r response
+	rec := &store.Response{Project: m.project, Body: &berth.Response{}, Request: &berth.ResponseRequest{}}
+	if err := cmp.Or(json.Unmarshal(doc, &r), json.Unmarshal(r.Body, rec.Body), json.Unmarshal(r.Request, rec.Request)); err != nil {
+		return nil, nil, invalid("a response is not JSON of one")
+	}
+	b := rec.Body
+	if !b.Status.Final() || !madeID.MatchString(string(b.ID)) || len(r.Events) == 0 {
+		return nil, nil, invalid("a response has not ended, or has no id")
+	}
+	rec.Input, b.Store, b.Conversation, b.PreviousResponseID = r.Input, true, nil, nil
+	if previous != "" {
+		b.PreviousResponseID = &previous
+	}
+	rec.Request.Conversation, rec.Request.PreviousResponseID = nil, previous
+	var events []store.Event
+	for n, data := range r.Events {
+		var ev berth.Event
+		if err := json.Unmarshal(data, &ev); err != nil || ev.SequenceNumber != int64(n) || ev.Type.Final() != (n == len(r.Events)-1) {
+			return nil, nil, invalid("event %d of response %s is out of order", n, b.ID)
+		}
+		events = append(events, store.Event{SequenceNumber: int64(n), Type: ev.Type, Data: data})
+	}
+	return rec, events, nil
+}
+
+// rename gives everything in a document that has an identifier of another server's
+// making one of this server's, the same wherever it is.
+func (m *reading) rename(doc []byte) ([]byte, error) {
+	d := json.NewDecoder(bytes.NewReader(doc))
+	d.UseNumber()
+	var tree any
+	if err := d.Decode(&tree); err != nil {
+		return nil, invalid("a response is not JSON")
+	}
+	return json.Marshal(m.renamed(tree))
+}
+
+func (m *reading) renamed(node any) any {
+	switch n := node.(type) {
+	case []any:
+		for i := range n {
+			n[i] = m.renamed(n[i])
+		}
+	case map[string]any:
+		for k := range n {
+			n[k] = m.renamed(n[k])
+		}
+	case string:
+		made := madeID.FindStringSubmatch(n)
+		if made == nil {
+			return n
+		}
+		if m.ids[n] == "" {
+			m.ids[n] = berth.NewID(made[1])
+		}
+		return m.ids[n]
+	}
+	return node
+}
+
+// undo removes what has been made. What that does not remove has no reader.
+func (m *reading) undo(ctx context.Context) {
+	o := m.carrier.opts
+	for i := len(m.responses) - 1; i >= 0; i-- {
+		_ = o.Responses.DeleteResponse(ctx, m.project, m.responses[i])
+	}
+	if m.container != nil {
+		_ = o.Containers.DeleteContainer(ctx, m.project, m.container.ID)
+	}
+	if m.done.SnapshotID != "" {
+		_ = o.Snapshots.Delete(ctx, m.project, m.done.SnapshotID)
+	}
+	for _, id := range m.files {
+		_ = o.Files.Delete(ctx, m.project, id)
+	}
+}

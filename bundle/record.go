@@ -1,0 +1,108 @@
+package bundle
+
+import (
+	"context"
+	"encoding/json"
+	"iter"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/model"
+	"github.com/berth-run/berth/tool"
+)
+
+// A recital is a provider that says again what a response's record has, turn after
+// turn, whatever it is asked. It is for one run.
+type recital struct {
+	turns [][]model.Delta
+	next  int
+}
+
+// recite returns the turns that make up a response's output.
+func recite(output []berth.Item) *recital {
+	r := &recital{}
+	ended := true
+	for _, it := range output {
+		if tool.IsOutput(it) || engineMade(it) {
+			ended = true
+			continue
+		}
+		deltas := said(it)
+		if len(deltas) == 0 {
+			continue
+		}
+		if ended {
+			r.turns = append(r.turns, nil)
+		}
+		ended = false
+		turn := &r.turns[len(r.turns)-1]
+		for _, d := range deltas {
+			if call, ok := d.(model.Call); ok {
+				call.Index = len(*turn)
+				d = call
+			}
+			*turn = append(*turn, d)
+		}
+	}
+	return r
+}
+
+// engineMade reports whether an item is a call that no model made: see docs/agents.md.
+func engineMade(it berth.Item) bool {
+	var marked struct {
+		Berth json.RawMessage `json:"berth"`
+	}
+	return it.Type() == berth.ItemShellCall && it.Decode(&marked) == nil && marked.Berth != nil
+}
+
+// said returns what a model says that comes to be the item: nothing for reasoning,
+// which means nothing without its model.
+func said(it berth.Item) []model.Delta {
+	switch {
+	case it.Type() == berth.ItemMessage:
+		var m berth.Message
+		if it.Decode(&m) != nil {
+			return nil
+		}
+		var deltas []model.Delta
+		for _, c := range m.Content {
+			if c.Refusal != "" {
+				deltas = append(deltas, model.Refusal{Text: c.Refusal})
+			} else if c.Text != "" {
+				deltas = append(deltas, model.Text{Text: c.Text, Phase: m.Phase})
+			}
+		}
+		return deltas
+	case it.Type() == berth.ItemApprovalRequest:
+		var r berth.ApprovalRequest
+		if it.Decode(&r) != nil {
+			return nil
+		}
+		return []model.Delta{model.Call{ID: berth.NewID(berth.PrefixCall), Name: r.Name, Arguments: r.Arguments}}
+	case tool.IsCall(it) && it.Status() != berth.StatusIncomplete:
+		low, err := tool.Lower(it)
+		var call berth.FunctionCall
+		if err != nil || low.Decode(&call) != nil {
+			return nil
+		}
+		return []model.Delta{model.Call{ID: call.CallID, Name: call.Name, Arguments: call.Arguments}}
+	}
+	return nil
+}
+
+// Stream implements model.Provider.
+func (r *recital) Stream(_ context.Context, req *model.Request) iter.Seq2[model.Delta, error] {
+	return func(yield func(model.Delta, error) bool) {
+		if r.next >= len(r.turns) {
+			yield(nil, berth.Errorf(berth.CodeInvalid, "The record has no more turns."))
+			return
+		}
+		turn := r.turns[r.next]
+		r.next++
+		for _, d := range turn {
+			if !yield(d, nil) {
+				return
+			}
+		}
+		yield(model.Finish{Reason: model.FinishStop, Model: req.Model}, nil)
+	}
+}

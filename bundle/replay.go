@@ -1,0 +1,291 @@
+package bundle
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/engine"
+	"github.com/berth-run/berth/sandbox"
+	"github.com/berth-run/berth/store"
+	"github.com/berth-run/berth/tool"
+)
+
+// A Replay is what came of doing a chain again.
+type Replay struct {
+	Object     string           `json:"object"`          // "response.replay"
+	Model      string           `json:"model,omitempty"` // that was asked; empty if the record spoke
+	Responses  []ReplayResponse `json:"responses"`
+	Divergence *Divergence      `json:"divergence"` // the first; null if there is none
+}
+
+// A ReplayResponse is one response, as it was and as it is now.
+type ReplayResponse struct {
+	ID       berth.ResponseID `json:"id"`
+	Recorded []string         `json:"recorded"` // a line or more for each item
+	Replayed []string         `json:"replayed"`
+	Error    string           `json:"error,omitempty"` // why it is not whole
+}
+
+// A Divergence is the first place where an output is another than it was.
+type Divergence struct {
+	ResponseID berth.ResponseID `json:"response_id"`
+	Item       int              `json:"item"`     // among the lines of the response
+	Recorded   string           `json:"recorded"` // empty if there is none more
+	Replayed   string           `json:"replayed"`
+}
+
+// Replay does the chain that ends with a response again: each response in the
+// context that it had, with commands in one new container on the template or the
+// snapshot that the first began with, and with the files that users had put into the
+// old one, as far as it is still there. What the model said is taken from the record;
+// with a model, that one is asked instead. Nothing of it is kept.
+func (c *Carrier) Replay(ctx context.Context, caller berth.Caller, id berth.ResponseID, model string) (*Replay, error) {
+	p := caller.Project
+	links, err := c.opts.Responses.Chain(ctx, p, id)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, notFound(id)
+	}
+	if err != nil {
+		return nil, err
+	}
+	place, err := c.newPlace(ctx, caller, links)
+	if err != nil {
+		return nil, err
+	}
+	defer place.remove(context.WithoutCancel(ctx))
+	out := &Replay{Object: "response.replay", Model: model}
+	for _, l := range links {
+		rec, err := c.opts.Responses.GetResponse(ctx, p, l.ID)
+		if err != nil {
+			return nil, err
+		}
+		if !rec.Body.Status.Final() {
+			return nil, &berth.Error{Code: berth.CodeConflict, Message: fmt.Sprintf("Response with id '%s' is still in progress.", l.ID)}
+		}
+		r, err := c.again(ctx, caller, rec, place, model)
+		if err != nil {
+			return nil, err
+		}
+		out.Responses = append(out.Responses, *r)
+		if out.Divergence == nil {
+			out.Divergence = r.diverges()
+		}
+	}
+	return out, nil
+}
+
+// again does one response again.
+func (c *Carrier) again(ctx context.Context, caller berth.Caller, rec *store.Response, place *place, model string) (*ReplayResponse, error) {
+	before, err := c.opts.Engine.Before(ctx, rec)
+	if err != nil {
+		return nil, err
+	}
+	req := *rec.Request
+	no := false
+	req.Input, req.Store, req.Background, req.Stream = slices.Concat(before, rec.Input), &no, false, false
+	req.Conversation, req.ContextManagement = nil, nil
+	if req.PreviousResponseID = ""; rec.Body.PreviousResponseID != nil {
+		req.PreviousResponseID = *rec.Body.PreviousResponseID
+	}
+	if req.Tools, err = place.tools(req.Tools); err != nil {
+		return nil, err
+	}
+	var options []engine.Option
+	if model == "" {
+		options = append(options, engine.Through(recite(rec.Body.Output)))
+	} else {
+		req.Model = model
+	}
+	out := &ReplayResponse{ID: rec.Body.ID, Recorded: outline(rec.Body.Output), Replayed: []string{}}
+	ctx, end := context.WithCancel(ctx)
+	defer end() // and nothing of it is kept
+	made, err := c.opts.Engine.Create(ctx, caller, &req, options...)
+	if e, ok := errors.AsType[*berth.Error](err); ok && e.Code == berth.CodeInvalid {
+		out.Error = e.Message
+		return out, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	for ev, err := range c.opts.Journal.Follow(ctx, caller.Project, made.ID, -1) {
+		if err != nil {
+			return nil, err
+		}
+		if !ev.Type.Final() {
+			continue
+		}
+		var last berth.Event
+		if err := json.Unmarshal(ev.Data, &last); err != nil {
+			return nil, err
+		}
+		out.Replayed = outline(last.Response.Output)
+		if e := last.Response.Error; e != nil {
+			out.Error = e.Message
+		}
+	}
+	return out, nil
+}
+
+// diverges returns the first difference, or nil.
+func (r *ReplayResponse) diverges() *Divergence {
+	at := func(lines []string, i int) string {
+		if i < len(lines) {
+			return lines[i]
+		}
+		return ""
+	}
+	for i := range max(len(r.Recorded), len(r.Replayed)) {
+		if was, is := at(r.Recorded, i), at(r.Replayed, i); was != is {
+			return &Divergence{ResponseID: r.ID, Item: i, Recorded: was, Replayed: is}
+		}
+	}
+	return nil
+}
+
+// outline says what items are but for what is different each time: identifiers, and
+// reasoning, which means nothing without its model.
+func outline(items []berth.Item) []string {
+	lines := []string{}
+	for _, it := range items {
+		switch {
+		case it.Type() == berth.ItemReasoning, it.Type() == berth.ItemCompaction:
+		case it.Type() == berth.ItemMessage:
+			var m berth.Message
+			_ = it.Decode(&m)
+			var text strings.Builder
+			for _, c := range m.Content {
+				text.WriteString(c.Text + c.Refusal)
+			}
+			lines = append(lines, "message: "+text.String())
+		case it.Type() == berth.ItemApprovalRequest:
+			var r berth.ApprovalRequest
+			_ = it.Decode(&r)
+			lines = append(lines, "mcp_approval_request: "+r.Arguments)
+		case it.Type() == berth.ItemShellCallOutput:
+			var o berth.ShellCallOutput
+			_ = it.Decode(&o)
+			for _, c := range o.Output {
+				end := c.Outcome.Type
+				if c.Outcome.ExitCode != nil {
+					end = fmt.Sprintf("exit %d", *c.Outcome.ExitCode)
+				}
+				lines = append(lines, fmt.Sprintf("shell_call_output: %s\nstdout: %sstderr: %s", end, c.Stdout, c.Stderr))
+			}
+		case it.Type() == berth.ItemShellCall:
+			var call berth.ShellCall
+			_ = it.Decode(&call)
+			lines = append(lines, "shell_call: "+strings.Join(call.Action.Commands, "\n"))
+		default:
+			low, err := tool.Lower(it)
+			if err != nil {
+				low = it
+			}
+			var call struct {
+				Name, Arguments string
+				Output          json.RawMessage
+			}
+			_ = low.Decode(&call)
+			lines = append(lines, fmt.Sprintf("%s: %s %s%s", it.Type(), call.Name, call.Arguments, call.Output))
+		}
+	}
+	return lines
+}
+
+// A place is where a replay's commands run.
+type place struct {
+	keeper  *sandbox.Keeper
+	project berth.ProjectID
+	id      berth.ContainerID // empty if the chain ran none
+}
+
+// newPlace makes a container such as the chain's first began with.
+func (c *Carrier) newPlace(ctx context.Context, caller berth.Caller, links []store.Link) (*place, error) {
+	p := &place{keeper: c.opts.Keeper, project: caller.Project}
+	i := slices.IndexFunc(links, func(l store.Link) bool { return l.Container != "" })
+	if i < 0 {
+		return p, nil
+	}
+	old := links[i].Container
+	req := sandbox.CreateRequest{Name: "replay"}
+	rec, err := c.opts.Containers.GetContainer(ctx, caller.Project, old)
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return nil, err
+	}
+	if err == nil {
+		b := rec.Body
+		req.MemoryLimit, req.NetworkPolicy = b.MemoryLimit, &b.NetworkPolicy
+		if b.Berth.FromSnapshot != "" {
+			req.Source.SnapshotID = b.Berth.FromSnapshot
+		} else {
+			req.Source.Template = b.Berth.Template
+		}
+	}
+	made, err := c.opts.Keeper.Create(ctx, caller, req)
+	if err != nil {
+		return nil, err
+	}
+	p.id = made.ID
+	if err := p.copyFrom(ctx, old); err != nil {
+		p.remove(context.WithoutCancel(ctx))
+		return nil, err
+	}
+	return p, nil
+}
+
+// copyFrom puts the files in that users had put into a container, unless it has ended.
+func (p *place) copyFrom(ctx context.Context, old berth.ContainerID) error {
+	files, _, err := p.keeper.Files(ctx, p.project, old, store.Page{Limit: 1000, Ascending: true})
+	if err != nil {
+		return nil // it has ended
+	}
+	for _, f := range files {
+		if f.Source != "user" {
+			continue
+		}
+		content, _, err := p.keeper.OpenFile(ctx, p.project, old, f.ID)
+		if err != nil {
+			return err
+		}
+		_, err = p.keeper.PutFile(ctx, p.project, p.id, strings.TrimPrefix(f.Path, berth.WorkDir+"/"), content)
+		content.Close()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// tools returns tools whose shell runs in this place.
+func (p *place) tools(tools []berth.Tool) ([]berth.Tool, error) {
+	out := slices.Clone(tools)
+	for i, t := range tools {
+		var shell berth.ShellTool
+		if t.Type() != berth.ToolShell || p.id == "" {
+			continue
+		}
+		if err := t.Decode(&shell); err != nil {
+			return nil, err
+		}
+		if shell.Environment == nil || shell.Environment.Type == berth.EnvironmentLocal {
+			continue
+		}
+		fields := map[string]json.RawMessage{}
+		if err := t.Decode(&fields); err != nil {
+			return nil, err
+		}
+		fields["environment"], _ = json.Marshal(berth.ShellEnvironment{Type: berth.EnvironmentReference, ContainerID: p.id}) // two strings
+		out[i] = berth.NewTool(fields)
+	}
+	return out, nil
+}
+
+func (p *place) remove(ctx context.Context) {
+	if p.id != "" {
+		_ = p.keeper.Delete(ctx, p.project, p.id)
+	}
+}
