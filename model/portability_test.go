@@ -26,11 +26,16 @@ type vendor struct {
 // vendors are one of each kind, which think, speak and call in every turn.
 func vendors(t *testing.T) []vendor {
 	t.Helper()
-	script := func(n int, _ *modeltest.Heard) modeltest.Turn {
+	return vendorsThatSay(t, func(n int, _ *modeltest.Heard) modeltest.Turn {
 		id := fmt.Sprintf("call_%d", n) // the same at every vendor
 		return modeltest.Say(model.Thought{Text: "Hm."}, model.Text{Text: "Let me see."}, model.Call{ID: id, Name: "look", Arguments: `{"at":"<tide>"}`},
 			model.Call{Index: 1, ID: id + "b", Name: "look", Arguments: "{}"}, model.Finish{Reason: model.FinishStop})
-	}
+	})
+}
+
+// vendorsThatSay are one of each kind, with doubles that follow a script.
+func vendorsThatSay(t *testing.T, script modeltest.Script) []vendor {
+	t.Helper()
 	at := func(h http.Handler) upstream.Options {
 		return upstream.Options{BaseURL: "http://double/v1", HTTPClient: &http.Client{Transport: modeltest.Direct{Handler: h}}}
 	}
