@@ -149,7 +149,7 @@ func readManifest(img Image, most int64) (Origin, error) {
 		if i > 0 && (!strings.Contains(d.MediaType, "layer") && !strings.Contains(d.MediaType, "rootfs") || strings.Contains(d.MediaType, "encrypted")) {
 			return o, fmt.Errorf("it has a layer of type %.100q, which is not one of a file system", d.MediaType)
 		}
-		o.Blobs = append(o.Blobs, Blob{d.MediaType, d.Digest, d.Size})
+		o.Blobs = append(o.Blobs, Blob(d))
 	}
 	return o, nil
 }

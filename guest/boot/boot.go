@@ -68,14 +68,13 @@ func Main() {
 		fmt.Fprintln(os.Stderr, "boot:", becomeGuest())
 		os.Exit(1)
 	}
-	if err := run(); err != nil {
-		fmt.Fprintln(os.Stderr, "boot:", err)
-	}
+	fmt.Fprintln(os.Stderr, "boot:", run())
 	// Without power management a restart is what ends a machine.
 	_ = unix.Reboot(unix.LINUX_REBOOT_CMD_RESTART)
 	select {}
 }
 
+// run returns why the machine has to end.
 func run() error {
 	if err := mountKernel(); err != nil {
 		return err
