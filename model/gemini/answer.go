@@ -141,7 +141,7 @@ func (a *answer) part(p *part, probs []json.RawMessage, out []model.Delta) []mod
 			a.log.Debug("a call is left out, because it has no name or none is to be beside another", "name", p.FunctionCall.Name)
 			return out
 		}
-		out = a.sign("call", p.ThoughtSignature, out)
+		out = a.sign("call", p.ThoughtSignature, p.FunctionCall.Args, out)
 		a.said = true
 		c := model.Call{Index: a.calls, ID: a.ids.For(p.FunctionCall.ID), Name: p.FunctionCall.Name, Arguments: "{}"}
 		if args := bytes.TrimSpace(p.FunctionCall.Args); len(args) > 0 && !bytes.Equal(args, []byte("null")) {
@@ -153,28 +153,29 @@ func (a *answer) part(p *part, probs []json.RawMessage, out []model.Delta) []mod
 		if p.InlineData != nil {
 			a.log.Debug("a picture that was not asked for is left out", "type", p.InlineData.MIMEType)
 		}
-		return a.sign("text", p.ThoughtSignature, out)
+		return a.sign("text", p.ThoughtSignature, nil, out)
 	case p.Thought:
 		if *p.Text != "" {
 			a.thought += *p.Text
 			out = append(out, model.Thought{Text: *p.Text, Summary: true})
 		}
-		return a.sign("thought", p.ThoughtSignature, out)
+		return a.sign("thought", p.ThoughtSignature, nil, out)
 	}
 	if *p.Text != "" || len(probs) > 0 {
 		a.said, a.thought = true, ""
 		out = append(out, model.Text{Text: *p.Text, Logprobs: probs})
 	}
-	return a.sign("text", p.ThoughtSignature, out)
+	return a.sign("text", p.ThoughtSignature, nil, out)
 }
 
 // sign appends the signature of a part, as reasoning: of the thought itself, or as
-// an item of its own beside what it signs.
-func (a *answer) sign(place, text string, out []model.Delta) []model.Delta {
+// an item of its own beside what it signs, which are the arguments of a call as the
+// model wrote them.
+func (a *answer) sign(place, text string, args json.RawMessage, out []model.Delta) []model.Delta {
 	if text == "" {
 		return out
 	}
-	s := signature{Of: a.id, Place: place, Signature: text}
+	s := signature{Of: a.id, Place: place, Signature: text, Args: args}
 	r := berth.Reasoning{Type: berth.ItemReasoning, Summary: []berth.Content{}}
 	if a.thought != "" {
 		r.Summary = []berth.Content{{Type: "summary_text", Text: a.thought}}

@@ -48,7 +48,7 @@ func told(t *testing.T, in io.Reader) (lines []string, err error) {
 			if d.Item.Decode(&r) != nil || !dialogue.Unseal("gemini", "gemini-3.5-flash", r.EncryptedContent, &s) {
 				t.Fatalf("an item without a seal: %s", d.Item.Raw())
 			}
-			lines = append(lines, fmt.Sprintf("item %v %+v", d.Ends, s))
+			lines = append(lines, fmt.Sprintf("item %v {Of:%s Place:%s Thought:%s Signature:%s}%s", d.Ends, s.Of, s.Place, s.Thought, s.Signature, s.Args))
 		case model.Finish:
 			lines = append(lines, fmt.Sprintf("finish %s", d.Reason))
 		}
@@ -80,9 +80,9 @@ func TestStreams(t *testing.T) {
 		{"text", stream(`{"text":"a"}`, `{"text":"b"}`+end), []string{"text a", "text b", "finish stop"}},
 		{"several parts", stream(`{"text":"a","thought":true},{"text":"b"},{"functionCall":{"name":"f","args":{}}}` + end), []string{"thought a", "text b", "0 new f {}", "finish stop"}},
 		{"a signed call", stream(`{"text":"H","thought":true}`, `{"text":"m","thought":true}`, `{"functionCall":{"id":"c1","name":"f","args":{"n": 12345678901234567890}},"thoughtSignature":"s1"}`, `{"functionCall":{"name":"g"}}`+end),
-			[]string{"thought H", "thought m", "item true {Of:r1 Place:call Thought: Signature:s1}", `0 c1 f {"n": 12345678901234567890}`, "1 new g {}", "finish stop"}},
+			[]string{"thought H", "thought m", "item true {Of:r1 Place:call Thought: Signature:s1}" + `{"n":12345678901234567890}`, `0 c1 f {"n": 12345678901234567890}`, "1 new g {}", "finish stop"}},
 		{"a signed call after words", stream(`{"text":"H","thought":true}`, `{"text":"a"}`, `{"functionCall":{"id":"c1","name":"f","args":{}},"thoughtSignature":"s1"}`+end),
-			[]string{"thought H", "text a", "item false {Of:r1 Place:call Thought: Signature:s1}", "0 c1 f {}", "finish stop"}},
+			[]string{"thought H", "text a", "item false {Of:r1 Place:call Thought: Signature:s1}{}", "0 c1 f {}", "finish stop"}},
 		{"signed words", stream(`{"text":"a"}`, `{"text":"","thoughtSignature":"s1"}`+end), []string{"text a", "item false {Of:r1 Place:text Thought: Signature:s1}", "finish stop"}},
 		{"signed words in one", stream(`{"text":"a","thoughtSignature":"s1"}` + end), []string{"text a", "item false {Of:r1 Place:text Thought: Signature:s1}", "finish stop"}},
 		{"a signed thought", stream(`{"text":"Hm","thought":true,"thoughtSignature":"s1"}` + end), []string{"thought Hm", "item true {Of:r1 Place:thought Thought:Hm Signature:s1}", "finish stop"}},
@@ -264,6 +264,22 @@ func TestGenerations(t *testing.T) {
 	for name, want := range map[string]string{"gemini-3-pro-preview": "gemini-3-pro", "models/gemini-2.5-flash-preview-09-2025": "gemini-2.5-flash", "gemini-flash-latest": "gemini-flash", "double-1": "double-1"} {
 		if got := family(name); got != want {
 			t.Errorf("%s: got family %s, want %s", name, got, want)
+		}
+	}
+}
+
+// A signed call goes back as the model wrote it, though it was kept with more; one that
+// somebody has changed does not.
+func TestSignedArguments(t *testing.T) {
+	s := signature{Args: json.RawMessage(`{"b":1,"a":["x"]}`)}
+	for kept, want := range map[string]string{
+		`{"a":["x"],"b":1,"c":null}`: `{"b":1,"a":["x"]}`,
+		`{"a":["y"],"b":1}`:          `{"a":["y"],"b":1}`,
+		`{"a":["x"]}`:                `{"a":["x"]}`,
+		`[`:                          `[`,
+	} {
+		if got := s.arguments(json.RawMessage(kept)); string(got) != want {
+			t.Errorf("%s: got %s, want %s", kept, got, want)
 		}
 	}
 }

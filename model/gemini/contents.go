@@ -2,8 +2,11 @@ package gemini
 
 import (
 	"encoding/base64"
+	"encoding/json"
+	"maps"
 	"mime"
 	"path"
+	"reflect"
 	"strings"
 
 	"github.com/berth-run/berth"
@@ -20,6 +23,24 @@ type signature struct {
 	Place     string `json:"place"` // of the part: call, text or thought
 	Thought   string `json:"thought,omitempty"`
 	Signature string `json:"signature"`
+
+	Args json.RawMessage `json:"args,omitempty"` // of a call, as the model wrote them
+}
+
+// arguments returns those of the call that the signature is of, as the model wrote
+// them: what keeps a call may have written out what the model had left open.
+func (s signature) arguments(kept json.RawMessage) json.RawMessage {
+	var was, is map[string]any
+	if len(s.Args) == 0 || json.Unmarshal(s.Args, &was) != nil || json.Unmarshal(kept, &is) != nil {
+		return kept
+	}
+	for _, fields := range []map[string]any{was, is} {
+		maps.DeleteFunc(fields, func(_ string, v any) bool { return v == nil })
+	}
+	if !reflect.DeepEqual(was, is) {
+		return kept
+	}
+	return s.Args
 }
 
 // unsigned is the word that the vendor takes for the signature of a call which
@@ -123,26 +144,26 @@ func (b *builder) user(t dialogue.Turn) error {
 func (b *builder) model(t dialogue.Turn, goesOn bool) error {
 	of := b.lastAnswer(t.Said)
 	var said, outputs, media []part
-	var next string // the signature of the next call
+	var next signature // of the next call
 	calls := 0
 	for _, p := range t.Said {
 		switch {
 		case p.Reasoning != nil:
 			if s, ok := b.signature(p.Reasoning); ok && s.Of == of {
 				if s.Place == "call" {
-					next = s.Signature
+					next = s
 				} else {
 					said = append(said, part{Text: &s.Thought, Thought: s.Place == "thought", ThoughtSignature: s.Signature})
 				}
 			}
 		case p.Call != nil:
-			if next == "" && calls == 0 && goesOn && b.g.signs() {
-				next = unsigned
+			if next.Signature == "" && calls == 0 && goesOn && b.g.signs() {
+				next.Signature = unsigned
 			}
 			calls++
-			call := &functionCall{ID: b.ids.For(p.Call.ID), Name: p.Call.Name, Args: p.Call.Arguments}
-			said = append(said, part{FunctionCall: call, ThoughtSignature: next})
-			next = ""
+			call := &functionCall{ID: b.ids.For(p.Call.ID), Name: p.Call.Name, Args: next.arguments(p.Call.Arguments)}
+			said = append(said, part{FunctionCall: call, ThoughtSignature: next.Signature})
+			next = signature{}
 			output, shown, err := b.output(p.Call.Output)
 			if err != nil {
 				return err
