@@ -66,6 +66,8 @@ type UpstreamUsage struct {
 
 // ResponseBerth is what Berth tells of a response beyond OpenAI's contract.
 type ResponseBerth struct {
+	Template string `json:"template,omitempty"` // digest of what the container lies above that its shell runs in
+
 	// Usage tells apart what Response.Usage sums up; what was used last comes last.
 	// Only upstreams that the configuration names are told.
 	Usage []UpstreamUsage `json:"usage,omitempty"`

@@ -34,6 +34,9 @@ func TestExtensions(t *testing.T) {
 	if got := itemTypesOf(r); r.at("status") != "completed" || got != "message shell_call shell_call_output shell_call shell_call_output message shell_call shell_call_output" {
 		t.Errorf("got %v with %s", r.at("status"), got)
 	}
+	if r.at("berth", "template") != "sha256:none" {
+		t.Errorf("got %v, want the template's digest", r.at("berth"))
+	}
 	if got := []any{r.at("output", 1, "berth", "check_round"), r.at("output", 3, "berth"), r.at("output", 6, "berth", "check_round")}; !cmp.Equal(got, []any{1.0, nil, 2.0}) {
 		t.Errorf("got rounds %v", got)
 	}

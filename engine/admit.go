@@ -80,6 +80,13 @@ func (e *Engine) admit(ctx context.Context, caller berth.Caller, req *berth.Resp
 	if r.tools, err = e.bind(caller, body, r.history); err != nil {
 		return nil, err
 	}
+	if r.record.Container != "" {
+		template, err := e.Containers.Template(ctx, p, r.record.Container)
+		if err != nil {
+			return nil, err
+		}
+		body.Berth = &berth.ResponseBerth{Template: template}
+	}
 	kept := *req
 	kept.Input = nil
 	kept.Tools = body.Tools // as settled: what a shell's environment said may hold secrets

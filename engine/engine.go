@@ -53,6 +53,8 @@ type Containers interface {
 	// Shell runs shell calls of the caller's response in the container. It does not
 	// block; a container that is gone is reported by the call.
 	Shell(caller berth.Caller, id berth.ContainerID) tool.Execer
+	// Template returns the digest of the template that the container lies above.
+	Template(ctx context.Context, p berth.ProjectID, id berth.ContainerID) (string, error)
 	// Files returns the files in the working directory of a container, as they are
 	// now, up to a bound.
 	Files(ctx context.Context, p berth.ProjectID, id berth.ContainerID) ([]*berth.ContainerFile, error)

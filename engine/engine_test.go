@@ -336,6 +336,10 @@ type fakeContainers struct {
 	files    []*berth.ContainerFile
 }
 
+func (f *fakeContainers) Template(context.Context, berth.ProjectID, berth.ContainerID) (string, error) {
+	return "sha256:template", nil
+}
+
 func (f *fakeContainers) Files(context.Context, berth.ProjectID, berth.ContainerID) ([]*berth.ContainerFile, error) {
 	return f.files, nil
 }

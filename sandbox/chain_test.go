@@ -24,6 +24,14 @@ func (s shells) Shell(by berth.Caller, id berth.ContainerID) tool.Execer {
 	return s.Keeper.Shell(by, id)
 }
 
+func (s shells) Template(ctx context.Context, p berth.ProjectID, id berth.ContainerID) (string, error) {
+	body, err := s.Get(ctx, p, id)
+	if err != nil {
+		return "", err
+	}
+	return body.Berth.Template, nil
+}
+
 func (s shells) Files(context.Context, berth.ProjectID, berth.ContainerID) ([]*berth.ContainerFile, error) {
 	return nil, nil
 }

@@ -179,6 +179,10 @@ func (noContainers) Provide(context.Context, berth.Caller, berth.ShellToolEnviro
 	return "", errors.ErrUnsupported
 }
 
+func (noContainers) Template(context.Context, berth.ProjectID, berth.ContainerID) (string, error) {
+	return "", errors.ErrUnsupported
+}
+
 func (noContainers) Files(context.Context, berth.ProjectID, berth.ContainerID) ([]*berth.ContainerFile, error) {
 	return nil, errors.ErrUnsupported
 }

@@ -308,6 +308,14 @@ func (c containers) Shell(caller berth.Caller, id berth.ContainerID) tool.Execer
 	return c.Keeper.Shell(caller, id)
 }
 
+func (c containers) Template(ctx context.Context, p berth.ProjectID, id berth.ContainerID) (string, error) {
+	body, err := c.Keeper.Get(ctx, p, id)
+	if err != nil {
+		return "", err
+	}
+	return body.Berth.Template, nil
+}
+
 func (c containers) Files(ctx context.Context, p berth.ProjectID, id berth.ContainerID) ([]*berth.ContainerFile, error) {
 	files, _, err := c.Keeper.Files(ctx, p, id, store.Page{Limit: 10_000})
 	return files, err
