@@ -129,6 +129,10 @@ func newEngine() (*engine, error) {
 	if err := os.MkdirAll(cache, 0o755); err != nil {
 		return nil, err
 	}
+	// The kernel names what is mounted by the path without links.
+	if cache, err = filepath.EvalSymlinks(cache); err != nil {
+		return nil, err
+	}
 	// Others may look for stale directories before ours is locked.
 	making, err := lock(filepath.Join(cache, "engines.lock"), unix.LOCK_EX)
 	if err != nil {
