@@ -24,6 +24,7 @@ type socket struct {
 	asked  atomic.Int64
 	answer atomic.Value // a reply
 	closed sync.WaitGroup
+	over   chan struct{} // closed when the test is
 }
 
 // A reply writes the answer to a request; its connection is closed thereafter.
@@ -35,7 +36,7 @@ func listen(t *testing.T, answer reply) *socket {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &socket{addr: l.Addr().String()}
+	s := &socket{addr: l.Addr().String(), over: make(chan struct{})}
 	s.answer.Store(answer)
 	s.closed.Go(func() {
 		for {
@@ -44,10 +45,15 @@ func listen(t *testing.T, answer reply) *socket {
 				return
 			}
 			s.closed.Go(func() { s.serve(conn.(*net.TCPConn)) })
+			s.closed.Go(func() { // a client may keep one on which it has asked nothing
+				<-s.over
+				conn.Close()
+			})
 		}
 	})
 	t.Cleanup(func() {
 		l.Close()
+		close(s.over)
 		s.closed.Wait()
 	})
 	return s

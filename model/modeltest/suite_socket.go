@@ -40,9 +40,11 @@ var sockets = []conversation{
 		whole, left := unchunked(t, response), make(chan struct{}, 1)
 		for part := range 8 {
 			s := listen(t, hanging(whole[:len(whole)*part/10], left))
-			_, err := Ask(t, h.At(t, s.at(double), 20*time.Millisecond), withTools("hi"))
-			if e := wantError(t, err, berth.CodeUpstream); !strings.Contains(e.Message, "silent") {
-				t.Errorf("after %d tenths: got %v", part, err)
+			for wait := 200 * time.Millisecond; s.asked.Load() == 0; wait *= 2 { // until it was patient enough to ask
+				_, err := Ask(t, h.At(t, s.at(double), wait), withTools("hi"))
+				if e := wantError(t, err, berth.CodeUpstream); !strings.Contains(e.Message, "silent") {
+					t.Errorf("after %d tenths: got %v", part, err)
+				}
 			}
 			select {
 			case <-left:
