@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/berth-run/berth/guest/server"
@@ -27,7 +28,7 @@ type memDriver struct {
 	// serve, if set, takes the place of the guest.
 	serve func(net.Conn)
 
-	busyOnly bool // it cannot pause
+	busyOnly atomic.Bool // it cannot pause
 
 	mu      sync.Mutex
 	boxes   map[string]*box
@@ -256,7 +257,7 @@ func (d *memDriver) List(context.Context) ([]string, error) {
 }
 
 func (d *memDriver) Features() driver.Features {
-	return driver.Features{Isolation: "none", Pause: !d.busyOnly}
+	return driver.Features{Isolation: "none", Pause: !d.busyOnly.Load()}
 }
 
 // die ends a sandbox as if by itself.

@@ -102,7 +102,7 @@ func TestPauseRefused(t *testing.T) {
 	_, err = h.k.Pause(t.Context(), mine, id)
 	wantExpired(t, err, id, "memory limit")
 
-	h.driver.busyOnly = true
+	h.driver.busyOnly.Store(true)
 	_, err = h.k.Pause(t.Context(), mine, id)
 	wantError(t, err, berth.CodeInvalid, "", "cannot be paused")
 }
