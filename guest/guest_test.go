@@ -173,8 +173,49 @@ func TestState(t *testing.T) {
 	if got := one(t, c, `echo $P $Q $PWD`).Stdout; got != "1 2 /tmp\n" {
 		t.Errorf("commands of one call, merged in their order: got %q", got)
 	}
+	run(t, c, 0, "cd /; export Q=3; unset C", "sleep 0.1; export R=4; cd .", "true")
+	if got := one(t, c, `echo $P $Q $R ${C-none} $PWD`).Stdout; got != "1 3 4 none /\n" {
+		t.Errorf("what one command changed and the others left alone: got %q", got)
+	}
 	if got := one(t, c, "env | grep -c BERTH_CALL; export -p | grep -c 'declare -x BERTH'").Stdout; got != "1\n1\n" {
 		t.Errorf("the marker: got %q", got)
+	}
+}
+
+// The very first commands begin in a state that no shell has told yet.
+func TestStateOfFirstCommands(t *testing.T) {
+	c := newBox(t).client(t)
+	run(t, c, 0, "cd /tmp; unset HOME", "export A=1", "kill -9 $$")
+	if got := one(t, c, `echo $PWD $A ${HOME-none}`).Stdout; got != "/tmp 1 none\n" {
+		t.Errorf("got %q", got)
+	}
+}
+
+// A command's own trap on EXIT runs, sees the shell's status, and the state is kept.
+func TestStateBesideTrap(t *testing.T) {
+	c := newBox(t).client(t)
+	for n, test := range []struct {
+		command, out string
+		exit         int
+	}{
+		{"trap 'echo gone $?' EXIT; V=%; exit 3", "gone 3\n", 3},
+		{"set -euo pipefail; trap 'rc=$?; echo \"rc $rc\"; exit 9' EXIT; V=%; false; echo no", "rc 1\n", 9},
+		{"f() { echo f $?; }; trap f EXIT INT; V=%", "f 0\n", 0},
+		{"trap 'echo a' EXIT; trap 'echo \"it'\\''s\" b' 0; V=%", "it's b\n", 0},
+		{"trap 'echo a' EXIT; trap - EXIT; V=%", "", 0},
+		{"trap '' EXIT; V=%", "", 0},
+		{"V=%; (trap 'echo sub' EXIT; V=bad); trap -p INT", "sub\n", 0},
+		{"V=%; bash -c 'trap \"echo child\" EXIT'; trap 'echo x' NOSUCH || echo refused", "child\nrefused\n", 0},
+		{"set -u; trap 'echo h # comment' EXIT; V=%", "h\n", 0},
+	} {
+		value := fmt.Sprintf("v%d", n)
+		got := one(t, c, strings.ReplaceAll(test.command, "V=%", "export V="+value))
+		if got.Stdout != test.out || got.Exit != test.exit {
+			t.Errorf("%s: got %+v, want %q and %d", test.command, got, test.out, test.exit)
+		}
+		if got := one(t, c, "echo $V").Stdout; got != value+"\n" {
+			t.Errorf("%s: the next call sees %q", test.command, got)
+		}
 	}
 }
 

@@ -25,6 +25,7 @@ type command struct {
 	stdout  *spool
 	stderr  *spool
 	dump    string // where its shell writes its state
+	began   string // where it writes the state that it begins with, if nobody knows that
 
 	mu     sync.Mutex
 	pid    int     // of its shell; 0 before it starts
@@ -70,11 +71,9 @@ func (s *shell) run(c *command, before string) {
 }
 
 func (s *shell) exec(c *command, before string) (*v1.End, error) {
-	dump, err := s.state.dump(c)
-	if err != nil && !errors.Is(err, unix.ENOSPC) {
+	if err := s.dumps(c, before); err != nil && !errors.Is(err, unix.ENOSPC) {
 		return nil, err
 	}
-	c.dump = dump
 	cmd, pipes, err := s.prepare(c, before)
 	if err != nil {
 		return nil, err
@@ -109,6 +108,18 @@ func (s *shell) exec(c *command, before string) (*v1.End, error) {
 	return &v1.End{ExitCode: exitCode(cmd.ProcessState)}, nil
 }
 
+// dumps makes the files into which a command's shell writes its state. Of commands
+// side by side, the first of all calls tells what they begin with.
+func (s *shell) dumps(c *command, before string) (err error) {
+	if before == "" && len(c.call.commands) > 1 && c.index == 0 {
+		if c.began, err = s.state.dump(c, ".began"); err != nil {
+			return err
+		}
+	}
+	c.dump, err = s.state.dump(c, "")
+	return err
+}
+
 // alarm ends the command's tree when its time is up, and says whether that was
 // what ended it.
 func (c *command) alarm(timedOut chan<- bool) *time.Timer {
@@ -128,11 +139,11 @@ func (c *command) alarm(timedOut chan<- bool) *time.Timer {
 
 // prepare makes the process of a command's shell, in a session of its own.
 func (s *shell) prepare(c *command, before string) (*exec.Cmd, *outputs, error) {
-	path := "/bin/bash"
+	path, bash := "/bin/bash", true
 	if _, err := os.Stat(path); err != nil {
-		path = "/bin/sh"
+		path, bash = "/bin/sh", false
 	}
-	cmd := &exec.Cmd{Path: path, Args: []string{"bash", "-c", s.state.script(c, before)}, Dir: s.server.opts.WorkDir,
+	cmd := &exec.Cmd{Path: path, Args: []string{"bash", "-c", s.state.script(c, before, bash)}, Dir: s.server.opts.WorkDir,
 		SysProcAttr: &syscall.SysProcAttr{Setsid: true}}
 	if before == "" {
 		cmd.Env = s.server.environ(s.server.owner)

@@ -140,7 +140,7 @@ func (s *shell) start(c *call) {
 	}
 	go func() {
 		all.Wait()
-		s.state.merge(c)
+		s.state.merge(c, before)
 		for _, cmd := range c.commands {
 			cmd.finish()
 		}

@@ -5,7 +5,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"sync"
 
@@ -19,9 +18,8 @@ const maxState = 1 << 20
 // with the working directory as its PWD.
 //
 // It is a script that the shell itself wrote (export -p, in a trap on EXIT) and
-// the next shell reads: the guest never parses it, and it runs as the user who
-// could have said it anyway. A shell that is killed or replaces itself writes
-// nothing, and the state stays as it was.
+// the next shell reads: it runs as the user who could have said it anyway. A shell
+// that is killed or replaces itself writes nothing, and the state stays as it was.
 type shellState struct {
 	dir   string
 	owner identity
@@ -69,8 +67,8 @@ func (s *shellState) current() string {
 
 // dump makes the empty file into which a command's shell may write its state. It
 // is the user's; the directory is not, so that no link can take its place.
-func (s *shellState) dump(c *command) (string, error) {
-	name := filepath.Join(s.dir, fmt.Sprintf("state-%s-%d", c.call.id, c.index))
+func (s *shellState) dump(c *command, when string) (string, error) {
+	name := filepath.Join(s.dir, fmt.Sprintf("state-%s-%d%s", c.call.id, c.index, when))
 	f, err := os.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return "", err
@@ -82,31 +80,46 @@ func (s *shellState) dump(c *command) (string, error) {
 	return name, err
 }
 
+// taken returns what a shell wrote into its dump, which goes; "" is nothing.
+func taken(dump string) string {
+	if dump == "" {
+		return ""
+	}
+	defer os.Remove(dump)
+	f, err := os.OpenFile(dump, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxState+1))
+	if err != nil || len(text) > maxState {
+		return ""
+	}
+	return string(text)
+}
+
 // merge makes the states that the commands of a call left into the current one.
-// Read one after the other, the last command's value of a variable holds.
-func (s *shellState) merge(c *call) {
-	var all strings.Builder
+func (s *shellState) merge(c *call, before string) {
+	var began string
+	if before != "" {
+		text, _ := os.ReadFile(before) // without it, the states are read one after the other
+		began = string(text)
+	}
+	var left []string
 	for _, cmd := range c.commands {
-		if cmd.dump == "" {
-			continue
+		if cmd.began != "" {
+			began = taken(cmd.began)
 		}
-		f, err := os.OpenFile(cmd.dump, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
-		if err != nil {
-			continue
-		}
-		text, err := io.ReadAll(io.LimitReader(f, maxState+1))
-		f.Close()
-		os.Remove(cmd.dump)
-		if err == nil && len(text) <= maxState {
-			all.Write(text)
+		if text := taken(cmd.dump); text != "" {
+			left = append(left, text)
 		}
 	}
-	if all.Len() == 0 {
+	if len(left) == 0 {
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.save([]byte(all.String())) == nil { // otherwise there is no room: the former state holds
+	if s.save([]byte(merged(began, left))) == nil { // otherwise there is no room: the former state holds
 		s.other = false
 	}
 }
@@ -131,8 +144,6 @@ func (s *shellState) save(text []byte) error {
 	return nil
 }
 
-var variable = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
-
 // prevailing returns a script that sets what this sandbox was given again, if the
 // state is another one's.
 func (s *shellState) prevailing() string {
@@ -151,17 +162,31 @@ func (s *shellState) prevailing() string {
 	return b.String()
 }
 
+// keepTrap lets a command have a trap on EXIT of its own beside the one that writes
+// the state: bash has one only. What the command set runs second, and finds the
+// status that the shell ends with ($? holds in both branches, and errexit does not
+// end the trap between the two).
+const keepTrap = `trap() { builtin trap "$@" || return; [ "$BASHPID" = "$$" ] || return 0; set -- "$(builtin trap -p EXIT)"; ` +
+	`case $1 in *berth_state*) ;; "") builtin trap berth_state EXIT ;; ` +
+	`*) eval "set -- $1"; set -- "${3:-:}"; builtin trap -- "if berth_state; then"$'\n'"$1"$'\n'"else"$'\n'"$1"$'\n'"fi" EXIT ;; esac; }; `
+
 // script returns what bash is given: a first line that takes the state over, sets
 // the marker that finds the command's processes again and sees to the state's
 // being written, and behind it, on the same line so that line numbers stay, the
-// command. It is plain sh, for images without bash.
-func (s *shellState) script(c *command, before string) string {
+// command. Without keepTrap it is plain sh, for images without bash.
+func (s *shellState) script(c *command, before string, bash bool) string {
 	var b strings.Builder
 	if before != "" {
 		fmt.Fprintf(&b, `. '%s' 2>/dev/null; cd -- "$PWD" 2>/dev/null; %s`, before, s.prevailing())
 	}
 	fmt.Fprintf(&b, "export %s='%s'; ", marker, c.mark())
-	fmt.Fprintf(&b, `trap '{ export PWD; command export -p; } >|"%s" 2>/dev/null' EXIT; `, c.dump)
+	if c.began != "" {
+		fmt.Fprintf(&b, `{ export PWD; command export -p; } >|"%s" 2>/dev/null; `, c.began)
+	}
+	fmt.Fprintf(&b, `berth_state() { set -- $?; { export PWD; command export -p; } >|"%s" 2>/dev/null; return $1; }; trap berth_state EXIT; `, c.dump)
+	if bash {
+		b.WriteString(keepTrap)
+	}
 	b.WriteString(c.script)
 	return b.String()
 }
