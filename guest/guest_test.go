@@ -270,6 +270,60 @@ func TestFlood(t *testing.T) {
 	}
 }
 
+// Of output that is longer than what the caller passes on, files stay when the
+// call is forgotten, for the next commands to read; of other output nothing stays.
+func TestKeptOutput(t *testing.T) {
+	b := newBox(t)
+	c := b.client(t)
+	call := guest.ShellCall{CallID: "kept", Keep: 100_000, Commands: []string{
+		"seq 1 20000; echo problem >&2", "echo short", "seq 1 9000", "head -c 70000000 /dev/zero",
+	}}
+	ends := make([]guest.ShellEvent, len(call.Commands))
+	for ev, err := range c.Shell(t.Context(), call) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ev.Kind == guest.ShellExit {
+			ends[ev.CommandIndex] = ev
+		}
+	}
+	if err := c.ForgetShell(t.Context(), "kept"); err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range [][2]int64{{108894, 8}, {}, {}, {64 << 20, 0}} {
+		if got := [2]int64{ends[i].Stdout.Bytes, ends[i].Stderr.Bytes}; got != want {
+			t.Errorf("of %q stay %v bytes, want %v", call.Commands[i], got, want)
+		}
+	}
+	all := one(t, c, "wc -l < "+ends[0].Stdout.Path+"; tail -n1 "+ends[0].Stdout.Path+"; cat "+ends[0].Stderr.Path+"; wc -c < "+ends[3].Stdout.Path)
+	if all.Stdout != "20000\n20000\nproblem\n67108864\n" {
+		t.Errorf("the files say %q %q", all.Stdout, all.Stderr)
+	}
+	dir := filepath.Dir(ends[0].Stdout.Path)
+	if names := files(t, dir); len(names) != 3 {
+		t.Errorf("there are %q", names)
+	}
+	for range 5 { // the oldest go, by number of bytes
+		calls++
+		collect(t, c, guest.ShellCall{CallID: fmt.Sprintf("kept-%d", calls), Keep: 1, Commands: []string{"head -c 60000000 /dev/zero"}})
+	}
+	if names := files(t, dir); len(names) != 4 {
+		t.Errorf("then there are %q", names)
+	}
+}
+
+func files(t *testing.T, dir string) (names []string) {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names
+}
+
 // A call outlives its connection: another client, as of a server that was
 // restarted, takes it up by its id and misses nothing; it runs once.
 func TestTakeUp(t *testing.T) {

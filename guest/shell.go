@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"regexp"
 	"time"
 
 	"connectrpc.com/connect"
@@ -19,6 +20,7 @@ type ShellCall struct {
 	Commands []string      // none: only take up a call that is known
 	Timeout  time.Duration // of each command, in whole milliseconds; 0 is none
 	Known    bool          // it was begun before: a guest that does not know it runs nothing
+	Keep     int64         // bytes that a command prints until the guest lets files of it stay; 0 is never
 }
 
 // A ShellEventKind says what a ShellEvent tells.
@@ -38,6 +40,24 @@ type ShellEvent struct {
 	Data         []byte // belongs to the receiver
 	Skipped      int64  // bytes of the same stream before Data that were not kept
 	ExitCode     int    // 128 + n if signal n ended the command
+
+	Stdout, Stderr KeptOutput // of a command that has ended
+}
+
+// KeptOutput is a file of the sandbox with what a command printed.
+type KeptOutput struct {
+	Path  string // "" if there is none
+	Bytes int64  // that it holds, of the stream's beginning
+}
+
+var keptPath = regexp.MustCompile(`^/[A-Za-z0-9_./-]{1,255}$`)
+
+// kept checks what the guest says of a file: its path goes to models.
+func kept(k *v1.Kept) KeptOutput {
+	if !keptPath.MatchString(k.GetPath()) || k.GetBytes() >= 1<<62 {
+		return KeptOutput{}
+	}
+	return KeptOutput{k.GetPath(), int64(k.GetBytes())}
 }
 
 // reattach is how long a lost connection is tried again.
@@ -104,7 +124,7 @@ func (s *shellStream) follow(ctx context.Context, yield func(ShellEvent, error) 
 		commands = nil
 	}
 	stream, err := s.client.shell.Run(ctx, connect.NewRequest(&v1.RunRequest{CallId: s.call.CallID,
-		Commands: commands, TimeoutMs: s.call.Timeout.Milliseconds(), Seen: s.seen}))
+		Commands: commands, TimeoutMs: s.call.Timeout.Milliseconds(), Seen: s.seen, KeepAbove: s.call.Keep}))
 	if err != nil {
 		return true, false, err
 	}
@@ -149,6 +169,7 @@ func (s *shellStream) event(m *v1.RunResponse) (ShellEvent, bool, error) {
 	case *v1.RunResponse_End:
 		seen.Ended = true
 		ev.Kind, ev.ExitCode = ShellExit, int(e.End.GetExitCode())
+		ev.Stdout, ev.Stderr = kept(e.End.GetStdout()), kept(e.End.GetStderr())
 		if e.End.GetTimeout() {
 			ev.Kind = ShellTimeout
 		}

@@ -3,6 +3,8 @@ package tool
 import (
 	"fmt"
 	"unicode/utf8"
+
+	"github.com/berth-run/berth/guest"
 )
 
 // The two streams of a command.
@@ -22,6 +24,7 @@ type clip struct {
 	kept    []piece   // what came after the head, oldest first
 	size    int       // characters in kept
 	dropped [2]int    // characters that fell out of kept
+	total   [2]int64  // bytes
 }
 
 type piece struct {
@@ -36,6 +39,7 @@ func newClip(limit int) *clip {
 // write takes output and returns what may be told at once. Bytes that are not
 // UTF-8 become U+FFFD.
 func (c *clip) write(stream int, b []byte) string {
+	c.total[stream] += int64(len(b))
 	b = append(c.partial[stream], b...)
 	n := len(b)
 	for i := 1; i < utf8.UTFMax && i <= len(b); i++ {
@@ -55,6 +59,7 @@ func (c *clip) write(stream int, b []byte) string {
 func (c *clip) skip(stream int, n int64) {
 	c.head = 0 // what comes now is the end
 	c.dropped[stream] += int(n)
+	c.total[stream] += n
 }
 
 func (c *clip) pass(stream int, text []rune) string {
@@ -89,8 +94,8 @@ func (c *clip) keep(stream int, text []rune) {
 	}
 }
 
-// finish returns what remains to be told of each stream.
-func (c *clip) finish() [2]string {
+// finish returns what remains to be told of each stream, and where more of it is.
+func (c *clip) finish(kept [2]guest.KeptOutput) [2]string {
 	var out [2]string
 	for stream := range out {
 		if b := c.partial[stream]; len(b) > 0 {
@@ -100,11 +105,22 @@ func (c *clip) finish() [2]string {
 	}
 	for stream := range out {
 		if n := c.dropped[stream]; n > 0 {
-			out[stream] += fmt.Sprintf("\n[… %d characters left out …]\n", n)
+			out[stream] += fmt.Sprintf("\n[… %d characters left out%s …]\n", n, c.where(stream, kept[stream]))
 		}
 	}
 	for _, p := range c.kept {
 		out[p.stream] += string(p.text)
 	}
 	return out
+}
+
+// where says which file has what was left out of a stream.
+func (c *clip) where(stream int, file guest.KeptOutput) string {
+	switch {
+	case file.Path == "":
+		return ""
+	case file.Bytes < c.total[stream]:
+		return fmt.Sprintf("; the first %d bytes are in %s", file.Bytes, file.Path)
+	}
+	return "; all of it is in " + file.Path
 }

@@ -3,6 +3,8 @@ package tool
 import (
 	"testing"
 	"unicode/utf8"
+
+	"github.com/berth-run/berth/guest"
 )
 
 // say runs pieces of output through a clip and returns all that it tells.
@@ -11,7 +13,7 @@ func say(limit int, pieces ...string) (now, all [2]string) {
 	for i, p := range pieces {
 		now[i%2] += c.write(i%2, []byte(p))
 	}
-	rest := c.finish()
+	rest := c.finish([2]guest.KeptOutput{})
 	return now, [2]string{now[0] + rest[0], now[1] + rest[1]}
 }
 
@@ -35,6 +37,28 @@ func TestClip(t *testing.T) {
 	}
 }
 
+func TestClipSaysWhereTheRestIs(t *testing.T) {
+	for _, test := range []struct {
+		file guest.KeptOutput
+		want string
+	}{
+		{guest.KeptOutput{Path: "/out/1", Bytes: 6}, "a\n[… 4 characters left out; all of it is in /out/1 …]\nf"},
+		{guest.KeptOutput{Path: "/out/1", Bytes: 5}, "a\n[… 4 characters left out; the first 5 bytes are in /out/1 …]\nf"},
+	} {
+		c := newClip(2)
+		got := c.write(stdout, []byte("abcdef"))
+		got += c.finish([2]guest.KeptOutput{test.file, {Path: "/out/2"}})[stdout]
+		if got != test.want {
+			t.Errorf("got %q, want %q", got, test.want)
+		}
+	}
+	c := newClip(2)
+	c.write(stdout, []byte("ab"))
+	if rest := c.finish([2]guest.KeptOutput{{Path: "/out/1", Bytes: 2}}); rest[stdout] != "b" {
+		t.Errorf("nothing was left out: got %q", rest[stdout])
+	}
+}
+
 func TestClipRunes(t *testing.T) {
 	text := "grüße 😀 \xff\xfe end \xf0\x9f"
 	want := string([]rune(text)) // each bad byte is one U+FFFD
@@ -43,7 +67,7 @@ func TestClipRunes(t *testing.T) {
 	for i := range len(text) {
 		got += c.write(stdout, []byte{text[i]})
 	}
-	got += c.finish()[stdout]
+	got += c.finish([2]guest.KeptOutput{})[stdout]
 	if got != want {
 		t.Errorf("byte by byte: got %q, want %q", got, want)
 	}
@@ -59,7 +83,7 @@ func FuzzClip(f *testing.F) {
 		for i := 0; i < len(data); i += step {
 			text += c.write(stdout, data[i:min(i+step, len(data))])
 		}
-		text += c.finish()[stdout]
+		text += c.finish([2]guest.KeptOutput{})[stdout]
 		if !utf8.ValidString(text) {
 			t.Errorf("%q is not UTF-8", text)
 		}

@@ -82,6 +82,7 @@ type commandRun struct {
 	clip    *clip
 	said    [2]strings.Builder // what was told of each stream
 	skip    [2]int             // characters that a former process told
+	files   [2]guest.KeptOutput
 	outcome *berth.ShellOutcome
 }
 
@@ -121,7 +122,8 @@ func (r *shellRun) unfinished() bool {
 
 // exec runs the call in the guest until every command has an outcome.
 func (r *shellRun) exec(ctx context.Context, c *shellCall) error {
-	call := guest.ShellCall{CallID: c.item.ID, Commands: c.item.Action.Commands, Timeout: c.timeout()}
+	call := guest.ShellCall{CallID: c.item.ID, Commands: c.item.Action.Commands, Timeout: c.timeout(),
+		Keep: int64(max(1, c.outputLimit()))}
 	for ev, err := range c.tool.exec.Shell(ctx, call) {
 		if err != nil {
 			return r.broken(ctx, c, err)
@@ -155,8 +157,10 @@ func (r *shellRun) tell(ctx context.Context, ev guest.ShellEvent) error {
 		text := cmd.unsaid(stream, cmd.clip.write(stream, ev.Data))
 		return r.out.Emit(ctx, r.index, r.deltas(ev.CommandIndex, stream, text)...)
 	case guest.ShellExit:
+		cmd.files = [2]guest.KeptOutput{ev.Stdout, ev.Stderr}
 		return r.end(ctx, ev.CommandIndex, "", ev.ExitCode)
 	case guest.ShellTimeout:
+		cmd.files = [2]guest.KeptOutput{ev.Stdout, ev.Stderr}
 		return r.finish(ctx, ev.CommandIndex, "", berth.ShellOutcome{Type: "timeout"})
 	}
 	return nil
@@ -195,7 +199,7 @@ func (r *shellRun) end(ctx context.Context, command int, word string, code int) 
 func (r *shellRun) finish(ctx context.Context, command int, word string, outcome berth.ShellOutcome) error {
 	cmd := r.commands[command]
 	cmd.outcome = &outcome
-	rest := cmd.clip.finish()
+	rest := cmd.clip.finish(cmd.files)
 	rest[stdout] = cmd.unsaid(stdout, rest[stdout])
 	rest[stderr] = cmd.unsaid(stderr, rest[stderr]) + word
 	cmd.said[stderr].WriteString(word)

@@ -65,6 +65,9 @@ func (s *shell) run(c *command, before string) {
 	}
 	c.stdout.close()
 	c.stderr.close()
+	if above := c.call.keepAbove; above > 0 && c.stdout.size()+c.stderr.size() > above {
+		end.Stdout, end.Stderr = s.kept.keep(c.stdout), s.kept.keep(c.stderr)
+	}
 	c.mu.Lock()
 	c.end = end
 	c.mu.Unlock()

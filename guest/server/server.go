@@ -91,6 +91,9 @@ func New(opts Options) (*Server, error) {
 	if err := os.MkdirAll(opts.StateDir, 0o711); err != nil {
 		return nil, err
 	}
+	if err := os.MkdirAll(filepath.Join(opts.StateDir, "output"), 0o755); err != nil {
+		return nil, err
+	}
 	if err := makeWorkDir(opts.WorkDir, s.owner); err != nil {
 		return nil, err
 	}

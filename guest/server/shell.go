@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"regexp"
 	"sync"
 	"time"
@@ -27,6 +28,7 @@ var callID = regexp.MustCompile(`^[A-Za-z0-9_-]{1,128}$`)
 type shell struct {
 	server *Server
 	state  *shellState
+	kept   keptOutput
 
 	mu    sync.Mutex
 	calls map[string]*call
@@ -34,13 +36,15 @@ type shell struct {
 }
 
 func newShell(s *Server) *shell {
-	return &shell{server: s, state: &shellState{dir: s.opts.StateDir, owner: s.owner, given: s.given}, calls: map[string]*call{}}
+	return &shell{server: s, state: &shellState{dir: s.opts.StateDir, owner: s.owner, given: s.given},
+		kept: keptOutput{dir: filepath.Join(s.opts.StateDir, "output")}, calls: map[string]*call{}}
 }
 
 // A call is the commands of one shell call and what they printed.
 type call struct {
-	id       string
-	commands []*command
+	id        string
+	commands  []*command
+	keepAbove int64 // bytes that a command prints until files of it stay; 0 is never
 
 	mu   sync.Mutex
 	wake chan struct{} // closed and replaced when anything changes
@@ -90,11 +94,11 @@ func (s *shell) call(req *v1.RunRequest) (*call, error) {
 	if len(req.Commands) == 0 {
 		return nil, connect.NewError(connect.CodeNotFound, fmt.Errorf("no call %s", req.CallId))
 	}
-	c := &call{id: req.CallId, wake: make(chan struct{})}
+	c := &call{id: req.CallId, keepAbove: req.KeepAbove, wake: make(chan struct{})}
 	for i, script := range req.Commands {
 		c.commands = append(c.commands, &command{
 			call: c, index: i, script: script, timeout: time.Duration(req.TimeoutMs) * time.Millisecond,
-			stdout: &spool{dir: s.server.opts.StateDir, ring: c.ring}, stderr: &spool{dir: s.server.opts.StateDir, ring: c.ring},
+			stdout: &spool{name: s.kept.name(c.id, i, "stdout"), ring: c.ring}, stderr: &spool{name: s.kept.name(c.id, i, "stderr"), ring: c.ring},
 		})
 	}
 	s.calls[c.id] = c
@@ -125,8 +129,8 @@ func (s *shell) drop(id string) {
 		}
 	}
 	for _, cmd := range c.commands {
-		cmd.stdout.discard()
-		cmd.stderr.discard()
+		cmd.stdout.discard(cmd.end.GetStdout() != nil)
+		cmd.stderr.discard(cmd.end.GetStderr() != nil)
 	}
 }
 

@@ -5,28 +5,34 @@ import (
 	"sync"
 )
 
-// Bounds on what is kept of one stream of a command, in bytes: its beginning on
-// disk, its end in memory. What lies between is counted and dropped, so that a
-// flood costs neither.
+// Bounds on what is kept of one stream of a command, in bytes. The caller is told
+// the beginning and the end; a file may hold more of the beginning. What lies
+// between is counted and dropped, so that a flood costs neither memory nor disk.
 const (
-	spoolHead = 4 << 20
-	spoolTail = 256 << 10
+	spoolMemory = 64 << 10  // until a file is made
+	spoolHead   = 4 << 20   // told of the beginning
+	spoolTail   = 256 << 10 // told of the end
+	spoolFile   = 64 << 20
 )
 
 // A spool keeps what a command prints, apart from whoever reads it: a slow or
 // absent reader never blocks the command.
 type spool struct {
-	dir  string
+	name string // of the file, if one is needed; the directory is there
 	ring func() // called after each change, without the lock
 
 	mu     sync.Mutex
-	file   *os.File // nameless; made by the first write
-	head   int64    // bytes in file
-	tail   []byte   // the last bytes behind the head
+	memory []byte   // the beginning, while there is no file
+	file   *os.File // the beginning, for all users of the sandbox to read
+	stored int64    // bytes of the beginning, in either
+	tail   []byte   // the last bytes behind what is told of the beginning
 	total  int64
-	failed bool // the disk is full: the head ends here
+	failed bool // the disk is full: the beginning ends here
 	closed bool
 }
+
+// head is how much of the beginning is told. The caller holds s.mu.
+func (s *spool) head() int64 { return min(s.stored, spoolHead) }
 
 // Write takes output; it never fails.
 func (s *spool) Write(p []byte) (int, error) {
@@ -37,11 +43,9 @@ func (s *spool) Write(p []byte) (int, error) {
 		return len(p), nil
 	}
 	s.total += int64(len(p))
-	rest := p
-	if !s.failed && s.head < spoolHead {
-		n := s.writeHead(p[:min(int64(len(p)), spoolHead-s.head)])
-		rest = p[n:]
-	}
+	head := s.head()
+	s.store(p)
+	rest := p[s.head()-head:]
 	s.tail = append(s.tail, rest[max(0, len(rest)-spoolTail):]...)
 	if over := len(s.tail) - spoolTail; over > spoolTail {
 		s.tail = append(s.tail[:0], s.tail[over:]...)
@@ -49,20 +53,43 @@ func (s *spool) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func (s *spool) writeHead(p []byte) int {
-	if s.file == nil {
-		f, err := os.CreateTemp(s.dir, "out-*")
-		if err != nil {
-			s.failed = true
-			return 0
-		}
-		os.Remove(f.Name()) // gone with its last reader, whatever happens
-		s.file = f
+// store adds to the beginning what there is room for.
+func (s *spool) store(p []byte) {
+	if s.failed || s.stored == spoolFile {
+		return
 	}
-	n, err := s.file.WriteAt(p, s.head)
-	s.head += int64(n)
+	if s.file == nil && len(s.memory)+len(p) <= spoolMemory {
+		s.memory = append(s.memory, p...)
+		s.stored += int64(len(p))
+		return
+	}
+	if !s.spill() {
+		return
+	}
+	n, err := s.file.WriteAt(p[:min(int64(len(p)), spoolFile-s.stored)], s.stored)
+	s.stored += int64(n)
 	s.failed = err != nil
-	return n
+}
+
+// spill moves the beginning into the file, if it is not there yet.
+func (s *spool) spill() bool {
+	if s.file != nil {
+		return true
+	}
+	f, err := os.OpenFile(s.name, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o644)
+	if err == nil {
+		_, err = f.Write(s.memory)
+	}
+	if err != nil {
+		s.failed = true
+		if f != nil {
+			f.Close()
+			os.Remove(s.name)
+		}
+		return false
+	}
+	s.file, s.memory = f, nil
+	return true
 }
 
 // close ends the stream: nothing more is taken, and the tail may be read.
@@ -82,9 +109,15 @@ func (s *spool) close() {
 func (s *spool) read(offset int64, buf []byte) (at int64, n int, end bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if offset < s.head {
-		n, _ = s.file.ReadAt(buf[:min(int64(len(buf)), s.head-offset)], offset)
-		return offset, n, false
+	if head := s.head(); offset < head {
+		buf = buf[:min(int64(len(buf)), head-offset)]
+		if s.file == nil {
+			return offset, copy(buf, s.memory[offset:]), false
+		}
+		if n, _ = s.file.ReadAt(buf, offset); n > 0 {
+			return offset, n, false
+		}
+		offset = head // somebody cut the file
 	}
 	if !s.closed {
 		return offset, 0, false
@@ -94,12 +127,33 @@ func (s *spool) read(offset int64, buf []byte) (at int64, n int, end bool) {
 	return at, n, n == 0
 }
 
-// discard gives up what is kept.
-func (s *spool) discard() {
+// size is how much was printed.
+func (s *spool) size() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.total
+}
+
+// keep lets the file stay, and returns its name and how much it holds; nothing
+// if nothing was printed or the disk is full.
+func (s *spool) keep() (name string, size int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.total == 0 || !s.spill() {
+		return "", 0
+	}
+	return s.name, s.stored
+}
+
+// discard gives up what is kept in memory, and the file unless it stays.
+func (s *spool) discard(stays bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.file != nil {
 		s.file.Close()
+		if !stays {
+			os.Remove(s.name)
+		}
 	}
-	s.file, s.head, s.tail, s.closed = nil, 0, nil, true
+	s.file, s.memory, s.stored, s.tail, s.closed = nil, nil, 0, nil, true
 }

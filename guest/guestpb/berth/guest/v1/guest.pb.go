@@ -30,6 +30,7 @@ type RunRequest struct {
 	Commands      []string               `protobuf:"bytes,2,rep,name=commands,proto3" json:"commands,omitempty"`
 	TimeoutMs     int64                  `protobuf:"varint,3,opt,name=timeout_ms,json=timeoutMs,proto3" json:"timeout_ms,omitempty"` // of each command; 0 is none
 	Seen          []*Seen                `protobuf:"bytes,4,rep,name=seen,proto3" json:"seen,omitempty"`                             // by command; absent is nothing
+	KeepAbove     int64                  `protobuf:"varint,5,opt,name=keep_above,json=keepAbove,proto3" json:"keep_above,omitempty"` // bytes of a command's output above which files of it stay; 0 is never
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -90,6 +91,13 @@ func (x *RunRequest) GetSeen() []*Seen {
 		return x.Seen
 	}
 	return nil
+}
+
+func (x *RunRequest) GetKeepAbove() int64 {
+	if x != nil {
+		return x.KeepAbove
+	}
+	return 0
 }
 
 // What the caller has of a command already, in bytes.
@@ -333,6 +341,8 @@ type End struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	ExitCode      int32                  `protobuf:"varint,1,opt,name=exit_code,json=exitCode,proto3" json:"exit_code,omitempty"` // 128 + n if signal n ended it
 	Timeout       bool                   `protobuf:"varint,2,opt,name=timeout,proto3" json:"timeout,omitempty"`
+	Stdout        *Kept                  `protobuf:"bytes,3,opt,name=stdout,proto3" json:"stdout,omitempty"` // absent if nothing stays
+	Stderr        *Kept                  `protobuf:"bytes,4,opt,name=stderr,proto3" json:"stderr,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -381,6 +391,73 @@ func (x *End) GetTimeout() bool {
 	return false
 }
 
+func (x *End) GetStdout() *Kept {
+	if x != nil {
+		return x.Stdout
+	}
+	return nil
+}
+
+func (x *End) GetStderr() *Kept {
+	if x != nil {
+		return x.Stderr
+	}
+	return nil
+}
+
+// A file with what a command printed.
+type Kept struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Path          string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
+	Bytes         uint64                 `protobuf:"varint,2,opt,name=bytes,proto3" json:"bytes,omitempty"` // that it holds, of the stream's beginning
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Kept) Reset() {
+	*x = Kept{}
+	mi := &file_berth_guest_v1_guest_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Kept) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Kept) ProtoMessage() {}
+
+func (x *Kept) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_guest_v1_guest_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Kept.ProtoReflect.Descriptor instead.
+func (*Kept) Descriptor() ([]byte, []int) {
+	return file_berth_guest_v1_guest_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *Kept) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *Kept) GetBytes() uint64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
 type KeepAlive struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -389,7 +466,7 @@ type KeepAlive struct {
 
 func (x *KeepAlive) Reset() {
 	*x = KeepAlive{}
-	mi := &file_berth_guest_v1_guest_proto_msgTypes[5]
+	mi := &file_berth_guest_v1_guest_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -401,7 +478,7 @@ func (x *KeepAlive) String() string {
 func (*KeepAlive) ProtoMessage() {}
 
 func (x *KeepAlive) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_guest_v1_guest_proto_msgTypes[5]
+	mi := &file_berth_guest_v1_guest_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -414,7 +491,7 @@ func (x *KeepAlive) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeepAlive.ProtoReflect.Descriptor instead.
 func (*KeepAlive) Descriptor() ([]byte, []int) {
-	return file_berth_guest_v1_guest_proto_rawDescGZIP(), []int{5}
+	return file_berth_guest_v1_guest_proto_rawDescGZIP(), []int{6}
 }
 
 type CancelRequest struct {
@@ -426,7 +503,7 @@ type CancelRequest struct {
 
 func (x *CancelRequest) Reset() {
 	*x = CancelRequest{}
-	mi := &file_berth_guest_v1_guest_proto_msgTypes[6]
+	mi := &file_berth_guest_v1_guest_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -438,7 +515,7 @@ func (x *CancelRequest) String() string {
 func (*CancelRequest) ProtoMessage() {}
 
 func (x *CancelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_guest_v1_guest_proto_msgTypes[6]
+	mi := &file_berth_guest_v1_guest_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -451,7 +528,7 @@ func (x *CancelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRequest.ProtoReflect.Descriptor instead.
 func (*CancelRequest) Descriptor() ([]byte, []int) {
-	return file_berth_guest_v1_guest_proto_rawDescGZIP(), []int{6}
+	return file_berth_guest_v1_guest_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *CancelRequest) GetCallId() string {
@@ -469,7 +546,7 @@ type CancelResponse struct {
 
 func (x *CancelResponse) Reset() {
 	*x = CancelResponse{}
-	mi := &file_berth_guest_v1_guest_proto_msgTypes[7]
+	mi := &file_berth_guest_v1_guest_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -481,7 +558,7 @@ func (x *CancelResponse) String() string {
 func (*CancelResponse) ProtoMessage() {}
 
 func (x *CancelResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_guest_v1_guest_proto_msgTypes[7]
+	mi := &file_berth_guest_v1_guest_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -494,7 +571,7 @@ func (x *CancelResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelResponse.ProtoReflect.Descriptor instead.
 func (*CancelResponse) Descriptor() ([]byte, []int) {
-	return file_berth_guest_v1_guest_proto_rawDescGZIP(), []int{7}
+	return file_berth_guest_v1_guest_proto_rawDescGZIP(), []int{8}
 }
 
 type ForgetRequest struct {
@@ -506,7 +583,7 @@ type ForgetRequest struct {
 
 func (x *ForgetRequest) Reset() {
 	*x = ForgetRequest{}
-	mi := &file_berth_guest_v1_guest_proto_msgTypes[8]
+	mi := &file_berth_guest_v1_guest_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -518,7 +595,7 @@ func (x *ForgetRequest) String() string {
 func (*ForgetRequest) ProtoMessage() {}
 
 func (x *ForgetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_guest_v1_guest_proto_msgTypes[8]
+	mi := &file_berth_guest_v1_guest_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -531,7 +608,7 @@ func (x *ForgetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForgetRequest.ProtoReflect.Descriptor instead.
 func (*ForgetRequest) Descriptor() ([]byte, []int) {
-	return file_berth_guest_v1_guest_proto_rawDescGZIP(), []int{8}
+	return file_berth_guest_v1_guest_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ForgetRequest) GetCallId() string {
@@ -549,7 +626,7 @@ type ForgetResponse struct {
 
 func (x *ForgetResponse) Reset() {
 	*x = ForgetResponse{}
-	mi := &file_berth_guest_v1_guest_proto_msgTypes[9]
+	mi := &file_berth_guest_v1_guest_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -561,7 +638,7 @@ func (x *ForgetResponse) String() string {
 func (*ForgetResponse) ProtoMessage() {}
 
 func (x *ForgetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_guest_v1_guest_proto_msgTypes[9]
+	mi := &file_berth_guest_v1_guest_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -574,7 +651,7 @@ func (x *ForgetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForgetResponse.ProtoReflect.Descriptor instead.
 func (*ForgetResponse) Descriptor() ([]byte, []int) {
-	return file_berth_guest_v1_guest_proto_rawDescGZIP(), []int{9}
+	return file_berth_guest_v1_guest_proto_rawDescGZIP(), []int{10}
 }
 
 type InfoRequest struct {
@@ -585,7 +662,7 @@ type InfoRequest struct {
 
 func (x *InfoRequest) Reset() {
 	*x = InfoRequest{}
-	mi := &file_berth_guest_v1_guest_proto_msgTypes[10]
+	mi := &file_berth_guest_v1_guest_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -597,7 +674,7 @@ func (x *InfoRequest) String() string {
 func (*InfoRequest) ProtoMessage() {}
 
 func (x *InfoRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_guest_v1_guest_proto_msgTypes[10]
+	mi := &file_berth_guest_v1_guest_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -610,7 +687,7 @@ func (x *InfoRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InfoRequest.ProtoReflect.Descriptor instead.
 func (*InfoRequest) Descriptor() ([]byte, []int) {
-	return file_berth_guest_v1_guest_proto_rawDescGZIP(), []int{10}
+	return file_berth_guest_v1_guest_proto_rawDescGZIP(), []int{11}
 }
 
 type InfoResponse struct {
@@ -625,7 +702,7 @@ type InfoResponse struct {
 
 func (x *InfoResponse) Reset() {
 	*x = InfoResponse{}
-	mi := &file_berth_guest_v1_guest_proto_msgTypes[11]
+	mi := &file_berth_guest_v1_guest_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -637,7 +714,7 @@ func (x *InfoResponse) String() string {
 func (*InfoResponse) ProtoMessage() {}
 
 func (x *InfoResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_guest_v1_guest_proto_msgTypes[11]
+	mi := &file_berth_guest_v1_guest_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -650,7 +727,7 @@ func (x *InfoResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InfoResponse.ProtoReflect.Descriptor instead.
 func (*InfoResponse) Descriptor() ([]byte, []int) {
-	return file_berth_guest_v1_guest_proto_rawDescGZIP(), []int{11}
+	return file_berth_guest_v1_guest_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *InfoResponse) GetVersion() string {
@@ -690,7 +767,7 @@ type SetEnvironmentRequest struct {
 
 func (x *SetEnvironmentRequest) Reset() {
 	*x = SetEnvironmentRequest{}
-	mi := &file_berth_guest_v1_guest_proto_msgTypes[12]
+	mi := &file_berth_guest_v1_guest_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -702,7 +779,7 @@ func (x *SetEnvironmentRequest) String() string {
 func (*SetEnvironmentRequest) ProtoMessage() {}
 
 func (x *SetEnvironmentRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_guest_v1_guest_proto_msgTypes[12]
+	mi := &file_berth_guest_v1_guest_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -715,7 +792,7 @@ func (x *SetEnvironmentRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetEnvironmentRequest.ProtoReflect.Descriptor instead.
 func (*SetEnvironmentRequest) Descriptor() ([]byte, []int) {
-	return file_berth_guest_v1_guest_proto_rawDescGZIP(), []int{12}
+	return file_berth_guest_v1_guest_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *SetEnvironmentRequest) GetEnvironment() []string {
@@ -733,7 +810,7 @@ type SetEnvironmentResponse struct {
 
 func (x *SetEnvironmentResponse) Reset() {
 	*x = SetEnvironmentResponse{}
-	mi := &file_berth_guest_v1_guest_proto_msgTypes[13]
+	mi := &file_berth_guest_v1_guest_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -745,7 +822,7 @@ func (x *SetEnvironmentResponse) String() string {
 func (*SetEnvironmentResponse) ProtoMessage() {}
 
 func (x *SetEnvironmentResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_guest_v1_guest_proto_msgTypes[13]
+	mi := &file_berth_guest_v1_guest_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -758,7 +835,7 @@ func (x *SetEnvironmentResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetEnvironmentResponse.ProtoReflect.Descriptor instead.
 func (*SetEnvironmentResponse) Descriptor() ([]byte, []int) {
-	return file_berth_guest_v1_guest_proto_rawDescGZIP(), []int{13}
+	return file_berth_guest_v1_guest_proto_rawDescGZIP(), []int{14}
 }
 
 type SetNetworkRequest struct {
@@ -772,7 +849,7 @@ type SetNetworkRequest struct {
 
 func (x *SetNetworkRequest) Reset() {
 	*x = SetNetworkRequest{}
-	mi := &file_berth_guest_v1_guest_proto_msgTypes[14]
+	mi := &file_berth_guest_v1_guest_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -784,7 +861,7 @@ func (x *SetNetworkRequest) String() string {
 func (*SetNetworkRequest) ProtoMessage() {}
 
 func (x *SetNetworkRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_guest_v1_guest_proto_msgTypes[14]
+	mi := &file_berth_guest_v1_guest_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -797,7 +874,7 @@ func (x *SetNetworkRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetNetworkRequest.ProtoReflect.Descriptor instead.
 func (*SetNetworkRequest) Descriptor() ([]byte, []int) {
-	return file_berth_guest_v1_guest_proto_rawDescGZIP(), []int{14}
+	return file_berth_guest_v1_guest_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *SetNetworkRequest) GetAuthorities() []byte {
@@ -830,7 +907,7 @@ type SetNetworkResponse struct {
 
 func (x *SetNetworkResponse) Reset() {
 	*x = SetNetworkResponse{}
-	mi := &file_berth_guest_v1_guest_proto_msgTypes[15]
+	mi := &file_berth_guest_v1_guest_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -842,7 +919,7 @@ func (x *SetNetworkResponse) String() string {
 func (*SetNetworkResponse) ProtoMessage() {}
 
 func (x *SetNetworkResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_guest_v1_guest_proto_msgTypes[15]
+	mi := &file_berth_guest_v1_guest_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -855,7 +932,7 @@ func (x *SetNetworkResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetNetworkResponse.ProtoReflect.Descriptor instead.
 func (*SetNetworkResponse) Descriptor() ([]byte, []int) {
-	return file_berth_guest_v1_guest_proto_rawDescGZIP(), []int{15}
+	return file_berth_guest_v1_guest_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *SetNetworkResponse) GetUnroutable() string {
@@ -869,14 +946,16 @@ var File_berth_guest_v1_guest_proto protoreflect.FileDescriptor
 
 const file_berth_guest_v1_guest_proto_rawDesc = "" +
 	"\n" +
-	"\x1aberth/guest/v1/guest.proto\x12\x0eberth.guest.v1\"\x8a\x01\n" +
+	"\x1aberth/guest/v1/guest.proto\x12\x0eberth.guest.v1\"\xa9\x01\n" +
 	"\n" +
 	"RunRequest\x12\x17\n" +
 	"\acall_id\x18\x01 \x01(\tR\x06callId\x12\x1a\n" +
 	"\bcommands\x18\x02 \x03(\tR\bcommands\x12\x1d\n" +
 	"\n" +
 	"timeout_ms\x18\x03 \x01(\x03R\ttimeoutMs\x12(\n" +
-	"\x04seen\x18\x04 \x03(\v2\x14.berth.guest.v1.SeenR\x04seen\"L\n" +
+	"\x04seen\x18\x04 \x03(\v2\x14.berth.guest.v1.SeenR\x04seen\x12\x1d\n" +
+	"\n" +
+	"keep_above\x18\x05 \x01(\x03R\tkeepAbove\"L\n" +
 	"\x04Seen\x12\x16\n" +
 	"\x06stdout\x18\x01 \x01(\x04R\x06stdout\x12\x16\n" +
 	"\x06stderr\x18\x02 \x01(\x04R\x06stderr\x12\x14\n" +
@@ -890,10 +969,15 @@ const file_berth_guest_v1_guest_proto_rawDesc = "" +
 	"\x05event\"4\n" +
 	"\x06Output\x12\x16\n" +
 	"\x06offset\x18\x01 \x01(\x04R\x06offset\x12\x12\n" +
-	"\x04data\x18\x02 \x01(\fR\x04data\"<\n" +
+	"\x04data\x18\x02 \x01(\fR\x04data\"\x98\x01\n" +
 	"\x03End\x12\x1b\n" +
 	"\texit_code\x18\x01 \x01(\x05R\bexitCode\x12\x18\n" +
-	"\atimeout\x18\x02 \x01(\bR\atimeout\"\v\n" +
+	"\atimeout\x18\x02 \x01(\bR\atimeout\x12,\n" +
+	"\x06stdout\x18\x03 \x01(\v2\x14.berth.guest.v1.KeptR\x06stdout\x12,\n" +
+	"\x06stderr\x18\x04 \x01(\v2\x14.berth.guest.v1.KeptR\x06stderr\"0\n" +
+	"\x04Kept\x12\x12\n" +
+	"\x04path\x18\x01 \x01(\tR\x04path\x12\x14\n" +
+	"\x05bytes\x18\x02 \x01(\x04R\x05bytes\"\v\n" +
 	"\tKeepAlive\"(\n" +
 	"\rCancelRequest\x12\x17\n" +
 	"\acall_id\x18\x01 \x01(\tR\x06callId\"\x10\n" +
@@ -945,50 +1029,53 @@ func file_berth_guest_v1_guest_proto_rawDescGZIP() []byte {
 	return file_berth_guest_v1_guest_proto_rawDescData
 }
 
-var file_berth_guest_v1_guest_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
+var file_berth_guest_v1_guest_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
 var file_berth_guest_v1_guest_proto_goTypes = []any{
 	(*RunRequest)(nil),             // 0: berth.guest.v1.RunRequest
 	(*Seen)(nil),                   // 1: berth.guest.v1.Seen
 	(*RunResponse)(nil),            // 2: berth.guest.v1.RunResponse
 	(*Output)(nil),                 // 3: berth.guest.v1.Output
 	(*End)(nil),                    // 4: berth.guest.v1.End
-	(*KeepAlive)(nil),              // 5: berth.guest.v1.KeepAlive
-	(*CancelRequest)(nil),          // 6: berth.guest.v1.CancelRequest
-	(*CancelResponse)(nil),         // 7: berth.guest.v1.CancelResponse
-	(*ForgetRequest)(nil),          // 8: berth.guest.v1.ForgetRequest
-	(*ForgetResponse)(nil),         // 9: berth.guest.v1.ForgetResponse
-	(*InfoRequest)(nil),            // 10: berth.guest.v1.InfoRequest
-	(*InfoResponse)(nil),           // 11: berth.guest.v1.InfoResponse
-	(*SetEnvironmentRequest)(nil),  // 12: berth.guest.v1.SetEnvironmentRequest
-	(*SetEnvironmentResponse)(nil), // 13: berth.guest.v1.SetEnvironmentResponse
-	(*SetNetworkRequest)(nil),      // 14: berth.guest.v1.SetNetworkRequest
-	(*SetNetworkResponse)(nil),     // 15: berth.guest.v1.SetNetworkResponse
-	nil,                            // 16: berth.guest.v1.SetNetworkRequest.EnvironmentEntry
+	(*Kept)(nil),                   // 5: berth.guest.v1.Kept
+	(*KeepAlive)(nil),              // 6: berth.guest.v1.KeepAlive
+	(*CancelRequest)(nil),          // 7: berth.guest.v1.CancelRequest
+	(*CancelResponse)(nil),         // 8: berth.guest.v1.CancelResponse
+	(*ForgetRequest)(nil),          // 9: berth.guest.v1.ForgetRequest
+	(*ForgetResponse)(nil),         // 10: berth.guest.v1.ForgetResponse
+	(*InfoRequest)(nil),            // 11: berth.guest.v1.InfoRequest
+	(*InfoResponse)(nil),           // 12: berth.guest.v1.InfoResponse
+	(*SetEnvironmentRequest)(nil),  // 13: berth.guest.v1.SetEnvironmentRequest
+	(*SetEnvironmentResponse)(nil), // 14: berth.guest.v1.SetEnvironmentResponse
+	(*SetNetworkRequest)(nil),      // 15: berth.guest.v1.SetNetworkRequest
+	(*SetNetworkResponse)(nil),     // 16: berth.guest.v1.SetNetworkResponse
+	nil,                            // 17: berth.guest.v1.SetNetworkRequest.EnvironmentEntry
 }
 var file_berth_guest_v1_guest_proto_depIdxs = []int32{
 	1,  // 0: berth.guest.v1.RunRequest.seen:type_name -> berth.guest.v1.Seen
 	3,  // 1: berth.guest.v1.RunResponse.stdout:type_name -> berth.guest.v1.Output
 	3,  // 2: berth.guest.v1.RunResponse.stderr:type_name -> berth.guest.v1.Output
 	4,  // 3: berth.guest.v1.RunResponse.end:type_name -> berth.guest.v1.End
-	5,  // 4: berth.guest.v1.RunResponse.keepalive:type_name -> berth.guest.v1.KeepAlive
-	16, // 5: berth.guest.v1.SetNetworkRequest.environment:type_name -> berth.guest.v1.SetNetworkRequest.EnvironmentEntry
-	0,  // 6: berth.guest.v1.Shell.Run:input_type -> berth.guest.v1.RunRequest
-	6,  // 7: berth.guest.v1.Shell.Cancel:input_type -> berth.guest.v1.CancelRequest
-	8,  // 8: berth.guest.v1.Shell.Forget:input_type -> berth.guest.v1.ForgetRequest
-	10, // 9: berth.guest.v1.Guest.Info:input_type -> berth.guest.v1.InfoRequest
-	12, // 10: berth.guest.v1.Guest.SetEnvironment:input_type -> berth.guest.v1.SetEnvironmentRequest
-	14, // 11: berth.guest.v1.Guest.SetNetwork:input_type -> berth.guest.v1.SetNetworkRequest
-	2,  // 12: berth.guest.v1.Shell.Run:output_type -> berth.guest.v1.RunResponse
-	7,  // 13: berth.guest.v1.Shell.Cancel:output_type -> berth.guest.v1.CancelResponse
-	9,  // 14: berth.guest.v1.Shell.Forget:output_type -> berth.guest.v1.ForgetResponse
-	11, // 15: berth.guest.v1.Guest.Info:output_type -> berth.guest.v1.InfoResponse
-	13, // 16: berth.guest.v1.Guest.SetEnvironment:output_type -> berth.guest.v1.SetEnvironmentResponse
-	15, // 17: berth.guest.v1.Guest.SetNetwork:output_type -> berth.guest.v1.SetNetworkResponse
-	12, // [12:18] is the sub-list for method output_type
-	6,  // [6:12] is the sub-list for method input_type
-	6,  // [6:6] is the sub-list for extension type_name
-	6,  // [6:6] is the sub-list for extension extendee
-	0,  // [0:6] is the sub-list for field type_name
+	6,  // 4: berth.guest.v1.RunResponse.keepalive:type_name -> berth.guest.v1.KeepAlive
+	5,  // 5: berth.guest.v1.End.stdout:type_name -> berth.guest.v1.Kept
+	5,  // 6: berth.guest.v1.End.stderr:type_name -> berth.guest.v1.Kept
+	17, // 7: berth.guest.v1.SetNetworkRequest.environment:type_name -> berth.guest.v1.SetNetworkRequest.EnvironmentEntry
+	0,  // 8: berth.guest.v1.Shell.Run:input_type -> berth.guest.v1.RunRequest
+	7,  // 9: berth.guest.v1.Shell.Cancel:input_type -> berth.guest.v1.CancelRequest
+	9,  // 10: berth.guest.v1.Shell.Forget:input_type -> berth.guest.v1.ForgetRequest
+	11, // 11: berth.guest.v1.Guest.Info:input_type -> berth.guest.v1.InfoRequest
+	13, // 12: berth.guest.v1.Guest.SetEnvironment:input_type -> berth.guest.v1.SetEnvironmentRequest
+	15, // 13: berth.guest.v1.Guest.SetNetwork:input_type -> berth.guest.v1.SetNetworkRequest
+	2,  // 14: berth.guest.v1.Shell.Run:output_type -> berth.guest.v1.RunResponse
+	8,  // 15: berth.guest.v1.Shell.Cancel:output_type -> berth.guest.v1.CancelResponse
+	10, // 16: berth.guest.v1.Shell.Forget:output_type -> berth.guest.v1.ForgetResponse
+	12, // 17: berth.guest.v1.Guest.Info:output_type -> berth.guest.v1.InfoResponse
+	14, // 18: berth.guest.v1.Guest.SetEnvironment:output_type -> berth.guest.v1.SetEnvironmentResponse
+	16, // 19: berth.guest.v1.Guest.SetNetwork:output_type -> berth.guest.v1.SetNetworkResponse
+	14, // [14:20] is the sub-list for method output_type
+	8,  // [8:14] is the sub-list for method input_type
+	8,  // [8:8] is the sub-list for extension type_name
+	8,  // [8:8] is the sub-list for extension extendee
+	0,  // [0:8] is the sub-list for field type_name
 }
 
 func init() { file_berth_guest_v1_guest_proto_init() }
@@ -1008,7 +1095,7 @@ func file_berth_guest_v1_guest_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_berth_guest_v1_guest_proto_rawDesc), len(file_berth_guest_v1_guest_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   17,
+			NumMessages:   18,
 			NumExtensions: 0,
 			NumServices:   2,
 		},
