@@ -169,6 +169,7 @@ type Options struct {
 	Usages     store.Usages
 	Currency   string // of costs; default usd
 	Webhooks   *webhook.Service
+	Observer   Observer    // default none
 	Seal       cipher.AEAD // for links to ports; as seal.New returns it
 	Log        *slog.Logger
 	Version    string // told by /healthz
@@ -218,6 +219,9 @@ func New(opts Options) http.Handler {
 	}
 	if opts.SocketLife == 0 {
 		opts.SocketLife = time.Hour
+	}
+	if opts.Observer == nil {
+		opts.Observer = noObserver{}
 	}
 	if opts.Now == nil {
 		opts.Now = time.Now

@@ -36,7 +36,7 @@ func (rt route) pattern() string {
 // happens, and a line in the log.
 func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	x := &exchange{ResponseWriter: w, start: time.Now(), requestID: berth.NewID(berth.PrefixRequest),
-		clientID: r.Header.Get(clientRequestID)}
+		clientID: r.Header.Get(clientRequestID), observer: s.Observer}
 	w.Header().Set("x-request-id", x.requestID)
 	w.Header().Set("openai-version", "2020-10-01")
 	defer s.end(x, r)
@@ -56,6 +56,7 @@ func (s *server) end(x *exchange, r *http.Request) {
 			x.fail(nil)
 		}
 	}
+	x.observe(r)
 	line := []slog.Attr{slog.String("method", r.Method), slog.String("path", pathForLog(r)), slog.Int("status", x.status),
 		slog.Duration("duration", time.Since(x.start)), slog.String("project", string(x.caller.Project)),
 		slog.String("key", string(x.caller.Key)), slog.String("request_id", x.requestID)}
@@ -154,6 +155,9 @@ type exchange struct {
 	caller    berth.Caller // zero until identified
 	status    int          // 0 until the header is written
 
+	observer Observer
+	closed   func() // tells it that an answer which lasts has ended; may be nil
+
 	rates func(http.Header) // adds what the caller has left of its rates; may be nil
 }
 
@@ -165,6 +169,7 @@ func (x *exchange) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	conn, buffered, err := http.NewResponseController(x.ResponseWriter).Hijack()
 	if err == nil && x.status == 0 {
 		x.status = http.StatusSwitchingProtocols
+		x.stays(x.status)
 	}
 	return conn, buffered, err
 }
@@ -179,6 +184,7 @@ func (x *exchange) WriteHeader(status int) {
 		if x.rates != nil {
 			x.rates(x.Header())
 		}
+		x.stays(status)
 	}
 	x.ResponseWriter.WriteHeader(status)
 }

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/mod/sumdb/note"
@@ -38,6 +39,8 @@ type Log struct {
 	wake   chan struct{} // has room for one: there is something to write
 	rush   chan struct{} // has room for one: somebody waits
 	search chan struct{} // has room for one: somebody searches the record
+
+	written, failed atomic.Int64
 
 	mu     sync.Mutex
 	room   sync.Cond // the queue has become shorter, or the log was closed
@@ -151,7 +154,10 @@ func (l *Log) run() {
 		if closed && (left == 0 || err != nil) {
 			return
 		}
-		if err != nil {
+		if err == nil {
+			l.written.Add(int64(len(batch)))
+		} else {
+			l.failed.Add(1)
 			l.log.Error("the audit record was not written; this will be tried again", "err", err, "entries", left)
 			time.Sleep(retryTime)
 			ring(l.wake)
@@ -176,6 +182,15 @@ func (l *Log) settle(batch []*pending, err error) int {
 	l.queue = append(again, l.queue...)
 	l.room.Broadcast()
 	return len(l.queue)
+}
+
+// Written returns how many entries this log has written and how often it could not,
+// since it was opened.
+func (l *Log) Written() (entries, failures int64) {
+	if l == nil {
+		return 0, 0
+	}
+	return l.written.Load(), l.failed.Load()
 }
 
 // Close writes what is left and closes the record.

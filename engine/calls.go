@@ -118,6 +118,8 @@ func (s *speech) closeCall(c *openCall) []berth.Event {
 	}
 	if c.hosted {
 		s.run.pending = append(s.run.pending, c.Call)
+	} else if refusal == "" {
+		s.run.engine.Observer.Called(item.Type(), OutcomeClient, 0)
 	}
 	return append(append(out, at(c.index, events)...), done(c.index, item))
 }

@@ -81,6 +81,7 @@ type Options struct {
 	Budget     berth.Budget // what a response may take at most; it can ask for less
 	Shell      tool.ShellLimits
 	Return     time.Duration // in which a client that was lost may ask again for the response that it named; default 10 s
+	Observer   Observer      // default none
 	Log        *slog.Logger
 
 	// Key seals encrypted_content, which only a server with the same key can open.
@@ -108,6 +109,9 @@ type Engine struct {
 func New(opts Options) *Engine {
 	if opts.Quota == nil {
 		opts.Quota = noQuota{}
+	}
+	if opts.Observer == nil {
+		opts.Observer = noObserver{}
 	}
 	e := &Engine{Options: opts, runs: map[berth.ResponseID]*run{}, past: newHistory(), seals: newSealer(opts.Key)}
 	e.base, e.detach = context.WithCancelCause(context.Background())
@@ -267,6 +271,7 @@ func (e *Engine) start(r *run) {
 		defer close(r.ended)
 		defer cancel(nil)
 		r.main(ctx)
+		r.report()
 		r.booked(r.usage.TotalTokens)
 		r.writer.Close()
 		e.remember(r)

@@ -137,6 +137,13 @@ func deed(it berth.Item) string {
 	return said.Arguments + string(said.Output)
 }
 
+// timedOut reports whether a command of a shell's output took too long.
+func timedOut(it berth.Item) bool {
+	var out berth.ShellCallOutput
+	return it.Type() == berth.ItemShellCallOutput && it.Decode(&out) == nil &&
+		slices.ContainsFunc(out.Output, func(c berth.ShellContent) bool { return c.Outcome.Type == "timeout" })
+}
+
 // hasFailed reports whether a command of a shell's output failed.
 func hasFailed(it berth.Item) bool {
 	var out berth.ShellCallOutput

@@ -120,7 +120,7 @@ func (r *run) turns(ctx context.Context) (err error) {
 	}
 	for first := len(r.writer.Body().Output) == 0; ; first = false {
 		for len(r.pending) > 0 {
-			if err := r.pending[0].Run(ctx, emitter{r.writer}); err != nil {
+			if err := r.call(ctx, r.pending[0]); err != nil {
 				return err
 			}
 			r.pending = r.pending[1:]

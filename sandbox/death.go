@@ -35,6 +35,7 @@ func (k *Keeper) bury(s *sandbox, reason string, told, cause error, only func() 
 	if !s.condemn(reason, only) {
 		return false
 	}
+	k.opts.Observer.Ended(reason)
 	log := k.opts.Log.With("container", s.id, "project", s.project, "reason", reason)
 	if cause == nil {
 		log.Info("container ended")

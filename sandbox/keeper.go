@@ -72,6 +72,8 @@ type Options struct {
 	// Limits of every sandbox; the memory is its container's own tier.
 	Limits driver.Limits
 
+	Observer Observer // default none
+
 	// Quota returns how many containers a project may run at once, negative for any
 	// number, or an error for the client if it may not start another. Default: any.
 	Quota func(ctx context.Context, p berth.ProjectID) (most int, err error)
@@ -117,6 +119,9 @@ type Keeper struct {
 func NewKeeper(opts Options) (*Keeper, error) {
 	if opts.Store == nil || opts.Driver == nil || opts.Template == nil || opts.OpenFile == nil || opts.Log == nil || opts.Seal == nil {
 		return nil, errors.New("sandbox: Store, Driver, Template, OpenFile, Log and Seal are needed")
+	}
+	if opts.Observer == nil {
+		opts.Observer = noObserver{}
 	}
 	if opts.Quota == nil {
 		opts.Quota = func(context.Context, berth.ProjectID) (int, error) { return -1, nil }

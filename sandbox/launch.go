@@ -27,20 +27,22 @@ func (k *Keeper) launch(s *sandbox, pl *plan) {
 	}
 	ctx, cancel := context.WithTimeout(s.life, startTime)
 	defer cancel()
-	if err := k.start(ctx, s, pl); err != nil {
+	how, err := k.start(ctx, s, pl)
+	if err != nil {
+		how = StartFailed
 		k.bury(s, reasonHost, startError(s.id, err), err, nil)
 	}
+	k.opts.Observer.Started(how, time.Since(pl.asked))
 }
 
-// start makes a sandbox what was planned.
-func (k *Keeper) start(ctx context.Context, s *sandbox, pl *plan) error {
+// start makes a sandbox what was planned, and says how it came to be.
+func (k *Keeper) start(ctx context.Context, s *sandbox, pl *plan) (how string, err error) {
 	spec := k.spec(pl.body, pl.rootfs)
-	var err error
 	if spec.Mounts, err = k.openVolumes(ctx, s); err != nil {
-		return stepError{"its volumes could not be mounted", err}
+		return "", stepError{"its volumes could not be mounted", err}
 	}
-	if err := k.wake(ctx, s, spec, pl.memory()); err != nil {
-		return err
+	if how, err = k.wake(ctx, s, spec, pl.memory()); err != nil {
+		return "", err
 	}
 	for _, step := range []struct {
 		do      func() error
@@ -59,27 +61,29 @@ func (k *Keeper) start(ctx context.Context, s *sandbox, pl *plan) error {
 		}, "its state could not be saved"},
 	} {
 		if err := step.do(); err != nil {
-			return stepError{step.failing, err}
+			return "", stepError{step.failing, err}
 		}
 	}
-	return nil
+	return how, nil
 }
 
 // wake returns when the sandbox's guest has answered. One from the pool that does
 // not is made anew.
-func (k *Keeper) wake(ctx context.Context, s *sandbox, spec driver.Spec, memory *snapshot.Record) error {
-	if !s.pooled {
-		return k.boot(ctx, s, spec, memory)
-	}
-	if s.answers(ctx) {
-		return nil
+func (k *Keeper) wake(ctx context.Context, s *sandbox, spec driver.Spec, memory *snapshot.Record) (how string, err error) {
+	switch {
+	case memory != nil:
+		return StartMemory, k.boot(ctx, s, spec, memory)
+	case !s.pooled:
+		return StartCold, k.boot(ctx, s, spec, nil)
+	case s.answers(ctx):
+		return StartPool, nil
 	}
 	k.pool.missed()
 	k.opts.Log.Warn("a sandbox from the pool does not answer; its container is started cold", "container", s.id)
 	if err := k.unmake(ctx, s); err != nil {
-		return stepError{"a sandbox of its name could not be removed", err}
+		return "", stepError{"a sandbox of its name could not be removed", err}
 	}
-	return k.boot(ctx, s, spec, nil)
+	return StartCold, k.boot(ctx, s, spec, nil)
 }
 
 // setEnvironment gives the commands of a sandbox, which is made without one, their

@@ -132,7 +132,9 @@ func (c *command) end(outcome berth.ShellOutcome) {
 	}
 	c.ended = true
 	c.entry.Outcome = outcome
-	c.entry.DurationMS = max(0, c.keeper.now().Sub(c.began).Milliseconds())
+	took := max(0, c.keeper.now().Sub(c.began))
+	c.entry.DurationMS = took.Milliseconds()
+	c.keeper.opts.Observer.Ran(c.entry.Source, ranAs(outcome), took)
 	c.entry.Stdout, c.entry.Stderr = c.out[0].text(), c.out[1].text()
 	ctx, cancel := context.WithTimeout(context.Background(), logTime)
 	defer cancel()

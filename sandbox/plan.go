@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/sandbox/driver"
@@ -12,6 +13,7 @@ import (
 
 // A plan is what a request for a container comes to.
 type plan struct {
+	asked  time.Time // when
 	body   *berth.Container
 	rootfs string // of its template, on the host
 	env    []string
@@ -54,7 +56,7 @@ func (k *Keeper) plan(ctx context.Context, p berth.ProjectID, req CreateRequest)
 	}); i >= 0 {
 		return nil, berth.Invalid("env", "An environment variable has no name, or a NUL in it.")
 	}
-	pl := &plan{body: c, env: req.Env, files: req.FileIDs, policy: req.NetworkPolicy}
+	pl := &plan{asked: time.Now(), body: c, env: req.Env, files: req.FileIDs, policy: req.NetworkPolicy}
 	if err := k.source(ctx, p, pl, req.Source); err != nil {
 		return nil, err
 	}

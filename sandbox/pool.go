@@ -55,6 +55,9 @@ type pool struct {
 
 // PoolStats tell how well the pool serves.
 type PoolStats struct {
+	Template    string // its name in the configuration
+	MemoryLimit string
+
 	Size   int   // how many sandboxes it is to hold
 	Ready  int   // how many it holds
 	Hits   int64 // containers that were given one
@@ -69,6 +72,13 @@ func (k *Keeper) Pool() PoolStats {
 	stats := p.stats
 	stats.Size, stats.Ready = p.size, len(p.ready)
 	return stats
+}
+
+// Pools returns the figures of all pools.
+func (k *Keeper) Pools() []PoolStats {
+	stats := k.Pool()
+	stats.Template, stats.MemoryLimit = "default", poolMemory
+	return []PoolStats{stats}
 }
 
 // report logs the figures of the pool if they have changed.

@@ -260,6 +260,21 @@ func (l *Library) Bytes(ctx context.Context, p berth.ProjectID) (int64, error) {
 	}
 }
 
+// Totals returns how many snapshots of all projects are kept and the bytes that they
+// take, those that are being made included.
+func (l *Library) Totals(ctx context.Context) (count int, bytes int64, err error) {
+	for it := l.opts.Bucket.List(nil); ; count++ {
+		o, err := it.Next(ctx)
+		if errors.Is(err, io.EOF) {
+			return count, bytes, nil
+		}
+		if err != nil {
+			return 0, 0, err
+		}
+		bytes += o.Size
+	}
+}
+
 // Open opens a snapshot's content, a layer. What is read is what was written, or
 // ends with an error. The caller closes it.
 func (l *Library) Open(ctx context.Context, p berth.ProjectID, r *Record) (io.ReadCloser, error) {

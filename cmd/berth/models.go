@@ -8,6 +8,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/model"
@@ -68,13 +69,14 @@ func (m *UpstreamConfig) dialect() (keys []string) {
 }
 
 // newRouter makes the upstreams and says which models go to which. It returns the
-// upstreams as well, in the order of their names.
-func newRouter(config *Config, log *slog.Logger) (*model.Router, []*balance.Upstream, error) {
+// upstreams as well, in the order of their names. heard, which may be nil, is told of
+// the first words of turns.
+func newRouter(config *Config, heard func(upstream, model string, took time.Duration), log *slog.Logger) (*model.Router, []*balance.Upstream, error) {
 	rules := []model.Rule{{Match: scripted.Name, Provider: scripted.Provider{}, About: berth.ModelBerth{Provider: scripted.Name}}}
 	var all []*balance.Upstream
 	named := map[string]*balance.Upstream{}
 	for _, name := range slices.Sorted(maps.Keys(config.Upstreams)) {
-		u, err := config.Upstreams[name].open(name, false, config.Currency, log)
+		u, err := config.Upstreams[name].open(name, false, config.Currency, heard, log)
 		if err != nil {
 			return nil, nil, fmt.Errorf("upstream %s: %w", name, err)
 		}
@@ -88,7 +90,7 @@ func newRouter(config *Config, log *slog.Logger) (*model.Router, []*balance.Upst
 	for i := range models {
 		m := &models[i]
 		if len(m.Upstreams) == 0 {
-			u, err := m.own().open(m.Match, true, config.Currency, log)
+			u, err := m.own().open(m.Match, true, config.Currency, heard, log)
 			if err != nil {
 				return nil, nil, fmt.Errorf("model %s: %w", m.Match, err)
 			}

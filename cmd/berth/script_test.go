@@ -36,6 +36,12 @@ func TestScripts(t *testing.T) {
 				return err
 			}
 			defer l.Close()
+			other, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				return err
+			}
+			defer other.Close()
+			env.Setenv("METRICS", other.Addr().String())
 			env.Setenv("ADDR", l.Addr().String())
 			env.Setenv("BERTH_URL", "http://"+l.Addr().String())
 			env.Setenv("BERTH_STATE", env.WorkDir+"/state")

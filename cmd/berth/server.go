@@ -55,7 +55,7 @@ type server struct {
 // newServer makes a server from its parts, top to bottom. On an error what was
 // made is closed.
 func newServer(ctx context.Context, state string, config *Config, log *slog.Logger) (s *server, err error) {
-	s = &server{log: log}
+	s = &server{log: log, metrics: metrics.New(version)}
 	defer func() {
 		if err != nil {
 			s.Close(context.WithoutCancel(ctx))
@@ -134,6 +134,7 @@ func newServer(ctx context.Context, state string, config *Config, log *slog.Logg
 		Template:  held.find,
 		Snapshots: snapshots.Library, OnExpiry: config.Containers.OnExpiry, SnapshotLife: config.Containers.SnapshotLife,
 		Quota:       quotas.Containers,
+		Observer:    metrics.Sandbox{Metrics: s.metrics},
 		Limits:      driver.Limits{CPU: config.Containers.CPU, PIDs: config.Containers.PIDs, Disk: int64(config.Containers.Disk)},
 		Pool:        config.Containers.Pool,
 		IdleMinutes: int(config.Containers.Idle / time.Minute), MaxIdleMinutes: int(config.Containers.MaxIdle / time.Minute)})
@@ -146,12 +147,13 @@ func newServer(ctx context.Context, state string, config *Config, log *slog.Logg
 	s.later(held.startPruning(func(ctx context.Context) (map[string]bool, error) { return references(ctx, db, snapshots.Library) }, keeper, log))
 	s.later(func(context.Context) error { return keeper.Close() })
 
-	models, upstreams, err := newRouter(config, log)
+	models, upstreams, err := newRouter(config, s.metrics.FirstToken, log)
 	if err != nil {
 		return s, err
 	}
-	events := journal.New(db)
-	s.metrics = metrics.New(version, keeper)
+	s.metrics.Collect(metrics.Sources{Containers: keeper, Upstreams: statuses(upstreams), Snapshots: snapshots.Totals, Audit: record.Written, Usages: db,
+		Isolation: isolation.Features().Isolation})
+	events := journal.New(s.metrics.Responses(db))
 	events.AtEnd(s.metrics.AtEnd)
 	hooks := webhook.New(db, log)
 	events.AtEnd(hooks.AtEnd)
@@ -162,7 +164,7 @@ func newServer(ctx context.Context, state string, config *Config, log *slog.Logg
 		return s, err
 	}
 	eng := engine.New(engine.Options{Budget: budget, Responses: db, Runs: db, Objects: db, Journal: events, Models: models, Containers: containers{keeper},
-		Files: uploads, Owner: owner, Log: log, Key: key, Usages: db, Quota: quotas,
+		Files: uploads, Owner: owner, Log: log, Key: key, Usages: db, Quota: quotas, Observer: metrics.Engine{Metrics: s.metrics},
 		Retry: engine.Retry{Attempts: config.Retry.Attempts, Patience: config.Retry.Patience, Final: config.Retry.Continue == "fail"},
 		Shell: tool.ShellLimits{Timeout: config.Shell.Timeout, MaxTimeout: config.Shell.MaxTimeout, Output: config.Shell.Output}})
 	s.leave = eng.Close
@@ -183,8 +185,8 @@ func newServer(ctx context.Context, state string, config *Config, log *slog.Logg
 		Responses: db, Objects: db, Keys: db, Usages: db,
 		Snapshots: snapshots.Library, Templates: held, Volumes: volumes, Bundles: bundles,
 		Quota: quotas, Upstreams: statuses(upstreams), Currency: config.Currency,
-		Webhooks: hooks,
-		Seal:     seal.New(key), Log: log, Version: version, SpoolDir: spool})
+		Webhooks: hooks, Observer: metrics.API{Metrics: s.metrics},
+		Seal: seal.New(key), Log: log, Version: version, SpoolDir: spool})
 	return s, nil
 }
 

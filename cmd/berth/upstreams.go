@@ -253,7 +253,7 @@ func (u *UpstreamConfig) secrets() ([]secret, error) {
 }
 
 // open makes the upstream. Without a name of its own it is anonymous.
-func (u *UpstreamConfig) open(name string, anonymous bool, currency string, log *slog.Logger) (*balance.Upstream, error) {
+func (u *UpstreamConfig) open(name string, anonymous bool, currency string, heard func(upstream, model string, took time.Duration), log *slog.Logger) (*balance.Upstream, error) {
 	options, err := u.options(log.With("upstream", name))
 	if err != nil {
 		return nil, err
@@ -271,7 +271,7 @@ func (u *UpstreamConfig) open(name string, anonymous bool, currency string, log 
 		}
 		keys = append(keys, balance.Key{Name: s.name, Provider: p})
 	}
-	return balance.NewUpstream(balance.UpstreamOptions{Name: name, Anonymous: anonymous, Keys: keys, Log: log,
+	return balance.NewUpstream(balance.UpstreamOptions{Name: name, Anonymous: anonymous, Keys: keys, Log: log, FirstToken: heard,
 		Limits:  balance.Limits(u.Limits),
 		Breaker: balance.Breaker(u.Breaker),
 		Prices:  balance.Prices{Currency: currency, Models: u.prices()}})

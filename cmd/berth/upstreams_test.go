@@ -103,7 +103,7 @@ func TestUpstreamsConfig(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := newRouter(c, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "upstream a: api_key_envs: BERTH_TEST_MISSING is not set") {
+	if _, _, err := newRouter(c, nil, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "upstream a: api_key_envs: BERTH_TEST_MISSING is not set") {
 		t.Errorf("a key that is not there: got %v", err)
 	}
 }
@@ -115,7 +115,7 @@ func route(t *testing.T, text string) model.Provider {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, _, err := newRouter(c, slog.New(slog.NewTextHandler(t.Output(), nil)))
+	r, _, err := newRouter(c, nil, slog.New(slog.NewTextHandler(t.Output(), nil)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -235,7 +235,7 @@ func TestUpstreamTLS(t *testing.T) {
 	}
 	c, err := readConfig(t, `upstreams: {a: {base_url: "`+server.URL+`", tls: {ca_file: /no/such/file}}}`)
 	if err == nil {
-		_, _, err = newRouter(c, slog.New(slog.DiscardHandler))
+		_, _, err = newRouter(c, nil, slog.New(slog.DiscardHandler))
 	}
 	if err == nil || !strings.Contains(err.Error(), "upstream a: tls.ca_file") {
 		t.Errorf("a file that is not there: got %v", err)

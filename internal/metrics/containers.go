@@ -11,16 +11,14 @@ import (
 	"github.com/berth-run/berth/sandbox"
 )
 
-func describe(name, help string, labels ...string) *prometheus.Desc {
-	return prometheus.NewDesc("berth_"+name, help, labels, nil)
-}
-
 var (
 	descRunning   = describe("containers", "Containers that run.", "memory_limit", "isolation")
-	descPoolSize  = describe("pool_size", "Sandboxes that the pool is to hold.")
-	descPoolReady = describe("pool_ready", "Sandboxes that the pool holds.")
-	descPoolHits  = describe("pool_hits_total", "Containers that were given a sandbox of the pool.")
-	descPoolMiss  = describe("pool_misses_total", "Containers that could have been given one and were started cold.")
+	descPoolSize  = describe("pool_size", "Sandboxes that the pool is to hold.", "template", "memory_limit")
+	descPoolReady = describe("pool_ready", "Sandboxes that the pool holds.", "template", "memory_limit")
+	descPoolHits  = describe("pool_hits_total", "Containers that were given a sandbox of the pool.", "template", "memory_limit")
+	descPoolMiss  = describe("pool_misses_total", "Containers that could have been given one and were started cold.", "template", "memory_limit")
+
+	poolDescs = []*prometheus.Desc{descPoolSize, descPoolReady, descPoolHits, descPoolMiss}
 )
 
 // A figure is one of a container's.
@@ -43,30 +41,15 @@ var figures = []figure{
 	{describe("container_egress_refused_total", "Connections and names that were refused.", "container", "project"), prometheus.CounterValue, func(s *berth.ContainerStats) float64 { return float64(s.Egress.Refused) }},
 }
 
-// containers collects the figures of containers at each scrape.
-type containers struct{ Containers }
-
-func (c containers) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{descRunning, descPoolSize, descPoolReady, descPoolHits, descPoolMiss} {
-		out <- d
-	}
+func containerDescs() []*prometheus.Desc {
+	descs := []*prometheus.Desc{descRunning}
 	for _, f := range figures {
-		out <- f.desc
+		descs = append(descs, f.desc)
 	}
+	return descs
 }
 
-func (c containers) Collect(out chan<- prometheus.Metric) {
-	tell := func(d *prometheus.Desc, kind prometheus.ValueType, v float64, labels ...string) {
-		out <- prometheus.MustNewConstMetric(d, kind, v, labels...)
-	}
-	pool := c.Pool()
-	tell(descPoolSize, prometheus.GaugeValue, float64(pool.Size))
-	tell(descPoolReady, prometheus.GaugeValue, float64(pool.Ready))
-	tell(descPoolHits, prometheus.CounterValue, float64(pool.Hits))
-	tell(descPoolMiss, prometheus.CounterValue, float64(pool.Misses))
-
-	ctx, cancel := context.WithTimeout(context.Background(), readTime)
-	defer cancel()
+func tellContainers(ctx context.Context, c Containers, tell teller) {
 	all := c.Readings(ctx)
 	running := map[[2]string]int{}
 	for _, r := range all {
@@ -80,5 +63,15 @@ func (c containers) Collect(out chan<- prometheus.Metric) {
 		for _, f := range figures {
 			tell(f.desc, f.kind, f.of(r.Stats), string(r.Stats.ContainerID), string(r.Project))
 		}
+	}
+}
+
+// tellPools tells of each pool; their number is the configuration's.
+func tellPools(pools []sandbox.PoolStats, tell teller) {
+	for _, p := range pools {
+		tell(descPoolSize, prometheus.GaugeValue, float64(p.Size), p.Template, p.MemoryLimit)
+		tell(descPoolReady, prometheus.GaugeValue, float64(p.Ready), p.Template, p.MemoryLimit)
+		tell(descPoolHits, prometheus.CounterValue, float64(p.Hits), p.Template, p.MemoryLimit)
+		tell(descPoolMiss, prometheus.CounterValue, float64(p.Misses), p.Template, p.MemoryLimit)
 	}
 }

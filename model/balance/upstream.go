@@ -23,6 +23,10 @@ type UpstreamOptions struct {
 	Breaker Breaker
 	Prices  Prices
 	Log     *slog.Logger
+
+	// FirstToken is told how long the first word of a turn took to come, of the
+	// upstream's name for a model. It must not block. Default: nobody is.
+	FirstToken func(upstream, model string, took time.Duration)
 }
 
 // A Key is one secret of an upstream, with the provider that asks with it.
@@ -53,6 +57,9 @@ func NewUpstream(opts UpstreamOptions) (*Upstream, error) {
 	}
 	if opts.Log == nil {
 		opts.Log = slog.New(slog.DiscardHandler)
+	}
+	if opts.FirstToken == nil {
+		opts.FirstToken = func(string, string, time.Duration) {}
 	}
 	opts.Log = opts.Log.With("upstream", opts.Name)
 	return &Upstream{opts: opts, keys: newRing(opts.Keys), gate: newGate(opts.Limits), breaker: newBreaker(opts.Breaker, opts.Log)}, nil
@@ -150,7 +157,7 @@ func (u *Upstream) try(ctx context.Context, k *key, req *model.Request, yield fu
 	}
 	defer func() { report(errLeft) }() // if nothing else was reported
 	u.count.asked.Add(1)
-	begun := false
+	begun, asked := false, time.Now()
 	for d, err := range k.Provider.Stream(ctx, req) {
 		switch {
 		case err != nil && ctx.Err() != nil:
@@ -173,6 +180,7 @@ func (u *Upstream) try(ctx context.Context, k *key, req *model.Request, yield fu
 		case !begun:
 			begun = true
 			report(nil)
+			u.opts.FirstToken(u.opts.Name, req.Model, time.Since(asked))
 		}
 		switch said := d.(type) {
 		case model.Finish:

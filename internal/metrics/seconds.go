@@ -1,0 +1,82 @@
+package metrics
+
+import (
+	"context"
+	"maps"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/store"
+)
+
+var descSeconds = describe("container_seconds_total", "Seconds that containers have run, as the store counts them: each minute, and over restarts.", "project", "memory_limit", "isolation")
+
+// How the store's counts are read: all of them now and then, for what is counted late
+// goes to the past, and in between only the last ones.
+const (
+	recountEvery = time.Hour
+	recent       = 2 * time.Hour
+)
+
+// An allowance is what the seconds of containers are told apart by.
+type allowance struct {
+	project berth.ProjectID
+	tier    string
+}
+
+// seconds are those of containers, from the store.
+type seconds struct {
+	Sources
+	projects *names
+
+	mu      sync.Mutex
+	counted time.Time // when past was read
+	until   time.Time // what past holds ends here
+	past    map[allowance]int64
+}
+
+func (s *seconds) tell(ctx context.Context, tell teller) {
+	totals, err := s.read(ctx, time.Now())
+	if err != nil {
+		return // no sum is better than one that is too small
+	}
+	labelled := map[allowance]int64{}
+	for a, n := range totals {
+		a.project = berth.ProjectID(s.projects.label(string(a.project)))
+		labelled[a] += n
+	}
+	for a, n := range labelled {
+		tell(descSeconds, prometheus.CounterValue, float64(n), string(a.project), a.tier, s.Isolation)
+	}
+}
+
+func (s *seconds) read(ctx context.Context, now time.Time) (map[allowance]int64, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.past == nil || now.Sub(s.counted) >= recountEvery {
+		until := now.Add(-recent).Truncate(time.Hour)
+		past, err := s.sum(ctx, time.Unix(0, 0), until, nil)
+		if err != nil {
+			return nil, err
+		}
+		s.past, s.until, s.counted = past, until, now
+	}
+	return s.sum(ctx, s.until, now.Add(time.Hour), s.past)
+}
+
+// sum returns what was used in a time, and before.
+func (s *seconds) sum(ctx context.Context, from, to time.Time, before map[allowance]int64) (map[allowance]int64, error) {
+	used, err := s.Usages.Usage(ctx, store.UsageQuery{Kind: store.UsageContainer, From: from, To: to, Width: 100 * 365 * 24 * time.Hour})
+	if err != nil {
+		return nil, err
+	}
+	sums := map[allowance]int64{}
+	maps.Copy(sums, before)
+	for _, u := range used {
+		sums[allowance{u.Project, u.Name}] += u.Seconds
+	}
+	return sums, nil
+}
