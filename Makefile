@@ -31,7 +31,7 @@ test-long: ## The same, and what takes long
 check: ## The part of test that needs no root: format, vet, staticcheck, known vulnerabilities
 	@scripts/check
 
-bench: ## Measure, and print a table
+bench: ## Measure, and print tables; BENCH=create,exec for some
 	@scripts/bench
 
 generate: ## Make generated code anew

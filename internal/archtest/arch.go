@@ -90,14 +90,15 @@ var Imports = map[string][]string{
 	"cmd/berth-guest":           {"guest/boot", "guest/serial", "guest/server"},
 	"demo/gen":                  {},
 	"e2e":                       {"", "internal/longtest"},
+	"bench":                     {"guest", "image", "sandbox/driver", "sandbox/gvisor"},
 }
 
 // Bans says which packages of the standard library and others only some may
 // import, so that the engine cannot learn HTTP by accident.
 var Bans = map[string][]string{
-	"net/http":     {"api", "api/preview", "webhook", "egress", "internal/contract", "internal/metrics", "guest", "guest/server", "model/upstream", "model/chat", "model/openai", "model/gemini", "model/anthropic", "model/modeltest", "cmd/berth", "e2e", "sandbox/drivertest", "image/registry"},
+	"net/http":     {"api", "api/preview", "webhook", "egress", "internal/contract", "internal/metrics", "guest", "guest/server", "model/upstream", "model/chat", "model/openai", "model/gemini", "model/anthropic", "model/modeltest", "bench", "cmd/berth", "e2e", "sandbox/drivertest", "image/registry"},
 	"database/sql": {"store/sqlite", "store/sqlite/query"},
-	"os/exec":      {"volume", "sandbox/host", "sandbox/gvisor", "sandbox/microvm", "sandbox/local", "sandbox/drivertest", "guest/boot", "guest/server", "image", "internal/dockertest", "store/storetest", "cmd/berth", "e2e"},
+	"os/exec":      {"volume", "sandbox/host", "sandbox/gvisor", "sandbox/microvm", "sandbox/local", "sandbox/drivertest", "guest/boot", "guest/server", "image", "internal/dockertest", "store/storetest", "bench", "cmd/berth", "e2e"},
 }
 
 // A file is what the rules look at in one source file.

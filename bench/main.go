@@ -1,0 +1,176 @@
+// Command bench measures Berth as its users meet it: the built binary, over HTTP,
+// with real sandboxes. Beside each figure stands what else could have been done,
+// measured in the same run, because machines differ and are busy.
+//
+// It needs root, bin/berth and a base template, which `make bench` provides. It
+// never fails for being slow, only if something did not work. What it makes it
+// removes, when it is interrupted as well; what a killed run has left, the next one
+// removes.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// A bench is one run of this program.
+type bench struct {
+	n      int    // how often what is quick is done; how many sandboxes there are at once
+	size   int64  // of a large file, in bytes
+	state  string // directory for everything that is made
+	images string // where the base template is
+	bin    string // where the programs are
+	out    io.Writer
+	failed int
+}
+
+// A subject is what one or more tables are about.
+type subject struct {
+	name, what string
+	measure    func(context.Context, *bench) error
+}
+
+// subjects are all there are, in the order in which they are measured.
+var subjects = []subject{
+	{"create", "from the request for a container to the end of its first command", measureCreate},
+	{"exec", "commands in a container that runs", measureExec},
+	{"files", "files into a container and out of it", measureFiles},
+}
+
+func main() {
+	if err := run(); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+func run() error {
+	b := &bench{out: os.Stdout}
+	only := flag.String("only", os.Getenv("BENCH"), "subjects to measure, with commas between them; default all")
+	flag.IntVar(&b.n, "n", 100, "how often what is quick is done, and how many containers there are at once")
+	megabytes := flag.Int64("mb", 1000, "size of the large file, in MB")
+	flag.StringVar(&b.bin, "bin", "bin", "directory of the built programs")
+	flag.StringVar(&b.images, "images", "", "directory with the base template; default that of the tests")
+	flag.Usage = usage
+	flag.Parse()
+	chosen, err := choose(*only)
+	if err != nil {
+		return err
+	}
+	if os.Geteuid() != 0 {
+		return errors.New("gVisor sandboxes need root here")
+	}
+	if b.n < 1 || *megabytes < 1 {
+		return errors.New("-n and -mb are at least 1")
+	}
+	b.size = *megabytes * 1e6
+	if err := b.prepare(); err != nil {
+		return err
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	defer stop()
+	err = b.measure(ctx, chosen)
+	if ctx.Err() != nil {
+		err = errors.New("interrupted")
+	}
+	if err := errors.Join(err, b.cleanUp()); err != nil {
+		return err
+	}
+	if b.failed > 0 {
+		return fmt.Errorf("%d operations failed", b.failed)
+	}
+	return nil
+}
+
+func usage() {
+	fmt.Fprintln(os.Stderr, "bench measures Berth and prints tables. Subjects:")
+	for _, s := range subjects {
+		fmt.Fprintf(os.Stderr, "  %-8s %s\n", s.name, s.what)
+	}
+	flag.PrintDefaults()
+}
+
+// choose returns the subjects of a list of names, all for an empty one.
+func choose(names string) ([]subject, error) {
+	if strings.Trim(names, ". ") == "" {
+		return subjects, nil
+	}
+	var chosen []subject
+	for name := range strings.SplitSeq(names, ",") {
+		i := slices.IndexFunc(subjects, func(s subject) bool { return s.name == strings.TrimSpace(name) })
+		if i < 0 {
+			usage()
+			return nil, fmt.Errorf("there is no subject %q", name)
+		}
+		chosen = append(chosen, subjects[i])
+	}
+	return chosen, nil
+}
+
+// measure measures one subject after the other. What goes wrong with one does not
+// keep the others from being measured.
+func (b *bench) measure(ctx context.Context, chosen []subject) error {
+	began := time.Now()
+	fmt.Fprintf(b.out, "%s, %d cores, %s\n", began.UTC().Format("2006-01-02 15:04 UTC"), runtime.NumCPU(), load())
+	var errs []error
+	for _, s := range chosen {
+		if ctx.Err() != nil {
+			break
+		}
+		fmt.Fprintf(os.Stderr, "[%4.0fs] %s: %s\n", time.Since(began).Seconds(), s.name, s.what)
+		if err := s.measure(ctx, b); err != nil && ctx.Err() == nil {
+			errs = append(errs, fmt.Errorf("%s: %w", s.name, err))
+		}
+	}
+	fmt.Fprintf(b.out, "\n%.0f s, %s\n", time.Since(began).Seconds(), load())
+	return errors.Join(errs...)
+}
+
+// load says how busy the machine is.
+func load() string {
+	raw, _ := os.ReadFile("/proc/loadavg")
+	one, _, _ := strings.Cut(string(raw), " ")
+	return "load " + one
+}
+
+// prepare finds what is needed and makes an empty state directory. It is not in the
+// system's directory for temporary files, which may be memory.
+func (b *bench) prepare() error {
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return err
+	}
+	tests := filepath.Join(cache, "berth-test", "state")
+	if dir := os.Getenv("BERTH_TEST_STATE"); dir != "" {
+		tests = dir
+	}
+	if b.images == "" {
+		b.images = filepath.Join(tests, "images")
+	}
+	for _, path := range []*string{&b.images, &b.bin} {
+		if *path, err = filepath.Abs(*path); err != nil {
+			return err
+		}
+	}
+	for _, path := range []string{filepath.Join(b.bin, "berth"), filepath.Join(b.images, "names", "base")} {
+		if _, err := os.Stat(path); err != nil {
+			return fmt.Errorf("%w: run make bench, which builds it", err)
+		}
+	}
+	b.state = filepath.Join(cache, "berth-bench")
+	if err := b.cleanUp(); err != nil {
+		return fmt.Errorf("what a former run has left: %w", err)
+	}
+	return os.MkdirAll(b.state, 0o700)
+}
