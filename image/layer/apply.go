@@ -26,6 +26,7 @@ type Applier struct {
 	Limits Limits
 
 	Owners  bool // files get the layer's owners; needs root
+	Notes   bool // owners and permissions are noted, see Note; what cannot be noted is root's
 	Devices bool // device nodes are made, where that is allowed; otherwise dropped
 
 	// Take is asked about each entry before it is applied; one that it takes, with
@@ -45,6 +46,9 @@ func (a *Applier) Apply(r io.Reader) error {
 		a.Limits.Entries = DefaultMaxEntries
 	}
 	a.made, a.times = map[string]bool{}, map[string]time.Time{}
+	if err := a.noteRoot(); err != nil {
+		return err
+	}
 	in := tar.NewReader(r)
 	for {
 		h, err := in.Next()
@@ -312,21 +316,45 @@ func (a *Applier) node(at string, kind uint32, dev uint64) error {
 	return a.inDir(at, func(dir int, base string) error { return unix.Mknodat(dir, base, kind|0o600, int(dev)) })
 }
 
+// noteRoot makes the tree one that has notes, if there are to be any.
+func (a *Applier) noteRoot() error {
+	if !a.Notes {
+		return nil
+	}
+	f, err := a.Root.Open(".")
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if n, _ := unix.Fgetxattr(int(f.Fd()), note, nil); n > 0 {
+		return nil
+	}
+	return Note(f, 0, 0, 0o755)
+}
+
+// note is own in a tree with notes.
+func (a *Applier) note(h *tar.Header, at string) error {
+	switch h.Typeflag {
+	case tar.TypeReg, tar.TypeDir, '\x00', tar.TypeCont, tar.TypeGNUSparse:
+	default:
+		return a.own(h, at)
+	}
+	f, err := a.Root.Open(at)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return Note(f, h.Uid, h.Gid, uint32(h.Mode))
+}
+
 // describe sets owner, permissions, attributes and time, in the order in which one
 // does not spoil the other.
 func (a *Applier) describe(h *tar.Header, at string) error {
-	err := a.inDir(at, func(dir int, base string) error {
-		if a.Owners {
-			if err := unix.Fchownat(dir, base, h.Uid, h.Gid, unix.AT_SYMLINK_NOFOLLOW); err != nil {
-				return err
-			}
-		}
-		if h.Typeflag == tar.TypeSymlink {
-			return nil // it has no permissions
-		}
-		return unix.Fchmodat(dir, base, uint32(h.Mode&permissions), 0)
-	})
-	if err != nil {
+	own := a.own
+	if a.Notes {
+		own = a.note
+	}
+	if err := own(h, at); err != nil {
 		return err
 	}
 	if h.Typeflag == tar.TypeReg || h.Typeflag == tar.TypeDir {
@@ -339,6 +367,21 @@ func (a *Applier) describe(h *tar.Header, at string) error {
 		return nil
 	}
 	return a.setTime(at, h.ModTime)
+}
+
+// own sets owner and permissions.
+func (a *Applier) own(h *tar.Header, at string) error {
+	return a.inDir(at, func(dir int, base string) error {
+		if a.Owners {
+			if err := unix.Fchownat(dir, base, h.Uid, h.Gid, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+				return err
+			}
+		}
+		if h.Typeflag == tar.TypeSymlink {
+			return nil // it has no permissions
+		}
+		return unix.Fchmodat(dir, base, uint32(h.Mode&permissions), 0)
+	})
 }
 
 // setAttributes sets extended attributes, where the file system has them.

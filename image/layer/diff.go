@@ -28,8 +28,9 @@ type Differ struct {
 	// Skip leaves a path, below Root, out. It may be nil.
 	Skip func(path string) bool
 
-	links map[inode]string // names of the files with several
-	dev   uint64
+	owners Owners
+	links  map[inode]string // names of the files with several
+	dev    uint64
 }
 
 type inode struct{ dev, ino uint64 }
@@ -38,9 +39,13 @@ type inode struct{ dev, ino uint64 }
 // changed directory, the names of all that it holds. Make makes a layer of it.
 // What vanishes meanwhile is left out; what changes meanwhile is anything.
 func (d *Differ) Diff(w *tar.Writer) error {
-	var st unix.Stat_t
-	if err := unix.Lstat(d.Root, &st); err != nil {
-		return &os.PathError{Op: "lstat", Path: d.Root, Err: err}
+	var err error
+	if d.owners, err = OwnersOf(d.Root); err != nil {
+		return err
+	}
+	st, err := d.owners.Lstat(d.Root)
+	if err != nil {
+		return err
 	}
 	d.dev, d.links = st.Dev, map[inode]string{}
 	return d.dir(w, d.Root, d.Prefix, &st)
@@ -89,11 +94,12 @@ func (d *Differ) child(w *tar.Writer, path, name string) error {
 	if d.Skip != nil && d.Skip(path) {
 		return nil
 	}
-	var st unix.Stat_t
-	if err := unix.Lstat(path, &st); gone(err) {
+	st, err := d.owners.Lstat(path)
+	if gone(err) {
 		return nil
-	} else if err != nil {
-		return &os.PathError{Op: "lstat", Path: path, Err: err}
+	}
+	if err != nil {
+		return err
 	}
 	if st.Mode&unix.S_IFMT == unix.S_IFDIR {
 		if st.Dev != d.dev {
@@ -111,7 +117,7 @@ func (d *Differ) child(w *tar.Writer, path, name string) error {
 		}
 		d.links[id] = name
 	}
-	err := d.file(w, path, name, &st)
+	err = d.file(w, path, name, &st)
 	if gone(err) {
 		return nil
 	}
@@ -158,6 +164,9 @@ func (d *Differ) regular(w *tar.Writer, path, name string) error {
 	}
 	if st.Mode&unix.S_IFMT != unix.S_IFREG {
 		return fs.ErrNotExist // something else has taken its place
+	}
+	if err := d.owners.Correct(path, &st); err != nil {
+		return err
 	}
 	h := d.header(path, name, tar.TypeReg, &st)
 	h.Size = st.Size

@@ -83,7 +83,7 @@ func attributes(h *tar.Header) (map[string]string, error) {
 }
 
 func portable(name string) bool {
-	return strings.HasPrefix(name, "user.") || name == "security.capability"
+	return strings.HasPrefix(name, "user.") && name != note || name == "security.capability"
 }
 
 // permissions are the bits of a mode that are kept, as tar and the kernel have them.

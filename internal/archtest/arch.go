@@ -54,6 +54,7 @@ var Imports = map[string][]string{
 	"webhook":                   {"", "egress", "store"},
 	"image":                     {"image/layer"},
 	"image/layer":               {},
+	"image/erofs":               {"image/layer"},
 	"image/registry":            {"image"},
 	"guest":                     {"guest/guestpb"},
 	"guest/server":              {"guest/guestpb", "guest/route", "image/layer"},

@@ -1,0 +1,98 @@
+package layer
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// note is the extended attribute with what a file of a tree is to be, "uid gid mode",
+// where whoever unpacks the tree is not root and cannot make it so.
+const note = "user.berth.stat"
+
+// Note is what root would do with chown and chmod, for an ordinary user who owns the
+// file: owner and permissions are noted at it. On the disk its owner can read and write
+// it, and it is never setuid. Only directories and regular files can have a note.
+func Note(f *os.File, uid, gid int, mode uint32) error {
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	actual := mode&0o777 | 0o600
+	if info.IsDir() {
+		actual |= 0o100
+	}
+	if err := unix.Fchmod(int(f.Fd()), 0o700); err != nil {
+		return &os.PathError{Op: "chmod", Path: f.Name(), Err: err}
+	}
+	err = unix.Fsetxattr(int(f.Fd()), note, fmt.Appendf(nil, "%d %d %o", uid, gid, mode&permissions), 0)
+	if errors.Is(err, unix.ENOTSUP) {
+		err = errors.New("the file system has no extended attributes for users, which owners are kept in")
+	}
+	if err == nil {
+		err = unix.Fchmod(int(f.Fd()), actual)
+	}
+	if err != nil {
+		return &os.PathError{Op: "note the owner of", Path: f.Name(), Err: err}
+	}
+	return nil
+}
+
+// Owners tells what the files of one tree are to be.
+type Owners struct{ noted bool }
+
+// OwnersOf returns the owners of the tree at root: the notes', if its root has one,
+// else the file system's.
+func OwnersOf(root string) (Owners, error) {
+	_, noted, err := readNote(root)
+	return Owners{noted}, err
+}
+
+// Noted reports whether the tree was made by an ordinary user.
+func (o Owners) Noted() bool { return o.noted }
+
+// Correct changes what was found at a path of the tree to what the file is to be. What
+// has no note in a tree that has is root's.
+func (o Owners) Correct(path string, st *unix.Stat_t) error {
+	if !o.noted {
+		return nil
+	}
+	st.Uid, st.Gid = 0, 0
+	if kind := st.Mode & unix.S_IFMT; kind != unix.S_IFREG && kind != unix.S_IFDIR {
+		return nil
+	}
+	is, noted, err := readNote(path)
+	if err == nil && noted {
+		st.Uid, st.Gid, st.Mode = is.Uid, is.Gid, st.Mode&unix.S_IFMT|is.Mode
+	}
+	return err
+}
+
+// Lstat returns what is at a path of the tree.
+func (o Owners) Lstat(path string) (st unix.Stat_t, err error) {
+	if err := unix.Lstat(path, &st); err != nil {
+		return st, &os.PathError{Op: "lstat", Path: path, Err: err}
+	}
+	return st, o.Correct(path, &st)
+}
+
+func readNote(path string) (st unix.Stat_t, noted bool, err error) {
+	var buf [64]byte
+	n, err := unix.Lgetxattr(path, note, buf[:])
+	if errors.Is(err, unix.ENODATA) || errors.Is(err, unix.ENOTSUP) || errors.Is(err, fs.ErrNotExist) {
+		return st, false, nil
+	}
+	if err == nil {
+		_, err = fmt.Sscanf(string(buf[:n]), "%d %d %o", &st.Uid, &st.Gid, &st.Mode)
+	}
+	if err == nil && st.Mode&^permissions != 0 {
+		err = ErrInvalid
+	}
+	if err != nil {
+		return st, false, &os.PathError{Op: "read the owner of", Path: path, Err: err}
+	}
+	return st, true, nil
+}
