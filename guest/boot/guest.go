@@ -185,6 +185,10 @@ func makeDevices(dir string) error {
 	if err := unix.Mknod(filepath.Join(dir, "tty"), unix.S_IFCHR|0o666, int(unix.Mkdev(5, 0))); err != nil {
 		return err
 	}
+	tun := filepath.Join(dir, "net/tun")
+	if err := errors.Join(os.Mkdir(filepath.Dir(tun), 0o755), unix.Mknod(tun, unix.S_IFCHR|0o600, int(unix.Mkdev(10, 200)))); err != nil {
+		return err
+	}
 	for name, target := range map[string]string{"ptmx": "pts/ptmx", "fd": "/proc/self/fd",
 		"stdin": "/proc/self/fd/0", "stdout": "/proc/self/fd/1", "stderr": "/proc/self/fd/2"} {
 		if err := os.Symlink(target, filepath.Join(dir, name)); err != nil {
@@ -194,12 +198,14 @@ func makeDevices(dir string) error {
 	return nil
 }
 
-// kept are the capabilities of a sandbox's root: those under gVisor, and the clock.
+// kept are the capabilities of a sandbox's root: those under gVisor, and the clock. The
+// guest keeps CAP_NET_ADMIN to itself.
 var kept = map[uintptr]bool{
 	unix.CAP_AUDIT_WRITE: true, unix.CAP_CHOWN: true, unix.CAP_DAC_OVERRIDE: true, unix.CAP_FOWNER: true,
 	unix.CAP_FSETID: true, unix.CAP_KILL: true, unix.CAP_MKNOD: true, unix.CAP_NET_BIND_SERVICE: true,
 	unix.CAP_SETFCAP: true, unix.CAP_SETGID: true, unix.CAP_SETPCAP: true, unix.CAP_SETUID: true, unix.CAP_SYS_CHROOT: true,
-	unix.CAP_SYS_TIME: true, // for SetClock: the clock is the machine's own
+	unix.CAP_SYS_TIME:  true, // for SetClock: the clock is the machine's own
+	unix.CAP_NET_ADMIN: true, // for the route for addresses
 }
 
 // giveUp sets the limits of a process and drops capabilities: for good, because what

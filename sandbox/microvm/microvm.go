@@ -106,6 +106,7 @@ func (d *Driver) Features() driver.Features {
 		PIDLimit:    true,
 		DiskLimit:   true,
 		OwnKernel:   true,
+		Routes:      true,
 		Erases:      d.seals,
 	}
 	if d.machine.emulated() {

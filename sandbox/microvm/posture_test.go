@@ -53,7 +53,7 @@ func postureInside(t *testing.T, b *drivertest.Box) {
 	}
 	for _, tt := range []struct{ script, want string }{
 		{"hostname; cat /etc/hostname /etc/resolv.conf", hostname + "\n" + hostname + "\nnameserver 127.0.0.1"},
-		{"ls /dev", "fd\nfull\nnull\nptmx\npts\nrandom\nshm\nstderr\nstdin\nstdout\ntty\nurandom\nzero"},
+		{"ls /dev", "fd\nfull\nnet\nnull\nptmx\npts\nrandom\nshm\nstderr\nstdin\nstdout\ntty\nurandom\nzero"},
 		{"stat -c '%u %g %a' /mnt/data; stat -c %a /", "1000 1000 755\n755"},
 		{"ps -e -o comm= | head -1", "guest"},
 		{"tail -n +3 /proc/net/dev | cut -d: -f1; getent ahosts localhost >/dev/null && cat /sys/class/net/lo/carrier", "lo\n1"},
