@@ -36,7 +36,12 @@ func newGVisorKeeper(tb testing.TB, pool int) *sandbox.Keeper {
 // newGVisorHouse returns such a keeper and where it keeps snapshots.
 func newGVisorHouse(tb testing.TB, pool int) (*sandbox.Keeper, *snapshot.Library) {
 	tb.Helper()
-	rootfs, state := drivertest.Rootfs(tb), drivertest.StateDir(tb)
+	return newGVisorHouseOn(tb, drivertest.Rootfs(tb), pool)
+}
+
+func newGVisorHouseOn(tb testing.TB, rootfs string, pool int) (*sandbox.Keeper, *snapshot.Library) {
+	tb.Helper()
+	state := drivertest.StateDir(tb)
 	log := slog.New(slog.NewTextHandler(io.Discard, nil))
 	d, err := gvisor.Open(gvisor.Options{StateDir: filepath.Join(state, "gvisor"), RunscPath: drivertest.Runsc(tb), GuestPath: drivertest.Guest(tb), Logger: log})
 	if err != nil {

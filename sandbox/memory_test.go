@@ -14,6 +14,7 @@ import (
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/guest"
 	"github.com/berth-run/berth/sandbox"
+	"github.com/berth-run/berth/sandbox/drivertest"
 	"github.com/berth-run/berth/store"
 )
 
@@ -180,11 +181,20 @@ func TestMemoryInUse(t *testing.T) {
 }
 
 // BenchmarkLifecycle measures what is done to a container with a Python process in
-// it. A restore and a fork are over when the first command has been answered.
+// it, on a small template and on the base template, with much and with little that has
+// changed. A restore and a fork are over when the first command has been answered.
 func BenchmarkLifecycle(b *testing.B) {
-	k, _ := newGVisorHouse(b, 0)
+	for name, rootfs := range map[string]func(testing.TB) string{"small": drivertest.Rootfs, "base": drivertest.Base} {
+		for _, size := range []int{1e3, 1e7} {
+			b.Run(fmt.Sprintf("%s/bytes=%d", name, size), func(b *testing.B) { benchmarkLifecycle(b, rootfs(b), size) })
+		}
+	}
+}
+
+func benchmarkLifecycle(b *testing.B, rootfs string, size int) {
+	k, _ := newGVisorHouseOn(b, rootfs, 0)
 	c := inhabit(b, k, sandbox.CreateRequest{})
-	c.sh(counting + "\nhead -c 10000000 /dev/urandom >noise")
+	c.sh(fmt.Sprintf("%s\nhead -c %d /dev/urandom >noise", counting, size))
 	p := byBench.Project
 	check := func(err error) {
 		if err != nil {

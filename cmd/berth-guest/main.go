@@ -17,6 +17,7 @@ import (
 	"runtime/debug"
 	"strconv"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -50,6 +51,7 @@ func run() error {
 	memory := flag.Int64("memory-limit", number("BERTH_MEMORY_LIMIT"), "bytes that all processes may use")
 	pids := flag.Int64("pids-limit", number("BERTH_PIDS_LIMIT"), "processes that may exist")
 	log := flag.String("log", os.Getenv("BERTH_GUEST_LOG"), "where to write, instead of the standard streams, once it listens")
+	created := flag.Int64("created", number("BERTH_CREATED"), "a Unix time before which nothing was written above the template; 0 if it is not known")
 	threads := flag.Int64("threads", number("BERTH_THREADS"), "threads to make at once, where there may be no room for more later")
 	flag.Parse()
 	ports := int(number(boot.PortsEnv))
@@ -74,7 +76,7 @@ func run() error {
 		ctx = context.Background()
 	}
 	s, err := server.New(server.Options{User: *user, WorkDir: *workdir, StateDir: *state, MemoryLimit: *memory,
-		PIDsLimit: int(*pids), Log: slog.New(slog.NewTextHandler(os.Stderr, nil))})
+		PIDsLimit: int(*pids), Created: unixTime(*created), Log: slog.New(slog.NewTextHandler(os.Stderr, nil))})
 	if err != nil {
 		return err
 	}
@@ -140,4 +142,12 @@ func listen(socket string, ports int) (net.Listener, error) {
 func number(env string) int64 {
 	n, _ := strconv.ParseInt(os.Getenv(env), 10, 64)
 	return n
+}
+
+// unixTime returns a Unix time, and no time for 0.
+func unixTime(sec int64) time.Time {
+	if sec == 0 {
+		return time.Time{}
+	}
+	return time.Unix(sec, 0)
 }

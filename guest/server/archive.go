@@ -69,6 +69,9 @@ func (a *archiver) get(w http.ResponseWriter, r *http.Request) {
 func (a *archiver) write(out *tar.Writer) error {
 	root, prefix := a.tree()
 	d := layer.Differ{Root: root, Prefix: prefix, Since: a.server.started.Add(-clockSlack), Skip: a.skip()}
+	if isOverlay(root) {
+		d.Below = a.server.opts.Created
+	}
 	if err := d.Diff(out); err != nil {
 		return err
 	}
@@ -123,6 +126,13 @@ func (a *archiver) apply(body io.Reader) error {
 func named(entry string) string {
 	dir, base := path.Split(entry)
 	return path.Join("/", dir, strings.TrimPrefix(base, ".wh."))
+}
+
+// isOverlay reports whether a directory's file system copies, with all directories above
+// it, what is written to of another.
+func isOverlay(dir string) bool {
+	var st unix.Statfs_t
+	return unix.Statfs(dir, &st) == nil && st.Type == unix.OVERLAYFS_SUPER_MAGIC
 }
 
 // mountPoints returns the paths at which file systems, directories or files of others

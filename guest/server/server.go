@@ -38,8 +38,13 @@ type Options struct {
 	StateDir    string // where shell state and output are kept; default /run/berth
 	MemoryLimit int64  // bytes of all processes; 0 is not watched
 	PIDsLimit   int    // processes; 0 is not watched
-	Version     string
-	Log         *slog.Logger
+
+	// Created is a moment before anything was written above the sandbox's template;
+	// zero if it is not known.
+	Created time.Time
+
+	Version string
+	Log     *slog.Logger
 }
 
 // A Server is a guest.

@@ -25,6 +25,12 @@ type Differ struct {
 	// the time that the kernel gives each file, which no user can set.
 	Since time.Time
 
+	// Below, if it is not zero, says that the tree is an overlay to whose upper layer
+	// nothing came before then. What is written to is copied there with the directories
+	// above it, which the kernel dates as new; one of before Below has nothing new
+	// below it and is not looked into.
+	Below time.Time
+
 	// Skip leaves a path, below Root, out. It may be nil.
 	Skip func(path string) bool
 
@@ -53,6 +59,9 @@ func (d *Differ) Diff(w *tar.Writer) error {
 
 // dir writes a directory, if it has changed, and what has changed below it.
 func (d *Differ) dir(w *tar.Writer, path, name string, st *unix.Stat_t) error {
+	if changedAt(st).Before(d.Below) {
+		return nil
+	}
 	entries, err := os.ReadDir(path)
 	if gone(err) {
 		return nil
@@ -189,8 +198,10 @@ func (zeros) Read(p []byte) (int, error) {
 
 // changed reports whether a file was made or changed since the time.
 func (d *Differ) changed(st *unix.Stat_t) bool {
-	return !time.Unix(st.Ctim.Unix()).Before(d.Since)
+	return !changedAt(st).Before(d.Since)
 }
+
+func changedAt(st *unix.Stat_t) time.Time { return time.Unix(st.Ctim.Unix()) }
 
 func (d *Differ) header(path, name string, kind byte, st *unix.Stat_t) *tar.Header {
 	h := &tar.Header{Format: tar.FormatPAX, Typeflag: kind, Name: name, Mode: int64(st.Mode & permissions),

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -105,7 +106,7 @@ func (d *Driver) config(spec driver.Spec, image string) *container.Config {
 		Image:       image,
 		Hostname:    hostname,
 		User:        "0:0",
-		Env:         guestEnv(spec.Env, spec.Limits.WithDefaults()),
+		Env:         slices.Insert(guestEnv(spec.Env, spec.Limits.WithDefaults()), 0, driver.CreatedEnv()),
 		Entrypoint:  []string{guestPath},
 		WorkingDir:  "/",
 		Labels:      map[string]string{labelInstance: d.instance, labelSandbox: spec.ID},

@@ -30,6 +30,7 @@ func (s *suite) lifecycle(t *testing.T) {
 	s.run(t, "GuestEnded", s.guestEnded)
 	s.run(t, "TenAtOnce", s.tenAtOnce)
 	s.run(t, "Archive", s.archive)
+	s.run(t, "ArchiveChanges", s.archiveChanges)
 	s.run(t, "ArchiveState", s.archiveState)
 	s.run(t, "StandStill", s.standStill)
 	s.run(t, "Memory", s.memory)

@@ -45,7 +45,7 @@ func ociSpec(spec driver.Spec, s sandbox, seed string) *specs.Spec {
 		Process: &specs.Process{
 			Args: []string{guestPath},
 			Cwd:  "/",
-			Env:  guestEnv(spec),
+			Env:  slices.Insert(guestEnv(spec), 0, driver.CreatedEnv()),
 			Capabilities: &specs.LinuxCapabilities{
 				Bounding: guest, Effective: guest, Permitted: guest,
 			},

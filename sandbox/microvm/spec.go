@@ -27,7 +27,7 @@ const (
 func bootConfig(spec driver.Spec) boot.Config {
 	return boot.Config{
 		Hostname: hostname,
-		Env:      guestEnv(spec),
+		Env:      slices.Insert(guestEnv(spec), 0, driver.CreatedEnv()),
 		PIDs:     spec.Limits.PIDs,
 		Memory:   spec.Limits.Memory,
 		Ports:    ports,
