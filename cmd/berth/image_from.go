@@ -69,15 +69,14 @@ type keptState struct {
 
 // openKept opens a state directory that is there.
 func openKept(ctx context.Context, state string) (*keptState, error) {
-	path := filepath.Join(state, "berth.db")
-	if _, err := os.Stat(path); err != nil {
+	if _, err := os.Stat(filepath.Join(state, "berth.db")); err != nil {
 		return nil, err
 	}
 	key, err := sealKey(state)
 	if err != nil {
 		return nil, err
 	}
-	db, err := sqlite.Open(ctx, path, nil)
+	db, err := openStore(ctx, state, sqlite.Options{})
 	if err != nil {
 		return nil, err
 	}

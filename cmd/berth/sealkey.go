@@ -11,14 +11,18 @@ import (
 	"strings"
 )
 
-// sealKey is the key under which clients carry what they cannot read, made at the
-// first start. It is never replaced: what they carry would be lost to them.
+// sealKey is the key of this server, made at the first start: what is stored needs it,
+// and what clients carry that they cannot read. It is never replaced: both would be
+// lost.
 func sealKey(state string) (key [32]byte, err error) {
 	path := filepath.Join(state, "seal.key")
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		rand.Read(key[:]) // never fails
-		return key, writeSecret(path, hex.EncodeToString(key[:])+"\n")
+		if err := writeSecret(path, hex.EncodeToString(key[:])+"\n"); err != nil && !errors.Is(err, fs.ErrExist) {
+			return key, err
+		}
+		text, err = os.ReadFile(path) // which another process may have written
 	}
 	if err != nil {
 		return key, err
@@ -30,12 +34,14 @@ func sealKey(state string) (key [32]byte, err error) {
 	return [32]byte(raw), nil
 }
 
-// writeSecret makes a file that only its owner reads, whole or not at all.
+// writeSecret makes a file that only its owner reads, whole or not at all. If there
+// is one, the error is fs.ErrExist.
 func writeSecret(path, text string) error {
-	f, err := os.OpenFile(path+".new", os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-") // for its owner
 	if err != nil {
 		return err
 	}
+	defer os.Remove(f.Name())
 	defer f.Close()
 	if _, err := f.WriteString(text); err != nil {
 		return err
@@ -43,5 +49,12 @@ func writeSecret(path, text string) error {
 	if err := f.Sync(); err != nil {
 		return err
 	}
-	return os.Rename(f.Name(), path)
+	if err := os.Link(f.Name(), path); err != nil {
+		return err
+	}
+	dir, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
 }

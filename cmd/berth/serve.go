@@ -97,10 +97,7 @@ func serve(ctx context.Context, listen, metricsListen, state string, c *Config, 
 
 // withoutKeys reports whether the store has no key yet.
 func withoutKeys(ctx context.Context, state string) (bool, error) {
-	if err := os.MkdirAll(state, 0o700); err != nil {
-		return false, err
-	}
-	db, err := sqlite.Open(ctx, filepath.Join(state, "berth.db"), nil)
+	db, err := openStore(ctx, state, sqlite.Options{})
 	if err != nil {
 		return false, err
 	}

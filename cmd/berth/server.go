@@ -76,7 +76,7 @@ func newServer(ctx context.Context, state string, config *Config, log *slog.Logg
 		return s, err
 	}
 
-	db, err := sqlite.Open(ctx, filepath.Join(state, "berth.db"), &sqlite.Options{Synchronous: config.Store.Synchronous})
+	db, err := openStore(ctx, state, sqlite.Options{Synchronous: config.Store.Synchronous, Log: log})
 	if err != nil {
 		return s, err
 	}

@@ -18,11 +18,19 @@ import (
 func storeFlag(cmd *cobra.Command) func(context.Context) (*sqlite.DB, error) {
 	state := cmd.PersistentFlags().String("state", defaultState(), "directory for all state")
 	return func(ctx context.Context) (*sqlite.DB, error) {
-		if err := os.MkdirAll(*state, 0o700); err != nil {
-			return nil, err
-		}
-		return sqlite.Open(ctx, filepath.Join(*state, "berth.db"), nil)
+		return openStore(ctx, *state, sqlite.Options{})
 	}
+}
+
+// openStore opens the store of a state directory, which it makes, with its key.
+func openStore(ctx context.Context, state string, opts sqlite.Options) (_ *sqlite.DB, err error) {
+	if err := os.MkdirAll(state, 0o700); err != nil {
+		return nil, err
+	}
+	if opts.Key, err = sealKey(state); err != nil {
+		return nil, err
+	}
+	return sqlite.Open(ctx, filepath.Join(state, "berth.db"), &opts)
 }
 
 var projectPattern = regexp.MustCompile(`^proj_[A-Za-z0-9_-]{1,60}$`)

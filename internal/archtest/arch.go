@@ -32,7 +32,7 @@ var Imports = map[string][]string{
 	"": {},
 
 	"store":                     {""},
-	"store/sqlite":              {"", "store", "store/sqlite/query"},
+	"store/sqlite":              {"", "internal/keyring", "internal/seal", "store", "store/sqlite/query"},
 	"store/sqlite/query":        {},
 	"store/storetest":           {"", "store"},
 	"model":                     {""},
@@ -82,6 +82,7 @@ var Imports = map[string][]string{
 	"internal/dockertest":       {},
 	"internal/metrics":          {"", "sandbox", "store"},
 	"internal/seal":             {},
+	"internal/keyring":          {},
 	"internal/longtest":         {},
 	"internal/contract":         {"internal/sse"},
 	"internal/contract/distill": {},

@@ -138,21 +138,31 @@ func BenchmarkChain(b *testing.B) {
 	}
 }
 
-// BenchmarkErase looks at every page of a database for what deletions left.
-func BenchmarkErase(b *testing.B) {
-	db := open(b, filepath.Join(b.TempDir(), "berth.db"))
-	defer db.Close()
-	big := &berth.File{ID: "file-1", Filename: strings.Repeat("x", 50<<20)}
-	if err := db.CreateFile(b.Context(), "p", big); err != nil {
-		b.Fatal(err)
-	}
-	b.SetBytes(50 << 20)
-	for b.Loop() {
-		if err := db.Exec("UPDATE erasure SET deleted = deleted + 1"); err != nil {
-			b.Fatal(err)
-		}
-		if done, err := db.Erase(b.Context()); !done || err != nil {
-			b.Fatal(done, err)
-		}
+// BenchmarkDelete deletes responses, which waits for their keys to be erased.
+func BenchmarkDelete(b *testing.B) {
+	for _, clients := range []int{1, 16} {
+		b.Run(fmt.Sprintf("clients=%d", clients), func(b *testing.B) {
+			db := open(b, filepath.Join(b.TempDir(), "berth.db"))
+			defer db.Close()
+			for i := range b.N {
+				req := &berth.ResponseRequest{Model: "m"}
+				r := &store.Response{Project: "p", Request: req, Body: berth.NewResponse(streamID(i), 1, req)}
+				if err := db.CreateResponse(b.Context(), r, nil, lease()); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ResetTimer()
+			var wg sync.WaitGroup
+			for c := range clients {
+				wg.Go(func() {
+					for i := c; i < b.N; i += clients {
+						if err := db.DeleteResponse(context.Background(), "p", streamID(i)); err != nil {
+							b.Error(err)
+						}
+					}
+				})
+			}
+			wg.Wait()
+		})
 	}
 }

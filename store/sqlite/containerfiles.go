@@ -10,12 +10,17 @@ import (
 func (d *DB) PutContainerFile(ctx context.Context, p berth.ProjectID, f *berth.ContainerFile) error {
 	var row query.PutContainerFileRow
 	err := d.update(ctx, func(ctx context.Context, q *query.Queries) error {
-		if err := hasContainer(ctx, q, p, f.ContainerID); err != nil {
+		n, err := q.ContainerSeal(ctx, query.ContainerSealParams{ID: string(f.ContainerID), Project: string(p)})
+		if err != nil {
 			return err
 		}
-		var err error
-		row, err = q.PutContainerFile(ctx, query.PutContainerFileParams{Container: string(f.ContainerID), Path: f.Path,
-			ID: string(f.ID), CreatedAt: f.CreatedAt, Source: f.Source, Bytes: f.Bytes})
+		key, err := d.keys.get(n)
+		if err != nil {
+			return err
+		}
+		hidden, box := key.hidePath(f.Path)
+		row, err = q.PutContainerFile(ctx, query.PutContainerFileParams{Container: string(f.ContainerID), Path: hidden,
+			ID: string(f.ID), CreatedAt: f.CreatedAt, Source: f.Source, Bytes: f.Bytes, Box: box})
 		return err
 	})
 	if err == nil {
@@ -24,26 +29,26 @@ func (d *DB) PutContainerFile(ctx context.Context, p berth.ProjectID, f *berth.C
 	return err
 }
 
-func hasContainer(ctx context.Context, q *query.Queries, p berth.ProjectID, id berth.ContainerID) error {
-	n, err := q.ContainerExists(ctx, query.ContainerExistsParams{ID: string(id), Project: string(p)})
-	return found(n, err)
-}
-
 func (d *DB) GetContainerFile(ctx context.Context, p berth.ProjectID, c berth.ContainerID, id berth.CFileID) (*berth.ContainerFile, error) {
 	row, err := d.queries.GetContainerFile(ctx, query.GetContainerFileParams{Container: string(c), ID: string(id), Project: string(p)})
 	if err != nil {
 		return nil, d.wrap(err)
 	}
-	return containerFile(c, query.ContainerFilesRow{ID: string(id), Path: row.Path, CreatedAt: row.CreatedAt, Source: row.Source, Bytes: row.Bytes}), nil
+	f, err := containerFile(d.opener(), c, query.ContainerFilesRow{ID: string(id), Path: row.Path, CreatedAt: row.CreatedAt, Source: row.Source, Bytes: row.Bytes, Box: row.Box})
+	return f, d.wrap(err)
 }
 
-func containerFile(c berth.ContainerID, row query.ContainerFilesRow) *berth.ContainerFile {
+func containerFile(o *opener, c berth.ContainerID, row query.ContainerFilesRow) (*berth.ContainerFile, error) {
+	path, err := o.path(row.Path, row.Box)
+	if err != nil {
+		return nil, err
+	}
 	return &berth.ContainerFile{ID: berth.CFileID(row.ID), Object: "container.file", ContainerID: c, CreatedAt: row.CreatedAt,
-		Bytes: row.Bytes, Path: row.Path, Source: row.Source}
+		Bytes: row.Bytes, Path: path, Source: row.Source}, nil
 }
 
 func (d *DB) ContainerFiles(ctx context.Context, p berth.ProjectID, c berth.ContainerID) ([]*berth.ContainerFile, error) {
-	if err := hasContainer(ctx, d.queries, p, c); err != nil {
+	if _, err := d.queries.ContainerSeal(ctx, query.ContainerSealParams{ID: string(c), Project: string(p)}); err != nil {
 		return nil, d.wrap(err)
 	}
 	rows, err := d.queries.ContainerFiles(ctx, string(c))
@@ -51,14 +56,17 @@ func (d *DB) ContainerFiles(ctx context.Context, p berth.ProjectID, c berth.Cont
 		return nil, d.wrap(err)
 	}
 	files := make([]*berth.ContainerFile, len(rows))
+	o := d.opener()
 	for i, r := range rows {
-		files[i] = containerFile(c, r)
+		if files[i], err = containerFile(o, c, r); err != nil {
+			return nil, d.wrap(err)
+		}
 	}
 	return files, nil
 }
 
 func (d *DB) DeleteContainerFile(ctx context.Context, p berth.ProjectID, c berth.ContainerID, id berth.CFileID) error {
-	return d.erase(ctx, func(ctx context.Context, q *query.Queries) error {
+	return d.update(ctx, func(ctx context.Context, q *query.Queries) error { // its path is sealed with its container
 		return found(q.DeleteContainerFile(ctx, query.DeleteContainerFileParams{Container: string(c), ID: string(id), Project: string(p)}))
 	})
 }

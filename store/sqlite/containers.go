@@ -2,7 +2,7 @@ package sqlite
 
 import (
 	"context"
-	"encoding/json"
+	"errors"
 	"time"
 
 	"github.com/berth-run/berth"
@@ -11,12 +11,16 @@ import (
 )
 
 func (d *DB) CreateContainer(ctx context.Context, c *store.Container) error {
-	body, err := json.Marshal(c.Body)
+	key, err := d.keys.new()
+	if err != nil {
+		return err
+	}
+	body, err := key.sealJSON(boxBody, c.Body)
 	if err != nil {
 		return err
 	}
 	row := query.CreateContainerParams{ID: string(c.Body.ID), Project: string(c.Project), CreatedAt: c.Body.CreatedAt,
-		Name: c.Body.Name, Status: string(c.Body.Status), Body: body,
+		Name: d.keys.hideName(c.Project, c.Body.Name), Status: string(c.Body.Status), Body: body, Seal: key.number,
 		Key: string(c.Key), MemoryLimit: c.Body.MemoryLimit, CountedUntil: c.Body.CreatedAt}
 	return d.update(ctx, func(ctx context.Context, q *query.Queries) error {
 		if err := q.CreateContainer(ctx, row); err != nil {
@@ -27,19 +31,15 @@ func (d *DB) CreateContainer(ctx context.Context, c *store.Container) error {
 }
 
 func (d *DB) GetContainer(ctx context.Context, p berth.ProjectID, id berth.ContainerID) (*store.Container, error) {
-	return d.getContainer(ctx, d.queries, p, id)
-}
-
-func (d *DB) getContainer(ctx context.Context, q *query.Queries, p berth.ProjectID, id berth.ContainerID) (*store.Container, error) {
-	body, err := q.GetContainer(ctx, query.GetContainerParams{ID: string(id), Project: string(p)})
+	body, err := d.queries.GetContainer(ctx, query.GetContainerParams{ID: string(id), Project: string(p)})
 	if err != nil {
 		return nil, d.wrap(err)
 	}
-	return d.container(p, body)
+	return d.container(d.opener(), p, body)
 }
 
-func (d *DB) container(p berth.ProjectID, body []byte) (*store.Container, error) {
-	c, err := decode[berth.Container](d, body)
+func (d *DB) container(o *opener, p berth.ProjectID, body []byte) (*store.Container, error) {
+	c, err := decode[berth.Container](d, o, body)
 	if err != nil {
 		return nil, err
 	}
@@ -53,7 +53,7 @@ func (d *DB) ListContainers(ctx context.Context, p berth.ProjectID, name string,
 	if err != nil {
 		return nil, false, d.wrap(err)
 	}
-	args := query.ListContainersDescendingParams{Project: string(p), Name: name, AfterTime: from, AfterID: page.After, N: int64(page.Limit) + 1}
+	args := query.ListContainersDescendingParams{Project: string(p), Name: name, Hidden: d.keys.hideName(p, name), AfterTime: from, AfterID: page.After, N: int64(page.Limit) + 1}
 	var rows [][]byte
 	if page.Ascending {
 		rows, err = d.queries.ListContainersAscending(ctx, query.ListContainersAscendingParams(args))
@@ -63,11 +63,17 @@ func (d *DB) ListContainers(ctx context.Context, p berth.ProjectID, name string,
 	if err != nil {
 		return nil, false, d.wrap(err)
 	}
-	all := make([]*store.Container, min(len(rows), page.Limit))
-	for i := range all {
-		if all[i], err = d.container(p, rows[i]); err != nil {
+	all := make([]*store.Container, 0, min(len(rows), page.Limit))
+	o := d.opener()
+	for _, row := range rows[:cap(all)] {
+		c, err := d.container(o, p, row)
+		if errors.Is(err, store.ErrNotFound) {
+			continue // deleted just now
+		}
+		if err != nil {
 			return nil, false, err
 		}
+		all = append(all, c)
 	}
 	return all, len(rows) > page.Limit, nil
 }
@@ -75,14 +81,19 @@ func (d *DB) ListContainers(ctx context.Context, p berth.ProjectID, name string,
 func (d *DB) UpdateContainer(ctx context.Context, p berth.ProjectID, id berth.ContainerID, change func(*berth.Container) error) (*store.Container, error) {
 	var out *store.Container
 	err := d.update(ctx, func(ctx context.Context, q *query.Queries) error {
-		c, err := d.getContainer(ctx, q, p, id)
+		box, err := q.GetContainer(ctx, query.GetContainerParams{ID: string(id), Project: string(p)})
+		if err != nil {
+			return err
+		}
+		o := d.opener()
+		c, err := d.container(o, p, box)
 		if err != nil {
 			return err
 		}
 		if err := change(c.Body); err != nil {
 			return err
 		}
-		body, err := json.Marshal(c.Body)
+		body, err := o.last.sealJSON(boxBody, c.Body)
 		if err != nil {
 			return err
 		}
@@ -92,7 +103,7 @@ func (d *DB) UpdateContainer(ctx context.Context, p berth.ProjectID, id berth.Co
 			}
 		}
 		out = c
-		return q.UpdateContainer(ctx, query.UpdateContainerParams{Name: c.Body.Name, Status: string(c.Body.Status), Body: body, ID: string(id)})
+		return q.UpdateContainer(ctx, query.UpdateContainerParams{Name: d.keys.hideName(p, c.Body.Name), Status: string(c.Body.Status), Body: body, ID: string(id)})
 	})
 	if err != nil {
 		return nil, err
@@ -101,14 +112,16 @@ func (d *DB) UpdateContainer(ctx context.Context, p berth.ProjectID, id berth.Co
 }
 
 func (d *DB) DeleteContainer(ctx context.Context, p berth.ProjectID, id berth.ContainerID) error {
-	return d.erase(ctx, func(ctx context.Context, q *query.Queries) error { // and the rows of its files
+	return d.erase(ctx, func(ctx context.Context, q *query.Queries) ([]int64, error) { // and the rows of its files
 		if err := countContainer(ctx, q, p, id); err != nil {
-			return err
+			return nil, err
 		}
-		if err := found(q.DeleteContainer(ctx, query.DeleteContainerParams{ID: string(id), Project: string(p)})); err != nil {
-			return err
+		n, err := q.DeleteContainer(ctx, query.DeleteContainerParams{ID: string(id), Project: string(p)})
+		if err != nil {
+			return nil, err
 		}
-		return deleteChildren(ctx, q, p, string(id))
+		gone, err := deleteChildren(ctx, q, p, string(id))
+		return append(gone, n), err
 	})
 }
 
@@ -117,11 +130,17 @@ func (d *DB) RunningContainers(ctx context.Context) ([]*store.Container, error) 
 	if err != nil {
 		return nil, d.wrap(err)
 	}
-	all := make([]*store.Container, len(rows))
-	for i, r := range rows {
-		if all[i], err = d.container(berth.ProjectID(r.Project), r.Body); err != nil {
+	all := make([]*store.Container, 0, len(rows))
+	o := d.opener()
+	for _, r := range rows {
+		c, err := d.container(o, berth.ProjectID(r.Project), r.Body)
+		if errors.Is(err, store.ErrNotFound) {
+			continue // deleted just now
+		}
+		if err != nil {
 			return nil, err
 		}
+		all = append(all, c)
 	}
 	return all, nil
 }

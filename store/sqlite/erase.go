@@ -2,163 +2,193 @@ package sqlite
 
 import (
 	"context"
-	"database/sql"
-	"fmt"
+	"errors"
+	"io/fs"
 	"log/slog"
+	"os"
 	"sync"
-	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/berth-run/berth/store/sqlite/query"
 )
 
-// What was deleted must not be found on the disk. SQLite's secure_delete overwrites
-// rows and freed pages, but that leaves two places:
+// A deletion is done when three things have happened, in this order:
 //
-//   - the write-ahead log, which has the pages as they were, until it is truncated;
-//   - the gap in the middle of a page of a tree. When SQLite moves rows from a full
-//     or empty page to its neighbours, it may leave bytes of them there.
+//   - the rows are deleted and their keys entered into the table doomed, in one
+//     transaction;
+//   - the write-ahead log is synced: a power cut must not bring rows back whose keys
+//     are gone;
+//   - the keys are overwritten, which is synced as well.
 //
-// So soon after a deletion the eraser clears all gaps and truncates the log. The
-// table erasure counts deletions and how many of them were dealt with: a deletion
-// that a crash overtook is dealt with after the next start.
-const (
-	eraseDelay   = time.Second      // deletions in this time share the work
-	eraseRest    = 9                // times as long as the work took, the eraser rests
-	eraseAtClose = 5 * time.Second  // how long Close waits for it
-	eraseRetry   = 10 * time.Second // when a reader was in the way
-	logPatience  = 200              // milliseconds that writes may stand still for a reader
-)
+// After a crash the next Open overwrites the keys that are doomed. Deletions at the
+// same time share the work.
 
-// erase runs do, which deletes something, in a transaction, and has it erased.
-func (d *DB) erase(ctx context.Context, do func(context.Context, *query.Queries) error) error {
+// erase runs do, which deletes rows and returns their keys, in a transaction, and
+// erases the keys.
+func (d *DB) erase(ctx context.Context, do func(context.Context, *query.Queries) ([]int64, error)) error {
+	var gone []int64
 	err := d.update(ctx, func(ctx context.Context, q *query.Queries) error {
-		if err := do(ctx, q); err != nil {
-			return err
+		all, err := do(ctx, q)
+		gone = gone[:0]
+		for _, n := range all {
+			if n == 0 {
+				continue // of a row in the clear
+			}
+			gone = append(gone, n)
+			if err := q.Doom(ctx, n); err != nil {
+				return err
+			}
 		}
-		return q.CountDeletion(ctx)
+		return err
 	})
-	if err == nil {
-		d.eraser.wake()
+	if err != nil || len(gone) == 0 {
+		return err
 	}
-	return err
+	return d.eraser.erase(gone)
 }
 
-// An eraser removes what deletions leave behind, in the background.
+// maxErasures is how many deletions share a sync at most.
+const maxErasures = 256
+
+// An erasure is what one deletion waits for.
+type erasure struct {
+	keys []int64
+	err  error
+	done chan struct{}
+}
+
+// An eraser overwrites keys of rows that are deleted.
 type eraser struct {
-	read   *sql.DB
-	reads  *query.Queries
+	path   string // of the database
+	keys   *keys
 	writer *writer
 	log    *slog.Logger
 
-	work    chan struct{} // something was deleted
-	closing chan struct{}
-	wg      sync.WaitGroup
+	gate   sync.RWMutex // held for reading to send to work, for writing to close it
+	work   chan *erasure
+	closed bool
+	ended  chan struct{}
+
+	failed []int64 // tried again with the next ones; owned by run
 }
 
-func newEraser(d *DB) *eraser {
-	e := &eraser{read: d.read, reads: d.queries, writer: d.writer, log: d.log,
-		work: make(chan struct{}, 1), closing: make(chan struct{})}
-	e.wake() // for what the last process left
-	e.wg.Go(e.run)
-	return e
-}
-
-// wake says that something was deleted.
-func (e *eraser) wake() {
-	select {
-	case e.work <- struct{}{}:
-	default:
+// newEraser erases what the last process has left, and starts.
+func newEraser(ctx context.Context, d *DB) (*eraser, error) {
+	e := &eraser{path: d.path, keys: d.keys, writer: d.writer, log: d.log,
+		work: make(chan *erasure, maxErasures), ended: make(chan struct{})}
+	doomed, err := d.queries.Doomed(ctx)
+	if err == nil && len(doomed) > 0 {
+		if err = e.overwrite(doomed); err == nil {
+			err = e.forget(doomed)
+		}
 	}
+	if err != nil {
+		return nil, err
+	}
+	go e.run()
+	return e, nil
 }
 
-// close erases what was deleted so far, if that does not take long.
+// erase returns when the keys are gone. If it returns an error, it will be tried again.
+func (e *eraser) erase(keys []int64) error {
+	one := &erasure{keys: keys, done: make(chan struct{})}
+	if err := e.send(one); err != nil {
+		return err
+	}
+	<-one.done
+	return one.err
+}
+
+func (e *eraser) send(one *erasure) error {
+	e.gate.RLock()
+	defer e.gate.RUnlock()
+	if e.closed {
+		return errClosed
+	}
+	e.work <- one
+	return nil
+}
+
+// close waits for what has begun.
 func (e *eraser) close() error {
-	close(e.closing)
-	e.wg.Wait()
-	ctx, cancel := context.WithTimeout(context.Background(), eraseAtClose)
-	defer cancel()
-	if _, err := e.erase(ctx); err != nil {
-		e.log.Warn("what was deleted is still in the database file; the next start erases it", "err", err)
-	}
+	e.gate.Lock()
+	e.closed = true
+	close(e.work)
+	e.gate.Unlock()
+	<-e.ended
 	return nil
 }
 
 func (e *eraser) run() {
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	e.wg.Go(func() {
-		<-e.closing
-		cancel()
-	})
-	for {
-		select {
-		case <-e.work:
-		case <-e.closing:
-			return
+	defer close(e.ended)
+	var batch []*erasure
+	for one := range e.work {
+		batch = append(batch[:0], one)
+		for more := true; more && len(batch) < maxErasures; {
+			select {
+			case one, ok := <-e.work:
+				if more = ok; ok {
+					batch = append(batch, one)
+				}
+			default:
+				more = false
+			}
 		}
-		if !e.pause(eraseDelay) {
-			return
-		}
-		begin := time.Now()
-		rest := time.Duration(0)
-		done, err := e.erase(ctx)
-		switch {
-		case err != nil && ctx.Err() == nil:
-			e.log.Error("what was deleted could not be erased from the database file", "err", err)
-			fallthrough
-		case !done:
-			e.wake()
-			rest = eraseRetry
-		}
-		if !e.pause(max(rest, eraseRest*time.Since(begin))) {
-			return
-		}
+		e.eraseAll(batch)
+		clear(batch)
 	}
 }
 
-// pause waits and reports whether to go on.
-func (e *eraser) pause(d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-e.closing:
-		return false
+func (e *eraser) eraseAll(batch []*erasure) {
+	all := e.failed
+	for _, one := range batch {
+		all = append(all, one.keys...)
+	}
+	err := e.overwrite(all)
+	for _, one := range batch {
+		one.err = err
+		close(one.done)
+	}
+	if e.failed = nil; err != nil {
+		e.failed = all
+		e.log.Error("the keys of what was deleted could not be erased; this will be tried again", "err", err)
+		return
+	}
+	if err := e.forget(all); err != nil {
+		e.log.Warn("that keys are erased was not noted; the next start erases them again", "err", err)
 	}
 }
 
-// erase removes all traces of the deletions so far. It reports false if a reader
-// still needs the log.
-func (e *eraser) erase(ctx context.Context) (done bool, err error) {
-	state, err := e.reads.Erasure(ctx)
-	if err != nil || state.Deleted == state.Erased {
-		return true, err
-	}
-	if err := e.clearGaps(ctx); err != nil {
-		return false, err
-	}
-	if done, err := e.truncateLog(); !done || err != nil {
-		return false, err
-	}
-	return true, e.writer.update(ctx, func(ctx context.Context, q *query.Queries) error {
-		return q.SetErased(ctx, state.Deleted)
-	})
-}
-
-// truncateLog copies the write-ahead log into the database and empties it.
-func (e *eraser) truncateLog() (done bool, err error) {
-	err = e.writer.alone(func(c *sql.Conn) error {
-		ctx := context.Background()
-		// Readers hold their part of the log. Writes wait with us, so not for long.
-		if _, err := c.ExecContext(ctx, fmt.Sprintf("PRAGMA busy_timeout = %d", logPatience)); err != nil {
-			return err
-		}
-		defer c.ExecContext(ctx, fmt.Sprintf("PRAGMA busy_timeout = %d", busyTimeout))
-		var busy, frames, copied int
-		err := c.QueryRowContext(ctx, "PRAGMA wal_checkpoint(TRUNCATE)").Scan(&busy, &frames, &copied)
-		done = busy == 0
+// overwrite erases keys whose rows are deleted.
+func (e *eraser) overwrite(numbers []int64) error {
+	if err := syncLog(e.path); err != nil {
 		return err
+	}
+	return e.keys.ring.Erase(numbers...)
+}
+
+// syncLog makes what was committed durable. The log's file may be opened and closed
+// beside SQLite: its locks are not on that.
+func syncLog(path string) error {
+	f, err := os.Open(path + "-wal")
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // all is in the database
+	}
+	if err != nil {
+		return err
+	}
+	return errors.Join(unix.Fdatasync(int(f.Fd())), f.Close())
+}
+
+// forget removes keys that are erased from the list of those that are to be.
+func (e *eraser) forget(numbers []int64) error {
+	return e.writer.update(context.Background(), func(ctx context.Context, q *query.Queries) error {
+		for _, n := range numbers {
+			if err := q.Done(ctx, n); err != nil {
+				return err
+			}
+		}
+		return nil
 	})
-	return done, err
 }

@@ -76,49 +76,81 @@ func (a *author) write(t *testing.T, n int) {
 	}
 }
 
-// What is deleted is in no file of the database any more, wherever SQLite has moved
-// it meanwhile.
+// What clients say is nowhere in the clear, and what is deleted cannot be read with
+// all that is on the disk: not in rows that an older copy of the database still has.
 func TestDeletedIsGone(t *testing.T) {
-	for seed := range uint64(3) {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			dir := t.TempDir()
-			db := open(t, filepath.Join(dir, "berth.db"))
-			words := make([]string, 30)
-			for i := range words {
-				words[i] = "innocent "
-			}
-			words[17] = canary
-			a := newAuthor(t, db, seed, words...)
-			a.write(t, 3000)
-			if n := count(t, dir, canary); n < 100 {
-				t.Fatalf("the canary is on the disk %d times before the deletion; this test sees nothing", n)
-			}
-			if err := db.DeleteResponse(t.Context(), "p", a.id(17)); err != nil {
-				t.Fatal(err)
-			}
-			if done, err := db.Erase(t.Context()); !done || err != nil {
-				t.Fatalf("Erase: %v, %v", done, err)
-			}
-			if n := count(t, dir, canary); n > 0 {
-				t.Errorf("the canary is on the disk %d times", n)
-			}
-			for i := range words {
-				if i == 17 {
-					continue
-				}
-				if _, err := db.GetResponse(t.Context(), "p", a.id(i)); err != nil {
-					t.Errorf("another response: %v", err)
-				}
-				if events, err := db.Events(t.Context(), "p", a.id(i), -1, 1000); err != nil || int64(len(events)) != a.next[i] {
-					t.Errorf("another response has %d events, %v; want %d", len(events), err, a.next[i])
-				}
-			}
-			check(t, db)
-			if err := db.Close(); err != nil {
-				t.Fatal(err)
-			}
-		})
+	dir := t.TempDir()
+	path := filepath.Join(dir, "berth.db")
+	db := open(t, path)
+	words := make([]string, 30)
+	for i := range words {
+		words[i] = canary
 	}
+	a := newAuthor(t, db, 1, words...)
+	a.write(t, 1000)
+	if n := count(t, dir, canary); n > 0 {
+		t.Errorf("the canary is on the disk %d times", n)
+	}
+	old := copied(t, dir) // which has the rows, as blocks that the file system got back may
+	if err := db.DeleteResponse(t.Context(), "p", a.id(17)); err != nil {
+		t.Fatal(err)
+	}
+	for i := range words {
+		if i == 17 {
+			continue
+		}
+		if _, err := db.GetResponse(t.Context(), "p", a.id(i)); err != nil {
+			t.Errorf("another response: %v", err)
+		}
+		if events, err := db.Events(t.Context(), "p", a.id(i), -1, 1000); err != nil || int64(len(events)) != a.next[i] {
+			t.Errorf("another response has %d events, %v; want %d", len(events), err, a.next[i])
+		}
+	}
+	check(t, db)
+	keys, err := os.ReadFile(sqlite.KeysPath(path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	whole := open(t, filepath.Join(old, "berth.db"))
+	if _, err := whole.GetResponse(t.Context(), "p", a.id(17)); err != nil {
+		t.Fatalf("the old copy does not have the response: %v; this test sees nothing", err)
+	}
+	if err := whole.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(old, "berth.keys"), keys, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	back := open(t, filepath.Join(old, "berth.db"))
+	defer back.Close()
+	if _, err := back.GetResponse(t.Context(), "p", a.id(17)); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("a deleted response with the keys of today: got %v, want %v", err, store.ErrNotFound)
+	}
+	if _, err := back.Events(t.Context(), "p", a.id(17), -1, 1000); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("its events: got %v, want %v", err, store.ErrNotFound)
+	}
+	if _, err := back.GetResponse(t.Context(), "p", a.id(16)); err != nil {
+		t.Errorf("another response: %v", err)
+	}
+}
+
+// copied copies what is on the disk, as a crash now would leave it.
+func copied(t *testing.T, dir string) string {
+	t.Helper()
+	to := t.TempDir()
+	for _, name := range []string{"berth.db", "berth.db-wal", "berth.keys"} {
+		content, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(to, name), content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return to
 }
 
 // check asks SQLite whether the file is sound.
@@ -130,107 +162,158 @@ func check(t *testing.T, db *sqlite.DB) {
 	}
 }
 
-// Each kind of object is erased, by Close at the latest.
+// Each kind of object is sealed, and deleted with its key.
 func TestEachKindIsErased(t *testing.T) {
 	dir := t.TempDir()
 	db := open(t, filepath.Join(dir, "berth.db"))
 	ctx := t.Context()
 	a := newAuthor(t, db, 1, canary)
 	a.write(t, 10)
-	keyHash := [32]byte([]byte(canary + canary))
-	file := func(id berth.CFileID) *berth.ContainerFile {
-		return &berth.ContainerFile{ID: id, ContainerID: "cntr_1", Path: canary + string(id)}
-	}
 	conversation := &store.Object{ObjectKey: store.ObjectKey{Kind: store.KindConversation, ID: "conv_1"}, Body: []byte(`"` + canary + `"`)}
-	item := func(id string) *store.Object {
-		return &store.Object{ObjectKey: store.ObjectKey{Kind: store.KindConversationItem, Parent: "conv_1", ID: id}, Body: []byte(`"` + strings.Repeat(canary, 1000) + `"`)}
+	item := func(parent, id string) *store.Object {
+		return &store.Object{ObjectKey: store.ObjectKey{Kind: store.KindConversationItem, Parent: parent, ID: id}, Body: []byte(`"` + strings.Repeat(canary, 1000) + `"`)}
 	}
+	file := &berth.ContainerFile{ID: "cfile_1", ContainerID: "cntr_1", Path: canary}
 	for _, create := range []func() error{
 		func() error { return db.CreateFile(ctx, "p", &berth.File{ID: "file-1", Filename: canary}) },
-		func() error { return db.CreateKey(ctx, &berth.Key{ID: "key_1", Hash: keyHash, Name: canary}) },
 		func() error {
 			return db.CreateContainer(ctx, &store.Container{Project: "p", Body: &berth.Container{ID: "cntr_1", Name: canary}})
 		},
-		func() error { return db.PutContainerFile(ctx, "p", file("cfile_1")) },
-		func() error { return db.PutContainerFile(ctx, "p", file("cfile_2")) },
-		func() error { return db.CreateObjects(ctx, "p", conversation, item("msg_1"), item("msg_2")) },
+		func() error { return db.PutContainerFile(ctx, "p", file) },
+		func() error { return db.CreateObjects(ctx, "p", conversation, item("conv_1", "msg_1")) },
+		func() error { return db.CreateObjects(ctx, "p", item("msg_1", "msg_2"), item("cntr_1", "log_1")) },
+		func() error {
+			_, err := db.UpdateObject(ctx, "p", conversation.ObjectKey, func(o *store.Object) error {
+				o.Body = []byte(`"` + canary + canary + `"`)
+				return nil
+			})
+			return err
+		},
+		func() error {
+			_, err := db.UpdateContainer(ctx, "p", "cntr_1", func(c *berth.Container) error {
+				c.Name += canary
+				return nil
+			})
+			return err
+		},
 	} {
 		if err := create(); err != nil {
 			t.Fatal(err)
 		}
 	}
-	before := count(t, dir, canary)
-	if err := errors.Join(db.DeleteResponse(ctx, "p", a.id(0)), db.DeleteFile(ctx, "p", "file-1"), db.DeleteKey(ctx, "key_1"),
-		db.DeleteContainerFile(ctx, "p", "cntr_1", "cfile_1"), db.DeleteContainer(ctx, "p", "cntr_1"),
-		db.DeleteObject(ctx, "p", item("msg_1").ObjectKey), db.DeleteObject(ctx, "p", conversation.ObjectKey)); err != nil {
-		t.Fatal(err)
-	}
-	if err := db.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if after := count(t, dir, canary); before < 10 || after > 0 {
-		t.Errorf("the canary was on the disk %d times, and is %d times", before, after)
-	}
-}
-
-// A reader of the former state keeps the log; erasing goes on when it has ended.
-func TestEraseWaitsForReaders(t *testing.T) {
-	dir := t.TempDir()
-	db := open(t, filepath.Join(dir, "berth.db"))
-	defer db.Close()
-	a := newAuthor(t, db, 1, canary)
-	a.write(t, 10)
-	release, err := db.Hold(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := db.DeleteResponse(t.Context(), "p", a.id(0)); err != nil {
-		t.Fatal(err)
-	}
-	if done, err := db.Erase(t.Context()); done || err != nil {
-		t.Errorf("Erase while somebody reads: %v, %v; want false", done, err)
-	}
-	if err := release(); err != nil {
-		t.Fatal(err)
-	}
-	if done, err := db.Erase(t.Context()); !done || err != nil {
-		t.Errorf("Erase after that: %v, %v; want true", done, err)
+	if files, err := db.ContainerFiles(ctx, "p", "cntr_1"); err != nil || len(files) != 1 || files[0].Path != canary {
+		t.Errorf("got %v, %v; want the one file", files, err)
 	}
 	if n := count(t, dir, canary); n > 0 {
 		t.Errorf("the canary is on the disk %d times", n)
 	}
-}
-
-// A deletion that a crash overtook is erased after the next start.
-func TestEraseAfterCrash(t *testing.T) {
-	dir := t.TempDir()
-	db := open(t, filepath.Join(dir, "berth.db"))
-	a := newAuthor(t, db, 1, canary)
-	a.write(t, 10)
-	if err := db.DeleteResponse(t.Context(), "p", a.id(0)); err != nil {
+	const keys = "SELECT group_concat(seal) FROM (SELECT seal FROM responses UNION SELECT seal FROM files UNION SELECT seal FROM containers UNION SELECT seal FROM objects)"
+	all, err := db.QueryText(keys)
+	if err != nil {
 		t.Fatal(err)
 	}
-	crashed := t.TempDir() // what is on the disk now is what a crash would leave
-	for _, name := range []string{"berth.db", "berth.db-wal"} {
-		content, err := os.ReadFile(filepath.Join(dir, name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(crashed, name), content, 0o600); err != nil {
-			t.Fatal(err)
+	numbers := strings.Split(all, ",")
+	if len(numbers) != 7 {
+		t.Fatalf("got the keys %s, want 7", all)
+	}
+	if err := errors.Join(db.DeleteResponse(ctx, "p", a.id(0)), db.DeleteFile(ctx, "p", "file-1"),
+		db.DeleteContainer(ctx, "p", "cntr_1"), db.DeleteObject(ctx, "p", conversation.ObjectKey)); err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range numbers {
+		if there, err := db.HasKey(n); there || err != nil {
+			t.Errorf("key %s is there %t, %v", n, there, err)
 		}
 	}
 	if err := db.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if count(t, crashed, canary) == 0 {
-		t.Fatal("the canary is not on the disk after the crash; this test sees nothing")
-	}
-	if err := open(t, filepath.Join(crashed, "berth.db")).Close(); err != nil {
+}
+
+// A deletion that a crash overtook before its key was erased is done by the next start.
+func TestEraseAfterCrash(t *testing.T) {
+	dir := t.TempDir()
+	db := open(t, filepath.Join(dir, "berth.db"))
+	a := newAuthor(t, db, 1, canary, "innocent ")
+	number, err := db.QueryText("SELECT seal FROM responses WHERE id = '" + string(a.id(0)) + "'")
+	if err != nil {
 		t.Fatal(err)
 	}
-	if n := count(t, crashed, canary); n > 0 {
-		t.Errorf("the canary is on the disk %d times", n)
+	if err := db.Doom("responses", string(a.id(0))); err != nil {
+		t.Fatal(err)
+	}
+	crashed := copied(t, dir)
+	if there, err := db.HasKey(number); !there || err != nil {
+		t.Fatalf("the key is there %t, %v; this test sees nothing", there, err)
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		db = open(t, filepath.Join(crashed, "berth.db"))
+		if there, err := db.HasKey(number); there || err != nil {
+			t.Errorf("the key is there %t, %v", there, err)
+		}
+		if left, err := db.QueryText("SELECT count(*) FROM doomed"); left != "0" || err != nil {
+			t.Errorf("%s keys are still to be erased, %v", left, err)
+		}
+		if _, err := db.GetResponse(t.Context(), "p", a.id(1)); err != nil {
+			t.Errorf("another response: %v", err)
+		}
+		if err := db.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// Without the keys that it was written with, a database is refused, not begun anew.
+func TestOtherKeys(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "berth.db")
+	db := open(t, path)
+	newAuthor(t, db, 1, canary)
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	other := &sqlite.Options{Key: [32]byte{1}}
+	if db, err := sqlite.Open(t.Context(), path, other); err == nil || !strings.Contains(err.Error(), "other keys") {
+		t.Errorf("with another key of the server: got %v, %v", db, err)
+	}
+	if err := os.Remove(sqlite.KeysPath(path)); err != nil {
+		t.Fatal(err)
+	}
+	if db, err := sqlite.Open(t.Context(), path, nil); err == nil || !strings.Contains(err.Error(), "other keys") {
+		t.Errorf("without the file of keys: got %v, %v", db, err)
+	}
+}
+
+// What an earlier version has written in the clear is read, found and deleted.
+func TestClearRows(t *testing.T) {
+	db := open(t, filepath.Join(t.TempDir(), "berth.db"))
+	defer db.Close()
+	ctx := t.Context()
+	for _, text := range []string{
+		`INSERT INTO containers (id, project, created_at, name, status, body) VALUES ('cntr_1', 'p', 1, 'box', 'running', '{"id":"cntr_1","name":"box"}')`,
+		`INSERT INTO container_files (container, path, id, created_at, source, bytes) VALUES ('cntr_1', '/a', 'cfile_1', 1, 'user', 1)`,
+		`INSERT INTO objects (project, kind, parent, id, created_at, body) VALUES ('p', 'conversation', '', 'conv_1', 1, '{"a":1}')`,
+	} {
+		if err := db.Exec(text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if all, _, err := db.ListContainers(ctx, "p", "box", store.Page{Limit: 10}); err != nil || len(all) != 1 || all[0].Body.Name != "box" {
+		t.Errorf("got %v, %v", all, err)
+	}
+	f := &berth.ContainerFile{ID: "cfile_2", ContainerID: "cntr_1", Path: "/a"}
+	if err := db.PutContainerFile(ctx, "p", f); err != nil || f.ID != "cfile_1" {
+		t.Errorf("a file that is known: got %s, %v", f.ID, err)
+	}
+	o, err := db.UpdateObject(ctx, "p", store.ObjectKey{Kind: "conversation", ID: "conv_1"}, func(o *store.Object) error { return nil })
+	if err != nil || string(o.Body) != `{"a":1}` {
+		t.Errorf("got %v, %v", o, err)
+	}
+	if err := errors.Join(db.DeleteObject(ctx, "p", o.ObjectKey), db.DeleteContainer(ctx, "p", "cntr_1")); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -250,18 +333,4 @@ func count(t *testing.T, dir, text string) int {
 		n += bytes.Count(content, []byte(text))
 	}
 	return n
-}
-
-// Whatever a page holds, its cells stay.
-func FuzzClearGap(f *testing.F) {
-	f.Add([]byte{0x0d, 0, 0, 0, 1, 0, 12, 0, 0, 12, 'x', 'y', 'c', 'e', 'l', 'l'}, int64(2))
-	f.Fuzz(func(t *testing.T, page []byte, number int64) {
-		before := bytes.Clone(page)
-		if sqlite.ClearGap(page, number) == bytes.Equal(before, page) {
-			t.Error("it does not say whether it changed the page")
-		}
-		if sqlite.ClearGap(page, number) {
-			t.Error("the gap was not cleared at once")
-		}
-	})
 }

@@ -1,8 +1,14 @@
--- name: CountDeletion :exec
-UPDATE erasure SET deleted = deleted + 1;
+-- name: Mark :one
+SELECT mark FROM ring;
 
--- name: Erasure :one
-SELECT deleted, erased FROM erasure;
+-- name: SetMark :exec
+INSERT INTO ring (mark) VALUES (?);
 
--- name: SetErased :exec
-UPDATE erasure SET erased = ?;
+-- name: Doom :exec
+INSERT OR IGNORE INTO doomed (seal) VALUES (?);
+
+-- name: Doomed :many
+SELECT seal FROM doomed;
+
+-- name: Done :exec
+DELETE FROM doomed WHERE seal = ?;

@@ -3,10 +3,11 @@ package sqlite
 import (
 	"context"
 	"database/sql"
-)
+	"errors"
+	"strconv"
 
-// Erase does at once what the eraser does soon.
-func (d *DB) Erase(ctx context.Context) (done bool, err error) { return d.eraser.erase(ctx) }
+	"github.com/berth-run/berth/internal/keyring"
+)
 
 // Pragma sets something on the connection that writes.
 func (d *DB) Pragma(text string) error {
@@ -38,11 +39,28 @@ func (d *DB) Hold(ctx context.Context) (release func() error, err error) {
 	return tx.Rollback, nil
 }
 
-var ClearGap = clearGap
+// Doom enters the key of a row into the list of those that are to be erased, as a
+// deletion does that a crash overtakes.
+func (d *DB) Doom(table, id string) error {
+	return d.Exec("INSERT INTO doomed SELECT seal FROM "+table+" WHERE id = ?", id)
+}
 
 // QueryText returns the first value of the first row.
 func (d *DB) QueryText(text string) (s string, err error) {
 	return s, d.read.QueryRow(text).Scan(&s)
+}
+
+// HasKey reports whether the ring has a key.
+func (d *DB) HasKey(number string) (bool, error) {
+	n, err := strconv.ParseInt(number, 10, 64)
+	if err != nil {
+		return false, err
+	}
+	_, err = d.keys.ring.Get(n)
+	if errors.Is(err, keyring.ErrErased) {
+		return false, nil
+	}
+	return err == nil, err
 }
 
 // Waiting is how many writes wait for the next transaction.

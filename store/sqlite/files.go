@@ -3,7 +3,7 @@ package sqlite
 import (
 	"context"
 	"database/sql"
-	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -13,11 +13,15 @@ import (
 )
 
 func (d *DB) CreateFile(ctx context.Context, p berth.ProjectID, f *berth.File) error {
-	body, err := json.Marshal(f)
+	k, err := d.keys.new()
 	if err != nil {
 		return err
 	}
-	row := query.CreateFileParams{ID: string(f.ID), Project: string(p), CreatedAt: f.CreatedAt, Purpose: f.Purpose, Bytes: f.Bytes, Body: body}
+	body, err := k.sealJSON(boxBody, f)
+	if err != nil {
+		return err
+	}
+	row := query.CreateFileParams{ID: string(f.ID), Project: string(p), CreatedAt: f.CreatedAt, Purpose: f.Purpose, Bytes: f.Bytes, Body: body, Seal: k.number}
 	if f.ExpiresAt != nil {
 		row.ExpiresAt = sql.NullInt64{Int64: *f.ExpiresAt, Valid: true}
 	}
@@ -29,7 +33,7 @@ func (d *DB) GetFile(ctx context.Context, p berth.ProjectID, id berth.FileID) (*
 	if err != nil {
 		return nil, d.wrap(err)
 	}
-	return decode[berth.File](d, body)
+	return decode[berth.File](d, d.opener(), body)
 }
 
 func (d *DB) ListFiles(ctx context.Context, p berth.ProjectID, purpose string, page store.Page) ([]*berth.File, bool, error) {
@@ -49,11 +53,17 @@ func (d *DB) ListFiles(ctx context.Context, p berth.ProjectID, purpose string, p
 	if err != nil {
 		return nil, false, d.wrap(err)
 	}
-	files := make([]*berth.File, min(len(rows), page.Limit))
-	for i := range files {
-		if files[i], err = decode[berth.File](d, rows[i]); err != nil {
+	files := make([]*berth.File, 0, min(len(rows), page.Limit))
+	o := d.opener()
+	for _, row := range rows[:cap(files)] {
+		f, err := decode[berth.File](d, o, row)
+		if errors.Is(err, store.ErrNotFound) {
+			continue // deleted just now
+		}
+		if err != nil {
 			return nil, false, err
 		}
+		files = append(files, f)
 	}
 	return files, len(rows) > page.Limit, nil
 }
@@ -71,16 +81,25 @@ func (d *DB) ExpiredFiles(ctx context.Context, now time.Time) ([]store.FileRef, 
 }
 
 func (d *DB) DeleteFile(ctx context.Context, p berth.ProjectID, id berth.FileID) error {
-	return d.erase(ctx, func(ctx context.Context, q *query.Queries) error {
-		return found(q.DeleteFile(ctx, query.DeleteFileParams{ID: string(id), Project: string(p)}))
+	return d.erase(ctx, func(ctx context.Context, q *query.Queries) ([]int64, error) {
+		n, err := q.DeleteFile(ctx, query.DeleteFileParams{ID: string(id), Project: string(p)})
+		return []int64{n}, err
 	})
 }
 
-// decode reads an object from its column.
-func decode[T any](d *DB, body []byte) (*T, error) {
+// decode reads an object from the column of its body.
+func decode[T any](d *DB, o *opener, body []byte) (*T, error) {
 	v := new(T)
-	if err := json.Unmarshal(body, v); err != nil {
-		return nil, fmt.Errorf("sqlite: %s: %w", d.path, err)
+	if err := o.openJSON(boxBody, body, v); err != nil {
+		return nil, d.damaged("", err)
 	}
 	return v, nil
+}
+
+// damaged says where an error is that opening and decoding what is stored gave.
+func (d *DB) damaged(what string, err error) error {
+	if errors.Is(err, sql.ErrNoRows) {
+		return store.ErrNotFound
+	}
+	return fmt.Errorf("sqlite: %s: %s%w", d.path, what, err)
 }

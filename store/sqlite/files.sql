@@ -1,5 +1,5 @@
 -- name: CreateFile :exec
-INSERT INTO files (id, project, created_at, expires_at, purpose, bytes, body) VALUES (?, ?, ?, ?, ?, ?, ?);
+INSERT INTO files (id, project, created_at, expires_at, purpose, bytes, body, seal) VALUES (?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: GetFile :one
 SELECT body FROM files WHERE id = ? AND project = ?;
@@ -22,5 +22,5 @@ ORDER BY created_at, id LIMIT sqlc.arg(n);
 -- name: ExpiredFiles :many
 SELECT project, id FROM files WHERE expires_at <= sqlc.arg(now) ORDER BY expires_at, id;
 
--- name: DeleteFile :execrows
-DELETE FROM files WHERE id = ? AND project = ?;
+-- name: DeleteFile :one
+DELETE FROM files WHERE id = ? AND project = ? RETURNING seal;

@@ -3,9 +3,7 @@ package sqlite
 import (
 	"context"
 	"database/sql"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"slices"
 
 	"github.com/berth-run/berth"
@@ -46,10 +44,15 @@ func (d *DB) itemsOf(ctx context.Context, response string, ids []string, found m
 	if err != nil {
 		return err
 	}
-	for _, raw := range [][]byte{row.Input, row.Output} {
+	o := d.opener()
+	for content, box := range map[string][]byte{boxInput: row.Input, boxOutput: row.Output} {
 		var items []berth.Item
-		if err := json.Unmarshal(raw, &items); err != nil {
-			return fmt.Errorf("sqlite: %s: response %s: %w", d.path, response, err)
+		err := o.openJSON(content, box, &items)
+		if errors.Is(err, sql.ErrNoRows) {
+			return nil
+		}
+		if err != nil {
+			return d.damaged("response "+response+": ", err)
 		}
 		for _, it := range items {
 			if slices.Contains(ids, it.ID()) {
@@ -70,8 +73,12 @@ func (d *DB) conversationItem(ctx context.Context, p berth.ProjectID, id string,
 		return err
 	}
 	var it berth.Item
-	if err := json.Unmarshal(body, &it); err != nil {
-		return fmt.Errorf("sqlite: %s: item %s: %w", d.path, id, err)
+	err = d.opener().openJSON(boxBody, body, &it)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil
+	}
+	if err != nil {
+		return d.damaged("item "+id+": ", err)
 	}
 	found[id] = it
 	return nil

@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"math"
 	"slices"
 	"time"
@@ -13,14 +14,16 @@ import (
 )
 
 func (d *DB) CreateObjects(ctx context.Context, p berth.ProjectID, objects ...*store.Object) error {
-	return d.update(ctx, func(ctx context.Context, q *query.Queries) error {
-		return createObjects(ctx, q, p, objects)
-	})
+	rows, err := d.objectRows(p, objects)
+	if err != nil {
+		return err
+	}
+	return d.update(ctx, func(ctx context.Context, q *query.Queries) error { return createObjects(ctx, q, rows) })
 }
 
-func createObjects(ctx context.Context, q *query.Queries, p berth.ProjectID, objects []*store.Object) error {
-	for _, o := range objects {
-		if err := found(q.CreateObject(ctx, objectRow(p, o))); err != nil {
+func createObjects(ctx context.Context, q *query.Queries, rows []query.CreateObjectParams) error {
+	for _, row := range rows {
+		if err := found(q.CreateObject(ctx, row)); err != nil {
 			return err
 		}
 	}
@@ -28,18 +31,27 @@ func createObjects(ctx context.Context, q *query.Queries, p berth.ProjectID, obj
 }
 
 // addObjects saves those objects whose keys are not taken and whose parents are there.
-func addObjects(ctx context.Context, q *query.Queries, p berth.ProjectID, objects []*store.Object) error {
-	for _, o := range objects {
-		if err := q.AddObject(ctx, query.AddObjectParams(objectRow(p, o))); err != nil {
+func addObjects(ctx context.Context, q *query.Queries, rows []query.CreateObjectParams) error {
+	for _, row := range rows {
+		if err := q.AddObject(ctx, query.AddObjectParams(row)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func objectRow(p berth.ProjectID, o *store.Object) query.CreateObjectParams {
-	return query.CreateObjectParams{Project: string(p), Kind: string(o.Kind), Parent: o.Parent, ID: o.ID,
-		CreatedAt: o.CreatedAt, ExpiresAt: expiry(o), Body: o.Body}
+// objectRows seals objects, each under a key of its own.
+func (d *DB) objectRows(p berth.ProjectID, objects []*store.Object) ([]query.CreateObjectParams, error) {
+	rows := make([]query.CreateObjectParams, len(objects))
+	for i, o := range objects {
+		key, err := d.keys.new()
+		if err != nil {
+			return nil, err
+		}
+		rows[i] = query.CreateObjectParams{Project: string(p), Kind: string(o.Kind), Parent: o.Parent, ID: o.ID,
+			CreatedAt: o.CreatedAt, ExpiresAt: expiry(o), Body: key.seal(boxBody, o.Body), Seal: key.number}
+	}
+	return rows, nil
 }
 
 func expiry(o *store.Object) sql.NullInt64 {
@@ -51,7 +63,11 @@ func (d *DB) GetObject(ctx context.Context, p berth.ProjectID, key store.ObjectK
 	if err != nil {
 		return nil, d.wrap(err)
 	}
-	return &store.Object{ObjectKey: key, CreatedAt: row.CreatedAt, ExpiresAt: row.ExpiresAt.Int64, Body: row.Body}, nil
+	o := &store.Object{ObjectKey: key, CreatedAt: row.CreatedAt, ExpiresAt: row.ExpiresAt.Int64}
+	if o.Body, err = d.opener().open(boxBody, row.Body); err != nil {
+		return nil, d.damaged(key.ID+": ", err)
+	}
+	return o, nil
 }
 
 func objectKey(p berth.ProjectID, key store.ObjectKey) query.GetObjectParams {
@@ -92,10 +108,18 @@ func (d *DB) ListObjects(ctx context.Context, p berth.ProjectID, kind store.Kind
 	if err != nil {
 		return nil, false, d.wrap(err)
 	}
-	objects := make([]*store.Object, min(len(rows), page.Limit))
-	for i, r := range rows[:len(objects)] {
-		objects[i] = &store.Object{ObjectKey: store.ObjectKey{Kind: kind, Parent: parent, ID: r.ID},
-			CreatedAt: r.CreatedAt, ExpiresAt: r.ExpiresAt.Int64, Body: r.Body}
+	objects := make([]*store.Object, 0, min(len(rows), page.Limit))
+	open := d.opener()
+	for _, r := range rows[:cap(objects)] {
+		body, err := open.open(boxBody, r.Body)
+		if errors.Is(err, sql.ErrNoRows) {
+			continue // deleted just now
+		}
+		if err != nil {
+			return nil, false, d.damaged(r.ID+": ", err)
+		}
+		objects = append(objects, &store.Object{ObjectKey: store.ObjectKey{Kind: kind, Parent: parent, ID: r.ID},
+			CreatedAt: r.CreatedAt, ExpiresAt: r.ExpiresAt.Int64, Body: body})
 	}
 	if backwards {
 		slices.Reverse(objects)
@@ -110,12 +134,16 @@ func (d *DB) UpdateObject(ctx context.Context, p berth.ProjectID, key store.Obje
 		if err != nil {
 			return err
 		}
-		o = &store.Object{ObjectKey: key, CreatedAt: row.CreatedAt, ExpiresAt: row.ExpiresAt.Int64, Body: row.Body}
+		o = &store.Object{ObjectKey: key, CreatedAt: row.CreatedAt, ExpiresAt: row.ExpiresAt.Int64}
+		open := d.opener()
+		if o.Body, err = open.open(boxBody, row.Body); err != nil {
+			return err
+		}
 		if err := change(o); err != nil {
 			return err
 		}
 		o.ObjectKey, o.CreatedAt = key, row.CreatedAt
-		return q.UpdateObject(ctx, query.UpdateObjectParams{Number: row.Number, ExpiresAt: expiry(o), Body: o.Body})
+		return q.UpdateObject(ctx, query.UpdateObjectParams{Number: row.Number, ExpiresAt: expiry(o), Body: open.last.seal(boxBody, o.Body)})
 	})
 	if err != nil {
 		return nil, err
@@ -124,29 +152,30 @@ func (d *DB) UpdateObject(ctx context.Context, p berth.ProjectID, key store.Obje
 }
 
 func (d *DB) DeleteObject(ctx context.Context, p berth.ProjectID, key store.ObjectKey) error {
-	return d.erase(ctx, func(ctx context.Context, q *query.Queries) error {
-		if err := found(q.DeleteObject(ctx, query.DeleteObjectParams(objectKey(p, key)))); err != nil {
-			return err
+	return d.erase(ctx, func(ctx context.Context, q *query.Queries) ([]int64, error) {
+		n, err := q.DeleteObject(ctx, query.DeleteObjectParams(objectKey(p, key)))
+		if err != nil {
+			return nil, err
 		}
-		return deleteChildren(ctx, q, p, key.ID)
+		gone, err := deleteChildren(ctx, q, p, key.ID)
+		return append(gone, n), err
 	})
 }
 
 // deleteChildren removes all that belongs to an object or a container, however far
-// down.
-func deleteChildren(ctx context.Context, q *query.Queries, p berth.ProjectID, id string) error {
+// down, and returns the keys.
+func deleteChildren(ctx context.Context, q *query.Queries, p berth.ProjectID, id string) (gone []int64, err error) {
 	for parents := []string{id}; len(parents) > 0; parents = parents[1:] {
-		row := query.ChildObjectsParams{Project: string(p), Parent: parents[0]}
-		children, err := q.ChildObjects(ctx, row)
+		children, err := q.DeleteChildObjects(ctx, query.DeleteChildObjectsParams{Project: string(p), Parent: parents[0]})
 		if err != nil {
-			return err
+			return nil, err
 		}
-		if err := q.DeleteChildObjects(ctx, query.DeleteChildObjectsParams(row)); err != nil {
-			return err
+		for _, c := range children {
+			parents = append(parents, c.ID)
+			gone = append(gone, c.Seal)
 		}
-		parents = append(parents, children...)
 	}
-	return nil
+	return gone, nil
 }
 
 func (d *DB) ExpiredObjects(ctx context.Context, kind store.Kind, now time.Time, limit int) ([]store.ObjectRef, error) {

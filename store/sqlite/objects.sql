@@ -1,12 +1,12 @@
 -- name: CreateObject :execrows
-INSERT INTO objects (project, kind, parent, id, created_at, expires_at, body)
-SELECT sqlc.arg(project), sqlc.arg(kind), sqlc.arg(parent), sqlc.arg(id), sqlc.arg(created_at), sqlc.arg(expires_at), sqlc.arg(body)
+INSERT INTO objects (project, kind, parent, id, created_at, expires_at, body, seal)
+SELECT sqlc.arg(project), sqlc.arg(kind), sqlc.arg(parent), sqlc.arg(id), sqlc.arg(created_at), sqlc.arg(expires_at), sqlc.arg(body), sqlc.arg(seal)
 WHERE sqlc.arg(parent) = '' OR EXISTS (SELECT 1 FROM objects WHERE project = sqlc.arg(project) AND id = sqlc.arg(parent))
   OR EXISTS (SELECT 1 FROM containers WHERE id = sqlc.arg(parent) AND project = sqlc.arg(project));
 
 -- name: AddObject :exec
-INSERT INTO objects (project, kind, parent, id, created_at, expires_at, body)
-SELECT sqlc.arg(project), sqlc.arg(kind), sqlc.arg(parent), sqlc.arg(id), sqlc.arg(created_at), sqlc.arg(expires_at), sqlc.arg(body)
+INSERT INTO objects (project, kind, parent, id, created_at, expires_at, body, seal)
+SELECT sqlc.arg(project), sqlc.arg(kind), sqlc.arg(parent), sqlc.arg(id), sqlc.arg(created_at), sqlc.arg(expires_at), sqlc.arg(body), sqlc.arg(seal)
 WHERE sqlc.arg(parent) = '' OR EXISTS (SELECT 1 FROM objects WHERE project = sqlc.arg(project) AND id = sqlc.arg(parent))
   OR EXISTS (SELECT 1 FROM containers WHERE id = sqlc.arg(parent) AND project = sqlc.arg(project))
 ON CONFLICT DO NOTHING;
@@ -30,15 +30,14 @@ ORDER BY number DESC LIMIT sqlc.arg(n);
 -- name: UpdateObject :exec
 UPDATE objects SET expires_at = sqlc.arg(expires_at), body = sqlc.arg(body) WHERE number = sqlc.arg(number);
 
--- name: DeleteObject :execrows
+-- name: DeleteObject :one
 DELETE FROM objects
-WHERE project = sqlc.arg(project) AND parent = sqlc.arg(parent) AND kind = sqlc.arg(kind) AND id = sqlc.arg(id);
+WHERE project = sqlc.arg(project) AND parent = sqlc.arg(parent) AND kind = sqlc.arg(kind) AND id = sqlc.arg(id)
+RETURNING seal;
 
--- name: ChildObjects :many
-SELECT id FROM objects WHERE project = sqlc.arg(project) AND parent = sqlc.arg(parent);
-
--- name: DeleteChildObjects :exec
-DELETE FROM objects WHERE project = sqlc.arg(project) AND parent = sqlc.arg(parent);
+-- name: DeleteChildObjects :many
+DELETE FROM objects WHERE project = sqlc.arg(project) AND parent = sqlc.arg(parent)
+RETURNING id, seal;
 
 -- name: ExpiredObjects :many
 SELECT project, parent, id FROM objects

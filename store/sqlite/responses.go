@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -27,15 +26,24 @@ func (d *DB) CreateResponse(ctx context.Context, r *store.Response, events []sto
 	if r.Body.PreviousResponseID != nil && r.Body.Store {
 		row.Previous = sql.NullString{String: string(*r.Body.PreviousResponseID), Valid: true}
 	}
-	body, output, err := encoded(r.Body)
+	k, err := d.keys.new()
 	if err != nil {
 		return err
 	}
-	request, err := json.Marshal(r.Request)
+	row.Seal = k.number
+	body, output, err := encoded(k, r.Body)
 	if err != nil {
 		return err
 	}
-	input, err := json.Marshal(r.Input)
+	request, err := k.sealJSON(boxRequest, r.Request)
+	if err != nil {
+		return err
+	}
+	input, err := k.sealJSON(boxInput, r.Input)
+	if err != nil {
+		return err
+	}
+	objects, err := d.objectRows(r.Project, also)
 	if err != nil {
 		return err
 	}
@@ -49,7 +57,7 @@ func (d *DB) CreateResponse(ctx context.Context, r *store.Response, events []sto
 		if err := q.CreateBody(ctx, query.CreateBodyParams{Response: id, Body: body, Output: output}); err != nil {
 			return err
 		}
-		if err := appendEvents(ctx, q, r.Body.ID, events); err != nil {
+		if err := appendEvents(ctx, q, k, r.Body.ID, events); err != nil {
 			return err
 		}
 		if r.Body.Store {
@@ -57,25 +65,25 @@ func (d *DB) CreateResponse(ctx context.Context, r *store.Response, events []sto
 				return err
 			}
 		}
-		return createObjects(ctx, q, r.Project, also)
+		return createObjects(ctx, q, objects)
 	})
 }
 
 // encoded is a response's object as it is kept: its output apart, so that a chain
 // is read without the rest.
-func encoded(r *berth.Response) (body, output []byte, err error) {
-	if output, err = json.Marshal(r.Output); err != nil {
+func encoded(k rowKey, r *berth.Response) (body, output []byte, err error) {
+	if output, err = k.sealJSON(boxOutput, r.Output); err != nil {
 		return nil, nil, err
 	}
 	bare := *r
 	bare.Output = []berth.Item{}
-	body, err = json.Marshal(&bare)
+	body, err = k.sealJSON(boxBody, &bare)
 	return body, output, err
 }
 
-func appendEvents(ctx context.Context, q *query.Queries, id berth.ResponseID, events []store.Event) error {
+func appendEvents(ctx context.Context, q *query.Queries, k rowKey, id berth.ResponseID, events []store.Event) error {
 	for _, ev := range events {
-		err := q.AppendEvent(ctx, query.AppendEventParams{Response: string(id), SequenceNumber: ev.SequenceNumber, Type: string(ev.Type), Data: ev.Data})
+		err := q.AppendEvent(ctx, query.AppendEventParams{Response: string(id), SequenceNumber: ev.SequenceNumber, Type: string(ev.Type), Data: k.seal(boxEvent, ev.Data)})
 		if err != nil {
 			return err
 		}
@@ -90,29 +98,31 @@ func (d *DB) GetResponse(ctx context.Context, p berth.ProjectID, id berth.Respon
 	}
 	r := &store.Response{Project: p, Container: berth.ContainerID(row.Container),
 		Key: berth.KeyID(row.Key), RequestID: row.RequestID}
-	err = errors.Join(json.Unmarshal(row.Body, &r.Body), json.Unmarshal(row.Request, &r.Request), json.Unmarshal(row.Input, &r.Input))
+	o := d.opener()
+	err = errors.Join(o.openJSON(boxBody, row.Body, &r.Body), o.openJSON(boxRequest, row.Request, &r.Request), o.openJSON(boxInput, row.Input, &r.Input))
 	if err == nil {
-		err = json.Unmarshal(row.Output, &r.Body.Output)
+		err = o.openJSON(boxOutput, row.Output, &r.Body.Output)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("sqlite: %s: response %s: %w", d.path, id, err)
+		return nil, d.damaged("response "+string(id)+": ", err)
 	}
 	return r, nil
 }
 
 func (d *DB) DeleteResponse(ctx context.Context, p berth.ProjectID, id berth.ResponseID) error {
-	return d.erase(ctx, func(ctx context.Context, q *query.Queries) error {
-		if err := countUnfinished(ctx, q, p, id); err != nil {
-			return err
+	return d.erase(ctx, func(ctx context.Context, q *query.Queries) ([]int64, error) {
+		if err := d.countUnfinished(ctx, q, p, id); err != nil {
+			return nil, err
 		}
-		if err := found(q.DeleteResponse(ctx, query.DeleteResponseParams{ID: string(id), Project: string(p)})); err != nil {
-			return err
+		n, err := q.DeleteResponse(ctx, query.DeleteResponseParams{ID: string(id), Project: string(p)})
+		if err != nil {
+			return nil, err
 		}
 		if err := errors.Join(q.DeleteRequest(ctx, string(id)), q.DeleteBody(ctx, string(id)),
 			q.DeleteEvents(ctx, string(id)), q.DeleteItems(ctx, string(id))); err != nil {
-			return err
+			return nil, err
 		}
-		return prune(ctx, q, id)
+		return []int64{n}, prune(ctx, q, id)
 	})
 }
 
@@ -142,25 +152,30 @@ func (d *DB) AppendEvents(ctx context.Context, p berth.ProjectID, id berth.Respo
 			return fmt.Errorf("%w: event %d after %d", store.ErrConflict, ev.SequenceNumber, events[i-1].SequenceNumber)
 		}
 	}
-	fold := query.UpdateBodyParams{Response: string(id)}
-	if body != nil {
-		var err error
-		if fold.Body, fold.Output, err = encoded(body); err != nil {
-			return err
-		}
+	objects, err := d.objectRows(p, also)
+	if err != nil {
+		return err
 	}
 	return d.update(ctx, func(ctx context.Context, q *query.Queries) error {
-		next, err := q.NextEvent(ctx, query.NextEventParams{ID: string(id), Project: string(p), LeaseOwner: owner})
+		row, err := q.NextEvent(ctx, query.NextEventParams{ID: string(id), Project: string(p), LeaseOwner: owner})
 		if errors.Is(err, sql.ErrNoRows) {
 			return absentOr(ctx, q, p, id, store.ErrConflict)
 		}
 		if err != nil {
 			return err
 		}
-		if next != first {
-			return fmt.Errorf("%w: event %d where %d is next", store.ErrConflict, first, next)
+		if row.Next != first {
+			return fmt.Errorf("%w: event %d where %d is next", store.ErrConflict, first, row.Next)
 		}
-		if err := errors.Join(appendEvents(ctx, q, id, events), addObjects(ctx, q, p, also)); err != nil || body == nil {
+		k, err := d.keys.get(row.Seal)
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(appendEvents(ctx, q, k, id, events), addObjects(ctx, q, objects)); err != nil || body == nil {
+			return err
+		}
+		fold := query.UpdateBodyParams{Response: string(id)}
+		if fold.Body, fold.Output, err = encoded(k, body); err != nil {
 			return err
 		}
 		if err := q.UpdateBody(ctx, fold); err != nil || !body.Status.Final() {
@@ -200,8 +215,13 @@ func (d *DB) Events(ctx context.Context, p berth.ProjectID, id berth.ResponseID,
 		return nil, d.wrap(err)
 	}
 	events := make([]store.Event, len(rows))
+	o := d.opener()
 	for i, r := range rows {
-		events[i] = store.Event{SequenceNumber: r.SequenceNumber, Type: berth.EventType(r.Type), Data: r.Data}
+		data, err := o.open(boxEvent, r.Data)
+		if err != nil {
+			return nil, d.damaged("response "+string(id)+": ", err)
+		}
+		events[i] = store.Event{SequenceNumber: r.SequenceNumber, Type: berth.EventType(r.Type), Data: data}
 	}
 	return events, nil
 }
@@ -215,12 +235,21 @@ func (d *DB) Chain(ctx context.Context, p berth.ProjectID, id berth.ResponseID) 
 		return nil, store.ErrNotFound
 	}
 	slices.SortFunc(rows, func(a, b query.ChainRow) int { return cmp.Compare(b.Depth, a.Depth) })
-	links := make([]store.Link, len(rows))
+	links := make([]store.Link, 0, len(rows))
+	o := d.opener()
 	for i, r := range rows {
-		links[i] = store.Link{ID: berth.ResponseID(r.ID), Container: berth.ContainerID(r.Container)}
-		if err := errors.Join(json.Unmarshal(r.Input, &links[i].Input), json.Unmarshal(r.Output, &links[i].Output)); err != nil {
-			return nil, fmt.Errorf("sqlite: %s: response %s: %w", d.path, r.ID, err)
+		link := store.Link{ID: berth.ResponseID(r.ID), Container: berth.ContainerID(r.Container)}
+		err := o.openJSON(boxInput, r.Input, &link.Input)
+		if err == nil {
+			err = o.openJSON(boxOutput, r.Output, &link.Output)
 		}
+		if errors.Is(err, sql.ErrNoRows) && i < len(rows)-1 {
+			continue // an ancestor, deleted just now
+		}
+		if err != nil {
+			return nil, d.damaged("response "+r.ID+": ", err)
+		}
+		links = append(links, link)
 	}
 	return links, nil
 }

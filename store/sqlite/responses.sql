@@ -1,6 +1,6 @@
 -- name: CreateResponse :exec
-INSERT INTO responses (id, project, previous, container, final, stored, key, request_id, lease_owner, lease_until)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+INSERT INTO responses (id, project, previous, container, final, stored, key, request_id, lease_owner, lease_until, seal)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: CreateRequest :exec
 INSERT INTO requests (response, request, input) VALUES (?, ?, ?);
@@ -16,9 +16,10 @@ WHERE r.id = ? AND r.project = ? AND r.deleted = 0;
 -- name: ResponseExists :one
 SELECT EXISTS (SELECT 1 FROM responses WHERE id = ? AND project = ? AND deleted = 0);
 
--- name: DeleteResponse :execrows
+-- name: DeleteResponse :one
 UPDATE responses SET deleted = 1, final = 1, container = '', lease_owner = '', lease_until = 0
-WHERE id = ? AND project = ? AND deleted = 0;
+WHERE id = ? AND project = ? AND deleted = 0
+RETURNING seal;
 
 -- name: DeleteRequest :exec
 DELETE FROM requests WHERE response = ?;
@@ -35,9 +36,10 @@ DELETE FROM responses
 WHERE id = ? AND deleted = 1 AND NOT EXISTS (SELECT 1 FROM responses next WHERE next.previous = responses.id)
 RETURNING previous;
 
--- NextEvent is the sequence number that may be appended, for the owner of the lease.
+-- NextEvent is the sequence number that may be appended, for the owner of the lease,
+-- and the key of the response.
 -- name: NextEvent :one
-SELECT CAST(coalesce((SELECT max(e.sequence_number) + 1 FROM events e WHERE e.response = r.id), 0) AS INTEGER)
+SELECT CAST(coalesce((SELECT max(e.sequence_number) + 1 FROM events e WHERE e.response = r.id), 0) AS INTEGER) AS next, seal
 FROM responses r
 WHERE r.id = ? AND r.project = ? AND r.deleted = 0 AND r.final = 0 AND r.lease_owner = ?;
 

@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 
 	_ "modernc.org/sqlite"
@@ -39,11 +40,14 @@ type Options struct {
 	// together share.
 	Synchronous string
 
+	// Key is the server's: content that was written with it is read with it alone.
+	Key [32]byte
+
 	// Log hears what goes wrong in the background; nil is silence.
 	Log *slog.Logger
 }
 
-// A DB is a store.Store in one file, in WAL mode: one writer, which gathers
+// A DB is a store.Store in one file, with a file of keys beside it, in WAL mode: one writer, which gathers
 // concurrent writes into one transaction, and many readers. Another process, such
 // as the command line, may use the file at the same time.
 type DB struct {
@@ -53,6 +57,7 @@ type DB struct {
 	read    *sql.DB
 	queries *query.Queries // prepared on read
 	writer  *writer
+	keys    *keys
 	eraser  *eraser
 
 	close func() error // the first time; then it returns the same
@@ -61,7 +66,7 @@ type DB struct {
 var _ store.Store = (*DB)(nil)
 
 // Open opens the database in a file, which it makes, readable by its owner alone,
-// and brings its tables up to date. A file of a later version of Berth is refused.
+// and brings its tables up to date. Its keys are in the file KeysPath. A file of a later version of Berth is refused.
 func Open(ctx context.Context, path string, opts *Options) (_ *DB, err error) {
 	if opts == nil {
 		opts = &Options{}
@@ -98,6 +103,10 @@ func Open(ctx context.Context, path string, opts *Options) (_ *DB, err error) {
 	if err := migrate(ctx, write); err != nil {
 		return nil, err
 	}
+	if d.keys, err = openKeys(ctx, write, KeysPath(path), opts.Key); err != nil {
+		return nil, err
+	}
+	opened = append(opened, d.keys.ring.Close)
 	if d.writer, err = newWriter(ctx, write); err != nil {
 		return nil, err
 	}
@@ -112,11 +121,18 @@ func Open(ctx context.Context, path string, opts *Options) (_ *DB, err error) {
 		return nil, err
 	}
 	opened = append(opened, d.queries.Close)
-	d.eraser = newEraser(d)
+	if d.eraser, err = newEraser(ctx, d); err != nil {
+		return nil, err
+	}
 	opened = append(opened, d.eraser.close)
 	d.close = sync.OnceValue(func() error { return closeAll(opened) })
 	return d, nil
 }
+
+// KeysPath returns the path of the file with the keys of a database: "x.keys" beside
+// "x.db". It may be a link to another volume. Without it the database is of no use;
+// with an old copy of both, what has been erased is back.
+func KeysPath(path string) string { return strings.TrimSuffix(path, ".db") + ".keys" }
 
 // closeAll calls close functions from the last to the first.
 func closeAll(fs []func() error) error {
@@ -143,8 +159,8 @@ func dataSource(path, synchronous string) (string, error) {
 		fmt.Sprintf("journal_size_limit(%d)", logLimit),
 		"synchronous(" + synchronous + ")",
 		"foreign_keys(ON)",
-		"secure_delete(ON)",  // what is deleted is overwritten, see erase.go
-		"temp_store(MEMORY)", // nor does it lie about in temporary files
+		"secure_delete(FAST)", // of what is in the clear; see seal.go
+		"temp_store(MEMORY)",
 	}}
 	return "file:" + (&url.URL{Path: path}).EscapedPath() + "?" + pragmas.Encode(), nil
 }

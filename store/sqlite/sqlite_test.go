@@ -84,8 +84,8 @@ func TestFileIsPrivate(t *testing.T) {
 		t.Fatal(err)
 	}
 	entries, err := os.ReadDir(dir)
-	if err != nil || len(entries) != 3 {
-		t.Fatalf("%d files, %v; want the database, its log and its index", len(entries), err)
+	if err != nil || len(entries) != 4 {
+		t.Fatalf("%d files, %v; want the database, its log, its index and its keys", len(entries), err)
 	}
 	for _, e := range entries {
 		info, err := e.Info()

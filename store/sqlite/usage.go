@@ -3,7 +3,6 @@ package sqlite
 import (
 	"context"
 	"database/sql"
-	"encoding/json"
 	"errors"
 	"time"
 
@@ -76,7 +75,7 @@ func countResponse(ctx context.Context, q *query.Queries, p berth.ProjectID, key
 
 // countUnfinished counts a response that is deleted before its end. One that has
 // ended, or is not there, is no matter.
-func countUnfinished(ctx context.Context, q *query.Queries, p berth.ProjectID, id berth.ResponseID) error {
+func (d *DB) countUnfinished(ctx context.Context, q *query.Queries, p berth.ProjectID, id berth.ResponseID) error {
 	row, err := q.Unfinished(ctx, query.UnfinishedParams{ID: string(id), Project: string(p)})
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil
@@ -85,7 +84,7 @@ func countUnfinished(ctx context.Context, q *query.Queries, p berth.ProjectID, i
 		return err
 	}
 	var body berth.Response
-	if err := json.Unmarshal(row.Body, &body); err != nil {
+	if err := d.opener().openJSON(boxBody, row.Body, &body); err != nil {
 		return err
 	}
 	return countResponse(ctx, q, p, row.Key, &body)

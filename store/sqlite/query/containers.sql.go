@@ -9,24 +9,8 @@ import (
 	"context"
 )
 
-const containerExists = `-- name: ContainerExists :one
-SELECT EXISTS (SELECT 1 FROM containers WHERE id = ? AND project = ?)
-`
-
-type ContainerExistsParams struct {
-	ID      string
-	Project string
-}
-
-func (q *Queries) ContainerExists(ctx context.Context, arg ContainerExistsParams) (int64, error) {
-	row := q.queryRow(ctx, q.containerExistsStmt, containerExists, arg.ID, arg.Project)
-	var column_1 int64
-	err := row.Scan(&column_1)
-	return column_1, err
-}
-
 const containerFiles = `-- name: ContainerFiles :many
-SELECT id, path, created_at, source, bytes FROM container_files WHERE container = ? ORDER BY created_at, id
+SELECT id, path, created_at, source, bytes, box FROM container_files WHERE container = ? ORDER BY created_at, id
 `
 
 type ContainerFilesRow struct {
@@ -35,6 +19,7 @@ type ContainerFilesRow struct {
 	CreatedAt int64
 	Source    string
 	Bytes     int64
+	Box       []byte
 }
 
 func (q *Queries) ContainerFiles(ctx context.Context, container string) ([]ContainerFilesRow, error) {
@@ -52,6 +37,7 @@ func (q *Queries) ContainerFiles(ctx context.Context, container string) ([]Conta
 			&i.CreatedAt,
 			&i.Source,
 			&i.Bytes,
+			&i.Box,
 		); err != nil {
 			return nil, err
 		}
@@ -64,6 +50,22 @@ func (q *Queries) ContainerFiles(ctx context.Context, container string) ([]Conta
 		return nil, err
 	}
 	return items, nil
+}
+
+const containerSeal = `-- name: ContainerSeal :one
+SELECT seal FROM containers WHERE id = ? AND project = ?
+`
+
+type ContainerSealParams struct {
+	ID      string
+	Project string
+}
+
+func (q *Queries) ContainerSeal(ctx context.Context, arg ContainerSealParams) (int64, error) {
+	row := q.queryRow(ctx, q.containerSealStmt, containerSeal, arg.ID, arg.Project)
+	var seal int64
+	err := row.Scan(&seal)
+	return seal, err
 }
 
 const containerTime = `-- name: ContainerTime :one
@@ -83,7 +85,7 @@ func (q *Queries) ContainerTime(ctx context.Context, arg ContainerTimeParams) (i
 }
 
 const createContainer = `-- name: CreateContainer :exec
-INSERT INTO containers (id, project, created_at, name, status, body, key, memory_limit, counted_until) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+INSERT INTO containers (id, project, created_at, name, status, body, key, memory_limit, counted_until, seal) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 `
 
 type CreateContainerParams struct {
@@ -96,6 +98,7 @@ type CreateContainerParams struct {
 	Key          string
 	MemoryLimit  string
 	CountedUntil int64
+	Seal         int64
 }
 
 func (q *Queries) CreateContainer(ctx context.Context, arg CreateContainerParams) error {
@@ -109,12 +112,13 @@ func (q *Queries) CreateContainer(ctx context.Context, arg CreateContainerParams
 		arg.Key,
 		arg.MemoryLimit,
 		arg.CountedUntil,
+		arg.Seal,
 	)
 	return err
 }
 
-const deleteContainer = `-- name: DeleteContainer :execrows
-DELETE FROM containers WHERE id = ? AND project = ?
+const deleteContainer = `-- name: DeleteContainer :one
+DELETE FROM containers WHERE id = ? AND project = ? RETURNING seal
 `
 
 type DeleteContainerParams struct {
@@ -123,11 +127,10 @@ type DeleteContainerParams struct {
 }
 
 func (q *Queries) DeleteContainer(ctx context.Context, arg DeleteContainerParams) (int64, error) {
-	result, err := q.exec(ctx, q.deleteContainerStmt, deleteContainer, arg.ID, arg.Project)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected()
+	row := q.queryRow(ctx, q.deleteContainerStmt, deleteContainer, arg.ID, arg.Project)
+	var seal int64
+	err := row.Scan(&seal)
+	return seal, err
 }
 
 const deleteContainerFile = `-- name: DeleteContainerFile :execrows
@@ -167,7 +170,7 @@ func (q *Queries) GetContainer(ctx context.Context, arg GetContainerParams) ([]b
 }
 
 const getContainerFile = `-- name: GetContainerFile :one
-SELECT f.path, f.created_at, f.source, f.bytes
+SELECT f.path, f.created_at, f.source, f.bytes, f.box
 FROM container_files f JOIN containers c ON c.id = f.container
 WHERE f.container = ? AND f.id = ? AND c.project = ?
 `
@@ -183,6 +186,7 @@ type GetContainerFileRow struct {
 	CreatedAt int64
 	Source    string
 	Bytes     int64
+	Box       []byte
 }
 
 func (q *Queries) GetContainerFile(ctx context.Context, arg GetContainerFileParams) (GetContainerFileRow, error) {
@@ -193,20 +197,22 @@ func (q *Queries) GetContainerFile(ctx context.Context, arg GetContainerFilePara
 		&i.CreatedAt,
 		&i.Source,
 		&i.Bytes,
+		&i.Box,
 	)
 	return i, err
 }
 
 const listContainersAscending = `-- name: ListContainersAscending :many
 SELECT body FROM containers
-WHERE project = ?1 AND (CAST(?2 AS TEXT) = '' OR name = CAST(?2 AS TEXT))
-  AND (created_at, id) > (CAST(?3 AS INTEGER), CAST(?4 AS TEXT))
-ORDER BY created_at, id LIMIT ?5
+WHERE project = ?1 AND (CAST(?2 AS TEXT) = '' OR name = CAST(?3 AS TEXT) OR seal = 0 AND name = CAST(?2 AS TEXT))
+  AND (created_at, id) > (CAST(?4 AS INTEGER), CAST(?5 AS TEXT))
+ORDER BY created_at, id LIMIT ?6
 `
 
 type ListContainersAscendingParams struct {
 	Project   string
 	Name      string
+	Hidden    string
 	AfterTime int64
 	AfterID   string
 	N         int64
@@ -216,6 +222,7 @@ func (q *Queries) ListContainersAscending(ctx context.Context, arg ListContainer
 	rows, err := q.query(ctx, q.listContainersAscendingStmt, listContainersAscending,
 		arg.Project,
 		arg.Name,
+		arg.Hidden,
 		arg.AfterTime,
 		arg.AfterID,
 		arg.N,
@@ -243,14 +250,15 @@ func (q *Queries) ListContainersAscending(ctx context.Context, arg ListContainer
 
 const listContainersDescending = `-- name: ListContainersDescending :many
 SELECT body FROM containers
-WHERE project = ?1 AND (CAST(?2 AS TEXT) = '' OR name = CAST(?2 AS TEXT))
-  AND (created_at, id) < (CAST(?3 AS INTEGER), CAST(?4 AS TEXT))
-ORDER BY created_at DESC, id DESC LIMIT ?5
+WHERE project = ?1 AND (CAST(?2 AS TEXT) = '' OR name = CAST(?3 AS TEXT) OR seal = 0 AND name = CAST(?2 AS TEXT))
+  AND (created_at, id) < (CAST(?4 AS INTEGER), CAST(?5 AS TEXT))
+ORDER BY created_at DESC, id DESC LIMIT ?6
 `
 
 type ListContainersDescendingParams struct {
 	Project   string
 	Name      string
+	Hidden    string
 	AfterTime int64
 	AfterID   string
 	N         int64
@@ -260,6 +268,7 @@ func (q *Queries) ListContainersDescending(ctx context.Context, arg ListContaine
 	rows, err := q.query(ctx, q.listContainersDescendingStmt, listContainersDescending,
 		arg.Project,
 		arg.Name,
+		arg.Hidden,
 		arg.AfterTime,
 		arg.AfterID,
 		arg.N,
@@ -286,7 +295,7 @@ func (q *Queries) ListContainersDescending(ctx context.Context, arg ListContaine
 }
 
 const putContainerFile = `-- name: PutContainerFile :one
-INSERT INTO container_files (container, path, id, created_at, source, bytes) VALUES (?, ?, ?, ?, ?, ?)
+INSERT INTO container_files (container, path, id, created_at, source, bytes, box) VALUES (?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (container, path) DO UPDATE SET bytes = excluded.bytes,
     source = CASE WHEN excluded.source = 'user' THEN 'user' ELSE container_files.source END
 RETURNING id, created_at, source
@@ -299,6 +308,7 @@ type PutContainerFileParams struct {
 	CreatedAt int64
 	Source    string
 	Bytes     int64
+	Box       []byte
 }
 
 type PutContainerFileRow struct {
@@ -315,6 +325,7 @@ func (q *Queries) PutContainerFile(ctx context.Context, arg PutContainerFilePara
 		arg.CreatedAt,
 		arg.Source,
 		arg.Bytes,
+		arg.Box,
 	)
 	var i PutContainerFileRow
 	err := row.Scan(&i.ID, &i.CreatedAt, &i.Source)

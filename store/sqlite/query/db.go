@@ -45,20 +45,14 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	if q.chainStmt, err = db.PrepareContext(ctx, chain); err != nil {
 		return nil, fmt.Errorf("error preparing query Chain: %w", err)
 	}
-	if q.childObjectsStmt, err = db.PrepareContext(ctx, childObjects); err != nil {
-		return nil, fmt.Errorf("error preparing query ChildObjects: %w", err)
-	}
-	if q.containerExistsStmt, err = db.PrepareContext(ctx, containerExists); err != nil {
-		return nil, fmt.Errorf("error preparing query ContainerExists: %w", err)
-	}
 	if q.containerFilesStmt, err = db.PrepareContext(ctx, containerFiles); err != nil {
 		return nil, fmt.Errorf("error preparing query ContainerFiles: %w", err)
 	}
+	if q.containerSealStmt, err = db.PrepareContext(ctx, containerSeal); err != nil {
+		return nil, fmt.Errorf("error preparing query ContainerSeal: %w", err)
+	}
 	if q.containerTimeStmt, err = db.PrepareContext(ctx, containerTime); err != nil {
 		return nil, fmt.Errorf("error preparing query ContainerTime: %w", err)
-	}
-	if q.countDeletionStmt, err = db.PrepareContext(ctx, countDeletion); err != nil {
-		return nil, fmt.Errorf("error preparing query CountDeletion: %w", err)
 	}
 	if q.countedContainerStmt, err = db.PrepareContext(ctx, countedContainer); err != nil {
 		return nil, fmt.Errorf("error preparing query CountedContainer: %w", err)
@@ -120,8 +114,14 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	if q.deleteResponseStmt, err = db.PrepareContext(ctx, deleteResponse); err != nil {
 		return nil, fmt.Errorf("error preparing query DeleteResponse: %w", err)
 	}
-	if q.erasureStmt, err = db.PrepareContext(ctx, erasure); err != nil {
-		return nil, fmt.Errorf("error preparing query Erasure: %w", err)
+	if q.doneStmt, err = db.PrepareContext(ctx, done); err != nil {
+		return nil, fmt.Errorf("error preparing query Done: %w", err)
+	}
+	if q.doomStmt, err = db.PrepareContext(ctx, doom); err != nil {
+		return nil, fmt.Errorf("error preparing query Doom: %w", err)
+	}
+	if q.doomedStmt, err = db.PrepareContext(ctx, doomed); err != nil {
+		return nil, fmt.Errorf("error preparing query Doomed: %w", err)
 	}
 	if q.eventsStmt, err = db.PrepareContext(ctx, events); err != nil {
 		return nil, fmt.Errorf("error preparing query Events: %w", err)
@@ -186,6 +186,9 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	if q.listObjectsDescendingStmt, err = db.PrepareContext(ctx, listObjectsDescending); err != nil {
 		return nil, fmt.Errorf("error preparing query ListObjectsDescending: %w", err)
 	}
+	if q.markStmt, err = db.PrepareContext(ctx, mark); err != nil {
+		return nil, fmt.Errorf("error preparing query Mark: %w", err)
+	}
 	if q.nextEventStmt, err = db.PrepareContext(ctx, nextEvent); err != nil {
 		return nil, fmt.Errorf("error preparing query NextEvent: %w", err)
 	}
@@ -219,8 +222,8 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	if q.setCountedStmt, err = db.PrepareContext(ctx, setCounted); err != nil {
 		return nil, fmt.Errorf("error preparing query SetCounted: %w", err)
 	}
-	if q.setErasedStmt, err = db.PrepareContext(ctx, setErased); err != nil {
-		return nil, fmt.Errorf("error preparing query SetErased: %w", err)
+	if q.setMarkStmt, err = db.PrepareContext(ctx, setMark); err != nil {
+		return nil, fmt.Errorf("error preparing query SetMark: %w", err)
 	}
 	if q.unfinishedStmt, err = db.PrepareContext(ctx, unfinished); err != nil {
 		return nil, fmt.Errorf("error preparing query Unfinished: %w", err)
@@ -274,29 +277,19 @@ func (q *Queries) Close() error {
 			err = fmt.Errorf("error closing chainStmt: %w", cerr)
 		}
 	}
-	if q.childObjectsStmt != nil {
-		if cerr := q.childObjectsStmt.Close(); cerr != nil {
-			err = fmt.Errorf("error closing childObjectsStmt: %w", cerr)
-		}
-	}
-	if q.containerExistsStmt != nil {
-		if cerr := q.containerExistsStmt.Close(); cerr != nil {
-			err = fmt.Errorf("error closing containerExistsStmt: %w", cerr)
-		}
-	}
 	if q.containerFilesStmt != nil {
 		if cerr := q.containerFilesStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing containerFilesStmt: %w", cerr)
 		}
 	}
+	if q.containerSealStmt != nil {
+		if cerr := q.containerSealStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing containerSealStmt: %w", cerr)
+		}
+	}
 	if q.containerTimeStmt != nil {
 		if cerr := q.containerTimeStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing containerTimeStmt: %w", cerr)
-		}
-	}
-	if q.countDeletionStmt != nil {
-		if cerr := q.countDeletionStmt.Close(); cerr != nil {
-			err = fmt.Errorf("error closing countDeletionStmt: %w", cerr)
 		}
 	}
 	if q.countedContainerStmt != nil {
@@ -399,9 +392,19 @@ func (q *Queries) Close() error {
 			err = fmt.Errorf("error closing deleteResponseStmt: %w", cerr)
 		}
 	}
-	if q.erasureStmt != nil {
-		if cerr := q.erasureStmt.Close(); cerr != nil {
-			err = fmt.Errorf("error closing erasureStmt: %w", cerr)
+	if q.doneStmt != nil {
+		if cerr := q.doneStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing doneStmt: %w", cerr)
+		}
+	}
+	if q.doomStmt != nil {
+		if cerr := q.doomStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing doomStmt: %w", cerr)
+		}
+	}
+	if q.doomedStmt != nil {
+		if cerr := q.doomedStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing doomedStmt: %w", cerr)
 		}
 	}
 	if q.eventsStmt != nil {
@@ -509,6 +512,11 @@ func (q *Queries) Close() error {
 			err = fmt.Errorf("error closing listObjectsDescendingStmt: %w", cerr)
 		}
 	}
+	if q.markStmt != nil {
+		if cerr := q.markStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing markStmt: %w", cerr)
+		}
+	}
 	if q.nextEventStmt != nil {
 		if cerr := q.nextEventStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing nextEventStmt: %w", cerr)
@@ -564,9 +572,9 @@ func (q *Queries) Close() error {
 			err = fmt.Errorf("error closing setCountedStmt: %w", cerr)
 		}
 	}
-	if q.setErasedStmt != nil {
-		if cerr := q.setErasedStmt.Close(); cerr != nil {
-			err = fmt.Errorf("error closing setErasedStmt: %w", cerr)
+	if q.setMarkStmt != nil {
+		if cerr := q.setMarkStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing setMarkStmt: %w", cerr)
 		}
 	}
 	if q.unfinishedStmt != nil {
@@ -635,11 +643,9 @@ type Queries struct {
 	allUsageStmt                 *sql.Stmt
 	appendEventStmt              *sql.Stmt
 	chainStmt                    *sql.Stmt
-	childObjectsStmt             *sql.Stmt
-	containerExistsStmt          *sql.Stmt
 	containerFilesStmt           *sql.Stmt
+	containerSealStmt            *sql.Stmt
 	containerTimeStmt            *sql.Stmt
-	countDeletionStmt            *sql.Stmt
 	countedContainerStmt         *sql.Stmt
 	countedContainersStmt        *sql.Stmt
 	createBodyStmt               *sql.Stmt
@@ -660,7 +666,9 @@ type Queries struct {
 	deleteObjectStmt             *sql.Stmt
 	deleteRequestStmt            *sql.Stmt
 	deleteResponseStmt           *sql.Stmt
-	erasureStmt                  *sql.Stmt
+	doneStmt                     *sql.Stmt
+	doomStmt                     *sql.Stmt
+	doomedStmt                   *sql.Stmt
 	eventsStmt                   *sql.Stmt
 	expiredFilesStmt             *sql.Stmt
 	expiredObjectsStmt           *sql.Stmt
@@ -682,6 +690,7 @@ type Queries struct {
 	listKeysStmt                 *sql.Stmt
 	listObjectsAscendingStmt     *sql.Stmt
 	listObjectsDescendingStmt    *sql.Stmt
+	markStmt                     *sql.Stmt
 	nextEventStmt                *sql.Stmt
 	objectOfKindStmt             *sql.Stmt
 	orphanedRunsStmt             *sql.Stmt
@@ -693,7 +702,7 @@ type Queries struct {
 	responseExistsStmt           *sql.Stmt
 	runningContainersStmt        *sql.Stmt
 	setCountedStmt               *sql.Stmt
-	setErasedStmt                *sql.Stmt
+	setMarkStmt                  *sql.Stmt
 	unfinishedStmt               *sql.Stmt
 	updateBodyStmt               *sql.Stmt
 	updateContainerStmt          *sql.Stmt
@@ -711,11 +720,9 @@ func (q *Queries) WithTx(tx *sql.Tx) *Queries {
 		allUsageStmt:                 q.allUsageStmt,
 		appendEventStmt:              q.appendEventStmt,
 		chainStmt:                    q.chainStmt,
-		childObjectsStmt:             q.childObjectsStmt,
-		containerExistsStmt:          q.containerExistsStmt,
 		containerFilesStmt:           q.containerFilesStmt,
+		containerSealStmt:            q.containerSealStmt,
 		containerTimeStmt:            q.containerTimeStmt,
-		countDeletionStmt:            q.countDeletionStmt,
 		countedContainerStmt:         q.countedContainerStmt,
 		countedContainersStmt:        q.countedContainersStmt,
 		createBodyStmt:               q.createBodyStmt,
@@ -736,7 +743,9 @@ func (q *Queries) WithTx(tx *sql.Tx) *Queries {
 		deleteObjectStmt:             q.deleteObjectStmt,
 		deleteRequestStmt:            q.deleteRequestStmt,
 		deleteResponseStmt:           q.deleteResponseStmt,
-		erasureStmt:                  q.erasureStmt,
+		doneStmt:                     q.doneStmt,
+		doomStmt:                     q.doomStmt,
+		doomedStmt:                   q.doomedStmt,
 		eventsStmt:                   q.eventsStmt,
 		expiredFilesStmt:             q.expiredFilesStmt,
 		expiredObjectsStmt:           q.expiredObjectsStmt,
@@ -758,6 +767,7 @@ func (q *Queries) WithTx(tx *sql.Tx) *Queries {
 		listKeysStmt:                 q.listKeysStmt,
 		listObjectsAscendingStmt:     q.listObjectsAscendingStmt,
 		listObjectsDescendingStmt:    q.listObjectsDescendingStmt,
+		markStmt:                     q.markStmt,
 		nextEventStmt:                q.nextEventStmt,
 		objectOfKindStmt:             q.objectOfKindStmt,
 		orphanedRunsStmt:             q.orphanedRunsStmt,
@@ -769,7 +779,7 @@ func (q *Queries) WithTx(tx *sql.Tx) *Queries {
 		responseExistsStmt:           q.responseExistsStmt,
 		runningContainersStmt:        q.runningContainersStmt,
 		setCountedStmt:               q.setCountedStmt,
-		setErasedStmt:                q.setErasedStmt,
+		setMarkStmt:                  q.setMarkStmt,
 		unfinishedStmt:               q.unfinishedStmt,
 		updateBodyStmt:               q.updateBodyStmt,
 		updateContainerStmt:          q.updateContainerStmt,

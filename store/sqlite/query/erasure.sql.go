@@ -9,31 +9,67 @@ import (
 	"context"
 )
 
-const countDeletion = `-- name: CountDeletion :exec
-UPDATE erasure SET deleted = deleted + 1
+const done = `-- name: Done :exec
+DELETE FROM doomed WHERE seal = ?
 `
 
-func (q *Queries) CountDeletion(ctx context.Context) error {
-	_, err := q.exec(ctx, q.countDeletionStmt, countDeletion)
+func (q *Queries) Done(ctx context.Context, seal int64) error {
+	_, err := q.exec(ctx, q.doneStmt, done, seal)
 	return err
 }
 
-const erasure = `-- name: Erasure :one
-SELECT deleted, erased FROM erasure
+const doom = `-- name: Doom :exec
+INSERT OR IGNORE INTO doomed (seal) VALUES (?)
 `
 
-func (q *Queries) Erasure(ctx context.Context) (Erasure, error) {
-	row := q.queryRow(ctx, q.erasureStmt, erasure)
-	var i Erasure
-	err := row.Scan(&i.Deleted, &i.Erased)
-	return i, err
+func (q *Queries) Doom(ctx context.Context, seal int64) error {
+	_, err := q.exec(ctx, q.doomStmt, doom, seal)
+	return err
 }
 
-const setErased = `-- name: SetErased :exec
-UPDATE erasure SET erased = ?
+const doomed = `-- name: Doomed :many
+SELECT seal FROM doomed
 `
 
-func (q *Queries) SetErased(ctx context.Context, erased int64) error {
-	_, err := q.exec(ctx, q.setErasedStmt, setErased, erased)
+func (q *Queries) Doomed(ctx context.Context) ([]int64, error) {
+	rows, err := q.query(ctx, q.doomedStmt, doomed)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []int64
+	for rows.Next() {
+		var seal int64
+		if err := rows.Scan(&seal); err != nil {
+			return nil, err
+		}
+		items = append(items, seal)
+	}
+	if err := rows.Close(); err != nil {
+		return nil, err
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const mark = `-- name: Mark :one
+SELECT mark FROM ring
+`
+
+func (q *Queries) Mark(ctx context.Context) ([]byte, error) {
+	row := q.queryRow(ctx, q.markStmt, mark)
+	var mark []byte
+	err := row.Scan(&mark)
+	return mark, err
+}
+
+const setMark = `-- name: SetMark :exec
+INSERT INTO ring (mark) VALUES (?)
+`
+
+func (q *Queries) SetMark(ctx context.Context, mark []byte) error {
+	_, err := q.exec(ctx, q.setMarkStmt, setMark, mark)
 	return err
 }

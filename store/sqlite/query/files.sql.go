@@ -11,7 +11,7 @@ import (
 )
 
 const createFile = `-- name: CreateFile :exec
-INSERT INTO files (id, project, created_at, expires_at, purpose, bytes, body) VALUES (?, ?, ?, ?, ?, ?, ?)
+INSERT INTO files (id, project, created_at, expires_at, purpose, bytes, body, seal) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
 `
 
 type CreateFileParams struct {
@@ -22,6 +22,7 @@ type CreateFileParams struct {
 	Purpose   string
 	Bytes     int64
 	Body      []byte
+	Seal      int64
 }
 
 func (q *Queries) CreateFile(ctx context.Context, arg CreateFileParams) error {
@@ -33,12 +34,13 @@ func (q *Queries) CreateFile(ctx context.Context, arg CreateFileParams) error {
 		arg.Purpose,
 		arg.Bytes,
 		arg.Body,
+		arg.Seal,
 	)
 	return err
 }
 
-const deleteFile = `-- name: DeleteFile :execrows
-DELETE FROM files WHERE id = ? AND project = ?
+const deleteFile = `-- name: DeleteFile :one
+DELETE FROM files WHERE id = ? AND project = ? RETURNING seal
 `
 
 type DeleteFileParams struct {
@@ -47,11 +49,10 @@ type DeleteFileParams struct {
 }
 
 func (q *Queries) DeleteFile(ctx context.Context, arg DeleteFileParams) (int64, error) {
-	result, err := q.exec(ctx, q.deleteFileStmt, deleteFile, arg.ID, arg.Project)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected()
+	row := q.queryRow(ctx, q.deleteFileStmt, deleteFile, arg.ID, arg.Project)
+	var seal int64
+	err := row.Scan(&seal)
+	return seal, err
 }
 
 const expiredFiles = `-- name: ExpiredFiles :many

@@ -24,6 +24,7 @@ type Container struct {
 	Key          string
 	MemoryLimit  string
 	CountedUntil int64
+	Seal         int64
 }
 
 type ContainerFile struct {
@@ -33,11 +34,11 @@ type ContainerFile struct {
 	CreatedAt int64
 	Source    string
 	Bytes     int64
+	Box       []byte
 }
 
-type Erasure struct {
-	Deleted int64
-	Erased  int64
+type Doomed struct {
+	Seal int64
 }
 
 type Event struct {
@@ -55,6 +56,7 @@ type File struct {
 	Purpose   string
 	Body      []byte
 	Bytes     int64
+	Seal      int64
 }
 
 type Item struct {
@@ -82,6 +84,7 @@ type Object struct {
 	CreatedAt int64
 	ExpiresAt sql.NullInt64
 	Body      []byte
+	Seal      int64
 }
 
 type Request struct {
@@ -102,6 +105,11 @@ type Response struct {
 	LeaseUntil int64
 	Key        string
 	RequestID  string
+	Seal       int64
+}
+
+type Ring struct {
+	Mark []byte
 }
 
 type Usage struct {

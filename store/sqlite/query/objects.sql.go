@@ -11,8 +11,8 @@ import (
 )
 
 const addObject = `-- name: AddObject :exec
-INSERT INTO objects (project, kind, parent, id, created_at, expires_at, body)
-SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7
+INSERT INTO objects (project, kind, parent, id, created_at, expires_at, body, seal)
+SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8
 WHERE ?3 = '' OR EXISTS (SELECT 1 FROM objects WHERE project = ?1 AND id = ?3)
   OR EXISTS (SELECT 1 FROM containers WHERE id = ?3 AND project = ?1)
 ON CONFLICT DO NOTHING
@@ -26,6 +26,7 @@ type AddObjectParams struct {
 	CreatedAt int64
 	ExpiresAt sql.NullInt64
 	Body      []byte
+	Seal      int64
 }
 
 func (q *Queries) AddObject(ctx context.Context, arg AddObjectParams) error {
@@ -37,45 +38,14 @@ func (q *Queries) AddObject(ctx context.Context, arg AddObjectParams) error {
 		arg.CreatedAt,
 		arg.ExpiresAt,
 		arg.Body,
+		arg.Seal,
 	)
 	return err
 }
 
-const childObjects = `-- name: ChildObjects :many
-SELECT id FROM objects WHERE project = ?1 AND parent = ?2
-`
-
-type ChildObjectsParams struct {
-	Project string
-	Parent  string
-}
-
-func (q *Queries) ChildObjects(ctx context.Context, arg ChildObjectsParams) ([]string, error) {
-	rows, err := q.query(ctx, q.childObjectsStmt, childObjects, arg.Project, arg.Parent)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []string
-	for rows.Next() {
-		var id string
-		if err := rows.Scan(&id); err != nil {
-			return nil, err
-		}
-		items = append(items, id)
-	}
-	if err := rows.Close(); err != nil {
-		return nil, err
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
 const createObject = `-- name: CreateObject :execrows
-INSERT INTO objects (project, kind, parent, id, created_at, expires_at, body)
-SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7
+INSERT INTO objects (project, kind, parent, id, created_at, expires_at, body, seal)
+SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8
 WHERE ?3 = '' OR EXISTS (SELECT 1 FROM objects WHERE project = ?1 AND id = ?3)
   OR EXISTS (SELECT 1 FROM containers WHERE id = ?3 AND project = ?1)
 `
@@ -88,6 +58,7 @@ type CreateObjectParams struct {
 	CreatedAt int64
 	ExpiresAt sql.NullInt64
 	Body      []byte
+	Seal      int64
 }
 
 func (q *Queries) CreateObject(ctx context.Context, arg CreateObjectParams) (int64, error) {
@@ -99,6 +70,7 @@ func (q *Queries) CreateObject(ctx context.Context, arg CreateObjectParams) (int
 		arg.CreatedAt,
 		arg.ExpiresAt,
 		arg.Body,
+		arg.Seal,
 	)
 	if err != nil {
 		return 0, err
@@ -106,8 +78,9 @@ func (q *Queries) CreateObject(ctx context.Context, arg CreateObjectParams) (int
 	return result.RowsAffected()
 }
 
-const deleteChildObjects = `-- name: DeleteChildObjects :exec
+const deleteChildObjects = `-- name: DeleteChildObjects :many
 DELETE FROM objects WHERE project = ?1 AND parent = ?2
+RETURNING id, seal
 `
 
 type DeleteChildObjectsParams struct {
@@ -115,14 +88,38 @@ type DeleteChildObjectsParams struct {
 	Parent  string
 }
 
-func (q *Queries) DeleteChildObjects(ctx context.Context, arg DeleteChildObjectsParams) error {
-	_, err := q.exec(ctx, q.deleteChildObjectsStmt, deleteChildObjects, arg.Project, arg.Parent)
-	return err
+type DeleteChildObjectsRow struct {
+	ID   string
+	Seal int64
 }
 
-const deleteObject = `-- name: DeleteObject :execrows
+func (q *Queries) DeleteChildObjects(ctx context.Context, arg DeleteChildObjectsParams) ([]DeleteChildObjectsRow, error) {
+	rows, err := q.query(ctx, q.deleteChildObjectsStmt, deleteChildObjects, arg.Project, arg.Parent)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []DeleteChildObjectsRow
+	for rows.Next() {
+		var i DeleteChildObjectsRow
+		if err := rows.Scan(&i.ID, &i.Seal); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Close(); err != nil {
+		return nil, err
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const deleteObject = `-- name: DeleteObject :one
 DELETE FROM objects
 WHERE project = ?1 AND parent = ?2 AND kind = ?3 AND id = ?4
+RETURNING seal
 `
 
 type DeleteObjectParams struct {
@@ -133,16 +130,15 @@ type DeleteObjectParams struct {
 }
 
 func (q *Queries) DeleteObject(ctx context.Context, arg DeleteObjectParams) (int64, error) {
-	result, err := q.exec(ctx, q.deleteObjectStmt, deleteObject,
+	row := q.queryRow(ctx, q.deleteObjectStmt, deleteObject,
 		arg.Project,
 		arg.Parent,
 		arg.Kind,
 		arg.ID,
 	)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected()
+	var seal int64
+	err := row.Scan(&seal)
+	return seal, err
 }
 
 const expiredObjects = `-- name: ExpiredObjects :many

@@ -117,8 +117,8 @@ func (q *Queries) CreateRequest(ctx context.Context, arg CreateRequestParams) er
 }
 
 const createResponse = `-- name: CreateResponse :exec
-INSERT INTO responses (id, project, previous, container, final, stored, key, request_id, lease_owner, lease_until)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+INSERT INTO responses (id, project, previous, container, final, stored, key, request_id, lease_owner, lease_until, seal)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 `
 
 type CreateResponseParams struct {
@@ -132,6 +132,7 @@ type CreateResponseParams struct {
 	RequestID  string
 	LeaseOwner string
 	LeaseUntil int64
+	Seal       int64
 }
 
 func (q *Queries) CreateResponse(ctx context.Context, arg CreateResponseParams) error {
@@ -146,6 +147,7 @@ func (q *Queries) CreateResponse(ctx context.Context, arg CreateResponseParams) 
 		arg.RequestID,
 		arg.LeaseOwner,
 		arg.LeaseUntil,
+		arg.Seal,
 	)
 	return err
 }
@@ -177,9 +179,10 @@ func (q *Queries) DeleteRequest(ctx context.Context, response string) error {
 	return err
 }
 
-const deleteResponse = `-- name: DeleteResponse :execrows
+const deleteResponse = `-- name: DeleteResponse :one
 UPDATE responses SET deleted = 1, final = 1, container = '', lease_owner = '', lease_until = 0
 WHERE id = ? AND project = ? AND deleted = 0
+RETURNING seal
 `
 
 type DeleteResponseParams struct {
@@ -188,11 +191,10 @@ type DeleteResponseParams struct {
 }
 
 func (q *Queries) DeleteResponse(ctx context.Context, arg DeleteResponseParams) (int64, error) {
-	result, err := q.exec(ctx, q.deleteResponseStmt, deleteResponse, arg.ID, arg.Project)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected()
+	row := q.queryRow(ctx, q.deleteResponseStmt, deleteResponse, arg.ID, arg.Project)
+	var seal int64
+	err := row.Scan(&seal)
+	return seal, err
 }
 
 const events = `-- name: Events :many
@@ -283,7 +285,7 @@ func (q *Queries) GetResponse(ctx context.Context, arg GetResponseParams) (GetRe
 }
 
 const nextEvent = `-- name: NextEvent :one
-SELECT CAST(coalesce((SELECT max(e.sequence_number) + 1 FROM events e WHERE e.response = r.id), 0) AS INTEGER)
+SELECT CAST(coalesce((SELECT max(e.sequence_number) + 1 FROM events e WHERE e.response = r.id), 0) AS INTEGER) AS next, seal
 FROM responses r
 WHERE r.id = ? AND r.project = ? AND r.deleted = 0 AND r.final = 0 AND r.lease_owner = ?
 `
@@ -294,12 +296,18 @@ type NextEventParams struct {
 	LeaseOwner string
 }
 
-// NextEvent is the sequence number that may be appended, for the owner of the lease.
-func (q *Queries) NextEvent(ctx context.Context, arg NextEventParams) (int64, error) {
+type NextEventRow struct {
+	Next int64
+	Seal int64
+}
+
+// NextEvent is the sequence number that may be appended, for the owner of the lease,
+// and the key of the response.
+func (q *Queries) NextEvent(ctx context.Context, arg NextEventParams) (NextEventRow, error) {
 	row := q.queryRow(ctx, q.nextEventStmt, nextEvent, arg.ID, arg.Project, arg.LeaseOwner)
-	var column_1 int64
-	err := row.Scan(&column_1)
-	return column_1, err
+	var i NextEventRow
+	err := row.Scan(&i.Next, &i.Seal)
+	return i, err
 }
 
 const pruneResponse = `-- name: PruneResponse :one
