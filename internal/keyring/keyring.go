@@ -45,6 +45,7 @@ type Ring struct {
 
 	mu        sync.Mutex
 	next, end int64 // numbers of keys that are this process's and not used yet
+	closed    bool
 }
 
 // Open opens the ring in a file, which it makes, readable by its owner alone.
@@ -109,6 +110,9 @@ func (r *Ring) ID() [16]byte { return r.id }
 func (r *Ring) New() (int64, Key, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.closed {
+		return 0, Key{}, fmt.Errorf("keyring: %w", os.ErrClosed)
+	}
 	if r.next == r.end {
 		if err := r.locked(r.reserve); err != nil {
 			return 0, Key{}, fmt.Errorf("keyring: making keys: %w", err)
@@ -215,6 +219,6 @@ func (r *Ring) Close() error {
 		}
 		return r.file.Truncate(place(r.next))
 	})
-	r.next, r.end = 0, 0
+	r.closed = true
 	return errors.Join(err, r.file.Close())
 }

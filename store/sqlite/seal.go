@@ -11,6 +11,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/internal/keyring"
@@ -95,6 +96,9 @@ type rowKey struct {
 // new returns the key of a new row.
 func (k *keys) new() (rowKey, error) {
 	n, part, err := k.ring.New()
+	if errors.Is(err, os.ErrClosed) {
+		return rowKey{}, errClosed
+	}
 	if err != nil {
 		return rowKey{}, err
 	}
