@@ -86,6 +86,17 @@ func (r *Reader) Events() iter.Seq2[Event, error] {
 	}
 }
 
+// Data yields the data of the events, as Events does.
+func (r *Reader) Data() iter.Seq2[[]byte, error] {
+	return func(yield func([]byte, error) bool) {
+		for ev, err := range r.Events() {
+			if !yield(ev.Data, err) {
+				return
+			}
+		}
+	}
+}
+
 // readLine returns one line of at most limit bytes without its end, which is
 // "\n", "\r\n" or "\r". It is valid until the next call. With an error it is what
 // the stream had of a line.

@@ -22,11 +22,8 @@ const maxEvent = 16 << 20
 // An answer is what the model says in one turn, as it comes in.
 type answer struct {
 	log    *slog.Logger
-	begun  func() // called when the first word or call comes
-	ended  func() // called when the model has said why it ended
 	spoken string // the tool whose arguments are text
 
-	started     bool
 	said        bool // words or calls
 	id, model   string
 	family      string
@@ -47,53 +44,22 @@ type openBlock struct {
 }
 
 func newAnswer(req *model.Request, log *slog.Logger) *answer {
-	nothing := func() {}
-	return &answer{log: log, begun: nothing, ended: nothing, family: family(req.Model), blocks: map[int]*openBlock{}, ids: dialogue.NewIDs{Items: req.Items}}
+	return &answer{log: log, family: family(req.Model), blocks: map[int]*openBlock{}, ids: dialogue.NewIDs{Items: req.Items}}
 }
 
 // read yields what the answer says, and its Finish or an error.
 func (a *answer) read(in io.Reader) iter.Seq2[model.Delta, error] {
-	return func(yield func(model.Delta, error) bool) {
-		var deltas []model.Delta
-		for ev, err := range sse.NewReader(in, maxEvent).Events() {
-			if err == nil {
-				deltas, err = a.take(ev.Data, deltas[:0])
-			}
-			if err != nil && a.reason == "" {
-				yield(nil, err)
-				return
-			}
-			if err != nil {
-				a.log.Debug("the upstream broke off after the end of its answer", "err", err)
-				break
-			}
-			if len(deltas) > 0 && !a.started {
-				a.started = true
-				a.begun()
-			}
-			for _, d := range deltas {
-				if !yield(d, nil) {
-					return
-				}
-			}
-			if a.done {
-				break
-			}
-		}
-		deltas, err := a.finish(deltas[:0])
-		for _, d := range deltas {
-			if !yield(d, nil) {
-				return
-			}
-		}
-		if err != nil {
-			yield(nil, err)
-		}
-	}
+	return upstream.Read(in, sse.NewReader(in, maxEvent).Data(), a, a.log)
 }
 
-// take appends what an event says.
-func (a *answer) take(data []byte, out []model.Delta) ([]model.Delta, error) {
+// Ended implements upstream.Answer.
+func (a *answer) Ended() bool { return a.reason != "" }
+
+// Done implements upstream.Answer.
+func (a *answer) Done() bool { return a.done }
+
+// Take appends what an event says.
+func (a *answer) Take(data []byte, out []model.Delta) ([]model.Delta, error) {
 	var ev event
 	if err := json.Unmarshal(data, &ev); err != nil {
 		if _, ok := errors.AsType[*json.UnmarshalTypeError](err); !ok {
@@ -119,7 +85,6 @@ func (a *answer) take(data []byte, out []model.Delta) ([]model.Delta, error) {
 		a.usage.update(&ev.Usage)
 		if ev.Delta.StopReason != "" {
 			a.reason, a.explanation = ev.Delta.StopReason, ev.Delta.StopDetails.Explanation
-			a.ended()
 		}
 	case "message_stop":
 		a.done = true
@@ -216,8 +181,8 @@ func (a *answer) end(b *openBlock, out []model.Delta) []model.Delta {
 // declined is what a refusal says where the vendor gives no reason.
 const declined = "The model's provider declined to answer this."
 
-// finish appends the Finish. An answer whose end nobody announced was cut off.
-func (a *answer) finish(out []model.Delta) ([]model.Delta, error) {
+// Finish appends the Finish. An answer whose end nobody announced was cut off.
+func (a *answer) Finish(out []model.Delta) ([]model.Delta, error) {
 	f := model.Finish{Reason: model.FinishStop, Usage: a.usage.total(), Model: a.model}
 	switch a.reason {
 	case "end_turn", "tool_use", "stop_sequence":

@@ -111,7 +111,6 @@ func (p *Provider) Stream(ctx context.Context, req *model.Request) iter.Seq2[mod
 		},
 		Read: func(w *upstream.Watch) iter.Seq2[model.Delta, error] {
 			a := newAnswer(req, p.up.Log)
-			a.begun, a.ended = w.Begun, w.Ended
 			a.spoken = body.spoken
 			return a.read(w)
 		},

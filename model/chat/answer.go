@@ -25,62 +25,22 @@ const (
 
 // An answer is what an upstream says in one turn, as it comes in.
 type answer struct {
-	log   *slog.Logger
-	begun func() // called when the first word or call comes
-	ended func() // called when the upstream has said why it ended
+	log *slog.Logger
 
-	started bool
-	model   string
-	reason  string // the upstream's finish_reason
-	done    bool   // nothing follows
-	usage   berth.Usage
-	calls   calls
+	model  string
+	reason string // the upstream's finish_reason
+	done   bool   // nothing follows
+	usage  berth.Usage
+	calls  calls
 }
 
 func newAnswer(req *model.Request, log *slog.Logger) *answer {
-	nothing := func() {}
-	return &answer{log: log, begun: nothing, ended: nothing, calls: calls{ids: dialogue.NewIDs{Items: req.Items}}}
+	return &answer{log: log, calls: calls{ids: dialogue.NewIDs{Items: req.Items}}}
 }
 
 // read yields what the answer says, and its Finish or an error.
 func (a *answer) read(in io.Reader) iter.Seq2[model.Delta, error] {
-	return func(yield func(model.Delta, error) bool) {
-		var deltas []model.Delta
-		for data, err := range events(in) {
-			if err == nil {
-				deltas, err = a.take(data, deltas[:0])
-			}
-			if err != nil && a.reason == "" {
-				yield(nil, err)
-				return
-			}
-			if err != nil {
-				a.log.Debug("the upstream broke off after the end of its answer", "err", err)
-				break
-			}
-			if len(deltas) > 0 && !a.started {
-				a.started = true
-				a.begun()
-			}
-			for _, d := range deltas {
-				if !yield(d, nil) {
-					return
-				}
-			}
-			if a.done {
-				break
-			}
-		}
-		deltas, err := a.finish(deltas[:0])
-		for _, d := range deltas {
-			if !yield(d, nil) {
-				return
-			}
-		}
-		if err != nil {
-			yield(nil, err)
-		}
-	}
+	return upstream.Read(in, events(in), a, a.log)
 }
 
 // events yields the data of the stream's events. Some upstreams answer with one
@@ -136,8 +96,14 @@ func firstByte(in *bufio.Reader) (byte, error) {
 	}
 }
 
-// take appends what an event says.
-func (a *answer) take(data []byte, out []model.Delta) ([]model.Delta, error) {
+// Ended implements upstream.Answer.
+func (a *answer) Ended() bool { return a.reason != "" }
+
+// Done implements upstream.Answer.
+func (a *answer) Done() bool { return a.done }
+
+// Take appends what an event says.
+func (a *answer) Take(data []byte, out []model.Delta) ([]model.Delta, error) {
 	if bytes.HasPrefix(data, []byte("[DONE]")) {
 		a.done = true
 		return out, nil
@@ -199,14 +165,13 @@ func (a *answer) choose(c *choice, out []model.Delta) []model.Delta {
 	}
 	if c.FinishReason != "" {
 		a.reason = c.FinishReason
-		a.ended()
 	}
 	return out
 }
 
-// finish appends what is left to tell and the Finish. An answer whose end nobody
+// Finish appends what is left to tell and the Finish. An answer whose end nobody
 // announced was cut off.
-func (a *answer) finish(out []model.Delta) ([]model.Delta, error) {
+func (a *answer) Finish(out []model.Delta) ([]model.Delta, error) {
 	f := model.Finish{Reason: model.FinishStop, Usage: a.usage, Model: a.model}
 	switch a.reason {
 	case "stop", "tool_calls", "function_call":

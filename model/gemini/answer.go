@@ -24,12 +24,9 @@ const maxChunk = 32 << 20
 
 // An answer is what the model says in one turn, as it comes in.
 type answer struct {
-	log   *slog.Logger
-	begun func() // called when the first word or call comes
-	ended func() // called when the model has said why it ended
+	log *slog.Logger
 
 	one     bool // call only, because the request wants no parallel ones
-	started bool
 	said    bool // words or calls
 	id      string
 	model   string
@@ -44,50 +41,22 @@ type answer struct {
 }
 
 func newAnswer(req *model.Request, log *slog.Logger) *answer {
-	nothing := func() {}
-	return &answer{log: log, begun: nothing, ended: nothing, one: !req.ParallelToolCalls, family: family(req.Model), ids: dialogue.NewIDs{Items: req.Items}}
+	return &answer{log: log, one: !req.ParallelToolCalls, family: family(req.Model), ids: dialogue.NewIDs{Items: req.Items}}
 }
 
 // read yields what the answer says, and its Finish or an error.
 func (a *answer) read(in io.Reader) iter.Seq2[model.Delta, error] {
-	return func(yield func(model.Delta, error) bool) {
-		var deltas []model.Delta
-		for ev, err := range sse.NewReader(in, maxChunk).Events() {
-			if err == nil {
-				deltas, err = a.take(ev.Data, deltas[:0])
-			}
-			if err != nil && a.reason == "" {
-				yield(nil, err)
-				return
-			}
-			if err != nil {
-				a.log.Debug("the upstream broke off after the end of its answer", "err", err)
-				break
-			}
-			if len(deltas) > 0 && !a.started {
-				a.started = true
-				a.begun()
-			}
-			for _, d := range deltas {
-				if !yield(d, nil) {
-					return
-				}
-			}
-		}
-		deltas, err := a.finish(deltas[:0])
-		for _, d := range deltas {
-			if !yield(d, nil) {
-				return
-			}
-		}
-		if err != nil {
-			yield(nil, err)
-		}
-	}
+	return upstream.Read(in, sse.NewReader(in, maxChunk).Data(), a, a.log)
 }
 
-// take appends what a chunk says.
-func (a *answer) take(data []byte, out []model.Delta) ([]model.Delta, error) {
+// Ended implements upstream.Answer.
+func (a *answer) Ended() bool { return a.reason != "" }
+
+// Done implements upstream.Answer.
+func (a *answer) Done() bool { return false }
+
+// Take appends what a chunk says.
+func (a *answer) Take(data []byte, out []model.Delta) ([]model.Delta, error) {
 	var c chunk
 	if err := json.Unmarshal(data, &c); err != nil {
 		if _, ok := errors.AsType[*json.UnmarshalTypeError](err); !ok {
@@ -130,7 +99,6 @@ func (a *answer) take(data []byte, out []model.Delta) ([]model.Delta, error) {
 
 func (a *answer) end(reason genai.FinishReason, message string) {
 	a.reason, a.message = reason, message
-	a.ended()
 }
 
 // part appends what a part says.
@@ -192,8 +160,8 @@ func (a *answer) sign(place, text string, args json.RawMessage, out []model.Delt
 // declined is what a refusal says where the vendor gives no reason.
 const declined = "The model's provider declined to answer this (%s)."
 
-// finish appends the Finish. An answer whose end nobody announced was cut off.
-func (a *answer) finish(out []model.Delta) ([]model.Delta, error) {
+// Finish appends the Finish. An answer whose end nobody announced was cut off.
+func (a *answer) Finish(out []model.Delta) ([]model.Delta, error) {
 	f := model.Finish{Reason: model.FinishStop, Usage: a.usage.total(), Model: a.model}
 	switch {
 	case a.reason == "":

@@ -101,9 +101,7 @@ func (p *Provider) Stream(ctx context.Context, req *model.Request) iter.Seq2[mod
 			return p.ask(ctx, http.MethodPost, resource(req.Model)+":streamGenerateContent?alt=sse", raw)
 		},
 		Read: func(w *upstream.Watch) iter.Seq2[model.Delta, error] {
-			a := newAnswer(req, p.up.Log)
-			a.begun, a.ended = w.Begun, w.Ended
-			return a.read(w)
+			return newAnswer(req, p.up.Log).read(w)
 		},
 		Explain: explain,
 	})

@@ -43,15 +43,13 @@ type response struct {
 
 // An answer is what the model says in one turn, as it comes in.
 type answer struct {
-	log   *slog.Logger
-	begun func() // called when the first word or call comes
+	log *slog.Logger
 
-	started bool
-	model   string
-	finish  *model.Finish
-	open    map[int]*openItem // by output index
-	calls   int
-	ids     dialogue.NewIDs
+	model  string
+	finish *model.Finish
+	open   map[int]*openItem // by output index
+	calls  int
+	ids    dialogue.NewIDs
 }
 
 // An openItem is an output item that has begun.
@@ -62,41 +60,30 @@ type openItem struct {
 }
 
 func newAnswer(req *model.Request, log *slog.Logger) *answer {
-	return &answer{log: log, begun: func() {}, open: map[int]*openItem{}, ids: dialogue.NewIDs{Items: req.Items}}
+	return &answer{log: log, open: map[int]*openItem{}, ids: dialogue.NewIDs{Items: req.Items}}
 }
 
 // read yields what the answer says, and its Finish or an error.
 func (a *answer) read(in io.Reader) iter.Seq2[model.Delta, error] {
-	return func(yield func(model.Delta, error) bool) {
-		var deltas []model.Delta
-		for ev, err := range sse.NewReader(in, maxEvent).Events() {
-			if err == nil {
-				deltas, err = a.take(ev.Data, deltas[:0])
-			}
-			if err != nil {
-				yield(nil, err)
-				return
-			}
-			if len(deltas) > 0 && !a.started {
-				a.started = true
-				a.begun()
-			}
-			for _, d := range deltas {
-				if !yield(d, nil) {
-					return
-				}
-			}
-			if a.finish != nil {
-				yield(*a.finish, nil)
-				return
-			}
-		}
-		yield(nil, io.ErrUnexpectedEOF)
-	}
+	return upstream.Read(in, sse.NewReader(in, maxEvent).Data(), a, a.log)
 }
 
-// take appends what an event says.
-func (a *answer) take(data []byte, out []model.Delta) ([]model.Delta, error) {
+// Ended implements upstream.Answer.
+func (a *answer) Ended() bool { return a.finish != nil }
+
+// Done implements upstream.Answer: the last event says all.
+func (a *answer) Done() bool { return a.finish != nil }
+
+// Finish implements upstream.Answer.
+func (a *answer) Finish(out []model.Delta) ([]model.Delta, error) {
+	if a.finish == nil {
+		return out, io.ErrUnexpectedEOF
+	}
+	return append(out, *a.finish), nil
+}
+
+// Take appends what an event says.
+func (a *answer) Take(data []byte, out []model.Delta) ([]model.Delta, error) {
 	if bytes.HasPrefix(data, []byte("[DONE]")) { // some servers' end mark, which comes after the last event
 		return out, nil
 	}

@@ -78,9 +78,7 @@ func (p *Provider) Stream(ctx context.Context, req *model.Request) iter.Seq2[mod
 			return res, err
 		},
 		Read: func(w *upstream.Watch) iter.Seq2[model.Delta, error] {
-			a := newAnswer(req, p.up.Log)
-			a.begun = w.Begun
-			return a.read(w)
+			return newAnswer(req, p.up.Log).read(w)
 		},
 		Explain: explain,
 	})

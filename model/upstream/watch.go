@@ -37,11 +37,17 @@ func (w *Watch) watch(in io.Reader) {
 	w.in = in
 }
 
-// Begun tells that the first word or call has come.
-func (w *Watch) Begun() { w.limit = w.silence }
-
-// Ended tells that the upstream has said why it ended.
-func (w *Watch) Ended() { w.limit = min(w.silence, afterEnd) }
+// heard shortens the limit when the first word or call has come, and again when
+// the upstream has said why it ended.
+func (w *Watch) heard(words, ended bool) {
+	switch {
+	case w == nil:
+	case ended:
+		w.limit = min(w.silence, afterEnd)
+	case words:
+		w.limit = w.silence
+	}
+}
 
 func (w *Watch) Read(b []byte) (int, error) {
 	w.timer.Reset(w.limit)

@@ -30,7 +30,7 @@ func TestWatch(t *testing.T) {
 			}
 			time.Sleep(time.Hour) // the reader's own time
 		}
-		w.Begun()
+		w.heard(true, false)
 		start := time.Now()
 		_, err := w.Read(b[:])
 		if !errors.Is(err, errSilent) || time.Since(start) != time.Second {
