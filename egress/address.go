@@ -1,6 +1,7 @@
 package egress
 
 import (
+	"net"
 	"net/netip"
 	"slices"
 	"strings"
@@ -10,7 +11,7 @@ import (
 var metadata = []netip.Addr{
 	netip.MustParseAddr("169.254.169.254"), netip.MustParseAddr("169.254.170.2"), netip.MustParseAddr("169.254.169.123"),
 	netip.MustParseAddr("100.100.100.200"), netip.MustParseAddr("168.63.129.16"), netip.MustParseAddr("192.0.0.192"),
-	netip.MustParseAddr("fd00:ec2::254"), netip.MustParseAddr("fd20:ce::254"),
+	netip.MustParseAddr("fd00:ec2::254"), netip.MustParseAddr("fd00:ec2::23"), netip.MustParseAddr("fd00:42::42"), netip.MustParseAddr("fd20:ce::254"),
 }
 
 // inside are the ranges, beside those that netip knows, which are not the public
@@ -74,6 +75,23 @@ func (p *Policy) mayDial(d Decision, t Target, a netip.Addr) bool {
 		return false
 	}
 	return !a.IsLoopback() || decideAddr(p, a, t).Allow
+}
+
+// ownAddress reports whether an address is one of this machine's. It may be public,
+// and behind a firewall that what begins here does not pass.
+func ownAddress(a netip.Addr) bool {
+	own, err := net.InterfaceAddrs()
+	if err != nil {
+		return true
+	}
+	return slices.ContainsFunc(own, func(o net.Addr) bool {
+		n, ok := o.(*net.IPNet)
+		if !ok {
+			return false
+		}
+		b, _ := netip.AddrFromSlice(n.IP)
+		return b.Unmap() == a.Unmap().WithZone("")
+	})
 }
 
 // Covers reports whether rules of the operator's open all that a policy's rule

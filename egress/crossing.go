@@ -48,7 +48,10 @@ func (c *crossing) serve(client *counted) error {
 		return c.serveTLS(client, secrets)
 	case c.target.Port == 443:
 		return refusal("not TLS on port 443")
-	case looksLikeHTTP(client.in):
+	case looksLikeHTTP(client.in) == isHTTP:
+		if !c.decision.Private {
+			secrets = nil // who carries the request could read them
+		}
 		return c.serveHTTP(client, secrets, nil)
 	}
 	return refusal("neither HTTP nor TLS where one of them must be")
@@ -116,10 +119,17 @@ func (c *crossing) relay(client *counted) error {
 		_ = host.SetReadDeadline(time.Unix(1, 0))
 		b := <-answered
 		_ = host.SetReadDeadline(time.Time{})
-		if len(b) == 0 && looksLikeHTTP(client.in) {
+		switch v := c.sniff(client); {
+		case v == isHTTP && len(b) == 0:
 			return c.serveHTTP(client, nil, host)
+		case v == isHTTP:
+			err = errSpokeFirst
+		case v == notYet:
+			from = newSuspect(client)
+		default:
+			from, err = c.inspect(client, first)
 		}
-		if from, err = c.inspect(client, first); err != nil {
+		if err != nil {
 			host.Close()
 			return err
 		}
@@ -128,18 +138,33 @@ func (c *crossing) relay(client *counted) error {
 	return c.splice(from, host)
 }
 
+// sniff is looksLikeHTTP for a client that may wait for its host's answer to what
+// cannot be told yet.
+func (c *crossing) sniff(client *counted) verdict {
+	_ = client.SetReadDeadline(time.Now().Add(sniffTime))
+	defer client.SetReadDeadline(time.Time{})
+	return looksLikeHTTP(client.in)
+}
+
+const errSpokeFirst = refusal("a request to a host that spoke first")
+
 // inspect checks the name in a TLS handshake, if the client begins with one. It
-// returns the connection with nothing read.
+// returns the connection with nothing read. A handshake that cannot be read here, a
+// lenient host may still read.
 func (c *crossing) inspect(client *counted, first byte) (net.Conn, error) {
 	if first != recordHandshake {
 		return client, nil
 	}
 	name, seen, err := helloName(client)
-	if err == nil { // if not, it is something else
+	if err == nil {
 		err = c.checkName("TLS handshake", name)
-		if err != nil {
-			return nil, err
-		}
+	} else if len(seen) > 1 && seen[1] != tlsMajor {
+		err = nil // it is something else
+	} else {
+		err = refusal("a TLS handshake that cannot be read")
+	}
+	if err != nil {
+		return nil, err
 	}
 	return client.replay(seen), nil
 }
@@ -157,14 +182,18 @@ func (g *guarded) Read(p []byte) (int, error) {
 		g.checked = true
 		client := g.Conn.(*counted)
 		if first, ok := <-g.spoke; ok {
-			if looksLikeHTTP(client.in) {
-				return 0, refusal("a request to a host that spoke first")
+			switch g.crossing.sniff(client) {
+			case isHTTP:
+				return 0, errSpokeFirst
+			case notYet:
+				g.Conn = newSuspect(client)
+			default:
+				conn, err := g.crossing.inspect(client, first)
+				if err != nil {
+					return 0, err
+				}
+				g.Conn = conn
 			}
-			conn, err := g.crossing.inspect(client, first)
-			if err != nil {
-				return 0, err
-			}
-			g.Conn = conn
 		}
 	}
 	return g.Conn.Read(p)
@@ -180,7 +209,7 @@ func (c *crossing) dial(ctx context.Context) (net.Conn, error) {
 		return nil, err
 	}
 	allowed := slices.DeleteFunc(slices.Clone(addrs), func(a netip.Addr) bool {
-		return !c.gate.Policy.mayDial(c.decision, c.target, a)
+		return !c.gate.Policy.mayDial(c.decision, c.target, a) || !c.decision.Private && c.gate.own(a)
 	})
 	if len(allowed) == 0 {
 		return nil, refusal("the host has no address that may be dialled")

@@ -12,6 +12,7 @@ import (
 	"net/netip"
 	"slices"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -19,6 +20,7 @@ import (
 const (
 	dialTime   = 15 * time.Second // to find and reach a host, over all of its addresses
 	firstTime  = 30 * time.Second // for what a client says first, where it must speak first
+	sniffTime  = time.Second      // for what would tell whether it is HTTP
 	idleTime   = 30 * time.Minute // without a byte in either direction
 	lookupTime = 10 * time.Second
 
@@ -45,8 +47,30 @@ type Gate struct {
 	Roots  *x509.CertPool // that hosts with secrets are checked against; nil is the system's
 	Lookup func(ctx context.Context, name string) ([]netip.Addr, error)
 	Dial   func(ctx context.Context, network string, addr netip.AddrPort) (net.Conn, error)
+	Own    func(netip.Addr) bool // is it this machine's address; nil asks the machine
 
 	connections atomic.Int64
+	masked      struct {
+		once sync.Once
+		mask *mask
+	}
+	large struct { // bodies that are held to be filled in
+		begin  sync.Once
+		places chan struct{}
+	}
+}
+
+// mask hides all of the gate's secrets.
+func (g *Gate) mask() *mask {
+	g.masked.once.Do(func() { g.masked.mask = newMask(g.Secrets) })
+	return g.masked.mask
+}
+
+func (g *Gate) own(a netip.Addr) bool {
+	if g.Own != nil {
+		return g.Own(a)
+	}
+	return ownAddress(a)
 }
 
 // A Flow is one connection or refusal, for audit and metering. It holds no

@@ -11,6 +11,7 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 )
@@ -41,6 +42,12 @@ func (c *crossing) intercept(client net.Conn, secrets []Secret) error {
 	return c.proxy(own, "https", secrets, c.dial)
 }
 
+// Bounds on the head of a request: as it comes, and what may be filled in.
+const (
+	maxHeader     = 64 << 10
+	maxHeaderFill = 128 << 10
+)
+
 // proxy serves the requests on one connection of a client.
 func (c *crossing) proxy(client net.Conn, scheme string, secrets []Secret, dial func(context.Context) (net.Conn, error)) error {
 	transport := &http.Transport{
@@ -52,7 +59,7 @@ func (c *crossing) proxy(client net.Conn, scheme string, secrets []Secret, dial 
 	}
 	defer transport.CloseIdleConnections()
 	var refused error
-	mask := newMask(secrets)
+	mask := c.gate.mask()
 	forward := &httputil.ReverseProxy{
 		Transport:     transport,
 		FlushInterval: -1,
@@ -61,8 +68,12 @@ func (c *crossing) proxy(client net.Conn, scheme string, secrets []Secret, dial 
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.Out.URL.Scheme, r.Out.URL.Host = scheme, net.JoinHostPort(c.target.Host, strconv.Itoa(c.target.Port))
 			r.Out.Host = r.In.Host
+			if !mayUpgrade(r.Out.Header.Get("Upgrade"), len(secrets) > 0) {
+				r.Out.Header.Del("Upgrade")
+				r.Out.Header.Del("Connection")
+			}
 			if len(secrets) > 0 {
-				fill(r.Out, secrets, c.used)
+				c.fill(r.Out, secrets)
 			}
 		},
 		ModifyResponse: func(r *http.Response) error {
@@ -81,7 +92,7 @@ func (c *crossing) proxy(client net.Conn, scheme string, secrets []Secret, dial 
 			http.Error(w, "egress: the host cannot be reached", http.StatusBadGateway) // its words might hold a secret
 		},
 	}
-	server := &http.Server{ReadHeaderTimeout: firstTime, IdleTimeout: 2 * time.Minute, ErrorLog: log.New(io.Discard, "", 0),
+	server := &http.Server{ReadHeaderTimeout: firstTime, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: maxHeader, ErrorLog: log.New(io.Discard, "", 0),
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if err := c.checkRequest(r); err != nil {
 				refused = err
@@ -89,7 +100,12 @@ func (c *crossing) proxy(client net.Conn, scheme string, secrets []Secret, dial 
 				http.Error(w, "egress: "+err.Error(), http.StatusForbidden)
 				return
 			}
-			forward.ServeHTTP(w, r)
+			if len(secrets) == 0 {
+				forward.ServeHTTP(w, r)
+				return
+			}
+			forward.ServeHTTP(maskedWriter{w, mask}, r)
+			mask.header(w.Header()) // the trailer, which is written now
 		})}
 	only := newOneListener(client)
 	server.ConnState = func(_ net.Conn, s http.ConnState) {
@@ -115,6 +131,16 @@ func (c *crossing) checkRequest(r *http.Request) error {
 		return refusal("the request names another port, or no host")
 	}
 	return c.checkName("request", host)
+}
+
+// mayUpgrade reports whether a request may ask for another protocol. In HTTP/2 the
+// requests that follow would name hosts that nobody compares, and what a host with
+// secrets says must be understood.
+func mayUpgrade(to string, secret bool) bool {
+	if secret {
+		return strings.EqualFold(to, "websocket")
+	}
+	return !strings.Contains(strings.ToLower(to), "h2c")
 }
 
 type proxyBuffers struct{}
@@ -165,9 +191,11 @@ func (l *oneListener) wait()          { l.alive.Wait() }
 
 // fill replaces placeholders in a request by what they stand for, and notes the
 // names of the secrets that it used.
-func fill(r *http.Request, secrets []Secret, used map[string]bool) {
-	in := filler{secrets, used, nil}
-	inQuery, inPath := filler{secrets, used, url.QueryEscape}, filler{secrets, used, url.PathEscape}
+func (c *crossing) fill(r *http.Request, secrets []Secret) {
+	room := maxHeaderFill
+	in := filler{secrets, c.used, nil, &room}
+	inQuery, inPath := in, in
+	inQuery.escape, inPath.escape = url.QueryEscape, url.PathEscape
 	for _, values := range r.Header {
 		for i, v := range values {
 			values[i] = in.replace(basic(v, in))
@@ -180,7 +208,8 @@ func fill(r *http.Request, secrets []Secret, used map[string]bool) {
 		}
 	}
 	r.Header.Set("Accept-Encoding", "identity") // what comes back is looked through
+	r.Header.Del("Sec-WebSocket-Extensions")    // one of them compresses
 	if r.Body != nil && r.Body != http.NoBody {
-		r.Body = fillBody(r, secrets, used)
+		r.Body = c.gate.fillBody(r, secrets, c.used)
 	}
 }

@@ -245,6 +245,9 @@ func ParseRule(s string) (Rule, error) {
 // hold letters, digits, hyphens and underscores; international names come in
 // their xn-- form. A name that could be read as an address is none.
 func CanonicalName(s string) (string, bool) {
+	if strings.ContainsFunc(s, func(r rune) bool { return r >= 0x80 }) { // some of them have a lower case among letters
+		return "", false
+	}
 	s = strings.ToLower(strings.TrimSuffix(s, "."))
 	if s == "" || len(s) > 253 {
 		return "", false

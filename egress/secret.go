@@ -2,15 +2,16 @@ package egress
 
 import (
 	"bytes"
+	"context"
 	"crypto/rand"
 	"encoding/base64"
 	"encoding/json"
 	"io"
 	"net/http"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 // maxFilled bounds a request body in which placeholders are looked for.
@@ -45,18 +46,27 @@ type filler struct {
 	secrets []Secret
 	used    map[string]bool     // the names of secrets that it met
 	escape  func(string) string // of values; nil is none
+	room    *int                // by how many bytes what it fills in may still grow
 }
 
+// replace fills in a text. One that would grow too much stays as it is: a sandbox
+// could repeat one word until its value fills the keeper's memory.
 func (f filler) replace(s string) string {
 	for _, secret := range f.secrets {
-		if !strings.Contains(s, secret.Placeholder) {
+		times := strings.Count(s, secret.Placeholder)
+		if times == 0 {
 			continue
 		}
-		f.used[secret.Name] = true
 		value := secret.Value
 		if f.escape != nil {
 			value = f.escape(value)
 		}
+		growth := times * (len(value) - len(secret.Placeholder))
+		if growth > *f.room {
+			continue
+		}
+		*f.room -= max(growth, 0)
+		f.used[secret.Name] = true
 		s = strings.ReplaceAll(s, secret.Placeholder, value)
 	}
 	return s
@@ -75,178 +85,78 @@ func basic(header string, in filler) string {
 	return scheme + " " + base64.StdEncoding.EncodeToString([]byte(in.replace(string(plain))))
 }
 
+// Bodies in which placeholders are looked for are held in memory: small ones of as
+// many requests as there are, and a few that are larger.
+const (
+	smallBody   = 64 << 10
+	largeBodies = 4
+)
+
 // fillBody fills in a body that is text and not large; another passes as it is.
-func fillBody(r *http.Request, secrets []Secret, used map[string]bool) io.ReadCloser {
-	kind := r.Header.Get("Content-Type")
-	form := strings.HasPrefix(kind, "application/x-www-form-urlencoded")
-	isJSON := strings.HasPrefix(kind, "application/json")
-	if !form && !isJSON && !strings.HasPrefix(kind, "text/") {
+func (g *Gate) fillBody(r *http.Request, secrets []Secret, used map[string]bool) io.ReadCloser {
+	room := maxFilled
+	in := filler{secrets, used, nil, &room}
+	switch kind := r.Header.Get("Content-Type"); {
+	case strings.HasPrefix(kind, "application/x-www-form-urlencoded"):
+		in.escape = url.QueryEscape
+	case strings.HasPrefix(kind, "application/json"):
+		in.escape = inJSON
+	case !strings.HasPrefix(kind, "text/"):
 		return r.Body
 	}
-	head, err := io.ReadAll(io.LimitReader(r.Body, maxFilled+1))
-	if err != nil || len(head) > maxFilled {
-		return struct {
-			io.Reader
-			io.Closer
-		}{io.MultiReader(bytes.NewReader(head), r.Body), r.Body}
+	body := &heldBody{Closer: r.Body, release: func() {}}
+	head, err := io.ReadAll(io.LimitReader(r.Body, smallBody+1))
+	if err == nil && len(head) > smallBody {
+		if body.release, err = g.holdLarge(r.Context()); err == nil {
+			var more []byte
+			more, err = io.ReadAll(io.LimitReader(r.Body, maxFilled+1-int64(len(head))))
+			head = append(head, more...)
+		}
 	}
-	in := filler{secrets, used, nil}
 	switch {
-	case form:
-		in.escape = url.QueryEscape
-	case isJSON:
-		in.escape = inJSON
+	case err != nil:
+		body.Reader = io.MultiReader(bytes.NewReader(head), failing{err})
+	case len(head) > maxFilled:
+		body.Reader = io.MultiReader(bytes.NewReader(head), r.Body)
+	default:
+		full := in.replace(string(head))
+		r.ContentLength = int64(len(full))
+		r.Header.Set("Content-Length", strconv.Itoa(len(full)))
+		body.Reader = strings.NewReader(full)
 	}
-	full := in.replace(string(head))
-	r.ContentLength = int64(len(full))
-	r.Header.Set("Content-Length", strconv.Itoa(len(full)))
-	return struct {
-		io.Reader
-		io.Closer
-	}{strings.NewReader(full), r.Body}
+	return body
 }
+
+// holdLarge waits until one more large body may be held, until release is called.
+func (g *Gate) holdLarge(ctx context.Context) (release func(), err error) {
+	g.large.begin.Do(func() { g.large.places = make(chan struct{}, largeBodies) })
+	select {
+	case g.large.places <- struct{}{}:
+		return sync.OnceFunc(func() { <-g.large.places }), nil
+	case <-ctx.Done():
+		return func() {}, ctx.Err()
+	}
+}
+
+// A heldBody gives up its place when it is closed.
+type heldBody struct {
+	io.Reader
+	io.Closer
+	release func()
+}
+
+func (b *heldBody) Close() error {
+	b.Reader = failing{http.ErrBodyReadAfterClose}
+	b.release()
+	return b.Closer.Close()
+}
+
+type failing struct{ err error }
+
+func (f failing) Read([]byte) (int, error) { return 0, f.err }
 
 // inJSON returns a text as it stands between the quotes of a JSON string.
 func inJSON(s string) string {
 	raw, _ := json.Marshal(s) // a string always marshals
 	return string(raw[1 : len(raw)-1])
-}
-
-// A mask hides secrets in what comes back: in the forms in which a host would
-// most likely echo them.
-type mask struct {
-	words   []hidden // the longest first
-	longest int
-	in      *strings.Replacer
-}
-
-// A hidden word is one form of a secret, and what is shown for it.
-type hidden struct {
-	form  []byte
-	shown string
-}
-
-func newMask(secrets []Secret) *mask {
-	m := &mask{}
-	for _, s := range secrets {
-		seen := map[string]bool{}
-		for _, form := range []string{s.Value, inJSON(s.Value), url.QueryEscape(s.Value), url.PathEscape(s.Value),
-			base64.StdEncoding.EncodeToString([]byte(s.Value)), base64.RawURLEncoding.EncodeToString([]byte(s.Value))} {
-			if !seen[form] {
-				seen[form] = true
-				m.words = append(m.words, hidden{[]byte(form), s.Placeholder})
-				m.longest = max(m.longest, len(form))
-			}
-		}
-	}
-	slices.SortStableFunc(m.words, func(a, b hidden) int { return len(b.form) - len(a.form) })
-	var pairs []string
-	for _, w := range m.words {
-		pairs = append(pairs, string(w.form), w.shown)
-	}
-	m.in = strings.NewReplacer(pairs...)
-	return m
-}
-
-func (m *mask) response(r *http.Response) {
-	for _, header := range []http.Header{r.Header, r.Trailer} {
-		for name, values := range header {
-			for i, v := range values {
-				header[name][i] = m.in.Replace(v)
-			}
-		}
-	}
-	if encoding := r.Header.Get("Content-Encoding"); encoding != "" && encoding != "identity" {
-		// It was asked not to, and cannot be looked through.
-		r.Body.Close()
-		r.Body = io.NopCloser(strings.NewReader(""))
-		r.StatusCode, r.ContentLength = http.StatusBadGateway, 0
-		r.Header = http.Header{"Content-Length": {"0"}}
-		return
-	}
-	if r.StatusCode == http.StatusSwitchingProtocols {
-		return
-	}
-	r.Body = struct {
-		io.Reader
-		io.Closer
-	}{&maskedReader{mask: m, from: r.Body}, r.Body}
-	r.ContentLength = -1
-	r.Header.Del("Content-Length")
-	r.Header.Del("Content-Md5")
-	r.Header.Del("Digest")
-}
-
-// A maskedReader hides words in a stream. It holds back only what may be the
-// beginning of one.
-type maskedReader struct {
-	mask  *mask
-	from  io.Reader
-	raw   []byte // read and not yet looked through
-	ready []byte
-	err   error
-	buf   []byte
-}
-
-func (r *maskedReader) Read(p []byte) (int, error) {
-	for len(r.ready) == 0 {
-		if r.err != nil {
-			if len(r.raw) == 0 {
-				return 0, r.err
-			}
-			r.ready, r.raw = []byte(r.mask.in.Replace(string(r.raw))), nil
-			continue
-		}
-		if r.buf == nil {
-			r.buf = make([]byte, 32<<10)
-		}
-		n, err := r.from.Read(r.buf)
-		r.raw, r.err = append(r.raw, r.buf[:n]...), err
-		if err == nil {
-			r.release()
-		}
-	}
-	n := copy(p, r.ready)
-	r.ready = r.ready[n:]
-	return n, nil
-}
-
-// release makes ready what is certain.
-func (r *maskedReader) release() {
-	var out []byte
-	for len(r.raw) > 0 {
-		at, word := -1, hidden{}
-		for _, w := range r.mask.words {
-			if i := bytes.Index(r.raw, w.form); i >= 0 && (at < 0 || i < at) {
-				at, word = i, w
-			}
-		}
-		if at < 0 {
-			break
-		}
-		// A longer word may begin earlier and end in what is not there yet.
-		if begun := r.begun(r.raw[:at+len(word.form)]); begun < at {
-			out = append(out, r.raw[:begun]...)
-			r.raw = r.raw[begun:]
-			r.ready = out
-			return
-		}
-		out = append(append(out, r.raw[:at]...), word.shown...)
-		r.raw = r.raw[at+len(word.form):]
-	}
-	begun := r.begun(r.raw)
-	r.ready = append(out, r.raw[:begun]...)
-	r.raw = bytes.Clone(r.raw[begun:])
-}
-
-// begun returns where the longest beginning of a word starts with which b ends.
-func (r *maskedReader) begun(b []byte) int {
-	for i := max(0, len(b)-r.mask.longest+1); i < len(b); i++ {
-		for _, w := range r.mask.words {
-			if len(b)-i < len(w.form) && bytes.HasPrefix(w.form, b[i:]) {
-				return i
-			}
-		}
-	}
-	return len(b)
 }

@@ -73,6 +73,7 @@ func TestCreateRefused(t *testing.T) {
 		"secret elsewhere": {secret(berth.DomainSecret{Domain: "b.example", Name: "KEY", Value: "value"}), berth.CodeInvalid, "network_policy.domain_secrets[0].domain"},
 		"secret's name":    {secret(berth.DomainSecret{Domain: "a.example", Name: "A=B", Value: "value"}), berth.CodeInvalid, "network_policy.domain_secrets[0].name"},
 		"secret's value":   {secret(berth.DomainSecret{Domain: "a.example", Name: "KEY", Value: "abc"}), berth.CodeInvalid, "network_policy.domain_secrets[0].value"},
+		"secret's length":  {secret(berth.DomainSecret{Domain: "a.example", Name: "KEY", Value: strings.Repeat("x", maxSecret+1)}), berth.CodeInvalid, "network_policy.domain_secrets[0].value"},
 		"file":             {CreateRequest{FileIDs: []berth.FileID{"file-none"}}, berth.CodeNotFound, "file_ids[0]"},
 		"env":              {CreateRequest{Env: []string{"A=1", "=2"}}, berth.CodeInvalid, "env"},
 	} {

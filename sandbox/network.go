@@ -33,6 +33,7 @@ const (
 const (
 	maxDomains = 200
 	maxSecrets = 32
+	maxSecret  = 16 << 10 // bytes of a value: of each, all its forms are looked for in what a host answers
 )
 
 // NetworkOptions say which network policies containers may have. The zero value
@@ -154,6 +155,9 @@ func (n *network) add(id berth.ContainerID, secrets []berth.DomainSecret) (err e
 		}
 		if len(s.Value) < 4 || strings.ContainsAny(s.Value, "\x00\r\n") {
 			return berth.Invalid(at+".value", "A secret has at least 4 characters, in one line.") // a shorter one would be masked everywhere
+		}
+		if len(s.Value) > maxSecret {
+			return berth.Invalid(at+".value", "A secret has at most %d bytes on this server.", maxSecret)
 		}
 		n.secrets = append(n.secrets, egress.Secret{Domain: r.Name, Name: s.Name, Value: s.Value, Placeholder: egress.NewPlaceholder(s.Name)})
 	}

@@ -1,0 +1,597 @@
+package egress
+
+import (
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"crypto/tls"
+	"encoding/base64"
+	"encoding/hex"
+	"fmt"
+	"html"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// say sends words on a connection and returns what comes back until it ends, or has
+// been quiet for a while.
+func (w *world) say(target, words string) (answer string) {
+	w.t.Helper()
+	conn, status := w.connect(target)
+	if status != http.StatusOK {
+		w.t.Fatalf("%s: status %d", target, status)
+	}
+	go io.WriteString(conn, words)
+	_ = conn.SetReadDeadline(time.Now().Add(500 * time.Millisecond))
+	b, _ := io.ReadAll(conn)
+	conn.Close()
+	return string(b)
+}
+
+// What a request says of its length, its host or its way must not let a second
+// request hide in it, nor another host be meant.
+func TestSmuggledRequests(t *testing.T) {
+	w := newWorld(t, policy(t, false, "example.com", "example.com:8080"))
+	var mu sync.Mutex
+	var seen []string // "method host path" of each request
+	addr, _ := serve(t, false, func(rw http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		seen = append(seen, fmt.Sprintf("%s %s %s", r.Method, r.Host, r.URL))
+	})
+	w.host("example.com", "93.184.216.34", 80, addr)
+	w.host("example.com", "93.184.216.34", 8080, listen(t, func(c net.Conn) { // a host that is lenient
+		_ = c.SetReadDeadline(time.Now().Add(100 * time.Millisecond))
+		b, _ := io.ReadAll(c)
+		if head, _, _ := strings.Cut(string(b), "\r\n\r\nG"); strings.Contains(head, "/evil") || strings.Contains(head, "\nHost: evil") {
+			mu.Lock()
+			defer mu.Unlock()
+			seen = append(seen, string(b))
+		}
+	}))
+	evil := "GET /evil HTTP/1.1\r\nHost: evil.com\r\n\r\n"
+	for name, words := range map[string]string{
+		"pipelined":           "GET / HTTP/1.1\r\nHost: example.com\r\n\r\n" + evil,
+		"two hosts":           "GET /evil HTTP/1.1\r\nHost: example.com\r\nHost: evil.com\r\n\r\n",
+		"length and chunks":   "POST / HTTP/1.1\r\nHost: example.com\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" + evil,
+		"two lengths":         "POST / HTTP/1.1\r\nHost: example.com\r\nContent-Length: 0\r\nContent-Length: 44\r\n\r\n" + evil,
+		"obscure chunks":      "POST / HTTP/1.1\r\nHost: example.com\r\nTransfer-Encoding: chunked, identity\r\n\r\n0\r\n\r\n" + evil,
+		"a space and a colon": "POST / HTTP/1.1\r\nHost: example.com\r\nTransfer-Encoding : chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n" + evil,
+		"a folded line":       "GET / HTTP/1.1\r\nHost: example.com\r\nX: a\r\n Host: evil.com\r\n\r\n",
+		"a line feed":         "GET / HTTP/1.1\r\nHost: example.com\r\nX: a\nHost: evil.com\r\n\r\n",
+		"whole address":       "GET http://evil.com/evil HTTP/1.1\r\nHost: example.com\r\n\r\n",
+		"user in the host":    "GET /evil HTTP/1.1\r\nHost: example.com@evil.com\r\n\r\n",
+		"list of hosts":       "GET /evil HTTP/1.1\r\nHost: example.com, evil.com\r\n\r\n",
+		"address as host":     "GET /evil HTTP/1.1\r\nHost: 169.254.169.254\r\n\r\n",
+		"host that is empty":  "GET /evil HTTP/1.1\r\nHost:\r\n\r\n",
+		"no host":             "GET /evil HTTP/1.0\r\n\r\n",
+		"HTTP/2 in the clear": "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00",
+		"a proxy":             "CONNECT evil.com:443 HTTP/1.1\r\nHost: evil.com:443\r\n\r\n",
+		"a method of its own": "BREW /evil HTTP/1.1\r\nHost: evil.com\r\n\r\n",
+		"a small method":      "get /evil HTTP/1.1\r\nHost: evil.com\r\n\r\n",
+		"an empty line":       "\r\n\r\nGET /evil HTTP/1.1\r\nHost: evil.com\r\n\r\n",
+		"an empty short line": "\nGET /evil HTTP/1.1\r\nHost: evil.com\r\n\r\n",
+	} {
+		for _, target := range []string{"example.com:80", "example.com:8080"} {
+			w.say(target, words)
+			mu.Lock()
+			for _, got := range seen {
+				if strings.Contains(got, "evil") {
+					t.Errorf("%s, at %s: the host got %q", name, target, got)
+				}
+			}
+			seen = nil
+			mu.Unlock()
+		}
+	}
+	// What is in order passes, also what is rare.
+	for _, words := range []string{"BREW /good HTTP/1.1\r\nHost: example.com\r\n\r\n", "PROPFIND /good HTTP/1.1\r\nHost: EXAMPLE.com.\r\n\r\n"} {
+		if answer := w.say("example.com:80", words); !strings.HasPrefix(answer, "HTTP/1.1 200") || len(seen) != 1 {
+			t.Errorf("%q: got %q", words, answer)
+		}
+		seen = nil
+	}
+}
+
+// A request in pieces, with long pauses, is not taken for something else; and what is
+// something else is not held back.
+func TestPieces(t *testing.T) {
+	w := newWorld(t, policy(t, false, "example.com:8080"))
+	heard := make(chan string, 64)
+	w.host("example.com", "93.184.216.34", 8080, listen(t, func(c net.Conn) {
+		b := make([]byte, 100)
+		for {
+			n, err := c.Read(b)
+			if err != nil {
+				return
+			}
+			heard <- string(b[:n])
+			io.WriteString(c, "ok")
+		}
+	}))
+	conn, _ := w.connect("example.com:8080")
+	answer := make([]byte, 2)
+	for _, piece := range []string{"BR", "EW", " /a"} { // each waits for its answer
+		io.WriteString(conn, piece)
+		if got := <-heard; got != piece {
+			t.Fatalf("got %q, want %q", got, piece)
+		}
+		io.ReadFull(conn, answer)
+	}
+	io.WriteString(conn, " HTTP/1.1\r\nHost: evil.com\r\n\r\n")
+	_ = conn.SetReadDeadline(time.Now().Add(10 * time.Second))
+	if b, err := io.ReadAll(conn); err != nil || len(b) > 0 {
+		t.Errorf("the rest of the request is answered: %q, %v", b, err)
+	}
+	w.refused("in pieces")
+	select {
+	case got := <-heard:
+		t.Errorf("the host got %q", got)
+	default:
+	}
+}
+
+// FuzzSniff: what is told of a beginning holds for all that begins with it, and what
+// a lenient host would read as a request is never called something else.
+func FuzzSniff(f *testing.F) {
+	for _, s := range []string{"GET / HTTP/1.1\r\n", "BREW /x HTTP/1.1\r\n", "\r\nx http://h/ HTTP/1.1\n", "EHLO mail.example.com\r\n", "*1\r\n$4\r\nPING\r\n", "x /y\r\n"} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		told := notYet
+		for n := range min(len(b), 2*maxLine) + 1 {
+			v := sniffHTTP(b[:n])
+			if told != notYet && v != told {
+				t.Fatalf("%q: %v of %d bytes, %v of those before", b, v, n, told)
+			}
+			told = v
+		}
+		line, _, _ := bytes.Cut(bytes.TrimLeft(b, "\r\n"), []byte("\r\n"))
+		words := strings.Split(string(line), " ")
+		if len(words) == 3 && words[0] != "" && strings.HasPrefix(words[1], "/") && strings.HasPrefix(words[2], "HTTP/1.") &&
+			len(words[0]) < 32 && !strings.ContainsFunc(words[0], func(r rune) bool { return !isToken(r) }) && bytes.IndexByte(b, words[0][0]) < 16 && told != isHTTP {
+			t.Errorf("%q: %v", b, told)
+		}
+	})
+}
+
+// A request that asks for HTTP/2 on its connection is answered without: what would
+// follow there names hosts of its own.
+func TestUpgradeToHTTP2(t *testing.T) {
+	w := newWorld(t, policy(t, false, "example.com"))
+	addr, _ := serve(t, false, func(rw http.ResponseWriter, r *http.Request) {
+		if strings.Contains(r.Header.Get("Upgrade"), "h2c") {
+			rw.Header().Set("Connection", "Upgrade")
+			rw.Header().Set("Upgrade", "h2c")
+			rw.WriteHeader(http.StatusSwitchingProtocols)
+			return
+		}
+		io.WriteString(rw, "plain")
+	})
+	w.host("example.com", "93.184.216.34", 80, addr)
+	for _, upgrade := range []string{"h2c", "H2C", "websocket, h2c"} {
+		answer := w.say("example.com:80", "GET / HTTP/1.1\r\nHost: example.com\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: "+upgrade+"\r\nHTTP2-Settings: AAMAAABkAAQCAAAAAAIAAAAA\r\n\r\n")
+		if !strings.Contains(answer, "plain") {
+			t.Errorf("%s: got %q", upgrade, answer)
+		}
+	}
+}
+
+// hello returns what a client says first that asks for a server by a name, which may
+// be one that no proper client sends.
+func hello(t testing.TB, name string) []byte {
+	t.Helper()
+	proper := "x" + strings.Repeat("y", max(0, len(name)-3)) + "zz"
+	said := &tapped{Reader: strings.NewReader("")}
+	var out bytes.Buffer
+	_ = tls.Client(&written{said, &out}, &tls.Config{ServerName: proper[:len(name)], InsecureSkipVerify: true}).Handshake()
+	b := bytes.Replace(out.Bytes(), []byte(proper[:len(name)]), []byte(name), 1)
+	if !bytes.Contains(b, []byte(name)) {
+		t.Fatalf("the hello does not name %s", name)
+	}
+	return b
+}
+
+type written struct {
+	*tapped
+	to io.Writer
+}
+
+func (w *written) Write(p []byte) (int, error) { return w.to.Write(p) }
+
+// A handshake that a lenient host might read in another way does not pass anywhere.
+func TestHandshakesThatCannotBeRead(t *testing.T) {
+	w := newWorld(t, policy(t, false, "example.com", "example.com:8443"))
+	reached := make(chan []byte, 8)
+	host := listen(t, func(c net.Conn) {
+		b := make([]byte, 1<<12)
+		if n, _ := c.Read(b); n > 0 {
+			reached <- b[:n]
+		}
+	})
+	w.host("example.com", "93.184.216.34", 443, host)
+	w.host("example.com", "93.184.216.34", 8443, host)
+	pieces := func(b []byte, size int) (out []byte) { // as many records
+		for body := b[5:]; len(body) > 0; {
+			n := min(size, len(body))
+			out = append(append(out, b[0], b[1], b[2], byte(n>>8), byte(n)), body[:n]...)
+			body = body[n:]
+		}
+		return out
+	}
+	for name, said := range map[string][]byte{
+		"another name":            hello(t, "evil.com"),
+		"another name, in pieces": pieces(hello(t, "evil.com"), 7),
+		"a final dot":             hello(t, "evil.com."),
+		"a final dot, in pieces":  pieces(hello(t, "evil.com."), 3),
+		"cut off":                 append(hello(t, "evil.com")[:90:90], bytes.Repeat([]byte{0x16}, 400)...),
+	} {
+		for _, target := range []string{"example.com:443", "example.com:8443"} {
+			w.say(target, string(said))
+			select {
+			case b := <-reached:
+				t.Errorf("%s, at %s: the host got %.100q", name, target, b)
+			default:
+			}
+		}
+	}
+	w.say("example.com:8443", string(pieces(hello(t, "example.com"), 5)))
+	select {
+	case <-reached:
+	case <-time.After(10 * time.Second):
+		t.Error("the allowed name in pieces does not pass")
+	}
+}
+
+// Where a host sends a client on to is decided like any other target.
+func TestRedirects(t *testing.T) {
+	w := newWorld(t, policy(t, false, "example.com"))
+	to := ""
+	addr, _ := serve(t, false, func(rw http.ResponseWriter, r *http.Request) { http.Redirect(rw, r, to, http.StatusFound) })
+	w.host("example.com", "93.184.216.34", 80, addr)
+	for _, to = range []string{"http://evil.com/", "http://169.254.169.254/latest/meta-data/", "http://[fd00:ec2::254]/", "http://127.0.0.1/",
+		"http://[::1]/", "http://[::ffff:127.0.0.1]/", "http://2130706433/", "http://0x7f.1/", "http://017700000001/", "http://example.com:22/", "http://metadata.google.internal/"} {
+		if status, body := get(t, w.httpClient(nil), "http://example.com/"); status != 0 {
+			t.Errorf("%s: got %d %s", to, status, body)
+		}
+	}
+	for _, name := range w.lookups {
+		if name != "example.com" {
+			t.Errorf("%s was looked up", name)
+		}
+	}
+}
+
+// An echo answers with what it was sent, in a form that a test chooses.
+func echoOf(form func(rw http.ResponseWriter, key string)) http.HandlerFunc {
+	return func(rw http.ResponseWriter, r *http.Request) {
+		form(rw, strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer "))
+	}
+}
+
+// Whatever part of an answer a host puts a secret in, and in whatever common form,
+// it does not reach the sandbox.
+func TestEchoes(t *testing.T) {
+	for name, form := range map[string]func(rw http.ResponseWriter, key string){
+		"HTML": func(rw http.ResponseWriter, key string) { io.WriteString(rw, html.EscapeString(key)) },
+		"hex":  func(rw http.ResponseWriter, key string) { io.WriteString(rw, hex.EncodeToString([]byte(key))) },
+		"JSON of other hands": func(rw http.ResponseWriter, key string) {
+			io.WriteString(rw, strings.NewReplacer(`"`, `\"`, `/`, `\/`).Replace(key))
+		},
+		"small hex in a URL": func(rw http.ResponseWriter, key string) {
+			s := url.QueryEscape(key)
+			io.WriteString(rw, strings.NewReplacer("%2F", "%2f", "%2B", "%2b").Replace(s))
+		},
+		"base64 among others": func(rw http.ResponseWriter, key string) {
+			for i := range 6 {
+				io.WriteString(rw, base64.StdEncoding.EncodeToString([]byte("abcdefgh"[:i]+key+"xyz"))+"\n")
+				io.WriteString(rw, base64.RawURLEncoding.EncodeToString([]byte("abcdefgh"[:i]+key))+"\n")
+			}
+		},
+		"header": func(rw http.ResponseWriter, key string) { rw.Header().Set("X-Key", key) },
+		"header name": func(rw http.ResponseWriter, key string) {
+			rw.Header()["X-"+hex.EncodeToString([]byte(key))] = []string{"1"}
+		},
+		"trailer": func(rw http.ResponseWriter, key string) {
+			rw.Header().Set("Trailer", "X-Key")
+			io.WriteString(rw, "body")
+			rw.Header().Set("X-Key", key)
+		},
+		"trailer that was not announced": func(rw http.ResponseWriter, key string) {
+			io.WriteString(rw, "body")
+			rw.(http.Flusher).Flush()
+			rw.Header().Set(http.TrailerPrefix+"X-Key", key)
+		},
+		"early hint": func(rw http.ResponseWriter, key string) {
+			rw.Header().Set("Link", key)
+			rw.WriteHeader(http.StatusEarlyHints)
+			rw.Header().Del("Link")
+		},
+		"compressed, and not": func(rw http.ResponseWriter, key string) {
+			rw.Header()["Content-Encoding"] = []string{"identity", "gzip"}
+			z := gzip.NewWriter(rw)
+			io.WriteString(z, key)
+			z.Close()
+		},
+		"compressed": func(rw http.ResponseWriter, key string) {
+			rw.Header().Set("Content-Encoding", "gzip")
+			z := gzip.NewWriter(rw)
+			io.WriteString(z, key)
+			z.Close()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, c, placeholder := secretWorld(t, echoOf(form))
+			conn, _ := w.connect("api.example.com:443")
+			own := tls.Client(conn, &tls.Config{ServerName: "api.example.com", RootCAs: c.Transport.(*http.Transport).TLSClientConfig.RootCAs})
+			fmt.Fprintf(own, "GET / HTTP/1.1\r\nHost: api.example.com\r\nTE: trailers\r\nConnection: close\r\nAuthorization: Bearer %s\r\n\r\n", placeholder)
+			raw, _ := io.ReadAll(own)
+			if !strings.HasPrefix(string(raw), "HTTP/1.1 ") {
+				t.Fatalf("got %q", raw)
+			}
+			if leak := leaked(raw); leak != "" {
+				t.Errorf("%s is in %q", leak, raw)
+			}
+		})
+	}
+}
+
+// leaked returns the form in which the value is in what a sandbox got.
+func leaked(raw []byte) string {
+	b64 := func(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) }
+	forms := map[string]string{"the value": value, "HTML": html.EscapeString(value), "hex": hex.EncodeToString([]byte(value)),
+		"the end of it": value[5:], "escaped slashes": strings.NewReplacer(`"`, `\"`, `/`, `\/`).Replace(value),
+		"base64, shifted by 0": b64(value[:12]), "base64, shifted by 1": b64(value[2:11]), "base64, shifted by 2": b64(value[1:13])}
+	text := strings.ToLower(string(raw))
+	for name, form := range forms {
+		if strings.Contains(text, strings.ToLower(form)) {
+			return name
+		}
+	}
+	if z, err := gzip.NewReader(bytes.NewReader(raw[max(0, bytes.Index(raw, []byte("\x1f\x8b"))):])); err == nil {
+		if plain, _ := io.ReadAll(z); bytes.Contains(plain, []byte(value)) {
+			return "compressed"
+		}
+	}
+	return ""
+}
+
+// A WebSocket's host may echo what its handshake brought, whole or compressed.
+func TestWebSocketEcho(t *testing.T) {
+	w, c, placeholder := secretWorld(t, func(rw http.ResponseWriter, r *http.Request) {
+		if ext := r.Header.Get("Sec-WebSocket-Extensions"); ext != "" {
+			t.Errorf("the host is offered %s", ext)
+		}
+		conn, in, err := http.NewResponseController(rw).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer conn.Close()
+		io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nX-Key: "+r.Header.Get("Authorization")+"\r\n\r\n")
+		word, _ := in.ReadString('!')
+		for _, b := range []byte("\x81\x1dkey=" + r.Header.Get("Authorization") + "; got " + word) {
+			conn.Write([]byte{b})
+		}
+	})
+	conn, _ := w.connect("api.example.com:443")
+	own := tls.Client(conn, &tls.Config{ServerName: "api.example.com", RootCAs: c.Transport.(*http.Transport).TLSClientConfig.RootCAs})
+	fmt.Fprintf(own, "GET / HTTP/1.1\r\nHost: api.example.com\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Extensions: permessage-deflate\r\nAuthorization: %s\r\n\r\n", placeholder)
+	in := bufio.NewReader(own)
+	resp, err := http.ReadResponse(in, nil)
+	if err != nil || resp.StatusCode != http.StatusSwitchingProtocols {
+		t.Fatalf("got %v, %v", resp, err)
+	}
+	if got := resp.Header.Get("X-Key"); got != placeholder {
+		t.Errorf("the header is %q", got)
+	}
+	io.WriteString(own, placeholder+"!") // no message is looked through
+	raw, _ := io.ReadAll(in)
+	want := "\x81\x1dkey=" + strings.Repeat("*", len(value)) + "; got " + placeholder + "!"
+	if string(raw) != want {
+		t.Errorf("got %q, want %q: as long as it was", raw, want)
+	}
+}
+
+// A secret does not travel in the clear where anybody may listen.
+func TestSecretsInTheClear(t *testing.T) {
+	w, _, placeholder := secretWorld(t, func(http.ResponseWriter, *http.Request) {})
+	w.gate.Policy = policy(t, false, "api.example.com", "api.example.com:8080", "private vault.corp")
+	w.gate.Secrets = append(w.gate.Secrets, Secret{Domain: "vault.corp", Name: "API_KEY", Value: value, Placeholder: placeholder})
+	got := ""
+	addr, _ := serve(t, false, func(_ http.ResponseWriter, r *http.Request) { got = r.Header.Get("Authorization") })
+	w.host("api.example.com", "93.184.216.34", 80, addr)
+	w.host("api.example.com", "93.184.216.34", 8080, addr)
+	w.host("vault.corp", "10.0.0.3", 80, addr)
+	for _, at := range []string{"api.example.com", "api.example.com:8080"} {
+		get(t, w.httpClient(nil), "http://"+at+"/", "Authorization", placeholder)
+		if got != placeholder {
+			t.Errorf("%s, a public host, got %q in the clear", at, got)
+		}
+	}
+	get(t, w.httpClient(nil), "http://vault.corp/", "Authorization", placeholder)
+	if got != value {
+		t.Errorf("a host in the operator's own network got %q", got)
+	}
+}
+
+// However a body is sent, it arrives whole, and filled in where it is text.
+func TestFilledBodies(t *testing.T) {
+	var got string
+	w, c, placeholder := secretWorld(t, func(_ http.ResponseWriter, r *http.Request) {
+		b, err := io.ReadAll(r.Body)
+		got = fmt.Sprintf("%v %d %s", err, len(b), b[:min(len(b), 100)])
+	})
+	zipped := func(s string) string {
+		var b bytes.Buffer
+		z := gzip.NewWriter(&b)
+		io.WriteString(z, s)
+		z.Close()
+		return b.String()
+	}
+	chunks := func(s string) (out string) {
+		for i := range len(s) {
+			out += "1;x=y\r\n" + s[i:i+1] + "\r\n"
+		}
+		return out + "0\r\nX-Trailer: " + placeholder + "\r\n\r\n"
+	}
+	filled, plain := "key="+value, "key="+placeholder
+	for name, c2 := range map[string]struct{ fields, body, want string }{
+		"whole":      {"Content-Type: text/plain\r\nContent-Length: " + fmt.Sprint(len(plain)), plain, fmt.Sprintf("<nil> %d %s", len(filled), filled)},
+		"in chunks":  {"Content-Type: text/plain\r\nTransfer-Encoding: chunked", chunks(plain), fmt.Sprintf("<nil> %d %s", len(filled), filled)},
+		"not text":   {"Content-Type: image/png\r\nContent-Length: " + fmt.Sprint(len(plain)), plain, fmt.Sprintf("<nil> %d %s", len(plain), plain)},
+		"compressed": {"Content-Type: text/plain\r\nContent-Encoding: gzip\r\nContent-Length: " + fmt.Sprint(len(zipped(plain))), zipped(plain), fmt.Sprintf("<nil> %d %s", len(zipped(plain)), zipped(plain))},
+	} {
+		got = ""
+		conn, _ := w.connect("api.example.com:443")
+		own := tls.Client(conn, &tls.Config{ServerName: "api.example.com", RootCAs: c.Transport.(*http.Transport).TLSClientConfig.RootCAs})
+		fmt.Fprintf(own, "POST / HTTP/1.1\r\nHost: api.example.com\r\nConnection: close\r\n%s\r\n\r\n", c2.fields)
+		for _, b := range []byte(c2.body) { // in as many packets
+			own.Write([]byte{b})
+		}
+		io.Copy(io.Discard, own)
+		if got != c2.want {
+			t.Errorf("%s: got %q, want %q", name, got, c2.want)
+		}
+	}
+}
+
+// This machine is not reached at an address of its own that is public: what listens
+// there may count on a firewall.
+func TestOwnAddresses(t *testing.T) {
+	own, err := net.InterfaceAddrs()
+	if err != nil || len(own) == 0 {
+		t.Fatal(err)
+	}
+	for _, o := range own {
+		if n, ok := o.(*net.IPNet); ok {
+			if a, _ := netip.AddrFromSlice(n.IP); !ownAddress(a) {
+				t.Errorf("%s is not known to be this machine's", a)
+			}
+		}
+	}
+	if ownAddress(netip.MustParseAddr("93.184.216.34")) {
+		t.Error("another's address is this machine's")
+	}
+	w := newWorld(t, policy(t, true, "example.com", "93.184.216.34", "private inside.corp", "private 93.184.216.35"))
+	addr, _ := serve(t, false, func(rw http.ResponseWriter, _ *http.Request) { io.WriteString(rw, "reached") })
+	w.gate.Own = func(a netip.Addr) bool { return strings.HasPrefix(a.Unmap().String(), "93.184.216.") }
+	for _, a := range []string{"93.184.216.34", "::ffff:93.184.216.34"} {
+		w.hosts["example.com"] = nil
+		w.host("example.com", a, 80, addr)
+		for _, url := range []string{"http://example.com/", "http://93.184.216.34/"} {
+			if status, body := get(t, w.httpClient(nil), url); status == 200 {
+				t.Errorf("%s at %s: got %s", url, a, body)
+			}
+			w.refused("no address that may be dialled")
+		}
+	}
+	w.host("inside.corp", "93.184.216.34", 80, addr)
+	w.host("", "93.184.216.35", 80, addr)
+	for _, url := range []string{"http://inside.corp/", "http://93.184.216.35/"} { // the operator has named them
+		if status, body := get(t, w.httpClient(nil), url); status != 200 {
+			t.Errorf("%s: got %d %s", url, status, body)
+		}
+	}
+}
+
+// Names that only look like an allowed one are others.
+func TestLookalikeNames(t *testing.T) {
+	for name, want := range map[string]string{
+		"EXAMPLE.com": "example.com", "example.com.": "example.com", "xn--bcher-kva.example": "xn--bcher-kva.example", "XN--BCHER-KVA.Example.": "xn--bcher-kva.example",
+		"\u212aube.example": "", "b\u00fccher.example": "", "example\u3002com": "", "e\u00adxample.com": "", "example.com..": "", ".example.com": "", "example..com": "",
+		"example.com\x00.evil.com": "", "example.com evil.com": "", "example.com/": "", "example.com:80": "", "exam\tple.com": "", "[::1]": "", "0x7f.1": "", "127.1": "", "1.2.3.0x4": "", "*.example.com": "",
+	} {
+		if got, ok := CanonicalName(name); got != want || ok != (want != "") {
+			t.Errorf("%q: got %q, want %q", name, got, want)
+		}
+	}
+	p := policy(t, false, "*.example.com", "xn--bcher-kva.example")
+	for name, want := range map[string]bool{"a.example.com": true, "a.b.EXAMPLE.com.": true, "xn--bcher-kva.EXAMPLE": true, "b\u00fccher.example": false,
+		"example.com": false, "aexample.com": false, "a.example.com.evil.com": false, ".example.com": false, "a.example.comx": false} {
+		if got := Decide(p, Target{Host: name, Port: 443}).Allow; got != want || p.Names(name) != want {
+			t.Errorf("%q: got %v, want %v", name, got, want)
+		}
+	}
+}
+
+// A request that repeats a placeholder does not make its keeper hold what it could
+// come to, nor does one with an endless head.
+func TestFillingIsBounded(t *testing.T) {
+	heads, bodies := make(chan int, 1), make(chan int, 1)
+	w, c, placeholder := secretWorld(t, func(_ http.ResponseWriter, r *http.Request) {
+		n := len(r.URL.RawQuery)
+		for _, values := range r.Header {
+			for _, v := range values {
+				n += len(v)
+			}
+		}
+		b, _ := io.Copy(io.Discard, r.Body)
+		heads <- n
+		bodies <- int(b)
+	})
+	w.gate.Secrets[0].Value = strings.Repeat("0123456789abcdef", 512)
+	for _, n := range []int{1, 1000, 60000} {
+		resp, err := c.Post("https://api.example.com/?"+strings.Repeat(placeholder, min(n, 300)), "text/plain", strings.NewReader(strings.Repeat(placeholder, n)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if head, body := <-heads, <-bodies; head > 2*maxHeaderFill || body > 2*maxFilled || n == 1 && (head < 8<<10 || body != 8<<10) {
+			t.Errorf("%d placeholders: the host got a head of %d bytes and a body of %d", n, head, body)
+		}
+	}
+	if status, _ := get(t, c, "https://api.example.com/", "X-Long", strings.Repeat("x", 2*maxHeader)); status != http.StatusRequestHeaderFieldsTooLarge {
+		t.Errorf("a long head: got %d", status)
+	}
+}
+
+// Of large bodies that wait to be whole, only a few are held; small ones pass.
+func TestLargeBodiesWait(t *testing.T) {
+	w, c, placeholder := secretWorld(t, func(_ http.ResponseWriter, r *http.Request) { io.Copy(io.Discard, r.Body) })
+	large := strings.Repeat("x", smallBody+1)
+	release, err := w.gate.holdLarge(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	release()
+	var ends []func()
+	for range largeBodies {
+		body, more := io.Pipe()
+		go c.Post("https://api.example.com/", "text/plain", body)
+		io.WriteString(more, large)
+		ends = append(ends, func() { more.Close() })
+	}
+	for end := time.Now().Add(10 * time.Second); len(w.gate.large.places) < largeBodies; {
+		if time.Now().After(end) {
+			t.Fatalf("%d bodies are held", len(w.gate.large.places))
+		}
+		time.Sleep(time.Millisecond)
+	}
+	done := make(chan error, 1)
+	go func() {
+		_, err := c.Post("https://api.example.com/", "text/plain", strings.NewReader(large))
+		done <- err
+	}()
+	if _, err := c.Post("https://api.example.com/", "text/plain", strings.NewReader(placeholder)); err != nil {
+		t.Error(err)
+	}
+	select {
+	case <-done:
+		t.Error("one body more is held")
+	default:
+	}
+	for _, end := range ends {
+		end()
+	}
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
