@@ -1,6 +1,7 @@
 package sandbox_test
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"log/slog"
@@ -36,10 +37,10 @@ func newGVisorKeeper(tb testing.TB, pool int) *sandbox.Keeper {
 // newGVisorHouse returns such a keeper and where it keeps snapshots.
 func newGVisorHouse(tb testing.TB, pool int) (*sandbox.Keeper, *snapshot.Library) {
 	tb.Helper()
-	return newGVisorHouseOn(tb, drivertest.Rootfs(tb), pool)
+	return newGVisorHouseOn(tb, drivertest.Rootfs(tb), sandbox.PoolOptions{Size: pool})
 }
 
-func newGVisorHouseOn(tb testing.TB, rootfs string, pool int) (*sandbox.Keeper, *snapshot.Library) {
+func newGVisorHouseOn(tb testing.TB, rootfs string, pools ...sandbox.PoolOptions) (*sandbox.Keeper, *snapshot.Library) {
 	tb.Helper()
 	state := drivertest.StateDir(tb)
 	log := slog.New(slog.NewTextHandler(io.Discard, nil))
@@ -56,9 +57,9 @@ func newGVisorHouseOn(tb testing.TB, rootfs string, pool int) (*sandbox.Keeper, 
 		tb.Fatal(err)
 	}
 	kept := snapshot.New(snapshot.Options{Objects: db, Bucket: bucket, Seal: seal.New([32]byte{1})})
-	k, err := sandbox.NewKeeper(sandbox.Options{Snapshots: kept, Store: db, Driver: d, OpenFile: files.New(db, nil).Open, Log: log, Pool: pool, Seal: seal.New([32]byte{1}),
-		Template: func(string) (sandbox.Template, error) {
-			return sandbox.Template{Digest: "sha256:bench", Rootfs: rootfs}, nil
+	k, err := sandbox.NewKeeper(sandbox.Options{Snapshots: kept, Store: db, Driver: d, OpenFile: files.New(db, nil).Open, Log: log, Pools: pools, Seal: seal.New([32]byte{1}),
+		Template: func(ref string) (sandbox.Template, error) {
+			return sandbox.Template{Digest: cmp.Or(ref, "sha256:bench"), Rootfs: rootfs}, nil
 		}})
 	if err != nil {
 		tb.Fatal(err)
@@ -83,7 +84,7 @@ func BenchmarkCreate(b *testing.B) {
 			var took []time.Duration
 			for b.Loop() {
 				b.StopTimer()
-				for k.Pool().Ready < pool {
+				for pool > 0 && k.Pools()[0].Ready < pool {
 					time.Sleep(time.Millisecond)
 				}
 				b.StartTimer()
@@ -109,8 +110,8 @@ func BenchmarkCreate(b *testing.B) {
 			at := func(p int) float64 { return float64(took[(len(took)-1)*p/100].Microseconds()) / 1000 }
 			b.ReportMetric(at(50), "p50-ms")
 			b.ReportMetric(at(99), "p99-ms")
-			if stats := k.Pool(); stats.Misses > 0 {
-				b.Errorf("the pool missed %d times", stats.Misses)
+			if pool > 0 && k.Pools()[0].Misses > 0 {
+				b.Errorf("the pool missed %d times", k.Pools()[0].Misses)
 			}
 		})
 	}

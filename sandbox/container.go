@@ -41,7 +41,7 @@ func (k *Keeper) create(ctx context.Context, caller berth.Caller, pl *plan) (*be
 	}
 	var s *sandbox
 	if pl.memory() == nil && len(body.Berth.Volumes) == 0 { // which a sandbox must be made with
-		s = k.pool.claim(body.Berth.Template, body.MemoryLimit)
+		s = k.claim(body.Berth.Template, body.MemoryLimit)
 	}
 	if s == nil {
 		s = k.newSandbox(p, body)
@@ -57,7 +57,7 @@ func (k *Keeper) create(ctx context.Context, caller berth.Caller, pl *plan) (*be
 		err = k.enter(s, k.opts.MaxContainers, most)
 	}
 	if err != nil {
-		k.pool.unclaim(s)
+		k.unclaim(s)
 		return nil, err
 	}
 	if err := k.holdVolumes(ctx, s); err != nil {
@@ -67,7 +67,7 @@ func (k *Keeper) create(ctx context.Context, caller berth.Caller, pl *plan) (*be
 	if err := k.opts.Store.CreateContainer(ctx, &store.Container{Project: p, Key: caller.Key, Body: body}); err != nil {
 		// It may have been saved all the same; nobody knows its id.
 		err = errors.Join(err, ignoreNotFound(k.opts.Store.DeleteContainer(context.WithoutCancel(ctx), p, body.ID)))
-		if s.pooled {
+		if s.pool != nil {
 			k.discard(s)
 		} else {
 			k.leave(s)

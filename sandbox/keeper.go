@@ -22,6 +22,7 @@ import (
 	"log/slog"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/berth-run/berth"
@@ -72,6 +73,8 @@ type Options struct {
 	// Limits of every sandbox; the memory is its container's own tier.
 	Limits driver.Limits
 
+	Pools []PoolOptions // sandboxes that are held ready; no two of one template and memory limit
+
 	Observer Observer // default none
 
 	// Quota returns how many containers a project may run at once, negative for any
@@ -86,7 +89,6 @@ type Options struct {
 	MaxContainers  int // that run at once; default 1,000
 	MaxFiles       int // of a container that are listed; default 10,000
 	Starts         int // sandboxes that are started at once; default one for each CPU
-	Pool           int // sandboxes that are held ready; default none
 }
 
 // A Template is what sandboxes start from.
@@ -103,7 +105,8 @@ type Keeper struct {
 	now     func() time.Time
 	starts  turns
 	freezes turns // snapshots that are made at once
-	pool    pool
+	pools   []*pool
+	claimed atomic.Int64 // when a sandbox was asked of the pools, the last time, in Unix nanoseconds
 
 	life context.Context // of this process's work; ends with errStopping
 	end  context.CancelCauseFunc
@@ -137,7 +140,10 @@ func NewKeeper(opts Options) (*Keeper, error) {
 	}
 	k := &Keeper{opts: opts, now: time.Now, starts: make(turns, opts.Starts), freezes: make(turns, opts.Starts),
 		sandboxes: map[berth.ContainerID]*sandbox{}, closing: make(chan struct{})}
-	k.pool = pool{keeper: k, size: opts.Pool, wake: make(chan struct{}, 1)}
+	var err error
+	if k.pools, err = newPools(k, opts.Pools); err != nil {
+		return nil, err
+	}
 	k.life, k.end = context.WithCancelCause(context.Background())
 	return k, nil
 }

@@ -73,12 +73,12 @@ func (k *Keeper) wake(ctx context.Context, s *sandbox, spec driver.Spec, memory 
 	switch {
 	case memory != nil:
 		return StartMemory, k.boot(ctx, s, spec, memory)
-	case !s.pooled:
+	case s.pool == nil:
 		return StartCold, k.boot(ctx, s, spec, nil)
 	case s.answers(ctx):
 		return StartPool, nil
 	}
-	k.pool.missed()
+	s.pool.count(-1, 1)
 	k.opts.Log.Warn("a sandbox from the pool does not answer; its container is started cold", "container", s.id)
 	if err := k.unmake(ctx, s); err != nil {
 		return "", stepError{"a sandbox of its name could not be removed", err}

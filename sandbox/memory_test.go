@@ -192,7 +192,7 @@ func BenchmarkLifecycle(b *testing.B) {
 }
 
 func benchmarkLifecycle(b *testing.B, rootfs string, size int) {
-	k, _ := newGVisorHouseOn(b, rootfs, 0)
+	k, _ := newGVisorHouseOn(b, rootfs)
 	c := inhabit(b, k, sandbox.CreateRequest{})
 	c.sh(fmt.Sprintf("%s\nhead -c %d /dev/urandom >noise", counting, size))
 	p := byBench.Project

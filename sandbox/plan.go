@@ -11,6 +11,9 @@ import (
 	"github.com/berth-run/berth/snapshot"
 )
 
+// defaultMemory is the memory limit of containers that name none.
+const defaultMemory = "1g"
+
 // A plan is what a request for a container comes to.
 type plan struct {
 	asked  time.Time // when
@@ -34,7 +37,7 @@ func (k *Keeper) plan(ctx context.Context, p berth.ProjectID, req CreateRequest)
 		NetworkPolicy: publicPolicy(req.NetworkPolicy),
 		Berth:         berth.ContainerBerth{Isolation: k.opts.Driver.Features().Isolation, Starting: true}}
 	if c.MemoryLimit == "" {
-		c.MemoryLimit = "1g"
+		c.MemoryLimit = defaultMemory
 	}
 	if berth.MemoryLimits[c.MemoryLimit] == 0 {
 		return nil, berth.Invalid("memory_limit", "Invalid value: '%s'. Supported values are: '1g', '4g', '16g', and '64g'.", req.MemoryLimit)

@@ -1,8 +1,10 @@
 package sandbox
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -13,99 +15,134 @@ import (
 	"github.com/berth-run/berth/guest"
 )
 
-// poolMemory is the memory limit of the sandboxes in the pool: a container's
-// default.
-const poolMemory = "1g"
-
-// A sandbox is added to the pool when none has been claimed for poolCalm, so that
+// A sandbox is added to a pool when none has been claimed for poolCalm, so that
 // starting it does not slow down what was claimed, or after poolHurry: under load
-// the pool is of use as well.
+// a pool is of use as well.
 const (
 	poolCalm  = 100 * time.Millisecond
 	poolHurry = time.Second
 )
 
-// After a failure the pool waits before it tries again, longer from time to time.
+// After a failure a pool waits before it tries again, longer from time to time.
 const (
 	poolRetryFirst = time.Second
 	poolRetryMost  = time.Minute
 )
 
-// errDiscarded ends sandboxes of the pool that no container will have.
-var errDiscarded = errors.New("discarded from the pool")
+// errDiscarded ends sandboxes of pools that no container will have.
+var errDiscarded = errors.New("discarded from its pool")
 
-// A pool keeps sandboxes ready: started from the template that new containers have,
-// and their guests have answered. What makes one a container's own is bound when it
-// is claimed.
+// PoolOptions say what a pool holds.
+type PoolOptions struct {
+	Template    string // a name or a digest; empty is the default one
+	MemoryLimit string // default 1g
+	Size        int    // how many sandboxes
+}
+
+// A pool keeps sandboxes ready: started from one template with one memory limit, and
+// their guests have answered. What makes one a container's own is bound when it is
+// claimed.
 //
 // A ready sandbox has the id that its container will have. As long as no container
 // has it, the sandbox is nobody's: what a crash leaves of the pool, Start destroys.
 type pool struct {
+	PoolOptions
 	keeper *Keeper
-	size   int           // 0 is no pool
 	wake   chan struct{} // has room for one: there may be something to do
 
-	mu      sync.Mutex
-	ready   []*sandbox // the oldest first
-	claimed time.Time  // when one was, the last time
-	stats   PoolStats
+	mu     sync.Mutex
+	ready  []*sandbox // the oldest first
+	digest string     // of the template, when it was last looked at
+	looked time.Time  // when that is, by the keeper's clock
+	stats  PoolStats
 
 	reported PoolStats // the figures that were last logged
 }
 
-// PoolStats tell how well the pool serves.
-type PoolStats struct {
-	Template    string // its name in the configuration
-	MemoryLimit string
+// newPools returns the pools of a keeper, which must differ.
+func newPools(k *Keeper, all []PoolOptions) ([]*pool, error) {
+	var pools []*pool
+	for _, o := range all {
+		o.MemoryLimit = cmp.Or(o.MemoryLimit, defaultMemory)
+		if o.Size < 0 || berth.MemoryLimits[o.MemoryLimit] == 0 {
+			return nil, fmt.Errorf("sandbox: there can be no pool of %d sandboxes of %q", o.Size, o.MemoryLimit)
+		}
+		if slices.ContainsFunc(pools, func(p *pool) bool { return p.Template == o.Template && p.MemoryLimit == o.MemoryLimit }) {
+			return nil, fmt.Errorf("sandbox: two pools hold sandboxes of %q with %s", o.Template, o.MemoryLimit)
+		}
+		if o.Size > 0 {
+			pools = append(pools, &pool{PoolOptions: o, keeper: k, wake: make(chan struct{}, 1)})
+		}
+	}
+	return pools, nil
+}
 
-	Size   int   // how many sandboxes it is to hold
-	Ready  int   // how many it holds
+// PoolStats tell how well a pool serves.
+type PoolStats struct {
+	PoolOptions
+	Ready  int   // how many sandboxes it holds
 	Hits   int64 // containers that were given one
 	Misses int64 // containers that could have had one and were started cold
 }
 
-// Pool returns the figures of the pool since the keeper was made.
-func (k *Keeper) Pool() PoolStats {
-	p := &k.pool
+// Pools returns the figures of the pools since the keeper was made.
+func (k *Keeper) Pools() []PoolStats {
+	all := make([]PoolStats, len(k.pools))
+	for i, p := range k.pools {
+		all[i] = p.figures()
+	}
+	return all
+}
+
+func (p *pool) figures() PoolStats {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	stats := p.stats
-	stats.Size, stats.Ready = p.size, len(p.ready)
+	stats.PoolOptions, stats.Ready = p.PoolOptions, len(p.ready)
 	return stats
-}
-
-// Pools returns the figures of all pools.
-func (k *Keeper) Pools() []PoolStats {
-	stats := k.Pool()
-	stats.Template, stats.MemoryLimit = "default", poolMemory
-	return []PoolStats{stats}
 }
 
 // report logs the figures of the pool if they have changed.
 func (p *pool) report() {
-	stats := p.keeper.Pool()
+	stats := p.figures()
 	p.mu.Lock()
 	changed := stats.Hits != p.reported.Hits || stats.Misses != p.reported.Misses
 	p.reported = stats
 	p.mu.Unlock()
 	if changed {
-		p.keeper.opts.Log.Info("pool", "size", stats.Size, "ready", stats.Ready, "hits", stats.Hits, "misses", stats.Misses)
+		p.keeper.opts.Log.Info("pool", "template", p.Template, "memory_limit", p.MemoryLimit, "size", p.Size, "ready", stats.Ready, "hits", stats.Hits, "misses", stats.Misses)
 	}
 }
 
 // claim returns a ready sandbox for a container on a template, which the caller
 // owns from now on, or nil.
-func (p *pool) claim(template, memory string) *sandbox {
-	if p.size == 0 || memory != poolMemory {
-		return nil
+func (k *Keeper) claim(template, memory string) *sandbox {
+	k.claimed.Store(time.Now().UnixNano())
+	var missed *pool
+	for _, p := range k.pools {
+		p.ring()
+		if p.MemoryLimit != memory {
+			continue
+		}
+		if s := p.take(template); s != nil {
+			return s
+		}
+		if missed == nil && p.serves(template) {
+			missed = p
+		}
 	}
+	if missed != nil {
+		missed.count(0, 1)
+	}
+	return nil
+}
+
+// take takes a sandbox of a template out of the pool, if it holds one.
+func (p *pool) take(template string) *sandbox {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.claimed = time.Now()
-	p.ring()
 	i := slices.IndexFunc(p.ready, func(s *sandbox) bool { return s.body.Berth.Template == template })
 	if i < 0 {
-		p.stats.Misses++
 		return nil
 	}
 	s := p.ready[i]
@@ -114,26 +151,38 @@ func (p *pool) claim(template, memory string) *sandbox {
 	return s
 }
 
+// serves reports whether the pool is to hold sandboxes of a template.
+func (p *pool) serves(template string) bool {
+	p.mu.Lock()
+	same := p.digest == template
+	p.mu.Unlock()
+	if same {
+		return true
+	}
+	t, err := p.keeper.opts.Template(p.Template)
+	return err == nil && t.Digest == template
+}
+
+func (p *pool) count(hits, misses int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.stats.Hits += hits
+	p.stats.Misses += misses
+}
+
 // unclaim takes back a sandbox that was claimed, if it was, and has not been used.
-func (p *pool) unclaim(s *sandbox) {
-	if !s.pooled {
+func (k *Keeper) unclaim(s *sandbox) {
+	p := s.pool
+	if p == nil {
 		return
 	}
-	body := poolBody(s.id, s.body.Berth.Template)
+	body := p.body(s.id, s.body.Berth.Template)
 	s.assign("", &body)
 	s.asked, s.network = "", nil
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.ready = append(p.ready, s)
 	p.stats.Hits--
-}
-
-// missed counts a sandbox that was claimed and turned out to be dead.
-func (p *pool) missed() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.stats.Hits--
-	p.stats.Misses++
 }
 
 // remove takes a sandbox out of the pool. It reports false if it was claimed.
@@ -156,9 +205,9 @@ func (p *pool) ring() {
 	}
 }
 
-// poolBody is what is known of a container that nobody has asked for yet.
-func poolBody(id berth.ContainerID, template string) berth.Container {
-	return berth.Container{ID: id, MemoryLimit: poolMemory, Berth: berth.ContainerBerth{Template: template}}
+// body is what is known of a container that nobody has asked for yet.
+func (p *pool) body(id berth.ContainerID, template string) berth.Container {
+	return berth.Container{ID: id, MemoryLimit: p.MemoryLimit, Berth: berth.ContainerBerth{Template: template}}
 }
 
 // run keeps the pool full until the keeper closes, then destroys what is in it.
@@ -172,7 +221,7 @@ func (p *pool) run() {
 		case p.keeper.life.Err() != nil:
 			return
 		case err != nil:
-			p.keeper.opts.Log.Warn("the pool has no further sandbox; this will be tried again", "err", err, "in", retry)
+			p.keeper.opts.Log.Warn("a pool has no further sandbox; this will be tried again", "template", p.Template, "memory_limit", p.MemoryLimit, "err", err, "in", retry)
 			wait, retry = retry, min(2*retry, poolRetryMost)
 		case full:
 			retry = poolRetryFirst
@@ -196,9 +245,7 @@ func (p *pool) pause(wait time.Duration) bool {
 		case <-p.keeper.closing:
 			return false
 		}
-		p.mu.Lock()
-		wait = poolCalm - time.Since(p.claimed)
-		p.mu.Unlock()
+		wait = poolCalm - time.Since(time.Unix(0, p.keeper.claimed.Load()))
 		if wait <= 0 || time.Since(begin) > poolHurry {
 			return true
 		}
@@ -209,11 +256,12 @@ func (p *pool) pause(wait time.Duration) bool {
 // not used any more. It reports whether nothing was to be done.
 func (p *pool) step() (full bool, err error) {
 	k := p.keeper
-	t, err := k.opts.Template("")
+	t, err := k.opts.Template(p.Template)
 	if err != nil {
 		return true, nil // whoever asks for a container is told, and wakes us when there is one
 	}
 	p.mu.Lock()
+	p.digest = t.Digest
 	var old []*sandbox
 	p.ready = slices.DeleteFunc(p.ready, func(s *sandbox) bool {
 		stale := s.body.Berth.Template != t.Digest
@@ -222,7 +270,7 @@ func (p *pool) step() (full bool, err error) {
 		}
 		return stale
 	})
-	full = len(p.ready) >= p.size
+	full = len(p.ready) >= p.Size
 	p.mu.Unlock()
 	for _, s := range old {
 		k.discard(s)
@@ -230,7 +278,7 @@ func (p *pool) step() (full bool, err error) {
 	if full {
 		return true, nil
 	}
-	body := poolBody(berth.ContainerID(berth.NewID(berth.PrefixContainer)), t.Digest)
+	body := p.body(berth.ContainerID(berth.NewID(berth.PrefixContainer)), t.Digest)
 	s := k.newSandbox("", &body)
 	ctx, cancel := context.WithTimeout(s.life, startTime)
 	defer cancel()
@@ -239,7 +287,7 @@ func (p *pool) step() (full bool, err error) {
 		return false, err
 	}
 	s.warm(ctx)
-	s.pooled = true
+	s.pool = p
 	p.mu.Lock()
 	p.ready = append(p.ready, s)
 	p.mu.Unlock()
@@ -262,11 +310,16 @@ func (s *sandbox) warm(ctx context.Context) {
 	}
 }
 
-// sweep removes what has died in the pool.
+// sweep removes what has died in the pool, and has it looked now and then whether
+// its template is another.
 func (p *pool) sweep() {
 	now := p.keeper.now()
 	p.mu.Lock()
 	ready := slices.Clone(p.ready)
+	if now.Sub(p.looked) >= checkEvery {
+		p.looked = now
+		p.ring()
+	}
 	p.mu.Unlock()
 	var g errgroup.Group
 	for _, s := range ready {

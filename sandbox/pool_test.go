@@ -15,7 +15,7 @@ import (
 // newPoolHouse returns a house whose pool is full.
 func newPoolHouse(t *testing.T, size int) *house {
 	t.Helper()
-	h := newHouse(t, func(o *Options) { o.Pool = size })
+	h := newHouse(t, func(o *Options) { o.Pools = []PoolOptions{{Size: size}} })
 	h.full()
 	return h
 }
@@ -23,7 +23,13 @@ func newPoolHouse(t *testing.T, size int) *house {
 // full waits until the pool is, and returns the ids of what is in it.
 func (h *house) full() []string {
 	h.t.Helper()
-	p := &h.k.pool
+	return h.fullPool(0)
+}
+
+// fullPool waits for the i-th pool.
+func (h *house) fullPool(i int) []string {
+	h.t.Helper()
+	p := h.k.pools[i]
 	for {
 		p.mu.Lock()
 		var ids []string
@@ -31,12 +37,12 @@ func (h *house) full() []string {
 			ids = append(ids, string(s.id))
 		}
 		p.mu.Unlock()
-		if len(ids) == p.size {
+		if len(ids) == p.Size {
 			return ids
 		}
 		select {
 		case <-h.t.Context().Done():
-			h.t.Fatalf("the pool holds %d of %d", len(ids), p.size)
+			h.t.Fatalf("the pool holds %d of %d", len(ids), p.Size)
 		case <-time.After(time.Millisecond):
 		}
 	}
@@ -44,7 +50,7 @@ func (h *house) full() []string {
 
 func (h *house) wantPool(hits, misses int64) {
 	h.t.Helper()
-	if got := h.k.Pool(); got.Hits != hits || got.Misses != misses {
+	if got := h.k.Pools()[0]; got.Hits != hits || got.Misses != misses {
 		h.t.Errorf("got %+v, want %d hits, %d misses", got, hits, misses)
 	}
 }
@@ -89,7 +95,7 @@ func TestPoolCrash(t *testing.T) {
 		}
 	}
 	h.crash()
-	h.opts.Pool = 0
+	h.opts.Pools = nil
 	h.start()
 	h.driver.until(1)
 	if got := h.sh(id, "cat f"); got != "kept\n" {
@@ -192,7 +198,7 @@ func TestPoolTemplate(t *testing.T) {
 	var mu sync.Mutex
 	digest := "sha256:1"
 	h := newHouse(t, func(o *Options) {
-		o.Pool = 1
+		o.Pools = []PoolOptions{{Size: 1}}
 		o.Template = func(string) (Template, error) {
 			mu.Lock()
 			defer mu.Unlock()
@@ -232,7 +238,7 @@ func TestPoolStartFails(t *testing.T) {
 	if err := h.k.Close(); err != nil {
 		t.Fatal(err)
 	}
-	h.opts.Pool = 1
+	h.opts.Pools = []PoolOptions{{Size: 1}}
 	h.start()
 	<-failed
 	h.full()

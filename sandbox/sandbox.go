@@ -26,7 +26,7 @@ type sandbox struct {
 	life    context.Context // ends with the sandbox; the cause is what its users are told
 	end     context.CancelCauseFunc
 	started chan struct{} // closed when the sandbox runs, or never will
-	pooled  bool          // it was claimed from the pool, or is in it
+	pool    *pool         // from which it was claimed, or in which it is; nil for one that was not
 	driver  turns         // 1: the driver's calls about one sandbox come one at a time
 	files   turns         // 1: the store's rows of files follow what is in the sandbox
 

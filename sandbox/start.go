@@ -63,8 +63,13 @@ func (k *Keeper) Start(ctx context.Context) error {
 	if err := k.recordLost(ctx, recs, left); err != nil {
 		return fmt.Errorf("sandbox: the audit record: %w", err)
 	}
-	if !k.spawn(k.sweepLoop) || k.pool.size > 0 && !k.spawn(k.pool.run) {
+	if !k.spawn(k.sweepLoop) {
 		return errStopping
+	}
+	for _, p := range k.pools {
+		if !k.spawn(p.run) {
+			return errStopping
+		}
 	}
 	return nil
 }

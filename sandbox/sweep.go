@@ -30,7 +30,9 @@ func (k *Keeper) sweepLoop() {
 	for {
 		select {
 		case <-count.C:
-			k.pool.report()
+			for _, p := range k.pools {
+				p.report()
+			}
 			k.expireSnapshots()
 			k.expireVolumes()
 			if err := k.opts.Store.CountContainers(k.life); err != nil && k.life.Err() == nil {
@@ -53,7 +55,9 @@ func (k *Keeper) sweep(ctx context.Context) {
 			g.Go(func() error { job(ctx, s); return nil })
 		}
 	}
-	k.pool.sweep()
+	for _, p := range k.pools {
+		g.Go(func() error { p.sweep(); return nil })
+	}
 	_ = g.Wait()
 }
 

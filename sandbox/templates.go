@@ -1,16 +1,18 @@
 package sandbox
 
-// Templates returns the digests of the templates that sandboxes run on, those in the
-// pool included.
+// Templates returns the digests of the templates that sandboxes run on, those in
+// pools included.
 func (k *Keeper) Templates() map[string]bool {
 	digests := map[string]bool{}
 	for _, s := range k.all() {
 		digests[s.body.Berth.Template] = true
 	}
-	k.pool.mu.Lock()
-	defer k.pool.mu.Unlock()
-	for _, s := range k.pool.ready {
-		digests[s.body.Berth.Template] = true
+	for _, p := range k.pools {
+		p.mu.Lock()
+		for _, s := range p.ready {
+			digests[s.body.Berth.Template] = true
+		}
+		p.mu.Unlock()
 	}
 	return digests
 }

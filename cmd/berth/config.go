@@ -83,7 +83,8 @@ type ContainersConfig struct {
 	Disk    Bytes         `yaml:"disk"`     // what each may write, such as 10g. Default: 10g
 	Idle    time.Duration `yaml:"idle"`     // life without use, unless a container asks otherwise. Default: 20m
 	MaxIdle time.Duration `yaml:"max_idle"` // the most that one may ask for. Default: 168h
-	Pool    int           `yaml:"pool"`     // sandboxes of the smallest size that are held ready. Default: 2
+	Pool    int           `yaml:"pool"`     // sandboxes of the template with 1g that are held ready. Default: 2
+	Pools   []PoolConfig  `yaml:"pools"`    // sandboxes of others, or other sizes, that are as well
 	Network NetworkConfig `yaml:"network"`
 
 	OnExpiry     berth.OnExpiry `yaml:"on_expiry"`     // of containers that do not say: delete or snapshot. Default: delete
@@ -188,7 +189,7 @@ func (c *Config) limits() map[berth.ProjectID]berth.Limits {
 
 // loadConfig reads a configuration file; without one all is default.
 func loadConfig(path string) (*Config, error) {
-	c := &Config{Containers: ContainersConfig{Pool: 2}}
+	c := &Config{Containers: ContainersConfig{Pool: defaultPool}}
 	if path != "" {
 		text, err := os.ReadFile(path)
 		if err != nil {
@@ -206,8 +207,8 @@ func loadConfig(path string) (*Config, error) {
 	if c.Template == "" {
 		c.Template = "base"
 	}
-	if c.Containers.Pool < 0 {
-		return nil, fmt.Errorf("%s: containers.pool must not be negative", path)
+	if err := c.checkPools(machineMemory()); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	if e := c.Containers.OnExpiry; e != "" && e != berth.OnExpiryDelete && e != berth.OnExpirySnapshot {
 		return nil, fmt.Errorf("%s: containers.on_expiry: %q is neither %s nor %s", path, e, berth.OnExpiryDelete, berth.OnExpirySnapshot)

@@ -136,7 +136,7 @@ func newServer(ctx context.Context, state string, config *Config, log *slog.Logg
 		Quota:       quotas.Containers,
 		Observer:    metrics.Sandbox{Metrics: s.metrics},
 		Limits:      driver.Limits{CPU: config.Containers.CPU, PIDs: config.Containers.PIDs, Disk: int64(config.Containers.Disk)},
-		Pool:        config.Containers.Pool,
+		Pools:       config.pools(),
 		IdleMinutes: int(config.Containers.Idle / time.Minute), MaxIdleMinutes: int(config.Containers.MaxIdle / time.Minute)})
 	if err != nil {
 		return s, err

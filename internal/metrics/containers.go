@@ -69,9 +69,10 @@ func tellContainers(ctx context.Context, c Containers, tell teller) {
 // tellPools tells of each pool; their number is the configuration's.
 func tellPools(pools []sandbox.PoolStats, tell teller) {
 	for _, p := range pools {
-		tell(descPoolSize, prometheus.GaugeValue, float64(p.Size), p.Template, p.MemoryLimit)
-		tell(descPoolReady, prometheus.GaugeValue, float64(p.Ready), p.Template, p.MemoryLimit)
-		tell(descPoolHits, prometheus.CounterValue, float64(p.Hits), p.Template, p.MemoryLimit)
-		tell(descPoolMiss, prometheus.CounterValue, float64(p.Misses), p.Template, p.MemoryLimit)
+		template := cmp.Or(p.Template, "default")
+		tell(descPoolSize, prometheus.GaugeValue, float64(p.Size), template, p.MemoryLimit)
+		tell(descPoolReady, prometheus.GaugeValue, float64(p.Ready), template, p.MemoryLimit)
+		tell(descPoolHits, prometheus.CounterValue, float64(p.Hits), template, p.MemoryLimit)
+		tell(descPoolMiss, prometheus.CounterValue, float64(p.Misses), template, p.MemoryLimit)
 	}
 }

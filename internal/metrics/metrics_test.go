@@ -17,7 +17,7 @@ type keeper []sandbox.Reading
 
 func (k keeper) Readings(context.Context) []sandbox.Reading { return k }
 func (keeper) Pools() []sandbox.PoolStats {
-	return []sandbox.PoolStats{{Template: "default", MemoryLimit: "1g", Size: 2, Ready: 1, Hits: 7, Misses: 3}}
+	return []sandbox.PoolStats{{PoolOptions: sandbox.PoolOptions{MemoryLimit: "1g", Size: 2}, Ready: 1, Hits: 7, Misses: 3}}
 }
 
 // usages counts seconds at times.

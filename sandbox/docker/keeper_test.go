@@ -30,7 +30,7 @@ func newKeeper(tb testing.TB, state string, pool int) (k *sandbox.Keeper, end fu
 	if err != nil {
 		tb.Fatal(err)
 	}
-	k, err = sandbox.NewKeeper(sandbox.Options{Store: db, Driver: d, OpenFile: files.New(db, nil).Open, Pool: pool, Seal: seal.New([32]byte{1}),
+	k, err = sandbox.NewKeeper(sandbox.Options{Store: db, Driver: d, OpenFile: files.New(db, nil).Open, Pools: []sandbox.PoolOptions{{Size: pool}}, Seal: seal.New([32]byte{1}),
 		Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 		Template: func(string) (sandbox.Template, error) {
 			return sandbox.Template{Digest: "sha256:test", Rootfs: rootfs}, nil
@@ -125,7 +125,7 @@ func BenchmarkCreate(b *testing.B) {
 			var took []time.Duration
 			for b.Loop() {
 				b.StopTimer()
-				for k.Pool().Ready < pool {
+				for pool > 0 && k.Pools()[0].Ready < pool {
 					time.Sleep(time.Millisecond)
 				}
 				b.StartTimer()
