@@ -37,10 +37,14 @@ func newGVisorKeeper(tb testing.TB, pool int) *sandbox.Keeper {
 // newGVisorHouse returns such a keeper and where it keeps snapshots.
 func newGVisorHouse(tb testing.TB, pool int) (*sandbox.Keeper, *snapshot.Library) {
 	tb.Helper()
-	return newGVisorHouseOn(tb, drivertest.Rootfs(tb), sandbox.PoolOptions{Size: pool})
+	return newGVisorHouseOn(tb, drivertest.Rootfs(tb), pools(sandbox.PoolOptions{Size: pool}))
 }
 
-func newGVisorHouseOn(tb testing.TB, rootfs string, pools ...sandbox.PoolOptions) (*sandbox.Keeper, *snapshot.Library) {
+func pools(p ...sandbox.PoolOptions) func(*sandbox.Options) {
+	return func(o *sandbox.Options) { o.Pools = p }
+}
+
+func newGVisorHouseOn(tb testing.TB, rootfs string, options ...func(*sandbox.Options)) (*sandbox.Keeper, *snapshot.Library) {
 	tb.Helper()
 	state := drivertest.StateDir(tb)
 	log := slog.New(slog.NewTextHandler(io.Discard, nil))
@@ -57,10 +61,14 @@ func newGVisorHouseOn(tb testing.TB, rootfs string, pools ...sandbox.PoolOptions
 		tb.Fatal(err)
 	}
 	kept := snapshot.New(snapshot.Options{Objects: db, Bucket: bucket, Seal: seal.New([32]byte{1})})
-	k, err := sandbox.NewKeeper(sandbox.Options{Snapshots: kept, Store: db, Driver: d, OpenFile: files.New(db, nil).Open, Log: log, Pools: pools, Seal: seal.New([32]byte{1}),
+	opts := sandbox.Options{Snapshots: kept, Store: db, Driver: d, OpenFile: files.New(db, nil).Open, Log: log, Seal: seal.New([32]byte{1}),
 		Template: func(ref string) (sandbox.Template, error) {
 			return sandbox.Template{Digest: cmp.Or(ref, "sha256:bench"), Rootfs: rootfs}, nil
-		}})
+		}}
+	for _, o := range options {
+		o(&opts)
+	}
+	k, err := sandbox.NewKeeper(opts)
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -14,7 +14,7 @@ import (
 // Real sandboxes of two memory limits and two templates wait ready, and each serves
 // what asks for it: with its own limit, as a program in it sees.
 func TestPoolsOnGVisor(t *testing.T) {
-	k, _ := newGVisorHouseOn(t, drivertest.Rootfs(t), sandbox.PoolOptions{Size: 1}, sandbox.PoolOptions{MemoryLimit: "4g", Size: 1}, sandbox.PoolOptions{Template: "sha256:other", Size: 1})
+	k, _ := newGVisorHouseOn(t, drivertest.Rootfs(t), pools(sandbox.PoolOptions{Size: 1}, sandbox.PoolOptions{MemoryLimit: "4g", Size: 1}, sandbox.PoolOptions{Template: "sha256:other", Size: 1}))
 	full := func() {
 		for end := time.Now().Add(2 * time.Minute); ; time.Sleep(10 * time.Millisecond) {
 			ready := 0

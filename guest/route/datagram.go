@@ -23,7 +23,7 @@ const (
 
 // datagrams begins an exchange with an address. Where one was refused lately, the
 // sender is told so.
-func (r *route) datagrams(req *udp.ForwarderRequest) (handled bool) {
+func (r *Route) datagrams(req *udp.ForwarderRequest) (handled bool) {
 	to := target(req.ID())
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -49,7 +49,7 @@ func (r *route) datagrams(req *udp.ForwarderRequest) (handled bool) {
 	return true
 }
 
-func (r *route) refuse(to netip.AddrPort) {
+func (r *Route) refuse(to netip.AddrPort) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := time.Now()
@@ -62,7 +62,7 @@ func (r *route) refuse(to netip.AddrPort) {
 }
 
 // exchange carries datagrams to and from an address.
-func (r *route) exchange(conn net.Conn, to netip.AddrPort) {
+func (r *Route) exchange(conn net.Conn, to netip.AddrPort) {
 	defer conn.Close()
 	stream, err := r.out.Connect(to, true)
 	if err != nil {

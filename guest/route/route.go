@@ -50,26 +50,33 @@ type Conn interface {
 	CloseWrite() error
 }
 
-// A route is the device with its stack. It lives as long as the process.
-type route struct {
+// A Route is the device with its stack.
+type Route struct {
 	out    Out
 	device *os.File
 	link   *channel.Endpoint
 	stack  *stack.Stack
+
+	sender, receiver sync.WaitGroup
 
 	mu      sync.Mutex
 	flows   int                          // exchanges of datagrams
 	refused map[netip.AddrPort]time.Time // where datagrams went in vain lately
 }
 
-// Open makes the device and the route, and serves them from now on. It needs
+// Open makes the device and the route, and serves them until Close. It needs
 // CAP_NET_ADMIN and /dev/net/tun.
-func Open(out Out) error {
+func Open(out Out) (_ *Route, err error) {
 	device, err := openDevice()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	r := &route{out: out, device: device, link: channel.New(queue, mtu, ""), refused: map[netip.AddrPort]time.Time{}}
+	defer func() {
+		if err != nil {
+			device.Close()
+		}
+	}()
+	r := &Route{out: out, device: device, link: channel.New(queue, mtu, ""), refused: map[netip.AddrPort]time.Time{}}
 	r.stack = stack.New(stack.Options{
 		NetworkProtocols:   []stack.NetworkProtocolFactory{ipv4.NewProtocol, ipv6.NewProtocol},
 		TransportProtocols: []stack.TransportProtocolFactory{tcp.NewProtocol, udp.NewProtocol},
@@ -80,28 +87,39 @@ func Open(out Out) error {
 		&tcpip.TCPSendBufferSizeRangeOption{Min: 4 << 10, Default: tcpBuffer, Max: tcpLargest},
 	} {
 		if err := r.stack.SetTransportProtocolOption(tcp.ProtocolNumber, option); err != nil {
-			return stackError{err}
+			return nil, stackError{err}
 		}
 	}
 	if err := r.stack.CreateNIC(nic, r.link); err != nil {
-		return stackError{err}
+		return nil, stackError{err}
 	}
 	// The stack takes packets to every address, and answers from there.
 	for _, err := range []tcpip.Error{r.stack.SetPromiscuousMode(nic, true), r.stack.SetSpoofing(nic, true)} {
 		if err != nil {
-			return stackError{err}
+			return nil, stackError{err}
 		}
 	}
 	r.stack.SetRouteTable([]tcpip.Route{{Destination: header.IPv4EmptySubnet, NIC: nic}, {Destination: header.IPv6EmptySubnet, NIC: nic}})
 	r.stack.SetTransportProtocolHandler(tcp.ProtocolNumber, tcp.NewForwarder(r.stack, 0, maxPending, r.connection).HandlePacket)
 	r.stack.SetTransportProtocolHandler(udp.ProtocolNumber, udp.NewForwarder(r.stack, r.datagrams).HandlePacket)
-	go r.receive()
-	go r.send()
-	return nil
+	r.sender.Go(r.send)
+	r.receiver.Go(r.receive)
+	return r, nil
+}
+
+// Close removes the device. Programs are told that their connections through it have
+// ended. The ways on have to be closed before: Close does not wait for them.
+func (r *Route) Close() error {
+	r.stack.Close()
+	r.link.Close()
+	r.sender.Wait() // the connections' ends have to arrive
+	err := r.device.Close()
+	r.receiver.Wait() // then nobody holds the device
+	return err
 }
 
 // receive takes packets from the sandbox.
-func (r *route) receive() {
+func (r *Route) receive() {
 	buf := make([]byte, mtu)
 	for {
 		n, err := r.device.Read(buf)
@@ -119,7 +137,7 @@ func (r *route) receive() {
 }
 
 // send gives packets to the sandbox.
-func (r *route) send() {
+func (r *Route) send() {
 	for {
 		pkt := r.link.ReadContext(context.Background())
 		if pkt == nil {
@@ -147,7 +165,7 @@ func admit(p []byte) (tcpip.NetworkProtocolNumber, bool) {
 }
 
 // connection serves a connection, if it is allowed; otherwise it is reset.
-func (r *route) connection(req *tcp.ForwarderRequest) {
+func (r *Route) connection(req *tcp.ForwarderRequest) {
 	stream, err := r.out.Connect(target(req.ID()), false)
 	if err != nil {
 		req.Complete(true)

@@ -47,7 +47,7 @@ type network struct {
 	out   *yamux.Session // to the keeper; nil while there is none
 	names map[string]*outsider
 	begun bool
-	route bool // there is one for addresses
+	route *route.Route // for addresses; nil if there is none
 }
 
 // An outsider is a name that has an address here.
@@ -65,6 +65,9 @@ func (s *Server) SetNetwork(ctx context.Context, req *connect.Request[v1.SetNetw
 		return nil, connect.NewError(connect.CodeFailedPrecondition, errors.New("this guest has no sandbox of its own"))
 	}
 	for name, value := range req.Msg.Environment {
+		if os.Getenv(name) != value { // this sandbox may be one of another's memory
+			s.shell.state.outdated()
+		}
 		if err := os.Setenv(name, value); err != nil {
 			return nil, connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("environment variable %q: %w", name, err))
 		}
@@ -88,14 +91,28 @@ func (s *Server) SetNetwork(ctx context.Context, req *connect.Request[v1.SetNetw
 func (n *network) openRoute() error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.route {
+	if n.route != nil {
 		return nil
 	}
-	err := route.Open(route.Out{
+	to, err := route.Open(route.Out{
 		Connect: func(to netip.AddrPort, datagrams bool) (net.Conn, error) { return n.connect(to.String(), datagrams) },
 		Carry:   splice,
 	})
-	n.route = err == nil
+	if err == nil {
+		n.route = to
+	}
+	return err
+}
+
+// closeRoute removes the route for addresses, which gVisor cannot write to a file.
+func (n *network) closeRoute() error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.route == nil {
+		return nil
+	}
+	err := n.route.Close()
+	n.route = nil
 	return err
 }
 

@@ -14,8 +14,9 @@ import (
 
 // A guest's socket and its connections belong to the machine: who writes the memory
 // of a sandbox to a file, or reads it back elsewhere, cannot have them in it. So the
-// guest is told to sleep: it closes them, takes its socket away, and waits for a file
-// beside it, by which it is woken. Everything else in the sandbox goes on.
+// guest is told to sleep: it closes them and the route for addresses, takes its socket
+// away, and waits for a file beside it, by which it is woken. Everything else in the
+// sandbox goes on.
 const (
 	wakeName  = "wake"
 	wakeEvery = 2 * time.Millisecond
@@ -93,6 +94,9 @@ func (s *Server) slept(ctx context.Context) (net.Listener, error) {
 	}
 	z.mu.Unlock()
 	z.serving.Wait()
+	if err := s.network.closeRoute(); err != nil {
+		s.opts.Log.Warn("the route for addresses", "err", err)
+	}
 	wake := filepath.Join(filepath.Dir(path), wakeName)
 	_ = os.Remove(wake) // from a time when nobody slept
 	_ = os.Remove(path)

@@ -29,7 +29,7 @@ type shellState struct {
 	mu    sync.Mutex
 	file  string // of the state; empty before the first call
 	n     int
-	other bool // the state is another sandbox's: what this one was given prevails
+	other bool // the state is of before this sandbox was given what it has: that prevails
 }
 
 // read returns the current state, nil if there is none.
@@ -55,6 +55,13 @@ func (s *shellState) restore(r io.Reader) error {
 	defer s.mu.Unlock()
 	s.other = true
 	return s.save(text)
+}
+
+// outdated says that the sandbox was given something after the state was written.
+func (s *shellState) outdated() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.other = true
 }
 
 // current returns the file with the state, "" for none. The file is not changed
@@ -145,7 +152,7 @@ func (s *shellState) save(text []byte) error {
 }
 
 // prevailing returns a script that sets what this sandbox was given again, if the
-// state is another one's.
+// state is of before.
 func (s *shellState) prevailing() string {
 	s.mu.Lock()
 	other := s.other
