@@ -1,6 +1,7 @@
 package api
 
 import (
+	"bufio"
 	"io"
 	"mime"
 	"mime/multipart"
@@ -13,6 +14,9 @@ import (
 
 // maxField bounds a field of a form that is not its file, in bytes.
 const maxField = 64 << 10
+
+// formBuffer is how much of a form is read at once, in bytes.
+const formBuffer = 64 << 10
 
 // A form is a multipart body with at most one file, in the part "file". Other fields may
 // come before and after it. The file is read as it comes in: Read ends with
@@ -33,7 +37,8 @@ func (s *server) openForm(w http.ResponseWriter, r *http.Request, known ...strin
 	if err != nil || kind != "multipart/form-data" || params["boundary"] == "" {
 		return nil, berth.Errorf(berth.CodeInvalid, "The request body must be multipart/form-data.")
 	}
-	f := &form{parts: multipart.NewReader(s.body(w, r, 0), params["boundary"]), known: known, fields: map[string]string{}}
+	body := bufio.NewReaderSize(s.body(w, r, 0), formBuffer) // the form's own is 4 KiB
+	f := &form{parts: multipart.NewReader(body, params["boundary"]), known: known, fields: map[string]string{}}
 	if err := f.advance(); err != nil {
 		return nil, err
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/guest"
 )
 
 // guestPaths are what of a guest is reachable from outside: E2B's envd services
@@ -48,7 +49,7 @@ func (s *server) guest(w http.ResponseWriter, r *http.Request, c berth.Caller) e
 	return s.passToGuest(w, r, path, door)
 }
 
-func (s *server) passToGuest(w http.ResponseWriter, r *http.Request, path string, guest http.RoundTripper) error {
+func (s *server) passToGuest(w http.ResponseWriter, r *http.Request, path string, door http.RoundTripper) error {
 	r, done, err := s.guestRequest(w, r)
 	if err != nil {
 		return err
@@ -59,7 +60,7 @@ func (s *server) passToGuest(w http.ResponseWriter, r *http.Request, path string
 	var failed error
 	proxy := httputil.ReverseProxy{
 		Rewrite:        func(pr *httputil.ProxyRequest) { rewriteForGuest(pr, path) },
-		Transport:      guest,
+		Transport:      door,
 		FlushInterval:  -1, // at once
 		ModifyResponse: cleanGuestAnswer,
 		ErrorHandler:   func(_ http.ResponseWriter, _ *http.Request, err error) { failed = err },
@@ -109,6 +110,9 @@ func rewriteForGuest(pr *httputil.ProxyRequest, path string) {
 		}
 	}
 	pr.Out.Header = out
+	if path == "files" && pr.Out.Body != nil {
+		pr.Out.Body, pr.Out.ContentLength = guest.InFrames(pr.Out.Body), -1
+	}
 	user := in.Get(userHeader)
 	if user == "" {
 		user, _, _ = pr.In.BasicAuth()

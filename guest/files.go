@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync"
 	"time"
 	"unicode/utf8"
 
@@ -75,13 +76,53 @@ func (c *Client) ReadFile(ctx context.Context, root, path, user string) (io.Read
 // WriteFile writes a file below root, making its directories, as its user's. The
 // file appears whole or not at all; the body is streamed.
 func (c *Client) WriteFile(ctx context.Context, root, path, user string, body io.Reader) error {
-	resp, err := c.filesRequest(ctx, http.MethodPost, root, path, user, body)
+	resp, err := c.filesRequest(ctx, http.MethodPost, root, path, user, InFrames(body))
 	if err != nil {
 		return err
 	}
 	defer resp.Body.Close()
 	_, err = io.Copy(io.Discard, io.LimitReader(resp.Body, 1<<20))
 	return err
+}
+
+// frame is how much of a file is sent at once, in bytes: each write is a frame of the
+// session, and each costs gVisor the same.
+const frame = 256 << 10
+
+var frames = sync.Pool{New: func() any { b := make([]byte, frame); return &b }}
+
+// InFrames returns a file that net/http sends to a guest in large frames, however
+// little each read of it gives.
+func InFrames(file io.Reader) io.ReadCloser {
+	if file, ok := file.(io.ReadCloser); ok {
+		return inFrames{file}
+	}
+	return inFrames{io.NopCloser(file)}
+}
+
+type inFrames struct{ io.ReadCloser }
+
+// WriteTo is what net/http calls.
+func (f inFrames) WriteTo(w io.Writer) (int64, error) {
+	buf := frames.Get().(*[]byte)
+	defer frames.Put(buf)
+	total := int64(0)
+	for {
+		n, err := io.ReadFull(f.ReadCloser, *buf)
+		if n > 0 {
+			if _, err := w.Write((*buf)[:n]); err != nil {
+				return total, err
+			}
+			total += int64(n)
+		}
+		switch err {
+		case nil:
+		case io.EOF, io.ErrUnexpectedEOF:
+			return total, nil
+		default:
+			return total, err
+		}
+	}
 }
 
 func (c *Client) filesRequest(ctx context.Context, method, root, path, user string, body io.Reader) (*http.Response, error) {

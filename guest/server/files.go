@@ -43,7 +43,20 @@ func (s *Server) download(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Disposition", mime.FormatMediaType("inline", map[string]string{"filename": st.Name()}))
 	w.Header().Set("Content-Type", "application/octet-stream")
-	http.ServeContent(w, r, "", st.ModTime(), f)
+	http.ServeContent(inFrames{w}, r, "", st.ModTime(), f)
+}
+
+// inFrames sends a file in pieces as large as what copyBusy copies at once.
+type inFrames struct{ http.ResponseWriter }
+
+// ReadFrom is what http.ServeContent calls.
+func (w inFrames) ReadFrom(r io.Reader) (int64, error) { return copyBusy(w.ResponseWriter, r) }
+
+// copyBusy is io.Copy for what is large.
+func copyBusy(to io.Writer, from io.Reader) (int64, error) {
+	buf := busy.Get().(*[]byte)
+	defer busy.Put(buf)
+	return io.CopyBuffer(struct{ io.Writer }{to}, struct{ io.Reader }{from}, *buf)
 }
 
 // openFile opens without blocking on a FIFO that stands in a file's place.
@@ -127,7 +140,7 @@ func (s *Server) saveFile(root, path string, id identity, body io.Reader) (strin
 	if err != nil {
 		return "", err
 	}
-	_, err = io.Copy(f, body)
+	_, err = copyBusy(f, body)
 	if err == nil && os.Getuid() == 0 {
 		err = f.Chown(id.uid, id.gid)
 	}

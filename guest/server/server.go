@@ -227,12 +227,12 @@ func (s *Server) tunnel(w http.ResponseWriter, r *http.Request) {
 	}
 	done := make(chan struct{}, 2)
 	go func() {
-		_, _ = io.Copy(target, buffered.Reader)
+		_ = pump(target, buffered.Reader)
 		_ = target.(*net.TCPConn).CloseWrite()
 		done <- struct{}{}
 	}()
 	go func() {
-		_, _ = io.Copy(conn, target)
+		_ = pump(conn, target)
 		conn.Close()
 		done <- struct{}{}
 	}()
