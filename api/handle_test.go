@@ -80,7 +80,7 @@ func TestFallbacks(t *testing.T) {
 
 // handle is a server with one handler behind identification.
 func handle(log io.Writer, h handler) http.Handler {
-	s := &server{Options: Options{Keys: &keyring{}, Log: slog.New(slog.NewJSONHandler(log, nil))}, mux: http.NewServeMux()}
+	s := &server{Options: Options{Observer: noObserver{}, Keys: &keyring{}, Log: slog.New(slog.NewJSONHandler(log, nil))}, mux: http.NewServeMux()}
 	s.open.keys = s.Keys
 	s.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { s.answer(w, r, h) })
 	return s

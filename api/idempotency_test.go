@@ -54,7 +54,7 @@ func database(t *testing.T) *sqlite.DB {
 
 // counting is a server with one route, POST /v1/things/{thing}.
 func counting(t *testing.T, objects store.Objects, keys store.Keys, c *counter) *server {
-	s := &server{Options: Options{Keys: keys, Objects: objects, Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
+	s := &server{Options: Options{Observer: noObserver{}, Keys: keys, Objects: objects, Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
 		MaxBody: 1 << 20, Patience: time.Minute}, mux: http.NewServeMux()}
 	s.open.keys = keys
 	s.mux.HandleFunc("POST /v1/things/{thing}", func(w http.ResponseWriter, r *http.Request) { s.answer(w, r, c.handle) })
