@@ -15,6 +15,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"net/http"
 	"strconv"
@@ -33,6 +34,9 @@ import (
 
 // maxMessage bounds one RPC message from a guest, in bytes.
 const maxMessage = 8 << 20
+
+// maxHead bounds the head of a guest's answer, in bytes.
+const maxHead = 64 << 10
 
 // closeTime is how long a guest may leave a stream open that its keeper has closed.
 var closeTime = yamux.DefaultConfig().StreamCloseTimeout
@@ -56,7 +60,9 @@ type Client struct {
 	process processconnect.ProcessClient
 	files   filesystemconnect.FilesystemClient
 
-	mu      sync.Mutex
+	dialing chan struct{} // holds one while somebody dials
+
+	mu      sync.Mutex // not held while the guest is waited for
 	session *yamux.Session
 	closed  bool
 }
@@ -64,12 +70,13 @@ type Client struct {
 // NewClient returns a client that reaches the guest through dial, as a
 // driver.Driver gives it. Nothing is dialled yet.
 func NewClient(dial func(context.Context) (net.Conn, error)) *Client {
-	c := &Client{dial: dial, base: baseURL}
+	c := &Client{dial: dial, base: baseURL, dialing: make(chan struct{}, 1)}
 	c.http = &http.Client{Transport: &http.Transport{
-		DialContext:         func(ctx context.Context, _, _ string) (net.Conn, error) { return c.open(ctx) },
-		DisableCompression:  true,
-		MaxIdleConnsPerHost: 16,
-		IdleConnTimeout:     time.Minute,
+		DialContext:            func(ctx context.Context, _, _ string) (net.Conn, error) { return c.open(ctx) },
+		DisableCompression:     true,
+		MaxIdleConnsPerHost:    16,
+		IdleConnTimeout:        time.Minute,
+		MaxResponseHeaderBytes: maxHead,
 	}, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	c.connect()
 	return c
@@ -91,31 +98,62 @@ func (c *Client) connect() {
 	c.files = filesystemconnect.NewFilesystemClient(c.http, c.base, opts...)
 }
 
-// open opens a stream to the guest, in a new session if there is none.
+// open opens a stream to the guest, in a new session if there is none. A guest can
+// hold up whoever waits for it, for as long as their context lets it, but no one else.
 func (c *Client) open(ctx context.Context) (net.Conn, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	session, err := c.connected(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if stream, err := session.Open(); err == nil {
-		return stream, nil
+	stream, err := openStream(ctx, session)
+	if err == nil || ctx.Err() != nil {
+		return stream, err
 	}
 	session.Close()
 	if session, err = c.connected(ctx); err != nil {
 		return nil, err
 	}
-	return session.Open()
+	return openStream(ctx, session)
 }
 
-// connected returns the session, a new one if there is none. The caller holds mu.
-func (c *Client) connected(ctx context.Context) (*yamux.Session, error) {
-	if c.closed {
-		return nil, net.ErrClosed
+// openStream is session.Open until ctx ends. Open itself waits for a guest that lets
+// streams pile up, and for one that does not read.
+func openStream(ctx context.Context, session *yamux.Session) (net.Conn, error) {
+	type opened struct {
+		conn net.Conn
+		err  error
 	}
-	if c.session != nil && !c.session.IsClosed() {
-		return c.session, nil
+	done := make(chan opened, 1)
+	go func() {
+		conn, err := session.Open()
+		done <- opened{conn, err}
+	}()
+	select {
+	case o := <-done:
+		return o.conn, o.err
+	case <-ctx.Done():
+		go func() {
+			if o := <-done; o.err == nil {
+				o.conn.Close()
+			}
+		}()
+		return nil, context.Cause(ctx)
+	}
+}
+
+// connected returns the session, a new one if there is none.
+func (c *Client) connected(ctx context.Context) (*yamux.Session, error) {
+	if session, err := c.current(); session != nil || err != nil {
+		return session, err
+	}
+	select {
+	case c.dialing <- struct{}{}:
+		defer func() { <-c.dialing }()
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	if session, err := c.current(); session != nil || err != nil {
+		return session, err
 	}
 	conn, err := c.dial(ctx)
 	if err != nil {
@@ -130,30 +168,45 @@ func (c *Client) connected(ctx context.Context) (*yamux.Session, error) {
 		conn.Close()
 		return nil, err
 	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		session.Close()
+		return nil, net.ErrClosed
+	}
 	c.session = session
 	return session, nil
 }
 
-// Disconnect ends the connection, to be made again at the next use.
-func (c *Client) Disconnect() {
+// current returns the session if there is one.
+func (c *Client) current() (*yamux.Session, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.http.CloseIdleConnections()
-	if c.session != nil {
-		_ = c.session.Close()
+	if c.closed {
+		return nil, net.ErrClosed
 	}
+	if c.session != nil && !c.session.IsClosed() {
+		return c.session, nil
+	}
+	return nil, nil
 }
 
+// Disconnect ends the connection, to be made again at the next use.
+func (c *Client) Disconnect() { _ = c.drop(false) }
+
 // Close ends the connection. What runs in the sandbox does not notice.
-func (c *Client) Close() error {
+func (c *Client) Close() error { return c.drop(true) }
+
+func (c *Client) drop(closed bool) error {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.closed = true
+	session := c.session
+	c.closed = c.closed || closed
+	c.mu.Unlock()
 	c.http.CloseIdleConnections()
-	if c.session == nil {
+	if session == nil {
 		return nil
 	}
-	return c.session.Close()
+	return session.Close()
 }
 
 // Ping returns when the guest has answered.
@@ -226,7 +279,8 @@ func (c *Client) DialPort(ctx context.Context, port int) (net.Conn, error) {
 		conn.Close()
 		return nil, err
 	}
-	in := bufio.NewReaderSize(conn, 4<<10)
+	head := &io.LimitedReader{R: conn, N: maxHead}
+	in := bufio.NewReaderSize(head, 4<<10)
 	resp, err := http.ReadResponse(in, &http.Request{Method: http.MethodConnect})
 	switch {
 	case err != nil:
@@ -239,6 +293,7 @@ func (c *Client) DialPort(ctx context.Context, port int) (net.Conn, error) {
 		conn.Close()
 		return nil, err
 	}
+	head.N = math.MaxInt64
 	return &tunnel{Conn: conn, in: in}, nil
 }
 

@@ -65,9 +65,7 @@ func (c *Client) Outward(ctx context.Context, out http.Handler, n Network, told 
 
 // outward connects once. lost is closed with the session.
 func (c *Client) outward(ctx context.Context, out http.Handler, n Network) (lost <-chan struct{}, err error) {
-	c.mu.Lock()
 	session, err := c.connected(ctx)
-	c.mu.Unlock()
 	if err != nil {
 		return nil, err
 	}
