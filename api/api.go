@@ -175,7 +175,6 @@ type Options struct {
 	Version    string // told by /healthz
 
 	MaxBody   int64         // of a JSON body, in bytes; default 64 MiB
-	SpoolDir  string        // where uploads wait for the rest of their form; default os.TempDir()
 	Patience  time.Duration // with a client that neither sends nor reads when it should; default 1 min
 	KeepAlive time.Duration // the silence after which a stream sends a comment, a socket a ping; default 15 s
 

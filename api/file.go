@@ -19,16 +19,7 @@ func (s *server) createFile(w http.ResponseWriter, r *http.Request, c berth.Call
 		return err
 	}
 	// OpenAI's clients send the file before its purpose.
-	content, err := spool(s.SpoolDir, f, s.Files.MaxBytes)
-	if err != nil {
-		return err
-	}
-	defer content.Close()
-	req, err := fileRequest(f)
-	if err != nil {
-		return err
-	}
-	file, err := s.Files.Create(r.Context(), c.Project, req, content)
+	file, err := s.Files.Receive(r.Context(), c.Project, f, func() (files.CreateRequest, error) { return fileRequest(f) })
 	if err != nil {
 		return err
 	}

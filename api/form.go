@@ -6,7 +6,6 @@ import (
 	"mime"
 	"mime/multipart"
 	"net/http"
-	"os"
 	"slices"
 
 	"github.com/berth-run/berth"
@@ -111,29 +110,4 @@ func fileName(part *multipart.Part) (string, error) {
 		return "", missing("file.filename")
 	}
 	return params["filename"], nil
-}
-
-// spool puts what r gives, at most limit bytes, into a file in dir and returns it for
-// reading. Closing it removes it.
-func spool(dir string, r io.Reader, limit int64) (*os.File, error) {
-	f, err := os.CreateTemp(dir, "berth-upload-")
-	if err != nil {
-		return nil, err
-	}
-	err = os.Remove(f.Name()) // the open file remains
-	if err == nil {
-		var n int64
-		n, err = io.Copy(f, io.LimitReader(r, limit+1))
-		if err == nil && n > limit {
-			err = berth.Errorf(berth.CodeTooLarge, "The file is larger than %d bytes.", limit)
-		}
-	}
-	if err == nil {
-		_, err = f.Seek(0, io.SeekStart)
-	}
-	if err != nil {
-		f.Close()
-		return nil, err
-	}
-	return f, nil
 }

@@ -43,21 +43,16 @@ func formRequest(body string) *http.Request {
 var formServer = &server{Options: Options{Patience: time.Minute}}
 
 // readFileForm reads a form of POST /v1/files as its handler does.
-func readFileForm(r *http.Request, limit int64) (files.CreateRequest, string, error) {
+func readFileForm(r *http.Request) (files.CreateRequest, string, error) {
 	f, err := formServer.openForm(httptest.NewRecorder(), r, "purpose", "expires_after[anchor]", "expires_after[seconds]")
 	if err != nil {
 		return files.CreateRequest{}, "", err
 	}
-	content, err := spool("", f, limit)
+	data, err := io.ReadAll(f)
 	if err != nil {
 		return files.CreateRequest{}, "", err
 	}
-	defer content.Close()
 	req, err := fileRequest(f)
-	if err != nil {
-		return req, "", err
-	}
-	data, err := io.ReadAll(content)
 	return req, string(data), err
 }
 
@@ -68,14 +63,14 @@ func TestForm(t *testing.T) {
 		"the file first": {file, purpose, anchor, seconds}, "the file last": {seconds, anchor, purpose, file}, "the file between": {purpose, file, seconds, anchor},
 	} {
 		t.Run(name, func(t *testing.T) {
-			req, data, err := readFileForm(formRequest(multipartBody(false, parts...)), 100)
+			req, data, err := readFileForm(formRequest(multipartBody(false, parts...)))
 			want := files.CreateRequest{Filename: "a b.csv", Purpose: "user_data", ExpiresAfterSeconds: 3600}
 			if diff := cmp.Diff(want, req); err != nil || diff != "" || data != file.value {
 				t.Errorf("got %q, %v, want %q; request (-want +got):\n%s", data, err, file.value, diff)
 			}
 		})
 	}
-	if req, data, err := readFileForm(formRequest(multipartBody(false, purpose, part{"file", "empty", ""})), 0); err != nil || data != "" || req.Filename != "empty" {
+	if req, data, err := readFileForm(formRequest(multipartBody(false, purpose, part{"file", "empty", ""}))); err != nil || data != "" || req.Filename != "empty" {
 		t.Errorf("an empty file: got %+v, %q, %v, want it taken", req, data, err)
 	}
 }
@@ -100,12 +95,11 @@ func TestFormErrors(t *testing.T) {
 		{"seconds of a wrong type", with(part{"expires_after[anchor]", "", "created_at"}, part{"expires_after[seconds]", "", "soon"}), "Invalid type for 'expires_after.seconds': expected an integer, but got 'soon' instead.", "expires_after.seconds"},
 		{"cut in the file", multipartBody(true, purpose, file)[:150], "The multipart body is malformed or did not arrive whole.", ""},
 		{"cut after the file", multipartBody(true, purpose, file), "The multipart body is malformed or did not arrive whole.", ""},
-		{"too large", multipartBody(false, purpose, part{"file", "a", "12345678901"}), "The file is larger than 10 bytes.", ""},
 		{"a field where the file should be", multipartBody(false, part{"file", "", "x"}), "Missing required parameter: 'file.filename'.", "file.filename"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			_, _, err := readFileForm(formRequest(tt.body), 10)
+			_, _, err := readFileForm(formRequest(tt.body))
 			if got := told(t, err); got.Message != tt.message || got.Param != nil != (tt.param != "") || got.Param != nil && *got.Param != tt.param {
 				t.Errorf("got %+v (param %v), want %s (%s)", got, got.Param, tt.message, tt.param)
 			}
@@ -113,7 +107,7 @@ func TestFormErrors(t *testing.T) {
 	}
 	r := formRequest(with())
 	r.Header.Set("Content-Type", "application/json")
-	if _, _, err := readFileForm(r, 10); told(t, err).Message != "The request body must be multipart/form-data." {
+	if _, _, err := readFileForm(r); told(t, err).Message != "The request body must be multipart/form-data." {
 		t.Errorf("JSON: got %v, want it refused", err)
 	}
 }
@@ -124,7 +118,7 @@ func FuzzForm(f *testing.F) {
 	f.Add(multipartBody(true, part{"file", "../a", "x"}))
 	f.Add("--edge\r\nContent-Disposition: form-data; name=file; filename*=utf-8''%2e%2e%2fa\r\n\r\nx\r\n--edge--")
 	f.Fuzz(func(t *testing.T, body string) {
-		req, data, err := readFileForm(formRequest(body), 1000)
+		req, data, err := readFileForm(formRequest(body))
 		if err != nil {
 			told(t, err)
 		} else if !strings.Contains(body, data) || req.Filename == "" {

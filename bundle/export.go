@@ -11,7 +11,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"regexp"
 	"slices"
 	"time"
@@ -19,6 +18,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/internal/seal"
 	"github.com/berth-run/berth/sandbox"
 	"github.com/berth-run/berth/snapshot"
 	"github.com/berth-run/berth/store"
@@ -31,8 +31,8 @@ type Export struct {
 	carrier   *Carrier
 	project   berth.ProjectID
 	ctx       context.Context
-	documents [][]byte // the responses, in the manifest's order
-	layer     *os.File // the container's, or nil
+	documents [][]byte    // the responses, in the manifest's order
+	layer     *seal.Spool // the container's, or nil
 }
 
 // Export gathers the chain that ends with a response, and its container as it is now
@@ -221,7 +221,7 @@ func (x *Export) spool(ctx context.Context, m *ManifestContainer, kept *snapshot
 		return err
 	}
 	defer content.Close()
-	if x.layer, err = spoolFile(x.carrier.opts.SpoolDir); err != nil {
+	if x.layer, err = seal.NewSpool(x.carrier.opts.SpoolDir); err != nil {
 		return err
 	}
 	sum := sha256.New()
@@ -235,19 +235,10 @@ func (x *Export) spool(ctx context.Context, m *ManifestContainer, kept *snapshot
 	if err := packed.Close(); err != nil {
 		return err
 	}
-	m.Bytes, err = x.layer.Seek(0, io.SeekCurrent)
+	m.Bytes = x.layer.Size()
 	m.Path, m.Digest, m.Layer, m.Files = "container/layer.tar.zst", "sha256:"+hex.EncodeToString(sum.Sum(nil)), kept.Snapshot.Digest, kept.Files
 	m.Template = kept.Snapshot.Template
-	return err
-}
-
-// spoolFile returns a file that is gone when it is closed.
-func spoolFile(dir string) (*os.File, error) {
-	f, err := os.CreateTemp(dir, "berth-bundle-")
-	if err != nil {
-		return nil, err
-	}
-	return f, os.Remove(f.Name())
+	return nil
 }
 
 // WriteTo writes the bundle, once.
@@ -291,10 +282,11 @@ func (x *Export) write(out *tar.Writer) error {
 		}
 	}
 	if x.layer != nil {
-		if _, err := x.layer.Seek(0, io.SeekStart); err != nil {
+		layer, err := x.layer.Content()
+		if err != nil {
 			return err
 		}
-		if err := put(x.Manifest.Container.Path, x.Manifest.Container.Bytes, x.layer); err != nil {
+		if err := put(x.Manifest.Container.Path, x.Manifest.Container.Bytes, layer); err != nil {
 			return err
 		}
 	}

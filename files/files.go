@@ -1,9 +1,13 @@
-// Package files keeps uploaded files: their bytes in a bucket, their objects in
-// the store.
+// Package files keeps uploaded files: their bytes, sealed, in a bucket, their objects
+// in the store.
+//
+// The bytes of each file have a key of their own, which is kept with the object. When
+// the object is gone, nobody can read what may be left of the bytes, on whatever medium.
 package files
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -19,6 +23,7 @@ import (
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/audit"
+	"github.com/berth-run/berth/internal/seal"
 	"github.com/berth-run/berth/store"
 )
 
@@ -57,22 +62,35 @@ func (s *Service) Create(ctx context.Context, p berth.ProjectID, req CreateReque
 	if err := checkName(req.Filename); err != nil {
 		return nil, err
 	}
-	f := &berth.File{ID: berth.FileID(berth.NewID(berth.PrefixFile)), Object: "file", CreatedAt: time.Now().Unix(),
-		Filename: req.Filename, Purpose: req.Purpose, Status: "processed"}
-	if req.ExpiresAfterSeconds > 0 {
-		at := f.CreatedAt + req.ExpiresAfterSeconds
-		f.ExpiresAt = &at
-	}
+	return s.Receive(ctx, p, r, func() (CreateRequest, error) { return req, nil })
+}
+
+// Receive is Create for a request that is known when r has been read.
+func (s *Service) Receive(ctx context.Context, p berth.ProjectID, r io.Reader, request func() (CreateRequest, error)) (*berth.File, error) {
+	f := &berth.File{ID: berth.FileID(berth.NewID(berth.PrefixFile)), Object: "file", CreatedAt: time.Now().Unix(), Status: "processed"}
 	if s.Quota != nil {
 		if err := s.Quota(ctx, p, 0); err != nil {
 			return nil, err // before its bytes are read
 		}
 	}
-	var err error
-	if f.Bytes, err = s.write(ctx, key(p, f.ID), r); err != nil {
+	var k [32]byte // whose loss, in a crash, is that of the bytes
+	rand.Read(k[:])
+	err := s.write(ctx, key(p, f.ID), k, r, func(n int64) error {
+		req, err := request()
+		if err != nil {
+			return err
+		}
+		f.Bytes, f.Filename, f.Purpose = n, req.Filename, req.Purpose
+		if req.ExpiresAfterSeconds > 0 {
+			at := f.CreatedAt + req.ExpiresAfterSeconds
+			f.ExpiresAt = &at
+		}
+		return checkName(req.Filename)
+	})
+	if err != nil {
 		return nil, err
 	}
-	if err := s.create(ctx, p, f); err != nil {
+	if err := s.create(ctx, p, f, k); err != nil {
 		_ = s.bucket.Delete(context.WithoutCancel(ctx), key(p, f.ID))
 		return nil, err
 	}
@@ -81,7 +99,7 @@ func (s *Service) Create(ctx context.Context, p berth.ProjectID, req CreateReque
 }
 
 // create saves a file's object if there is room for it.
-func (s *Service) create(ctx context.Context, p berth.ProjectID, f *berth.File) error {
+func (s *Service) create(ctx context.Context, p berth.ProjectID, f *berth.File, k [32]byte) error {
 	if s.Quota != nil {
 		s.book.Lock()
 		defer s.book.Unlock()
@@ -89,24 +107,32 @@ func (s *Service) create(ctx context.Context, p berth.ProjectID, f *berth.File) 
 			return err
 		}
 	}
-	return s.store.CreateFile(ctx, p, f)
+	return s.store.CreateFile(ctx, p, f, k[:])
 }
 
-func (s *Service) write(ctx context.Context, key string, r io.Reader) (int64, error) {
+// write writes what r yields, sealed, if check agrees to so many bytes.
+func (s *Service) write(ctx context.Context, key string, k [32]byte, r io.Reader, check func(n int64) error) error {
 	ctx, abort := context.WithCancel(ctx)
 	defer abort()
 	w, err := s.bucket.NewWriter(ctx, key, &blob.WriterOptions{ContentType: "application/octet-stream"})
 	if err != nil {
-		return 0, err
+		return err
 	}
-	n, err := io.Copy(w, io.LimitReader(r, s.MaxBytes+1))
+	sealed := seal.NewWriter(w, k)
+	n, err := io.Copy(sealed, io.LimitReader(r, s.MaxBytes+1))
 	if err == nil && n > s.MaxBytes {
 		err = &berth.Error{Code: berth.CodeTooLarge, Param: "file", Message: fmt.Sprintf("The file is larger than %d bytes.", s.MaxBytes)}
+	}
+	if err == nil {
+		err = check(n)
+	}
+	if err == nil {
+		err = sealed.Close()
 	}
 	if err != nil {
 		abort() // nothing is kept of it
 	}
-	return n, errors.Join(err, closeUnless(err, w))
+	return errors.Join(err, closeUnless(err, w))
 }
 
 // closeUnless closes w; after an earlier error its own says nothing new.
@@ -156,9 +182,17 @@ func (s *Service) List(ctx context.Context, p berth.ProjectID, purpose string, p
 	return files, more, err
 }
 
-// Open opens a file's bytes. The caller closes them.
+// Open opens a file's bytes, which can also seek. What is read is what was written, or
+// ends with an error. The caller closes them.
 func (s *Service) Open(ctx context.Context, p berth.ProjectID, id berth.FileID) (io.ReadCloser, *berth.File, error) {
 	f, err := s.Get(ctx, p, id)
+	if err != nil {
+		return nil, nil, err
+	}
+	k, err := s.store.FileKey(ctx, p, id)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, nil, notFound(id)
+	}
 	if err != nil {
 		return nil, nil, err
 	}
@@ -166,7 +200,16 @@ func (s *Service) Open(ctx context.Context, p berth.ProjectID, id berth.FileID) 
 	if err != nil {
 		return nil, nil, fmt.Errorf("the bytes of %s: %w", id, err)
 	}
-	return r, f, nil
+	if len(k) != 32 {
+		return r, f, nil // an earlier version kept it in the clear
+	}
+	return &content{seal.NewSeeker(r, [32]byte(k), f.Bytes), r}, f, nil
+}
+
+// A content is the bytes of a file.
+type content struct {
+	*seal.Seeker
+	io.Closer
 }
 
 // Delete removes a file, object first: bytes without an object are Sweep's.
@@ -186,8 +229,32 @@ func (s *Service) delete(ctx context.Context, p berth.ProjectID, id berth.FileID
 	return s.Audit.Commit(ctx, audit.Entry{Action: as, Project: p, Object: string(id)})
 }
 
-// Sweep removes bytes without an object, which a crash may leave, and files whose
-// time is up. No file may be in the making meanwhile.
+// expireBatch is how many files are removed at once.
+const expireBatch = 100
+
+// Expire removes the files of all projects whose time is up. One that cannot be
+// removed does not keep the others.
+func (s *Service) Expire(ctx context.Context, now time.Time) error {
+	for {
+		refs, err := s.store.ExpiredFiles(ctx, now, expireBatch)
+		if err != nil {
+			return err
+		}
+		var failed error
+		for _, ref := range refs {
+			err := s.delete(ctx, ref.Project, ref.File, audit.FileExpired)
+			if err != nil && berth.ErrorCode(err) != berth.CodeNotFound {
+				failed = errors.Join(failed, err)
+			}
+		}
+		if failed != nil || len(refs) < expireBatch {
+			return failed
+		}
+	}
+}
+
+// Sweep removes bytes without an object, which a crash may leave. No file may be in
+// the making meanwhile.
 func (s *Service) Sweep(ctx context.Context, log *slog.Logger) error {
 	for it := s.bucket.List(nil); ; {
 		obj, err := it.Next(ctx)
@@ -201,12 +268,9 @@ func (s *Service) Sweep(ctx context.Context, log *slog.Logger) error {
 		if !ok {
 			continue // not ours
 		}
-		f, err := s.store.GetFile(ctx, berth.ProjectID(p), berth.FileID(id))
-		switch {
-		case errors.Is(err, store.ErrNotFound):
+		_, err = s.store.GetFile(ctx, berth.ProjectID(p), berth.FileID(id))
+		if errors.Is(err, store.ErrNotFound) {
 			err = s.bucket.Delete(ctx, obj.Key)
-		case err == nil && expired(f):
-			err = s.delete(ctx, berth.ProjectID(p), f.ID, audit.FileExpired)
 		}
 		if err != nil {
 			log.Warn("a file was not swept", "file", id, "err", err)

@@ -10,12 +10,15 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/iotest"
+	"time"
 
 	"gocloud.dev/blob"
 	"gocloud.dev/blob/memblob"
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/files"
+	"github.com/berth-run/berth/internal/seal"
 	"github.com/berth-run/berth/store"
 	"github.com/berth-run/berth/store/sqlite"
 )
@@ -116,7 +119,7 @@ func TestSweep(t *testing.T) {
 		t.Fatal(err)
 	}
 	past := int64(1)
-	if err := db.CreateFile(t.Context(), mine, &berth.File{ID: "file-past", ExpiresAt: &past}); err != nil {
+	if err := db.CreateFile(t.Context(), mine, &berth.File{ID: "file-past", ExpiresAt: &past}, nil); err != nil {
 		t.Fatal(err)
 	}
 	if err := bucket.WriteAll(t.Context(), "proj_mine/file-past", []byte("p"), nil); err != nil {
@@ -127,6 +130,15 @@ func TestSweep(t *testing.T) {
 	}
 	if err := s.Sweep(t.Context(), slog.New(slog.DiscardHandler)); err != nil {
 		t.Fatal(err)
+	}
+	if n := keys(t, bucket); n != 2 {
+		t.Errorf("after Sweep %d things are left, want the two that have objects", n)
+	}
+	if err := s.Expire(t.Context(), time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := db.GetFile(t.Context(), mine, "file-past"); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("an expired file's object: got %v, want %v", err, store.ErrNotFound)
 	}
 	if n := keys(t, bucket); n != 1 {
 		t.Errorf("%d things are left, want the one that is kept", n)
@@ -170,5 +182,60 @@ func TestQuota(t *testing.T) {
 	}
 	if _, err := s.Create(t.Context(), mine, files.CreateRequest{Filename: "a"}, failing{errors.New("read")}); berth.ErrorCode(err) != berth.CodeRateLimited {
 		t.Errorf("got %v, want a refusal before a byte is read", err)
+	}
+}
+
+// What is in the bucket cannot be read without the object.
+func TestSealed(t *testing.T) {
+	s, bucket, db := open(t)
+	text := strings.Repeat("canary-in-a-coal-mine ", 10_000)
+	f, err := s.Create(t.Context(), mine, files.CreateRequest{Filename: "a"}, strings.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := "proj_mine/" + string(f.ID)
+	stored, err := bucket.ReadAll(t.Context(), at)
+	if err != nil || len(stored) < len(text) || strings.Contains(string(stored), "canary") {
+		t.Errorf("%d bytes are stored of %d, %v, in the clear %t", len(stored), len(text), err, strings.Contains(string(stored), "canary"))
+	}
+	// It is read from anywhere.
+	r, _, err := s.Open(t.Context(), mine, f.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	if err := iotest.TestReader(r, []byte(text)); err != nil {
+		t.Error(err)
+	}
+	// Nobody gets what was changed.
+	stored[70_000] ^= 1
+	if err := bucket.WriteAll(t.Context(), at, stored, nil); err != nil {
+		t.Fatal(err)
+	}
+	changed, _, err := s.Open(t.Context(), mine, f.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer changed.Close()
+	if got, err := io.ReadAll(changed); !errors.Is(err, seal.ErrBroken) || len(got) != 64<<10 {
+		t.Errorf("of what was changed: got %d bytes, %v, want those before the change and %v", len(got), err, seal.ErrBroken)
+	}
+	if k, err := db.FileKey(t.Context(), theirs, f.ID); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("another project's key: got %x, %v", k, err)
+	}
+	// What an earlier version kept in the clear is read.
+	if err := db.CreateFile(t.Context(), mine, &berth.File{ID: "file-old", Bytes: 3}, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := bucket.WriteAll(t.Context(), "proj_mine/file-old", []byte("old"), nil); err != nil {
+		t.Fatal(err)
+	}
+	old, _, err := s.Open(t.Context(), mine, "file-old")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer old.Close()
+	if got, err := io.ReadAll(old); string(got) != "old" || err != nil {
+		t.Errorf("got %q, %v", got, err)
 	}
 }

@@ -244,7 +244,7 @@ func TestContainersAndStorage(t *testing.T) {
 	}
 	containers("proj_b", -1)
 
-	if err := db.CreateFile(ctx, "proj_a", &berth.File{ID: "file-1", Bytes: 60}); err != nil {
+	if err := db.CreateFile(ctx, "proj_a", &berth.File{ID: "file-1", Bytes: 60}, nil); err != nil {
 		t.Fatal(err)
 	}
 	for _, tt := range []struct {

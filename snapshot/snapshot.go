@@ -28,6 +28,7 @@ import (
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/audit"
 	"github.com/berth-run/berth/image/layer"
+	"github.com/berth-run/berth/internal/seal"
 	"github.com/berth-run/berth/store"
 )
 
@@ -121,7 +122,7 @@ func (l *Library) write(ctx context.Context, at string, k [32]byte, content func
 	if err != nil {
 		return made, err
 	}
-	sealed := newSealer(out, k)
+	sealed := seal.NewWriter(out, k)
 	packed, err := zstd.NewWriter(sealed, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1))
 	if err == nil {
 		made, err = content(packed)
@@ -290,7 +291,7 @@ func (l *Library) open(ctx context.Context, p berth.ProjectID, id berth.Snapshot
 	if err != nil {
 		return nil, fmt.Errorf("the content of %s: %w", id, err)
 	}
-	content, err := zstd.NewReader(newOpener(sealed, k), zstd.WithDecoderConcurrency(1))
+	content, err := zstd.NewReader(seal.NewReader(sealed, k), zstd.WithDecoderConcurrency(1))
 	if err != nil {
 		sealed.Close()
 		return nil, err

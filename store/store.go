@@ -143,15 +143,19 @@ type Page struct {
 
 // Files keeps the objects of uploaded files; their bytes are in a bucket.
 type Files interface {
-	CreateFile(ctx context.Context, p berth.ProjectID, f *berth.File) error
+	// CreateFile saves a file and the key of its bytes. Whoever has read the disk
+	// before a deletion has no key after it.
+	CreateFile(ctx context.Context, p berth.ProjectID, f *berth.File, key []byte) error
+	FileKey(ctx context.Context, p berth.ProjectID, id berth.FileID) ([]byte, error)
 	GetFile(ctx context.Context, p berth.ProjectID, id berth.FileID) (*berth.File, error)
 	// ListFiles returns one page and whether there is more; purpose "" is any.
 	ListFiles(ctx context.Context, p berth.ProjectID, purpose string, page Page) ([]*berth.File, bool, error)
 	DeleteFile(ctx context.Context, p berth.ProjectID, id berth.FileID) error
 	// FileBytes returns the sum of the project's files.
 	FileBytes(ctx context.Context, p berth.ProjectID) (int64, error)
-	// ExpiredFiles returns the files of all projects that have expired by now.
-	ExpiredFiles(ctx context.Context, now time.Time) ([]FileRef, error)
+	// ExpiredFiles returns up to limit files, of all projects, that have expired by
+	// now, those that expired first before the others.
+	ExpiredFiles(ctx context.Context, now time.Time, limit int) ([]FileRef, error)
 }
 
 // A FileRef names a file.

@@ -81,7 +81,6 @@ func newServer(ctx context.Context, state string, config *Config, log *slog.Logg
 		return s, err
 	}
 	s.later(func(context.Context) error { return db.Close() })
-	s.later(startSweeping(db, log))
 
 	record, err := openRecord(state, log)
 	if err != nil {
@@ -112,6 +111,7 @@ func newServer(ctx context.Context, state string, config *Config, log *slog.Logg
 	if err := uploads.Sweep(ctx, log); err != nil {
 		return s, err
 	}
+	s.later(startSweeping(db, uploads, log))
 
 	images, err := image.Open(filepath.Join(state, "images"), log)
 	if err != nil {
@@ -186,7 +186,7 @@ func newServer(ctx context.Context, state string, config *Config, log *slog.Logg
 		Snapshots: snapshots.Library, Templates: held, Volumes: volumes, Bundles: bundles,
 		Quota: quotas, Upstreams: statuses(upstreams), Currency: config.Currency,
 		Webhooks: hooks, Observer: metrics.API{Metrics: s.metrics},
-		Seal: seal.New(key), Log: log, Version: version, SpoolDir: spool})
+		Seal: seal.New(key), Log: log, Version: version})
 	return s, nil
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/berth-run/berth/api"
+	"github.com/berth-run/berth/files"
 	"github.com/berth-run/berth/store"
 )
 
@@ -19,8 +20,8 @@ const (
 	sweepBatch = 1000 // objects of a kind at once
 )
 
-// startSweeping deletes expired objects from now on. stop waits for its end.
-func startSweeping(objects store.Objects, log *slog.Logger) (stop func(context.Context) error) {
+// startSweeping deletes expired objects and files from now on. stop waits for its end.
+func startSweeping(objects store.Objects, uploads *files.Service, log *slog.Logger) (stop func(context.Context) error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
 	wg.Go(func() {
@@ -31,6 +32,9 @@ func startSweeping(objects store.Objects, log *slog.Logger) (stop func(context.C
 				if err := sweep(ctx, objects, kind, time.Now()); err != nil && ctx.Err() == nil {
 					log.Error("expired objects were not removed", "kind", kind, "err", err)
 				}
+			}
+			if err := uploads.Expire(ctx, time.Now()); err != nil && ctx.Err() == nil {
+				log.Error("expired files were not removed; this will be tried again", "err", err)
 			}
 			select {
 			case <-tick.C:

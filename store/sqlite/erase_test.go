@@ -175,7 +175,7 @@ func TestEachKindIsErased(t *testing.T) {
 	}
 	file := &berth.ContainerFile{ID: "cfile_1", ContainerID: "cntr_1", Path: canary}
 	for _, create := range []func() error{
-		func() error { return db.CreateFile(ctx, "p", &berth.File{ID: "file-1", Filename: canary}) },
+		func() error { return db.CreateFile(ctx, "p", &berth.File{ID: "file-1", Filename: canary}, nil) },
 		func() error {
 			return db.CreateContainer(ctx, &store.Container{Project: "p", Body: &berth.Container{ID: "cntr_1", Name: canary}})
 		},

@@ -12,12 +12,18 @@ import (
 	"github.com/berth-run/berth/store/sqlite/query"
 )
 
-func (d *DB) CreateFile(ctx context.Context, p berth.ProjectID, f *berth.File) error {
+// A keptFile is a file as it is kept.
+type keptFile struct {
+	berth.File
+	Key []byte `json:"key,omitempty"` // of its bytes
+}
+
+func (d *DB) CreateFile(ctx context.Context, p berth.ProjectID, f *berth.File, key []byte) error {
 	k, err := d.keys.new()
 	if err != nil {
 		return err
 	}
-	body, err := k.sealJSON(boxBody, f)
+	body, err := k.sealJSON(boxBody, keptFile{*f, key})
 	if err != nil {
 		return err
 	}
@@ -34,6 +40,18 @@ func (d *DB) GetFile(ctx context.Context, p berth.ProjectID, id berth.FileID) (*
 		return nil, d.wrap(err)
 	}
 	return decode[berth.File](d, d.opener(), body)
+}
+
+func (d *DB) FileKey(ctx context.Context, p berth.ProjectID, id berth.FileID) ([]byte, error) {
+	body, err := d.queries.GetFile(ctx, query.GetFileParams{ID: string(id), Project: string(p)})
+	if err != nil {
+		return nil, d.wrap(err)
+	}
+	kept, err := decode[keptFile](d, d.opener(), body)
+	if err != nil {
+		return nil, err
+	}
+	return kept.Key, nil
 }
 
 func (d *DB) ListFiles(ctx context.Context, p berth.ProjectID, purpose string, page store.Page) ([]*berth.File, bool, error) {
@@ -68,8 +86,8 @@ func (d *DB) ListFiles(ctx context.Context, p berth.ProjectID, purpose string, p
 	return files, len(rows) > page.Limit, nil
 }
 
-func (d *DB) ExpiredFiles(ctx context.Context, now time.Time) ([]store.FileRef, error) {
-	rows, err := d.queries.ExpiredFiles(ctx, sql.NullInt64{Int64: now.Unix(), Valid: true})
+func (d *DB) ExpiredFiles(ctx context.Context, now time.Time, limit int) ([]store.FileRef, error) {
+	rows, err := d.queries.ExpiredFiles(ctx, query.ExpiredFilesParams{Now: sql.NullInt64{Int64: now.Unix(), Valid: true}, N: int64(limit)})
 	if err != nil {
 		return nil, d.wrap(err)
 	}

@@ -20,7 +20,7 @@ WHERE project = sqlc.arg(project) AND (CAST(sqlc.arg(purpose) AS TEXT) = '' OR p
 ORDER BY created_at, id LIMIT sqlc.arg(n);
 
 -- name: ExpiredFiles :many
-SELECT project, id FROM files WHERE expires_at <= sqlc.arg(now) ORDER BY expires_at, id;
+SELECT project, id FROM files WHERE expires_at <= sqlc.arg(now) ORDER BY expires_at, id LIMIT sqlc.arg(n);
 
 -- name: DeleteFile :one
 DELETE FROM files WHERE id = ? AND project = ? RETURNING seal;

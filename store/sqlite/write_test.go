@@ -59,11 +59,11 @@ func TestFailureIsAlone(t *testing.T) {
 	}
 	ended, cancel := context.WithCancel(t.Context())
 	errs := gather(t, db,
-		func() error { return db.CreateFile(t.Context(), "p", file(1)) },
-		func() error { return db.CreateFile(t.Context(), "p", file(1)) },
+		func() error { return db.CreateFile(t.Context(), "p", file(1), nil) },
+		func() error { return db.CreateFile(t.Context(), "p", file(1), nil) },
 		func() error { return db.DeleteFile(t.Context(), "p", "file-0") },
-		func() error { return db.CreateFile(ended, "p", file(2)) },
-		func() error { cancel(); return db.CreateFile(t.Context(), "p", file(3)) },
+		func() error { return db.CreateFile(ended, "p", file(2), nil) },
+		func() error { cancel(); return db.CreateFile(t.Context(), "p", file(3), nil) },
 	)
 	for i, want := range []error{nil, store.ErrExists, store.ErrNotFound, context.Canceled, nil} {
 		if !errors.Is(errs[i], want) {
@@ -93,9 +93,9 @@ func TestFullDisk(t *testing.T) {
 	large := file(2)
 	large.Filename = strings.Repeat("x", 100_000)
 	errs := gather(t, db,
-		func() error { return db.CreateFile(t.Context(), "p", file(1)) },
-		func() error { return db.CreateFile(t.Context(), "p", large) },
-		func() error { return db.CreateFile(t.Context(), "p", file(3)) },
+		func() error { return db.CreateFile(t.Context(), "p", file(1), nil) },
+		func() error { return db.CreateFile(t.Context(), "p", large, nil) },
+		func() error { return db.CreateFile(t.Context(), "p", file(3), nil) },
 	)
 	if errs[1] == nil || !strings.Contains(errs[1].Error(), "the disk is full, nothing of this was saved") {
 		t.Errorf("the large one: got %v, want that the disk is full", errs[1])
@@ -106,7 +106,7 @@ func TestFullDisk(t *testing.T) {
 	if err := db.Pragma("max_page_count = 1000000"); err != nil {
 		t.Fatal(err)
 	}
-	if err := db.CreateFile(t.Context(), "p", large); err != nil {
+	if err := db.CreateFile(t.Context(), "p", large, nil); err != nil {
 		t.Errorf("when there is room again: %v", err)
 	}
 	check(t, db)
@@ -128,7 +128,7 @@ func TestKeptByAnother(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range 20 {
 		wg.Go(func() {
-			err := db.CreateFile(t.Context(), "p", file(i))
+			err := db.CreateFile(t.Context(), "p", file(i), nil)
 			if err == nil || !strings.Contains(err.Error(), "another process has kept the database") {
 				t.Errorf("got %v", err)
 			}
@@ -141,7 +141,7 @@ func TestKeptByAnother(t *testing.T) {
 	if err := other.Exec("ROLLBACK"); err != nil {
 		t.Fatal(err)
 	}
-	if err := db.CreateFile(t.Context(), "p", file(1)); err != nil {
+	if err := db.CreateFile(t.Context(), "p", file(1), nil); err != nil {
 		t.Errorf("afterwards: %v", err)
 	}
 }
@@ -158,7 +158,7 @@ func TestCloseWhileWriting(t *testing.T) {
 		wg.Go(func() {
 			for n := 0; ; n++ {
 				f := file(i*1_000_000 + n)
-				if err := db.CreateFile(t.Context(), "p", f); err != nil {
+				if err := db.CreateFile(t.Context(), "p", f, nil); err != nil {
 					if !strings.Contains(err.Error(), "closed") {
 						t.Errorf("got %v, want that it is closed", err)
 					}

@@ -19,7 +19,7 @@ func files(t *testing.T, s store.Store) {
 		if i == 4 {
 			f.Purpose = "vision"
 		}
-		if err := s.CreateFile(ctx, mine, f); err != nil {
+		if err := s.CreateFile(ctx, mine, f, []byte{byte(i), 1}); err != nil {
 			t.Fatal(err)
 		}
 		got, err := s.GetFile(ctx, mine, f.ID)
@@ -29,9 +29,14 @@ func files(t *testing.T, s store.Store) {
 		same(t, "the file", got, f)
 		ids = append(ids, string(f.ID))
 	}
-	wantErr(t, "an id again", s.CreateFile(ctx, theirs, &berth.File{ID: "file-0"}), store.ErrExists)
+	wantErr(t, "an id again", s.CreateFile(ctx, theirs, &berth.File{ID: "file-0"}, nil), store.ErrExists)
 	_, err := s.GetFile(ctx, theirs, "file-0")
 	wantErr(t, "another project's Get", err, store.ErrNotFound)
+	_, err = s.FileKey(ctx, theirs, "file-0")
+	wantErr(t, "another project's FileKey", err, store.ErrNotFound)
+	if key, err := s.FileKey(ctx, mine, "file-3"); err != nil || !slices.Equal(key, []byte{3, 1}) {
+		t.Errorf("the key of a file: got %x, %v", key, err)
+	}
 	wantErr(t, "another project's Delete", s.DeleteFile(ctx, theirs, "file-0"), store.ErrNotFound)
 	pages(t, ids, func(p store.Page) ([]string, bool, error) {
 		list, more, err := s.ListFiles(ctx, mine, "", p)

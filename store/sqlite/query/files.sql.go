@@ -56,16 +56,21 @@ func (q *Queries) DeleteFile(ctx context.Context, arg DeleteFileParams) (int64, 
 }
 
 const expiredFiles = `-- name: ExpiredFiles :many
-SELECT project, id FROM files WHERE expires_at <= ?1 ORDER BY expires_at, id
+SELECT project, id FROM files WHERE expires_at <= ?1 ORDER BY expires_at, id LIMIT ?2
 `
+
+type ExpiredFilesParams struct {
+	Now sql.NullInt64
+	N   int64
+}
 
 type ExpiredFilesRow struct {
 	Project string
 	ID      string
 }
 
-func (q *Queries) ExpiredFiles(ctx context.Context, now sql.NullInt64) ([]ExpiredFilesRow, error) {
-	rows, err := q.query(ctx, q.expiredFilesStmt, expiredFiles, now)
+func (q *Queries) ExpiredFiles(ctx context.Context, arg ExpiredFilesParams) ([]ExpiredFilesRow, error) {
+	rows, err := q.query(ctx, q.expiredFilesStmt, expiredFiles, arg.Now, arg.N)
 	if err != nil {
 		return nil, err
 	}
