@@ -1,5 +1,10 @@
 package berth
 
+import (
+	"path"
+	"slices"
+)
+
 // A Project is the tenant: it owns all that its keys make. One that was never
 // created by name is active and has the server's limits.
 type Project struct {
@@ -30,6 +35,25 @@ type Limits struct {
 	Containers        *int64 `json:"containers,omitempty"`          // running at once
 	ContainerMinutes  *int64 `json:"container_minutes,omitempty"`   // of all containers in a day, UTC
 	StorageBytes      *int64 `json:"storage_bytes,omitempty"`       // of uploaded files and snapshots
+
+	// Templates are the names, or patterns of them as in path.Match, and the digests
+	// of templates that containers may ask for, beside the server's default one. An
+	// empty list is none, nil does not say.
+	Templates []string `json:"templates,omitzero"`
+}
+
+// AllowTemplate reports whether containers may ask for a template that has these
+// names and digests. Limits that do not say allow all.
+func (l Limits) AllowTemplate(names ...string) bool {
+	if l.Templates == nil {
+		return true
+	}
+	return slices.ContainsFunc(l.Templates, func(pattern string) bool {
+		return slices.ContainsFunc(names, func(name string) bool {
+			fits, err := path.Match(pattern, name)
+			return pattern == "*" || pattern == name || err == nil && fits
+		})
+	})
 }
 
 // Or returns the limits, with those of others where there are none.
@@ -42,6 +66,9 @@ func (l Limits) Or(others Limits) Limits {
 		if *f.mine == nil {
 			*f.mine = *f.other
 		}
+	}
+	if l.Templates == nil {
+		l.Templates = others.Templates
 	}
 	return l
 }

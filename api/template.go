@@ -1,28 +1,29 @@
 package api
 
 import (
+	"context"
 	"net/http"
 
 	"github.com/berth-run/berth"
 )
 
-// Templates lists what containers may start from. They are the same for all projects.
+// Templates lists what the containers of a project may start from.
 type Templates interface {
-	Templates() ([]berth.Template, error)
+	Templates(ctx context.Context, p berth.ProjectID) ([]berth.Template, error)
 	// Template returns the one that has a name or an id. Its errors for the client
 	// are *berth.Error.
-	Template(ref string) (berth.Template, error)
+	Template(ctx context.Context, p berth.ProjectID, ref string) (berth.Template, error)
 }
 
 // listTemplates serves GET /v1/templates.
-func (s *server) listTemplates(w http.ResponseWriter, r *http.Request, _ berth.Caller) error {
+func (s *server) listTemplates(w http.ResponseWriter, r *http.Request, c berth.Caller) error {
 	if err := newQuery(r).end(); err != nil {
 		return err
 	}
 	var all []berth.Template
 	if s.Templates != nil {
 		var err error
-		if all, err = s.Templates.Templates(); err != nil {
+		if all, err = s.Templates.Templates(r.Context(), c.Project); err != nil {
 			return err
 		}
 	}
@@ -34,11 +35,11 @@ func (s *server) listTemplates(w http.ResponseWriter, r *http.Request, _ berth.C
 }
 
 // getTemplate serves GET /v1/templates/{template}, a name or an id.
-func (s *server) getTemplate(w http.ResponseWriter, r *http.Request, _ berth.Caller) error {
+func (s *server) getTemplate(w http.ResponseWriter, r *http.Request, c berth.Caller) error {
 	if s.Templates == nil {
 		return berth.Errorf(berth.CodeNotFound, "Template '%s' not found.", r.PathValue("template"))
 	}
-	t, err := s.Templates.Template(r.PathValue("template"))
+	t, err := s.Templates.Template(r.Context(), c.Project, r.PathValue("template"))
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package api_test
 
 import (
+	"context"
 	"strings"
 	"testing"
 
@@ -14,9 +15,11 @@ type oneTemplate struct{}
 var theTemplate = berth.Template{ID: "sha256:" + strings.Repeat("0", 64), Object: "template", CreatedAt: 1, Names: []string{"geo"}, Bytes: 7,
 	Source: berth.TemplateSource{Type: "image", Image: "registry.example/geo:1", Digest: "sha256:1", Platform: "linux/amd64"}}
 
-func (oneTemplate) Templates() ([]berth.Template, error) { return []berth.Template{theTemplate}, nil }
+func (oneTemplate) Templates(context.Context, berth.ProjectID) ([]berth.Template, error) {
+	return []berth.Template{theTemplate}, nil
+}
 
-func (oneTemplate) Template(ref string) (berth.Template, error) {
+func (oneTemplate) Template(_ context.Context, _ berth.ProjectID, ref string) (berth.Template, error) {
 	if ref == "geo" || ref == theTemplate.ID {
 		return theTemplate, nil
 	}

@@ -250,6 +250,17 @@ func (q *Quota) Store(ctx context.Context, id berth.ProjectID, bytes int64) erro
 	return nil
 }
 
+// Limits returns what bounds the project now.
+func (q *Quota) Limits(ctx context.Context, id berth.ProjectID) (berth.Limits, error) {
+	p, err := q.project(ctx, id)
+	if err != nil {
+		return berth.Limits{}, err
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return p.limits, nil
+}
+
 // bound returns a limit, and whether there is one.
 func bound(limit *int64) (int64, bool) {
 	if limit == nil || *limit < 0 {

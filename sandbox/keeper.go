@@ -56,6 +56,10 @@ type Options struct {
 	// on the host. It is asked at each creation.
 	Template func(ref string) (Template, error)
 
+	// MayName returns an error for the client, as Template's of one that is not there,
+	// unless a project may name a template so. Default: any may be named.
+	MayName func(ctx context.Context, p berth.ProjectID, ref string) error
+
 	// OpenFile opens an uploaded file, as *files.Service does. Its errors for the
 	// client are *berth.Error.
 	OpenFile func(ctx context.Context, p berth.ProjectID, id berth.FileID) (io.ReadCloser, *berth.File, error)
@@ -122,6 +126,9 @@ type Keeper struct {
 func NewKeeper(opts Options) (*Keeper, error) {
 	if opts.Store == nil || opts.Driver == nil || opts.Template == nil || opts.OpenFile == nil || opts.Log == nil || opts.Seal == nil {
 		return nil, errors.New("sandbox: Store, Driver, Template, OpenFile, Log and Seal are needed")
+	}
+	if opts.MayName == nil {
+		opts.MayName = func(context.Context, berth.ProjectID, string) error { return nil }
 	}
 	if opts.Observer == nil {
 		opts.Observer = noObserver{}

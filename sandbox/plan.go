@@ -73,6 +73,11 @@ func (k *Keeper) plan(ctx context.Context, p berth.ProjectID, req CreateRequest)
 func (k *Keeper) source(ctx context.Context, p berth.ProjectID, pl *plan, src berth.ContainerSource) error {
 	c := pl.body
 	ref := src.Template
+	if ref != "" {
+		if err := k.opts.MayName(ctx, p, ref); err != nil {
+			return err
+		}
+	}
 	if src.SnapshotID != "" {
 		if ref != "" {
 			return berth.Invalid("berth.template", "A container starts from a template or from a snapshot, not from both.")

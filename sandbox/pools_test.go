@@ -125,3 +125,31 @@ func TestPoolsAreChecked(t *testing.T) {
 		}
 	}
 }
+
+// A template that a project may not name is refused wherever one is named; the
+// default one need not be, and nobody else is held up.
+func TestMayName(t *testing.T) {
+	h := newHouse(t, func(o *Options) {
+		o.MayName = func(_ context.Context, p berth.ProjectID, ref string) error {
+			if p == mine && ref != "python" {
+				return berth.Errorf(berth.CodeNotFound, "Template '%s' not found.", ref)
+			}
+			return nil
+		}
+	})
+	other := berth.Caller{Project: "proj_other"}
+	for _, c := range []struct {
+		caller   berth.Caller
+		template string
+		want     berth.Code
+	}{{byMe, "", ""}, {byMe, "python", ""}, {byMe, "gpu", berth.CodeNotFound}, {other, "gpu", ""}} {
+		src := berth.ContainerSource{Template: c.template}
+		if _, err := h.k.Create(t.Context(), c.caller, CreateRequest{Source: src}); berth.ErrorCode(err) != c.want && (err != nil || c.want != "") {
+			t.Errorf("%s creates on %q: got %v, want %q", c.caller.Project, c.template, err, c.want)
+		}
+		env := berth.ShellToolEnvironment{Type: berth.EnvironmentAuto, Berth: &src}
+		if _, err := h.k.Provide(t.Context(), c.caller, env, ""); berth.ErrorCode(err) != c.want && (err != nil || c.want != "") {
+			t.Errorf("%s is provided with %q: got %v, want %q", c.caller.Project, c.template, err, c.want)
+		}
+	}
+}

@@ -213,7 +213,10 @@ func loadConfig(path string) (*Config, error) {
 	if e := c.Containers.OnExpiry; e != "" && e != berth.OnExpiryDelete && e != berth.OnExpirySnapshot {
 		return nil, fmt.Errorf("%s: containers.on_expiry: %q is neither %s nor %s", path, e, berth.OnExpiryDelete, berth.OnExpirySnapshot)
 	}
-	for id := range c.Limits {
+	for id, l := range c.Limits {
+		if err := l.check(); err != nil {
+			return nil, fmt.Errorf("%s: limits.%s.%w", path, id, err)
+		}
 		if id != defaultLimits && !projectPattern.MatchString(id) {
 			return nil, fmt.Errorf("%s: limits: %q is neither %s nor a project", path, id, defaultLimits)
 		}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"path"
 	"strconv"
 	"strings"
 
@@ -20,11 +21,15 @@ type LimitsConfig struct {
 	Containers        *Amount `yaml:"containers"`          // running at once
 	ContainerMinutes  *Amount `yaml:"container_minutes"`   // of all its containers in a day (UTC)
 	Storage           *Amount `yaml:"storage"`             // bytes of uploaded files and snapshots
+
+	// Templates that containers may name beside the default one: names, patterns of
+	// them such as py-*, digests. Default: all that the server has.
+	Templates []string `yaml:"templates"`
 }
 
 func (c LimitsConfig) limits() berth.Limits {
 	return berth.Limits{RequestsPerMinute: (*int64)(c.RequestsPerMinute), TokensPerMinute: (*int64)(c.TokensPerMinute), Responses: (*int64)(c.Responses),
-		Containers: (*int64)(c.Containers), ContainerMinutes: (*int64)(c.ContainerMinutes), StorageBytes: (*int64)(c.Storage)}
+		Containers: (*int64)(c.Containers), ContainerMinutes: (*int64)(c.ContainerMinutes), StorageBytes: (*int64)(c.Storage), Templates: c.Templates}
 }
 
 // An Amount is a number that may be written as a size, or none.
@@ -88,7 +93,11 @@ func limitsFlags(cmd *cobra.Command) func() LimitsConfig {
 		amounts[i] = noLimit
 		cmd.Flags().Var(&amounts[i], f.name, f.usage)
 	}
+	templates := cmd.Flags().StringSlice("templates", nil, "what containers may name beside the default template: names, patterns, digests; * is all, an empty list none")
 	return func() (c LimitsConfig) {
+		if cmd.Flags().Changed("templates") {
+			c.Templates = append([]string{}, *templates...)
+		}
 		for i, f := range limitFlags {
 			if cmd.Flags().Changed(f.name) {
 				*f.of(&c) = &amounts[i]
@@ -101,12 +110,25 @@ func limitsFlags(cmd *cobra.Command) func() LimitsConfig {
 // inWords lists the limits that are there, as flags.
 func inWords(l berth.Limits) string {
 	c := LimitsConfig{(*Amount)(l.RequestsPerMinute), (*Amount)(l.TokensPerMinute), (*Amount)(l.Responses), (*Amount)(l.Containers),
-		(*Amount)(l.ContainerMinutes), (*Amount)(l.StorageBytes)}
+		(*Amount)(l.ContainerMinutes), (*Amount)(l.StorageBytes), l.Templates}
 	var words []string
 	for _, f := range limitFlags {
 		if a := *f.of(&c); a != nil {
 			words = append(words, f.name+"="+a.String())
 		}
 	}
+	if l.Templates != nil {
+		words = append(words, "templates="+strings.Join(l.Templates, ","))
+	}
 	return strings.Join(words, " ")
+}
+
+// check returns what is wrong with the limits.
+func (c LimitsConfig) check() error {
+	for _, pattern := range c.Templates {
+		if _, err := path.Match(pattern, ""); err != nil || pattern == "" {
+			return fmt.Errorf("templates: %q is not a name, a pattern of names, or a digest", pattern)
+		}
+	}
+	return nil
 }

@@ -143,6 +143,10 @@ configuration. "none" is no limit. Those that are not named stay as they are.`,
 			if err != nil {
 				return err
 			}
+			limits := given()
+			if err := limits.check(); err != nil {
+				return fmt.Errorf("--%w", err)
+			}
 			db, err := open(cmd.Context())
 			if err != nil {
 				return err
@@ -153,7 +157,7 @@ configuration. "none" is no limit. Those that are not named stay as they are.`,
 					return err
 				}
 			}
-			p, err := project.SetLimits(cmd.Context(), db, id, given().limits())
+			p, err := project.SetLimits(cmd.Context(), db, id, limits.limits())
 			if err != nil {
 				return err
 			}

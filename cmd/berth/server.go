@@ -120,7 +120,7 @@ func newServer(ctx context.Context, state string, config *Config, log *slog.Logg
 	if _, err := images.Get(config.Template); err != nil && config.Driver != local.Name {
 		log.Warn("containers cannot start yet: run berth image build", "template", config.Template, "err", err)
 	}
-	held := newTemplates(images, config)
+	held := newTemplates(images, config, quotas.Limits)
 	isolation, err := openDriver(state, config, log)
 	if err != nil {
 		return s, err
@@ -131,7 +131,7 @@ func newServer(ctx context.Context, state string, config *Config, log *slog.Logg
 	}
 	keeper, err := sandbox.NewKeeper(sandbox.Options{Store: db, Driver: isolation, OpenFile: uploads.Open, Log: log,
 		Network: network, Seal: seal.New(key), Audit: record, Volumes: volumes,
-		Template:  held.find,
+		Template: held.find, MayName: held.mayName,
 		Snapshots: snapshots.Library, OnExpiry: config.Containers.OnExpiry, SnapshotLife: config.Containers.SnapshotLife,
 		Quota:       quotas.Containers,
 		Observer:    metrics.Sandbox{Metrics: s.metrics},

@@ -31,6 +31,7 @@ const (
 type templates struct {
 	images *image.Library
 	config *Config
+	limits func(context.Context, berth.ProjectID) (berth.Limits, error)
 
 	mu   sync.Mutex
 	held map[string]heldTemplate // by digest
@@ -41,8 +42,8 @@ type heldTemplate struct {
 	asked time.Time
 }
 
-func newTemplates(images *image.Library, config *Config) *templates {
-	return &templates{images: images, config: config, held: map[string]heldTemplate{}}
+func newTemplates(images *image.Library, config *Config, limits func(context.Context, berth.ProjectID) (berth.Limits, error)) *templates {
+	return &templates{images: images, config: config, limits: limits, held: map[string]heldTemplate{}}
 }
 
 // find returns the template that has a name or a digest, "" being the configured
@@ -55,12 +56,16 @@ func (t *templates) find(ref string) (sandbox.Template, error) {
 	if errors.Is(err, image.ErrNotFound) {
 		switch {
 		case ref != "":
-			return sandbox.Template{}, &berth.Error{Code: berth.CodeNotFound, Param: "berth.template", Message: fmt.Sprintf("Template '%s' not found.", ref)}
+			return sandbox.Template{}, templateNotFound(ref)
 		case t.config.Driver == local.Name:
 			return sandbox.Template{}, nil // it runs in this machine's own root
 		}
 	}
 	return sandbox.Template{Digest: found.Digest, Rootfs: found.Rootfs, Env: found.Config.Env}, err
+}
+
+func templateNotFound(ref string) error {
+	return &berth.Error{Code: berth.CodeNotFound, Param: "berth.template", Message: fmt.Sprintf("Template '%s' not found.", ref)}
 }
 
 func (t *templates) hold(digest string) error {

@@ -1,14 +1,55 @@
 package main
 
 import (
-	"errors"
+	"context"
+	"slices"
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/image"
 )
 
-// Templates returns those of the library, each once.
-func (t *templates) Templates() ([]berth.Template, error) {
+// Templates returns those of the library that a project may name, each once.
+func (t *templates) Templates(ctx context.Context, p berth.ProjectID) ([]berth.Template, error) {
+	limits, err := t.limits(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	all, err := t.all()
+	return slices.DeleteFunc(all, func(one berth.Template) bool {
+		return !slices.Contains(append(one.Names, one.ID), t.config.Template) && !limits.AllowTemplate(append(one.Names, one.ID)...)
+	}), err
+}
+
+// Template returns the template that has a name or a digest, if the project may name it.
+func (t *templates) Template(ctx context.Context, p berth.ProjectID, ref string) (berth.Template, error) {
+	all, err := t.Templates(ctx, p)
+	for _, one := range all {
+		if one.ID == ref || slices.Contains(one.Names, ref) {
+			return one, nil
+		}
+	}
+	if err == nil {
+		err = berth.Errorf(berth.CodeNotFound, "Template '%s' not found.", ref)
+	}
+	return berth.Template{}, err
+}
+
+// mayName returns an error for the client unless a project's containers may ask for a
+// template so: by any name of one that they may have, or its digest.
+func (t *templates) mayName(ctx context.Context, p berth.ProjectID, ref string) error {
+	limits, err := t.limits(ctx, p)
+	if err != nil || limits.AllowTemplate(ref) {
+		return err
+	}
+	if _, err := t.Template(ctx, p, ref); berth.ErrorCode(err) == berth.CodeNotFound {
+		return templateNotFound(ref)
+	} else {
+		return err
+	}
+}
+
+// all returns the templates of the library, each once.
+func (t *templates) all() ([]berth.Template, error) {
 	all, err := t.images.List()
 	if err != nil {
 		return nil, err
@@ -30,28 +71,6 @@ func (t *templates) Templates() ([]berth.Template, error) {
 		}
 	}
 	return list, nil
-}
-
-// Template returns the template that has a name or a digest.
-func (t *templates) Template(ref string) (berth.Template, error) {
-	missing := berth.Errorf(berth.CodeNotFound, "Template '%s' not found.", ref)
-	found, err := t.images.Get(ref)
-	if errors.Is(err, image.ErrNotFound) {
-		return berth.Template{}, missing
-	}
-	if err != nil {
-		return berth.Template{}, err
-	}
-	all, err := t.Templates()
-	for _, one := range all {
-		if one.ID == found.Digest {
-			return one, nil
-		}
-	}
-	if err == nil {
-		err = missing // removed just now
-	}
-	return berth.Template{}, err
 }
 
 // publicTemplate returns what clients may know of a template: nothing of the host,

@@ -39,7 +39,7 @@ func TestTemplatesSweep(t *testing.T) {
 	}
 	old, next := "sha256:"+strings.Repeat("0", 64), "sha256:"+strings.Repeat("1", 64)
 	giveTemplate(t, dir, "base", old)
-	ts := newTemplates(images, &Config{Template: "base"})
+	ts := newTemplates(images, &Config{Template: "base"}, nil)
 	defer ts.Close()
 	if got, err := ts.find(""); err != nil || got.Digest != old {
 		t.Fatalf("the configured template is %+v, %v", got, err)
