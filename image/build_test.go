@@ -3,6 +3,7 @@ package image
 import (
 	"context"
 	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -48,6 +49,16 @@ func TestDebian(t *testing.T) {
 		t.Errorf("the template has %d packages and %d bytes", len(first.Packages), first.Bytes)
 	}
 	checkContent(t, first.Rootfs)
+	elsewhere := open(t, t.TempDir())
+	from, to := io.Pipe()
+	go func() { to.CloseWithError(l.Save(t.Context(), "tiny", to)) }()
+	loaded, err := elsewhere.Load(t.Context(), from, LoadOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if loaded.Name != "tiny" || loaded.Digest != first.Digest {
+		t.Errorf("taken elsewhere, the template is %s, %s, want %s", loaded.Name, loaded.Digest, first.Digest)
+	}
 	if err := l.Remove("tiny", nil); err != nil {
 		t.Fatal(err)
 	}
@@ -83,6 +94,7 @@ func checkContent(t *testing.T, root string) {
 	}{
 		"home/user":           {fs.ModeDir | 0o755, 1000},
 		"mnt/data":            {fs.ModeDir | 0o755, 1000},
+		"usr/share/man/man1":  {fs.ModeDir | 0o755, 0},
 		"usr/local/bin":       {fs.ModeDir | 0o755, 1000},
 		"etc/sudoers.d/user":  {0o440, 0},
 		"etc/berth/it's here": {0o640, 0},

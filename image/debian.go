@@ -5,6 +5,7 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -64,7 +65,21 @@ func (b *build) run(ctx context.Context) error {
 	if errors.As(err, new(*exec.ExitError)) {
 		return fmt.Errorf("mmdebstrap: %w\n%s", err, b.meter.output())
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	return removeDevices(filepath.Join(b.template(), "rootfs"))
+}
+
+// removeDevices removes device nodes, which are of no use in a sandbox and which no
+// archive brings.
+func removeDevices(root string) error {
+	return filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.Type()&fs.ModeDevice != 0 {
+			err = os.Remove(path)
+		}
+		return err
+	})
 }
 
 // options are those that every run of mmdebstrap has.

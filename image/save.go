@@ -23,8 +23,7 @@ import (
 
 // Save writes a template as an archive that Load, docker load and others take: an
 // OCI image layout. Of a template that was made of an image it is that very image;
-// of others, an image of one layer, from which Load makes the same template without its
-// device nodes, which are of no use in a sandbox.
+// of others, an image of one layer, from which Load makes the same template.
 func (l *Library) Save(ctx context.Context, ref string, w io.Writer) error {
 	t, err := l.Get(ref)
 	if err != nil {

@@ -5,6 +5,8 @@ root=$1
 grep -q '^user:' "$root/etc/passwd" ||
 	chroot "$root" useradd --create-home --uid 1000 --user-group --shell /bin/bash user
 mkdir -p "$root/mnt/data"
+# Some packages put links there when they are installed, and fail without.
+for section in 1 2 3 4 5 6 7 8; do mkdir -p "$root/usr/share/man/man$section"; done
 chown 1000:1000 "$root/mnt/data"
 
 if [ -d "$root/etc/sudoers.d" ]; then
