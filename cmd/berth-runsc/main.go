@@ -1,19 +1,41 @@
 // Command berth-runsc is gVisor's runsc, built from its Go module so that one
 // pinned version is compiled with the rest of Berth.
 //
-// It differs from runsc in two ways, both of which concern its start only:
-// package faststart saves a wait in every process, and withLimits tells the
-// sandbox how much memory and how many processors it has.
+// It differs from runsc in how it starts: package faststart saves a wait in every
+// process, and withLimits tells the sandbox how much memory and how many processors
+// it has. For ordinary users it is a sandbox's first process too (package warden),
+// and can restore a checkpoint.
 package main
 
 import (
 	"os"
 
 	_ "github.com/berth-run/berth/cmd/berth-runsc/faststart" // before gVisor's own packages
-	"gvisor.dev/gvisor/runsc/cli/maincli"
+	"github.com/berth-run/berth/cmd/berth-runsc/warden"
+	"github.com/google/subcommands"
+	"gvisor.dev/gvisor/runsc/cli"
+	"gvisor.dev/gvisor/runsc/cmd"
 )
 
 func main() {
-	os.Args = withLimits(os.Args, readFD)
-	maincli.Main()
+	if len(os.Args) > 1 && os.Args[1] == warden.Command {
+		os.Exit(warden.Main(os.Args[2:]))
+	}
+	os.Args = withLimits(withoutRootless(os.Args), readFD)
+	cli.Run(map[subcommands.Command]string{
+		new(cmd.Checkpoint): "",
+		new(cmd.Delete):     "",
+		new(cmd.Exec):       "",
+		new(cmd.Kill):       "",
+		new(cmd.List):       "",
+		new(cmd.Pause):      "",
+		new(restore):        "",
+		new(cmd.Resume):     "",
+		new(cmd.Run):        "",
+		new(cmd.State):      "",
+		new(cmd.Debug):      "debug",
+		new(cmd.Boot):       "internal use only",
+		new(cmd.Gofer):      "internal use only",
+		new(cmd.Umount):     "internal use only",
+	}, nil)
 }

@@ -3,7 +3,6 @@ package erofs
 import (
 	"encoding/binary"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -101,21 +100,4 @@ func kind(mode uint32) byte {
 		return 5
 	}
 	return 7 // a link
-}
-
-// Make writes the tree at root as an image to a file that appears when it is whole.
-func Make(path, root string) error {
-	tmp, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".tmp-")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(tmp.Name())
-	defer tmp.Close()
-	if err := Write(tmp, root); err != nil {
-		return err
-	}
-	if err := tmp.Close(); err != nil {
-		return err
-	}
-	return os.Rename(tmp.Name(), path)
 }

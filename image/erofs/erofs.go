@@ -68,6 +68,15 @@ func Write(w io.Writer, root string) error {
 	return out.Flush()
 }
 
+// Make writes the tree at root as an image to a file.
+func Make(path, root string) error {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	return errors.Join(Write(f, root), f.Close())
+}
+
 // A tree is what is to be written.
 type tree struct {
 	owners layer.Owners

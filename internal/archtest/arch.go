@@ -67,7 +67,7 @@ var Imports = map[string][]string{
 	"volume":                    {"", "audit", "sandbox/driver", "sandbox/host", "store"},
 	"sandbox/driver":            {},
 	"sandbox/host":              {"sandbox/driver"},
-	"sandbox/gvisor":            {"sandbox/driver", "sandbox/host"},
+	"sandbox/gvisor":            {"image/erofs", "image/layer", "sandbox/driver", "sandbox/host"},
 	"sandbox/docker":            {"image/layer", "sandbox/driver"},
 	"sandbox/microvm":           {"guest/boot", "guest/serial", "sandbox/driver", "sandbox/host"},
 	"sandbox/local":             {"sandbox/driver"},

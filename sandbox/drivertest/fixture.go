@@ -31,8 +31,11 @@ var hooks = []string{
 // and kept in the user's cache. It skips the test where it cannot be built.
 func Rootfs(tb testing.TB) string {
 	tb.Helper()
+	if path := os.Getenv(rootfsEnv); path != "" {
+		return path
+	}
 	if os.Geteuid() != 0 {
-		tb.Skip("skipped: only root can build a root file system and run gVisor")
+		tb.Skip("skipped: only root can build a root file system")
 	}
 	key := sha256.Sum256([]byte(strings.Join(append(packages, hooks...), "\n")))
 	return Cached(tb, "rootfs-"+hex.EncodeToString(key[:6]), func(tmp string) error {
@@ -46,6 +49,9 @@ func Rootfs(tb testing.TB) string {
 		return run(tb, ".", "mmdebstrap", append(args, "bookworm", tmp)...)
 	})
 }
+
+// ImageDir returns where images of templates are kept from one run to the next.
+func ImageDir(tb testing.TB) string { return filepath.Join(cacheDir(tb), "erofs") }
 
 // Guest returns the path of berth-guest, from BERTH_GUEST or built.
 func Guest(tb testing.TB) string { return program(tb, "berth-guest", "BERTH_GUEST", ".") }

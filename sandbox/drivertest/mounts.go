@@ -16,7 +16,7 @@ func (s *suite) mounts(t *testing.T) {
 	d := s.open(t)
 	dir := StateDir(t)
 	source, secret := filepath.Join(dir, "volume"), filepath.Join(dir, "secret")
-	if err := errors.Join(os.Mkdir(source, 0o755), os.Chown(source, 1000, 1000), os.WriteFile(secret, []byte("of the host"), 0o644)); err != nil {
+	if err := errors.Join(os.Mkdir(source, 0o755), os.WriteFile(secret, []byte("of the host"), 0o644)); err != nil {
 		t.Fatal(err)
 	}
 	spec := func(id string, readOnly bool) driver.Spec {
@@ -27,6 +27,9 @@ func (s *suite) mounts(t *testing.T) {
 			t.Errorf("Create with a mount: got %v, want %v", err, errors.ErrUnsupported)
 		}
 		return
+	}
+	if err := os.Chown(source, 1000, 1000); err != nil {
+		t.Fatal(err)
 	}
 	for _, name := range []string{"", ".", "..", "a/b", "A", strings.Repeat("x", 64)} {
 		bad := spec("bad", false)

@@ -152,14 +152,14 @@ func BenchmarkIdleMemory(b *testing.B) {
 	for b.Loop() {
 		total, charged = 0, 0
 		for _, s := range all {
-			pids, err := s.cgroup.Procs()
+			pids, err := s.wall.(*group).cgroup.Procs()
 			if err != nil {
 				b.Fatal(err)
 			}
 			for _, pid := range pids {
 				total += pss(pid)
 			}
-			charged += s.cgroup.Usage().Memory
+			charged += s.wall.usage().Memory
 		}
 	}
 	b.ReportMetric(float64(total)/sandboxes/(1<<20), "PSS-MiB/sandbox")

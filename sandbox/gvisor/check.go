@@ -4,7 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
 // checkMachine returns an error that names the first thing which this machine
@@ -13,14 +16,14 @@ func checkMachine(opts Options) error {
 	if opts.StateDir == "" {
 		return errors.New("no state directory given")
 	}
-	if os.Geteuid() != 0 {
-		return errors.New("must be root, to make namespaces, mounts and cgroups")
-	}
 	if err := checkProgram("runsc", opts.RunscPath); err != nil {
 		return err
 	}
 	if err := checkProgram("guest", opts.GuestPath); err != nil {
 		return err
+	}
+	if os.Geteuid() != 0 {
+		return checkNamespaces()
 	}
 	// A template is shown to its sandboxes through a read-only overlay.
 	raw, err := os.ReadFile("/proc/filesystems")
@@ -31,6 +34,19 @@ func checkMachine(opts Options) error {
 		return errors.New("the kernel has no overlayfs; try: modprobe overlay")
 	}
 	return nil
+}
+
+// checkNamespaces returns an error if this process, an ordinary user's, cannot make the
+// namespaces that a sandbox needs.
+func checkNamespaces() error {
+	cmd := exec.Command("/proc/self/exe")
+	cmd.Path = "/dev/null" // which cannot be executed: all but that is tried
+	cmd.SysProcAttr = userNamespaces()
+	err := cmd.Run()
+	if errors.Is(err, unix.EACCES) {
+		return nil
+	}
+	return noNamespaces(err)
 }
 
 // checkProgram returns an error unless path is a program that can be run.

@@ -25,7 +25,7 @@ func TestCrash(t *testing.T) {
 		want  driver.State
 	}{
 		{"DirectoryOnly", func(t *testing.T, d *Driver, s sandbox) {
-			if err := d.dir.Create(s.id, func(dir string) error { return d.fill(dir, s, spec) }); err != nil {
+			if err := d.dir.Create(s.id, func(dir string) error { return d.fill(dir, s, spec, "") }); err != nil {
 				t.Fatal(err)
 			}
 		}, driver.StateCreated},
@@ -46,7 +46,7 @@ func TestCrash(t *testing.T) {
 		}, driver.StateDead},
 		{"InDestroy", func(t *testing.T, d *Driver, s sandbox) {
 			if err := errors.Join(d.Create(t.Context(), spec), d.Start(t.Context(), s.id),
-				s.cgroup.Kill(t.Context()), os.Remove(s.path("sandbox.json"))); err != nil {
+				s.wall.kill(t.Context()), os.Remove(s.path("sandbox.json"))); err != nil {
 				t.Fatal(err)
 			}
 		}, driver.StateDead},
@@ -105,8 +105,8 @@ func TestStartFails(t *testing.T) {
 	if strings.Contains(err.Error(), "canary") {
 		t.Errorf("Start: the error tells the environment: %v", err)
 	}
-	if pids, err := s.cgroup.Procs(); err != nil || len(pids) != 0 {
-		t.Errorf("processes: got %v, %v, want none", pids, err)
+	if pids := processesOf(t, s); len(pids) != 0 {
+		t.Errorf("processes: got %v, want none", pids)
 	}
 	if st, err := d.Stats(t.Context(), "broken"); err != nil || st.State != driver.StateDead {
 		t.Errorf("Stats: got %+v, %v, want dead", st, err)
@@ -130,8 +130,8 @@ func TestStartGivenUp(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if pids, err := s.cgroup.Procs(); err != nil || len(pids) != 0 {
-			t.Errorf("processes: got %v, %v, want none", pids, err)
+		if pids := processesOf(t, s); len(pids) != 0 {
+			t.Errorf("processes: got %v, want none", pids)
 		}
 		if err := d.Destroy(t.Context(), "hasty"); err != nil {
 			t.Errorf("Destroy: %v", err)

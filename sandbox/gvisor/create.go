@@ -10,16 +10,9 @@ import (
 	"path/filepath"
 	"runtime"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/berth-run/berth/sandbox/driver"
 	"github.com/berth-run/berth/sandbox/host"
 )
-
-// runOptions bound the tmpfs that holds the guest's socket and the logs. Root in
-// the sandbox may write there as it likes: to fill it harms only its own logs,
-// and its pages count as the sandbox's memory.
-const runOptions = "mode=0700,size=4m,nr_inodes=64"
 
 // Create prepares the directory, the small tmpfs and the cgroup. It takes about a
 // millisecond; starting runsc is left to Start.
@@ -35,13 +28,17 @@ func (d *Driver) Create(ctx context.Context, spec driver.Spec) error {
 		return fmt.Errorf("gvisor: create %s: %w", spec.ID, err)
 	}
 	spec.Limits = spec.Limits.WithDefaults()
+	image, err := d.image(spec)
+	if err != nil {
+		return fmt.Errorf("gvisor: create %s: %w", spec.ID, err)
+	}
 
-	err = d.dir.Create(s.id, func(dir string) error { return d.fill(dir, s, spec) })
+	err = d.dir.Create(s.id, func(dir string) error { return d.fill(dir, s, spec, image) })
 	if err != nil {
 		return fmt.Errorf("gvisor: create: %w", err)
 	}
 	// From here on List shows the sandbox and Destroy removes all of it.
-	if err := s.createOutside(spec.Limits); err != nil {
+	if err := s.wall.raise(spec.Limits); err != nil {
 		err = errors.Join(err, d.Destroy(context.WithoutCancel(ctx), s.id))
 		return fmt.Errorf("gvisor: create %s: %w", s.id, err)
 	}
@@ -49,7 +46,7 @@ func (d *Driver) Create(ctx context.Context, spec driver.Spec) error {
 }
 
 // fill makes what is in the sandbox's directory from the start.
-func (d *Driver) fill(dir string, s sandbox, spec driver.Spec) error {
+func (d *Driver) fill(dir string, s sandbox, spec driver.Spec, image string) error {
 	for _, sub := range []string{"rootfs", "run", sealed, sealed + "/runsc", sealed + "/disk"} {
 		if err := os.Mkdir(filepath.Join(dir, sub), 0o700); err != nil {
 			return err
@@ -64,8 +61,8 @@ func (d *Driver) fill(dir string, s sandbox, spec driver.Spec) error {
 		return err
 	}
 	for name, content := range map[string]any{
-		"sandbox.json":          record{BootID: d.bootID, Rootfs: spec.Rootfs, Limits: spec.Limits},
-		sealed + "/config.json": ociSpec(spec, s, d.seedPath()),
+		"sandbox.json":          record{BootID: d.bootID, Rootfs: spec.Rootfs, Image: image, Limits: spec.Limits},
+		sealed + "/config.json": d.ociSpec(spec, s, image),
 	} {
 		raw, err := json.Marshal(content)
 		if err != nil {
@@ -96,23 +93,6 @@ func makeMountPoints(root string, mounts []driver.Mount) error {
 		if err := errors.Join(os.Mkdir(dir, 0o755), os.Chmod(dir, 0o755)); err != nil { // whatever the umask says
 			return err
 		}
-	}
-	return nil
-}
-
-// createOutside makes what lies outside of the sandbox's directory.
-func (s sandbox) createOutside(l driver.Limits) error {
-	flags := uintptr(unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC)
-	if err := unix.Mount("berth", s.path("run"), "tmpfs", flags, runOptions); err != nil {
-		return fmt.Errorf("mounting tmpfs: %w", err)
-	}
-	for _, sub := range []string{"run/guest", "run/log"} {
-		if err := os.Mkdir(s.path(sub), 0o700); err != nil {
-			return err
-		}
-	}
-	if err := s.cgroup.Create(l, hostPIDs(l)); err != nil {
-		return fmt.Errorf("cgroup: %w", err)
 	}
 	return nil
 }

@@ -8,6 +8,7 @@
 //	  instance             names the cgroups of this state directory
 //	  seed.tar             what every sandbox finds besides its template
 //	  skeleton/HASH/       the guest program, laid over every template
+//	  images/              of templates and of the skeleton, where they are not mounted
 //	  sandboxes/ID/        there as long as the sandbox is
 //	    sandbox.json       what it was made from
 //	    pid                the sentry's process id
@@ -20,6 +21,9 @@
 //
 // plus one cgroup berth-INSTANCE/ID in each hierarchy. docs/decisions/ says why
 // the pieces are what they are.
+//
+// An ordinary user has neither cgroups nor mounts. There a sandbox has one process
+// more, see warden, and reads its template from an image of it.
 package gvisor
 
 import (
@@ -49,6 +53,10 @@ type Options struct {
 	// GuestPath is the berth-guest program, statically linked. Open copies it.
 	GuestPath string
 
+	// ImageDir keeps images of templates, which several state directories may share;
+	// StateDir/images if it is "". Root needs none.
+	ImageDir string
+
 	// Logger, slog.Default if nil.
 	Logger *slog.Logger
 }
@@ -58,11 +66,13 @@ type Driver struct {
 	opts     Options
 	dir      driver.Dir
 	log      *slog.Logger
-	cgroups  host.Hierarchy
+	rootless bool           // this process is an ordinary user's
+	cgroups  host.Hierarchy // of root's
 	instance string
 	bootID   string
 	seals    bool // what sandboxes write is encrypted
 	skeleton string
+	images   driver.Images          // of templates, for an ordinary user
 	runsc    *os.File               // the program, in memory
 	version  func() (string, error) // of the programs, as a checkpoint tells it
 }
@@ -80,15 +90,16 @@ func Open(opts Options) (*Driver, error) {
 	if err := checkMachine(opts); err != nil {
 		return nil, fmt.Errorf("gvisor: %w", err)
 	}
-	cgroups, err := host.FindHierarchy()
-	if err != nil {
-		return nil, fmt.Errorf("gvisor: %w", err)
-	}
 	bootID, err := driver.BootID()
 	if err != nil {
 		return nil, fmt.Errorf("gvisor: %w", err)
 	}
-	d := &Driver{opts: opts, log: opts.Logger, cgroups: cgroups, bootID: bootID, version: versionOf(opts.RunscPath, opts.GuestPath)}
+	d := &Driver{opts: opts, log: opts.Logger, bootID: bootID, version: versionOf(opts.RunscPath, opts.GuestPath), rootless: os.Geteuid() != 0}
+	if !d.rootless {
+		if d.cgroups, err = host.FindHierarchy(); err != nil {
+			return nil, fmt.Errorf("gvisor: %w", err)
+		}
+	}
 	if d.log == nil {
 		d.log = slog.Default()
 	}
@@ -105,18 +116,20 @@ func Open(opts Options) (*Driver, error) {
 	return d, nil
 }
 
-// Features says what gVisor can do; all of it, on every machine that Open accepts.
+// Features says what gVisor can do: all of it, for root. An ordinary user has no cgroup
+// to share processors out with, and cannot give files on the host the owners that they
+// have in a sandbox.
 func (d *Driver) Features() driver.Features {
 	return driver.Features{
 		Isolation:   "gvisor",
 		Pause:       true,
 		MemoryLimit: true,
-		CPULimit:    true,
+		CPULimit:    !d.rootless,
 		PIDLimit:    true,
 		DiskLimit:   true,
 		LimitsShown: true,
 		Routes:      true,
-		Mounts:      true,
+		Mounts:      !d.rootless,
 		Erases:      d.seals,
 	}
 }
@@ -162,5 +175,8 @@ func (d *Driver) prepareStateDir() (err error) {
 		return err
 	}
 	d.skeleton, err = writeSkeleton(filepath.Join(d.opts.StateDir, "skeleton"), d.opts.GuestPath, len(ids) > 0)
-	return err
+	if err != nil || !d.rootless {
+		return err
+	}
+	return d.prepareImages()
 }

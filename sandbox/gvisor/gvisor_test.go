@@ -48,6 +48,7 @@ func openTest(tb testing.TB, stateDir string) *Driver {
 		StateDir:  stateDir,
 		RunscPath: drivertest.Runsc(tb),
 		GuestPath: drivertest.Guest(tb),
+		ImageDir:  drivertest.ImageDir(tb),
 	})
 	if err != nil {
 		tb.Fatal(err)

@@ -10,7 +10,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -50,9 +49,9 @@ func (d *Driver) Checkpoint(ctx context.Context, id string, w io.Writer) error {
 	defer os.RemoveAll(image)
 	err = s.awaitSleep(ctx)
 	if err == nil {
-		err = d.checkpoint(ctx, s, image)
+		err = s.checkpoint(ctx, image)
 	}
-	if err := errors.Join(err, s.wake()); err != nil {
+	if err := errors.Join(err, wake(s.run("guest"))); err != nil {
 		return fmt.Errorf("gvisor: checkpoint %s: %w", id, err)
 	}
 	version, err := d.version()
@@ -62,8 +61,8 @@ func (d *Driver) Checkpoint(ctx context.Context, id string, w io.Writer) error {
 	return err
 }
 
-func (d *Driver) checkpoint(ctx context.Context, s sandbox, image string) error {
-	if _, alive := s.sentry(); !alive {
+func (s sandbox) checkpoint(ctx context.Context, image string) error {
+	if !s.wall.alive() {
 		return errors.New("it is not running")
 	}
 	if err := os.RemoveAll(image); err != nil { // what a crash has left
@@ -72,12 +71,9 @@ func (d *Driver) checkpoint(ctx context.Context, s sandbox, image string) error 
 	if err := os.Mkdir(image, 0o700); err != nil {
 		return err
 	}
-	cmd := exec.CommandContext(ctx, procFD(d.runsc), "--root="+sealed+"/runsc", "checkpoint", "--image-path="+image,
-		"--compression=none", "--exclude-committed-zero-pages", "--leave-running", "s")
-	cmd.Dir = s.dir
-	cmd.Env = []string{}
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("%w: %s%s", errors.Join(context.Cause(ctx), err), strings.TrimSpace(string(out[:min(len(out), wordsLimit)])), s.lastWords())
+	out, err := s.wall.control(ctx, "checkpoint", "--image-path="+image, "--compression=none", "--exclude-committed-zero-pages", "--leave-running", "s")
+	if err != nil {
+		return fmt.Errorf("%w: %s%s", errors.Join(context.Cause(ctx), err), strings.TrimSpace(out[:min(len(out), wordsLimit)]), s.lastWords())
 	}
 	return nil
 }
@@ -89,7 +85,7 @@ func (s sandbox) awaitSleep(ctx context.Context) error {
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
 	for {
-		if _, err := os.Lstat(s.path("run/guest/" + socketName)); errors.Is(err, fs.ErrNotExist) {
+		if _, err := os.Lstat(s.run("guest/" + socketName)); errors.Is(err, fs.ErrNotExist) {
 			return nil
 		}
 		select {
@@ -100,11 +96,12 @@ func (s sandbox) awaitSleep(ctx context.Context) error {
 	}
 }
 
-// wake has the guest listen again. The directory is root's in the sandbox, too.
-func (s sandbox) wake() error {
-	dir, err := unix.Open(s.path("run/guest"), unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+// wake has the guest listen again whose socket is in a directory. That is root's in the
+// sandbox, too.
+func wake(guest string) error {
+	dir, err := unix.Open(guest, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return &os.PathError{Op: "open", Path: s.path("run/guest"), Err: err}
+		return &os.PathError{Op: "open", Path: guest, Err: err}
 	}
 	defer unix.Close(dir)
 	fd, err := unix.Openat(dir, wakeName, unix.O_CREAT|unix.O_EXCL|unix.O_WRONLY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
@@ -130,9 +127,6 @@ func (d *Driver) Restore(ctx context.Context, id string, r io.Reader) error {
 	version, err := d.version()
 	if err == nil {
 		err = readImage(r, image, version)
-	}
-	if err == nil {
-		err = s.wake()
 	}
 	if err != nil {
 		return fmt.Errorf("gvisor: restore %s: %w", id, err)

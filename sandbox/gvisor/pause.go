@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"strings"
 	"time"
 )
@@ -28,16 +27,13 @@ func (d *Driver) control(ctx context.Context, id, command string) error {
 	if err != nil {
 		return err
 	}
-	if _, alive := s.sentry(); !alive {
+	if !s.wall.alive() {
 		return fmt.Errorf("gvisor: %s %s: it is not running", command, id)
 	}
 	ctx, cancel := context.WithTimeout(ctx, controlTimeout)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, procFD(d.runsc), "--root="+sealed+"/runsc", command, "s")
-	cmd.Dir = s.dir
-	cmd.Env = []string{}
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("gvisor: %s %s: %w: %s", command, id, errors.Join(context.Cause(ctx), err), strings.TrimSpace(string(out)))
+	if out, err := s.wall.control(ctx, command, "s"); err != nil {
+		return fmt.Errorf("gvisor: %s %s: %w: %s", command, id, errors.Join(context.Cause(ctx), err), strings.TrimSpace(out))
 	}
 	return nil
 }

@@ -86,14 +86,11 @@ func postureInside(t *testing.T, b *drivertest.Box) {
 
 // postureProcesses looks at the sandbox's processes on the host.
 func postureProcesses(t *testing.T, s sandbox) {
-	sentry, alive := s.sentry()
-	if !alive {
-		t.Fatal("the sentry is not alive")
+	pids := processesOf(t, s)
+	if len(pids) < 3 {
+		t.Fatalf("processes: got %d, want sentry, gofer and stubs", len(pids))
 	}
-	pids, err := s.cgroup.Procs()
-	if err != nil || len(pids) < 3 {
-		t.Fatalf("processes: got %d, %v, want sentry, gofer and stubs", len(pids), err)
-	}
+	gofers := 0
 	for _, pid := range pids {
 		status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 		if err != nil {
@@ -120,11 +117,15 @@ func postureProcesses(t *testing.T, s sandbox) {
 				t.Errorf("process %d: %s namespace: got the server's", pid, ns)
 			}
 		}
-		// The gofer opens the template's files. All others, the sentry first, are
-		// nobody with nothing.
+		// The gofer opens files of the host. All others, the sentry first, have nothing
+		// and, under root, are nobody.
 		want := "0000000000000000"
-		if strings.HasPrefix(field("Uid"), "0\t") {
+		command, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+		if strings.HasPrefix(string(command), "runsc-gofer") {
 			want = goferCapabilities
+			gofers++
+		} else if got := field("Uid"); os.Geteuid() == 0 && strings.HasPrefix(got, "0\t") {
+			t.Errorf("process %d: is root", pid)
 		}
 		for _, set := range []string{"CapEff", "CapPrm"} {
 			if got := field(set); got != want {
@@ -132,7 +133,10 @@ func postureProcesses(t *testing.T, s sandbox) {
 			}
 		}
 	}
-	if sid := sessionOf(t, sentry); sid == sessionOf(t, os.Getpid()) {
+	if gofers != 1 {
+		t.Errorf("processes with the gofer's capabilities: got %d, want 1", gofers)
+	}
+	if sid := sessionOf(t, pids[0]); sid == sessionOf(t, os.Getpid()) {
 		t.Error("the sentry is in the server's session")
 	}
 }
@@ -150,7 +154,12 @@ func sessionOf(t *testing.T, pid int) string {
 
 // postureNetwork looks at the namespace that the sentry took its network from.
 func postureNetwork(t *testing.T, s sandbox) {
-	sentry, _ := s.sentry()
+	for _, pid := range processesOf(t, s) {
+		postureInterfaces(t, pid)
+	}
+}
+
+func postureInterfaces(t *testing.T, sentry int) {
 	dev, err := os.ReadFile(fmt.Sprintf("/proc/%d/net/dev", sentry))
 	if err != nil {
 		t.Fatal(err)

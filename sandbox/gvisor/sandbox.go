@@ -4,19 +4,16 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"strconv"
-	"strings"
 
 	"github.com/berth-run/berth/sandbox/driver"
-	"github.com/berth-run/berth/sandbox/host"
 )
 
 // A sandbox is one directory of the driver's. All its methods work on what is
 // there, which after a crash may be anything.
 type sandbox struct {
-	id     string
-	dir    string
-	cgroup host.Cgroup
+	id   string
+	dir  string
+	wall wall
 }
 
 // sandbox returns the sandbox of that id, whether there is one or not.
@@ -25,7 +22,10 @@ func (d *Driver) sandbox(id string) (sandbox, error) {
 	if err != nil {
 		return sandbox{}, err
 	}
-	return sandbox{id: id, dir: dir, cgroup: d.cgroups.Group("berth-"+d.instance, id)}, nil
+	if d.rootless {
+		return sandbox{id, dir, &warden{dir: dir, runsc: d.runsc}}, nil
+	}
+	return sandbox{id, dir, &group{dir: dir, runsc: d.runsc, skeleton: d.skeleton, cgroup: d.cgroups.Group("berth-"+d.instance, id)}}, nil
 }
 
 // find is sandbox, but returns driver.ErrNotFound where there is none.
@@ -42,10 +42,14 @@ const sealed = "sealed"
 
 func (s sandbox) path(elem string) string { return s.dir + "/" + elem }
 
+// run returns the path of something in run/ as this process reaches it.
+func (s sandbox) run(elem string) string { return s.wall.run() + "/" + elem }
+
 // A record is what is kept of a sandbox's making.
 type record struct {
 	BootID string        `json:"boot_id"` // of the machine at the time
 	Rootfs string        `json:"rootfs"`
+	Image  string        `json:"image,omitempty"` // of the template, if that is not mounted
 	Limits driver.Limits `json:"limits"`
 }
 
@@ -63,27 +67,4 @@ func (s sandbox) record() (record, error) {
 func (s sandbox) started() bool {
 	_, err := os.Stat(s.path("started"))
 	return err == nil
-}
-
-// sentry returns the process id of the sentry, if it is alive.
-func (s sandbox) sentry() (int, bool) {
-	raw, err := os.ReadFile(s.path("pid"))
-	if err != nil {
-		return 0, false
-	}
-	pid, err := strconv.Atoi(strings.TrimSpace(string(raw)))
-	if err != nil || pid <= 0 {
-		return 0, false
-	}
-	// The number may belong to somebody else by now; the cgroup cannot.
-	pids, err := s.cgroup.Procs()
-	if err != nil {
-		return 0, false
-	}
-	for _, p := range pids {
-		if p == pid {
-			return pid, !host.IsZombie(pid)
-		}
-	}
-	return 0, false
 }

@@ -14,7 +14,8 @@ import (
 // fakeSandbox returns a sandbox that is a directory and nothing else.
 func fakeSandbox(t *testing.T) sandbox {
 	t.Helper()
-	s := sandbox{id: "fake", dir: t.TempDir()}
+	dir := t.TempDir()
+	s := sandbox{id: "fake", dir: dir, wall: &group{dir: dir}}
 	for _, sub := range []string{"run", "run/guest", "run/log"} {
 		if err := os.Mkdir(s.path(sub), 0o700); err != nil {
 			t.Fatal(err)

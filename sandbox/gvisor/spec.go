@@ -36,11 +36,12 @@ const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bi
 // command that wants too much is refused before the cgroup kills.
 const memoryReserve = 64 << 20
 
-// ociSpec returns the OCI bundle's config.json for the sandbox.
-func ociSpec(spec driver.Spec, s sandbox, seed string) *specs.Spec {
+// ociSpec returns the OCI bundle's config.json for the sandbox, whose template is an
+// image or, if that is "", mounted.
+func (d *Driver) ociSpec(spec driver.Spec, s sandbox, image string) *specs.Spec {
 	l := spec.Limits
 	guest := append(slices.Clone(capabilities), guestCapability)
-	return &specs.Spec{
+	o := &specs.Spec{
 		Version: "1.1.0",
 		Process: &specs.Process{
 			Args: []string{guestPath},
@@ -56,7 +57,7 @@ func ociSpec(spec driver.Spec, s sandbox, seed string) *specs.Spec {
 		},
 		Root:     &specs.Root{Path: s.path("rootfs")},
 		Hostname: hostname,
-		Mounts: append([]specs.Mount{
+		Mounts: []specs.Mount{
 			{Destination: "/proc", Type: "proc", Source: "proc"},
 			{Destination: "/sys", Type: "sysfs", Source: "sysfs", Options: []string{"ro"}},
 			{Destination: "/dev", Type: "tmpfs", Source: "tmpfs"},
@@ -67,8 +68,8 @@ func ociSpec(spec driver.Spec, s sandbox, seed string) *specs.Spec {
 			// where disk is meant, and know no limit but the machine's.
 			{Destination: "/tmp", Type: "berth-disk", Source: "none"},
 			{Destination: guestRunDir, Type: "bind", Source: s.path("run/guest"), Options: []string{"bind", "noexec", "nosuid"}},
-		}, mounts(spec.Mounts)...),
-		Annotations: map[string]string{"dev.gvisor.tar.rootfs.upper": seed},
+		},
+		Annotations: map[string]string{"dev.gvisor.tar.rootfs.upper": d.seedPath()},
 		Linux: &specs.Linux{
 			Namespaces: []specs.LinuxNamespace{
 				{Type: specs.PIDNamespace},
@@ -85,6 +86,11 @@ func ociSpec(spec driver.Spec, s sandbox, seed string) *specs.Spec {
 			},
 		},
 	}
+	if image != "" {
+		d.useImage(o, image, l.Disk)
+	}
+	o.Mounts = append(o.Mounts, mounts(spec.Mounts)...)
+	return o
 }
 
 // mounts returns the OCI form of mounts. They lie outside of the sandbox's overlay:

@@ -34,7 +34,7 @@ func (d *Driver) begin(ctx context.Context, s sandbox, image string) error {
 	if err := d.start(ctx, s, image); err != nil {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), destroyTimeout)
 		defer cancel()
-		killErr := s.cgroup.Kill(ctx)
+		killErr := s.wall.kill(ctx)
 		return fmt.Errorf("gvisor: start %s: %w%s", s.id, errors.Join(err, killErr), s.lastWords())
 	}
 	return nil
@@ -54,29 +54,8 @@ func (d *Driver) start(ctx context.Context, s sandbox, image string) error {
 		return errors.New("created before the machine was restarted")
 	}
 
-	log, err := os.OpenFile(s.path("run/log/runsc.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err != nil {
+	if err := s.wall.start(ctx, d.arguments(s, rec, image), rec, image != ""); err != nil {
 		return err
-	}
-	defer log.Close()
-	cmd, err := d.runscCommand(s, rec.Limits.Disk, image, log)
-	if err != nil {
-		return err
-	}
-	defer cmd.ExtraFiles[len(cmd.ExtraFiles)-1].Close()
-	if err := s.launch(cmd, rec.Rootfs, d.skeleton); err != nil {
-		return err
-	}
-	exited := make(chan error, 1)
-	go func() { exited <- cmd.Wait() }()
-	select {
-	case err := <-exited:
-		if err != nil {
-			return fmt.Errorf("runsc: %w", err)
-		}
-	case <-ctx.Done():
-		// It is in the cgroup, so our caller's kill ends it.
-		return fmt.Errorf("runsc: %w", context.Cause(ctx))
 	}
 	return s.awaitGuest(ctx)
 }
@@ -90,7 +69,7 @@ func (s sandbox) awaitGuest(ctx context.Context) error {
 		if err == nil {
 			return conn.Close()
 		}
-		if _, alive := s.sentry(); n%32 == 0 && !alive {
+		if n%32 == 0 && !s.wall.alive() {
 			return errors.New("the guest ended before it listened")
 		}
 		select {
@@ -118,9 +97,9 @@ func (d *Driver) Dial(ctx context.Context, id string) (net.Conn, error) {
 // sandbox does what it likes. Only its last element is looked up there, and a
 // link in that place is not followed.
 func (s sandbox) dial(ctx context.Context) (net.Conn, error) {
-	dir, err := unix.Open(s.path("run/guest"), unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	dir, err := unix.Open(s.run("guest"), unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return nil, &os.PathError{Op: "open", Path: s.path("run/guest"), Err: err}
+		return nil, &os.PathError{Op: "open", Path: s.run("guest"), Err: err}
 	}
 	defer unix.Close(dir)
 	fd, err := unix.Openat(dir, socketName, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
@@ -147,9 +126,12 @@ const wordsLimit = 2048
 func (s sandbox) lastWords() string {
 	var b strings.Builder
 	for _, name := range []string{"runsc.log", "panic.log"} {
-		if words := tail(s.path("run/log/" + name)); words != "" {
+		if words := tail(s.run("log/" + name)); words != "" {
 			fmt.Fprintf(&b, "; %s: %s", name, words)
 		}
+	}
+	if words := printable(s.wall.words()); words != "" {
+		b.WriteString("; " + words)
 	}
 	return b.String()
 }
@@ -168,10 +150,15 @@ func tail(path string) string {
 	}
 	buf := make([]byte, min(fi.Size(), wordsLimit))
 	n, _ := f.ReadAt(buf, fi.Size()-int64(len(buf)))
+	return printable(string(buf[:n]))
+}
+
+// printable returns what can be printed of a text, on one line.
+func printable(text string) string {
 	return strings.Join(strings.Fields(strings.Map(func(r rune) rune {
 		if r == utf8.RuneError || !unicode.IsPrint(r) {
 			return ' '
 		}
 		return r
-	}, string(buf[:n]))), " ")
+	}, text)), " ")
 }

@@ -2,12 +2,6 @@ package gvisor
 
 import (
 	"context"
-	"fmt"
-	"os"
-	"path/filepath"
-	"strings"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/berth-run/berth/sandbox/driver"
 )
@@ -23,11 +17,13 @@ func (d *Driver) Stats(_ context.Context, id string) (driver.Stats, error) {
 	if err != nil {
 		return driver.Stats{}, err
 	}
-	u := s.cgroup.Usage()
+	alive, u := s.wall.alive(), s.wall.usage()
 	stats := driver.Stats{CPU: u.CPU, Memory: u.Memory, MemoryPeak: u.Peak, PIDs: u.PIDs}
+	if alive {
+		stats.Disk = u.disk
+	}
 
 	rec, err := s.record()
-	pid, alive := s.sentry()
 	switch {
 	case err != nil:
 		stats.State, stats.Reason = driver.StateDead, driver.ReasonKilled
@@ -44,35 +40,5 @@ func (d *Driver) Stats(_ context.Context, id string) (driver.Stats, error) {
 	default:
 		stats.State = driver.StateRunning
 	}
-	if alive {
-		stats.Disk = diskUsed(pid, s.path(sealed+"/disk"))
-	}
 	return stats, nil
-}
-
-// diskUsed returns the bytes on disk of the sandbox's writable layer: the file
-// below dir that the sentry has open and that has no name any more. Its path is of
-// little use, because the mount that it goes through is in no namespace any more.
-func diskUsed(pid int, dir string) int64 {
-	var volume unix.Stat_t
-	if unix.Stat(dir, &volume) != nil {
-		return 0
-	}
-	fds := fmt.Sprintf("/proc/%d/fd", pid)
-	entries, err := os.ReadDir(fds)
-	if err != nil {
-		return 0
-	}
-	for _, e := range entries {
-		link := filepath.Join(fds, e.Name())
-		target, err := os.Readlink(link)
-		if err != nil || !strings.HasPrefix(filepath.Base(target), "runsc-filestore-") {
-			continue
-		}
-		var st unix.Stat_t
-		if unix.Stat(link, &st) == nil && st.Nlink == 0 && st.Dev == volume.Dev {
-			return st.Blocks * 512
-		}
-	}
-	return 0
 }

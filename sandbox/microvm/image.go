@@ -2,18 +2,12 @@ package microvm
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/berth-run/berth/guest/boot"
 	"github.com/berth-run/berth/sandbox/driver"
@@ -25,43 +19,14 @@ const blockSize = 4096
 // image returns the path of the template as a disk image, which it makes at the first
 // time: a second for each hundred megabytes.
 func (d *Driver) image(ctx context.Context, rootfs string) (string, error) {
-	var st unix.Stat_t
-	if err := unix.Stat(rootfs, &st); err != nil {
-		return "", &os.PathError{Op: "stat", Path: rootfs, Err: err}
-	}
-	// A template is never written, so its directory stands for all that is in it.
-	sum := sha256.Sum256(fmt.Appendf(nil, "1 %q %d %d %d", rootfs, st.Dev, st.Ino, st.Mtim.Nano()))
-	path := filepath.Join(d.opts.ImageDir, hex.EncodeToString(sum[:16]))
-	if _, err := os.Stat(path); err == nil {
-		return path, nil
-	}
-	lock, err := os.OpenFile(path+".lock", os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return "", err
-	}
-	defer lock.Close()
-	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
-		return "", err
-	}
-	if _, err := os.Stat(path); err == nil { // somebody else was quicker
-		return path, nil
-	}
-	size, files, err := measure(rootfs)
-	if err != nil {
-		return "", err
-	}
-	tmp := path + ".tmp"
-	if err := makeFS(ctx, tmp, size, rootfs, "-N", strconv.Itoa(files)); err != nil {
-		return "", errors.Join(err, os.Remove(tmp))
-	}
-	if err := driver.WriteFile(path+sourceSuffix, []byte(rootfs), 0o600); err != nil {
-		return "", err
-	}
-	return path, os.Rename(tmp, path)
+	return d.images.Get(rootfs, func(path, rootfs string) error {
+		size, files, err := measure(rootfs)
+		if err != nil {
+			return err
+		}
+		return makeFS(ctx, path, size, rootfs, "-N", strconv.Itoa(files))
+	})
 }
-
-// sourceSuffix is of the file beside an image that says which template it is of.
-const sourceSuffix = ".source"
 
 // dropImages removes the images of templates that are gone and of which there is no
 // sandbox.
@@ -80,26 +45,7 @@ func (d *Driver) dropImages() error {
 			used[rec.Image] = true
 		}
 	}
-	sources, err := filepath.Glob(filepath.Join(d.opts.ImageDir, "*"+sourceSuffix))
-	if err != nil {
-		return err
-	}
-	for _, source := range sources {
-		rootfs, err := os.ReadFile(source)
-		if err != nil {
-			return err
-		}
-		image := strings.TrimSuffix(source, sourceSuffix)
-		if _, err := os.Stat(string(rootfs)); !errors.Is(err, fs.ErrNotExist) || used[image] {
-			continue
-		}
-		for _, path := range []string{image, image + ".lock", source} {
-			if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-				return err
-			}
-		}
-	}
-	return nil
+	return d.images.Drop(used)
 }
 
 // measure returns how large and for how many files a file system for the tree has to be.

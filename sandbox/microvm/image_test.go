@@ -19,10 +19,11 @@ func TestImages(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := &Driver{opts: Options{StateDir: state, ImageDir: filepath.Join(state, "images")}, dir: dir}
-	if err := os.Mkdir(d.opts.ImageDir, 0o700); err != nil {
+	images, err := driver.OpenImages(filepath.Join(state, "images"))
+	if err != nil {
 		t.Fatal(err)
 	}
+	d := &Driver{dir: dir, images: images}
 	made := make(map[string]string)
 	for _, name := range []string{"stays", "goes", "used"} {
 		rootfs := filepath.Join(state, name)

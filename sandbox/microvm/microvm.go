@@ -42,6 +42,7 @@ type Options struct {
 type Driver struct {
 	opts      Options
 	dir       driver.Dir
+	images    driver.Images
 	log       *slog.Logger
 	cgroups   host.Hierarchy
 	instance  string
@@ -140,6 +141,9 @@ func (d *Driver) prepareStateDir() (err error) {
 		if *dir, err = filepath.Abs(*dir); err != nil {
 			return err
 		}
+	}
+	if d.images, err = driver.OpenImages(d.opts.ImageDir); err != nil {
+		return err
 	}
 	if err := os.MkdirAll(d.rootDir(), 0o700); err != nil {
 		return err

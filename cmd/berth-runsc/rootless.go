@@ -1,0 +1,62 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+
+	"github.com/google/subcommands"
+	"golang.org/x/sys/unix"
+	"gvisor.dev/gvisor/runsc/cmd"
+	"gvisor.dev/gvisor/runsc/config"
+	"gvisor.dev/gvisor/runsc/container"
+	"gvisor.dev/gvisor/runsc/flag"
+	"gvisor.dev/gvisor/runsc/specutils"
+)
+
+// withoutRootless takes --rootless from the arguments of the sentry. For runsc it
+// means that the sentry's user namespace maps the user there is and not one more,
+// which the user may not. To the sentry it means that it need not give up what it
+// was started with: it keeps /proc and is not executed again as nobody. It can do
+// both, and does without the flag.
+func withoutRootless(args []string) []string {
+	if !slices.Contains(args, "boot") {
+		return args
+	}
+	return slices.DeleteFunc(slices.Clone(args), func(a string) bool { return a == "--rootless=true" })
+}
+
+// restore is runsc's command, which refuses --rootless for what it does not say. A
+// detached container of its own is all that is restored here.
+type restore struct{ cmd.Restore }
+
+func (r *restore) Execute(ctx context.Context, f *flag.FlagSet, args ...any) subcommands.ExitStatus {
+	conf := args[0].(*config.Config)
+	if !conf.Rootless {
+		return r.Restore.Execute(ctx, f, args...)
+	}
+	if err := restoreRootless(conf, f); err != nil {
+		fmt.Fprintln(os.Stderr, "restore:", err)
+		return subcommands.ExitFailure
+	}
+	*args[1].(*unix.WaitStatus) = 0
+	return subcommands.ExitSuccess
+}
+
+func restoreRootless(conf *config.Config, f *flag.FlagSet) error {
+	value := func(name string) string { return f.Lookup(name).Value.String() }
+	spec, err := specutils.ReadSpec(value("bundle"), conf)
+	if err != nil {
+		return err
+	}
+	c, err := container.New(conf, container.Args{ID: f.Arg(0), Spec: spec, BundleDir: value("bundle"), PIDFile: value("pid-file")})
+	if err != nil {
+		return err
+	}
+	if err := c.Restore(conf, value("image-path"), false, false); err != nil {
+		c.Destroy()
+		return err
+	}
+	return nil
+}

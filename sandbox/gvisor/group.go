@@ -1,0 +1,214 @@
+package gvisor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/berth-run/berth/sandbox/driver"
+	"github.com/berth-run/berth/sandbox/host"
+)
+
+// A group is the wall that root builds: a cgroup, and namespaces made by a thread of
+// this process.
+type group struct {
+	dir      string
+	runsc    *os.File
+	skeleton string
+	cgroup   host.Cgroup
+}
+
+func (g *group) path(elem string) string { return g.dir + "/" + elem }
+func (g *group) run() string             { return g.dir + "/run" }
+func (g *group) words() string           { return "" }
+
+func (g *group) kill(ctx context.Context) error { return g.cgroup.Kill(ctx) }
+
+// runOptions bound the tmpfs that holds the guest's socket and the logs. Root in
+// the sandbox may write there as it likes: to fill it harms only its own logs,
+// and its pages count as the sandbox's memory.
+const runOptions = "mode=0700,size=4m,nr_inodes=64"
+
+func (g *group) raise(l driver.Limits) error {
+	flags := uintptr(unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC)
+	if err := unix.Mount("berth", g.run(), "tmpfs", flags, runOptions); err != nil {
+		return fmt.Errorf("mounting tmpfs: %w", err)
+	}
+	for _, sub := range []string{"run/guest", "run/log"} {
+		if err := os.Mkdir(g.path(sub), 0o700); err != nil {
+			return err
+		}
+	}
+	if err := g.cgroup.Create(l, hostPIDs(l)); err != nil {
+		return fmt.Errorf("cgroup: %w", err)
+	}
+	return nil
+}
+
+// highFD is the first descriptor number that the sentry uses for itself.
+const highFD = 256
+
+// start runs runsc. Its output, the container's and the sentry's last words go to a log.
+func (g *group) start(ctx context.Context, args []string, rec record, sleeps bool) error {
+	if sleeps {
+		if err := wake(g.path("run/guest")); err != nil {
+			return err
+		}
+	}
+	log, err := os.OpenFile(g.path("run/log/runsc.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	cmd := exec.Command(procFD(g.runsc), args...)
+	cmd.Dir = g.dir
+	cmd.Env = []string{}
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+
+	// The sentry moves its standard streams to 256 and up. To grow the table of
+	// descriptors of a process with threads, the kernel waits for an RCU grace
+	// period (16 ms here). A child's table is made to fit what its parent has
+	// open, so an open 256 in runsc spares the sentry the growth.
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		return err
+	}
+	defer null.Close()
+	cmd.ExtraFiles = make([]*os.File, highFD-2)
+	cmd.ExtraFiles[highFD-3] = null
+	if err := g.launch(cmd, rec.Rootfs); err != nil {
+		return err
+	}
+	exited := make(chan error, 1)
+	go func() { exited <- cmd.Wait() }()
+	select {
+	case err := <-exited:
+		if err != nil {
+			return fmt.Errorf("runsc: %w", err)
+		}
+		return nil
+	case <-ctx.Done():
+		// It is in the cgroup, so our caller's kill ends it.
+		return fmt.Errorf("runsc: %w", context.Cause(ctx))
+	}
+}
+
+// launch starts cmd as the sandbox needs it: in its cgroup, in a network
+// namespace with nothing but lo, and in a mount namespace in which s/rootfs shows
+// the template. The namespaces are those of a thread that runs this and nothing
+// else ever again; when the sandbox's processes are gone, so are the namespaces.
+//
+// `runsc` would make a network namespace too, but leave lo down, and without lo
+// up gVisor gives the sandbox none.
+func (g *group) launch(cmd *exec.Cmd, rootfs string) error {
+	layers := []string{g.skeleton, rootfs}
+	if _, err := os.Stat(g.path(mountPoints)); err == nil {
+		layers = append([]string{g.path(mountPoints)}, layers...)
+	}
+	entered, err := g.cgroup.Enter(cmd)
+	if err != nil {
+		return err
+	}
+	defer entered()
+	return host.OnOwnThread(func() error {
+		if err := unix.Unshare(unix.CLONE_NEWNS | unix.CLONE_NEWNET); err != nil {
+			return fmt.Errorf("unshare: %w", err)
+		}
+		if err := mountRootfs(g.path("rootfs"), layers); err != nil {
+			return fmt.Errorf("mounting the template: %w", err)
+		}
+		if err := setLoopbackUp(); err != nil {
+			return fmt.Errorf("lo: %w", err)
+		}
+		if err := g.cgroup.JoinThread(); err != nil {
+			return fmt.Errorf("joining the cgroup: %w", err)
+		}
+		return cmd.Start()
+	})
+}
+
+// control runs a command of runsc's on the running sandbox.
+func (g *group) control(ctx context.Context, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, procFD(g.runsc), append([]string{"--root=" + sealed + "/runsc"}, args...)...)
+	cmd.Dir = g.dir
+	cmd.Env = []string{}
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+func (g *group) remove(ctx context.Context) error {
+	// EINVAL: not a mount point, ENOENT: not even a directory.
+	err := unix.Unmount(g.run(), unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
+	if err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) {
+		return fmt.Errorf("unmounting run: %w", err)
+	}
+	return g.cgroup.Remove(ctx)
+}
+
+func (g *group) usage() usage {
+	u := usage{Usage: g.cgroup.Usage()}
+	if pid, alive := g.sentry(); alive {
+		u.disk = diskUsed(pid, g.path(sealed+"/disk"))
+	}
+	return u
+}
+
+func (g *group) alive() bool {
+	_, alive := g.sentry()
+	return alive
+}
+
+// sentry returns the process id of the sentry, if it is alive.
+func (g *group) sentry() (int, bool) {
+	raw, err := os.ReadFile(g.path("pid"))
+	if err != nil {
+		return 0, false
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(raw)))
+	if err != nil || pid <= 0 {
+		return 0, false
+	}
+	// The number may belong to somebody else by now; the cgroup cannot.
+	pids, err := g.cgroup.Procs()
+	if err != nil || !slices.Contains(pids, pid) {
+		return 0, false
+	}
+	return pid, !host.IsZombie(pid)
+}
+
+// diskUsed returns the bytes on disk of the sandbox's writable layer: the file
+// below dir that the sentry has open and that has no name any more. Its path is of
+// little use, because the mount that it goes through is in no namespace any more.
+func diskUsed(pid int, dir string) int64 {
+	var volume unix.Stat_t
+	if unix.Stat(dir, &volume) != nil {
+		return 0
+	}
+	fds := fmt.Sprintf("/proc/%d/fd", pid)
+	entries, err := os.ReadDir(fds)
+	if err != nil {
+		return 0
+	}
+	for _, e := range entries {
+		link := filepath.Join(fds, e.Name())
+		target, err := os.Readlink(link)
+		if err != nil || !strings.HasPrefix(filepath.Base(target), "runsc-filestore-") {
+			continue
+		}
+		var st unix.Stat_t
+		if unix.Stat(link, &st) == nil && st.Nlink == 0 && st.Dev == volume.Dev {
+			return st.Blocks * 512
+		}
+	}
+	return 0
+}

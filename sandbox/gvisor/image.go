@@ -1,0 +1,71 @@
+package gvisor
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+
+	specs "github.com/opencontainers/runtime-spec/specs-go"
+
+	"github.com/berth-run/berth/image/erofs"
+	"github.com/berth-run/berth/image/layer"
+	"github.com/berth-run/berth/sandbox/driver"
+)
+
+// imageSuffix is of the skeleton's image.
+const imageSuffix = ".erofs"
+
+// prepareImages makes the image of the skeleton, and removes those of templates that
+// are gone.
+func (d *Driver) prepareImages() (err error) {
+	if d.images, err = driver.OpenImages(cmp.Or(d.opts.ImageDir, filepath.Join(d.opts.StateDir, "images"))); err != nil {
+		return err
+	}
+	if _, err := os.Stat(d.skeleton + imageSuffix); err != nil {
+		tmp := d.skeleton + imageSuffix + ".tmp"
+		if err := errors.Join(erofs.Make(tmp, d.skeleton+path.Dir(guestPath)), os.Rename(tmp, d.skeleton+imageSuffix)); err != nil {
+			return err
+		}
+	}
+	used := make(map[string]bool)
+	ids, err := d.dir.List()
+	if err != nil {
+		return err
+	}
+	for _, id := range ids {
+		if s, err := d.sandbox(id); err == nil {
+			if rec, err := s.record(); err == nil {
+				used[rec.Image] = true
+			}
+		}
+	}
+	return d.images.Drop(used)
+}
+
+// image returns the image of a sandbox's template, which is made at the first time: a
+// second for each hundred megabytes. It is "" where templates are mounted.
+func (d *Driver) image(spec driver.Spec) (string, error) {
+	if d.rootless {
+		if len(spec.Mounts) > 0 {
+			return "", fmt.Errorf("directories of the host are shown to sandboxes of root only: %w", errors.ErrUnsupported)
+		}
+		return d.images.Get(spec.Rootfs, erofs.Make)
+	}
+	owners, err := layer.OwnersOf(spec.Rootfs)
+	if err == nil && owners.Noted() {
+		err = fmt.Errorf("the template %s was made by an ordinary user, who alone can use it", spec.Rootfs)
+	}
+	return "", err
+}
+
+// useImage has gVisor read the template from an image. What is written lies above.
+func (d *Driver) useImage(o *specs.Spec, image string, disk int64) {
+	o.Annotations["dev.gvisor.spec.rootfs.source"] = image
+	o.Annotations["dev.gvisor.spec.rootfs.type"] = "erofs"
+	o.Annotations["dev.gvisor.spec.rootfs.overlay"] = "dir=/" // --overlay2 says where; a checkpoint does not go with another place
+	o.Annotations["dev.gvisor.spec.rootfs.options"] = fmt.Sprintf("size=%d", disk)
+	o.Mounts = append([]specs.Mount{{Destination: path.Dir(guestPath), Type: "erofs", Source: d.skeleton + imageSuffix}}, o.Mounts...)
+}

@@ -1,0 +1,247 @@
+package gvisor
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/berth-run/berth/sandbox/driver"
+	"github.com/berth-run/berth/sandbox/host"
+)
+
+// A warden is the wall that an ordinary user builds: namespaces of which the user is
+// the owner, and in them a process that looks after the limits and ends with all the
+// others. It is berth-runsc, whose package warden says what it finds and leaves in the
+// sandbox's directory.
+type warden struct {
+	dir   string
+	runsc *os.File
+}
+
+func (w *warden) path(elem string) string { return w.dir + "/" + elem }
+
+func (w *warden) raise(driver.Limits) error    { return nil }
+func (w *warden) remove(context.Context) error { return nil }
+
+// userNamespaces makes a process the first in namespaces of its own, in which this
+// process's user is root and nobody else is anybody.
+func userNamespaces() *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{
+		Setsid: true,
+		Cloneflags: unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWNET |
+			unix.CLONE_NEWIPC | unix.CLONE_NEWUTS,
+		UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Geteuid(), Size: 1}},
+		GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getegid(), Size: 1}},
+	}
+}
+
+// start starts the warden, which starts runsc and tells when it has.
+func (w *warden) start(ctx context.Context, args []string, rec record, sleeps bool) error {
+	r, tells, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	cmd := exec.Command("/proc/self/fd/4", append([]string{"warden",
+		"--memory=" + strconv.FormatInt(rec.Limits.Memory, 10), "--pids=" + strconv.Itoa(hostPIDs(rec.Limits)),
+		"--wake=" + strconv.FormatBool(sleeps), "--"}, args...)...)
+	cmd.Dir = w.dir
+	cmd.Env = []string{}
+	cmd.ExtraFiles = []*os.File{tells, w.runsc} // from its namespace it cannot look at this process
+	cmd.SysProcAttr = userNamespaces()
+	err = cmd.Start()
+	tells.Close()
+	if err != nil {
+		return noNamespaces(err)
+	}
+	dead := make(chan struct{})
+	go func() {
+		cmd.Wait()
+		close(dead)
+	}()
+	stop := context.AfterFunc(ctx, func() { r.SetReadDeadline(time.Now()) })
+	defer stop()
+	told, err := io.ReadAll(io.LimitReader(r, 2*wordsLimit))
+	switch {
+	case ctx.Err() != nil:
+		cmd.Process.Kill() // it is not known by its lock yet, perhaps
+		<-dead
+		return fmt.Errorf("runsc: %w", context.Cause(ctx))
+	case err != nil:
+		return err
+	case string(told) != "started":
+		return errors.New(printable(strings.TrimSpace(string(told))))
+	}
+	return nil
+}
+
+// find returns the warden's process id, if it is alive.
+func (w *warden) find() (pid int, alive bool) {
+	f, err := os.OpenFile(w.path("warden.lock"), os.O_RDWR|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return 0, false
+	}
+	defer f.Close()
+	lock := unix.Flock_t{Type: unix.F_WRLCK}
+	if err := unix.FcntlFlock(f.Fd(), unix.F_GETLK, &lock); err != nil || lock.Type == unix.F_UNLCK || lock.Pid <= 0 {
+		return 0, false
+	}
+	return int(lock.Pid), true
+}
+
+func (w *warden) alive() bool {
+	_, alive := w.find()
+	return alive
+}
+
+// run returns run/ in the warden's mount namespace.
+func (w *warden) run() string {
+	pid, alive := w.find()
+	if !alive {
+		return w.path("run") // in which there is nothing
+	}
+	return fmt.Sprintf("/proc/%d/root%s", pid, w.path("run"))
+}
+
+func (w *warden) kill(ctx context.Context) error {
+	pid, alive := w.find()
+	if !alive {
+		return nil
+	}
+	fd, err := unix.PidfdOpen(pid, 0)
+	if errors.Is(err, unix.ESRCH) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	if again, alive := w.find(); !alive || again != pid {
+		return nil // the number was somebody else's already
+	}
+	if err := unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
+		return err
+	}
+	for { // until it is dead, which it is after all the others
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 20)
+		switch {
+		case n > 0:
+			return nil
+		case err != nil && !errors.Is(err, unix.EINTR):
+			return err
+		case ctx.Err() != nil:
+			return fmt.Errorf("process %d will not die: %w", pid, context.Cause(ctx))
+		}
+	}
+}
+
+// A wardenReply has the parts of the warden's Reply and End that are needed here.
+type wardenReply struct {
+	CPU    time.Duration `json:"cpu"`
+	Memory int64         `json:"memory"`
+	Peak   int64         `json:"peak"`
+	PIDs   int           `json:"pids"`
+	Disk   int64         `json:"disk"`
+
+	Failed bool   `json:"failed"`
+	Output string `json:"output"`
+
+	OOM   bool   `json:"oom"`
+	Words string `json:"words"`
+}
+
+// maxReply bounds a reply.
+const maxReply = 64 << 10
+
+// ask asks the warden to run runsc, or without arguments for what the sandbox uses.
+func (w *warden) ask(ctx context.Context, args ...string) (reply wardenReply, err error) {
+	dir, err := os.Open(w.dir) // because the path of a socket may not be long
+	if err != nil {
+		return reply, err
+	}
+	defer dir.Close()
+	var dialer net.Dialer
+	conn, err := dialer.DialContext(ctx, "unix", fmt.Sprintf("/proc/self/fd/%d/warden.sock", dir.Fd()))
+	if err != nil {
+		return reply, err
+	}
+	defer conn.Close()
+	defer context.AfterFunc(ctx, func() { conn.SetDeadline(time.Now()) })()
+	if err := json.NewEncoder(conn).Encode(map[string][]string{"args": args}); err != nil {
+		return reply, err
+	}
+	return reply, json.NewDecoder(io.LimitReader(conn, maxReply)).Decode(&reply)
+}
+
+func (w *warden) control(ctx context.Context, args ...string) (string, error) {
+	reply, err := w.ask(ctx, append([]string{"--root=" + sealed + "/runsc"}, args...)...)
+	if err == nil && reply.Failed {
+		err = errors.New("runsc failed")
+	}
+	return reply.Output, err
+}
+
+// askTimeout bounds a question for what a sandbox uses.
+const askTimeout = 5 * time.Second
+
+func (w *warden) usage() usage {
+	var reply wardenReply
+	if w.alive() {
+		ctx, cancel := context.WithTimeout(context.Background(), askTimeout)
+		defer cancel()
+		reply, _ = w.ask(ctx)
+	} else {
+		reply = w.end()
+	}
+	u := usage{Usage: host.Usage{CPU: reply.CPU, Memory: reply.Memory, Peak: reply.Peak, PIDs: reply.PIDs}, disk: reply.Disk}
+	if reply.OOM {
+		u.OOMKills = 1
+	}
+	return u
+}
+
+func (w *warden) words() string { return w.end().Words }
+
+// end returns what is known of a sandbox that is dead.
+func (w *warden) end() (reply wardenReply) {
+	raw, err := os.ReadFile(w.path("end.json"))
+	if err != nil || json.Unmarshal(raw, &reply) != nil {
+		return wardenReply{}
+	}
+	return reply
+}
+
+// noNamespaces says why the kernel does not give an ordinary user namespaces.
+func noNamespaces(err error) error {
+	if err == nil {
+		return nil
+	}
+	if !errors.Is(err, unix.EPERM) && !errors.Is(err, unix.EACCES) && !errors.Is(err, unix.ENOSPC) && !errors.Is(err, unix.EINVAL) {
+		return err
+	}
+	for _, sysctl := range []struct{ path, name, forbids, allow string }{
+		{"/proc/sys/kernel/unprivileged_userns_clone", "kernel.unprivileged_userns_clone", "0", "1"},
+		{"/proc/sys/kernel/apparmor_restrict_unprivileged_userns", "kernel.apparmor_restrict_unprivileged_userns", "1", "0"},
+		{"/proc/sys/user/max_user_namespaces", "user.max_user_namespaces", "0", "10000"},
+	} {
+		raw, rerr := os.ReadFile(sysctl.path)
+		if rerr == nil && strings.TrimSpace(string(raw)) == sysctl.forbids {
+			return fmt.Errorf("this kernel gives user namespaces to root only: run as root, or sysctl -w %s=%s (%w)", sysctl.name, sysctl.allow, err)
+		} else if rerr != nil && !errors.Is(rerr, fs.ErrNotExist) {
+			continue
+		}
+	}
+	return fmt.Errorf("user namespaces cannot be made here, as in a container without leave to; run as root, or allow the system calls clone and unshare to make them: %w", err)
+}
