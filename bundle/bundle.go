@@ -28,8 +28,9 @@ const ContentType = "application/x-tar"
 // Bounds on a bundle that is read.
 const (
 	maxManifest  = 4 << 20
-	maxResponse  = 256 << 20
+	maxResponse  = 32 << 20
 	maxResponses = 10_000
+	maxDocuments = 2 << 30 // all responses together
 	maxLayer     = 64 << 30
 )
 
@@ -94,10 +95,13 @@ type Options struct {
 
 // A Carrier writes and reads bundles. It is safe for concurrent use. Errors that a
 // client may see are *berth.Error.
-type Carrier struct{ opts Options }
+type Carrier struct {
+	opts Options
+	one  chan struct{} // of the bundles that are written into the store
+}
 
 // New returns a carrier.
-func New(opts Options) *Carrier { return &Carrier{opts} }
+func New(opts Options) *Carrier { return &Carrier{opts, make(chan struct{}, 1)} }
 
 // madeID is an identifier that a server has made; what else looks like one is a
 // client's.

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"regexp"
 	"slices"
 	"time"
@@ -31,20 +32,24 @@ type Export struct {
 	carrier   *Carrier
 	project   berth.ProjectID
 	ctx       context.Context
-	documents [][]byte    // the responses, in the manifest's order
-	layer     *seal.Spool // the container's, or nil
+	documents *documents      // the responses, in the manifest's order
+	named     map[string]bool // files, by the responses
+	layer     *seal.Spool     // the container's, or nil
 }
 
 // Export gathers the chain that ends with a response, and its container as it is now
 // unless it is to be left out. What is still in progress cannot be carried. The
 // context must last until the bundle has been written.
 func (c *Carrier) Export(ctx context.Context, p berth.ProjectID, id berth.ResponseID, withContainer bool) (_ *Export, err error) {
-	x := &Export{carrier: c, project: p, ctx: ctx, Manifest: Manifest{Format: Format, CreatedAt: time.Now().Unix(), Server: c.opts.Version}}
+	x := &Export{carrier: c, project: p, ctx: ctx, named: map[string]bool{}, Manifest: Manifest{Format: Format, CreatedAt: time.Now().Unix(), Server: c.opts.Version}}
 	defer func() {
 		if err != nil {
 			x.Close()
 		}
 	}()
+	if x.documents, err = newDocuments(c.opts.SpoolDir); err != nil {
+		return nil, err
+	}
 	links, err := c.opts.Responses.Chain(ctx, p, id)
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, notFound(id)
@@ -141,8 +146,13 @@ func (x *Export) put(body *berth.Response, req *berth.ResponseRequest, input []b
 		return fmt.Errorf("response %s: %w", body.ID, err)
 	}
 	sum := sha256.Sum256(doc)
-	x.documents = append(x.documents, doc)
-	x.Manifest.Responses = append(x.Manifest.Responses, ManifestEntry{Path: fmt.Sprintf("responses/%05d.json", len(x.documents)),
+	if err := x.documents.add(bytes.NewReader(doc)); err != nil {
+		return err
+	}
+	for _, m := range fileID.FindAllSubmatch(doc, -1) {
+		x.named[string(m[1])] = true
+	}
+	x.Manifest.Responses = append(x.Manifest.Responses, ManifestEntry{Path: fmt.Sprintf("responses/%05d.json", len(x.documents.ends)),
 		ID: string(body.ID), Digest: "sha256:" + hex.EncodeToString(sum[:]), Bytes: int64(len(doc))})
 	return nil
 }
@@ -151,14 +161,7 @@ var fileID = regexp.MustCompile(`"(file-[0-9a-f]{48})"`)
 
 // files adds the uploaded files that the responses name and that are still there.
 func (x *Export) files(ctx context.Context) error {
-	var ids []string
-	for _, doc := range x.documents {
-		for _, m := range fileID.FindAllSubmatch(doc, -1) {
-			ids = append(ids, string(m[1]))
-		}
-	}
-	slices.Sort(ids)
-	for _, id := range slices.Compact(ids) {
+	for _, id := range slices.Sorted(maps.Keys(x.named)) {
 		content, f, err := x.carrier.opts.Files.Open(ctx, x.project, berth.FileID(id))
 		if berth.ErrorCode(err) == berth.CodeNotFound {
 			continue
@@ -266,7 +269,11 @@ func (x *Export) write(out *tar.Writer) error {
 		return err
 	}
 	for i, e := range x.Manifest.Responses {
-		if err := put(e.Path, e.Bytes, bytes.NewReader(x.documents[i])); err != nil {
+		doc, err := x.documents.open(i)
+		if err != nil {
+			return err
+		}
+		if err := put(e.Path, e.Bytes, doc); err != nil {
 			return err
 		}
 	}
@@ -295,10 +302,14 @@ func (x *Export) write(out *tar.Writer) error {
 
 // Close removes what was spooled.
 func (x *Export) Close() error {
-	if x.layer == nil {
-		return nil
+	var err error
+	if x.documents != nil {
+		err = x.documents.Close()
 	}
-	return x.layer.Close()
+	if x.layer != nil {
+		err = errors.Join(err, x.layer.Close())
+	}
+	return err
 }
 
 type counter struct {

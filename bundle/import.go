@@ -49,6 +49,10 @@ func (c *Carrier) Import(ctx context.Context, caller berth.Caller, r io.Reader) 
 			m.undo(context.WithoutCancel(ctx))
 		}
 	}()
+	if m.chain, err = newDocuments(c.opts.SpoolDir); err != nil {
+		return nil, err
+	}
+	defer m.chain.Close()
 	if err := m.readManifest(); err != nil {
 		return nil, err
 	}
@@ -83,7 +87,7 @@ type reading struct {
 	in       *tar.Reader
 	manifest Manifest
 	ids      map[string]string // by the identifiers of the bundle
-	chain    [][]byte
+	chain    *documents
 
 	files     []berth.FileID
 	container *berth.Container
@@ -104,6 +108,15 @@ func (m *reading) readManifest() error {
 		return invalid("its format is '%.64s', and must be '%s'", m.manifest.Format, Format)
 	case len(m.manifest.Responses) == 0 || len(m.manifest.Responses) > maxResponses:
 		return invalid("it has %d responses", len(m.manifest.Responses))
+	}
+	var all int64
+	for _, e := range m.manifest.Responses {
+		if e.Bytes < 0 || e.Bytes > maxResponse {
+			return invalid("a response has %d bytes", e.Bytes)
+		}
+		if all += e.Bytes; all > maxDocuments {
+			return invalid("its responses have more than %d bytes", int64(maxDocuments))
+		}
 	}
 	return nil
 }
@@ -147,19 +160,11 @@ func (c *checked) Read(p []byte) (int, error) {
 }
 
 func (m *reading) readResponse(e ManifestEntry) error {
-	if e.Bytes > maxResponse {
-		return invalid("a response has %d bytes", e.Bytes)
-	}
 	r, err := m.next(e)
 	if err != nil {
 		return err
 	}
-	doc, err := io.ReadAll(r)
-	if err != nil {
-		return err
-	}
-	m.chain = append(m.chain, doc)
-	return nil
+	return m.chain.add(r)
 }
 
 func (m *reading) readFile(ctx context.Context, f ManifestFile) error {
@@ -193,8 +198,9 @@ func (m *reading) readContainer(ctx context.Context, k *ManifestContainer) error
 	now := time.Now().Unix()
 	m.ids[k.ID] = string(id)
 	m.container = &berth.Container{ID: id, Object: "container", CreatedAt: now, LastActiveAt: now, Status: berth.ContainerExpired,
-		Name: "import", MemoryLimit: k.MemoryLimit, ExpiresAfter: k.ExpiresAfter, NetworkPolicy: k.Network,
-		Berth: berth.ContainerBerth{Template: k.Template, Reason: "imported", LastSnapshot: kept.Snapshot.ID}}
+		Name: "import", MemoryLimit: k.MemoryLimit, ExpiresAfter: k.ExpiresAfter,
+		NetworkPolicy: berth.NetworkPolicy{Type: k.Network.Type, AllowedDomains: k.Network.AllowedDomains}, // without secrets
+		Berth:         berth.ContainerBerth{Template: k.Template, Reason: "imported", LastSnapshot: kept.Snapshot.ID}}
 	m.done.SnapshotID, m.done.ContainerID, m.done.Template = kept.Snapshot.ID, id, k.Template
 	m.done.Missing = o.Templates != nil && !o.Templates(k.Template)
 	if berth.MemoryLimits[k.MemoryLimit] == 0 || k.ExpiresAfter.Minutes < 1 {
@@ -220,6 +226,9 @@ func unpack(w io.Writer, packed io.Reader, digest string) (made layer.Made, err 
 		if err != nil {
 			return made, invalid("its layer is broken: %v", err)
 		}
+		if made.Entries >= layer.DefaultMaxEntries {
+			return made, invalid("its layer has more than %d entries", layer.DefaultMaxEntries)
+		}
 		made.Bytes += h.Size
 	}
 	if _, err := io.Copy(io.Discard, all); err != nil {
@@ -237,35 +246,64 @@ func unpack(w io.Writer, packed io.Reader, digest string) (made layer.Made, err 
 // save makes the responses, the oldest first, and the container's object.
 func (m *reading) save(ctx context.Context, caller berth.Caller) error {
 	o := m.carrier.opts
-	records := make([]*store.Response, len(m.chain))
-	events := make([][]store.Event, len(m.chain))
+	select { // a document takes much more memory than room
+	case m.carrier.one <- struct{}{}:
+		defer func() { <-m.carrier.one }()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	all := len(m.manifest.Responses)
 	var previous berth.ResponseID
-	for i, doc := range m.chain {
-		var err error
-		if records[i], events[i], err = m.record(doc, previous); err != nil {
-			return fmt.Errorf("%s: %w", m.manifest.Responses[i].Path, err)
+	seen := make(map[berth.ResponseID]bool, all)
+	for i := range all { // all of them, before the first is written
+		rec, _, err := m.record(i, previous)
+		if err != nil {
+			return err
 		}
-		previous = records[i].Body.ID
+		if previous = rec.Body.ID; seen[previous] {
+			return invalid("it has a response twice")
+		}
+		seen[previous] = true
 	}
 	if m.container != nil {
 		if err := o.Containers.CreateContainer(ctx, &store.Container{Project: m.project, Key: caller.Key, Body: m.container}); err != nil {
 			return err
 		}
-		records[len(records)-1].Container = m.container.ID
 	}
-	for i, rec := range records {
-		rec.Key, rec.RequestID = caller.Key, caller.RequestID
-		if err := o.Responses.CreateResponse(ctx, rec, events[i], store.Lease{}); err != nil {
+	previous = ""
+	for i := range all {
+		rec, events, err := m.record(i, previous)
+		if err != nil {
 			return err
 		}
-		m.responses = append(m.responses, rec.Body.ID)
+		if m.container != nil && i == all-1 {
+			rec.Container = m.container.ID
+		}
+		rec.Key, rec.RequestID = caller.Key, caller.RequestID
+		if err := o.Responses.CreateResponse(ctx, rec, events, store.Lease{}); err != nil {
+			return err
+		}
+		previous = rec.Body.ID
+		m.responses = append(m.responses, previous)
 	}
-	m.done.Object, m.done.ResponseID, m.done.Responses, m.done.Files = "response.bundle", previous, len(records), len(m.files)
+	m.done.Object, m.done.ResponseID, m.done.Responses, m.done.Files = "response.bundle", previous, all, len(m.files)
 	return nil
 }
 
 // record returns a response of the bundle as it is to be kept here, after another.
-func (m *reading) record(doc []byte, previous berth.ResponseID) (*store.Response, []store.Event, error) {
+func (m *reading) record(i int, previous berth.ResponseID) (*store.Response, []store.Event, error) {
+	doc, err := m.chain.read(i)
+	if err != nil {
+		return nil, nil, err
+	}
+	rec, events, err := m.recordOf(doc, previous)
+	if err != nil {
+		err = fmt.Errorf("%s: %w", m.manifest.Responses[i].Path, err)
+	}
+	return rec, events, err
+}
+
+func (m *reading) recordOf(doc []byte, previous berth.ResponseID) (*store.Response, []store.Event, error) {
 	doc, err := m.rename(doc)
 	if err != nil {
 		return nil, nil, err
@@ -275,7 +313,11 @@ func (m *reading) record(doc []byte, previous berth.ResponseID) (*store.Response
 	}
 	var r response
 	rec := &store.Response{Project: m.project, Body: &berth.Response{}, Request: &berth.ResponseRequest{}}
-	if err := cmp.Or(json.Unmarshal(doc, &r), json.Unmarshal(r.Body, rec.Body), json.Unmarshal(r.Request, rec.Request)); err != nil {
+	err = json.Unmarshal(doc, &r)
+	if err == nil {
+		err = cmp.Or(json.Unmarshal(r.Body, rec.Body), json.Unmarshal(r.Request, rec.Request))
+	}
+	if err != nil {
 		return nil, nil, invalid("a response is not JSON of one")
 	}
 	b := rec.Body
