@@ -53,7 +53,7 @@ func psLine(c *berth.Container, now time.Time) string {
 		status += " (" + c.Berth.Reason + ")"
 	}
 	since := func(at int64) string { return now.Sub(time.Unix(at, 0)).Truncate(time.Second).String() }
-	return fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%s\t%s of %dm", c.ID, c.Name, status, c.Berth.Isolation, c.MemoryLimit,
+	return fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%s\t%s of %dm", c.ID, inLine(c.Name), status, c.Berth.Isolation, c.MemoryLimit,
 		since(c.CreatedAt), since(c.LastActiveAt), c.ExpiresAfter.Minutes)
 }
 

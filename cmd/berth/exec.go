@@ -111,7 +111,7 @@ func output(ctx context.Context, p *guest.Process) error {
 			}
 			return err
 		case ev.Ended && ev.ExitCode < 0: // a signal, in the way of shells
-			fmt.Fprintln(os.Stderr, "berth:", ev.Status)
+			fmt.Fprintln(os.Stderr, "berth:", inLine(ev.Status))
 			return exitError(137)
 		case ev.Ended && ev.ExitCode > 0:
 			return exitError(ev.ExitCode)

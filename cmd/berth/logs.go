@@ -12,7 +12,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
@@ -165,10 +164,5 @@ func harmless(text string) string {
 	if !term.IsTerminal(int(os.Stdout.Fd())) {
 		return text
 	}
-	return strings.Map(func(c rune) rune {
-		if unicode.IsControl(c) && c != '\n' && c != '\t' {
-			return -1
-		}
-		return c
-	}, text)
+	return strings.Map(printable, text)
 }

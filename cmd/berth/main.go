@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -32,7 +33,7 @@ func Main(args []string) int {
 		return int(exit)
 	}
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "berth:", err)
+		fmt.Fprintln(os.Stderr, "berth:", strings.Map(printable, err.Error())) // a guest's words may be in it
 		return 1
 	}
 	return 0

@@ -7,6 +7,7 @@ import (
 	"os"
 	"strings"
 	"time"
+	"unicode"
 
 	"golang.org/x/term"
 
@@ -99,14 +100,21 @@ func (p *progress) text(s string) {
 	}
 }
 
+// printable is r, unless it is an order to a terminal, or changes in which order what
+// comes after it is shown.
 func printable(r rune) rune {
 	switch {
 	case r == '\n' || r == '\t':
 		return r
-	case r < ' ' || 0x7f <= r && r < 0xa0:
+	case unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r):
 		return -1
 	}
 	return r
+}
+
+// inLine returns a text that somebody else chose as part of a line.
+func inLine(s string) string {
+	return strings.NewReplacer("\n", " ", "\t", " ").Replace(strings.Map(printable, s))
 }
 
 func firstLine(s string) string {

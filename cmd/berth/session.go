@@ -99,7 +99,7 @@ func newSessionImport() *cobra.Command {
 			return err
 		}
 		if done.Missing {
-			fmt.Fprintf(cmd.ErrOrStderr(), "the template %s is not here: bring it with berth image save and load before the container is used\n", done.Template)
+			fmt.Fprintf(cmd.ErrOrStderr(), "the template %s is not here: bring it with berth image save and load before the container is used\n", inLine(done.Template))
 		}
 		fmt.Fprintln(cmd.OutOrStdout(), done.ResponseID)
 		return nil
@@ -145,7 +145,7 @@ func differs(w io.Writer, r *bundle.Replay) error {
 	fmt.Fprintf(w, "%s differs at its item %d\n", d.ResponseID, d.Item)
 	for _, side := range []struct{ mark, text string }{{"- ", d.Recorded}, {"+ ", d.Replayed}} {
 		for line := range strings.SplitSeq(strings.TrimRight(side.text, "\n"), "\n") {
-			fmt.Fprintln(w, side.mark+line)
+			fmt.Fprintln(w, side.mark+strings.Map(printable, line))
 		}
 	}
 	return errors.New("the replay differs from the record")
@@ -169,7 +169,7 @@ func besides(w io.Writer, r *bundle.Replay) error {
 			fmt.Fprintf(out, "%s\t%s\n", left, right)
 		}
 		if one.Error != "" {
-			fmt.Fprintf(out, "\t! %s\n", one.Error)
+			fmt.Fprintf(out, "\t! %s\n", inLine(one.Error))
 		}
 	}
 	return out.Flush()

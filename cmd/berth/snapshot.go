@@ -81,7 +81,7 @@ func snapshotLine(s *berth.Snapshot) string {
 	if s.ExpiresAt != nil {
 		expires = time.Unix(*s.ExpiresAt, 0).UTC().Format(time.RFC3339)
 	}
-	return fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s", s.ID, s.Name, s.ContainerID, s.Cause, memory, s.StoredBytes,
+	return fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s", s.ID, inLine(s.Name), s.ContainerID, s.Cause, memory, s.StoredBytes,
 		time.Unix(s.CreatedAt, 0).UTC().Format(time.RFC3339), expires)
 }
 
@@ -133,7 +133,7 @@ func each(ids []string, do func(id string) error) error {
 	failed := false
 	for _, id := range ids {
 		if err := do(id); err != nil {
-			fmt.Fprintf(os.Stderr, "berth: %s: %v\n", id, err)
+			fmt.Fprintf(os.Stderr, "berth: %s: %s\n", id, inLine(err.Error()))
 			failed = true
 		}
 	}

@@ -157,7 +157,7 @@ func printTop(out io.Writer, lines []topLine, refresh bool) error {
 	fmt.Fprintln(w, "ID\tNAME\tCPU\tMEMORY\tPEAK\tLIMIT\tDISK\tPIDS\tSENT\tRECEIVED\tREFUSED\tAGE")
 	for _, l := range lines {
 		s := l.stats
-		fmt.Fprintf(w, "%s\t%s\t%.1f%%\t%s\t%s\t%s\t%s\t%d\t%s\t%s\t%d\t%s\n", l.container.ID, harmless(l.container.Name), l.cpu, size(s.Memory.Bytes), size(s.Memory.PeakBytes),
+		fmt.Fprintf(w, "%s\t%s\t%.1f%%\t%s\t%s\t%s\t%s\t%d\t%s\t%s\t%d\t%s\n", l.container.ID, inLine(l.container.Name), l.cpu, size(s.Memory.Bytes), size(s.Memory.PeakBytes),
 			size(s.Memory.LimitBytes), size(s.Disk.Bytes), s.PIDs.Count, size(s.Egress.BytesSent), size(s.Egress.BytesReceived), s.Egress.Refused,
 			time.Duration(s.UptimeSeconds)*time.Second)
 	}

@@ -106,7 +106,7 @@ func listEndpoints(ctx context.Context, cmd *cobra.Command, s *webhook.Service, 
 		for _, t := range e.EventTypes {
 			types = append(types, string(t))
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", e.ID, e.Name, e.URL, strings.Join(types, ","), e.SigningSecretHint, utc(e.CreatedAt))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", e.ID, inLine(e.Name), inLine(e.URL), strings.Join(types, ","), e.SigningSecretHint, utc(e.CreatedAt))
 	}
 	return w.Flush()
 }
