@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -136,6 +137,57 @@ func TestBudget(t *testing.T) {
 			h.containers.commands["fails"] = exits(1, "")
 			h.containers.commands["fails too"] = exits(1, "")
 			r := h.final(h.create(asks(`{"budget":` + c.budget + `}`)).ID)
+			status := berth.StatusIncomplete
+			if c.reason == "" {
+				status = berth.StatusCompleted
+			}
+			wantEnd(t, r, status, c.reason)
+			if got := len(h.containers.ran); got != c.calls {
+				t.Errorf("%d calls were made, want %d", got, c.calls)
+			}
+		})
+	}
+}
+
+// A budget of money counts what upstreams have prices for, and ends a response before
+// the turn that would go beyond it.
+func TestBudgetOfCost(t *testing.T) {
+	costs := func(command, amount string) turn {
+		value, err := berth.ParseAmount(amount)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f := model.Finish{Reason: model.FinishStop, Usage: berth.Usage{InputTokens: 10, OutputTokens: 5, TotalTokens: 15}, Origin: model.Origin{Upstream: "a", Model: "m"}}
+		if value > 0 {
+			f.Cost = &berth.Cost{Value: value, Currency: "usd"}
+		}
+		return append(run(command), f)
+	}
+	for _, c := range []struct {
+		name, asked, server string
+		amount              string // of each turn
+		calls               int
+		reason              string
+	}{
+		{"asked", `{"max_cost":0.03}`, "", "0.01", 3, berth.ReasonCost},
+		{"between two turns", `{"max_cost":0.025}`, "", "0.01", 3, berth.ReasonCost},
+		{"the server's", `{}`, "0.02", "0.01", 2, berth.ReasonCost},
+		{"less than the server's", `{"max_cost":0.01}`, "0.04", "0.01", 1, berth.ReasonCost},
+		{"more than the server's", `{"max_cost":9}`, "0.04", "0.01", 4, berth.ReasonCost},
+		{"enough", `{"max_cost":1}`, "", "0.01", 6, ""},
+		{"without prices", `{"max_cost":0.01}`, "", "0", 6, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			var turns []turn
+			for i := range 6 {
+				turns = append(turns, costs(fmt.Sprint("step ", i), c.amount))
+			}
+			h := newHouse(t, append(turns, say("done"))...)
+			if c.server != "" {
+				h.engine.Budget.Cost, _ = berth.ParseAmount(c.server)
+			}
+			r := h.final(h.create(asks(`{"budget":` + c.asked + `}`)).ID)
 			status := berth.StatusIncomplete
 			if c.reason == "" {
 				status = berth.StatusCompleted
