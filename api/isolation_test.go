@@ -40,6 +40,9 @@ var probed = map[string][]string{
 		`/v1/responses {"model":"scripted","input":"x","tools":[{"type":"shell","environment":{"type":"container_reference","container_id":"{container}"}}]}`,
 		`/v1/responses {"model":"scripted","input":"x","tools":[{"type":"shell","environment":{"type":"container_auto","file_ids":["{file}"]}}]}`,
 		`/v1/responses {"model":"scripted","input":"x","tools":[{"type":"shell","environment":{"type":"container_auto","berth":{"snapshot_id":"{snapshot}"}}}]}`,
+		`/v1/responses {"model":"scripted","input":"x","tools":[{"type":"shell","environment":{"type":"container_auto","berth":{"volumes":[{"name":"{volume_name}"}]}}}]}`,
+		`/v1/responses {"model":"scripted","input":"x","background":true,"tools":[{"type":"shell","environment":{"type":"container_reference","container_id":"{container}"}}]}`,
+		`/v1/responses {"model":"scripted","previous_response_id":"$response","input":[{"type":"shell_call_output","call_id":"{call}","output":[]}]}`,
 	},
 	"GET /v1/responses": {}, // a socket: what it names goes the same way
 	"POST /v1/responses/input_tokens": {
@@ -47,6 +50,7 @@ var probed = map[string][]string{
 		`/v1/responses/input_tokens {"model":"scripted","input":"x","conversation":"{conversation}"}`,
 		`/v1/responses/input_tokens {"model":"scripted","input":[{"role":"user","content":[{"type":"input_file","file_id":"{file}"}]}]}`,
 		`/v1/responses/input_tokens {"model":"scripted","input":[{"type":"item_reference","id":"{item}"}]}`,
+		`+/v1/responses/input_tokens {"model":"scripted","input":"x","tools":[{"type":"shell","environment":{"type":"container_reference","container_id":"{container}"}}]}`,
 	},
 	"POST /v1/responses/compact": {
 		`/v1/responses/compact {"model":"scripted","input":"x","previous_response_id":"{response}"}`,
@@ -60,26 +64,27 @@ var probed = map[string][]string{
 	"POST /v1/bundles":                         {},
 	"GET /v1/responses/{response}/input_items": {`/v1/responses/{response}/input_items`, `/v1/responses/$response/input_items?after={item}`},
 
-	"POST /v1/conversations":                                   {`/v1/conversations {"items":[{"type":"item_reference","id":"{item}"}]}`},
-	"GET /v1/conversations/{conversation}":                     {`/v1/conversations/{conversation}`},
-	"POST /v1/conversations/{conversation}":                    {`/v1/conversations/{conversation} {"metadata":{}}`},
-	"DELETE /v1/conversations/{conversation}":                  {`/v1/conversations/{conversation}`},
-	"POST /v1/conversations/{conversation}/items":              {`/v1/conversations/{conversation}/items {"items":[{"role":"user","content":"x"}]}`},
-	"GET /v1/conversations/{conversation}/items":               {`/v1/conversations/{conversation}/items`, `/v1/conversations/$conversation/items?after={conversation_item}`},
-	"GET /v1/conversations/{conversation}/items/{item}":        {`/v1/conversations/{conversation}/items/{conversation_item}`, `/v1/conversations/$conversation/items/{conversation_item}`},
-	"DELETE /v1/conversations/{conversation}/items/{item}":     {`/v1/conversations/{conversation}/items/{conversation_item}`, `/v1/conversations/$conversation/items/{conversation_item}`},
-	"POST /v1/chat/completions":                                {`/v1/chat/completions {"model":"scripted","messages":[{"role":"user","content":[{"type":"file","file":{"file_id":"{file}"}}]}]}`},
-	"GET /v1/chat/completions":                                 {`/v1/chat/completions?after={completion}`},
-	"GET /v1/chat/completions/{completion}":                    {`/v1/chat/completions/{completion}`},
-	"POST /v1/chat/completions/{completion}":                   {`/v1/chat/completions/{completion} {"metadata":{}}`},
-	"DELETE /v1/chat/completions/{completion}":                 {`/v1/chat/completions/{completion}`},
-	"GET /v1/chat/completions/{completion}/messages":           {`/v1/chat/completions/{completion}/messages`},
-	"POST /v1/files":                                           {},
-	"GET /v1/files":                                            {`/v1/files?after={file}`},
-	"GET /v1/files/{file}":                                     {`/v1/files/{file}`},
-	"GET /v1/files/{file}/content":                             {`/v1/files/{file}/content`},
-	"DELETE /v1/files/{file}":                                  {`/v1/files/{file}`},
-	"POST /v1/containers":                                      {`/v1/containers {"name":"x","file_ids":["{file}"]}`, `/v1/containers {"name":"x","berth":{"snapshot_id":"{snapshot}"}}`},
+	"POST /v1/conversations":                               {`/v1/conversations {"items":[{"type":"item_reference","id":"{item}"}]}`},
+	"GET /v1/conversations/{conversation}":                 {`/v1/conversations/{conversation}`},
+	"POST /v1/conversations/{conversation}":                {`/v1/conversations/{conversation} {"metadata":{}}`},
+	"DELETE /v1/conversations/{conversation}":              {`/v1/conversations/{conversation}`},
+	"POST /v1/conversations/{conversation}/items":          {`/v1/conversations/{conversation}/items {"items":[{"role":"user","content":"x"}]}`},
+	"GET /v1/conversations/{conversation}/items":           {`/v1/conversations/{conversation}/items`, `/v1/conversations/$conversation/items?after={conversation_item}`},
+	"GET /v1/conversations/{conversation}/items/{item}":    {`/v1/conversations/{conversation}/items/{conversation_item}`, `/v1/conversations/$conversation/items/{conversation_item}`},
+	"DELETE /v1/conversations/{conversation}/items/{item}": {`/v1/conversations/{conversation}/items/{conversation_item}`, `/v1/conversations/$conversation/items/{conversation_item}`},
+	"POST /v1/chat/completions":                            {`/v1/chat/completions {"model":"scripted","messages":[{"role":"user","content":[{"type":"file","file":{"file_id":"{file}"}}]}]}`},
+	"GET /v1/chat/completions":                             {`/v1/chat/completions?after={completion}`},
+	"GET /v1/chat/completions/{completion}":                {`/v1/chat/completions/{completion}`},
+	"POST /v1/chat/completions/{completion}":               {`/v1/chat/completions/{completion} {"metadata":{}}`},
+	"DELETE /v1/chat/completions/{completion}":             {`/v1/chat/completions/{completion}`},
+	"GET /v1/chat/completions/{completion}/messages":       {`/v1/chat/completions/{completion}/messages`},
+	"POST /v1/files":                                       {},
+	"GET /v1/files":                                        {`/v1/files?after={file}`},
+	"GET /v1/files/{file}":                                 {`/v1/files/{file}`},
+	"GET /v1/files/{file}/content":                         {`/v1/files/{file}/content`},
+	"DELETE /v1/files/{file}":                              {`/v1/files/{file}`},
+	"POST /v1/containers": {`/v1/containers {"name":"x","file_ids":["{file}"]}`, `/v1/containers {"name":"x","berth":{"snapshot_id":"{snapshot}"}}`,
+		`/v1/containers {"name":"x","berth":{"volumes":[{"name":"{volume_name}"}]}}`, `/v1/containers {"name":"x","berth":{"volumes":[{"name":"x"},{"name":"{volume_name}"}]}}`},
 	"GET /v1/containers":                                       {`/v1/containers?after={container}`},
 	"GET /v1/containers/{container}":                           {`/v1/containers/{container}`},
 	"DELETE /v1/containers/{container}":                        {`/v1/containers/{container}`},
@@ -173,7 +178,7 @@ func (h *house) furnish() map[string]string {
 	ids["snapshot"] = post("/v1/containers/"+ids["container"]+"/snapshots", `{"name":"x"}`).id()
 	form, kind = upload("a.txt", strings.NewReader("a"))
 	ids["container_file"] = h.call(200, "POST", "/v1/containers/"+ids["container"]+"/files", form, kind).id()
-	post("/v1/responses", `{"model":"scripted","input":"`+"```sh\\ntrue\\n```"+`","tools":[{"type":"shell","environment":{"type":"container_reference","container_id":"`+ids["container"]+`"}}]}`)
+	called := post("/v1/responses", `{"model":"scripted","input":"`+"```sh\\ntrue\\n```"+`","tools":[{"type":"shell","environment":{"type":"container_reference","container_id":"`+ids["container"]+`"}}]}`)
 	ids["log"] = h.call(200, "GET", "/v1/containers/"+ids["container"]+"/logs", nil).at("data", 0, "id").(string)
 	ids["prompt"] = post("/v1/prompts", `{"name":"x","template":{"input":[{"role":"user","content":"{{f}}"}]}}`).id()
 	ids["completion"] = post("/v1/chat/completions", `{"model":"scripted","store":true,"messages":[{"role":"user","content":"x"}]}`).id()
@@ -185,6 +190,9 @@ func (h *house) furnish() map[string]string {
 	h.polled(thread + "/runs/" + ids["run"])
 	ids["step"] = h.call(200, "GET", thread+"/runs/"+ids["run"]+"/steps", nil).at("data", 0, "id").(string)
 	ids["volume"] = post("/v1/volumes", `{"name":"x"}`).id()
+	ids["volume_name"] = fmt.Sprintf("v-%048x", len(h.token))
+	post("/v1/volumes", `{"name":"`+ids["volume_name"]+`"}`)
+	ids["call"] = called.at("output", 0, "call_id").(string)
 	ids["webhook"] = post("/v1/webhook_endpoints", `{"name":"x","url":"https://hooks.example","event_types":["response.completed"]}`).id()
 	return ids
 }
