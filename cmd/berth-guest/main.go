@@ -2,7 +2,8 @@
 // on one socket for its keeper, or on serial lines where the sandbox is a machine
 // that it has booted before; package guest/server says what it does. Where a socket
 // cannot be reached from outside, berth-guest dial SOCKET, started beside it, carries
-// a connection over its standard streams.
+// a connection over its standard streams. berth-guest route tries whether a sandbox
+// can have a route for addresses.
 package main
 
 import (
@@ -22,6 +23,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/berth-run/berth/guest/boot"
+	"github.com/berth-run/berth/guest/route"
 	"github.com/berth-run/berth/guest/serial"
 	"github.com/berth-run/berth/guest/server"
 )
@@ -34,8 +36,14 @@ func main() {
 		boot.Main()
 	}
 	work := run
-	if len(os.Args) == 3 && os.Args[1] == "dial" {
+	switch {
+	case len(os.Args) == 3 && os.Args[1] == "dial":
 		work = func() error { return dial(os.Args[2], os.Stdin, os.Stdout) }
+	case len(os.Args) == 2 && os.Args[1] == "route":
+		work = func() error {
+			_, err := route.Open(route.Out{})
+			return err
+		}
 	}
 	if err := work(); err != nil {
 		fmt.Fprintln(os.Stderr, "berth-guest:", err)

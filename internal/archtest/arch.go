@@ -89,7 +89,7 @@ var Imports = map[string][]string{
 	"cmd/berth":                 {Anything},
 	"cmd/berth/embedded":        {},
 	"cmd/berth/embedded/pack":   {},
-	"cmd/berth-guest":           {"guest/boot", "guest/serial", "guest/server"},
+	"cmd/berth-guest":           {"guest/boot", "guest/route", "guest/serial", "guest/server"},
 	"demo/gen":                  {},
 	"e2e":                       {"", "internal/longtest"},
 	"bench":                     {"guest", "image", "sandbox/driver", "sandbox/gvisor"},

@@ -151,6 +151,9 @@ func (d *Driver) hostConfig(l driver.Limits) *container.HostConfig {
 	if d.features.Isolation == "gvisor" {
 		h.Ulimits = []*container.Ulimit{{Name: "nproc", Soft: int64(l.PIDs), Hard: int64(l.PIDs)}}
 	}
+	if d.features.Routes {
+		allowRoute(h)
+	}
 	if d.features.DiskLimit {
 		h.StorageOpt = map[string]string{"size": strconv.FormatInt(l.Disk, 10)}
 	}

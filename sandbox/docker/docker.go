@@ -76,6 +76,7 @@ type Driver struct {
 	features driver.Features
 	instance string
 	volume   string // of the guest program
+	noRoute  string // why there is no route for addresses
 
 	importing sync.Mutex // a template is imported once
 	disks     disks
@@ -133,6 +134,10 @@ func (d *Driver) open(ctx context.Context) (err error) {
 	}
 	d.features.OwnKernel = d.features.Isolation == "microvm"
 	d.features.LimitsShown = d.features.Isolation == "gvisor"
+	if d.noRoute, err = d.tryRoute(ctx); err != nil {
+		return fmt.Errorf("trying a route for addresses: %w", err)
+	}
+	d.features.Routes = d.noRoute == ""
 	return d.sweepImages(ctx, d.isTemplate)
 }
 
@@ -178,6 +183,7 @@ func (d *Driver) Engine() Engine {
 		{d.info.SwapLimit, "swap is not limited"},
 		{d.features.CPULimit, "CPU is not limited"},
 		{d.features.PIDLimit, "processes are not limited"},
+		{d.features.Routes, "policies cannot name addresses (" + d.noRoute + ")"},
 		{d.features.DiskLimit, "disk is not limited (overlay2 on xfs with pquota would)"},
 		{d.features.Isolation != "docker" || d.remapped(), "root in a sandbox is root of the engine's machine, without its powers (userns-remap, a rootless engine or runsc would change that)"},
 		{d.features.Isolation != "docker" || d.hasSecurity("seccomp"), "system calls are not filtered"},

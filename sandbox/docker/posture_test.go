@@ -18,6 +18,9 @@ import (
 // NET_BIND_SERVICE SYS_CHROOT MKNOD AUDIT_WRITE SETFCAP.
 const rootCapabilities = "00000000a80405fb"
 
+// guestCapabilities are these and NET_ADMIN.
+const guestCapabilities = "00000000a80415fb"
+
 const noCapabilities = "0000000000000000"
 
 // TestPosture looks at a running sandbox from both sides: what it holds in its hands
@@ -58,7 +61,7 @@ func postureInside(t *testing.T, b *drivertest.Box) {
 		{"cat /etc/hostname", hostname},
 		{"tail -n +3 /proc/net/dev | cut -d: -f1 | tr -d ' '", "lo"},
 		{"cat /sys/class/net/lo/operstate", "unknown"}, // which it is when it is up
-		{"ls /dev", "fd\nfull\nmqueue\nnull\nptmx\npts\nrandom\nshm\nstderr\nstdin\nstdout\ntty\nurandom\nzero"},
+		{"ls /dev", "fd\nfull\nmqueue\nnet\nnull\nptmx\npts\nrandom\nshm\nstderr\nstdin\nstdout\ntty\nurandom\nzero"},
 		{"stat -c '%u %g %a' /mnt/data", "1000 1000 755"},
 		{"stat -c %a /", "755"},
 		{"df --output=size -B1 /dev/shm | tail -1", fmt.Sprint(driver.DefaultLimits.Memory / 2)},
@@ -76,7 +79,7 @@ func postureInside(t *testing.T, b *drivertest.Box) {
 		"echo 1 | sudo tee /sys/kernel/x", "echo b | sudo tee /proc/sysrq-trigger", "echo x | sudo tee /proc/sys/kernel/core_pattern",
 		"echo max | sudo tee /sys/fs/cgroup/memory.max", "echo -1 | sudo tee /sys/fs/cgroup/memory/memory.limit_in_bytes",
 		"sudo mknod /tmp/disk b 8 0 && sudo head -c 1 /tmp/disk", "sudo mknod /tmp/kmsg c 1 11 && sudo head -c 1 /tmp/kmsg",
-		"sudo ip link add type dummy", "sudo dmesg", "sudo chroot /proc/1/root ls /run/docker.sock",
+		"sudo ip link add type dummy", "sudo cat /proc/1/environ", "sudo sh -c 'ls -l /proc/1/fd/'", "sudo dmesg", "sudo chroot /proc/1/root ls /run/docker.sock",
 		"ls /run/docker.sock /var/run/docker.sock",
 	} {
 		if r := b.Sh(script); r.Code == 0 {
@@ -96,7 +99,7 @@ func postureProcess(t *testing.T, d *Driver) {
 		t.Skipf("skipped: the engine is not on this machine: %v", err)
 	}
 	f := fields(string(status))
-	for set, want := range map[string]string{"CapEff": rootCapabilities, "CapPrm": rootCapabilities, "CapBnd": rootCapabilities, "CapAmb": noCapabilities, "Seccomp": "2"} {
+	for set, want := range map[string]string{"CapEff": guestCapabilities, "CapPrm": guestCapabilities, "CapInh": noCapabilities, "CapBnd": guestCapabilities, "CapAmb": noCapabilities, "Seccomp": "2"} {
 		if f[set] != want {
 			t.Errorf("the guest's %s: got %s, want %s", set, f[set], want)
 		}
@@ -116,8 +119,11 @@ func postureProcess(t *testing.T, d *Driver) {
 		t.Fatal(err)
 	}
 	h := c.Container.HostConfig
-	if h.Privileged || h.NetworkMode != "none" || h.PidMode != "" || h.UTSMode != "" || len(h.Binds) > 0 || len(h.Devices) > 0 || h.MemorySwap != h.Memory {
+	if h.Privileged || h.NetworkMode != "none" || h.PidMode != "" || h.UTSMode != "" || len(h.Binds) > 0 || h.MemorySwap != h.Memory {
 		t.Errorf("the container: got %+v", h)
+	}
+	if len(h.Devices) != 1 || h.Devices[0].PathOnHost != tunDevice {
+		t.Errorf("devices: got %+v, want %s", h.Devices, tunDevice)
 	}
 	for _, m := range c.Container.Mounts {
 		if m.RW && m.Destination != guestRunDir {
@@ -135,8 +141,8 @@ func postureRelay(t *testing.T, b *drivertest.Box) {
 	if len(relays) != 1 {
 		t.Fatalf("relays: got %q, want one", relays)
 	}
-	if got := fields(b.Must("cat /proc/" + relays[0] + "/status"))["CapEff"]; got != rootCapabilities {
-		t.Errorf("the relay's capabilities: got %s, want %s", got, rootCapabilities)
+	if got := fields(b.Must("cat /proc/" + relays[0] + "/status"))["CapEff"]; got != guestCapabilities {
+		t.Errorf("the relay's capabilities: got %s, want %s", got, guestCapabilities)
 	}
 	if r := b.Sh("ls /proc/" + relays[0] + "/fd; kill " + relays[0]); r.Code == 0 {
 		t.Errorf("the user may touch the relay: %+v", r)
