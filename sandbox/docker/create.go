@@ -74,14 +74,22 @@ func (d *Driver) Create(ctx context.Context, spec driver.Spec) error {
 	if err != nil {
 		return fmt.Errorf("docker: create: %w", err)
 	}
-	if len(spec.Mounts) > 0 {
+	if len(spec.Mounts) > 0 && !d.features.Mounts {
 		return fmt.Errorf("docker: create %s: mounts: %w", spec.ID, errors.ErrUnsupported)
+	}
+	if err := driver.CheckMounts(spec.Mounts); err != nil {
+		return fmt.Errorf("docker: create %s: %w", spec.ID, err)
 	}
 	tag, err := d.templateTag(spec.Rootfs)
 	if err != nil {
 		return fmt.Errorf("docker: create %s: %w", spec.ID, err)
 	}
+	bound, err := d.bind(spec.ID, spec.Mounts)
+	if err != nil {
+		return fmt.Errorf("docker: create %s: mounts: %w", spec.ID, err)
+	}
 	opts := client.ContainerCreateOptions{Name: name, Config: d.config(spec, tag), HostConfig: d.hostConfig(spec.Limits.WithDefaults())}
+	opts.HostConfig.Mounts = append(opts.HostConfig.Mounts, bound...)
 	_, err = d.client.ContainerCreate(ctx, opts)
 	if errdefs.IsNotFound(err) { // the image
 		if err = d.importTemplate(ctx, spec.Rootfs, tag); err == nil {
@@ -93,6 +101,9 @@ func (d *Driver) Create(ctx context.Context, spec driver.Spec) error {
 	} else if err != nil {
 		// Whoever has stopped waiting does not know whether it was made.
 		err = errors.Join(err, d.remove(context.WithoutCancel(ctx), name))
+	}
+	if err != nil && bound != nil {
+		err = errors.Join(err, d.unbind(spec.ID))
 	}
 	if err != nil {
 		return fmt.Errorf("docker: create %s: %w", spec.ID, err)

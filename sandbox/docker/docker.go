@@ -1,9 +1,10 @@
 // Package docker runs sandboxes as containers of a Docker Engine, over its API.
 //
 // The engine may be on another machine or in a virtual one, as on a laptop: nothing
-// is shared with it but the API. All state is the engine's; here is only a name:
+// is shared with it but the API, unless volumes are. All state is the engine's; here is a name:
 //
 //	StateDir/instance               tells this state directory's things from others
+//	StateDir/mounts/ID/             what a sandbox shares with this machine, if the engine can
 //
 //	container berth-INSTANCE-ID     a sandbox, there as long as it is
 //	volume    berth-INSTANCE-HASH   the guest program, at /.berth in every sandbox
@@ -77,6 +78,7 @@ type Driver struct {
 	instance string
 	volume   string // of the guest program
 	noRoute  string // why there is no route for addresses
+	noMounts string // why there are no mounts
 
 	importing sync.Mutex // a template is imported once
 	disks     disks
@@ -101,6 +103,12 @@ func (d *Driver) open(ctx context.Context) (err error) {
 		return errors.New("no state directory given")
 	}
 	if err := os.MkdirAll(d.opts.StateDir, 0o700); err != nil {
+		return err
+	}
+	if d.opts.StateDir, err = filepath.EvalSymlinks(d.opts.StateDir); err != nil {
+		return err
+	}
+	if d.opts.StateDir, err = filepath.Abs(d.opts.StateDir); err != nil {
 		return err
 	}
 	if d.instance, err = driver.Instance(filepath.Join(d.opts.StateDir, "instance")); err != nil {
@@ -138,6 +146,13 @@ func (d *Driver) open(ctx context.Context) (err error) {
 		return fmt.Errorf("trying a route for addresses: %w", err)
 	}
 	d.features.Routes = d.noRoute == ""
+	if d.noMounts, err = d.tryMounts(ctx); err != nil {
+		return fmt.Errorf("trying a mount: %w", err)
+	}
+	d.features.Mounts = d.noMounts == ""
+	if err := d.sweepMounts(ctx); err != nil {
+		return err
+	}
 	return d.sweepImages(ctx, d.isTemplate)
 }
 
@@ -184,6 +199,7 @@ func (d *Driver) Engine() Engine {
 		{d.features.CPULimit, "CPU is not limited"},
 		{d.features.PIDLimit, "processes are not limited"},
 		{d.features.Routes, "policies cannot name addresses (" + d.noRoute + ")"},
+		{d.features.Mounts, "volumes cannot be mounted (" + d.noMounts + ")"},
 		{d.features.DiskLimit, "disk is not limited (overlay2 on xfs with pquota would)"},
 		{d.features.Isolation != "docker" || d.remapped(), "root in a sandbox is root of the engine's machine, without its powers (userns-remap, a rootless engine or runsc would change that)"},
 		{d.features.Isolation != "docker" || d.hasSecurity("seccomp"), "system calls are not filtered"},

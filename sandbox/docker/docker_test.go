@@ -63,6 +63,10 @@ func leftovers(t *testing.T, host, stateDir string) []string {
 	ctx := t.Context()
 	ours := make(client.Filters).Add("label", labelInstance+"="+string(instance))
 	var left []string
+	mounts, _ := os.ReadDir(filepath.Join(stateDir, "mounts"))
+	for _, m := range mounts {
+		left = append(left, "mounts of "+m.Name())
+	}
 	containers, err := c.ContainerList(ctx, client.ContainerListOptions{All: true, Filters: ours})
 	if err != nil {
 		t.Error(err)

@@ -44,6 +44,9 @@ func (d *Driver) Destroy(ctx context.Context, id string) error {
 		d.disks.forget(name)
 		err = d.remove(ctx, name)
 	}
+	if err == nil {
+		err = d.unbind(id)
+	}
 	if err != nil {
 		return fmt.Errorf("docker: destroy %s: %w", id, err)
 	}

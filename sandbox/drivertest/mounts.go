@@ -8,8 +8,24 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/berth-run/berth/sandbox/driver"
 )
+
+// mountVolume mounts a directory with the flags that a volume's file system has on the
+// host.
+func mountVolume(t *testing.T, dir string) error {
+	if err := errors.Join(os.Chown(dir, 1000, 1000), unix.Mount(dir, dir, "", unix.MS_BIND, "")); err != nil {
+		return err
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	})
+	return unix.Mount("", dir, "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_NODEV|unix.MS_NOSUID, "")
+}
 
 // mounts checks that sandboxes share directories of the host, and nothing else of it.
 func (s *suite) mounts(t *testing.T) {
@@ -28,7 +44,7 @@ func (s *suite) mounts(t *testing.T) {
 		}
 		return
 	}
-	if err := os.Chown(source, 1000, 1000); err != nil {
+	if err := mountVolume(t, source); err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"", ".", "..", "a/b", "A", strings.Repeat("x", 64)} {
@@ -53,7 +69,7 @@ func (s *suite) mounts(t *testing.T) {
 
 	// Hostile content: links to what is outside, devices, what runs as root.
 	a.Sh(`cd /mnt/volumes/data; ln -s ` + secret + ` absolute; ln -s ../secret up; ln -s ../../../../../../../.. root
-		sudo cp /bin/sh suid; sudo chmod 4755 suid; sudo mknod disk b 254 0; sudo mknod null c 1 3; mkfifo pipe`)
+		sudo cp /bin/sh suid; sudo chmod 4755 suid; sudo mknod disk b 254 0; sudo mknod null c 1 3; sudo chmod 666 disk null; mkfifo pipe`)
 	for _, path := range []string{"absolute", "up", "root" + secret, "dir/../../../../secret", "../secret"} {
 		if got := b.Sh(`cat /mnt/volumes/data/` + path); got.Code == 0 || strings.Contains(got.Stdout, "of the host") {
 			t.Errorf("%s leads out of the volume: got %+v", path, got)
@@ -65,7 +81,18 @@ func (s *suite) mounts(t *testing.T) {
 	}
 	for _, e := range entries {
 		if e.Type()&(os.ModeDevice|os.ModeCharDevice) != 0 {
-			t.Errorf("there is a device on the host: %s", e)
+			if f, err := os.Open(filepath.Join(source, e.Name())); err == nil {
+				f.Close()
+				t.Errorf("there is a device on the host: %s", e)
+			}
+		}
+	}
+	for _, box := range []*Box{a, b, r} {
+		if got := box.Sh(`cd /mnt/volumes/data; ./suid -p -c 'id -u'; ./suid -p -c 'exit 3'; echo $?`); got.Stdout != "1000\n3\n" {
+			t.Errorf("%s: a program that is to run as its owner, root: got %+v", box.ID, got)
+		}
+		if got := box.Sh(`cd /mnt/volumes/data; test -b disk && sudo head -c 1 disk || test -c null && sudo sh -c 'echo >null'`); got.Code == 0 {
+			t.Errorf("%s: a device in a volume: got %+v", box.ID, got)
 		}
 	}
 	if got := b.Sh(`id -u; rm -f /mnt/volumes/data/suid`); got.Code != 0 {
