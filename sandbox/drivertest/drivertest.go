@@ -35,6 +35,10 @@ type Harness struct {
 	// Socket is the path of the guest's socket in the sandbox, if it has one.
 	Socket string
 
+	// OwnersRun says that a program in a mount may run as its owner, because the
+	// driver has no means to forbid it.
+	OwnersRun bool
+
 	// Leftovers returns what the driver has left on the machine for a state
 	// directory of which all sandboxes are destroyed. It may be nil.
 	Leftovers func(stateDir string) []string
