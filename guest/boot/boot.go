@@ -29,6 +29,7 @@ const (
 	DiskSerial     = "disk"         // the disk that is written to
 	ConfigName     = "sandbox.json" // on that disk
 	PortPrefix     = "guest."       // and a number: the names of the serial lines
+	MountsTag      = "mounts"       // the file system with what is shared with the host
 )
 
 // A Config says what the guest of a machine is started with. It holds no secret.
@@ -39,6 +40,7 @@ type Config struct {
 	Memory   int64    // bytes that the machine has
 	Ports    int      // serial lines
 	Files    []File   // laid over the template
+	Mounts   bool     // there is something at driver.MountRoot
 }
 
 // A File is a file, or a directory if it has no content and its name ends in a slash.

@@ -18,6 +18,7 @@ import (
 const (
 	guestDir  = "/.berth"
 	guestPath = guestDir + "/guest"
+	mountsDir = "/mnt/volumes" // driver.MountRoot
 )
 
 // PortsEnv is the variable in which the guest finds how many serial lines it has,
@@ -129,6 +130,11 @@ func mountSandbox(c Config) error {
 		{"/dev/shm", "tmpfs", none, fmt.Sprintf("mode=1777,size=%d", c.Memory/2)},
 	} {
 		if err := mount(m.kind, rootDir+m.dir, m.kind, m.flags, m.options); err != nil {
+			return err
+		}
+	}
+	if c.Mounts {
+		if err := mount(MountsTag, rootDir+mountsDir, "virtiofs", unix.MS_NOSUID|unix.MS_NODEV, ""); err != nil {
 			return err
 		}
 	}

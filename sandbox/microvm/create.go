@@ -24,8 +24,11 @@ func (d *Driver) Create(ctx context.Context, spec driver.Spec) error {
 	if fi, err := os.Stat(spec.Rootfs); err != nil || !fi.IsDir() || !filepath.IsAbs(spec.Rootfs) {
 		return fmt.Errorf("microvm: create %s: rootfs %q is not an absolute path of a directory", spec.ID, spec.Rootfs)
 	}
-	if len(spec.Mounts) > 0 {
+	if len(spec.Mounts) > 0 && d.share == "" {
 		return fmt.Errorf("microvm: create %s: mounts: %w", spec.ID, errors.ErrUnsupported)
+	}
+	if err := driver.CheckMounts(spec.Mounts); err != nil {
+		return fmt.Errorf("microvm: create %s: %w", spec.ID, err)
 	}
 	spec.Limits = spec.Limits.WithDefaults()
 	image, err := d.image(ctx, spec.Rootfs)
@@ -39,7 +42,12 @@ func (d *Driver) Create(ctx context.Context, spec driver.Spec) error {
 	// From here on List shows the sandbox and Destroy removes all of it.
 	limits := spec.Limits
 	limits.Memory += d.machine.overhead()
-	if err := s.cgroup.Create(limits, hostPIDs(limits)); err != nil {
+	pids := hostPIDs(limits)
+	if len(spec.Mounts) > 0 {
+		limits.Memory += shareMemory
+		pids += sharePIDs
+	}
+	if err := s.cgroup.Create(limits, pids); err != nil {
 		err = errors.Join(err, d.Destroy(context.WithoutCancel(ctx), s.id))
 		return fmt.Errorf("microvm: create %s: cgroup: %w", s.id, err)
 	}
@@ -58,7 +66,11 @@ func (d *Driver) fill(ctx context.Context, dir, image string, spec driver.Spec) 
 			return err
 		}
 	}
-	raw, err := json.Marshal(record{BootID: d.bootID, Image: image, UID: newUID(), Limits: spec.Limits})
+	rec := record{BootID: d.bootID, Image: image, UID: newUID(), Limits: spec.Limits, Mounts: spec.Mounts}
+	if len(rec.Mounts) > 0 {
+		rec.Share = newUID() &^ (shareUsers - 1)
+	}
+	raw, err := json.Marshal(rec)
 	if err != nil {
 		return err
 	}

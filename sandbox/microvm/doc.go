@@ -23,5 +23,6 @@
 //
 // QEMU itself is not trusted with the host: it runs as a user of its own without
 // capabilities, under its seccomp filter, in namespaces of its own, with a root that
-// holds its program and nothing to write.
+// holds its program and nothing to write. What a sandbox shares with the host is shown to
+// it by a second process, virtiofsd, behind walls of its own (share.go).
 package microvm

@@ -104,30 +104,35 @@ func giveUp() error {
 
 // changeRoot makes a root for QEMU the calling thread's, in its own mount namespace.
 func (l launch) changeRoot() error {
+	return newRoot(l.driver.rootDir(), append(programPaths, l.driver.opts.QEMUPath), func(root string) error {
+		return errors.Join(show(l.driver.kernel, root+rootKernel), show(l.driver.initramfs, root+rootInitramfs), makeDevices(root+"/dev"), l.makeKVM(root+"/dev"))
+	})
+}
+
+// newRoot makes a root for a program, in which some paths of the host are shown and to
+// which furnish adds, and makes it that of the calling thread, which has its own mount
+// namespace. It is mounted at dir, and read-only in the end.
+func newRoot(dir string, shown []string, furnish func(root string) error) error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return err
 	}
-	root := l.driver.rootDir()
-	if err := unix.Mount("berth", root, "tmpfs", unix.MS_NOSUID, "mode=0755,size=1m,nr_inodes=128"); err != nil {
+	if err := unix.Mount("berth", dir, "tmpfs", unix.MS_NOSUID, "mode=0755,size=1m,nr_inodes=128"); err != nil {
 		return err
 	}
 	old := unix.Umask(0)
 	defer unix.Umask(old)
-	for _, path := range append(programPaths, l.driver.opts.QEMUPath) {
-		if err := show(path, filepath.Join(root, path)); err != nil {
+	for _, path := range shown {
+		if err := show(path, filepath.Join(dir, path)); err != nil {
 			return err
 		}
 	}
-	if err := errors.Join(show(l.driver.kernel, root+rootKernel), show(l.driver.initramfs, root+rootInitramfs)); err != nil {
+	if err := furnish(dir); err != nil {
 		return err
 	}
-	if err := l.makeDevices(root + "/dev"); err != nil {
+	if err := unix.Mount("", dir, "", unix.MS_REMOUNT|unix.MS_RDONLY|unix.MS_NOSUID, ""); err != nil {
 		return err
 	}
-	if err := unix.Mount("", root, "", unix.MS_REMOUNT|unix.MS_RDONLY|unix.MS_NOSUID, ""); err != nil {
-		return err
-	}
-	if err := errors.Join(unix.Chdir(root), unix.PivotRoot(".", ".")); err != nil {
+	if err := errors.Join(unix.Chdir(dir), unix.PivotRoot(".", ".")); err != nil {
 		return err
 	}
 	// The old root lies over the new one.
@@ -168,8 +173,8 @@ func show(path, to string) error {
 	return unix.Mount("", to, "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY|unix.MS_NOSUID|unix.MS_NODEV, "")
 }
 
-// makeDevices makes the devices that QEMU opens.
-func (l launch) makeDevices(dir string) error {
+// makeDevices makes the devices that a program may count on.
+func makeDevices(dir string) error {
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		return err
 	}
@@ -178,6 +183,11 @@ func (l launch) makeDevices(dir string) error {
 			return err
 		}
 	}
+	return nil
+}
+
+// makeKVM makes the device of the processor's virtual machines, if QEMU is to open it.
+func (l launch) makeKVM(dir string) error {
 	if !l.kvm {
 		return nil
 	}
@@ -189,5 +199,5 @@ func (l launch) makeDevices(dir string) error {
 }
 
 // hostPIDs bounds QEMU's threads: one for each processor, its main loop, and those
-// that wait for its disks.
+// that wait for its disks; and those of the program that shows mounts.
 func hostPIDs(l driver.Limits) int { return 128 + processors(l) }

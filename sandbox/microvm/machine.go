@@ -33,7 +33,8 @@ const (
 	fdDisk
 	fdMonitor
 	fdConsole
-	fdPorts // and those after it
+	fdPorts                   // and those after it
+	fdShare = fdPorts + ports // if there are mounts
 )
 
 // overhead is what QEMU may need beside the machine's memory. The emulator keeps
@@ -88,8 +89,9 @@ func (m machine) kernelOptions() string {
 	return always
 }
 
-// args returns the arguments of QEMU for a sandbox's machine.
-func (m machine) args(l driver.Limits) []string {
+// args returns the arguments of QEMU for a sandbox's machine. With mounts its memory is
+// shared with the program that shows them.
+func (m machine) args(l driver.Limits, mounts bool) []string {
 	suffix := "-pci"
 	if m.kind == "microvm" {
 		suffix = "-device"
@@ -114,6 +116,12 @@ func (m machine) args(l driver.Limits) []string {
 		args = append(args,
 			"-chardev", fmt.Sprintf("socket,id=port%d,fd=%d,server=on,wait=off", i, fdPorts+i),
 			"-device", fmt.Sprintf("virtserialport,chardev=port%d,name=%s%d,nr=%d", i, boot.PortPrefix, i, i+1))
+	}
+	if mounts {
+		args = append(args,
+			"-object", fmt.Sprintf("memory-backend-memfd,id=memory,share=on,size=%dM", l.Memory>>20), "-machine", "memory-backend=memory",
+			"-chardev", fmt.Sprintf("socket,id=mounts,fd=%d", fdShare),
+			"-device", "vhost-user-fs"+suffix+",chardev=mounts,tag="+boot.MountsTag)
 	}
 	return args
 }

@@ -51,6 +51,8 @@ type Driver struct {
 	kernel    string // the image
 	initramfs string
 	machine   machine
+	share     string // the program that shows mounts; "" if there are none
+	noMounts  string // why
 }
 
 var _ driver.Driver = (*Driver)(nil)
@@ -91,6 +93,10 @@ func open(opts Options) (*Driver, error) {
 	if d.machine, err = d.chooseMachine(); err != nil {
 		return nil, err
 	}
+	if err := d.tryShare(); err != nil {
+		d.log.Info("microvm: volumes cannot be mounted", "err", err)
+		d.share, d.noMounts = "", err.Error()
+	}
 	if d.machine.emulated() {
 		d.log.Warn("microvm: KVM does not work here; sandboxes are emulated, which is slow")
 	}
@@ -108,6 +114,7 @@ func (d *Driver) Features() driver.Features {
 		DiskLimit:   true,
 		OwnKernel:   true,
 		Routes:      true,
+		Mounts:      d.share != "",
 		Erases:      d.seals,
 	}
 	if d.machine.emulated() {
@@ -119,6 +126,9 @@ func (d *Driver) Features() driver.Features {
 // emulation is how many times longer programs take under emulation: ten for what
 // computes, more for what starts many processes.
 const emulation = 10
+
+// NoMounts says why sandboxes have no mounts, "" if they have.
+func (d *Driver) NoMounts() string { return d.noMounts }
 
 // Emulated reports whether sandboxes run without KVM, slowly.
 func (d *Driver) Emulated() bool { return d.machine.emulated() }

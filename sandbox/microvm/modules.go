@@ -12,7 +12,7 @@ import (
 
 // modules are the kernel modules that a sandbox's machine needs; Debian's kernel for
 // clouds has the rest built in.
-var modules = []string{"virtio_mmio", "virtio_pci", "virtio_blk", "virtio_console", "overlay", "tun"}
+var modules = []string{"virtio_mmio", "virtio_pci", "virtio_blk", "virtio_console", "overlay", "tun", "virtiofs"}
 
 // loadOrder returns the files of the modules and of all that they need from a tree of
 // modules, such that each comes after what it needs.

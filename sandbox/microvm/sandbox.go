@@ -57,6 +57,9 @@ type record struct {
 	Image  string        `json:"image"`   // the template's
 	UID    int           `json:"uid"`     // QEMU's user and group
 	Limits driver.Limits `json:"limits"`
+
+	Mounts []driver.Mount `json:"mounts,omitempty"`
+	Share  int            `json:"share,omitempty"` // what the sandbox's root is on the host, to mounts
 }
 
 // record returns the sandbox's record.

@@ -31,6 +31,7 @@ func bootConfig(spec driver.Spec) boot.Config {
 		PIDs:     spec.Limits.PIDs,
 		Memory:   spec.Limits.Memory,
 		Ports:    ports,
+		Mounts:   len(spec.Mounts) > 0,
 		Files: []boot.File{
 			{Name: "/etc/hostname", Mode: 0o644, Content: hostname + "\n"},
 			{Name: "/etc/hosts", Mode: 0o644, Content: "127.0.0.1\tlocalhost " + hostname + "\n::1\tlocalhost ip6-localhost ip6-loopback\n"},

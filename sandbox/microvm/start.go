@@ -80,8 +80,11 @@ func (d *Driver) launch(s sandbox, rec record) (*exec.Cmd, error) {
 		return nil, err
 	}
 	defer log.Close()
-	l := launch{driver: d, kvm: !d.machine.emulated(), uid: rec.UID, cgroup: s.cgroup, args: d.machine.args(rec.Limits),
+	l := launch{driver: d, kvm: !d.machine.emulated(), uid: rec.UID, cgroup: s.cgroup, args: d.machine.args(rec.Limits, len(rec.Mounts) > 0),
 		log: log, size: rec.Limits.Disk}
+	if len(rec.Mounts) > 0 {
+		l.size = max(l.size, rec.Limits.Memory) // which is a file then
+	}
 	defer func() {
 		for _, f := range l.files {
 			f.Close()
@@ -105,6 +108,11 @@ func (d *Driver) launch(s sandbox, rec record) (*exec.Cmd, error) {
 	}
 	for _, name := range names {
 		if err := add(s.listen(name)); err != nil {
+			return nil, err
+		}
+	}
+	if len(rec.Mounts) > 0 {
+		if err := add(d.startShare(s, rec)); err != nil {
 			return nil, err
 		}
 	}
@@ -162,6 +170,16 @@ func (s sandbox) connect(ctx context.Context, name string) (net.Conn, error) {
 	defer unix.Close(dir)
 	var dialer net.Dialer
 	return dialer.DialContext(ctx, "unix", fmt.Sprintf("/proc/self/fd/%d/%s", dir, name))
+}
+
+// connectFile connects to a socket of the sandbox's, for another process.
+func (s sandbox) connectFile(name string) (*os.File, error) {
+	conn, err := s.connect(context.Background(), name)
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	return conn.(*net.UnixConn).File()
 }
 
 // A console keeps the end of what a machine says while it starts.

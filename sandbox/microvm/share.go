@@ -1,0 +1,242 @@
+package microvm
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/berth-run/berth/sandbox/driver"
+	"github.com/berth-run/berth/sandbox/host"
+)
+
+// Mounts are shown to a machine by a program beside QEMU, virtiofsd. It has to open
+// files as any of the sandbox's users, and so is root: of a user namespace, where the
+// numbers up to shareUsers are those of nobody on the host. The mounts are mapped to it
+// (idmapped), so that what is on their disks has the sandbox's numbers. Of the host it
+// sees the mounts, which hold no device and nothing that runs as its owner.
+
+const (
+	shareUsers = 1 << 16
+	shareDir   = "/volumes" // in its root
+	rootShare  = "/virtiofsd"
+
+	// shareMemory and sharePIDs are what it may need itself.
+	shareMemory = 32 << 20
+	sharePIDs   = 32
+)
+
+// shareProgram returns the path of virtiofsd.
+func shareProgram() (string, error) {
+	for _, path := range []string{"/usr/lib/qemu/virtiofsd", "/usr/libexec/virtiofsd"} {
+		if fi, err := os.Stat(path); err == nil && fi.Mode().IsRegular() {
+			return filepath.EvalSymlinks(path)
+		}
+	}
+	path, err := exec.LookPath("virtiofsd")
+	if err != nil {
+		return "", fmt.Errorf("%w (Debian has it in qemu-system-common, from 13 on in virtiofsd)", err)
+	}
+	return filepath.EvalSymlinks(path)
+}
+
+// A share is one start of the program.
+type share struct {
+	driver *Driver
+	base   int // the host's number of the sandbox's root
+	mounts []driver.Mount
+	cgroup host.Cgroup
+	socket *os.File // it listens on
+	log    *os.File // takes what it says; nil is nothing
+}
+
+// start starts the program, which ends when QEMU closes its connection.
+func (s share) start() (*exec.Cmd, error) {
+	users, err := userNamespace(s.base)
+	if err != nil {
+		return nil, fmt.Errorf("making a user namespace: %w", err)
+	}
+	defer users.Close()
+	var files unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &files); err != nil {
+		return nil, err
+	}
+	cmd := &exec.Cmd{Path: rootShare, Dir: "/", Env: []string{}, Stdout: s.log, Stderr: s.log, ExtraFiles: []*os.File{s.socket},
+		Args: []string{"virtiofsd", "--fd=3", fmt.Sprintf("--rlimit-nofile=%d", files.Max), "-o", "source=" + shareDir,
+			// What one sandbox writes others see at once.
+			"-o", "cache=auto,timeout=0", "-o", "announce_submounts", "-o", "log_level=err"},
+		SysProcAttr: &syscall.SysProcAttr{Setsid: true, Cloneflags: unix.CLONE_NEWUSER | unix.CLONE_NEWPID | unix.CLONE_NEWNS,
+			UidMappings: mapping(s.base), GidMappings: mapping(s.base), GidMappingsEnableSetgroups: true,
+			Credential: &syscall.Credential{}}}
+	entered, err := s.cgroup.Enter(cmd)
+	if err != nil {
+		return nil, err
+	}
+	defer entered()
+	err = host.OnOwnThread(func() error {
+		if err := unix.Unshare(unix.CLONE_NEWNS | unix.CLONE_NEWNET | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS); err != nil {
+			return fmt.Errorf("unshare: %w", err)
+		}
+		if err := s.cgroup.JoinThread(); err != nil {
+			return fmt.Errorf("joining the cgroup: %w", err)
+		}
+		if err := s.changeRoot(int(users.Fd())); err != nil {
+			return fmt.Errorf("making its root: %w", err)
+		}
+		if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+			return err
+		}
+		return cmd.Start()
+	})
+	return cmd, err
+}
+
+func mapping(base int) []syscall.SysProcIDMap {
+	return []syscall.SysProcIDMap{{HostID: base, Size: shareUsers}}
+}
+
+// changeRoot makes a root for the program the calling thread's. To mount its own /proc
+// it has to see one.
+func (s share) changeRoot(users int) error {
+	return newRoot(s.driver.rootDir(), programPaths, func(root string) error {
+		if err := show(s.driver.share, root+rootShare); err != nil {
+			return err
+		}
+		if err := makeDevices(root + "/dev"); err != nil {
+			return err
+		}
+		if err := errors.Join(os.Mkdir(root+"/proc", 0o755), unix.Mount("/proc", root+"/proc", "", unix.MS_BIND|unix.MS_REC, "")); err != nil {
+			return fmt.Errorf("binding /proc: %w", err)
+		}
+		if err := errors.Join(os.Mkdir(root+shareDir, 0o755), os.Chown(root+shareDir, s.base, s.base)); err != nil {
+			return err
+		}
+		for _, m := range s.mounts {
+			if err := mapMount(m, filepath.Join(root, shareDir, m.Name), users); err != nil {
+				return fmt.Errorf("mount %s: %w", m.Name, err)
+			}
+		}
+		return nil
+	})
+}
+
+// mapMount shows a mount at a place of the calling thread's, mapped to a user namespace.
+func mapMount(m driver.Mount, place string, users int) error {
+	if err := os.Mkdir(place, 0o755); err != nil {
+		return err
+	}
+	tree, err := unix.OpenTree(unix.AT_FDCWD, m.Source, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
+	if err != nil {
+		return &os.PathError{Op: "open_tree", Path: m.Source, Err: err}
+	}
+	defer unix.Close(tree)
+	attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_IDMAP | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV | unix.MOUNT_ATTR_NOEXEC, Userns_fd: uint64(users)}
+	if m.ReadOnly {
+		attr.Attr_set |= unix.MOUNT_ATTR_RDONLY
+	}
+	if err := unix.MountSetattr(tree, "", unix.AT_EMPTY_PATH, &attr); err != nil {
+		return &os.PathError{Op: "mount_setattr", Path: m.Source, Err: err}
+	}
+	return unix.MoveMount(tree, "", unix.AT_FDCWD, place, unix.MOVE_MOUNT_F_EMPTY_PATH)
+}
+
+// userNamespace returns a new user namespace, whose numbers from 0 on are the host's from
+// base on. It is that of a process that stops before its first instruction.
+func userNamespace(base int) (*os.File, error) {
+	runtime.LockOSThread() // which traces
+	defer runtime.UnlockOSThread()
+	cmd := &exec.Cmd{Path: "/proc/self/exe", SysProcAttr: &syscall.SysProcAttr{Ptrace: true, Cloneflags: unix.CLONE_NEWUSER,
+		UidMappings: mapping(base), GidMappings: mapping(base), Pdeathsig: unix.SIGKILL}}
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	defer func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	}()
+	return os.Open(fmt.Sprintf("/proc/%d/ns/user", cmd.Process.Pid))
+}
+
+// startShare starts the program for a sandbox and returns QEMU's connection with it.
+func (d *Driver) startShare(s sandbox, rec record) (*os.File, error) {
+	socket, err := s.listen("volumes")
+	if err != nil {
+		return nil, err
+	}
+	defer socket.Close()
+	said, log, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	cmd, err := share{driver: d, base: rec.Share, mounts: rec.Mounts, cgroup: s.cgroup, socket: socket, log: log}.start()
+	log.Close()
+	if err != nil {
+		said.Close()
+		return nil, fmt.Errorf("virtiofsd: %w", err)
+	}
+	go func() {
+		defer said.Close()
+		if words, _ := io.ReadAll(io.LimitReader(said, consoleSize)); len(words) > 0 {
+			d.log.Warn("microvm: virtiofsd has said something", "sandbox", s.id, "words", quote("virtiofsd", words))
+		}
+	}()
+	go func() { _ = cmd.Wait() }()
+	return s.connectFile("volumes")
+}
+
+// shareTimeout bounds the first answer of the program.
+const shareTimeout = 10 * time.Second
+
+// tryShare starts the program as for a sandbox with one mount, and waits for its first
+// answer, which it gives from behind its walls. An error says why there are no mounts.
+func (d *Driver) tryShare() (err error) {
+	if d.share, err = shareProgram(); err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp(d.opts.StateDir, "probe-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	if err := errors.Join(os.Mkdir(dir+"/run", 0o700), os.Mkdir(dir+"/empty", 0o755)); err != nil {
+		return err
+	}
+	s := sandbox{id: "probe.share", dir: dir, cgroup: d.cgroups.Group("berth-"+d.instance, "probe.share")} // no sandbox's id
+	if err := s.cgroup.Create(driver.Limits{Memory: shareMemory}.WithDefaults(), sharePIDs); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, removeGroup(s.cgroup)) }()
+	f, err := d.startShare(s, record{Share: newUID() &^ (shareUsers - 1), Mounts: []driver.Mount{{Name: "empty", Source: dir + "/empty", ReadOnly: true}}})
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	conn, err := net.FileConn(f)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if err := conn.SetDeadline(time.Now().Add(shareTimeout)); err != nil {
+		return err
+	}
+	// Of the protocol vhost-user: which features are there? The answer holds 64 bits.
+	request := binary.NativeEndian.AppendUint32(nil, 1)
+	request = binary.NativeEndian.AppendUint32(request, 1) // version
+	request = binary.NativeEndian.AppendUint32(request, 0) // no payload
+	if _, err := conn.Write(request); err != nil {
+		return err
+	}
+	if _, err := io.ReadFull(conn, make([]byte, len(request)+8)); err != nil {
+		return fmt.Errorf("virtiofsd does not answer: %w", err)
+	}
+	return nil
+}

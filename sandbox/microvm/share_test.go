@@ -1,0 +1,119 @@
+package microvm
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/berth-run/berth/sandbox/driver"
+	"github.com/berth-run/berth/sandbox/drivertest"
+)
+
+// TestShare looks at what shows a sandbox its mounts: what it could do to the host if a
+// machine took it over, and whose the files are that it makes.
+func TestShare(t *testing.T) {
+	d := openTest(t, drivertest.StateDir(t))
+	if d.share == "" {
+		t.Skipf("skipped: no mounts: %s", d.noMounts)
+	}
+	source := drivertest.StateDir(t)
+	if err := os.Chown(source, user, user); err != nil {
+		t.Fatal(err)
+	}
+	b := drivertest.Start(t, d, driver.Spec{ID: "share", Rootfs: drivertest.Rootfs(t), Mounts: []driver.Mount{{Name: "data", Source: source}}})
+	s, err := d.find("share")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Run("Process", func(t *testing.T) { postureShare(t, s) })
+
+	b.Must("cd /mnt/volumes/data; echo mine >user; sudo sh -c 'echo mine >root; chown 33:33 root; umask 077; echo mine >secret'")
+	for name, want := range map[string]uint32{"user": user, "root": 33, "secret": 0} {
+		var st unix.Stat_t
+		if err := unix.Stat(filepath.Join(source, name), &st); err != nil {
+			t.Fatal(err)
+		}
+		if st.Uid != want || st.Gid != want {
+			t.Errorf("%s: got %d:%d on the host, want %d", name, st.Uid, st.Gid, want)
+		}
+	}
+	if r := b.Sh("sudo chown 70000 /mnt/volumes/data/root"); r.Code == 0 {
+		t.Error("the sandbox gives a file to a user of the host's")
+	}
+
+	if err := d.Pause(t.Context(), "share"); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(source, "user"), []byte("longer than mine\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Resume(t.Context(), "share"); err != nil {
+		t.Fatal(err)
+	}
+	if got := b.Must("cat /mnt/volumes/data/user"); got != "longer than mine" {
+		t.Errorf("what changed while it was paused: got %q", got)
+	}
+}
+
+// postureShare looks at the processes of virtiofsd.
+func postureShare(t *testing.T, s sandbox) {
+	rec, err := s.record()
+	if err != nil {
+		t.Fatal(err)
+	}
+	pids, err := s.cgroup.Procs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	qemu, _ := s.qemu()
+	seen, serving := 0, 0
+	for _, pid := range pids {
+		if pid == qemu {
+			continue
+		}
+		seen++
+		status := statusFields(readFile(t, fmt.Sprintf("/proc/%d/status", pid)))
+		ids := strings.TrimSpace(strings.Repeat(strconv.Itoa(rec.Share)+" ", 4))
+		for field, want := range map[string]string{"Name": "virtiofsd", "NoNewPrivs": "1", "Uid": ids, "Gid": ids, "Groups": ""} {
+			if got := status[field]; got != want {
+				t.Errorf("%s: got %q, want %q", field, got, want)
+			}
+		}
+		if users := strings.Fields(readFile(t, fmt.Sprintf("/proc/%d/uid_map", pid))); !slices.Equal(users, []string{"0", strconv.Itoa(rec.Share), strconv.Itoa(shareUsers)}) {
+			t.Errorf("users: got %v", users)
+		}
+		for _, ns := range []string{"user", "mnt", "net", "ipc", "uts", "pid"} {
+			mine, _ := os.Readlink("/proc/self/ns/" + ns)
+			theirs, _ := os.Readlink(fmt.Sprintf("/proc/%d/ns/%s", pid, ns))
+			if theirs == "" || theirs == mine {
+				t.Errorf("%s namespace: got the server's", ns)
+			}
+		}
+		if env := readFile(t, fmt.Sprintf("/proc/%d/environ", pid)); env != "" {
+			t.Errorf("environment: got %q, want none", env)
+		}
+		if status["Seccomp"] != "2" {
+			continue // the parent, which waits
+		}
+		serving++
+		entries, err := os.ReadDir(fmt.Sprintf("/proc/%d/root", pid))
+		if err != nil || len(entries) != 1 || entries[0].Name() != "data" {
+			t.Errorf("it sees %v, %v, want the mount", entries, err)
+		}
+		for line := range strings.Lines(readFile(t, fmt.Sprintf("/proc/%d/mountinfo", pid))) {
+			options := strings.Split(strings.Fields(line)[5], ",")
+			if !slices.Contains(options, "nosuid") || strings.HasSuffix(strings.Fields(line)[4], "/data") && !slices.Contains(options, "nodev") {
+				t.Errorf("mount %s", line)
+			}
+		}
+	}
+	if seen == 0 || serving != 1 {
+		t.Errorf("got %d processes, of which %d have a filter of system calls, want one of those", seen, serving)
+	}
+}
