@@ -100,7 +100,7 @@ func examine(ctx context.Context, state, config string) []finding {
 	}
 	switch c.Driver {
 	case "docker":
-		f := dockerEngine(ctx, c)
+		f := dockerEngine(ctx, state, c)
 		if all = append(all, f); !f.OK {
 			return all
 		}
@@ -118,7 +118,7 @@ func examine(ctx context.Context, state, config string) []finding {
 	if !f.OK {
 		return all
 	}
-	return append(all, trySandbox(ctx, c, t))
+	return append(all, trySandbox(ctx, state, c, t))
 }
 
 func kernel() finding {
@@ -215,19 +215,28 @@ func checkTemplate(state, name string) (image.Template, finding) {
 	return image.Template{}, f
 }
 
+// scratch makes a directory for a trial, in the state's if there is one: what works may
+// depend on the file system, and on who sees it.
+func scratch(state string) (string, error) {
+	if dir, err := os.MkdirTemp(state, "doctor-*"); state != "" && err == nil {
+		return filepath.Abs(dir)
+	}
+	return os.MkdirTemp("", "berth-doctor-*")
+}
+
 // trySandbox starts a sandbox on a state of its own and runs a command in it.
-func trySandbox(ctx context.Context, c *Config, t image.Template) finding {
+func trySandbox(ctx context.Context, state string, c *Config, t image.Template) finding {
 	began := time.Now()
-	if err := runSandbox(ctx, c, t); err != nil {
+	if err := runSandbox(ctx, state, c, t); err != nil {
 		return finding{What: c.Driver, Says: err.Error(), Advice: "containers cannot start on this machine"}
 	}
 	return finding{What: c.Driver, OK: true, Says: fmt.Sprintf("started a sandbox, ran a command and destroyed it in %d ms", time.Since(began).Milliseconds())}
 }
 
-func runSandbox(ctx context.Context, config *Config, t image.Template) error {
+func runSandbox(ctx context.Context, state string, config *Config, t image.Template) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute) // an engine takes a copy of the template
 	defer cancel()
-	dir, err := os.MkdirTemp("", "berth-doctor-*")
+	dir, err := scratch(state)
 	if err != nil {
 		return err
 	}

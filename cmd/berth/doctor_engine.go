@@ -11,9 +11,9 @@ import (
 )
 
 // dockerEngine looks at the Docker Engine that the driver docker would use.
-func dockerEngine(ctx context.Context, config *Config) finding {
+func dockerEngine(ctx context.Context, state string, config *Config) finding {
 	f := finding{What: "engine"}
-	dir, err := os.MkdirTemp("", "berth-doctor-*")
+	dir, err := scratch(state)
 	if err == nil {
 		defer os.RemoveAll(dir)
 		var e docker.Engine

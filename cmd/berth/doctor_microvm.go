@@ -23,31 +23,36 @@ func machines(state string, config *Config) []finding {
 	if !qemu.OK || !kernel.OK {
 		return []finding{qemu, kernel}
 	}
-	return []finding{qemu, kernel, acceleration(state, config)}
+	kvm, volumes := acceleration(state, config)
+	return []finding{qemu, kernel, volumes, kvm}
 }
 
-// acceleration tries whether a machine starts with KVM. That /dev/kvm opens says little.
-func acceleration(state string, config *Config) finding {
-	f := finding{What: "kvm"}
-	dir, err := os.MkdirTemp("", "berth-doctor-*")
+// acceleration tries whether a machine starts with KVM, and whether volumes can be shown
+// to it. That /dev/kvm opens says little.
+func acceleration(state string, config *Config) (f, volumes finding) {
+	f, volumes = finding{What: "kvm"}, finding{What: "volumes", OK: true, Says: "can be mounted"}
+	dir, err := scratch(state)
 	if err != nil {
 		f.Says = err.Error()
-		return f
+		return f, volumes
 	}
 	defer os.RemoveAll(dir)
 	d, err := openDriver(dir, withKernel(state, config), slog.New(slog.DiscardHandler))
 	if err != nil {
-		f.Says = err.Error()
-		return f
+		f.Says, volumes.Says = err.Error(), "not known"
+		return f, volumes
+	}
+	if why := d.(*microvm.Driver).NoMounts(); why != "" {
+		volumes.Says, volumes.Advice = "cannot be mounted", why
 	}
 	f.OK = true
 	if d.Features().Slowness > 1 {
 		f.Says = "no machine starts with it; containers are emulated"
 		f.Advice = "that is ten and more times slower; on a virtual machine, ask its host for nested virtualisation"
-		return f
+		return f, volumes
 	}
 	f.Says = "works"
-	return f
+	return f, volumes
 }
 
 // withKernel returns the configuration for a driver on another state directory.
