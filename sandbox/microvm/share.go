@@ -30,8 +30,11 @@ const (
 	shareDir   = "/volumes" // in its root
 	rootShare  = "/virtiofsd"
 
-	// shareMemory and sharePIDs are what it may need itself.
-	shareMemory = 32 << 20
+	// shareFiles bounds the files that it has open: one for each that the machine's
+	// kernel has looked up and not forgotten. shareMemory holds them, in the kernel's
+	// memory and its own.
+	shareFiles  = 1 << 18
+	shareMemory = 512 << 20
 	sharePIDs   = 32
 )
 
@@ -71,7 +74,7 @@ func (s share) start() (*exec.Cmd, error) {
 		return nil, err
 	}
 	cmd := &exec.Cmd{Path: rootShare, Dir: "/", Env: []string{}, Stdout: s.log, Stderr: s.log, ExtraFiles: []*os.File{s.socket},
-		Args: []string{"virtiofsd", "--fd=3", fmt.Sprintf("--rlimit-nofile=%d", files.Max), "-o", "source=" + shareDir,
+		Args: []string{"virtiofsd", "--fd=3", fmt.Sprintf("--rlimit-nofile=%d", min(files.Max, shareFiles)), "-o", "source=" + shareDir,
 			// What one sandbox writes others see at once.
 			"-o", "cache=auto,timeout=0", "-o", "announce_submounts", "-o", "log_level=err"},
 		SysProcAttr: &syscall.SysProcAttr{Setsid: true, Cloneflags: unix.CLONE_NEWUSER | unix.CLONE_NEWPID | unix.CLONE_NEWNS,
