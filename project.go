@@ -34,7 +34,8 @@ type Limits struct {
 	Responses         *int64 `json:"responses,omitempty"`           // in progress at once
 	Containers        *int64 `json:"containers,omitempty"`          // running at once
 	ContainerMinutes  *int64 `json:"container_minutes,omitempty"`   // of all containers in a day, UTC
-	StorageBytes      *int64 `json:"storage_bytes,omitempty"`       // of uploaded files and snapshots
+	StorageBytes      *int64 `json:"storage_bytes,omitempty"`       // of uploaded files, snapshots and volumes
+	Snapshots         *int64 `json:"snapshots,omitempty"`           // kept at once
 
 	// Templates are the names, or patterns of them as in path.Match, and the digests
 	// of templates that containers may ask for, beside the server's default one. An
@@ -62,6 +63,7 @@ func (l Limits) Or(others Limits) Limits {
 		{&l.RequestsPerMinute, &others.RequestsPerMinute}, {&l.TokensPerMinute, &others.TokensPerMinute},
 		{&l.Responses, &others.Responses}, {&l.Containers, &others.Containers},
 		{&l.ContainerMinutes, &others.ContainerMinutes}, {&l.StorageBytes, &others.StorageBytes},
+		{&l.Snapshots, &others.Snapshots},
 	} {
 		if *f.mine == nil {
 			*f.mine = *f.other

@@ -250,6 +250,22 @@ func (q *Quota) Store(ctx context.Context, id berth.ProjectID, bytes int64) erro
 	return nil
 }
 
+// Snapshots returns an error if the project, which keeps so many snapshots, may not keep
+// another.
+func (q *Quota) Snapshots(ctx context.Context, id berth.ProjectID, kept int) error {
+	p, err := q.project(ctx, id)
+	if err != nil {
+		return err
+	}
+	q.mu.Lock()
+	n, limited := bound(p.limits.Snapshots)
+	q.mu.Unlock()
+	if limited && int64(kept) >= n {
+		return insufficient(0, "Project %s may keep %d snapshots, and keeps %d.", id, n, kept)
+	}
+	return nil
+}
+
 // Limits returns what bounds the project now.
 func (q *Quota) Limits(ctx context.Context, id berth.ProjectID) (berth.Limits, error) {
 	p, err := q.project(ctx, id)

@@ -220,7 +220,7 @@ func TestContainersAndStorage(t *testing.T) {
 	}
 	defer db.Close()
 	q := New(Options{Objects: db, Files: db, Usages: db, Limits: map[berth.ProjectID]berth.Limits{
-		"proj_a": {Containers: number(2), ContainerMinutes: number(2), StorageBytes: number(100)}}})
+		"proj_a": {Containers: number(2), ContainerMinutes: number(2), StorageBytes: number(100), Snapshots: number(2)}}})
 	containers := func(p berth.ProjectID, want int) {
 		t.Helper()
 		if got, err := q.Containers(ctx, p); err != nil || got != want {
@@ -243,6 +243,11 @@ func TestContainersAndStorage(t *testing.T) {
 		}
 	}
 	containers("proj_b", -1)
+
+	if err := errors.Join(q.Snapshots(ctx, "proj_a", 1), q.Snapshots(ctx, "proj_b", 1000)); err != nil {
+		t.Error(err)
+	}
+	wantError(t, q.Snapshots(ctx, "proj_a", 2), "insufficient_quota", "insufficient_quota", "may keep 2 snapshots, and keeps 2.", -1)
 
 	if err := db.CreateFile(ctx, "proj_a", &berth.File{ID: "file-1", Bytes: 60}, nil); err != nil {
 		t.Fatal(err)

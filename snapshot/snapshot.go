@@ -45,6 +45,11 @@ type Options struct {
 	// bytes; nil is no limit.
 	Quota func(ctx context.Context, p berth.ProjectID, bytes int64) error
 
+	// Count returns an error for the client if a project that keeps so many snapshots
+	// may not keep another; nil is no limit. Those of forks do not count: they go when
+	// the fork runs.
+	Count func(ctx context.Context, p berth.ProjectID, kept int) error
+
 	Audit *audit.Log // of what is made and removed; nil is none
 }
 
@@ -85,7 +90,7 @@ func bound(p berth.ProjectID, id berth.SnapshotID) []byte {
 func (l *Library) Create(ctx context.Context, p berth.ProjectID, r *Record, write func(io.Writer) (layer.Made, error)) error {
 	s := r.Snapshot
 	s.ID, s.Object, s.CreatedAt = berth.SnapshotID(berth.NewID(berth.PrefixSnapshot)), "container.snapshot", time.Now().Unix()
-	if err := l.room(ctx, p, 0); err != nil {
+	if err := l.room(ctx, p, s); err != nil {
 		return err // before its bytes are read
 	}
 	var k [32]byte
@@ -105,13 +110,6 @@ func (l *Library) Create(ctx context.Context, p berth.ProjectID, r *Record, writ
 	}
 	l.opts.Audit.Record(audit.Entry{Action: audit.SnapshotCreated, Project: p, Container: s.ContainerID, Object: string(s.ID), Bytes: s.Bytes})
 	return nil
-}
-
-func (l *Library) room(ctx context.Context, p berth.ProjectID, bytes int64) error {
-	if l.opts.Quota == nil {
-		return nil
-	}
-	return l.opts.Quota(ctx, p, bytes)
 }
 
 // write writes a content: compressed, then sealed.
@@ -181,7 +179,7 @@ func (l *Library) save(ctx context.Context, p berth.ProjectID, r *Record) error 
 	}
 	l.book.Lock()
 	defer l.book.Unlock()
-	if err := l.room(ctx, p, r.Snapshot.StoredBytes); err != nil {
+	if err := l.room(ctx, p, r.Snapshot); err != nil {
 		return err
 	}
 	return l.opts.Objects.CreateObjects(ctx, p, o)
@@ -237,28 +235,6 @@ func (l *Library) List(ctx context.Context, p berth.ProjectID, page store.Page) 
 		}
 	}
 	return all, more, nil
-}
-
-// Bytes returns how many bytes the snapshots of a project take.
-func (l *Library) Bytes(ctx context.Context, p berth.ProjectID) (int64, error) {
-	var sum int64
-	for page := (store.Page{Limit: 1000}); ; {
-		objects, more, err := l.opts.Objects.ListObjects(ctx, p, Kind, "", page)
-		if err != nil {
-			return 0, err
-		}
-		for _, o := range objects {
-			r, err := decode(o)
-			if err != nil {
-				return 0, err
-			}
-			sum += r.Snapshot.StoredBytes
-			page.After = o.ID
-		}
-		if !more {
-			return sum, nil
-		}
-	}
 }
 
 // Totals returns how many snapshots of all projects are kept and the bytes that they

@@ -9,6 +9,8 @@ import (
 	"io"
 	"log/slog"
 	"path/filepath"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -269,5 +271,47 @@ func TestSweep(t *testing.T) {
 	}
 	if all := h.blobs(); len(all) != 1 || all["proj_mine/"+string(kept.ID)] == nil {
 		t.Errorf("%d are left", len(all))
+	}
+}
+
+// A project keeps as many snapshots as it may, also when several are made at once;
+// those of forks are not counted.
+func TestCount(t *testing.T) {
+	h := newHouse(t)
+	full := berth.Errorf(berth.CodeRateLimited, "full")
+	h.opts.Count = func(_ context.Context, p berth.ProjectID, kept int) error {
+		if p == mine && kept >= 3 {
+			return full
+		}
+		return nil
+	}
+	h.l = snapshot.New(h.opts)
+	create := func(p berth.ProjectID, cause berth.SnapshotCause) error {
+		r := &snapshot.Record{Snapshot: &berth.Snapshot{Cause: cause}}
+		return h.l.Create(t.Context(), p, r, content("x"))
+	}
+	var made, refused atomic.Int32
+	var all sync.WaitGroup
+	for range 6 {
+		all.Go(func() {
+			switch err := create(mine, berth.SnapshotRequested); {
+			case err == nil:
+				made.Add(1)
+			case errors.Is(err, full):
+				refused.Add(1)
+			default:
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	if made.Load() != 3 || refused.Load() != 3 || len(h.blobs()) != 3 {
+		t.Errorf("%d made, %d refused, %d contents, want 3 of each", made.Load(), refused.Load(), len(h.blobs()))
+	}
+	if err := errors.Join(create(theirs, berth.SnapshotRequested), create(mine, berth.SnapshotForked)); err != nil {
+		t.Errorf("another project's, or a fork's: %v", err)
+	}
+	if err := create(mine, berth.SnapshotExpired); !errors.Is(err, full) {
+		t.Errorf("got %v, want the quota's word", err)
 	}
 }

@@ -20,7 +20,8 @@ type LimitsConfig struct {
 	Responses         *Amount `yaml:"responses"`           // in progress at once
 	Containers        *Amount `yaml:"containers"`          // running at once
 	ContainerMinutes  *Amount `yaml:"container_minutes"`   // of all its containers in a day (UTC)
-	Storage           *Amount `yaml:"storage"`             // bytes of uploaded files and snapshots
+	Storage           *Amount `yaml:"storage"`             // bytes of uploaded files, snapshots and volumes
+	Snapshots         *Amount `yaml:"snapshots"`           // kept at once
 
 	// Templates that containers may name beside the default one: names, patterns of
 	// them such as py-*, digests. Default: all that the server has.
@@ -29,7 +30,7 @@ type LimitsConfig struct {
 
 func (c LimitsConfig) limits() berth.Limits {
 	return berth.Limits{RequestsPerMinute: (*int64)(c.RequestsPerMinute), TokensPerMinute: (*int64)(c.TokensPerMinute), Responses: (*int64)(c.Responses),
-		Containers: (*int64)(c.Containers), ContainerMinutes: (*int64)(c.ContainerMinutes), StorageBytes: (*int64)(c.Storage), Templates: c.Templates}
+		Containers: (*int64)(c.Containers), ContainerMinutes: (*int64)(c.ContainerMinutes), StorageBytes: (*int64)(c.Storage), Snapshots: (*int64)(c.Snapshots), Templates: c.Templates}
 }
 
 // An Amount is a number that may be written as a size, or none.
@@ -83,7 +84,8 @@ var limitFlags = []limitFlag{
 	{"responses", "responses in progress at once", func(c *LimitsConfig) **Amount { return &c.Responses }},
 	{"containers", "containers running at once", func(c *LimitsConfig) **Amount { return &c.Containers }},
 	{"container-minutes", "minutes of all containers in a day (UTC)", func(c *LimitsConfig) **Amount { return &c.ContainerMinutes }},
-	{"storage", "bytes of uploaded files and snapshots, such as 10g", func(c *LimitsConfig) **Amount { return &c.Storage }},
+	{"storage", "bytes of uploaded files, snapshots and volumes, such as 10g", func(c *LimitsConfig) **Amount { return &c.Storage }},
+	{"snapshots", "snapshots kept at once", func(c *LimitsConfig) **Amount { return &c.Snapshots }},
 }
 
 // limitsFlags adds a flag for each limit to a command, and returns those that were given.
@@ -110,7 +112,7 @@ func limitsFlags(cmd *cobra.Command) func() LimitsConfig {
 // inWords lists the limits that are there, as flags.
 func inWords(l berth.Limits) string {
 	c := LimitsConfig{(*Amount)(l.RequestsPerMinute), (*Amount)(l.TokensPerMinute), (*Amount)(l.Responses), (*Amount)(l.Containers),
-		(*Amount)(l.ContainerMinutes), (*Amount)(l.StorageBytes), l.Templates}
+		(*Amount)(l.ContainerMinutes), (*Amount)(l.StorageBytes), (*Amount)(l.Snapshots), l.Templates}
 	var words []string
 	for _, f := range limitFlags {
 		if a := *f.of(&c); a != nil {

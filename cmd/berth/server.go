@@ -95,6 +95,7 @@ func newServer(ctx context.Context, state string, config *Config, log *slog.Logg
 	s.later(func(context.Context) error { return bucket.Close() })
 	var quotas *quota.Quota
 	snapshots, err := openSnapshots(ctx, state, snapshot.Options{Objects: db, Seal: seal.New(key), Audit: record,
+		Count: func(ctx context.Context, p berth.ProjectID, kept int) error { return quotas.Snapshots(ctx, p, kept) },
 		Quota: func(ctx context.Context, p berth.ProjectID, bytes int64) error { return quotas.Store(ctx, p, bytes) }}, log)
 	if err != nil {
 		return s, err

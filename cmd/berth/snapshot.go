@@ -17,7 +17,7 @@ func newSnapshot() *cobra.Command {
 	cmd := &cobra.Command{Use: "snapshot", Short: "Keep what is in containers, to start others from",
 		Long: `Keep what is in containers, to start others from: berth run --snapshot, or "berth":
 {"snapshot_id": …} of a request for a container.`}
-	cmd.AddCommand(newSnapshotCreate(), newSnapshotLs(), newSnapshotRm())
+	cmd.AddCommand(newSnapshotCreate(), newSnapshotLs(), newSnapshotRm(), newSnapshotPrune())
 	return cmd
 }
 
@@ -49,26 +49,14 @@ func newSnapshotLs() *cobra.Command {
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
 		fmt.Fprintln(w, "ID\tNAME\tCONTAINER\tCAUSE\tMEMORY\tSTORED\tCREATED\tEXPIRES")
-		for after := ""; ; {
-			var page struct {
-				Data    []berth.Snapshot `json:"data"`
-				LastID  string           `json:"last_id"`
-				HasMore bool             `json:"has_more"`
-			}
-			path := "/v1/snapshots?limit=100"
-			if after != "" {
-				path += "&after=" + url.QueryEscape(after)
-			}
-			if err := connect().call(cmd.Context(), "GET", path, nil, &page); err != nil {
-				return err
-			}
-			for _, s := range page.Data {
-				fmt.Fprintln(w, snapshotLine(&s))
-			}
-			if after = page.LastID; !page.HasMore {
-				return w.Flush()
-			}
+		all, err := listSnapshots(cmd.Context(), connect())
+		if err != nil {
+			return err
 		}
+		for _, s := range all {
+			fmt.Fprintln(w, snapshotLine(&s))
+		}
+		return w.Flush()
 	}
 	return cmd
 }

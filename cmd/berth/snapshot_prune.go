@@ -1,0 +1,92 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/berth-run/berth"
+)
+
+// A pruning says which snapshots go.
+type pruning struct {
+	age   time.Duration // those that are older, but
+	keep  int           // not so many of the newest of each container
+	cause string        // "" is any
+}
+
+func newSnapshotPrune() *cobra.Command {
+	var p pruning
+	var dry bool
+	cmd := &cobra.Command{Use: "prune --older AGE", Short: "Delete old snapshots", Args: cobra.NoArgs}
+	cmd.Flags().DurationVar(&p.age, "older", 0, "those that are older, such as 720h")
+	cmd.Flags().IntVar(&p.keep, "keep", 0, "how many of the newest of each container stay, however old")
+	cmd.Flags().StringVar(&p.cause, "cause", "", "only those that are there because they were \"requested\", or because their containers \"expired\"")
+	cmd.Flags().BoolVar(&dry, "dry-run", false, "only say which would be deleted")
+	_ = cmd.MarkFlagRequired("older")
+	connect := clientFlags(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if p.age < 0 || p.keep < 0 {
+			return errors.New("--older and --keep cannot be negative")
+		}
+		c := connect()
+		all, err := listSnapshots(cmd.Context(), c)
+		if err != nil {
+			return err
+		}
+		return each(p.choose(all, time.Now()), func(id string) error {
+			if !dry {
+				if err := c.call(cmd.Context(), "DELETE", "/v1/snapshots/"+url.PathEscape(id), nil, nil); err != nil {
+					return err
+				}
+			}
+			_, err := fmt.Fprintln(cmd.OutOrStdout(), id)
+			return err
+		})
+	}
+	return cmd
+}
+
+// choose returns the ids of the snapshots that go, of all in the order of their making,
+// the newest first.
+func (p pruning) choose(all []berth.Snapshot, now time.Time) (ids []string) {
+	seen := map[berth.ContainerID]int{}
+	for _, s := range all {
+		if p.cause != "" && p.cause != string(s.Cause) {
+			continue
+		}
+		if seen[s.ContainerID]++; seen[s.ContainerID] <= p.keep || now.Sub(time.Unix(s.CreatedAt, 0)) < p.age {
+			continue
+		}
+		ids = append(ids, string(s.ID))
+	}
+	slices.Reverse(ids) // if it is interrupted, the oldest are gone
+	return ids
+}
+
+// listSnapshots returns all snapshots, the newest first.
+func listSnapshots(ctx context.Context, c *client) (all []berth.Snapshot, err error) {
+	for after := ""; ; {
+		var page struct {
+			Data    []berth.Snapshot `json:"data"`
+			LastID  string           `json:"last_id"`
+			HasMore bool             `json:"has_more"`
+		}
+		path := "/v1/snapshots?limit=100"
+		if after != "" {
+			path += "&after=" + url.QueryEscape(after)
+		}
+		if err := c.call(ctx, "GET", path, nil, &page); err != nil {
+			return nil, err
+		}
+		all = append(all, page.Data...)
+		if after = page.LastID; !page.HasMore {
+			return all, nil
+		}
+	}
+}
