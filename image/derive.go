@@ -10,8 +10,9 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/berth-run/berth/image/layer"
 )
@@ -24,13 +25,10 @@ type Change struct {
 
 // Derive makes a template of another and a layer above it, and gives it a name. What
 // both have is on the disk once. Names of the layer below ".berth" are not about its
-// file system and dropped. Needs root.
+// file system and dropped.
 func (l *Library) Derive(ctx context.Context, as string, change Change, content io.Reader) (Template, error) {
 	if !namePattern.MatchString(as) {
 		return Template{}, fmt.Errorf("the name %q must match %s", as, namePattern)
-	}
-	if os.Geteuid() != 0 {
-		return Template{}, errors.New("making templates needs root, as do the sandboxes that start from them")
 	}
 	base, err := l.Get(change.Template)
 	if err != nil {
@@ -70,7 +68,7 @@ func applyChange(ctx context.Context, root string, content io.Reader) error {
 		return err
 	}
 	defer r.Close()
-	a := &layer.Applier{Root: r, Owners: true, Limits: layer.Limits{Bytes: DefaultMaxBytes},
+	a := &layer.Applier{Root: r, Owners: isRoot(), Notes: !isRoot(), Limits: layer.Limits{Bytes: DefaultMaxBytes},
 		Take: func(name string, _ *tar.Header, _ io.Reader) (bool, error) {
 			return name == ".berth" || strings.HasPrefix(name, ".berth/"), nil
 		}}
@@ -96,8 +94,15 @@ func linkTree(ctx context.Context, from, to string) error {
 	if err := os.MkdirAll(filepath.Dir(to), 0o700); err != nil {
 		return err
 	}
+	owners, err := layer.OwnersOf(from)
+	if err != nil {
+		return err
+	}
+	if owners.Noted() == isRoot() {
+		return fmt.Errorf("the template at %s was made by another user", from)
+	}
 	var made []copied
-	err := filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
+	err = filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
@@ -108,11 +113,11 @@ func linkTree(ctx context.Context, from, to string) error {
 		if !d.IsDir() {
 			return os.Link(path, target) // of a link, the link itself
 		}
-		info, err := d.Info()
+		st, err := owners.Lstat(path)
 		if err != nil {
 			return err
 		}
-		made = append(made, copied{target, info})
+		made = append(made, copied{target, st})
 		return os.Mkdir(target, 0o700)
 	})
 	if err != nil {
@@ -129,13 +134,15 @@ func linkTree(ctx context.Context, from, to string) error {
 // copied is a directory and what it is to be like.
 type copied struct {
 	path string
-	like fs.FileInfo
+	like unix.Stat_t
 }
 
 func (c copied) describe() error {
-	st, ok := c.like.Sys().(*syscall.Stat_t)
-	if !ok {
-		return fmt.Errorf("%s: no stat", c.path)
+	f, err := os.Open(c.path)
+	if err != nil {
+		return err
 	}
-	return errors.Join(os.Chown(c.path, int(st.Uid), int(st.Gid)), os.Chmod(c.path, c.like.Mode()), os.Chtimes(c.path, c.like.ModTime(), c.like.ModTime()))
+	defer f.Close()
+	at := time.Unix(c.like.Mtim.Unix())
+	return errors.Join(own(f, int(c.like.Uid), int(c.like.Gid), c.like.Mode&0o7777), os.Chtimes(c.path, at, at))
 }

@@ -9,9 +9,10 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/berth-run/berth/image/layer"
 )
 
 // digest returns the digest of a root file system and of what its image says of
@@ -22,6 +23,10 @@ import (
 // of one file, other extended attributes, nor the recipe: what has the same content
 // is the same template.
 func digest(root string, c Config) (sum string, bytes int64, err error) {
+	owners, err := layer.OwnersOf(root)
+	if err != nil {
+		return "", 0, err
+	}
 	manifest := sha256.New()
 	err = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
@@ -31,9 +36,9 @@ func digest(root string, c Config) (sum string, bytes int64, err error) {
 		if err != nil {
 			return err
 		}
-		st, ok := info.Sys().(*syscall.Stat_t)
-		if !ok {
-			return fmt.Errorf("%s: no stat", path)
+		st, err := owners.Lstat(path)
+		if err != nil {
+			return err
 		}
 		content, capabilities := "", ""
 		switch {

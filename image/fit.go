@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/berth-run/berth/image/layer"
 )
 
 // The account that commands run as where nothing else is said.
@@ -238,18 +240,30 @@ func (r rootDir) ownTree(name string, uid, gid int) error {
 		return err
 	}
 	defer dir.Close()
+	owners, err := layer.OwnersOf(r.Name())
+	if err != nil {
+		return err
+	}
 	return fs.WalkDir(dir.FS(), ".", func(p string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
-		info, err := d.Info()
+		if kind := d.Type(); kind != 0 && kind != fs.ModeDir {
+			if !isRoot() {
+				return nil // nothing can be noted at a link
+			}
+			return dir.Lchown(p, uid, gid)
+		}
+		f, err := dir.OpenFile(p, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0)
 		if err != nil {
 			return err
 		}
-		if err := dir.Lchown(p, uid, gid); err != nil || info.Mode()&(fs.ModeSetuid|fs.ModeSetgid) == 0 || !info.Mode().IsRegular() {
+		defer f.Close()
+		st, err := owners.Fstat(f)
+		if err != nil {
 			return err
 		}
-		return dir.Chmod(p, info.Mode()) // which the change of owner took away
+		return own(f, uid, gid, st.Mode&0o7777)
 	})
 }
 

@@ -9,7 +9,24 @@ import (
 	"path"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/berth-run/berth/image/layer"
 )
+
+// isRoot reports whether this process can give files to others. If not, a template's
+// files are this user's, and whose they are in the template is noted at them.
+func isRoot() bool { return os.Geteuid() == 0 }
+
+// own gives an open file or directory an owner and permissions.
+func own(f *os.File, uid, gid int, mode uint32) error {
+	if !isRoot() {
+		return layer.Note(f, uid, gid, mode)
+	}
+	if err := f.Chown(uid, gid); err != nil {
+		return err
+	}
+	return unix.Fchmod(int(f.Fd()), mode)
+}
 
 // A rootDir is a root file system whose links are followed as its own programs
 // would follow them, which never leads out of it: unlike in an os.Root, "/etc" as
@@ -81,7 +98,7 @@ func (r rootDir) write(name string, content []byte, mode uint32) error {
 	}
 	f := os.NewFile(uintptr(fd), name)
 	_, err = f.Write(content)
-	return errors.Join(err, unix.Fchmod(fd, mode), f.Close())
+	return errors.Join(err, own(f, 0, 0, mode), f.Close())
 }
 
 // dir opens a directory, which it makes with those above it.
@@ -108,8 +125,5 @@ func (r rootDir) own(name string, uid, gid int, mode uint32) error {
 		return err
 	}
 	defer d.Close()
-	if err := d.Chown(uid, gid); err != nil {
-		return err
-	}
-	return unix.Fchmod(int(d.Fd()), mode)
+	return own(d, uid, gid, mode)
 }

@@ -30,7 +30,7 @@ func (a *adding) unpack(ctx context.Context, root string, diffIDs []string) erro
 		return err
 	}
 	defer r.Close()
-	applier := &layer.Applier{Root: r, Owners: true, Limits: layer.Limits{Bytes: a.max}}
+	applier := &layer.Applier{Root: r, Owners: isRoot(), Notes: !isRoot(), Limits: layer.Limits{Bytes: a.max}}
 	left := a.max + a.max/4 // of the archives, which have headers besides files
 	for i, b := range a.origin.Blobs[1:] {
 		a.gauge.step(Unpack, "unpacking "+shortDigest(b.Digest), int64(i), int64(len(diffIDs)))

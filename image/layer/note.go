@@ -47,8 +47,11 @@ type Owners struct{ noted bool }
 // OwnersOf returns the owners of the tree at root: the notes', if its root has one,
 // else the file system's.
 func OwnersOf(root string) (Owners, error) {
-	_, noted, err := readNote(root)
-	return Owners{noted}, err
+	_, noted, err := readNote(func(buf []byte) (int, error) { return unix.Lgetxattr(root, note, buf) })
+	if err != nil {
+		return Owners{}, &os.PathError{Op: "read the owner of", Path: root, Err: err}
+	}
+	return Owners{noted}, nil
 }
 
 // Noted reports whether the tree was made by an ordinary user.
@@ -57,6 +60,15 @@ func (o Owners) Noted() bool { return o.noted }
 // Correct changes what was found at a path of the tree to what the file is to be. What
 // has no note in a tree that has is root's.
 func (o Owners) Correct(path string, st *unix.Stat_t) error {
+	err := o.correct(st, func(buf []byte) (int, error) { return unix.Lgetxattr(path, note, buf) })
+	if err != nil {
+		return &os.PathError{Op: "read the owner of", Path: path, Err: err}
+	}
+	return nil
+}
+
+// correct is Correct for a file whose attribute get reads.
+func (o Owners) correct(st *unix.Stat_t, get func([]byte) (int, error)) error {
 	if !o.noted {
 		return nil
 	}
@@ -64,7 +76,7 @@ func (o Owners) Correct(path string, st *unix.Stat_t) error {
 	if kind := st.Mode & unix.S_IFMT; kind != unix.S_IFREG && kind != unix.S_IFDIR {
 		return nil
 	}
-	is, noted, err := readNote(path)
+	is, noted, err := readNote(get)
 	if err == nil && noted {
 		st.Uid, st.Gid, st.Mode = is.Uid, is.Gid, st.Mode&unix.S_IFMT|is.Mode
 	}
@@ -79,9 +91,18 @@ func (o Owners) Lstat(path string) (st unix.Stat_t, err error) {
 	return st, o.Correct(path, &st)
 }
 
-func readNote(path string) (st unix.Stat_t, noted bool, err error) {
+// Fstat returns what an open file of the tree is.
+func (o Owners) Fstat(f *os.File) (st unix.Stat_t, err error) {
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+		return st, &os.PathError{Op: "fstat", Path: f.Name(), Err: err}
+	}
+	return st, o.correct(&st, func(buf []byte) (int, error) { return unix.Fgetxattr(int(f.Fd()), note, buf) })
+}
+
+// readNote reads the note that get reads, if there is one.
+func readNote(get func([]byte) (int, error)) (st unix.Stat_t, noted bool, err error) {
 	var buf [64]byte
-	n, err := unix.Lgetxattr(path, note, buf[:])
+	n, err := get(buf[:])
 	if errors.Is(err, unix.ENODATA) || errors.Is(err, unix.ENOTSUP) || errors.Is(err, fs.ErrNotExist) {
 		return st, false, nil
 	}
@@ -91,8 +112,5 @@ func readNote(path string) (st unix.Stat_t, noted bool, err error) {
 	if err == nil && st.Mode&^permissions != 0 {
 		err = ErrInvalid
 	}
-	if err != nil {
-		return st, false, &os.PathError{Op: "read the owner of", Path: path, Err: err}
-	}
-	return st, true, nil
+	return st, err == nil, err
 }
