@@ -29,7 +29,7 @@ func (l *Library) Build(ctx context.Context, r Recipe, progress func(Progress)) 
 		return Template{}, err
 	}
 	if os.Geteuid() != 0 {
-		return Template{}, errors.New("building templates needs root, as do the sandboxes that start from them")
+		return Template{}, errors.New("building templates of packages needs root; an ordinary user can pull one, or load what root has saved: berth image pull, berth image load")
 	}
 	tool, err := exec.LookPath("mmdebstrap")
 	if err != nil {

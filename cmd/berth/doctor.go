@@ -85,7 +85,16 @@ func examine(ctx context.Context, state, config string) []finding {
 	all := []finding{kernel()}
 	c, err := loadConfig(config)
 	if err != nil || c.Driver != "docker" { // its sandboxes are not on this machine, or on a part of it
-		all = append(all, privileges(), controlGroups())
+		name := ""
+		if err == nil {
+			name = c.Driver
+		}
+		all = append(all, privileges(name))
+		if os.Geteuid() == 0 {
+			all = append(all, controlGroups())
+		} else if name == "gvisor" {
+			all = append(all, losses()...)
+		}
 	}
 	if err == nil && c.Driver == "gvisor" {
 		all = append(all, virtualisation())
@@ -95,7 +104,7 @@ func examine(ctx context.Context, state, config string) []finding {
 		return append(all, finding{What: "configuration", Says: err.Error()})
 	}
 	all = append(all, finding{What: "configuration", OK: true, Says: "driver " + c.Driver + ", template " + c.Template})
-	if _, err := exec.LookPath("mmdebstrap"); err != nil {
+	if _, err := exec.LookPath("mmdebstrap"); err != nil && os.Geteuid() == 0 {
 		all = append(all, finding{What: "mmdebstrap", OK: true, Says: "not installed", Advice: "berth image build needs it: apt-get install mmdebstrap"})
 	}
 	switch c.Driver {
@@ -127,13 +136,6 @@ func kernel() finding {
 		return finding{What: "kernel", Says: err.Error()}
 	}
 	return finding{What: "kernel", OK: true, Says: unix.ByteSliceToString(u.Sysname[:]) + " " + unix.ByteSliceToString(u.Release[:])}
-}
-
-func privileges() finding {
-	if os.Getuid() == 0 {
-		return finding{What: "user", OK: true, Says: "root"}
-	}
-	return finding{What: "user", Says: fmt.Sprintf("uid %d", os.Getuid()), Advice: "the gvisor driver needs root; unsafe-local works without, and without walls"}
 }
 
 func controlGroups() finding {
@@ -211,6 +213,9 @@ func checkTemplate(state, name string) (image.Template, finding) {
 	f.Says = err.Error()
 	if errors.Is(err, image.ErrNotFound) {
 		f.Advice = "run berth image build"
+		if os.Geteuid() != 0 {
+			f.Advice = "run berth image pull, or berth image load with what root has saved by berth image save"
+		}
 	}
 	return image.Template{}, f
 }

@@ -23,7 +23,7 @@ func checkMachine(opts Options) error {
 		return err
 	}
 	if os.Geteuid() != 0 {
-		return checkNamespaces()
+		return CheckUser()
 	}
 	// A template is shown to its sandboxes through a read-only overlay.
 	raw, err := os.ReadFile("/proc/filesystems")
@@ -36,9 +36,9 @@ func checkMachine(opts Options) error {
 	return nil
 }
 
-// checkNamespaces returns an error if this process, an ordinary user's, cannot make the
-// namespaces that a sandbox needs.
-func checkNamespaces() error {
+// CheckUser returns an error, for the operator, if this process, an ordinary user's,
+// cannot make the namespaces that a sandbox needs.
+func CheckUser() error {
 	cmd := exec.Command("/proc/self/exe")
 	cmd.Path = "/dev/null" // which cannot be executed: all but that is tried
 	cmd.SysProcAttr = userNamespaces()
