@@ -20,6 +20,9 @@ type Caller struct {
 // made without naming a project.
 const DefaultProject ProjectID = "proj_default"
 
+// KeyPrefix begins the API keys that Berth makes.
+const KeyPrefix = "sk-berth-"
+
 // A Key is an API key as the store keeps it. The secret itself is shown once,
 // when the key is created; only its SHA-256 is kept.
 type Key struct {

@@ -174,6 +174,10 @@ type Options struct {
 	Log        *slog.Logger
 	Version    string // told by /healthz
 
+	// PreviewDomain is a domain below which each port of a container has a host of its
+	// own: PORT-CONTAINER.DOMAIN. Default: there are none.
+	PreviewDomain string
+
 	MaxBody   int64         // of a JSON body, in bytes; default 64 MiB
 	Patience  time.Duration // with a client that neither sends nor reads when it should; default 1 min
 	KeepAlive time.Duration // the silence after which a stream sends a comment, a socket a ping; default 15 s

@@ -40,7 +40,9 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("x-request-id", x.requestID)
 	w.Header().Set("openai-version", "2020-10-01")
 	defer s.end(x, r)
-	s.mux.ServeHTTP(x, r)
+	if !s.atHost(x, r) {
+		s.mux.ServeHTTP(x, r)
+	}
 }
 
 // end writes the line in the log, after a panic as well.

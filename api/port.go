@@ -98,6 +98,7 @@ type portLink struct {
 	ContainerID berth.ContainerID `json:"container_id"`
 	Port        int               `json:"port"`
 	URL         string            `json:"url"`
+	HostURL     string            `json:"host_url,omitempty"` // under the port's own host, where the server has a domain for them
 	ExpiresAt   int64             `json:"expires_at"`
 }
 
@@ -128,7 +129,8 @@ func (s *server) createLink(w http.ResponseWriter, r *http.Request, c berth.Call
 		hash := sha256.Sum256([]byte(tokenOf(r)))
 		l.Key = hash[:]
 	}
-	return writeJSON(w, http.StatusOK, portLink{"container.port", l.Container, l.Port, origin(r) + linkPath + l.Seal(s.Seal) + "/", l.ExpiresAt})
+	word := l.Seal(s.Seal)
+	return writeJSON(w, http.StatusOK, portLink{"container.port", l.Container, l.Port, origin(r) + linkPath + word + "/", s.hostURL(r, l, word), l.ExpiresAt})
 }
 
 // origin returns the origin under which a caller, who is believed about it, sees

@@ -29,6 +29,9 @@ func requestHeader(r *http.Request, t Target, host string) http.Header {
 	if _, there := out["User-Agent"]; !there {
 		out["User-Agent"] = []string{""} // none, rather than Go's
 	}
+	if own := r.Header.Values("Authorization"); t.Own && len(own) > 0 {
+		out["Authorization"] = slices.Clone(own)
+	}
 	if own := r.Header.Values(AuthorizationHeader); len(own) > 0 {
 		out["Authorization"] = slices.Clone(own)
 	}
@@ -64,6 +67,10 @@ func hopByHop(h http.Header, name string) bool {
 // do not begin with x- either.
 var passes = regexp.MustCompile(`^(accept-ranges|age|allow|cache-control|content-(disposition|encoding|language|length|range|type)|date|etag|expires|last-modified|location|permissions-policy|retry-after|server-timing|sourcemap|vary|x-.+|mcp-.+|connect-.+|grpc-.+)$`)
 
+// ownPasses is what does so besides from a host of the target's own, to which it is
+// confined.
+var ownPasses = regexp.MustCompile(`^(content-security-policy(-report-only)?|cross-origin-(opener|embedder|resource)-policy|service-worker-allowed|link|referrer-policy)$`)
+
 // Of x- these are orders to a proxy between the client and Berth, or Berth's own.
 var orders = regexp.MustCompile(`^x-(accel-.*|sendfile.*|lighttpd-.*|litespeed-.*|reproxy-.*|request-id|ratelimit-.*|should-retry|content-security-policy.*|webkit-csp.*)$`)
 
@@ -84,7 +91,8 @@ func clean(resp *http.Response, r *http.Request, t Target) error {
 	for name := range h {
 		lower := strings.ToLower(name)
 		upgrading := resp.StatusCode == http.StatusSwitchingProtocols && upgraded.MatchString(lower)
-		if (!passes.MatchString(lower) || orders.MatchString(lower)) && !upgrading {
+		own := t.Own && ownPasses.MatchString(lower)
+		if (!passes.MatchString(lower) || orders.MatchString(lower)) && !upgrading && !own {
 			delete(h, name)
 		}
 	}
@@ -92,8 +100,12 @@ func clean(resp *http.Response, r *http.Request, t Target) error {
 	if err := relocate(h, r, t); err != nil {
 		return err
 	}
-	h.Set("Content-Security-Policy", policy)
-	h.Set("Referrer-Policy", "no-referrer") // the URL may be a permission
+	if t.Own {
+		confine(h)
+	} else {
+		h.Set("Content-Security-Policy", policy)
+		h.Set("Referrer-Policy", "no-referrer") // the URL may be a permission
+	}
 	h.Set("X-Robots-Tag", "noindex, nofollow")
 	cache(h)
 	if t.Link {
@@ -107,6 +119,16 @@ func clean(resp *http.Response, r *http.Request, t Target) error {
 		resp.Body = body{resp.Body, resp}
 	}
 	return nil
+}
+
+// confine keeps a host of the target's own to its own pages, unless its server says
+// otherwise: hosts beside it are of the same site, and their pages are others'.
+func confine(h http.Header) {
+	for name, value := range map[string]string{"Cross-Origin-Resource-Policy": "same-origin", "X-Frame-Options": "SAMEORIGIN", "Referrer-Policy": "same-origin"} {
+		if h.Get(name) == "" {
+			h.Set(name, value)
+		}
+	}
 }
 
 // cache keeps an answer out of caches that others share.

@@ -31,8 +31,11 @@ func relocate(h http.Header, r *http.Request, t Target) error {
 		return errElsewhere
 	}
 	name := strings.TrimSuffix(strings.ToLower(to.Hostname()), ".")
+	own := here(name) && to.Port() == strconv.Itoa(t.Port) || t.Own && name == hostname(r.Host)
 	switch {
-	case here(name) && to.Port() == strconv.Itoa(t.Port) && !climbs(to.Path):
+	case own && t.Prefix == "" && strings.HasPrefix(to.EscapedPath(), "//"):
+		return errElsewhere // it would name a machine, and perhaps the reader's
+	case own && !climbs(to.Path):
 		outside := t.Prefix + to.EscapedPath()
 		if to.Path == "" {
 			outside = t.Prefix + "/"

@@ -1,8 +1,9 @@
 // Package preview shows what a sandbox serves on a port to clients outside, of
 // which some are browsers that must not take it for a part of the API.
 //
-// The server in the sandbox is hostile. It shares an origin with the API, so every
-// answer is given an origin of its own by a Content-Security-Policy; what a header
+// The server in the sandbox is hostile. Unless it has a host of its own (host.go), it
+// shares an origin with the API, so every answer is given an origin of its own by a
+// Content-Security-Policy; what a header
 // could do beyond its own page is left out (header.go); its cookies are told from
 // all others by their names (cookie.go); and where it redirects to is either its
 // own place or another machine (location.go).
@@ -45,6 +46,9 @@ type Target struct {
 	// Link says that the URL is the permission, and not who asks: pages may read
 	// what it shows, whatever their origin, for they know it.
 	Link bool
+
+	// Own says that the port has a host of its own, and so an origin.
+	Own bool
 }
 
 // A Proxy passes requests on to sandboxes. It is safe for concurrent use.
@@ -83,7 +87,7 @@ func (p *Proxy) Serve(w http.ResponseWriter, r *http.Request, t Target) error {
 	switch {
 	case r.Method == http.MethodConnect || r.Method == http.MethodTrace:
 		return berth.Errorf(berth.CodeInvalid, "The method %s is not for ports.", r.Method)
-	case r.Header.Get("Service-Worker") != "":
+	case r.Header.Get("Service-Worker") != "" && !t.Own:
 		return berth.Errorf(berth.CodeForbidden, "Previews have no service workers.")
 	case t.Link && preflight(w, r):
 		return nil

@@ -30,6 +30,7 @@ type Config struct {
 	Containers ContainersConfig `yaml:"containers"`
 	Shell      ShellConfig      `yaml:"shell"`
 	Budget     BudgetConfig     `yaml:"budget"`
+	Preview    PreviewConfig    `yaml:"preview"`
 	Store      StoreConfig      `yaml:"store"`
 
 	// Limits are what projects may use, by id; those of "default" are for all that
@@ -220,6 +221,9 @@ func loadConfig(path string) (*Config, error) {
 		if id != defaultLimits && !projectPattern.MatchString(id) {
 			return nil, fmt.Errorf("%s: limits: %q is neither %s nor a project", path, id, defaultLimits)
 		}
+	}
+	if err := c.checkPreview(); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	if err := c.checkModels(); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)

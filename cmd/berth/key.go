@@ -47,7 +47,7 @@ first key on a running server asks every caller for one.`,
 			} else if p.Status == berth.ProjectArchived {
 				return fmt.Errorf("the project %s is archived", owner)
 			}
-			secret := "sk-berth-" + rand.Text() + rand.Text()
+			secret := berth.KeyPrefix + rand.Text() + rand.Text()
 			k := &berth.Key{ID: berth.KeyID(berth.NewID(berth.PrefixKey)), Project: owner,
 				Name: name, Hash: sha256.Sum256([]byte(secret)), Tail: secret[len(secret)-4:], CreatedAt: time.Now().Unix()}
 			if expires > 0 {

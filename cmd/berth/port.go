@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -84,11 +85,14 @@ func portPath(container string, port int) string {
 func printLinks(cmd *cobra.Command, c *client, container string, forwards []forward, life time.Duration) error {
 	for _, f := range forwards {
 		body := map[string]any{"expires_after": map[string]any{"anchor": "created_at", "seconds": int64(life / time.Second)}}
-		var link struct{ URL string }
+		var link struct {
+			URL     string
+			HostURL string `json:"host_url"`
+		}
 		if err := c.call(cmd.Context(), "POST", portPath(container, f.port), body, &link); err != nil {
 			return err
 		}
-		fmt.Fprintln(cmd.OutOrStdout(), link.URL)
+		fmt.Fprintln(cmd.OutOrStdout(), cmp.Or(link.HostURL, link.URL))
 	}
 	return nil
 }

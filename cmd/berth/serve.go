@@ -15,7 +15,7 @@ import (
 )
 
 func newServe() *cobra.Command {
-	var listen, metricsListen, state, config, format string
+	var listen, metricsListen, previewDomain, state, config, format string
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Serve the API",
@@ -36,11 +36,18 @@ berth key create it asks every caller for one.`,
 			if err != nil {
 				return err
 			}
+			if cmd.Flags().Changed("preview-domain") {
+				c.Preview.Domain = previewDomain
+				if err := c.checkPreview(); err != nil {
+					return err
+				}
+			}
 			return serve(cmd.Context(), listen, metricsListen, state, c, log)
 		},
 	}
 	cmd.Flags().StringVar(&listen, "listen", "127.0.0.1:8080", "address to serve on")
 	cmd.Flags().StringVar(&metricsListen, "metrics-listen", "", "address to serve /metrics on, for Prometheus: figures of all projects, to anybody who reaches it")
+	cmd.Flags().StringVar(&previewDomain, "preview-domain", "", "domain below which ports of containers have hosts of their own, PORT-CONTAINER.DOMAIN; such as localhost, or preview.example.com")
 	cmd.Flags().StringVar(&state, "state", defaultState(), "directory for all state")
 	cmd.Flags().StringVar(&config, "config", "", "configuration file (YAML; see docs/configuration.md)")
 	cmd.Flags().StringVar(&format, "log-format", "text", "text or json")

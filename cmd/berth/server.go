@@ -187,7 +187,7 @@ func newServer(ctx context.Context, state string, config *Config, log *slog.Logg
 		Snapshots: snapshots.Library, Templates: held, Volumes: volumes, Bundles: bundles,
 		Quota: quotas, Upstreams: statuses(upstreams), Currency: config.Currency,
 		Webhooks: hooks, Observer: metrics.API{Metrics: s.metrics},
-		Seal: seal.New(key), Log: log, Version: version})
+		Seal: seal.New(key), Log: log, Version: version, PreviewDomain: config.Preview.Domain})
 	return s, nil
 }
 
