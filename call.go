@@ -74,6 +74,22 @@ type ShellCallOutput struct {
 	CallID          string         `json:"call_id"`
 	MaxOutputLength *int           `json:"max_output_length"`
 	Output          []ShellContent `json:"output"` // one per command, in their order
+	Berth           *ShellBerth    `json:"berth,omitempty"`
+}
+
+// ShellBerth is what Berth tells of the commands of a shell call beyond OpenAI's
+// contract: what became of the files in the working directory while they ran. It is
+// absent if nothing did, or if there are too many files to look at.
+type ShellBerth struct {
+	Files     []FileChange `json:"files"`                // by path, 200 at most
+	MoreFiles int          `json:"more_files,omitempty"` // that changed and are not in Files
+}
+
+// A FileChange is {"path":"/mnt/data/a.csv","type":"created","bytes":12}.
+type FileChange struct {
+	Path  string `json:"path"`
+	Type  string `json:"type"`  // "created", "updated" or "deleted"
+	Bytes int64  `json:"bytes"` // as the file is, or as it was
 }
 
 // ShellContent is what one command printed and how it ended.

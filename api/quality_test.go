@@ -40,6 +40,10 @@ func TestExtensions(t *testing.T) {
 	if got := []any{r.at("output", 1, "berth", "check_round"), r.at("output", 3, "berth"), r.at("output", 6, "berth", "check_round")}; !cmp.Equal(got, []any{1.0, nil, 2.0}) {
 		t.Errorf("got rounds %v", got)
 	}
+	made := map[string]any{"files": []any{map[string]any{"path": "/mnt/data/made", "type": "created", "bytes": 0.0}}}
+	if diff := cmp.Diff([]any{nil, made}, []any{r.at("output", 2, "berth"), r.at("output", 4, "berth")}); diff != "" {
+		t.Errorf("what the calls did to files (-want +got):\n%s", diff)
+	}
 	if r := ask(200, `"input":"x","berth":{"checks":{"commands":["false"],"max_rounds":1}}`); r.at("status") != "incomplete" || r.at("incomplete_details", "reason") != "checks_failed" {
 		t.Errorf("got %v, %v", r.at("status"), r.at("incomplete_details"))
 	}

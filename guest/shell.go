@@ -5,7 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"math"
+	"path"
 	"regexp"
+	"strings"
 	"time"
 
 	"connectrpc.com/connect"
@@ -31,6 +34,7 @@ const (
 	ShellStderr                            // Data
 	ShellExit                              // ExitCode; nothing follows about this command
 	ShellTimeout                           // its time was up; nothing follows about this command
+	ShellChanges                           // Files and MoreFiles, of all commands; the last event, unless there are too many files
 )
 
 // A ShellEvent is one thing that a command of a call did.
@@ -42,6 +46,44 @@ type ShellEvent struct {
 	ExitCode     int    // 128 + n if signal n ended the command
 
 	Stdout, Stderr KeptOutput // of a command that has ended
+
+	Files     []FileChange // by path
+	MoreFiles int64        // that changed and are not in Files
+}
+
+// A FileChange is what became of a regular file in the working directory while a
+// call ran.
+type FileChange struct {
+	Path  string // in the working directory, clean
+	Kind  FileChangeKind
+	Bytes int64 // as it is, or was
+}
+
+// A FileChangeKind says what became of a file.
+type FileChangeKind int
+
+const (
+	FileCreated FileChangeKind = iota + 1
+	FileUpdated
+	FileDeleted
+)
+
+// Bounds on what is taken of the guest's word on files.
+const (
+	maxFiles = 1000
+	maxPath  = 4096 // bytes
+)
+
+func fileChanges(c *v1.Changes) (files []FileChange, more int64) {
+	for _, f := range c.GetFiles()[:min(len(c.GetFiles()), maxFiles)] {
+		kind := FileChangeKind(f.GetKind())
+		name := strings.TrimPrefix(path.Clean("/"+f.GetPath()), "/")
+		if kind < FileCreated || kind > FileDeleted || name == "" || len(name) > maxPath {
+			continue
+		}
+		files = append(files, FileChange{name, kind, int64(min(f.GetBytes(), math.MaxInt64))})
+	}
+	return files, int64(min(c.GetMore(), math.MaxInt32))
 }
 
 // KeptOutput is a file of the sandbox with what a command printed.
@@ -151,6 +193,11 @@ func (s *shellStream) event(m *v1.RunResponse) (ShellEvent, bool, error) {
 	ev := ShellEvent{CommandIndex: i}
 	if _, ok := m.Event.(*v1.RunResponse_Keepalive); ok || m.Event == nil {
 		return ev, false, nil
+	}
+	if c, ok := m.Event.(*v1.RunResponse_Changes); ok {
+		ev.Kind = ShellChanges
+		ev.Files, ev.MoreFiles = fileChanges(c.Changes)
+		return ev, true, nil
 	}
 	if i >= len(s.seen) {
 		return ev, false, connect.NewError(connect.CodeDataLoss, fmt.Errorf("the guest told of command %d of %d", i, len(s.seen)))

@@ -213,6 +213,60 @@ func files(t *testing.T, dir string) (names []string) {
 	return names
 }
 
+// What the commands of a call did to files is told at its end.
+func TestChanges(t *testing.T) {
+	b := newBox(t)
+	c := b.client(t)
+	changes := func(commands ...string) (files []guest.FileChange, more int64) {
+		t.Helper()
+		calls++
+		for ev, err := range c.Shell(t.Context(), guest.ShellCall{CallID: fmt.Sprintf("change-%d", calls), Commands: commands}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if ev.Kind == guest.ShellChanges {
+				return ev.Files, ev.MoreFiles
+			}
+		}
+		return nil, -1
+	}
+	for _, test := range []struct {
+		name     string
+		commands []string
+		want     []guest.FileChange
+	}{
+		{"created", []string{"mkdir -p d/e; printf abc > d/e/f", "printf 1 > a; ln -s a link; mkfifo p"}, []guest.FileChange{{"a", guest.FileCreated, 1}, {"d/e/f", guest.FileCreated, 3}}},
+		{"nothing", []string{"cat a; touch /tmp/elsewhere; cd d; rm /tmp/elsewhere"}, nil},
+		{"updated, and made and removed", []string{"printf 22 >> a; touch gone; rm gone"}, []guest.FileChange{{"a", guest.FileUpdated, 3}}},
+		{"replaced by one of the same size and time", []string{"cp -p a b; printf xyz > b; touch -r a b; mv b a"}, []guest.FileChange{{"a", guest.FileUpdated, 3}}},
+		{"changed by others before", nil, nil},
+		{"moved", []string{"mv d/e d/g"}, []guest.FileChange{{"d/e/f", guest.FileDeleted, 3}, {"d/g/f", guest.FileCreated, 3}}},
+		{"killed", []string{"printf x > k; kill -9 $$"}, []guest.FileChange{{"k", guest.FileCreated, 1}}},
+	} {
+		if test.commands == nil {
+			if err := os.WriteFile(filepath.Join(b.dir, "a"), []byte("other"), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(20 * time.Millisecond) // the file system's clock ticks slower
+			test.commands = []string{"cat a"}
+		}
+		// The working directory carries over.
+		test.commands[0] = "cd " + b.dir + "; " + test.commands[0]
+		for i := range test.commands[1:] {
+			test.commands[i+1] = "cd " + b.dir + "; " + test.commands[i+1]
+		}
+		if files, _ := changes(test.commands...); !cmp.Equal(files, test.want) {
+			t.Errorf("%s: got %v, want %v", test.name, files, test.want)
+		}
+	}
+	if files, more := changes("cd " + b.dir + "; for i in $(seq 1 300); do : > many$i; done"); len(files) != 200 || more != 100 {
+		t.Errorf("of 300 files %d are told, and %d not", len(files), more)
+	}
+	if files, more := changes("cd " + b.dir + "; mkdir lots; cd lots; seq 1 11000 | xargs touch"); files != nil || more != -1 {
+		t.Errorf("of too many files %d are told, and %d not", len(files), more)
+	}
+}
+
 // A call outlives its connection: another client, as of a server that was
 // restarted, takes it up by its id and misses nothing; it runs once.
 func TestTakeUp(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 	"time"
@@ -141,6 +142,10 @@ func (r *shellRun) exec(ctx context.Context, c *shellCall) error {
 
 // tell passes one event of the guest on.
 func (r *shellRun) tell(ctx context.Context, ev guest.ShellEvent) error {
+	if ev.Kind == guest.ShellChanges {
+		r.changed(ev)
+		return nil
+	}
 	if ev.CommandIndex < 0 || ev.CommandIndex >= len(r.commands) || r.commands[ev.CommandIndex].outcome != nil {
 		return nil
 	}
@@ -164,6 +169,20 @@ func (r *shellRun) tell(ctx context.Context, ev guest.ShellEvent) error {
 		return r.finish(ctx, ev.CommandIndex, "", berth.ShellOutcome{Type: "timeout"})
 	}
 	return nil
+}
+
+var changeTypes = map[guest.FileChangeKind]string{guest.FileCreated: "created", guest.FileUpdated: "updated", guest.FileDeleted: "deleted"}
+
+// changed notes what became of files during the call.
+func (r *shellRun) changed(ev guest.ShellEvent) {
+	if len(ev.Files) == 0 {
+		return
+	}
+	all := &berth.ShellBerth{MoreFiles: int(ev.MoreFiles)}
+	for _, f := range ev.Files {
+		all.Files = append(all.Files, berth.FileChange{Path: path.Join(berth.WorkDir, f.Path), Type: changeTypes[f.Kind], Bytes: f.Bytes})
+	}
+	r.item.Berth = all
 }
 
 // unsaid cuts from text what a former process told already.

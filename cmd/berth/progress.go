@@ -82,11 +82,32 @@ func (p *progress) show(ev *berth.Event) {
 	case berth.EventOutputItemDone:
 		if ev.Item.Type() == berth.ItemShellCallOutput {
 			p.calls = nil
+			p.files(ev.Item)
 		}
 	case berth.EventErrored:
 		p.line("%s", p.paint("31", ev.Error.Message))
 	}
 }
+
+// changeSigns are what stands before the name of a file that a call changed.
+var changeSigns = map[string]string{"created": "+", "updated": "~", "deleted": "-"}
+
+// files tells what a call did to files.
+func (p *progress) files(it *berth.Item) {
+	var out berth.ShellCallOutput
+	if it.Decode(&out) != nil || out.Berth == nil {
+		return
+	}
+	for _, f := range out.Berth.Files[:min(len(out.Berth.Files), shownFiles)] {
+		p.line("    %s %s", p.paint("33", changeSigns[f.Type]), firstLine(f.Path))
+	}
+	if more := len(out.Berth.Files) - shownFiles + out.Berth.MoreFiles; more > 0 {
+		p.line("    … and %d files more", more)
+	}
+}
+
+// shownFiles is how many files of one call are shown.
+const shownFiles = 10
 
 // text writes output, indented, without control characters that would move the
 // cursor or worse: a command wrote it.

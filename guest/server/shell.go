@@ -32,7 +32,8 @@ type shell struct {
 
 	mu    sync.Mutex
 	calls map[string]*call
-	order []string // ids, oldest first
+	order []string            // ids, oldest first
+	files map[string]fileMark // that the last call has left
 }
 
 func newShell(s *Server) *shell {
@@ -46,8 +47,24 @@ type call struct {
 	commands  []*command
 	keepAbove int64 // bytes that a command prints until files of it stay; 0 is never
 
-	mu   sync.Mutex
-	wake chan struct{} // closed and replaced when anything changes
+	mu      sync.Mutex
+	wake    chan struct{} // closed and replaced when anything changes
+	settled bool          // nothing more will be told
+	changes *v1.Changes   // of files; nil if it is not known
+}
+
+func (c *call) settle(changes *v1.Changes) {
+	c.mu.Lock()
+	c.settled, c.changes = true, changes
+	c.mu.Unlock()
+	c.ring()
+}
+
+// last returns the last thing to tell, nil if there is none, once all is settled.
+func (c *call) last() (changes *v1.Changes, settled bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.changes, c.settled
 }
 
 func (c *call) ring() {
@@ -137,7 +154,7 @@ func (s *shell) drop(id string) {
 // start runs the commands side by side and, when all have ended, lets the state
 // that they leave be the next call's.
 func (s *shell) start(c *call) {
-	before := s.state.current()
+	before, scene := s.state.current(), look(s.server.opts.WorkDir, s.server.opts.StateDir, s.files)
 	var all sync.WaitGroup
 	for _, cmd := range c.commands {
 		all.Go(func() { s.run(cmd, before) })
@@ -148,6 +165,11 @@ func (s *shell) start(c *call) {
 		for _, cmd := range c.commands {
 			cmd.finish()
 		}
+		changes, left := scene.changes()
+		s.mu.Lock()
+		s.files = left
+		s.mu.Unlock()
+		c.settle(changes)
 	}()
 }
 
@@ -174,8 +196,11 @@ func (c *call) tell(ctx context.Context, seen []*v1.Seen, stream *connect.Server
 			told = told || n
 			done = done && r.ended
 		}
-		if done {
-			return nil
+		if changes, settled := c.last(); done && settled {
+			if changes == nil {
+				return nil
+			}
+			return stream.Send(&v1.RunResponse{Event: &v1.RunResponse_Changes{Changes: changes}})
 		}
 		if told {
 			continue

@@ -95,6 +95,8 @@ func BenchmarkExec(b *testing.B) {
 	measure("true", func(b *testing.B) { run(b, box.Client, "/bin/true") })
 	measure("sh-c-true", func(b *testing.B) { run(b, box.Client, "/bin/sh", "-c", "true") })
 	measure("shell-call-true", func(b *testing.B) { box.Must("true") })
+	box.Must("cd /mnt/data && seq 1 1000 | xargs touch")
+	measure("shell-call-true-1000-files", func(b *testing.B) { box.Must("true") })
 	measure("python3", func(b *testing.B) { run(b, box.Client, "/usr/bin/python3", "-c", "print(1)") })
 	measure("host-true", func(b *testing.B) {
 		if err := exec.Command("/bin/true").Run(); err != nil {

@@ -24,6 +24,58 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+type Change_Kind int32
+
+const (
+	Change_KIND_UNSPECIFIED Change_Kind = 0
+	Change_CREATED          Change_Kind = 1
+	Change_UPDATED          Change_Kind = 2
+	Change_DELETED          Change_Kind = 3
+)
+
+// Enum value maps for Change_Kind.
+var (
+	Change_Kind_name = map[int32]string{
+		0: "KIND_UNSPECIFIED",
+		1: "CREATED",
+		2: "UPDATED",
+		3: "DELETED",
+	}
+	Change_Kind_value = map[string]int32{
+		"KIND_UNSPECIFIED": 0,
+		"CREATED":          1,
+		"UPDATED":          2,
+		"DELETED":          3,
+	}
+)
+
+func (x Change_Kind) Enum() *Change_Kind {
+	p := new(Change_Kind)
+	*p = x
+	return p
+}
+
+func (x Change_Kind) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Change_Kind) Descriptor() protoreflect.EnumDescriptor {
+	return file_berth_guest_v1_guest_proto_enumTypes[0].Descriptor()
+}
+
+func (Change_Kind) Type() protoreflect.EnumType {
+	return &file_berth_guest_v1_guest_proto_enumTypes[0]
+}
+
+func (x Change_Kind) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Change_Kind.Descriptor instead.
+func (Change_Kind) EnumDescriptor() ([]byte, []int) {
+	return file_berth_guest_v1_guest_proto_rawDescGZIP(), []int{8, 0}
+}
+
 type RunRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	CallId        string                 `protobuf:"bytes,1,opt,name=call_id,json=callId,proto3" json:"call_id,omitempty"`
@@ -170,6 +222,7 @@ type RunResponse struct {
 	//	*RunResponse_Stderr
 	//	*RunResponse_End
 	//	*RunResponse_Keepalive
+	//	*RunResponse_Changes
 	Event         isRunResponse_Event `protobuf_oneof:"event"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -255,6 +308,15 @@ func (x *RunResponse) GetKeepalive() *KeepAlive {
 	return nil
 }
 
+func (x *RunResponse) GetChanges() *Changes {
+	if x != nil {
+		if x, ok := x.Event.(*RunResponse_Changes); ok {
+			return x.Changes
+		}
+	}
+	return nil
+}
+
 type isRunResponse_Event interface {
 	isRunResponse_Event()
 }
@@ -275,6 +337,10 @@ type RunResponse_Keepalive struct {
 	Keepalive *KeepAlive `protobuf:"bytes,5,opt,name=keepalive,proto3,oneof"`
 }
 
+type RunResponse_Changes struct {
+	Changes *Changes `protobuf:"bytes,6,opt,name=changes,proto3,oneof"` // the last of all, after the ends of all commands
+}
+
 func (*RunResponse_Stdout) isRunResponse_Event() {}
 
 func (*RunResponse_Stderr) isRunResponse_Event() {}
@@ -282,6 +348,8 @@ func (*RunResponse_Stderr) isRunResponse_Event() {}
 func (*RunResponse_End) isRunResponse_Event() {}
 
 func (*RunResponse_Keepalive) isRunResponse_Event() {}
+
+func (*RunResponse_Changes) isRunResponse_Event() {}
 
 // A piece of output. offset counts from the stream's first byte; a gap before it
 // is output that was not kept.
@@ -494,6 +562,120 @@ func (*KeepAlive) Descriptor() ([]byte, []int) {
 	return file_berth_guest_v1_guest_proto_rawDescGZIP(), []int{6}
 }
 
+// What became of the regular files in the working directory during a call. It is
+// not told where there are too many to look at.
+type Changes struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Files         []*Change              `protobuf:"bytes,1,rep,name=files,proto3" json:"files,omitempty"` // by path
+	More          uint64                 `protobuf:"varint,2,opt,name=more,proto3" json:"more,omitempty"`  // that are not in files
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Changes) Reset() {
+	*x = Changes{}
+	mi := &file_berth_guest_v1_guest_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Changes) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Changes) ProtoMessage() {}
+
+func (x *Changes) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_guest_v1_guest_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Changes.ProtoReflect.Descriptor instead.
+func (*Changes) Descriptor() ([]byte, []int) {
+	return file_berth_guest_v1_guest_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *Changes) GetFiles() []*Change {
+	if x != nil {
+		return x.Files
+	}
+	return nil
+}
+
+func (x *Changes) GetMore() uint64 {
+	if x != nil {
+		return x.More
+	}
+	return 0
+}
+
+type Change struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Path          string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"` // in the working directory
+	Kind          Change_Kind            `protobuf:"varint,2,opt,name=kind,proto3,enum=berth.guest.v1.Change_Kind" json:"kind,omitempty"`
+	Bytes         uint64                 `protobuf:"varint,3,opt,name=bytes,proto3" json:"bytes,omitempty"` // as it is, or was
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Change) Reset() {
+	*x = Change{}
+	mi := &file_berth_guest_v1_guest_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Change) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Change) ProtoMessage() {}
+
+func (x *Change) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_guest_v1_guest_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Change.ProtoReflect.Descriptor instead.
+func (*Change) Descriptor() ([]byte, []int) {
+	return file_berth_guest_v1_guest_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *Change) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *Change) GetKind() Change_Kind {
+	if x != nil {
+		return x.Kind
+	}
+	return Change_KIND_UNSPECIFIED
+}
+
+func (x *Change) GetBytes() uint64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
 type CancelRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	CallId        string                 `protobuf:"bytes,1,opt,name=call_id,json=callId,proto3" json:"call_id,omitempty"`
@@ -503,7 +685,7 @@ type CancelRequest struct {
 
 func (x *CancelRequest) Reset() {
 	*x = CancelRequest{}
-	mi := &file_berth_guest_v1_guest_proto_msgTypes[7]
+	mi := &file_berth_guest_v1_guest_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -515,7 +697,7 @@ func (x *CancelRequest) String() string {
 func (*CancelRequest) ProtoMessage() {}
 
 func (x *CancelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_guest_v1_guest_proto_msgTypes[7]
+	mi := &file_berth_guest_v1_guest_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -528,7 +710,7 @@ func (x *CancelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRequest.ProtoReflect.Descriptor instead.
 func (*CancelRequest) Descriptor() ([]byte, []int) {
-	return file_berth_guest_v1_guest_proto_rawDescGZIP(), []int{7}
+	return file_berth_guest_v1_guest_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *CancelRequest) GetCallId() string {
@@ -546,7 +728,7 @@ type CancelResponse struct {
 
 func (x *CancelResponse) Reset() {
 	*x = CancelResponse{}
-	mi := &file_berth_guest_v1_guest_proto_msgTypes[8]
+	mi := &file_berth_guest_v1_guest_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -558,7 +740,7 @@ func (x *CancelResponse) String() string {
 func (*CancelResponse) ProtoMessage() {}
 
 func (x *CancelResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_guest_v1_guest_proto_msgTypes[8]
+	mi := &file_berth_guest_v1_guest_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -571,7 +753,7 @@ func (x *CancelResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelResponse.ProtoReflect.Descriptor instead.
 func (*CancelResponse) Descriptor() ([]byte, []int) {
-	return file_berth_guest_v1_guest_proto_rawDescGZIP(), []int{8}
+	return file_berth_guest_v1_guest_proto_rawDescGZIP(), []int{10}
 }
 
 type ForgetRequest struct {
@@ -583,7 +765,7 @@ type ForgetRequest struct {
 
 func (x *ForgetRequest) Reset() {
 	*x = ForgetRequest{}
-	mi := &file_berth_guest_v1_guest_proto_msgTypes[9]
+	mi := &file_berth_guest_v1_guest_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -595,7 +777,7 @@ func (x *ForgetRequest) String() string {
 func (*ForgetRequest) ProtoMessage() {}
 
 func (x *ForgetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_guest_v1_guest_proto_msgTypes[9]
+	mi := &file_berth_guest_v1_guest_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -608,7 +790,7 @@ func (x *ForgetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForgetRequest.ProtoReflect.Descriptor instead.
 func (*ForgetRequest) Descriptor() ([]byte, []int) {
-	return file_berth_guest_v1_guest_proto_rawDescGZIP(), []int{9}
+	return file_berth_guest_v1_guest_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ForgetRequest) GetCallId() string {
@@ -626,7 +808,7 @@ type ForgetResponse struct {
 
 func (x *ForgetResponse) Reset() {
 	*x = ForgetResponse{}
-	mi := &file_berth_guest_v1_guest_proto_msgTypes[10]
+	mi := &file_berth_guest_v1_guest_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -638,7 +820,7 @@ func (x *ForgetResponse) String() string {
 func (*ForgetResponse) ProtoMessage() {}
 
 func (x *ForgetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_guest_v1_guest_proto_msgTypes[10]
+	mi := &file_berth_guest_v1_guest_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -651,7 +833,7 @@ func (x *ForgetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForgetResponse.ProtoReflect.Descriptor instead.
 func (*ForgetResponse) Descriptor() ([]byte, []int) {
-	return file_berth_guest_v1_guest_proto_rawDescGZIP(), []int{10}
+	return file_berth_guest_v1_guest_proto_rawDescGZIP(), []int{12}
 }
 
 type InfoRequest struct {
@@ -662,7 +844,7 @@ type InfoRequest struct {
 
 func (x *InfoRequest) Reset() {
 	*x = InfoRequest{}
-	mi := &file_berth_guest_v1_guest_proto_msgTypes[11]
+	mi := &file_berth_guest_v1_guest_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -674,7 +856,7 @@ func (x *InfoRequest) String() string {
 func (*InfoRequest) ProtoMessage() {}
 
 func (x *InfoRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_guest_v1_guest_proto_msgTypes[11]
+	mi := &file_berth_guest_v1_guest_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -687,7 +869,7 @@ func (x *InfoRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InfoRequest.ProtoReflect.Descriptor instead.
 func (*InfoRequest) Descriptor() ([]byte, []int) {
-	return file_berth_guest_v1_guest_proto_rawDescGZIP(), []int{11}
+	return file_berth_guest_v1_guest_proto_rawDescGZIP(), []int{13}
 }
 
 type InfoResponse struct {
@@ -702,7 +884,7 @@ type InfoResponse struct {
 
 func (x *InfoResponse) Reset() {
 	*x = InfoResponse{}
-	mi := &file_berth_guest_v1_guest_proto_msgTypes[12]
+	mi := &file_berth_guest_v1_guest_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -714,7 +896,7 @@ func (x *InfoResponse) String() string {
 func (*InfoResponse) ProtoMessage() {}
 
 func (x *InfoResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_guest_v1_guest_proto_msgTypes[12]
+	mi := &file_berth_guest_v1_guest_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -727,7 +909,7 @@ func (x *InfoResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InfoResponse.ProtoReflect.Descriptor instead.
 func (*InfoResponse) Descriptor() ([]byte, []int) {
-	return file_berth_guest_v1_guest_proto_rawDescGZIP(), []int{12}
+	return file_berth_guest_v1_guest_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *InfoResponse) GetVersion() string {
@@ -767,7 +949,7 @@ type SetEnvironmentRequest struct {
 
 func (x *SetEnvironmentRequest) Reset() {
 	*x = SetEnvironmentRequest{}
-	mi := &file_berth_guest_v1_guest_proto_msgTypes[13]
+	mi := &file_berth_guest_v1_guest_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -779,7 +961,7 @@ func (x *SetEnvironmentRequest) String() string {
 func (*SetEnvironmentRequest) ProtoMessage() {}
 
 func (x *SetEnvironmentRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_guest_v1_guest_proto_msgTypes[13]
+	mi := &file_berth_guest_v1_guest_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -792,7 +974,7 @@ func (x *SetEnvironmentRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetEnvironmentRequest.ProtoReflect.Descriptor instead.
 func (*SetEnvironmentRequest) Descriptor() ([]byte, []int) {
-	return file_berth_guest_v1_guest_proto_rawDescGZIP(), []int{13}
+	return file_berth_guest_v1_guest_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *SetEnvironmentRequest) GetEnvironment() []string {
@@ -810,7 +992,7 @@ type SetEnvironmentResponse struct {
 
 func (x *SetEnvironmentResponse) Reset() {
 	*x = SetEnvironmentResponse{}
-	mi := &file_berth_guest_v1_guest_proto_msgTypes[14]
+	mi := &file_berth_guest_v1_guest_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -822,7 +1004,7 @@ func (x *SetEnvironmentResponse) String() string {
 func (*SetEnvironmentResponse) ProtoMessage() {}
 
 func (x *SetEnvironmentResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_guest_v1_guest_proto_msgTypes[14]
+	mi := &file_berth_guest_v1_guest_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -835,7 +1017,7 @@ func (x *SetEnvironmentResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetEnvironmentResponse.ProtoReflect.Descriptor instead.
 func (*SetEnvironmentResponse) Descriptor() ([]byte, []int) {
-	return file_berth_guest_v1_guest_proto_rawDescGZIP(), []int{14}
+	return file_berth_guest_v1_guest_proto_rawDescGZIP(), []int{16}
 }
 
 type SetNetworkRequest struct {
@@ -849,7 +1031,7 @@ type SetNetworkRequest struct {
 
 func (x *SetNetworkRequest) Reset() {
 	*x = SetNetworkRequest{}
-	mi := &file_berth_guest_v1_guest_proto_msgTypes[15]
+	mi := &file_berth_guest_v1_guest_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -861,7 +1043,7 @@ func (x *SetNetworkRequest) String() string {
 func (*SetNetworkRequest) ProtoMessage() {}
 
 func (x *SetNetworkRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_guest_v1_guest_proto_msgTypes[15]
+	mi := &file_berth_guest_v1_guest_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -874,7 +1056,7 @@ func (x *SetNetworkRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetNetworkRequest.ProtoReflect.Descriptor instead.
 func (*SetNetworkRequest) Descriptor() ([]byte, []int) {
-	return file_berth_guest_v1_guest_proto_rawDescGZIP(), []int{15}
+	return file_berth_guest_v1_guest_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *SetNetworkRequest) GetAuthorities() []byte {
@@ -907,7 +1089,7 @@ type SetNetworkResponse struct {
 
 func (x *SetNetworkResponse) Reset() {
 	*x = SetNetworkResponse{}
-	mi := &file_berth_guest_v1_guest_proto_msgTypes[16]
+	mi := &file_berth_guest_v1_guest_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -919,7 +1101,7 @@ func (x *SetNetworkResponse) String() string {
 func (*SetNetworkResponse) ProtoMessage() {}
 
 func (x *SetNetworkResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_guest_v1_guest_proto_msgTypes[16]
+	mi := &file_berth_guest_v1_guest_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -932,7 +1114,7 @@ func (x *SetNetworkResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetNetworkResponse.ProtoReflect.Descriptor instead.
 func (*SetNetworkResponse) Descriptor() ([]byte, []int) {
-	return file_berth_guest_v1_guest_proto_rawDescGZIP(), []int{16}
+	return file_berth_guest_v1_guest_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *SetNetworkResponse) GetUnroutable() string {
@@ -959,13 +1141,14 @@ const file_berth_guest_v1_guest_proto_rawDesc = "" +
 	"\x04Seen\x12\x16\n" +
 	"\x06stdout\x18\x01 \x01(\x04R\x06stdout\x12\x16\n" +
 	"\x06stderr\x18\x02 \x01(\x04R\x06stderr\x12\x14\n" +
-	"\x05ended\x18\x03 \x01(\bR\x05ended\"\x83\x02\n" +
+	"\x05ended\x18\x03 \x01(\bR\x05ended\"\xb8\x02\n" +
 	"\vRunResponse\x12#\n" +
 	"\rcommand_index\x18\x01 \x01(\rR\fcommandIndex\x120\n" +
 	"\x06stdout\x18\x02 \x01(\v2\x16.berth.guest.v1.OutputH\x00R\x06stdout\x120\n" +
 	"\x06stderr\x18\x03 \x01(\v2\x16.berth.guest.v1.OutputH\x00R\x06stderr\x12'\n" +
 	"\x03end\x18\x04 \x01(\v2\x13.berth.guest.v1.EndH\x00R\x03end\x129\n" +
-	"\tkeepalive\x18\x05 \x01(\v2\x19.berth.guest.v1.KeepAliveH\x00R\tkeepaliveB\a\n" +
+	"\tkeepalive\x18\x05 \x01(\v2\x19.berth.guest.v1.KeepAliveH\x00R\tkeepalive\x123\n" +
+	"\achanges\x18\x06 \x01(\v2\x17.berth.guest.v1.ChangesH\x00R\achangesB\a\n" +
 	"\x05event\"4\n" +
 	"\x06Output\x12\x16\n" +
 	"\x06offset\x18\x01 \x01(\x04R\x06offset\x12\x12\n" +
@@ -978,7 +1161,19 @@ const file_berth_guest_v1_guest_proto_rawDesc = "" +
 	"\x04Kept\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x14\n" +
 	"\x05bytes\x18\x02 \x01(\x04R\x05bytes\"\v\n" +
-	"\tKeepAlive\"(\n" +
+	"\tKeepAlive\"K\n" +
+	"\aChanges\x12,\n" +
+	"\x05files\x18\x01 \x03(\v2\x16.berth.guest.v1.ChangeR\x05files\x12\x12\n" +
+	"\x04more\x18\x02 \x01(\x04R\x04more\"\xa8\x01\n" +
+	"\x06Change\x12\x12\n" +
+	"\x04path\x18\x01 \x01(\tR\x04path\x12/\n" +
+	"\x04kind\x18\x02 \x01(\x0e2\x1b.berth.guest.v1.Change.KindR\x04kind\x12\x14\n" +
+	"\x05bytes\x18\x03 \x01(\x04R\x05bytes\"C\n" +
+	"\x04Kind\x12\x14\n" +
+	"\x10KIND_UNSPECIFIED\x10\x00\x12\v\n" +
+	"\aCREATED\x10\x01\x12\v\n" +
+	"\aUPDATED\x10\x02\x12\v\n" +
+	"\aDELETED\x10\x03\"(\n" +
 	"\rCancelRequest\x12\x17\n" +
 	"\acall_id\x18\x01 \x01(\tR\x06callId\"\x10\n" +
 	"\x0eCancelResponse\"(\n" +
@@ -1029,53 +1224,60 @@ func file_berth_guest_v1_guest_proto_rawDescGZIP() []byte {
 	return file_berth_guest_v1_guest_proto_rawDescData
 }
 
-var file_berth_guest_v1_guest_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
+var file_berth_guest_v1_guest_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
+var file_berth_guest_v1_guest_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
 var file_berth_guest_v1_guest_proto_goTypes = []any{
-	(*RunRequest)(nil),             // 0: berth.guest.v1.RunRequest
-	(*Seen)(nil),                   // 1: berth.guest.v1.Seen
-	(*RunResponse)(nil),            // 2: berth.guest.v1.RunResponse
-	(*Output)(nil),                 // 3: berth.guest.v1.Output
-	(*End)(nil),                    // 4: berth.guest.v1.End
-	(*Kept)(nil),                   // 5: berth.guest.v1.Kept
-	(*KeepAlive)(nil),              // 6: berth.guest.v1.KeepAlive
-	(*CancelRequest)(nil),          // 7: berth.guest.v1.CancelRequest
-	(*CancelResponse)(nil),         // 8: berth.guest.v1.CancelResponse
-	(*ForgetRequest)(nil),          // 9: berth.guest.v1.ForgetRequest
-	(*ForgetResponse)(nil),         // 10: berth.guest.v1.ForgetResponse
-	(*InfoRequest)(nil),            // 11: berth.guest.v1.InfoRequest
-	(*InfoResponse)(nil),           // 12: berth.guest.v1.InfoResponse
-	(*SetEnvironmentRequest)(nil),  // 13: berth.guest.v1.SetEnvironmentRequest
-	(*SetEnvironmentResponse)(nil), // 14: berth.guest.v1.SetEnvironmentResponse
-	(*SetNetworkRequest)(nil),      // 15: berth.guest.v1.SetNetworkRequest
-	(*SetNetworkResponse)(nil),     // 16: berth.guest.v1.SetNetworkResponse
-	nil,                            // 17: berth.guest.v1.SetNetworkRequest.EnvironmentEntry
+	(Change_Kind)(0),               // 0: berth.guest.v1.Change.Kind
+	(*RunRequest)(nil),             // 1: berth.guest.v1.RunRequest
+	(*Seen)(nil),                   // 2: berth.guest.v1.Seen
+	(*RunResponse)(nil),            // 3: berth.guest.v1.RunResponse
+	(*Output)(nil),                 // 4: berth.guest.v1.Output
+	(*End)(nil),                    // 5: berth.guest.v1.End
+	(*Kept)(nil),                   // 6: berth.guest.v1.Kept
+	(*KeepAlive)(nil),              // 7: berth.guest.v1.KeepAlive
+	(*Changes)(nil),                // 8: berth.guest.v1.Changes
+	(*Change)(nil),                 // 9: berth.guest.v1.Change
+	(*CancelRequest)(nil),          // 10: berth.guest.v1.CancelRequest
+	(*CancelResponse)(nil),         // 11: berth.guest.v1.CancelResponse
+	(*ForgetRequest)(nil),          // 12: berth.guest.v1.ForgetRequest
+	(*ForgetResponse)(nil),         // 13: berth.guest.v1.ForgetResponse
+	(*InfoRequest)(nil),            // 14: berth.guest.v1.InfoRequest
+	(*InfoResponse)(nil),           // 15: berth.guest.v1.InfoResponse
+	(*SetEnvironmentRequest)(nil),  // 16: berth.guest.v1.SetEnvironmentRequest
+	(*SetEnvironmentResponse)(nil), // 17: berth.guest.v1.SetEnvironmentResponse
+	(*SetNetworkRequest)(nil),      // 18: berth.guest.v1.SetNetworkRequest
+	(*SetNetworkResponse)(nil),     // 19: berth.guest.v1.SetNetworkResponse
+	nil,                            // 20: berth.guest.v1.SetNetworkRequest.EnvironmentEntry
 }
 var file_berth_guest_v1_guest_proto_depIdxs = []int32{
-	1,  // 0: berth.guest.v1.RunRequest.seen:type_name -> berth.guest.v1.Seen
-	3,  // 1: berth.guest.v1.RunResponse.stdout:type_name -> berth.guest.v1.Output
-	3,  // 2: berth.guest.v1.RunResponse.stderr:type_name -> berth.guest.v1.Output
-	4,  // 3: berth.guest.v1.RunResponse.end:type_name -> berth.guest.v1.End
-	6,  // 4: berth.guest.v1.RunResponse.keepalive:type_name -> berth.guest.v1.KeepAlive
-	5,  // 5: berth.guest.v1.End.stdout:type_name -> berth.guest.v1.Kept
-	5,  // 6: berth.guest.v1.End.stderr:type_name -> berth.guest.v1.Kept
-	17, // 7: berth.guest.v1.SetNetworkRequest.environment:type_name -> berth.guest.v1.SetNetworkRequest.EnvironmentEntry
-	0,  // 8: berth.guest.v1.Shell.Run:input_type -> berth.guest.v1.RunRequest
-	7,  // 9: berth.guest.v1.Shell.Cancel:input_type -> berth.guest.v1.CancelRequest
-	9,  // 10: berth.guest.v1.Shell.Forget:input_type -> berth.guest.v1.ForgetRequest
-	11, // 11: berth.guest.v1.Guest.Info:input_type -> berth.guest.v1.InfoRequest
-	13, // 12: berth.guest.v1.Guest.SetEnvironment:input_type -> berth.guest.v1.SetEnvironmentRequest
-	15, // 13: berth.guest.v1.Guest.SetNetwork:input_type -> berth.guest.v1.SetNetworkRequest
-	2,  // 14: berth.guest.v1.Shell.Run:output_type -> berth.guest.v1.RunResponse
-	8,  // 15: berth.guest.v1.Shell.Cancel:output_type -> berth.guest.v1.CancelResponse
-	10, // 16: berth.guest.v1.Shell.Forget:output_type -> berth.guest.v1.ForgetResponse
-	12, // 17: berth.guest.v1.Guest.Info:output_type -> berth.guest.v1.InfoResponse
-	14, // 18: berth.guest.v1.Guest.SetEnvironment:output_type -> berth.guest.v1.SetEnvironmentResponse
-	16, // 19: berth.guest.v1.Guest.SetNetwork:output_type -> berth.guest.v1.SetNetworkResponse
-	14, // [14:20] is the sub-list for method output_type
-	8,  // [8:14] is the sub-list for method input_type
-	8,  // [8:8] is the sub-list for extension type_name
-	8,  // [8:8] is the sub-list for extension extendee
-	0,  // [0:8] is the sub-list for field type_name
+	2,  // 0: berth.guest.v1.RunRequest.seen:type_name -> berth.guest.v1.Seen
+	4,  // 1: berth.guest.v1.RunResponse.stdout:type_name -> berth.guest.v1.Output
+	4,  // 2: berth.guest.v1.RunResponse.stderr:type_name -> berth.guest.v1.Output
+	5,  // 3: berth.guest.v1.RunResponse.end:type_name -> berth.guest.v1.End
+	7,  // 4: berth.guest.v1.RunResponse.keepalive:type_name -> berth.guest.v1.KeepAlive
+	8,  // 5: berth.guest.v1.RunResponse.changes:type_name -> berth.guest.v1.Changes
+	6,  // 6: berth.guest.v1.End.stdout:type_name -> berth.guest.v1.Kept
+	6,  // 7: berth.guest.v1.End.stderr:type_name -> berth.guest.v1.Kept
+	9,  // 8: berth.guest.v1.Changes.files:type_name -> berth.guest.v1.Change
+	0,  // 9: berth.guest.v1.Change.kind:type_name -> berth.guest.v1.Change.Kind
+	20, // 10: berth.guest.v1.SetNetworkRequest.environment:type_name -> berth.guest.v1.SetNetworkRequest.EnvironmentEntry
+	1,  // 11: berth.guest.v1.Shell.Run:input_type -> berth.guest.v1.RunRequest
+	10, // 12: berth.guest.v1.Shell.Cancel:input_type -> berth.guest.v1.CancelRequest
+	12, // 13: berth.guest.v1.Shell.Forget:input_type -> berth.guest.v1.ForgetRequest
+	14, // 14: berth.guest.v1.Guest.Info:input_type -> berth.guest.v1.InfoRequest
+	16, // 15: berth.guest.v1.Guest.SetEnvironment:input_type -> berth.guest.v1.SetEnvironmentRequest
+	18, // 16: berth.guest.v1.Guest.SetNetwork:input_type -> berth.guest.v1.SetNetworkRequest
+	3,  // 17: berth.guest.v1.Shell.Run:output_type -> berth.guest.v1.RunResponse
+	11, // 18: berth.guest.v1.Shell.Cancel:output_type -> berth.guest.v1.CancelResponse
+	13, // 19: berth.guest.v1.Shell.Forget:output_type -> berth.guest.v1.ForgetResponse
+	15, // 20: berth.guest.v1.Guest.Info:output_type -> berth.guest.v1.InfoResponse
+	17, // 21: berth.guest.v1.Guest.SetEnvironment:output_type -> berth.guest.v1.SetEnvironmentResponse
+	19, // 22: berth.guest.v1.Guest.SetNetwork:output_type -> berth.guest.v1.SetNetworkResponse
+	17, // [17:23] is the sub-list for method output_type
+	11, // [11:17] is the sub-list for method input_type
+	11, // [11:11] is the sub-list for extension type_name
+	11, // [11:11] is the sub-list for extension extendee
+	0,  // [0:11] is the sub-list for field type_name
 }
 
 func init() { file_berth_guest_v1_guest_proto_init() }
@@ -1088,19 +1290,21 @@ func file_berth_guest_v1_guest_proto_init() {
 		(*RunResponse_Stderr)(nil),
 		(*RunResponse_End)(nil),
 		(*RunResponse_Keepalive)(nil),
+		(*RunResponse_Changes)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_berth_guest_v1_guest_proto_rawDesc), len(file_berth_guest_v1_guest_proto_rawDesc)),
-			NumEnums:      0,
-			NumMessages:   18,
+			NumEnums:      1,
+			NumMessages:   20,
 			NumExtensions: 0,
 			NumServices:   2,
 		},
 		GoTypes:           file_berth_guest_v1_guest_proto_goTypes,
 		DependencyIndexes: file_berth_guest_v1_guest_proto_depIdxs,
+		EnumInfos:         file_berth_guest_v1_guest_proto_enumTypes,
 		MessageInfos:      file_berth_guest_v1_guest_proto_msgTypes,
 	}.Build()
 	File_berth_guest_v1_guest_proto = out.File
