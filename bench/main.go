@@ -46,6 +46,12 @@ var subjects = []subject{
 	{"create", "from the request for a container to the end of its first command", measureCreate},
 	{"exec", "commands in a container that runs", measureExec},
 	{"files", "files into a container and out of it", measureFiles},
+	{"egress", "a container's way out", measureEgress},
+	{"ports", "what a container serves", measurePorts},
+	{"life", "pause, resume, snapshot, restore, fork", measureLife},
+	{"idle", "what idle containers cost", measureIdle},
+	{"stream", "responses: the first token, and many at once", measureStream},
+	{"parts", "Go benchmarks of the engine, a model's adapter and the store", measureParts},
 }
 
 func main() {

@@ -36,6 +36,15 @@ const stopTime = 2 * time.Minute
 
 // serve starts a server with a configuration and returns when it answers.
 func (b *bench) serve(ctx context.Context, config string) (*server, error) {
+	return b.serveWith(ctx, config, "")
+}
+
+// withHosts runs a program with another /etc/hosts, which nobody else sees.
+const withHosts = `mount --bind "$0" /etc/hosts && exec "$@"`
+
+// serveWith is serve for a server that has an /etc/hosts of its own, unless hosts is
+// empty.
+func (b *bench) serveWith(ctx context.Context, config, hosts string) (*server, error) {
 	state, err := os.MkdirTemp(b.state, "server-")
 	if err != nil {
 		return nil, err
@@ -55,7 +64,15 @@ func (b *bench) serve(ctx context.Context, config string) (*server, error) {
 		return nil, err
 	}
 	defer log.Close()
-	s.cmd = exec.Command(filepath.Join(b.bin, "berth"), "serve", "--listen", ports[0], "--metrics-listen", ports[1], "--state", state, "--config", file)
+	command := []string{filepath.Join(b.bin, "berth"), "serve", "--listen", ports[0], "--metrics-listen", ports[1], "--state", state, "--config", file}
+	if hosts != "" {
+		path := filepath.Join(state, "hosts")
+		if err := os.WriteFile(path, []byte(hosts), 0o644); err != nil {
+			return nil, err
+		}
+		command = append([]string{"unshare", "--mount", "sh", "-c", withHosts, path}, command...)
+	}
+	s.cmd = exec.Command(command[0], command[1:]...)
 	s.cmd.Stdout, s.cmd.Stderr = log, log
 	// An interrupt at the terminal is for this program, which then stops the server.
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}

@@ -83,6 +83,9 @@ func Open(out Out) (_ *Route, err error) {
 	})
 	for _, option := range []tcpip.SettableTransportProtocolOption{
 		new(tcpip.TCPSACKEnabled(true)),
+		// A connection that its host closes first would keep its addresses for a minute.
+		// Another from the same port of the sandbox would find nobody listening.
+		new(tcpip.TCPTimeWaitTimeoutOption(0)),
 		&tcpip.TCPReceiveBufferSizeRangeOption{Min: 4 << 10, Default: tcpBuffer, Max: tcpLargest},
 		&tcpip.TCPSendBufferSizeRangeOption{Min: 4 << 10, Default: tcpBuffer, Max: tcpLargest},
 	} {

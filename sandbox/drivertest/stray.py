@@ -5,6 +5,7 @@ import os
 import socket
 import struct
 import sys
+import time
 
 what = sys.argv[1]
 
@@ -18,6 +19,26 @@ def udp(a, port, data, timeout=2.0):
     s.settimeout(timeout)
     s.sendto(data, (a, port))
     return s.recv(65536)
+
+
+# again asks from the same port again and again; the host closes first.
+def again(a, times):
+    answers = 0
+    for _ in range(times):
+        s = socket.socket(family(a), socket.SOCK_STREAM)
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        s.settimeout(10)
+        s.bind(("", 40000))
+        while (code := s.connect_ex((a, 80))) == errno.EADDRNOTAVAIL:
+            time.sleep(0.01)  # the one before is about to end on this side
+        if code:
+            raise OSError(code, "connect")
+        s.sendall(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        while s.recv(4096):
+            pass
+        s.close()
+        answers += 1
+    return answers
 
 
 def tries():
@@ -99,6 +120,8 @@ def memory():
 
 if what == "udp":
     print(udp(sys.argv[2], int(sys.argv[3]), sys.argv[4].encode()).decode())
+elif what == "again":
+    print(again(sys.argv[2], int(sys.argv[3])))
 elif what == "all":
     tries()
 elif what == "flood":

@@ -1,0 +1,224 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// idleTime is for how long idle containers are watched.
+const idleTime = 30 * time.Second
+
+// measureIdle measures what containers cost that do nothing: memory and processor
+// time, theirs and the server's.
+func measureIdle(ctx context.Context, b *bench) (err error) {
+	t := &table{title: "Idle containers"}
+	defer b.show(t)
+	s, err := b.serve(ctx, noPool)
+	if err != nil {
+		return err
+	}
+	defer stopped(s, &err)
+	// What the first container costs once belongs to no figure below.
+	if err := s.once(ctx); err != nil {
+		return err
+	}
+	before, err := s.own(ctx)
+	if err != nil {
+		return err
+	}
+	var ids []string
+	var alone series
+	for _, n := range steps(b.n) {
+		started := make([]string, n-len(ids))
+		if err := errors.Join(atOnce(8, len(started), func(i int) (err error) { started[i], err = s.first(ctx, nil); return err }).errs...); err != nil {
+			return err
+		}
+		ids = append(ids, started...)
+		each, err := memoryOfSandboxes(ids)
+		if err != nil {
+			return err
+		}
+		r := row{what: fmt.Sprintf("memory (PSS) of each of %d", n), unit: "MB", series: each, target: "30 MB"}
+		if n == 1 {
+			alone = each
+		} else {
+			r.beside, r.other = "alone", alone
+		}
+		t.add(r)
+	}
+	if err := s.watchIdle(ctx, t, ids, before); err != nil {
+		return err
+	}
+	if err := errors.Join(atOnce(8, len(ids), func(i int) error { return s.delete(ctx, ids[i]) }).errs...); err != nil {
+		return err
+	}
+	return s.compareAfter(ctx, t, before)
+}
+
+// steps are how many containers there are when they are measured.
+func steps(n int) []int {
+	all := []int{1, 10}
+	if n <= 10 {
+		return []int{1, max(2, n)}
+	}
+	return append(all, n)
+}
+
+func (s *server) once(ctx context.Context) error {
+	id, err := s.first(ctx, nil)
+	if err != nil {
+		return err
+	}
+	return s.delete(ctx, id)
+}
+
+// watchIdle measures what n containers and their server use while nobody asks
+// anything of them.
+func (s *server) watchIdle(ctx context.Context, t *table, ids []string, before own) error {
+	pids, err := processesOf(ids)
+	if err != nil {
+		return err
+	}
+	all := make([]int, 0, len(pids))
+	for _, of := range pids {
+		all = append(all, of...)
+	}
+	used := func() (sandboxes, server float64) { return cpuOf(all), cpuOf([]int{s.cmd.Process.Pid}) }
+	theirs, its := used()
+	began := time.Now()
+	select {
+	case <-time.After(idleTime):
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	took := time.Since(began).Seconds()
+	theirsNow, itsNow := used()
+	now, err := s.own(ctx)
+	if err != nil {
+		return err
+	}
+	t.add(row{what: fmt.Sprintf("processor of %d, in %s", len(ids), idleTime), unit: "% of a core", series: one((theirsNow - theirs) / took * 100), target: "near 0"})
+	t.add(row{what: "processor of the server", unit: "% of a core", series: one((itsNow - its) / took * 100), target: "near 0"})
+	t.add(row{what: fmt.Sprintf("memory of the server with %d", len(ids)), unit: "MB", series: one(now.memory), beside: "with none", other: one(before.memory)})
+	t.add(row{what: fmt.Sprintf("goroutines of the server with %d", len(ids)), series: one(now.goroutines), beside: "with none", other: one(before.goroutines)})
+	return nil
+}
+
+// own is what a server uses itself.
+type own struct{ memory, goroutines float64 }
+
+func (s *server) own(ctx context.Context) (own, error) {
+	m, err := memoryOf(s.cmd.Process.Pid)
+	if err != nil {
+		return own{}, err
+	}
+	n, err := s.figure(ctx, "go_goroutines")
+	return own{m.resident, n}, err
+}
+
+// settleTime is how long a server may take to let go of what has ended: connections
+// to it are kept for a while.
+const settleTime = 30 * time.Second
+
+// compareAfter waits until the server has let go of what it had more than before,
+// and tells of it.
+func (s *server) compareAfter(ctx context.Context, t *table, before own) error {
+	var now own
+	err := s.await(ctx, settleTime, func() bool {
+		s.http.CloseIdleConnections()
+		var err error
+		now, err = s.own(ctx)
+		return err == nil && now.goroutines <= before.goroutines
+	})
+	r := row{what: "goroutines of the server when all is gone", series: one(now.goroutines), beside: "before", other: one(before.goroutines)}
+	if err != nil && ctx.Err() == nil {
+		t.note("Within %s the server has not ended %.0f goroutines.", settleTime, now.goroutines-before.goroutines)
+	}
+	t.add(r)
+	t.add(row{what: "memory of the server when all is gone", unit: "MB", series: one(now.memory), beside: "before", other: one(before.memory)})
+	return ctx.Err()
+}
+
+// processesOf returns the processes of each container, by the names of their cgroups.
+func processesOf(ids []string) ([][]int, error) {
+	of := map[string][]int{}
+	dirs, err := filepath.Glob("/proc/[0-9]*/cgroup")
+	if err != nil {
+		return nil, err
+	}
+	for _, path := range dirs {
+		raw, err := os.ReadFile(path)
+		if err != nil {
+			continue // it has ended
+		}
+		for _, id := range ids {
+			if strings.Contains(string(raw), "/"+id+"\n") {
+				pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(path)))
+				of[id] = append(of[id], pid)
+			}
+		}
+	}
+	all := make([][]int, 0, len(ids))
+	for _, id := range ids {
+		if len(of[id]) == 0 {
+			return nil, fmt.Errorf("container %s has no processes", id)
+		}
+		all = append(all, of[id])
+	}
+	return all, nil
+}
+
+// memoryOfSandboxes returns the proportional set size of each container in MB.
+func memoryOfSandboxes(ids []string) (s series, err error) {
+	pids, err := processesOf(ids)
+	if err != nil {
+		return s, err
+	}
+	for _, of := range pids {
+		total := 0.0
+		for _, pid := range of {
+			total += pss(pid)
+		}
+		s.add(total, nil)
+	}
+	return s, nil
+}
+
+// pss returns a process's proportional set size in MB: pages that it shares with
+// others are counted in part.
+func pss(pid int) float64 {
+	raw, _ := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
+	for line := range strings.Lines(string(raw)) {
+		if f := strings.Fields(line); len(f) == 3 && f[0] == "Pss:" {
+			kb, _ := strconv.ParseFloat(f[1], 64)
+			return kb * 1024 / 1e6
+		}
+	}
+	return 0
+}
+
+// cpuOf returns the processor time that processes have used, in seconds.
+func cpuOf(pids []int) float64 {
+	total := 0.0
+	for _, pid := range pids {
+		raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		if err != nil {
+			continue
+		}
+		_, rest, _ := strings.Cut(string(raw), ") ") // the name may have spaces
+		f := strings.Fields(rest)
+		if len(f) < 13 {
+			continue
+		}
+		user, _ := strconv.ParseFloat(f[11], 64)
+		system, _ := strconv.ParseFloat(f[12], 64)
+		total += (user + system) / 100 // USER_HZ
+	}
+	return total
+}
