@@ -93,6 +93,10 @@ func (p *Process) Events() iter.Seq2[ProcessEvent, error] {
 					return
 				}
 			case *pb.ProcessEvent_End:
+				// To its end, so that the connection can be used again, and the
+				// container is not in use any more when the caller knows.
+				for p.stream.Receive() {
+				}
 				yield(ProcessEvent{Ended: true, ExitCode: int(ev.End.GetExitCode()), Status: ev.End.GetStatus()}, nil)
 				return
 			}
