@@ -66,7 +66,14 @@ func (s *shell) busy() bool {
 func (ps *processes) busy() bool {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
-	return len(ps.live) > 0
+	for _, p := range ps.live {
+		select {
+		case <-p.done:
+		default:
+			return true
+		}
+	}
+	return false
 }
 
 func (s *Server) watchProcesses() {

@@ -168,6 +168,24 @@ func BenchmarkIdleMemory(b *testing.B) {
 	b.ReportMetric(float64(charged)/sandboxes/(1<<20), "cgroup-MiB/sandbox")
 }
 
+// BenchmarkIdleCPU measures what processor time a sandbox uses in which nothing runs.
+func BenchmarkIdleCPU(b *testing.B) {
+	d := openTest(b, drivertest.StateDir(b))
+	run(b, drivertest.Start(b, d, driver.Spec{ID: "idle", Rootfs: drivertest.Rootfs(b)}).Client, "/bin/true")
+	used := func() time.Duration {
+		stats, err := d.Stats(b.Context(), "idle")
+		if err != nil {
+			b.Fatal(err)
+		}
+		return stats.CPU
+	}
+	before, began := used(), time.Now()
+	for b.Loop() {
+		time.Sleep(5 * time.Second)
+	}
+	b.ReportMetric((used()-before).Seconds()/time.Since(began).Seconds()*100, "%-of-a-core")
+}
+
 // pss returns a process's proportional set size in bytes.
 func pss(pid int) int64 {
 	raw, _ := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
