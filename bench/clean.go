@@ -41,7 +41,7 @@ func (b *bench) cleanUp() error {
 	}
 	var errs []error
 	for _, state := range states {
-		errs = append(errs, endServer(state), b.destroyAll(state))
+		errs = append(errs, endServer(state), b.destroyAll(state), removeGroups(state))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return err
@@ -54,6 +54,24 @@ func (b *bench) cleanUp() error {
 		return fmt.Errorf("something is still mounted below %s", b.state)
 	}
 	return os.RemoveAll(b.state)
+}
+
+// removeGroups removes the control groups that held those of a state directory's
+// sandboxes.
+func removeGroups(state string) error {
+	raw, err := os.ReadFile(filepath.Join(state, "gvisor", "instance"))
+	if err != nil {
+		return nil // it had none
+	}
+	name := "berth-" + strings.TrimSpace(string(raw))
+	var errs []error
+	for _, pattern := range []string{"/sys/fs/cgroup", "/sys/fs/cgroup/*"} { // of version 2, of version 1
+		dirs, _ := filepath.Glob(filepath.Join(pattern, name))
+		for _, dir := range dirs {
+			errs = append(errs, os.Remove(dir))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // endServer ends the server that holds a state directory's lock, if there is one.

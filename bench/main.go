@@ -33,6 +33,8 @@ type bench struct {
 	bin    string // where the programs are
 	out    io.Writer
 	failed int
+
+	interrupted func() bool
 }
 
 // A subject is what one or more tables are about.
@@ -86,6 +88,7 @@ func run() error {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
+	b.interrupted = func() bool { return ctx.Err() != nil }
 	err = b.measure(ctx, chosen)
 	if ctx.Err() != nil {
 		err = errors.New("interrupted")

@@ -147,7 +147,7 @@ func (s *server) stop() error {
 	if left := sandboxesIn(s.state); len(left) > 0 {
 		return errors.Join(err, fmt.Errorf("%d sandboxes are left in %s", len(left), s.state)) // cleanUp destroys them
 	}
-	return errors.Join(err, os.RemoveAll(s.state))
+	return errors.Join(err, removeGroups(s.state), os.RemoveAll(s.state))
 }
 
 // deleteAll deletes all containers and waits for that.

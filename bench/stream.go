@@ -50,12 +50,13 @@ func measureStream(ctx context.Context, b *bench) (err error) {
 	t.add(row{what: "first token, one after another", unit: "ms", series: in, beside: "the model alone", other: out, target: "+0.3 / 2 ms"})
 	whole := atOnce(8, 10*b.n, func(int) error { _, err := through(); return err })
 	t.add(row{what: "whole responses, 8 at a time", unit: "ms", series: whole})
-	return b.crowd(ctx, t, s)
+	return b.crowd(ctx, t, s, model)
 }
 
 // crowd opens many streams and looks at the server meanwhile and afterwards.
-func (b *bench) crowd(ctx context.Context, t *table, s *server) error {
+func (b *bench) crowd(ctx context.Context, t *table, s *server, model *httptest.Server) error {
 	s.http.CloseIdleConnections()
+	model.CloseClientConnections()
 	before, err := s.own(ctx)
 	if err != nil {
 		return err
@@ -80,6 +81,7 @@ func (b *bench) crowd(ctx context.Context, t *table, s *server) error {
 		t.add(row{what: fmt.Sprintf("memory of the server with %d streams", n), unit: "MB", series: one(during.memory), beside: "with none", other: one(before.memory)})
 		t.add(row{what: fmt.Sprintf("goroutines of the server with %d streams", n), series: one(during.goroutines), beside: "with none", other: one(before.goroutines)})
 	}
+	model.CloseClientConnections() // the server keeps some for the next turn
 	return s.compareAfter(ctx, t, before)
 }
 

@@ -162,8 +162,12 @@ func printCells(w io.Writer, cells [][]string) {
 	}
 }
 
-// show prints a table and counts what failed.
+// show prints a table and counts what failed. After an interrupt all that follows has
+// failed, and says nothing.
 func (b *bench) show(t *table) {
+	if b.interrupted != nil && b.interrupted() {
+		return
+	}
 	for _, r := range t.rows {
 		b.failed += len(r.series.errs) + len(r.other.errs)
 	}
