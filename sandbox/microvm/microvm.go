@@ -103,7 +103,8 @@ func open(opts Options) (*Driver, error) {
 	return d, nil
 }
 
-// Features says what the driver can do; all of it, on every machine that Open accepts.
+// Features says what the driver can do: all of it on every machine that Open accepts, but
+// for mounts, which want virtiofsd.
 func (d *Driver) Features() driver.Features {
 	f := driver.Features{
 		Isolation:   "microvm",

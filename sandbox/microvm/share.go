@@ -98,7 +98,14 @@ func (s share) start() (*exec.Cmd, error) {
 		if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 			return err
 		}
-		return cmd.Start()
+		if err := cmd.Start(); err != nil {
+			return err
+		}
+		err := unix.Prlimit(cmd.Process.Pid, unix.RLIMIT_CORE, &unix.Rlimit{}, nil)
+		if err != nil && !errors.Is(err, unix.ESRCH) {
+			return errors.Join(fmt.Errorf("limits: %w", err), cmd.Process.Kill(), cmd.Wait())
+		}
+		return nil
 	})
 	return cmd, err
 }

@@ -98,6 +98,11 @@ func postureShare(t *testing.T, s sandbox) {
 		if env := readFile(t, fmt.Sprintf("/proc/%d/environ", pid)); env != "" {
 			t.Errorf("environment: got %q, want none", env)
 		}
+		for line := range strings.Lines(readFile(t, fmt.Sprintf("/proc/%d/limits", pid))) {
+			if f := strings.Fields(line); strings.HasPrefix(line, "Max core file size") && f[4] != "0" {
+				t.Errorf("got %s", line)
+			}
+		}
 		if status["Seccomp"] != "2" {
 			continue // the parent, which waits
 		}
