@@ -9,7 +9,9 @@ import (
 	"os/user"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"syscall"
+	"unicode/utf8"
 
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -139,6 +141,9 @@ func list(dir string, depth int, names owners, out *pb.ListDirResponse) error {
 		return err
 	}
 	for _, d := range entries {
+		if !utf8.ValidString(d.Name()) {
+			continue // protobuf has no words for it
+		}
 		if len(out.Entries) >= maxEntries {
 			return connect.NewError(connect.CodeResourceExhausted, fmt.Errorf("more than %d entries", maxEntries))
 		}
@@ -181,11 +186,13 @@ func describe(path string, names owners) (*pb.EntryInfo, error) {
 	e := &pb.EntryInfo{Name: link.Name(), Path: path, Size: link.Size(), Mode: mode(link), Permissions: link.Mode().String(),
 		ModifiedTime: timestamppb.New(link.ModTime()), Type: fileType(link)}
 	if st, ok := link.Sys().(*syscall.Stat_t); ok {
-		e.Owner, e.Group = names.of(st.Uid, st.Gid)
+		owner, group := names.of(st.Uid, st.Gid)
+		e.Owner, e.Group = strings.ToValidUTF8(owner, "\ufffd"), strings.ToValidUTF8(group, "\ufffd")
 	}
 	if link.Mode()&fs.ModeSymlink != 0 {
 		e.Type = pb.FileType_FILE_TYPE_UNSPECIFIED
 		if target, err := os.Readlink(path); err == nil {
+			target = strings.ToValidUTF8(target, "\ufffd")
 			e.SymlinkTarget = &target
 		}
 		if st, err := os.Stat(path); err == nil {

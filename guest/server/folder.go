@@ -9,13 +9,15 @@ import (
 	"net/http"
 	"os"
 	"path"
+	"strings"
 	"syscall"
 	"time"
+	"unicode/utf8"
 )
 
 // folder serves GET /folder?root=DIR&path=…: the regular files at and below a path
-// in DIR, as a tar. No link is followed and none is in it. What vanishes meanwhile is
-// left out.
+// in DIR, as a tar. No link is followed and none is in it. What vanishes meanwhile, and
+// what has a name that cannot be said, is left out.
 func (s *Server) folder(w http.ResponseWriter, r *http.Request) {
 	root, err := os.OpenRoot(r.URL.Query().Get("root"))
 	if err != nil {
@@ -49,7 +51,7 @@ func writeFolder(out *tar.Writer, root *os.Root, at string) error {
 			return nil
 		case err != nil:
 			return err
-		case !d.Type().IsRegular():
+		case !d.Type().IsRegular() || !sayable(name):
 			return nil
 		}
 		return writeRegular(out, root, name)
@@ -59,6 +61,15 @@ func writeFolder(out *tar.Writer, root *os.Root, at string) error {
 	}
 	return out.Close()
 }
+
+// sayable reports whether a client can name a file: in UTF-8, without control characters.
+// Others are in no list either.
+func sayable(name string) bool {
+	return len(name) < maxPath && utf8.ValidString(name) && !strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r == 0x7f })
+}
+
+// maxPath is below what the keeper takes, whatever the directory is.
+const maxPath = 3 << 10
 
 // writeRegular writes a file, of which there must be as much as when it was opened.
 func writeRegular(out *tar.Writer, root *os.Root, name string) error {

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"connectrpc.com/connect"
 	"github.com/fsnotify/fsnotify"
@@ -128,6 +129,9 @@ func translate(w *fsnotify.Watcher, root string, ev fsnotify.Event, recursive, w
 		if st, err := os.Lstat(ev.Name); err == nil && st.IsDir() {
 			_ = addTree(w, ev.Name)
 		}
+	}
+	if !utf8.ValidString(name) {
+		return nil // in no list either
 	}
 	var out []*pb.FilesystemEvent
 	for _, k := range []struct {
