@@ -27,6 +27,7 @@ type form struct {
 	file     *multipart.Part
 	filename string
 	fields   map[string]string // after the end of the file, all of them
+	end      error             // what Read has ended with
 }
 
 // openForm reads a form up to its file, or, if it has none, all of it. Only the known
@@ -82,17 +83,19 @@ func (f *form) Read(b []byte) (int, error) {
 	if f.file == nil {
 		return 0, missing("file")
 	}
+	if f.end != nil { // some readers ask again
+		return 0, f.end
+	}
 	n, err := f.file.Read(b)
-	if err != io.EOF {
-		if err != nil {
-			err = malformed(err)
+	switch {
+	case err == io.EOF:
+		if f.end = f.advance(); f.end == nil {
+			f.end = io.EOF
 		}
-		return n, err
+	case err != nil:
+		f.end = malformed(err)
 	}
-	if err := f.advance(); err != nil {
-		return n, err
-	}
-	return n, io.EOF
+	return n, f.end
 }
 
 func malformed(err error) error {

@@ -126,3 +126,23 @@ func FuzzForm(f *testing.F) {
 		}
 	})
 }
+
+// Who reads in pieces that fit, and asks again after the end, is told of the end again.
+func TestFormPieces(t *testing.T) {
+	const piece = 256 << 10
+	for size := range map[int]bool{0: true, 1: true, piece - 1: true, piece: true, piece + 1: true, 3 * piece: true} {
+		f, err := formServer.openForm(httptest.NewRecorder(), formRequest(multipartBody(false, part{"file", "a", strings.Repeat("x", size)})))
+		if err != nil {
+			t.Fatal(err)
+		}
+		n, buf := 0, make([]byte, piece)
+		for err == nil {
+			var m int
+			m, err = io.ReadFull(f, buf)
+			n += m
+		}
+		if _, again := f.Read(buf); n != size || err != io.EOF && err != io.ErrUnexpectedEOF || again != io.EOF {
+			t.Errorf("got %d bytes, %v, and then %v, want %d and the end", n, err, again, size)
+		}
+	}
+}

@@ -3,6 +3,7 @@ package e2e
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -77,7 +78,9 @@ func TestLargeFiles(t *testing.T) {
 		t.Fatalf("got %d bytes in the container, want %d", inside.Bytes, small)
 	}
 	direct, err := c.Containers.Files.New(ctx, container.ID, openai.ContainerFileNewParams{File: named{content(size), "direct.bin"}})
-	if err != nil {
+	if e, ok := errors.AsType[*openai.Error](err); ok {
+		t.Fatal(e.RawJSON())
+	} else if err != nil {
 		t.Fatal(err)
 	}
 	if direct.Bytes != size {
