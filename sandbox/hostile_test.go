@@ -15,6 +15,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/guest"
 	v1 "github.com/berth-run/berth/guest/guestpb/berth/guest/v1"
 	"github.com/berth-run/berth/guest/guestpb/berth/guest/v1/guestv1connect"
 	pb "github.com/berth-run/berth/guest/guestpb/filesystem"
@@ -111,6 +112,21 @@ func TestHostileListing(t *testing.T) {
 	files, _, err := h.k.Files(t.Context(), mine, id, store.Page{Limit: 10_000})
 	if err != nil || len(files) > maxDepth || n > maxDirs+1 {
 		t.Errorf("%d files after %d questions, %v", len(files), n, err)
+	}
+}
+
+// A guest that tells of directories without end is not remembered without end.
+func TestHostileDirectories(t *testing.T) {
+	w := walker{root: "/mnt/data", limit: 10, found: map[string]guest.Entry{}, whole: true}
+	var entries []guest.Entry
+	for i := range 100_000 {
+		entries = append(entries, guest.Entry{Path: fmt.Sprintf("/mnt/data/%d", i), Dir: true})
+	}
+	for range 10 {
+		w.add(entries)
+	}
+	if len(w.dirs) > maxDirs+1 {
+		t.Errorf("%d directories are remembered", len(w.dirs))
 	}
 }
 

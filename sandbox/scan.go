@@ -158,7 +158,7 @@ func (w *walker) add(entries []guest.Entry) {
 			w.whole = false
 			continue
 		}
-		if e.Dir {
+		if e.Dir && len(w.dirs) <= maxDirs { // each remembers that there was one more
 			w.dirs = append(w.dirs, e.Path)
 		}
 		if !e.Regular || strings.HasPrefix(path.Base(name), tempPrefix) {

@@ -1,0 +1,69 @@
+package guest
+
+import (
+	"context"
+	"encoding/binary"
+	"io"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/yamux"
+)
+
+// A guest that opens 10,000 streams at once, with frames of its own making and
+// requests of which half do not end, is served a bounded number of them.
+func TestFloodOfStreams(t *testing.T) {
+	ours, theirs := net.Pipe()
+	defer theirs.Close()
+	go io.Copy(io.Discard, theirs)
+	c := NewClient(func(context.Context) (net.Conn, error) { return ours, nil })
+	defer c.Close()
+	if _, err := c.connected(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	var serving, most atomic.Int64
+	hold := make(chan struct{})
+	defer close(hold)
+	out := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		n := serving.Add(1)
+		for m := most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {
+		}
+		<-hold
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	go c.Outward(ctx, out, Network{}, func(error) {})
+	const (
+		typeData = 0
+		flagSYN  = 1
+		bound    = maxOutward + 256 // the backlog
+	)
+	if yamux.DefaultConfig().AcceptBacklog != 256 {
+		t.Fatal("the backlog is another")
+	}
+	for i := range uint32(10_000) {
+		said := "CONNECT a:1 HTTP/1.1\r\nHost: a:1\r\n\r\n"
+		if i%2 == 0 {
+			said = said[:len(said)-2]
+		}
+		frame := []byte{0, typeData, 0, flagSYN}
+		frame = binary.BigEndian.AppendUint32(frame, 2+2*i)
+		frame = binary.BigEndian.AppendUint32(frame, uint32(len(said)))
+		_ = theirs.SetWriteDeadline(time.Now().Add(30 * time.Second))
+		if _, err := theirs.Write(append(frame, said...)); err != nil {
+			t.Fatalf("stream %d: %v", i, err)
+		}
+		if n := c.session.NumStreams(); n > bound+1 { // and the one of SetNetwork
+			t.Fatalf("%d streams are open", n)
+		}
+	}
+	for end := time.Now().Add(20 * time.Second); most.Load() < maxOutward/4 && time.Now().Before(end); {
+		time.Sleep(time.Millisecond)
+	}
+	if n := most.Load(); n > maxOutward || n < maxOutward/4 {
+		t.Errorf("%d were served at once", n)
+	}
+}
