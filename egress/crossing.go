@@ -18,6 +18,7 @@ import (
 
 // A crossing is one connection from a sandbox to a host.
 type crossing struct {
+	ctx      context.Context // of the sandbox's connection
 	gate     *Gate
 	target   Target
 	decision Decision
@@ -70,7 +71,7 @@ func (c *crossing) serveTLS(client *counted, secrets []Secret) error {
 	if len(secrets) > 0 {
 		return c.intercept(replay, secrets)
 	}
-	host, err := c.dial(context.Background())
+	host, err := c.dial(c.ctx)
 	if err != nil {
 		return err
 	}
@@ -93,7 +94,7 @@ func (c *crossing) checkName(where, name string) error {
 // relay carries a protocol that is not known, whose host may be the one that
 // speaks first. What the client says first is looked at before it goes out.
 func (c *crossing) relay(client *counted) error {
-	host, err := c.dial(context.Background())
+	host, err := c.dial(c.ctx)
 	if err != nil {
 		return err
 	}
@@ -260,6 +261,7 @@ func (g *Gate) dial(ctx context.Context, network string, addr netip.AddrPort) (n
 // splice copies both ways until both are done, or nothing has moved for long.
 func (c *crossing) splice(client, host net.Conn) error {
 	defer host.Close()
+	defer context.AfterFunc(c.ctx, func() { client.Close(); host.Close() })()
 	var both sync.WaitGroup
 	var failed error
 	both.Go(func() {

@@ -1,7 +1,6 @@
 package egress
 
 import (
-	"context"
 	"encoding/binary"
 	"io"
 	"sync"
@@ -17,7 +16,7 @@ const datagramIdle = 2 * time.Minute
 
 // serveDatagrams carries datagrams to and from one address.
 func (c *crossing) serveDatagrams(client *counted) error {
-	host, err := c.dial(context.Background())
+	host, err := c.dial(c.ctx)
 	if err != nil {
 		return err
 	}

@@ -31,8 +31,8 @@ const (
 
 // A Gate is one container's way out. It serves the requests of the container's
 // guest: GET /resolve?name= asks whether a name can be reached, and CONNECT
-// host:port connects, or carries datagrams (see ProtocolHeader). It is safe for
-// concurrent use.
+// host:port connects, or carries datagrams (see ProtocolHeader). A connection ends
+// with the context of its request. It is safe for concurrent use.
 type Gate struct {
 	Policy  *Policy
 	Secrets []Secret
@@ -156,7 +156,7 @@ func (g *Gate) connect(w http.ResponseWriter, r *http.Request) {
 	if _, err := io.WriteString(conn, "HTTP/1.1 200 OK\r\n\r\n"); err != nil {
 		return
 	}
-	c := &crossing{gate: g, target: target, decision: d, flow: &flow, used: map[string]bool{}}
+	c := &crossing{ctx: r.Context(), gate: g, target: target, decision: d, flow: &flow, used: map[string]bool{}}
 	err = c.serve(&counted{Conn: conn, in: buffered.Reader, crossing: c})
 	flow.Sent, flow.Received, flow.Secrets = c.sent.Load(), c.received.Load(), slices.Sorted(maps.Keys(c.used))
 	if refused, ok := errors.AsType[refusal](err); ok {

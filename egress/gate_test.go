@@ -69,7 +69,9 @@ func newWorld(t testing.TB, p *Policy) *world {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { keeper.Close(); w.guest.Close() })
-	go (&http.Server{Handler: w.gate}).Serve(keeper)
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() { <-keeper.CloseChan(); cancel() }()
+	go (&http.Server{Handler: w.gate, BaseContext: func(net.Listener) context.Context { return ctx }}).Serve(keeper)
 	return w
 }
 

@@ -61,3 +61,38 @@ func TestSlowClients(t *testing.T) {
 		})
 	}
 }
+
+// When a sandbox is gone, so are its connections: also those to hosts that say nothing.
+func TestConnectionsEndWithTheSandbox(t *testing.T) {
+	w := newWorld(t, policy(t, false, "private db.corp:5432", "example.com"))
+	over := make(chan struct{})
+	defer close(over)
+	silent := func() string {
+		return listen(t, func(c net.Conn) {
+			_, _ = io.Copy(io.Discard, c)
+			<-over // without a word, also when the other side has no more to say
+		})
+	}
+	w.host("db.corp", "10.0.0.9", 5432, silent())
+	w.host("example.com", "93.184.216.34", 80, silent())
+	w.host("example.com", "93.184.216.34", 443, silent())
+	db, _ := w.connect("db.corp:5432")
+	io.WriteString(db, "\x00start")
+	plain, _ := w.connect("example.com:80")
+	io.WriteString(plain, "GET / HTTP/1.1\r\nHost: example.com\r\n\r\n")
+	secure, _ := w.connect("example.com:443")
+	secure.Write(hello(t, "example.com"))
+	for end := time.Now().Add(10 * time.Second); w.gate.Traffic.Totals().Allowed < 3; {
+		if time.Now().After(end) {
+			t.Fatalf("%+v", w.gate.Traffic.Totals())
+		}
+		time.Sleep(time.Millisecond)
+	}
+	w.guest.Close()
+	for end := time.Now().Add(10 * time.Second); w.gate.connections.Load() > 0; {
+		if time.Now().After(end) {
+			t.Fatalf("%d connections are counted", w.gate.connections.Load())
+		}
+		time.Sleep(time.Millisecond)
+	}
+}

@@ -67,3 +67,42 @@ func TestFloodOfStreams(t *testing.T) {
 		t.Errorf("%d were served at once", n)
 	}
 }
+
+// What a guest asked ends with its connection, which a handler that has taken the
+// stream over learns by its context alone.
+func TestRequestsEndWithTheirSession(t *testing.T) {
+	ours, theirs := net.Pipe()
+	hostile, err := yamux.Server(theirs, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := NewClient(func(context.Context) (net.Conn, error) { return ours, nil })
+	defer c.Close()
+	begun, ended := make(chan struct{}), make(chan struct{})
+	out := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		conn, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer conn.Close()
+		close(begun)
+		<-r.Context().Done()
+		close(ended)
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	go c.Outward(ctx, out, Network{}, func(error) {})
+	stream, err := hostile.Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	go io.WriteString(stream, "CONNECT a:1 HTTP/1.1\r\nHost: a:1\r\n\r\n")
+	<-begun
+	hostile.Close()
+	select {
+	case <-ended:
+	case <-time.After(10 * time.Second):
+		t.Error("the request goes on")
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"net"
 	"net/http"
 	"time"
 
@@ -71,6 +72,9 @@ func (c *Client) outward(ctx context.Context, out http.Handler, n Network) (lost
 	}
 	server := &http.Server{Handler: out, ReadHeaderTimeout: 10 * time.Second, MaxHeaderBytes: 8 << 10, IdleTimeout: time.Minute,
 		ErrorLog: log.New(io.Discard, "", 0)}
+	alive, end := context.WithCancel(ctx)
+	server.BaseContext = func(net.Listener) context.Context { return alive } // a stream that is lost looks like one that was closed for writing
+	go func() { <-session.CloseChan(); end() }()
 	go func() { _ = server.Serve(netutil.LimitListener(session, maxOutward)) }() // ends with the session
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
