@@ -114,8 +114,13 @@ func TestPieces(t *testing.T) {
 	answer := make([]byte, 2)
 	for _, piece := range []string{"BR", "EW", " /a"} { // each waits for its answer
 		io.WriteString(conn, piece)
-		if got := <-heard; got != piece {
-			t.Fatalf("got %q, want %q", got, piece)
+		select {
+		case got := <-heard:
+			if got != piece {
+				t.Fatalf("got %q, want %q", got, piece)
+			}
+		case <-time.After(20 * time.Second):
+			t.Fatalf("%q does not arrive: %+v", piece, w.last())
 		}
 		io.ReadFull(conn, answer)
 	}

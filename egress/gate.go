@@ -1,6 +1,8 @@
 package egress
 
 import (
+	"bufio"
+	"bytes"
 	"context"
 	"crypto/x509"
 	"encoding/json"
@@ -157,7 +159,9 @@ func (g *Gate) connect(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	c := &crossing{ctx: r.Context(), gate: g, target: target, decision: d, flow: &flow, used: map[string]bool{}}
-	err = c.serve(&counted{Conn: conn, in: buffered.Reader, crossing: c})
+	// What the server's reader reads to an end, or not in time, ends the request.
+	first, _ := buffered.Reader.Peek(buffered.Reader.Buffered())
+	err = c.serve(&counted{Conn: conn, in: bufio.NewReader(io.MultiReader(bytes.NewReader(first), conn)), crossing: c})
 	flow.Sent, flow.Received, flow.Secrets = c.sent.Load(), c.received.Load(), slices.Sorted(maps.Keys(c.used))
 	if refused, ok := errors.AsType[refusal](err); ok {
 		flow.Reason = string(refused)

@@ -96,3 +96,21 @@ func TestConnectionsEndWithTheSandbox(t *testing.T) {
 		time.Sleep(time.Millisecond)
 	}
 }
+
+// A client that has no more to say still hears the answer.
+func TestHalfClosed(t *testing.T) {
+	w := newWorld(t, policy(t, false, "example.com:8080"))
+	w.host("example.com", "93.184.216.34", 8080, listen(t, func(c net.Conn) {
+		all, _ := io.ReadAll(c)
+		for range 3 {
+			time.Sleep(10 * time.Millisecond)
+			fmt.Fprintf(c, "%s. ", all)
+		}
+	}))
+	conn, _ := w.connect("example.com:8080")
+	io.WriteString(conn, "\x00all")
+	conn.Close() // of a yamux stream: for writing
+	if got, err := io.ReadAll(conn); err != nil || string(got) != "\x00all. \x00all. \x00all. " {
+		t.Errorf("got %q, %v", got, err)
+	}
+}
