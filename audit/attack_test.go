@@ -200,6 +200,9 @@ func FuzzParse(f *testing.F) {
 	f.Add(bytes.TrimSuffix(line, []byte("\n")))
 	f.Add([]byte(`{"checkpoint":"a\n1\nAA==\n\n— a AAAA\n"}`))
 	f.Add([]byte(`,"hash":"`))
+	whole := bytes.TrimSuffix(line, []byte("\n"))
+	head := len(whole) - hashTail + len(hashField)
+	f.Add(append(slices.Clone(whole[:head]), bytes.ToUpper(whole[head:])...)) // the same digits, written in another way
 	f.Fuzz(func(t *testing.T, line []byte) {
 		e, err := parseEntry(line)
 		if err == nil && !bytes.Equal(hashed(append(slices.Clone(line[:len(line)-hashTail]), '}')), line) {

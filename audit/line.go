@@ -17,13 +17,19 @@ func (h Hash) String() string { return hex.EncodeToString(h[:]) }
 // MarshalText returns the hash in hexadecimal digits.
 func (h Hash) MarshalText() ([]byte, error) { return []byte(h.String()), nil }
 
-// UnmarshalText reads hexadecimal digits.
+// UnmarshalText reads hexadecimal digits as String writes them: a line that was
+// changed at all is another.
 func (h *Hash) UnmarshalText(text []byte) error {
 	if len(text) != hex.EncodedLen(len(h)) {
 		return errors.New("not a SHA-256 in hexadecimal digits")
 	}
-	_, err := hex.Decode(h[:], text)
-	return err
+	if _, err := hex.Decode(h[:], text); err != nil {
+		return err
+	}
+	if h.String() != string(text) {
+		return errors.New("a SHA-256 in other than small digits")
+	}
+	return nil
 }
 
 // maxLine bounds a line. The longest is the list of living containers.

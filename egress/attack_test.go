@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -68,6 +69,7 @@ func TestSmuggledRequests(t *testing.T) {
 		"no host":             "GET /evil HTTP/1.0\r\n\r\n",
 		"HTTP/2 in the clear": "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00",
 		"a proxy":             "CONNECT evil.com:443 HTTP/1.1\r\nHost: evil.com:443\r\n\r\n",
+		"its host as a proxy": "CONNECT example.com:80 HTTP/1.1\r\nHost: example.com:80\r\nX: evil\r\n\r\n",
 		"a method of its own": "BREW /evil HTTP/1.1\r\nHost: evil.com\r\n\r\n",
 		"a small method":      "get /evil HTTP/1.1\r\nHost: evil.com\r\n\r\n",
 		"an empty line":       "\r\n\r\nGET /evil HTTP/1.1\r\nHost: evil.com\r\n\r\n",
@@ -77,7 +79,7 @@ func TestSmuggledRequests(t *testing.T) {
 			w.say(target, words)
 			mu.Lock()
 			for _, got := range seen {
-				if strings.Contains(got, "evil") {
+				if strings.Contains(got, "evil") || strings.HasPrefix(got, "CONNECT") {
 					t.Errorf("%s, at %s: the host got %q", name, target, got)
 				}
 			}
@@ -323,6 +325,33 @@ func TestLookalikeNames(t *testing.T) {
 		"example.com": false, "aexample.com": false, "a.example.com.evil.com": false, ".example.com": false, "a.example.comx": false} {
 		if got := Decide(p, Target{Host: name, Port: 443}).Allow; got != want || p.Names(name) != want {
 			t.Errorf("%q: got %v, want %v", name, got, want)
+		}
+	}
+}
+
+// The addresses at which clouds tell machines their credentials are reached under a
+// rule of the operator's for that very address alone, some of them being public.
+func TestMetadataAddresses(t *testing.T) {
+	for _, a := range append(slices.Clone(metadata), netip.MustParseAddr("169.254.170.23"), netip.MustParseAddr("fe80::a9fe:a9fe")) {
+		at := netip.PrefixFrom(a, a.BitLen())
+		wide := netip.PrefixFrom(a, 8).Masked()
+		target := Target{Host: a.String(), Port: 80}
+		for what, p := range map[string]*Policy{
+			"open":               {Open: true},
+			"a range":            {Rules: []Rule{{Prefix: wide}}},
+			"a private range":    {Rules: []Rule{{Prefix: wide, Private: true}}},
+			"itself, by a guest": {Rules: []Rule{{Prefix: at}}},
+		} {
+			if d := Decide(p, target); d.Allow {
+				t.Errorf("%s under %s: got %+v", a, what, d)
+			}
+		}
+		if d := Decide(&Policy{Rules: []Rule{{Prefix: at, Private: true}}}, target); !d.Allow {
+			t.Errorf("%s, named by the operator: got %+v", a, d)
+		}
+		named := &Policy{Rules: []Rule{{Name: "metadata.corp", Private: true}}}
+		if d := Decide(named, Target{Host: "metadata.corp", Port: 80}); named.mayDial(d, Target{Host: "metadata.corp", Port: 80}, a) {
+			t.Errorf("%s is reached by a name", a)
 		}
 	}
 }
