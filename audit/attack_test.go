@@ -10,8 +10,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/mod/sumdb/note"
+
+	"github.com/berth-run/berth"
 )
 
 // victim returns a record of a few batches, and its public key.
@@ -210,4 +213,85 @@ func FuzzParse(f *testing.F) {
 		}
 		parseCheckpoint(line)
 	})
+}
+
+// Two stories that the same key has signed do not make one.
+func TestSpliced(t *testing.T) {
+	dir, key := victim(t)
+	name := filepath.Join(dir, segmentName(0))
+	fork, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// tell goes on from there, batch after batch, and returns what is new.
+	tell := func(ids ...berth.ContainerID) []byte {
+		t.Helper()
+		if err := os.WriteFile(name, fork, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		l := open(t, dir)
+		for _, id := range ids {
+			commit(t, l, created(id), ended(id, "deleted"))
+		}
+		l.Close()
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return text[len(fork):]
+	}
+	one, other := tell("c7", "c8"), tell("c7", "c9")
+	batch := func(story []byte, n int) []byte {
+		t.Helper()
+		lines := bytes.SplitAfter(story, []byte("\n"))
+		if len(lines) != 7 { // two of two entries and a checkpoint each, and what is behind the last
+			t.Fatalf("a story has %d lines", len(lines)-1)
+		}
+		return bytes.Join(lines[3*n:3*n+3], nil)
+	}
+	for what, text := range map[string][]byte{
+		"the first half of one, the second of the other": slices.Concat(fork, batch(one, 0), batch(other, 1)),
+		"one after the other":                            slices.Concat(fork, one, other),
+		"the second half alone":                          slices.Concat(fork, batch(one, 1)),
+		"a checkpoint of the other":                      slices.Concat(fork, batch(one, 0), batch(one, 1)[:bytes.LastIndex(batch(one, 1)[:len(batch(one, 1))-1], []byte("\n"))+1], other[bytes.LastIndex(other[:len(other)-1], []byte("\n"))+1:]),
+	} {
+		if err := os.WriteFile(name, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Verify(dir, key, ""); !Broken(err) {
+			t.Errorf("%s: got %v, want a BrokenError", what, err)
+		}
+	}
+	for _, story := range [][]byte{one, other} { // each is whole by itself
+		if err := os.WriteFile(name, slices.Concat(fork, story), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Verify(dir, key, ""); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// A clock that is set back breaks nothing: the order is that of the chain.
+func TestClockSetBack(t *testing.T) {
+	dir, key := victim(t)
+	l := open(t, dir)
+	early, late := created("c7"), ended("c7", "deleted")
+	early.Time, late.Time = time.Now().Add(48*time.Hour).UTC(), time.Now().Add(-48*time.Hour).UTC()
+	commit(t, l, early)
+	commit(t, l, late)
+	l.Close()
+	if _, err := Verify(dir, key, ""); err != nil {
+		t.Error(err)
+	}
+	var seen []Action
+	for e, err := range Entries(dir, "c7") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen = append(seen, e.Action)
+	}
+	if !slices.Equal(seen, []Action{ContainerCreated, ContainerEnded}) {
+		t.Errorf("got %v, want its creation and then its end", seen)
+	}
 }
