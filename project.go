@@ -12,7 +12,8 @@ type Project struct {
 	Object     string        `json:"object"` // "organization.project"
 	Name       string        `json:"name"`
 	CreatedAt  int64         `json:"created_at"`
-	ArchivedAt *int64        `json:"archived_at"` // null while it is active
+	ArchivedAt *int64        `json:"archived_at"`         // null while it is active
+	ErasedAt   *int64        `json:"erased_at,omitempty"` // since when an archived one has nothing; Berth's
 	Status     ProjectStatus `json:"status"`
 	Limits     Limits        `json:"limits"` // its own; Berth's
 }

@@ -47,6 +47,7 @@ const (
 	VolumeCreated    Action = "volume.created"    // Object, Name
 	VolumeMounted    Action = "volume.mounted"    // Object, Name
 	VolumeDeleted    Action = "volume.deleted"    // Object, Name, Reason: expired or deleted
+	ProjectErased    Action = "project.erased"    // Reason: archived; Count: of the things that it had, of which some have entries of their own
 	KeyCreated       Action = "key.created"       // Object: the key that was made
 	KeyRevoked       Action = "key.revoked"       // Object
 

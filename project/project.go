@@ -91,6 +91,15 @@ func Archive(ctx context.Context, objects store.Objects, id berth.ProjectID) (*b
 	})
 }
 
+// Erased notes that an archived project has nothing any more.
+func Erased(ctx context.Context, objects store.Objects, id berth.ProjectID) (*berth.Project, error) {
+	return update(ctx, objects, id, func(p *berth.Project) {
+		if now := time.Now().Unix(); p.Status == berth.ProjectArchived && p.ErasedAt == nil {
+			p.ErasedAt = &now
+		}
+	})
+}
+
 // SetLimits gives a project those of the limits that are not nil, beside those that
 // it has.
 func SetLimits(ctx context.Context, objects store.Objects, id berth.ProjectID, limits berth.Limits) (*berth.Project, error) {

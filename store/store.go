@@ -37,6 +37,7 @@ type Store interface {
 	ContainerFiles
 	Objects
 	Keys
+	Projects
 	Usages
 	Close() error
 }
@@ -267,6 +268,15 @@ type Keys interface {
 	// ListKeys returns all keys, the oldest first.
 	ListKeys(ctx context.Context) ([]*berth.Key, error)
 	DeleteKey(ctx context.Context, id berth.KeyID) error
+}
+
+// Projects tells what a project has that nothing else lists, so that it can be removed.
+type Projects interface {
+	// ProjectResponses returns up to limit responses that have not been deleted.
+	ProjectResponses(ctx context.Context, p berth.ProjectID, limit int) ([]berth.ResponseID, error)
+	// ProjectObjects returns the keys of up to limit objects, of all kinds, that belong
+	// to no other.
+	ProjectObjects(ctx context.Context, p berth.ProjectID, limit int) ([]ObjectKey, error)
 }
 
 // A UsageKind says what was used.

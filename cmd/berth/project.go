@@ -173,8 +173,12 @@ configuration. "none" is no limit. Those that are not named stay as they are.`,
 func newProjectArchive(open opener) *cobra.Command {
 	return &cobra.Command{
 		Use:   "archive PROJECT",
-		Short: "End a project: its keys are refused from now on",
-		Args:  cobra.ExactArgs(1),
+		Short: "End a project: its keys are refused, and all that it has is removed",
+		Long: `End a project. Its keys are refused within a second. A server that runs, or its
+next start, removes the project's containers, snapshots, volumes, files, responses and
+all other objects within some minutes, and says so in the audit record. There is no way back.
+What the project has used stays known.`,
+		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id, err := projectID("the project", args[0])
 			if err != nil {

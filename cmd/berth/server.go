@@ -173,6 +173,9 @@ func newServer(ctx context.Context, state string, config *Config, log *slog.Logg
 	if err := eng.Recover(ctx); err != nil { // after the keeper has taken its sandboxes over
 		return s, err
 	}
+	archived := &emptier{objects: db, projects: db, containers: keeper, responses: eng, files: uploads,
+		snapshots: snapshots.Library, volumes: volumes, audit: record, log: log}
+	s.later(archived.start())
 	spool := filepath.Join(state, "spool") // not /tmp, which may be memory
 	if err := os.MkdirAll(spool, 0o700); err != nil {
 		return s, err

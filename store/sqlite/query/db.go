@@ -198,6 +198,12 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	if q.orphanedRunsStmt, err = db.PrepareContext(ctx, orphanedRuns); err != nil {
 		return nil, fmt.Errorf("error preparing query OrphanedRuns: %w", err)
 	}
+	if q.projectObjectsStmt, err = db.PrepareContext(ctx, projectObjects); err != nil {
+		return nil, fmt.Errorf("error preparing query ProjectObjects: %w", err)
+	}
+	if q.projectResponsesStmt, err = db.PrepareContext(ctx, projectResponses); err != nil {
+		return nil, fmt.Errorf("error preparing query ProjectResponses: %w", err)
+	}
 	if q.projectUsageStmt, err = db.PrepareContext(ctx, projectUsage); err != nil {
 		return nil, fmt.Errorf("error preparing query ProjectUsage: %w", err)
 	}
@@ -532,6 +538,16 @@ func (q *Queries) Close() error {
 			err = fmt.Errorf("error closing orphanedRunsStmt: %w", cerr)
 		}
 	}
+	if q.projectObjectsStmt != nil {
+		if cerr := q.projectObjectsStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing projectObjectsStmt: %w", cerr)
+		}
+	}
+	if q.projectResponsesStmt != nil {
+		if cerr := q.projectResponsesStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing projectResponsesStmt: %w", cerr)
+		}
+	}
 	if q.projectUsageStmt != nil {
 		if cerr := q.projectUsageStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing projectUsageStmt: %w", cerr)
@@ -694,6 +710,8 @@ type Queries struct {
 	nextEventStmt                *sql.Stmt
 	objectOfKindStmt             *sql.Stmt
 	orphanedRunsStmt             *sql.Stmt
+	projectObjectsStmt           *sql.Stmt
+	projectResponsesStmt         *sql.Stmt
 	projectUsageStmt             *sql.Stmt
 	pruneResponseStmt            *sql.Stmt
 	putContainerFileStmt         *sql.Stmt
@@ -771,6 +789,8 @@ func (q *Queries) WithTx(tx *sql.Tx) *Queries {
 		nextEventStmt:                q.nextEventStmt,
 		objectOfKindStmt:             q.objectOfKindStmt,
 		orphanedRunsStmt:             q.orphanedRunsStmt,
+		projectObjectsStmt:           q.projectObjectsStmt,
+		projectResponsesStmt:         q.projectResponsesStmt,
 		projectUsageStmt:             q.projectUsageStmt,
 		pruneResponseStmt:            q.pruneResponseStmt,
 		putContainerFileStmt:         q.putContainerFileStmt,

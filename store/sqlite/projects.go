@@ -1,0 +1,33 @@
+package sqlite
+
+import (
+	"context"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/store"
+	"github.com/berth-run/berth/store/sqlite/query"
+)
+
+func (d *DB) ProjectResponses(ctx context.Context, p berth.ProjectID, limit int) ([]berth.ResponseID, error) {
+	rows, err := d.queries.ProjectResponses(ctx, query.ProjectResponsesParams{Project: string(p), Limit: int64(limit)})
+	if err != nil {
+		return nil, d.wrap(err)
+	}
+	ids := make([]berth.ResponseID, len(rows))
+	for i, id := range rows {
+		ids[i] = berth.ResponseID(id)
+	}
+	return ids, nil
+}
+
+func (d *DB) ProjectObjects(ctx context.Context, p berth.ProjectID, limit int) ([]store.ObjectKey, error) {
+	rows, err := d.queries.ProjectObjects(ctx, query.ProjectObjectsParams{Project: string(p), Limit: int64(limit)})
+	if err != nil {
+		return nil, d.wrap(err)
+	}
+	keys := make([]store.ObjectKey, len(rows))
+	for i, r := range rows {
+		keys[i] = store.ObjectKey{Kind: store.Kind(r.Kind), ID: r.ID}
+	}
+	return keys, nil
+}
