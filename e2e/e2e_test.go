@@ -61,6 +61,7 @@ type server struct {
 	env   []string
 	cmd   *exec.Cmd
 	log   *logBuffer
+	attr  *syscall.SysProcAttr // who runs it; nil is who runs the tests
 }
 
 // A logBuffer is what a server says, read while it still speaks.
@@ -127,6 +128,7 @@ func (s *server) start() {
 	s.cmd = exec.Command(binary(s.t), append([]string{"serve", "--listen", addr, "--state", s.state}, s.args...)...)
 	s.cmd.Env = append(os.Environ(), s.env...)
 	s.cmd.Stderr = s.log
+	s.cmd.SysProcAttr = s.attr
 	if err := s.cmd.Start(); err != nil {
 		s.t.Fatal(err)
 	}

@@ -57,6 +57,7 @@ func (w *warden) start(ctx context.Context, args []string, rec record, sleeps bo
 	cmd := exec.Command("/proc/self/fd/4", append([]string{"warden",
 		"--memory=" + strconv.FormatInt(rec.Limits.Memory, 10), "--pids=" + strconv.Itoa(hostPIDs(rec.Limits)),
 		"--wake=" + strconv.FormatBool(sleeps), "--"}, args...)...)
+	cmd.Args[0] = "berth-warden"
 	cmd.Dir = w.dir
 	cmd.Env = []string{}
 	cmd.ExtraFiles = []*os.File{tells, w.runsc} // from its namespace it cannot look at this process
