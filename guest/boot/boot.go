@@ -194,7 +194,9 @@ func mountDisks() (Config, error) {
 			return c, err
 		}
 	}
-	options := fmt.Sprintf("lowerdir=%s,upperdir=%s/upper,workdir=%s/work,redirect_dir=on,xino=on,volatile", templateDir, diskDir, diskDir)
+	// Without redirects, so that a directory of the template that is moved is copied: what is in
+	// it is to be found changed, and be in snapshots.
+	options := fmt.Sprintf("lowerdir=%s,upperdir=%s/upper,workdir=%s/work,redirect_dir=off,xino=on,volatile", templateDir, diskDir, diskDir)
 	return c, mount("overlay", rootDir, "overlay", unix.MS_NODEV, options)
 }
 
