@@ -2,14 +2,16 @@
 // pinned version is compiled with the rest of Berth.
 //
 // It differs from runsc in how it starts: package faststart saves a wait in every
-// process, and withLimits tells the sandbox how much memory and how many processors
+// process, package fastpath lets an idle sandbox sleep, and withLimits tells the sandbox how much memory and how many processors
 // it has. For ordinary users it is a sandbox's first process too (package warden),
 // and can restore a checkpoint.
 package main
 
 import (
 	"os"
+	"slices"
 
+	"github.com/berth-run/berth/cmd/berth-runsc/fastpath"
 	_ "github.com/berth-run/berth/cmd/berth-runsc/faststart" // before gVisor's own packages
 	"github.com/berth-run/berth/cmd/berth-runsc/warden"
 	"github.com/google/subcommands"
@@ -20,6 +22,9 @@ import (
 func main() {
 	if len(os.Args) > 1 && os.Args[1] == warden.Command {
 		os.Exit(warden.Main(os.Args[2:]))
+	}
+	if slices.Contains(os.Args, "boot") {
+		fastpath.Control()
 	}
 	os.Args = withLimits(withoutRootless(os.Args), readFD)
 	cli.Run(map[subcommands.Command]string{
