@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -104,9 +105,46 @@ func (c *client) guest(container, user string) *guest.Client {
 		if user != "" {
 			req.Header.Set("Berth-User", user)
 		}
-		return http.DefaultTransport.RoundTrip(req)
+		resp, err := http.DefaultTransport.RoundTrip(req)
+		if err != nil || resp.StatusCode < http.StatusBadRequest {
+			return resp, err
+		}
+		text, err := io.ReadAll(io.LimitReader(resp.Body, maxErrorBody))
+		resp.Body.Close()
+		if refused := serverError(text); refused != nil {
+			return nil, refused
+		}
+		resp.Body = io.NopCloser(bytes.NewReader(text)) // the guest's own
+		return resp, err
 	})
 	return guest.NewHTTPClient(c.base+"/v1/containers/"+url.PathEscape(container)+"/guest", &http.Client{Transport: transport})
+}
+
+// maxErrorBody bounds what is read of an answer that is an error, in bytes.
+const maxErrorBody = 64 << 10
+
+// serverError returns the error that a body of the API tells of, nil if it is none.
+func serverError(text []byte) error {
+	var e struct {
+		Error struct{ Message string }
+	}
+	if json.Unmarshal(text, &e) != nil || e.Error.Message == "" {
+		return nil
+	}
+	return apiError(e.Error.Message)
+}
+
+// An apiError is an error in the server's words.
+type apiError string
+
+func (e apiError) Error() string { return string(e) }
+
+// refusal takes from an error of a guest's client what carried the server's words.
+func refusal(err error) error {
+	if said, ok := errors.AsType[apiError](err); ok {
+		return said
+	}
+	return err
 }
 
 type roundTrip func(*http.Request) (*http.Response, error)

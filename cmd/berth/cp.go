@@ -66,7 +66,7 @@ func copyIn(ctx context.Context, c *client, from string, to place, user string) 
 		}
 		to.path = path.Join("/", envPath(to.path), filepath.Base(from))
 	}
-	return c.guest(to.container, user).WriteFile(ctx, "", to.path, user, in)
+	return refusal(c.guest(to.container, user).WriteFile(ctx, "", to.path, user, in))
 }
 
 // envPath is where files go when a container is named without a path.
@@ -80,7 +80,7 @@ func envPath(p string) string {
 func copyOut(ctx context.Context, c *client, from place, to, user string) error {
 	body, _, err := c.guest(from.container, user).ReadFile(ctx, "", from.path, user)
 	if err != nil {
-		return err
+		return refusal(err)
 	}
 	defer body.Close()
 	if to == "-" {

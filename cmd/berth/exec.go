@@ -82,7 +82,7 @@ func execute(ctx context.Context, c *guest.Client, command []string, o execOptio
 	}
 	p, err := c.Start(ctx, req)
 	if err != nil {
-		return err
+		return refusal(err)
 	}
 	if o.tty && term.IsTerminal(stdin) {
 		old, err := term.MakeRaw(stdin)
@@ -109,7 +109,7 @@ func output(ctx context.Context, p *guest.Process) error {
 				_ = p.Kill(context.WithoutCancel(ctx))
 				return exitError(130)
 			}
-			return err
+			return refusal(err)
 		case ev.Ended && ev.ExitCode < 0: // a signal, in the way of shells
 			fmt.Fprintln(os.Stderr, "berth:", inLine(ev.Status))
 			return exitError(137)

@@ -3,8 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -186,12 +184,9 @@ func (c *client) tunnel(ctx context.Context, conn *net.TCPConn, path string) err
 
 // answerError is an answer that is an error, in the server's words.
 func answerError(resp *http.Response) error {
-	text, _ := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
-	var e struct {
-		Error struct{ Message string }
+	text, _ := io.ReadAll(io.LimitReader(resp.Body, maxErrorBody))
+	if err := serverError(text); err != nil {
+		return err
 	}
-	if json.Unmarshal(text, &e) != nil || e.Error.Message == "" {
-		return fmt.Errorf("the server answered %s", resp.Status)
-	}
-	return errors.New(e.Error.Message)
+	return fmt.Errorf("the server answered %s", resp.Status)
 }
