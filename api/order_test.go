@@ -153,7 +153,9 @@ func describe(name string, v any) string {
 	case map[string]any:
 		var fields []string
 		for _, k := range slices.Sorted(maps.Keys(v)) {
-			fields = append(fields, describe(k, v[k]))
+			if k != "berth" { // ours, and in no recording
+				fields = append(fields, describe(k, v[k]))
+			}
 		}
 		return name + "{" + strings.Join(fields, " ") + "}"
 	}
