@@ -271,10 +271,10 @@ func (e *Engine) start(r *run) {
 		defer close(r.ended)
 		defer cancel(nil)
 		r.main(ctx)
+		e.remember(r) // first: the client may go on already
 		r.report()
 		r.booked(r.usage.TotalTokens)
 		r.writer.Close()
-		e.remember(r)
 		e.mu.Lock()
 		delete(e.runs, r.id())
 		e.mu.Unlock()

@@ -79,6 +79,7 @@ func TestOrigins(t *testing.T) {
 		}
 	}
 	first := h.final(h.create(`{` + withShell + `,"input":"x"}`).ID)
+	h.engine.Settled(first.ID) // the key is remembered, and not stored
 	prefers("a chain's first turn", 0, model.Origin{})
 	prefers("its second", 1, model.Origin{Upstream: "a", Key: "K", Model: "m-1"})
 	if cost, known := first.Cost(); !known || cost.Value != 7 || len(first.Berth.Usage) != 2 || first.Berth.Usage[1].Upstream != "b" || first.Usage.TotalTokens != 30 {
