@@ -108,21 +108,31 @@ func (f inFrames) WriteTo(w io.Writer) (int64, error) {
 	defer frames.Put(buf)
 	total := int64(0)
 	for {
-		n, err := io.ReadFull(f.ReadCloser, *buf)
+		n, err := fill(f.ReadCloser, *buf)
 		if n > 0 {
 			if _, err := w.Write((*buf)[:n]); err != nil {
 				return total, err
 			}
 			total += int64(n)
 		}
-		switch err {
-		case nil:
-		case io.EOF, io.ErrUnexpectedEOF:
+		if err == io.EOF {
 			return total, nil
-		default:
+		}
+		if err != nil {
 			return total, err
 		}
 	}
+}
+
+// fill is io.ReadFull, except that an early end is io.EOF. A reader may itself say
+// io.ErrUnexpectedEOF, of an upload that broke off, which is no end.
+func fill(r io.Reader, buf []byte) (n int, err error) {
+	for n < len(buf) && err == nil {
+		var m int
+		m, err = r.Read(buf[n:])
+		n += m
+	}
+	return n, err
 }
 
 func (c *Client) filesRequest(ctx context.Context, method, root, path, user string, body io.Reader) (*http.Response, error) {
