@@ -72,8 +72,9 @@ func (j *Journal) Create(ctx context.Context, r *store.Response, lease store.Lea
 	if err != nil {
 		return nil, err
 	}
-	r.Body = &w.body
-	also = append(also, j.ending(r, &w.body)...)
+	first := w.body // the writer's own goes on changing
+	r.Body = &first
+	also = append(also, j.ending(r, &first)...)
 	if err := j.store.CreateResponse(ctx, r, records, lease, also...); err != nil {
 		return nil, err
 	}
