@@ -27,17 +27,24 @@ func main() {
 		fastpath.Control()
 	}
 	os.Args = withLimits(withoutRootless(os.Args), readFD)
+	// What Berth calls, and what engines call of an OCI runtime.
 	cli.Run(map[subcommands.Command]string{
 		new(cmd.Checkpoint): "",
+		new(cmd.Create):     "",
 		new(cmd.Delete):     "",
+		new(cmd.Events):     "",
 		new(cmd.Exec):       "",
 		new(cmd.Kill):       "",
 		new(cmd.List):       "",
+		new(cmd.PS):         "",
 		new(cmd.Pause):      "",
 		new(restore):        "",
 		new(cmd.Resume):     "",
 		new(cmd.Run):        "",
+		new(cmd.Start):      "",
 		new(cmd.State):      "",
+		new(cmd.Update):     "",
+		new(cmd.Wait):       "",
 		new(cmd.Debug):      "debug",
 		new(cmd.Boot):       "internal use only",
 		new(cmd.Gofer):      "internal use only",
