@@ -333,4 +333,5 @@ func TestCanaryExpiry(t *testing.T) {
 		p.want("the expired container", p.call("GET", "/containers/"+id, ""), `"reason":"expired"`)
 	}
 	p.wantClean(v, "after its expiry")
+	p.call("DELETE", "/volumes/"+p.volumeID, "") // it stays mounted else, beyond the server's end
 }
