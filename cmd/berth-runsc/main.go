@@ -2,9 +2,9 @@
 // pinned version is compiled with the rest of Berth.
 //
 // It differs from runsc in how it starts: package faststart saves a wait in every
-// process, package fastpath lets an idle sandbox sleep, and withLimits tells the sandbox how much memory and how many processors
-// it has. For ordinary users it is a sandbox's first process too (package warden),
-// and can restore a checkpoint.
+// process, package fastpath lets an idle sandbox sleep, and withLimits tells the
+// sandbox how much memory and how many processors it has. For ordinary users it is a
+// sandbox's first process too (package warden), and can restore a checkpoint.
 package main
 
 import (
