@@ -133,6 +133,9 @@ func (r *Route) receive() {
 		if !ok {
 			continue
 		}
+		if id, ok := opens(protocol, buf[:n]); ok {
+			r.settle(protocol, id)
+		}
 		pkt := stack.NewPacketBuffer(stack.PacketBufferOptions{Payload: buffer.MakeWithData(buf[:n])})
 		r.link.InjectInbound(protocol, pkt)
 		pkt.DecRef()
@@ -165,6 +168,42 @@ func admit(p []byte) (tcpip.NetworkProtocolNumber, bool) {
 		return ipv6.ProtocolNumber, carried(p[6])
 	}
 	return 0, false
+}
+
+// opens reports whether an admitted packet opens a connection, and which.
+func opens(protocol tcpip.NetworkProtocolNumber, p []byte) (id stack.TransportEndpointID, ok bool) {
+	var segment header.TCP
+	if protocol == ipv4.ProtocolNumber {
+		h := header.IPv4(p)
+		if !h.IsValid(len(p)) || h.TransportProtocol() != tcp.ProtocolNumber {
+			return id, false
+		}
+		id.LocalAddress, id.RemoteAddress, segment = h.DestinationAddress(), h.SourceAddress(), header.TCP(h.Payload())
+	} else {
+		h := header.IPv6(p)
+		if !h.IsValid(len(p)) || h.TransportProtocol() != tcp.ProtocolNumber {
+			return id, false
+		}
+		id.LocalAddress, id.RemoteAddress, segment = h.DestinationAddress(), h.SourceAddress(), header.TCP(h.Payload())
+	}
+	if len(segment) < header.TCPMinimumSize || segment.Flags()&(header.TCPFlagSyn|header.TCPFlagAck) != header.TCPFlagSyn {
+		return id, false
+	}
+	id.LocalPort, id.RemotePort = segment.DestinationPort(), segment.SourcePort()
+	return id, true
+}
+
+// settle waits, for a moment, until the stack has let go of the connection whose
+// addresses a new one uses again. What opens the new one would otherwise be queued to
+// the old one, and be refused when that ends.
+func (r *Route) settle(protocol tcpip.NetworkProtocolNumber, id stack.TransportEndpointID) {
+	const patience, look = 10 * time.Millisecond, 100 * time.Microsecond
+	for range patience / look {
+		if r.stack.FindTransportEndpoint(protocol, tcp.ProtocolNumber, id, nic) == nil {
+			return
+		}
+		time.Sleep(look)
+	}
 }
 
 // connection serves a connection, if it is allowed; otherwise it is reset.

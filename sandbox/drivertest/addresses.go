@@ -54,7 +54,8 @@ func (s *suite) addresses(t *testing.T) {
 		"python3 stray.py udp 198.51.100.7 5353 hello":                                          "echo hello",
 		"python3 stray.py udp 198.51.100.7 5353 $(head -c 9000 /dev/zero | tr '\\0' x) | wc -c": "9006",
 		"python3 stray.py udp 2001:db8::1 5353 hello":                                           "echo hello",
-		"python3 stray.py again 198.51.100.7 5":                                                 "5",
+		"python3 stray.py again 198.51.100.7 300":                                               "300",
+		"python3 stray.py again 198.51.100.7 300 reset":                                         "300",
 	} {
 		if r := b.Sh("cd /mnt/data && " + script); !strings.HasPrefix(r.Stdout, want) {
 			t.Errorf("%s: got %+v, want %q", script, r, want)

@@ -21,8 +21,9 @@ def udp(a, port, data, timeout=2.0):
     return s.recv(65536)
 
 
-# again asks from the same port again and again; the host closes first.
-def again(a, times):
+# again asks from the same port again and again; the host closes first, or this side
+# resets the connection.
+def again(a, times, reset):
     answers = 0
     for _ in range(times):
         s = socket.socket(family(a), socket.SOCK_STREAM)
@@ -30,12 +31,14 @@ def again(a, times):
         s.settimeout(10)
         s.bind(("", 40000))
         while (code := s.connect_ex((a, 80))) == errno.EADDRNOTAVAIL:
-            time.sleep(0.01)  # the one before is about to end on this side
+            time.sleep(0.001)  # the one before is about to end on this side
         if code:
             raise OSError(code, "connect")
         s.sendall(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
-        while s.recv(4096):
+        while s.recv(4096) and not reset:
             pass
+        if reset:
+            s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         s.close()
         answers += 1
     return answers
@@ -121,7 +124,7 @@ def memory():
 if what == "udp":
     print(udp(sys.argv[2], int(sys.argv[3]), sys.argv[4].encode()).decode())
 elif what == "again":
-    print(again(sys.argv[2], int(sys.argv[3])))
+    print(again(sys.argv[2], int(sys.argv[3]), "reset" in sys.argv))
 elif what == "all":
     tries()
 elif what == "flood":
