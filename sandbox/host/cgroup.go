@@ -138,7 +138,8 @@ func (c Cgroup) Procs() ([]int, error) {
 	return pids, nil
 }
 
-// Kill kills everything in c and returns when it is dead, or ctx is done.
+// Kill kills everything in c and returns when it is dead, or ctx is done. Some kernels
+// (6.18 among them) kill whatever is started in c afterwards: make it anew for that.
 func (c Cgroup) Kill(ctx context.Context) error {
 	for wait := time.Millisecond; ; wait = min(2*wait, 20*time.Millisecond) {
 		pids, err := c.Procs()

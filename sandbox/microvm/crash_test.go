@@ -1,13 +1,17 @@
 package microvm
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"log/slog"
 	"os"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/berth-run/berth/sandbox/driver"
 	"github.com/berth-run/berth/sandbox/drivertest"
@@ -117,6 +121,64 @@ func TestStartFails(t *testing.T) {
 				t.Errorf("Stats: got %+v, %v, want dead", st, err)
 			}
 		})
+	}
+}
+
+// TestMachineHangs stops a machine in its boot. It is ended, and another takes its place
+// with a disk that nobody has written to.
+func TestMachineHangs(t *testing.T) {
+	d := openTest(t, drivertest.StateDir(t))
+	source := drivertest.StateDir(t)
+	if err := os.Chown(source, user, user); err != nil {
+		t.Fatal(err)
+	}
+	var log bytes.Buffer
+	d.log, d.patience = slog.New(slog.NewTextHandler(&log, nil)), 2*time.Second
+	spec := driver.Spec{ID: "hung", Rootfs: drivertest.Rootfs(t)}
+	if d.share != "" { // whose program is started again as well
+		spec.Mounts = []driver.Mount{{Name: "data", Source: source}}
+	}
+	if err := d.Create(t.Context(), spec); err != nil {
+		t.Fatal(err)
+	}
+	defer d.Destroy(t.Context(), "hung")
+	s, err := d.find("hung")
+	if err != nil {
+		t.Fatal(err)
+	}
+	started := make(chan error, 1)
+	go func() { started <- d.Start(t.Context(), "hung") }()
+	var first int
+	for alive := false; !alive; first, alive = s.qemu() {
+		select {
+		case err := <-started:
+			t.Fatalf("Start: got %v before its process was there", err)
+		case <-time.After(time.Millisecond):
+		}
+	}
+	if err := unix.Kill(first, unix.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-started; err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(log.String(), "hangs and is started again") {
+		t.Errorf("log: got %q", log.String())
+	}
+	second, alive := s.qemu()
+	if !alive || second == first {
+		t.Errorf("got process %d, alive %v, after %d", second, alive, first)
+	}
+	pids, err := s.cgroup.Procs()
+	if err != nil || slices.Contains(pids, first) {
+		t.Errorf("processes: got %v, %v, want none that is %d", pids, err, first)
+	}
+	b := drivertest.Attach(t, d, "hung")
+	if got := b.Must("echo mine >/mnt/data/new; cat /mnt/data/new"); got != "mine" {
+		t.Errorf("got %q, want mine", got)
+	}
+	if len(spec.Mounts) > 0 {
+		b.Must("touch /mnt/volumes/data/file")
 	}
 }
 

@@ -40,18 +40,22 @@ func (d *Driver) Create(ctx context.Context, spec driver.Spec) error {
 		return fmt.Errorf("microvm: create: %w", err)
 	}
 	// From here on List shows the sandbox and Destroy removes all of it.
-	limits := spec.Limits
-	limits.Memory += d.machine.overhead()
-	pids := hostPIDs(limits)
-	if len(spec.Mounts) > 0 {
-		limits.Memory += shareMemory
-		pids += sharePIDs
-	}
-	if err := s.cgroup.Create(limits, pids); err != nil {
+	if err := d.makeGroup(s, spec.Limits, len(spec.Mounts) > 0); err != nil {
 		err = errors.Join(err, d.Destroy(context.WithoutCancel(ctx), s.id))
 		return fmt.Errorf("microvm: create %s: cgroup: %w", s.id, err)
 	}
 	return nil
+}
+
+// makeGroup makes the sandbox's cgroup, which is to hold QEMU and what shows mounts.
+func (d *Driver) makeGroup(s sandbox, limits driver.Limits, mounts bool) error {
+	limits.Memory += d.machine.overhead()
+	pids := hostPIDs(limits)
+	if mounts {
+		limits.Memory += shareMemory
+		pids += sharePIDs
+	}
+	return s.cgroup.Create(limits, pids)
 }
 
 // fill makes what is in the sandbox's directory from the start.
@@ -77,7 +81,10 @@ func (d *Driver) fill(ctx context.Context, dir, image string, spec driver.Spec) 
 	if err := os.WriteFile(filepath.Join(dir, "sandbox.json"), raw, 0o600); err != nil {
 		return err
 	}
-	return makeDisk(ctx, filepath.Join(dir, sealed), spec)
+	if err := writeBoot(filepath.Join(dir, sealed), bootConfig(spec)); err != nil {
+		return err
+	}
+	return makeDisk(ctx, filepath.Join(dir, sealed), spec.Limits.Disk)
 }
 
 // firstUID begins the range that QEMU's users are of: 2^28 numbers that systemd's list

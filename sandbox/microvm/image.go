@@ -10,7 +10,6 @@ import (
 	"strconv"
 
 	"github.com/berth-run/berth/guest/boot"
-	"github.com/berth-run/berth/sandbox/driver"
 )
 
 // blockSize of the file systems.
@@ -84,20 +83,23 @@ func makeFS(ctx context.Context, path string, size int64, content string, option
 	return err
 }
 
-// makeDisk makes the disk of a sandbox in its directory, with what package boot wants
-// to know.
-func makeDisk(ctx context.Context, dir string, spec driver.Spec) error {
-	content := filepath.Join(dir, "content")
-	if err := os.Mkdir(content, 0o700); err != nil {
+// bootDir is what a sandbox's disk holds at its start, beside the disk.
+const bootDir = "boot"
+
+// writeBoot leaves what package boot wants to know in the directory of a sandbox's disk.
+func writeBoot(dir string, config boot.Config) error {
+	if err := os.Mkdir(filepath.Join(dir, bootDir), 0o700); err != nil {
 		return err
 	}
-	defer os.RemoveAll(content)
-	raw, err := json.Marshal(bootConfig(spec))
+	raw, err := json.Marshal(config)
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(content, boot.ConfigName), raw, 0o600); err != nil {
-		return err
-	}
-	return makeFS(ctx, filepath.Join(dir, "disk"), spec.Limits.Disk, content)
+	return os.WriteFile(filepath.Join(dir, bootDir, boot.ConfigName), raw, 0o600)
+}
+
+// makeDisk makes the disk of a sandbox in its directory, in the place of any that is
+// there, with what writeBoot has left.
+func makeDisk(ctx context.Context, dir string, size int64) error {
+	return makeFS(ctx, filepath.Join(dir, "disk"), size, filepath.Join(dir, bootDir))
 }

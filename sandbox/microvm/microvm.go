@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/berth-run/berth/sandbox/driver"
 	"github.com/berth-run/berth/sandbox/host"
@@ -51,8 +52,9 @@ type Driver struct {
 	kernel    string // the image
 	initramfs string
 	machine   machine
-	share     string // the program that shows mounts; "" if there are none
-	noMounts  string // why
+	patience  time.Duration // with the first start of a machine
+	share     string        // the program that shows mounts; "" if there are none
+	noMounts  string        // why
 }
 
 var _ driver.Driver = (*Driver)(nil)
@@ -92,6 +94,10 @@ func open(opts Options) (*Driver, error) {
 	}
 	if d.machine, err = d.chooseMachine(); err != nil {
 		return nil, err
+	}
+	d.patience = patience
+	if d.machine.emulated() {
+		d.patience = patienceEmulated
 	}
 	if err := d.tryShare(); err != nil {
 		d.log.Info("microvm: volumes cannot be mounted", "err", err)

@@ -22,6 +22,15 @@ import (
 // three seconds of a processor's time; there may be many of them.
 const startTimeout = 3 * time.Minute
 
+// A kernel's start hangs at times, under emulation above all. After so long without a
+// guest the machine is given up and started again, once.
+const (
+	patience         = 20 * time.Second
+	patienceEmulated = time.Minute
+)
+
+var errHangs = errors.New("its guest does not come up")
+
 // Start starts QEMU and returns when the guest listens. After an error the sandbox is
 // dead, and good for Destroy only.
 func (d *Driver) Start(ctx context.Context, id string) error {
@@ -31,17 +40,14 @@ func (d *Driver) Start(ctx context.Context, id string) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	console := &console{}
-	if err := d.start(ctx, s, console); err != nil {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), destroyTimeout)
-		defer cancel()
-		killErr := s.cgroup.Kill(ctx)
-		return fmt.Errorf("microvm: start %s: %w%s%s", id, errors.Join(err, killErr), console.words(), s.qemuWords())
+	if err := d.start(ctx, s); err != nil {
+		return fmt.Errorf("microvm: start %s: %w", id, errors.Join(err, s.kill(ctx)))
 	}
 	return nil
 }
 
-func (d *Driver) start(ctx context.Context, s sandbox, console *console) error {
+// start starts the machine, and once more if it hangs.
+func (d *Driver) start(ctx context.Context, s sandbox) error {
 	rec, err := s.record()
 	if err != nil {
 		return err
@@ -54,6 +60,42 @@ func (d *Driver) start(ctx context.Context, s sandbox, console *console) error {
 	if rec.BootID != d.bootID {
 		return errors.New("created before the machine was restarted")
 	}
+	first, cancel := context.WithTimeoutCause(ctx, d.patience, errHangs)
+	defer cancel()
+	err = d.boot(first, s, rec)
+	if err == nil || context.Cause(first) != errHangs {
+		return err
+	}
+	d.log.Warn("microvm: a machine hangs and is started again", "sandbox", s.id, "after", d.patience, "err", err)
+	if err := d.renew(ctx, s, rec); err != nil {
+		return fmt.Errorf("ending a machine that hangs: %w", err)
+	}
+	return d.boot(ctx, s, rec)
+}
+
+// renew ends what runs for a sandbox that has not started, and makes anew what that may
+// have used: its cgroup and its disk.
+func (d *Driver) renew(ctx context.Context, s sandbox, rec record) error {
+	if err := s.kill(ctx); err != nil {
+		return err
+	}
+	if err := s.cgroup.Remove(ctx); err != nil {
+		return err
+	}
+	if err := d.makeGroup(s, rec.Limits, len(rec.Mounts) > 0); err != nil {
+		return err
+	}
+	return makeDisk(ctx, s.path(sealed), rec.Limits.Disk)
+}
+
+// boot starts QEMU and returns when the guest listens. An error has the words of both.
+func (d *Driver) boot(ctx context.Context, s sandbox, rec record) (err error) {
+	console := &console{}
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("%w%s%s", err, console.words(), s.qemuWords())
+		}
+	}()
 	cmd, err := d.launch(s, rec)
 	if err != nil {
 		return err
@@ -73,9 +115,16 @@ func (d *Driver) start(ctx context.Context, s sandbox, console *console) error {
 	return s.awaitGuest(ctx, ended)
 }
 
+// kill ends what runs for the sandbox, whether ctx has ended or not.
+func (s sandbox) kill(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), destroyTimeout)
+	defer cancel()
+	return s.cgroup.Kill(ctx)
+}
+
 // launch starts QEMU with the sandbox's files and sockets.
 func (d *Driver) launch(s sandbox, rec record) (*exec.Cmd, error) {
-	log, err := os.OpenFile(s.path("qemu.log"), os.O_CREATE|os.O_WRONLY, 0o600)
+	log, err := os.OpenFile(s.path("qemu.log"), os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
 	if err != nil {
 		return nil, err
 	}
@@ -150,6 +199,9 @@ func (s sandbox) listen(name string) (*os.File, error) {
 		return nil, err
 	}
 	defer unix.Close(dir)
+	if err := unix.Unlinkat(dir, name, 0); err != nil && !errors.Is(err, unix.ENOENT) { // of a start that failed
+		return nil, err
+	}
 	// By descriptor, because a socket's path may not be long.
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Net: "unix", Name: fmt.Sprintf("/proc/self/fd/%d/%s", dir, name)})
 	if err != nil {
