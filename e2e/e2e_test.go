@@ -62,6 +62,7 @@ type server struct {
 	cmd   *exec.Cmd
 	log   *logBuffer
 	attr  *syscall.SysProcAttr // who runs it; nil is who runs the tests
+	boot  string               // a file with the id of the machine's start; empty is the machine's own
 }
 
 // A logBuffer is what a server says, read while it still speaks.
@@ -125,7 +126,11 @@ func (s *server) start() {
 	addr := l.Addr().String()
 	l.Close()
 	s.url = "http://" + addr
-	s.cmd = exec.Command(binary(s.t), append([]string{"serve", "--listen", addr, "--state", s.state}, s.args...)...)
+	args := append([]string{binary(s.t), "serve", "--listen", addr, "--state", s.state}, s.args...)
+	if s.boot != "" {
+		args = append([]string{"unshare", "--mount", "sh", "-c", `mount --bind "$0" /proc/sys/kernel/random/boot_id && exec "$@"`, s.boot}, args...)
+	}
+	s.cmd = exec.Command(args[0], args[1:]...)
 	s.cmd.Env = append(os.Environ(), s.env...)
 	s.cmd.Stderr = s.log
 	s.cmd.SysProcAttr = s.attr
