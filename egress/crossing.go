@@ -24,21 +24,29 @@ type crossing struct {
 	decision Decision
 	flow     *Flow
 	begun    sync.Once
+	answered bool            // in HTTP, which says what went wrong
 	used     map[string]bool // names of secrets that were filled in
 
 	sent, received atomic.Int64
 }
 
+// dialsFirst reports whether the host is dialled before the sandbox is told that it is
+// connected. Elsewhere the client must say a name that is compared first.
+func (c *crossing) dialsFirst() bool {
+	return c.target.UDP || c.target.Port != 443 && c.target.Port != 80 && len(c.gate.secretsFor(c.target.Host)) == 0
+}
+
 // serve carries the connection by what its client says first. Where a name is on
-// the wire, it must be the one that was allowed.
-func (c *crossing) serve(client *counted) error {
+// the wire, it must be the one that was allowed. host is the connection to the host, if
+// it is dialled first.
+func (c *crossing) serve(client *counted, host net.Conn) error {
 	if c.target.UDP {
-		return c.serveDatagrams(client)
+		return c.serveDatagrams(client, host)
+	}
+	if host != nil {
+		return c.relay(client, host)
 	}
 	secrets := c.gate.secretsFor(c.target.Host)
-	if c.target.Port != 443 && c.target.Port != 80 && len(secrets) == 0 {
-		return c.relay(client)
-	}
 	_ = client.SetReadDeadline(time.Now().Add(firstTime))
 	first, err := client.in.Peek(1)
 	if err != nil {
@@ -93,11 +101,7 @@ func (c *crossing) checkName(where, name string) error {
 
 // relay carries a protocol that is not known, whose host may be the one that
 // speaks first. What the client says first is looked at before it goes out.
-func (c *crossing) relay(client *counted) error {
-	host, err := c.dial(c.ctx)
-	if err != nil {
-		return err
-	}
+func (c *crossing) relay(client *counted, host net.Conn) (err error) {
 	answered := make(chan []byte, 1)
 	go func() {
 		b := make([]byte, 4<<10)
@@ -115,7 +119,7 @@ func (c *crossing) relay(client *counted) error {
 	select {
 	case b := <-answered: // also when the host has closed
 		_, _ = client.Write(b)
-		from = &guarded{Conn: client, crossing: c, spoke: spoke}
+		from = &guarded{counted: client, in: client, spoke: spoke}
 	case first := <-spoke:
 		_ = host.SetReadDeadline(time.Unix(1, 0))
 		b := <-answered
@@ -172,32 +176,31 @@ func (c *crossing) inspect(client *counted, first byte) (net.Conn, error) {
 
 // A guarded connection inspects what its client says first, when it does.
 type guarded struct {
-	net.Conn
-	crossing *crossing
-	spoke    chan byte // the first byte, which is not yet read; closed after it
-	checked  bool
+	*counted
+	in      net.Conn  // to read from
+	spoke   chan byte // the first byte, which is not yet read; closed after it
+	checked bool
 }
 
 func (g *guarded) Read(p []byte) (int, error) {
 	if !g.checked {
 		g.checked = true
-		client := g.Conn.(*counted)
 		if first, ok := <-g.spoke; ok {
-			switch g.crossing.sniff(client) {
+			switch g.crossing.sniff(g.counted) {
 			case isHTTP:
 				return 0, errSpokeFirst
 			case notYet:
-				g.Conn = newSuspect(client)
+				g.in = newSuspect(g.counted)
 			default:
-				conn, err := g.crossing.inspect(client, first)
+				conn, err := g.crossing.inspect(g.counted, first)
 				if err != nil {
 					return 0, err
 				}
-				g.Conn = conn
+				g.in = conn
 			}
 		}
 	}
-	return g.Conn.Read(p)
+	return g.in.Read(p)
 }
 
 // dial finds the host's addresses, and connects to one that may be dialled. The
@@ -271,16 +274,23 @@ func (c *crossing) splice(client, host net.Conn) error {
 			host.Close()
 			return
 		}
-		if half, ok := host.(interface{ CloseWrite() error }); ok {
-			_ = half.CloseWrite()
-		}
+		_ = closeWrite(host)
 	})
 	both.Go(func() {
 		_ = copyIdle(client, host)
-		client.Close()
+		_ = closeWrite(client)
 	})
 	both.Wait()
 	return failed
+}
+
+// closeWrite tells one end that nothing more comes. Of a stream without such a method
+// Close does that.
+func closeWrite(conn net.Conn) error {
+	if half, ok := conn.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return conn.Close()
 }
 
 // Buffers of connections that are quiet are small; where much passes they are
@@ -355,6 +365,9 @@ func (c *counted) Write(p []byte) (int, error) {
 	c.crossing.gate.Traffic.moved(0, n)
 	return n, err
 }
+
+// CloseWrite tells the sandbox that nothing more comes.
+func (c *counted) CloseWrite() error { return closeWrite(c.Conn) }
 
 // replay returns the connection with bytes put back that were read from it.
 func (c *counted) replay(seen []byte) net.Conn {

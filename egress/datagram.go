@@ -3,6 +3,7 @@ package egress
 import (
 	"encoding/binary"
 	"io"
+	"net"
 	"sync"
 	"time"
 )
@@ -15,11 +16,7 @@ const ProtocolHeader = "Berth-Protocol"
 const datagramIdle = 2 * time.Minute
 
 // serveDatagrams carries datagrams to and from one address.
-func (c *crossing) serveDatagrams(client *counted) error {
-	host, err := c.dial(c.ctx)
-	if err != nil {
-		return err
-	}
+func (c *crossing) serveDatagrams(client *counted, host net.Conn) error {
 	idle := time.AfterFunc(datagramIdle, func() { client.Close(); host.Close() })
 	defer idle.Stop()
 	var both sync.WaitGroup

@@ -26,8 +26,7 @@ const (
 	idleTime   = 30 * time.Minute // without a byte in either direction
 	lookupTime = 10 * time.Second
 
-	// MaxConnections is how many a container may have at once. Each may hold a window
-	// of its guest's stream in memory.
+	// MaxConnections is how many a container may have at once.
 	MaxConnections = 512
 )
 
@@ -150,6 +149,16 @@ func (g *Gate) connect(w http.ResponseWriter, r *http.Request) {
 	}
 	defer g.connections.Add(-1)
 	defer g.Traffic.opened()()
+	c := &crossing{ctx: r.Context(), gate: g, target: target, decision: d, flow: &flow, used: map[string]bool{}}
+	var host net.Conn
+	if c.dialsFirst() {
+		var err error
+		if host, err = c.dial(c.ctx); err != nil {
+			flow.unreached(w, err)
+			return
+		}
+		defer host.Close()
+	}
 	conn, buffered, err := http.NewResponseController(w).Hijack()
 	if err != nil {
 		return
@@ -158,15 +167,35 @@ func (g *Gate) connect(w http.ResponseWriter, r *http.Request) {
 	if _, err := io.WriteString(conn, "HTTP/1.1 200 OK\r\n\r\n"); err != nil {
 		return
 	}
-	c := &crossing{ctx: r.Context(), gate: g, target: target, decision: d, flow: &flow, used: map[string]bool{}}
 	// What the server's reader reads to an end, or not in time, ends the request.
 	first, _ := buffered.Reader.Peek(buffered.Reader.Buffered())
-	err = c.serve(&counted{Conn: conn, in: bufio.NewReader(io.MultiReader(bytes.NewReader(first), conn)), crossing: c})
+	err = c.serve(&counted{Conn: conn, in: bufio.NewReader(io.MultiReader(bytes.NewReader(first), conn)), crossing: c}, host)
+	if err != nil && !c.answered {
+		reset(conn)
+	}
 	flow.Sent, flow.Received, flow.Secrets = c.sent.Load(), c.received.Load(), slices.Sorted(maps.Keys(c.used))
 	if refused, ok := errors.AsType[refusal](err); ok {
 		flow.Reason = string(refused)
 	} else {
 		flow.Allowed = true
+	}
+}
+
+// unreached answers that the host could not be dialled, and notes why.
+func (f *Flow) unreached(w http.ResponseWriter, err error) {
+	if refused, ok := errors.AsType[refusal](err); ok {
+		f.Reason = string(refused)
+		http.Error(w, f.Reason, http.StatusForbidden)
+		return
+	}
+	f.Allowed = true
+	http.Error(w, "the host cannot be reached", http.StatusBadGateway)
+}
+
+// reset ends a connection so that its client learns at once, also while it sends.
+func reset(conn net.Conn) {
+	if r, ok := conn.(interface{ Reset() error }); ok {
+		_ = r.Reset()
 	}
 }
 

@@ -58,6 +58,7 @@ func (c *crossing) proxy(client net.Conn, scheme string, secrets []Secret, dial 
 		ResponseHeaderTimeout: idleTime,
 	}
 	defer transport.CloseIdleConnections()
+	c.answered = true
 	var refused error
 	mask := c.gate.mask()
 	forward := &httputil.ReverseProxy{
@@ -174,6 +175,10 @@ func (c *lastConn) Close() error {
 	defer c.gone()
 	return c.Conn.Close()
 }
+
+// CloseWrite is for the server, which lets a client read an answer before it resets
+// what that still sends.
+func (c *lastConn) CloseWrite() error { return closeWrite(c.Conn) }
 
 func (l *oneListener) Accept() (net.Conn, error) {
 	select {

@@ -135,6 +135,9 @@ type suspect struct {
 	seen []byte // nil when it is none
 }
 
+// CloseWrite tells the sandbox that nothing more comes.
+func (s *suspect) CloseWrite() error { return closeWrite(s.Conn) }
+
 func newSuspect(conn net.Conn) *suspect { return &suspect{conn, make([]byte, 0, 64)} }
 
 func (s *suspect) Read(p []byte) (int, error) {

@@ -20,16 +20,15 @@ import (
 	"net/http"
 	"strconv"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"connectrpc.com/connect"
-	"github.com/hashicorp/yamux"
 
 	v1 "github.com/berth-run/berth/guest/guestpb/berth/guest/v1"
 	"github.com/berth-run/berth/guest/guestpb/berth/guest/v1/guestv1connect"
 	"github.com/berth-run/berth/guest/guestpb/filesystem/filesystemconnect"
 	"github.com/berth-run/berth/guest/guestpb/process/processconnect"
+	"github.com/berth-run/berth/guest/mux"
 )
 
 // maxMessage bounds one RPC message from a guest, in bytes.
@@ -38,11 +37,7 @@ const maxMessage = 8 << 20
 // maxHead bounds the head of a guest's answer, in bytes.
 const maxHead = 64 << 10
 
-// closeTime is how long a guest may leave a stream open that its keeper has closed.
-var closeTime = yamux.DefaultConfig().StreamCloseTimeout
-
-// maxStreams is how many streams there may be for one more to be opened to a port,
-// each with a window of bytes that wait here.
+// maxStreams is how many streams there may be for one more to be opened to a port.
 const maxStreams = 1024
 
 // baseURL is what requests inside a session are addressed to.
@@ -63,7 +58,7 @@ type Client struct {
 	dialing chan struct{} // holds one while somebody dials
 
 	mu      sync.Mutex // not held while the guest is waited for
-	session *yamux.Session
+	session *mux.Session
 	closed  bool
 }
 
@@ -72,7 +67,13 @@ type Client struct {
 func NewClient(dial func(context.Context) (net.Conn, error)) *Client {
 	c := &Client{dial: dial, base: baseURL, dialing: make(chan struct{}, 1)}
 	c.http = &http.Client{Transport: &http.Transport{
-		DialContext:            func(ctx context.Context, _, _ string) (net.Conn, error) { return c.open(ctx) },
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			stream, err := c.open(ctx)
+			if err != nil {
+				return nil, err // and no conn, which a nil stream would be
+			}
+			return stream, nil
+		},
 		DisableCompression:     true,
 		MaxIdleConnsPerHost:    16,
 		IdleConnTimeout:        time.Minute,
@@ -100,49 +101,27 @@ func (c *Client) connect() {
 
 // open opens a stream to the guest, in a new session if there is none. A guest can
 // hold up whoever waits for it, for as long as their context lets it, but no one else.
-func (c *Client) open(ctx context.Context) (net.Conn, error) {
+func (c *Client) open(ctx context.Context) (*mux.Stream, error) {
 	session, err := c.connected(ctx)
 	if err != nil {
 		return nil, err
 	}
-	stream, err := openStream(ctx, session)
-	if err == nil || ctx.Err() != nil {
-		return stream, err
+	stream, err := session.Open(ctx)
+	if err == nil {
+		return stream, nil
+	}
+	if ctx.Err() != nil {
+		return nil, err
 	}
 	session.Close()
 	if session, err = c.connected(ctx); err != nil {
 		return nil, err
 	}
-	return openStream(ctx, session)
-}
-
-// openStream is session.Open until ctx ends. Open itself waits for a guest that lets
-// streams pile up, and for one that does not read.
-func openStream(ctx context.Context, session *yamux.Session) (net.Conn, error) {
-	type opened struct {
-		conn net.Conn
-		err  error
-	}
-	done := make(chan opened, 1)
-	go func() {
-		conn, err := session.Open()
-		done <- opened{conn, err}
-	}()
-	select {
-	case o := <-done:
-		return o.conn, o.err
-	case <-ctx.Done():
-		go func() {
-			if o := <-done; o.err == nil {
-				o.conn.Close()
-			}
-		}()
-		return nil, context.Cause(ctx)
-	}
+	return session.Open(ctx)
 }
 
 // connected returns the session, a new one if there is none.
-func (c *Client) connected(ctx context.Context) (*yamux.Session, error) {
+func (c *Client) connected(ctx context.Context) (*mux.Session, error) {
 	if session, err := c.current(); session != nil || err != nil {
 		return session, err
 	}
@@ -159,15 +138,7 @@ func (c *Client) connected(ctx context.Context) (*yamux.Session, error) {
 	if err != nil {
 		return nil, err
 	}
-	config := yamux.DefaultConfig()
-	config.LogOutput = io.Discard
-	config.MaxStreamWindowSize = 512 << 10      // what a stream that is not read may hold of this process's memory
-	config.StreamOpenTimeout = 10 * time.Second // a guest that does not accept is not waited for
-	session, err := yamux.Client(conn, config)
-	if err != nil {
-		conn.Close()
-		return nil, err
-	}
+	session := mux.Client(conn, nil)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
@@ -179,16 +150,16 @@ func (c *Client) connected(ctx context.Context) (*yamux.Session, error) {
 }
 
 // current returns the session if there is one.
-func (c *Client) current() (*yamux.Session, error) {
+func (c *Client) current() (*mux.Session, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
 		return nil, net.ErrClosed
 	}
-	if c.session != nil && !c.session.IsClosed() {
-		return c.session, nil
+	if c.session != nil && c.session.Ended() {
+		c.session = nil
 	}
-	return nil, nil
+	return c.session, nil
 }
 
 // Disconnect ends the connection, to be made again at the next use.
@@ -268,11 +239,11 @@ func (c *Client) DialPort(ctx context.Context, port int) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	if stream, ok := conn.(*yamux.Stream); ok && stream.Session().NumStreams() > maxStreams {
+	if conn.Session().Streams() > maxStreams {
 		conn.Close()
 		return nil, errors.New("too many connections to the guest")
 	}
-	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
+	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	defer stop()
 	host := net.JoinHostPort("localhost", strconv.Itoa(port))
 	if _, err := fmt.Fprintf(conn, "CONNECT %s HTTP/1.1\r\nHost: %s\r\n\r\n", host, host); err != nil {
@@ -289,49 +260,21 @@ func (c *Client) DialPort(ctx context.Context, port int) (net.Conn, error) {
 	case resp.StatusCode != http.StatusOK:
 		err = fmt.Errorf("the guest answered %s", resp.Status)
 	}
+	if ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
 	if err != nil {
 		conn.Close()
 		return nil, err
 	}
 	head.N = math.MaxInt64
-	return &tunnel{Conn: conn, in: in}, nil
+	return &tunnel{conn, in}, nil
 }
 
 // A tunnel is a stream to a port, of whose input some has been read already.
 type tunnel struct {
-	net.Conn
-	in     *bufio.Reader
-	closed atomic.Bool
-
-	reading sync.Mutex // of in
+	*mux.Stream
+	in *bufio.Reader
 }
 
-func (t *tunnel) Read(p []byte) (int, error) {
-	t.reading.Lock()
-	defer t.reading.Unlock()
-	if t.closed.Load() {
-		return 0, net.ErrClosed
-	}
-	return t.in.Read(p)
-}
-
-// CloseWrite tells the port that nothing more comes. What it says can be read for
-// closeTime.
-func (t *tunnel) CloseWrite() error { return t.Conn.Close() }
-
-// Close ends both directions. What the port goes on to say is thrown away rather
-// than kept: a stream has no other end until its guest closes it too, or time is up.
-func (t *tunnel) Close() error {
-	if t.closed.Swap(true) {
-		return nil
-	}
-	err := t.Conn.Close()
-	_ = t.Conn.SetReadDeadline(time.Unix(1, 0)) // whoever reads now is told
-	go func() {
-		t.reading.Lock()
-		defer t.reading.Unlock()
-		_ = t.Conn.SetReadDeadline(time.Now().Add(closeTime))
-		_, _ = io.Copy(io.Discard, t.Conn)
-	}()
-	return err
-}
+func (t *tunnel) Read(p []byte) (int, error) { return t.in.Read(p) }

@@ -10,13 +10,9 @@ import (
 	"time"
 
 	"connectrpc.com/connect"
-	"golang.org/x/net/netutil"
 
 	v1 "github.com/berth-run/berth/guest/guestpb/berth/guest/v1"
 )
-
-// maxOutward is how many streams a guest may have opened at once.
-const maxOutward = 1024
 
 // A Network is what a guest is told when it is given a way out.
 type Network struct {
@@ -74,8 +70,8 @@ func (c *Client) outward(ctx context.Context, out http.Handler, n Network) (lost
 		ErrorLog: log.New(io.Discard, "", 0)}
 	alive, end := context.WithCancel(ctx)
 	server.BaseContext = func(net.Listener) context.Context { return alive } // a stream that is lost looks like one that was closed for writing
-	go func() { <-session.CloseChan(); end() }()
-	go func() { _ = server.Serve(netutil.LimitListener(session, maxOutward)) }() // ends with the session
+	go func() { <-session.Done(); end() }()
+	go func() { _ = server.Serve(session) }() // ends with the session
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	answer, err := c.guest.SetNetwork(ctx, connect.NewRequest(&v1.SetNetworkRequest{Authorities: n.Authorities, Environment: n.Environment, Addresses: n.Addresses != NotNeeded}))
@@ -86,5 +82,5 @@ func (c *Client) outward(ctx context.Context, out http.Handler, n Network) (lost
 		session.Close() // whatever is wrong, the next attempt begins anew
 		return nil, err
 	}
-	return session.CloseChan(), nil
+	return session.Done(), nil
 }

@@ -44,11 +44,20 @@ type Out struct {
 	Carry func(conn Conn, stream net.Conn)
 }
 
-// A Conn is a connection of which one direction can be closed.
+// A Conn is a connection of which one direction can be closed, and which can be broken
+// off so that its other end learns at once.
 type Conn interface {
 	net.Conn
 	CloseWrite() error
+	Reset()
 }
+
+type conn struct {
+	*gonet.TCPConn
+	end tcpip.Endpoint
+}
+
+func (c conn) Reset() { c.end.Abort() }
 
 // A Route is the device with its stack.
 type Route struct {
@@ -220,7 +229,7 @@ func (r *Route) connection(req *tcp.ForwarderRequest) {
 		stream.Close()
 		return
 	}
-	r.out.Carry(gonet.NewTCPConn(&wq, ep), stream)
+	r.out.Carry(conn{gonet.NewTCPConn(&wq, ep), ep}, stream)
 }
 
 // target is where a packet wants to go.

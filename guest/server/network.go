@@ -277,13 +277,20 @@ func pump(to io.Writer, from io.Reader) error {
 
 // carry hands a connection to the keeper. What the keeper refuses is reset.
 func (n *network) carry(conn *net.TCPConn, target string) {
+	c := resettable{conn}
 	out, err := n.connect(target, false)
 	if err != nil {
-		_ = conn.SetLinger(0)
-		conn.Close()
+		c.Reset()
 		return
 	}
-	splice(conn, out)
+	splice(c, out)
+}
+
+type resettable struct{ *net.TCPConn }
+
+func (c resettable) Reset() {
+	_ = c.SetLinger(0)
+	c.Close()
 }
 
 // connect asks the keeper for a connection, or for an exchange of datagrams.
@@ -320,20 +327,32 @@ type stream struct {
 	in *bufio.Reader
 }
 
-func (s *stream) Read(p []byte) (int, error) { return s.in.Read(p) }
+func (s *stream) Read(p []byte) (int, error) {
+	n, err := s.in.Read(p)
+	if out, ok := s.Conn.(*yamux.Stream); ok && err == io.EOF && out.Session().IsClosed() {
+		err = io.ErrUnexpectedEOF // it did not end, it is lost
+	}
+	return n, err
+}
 
-// splice carries a connection of the sandbox over its stream until both are done.
+// splice carries a connection of the sandbox over its stream until both are done. If the
+// stream breaks off, so does the connection.
 func splice(conn route.Conn, out net.Conn) {
 	defer conn.Close()
 	defer out.Close()
 	var both sync.WaitGroup
 	both.Go(func() {
-		_ = pump(out, conn)
+		if err := pump(out, conn); errors.Is(err, yamux.ErrConnectionReset) || errors.Is(err, yamux.ErrSessionShutdown) {
+			conn.Reset()
+		}
 		_ = out.Close() // of a yamux stream: only this direction
 	})
 	both.Go(func() {
-		_ = pump(conn, out)
-		_ = conn.CloseWrite()
+		if err := pump(conn, out); err == io.EOF {
+			_ = conn.CloseWrite()
+		} else {
+			conn.Reset()
+		}
 	})
 	both.Wait()
 }

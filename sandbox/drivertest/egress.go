@@ -14,6 +14,7 @@ import (
 	"net/netip"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -37,6 +38,7 @@ type outside struct {
 
 const (
 	outsideAddr = "93.184.216.34"
+	deadAddr    = "93.184.216.35"
 	secretValue = "the-real-value-5f0c1d"
 	// secretPattern matches it, and not itself where a command is kept.
 	secretPattern = "the-real-valu[e]-5f0c1d"
@@ -51,7 +53,7 @@ func newOutside(t *testing.T) *outside {
 	t.Cleanup(plain.Close)
 	t.Cleanup(secure.Close)
 	ports := map[int]string{80: plain.Listener.Addr().String(), 443: secure.Listener.Addr().String(), 5432: greeter(t)}
-	return newOutsideOf(t, secure, ports, "example.com", "api.example.com", "db.example.com:5432", "inside.example.com")
+	return newOutsideOf(t, secure, ports, "example.com", "api.example.com", "db.example.com:5432", "inside.example.com", "dead.example.com", "dead.example.com:5433")
 }
 
 // newOutsideOf returns an outside that allows rules, and whose ports are served at
@@ -86,9 +88,15 @@ func newOutsideOf(t testing.TB, secure *httptest.Server, ports map[int]string, a
 			if name == "inside.example.com" { // its owner's DNS leads to this machine
 				return []netip.Addr{netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("10.0.0.1")}, nil
 			}
+			if name == "dead.example.com" {
+				return []netip.Addr{netip.MustParseAddr(deadAddr)}, nil
+			}
 			return []netip.Addr{netip.MustParseAddr(outsideAddr)}, nil
 		},
 		Dial: func(ctx context.Context, network string, a netip.AddrPort) (net.Conn, error) {
+			if a.Addr().String() == deadAddr {
+				return nil, syscall.ECONNREFUSED
+			}
 			if a.Addr().String() != outsideAddr {
 				return nil, errors.New("an address inside was dialled")
 			}
@@ -188,6 +196,7 @@ func (s *suite) egress(t *testing.T) {
 	o.connect(t, b)
 	t.Run("Allowed", func(t *testing.T) { o.allowed(t, b) })
 	t.Run("Refused", func(t *testing.T) { o.refused(t, b) })
+	t.Run("Uploads", func(t *testing.T) { o.uploads(t, b) })
 	t.Run("Secrets", func(t *testing.T) { o.secrets(t, b) })
 	t.Run("Flood", func(t *testing.T) { o.flood(t, b) })
 	t.Run("AnotherServer", func(t *testing.T) {
@@ -243,6 +252,19 @@ func (o *outside) refused(t *testing.T, b *Box) {
 		if r := b.Sh(who + "python3 out.py " + outsideAddr); r.Stdout != "done\n" {
 			t.Errorf("%sout.py: got %+v, want only done", who, r)
 		}
+	}
+}
+
+//go:embed upload.py
+var uploadScript string
+
+// uploads is for clients that send and do not listen: they learn at once that they are refused.
+func (o *outside) uploads(t *testing.T, b *Box) {
+	if err := b.Client.WriteFile(t.Context(), "/mnt/data", "upload.py", "", strings.NewReader(uploadScript)); err != nil {
+		t.Fatal(err)
+	}
+	if r := b.ShTimeout("python3 upload.py", 3*time.Minute); r.Stdout != "done\n" {
+		t.Errorf("got %+v, want only done", r)
 	}
 }
 

@@ -1,0 +1,156 @@
+package mux
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Bounds on what is received and not yet read, in bytes of the buffers that it takes.
+const (
+	// MaxHeld is what one session may hold.
+	MaxHeld = 64 << 20
+	// MaxProcess is what all sessions of the process may hold together, beside fairHeld
+	// of each.
+	MaxProcess = 512 << 20
+
+	fairHeld = 2 << 20
+	patience = 300 * time.Millisecond // how long those who read have to make room
+	clearing = 4 << 20                // what is made, when they have not
+)
+
+const (
+	smallChunk = 4 << 10
+	largeChunk = 32 << 10
+)
+
+// A Pool is what sessions may hold together.
+type Pool struct {
+	Max  int64
+	held atomic.Int64
+}
+
+var process = Pool{Max: MaxProcess}
+
+// Held returns how much is held, in bytes.
+func (p *Pool) Held() int64 { return p.held.Load() }
+
+// An account is what one session holds.
+type account struct {
+	session *Session
+	pool    *Pool
+	freed   chan struct{} // told when there may be room
+
+	mu    sync.Mutex
+	held  int64
+	ended bool
+}
+
+func (a *account) add(n int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.ended { // whoever reads the rest holds it
+		return
+	}
+	a.held += int64(n)
+	a.pool.held.Add(int64(n))
+	if n < 0 {
+		select {
+		case a.freed <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// end gives back what is held.
+func (a *account) end() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.ended = true
+	a.pool.held.Add(-a.held)
+	a.held = 0
+}
+
+// over reports whether more is held than may be, if n is added.
+func (a *account) over(n int) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	held := a.held + int64(n)
+	return held > MaxHeld || held > fairHeld && a.pool.held.Load()+int64(n) > a.pool.Max
+}
+
+// ample reports whether streams may have large windows.
+func (a *account) ample() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.held < MaxHeld/4 && a.pool.held.Load() < a.pool.Max/2
+}
+
+// reserve waits until a chunk of n bytes may be held. If those who read do not make room
+// in time, the streams that hold the most are reset.
+func (a *account) reserve(n int) {
+	if a.over(n) {
+		late := time.NewTimer(patience)
+		defer late.Stop()
+		tick := time.NewTicker(patience / 20) // other sessions make room, too
+		defer tick.Stop()
+		for a.over(n) {
+			select {
+			case <-a.freed:
+			case <-tick.C:
+			case <-late.C:
+				for a.over(n+clearing) && a.session.resetFullest() {
+				}
+				a.add(n)
+				return
+			case <-a.session.done:
+				return
+			}
+		}
+	}
+	a.add(n)
+}
+
+// resetFullest resets the stream that holds the most, if one holds anything.
+func (s *Session) resetFullest() bool {
+	s.mu.Lock()
+	var fullest *Stream
+	most := 0
+	for _, st := range s.streams {
+		if n := st.holds(); n > most {
+			fullest, most = st, n
+		}
+	}
+	s.mu.Unlock()
+	if fullest == nil {
+		return false
+	}
+	s.forget(fullest)
+	fullest.fail(errFull)
+	s.answer(reply{kindWindow, flagRST, fullest.id, 0})
+	return true
+}
+
+var chunks = map[int]*sync.Pool{
+	smallChunk: {New: func() any { return &chunk{buf: make([]byte, smallChunk)} }},
+	largeChunk: {New: func() any { return &chunk{buf: make([]byte, largeChunk)} }},
+}
+
+// A chunk is a buffer of what has come; buf[r:w] is not yet read.
+type chunk struct {
+	buf  []byte
+	r, w int
+}
+
+func newChunk(want int) *chunk {
+	size := largeChunk
+	if want <= smallChunk {
+		size = smallChunk
+	}
+	return chunks[size].Get().(*chunk)
+}
+
+func (c *chunk) free() {
+	c.r, c.w = 0, 0
+	chunks[len(c.buf)].Put(c)
+}

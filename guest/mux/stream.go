@@ -1,0 +1,398 @@
+package mux
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"time"
+)
+
+var (
+	errReset = errors.New("the stream was reset")
+	errFull  = errors.New("the stream was reset: too much of what the guest has sent was not read")
+)
+
+// A Stream is one of a session's connections. Close ends both directions; what comes
+// after it is answered with a reset.
+type Stream struct {
+	session *Session
+	id      uint32
+	slow    *time.Timer // while the guest has not accepted it; of session.mu
+
+	sending sync.Mutex    // held through a Write
+	gone    chan struct{} // closed when nothing goes any more
+	leave   func()
+
+	mu       sync.Mutex
+	readable sync.Cond
+	writable sync.Cond
+	err      error     // it is over: for reads, once there is nothing more to read
+	queue    []*chunk  // that hold something; the last may have room
+	filling  bool      // the last is being read into
+	charged  int       // bytes of the queue's buffers
+	unread   int       // bytes in it
+	may      int       // bytes that the guest may send
+	window   int       // bytes that may be sent to it
+	gotFIN   bool      // nothing more comes
+	sentFIN  bool      // nothing more goes
+	closed   bool      // nobody reads any more
+	readBy   time.Time // deadlines
+	writeBy  time.Time
+}
+
+func newStream(s *Session, id uint32) *Stream {
+	st := &Stream{session: s, id: id, may: firstWindow, window: firstWindow, gone: make(chan struct{})}
+	st.leave = sync.OnceFunc(func() { close(st.gone) })
+	st.readable.L, st.writable.L = &st.mu, &st.mu
+	return st
+}
+
+// Session returns the stream's session.
+func (st *Stream) Session() *Session { return st.session }
+
+// wait waits for c until a deadline, if there is one. The caller holds st.mu.
+func (st *Stream) wait(c *sync.Cond, by time.Time) {
+	if !by.IsZero() {
+		timer := time.AfterFunc(time.Until(by), func() {
+			st.mu.Lock() // whoever waits does
+			defer st.mu.Unlock()
+			c.Broadcast()
+		})
+		defer timer.Stop()
+	}
+	c.Wait()
+}
+
+func passed(by time.Time) bool { return !by.IsZero() && !time.Now().Before(by) }
+
+// Read implements net.Conn.
+func (st *Stream) Read(p []byte) (int, error) {
+	st.mu.Lock()
+	for {
+		switch {
+		case st.closed:
+			st.mu.Unlock()
+			return 0, net.ErrClosed
+		case passed(st.readBy):
+			st.mu.Unlock()
+			return 0, os.ErrDeadlineExceeded
+		case len(p) == 0:
+			st.mu.Unlock()
+			return 0, nil
+		case st.unread > 0:
+			n, more := st.take(p), st.grant()
+			st.mu.Unlock()
+			if more > 0 {
+				_ = st.session.send(nil, kindWindow, 0, st.id, uint32(more), nil)
+			}
+			return n, nil
+		case st.gotFIN:
+			st.mu.Unlock()
+			return 0, io.EOF
+		case st.err != nil:
+			err := st.err
+			st.mu.Unlock()
+			return 0, err
+		}
+		st.wait(&st.readable, st.readBy)
+	}
+}
+
+// take moves bytes out of the queue. The caller holds st.mu.
+func (st *Stream) take(p []byte) (n int) {
+	for n < len(p) && st.unread > 0 {
+		c := st.queue[0]
+		m := copy(p[n:], c.buf[c.r:c.w])
+		n, c.r, st.unread = n+m, c.r+m, st.unread-m
+		if c.r < c.w {
+			break
+		}
+		if len(st.queue) == 1 && st.filling {
+			break // what is read into it follows
+		}
+		st.queue[0] = nil
+		st.queue = st.queue[1:]
+		st.release(c)
+	}
+	return n
+}
+
+// release gives a chunk back. The caller holds st.mu.
+func (st *Stream) release(c *chunk) {
+	st.charged -= len(c.buf)
+	st.session.held.add(-len(c.buf))
+	c.free()
+}
+
+// grant returns by how much the window may be opened now. The caller holds st.mu.
+func (st *Stream) grant() int {
+	if st.gotFIN || st.err != nil {
+		return 0
+	}
+	full := firstWindow
+	if st.may+st.unread <= fullWindow/2 && st.session.held.ample() {
+		full = fullWindow
+	}
+	more := full - st.may - st.unread
+	if more < full/2 {
+		return 0
+	}
+	st.may += more
+	return more
+}
+
+// receive reads n bytes of the stream from the session's connection.
+func (st *Stream) receive(n int) error {
+	st.mu.Lock()
+	if n > st.may {
+		st.mu.Unlock()
+		return fmt.Errorf("%w: more than a window allows", errWire)
+	}
+	st.may -= n
+	st.mu.Unlock()
+	for n > 0 {
+		c := st.space(n)
+		if c == nil {
+			return st.session.discard(n)
+		}
+		m, err := io.ReadFull(st.session.in, c.buf[c.w:min(len(c.buf), c.w+n)])
+		if dropped := st.filled(c, m); err != nil {
+			return err
+		} else if n -= m; dropped {
+			return st.session.discard(n)
+		}
+	}
+	return nil
+}
+
+// space returns a chunk with room, the queue's last, or nil if nobody will read it.
+// Until filled is called nobody else changes what is behind what it holds.
+func (st *Stream) space(n int) *chunk {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if st.over() {
+		return nil
+	}
+	if last := len(st.queue) - 1; last >= 0 && st.queue[last].w < len(st.queue[last].buf) {
+		st.filling = true
+		return st.queue[last]
+	}
+	c := newChunk(n)
+	st.mu.Unlock()
+	st.session.held.reserve(len(c.buf)) // may reset this very stream
+	st.mu.Lock()
+	st.charged += len(c.buf)
+	if st.over() {
+		st.release(c)
+		return nil
+	}
+	st.queue = append(st.queue, c)
+	st.filling = true
+	return c
+}
+
+// over reports whether what comes is not wanted. The caller holds st.mu.
+func (st *Stream) over() bool { return st.closed || st.gotFIN || st.err != nil }
+
+// filled adds n bytes to the chunk that space returned. It reports whether the stream is over.
+func (st *Stream) filled(c *chunk, n int) (over bool) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	st.filling = false
+	if st.closed || st.err != nil {
+		st.drop()
+		return true
+	}
+	c.w += n
+	st.unread += n
+	st.readable.Broadcast()
+	return false
+}
+
+// drop gives back what is queued, but for what is being read into. The caller holds st.mu.
+func (st *Stream) drop() {
+	if st.filling {
+		return // filled does it
+	}
+	for _, c := range st.queue {
+		st.release(c)
+	}
+	st.queue, st.unread = nil, 0
+}
+
+// holds returns how many bytes the stream's buffers take.
+func (st *Stream) holds() int {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	return st.charged
+}
+
+// fail ends the stream and throws away what it holds.
+func (st *Stream) fail(err error) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if st.err == nil {
+		st.err = err
+	}
+	st.gotFIN = false
+	st.drop()
+	st.unread = 0
+	st.leave()
+	st.wake()
+}
+
+// lost ends the stream with its session. What has come can still be read.
+func (st *Stream) lost() {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if st.err == nil {
+		st.err = errLost
+	}
+	st.wake()
+}
+
+func (st *Stream) wake() {
+	st.readable.Broadcast()
+	st.writable.Broadcast()
+}
+
+// ended notes that nothing more comes, and reports whether nothing more goes either.
+func (st *Stream) ended() bool {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	st.gotFIN = true
+	st.wake()
+	return st.sentFIN
+}
+
+// allow opens the window toward the guest.
+func (st *Stream) allow(n uint32) error {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if int64(st.window)+int64(n) > 1<<31 {
+		return fmt.Errorf("%w: a window that is too large", errWire)
+	}
+	st.window += int(n)
+	st.writable.Broadcast()
+	return nil
+}
+
+// Write implements net.Conn.
+func (st *Stream) Write(p []byte) (n int, err error) {
+	st.sending.Lock()
+	defer st.sending.Unlock()
+	for n < len(p) {
+		m, err := st.credit(min(len(p)-n, maxFrame))
+		if err != nil {
+			return n, err
+		}
+		if err := st.session.send(st.gone, kindData, 0, st.id, uint32(m), p[n:n+m]); err != nil {
+			return n, err
+		}
+		n += m
+	}
+	return n, nil
+}
+
+// credit takes up to n bytes from the window toward the guest, when there are any.
+func (st *Stream) credit(n int) (int, error) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	for {
+		switch {
+		case st.sentFIN || st.closed:
+			return 0, net.ErrClosed
+		case st.err != nil:
+			return 0, st.err
+		case passed(st.writeBy):
+			return 0, os.ErrDeadlineExceeded
+		case st.window > 0:
+			n = min(n, st.window)
+			st.window -= n
+			return n, nil
+		}
+		st.wait(&st.writable, st.writeBy)
+	}
+}
+
+// CloseWrite tells the guest that nothing more comes. What it says can still be read.
+func (st *Stream) CloseWrite() error {
+	st.mu.Lock()
+	if st.sentFIN || st.closed || st.err != nil {
+		st.mu.Unlock()
+		return nil
+	}
+	st.sentFIN = true
+	both := st.gotFIN
+	st.writable.Broadcast()
+	st.mu.Unlock()
+	if both {
+		st.session.forget(st)
+	}
+	return st.session.owe(reply{kindWindow, flagFIN, st.id, 0})
+}
+
+// Close implements net.Conn.
+func (st *Stream) Close() error { return st.close(flagFIN) }
+
+// Reset closes the stream, and tells the guest that it was broken off.
+func (st *Stream) Reset() error { return st.close(flagRST) }
+
+func (st *Stream) close(flag uint16) error {
+	st.mu.Lock()
+	if st.closed {
+		st.mu.Unlock()
+		return nil
+	}
+	st.closed = true
+	st.leave()
+	over := st.err != nil || st.gotFIN && st.sentFIN && flag == flagFIN
+	if st.sentFIN {
+		flag &^= flagFIN
+	}
+	st.drop()
+	st.wake()
+	st.mu.Unlock()
+	st.session.forget(st)
+	if over {
+		return nil
+	}
+	// Whoever waits to send more may: it is answered with a reset.
+	return st.session.owe(reply{kindWindow, flag, st.id, firstWindow})
+}
+
+// LocalAddr implements net.Conn.
+func (st *Stream) LocalAddr() net.Addr { return st.session.conn.LocalAddr() }
+
+// RemoteAddr implements net.Conn.
+func (st *Stream) RemoteAddr() net.Addr { return st.session.conn.RemoteAddr() }
+
+// SetDeadline implements net.Conn.
+func (st *Stream) SetDeadline(t time.Time) error {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	st.readBy, st.writeBy = t, t
+	st.wake()
+	return nil
+}
+
+// SetReadDeadline implements net.Conn.
+func (st *Stream) SetReadDeadline(t time.Time) error {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	st.readBy = t
+	st.readable.Broadcast()
+	return nil
+}
+
+// SetWriteDeadline implements net.Conn.
+func (st *Stream) SetWriteDeadline(t time.Time) error {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	st.writeBy = t
+	st.writable.Broadcast()
+	return nil
+}
