@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/containerd/errdefs"
@@ -13,16 +14,35 @@ import (
 // destroyTimeout bounds Destroy where ctx does not.
 const destroyTimeout = time.Minute
 
-// Pause stops every process in the sandbox.
+// pauseTimeout bounds Pause where ctx does not.
+const pauseTimeout = 20 * time.Second
+
+// Pause stops every process in the sandbox. runc gives up soon on a control group that
+// does not freeze, as one may not on a busy machine or while its processes fork; so it
+// is asked again.
 func (d *Driver) Pause(ctx context.Context, id string) error {
 	name, err := d.container(id)
-	if err == nil {
-		_, err = d.client.ContainerPause(ctx, name, client.ContainerPauseOptions{})
-	}
 	if err != nil {
 		return d.wrap("pause", id, err)
 	}
-	return nil
+	ctx, cancel := context.WithTimeout(ctx, pauseTimeout)
+	defer cancel()
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		_, err := d.client.ContainerPause(ctx, name, client.ContainerPauseOptions{})
+		if err == nil {
+			return nil
+		}
+		if !strings.Contains(err.Error(), "unable to freeze") {
+			return d.wrap("pause", id, err)
+		}
+		select {
+		case <-ctx.Done():
+			return d.wrap("pause", id, errors.Join(context.Cause(ctx), err))
+		case <-tick.C:
+		}
+	}
 }
 
 // Resume continues a paused sandbox.

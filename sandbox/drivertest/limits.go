@@ -34,13 +34,13 @@ func (s *suite) limits(t *testing.T) {
 // memoryHog: one process that wants more than there is fails by itself.
 func (s *suite) memoryHog(t *testing.T) {
 	b := Start(t, s.open(t), driver.Spec{ID: "hog", Rootfs: s.Rootfs, Limits: driver.Limits{Memory: 256 << 20}})
-	r := b.Sh(`python3 -c '
+	r := b.ShTimeout(`python3 -c '
 hog = []
 try:
     while True: hog.append(bytearray(8 << 20))
 except MemoryError:
     print("refused")
-'`)
+'`, time.Minute)
 	if !strings.Contains(r.Stdout, "refused") && r.Code == 0 {
 		t.Errorf("a hog of memory: got %+v, want MemoryError or a killed command", r)
 	}
