@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/api/preview"
 	"github.com/berth-run/berth/guest"
 )
 
@@ -60,7 +61,7 @@ func (s *server) passToGuest(w http.ResponseWriter, r *http.Request, path string
 	var failed error
 	proxy := httputil.ReverseProxy{
 		Rewrite:        func(pr *httputil.ProxyRequest) { rewriteForGuest(pr, path) },
-		Transport:      door,
+		Transport:      preview.Final(door),
 		FlushInterval:  -1, // at once
 		ModifyResponse: cleanGuestAnswer,
 		ErrorHandler:   func(_ http.ResponseWriter, _ *http.Request, err error) { failed = err },

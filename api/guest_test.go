@@ -10,6 +10,8 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httptrace"
+	"net/textproto"
 	"os/user"
 	"path/filepath"
 	"slices"
@@ -303,5 +305,36 @@ func TestGuestPaths(t *testing.T) {
 		if got := guestPaths.MatchString(path); got != want {
 			t.Errorf("%q: got %v, want %v", path, got, want)
 		}
+	}
+}
+
+// What a hostile guest says before its answer does not reach the client.
+func TestGuestHints(t *testing.T) {
+	srv := guestDoor(t, &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) {
+		here, there := net.Pipe()
+		go func() {
+			defer there.Close()
+			if _, err := http.ReadRequest(bufio.NewReader(there)); err == nil {
+				io.WriteString(there, "HTTP/1.1 103 Early Hints\r\nSet-Cookie: a=b\r\n\r\nHTTP/1.1 204 No Content\r\n\r\n")
+			}
+		}()
+		return here, nil
+	}})
+	req, err := http.NewRequestWithContext(httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{
+		Got1xxResponse: func(code int, header textproto.MIMEHeader) error {
+			t.Errorf("got %d with %v before the answer", code, header)
+			return nil
+		},
+	}), http.MethodGet, srv.URL+"/v1/containers/cntr_1/guest/health", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := srv.Client().Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	if id := resp.Header.Get("X-Request-Id"); resp.StatusCode != http.StatusNoContent || id == "" {
+		t.Errorf("got %d, request id %q", resp.StatusCode, id)
 	}
 }

@@ -103,7 +103,7 @@ func (p *Proxy) Serve(w http.ResponseWriter, r *http.Request, t Target) error {
 	}
 	var failed error
 	proxy := httputil.ReverseProxy{
-		Transport:      p.transport,
+		Transport:      Final(p.transport),
 		Rewrite:        func(pr *httputil.ProxyRequest) { rewrite(pr, t) },
 		ModifyResponse: func(resp *http.Response) error { return clean(resp, r, t) },
 		FlushInterval:  -1, // at once

@@ -462,3 +462,24 @@ func TestLinks(t *testing.T) {
 		t.Error("another server's: got no error")
 	}
 }
+
+// What comes before an answer would pass its header by: it does not reach the client.
+func TestHints(t *testing.T) {
+	srv, _ := showConn(t, raw(t, "HTTP/1.1 103 Early Hints\r\nLink: </v1>; rel=preload\r\nSet-Cookie: house=evil\r\nX-Accel-Redirect: /etc/passwd\r\n\r\n"+
+		"HTTP/1.1 102 Processing\r\nClear-Site-Data: \"*\"\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"), false)
+	conn, err := net.Dial("tcp", srv.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	io.WriteString(conn, "GET /p/x/ HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+	got, err := io.ReadAll(conn)
+	if err != nil || !strings.HasPrefix(string(got), "HTTP/1.1 200 OK\r\n") || !strings.HasSuffix(string(got), "\r\n\r\nok") {
+		t.Errorf("got %q, %v, want the answer alone", got, err)
+	}
+	for _, no := range []string{"house", "X-Accel", "Clear-Site"} {
+		if strings.Contains(string(got), no) {
+			t.Errorf("the answer holds %s", no)
+		}
+	}
+}
