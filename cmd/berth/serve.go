@@ -29,9 +29,7 @@ berth key create it asks every caller for one.`,
 			if err != nil {
 				return err
 			}
-			// What net/http says by itself may be what a sandbox wrote.
-			stdlog.SetFlags(0)
-			stdlog.SetOutput(slog.NewLogLogger(log.Handler(), slog.LevelDebug).Writer())
+			adoptLog(log)
 			c, err := loadConfig(config)
 			if err != nil {
 				return err
@@ -52,6 +50,13 @@ berth key create it asks every caller for one.`,
 	cmd.Flags().StringVar(&config, "config", "", "configuration file (YAML; see docs/configuration.md)")
 	cmd.Flags().StringVar(&format, "log-format", "text", "text or json")
 	return cmd
+}
+
+// adoptLog makes what packages say by themselves fine detail of the server's log. Of
+// net/http it may be what a sandbox wrote, as often as that likes.
+func adoptLog(log *slog.Logger) {
+	stdlog.SetFlags(0)
+	stdlog.SetOutput(slog.NewLogLogger(log.Handler(), slog.LevelDebug).Writer())
 }
 
 func newLogger(format string) (*slog.Logger, error) {
