@@ -11,6 +11,7 @@ import (
 	"net/netip"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -250,8 +251,17 @@ func (g *Gate) lookup(ctx context.Context, host string) ([]netip.Addr, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, lookupTime)
 	defer cancel()
-	// With its final dot a name is not completed by the host's search domains.
-	return net.DefaultResolver.LookupNetIP(ctx, "ip", host+".")
+	return net.DefaultResolver.LookupNetIP(ctx, "ip", lookedUp(host))
+}
+
+// lookedUp returns how a name is asked for. One with a dot is whole; with its final dot the
+// host's search domains do not complete it. One without is what it is on this machine: in
+// its list of hosts, in its search domains.
+func lookedUp(host string) string {
+	if strings.Contains(host, ".") {
+		return host + "."
+	}
+	return host
 }
 
 func (g *Gate) dial(ctx context.Context, network string, addr netip.AddrPort) (net.Conn, error) {

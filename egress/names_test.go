@@ -1,0 +1,45 @@
+package egress
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"strconv"
+	"testing"
+)
+
+// A name without a dot is the one that the server's machine knows by it, here from its
+// list of hosts. Others are not completed.
+func TestNamesOfTheMachine(t *testing.T) {
+	served := listen(t, func(c net.Conn) { io.WriteString(c, "ready") })
+	_, port, _ := net.SplitHostPort(served)
+	w := newWorld(t, policy(t, false, "private localhost:"+port, "private 127.0.0.1:"+port))
+	w.gate.Lookup, w.gate.Dial = nil, nil
+	conn, status := w.connect("localhost:" + port)
+	if status != 200 {
+		t.Fatalf("got status %d", status)
+	}
+	if got, err := io.ReadAll(conn); err != nil || string(got) != "ready" {
+		t.Errorf("got %q, %v", got, err)
+	}
+	for name, want := range map[string]string{"db": "db", "example.com": "example.com.", "db.corp": "db.corp."} {
+		if got := lookedUp(name); got != want {
+			t.Errorf("%s: got %s, want %s", name, got, want)
+		}
+	}
+}
+
+// What such a name leads to is as inside as it was: it is not reached unless the operator
+// has said so, under that name and, on this machine, at that address.
+func TestNamesOfTheMachineAreInside(t *testing.T) {
+	served := listen(t, func(c net.Conn) { io.WriteString(c, "ready") })
+	_, port, _ := net.SplitHostPort(served)
+	n, _ := strconv.Atoi(port)
+	for _, rules := range [][]string{{"localhost:" + port}, {"private localhost:" + port}, {"localhost:" + port, "private 127.0.0.1:" + port}} {
+		w := newWorld(t, policy(t, false, rules...))
+		w.gate.Lookup, w.gate.Dial = nil, nil
+		if _, status := w.connect(fmt.Sprintf("localhost:%d", n)); status != 403 {
+			t.Errorf("%q: got status %d", rules, status)
+		}
+	}
+}
