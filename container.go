@@ -39,12 +39,22 @@ const (
 	OnExpirySnapshot OnExpiry = "snapshot" // they are kept as a snapshot
 )
 
+// An OnLost says what becomes of a chain whose container was to leave a snapshot when it
+// expired, and has ended without one, or the snapshot is gone.
+type OnLost string
+
+const (
+	OnLostFail OnLost = "fail" // its next request is refused with container_expired
+	OnLostNew  OnLost = "new"  // it goes on in a new container
+)
+
 // ContainerSource is what Berth takes of who asks for a container, beyond OpenAI's
 // contract: in "berth" of POST /v1/containers and of a shell's container_auto.
 type ContainerSource struct {
 	Template   string     `json:"template,omitempty"`    // name or digest of what it starts from
 	SnapshotID SnapshotID `json:"snapshot_id,omitempty"` // or the snapshot
 	OnExpiry   OnExpiry   `json:"on_expiry,omitempty"`
+	OnLost     OnLost     `json:"on_lost,omitempty"` // of a container_auto that continues a chain; empty is fail
 
 	Volumes []VolumeMount `json:"volumes,omitempty"`
 }

@@ -64,6 +64,7 @@ func TestSnapshots(t *testing.T) {
 		`{"name":"x","berth":{"snapshot_id":"` + s.id() + `"}}`: "berth.snapshot_id",
 		`{"name":"x","berth":{"on_expiry":"keep"}}`:             "berth.on_expiry",
 		`{"name":"x","berth":{"snapshot":"x"}}`:                 "berth.snapshot",
+		`{"name":"x","berth":{"on_lost":"new"}}`:                "berth.on_lost", // it continues nothing
 	} {
 		resp := h.send(t.Context(), "POST", "/v1/containers", body)
 		text, _ := io.ReadAll(resp.Body)

@@ -115,7 +115,7 @@ var shellEnvironments = map[string]rule{
 	berth.EnvironmentAuto: object(fields{
 		"type": anyText, "file_ids": list(text(1, 256), 50), "memory_limit": memoryLimit,
 		"network_policy": byType(networkPolicies), "skills": unsupportedUnlessEmpty,
-		"berth": containerSource,
+		"berth": chainSource,
 	}),
 	berth.EnvironmentReference: object(fields{"type": anyText, "container_id": text(1, 256)}, "container_id"),
 	berth.EnvironmentLocal:     localEnvironment,

@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/openai/openai-go/v3"
+	"github.com/openai/openai-go/v3/option"
 	"github.com/openai/openai-go/v3/responses"
 	_ "modernc.org/sqlite"
 )
@@ -78,11 +79,13 @@ func (s *server) crash() {
 // TestHostFails takes the machine away under a server and its sandboxes. When both are
 // back, each container says that its host failed, and nothing of it is left but that.
 func TestHostFails(t *testing.T) {
-	s := newHost(t)
+	s := newHost(t, "")
 	p := &planted{server: s, word: "canary" + rand.Text()}
 	c := s.client()
 	first, _ := s.answer(shellTask(fence("echo one >f")))
 	chained := containerOf(first)
+	keep := option.WithJSONSet("tools.0.environment.berth.on_expiry", "snapshot")
+	asked, _ := s.answer(shellTask(fence("echo one >f")), keep)
 	p.create("/volumes", `{"name":"shelf"}`)
 	work := p.create("/containers", `{"name":"work","berth":{"volumes":[{"name":"shelf"}]},"network_policy":{"type":"allowlist",
 		"allowed_domains":["example.com"],"domain_secrets":[{"domain":"example.com","name":"TOKEN","value":"`+p.word+`"}]}}`)
@@ -106,7 +109,7 @@ func TestHostFails(t *testing.T) {
 	s.bootAnew()
 	s.start()
 	c = s.client()
-	ids := []string{chained, work, containerOf(busy)}
+	ids := []string{chained, containerOf(asked), work, containerOf(busy)}
 	s.erased(ids...)
 	s.wantNothing(p.word)
 	for _, id := range ids {
@@ -128,6 +131,13 @@ func TestHostFails(t *testing.T) {
 
 	next := p.create("/containers", `{"name":"next","berth":{"volumes":[{"name":"shelf"}]}}`)
 	p.want("the volume", p.shell(next, "cat /mnt/volumes/shelf/file"), "kept")
+	_, err = c.Responses.New(t.Context(), after(asked, shellTask(fence("cat f"))), keep)
+	if e, ok := errors.AsType[*openai.Error](err); !ok || e.Code != "container_expired" || e.Param != "tools[0].environment" || !strings.Contains(e.Message, "by its machine; its files are gone. With 'berth.on_lost'") {
+		t.Errorf("a chain whose files were to be kept: got %v, want container_expired and what can be done", err)
+	}
+	if _, out := s.answer(after(asked, shellTask(fence("cat f || echo gone"))), keep, option.WithJSONSet("tools.0.environment.berth.on_lost", "new")); len(out) != 1 || out[0] != "gone\n" {
+		t.Errorf("a chain that would have any container goes on with %q", out)
+	}
 	// As with the hosted service, a chain that asked for nothing else goes on in a new container.
 	second, out := s.answer(after(first, shellTask(fence("cat f || echo gone"))))
 	if containerOf(second) == chained || len(out) != 1 || out[0] != "gone\n" {
@@ -136,9 +146,9 @@ func TestHostFails(t *testing.T) {
 }
 
 // newHost starts a server whose machine can fail.
-func newHost(t *testing.T) *server {
+func newHost(t *testing.T, containers string) *server {
 	t.Helper()
-	s := newServerWith(t, "containers: {pool: 0}\n")
+	s := newServerWith(t, "containers: {pool: 0"+containers+"}\n")
 	s.kill() // and start it again where its mounts end with it
 	s.bootAnew()
 	s.start()

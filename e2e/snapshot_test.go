@@ -82,11 +82,12 @@ func TestForkedChain(t *testing.T) {
 	}
 }
 
-// TestExpiredChain: a chain whose container has expired goes on from what that left. It
-// takes the minute after which a container expires at the earliest.
+// TestExpiredChain: a chain whose container has expired goes on from what that left, also
+// when the machine was started anew since. It takes the minute after which a container
+// expires at the earliest.
 func TestExpiredChain(t *testing.T) {
 	longtest.Skip(t)
-	s := newServerWith(t, "containers: {idle: 1m, on_expiry: snapshot}\n")
+	s := newHost(t, ", idle: 1m, on_expiry: snapshot")
 	one, _ := s.answer(shellTask(fence("echo one >f; export STEP=1; cd /tmp")))
 	for end := time.Now().Add(5 * time.Minute); len(s.snapshots()) == 0; time.Sleep(time.Second) {
 		if time.Now().After(end) {
@@ -101,6 +102,10 @@ func TestExpiredChain(t *testing.T) {
 	if was.Berth.LastSnapshot != s.snapshots()[0].ID {
 		t.Errorf("got %+v, want the snapshot %s", was.Berth, s.snapshots()[0].ID)
 	}
+	s.crash() // which takes nothing away that has left its container
+	s.bootAnew()
+	s.start()
+	c = s.client()
 	two, out := s.answer(after(one, shellTask(fence("cat /mnt/data/f; echo $STEP $PWD"))))
 	if diff := cmp.Diff([]string{"one\n1 /tmp\n"}, out); diff != "" {
 		t.Errorf("output (-want +got):\n%s", diff)
@@ -111,6 +116,13 @@ func TestExpiredChain(t *testing.T) {
 	_, err := c.Responses.New(t.Context(), after(one, in(containerOf(one), shellTask(fence("true")))))
 	if e, ok := errors.AsType[*openai.Error](err); !ok || e.Code != "container_expired" || !strings.Contains(e.Message, string(was.Berth.LastSnapshot)) {
 		t.Errorf("whoever names the container: got %v, want container_expired and where its files are", err)
+	}
+	if err := c.Delete(t.Context(), "snapshots/"+string(was.Berth.LastSnapshot), nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	_, err = c.Responses.New(t.Context(), after(one, shellTask(fence("cat f"))))
+	if e, ok := errors.AsType[*openai.Error](err); !ok || e.Code != "container_expired" || !strings.Contains(e.Message, "which is gone too") {
+		t.Errorf("a chain whose snapshot is gone: got %v, want container_expired and that it is", err)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"github.com/berth-run/berth/journal"
 	"github.com/berth-run/berth/model"
 	"github.com/berth-run/berth/model/scripted"
+	"github.com/berth-run/berth/sandbox/driver"
 	"github.com/berth-run/berth/store"
 	"github.com/berth-run/berth/tool"
 )
@@ -116,9 +118,41 @@ func TestChainContinues(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// Without a snapshot the chain gets an empty container, as from the hosted service.
-	empty, err := ask("ls -A", autoShell+`,"previous_response_id":"`+string(second.ID)+`"`)
+	// What was to be kept and is gone is not passed over in silence.
+	_, err = ask("ls -A", autoShell+`,"previous_response_id":"`+string(second.ID)+`"`)
+	wantError(t, err, berth.CodeInvalid, "container_expired", "not used for 20 minutes", "in the snapshot 'snap_", "which is gone too", "'berth.on_lost'")
+	empty, err := ask("ls -A", strings.Replace(autoShell, `"snapshot"`, `"snapshot","on_lost":"new"`, 1)+`,"previous_response_id":"`+string(second.ID)+`"`)
 	if err != nil || !strings.Contains(toldBy(empty), `"stdout":""`) {
-		t.Errorf("got %s, %v", toldBy(empty), err)
+		t.Fatalf("got %s, %v", toldBy(empty), err)
+	}
+	if again, err := ask("ls -A", autoShell+`,"previous_response_id":"`+string(empty.ID)+`"`); err != nil || !strings.Contains(toldBy(again), `"stdout":""`) {
+		t.Errorf("what goes on from there: got %s, %v", toldBy(again), err)
+	}
+}
+
+// A chain whose container ended before it could leave what was to be kept is told so;
+// one that asked for nothing to be kept gets an empty container, as from the hosted
+// service.
+func TestChainLost(t *testing.T) {
+	h, _ := newArchive(t)
+	ask := h.asks()
+	for _, tt := range []struct{ shell, want string }{
+		{autoShell, "its files are gone"},
+		{strings.Replace(autoShell, "snapshot", "delete", 1), ""},
+	} {
+		first, err := ask("echo one >f", tt.shell)
+		if err != nil {
+			t.Fatal(err)
+		}
+		settled, _ := json.Marshal(first.Tools)
+		id := regexp.MustCompile("cntr_[0-9a-z]+").FindString(string(settled))
+		h.driver.die(id, driver.ReasonHost)
+		h.pass(checkEvery)
+		second, err := ask("ls -A", tt.shell+`,"previous_response_id":"`+string(first.ID)+`"`)
+		if tt.want != "" {
+			wantError(t, err, berth.CodeInvalid, "container_expired", "by its machine", tt.want)
+		} else if err != nil || !strings.Contains(toldBy(second), `"stdout":""`) {
+			t.Errorf("got %s, %v", toldBy(second), err)
+		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"strings"
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/store"
@@ -15,7 +16,8 @@ const autoName = "container_auto"
 // Provide returns the container for a shell tool's environment, with its files
 // put in: the one that it refers to, or for container_auto the last one of the
 // response's chain if that still runs, else a new one. If the last one expired and
-// left a snapshot, the new one starts from it and is of its kind.
+// left a snapshot, the new one starts from it and is of its kind; if it was to leave
+// one and there is none, that is an error unless the environment says otherwise.
 func (k *Keeper) Provide(ctx context.Context, caller berth.Caller, env berth.ShellToolEnvironment, last berth.ContainerID) (berth.ContainerID, error) {
 	p := caller.Project
 	if env.Type == berth.EnvironmentReference {
@@ -71,13 +73,20 @@ func (k *Keeper) continued(ctx context.Context, p berth.ProjectID, req CreateReq
 		return req, err
 	}
 	was := rec.Body
-	if was.Berth.LastSnapshot == "" {
-		return req, nil
+	if was.Status == berth.ContainerRunning { // its end is not saved yet
+		return req, k.reserve(ctx, p, last)
 	}
-	if _, err := k.snapshot(ctx, p, was.Berth.LastSnapshot); berth.ErrorCode(err) == berth.CodeNotFound {
-		return req, nil
-	} else if err != nil {
+	if was.Berth.LastSnapshot != "" {
+		_, err = k.snapshot(ctx, p, was.Berth.LastSnapshot)
+	}
+	switch gone := berth.ErrorCode(err) == berth.CodeNotFound; {
+	case err != nil && !gone:
 		return req, err
+	case !gone && was.Berth.LastSnapshot != "":
+	case was.Berth.OnExpiry == berth.OnExpirySnapshot && req.Source.OnLost != berth.OnLostNew:
+		return req, lostError(was)
+	default:
+		return req, nil
 	}
 	req.Source = berth.ContainerSource{SnapshotID: was.Berth.LastSnapshot, OnExpiry: cmp.Or(req.Source.OnExpiry, was.Berth.OnExpiry)}
 	req.MemoryLimit = cmp.Or(req.MemoryLimit, was.MemoryLimit)
@@ -88,6 +97,18 @@ func (k *Keeper) continued(ctx context.Context, p berth.ProjectID, req CreateReq
 		req.NetworkPolicy = &was.NetworkPolicy // its secrets ended with it
 	}
 	return req, nil
+}
+
+// lostError is what a chain gets whose container has ended, if what was in it was to be
+// kept and is not there.
+func lostError(was *berth.Container) error {
+	e := goneError(was, was.Berth.Reason)
+	e.Message = strings.TrimSuffix(e.Message, ".")
+	if was.Berth.LastSnapshot != "" {
+		e.Message += ", which is gone too"
+	}
+	e.Message += ". With 'berth.on_lost' as 'new' in its environment the request gets a new container."
+	return e
 }
 
 // reserve counts as a use of a container, which must not have ended.

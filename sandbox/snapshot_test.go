@@ -337,7 +337,10 @@ func TestProvideContinues(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	fresh, err := h.k.Provide(ctx, byMe, env, second) // as without one
+	_, err = h.k.Provide(ctx, byMe, env, second)
+	wantExpired(t, err, second, "which is gone too")
+	env.Berth.OnLost = berth.OnLostNew
+	fresh, err := h.k.Provide(ctx, byMe, env, second)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -72,6 +72,7 @@ when the response is completed, 2 when it is incomplete, and 1 otherwise. Withou
 	cmd.Flags().StringVar(&t.source.Template, "template", "", "template of a new container")
 	cmd.Flags().StringVar((*string)(&t.source.SnapshotID), "snapshot", "", "snapshot that a new container starts from")
 	cmd.Flags().StringVar((*string)(&t.source.OnExpiry), "on-expiry", "", "what a new container leaves when it expires: delete or snapshot")
+	cmd.Flags().StringVar((*string)(&t.source.OnLost), "on-lost", "", "what becomes of --previous when the files of its container were to be kept and are gone: fail or new")
 	cmd.Flags().StringVar(&t.previous, "previous", "", "response to go on from")
 	cmd.Flags().StringVar(&t.instructions, "instructions", "", "system message")
 	return cmd
@@ -123,7 +124,7 @@ func (t *task) run(ctx context.Context, c *client, out io.Writer) error {
 		return err
 	}
 	environment := map[string]any{"type": berth.EnvironmentAuto}
-	if t.source.Template != "" || t.source.SnapshotID != "" || t.source.OnExpiry != "" || len(t.source.Volumes) > 0 {
+	if t.source.Template != "" || t.source.SnapshotID != "" || t.source.OnExpiry != "" || t.source.OnLost != "" || len(t.source.Volumes) > 0 {
 		environment["berth"] = t.source
 	}
 	if t.container != "" {
