@@ -278,7 +278,7 @@ func (c *crossing) splice(client, host net.Conn) error {
 	var both sync.WaitGroup
 	var failed error
 	both.Go(func() {
-		failed = copyIdle(host, client)
+		failed = c.gate.copyIdle(host, client)
 		if refused, ok := errors.AsType[refusal](failed); ok {
 			failed = refused
 			host.Close()
@@ -287,7 +287,7 @@ func (c *crossing) splice(client, host net.Conn) error {
 		_ = closeWrite(host)
 	})
 	both.Go(func() {
-		_ = copyIdle(client, host)
+		_ = c.gate.copyIdle(client, host)
 		_ = closeWrite(client)
 	})
 	both.Wait()
@@ -301,54 +301,6 @@ func closeWrite(conn net.Conn) error {
 		return half.CloseWrite()
 	}
 	return conn.Close()
-}
-
-// Buffers of connections that are quiet are small; where much passes they are
-// large, because each write is a frame of the guest's connection.
-const (
-	quietBuffer = 8 << 10
-	busyBuffer  = 128 << 10
-)
-
-var (
-	quiet = sync.Pool{New: func() any { b := make([]byte, quietBuffer); return &b }}
-	busy  = sync.Pool{New: func() any { b := make([]byte, busyBuffer); return &b }}
-)
-
-// copyIdle copies until the end, an error, or idleTime without a byte.
-func copyIdle(to, from net.Conn) error {
-	pool := &quiet
-	buf := pool.Get().(*[]byte)
-	defer func() { pool.Put(buf) }()
-	for {
-		_ = from.SetReadDeadline(time.Now().Add(idleTime))
-		n, err := from.Read(*buf)
-		if n > 0 {
-			_ = to.SetWriteDeadline(time.Now().Add(idleTime))
-			if _, err := to.Write((*buf)[:n]); err != nil {
-				return err
-			}
-		}
-		if err == io.EOF {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		if next := poolFor(n); next != pool {
-			pool.Put(buf)
-			pool = next
-			buf = pool.Get().(*[]byte)
-		}
-	}
-}
-
-// poolFor returns where the buffer comes from for what follows a read of n bytes.
-func poolFor(n int) *sync.Pool {
-	if n >= quietBuffer {
-		return &busy
-	}
-	return &quiet
 }
 
 // A counted connection is the sandbox's end, of whose input some may be in a

@@ -15,6 +15,9 @@ const ProtocolHeader = "Berth-Protocol"
 // datagramIdle ends an exchange of datagrams in which neither side says anything.
 const datagramIdle = 2 * time.Minute
 
+// datagrams are buffers for one with its length.
+var datagrams = sync.Pool{New: func() any { b := make([]byte, 2+1<<16-1); return &b }}
+
 // serveDatagrams carries datagrams to and from one address.
 func (c *crossing) serveDatagrams(client *counted, host net.Conn) error {
 	idle := time.AfterFunc(datagramIdle, func() { client.Close(); host.Close() })
@@ -22,24 +25,28 @@ func (c *crossing) serveDatagrams(client *counted, host net.Conn) error {
 	var both sync.WaitGroup
 	both.Go(func() {
 		defer host.Close()
-		buf := busy.Get().(*[]byte)
-		defer busy.Put(buf)
 		for {
-			if _, err := io.ReadFull(client, (*buf)[:2]); err != nil {
+			var size [2]byte
+			if _, err := io.ReadFull(client, size[:]); err != nil {
 				return
 			}
-			datagram := (*buf)[:binary.BigEndian.Uint16(*buf)]
-			if _, err := io.ReadFull(client, datagram); err != nil {
+			buf := datagrams.Get().(*[]byte)
+			datagram := (*buf)[:binary.BigEndian.Uint16(size[:])]
+			_, err := io.ReadFull(client, datagram)
+			if err == nil {
+				idle.Reset(datagramIdle)
+				_, _ = host.Write(datagram) // one that cannot be sent is lost, as datagrams may be
+			}
+			datagrams.Put(buf)
+			if err != nil {
 				return
 			}
-			idle.Reset(datagramIdle)
-			_, _ = host.Write(datagram) // one that cannot be sent is lost, as datagrams may be
 		}
 	})
 	both.Go(func() {
 		defer client.Close()
-		buf := busy.Get().(*[]byte)
-		defer busy.Put(buf)
+		buf := datagrams.Get().(*[]byte)
+		defer datagrams.Put(buf)
 		for {
 			n, err := host.Read((*buf)[2:])
 			if err != nil {

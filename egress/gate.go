@@ -51,6 +51,7 @@ type Gate struct {
 	Own    func(netip.Addr) bool // is it this machine's address; nil asks the machine
 
 	connections atomic.Int64
+	lent        atomic.Int64 // large buffers
 	masked      struct {
 		once sync.Once
 		mask *mask

@@ -42,10 +42,12 @@ func (c *crossing) intercept(client net.Conn, secrets []Secret) error {
 	return c.proxy(own, "https", secrets, c.dial)
 }
 
-// Bounds on the head of a request: as it comes, and what may be filled in.
+// Bounds on the head of a request, as it comes and what may be filled in, and on that of
+// an answer: whoever writes the one may have a host that writes the other.
 const (
-	maxHeader     = 64 << 10
-	maxHeaderFill = 128 << 10
+	maxHeader       = 64 << 10
+	maxHeaderFill   = 128 << 10
+	maxAnswerHeader = 128 << 10
 )
 
 // proxy serves the requests on one connection of a client.
@@ -56,6 +58,8 @@ func (c *crossing) proxy(client net.Conn, scheme string, secrets []Secret, dial 
 		DisableCompression:    true,
 		MaxIdleConnsPerHost:   1,
 		ResponseHeaderTimeout: idleTime,
+
+		MaxResponseHeaderBytes: maxAnswerHeader,
 	}
 	defer transport.CloseIdleConnections()
 	c.answered = true
@@ -64,7 +68,7 @@ func (c *crossing) proxy(client net.Conn, scheme string, secrets []Secret, dial 
 	forward := &httputil.ReverseProxy{
 		Transport:     transport,
 		FlushInterval: -1,
-		BufferPool:    proxyBuffers{},
+		BufferPool:    proxyBuffers{c.gate},
 		ErrorLog:      log.New(io.Discard, "", 0),
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.Out.URL.Scheme, r.Out.URL.Host = scheme, net.JoinHostPort(c.target.Host, strconv.Itoa(c.target.Port))
@@ -143,11 +147,6 @@ func mayUpgrade(to string, secret bool) bool {
 	}
 	return !strings.Contains(strings.ToLower(to), "h2c")
 }
-
-type proxyBuffers struct{}
-
-func (proxyBuffers) Get() []byte  { return *busy.Get().(*[]byte) }
-func (proxyBuffers) Put(b []byte) { busy.Put(&b) }
 
 // A oneListener yields one connection, then nothing until that is closed.
 type oneListener struct {

@@ -40,7 +40,7 @@ const (
 
 	firstWindow = 256 << 10 // of each stream in each direction: the protocol's
 	fullWindow  = 512 << 10 // of one that is read, while there is room
-	maxFrame    = 128 << 10 // of what is sent
+	maxFrame    = 256 << 10 // of what is sent
 	maxOpening  = 256       // streams that the guest has not accepted yet
 	maxReplies  = 256       // that wait to be sent; others are left out
 
