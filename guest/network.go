@@ -76,7 +76,7 @@ func (c *Client) outward(ctx context.Context, out http.Handler, n Network) (lost
 	defer cancel()
 	answer, err := c.guest.SetNetwork(ctx, connect.NewRequest(&v1.SetNetworkRequest{Authorities: n.Authorities, Environment: n.Environment, Addresses: n.Addresses != NotNeeded}))
 	if err == nil && answer.Msg.Unroutable != "" && n.Addresses == Needed {
-		err = fmt.Errorf("the sandbox has no route for addresses: %s", answer.Msg.Unroutable)
+		err = fmt.Errorf("the sandbox has no route for addresses: %s", fewWords(answer.Msg.Unroutable))
 	}
 	if err != nil {
 		session.Close() // whatever is wrong, the next attempt begins anew

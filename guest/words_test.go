@@ -1,0 +1,82 @@
+package guest
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+
+	"connectrpc.com/connect"
+	"github.com/hashicorp/yamux"
+
+	v1 "github.com/berth-run/berth/guest/guestpb/berth/guest/v1"
+	"github.com/berth-run/berth/guest/guestpb/berth/guest/v1/guestv1connect"
+	"github.com/berth-run/berth/guest/guestpb/filesystem/filesystemconnect"
+	"github.com/berth-run/berth/guest/guestpb/process/processconnect"
+)
+
+// A verbose guest fails with words without end.
+type verbose struct {
+	guestv1connect.UnimplementedGuestHandler
+	guestv1connect.UnimplementedShellHandler
+	filesystemconnect.UnimplementedFilesystemHandler
+	processconnect.UnimplementedProcessHandler
+}
+
+var novel = strings.Repeat("words\n", 1<<18)
+
+func (verbose) SetNetwork(context.Context, *connect.Request[v1.SetNetworkRequest]) (*connect.Response[v1.SetNetworkResponse], error) {
+	return connect.NewResponse(&v1.SetNetworkResponse{Unroutable: novel}), nil
+}
+
+func (verbose) Info(context.Context, *connect.Request[v1.InfoRequest]) (*connect.Response[v1.InfoResponse], error) {
+	return nil, connect.NewError(connect.CodeNotFound, errors.New(novel))
+}
+
+func (verbose) Run(context.Context, *connect.Request[v1.RunRequest], *connect.ServerStream[v1.RunResponse]) error {
+	return connect.NewError(connect.CodeInternal, errors.New(novel))
+}
+
+// What a guest says when it fails may come into a log, each time: it is short.
+func TestFailuresInFewWords(t *testing.T) {
+	ours, theirs := net.Pipe()
+	session, err := yamux.Server(theirs, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer session.Close()
+	mux := http.NewServeMux()
+	mux.Handle(guestv1connect.NewGuestHandler(verbose{}))
+	mux.Handle(guestv1connect.NewShellHandler(verbose{}))
+	go http.Serve(session, mux)
+	c := NewClient(func(context.Context) (net.Conn, error) { return ours, nil })
+	defer c.Close()
+	if _, err := c.Info(t.Context()); connect.CodeOf(err) != connect.CodeNotFound {
+		t.Errorf("got %v, want it as not found", connect.CodeOf(err))
+	}
+	for i, ask := range []func() error{
+		func() error { _, err := c.Info(t.Context()); return err },
+		func() error {
+			stream, err := c.shell.Run(t.Context(), connect.NewRequest(&v1.RunRequest{}))
+			if err != nil {
+				return err
+			}
+			defer stream.Close()
+			if stream.Receive() {
+				return nil
+			}
+			return stream.Err()
+		},
+		func() error {
+			_, err := c.outward(t.Context(), http.NotFoundHandler(), Network{Addresses: Needed})
+			return err
+		},
+	} {
+		err := ask()
+		if err == nil || len(err.Error()) > 2*maxWords || !strings.Contains(err.Error(), "words") {
+			t.Errorf("%d: got an error of %d bytes", i, len(err.Error()))
+		}
+	}
+}
