@@ -58,6 +58,7 @@ func run() error {
 	state := flag.String("state", os.Getenv("BERTH_STATE_DIR"), "directory for shell state and output")
 	memory := flag.Int64("memory-limit", number("BERTH_MEMORY_LIMIT"), "bytes that all processes may use")
 	pids := flag.Int64("pids-limit", number("BERTH_PIDS_LIMIT"), "processes that may exist")
+	watch := flag.Bool("watch", number("BERTH_WATCH") != 0, "let the kernel, which is the sandbox's own, tell what changes where commands start")
 	log := flag.String("log", os.Getenv("BERTH_GUEST_LOG"), "where to write, instead of the standard streams, once it listens")
 	created := flag.Int64("created", number("BERTH_CREATED"), "a Unix time before which nothing was written above the template; 0 if it is not known")
 	threads := flag.Int64("threads", number("BERTH_THREADS"), "threads to make at once, where there may be no room for more later")
@@ -84,7 +85,7 @@ func run() error {
 		ctx = context.Background()
 	}
 	s, err := server.New(server.Options{User: *user, WorkDir: *workdir, StateDir: *state, MemoryLimit: *memory,
-		PIDsLimit: int(*pids), Created: unixTime(*created), Log: slog.New(slog.NewTextHandler(os.Stderr, nil))})
+		PIDsLimit: int(*pids), Watch: *watch, Created: unixTime(*created), Log: slog.New(slog.NewTextHandler(os.Stderr, nil))})
 	if err != nil {
 		return err
 	}

@@ -1,117 +1,103 @@
 package server
 
 import (
-	"errors"
-	"io/fs"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	v1 "github.com/berth-run/berth/guest/guestpb/berth/guest/v1"
 )
 
-// Bounds on looking at the working directory before and after a call. In one that
-// exceeds them, nobody is told what a call changed.
-const (
-	maxFilesSeen = 10_000
-	maxSeeing    = 50 * time.Millisecond // each time
-	maxChanges   = 200                   // told; of more only their number
-)
+// maxChanges are told; of more only their number.
+const maxChanges = 200
 
-// A fileMark tells versions of a regular file apart.
-type fileMark struct {
-	inode    uint64
-	size     int64
-	modified int64 // as its owner likes to have it, in nanoseconds
-	changed  int64 // as the kernel saw it
-}
-
-var errTooMany = errors.New("too many files")
-
-// eachFile calls f for the regular files below a directory with their paths in it,
-// and reports whether these are all: it gives up where that would take long.
-func eachFile(dir string, f func(name string, d fs.DirEntry)) (all bool) {
-	begin, n := time.Now(), 0
-	return filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-		if n++; n > maxFilesSeen || time.Since(begin) > maxSeeing {
-			return errTooMany
-		}
-		if err == nil && d.Type().IsRegular() {
-			f(strings.TrimPrefix(path, dir+"/"), d)
-		}
-		return nil // what cannot be read is none of ours
-	}) == nil
-}
-
-// A scene is the files of the working directory before a call. Looking at names
-// alone is cheap; what the last call left tells the rest.
+// A scene is how the files were before a call that have changed since.
 type scene struct {
-	dir   string
-	names map[string]bool // nil if there are too many
-	left  map[string]fileMark
-	began int64 // by the clock of the file system
+	before map[place]fileMark // zero is that there was none
+	lost   bool               // it is not known
 }
 
-// look looks before a call. left is what the call before has found at its end.
-func look(dir, scratch string, left map[string]fileMark) *scene {
-	s := &scene{dir: filepath.Clean(dir), names: map[string]bool{}, left: left}
-	if !eachFile(s.dir, func(name string, _ fs.DirEntry) { s.names[name] = true }) {
-		s.names = nil
-	}
-	if f, err := os.CreateTemp(scratch, "clock-*"); err == nil {
-		if m, ok := markOf(f.Stat()); ok {
-			s.began = m.changed
+// A place is where a file is or was.
+type place struct {
+	in   *folder
+	name string
+}
+
+// note has the calls that run remember how a file was before it changed.
+func (t *tree) note(f *folder, name string, was fileMark) {
+	at := place{f, name}
+	for s := range t.scenes {
+		if _, ok := s.before[at]; !ok {
+			s.before[at] = was
+			s.held(t, 1)
 		}
-		f.Close()
-		os.Remove(f.Name())
+	}
+}
+
+func (s *scene) held(t *tree, files int) { t.held += files * placeCost }
+
+// begin looks before a call.
+func (t *tree) begin() *scene {
+	s := &scene{before: map[place]fileMark{}}
+	end := time.Now().Add(t.limits.before)
+	if !t.take(time.After(t.limits.before)) {
+		s.lost = true
+		return s
+	}
+	defer t.give()
+	if s.lost = !t.look(until(end)); !s.lost {
+		t.scenes[s] = true
 	}
 	return s
 }
 
-func markOf(info fs.FileInfo, err error) (fileMark, bool) {
-	if err != nil {
-		return fileMark{}, false
+// end looks again, after the call, and says what became of the files; nil if that is
+// not known.
+func (t *tree) end(s *scene) *v1.Changes {
+	t.take(nil)
+	defer t.give()
+	known := !s.lost && t.look(until(time.Now().Add(t.limits.after))) && !s.lost
+	if t.scenes[s] {
+		delete(t.scenes, s)
+		s.held(t, -len(s.before))
 	}
-	st, ok := info.Sys().(*syscall.Stat_t)
-	if !ok {
-		return fileMark{}, false
+	var changes *v1.Changes
+	if known {
+		changes = s.changes()
 	}
-	return fileMark{st.Ino, st.Size, st.Mtim.Nano(), st.Ctim.Nano()}, true
+	t.bury()
+	if t.notify && len(t.stale) > 0 {
+		go t.finish() // for the next call
+	}
+	return changes
 }
 
-// changes looks again, after the call, and says what became of the files; nil if
-// there were or are too many. It returns what the call leaves.
-func (s *scene) changes() (*v1.Changes, map[string]fileMark) {
-	now := map[string]fileMark{}
-	if s.names == nil || !eachFile(s.dir, func(name string, d fs.DirEntry) {
-		if m, ok := markOf(d.Info()); ok {
-			now[name] = m
-		}
-	}) {
-		return nil, nil
-	}
+func (s *scene) changes() *v1.Changes {
 	all := &v1.Changes{}
-	add := func(name string, kind v1.Change_Kind, size int64) {
-		all.Files = append(all.Files, &v1.Change{Path: strings.ToValidUTF8(name, "\uFFFD"), Kind: kind, Bytes: uint64(size)})
-	}
-	for name, is := range now {
-		if !s.names[name] {
-			add(name, v1.Change_CREATED, is.size)
-		} else if is.changed >= s.began && is != s.left[name] {
-			add(name, v1.Change_UPDATED, is.size)
+	less := func(a, b *v1.Change) int { return strings.Compare(a.Path, b.Path) }
+	for at, was := range s.before {
+		is := at.in.files[at.name]
+		c := &v1.Change{Bytes: uint64(is.size)}
+		switch {
+		case is == was:
+			continue // also what was made and removed
+		case was == fileMark{}:
+			c.Kind = v1.Change_CREATED
+		case is == fileMark{}:
+			c.Kind, c.Bytes = v1.Change_DELETED, uint64(was.size)
+		default:
+			c.Kind = v1.Change_UPDATED
 		}
-	}
-	for name := range s.names {
-		if _, ok := now[name]; !ok {
-			add(name, v1.Change_DELETED, s.left[name].size)
+		c.Path = strings.ToValidUTF8(at.in.path(at.name), "\uFFFD")
+		i, _ := slices.BinarySearchFunc(all.Files, c, less)
+		if len(all.Files) == maxChanges {
+			all.More++
+			if i == maxChanges {
+				continue
+			}
+			all.Files = all.Files[:maxChanges-1]
 		}
+		all.Files = slices.Insert(all.Files, i, c)
 	}
-	slices.SortFunc(all.Files, func(a, b *v1.Change) int { return strings.Compare(a.Path, b.Path) })
-	if n := len(all.Files); n > maxChanges {
-		all.Files, all.More = all.Files[:maxChanges], uint64(n-maxChanges)
-	}
-	return all, now
+	return all
 }

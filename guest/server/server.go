@@ -38,6 +38,7 @@ type Options struct {
 	StateDir    string // where shell state and output are kept; default /run/berth
 	MemoryLimit int64  // bytes of all processes; 0 is not watched
 	PIDsLimit   int    // processes; 0 is not watched
+	Watch       bool   // let the kernel, which is the sandbox's own, tell what changes in WorkDir
 
 	// Created is a moment before anything was written above the sandbox's template;
 	// zero if it is not known.

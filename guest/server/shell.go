@@ -29,16 +29,16 @@ type shell struct {
 	server *Server
 	state  *shellState
 	kept   keptOutput
+	files  *tree
 
 	mu    sync.Mutex
 	calls map[string]*call
-	order []string            // ids, oldest first
-	files map[string]fileMark // that the last call has left
+	order []string // ids, oldest first
 }
 
 func newShell(s *Server) *shell {
 	return &shell{server: s, state: &shellState{dir: s.opts.StateDir, owner: s.owner, given: s.given},
-		kept: keptOutput{dir: filepath.Join(s.opts.StateDir, "output")}, calls: map[string]*call{}}
+		kept: keptOutput{dir: filepath.Join(s.opts.StateDir, "output")}, files: newTree(s.opts.WorkDir, s.opts.Watch), calls: map[string]*call{}}
 }
 
 // A call is the commands of one shell call and what they printed.
@@ -154,7 +154,7 @@ func (s *shell) drop(id string) {
 // start runs the commands side by side and, when all have ended, lets the state
 // that they leave be the next call's.
 func (s *shell) start(c *call) {
-	before, scene := s.state.current(), look(s.server.opts.WorkDir, s.server.opts.StateDir, s.files)
+	before, scene := s.state.current(), s.files.begin()
 	var all sync.WaitGroup
 	for _, cmd := range c.commands {
 		all.Go(func() { s.run(cmd, before) })
@@ -165,11 +165,7 @@ func (s *shell) start(c *call) {
 		for _, cmd := range c.commands {
 			cmd.finish()
 		}
-		changes, left := scene.changes()
-		s.mu.Lock()
-		s.files = left
-		s.mu.Unlock()
-		c.settle(changes)
+		c.settle(s.files.end(scene))
 	}()
 }
 

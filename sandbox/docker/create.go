@@ -117,7 +117,7 @@ func (d *Driver) config(spec driver.Spec, image string) *container.Config {
 		Image:       image,
 		Hostname:    hostname,
 		User:        "0:0",
-		Env:         slices.Insert(guestEnv(spec.Env, spec.Limits.WithDefaults()), 0, driver.CreatedEnv()),
+		Env:         slices.Insert(d.guestEnv(spec.Env, spec.Limits.WithDefaults()), 0, driver.CreatedEnv()),
 		Entrypoint:  []string{guestPath},
 		WorkingDir:  "/",
 		Labels:      map[string]string{labelInstance: d.instance, labelSandbox: spec.ID},
@@ -183,13 +183,18 @@ func (d *Driver) pidsLimit(pids int) int64 {
 
 // guestEnv returns the guest's environment: the Spec's, over which a few names of
 // ours prevail.
-func guestEnv(spec []string, l driver.Limits) []string {
+func (d *Driver) guestEnv(spec []string, l driver.Limits) []string {
+	watch := "1"
+	if d.features.Isolation == "docker" {
+		watch = "0" // the machine's kernel lets all containers together watch little
+	}
 	env := []string{
 		"BERTH_GUEST_SOCKET=" + guestSocket,
 		"BERTH_GUEST_LOG=" + guestLog,
 		"BERTH_MEMORY_LIMIT=" + strconv.FormatInt(max(l.Memory-memoryReserve, l.Memory/2), 10),
 		"BERTH_THREADS=" + strconv.Itoa(guestThreads),
 		"BERTH_PIDS_LIMIT=" + strconv.Itoa(l.PIDs-l.PIDs/8), // before the kernel's
+		"BERTH_WATCH=" + watch,
 	}
 	taken := make(map[string]bool)
 	for _, kv := range env {

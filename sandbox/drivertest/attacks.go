@@ -20,6 +20,7 @@ func (s *suite) attacks(t *testing.T) {
 	s.run(t, "ReadHost", s.readHost)
 	s.run(t, "ReachHost", s.reachHost)
 	s.run(t, "FloodOutput", s.floodOutput)
+	s.run(t, "FloodFiles", s.floodFiles)
 	s.run(t, "DeleteEverything", s.deleteEverything)
 	s.run(t, "WriteTemplate", s.writeTemplate)
 	s.run(t, "ReplaceSocket", s.replaceSocket)

@@ -160,6 +160,8 @@ type Result struct {
 	Code           int
 	Timeout        bool
 	Bytes          int64 // printed on stdout, kept or not
+	Files          []guest.FileChange
+	MoreFiles      int64 // that Files has not; -1 if the guest does not know
 	Err            error // the guest could not be heard
 }
 
@@ -180,7 +182,7 @@ func (b *Box) ShTimeout(script string, timeout time.Duration) Result {
 		Commands: []string{script},
 		Timeout:  timeout,
 	}
-	var r Result
+	r := Result{MoreFiles: -1}
 	var stdout, stderr bytes.Buffer
 	for ev, err := range b.Client.Shell(ctx, call) {
 		if err != nil {
@@ -197,6 +199,8 @@ func (b *Box) ShTimeout(script string, timeout time.Duration) Result {
 			r.Code = ev.ExitCode
 		case guest.ShellTimeout:
 			r.Timeout = true
+		case guest.ShellChanges:
+			r.Files, r.MoreFiles = ev.Files, ev.MoreFiles
 		}
 	}
 	r.Stdout, r.Stderr = stdout.String(), stderr.String()

@@ -24,6 +24,7 @@ func (s *suite) lifecycle(t *testing.T) {
 	s.run(t, "Refusals", s.refusals)
 	s.run(t, "Exec", s.exec)
 	s.run(t, "Files", s.files)
+	s.run(t, "FilesOfCalls", s.filesOfCalls)
 	s.run(t, "PauseResume", s.pauseResume)
 	s.run(t, "Reopen", s.reopen)
 	s.run(t, "ServerKilled", s.serverKilled)

@@ -97,6 +97,15 @@ func BenchmarkExec(b *testing.B) {
 	measure("shell-call-true", func(b *testing.B) { box.Must("true") })
 	box.Must("cd /mnt/data && seq 1 1000 | xargs touch")
 	measure("shell-call-true-1000-files", func(b *testing.B) { box.Must("true") })
+	box.Must(`python3 -c '
+import os
+for i in range(2000):
+    os.mkdir("d%d" % i)
+    for n in range(10): open("d%d/%d" % (i, n), "w").write("hello")'
+tar cf /tmp/tree.tar d*`)
+	measure("shell-call-true-21000-files", func(b *testing.B) { box.Must("true") })
+	measure("untar-20000-files", func(b *testing.B) { box.Must("rm -rf new; mkdir new; tar xf /tmp/tree.tar -C new") })
+	measure("untar-20000-files-over", func(b *testing.B) { box.Must("tar xf /tmp/tree.tar") })
 	measure("python3", func(b *testing.B) { run(b, box.Client, "/usr/bin/python3", "-c", "print(1)") })
 	measure("host-true", func(b *testing.B) {
 		if err := exec.Command("/bin/true").Run(); err != nil {

@@ -121,6 +121,7 @@ func guestEnv(spec driver.Spec) []string {
 		"BERTH_GUEST_SOCKET=" + guestSocket,
 		"BERTH_MEMORY_LIMIT=" + strconv.FormatInt(commandMemory(spec.Limits.Memory), 10),
 		"BERTH_PIDS_LIMIT=" + strconv.Itoa(spec.Limits.PIDs-spec.Limits.PIDs/8), // before the kernel's
+		"BERTH_WATCH=1",
 	}
 	taken := make(map[string]bool)
 	for _, kv := range env {

@@ -48,6 +48,7 @@ func guestEnv(spec driver.Spec) []string {
 	env := []string{
 		"BERTH_PIDS_LIMIT=" + strconv.Itoa(pids-pids/8), // before the kernel's
 		"BERTH_THREADS=" + strconv.Itoa(guestThreads),
+		"BERTH_WATCH=1",
 		"BERTH_GUEST_LOG=" + os.DevNull, // the machine's console is nobody's any more
 	}
 	path := "PATH=" + defaultPath

@@ -1,0 +1,348 @@
+package server
+
+import (
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Bounds on looking at the working directory, before and after a call: if a look is not
+// done in its time, or there is more than can be held in memory, nobody is told what the
+// call changed.
+type lookLimits struct {
+	before time.Duration // the commands wait for it
+	after  time.Duration // at what the call changed, which took longer
+	held   int           // bytes
+}
+
+var usualLimits = lookLimits{before: 50 * time.Millisecond, after: time.Second, held: 16 << 20}
+
+// A file or folder takes about so many bytes, and its name. A directory in which there
+// are too many is let be for a while.
+const (
+	fileCost   = 128
+	folderCost = 640
+	placeCost  = 128
+	restTime   = time.Minute
+)
+
+// A fileMark tells versions of a regular file apart. That of none is zero.
+type fileMark struct {
+	inode    uint64
+	size     int64
+	modified int64 // as its owner likes to have it, in nanoseconds
+	changed  int64 // as the kernel saw it
+}
+
+// A tree is what is known of the working directory: the regular files below it, and
+// of which names that may be wrong. A look makes it right, and costs what has changed
+// where the kernel tells that (notify.go), else a walk. Links are not followed.
+type tree struct {
+	root   string
+	notify bool // the kernel is to be asked
+	limits lookLimits
+	turn   chan struct{} // who holds it has all below
+	wanted atomic.Int32  // how many wait for it
+
+	top       *folder
+	stale     []*folder        // to be looked at
+	unwatched map[*folder]bool // of whose changes nobody tells
+	gone      []*folder        // that are kept for the scenes
+	scenes    map[*scene]bool
+	held      int    // bytes, by their costs
+	mounts    string // below root, at the last look
+	rest      time.Time
+	linked    bool // there are files with several names
+	notifier
+}
+
+// A folder is a directory. It stays the same for a path while a call runs.
+type folder struct {
+	parent  *folder
+	name    string
+	inode   uint64
+	watch   int32 // 0 is none
+	files   map[string]fileMark
+	folders map[string]*folder
+
+	queued  bool            // it is in stale
+	whole   bool            // nothing of it is certain
+	touched map[string]bool // else the names that are to be looked at
+	events  int             // that touched them
+	gone    bool
+}
+
+func newTree(root string, notify bool) *tree {
+	t := &tree{root: filepath.Clean(root), notify: notify, limits: usualLimits, turn: make(chan struct{}, 1), scenes: map[*scene]bool{}}
+	t.forget()
+	return t
+}
+
+// forget begins anew with a directory of which nothing is known.
+func (t *tree) forget() {
+	t.close()
+	for s := range t.scenes {
+		s.lost = true
+	}
+	clear(t.scenes)
+	t.top, t.stale, t.gone, t.held, t.touches = &folder{}, nil, nil, 0, 0
+	t.unwatched, t.linked = map[*folder]bool{}, false
+	t.doubt(t.top)
+}
+
+func (t *tree) take(timeout <-chan time.Time) bool {
+	t.wanted.Add(1)
+	defer t.wanted.Add(-1)
+	select {
+	case t.turn <- struct{}{}:
+		return true
+	case <-timeout:
+		return false
+	}
+}
+
+func (t *tree) give() { <-t.turn }
+
+// path is a name's below the root.
+func (f *folder) path(name string) string {
+	var names []string
+	for ; f.parent != nil; f = f.parent {
+		names = append(names, f.name)
+	}
+	var b strings.Builder
+	for i := len(names) - 1; i >= 0; i-- {
+		b.WriteString(names[i] + "/")
+	}
+	return b.String() + name
+}
+
+// each calls do for the folder and those below it that are there.
+func (f *folder) each(do func(*folder)) {
+	if f.gone {
+		return
+	}
+	do(f)
+	for _, sub := range f.folders {
+		sub.each(do)
+	}
+}
+
+// queue has a folder looked at.
+func (t *tree) queue(f *folder) {
+	if !f.queued {
+		f.queued = true
+		t.stale = append(t.stale, f)
+	}
+}
+
+// doubt has all of a folder looked at.
+func (t *tree) doubt(f *folder) {
+	f.whole, f.touched = true, nil
+	t.queue(f)
+}
+
+func until(end time.Time) func() bool { return func() bool { return time.Now().After(end) } }
+
+// finish looks on in the background, until somebody else wants to.
+func (t *tree) finish() {
+	t.turn <- struct{}{}
+	defer t.give()
+	t.look(func() bool { return t.wanted.Load() > 0 })
+}
+
+// look makes the tree right, and reports whether it is: it gives up when stop says
+// so, and goes on there the next time, or where there is too much to remember.
+func (t *tree) look(stop func() bool) bool {
+	if time.Now().Before(t.rest) {
+		return false
+	}
+	t.trust()
+	for f := range t.unwatched {
+		t.doubt(f)
+	}
+	for all := false; ; {
+		if len(t.stale) == 0 {
+			if all || !t.notify || !t.linked || t.held > maxLinked {
+				t.touches = 0
+				return true
+			}
+			all = true
+			t.top.each(t.doubt)
+		}
+		f := t.stale[len(t.stale)-1]
+		t.stale = t.stale[:len(t.stale)-1]
+		f.queued = false
+		if !f.gone && !t.refresh(f, stop) {
+			t.doubt(f)
+			return false
+		}
+		if t.held > t.limits.held {
+			t.forget()
+			t.rest = time.Now().Add(restTime)
+			return false
+		}
+	}
+}
+
+// refresh looks at a folder, and reports whether it could to the end. Folders that it
+// finds are stale.
+func (t *tree) refresh(f *folder, stop func() bool) bool {
+	if stop() {
+		return false
+	}
+	fd, err := unix.Open(filepath.Join(t.root, f.path("")), unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC|unix.O_RDONLY, 0)
+	switch {
+	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.ELOOP):
+		t.drop(f)
+		return true
+	case err != nil:
+		t.unwatched[f] = true // what cannot be read is none of ours, now
+		return true
+	}
+	dir := os.NewFile(uintptr(fd), "")
+	defer dir.Close()
+	var st unix.Stat_t
+	if unix.Fstat(fd, &st) != nil {
+		return true
+	}
+	if f.inode != st.Ino { // another has taken its place
+		t.drop(f)
+		f.gone, f.inode, f.whole = false, st.Ino, true
+	}
+	if f.watch == 0 {
+		f.whole = true
+		t.watch(f, fd)
+	}
+	touched := f.touched
+	f.touched, f.events = nil, 0
+	if f.whole {
+		return t.readAll(f, dir, stop)
+	}
+	for name := range touched {
+		t.update(f, fd, name)
+	}
+	return true
+}
+
+// readAll looks at all names in a folder.
+func (t *tree) readAll(f *folder, dir *os.File, stop func() bool) bool {
+	missing := make(map[string]bool, len(f.files)+len(f.folders))
+	for name := range f.files {
+		missing[name] = true
+	}
+	for name := range f.folders {
+		missing[name] = true
+	}
+	for {
+		names, err := dir.Readdirnames(256)
+		for _, name := range names {
+			delete(missing, name)
+			t.update(f, int(dir.Fd()), name)
+		}
+		if err == io.EOF {
+			break
+		}
+		if err != nil || t.held > t.limits.held || stop() {
+			return err != nil || t.held > t.limits.held // whoever has called sees to that
+		}
+	}
+	for name := range missing {
+		t.update(f, int(dir.Fd()), name)
+	}
+	f.whole = false
+	return true
+}
+
+// update looks at a name in a folder, which is open.
+func (t *tree) update(f *folder, fd int, name string) {
+	var st unix.Stat_t
+	if unix.Fstatat(fd, name, &st, unix.AT_SYMLINK_NOFOLLOW) != nil {
+		st = unix.Stat_t{}
+	}
+	kind := st.Mode & unix.S_IFMT
+	sub := f.folders[name]
+	if sub != nil && (kind != unix.S_IFDIR || sub.inode != st.Ino) {
+		t.drop(sub)
+	}
+	var is fileMark
+	switch kind {
+	case unix.S_IFREG:
+		t.linked = t.linked || st.Nlink > 1
+		is = fileMark{st.Ino, st.Size, st.Mtim.Nano(), st.Ctim.Nano()}
+	case unix.S_IFDIR:
+		if sub == nil {
+			sub = &folder{parent: f, name: name, gone: true}
+			f.folders = set(f.folders, name, sub)
+			t.held += folderCost + len(name)
+		}
+		if sub.gone {
+			sub.gone, sub.inode = false, st.Ino
+			t.doubt(sub)
+		}
+	}
+	was, had := f.files[name]
+	if is == was {
+		return
+	}
+	t.note(f, name, was)
+	switch {
+	case kind != unix.S_IFREG:
+		t.remove(f, name)
+	case !had:
+		t.held += fileCost + len(name)
+		fallthrough
+	default:
+		f.files = set(f.files, name, is)
+	}
+}
+
+func set[V any](m map[string]V, name string, v V) map[string]V {
+	if m == nil {
+		m = map[string]V{}
+	}
+	m[name] = v
+	return m
+}
+
+func (t *tree) remove(f *folder, name string) {
+	delete(f.files, name)
+	t.held -= fileCost + len(name)
+}
+
+// drop takes a folder with all that is in it for removed.
+func (t *tree) drop(f *folder) {
+	for name, was := range f.files {
+		t.note(f, name, was)
+		t.remove(f, name)
+	}
+	for _, sub := range f.folders {
+		t.drop(sub)
+	}
+	t.unwatch(f)
+	f.touched, f.events, f.inode, f.files = nil, 0, 0, nil
+	if !f.gone && f.parent != nil {
+		f.gone = true
+		delete(t.unwatched, f)
+		t.gone = append(t.gone, f)
+	}
+}
+
+// bury lets folders go that are gone, if no call that runs needs them.
+func (t *tree) bury() {
+	if len(t.scenes) > 0 {
+		return
+	}
+	for _, f := range t.gone {
+		if f.gone && f.parent.folders[f.name] == f {
+			delete(f.parent.folders, f.name)
+			t.held -= folderCost + len(f.name)
+		}
+	}
+	t.gone = nil
+}

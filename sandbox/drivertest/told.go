@@ -1,0 +1,135 @@
+package drivertest
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/berth-run/berth/guest"
+	"github.com/berth-run/berth/sandbox/driver"
+)
+
+// tree makes ten files in each of so many directories.
+const tree = `python3 -c '
+import os
+for i in range(%d):
+    os.mkdir("d%%d" %% i)
+    for n in range(10): open("d%%d/%%d" %% (i, n), "w").write("hello")'`
+
+// told runs a command and checks what is told of files.
+func (b *Box) told(script string, want ...guest.FileChange) {
+	b.tb.Helper()
+	r := b.Sh(script)
+	if r.Err != nil || r.Code != 0 || r.MoreFiles != 0 {
+		b.tb.Errorf("%s: got exit code %d, error %v, %d more changes, stderr %q", script, r.Code, r.Err, r.MoreFiles, r.Stderr)
+	}
+	if diff := cmp.Diff(want, r.Files); diff != "" {
+		b.tb.Errorf("%s (-want +got):\n%s", script, diff)
+	}
+}
+
+// filesOfCalls asks what calls did to files, beside many, and after whatever may
+// happen to a sandbox between them.
+func (s *suite) filesOfCalls(t *testing.T) {
+	d := s.open(t)
+	b := Start(t, d, driver.Spec{ID: "first", Rootfs: s.Rootfs})
+	dirs := 1000
+	if s.features.Isolation != "gvisor" && s.features.Isolation != "microvm" {
+		dirs = 30 // it is walked, each time
+	}
+	if r := b.Sh(fmt.Sprintf(tree, dirs)); len(r.Files) != 200 || r.MoreFiles != int64(10*dirs-200) {
+		t.Fatalf("of %d files that are made %d are told, and %d not", 10*dirs, len(r.Files), r.MoreFiles)
+	}
+	info, err := b.Client.Info(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ordinary := func(b *Box) {
+		t.Helper()
+		b.told("true")
+		b.told("echo more >>d7/3; rm d8/4; mv d9/5 d9/new; chmod 600 d9/6; ln -s d1 link; cat d1/1",
+			guest.FileChange{Path: "d7/3", Kind: guest.FileUpdated, Bytes: 10}, guest.FileChange{Path: "d8/4", Kind: guest.FileDeleted, Bytes: 5},
+			guest.FileChange{Path: "d9/5", Kind: guest.FileDeleted, Bytes: 5}, guest.FileChange{Path: "d9/6", Kind: guest.FileUpdated, Bytes: 5},
+			guest.FileChange{Path: "d9/new", Kind: guest.FileCreated, Bytes: 5})
+		b.told("mkdir -p x/y; echo 1 >x/y/z; sync",
+			guest.FileChange{Path: "x/y/z", Kind: guest.FileCreated, Bytes: 2})
+		b.told(`python3 -c '
+import mmap
+with open("x/y/z", "r+b") as f: mmap.mmap(f.fileno(), 0)[0:1] = b"2"'; mv x w`,
+			guest.FileChange{Path: "w/y/z", Kind: guest.FileCreated, Bytes: 2}, guest.FileChange{Path: "x/y/z", Kind: guest.FileDeleted, Bytes: 2})
+		if err := b.Client.WriteFile(t.Context(), info.WorkDir, "w/put", "", strings.NewReader("by the server")); err != nil {
+			t.Error(err)
+		}
+		b.told("cat w/put") // is not the call's
+		b.told("(while ! test -e w/go; do sleep .01; done; echo late >w/late) >/dev/null 2>&1 &")
+		if err := b.Client.WriteFile(t.Context(), info.WorkDir, "w/go", "", strings.NewReader("")); err != nil {
+			t.Error(err)
+		}
+		b.Must("until test -s w/late; do sleep .01; done")
+		b.told("rm -r w link; rm d9/new; echo hello >d9/5; touch d8/4",
+			guest.FileChange{Path: "d8/4", Kind: guest.FileCreated}, guest.FileChange{Path: "d9/5", Kind: guest.FileCreated, Bytes: 6},
+			guest.FileChange{Path: "d9/new", Kind: guest.FileDeleted, Bytes: 5}, guest.FileChange{Path: "w/go", Kind: guest.FileDeleted},
+			guest.FileChange{Path: "w/late", Kind: guest.FileDeleted, Bytes: 5}, guest.FileChange{Path: "w/put", Kind: guest.FileDeleted, Bytes: 13},
+			guest.FileChange{Path: "w/y/z", Kind: guest.FileDeleted, Bytes: 2})
+		b.Must("printf hello >d7/3; printf hello >d9/5; printf hello >d8/4")
+	}
+	ordinary(b)
+	if s.features.Pause {
+		if err := d.Pause(t.Context(), b.ID); err != nil {
+			t.Fatal(err)
+		}
+		if err := d.Resume(t.Context(), b.ID); err != nil {
+			t.Fatal(err)
+		}
+		ordinary(b)
+	}
+	if _, ok := d.(driver.Snapshotter); ok {
+		image := b.Checkpoint()
+		ordinary(b)
+		ordinary(Restore(t, d, driver.Spec{ID: "second", Rootfs: s.Rootfs}, image))
+	}
+}
+
+// floodFiles makes more files than the guest can remember, and then changes names
+// without end in the background. The guest stays as it was, and calls as fast.
+func (s *suite) floodFiles(t *testing.T) {
+	d := s.open(t)
+	b := Start(t, d, driver.Spec{ID: "flood", Rootfs: s.Rootfs})
+	resident := func() string { return b.Must("awk '/VmRSS/ && $2 > 96000 {print}' /proc/1/status") }
+	b.told("true")
+	r := b.ShTimeout(`python3 -c '
+import os
+for i in range(400):
+    os.mkdir("d%d" % i)
+    for n in range(500): os.mknod("d%d/%d" % (i, n))
+open(b"bad\xff\n", "w")'`, b.patience*2*time.Minute)
+	if r.Code != 0 || r.Timeout {
+		t.Fatalf("got exit code %d, timeout %v, stderr %.500q", r.Code, r.Timeout, r.Stderr)
+	}
+	if r.MoreFiles != -1 {
+		t.Errorf("of 200000 files %d are told, and %d not", len(r.Files), r.MoreFiles)
+	}
+	if s.isolates() {
+		if large := resident(); large != "" {
+			t.Errorf("the guest has %s", large)
+		}
+	}
+	b.Must("rm -rf *; mkdir s; (while :; do mv s t; mv t s; : >s/a$((n = n + 1)); rm s/a*; done) >/dev/null 2>&1 & echo $! >/tmp/storm")
+	for range 20 {
+		began := time.Now()
+		b.Must("true")
+		if took := time.Since(began); took > b.patience*5*time.Second {
+			t.Errorf("beside a storm of names a call took %v", took)
+		}
+	}
+	if s.isolates() {
+		if large := resident(); large != "" {
+			t.Errorf("then the guest has %s", large)
+		}
+	}
+	b.Must("kill $(cat /tmp/storm)")
+	b.Answers()
+}
