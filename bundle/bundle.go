@@ -83,6 +83,7 @@ type response struct {
 type Options struct {
 	Responses  store.Responses
 	Containers store.Containers
+	Objects    store.Objects
 	Engine     *engine.Engine
 	Journal    *journal.Journal // of the engine
 	Keeper     *sandbox.Keeper

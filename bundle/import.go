@@ -61,8 +61,11 @@ func (c *Carrier) Import(ctx context.Context, caller berth.Caller, r io.Reader) 
 			return nil, err
 		}
 	}
-	for _, f := range m.manifest.Files {
-		if err := m.readFile(ctx, f); err != nil {
+	if err := m.intend(ctx); err != nil {
+		return nil, err
+	}
+	for i, f := range m.manifest.Files {
+		if err := m.readFile(ctx, f, m.making.Files[i]); err != nil {
 			return nil, err
 		}
 	}
@@ -77,6 +80,9 @@ func (c *Carrier) Import(ctx context.Context, caller berth.Caller, r io.Reader) 
 	if err := m.save(ctx, caller); err != nil {
 		return nil, err
 	}
+	if err := m.settle(ctx); err != nil {
+		return nil, err
+	}
 	return &m.done, nil
 }
 
@@ -89,9 +95,9 @@ type reading struct {
 	ids      map[string]string // by the identifiers of the bundle
 	chain    *documents
 
-	files     []berth.FileID
+	intent    store.ObjectKey // of making, once that is saved
+	making    intent
 	container *berth.Container
-	responses []berth.ResponseID
 	done      Imported
 }
 
@@ -167,18 +173,13 @@ func (m *reading) readResponse(e ManifestEntry) error {
 	return m.chain.add(r)
 }
 
-func (m *reading) readFile(ctx context.Context, f ManifestFile) error {
+func (m *reading) readFile(ctx context.Context, f ManifestFile, id berth.FileID) error {
 	r, err := m.next(f.ManifestEntry)
 	if err != nil {
 		return err
 	}
-	made, err := m.carrier.opts.Files.Create(ctx, m.project, files.CreateRequest{Filename: f.Filename, Purpose: f.Purpose}, r)
-	if err != nil {
-		return err
-	}
-	m.files = append(m.files, made.ID)
-	m.ids[f.ID] = string(made.ID)
-	return nil
+	_, err = m.carrier.opts.Files.Create(ctx, m.project, files.CreateRequest{ID: id, Filename: f.Filename, Purpose: f.Purpose}, r)
+	return err
 }
 
 func (m *reading) readContainer(ctx context.Context, k *ManifestContainer) error {
@@ -190,13 +191,12 @@ func (m *reading) readContainer(ctx context.Context, k *ManifestContainer) error
 	if err != nil {
 		return err
 	}
-	id := berth.ContainerID(berth.NewID(berth.PrefixContainer))
-	kept := &snapshot.Record{Files: k.Files, Snapshot: &berth.Snapshot{ContainerID: id, Name: "import", Cause: berth.SnapshotImported, Template: k.Template}}
+	id := m.making.Container
+	kept := &snapshot.Record{Files: k.Files, Snapshot: &berth.Snapshot{ID: m.making.Snapshot, ContainerID: id, Name: "import", Cause: berth.SnapshotImported, Template: k.Template}}
 	if err := o.Snapshots.Create(ctx, m.project, kept, func(w io.Writer) (layer.Made, error) { return unpack(w, r, k.Layer) }); err != nil {
 		return err
 	}
 	now := time.Now().Unix()
-	m.ids[k.ID] = string(id)
 	m.container = &berth.Container{ID: id, Object: "container", CreatedAt: now, LastActiveAt: now, Status: berth.ContainerExpired,
 		Name: "import", MemoryLimit: k.MemoryLimit, ExpiresAfter: k.ExpiresAfter,
 		NetworkPolicy: berth.NetworkPolicy{Type: k.Network.Type, AllowedDomains: k.Network.AllowedDomains}, // without secrets
@@ -255,6 +255,7 @@ func (m *reading) save(ctx context.Context, caller berth.Caller) error {
 	all := len(m.manifest.Responses)
 	var previous berth.ResponseID
 	seen := make(map[berth.ResponseID]bool, all)
+	var ids []berth.ResponseID
 	for i := range all { // all of them, before the first is written
 		rec, _, err := m.record(i, previous)
 		if err != nil {
@@ -264,6 +265,10 @@ func (m *reading) save(ctx context.Context, caller berth.Caller) error {
 			return invalid("it has a response twice")
 		}
 		seen[previous] = true
+		ids = append(ids, previous)
+	}
+	if err := m.intendResponses(ctx, ids); err != nil {
+		return err
 	}
 	if m.container != nil {
 		if err := o.Containers.CreateContainer(ctx, &store.Container{Project: m.project, Key: caller.Key, Body: m.container}); err != nil {
@@ -284,9 +289,8 @@ func (m *reading) save(ctx context.Context, caller berth.Caller) error {
 			return err
 		}
 		previous = rec.Body.ID
-		m.responses = append(m.responses, previous)
 	}
-	m.done.Object, m.done.ResponseID, m.done.Responses, m.done.Files = "response.bundle", previous, all, len(m.files)
+	m.done.Object, m.done.ResponseID, m.done.Responses, m.done.Files = "response.bundle", previous, all, len(m.making.Files)
 	return nil
 }
 
@@ -373,21 +377,4 @@ func (m *reading) renamed(node any) any {
 		return m.ids[n]
 	}
 	return node
-}
-
-// undo removes what has been made. What that does not remove has no reader.
-func (m *reading) undo(ctx context.Context) {
-	o := m.carrier.opts
-	for i := len(m.responses) - 1; i >= 0; i-- {
-		_ = o.Responses.DeleteResponse(ctx, m.project, m.responses[i])
-	}
-	if m.container != nil {
-		_ = o.Containers.DeleteContainer(ctx, m.project, m.container.ID)
-	}
-	if m.done.SnapshotID != "" {
-		_ = o.Snapshots.Delete(ctx, m.project, m.done.SnapshotID)
-	}
-	for _, id := range m.files {
-		_ = o.Files.Delete(ctx, m.project, id)
-	}
 }

@@ -6,6 +6,7 @@
 package files
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -50,6 +51,7 @@ func New(st store.Files, bucket *blob.Bucket) *Service {
 
 // A CreateRequest describes a file to keep.
 type CreateRequest struct {
+	ID                  berth.FileID // that it is to have, and no other file has had; empty for a new one
 	Filename            string
 	Purpose             string
 	ExpiresAfterSeconds int64 // 0 is never
@@ -62,12 +64,18 @@ func (s *Service) Create(ctx context.Context, p berth.ProjectID, req CreateReque
 	if err := checkName(req.Filename); err != nil {
 		return nil, err
 	}
-	return s.Receive(ctx, p, r, func() (CreateRequest, error) { return req, nil })
+	return s.receive(ctx, p, cmp.Or(req.ID, newID()), r, func() (CreateRequest, error) { return req, nil })
 }
+
+func newID() berth.FileID { return berth.FileID(berth.NewID(berth.PrefixFile)) }
 
 // Receive is Create for a request that is known when r has been read.
 func (s *Service) Receive(ctx context.Context, p berth.ProjectID, r io.Reader, request func() (CreateRequest, error)) (*berth.File, error) {
-	f := &berth.File{ID: berth.FileID(berth.NewID(berth.PrefixFile)), Object: "file", CreatedAt: time.Now().Unix(), Status: "processed"}
+	return s.receive(ctx, p, newID(), r, request)
+}
+
+func (s *Service) receive(ctx context.Context, p berth.ProjectID, id berth.FileID, r io.Reader, request func() (CreateRequest, error)) (*berth.File, error) {
+	f := &berth.File{ID: id, Object: "file", CreatedAt: time.Now().Unix(), Status: "processed"}
 	if s.Quota != nil {
 		if err := s.Quota(ctx, p, 0); err != nil {
 			return nil, err // before its bytes are read

@@ -7,6 +7,7 @@ package snapshot
 
 import (
 	"archive/tar"
+	"cmp"
 	"context"
 	"crypto/cipher"
 	"crypto/rand"
@@ -84,12 +85,12 @@ func bound(p berth.ProjectID, id berth.SnapshotID) []byte {
 	return []byte("container.snapshot\x00" + path(p, id))
 }
 
-// Create keeps a snapshot and sets of it ID, Object, CreatedAt, Digest, Bytes and
+// Create keeps a snapshot and sets of it ID, if it has none, Object, CreatedAt, Digest, Bytes and
 // StoredBytes. Its content is the layer, or other tar archive, that write writes. When
 // Create returns, the content has been read back.
 func (l *Library) Create(ctx context.Context, p berth.ProjectID, r *Record, write func(io.Writer) (layer.Made, error)) error {
 	s := r.Snapshot
-	s.ID, s.Object, s.CreatedAt = berth.SnapshotID(berth.NewID(berth.PrefixSnapshot)), "container.snapshot", time.Now().Unix()
+	s.ID, s.Object, s.CreatedAt = cmp.Or(s.ID, berth.SnapshotID(berth.NewID(berth.PrefixSnapshot))), "container.snapshot", time.Now().Unix()
 	if err := l.room(ctx, p, s); err != nil {
 		return err // before its bytes are read
 	}

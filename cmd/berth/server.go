@@ -183,8 +183,11 @@ func newServer(ctx context.Context, state string, config *Config, log *slog.Logg
 	if !isolation.Features().Mounts {
 		volumes = nil
 	}
-	bundles := bundle.New(bundle.Options{Responses: db, Containers: db, Engine: eng, Journal: events, Keeper: keeper, Snapshots: snapshots.Library, Files: uploads,
+	bundles := bundle.New(bundle.Options{Responses: db, Containers: db, Objects: db, Engine: eng, Journal: events, Keeper: keeper, Snapshots: snapshots.Library, Files: uploads,
 		Templates: func(digest string) bool { _, err := held.find(digest); return err == nil }, SpoolDir: spool, Version: version})
+	if err := bundles.Recover(ctx, log); err != nil {
+		return s, err
+	}
 	s.handler = api.New(api.Options{Engine: eng, Journal: events, Models: models, Containers: keeper, Files: uploads,
 		Responses: db, Objects: db, Keys: db, Usages: db,
 		Snapshots: snapshots.Library, Templates: held, Volumes: volumes, Bundles: bundles,
