@@ -76,20 +76,22 @@ func BenchmarkCold(b *testing.B) {
 	reportMS(b, "destroy", destroy)
 }
 
-// BenchmarkExec measures commands in a sandbox that runs, and beside them the
-// same command as a process of the host.
+// BenchmarkExec measures commands in a sandbox that runs, with the processor's time
+// that each takes there, and beside them the same command as a process of the host.
 func BenchmarkExec(b *testing.B) {
 	d := openTest(b, drivertest.StateDir(b))
 	box := drivertest.Start(b, d, driver.Spec{ID: "exec", Rootfs: drivertest.Rootfs(b)})
 	measure := func(name string, f func(b *testing.B)) {
 		b.Run(name, func(b *testing.B) {
 			var took []time.Duration
+			before := usedCPU(b, d, "exec")
 			for b.Loop() {
 				began := time.Now()
 				f(b)
 				took = append(took, time.Since(began))
 			}
 			reportMS(b, "exec", took)
+			b.ReportMetric((usedCPU(b, d, "exec")-before).Seconds()*1000/float64(b.N), "cpu-ms")
 		})
 	}
 	measure("true", func(b *testing.B) { run(b, box.Client, "/bin/true") })
@@ -181,18 +183,11 @@ func BenchmarkIdleMemory(b *testing.B) {
 func BenchmarkIdleCPU(b *testing.B) {
 	d := openTest(b, drivertest.StateDir(b))
 	run(b, drivertest.Start(b, d, driver.Spec{ID: "idle", Rootfs: drivertest.Rootfs(b)}).Client, "/bin/true")
-	used := func() time.Duration {
-		stats, err := d.Stats(b.Context(), "idle")
-		if err != nil {
-			b.Fatal(err)
-		}
-		return stats.CPU
-	}
-	before, began := used(), time.Now()
+	before, began := usedCPU(b, d, "idle"), time.Now()
 	for b.Loop() {
 		time.Sleep(5 * time.Second)
 	}
-	b.ReportMetric((used()-before).Seconds()/time.Since(began).Seconds()*100, "%-of-a-core")
+	b.ReportMetric((usedCPU(b, d, "idle")-before).Seconds()/time.Since(began).Seconds()*100, "%-of-a-core")
 }
 
 // pss returns a process's proportional set size in bytes.
@@ -241,15 +236,11 @@ func BenchmarkFiles(b *testing.B) {
 // the sandbox and here: other than throughput, that is the same on a busy machine.
 func reportCPU(b *testing.B, d *Driver, id string, size int64) func() {
 	used := func() (inside, here time.Duration) {
-		stats, err := d.Stats(b.Context(), id)
-		if err != nil {
-			b.Fatal(err)
-		}
 		var own unix.Rusage
 		if err := unix.Getrusage(unix.RUSAGE_SELF, &own); err != nil {
 			b.Fatal(err)
 		}
-		return stats.CPU, time.Duration(own.Utime.Nano() + own.Stime.Nano())
+		return usedCPU(b, d, id), time.Duration(own.Utime.Nano() + own.Stime.Nano())
 	}
 	inside, here := used()
 	return func() {
@@ -258,6 +249,16 @@ func reportCPU(b *testing.B, d *Driver, id string, size int64) func() {
 		b.ReportMetric((insideNow-inside).Seconds()*perGB, "sandbox-s/GB")
 		b.ReportMetric((hereNow-here).Seconds()*perGB, "keeper-s/GB")
 	}
+}
+
+// usedCPU returns the processor's time that a sandbox has used.
+func usedCPU(b *testing.B, d *Driver, id string) time.Duration {
+	b.Helper()
+	stats, err := d.Stats(b.Context(), id)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return stats.CPU
 }
 
 // zeros is a reader of zero bytes without end.
