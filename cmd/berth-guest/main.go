@@ -28,9 +28,6 @@ import (
 	"github.com/berth-run/berth/guest/server"
 )
 
-// lastSignal is Linux's SIGRTMAX.
-const lastSignal unix.Signal = 64
-
 func main() {
 	if boot.Called() {
 		boot.Main()
@@ -74,14 +71,7 @@ func run() error {
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM)
 	defer stop()
 	if os.Getpid() == 1 {
-		// Only its end from outside ends it. Signals are caught, not ignored: every
-		// command would inherit that, and kill would end none.
-		caught := make(chan os.Signal, 1)
-		for s := unix.Signal(1); s <= lastSignal; s++ {
-			if s != unix.SIGURG && s != unix.SIGCHLD { // the runtime's own, and the reaper's
-				signal.Notify(caught, s)
-			}
-		}
+		catchSignals()
 		ctx = context.Background()
 	}
 	s, err := server.New(server.Options{User: *user, WorkDir: *workdir, StateDir: *state, MemoryLimit: *memory,
