@@ -303,7 +303,6 @@ func (id identity) environ() []string {
 	return []string{
 		"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
 		"HOME=" + id.home, "USER=" + id.name, "LOGNAME=" + id.name, "SHELL=/bin/bash",
-		"LANG=C.UTF-8",
 	}
 }
 
