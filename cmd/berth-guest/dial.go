@@ -43,9 +43,10 @@ func dial(socket string, in io.Reader, out io.Writer) error {
 
 func dialGuest(socket string) (net.Conn, error) {
 	for end := time.Now().Add(dialTime); ; time.Sleep(time.Millisecond) {
+		fresh := empty(filepath.Dir(socket), filepath.Base(socket)) // before: it may listen at any time
 		conn, err := net.Dial("unix", socket)
 		early := errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ECONNREFUSED)
-		if !early || time.Now().After(end) || !empty(filepath.Dir(socket), filepath.Base(socket)) {
+		if !early || !fresh || time.Now().After(end) {
 			return conn, err
 		}
 	}

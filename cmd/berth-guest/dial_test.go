@@ -54,6 +54,33 @@ func TestDial(t *testing.T) {
 	}
 }
 
+// A guest that begins to listen, and its log, at any moment of a relay's is reached.
+func TestDialEarly(t *testing.T) {
+	for range 300 {
+		dir := t.TempDir()
+		socket := filepath.Join(dir, "s")
+		ended := make(chan error, 1)
+		go func() {
+			conn, err := dialGuest(socket)
+			if err == nil {
+				conn.Close()
+			}
+			ended <- err
+		}()
+		l, err := net.Listen("unix", socket)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, "log"), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-ended; err != nil {
+			t.Fatalf("got %v", err)
+		}
+		l.Close()
+	}
+}
+
 // A guest that has listened before is not waited for.
 func TestDialGone(t *testing.T) {
 	dir := t.TempDir()
