@@ -87,6 +87,7 @@ type ContainersConfig struct {
 	Pool    int           `yaml:"pool"`     // sandboxes of the template with 1g that are held ready. Default: 2
 	Pools   []PoolConfig  `yaml:"pools"`    // sandboxes of others, or other sizes, that are as well
 	Network NetworkConfig `yaml:"network"`
+	Starts  int           `yaml:"starts"` // sandboxes that are started, and snapshots that are made, at once; others wait. Default: one for each CPU
 
 	OnExpiry     berth.OnExpiry `yaml:"on_expiry"`     // of containers that do not say: delete or snapshot. Default: delete
 	SnapshotLife time.Duration  `yaml:"snapshot_life"` // how long the snapshot is kept that a container leaves when it expires. Default: 720h
@@ -213,6 +214,9 @@ func loadConfig(path string) (*Config, error) {
 	}
 	if e := c.Containers.OnExpiry; e != "" && e != berth.OnExpiryDelete && e != berth.OnExpirySnapshot {
 		return nil, fmt.Errorf("%s: containers.on_expiry: %q is neither %s nor %s", path, e, berth.OnExpiryDelete, berth.OnExpirySnapshot)
+	}
+	if c.Containers.Starts < 0 {
+		return nil, fmt.Errorf("%s: containers.starts: %d is negative", path, c.Containers.Starts)
 	}
 	for id, l := range c.Limits {
 		if err := l.check(); err != nil {

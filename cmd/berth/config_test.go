@@ -50,6 +50,7 @@ func TestConfig(t *testing.T) {
 		"drvier: gvisor\n":                                                 "line 1: field drvier not found",
 		"containers:\n  cpus: 3\n":                                         "line 2: field cpus not found",
 		"containers:\n  pool: -1\n":                                        "containers.pool must not be negative",
+		"containers:\n  starts: -1\n":                                      "containers.starts: -1 is negative",
 		"containers:\n  on_expiry: keep\n":                                 "containers.on_expiry: \"keep\" is neither delete nor snapshot",
 		"containers:\n  disk: 10x\n":                                       "line 2: \"10x\" is not a size",
 		"containers:\n  idle: soon\n":                                      "line 2",

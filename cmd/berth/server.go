@@ -134,10 +134,10 @@ func newServer(ctx context.Context, state string, config *Config, log *slog.Logg
 		Network: network, Seal: seal.New(key), Audit: record, Volumes: volumes,
 		Template: held.find, MayName: held.mayName,
 		Snapshots: snapshots.Library, OnExpiry: config.Containers.OnExpiry, SnapshotLife: config.Containers.SnapshotLife,
-		Quota:       quotas.Containers,
-		Observer:    metrics.Sandbox{Metrics: s.metrics},
-		Limits:      driver.Limits{CPU: config.Containers.CPU, PIDs: config.Containers.PIDs, Disk: int64(config.Containers.Disk)},
-		Pools:       config.pools(),
+		Quota:    quotas.Containers,
+		Observer: metrics.Sandbox{Metrics: s.metrics},
+		Limits:   driver.Limits{CPU: config.Containers.CPU, PIDs: config.Containers.PIDs, Disk: int64(config.Containers.Disk)},
+		Pools:    config.pools(), Starts: config.Containers.Starts,
 		IdleMinutes: int(config.Containers.Idle / time.Minute), MaxIdleMinutes: int(config.Containers.MaxIdle / time.Minute)})
 	if err != nil {
 		return s, err
