@@ -37,7 +37,7 @@ const (
 	FileDeleted      Action = "file.deleted"      // Object
 	FileExpired      Action = "file.expired"      // Object
 	SecretBound      Action = "secret.bound"      // Name, Host
-	SecretUsed       Action = "secret.used"       // Name, Host
+	SecretUsed       Action = "secret.used"       // Name, Host, Port; Count of more than one, of which some may be toward other hosts if there is none
 	EgressConnected  Action = "egress.connected"  // Host, Port, Address, Reason: before anything was sent there
 	EgressEnded      Action = "egress.ended"      // of a connection: and Sent, Received, Milliseconds
 	EgressRefused    Action = "egress.refused"    // Host, Port, Reason

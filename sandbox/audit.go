@@ -100,23 +100,40 @@ func (k *Keeper) recordFlow(s *sandbox, f egress.Flow) {
 // flows are the connections of a container that the audit record has still to be
 // told of.
 type flows struct {
-	mu    sync.Mutex
-	often *rate.Limiter
-	more  audit.Entry // of those that are not told of one by one
+	mu          sync.Mutex
+	often, used *rate.Limiter
+	more        audit.Entry   // of those that are not told of one by one
+	uses        map[use]int64 // of secrets, that are not told of one by one
 }
 
-// add returns the entries for a connection. Each use of a secret is told of.
+// A use is of a secret toward a host.
+type use struct {
+	name, host string
+	port       int
+}
+
+// maxUses is how many of them are told from each other; others are of no host.
+const maxUses = 256
+
+// add returns the entries for a connection.
 func (fs *flows) add(s *sandbox, f egress.Flow) []audit.Entry {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
 	var entries []audit.Entry
-	for _, name := range f.Secrets {
-		e := s.entry(audit.SecretUsed)
-		e.Name, e.Host, e.Port = name, f.Target.Host, f.Target.Port
-		entries = append(entries, e)
-	}
 	if fs.often == nil {
-		fs.often = rate.NewLimiter(rate.Every(flowEvery), flowBurst)
+		fs.often, fs.used = rate.NewLimiter(rate.Every(flowEvery), flowBurst), rate.NewLimiter(rate.Every(flowEvery), flowBurst)
+		fs.uses = map[use]int64{}
+	}
+	for _, name := range f.Secrets {
+		u := use{name, f.Target.Host, f.Target.Port}
+		if fs.used.Allow() {
+			entries = append(entries, u.entry(s))
+			continue
+		}
+		if _, known := fs.uses[u]; !known && len(fs.uses) >= maxUses {
+			u = use{name: name}
+		}
+		fs.uses[u]++
 	}
 	if !fs.often.Allow() {
 		if !f.Begins { // it is told of again
@@ -153,13 +170,26 @@ func (fs *flows) rest(s *sandbox) []audit.Entry {
 }
 
 func (fs *flows) restLocked(s *sandbox) []audit.Entry {
+	var entries []audit.Entry
+	for u, n := range fs.uses {
+		e := u.entry(s)
+		e.Count = n
+		entries = append(entries, e)
+	}
+	clear(fs.uses)
 	if fs.more.Count == 0 {
-		return nil
+		return entries
 	}
 	e := s.entry(audit.EgressMore)
 	e.Count, e.Refused, e.Sent, e.Received = fs.more.Count, fs.more.Refused, fs.more.Sent, fs.more.Received
 	fs.more = audit.Entry{}
-	return []audit.Entry{e}
+	return append(entries, e)
+}
+
+func (u use) entry(s *sandbox) audit.Entry {
+	e := s.entry(audit.SecretUsed)
+	e.Name, e.Host, e.Port = u.name, u.host, u.port
+	return e
 }
 
 // recordMissed puts running containers into the audit record that a crash kept
