@@ -7,6 +7,7 @@
 package bundle
 
 import (
+	"context"
 	"encoding/json"
 	"regexp"
 
@@ -89,9 +90,9 @@ type Options struct {
 	Keeper     *sandbox.Keeper
 	Snapshots  *snapshot.Library // nil: containers are left out
 	Files      *files.Service
-	Templates  func(digest string) bool // whether containers can start from it here
-	SpoolDir   string                   // for what must be whole before it is passed on; default os.TempDir()
-	Version    string                   // of this server
+	Templates  func(ctx context.Context, p berth.ProjectID, digest string) bool // whether a project's containers can start from it here
+	SpoolDir   string                                                           // for what must be whole before it is passed on; default os.TempDir()
+	Version    string                                                           // of this server
 }
 
 // A Carrier writes and reads bundles. It is safe for concurrent use. Errors that a

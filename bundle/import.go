@@ -124,6 +124,9 @@ func (m *reading) readManifest() error {
 			return invalid("its responses have more than %d bytes", int64(maxDocuments))
 		}
 	}
+	if m.manifest.Container != nil {
+		return m.manifest.Container.check()
+	}
 	return nil
 }
 
@@ -202,10 +205,7 @@ func (m *reading) readContainer(ctx context.Context, k *ManifestContainer) error
 		NetworkPolicy: berth.NetworkPolicy{Type: k.Network.Type, AllowedDomains: k.Network.AllowedDomains}, // without secrets
 		Berth:         berth.ContainerBerth{Template: k.Template, Reason: "imported", LastSnapshot: kept.Snapshot.ID}}
 	m.done.SnapshotID, m.done.ContainerID, m.done.Template = kept.Snapshot.ID, id, k.Template
-	m.done.Missing = o.Templates != nil && !o.Templates(k.Template)
-	if berth.MemoryLimits[k.MemoryLimit] == 0 || k.ExpiresAfter.Minutes < 1 {
-		return invalid("its container has no size or no life")
-	}
+	m.done.Missing = o.Templates != nil && !o.Templates(ctx, m.project, k.Template)
 	return nil
 }
 
@@ -229,7 +229,9 @@ func unpack(w io.Writer, packed io.Reader, digest string) (made layer.Made, err 
 		if made.Entries >= layer.DefaultMaxEntries {
 			return made, invalid("its layer has more than %d entries", layer.DefaultMaxEntries)
 		}
-		made.Bytes += h.Size
+		if made.Bytes += h.Size; made.Bytes < 0 || made.Bytes > maxLayer { // of a sparse file it is what it claims
+			return made, invalid("its layer has more than %d bytes", int64(maxLayer))
+		}
 	}
 	if _, err := io.Copy(io.Discard, all); err != nil {
 		return made, err

@@ -87,6 +87,11 @@ func (k *Keeper) source(ctx context.Context, p berth.ProjectID, pl *plan, src be
 			return err
 		}
 		pl.from, ref = from, from.Snapshot.Template
+		if from.Snapshot.Cause == berth.SnapshotImported && ref != "" { // a bundle may name any
+			if err := k.opts.MayName(ctx, p, ref); err != nil {
+				return err
+			}
+		}
 		c.Berth.FromSnapshot = src.SnapshotID
 	}
 	switch src.OnExpiry {

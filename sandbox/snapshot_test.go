@@ -1,6 +1,10 @@
 package sandbox
 
 import (
+	"archive/tar"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"io"
 	"path/filepath"
@@ -14,6 +18,7 @@ import (
 	"gocloud.dev/blob/memblob"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/image/layer"
 	"github.com/berth-run/berth/sandbox/driver"
 	"github.com/berth-run/berth/snapshot"
 	"github.com/berth-run/berth/store"
@@ -361,4 +366,35 @@ func TestRestoreFails(t *testing.T) {
 	_, err := h.trySh(t.Context(), c.ID, "c", "true")
 	wantError(t, err, berth.CodeUnavailable, "container_start_failed", "its snapshot could not be put in")
 	h.driver.until(1)
+}
+
+// A bundle may say of its snapshot that it lies above any template: it starts from none
+// that its project may not name.
+func TestImportedTemplate(t *testing.T) {
+	h, a := newArchive(t, func(o *Options) {
+		o.MayName = func(_ context.Context, p berth.ProjectID, ref string) error {
+			if p == mine && ref != "sha256:1" {
+				return berth.Errorf(berth.CodeNotFound, "Template '%s' not found.", ref)
+			}
+			return nil
+		}
+	})
+	for _, c := range []struct {
+		cause    berth.SnapshotCause
+		template string
+		want     berth.Code
+	}{{berth.SnapshotImported, "other", berth.CodeNotFound}, {berth.SnapshotImported, "sha256:1", ""}, {berth.SnapshotImported, "", ""}, {berth.SnapshotRequested, "other", ""}} {
+		r := &snapshot.Record{Snapshot: &berth.Snapshot{ContainerID: "cntr_1", Cause: c.cause, Template: c.template}}
+		if err := a.Library.Create(t.Context(), mine, r, func(w io.Writer) (layer.Made, error) {
+			sum := sha256.New()
+			err := tar.NewWriter(io.MultiWriter(w, sum)).Close()
+			return layer.Made{Digest: "sha256:" + hex.EncodeToString(sum.Sum(nil))}, err
+		}); err != nil {
+			t.Fatal(err)
+		}
+		_, err := h.k.Create(t.Context(), byMe, CreateRequest{Source: fromSnapshot(r.Snapshot.ID)})
+		if berth.ErrorCode(err) != c.want && (err != nil || c.want != "") {
+			t.Errorf("%s above %q: got %v, want %q", c.cause, c.template, err, c.want)
+		}
+	}
 }

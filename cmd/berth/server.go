@@ -184,7 +184,7 @@ func newServer(ctx context.Context, state string, config *Config, log *slog.Logg
 		volumes = nil
 	}
 	bundles := bundle.New(bundle.Options{Responses: db, Containers: db, Objects: db, Engine: eng, Journal: events, Keeper: keeper, Snapshots: snapshots.Library, Files: uploads,
-		Templates: func(digest string) bool { _, err := held.find(digest); return err == nil }, SpoolDir: spool, Version: version})
+		Templates: held.has, SpoolDir: spool, Version: version})
 	if err := bundles.Recover(ctx, log); err != nil {
 		return s, err
 	}

@@ -48,6 +48,15 @@ func (t *templates) mayName(ctx context.Context, p berth.ProjectID, ref string) 
 	}
 }
 
+// has reports whether a project's containers can start from a template.
+func (t *templates) has(ctx context.Context, p berth.ProjectID, ref string) bool {
+	if t.mayName(ctx, p, ref) != nil {
+		return false
+	}
+	_, err := t.find(ref)
+	return err == nil
+}
+
 // all returns the templates of the library, each once.
 func (t *templates) all() ([]berth.Template, error) {
 	all, err := t.images.List()

@@ -36,6 +36,9 @@ func TestTemplatesAllowed(t *testing.T) {
 				if may := strings.Contains(want, d); (err == nil) != may || err != nil && berth.ErrorCode(err) != berth.CodeNotFound {
 					t.Errorf("%s names %s: got %v, want allowed: %v", p, ref, err, may)
 				}
+				if got := ts.has(t.Context(), p, ref); got != (err == nil) {
+					t.Errorf("%s has %s: got %v", p, ref, got)
+				}
 				if _, got := ts.Template(t.Context(), p, ref); (got == nil) != (err == nil) {
 					t.Errorf("%s asks for %s: got %v", p, ref, got)
 				}

@@ -46,7 +46,7 @@ var Imports = map[string][]string{
 	"model/balance":             {"", "model", "model/dialogue"},
 	"model/modeltest":           {"", "model", "model/dialogue"},
 	"files":                     {"", "audit", "internal/seal", "store"},
-	"bundle":                    {"", "engine", "files", "image/layer", "internal/seal", "journal", "model", "sandbox", "snapshot", "store", "tool"},
+	"bundle":                    {"", "engine", "files", "guest", "image/layer", "internal/seal", "journal", "model", "sandbox", "snapshot", "store", "tool"},
 	"snapshot":                  {"", "audit", "image/layer", "internal/seal", "store"},
 	"journal":                   {"", "store"},
 	"project":                   {"", "store"},
