@@ -11,6 +11,10 @@ import (
 // ErrBusy is returned while another archive of the sandbox is being made.
 var ErrBusy = errors.New("the sandbox's archive is being made or read")
 
+// ErrMoves is returned where the sandbox's file system moves directories in a way that
+// an archive cannot follow.
+var ErrMoves = errors.New("the sandbox's overlay moves directories without copying them (redirect_dir=on)")
+
 // Archive reads what has changed in the sandbox since its start, as layer.Make takes
 // it, with the state of its shell. Commands stand still until it is closed or read
 // to its end, which is only then the archive's when no error comes first.
@@ -28,6 +32,8 @@ func (c *Client) Archive(ctx context.Context) (io.ReadCloser, error) {
 		return resp.Body, nil
 	case http.StatusConflict:
 		err = ErrBusy
+	case http.StatusNotImplemented:
+		err = ErrMoves
 	default:
 		err = fmt.Errorf("the guest answered %s", resp.Status)
 	}

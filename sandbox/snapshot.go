@@ -91,6 +91,8 @@ func (k *Keeper) notFrozen(ctx context.Context, s *sandbox, err error) error {
 	switch {
 	case errors.Is(err, layer.ErrTooLarge):
 		return &berth.Error{Code: berth.CodeTooLarge, Err: err, Message: fmt.Sprintf("Container with id '%s' has changed more than a snapshot can hold: %v.", s.id, err)}
+	case errors.Is(err, guest.ErrMoves):
+		return &berth.Error{Code: berth.CodeInvalid, Err: err, Message: fmt.Sprintf("Container with id '%s' cannot be kept: %v.", s.id, err)}
 	case errors.Is(err, guest.ErrBusy):
 		return berth.Errorf(berth.CodeConflict, "A snapshot of container with id '%s' is being made.", s.id)
 	}

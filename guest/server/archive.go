@@ -55,6 +55,10 @@ func (a *archiver) get(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer a.busy.Unlock()
+	if root, _ := a.tree(); isOverlay(root) && redirects(readString("/proc/self/mountinfo"), root, readString(redirectDefault)) {
+		http.Error(w, `{"code":501,"message":"the overlay moves directories without copying what is in them"}`, http.StatusNotImplemented)
+		return
+	}
 	// A stream whose reader has gone takes nothing more, and says so only late.
 	defer context.AfterFunc(r.Context(), func() { _ = http.NewResponseController(w).SetWriteDeadline(time.Unix(1, 0)) })()
 	defer a.server.freeze()()
@@ -133,6 +137,35 @@ func named(entry string) string {
 func isOverlay(dir string) bool {
 	var st unix.Statfs_t
 	return unix.Statfs(dir, &st) == nil && st.Type == unix.OVERLAYFS_SUPER_MAGIC
+}
+
+// redirectDefault says, with Y or N, what overlays do that are mounted without saying so.
+const redirectDefault = "/sys/module/overlay/parameters/redirect_dir"
+
+// redirects reports whether the overlay at root moves a directory of its lower layers by
+// a note in the upper one. What is in the directory then looks as if nothing had
+// happened to it, and would be missing where it is now. An overlay's options are shown
+// in mountinfo where they differ from the default.
+func redirects(mountinfo, root, byDefault string) bool {
+	on := strings.TrimSpace(byDefault) == "Y"
+	for line := range strings.Lines(mountinfo) {
+		left, right, _ := strings.Cut(line, " - ")
+		l, r := strings.Fields(left), strings.Fields(right)
+		if len(l) < 5 || len(r) < 3 || l[4] != root || r[0] != "overlay" {
+			continue
+		}
+		for option := range strings.SplitSeq(r[2], ",") {
+			if value, found := strings.CutPrefix(option, "redirect_dir="); found {
+				on = value == "on"
+			}
+		}
+	}
+	return on
+}
+
+func readString(path string) string {
+	raw, _ := os.ReadFile(path)
+	return string(raw)
 }
 
 // mountPoints returns the paths at which file systems, directories or files of others
