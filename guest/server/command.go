@@ -148,10 +148,14 @@ func (s *shell) prepare(c *command, before string) (*exec.Cmd, *outputs, error) 
 	}
 	cmd := &exec.Cmd{Path: path, Args: []string{"bash", "-c", s.state.script(c, before, bash)}, Dir: s.server.opts.WorkDir,
 		SysProcAttr: &syscall.SysProcAttr{Setsid: true}}
+	if s.null != nil {
+		cmd.Stdin = s.null
+	}
 	if before == "" {
 		cmd.Env = s.server.environ(s.server.owner)
 	} else {
-		cmd.Env = []string{marker + "=" + c.mark()}
+		// Without SHELL, bash looks for the user's in the password file at its start.
+		cmd.Env = []string{marker + "=" + c.mark(), "SHELL=" + loginShell}
 	}
 	s.server.become(cmd, s.server.owner)
 	pipes, err := newOutputs(cmd, c.stdout, c.stderr)
@@ -231,7 +235,7 @@ type output struct {
 func newOutputs(cmd *exec.Cmd, stdout, stderr *spool) (*outputs, error) {
 	o := &outputs{}
 	for i, sp := range []*spool{stdout, stderr} {
-		r, w, err := os.Pipe()
+		r, w, err := outputPipe()
 		if err != nil {
 			o.close()
 			return nil, err

@@ -116,7 +116,7 @@ func (ps *processes) begin(req *pb.StartRequest, id identity) (*process, map[str
 		p.tty, theirs, readers["pty"] = tty, []*os.File{slave}, tty
 	} else {
 		for _, name := range []string{"stdout", "stderr"} {
-			r, w, err := os.Pipe()
+			r, w, err := outputPipe()
 			if err != nil {
 				closeAll(theirs...)
 				return nil, nil, err
@@ -125,7 +125,7 @@ func (ps *processes) begin(req *pb.StartRequest, id identity) (*process, map[str
 		}
 		cmd.Stdout, cmd.Stderr = theirs[0], theirs[1]
 		if req.Stdin == nil || *req.Stdin {
-			r, w, err := os.Pipe()
+			r, w, err := inputPipe()
 			if err != nil {
 				closeAll(theirs...)
 				return nil, nil, err

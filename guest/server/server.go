@@ -298,11 +298,14 @@ func lookup(name string) (identity, error) {
 	return id, nil
 }
 
+// loginShell is everybody's.
+const loginShell = "/bin/bash"
+
 // environ is the environment that a login would give.
 func (id identity) environ() []string {
 	return []string{
 		"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
-		"HOME=" + id.home, "USER=" + id.name, "LOGNAME=" + id.name, "SHELL=/bin/bash",
+		"HOME=" + id.home, "USER=" + id.name, "LOGNAME=" + id.name, "SHELL=" + loginShell,
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"regexp"
 	"sync"
@@ -30,6 +31,7 @@ type shell struct {
 	state  *shellState
 	kept   keptOutput
 	files  *tree
+	null   *os.File // what commands read; nil if it cannot be opened
 
 	mu    sync.Mutex
 	calls map[string]*call
@@ -37,7 +39,8 @@ type shell struct {
 }
 
 func newShell(s *Server) *shell {
-	return &shell{server: s, state: &shellState{dir: s.opts.StateDir, owner: s.owner, given: s.given},
+	null, _ := os.Open(os.DevNull)
+	return &shell{server: s, null: null, state: &shellState{dir: s.opts.StateDir, owner: s.owner, given: s.given},
 		kept: keptOutput{dir: filepath.Join(s.opts.StateDir, "output")}, files: newTree(s.opts.WorkDir, s.opts.Watch), calls: map[string]*call{}}
 }
 

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"io"
 	"os"
@@ -29,7 +30,8 @@ type shellState struct {
 	mu    sync.Mutex
 	file  string // of the state; empty before the first call
 	n     int
-	other bool // the state is of before this sandbox was given what it has: that prevails
+	same  [sha256.Size]byte // of what the state says, if keep made it current
+	other bool              // the state is of before this sandbox was given what it has: that prevails
 }
 
 // read returns the current state, nil if there is none.
@@ -108,7 +110,7 @@ func taken(dump string) string {
 // merge makes the states that the commands of a call left into the current one.
 func (s *shellState) merge(c *call, before string) {
 	var began string
-	if before != "" {
+	if before != "" && len(c.commands) > 1 {
 		text, _ := os.ReadFile(before) // without it, the states are read one after the other
 		began = string(text)
 	}
@@ -126,13 +128,42 @@ func (s *shellState) merge(c *call, before string) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.save([]byte(merged(began, left))) == nil { // otherwise there is no room: the former state holds
+	if s.keep(merged(began, left)) == nil { // otherwise there is no room: the former state holds
 		s.other = false
 	}
 }
 
+// keep makes a text the current state, unless that says the same. The caller holds s.mu.
+func (s *shellState) keep(text string) error {
+	same := sha256.Sum256([]byte(unmarked(text)))
+	if s.file != "" && s.same == same {
+		return nil
+	}
+	if err := s.save([]byte(text)); err != nil {
+		return err
+	}
+	s.same = same
+	return nil
+}
+
+// unmarked returns a state without the marker, which each call has of its own.
+func unmarked(text string) string {
+	all, ok := declarations(text)
+	if !ok {
+		return text
+	}
+	var b strings.Builder
+	for _, d := range all {
+		if d.name != marker {
+			b.WriteString(d.text)
+		}
+	}
+	return b.String()
+}
+
 // save makes a text the current state. The caller holds s.mu.
 func (s *shellState) save(text []byte) error {
+	s.same = [sha256.Size]byte{}
 	s.n++
 	name := filepath.Join(s.dir, fmt.Sprintf("state.%d", s.n))
 	if err := os.WriteFile(name, text, 0o600); err != nil {
@@ -184,7 +215,12 @@ const keepTrap = `trap() { builtin trap "$@" || return; [ "$BASHPID" = "$$" ] ||
 func (s *shellState) script(c *command, before string, bash bool) string {
 	var b strings.Builder
 	if before != "" {
-		fmt.Fprintf(&b, `. '%s' 2>/dev/null; cd -- "$PWD" 2>/dev/null; %s`, before, s.prevailing())
+		if bash {
+			b.WriteString("export -n SHELL; ") // as if bash had looked for it
+		} else {
+			b.WriteString("unset SHELL; ")
+		}
+		fmt.Fprintf(&b, `{ . '%s'; cd -- "$PWD"; } 2>/dev/null; %s`, before, s.prevailing())
 	}
 	fmt.Fprintf(&b, "export %s='%s'; ", marker, c.mark())
 	if c.began != "" {
