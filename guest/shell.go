@@ -54,9 +54,10 @@ type ShellEvent struct {
 // A FileChange is what became of a regular file in the working directory while a
 // call ran.
 type FileChange struct {
-	Path  string // in the working directory, clean
-	Kind  FileChangeKind
-	Bytes int64 // as it is, or was
+	Path     string // in the working directory, clean
+	Kind     FileChangeKind
+	Bytes    int64 // as it is, or was
+	Modified int64 // in Unix seconds; 0 of one that is deleted
 }
 
 // A FileChangeKind says what became of a file.
@@ -81,7 +82,7 @@ func fileChanges(c *v1.Changes) (files []FileChange, more int64) {
 		if kind < FileCreated || kind > FileDeleted || name == "" || len(name) > maxPath {
 			continue
 		}
-		files = append(files, FileChange{name, kind, int64(min(f.GetBytes(), math.MaxInt64))})
+		files = append(files, FileChange{name, kind, int64(min(f.GetBytes(), math.MaxInt64)), f.GetModified()})
 	}
 	return files, int64(min(c.GetMore(), math.MaxInt32))
 }

@@ -225,6 +225,12 @@ func TestChanges(t *testing.T) {
 				t.Fatal(err)
 			}
 			if ev.Kind == guest.ShellChanges {
+				for i, f := range ev.Files {
+					if now := time.Now().Unix(); f.Kind == guest.FileDeleted && f.Modified != 0 || f.Kind == guest.FileCreated && (f.Modified < now-60 || f.Modified > now) {
+						t.Errorf("%+v was modified then?", f)
+					}
+					ev.Files[i].Modified = 0
+				}
 				return ev.Files, ev.MoreFiles
 			}
 		}
@@ -235,13 +241,13 @@ func TestChanges(t *testing.T) {
 		commands []string
 		want     []guest.FileChange
 	}{
-		{"created", []string{"mkdir -p d/e; printf abc > d/e/f", "printf 1 > a; ln -s a link; mkfifo p"}, []guest.FileChange{{"a", guest.FileCreated, 1}, {"d/e/f", guest.FileCreated, 3}}},
+		{"created", []string{"mkdir -p d/e; printf abc > d/e/f", "printf 1 > a; ln -s a link; mkfifo p"}, []guest.FileChange{{"a", guest.FileCreated, 1, 0}, {"d/e/f", guest.FileCreated, 3, 0}}},
 		{"nothing", []string{"cat a; touch /tmp/elsewhere; cd d; rm /tmp/elsewhere"}, nil},
-		{"updated, and made and removed", []string{"printf 22 >> a; touch gone; rm gone"}, []guest.FileChange{{"a", guest.FileUpdated, 3}}},
-		{"replaced by one of the same size and time", []string{"cp -p a b; printf xyz > b; touch -r a b; mv b a"}, []guest.FileChange{{"a", guest.FileUpdated, 3}}},
+		{"updated, and made and removed", []string{"printf 22 >> a; touch gone; rm gone"}, []guest.FileChange{{"a", guest.FileUpdated, 3, 0}}},
+		{"replaced by one of the same size and time", []string{"cp -p a b; printf xyz > b; touch -r a b; mv b a"}, []guest.FileChange{{"a", guest.FileUpdated, 3, 0}}},
 		{"changed by others before", nil, nil},
-		{"moved", []string{"mv d/e d/g"}, []guest.FileChange{{"d/e/f", guest.FileDeleted, 3}, {"d/g/f", guest.FileCreated, 3}}},
-		{"killed", []string{"printf x > k; kill -9 $$"}, []guest.FileChange{{"k", guest.FileCreated, 1}}},
+		{"moved", []string{"mv d/e d/g"}, []guest.FileChange{{"d/e/f", guest.FileDeleted, 3, 0}, {"d/g/f", guest.FileCreated, 3, 0}}},
+		{"killed", []string{"printf x > k; kill -9 $$"}, []guest.FileChange{{"k", guest.FileCreated, 1, 0}}},
 	} {
 		if test.commands == nil {
 			if err := os.WriteFile(filepath.Join(b.dir, "a"), []byte("other"), 0o644); err != nil {

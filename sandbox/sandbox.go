@@ -30,11 +30,12 @@ type sandbox struct {
 	driver  turns         // 1: the driver's calls about one sandbox come one at a time
 	files   turns         // 1: the store's rows of files follow what is in the sandbox
 
-	interring  atomic.Bool // inter runs in the background
-	collecting atomic.Bool // a scan is about to run in the background
-	leaving    atomic.Bool // it is being kept as a snapshot, before it expires
-	crowded    atomic.Bool // it has so many files that scans are slow
-	interred   bool        // nothing is left of it; owned by driver
+	interring  atomic.Bool  // inter runs in the background
+	collecting atomic.Bool  // a scan is about to run in the background
+	rows       atomic.Int64 // of files in the store since a scan, at most; 0 before any
+	leaving    atomic.Bool  // it is being kept as a snapshot, before it expires
+	crowded    atomic.Bool  // it has so many files that scans are slow
+	interred   bool         // nothing is left of it; owned by driver
 
 	mu       sync.Mutex
 	holds    int              // users

@@ -74,6 +74,7 @@ func (k *Keeper) scanTimes(ctx context.Context, s *sandbox) ([]*berth.ContainerF
 		return nil, nil, err
 	}
 	files = append(files, made...)
+	s.rows.Store(int64(len(files) + 1))
 	slices.SortFunc(files, func(a, b *berth.ContainerFile) int {
 		return cmp.Or(cmp.Compare(a.CreatedAt, b.CreatedAt), cmp.Compare(a.ID, b.ID))
 	})

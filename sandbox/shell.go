@@ -16,9 +16,6 @@ import (
 // which has to end the commands, is no longer waited for.
 const shellGrace = 30 * time.Second
 
-// collectTime bounds looking for new files after a call.
-const collectTime = time.Minute
-
 // A Shell runs shell calls in one container.
 type Shell struct {
 	keeper *Keeper
@@ -45,7 +42,8 @@ func (sh Shell) Shell(ctx context.Context, call guest.ShellCall) iter.Seq2[guest
 			return
 		}
 		defer release()
-		defer sh.keeper.collect(s)
+		var told guest.ShellEvent
+		defer func() { sh.keeper.collect(s, told) }()
 		ctx, stop := s.within(ctx)
 		defer stop()
 		if call.Timeout > 0 {
@@ -60,6 +58,9 @@ func (sh Shell) Shell(ctx context.Context, call guest.ShellCall) iter.Seq2[guest
 				err = sh.keeper.explain(ctx, s, err)
 			}
 			log.hear(ev)
+			if ev.Kind == guest.ShellChanges {
+				told = ev
+			}
 			if !yield(ev, err) || err != nil {
 				return
 			}
@@ -96,29 +97,4 @@ func (sh Shell) ask(ctx context.Context, question func(context.Context, *guest.C
 		return sh.keeper.explain(ctx, s, err)
 	}
 	return nil
-}
-
-// collect gives ids to the files that commands made, in the background: the model
-// thinks meanwhile. Calls that end together share one look; where looking takes
-// long, it is left to whoever asks for the files.
-func (k *Keeper) collect(s *sandbox) {
-	if s.crowded.Load() || !s.collecting.CompareAndSwap(false, true) {
-		return
-	}
-	k.spawn(func() {
-		ctx, cancel := context.WithTimeout(s.life, collectTime)
-		defer cancel()
-		err := s.files.take(ctx)
-		s.collecting.Store(false) // what is made from now on, this look may miss
-		if err == nil {
-			defer s.files.give()
-			if s.isPaused() {
-				return // left to whoever asks for the files
-			}
-			_, err = k.scan(ctx, s)
-		}
-		if err != nil && s.life.Err() == nil {
-			k.opts.Log.Warn("new files were not looked for", "container", s.id, "err", err)
-		}
-	})
 }

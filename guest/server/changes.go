@@ -77,14 +77,14 @@ func (s *scene) changes() *v1.Changes {
 	less := func(a, b *v1.Change) int { return strings.Compare(a.Path, b.Path) }
 	for at, was := range s.before {
 		is := at.in.files[at.name]
-		c := &v1.Change{Bytes: uint64(is.size)}
+		c := &v1.Change{Bytes: uint64(is.size), Modified: is.modified / int64(time.Second)}
 		switch {
 		case is == was:
 			continue // also what was made and removed
 		case was == fileMark{}:
 			c.Kind = v1.Change_CREATED
 		case is == fileMark{}:
-			c.Kind, c.Bytes = v1.Change_DELETED, uint64(was.size)
+			c.Kind, c.Bytes, c.Modified = v1.Change_DELETED, uint64(was.size), 0
 		default:
 			c.Kind = v1.Change_UPDATED
 		}

@@ -201,6 +201,9 @@ func (b *Box) ShTimeout(script string, timeout time.Duration) Result {
 			r.Timeout = true
 		case guest.ShellChanges:
 			r.Files, r.MoreFiles = ev.Files, ev.MoreFiles
+			for i := range r.Files {
+				r.Files[i].Modified = 0 // it depends
+			}
 		}
 	}
 	r.Stdout, r.Stderr = stdout.String(), stderr.String()

@@ -563,7 +563,7 @@ func (*KeepAlive) Descriptor() ([]byte, []int) {
 }
 
 // What became of the regular files in the working directory during a call. It is
-// not told where there are too many to look at.
+// not told where that takes too long to find out.
 type Changes struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Files         []*Change              `protobuf:"bytes,1,rep,name=files,proto3" json:"files,omitempty"` // by path
@@ -620,7 +620,8 @@ type Change struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Path          string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"` // in the working directory
 	Kind          Change_Kind            `protobuf:"varint,2,opt,name=kind,proto3,enum=berth.guest.v1.Change_Kind" json:"kind,omitempty"`
-	Bytes         uint64                 `protobuf:"varint,3,opt,name=bytes,proto3" json:"bytes,omitempty"` // as it is, or was
+	Bytes         uint64                 `protobuf:"varint,3,opt,name=bytes,proto3" json:"bytes,omitempty"`       // as it is, or was
+	Modified      int64                  `protobuf:"varint,4,opt,name=modified,proto3" json:"modified,omitempty"` // in Unix seconds; 0 of one that is deleted
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -672,6 +673,13 @@ func (x *Change) GetKind() Change_Kind {
 func (x *Change) GetBytes() uint64 {
 	if x != nil {
 		return x.Bytes
+	}
+	return 0
+}
+
+func (x *Change) GetModified() int64 {
+	if x != nil {
+		return x.Modified
 	}
 	return 0
 }
@@ -1164,11 +1172,12 @@ const file_berth_guest_v1_guest_proto_rawDesc = "" +
 	"\tKeepAlive\"K\n" +
 	"\aChanges\x12,\n" +
 	"\x05files\x18\x01 \x03(\v2\x16.berth.guest.v1.ChangeR\x05files\x12\x12\n" +
-	"\x04more\x18\x02 \x01(\x04R\x04more\"\xa8\x01\n" +
+	"\x04more\x18\x02 \x01(\x04R\x04more\"\xc4\x01\n" +
 	"\x06Change\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12/\n" +
 	"\x04kind\x18\x02 \x01(\x0e2\x1b.berth.guest.v1.Change.KindR\x04kind\x12\x14\n" +
-	"\x05bytes\x18\x03 \x01(\x04R\x05bytes\"C\n" +
+	"\x05bytes\x18\x03 \x01(\x04R\x05bytes\x12\x1a\n" +
+	"\bmodified\x18\x04 \x01(\x03R\bmodified\"C\n" +
 	"\x04Kind\x12\x14\n" +
 	"\x10KIND_UNSPECIFIED\x10\x00\x12\v\n" +
 	"\aCREATED\x10\x01\x12\v\n" +
