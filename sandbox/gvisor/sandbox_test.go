@@ -106,6 +106,7 @@ func TestGuestEnv(t *testing.T) {
 		"BERTH_GUEST_SOCKET=/.berth/run/guest.sock",
 		"BERTH_MEMORY_LIMIT=1006632960",
 		"BERTH_PIDS_LIMIT=70",
+		"BERTH_WATCH=1",
 		"A=1",
 		"PATH=/x",
 	}
