@@ -11,6 +11,7 @@ import (
 	"os"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/hashicorp/yamux"
@@ -332,6 +333,13 @@ func TestFullest(t *testing.T) {
 			t.Fatalf("%d bytes are held", n)
 		}
 	}
+	pool.held.Add(pool.Max) // what is fair is held whatever others hold
+	defer pool.held.Add(-pool.Max)
+	for i := range uint32(4) {
+		if _, err := quiet.Write(wire(kindData, flagSYN, 4+2*i, firstWindow, full)); err != nil {
+			t.Fatal(err)
+		}
+	}
 	for session, want := range map[*Session]int{calm: 64 << 10, s: 5} {
 		c, err := session.Accept()
 		if err != nil {
@@ -339,6 +347,15 @@ func TestFullest(t *testing.T) {
 		}
 		if n, err := io.ReadFull(c, make([]byte, want)); err != nil {
 			t.Errorf("a stream that holds little: got %d bytes and %v", n, err)
+		}
+	}
+	for range 4 {
+		c, err := calm.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n, err := io.ReadFull(c, make([]byte, firstWindow)); err != nil {
+			t.Errorf("a stream of a session that holds little: got %d bytes and %v", n, err)
 		}
 	}
 	c, err := s.Accept()
@@ -350,7 +367,7 @@ func TestFullest(t *testing.T) {
 	}
 	s.Close()
 	calm.Close()
-	if n := pool.Held(); n != 0 {
+	if n := pool.Held() - pool.Max; n != 0 {
 		t.Errorf("%d bytes are held after all", n)
 	}
 }
@@ -373,6 +390,38 @@ func TestDeafGuest(t *testing.T) {
 	if !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("got %v", err)
 	}
+}
+
+// A guest that gives no sign of life loses its session; one that does keeps it.
+func TestSignsOfLife(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		silent, living := func() *Session {
+			ours, theirs := net.Pipe()
+			go io.Copy(io.Discard, theirs)
+			return Client(ours, &Pool{Max: 1 << 20})
+		}(), func() *Session {
+			ours, theirs := net.Pipe()
+			config := yamux.DefaultConfig()
+			config.LogOutput = io.Discard
+			if _, err := yamux.Server(theirs, config); err != nil {
+				t.Fatal(err)
+			}
+			return Client(ours, &Pool{Max: 1 << 20})
+		}()
+		time.Sleep(aliveTime - time.Second)
+		if silent.Ended() {
+			t.Error("it ends before it is asked")
+		}
+		time.Sleep(aliveTime)
+		if !silent.Ended() {
+			t.Error("a silent guest's session goes on")
+		}
+		time.Sleep(20 * aliveTime)
+		if living.Ended() {
+			t.Error("a living guest's session has ended")
+		}
+		living.Close()
+	})
 }
 
 // FuzzSession reads what a guest might send.
