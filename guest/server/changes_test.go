@@ -385,7 +385,7 @@ func TestChangesOfTooManyFiles(t *testing.T) {
 			t.Error("it did not rest")
 		}
 		tr.rest = time.Time{}
-		if tr.held > 0 || tr.events != nil {
+		if tr.held > 0 || tr.ear != nil {
 			t.Errorf("%d bytes are held", tr.held)
 		}
 		during(t, tr, "fewer", func() { must(t, os.WriteFile(tr.root+"/a", nil, 0o644)) })

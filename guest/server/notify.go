@@ -3,10 +3,12 @@ package server
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -33,7 +35,7 @@ const watchMask = unix.IN_CREATE | unix.IN_DELETE | unix.IN_MOVED_FROM | unix.IN
 
 // A notifier is told by the kernel of changes in the folders of a tree.
 type notifier struct {
-	events  *os.File // of inotify; nil is none
+	ear     *ear // nil is none
 	watched map[int32]*folder
 	touches int // names that were touched since the last look
 }
@@ -55,10 +57,10 @@ func (t *tree) trust() {
 		t.mounts = mounts
 		t.distrust()
 	}
-	if t.events == nil {
+	if t.ear == nil {
 		t.open()
 	}
-	t.control(func(fd int) { t.hear(fd) })
+	t.hear()
 	var st unix.Stat_t
 	if unix.Lstat(t.root, &st) != nil || st.Ino != t.top.inode {
 		t.doubt(t.top)
@@ -80,57 +82,86 @@ func (t *tree) open() {
 	if err != nil {
 		return // then it is a walk
 	}
-	t.events, t.watched = os.NewFile(uintptr(fd), "inotify"), map[int32]*folder{}
-	go t.heed(t.events)
+	bell, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+	if err == nil {
+		err = errors.Join(unix.SetNonblock(bell, true), arm(bell, unix.EPOLL_CTL_ADD, fd))
+	}
+	if err != nil {
+		unix.Close(fd)
+		unix.Close(bell)
+		return
+	}
+	t.ear, t.watched = &ear{fd, os.NewFile(uintptr(bell), "inotify")}, map[int32]*folder{}
+	go t.heed(t.ear)
+}
+
+// An ear is a queue of events, and what rings once when there are some. The runtime
+// would else be woken for each of them, which takes longer than what changes a file.
+type ear struct {
+	inotify int // used by whoever has the tree's turn
+	bell    *os.File
+}
+
+func arm(bell, op, fd int) error {
+	return unix.EpollCtl(bell, op, fd, &unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLONESHOT, Fd: int32(fd)})
 }
 
 func (t *tree) close() {
-	if t.events != nil {
-		go t.events.Close() // it waits for heed
-		t.events, t.watched = nil, nil
+	if t.ear != nil {
+		t.ear.bell.Close()
+		unix.Close(t.ear.inotify)
+		t.ear, t.watched = nil, nil
 	}
 }
 
-// control calls f with the descriptor of inotify, if there is one.
-func (t *tree) control(f func(fd int)) {
-	if t.events == nil {
+// heed hears events soon after they come, because gVisor queues them without a bound.
+func (t *tree) heed(e *ear) {
+	conn, err := e.bell.SyscallConn()
+	for err == nil { // until it is closed
+		err = conn.Read(func(bell uintptr) bool {
+			n, err := unix.EpollWait(int(bell), make([]unix.EpollEvent, 1), 0)
+			return n > 0 || err != nil
+		})
+		if err == nil {
+			time.Sleep(heedEvery)
+			err = t.answer(conn, e)
+		}
+	}
+}
+
+// answer hears what the bell has rung for, and has it ring again.
+func (t *tree) answer(conn syscall.RawConn, e *ear) (err error) {
+	t.turn <- struct{}{}
+	defer t.give()
+	if t.ear == e {
+		t.hear()
+	}
+	if t.ear != e {
+		return os.ErrClosed
+	}
+	return errors.Join(conn.Control(func(bell uintptr) { err = arm(int(bell), unix.EPOLL_CTL_MOD, e.inotify) }), err)
+}
+
+// hear takes in the events that are there.
+func (t *tree) hear() {
+	if t.ear == nil {
 		return
 	}
-	if conn, err := t.events.SyscallConn(); err == nil {
-		_ = conn.Control(func(fd uintptr) { f(int(fd)) })
-	}
-}
-
-// heed hears events as they come, because gVisor queues them without a bound.
-func (t *tree) heed(events *os.File) {
-	conn, err := events.SyscallConn()
-	for err == nil { // until it is closed
-		err = conn.Read(func(fd uintptr) bool {
-			t.turn <- struct{}{}
-			defer t.give()
-			return t.events != events || t.hear(int(fd))
-		})
-		time.Sleep(heedEvery)
-	}
-}
-
-// hear takes in the events that are there, and reports whether there were any.
-func (t *tree) hear(fd int) bool {
 	buf := make([]byte, 32<<10)
 	for reads := 0; ; reads++ {
-		n, err := unix.Read(fd, buf)
+		n, err := unix.Read(t.ear.inotify, buf)
 		if err == unix.EINTR {
 			continue
 		}
 		if err != nil || n <= 0 {
-			return reads > 0
+			return
 		}
 		for ev := buf[:n]; len(ev) >= unix.SizeofInotifyEvent; {
 			watch, mask := int32(binary.NativeEndian.Uint32(ev)), binary.NativeEndian.Uint32(ev[4:])
 			size := unix.SizeofInotifyEvent + int(binary.NativeEndian.Uint32(ev[12:]))
 			if mask&unix.IN_Q_OVERFLOW != 0 || reads > maxReads {
 				t.distrust()
-				return true
+				return
 			}
 			name, _, _ := bytes.Cut(ev[unix.SizeofInotifyEvent:size], []byte{0})
 			t.event(t.watched[watch], mask, string(name))
@@ -167,14 +198,12 @@ func (t *tree) watch(f *folder, fd int) {
 	foreign := slices.ContainsFunc(strings.Split(t.mounts, "\n"), func(point string) bool {
 		return point != "" && strings.HasPrefix(path, point+"/")
 	})
-	if !foreign {
-		t.control(func(events int) {
-			// By its path it might be another by now.
-			if wd, err := unix.InotifyAddWatch(events, fmt.Sprintf("/proc/self/fd/%d", fd), watchMask); err == nil {
-				f.watch = int32(wd)
-				t.watched[f.watch] = f
-			}
-		})
+	if t.ear != nil && !foreign {
+		// By its path it might be another by now.
+		if wd, err := unix.InotifyAddWatch(t.ear.inotify, fmt.Sprintf("/proc/self/fd/%d", fd), watchMask); err == nil {
+			f.watch = int32(wd)
+			t.watched[f.watch] = f
+		}
 	}
 	if f.watch == 0 {
 		t.unwatched[f] = true
@@ -190,7 +219,7 @@ func (t *tree) unwatch(f *folder) {
 	}
 	if t.watched[f.watch] == f {
 		delete(t.watched, f.watch)
-		t.control(func(events int) { _, _ = unix.InotifyRmWatch(events, uint32(f.watch)) })
+		_, _ = unix.InotifyRmWatch(t.ear.inotify, uint32(f.watch))
 	}
 	f.watch = 0
 }
