@@ -21,7 +21,7 @@ type lookLimits struct {
 	held   int           // bytes
 }
 
-var usualLimits = lookLimits{before: 50 * time.Millisecond, after: 3 * time.Second, held: 16 << 20}
+var usualLimits = lookLimits{before: 50 * time.Millisecond, after: time.Second, held: 16 << 20}
 
 // A file or folder takes about so many bytes, and its name. A directory in which there
 // are too many is let be for a while.
