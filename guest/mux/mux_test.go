@@ -108,9 +108,7 @@ func TestCarry(t *testing.T) {
 	}
 	all.Wait()
 	until(t, "every stream is forgotten", func() bool { return s.Streams() == 0 })
-	if n := s.held.pool.Held(); n != 0 {
-		t.Errorf("%d bytes are held", n)
-	}
+	until(t, "nothing is held", func() bool { return s.held.pool.Held() == 0 })
 }
 
 func closeWrite(c net.Conn) error {
@@ -159,9 +157,7 @@ func TestSentToClosed(t *testing.T) {
 	if !errors.Is(err, yamux.ErrConnectionReset) {
 		t.Errorf("got %v", err)
 	}
-	if n := s.held.pool.Held(); n != 0 {
-		t.Errorf("%d bytes are held", n)
-	}
+	until(t, "nothing is held", func() bool { return s.held.pool.Held() == 0 })
 }
 
 // Whoever waits to send more than a stream may hold is told that it is closed.
@@ -401,11 +397,14 @@ func TestSignsOfLife(t *testing.T) {
 			return Client(ours, &Pool{Max: 1 << 20})
 		}(), func() *Session {
 			ours, theirs := net.Pipe()
-			config := yamux.DefaultConfig()
-			config.LogOutput = io.Discard
-			if _, err := yamux.Server(theirs, config); err != nil {
-				t.Fatal(err)
-			}
+			go func() { // not hashicorp's, which keeps timers for whoever comes after the bubble
+				for head := make([]byte, headSize); ; {
+					if _, err := io.ReadFull(theirs, head); err != nil {
+						return
+					}
+					_, _ = theirs.Write(wire(kindPing, flagACK, 0, binary.BigEndian.Uint32(head[8:]), ""))
+				}
+			}()
 			return Client(ours, &Pool{Max: 1 << 20})
 		}()
 		time.Sleep(aliveTime - time.Second)

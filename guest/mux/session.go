@@ -140,12 +140,12 @@ func (s *Session) end(err error) {
 	streams := s.streams
 	s.streams, s.accepted = map[uint32]*Stream{}, 0
 	s.mu.Unlock()
+	s.held.end()
 	close(s.done)
 	s.conn.Close()
 	for _, st := range streams {
 		st.lost()
 	}
-	s.held.end()
 }
 
 // Open opens a stream. It returns before the guest has accepted it, and waits while
