@@ -248,6 +248,11 @@ func (d *memDriver) Destroy(ctx context.Context, id string) error {
 	if b == nil {
 		return nil
 	}
+	return b.end(ctx)
+}
+
+// end disconnects the guest and removes what it wrote.
+func (b *box) end(ctx context.Context) error {
 	b.disconnect()
 	for { // the guest writes on until it hears of its end
 		if err := os.RemoveAll(b.dir); !errors.Is(err, unix.ENOTEMPTY) || ctx.Err() != nil {
@@ -280,8 +285,10 @@ func (d *memDriver) die(id string, reason driver.Reason) {
 func (d *memDriver) stop() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for _, b := range d.boxes {
-		b.disconnect()
+	for id, b := range d.boxes {
+		if err := b.end(context.Background()); err != nil {
+			d.t.Errorf("removing %s: %v", id, err)
+		}
 	}
 }
 
