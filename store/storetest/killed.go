@@ -51,7 +51,7 @@ const victimEnv = "BERTH_STORETEST_VICTIM"
 func watchVictim(t *testing.T, where string, told map[berth.ResponseID]int64) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$")
-	cmd.Env = append(os.Environ(), victimEnv+"="+where)
+	cmd.Env = append(os.Environ(), victimEnv+"="+where, "TMPDIR="+t.TempDir()) // of which it cannot remove its own
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
