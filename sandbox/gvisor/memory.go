@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -25,6 +26,7 @@ var _ driver.Snapshotter = (*Driver)(nil)
 const (
 	checkpointTimeout = 5 * time.Minute
 	asleepTimeout     = 5 * time.Second // for the guest to take its socket away
+	rouseTimeout      = 2 * time.Second // for it to make another
 
 	wakeName    = "wake"            // beside the guest's socket
 	imageDir    = sealed + "/image" // in the sandbox's directory, while it is used
@@ -96,6 +98,33 @@ func (s sandbox) awaitSleep(ctx context.Context) error {
 	}
 }
 
+// rouse wakes a guest that sleeps, though nobody writes its memory, and connects to it:
+// the server that sent it to sleep has died. lost is why it could not be dialled.
+func (s sandbox) rouse(ctx context.Context, lost error) (net.Conn, error) {
+	if !s.wall.alive() {
+		return nil, lost
+	}
+	if err := wake(s.run("guest")); err != nil {
+		return nil, errors.Join(lost, err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, rouseTimeout)
+	defer cancel()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			// It must not wake later, while its memory is being written.
+			return nil, errors.Join(lost, unwake(s.run("guest")))
+		case <-tick.C:
+		}
+		conn, err := s.dial(ctx)
+		if err == nil || !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ECONNREFUSED) {
+			return conn, err
+		}
+	}
+}
+
 // wake has the guest listen again whose socket is in a directory. That is root's in the
 // sandbox, too.
 func wake(guest string) error {
@@ -112,6 +141,19 @@ func wake(guest string) error {
 		return &os.PathError{Op: "create", Path: wakeName, Err: err}
 	}
 	return unix.Close(fd)
+}
+
+// unwake takes wake back, if the guest has not seen it.
+func unwake(guest string) error {
+	dir, err := unix.Open(guest, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return &os.PathError{Op: "open", Path: guest, Err: err}
+	}
+	defer unix.Close(dir)
+	if err := unix.Unlinkat(dir, wakeName, 0); err != nil && !errors.Is(err, unix.ENOENT) {
+		return &os.PathError{Op: "remove", Path: wakeName, Err: err}
+	}
+	return nil
 }
 
 // Restore implements driver.Snapshotter.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"os"
 	"strings"
@@ -87,6 +88,9 @@ func (d *Driver) Dial(ctx context.Context, id string) (net.Conn, error) {
 		return nil, err
 	}
 	conn, err := s.dial(ctx)
+	if errors.Is(err, fs.ErrNotExist) {
+		conn, err = s.rouse(ctx, err)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("gvisor: dial %s: %w", id, err)
 	}
