@@ -182,6 +182,10 @@ func mountPoints() map[string]bool {
 	return points
 }
 
+// stillTime bounds how long processes are waited for that do not stop, as one does not
+// that waits for a child of vfork.
+const stillTime = 200 * time.Millisecond
+
 // freeze stops all processes but the guest until thaw is called, and none is started.
 // What was stopped before stays so. A guest that is not alone with its processes stops none.
 func (s *Server) freeze() (thaw func()) {
@@ -190,15 +194,19 @@ func (s *Server) freeze() (thaw func()) {
 	}
 	s.reaper.still.Lock()
 	stopped := map[int]bool{}
-	for again := true; again; { // until nobody was born while we looked
-		again = false
+	for end := time.Now().Add(stillTime); ; time.Sleep(time.Millisecond) { // until nobody was born while we looked
+		born, moving := false, false
 		for _, p := range processList() {
-			if stopped[p.pid] || p.state == 'T' || p.state == 'Z' || p.state == 'X' {
-				continue
+			switch {
+			case p.state == 'T' || p.state == 'Z' || p.state == 'X':
+			case stopped[p.pid]:
+				moving = true // the signal has not reached it, and in clone it may not before a child is born
+			case unix.Kill(p.pid, unix.SIGSTOP) == nil:
+				stopped[p.pid], born = true, true
 			}
-			if unix.Kill(p.pid, unix.SIGSTOP) == nil {
-				stopped[p.pid], again = true, true
-			}
+		}
+		if !born && (!moving || time.Now().After(end)) {
+			break
 		}
 	}
 	return func() {

@@ -1,0 +1,45 @@
+package gvisor
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/berth-run/berth/sandbox/driver"
+	"github.com/berth-run/berth/sandbox/drivertest"
+)
+
+// Whoever sent a guest to sleep may die before its memory is written: the next who comes
+// wakes it, and need not wait until it wakes by itself.
+func TestRouse(t *testing.T) {
+	d := openTest(t, drivertest.StateDir(t))
+	b := drivertest.Start(t, d, driver.Spec{ID: "asleep", Rootfs: drivertest.Rootfs(t)})
+	s, err := d.find(b.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		if err := b.Client.Sleep(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.awaitSleep(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		b.Answers()
+		if took := time.Since(began); took > time.Minute {
+			t.Errorf("it woke by itself, in %v", took)
+		}
+	}
+	// One that is awake and has lost its socket is not there, and is not woken later, when
+	// its memory may be being written.
+	b.Must("sudo rm " + guestSocket)
+	if conn, err := d.Dial(t.Context(), b.ID); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("got %v, %v, want no socket", conn, err)
+	}
+	if _, err := os.Lstat(s.run("guest/" + wakeName)); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("what wakes it is left: %v", err)
+	}
+}
