@@ -71,7 +71,7 @@ func layerOf(t *testing.T, path string, size int) v1.Layer {
 type stalling struct {
 	http.Handler
 	mu      sync.Mutex
-	blob    string        // a digest; "" is none
+	blob    string        // a digest; "" once it has stopped
 	stalled chan struct{} // closed when it has stopped
 	got     map[string]int
 }
@@ -103,19 +103,9 @@ func (s *stalling) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // TestPullKilled kills a pull in the middle of a layer. Nothing of it can be used, and
 // the next one fetches what was not there whole.
 func TestPullKilled(t *testing.T) {
-	s := &stalling{Handler: registry.New(registry.Logger(log.New(io.Discard, "", 0))), stalled: make(chan struct{}), got: map[string]int{}}
-	srv := httptest.NewServer(s)
-	defer srv.Close()
 	layer := layerOf(t, "opt/random", 3<<20)
 	img, err := mutate.AppendLayers(tinyImage(t, ""), layer)
 	if err != nil {
-		t.Fatal(err)
-	}
-	ref, err := name.ParseReference(strings.TrimPrefix(srv.URL, "http://") + "/tiny:1")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := remote.Write(ref, img); err != nil {
 		t.Fatal(err)
 	}
 	layers, err := img.Layers()
@@ -130,7 +120,16 @@ func TestPullKilled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.blob = last.String()
+	s := &stalling{Handler: registry.New(registry.Logger(log.New(io.Discard, "", 0))), blob: last.String(), stalled: make(chan struct{}), got: map[string]int{}}
+	srv := httptest.NewServer(s)
+	defer srv.Close()
+	ref, err := name.ParseReference(strings.TrimPrefix(srv.URL, "http://") + "/tiny:1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := remote.Write(ref, img); err != nil {
+		t.Fatal(err)
+	}
 	state, temp := t.TempDir(), t.TempDir()
 	berth := func(args ...string) *exec.Cmd {
 		cmd := exec.Command(binary(t), append(args, "--state", state)...)
@@ -165,6 +164,8 @@ func TestPullKilled(t *testing.T) {
 	if out, err := berth("image", "ls").CombinedOutput(); err != nil || !strings.Contains(string(out), "tiny-1") {
 		t.Errorf("templates: got %s, %v, want it", out, err)
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if s.got[first.String()] > 1 && strings.Contains(blobs, first.Hex) || s.got[last.String()] != 2 {
 		t.Errorf("got %v, want the layer twice that was cut, and none that was whole", s.got)
 	}
