@@ -129,10 +129,19 @@ func (k *Keeper) make(ctx context.Context, s *sandbox, spec driver.Spec, memory 
 		return err
 	}
 	defer s.driver.give()
-	if err := k.opts.Driver.Create(ctx, spec); err != nil {
-		return stepError{"its sandbox could not be created", err}
+	for again := true; ; again = false {
+		if err := k.opts.Driver.Create(ctx, spec); err != nil {
+			return stepError{"its sandbox could not be created", err}
+		}
+		err := k.startFrom(ctx, s, memory)
+		if !again || !errors.Is(err, driver.ErrHung) {
+			return err
+		}
+		k.opts.Log.Warn("a sandbox hangs and is made again", "container", s.id, "err", err)
+		if err := k.opts.Driver.Destroy(ctx, string(s.id)); err != nil {
+			return stepError{"a sandbox that hangs could not be removed", err}
+		}
 	}
-	return k.startFrom(ctx, s, memory)
 }
 
 // A stepError says which step of a start failed, in words for the client.

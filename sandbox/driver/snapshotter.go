@@ -10,6 +10,10 @@ import (
 // driver or of its programs has written.
 var ErrForeign = errors.New("the memory was written by another version of this driver")
 
+// ErrHung is returned (wrapped or not) by Restore for a sandbox that does not come to
+// run, though nothing is wrong with it. It is to be destroyed; another may run.
+var ErrHung = errors.New("the sandbox hangs")
+
 // A Snapshotter is a Driver that can write all that a sandbox is to a file, with
 // its running processes, and start others from that.
 type Snapshotter interface {

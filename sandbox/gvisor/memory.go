@@ -26,6 +26,8 @@ var _ driver.Snapshotter = (*Driver)(nil)
 const (
 	checkpointTimeout = 5 * time.Minute
 	asleepTimeout     = 5 * time.Second // for the guest to take its socket away
+	restoreTimeout    = 20 * time.Second
+	restorePerMB      = 50 * time.Millisecond
 	rouseTimeout      = 2 * time.Second // for it to make another
 
 	wakeName    = "wake"            // beside the guest's socket
@@ -173,7 +175,21 @@ func (d *Driver) Restore(ctx context.Context, id string, r io.Reader) error {
 	if err != nil {
 		return fmt.Errorf("gvisor: restore %s: %w", id, err)
 	}
+	// On a busy machine runsc hangs now and then in what takes a moment.
+	ctx, cancel = context.WithTimeoutCause(ctx, restoreTime(image), driver.ErrHung)
+	defer cancel()
 	return d.begin(ctx, s, image)
+}
+
+// restoreTime is how long runsc may take for an image.
+func restoreTime(image string) time.Duration {
+	most := restoreTimeout
+	for _, name := range imageFiles {
+		if fi, err := os.Stat(filepath.Join(image, name)); err == nil {
+			most += time.Duration(fi.Size()>>20) * restorePerMB
+		}
+	}
+	return most
 }
 
 // writeImage writes a checkpoint as an archive.
