@@ -125,7 +125,7 @@ func TestWebSocketEcho(t *testing.T) {
 		defer conn.Close()
 		io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nX-Key: "+r.Header.Get("Authorization")+"\r\n\r\n")
 		word, _ := in.ReadString('!')
-		for _, b := range []byte("\x81\x1dkey=" + r.Header.Get("Authorization") + "; got " + word) {
+		for _, b := range frame(0x81, "key="+r.Header.Get("Authorization")+"; got "+word) {
 			conn.Write([]byte{b})
 		}
 	})
@@ -142,7 +142,7 @@ func TestWebSocketEcho(t *testing.T) {
 	}
 	io.WriteString(own, placeholder+"!") // no message is looked through
 	raw, _ := io.ReadAll(in)
-	want := "\x81\x1dkey=" + strings.Repeat("*", len(value)) + "; got " + placeholder + "!"
+	want := string(frame(0x81, "key="+strings.Repeat("*", len(value))+"; got "+placeholder+"!"))
 	if string(raw) != want {
 		t.Errorf("got %q, want %q: as long as it was", raw, want)
 	}

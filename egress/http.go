@@ -213,6 +213,9 @@ func (c *crossing) fill(r *http.Request, secrets []Secret) {
 	}
 	r.Header.Set("Accept-Encoding", "identity") // what comes back is looked through
 	r.Header.Del("Sec-WebSocket-Extensions")    // one of them compresses
+	for _, name := range partial {
+		r.Header.Del(name)
+	}
 	if r.Body != nil && r.Body != http.NoBody {
 		r.Body = c.gate.fillBody(r, secrets, c.used)
 	}

@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -56,9 +57,10 @@ func forms(value string) []string {
 	asJSON := inJSON(value)
 	plainJSON := strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(value)
 	query, path := url.QueryEscape(value), url.PathEscape(value)
+	nested := inJSON(asJSON) // JSON within a string of JSON
 	asHTML := html.EscapeString(value)
 	asHex := hex.EncodeToString([]byte(value))
-	all := []string{value, asJSON, plainJSON, strings.ReplaceAll(asJSON, "/", `\/`), strings.ReplaceAll(plainJSON, "/", `\/`),
+	all := []string{value, asJSON, plainJSON, nested, inJSON(plainJSON), strings.ReplaceAll(asJSON, "/", `\/`), strings.ReplaceAll(plainJSON, "/", `\/`),
 		query, path, percent.ReplaceAllStringFunc(query, strings.ToLower), percent.ReplaceAllStringFunc(path, strings.ToLower),
 		asHTML, strings.NewReplacer("&#34;", "&quot;", "&#39;", "&#x27;").Replace(asHTML), strings.NewReplacer("&#34;", "&quot;", "&#39;", "&#039;").Replace(asHTML),
 		asHex, strings.ToUpper(asHex)}
@@ -134,18 +136,22 @@ func (w maskedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 // for maskedWriter's user.
 func (m *mask) response(r *http.Response) {
 	m.header(r.Header)
+	m.header(r.Trailer) // the names that are announced
+	// What the host calls its status and protocol is not passed on.
+	r.Status, r.Proto, r.ProtoMajor, r.ProtoMinor = "", "HTTP/1.1", 1, 1
 	if r.StatusCode == http.StatusSwitchingProtocols {
+		r.Trailer, r.TransferEncoding = nil, nil
 		if host, ok := r.Body.(io.ReadWriteCloser); ok {
 			r.Body = &frames{ReadWriteCloser: host, mask: m.sameLength()}
 		}
 		return
 	}
-	if slices.ContainsFunc(r.Header["Content-Encoding"], func(s string) bool { return s != "" && !strings.EqualFold(s, "identity") }) {
-		// It was asked not to, and cannot be looked through.
+	if why := unreadable(r); why != "" {
 		r.Body.Close()
-		r.Body = io.NopCloser(strings.NewReader(""))
-		r.StatusCode, r.ContentLength = http.StatusBadGateway, 0
-		r.Header = http.Header{"Content-Length": {"0"}}
+		why = "egress: secrets cannot be hidden in the host's answer: " + why + "\n"
+		r.Body = io.NopCloser(strings.NewReader(why))
+		r.StatusCode, r.ContentLength, r.Trailer = http.StatusBadGateway, int64(len(why)), nil
+		r.Header = http.Header{"Content-Type": {"text/plain; charset=utf-8"}, "Content-Length": {strconv.Itoa(len(why))}}
 		return
 	}
 	r.Body = struct {
@@ -153,9 +159,29 @@ func (m *mask) response(r *http.Response) {
 		io.Closer
 	}{&maskedReader{mask: m, from: r.Body}, r.Body}
 	r.ContentLength = -1
-	r.Header.Del("Content-Length")
-	r.Header.Del("Content-Md5")
-	r.Header.Del("Digest")
+	for _, name := range []string{"Content-Length", "Content-Md5", "Digest", "Content-Digest", "Repr-Digest", "Accept-Ranges"} {
+		r.Header.Del(name)
+	}
+}
+
+// partial are the fields of requests that ask for a part of a document, or for it in
+// another form: a secret could be read in pieces, none of which looks like it.
+var partial = []string{"Range", "If-Range", "Request-Range", "X-Ms-Range", "A-Im", "Accept-Charset"}
+
+// unreadable returns why secrets in an answer cannot be found, "" if they can. The
+// request asked for none of this.
+func unreadable(r *http.Response) string {
+	if slices.ContainsFunc(r.Header["Content-Encoding"], func(s string) bool { return s != "" && !strings.EqualFold(s, "identity") }) {
+		return "it is compressed"
+	}
+	kind, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";")
+	ofBytes := func(s string) bool { return strings.HasPrefix(strings.ToLower(strings.TrimSpace(s)), "bytes") }
+	if r.StatusCode == http.StatusPartialContent || r.StatusCode == http.StatusIMUsed ||
+		strings.EqualFold(strings.TrimSpace(kind), "multipart/byteranges") ||
+		r.StatusCode != http.StatusRequestedRangeNotSatisfiable && slices.ContainsFunc(r.Header["Content-Range"], ofBytes) {
+		return "it is a part of a document"
+	}
+	return ""
 }
 
 // A maskedReader hides words in a stream. It holds back only what may be the
@@ -172,10 +198,11 @@ type maskedReader struct {
 func (r *maskedReader) Read(p []byte) (int, error) {
 	for len(r.ready) == 0 {
 		if r.err != nil {
-			if len(r.raw) == 0 {
+			// Of an answer that is cut off, its end may be the beginning of a secret.
+			if len(r.raw) == 0 || r.err != io.EOF {
 				return 0, r.err
 			}
-			r.ready, r.raw = []byte(r.mask.in.Replace(string(r.raw))), nil
+			r.ready = r.end()
 			continue
 		}
 		if r.buf == nil {
@@ -190,6 +217,23 @@ func (r *maskedReader) Read(p []byte) (int, error) {
 	n := copy(p, r.ready)
 	r.ready = r.ready[n:]
 	return n, nil
+}
+
+// push takes the next bytes of a stream that is not read from a Reader, and returns
+// what is certain.
+func (r *maskedReader) push(b []byte) []byte {
+	r.raw = append(r.raw, b...)
+	r.release()
+	ready := r.ready
+	r.ready = nil
+	return ready
+}
+
+// end returns what was held back, of a stream that has ended.
+func (r *maskedReader) end() []byte {
+	ready := []byte(r.mask.in.Replace(string(r.raw)))
+	r.raw = nil
+	return ready
 }
 
 // release makes ready what is certain.
