@@ -130,8 +130,6 @@ func (c *crossing) relay(client *counted, host net.Conn) (err error) {
 			return c.serveHTTP(client, nil, host)
 		case v == isHTTP:
 			err = errSpokeFirst
-		case v == notYet:
-			from = newSuspect(client)
 		default:
 			from, err = c.inspect(client, first)
 		}
@@ -154,18 +152,18 @@ func (c *crossing) sniff(client *counted) verdict {
 
 const errSpokeFirst = refusal("a request to a host that spoke first")
 
-// inspect checks the name in a TLS handshake, if the client begins with one. It
-// returns the connection with nothing read. A handshake that cannot be read here, a
-// lenient host may still read.
+// inspect checks the name in a TLS handshake, if the client begins with one, and
+// watches anything else for a request. It returns the connection with nothing read. A
+// handshake that cannot be read here, a lenient host may still read.
 func (c *crossing) inspect(client *counted, first byte) (net.Conn, error) {
 	if first != recordHandshake {
-		return client, nil
+		return &suspect{Conn: client}, nil
 	}
 	name, seen, err := helloName(client)
 	if err == nil {
 		err = c.checkName("TLS handshake", name)
 	} else if len(seen) > 1 && seen[1] != tlsMajor {
-		err = nil // it is something else
+		return &suspect{Conn: client.replay(seen)}, nil
 	} else {
 		err = refusal("a TLS handshake that cannot be read")
 	}
@@ -190,8 +188,6 @@ func (g *guarded) Read(p []byte) (int, error) {
 			switch g.crossing.sniff(g.counted) {
 			case isHTTP:
 				return 0, errSpokeFirst
-			case notYet:
-				g.in = newSuspect(g.counted)
 			default:
 				conn, err := g.crossing.inspect(g.counted, first)
 				if err != nil {
