@@ -48,7 +48,7 @@ func (s *server) port(w http.ResponseWriter, r *http.Request, c berth.Caller) er
 		return err
 	}
 	prefix, rest := cutPath(r, 5) // v1, containers, its id, ports, the number
-	return s.show(w, r, c.Project, preview.Target{Container: containerID(r), Port: port, Prefix: prefix, Path: rest})
+	return s.show(w, r, c.Project, preview.Target{Container: containerID(r), Port: port, Prefix: prefix, Path: rest, Keyed: true})
 }
 
 // cutPath splits a URL's path, as escaped, after its first n segments.
@@ -155,7 +155,7 @@ func (s *server) showLink(w http.ResponseWriter, r *http.Request) {
 		}
 		x.caller = berth.Caller{Project: l.Project, RequestID: x.requestID}
 		prefix, rest := cutPath(r, 2) // preview, the link
-		return s.show(w, r, l.Project, preview.Target{Container: l.Container, Port: l.Port, Prefix: prefix, Path: rest, Link: true})
+		return s.show(w, r, l.Project, preview.Target{Container: l.Container, Port: l.Port, Prefix: prefix, Path: rest, Link: true, Keyed: tokenOf(r) != ""})
 	}()
 	if err == nil {
 		return

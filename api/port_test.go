@@ -83,6 +83,37 @@ func TestPort(t *testing.T) {
 	h.call(401, "GET", base+"/", nil)
 }
 
+// What a server in a sandbox answers leads a client with a key nowhere else.
+func TestRedirectOfPort(t *testing.T) {
+	h := newHouse(t, nil)
+	h.key("sk-secret", "proj_1")
+	id := h.call(200, "POST", "/v1/containers", `{"name":"x"}`).id()
+	port := served(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Location", r.URL.Query().Get("to"))
+		w.WriteHeader(http.StatusTemporaryRedirect)
+	})
+	base := "/v1/containers/" + id + "/ports/" + port + "/"
+	at := strings.Replace(h.url, "http://127.0.0.1", "", 1)
+	for _, to := range []string{"http://127.1" + at + "/v1/containers/" + id, "http://ⓛocalhost" + at + "/v1/files", h.url + "/v1/files", "https://example.com/", "/%2e%2e/%2e%2e/%2e%2e/" + id} {
+		e := h.call(502, "DELETE", base+"?to="+url.QueryEscape(to), nil)
+		if e.at("error", "code") != "redirect_refused" {
+			t.Errorf("to %s: got %v, want redirect_refused", to, e)
+		}
+	}
+	resp, _ := visit(t, h.url+base+"?to=/next", "Authorization", "Bearer sk-secret")
+	if got := resp.Header.Get("Location"); resp.StatusCode != 307 || got != base+"next" {
+		t.Errorf("to the same port: got %d %q", resp.StatusCode, got)
+	}
+	h.call(200, "GET", "/v1/containers/"+id, nil)
+	link := h.call(200, "POST", "/v1/containers/"+id+"/ports/"+port, nil)
+	seen, _ := link["url"].(string)
+	for status, header := range map[int][]string{307: nil, 502: {"Authorization", "Bearer sk-secret"}} {
+		if resp, _ := visit(t, seen+"?to=https://example.com/", header...); resp.StatusCode != status {
+			t.Errorf("through a link with %q: got %d, want %d", header, resp.StatusCode, status)
+		}
+	}
+}
+
 // A link is a permission for one port, until it expires or its key goes.
 func TestPortLink(t *testing.T) {
 	c := &clock{now: time.Now()}

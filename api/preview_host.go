@@ -57,12 +57,14 @@ func (s *server) showHost(x *exchange, r *http.Request, container berth.Containe
 		}
 	}
 	var project berth.ProjectID
+	keyed := tokenOf(r) != ""
 	if link != nil {
 		project = link.Project
 		x.caller = berth.Caller{Project: project, RequestID: x.requestID}
 		if err := s.dropKey(r); err != nil {
 			return err
 		}
+		keyed = keyed && tokenOf(r) == "" // another token is for the server in the sandbox
 	} else {
 		caller, err := s.identifyHost(r)
 		if err != nil {
@@ -72,8 +74,9 @@ func (s *server) showHost(x *exchange, r *http.Request, container berth.Containe
 		caller.RequestID = x.requestID
 		x.caller = caller
 		r.Header.Del("Authorization") // what let the caller in
+		keyed = true
 	}
-	return s.show(x, r, project, preview.Target{Container: container, Port: port, Path: r.URL.EscapedPath(), Own: true})
+	return s.show(x, r, project, preview.Target{Container: container, Port: port, Path: r.URL.EscapedPath(), Own: true, Keyed: keyed})
 }
 
 // hostLink returns the link that permits a request: its token's, or a cookie's. A token

@@ -71,6 +71,9 @@ func newHostHouse(t *testing.T) *hostHouse {
 		case "/away":
 			w.Header().Set("Location", "http://localhost:"+portOfHost(r.Host)+"//127.0.0.1:22/")
 			w.WriteHeader(http.StatusFound)
+		case "/public":
+			w.Header().Set("Location", "https://example.com/")
+			w.WriteHeader(http.StatusFound)
 		}
 		http.SetCookie(w, &http.Cookie{Name: "s", Value: "1", Path: "/", Domain: "preview.example"})
 		http.SetCookie(w, &http.Cookie{Name: "berth_preview", Value: "mine", Path: "/"})
@@ -151,6 +154,19 @@ func TestPreviewHost(t *testing.T) {
 	}
 	if resp, _ := get("/away", "Cookie", permission); resp.StatusCode != 502 {
 		t.Errorf("a way to the reader's own machine: got %d to %q", resp.StatusCode, resp.Header.Get("Location"))
+	}
+	for _, c := range []struct {
+		status int
+		header []string
+	}{
+		{302, []string{"Cookie", permission}},
+		{302, []string{"Cookie", permission, "Authorization", "Bearer of-the-page"}},
+		{502, []string{"Cookie", permission, "Authorization", "Bearer sk-secret"}},
+		{502, []string{"Authorization", "Bearer sk-secret"}},
+	} {
+		if resp, text := get("/public", c.header...); resp.StatusCode != c.status {
+			t.Errorf("a redirect to a public host with %q: got %d %s, want %d", c.header, resp.StatusCode, text, c.status)
+		}
 	}
 
 	resp, _ = get("/?berth_preview="+h.token, "Accept", "text/html", "X-Forwarded-Proto", "https")

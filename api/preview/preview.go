@@ -5,8 +5,8 @@
 // shares an origin with the API, so every answer is given an origin of its own by a
 // Content-Security-Policy; what a header
 // could do beyond its own page is left out (header.go); its cookies are told from
-// all others by their names (cookie.go); and where it redirects to is either its
-// own place or another machine (location.go).
+// all others by their names (cookie.go); and where it redirects to is its own place,
+// or without an API key a public host (location.go).
 package preview
 
 import (
@@ -49,6 +49,10 @@ type Target struct {
 
 	// Own says that the port has a host of its own, and so an origin.
 	Own bool
+
+	// Keyed says that the client sends an API key, or is served without one because it
+	// is on this machine: a redirect that it follows must stay with the port.
+	Keyed bool
 }
 
 // A Proxy passes requests on to sandboxes. It is safe for concurrent use.

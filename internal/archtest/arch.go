@@ -77,7 +77,7 @@ var Imports = map[string][]string{
 	"engine":                    {"", "internal/seal", "journal", "model", "store", "tool"},
 	"api":                       {"", "api/assistants", "api/preview", "bundle", "engine", "files", "guest", "internal/sse", "journal", "quota", "sandbox", "snapshot", "store", "volume", "webhook"},
 	"api/assistants":            {"", "engine", "journal", "model", "store"},
-	"api/preview":               {""},
+	"api/preview":               {"", "egress"},
 	"internal/sse":              {},
 	"internal/archtest":         {},
 	"internal/dockertest":       {},
