@@ -129,8 +129,10 @@ func redirects(port string) []string {
 // through a link.
 func TestClientsFollowRedirects(t *testing.T) {
 	var mu sync.Mutex
-	var away []string
-	var locations []string // by number in the path
+	var away []string // the requests that were led elsewhere
+	front := httptest.NewUnstartedServer(nil)
+	_, port, _ := net.SplitHostPort(front.Listener.Addr().String())
+	locations := redirects(port) // by number in the path
 	inner := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		n, err := strconv.Atoi(strings.TrimPrefix(r.URL.Path, "/"))
 		if err != nil || n >= len(locations) {
@@ -141,22 +143,16 @@ func TestClientsFollowRedirects(t *testing.T) {
 		w.WriteHeader(http.StatusTemporaryRedirect)
 	}))
 	defer inner.Close()
-	var proxied http.Handler
-	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !strings.HasPrefix(r.URL.Path, "/p/") {
+	p := New(slog.New(slog.DiscardHandler))
+	front.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		below, ok := strings.CutPrefix(r.URL.Path, "/p/")
+		if !ok {
 			mu.Lock()
 			away = append(away, r.Method+" "+r.RequestURI+" at "+r.Host+", Authorization: "+r.Header.Get("Authorization"))
 			mu.Unlock()
 			return
 		}
-		proxied.ServeHTTP(w, r)
-	}))
-	defer front.Close()
-	_, port, _ := net.SplitHostPort(front.Listener.Addr().String())
-	locations = redirects(port)
-	p := New(slog.New(slog.DiscardHandler))
-	proxied = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		kind, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/p/"), "/")
+		kind, _, _ := strings.Cut(below, "/")
 		prefix := "/p/" + kind
 		dial := func(ctx context.Context) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, "tcp", inner.Listener.Addr().String())
@@ -166,6 +162,8 @@ func TestClientsFollowRedirects(t *testing.T) {
 			http.Error(w, err.Error(), http.StatusBadGateway)
 		}
 	})
+	front.Start()
+	defer front.Close()
 
 	check := func(t *testing.T) {
 		mu.Lock()
