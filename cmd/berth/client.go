@@ -8,8 +8,10 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"os"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -17,17 +19,30 @@ import (
 	"github.com/berth-run/berth/guest"
 )
 
-// A client speaks to a server as any client of the API does.
+// A client speaks to a server as any client of the API does. Its key is BERTH_API_KEY:
+// keys of model vendors are for the server's upstreams, and are sent to none.
 type client struct {
-	base string // without /v1
-	key  string
-	http *http.Client
+	base  string // without /v1
+	key   string
+	plain bool // the key may be sent over plain HTTP
+	http  *http.Client
 }
 
-// clientFlags adds --url to a command and returns the client that it names.
+// clientFlags adds --url and --plain-http to a command and returns the client that they
+// name.
 func clientFlags(cmd *cobra.Command) func() *client {
-	base := cmd.Flags().String("url", envOr("BERTH_URL", "http://127.0.0.1:8080"), "server to talk to")
-	return func() *client { return newClient(*base) }
+	base := cmd.Flags().String("url", envOr("BERTH_URL", defaultURL), "server to talk to")
+	plain := plainFlag(cmd)
+	return func() *client { return newClient(*base, *plain) }
+}
+
+// defaultURL is where berth serve listens by default.
+const defaultURL = "http://127.0.0.1:8080"
+
+// plainFlag adds --plain-http to a command.
+func plainFlag(cmd *cobra.Command) *bool {
+	allowed, _ := strconv.ParseBool(os.Getenv("BERTH_PLAIN_HTTP"))
+	return cmd.Flags().Bool("plain-http", allowed, "send the key without encryption to a server on another machine")
 }
 
 func envOr(name, otherwise string) string {
@@ -37,9 +52,29 @@ func envOr(name, otherwise string) string {
 	return otherwise
 }
 
-func newClient(base string) *client {
+func newClient(base string, plain bool) *client {
 	base = strings.TrimSuffix(strings.TrimSuffix(base, "/"), "/v1")
-	return &client{base: base, key: envOr("BERTH_API_KEY", os.Getenv("OPENAI_API_KEY")), http: &http.Client{}}
+	return &client{base: base, key: os.Getenv("BERTH_API_KEY"), plain: plain, http: &http.Client{CheckRedirect: sameOrigin}}
+}
+
+// sameOrigin refuses redirects to another origin: net/http sends the key along to
+// subdomains, to other ports and without encryption.
+func sameOrigin(req *http.Request, via []*http.Request) error {
+	if from := via[0].URL; req.URL.Scheme != from.Scheme || req.URL.Host != from.Host {
+		return fmt.Errorf("the server redirects to %s://%s; if that is the server, name it with --url", req.URL.Scheme, req.URL.Host)
+	}
+	if len(via) >= 10 {
+		return errors.New("the server redirects too often")
+	}
+	return nil
+}
+
+// serves reports whether a server answers at the client's URL. The probe bears no key,
+// for what listens there may be anything.
+func (c *client) serves(ctx context.Context) bool {
+	probe := *c
+	probe.key = ""
+	return probe.call(ctx, http.MethodGet, "/healthz", nil, nil) == nil
 }
 
 // do sends a request and returns the answer, whose body the caller closes. An
@@ -52,7 +87,9 @@ func (c *client) do(ctx context.Context, method, path, kind string, body io.Read
 	if kind != "" {
 		req.Header.Set("Content-Type", kind)
 	}
-	c.authorize(req)
+	if err := c.authorize(req); err != nil {
+		return nil, err
+	}
 	resp, err := c.http.Do(req)
 	if err != nil {
 		return nil, fmt.Errorf("%w (is berth serve running at %s?)", err, c.base)
@@ -61,13 +98,47 @@ func (c *client) do(ctx context.Context, method, path, kind string, body io.Read
 		return resp, nil
 	}
 	defer resp.Body.Close()
-	return nil, answerError(resp)
+	return nil, c.answerError(resp)
 }
 
-func (c *client) authorize(req *http.Request) {
-	if c.key != "" {
-		req.Header.Set("Authorization", "Bearer "+c.key)
+// authorize adds the key to a request to the server. It returns an error if others on
+// the network could read it.
+func (c *client) authorize(req *http.Request) error {
+	if c.key == "" {
+		return nil
 	}
+	if req.URL.Scheme != "https" && !c.plain && !loopback(req.URL.Hostname()) {
+		return fmt.Errorf("BERTH_API_KEY is not sent to %s without encryption; use https, or --plain-http (BERTH_PLAIN_HTTP=1) if you trust the network between", req.URL.Host)
+	}
+	req.Header.Set("Authorization", "Bearer "+c.key)
+	return nil
+}
+
+// loopback reports whether a host is this machine.
+func loopback(host string) bool {
+	if host == "localhost" {
+		return true
+	}
+	addr, err := netip.ParseAddr(host)
+	return err == nil && addr.Unmap().IsLoopback()
+}
+
+// answerError returns what an answer that is an error says, in the server's words.
+func (c *client) answerError(resp *http.Response) error {
+	text, _ := io.ReadAll(io.LimitReader(resp.Body, maxErrorBody))
+	err := serverError(text)
+	if err == nil {
+		err = fmt.Errorf("the server answered %s", resp.Status)
+	}
+	return c.withoutKey(resp.StatusCode, err)
+}
+
+// withoutKey adds to the error of a request why no key was sent, if there is a vendor's.
+func (c *client) withoutKey(status int, err error) error {
+	if status != http.StatusUnauthorized || c.key != "" || os.Getenv("OPENAI_API_KEY") == "" {
+		return err
+	}
+	return apiError(fmt.Sprintf("%v (berth sends BERTH_API_KEY, which is not set; OPENAI_API_KEY is for the upstream and is not sent to %s)", err, c.base))
 }
 
 // send sends a body and decodes the answer into out.
@@ -101,7 +172,9 @@ func (c *client) call(ctx context.Context, method, path string, in, out any) err
 func (c *client) guest(container, user string) *guest.Client {
 	transport := roundTrip(func(req *http.Request) (*http.Response, error) {
 		req = req.Clone(req.Context())
-		c.authorize(req)
+		if err := c.authorize(req); err != nil {
+			return nil, err
+		}
 		if user != "" {
 			req.Header.Set("Berth-User", user)
 		}
@@ -112,12 +185,12 @@ func (c *client) guest(container, user string) *guest.Client {
 		text, err := io.ReadAll(io.LimitReader(resp.Body, maxErrorBody))
 		resp.Body.Close()
 		if refused := serverError(text); refused != nil {
-			return nil, refused
+			return nil, c.withoutKey(resp.StatusCode, refused)
 		}
 		resp.Body = io.NopCloser(bytes.NewReader(text)) // the guest's own
 		return resp, err
 	})
-	return guest.NewHTTPClient(c.base+"/v1/containers/"+url.PathEscape(container)+"/guest", &http.Client{Transport: transport})
+	return guest.NewHTTPClient(c.base+"/v1/containers/"+url.PathEscape(container)+"/guest", &http.Client{Transport: transport, CheckRedirect: sameOrigin})
 }
 
 // maxErrorBody bounds what is read of an answer that is an error, in bytes.

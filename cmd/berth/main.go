@@ -58,9 +58,9 @@ containers that live as long as the work, files, and state kept on the server.
 Environment:
   BERTH_STATE      where state is kept        (--state)
   BERTH_URL        the server to talk to      (--url)    default http://127.0.0.1:8080
-  BERTH_API_KEY    the key for that server
+  BERTH_API_KEY    the key for that server, the only one that is ever sent there
   OPENAI_BASE_URL  the upstream of berth serve when no --config names others
-  OPENAI_API_KEY   its key`,
+  OPENAI_API_KEY   the key for that upstream`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Version:       version,

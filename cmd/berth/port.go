@@ -152,7 +152,9 @@ func (c *client) tunnel(ctx context.Context, conn *net.TCPConn, path string) err
 	}
 	req.Header.Set("Connection", "Upgrade")
 	req.Header.Set("Upgrade", "tcp")
-	c.authorize(req)
+	if err := c.authorize(req); err != nil {
+		return err
+	}
 	resp, err := c.http.Do(req)
 	if err != nil {
 		return err
@@ -160,7 +162,7 @@ func (c *client) tunnel(ctx context.Context, conn *net.TCPConn, path string) err
 	defer resp.Body.Close()
 	remote, ok := resp.Body.(io.ReadWriteCloser)
 	if resp.StatusCode != http.StatusSwitchingProtocols || !ok {
-		return answerError(resp)
+		return c.answerError(resp)
 	}
 	stop := context.AfterFunc(ctx, func() {
 		conn.Close()
@@ -180,13 +182,4 @@ func (c *client) tunnel(ctx context.Context, conn *net.TCPConn, path string) err
 	}
 	<-sent
 	return nil
-}
-
-// answerError is an answer that is an error, in the server's words.
-func answerError(resp *http.Response) error {
-	text, _ := io.ReadAll(io.LimitReader(resp.Body, maxErrorBody))
-	if err := serverError(text); err != nil {
-		return err
-	}
-	return fmt.Errorf("the server answered %s", resp.Status)
 }

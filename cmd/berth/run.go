@@ -39,6 +39,7 @@ type task struct {
 func newRun() *cobra.Command {
 	var t task
 	var base, state, config string
+	var plain *bool
 	cmd := &cobra.Command{
 		Use:   `run [flags] "TASK"`,
 		Short: "Do a task with a model and a container",
@@ -54,7 +55,7 @@ when the response is completed, 2 when it is incomplete, and 1 otherwise. Withou
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			t.text = args[0]
-			c, stop, err := serverFor(cmd.Context(), base, state, config)
+			c, stop, err := serverFor(cmd.Context(), base, *plain, state, config)
 			if err != nil {
 				return err
 			}
@@ -63,6 +64,7 @@ when the response is completed, 2 when it is incomplete, and 1 otherwise. Withou
 		},
 	}
 	cmd.Flags().StringVar(&base, "url", os.Getenv("BERTH_URL"), "server to talk to")
+	plain = plainFlag(cmd)
 	cmd.Flags().StringVar(&state, "state", defaultState(), "state of a server in this process")
 	cmd.Flags().StringVar(&config, "config", "", "configuration of a server in this process")
 	cmd.Flags().StringVar(&t.model, "model", envOr("BERTH_MODEL", "scripted"), "model to ask")
@@ -80,14 +82,14 @@ when the response is completed, 2 when it is incomplete, and 1 otherwise. Withou
 
 // serverFor returns a client of the server that was named, of the one on the
 // default port, or of one that it starts in this process.
-func serverFor(ctx context.Context, base, state, config string) (c *client, stop func(), err error) {
+func serverFor(ctx context.Context, base string, plain bool, state, config string) (c *client, stop func(), err error) {
 	if base != "" {
-		return newClient(base), func() {}, nil
+		return newClient(base, plain), func() {}, nil
 	}
-	c = newClient("http://127.0.0.1:8080")
+	c = newClient(defaultURL, false)
 	probe, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	if c.call(probe, "GET", "/healthz", nil, nil) == nil {
+	if c.serves(probe) {
 		return c, func() {}, nil
 	}
 	conf, err := loadConfig(config)
@@ -111,7 +113,7 @@ func serverFor(ctx context.Context, base, state, config string) (c *client, stop
 	serving, end := context.WithCancel(context.WithoutCancel(ctx))
 	done := make(chan error, 1)
 	go func() { done <- s.serve(serving, l) }()
-	return newClient("http://" + l.Addr().String()), func() {
+	return newClient("http://"+l.Addr().String(), false), func() {
 		end()
 		<-done
 	}, nil
