@@ -7,10 +7,10 @@ GUEST   := CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -R 0x200000'
 PACKED  := cmd/berth/embedded/files
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test test-long bench check generate fmt clean
+.PHONY: help build demo test test-clients test-long bench check generate fmt clean
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 build: ## Build everything that runs into bin/
 	@mkdir -p bin
@@ -24,6 +24,9 @@ demo: ## Analyse a data set in three chained responses, into ./demo-out
 
 test: ## Check everything that must hold
 	@scripts/test
+
+test-clients: ## Check that all clients work: SDKs and agent frameworks from PyPI, npm and Go
+	@scripts/test clients
 
 test-long: ## The same, and what takes long
 	@BERTH_TEST_LONG=1 scripts/test

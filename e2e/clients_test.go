@@ -1,0 +1,128 @@
+package e2e
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+var update = flag.Bool("update", false, "write what the tests exercise into docs/clients.md")
+
+// A client is one package that the tests use as it is shipped, in one version.
+type client struct {
+	name     string   // in its registry
+	registry string   // PyPI, npm or Go
+	lock     string   // the file that pins its version
+	alias    string   // its name there, if it is another
+	programs []string // the sources of its tests
+	everyday bool     // make test runs it; make test-clients runs all
+}
+
+// clients are all clients, in the order of the table in docs/clients.md.
+func clients() []client {
+	var all []client
+	for _, c := range pythonClients {
+		all = append(all, client{name: c.name, registry: "PyPI", lock: c.lock(), programs: []string{filepath.Join("python", c.program)}, everyday: c.everyday})
+	}
+	return all
+}
+
+// skipClient skips the test unless all clients were asked for.
+func skipClient(t *testing.T) {
+	t.Helper()
+	if os.Getenv("BERTH_TEST_CLIENTS") == "" {
+		t.Skip("skipped: make test-clients runs it")
+	}
+}
+
+var titled = regexp.MustCompile(`(?m)^\s*(?:@?job|(?:void )?test|t\.Run|func Test)(?:\((?:"([^"]+)"|'([^']+)')|(\w+)\(t)`)
+
+// jobs returns the titles of the jobs in a client's program, or the names of the
+// Go tests.
+func jobs(t *testing.T, path string) []string {
+	t.Helper()
+	var titles []string
+	for _, m := range titled.FindAllStringSubmatch(read(t, path), -1) {
+		titles = append(titles, m[1]+m[2]+m[3])
+	}
+	if len(titles) == 0 {
+		t.Fatalf("%s has no jobs", path)
+	}
+	return titles
+}
+
+// version returns the version that the client's lock file pins.
+func (c client) version(t *testing.T) string {
+	t.Helper()
+	name := c.name
+	if c.alias != "" {
+		name = c.alias
+	}
+	raw := read(t, c.lock)
+	var found []string
+	switch c.registry {
+	case "PyPI":
+		found = regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(name) + `(?:\[\w+\])?==(\S+)`).FindStringSubmatch(raw)
+	case "Go":
+		found = regexp.MustCompile(`(?m)^(?:require)?\s+` + regexp.QuoteMeta(name) + ` v(\S+)`).FindStringSubmatch(raw)
+	case "npm":
+		var lock struct {
+			Packages map[string]struct{ Version string }
+		}
+		if err := json.Unmarshal([]byte(raw), &lock); err != nil {
+			t.Fatal(err)
+		}
+		found = []string{"", lock.Packages["node_modules/"+name].Version}
+	}
+	if len(found) != 2 || found[1] == "" {
+		t.Fatalf("%s does not pin %s", c.lock, name)
+	}
+	return found[1]
+}
+
+// exercised describes what the client's programs do: the titles of one program's
+// jobs, or how many jobs each of several programs has.
+func (c client) exercised(t *testing.T) string {
+	t.Helper()
+	if len(c.programs) == 1 {
+		return strings.Join(jobs(t, c.programs[0]), "; ")
+	}
+	var parts []string
+	for _, p := range c.programs {
+		name, _, _ := strings.Cut(filepath.Base(p), ".")
+		parts = append(parts, fmt.Sprintf("%s (%d)", strings.TrimSuffix(name, "_test"), len(jobs(t, p))))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// TestClientsTable compares the table in docs/clients.md with the tests.
+func TestClientsTable(t *testing.T) {
+	const path, begin, end = "../docs/clients.md", "<!-- written by go test ./e2e -run TestClientsTable -update -->\n", "<!-- end -->\n"
+	table := "| client | version | exercised |\n|---|---|---|\n"
+	for _, c := range clients() {
+		name := fmt.Sprintf("`%s` (%s)", c.name, c.registry)
+		if c.everyday {
+			name = "**" + name + "**"
+		}
+		table += fmt.Sprintf("| %s | %s | %s |\n", name, c.version(t), c.exercised(t))
+	}
+	doc := read(t, path)
+	before, rest, ok := strings.Cut(doc, begin)
+	_, after, ok2 := strings.Cut(rest, end)
+	if !ok || !ok2 {
+		t.Fatalf("%s has no place for the table", path)
+	}
+	want := before + begin + table + end + after
+	if *update {
+		if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	} else if doc != want {
+		t.Errorf("the table in %s is stale: run go test ./e2e -run TestClientsTable -update", path)
+	}
+}

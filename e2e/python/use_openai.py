@@ -1,0 +1,217 @@
+"""OpenAI's own client for Python, its newest version and the major before it."""
+
+import asyncio
+import io
+import json
+
+import openai
+from pydantic import BaseModel
+
+from berth import auto, block, call, job, main, outputs, reciter, scripted, sh
+
+client = openai.OpenAI()
+add = {"type": "function", "name": "add", "parameters": {"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}}, "required": ["a", "b"], "additionalProperties": False}, "strict": True}
+
+
+class Port(BaseModel):
+    name: str
+    ships: int
+
+
+def container(response):
+    return response.tools[0].environment.container_id
+
+
+@job("shell in a container")
+def shell():
+    r = client.responses.create(model=scripted, input=sh("echo one; echo two >&2; exit 3"), tools=[auto])
+    (o,) = outputs(r)
+    assert (o.stdout, o.stderr, o.outcome.type, o.outcome.exit_code) == ("one\n", "two\n", "exit", 3), o
+    assert r.status == "completed" and r.output_text == "1. exit 3: one", r.output_text
+    assert r.usage.total_tokens == r.usage.input_tokens + r.usage.output_tokens
+
+
+@job("stream of a shell call")
+def stream():
+    seen, text = [], ""
+    with client.responses.stream(model=scripted, input=sh("echo hi"), tools=[auto]) as events:
+        for e in events:
+            seen.append(e)
+            if e.type == "response.output_text.delta":
+                text += e.delta
+        final = events.get_final_response()
+    assert [e.sequence_number for e in seen] == list(range(len(seen))), [e.sequence_number for e in seen]
+    assert text == final.output_text == "1. exit 0: hi", text
+    kept = client.responses.retrieve(final.id)
+    assert [i.id for i in kept.output] == [i.id for i in final.output]
+    assert outputs(kept)[0].stdout == outputs(final)[0].stdout == "hi\n"
+
+
+@job("stream resumed where it broke")
+def resumed():
+    whole = list(client.responses.create(model=scripted, input=sh("echo hi"), tools=[auto], stream=True))
+    rest = list(client.responses.retrieve(whole[0].response.id, stream=True, starting_after=4))
+    assert [(e.sequence_number, e.type) for e in rest] == [(e.sequence_number, e.type) for e in whole[5:]]
+
+
+@job("several turns in one container")
+def turns():
+    one = client.responses.create(model=scripted, input=sh("cd /tmp; export N=41"), tools=[auto])
+    two = client.responses.create(model=scripted, input=sh('echo "$PWD $((N + 1))"'), tools=[auto], previous_response_id=one.id)
+    assert outputs(two)[0].stdout == "/tmp 42\n" and container(one) == container(two)
+
+
+@job("files in and out")
+def files():
+    uploaded = client.files.create(file=("ports.csv", b"port,ships\nBrest,3\nKiel,5\n"), purpose="user_data")
+    tools = [{"type": "shell", "environment": {"type": "container_auto", "file_ids": [uploaded.id]}}]
+    count = "python3 -c \"import csv; print(sum(int(r['ships']) for r in csv.DictReader(open('ports.csv'))))\" | tee sum.txt"
+    r = client.responses.create(model=scripted, input=sh(count), tools=tools)
+    assert outputs(r)[0].stdout == "8\n", outputs(r)[0]
+    made = [f for f in client.containers.files.list(container(r)) if f.source == "assistant"]
+    assert [f.path for f in made] == ["/mnt/data/sum.txt"]
+    assert client.containers.files.content.retrieve(made[0].id, container_id=container(r)).read() == b"8\n"
+    client.containers.delete(container(r))
+    assert client.files.content(uploaded.id).read().startswith(b"port,ships")
+    client.files.delete(uploaded.id)
+
+
+@job("container by reference")
+def reference():
+    c = client.containers.create(name="by hand", memory_limit="1g", expires_after={"anchor": "last_active_at", "minutes": 5})
+    up = client.containers.files.create(c.id, file=("hail.txt", io.BytesIO(b"ahoy")))
+    tool = {"type": "shell", "environment": {"type": "container_reference", "container_id": c.id}}
+    r = client.responses.create(model=scripted, input=sh("cat hail.txt"), tools=[tool])
+    assert outputs(r)[0].stdout == "ahoy"
+    assert client.containers.files.retrieve(up.id, container_id=c.id).bytes == 4
+    client.containers.delete(c.id)
+    try:
+        client.containers.retrieve(c.id)
+        raise AssertionError("the container is still there")
+    except openai.NotFoundError:
+        pass
+
+
+@job("function calls")
+def functions():
+    task = call("add", a=1, b=2) + call("add", a=3, b=4)
+    r = client.responses.create(model=scripted, input=task, tools=[add])
+    for want in (3, 7):
+        (c,) = [i for i in r.output if i.type == "function_call"]
+        arguments = json.loads(c.arguments)
+        assert sum(arguments.values()) == want, c
+        r = client.responses.create(model=scripted, previous_response_id=r.id, tools=[add], input=[{"type": "function_call_output", "call_id": c.call_id, "output": str(want)}])
+    assert r.output_text == "1. add: 3\n2. add: 7", r.output_text
+
+
+@job("structured output")
+def structured():
+    r = client.responses.parse(model=reciter, input='Say only this: {"name":"Oslo","ships":7}', text_format=Port)
+    assert r.output_parsed == Port(name="Oslo", ships=7)
+    c = client.chat.completions.parse(model=reciter, messages=[{"role": "user", "content": 'Say only this: {"name":"Kiel","ships":5}'}], response_format=Port)
+    assert c.choices[0].message.parsed == Port(name="Kiel", ships=5)
+
+
+@job("background response, polled and cancelled")
+def background():
+    r = client.responses.create(model=scripted, input=sh("echo done"), tools=[auto], background=True)
+    events = client.responses.retrieve(r.id, stream=True)
+    assert list(events)[-1].type == "response.completed"
+    assert client.responses.retrieve(r.id).status == "completed"
+    r = client.responses.create(model=scripted, input=sh("sleep 1000"), tools=[auto], background=True)
+    assert client.responses.cancel(r.id).status == "cancelled"
+
+
+@job("conversation")
+def conversation():
+    c = client.conversations.create(metadata={"of": "python"}, items=[{"type": "message", "role": "user", "content": "calm"}])
+    client.responses.create(model=scripted, input=sh("echo 41 > n"), tools=[auto], conversation=c.id)
+    r = client.responses.create(model=scripted, input=sh("echo $(($(cat n) + 1))"), tools=[auto], conversation=c.id)
+    assert outputs(r)[0].stdout == "42\n"
+    types = [i.type for i in client.conversations.items.list(c.id, order="asc", limit=2)]
+    assert types[0] == "message" and types.count("shell_call") == 2, types
+    client.conversations.delete(c.id)
+
+
+@job("Chat Completions: stream, tools, usage")
+def chat():
+    tools = [{"type": "function", "function": {k: v for k, v in add.items() if k != "type"}}]
+    messages = [{"role": "user", "content": block("add", a=1, b=2)}]
+    with client.chat.completions.stream(model=reciter, messages=messages, tools=tools, stream_options={"include_usage": True}) as s:
+        for _ in s:
+            pass
+        asked = s.get_final_completion()
+    (c,) = asked.choices[0].message.tool_calls
+    assert asked.choices[0].finish_reason == "tool_calls" and asked.usage.total_tokens == 7
+    assert c.function.parsed_arguments == {"a": 1, "b": 2}, c
+    said = {"role": "assistant", "tool_calls": [{"id": c.id, "type": "function", "function": {"name": "add", "arguments": c.function.arguments}}]}
+    messages += [said, {"role": "tool", "tool_call_id": c.id, "content": "3"}]
+    answer = client.chat.completions.create(model=reciter, messages=messages, tools=tools)
+    assert answer.choices[0].message.content == "It came to this: 3"
+
+
+@job("Chat Completions: shell in a container")
+def chat_shell():
+    c = client.chat.completions.create(model=scripted, messages=[{"role": "user", "content": sh("echo ahoy")}], tools=[auto])
+    assert c.choices[0].message.content == "1. exit 0: ahoy"
+
+
+@job("Assistants: thread, run, tool outputs")
+def assistants():
+    a = client.beta.assistants.create(model=scripted, tools=[{"type": "function", "function": {"name": "tide", "parameters": {"type": "object"}}}])
+    thread = client.beta.threads.create(messages=[{"role": "user", "content": call("tide", port="Brest")}])
+    run = client.beta.threads.runs.create_and_poll(thread_id=thread.id, assistant_id=a.id, poll_interval_ms=50)
+    assert run.status == "requires_action", run
+    c = run.required_action.submit_tool_outputs.tool_calls[0]
+    with client.beta.threads.runs.submit_tool_outputs_stream(thread_id=thread.id, run_id=run.id, tool_outputs=[{"tool_call_id": c.id, "output": "noon"}]) as s:
+        s.until_done()
+        (message,) = s.get_final_messages()
+    assert message.content[0].text.value == "1. tide: noon", message
+    client.beta.threads.delete(thread.id)
+    client.beta.assistants.delete(a.id)
+
+
+@job("WebSocket")
+def socket():
+    with client.responses.connect() as ws:
+        ws.response.create(model=scripted, input=sh("echo over the wire"), tools=[auto])
+        for e in ws:
+            if e.type in ("response.completed", "response.failed", "error"):
+                break
+    assert e.type == "response.completed" and outputs(e.response)[0].stdout == "over the wire\n", e
+
+
+@job("many at once, async")
+async def many():
+    async with openai.AsyncOpenAI() as c:
+        rs = await asyncio.gather(*(c.responses.create(model=scripted, input=sh(f"echo {n}"), tools=[auto]) for n in range(4)))
+        assert [outputs(r)[0].stdout for r in rs] == [f"{n}\n" for n in range(4)]
+        await asyncio.gather(*(c.containers.delete(container(r)) for r in rs))
+
+
+@job("errors")
+def errors():
+    for want, code, request in (
+        (openai.NotFoundError, "model_not_found", {"model": "none such", "input": "x"}),
+        (openai.BadRequestError, "unknown_parameter", {"model": scripted, "input": "x", "extra_body": {"tide": "high"}}),
+    ):
+        try:
+            client.responses.create(**request)
+            raise AssertionError(request)
+        except want as e:
+            assert e.code == code and e.request_id, (e.code, e.request_id)
+    try:
+        client.responses.retrieve("resp_none")
+        raise AssertionError("found")
+    except openai.NotFoundError:
+        pass
+
+
+@job("models and token counts")
+def models():
+    assert {scripted, reciter} <= {m.id for m in client.models.list()}
+    assert client.models.retrieve(scripted).id == scripted
+    assert client.responses.input_tokens.count(model=scripted, input="calm sea").input_tokens > 0
+
+
+main()

@@ -1,0 +1,89 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// A pythonClient is a client from PyPI and the program that uses it.
+type pythonClient struct {
+	name     string // on PyPI
+	env      string // the environment that scripts/setup makes of python/ENV.txt
+	program  string
+	everyday bool // make test runs it
+}
+
+var pythonClients = []pythonClient{
+	{name: "openai", env: "sdk", program: "use_openai.py", everyday: true},
+	{name: "openai", env: "openai2", program: "use_openai.py"},
+	{name: "openai-agents", env: "sdk", program: "use_agents.py", everyday: true},
+	{name: "langchain-openai", env: "frameworks", program: "use_langchain.py"},
+	{name: "langgraph", env: "frameworks", program: "use_langgraph.py"},
+	{name: "crewai", env: "openai2", program: "use_crewai.py"},
+	{name: "autogen-agentchat", env: "frameworks", program: "use_autogen.py"},
+	{name: "llama-index-llms-openai", env: "openai2", program: "use_llama_index.py"},
+	{name: "pydantic-ai-slim", env: "frameworks", program: "use_pydantic_ai.py"},
+}
+
+// TestClientsPython runs the programs of e2e/python, each with a client from PyPI.
+func TestClientsPython(t *testing.T) {
+	_, upstream := newUpstream(t)
+	s := newServer(t, upstream...)
+	for _, c := range pythonClients {
+		t.Run(c.name+"/"+c.env, func(t *testing.T) {
+			if !c.everyday {
+				skipClient(t)
+			}
+			c.run(t, s.url)
+		})
+	}
+}
+
+// lock returns the file that pins what is in the client's environment.
+func (c pythonClient) lock() string { return filepath.Join("python", c.env+".txt") }
+
+// run runs the client's program and compares what it did with its jobs.
+func (c pythonClient) run(t *testing.T, url string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, c.python(t), "-W", "ignore", c.program)
+	cmd.Dir = "python"
+	home := t.TempDir()
+	cmd.Env = append(os.Environ(), "OPENAI_BASE_URL="+url+"/v1", "OPENAI_API_KEY=none", "HOME="+home, "XDG_CACHE_HOME="+home, "XDG_DATA_HOME="+home, "PYTHONDONTWRITEBYTECODE=1",
+		// What these clients would send to their makers.
+		"CREWAI_DISABLE_TELEMETRY=true", "CREWAI_TRACING_ENABLED=false", "OTEL_SDK_DISABLED=true", "LANGSMITH_TRACING=false", "ANONYMIZED_TELEMETRY=false")
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := cmd.Run(); err != nil {
+		t.Fatalf("%s: %v\n%s", c.program, err, &out)
+	}
+	for _, title := range jobs(t, filepath.Join("python", c.program)) {
+		if !strings.Contains(out.String(), "ok "+title+"\n") {
+			t.Errorf("%s did not do %q; it printed:\n%s", c.program, title, &out)
+		}
+	}
+}
+
+// python returns the interpreter of the client's environment, or skips the test.
+// The environment is named by its lock file's digest, so it is never stale.
+func (c pythonClient) python(t *testing.T) string {
+	t.Helper()
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(cache, "berth-test", "python", fmt.Sprintf("%s-%.6x", c.env, sha256.Sum256([]byte(read(t, c.lock())))))
+	if _, err := os.Stat(filepath.Join(dir, ".complete")); err != nil {
+		t.Skipf("skipped: what %s locks is not installed; make test-clients installs it", c.lock())
+	}
+	return filepath.Join(dir, "bin", "python")
+}
