@@ -93,10 +93,19 @@ func newServer(t *testing.T, env ...string) *server {
 // newServerWith is newServer with a configuration file.
 func newServerWith(t *testing.T, config string, env ...string) *server {
 	t.Helper()
+	return newServerIn(t, t.TempDir(), config, env...)
+}
+
+// newServerIn is newServerWith with a state directory, which it makes.
+func newServerIn(t *testing.T, state, config string, env ...string) *server {
+	t.Helper()
 	if os.Getuid() != 0 {
 		t.Skip("gVisor sandboxes need root")
 	}
-	s := &server{t: t, state: t.TempDir(), env: env, log: &logBuffer{}}
+	s := &server{t: t, state: state, env: env, log: &logBuffer{}}
+	if err := os.MkdirAll(state, 0o700); err != nil {
+		t.Fatal(err)
+	}
 	images := filepath.Join(templates(t), "images")
 	if _, err := os.Stat(images); err != nil {
 		t.Skipf("no base template in %s: run make test, which builds it", images)

@@ -21,8 +21,8 @@ import (
 	"github.com/berth-run/berth/tool"
 )
 
-// leaseTime is how long a run stays its server's own without being renewed.
-const leaseTime = 30 * time.Second
+// defaultLease is how long a run stays its server's own without being renewed.
+const defaultLease = 30 * time.Second
 
 // endGrace bounds the writing of a run's last events after its context ended.
 const endGrace = 10 * time.Second
@@ -81,6 +81,7 @@ type Options struct {
 	Budget     berth.Budget // what a response may take at most; it can ask for less
 	Shell      tool.ShellLimits
 	Return     time.Duration // in which a client that was lost may ask again for the response that it named; default 10 s
+	Lease      time.Duration // how long a run stays this server's own without being renewed; default 30 s
 	Observer   Observer      // default none
 	Log        *slog.Logger
 
@@ -100,20 +101,26 @@ type Engine struct {
 	seals  sealer
 	sizes  sizes
 
-	mu   sync.Mutex
-	runs map[berth.ResponseID]*run
-	wg   sync.WaitGroup // of runs
+	sweeping sync.Once
+
+	mu      sync.Mutex
+	runs    map[berth.ResponseID]*run
+	claims  map[berth.ResponseID]chan struct{} // of responses that are being resumed; closed at the end
+	awaited map[berth.ResponseID]int           // responses that are not stored and have clients
+	wg      sync.WaitGroup                     // of runs and of what resumes them
 }
 
 // New returns an engine. Recover should follow.
 func New(opts Options) *Engine {
+	opts.Lease = cmp.Or(opts.Lease, defaultLease)
 	if opts.Quota == nil {
 		opts.Quota = noQuota{}
 	}
 	if opts.Observer == nil {
 		opts.Observer = noObserver{}
 	}
-	e := &Engine{Options: opts, runs: map[berth.ResponseID]*run{}, past: newHistory(), seals: newSealer(opts.Key)}
+	e := &Engine{Options: opts, runs: map[berth.ResponseID]*run{}, claims: map[berth.ResponseID]chan struct{}{},
+		awaited: map[berth.ResponseID]int{}, past: newHistory(), seals: newSealer(opts.Key)}
 	e.base, e.detach = context.WithCancelCause(context.Background())
 	opts.Journal.AtEnd(leaveToConversation)
 	return e
@@ -175,11 +182,17 @@ func (e *Engine) create(ctx context.Context, caller berth.Caller, req *berth.Res
 	if r.prepared {
 		first = append(first, r.final(*body, berth.StatusCompleted, ""))
 	}
+	release, err := e.claim(ctx, r.id()) // no sweep may take it between its creation and its start
+	if err != nil {
+		return nil, err
+	}
+	defer release()
 	r.writer, err = e.Journal.Create(ctx, r.record, e.lease(), first, r.chain.hold(r.record)...)
 	if err != nil {
 		return nil, e.refused(ctx, r, err)
 	}
 	if !req.Stored() {
+		e.await(r.id(), 1)
 		r.memory.expect(r.key())
 	}
 	if !req.Background {
@@ -194,29 +207,36 @@ func (e *Engine) create(ctx context.Context, caller berth.Caller, req *berth.Res
 }
 
 // Cancel ends the run of a response and returns the response as it then is. A
-// response that has ended already is returned unchanged.
+// response that has ended already is returned unchanged. If the end cannot be stored
+// the error is berth.CodeUnavailable, and the run ends as cancelled later.
 func (e *Engine) Cancel(ctx context.Context, caller berth.Caller, id berth.ResponseID) (*berth.Response, error) {
 	rec, err := e.stored(ctx, caller.Project, id)
 	if err != nil {
 		return nil, err
 	}
-	if err := e.stop(ctx, id, errCancelled); err != nil {
+	if err := e.stop(ctx, rec, errCancelled); err != nil {
 		return nil, err
 	}
 	rec, err = e.stored(ctx, caller.Project, rec.Body.ID)
 	if err != nil {
 		return nil, err
 	}
+	if !rec.Body.Status.Final() {
+		return nil, notCancelled(id, nil)
+	}
 	return rec.Body, nil
 }
 
 // Delete ends the run of a response, if it still runs, and removes its content.
 func (e *Engine) Delete(ctx context.Context, caller berth.Caller, id berth.ResponseID) error {
-	if _, err := e.stored(ctx, caller.Project, id); err != nil {
+	rec, err := e.stored(ctx, caller.Project, id)
+	if err != nil {
 		return err
 	}
-	if err := e.stop(ctx, id, errCancelled); err != nil {
+	if err := e.stop(ctx, rec, errCancelled); ctx.Err() != nil {
 		return err
+	} else if err != nil {
+		e.Log.Warn("failed to cancel a response before its deletion", "response", id, "err", err)
 	}
 	defer e.past.clear() // what continues it must not find its items
 	if err := e.Responses.DeleteResponse(ctx, caller.Project, id); errors.Is(err, store.ErrNotFound) {
@@ -260,7 +280,10 @@ func (e *Engine) Close(ctx context.Context) error {
 // start runs r in the background until it ends or is stopped.
 func (e *Engine) start(r *run) {
 	ctx, cancel := context.WithCancelCause(e.base)
-	r.cancel, r.ended = cancel, make(chan struct{})
+	r.cancel, r.ended, r.hurry = cancel, make(chan struct{}), make(chan chan struct{})
+	if r.stopped != nil {
+		cancel(r.stopped)
+	}
 	e.mu.Lock()
 	e.runs[r.id()] = r
 	e.mu.Unlock()
@@ -270,7 +293,8 @@ func (e *Engine) start(r *run) {
 		defer e.wg.Done()
 		defer close(r.ended)
 		defer cancel(nil)
-		r.main(ctx)
+		for !r.main(ctx) && e.reopen(ctx, r) {
+		}
 		e.remember(r) // first: the client may go on already
 		r.report()
 		r.booked(r.usage.TotalTokens)
@@ -281,27 +305,64 @@ func (e *Engine) start(r *run) {
 	}()
 }
 
-// stop ends a run of this server and waits for its last event. A response that
-// does not run here is left alone.
-func (e *Engine) stop(ctx context.Context, id berth.ResponseID, cause error) error {
-	e.mu.Lock()
-	r := e.runs[id]
-	e.mu.Unlock()
-	if r == nil {
+// stop ends the run of a response and waits for its last event. A run that no server
+// holds is resumed for that.
+func (e *Engine) stop(ctx context.Context, rec *store.Response, cause error) error {
+	id := rec.Body.ID
+	r := e.running(id)
+	if r == nil && rec.Body.Status.Final() {
 		return nil
 	}
+	if r == nil {
+		if err := e.resume(ctx, store.RunRef{Project: rec.Project, Response: id}, cause); err != nil {
+			return notCancelled(id, err)
+		}
+		if r = e.running(id); r == nil {
+			return nil // it has ended meanwhile, or is another server's
+		}
+	}
 	r.cancel(cause)
-	select {
-	case <-r.ended:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
+	failed := make(chan struct{})
+	for hurry := r.hurry; ; hurry = nil {
+		select {
+		case <-r.ended:
+			return nil
+		case hurry <- failed:
+		case <-failed:
+			return notCancelled(id, nil)
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
 	}
 }
 
-// purge removes a response that was not to be stored, once its run has ended.
+// running returns the run of a response in this process, or nil.
+func (e *Engine) running(id berth.ResponseID) *run {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.runs[id]
+}
+
+func notCancelled(id berth.ResponseID, err error) error {
+	return &berth.Error{Code: berth.CodeUnavailable, Err: err, RetryAfter: time.Second,
+		Message: "Response '" + string(id) + "' cannot be cancelled at the moment, because the server cannot store its end. Try again later."}
+}
+
+// await counts a response that is not to be stored and has clients, by 1, or has none
+// any more, by -1.
+func (e *Engine) await(id berth.ResponseID, change int) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.awaited[id] += change; e.awaited[id] == 0 {
+		delete(e.awaited, id)
+	}
+}
+
+// purge removes a response that was not to be stored, once its run has ended. What
+// cannot be removed now is removed by a sweep (takeover.go).
 func (e *Engine) purge(r *run) {
 	<-r.ended
+	defer e.await(r.id(), -1)
 	ctx, cancel := context.WithTimeout(context.Background(), endGrace)
 	defer cancel()
 	err := e.Responses.DeleteResponse(ctx, r.record.Project, r.id())
@@ -311,13 +372,13 @@ func (e *Engine) purge(r *run) {
 }
 
 func (e *Engine) lease() store.Lease {
-	return store.Lease{Owner: e.Owner, Until: time.Now().Add(leaseTime)}
+	return store.Lease{Owner: e.Owner, Until: time.Now().Add(e.Lease)}
 }
 
 // renewLeases keeps the leases of all runs. A run whose lease is lost is
 // somebody else's: it stops without another event.
 func (e *Engine) renewLeases() {
-	tick := time.NewTicker(leaseTime / 3)
+	tick := time.NewTicker(e.Lease / 3)
 	defer tick.Stop()
 	for {
 		select {
@@ -333,7 +394,7 @@ func (e *Engine) renewLeases() {
 		e.mu.Unlock()
 		for _, r := range runs {
 			err := e.Runs.AcquireRun(e.base, r.record.Project, r.id(), e.lease(), time.Now())
-			if errors.Is(err, store.ErrConflict) || errors.Is(err, store.ErrNotFound) {
+			if err != nil && lost(err) {
 				r.cancel(errLeaseLost)
 			} else if err != nil && e.base.Err() == nil {
 				r.log().Error("a lease was not renewed", "err", err)

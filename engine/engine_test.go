@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -14,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/engine"
@@ -43,6 +44,9 @@ type house struct {
 	quota      engine.Quota
 	retry      engine.Retry
 	patience   time.Duration // with clients that were lost
+	lease      time.Duration
+	owner      string        // default "test"
+	follow     time.Duration // the patience of followers with a store that fails; 0 is the default
 }
 
 func newHouse(t *testing.T, turns ...turn) *house {
@@ -66,8 +70,11 @@ func (h *house) start() { h.startOn(h.store) }
 // startOn starts with another keeper of responses.
 func (h *house) startOn(responses store.Responses) {
 	h.journal = journal.New(responses)
+	if h.follow > 0 {
+		h.journal.SetPatience(h.follow)
+	}
 	h.engine = engine.New(engine.Options{Responses: responses, Runs: h.store, Objects: h.store, Usages: h.store, Quota: h.quota, Retry: h.retry, Journal: h.journal, Models: h.model,
-		Containers: h.containers, Files: fewFiles{}, Owner: "test", Return: h.patience, Log: slog.New(slog.NewTextHandler(h.log, nil))})
+		Containers: h.containers, Files: fewFiles{}, Owner: cmp.Or(h.owner, "test"), Return: h.patience, Lease: h.lease, Log: slog.New(slog.NewTextHandler(h.log, nil))})
 }
 
 func (h *house) stop() {
@@ -129,7 +136,7 @@ func (h *house) final(id berth.ResponseID) *berth.Response {
 			h.t.Fatal(err)
 		}
 		if n := i + 1; n < len(events) && events[n].Type.Final() {
-			if diff := cmp.Diff(asJSON(h.t, events[n].Response.Output), asJSON(h.t, fold.Output)); diff != "" {
+			if diff := gocmp.Diff(asJSON(h.t, events[n].Response.Output), asJSON(h.t, fold.Output)); diff != "" {
 				h.t.Errorf("the items told differ from the final ones (-final +told):\n%s", diff)
 			}
 		}
@@ -138,7 +145,7 @@ func (h *house) final(id berth.ResponseID) *berth.Response {
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	if diff := cmp.Diff(asJSON(h.t, fold), asJSON(h.t, rec.Body)); diff != "" {
+	if diff := gocmp.Diff(asJSON(h.t, fold), asJSON(h.t, rec.Body)); diff != "" {
 		h.t.Errorf("the stored response differs from the fold of its events (-fold +stored):\n%s", diff)
 	}
 	return rec.Body
@@ -369,6 +376,7 @@ type fakeCall struct {
 	events []guest.ShellEvent
 	ended  bool
 	wake   chan struct{}
+	kill   sync.Once
 	killed chan struct{}
 }
 
@@ -429,7 +437,7 @@ func (f fakeExecer) Cancel(_ context.Context, id string) error {
 	if c == nil {
 		return errors.New("no such call")
 	}
-	close(c.killed)
+	c.kill.Do(func() { close(c.killed) })
 	return nil
 }
 

@@ -1,6 +1,10 @@
 package engine
 
-import "github.com/berth-run/berth"
+import (
+	"context"
+
+	"github.com/berth-run/berth"
+)
 
 // Settled returns when nothing of a response's run is under way any more, which may
 // be a moment after its last event was told.
@@ -12,3 +16,6 @@ func (e *Engine) Settled(id berth.ResponseID) {
 		<-r.ended
 	}
 }
+
+// Sweep resumes at once the responses whose lease has lapsed.
+func (e *Engine) Sweep(ctx context.Context) error { return newTakeover(e).sweep(ctx) }

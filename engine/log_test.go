@@ -44,7 +44,7 @@ func TestRequestIDInTheLog(t *testing.T) {
 	h.stop()
 	for _, want := range []string{
 		`msg="asking the model again" response=resp_ request_id=req_retried`,
-		`msg="the response is resumed" response=resp_ request_id=req_resumed`,
+		`msg="resumed a response" response=resp_ request_id=req_resumed`,
 		`msg="the response failed" response=resp_ request_id=req_resumed`,
 	} {
 		head, tail, _ := strings.Cut(want, "resp_")

@@ -47,6 +47,12 @@ type run struct {
 	clients *clients         // nil if the run needs none
 	cancel  context.CancelCauseFunc
 	ended   chan struct{}
+
+	stopped  error              // the cause with which the run starts as cancelled, or nil
+	delay    time.Duration      // before the last attempt to reopen the run
+	reopened time.Time          // when it last succeeded
+	hurry    chan chan struct{} // asks for an attempt now; its channel is closed if that fails
+	hurried  []chan struct{}    // of attempts that have not ended
 }
 
 func (r *run) id() berth.ResponseID { return r.record.Body.ID }
@@ -59,29 +65,31 @@ func (r *run) log() *slog.Logger {
 	return r.engine.Log.With("response", r.id(), "request_id", r.record.RequestID)
 }
 
-// main runs turns until the response has ended, and writes its last event.
-func (r *run) main(ctx context.Context) {
+// main runs turns until the response has ended, and writes its last event. It reports
+// whether the run is over. If not, the store has failed, and the run must be reopened.
+func (r *run) main(ctx context.Context) (over bool) {
 	if r.prepared {
-		return // it was created with its last event
+		return true // it was created with its last event
 	}
 	ctx, stop := r.within(ctx)
 	defer stop()
 	err := r.turns(ctx)
 	if err == nil {
-		return
+		return true
 	}
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), endGrace)
 	defer cancel()
 	var bound spent
+	failed := r.writer.Err()
 	switch cause := context.Cause(ctx); {
-	case errors.Is(cause, errLeaseLost), errors.Is(err, store.ErrConflict), errors.Is(err, store.ErrNotFound):
+	case errors.Is(cause, errLeaseLost), lost(err):
 		r.log().Warn("the run is no longer this server's", "err", err)
-		return
+		return true
 	case errors.Is(cause, tool.ErrDetached):
-		if err := r.engine.Runs.ReleaseRun(last, r.record.Project, r.id(), r.engine.Owner); err != nil {
-			r.log().Error("a lease was not released", "err", err)
-		}
-		return
+		r.release(last)
+		return true
+	case failed != nil:
+		err = failed
 	case errors.As(cause, &bound):
 		err = r.end(last, berth.StatusIncomplete, string(bound), nil)
 	case cause != nil:
@@ -91,8 +99,30 @@ func (r *run) main(ctx context.Context) {
 		r.log().Warn("the response failed", "err", err)
 		err = r.end(last, berth.StatusFailed, "", err)
 	}
-	if err != nil {
-		r.log().Error("the last event was not written; the next start will resume the response", "err", err)
+	switch {
+	case err == nil:
+		return true
+	case lost(err):
+		r.log().Warn("the run is no longer this server's", "err", err)
+		return true
+	case r.writer.Err() == nil && last.Err() == nil:
+		r.log().Error("failed to make the last event; the response is resumed when its lease has lapsed", "err", err)
+		return true
+	}
+	r.log().Error("failed to store events; the response is resumed when the store works again", "err", err)
+	return false
+}
+
+// lost reports whether an error of the store means that the run is not, or no longer,
+// this server's.
+func lost(err error) bool {
+	return errors.Is(err, store.ErrConflict) || errors.Is(err, store.ErrNotFound)
+}
+
+// release gives up the run's lease, so that another server need not wait for its end.
+func (r *run) release(ctx context.Context) {
+	if err := r.engine.Runs.ReleaseRun(ctx, r.record.Project, r.id(), r.engine.Owner); err != nil {
+		r.log().Error("failed to release a lease", "err", err)
 	}
 }
 

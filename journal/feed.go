@@ -2,6 +2,7 @@ package journal
 
 import (
 	"sync"
+	"time"
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/store"
@@ -25,12 +26,18 @@ type feed struct {
 	events []store.Event // with consecutive sequence numbers from base
 	base   int64
 	wake   chan struct{} // closed and replaced by each add
+
+	err   error     // why the writer can append nothing more; nil while it can
+	since time.Time // when appends began to fail, without a success since then
 }
 
 // add takes events that have been stored and wakes the followers.
 func (f *feed) add(events []store.Event) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if len(events) > 0 {
+		f.since = time.Time{}
+	}
 	f.events = append(f.events, events...)
 	if drop := len(f.events) - keep; drop > keep {
 		// Half of the array goes at once, so that a long stream copies little.
@@ -39,6 +46,30 @@ func (f *feed) add(events []store.Event) {
 	}
 	close(f.wake)
 	f.wake = make(chan struct{})
+}
+
+// fail records that the writer can append nothing more.
+func (f *feed) fail(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.err = err
+	if f.since.IsZero() {
+		f.since = time.Now()
+	}
+}
+
+// failure returns the writer's error if appends have failed for longer than patience.
+// The feed may be nil.
+func (f *feed) failure(patience time.Duration) error {
+	if f == nil {
+		return nil
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.err == nil || time.Since(f.since) < patience {
+		return nil
+	}
+	return f.err
 }
 
 // after returns the events above a sequence number and a channel that is closed
@@ -65,6 +96,11 @@ func (j *Journal) open(p berth.ProjectID, id berth.ResponseID, base int64) *feed
 	f := &feed{key: feedKey{p, id}, base: base, wake: make(chan struct{})}
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	if old := j.feeds[f.key]; old != nil {
+		old.mu.Lock()
+		f.since = old.since
+		old.mu.Unlock()
+	}
 	j.feeds[f.key] = f
 	return f
 }

@@ -13,6 +13,10 @@ import (
 // process would wake it: the run is another server's, or waits to be resumed.
 const recheck = 250 * time.Millisecond
 
+// defaultPatience is how long followers wait for a run whose events cannot be stored,
+// unless SetPatience says otherwise.
+const defaultPatience = 15 * time.Second
+
 // page is how many stored events a follower reads at once.
 const page = 512
 
@@ -20,11 +24,14 @@ const page = 512
 // for all), as they are stored, and ends after the final one. It waits while the
 // response is in progress, however long that is, at the reader's pace: a slow
 // reader delays nobody. An error ends it: store.ErrNotFound if the response is
-// unknown or is deleted meanwhile, or the cause of ctx's end.
+// unknown or is deleted meanwhile, a berth.CodeUnavailable error if its writer in this
+// process has failed to store events for longer than the journal's patience, or the
+// cause of ctx's end.
 func (j *Journal) Follow(ctx context.Context, p berth.ProjectID, id berth.ResponseID, after int64) iter.Seq2[store.Event, error] {
 	return func(yield func(store.Event, error) bool) {
 		for {
-			events, wake := j.live(p, id).after(after)
+			live := j.live(p, id)
+			events, wake := live.after(after)
 			if events == nil {
 				var ended bool
 				var err error
@@ -42,6 +49,11 @@ func (j *Journal) Follow(ctx context.Context, p berth.ProjectID, id berth.Respon
 				after = ev.SequenceNumber
 			}
 			if len(events) == 0 {
+				if err := live.failure(j.patience); err != nil {
+					yield(store.Event{}, &berth.Error{Code: berth.CodeUnavailable, Err: err, RetryAfter: time.Second,
+						Message: "The server cannot store the rest of response '" + string(id) + "' at the moment. Retrieve it again later."})
+					return
+				}
 				if err := wait(ctx, wake); err != nil {
 					yield(store.Event{}, err)
 					return

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/store"
@@ -23,14 +24,20 @@ type Journal struct {
 	store store.Responses
 	atEnd []func(r *store.Response, final *berth.Response) []*store.Object
 
+	patience time.Duration // of followers with a writer that fails
+
 	mu    sync.Mutex
 	feeds map[feedKey]*feed // of the writers in this process
 }
 
 // New returns a journal kept in st.
 func New(st store.Responses) *Journal {
-	return &Journal{store: st, feeds: map[feedKey]*feed{}}
+	return &Journal{store: st, patience: defaultPatience, feeds: map[feedKey]*feed{}}
 }
+
+// SetPatience sets how long followers wait for a run whose events cannot be stored.
+// It must not be called after the first use.
+func (j *Journal) SetPatience(d time.Duration) { j.patience = d }
 
 // AtEnd has f asked what is to be saved together with a response's last event,
 // which final shows; r is the response as it was created or resumed. f must not
@@ -110,7 +117,16 @@ func (j *Journal) Resume(ctx context.Context, r *store.Response, owner string) (
 	return w, told, nil
 }
 
-// Close ends the writer's place in this process. Followers go on from the store.
+// Err returns the error that broke the writer: nothing can be appended after it. What
+// the failed append brought may have been saved; Resume finds out.
+func (w *Writer) Err() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.err
+}
+
+// Close ends the writer's place in this process. Followers go on from the store, or
+// from the writer that has resumed the response in its place.
 func (w *Writer) Close() {
 	w.journal.close(w.feed)
 }
@@ -174,8 +190,9 @@ func (w *Writer) append(ctx context.Context, events []berth.Event) error {
 	also := w.journal.ending(w.record, &body)
 	// A write that has begun is not given up: nobody would know what was saved.
 	if err := w.journal.store.AppendEvents(context.WithoutCancel(ctx), w.record.Project, body.ID, w.owner, records, save, also...); err != nil {
-		w.err = err
-		return err
+		w.err = fmt.Errorf("append events: %w", err)
+		w.feed.fail(w.err)
+		return w.err
 	}
 	w.body = body
 	w.next += int64(len(records))

@@ -1,0 +1,404 @@
+package engine_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/model"
+	"github.com/berth-run/berth/store"
+)
+
+var errDiskFull = errors.New("the disk is full")
+
+// An outage is a store that can be made to fail, as one does whose disk is full:
+// nothing can be written, all can be read.
+type outage struct {
+	store.Store
+	saves bool // a failing append is saved nevertheless
+
+	mu     sync.Mutex
+	failed chan struct{} // closed by the first write that fails; nil while all work
+}
+
+// begin makes all writes fail, and returns when the next has.
+func (o *outage) begin() (failed <-chan struct{}) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.failed = make(chan struct{})
+	return o.failed
+}
+
+func (o *outage) end() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.failed = nil
+}
+
+func (o *outage) fails() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.failed == nil {
+		return false
+	}
+	select {
+	case <-o.failed:
+	default:
+		close(o.failed)
+	}
+	return true
+}
+
+func (o *outage) AppendEvents(ctx context.Context, p berth.ProjectID, id berth.ResponseID, owner string, events []store.Event, body *berth.Response, also ...*store.Object) error {
+	if !o.fails() {
+		return o.Store.AppendEvents(ctx, p, id, owner, events, body, also...)
+	}
+	if o.saves {
+		o.saves = false
+		_ = o.Store.AppendEvents(ctx, p, id, owner, events, body, also...)
+	}
+	return errDiskFull
+}
+
+func (o *outage) AcquireRun(ctx context.Context, p berth.ProjectID, id berth.ResponseID, lease store.Lease, now time.Time) error {
+	if o.fails() {
+		return errDiskFull
+	}
+	return o.Store.AcquireRun(ctx, p, id, lease, now)
+}
+
+func (o *outage) ReleaseRun(ctx context.Context, p berth.ProjectID, id berth.ResponseID, owner string) error {
+	if o.fails() {
+		return errDiskFull
+	}
+	return o.Store.ReleaseRun(ctx, p, id, owner)
+}
+
+func (o *outage) ReleaseOwner(ctx context.Context, owner string) error {
+	if o.fails() {
+		return errDiskFull
+	}
+	return o.Store.ReleaseOwner(ctx, owner)
+}
+
+func (o *outage) DeleteResponse(ctx context.Context, p berth.ProjectID, id berth.ResponseID) error {
+	if o.fails() {
+		return errDiskFull
+	}
+	return o.Store.DeleteResponse(ctx, p, id)
+}
+
+func newOutage(t *testing.T, turns ...turn) (*house, *outage) {
+	h := newHouse(t, turns...)
+	o := &outage{Store: h.store}
+	h.stop()
+	h.store = o
+	h.start()
+	return h, o
+}
+
+// printer is a command that prints when it is told to, and a way to tell it.
+func (h *house) printer(name string) (words chan string) {
+	words = make(chan string)
+	h.containers.commands[name] = func(c *fakeCall) {
+		for word := range words {
+			c.print(word)
+		}
+		c.exit(0)
+	}
+	return words
+}
+
+func (h *house) printed(id berth.ResponseID) string {
+	h.t.Helper()
+	var all string
+	for _, ev := range h.events(id) {
+		var d berth.ShellDelta
+		if ev.Type == berth.EventShellOutputDelta && json.Unmarshal(ev.Delta, &d) == nil {
+			all += d.Stdout
+		}
+	}
+	return all
+}
+
+// The store fails while a command prints and works again: the same server goes on
+// with the response, and with its command, which ran once. Followers, who are also
+// those of a foreground request, notice nothing.
+func TestOutageDuringCommand(t *testing.T) {
+	for name, saves := range map[string]bool{"the failing write is lost": false, "the failing write is saved": true} {
+		t.Run(name, func(t *testing.T) {
+			h, o := newOutage(t, shell("call_1", `{"commands":["count"]}`), say("counted"))
+			o.saves = saves
+			words := h.printer("count")
+			r := h.create(`{` + withShell + `,"input":"x"}`)
+			words <- "one "
+			h.waitFor(r.ID, berth.EventShellOutputDelta)
+			failed := o.begin()
+			words <- "two "
+			<-failed
+			words <- "three "
+			o.end()
+			words <- "four"
+			close(words)
+			got := h.final(r.ID)
+			want := []string{"shell_call completed count", "shell_call_output completed [one two three four exit 0]", "message completed counted"}
+			if diff := cmp.Diff(want, outline(t, got.Output)); diff != "" {
+				t.Errorf("output (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff([]string{"count"}, h.containers.ran); diff != "" {
+				t.Errorf("commands run (-want +got):\n%s", diff)
+			}
+			if got := h.printed(r.ID); got != "one two three four" {
+				t.Errorf("the deltas bring %q, want each character once", got)
+			}
+		})
+	}
+}
+
+// The store fails while the model speaks: the turn is asked again.
+func TestOutageMidSentence(t *testing.T) {
+	h, o := newOutage(t, turn{model.Text{Text: "I was "}, model.Text{Text: "about"}}, say("Here I am."))
+	h.model.gate = make(chan struct{}, 2)
+	r := h.create(`{"model":"played","input":"x","background":true}`)
+	failed := o.begin()
+	h.model.gate <- struct{}{}
+	<-failed
+	o.end()
+	h.model.gate <- struct{}{}
+	got := h.final(r.ID)
+	if diff := cmp.Diff([]string{"message completed Here I am."}, outline(t, got.Output)); diff != "" {
+		t.Errorf("output (-want +got):\n%s", diff)
+	}
+	if got.Status != berth.StatusCompleted {
+		t.Errorf("status: got %s", got.Status)
+	}
+}
+
+// A follower of a run that cannot be stored gets an error in bounded time. The run of
+// a client that leaves for that ends as cancelled once its end can be stored.
+func TestOutageEndsFollowers(t *testing.T) {
+	for _, background := range []bool{true, false} {
+		h, o := newOutage(t, shell("call_1", `{"commands":["count"]}`), say("counted"))
+		h.stop()
+		h.follow = time.Millisecond
+		h.start()
+		words := h.printer("count")
+		ctx, leave := context.WithCancel(t.Context())
+		body := `{` + withShell + `,"input":"x"}`
+		want := berth.StatusCancelled
+		if background {
+			body = `{` + withShell + `,"input":"x","background":true}`
+			want = berth.StatusCompleted
+		}
+		r, err := h.tryCreate(ctx, body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		words <- "one "
+		h.waitFor(r.ID, berth.EventShellOutputDelta)
+		failed := o.begin()
+		words <- "two"
+		<-failed
+		var last error
+		for _, err := range h.journal.Follow(t.Context(), project, r.ID, -1) {
+			last = err
+		}
+		if berth.ErrorCode(last) != berth.CodeUnavailable {
+			t.Errorf("the follower got %v, want %s", last, berth.CodeUnavailable)
+		}
+		leave()
+		o.end()
+		if background {
+			close(words)
+		}
+		h.engine.Settled(r.ID)
+		if got := h.final(r.ID); got.Status != want {
+			t.Errorf("background %v: got %s, want %s", background, got.Status, want)
+		}
+	}
+}
+
+// A cancel that cannot be stored says so, each time, and has an effect later.
+func TestCancelDuringOutage(t *testing.T) {
+	h, o := newOutage(t, shell("call_1", `{"commands":["count"]}`), say("counted"))
+	words := h.printer("count")
+	r := h.create(`{` + withShell + `,"input":"x","background":true}`)
+	words <- "one"
+	h.waitFor(r.ID, berth.EventShellOutputDelta)
+	o.begin()
+	for range 3 {
+		got, err := h.engine.Cancel(t.Context(), caller, r.ID)
+		if berth.ErrorCode(err) != berth.CodeUnavailable {
+			t.Errorf("cancel: got %v, %v, want %s", got, err, berth.CodeUnavailable)
+		}
+	}
+	o.end()
+	got, err := h.engine.Cancel(t.Context(), caller, r.ID)
+	if err != nil || got.Status != berth.StatusCancelled {
+		t.Errorf("cancel after the outage: got %v, %v", got, err)
+	}
+	lines := outline(t, h.final(r.ID).Output)
+	if len(lines) != 2 || !strings.HasPrefix(lines[1], "shell_call_output incomplete [one") {
+		t.Errorf("output: got %q", lines)
+	}
+}
+
+// A response whose run no server holds is cancelled by the server that is asked: its
+// commands end, and the model is not asked again.
+func TestCancelOrphan(t *testing.T) {
+	h := newHouse(t, shell("call_1", `{"commands":["count"]}`), say("counted"))
+	words := h.printer("count")
+	r := h.create(`{` + withShell + `,"input":"x","background":true}`)
+	words <- "one"
+	h.waitFor(r.ID, berth.EventShellOutputDelta)
+	h.stop()
+	h.start() // and no Recover
+	got, err := h.engine.Cancel(t.Context(), caller, r.ID)
+	if err != nil || got.Status != berth.StatusCancelled {
+		t.Fatalf("got %v, %v", got, err)
+	}
+	h.final(r.ID)
+	for _, c := range h.containers.calls {
+		<-c.killed
+	}
+	if n := len(h.model.asked); n != 1 {
+		t.Errorf("the model was asked %d times, want once", n)
+	}
+}
+
+// Another server, or this one, resumes a run when its lease has lapsed, without a
+// restart. The server that lost it adds nothing.
+func TestLapsedLease(t *testing.T) {
+	h, o := newOutage(t, shell("call_1", `{"commands":["count"]}`), say("counted"))
+	h.lease = 50 * time.Millisecond
+	h.stop()
+	h.start()
+	words := h.printer("count")
+	r := h.create(`{` + withShell + `,"input":"x","background":true}`)
+	words <- "one "
+	h.waitFor(r.ID, berth.EventShellOutputDelta)
+	o.begin() // from now on the first server can renew nothing
+	first := h.engine
+	other := &house{t: t, log: t.Output(), store: o.Store, model: h.model, containers: h.containers, lease: h.lease, owner: "other"}
+	other.start()
+	defer other.stop()
+	if err := other.engine.Recover(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	words <- "two "
+	for lapsed := false; !lapsed; {
+		err := o.Store.AcquireRun(t.Context(), project, r.ID, store.Lease{Owner: "test", Until: time.Now()}, time.Now())
+		lapsed = errors.Is(err, store.ErrConflict)
+	}
+	o.end()
+	words <- "three"
+	close(words)
+	got := other.final(r.ID)
+	want := []string{"shell_call completed count", "shell_call_output completed [one two three exit 0]", "message completed counted"}
+	if diff := cmp.Diff(want, outline(t, got.Output)); diff != "" {
+		t.Errorf("output (-want +got):\n%s", diff)
+	}
+	if got := other.printed(r.ID); got != "one two three" {
+		t.Errorf("the deltas bring %q", got)
+	}
+	first.Settled(r.ID)
+	if diff := cmp.Diff([]string{"count"}, h.containers.ran); diff != "" {
+		t.Errorf("commands run (-want +got):\n%s", diff)
+	}
+}
+
+// A server whose store fails at its start starts, and resumes its responses later.
+func TestRecoverDuringOutage(t *testing.T) {
+	h, o := newOutage(t, turn{model.Text{Text: "I was about"}, hang{}}, say("Here I am."))
+	h.lease = 50 * time.Millisecond
+	r := h.create(`{"model":"played","input":"x","background":true}`)
+	h.waitFor(r.ID, berth.EventOutputTextDelta)
+	o.begin()
+	h.stop()
+	h.start()
+	if err := h.engine.Recover(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	o.end()
+	if err := h.store.AcquireRun(t.Context(), project, r.ID, store.Lease{Owner: "test", Until: time.Now()}, time.Now()); err != nil {
+		t.Fatal(err) // the lease of the first life, which is long, ends
+	}
+	got := h.final(r.ID)
+	if diff := cmp.Diff([]string{"message incomplete I was about", "message completed Here I am."}, outline(t, got.Output)); diff != "" {
+		t.Errorf("output (-want +got):\n%s", diff)
+	}
+}
+
+// A response that is not stored is not swept away while its client reads, though its
+// run, which is over, renews no lease.
+func TestSweepSparesReaders(t *testing.T) {
+	h := newHouse(t, say("secret"))
+	h.stop()
+	h.lease = time.Millisecond
+	h.start()
+	if err := h.engine.Recover(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	ctx, leave := context.WithCancel(t.Context())
+	r, err := h.tryCreate(ctx, `{"model":"played","input":"x","store":false}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.events(r.ID)
+	h.engine.Settled(r.ID)
+	for range 3 {
+		if err := h.engine.Sweep(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := h.store.GetResponse(t.Context(), project, r.ID); err != nil {
+		t.Errorf("the response is gone before its client: %v", err)
+	}
+	leave()
+	waitGone(t, h.store, r.ID)
+}
+
+// One whose removal failed is removed by a later sweep.
+func TestSweepRemovesUnstored(t *testing.T) {
+	h, o := newOutage(t, say("secret"))
+	h.stop()
+	h.lease = time.Millisecond
+	h.start()
+	ctx, leave := context.WithCancel(t.Context())
+	r, err := h.tryCreate(ctx, `{"model":"played","input":"x","store":false}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.events(r.ID)
+	h.engine.Settled(r.ID)
+	failed := o.begin()
+	leave()
+	<-failed
+	o.end()
+	if err := h.engine.Recover(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	waitGone(t, h.store, r.ID)
+}
+
+func waitGone(t *testing.T, st store.Responses, id berth.ResponseID) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	for {
+		_, err := st.GetResponse(ctx, project, id)
+		if errors.Is(err, store.ErrNotFound) {
+			return
+		}
+		if err != nil {
+			t.Fatalf("the response is still there: %v", err)
+		}
+	}
+}
