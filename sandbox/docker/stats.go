@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
+	"github.com/containerd/errdefs"
 	"github.com/moby/moby/api/types/container"
 	"github.com/moby/moby/client"
 
@@ -34,13 +36,19 @@ func (d *Driver) Stats(ctx context.Context, id string) (driver.Stats, error) {
 	disk, due := d.disks.last(name)
 	began := time.Now()
 	c, err := d.client.ContainerInspect(ctx, name, client.ContainerInspectOptions{Size: due})
+	if errdefs.IsNotFound(err) {
+		err = d.confirm(ctx, id, err)
+	}
 	if err != nil {
 		return driver.Stats{}, d.wrap("stats", id, err)
 	}
 	if c.Container.State == nil {
 		return driver.Stats{}, fmt.Errorf("docker: stats %s: the engine does not tell its state", id)
 	}
-	stats := stateOf(c.Container.State)
+	stats, err := stateOf(c.Container.State)
+	if err != nil {
+		return driver.Stats{}, d.wrap("stats", id, err)
+	}
 	if c.Container.SizeRw != nil {
 		disk = *c.Container.SizeRw
 		d.disks.counted(name, disk, began)
@@ -54,21 +62,42 @@ func (d *Driver) Stats(ctx context.Context, id string) (driver.Stats, error) {
 	return stats, nil
 }
 
-// stateOf translates the engine's word for what a container does.
-func stateOf(s *container.State) driver.Stats {
-	switch {
-	case s.Status == container.StateRunning:
-		return driver.Stats{State: driver.StateRunning}
-	case s.Status == container.StatePaused:
-		return driver.Stats{State: driver.StatePaused}
-	case s.Status == container.StateCreated && s.Error == "":
-		return driver.Stats{State: driver.StateCreated}
-	case s.OOMKilled:
-		return driver.Stats{State: driver.StateDead, Reason: driver.ReasonOOM}
-	case s.ExitCode == lostExit:
-		return driver.Stats{State: driver.StateDead, Reason: driver.ReasonHost}
+// stateOf translates the engine's word for what a container does. A word that it does
+// not know is an error.
+func stateOf(s *container.State) (driver.Stats, error) {
+	switch s.Status {
+	case container.StateRunning:
+		return driver.Stats{State: driver.StateRunning}, nil
+	case container.StatePaused:
+		return driver.Stats{State: driver.StatePaused}, nil
+	case container.StateCreated:
+		if s.Error == "" {
+			return driver.Stats{State: driver.StateCreated}, nil
+		}
+	case container.StateExited, container.StateDead, container.StateRemoving:
+	default:
+		return driver.Stats{}, fmt.Errorf("the engine says that it is %.30q", s.Status)
 	}
-	return driver.Stats{State: driver.StateDead, Reason: driver.ReasonKilled}
+	switch {
+	case s.OOMKilled:
+		return driver.Stats{State: driver.StateDead, Reason: driver.ReasonOOM}, nil
+	case s.ExitCode == lostExit:
+		return driver.Stats{State: driver.StateDead, Reason: driver.ReasonHost}, nil
+	}
+	return driver.Stats{State: driver.StateDead, Reason: driver.ReasonKilled}, nil
+}
+
+// confirm returns an error that is not ErrNotFound if the engine lists a sandbox of which
+// it has just said that there is none: whatever stands before the engine may answer 404.
+func (d *Driver) confirm(ctx context.Context, id string, notFound error) error {
+	ids, err := d.List(ctx)
+	if err != nil {
+		return err
+	}
+	if slices.Contains(ids, id) {
+		return fmt.Errorf("the engine lists it, and says: %v", notFound)
+	}
+	return notFound
 }
 
 // usage reads what a container uses now.

@@ -24,8 +24,13 @@ func TestStateOf(t *testing.T) {
 		{container.State{Status: "exited", ExitCode: 255}, driver.StateDead, driver.ReasonHost},
 		{container.State{Status: "dead"}, driver.StateDead, driver.ReasonKilled},
 	} {
-		if got := stateOf(&tt.state); got.State != tt.want || got.Reason != tt.reason {
-			t.Errorf("%+v: got %+v, want %s %s", tt.state, got, tt.want, tt.reason)
+		if got, err := stateOf(&tt.state); err != nil || got.State != tt.want || got.Reason != tt.reason {
+			t.Errorf("%+v: got %+v, %v, want %s %s", tt.state, got, err, tt.want, tt.reason)
+		}
+	}
+	for _, status := range []container.ContainerState{"", "restarting", "stopping"} {
+		if got, err := stateOf(&container.State{Status: status}); err == nil {
+			t.Errorf("%q: got %+v, want that it is not known", status, got)
 		}
 	}
 }

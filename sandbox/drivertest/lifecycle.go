@@ -29,6 +29,7 @@ func (s *suite) lifecycle(t *testing.T) {
 	s.run(t, "Reopen", s.reopen)
 	s.run(t, "ServerKilled", s.serverKilled)
 	s.run(t, "GuestEnded", s.guestEnded)
+	s.run(t, "NoDescriptors", s.noDescriptors)
 	s.run(t, "TenAtOnce", s.tenAtOnce)
 	s.run(t, "Archive", s.archive)
 	s.run(t, "ArchiveChanges", s.archiveChanges)

@@ -25,6 +25,7 @@ func (d *Driver) Destroy(ctx context.Context, id string) error {
 	if err := s.destroy(ctx); err != nil {
 		return fmt.Errorf("gvisor: destroy %s: %w", id, err)
 	}
+	d.processes.Forget(id)
 	return nil
 }
 

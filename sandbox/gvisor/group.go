@@ -7,8 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 
@@ -21,6 +19,9 @@ import (
 // A group is the wall that root builds: a cgroup, and namespaces made by a thread of
 // this process.
 type group struct {
+	id        string
+	processes *host.Processes
+
 	dir      string
 	runsc    *os.File
 	skeleton string
@@ -157,34 +158,28 @@ func (g *group) remove(ctx context.Context) error {
 
 func (g *group) usage() usage {
 	u := usage{Usage: g.cgroup.Usage()}
-	if pid, alive := g.sentry(); alive {
+	if pid, alive, err := g.sentry(); alive && err == nil {
 		u.disk = diskUsed(pid, g.path(sealed+"/disk"))
 	}
 	return u
 }
 
-func (g *group) alive() bool {
-	_, alive := g.sentry()
-	return alive
+func (g *group) alive() (bool, error) {
+	_, alive, err := g.sentry()
+	return alive, err
+}
+
+func (g *group) oom() (bool, error) {
+	kills, err := g.cgroup.OOMKills()
+	return kills > 0, err
 }
 
 // sentry returns the process id of the sentry, if it is alive.
-func (g *group) sentry() (int, bool) {
-	raw, err := os.ReadFile(g.path("pid"))
-	if err != nil {
-		return 0, false
-	}
-	pid, err := strconv.Atoi(strings.TrimSpace(string(raw)))
-	if err != nil || pid <= 0 {
-		return 0, false
-	}
-	// The number may belong to somebody else by now; the cgroup cannot.
-	pids, err := g.cgroup.Procs()
-	if err != nil || !slices.Contains(pids, pid) {
-		return 0, false
-	}
-	return pid, !host.IsZombie(pid)
-}
+func (g *group) sentry() (int, bool, error) { return g.processes.Find(g.id, g.search) }
+
+// search finds the sentry by the file with its process id and the cgroup: the number may
+// be another process's by now, the cgroup cannot be another sandbox's.
+func (g *group) search() (int, bool, error) { return host.FindIn(g.cgroup, g.path("pid")) }
 
 // diskUsed returns the bytes on disk of the sandbox's writable layer: the file
 // below dir that the sentry has open and that has no name any more. Its path is of

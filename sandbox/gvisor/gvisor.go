@@ -75,6 +75,8 @@ type Driver struct {
 	images   driver.Images          // of templates, for an ordinary user
 	runsc    *os.File               // the program, in memory
 	version  func() (string, error) // of the programs, as a checkpoint tells it
+
+	processes host.Processes // sentries, or wardens
 }
 
 var _ driver.Driver = (*Driver)(nil)

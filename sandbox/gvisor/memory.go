@@ -66,8 +66,8 @@ func (d *Driver) Checkpoint(ctx context.Context, id string, w io.Writer) error {
 }
 
 func (s sandbox) checkpoint(ctx context.Context, image string) error {
-	if !s.wall.alive() {
-		return errors.New("it is not running")
+	if err := s.running(); err != nil {
+		return err
 	}
 	if err := os.RemoveAll(image); err != nil { // what a crash has left
 		return err
@@ -103,8 +103,8 @@ func (s sandbox) awaitSleep(ctx context.Context) error {
 // rouse wakes a guest that sleeps, though nobody writes its memory, and connects to it:
 // the server that sent it to sleep has died. lost is why it could not be dialled.
 func (s sandbox) rouse(ctx context.Context, lost error) (net.Conn, error) {
-	if !s.wall.alive() {
-		return nil, lost
+	if err := s.running(); err != nil {
+		return nil, errors.Join(lost, err)
 	}
 	if err := wake(s.run("guest")); err != nil {
 		return nil, errors.Join(lost, err)

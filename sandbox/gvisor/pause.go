@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"strings"
 	"time"
@@ -27,8 +28,8 @@ func (d *Driver) control(ctx context.Context, id, command string) error {
 	if err != nil {
 		return err
 	}
-	if !s.wall.alive() {
-		return fmt.Errorf("gvisor: %s %s: it is not running", command, id)
+	if err := s.running(); err != nil {
+		return fmt.Errorf("gvisor: %s %s: %w", command, id, err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, controlTimeout)
 	defer cancel()
@@ -40,13 +41,25 @@ func (d *Driver) control(ctx context.Context, id, command string) error {
 
 // paused reports whether runsc has paused the sandbox. Its state file says so;
 // commands rewrite it under a lock, so between two of them it is whole.
-func (s sandbox) paused() bool {
+func (s sandbox) paused() (bool, error) {
 	raw, err := os.ReadFile(s.path(sealed + "/runsc/s_sandbox:s.state"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
 	if err != nil {
-		return false
+		return false, err
 	}
 	var state struct {
 		Status string `json:"status"`
 	}
-	return json.Unmarshal(raw, &state) == nil && state.Status == "paused"
+	return json.Unmarshal(raw, &state) == nil && state.Status == "paused", nil
+}
+
+// running returns an error unless the sandbox runs, or is paused.
+func (s sandbox) running() error {
+	alive, err := s.wall.alive()
+	if err == nil && !alive {
+		err = errors.New("it is not running")
+	}
+	return err
 }

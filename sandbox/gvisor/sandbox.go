@@ -2,7 +2,9 @@ package gvisor
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 
 	"github.com/berth-run/berth/sandbox/driver"
@@ -23,9 +25,9 @@ func (d *Driver) sandbox(id string) (sandbox, error) {
 		return sandbox{}, err
 	}
 	if d.rootless {
-		return sandbox{id, dir, &warden{dir: dir, runsc: d.runsc}}, nil
+		return sandbox{id, dir, &warden{id: id, dir: dir, runsc: d.runsc, processes: &d.processes}}, nil
 	}
-	return sandbox{id, dir, &group{dir: dir, runsc: d.runsc, skeleton: d.skeleton, cgroup: d.cgroups.Group("berth-"+d.instance, id)}}, nil
+	return sandbox{id, dir, &group{id: id, dir: dir, processes: &d.processes, runsc: d.runsc, skeleton: d.skeleton, cgroup: d.cgroups.Group("berth-"+d.instance, id)}}, nil
 }
 
 // find is sandbox, but returns driver.ErrNotFound where there is none.
@@ -60,11 +62,20 @@ func (s sandbox) record() (record, error) {
 	if err != nil {
 		return r, err
 	}
-	return r, json.Unmarshal(raw, &r)
+	if err := json.Unmarshal(raw, &r); err != nil {
+		return r, fmt.Errorf("%w: %w", errGarbled, err)
+	}
+	return r, nil
 }
 
+// errGarbled is of a record that is there and cannot be understood.
+var errGarbled = errors.New("sandbox.json is damaged")
+
 // started reports whether Start was called.
-func (s sandbox) started() bool {
-	_, err := os.Stat(s.path("started"))
-	return err == nil
+func (s sandbox) started() (bool, error) {
+	_, err := os.Lstat(s.path("started"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
 }

@@ -58,7 +58,11 @@ func (d *Driver) start(ctx context.Context, s sandbox, image string) error {
 	if err := s.wall.start(ctx, d.arguments(s, rec, image), rec, image != ""); err != nil {
 		return err
 	}
-	return s.awaitGuest(ctx)
+	if err := s.awaitGuest(ctx); err != nil {
+		return err
+	}
+	_, _ = s.wall.alive() // opens the handle on its process, for later
+	return nil
 }
 
 // awaitGuest returns when the guest listens, or is dead.
@@ -70,8 +74,10 @@ func (s sandbox) awaitGuest(ctx context.Context) error {
 		if err == nil {
 			return conn.Close()
 		}
-		if n%32 == 0 && !s.wall.alive() {
-			return errors.New("the guest ended before it listened")
+		if n%32 == 0 {
+			if alive, err := s.wall.alive(); err == nil && !alive {
+				return errors.New("the guest ended before it listened")
+			}
 		}
 		select {
 		case <-ctx.Done():

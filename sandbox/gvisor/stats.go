@@ -2,11 +2,15 @@ package gvisor
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"io/fs"
 
 	"github.com/berth-run/berth/sandbox/driver"
 )
 
-// Stats reports what the sandbox does and uses.
+// Stats reports what the sandbox does and uses. A sandbox is dead only if there is proof:
+// if it cannot be found out, as when no descriptor is left, that is an error.
 //
 // A sandbox that is dead, and of which the kernel has killed a process because
 // the memory limit was reached, is said to have died of it. That is so where the
@@ -17,28 +21,45 @@ func (d *Driver) Stats(_ context.Context, id string) (driver.Stats, error) {
 	if err != nil {
 		return driver.Stats{}, err
 	}
-	alive, u := s.wall.alive(), s.wall.usage()
+	alive, err := s.wall.alive()
+	if err != nil {
+		return driver.Stats{}, fmt.Errorf("gvisor: stats %s: %w", id, err)
+	}
+	u := s.wall.usage()
 	stats := driver.Stats{CPU: u.CPU, Memory: u.Memory, MemoryPeak: u.Peak, PIDs: u.PIDs}
 	if alive {
 		stats.Disk = u.disk
 	}
-
-	rec, err := s.record()
-	switch {
-	case err != nil:
-		stats.State, stats.Reason = driver.StateDead, driver.ReasonKilled
-	case rec.BootID != d.bootID:
-		stats.State, stats.Reason = driver.StateDead, driver.ReasonHost
-	case !s.started():
-		stats.State = driver.StateCreated
-	case !alive && u.OOMKills > 0:
-		stats.State, stats.Reason = driver.StateDead, driver.ReasonOOM
-	case !alive:
-		stats.State, stats.Reason = driver.StateDead, driver.ReasonKilled
-	case s.paused():
-		stats.State = driver.StatePaused
-	default:
-		stats.State = driver.StateRunning
+	if stats.State, stats.Reason, err = d.state(s, alive); err != nil {
+		return driver.Stats{}, fmt.Errorf("gvisor: stats %s: %w", id, err)
 	}
 	return stats, nil
+}
+
+// state returns what a sandbox does whose processes are alive, or not.
+func (d *Driver) state(s sandbox, alive bool) (driver.State, driver.Reason, error) {
+	if alive {
+		paused, err := s.paused()
+		if paused {
+			return driver.StatePaused, "", nil
+		}
+		return driver.StateRunning, "", err
+	}
+	rec, err := s.record()
+	switch {
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, errGarbled):
+		return driver.StateDead, driver.ReasonKilled, nil
+	case err != nil:
+		return "", "", err
+	case rec.BootID != d.bootID:
+		return driver.StateDead, driver.ReasonHost, nil
+	}
+	if started, err := s.started(); err != nil || !started {
+		return driver.StateCreated, "", err
+	}
+	oom, err := s.wall.oom()
+	if oom {
+		return driver.StateDead, driver.ReasonOOM, nil
+	}
+	return driver.StateDead, driver.ReasonKilled, err
 }

@@ -26,6 +26,9 @@ import (
 // others. It is berth-runsc, whose package warden says what it finds and leaves in the
 // sandbox's directory.
 type warden struct {
+	id        string
+	processes *host.Processes
+
 	dir   string
 	runsc *os.File
 }
@@ -89,37 +92,54 @@ func (w *warden) start(ctx context.Context, args []string, rec record, sleeps bo
 }
 
 // find returns the warden's process id, if it is alive.
-func (w *warden) find() (pid int, alive bool) {
+func (w *warden) find() (pid int, alive bool, err error) { return w.processes.Find(w.id, w.search) }
+
+// search finds the warden by the lock that it holds as long as it lives.
+func (w *warden) search() (pid int, alive bool, err error) {
 	f, err := os.OpenFile(w.path("warden.lock"), os.O_RDWR|unix.O_NOFOLLOW, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, false, nil
+	}
 	if err != nil {
-		return 0, false
+		return 0, false, err
 	}
 	defer f.Close()
 	lock := unix.Flock_t{Type: unix.F_WRLCK}
-	if err := unix.FcntlFlock(f.Fd(), unix.F_GETLK, &lock); err != nil || lock.Type == unix.F_UNLCK || lock.Pid <= 0 {
-		return 0, false
+	if err := unix.FcntlFlock(f.Fd(), unix.F_GETLK, &lock); err != nil {
+		return 0, false, &os.PathError{Op: "query lock", Path: f.Name(), Err: err}
 	}
-	return int(lock.Pid), true
+	if lock.Type == unix.F_UNLCK {
+		return 0, false, nil
+	}
+	if lock.Pid <= 0 {
+		return 0, false, fmt.Errorf("%s is locked by a process of another namespace", f.Name())
+	}
+	return int(lock.Pid), true, nil
 }
 
-func (w *warden) alive() bool {
-	_, alive := w.find()
-	return alive
+func (w *warden) alive() (bool, error) {
+	_, alive, err := w.find()
+	return alive, err
+}
+
+func (w *warden) oom() (bool, error) {
+	reply, err := w.end()
+	return reply.OOM, err
 }
 
 // run returns run/ in the warden's mount namespace.
 func (w *warden) run() string {
-	pid, alive := w.find()
-	if !alive {
+	pid, alive, err := w.find()
+	if err != nil || !alive {
 		return w.path("run") // in which there is nothing
 	}
 	return fmt.Sprintf("/proc/%d/root%s", pid, w.path("run"))
 }
 
 func (w *warden) kill(ctx context.Context) error {
-	pid, alive := w.find()
-	if !alive {
-		return nil
+	pid, alive, err := w.find()
+	if err != nil || !alive {
+		return err
 	}
 	fd, err := unix.PidfdOpen(pid, 0)
 	if errors.Is(err, unix.ESRCH) {
@@ -129,8 +149,8 @@ func (w *warden) kill(ctx context.Context) error {
 		return err
 	}
 	defer unix.Close(fd)
-	if again, alive := w.find(); !alive || again != pid {
-		return nil // the number was somebody else's already
+	if again, alive, err := w.search(); err != nil || !alive || again != pid {
+		return err // the number is another process's already
 	}
 	if err := unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
 		return err
@@ -199,29 +219,34 @@ const askTimeout = 5 * time.Second
 
 func (w *warden) usage() usage {
 	var reply wardenReply
-	if w.alive() {
+	if alive, err := w.alive(); alive || err != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), askTimeout)
 		defer cancel()
 		reply, _ = w.ask(ctx)
 	} else {
-		reply = w.end()
+		reply, _ = w.end()
 	}
-	u := usage{Usage: host.Usage{CPU: reply.CPU, Memory: reply.Memory, Peak: reply.Peak, PIDs: reply.PIDs}, disk: reply.Disk}
-	if reply.OOM {
-		u.OOMKills = 1
-	}
-	return u
+	return usage{Usage: host.Usage{CPU: reply.CPU, Memory: reply.Memory, Peak: reply.Peak, PIDs: reply.PIDs}, disk: reply.Disk}
 }
 
-func (w *warden) words() string { return w.end().Words }
+func (w *warden) words() string {
+	reply, _ := w.end()
+	return reply.Words
+}
 
-// end returns what is known of a sandbox that is dead.
-func (w *warden) end() (reply wardenReply) {
+// end returns what a sandbox that has ended has left; nothing if its warden was killed.
+func (w *warden) end() (reply wardenReply, err error) {
 	raw, err := os.ReadFile(w.path("end.json"))
-	if err != nil || json.Unmarshal(raw, &reply) != nil {
-		return wardenReply{}
+	if errors.Is(err, fs.ErrNotExist) {
+		return wardenReply{}, nil
 	}
-	return reply
+	if err != nil {
+		return wardenReply{}, err
+	}
+	if json.Unmarshal(raw, &reply) != nil {
+		return wardenReply{}, nil // it was killed while it wrote this
+	}
+	return reply, nil
 }
 
 // noNamespaces says why the kernel does not give an ordinary user namespaces.

@@ -36,13 +36,19 @@ func processesOf(t *testing.T, s sandbox) []int {
 		if err != nil {
 			t.Fatal(err)
 		}
-		sentry, _ := g.sentry()
+		sentry, _, err := g.sentry()
+		if err != nil {
+			t.Fatal(err)
+		}
 		slices.SortStableFunc(pids, func(a, b int) int {
 			return map[bool]int{true: -1}[a == sentry] - map[bool]int{true: -1}[b == sentry]
 		})
 		return pids
 	}
-	first, alive := s.wall.(*warden).find()
+	first, alive, err := s.wall.(*warden).find()
+	if err != nil {
+		t.Fatal(err)
+	}
 	if !alive {
 		return nil
 	}

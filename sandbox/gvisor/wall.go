@@ -21,7 +21,13 @@ type wall interface {
 	// control runs a command of runsc's on the running sandbox and returns its output.
 	control(ctx context.Context, args ...string) (string, error)
 
-	alive() bool   // the sandbox runs, or is paused
+	// alive reports whether the sandbox runs, or is paused. An error means that it is
+	// not known; only false without one is a proof of its end.
+	alive() (bool, error)
+
+	// oom reports whether the memory limit was reached in a sandbox that has ended.
+	oom() (bool, error)
+
 	usage() usage  // what it uses; of a dead one, what is known
 	run() string   // the path of run/, while it is alive
 	words() string // what a dead one left of its logs, if run() does not show them

@@ -193,3 +193,25 @@ func ignoreMissing(err error) error {
 	}
 	return err
 }
+
+// FindIn returns the process whose number is in a file, and whether it is alive and in
+// c. A file that is not there, or says nothing, is a proof of its end only if c is empty.
+func FindIn(c Cgroup, file string) (pid int, alive bool, err error) {
+	raw, err := os.ReadFile(file)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return 0, false, err
+	}
+	pids, err := c.Procs()
+	if err != nil || len(pids) == 0 {
+		return 0, false, err
+	}
+	pid, err = strconv.Atoi(strings.TrimSpace(string(raw)))
+	if err != nil || pid <= 0 {
+		return 0, false, fmt.Errorf("%s names no process, and there are %d", file, len(pids))
+	}
+	if !slices.Contains(pids, pid) {
+		return 0, false, nil
+	}
+	ended, err := Ended(pid)
+	return pid, err == nil && !ended, err
+}

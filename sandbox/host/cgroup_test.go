@@ -164,7 +164,7 @@ func TestUsage(t *testing.T) {
 			}
 		}
 	}
-	want := Usage{CPU: 1500 * time.Microsecond, Memory: 70, PIDs: 3, OOMKills: 2}
+	want := Usage{CPU: 1500 * time.Microsecond, Memory: 70, PIDs: 3}
 
 	v2 := t.TempDir()
 	write(v2, map[string]string{
@@ -174,6 +174,9 @@ func TestUsage(t *testing.T) {
 		"pids.current":   "3\n",
 		"memory.events":  "low 0\noom 9\noom_kill 2\noom_group_kill 0\n",
 	})
+	if n, err := (Cgroup{v2: v2, unified: true}).OOMKills(); n != 2 || err != nil {
+		t.Errorf("version 2: got %d kills, %v, want 2", n, err)
+	}
 	if got := (Cgroup{v2: v2, unified: true}).Usage(); got != want {
 		t.Errorf("version 2: got %+v, want %+v", got, want)
 	}

@@ -1,42 +1,60 @@
 package host
 
 import (
+	"errors"
+	"io/fs"
 	"math"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // A Usage is one reading of a cgroup. What cannot be read is zero.
 type Usage struct {
-	CPU      time.Duration
-	Memory   int64 // bytes, without page cache that can be dropped at once
-	Peak     int64 // the most bytes of memory that there were, with all page cache
-	PIDs     int   // host processes and threads
-	OOMKills int64 // processes killed because the memory limit was reached
+	CPU    time.Duration
+	Memory int64 // bytes, without page cache that can be dropped at once
+	Peak   int64 // the most bytes of memory that there were, with all page cache
+	PIDs   int   // host processes and threads
 }
 
 // Usage reads the accounts of c.
 func (c Cgroup) Usage() Usage {
 	if c.unified {
 		return Usage{
-			CPU:      time.Duration(keyedValue(c.v2, "cpu.stat", "usage_usec")) * time.Microsecond,
-			Memory:   max(0, value(c.v2, "memory.current")-keyedValue(c.v2, "memory.stat", "inactive_file")),
-			Peak:     value(c.v2, "memory.peak"),
-			PIDs:     int(value(c.v2, "pids.current")),
-			OOMKills: keyedValue(c.v2, "memory.events", "oom_kill"),
+			CPU:    time.Duration(keyedValue(c.v2, "cpu.stat", "usage_usec")) * time.Microsecond,
+			Memory: max(0, value(c.v2, "memory.current")-keyedValue(c.v2, "memory.stat", "inactive_file")),
+			Peak:   value(c.v2, "memory.peak"),
+			PIDs:   int(value(c.v2, "pids.current")),
 		}
 	}
 	memory := c.v1["memory"]
 	return Usage{
-		CPU:      time.Duration(value(c.v1["cpuacct"], "cpuacct.usage")),
-		Memory:   max(0, value(memory, "memory.usage_in_bytes")-keyedValue(memory, "memory.stat", "total_inactive_file")),
-		Peak:     value(memory, "memory.max_usage_in_bytes"),
-		PIDs:     int(value(c.v1["pids"], "pids.current")),
-		OOMKills: keyedValue(memory, "memory.oom_control", "oom_kill"),
+		CPU:    time.Duration(value(c.v1["cpuacct"], "cpuacct.usage")),
+		Memory: max(0, value(memory, "memory.usage_in_bytes")-keyedValue(memory, "memory.stat", "total_inactive_file")),
+		Peak:   value(memory, "memory.max_usage_in_bytes"),
+		PIDs:   int(value(c.v1["pids"], "pids.current")),
 	}
+}
+
+// OOMKills returns how many processes in c were killed because the memory limit was
+// reached. A group that does not exist has none.
+func (c Cgroup) OOMKills() (int64, error) {
+	dir, file := c.v2, "memory.events"
+	if !c.unified {
+		dir, file = c.v1["memory"], "memory.oom_control"
+	}
+	raw, err := os.ReadFile(filepath.Join(dir, file))
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENODEV) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	return keyed(raw, "oom_kill"), nil
 }
 
 // value reads a file that holds one number.
@@ -54,6 +72,11 @@ func keyedValue(dir, file, key string) int64 {
 	if err != nil {
 		return 0
 	}
+	return keyed(raw, key)
+}
+
+// keyed returns the number behind key in "key number" lines.
+func keyed(raw []byte, key string) int64 {
 	for line := range strings.Lines(string(raw)) {
 		if f := strings.Fields(line); len(f) == 2 && f[0] == key {
 			return parseCount(f[1])

@@ -11,6 +11,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net"
 	"os"
@@ -132,16 +133,37 @@ func (d *Driver) Stats(_ context.Context, id string) (driver.Stats, error) {
 	if err != nil {
 		return driver.Stats{}, err
 	}
+	stats, err := d.state(s)
+	if err != nil {
+		return driver.Stats{}, fmt.Errorf("local: stats %s: %w", id, err)
+	}
+	return stats, nil
+}
+
+// state returns what a sandbox does. An error means that it is not known.
+func (d *Driver) state(s sandbox) (driver.Stats, error) {
+	alive, err := s.alive()
+	if err != nil {
+		return driver.Stats{}, err
+	}
+	if alive {
+		return driver.Stats{State: driver.StateRunning}, nil
+	}
 	rec, err := s.record()
-	switch _, statErr := os.Stat(s.path("started")); {
-	case err != nil:
+	switch {
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, errGarbled):
 		return driver.Stats{State: driver.StateDead, Reason: driver.ReasonKilled}, nil
+	case err != nil:
+		return driver.Stats{}, err
 	case rec.BootID != d.bootID:
 		return driver.Stats{State: driver.StateDead, Reason: driver.ReasonHost}, nil
-	case statErr != nil:
+	}
+	_, err = os.Lstat(s.path("started"))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
 		return driver.Stats{State: driver.StateCreated}, nil
-	case s.alive():
-		return driver.Stats{State: driver.StateRunning}, nil
+	case err != nil:
+		return driver.Stats{}, err
 	}
 	return driver.Stats{State: driver.StateDead, Reason: driver.ReasonKilled}, nil
 }
@@ -193,8 +215,14 @@ func (s sandbox) record() (record, error) {
 	if err != nil {
 		return r, err
 	}
-	return r, json.Unmarshal(raw, &r)
+	if err := json.Unmarshal(raw, &r); err != nil {
+		return r, fmt.Errorf("%w: %w", errGarbled, err)
+	}
+	return r, nil
 }
+
+// errGarbled is of a record that is there and cannot be understood.
+var errGarbled = errors.New("sandbox.json is damaged")
 
 // dial connects through a descriptor, because the path may be longer than a
 // socket's address can be.

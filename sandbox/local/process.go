@@ -5,10 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"os/user"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -122,29 +122,39 @@ func (s sandbox) guestEnv(specEnv []string) []string {
 // mark is the value of marker: the directory is this sandbox's and nobody else's.
 func (s sandbox) mark() string { return s.dir }
 
-// alive reports whether the guest is.
-func (s sandbox) alive() bool {
+// alive reports whether the guest is. An error means that it is not known.
+func (s sandbox) alive() (bool, error) {
 	raw, err := os.ReadFile(s.path("pid"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
 	if err != nil {
-		return false
+		return false, err
 	}
 	pid, err := strconv.Atoi(strings.TrimSpace(string(raw)))
-	return err == nil && s.owns(pid)
+	if err != nil {
+		return false, nil // it was killed while it wrote this
+	}
+	return s.owns(pid)
 }
 
-// owns reports whether a process bears the sandbox's mark. The dead do not.
-func (s sandbox) owns(pid int) bool {
+// owns reports whether a process bears the sandbox's mark. The dead do not, nor do
+// processes of other users, whose environment cannot be read.
+func (s sandbox) owns(pid int) (bool, error) {
 	environ, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) || errors.Is(err, fs.ErrPermission) {
+		return false, nil
+	}
 	if err != nil {
-		return false
+		return false, err
 	}
 	want := []byte(marker + "=" + s.mark())
 	for kv := range bytes.SplitSeq(environ, []byte{0}) {
 		if bytes.Equal(kv, want) {
-			return true
+			return true, nil
 		}
 	}
-	return false
+	return false, nil
 }
 
 // kill kills every process that bears the sandbox's mark or descends from one
@@ -169,19 +179,30 @@ func (s sandbox) kill(ctx context.Context) error {
 
 // members returns the living processes of the sandbox.
 func (s sandbox) members() ([]int, error) {
-	stats, err := filepath.Glob("/proc/[0-9]*/stat")
+	entries, err := os.ReadDir("/proc")
 	if err != nil {
 		return nil, err
 	}
 	children := make(map[int][]int)
 	var queue []int
-	for _, path := range stats {
-		pid, ppid, alive := parseStat(path)
-		if !alive || pid == os.Getpid() {
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil || pid == os.Getpid() {
+			continue
+		}
+		ppid, alive, err := parseStat(pid)
+		if err != nil {
+			return nil, err
+		}
+		if !alive {
 			continue
 		}
 		children[ppid] = append(children[ppid], pid)
-		if s.owns(pid) {
+		owns, err := s.owns(pid)
+		if err != nil {
+			return nil, err
+		}
+		if owns {
 			queue = append(queue, pid)
 		}
 	}
@@ -197,20 +218,19 @@ func (s sandbox) members() ([]int, error) {
 }
 
 // parseStat reads proc_pid_stat(5). Zombies are not alive.
-func parseStat(path string) (pid, ppid int, alive bool) {
-	raw, err := os.ReadFile(path)
+func parseStat(pid int) (ppid int, alive bool, err error) {
+	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) {
+		return 0, false, nil
+	}
 	if err != nil {
-		return 0, 0, false
+		return 0, false, err
 	}
 	// pid (comm) state ppid: comm may hold anything, even parentheses.
 	i := bytes.LastIndexByte(raw, ')')
-	if i < 0 {
-		return 0, 0, false
-	}
 	var state byte
 	if _, err := fmt.Sscanf(string(raw[i+1:]), " %c %d", &state, &ppid); err != nil {
-		return 0, 0, false
+		return 0, false, fmt.Errorf("/proc/%d/stat: %w", pid, err)
 	}
-	pid, err = strconv.Atoi(filepath.Base(filepath.Dir(path)))
-	return pid, ppid, err == nil && state != 'Z' && state != 'X'
+	return ppid, state != 'Z' && state != 'X', nil
 }

@@ -127,7 +127,7 @@ func BenchmarkIdleMemory(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	pid, _ := s.qemu()
+	pid, _, _ := s.qemu()
 	var pss int64
 	for b.Loop() {
 		raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))

@@ -149,7 +149,7 @@ func TestMachineHangs(t *testing.T) {
 	started := make(chan error, 1)
 	go func() { started <- d.Start(t.Context(), "hung") }()
 	var first int
-	for alive := false; !alive; first, alive = s.qemu() {
+	for alive := false; !alive; first, alive, _ = s.qemu() {
 		select {
 		case err := <-started:
 			t.Fatalf("Start: got %v before its process was there", err)
@@ -165,7 +165,7 @@ func TestMachineHangs(t *testing.T) {
 	if !strings.Contains(log.String(), "hangs and is started again") {
 		t.Errorf("log: got %q", log.String())
 	}
-	second, alive := s.qemu()
+	second, alive, _ := s.qemu()
 	if !alive || second == first {
 		t.Errorf("got process %d, alive %v, after %d", second, alive, first)
 	}

@@ -34,5 +34,6 @@ func (d *Driver) Destroy(ctx context.Context, id string) error {
 	if err := os.RemoveAll(s.dir); err != nil {
 		return fmt.Errorf("microvm: destroy %s: %w", id, err)
 	}
+	d.processes.Forget(id)
 	return nil
 }

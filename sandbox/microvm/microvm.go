@@ -55,6 +55,8 @@ type Driver struct {
 	patience  time.Duration // with the first start of a machine
 	share     string        // the program that shows mounts; "" if there are none
 	noMounts  string        // why
+
+	processes host.Processes // of QEMU
 }
 
 var _ driver.Driver = (*Driver)(nil)

@@ -49,8 +49,12 @@ func (d *Driver) control(ctx context.Context, id, command string, then func(sand
 	if err != nil {
 		return err
 	}
-	if _, alive := s.qemu(); !alive {
-		return fmt.Errorf("microvm: %s %s: it is not running", command, id)
+	_, alive, err := s.qemu()
+	if err == nil && !alive {
+		err = errors.New("it is not running")
+	}
+	if err != nil {
+		return fmt.Errorf("microvm: %s %s: %w", command, id, err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, controlTimeout)
 	err = s.command(ctx, command)

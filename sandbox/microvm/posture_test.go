@@ -80,7 +80,7 @@ func postureInside(t *testing.T, b *drivertest.Box) {
 
 // postureQEMU looks at the process on the host.
 func postureQEMU(t *testing.T, s sandbox) {
-	pid, alive := s.qemu()
+	pid, alive, _ := s.qemu()
 	if !alive {
 		t.Fatal("QEMU is not alive")
 	}
@@ -133,7 +133,7 @@ func postureQEMU(t *testing.T, s sandbox) {
 
 // postureFiles looks at what QEMU has open.
 func postureFiles(t *testing.T, s sandbox) {
-	pid, _ := s.qemu()
+	pid, _, _ := s.qemu()
 	rec, err := s.record()
 	if err != nil {
 		t.Fatal(err)
@@ -162,7 +162,7 @@ func postureFiles(t *testing.T, s sandbox) {
 
 // postureRoot looks at the files that QEMU could open.
 func postureRoot(t *testing.T, d *Driver, s sandbox) {
-	pid, _ := s.qemu()
+	pid, _, _ := s.qemu()
 	root := fmt.Sprintf("/proc/%d/root", pid)
 	for _, path := range []string{"/proc", "/sys", "/root", "/home", "/run", "/var", "/tmp", "/etc/passwd", "/usr/bin/sh", d.opts.StateDir, "/dev/kvm"} {
 		if _, err := os.Lstat(root + path); err == nil {

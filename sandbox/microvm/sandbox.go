@@ -2,11 +2,10 @@ package microvm
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
-	"slices"
-	"strconv"
-	"strings"
 
 	"github.com/berth-run/berth/sandbox/driver"
 	"github.com/berth-run/berth/sandbox/host"
@@ -15,9 +14,10 @@ import (
 // A sandbox is one directory of the driver's. All its methods work on what is
 // there, which after a crash may be anything.
 type sandbox struct {
-	id     string
-	dir    string
-	cgroup host.Cgroup
+	id        string
+	dir       string
+	cgroup    host.Cgroup
+	processes *host.Processes
 }
 
 // sandbox returns the sandbox of that id, whether there is one or not.
@@ -26,7 +26,7 @@ func (d *Driver) sandbox(id string) (sandbox, error) {
 	if err != nil {
 		return sandbox{}, err
 	}
-	return sandbox{id: id, dir: dir, cgroup: d.cgroups.Group("berth-"+d.instance, id)}, nil
+	return sandbox{id: id, dir: dir, cgroup: d.cgroups.Group("berth-"+d.instance, id), processes: &d.processes}, nil
 }
 
 // find is sandbox, but returns driver.ErrNotFound where there is none.
@@ -40,9 +40,12 @@ func (d *Driver) find(id string) (sandbox, error) {
 func (s sandbox) path(elem string) string { return s.dir + "/" + elem }
 
 // exists reports whether there is such a file in the sandbox's directory.
-func (s sandbox) exists(elem string) bool {
+func (s sandbox) exists(elem string) (bool, error) {
 	_, err := os.Lstat(s.path(elem))
-	return err == nil
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
 }
 
 // sealed is the directory of a sandbox that holds what it writes.
@@ -69,20 +72,21 @@ func (s sandbox) record() (record, error) {
 	if err != nil {
 		return r, err
 	}
-	return r, json.Unmarshal(raw, &r)
+	if err := json.Unmarshal(raw, &r); err != nil {
+		return r, fmt.Errorf("%w: %w", errGarbled, err)
+	}
+	return r, nil
 }
 
-// qemu returns the process id of QEMU, if it is alive.
-func (s sandbox) qemu() (int, bool) {
-	raw, err := os.ReadFile(s.path("pid"))
-	if err != nil {
-		return 0, false
-	}
-	pid, err := strconv.Atoi(strings.TrimSpace(string(raw)))
-	if err != nil || pid <= 0 {
-		return 0, false
-	}
-	// The number may belong to somebody else by now; the cgroup cannot.
-	pids, err := s.cgroup.Procs()
-	return pid, err == nil && slices.Contains(pids, pid) && !host.IsZombie(pid)
+// errGarbled is of a record that is there and cannot be understood.
+var errGarbled = errors.New("sandbox.json is damaged")
+
+// qemu returns the process id of QEMU and whether it is alive. An error means that it
+// is not known.
+func (s sandbox) qemu() (int, bool, error) {
+	return s.processes.Find(s.id, func() (int, bool, error) {
+		// The number may be another process's by now; the cgroup cannot be another
+		// sandbox's.
+		return host.FindIn(s.cgroup, s.path("pid"))
+	})
 }

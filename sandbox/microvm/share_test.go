@@ -71,7 +71,7 @@ func postureShare(t *testing.T, s sandbox) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	qemu, _ := s.qemu()
+	qemu, _, _ := s.qemu()
 	seen, serving := 0, 0
 	for _, pid := range pids {
 		if pid == qemu {

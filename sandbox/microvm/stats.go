@@ -2,6 +2,9 @@ package microvm
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"io/fs"
 
 	"golang.org/x/sys/unix"
 
@@ -9,7 +12,8 @@ import (
 )
 
 // Stats reports what the sandbox does and uses, as the host sees it: Memory is what the
-// machine has touched and QEMU's own, PIDs are QEMU's threads.
+// machine has touched and QEMU's own, PIDs are QEMU's threads. A sandbox is dead only if
+// there is proof: if it cannot be found out, that is an error.
 //
 // When memory is short in a machine, its own kernel ends processes. Only where QEMU
 // itself was ended for the sake of the cgroup's limit the sandbox is said to have died
@@ -25,23 +29,40 @@ func (d *Driver) Stats(_ context.Context, id string) (driver.Stats, error) {
 	if unix.Stat(s.path(diskFile), &st) == nil {
 		stats.Disk = st.Blocks * 512
 	}
-	rec, err := s.record()
-	_, alive := s.qemu()
-	switch {
-	case err != nil:
-		stats.State, stats.Reason = driver.StateDead, driver.ReasonKilled
-	case rec.BootID != d.bootID:
-		stats.State, stats.Reason = driver.StateDead, driver.ReasonHost
-	case !s.exists("started"):
-		stats.State = driver.StateCreated
-	case !alive && u.OOMKills > 0:
-		stats.State, stats.Reason = driver.StateDead, driver.ReasonOOM
-	case !alive:
-		stats.State, stats.Reason = driver.StateDead, driver.ReasonKilled
-	case s.exists("paused"):
-		stats.State = driver.StatePaused
-	default:
-		stats.State = driver.StateRunning
+	if stats.State, stats.Reason, err = d.state(s); err != nil {
+		return driver.Stats{}, fmt.Errorf("microvm: stats %s: %w", id, err)
 	}
 	return stats, nil
+}
+
+// state returns what a sandbox does, and why it has ended if it has.
+func (d *Driver) state(s sandbox) (driver.State, driver.Reason, error) {
+	_, alive, err := s.qemu()
+	if err != nil {
+		return "", "", err
+	}
+	if alive {
+		paused, err := s.exists("paused")
+		if paused {
+			return driver.StatePaused, "", nil
+		}
+		return driver.StateRunning, "", err
+	}
+	rec, err := s.record()
+	switch {
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, errGarbled):
+		return driver.StateDead, driver.ReasonKilled, nil
+	case err != nil:
+		return "", "", err
+	case rec.BootID != d.bootID:
+		return driver.StateDead, driver.ReasonHost, nil
+	}
+	if started, err := s.exists("started"); err != nil || !started {
+		return driver.StateCreated, "", err
+	}
+	kills, err := s.cgroup.OOMKills()
+	if kills > 0 {
+		return driver.StateDead, driver.ReasonOOM, nil
+	}
+	return driver.StateDead, driver.ReasonKilled, err
 }

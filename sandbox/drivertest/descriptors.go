@@ -1,0 +1,76 @@
+package drivertest
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/berth-run/berth/sandbox/driver"
+)
+
+// noDescriptors asks about sandboxes while the process can open no file. A sandbox that
+// lives is never said to be dead or unknown, neither by the driver that has started it
+// nor by one that has been opened since, and Destroy does not forget it.
+func (s *suite) noDescriptors(t *testing.T) {
+	dir := StateDir(t)
+	d := s.Open(t, dir)
+	b := Start(t, d, driver.Spec{ID: "lives", Rootfs: s.Rootfs})
+	b.Must("echo precious >file")
+	again := s.Open(t, dir)
+	t.Cleanup(func() { s.destroyAll(t, again, dir) })
+	for name, d := range map[string]driver.Driver{"its driver": d, "a driver opened again": again} {
+		stats, err := withoutDescriptors(t, func() (driver.Stats, error) { return d.Stats(t.Context(), b.ID) })
+		if errors.Is(err, driver.ErrNotFound) || err == nil && stats.State != driver.StateRunning {
+			t.Errorf("Stats of %s without descriptors: got %+v, %v, want running or that it is not known", name, stats, err)
+		}
+		ids, err := withoutDescriptors(t, func() ([]string, error) { return d.List(t.Context()) })
+		if err == nil && !slices.Contains(ids, b.ID) {
+			t.Errorf("List of %s without descriptors: got %q without an error", name, ids)
+		}
+		if stats, err := d.Stats(t.Context(), b.ID); err != nil || stats.State != driver.StateRunning {
+			t.Errorf("Stats of %s afterwards: got %+v, %v, want running", name, stats, err)
+		}
+	}
+	if got := Attach(t, again, b.ID).Must("cat file"); got != "precious" {
+		t.Errorf("file: got %q, want %q", got, "precious")
+	}
+
+	_, err := withoutDescriptors(t, func() (bool, error) {
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		return false, again.Destroy(ctx, b.ID)
+	})
+	ids, listErr := again.List(t.Context())
+	if listErr != nil {
+		t.Fatal(listErr)
+	}
+	if left := slices.Contains(ids, b.ID); left != (err != nil) {
+		t.Errorf("Destroy without descriptors: got %v; in the list afterwards: %v", err, left)
+	}
+}
+
+// withoutDescriptors calls f while this process can open no file.
+func withoutDescriptors[T any](t *testing.T, f func() (T, error)) (T, error) {
+	t.Helper()
+	var was unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &was); err != nil {
+		t.Fatal(err)
+	}
+	// Descriptors that are open stay so; poll needs a limit of one.
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 1, Max: was.Max}); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &was); err != nil {
+			t.Fatal(err)
+		}
+	}()
+	if _, err := unix.Open("/", unix.O_PATH|unix.O_CLOEXEC, 0); !errors.Is(err, unix.EMFILE) {
+		t.Fatalf("open: got %v, want %v", err, unix.EMFILE)
+	}
+	return f()
+}
