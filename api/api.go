@@ -19,6 +19,7 @@ import (
 	"github.com/berth-run/berth/bundle"
 	"github.com/berth-run/berth/engine"
 	"github.com/berth-run/berth/files"
+	"github.com/berth-run/berth/internal/nofile"
 	"github.com/berth-run/berth/journal"
 	"github.com/berth-run/berth/quota"
 	"github.com/berth-run/berth/sandbox"
@@ -242,7 +243,11 @@ func New(opts Options) http.Handler {
 	return s
 }
 
-// healthz says that the process serves, to anybody.
+// healthz says that the process serves, to anybody. Without a file to open it does not.
 func (s *server) healthz(w http.ResponseWriter, _ *http.Request) {
+	if err := nofile.Available(); err != nil {
+		_ = writeJSON(w, http.StatusServiceUnavailable, map[string]string{"status": "the server has no file descriptors left", "version": s.Version})
+		return
+	}
 	_ = writeJSON(w, http.StatusOK, map[string]string{"status": "ok", "version": s.Version})
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/internal/conns"
 )
 
 // A handler answers one request of a caller who has been identified. An error
@@ -95,6 +96,7 @@ func (s *server) answer(w http.ResponseWriter, r *http.Request, h handler) {
 	x := w.(*exchange)
 	caller, err := s.identify(r)
 	if err == nil {
+		conns.Known(r.Context())
 		caller.RequestID = x.requestID
 		x.caller = caller
 		err = checkClientID(x.clientID)

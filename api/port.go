@@ -13,6 +13,7 @@ import (
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/api/preview"
+	"github.com/berth-run/berth/internal/conns"
 	"github.com/berth-run/berth/store"
 )
 
@@ -64,6 +65,7 @@ func cutPath(r *http.Request, n int) (first, rest string) {
 // show passes a request on to a port of a container, which is held against expiry
 // as long as the answer lasts.
 func (s *server) show(w http.ResponseWriter, r *http.Request, p berth.ProjectID, t preview.Target) error {
+	conns.Known(r.Context())
 	dial, release, err := s.Containers.Port(r.Context(), p, t.Container, t.Port)
 	if err != nil {
 		return err

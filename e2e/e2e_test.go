@@ -5,6 +5,7 @@ package e2e
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -12,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -61,6 +63,8 @@ type server struct {
 	env   []string
 	cmd   *exec.Cmd
 	log   *logBuffer
+	wrap  []string             // a command that runs it; nil is none
+	key   string               // that clients bear; "" is none
 	attr  *syscall.SysProcAttr // who runs it; nil is who runs the tests
 	boot  string               // a file with the id of the machine's start; empty is the machine's own
 }
@@ -139,6 +143,7 @@ func (s *server) start() {
 	if s.boot != "" {
 		args = append([]string{"unshare", "--mount", "sh", "-c", `mount --bind "$0" /proc/sys/kernel/random/boot_id && exec "$@"`, s.boot}, args...)
 	}
+	args = append(slices.Clone(s.wrap), args...)
 	s.cmd = exec.Command(args[0], args[1:]...)
 	s.cmd.Env = append(os.Environ(), s.env...)
 	s.cmd.Stderr = s.log
@@ -199,14 +204,14 @@ func (s *server) waitUntil(what string, ok func() bool) {
 }
 
 func (s *server) client(opts ...option.RequestOption) *openai.Client {
-	c := openai.NewClient(append([]option.RequestOption{option.WithBaseURL(s.url + "/v1"), option.WithAPIKey("none"), option.WithMaxRetries(0)}, opts...)...)
+	c := openai.NewClient(append([]option.RequestOption{option.WithBaseURL(s.url + "/v1"), option.WithAPIKey(cmp.Or(s.key, "none")), option.WithMaxRetries(0)}, opts...)...)
 	return &c
 }
 
 // berth runs the command line against the server and returns what it printed.
 func (s *server) berth(args ...string) (stdout, stderr string, err error) {
 	cmd := exec.Command(binary(s.t), args...)
-	cmd.Env = append(os.Environ(), "BERTH_URL="+s.url, "BERTH_STATE="+s.state)
+	cmd.Env = append(os.Environ(), "BERTH_URL="+s.url, "BERTH_STATE="+s.state, "BERTH_API_KEY="+s.key)
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	err = cmd.Run()

@@ -44,6 +44,7 @@ type Gate struct {
 	// nil. A connection waits for it.
 	Record  func(Flow)
 	Traffic *Traffic // counts; may be nil
+	Places  *Places  // shared with the gates of other containers; nil is no bound
 
 	Roots  *x509.CertPool // that hosts with secrets are checked against; nil is the system's
 	Lookup func(ctx context.Context, name string) ([]netip.Addr, error)
@@ -142,13 +143,17 @@ func (g *Gate) connect(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, d.Reason, http.StatusForbidden)
 		return
 	}
-	if g.connections.Add(1) > MaxConnections {
-		g.connections.Add(-1)
+	own := g.connections.Add(1)
+	defer g.connections.Add(-1)
+	if own > MaxConnections || !g.Places.take(own) {
 		flow.Reason = "too many connections"
+		if own <= MaxConnections {
+			flow.Reason = "too many connections of all containers"
+		}
 		http.Error(w, flow.Reason, http.StatusTooManyRequests)
 		return
 	}
-	defer g.connections.Add(-1)
+	defer g.Places.give()
 	defer g.Traffic.opened()()
 	c := &crossing{ctx: r.Context(), gate: g, target: target, decision: d, flow: &flow, used: map[string]bool{}}
 	var host net.Conn

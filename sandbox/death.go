@@ -1,12 +1,15 @@
 package sandbox
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/internal/nofile"
 	"github.com/berth-run/berth/sandbox/driver"
 	"github.com/berth-run/berth/store"
 )
@@ -115,7 +118,7 @@ func (k *Keeper) inter(s *sandbox) error {
 	if err := k.record(ctx, s); err != nil {
 		return err
 	}
-	if err := k.opts.Driver.Destroy(ctx, string(s.id)); err != nil {
+	if err := k.destroy(ctx, s); err != nil {
 		return err
 	}
 	if err := k.recordErased(ctx, s); err != nil {
@@ -127,35 +130,77 @@ func (k *Keeper) inter(s *sandbox) error {
 	return nil
 }
 
-// check asks the driver whether a sandbox that ran still does, and buries it if not.
+// destroy has the driver end a sandbox. The caller has taken s.driver.
+func (k *Keeper) destroy(ctx context.Context, s *sandbox) error {
+	return nofile.Retry(func() error { return k.opts.Driver.Destroy(ctx, string(s.id)) })
+}
+
+// Deaths of several sandboxes at once are rare, and more often a fault of what looks at
+// them: the driver is asked again after a moment before anything is removed.
+const (
+	deathsAtOnce = 2
+	deathsWithin = time.Second
+	deathAgain   = 300 * time.Millisecond
+)
+
+// check asks the driver whether a sandbox that ran still does, and buries it if there is
+// proof that it does not.
 func (k *Keeper) check(s *sandbox) {
 	if !s.running() || s.life.Err() != nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(s.life, statsTime)
 	defer cancel()
-	if s.driver.take(ctx) != nil {
-		return
+	reason, err := k.death(ctx, s)
+	if reason != "" && k.diesWithOthers() {
+		k.opts.Log.Warn("several sandboxes have ended at once; checking again", "container", s.id, "reason", reason)
+		select {
+		case <-time.After(deathAgain):
+		case <-ctx.Done():
+			return
+		}
+		reason, err = k.death(ctx, s)
 	}
-	stats, err := k.opts.Driver.Stats(ctx, string(s.id))
-	if err == nil && stats.State == driver.StatePaused {
-		s.foundPaused()
-	}
-	s.driver.give()
-	reason := ""
-	switch {
-	case errors.Is(err, driver.ErrNotFound):
-		reason = reasonHost
-	case err != nil:
-		k.opts.Log.Warn("the driver does not know how a sandbox is", "container", s.id, "err", err)
-	case stats.State == driver.StateDead && stats.Reason == "":
-		reason = reasonKilled
-	case stats.State == driver.StateDead:
-		reason = string(stats.Reason)
+	if err != nil && ctx.Err() == nil {
+		k.opts.Log.Warn("failed to get the state of a sandbox", "container", s.id, "err", err)
 	}
 	if reason != "" {
 		k.bury(s, reason, goneError(&s.body, reason), nil, nil)
 	}
+}
+
+// death returns the reason for which a sandbox has ended, "" if it has not. An error
+// means that it is not known.
+func (k *Keeper) death(ctx context.Context, s *sandbox) (reason string, err error) {
+	if err := s.driver.take(ctx); err != nil {
+		return "", err
+	}
+	defer s.driver.give()
+	var stats driver.Stats
+	err = nofile.Retry(func() (err error) {
+		stats, err = k.opts.Driver.Stats(ctx, string(s.id))
+		return err
+	})
+	switch {
+	case errors.Is(err, driver.ErrNotFound):
+		return reasonHost, nil
+	case err != nil:
+		return "", err
+	case stats.State == driver.StatePaused:
+		s.foundPaused()
+	case stats.State == driver.StateDead:
+		return cmp.Or(string(stats.Reason), reasonKilled), nil
+	}
+	return "", nil
+}
+
+// diesWithOthers counts a death, and reports whether there were others just before.
+func (k *Keeper) diesWithOthers() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	now := time.Now()
+	k.deaths = append(slices.DeleteFunc(k.deaths, func(at time.Time) bool { return now.Sub(at) > deathsWithin }), now)
+	return len(k.deaths) > deathsAtOnce
 }
 
 // goneError is what users of a container that has ended get. Its first sentence

@@ -117,6 +117,7 @@ type Keeper struct {
 
 	mu         sync.Mutex
 	sandboxes  map[berth.ContainerID]*sandbox // all of which something is left
+	deaths     []time.Time                    // that were found lately
 	closed     bool
 	closing    chan struct{}  // closed when closed is set
 	background sync.WaitGroup // of spawn

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/internal/nofile"
 	"github.com/berth-run/berth/sandbox/driver"
 	"github.com/berth-run/berth/snapshot"
 )
@@ -103,7 +104,7 @@ func (k *Keeper) unmake(ctx context.Context, s *sandbox) error {
 		return err
 	}
 	defer s.driver.give()
-	return k.opts.Driver.Destroy(ctx, string(s.id))
+	return k.destroy(ctx, s)
 }
 
 // boot makes the sandbox, from memory if there is one, and returns when its guest
@@ -138,7 +139,7 @@ func (k *Keeper) make(ctx context.Context, s *sandbox, spec driver.Spec, memory 
 			return err
 		}
 		k.opts.Log.Warn("a sandbox hangs and is made again", "container", s.id, "err", err)
-		if err := k.opts.Driver.Destroy(ctx, string(s.id)); err != nil {
+		if err := k.destroy(ctx, s); err != nil {
 			return stepError{"a sandbox that hangs could not be removed", err}
 		}
 	}
@@ -180,7 +181,11 @@ func (k *Keeper) dial(ctx context.Context, s *sandbox) (net.Conn, error) {
 	if err := s.driver.take(ctx); err != nil {
 		return nil, err
 	}
-	conn, err := k.opts.Driver.Dial(ctx, string(s.id))
+	var conn net.Conn
+	err := nofile.Retry(func() (err error) {
+		conn, err = k.opts.Driver.Dial(ctx, string(s.id))
+		return err
+	})
 	s.driver.give()
 	if err != nil {
 		k.check(s)

@@ -52,6 +52,9 @@ type NetworkOptions struct {
 	// may be nil, and is called at once by many.
 	Record func(p berth.ProjectID, id berth.ContainerID, f egress.Flow)
 
+	// Places bounds the connections of all containers together; nil is no bound.
+	Places *egress.Places
+
 	// For tests, as in egress.Gate.
 	Lookup func(ctx context.Context, name string) ([]netip.Addr, error)
 	Dial   func(ctx context.Context, network string, addr netip.AddrPort) (net.Conn, error)
@@ -245,7 +248,7 @@ func (k *Keeper) connectOut(ctx context.Context, s *sandbox) error {
 	}
 	log := k.opts.Log.With("container", s.id, "project", s.project)
 	gate := &egress.Gate{Policy: s.network.policy, Secrets: s.network.secrets, CA: s.network.ca,
-		Lookup: k.opts.Network.Lookup, Dial: k.opts.Network.Dial, Record: k.recorder(s, log), Traffic: &s.network.traffic}
+		Lookup: k.opts.Network.Lookup, Dial: k.opts.Network.Dial, Record: k.recorder(s, log), Traffic: &s.network.traffic, Places: k.opts.Network.Places}
 	told := guest.Network{Authorities: bytes.Clone(k.opts.Network.Authorities), Environment: map[string]string{},
 		Addresses: addressNeed(s.network.policy)}
 	if s.network.ca != nil {

@@ -336,11 +336,15 @@ func (p *pool) sweep() {
 	_ = g.Wait()
 }
 
-// check removes a sandbox whose guest does not answer any more.
+// check removes a sandbox whose guest does not answer any more, unless it is this process
+// that cannot ask: one that the driver does not know either is left where it is.
 func (p *pool) check(s *sandbox) {
 	ctx, cancel := context.WithTimeout(s.life, statsTime)
 	defer cancel()
-	if s.answers(ctx) || s.life.Err() != nil || !p.remove(s) {
+	if s.answers(ctx) || s.life.Err() != nil {
+		return
+	}
+	if _, err := p.keeper.death(ctx, s); err != nil || !p.remove(s) {
 		return
 	}
 	p.keeper.opts.Log.Warn("a sandbox of the pool did not answer any more", "sandbox", s.id)

@@ -62,7 +62,13 @@ func (k *Keeper) scanTimes(ctx context.Context, s *sandbox) ([]*berth.ContainerF
 		switch {
 		case ok:
 			f.Bytes = e.Size
-		case !whole && f.Source == "user" && s.stat(ctx, f) == nil:
+		case !whole && f.Source == "user":
+			if err := s.stat(ctx, f); err != nil && !answered(err) {
+				return nil, nil, k.explain(ctx, s, err)
+			} else if err != nil {
+				gone = append(gone, f)
+				continue
+			}
 		default:
 			gone = append(gone, f)
 			continue

@@ -84,9 +84,7 @@ func (k *Keeper) adopt(rec *store.Container, exists bool) error {
 	if err := k.enter(s, math.MaxInt, -1); err != nil {
 		return err
 	}
-	if err := k.holdVolumes(ctx, s); err != nil {
-		k.opts.Log.Error("a container uses a volume that is not there", "container", s.id, "err", err)
-	}
+	k.retainVolumes(s)
 	close(s.started)
 	lives := exists && !rec.Body.Berth.Starting
 	if err := k.recoverLog(ctx, s, lives); err != nil {

@@ -28,6 +28,14 @@ func (k *Keeper) holdVolumes(ctx context.Context, s *sandbox) error {
 	return k.opts.Volumes.Hold(ctx, s.project, s.id, s.body.Berth.Volumes)
 }
 
+// retainVolumes is holdVolumes for a sandbox that runs already, and uses them whatever the
+// store says.
+func (k *Keeper) retainVolumes(s *sandbox) {
+	if k.opts.Volumes != nil && len(s.body.Berth.Volumes) > 0 {
+		k.opts.Volumes.Retain(s.id, s.body.Berth.Volumes)
+	}
+}
+
 // openVolumes returns what a sandbox is to mount.
 func (k *Keeper) openVolumes(ctx context.Context, s *sandbox) ([]driver.Mount, error) {
 	if len(s.body.Berth.Volumes) == 0 {

@@ -180,7 +180,11 @@ func (i image) remove(ctx context.Context) error {
 	if i.plain {
 		return os.RemoveAll(i.dir)
 	}
-	if mounted, err := i.mounted(); err == nil && mounted {
+	mounted, err := i.mounted()
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if mounted {
 		if err := host.Unseal(ctx, filepath.Join(i.dir, contentDir)); err != nil {
 			return err
 		}

@@ -385,13 +385,26 @@ func (l *Library) Hold(ctx context.Context, p berth.ProjectID, c berth.Container
 			return err
 		}
 	}
+	l.retain(c, mounts)
+	return nil
+}
+
+// Retain keeps the volumes of a container that has mounted them from being removed, until
+// Release.
+func (l *Library) Retain(c berth.ContainerID, mounts []berth.VolumeMount) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.retain(c, mounts)
+}
+
+// retain is Retain. l.mu is held.
+func (l *Library) retain(c berth.ContainerID, mounts []berth.VolumeMount) {
 	for _, m := range mounts {
 		if l.users[m.VolumeID] == nil {
 			l.users[m.VolumeID] = map[berth.ContainerID]bool{}
 		}
 		l.users[m.VolumeID][c] = true
 	}
-	return nil
 }
 
 // Release takes back what Hold did for a container.

@@ -25,6 +25,7 @@ type Config struct {
 	// Template is the name or digest of what containers start from. Default: base.
 	Template string `yaml:"template"`
 
+	Server     ServerConfig     `yaml:"server"`
 	Docker     DockerConfig     `yaml:"docker"`
 	MicroVM    MicroVMConfig    `yaml:"microvm"`
 	Containers ContainersConfig `yaml:"containers"`
@@ -217,6 +218,9 @@ func loadConfig(path string) (*Config, error) {
 	}
 	if c.Containers.Starts < 0 {
 		return nil, fmt.Errorf("%s: containers.starts: %d is negative", path, c.Containers.Starts)
+	}
+	if err := errors.Join(c.Server.check(), c.Containers.Network.check()); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	for id, l := range c.Limits {
 		if err := l.check(); err != nil {

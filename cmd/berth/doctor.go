@@ -99,7 +99,7 @@ func examine(ctx context.Context, state, config string) []finding {
 	if err == nil && c.Driver == "gvisor" {
 		all = append(all, virtualisation())
 	}
-	all = append(all, disk(state), erasure(state))
+	all = append(all, openFiles(), disk(state), erasure(state))
 	if err != nil {
 		return append(all, finding{What: "configuration", Says: err.Error()})
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -25,6 +26,11 @@ type NetworkConfig struct {
 	// machine its credentials must be named itself. Default: none.
 	Private []EgressRule `yaml:"private"`
 
+	// Connections is how many connections and exchanges of datagrams all containers
+	// together may have with the outside. Default: a quarter of the files that the server
+	// may have open.
+	Connections int `yaml:"connections"`
+
 	// TrustHost makes containers trust the certificate authorities of this
 	// machine. Default: true.
 	TrustHost *bool `yaml:"trust_host"`
@@ -47,11 +53,19 @@ func (c *NetworkConfig) options() (sandbox.NetworkOptions, error) {
 		out.Allowed = rules(c.Allowed)
 	}
 	out.Private = rules(c.Private)
+	out.Places = egress.NewPlaces(cmp.Or(c.Connections, defaultEgress()))
 	var err error
 	if c.TrustHost == nil || *c.TrustHost {
 		out.Authorities, err = hostAuthorities()
 	}
 	return out, err
+}
+
+func (c *NetworkConfig) check() error {
+	if c.Connections < 0 {
+		return fmt.Errorf("containers.network.connections: %d is negative", c.Connections)
+	}
+	return nil
 }
 
 func rules(from []EgressRule) []egress.Rule {

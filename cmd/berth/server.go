@@ -26,6 +26,7 @@ import (
 	"github.com/berth-run/berth/files"
 	"github.com/berth-run/berth/image"
 	"github.com/berth-run/berth/internal/metrics"
+	"github.com/berth-run/berth/internal/nofile"
 	"github.com/berth-run/berth/internal/seal"
 	"github.com/berth-run/berth/journal"
 	"github.com/berth-run/berth/quota"
@@ -46,6 +47,7 @@ import (
 // A server is everything that berth serve runs, in the order in which it was made.
 type server struct {
 	log     *slog.Logger
+	config  ServerConfig
 	handler http.Handler
 	metrics *metrics.Metrics
 	leave   func(context.Context) error   // leaves the runs to the next start
@@ -55,7 +57,8 @@ type server struct {
 // newServer makes a server from its parts, top to bottom. On an error what was
 // made is closed.
 func newServer(ctx context.Context, state string, config *Config, log *slog.Logger) (s *server, err error) {
-	s = &server{log: log, metrics: metrics.New(version)}
+	s = &server{log: log, metrics: metrics.New(version), config: config.Server}
+	nofile.Reserve()
 	defer func() {
 		if err != nil {
 			s.Close(context.WithoutCancel(ctx))
@@ -223,8 +226,11 @@ func (s *server) serve(ctx context.Context, l net.Listener) error {
 		}),
 		BaseContext: func(net.Listener) context.Context { return base },
 		ErrorLog:    slog.NewLogLogger(s.log.Handler(), slog.LevelDebug)}
+	bounded := s.config.bound(l, s.log)
+	bounded.Attach(hs)
+	s.metrics.Connections(bounded.Counts)
 	failed := make(chan error, 1)
-	go func() { failed <- hs.Serve(l) }()
+	go func() { failed <- hs.Serve(bounded) }()
 	select {
 	case err := <-failed:
 		s.Close(context.Background())

@@ -73,15 +73,17 @@ var Imports = map[string][]string{
 	"sandbox/microvm":           {"guest/boot", "guest/serial", "sandbox/driver", "sandbox/host"},
 	"sandbox/local":             {"sandbox/driver"},
 	"sandbox/drivertest":        {"egress", "guest", "image/layer", "internal/longtest", "sandbox/driver"},
-	"sandbox":                   {"", "audit", "egress", "guest", "image/layer", "sandbox/driver", "snapshot", "store", "volume"},
+	"sandbox":                   {"", "audit", "egress", "guest", "image/layer", "internal/nofile", "sandbox/driver", "snapshot", "store", "volume"},
 	"engine":                    {"", "internal/seal", "journal", "model", "store", "tool"},
-	"api":                       {"", "api/assistants", "api/preview", "bundle", "engine", "files", "guest", "internal/sse", "journal", "quota", "sandbox", "snapshot", "store", "volume", "webhook"},
+	"api":                       {"", "api/assistants", "api/preview", "bundle", "engine", "files", "guest", "internal/conns", "internal/nofile", "internal/sse", "journal", "quota", "sandbox", "snapshot", "store", "volume", "webhook"},
 	"api/assistants":            {"", "engine", "journal", "model", "store"},
 	"api/preview":               {"", "egress"},
 	"internal/sse":              {},
 	"internal/archtest":         {},
 	"internal/dockertest":       {},
-	"internal/metrics":          {"", "sandbox", "store"},
+	"internal/conns":            {},
+	"internal/nofile":           {},
+	"internal/metrics":          {"", "internal/conns", "sandbox", "store"},
 	"internal/seal":             {},
 	"internal/keyring":          {},
 	"internal/longtest":         {},
@@ -99,7 +101,7 @@ var Imports = map[string][]string{
 // Bans says which packages of the standard library and others only some may
 // import, so that the engine cannot learn HTTP by accident.
 var Bans = map[string][]string{
-	"net/http":     {"api", "api/preview", "webhook", "egress", "internal/contract", "internal/metrics", "guest", "guest/server", "model/upstream", "model/chat", "model/openai", "model/gemini", "model/anthropic", "model/modeltest", "bench", "cmd/berth", "e2e", "sandbox/drivertest", "image/registry"},
+	"net/http":     {"api", "api/preview", "webhook", "egress", "internal/conns", "internal/contract", "internal/metrics", "guest", "guest/server", "model/upstream", "model/chat", "model/openai", "model/gemini", "model/anthropic", "model/modeltest", "bench", "cmd/berth", "e2e", "sandbox/drivertest", "image/registry"},
 	"database/sql": {"store/sqlite", "store/sqlite/query"},
 	"os/exec":      {"volume", "sandbox/host", "sandbox/gvisor", "sandbox/microvm", "sandbox/local", "sandbox/drivertest", "guest/boot", "guest/server", "image", "internal/dockertest", "store/storetest", "bench", "cmd/berth", "e2e"},
 }

@@ -6,6 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/internal/conns"
 	"github.com/berth-run/berth/sandbox"
 	"github.com/berth-run/berth/store"
 )
@@ -42,6 +43,17 @@ func (m *Metrics) Collect(s Sources) {
 	)
 }
 
+// Connections has the connections of clients counted from now on. It must be called once.
+func (m *Metrics) Connections(counts func() conns.Counts) {
+	m.registry.MustRegister(part{[]*prometheus.Desc{descConnections, descRefused, descClosed}, func(_ context.Context, tell teller) {
+		n := counts()
+		tell(descConnections, prometheus.GaugeValue, float64(n.WithKey), "yes")
+		tell(descConnections, prometheus.GaugeValue, float64(n.WithoutKey), "no")
+		tell(descRefused, prometheus.CounterValue, float64(n.Refused))
+		tell(descClosed, prometheus.CounterValue, float64(n.Closed))
+	}})
+}
+
 // A teller takes one figure.
 type teller func(d *prometheus.Desc, kind prometheus.ValueType, v float64, labels ...string)
 
@@ -73,6 +85,9 @@ var (
 	descSnapshots     = describe("snapshots", "Snapshots that are kept.")
 	descSnapshotBytes = describe("snapshot_bytes", "Bytes that snapshots take.")
 	descAudited       = describe("audit_entries_total", "Entries written to the audit record.")
+	descConnections   = describe("connections", "Connections of clients; key says whether they have shown a valid one.", "key")
+	descRefused       = describe("connections_refused_total", "Connections of clients that were refused because there were too many.")
+	descClosed        = describe("connections_closed_total", "Connections of clients that were closed to make room for others.")
 	descAuditFailed   = describe("audit_failures_total", "Times that entries could not be written to the audit record.")
 )
 

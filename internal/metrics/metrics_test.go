@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/internal/conns"
 	"github.com/berth-run/berth/sandbox"
 	"github.com/berth-run/berth/store"
 )
@@ -46,6 +47,7 @@ func newMetrics(k keeper) *Metrics {
 		},
 		Snapshots: func(context.Context) (int, int64, error) { return 3, 300, nil },
 		Audit:     func() (int64, int64) { return 11, 1 }})
+	m.Connections(func() conns.Counts { return conns.Counts{WithKey: 7, WithoutKey: 2, Refused: 5, Closed: 4} })
 	return m
 }
 
@@ -72,6 +74,7 @@ func TestMetrics(t *testing.T) {
 		`berth_upstream_circuit{state="open",upstream="up"} 1`, `berth_upstream_circuit{state="closed",upstream="up"} 0`,
 		`berth_upstream_in_flight{upstream="up"} 3`, `berth_upstream_keys_resting{upstream="up"} 1`, `berth_upstream_turns_total{upstream="up"} 9`,
 		"berth_snapshots 3", "berth_snapshot_bytes 300", "berth_audit_entries_total 11", "berth_audit_failures_total 1",
+		`berth_connections{key="yes"} 7`, `berth_connections{key="no"} 2`, "berth_connections_refused_total 5", "berth_connections_closed_total 4",
 		"go_goroutines ", "process_open_fds "} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%s is not told:\n%s", want, text)

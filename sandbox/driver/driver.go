@@ -47,7 +47,9 @@ type Driver interface {
 	// caller closes it. The other end is in the sandbox and is not trusted.
 	Dial(ctx context.Context, id string) (net.Conn, error)
 
-	// Stats reports what the sandbox is doing and uses.
+	// Stats reports what the sandbox is doing and uses. StateDead, like ErrNotFound, is
+	// said only with proof: what the caller does with it cannot be undone. If it cannot be
+	// found out, for want of descriptors or memory for example, that is another error.
 	Stats(ctx context.Context, id string) (Stats, error)
 
 	// Pause stops every process of the sandbox; Resume continues them.
