@@ -57,6 +57,15 @@ func Below(dir, path string) bool {
 		!strings.ContainsFunc(rest, func(r rune) bool { return r < ' ' || r == 0x7f })
 }
 
+// Mode returns the permission bits of a file; those of a link are what it leads to's.
+func (c *Client) Mode(ctx context.Context, path string) (fs.FileMode, error) {
+	resp, err := c.files.Stat(ctx, connect.NewRequest(&pb.StatRequest{Path: path}))
+	if err != nil {
+		return 0, asFileError(err)
+	}
+	return fs.FileMode(resp.Msg.GetEntry().GetMode()).Perm(), nil
+}
+
 // Remove removes a file or a tree. What is not there is removed already.
 func (c *Client) Remove(ctx context.Context, path string) error {
 	_, err := c.files.Remove(ctx, connect.NewRequest(&pb.RemoveRequest{Path: path}))

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"path"
@@ -18,7 +17,9 @@ func newCp() *cobra.Command {
 		Use:   "cp SOURCE DESTINATION",
 		Short: "Copy a file into or out of a container",
 		Long: `Copy a file into or out of a container. One of the two is CONTAINER:PATH; "-" is
-this command's input or output.
+this command's input or output. A file that is here already stays, unless --force is
+given. A copy has the mode that the file has in the container, less what the umask
+takes, and is never executable.
 
   berth cp sales.csv cntr_…:/mnt/data/
   berth cp cntr_…:/mnt/data/chart.png .`,
@@ -26,13 +27,14 @@ this command's input or output.
 	}
 	connect := clientFlags(cmd)
 	user := cmd.Flags().StringP("user", "u", "", "user in the container")
+	force := cmd.Flags().Bool("force", false, "replace a file that is here already")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		from, to := location(args[0]), location(args[1])
 		switch {
 		case from.container == "" && to.container != "":
 			return copyIn(cmd.Context(), connect(), from.path, to, *user)
 		case from.container != "" && to.container == "":
-			return copyOut(cmd.Context(), connect(), from, to.path, *user)
+			return copyOut(cmd.Context(), connect(), from, to.path, *user, *force)
 		}
 		return errors.New("one of the two must be CONTAINER:PATH, and the other a file here")
 	}
@@ -77,8 +79,13 @@ func envPath(p string) string {
 	return p
 }
 
-func copyOut(ctx context.Context, c *client, from place, to, user string) error {
-	body, _, err := c.guest(from.container, user).ReadFile(ctx, "", from.path, user)
+func copyOut(ctx context.Context, c *client, from place, to, user string, force bool) error {
+	g := c.guest(from.container, user)
+	mode, err := g.Mode(ctx, from.path)
+	if err != nil {
+		return refusal(err)
+	}
+	body, _, err := g.ReadFile(ctx, "", from.path, user)
 	if err != nil {
 		return refusal(err)
 	}
@@ -90,24 +97,6 @@ func copyOut(ctx context.Context, c *client, from place, to, user string) error 
 	if st, err := os.Stat(to); err == nil && st.IsDir() {
 		to = filepath.Join(to, path.Base(from.path))
 	}
-	return saveAs(to, body)
-}
-
-// saveAs writes a file that appears whole or not at all.
-func saveAs(to string, body io.Reader) error {
-	f, err := os.CreateTemp(filepath.Dir(to), ".berth-*")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(f.Name())
-	if _, err = io.Copy(f, body); err == nil {
-		err = f.Chmod(0o644)
-	}
-	if cerr := f.Close(); err == nil {
-		err = cerr
-	}
-	if err != nil {
-		return fmt.Errorf("%s: %w", to, err)
-	}
-	return os.Rename(f.Name(), to)
+	_, err = saveAt(to, body, mode.Perm()&0o666, force)
+	return err
 }

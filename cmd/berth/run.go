@@ -6,14 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"log/slog"
 	"mime/multipart"
 	"net"
 	"net/http"
-	"net/url"
 	"os"
-	"path"
 	"path/filepath"
 	"strings"
 	"time"
@@ -29,7 +26,8 @@ const maxEvent = 64 << 20
 
 // A task is what berth run is asked to do.
 type task struct {
-	model, text, out    string
+	model, text         string
+	out                 outDir
 	files               []string
 	container, previous string
 	source              berth.ContainerSource
@@ -49,12 +47,19 @@ how it goes, print the answer, and fetch what was made.
   berth run --model qwen3-32b --file sales.csv --out results "Chart the monthly totals."
   berth run --previous resp_… "Now as a PDF."
 
+The files go to a new or empty directory, and hidden ones stay in the container: what a
+sandbox puts into .git or .envrc is executed by programs here. --force and --hidden
+change that.
+
 Progress goes to standard error, the answer to standard output. The exit code is 0
 when the response is completed, 2 when it is incomplete, and 1 otherwise. Without
 --url and BERTH_URL, and with no server on port 8080, the server runs in this process.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			t.text = args[0]
+			if err := t.out.check(); err != nil {
+				return err
+			}
 			c, stop, err := serverFor(cmd.Context(), base, *plain, state, config)
 			if err != nil {
 				return err
@@ -69,7 +74,9 @@ when the response is completed, 2 when it is incomplete, and 1 otherwise. Withou
 	cmd.Flags().StringVar(&config, "config", "", "configuration of a server in this process")
 	cmd.Flags().StringVar(&t.model, "model", envOr("BERTH_MODEL", "scripted"), "model to ask")
 	cmd.Flags().StringArrayVar(&t.files, "file", nil, "file to give; may be repeated")
-	cmd.Flags().StringVar(&t.out, "out", "", "directory for the files that were made")
+	cmd.Flags().StringVar(&t.out.dir, "out", "", "new or empty directory for the files that were made")
+	cmd.Flags().BoolVar(&t.out.force, "force", false, "let --out replace files in a directory that is not empty")
+	cmd.Flags().BoolVar(&t.out.hidden, "hidden", false, "let --out save hidden files, such as .git/config, too")
 	cmd.Flags().StringVar(&t.container, "container", "", "container to use")
 	cmd.Flags().StringVar(&t.source.Template, "template", "", "template of a new container")
 	cmd.Flags().StringVar((*string)(&t.source.SnapshotID), "snapshot", "", "snapshot that a new container starts from")
@@ -152,8 +159,8 @@ func (t *task) run(ctx context.Context, c *client, out io.Writer) error {
 		return err
 	}
 	fmt.Fprintf(os.Stderr, "response %s  container %s\n", r.ID, container)
-	if t.out != "" && container != "" {
-		if err := fetch(ctx, c, container, t.out, r.CreatedAt); err != nil {
+	if t.out.dir != "" && container != "" {
+		if err := t.out.fetch(ctx, c, container, r.CreatedAt); err != nil {
 			return err
 		}
 	}
@@ -273,65 +280,4 @@ func containerOf(r *berth.Response) (berth.ContainerID, error) {
 		}
 	}
 	return "", nil
-}
-
-// fetch saves the files that commands have made since a time, below dir. Their
-// names were chosen in the container: none may lead out of dir.
-func fetch(ctx context.Context, c *client, container berth.ContainerID, dir string, since int64) error {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return err
-	}
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		return err
-	}
-	defer root.Close()
-	files := "/v1/containers/" + url.PathEscape(string(container)) + "/files"
-	for after := ""; ; {
-		var page struct {
-			Data    []berth.ContainerFile `json:"data"`
-			LastID  string                `json:"last_id"`
-			HasMore bool                  `json:"has_more"`
-		}
-		query := files + "?limit=100&order=asc"
-		if after != "" {
-			query += "&after=" + url.QueryEscape(after)
-		}
-		if err := c.call(ctx, "GET", query, nil, &page); err != nil {
-			return err
-		}
-		for _, f := range page.Data {
-			if f.Source != "assistant" || f.CreatedAt < since {
-				continue
-			}
-			name := strings.TrimPrefix(f.Path, berth.WorkDir+"/")
-			if err := fetchFile(ctx, c, files+"/"+url.PathEscape(string(f.ID))+"/content", root, name); err != nil {
-				return fmt.Errorf("%s: %w", f.Path, err)
-			}
-			fmt.Fprintf(os.Stderr, "  %s  %d bytes\n", filepath.Join(dir, name), f.Bytes)
-		}
-		if after = page.LastID; !page.HasMore {
-			return nil
-		}
-	}
-}
-
-func fetchFile(ctx context.Context, c *client, content string, root *os.Root, name string) error {
-	resp, err := c.do(ctx, http.MethodGet, content, "", nil)
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
-	if !fs.ValidPath(name) {
-		return errors.New("the name leads elsewhere")
-	}
-	if err := root.MkdirAll(path.Dir(name), 0o755); err != nil {
-		return err
-	}
-	f, err := root.Create(name)
-	if err != nil {
-		return err
-	}
-	_, err = io.Copy(f, resp.Body)
-	return errors.Join(err, f.Close())
 }

@@ -33,6 +33,7 @@ func newSessionExport() *cobra.Command {
 	}
 	connect := clientFlags(cmd)
 	out := cmd.Flags().StringP("output", "o", "", `file to write; "-" is the output. Default: RESPONSE.tar`)
+	force := cmd.Flags().Bool("force", false, "replace a file that is there already")
 	without := cmd.Flags().Bool("no-container", false, "leave the container out")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		path := "/v1/responses/" + url.PathEscape(args[0]) + "/bundle"
@@ -51,30 +52,13 @@ func newSessionExport() *cobra.Command {
 		if *out == "" {
 			*out = args[0] + ".tar"
 		}
-		n, err := writeWhole(*out, resp.Body)
+		n, err := saveAt(*out, resp.Body, 0o600, *force) // it may hold what is for its owner only
 		if err == nil {
 			fmt.Fprintf(cmd.ErrOrStderr(), "%s  %d bytes\n", *out, n)
 		}
 		return err
 	}
 	return cmd
-}
-
-// writeWhole writes a file that is there whole or not at all. It may hold what nobody
-// else should read.
-func writeWhole(path string, r io.Reader) (int64, error) {
-	f, err := os.OpenFile(path+".part", os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
-	if err != nil {
-		return 0, err
-	}
-	n, err := io.Copy(f, r)
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		os.Remove(f.Name())
-	}
-	return n, err
 }
 
 func newSessionImport() *cobra.Command {

@@ -1,0 +1,127 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"net/url"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"github.com/berth-run/berth"
+)
+
+// An outDir is where berth run saves the files that commands have made. What they are
+// called, and what is in them, was chosen in a sandbox.
+type outDir struct {
+	dir    string // none if it is empty
+	force  bool   // files that are there are replaced
+	hidden bool   // hidden files are saved, too
+}
+
+// check returns an error if the directory is not for fresh files. It is called before
+// the task is done, so that nothing is done in vain.
+func (o *outDir) check() error {
+	if o.dir == "" {
+		if o.force || o.hidden {
+			return errors.New("--force and --hidden are for --out")
+		}
+		return nil
+	}
+	dir, err := os.Open(o.dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	switch _, err := dir.ReadDir(1); {
+	case errors.Is(err, io.EOF) || err == nil && o.force:
+		return nil
+	case err != nil:
+		return err
+	}
+	return fmt.Errorf("--out %s: the directory is not empty; name a new one, or replace files in it with --force", o.dir)
+}
+
+// fetch saves the files that commands have made since a time. It goes on after a file
+// that cannot be saved, and then returns an error.
+func (o *outDir) fetch(ctx context.Context, c *client, container berth.ContainerID, since int64) error {
+	if err := os.MkdirAll(o.dir, 0o777); err != nil {
+		return err
+	}
+	root, err := os.OpenRoot(o.dir)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	files := "/v1/containers/" + url.PathEscape(string(container)) + "/files"
+	failed, hidden := 0, 0
+	for after := ""; ; {
+		var page struct {
+			Data    []berth.ContainerFile `json:"data"`
+			LastID  string                `json:"last_id"`
+			HasMore bool                  `json:"has_more"`
+		}
+		query := files + "?limit=100&order=asc"
+		if after != "" {
+			query += "&after=" + url.QueryEscape(after)
+		}
+		if err := c.call(ctx, "GET", query, nil, &page); err != nil {
+			return err
+		}
+		for _, f := range page.Data {
+			if f.Source != "assistant" || f.CreatedAt < since {
+				continue
+			}
+			name := strings.TrimPrefix(f.Path, berth.WorkDir+"/")
+			if fs.ValidPath(name) && !o.hidden && isHidden(name) {
+				hidden++
+				fmt.Fprintf(os.Stderr, "  %s  hidden, not saved\n", inLine(name))
+				continue
+			}
+			n, err := o.save(ctx, c, files+"/"+url.PathEscape(string(f.ID))+"/content", root, name)
+			if ctx.Err() != nil {
+				return err
+			}
+			if err != nil {
+				failed++
+				fmt.Fprintf(os.Stderr, "  %s  not saved: %s\n", inLine(f.Path), inLine(err.Error()))
+				continue
+			}
+			fmt.Fprintf(os.Stderr, "  %s  %d bytes\n", inLine(filepath.Join(o.dir, name)), n)
+		}
+		if after = page.LastID; !page.HasMore || after == "" {
+			break
+		}
+	}
+	if hidden > 0 {
+		fmt.Fprintf(os.Stderr, "%d hidden files stay in the container; --hidden saves them, too, and berth cp one of them\n", hidden)
+	}
+	if failed > 0 {
+		return fmt.Errorf("%d files were not saved", failed)
+	}
+	return nil
+}
+
+// save saves one file.
+func (o *outDir) save(ctx context.Context, c *client, content string, root *os.Root, name string) (int64, error) {
+	if !fs.ValidPath(name) || name == "." {
+		return 0, errors.New("the name leads elsewhere")
+	}
+	resp, err := c.do(ctx, http.MethodGet, content, "", nil)
+	if err != nil {
+		return 0, err
+	}
+	defer resp.Body.Close()
+	if err := root.MkdirAll(path.Dir(name), 0o777); err != nil {
+		return 0, err
+	}
+	return saveIn(root, name, resp.Body, 0o666, o.force)
+}

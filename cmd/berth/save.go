@@ -1,0 +1,125 @@
+package main
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// errExists is the error for a file that would be replaced without --force.
+var errExists = errors.New("there is a file of this name already; --force replaces it")
+
+// saveAt saves a file at a path of this machine; see saveIn.
+func saveAt(to string, body io.Reader, mode fs.FileMode, force bool) (int64, error) {
+	root, err := os.OpenRoot(filepath.Dir(to))
+	if err != nil {
+		return 0, err
+	}
+	defer root.Close()
+	n, err := saveIn(root, filepath.Base(to), body, mode, force)
+	if err != nil {
+		err = fmt.Errorf("%s: %w", to, err)
+	}
+	return n, err
+}
+
+// saveIn saves a file below root under a name; no link leads out of root. The file
+// appears whole or not at all, with a mode less what the umask takes. What is there
+// already is replaced with force only, and only if it is a regular file: a link, a
+// device or a pipe stays.
+func saveIn(root *os.Root, name string, body io.Reader, mode fs.FileMode, force bool) (int64, error) {
+	if err := replaceable(root, name, force); err != nil {
+		return 0, err
+	}
+	next := path.Join(path.Dir(name), ".berth-"+rand.Text())
+	f, err := root.OpenFile(next, os.O_CREATE|os.O_EXCL|os.O_WRONLY, mode)
+	if err != nil {
+		return 0, err
+	}
+	defer root.Remove(next)
+	n, err := io.Copy(f, body)
+	if err = errors.Join(err, f.Close()); err != nil {
+		return n, err
+	}
+	if !force {
+		// A link, unlike a rename, does not replace what has come meanwhile.
+		err := root.Link(next, name)
+		if err == nil || errors.Is(err, fs.ErrExist) {
+			return n, asExists(err)
+		}
+	}
+	// With force, or on a file system without links.
+	if err := replaceable(root, name, force); err != nil {
+		return n, err
+	}
+	return n, root.Rename(next, name)
+}
+
+// replaceable returns an error if a file must not be saved under a name.
+func replaceable(root *os.Root, name string, force bool) error {
+	st, err := root.Lstat(name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return err
+	case !st.Mode().IsRegular():
+		return fmt.Errorf("there is a %s of this name already", kindOf(st.Mode()))
+	case !force:
+		return errExists
+	}
+	return nil
+}
+
+func asExists(err error) error {
+	if err != nil {
+		return errExists
+	}
+	return nil
+}
+
+// kindOf names a file that is not a regular one.
+func kindOf(mode fs.FileMode) string {
+	switch {
+	case mode.IsDir():
+		return "directory"
+	case mode&fs.ModeSymlink != 0:
+		return "symbolic link"
+	case mode&fs.ModeNamedPipe != 0:
+		return "pipe"
+	case mode&fs.ModeDevice != 0:
+		return "device"
+	}
+	return "special file"
+}
+
+// isHidden reports whether programs may read or execute a file unasked because of its
+// name, which a sandbox has chosen: one that begins with a dot (.git/config, .envrc,
+// .vscode/tasks.json), HEAD, which makes any directory a git repository with a
+// configuration of its own, and names that only look like others or that some file
+// systems take for them.
+func isHidden(name string) bool {
+	for part := range strings.SplitSeq(name, "/") {
+		if strings.HasPrefix(part, ".") || strings.EqualFold(part, "HEAD") || strings.HasPrefix(strings.ToLower(part), "git~") {
+			return true
+		}
+		if !utf8.ValidString(part) || strings.ContainsFunc(part, invisible) {
+			return true
+		}
+	}
+	return false
+}
+
+// invisible reports whether a character is not seen in a name, or changes how others
+// are shown.
+func invisible(r rune) bool {
+	return unicode.IsControl(r) || unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp)
+}
