@@ -20,7 +20,7 @@ type ContainerBerth struct {
 	Isolation string `json:"isolation"`          // gvisor, microvm, docker, kubernetes or none
 	Template  string `json:"template"`           // digest of the template that it started from
 	Starting  bool   `json:"starting,omitempty"` // its first use will wait for it
-	Reason    string `json:"reason,omitempty"`   // why it is gone: expired, deleted, oom, killed or host
+	Reason    string `json:"reason,omitempty"`   // why it is gone: expired, deleted, oom, killed, host or disk
 
 	Paused       bool        `json:"paused,omitempty"`        // until its next use
 	FromSnapshot SnapshotID  `json:"from_snapshot,omitempty"` // the one that it started from

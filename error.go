@@ -20,7 +20,9 @@ const (
 	CodeRateLimited  Code = "rate_limit_exceeded" // here or upstream; try later
 	CodeUpstream     Code = "upstream_error"      // the model provider failed
 	CodeUnavailable  Code = "unavailable"         // this server cannot do it now
-	CodeInternal     Code = "internal"            // a fault of Berth; nothing of it reaches the client
+	// CodeInsufficientStorage: the volumes of this server have no room for anything new.
+	CodeInsufficientStorage Code = "insufficient_storage"
+	CodeInternal            Code = "internal" // a fault of Berth; nothing of it reaches the client
 )
 
 // An Error is the only error type that reaches a client. Code is for programs,

@@ -17,6 +17,7 @@ import (
 	"github.com/berth-run/berth/api/assistants"
 	"github.com/berth-run/berth/api/preview"
 	"github.com/berth-run/berth/bundle"
+	"github.com/berth-run/berth/diskspace"
 	"github.com/berth-run/berth/engine"
 	"github.com/berth-run/berth/files"
 	"github.com/berth-run/berth/internal/nofile"
@@ -170,8 +171,9 @@ type Options struct {
 	Usages     store.Usages
 	Currency   string // of costs; default usd
 	Webhooks   *webhook.Service
-	Observer   Observer    // default none
-	Seal       cipher.AEAD // for links to ports; as seal.New returns it
+	Space      *diskspace.Guard // of the volumes of the state; default none
+	Observer   Observer         // default none
+	Seal       cipher.AEAD      // for links to ports; as seal.New returns it
 	Log        *slog.Logger
 	Version    string // told by /healthz
 

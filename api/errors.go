@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"syscall"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/diskspace"
 	"github.com/berth-run/berth/store"
 )
 
@@ -23,16 +25,17 @@ var statuses = map[berth.Code]struct {
 	wireType string
 	wireCode string // unless the error brings its own
 }{
-	berth.CodeInvalid:      {http.StatusBadRequest, typeInvalid, ""},
-	berth.CodeUnauthorized: {http.StatusUnauthorized, typeInvalid, ""},
-	berth.CodeForbidden:    {http.StatusForbidden, typeInvalid, ""},
-	berth.CodeNotFound:     {http.StatusNotFound, typeInvalid, ""},
-	berth.CodeConflict:     {http.StatusConflict, typeInvalid, "conflict"},
-	berth.CodeTooLarge:     {http.StatusRequestEntityTooLarge, typeInvalid, "request_too_large"},
-	berth.CodeRateLimited:  {http.StatusTooManyRequests, typeRateLimit, "rate_limit_exceeded"},
-	berth.CodeUpstream:     {http.StatusBadGateway, typeServer, "upstream_error"},
-	berth.CodeUnavailable:  {http.StatusServiceUnavailable, typeServer, "unavailable"},
-	berth.CodeInternal:     {http.StatusInternalServerError, typeServer, ""},
+	berth.CodeInvalid:             {http.StatusBadRequest, typeInvalid, ""},
+	berth.CodeUnauthorized:        {http.StatusUnauthorized, typeInvalid, ""},
+	berth.CodeForbidden:           {http.StatusForbidden, typeInvalid, ""},
+	berth.CodeNotFound:            {http.StatusNotFound, typeInvalid, ""},
+	berth.CodeConflict:            {http.StatusConflict, typeInvalid, "conflict"},
+	berth.CodeTooLarge:            {http.StatusRequestEntityTooLarge, typeInvalid, "request_too_large"},
+	berth.CodeRateLimited:         {http.StatusTooManyRequests, typeRateLimit, "rate_limit_exceeded"},
+	berth.CodeUpstream:            {http.StatusBadGateway, typeServer, "upstream_error"},
+	berth.CodeUnavailable:         {http.StatusServiceUnavailable, typeServer, "unavailable"},
+	berth.CodeInsufficientStorage: {http.StatusInsufficientStorage, typeServer, "insufficient_storage"},
+	berth.CodeInternal:            {http.StatusInternalServerError, typeServer, ""},
 }
 
 // wireError is the body of an error's answer: {"error":{…}}, nulls explicit.
@@ -51,6 +54,8 @@ func describe(err error, requestID string) (int, wireError) {
 	switch {
 	case errors.Is(err, store.ErrNotFound) && !ok:
 		e = &berth.Error{Code: berth.CodeNotFound, Message: "What was asked for does not exist."}
+	case lacksStorage(err, e):
+		e = diskspace.Refused(err)
 	case !ok || e.Code == berth.CodeInternal:
 		e = &berth.Error{Code: berth.CodeInternal,
 			Message: "The server had an error while processing your request. Its log says more under request id " + requestID + "."}
@@ -64,6 +69,15 @@ func describe(err error, requestID string) (int, wireError) {
 		code = as.wireCode
 	}
 	return as.status, wireError{Message: e.Message, Type: cmp.Or(e.Type, as.wireType), Param: orNull(e.Param), Code: orNull(code)}
+}
+
+// lacksStorage reports whether an error that the client cannot mend comes of the host's
+// full or failing disk. e is the *berth.Error in err, or nil.
+func lacksStorage(err error, e *berth.Error) bool {
+	if e != nil && e.Code != berth.CodeInternal && e.Code != berth.CodeUnavailable {
+		return false
+	}
+	return errors.Is(err, store.ErrStorage) || errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }
 
 func orNull(s string) *string {

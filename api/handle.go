@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/diskspace"
 	"github.com/berth-run/berth/internal/conns"
 )
 
@@ -101,6 +102,9 @@ func (s *server) answer(w http.ResponseWriter, r *http.Request, h handler) {
 		x.caller = caller
 		err = checkClientID(x.clientID)
 	}
+	if err == nil {
+		err = s.admit(r)
+	}
 	if err == nil && s.Quota != nil {
 		x.rates = func(h http.Header) { s.writeRates(h, caller.Project) }
 	}
@@ -123,7 +127,7 @@ func (s *server) answer(w http.ResponseWriter, r *http.Request, h handler) {
 // logFailure logs an error that is not the client's, unless the client has gone.
 func (s *server) logFailure(ctx context.Context, requestID, path string, err error) {
 	switch berth.ErrorCode(err) {
-	case berth.CodeInternal, berth.CodeUpstream, berth.CodeUnavailable:
+	case berth.CodeInternal, berth.CodeUpstream, berth.CodeUnavailable, berth.CodeInsufficientStorage:
 		if ctx.Err() == nil {
 			s.Log.Error("a request failed", "request_id", requestID, "path", path, "err", err)
 		}
@@ -203,7 +207,9 @@ func (x *exchange) Write(p []byte) (int, error) {
 // fail answers with an error; a nil one is an internal error.
 func (x *exchange) fail(err error) {
 	status, e := describe(err, x.requestID)
-	if e, ok := errors.AsType[*berth.Error](err); ok {
+	if status == http.StatusInsufficientStorage {
+		writeRetry(x.Header(), diskspace.RetryAfter)
+	} else if e, ok := errors.AsType[*berth.Error](err); ok {
 		writeRetry(x.Header(), e.RetryAfter)
 	}
 	writeError(x, status, e)

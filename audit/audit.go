@@ -31,7 +31,7 @@ type Action string
 // The actions, with the fields that they fill beside Time, Project, Key and Container.
 const (
 	ContainerCreated Action = "container.created" // Template, Isolation, Snapshot
-	ContainerEnded   Action = "container.ended"   // Reason: expired, deleted, oom, killed or host; Snapshot. Once for each container
+	ContainerEnded   Action = "container.ended"   // Reason: expired, deleted, oom, killed, host or disk; Snapshot. Once for each container
 	ContainerErased  Action = "container.erased"  // Reason: key_destroyed or files_removed. Nothing of it is left; once for each that has ended
 	FileCreated      Action = "file.created"      // Object, Bytes
 	FileDeleted      Action = "file.deleted"      // Object

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"golang.org/x/mod/sumdb/note"
+	"golang.org/x/sys/unix"
 
 	"github.com/berth-run/berth"
 )
@@ -41,6 +42,7 @@ type Log struct {
 	search chan struct{} // has room for one: somebody searches the record
 
 	written, failed atomic.Int64
+	makeRoom        atomic.Pointer[func() bool]
 
 	mu     sync.Mutex
 	room   sync.Cond // the queue has become shorter, or the log was closed
@@ -70,6 +72,10 @@ func Open(dir string, log *slog.Logger) (*Log, error) {
 	go l.run()
 	return l, nil
 }
+
+// OnFull has f called when the disk is full. If f returns true, what was not written is
+// written again at once.
+func (l *Log) OnFull(f func() bool) { l.makeRoom.Store(&f) }
 
 // Record adds entries without waiting for the disk. They are written within
 // moments; a crash may lose those that are not yet. With the disk far behind, it
@@ -150,6 +156,9 @@ func (l *Log) run() {
 		l.queue = nil
 		l.mu.Unlock()
 		err := l.w.write(batch)
+		if makeRoom := l.makeRoom.Load(); makeRoom != nil && (errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT)) && (*makeRoom)() {
+			err = l.w.write(batch)
+		}
 		left := l.settle(batch, err)
 		if closed && (left == 0 || err != nil) {
 			return

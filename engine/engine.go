@@ -80,6 +80,7 @@ type Options struct {
 	Retry      Retry
 	Budget     berth.Budget // what a response may take at most; it can ask for less
 	Shell      tool.ShellLimits
+	Room       func() error  // an error for the client while no response may be stored; default none
 	Return     time.Duration // in which a client that was lost may ask again for the response that it named; default 10 s
 	Lease      time.Duration // how long a run stays this server's own without being renewed; default 30 s
 	Observer   Observer      // default none
@@ -119,6 +120,9 @@ func New(opts Options) *Engine {
 	if opts.Observer == nil {
 		opts.Observer = noObserver{}
 	}
+	if opts.Room == nil {
+		opts.Room = func() error { return nil }
+	}
 	e := &Engine{Options: opts, runs: map[berth.ResponseID]*run{}, claims: map[berth.ResponseID]chan struct{}{},
 		awaited: map[berth.ResponseID]int{}, past: newHistory(), seals: newSealer(opts.Key)}
 	e.base, e.detach = context.WithCancelCause(context.Background())
@@ -156,6 +160,11 @@ func (e *Engine) Create(ctx context.Context, caller berth.Caller, req *berth.Res
 }
 
 func (e *Engine) create(ctx context.Context, caller berth.Caller, req *berth.ResponseRequest, options []Option) (_ *berth.Response, err error) {
+	if req.Stored() {
+		if err := e.Room(); err != nil {
+			return nil, err
+		}
+	}
 	booked, err := e.book(ctx, caller.Project, req)
 	if err != nil {
 		return nil, err

@@ -35,6 +35,9 @@ func (k *Keeper) Create(ctx context.Context, caller berth.Caller, req CreateRequ
 // create makes what was planned.
 func (k *Keeper) create(ctx context.Context, caller berth.Caller, pl *plan) (*berth.Container, error) {
 	p, body := caller.Project, pl.body
+	if err := k.opts.Room(); err != nil {
+		return nil, err
+	}
 	most, err := k.opts.Quota(ctx, p)
 	if err != nil {
 		return nil, err

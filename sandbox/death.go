@@ -21,6 +21,7 @@ const (
 	reasonOOM     = string(driver.ReasonOOM)
 	reasonKilled  = string(driver.ReasonKilled)
 	reasonHost    = string(driver.ReasonHost)
+	reasonDisk    = "disk" // it was filling the host's volume
 )
 
 // burialTime bounds one attempt to remove what is left of a sandbox.
@@ -181,6 +182,9 @@ func (k *Keeper) death(ctx context.Context, s *sandbox) (reason string, err erro
 		stats, err = k.opts.Driver.Stats(ctx, string(s.id))
 		return err
 	})
+	if err == nil {
+		s.disk.Store(stats.Disk)
+	}
 	switch {
 	case errors.Is(err, driver.ErrNotFound):
 		return reasonHost, nil
@@ -214,6 +218,8 @@ func goneError(c *berth.Container, reason string) *berth.Error {
 		why = fmt.Sprintf("was not used for %d minutes", c.ExpiresAfter.Minutes)
 	case reasonOOM:
 		why = fmt.Sprintf("reached its memory limit of %s and was ended", c.MemoryLimit)
+	case reasonDisk:
+		why = "was ended because it was filling the disk of this server"
 	case reasonKilled:
 		why = "ended on its own or was killed"
 	default:

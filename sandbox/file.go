@@ -194,6 +194,9 @@ func (k *Keeper) write(ctx context.Context, s *sandbox, name string, r io.Reader
 	case err == nil:
 		return size, nil
 	case errors.Is(err, guest.ErrNoSpace):
+		if err := k.hostFull(ctx, s); err != nil {
+			return 0, err
+		}
 		return 0, &berth.Error{Code: berth.CodeTooLarge, Param: "file", Err: err,
 			Message: fmt.Sprintf("File '%s' does not fit: the disk of container '%s' is full.", name, s.id)}
 	case answered(err):

@@ -5,7 +5,7 @@
 // before its sandbox is destroyed. What a crash leaves half done, the next Start
 // puts right, in either direction.
 //
-//	Create ─▶ starting ─▶ running ─▶ expired (idle, oom, killed, host) ─▶ deleted
+//	Create ─▶ starting ─▶ running ─▶ expired (idle, oom, killed, host, disk) ─▶ deleted
 //
 // With a pool, sandboxes are ready before there are rows for them (pool.go).
 // Whoever uses a container holds it, which keeps it from expiring. Every death
@@ -85,6 +85,10 @@ type Options struct {
 	// number, or an error for the client if it may not start another. Default: any.
 	Quota func(ctx context.Context, p berth.ProjectID) (most int, err error)
 
+	// Room returns an error for the client while the host's volume has no space for
+	// another sandbox or snapshot. Default: there is always space.
+	Room func() error
+
 	OnExpiry     berth.OnExpiry // of containers that say nothing; default delete
 	SnapshotLife time.Duration  // of those that expiry leaves; default 30 days
 
@@ -136,6 +140,9 @@ func NewKeeper(opts Options) (*Keeper, error) {
 	}
 	if opts.Quota == nil {
 		opts.Quota = func(context.Context, berth.ProjectID) (int, error) { return -1, nil }
+	}
+	if opts.Room == nil {
+		opts.Room = func() error { return nil }
 	}
 	opts.IdleMinutes = cmp.Or(opts.IdleMinutes, 20)
 	opts.MaxIdleMinutes = cmp.Or(opts.MaxIdleMinutes, 7*24*60)

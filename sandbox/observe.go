@@ -19,7 +19,7 @@ type Observer interface {
 	// Started is told of a container that can be used, or could not be started, and
 	// how long that took since it was asked for.
 	Started(how string, took time.Duration)
-	// Ended is told why a container ended: expired, deleted, oom, killed or host.
+	// Ended is told why a container ended: expired, deleted, oom, killed, host or disk.
 	Ended(reason string)
 	// Ran is told of a command that ended: berth.LogShell or berth.LogExec, and ok,
 	// failed, timeout or unknown.

@@ -278,6 +278,9 @@ func (p *pool) step() (full bool, err error) {
 	if full {
 		return true, nil
 	}
+	if err := k.opts.Room(); err != nil {
+		return false, err
+	}
 	body := p.body(berth.ContainerID(berth.NewID(berth.PrefixContainer)), t.Digest)
 	s := k.newSandbox("", &body)
 	ctx, cancel := context.WithTimeout(s.life, startTime)

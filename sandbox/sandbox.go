@@ -33,6 +33,7 @@ type sandbox struct {
 	interring  atomic.Bool  // inter runs in the background
 	collecting atomic.Bool  // a scan is about to run in the background
 	rows       atomic.Int64 // of files in the store since a scan, at most; 0 before any
+	disk       atomic.Int64 // bytes on its disk, when it was last checked
 	leaving    atomic.Bool  // it is being kept as a snapshot, before it expires
 	crowded    atomic.Bool  // it has so many files that scans are slow
 	interred   bool         // nothing is left of it; owned by driver

@@ -48,6 +48,9 @@ func (k *Keeper) freeze(ctx context.Context, s *sandbox, to *berth.Snapshot) (*b
 	if k.opts.Snapshots == nil {
 		return nil, errNoSnapshots
 	}
+	if err := k.opts.Room(); err != nil {
+		return nil, err
+	}
 	if err := k.freezes.take(ctx); err != nil {
 		return nil, err
 	}
@@ -222,7 +225,9 @@ func (k *Keeper) notLeft(s *sandbox, err error) {
 		return // it has ended for another reason
 	}
 	s.mu.Lock()
-	s.attempts++
+	if berth.ErrorCode(err) != berth.CodeInsufficientStorage { // its files live until there is space for them
+		s.attempts++
+	}
 	last := s.attempts >= leaveAttempts
 	if !last {
 		s.respite = k.now().Add(leaveAgain)

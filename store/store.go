@@ -26,6 +26,9 @@ var (
 	// ErrConflict: the write does not follow on what is stored, because another
 	// run wrote first or the lease is somebody else's.
 	ErrConflict = errors.New("conflict")
+	// ErrStorage: the disk cannot take the write: it is full, or it fails. Nothing of
+	// the write was saved.
+	ErrStorage = errors.New("the disk cannot take it")
 )
 
 // A Store keeps the state of a server.

@@ -33,6 +33,7 @@ type Config struct {
 	Budget     BudgetConfig     `yaml:"budget"`
 	Preview    PreviewConfig    `yaml:"preview"`
 	Store      StoreConfig      `yaml:"store"`
+	Disk       DiskConfig       `yaml:"disk"`
 
 	// Limits are what projects may use, by id; those of "default" are for all that
 	// do not say otherwise. berth project limit gives a project others without a

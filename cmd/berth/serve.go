@@ -74,6 +74,9 @@ func serve(ctx context.Context, listen, metricsListen, state string, c *Config, 
 	if err != nil {
 		return err
 	}
+	if _, err := openSpace(state, c, log); err != nil { // a full disk must not hold the start up
+		return err
+	}
 	open, err := withoutKeys(ctx, state)
 	if err != nil {
 		return err

@@ -22,6 +22,7 @@ import (
 	"github.com/berth-run/berth/api"
 	"github.com/berth-run/berth/bundle"
 	"github.com/berth-run/berth/cmd/berth/embedded"
+	"github.com/berth-run/berth/diskspace"
 	"github.com/berth-run/berth/engine"
 	"github.com/berth-run/berth/files"
 	"github.com/berth-run/berth/image"
@@ -69,6 +70,10 @@ func newServer(ctx context.Context, state string, config *Config, log *slog.Logg
 		return s, err
 	}
 	s.later(func(context.Context) error { return unlock() })
+	space, err := openSpace(state, config, log)
+	if err != nil {
+		return s, err
+	}
 	owner, err := nodeID(state)
 	if err != nil {
 		return s, err
@@ -79,7 +84,7 @@ func newServer(ctx context.Context, state string, config *Config, log *slog.Logg
 		return s, err
 	}
 
-	db, err := openStore(ctx, state, sqlite.Options{Synchronous: config.Store.Synchronous, Log: log})
+	db, err := openStore(ctx, state, sqlite.Options{Synchronous: config.Store.Synchronous, Log: log, Room: space})
 	if err != nil {
 		return s, err
 	}
@@ -90,6 +95,7 @@ func newServer(ctx context.Context, state string, config *Config, log *slog.Logg
 		return s, err
 	}
 	s.later(func(context.Context) error { return record.Close() })
+	record.OnFull(space.MakeRoom)
 
 	bucket, err := fileblob.OpenBucket(filepath.Join(state, "files"), &fileblob.Options{CreateDir: true, NoTempDir: true, Metadata: fileblob.MetadataDontWrite})
 	if err != nil {
@@ -99,19 +105,19 @@ func newServer(ctx context.Context, state string, config *Config, log *slog.Logg
 	var quotas *quota.Quota
 	snapshots, err := openSnapshots(ctx, state, snapshot.Options{Objects: db, Seal: seal.New(key), Audit: record,
 		Count: func(ctx context.Context, p berth.ProjectID, kept int) error { return quotas.Snapshots(ctx, p, kept) },
-		Quota: func(ctx context.Context, p berth.ProjectID, bytes int64) error { return quotas.Store(ctx, p, bytes) }}, log)
+		Quota: within(space, diskspace.Snapshots, func(ctx context.Context, p berth.ProjectID, bytes int64) error { return quotas.Store(ctx, p, bytes) })}, log)
 	if err != nil {
 		return s, err
 	}
 	s.later(func(context.Context) error { return snapshots.Close() })
 	volumes, err := openVolumes(ctx, state, volume.Options{Objects: db, Seal: seal.New(key), Audit: record,
-		Quota: func(ctx context.Context, p berth.ProjectID, bytes int64) error { return quotas.Store(ctx, p, bytes) }}, log)
+		Quota: within(space, diskspace.Volumes, func(ctx context.Context, p berth.ProjectID, bytes int64) error { return quotas.Store(ctx, p, bytes) })}, log)
 	if err != nil {
 		return s, err
 	}
 	quotas = quota.New(quota.Options{Objects: db, Files: stored{db, snapshots.Library, volumes}, Usages: db, Limits: config.limits()})
 	uploads := files.New(db, bucket)
-	uploads.Quota, uploads.Audit = quotas.Store, record
+	uploads.Quota, uploads.Audit = within(space, diskspace.Files, quotas.Store), record
 	if err := uploads.Sweep(ctx, log); err != nil {
 		return s, err
 	}
@@ -138,6 +144,7 @@ func newServer(ctx context.Context, state string, config *Config, log *slog.Logg
 		Template: held.find, MayName: held.mayName,
 		Snapshots: snapshots.Library, OnExpiry: config.Containers.OnExpiry, SnapshotLife: config.Containers.SnapshotLife,
 		Quota:    quotas.Containers,
+		Room:     func() error { return space.Admit(diskspace.Sandboxes, diskspace.Snapshots) },
 		Observer: metrics.Sandbox{Metrics: s.metrics},
 		Limits:   driver.Limits{CPU: config.Containers.CPU, PIDs: config.Containers.PIDs, Disk: int64(config.Containers.Disk)},
 		Pools:    config.pools(), Starts: config.Containers.Starts,
@@ -150,6 +157,8 @@ func newServer(ctx context.Context, state string, config *Config, log *slog.Logg
 	}
 	s.later(held.startPruning(func(ctx context.Context) (map[string]bool, error) { return references(ctx, db, snapshots.Library) }, keeper, log))
 	s.later(func(context.Context) error { return keeper.Close() })
+	space.Start(keeper.Relieve)
+	s.later(func(context.Context) error { return space.Close() })
 
 	models, upstreams, err := newRouter(config, s.metrics.FirstToken, log)
 	if err != nil {
@@ -168,7 +177,7 @@ func newServer(ctx context.Context, state string, config *Config, log *slog.Logg
 		return s, err
 	}
 	eng := engine.New(engine.Options{Budget: budget, Responses: db, Runs: db, Objects: db, Journal: events, Models: models, Containers: containers{keeper},
-		Files: uploads, Owner: owner, Log: log, Key: key, Usages: db, Quota: quotas, Observer: metrics.Engine{Metrics: s.metrics},
+		Files: uploads, Owner: owner, Log: log, Key: key, Usages: db, Quota: quotas, Room: func() error { return space.Admit() }, Observer: metrics.Engine{Metrics: s.metrics},
 		Retry: engine.Retry{Attempts: config.Retry.Attempts, Patience: config.Retry.Patience, Final: config.Retry.Continue == "fail"},
 		Shell: tool.ShellLimits{Timeout: config.Shell.Timeout, MaxTimeout: config.Shell.MaxTimeout, Output: config.Shell.Output}})
 	s.leave = eng.Close
@@ -195,7 +204,7 @@ func newServer(ctx context.Context, state string, config *Config, log *slog.Logg
 		Responses: db, Objects: db, Keys: db, Usages: db,
 		Snapshots: snapshots.Library, Templates: held, Volumes: volumes, Bundles: bundles,
 		Quota: quotas, Upstreams: statuses(upstreams), Currency: config.Currency,
-		Webhooks: hooks, Observer: metrics.API{Metrics: s.metrics},
+		Webhooks: hooks, Space: space, Observer: metrics.API{Metrics: s.metrics},
 		Seal: seal.New(key), Log: log, Version: version, PreviewDomain: config.Preview.Domain})
 	return s, nil
 }
@@ -278,8 +287,10 @@ func lockState(state string) (unlock func() error, err error) {
 	if err := f.Truncate(0); err != nil {
 		return nil, err
 	}
-	_, err = fmt.Fprintln(f, os.Getpid())
-	return f.Close, err
+	if _, err := fmt.Fprintln(f, os.Getpid()); err != nil && !errors.Is(err, unix.ENOSPC) { // the lock holds without
+		return nil, errors.Join(err, f.Close())
+	}
+	return f.Close, nil
 }
 
 // nodeID is this server's name on leases, the same after each start.

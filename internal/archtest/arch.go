@@ -49,6 +49,7 @@ var Imports = map[string][]string{
 	"bundle":                    {"", "engine", "files", "guest", "image/layer", "internal/seal", "journal", "model", "sandbox", "snapshot", "store", "tool"},
 	"snapshot":                  {"", "audit", "image/layer", "internal/seal", "store"},
 	"journal":                   {"", "store"},
+	"diskspace":                 {"", "store"},
 	"project":                   {"", "store"},
 	"quota":                     {"", "project", "store"},
 	"webhook":                   {"", "egress", "store"},
@@ -75,15 +76,16 @@ var Imports = map[string][]string{
 	"sandbox/drivertest":        {"egress", "guest", "image/layer", "internal/longtest", "sandbox/driver"},
 	"sandbox":                   {"", "audit", "egress", "guest", "image/layer", "internal/nofile", "sandbox/driver", "snapshot", "store", "volume"},
 	"engine":                    {"", "internal/seal", "journal", "model", "store", "tool"},
-	"api":                       {"", "api/assistants", "api/preview", "bundle", "engine", "files", "guest", "internal/conns", "internal/nofile", "internal/sse", "journal", "quota", "sandbox", "snapshot", "store", "volume", "webhook"},
+	"api":                       {"", "api/assistants", "api/preview", "bundle", "diskspace", "engine", "files", "guest", "internal/conns", "internal/nofile", "internal/sse", "journal", "quota", "sandbox", "snapshot", "store", "volume", "webhook"},
 	"api/assistants":            {"", "engine", "journal", "model", "store"},
 	"api/preview":               {"", "egress"},
 	"internal/sse":              {},
 	"internal/archtest":         {},
+	"internal/disktest":         {},
 	"internal/dockertest":       {},
 	"internal/conns":            {},
 	"internal/nofile":           {},
-	"internal/metrics":          {"", "internal/conns", "sandbox", "store"},
+	"internal/metrics":          {"", "diskspace", "internal/conns", "sandbox", "store"},
 	"internal/seal":             {},
 	"internal/keyring":          {},
 	"internal/longtest":         {},
@@ -103,7 +105,7 @@ var Imports = map[string][]string{
 var Bans = map[string][]string{
 	"net/http":     {"api", "api/preview", "webhook", "egress", "internal/conns", "internal/contract", "internal/metrics", "guest", "guest/server", "model/upstream", "model/chat", "model/openai", "model/gemini", "model/anthropic", "model/modeltest", "bench", "cmd/berth", "e2e", "sandbox/drivertest", "image/registry"},
 	"database/sql": {"store/sqlite", "store/sqlite/query"},
-	"os/exec":      {"volume", "sandbox/host", "sandbox/gvisor", "sandbox/microvm", "sandbox/local", "sandbox/drivertest", "guest/boot", "guest/server", "image", "internal/dockertest", "store/storetest", "bench", "cmd/berth", "e2e"},
+	"os/exec":      {"volume", "sandbox/host", "sandbox/gvisor", "sandbox/microvm", "sandbox/local", "sandbox/drivertest", "guest/boot", "guest/server", "image", "internal/disktest", "internal/dockertest", "store/storetest", "bench", "cmd/berth", "e2e"},
 }
 
 // A file is what the rules look at in one source file.

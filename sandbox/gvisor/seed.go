@@ -5,8 +5,11 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/berth-run/berth/sandbox/driver"
@@ -36,7 +39,6 @@ func (d *Driver) seedPath() string { return filepath.Join(d.opts.StateDir, "seed
 func writeSeed(path string) error {
 	var buf bytes.Buffer
 	w := tar.NewWriter(&buf)
-	now := time.Now().Truncate(time.Second)
 	for _, e := range []struct {
 		name string
 		mode int64
@@ -51,7 +53,7 @@ func writeSeed(path string) error {
 		{name: "./mnt/", mode: 0o755},
 		{name: "." + dataDir + "/", mode: 0o755, uid: user},
 	} {
-		h := &tar.Header{Name: e.name, Mode: e.mode, Uid: e.uid, Gid: e.uid, Size: int64(len(e.body)), ModTime: now}
+		h := &tar.Header{Name: e.name, Mode: e.mode, Uid: e.uid, Gid: e.uid, Size: int64(len(e.body)), ModTime: seedTime}
 		if err := w.WriteHeader(h); err != nil {
 			return err
 		}
@@ -62,7 +64,28 @@ func writeSeed(path string) error {
 	if err := w.Close(); err != nil {
 		return err
 	}
+	if old, err := os.ReadFile(path); err == nil && bytes.Equal(old, buf.Bytes()) {
+		return nil // a full disk must not keep a server from starting
+	}
 	return driver.WriteFile(path, buf.Bytes(), 0o600)
+}
+
+// seedTime dates what is in the seed, always alike.
+var seedTime = time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// removeOthers removes what is in a directory, except the entries of which keep is the
+// name, or the name's beginning.
+func removeOthers(dir, keep string) error {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	for _, e := range entries {
+		if !strings.HasPrefix(e.Name(), keep) {
+			err = errors.Join(err, os.RemoveAll(filepath.Join(dir, e.Name())))
+		}
+	}
+	return err
 }
 
 // writeSkeleton makes the directory that is laid over every template: the guest
@@ -82,11 +105,11 @@ func writeSkeleton(root, guest string, sandboxes bool) (string, error) {
 	sum := sha256.Sum256(program)
 	dir := filepath.Join(root, hex.EncodeToString(sum[:8]))
 	if !sandboxes {
-		if err := os.RemoveAll(root); err != nil {
+		if err := removeOthers(root, filepath.Base(dir)); err != nil {
 			return "", err
 		}
 	}
-	if _, err := os.Stat(filepath.Join(dir, guestPath)); err == nil {
+	if have, err := os.ReadFile(filepath.Join(dir, guestPath)); err == nil && bytes.Equal(have, program) {
 		return dir, nil
 	}
 	for _, d := range []string{root, dir, filepath.Join(dir, filepath.Dir(guestPath)), filepath.Join(dir, guestRunDir)} {

@@ -66,7 +66,7 @@ func (d *DB) ContainerFiles(ctx context.Context, p berth.ProjectID, c berth.Cont
 }
 
 func (d *DB) DeleteContainerFile(ctx context.Context, p berth.ProjectID, c berth.ContainerID, id berth.CFileID) error {
-	return d.update(ctx, func(ctx context.Context, q *query.Queries) error { // its path is sealed with its container
+	return d.settle(ctx, func(ctx context.Context, q *query.Queries) error { // its path is sealed with its container
 		return found(q.DeleteContainerFile(ctx, query.DeleteContainerFileParams{Container: string(c), ID: string(id), Project: string(p)}))
 	})
 }

@@ -80,7 +80,7 @@ func (d *DB) ListContainers(ctx context.Context, p berth.ProjectID, name string,
 
 func (d *DB) UpdateContainer(ctx context.Context, p berth.ProjectID, id berth.ContainerID, change func(*berth.Container) error) (*store.Container, error) {
 	var out *store.Container
-	err := d.update(ctx, func(ctx context.Context, q *query.Queries) error {
+	err := d.settle(ctx, func(ctx context.Context, q *query.Queries) error {
 		box, err := q.GetContainer(ctx, query.GetContainerParams{ID: string(id), Project: string(p)})
 		if err != nil {
 			return err

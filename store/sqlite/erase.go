@@ -28,7 +28,7 @@ import (
 // erases the keys.
 func (d *DB) erase(ctx context.Context, do func(context.Context, *query.Queries) ([]int64, error)) error {
 	var gone []int64
-	err := d.update(ctx, func(ctx context.Context, q *query.Queries) error {
+	err := d.settle(ctx, func(ctx context.Context, q *query.Queries) error {
 		all, err := do(ctx, q)
 		gone = gone[:0]
 		for _, n := range all {

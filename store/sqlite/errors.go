@@ -29,7 +29,22 @@ func (d *DB) wrap(err error) error {
 	case sqlite3.SQLITE_CONSTRAINT_FOREIGNKEY: // what the row belongs to
 		return fmt.Errorf("%w: %w", store.ErrNotFound, err)
 	}
-	return fmt.Errorf("sqlite: %s: %w", d.path, explain(err))
+	err = fmt.Errorf("sqlite: %s: %w", d.path, explain(err))
+	if lacksStorage(e.Code()) {
+		return fmt.Errorf("%w: %w", store.ErrStorage, err)
+	}
+	return err
+}
+
+// lacksStorage reports whether a result of SQLite says that the disk does not take a
+// write.
+func lacksStorage(code int) bool {
+	switch code {
+	case sqlite3.SQLITE_IOERR_READ, sqlite3.SQLITE_IOERR_SHORT_READ, sqlite3.SQLITE_IOERR_CORRUPTFS, sqlite3.SQLITE_IOERR_DATA,
+		sqlite3.SQLITE_IOERR_NOMEM, sqlite3.SQLITE_IOERR_ACCESS, sqlite3.SQLITE_IOERR_AUTH:
+		return false
+	}
+	return code&0xff == sqlite3.SQLITE_FULL || code&0xff == sqlite3.SQLITE_IOERR
 }
 
 // explain puts what an operator can do about an error of SQLite before it.

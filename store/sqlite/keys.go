@@ -38,7 +38,7 @@ func (d *DB) ListKeys(ctx context.Context) ([]*berth.Key, error) {
 }
 
 func (d *DB) DeleteKey(ctx context.Context, id berth.KeyID) error {
-	return d.update(ctx, func(ctx context.Context, q *query.Queries) error {
+	return d.settle(ctx, func(ctx context.Context, q *query.Queries) error {
 		return found(q.DeleteKey(ctx, string(id)))
 	})
 }

@@ -156,7 +156,11 @@ func (d *DB) AppendEvents(ctx context.Context, p berth.ProjectID, id berth.Respo
 	if err != nil {
 		return err
 	}
-	return d.update(ctx, func(ctx context.Context, q *query.Queries) error {
+	save := d.update
+	if body != nil && body.Status.Final() {
+		save = d.settle
+	}
+	return save(ctx, func(ctx context.Context, q *query.Queries) error {
 		row, err := q.NextEvent(ctx, query.NextEventParams{ID: string(id), Project: string(p), LeaseOwner: owner})
 		if errors.Is(err, sql.ErrNoRows) {
 			return absentOr(ctx, q, p, id, store.ErrConflict)

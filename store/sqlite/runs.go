@@ -10,7 +10,7 @@ import (
 )
 
 func (d *DB) AcquireRun(ctx context.Context, p berth.ProjectID, id berth.ResponseID, lease store.Lease, now time.Time) error {
-	return d.update(ctx, func(ctx context.Context, q *query.Queries) error {
+	return d.settle(ctx, func(ctx context.Context, q *query.Queries) error {
 		n, err := q.AcquireRun(ctx, query.AcquireRunParams{Owner: lease.Owner, Until: lease.Until.UnixMilli(),
 			ID: string(id), Project: string(p), Now: now.UnixMilli()})
 		if err != nil || n > 0 {
@@ -21,7 +21,7 @@ func (d *DB) AcquireRun(ctx context.Context, p berth.ProjectID, id berth.Respons
 }
 
 func (d *DB) ReleaseRun(ctx context.Context, p berth.ProjectID, id berth.ResponseID, owner string) error {
-	return d.update(ctx, func(ctx context.Context, q *query.Queries) error {
+	return d.settle(ctx, func(ctx context.Context, q *query.Queries) error {
 		return q.ReleaseRun(ctx, query.ReleaseRunParams{ID: string(id), Project: string(p), LeaseOwner: owner})
 	})
 }
@@ -39,5 +39,5 @@ func (d *DB) OrphanedRuns(ctx context.Context, now time.Time) ([]store.RunRef, e
 }
 
 func (d *DB) ReleaseOwner(ctx context.Context, owner string) error {
-	return d.update(ctx, func(ctx context.Context, q *query.Queries) error { return q.ReleaseOwner(ctx, owner) })
+	return d.settle(ctx, func(ctx context.Context, q *query.Queries) error { return q.ReleaseOwner(ctx, owner) })
 }

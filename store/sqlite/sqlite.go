@@ -45,6 +45,19 @@ type Options struct {
 
 	// Log hears what goes wrong in the background; nil is silence.
 	Log *slog.Logger
+
+	// Room watches the disk; nil is nothing.
+	Room Room
+}
+
+// A Room knows how full the volume of the database is, and has a reserve.
+type Room interface {
+	// Refuse returns an error, which is store.ErrStorage, while the reserve is in use.
+	// Then only what frees space or ends something is written.
+	Refuse() error
+	// MakeRoom gives the reserve up. It reports whether a write that failed for want of
+	// space may succeed now.
+	MakeRoom() bool
 }
 
 // A DB is a store.Store in one file, with a file of keys beside it, in WAL mode: one writer, which gathers
@@ -53,6 +66,7 @@ type Options struct {
 type DB struct {
 	path string
 	log  *slog.Logger
+	room Room // nil is none
 
 	read    *sql.DB
 	queries *query.Queries // prepared on read
@@ -71,7 +85,7 @@ func Open(ctx context.Context, path string, opts *Options) (_ *DB, err error) {
 	if opts == nil {
 		opts = &Options{}
 	}
-	d := &DB{path: path, log: opts.Log}
+	d := &DB{path: path, log: opts.Log, room: opts.Room}
 	if d.log == nil {
 		d.log = slog.New(slog.DiscardHandler)
 	}

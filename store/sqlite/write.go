@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/berth-run/berth/store"
 	"github.com/berth-run/berth/store/sqlite/query"
 )
 
@@ -69,14 +70,33 @@ func (w *writer) close() error {
 	close(w.writes)
 	w.gate.Unlock()
 	<-w.ended
-	return errors.Join(w.queries.Close(), w.conn.Close())
+	var errs []error
+	for _, stmt := range []*sql.Stmt{w.begin, w.commit, w.rollback, w.savepoint, w.release, w.undo} {
+		errs = append(errs, stmt.Close()) // SQLite closes no connection before its statements
+	}
+	return errors.Join(append(errs, w.queries.Close(), w.conn.Close())...)
 }
 
 // update runs do in a transaction, together with what others write at the same
 // time. When it returns nil, the transaction has been committed. do may be called
 // more than once, and the last call counts.
 func (d *DB) update(ctx context.Context, do func(context.Context, *query.Queries) error) error {
+	if d.room != nil {
+		if err := d.room.Refuse(); err != nil {
+			return err
+		}
+	}
 	return d.wrap(d.writer.update(ctx, do))
+}
+
+// settle is update for what frees space or says how something ended. On a full disk
+// it uses the reserve.
+func (d *DB) settle(ctx context.Context, do func(context.Context, *query.Queries) error) error {
+	err := d.wrap(d.writer.update(ctx, do))
+	if d.room != nil && errors.Is(err, store.ErrStorage) && d.room.MakeRoom() {
+		err = d.wrap(d.writer.update(ctx, do))
+	}
+	return err
 }
 
 func (w *writer) update(ctx context.Context, do func(context.Context, *query.Queries) error) error {

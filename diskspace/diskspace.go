@@ -1,0 +1,377 @@
+// Package diskspace watches the volumes that hold a server's state, and holds a reserve
+// on one of them.
+//
+// Each volume has two floors. Below the low one nothing new is created: Admit refuses.
+// Below the critical one the container that writes the most is ended, until the volume
+// is above it. A reserve, a file whose blocks are allocated, is given up when the volume
+// of the database is full, so that deletions, the last events of responses and the audit
+// record can still be written; it is allocated again when there is room.
+package diskspace
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/store"
+)
+
+// An Area is a part of the state that has a directory.
+type Area string
+
+// The areas of a server.
+const (
+	Database  Area = "database" // and the audit record, and the reserve
+	Files     Area = "files"
+	Snapshots Area = "snapshots"
+	Sandboxes Area = "sandboxes"
+	Volumes   Area = "volumes"
+	Images    Area = "images"
+)
+
+const (
+	watchEvery = 250 * time.Millisecond
+	// watchClosely is the interval while a volume is near its low floor.
+	watchClosely = 50 * time.Millisecond
+	// startBytes is the part of the reserve that only a start gives up: without it
+	// SQLite could not even open the database.
+	startBytes = 2 << 20
+	// relieveAgain is how long the guard waits after no container was found to end.
+	relieveAgain = 5 * time.Second
+)
+
+// RetryAfter is how long clients that are refused are told to wait. OpenAI's clients
+// repeat a request on 507 as on 503, and wait that long before.
+const RetryAfter = 10 * time.Second
+
+// Options are a Guard's parts. Dir is needed.
+type Options struct {
+	Dir   string          // of the state; holds the reserve
+	Areas map[Area]string // directories; those that do not exist yet count as their parents
+	Log   *slog.Logger    // default silence
+
+	// Low and Critical are the floors of each volume, and Reserve the size of the
+	// reserve, in bytes. nil is a default by the size of the volume, 0 is none.
+	Low, Critical, Reserve *int64
+	// Inodes is the low floor of free inodes. nil is a default by their number.
+	Inodes *int64
+}
+
+// A Guard watches the volumes. It is safe for concurrent use.
+type Guard struct {
+	opts    Options
+	areas   []area
+	reserve reserve
+	refused atomic.Int64
+	poke    chan struct{} // has room for one: look now
+
+	relieve func(ctx context.Context, need int64) bool // set before Start
+
+	end  context.CancelFunc
+	done chan struct{}
+
+	mu      sync.Mutex // of all that follows
+	volumes []*volume
+}
+
+// An area is a directory and the volume that it is on.
+type area struct {
+	name Area
+	on   *volume
+}
+
+// Open measures the volumes and allocates the reserve, or gives it up if the volume is
+// full: a server can start then.
+func Open(opts Options) (*Guard, error) {
+	if opts.Log == nil {
+		opts.Log = slog.New(slog.DiscardHandler)
+	}
+	g := &Guard{opts: opts, poke: make(chan struct{}, 1)}
+	dirs := map[Area]string{Database: opts.Dir}
+	for name, dir := range opts.Areas {
+		dirs[name] = dir
+	}
+	for _, name := range []Area{Database, Files, Snapshots, Sandboxes, Volumes, Images} {
+		dir, ok := dirs[name]
+		if !ok {
+			continue
+		}
+		v, err := g.volumeOf(existing(dir))
+		if err != nil {
+			return nil, fmt.Errorf("measure free space: %w", err)
+		}
+		g.areas = append(g.areas, area{name, v})
+	}
+	state := g.areas[0].on
+	g.reserve = reserve{path: filepath.Join(opts.Dir, reserveName), want: state.reserveSize(opts.Reserve)}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.reserve.given = g.reserve.exists() && g.reserve.held() < g.reserve.want
+	g.tend(state)
+	if state.own < startBytes {
+		g.giveUp(state, 0)
+	}
+	return g, nil
+}
+
+// existing returns the directory, or the nearest one above it that exists.
+func existing(dir string) string {
+	for {
+		if _, err := os.Stat(dir); err == nil || dir == filepath.Dir(dir) {
+			return dir
+		}
+		dir = filepath.Dir(dir)
+	}
+}
+
+// volumeOf returns the volume of a directory: the same one for all its directories.
+func (g *Guard) volumeOf(dir string) (*volume, error) {
+	v, err := openVolume(dir, g.opts)
+	if err != nil {
+		return nil, err
+	}
+	for _, known := range g.volumes {
+		if known.dev == v.dev {
+			return known, nil
+		}
+	}
+	g.volumes = append(g.volumes, v)
+	return v, nil
+}
+
+// Start watches the volumes until Close. relieve is called while the volume of the
+// sandboxes is below its critical floor: it ends the container that writes the most and
+// returns true when its space has been freed, or false if none is worth ending. need is
+// how many bytes the volume is below the floor.
+func (g *Guard) Start(relieve func(ctx context.Context, need int64) bool) {
+	ctx, cancel := context.WithCancel(context.Background())
+	g.relieve, g.end, g.done = relieve, cancel, make(chan struct{})
+	go g.watch(ctx)
+}
+
+// Close ends the watching. The reserve stays.
+func (g *Guard) Close() error {
+	if g.end != nil {
+		g.end()
+		<-g.done
+	}
+	return nil
+}
+
+func (g *Guard) watch(ctx context.Context) {
+	defer close(g.done)
+	var rest time.Time // until which relieve is not called again
+	for {
+		need, wait := g.look()
+		// Before the reserve is given up: who fills the volume would fill that, too.
+		if need > 0 && time.Now().After(rest) && !g.relieve(ctx, need) {
+			rest = time.Now().Add(relieveAgain)
+		}
+		g.tendState()
+		select {
+		case <-time.After(wait):
+		case <-g.poke:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// look measures all volumes. It returns how far the volume of the
+// sandboxes is below its critical floor, and when to look again.
+func (g *Guard) look() (need int64, wait time.Duration) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	wait = watchEvery
+	for _, v := range g.volumes {
+		if err := v.measure(); err != nil {
+			g.opts.Log.Error("failed to measure free space", "dir", v.dir, "err", err)
+			continue
+		}
+		v.report(g.opts.Log)
+		if v.free < 2*v.low {
+			wait = watchClosely
+		}
+	}
+	for _, a := range g.areas {
+		if a.name == Sandboxes {
+			need = a.on.critical - a.on.free
+		}
+	}
+	return need, wait
+}
+
+func (g *Guard) tendState() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if v := g.areas[0].on; v.measure() == nil {
+		g.tend(v)
+	}
+}
+
+// tend gives the reserve up if the volume is nearly full, and allocates it if there is
+// room for it. g.mu is held.
+func (g *Guard) tend(v *volume) {
+	held := g.reserve.held()
+	switch {
+	case held > startBytes && v.own < v.critical/4:
+		g.giveUp(v, startBytes)
+	case held < g.reserve.want && v.own-(g.reserve.want-held) >= v.critical:
+		if err := g.reserve.allocate(); err != nil {
+			if !full(err) {
+				g.opts.Log.Warn("failed to allocate the reserve of disk space", "path", g.reserve.path, "bytes", g.reserve.want, "err", err)
+				g.reserve.want = 0 // the file system cannot
+			}
+			return
+		}
+		if g.reserve.given {
+			g.opts.Log.Info("reserve of disk space allocated again", "bytes", g.reserve.want)
+		}
+		g.reserve.given = false
+		_ = v.measure()
+	}
+}
+
+// giveUp gives the reserve up, but for leave bytes. It returns false if there is none.
+// g.mu is held.
+func (g *Guard) giveUp(v *volume, leave int64) bool {
+	held := g.reserve.held()
+	if held <= leave {
+		return false
+	}
+	if err := g.reserve.release(leave); err != nil {
+		g.opts.Log.Error("failed to give up the reserve of disk space", "path", g.reserve.path, "err", err)
+		return false
+	}
+	g.reserve.given = true
+	_ = v.measure()
+	g.opts.Log.Error("disk full: gave up the reserve; only deletions and ends are saved until there is room", "dir", v.dir, "free_bytes", v.own, "reserve_bytes", held-leave)
+	return true
+}
+
+// Admit returns an error for the client if nothing new may be stored in the database, or
+// in one of these areas.
+func (g *Guard) Admit(areas ...Area) error {
+	if g == nil {
+		return nil
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, a := range g.areas {
+		if a.name != Database && !contains(areas, a.name) {
+			continue
+		}
+		if err := a.on.measure(); err != nil || !a.on.isLow() {
+			continue
+		}
+		g.refused.Add(1)
+		g.wake()
+		return Refused(nil)
+	}
+	return nil
+}
+
+func contains(areas []Area, a Area) bool {
+	for _, one := range areas {
+		if one == a {
+			return true
+		}
+	}
+	return false
+}
+
+// Refused returns the error for a client whose request cannot be stored. cause, which may
+// be nil, is for the log.
+func Refused(cause error) *berth.Error {
+	return &berth.Error{Code: berth.CodeInsufficientStorage, RetryAfter: RetryAfter, Err: cause,
+		Message: "This server has no disk space left for anything new. Delete what you do not need (containers, files, snapshots, responses), or ask its operator for space, and send the request again."}
+}
+
+// Refuse implements sqlite.Room: while the reserve is in use, only what frees space or
+// ends something may be written.
+func (g *Guard) Refuse() error {
+	if g == nil {
+		return nil
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	v := g.areas[0].on
+	if !g.reserve.given || v.measure() == nil && v.own >= g.reserve.want {
+		return nil
+	}
+	return fmt.Errorf("%w: what is left of the disk is for deletions", store.ErrStorage)
+}
+
+// MakeRoom implements sqlite.Room: it gives the reserve up. It returns true if the
+// reserve is given up, by this call or an earlier one.
+func (g *Guard) MakeRoom() bool {
+	if g == nil {
+		return false
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.wake()
+	return g.giveUp(g.areas[0].on, startBytes) || g.reserve.given
+}
+
+// wake has the volumes looked at now.
+func (g *Guard) wake() {
+	select {
+	case g.poke <- struct{}{}:
+	default:
+	}
+}
+
+// Refusals returns how many requests Admit refused.
+func (g *Guard) Refusals() int64 { return g.refused.Load() }
+
+// Reserve returns how many bytes the reserve has now, and should have.
+func (g *Guard) Reserve() (held, want int64) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.reserve.held(), g.reserve.want
+}
+
+// A Reading is what is known of the volume of an area.
+type Reading struct {
+	Area          Area
+	Bytes, Free   int64 // of the volume; what an ordinary user may use
+	Inodes        int64 // 0 if the file system has no fixed number
+	InodesFree    int64
+	Low, Critical int64 // floors in bytes
+	IsLow         bool
+}
+
+// Readings measures the volumes and returns a reading for each area.
+func (g *Guard) Readings() []Reading {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	all := make([]Reading, 0, len(g.areas))
+	for _, a := range g.areas {
+		v := a.on
+		if v.measure() != nil {
+			continue
+		}
+		all = append(all, Reading{Area: a.name, Bytes: v.size, Free: v.free, Inodes: v.inodes, InodesFree: v.inodesFree,
+			Low: v.low, Critical: v.critical, IsLow: v.isLow()})
+	}
+	return all
+}
+
+// Err returns an error, for the operator, if a volume is below its low floor.
+func (g *Guard) Err() error {
+	var errs []error
+	for _, r := range g.Readings() {
+		if r.IsLow {
+			errs = append(errs, fmt.Errorf("%s: %d bytes and %d inodes are free", r.Area, r.Free, r.InodesFree))
+		}
+	}
+	return errors.Join(errs...)
+}

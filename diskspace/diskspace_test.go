@@ -1,0 +1,211 @@
+package diskspace_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/audit"
+	"github.com/berth-run/berth/diskspace"
+	"github.com/berth-run/berth/internal/disktest"
+	"github.com/berth-run/berth/store"
+	"github.com/berth-run/berth/store/sqlite"
+)
+
+func open(t *testing.T, dir string) *diskspace.Guard { return openWith(t, dir, nil) }
+
+func openWith(t *testing.T, dir string, reserve *int64) *diskspace.Guard {
+	t.Helper()
+	g, err := diskspace.Open(diskspace.Options{Dir: dir, Areas: map[diskspace.Area]string{diskspace.Sandboxes: filepath.Join(dir, "sandboxes")},
+		Reserve: reserve, Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+func refused(err error) bool { return berth.ErrorCode(err) == berth.CodeInsufficientStorage }
+
+// wait returns when done is true.
+func wait(t *testing.T, what string, done func() bool) {
+	t.Helper()
+	for end := time.Now().Add(30 * time.Second); !done(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("waited in vain until %s", what)
+		}
+	}
+}
+
+// The floors of a small volume, the reserve, and what is refused below each.
+func TestFloors(t *testing.T) {
+	dir := disktest.Ext4(t, 64<<20)
+	g := open(t, dir)
+	held, want := g.Reserve()
+	if held < want || want < 1<<20 {
+		t.Fatalf("the reserve has %d bytes of %d", held, want)
+	}
+	if err := g.Admit(diskspace.Sandboxes); err != nil {
+		t.Fatalf("an empty volume: got %v", err)
+	}
+	r := g.Readings()[0]
+	filler := disktest.Fill(t, dir, r.Low-1<<20)
+	if err := g.Admit(); !refused(err) || g.Refusals() != 1 {
+		t.Errorf("below the low floor: got %v and %d refusals, want %s", err, g.Refusals(), berth.CodeInsufficientStorage)
+	}
+	if err := g.Refuse(); err != nil {
+		t.Errorf("below the low floor the database refuses: %v", err)
+	}
+	if err := os.Remove(filler); err != nil {
+		t.Fatal(err)
+	}
+	if err := g.Admit(); err != nil {
+		t.Errorf("with space again: got %v", err)
+	}
+}
+
+// Below the critical floor the largest writer is ended, again and again until there is
+// space, and the reserve comes back then.
+func TestCritical(t *testing.T) {
+	dir := disktest.Ext4(t, 64<<20)
+	g := open(t, dir)
+	critical := g.Readings()[0].Critical
+	half := disktest.Fill(t, dir, 2*critical)
+	filler := disktest.Fill(t, dir, 0)
+	var calls atomic.Int64
+	g.Start(func(_ context.Context, need int64) bool {
+		if need <= 0 || need > critical {
+			t.Errorf("got a need of %d bytes, the floor is at %d", need, critical)
+		}
+		victim := filler
+		if calls.Add(1) > 1 {
+			victim = half
+		}
+		if err := os.Remove(victim); err != nil {
+			t.Error(err)
+		}
+		return true
+	})
+	defer g.Close()
+	wait(t, "the reserve is allocated again", func() bool {
+		held, want := g.Reserve()
+		return calls.Load() > 0 && held >= want
+	})
+	if err := g.Refuse(); err != nil {
+		t.Error(err)
+	}
+}
+
+// Small files take the inodes of a volume that has many bytes left.
+func TestInodes(t *testing.T) {
+	dir := disktest.Ext4(t, 64<<20, "-N", "1000")
+	g := open(t, dir)
+	if err := g.Admit(); err != nil {
+		t.Fatal(err)
+	}
+	for i := 0; ; i++ {
+		if err := os.WriteFile(filepath.Join(dir, fmt.Sprint("f", i)), nil, 0o600); err != nil {
+			break
+		}
+	}
+	if err := g.Admit(); !refused(err) {
+		t.Errorf("got %v, want %s", err, berth.CodeInsufficientStorage)
+	}
+}
+
+// On a volume without one free block: nothing new is stored, deletions and the audit
+// record are, a server opens its state, and its space is used again.
+func TestFullVolume(t *testing.T) {
+	dir := disktest.Ext4(t, 160<<20)
+	reserve := int64(16 << 20)
+	g := openWith(t, dir, &reserve)
+	openAll := func() (*sqlite.DB, *audit.Log) {
+		t.Helper()
+		db, err := sqlite.Open(t.Context(), filepath.Join(dir, "berth.db"), &sqlite.Options{Room: g})
+		if err != nil {
+			t.Fatal(err)
+		}
+		record, err := audit.Open(filepath.Join(dir, "audit"), slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Fatal(err)
+		}
+		record.OnFull(g.MakeRoom)
+		t.Cleanup(func() { db.Close(); record.Close() })
+		return db, record
+	}
+	db, record := openAll()
+	object := func(i int) *store.Object {
+		return &store.Object{ObjectKey: store.ObjectKey{Kind: "k", ID: fmt.Sprint("o", i)}, Body: []byte(`"` + strings.Repeat("x", 64<<10) + `"`)}
+	}
+	n := 0
+	for ; n < 50; n++ {
+		if err := db.CreateObjects(t.Context(), "p", object(n)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	filler := disktest.Fill(t, dir, 0)
+	for ; ; n++ { // into what is left of the write-ahead log
+		if err := db.CreateObjects(t.Context(), "p", object(n)); err != nil {
+			if !errors.Is(err, store.ErrStorage) {
+				t.Errorf("a write to a full volume: got %v, want %v", err, store.ErrStorage)
+			}
+			break
+		}
+	}
+	given := func() bool { held, want := g.Reserve(); return held < want }
+	for entries := 0; !given() || entries < 100; entries++ { // until one needs a block of the reserve
+		if entries > 10_000 {
+			t.Fatal("the audit record does not need the reserve")
+		}
+		e := audit.Entry{Action: audit.KeyCreated, Name: strings.Repeat("y", 500)}
+		if err := record.Commit(t.Context(), e); err != nil {
+			t.Fatalf("audit entry %d on a full volume: %v", entries, err)
+		}
+	}
+	for i := range n {
+		if err := db.DeleteObject(t.Context(), "p", object(i).ObjectKey); err != nil {
+			t.Fatalf("deletion %d on a full volume: %v", i, err)
+		}
+		if err := db.CreateObjects(t.Context(), "p", object(1000+i)); err == nil {
+			if given() && disktest.Free(t, dir) < 1<<20 {
+				t.Fatal("something new was written into the reserve")
+			}
+		}
+	}
+	if !given() {
+		t.Error("all this was done without the reserve")
+	}
+
+	// A start, after an orderly end, which removes the files that SQLite makes at a start.
+	if err := errors.Join(db.Close(), record.Close()); err != nil {
+		t.Fatal(err)
+	}
+	disktest.Fill(t, dir, 0)
+	g = openWith(t, dir, &reserve)
+	db, record = openAll()
+	if err := db.CreateObjects(t.Context(), "p", object(5000)); err == nil && disktest.Free(t, dir) < 64<<10 {
+		t.Error("something new was stored")
+	}
+	if err := db.DeleteObject(t.Context(), "p", object(1000).ObjectKey); err != nil && !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("a deletion after a start on a full volume: %v", err)
+	}
+	if err := os.Remove(filler); err != nil {
+		t.Fatal(err)
+	}
+	g.Start(func(context.Context, int64) bool { return false })
+	defer g.Close()
+	wait(t, "the reserve is allocated again", func() bool { held, want := g.Reserve(); return held >= want })
+	if err := db.CreateObjects(t.Context(), "p", object(6000)); err != nil {
+		t.Errorf("with space again: %v", err)
+	}
+	if err := errors.Join(db.Close(), record.Close()); err != nil {
+		t.Error(err)
+	}
+}
