@@ -17,7 +17,7 @@ type CreateRequest struct {
 	ExpiresAfter  *berth.ExpiresAfter   // default Options.IdleMinutes
 	NetworkPolicy *berth.NetworkPolicy  // default disabled
 	FileIDs       []berth.FileID        // put into berth.WorkDir before the first use
-	Env           []string              // KEY=value, of all commands; not kept in the store
+	Env           []string              // KEY=value, of all commands; sealed in the store
 	Source        berth.ContainerSource // default the server's template, and its way of expiring
 }
 
@@ -67,7 +67,7 @@ func (k *Keeper) create(ctx context.Context, caller berth.Caller, pl *plan) (*be
 		k.leave(s)
 		return nil, err
 	}
-	if err := k.opts.Store.CreateContainer(ctx, &store.Container{Project: p, Key: caller.Key, Body: body}); err != nil {
+	if err := k.saveNew(ctx, s, pl, caller.Key); err != nil {
 		// It may have been saved all the same; nobody knows its id.
 		err = errors.Join(err, ignoreNotFound(k.opts.Store.DeleteContainer(context.WithoutCancel(ctx), p, body.ID)))
 		if s.pool != nil {
@@ -78,14 +78,29 @@ func (k *Keeper) create(ctx context.Context, caller berth.Caller, pl *plan) (*be
 		return nil, err
 	}
 	k.recordCreated(s, caller.Key)
-	if err := k.saveSecrets(ctx, s); err != nil {
-		k.bury(s, reasonHost, startError(s.id, err), err, nil)
-		return nil, err
-	}
 	if !k.spawn(func() { k.launch(s, pl) }) {
+		k.bury(s, reasonDeleted, errStopping, nil, nil) // the caller does not learn its id
 		return nil, errStopping
 	}
 	return body, nil
+}
+
+// saveNew saves a container with all that its start needs, in one write: from then on
+// a crash of the server loses nothing of it.
+func (k *Keeper) saveNew(ctx context.Context, s *sandbox, pl *plan, key berth.KeyID) error {
+	start, err := k.startObject(s, pl)
+	if err != nil {
+		return fmt.Errorf("encode start record: %w", err)
+	}
+	also := []*store.Object{start}
+	secrets, err := k.secretsObject(s)
+	if err != nil {
+		return fmt.Errorf("encode secrets: %w", err)
+	}
+	if secrets != nil {
+		also = append(also, secrets)
+	}
+	return k.opts.Store.CreateContainer(ctx, &store.Container{Project: s.project, Key: key, Body: pl.body}, also...)
 }
 
 // checkFiles returns an error unless all files are there.

@@ -80,6 +80,9 @@ func (k *Keeper) record(ctx context.Context, s *sandbox) error {
 	if err := k.forgetSecrets(ctx, s); err != nil {
 		return err
 	}
+	if err := k.deleteStart(ctx, s); err != nil {
+		return fmt.Errorf("delete start record: %w", err)
+	}
 	if err := k.recordEnded(ctx, s, reason, kept); err != nil {
 		return err
 	}

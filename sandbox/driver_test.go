@@ -3,6 +3,7 @@ package sandbox
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"maps"
 	"net"
 	"os"
@@ -27,10 +28,13 @@ type memDriver struct {
 	// fail, if set, is asked before each call ("create", "start", …) is done. It
 	// may block. An error is returned without anything being done.
 	fail func(ctx context.Context, op, id string) error
+	// done, if set, is called when a call has been done, before it returns. It may block.
+	done func(ctx context.Context, op, id string)
 	// serve, if set, takes the place of the guest.
 	serve func(net.Conn)
 
 	busyOnly atomic.Bool // it cannot pause
+	mounts   atomic.Bool // it takes Spec.Mounts, and does not mount them
 
 	mu      sync.Mutex
 	boxes   map[string]*box
@@ -71,9 +75,12 @@ func (d *memDriver) do(ctx context.Context, op, id string) (func(), error) {
 		d.now++
 		d.most = max(d.most, d.now)
 	}
-	fail := d.fail
+	fail, done := d.fail, d.done
 	d.mu.Unlock()
 	end := func() {
+		if done != nil {
+			done(ctx, op, id)
+		}
 		d.mu.Lock()
 		defer d.mu.Unlock()
 		delete(d.busy, id)
@@ -116,7 +123,7 @@ func (d *memDriver) Create(ctx context.Context, spec driver.Spec) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.boxes[spec.ID] != nil {
-		return errors.New("it exists")
+		return fs.ErrExist
 	}
 	d.boxes[spec.ID] = &box{spec: spec, state: driver.StateCreated, dir: dir, accept: make(chan net.Conn)}
 	return nil
@@ -268,7 +275,7 @@ func (d *memDriver) List(context.Context) ([]string, error) {
 }
 
 func (d *memDriver) Features() driver.Features {
-	return driver.Features{Isolation: "none", Pause: !d.busyOnly.Load()}
+	return driver.Features{Isolation: "none", Pause: !d.busyOnly.Load(), Mounts: d.mounts.Load()}
 }
 
 // die ends a sandbox as if by itself.
@@ -307,6 +314,19 @@ func (d *memDriver) until(n int) {
 		case <-d.t.Context().Done():
 			d.t.Fatalf("%d sandboxes exist, want %d", have, n)
 		}
+	}
+}
+
+// idle waits until no call is under way.
+func (d *memDriver) idle() {
+	for {
+		d.mu.Lock()
+		busy, changed := len(d.busy), d.changed
+		d.mu.Unlock()
+		if busy == 0 {
+			return
+		}
+		<-changed
 	}
 }
 

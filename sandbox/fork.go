@@ -48,7 +48,7 @@ func (k *Keeper) forkFrom(ctx context.Context, caller berth.Caller, s *sandbox, 
 		// its programs trust.
 		pl.network = &network{policy: n.policy, secrets: n.secrets, ca: n.ca}
 	}
-	pl.then = func() { k.dispose(caller.Project, kept.ID) }
+	pl.dispose = kept.ID
 	return k.create(ctx, caller, pl)
 }
 

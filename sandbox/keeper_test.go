@@ -243,6 +243,7 @@ type spyStore struct {
 	mu      sync.Mutex
 	updates int
 	fail    func(op string) error // asked before a write; may be nil
+	saved   func(op string)       // called after an update; may be nil
 	read    func()                // called before the next list of files; may be nil
 }
 
@@ -266,12 +267,13 @@ func (s *spyStore) ContainerFiles(ctx context.Context, p berth.ProjectID, id ber
 
 func (s *spyStore) write(op string) error {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.updates++
-	if s.fail == nil {
+	fail := s.fail
+	s.mu.Unlock()
+	if fail == nil {
 		return nil
 	}
-	return s.fail(op)
+	return fail(op)
 }
 
 func (s *spyStore) failing(f func(op string) error) {
@@ -286,20 +288,27 @@ func (s *spyStore) count() int {
 	return s.updates
 }
 
-func (s *spyStore) CreateContainer(ctx context.Context, c *store.Container) error {
+func (s *spyStore) CreateContainer(ctx context.Context, c *store.Container, also ...*store.Object) error {
 	if err := s.write("create"); errors.Is(err, errSavedAnyway) {
-		return errors.Join(err, s.Store.CreateContainer(ctx, c))
+		return errors.Join(err, s.Store.CreateContainer(ctx, c, also...))
 	} else if err != nil {
 		return err
 	}
-	return s.Store.CreateContainer(ctx, c)
+	return s.Store.CreateContainer(ctx, c, also...)
 }
 
 func (s *spyStore) UpdateContainer(ctx context.Context, p berth.ProjectID, id berth.ContainerID, change func(*berth.Container) error) (*store.Container, error) {
 	if err := s.write("update"); err != nil {
 		return nil, err
 	}
-	return s.Store.UpdateContainer(ctx, p, id, change)
+	c, err := s.Store.UpdateContainer(ctx, p, id, change)
+	s.mu.Lock()
+	saved := s.saved
+	s.mu.Unlock()
+	if saved != nil {
+		saved("update")
+	}
+	return c, err
 }
 
 func (s *spyStore) DeleteContainer(ctx context.Context, p berth.ProjectID, id berth.ContainerID) error {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"time"
 
@@ -20,24 +21,77 @@ const (
 	dialTime   = 10 * time.Second
 )
 
-// launch starts a new sandbox. If that fails, the container ends.
+// launch starts a new sandbox. If that fails, the container ends, unless it failed
+// because the server stops: the next server starts it again.
 func (k *Keeper) launch(s *sandbox, pl *plan) {
-	defer close(s.started)
-	if pl.then != nil {
-		defer pl.then()
-	}
 	ctx, cancel := context.WithTimeout(s.life, startTime)
 	defer cancel()
 	how, err := k.start(ctx, s, pl)
-	if err != nil {
+	switch {
+	case err != nil && k.life.Err() != nil:
+		close(s.started)
+		return
+	case err != nil:
 		how = StartFailed
-		k.bury(s, reasonHost, startError(s.id, err), err, nil)
+		k.endStart(s, pl, err)
+	default:
+		if pl.again {
+			s.touch(k.now()) // it could not be used before
+		}
+		k.finishStart(s, pl)
 	}
 	k.opts.Observer.Started(how, time.Since(pl.asked))
 }
 
 // start makes a sandbox what was planned, and says how it came to be.
+//
+// If the server dies in one of the steps, all are done again, with another sandbox. The
+// processes of one that was restored from memory run at once, and what they send cannot
+// be taken back: they get their network after the step that ends that.
 func (k *Keeper) start(ctx context.Context, s *sandbox, pl *plan) (how string, err error) {
+	how = StartMemory
+	if !pl.adopted {
+		if how, err = k.fill(ctx, s, pl); err != nil {
+			return "", err
+		}
+	}
+	connect := func() error {
+		ctx, cancel := context.WithTimeout(ctx, guestTime)
+		defer cancel()
+		if err := k.connectOut(ctx, s); err != nil {
+			return stepError{"it could not be given its network", err}
+		}
+		return nil
+	}
+	save := func() error {
+		_, err := k.opts.Store.UpdateContainer(ctx, s.project, s.id, func(c *berth.Container) error {
+			c.Berth.Starting = false
+			return nil
+		})
+		if err != nil {
+			return stepError{"its state could not be saved", err}
+		}
+		return nil
+	}
+	steps := []func() error{connect, save}
+	if how == StartMemory {
+		steps = []func() error{save, connect, func() error { return k.deleteStart(ctx, s) }}
+	}
+	for _, step := range steps {
+		if err := step(); err != nil {
+			return "", err
+		}
+	}
+	return how, nil
+}
+
+// fill makes a sandbox with all that is to be in it.
+func (k *Keeper) fill(ctx context.Context, s *sandbox, pl *plan) (how string, err error) {
+	if pl.again {
+		if err := k.unmake(ctx, s); err != nil {
+			return "", stepError{"what an interrupted start left could not be removed", err}
+		}
+	}
 	spec := k.spec(pl.body, pl.rootfs)
 	if spec.Mounts, err = k.openVolumes(ctx, s); err != nil {
 		return "", stepError{"its volumes could not be mounted", err}
@@ -51,15 +105,7 @@ func (k *Keeper) start(ctx context.Context, s *sandbox, pl *plan) (how string, e
 	}{
 		{func() error { return k.restore(ctx, s, pl) }, "its snapshot could not be put in"},
 		{func() error { return s.setEnvironment(ctx, pl.env) }, "it could not be given its environment"},
-		{func() error { return k.connectOut(ctx, s) }, "it could not be given its network"},
 		{func() error { return k.addFiles(ctx, s, pl.files) }, "its files could not be put in"},
-		{func() error {
-			_, err := k.opts.Store.UpdateContainer(ctx, s.project, s.id, func(c *berth.Container) error {
-				c.Berth.Starting = false
-				return nil
-			})
-			return err
-		}, "its state could not be saved"},
 	} {
 		if err := step.do(); err != nil {
 			return "", stepError{step.failing, err}
@@ -131,10 +177,18 @@ func (k *Keeper) make(ctx context.Context, s *sandbox, spec driver.Spec, memory 
 	}
 	defer s.driver.give()
 	for again := true; ; again = false {
-		if err := k.opts.Driver.Create(ctx, spec); err != nil {
+		err := k.opts.Driver.Create(ctx, spec)
+		if again && errors.Is(err, fs.ErrExist) {
+			// An engine may finish what a server asked of it before that died.
+			if err := k.opts.Driver.Destroy(ctx, string(s.id)); err != nil {
+				return stepError{"a sandbox of its name could not be removed", err}
+			}
+			continue
+		}
+		if err != nil {
 			return stepError{"its sandbox could not be created", err}
 		}
-		err := k.startFrom(ctx, s, memory)
+		err = k.startFrom(ctx, s, memory)
 		if !again || !errors.Is(err, driver.ErrHung) {
 			return err
 		}

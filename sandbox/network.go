@@ -174,24 +174,25 @@ type sealed struct {
 	Authority []byte
 }
 
-// saveSecrets keeps the network's secrets where only this server can read them.
-func (k *Keeper) saveSecrets(ctx context.Context, s *sandbox) error {
+// secretsObject returns the object that holds the network's secrets so that only this
+// server can read them; nil if there are none.
+func (k *Keeper) secretsObject(s *sandbox) (*store.Object, error) {
 	if s.network == nil || len(s.network.secrets) == 0 {
-		return nil
+		return nil, nil
 	}
 	authority, err := s.network.ca.Marshal()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	plain, err := json.Marshal(sealed{s.network.secrets, authority})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	body, err := json.Marshal(k.opts.Seal.Seal(nil, nil, plain, bound(s)))
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return k.opts.Store.CreateObjects(ctx, s.project, &store.Object{ObjectKey: networkKey(s.id), CreatedAt: k.now().Unix(), Body: body})
+	return &store.Object{ObjectKey: networkKey(s.id), CreatedAt: k.now().Unix(), Body: body}, nil
 }
 
 // loadNetwork restores the network of a container that a former process made.

@@ -18,14 +18,18 @@ const defaultMemory = "1g"
 type plan struct {
 	asked  time.Time // when
 	body   *berth.Container
-	rootfs string // of its template, on the host
-	env    []string
+	rootfs string   // of its template, on the host
+	env    []string // the template's and the request's
 	files  []berth.FileID
 	from   *snapshot.Record // nil if it starts empty
 
+	requestEnv []string
+	dispose    berth.SnapshotID // removed when the start has ended
+	again      bool             // the server died during an earlier start
+	adopted    bool             // the earlier start lacks only the network
+
 	policy  *berth.NetworkPolicy // with its secrets
 	network *network             // another container's, in the place of policy; or nil
-	then    func()               // called when it has been started, or could not be; or nil
 }
 
 // plan checks a request. What can be refused is refused here.
@@ -59,7 +63,7 @@ func (k *Keeper) plan(ctx context.Context, p berth.ProjectID, req CreateRequest)
 	}); i >= 0 {
 		return nil, berth.Invalid("env", "An environment variable has no name, or a NUL in it.")
 	}
-	pl := &plan{asked: time.Now(), body: c, env: req.Env, files: req.FileIDs, policy: req.NetworkPolicy}
+	pl := &plan{asked: time.Now(), body: c, env: req.Env, requestEnv: req.Env, files: req.FileIDs, policy: req.NetworkPolicy}
 	if err := k.source(ctx, p, pl, req.Source); err != nil {
 		return nil, err
 	}

@@ -17,9 +17,9 @@ import (
 const respite = time.Minute
 
 // Start takes over what a former process left: containers whose sandboxes live go
-// on, with all that runs in them; those whose sandboxes are dead or missing end
-// with the reason; sandboxes that are no container's are destroyed. Then idle
-// containers expire from now on.
+// on, with all that runs in them; those that were still being started are started
+// again; those whose sandboxes are dead or missing end with the reason; sandboxes
+// that are no container's are destroyed. Then idle containers expire from now on.
 func (k *Keeper) Start(ctx context.Context) error {
 	recs, err := k.opts.Store.RunningContainers(ctx)
 	if err != nil {
@@ -85,6 +85,20 @@ func (k *Keeper) adopt(rec *store.Container, exists bool) error {
 		return err
 	}
 	k.retainVolumes(s)
+	start, err := k.loadStart(ctx, s)
+	switch damaged := errors.Is(err, errStartRecord); {
+	case damaged && rec.Body.Berth.Starting:
+		k.endStart(s, &plan{}, err)
+		return nil
+	case err != nil && !damaged:
+		return err
+	}
+	if start != nil && (rec.Body.Berth.Starting || start.Memory && exists) {
+		if unconnected != nil {
+			unconnected = stepError{"it could not be given its network", unconnected}
+		}
+		return k.startAgain(ctx, s, start, unconnected)
+	}
 	close(s.started)
 	lives := exists && !rec.Body.Berth.Starting
 	if err := k.recoverLog(ctx, s, lives); err != nil {

@@ -50,6 +50,9 @@ func TestStartReconciles(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
+	if err := h.store.DeleteObject(t.Context(), mine, startKey(half)); err != nil { // as servers did that had none
+		t.Fatal(err)
+	}
 	h.mu.Lock()
 	h.now = h.now.Add(time.Hour) // until somebody starts the server again
 	h.mu.Unlock()

@@ -207,6 +207,21 @@ func (l *Library) Record(ctx context.Context, p berth.ProjectID, id berth.Snapsh
 	return decode(o)
 }
 
+// Extend has a snapshot that expires before until expire then, also one that has expired
+// and was not removed yet. What the snapshot says of its expiry stays as it is.
+func (l *Library) Extend(ctx context.Context, p berth.ProjectID, id berth.SnapshotID, until time.Time) error {
+	_, err := l.opts.Objects.UpdateObject(ctx, p, key(id), func(o *store.Object) error {
+		if o.ExpiresAt != 0 {
+			o.ExpiresAt = max(o.ExpiresAt, until.Unix())
+		}
+		return nil
+	})
+	if errors.Is(err, store.ErrNotFound) {
+		return notFound(id)
+	}
+	return err
+}
+
 func expired(o *store.Object) bool { return o.ExpiresAt != 0 && o.ExpiresAt <= time.Now().Unix() }
 
 func decode(o *store.Object) (*Record, error) {

@@ -177,7 +177,9 @@ type Container struct {
 
 // Containers keeps containers.
 type Containers interface {
-	CreateContainer(ctx context.Context, c *Container) error
+	// CreateContainer saves a new container. ErrExists if the id is taken. Objects that
+	// belong to it are saved in the same transaction, on the terms of CreateObjects.
+	CreateContainer(ctx context.Context, c *Container, also ...*Object) error
 	GetContainer(ctx context.Context, p berth.ProjectID, id berth.ContainerID) (*Container, error)
 	// ListContainers returns one page and whether there is more; name "" is any.
 	ListContainers(ctx context.Context, p berth.ProjectID, name string, page Page) ([]*Container, bool, error)

@@ -10,7 +10,7 @@ import (
 	"github.com/berth-run/berth/store/sqlite/query"
 )
 
-func (d *DB) CreateContainer(ctx context.Context, c *store.Container) error {
+func (d *DB) CreateContainer(ctx context.Context, c *store.Container, also ...*store.Object) error {
 	key, err := d.keys.new()
 	if err != nil {
 		return err
@@ -22,8 +22,15 @@ func (d *DB) CreateContainer(ctx context.Context, c *store.Container) error {
 	row := query.CreateContainerParams{ID: string(c.Body.ID), Project: string(c.Project), CreatedAt: c.Body.CreatedAt,
 		Name: d.keys.hideName(c.Project, c.Body.Name), Status: string(c.Body.Status), Body: body, Seal: key.number,
 		Key: string(c.Key), MemoryLimit: c.Body.MemoryLimit, CountedUntil: c.Body.CreatedAt}
+	objects, err := d.objectRows(c.Project, also)
+	if err != nil {
+		return err
+	}
 	return d.update(ctx, func(ctx context.Context, q *query.Queries) error {
 		if err := q.CreateContainer(ctx, row); err != nil {
+			return err
+		}
+		if err := createObjects(ctx, q, objects); err != nil {
 			return err
 		}
 		return addUsage(ctx, q, &store.Usage{Project: c.Project, Kind: store.UsageContainer, Key: c.Key, Name: c.Body.MemoryLimit, Count: 1}, time.Now().Unix())
