@@ -3,7 +3,7 @@
 // A container is a row in the store and, while it runs, one sandbox of a driver.
 // The row speaks first: it is saved before its sandbox is made and says the end
 // before its sandbox is destroyed. What a crash leaves half done, the next Start
-// puts right, in either direction.
+// puts right, in either direction; an interrupted start is made again (restart.go).
 //
 //	Create ─▶ starting ─▶ running ─▶ expired (idle, oom, killed, host, disk) ─▶ deleted
 //
