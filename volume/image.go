@@ -192,10 +192,8 @@ func (i image) remove(ctx context.Context) error {
 			return &os.PathError{Op: "unmount", Path: i.dir, Err: err}
 		}
 	}
-	for _, path := range []string{i.path, i.dir} {
-		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
+	if err := os.Remove(i.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
 	}
-	return nil
+	return os.RemoveAll(i.dir) // in a copied state directory it has what was mounted in the original
 }

@@ -4,6 +4,7 @@
 // is shared with it but the API, unless volumes are. All state is the engine's; here is a name:
 //
 //	StateDir/instance               tells this state directory's things from others
+//	StateDir/instance.directory     which directory that is: a copy of it takes another name
 //	StateDir/mounts/ID/             what a sandbox shares with this machine, if the engine can
 //
 //	container berth-INSTANCE-ID     a sandbox, there as long as it is
@@ -111,7 +112,7 @@ func (d *Driver) open(ctx context.Context) (err error) {
 	if d.opts.StateDir, err = filepath.Abs(d.opts.StateDir); err != nil {
 		return err
 	}
-	if d.instance, err = driver.Instance(filepath.Join(d.opts.StateDir, "instance")); err != nil {
+	if d.instance, err = driver.Instance(d.opts.StateDir, d.discardCopies); err != nil {
 		return err
 	}
 	if d.client, err = connect(d.opts.Host); err != nil {
@@ -154,6 +155,13 @@ func (d *Driver) open(ctx context.Context) (err error) {
 		return err
 	}
 	return d.sweepImages(ctx, d.isTemplate)
+}
+
+// discardCopies removes what a copy of a state directory has of mounts. The engine's
+// containers, which bear the original's name, are left to that.
+func (d *Driver) discardCopies() error {
+	d.log.Warn("docker: the state directory is a copy; its sandboxes are left to the original", "dir", d.opts.StateDir)
+	return driver.Discard(d.mountsDir())
 }
 
 // Features says what the engine can do.

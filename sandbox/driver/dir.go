@@ -1,8 +1,6 @@
 package driver
 
 import (
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -114,24 +112,4 @@ func (d Dir) List() ([]string, error) {
 func BootID() (string, error) {
 	raw, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	return strings.TrimSpace(string(raw)), err
-}
-
-// Instance returns the random name in the file, which it makes at the first time.
-// It tells the things of one state directory from those of others, and stays with a
-// directory that is moved.
-func Instance(path string) (string, error) {
-	raw, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		var b [6]byte
-		rand.Read(b[:])
-		raw = []byte(hex.EncodeToString(b[:]))
-		err = WriteFile(path, raw, 0o600)
-	}
-	if err != nil {
-		return "", err
-	}
-	if _, err := hex.DecodeString(string(raw)); err != nil || len(raw) != 12 {
-		return "", fmt.Errorf("%s: not an instance name", path)
-	}
-	return string(raw), nil
 }

@@ -30,6 +30,7 @@ func (s *suite) lifecycle(t *testing.T) {
 	s.run(t, "ServerKilled", s.serverKilled)
 	s.run(t, "GuestEnded", s.guestEnded)
 	s.run(t, "NoDescriptors", s.noDescriptors)
+	s.run(t, "CopiedState", s.copiedState)
 	s.run(t, "TenAtOnce", s.tenAtOnce)
 	s.run(t, "Archive", s.archive)
 	s.run(t, "ArchiveChanges", s.archiveChanges)

@@ -6,6 +6,7 @@
 //
 //	StateDir/
 //	  instance             names the cgroups of this state directory
+//	  instance.directory   which directory that is: a copy of it takes another name
 //	  seed.tar             what every sandbox finds besides its template
 //	  skeleton/HASH/       the guest program, laid over every template
 //	  images/              of templates and of the skeleton, where they are not mounted
@@ -139,6 +140,12 @@ func (d *Driver) Features() driver.Features {
 // List returns the ids of all sandboxes that exist, alive or dead.
 func (d *Driver) List(context.Context) ([]string, error) { return d.dir.List() }
 
+// discardCopies removes what a copy of a state directory has of sandboxes.
+func (d *Driver) discardCopies() error {
+	d.log.Warn("gvisor: the state directory is a copy; its sandboxes are left to the original", "dir", d.opts.StateDir)
+	return driver.Discard(filepath.Join(d.opts.StateDir, "sandboxes"))
+}
+
 // prepareStateDir makes what all sandboxes share.
 func (d *Driver) prepareStateDir() (err error) {
 	if d.dir, err = driver.OpenDir(filepath.Join(d.opts.StateDir, "sandboxes")); err != nil {
@@ -166,7 +173,7 @@ func (d *Driver) prepareStateDir() (err error) {
 	} else {
 		d.seals = true
 	}
-	if d.instance, err = driver.Instance(filepath.Join(d.opts.StateDir, "instance")); err != nil {
+	if d.instance, err = driver.Instance(d.opts.StateDir, d.discardCopies); err != nil {
 		return err
 	}
 	if err := writeSeed(d.seedPath()); err != nil {

@@ -75,6 +75,14 @@ func Open(opts Options) (*Driver, error) {
 	if d.dir, err = driver.OpenDir(filepath.Join(opts.StateDir, "sandboxes")); err != nil {
 		return nil, fmt.Errorf("local: state directory: %w", err)
 	}
+	// Processes are told apart by the directory of their sandbox; a copy has others.
+	_, err = driver.Instance(opts.StateDir, func() error {
+		opts.Logger.Warn("unsafe-local: the state directory is a copy; its sandboxes are left to the original", "dir", opts.StateDir)
+		return driver.Discard(filepath.Join(opts.StateDir, "sandboxes"))
+	})
+	if err != nil {
+		return nil, fmt.Errorf("local: state directory: %w", err)
+	}
 	opts.Logger.Warn("unsafe-local: commands run on this machine without any isolation")
 	return d, nil
 }

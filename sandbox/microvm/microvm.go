@@ -145,6 +145,12 @@ func (d *Driver) Emulated() bool { return d.machine.emulated() }
 // List returns the ids of all sandboxes that exist, alive or dead.
 func (d *Driver) List(context.Context) ([]string, error) { return d.dir.List() }
 
+// discardCopies removes what a copy of a state directory has of sandboxes.
+func (d *Driver) discardCopies() error {
+	d.log.Warn("microvm: the state directory is a copy; its sandboxes are left to the original", "dir", d.opts.StateDir)
+	return driver.Discard(filepath.Join(d.opts.StateDir, "sandboxes"))
+}
+
 // prepareStateDir makes what all sandboxes share.
 func (d *Driver) prepareStateDir() (err error) {
 	if d.dir, err = driver.OpenDir(filepath.Join(d.opts.StateDir, "sandboxes")); err != nil {
@@ -167,7 +173,7 @@ func (d *Driver) prepareStateDir() (err error) {
 	if err := os.MkdirAll(d.rootDir(), 0o700); err != nil {
 		return err
 	}
-	if d.instance, err = driver.Instance(filepath.Join(d.opts.StateDir, "instance")); err != nil {
+	if d.instance, err = driver.Instance(d.opts.StateDir, d.discardCopies); err != nil {
 		return err
 	}
 	if err := d.dropImages(); err != nil {
