@@ -91,7 +91,7 @@ func copyOut(ctx context.Context, c *client, from place, to, user string, force 
 	}
 	defer body.Close()
 	if to == "-" {
-		_, err := io.Copy(os.Stdout, body)
+		_, err := io.Copy(onTerminal(os.Stdout), body)
 		return err
 	}
 	if st, err := os.Stat(to); err == nil && st.IsDir() {

@@ -32,7 +32,10 @@ func newExec() *cobra.Command {
 
   berth exec cntr_… -- ls -la /mnt/data
   berth exec -i cntr_… -- tar x < files.tar
-  berth exec -it cntr_… -- python3`,
+  berth exec -it cntr_… -- python3
+
+On a terminal output is shown without control characters, unless -t is given: a program
+with a terminal draws on yours, and can do all that programs here can do to it.`,
 		Args: cobra.MinimumNArgs(2),
 	}
 	connect := clientFlags(cmd)
@@ -52,7 +55,10 @@ func newAttach() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "attach CONTAINER",
 		Short: "Open a terminal in a live container",
-		Args:  cobra.ExactArgs(1),
+		Long: `Open a terminal in a live container. All that the container writes reaches your
+terminal as it is, control sequences included: titles, the screen, the clipboard where
+your terminal lets programs set it.`,
+		Args: cobra.ExactArgs(1),
 	}
 	connect := clientFlags(cmd)
 	cmd.Flags().StringVarP(&o.user, "user", "u", "", "user in the container")
@@ -96,12 +102,15 @@ func execute(ctx context.Context, c *guest.Client, command []string, o execOptio
 	if o.input {
 		go sendInput(ctx, p)
 	}
-	return output(ctx, p)
+	if o.tty {
+		return output(ctx, p, os.Stdout, os.Stderr)
+	}
+	return output(ctx, p, onTerminal(os.Stdout), onTerminal(os.Stderr))
 }
 
 // output writes what the process prints until it ends. If ctx ends first, so does
 // the process.
-func output(ctx context.Context, p *guest.Process) error {
+func output(ctx context.Context, p *guest.Process, stdout, stderr io.Writer) error {
 	for ev, err := range p.Events() {
 		switch {
 		case err != nil:
@@ -118,10 +127,10 @@ func output(ctx context.Context, p *guest.Process) error {
 		case ev.Ended:
 			return nil
 		}
-		if _, err := os.Stdout.Write(ev.Stdout); err != nil {
+		if _, err := stdout.Write(ev.Stdout); err != nil {
 			return err
 		}
-		if _, err := os.Stderr.Write(ev.Stderr); err != nil {
+		if _, err := stderr.Write(ev.Stderr); err != nil {
 			return err
 		}
 	}

@@ -128,7 +128,7 @@ func showProgress(p image.Progress) {
 	if p.Total > 0 {
 		count = fmt.Sprintf("%d/%d", p.Done, p.Total)
 	}
-	fmt.Fprintf(os.Stderr, "%6.1fs  %-9s %7s  %s\n", p.Elapsed.Seconds(), p.Phase, count, p.Step)
+	fmt.Fprintf(os.Stderr, "%6.1fs  %-9s %7s  %s\n", p.Elapsed.Seconds(), p.Phase, count, inLine(p.Step))
 }
 
 func newImageLs(open func() (*image.Library, error)) *cobra.Command {

@@ -7,14 +7,12 @@ import (
 	"fmt"
 	"io"
 	"net/url"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/internal/sse"
@@ -128,7 +126,7 @@ func (c *client) followOnce(ctx context.Context, path string, show func(*berth.C
 		}
 		var told struct{ Log *berth.ContainerLog }
 		if err := json.Unmarshal(ev.Data, &told); err != nil || told.Log == nil {
-			return fmt.Errorf("the server told %s: %.200s", ev.Type, ev.Data)
+			return fmt.Errorf("the server sent %s: %.200s", ev.Type, ev.Data)
 		}
 		if err := show(told.Log); err != nil {
 			return err
@@ -149,20 +147,12 @@ func printLog(w io.Writer, l *berth.ContainerLog) error {
 	took := time.Duration(l.DurationMS) * time.Millisecond
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s  %s  %s  %s  %s\n", time.Unix(l.CreatedAt, 0).Format(time.DateTime), l.Source, who, how, took)
-	fmt.Fprintf(&b, "$ %s\n", harmless(l.Command))
+	fmt.Fprintf(&b, "$ %s\n", l.Command)
 	for _, text := range []berth.LogText{l.Stdout, l.Stderr} {
-		if b.WriteString(harmless(text.Text)); text.Text != "" && !strings.HasSuffix(text.Text, "\n") {
+		if b.WriteString(text.Text); text.Text != "" && !strings.HasSuffix(text.Text, "\n") {
 			b.WriteByte('\n')
 		}
 	}
 	_, err := io.WriteString(w, b.String()+"\n")
 	return err
-}
-
-// harmless takes from a text what would be orders to the terminal that shows it.
-func harmless(text string) string {
-	if !term.IsTerminal(int(os.Stdout.Fd())) {
-		return text
-	}
-	return strings.Map(printable, text)
 }

@@ -28,12 +28,15 @@ func Main(args []string) int {
 	context.AfterFunc(ctx, stop) // the second signal ends the process at once
 	root := newRoot()
 	root.SetArgs(args)
+	root.SetOut(onTerminal(os.Stdout))
+	root.SetErr(&filter{w: os.Stderr})
 	err := root.ExecuteContext(ctx)
 	if exit, ok := errors.AsType[exitError](err); ok {
 		return int(exit)
 	}
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "berth:", strings.Map(printable, err.Error())) // a guest's words may be in it
+		// A guest's words may be in it, which must not look like a message of their own.
+		fmt.Fprintln(root.ErrOrStderr(), "berth:", strings.ReplaceAll(strings.TrimSpace(err.Error()), "\n", "\n  "))
 		return 1
 	}
 	return 0

@@ -7,7 +7,6 @@ import (
 	"os"
 	"strings"
 	"time"
-	"unicode"
 
 	"golang.org/x/term"
 
@@ -71,7 +70,7 @@ func (p *progress) show(ev *berth.Event) {
 	case berth.EventShellOutputDone:
 		took := time.Since(p.output[*ev.OutputIndex]).Seconds()
 		for _, c := range ev.Output {
-			end := p.paint("31", c.Outcome.Type)
+			end := p.paint("31", inLine(c.Outcome.Type))
 			if c.Outcome.ExitCode != nil && *c.Outcome.ExitCode == 0 {
 				end = p.paint("32", "exit 0")
 			} else if c.Outcome.ExitCode != nil {
@@ -85,7 +84,7 @@ func (p *progress) show(ev *berth.Event) {
 			p.files(ev.Item)
 		}
 	case berth.EventErrored:
-		p.line("%s", p.paint("31", ev.Error.Message))
+		p.line("%s", p.paint("31", inLine(ev.Error.Message)))
 	}
 }
 
@@ -99,7 +98,7 @@ func (p *progress) files(it *berth.Item) {
 		return
 	}
 	for _, f := range out.Berth.Files[:min(len(out.Berth.Files), shownFiles)] {
-		p.line("    %s %s", p.paint("33", changeSigns[f.Type]), firstLine(f.Path))
+		p.line("    %s %s", p.paint("33", changeSigns[f.Type]), inLine(f.Path))
 	}
 	if more := len(out.Berth.Files) - shownFiles + out.Berth.MoreFiles; more > 0 {
 		p.line("    … and %d files more", more)
@@ -119,29 +118,4 @@ func (p *progress) text(s string) {
 		p.atStart = strings.HasSuffix(part, "\n")
 		fmt.Fprint(p.w, strings.Map(printable, part))
 	}
-}
-
-// printable is r, unless it is an order to a terminal, or changes in which order what
-// comes after it is shown.
-func printable(r rune) rune {
-	switch {
-	case r == '\n' || r == '\t':
-		return r
-	case unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r):
-		return -1
-	}
-	return r
-}
-
-// inLine returns a text that somebody else chose as part of a line.
-func inLine(s string) string {
-	return strings.NewReplacer("\n", " ", "\t", " ").Replace(strings.Map(printable, s))
-}
-
-func firstLine(s string) string {
-	s, rest, _ := strings.Cut(strings.TrimSpace(s), "\n")
-	if rest != "" {
-		s += " …"
-	}
-	return strings.Map(printable, s)
 }

@@ -158,7 +158,7 @@ func (t *task) run(ctx context.Context, c *client, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(os.Stderr, "response %s  container %s\n", r.ID, container)
+	fmt.Fprintf(os.Stderr, "response %s  container %s\n", inLine(string(r.ID)), inLine(string(container)))
 	if t.out.dir != "" && container != "" {
 		if err := t.out.fetch(ctx, c, container, r.CreatedAt); err != nil {
 			return err

@@ -19,12 +19,13 @@ import (
 	"github.com/berth-run/berth"
 )
 
-// made serves a server on which every task makes the given files, and sets BERTH_URL.
-func made(t *testing.T, files [][2]string) {
+// made serves a server on which every task makes the given files and has the given
+// output items, and sets BERTH_URL.
+func made(t *testing.T, files [][2]string, output ...string) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /v1/responses", func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")
-		fmt.Fprint(w, `data: {"type":"response.completed","sequence_number":1,"response":{"id":"resp_1","object":"response","status":"completed","created_at":1,"output":[],`+
+		fmt.Fprint(w, `data: {"type":"response.completed","sequence_number":1,"response":{"id":"resp_1","object":"response","status":"completed","created_at":1,"output":[`+strings.Join(output, ",")+`],`+
 			`"tools":[{"type":"shell","environment":{"type":"container_reference","container_id":"cntr_1"}}]}}`+"\n\n")
 	})
 	mux.HandleFunc("GET /v1/containers/cntr_1/files", func(w http.ResponseWriter, r *http.Request) {

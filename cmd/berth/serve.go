@@ -64,7 +64,7 @@ func newLogger(format string) (*slog.Logger, error) {
 	case "text":
 		return slog.New(slog.NewTextHandler(os.Stderr, nil)), nil
 	case "json":
-		return slog.New(slog.NewJSONHandler(os.Stderr, nil)), nil
+		return slog.New(slog.NewJSONHandler(&filter{w: os.Stderr, json: true}, nil)), nil
 	}
 	return nil, fmt.Errorf("--log-format must be text or json, not %q", format)
 }

@@ -10,6 +10,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 
 	"github.com/berth-run/berth/bundle"
 )
@@ -46,6 +47,9 @@ func newSessionExport() *cobra.Command {
 		}
 		defer resp.Body.Close()
 		if *out == "-" {
+			if term.IsTerminal(int(os.Stdout.Fd())) {
+				return errors.New("a bundle is nothing for a terminal: name a file with --output")
+			}
 			_, err := io.Copy(cmd.OutOrStdout(), resp.Body)
 			return err
 		}

@@ -2,11 +2,17 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
+	"errors"
 	"io"
+	"log/slog"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/creack/pty"
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/audit"
@@ -41,6 +47,101 @@ func TestNoOrdersToTerminals(t *testing.T) {
 	p.text(name)
 	if i := strings.IndexFunc(out.String(), func(r rune) bool { return r != '\n' && r != '\t' && printable(r) < 0 }); i >= 0 {
 		t.Errorf("got %q", out.String()[max(0, i-40):i+10])
+	}
+}
+
+// onPTY runs a command line whose output is a terminal, and returns what that got.
+func onPTY(t *testing.T, args ...string) string {
+	t.Helper()
+	terminal, tty, err := pty.Open()
+	if err != nil {
+		t.Skipf("no terminals here: %v", err)
+	}
+	defer terminal.Close()
+	got := make(chan string)
+	go func() {
+		text, _ := io.ReadAll(terminal) // which ends with an error
+		got <- string(text)
+	}()
+	old := os.Stdout
+	os.Stdout = tty
+	code, said := commandLine(t, args...)
+	os.Stdout = old
+	tty.Close()
+	if code != 0 {
+		t.Errorf("berth %s: got %d %s", strings.Join(args, " "), code, said)
+	}
+	return <-got + said
+}
+
+// What a model answers, and what files are called, gives no orders to the terminal of
+// berth run; a pipe gets each byte.
+func TestAnswersGiveNoOrders(t *testing.T) {
+	evil := orders + "\x1b]52;c;Y3VybA==\x07"
+	text, _ := json.Marshal(evil)
+	made(t, [][2]string{{"bidi\u202egpj.sh", ""}, {"sub\u009b2J/x", ""}}, `{"type":"message","status":"completed","role":"assistant","content":[{"type":"output_text","annotations":[],"text":`+string(text)+`}]}`)
+	got := onPTY(t, "run", "--out", filepath.Join(t.TempDir(), "x"), "--hidden", "x")
+	if strings.ContainsAny(got, "\x1b\x07\x7f\u009b\u202e") || !strings.Contains(got, "52;c;Y3VybA==") || !strings.Contains(got, "bidigpj.sh") {
+		t.Errorf("a terminal got %q", got)
+	}
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	old := os.Stdout
+	os.Stdout = w
+	commandLine(t, "run", "x")
+	os.Stdout = old
+	w.Close()
+	if piped, err := io.ReadAll(r); err != nil || string(piped) != evil+"\n" {
+		t.Errorf("a pipe got %q, %v, want %q", piped, err, evil)
+	}
+}
+
+// Text that comes in pieces is filtered as a whole.
+func TestFilter(t *testing.T) {
+	text := "ä\u009bb\u202e€\x1b[2J\x9b\xff\t\nz😀\xe2\x82"
+	want := "äb€[2J\ufffd\ufffd\t\nz😀"
+	for size := 1; size <= len(text); size++ {
+		var out bytes.Buffer
+		f := filter{w: &out}
+		for rest := text; rest != ""; rest = rest[min(size, len(rest)):] {
+			if n, err := f.Write([]byte(rest[:min(size, len(rest))])); n != min(size, len(rest)) || err != nil {
+				t.Fatal(n, err)
+			}
+		}
+		if out.String() != want {
+			t.Errorf("in pieces of %d: got %q, want %q", size, out.String(), want)
+		}
+	}
+}
+
+// A line of the server's log is one line and gives no orders, in both formats.
+func TestLogGivesNoOrders(t *testing.T) {
+	for _, format := range []string{"text", "json"} {
+		r, w, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Close()
+		old := os.Stderr
+		os.Stderr = w
+		log, err := newLogger(format)
+		os.Stderr = old
+		if err != nil {
+			t.Fatal(err)
+		}
+		log.Info("name "+orders, "name", orders+"\nlevel=ERROR msg=forged", orders, "key", "group", slog.GroupValue(slog.String("x", orders)), "err", errors.New(orders))
+		w.Close()
+		text, err := io.ReadAll(r)
+		if err != nil || strings.Count(string(text), "\n") != 1 || strings.ContainsAny(string(text), "\x1b\r\x07\x7f\u009b\u202e") {
+			t.Errorf("%s: got %q, %v", format, text, err)
+		}
+		var record map[string]any
+		if format == "json" && (json.Unmarshal(text, &record) != nil || record["name"] != orders+"\nlevel=ERROR msg=forged") {
+			t.Errorf("got %q, want the name escaped and whole", text)
+		}
 	}
 }
 

@@ -41,7 +41,10 @@ terminal. CPU is in percent of one processor, since the picture before.`,
 			return fmt.Errorf("--interval must be 100ms or more")
 		}
 		c, ctx, out := connect(), cmd.Context(), cmd.OutOrStdout()
-		refresh := out == os.Stdout && term.IsTerminal(int(os.Stdout.Fd()))
+		refresh := term.IsTerminal(int(os.Stdout.Fd()))
+		if refresh {
+			out = os.Stdout // for control sequences of its own
+		}
 		var before map[berth.ContainerID]topLine
 		for {
 			lines, err := c.top(ctx, before)
