@@ -21,6 +21,7 @@ import (
 	"github.com/berth-run/berth/engine"
 	"github.com/berth-run/berth/files"
 	"github.com/berth-run/berth/internal/nofile"
+	"github.com/berth-run/berth/internal/ration"
 	"github.com/berth-run/berth/journal"
 	"github.com/berth-run/berth/quota"
 	"github.com/berth-run/berth/sandbox"
@@ -180,6 +181,8 @@ type Options struct {
 	// PreviewDomain is a domain below which each port of a container has a host of its
 	// own: PORT-CONTAINER.DOMAIN. Default: there are none.
 	PreviewDomain string
+
+	Readers *ration.Pool // of what is read to be sent; also of Journal; default no bound
 
 	MaxBody   int64         // of a JSON body, in bytes; default 64 MiB
 	Patience  time.Duration // with a client that neither sends nor reads when it should; default 1 min

@@ -212,7 +212,7 @@ func (s *server) listSome(ctx context.Context, p berth.ProjectID, kind store.Kin
 			}
 			found = append(found, o)
 		}
-		if !more {
+		if !more || len(objects) == 0 {
 			return found, false, nil
 		}
 		page.After = objects[len(objects)-1].ID

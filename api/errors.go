@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"encoding/json"
 	"errors"
+	"io"
 	"net/http"
+	"strconv"
 	"syscall"
 
 	"github.com/berth-run/berth"
@@ -104,13 +106,42 @@ func writeError(w http.ResponseWriter, status int, e wireError) {
 // writeJSON answers with a value that marshals. An error in writing means that
 // the client has gone.
 func writeJSON(w http.ResponseWriter, status int, v any) error {
-	body, err := json.Marshal(v)
-	if err != nil {
-		return err
+	body, ok := v.(json.RawMessage) // which came from the store, as it is sent
+	if !ok {
+		var err error
+		if body, err = json.Marshal(v); err != nil {
+			return err
+		}
 	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("X-Content-Type-Options", "nosniff")
-	w.WriteHeader(status)
-	_, _ = w.Write(body)
+	writePieces(w, status, body)
 	return nil
+}
+
+// writePieces answers with JSON that comes in pieces.
+func writePieces(w http.ResponseWriter, status int, pieces ...[]byte) {
+	size := 0
+	for _, piece := range pieces {
+		size += len(piece)
+	}
+	h := w.Header()
+	h.Set("Content-Type", "application/json")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Content-Length", strconv.Itoa(size))
+	w.WriteHeader(status)
+	deliver(w, pieces...)
+}
+
+// deliver writes a body. A client that does not read it is given up.
+func deliver(w http.ResponseWriter, pieces ...[]byte) {
+	out := io.Writer(w)
+	if x, ok := w.(*exchange); ok && x.patience > 0 {
+		patient := &patientWriter{w, http.NewResponseController(w), x.patience}
+		defer patient.renew() // the last bytes leave after the handler
+		out = patient
+	}
+	for _, piece := range pieces {
+		if _, err := out.Write(piece); err != nil {
+			return
+		}
+	}
 }

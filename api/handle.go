@@ -15,6 +15,7 @@ import (
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/diskspace"
 	"github.com/berth-run/berth/internal/conns"
+	"github.com/berth-run/berth/internal/ration"
 )
 
 // A handler answers one request of a caller who has been identified. An error
@@ -38,7 +39,7 @@ func (rt route) pattern() string {
 // happens, and a line in the log.
 func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	x := &exchange{ResponseWriter: w, start: time.Now(), requestID: berth.NewID(berth.PrefixRequest),
-		clientID: r.Header.Get(clientRequestID), observer: s.Observer}
+		clientID: r.Header.Get(clientRequestID), observer: s.Observer, patience: s.Patience}
 	w.Header().Set("x-request-id", x.requestID)
 	w.Header().Set("openai-version", "2020-10-01")
 	defer s.end(x, r)
@@ -108,6 +109,9 @@ func (s *server) answer(w http.ResponseWriter, r *http.Request, h handler) {
 	if err == nil && s.Quota != nil {
 		x.rates = func(h http.Header) { s.writeRates(h, caller.Project) }
 	}
+	held := s.Readers.Open(string(caller.Project))
+	defer held.Close()
+	r = r.WithContext(ration.With(r.Context(), held))
 	switch {
 	case err != nil:
 	case strings.HasPrefix(r.Pattern, "POST ") && r.Header.Get(idempotencyKey) != "":
@@ -159,9 +163,10 @@ type exchange struct {
 	http.ResponseWriter
 	start     time.Time
 	requestID string
-	clientID  string       // the client's own name for the request
-	caller    berth.Caller // zero until identified
-	status    int          // 0 until the header is written
+	clientID  string        // the client's own name for the request
+	caller    berth.Caller  // zero until identified
+	status    int           // 0 until the header is written
+	patience  time.Duration // with a client that does not read
 
 	observer Observer
 	closed   func() // tells it that an answer which lasts has ended; may be nil

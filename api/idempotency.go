@@ -87,7 +87,7 @@ func (s *server) once(x *exchange, r *http.Request, c berth.Caller, h handler) e
 		x.Header().Set("Content-Type", before.ContentType)
 		x.Header().Set("X-Content-Type-Options", "nosniff")
 		x.WriteHeader(before.Status)
-		_, _ = x.Write(answer)
+		deliver(x, answer)
 		return nil
 	}
 	return s.onceKept(x, r, c, key, print, sealer, h)
@@ -145,7 +145,7 @@ func (s *server) rename(ctx context.Context, p berth.ProjectID, key store.Object
 
 // onceKept runs a handler, keeps its answer and then gives it.
 func (s *server) onceKept(x *exchange, r *http.Request, c berth.Caller, key store.ObjectKey, print *fingerprint, sealer sealer, h handler) error {
-	buffer := &buffered{ResponseWriter: x.ResponseWriter}
+	buffer := &buffered{ResponseWriter: x.ResponseWriter, patience: x.patience}
 	x.ResponseWriter = buffer
 	defer func() {
 		buffer.pass()
@@ -263,6 +263,8 @@ type buffered struct {
 	status  int
 	body    bytes.Buffer
 	through bool
+
+	patience time.Duration // with a client that does not read
 }
 
 // Unwrap serves http.ResponseController, which flushes streams only.
@@ -298,5 +300,7 @@ func (b *buffered) pass() {
 		return
 	}
 	b.ResponseWriter.WriteHeader(b.status)
-	_, _ = b.ResponseWriter.Write(b.body.Bytes())
+	out := &patientWriter{b.ResponseWriter, http.NewResponseController(b.ResponseWriter), b.patience}
+	defer out.renew() // the last bytes leave after the handler
+	_, _ = out.Write(b.body.Bytes())
 }

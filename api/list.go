@@ -143,9 +143,14 @@ func (q *query) list(name string, values []string) {
 	}
 }
 
+// pageBytes is how much a page of a list holds, unless one entry is larger. What does
+// not fit is on the next page.
+const pageBytes = 8 << 20
+
 // page reads limit, order and after.
 func (q *query) page(limit, most int64) store.Page {
 	return store.Page{
+		Bytes:     pageBytes,
 		Limit:     int(q.integer("limit", limit, 1, most)),
 		Ascending: q.oneOf("order", "asc", "desc") == "asc",
 		After:     q.text("after"),

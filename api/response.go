@@ -4,12 +4,14 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"slices"
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/engine"
+	"github.com/berth-run/berth/internal/jsonscan"
 	"github.com/berth-run/berth/store"
 )
 
@@ -30,11 +32,9 @@ func (s *server) createResponse(w http.ResponseWriter, r *http.Request, c berth.
 	case req.Background:
 		return writeJSON(w, http.StatusOK, created)
 	}
-	final, err := s.final(r.Context(), c.Project, created.ID)
-	if err != nil {
-		return err
-	}
-	return writeJSON(w, http.StatusOK, final)
+	return s.final(r.Context(), c.Project, created.ID, func(final json.RawMessage) error {
+		return writeJSON(w, http.StatusOK, final)
+	})
 }
 
 // create has a decoded request answered: of a POST or of a socket.
@@ -51,33 +51,40 @@ func obfuscates(req *berth.ResponseRequest) bool {
 	return req.StreamOptions == nil || req.StreamOptions.IncludeObfuscation == nil || *req.StreamOptions.IncludeObfuscation
 }
 
-// final waits for the end of a response and returns its object. One that failed
+// final waits for the end of a response and has its object answered. One that failed
 // with nothing done is an error, as it is with the hosted service, which clients
 // try again by themselves. After something was done that would do it twice.
-func (s *server) final(ctx context.Context, p berth.ProjectID, id berth.ResponseID) (json.RawMessage, error) {
+func (s *server) final(ctx context.Context, p berth.ProjectID, id berth.ResponseID, answer func(json.RawMessage) error) error {
 	var failure berth.Event
 	for ev, err := range s.Journal.Follow(ctx, p, id, -1) {
 		if err != nil {
-			return nil, followError(ctx, id, err)
+			return followError(ctx, id, err)
 		}
 		if ev.Type == berth.EventErrored {
 			if err := json.Unmarshal(ev.Data, &failure); err != nil {
-				return nil, err
+				return err
 			}
 		}
-		if ev.Type.Final() {
-			var end struct{ Response json.RawMessage }
+		if !ev.Type.Final() {
+			continue
+		}
+		start, end, ok := jsonscan.Field(ev.Data, "response")
+		if !ok {
+			return fmt.Errorf("the last event of %s has no response", id)
+		}
+		object := ev.Data[start:end:end]
+		if ev.Type == berth.EventFailed && failure.Error != nil {
 			var body struct{ Output []berth.Item }
-			if err := errors.Join(json.Unmarshal(ev.Data, &end), json.Unmarshal(end.Response, &body)); err != nil {
-				return nil, err
+			if err := json.Unmarshal(object, &body); err != nil {
+				return err
 			}
-			if ev.Type == berth.EventFailed && failure.Error != nil && !slices.ContainsFunc(body.Output, isDeed) {
-				return nil, failed(failure.Error)
+			if !slices.ContainsFunc(body.Output, isDeed) {
+				return failed(failure.Error)
 			}
-			return end.Response, nil
 		}
+		return answer(object)
 	}
-	return nil, errors.New("the journal of " + string(id) + " has no end")
+	return errors.New("the journal of " + string(id) + " has no end")
 }
 
 // isDeed reports whether an item is more than words.
@@ -129,14 +136,26 @@ func (s *server) getResponse(w http.ResponseWriter, r *http.Request, c berth.Cal
 	if !stream && r.URL.Query().Has("starting_after") {
 		return berth.Invalid("starting_after", "The 'starting_after' parameter is only allowed when 'stream' is enabled.")
 	}
-	rec, err := s.response(r, c)
+	id := berth.ResponseID(r.PathValue("response"))
+	state, err := s.Responses.ResponseState(r.Context(), c.Project, id)
+	if errors.Is(err, store.ErrNotFound) || err == nil && !state.Stored {
+		return responseNotFound(id)
+	}
 	if err != nil {
 		return err
 	}
 	if stream {
-		return s.stream(w, r, c.Project, rec.Body.ID, after, obfuscate)
+		return s.stream(w, r, c.Project, id, after, obfuscate)
 	}
-	return writeJSON(w, http.StatusOK, rec.Body)
+	pieces, err := s.Responses.ReadResponse(r.Context(), c.Project, id)
+	if errors.Is(err, store.ErrNotFound) {
+		return responseNotFound(id)
+	}
+	if err != nil {
+		return err
+	}
+	writePieces(w, http.StatusOK, pieces...)
+	return nil
 }
 
 // streamInBody reports whether a GET asks for a stream in a body of its own, as

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"strings"
@@ -47,7 +48,7 @@ func FuzzFrame(f *testing.F) {
 		var ev struct {
 			StreamID string `json:"stream_id"`
 		}
-		if err := json.Unmarshal(shown, &ev); err != nil || ev.StreamID != fr.lane {
+		if err := json.Unmarshal(bytes.Join(shown, nil), &ev); err != nil || ev.StreamID != fr.lane {
 			t.Fatalf("got event %s (%v), want it in lane %q", shown, err, fr.lane)
 		}
 	})

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"io"
@@ -52,16 +53,16 @@ func (k *socket) message() (text bool, data []byte, err error) {
 	return kind == websocket.MessageText, data, err
 }
 
-// send sends one message to the client, and ends the connection if that takes it
-// too long.
-func (k *socket) send(data []byte) error {
+// send sends one message to the client, in pieces, and ends the connection if that
+// takes it too long.
+func (k *socket) send(pieces ...[]byte) error {
 	k.writing.Lock()
 	defer k.writing.Unlock()
 	ctx, giveUp := context.WithCancel(context.Background())
 	defer giveUp()
 	patience := k.patience(giveUp)
 	defer patience.Stop()
-	err := k.write(ctx, data, patience)
+	err := k.write(ctx, pieces, patience)
 	if err != nil {
 		k.leave(errClientLeft)
 		_ = k.conn.CloseNow()
@@ -73,22 +74,28 @@ func (k *socket) send(data []byte) error {
 
 // write sends a message, a long one in fragments, so that the client's time is
 // for each of them.
-func (k *socket) write(ctx context.Context, data []byte, patience *patience) error {
-	const piece = 32 << 10
-	if len(data) <= piece {
-		return k.conn.Write(ctx, websocket.MessageText, data)
+func (k *socket) write(ctx context.Context, pieces [][]byte, patience *patience) error {
+	const fragment = 32 << 10
+	size := 0
+	for _, data := range pieces {
+		size += len(data)
+	}
+	if size <= fragment {
+		return k.conn.Write(ctx, websocket.MessageText, bytes.Join(pieces, nil))
 	}
 	w, err := k.conn.Writer(ctx, websocket.MessageText)
 	if err != nil {
 		return err
 	}
-	for len(data) > 0 {
-		n, err := w.Write(data[:min(piece, len(data))])
-		if err != nil {
-			return err
+	for _, data := range pieces {
+		for len(data) > 0 {
+			n, err := w.Write(data[:min(fragment, len(data))])
+			if err != nil {
+				return err
+			}
+			data = data[n:]
+			patience.renew()
 		}
-		data = data[n:]
-		patience.renew()
 	}
 	return w.Close()
 }

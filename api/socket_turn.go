@@ -118,7 +118,7 @@ func (t *turn) answer() error {
 			}
 			return followError(ctx, t.response, err)
 		}
-		if t.send(t.frame.shown(ev.Data)) != nil {
+		if t.send(t.frame.shown(ev.Data)...) != nil {
 			return nil // the client has gone or has stopped reading
 		}
 		if ev.Type.Final() {
@@ -128,17 +128,19 @@ func (t *turn) answer() error {
 	return nil
 }
 
-// shown returns an event as the client of the frame sees it.
-func (f *frame) shown(event []byte) []byte {
+// shown returns an event as the client of the frame sees it, in pieces.
+func (f *frame) shown(event []byte) [][]byte {
+	var tail []byte
 	if obfuscates(f.req) {
-		event = obfuscated(event)
+		event, tail = obfuscated(event)
 	}
-	if f.lane == "" || !bytes.HasSuffix(event, []byte("}")) {
-		return event
+	if tail == nil && f.lane != "" && bytes.HasSuffix(event, []byte("}")) {
+		event, tail = event[:len(event)-1], []byte("}")
 	}
-	out := make([]byte, 0, len(event)+len(f.lane)+16)
-	out = append(out, event[:len(event)-1]...)
-	return append(append(append(out, `,"stream_id":"`...), f.lane...), `"}`...)
+	if tail != nil && f.lane != "" {
+		tail = append(append(append(tail[:len(tail)-1:len(tail)-1], `,"stream_id":"`...), f.lane...), `"}`...)
+	}
+	return [][]byte{event, tail}
 }
 
 // settle keeps in memory the latest response of a lane, and no other. After a

@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/internal/jsonscan"
 	"github.com/berth-run/berth/internal/sse"
 	"github.com/berth-run/berth/store"
 )
@@ -93,11 +94,11 @@ func (o *eventWriter) keepAlive(gone func()) (stop func()) {
 }
 
 func (o *eventWriter) event(ev store.Event) error {
-	data := []byte(ev.Data)
+	data, tail := []byte(ev.Data), []byte(nil)
 	if o.obfuscate {
-		data = obfuscated(data)
+		data, tail = obfuscated(data)
 	}
-	return o.send(func() error { return o.events.Event(sse.Event{Type: string(ev.Type), Data: data}) })
+	return o.send(func() error { return o.events.EventOf(string(ev.Type), data, tail) })
 }
 
 // fail tells an error that is not in the journal, as the last event. It returns
@@ -129,24 +130,28 @@ func (o *eventWriter) send(write func() error) error {
 
 func (o *eventWriter) flush() error { return o.out.control.Flush() }
 
-// obfuscated returns the event with an "obfuscation" of random characters if it
-// carries a piece of text, so that the length of a packet does not tell the
+// obfuscated returns the event in two pieces, with an "obfuscation" of random characters
+// if it carries a piece of text, so that the length of a packet does not tell the
 // length of a token: as the hosted service does, text and padding together are a
 // multiple of 16 characters. It is added here and is not part of the event, so
 // two readings of one event differ in it.
-func obfuscated(data []byte) []byte {
+func obfuscated(data []byte) (event, tail []byte) {
 	const block = 16
-	if !bytes.Contains(data, []byte(`"delta":"`)) {
-		return data
+	if !bytes.Contains(data, []byte(`"delta":"`)) || !bytes.HasSuffix(data, []byte("}")) {
+		return data, nil
 	}
-	var ev struct {
-		Delta *string `json:"delta"`
+	start, end, ok := jsonscan.Field(data, "delta")
+	if !ok || data[start] != '"' {
+		return data, nil
 	}
-	if json.Unmarshal(data, &ev) != nil || ev.Delta == nil || !bytes.HasSuffix(data, []byte("}")) {
-		return data
+	length := end - start
+	if length < 4<<10 { // of a longer one the padding hides nothing
+		var delta string
+		if json.Unmarshal(data[start:end], &delta) != nil {
+			return data, nil
+		}
+		length = utf8.RuneCountInString(delta)
 	}
-	padding := rand.Text()[:block-utf8.RuneCountInString(*ev.Delta)%block]
-	out := make([]byte, 0, len(data)+len(padding)+20)
-	out = append(out, data[:len(data)-1]...)
-	return append(append(append(out, `,"obfuscation":"`...), padding...), `"}`...)
+	padding := rand.Text()[:block-length%block]
+	return data[:len(data)-1], []byte(`,"obfuscation":"` + padding + `"}`)
 }

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"bytes"
 	"encoding/json"
 	"net/http/httptest"
 	"strings"
@@ -46,6 +47,8 @@ data: {"type":"error","sequence_number":2,"error":{"type":"server_error","code":
 	}
 }
 
+func pieces(data, tail []byte) [][]byte { return [][]byte{data, tail} }
+
 func TestObfuscated(t *testing.T) {
 	for _, text := range []string{"", "a", "ü\n\"", strings.Repeat("x", 15), strings.Repeat("x", 16), strings.Repeat("x", 40)} {
 		delta, _ := json.Marshal(text)
@@ -55,7 +58,7 @@ func TestObfuscated(t *testing.T) {
 			Obfuscation string `json:"obfuscation"`
 			Number      int    `json:"sequence_number"`
 		}
-		if err := json.Unmarshal(obfuscated([]byte(data)), &got); err != nil {
+		if err := json.Unmarshal(bytes.Join(pieces(obfuscated([]byte(data))), nil), &got); err != nil {
 			t.Fatalf("%q: %v", text, err)
 		}
 		n := utf8.RuneCountInString(got.Delta + got.Obfuscation)
@@ -68,7 +71,7 @@ func TestObfuscated(t *testing.T) {
 		`{"type":"response.shell_call_output_content.delta","delta":{"stdout":"\"delta\":\"x"}}`,
 		`{"type":"response.output_text.done","text":"\"delta\":\"x\""}`,
 	} {
-		if got := string(obfuscated([]byte(data))); got != data {
+		if got := string(bytes.Join(pieces(obfuscated([]byte(data))), nil)); got != data {
 			t.Errorf("got %s, want it untouched: %s", got, data)
 		}
 	}

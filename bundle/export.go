@@ -123,7 +123,7 @@ func (x *Export) add(ctx context.Context, rec *store.Response) error {
 			events = append(events, ev.Data)
 			after = ev.SequenceNumber
 		}
-		if len(page) < eventPage {
+		if len(page) == 0 {
 			return x.put(rec.Body, rec.Request, rec.Input, events)
 		}
 	}

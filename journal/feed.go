@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -8,9 +9,12 @@ import (
 	"github.com/berth-run/berth/store"
 )
 
-// keep is how many of the latest events a feed holds for its followers. Who is
-// further behind reads from the store.
-const keep = 1024
+// A feed has up to keep of the latest events, which have up to keepBytes together. A
+// follower that is further behind reads from the store.
+const (
+	keep      = 1024
+	keepBytes = 1 << 20
+)
 
 type feedKey struct {
 	project  berth.ProjectID
@@ -25,13 +29,15 @@ type feed struct {
 	mu     sync.Mutex
 	events []store.Event // with consecutive sequence numbers from base
 	base   int64
+	bytes  int           // of events
 	wake   chan struct{} // closed and replaced by each add
 
 	err   error     // why the writer can append nothing more; nil while it can
 	since time.Time // when appends began to fail, without a success since then
 }
 
-// add takes events that have been stored and wakes the followers.
+// add takes events that have been stored and wakes the followers. An event above
+// store.PageBytes is read from the store, where followers hold it within their bound.
 func (f *feed) add(events []store.Event) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -39,10 +45,26 @@ func (f *feed) add(events []store.Event) {
 		f.since = time.Time{}
 	}
 	f.events = append(f.events, events...)
-	if drop := len(f.events) - keep; drop > keep {
-		// Half of the array goes at once, so that a long stream copies little.
+	drop := 0
+	for i, ev := range events {
+		if f.bytes += len(ev.Data); len(ev.Data) > store.PageBytes {
+			drop = len(f.events) - len(events) + i + 1
+		}
+	}
+	// Half of the array goes at once, so that a long stream copies little.
+	if len(f.events) > 2*keep {
+		drop = max(drop, len(f.events)-keep)
+	}
+	if f.bytes > 2*keepBytes {
+		drop = max(drop, f.beyond(keepBytes))
+	}
+	if drop > 0 {
 		f.events = append([]store.Event(nil), f.events[drop:]...)
 		f.base += int64(drop)
+		f.bytes = 0
+		for _, ev := range f.events {
+			f.bytes += len(ev.Data)
+		}
 	}
 	close(f.wake)
 	f.wake = make(chan struct{})
@@ -72,8 +94,20 @@ func (f *feed) failure(patience time.Duration) error {
 	return f.err
 }
 
-// after returns the events above a sequence number and a channel that is closed
-// when there are more. Events are nil if the feed does not have them: they must
+// beyond returns how many of the oldest events have to go so that the others have at
+// most so many bytes.
+func (f *feed) beyond(most int) int {
+	i := len(f.events)
+	for bytes := 0; i > 0; i-- {
+		if bytes += len(f.events[i-1].Data); bytes > most {
+			break
+		}
+	}
+	return i
+}
+
+// after returns the next page of events above a sequence number and a channel that is
+// closed when there are more. Events are nil if the feed does not have them: they must
 // be read from the store, which has all that were there when after was called.
 // The feed may be nil.
 func (f *feed) after(seq int64) ([]store.Event, <-chan struct{}) {
@@ -89,7 +123,13 @@ func (f *feed) after(seq int64) ([]store.Event, <-chan struct{}) {
 	case i >= int64(len(f.events)):
 		return []store.Event{}, f.wake
 	}
-	return f.events[i:len(f.events):len(f.events)], f.wake
+	n, bytes := i, 0
+	for n < int64(len(f.events)) && bytes+len(f.events[n].Data) <= store.PageBytes {
+		bytes += len(f.events[n].Data)
+		n++
+	}
+	// A copy, because the follower would otherwise hold all events of the array.
+	return slices.Clone(f.events[i:n]), f.wake
 }
 
 func (j *Journal) open(p berth.ProjectID, id berth.ResponseID, base int64) *feed {

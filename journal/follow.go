@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/internal/ration"
 	"github.com/berth-run/berth/store"
 )
 
@@ -17,39 +18,26 @@ const recheck = 250 * time.Millisecond
 // unless SetPatience says otherwise.
 const defaultPatience = 15 * time.Second
 
-// page is how many stored events a follower reads at once.
+// page is how many stored events a follower reads at once at most.
 const page = 512
 
 // Follow yields the events of a response with sequence numbers above after (-1
 // for all), as they are stored, and ends after the final one. It waits while the
 // response is in progress, however long that is, at the reader's pace: a slow
-// reader delays nobody. An error ends it: store.ErrNotFound if the response is
-// unknown or is deleted meanwhile, a berth.CodeUnavailable error if its writer in this
-// process has failed to store events for longer than the journal's patience, or the
-// cause of ctx's end.
+// reader delays no other. Of what is yielded a follower holds one page of
+// store.PageBytes, or one event that is larger, for which it waits until the pool of
+// Bound has room. An error ends it: store.ErrNotFound if the response is
+// unknown or is deleted meanwhile, a berth.CodeUnavailable error if the pool has no room
+// or its writer in this process has failed to store events for longer than the journal's
+// patience, or the cause of ctx's end.
 func (j *Journal) Follow(ctx context.Context, p berth.ProjectID, id berth.ResponseID, after int64) iter.Seq2[store.Event, error] {
 	return func(yield func(store.Event, error) bool) {
-		for {
-			live := j.live(p, id)
-			events, wake := live.after(after)
-			if events == nil {
-				var ended bool
-				var err error
-				if events, ended, err = j.stored(ctx, p, id, after, wake != nil); err != nil {
-					yield(store.Event{}, err)
-					return
-				} else if ended {
-					return
-				}
-			}
-			for _, ev := range events {
-				if !yield(ev, nil) || ev.Type.Final() {
-					return
-				}
-				after = ev.SequenceNumber
-			}
-			if len(events) == 0 {
-				if err := live.failure(j.patience); err != nil {
+		for more := true; more; {
+			var wake <-chan struct{}
+			start := after
+			after, wake, more = j.followPage(ctx, p, id, after, yield)
+			if more && after == start {
+				if err := j.live(p, id).failure(j.patience); err != nil {
 					yield(store.Event{}, &berth.Error{Code: berth.CodeUnavailable, Err: err, RetryAfter: time.Second,
 						Message: "The server cannot store the rest of response '" + string(id) + "' at the moment. Retrieve it again later."})
 					return
@@ -63,6 +51,31 @@ func (j *Journal) Follow(ctx context.Context, p berth.ProjectID, id berth.Respon
 	}
 }
 
+// followPage yields the next page of events. It returns the last sequence number, what
+// wakes it if there was no event, and whether the follower goes on.
+func (j *Journal) followPage(ctx context.Context, p berth.ProjectID, id berth.ResponseID, after int64, yield func(store.Event, error) bool) (last int64, wake <-chan struct{}, more bool) {
+	held := j.readers.Open(string(p))
+	defer held.Close()
+	events, wake := j.live(p, id).after(after)
+	if events == nil {
+		var ended bool
+		var err error
+		if events, ended, err = j.stored(ration.With(ctx, held), p, id, after, wake != nil); err != nil {
+			yield(store.Event{}, err)
+			return after, nil, false
+		} else if ended {
+			return after, nil, false
+		}
+	}
+	for _, ev := range events {
+		if !yield(ev, nil) || ev.Type.Final() {
+			return after, nil, false
+		}
+		after = ev.SequenceNumber
+	}
+	return after, wake, true
+}
+
 // stored reads the next events from the store. With none there it reports
 // whether the response has ended before; a live one, which has a writer in this
 // process, has not.
@@ -71,8 +84,8 @@ func (j *Journal) stored(ctx context.Context, p berth.ProjectID, id berth.Respon
 	if err != nil || len(events) > 0 || live {
 		return events, false, err
 	}
-	r, err := j.store.GetResponse(ctx, p, id)
-	if err != nil || !r.Body.Status.Final() {
+	state, err := j.store.ResponseState(ctx, p, id)
+	if err != nil || !state.Final {
 		return nil, false, err
 	}
 	// The end may have been stored between the two reads.

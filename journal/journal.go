@@ -15,14 +15,16 @@ import (
 	"time"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/internal/ration"
 	"github.com/berth-run/berth/store"
 )
 
 // A Journal holds the event streams of all responses of a store. It is safe for
 // concurrent use.
 type Journal struct {
-	store store.Responses
-	atEnd []func(r *store.Response, final *berth.Response) []*store.Object
+	store   store.Responses
+	readers *ration.Pool
+	atEnd   []func(r *store.Response, final *berth.Response) []*store.Object
 
 	patience time.Duration // of followers with a writer that fails
 
@@ -38,6 +40,10 @@ func New(st store.Responses) *Journal {
 // SetPatience sets how long followers wait for a run whose events cannot be stored.
 // It must not be called after the first use.
 func (j *Journal) SetPatience(d time.Duration) { j.patience = d }
+
+// Bound has followers hold what they read in a pool, for the project whose response
+// it is. Bound must not be called after the first use.
+func (j *Journal) Bound(readers *ration.Pool) { j.readers = readers }
 
 // AtEnd has f asked what is to be saved together with a response's last event,
 // which final shows; r is the response as it was created or resumed. f must not
@@ -109,7 +115,7 @@ func (j *Journal) Resume(ctx context.Context, r *store.Response, owner string) (
 			told = append(told, ev)
 			w.next = rec.SequenceNumber + 1
 		}
-		if len(records) < page {
+		if len(records) == 0 {
 			break
 		}
 	}

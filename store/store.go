@@ -72,7 +72,19 @@ type Link struct {
 	Container berth.ContainerID
 }
 
+// A ResponseState says how a response is.
+type ResponseState struct {
+	Stored bool // it is to be stored after its end
+	Final  bool // nothing follows
+}
+
+// PageBytes is how much a page of events holds, unless one event is larger.
+const PageBytes = 64 << 10
+
 // Responses keeps responses and their events.
+//
+// What may be large is read within the ration.Account that the context carries, if it
+// carries one: the store reserves room in it before it reads.
 type Responses interface {
 	// CreateResponse saves a new response with its first events (which start at
 	// sequence number 0) and a lease on its run. ErrExists if the id is taken. The
@@ -93,7 +105,15 @@ type Responses interface {
 	// transaction, except those whose key is taken or whose parent is gone.
 	AppendEvents(ctx context.Context, p berth.ProjectID, id berth.ResponseID, owner string, events []Event, body *berth.Response, also ...*Object) error
 
-	// Events returns up to limit events with sequence numbers above after, in order.
+	// ResponseState returns what is known of a response without reading it.
+	ResponseState(ctx context.Context, p berth.ProjectID, id berth.ResponseID) (ResponseState, error)
+
+	// ReadResponse returns the JSON of the Body of GetResponse, in pieces that follow
+	// each other.
+	ReadResponse(ctx context.Context, p berth.ProjectID, id berth.ResponseID) (pieces [][]byte, err error)
+
+	// Events returns up to limit events with sequence numbers above after, in order:
+	// those that have about PageBytes together, but at least one if there is one.
 	Events(ctx context.Context, p berth.ProjectID, id berth.ResponseID, after int64, limit int) ([]Event, error)
 
 	// Chain returns the response and its ancestors, the oldest first. Deleted
@@ -142,6 +162,7 @@ type Page struct {
 	Limit     int // 1…10,000
 	After     string
 	Before    string // Objects only: the rows that come right before this one
+	Bytes     int64  // Objects only: the page ends before the object with which it would have more, but has one; 0 is no limit
 	Ascending bool
 }
 

@@ -166,7 +166,10 @@ func newServer(ctx context.Context, state string, config *Config, log *slog.Logg
 	}
 	s.metrics.Collect(metrics.Sources{Containers: keeper, Upstreams: statuses(upstreams), Snapshots: snapshots.Totals, Audit: record.Written, Usages: db,
 		Isolation: isolation.Features().Isolation})
+	memory := limitMemory(log)
+	answers := memory.answers()
 	events := journal.New(s.metrics.Responses(db))
+	events.Bound(answers)
 	events.AtEnd(s.metrics.AtEnd)
 	hooks := webhook.New(db, log)
 	events.AtEnd(hooks.AtEnd)
@@ -204,7 +207,7 @@ func newServer(ctx context.Context, state string, config *Config, log *slog.Logg
 		Responses: db, Objects: db, Keys: db, Usages: db,
 		Snapshots: snapshots.Library, Templates: held, Volumes: volumes, Bundles: bundles,
 		Quota: quotas, Upstreams: statuses(upstreams), Currency: config.Currency,
-		Webhooks: hooks, Space: space, Observer: metrics.API{Metrics: s.metrics},
+		Webhooks: hooks, Space: space, Observer: metrics.API{Metrics: s.metrics}, Readers: answers,
 		Seal: seal.New(key), Log: log, Version: version, PreviewDomain: config.Preview.Domain})
 	return s, nil
 }

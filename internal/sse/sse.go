@@ -17,8 +17,8 @@ type Event struct {
 	Data []byte // "data:", its lines joined by '\n'
 }
 
-// A Writer writes events. Each is one Write of the underlying writer, so that a
-// flush after it never leaves half an event on the wire. It is not safe for
+// A Writer writes events. A small one is one Write of the underlying writer, so that
+// few packets carry it; the data of a large one is not copied. It is not safe for
 // concurrent use.
 type Writer struct {
 	out io.Writer
@@ -28,8 +28,40 @@ type Writer struct {
 // NewWriter returns a Writer to out.
 func NewWriter(out io.Writer) *Writer { return &Writer{out: out} }
 
+// large is the size from which on data is not copied.
+const large = 16 << 10
+
 // Event writes one event.
-func (w *Writer) Event(ev Event) error {
+func (w *Writer) Event(ev Event) error { return w.EventOf(ev.Type, ev.Data) }
+
+// EventOf writes one event, whose data comes in pieces.
+func (w *Writer) EventOf(kind string, data ...[]byte) error {
+	size, lines := 0, false
+	for _, piece := range data {
+		size += len(piece)
+		lines = lines || bytes.ContainsAny(piece, "\r\n")
+	}
+	if size < large || lines {
+		return w.event(Event{Type: kind, Data: bytes.Join(data, nil)})
+	}
+	w.buf = w.buf[:0]
+	if kind != "" {
+		w.field("event: ", []byte(kind))
+	}
+	w.buf = append(w.buf, "data: "...)
+	if _, err := w.out.Write(w.buf); err != nil {
+		return err
+	}
+	for _, piece := range data {
+		if _, err := w.out.Write(piece); err != nil {
+			return err
+		}
+	}
+	_, err := w.out.Write([]byte("\n\n"))
+	return err
+}
+
+func (w *Writer) event(ev Event) error {
 	w.buf = w.buf[:0]
 	if ev.Type != "" {
 		w.field("event: ", []byte(ev.Type))

@@ -27,6 +27,19 @@ func TestWriterGolden(t *testing.T) {
 	}
 }
 
+func TestLargeEventIsNotCopied(t *testing.T) {
+	data := bytes.Repeat([]byte("x"), 8<<20)
+	var out bytes.Buffer
+	out.Grow(len(data) + 100)
+	w := NewWriter(&out)
+	if n := testing.AllocsPerRun(1, func() { out.Reset(); w.EventOf("a", data, []byte("y")) }); n > 5 || cap(w.buf) > 1<<10 {
+		t.Errorf("got %v allocations and a buffer of %d bytes", n, cap(w.buf))
+	}
+	if want := "event: a\ndata: " + string(data) + "y\n\n"; out.String() != want {
+		t.Errorf("got %d bytes, want %d", out.Len(), len(want))
+	}
+}
+
 // countingWriter counts writes, which is how often a flush could cut a stream.
 type countingWriter struct{ writes int }
 

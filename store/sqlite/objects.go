@@ -59,6 +59,15 @@ func expiry(o *store.Object) sql.NullInt64 {
 }
 
 func (d *DB) GetObject(ctx context.Context, p berth.ProjectID, key store.ObjectKey) (*store.Object, error) {
+	if counts(ctx) {
+		size, err := d.queries.ObjectSize(ctx, query.ObjectSizeParams(objectKey(p, key)))
+		if err != nil {
+			return nil, d.wrap(err)
+		}
+		if err := reserve(ctx, size); err != nil {
+			return nil, err
+		}
+	}
 	row, err := d.queries.GetObject(ctx, objectKey(p, key))
 	if err != nil {
 		return nil, d.wrap(err)
@@ -95,6 +104,14 @@ func (d *DB) ListObjects(ctx context.Context, p berth.ProjectID, kind store.Kind
 		return nil, false, err
 	}
 	backwards := page.After == "" && page.Before != "" // from Before on, away from it
+	limit, cut, err := d.fit(ctx, args, page.Ascending != backwards, page)
+	if err != nil {
+		return nil, false, err
+	}
+	args.N = int64(limit) + 1
+	if cut {
+		args.N-- // the next one is there, and may be large
+	}
 	var rows []query.ListObjectsAscendingRow
 	if page.Ascending != backwards {
 		rows, err = d.queries.ListObjectsAscending(ctx, args)
@@ -108,7 +125,7 @@ func (d *DB) ListObjects(ctx context.Context, p berth.ProjectID, kind store.Kind
 	if err != nil {
 		return nil, false, d.wrap(err)
 	}
-	objects := make([]*store.Object, 0, min(len(rows), page.Limit))
+	objects := make([]*store.Object, 0, min(len(rows), limit))
 	open := d.opener()
 	for _, r := range rows[:cap(objects)] {
 		body, err := open.open(boxBody, r.Body)
@@ -124,7 +141,7 @@ func (d *DB) ListObjects(ctx context.Context, p berth.ProjectID, kind store.Kind
 	if backwards {
 		slices.Reverse(objects)
 	}
-	return objects, len(rows) > page.Limit, nil
+	return objects, cut || len(rows) > limit, nil
 }
 
 func (d *DB) UpdateObject(ctx context.Context, p berth.ProjectID, key store.ObjectKey, change func(*store.Object) error) (*store.Object, error) {

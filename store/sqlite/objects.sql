@@ -27,6 +27,23 @@ WHERE project = sqlc.arg(project) AND parent = sqlc.arg(parent) AND kind = sqlc.
   AND number > sqlc.arg(above) AND number < sqlc.arg(below)
 ORDER BY number DESC LIMIT sqlc.arg(n);
 
+-- ObjectSize tells how large an object is without reading it.
+-- name: ObjectSize :one
+SELECT CAST(length(body) AS INTEGER) AS bytes FROM objects
+WHERE project = sqlc.arg(project) AND parent = sqlc.arg(parent) AND kind = sqlc.arg(kind) AND id = sqlc.arg(id);
+
+-- name: ObjectSizesAscending :many
+SELECT CAST(length(body) AS INTEGER) AS bytes FROM objects
+WHERE project = sqlc.arg(project) AND parent = sqlc.arg(parent) AND kind = sqlc.arg(kind)
+  AND number > sqlc.arg(above) AND number < sqlc.arg(below)
+ORDER BY number LIMIT sqlc.arg(n);
+
+-- name: ObjectSizesDescending :many
+SELECT CAST(length(body) AS INTEGER) AS bytes FROM objects
+WHERE project = sqlc.arg(project) AND parent = sqlc.arg(parent) AND kind = sqlc.arg(kind)
+  AND number > sqlc.arg(above) AND number < sqlc.arg(below)
+ORDER BY number DESC LIMIT sqlc.arg(n);
+
 -- name: UpdateObject :exec
 UPDATE objects SET expires_at = sqlc.arg(expires_at), body = sqlc.arg(body) WHERE number = sqlc.arg(number);
 

@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/internal/ration"
 	"github.com/berth-run/berth/store"
 	"github.com/berth-run/berth/store/sqlite/query"
 )
@@ -92,6 +93,15 @@ func appendEvents(ctx context.Context, q *query.Queries, k rowKey, id berth.Resp
 }
 
 func (d *DB) GetResponse(ctx context.Context, p berth.ProjectID, id berth.ResponseID) (*store.Response, error) {
+	if counts(ctx) {
+		size, err := d.queries.ResponseSize(ctx, query.ResponseSizeParams{ID: string(id), Project: string(p)})
+		if err != nil {
+			return nil, d.wrap(err)
+		}
+		if err := reserve(ctx, size.Body+size.Request); err != nil {
+			return nil, err
+		}
+	}
 	row, err := d.queries.GetResponse(ctx, query.GetResponseParams{ID: string(id), Project: string(p)})
 	if err != nil {
 		return nil, d.wrap(err)
@@ -214,10 +224,21 @@ func (d *DB) Events(ctx context.Context, p berth.ProjectID, id berth.ResponseID,
 	if err := absentOr(ctx, d.queries, p, id, nil); err != nil {
 		return nil, d.wrap(err)
 	}
-	rows, err := d.queries.Events(ctx, query.EventsParams{Response: string(id), SequenceNumber: after, Limit: int64(limit)})
+	last, bytes, err := d.page(ctx, id, after, limit)
 	if err != nil {
 		return nil, d.wrap(err)
 	}
+	if last == after {
+		return nil, nil
+	}
+	if err := reserve(ctx, bytes); err != nil {
+		return nil, err
+	}
+	rows, err := d.queries.Events(ctx, query.EventsParams{Response: string(id), After: after, Last: last})
+	if err != nil {
+		return nil, d.wrap(err)
+	}
+	ration.From(ctx).Return((readFactor - 1) * bytes) // they are not decoded here
 	events := make([]store.Event, len(rows))
 	o := d.opener()
 	for i, r := range rows {
@@ -231,6 +252,15 @@ func (d *DB) Events(ctx context.Context, p berth.ProjectID, id berth.ResponseID,
 }
 
 func (d *DB) Chain(ctx context.Context, p berth.ProjectID, id berth.ResponseID) ([]store.Link, error) {
+	if counts(ctx) {
+		size, err := d.queries.ChainSize(ctx, query.ChainSizeParams{ID: string(id), Project: string(p)})
+		if err != nil {
+			return nil, d.wrap(err)
+		}
+		if err := reserve(ctx, size); err != nil {
+			return nil, err
+		}
+	}
 	rows, err := d.queries.Chain(ctx, query.ChainParams{ID: string(id), Project: string(p)})
 	if err != nil {
 		return nil, d.wrap(err)

@@ -54,7 +54,32 @@ UPDATE responses SET final = 1 WHERE id = ? RETURNING key;
 
 -- name: Events :many
 SELECT sequence_number, type, data FROM events
+WHERE response = sqlc.arg(response) AND sequence_number > sqlc.arg(after) AND sequence_number <= sqlc.arg(last) ORDER BY sequence_number;
+
+-- EventSizes tells how large events are without reading them.
+-- name: EventSizes :many
+SELECT sequence_number, CAST(length(data) AS INTEGER) AS bytes FROM events
 WHERE response = ? AND sequence_number > ? ORDER BY sequence_number LIMIT ?;
+
+-- ResponseSize tells how large a response is without reading it.
+-- name: ResponseSize :one
+SELECT r.stored, r.final, CAST(length(b.body) + length(b.output) AS INTEGER) AS body, CAST(length(q.request) + length(q.input) AS INTEGER) AS request
+FROM responses r JOIN requests q ON q.response = r.id JOIN bodies b ON b.response = r.id
+WHERE r.id = ? AND r.project = ? AND r.deleted = 0;
+
+-- name: GetBody :one
+SELECT body, output FROM bodies WHERE response = ?;
+
+-- name: ChainSize :one
+WITH RECURSIVE chain (id, previous) AS (
+    SELECT r.id, r.previous FROM responses r
+    WHERE r.id = sqlc.arg(id) AND r.project = sqlc.arg(project) AND r.deleted = 0
+    UNION ALL
+    SELECT r.id, r.previous FROM responses r JOIN chain ON r.id = chain.previous
+    WHERE r.project = sqlc.arg(project)
+)
+SELECT CAST(coalesce(sum(length(q.input) + length(b.output)), 0) AS INTEGER) AS bytes
+FROM chain JOIN requests q ON q.response = chain.id JOIN bodies b ON b.response = chain.id;
 
 -- Chain is not ordered here: a sort would carry all the content along.
 -- name: Chain :many

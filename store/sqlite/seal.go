@@ -169,7 +169,7 @@ func (o *opener) of(box []byte) (_ rowKey, err error) {
 	return o.last, err
 }
 
-// open returns what is in a box. If its key is erased, the error is sql.ErrNoRows, as
+// open returns what is in a box, which it overwrites. If its key is erased, the error is sql.ErrNoRows, as
 // if the row were gone already.
 func (o *opener) open(content string, box []byte) ([]byte, error) {
 	key, err := o.of(box)
@@ -177,7 +177,7 @@ func (o *opener) open(content string, box []byte) ([]byte, error) {
 		return box, err
 	}
 	header := box[:boxHeader]
-	plain, err := key.aead.Open(nil, nil, box[boxHeader:], append([]byte(content), header...))
+	plain, err := key.aead.Open(box[boxHeader:boxHeader], nil, box[boxHeader:], append([]byte(content), header...))
 	if err != nil {
 		// The key may have been erased since it was fetched, but not changed.
 		return nil, fmt.Errorf("sqlite: what key %d seals is damaged", key.number)

@@ -45,6 +45,9 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	if q.chainStmt, err = db.PrepareContext(ctx, chain); err != nil {
 		return nil, fmt.Errorf("error preparing query Chain: %w", err)
 	}
+	if q.chainSizeStmt, err = db.PrepareContext(ctx, chainSize); err != nil {
+		return nil, fmt.Errorf("error preparing query ChainSize: %w", err)
+	}
 	if q.containerFilesStmt, err = db.PrepareContext(ctx, containerFiles); err != nil {
 		return nil, fmt.Errorf("error preparing query ContainerFiles: %w", err)
 	}
@@ -123,6 +126,9 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	if q.doomedStmt, err = db.PrepareContext(ctx, doomed); err != nil {
 		return nil, fmt.Errorf("error preparing query Doomed: %w", err)
 	}
+	if q.eventSizesStmt, err = db.PrepareContext(ctx, eventSizes); err != nil {
+		return nil, fmt.Errorf("error preparing query EventSizes: %w", err)
+	}
 	if q.eventsStmt, err = db.PrepareContext(ctx, events); err != nil {
 		return nil, fmt.Errorf("error preparing query Events: %w", err)
 	}
@@ -140,6 +146,9 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	}
 	if q.finishResponseStmt, err = db.PrepareContext(ctx, finishResponse); err != nil {
 		return nil, fmt.Errorf("error preparing query FinishResponse: %w", err)
+	}
+	if q.getBodyStmt, err = db.PrepareContext(ctx, getBody); err != nil {
+		return nil, fmt.Errorf("error preparing query GetBody: %w", err)
 	}
 	if q.getContainerStmt, err = db.PrepareContext(ctx, getContainer); err != nil {
 		return nil, fmt.Errorf("error preparing query GetContainer: %w", err)
@@ -195,6 +204,15 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	if q.objectOfKindStmt, err = db.PrepareContext(ctx, objectOfKind); err != nil {
 		return nil, fmt.Errorf("error preparing query ObjectOfKind: %w", err)
 	}
+	if q.objectSizeStmt, err = db.PrepareContext(ctx, objectSize); err != nil {
+		return nil, fmt.Errorf("error preparing query ObjectSize: %w", err)
+	}
+	if q.objectSizesAscendingStmt, err = db.PrepareContext(ctx, objectSizesAscending); err != nil {
+		return nil, fmt.Errorf("error preparing query ObjectSizesAscending: %w", err)
+	}
+	if q.objectSizesDescendingStmt, err = db.PrepareContext(ctx, objectSizesDescending); err != nil {
+		return nil, fmt.Errorf("error preparing query ObjectSizesDescending: %w", err)
+	}
 	if q.orphanedRunsStmt, err = db.PrepareContext(ctx, orphanedRuns); err != nil {
 		return nil, fmt.Errorf("error preparing query OrphanedRuns: %w", err)
 	}
@@ -221,6 +239,9 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	}
 	if q.responseExistsStmt, err = db.PrepareContext(ctx, responseExists); err != nil {
 		return nil, fmt.Errorf("error preparing query ResponseExists: %w", err)
+	}
+	if q.responseSizeStmt, err = db.PrepareContext(ctx, responseSize); err != nil {
+		return nil, fmt.Errorf("error preparing query ResponseSize: %w", err)
 	}
 	if q.runningContainersStmt, err = db.PrepareContext(ctx, runningContainers); err != nil {
 		return nil, fmt.Errorf("error preparing query RunningContainers: %w", err)
@@ -281,6 +302,11 @@ func (q *Queries) Close() error {
 	if q.chainStmt != nil {
 		if cerr := q.chainStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing chainStmt: %w", cerr)
+		}
+	}
+	if q.chainSizeStmt != nil {
+		if cerr := q.chainSizeStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing chainSizeStmt: %w", cerr)
 		}
 	}
 	if q.containerFilesStmt != nil {
@@ -413,6 +439,11 @@ func (q *Queries) Close() error {
 			err = fmt.Errorf("error closing doomedStmt: %w", cerr)
 		}
 	}
+	if q.eventSizesStmt != nil {
+		if cerr := q.eventSizesStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing eventSizesStmt: %w", cerr)
+		}
+	}
 	if q.eventsStmt != nil {
 		if cerr := q.eventsStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing eventsStmt: %w", cerr)
@@ -441,6 +472,11 @@ func (q *Queries) Close() error {
 	if q.finishResponseStmt != nil {
 		if cerr := q.finishResponseStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing finishResponseStmt: %w", cerr)
+		}
+	}
+	if q.getBodyStmt != nil {
+		if cerr := q.getBodyStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing getBodyStmt: %w", cerr)
 		}
 	}
 	if q.getContainerStmt != nil {
@@ -533,6 +569,21 @@ func (q *Queries) Close() error {
 			err = fmt.Errorf("error closing objectOfKindStmt: %w", cerr)
 		}
 	}
+	if q.objectSizeStmt != nil {
+		if cerr := q.objectSizeStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing objectSizeStmt: %w", cerr)
+		}
+	}
+	if q.objectSizesAscendingStmt != nil {
+		if cerr := q.objectSizesAscendingStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing objectSizesAscendingStmt: %w", cerr)
+		}
+	}
+	if q.objectSizesDescendingStmt != nil {
+		if cerr := q.objectSizesDescendingStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing objectSizesDescendingStmt: %w", cerr)
+		}
+	}
 	if q.orphanedRunsStmt != nil {
 		if cerr := q.orphanedRunsStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing orphanedRunsStmt: %w", cerr)
@@ -576,6 +627,11 @@ func (q *Queries) Close() error {
 	if q.responseExistsStmt != nil {
 		if cerr := q.responseExistsStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing responseExistsStmt: %w", cerr)
+		}
+	}
+	if q.responseSizeStmt != nil {
+		if cerr := q.responseSizeStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing responseSizeStmt: %w", cerr)
 		}
 	}
 	if q.runningContainersStmt != nil {
@@ -659,6 +715,7 @@ type Queries struct {
 	allUsageStmt                 *sql.Stmt
 	appendEventStmt              *sql.Stmt
 	chainStmt                    *sql.Stmt
+	chainSizeStmt                *sql.Stmt
 	containerFilesStmt           *sql.Stmt
 	containerSealStmt            *sql.Stmt
 	containerTimeStmt            *sql.Stmt
@@ -685,12 +742,14 @@ type Queries struct {
 	doneStmt                     *sql.Stmt
 	doomStmt                     *sql.Stmt
 	doomedStmt                   *sql.Stmt
+	eventSizesStmt               *sql.Stmt
 	eventsStmt                   *sql.Stmt
 	expiredFilesStmt             *sql.Stmt
 	expiredObjectsStmt           *sql.Stmt
 	fileBytesStmt                *sql.Stmt
 	fileTimeStmt                 *sql.Stmt
 	finishResponseStmt           *sql.Stmt
+	getBodyStmt                  *sql.Stmt
 	getContainerStmt             *sql.Stmt
 	getContainerFileStmt         *sql.Stmt
 	getFileStmt                  *sql.Stmt
@@ -709,6 +768,9 @@ type Queries struct {
 	markStmt                     *sql.Stmt
 	nextEventStmt                *sql.Stmt
 	objectOfKindStmt             *sql.Stmt
+	objectSizeStmt               *sql.Stmt
+	objectSizesAscendingStmt     *sql.Stmt
+	objectSizesDescendingStmt    *sql.Stmt
 	orphanedRunsStmt             *sql.Stmt
 	projectObjectsStmt           *sql.Stmt
 	projectResponsesStmt         *sql.Stmt
@@ -718,6 +780,7 @@ type Queries struct {
 	releaseOwnerStmt             *sql.Stmt
 	releaseRunStmt               *sql.Stmt
 	responseExistsStmt           *sql.Stmt
+	responseSizeStmt             *sql.Stmt
 	runningContainersStmt        *sql.Stmt
 	setCountedStmt               *sql.Stmt
 	setMarkStmt                  *sql.Stmt
@@ -738,6 +801,7 @@ func (q *Queries) WithTx(tx *sql.Tx) *Queries {
 		allUsageStmt:                 q.allUsageStmt,
 		appendEventStmt:              q.appendEventStmt,
 		chainStmt:                    q.chainStmt,
+		chainSizeStmt:                q.chainSizeStmt,
 		containerFilesStmt:           q.containerFilesStmt,
 		containerSealStmt:            q.containerSealStmt,
 		containerTimeStmt:            q.containerTimeStmt,
@@ -764,12 +828,14 @@ func (q *Queries) WithTx(tx *sql.Tx) *Queries {
 		doneStmt:                     q.doneStmt,
 		doomStmt:                     q.doomStmt,
 		doomedStmt:                   q.doomedStmt,
+		eventSizesStmt:               q.eventSizesStmt,
 		eventsStmt:                   q.eventsStmt,
 		expiredFilesStmt:             q.expiredFilesStmt,
 		expiredObjectsStmt:           q.expiredObjectsStmt,
 		fileBytesStmt:                q.fileBytesStmt,
 		fileTimeStmt:                 q.fileTimeStmt,
 		finishResponseStmt:           q.finishResponseStmt,
+		getBodyStmt:                  q.getBodyStmt,
 		getContainerStmt:             q.getContainerStmt,
 		getContainerFileStmt:         q.getContainerFileStmt,
 		getFileStmt:                  q.getFileStmt,
@@ -788,6 +854,9 @@ func (q *Queries) WithTx(tx *sql.Tx) *Queries {
 		markStmt:                     q.markStmt,
 		nextEventStmt:                q.nextEventStmt,
 		objectOfKindStmt:             q.objectOfKindStmt,
+		objectSizeStmt:               q.objectSizeStmt,
+		objectSizesAscendingStmt:     q.objectSizesAscendingStmt,
+		objectSizesDescendingStmt:    q.objectSizesDescendingStmt,
 		orphanedRunsStmt:             q.orphanedRunsStmt,
 		projectObjectsStmt:           q.projectObjectsStmt,
 		projectResponsesStmt:         q.projectResponsesStmt,
@@ -797,6 +866,7 @@ func (q *Queries) WithTx(tx *sql.Tx) *Queries {
 		releaseOwnerStmt:             q.releaseOwnerStmt,
 		releaseRunStmt:               q.releaseRunStmt,
 		responseExistsStmt:           q.responseExistsStmt,
+		responseSizeStmt:             q.responseSizeStmt,
 		runningContainersStmt:        q.runningContainersStmt,
 		setCountedStmt:               q.setCountedStmt,
 		setMarkStmt:                  q.setMarkStmt,

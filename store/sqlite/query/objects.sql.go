@@ -334,6 +334,123 @@ func (q *Queries) ListObjectsDescending(ctx context.Context, arg ListObjectsDesc
 	return items, nil
 }
 
+const objectSize = `-- name: ObjectSize :one
+SELECT CAST(length(body) AS INTEGER) AS bytes FROM objects
+WHERE project = ?1 AND parent = ?2 AND kind = ?3 AND id = ?4
+`
+
+type ObjectSizeParams struct {
+	Project string
+	Parent  string
+	Kind    string
+	ID      string
+}
+
+// ObjectSize tells how large an object is without reading it.
+func (q *Queries) ObjectSize(ctx context.Context, arg ObjectSizeParams) (int64, error) {
+	row := q.queryRow(ctx, q.objectSizeStmt, objectSize,
+		arg.Project,
+		arg.Parent,
+		arg.Kind,
+		arg.ID,
+	)
+	var bytes int64
+	err := row.Scan(&bytes)
+	return bytes, err
+}
+
+const objectSizesAscending = `-- name: ObjectSizesAscending :many
+SELECT CAST(length(body) AS INTEGER) AS bytes FROM objects
+WHERE project = ?1 AND parent = ?2 AND kind = ?3
+  AND number > ?4 AND number < ?5
+ORDER BY number LIMIT ?6
+`
+
+type ObjectSizesAscendingParams struct {
+	Project string
+	Parent  string
+	Kind    string
+	Above   int64
+	Below   int64
+	N       int64
+}
+
+func (q *Queries) ObjectSizesAscending(ctx context.Context, arg ObjectSizesAscendingParams) ([]int64, error) {
+	rows, err := q.query(ctx, q.objectSizesAscendingStmt, objectSizesAscending,
+		arg.Project,
+		arg.Parent,
+		arg.Kind,
+		arg.Above,
+		arg.Below,
+		arg.N,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []int64
+	for rows.Next() {
+		var bytes int64
+		if err := rows.Scan(&bytes); err != nil {
+			return nil, err
+		}
+		items = append(items, bytes)
+	}
+	if err := rows.Close(); err != nil {
+		return nil, err
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const objectSizesDescending = `-- name: ObjectSizesDescending :many
+SELECT CAST(length(body) AS INTEGER) AS bytes FROM objects
+WHERE project = ?1 AND parent = ?2 AND kind = ?3
+  AND number > ?4 AND number < ?5
+ORDER BY number DESC LIMIT ?6
+`
+
+type ObjectSizesDescendingParams struct {
+	Project string
+	Parent  string
+	Kind    string
+	Above   int64
+	Below   int64
+	N       int64
+}
+
+func (q *Queries) ObjectSizesDescending(ctx context.Context, arg ObjectSizesDescendingParams) ([]int64, error) {
+	rows, err := q.query(ctx, q.objectSizesDescendingStmt, objectSizesDescending,
+		arg.Project,
+		arg.Parent,
+		arg.Kind,
+		arg.Above,
+		arg.Below,
+		arg.N,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []int64
+	for rows.Next() {
+		var bytes int64
+		if err := rows.Scan(&bytes); err != nil {
+			return nil, err
+		}
+		items = append(items, bytes)
+	}
+	if err := rows.Close(); err != nil {
+		return nil, err
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const updateObject = `-- name: UpdateObject :exec
 UPDATE objects SET expires_at = ?1, body = ?2 WHERE number = ?3
 `

@@ -86,6 +86,30 @@ func (q *Queries) Chain(ctx context.Context, arg ChainParams) ([]ChainRow, error
 	return items, nil
 }
 
+const chainSize = `-- name: ChainSize :one
+WITH RECURSIVE chain (id, previous) AS (
+    SELECT r.id, r.previous FROM responses r
+    WHERE r.id = ?1 AND r.project = ?2 AND r.deleted = 0
+    UNION ALL
+    SELECT r.id, r.previous FROM responses r JOIN chain ON r.id = chain.previous
+    WHERE r.project = ?2
+)
+SELECT CAST(coalesce(sum(length(q.input) + length(b.output)), 0) AS INTEGER) AS bytes
+FROM chain JOIN requests q ON q.response = chain.id JOIN bodies b ON b.response = chain.id
+`
+
+type ChainSizeParams struct {
+	ID      string
+	Project string
+}
+
+func (q *Queries) ChainSize(ctx context.Context, arg ChainSizeParams) (int64, error) {
+	row := q.queryRow(ctx, q.chainSizeStmt, chainSize, arg.ID, arg.Project)
+	var bytes int64
+	err := row.Scan(&bytes)
+	return bytes, err
+}
+
 const createBody = `-- name: CreateBody :exec
 INSERT INTO bodies (response, body, output) VALUES (?, ?, ?)
 `
@@ -197,15 +221,55 @@ func (q *Queries) DeleteResponse(ctx context.Context, arg DeleteResponseParams) 
 	return seal, err
 }
 
-const events = `-- name: Events :many
-SELECT sequence_number, type, data FROM events
+const eventSizes = `-- name: EventSizes :many
+SELECT sequence_number, CAST(length(data) AS INTEGER) AS bytes FROM events
 WHERE response = ? AND sequence_number > ? ORDER BY sequence_number LIMIT ?
 `
 
-type EventsParams struct {
+type EventSizesParams struct {
 	Response       string
 	SequenceNumber int64
 	Limit          int64
+}
+
+type EventSizesRow struct {
+	SequenceNumber int64
+	Bytes          int64
+}
+
+// EventSizes tells how large events are without reading them.
+func (q *Queries) EventSizes(ctx context.Context, arg EventSizesParams) ([]EventSizesRow, error) {
+	rows, err := q.query(ctx, q.eventSizesStmt, eventSizes, arg.Response, arg.SequenceNumber, arg.Limit)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []EventSizesRow
+	for rows.Next() {
+		var i EventSizesRow
+		if err := rows.Scan(&i.SequenceNumber, &i.Bytes); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Close(); err != nil {
+		return nil, err
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const events = `-- name: Events :many
+SELECT sequence_number, type, data FROM events
+WHERE response = ?1 AND sequence_number > ?2 AND sequence_number <= ?3 ORDER BY sequence_number
+`
+
+type EventsParams struct {
+	Response string
+	After    int64
+	Last     int64
 }
 
 type EventsRow struct {
@@ -215,7 +279,7 @@ type EventsRow struct {
 }
 
 func (q *Queries) Events(ctx context.Context, arg EventsParams) ([]EventsRow, error) {
-	rows, err := q.query(ctx, q.eventsStmt, events, arg.Response, arg.SequenceNumber, arg.Limit)
+	rows, err := q.query(ctx, q.eventsStmt, events, arg.Response, arg.After, arg.Last)
 	if err != nil {
 		return nil, err
 	}
@@ -246,6 +310,22 @@ func (q *Queries) FinishResponse(ctx context.Context, id string) (string, error)
 	var key string
 	err := row.Scan(&key)
 	return key, err
+}
+
+const getBody = `-- name: GetBody :one
+SELECT body, output FROM bodies WHERE response = ?
+`
+
+type GetBodyRow struct {
+	Body   []byte
+	Output []byte
+}
+
+func (q *Queries) GetBody(ctx context.Context, response string) (GetBodyRow, error) {
+	row := q.queryRow(ctx, q.getBodyStmt, getBody, response)
+	var i GetBodyRow
+	err := row.Scan(&i.Body, &i.Output)
+	return i, err
 }
 
 const getResponse = `-- name: GetResponse :one
@@ -338,6 +418,37 @@ func (q *Queries) ResponseExists(ctx context.Context, arg ResponseExistsParams) 
 	var column_1 int64
 	err := row.Scan(&column_1)
 	return column_1, err
+}
+
+const responseSize = `-- name: ResponseSize :one
+SELECT r.stored, r.final, CAST(length(b.body) + length(b.output) AS INTEGER) AS body, CAST(length(q.request) + length(q.input) AS INTEGER) AS request
+FROM responses r JOIN requests q ON q.response = r.id JOIN bodies b ON b.response = r.id
+WHERE r.id = ? AND r.project = ? AND r.deleted = 0
+`
+
+type ResponseSizeParams struct {
+	ID      string
+	Project string
+}
+
+type ResponseSizeRow struct {
+	Stored  int64
+	Final   int64
+	Body    int64
+	Request int64
+}
+
+// ResponseSize tells how large a response is without reading it.
+func (q *Queries) ResponseSize(ctx context.Context, arg ResponseSizeParams) (ResponseSizeRow, error) {
+	row := q.queryRow(ctx, q.responseSizeStmt, responseSize, arg.ID, arg.Project)
+	var i ResponseSizeRow
+	err := row.Scan(
+		&i.Stored,
+		&i.Final,
+		&i.Body,
+		&i.Request,
+	)
+	return i, err
 }
 
 const updateBody = `-- name: UpdateBody :exec

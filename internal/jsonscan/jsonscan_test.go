@@ -1,0 +1,135 @@
+package jsonscan
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+)
+
+// measure counts values and depth as encoding/json sees them.
+func measure(v any) (values, depth int) {
+	values = 1
+	children := func(c any) {
+		n, d := measure(c)
+		values += n
+		depth = max(depth, d+1)
+	}
+	switch v := v.(type) {
+	case []any:
+		for _, c := range v {
+			children(c)
+		}
+	case map[string]any:
+		for _, c := range v {
+			children(c)
+		}
+	}
+	return values, depth
+}
+
+var texts = []string{
+	`1`, `""`, `"a\"b"`, `[]`, `{}`, ` [ ] `, `[[]]`, `{"a":{}}`, `[1,2,3]`, `{"a":1,"b":[1,{"c":"x,[{\\"}]}`,
+	`{ "a" : "\\" , "b" : null }`, `[{"a":",\"[{"},"]",-1.5e3,true]`, `{"output":[],"x":{"output":[1]}}`,
+}
+
+func TestCheckCountsAsEncodingJSON(t *testing.T) {
+	for _, text := range texts {
+		var v any
+		if err := json.Unmarshal([]byte(text), &v); err != nil {
+			t.Fatal(err)
+		}
+		values, depth := measure(v)
+		if err := Check([]byte(text), values, depth); err != nil {
+			t.Errorf("%s: %v for %d values, %d deep", text, err, values, depth)
+		}
+		if err := Check([]byte(text), values-1, depth); !errors.Is(err, ErrValues) {
+			t.Errorf("%s: got %v for %d values of %d", text, err, values, values-1)
+		}
+		if err := Check([]byte(text), values, depth-1); depth > 0 && !errors.Is(err, ErrDepth) {
+			t.Errorf("%s: got %v for depth %d of %d", text, err, depth, depth-1)
+		}
+	}
+}
+
+func TestField(t *testing.T) {
+	for _, text := range texts {
+		var want map[string]json.RawMessage
+		_ = json.Unmarshal([]byte(text), &want)
+		for name, v := range want {
+			start, end, ok := Field([]byte(text), name)
+			if !ok || text[start:end] != strings.TrimSpace(string(v)) {
+				t.Errorf("%s: %s: got %q, %v", text, name, text[start:end], ok)
+			}
+		}
+		if _, _, ok := Field([]byte(text), "absent"); ok {
+			t.Errorf("%s: has what it has not", text)
+		}
+	}
+}
+
+func FuzzScan(f *testing.F) {
+	for _, text := range append(texts, `{"a`, `{"a":`, `{"a":]`, `"\`, `{"a":1,`, `]]`) {
+		f.Add([]byte(text))
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		start, end, ok := Field(text, "a")
+		if start < 0 || start > end || end > len(text) {
+			t.Fatalf("got %d:%d, %v", start, end, ok)
+		}
+		err := Check(text, 1<<30, 1<<30)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var v any
+		dec := json.NewDecoder(bytes.NewReader(text))
+		dec.UseNumber()
+		if dec.Decode(&v) != nil {
+			return
+		}
+		if _, err := dec.Token(); err != io.EOF || bytes.Contains(text, []byte(`"a":`)) && bytes.Count(text, []byte(`"a"`)) > 1 {
+			return
+		}
+		if !unique(text) {
+			return
+		}
+		values, depth := measure(v)
+		if Check(text, values, depth) != nil || Check(text, values-1, depth) == nil {
+			t.Fatalf("%s: not %d values, %d deep", text, values, depth)
+		}
+	})
+}
+
+// unique reports whether no object has a name twice: a map would lose one.
+func unique(text []byte) bool {
+	dec := json.NewDecoder(bytes.NewReader(text))
+	var walk func() bool
+	walk = func() bool {
+		tok, err := dec.Token()
+		if err != nil {
+			return false
+		}
+		d, _ := tok.(json.Delim)
+		names := map[string]bool{}
+		for d != 0 && dec.More() {
+			if d == '{' {
+				name, _ := dec.Token()
+				s, _ := name.(string)
+				if names[s] {
+					return false
+				}
+				names[s] = true
+			}
+			if !walk() {
+				return false
+			}
+		}
+		if d != 0 {
+			_, err = dec.Token()
+		}
+		return err == nil
+	}
+	return walk()
+}

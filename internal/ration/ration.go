@@ -1,0 +1,266 @@
+// Package ration shares a bounded amount of memory among owners.
+//
+// A Pool is an amount in bytes. Each owner may hold a part of it, so that one owner
+// cannot take it all, and requests that do not fit wait in order, for a bounded time
+// and in a bounded number. An Account is what one piece of work holds. It travels in
+// a context, so that the code that is about to load something large can reserve room
+// for it wherever it is.
+package ration
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/berth-run/berth"
+)
+
+// Free is how many bytes an account has without asking the pool. The number of
+// connections bounds what comes of that.
+const Free = 64 << 10
+
+// Options are the bounds of a Pool.
+type Options struct {
+	Total   int64         // bytes that all owners may hold together
+	Each    int64         // bytes that one owner may hold; default half of Total
+	Wait    time.Duration // how long a request waits at most; default 1 min
+	Waiting int           // how many requests of one owner wait at most; default 256
+}
+
+// A Pool is shared by all accounts. It is safe for concurrent use. A nil Pool has no
+// bound.
+type Pool struct {
+	opts Options
+
+	mu      sync.Mutex
+	held    int64
+	owners  map[string]*owner
+	waiters []*waiter // in the order of their arrival
+}
+
+// An owner is one that holds bytes or waits for them.
+type owner struct {
+	held    int64
+	waiting int
+}
+
+type waiter struct {
+	owner   string
+	n       int64
+	granted chan struct{} // closed when the bytes are held
+}
+
+// New returns a pool of which nothing is held.
+func New(opts Options) *Pool {
+	if opts.Each == 0 {
+		opts.Each = opts.Total / 2
+	}
+	if opts.Wait == 0 {
+		opts.Wait = time.Minute
+	}
+	if opts.Waiting == 0 {
+		opts.Waiting = 256
+	}
+	return &Pool{opts: opts, owners: map[string]*owner{}}
+}
+
+// Held returns how many bytes are held now.
+func (p *Pool) Held() int64 {
+	if p == nil {
+		return 0
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.held
+}
+
+// busy is the error of a request that could not be granted in time.
+func (p *Pool) busy() error {
+	return &berth.Error{Code: berth.CodeUnavailable, Wire: "server_overloaded", RetryAfter: 5 * time.Second,
+		Message: "The server is overloaded: other large requests and answers take the memory that it has for them. Try again in 5 seconds."}
+}
+
+// acquire takes n bytes for an owner, when they are there.
+func (p *Pool) acquire(ctx context.Context, name string, n int64) error {
+	p.mu.Lock()
+	o := p.owners[name]
+	if o == nil {
+		o = &owner{}
+		p.owners[name] = o
+	}
+	if o.waiting >= p.opts.Waiting {
+		p.mu.Unlock()
+		return p.busy()
+	}
+	w := &waiter{owner: name, n: n, granted: make(chan struct{})}
+	o.waiting++
+	p.waiters = append(p.waiters, w)
+	p.grant()
+	p.mu.Unlock()
+
+	t := time.NewTimer(p.opts.Wait)
+	defer t.Stop()
+	var err error
+	select {
+	case <-w.granted:
+		return nil
+	case <-ctx.Done():
+		err = context.Cause(ctx)
+	case <-t.C:
+		err = p.busy()
+	}
+	if !p.withdraw(w) { // granted at the same moment
+		p.release(name, n)
+	}
+	return err
+}
+
+// grant gives the waiters what there is. A waiter whose owner holds its part does not
+// stand in the way of other owners; one that waits for the total does, because a
+// large request would otherwise wait until no small one comes. p.mu must be held.
+func (p *Pool) grant() {
+	left := p.waiters[:0]
+	full := false
+	blocked := map[string]bool{} // owners whose earlier request waits
+	for _, w := range p.waiters {
+		o := p.owners[w.owner]
+		switch {
+		case full || blocked[w.owner]:
+		case o.held > 0 && o.held+w.n > p.opts.Each:
+			blocked[w.owner] = true
+		case p.held > 0 && p.held+w.n > p.opts.Total:
+			full = true
+		default:
+			o.held += w.n
+			o.waiting--
+			p.held += w.n
+			close(w.granted)
+			continue
+		}
+		left = append(left, w)
+	}
+	clear(p.waiters[len(left):])
+	p.waiters = left
+}
+
+// withdraw removes a waiter. It returns false if the waiter has been granted.
+func (p *Pool) withdraw(w *waiter) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i, other := range p.waiters {
+		if other == w {
+			p.waiters = append(p.waiters[:i], p.waiters[i+1:]...)
+			p.owners[w.owner].waiting--
+			p.forget(w.owner)
+			p.grant() // those behind it
+			return true
+		}
+	}
+	return false
+}
+
+func (p *Pool) release(name string, n int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.held -= n
+	p.owners[name].held -= n
+	p.forget(name)
+	p.grant()
+}
+
+// forget drops an owner that holds nothing and waits for nothing. p.mu must be held.
+func (p *Pool) forget(name string) {
+	if o := p.owners[name]; o.held == 0 && o.waiting == 0 {
+		delete(p.owners, name)
+	}
+}
+
+// An Account is what one piece of work holds of a pool. It is safe for concurrent
+// use. The methods of a nil Account do nothing.
+type Account struct {
+	pool  *Pool
+	owner string
+
+	mu     sync.Mutex
+	needs  int64 // the sum of what was reserved and not returned
+	held   int64 // of the pool
+	closed bool
+}
+
+// Open returns an account of an owner that holds nothing. It must be closed.
+func (p *Pool) Open(owner string) *Account {
+	if p == nil {
+		return nil
+	}
+	return &Account{pool: p, owner: owner}
+}
+
+// Reserve adds n bytes to what the account holds. It waits until the pool has them.
+// If that takes too long the error is a *berth.Error for the client. An account
+// never holds more than the part of its owner: the one that needs more is alone.
+func (a *Account) Reserve(ctx context.Context, n int64) error {
+	if a == nil || n <= 0 {
+		return nil
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	more := a.share(a.needs+n) - a.held
+	if more > 0 && !a.closed {
+		if err := a.pool.acquire(ctx, a.owner, more); err != nil {
+			return err
+		}
+		a.held += more
+	}
+	a.needs += n
+	return nil
+}
+
+// share is how much of the pool an account holds that needs n bytes.
+func (a *Account) share(n int64) int64 {
+	if n <= Free {
+		return 0
+	}
+	return min(n, a.pool.opts.Each)
+}
+
+// Return gives back n bytes of what was reserved.
+func (a *Account) Return(n int64) {
+	if a == nil {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.settle(max(0, a.needs-n))
+}
+
+// Close gives back all. What is reserved after that holds nothing.
+func (a *Account) Close() {
+	if a == nil {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.closed = true
+	a.settle(0)
+}
+
+func (a *Account) settle(needs int64) {
+	a.needs = needs
+	if less := a.held - a.share(needs); less > 0 {
+		a.held -= less
+		a.pool.release(a.owner, less)
+	}
+}
+
+type contextKey struct{}
+
+// With returns a context that carries the account.
+func With(ctx context.Context, a *Account) context.Context {
+	return context.WithValue(ctx, contextKey{}, a)
+}
+
+// From returns the account that the context carries, or nil.
+func From(ctx context.Context) *Account {
+	a, _ := ctx.Value(contextKey{}).(*Account)
+	return a
+}
