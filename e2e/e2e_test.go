@@ -65,6 +65,7 @@ type server struct {
 	log   *logBuffer
 	wrap  []string             // a command that runs it; nil is none
 	key   string               // that clients bear; "" is none
+	files []*os.File           // that it is given as descriptors 3 and up
 	attr  *syscall.SysProcAttr // who runs it; nil is who runs the tests
 	boot  string               // a file with the id of the machine's start; empty is the machine's own
 }
@@ -148,6 +149,7 @@ func (s *server) start() {
 	s.cmd.Env = append(os.Environ(), s.env...)
 	s.cmd.Stderr = s.log
 	s.cmd.SysProcAttr = s.attr
+	s.cmd.ExtraFiles = s.files
 	if err := s.cmd.Start(); err != nil {
 		s.t.Fatal(err)
 	}

@@ -40,7 +40,9 @@ berth key create it asks every caller for one.`,
 					return err
 				}
 			}
-			return serve(cmd.Context(), listen, metricsListen, state, c, log)
+			ctx, stop := onHangup(cmd.Context(), log)
+			defer stop()
+			return serve(ctx, listen, metricsListen, state, c, log)
 		},
 	}
 	cmd.Flags().StringVar(&listen, "listen", "127.0.0.1:8080", "address to serve on")
