@@ -50,6 +50,14 @@ type ShellCall struct {
 	Action      ShellAction       `json:"action"`
 	CallID      string            `json:"call_id"`
 	Environment *ShellEnvironment `json:"environment"`
+	Berth       *ShellCallBerth   `json:"berth,omitempty"`
+}
+
+// A ShellCallBerth is what Berth adds to a shell call.
+type ShellCallBerth struct {
+	ApprovalRequestID string `json:"approval_request_id,omitempty"` // the request that the client approved
+	CheckRound        int    `json:"check_round,omitempty"`         // of a call that checks an answer, from 1
+	Invalid           string `json:"invalid,omitempty"`             // why a complete call cannot be run; its output says so too
 }
 
 // A ShellAction is the commands of one shell call, run concurrently.

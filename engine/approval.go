@@ -79,12 +79,8 @@ func approvalsOf(items []berth.Item) approvals {
 
 // approvedBy returns the request for approval that a call comes of, or "".
 func approvedBy(it berth.Item) string {
-	var call struct {
-		Berth struct {
-			ApprovalRequestID string `json:"approval_request_id"`
-		} `json:"berth"`
-	}
-	if it.Decode(&call) != nil {
+	var call berth.ShellCall
+	if it.Decode(&call) != nil || call.Berth == nil {
 		return ""
 	}
 	return call.Berth.ApprovalRequestID
@@ -133,7 +129,7 @@ func (r *run) approved(ctx context.Context) error {
 		var all []berth.Event
 		next := len(body.Output)
 		for _, request := range approved {
-			events, call := r.open(next, request.Arguments, map[string]any{"approval_request_id": request.ID})
+			events, call := r.open(next, request.Arguments, berth.ShellCallBerth{ApprovalRequestID: request.ID})
 			all = append(all, events...)
 			r.pending = append(r.pending, call)
 			next++
@@ -144,12 +140,15 @@ func (r *run) approved(ctx context.Context) error {
 
 // open returns a call of the shell that the model does not make now, and the events
 // that show it at a place, marked with what it comes of.
-func (r *run) open(place int, arguments string, mark map[string]any) ([]berth.Event, tool.Call) {
+func (r *run) open(place int, arguments string, mark berth.ShellCallBerth) ([]berth.Event, tool.Call) {
 	call := r.tools.byName[tool.ShellName].NewCall(berth.NewID(berth.PrefixCall))
-	marked := map[string]any{"berth": mark}
-	opened := with(call.Item(), marked)
+	opened := with(call.Item(), map[string]any{"berth": mark})
 	events, item, _ := call.Close(arguments)
-	return append(append([]berth.Event{added(place, opened)}, at(place, events)...), done(place, with(item, marked))), call
+	var closed berth.ShellCall
+	if item.Decode(&closed) == nil && closed.Berth != nil {
+		mark.Invalid = closed.Berth.Invalid
+	}
+	return append(append([]berth.Event{added(place, opened)}, at(place, events)...), done(place, with(item, map[string]any{"berth": mark}))), call
 }
 
 // settled puts in the place of approval requests and their answers what the model is

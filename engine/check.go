@@ -53,19 +53,15 @@ func (s *speech) check(body berth.Response) []berth.Event {
 		return nil
 	}
 	arguments, _ := json.Marshal(berth.ShellAction{Commands: c.Commands, TimeoutMS: c.TimeoutMS}) // strings and numbers
-	events, call := s.run.open(len(body.Output), string(arguments), map[string]any{"check_round": rounds(body.Output) + 1})
+	events, call := s.run.open(len(body.Output), string(arguments), berth.ShellCallBerth{CheckRound: rounds(body.Output) + 1})
 	s.run.pending = append(s.run.pending, call)
 	return events
 }
 
 // checkRound returns the round of a call that checks, or 0.
 func checkRound(it berth.Item) int {
-	var call struct {
-		Berth struct {
-			CheckRound int `json:"check_round"`
-		} `json:"berth"`
-	}
-	if it.Type() != berth.ItemShellCall || it.Decode(&call) != nil {
+	var call berth.ShellCall
+	if it.Type() != berth.ItemShellCall || it.Decode(&call) != nil || call.Berth == nil {
 		return 0
 	}
 	return call.Berth.CheckRound

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"mime"
@@ -81,15 +80,11 @@ func (e *Engine) lower(ctx context.Context, p berth.ProjectID, items []berth.Ite
 		return nil, err
 	}
 	items = settled(items)
-	answered := map[string]bool{}
-	for _, it := range items {
-		if tool.IsOutput(it) {
-			answered[it.CallID()] = true
-		}
-	}
+	answers := answersOf(items)
 	out := make([]berth.Item, 0, len(items))
-	for _, it := range items {
-		if it.Status() == berth.StatusIncomplete && !answered[it.CallID()] || unseen[it.Type()] {
+	for i, it := range items {
+		_, answered := answers[i]
+		if it.Status() == berth.StatusIncomplete && !answered && !tool.IsOutput(it) || unseen[it.Type()] {
 			continue
 		}
 		if it.Type() == berth.ItemReasoning {
@@ -171,17 +166,42 @@ func (e *Engine) dataURL(ctx context.Context, p berth.ProjectID, id berth.FileID
 	return f.Filename, "data:" + kind + ";base64," + base64.StdEncoding.EncodeToString(data), nil
 }
 
-// unanswered returns the calls among items that have no output.
-func unanswered(items []berth.Item) []berth.Item {
-	answered := map[string]bool{}
-	for _, it := range items {
-		if tool.IsOutput(it) {
-			answered[it.CallID()] = true
+// answersOf returns the places of the outputs of calls, by the places of the calls. A
+// model may use one call_id several times: each output belongs to the first call that
+// has none, and to one that the model did not finish only if there is no other.
+func answersOf(items []berth.Item) map[int]int {
+	open := map[string][]int{} // calls without an output, by call_id
+	answers := map[int]int{}
+	for i, it := range items {
+		id := it.CallID()
+		switch {
+		case tool.IsCall(it):
+			open[id] = append(open[id], i)
+		case tool.IsOutput(it) && len(open[id]) > 0:
+			n := max(0, slices.IndexFunc(open[id], func(c int) bool { return wasMade(items[c]) }))
+			answers[open[id][n]] = i
+			open[id] = slices.Delete(open[id], n, n+1)
 		}
 	}
-	return slices.DeleteFunc(slices.Clone(items), func(it berth.Item) bool {
-		return !tool.IsCall(it) || answered[it.CallID()]
-	})
+	return answers
+}
+
+// wasMade reports whether a call was finished by the model.
+func wasMade(it berth.Item) bool {
+	var call berth.ShellCall
+	return it.Status() != berth.StatusIncomplete || it.Type() == berth.ItemShellCall && it.Decode(&call) == nil && call.Berth != nil && call.Berth.Invalid != ""
+}
+
+// unanswered returns the calls among items that have no output.
+func unanswered(items []berth.Item) []berth.Item {
+	answers := answersOf(items)
+	var calls []berth.Item
+	for i, it := range items {
+		if _, answered := answers[i]; tool.IsCall(it) && !answered {
+			calls = append(calls, it)
+		}
+	}
+	return calls
 }
 
 // waitsForClient reports whether the response has calls that only the client can
@@ -190,25 +210,4 @@ func waitsForClient(body berth.Response) bool {
 	return slices.ContainsFunc(body.Output, asksForApproval) || slices.ContainsFunc(unanswered(body.Output), func(it berth.Item) bool {
 		return it.Status() == berth.StatusCompleted
 	})
-}
-
-// abandon returns the events that close the items which are in progress as
-// incomplete. texts is what is known of the open messages, by output index.
-func abandon(body berth.Response, texts map[int]string) []berth.Event {
-	var events []berth.Event
-	for i, it := range body.Output {
-		if it.Status() != berth.StatusInProgress {
-			continue
-		}
-		fields := map[string]any{"status": berth.StatusIncomplete}
-		if text, ok := texts[i]; ok && text != "" {
-			fields["content"] = []berth.Content{{Type: "output_text", Text: text}}
-		}
-		closed, err := it.With(fields)
-		if err != nil {
-			panic(errors.Join(errors.New("an item of this process is not JSON"), err))
-		}
-		events = append(events, done(i, closed))
-	}
-	return events
 }

@@ -2,16 +2,13 @@ package engine
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/store"
-	"github.com/berth-run/berth/tool"
 )
 
 // Recover resumes the runs that a former life of this server left, and those whose
@@ -147,7 +144,9 @@ func (r *run) rewind(ctx context.Context, told []berth.Event) error {
 	if err != nil {
 		return err
 	}
-	events := abandon(body, textsOf(told))
+	open := drafts{}
+	open.note(told)
+	events := abandon(body, open)
 	events = slices.DeleteFunc(events, func(ev berth.Event) bool { return resumed[*ev.OutputIndex] })
 	if len(events) == 0 {
 		return nil
@@ -159,29 +158,41 @@ func (r *run) rewind(ctx context.Context, told []berth.Event) error {
 // returns the places of their open outputs.
 func (r *run) restoreCalls(output []berth.Item, told []berth.Event) (open map[int]bool, err error) {
 	open = map[int]bool{}
-	for _, it := range output {
+	answers := answersOf(output)
+	for i, it := range output {
 		t := r.hostedTool(it)
 		if t == nil || it.Status() == berth.StatusInProgress {
 			continue
 		}
-		if checkRound(it) == 0 {
-			r.hostedCalls++
-		}
-		n := slices.IndexFunc(output, func(o berth.Item) bool { return tool.IsOutput(o) && o.CallID() == it.CallID() })
+		n, answered := answers[i]
 		var out berth.Item
-		if n >= 0 {
+		if !answered {
+			n = -1
+		} else {
 			if output[n].Status() != berth.StatusInProgress {
+				r.countCall(it)
 				continue
 			}
 			out, open[n] = output[n], true
 		}
 		call, err := t.ResumeCall(it, out, about(told, n))
 		if err != nil {
-			return nil, fmt.Errorf("call %s: %w", it.ID(), err)
+			return nil, fmt.Errorf("resume call %s: %w", it.ID(), err)
 		}
+		if call == nil {
+			continue
+		}
+		r.countCall(it)
 		r.pending = append(r.pending, call)
 	}
 	return open, nil
+}
+
+// countCall counts a hosted call that the model made.
+func (r *run) countCall(it berth.Item) {
+	if checkRound(it) == 0 {
+		r.hostedCalls++
+	}
 }
 
 // about returns the events about the item at one place of the output.
@@ -193,24 +204,4 @@ func about(told []berth.Event, index int) []berth.Event {
 		}
 	}
 	return events
-}
-
-// textsOf returns the text told of each item, by its place in the output.
-func textsOf(told []berth.Event) map[int]string {
-	built := map[int]*strings.Builder{}
-	for _, ev := range told {
-		var text string
-		if ev.Type != berth.EventOutputTextDelta || json.Unmarshal(ev.Delta, &text) != nil {
-			continue
-		}
-		if built[*ev.OutputIndex] == nil {
-			built[*ev.OutputIndex] = &strings.Builder{}
-		}
-		built[*ev.OutputIndex].WriteString(text)
-	}
-	texts := map[int]string{}
-	for i, b := range built {
-		texts[i] = b.String()
-	}
-	return texts
 }

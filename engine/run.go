@@ -189,7 +189,7 @@ func (r *run) stop(ctx context.Context, reason string) error {
 // incomplete, and why is said.
 func (r *run) end(ctx context.Context, status berth.Status, incomplete string, failure error) error {
 	return r.writer.Update(ctx, func(body berth.Response) []berth.Event {
-		events := abandon(body, r.speech.texts())
+		events := abandon(body, r.speech.unfinished())
 		body = fold(body, events)
 		if failure != nil {
 			e := wireError(failure)

@@ -21,6 +21,7 @@ type speech struct {
 	calls   map[int]*openCall // by the provider's index; closed ones stay
 	whole   []berth.Item      // came in one piece; told with what follows
 	next    int               // the place of the next item
+	drafts  drafts            // of what is open
 
 	begun   bool   // something was said
 	ignored bool   // a call was ignored because of max_tool_calls
@@ -35,20 +36,27 @@ func (s *speech) tell(ctx context.Context, delta model.Delta) error {
 	}
 	return s.run.writer.Update(ctx, func(body berth.Response) []berth.Event {
 		s.next = len(body.Output)
-		switch d := delta.(type) {
-		case model.Text:
-			return append(s.closeBefore(s.message != nil && s.message.phase == d.Phase), s.say("output_text", d)...)
-		case model.Refusal:
-			return append(s.closeBefore(s.message != nil), s.say("refusal", model.Text{Text: d.Text})...)
-		case model.Thought:
-			return append(s.closeBefore(s.thought != nil && s.thought.summary == d.Summary), s.think(d)...)
-		case model.Call:
-			return s.call(d)
-		case model.Item:
-			s.keep(d)
-		}
-		return nil
+		events := s.hear(delta)
+		s.drafts.note(events)
+		return events
 	})
+}
+
+// hear returns the events of one delta.
+func (s *speech) hear(delta model.Delta) []berth.Event {
+	switch d := delta.(type) {
+	case model.Text:
+		return append(s.closeBefore(s.message != nil && s.message.phase == d.Phase), s.say("output_text", d)...)
+	case model.Refusal:
+		return append(s.closeBefore(s.message != nil), s.say("refusal", model.Text{Text: d.Text})...)
+	case model.Thought:
+		return append(s.closeBefore(s.thought != nil && s.thought.summary == d.Summary), s.think(d)...)
+	case model.Call:
+		return s.call(d)
+	case model.Item:
+		s.keep(d)
+	}
+	return nil
 }
 
 // finish closes what is open and, unless hosted calls are pending, ends the
@@ -67,11 +75,12 @@ func (s *speech) finish(ctx context.Context, f model.Finish) (over bool, err err
 		if !cut {
 			events = append(events, s.closeCalls(func(*openCall) bool { return true })...)
 		}
+		s.drafts.note(events)
 		body = fold(body, events)
 		switch {
 		case cut:
 			over = true
-			lost := abandon(body, nil)
+			lost := abandon(body, s.drafts)
 			body = fold(body, lost)
 			reason := map[model.FinishReason]string{model.FinishLength: "max_output_tokens", model.FinishContentFilter: "content_filter"}[f.Reason]
 			return append(append(events, lost...), r.final(body, berth.StatusIncomplete, reason))
@@ -101,17 +110,22 @@ func (s *speech) finish(ctx context.Context, f model.Finish) (over bool, err err
 
 // abandon closes what is open as incomplete, so that the turn can be asked again.
 func (s *speech) abandon(ctx context.Context) error {
+	for _, c := range s.calls {
+		if c.hosted && !c.closed {
+			s.run.hostedCalls-- // it was never made
+		}
+	}
 	return s.run.writer.Update(ctx, func(body berth.Response) []berth.Event {
-		return abandon(body, s.texts())
+		return abandon(body, s.unfinished())
 	})
 }
 
-// texts returns what has been said of the message that is open.
-func (s *speech) texts() map[int]string {
-	if s == nil || s.message == nil {
+// unfinished returns the drafts of the items that the turn has left open.
+func (s *speech) unfinished() drafts {
+	if s == nil {
 		return nil
 	}
-	return map[int]string{s.message.index: s.message.text.String()}
+	return s.drafts
 }
 
 // keep takes an item that came whole. It is told when something follows, because

@@ -27,7 +27,7 @@ func (r *run) turn(ctx context.Context, first bool) (over bool, err error) {
 		}
 		r.fit(req)
 		req.Prefer, req.Attempt = r.origin, patience.attempt
-		s := &speech{run: r, calls: map[int]*openCall{}}
+		s := &speech{run: r, calls: map[int]*openCall{}, drafts: drafts{}}
 		r.speech = s
 		finish, err := s.listen(ctx, req)
 		if err == nil {

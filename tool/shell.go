@@ -89,7 +89,12 @@ func (s *Shell) ResumeCall(item, output berth.Item, told []berth.Event) (Call, e
 	if err := item.Decode(&c.item); err != nil {
 		return nil, err
 	}
-	c.invalid = c.check()
+	if c.item.Berth != nil {
+		c.invalid = c.item.Berth.Invalid
+	}
+	if c.item.Status != berth.StatusCompleted && c.invalid == "" {
+		return nil, nil
+	}
 	if !output.IsZero() {
 		c.resumed = &resumed{outputID: output.ID(), told: told}
 	}
@@ -155,6 +160,7 @@ func (c *shellCall) Close(arguments string) (events []berth.Event, item berth.It
 		c.invalid = fmt.Sprintf("The arguments of this call are not valid: %v. Nothing was run.", err)
 		events := c.reader.abandon()
 		c.item.Action.Commands = append(c.item.Action.Commands, c.reader.commands...)
+		c.markInvalid()
 		return events, c.Item(), c.refusal()
 	}
 	c.item.Action = berth.ShellAction{Commands: action.Commands, MaxOutputLength: action.MaxOutputLength, TimeoutMS: action.TimeoutMS}
@@ -163,8 +169,18 @@ func (c *shellCall) Close(arguments string) (events []berth.Event, item berth.It
 	}
 	if c.invalid = c.check(); c.invalid != "" {
 		c.item.Status = berth.StatusIncomplete
+		c.markInvalid()
 	}
 	return c.untold(), c.Item(), c.refusal()
+}
+
+// markInvalid records in the item of a hosted call why it cannot be run. Without that
+// a server that resumes the response could not tell it from a call that the model did
+// not finish, which is incomplete as well.
+func (c *shellCall) markInvalid() {
+	if c.tool.exec != nil {
+		c.item.Berth = &berth.ShellCallBerth{Invalid: c.invalid}
+	}
 }
 
 // refusal says what is wrong with a call that the client cannot be given. On the

@@ -37,10 +37,10 @@ func (c *shellCall) Run(ctx context.Context, out Emitter) error {
 		return err
 	}
 	switch {
+	case !r.unfinished():
 	case c.invalid != "":
-		r.commands = []*commandRun{{clip: newClip(len(c.invalid))}}
 		err = r.end(ctx, 0, c.invalid, 2)
-	case r.unfinished():
+	default:
 		err = r.exec(ctx, c)
 	}
 	if err != nil {
@@ -61,6 +61,9 @@ func (c *shellCall) openRun(ctx context.Context, out Emitter) (*shellRun, error)
 	}}
 	for range c.item.Action.Commands {
 		r.commands = append(r.commands, &commandRun{clip: newClip(c.outputLimit())})
+	}
+	if c.invalid != "" {
+		r.commands = []*commandRun{{clip: newClip(len(c.invalid))}} // which says why nothing is run
 	}
 	if c.resumed != nil {
 		r.item.ID = c.resumed.outputID

@@ -33,7 +33,8 @@ type Tool interface {
 	// ResumeCall takes up a call of a hosted tool whose item is done and whose
 	// output is not, in a process that did not start it. told are the events about
 	// its output item that were stored before, with output being that item, or the
-	// zero Item.
+	// zero Item. A call that the model did not finish, which was closed as incomplete
+	// when its turn broke off, was never made: ResumeCall returns a nil Call for it.
 	ResumeCall(item, output berth.Item, told []berth.Event) (Call, error)
 }
 
