@@ -29,7 +29,20 @@ func clients() []client {
 	for _, c := range pythonClients {
 		all = append(all, client{name: c.name, registry: "PyPI", lock: c.lock(), programs: []string{filepath.Join("python", c.program)}, everyday: c.everyday})
 	}
-	return all
+	for _, c := range nodeClients {
+		var programs []string
+		for _, test := range c.tests {
+			programs = append(programs, filepath.Join(c.dir, test))
+		}
+		all = append(all, client{name: c.name, registry: "npm", lock: filepath.Join(c.dir, "package-lock.json"), alias: c.alias, programs: programs, everyday: c.everyday})
+	}
+	return append(all,
+		client{name: "@openai/codex", registry: "npm", lock: "codex/package-lock.json", programs: []string{"codex_test.go"}},
+		client{name: "opencode-ai", alias: "opencode-linux-x64", registry: "npm", lock: "opencode/package-lock.json", programs: []string{"opencode_test.go"}},
+		client{name: "@continuedev/cli", registry: "npm", lock: "continue/package-lock.json", programs: []string{"continue_test.go"}},
+		client{name: "github.com/openai/openai-go/v3", registry: "Go", lock: "../go.mod", everyday: true,
+			programs: []string{"go_test.go", "chat_test.go", "conversation_test.go", "assistants_test.go", "socket_test.go"}},
+	)
 }
 
 // skipClient skips the test unless all clients were asked for.
@@ -40,15 +53,17 @@ func skipClient(t *testing.T) {
 	}
 }
 
-var titled = regexp.MustCompile(`(?m)^\s*(?:@?job|(?:void )?test|t\.Run|func Test)(?:\((?:"([^"]+)"|'([^']+)')|(\w+)\(t)`)
+var (
+	titled = regexp.MustCompile(`(?m)^\s*(?:@job|test|t\.Run)\((?:"([^"]+)"|'((?:[^'\\]|\\.)+)')`)
+	tested = regexp.MustCompile(`(?m)^func Test(\w+)\(t|^ *test\(`)
+)
 
-// jobs returns the titles of the jobs in a client's program, or the names of the
-// Go tests.
+// jobs returns the titles of the jobs in a client's program.
 func jobs(t *testing.T, path string) []string {
 	t.Helper()
 	var titles []string
 	for _, m := range titled.FindAllStringSubmatch(read(t, path), -1) {
-		titles = append(titles, m[1]+m[2]+m[3])
+		titles = append(titles, strings.ReplaceAll(m[1]+m[2], `\`, ""))
 	}
 	if len(titles) == 0 {
 		t.Fatalf("%s has no jobs", path)
@@ -86,7 +101,7 @@ func (c client) version(t *testing.T) string {
 }
 
 // exercised describes what the client's programs do: the titles of one program's
-// jobs, or how many jobs each of several programs has.
+// jobs, or how many tests each of several programs has.
 func (c client) exercised(t *testing.T) string {
 	t.Helper()
 	if len(c.programs) == 1 {
@@ -95,7 +110,7 @@ func (c client) exercised(t *testing.T) string {
 	var parts []string
 	for _, p := range c.programs {
 		name, _, _ := strings.Cut(filepath.Base(p), ".")
-		parts = append(parts, fmt.Sprintf("%s (%d)", strings.TrimSuffix(name, "_test"), len(jobs(t, p))))
+		parts = append(parts, fmt.Sprintf("%s (%d)", strings.TrimSuffix(name, "_test"), len(tested.FindAllString(read(t, p), -1))))
 	}
 	return strings.Join(parts, ", ")
 }

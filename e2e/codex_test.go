@@ -64,11 +64,10 @@ func block(function string, arguments any) string {
 	return "```" + function + "\n" + string(raw) + "\n```\n"
 }
 
-// TestCodex edits a folder with the codex command line as it comes.
-func TestCodex(t *testing.T) {
-	if _, err := os.Stat("codex/node_modules/.bin/codex"); err != nil {
-		t.Skip("codex is not installed: run make test, which installs it")
-	}
+// TestClientsCodex edits a folder with the codex command line as it comes.
+func TestClientsCodex(t *testing.T) {
+	skipClient(t)
+	skipWithout(t, "codex/node_modules/.bin/codex")
 	upstream, env := newUpstream(t)
 	s := newServer(t, env...)
 	c := &codexTask{t: t, url: s.url, dir: t.TempDir()}

@@ -1,23 +1,95 @@
 package e2e
 
 import (
+	"context"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
 	"testing"
+	"time"
 )
 
-// TestNode runs the tests of the clients from npm (e2e/node/*.test.mjs).
-func TestNode(t *testing.T) {
-	if _, err := os.Stat("node/node_modules/openai"); err != nil {
-		t.Skip("the npm clients are not installed: run make test, which installs them")
-	}
+// A nodeClient is a client from npm and the files of node:test that use it.
+type nodeClient struct {
+	name     string
+	alias    string // the name that it is installed by, if it is another
+	dir      string // has its lock file and its tests
+	tests    []string
+	everyday bool // make test runs it
+}
+
+var nodeClients = []nodeClient{
+	{name: "openai", dir: "node", everyday: true,
+		tests: []string{"responses.test.mjs", "chat.test.mjs", "conversations.test.mjs", "assistants.test.mjs", "files.test.mjs", "context.test.mjs", "socket.test.mjs", "webhooks.test.mjs"}},
+	{name: "@openai/agents", dir: "node", tests: []string{"agents.test.mjs"}, everyday: true},
+	{name: "openai", alias: "openai-6", dir: "frameworks", tests: []string{"openai6.test.mjs"}},
+	{name: "ai", dir: "frameworks", tests: []string{"ai.test.mjs"}},
+	{name: "@langchain/openai", dir: "frameworks", tests: []string{"langchain.test.mjs"}},
+	{name: "@langchain/langgraph", dir: "frameworks", tests: []string{"langgraph.test.mjs"}},
+	{name: "@mastra/core", dir: "frameworks", tests: []string{"mastra.test.mjs"}},
+	{name: "llamaindex", dir: "frameworks", tests: []string{"llamaindex.test.mjs"}},
+}
+
+// frameworksNode is the oldest major version of Node.js that the clients in
+// e2e/frameworks run on.
+const frameworksNode = 20
+
+// TestClientsNode runs the tests of the clients from npm that are libraries.
+func TestClientsNode(t *testing.T) {
 	_, upstream := newUpstream(t)
 	s := newServer(t, upstream...)
-	cmd := exec.Command("npm", "test", "--silent")
-	cmd.Dir = "node"
-	cmd.Env = append(os.Environ(), "OPENAI_BASE_URL="+s.url+"/v1", "OPENAI_API_KEY=none", "BERTH_BIN="+binary(t), "BERTH_STATE="+s.state)
-	out, err := cmd.CombinedOutput()
-	if err != nil {
+	for _, c := range nodeClients {
+		t.Run(filepath.Base(c.tests[0]), func(t *testing.T) {
+			if !c.everyday {
+				skipClient(t)
+			}
+			c.run(t, s)
+		})
+	}
+}
+
+func (c nodeClient) run(t *testing.T, s *server) {
+	t.Helper()
+	skipWithout(t, filepath.Join(c.dir, "node_modules", ".berth-lock"))
+	if v := nodeVersion(t); c.dir == "frameworks" && v < frameworksNode {
+		t.Skipf("skipped: %s needs Node.js %d; this is %d", c.name, frameworksNode, v)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "node", append([]string{"--test", "--test-concurrency=4"}, c.tests...)...)
+	cmd.Dir = c.dir
+	cmd.Env = append(os.Environ(), "OPENAI_BASE_URL="+s.url+"/v1", "OPENAI_API_KEY=none", "BERTH_BIN="+binary(t), "BERTH_STATE="+s.state,
+		// What these clients would send to their makers.
+		"MASTRA_TELEMETRY_DISABLED=1", "LANGSMITH_TRACING=false")
+	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}
+}
+
+// skipWithout skips the test if a file that scripts/setup makes is not there.
+func skipWithout(t *testing.T, path string) {
+	t.Helper()
+	if _, err := os.Stat(path); err != nil {
+		t.Skipf("skipped: no %s; make test-clients installs it", path)
+	}
+}
+
+// nodeVersion returns the major version of Node.js.
+func nodeVersion(t *testing.T) int {
+	t.Helper()
+	out, err := exec.Command("node", "--version").Output()
+	if err != nil {
+		t.Skipf("skipped: no Node.js: %v", err)
+	}
+	found := regexp.MustCompile(`^v(\d+)`).FindSubmatch(out)
+	if found == nil {
+		t.Fatalf("node --version printed %q", out)
+	}
+	n, err := strconv.Atoi(string(found[1]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
 }

@@ -4,7 +4,7 @@ import { test } from 'node:test';
 import { createOpenAI } from '@ai-sdk/openai';
 import { generateObject, generateText, stepCountIs, streamText, tool } from 'ai';
 import { z } from 'zod';
-import { block, client, reciter } from './berth.mjs';
+import { block, client, reciter } from '../node/berth.mjs';
 
 const openai = createOpenAI({ baseURL: client.baseURL, apiKey: client.apiKey });
 const model = openai(reciter);

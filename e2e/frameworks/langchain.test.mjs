@@ -5,7 +5,7 @@ import { HumanMessage, ToolMessage } from '@langchain/core/messages';
 import { tool } from '@langchain/core/tools';
 import { ChatOpenAI } from '@langchain/openai';
 import { z } from 'zod';
-import { block, client, reciter } from './berth.mjs';
+import { block, client, reciter } from '../node/berth.mjs';
 
 const make = (extra) => new ChatOpenAI({ model: reciter, useResponsesApi: true, apiKey: client.apiKey, configuration: { baseURL: client.baseURL }, ...extra });
 
@@ -19,7 +19,7 @@ test('text', async () => {
 });
 
 for (const zdrEnabled of [false, true]) {
-  test(`a tool and its answer, ${zdrEnabled ? 'without' : 'with'} the server's memory`, async () => {
+  test('a tool and its answer' + (zdrEnabled ? ', nothing stored' : ''), async () => {
     const llm = make({ zdrEnabled }).bindTools([tide]);
     const messages = [new HumanMessage(block('tide', { port: 'Brest' }))];
     const asked = await llm.invoke(messages);
