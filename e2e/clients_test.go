@@ -36,6 +36,9 @@ func clients() []client {
 		}
 		all = append(all, client{name: c.name, registry: "npm", lock: filepath.Join(c.dir, "package-lock.json"), alias: c.alias, programs: programs, everyday: c.everyday})
 	}
+	for _, c := range goClients {
+		all = append(all, client{name: c.name, registry: "Go", lock: "goclients/go.mod", programs: []string{filepath.Join("goclients", c.file)}})
+	}
 	return append(all,
 		client{name: "@openai/codex", registry: "npm", lock: "codex/package-lock.json", programs: []string{"codex_test.go"}},
 		client{name: "opencode-ai", alias: "opencode-linux-x64", registry: "npm", lock: "opencode/package-lock.json", programs: []string{"opencode_test.go"}},

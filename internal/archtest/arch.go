@@ -191,7 +191,7 @@ func parse(root string) ([]file, error) {
 		rel, _ := filepath.Rel(root, p)
 		if d.IsDir() {
 			name := d.Name()
-			ownModule := rel == "tools" || rel == filepath.Join("cmd", "berth-runsc")
+			ownModule := rel == "tools" || rel == filepath.Join("cmd", "berth-runsc") || rel == filepath.Join("e2e", "goclients")
 			if rel != "." && (strings.HasPrefix(name, ".") || name == "testdata" || name == "node_modules" || ownModule) {
 				return fs.SkipDir
 			}
