@@ -23,12 +23,91 @@ var tiny = Recipe{
 	Run:      []string{`test "$(cat "/etc/berth/it's here")" = '$HOME' && echo 'ran' >/etc/ran`},
 }
 
+// hostLists is where apt has this machine's package lists.
+const hostLists = "/var/lib/apt/lists"
+
+// inOwnMounts reports whether the test runs in a mount namespace of its own, with a
+// marker for this machine's package lists, and a lock on them as another user of apt has
+// it. Otherwise it runs the test once more, in one.
+func inOwnMounts(t *testing.T) bool {
+	t.Helper()
+	const variable = "BERTH_TEST_OWN_MOUNTS"
+	if os.Getenv(variable) != t.Name() {
+		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v", "-test.timeout=0")
+		cmd.Env = append(os.Environ(), variable+"="+t.Name())
+		cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL}
+		out, err := cmd.CombinedOutput()
+		if t.Logf("%s", out); err != nil {
+			t.Error(err)
+		}
+		return false
+	}
+	if err := os.MkdirAll(hostLists, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Mount("lists", hostLists, "tmpfs", 0, ""); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(hostLists+"/marker", nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	lock, err := os.Create(hostLists + "/lock")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { lock.Close() })
+	if err := unix.FcntlFlock(lock.Fd(), unix.F_SETLK, &unix.Flock_t{Type: unix.F_WRLCK}); err != nil {
+		t.Fatal(err)
+	}
+	return true
+}
+
+// hostListsAreWhole fails the test if something has worked on the lists.
+func hostListsAreWhole(t *testing.T) {
+	t.Helper()
+	left, err := os.ReadDir(hostLists)
+	if err != nil || len(left) != 2 || left[0].Name() != "lock" || left[1].Name() != "marker" {
+		t.Errorf("this machine's package lists hold %v, %v; want what was there", left, err)
+	}
+}
+
+// A build does not touch the state of this machine's apt, nor can it.
+func TestBuildCannotWriteHostLists(t *testing.T) {
+	needRoot(t)
+	if !inOwnMounts(t) {
+		return
+	}
+	tool := filepath.Join(t.TempDir(), "tool")
+	script := "#!/bin/sh\n" + `rm -rf /var/lib/apt/lists/*; touch /var/cache/apt/new && exit 3; touch /var/lib/dpkg/new && exit 4; echo finished`
+	if err := os.WriteFile(tool, []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	lock, err := os.Create(filepath.Join(t.TempDir(), "lock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lock.Close()
+	dir := t.TempDir()
+	b := &build{recipe: Recipe{Suite: "bookworm"}, tool: tool, dir: dir, cache: filepath.Join(dir, "cache"), lock: lock, meter: newMeter(nil)}
+	if err := os.MkdirAll(filepath.Join(b.template(), "rootfs"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.run(t.Context()); err != nil || !strings.Contains(b.meter.output(), "finished") {
+		t.Errorf("got %v\n%s", err, b.meter.output())
+	}
+	hostListsAreWhole(t)
+}
+
 // TestDebian builds a real template, twice.
 func TestDebian(t *testing.T) {
 	needRoot(t)
 	if _, err := exec.LookPath("mmdebstrap"); err != nil {
 		t.Skip("skipped: mmdebstrap is not installed")
 	}
+	if !inOwnMounts(t) {
+		return
+	}
+	defer hostListsAreWhole(t)
 	cache, err := os.UserCacheDir()
 	if err != nil {
 		t.Fatal(err)

@@ -15,4 +15,7 @@ rm -f "$root"/etc/*- "$root"/etc/.pwd.lock "$root"/etc/ssh/ssh_host_* "$root"/va
 # Files only: apt and debconf expect their directories.
 find "$root/var/log" "$root/var/lib/apt/lists" -type f -delete
 find "$root/var/cache" -type f ! -path '*/debconf/*.dat' -delete
-rm -rf "$root"/tmp/* "$root"/var/tmp/* "$root/root/.cache"
+rm -rf "$root/var/lib/apt/lists/auxfiles" "$root"/var/tmp/* "$root/root/.cache"
+
+# Without its configuration, which mmdebstrap removes itself, apt works on this machine.
+find "$root/tmp" -mindepth 1 -maxdepth 1 ! -path "$MMDEBSTRAP_APT_CONFIG" -exec rm -rf {} +

@@ -46,7 +46,7 @@ func (b *build) run(ctx context.Context) error {
 			return err
 		}
 	}
-	cmd := exec.CommandContext(ctx, b.tool, b.args()...)
+	cmd := exec.CommandContext(ctx, "/bin/sh", append([]string{"-c", aptReadOnly, "sh", b.tool}, b.args()...)...)
 	cmd.Env = b.env(ctx)
 	cmd.Stdout, cmd.Stderr = b.meter, b.meter
 	// With a process and a mount namespace of its own nothing of it is left, no
@@ -71,6 +71,15 @@ func (b *build) run(ctx context.Context) error {
 	return removeDevices(filepath.Join(b.template(), "rootfs"))
 }
 
+// aptReadOnly makes the state of this machine's own apt and dpkg read-only for a command
+// that is executed in a mount namespace of its own. apt-get works on it whenever the
+// configuration that mmdebstrap has made is not there, and then fails.
+const aptReadOnly = `set -e
+for dir in /var/lib/apt /var/lib/apt/lists /var/cache/apt /var/cache/apt/archives /var/lib/dpkg; do
+	[ ! -d $dir ] || { mount --rbind $dir $dir && mount -o remount,bind,ro $dir; }
+done
+exec "$@"`
+
 // removeDevices removes device nodes, which are of no use in a sandbox and which no
 // archive brings.
 func removeDevices(root string) error {
@@ -85,6 +94,7 @@ func removeDevices(root string) error {
 // options are those that every run of mmdebstrap has.
 var options = []string{"--verbose", "--mode=root", "--variant=minbase", "--format=directory",
 	"--skip=download/empty", "--skip=essential/unlink", // which would throw the cache away
+	"--skip=cleanup/apt", // cleanup does it without apt
 	`--aptopt=Acquire::Languages "none"`, `--aptopt=APT::Install-Recommends "false"`,
 	"--dpkgopt=path-exclude=/usr/share/man/*", "--dpkgopt=path-exclude=/usr/share/info/*",
 	"--dpkgopt=path-exclude=/usr/share/locale/*", "--dpkgopt=path-exclude=/usr/share/doc/*",
@@ -106,7 +116,8 @@ func (b *build) args() []string {
 			quote(f.Path), strconv.FormatUint(uint64(f.Mode), 8), quote(b.file(i))))
 	}
 	// Without what has been superseded in the archive since.
-	args = append(args, `--customize-hook=APT_CONFIG="$MMDEBSTRAP_APT_CONFIG" apt-get -q autoclean; find `+
+	// apt-get would take this machine's configuration for one that is not there.
+	args = append(args, `--customize-hook=[ ! -s "$MMDEBSTRAP_APT_CONFIG" ] || APT_CONFIG="$MMDEBSTRAP_APT_CONFIG" apt-get -q autoclean; find `+
 		archives+" -maxdepth 1 -name '*.deb' -exec cp -l -t "+quote(b.debs())+" {} +")
 	for _, command := range b.recipe.Run {
 		args = append(args, `--customize-hook=chroot "$1" sh -c `+quote(command))
