@@ -180,7 +180,7 @@ func (a *adding) run(ctx context.Context) (Template, error) {
 	}
 	a.gauge.step(Finish, "reading what was unpacked", 0, 0)
 	if err := fit(root, config.Config.User); err != nil {
-		return Template{}, err
+		return Template{}, fmt.Errorf("its files, all layers applied: %w", err)
 	}
 	return Template{CreatedAt: time.Now().UTC().Truncate(time.Second), Image: &a.origin,
 		Config: Config{Env: usableEnv(config.Config.Env), User: config.Config.User, WorkingDir: config.Config.WorkingDir}}, nil

@@ -324,6 +324,28 @@ func TestHostileImage(t *testing.T) {
 
 // Device nodes are dropped, links lead nowhere but into the tree, and what fit
 // changes is the tree's own.
+// Why an image is refused says which layer and which path it is, and what is wrong there.
+func TestRefusalNamesThePlace(t *testing.T) {
+	needRoot(t)
+	capability := tar.Header{Typeflag: tar.TypeReg, Name: "usr/bin/su2", Mode: 0o755, Format: tar.FormatPAX, PAXRecords: map[string]string{"SCHILY.xattr.security.capability": "x"}}
+	for what, c := range map[string]struct {
+		layers [][]byte
+		want   []string
+	}{
+		"a malformed capability": {[][]byte{archive(shell), archive(capability)}, []string{"registry.example/app:1", "layer 2 of 2, sha256:", `"usr/bin/su2"`, `"security.capability"`, "malformed"}},
+		"a climbing name":        {[][]byte{archive(shell), archive("a/../../b=1")}, []string{"layer 2 of 2", `"a/../../b"`}},
+		"etc to nowhere":         {[][]byte{archive(shell, "etc=-> /elsewhere")}, []string{`etc is a symbolic link to "/elsewhere"`}},
+		"etc as a file":          {[][]byte{archive(shell, "etc=1")}, []string{"etc/passwd: not a directory"}},
+	} {
+		_, err := open(t, t.TempDir()).Add(t.Context(), "app", newOCI(c.layers...).image(), AddOptions{})
+		for _, want := range c.want {
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: got %v, want %s in it", what, err, want)
+			}
+		}
+	}
+}
+
 func TestFitHostile(t *testing.T) {
 	needRoot(t)
 	dir := t.TempDir()

@@ -113,7 +113,11 @@ func (r rootDir) dir(name string) (*os.File, error) {
 	}
 	defer up.Close()
 	if err := unix.Mkdirat(int(up.Fd()), path.Base(name), 0o755); err != nil {
-		return nil, &os.PathError{Op: "mkdir", Path: name, Err: err} // also for a link to nothing
+		target := make([]byte, 200)
+		if n, lerr := unix.Readlinkat(int(up.Fd()), path.Base(name), target); lerr == nil {
+			return nil, fmt.Errorf("%s is a symbolic link to %q, which the image does not have; it must be a directory", name, target[:n])
+		}
+		return nil, &os.PathError{Op: "mkdir", Path: name, Err: err}
 	}
 	return r.open(name, unix.O_RDONLY|unix.O_DIRECTORY)
 }

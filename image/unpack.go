@@ -38,7 +38,7 @@ func (a *adding) unpack(ctx context.Context, root string, diffIDs []string) erro
 			if ctx.Err() != nil {
 				return context.Cause(ctx)
 			}
-			return fmt.Errorf("layer %s: %w", b.Digest, err)
+			return fmt.Errorf("layer %d of %d, %s: %w", i+1, len(diffIDs), b.Digest, err)
 		}
 	}
 	return nil

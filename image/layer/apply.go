@@ -397,8 +397,11 @@ func (a *Applier) setAttributes(h *tar.Header, at string) error {
 	defer f.Close()
 	for name, value := range xattrs {
 		err := unix.Fsetxattr(int(f.Fd()), name, []byte(value), 0)
+		if errors.Is(err, unix.EINVAL) {
+			return fmt.Errorf("%w: the value of its extended attribute %.100q, %d bytes, is malformed", ErrInvalid, name, len(value))
+		}
 		if err != nil && !errors.Is(err, unix.ENOTSUP) && !errors.Is(err, fs.ErrPermission) {
-			return err
+			return fmt.Errorf("set the extended attribute %.100q: %w", name, err)
 		}
 	}
 	return nil

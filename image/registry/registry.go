@@ -35,8 +35,8 @@ type Options struct {
 	// helpers included, or else nothing.
 	Username, Password string
 
-	// Insecure allows plain HTTP, to registries on this machine alone. Others are
-	// always asked by HTTPS.
+	// Insecure allows plain HTTP to the registry of the reference, if it is on this
+	// machine. All others, and where it redirects to, are asked by HTTPS.
 	Insecure bool
 
 	UserAgent string
@@ -53,8 +53,11 @@ func Find(ctx context.Context, ref string, opts Options) (image.Image, error) {
 	if err != nil {
 		return image.Image{}, err
 	}
-	puller, err := remote.NewPuller(credentials(opts), remote.WithPlatform(platform), remote.WithUserAgent(opts.UserAgent),
-		remote.WithTransport(&guard{next: remote.DefaultTransport, loopback: opts.Insecure}))
+	allowed := &guard{next: remote.DefaultTransport}
+	if opts.Insecure {
+		allowed.plain = r.Context().RegistryStr()
+	}
+	puller, err := remote.NewPuller(credentials(opts), remote.WithPlatform(platform), remote.WithUserAgent(opts.UserAgent), remote.WithTransport(allowed))
 	if err != nil {
 		return image.Image{}, err
 	}
@@ -137,18 +140,20 @@ func (s *stream) Close() error {
 	return s.body.Close()
 }
 
-// errPlain is what becomes of a request that anybody on the way could read.
-var errPlain = errors.New("registries are asked by HTTPS; plain HTTP is for registries on this machine, when it is allowed (--insecure)")
+// errPlain is the error for a request that others on the network could read, or that
+// leads to another service of this machine.
+var errPlain = errors.New("registries are asked by HTTPS; plain HTTP is for a registry on this machine that the reference names, when it is allowed (--insecure)")
 
-// A guard lets no request out that others could read: what it goes through asks for
-// plain HTTP when a private address, say, does not answer otherwise.
+// A guard lets out no request in plain HTTP, except to one registry on this machine. A
+// registry chooses where requests go: by redirects, by the realm of a challenge, and, if
+// its address is private, by not answering in TLS.
 type guard struct {
-	next     http.RoundTripper
-	loopback bool // plain HTTP is allowed to this machine
+	next  http.RoundTripper
+	plain string // host and port that may be asked in plain HTTP; none if it is empty
 }
 
 func (g *guard) RoundTrip(r *http.Request) (*http.Response, error) {
-	if r.URL.Scheme != "https" && !(g.loopback && r.URL.Scheme == "http" && isLoopback(r.URL.Hostname())) {
+	if r.URL.Scheme != "https" && !(r.URL.Scheme == "http" && g.plain != "" && r.URL.Host == g.plain && isLoopback(r.URL.Hostname())) {
 		return nil, errPlain
 	}
 	return g.next.RoundTrip(r)

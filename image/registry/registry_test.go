@@ -8,6 +8,7 @@ import (
 	"io"
 	"log"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -286,14 +287,50 @@ func TestPlainHTTP(t *testing.T) {
 	}
 	for url, want := range map[string]bool{"http://127.0.0.1:5000/v2/": true, "http://[::1]/v2/": true, "http://localhost/v2/": true,
 		"http://10.0.0.1/v2/": false, "http://localhost.example/": false, "http://x.local/": false, "http://0.0.0.0/": false} {
-		g := &guard{next: accept{}, loopback: true}
 		r, _ := http.NewRequest(http.MethodGet, url, nil)
+		g := &guard{next: accept{}, plain: r.URL.Host}
 		if _, err := g.RoundTrip(r); (err == nil) != want {
 			t.Errorf("%s: %v", url, err)
 		}
 	}
 	if n := asked.Load(); n != 0 {
 		t.Errorf("the registry was asked %d times", n)
+	}
+}
+
+// A registry with plain HTTP leads nothing to other services of this machine: neither
+// requests, by a redirect, nor its password, by the realm of a challenge.
+func TestRegistryLeadsElsewhere(t *testing.T) {
+	t.Setenv("DOCKER_CONFIG", t.TempDir())
+	var seen atomic.Int64
+	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		seen.Add(1)
+		io.WriteString(w, `{"token":"x"}`)
+	}))
+	defer other.Close()
+	_, port, _ := net.SplitHostPort(other.Listener.Addr().String())
+	for _, at := range []string{other.URL, "http://localhost:" + port} {
+		for what, door := range map[string]func(w http.ResponseWriter, r *http.Request) bool{
+			"a redirect": func(w http.ResponseWriter, r *http.Request) bool {
+				if strings.Contains(r.URL.Path, "/manifests/") {
+					http.Redirect(w, r, at+"/latest/meta-data/", http.StatusFound)
+					return true
+				}
+				return false
+			},
+			"a realm": func(w http.ResponseWriter, r *http.Request) bool {
+				w.Header().Set("WWW-Authenticate", `Bearer realm="`+at+`/token",service="x"`)
+				w.WriteHeader(http.StatusUnauthorized)
+				return true
+			},
+		} {
+			reg := newRegistry(t, door)
+			_, err := Find(t.Context(), reg.host+"/app", Options{Username: username, Password: password, Insecure: true})
+			if err == nil || seen.Load() != 0 {
+				t.Errorf("%s to %s: got %v, and %d requests there", what, at, err, seen.Load())
+			}
+			seen.Store(0)
+		}
 	}
 }
 
