@@ -77,9 +77,9 @@ func (p *Policy) mayDial(d Decision, t Target, a netip.Addr) bool {
 	return !a.IsLoopback() || decideAddr(p, a, t).Allow
 }
 
-// ownAddress reports whether an address is one of this machine's. It may be public,
-// and behind a firewall that what begins here does not pass.
-func ownAddress(a netip.Addr) bool {
+// Own reports whether an address is one of this machine's, or cannot be told from one. It
+// may be public, and behind a firewall that connections from here do not pass.
+func Own(a netip.Addr) bool {
 	own, err := net.InterfaceAddrs()
 	if err != nil {
 		return true

@@ -256,12 +256,12 @@ func TestOwnAddresses(t *testing.T) {
 	}
 	for _, o := range own {
 		if n, ok := o.(*net.IPNet); ok {
-			if a, _ := netip.AddrFromSlice(n.IP); !ownAddress(a) {
+			if a, _ := netip.AddrFromSlice(n.IP); !Own(a) {
 				t.Errorf("%s is not known to be this machine's", a)
 			}
 		}
 	}
-	if ownAddress(netip.MustParseAddr("93.184.216.34")) {
+	if Own(netip.MustParseAddr("93.184.216.34")) {
 		t.Error("another's address is this machine's")
 	}
 	w := newWorld(t, policy(t, true, "example.com", "93.184.216.34", "private inside.corp", "private 93.184.216.35"))

@@ -73,7 +73,7 @@ func (g *Gate) own(a netip.Addr) bool {
 	if g.Own != nil {
 		return g.Own(a)
 	}
-	return ownAddress(a)
+	return Own(a)
 }
 
 // A Flow is one connection or refusal, for audit and metering. It holds no

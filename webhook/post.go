@@ -26,7 +26,8 @@ const (
 var errPrivate = errors.New("the address is not public")
 
 // newClient returns a client that follows no redirects and, if it is for public
-// addresses only, no name that leads elsewhere.
+// addresses only, connects to no others, and to none of this machine's own: a firewall
+// that protects those does not see connections from here.
 func newClient(public bool) *http.Client {
 	dialer := &net.Dialer{Timeout: postTime}
 	proxy := http.ProxyFromEnvironment
@@ -34,7 +35,7 @@ func newClient(public bool) *http.Client {
 		proxy = nil // which would hide the address
 		dialer.Control = func(_, address string, _ syscall.RawConn) error {
 			to, err := netip.ParseAddrPort(address)
-			if err != nil || !egress.Public(to.Addr()) {
+			if err != nil || !egress.Public(to.Addr()) || egress.Own(to.Addr()) {
 				return errPrivate
 			}
 			return nil

@@ -87,10 +87,11 @@ func (o *Options) through() *url.URL {
 	return o.Proxy
 }
 
-// stay follows a redirection only on the host that was asked: net/http would take
-// a key that is in a header of the vendor's own along to any.
+// stay follows a redirection only within the origin that was asked: net/http would take
+// a key that is in a header of the vendor's own along to any host, and any key from https
+// to http.
 func stay(req *http.Request, via []*http.Request) error {
-	if req.URL.Host != via[0].URL.Host || len(via) > 5 {
+	if from := via[0].URL; req.URL.Scheme != from.Scheme || req.URL.Host != from.Host || len(via) > 5 {
 		return http.ErrUseLastResponse
 	}
 	return nil

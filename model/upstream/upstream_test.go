@@ -50,6 +50,31 @@ func TestKeysStay(t *testing.T) {
 	}
 }
 
+// A key does not follow a redirection from https to http, where others could read it.
+func TestKeysStayEncrypted(t *testing.T) {
+	vendor := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, "http://"+r.Host+"/plain", http.StatusTemporaryRedirect)
+	}))
+	defer vendor.Close()
+	u, err := New(Options{BaseURL: vendor.URL, TLS: vendor.Client().Transport.(*http.Transport).TLSClientConfig})
+	if err != nil {
+		t.Fatal(err)
+	}
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, vendor.URL, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer secret")
+	res, err := u.HTTPClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res.Body.Close()
+	if res.StatusCode != http.StatusTemporaryRedirect || res.Request.URL.Scheme != "https" {
+		t.Errorf("got %s from %s, want the redirection itself", res.Status, res.Request.URL)
+	}
+}
+
 // An answer that its reader gives up is closed.
 func TestAskCloses(t *testing.T) {
 	gone := make(chan struct{})
