@@ -178,6 +178,9 @@ type Options struct {
 	Log        *slog.Logger
 	Version    string // told by /healthz
 
+	// Ready returns what /readyz reports. Default: nothing is checked.
+	Ready func(context.Context) []ReadyCheck
+
 	// PreviewDomain is a domain below which each port of a container has a host of its
 	// own: PORT-CONTAINER.DOMAIN. Default: there are none.
 	PreviewDomain string
@@ -244,6 +247,7 @@ func New(opts Options) http.Handler {
 	}
 	s.mux.HandleFunc(linkPath+"{link}/{path...}", s.showLink)
 	s.mux.HandleFunc("GET /healthz", s.healthz)
+	s.mux.HandleFunc("GET /readyz", s.readyz)
 	s.mux.HandleFunc("/", s.fallback)
 	return s
 }

@@ -168,6 +168,10 @@ func TestFullDisk(t *testing.T) {
 		}
 	}
 	refused()
+	p.waitUntil("the server says that it is not ready", func() bool { return !p.ready() })
+	if got := fetch(t, p.url+"/healthz"); !strings.Contains(got, "ok") {
+		t.Errorf("healthz on a full disk: got %s", got)
+	}
 	p.call("GET", "/responses/"+response, "")
 	p.call("DELETE", "/containers/"+first, "")
 	p.call("DELETE", "/conversations/"+conversation, "")
@@ -192,4 +196,15 @@ func TestFullDisk(t *testing.T) {
 	}
 	p.waitUntil("there is space again", func() bool { return p.ask("POST", "/responses", hello).status == http.StatusOK })
 	p.shell(p.create("/containers", `{"name":"new"}`), "true")
+	p.waitUntil("the server says that it is ready", p.ready)
+}
+
+func (p *planted) ready() bool {
+	p.t.Helper()
+	resp, err := http.Get(p.url + "/readyz")
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	resp.Body.Close()
+	return resp.StatusCode == http.StatusOK
 }

@@ -165,7 +165,7 @@ func newServer(ctx context.Context, state string, config *Config, log *slog.Logg
 		return s, err
 	}
 	s.metrics.Collect(metrics.Sources{Containers: keeper, Upstreams: statuses(upstreams), Snapshots: snapshots.Totals, Audit: record.Written, Usages: db,
-		Isolation: isolation.Features().Isolation})
+		Space: space, Isolation: isolation.Features().Isolation})
 	memory := limitMemory(log)
 	answers := memory.answers()
 	events := journal.New(s.metrics.Responses(db))
@@ -207,7 +207,7 @@ func newServer(ctx context.Context, state string, config *Config, log *slog.Logg
 		Responses: db, Objects: db, Keys: db, Usages: db,
 		Snapshots: snapshots.Library, Templates: held, Volumes: volumes, Bundles: bundles,
 		Quota: quotas, Upstreams: statuses(upstreams), Currency: config.Currency,
-		Webhooks: hooks, Space: space, Observer: metrics.API{Metrics: s.metrics}, Readers: answers,
+		Webhooks: hooks, Space: space, Ready: newReadiness(db, isolation, held.find, space, log).get, Observer: metrics.API{Metrics: s.metrics}, Readers: answers,
 		Seal: seal.New(key), Log: log, Version: version, PreviewDomain: config.Preview.Domain})
 	return s, nil
 }

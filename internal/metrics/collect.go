@@ -18,6 +18,7 @@ type Sources struct {
 	Snapshots  func(ctx context.Context) (count int, bytes int64, err error)
 	Audit      func() (entries, failures int64)
 	Usages     store.Usages
+	Space      Space
 	Isolation  string // of the server's containers
 }
 
@@ -39,6 +40,7 @@ func (m *Metrics) Collect(s Sources) {
 			tell(descAudited, prometheus.CounterValue, float64(entries))
 			tell(descAuditFailed, prometheus.CounterValue, float64(failures))
 		}},
+		part{spaceDescs, func(_ context.Context, tell teller) { tellSpace(s.Space, tell) }},
 		part{[]*prometheus.Desc{descSeconds}, (&seconds{Sources: s, projects: &m.projects}).tell},
 	)
 }

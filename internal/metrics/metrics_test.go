@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/diskspace"
 	"github.com/berth-run/berth/internal/conns"
 	"github.com/berth-run/berth/sandbox"
 	"github.com/berth-run/berth/store"
@@ -34,6 +35,15 @@ func (u usages) Usage(_ context.Context, q store.UsageQuery) (in []*store.Usage,
 	return in, nil
 }
 
+// space is a volume that is low.
+type space struct{}
+
+func (space) Readings() []diskspace.Reading {
+	return []diskspace.Reading{{Area: diskspace.Database, Bytes: 100, Free: 4, Inodes: 9, InodesFree: 8, Low: 5, Critical: 1, IsLow: true}}
+}
+func (space) Reserve() (held, want int64) { return 2, 3 }
+func (space) Refusals() int64             { return 6 }
+
 // newMetrics returns metrics whose parts all have something to tell.
 func newMetrics(k keeper) *Metrics {
 	m := New("v1")
@@ -46,6 +56,7 @@ func newMetrics(k keeper) *Metrics {
 			return []berth.Upstream{{Name: "up", Circuit: "open", InFlight: 2, Turns: 9, Keys: []berth.UpstreamKey{{RestSeconds: 1}}}, {Name: "up", Circuit: "closed", InFlight: 1}}
 		},
 		Snapshots: func(context.Context) (int, int64, error) { return 3, 300, nil },
+		Space:     space{},
 		Audit:     func() (int64, int64) { return 11, 1 }})
 	m.Connections(func() conns.Counts { return conns.Counts{WithKey: 7, WithoutKey: 2, Refused: 5, Closed: 4} })
 	return m
@@ -73,7 +84,9 @@ func TestMetrics(t *testing.T) {
 		`berth_container_egress_refused_total{container="cntr_1",project="proj_1"} 4`, `berth_container_seconds_total{isolation="gvisor",memory_limit="1g",project="proj_1"} 65`,
 		`berth_upstream_circuit{state="open",upstream="up"} 1`, `berth_upstream_circuit{state="closed",upstream="up"} 0`,
 		`berth_upstream_in_flight{upstream="up"} 3`, `berth_upstream_keys_resting{upstream="up"} 1`, `berth_upstream_turns_total{upstream="up"} 9`,
-		"berth_snapshots 3", "berth_snapshot_bytes 300", "berth_audit_entries_total 11", "berth_audit_failures_total 1",
+		`berth_state_bytes{area="database"} 100`, `berth_state_free_bytes{area="database"} 4`, `berth_state_floor_bytes{area="database",floor="low"} 5`,
+		`berth_state_floor_bytes{area="database",floor="critical"} 1`, `berth_state_free_inodes{area="database"} 8`, `berth_state_low{area="database"} 1`,
+		"berth_state_reserve_bytes 2", "berth_state_reserve_target_bytes 3", "berth_state_refused_total 6", "berth_snapshots 3", "berth_snapshot_bytes 300", "berth_audit_entries_total 11", "berth_audit_failures_total 1",
 		`berth_connections{key="yes"} 7`, `berth_connections{key="no"} 2`, "berth_connections_refused_total 5", "berth_connections_closed_total 4",
 		"go_goroutines ", "process_open_fds "} {
 		if !strings.Contains(text, want) {
