@@ -2,7 +2,8 @@
 // pinned version is compiled with the rest of Berth.
 //
 // It differs from runsc in how it starts: package faststart saves a wait in every
-// process, package fastpath lets an idle sandbox sleep, and withLimits tells the
+// process, package fastpath lets an idle sandbox sleep, package deny refuses user
+// namespaces and device nodes to its programs, and withLimits tells the
 // sandbox how much memory and how many processors it has. For ordinary users it is a
 // sandbox's first process too (package warden), and can restore a checkpoint.
 package main
@@ -11,6 +12,7 @@ import (
 	"os"
 	"slices"
 
+	"github.com/berth-run/berth/cmd/berth-runsc/deny"
 	"github.com/berth-run/berth/cmd/berth-runsc/fastpath"
 	_ "github.com/berth-run/berth/cmd/berth-runsc/faststart" // before gVisor's own packages
 	"github.com/berth-run/berth/cmd/berth-runsc/warden"
@@ -25,6 +27,7 @@ func main() {
 	}
 	if slices.Contains(os.Args, "boot") {
 		fastpath.Control()
+		deny.Apply()
 	}
 	os.Args = withLimits(withoutRootless(os.Args), readFD)
 	// What Berth calls, and what engines call of an OCI runtime.

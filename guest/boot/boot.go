@@ -89,6 +89,9 @@ func run() error {
 	if err := errors.Join(loadModules(), setLoopbackUp()); err != nil {
 		return err
 	}
+	if err := harden(); err != nil {
+		return err
+	}
 	config, err := mountDisks()
 	if err != nil {
 		return err
@@ -146,6 +149,31 @@ func loadModules() error {
 		}
 	}
 	return os.RemoveAll(ModuleDir)
+}
+
+// settings take from the machine's kernel what no command needs: user namespaces, in
+// which every user has all capabilities, and what has been a way into kernels. Nobody can
+// change them back: /proc/sys is read-only in the sandbox.
+var settings = map[string]string{
+	"user/max_user_namespaces":         "0",
+	"kernel/modules_disabled":          "1",
+	"kernel/kexec_load_disabled":       "1",
+	"kernel/unprivileged_bpf_disabled": "1",
+	"kernel/perf_event_paranoid":       "3",
+	"kernel/io_uring_disabled":         "2",
+	"kernel/kptr_restrict":             "2",
+	"kernel/dmesg_restrict":            "1",
+	"vm/unprivileged_userfaultfd":      "0",
+}
+
+// harden applies the settings that the kernel has.
+func harden() error {
+	for name, value := range settings {
+		if err := os.WriteFile(filepath.Join("/proc/sys", name), []byte(value), 0); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("set %s: %w", name, err)
+		}
+	}
+	return nil
 }
 
 // setLoopbackUp sets lo up, the only network that there is.

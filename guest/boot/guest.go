@@ -208,7 +208,7 @@ func makeDevices(dir string) error {
 // guest keeps CAP_NET_ADMIN to itself.
 var kept = map[uintptr]bool{
 	unix.CAP_AUDIT_WRITE: true, unix.CAP_CHOWN: true, unix.CAP_DAC_OVERRIDE: true, unix.CAP_FOWNER: true,
-	unix.CAP_FSETID: true, unix.CAP_KILL: true, unix.CAP_MKNOD: true, unix.CAP_NET_BIND_SERVICE: true,
+	unix.CAP_FSETID: true, unix.CAP_KILL: true, unix.CAP_NET_BIND_SERVICE: true,
 	unix.CAP_SETFCAP: true, unix.CAP_SETGID: true, unix.CAP_SETPCAP: true, unix.CAP_SETUID: true, unix.CAP_SYS_CHROOT: true,
 	unix.CAP_SYS_TIME:  true, // for SetClock: the clock is the machine's own
 	unix.CAP_NET_ADMIN: true, // for the route for addresses

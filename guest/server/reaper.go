@@ -33,6 +33,11 @@ func newReaper() (r *reaper, err error) {
 	if os.Getpid() == 1 {
 		signal.Notify(r.poke, unix.SIGCHLD)
 		go r.run()
+		if os.Getuid() == 0 {
+			if err := hideDevices("/dev"); err != nil {
+				return nil, fmt.Errorf("hide devices: %w", err)
+			}
+		}
 		r.starter, err = newStarter()
 	}
 	return r, err

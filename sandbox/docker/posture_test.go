@@ -15,11 +15,11 @@ import (
 )
 
 // rootCapabilities are CHOWN DAC_OVERRIDE FOWNER FSETID KILL SETGID SETUID SETPCAP
-// NET_BIND_SERVICE SYS_CHROOT MKNOD AUDIT_WRITE SETFCAP.
-const rootCapabilities = "00000000a80405fb"
+// NET_BIND_SERVICE SYS_CHROOT AUDIT_WRITE SETFCAP.
+const rootCapabilities = "00000000a00405fb"
 
 // guestCapabilities are these and NET_ADMIN.
-const guestCapabilities = "00000000a80415fb"
+const guestCapabilities = "00000000a00415fb"
 
 const noCapabilities = "0000000000000000"
 
@@ -78,7 +78,6 @@ func postureInside(t *testing.T, b *drivertest.Box) {
 		"sudo mount -t tmpfs x /mnt", "sudo mount -o remount,rw /sys", "sudo unshare -n true", "sudo nsenter -t 1 -m true", "unshare -U true",
 		"echo 1 | sudo tee /sys/kernel/x", "echo b | sudo tee /proc/sysrq-trigger", "echo x | sudo tee /proc/sys/kernel/core_pattern",
 		"echo max | sudo tee /sys/fs/cgroup/memory.max", "echo -1 | sudo tee /sys/fs/cgroup/memory/memory.limit_in_bytes",
-		"sudo mknod /tmp/disk b 8 0 && sudo head -c 1 /tmp/disk", "sudo mknod /tmp/kmsg c 1 11 && sudo head -c 1 /tmp/kmsg",
 		"sudo ip link add type dummy", "sudo cat /proc/1/environ", "sudo sh -c 'ls -l /proc/1/fd/'", "sudo dmesg", "sudo chroot /proc/1/root ls /run/docker.sock",
 		"ls /run/docker.sock /var/run/docker.sock",
 	} {

@@ -23,7 +23,7 @@ mkdir -m 700 private && touch -d '2002-03-04' private`
 
 	rootChanges = `sudo sh -ec 'echo made >/usr/local/made; chmod 4755 /usr/local/made; echo more >>/etc/profile; rm /etc/issue
 rm -r /usr/share/doc; mkdir /usr/share/doc; echo doc >/usr/share/doc/doc; rm -rf /opt; ln -s usr/share /opt
-useradd -u 1500 other; mkdir /srv/x; chown other /srv/x; mknod /srv/null c 1 3'`
+useradd -u 1500 other; mkdir /srv/x; chown other /srv/x; mkfifo /srv/pipe'`
 	// What a sandbox is given for itself may differ, as may the number of links to a directory.
 	rootLook = `(cd / && sudo find etc usr opt srv var home root tmp bin sbin lib \( -path etc/resolv.conf -o -path etc/hosts -o -path etc/hostname -o -path etc/mtab -o -path etc/ssl/certs \) -prune -o ! -path etc \
 -type d -printf '%p %m %U %G %y %T@\n' -o ! -path etc -printf '%p %m %U %G %y %l %n %T@\n' | sort | md5sum; sudo tail -n 1 /etc/profile /usr/local/made /etc/passwd; ls /opt/doc; test ! -e /etc/issue)`

@@ -19,6 +19,7 @@ import (
 func (s *suite) attacks(t *testing.T) {
 	s.run(t, "ReadHost", s.readHost)
 	s.run(t, "ReachHost", s.reachHost)
+	s.run(t, "TakePowers", s.takePowers)
 	s.run(t, "FloodOutput", s.floodOutput)
 	s.run(t, "FloodFiles", s.floodFiles)
 	s.run(t, "DeleteEverything", s.deleteEverything)

@@ -61,7 +61,7 @@ func Run(t *testing.T, h Harness) {
 }
 
 // core is what a driver must pass at every run, however slow its sandboxes are.
-var core = []string{"FromCreateToDestroy", "Exec", "NoDescriptors", "PauseResume", "ServerKilled", "MemoryHogIsRefused", "ReachHost", "WriteTemplate"}
+var core = []string{"FromCreateToDestroy", "Exec", "NoDescriptors", "PauseResume", "ServerKilled", "MemoryHogIsRefused", "ReachHost", "TakePowers", "WriteTemplate"}
 
 // run runs a test. What takes long because sandboxes are slow and is not in core is
 // left to runs that have the time.

@@ -15,11 +15,11 @@ import (
 	"github.com/berth-run/berth/sandbox/host"
 )
 
-// capabilities are what root in the sandbox has: Docker's set without NET_RAW.
+// capabilities are what root in the sandbox has: Docker's set without NET_RAW and MKNOD.
 // They are capabilities towards gVisor; the sentry itself holds none on the host.
 var capabilities = []string{
 	"CAP_AUDIT_WRITE", "CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER",
-	"CAP_FSETID", "CAP_KILL", "CAP_MKNOD", "CAP_NET_BIND_SERVICE",
+	"CAP_FSETID", "CAP_KILL", "CAP_NET_BIND_SERVICE",
 	"CAP_SETFCAP", "CAP_SETGID", "CAP_SETPCAP", "CAP_SETUID", "CAP_SYS_CHROOT",
 }
 

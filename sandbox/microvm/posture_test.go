@@ -41,8 +41,8 @@ func statusFields(text string) map[string]string {
 	return m
 }
 
-// rootCapabilities are Docker's without NET_RAW, and SYS_TIME.
-const rootCapabilities = "00000000aa0405fb"
+// rootCapabilities are Docker's without NET_RAW and MKNOD.
+const rootCapabilities = "00000000a00405fb"
 
 func postureInside(t *testing.T, b *drivertest.Box) {
 	if got := statusFields(b.Must("cat /proc/self/status")); got["CapEff"] != "0000000000000000" || got["CapPrm"] != "0000000000000000" {
@@ -68,8 +68,6 @@ func postureInside(t *testing.T, b *drivertest.Box) {
 	for _, script := range []string{
 		"echo 1 | sudo tee /sys/kernel/x", "sudo mount -t tmpfs x /mnt", "sudo mount -o remount,rw /sys",
 		"echo b | sudo tee /proc/sysrq-trigger", "sudo nsenter -t 1 -m true", "sudo insmod /nothing.ko",
-		"sudo sh -c 'mknod /dev/port c 241 1 && head -c 1 /dev/port'", // a serial line: the guest has it
-		"sudo sh -c 'mknod /srv/disk b 254 0 && head -c 1 /srv/disk'", // no devices outside of /dev
 		"echo x | sudo tee -a /.berth/guest",
 	} {
 		if r := b.Sh(script); r.Code == 0 {

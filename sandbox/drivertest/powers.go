@@ -1,0 +1,37 @@
+package drivertest
+
+import (
+	_ "embed"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/berth-run/berth/sandbox/driver"
+)
+
+//go:embed powers.pl
+var powersScript string
+
+// takePowers asks the kernel for namespaces of users, devices, modules and more that no
+// command needs, as a user and as root.
+func (s *suite) takePowers(t *testing.T) {
+	if runtime.GOARCH != "amd64" {
+		t.Skip("skipped: the script knows the system calls of x86-64")
+	}
+	b := Start(t, s.open(t), driver.Spec{ID: "powers", Rootfs: s.Rootfs})
+	if err := b.Client.WriteFile(t.Context(), "/mnt/data", "powers.pl", "", strings.NewReader(powersScript)); err != nil {
+		t.Fatal(err)
+	}
+	for _, script := range []string{"perl powers.pl", "sudo perl powers.pl"} {
+		if r := b.ShTimeout(script, time.Minute*b.patience); r.Stdout != "done\n" {
+			t.Errorf("%s: got %+v, want only %q", script, r, "done\n")
+		}
+	}
+	for _, script := range []string{"unshare -U true", "unshare -Ur true", "sudo unshare -U true", "unshare -Urnm sh -c 'ip link add type dummy || mount -t tmpfs x /mnt'"} {
+		if r := b.Sh(script); r.Code == 0 {
+			t.Errorf("%s: got no error", script)
+		}
+	}
+	b.Answers()
+}
