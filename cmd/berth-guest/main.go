@@ -3,7 +3,7 @@
 // that it has booted before; package guest/server says what it does. Where a socket
 // cannot be reached from outside, berth-guest dial SOCKET, started beside it, carries
 // a connection over its standard streams. berth-guest route tries whether a sandbox
-// can have a route for addresses.
+// can have a route for addresses, berth-guest filtered whether its system calls are filtered.
 package main
 
 import (
@@ -41,6 +41,8 @@ func main() {
 			_, err := route.Open(route.Out{})
 			return err
 		}
+	case len(os.Args) == 2 && os.Args[1] == "filtered":
+		work = filtered
 	}
 	if err := work(); err != nil {
 		fmt.Fprintln(os.Stderr, "berth-guest:", err)

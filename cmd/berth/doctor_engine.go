@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -26,6 +27,9 @@ func dockerEngine(ctx context.Context, state string, config *Config) finding {
 	}
 	f.Says = err.Error()
 	f.Advice = "start the engine, or name another: docker.host in the configuration, DOCKER_HOST, or a context of the docker command"
+	if errors.Is(err, docker.ErrUnfiltered) {
+		f.Advice = "let the engine use seccomp, or give it runsc as a runtime (docker.runtime)"
+	}
 	return f
 }
 

@@ -122,7 +122,9 @@ func (d *Differ) child(w *tar.Writer, path, name string) error {
 	if st.Nlink > 1 {
 		id := inode{st.Dev, st.Ino}
 		if first := d.links[id]; first != "" {
-			return w.WriteHeader(&tar.Header{Typeflag: tar.TypeLink, Name: name, Linkname: first, ModTime: modified(&st)})
+			// Engines give the file the mode and the owners of the link.
+			return w.WriteHeader(&tar.Header{Format: tar.FormatPAX, Typeflag: tar.TypeLink, Name: name, Linkname: first, Mode: int64(st.Mode & permissions),
+				Uid: int(st.Uid), Gid: int(st.Gid), ModTime: modified(&st)})
 		}
 		d.links[id] = name
 	}

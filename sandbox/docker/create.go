@@ -127,8 +127,8 @@ func (d *Driver) config(spec driver.Spec, image string) *container.Config {
 	}
 }
 
-// hostConfig is what stands around it. On a shared kernel there are no limits of the
-// ulimit kind: they count by user, and users are the same in all containers.
+// hostConfig is what stands around it. On a shared kernel most limits of the ulimit
+// kind count by user, and users are the same in all containers; nofile counts by process.
 func (d *Driver) hostConfig(l driver.Limits) *container.HostConfig {
 	no := false
 	h := &container.HostConfig{
@@ -159,6 +159,9 @@ func (d *Driver) hostConfig(l driver.Limits) *container.HostConfig {
 	if d.info.PidsLimit {
 		pids := d.pidsLimit(l.PIDs)
 		h.PidsLimit = &pids
+	}
+	if d.features.Isolation == "docker" {
+		d.shareKernel(h)
 	}
 	if d.features.Isolation == "gvisor" {
 		h.Ulimits = []*container.Ulimit{{Name: "nproc", Soft: int64(l.PIDs), Hard: int64(l.PIDs)}}

@@ -80,6 +80,7 @@ type Driver struct {
 	volume   string // of the guest program
 	noRoute  string // why there is no route for addresses
 	noMounts string // why there are no mounts
+	noPTYs   string // why terminals are not counted by sandbox
 
 	importing sync.Mutex // a template is imported once
 	disks     disks
@@ -143,6 +144,11 @@ func (d *Driver) open(ctx context.Context) (err error) {
 	}
 	d.features.OwnKernel = d.features.Isolation == "microvm"
 	d.features.LimitsShown = d.features.Isolation == "gvisor"
+	if d.features.Isolation == "docker" {
+		if err := d.tryShared(ctx); err != nil {
+			return err
+		}
+	}
 	if d.noRoute, err = d.tryRoute(ctx); err != nil {
 		return fmt.Errorf("trying a route for addresses: %w", err)
 	}
@@ -210,7 +216,7 @@ func (d *Driver) Engine() Engine {
 		{d.features.Mounts, "volumes cannot be mounted (" + d.noMounts + ")"},
 		{d.features.DiskLimit, "disk is not limited (overlay2 on xfs with pquota would)"},
 		{d.features.Isolation != "docker" || d.remapped(), "root in a sandbox is root of the engine's machine, without its powers (userns-remap, a rootless engine or runsc would change that)"},
-		{d.features.Isolation != "docker" || d.hasSecurity("seccomp"), "system calls are not filtered"},
+		{d.noPTYs == "", "one container can take all terminals of the engine's machine (" + d.noPTYs + ")"},
 	} {
 		if !l.has {
 			e.Lacks = append(e.Lacks, l.words)

@@ -33,9 +33,15 @@ func allowRoute(h *container.HostConfig) {
 func (d *Driver) tryRoute(ctx context.Context) (prevents string, err error) {
 	host := d.hostConfig(driver.DefaultLimits)
 	allowRoute(host)
+	return d.try(ctx, host, "route")
+}
+
+// try runs the guest program in a container of its own, with a command that tries
+// something. It returns what prevents that, in words; "" if it works.
+func (d *Driver) try(ctx context.Context, host *container.HostConfig, command string) (prevents string, err error) {
 	host.StorageOpt = nil
 	made, err := d.client.ContainerCreate(ctx, client.ContainerCreateOptions{HostConfig: host, Config: &container.Config{
-		Image: nothing, User: "0:0", Entrypoint: []string{guestPath, "route"}, Labels: map[string]string{labelInstance: d.instance}}})
+		Image: nothing, User: "0:0", Entrypoint: []string{guestPath, command}, Labels: map[string]string{labelInstance: d.instance}}})
 	if err != nil {
 		return "", fmt.Errorf("making a container: %w", err)
 	}

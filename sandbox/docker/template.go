@@ -38,7 +38,8 @@ func (d *Driver) templateTag(rootfs string) (string, error) {
 	if !ok {
 		return "", fmt.Errorf("rootfs %q: no stat", rootfs)
 	}
-	sum := sha256.Sum256(fmt.Appendf(nil, "%s\n%d\n%d\n%v\n", rootfs, st.Ino, fi.ModTime().UnixNano(), d.keepsTmp()))
+	// The first number counts the forms of templates.
+	sum := sha256.Sum256(fmt.Appendf(nil, "2\n%s\n%d\n%d\n%v\n", rootfs, st.Ino, fi.ModTime().UnixNano(), d.keepsTmp()))
 	return repository + ":" + hex.EncodeToString(sum[:16]), nil
 }
 
