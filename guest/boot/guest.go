@@ -112,6 +112,9 @@ func becomeGuest() error {
 	if err := giveUp(c); err != nil {
 		return err
 	}
+	if err := filterCalls(); err != nil {
+		return err
+	}
 	return syscall.Exec(guestPath, []string{guestPath}, os.Environ())
 }
 

@@ -1,0 +1,62 @@
+package boot
+
+import (
+	"fmt"
+	"runtime"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// refused are system calls that no command needs and that have been ways into kernels.
+var refused = []uint32{
+	unix.SYS_IO_URING_SETUP, unix.SYS_IO_URING_ENTER, unix.SYS_IO_URING_REGISTER,
+	unix.SYS_ADD_KEY, unix.SYS_KEYCTL, unix.SYS_REQUEST_KEY,
+	unix.SYS_BPF, unix.SYS_PERF_EVENT_OPEN, unix.SYS_USERFAULTFD, unix.SYS_OPEN_BY_HANDLE_AT,
+	unix.SYS_INIT_MODULE, unix.SYS_FINIT_MODULE, unix.SYS_DELETE_MODULE, unix.SYS_KEXEC_LOAD, unix.SYS_KEXEC_FILE_LOAD,
+}
+
+// Places in what a filter is given: the number of a system call and its architecture.
+const (
+	numberOffset = 0
+	archOffset   = 4
+)
+
+// foreignBit is in the numbers of the x32 variant of x86-64's system calls.
+const foreignBit = 1 << 30
+
+var architectures = map[string]uint32{"amd64": unix.AUDIT_ARCH_X86_64, "arm64": unix.AUDIT_ARCH_AARCH64}
+
+// filter returns a program that refuses these system calls and ends programs of other
+// architectures, as those of 32 bits: they have numbers of their own.
+func filter() []unix.SockFilter {
+	const refuse = unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)
+	load := func(offset uint32) unix.SockFilter {
+		return unix.SockFilter{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: offset}
+	}
+	give := func(action uint32) unix.SockFilter {
+		return unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: action}
+	}
+	program := []unix.SockFilter{
+		load(archOffset),
+		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: architectures[runtime.GOARCH], Jt: 1},
+		give(unix.SECCOMP_RET_KILL_PROCESS),
+		load(numberOffset),
+		{Code: unix.BPF_JMP | unix.BPF_JGE | unix.BPF_K, K: foreignBit, Jf: 1},
+		give(refuse),
+	}
+	for _, number := range refused {
+		program = append(program, unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: number, Jf: 1}, give(refuse))
+	}
+	return append(program, give(unix.SECCOMP_RET_ALLOW))
+}
+
+// filterCalls filters the system calls of the calling thread, and of all that it starts.
+func filterCalls() error {
+	program := filter()
+	prog := unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]}
+	if err := unix.Prctl(unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, uintptr(unsafe.Pointer(&prog)), 0, 0); err != nil {
+		return fmt.Errorf("filter system calls: %w", err)
+	}
+	return nil
+}
