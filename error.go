@@ -11,15 +11,16 @@ import (
 type Code string
 
 const (
-	CodeInvalid      Code = "invalid_request"     // the request is wrong; sending it again is pointless
-	CodeUnauthorized Code = "unauthorized"        // no key, or one that is not known
-	CodeForbidden    Code = "forbidden"           // a known caller may not do this
-	CodeNotFound     Code = "not_found"           // unknown, deleted, or another project's
-	CodeConflict     Code = "conflict"            // the thing is not in a state that allows this
-	CodeTooLarge     Code = "too_large"           // a body or file above its limit
-	CodeRateLimited  Code = "rate_limit_exceeded" // here or upstream; try later
-	CodeUpstream     Code = "upstream_error"      // the model provider failed
-	CodeUnavailable  Code = "unavailable"         // this server cannot do it now
+	CodeInvalid          Code = "invalid_request"     // the request is wrong; sending it again is pointless
+	CodeUnauthorized     Code = "unauthorized"        // no key, or one that is not known
+	CodeForbidden        Code = "forbidden"           // a known caller may not do this
+	CodeNotFound         Code = "not_found"           // unknown, deleted, or another project's
+	CodeConflict         Code = "conflict"            // the thing is not in a state that allows this
+	CodeTooLarge         Code = "too_large"           // a body or file above its limit
+	CodeUnsupportedMedia Code = "unsupported_media"   // a body in an encoding that is not understood
+	CodeRateLimited      Code = "rate_limit_exceeded" // here or upstream; try later
+	CodeUpstream         Code = "upstream_error"      // the model provider failed
+	CodeUnavailable      Code = "unavailable"         // this server cannot do it now
 	// CodeInsufficientStorage: the volumes of this server have no room for anything new.
 	CodeInsufficientStorage Code = "insufficient_storage"
 	CodeInternal            Code = "internal" // a fault of Berth; nothing of it reaches the client

@@ -2,6 +2,7 @@ package berth
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -36,7 +37,8 @@ func (s Status) Final() bool {
 // filled in.
 type Response struct {
 	ID                   ResponseID            `json:"id"`
-	Object               string                `json:"object"` // "response"
+	AccessPrograms       json.RawMessage       `json:"access_programs,omitempty"` // as in the request
+	Object               string                `json:"object"`                    // "response"
 	CreatedAt            int64                 `json:"created_at"`
 	Status               Status                `json:"status"`
 	Background           bool                  `json:"background"`
@@ -55,6 +57,7 @@ type Response struct {
 	PreviousResponseID   *ResponseID           `json:"previous_response_id"`
 	Prompt               *PromptReference      `json:"prompt,omitempty"`
 	PromptCacheKey       *string               `json:"prompt_cache_key"`
+	PromptCacheOptions   *PromptCacheOptions   `json:"prompt_cache_options,omitempty"`
 	PromptCacheRetention *string               `json:"prompt_cache_retention"`
 	Reasoning            ReasoningConfig       `json:"reasoning"`
 	SafetyIdentifier     *string               `json:"safety_identifier"`
@@ -89,6 +92,21 @@ type IncompleteDetails struct {
 type ReasoningConfig struct {
 	Effort  *string `json:"effort"`
 	Summary *string `json:"summary"`
+}
+
+// PromptCacheOptions say how an upstream should cache the prompt. They change no answer.
+type PromptCacheOptions struct {
+	Mode string `json:"mode,omitempty"` // "implicit" or "explicit"
+	TTL  string `json:"ttl,omitempty"`  // "30m"
+}
+
+// completed returns the options as a response shows them, with OpenAI's defaults. It
+// returns nil for a request without options.
+func (o *PromptCacheOptions) completed() *PromptCacheOptions {
+	if o == nil {
+		return nil
+	}
+	return &PromptCacheOptions{Mode: cmp.Or(o.Mode, "implicit"), TTL: cmp.Or(o.TTL, "30m")}
 }
 
 // TextConfig is a request's wish about the form of text, echoed by its response.
@@ -179,6 +197,9 @@ type ResponseRequest struct {
 	SafetyIdentifier     *string               `json:"safety_identifier,omitempty"`
 	PromptCacheKey       *string               `json:"prompt_cache_key,omitempty"`
 	PromptCacheRetention *string               `json:"prompt_cache_retention,omitempty"`
+	PromptCacheOptions   *PromptCacheOptions   `json:"prompt_cache_options,omitempty"`
+	AccessPrograms       json.RawMessage       `json:"access_programs,omitempty"`
+	Moderation           json.RawMessage       `json:"moderation,omitempty"`
 	Berth                *RequestBerth         `json:"berth,omitempty"`
 	Sampling
 }
@@ -236,7 +257,9 @@ func NewResponse(id ResponseID, createdAt int64, req *ResponseRequest) *Response
 		PresencePenalty:      value(req.PresencePenalty, 0),
 		Prompt:               req.Prompt,
 		PromptCacheKey:       req.PromptCacheKey,
+		PromptCacheOptions:   req.PromptCacheOptions.completed(),
 		PromptCacheRetention: req.PromptCacheRetention,
+		AccessPrograms:       req.AccessPrograms,
 		SafetyIdentifier:     req.SafetyIdentifier,
 		ServiceTier:          "auto",
 		Store:                req.Stored(),

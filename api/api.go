@@ -151,6 +151,7 @@ var routes = []route{
 	{"GET", "/v1/upstreams", (*server).upstreams},
 	{"GET", "/v1/models", (*server).listModels},
 	{"GET", "/v1/models/{model...}", (*server).getModel},
+	{"DELETE", "/v1/models/{model...}", (*server).deleteModel},
 }
 
 // Options are a server's parts. Those without a default are needed.

@@ -11,18 +11,25 @@ import (
 	"github.com/berth-run/berth"
 )
 
-// body returns a request's body for reading within limit bytes, 0 for any
-// number. A client that sends nothing for longer than patience is given up; one
+// body returns a request's body, decoded, for reading within limit bytes as sent and as
+// decoded; 0 is any number. A client that sends nothing for longer than patience is given up; one
 // that is slow is not.
 func (s *server) body(w http.ResponseWriter, r *http.Request, limit int64) io.Reader {
-	var in io.Reader = r.Body
-	if limit > 0 {
-		if x, ok := w.(*exchange); ok {
-			w = x.ResponseWriter // which, unlike others, can tell its server to close
-		}
-		in = http.MaxBytesReader(w, r.Body, limit)
+	if x, ok := w.(*exchange); ok {
+		w = x.ResponseWriter // which, unlike others, can tell its server to close
 	}
-	return &patientReader{in, http.NewResponseController(w), s.Patience}
+	bounded := func(in io.Reader) io.Reader {
+		if limit == 0 {
+			return in
+		}
+		return http.MaxBytesReader(w, io.NopCloser(in), limit)
+	}
+	sent := &patientReader{bounded(r.Body), http.NewResponseController(w), s.Patience}
+	body := decoded(r, sent)
+	if body == io.Reader(sent) {
+		return body
+	}
+	return bounded(body)
 }
 
 // bodyError words an error of reading a request's body.
@@ -30,7 +37,10 @@ func bodyError(err error) error {
 	if tooLarge, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return berth.Errorf(berth.CodeTooLarge, "The request body is larger than %d bytes.", tooLarge.Limit)
 	}
-	return &berth.Error{Code: berth.CodeInvalid, Message: "The request body did not arrive whole.", Err: err}
+	if e, ok := errors.AsType[*berth.Error](err); ok {
+		return e
+	}
+	return &berth.Error{Code: berth.CodeInvalid, Message: "The request body did not arrive whole, or is not in its content encoding.", Err: err}
 }
 
 // isJSON reports whether a request says that its body is JSON. No Content-Type

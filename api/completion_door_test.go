@@ -89,7 +89,7 @@ func TestCompletionChoices(t *testing.T) {
 // What a client asks for reaches the model.
 func TestCompletionAsks(t *testing.T) {
 	h, m := playing(t, turn(stopped))
-	h.call(200, "POST", "/v1/chat/completions", `{"model":"played","messages":[{"role":"system","content":"S"},{"role":"user","name":"ann","content":"U"}],
+	h.call(200, "POST", "/v1/chat/completions", `{"model":"played","messages":[{"role":"system","content":"S"},{"role":"user","name":"ann","content":"U in JSON"}],
 		"stop":["x"],"seed":5,"presence_penalty":1,"frequency_penalty":0.5,"logit_bias":{"3":-1},"max_tokens":9,"temperature":0.5,"top_p":0.5,"logprobs":true,"top_logprobs":1,
 		"reasoning_effort":"low","verbosity":"high","user":"u","response_format":{"type":"json_object"},"parallel_tool_calls":false,`+weather+`,"tool_choice":{"type":"custom","custom":{"name":"poem"}}}`)
 	got := m.asked[0]

@@ -3,6 +3,7 @@ package api
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -15,8 +16,9 @@ var completionMessageRule = byField("role", map[string]rule{
 	"system":    object(fields{"role": anyText, "content": textOr(textParts), "name": text(0, 256)}, "content"),
 	"user":      object(fields{"role": anyText, "content": textOr(userParts), "name": text(0, 256)}, "content"),
 	"assistant": assistantMessage,
-	"tool":      object(fields{"role": anyText, "content": textOr(textParts), "tool_call_id": text(1, 256)}, "content", "tool_call_id"),
-	"function":  object(fields{"role": anyText, "content": anyText, "name": text(1, 64)}, "name"),
+	// OpenAI's guide of 2023 put the function's name here, and LangGraph still does.
+	"tool":     object(fields{"role": anyText, "content": textOr(textParts), "tool_call_id": text(1, 256), "name": text(0, 256)}, "content", "tool_call_id"),
+	"function": object(fields{"role": anyText, "content": anyText, "name": text(1, 64)}, "name"),
 })
 
 // assistantMessage allows what an answer holds, so that a client can send it back.
@@ -40,10 +42,12 @@ var assistantFields = object(fields{
 	"audio":             unsupported,
 })
 
+// completionCalls allows the index that a streamed call has, because clients that join
+// its pieces leave it there.
 var completionCalls = map[string]rule{
-	"function": object(fields{"id": text(1, 256), "type": anyText,
+	"function": object(fields{"id": text(1, 256), "type": anyText, "index": integer(0, math.MaxInt32),
 		"function": object(fields{"name": text(1, 64), "arguments": anyText}, "name", "arguments")}, "id", "function"),
-	"custom": object(fields{"id": text(1, 256), "type": anyText,
+	"custom": object(fields{"id": text(1, 256), "type": anyText, "index": integer(0, math.MaxInt32),
 		"custom": object(fields{"name": text(1, 64), "input": anyText}, "name", "input")}, "id", "custom"),
 }
 
@@ -59,7 +63,7 @@ var (
 	userParts = map[string]rule{
 		"text": textPart,
 		"image_url": object(fields{"type": anyText, "prompt_cache_breakpoint": unsupported, "image_url": object(fields{
-			"url": text(1, 0), "detail": oneOf("auto", "low", "high"),
+			"url": imageURL, "detail": oneOf("auto", "low", "high"),
 		}, "url")}, "image_url"),
 		"file": object(fields{"type": anyText, "prompt_cache_breakpoint": unsupported, "file": oneSource([]string{"file_data", "file_id"}, object(fields{
 			"file_data": anyText, "file_id": text(1, 256), "filename": text(0, 1024),

@@ -53,11 +53,12 @@ var completionShape = object(fields{
 	"user":                   text(0, 1024),
 	"verbosity":              oneOf("low", "medium", "high"),
 
-	"audio":                unsupported,
-	"moderation":           unsupported,
-	"prediction":           unsupported,
-	"prompt_cache_options": unsupported,
-	"web_search_options":   unsupported,
+	"moderation":           moderation,
+	"prompt_cache_options": promptCacheOptions,
+
+	"audio":              unsupported,
+	"prediction":         unsupported,
+	"web_search_options": unsupported,
 }, "model", "messages")
 
 // A completionRequest is the body of POST /v1/chat/completions. Its JSON is what
@@ -95,6 +96,9 @@ type completionRequest struct {
 	SafetyIdentifier    *string             `json:"safety_identifier"`
 	PromptCacheKey      *string             `json:"prompt_cache_key"`
 	CacheRetention      *string             `json:"prompt_cache_retention"`
+	Moderation          json.RawMessage     `json:"moderation"`
+
+	PromptCacheOptions *berth.PromptCacheOptions `json:"prompt_cache_options"`
 }
 
 type completionOptions struct {
@@ -197,6 +201,8 @@ func (c *completionRequest) check() error {
 		return berth.Invalid("parallel_tool_calls", "Invalid value for 'parallel_tool_calls': 'parallel_tool_calls' is only allowed when 'tools' are specified.")
 	case slices.Contains(c.Stop, ""):
 		return berth.Invalid("stop", "Invalid 'stop': empty string.")
+	case isJSONObject(c.ResponseFormat) && !slices.ContainsFunc(c.Messages, func(m completionMessage) bool { return wordJSON.Match(m.Content) }):
+		return berth.Invalid("messages", "'messages' must contain the word 'json' in some form, to use 'response_format' of type 'json_object'.")
 	}
 	return nil
 }
@@ -224,8 +230,12 @@ func (c *completionRequest) response() (*berth.ResponseRequest, error) {
 		SafetyIdentifier:     c.SafetyIdentifier,
 		PromptCacheKey:       c.PromptCacheKey,
 		PromptCacheRetention: c.CacheRetention,
+		PromptCacheOptions:   c.PromptCacheOptions,
 		Sampling: berth.Sampling{Stop: c.Stop, FrequencyPenalty: c.FrequencyPenalty, PresencePenalty: c.PresencePenalty,
 			Seed: c.Seed, LogitBias: c.LogitBias},
+	}
+	if given(c.Moderation) {
+		r.Moderation = c.Moderation
 	}
 	if c.MaxTokens != nil {
 		r.MaxOutputTokens = c.MaxTokens

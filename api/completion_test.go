@@ -69,7 +69,7 @@ var (
 )
 
 const (
-	asking   = `"model":"played","messages":[{"role":"user","content":"hi"}]`
+	asking   = `"model":"played","messages":[{"role":"user","content":"hi, as JSON if asked for"}]`
 	weather  = `"tools":[{"type":"function","function":{"name":"weather","parameters":{"type":"object"}}},{"type":"custom","custom":{"name":"poem"}}]`
 	usageEnd = `"usage":{"prompt_tokens":7,"completion_tokens":2,"total_tokens":9,"prompt_tokens_details":{"cached_tokens":3,"audio_tokens":0},` +
 		`"completion_tokens_details":{"reasoning_tokens":1,"audio_tokens":0,"accepted_prediction_tokens":0,"rejected_prediction_tokens":0}}`

@@ -10,9 +10,9 @@ import (
 // that runs on this server. That is an extension: its calls are made and answered
 // here, and the client sees what the model says in the end.
 var completionTool = byType(withUnsupported(map[string]rule{
-	berth.ToolFunction: object(fields{"type": anyText, "function": object(fields{
+	berth.ToolFunction: object(fields{"type": anyText, "function": strictFunction(object(fields{
 		"name": matching(namePattern, 64), "description": anyText, "parameters": anyObject, "strict": boolean,
-	}, "name")}, "function"),
+	}, "name"))}, "function"),
 	berth.ToolCustom: object(fields{"type": anyText, "custom": object(fields{
 		"name": matching(namePattern, 64), "description": anyText,
 		"format": byType(map[string]rule{
@@ -75,9 +75,9 @@ func functionChoice(at string, v any) error {
 var responseFormats = map[string]rule{
 	"text":        object(fields{"type": anyText}),
 	"json_object": object(fields{"type": anyText}),
-	"json_schema": object(fields{"type": anyText, "json_schema": object(fields{
+	"json_schema": object(fields{"type": anyText, "json_schema": strictFormat(object(fields{
 		"name": matching(namePattern, 64), "description": anyText, "schema": anyObject, "strict": boolean,
-	}, "name")}, "json_schema"),
+	}, "name"))}, "json_schema"),
 }
 
 // tools returns the tools as Responses has them: one level up, and functions

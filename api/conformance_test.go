@@ -31,19 +31,20 @@ var probes = []probe{
 		prompt := h.call(200, "POST", "/v1/prompts", `{"name":"x","template":{}}`).id()
 		conv := h.call(200, "POST", "/v1/conversations", `{}`).id()
 		return "/responses", map[string]any{"model": "scripted", "input": "hello"},
-			map[string]any{"model": "scripted", "previous_response_id": first, "prompt.id": prompt, "conversation": conv, "context_management[0].type": "compaction"}
+			with(map[string]any{"previous_response_id": first, "prompt.id": prompt, "conversation": conv, "context_management[0].type": "compaction"})
 	}},
 	{"POST /responses/input_tokens", func(*house) (string, map[string]any, map[string]any) {
-		return "/responses/input_tokens", map[string]any{"model": "scripted", "input": "hello"}, map[string]any{"model": "scripted"}
+		return "/responses/input_tokens", map[string]any{"model": "scripted", "input": "hello"}, with(nil)
 	}},
 	{"POST /chat/completions", func(*house) (string, map[string]any, map[string]any) {
-		return "/chat/completions", map[string]any{"model": "scripted", "messages": []any{map[string]any{"role": "user", "content": "hello"}}},
-			map[string]any{"model": "scripted"}
+		known := with(nil)
+		delete(known, "image_url") // an object here
+		return "/chat/completions", map[string]any{"model": "scripted", "messages": []any{map[string]any{"role": "user", "content": "hello"}}}, known
 	}},
 	{"POST /responses/compact", func(h *house) (string, map[string]any, map[string]any) {
 		first := h.call(200, "POST", "/v1/responses", `{"model":"scripted","input":"hello"}`).id()
 		return "/responses/compact", map[string]any{"model": "scripted", "input": "hello"},
-			map[string]any{"model": "scripted", "previous_response_id": first}
+			with(map[string]any{"previous_response_id": first})
 	}},
 	{"POST /assistants", func(*house) (string, map[string]any, map[string]any) {
 		return "/assistants", map[string]any{"model": "scripted"}, map[string]any{"model": "scripted"}
@@ -67,7 +68,7 @@ var probes = []probe{
 		return strings.TrimPrefix(h.thread("hello"), contract.Prefix) + "/runs", map[string]any{"assistant_id": h.assistant()}, map[string]any{"model": "scripted", "image_url.url": pictured["image_url.url"]}
 	}},
 	{"POST /conversations", func(*house) (string, map[string]any, map[string]any) {
-		return "/conversations", map[string]any{}, nil
+		return "/conversations", map[string]any{}, with(nil)
 	}},
 	{"POST /conversations/{conversation_id}", func(h *house) (string, map[string]any, map[string]any) {
 		conv := h.call(200, "POST", "/v1/conversations", `{}`).id()
@@ -75,11 +76,20 @@ var probes = []probe{
 	}},
 	{"POST /conversations/{conversation_id}/items", func(h *house) (string, map[string]any, map[string]any) {
 		conv := h.call(200, "POST", "/v1/conversations", `{}`).id()
-		return "/conversations/" + conv + "/items", map[string]any{"items": []any{}}, nil
+		return "/conversations/" + conv + "/items", map[string]any{"items": []any{}}, with(nil)
 	}},
 	{"POST /containers", func(*house) (string, map[string]any, map[string]any) {
 		return "/containers", map[string]any{"name": "x"}, map[string]any{"expires_after": map[string]any{"anchor": "last_active_at", "minutes": 5}}
 	}},
+}
+
+// with adds to values those that are valid in every request with messages and tools.
+func with(values map[string]any) map[string]any {
+	empty := map[string]any{"type": "object", "properties": map[string]any{}, "required": []any{}, "additionalProperties": false}
+	all := map[string]any{"model": "scripted", "image_url": "https://example.com/ship.png", "image_url.url": "https://example.com/ship.png",
+		"file_url": "https://example.com/letter.txt", "parameters": empty, "schema": empty}
+	maps.Copy(all, values)
+	return all
 }
 
 // pictured has a value for the one place in a message that wants a certain form.

@@ -271,6 +271,11 @@ func (s *server) completeItems(ctx context.Context, c berth.Caller, items []bert
 		}
 		taken[it.ID()], items[i] = true, it
 	}
+	fetched, err := s.Engine.FetchFiles(ctx, items)
+	if err != nil {
+		return err
+	}
+	copy(items, fetched)
 	return s.Engine.CheckItems(ctx, c, items)
 }
 

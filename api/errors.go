@@ -33,6 +33,7 @@ var statuses = map[berth.Code]struct {
 	berth.CodeNotFound:            {http.StatusNotFound, typeInvalid, ""},
 	berth.CodeConflict:            {http.StatusConflict, typeInvalid, "conflict"},
 	berth.CodeTooLarge:            {http.StatusRequestEntityTooLarge, typeInvalid, "request_too_large"},
+	berth.CodeUnsupportedMedia:    {http.StatusUnsupportedMediaType, typeInvalid, "unsupported_content_encoding"},
 	berth.CodeRateLimited:         {http.StatusTooManyRequests, typeRateLimit, "rate_limit_exceeded"},
 	berth.CodeUpstream:            {http.StatusBadGateway, typeServer, "upstream_error"},
 	berth.CodeUnavailable:         {http.StatusServiceUnavailable, typeServer, "unavailable"},

@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os/user"
+	"path"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -86,7 +87,7 @@ func newHouse(t *testing.T, change func(*api.Options), rules ...model.Rule) *hou
 	check(t, err)
 	events := journal.New(st)
 	h.engine = engine.New(engine.Options{Responses: st, Runs: st, Usages: st, Objects: st, Journal: events, Models: models, Containers: containers{keeper},
-		Files: uploads, Owner: "test", Log: log})
+		Files: uploads, Fetcher: letters{}, Owner: "test", Log: log})
 	hooks := webhook.New(st, log)
 	events.AtEnd(hooks.AtEnd)
 	opts := api.Options{Engine: h.engine, Usages: st, Webhooks: hooks, Journal: events, Responses: st, Objects: st, Keys: st, Files: uploads, Containers: keeper, Snapshots: snapshots, Volumes: volumes, Models: models,
@@ -121,6 +122,13 @@ func check(t *testing.T, err error) {
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// letters is a Fetcher for which every URL names a letter.
+type letters struct{}
+
+func (letters) Fetch(_ context.Context, url string) (string, []byte, error) {
+	return path.Base(url), []byte("Dear " + url), nil
 }
 
 type containers struct{ *sandbox.Keeper }

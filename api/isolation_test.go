@@ -159,6 +159,7 @@ var probed = map[string][]string{
 	"GET /v1/upstreams":                                        {}, // the operator's
 	"GET /v1/models":                                           {},
 	"GET /v1/models/{model...}":                                {}, // the same for all
+	"DELETE /v1/models/{model...}":                             {},
 }
 
 // furnish makes one of everything for the project whose key is used, and returns

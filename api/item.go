@@ -57,6 +57,10 @@ var itemKinds = byType(withUnsupported(merged(callItems, map[string]rule{
 	}, "approval_request_id", "approve"),
 	string(berth.ItemCompaction):        anItem(fields{"encrypted_content": text(1, 20<<20)}, "encrypted_content"),
 	string(berth.ItemCompactionTrigger): anItem(fields{}),
+	string(berth.ItemConfigurationUpdate): anItem(fields{
+		"reasoning": object(fields{"effort": reasoningEffort}),
+		"text":      object(fields{"format": byType(map[string]rule{"text": textFormats["text"], "json_schema": textFormats["json_schema"]})}, "format"),
+	}),
 }), "items", unservedItems))
 
 var itemReference = anItem(fields{}, "id")
@@ -106,10 +110,10 @@ var messageFrame = anItem(fields{
 var inputParts = map[string]rule{
 	"input_text": aPart(fields{}, "text"),
 	"input_image": oneSource([]string{"image_url", "file_id"}, aPart(fields{
-		"file_id": text(1, 256), "detail": oneOf("auto", "low", "high", "original"),
+		"image_url": imageURL, "file_id": text(1, 256), "detail": oneOf("auto", "low", "high", "original"),
 	})),
-	"input_file": oneSource([]string{"file_data", "file_id"}, aPart(fields{
-		"file_id": text(1, 256), "filename": text(0, 1024), "detail": oneOf("auto", "low", "high"), "file_url": unsupported,
+	"input_file": oneSource([]string{"file_data", "file_id", "file_url"}, aPart(fields{
+		"file_id": text(1, 256), "filename": text(0, 1024), "detail": oneOf("auto", "low", "high"), "file_url": webURL,
 	})),
 }
 
@@ -152,12 +156,13 @@ var idPrefixes = map[berth.ItemType]string{
 	berth.ItemAdditionalTools:      berth.PrefixTools,
 	berth.ItemCompaction:           berth.PrefixCompaction,
 	berth.ItemCompactionTrigger:    berth.PrefixItem,
+	berth.ItemConfigurationUpdate:  berth.PrefixItem,
 	berth.ItemApprovalRequest:      berth.PrefixApproval,
 	berth.ItemApprovalResponse:     berth.PrefixApproval,
 }
 
 // stateless are the items that have no status.
-var stateless = map[berth.ItemType]bool{berth.ItemReasoning: true, berth.ItemCompaction: true, berth.ItemAdditionalTools: true,
+var stateless = map[berth.ItemType]bool{berth.ItemReasoning: true, berth.ItemCompaction: true, berth.ItemAdditionalTools: true, berth.ItemConfigurationUpdate: true,
 	berth.ItemApprovalRequest: true, berth.ItemApprovalResponse: true}
 
 // normalize returns a checked input item in its full form, as it is kept, shown

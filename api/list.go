@@ -66,7 +66,8 @@ func newQuery(r *http.Request) *query {
 	if err != nil {
 		err = berth.Errorf(berth.CodeInvalid, "The query of the URL is malformed.")
 	}
-	return &query{values: values, err: err}
+	// The SDKs' beta resources send beta=true with every request.
+	return &query{values: values, err: err, known: []string{"beta"}}
 }
 
 // end returns the first error; a parameter that nobody asked for is one.

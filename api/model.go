@@ -24,15 +24,33 @@ func (s *server) listModels(w http.ResponseWriter, r *http.Request, _ berth.Call
 
 // getModel serves GET /v1/models/{model...}; the name of a model may hold slashes.
 func (s *server) getModel(w http.ResponseWriter, r *http.Request, _ berth.Caller) error {
-	models, err := s.Models.Models(r.Context())
+	m, err := s.model(r)
 	if err != nil {
 		return err
+	}
+	return writeJSON(w, http.StatusOK, m)
+}
+
+// deleteModel serves DELETE /v1/models/{model...}, which deletes fine-tuned models. There
+// are none here, so it refuses what is there as OpenAI refuses to delete its own models.
+func (s *server) deleteModel(_ http.ResponseWriter, r *http.Request, _ berth.Caller) error {
+	if _, err := s.model(r); err != nil {
+		return err
+	}
+	return berth.Errorf(berth.CodeForbidden, "You have insufficient permissions for this operation. Only fine-tuned models can be deleted, and this server has none.")
+}
+
+// model returns the model that the path names.
+func (s *server) model(r *http.Request) (*berth.Model, error) {
+	models, err := s.Models.Models(r.Context())
+	if err != nil {
+		return nil, err
 	}
 	id := r.PathValue("model")
 	n := slices.IndexFunc(models, func(m berth.Model) bool { return m.ID == id })
 	if n < 0 {
-		return &berth.Error{Code: berth.CodeNotFound, Param: "model", Wire: "model_not_found",
+		return nil, &berth.Error{Code: berth.CodeNotFound, Param: "model", Wire: "model_not_found",
 			Message: "The model '" + clip(id) + "' does not exist."}
 	}
-	return writeJSON(w, http.StatusOK, models[n])
+	return &models[n], nil
 }

@@ -53,8 +53,50 @@ var responseFields = fields{
 	"user":                   text(0, 1024),
 	"berth":                  requestBerth,
 
-	"moderation":           unsupported,
-	"prompt_cache_options": unsupported,
+	// Hints, which change no answer.
+	"access_programs":      accessPrograms,
+	"image":                imageOptions,
+	"moderation":           moderation,
+	"prompt_cache_options": promptCacheOptions,
+}
+
+var (
+	promptCacheOptions = object(fields{"mode": oneOf("implicit", "explicit"), "ttl": oneOf("30m", "12h"),
+		"comparison_response_id": text(0, 256), // asks for diagnostics, which this server has not
+		"prewarm":                onlyFalse})
+
+	// imageOptions allows a policy that no answer depends on. It is in the SDKs and not yet
+	// in the document.
+	imageOptions = object(fields{"context_compression": compression})
+
+	// accessPrograms is in the SDKs and not yet in the document.
+	accessPrograms = object(fields{"cyber": oneOf("standard", "daybreak_blue", "daybreak_red")})
+
+	// moderation allows scores. A policy that blocks would change the answer.
+	moderation       = object(fields{"model": text(1, 256), "policy": object(fields{"input": moderationPolicy, "output": moderationPolicy})}, "model")
+	moderationPolicy = object(fields{"mode": moderationMode}, "mode")
+)
+
+func compression(at string, v any) error {
+	if err := oneOf("auto", "enabled", "disabled")(at, v); err != nil || v != "enabled" {
+		return err
+	}
+	return wire("unsupported_value", at, "Unsupported value: '%s' cannot be 'enabled': this server compresses no images.", at)
+}
+
+// onlyFalse allows what a client that says false does without.
+func onlyFalse(at string, v any) error {
+	if err := boolean(at, v); err != nil || v == false {
+		return err
+	}
+	return wire("unsupported_value", at, "Unsupported value: '%s' cannot be true with this server.", at)
+}
+
+func moderationMode(at string, v any) error {
+	if err := oneOf("score", "block")(at, v); err != nil || v == "score" {
+		return err
+	}
+	return wire("unsupported_value", at, "Unsupported value: '%s' cannot be 'block'. This server does not moderate; check the input with a moderation service of your own.", at)
 }
 
 // includable are the values of "include". Those about tools that are not served
@@ -65,8 +107,10 @@ var includable = []string{
 	"code_interpreter_call.outputs", "reasoning.encrypted_content", "message.output_text.logprobs",
 }
 
+var reasoningEffort = oneOf("none", "minimal", "low", "medium", "high", "xhigh", "max")
+
 var reasoning = object(fields{
-	"effort":           oneOf("none", "minimal", "low", "medium", "high", "xhigh", "max"),
+	"effort":           reasoningEffort,
 	"summary":          oneOf("auto", "concise", "detailed"),
 	"generate_summary": unsupported, // the older name of summary
 	"context":          unsupported,
@@ -81,10 +125,10 @@ var contextManagement = map[string]rule{
 var textFormats = map[string]rule{
 	"text":        object(fields{"type": anyText}),
 	"json_object": object(fields{"type": anyText}),
-	"json_schema": object(fields{
+	"json_schema": strictFormat(object(fields{
 		"type": anyText, "name": matching("^[a-zA-Z0-9_-]+$", 64), "description": anyText,
 		"schema": anyObject, "strict": boolean,
-	}, "name", "schema"),
+	}, "name", "schema")),
 }
 
 // toolChoice is a mode or an object. That a chosen tool is offered is checked by
@@ -149,6 +193,9 @@ func complete(req *berth.ResponseRequest) error {
 	}
 	if req.Input == nil && req.PreviousResponseID == "" && req.Conversation == nil && req.Prompt == nil {
 		return missing("input")
+	}
+	if err := checkMentionsJSON(req); err != nil {
+		return err
 	}
 	if req.StreamOptions != nil && !req.Stream {
 		return berth.Invalid("stream_options", "The 'stream_options' parameter is only allowed when 'stream' is enabled.")

@@ -182,6 +182,13 @@ func responseNotFound(id berth.ResponseID) error {
 
 // cancelResponse serves POST /v1/responses/{response}/cancel.
 func (s *server) cancelResponse(w http.ResponseWriter, r *http.Request, c berth.Caller) error {
+	rec, err := s.response(r, c)
+	if err != nil {
+		return err
+	}
+	if rec.Body.Status.Final() && !rec.Body.Background {
+		return berth.Errorf(berth.CodeInvalid, "Cannot cancel a synchronous response.")
+	}
 	body, err := s.Engine.Cancel(r.Context(), c, berth.ResponseID(r.PathValue("response")))
 	if err != nil {
 		return err

@@ -65,11 +65,11 @@ var (
 	namespaceName = matching(namePattern, 64)
 )
 
-var functionTool = object(fields{
+var functionTool = strictFunction(object(fields{
 	"type": anyText, "name": functionName, "description": anyText,
 	"parameters": anyObject, "strict": boolean, "output_schema": anyObject,
-	"allowed_callers": callers, "defer_loading": boolean,
-}, "name")
+	"allowed_callers": callers, "defer_loading": boolean, "async": onlyFalse,
+}, "name"))
 
 var customTool = object(fields{
 	"type": anyText, "name": functionName, "description": anyText,
@@ -77,11 +77,11 @@ var customTool = object(fields{
 		"text":    object(fields{"type": anyText}),
 		"grammar": object(fields{"type": anyText, "syntax": oneOf("lark", "regex"), "definition": text(1, 1<<16)}, "syntax", "definition"),
 	}),
-	"allowed_callers": callers, "defer_loading": boolean,
+	"allowed_callers": callers, "defer_loading": boolean, "async": onlyFalse,
 }, "name")
 
 // callers allows the model itself. Programs that call tools are not served.
-var callers = list(func(at string, v any) error {
+var callers = atLeastOne(list(func(at string, v any) error {
 	if err := oneOf("direct", "programmatic")(at, v); err != nil {
 		return err
 	}
@@ -89,7 +89,7 @@ var callers = list(func(at string, v any) error {
 		return wire("unsupported_value", at, "Unsupported value: '%s' cannot be 'programmatic'. Programs that call tools are not supported by this server.", at)
 	}
 	return nil
-}, 2)
+}, 2))
 
 // chosenTools are the ways in which tool_choice names a tool.
 var chosenTools = withUnsupported(map[string]rule{

@@ -10,7 +10,6 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -203,28 +202,11 @@ func (g *guarded) Read(p []byte) (int, error) {
 // dial finds the host's addresses, and connects to one that may be dialled. The
 // name is not looked up again: what was checked is what is used.
 func (c *crossing) dial(ctx context.Context) (net.Conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, dialTime)
-	defer cancel()
-	addrs, err := c.gate.lookup(ctx, c.target.Host)
-	if err != nil {
-		return nil, err
+	conn, addr, err := c.gate.reach(ctx, c.decision, c.target)
+	if err == nil {
+		c.reached(addr)
 	}
-	allowed := slices.DeleteFunc(slices.Clone(addrs), func(a netip.Addr) bool {
-		return !c.gate.Policy.mayDial(c.decision, c.target, a) || !c.decision.Private && c.gate.own(a)
-	})
-	if len(allowed) == 0 {
-		return nil, refusal("the host has no address that may be dialled")
-	}
-	var failed []error
-	for _, a := range allowed {
-		conn, err := c.gate.dial(ctx, c.target.network(), netip.AddrPortFrom(a, uint16(c.target.Port)))
-		if err == nil {
-			c.reached(a)
-			return conn, nil
-		}
-		failed = append(failed, err)
-	}
-	return nil, errors.Join(failed...)
+	return conn, err
 }
 
 // reached tells of the connection, at its first host.

@@ -60,6 +60,9 @@ func (e *Engine) admit(ctx context.Context, caller berth.Caller, req *berth.Resp
 	}
 	id := cmp.Or(r.as, berth.ResponseID(berth.NewID(berth.PrefixResponse)))
 	body := berth.NewResponse(id, time.Now().Unix(), req)
+	if err := configure(body, r.history); err != nil {
+		return nil, err
+	}
 	if r.tools, err = e.bind(caller, body, r.history); err != nil {
 		return nil, err // before a container is made for nothing
 	}

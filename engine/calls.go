@@ -76,7 +76,7 @@ func (s *speech) show(c *openCall) []berth.Event {
 		return nil
 	}
 	item := c.Item()
-	events := append(s.closeWords(), s.closeWhole(c)...)
+	events := append(s.closeWords(false), s.closeWhole(c)...)
 	c.shown = true
 	return append(events, s.place(&c.index, item))
 }
@@ -108,7 +108,7 @@ func (s *speech) closeCall(c *openCall) []berth.Event {
 	var out []berth.Event
 	if !c.shown && !c.Item().IsZero() {
 		c.shown = true
-		out = append(s.closeWords(), s.place(&c.index, c.Item()))
+		out = append(s.closeWords(false), s.place(&c.index, c.Item()))
 	}
 	if !c.shown {
 		return nil

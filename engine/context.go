@@ -3,12 +3,9 @@ package engine
 import (
 	"bytes"
 	"context"
-	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"io"
-	"mime"
-	"path"
 	"slices"
 
 	"github.com/berth-run/berth"
@@ -16,8 +13,8 @@ import (
 	"github.com/berth-run/berth/tool"
 )
 
-// maxInlineFile bounds a file that a message carries to the model.
-const maxInlineFile = 32 << 20
+// MaxInlineFile bounds a file that a message carries to the model, in bytes.
+const MaxInlineFile = 32 << 20
 
 // request is what the provider gets for the next turn.
 func (r *run) request(ctx context.Context, first bool, limit int) (*model.Request, error) {
@@ -66,11 +63,13 @@ func newRequest(req *berth.ResponseRequest, body *berth.Response, items []berth.
 		}
 	}
 	out.Hints.ServiceTier = req.ServiceTier
+	out.Hints.PromptCacheOptions = req.PromptCacheOptions
+	out.Hints.AccessPrograms, out.Hints.Moderation = req.AccessPrograms, req.Moderation
 	return out
 }
 
 // unseen are items that say nothing to a model.
-var unseen = map[berth.ItemType]bool{berth.ItemCompactionTrigger: true, berth.ItemAdditionalTools: true}
+var unseen = map[berth.ItemType]bool{berth.ItemCompactionTrigger: true, berth.ItemAdditionalTools: true, berth.ItemConfigurationUpdate: true}
 
 // lower returns items as a provider takes them: calls of hosted tools as
 // function calls, file ids replaced by data, and without what was left half done.
@@ -84,13 +83,13 @@ func (e *Engine) lower(ctx context.Context, p berth.ProjectID, items []berth.Ite
 	out := make([]berth.Item, 0, len(items))
 	for i, it := range items {
 		_, answered := answers[i]
-		if it.Status() == berth.StatusIncomplete && !answered && !tool.IsOutput(it) || unseen[it.Type()] {
+		if it.Status() == berth.StatusIncomplete && !answered && !tool.IsOutput(it) && !wasCut(items, i) || unseen[it.Type()] {
 			continue
 		}
 		if it.Type() == berth.ItemReasoning {
 			it = e.revealThought(p, it)
 		}
-		if bytes.Contains(it.Raw(), []byte(`"file_id"`)) {
+		if bytes.Contains(it.Raw(), []byte(`"file_id"`)) || bytes.Contains(it.Raw(), []byte(`"file_url"`)) {
 			var err error
 			if it, err = e.inline(ctx, p, it); err != nil {
 				return nil, err
@@ -105,27 +104,49 @@ func (e *Engine) lower(ctx context.Context, p berth.ProjectID, items []berth.Ite
 	return out, nil
 }
 
-// inline replaces the file ids in a message, or in a call's output, by what is in
-// the files.
-func (e *Engine) inline(ctx context.Context, p berth.ProjectID, it berth.Item) (berth.Item, error) {
-	field := "content"
+// wasCut reports whether the incomplete item at i is a message that the model was stopped
+// in, by max_output_tokens for example: it is what the model said. A message after which
+// the model was asked again is a leftover of a turn that broke off; what it said then
+// follows, or nothing yet.
+func wasCut(items []berth.Item, i int) bool {
+	if items[i].Type() != berth.ItemMessage || i+1 == len(items) {
+		return false
+	}
+	next := items[i+1]
+	return next.Type() != berth.ItemReasoning && next.Role() != "assistant" && !tool.IsCall(next)
+}
+
+// parts returns the parts of a message's content, or of a call's output, and the name of
+// the field that holds them. A bare string has none.
+func parts(it berth.Item) (field string, parts []map[string]json.RawMessage) {
+	field = "content"
 	if tool.IsOutput(it) {
 		field = "output"
 	}
 	var fields map[string]json.RawMessage
-	var parts []map[string]json.RawMessage
 	if it.Decode(&fields) != nil || json.Unmarshal(fields[field], &parts) != nil {
-		return it, nil // a bare string
+		return field, nil
 	}
+	return field, parts
+}
+
+// inline replaces the file ids in a message, or in a call's output, by what is in
+// the files. It removes the URLs of files whose content is there: see FetchFiles.
+func (e *Engine) inline(ctx context.Context, p berth.ProjectID, it berth.Item) (berth.Item, error) {
+	field, parts := parts(it)
 	changed := false
 	for _, part := range parts {
+		if part["file_url"] != nil && part["file_data"] != nil {
+			delete(part, "file_url")
+			changed = true
+		}
 		var kind string
 		var id berth.FileID
 		_ = json.Unmarshal(part["type"], &kind)
 		if json.Unmarshal(part["file_id"], &id) != nil || id == "" {
 			continue
 		}
-		name, url, err := e.dataURL(ctx, p, id)
+		name, url, err := e.openInline(ctx, p, id)
 		if err != nil {
 			return it, err
 		}
@@ -145,25 +166,21 @@ func (e *Engine) inline(ctx context.Context, p berth.ProjectID, it berth.Item) (
 	return it.With(map[string]any{field: parts})
 }
 
-// dataURL returns a file's name and its content as a data: URL.
-func (e *Engine) dataURL(ctx context.Context, p berth.ProjectID, id berth.FileID) (name, url string, err error) {
+// openInline returns a file's name and its content as a data: URL.
+func (e *Engine) openInline(ctx context.Context, p berth.ProjectID, id berth.FileID) (name, url string, err error) {
 	body, f, err := e.Files.Open(ctx, p, id)
 	if err != nil {
 		return "", "", err
 	}
 	defer body.Close()
-	if f.Bytes > maxInlineFile {
-		return "", "", berth.Errorf(berth.CodeTooLarge, "File '%s' has %d bytes; a message can carry %d. Give it to a container with file_ids instead.", id, f.Bytes, maxInlineFile)
+	if f.Bytes > MaxInlineFile {
+		return "", "", berth.Errorf(berth.CodeTooLarge, "File '%s' has %d bytes; a message can carry %d. Give it to a container with file_ids instead.", id, f.Bytes, MaxInlineFile)
 	}
-	data, err := io.ReadAll(io.LimitReader(body, maxInlineFile))
+	data, err := io.ReadAll(io.LimitReader(body, MaxInlineFile))
 	if err != nil {
 		return "", "", err
 	}
-	kind := mime.TypeByExtension(path.Ext(f.Filename))
-	if kind == "" {
-		kind = "application/octet-stream"
-	}
-	return f.Filename, "data:" + kind + ";base64," + base64.StdEncoding.EncodeToString(data), nil
+	return f.Filename, dataURL(f.Filename, data), nil
 }
 
 // answersOf returns the places of the outputs of calls, by the places of the calls. A

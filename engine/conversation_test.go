@@ -163,9 +163,9 @@ func TestConversationAfterFailure(t *testing.T) {
 	}
 	wantLines(t, "after failure and cancellation", h.held(), "Welcome.")
 	h.final(h.create(says("stops", "")).ID)
-	wantLines(t, "after an incomplete response", h.held(), "Welcome.", "stops", "Half of")
+	wantLines(t, "after an incomplete response", h.held(), "Welcome.", "stops", "message incomplete Half of")
 	h.final(h.create(says("ends", `,"store":false`)).ID)
-	wantLines(t, "after one that is not stored", h.held(), "Welcome.", "stops", "Half of", "ends", "fine")
+	wantLines(t, "after one that is not stored", h.held(), "Welcome.", "stops", "message incomplete Half of", "ends", "fine")
 }
 
 // A resumed run holds its conversation still, and goes on from what was there when

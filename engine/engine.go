@@ -74,7 +74,8 @@ type Options struct {
 	Models     Router
 	Containers Containers
 	Files      Files
-	Owner      string // this server's name on leases; the same again after a restart
+	Fetcher    Fetcher // of file_url; nil refuses it
+	Owner      string  // this server's name on leases; the same again after a restart
 	Usages     store.Usages
 	Quota      Quota // default none
 	Retry      Retry

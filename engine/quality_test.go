@@ -51,7 +51,7 @@ func TestChecks(t *testing.T) {
 			[]string{"message completed done", "shell_call completed test", "shell_call_output completed [ exit 3]",
 				"message completed again", "shell_call completed test", "shell_call_output completed [ exit 3]"}, berth.StatusIncomplete, berth.ReasonChecksFailed},
 		{"an answer that was cut is not checked", `{"checks":{"commands":["test"]}}`, []turn{{model.Text{Text: "do"}, model.Finish{Reason: model.FinishLength}}}, exits(0, ""),
-			[]string{"message completed do"}, berth.StatusIncomplete, "max_output_tokens"},
+			[]string{"message incomplete do"}, berth.StatusIncomplete, "max_output_tokens"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

@@ -9,8 +9,12 @@ import (
 
 // resolve replaces references by the items that they name, whichever response or
 // conversation of the project has them. One that the context has already adds
-// nothing to it.
+// nothing to it. It reads the files that the input names by URL.
 func (e *Engine) resolve(ctx context.Context, p berth.ProjectID, input, chain []berth.Item) ([]berth.Item, error) {
+	input, err := e.FetchFiles(ctx, input)
+	if err != nil {
+		return nil, err
+	}
 	var ids []string
 	for _, it := range input {
 		if it.Type() == berth.ItemReference {

@@ -195,6 +195,9 @@ func TestOutputLimit(t *testing.T) {
 	if r.Status != berth.StatusIncomplete || r.IncompleteDetails == nil || r.IncompleteDetails.Reason != "max_output_tokens" {
 		t.Errorf("got %s %v", r.Status, r.IncompleteDetails)
 	}
+	if got := outline(t, r.Output); !slices.Equal(got, []string{"message incomplete long"}) {
+		t.Errorf("the message that was cut: got %q", got)
+	}
 	// A call that was cut does not run, and the bound is over all turns together.
 	h = newHouse(t, turn{model.Call{ID: "call_1", Name: "shell", Arguments: `{"commands":["rm`}, model.Finish{Reason: model.FinishLength}})
 	r = h.final(h.create(`{` + withShell + `,"input":"x"}`).ID)
@@ -205,6 +208,53 @@ func TestOutputLimit(t *testing.T) {
 	r = h.final(h.create(`{` + withShell + `,"input":"x","max_output_tokens":16}`).ID)
 	if limit := h.model.asked[1].MaxOutputTokens; r.Status != berth.StatusIncomplete || limit != 11 {
 		t.Errorf("got %s; the second turn was allowed %d tokens, want 11", r.Status, limit)
+	}
+}
+
+// TestCutMessageInContext: what the model said before max_output_tokens stopped it is in
+// the context of what follows; a leftover of a turn that was asked again is not.
+func TestCutMessageInContext(t *testing.T) {
+	h := newHouse(t, turn{model.Text{Text: "left over"}, berth.Errorf(berth.CodeUpstream, "cut")},
+		turn{model.Text{Text: "Once upon"}, model.Finish{Reason: model.FinishLength}}, say("a time"))
+	first := h.final(h.create(`{"model":"played","input":"tell","max_output_tokens":16}`).ID)
+	h.final(h.create(`{"model":"played","input":"go on","previous_response_id":"` + string(first.ID) + `"}`).ID)
+	asked := h.model.asked[len(h.model.asked)-1]
+	var told []string
+	for _, it := range asked.Items {
+		var m berth.Message
+		if err := it.Decode(&m); err != nil {
+			t.Fatal(err)
+		}
+		told = append(told, m.Role+" "+m.Content[0].Text)
+	}
+	if want := []string{"user tell", "assistant Once upon", "user go on"}; !slices.Equal(told, want) {
+		t.Errorf("the model was shown %q, want %q", told, want)
+	}
+}
+
+// TestConfigurationUpdate: an update among the items holds for its response and those that
+// continue it, and no model is shown it.
+func TestConfigurationUpdate(t *testing.T) {
+	h := newHouse(t, say("one"), say("two"), say("three"))
+	update := `{"type":"configuration_update","id":"cu_1","reasoning":{"effort":"low"},"text":{"format":{"type":"json_schema","name":"n","schema":{"type":"object"}}}}`
+	first := h.final(h.create(`{"model":"played","reasoning":{"effort":"high"},"input":[{"role":"user","content":"x"},` + update + `]}`).ID)
+	second := h.final(h.create(`{"model":"played","reasoning":{"effort":"high"},"input":"y","previous_response_id":"` + string(first.ID) + `"}`).ID)
+	back := `{"type":"configuration_update","id":"cu_2","reasoning":{"effort":"medium"},"text":{"format":{"type":"text"}}}`
+	third := h.final(h.create(`{"model":"played","input":[` + back + `,{"role":"user","content":"z"}],"previous_response_id":"` + string(second.ID) + `"}`).ID)
+	for i, want := range []struct{ effort, format string }{{"low", "json_schema"}, {"low", "json_schema"}, {"medium", "text"}} {
+		r := []*berth.Response{first, second, third}[i]
+		asked := h.model.asked[i]
+		if r.Reasoning.Effort == nil || *r.Reasoning.Effort != want.effort || !strings.Contains(string(r.Text.Format), want.format) {
+			t.Errorf("response %d shows %v and %s, want %v", i, r.Reasoning.Effort, r.Text.Format, want)
+		}
+		if asked.Reasoning.Effort == nil || *asked.Reasoning.Effort != want.effort || !strings.Contains(string(asked.Text.Format), want.format) {
+			t.Errorf("turn %d was asked with %v and %s, want %v", i, asked.Reasoning.Effort, asked.Text.Format, want)
+		}
+		for _, it := range asked.Items {
+			if it.Type() == berth.ItemConfigurationUpdate {
+				t.Errorf("turn %d was shown %s", i, it.Raw())
+			}
+		}
 	}
 }
 

@@ -70,8 +70,8 @@ func (s *speech) finish(ctx context.Context, f model.Finish) (over bool, err err
 	s.cite(ctx)
 	err = r.writer.Update(ctx, func(body berth.Response) []berth.Event {
 		s.next = len(body.Output)
-		events := s.closeWords()
 		cut := f.Reason == model.FinishLength || f.Reason == model.FinishContentFilter
+		events := s.closeWords(cut)
 		if !cut {
 			events = append(events, s.closeCalls(func(*openCall) bool { return true })...)
 		}
@@ -148,11 +148,17 @@ func (s *speech) closeBefore(goesOn bool) []berth.Event {
 	if goesOn && !ended && len(s.whole) == 0 {
 		return nil
 	}
-	return s.closeWords()
+	return s.closeWords(false)
 }
 
-func (s *speech) closeWords() []berth.Event {
-	events := append(s.closeThought(), s.closeMessage()...)
+// closeWords closes the open message and reasoning. cut says that the model was stopped
+// in the middle of them; the message is incomplete then.
+func (s *speech) closeWords(cut bool) []berth.Event {
+	status := berth.StatusCompleted
+	if cut {
+		status = berth.StatusIncomplete
+	}
+	events := append(s.closeThought(), s.closeMessage(status)...)
 	items := s.whole
 	s.whole = nil
 	for _, it := range items {
@@ -227,15 +233,15 @@ func (s *speech) place(index *int, item berth.Item) berth.Event {
 	return added(*index, item)
 }
 
-func (s *speech) closeMessage() []berth.Event {
+func (s *speech) closeMessage(status berth.Status) []berth.Event {
 	m := s.message
 	if m == nil {
 		return nil
 	}
 	s.message = nil
-	events, item := m.closePart(), m.item(berth.StatusCompleted)
+	events, item := m.closePart(), m.item(status)
 	if !m.whole.IsZero() {
-		item = with(m.whole, map[string]any{"id": m.id, "status": berth.StatusCompleted})
+		item = with(m.whole, map[string]any{"id": m.id, "status": status})
 	}
 	return append(events, done(m.index, item))
 }

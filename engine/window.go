@@ -53,6 +53,9 @@ func (e *Engine) context(ctx context.Context, p berth.ProjectID, req *berth.Resp
 		return c, err
 	}
 	body := berth.NewResponse("", 0, req)
+	if err := configure(body, c.items); err != nil {
+		return c, err
+	}
 	tools, err := e.bind(berth.Caller{Project: p}, body, c.items)
 	if err != nil {
 		return c, err

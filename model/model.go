@@ -79,6 +79,9 @@ type Hints struct {
 	PromptCacheRetention string
 	SafetyIdentifier     string
 	ServiceTier          string
+	PromptCacheOptions   *berth.PromptCacheOptions
+	AccessPrograms       json.RawMessage // as in the request
+	Moderation           json.RawMessage // likewise; it asks for scores at most
 }
 
 // A ToolChoice says whether and which tool must be called.

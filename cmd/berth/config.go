@@ -32,6 +32,7 @@ type Config struct {
 	Shell      ShellConfig      `yaml:"shell"`
 	Budget     BudgetConfig     `yaml:"budget"`
 	Preview    PreviewConfig    `yaml:"preview"`
+	Fetch      FetchConfig      `yaml:"fetch"`
 	Store      StoreConfig      `yaml:"store"`
 	Disk       DiskConfig       `yaml:"disk"`
 

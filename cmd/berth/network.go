@@ -36,6 +36,37 @@ type NetworkConfig struct {
 	TrustHost *bool `yaml:"trust_host"`
 }
 
+// FetchConfig bounds what this server itself downloads for a request: the file_url of an
+// input_file.
+type FetchConfig struct {
+	// Allowed are the hosts, as in containers.network.allowed. Default: anything public.
+	// [] is nothing.
+	Allowed []EgressRule `yaml:"allowed"`
+
+	// Private are names whose addresses are not public, and such addresses. Default: none.
+	Private []EgressRule `yaml:"private"`
+}
+
+// policy returns what may be reached, or nil if nothing may.
+func (c *FetchConfig) policy() *egress.Policy {
+	p := &egress.Policy{Open: c.Allowed == nil}
+	for _, r := range rules(c.Allowed) {
+		if r.Name == "*" && len(r.Ports) == 0 {
+			p.Open = true
+			continue
+		}
+		p.Rules = append(p.Rules, r)
+	}
+	for _, r := range rules(c.Private) {
+		r.Private = true
+		p.Rules = append(p.Rules, r)
+	}
+	if !p.Open && len(p.Rules) == 0 {
+		return nil
+	}
+	return p
+}
+
 // An EgressRule is written as egress.ParseRule reads it.
 type EgressRule struct{ egress.Rule }
 

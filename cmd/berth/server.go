@@ -23,6 +23,7 @@ import (
 	"github.com/berth-run/berth/bundle"
 	"github.com/berth-run/berth/cmd/berth/embedded"
 	"github.com/berth-run/berth/diskspace"
+	"github.com/berth-run/berth/download"
 	"github.com/berth-run/berth/engine"
 	"github.com/berth-run/berth/files"
 	"github.com/berth-run/berth/image"
@@ -179,7 +180,11 @@ func newServer(ctx context.Context, state string, config *Config, log *slog.Logg
 	if err != nil {
 		return s, err
 	}
-	eng := engine.New(engine.Options{Budget: budget, Responses: db, Runs: db, Objects: db, Journal: events, Models: models, Containers: containers{keeper},
+	var fetcher engine.Fetcher
+	if policy := config.Fetch.policy(); policy != nil {
+		fetcher = download.New(policy, engine.MaxInlineFile)
+	}
+	eng := engine.New(engine.Options{Budget: budget, Fetcher: fetcher, Responses: db, Runs: db, Objects: db, Journal: events, Models: models, Containers: containers{keeper},
 		Files: uploads, Owner: owner, Log: log, Key: key, Usages: db, Quota: quotas, Room: func() error { return space.Admit() }, Observer: metrics.Engine{Metrics: s.metrics},
 		Retry: engine.Retry{Attempts: config.Retry.Attempts, Patience: config.Retry.Patience, Final: config.Retry.Continue == "fail"},
 		Shell: tool.ShellLimits{Timeout: config.Shell.Timeout, MaxTimeout: config.Shell.MaxTimeout, Output: config.Shell.Output}})

@@ -196,13 +196,13 @@ func (u *UpstreamConfig) proxy() (*url.URL, error) {
 }
 
 // options returns what all providers want to know, but for the key.
-func (u *UpstreamConfig) options(log *slog.Logger) (upstream.Options, error) {
+func (u *UpstreamConfig) options(name string, log *slog.Logger) (upstream.Options, error) {
 	proxy, err := u.proxy()
 	if err != nil {
 		return upstream.Options{}, err
 	}
 	conf, err := u.TLS.config()
-	return upstream.Options{BaseURL: u.BaseURL, Headers: u.Headers, Log: log, Proxy: proxy, TLS: conf,
+	return upstream.Options{Name: name, BaseURL: u.BaseURL, Headers: u.Headers, Log: log, Proxy: proxy, TLS: conf,
 		Connect: u.Timeouts.Connect, FirstToken: u.Timeouts.FirstToken, Silence: u.Timeouts.Silence}, err
 }
 
@@ -254,7 +254,11 @@ func (u *UpstreamConfig) secrets() ([]secret, error) {
 
 // open makes the upstream. Without a name of its own it is anonymous.
 func (u *UpstreamConfig) open(name string, anonymous bool, currency string, heard func(upstream, model string, took time.Duration), log *slog.Logger) (*balance.Upstream, error) {
-	options, err := u.options(log.With("upstream", name))
+	shown := name
+	if anonymous { // a pattern of models is no name
+		shown = u.provider()
+	}
+	options, err := u.options(shown, log.With("upstream", name))
 	if err != nil {
 		return nil, err
 	}

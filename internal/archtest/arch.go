@@ -53,6 +53,7 @@ var Imports = map[string][]string{
 	"project":                   {"", "store"},
 	"quota":                     {"", "project", "store"},
 	"webhook":                   {"", "egress", "store"},
+	"download":                  {"", "egress"},
 	"image":                     {"image/layer"},
 	"image/layer":               {},
 	"image/erofs":               {"image/layer"},
@@ -105,7 +106,7 @@ var Imports = map[string][]string{
 // Bans says which packages of the standard library and others only some may
 // import, so that the engine cannot learn HTTP by accident.
 var Bans = map[string][]string{
-	"net/http":     {"api", "api/preview", "webhook", "egress", "internal/conns", "internal/contract", "internal/metrics", "guest", "guest/server", "model/upstream", "model/chat", "model/openai", "model/gemini", "model/anthropic", "model/modeltest", "bench", "cmd/berth", "e2e", "sandbox/drivertest", "image/registry"},
+	"net/http":     {"api", "api/preview", "webhook", "egress", "download", "internal/conns", "internal/contract", "internal/metrics", "guest", "guest/server", "model/upstream", "model/chat", "model/openai", "model/gemini", "model/anthropic", "model/modeltest", "bench", "cmd/berth", "e2e", "sandbox/drivertest", "image/registry"},
 	"database/sql": {"store/sqlite", "store/sqlite/query"},
 	"os/exec":      {"volume", "sandbox/host", "sandbox/gvisor", "sandbox/microvm", "sandbox/local", "sandbox/drivertest", "guest/boot", "guest/server", "image", "internal/disktest", "internal/dockertest", "store/storetest", "bench", "cmd/berth", "e2e"},
 }

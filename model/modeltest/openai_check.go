@@ -38,6 +38,9 @@ type responsesRequest struct {
 
 	PromptCacheKey       any `json:"prompt_cache_key"`
 	PromptCacheRetention any `json:"prompt_cache_retention"`
+	PromptCacheOptions   any `json:"prompt_cache_options"`
+	Moderation           any `json:"moderation"`
+	AccessPrograms       any `json:"access_programs"`
 	SafetyIdentifier     any `json:"safety_identifier"`
 	ServiceTier          any `json:"service_tier"`
 	Metadata             any `json:"metadata"`

@@ -30,6 +30,10 @@ type request struct {
 	PromptCacheRetention string            `json:"prompt_cache_retention,omitempty"`
 	SafetyIdentifier     string            `json:"safety_identifier,omitempty"`
 	ServiceTier          string            `json:"service_tier,omitempty"`
+
+	PromptCacheOptions *berth.PromptCacheOptions `json:"prompt_cache_options,omitempty"`
+	AccessPrograms     json.RawMessage           `json:"access_programs,omitempty"`
+	Moderation         json.RawMessage           `json:"moderation,omitempty"`
 }
 
 // A tool is a function; the wire wants its schema and strict even when they are null.
@@ -77,6 +81,9 @@ func (p *Provider) request(req *model.Request) (*request, error) {
 		PromptCacheRetention: req.Hints.PromptCacheRetention,
 		SafetyIdentifier:     req.Hints.SafetyIdentifier,
 		ServiceTier:          req.Hints.ServiceTier,
+		PromptCacheOptions:   req.Hints.PromptCacheOptions,
+		AccessPrograms:       req.Hints.AccessPrograms,
+		Moderation:           req.Hints.Moderation,
 	}
 	if req.MaxOutputTokens > 0 { // what is left of a bound may be less
 		out.MaxOutputTokens = max(req.MaxOutputTokens, minOutput)

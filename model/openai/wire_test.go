@@ -69,7 +69,8 @@ func everything() *model.Request {
 		ToolChoice: model.ToolChoice{Mode: "function", Name: "f"}, MaxOutputTokens: 500, Temperature: &half, TopP: &half, TopLogprobs: &two,
 		Text:      berth.TextConfig{Verbosity: "low", Format: json.RawMessage(`{"type":"json_schema","name":"n","schema":{"type":"object"}}`)},
 		Reasoning: berth.ReasoningConfig{Effort: &effort, Summary: &summary}, User: "someone",
-		Hints: model.Hints{PromptCacheKey: "k", PromptCacheRetention: "24h", SafetyIdentifier: "s", ServiceTier: "flex"},
+		Hints: model.Hints{PromptCacheKey: "k", PromptCacheRetention: "24h", SafetyIdentifier: "s", ServiceTier: "flex",
+			PromptCacheOptions: &berth.PromptCacheOptions{Mode: "explicit", TTL: "30m"}, Moderation: json.RawMessage(`{"model":"omni"}`), AccessPrograms: json.RawMessage(`{"cyber":"standard"}`)},
 	}
 }
 

@@ -68,7 +68,7 @@ func (u *Upstream) failure(ctx, watched context.Context, model string, err error
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case errors.Is(context.Cause(watched), errSilent):
-		return &berth.Error{Code: berth.CodeUpstream, Message: "The model's server fell silent.", Err: errSilent}
+		return &berth.Error{Code: berth.CodeUpstream, Message: u.who() + " fell silent.", Err: errSilent}
 	}
 	if _, ok := errors.AsType[*berth.Error](err); ok {
 		return err
@@ -77,10 +77,10 @@ func (u *Upstream) failure(ctx, watched context.Context, model string, err error
 		return u.Refused(r, explain, model)
 	}
 	if e, ok := errors.AsType[*url.Error](err); ok {
-		return &berth.Error{Code: berth.CodeUpstream, Message: "The model's server could not be reached.",
+		return &berth.Error{Code: berth.CodeUpstream, Message: u.who() + " could not be reached.",
 			Err: errors.New(u.Show(e.Err.Error()))} // without the address
 	}
-	return &berth.Error{Code: berth.CodeUpstream, Message: "The model's server broke off its answer.", Err: errors.New(u.Show(err.Error()))}
+	return &berth.Error{Code: berth.CodeUpstream, Message: u.who() + " broke off its answer.", Err: errors.New(u.Show(err.Error()))}
 }
 
 // Refused says what a refusal means. What the client can mend is told in the
@@ -97,26 +97,28 @@ func (u *Upstream) Refused(r *Refusal, explain func(*Refusal) Complaint, name st
 		status = statusOf[c.Code]
 	}
 	said := errors.New(cmp.Or(c.Message, r.Error()))
-	out := &berth.Error{Code: berth.CodeUpstream, Message: "The model's server failed.", Err: said}
+	out := &berth.Error{Code: berth.CodeUpstream, Message: u.who() + " failed.", Err: said}
 	switch {
 	case c.Code == "insufficient_quota":
-		out = unavailable("has no quota left", fmt.Errorf("%w: %w", model.ErrKey, said))
+		out = u.unavailable("has no quota left", fmt.Errorf("%w: %w", model.ErrKey, said))
 	case status == http.StatusNotFound && names(c, name):
 		return &berth.Error{Code: berth.CodeNotFound, Wire: "model_not_found", Param: "model", Err: said,
-			Message: fmt.Sprintf("The model `%s` does not exist or you do not have access to it.", name)}
+			Message: fmt.Sprintf("The model `%s` does not exist or you do not have access to it.%s", name, u.lacks())}
 	case status == http.StatusTooManyRequests:
-		out = &berth.Error{Code: berth.CodeRateLimited, Message: cmp.Or(c.Message, "The model's server asks to try later.")}
+		out = &berth.Error{Code: berth.CodeRateLimited, Message: cmp.Or(c.Message, u.who()+" asks to try later.")}
 	case status/100 == 4 && model.SaysTooLong(c.Code, c.Message):
 		out = model.TooLong(c.Message)
 	case status == http.StatusBadRequest, status == http.StatusRequestEntityTooLarge, status == http.StatusUnprocessableEntity:
 		out = &berth.Error{Code: berth.CodeInvalid, Wire: wireCode(c.Code), Param: c.Param,
-			Message: cmp.Or(c.Message, fmt.Sprintf("The model's server refused the request (%d).", status))}
+			Message: cmp.Or(c.Message, fmt.Sprintf("%s refused the request (%d).", u.who(), status))}
 	case status == http.StatusRequestTimeout, status == http.StatusConflict, status == http.StatusTooEarly, status >= 500:
-		out.Message = fmt.Sprintf("The model's server failed (%d).", status)
-	case status == http.StatusUnauthorized, status == http.StatusPaymentRequired, status == http.StatusForbidden:
-		out = unavailable(fmt.Sprintf("refused Berth's request (%d)", status), fmt.Errorf("%w: %w", model.ErrKey, said))
+		out.Message = fmt.Sprintf("%s failed (%d).", u.who(), status)
+	case status == http.StatusUnauthorized, status == http.StatusForbidden:
+		out = u.unavailable(fmt.Sprintf("refused the key that this server has for it (%d)", status), fmt.Errorf("%w: %w", model.ErrKey, said))
+	case status == http.StatusPaymentRequired:
+		out = u.unavailable(fmt.Sprintf("asks for payment (%d)", status), fmt.Errorf("%w: %w", model.ErrKey, said))
 	case status != 0:
-		out = unavailable(fmt.Sprintf("refused Berth's request (%d)", status), said)
+		out = u.unavailable(fmt.Sprintf("refused Berth's request (%d)", status), said)
 	}
 	if after, ok := retryAfter(r.Header); ok {
 		return model.WithRetryAfter(out, after)
@@ -128,8 +130,24 @@ func (u *Upstream) Refused(r *Refusal, explain func(*Refusal) Complaint, name st
 }
 
 // unavailable is an error that only the operator can mend; trying again does not help.
-func unavailable(what string, err error) *berth.Error {
-	return &berth.Error{Code: berth.CodeUnavailable, Wire: "upstream_refused", Message: "The model's server " + what + ".", Err: err}
+func (u *Upstream) unavailable(what string, err error) *berth.Error {
+	return &berth.Error{Code: berth.CodeUnavailable, Wire: "upstream_refused", Message: u.who() + " " + what + ".", Err: err}
+}
+
+// who is the upstream as the subject of a message for the client.
+func (u *Upstream) who() string {
+	if u.Name == "" {
+		return "The model's server"
+	}
+	return "The upstream '" + u.Name + "'"
+}
+
+// lacks is the sentence that says which upstream lacks a model, or "".
+func (u *Upstream) lacks() string {
+	if u.Name == "" {
+		return ""
+	}
+	return " " + u.who() + " does not have it."
 }
 
 // statusOf are the statuses of errors within a stream that have a name only.

@@ -60,6 +60,23 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
+// TestNamesTheUpstream: the client learns which upstream lacks the model or refuses the
+// key, and nothing of what that upstream said about the key.
+func TestNamesTheUpstream(t *testing.T) {
+	u := &Upstream{Options: Options{Name: "local"}, secrets: strings.NewReplacer()}
+	for status, want := range map[int]string{
+		401: "The upstream 'local' refused the key that this server has for it (401).",
+		402: "The upstream 'local' asks for payment (402).",
+		404: "The model `m-1` does not exist or you do not have access to it. The upstream 'local' does not have it.",
+		500: "The upstream 'local' failed (500).",
+	} {
+		err := u.Refused(&Refusal{Status: status, Body: []byte(`{"error":{"message":"no m-1 for sk-123"}}`)}, Explain, "m-1")
+		if e, ok := errors.AsType[*berth.Error](err); !ok || e.Message != want {
+			t.Errorf("%d: got %v, want %q", status, err, want)
+		}
+	}
+}
+
 func TestLongMessagesAreCut(t *testing.T) {
 	u := &Upstream{secrets: strings.NewReplacer()}
 	if got := u.Show(strings.Repeat("é", maxMessage)); len(got) > maxMessage || strings.Trim(got, "é") != "" {

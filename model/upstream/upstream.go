@@ -24,6 +24,7 @@ import (
 
 // Options say where a vendor is and how it is asked.
 type Options struct {
+	Name    string            // in the configuration, for messages; empty has none
 	BaseURL string            // such as http://localhost:8000/v1
 	APIKey  string            // empty sends none
 	Headers map[string]string // sent with every request; they may hold secrets

@@ -1,0 +1,147 @@
+package api_test
+
+import (
+	"bytes"
+	"compress/gzip"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/berth-run/berth/model"
+)
+
+// TestToolMessageName: LangGraph's agents send the function's name with its output, and
+// clients that joined a stream leave the index in a call.
+func TestToolMessageName(t *testing.T) {
+	h := newHouse(t, nil)
+	h.call(200, "POST", "/v1/chat/completions", `{"model":"scripted","messages":[{"role":"user","content":"weather?"},
+		{"role":"assistant","content":null,"tool_calls":[{"index":0,"id":"c1","type":"function","function":{"name":"get_weather","arguments":"{}"}}]},
+		{"role":"tool","tool_call_id":"c1","name":"get_weather","content":"sunny"}]}`)
+}
+
+// TestBetaQuery: the SDKs' beta resources send beta=true with every request.
+func TestBetaQuery(t *testing.T) {
+	h := newHouse(t, nil)
+	id := h.call(200, "POST", "/v1/responses?beta=true", `{"model":"scripted","input":"hi"}`).id()
+	h.call(200, "GET", "/v1/responses/"+id+"?beta=true", nil)
+	h.call(200, "GET", "/v1/responses/"+id+"/input_items?beta=true", nil)
+	h.call(200, "DELETE", "/v1/responses/"+id+"?beta=true", nil)
+	if e := h.call(400, "GET", "/v1/responses/"+id+"?gamma=true", nil); e.at("error", "param") != "gamma" {
+		t.Errorf("another parameter: got %v", e)
+	}
+}
+
+func TestDeleteModel(t *testing.T) {
+	h := newHouse(t, nil)
+	if e := h.call(403, "DELETE", "/v1/models/scripted", nil); e.at("error", "type") != "invalid_request_error" {
+		t.Errorf("got %v", e)
+	}
+	if e := h.call(404, "DELETE", "/v1/models/unknown", nil); e.at("error", "code") != "model_not_found" {
+		t.Errorf("got %v", e)
+	}
+}
+
+// TestCancelSynchronous: a response that its client waited for cannot be cancelled once it
+// has ended; one in the background can, which changes nothing.
+func TestCancelSynchronous(t *testing.T) {
+	h := newHouse(t, nil)
+	id := h.call(200, "POST", "/v1/responses", `{"model":"scripted","input":"hi"}`).id()
+	if e := h.call(400, "POST", "/v1/responses/"+id+"/cancel", nil); e.at("error", "message") != "Cannot cancel a synchronous response." {
+		t.Errorf("got %v", e)
+	}
+	stream := h.stream(t.Context(), "POST", "/v1/responses", `{"model":"scripted","input":"hi","background":true,"stream":true}`)
+	id, _ = h.until(stream, "response.completed").at("response", "id").(string)
+	if r := h.call(200, "POST", "/v1/responses/"+id+"/cancel", nil); r["status"] != "completed" {
+		t.Errorf("got %v", r["status"])
+	}
+}
+
+// TestContentEncoding sends bodies in several encodings, one of which grows beyond the
+// bound for a body.
+func TestContentEncoding(t *testing.T) {
+	h := newHouse(t, nil)
+	gzipped := func(body string) []byte {
+		var b bytes.Buffer
+		w := gzip.NewWriter(&b)
+		_, _ = io.WriteString(w, body)
+		w.Close()
+		return b.Bytes()
+	}
+	encoder, err := zstd.NewWriter(nil)
+	check(t, err)
+	const plain = `{"model":"scripted","input":"hi"}`
+	bomb := `{"model":"scripted","input":"` + strings.Repeat("x", 65<<20) + `"}`
+	for _, tt := range []struct {
+		encoding string
+		body     []byte
+		status   int
+	}{
+		{"", []byte(plain), 200},
+		{"identity", []byte(plain), 200},
+		{"gzip", gzipped(plain), 200},
+		{"zstd", encoder.EncodeAll([]byte(plain), nil), 200},
+		{"gzip", []byte(plain), 400},
+		{"gzip", gzipped(plain)[:20], 400},
+		{"zstd", []byte(plain), 400},
+		{"br", []byte(plain), 415},
+		{"gzip, gzip", gzipped(plain), 415},
+		{"gzip", gzipped(bomb), 413},
+		{"zstd", encoder.EncodeAll([]byte(bomb), nil), 413},
+	} {
+		req, err := http.NewRequestWithContext(t.Context(), "POST", h.url+"/v1/responses", bytes.NewReader(tt.body))
+		check(t, err)
+		req.Header.Set("Content-Type", "application/json")
+		if tt.encoding != "" {
+			req.Header.Set("Content-Encoding", tt.encoding)
+		}
+		resp, err := http.DefaultClient.Do(req)
+		check(t, err)
+		answer, _ := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		if resp.StatusCode != tt.status {
+			t.Errorf("%q, %d bytes: got %d %.300s, want %d", tt.encoding, len(tt.body), resp.StatusCode, answer, tt.status)
+		}
+	}
+}
+
+// TestHints: fields that change no answer are taken, and shown where the wire has a place
+// for them.
+func TestHints(t *testing.T) {
+	h := newHouse(t, nil)
+	r := h.call(200, "POST", "/v1/responses", `{"model":"scripted","input":"hi","prompt_cache_options":{"mode":"explicit"},"access_programs":{"cyber":"standard"},
+		"moderation":{"model":"omni-moderation-latest","policy":{"input":{"mode":"score"}}},"image":{"context_compression":"auto"}}`)
+	if r.at("prompt_cache_options", "mode") != "explicit" || r.at("prompt_cache_options", "ttl") != "30m" || r.at("access_programs", "cyber") != "standard" {
+		t.Errorf("got %v and %v", r["prompt_cache_options"], r["access_programs"])
+	}
+	h.call(200, "POST", "/v1/chat/completions", `{"model":"scripted","messages":[{"role":"user","content":"hi"}],"prompt_cache_options":{},"moderation":{"model":"m"}}`)
+	if r := h.call(200, "POST", "/v1/responses", `{"model":"scripted","input":"hi"}`); r["access_programs"] != nil || r["prompt_cache_options"] != nil {
+		t.Errorf("a request without hints shows %v", r)
+	}
+}
+
+// TestFileURL: the file is read once, shown to the model as its content, and stays with
+// the item, in a response and in a conversation.
+func TestFileURL(t *testing.T) {
+	h, m := playing(t, turn(model.Text{Text: "A letter."}, stopped), turn(model.Text{Text: "Still one."}, stopped))
+	const part = `{"role":"user","content":[{"type":"input_file","file_url":"https://example.com/letter.txt"}]}`
+	first := h.call(200, "POST", "/v1/responses", `{"model":"played","input":[`+part+`]}`).id()
+	h.call(200, "POST", "/v1/responses", `{"model":"played","input":"And now?","previous_response_id":"`+first+`"}`)
+	const data = "data:text/plain; charset=utf-8;base64,RGVhciBodHRwczovL2V4YW1wbGUuY29tL2xldHRlci50eHQ="
+	for i, asked := range m.asked {
+		if raw := string(asked.Items[0].Raw()); !strings.Contains(raw, data) || strings.Contains(raw, "file_url") {
+			t.Errorf("turn %d was shown %s", i, raw)
+		}
+	}
+	items := h.call(200, "GET", "/v1/responses/"+first+"/input_items", nil)
+	if items.at("data", 0, "content", 0, "file_url") != "https://example.com/letter.txt" || items.at("data", 0, "content", 0, "file_data") != data {
+		t.Errorf("the input items are %v", items)
+	}
+	conversation := h.call(200, "POST", "/v1/conversations", `{"items":[`+part+`]}`).id()
+	items = h.call(200, "GET", "/v1/conversations/"+conversation+"/items", nil)
+	if items.at("data", 0, "content", 0, "file_data") != data {
+		t.Errorf("the conversation's items are %v", items)
+	}
+}

@@ -1,0 +1,102 @@
+// Package download reads files at URLs that clients name, within the operator's bounds.
+package download
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"net/url"
+	"path"
+	"strings"
+	"time"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/egress"
+)
+
+const (
+	fetchTime = 30 * time.Second // for one file, all of it
+	maxName   = 255              // of a file, in bytes
+)
+
+// A Fetcher reads files over HTTP. It is safe for concurrent use.
+type Fetcher struct {
+	client *http.Client
+	most   int64
+}
+
+// New returns a Fetcher that reaches what the policy allows. It reads one byte more than
+// most of a file that is larger, which tells the caller that it is.
+func New(p *egress.Policy, most int64) *Fetcher {
+	return newFetcher(&egress.Gate{Policy: p}, most)
+}
+
+func newFetcher(g *egress.Gate, most int64) *Fetcher {
+	return &Fetcher{client: g.Client(fetchTime), most: most}
+}
+
+// Fetch implements engine.Fetcher. Its errors do not show what the host answered, which
+// is none of the caller's business where the host is inside.
+func (f *Fetcher) Fetch(ctx context.Context, address string) (name string, content []byte, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	if err != nil {
+		return "", nil, failed("the URL is malformed", err)
+	}
+	req.Header.Set("User-Agent", "Berth")
+	resp, err := f.client.Do(req)
+	switch {
+	case errors.Is(err, egress.ErrRefused):
+		return "", nil, failed("this server may not reach its host", err)
+	case ctx.Err() != nil:
+		return "", nil, context.Cause(ctx)
+	case err != nil:
+		return "", nil, failed("its host could not be reached", err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return "", nil, failed(fmt.Sprintf("its host answered %d", resp.StatusCode), nil)
+	}
+	content, err = io.ReadAll(io.LimitReader(resp.Body, f.most+1))
+	if err != nil {
+		return "", nil, failed("it did not arrive whole", err)
+	}
+	return nameOf(resp), content, nil
+}
+
+func failed(why string, err error) error {
+	return &berth.Error{Code: berth.CodeInvalid, Wire: "invalid_file_url", Message: "The file could not be downloaded: " + why + ".", Err: err}
+}
+
+// nameOf returns a name for a file, whose extension tells its type: the one that its host
+// gives it, or the last element of its URL.
+func nameOf(resp *http.Response) string {
+	_, params, err := mime.ParseMediaType(resp.Header.Get("Content-Disposition"))
+	name := ""
+	if err == nil {
+		name = path.Base(params["filename"])
+	}
+	if name == "" || name == "." || name == "/" {
+		name = lastElement(resp.Request.URL)
+	}
+	if path.Ext(name) == "" {
+		if kind, _, err := mime.ParseMediaType(resp.Header.Get("Content-Type")); err == nil {
+			if known, err := mime.ExtensionsByType(kind); err == nil && len(known) > 0 {
+				name += known[0]
+			}
+		}
+	}
+	if len(name) > maxName {
+		name = name[len(name)-maxName:]
+	}
+	return strings.ToValidUTF8(name, "")
+}
+
+func lastElement(u *url.URL) string {
+	if name := path.Base(u.Path); name != "." && name != "/" {
+		return name
+	}
+	return "file"
+}

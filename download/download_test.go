@@ -1,0 +1,110 @@
+package download
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/egress"
+)
+
+// host serves files. Names resolve to the address that the test gives them; the dialler
+// leads every public address to the host.
+func host(t *testing.T, h http.HandlerFunc, policy *egress.Policy, names map[string]string) (*Fetcher, *int) {
+	t.Helper()
+	srv := httptest.NewServer(h)
+	t.Cleanup(srv.Close)
+	dialled := 0
+	return newFetcher(&egress.Gate{Policy: policy,
+		Lookup: func(_ context.Context, name string) ([]netip.Addr, error) {
+			if names[name] == "" {
+				return nil, errors.New("no such host")
+			}
+			return []netip.Addr{netip.MustParseAddr(names[name])}, nil
+		},
+		Dial: func(ctx context.Context, network string, _ netip.AddrPort) (net.Conn, error) {
+			dialled++
+			var d net.Dialer
+			return d.DialContext(ctx, network, srv.Listener.Addr().String())
+		}}, 100), &dialled
+}
+
+func TestFetch(t *testing.T) {
+	open := &egress.Policy{Open: true}
+	f, _ := host(t, func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/named":
+			w.Header().Set("Content-Disposition", `attachment; filename="../report.pdf"`)
+		case "/moved":
+			http.Redirect(w, r, "http://files.example/letter", http.StatusFound)
+			return
+		case "/inside":
+			http.Redirect(w, r, "http://inside.example/secret", http.StatusFound)
+			return
+		case "/gone":
+			http.Error(w, "the secret of the house", http.StatusGone)
+			return
+		case "/large":
+			_, _ = w.Write([]byte(strings.Repeat("x", 200)))
+			return
+		}
+		w.Header().Set("Content-Type", "application/pdf")
+		_, _ = w.Write([]byte("%PDF"))
+	}, open, map[string]string{"files.example": "93.184.216.34", "inside.example": "10.0.0.7", "cloud.example": "169.254.169.254"})
+	for url, want := range map[string]string{
+		"http://files.example/a/letter.pdf":      "letter.pdf",
+		"http://files.example/letter":            "letter.pdf",
+		"http://files.example/":                  "file.pdf",
+		"http://files.example/named":             "report.pdf",
+		"http://files.example/moved":             "letter.pdf",
+		"http://files.example/gone":              "The file could not be downloaded: its host answered 410.",
+		"http://files.example/inside":            "The file could not be downloaded: this server may not reach its host.",
+		"http://inside.example/":                 "The file could not be downloaded: this server may not reach its host.",
+		"http://cloud.example/latest/meta-data/": "The file could not be downloaded: this server may not reach its host.",
+		"http://127.0.0.1/":                      "The file could not be downloaded: this server may not reach its host.",
+		"http://[::1]/":                          "The file could not be downloaded: this server may not reach its host.",
+		"http://2130706433/":                     "The file could not be downloaded: this server may not reach its host.",
+		"http://files.example:8080/":             "The file could not be downloaded: this server may not reach its host.",
+		"http://nowhere.example/":                "The file could not be downloaded: its host could not be reached.",
+	} {
+		name, content, err := f.Fetch(t.Context(), url)
+		got := name
+		if e, ok := errors.AsType[*berth.Error](err); ok {
+			got = e.Message
+		}
+		if got != want || err == nil && string(content) != "%PDF" {
+			t.Errorf("%s: got %q %q %v, want %q", url, got, content, err, want)
+		}
+	}
+	if _, content, err := f.Fetch(t.Context(), "http://files.example/large"); err != nil || len(content) != 101 {
+		t.Errorf("a large file: got %d bytes, %v, want 101", len(content), err)
+	}
+}
+
+// TestFetchPolicy: an operator opens one private host, or closes all.
+func TestFetchPolicy(t *testing.T) {
+	rule, err := egress.ParseRule("wiki.internal")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rule.Private = true
+	names := map[string]string{"wiki.internal": "10.0.0.7", "files.example": "93.184.216.34"}
+	serve := func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("page")) }
+	f, _ := host(t, serve, &egress.Policy{Rules: []egress.Rule{rule}}, names)
+	if _, content, err := f.Fetch(t.Context(), "http://wiki.internal/p.html"); err != nil || string(content) != "page" {
+		t.Errorf("the private host: got %q, %v", content, err)
+	}
+	if _, _, err := f.Fetch(t.Context(), "http://files.example/"); !errors.Is(err, egress.ErrRefused) {
+		t.Errorf("another host: got %v", err)
+	}
+	closed, dialled := host(t, serve, &egress.Policy{}, names)
+	if _, _, err := closed.Fetch(t.Context(), "http://files.example/"); !errors.Is(err, egress.ErrRefused) || *dialled != 0 {
+		t.Errorf("closed: got %v after %d connections", err, *dialled)
+	}
+}

@@ -1,0 +1,91 @@
+package engine
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"mime"
+	"path"
+
+	"github.com/berth-run/berth"
+)
+
+// A Fetcher reads the files that the file_url of a message names.
+type Fetcher interface {
+	// Fetch returns the name and content of the file at a URL. An error that is for the
+	// client is a *berth.Error.
+	Fetch(ctx context.Context, url string) (name string, content []byte, err error)
+}
+
+// FetchFiles returns the items with the content of each file that they name by URL beside
+// its file_url. A file is read once, when its item arrives, so that every later turn,
+// and another server that imports the chain, shows the model the same.
+func (e *Engine) FetchFiles(ctx context.Context, items []berth.Item) ([]berth.Item, error) {
+	var out []berth.Item
+	for i, it := range items {
+		if !bytes.Contains(it.Raw(), []byte(`"file_url"`)) {
+			continue
+		}
+		fetched, err := e.fetchFiles(ctx, it, i)
+		if err != nil {
+			return nil, err
+		}
+		if out == nil {
+			out = append(out, items...)
+		}
+		out[i] = fetched
+	}
+	if out == nil {
+		return items, nil
+	}
+	return out, nil
+}
+
+func (e *Engine) fetchFiles(ctx context.Context, it berth.Item, at int) (berth.Item, error) {
+	field, parts := parts(it)
+	changed := false
+	for n, part := range parts {
+		var url string
+		if json.Unmarshal(part["file_url"], &url) != nil || url == "" || part["file_data"] != nil {
+			continue
+		}
+		param := fmt.Sprintf("input[%d].%s[%d].file_url", at, field, n)
+		if e.Fetcher == nil {
+			return it, &berth.Error{Code: berth.CodeInvalid, Wire: "unsupported_parameter", Param: param,
+				Message: fmt.Sprintf("Unsupported parameter: '%s' is not supported by this server. Upload the file and give its id.", param)}
+		}
+		name, content, err := e.Fetcher.Fetch(ctx, url)
+		if known, ok := errors.AsType[*berth.Error](err); ok {
+			known := *known
+			known.Param = param
+			return it, &known
+		}
+		if err != nil {
+			return it, fmt.Errorf("fetch file: %w", err)
+		}
+		if len(content) > MaxInlineFile {
+			return it, berth.Errorf(berth.CodeTooLarge, "The file at '%s' is larger than %d bytes, which is what a message can carry.", param, MaxInlineFile)
+		}
+		part["file_data"] = berth.StringDelta(dataURL(name, content))
+		if part["filename"] == nil {
+			part["filename"] = berth.StringDelta(name)
+		}
+		changed = true
+	}
+	if !changed {
+		return it, nil
+	}
+	return it.With(map[string]any{field: parts})
+}
+
+// dataURL returns content as a data: URL of the type that its name tells.
+func dataURL(name string, content []byte) string {
+	kind := mime.TypeByExtension(path.Ext(name))
+	if kind == "" {
+		kind = "application/octet-stream"
+	}
+	return "data:" + kind + ";base64," + base64.StdEncoding.EncodeToString(content)
+}
