@@ -32,6 +32,8 @@ type memDriver struct {
 	done func(ctx context.Context, op, id string)
 	// serve, if set, takes the place of the guest.
 	serve func(net.Conn)
+	// wrap, if set, is what the guest's end of a connection goes through.
+	wrap func(net.Conn) net.Conn
 
 	busyOnly atomic.Bool // it cannot pause
 	mounts   atomic.Bool // it takes Spec.Mounts, and does not mount them
@@ -176,6 +178,9 @@ func (d *memDriver) Dial(ctx context.Context, id string) (net.Conn, error) {
 		return nil, errRefused
 	}
 	ours, theirs := net.Pipe()
+	if d.wrap != nil {
+		theirs = d.wrap(theirs)
+	}
 	b.mu.Lock()
 	b.conns = append(b.conns, theirs)
 	b.mu.Unlock()

@@ -20,7 +20,7 @@ func (k *Keeper) Port(ctx context.Context, p berth.ProjectID, id berth.Container
 		return nil, nil, err
 	}
 	dial = func(ctx context.Context) (net.Conn, error) {
-		ctx, stop := s.within(ctx)
+		ctx, stop := s.inReach(ctx)
 		defer stop()
 		ctx, cancel := context.WithTimeout(ctx, dialTime)
 		defer cancel()

@@ -52,6 +52,7 @@ type sandbox struct {
 	paused   chan struct{}    // closed when it is resumed; nil while it is not paused. It changes under driver
 	asleep   bool             // paused is for the time in which its memory is written
 	workDir  string           // as the guest calls berth.WorkDir
+	hearing  hearing
 }
 
 // newSandbox returns the sandbox of a container, not entered into the books yet.
@@ -75,6 +76,7 @@ func (s *sandbox) acquire(ctx context.Context) error {
 	s.mu.Lock()
 	dying := s.dyingLocked()
 	if !dying {
+		s.hearing.fresh = s.hearing.fresh || s.holds == 0
 		s.holds++
 	}
 	s.mu.Unlock()
@@ -146,6 +148,20 @@ func (s *sandbox) within(ctx context.Context) (context.Context, context.CancelFu
 	return ctx, func() {
 		stop()
 		cancel(nil)
+	}
+}
+
+// inReach is within for what the guest is asked: the context ends when that becomes
+// silent as well.
+func (s *sandbox) inReach(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, done := s.within(ctx)
+	ctx, cancel := context.WithCancelCause(ctx)
+	contact := s.contact()
+	stop := context.AfterFunc(contact, func() { cancel(context.Cause(contact)) })
+	return ctx, func() {
+		stop()
+		cancel(nil)
+		done()
 	}
 }
 

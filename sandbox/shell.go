@@ -44,7 +44,7 @@ func (sh Shell) Shell(ctx context.Context, call guest.ShellCall) iter.Seq2[guest
 		defer release()
 		var told guest.ShellEvent
 		defer func() { sh.keeper.collect(s, told) }()
-		ctx, stop := s.within(ctx)
+		ctx, stop := s.inReach(ctx)
 		defer stop()
 		if call.Timeout > 0 {
 			var cancel context.CancelFunc
@@ -89,7 +89,7 @@ func (sh Shell) ask(ctx context.Context, question func(context.Context, *guest.C
 		return err
 	}
 	defer release()
-	ctx, stop := s.within(ctx)
+	ctx, stop := s.inReach(ctx)
 	defer stop()
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()

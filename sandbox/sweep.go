@@ -51,6 +51,7 @@ func (k *Keeper) sweep(ctx context.Context) {
 	var g errgroup.Group
 	g.SetLimit(sweepWidth)
 	for _, s := range k.all() {
+		k.listen(s)
 		if job := k.due(s); job != nil {
 			g.Go(func() error { job(ctx, s); return nil })
 		}

@@ -28,6 +28,9 @@ func (k *Keeper) hold(ctx context.Context, p berth.ProjectID, id berth.Container
 	if err = s.await(ctx); err == nil {
 		err = k.resume(ctx, s)
 	}
+	if err == nil {
+		err = s.silence()
+	}
 	if err != nil {
 		release()
 		return nil, nil, err
@@ -41,7 +44,7 @@ func (k *Keeper) use(ctx context.Context, p berth.ProjectID, id berth.ContainerI
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	ctx, stop := s.within(ctx)
+	ctx, stop := s.inReach(ctx)
 	return s, ctx, func() {
 		stop()
 		release()
@@ -113,6 +116,7 @@ func (k *Keeper) explain(ctx context.Context, s *sandbox, err error) error {
 	if _, ok := errors.AsType[*berth.Error](err); ok {
 		return err
 	}
+	timedOut := false
 	for _, wait := range patience {
 		select {
 		case <-time.After(wait):
@@ -126,19 +130,34 @@ func (k *Keeper) explain(ctx context.Context, s *sandbox, err error) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		if s.answers(ctx) {
+		silent := s.silence()
+		if silent != nil {
+			return silent
+		}
+		var answered bool
+		if answered, timedOut = s.ping(ctx, pingTime); answered {
 			break
 		}
 	}
-	return &berth.Error{Code: berth.CodeUnavailable, Err: err,
-		Message: fmt.Sprintf("Container with id '%s' does not answer.", s.id)}
+	if timedOut && ctx.Err() == nil {
+		k.unanswered(s, 0) // of the whole patience nothing has come of it
+	}
+	return noAnswer(s.id, err)
 }
 
 // answers reports whether the guest is there.
 func (s *sandbox) answers(ctx context.Context) bool {
-	ctx, cancel := context.WithTimeout(ctx, pingTime)
+	answered, _ := s.ping(ctx, pingTime)
+	return answered
+}
+
+// ping reports whether the guest has answered, and if not, whether all of the time passed
+// over it: it may be that it could not be asked.
+func (s *sandbox) ping(ctx context.Context, most time.Duration) (answered, timedOut bool) {
+	ctx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
-	return s.client.Ping(ctx) == nil
+	err := s.client.Ping(ctx)
+	return err == nil, err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded)
 }
 
 func trimDot(s string) string { return strings.TrimSuffix(s, ".") }

@@ -30,7 +30,7 @@ func (k *Keeper) Watch(ctx context.Context, p berth.ProjectID, id berth.Containe
 			return
 		}
 		release()
-		ctx, stop := s.within(ctx)
+		ctx, stop := s.inReach(ctx)
 		defer stop()
 		w := watched{keeper: k, sandbox: s}
 		if err := w.follow(ctx, yield); err != nil {
