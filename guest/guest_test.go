@@ -28,7 +28,7 @@ import (
 // A box is a guest on a socket, working in a directory of its own as the user
 // who runs the tests.
 type box struct {
-	socket, dir string
+	socket, dir, state string
 }
 
 func newBox(t testing.TB) *box {
@@ -41,8 +41,8 @@ func newBox(t testing.TB) *box {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &box{socket: filepath.Join(tmp, "s"), dir: filepath.Join(tmp, "work")}
-	s, err := server.New(server.Options{User: me.Username, WorkDir: b.dir, StateDir: filepath.Join(tmp, "state"), Version: "test"})
+	b := &box{socket: filepath.Join(tmp, "s"), dir: filepath.Join(tmp, "work"), state: filepath.Join(tmp, "state")}
+	s, err := server.New(server.Options{User: me.Username, WorkDir: b.dir, StateDir: b.state, Version: "test"})
 	if err != nil {
 		t.Fatal(err)
 	}

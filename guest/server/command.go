@@ -25,6 +25,7 @@ type command struct {
 	stdout  *spool
 	stderr  *spool
 	dump    string // where its shell writes its state
+	left    string // what it wrote; of run, then of the call's merge
 	began   string // where it writes the state that it begins with, if nobody knows that
 
 	mu     sync.Mutex
@@ -58,11 +59,15 @@ func (c *command) finish() {
 
 // run runs the command to its shell's end.
 func (s *shell) run(c *command, before string) {
+	if c.index == 0 && s.state.forgotten() {
+		fmt.Fprint(c.stderr, "berth: the working directory and the exported variables of the call before were lost: the container's disk was full\n")
+	}
 	end, err := s.exec(c, before)
 	if err != nil {
 		fmt.Fprintf(c.stderr, "berth: %v\n", err)
 		end = &v1.End{ExitCode: 126}
 	}
+	s.state.take(c)
 	c.stdout.close()
 	c.stderr.close()
 	if above := c.call.keepAbove; above > 0 && c.stdout.size()+c.stderr.size() > above {

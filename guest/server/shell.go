@@ -40,7 +40,7 @@ type shell struct {
 
 func newShell(s *Server) *shell {
 	null, _ := os.Open(os.DevNull)
-	return &shell{server: s, null: null, state: &shellState{dir: s.opts.StateDir, owner: s.owner, given: s.given},
+	return &shell{server: s, null: null, state: &shellState{dir: s.opts.StateDir, memory: memoryDir(), owner: s.owner, given: s.given},
 		kept: keptOutput{dir: filepath.Join(s.opts.StateDir, "output")}, files: newTree(s.opts.WorkDir, s.opts.Watch), calls: map[string]*call{}}
 }
 

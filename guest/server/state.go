@@ -21,14 +21,18 @@ const maxState = 1 << 20
 // It is a script that the shell itself wrote (export -p, in a trap on EXIT) and
 // the next shell reads: it runs as the user who could have said it anyway. A shell
 // that is killed or replaces itself writes nothing, and the state stays as it was.
+//
+// Its files are in memory, where the sandbox has some for files: its disk may be full.
 type shellState struct {
-	dir   string
-	owner identity
+	dir    string
+	memory string // a directory in memory, "" if there is none
+	owner  identity
 
 	given func() []string // the environment that this sandbox was given after its start
 
 	mu    sync.Mutex
 	file  string // of the state; empty before the first call
+	lost  bool   // there was no room for what the last call left, and nobody has been told
 	n     int
 	same  [sha256.Size]byte // of what the state says, if keep made it current
 	other bool              // the state is of before this sandbox was given what it has: that prevails
@@ -77,7 +81,7 @@ func (s *shellState) current() string {
 // dump makes the empty file into which a command's shell may write its state. It
 // is the user's; the directory is not, so that no link can take its place.
 func (s *shellState) dump(c *command, when string) (string, error) {
-	name := filepath.Join(s.dir, fmt.Sprintf("state-%s-%d%s", c.call.id, c.index, when))
+	name := filepath.Join(s.place(), fmt.Sprintf("state-%s-%d%s", c.call.id, c.index, when))
 	f, err := os.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return "", err
@@ -89,7 +93,10 @@ func (s *shellState) dump(c *command, when string) (string, error) {
 	return name, err
 }
 
-// taken returns what a shell wrote into its dump, which goes; "" is nothing.
+// endMark is the last line of what a shell writes, by which it is known to be whole.
+const endMark = "# berth\n"
+
+// taken returns what a shell wrote into its dump, which goes; "" is nothing, or not all.
 func taken(dump string) string {
 	if dump == "" {
 		return ""
@@ -104,7 +111,55 @@ func taken(dump string) string {
 	if err != nil || len(text) > maxState {
 		return ""
 	}
-	return string(text)
+	whole, ok := strings.CutSuffix(string(text), endMark)
+	if !ok {
+		return ""
+	}
+	return whole
+}
+
+// take takes over what a command's shell has left, and tells the command if there was no
+// room for it.
+func (s *shellState) take(c *command) {
+	full := c.dump == "" || !hasRoom(filepath.Dir(c.dump), 1)
+	if c.left = taken(c.dump); c.left == "" && full {
+		fmt.Fprint(c.stderr, noRoom)
+	}
+}
+
+// noRoom is what a command is told whose state could not be written.
+const noRoom = "berth: the container's disk is full: its shell's working directory and exported variables do not carry over to the next call\n"
+
+// place returns the directory for what is written next: the one in memory unless that is
+// full.
+func (s *shellState) place() string {
+	if s.memory != "" && hasRoom(s.memory, 2*maxState) {
+		return s.memory
+	}
+	return s.dir
+}
+
+// hasRoom reports whether a directory's file system has so many bytes left.
+func hasRoom(dir string, bytes uint64) bool {
+	var st unix.Statfs_t
+	return unix.Statfs(dir, &st) == nil && st.Bavail*uint64(st.Bsize) >= bytes
+}
+
+// memoryDir makes the directory in memory for a guest that has the sandbox for itself. Who
+// is not root can neither write there nor remove it.
+func memoryDir() string {
+	var st unix.Statfs_t
+	if os.Getpid() != 1 || unix.Statfs("/dev/shm", &st) != nil || st.Type != unix.TMPFS_MAGIC {
+		return ""
+	}
+	dir, err := os.MkdirTemp("/dev/shm", ".berth-")
+	if err != nil {
+		return ""
+	}
+	if err := os.Chmod(dir, 0o711); err != nil {
+		return ""
+	}
+	return dir
 }
 
 // merge makes the states that the commands of a call left into the current one.
@@ -119,8 +174,8 @@ func (s *shellState) merge(c *call, before string) {
 		if cmd.began != "" {
 			began = taken(cmd.began)
 		}
-		if text := taken(cmd.dump); text != "" {
-			left = append(left, text)
+		if cmd.left != "" {
+			left = append(left, cmd.left)
 		}
 	}
 	if len(left) == 0 {
@@ -128,8 +183,10 @@ func (s *shellState) merge(c *call, before string) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.keep(merged(began, left)) == nil { // otherwise there is no room: the former state holds
-		s.other = false
+	if err := s.keep(merged(began, left)); err != nil { // there is no room: the former state holds
+		s.lost = true
+	} else {
+		s.other, s.lost = false, false
 	}
 }
 
@@ -165,7 +222,7 @@ func unmarked(text string) string {
 func (s *shellState) save(text []byte) error {
 	s.same = [sha256.Size]byte{}
 	s.n++
-	name := filepath.Join(s.dir, fmt.Sprintf("state.%d", s.n))
+	name := filepath.Join(s.place(), fmt.Sprintf("state.%d", s.n))
 	if err := os.WriteFile(name, text, 0o600); err != nil {
 		os.Remove(name)
 		return err
@@ -178,8 +235,21 @@ func (s *shellState) save(text []byte) error {
 	s.file = name
 	// A call that runs has read its state already; the one before is for those
 	// that are just starting.
-	os.Remove(filepath.Join(s.dir, fmt.Sprintf("state.%d", s.n-2)))
+	for _, dir := range []string{s.dir, s.memory} {
+		if dir != "" {
+			os.Remove(filepath.Join(dir, fmt.Sprintf("state.%d", s.n-2)))
+		}
+	}
 	return nil
+}
+
+// forgotten reports, once, that what the last call left was lost.
+func (s *shellState) forgotten() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	lost := s.lost
+	s.lost = false
+	return lost
 }
 
 // prevailing returns a script that sets what this sandbox was given again, if the
@@ -224,9 +294,9 @@ func (s *shellState) script(c *command, before string, bash bool) string {
 	}
 	fmt.Fprintf(&b, "export %s='%s'; ", marker, c.mark())
 	if c.began != "" {
-		fmt.Fprintf(&b, `{ export PWD; command export -p; } >|"%s" 2>/dev/null; `, c.began)
+		fmt.Fprintf(&b, `{ export PWD; command export -p; command echo "# berth"; } >|"%s" 2>/dev/null; `, c.began)
 	}
-	fmt.Fprintf(&b, `berth_state() { set -- $?; { export PWD; command export -p; } >|"%s" 2>/dev/null; return $1; }; trap berth_state EXIT; `, c.dump)
+	fmt.Fprintf(&b, `berth_state() { set -- $?; { export PWD; command export -p; command echo "# berth"; } >|"%s" 2>/dev/null; return $1; }; trap berth_state EXIT; `, c.dump)
 	if bash {
 		b.WriteString(keepTrap)
 	}

@@ -178,7 +178,14 @@ func (s *suite) diskFill(t *testing.T) {
 		if got := b.Stats().Disk; got < disk/2 || got > disk+disk/4 {
 			t.Errorf("%s: got %d bytes on disk, want about %d", path, got, disk)
 		}
-		// With the disk full the guest still works, and what is removed is freed.
+		// With the disk full a call still finds what the one before has left,
+		if r := b.Sh("cd /usr && export FULL=" + path); r.Code != 0 || r.Stderr != "" {
+			t.Errorf("a call with the disk full: got %+v", r)
+		}
+		if r := b.Sh(`echo "$PWD $FULL"; cd /mnt/data`); r.Stdout != "/usr "+path+"\n" || r.Stderr != "" {
+			t.Errorf("the call after it: got %+v", r)
+		}
+		// and what is removed is freed.
 		b.Must("rm " + path)
 		b.Await("the disk to be freed", func(st driver.Stats) bool { return st.Disk < disk/2 })
 	}
