@@ -32,6 +32,7 @@ type answer struct {
 	done   bool   // nothing follows
 	usage  berth.Usage
 	calls  calls
+	listed bool // tool_calls came
 }
 
 func newAnswer(req *model.Request, log *slog.Logger) *answer {
@@ -159,7 +160,9 @@ func (a *answer) choose(c *choice, out []model.Delta) []model.Delta {
 		for i := range w.ToolCalls {
 			out = a.calls.take(&w.ToolCalls[i], out)
 		}
-		if w.FunctionCall != nil {
+		// llama-cpp-python sends a call by both names.
+		a.listed = a.listed || len(w.ToolCalls) > 0
+		if w.FunctionCall != nil && !a.listed {
 			out = a.calls.take(&piece{Index: new(int), Function: *w.FunctionCall}, out)
 		}
 	}

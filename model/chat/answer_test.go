@@ -113,6 +113,8 @@ func TestOddStreams(t *testing.T) {
 			[]string{"0 c1 f {", "0   }", "finish stop"}},
 		{"a name after the arguments", calls(`{"index":0,"id":"c1","function":{"arguments":"{"}}`, `{"index":0,"function":{"name":"f","arguments":"}"}}`), []string{"0 c1 f {}", "finish stop"}},
 		{"the predecessor of tool calls", stream(`"function_call":{"name":"f","arguments":""}`, `"function_call":{"arguments":"{}"}`, `|"finish_reason":"function_call"`), []string{"0 new f {}", "finish stop"}},
+		{"a call by both names", stream(`"function_call":{"name":"f","arguments":"{"},"tool_calls":[{"index":0,"id":"c1","function":{"name":"f","arguments":"{"}}]`,
+			`"function_call":{"name":"f","arguments":"}"},"tool_calls":[{"index":0,"id":"c1","function":{"name":"f","arguments":"}"}}]`, `|"finish_reason":"tool_calls"`), []string{"0 c1 f {", "0   }", "finish stop"}},
 		{"a call that the bound cut before its name", stream(`"tool_calls":[{"index":0,"id":"c1","function":{}}]`, `|"finish_reason":"length"`), []string{"finish length"}},
 	}
 	old := berth.NewItem(berth.FunctionCall{Type: berth.ItemFunctionCall, CallID: "old"})
