@@ -161,6 +161,7 @@ type Options struct {
 	Responses  store.Responses
 	Objects    store.Objects
 	Keys       store.Keys
+	Closed     bool // there were keys when the server started: it never serves without one
 	Files      *files.Service
 	Containers *sandbox.Keeper
 	Snapshots  *snapshot.Library // of the keeper
@@ -239,7 +240,7 @@ func New(opts Options) http.Handler {
 	if opts.Now == nil {
 		opts.Now = time.Now
 	}
-	s := &server{Options: opts, mux: http.NewServeMux(), open: openness{keys: opts.Keys}}
+	s := &server{Options: opts, mux: http.NewServeMux(), open: openness{keys: opts.Keys, closed: opts.Closed}}
 	s.previews = preview.New(opts.Log)
 	s.assistants = assistants.New(assistants.Options{Objects: opts.Objects, Responses: opts.Responses, Engine: opts.Engine,
 		Journal: opts.Journal, Files: opts.Files, Log: opts.Log, Now: opts.Now})

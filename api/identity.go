@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -84,7 +85,7 @@ func checkLocal(r *http.Request) error {
 	if err := checkPeer(r); err != nil {
 		return err
 	}
-	if !loopbackHost(r.Host) {
+	if !LoopbackHost(r.Host) {
 		return &berth.Error{Code: berth.CodeForbidden, Wire: "host_not_allowed",
 			Message: "Without API keys this server answers to localhost and loopback addresses only. Run 'berth key create' to use other names."}
 	}
@@ -111,16 +112,24 @@ func checkPeer(r *http.Request) error {
 // forwarded reports whether a proxy passed the request on. Whom it came from is
 // then anybody's word.
 func forwarded(h http.Header) bool {
-	for _, name := range []string{"Forwarded", "Via", "X-Forwarded-For", "X-Forwarded-Host", "X-Real-Ip"} {
-		if _, there := h[name]; there {
+	for name := range h {
+		if slices.Contains(proxyHeaders, name) || slices.ContainsFunc(proxyPrefixes, func(p string) bool { return strings.HasPrefix(name, p) }) {
 			return true
 		}
 	}
 	return false
 }
 
-// loopbackHost reports whether a Host header names this machine to itself.
-func loopbackHost(host string) bool {
+// The headers that proxies and tunnels add, in canonical form.
+var (
+	proxyHeaders = []string{"Forwarded", "Via", "Cdn-Loop", "Client-Ip", "Fastly-Client-Ip", "Fly-Client-Ip", "True-Client-Ip",
+		"X-Amzn-Trace-Id", "X-Appengine-User-Ip", "X-Client-Ip", "X-Cluster-Client-Ip", "X-Host", "X-Original-Forwarded-For",
+		"X-Original-Host", "X-Original-Url", "X-Originating-Ip", "X-Proxyuser-Ip", "X-Real-Ip", "X-Remote-Addr", "X-Remote-Ip", "X-Rewrite-Url"}
+	proxyPrefixes = []string{"Cf-", "X-Arr-", "X-Azure-", "X-Envoy-", "X-Forwarded", "X-Proxy-", "Tailscale-"}
+)
+
+// LoopbackHost reports whether a Host header names this machine to itself.
+func LoopbackHost(host string) bool {
 	name := host
 	if h, _, err := net.SplitHostPort(host); err == nil {
 		name = h
@@ -136,28 +145,29 @@ func loopbackHost(host string) bool {
 // process, the command line, makes the first one.
 const openFor = time.Second
 
-// openness remembers for a moment whether the store has no keys.
+// openness says whether the server needs no key. That is decided at its start: once
+// there has been a key it stays closed, also when the last one is removed.
 type openness struct {
 	keys interface {
 		ListKeys(context.Context) ([]*berth.Key, error)
 	}
 
-	mu    sync.Mutex
-	open  bool
-	until time.Time
+	mu     sync.Mutex
+	closed bool // for good
+	until  time.Time
 }
 
-// is reports whether the store has no keys. It fails if the store does.
+// is reports whether the server is open. It fails if the store does.
 func (o *openness) is(ctx context.Context) (bool, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if time.Now().Before(o.until) {
-		return o.open, nil
+	if o.closed || time.Now().Before(o.until) {
+		return !o.closed, nil
 	}
 	keys, err := o.keys.ListKeys(ctx)
 	if err != nil {
 		return false, err
 	}
-	o.open, o.until = len(keys) == 0, time.Now().Add(openFor)
-	return o.open, nil
+	o.closed, o.until = len(keys) > 0, time.Now().Add(openFor)
+	return !o.closed, nil
 }

@@ -194,11 +194,38 @@ func TestFirstKeyClosesTheDoor(t *testing.T) {
 			t.Errorf("got %d a second after the first key, want 401", w.Code)
 		}
 		time.Sleep(openFor)
-		keys.keys, keys.err = nil, errors.New("disk on fire")
-		for _, authorization := range []string{"", "Bearer sk-berth-first"} {
-			if w := ask(h, near, host, "Authorization", authorization); w.Code != http.StatusInternalServerError || strings.Contains(w.Body.String(), "fire") {
-				t.Errorf("got %d %s from a broken store, want 500 and no word of why", w.Code, w.Body)
-			}
+		keys.keys = nil
+		if w := ask(h, near, host); w.Code != http.StatusUnauthorized {
+			t.Errorf("got %d after the last key was removed, want 401", w.Code)
 		}
 	})
+}
+
+// A server that cannot ask its store lets no request in.
+func TestBrokenStoreClosesTheDoor(t *testing.T) {
+	h := door(t, &keyring{err: errors.New("disk on fire")})
+	for _, authorization := range []string{"", "Bearer sk-berth-first"} {
+		if w := ask(h, "127.0.0.1:5", "localhost", "Authorization", authorization); w.Code != http.StatusInternalServerError || strings.Contains(w.Body.String(), "fire") {
+			t.Errorf("got %d %s from a broken store, want 500 and no word of why", w.Code, w.Body)
+		}
+	}
+}
+
+// The last key of a server that was started with one is removed before the first request.
+func TestRemovedKeysOpenNothing(t *testing.T) {
+	h := New(Options{Keys: &keyring{}, Closed: true, Models: noModels{}, Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
+	if w := ask(h, "127.0.0.1:5", "localhost"); w.Code != http.StatusUnauthorized {
+		t.Errorf("got %d %s, want 401", w.Code, w.Body)
+	}
+}
+
+// Any header that a proxy adds says that the client is not on this machine.
+func TestProxiesAreSeen(t *testing.T) {
+	h := door(t, &keyring{})
+	for _, name := range []string{"X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Forwarded-Port", "X-Forwarded-Server", "X-Forwarded", "Forwarded", "Via",
+		"X-Real-IP", "X-Client-IP", "True-Client-IP", "CF-Connecting-IP", "CF-Ray", "X-Envoy-External-Address", "X-Original-Host", "Fly-Client-IP", "CDN-Loop", "Tailscale-User-Login"} {
+		if w := ask(h, "127.0.0.1:5", "localhost", name, "x"); w.Code != http.StatusUnauthorized {
+			t.Errorf("%s: got %d, want 401", name, w.Code)
+		}
+	}
 }

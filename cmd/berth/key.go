@@ -1,10 +1,12 @@
 package main
 
 import (
+	"context"
 	"crypto/rand"
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -14,6 +16,7 @@ import (
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/audit"
 	"github.com/berth-run/berth/project"
+	"github.com/berth-run/berth/store"
 )
 
 func newKey() *cobra.Command {
@@ -102,16 +105,29 @@ func newKeyLs(open opener) *cobra.Command {
 func utc(seconds int64) string { return time.Unix(seconds, 0).UTC().Format(time.RFC3339) }
 
 func newKeyRm(open opener) *cobra.Command {
-	return &cobra.Command{
+	var last bool
+	cmd := &cobra.Command{
 		Use:   "rm KEY...",
 		Short: "Remove keys by id",
-		Args:  cobra.MinimumNArgs(1),
+		Long: `Remove keys by id. They are refused from the next request on.
+
+The last key is removed with --last only. A server that runs then refuses every
+request, until a key is made. One that is started without a key serves everybody
+on this machine, and refuses to listen on other addresses than loopback.`,
+		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, ids []string) error {
 			db, err := open(cmd.Context())
 			if err != nil {
 				return err
 			}
 			defer db.Close()
+			left, err := keysWithout(cmd.Context(), db, ids)
+			if err != nil {
+				return err
+			}
+			if left == 0 && !last {
+				return errors.New("no key would be left: a server started then serves everybody on this machine without one; make another key first, or use --last")
+			}
 			for _, id := range ids {
 				if err := db.DeleteKey(cmd.Context(), berth.KeyID(strings.TrimSpace(id))); err != nil {
 					return fmt.Errorf("%s: %w", id, err)
@@ -120,7 +136,29 @@ func newKeyRm(open opener) *cobra.Command {
 					return err
 				}
 			}
+			if left == 0 {
+				fmt.Fprintln(cmd.ErrOrStderr(), "No key is left: a running server refuses every request; one that is started now serves everybody on this machine without a key.")
+			}
 			return nil
 		},
 	}
+	cmd.Flags().BoolVar(&last, "last", false, "remove the last key as well")
+	return cmd
+}
+
+// keysWithout returns how many keys are left without some, which must be there.
+func keysWithout(ctx context.Context, keys store.Keys, ids []string) (int, error) {
+	all, err := keys.ListKeys(ctx)
+	if err != nil {
+		return 0, fmt.Errorf("list keys: %w", err)
+	}
+	for _, id := range ids {
+		id := berth.KeyID(strings.TrimSpace(id))
+		i := slices.IndexFunc(all, func(k *berth.Key) bool { return k.ID == id })
+		if i < 0 {
+			return 0, fmt.Errorf("%s: %w", id, store.ErrNotFound)
+		}
+		all = slices.Delete(all, i, i+1)
+	}
+	return len(all), nil
 }

@@ -174,3 +174,37 @@ func TestContainerSecondsSurvive(t *testing.T) {
 		t.Errorf("got %s, want %s", body, usage)
 	}
 }
+
+// A web page cannot read the figures: neither from its own origin, nor under a name of
+// its own that leads to this machine.
+func TestMetricsServeNoPages(t *testing.T) {
+	served := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {})
+	for _, tt := range []struct {
+		name, host, header, value string
+		loopback                  bool
+		status                    int
+	}{
+		{"Prometheus", "127.0.0.1:9090", "", "", true, 200},
+		{"ByName", "localhost:9090", "", "", true, 200},
+		{"Rebound", "evil.example:9090", "", "", true, 403},
+		{"ReboundWithoutPort", "evil.example", "", "", true, 403},
+		{"Origin", "127.0.0.1:9090", "Origin", "http://evil.example", true, 403},
+		{"Image", "127.0.0.1:9090", "Sec-Fetch-Site", "cross-site", true, 403},
+		{"AddressBar", "127.0.0.1:9090", "Sec-Fetch-Site", "none", true, 200},
+		{"Outside", "berth.internal:9090", "", "", false, 200},
+		{"OutsideOrigin", "berth.internal:9090", "Origin", "http://evil.example", false, 403},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r := httptest.NewRequest("GET", "/metrics", nil)
+			r.Host = tt.host
+			if tt.header != "" {
+				r.Header.Set(tt.header, tt.value)
+			}
+			w := httptest.NewRecorder()
+			noPages(served, tt.loopback).ServeHTTP(w, r)
+			if w.Code != tt.status {
+				t.Errorf("got %d %s, want %d", w.Code, w.Body, tt.status)
+			}
+		})
+	}
+}

@@ -98,7 +98,12 @@ func serve(ctx context.Context, listen, metricsListen, state string, c *Config, 
 		}
 		return err
 	}
-	if open {
+	if s.open && !isLoopback(listen) { // the last key was removed just now
+		l.Close()
+		s.Close(context.WithoutCancel(ctx))
+		return fmt.Errorf("there is no API key any more, and %s can be reached from outside: run berth key create --state %s first", listen, state)
+	}
+	if s.open {
 		log.Warn("NO API KEYS: everybody on this machine may use this server; berth key create makes one")
 	}
 	if metricsListen != "" {

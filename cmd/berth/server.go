@@ -52,6 +52,7 @@ type server struct {
 	config  ServerConfig
 	handler http.Handler
 	metrics *metrics.Metrics
+	open    bool                          // it needs no key: there was none at its start
 	leave   func(context.Context) error   // leaves the runs to the next start
 	close   []func(context.Context) error // to be called from the last to the first
 }
@@ -90,6 +91,12 @@ func newServer(ctx context.Context, state string, config *Config, log *slog.Logg
 		return s, err
 	}
 	s.later(func(context.Context) error { return db.Close() })
+
+	keys, err := db.ListKeys(ctx)
+	if err != nil {
+		return s, fmt.Errorf("list keys: %w", err)
+	}
+	s.open = len(keys) == 0
 
 	record, err := openRecord(state, log)
 	if err != nil {
@@ -209,7 +216,7 @@ func newServer(ctx context.Context, state string, config *Config, log *slog.Logg
 		return s, err
 	}
 	s.handler = api.New(api.Options{Engine: eng, Journal: events, Models: models, Containers: keeper, Files: uploads,
-		Responses: db, Objects: db, Keys: db, Usages: db,
+		Responses: db, Objects: db, Keys: db, Closed: !s.open, Usages: db,
 		Snapshots: snapshots.Library, Templates: held, Volumes: volumes, Bundles: bundles,
 		Quota: quotas, Upstreams: statuses(upstreams), Currency: config.Currency,
 		Webhooks: hooks, Space: space, Ready: newReadiness(db, isolation, held.find, space, log).get, Observer: metrics.API{Metrics: s.metrics}, Readers: answers,
