@@ -122,7 +122,9 @@ func (s *summary) listen(ctx context.Context, req *model.Request) (string, berth
 		}
 		switch d := delta.(type) {
 		case model.Text:
-			text.WriteString(d.Text)
+			if text.WriteString(d.Text); text.Len() > 4*maxSummary {
+				return "", berth.Usage{}, berth.Errorf(berth.CodeUpstream, "The model's summary of the conversation does not end.")
+			}
 		case model.Finish:
 			s.turns = append(s.turns, turnsOf(d)...)
 			said := strings.TrimSpace(text.String())

@@ -84,6 +84,8 @@ type Options struct {
 	Room       func() error  // an error for the client while no response may be stored; default none
 	Return     time.Duration // in which a client that was lost may ask again for the response that it named; default 10 s
 	Lease      time.Duration // how long a run stays this server's own without being renewed; default 30 s
+	Output     int64         // bytes that models may say in one response, which then ends as incomplete; default 16 MiB
+	History    int64         // bytes of chains and conversations that are cached; default 64 MiB
 	Observer   Observer      // default none
 	Log        *slog.Logger
 
@@ -114,6 +116,8 @@ type Engine struct {
 
 // New returns an engine. Recover should follow.
 func New(opts Options) *Engine {
+	opts.History = cmp.Or(opts.History, defaultHistory)
+	opts.Output = cmp.Or(opts.Output, defaultOutput)
 	opts.Lease = cmp.Or(opts.Lease, defaultLease)
 	if opts.Quota == nil {
 		opts.Quota = noQuota{}
@@ -125,7 +129,7 @@ func New(opts Options) *Engine {
 		opts.Room = func() error { return nil }
 	}
 	e := &Engine{Options: opts, runs: map[berth.ResponseID]*run{}, claims: map[berth.ResponseID]chan struct{}{},
-		awaited: map[berth.ResponseID]int{}, past: newHistory(), seals: newSealer(opts.Key)}
+		awaited: map[berth.ResponseID]int{}, past: newHistory(opts.History), seals: newSealer(opts.Key)}
 	e.base, e.detach = context.WithCancelCause(context.Background())
 	opts.Journal.AtEnd(leaveToConversation)
 	return e

@@ -45,6 +45,7 @@ type house struct {
 	retry      engine.Retry
 	patience   time.Duration // with clients that were lost
 	lease      time.Duration
+	output     int64         // default 16 MiB
 	owner      string        // default "test"
 	follow     time.Duration // the patience of followers with a store that fails; 0 is the default
 }
@@ -74,7 +75,7 @@ func (h *house) startOn(responses store.Responses) {
 		h.journal.SetPatience(h.follow)
 	}
 	h.engine = engine.New(engine.Options{Responses: responses, Runs: h.store, Objects: h.store, Usages: h.store, Quota: h.quota, Retry: h.retry, Journal: h.journal, Models: h.model,
-		Containers: h.containers, Files: fewFiles{}, Owner: cmp.Or(h.owner, "test"), Return: h.patience, Lease: h.lease, Log: slog.New(slog.NewTextHandler(h.log, nil))})
+		Containers: h.containers, Files: fewFiles{}, Owner: cmp.Or(h.owner, "test"), Return: h.patience, Lease: h.lease, Output: h.output, Log: slog.New(slog.NewTextHandler(h.log, nil))})
 }
 
 func (h *house) stop() {

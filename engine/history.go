@@ -7,8 +7,11 @@ import (
 	"github.com/berth-run/berth"
 )
 
-// maxRemembered bounds the items that are remembered, of all chains together.
-const maxRemembered = 200_000
+// defaultHistory bounds the bytes that a history holds, unless Options say otherwise.
+const defaultHistory = 64 << 20
+
+// itemOverhead is what an item takes in memory beside its JSON.
+const itemOverhead = 240
 
 // A history remembers what the latest responses leave to those that continue
 // them, and what conversations held when they were last read, so that the
@@ -19,7 +22,8 @@ type history struct {
 	mu    sync.Mutex
 	byID  map[historyKey]*linked.Element
 	order *linked.List // of remembered, the latest used first
-	items int
+	limit int64
+	bytes int64
 	age   int // counts deletions
 }
 
@@ -31,10 +35,11 @@ type historyKey struct {
 type remembered struct {
 	key   historyKey
 	chain chain
+	size  int64
 }
 
-func newHistory() *history {
-	return &history{byID: map[historyKey]*linked.Element{}, order: linked.New()}
+func newHistory(limit int64) *history {
+	return &history{limit: limit, byID: map[historyKey]*linked.Element{}, order: linked.New()}
 }
 
 // get returns a chain that is remembered. If there is none, age is for the put of
@@ -60,25 +65,37 @@ func (h *history) now() int {
 // put remembers a chain, whose items nobody changes any more, unless something
 // was deleted since the age at which it was read.
 func (h *history) put(key historyKey, c chain, age int) {
+	size := sizeOf(c)
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if age != h.age || len(c.items) > maxRemembered {
+	if age != h.age || size > h.limit {
 		return
 	}
 	if old := h.byID[key]; old != nil {
 		h.drop(old)
 	}
-	h.byID[key] = h.order.PushFront(&remembered{key, c})
-	h.items += len(c.items)
-	for h.items > maxRemembered {
+	h.byID[key] = h.order.PushFront(&remembered{key, c, size})
+	h.bytes += size
+	for h.bytes > h.limit {
 		h.drop(h.order.Back())
 	}
+}
+
+// sizeOf returns the bytes that a chain takes in memory. Chains that continue each
+// other share items, which count in each: the latest ones stay, and it is those that
+// are continued.
+func sizeOf(c chain) int64 {
+	n := itemOverhead * len(c.items)
+	for _, it := range c.items {
+		n += len(it.Raw())
+	}
+	return int64(n)
 }
 
 func (h *history) drop(e *linked.Element) {
 	old := h.order.Remove(e).(*remembered)
 	delete(h.byID, old.key)
-	h.items -= len(old.chain.items)
+	h.bytes -= old.size
 }
 
 func (h *history) clear() {
@@ -87,5 +104,5 @@ func (h *history) clear() {
 	h.age++
 	clear(h.byID)
 	h.order.Init()
-	h.items = 0
+	h.bytes = 0
 }

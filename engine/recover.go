@@ -139,6 +139,7 @@ func (r *run) rewind(ctx context.Context, told []berth.Event) error {
 	if body.Usage != nil {
 		r.usage = *body.Usage
 	}
+	r.said = saidBefore(told)
 	r.hostedCalls, r.refused, r.pending, r.asides, r.speech = 0, 0, nil, nil, nil
 	resumed, err := r.restoreCalls(body.Output, told)
 	if err != nil {

@@ -31,6 +31,7 @@ type run struct {
 	prepared bool             // see Prepared
 	as       berth.ResponseID // see As
 
+	said        int64       // what models have said so far, see sizeOfDelta
 	hostedCalls int         // calls of hosted tools so far, for max_tool_calls
 	usage       berth.Usage // of the turns so far
 	summed      int         // output tokens of these that went into compactions, not into the answer

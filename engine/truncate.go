@@ -32,6 +32,13 @@ func (e *Engine) window(name string) window {
 // measure returns about how many tokens a lowered item has.
 func (w *window) measure(it berth.Item) int { return w.sizes.of(it) }
 
+// Bounds on what sizes remember: items, and the bytes of the id of each, which may be
+// a client's.
+const (
+	maxSizes  = 100_000
+	maxSizeID = 128
+)
+
 // sizes remember about how many tokens items have, so that one that comes again
 // turn after turn is counted once. They are safe for concurrent use.
 type sizes struct {
@@ -47,7 +54,7 @@ type sizeKey struct {
 
 func (s *sizes) of(it berth.Item) int {
 	key := sizeKey{it.ID(), len(it.Raw())}
-	if key.id == "" {
+	if key.id == "" || len(key.id) > maxSizeID {
 		return model.EstimateItem(it)
 	}
 	s.mu.Lock()
@@ -59,7 +66,7 @@ func (s *sizes) of(it berth.Item) int {
 	n = model.EstimateItem(it)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.known == nil || len(s.known) >= maxRemembered {
+	if s.known == nil || len(s.known) >= maxSizes {
 		s.known = map[sizeKey]int{}
 	}
 	s.known[key] = n

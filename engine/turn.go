@@ -63,6 +63,10 @@ func (s *speech) listen(ctx context.Context, req *model.Request) (model.Finish, 
 		if finish, ok := delta.(model.Finish); ok {
 			return finish, nil
 		}
+		if s.overflows(delta) {
+			s.run.log().Warn("ended an answer that is too long", "bytes", s.run.said, "items", s.next)
+			return model.Finish{Reason: model.FinishLength, Origin: s.run.origin}, nil
+		}
 		if err := s.tell(ctx, delta); err != nil {
 			return model.Finish{}, broken{err}
 		}

@@ -30,6 +30,7 @@ type Config struct {
 	MicroVM    MicroVMConfig    `yaml:"microvm"`
 	Containers ContainersConfig `yaml:"containers"`
 	Shell      ShellConfig      `yaml:"shell"`
+	Responses  ResponsesConfig  `yaml:"responses"`
 	Budget     BudgetConfig     `yaml:"budget"`
 	Preview    PreviewConfig    `yaml:"preview"`
 	Fetch      FetchConfig      `yaml:"fetch"`
@@ -54,6 +55,12 @@ type Config struct {
 	// Default: what the vendors' environment variables say, see environmentModels. The
 	// name "scripted", a recital for demos and tests, is always there.
 	Models []ModelConfig `yaml:"models"`
+}
+
+// ResponsesConfig bounds what responses take in memory and in the store.
+type ResponsesConfig struct {
+	MaxOutput Bytes `yaml:"max_output"` // that models may say in one, which then ends as incomplete. Default: 16m
+	History   Bytes `yaml:"history"`    // of chains and conversations that are cached. Default: 64m
 }
 
 // DockerConfig says what the driver docker uses.

@@ -191,7 +191,7 @@ func newServer(ctx context.Context, state string, config *Config, log *slog.Logg
 	if policy := config.Fetch.policy(); policy != nil {
 		fetcher = download.New(policy, engine.MaxInlineFile)
 	}
-	eng := engine.New(engine.Options{Budget: budget, Fetcher: fetcher, Responses: db, Runs: db, Objects: db, Journal: events, Models: models, Containers: containers{keeper},
+	eng := engine.New(engine.Options{Budget: budget, Output: int64(config.Responses.MaxOutput), History: int64(config.Responses.History), Fetcher: fetcher, Responses: db, Runs: db, Objects: db, Journal: events, Models: models, Containers: containers{keeper},
 		Files: uploads, Owner: owner, Log: log, Key: key, Usages: db, Quota: quotas, Room: func() error { return space.Admit() }, Observer: metrics.Engine{Metrics: s.metrics},
 		Retry: engine.Retry{Attempts: config.Retry.Attempts, Patience: config.Retry.Patience, Final: config.Retry.Continue == "fail"},
 		Shell: tool.ShellLimits{Timeout: config.Shell.Timeout, MaxTimeout: config.Shell.MaxTimeout, Output: config.Shell.Output}})
