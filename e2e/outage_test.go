@@ -32,7 +32,7 @@ func TestOutage(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	s := newServerIn(t, filepath.Join(disk, "state"), "")
+	s := newServerIn(t, filepath.Join(disk, "state"), "disk: {low: 0, critical: 0, reserve: 0}\n")
 	c := s.client()
 	const lines = 100
 	count := fence(fmt.Sprintf("for i in $(seq %d); do echo line $i; sleep 0.05; done", lines))
