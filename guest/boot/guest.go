@@ -170,6 +170,9 @@ func mask() error {
 			return fmt.Errorf("masking %s: %w", path, err)
 		}
 	}
+	if err := maskRegisters(); err != nil {
+		return err
+	}
 	for _, name := range readOnly {
 		path := filepath.Join(rootDir, "proc", name)
 		if err := unix.Mount(path, path, "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
@@ -177,6 +180,23 @@ func mask() error {
 		}
 		if err := unix.Mount("", path, "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY|unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
 			return fmt.Errorf("making %s read-only: %w", path, err)
+		}
+	}
+	return nil
+}
+
+// maskRegisters hides the registers of the machine's devices: root could read them even
+// where sysfs is read-only, and each is a question to the emulator.
+func maskRegisters() error {
+	for _, pattern := range []string{"resource[0-9]*", "rom"} {
+		paths, err := filepath.Glob(filepath.Join(rootDir, "sys/devices/pci*/*", pattern))
+		if err != nil {
+			return err
+		}
+		for _, path := range paths {
+			if err := unix.Mount(rootDir+"/dev/null", path, "", unix.MS_BIND, ""); err != nil {
+				return fmt.Errorf("mask %s: %w", path, err)
+			}
 		}
 	}
 	return nil

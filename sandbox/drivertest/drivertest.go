@@ -57,6 +57,7 @@ func Run(t *testing.T, h Harness) {
 		t.Run("Attacks", s.attacks)
 		s.run(t, "Egress", s.egress)
 		s.run(t, "Addresses", s.addresses)
+		s.run(t, "QUIC", s.quic)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/berth-run/berth/sandbox/driver"
 	"github.com/berth-run/berth/sandbox/drivertest"
@@ -24,6 +25,7 @@ func TestPosture(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Run("Inside", func(t *testing.T) { postureInside(t, b) })
+	t.Run("Hardware", func(t *testing.T) { attackHardware(t, b) })
 	t.Run("QEMU", func(t *testing.T) { postureQEMU(t, s) })
 	t.Run("Files", func(t *testing.T) { postureFiles(t, s) })
 	t.Run("Root", func(t *testing.T) { postureRoot(t, d, s) })
@@ -73,6 +75,41 @@ func postureInside(t *testing.T, b *drivertest.Box) {
 		if r := b.Sh(script); r.Code == 0 {
 			t.Errorf("%s: got no error", script)
 		}
+	}
+}
+
+// attackHardware writes, as root of the machine, wherever its kernel shows what QEMU
+// emulates: each would end the machine, unmount its disks below it, or reach QEMU's devices.
+func attackHardware(t *testing.T, b *drivertest.Box) {
+	const mapper = `open(my $f, "<", $ARGV[0]) or exit 1; my $at = syscall(9, 0, 4096, 1, 1, fileno($f), 0); exit($at > 0 ? 0 : 1)`
+	if err := b.Client.WriteFile(t.Context(), "/tmp", "map.pl", "", strings.NewReader(mapper)); err != nil {
+		t.Fatal(err)
+	}
+	r := b.ShTimeout(`sudo sh -c '
+for f in /sys/bus/pci/devices/*/config /sys/bus/pci/devices/*/remove /sys/bus/pci/devices/*/reset /sys/bus/pci/devices/*/resource* /sys/bus/pci/rescan \
+	/sys/bus/virtio/drivers/*/unbind /sys/bus/virtio/devices/*/driver_override /sys/bus/platform/drivers/*/unbind /sys/block/*/queue/* /sys/block/*/ro /sys/module/*/parameters/* \
+	/sys/class/virtio-ports/*/* /sys/class/tty/*/* /sys/devices/system/cpu/*/online /sys/devices/system/memory/*/state /sys/power/* /sys/kernel/* /sys/kernel/mm/*/* /sys/fs/ext4/*/* /sys/fs/cgroup/*/* \
+	/sys/firmware/*/* /proc/sys/kernel/* /proc/sys/vm/* /proc/sys/user/* /proc/sys/fs/* /proc/bus/pci/*/* /proc/irq/*/* /proc/sysrq-trigger /proc/mtrr /proc/driver/*/* /proc/fs/*/* /proc/scsi/scsi; do
+	[ -f "$f" ] && (printf 1 >"$f") 2>/dev/null && echo "$f was written"
+done
+for f in /sys/bus/pci/devices/*/resource[0-9]*; do
+	perl /tmp/map.pl "$f" && echo "$f was mapped"
+done
+for f in /sys/bus/pci/devices/*/resource[0-9]* /sys/bus/pci/devices/*/rom /dev/mem /dev/port /proc/kcore; do
+	[ "$(head -c 1 "$f" 2>/dev/null | wc -c)" = 1 ] && echo "$f was read"
+done
+for d in /sys /proc /proc/sys /dev; do mount -o remount,rw "$d" 2>/dev/null && echo "$d was remounted"; done
+mount -t ext4 -o ro /dev/vda /mnt 2>/dev/null && echo "a disk was mounted"
+mount -t debugfs none /mnt 2>/dev/null && echo "debugfs was mounted"
+mount -t devtmpfs none /mnt 2>/dev/null && echo "devtmpfs was mounted"
+yes | head -c 3000000 >/proc/1/fd/2; yes | head -c 3000000 >/proc/1/fd/1
+kill -9 1; kill -STOP 2; echo done'`, 2*time.Minute)
+	if r.Stdout != "done\n" {
+		t.Errorf("got %+v, want only done", r)
+	}
+	b.Answers()
+	if got := b.Must("cat /proc/sys/user/max_user_namespaces /proc/sys/kernel/modules_disabled /proc/sys/kernel/kexec_load_disabled; grep Seccomp: /proc/self/status"); strings.Join(strings.Fields(got), " ") != "0 1 1 Seccomp: 2" {
+		t.Errorf("the kernel's settings: got %q", got)
 	}
 }
 
