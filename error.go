@@ -23,7 +23,9 @@ const (
 	CodeUnavailable      Code = "unavailable"         // this server cannot do it now
 	// CodeInsufficientStorage: the volumes of this server have no room for anything new.
 	CodeInsufficientStorage Code = "insufficient_storage"
-	CodeInternal            Code = "internal" // a fault of Berth; nothing of it reaches the client
+	// CodeCorrupt: what the server stores is missing or damaged on its disk.
+	CodeCorrupt  Code = "corrupt"
+	CodeInternal Code = "internal" // a fault of Berth; nothing of it reaches the client
 )
 
 // An Error is the only error type that reaches a client. Code is for programs,

@@ -38,6 +38,7 @@ var statuses = map[berth.Code]struct {
 	berth.CodeUpstream:            {http.StatusBadGateway, typeServer, "upstream_error"},
 	berth.CodeUnavailable:         {http.StatusServiceUnavailable, typeServer, "unavailable"},
 	berth.CodeInsufficientStorage: {http.StatusInsufficientStorage, typeServer, "insufficient_storage"},
+	berth.CodeCorrupt:             {http.StatusInternalServerError, typeServer, "file_corrupt"},
 	berth.CodeInternal:            {http.StatusInternalServerError, typeServer, ""},
 }
 
@@ -97,6 +98,9 @@ func writeError(w http.ResponseWriter, status int, e wireError) {
 		w.Header().Set("WWW-Authenticate", "Bearer")
 	case http.StatusConflict:
 		// OpenAI's clients repeat a request on 409; here that changes nothing.
+		w.Header().Set("x-should-retry", "false")
+	}
+	if e.Code != nil && *e.Code == statuses[berth.CodeCorrupt].wireCode {
 		w.Header().Set("x-should-retry", "false")
 	}
 	writeJSON(w, status, struct {

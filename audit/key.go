@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"golang.org/x/mod/sumdb/note"
+
+	"github.com/berth-run/berth/internal/statefile"
 )
 
 // The files of a record beside its segments.
@@ -22,7 +24,7 @@ const (
 
 // loadKey returns the signer of the record in dir. The first time, it makes one.
 func loadKey(dir string) (note.Signer, note.Verifier, error) {
-	secret, err := os.ReadFile(filepath.Join(dir, keyFile))
+	secret, err := statefile.ReadLinked(filepath.Join(dir, keyFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		secret, err = makeKey(dir)
 	}
@@ -71,7 +73,7 @@ func makeKey(dir string) ([]byte, error) {
 
 // PublicKey returns the public key of the record in dir.
 func PublicKey(dir string) (string, error) {
-	text, err := os.ReadFile(filepath.Join(dir, publicFile))
+	text, err := statefile.ReadLinked(filepath.Join(dir, publicFile))
 	return strings.TrimSpace(string(text)), err
 }
 

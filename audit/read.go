@@ -6,7 +6,6 @@ import (
 	"errors"
 	"io"
 	"iter"
-	"os"
 	"path/filepath"
 	"sort"
 	"strconv"
@@ -14,6 +13,7 @@ import (
 	"time"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/internal/statefile"
 )
 
 // followEvery is how often Follow looks for more.
@@ -83,7 +83,7 @@ func Follow(ctx context.Context, dir string, container berth.ContainerID) iter.S
 // entries yields those of a segment between two offsets; a negative limit is its
 // end. It returns where it stopped, and whether more is wanted.
 func entries(dir string, segment, offset, limit int64, container berth.ContainerID, yield func(*Entry, error) bool) (int64, bool) {
-	f, err := os.Open(filepath.Join(dir, segmentName(segment)))
+	f, err := statefile.Open(filepath.Join(dir, segmentName(segment)))
 	if err != nil {
 		return offset, yield(nil, err)
 	}
@@ -130,7 +130,7 @@ func firstSegment(dir string, segments []int64, container berth.ContainerID) int
 	}
 	made := time.UnixMilli(ms).Add(-clockSlack)
 	later := sort.Search(len(segments), func(i int) bool {
-		f, err := os.Open(filepath.Join(dir, segmentName(segments[i])))
+		f, err := statefile.Open(filepath.Join(dir, segmentName(segments[i])))
 		if err != nil {
 			return true
 		}

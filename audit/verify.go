@@ -10,6 +10,8 @@ import (
 
 	"golang.org/x/mod/sumdb/note"
 	"golang.org/x/sys/unix"
+
+	"github.com/berth-run/berth/internal/statefile"
 )
 
 // A Report says what of a record was checked and found whole.
@@ -103,7 +105,7 @@ func (v *verifier) verify() (*Report, error) {
 // segment checks the segment that begins at a place in the chain. What came before
 // the first one is not known.
 func (v *verifier) segment(at chain, oldest bool, limit int64) (chain, string, error) {
-	f, err := os.Open(filepath.Join(v.dir, segmentName(at.next)))
+	f, err := statefile.Open(filepath.Join(v.dir, segmentName(at.next)))
 	if err != nil {
 		return at, "", err
 	}

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/internal/statefile"
 )
 
 // segmentSize is how long a segment grows before the next one is begun.
@@ -70,7 +71,7 @@ func flock(f *os.File, how int) error {
 // load makes a segment the one that is written to. Its first entry vouches for
 // those before.
 func (w *writer) load(first int64) error {
-	f, err := os.OpenFile(w.path(segmentName(first)), os.O_RDWR|os.O_APPEND, 0)
+	f, err := statefile.OpenFile(w.path(segmentName(first)), os.O_RDWR|os.O_APPEND)
 	if err != nil {
 		return err
 	}

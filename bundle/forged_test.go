@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"io"
+	"strings"
 	"testing"
 
 	"github.com/klauspost/compress/zstd"
@@ -67,6 +68,34 @@ func TestSparseLayer(t *testing.T) {
 		made, err := unpack(io.Discard, &packed, fmt.Sprintf("sha256:%x", sha256.Sum256(plain)))
 		if err != nil && berth.ErrorCode(err) != c.want || err == nil && (c.want != "" || made.Bytes != 1<<20) {
 			t.Errorf("%s: got %+v, %v", name, made, err)
+		}
+	}
+}
+
+// A layer that a sandbox could not be started from is refused when it is imported.
+func TestHostileLayer(t *testing.T) {
+	for name, c := range map[string]struct {
+		h     *tar.Header
+		words string
+	}{
+		"the root is removed":     {&tar.Header{Typeflag: tar.TypeReg, Name: ".wh..wh..opq"}, "removes the whole file system"},
+		"setuid and a capability": {&tar.Header{Typeflag: tar.TypeReg, Name: "usr/bin/su", Mode: 0o4755, PAXRecords: map[string]string{"SCHILY.xattr.security.capability": "x"}}, "malformed"},
+	} {
+		var plain, packed bytes.Buffer
+		w := tar.NewWriter(&plain)
+		if err := w.WriteHeader(c.h); err != nil {
+			t.Fatal(err)
+		}
+		w.Close()
+		z, err := zstd.NewWriter(&packed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		z.Write(plain.Bytes())
+		z.Close()
+		_, err = unpack(io.Discard, &packed, fmt.Sprintf("sha256:%x", sha256.Sum256(plain.Bytes())))
+		if berth.ErrorCode(err) != berth.CodeInvalid || !strings.Contains(err.Error(), c.words) {
+			t.Errorf("%s: got %v", name, err)
 		}
 	}
 }

@@ -226,6 +226,9 @@ func unpack(w io.Writer, packed io.Reader, digest string) (made layer.Made, err 
 		if err != nil {
 			return made, invalid("its layer is broken: %v", err)
 		}
+		if err := layer.Check(h); err != nil {
+			return made, invalid("its layer cannot be applied: %v", err)
+		}
 		if made.Entries >= layer.DefaultMaxEntries {
 			return made, invalid("its layer has more than %d entries", layer.DefaultMaxEntries)
 		}

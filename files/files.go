@@ -25,6 +25,7 @@ import (
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/audit"
 	"github.com/berth-run/berth/internal/seal"
+	"github.com/berth-run/berth/internal/stored"
 	"github.com/berth-run/berth/store"
 )
 
@@ -42,6 +43,8 @@ type Service struct {
 	Quota func(ctx context.Context, p berth.ProjectID, bytes int64) error
 	Audit *audit.Log // of what is kept and removed; set before use, nil is none
 	book  sync.Mutex // held between its answer and the deed
+
+	Log *slog.Logger // of content that is damaged; set before use, slog.Default if nil
 }
 
 // New returns a service that keeps objects in st and bytes in bucket.
@@ -191,7 +194,9 @@ func (s *Service) List(ctx context.Context, p berth.ProjectID, purpose string, p
 }
 
 // Open opens a file's bytes, which can also seek. What is read is what was written, or
-// ends with an error. The caller closes them.
+// ends with an error. The caller closes them. Bytes that are missing or damaged are
+// berth.CodeCorrupt, and logged: at once if they are not as many as they were or the first
+// of them differ, else when they are read.
 func (s *Service) Open(ctx context.Context, p berth.ProjectID, id berth.FileID) (io.ReadCloser, *berth.File, error) {
 	f, err := s.Get(ctx, p, id)
 	if err != nil {
@@ -204,19 +209,34 @@ func (s *Service) Open(ctx context.Context, p berth.ProjectID, id berth.FileID) 
 	if err != nil {
 		return nil, nil, err
 	}
-	r, err := s.bucket.NewReader(ctx, key(p, id), nil)
+	blobs := stored.Blobs{Bucket: s.bucket, Noun: "file", Log: s.Log}
+	size := seal.Size(f.Bytes)
+	if len(k) != 32 {
+		size = f.Bytes
+	}
+	r, err := blobs.Open(ctx, key(p, id), string(id), size)
 	if err != nil {
-		return nil, nil, fmt.Errorf("the bytes of %s: %w", id, err)
+		return nil, nil, err
 	}
 	if len(k) != 32 {
 		return r, f, nil // an earlier version kept it in the clear
 	}
-	return &content{seal.NewSeeker(r, [32]byte(k), f.Bytes), r}, f, nil
+	opened := seal.NewSeeker(r, [32]byte(k), f.Bytes)
+	c := &content{blobs.Reader(string(id), opened), opened, r}
+	var first [1]byte
+	if _, err = c.Read(first[:]); err == nil || errors.Is(err, io.EOF) {
+		_, err = c.Seek(0, io.SeekStart)
+	}
+	if err != nil {
+		return nil, nil, errors.Join(err, r.Close())
+	}
+	return c, f, nil
 }
 
 // A content is the bytes of a file.
 type content struct {
-	*seal.Seeker
+	io.Reader // of Seeker
+	io.Seeker
 	io.Closer
 }
 

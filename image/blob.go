@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/berth-run/berth/internal/statefile"
 )
 
 // A Blob is content that is known by its digest: a manifest, a configuration or a
@@ -68,7 +70,7 @@ func (l *Library) smallBlob(b Blob) ([]byte, error) {
 	if b.Size > maxDocument {
 		return nil, fmt.Errorf("%s has %d bytes; %d are the most for a manifest or a configuration", b.Digest, b.Size, maxDocument)
 	}
-	text, err := os.ReadFile(l.blobPath(b.Digest))
+	text, err := statefile.ReadFile(l.blobPath(b.Digest))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("%w: blob %s", ErrNotFound, b.Digest)
 	}

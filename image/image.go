@@ -28,6 +28,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/berth-run/berth/internal/statefile"
 )
 
 // ErrNotFound: the library has no such template.
@@ -202,7 +204,7 @@ func (l *Library) namePath(name string) string { return filepath.Join(l.dir, "na
 
 // load reads what is known of a template.
 func (l *Library) load(n name) (Template, error) {
-	text, err := os.ReadFile(filepath.Join(l.path(n.digest), "template.json"))
+	text, err := statefile.ReadFile(filepath.Join(l.path(n.digest), "template.json"))
 	if errors.Is(err, fs.ErrNotExist) {
 		return Template{}, fmt.Errorf("%w: %s", ErrNotFound, n.digest)
 	}

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/berth-run/berth/internal/statefile"
 )
 
 // A name stands for a template.
@@ -28,7 +30,7 @@ func (l *Library) names() (map[string]name, error) {
 		if !namePattern.MatchString(f.Name()) {
 			continue // one that is being written
 		}
-		text, err := os.ReadFile(l.namePath(f.Name()))
+		text, err := statefile.ReadFile(l.namePath(f.Name()))
 		if errors.Is(err, fs.ErrNotExist) {
 			continue // removed just now
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/berth-run/berth/image/layer"
+	"github.com/berth-run/berth/internal/statefile"
 )
 
 // ErrTooLarge is returned for an image that exceeds a bound.
@@ -46,7 +47,7 @@ func (a *adding) unpack(ctx context.Context, root string, diffIDs []string) erro
 
 // apply applies one layer, which may be left bytes long. It returns what is left then.
 func (a *adding) apply(ctx context.Context, applier *layer.Applier, b Blob, diffID string, left int64) (int64, error) {
-	f, err := os.Open(a.library.blobPath(b.Digest))
+	f, err := statefile.Open(a.library.blobPath(b.Digest))
 	if err != nil {
 		return left, err
 	}

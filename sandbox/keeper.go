@@ -113,6 +113,7 @@ type Keeper struct {
 	now     func() time.Time
 	starts  turns
 	freezes turns // snapshots that are made at once
+	quiet   time.Duration
 	pools   []*pool
 	claimed atomic.Int64 // when a sandbox was asked of the pools, the last time, in Unix nanoseconds
 
@@ -153,7 +154,7 @@ func NewKeeper(opts Options) (*Keeper, error) {
 	if opts.IdleMinutes < 1 || opts.IdleMinutes > opts.MaxIdleMinutes {
 		return nil, fmt.Errorf("sandbox: containers expire after %d minutes, which must be between 1 and %d", opts.IdleMinutes, opts.MaxIdleMinutes)
 	}
-	k := &Keeper{opts: opts, now: time.Now, starts: make(turns, opts.Starts), freezes: make(turns, opts.Starts),
+	k := &Keeper{opts: opts, now: time.Now, starts: make(turns, opts.Starts), freezes: make(turns, opts.Starts), quiet: quietTime,
 		sandboxes: map[berth.ContainerID]*sandbox{}, closing: make(chan struct{})}
 	var err error
 	if k.pools, err = newPools(k, opts.Pools); err != nil {

@@ -150,10 +150,50 @@ func (k *Keeper) restore(ctx context.Context, s *sandbox, pl *plan) error {
 		return err
 	}
 	defer content.Close()
-	if err := s.client.ApplyArchive(ctx, content); err != nil {
+	if err := k.applyLayer(ctx, s, content); err != nil {
 		return err
 	}
 	return k.restoreFiles(ctx, s, pl)
+}
+
+// quietTime is how long a guest may take nothing of a layer that it applies, or not answer
+// after the last of it.
+const quietTime = time.Minute
+
+var errQuiet = errors.New("the guest does not go on with it")
+
+// applyLayer has a guest apply a layer, and checks that it answers afterwards: a layer can
+// take away what the guest needs.
+func (k *Keeper) applyLayer(ctx context.Context, s *sandbox, content io.Reader) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	quiet := time.AfterFunc(k.quiet, func() { cancel(errQuiet) })
+	defer quiet.Stop()
+	source := &source{r: progress{content, func() { quiet.Reset(k.quiet) }}}
+	err := s.client.ApplyArchive(ctx, source)
+	if _, readErr := source.finish(); readErr != nil {
+		return readErr // the snapshot's fault
+	}
+	if err == nil {
+		quiet.Reset(k.quiet)
+		err = s.client.Ping(ctx)
+	}
+	if errors.Is(context.Cause(ctx), errQuiet) {
+		return errQuiet
+	}
+	return err
+}
+
+// progress is a reader that calls moved for each piece that is read.
+type progress struct {
+	io.Reader
+	moved func()
+}
+
+func (p progress) Read(b []byte) (int, error) {
+	n, err := p.Reader.Read(b)
+	p.moved()
+	return n, err
 }
 
 // restoreFiles tells the store what users had put into the container of a snapshot.

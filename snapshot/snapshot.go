@@ -30,6 +30,7 @@ import (
 	"github.com/berth-run/berth/audit"
 	"github.com/berth-run/berth/image/layer"
 	"github.com/berth-run/berth/internal/seal"
+	"github.com/berth-run/berth/internal/stored"
 	"github.com/berth-run/berth/store"
 )
 
@@ -51,7 +52,8 @@ type Options struct {
 	// the fork runs.
 	Count func(ctx context.Context, p berth.ProjectID, kept int) error
 
-	Audit *audit.Log // of what is made and removed; nil is none
+	Audit *audit.Log   // of what is made and removed; nil is none
+	Log   *slog.Logger // of content that is damaged; slog.Default if nil
 }
 
 // A Library keeps snapshots. It is safe for concurrent use. Errors that a client may
@@ -146,7 +148,7 @@ func (l *Library) verify(ctx context.Context, p berth.ProjectID, s *berth.Snapsh
 		return err
 	}
 	s.StoredBytes = attrs.Size
-	content, err := l.open(ctx, p, s.ID, k)
+	content, err := l.open(ctx, p, s, k)
 	if err != nil {
 		return err
 	}
@@ -269,21 +271,23 @@ func (l *Library) Totals(ctx context.Context) (count int, bytes int64, err error
 }
 
 // Open opens a snapshot's content, a layer. What is read is what was written, or
-// ends with an error. The caller closes it.
+// ends with an error: berth.CodeCorrupt if it is missing or damaged, which is logged. The
+// caller closes it.
 func (l *Library) Open(ctx context.Context, p berth.ProjectID, r *Record) (io.ReadCloser, error) {
 	plain, err := l.opts.Seal.Open(nil, nil, r.Key, bound(p, r.Snapshot.ID))
 	if err != nil || len(plain) != 32 {
 		return nil, fmt.Errorf("the key of %s cannot be opened with this server's: %w", r.Snapshot.ID, err)
 	}
-	return l.open(ctx, p, r.Snapshot.ID, [32]byte(plain))
+	return l.open(ctx, p, r.Snapshot, [32]byte(plain))
 }
 
-func (l *Library) open(ctx context.Context, p berth.ProjectID, id berth.SnapshotID, k [32]byte) (io.ReadCloser, error) {
-	sealed, err := l.opts.Bucket.NewReader(ctx, path(p, id), nil)
+func (l *Library) open(ctx context.Context, p berth.ProjectID, s *berth.Snapshot, k [32]byte) (io.ReadCloser, error) {
+	blobs := stored.Blobs{Bucket: l.opts.Bucket, Noun: "snapshot", Log: l.opts.Log}
+	sealed, err := blobs.Open(ctx, path(p, s.ID), string(s.ID), s.StoredBytes)
 	if err != nil {
-		return nil, fmt.Errorf("the content of %s: %w", id, err)
+		return nil, err
 	}
-	content, err := zstd.NewReader(seal.NewReader(sealed, k), zstd.WithDecoderConcurrency(1))
+	content, err := zstd.NewReader(blobs.Reader(string(s.ID), seal.NewReader(sealed, k)), zstd.WithDecoderConcurrency(1))
 	if err != nil {
 		sealed.Close()
 		return nil, err

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/berth-run/berth/internal/statefile"
 	"github.com/berth-run/berth/sandbox/host"
 )
 
@@ -108,7 +109,7 @@ const loopAttempts = 20
 
 // mount mounts the file by way of a loop device, which goes with the mount.
 func (i image) mount() error {
-	file, err := os.OpenFile(i.path, os.O_RDWR, 0)
+	file, err := statefile.OpenFile(i.path, os.O_RDWR|unix.O_NOFOLLOW)
 	if err != nil {
 		return err
 	}

@@ -9,6 +9,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/berth-run/berth/internal/statefile"
 )
 
 // sealKey is the key of this server, made at the first start: what is stored needs it,
@@ -16,13 +18,13 @@ import (
 // lost.
 func sealKey(state string) (key [32]byte, err error) {
 	path := filepath.Join(state, "seal.key")
-	text, err := os.ReadFile(path)
+	text, err := statefile.ReadLinked(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		rand.Read(key[:]) // never fails
 		if err := writeSecret(path, hex.EncodeToString(key[:])+"\n"); err != nil && !errors.Is(err, fs.ErrExist) {
 			return key, err
 		}
-		text, err = os.ReadFile(path) // which another process may have written
+		text, err = statefile.ReadLinked(path) // which another process may have written
 	}
 	if err != nil {
 		return key, err

@@ -30,6 +30,7 @@ import (
 	"github.com/berth-run/berth/internal/metrics"
 	"github.com/berth-run/berth/internal/nofile"
 	"github.com/berth-run/berth/internal/seal"
+	"github.com/berth-run/berth/internal/statefile"
 	"github.com/berth-run/berth/journal"
 	"github.com/berth-run/berth/quota"
 	"github.com/berth-run/berth/sandbox"
@@ -111,7 +112,7 @@ func newServer(ctx context.Context, state string, config *Config, log *slog.Logg
 	}
 	s.later(func(context.Context) error { return bucket.Close() })
 	var quotas *quota.Quota
-	snapshots, err := openSnapshots(ctx, state, snapshot.Options{Objects: db, Seal: seal.New(key), Audit: record,
+	snapshots, err := openSnapshots(ctx, state, snapshot.Options{Objects: db, Seal: seal.New(key), Audit: record, Log: log,
 		Count: func(ctx context.Context, p berth.ProjectID, kept int) error { return quotas.Snapshots(ctx, p, kept) },
 		Quota: within(space, diskspace.Snapshots, func(ctx context.Context, p berth.ProjectID, bytes int64) error { return quotas.Store(ctx, p, bytes) })}, log)
 	if err != nil {
@@ -125,7 +126,7 @@ func newServer(ctx context.Context, state string, config *Config, log *slog.Logg
 	}
 	quotas = quota.New(quota.Options{Objects: db, Files: stored{db, snapshots.Library, volumes}, Usages: db, Limits: config.limits()})
 	uploads := files.New(db, bucket)
-	uploads.Quota, uploads.Audit = within(space, diskspace.Files, quotas.Store), record
+	uploads.Quota, uploads.Audit, uploads.Log = within(space, diskspace.Files, quotas.Store), record, log
 	if err := uploads.Sweep(ctx, log); err != nil {
 		return s, err
 	}
@@ -311,7 +312,7 @@ func lockState(state string) (unlock func() error, err error) {
 // nodeID is this server's name on leases, the same after each start.
 func nodeID(state string) (string, error) {
 	path := filepath.Join(state, "node_id")
-	text, err := os.ReadFile(path)
+	text, err := statefile.ReadFile(path)
 	if err == nil && len(text) > 0 {
 		return strings.TrimSpace(string(text)), nil
 	}

@@ -111,7 +111,14 @@ func (a *archiver) apply(body io.Reader) error {
 	}
 	defer root.Close()
 	mounted := mountPoints()
-	to := layer.Applier{Root: root, Prefix: prefix, Owners: os.Getuid() == 0,
+	fixed := map[string]bool{}
+	if prefix == "" {
+		fixed[".berth"] = true
+		for at := range mounted {
+			fixed[strings.TrimPrefix(at, "/")] = true
+		}
+	}
+	to := layer.Applier{Root: root, Prefix: prefix, Owners: os.Getuid() == 0, Fixed: fixed,
 		Take: func(name string, h *tar.Header, content io.Reader) (bool, error) {
 			if name == stateName && h.Typeflag == tar.TypeReg {
 				return true, a.server.shell.state.restore(io.LimitReader(content, maxState+1))

@@ -29,6 +29,10 @@ type Applier struct {
 	Notes   bool // owners and permissions are noted, see Note; what cannot be noted is root's
 	Devices bool // device nodes are made, where that is allowed; otherwise dropped
 
+	// Fixed are paths, relative to Root and without links, that stay with all that is below
+	// them whatever the layer says: what is mounted there is not the tree's.
+	Fixed map[string]bool
+
 	// Take is asked about each entry before it is applied; one that it takes, with
 	// its content, is not applied. It may be nil.
 	Take func(name string, h *tar.Header, content io.Reader) (taken bool, err error)
@@ -105,13 +109,21 @@ func (a *Applier) entry(h *tar.Header, content io.Reader) error {
 	if err != nil {
 		return err
 	}
-	if err := a.keepTime(dir); err != nil {
-		return err
+	if !a.fixed(dir) {
+		if err := a.keepTime(dir); err != nil {
+			return err
+		}
 	}
 	if base := path.Base(name); strings.HasPrefix(base, whiteout) {
+		if a.fixed(dir) {
+			return nil
+		}
 		return a.remove(dir, base)
 	}
 	at := join(dir, path.Base(name))
+	if a.fixed(at) {
+		return nil
+	}
 	if err := a.clear(at, h.Typeflag == tar.TypeDir); err != nil {
 		return err
 	}
@@ -220,9 +232,44 @@ func (a *Applier) remove(dir, base string) error {
 	return err
 }
 
+// removeAll removes what is at a path, but for what is fixed and the directories around.
 func (a *Applier) removeAll(at string) error {
 	a.last.name = ""
-	return a.Root.RemoveAll(at)
+	if a.fixed(at) {
+		return nil
+	}
+	holds := false
+	for path := range a.Fixed {
+		holds = holds || strings.HasPrefix(path, at+"/")
+	}
+	if !holds {
+		return a.Root.RemoveAll(at)
+	}
+	f, err := a.Root.Open(at)
+	if err != nil {
+		return err
+	}
+	names, err := f.Readdirnames(-1)
+	f.Close()
+	for _, name := range names {
+		if err == nil {
+			err = a.removeAll(join(at, name))
+		}
+	}
+	return err
+}
+
+// fixed reports whether a path is one of Fixed, or below.
+func (a *Applier) fixed(at string) bool {
+	if len(a.Fixed) == 0 {
+		return false
+	}
+	for ; at != "." && at != "/"; at = path.Dir(at) {
+		if a.Fixed[at] {
+			return true
+		}
+	}
+	return false
 }
 
 // clear removes what is in an entry's place. A directory stays for a directory.

@@ -73,6 +73,12 @@ func attributes(h *tar.Header) (map[string]string, error) {
 		if !ok || !portable(name) {
 			continue
 		}
+		if name == capability && !validCapability(value) {
+			return nil, fmt.Errorf("%w: the %s of %.200q is malformed", ErrInvalid, name, h.Name)
+		}
+		if len(name) > maxElement {
+			return nil, fmt.Errorf("%w: the name of an attribute of %.200q is longer than %d bytes", ErrInvalid, h.Name, maxElement)
+		}
 		kept[name] = value
 		size += len(name) + len(value)
 	}
@@ -82,8 +88,11 @@ func attributes(h *tar.Header) (map[string]string, error) {
 	return kept, nil
 }
 
+// capability is the attribute that gives a program capabilities.
+const capability = "security.capability"
+
 func portable(name string) bool {
-	return strings.HasPrefix(name, "user.") && name != note || name == "security.capability"
+	return strings.HasPrefix(name, "user.") && name != note || name == capability
 }
 
 // permissions are the bits of a mode that are kept, as tar and the kernel have them.

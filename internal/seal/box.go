@@ -22,6 +22,9 @@ const (
 // ErrBroken is the error of a stream that is not as it was written.
 var ErrBroken = errors.New("seal: what is stored is not what was written")
 
+// Size returns how many bytes a stream of n bytes has when it is sealed.
+func Size(n int64) int64 { return n + max(1, (n+chunkSize-1)/chunkSize)*overhead }
+
 // nonce returns the nonce of a chunk.
 func nonce(number int64, last bool) []byte {
 	var n [12]byte

@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/berth-run/berth/internal/statefile"
 )
 
 // Images keeps an image of each template in use, for drivers that cannot show its
@@ -67,7 +69,7 @@ func (i Images) Drop(used map[string]bool) error {
 		return err
 	}
 	for _, source := range sources {
-		rootfs, err := os.ReadFile(source)
+		rootfs, err := statefile.ReadFile(source)
 		if err != nil {
 			return err
 		}

@@ -14,6 +14,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/berth-run/berth/internal/statefile"
 )
 
 // Instance returns the random name of a state directory, which it makes at the first
@@ -31,7 +33,7 @@ func Instance(dir string, discard func() error) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	raw, err := os.ReadFile(name)
+	raw, err := statefile.ReadFile(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return makeInstance(name, noted, own)
 	}
@@ -41,7 +43,7 @@ func Instance(dir string, discard func() error) (string, error) {
 	if _, err := hex.DecodeString(string(raw)); err != nil || len(raw) != 12 {
 		return "", fmt.Errorf("%s: not an instance name", name)
 	}
-	was, err := os.ReadFile(noted)
+	was, err := statefile.ReadFile(noted)
 	switch {
 	case errors.Is(err, fs.ErrNotExist): // a version before this one has made it
 		return string(raw), WriteFile(noted, []byte(own), 0o600)

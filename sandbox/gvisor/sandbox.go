@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 
+	"github.com/berth-run/berth/internal/statefile"
 	"github.com/berth-run/berth/sandbox/driver"
 )
 
@@ -58,7 +59,7 @@ type record struct {
 // record returns the sandbox's record.
 func (s sandbox) record() (record, error) {
 	var r record
-	raw, err := os.ReadFile(s.path("sandbox.json"))
+	raw, err := statefile.ReadFile(s.path("sandbox.json"))
 	if err != nil {
 		return r, err
 	}

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/berth-run/berth/internal/statefile"
 	"github.com/berth-run/berth/sandbox/driver"
 )
 
@@ -64,7 +65,7 @@ func writeSeed(path string) error {
 	if err := w.Close(); err != nil {
 		return err
 	}
-	if old, err := os.ReadFile(path); err == nil && bytes.Equal(old, buf.Bytes()) {
+	if old, err := statefile.ReadFile(path); err == nil && bytes.Equal(old, buf.Bytes()) {
 		return nil // a full disk must not keep a server from starting
 	}
 	return driver.WriteFile(path, buf.Bytes(), 0o600)
@@ -109,7 +110,7 @@ func writeSkeleton(root, guest string, sandboxes bool) (string, error) {
 			return "", err
 		}
 	}
-	if have, err := os.ReadFile(filepath.Join(dir, guestPath)); err == nil && bytes.Equal(have, program) {
+	if have, err := statefile.ReadFile(filepath.Join(dir, guestPath)); err == nil && bytes.Equal(have, program) {
 		return dir, nil
 	}
 	for _, d := range []string{root, dir, filepath.Join(dir, filepath.Dir(guestPath)), filepath.Join(dir, guestRunDir)} {

@@ -19,6 +19,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/berth-run/berth/internal/statefile"
 	"github.com/berth-run/berth/sandbox/driver"
 )
 
@@ -219,7 +220,7 @@ func (s sandbox) path(elem string) string { return filepath.Join(s.dir, elem) }
 
 func (s sandbox) record() (record, error) {
 	var r record
-	raw, err := os.ReadFile(s.path("sandbox.json"))
+	raw, err := statefile.ReadFile(s.path("sandbox.json"))
 	if err != nil {
 		return r, err
 	}

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/berth-run/berth/internal/statefile"
 )
 
 // marker is the variable by which processes of a sandbox are found. They inherit
@@ -124,7 +126,7 @@ func (s sandbox) mark() string { return s.dir }
 
 // alive reports whether the guest is. An error means that it is not known.
 func (s sandbox) alive() (bool, error) {
-	raw, err := os.ReadFile(s.path("pid"))
+	raw, err := statefile.ReadFile(s.path("pid"))
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}

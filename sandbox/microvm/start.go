@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/berth-run/berth/internal/statefile"
 	"github.com/berth-run/berth/sandbox/driver"
 )
 
@@ -145,10 +146,10 @@ func (d *Driver) launch(s sandbox, rec record) (*exec.Cmd, error) {
 		}
 		return err
 	}
-	if err := add(os.Open(rec.Image)); err != nil {
+	if err := add(statefile.Open(rec.Image)); err != nil {
 		return nil, err
 	}
-	if err := add(os.OpenFile(s.path(diskFile), os.O_RDWR, 0)); err != nil {
+	if err := add(statefile.OpenFile(s.path(diskFile), os.O_RDWR|unix.O_NOFOLLOW)); err != nil {
 		return nil, err
 	}
 	names := []string{"monitor", "console"}
