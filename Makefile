@@ -7,7 +7,7 @@ GUEST   := CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -R 0x200000'
 PACKED  := cmd/berth/embedded/files
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test test-clients test-long bench check generate fmt clean
+.PHONY: help build demo test test-clients test-long chaos bench check generate fmt clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -30,6 +30,9 @@ test-clients: ## Check that all clients work: SDKs and agent frameworks from PyP
 
 test-long: ## The same, and what takes long
 	@BERTH_TEST_LONG=1 scripts/test
+
+chaos: ## Kill the server N times under load, also where the machine lacks something
+	@scripts/chaos $(or $(N),1000)
 
 check: ## The part of test that needs no root: format, vet, staticcheck, known vulnerabilities
 	@scripts/check

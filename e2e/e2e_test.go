@@ -59,6 +59,7 @@ type server struct {
 	t     *testing.T
 	state string
 	url   string
+	addr  string   // where it listens; empty is a new port at each start
 	args  []string // of serve, beside those of every server
 	env   []string
 	cmd   *exec.Cmd
@@ -88,6 +89,19 @@ func (l *logBuffer) String() string {
 	return l.buf.String()
 }
 
+// drop removes the lines that contain a word.
+func (l *logBuffer) drop(word string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var rest bytes.Buffer
+	for line := range bytes.Lines(l.buf.Bytes()) {
+		if !bytes.Contains(line, []byte(word)) {
+			rest.Write(line)
+		}
+	}
+	l.buf = rest
+}
+
 // newServer starts a server with the base template and without keys; env is added to
 // its environment.
 func newServer(t *testing.T, env ...string) *server {
@@ -107,6 +121,15 @@ func newServerIn(t *testing.T, state, config string, env ...string) *server {
 	if os.Getuid() != 0 {
 		t.Skip("gVisor sandboxes need root")
 	}
+	s := prepareServer(t, state, config, env...)
+	s.start()
+	t.Cleanup(s.close)
+	return s
+}
+
+// prepareServer returns a server that is not started, with the base template.
+func prepareServer(t *testing.T, state, config string, env ...string) *server {
+	t.Helper()
 	s := &server{t: t, state: state, env: env, log: &logBuffer{}}
 	if err := os.MkdirAll(state, 0o700); err != nil {
 		t.Fatal(err)
@@ -125,20 +148,44 @@ func newServerIn(t *testing.T, state, config string, env ...string) *server {
 		}
 		s.args = []string{"--config", path}
 	}
-	s.start()
-	t.Cleanup(s.close)
 	return s
 }
 
 // start starts the server and returns when it answers.
 func (s *server) start() {
 	s.t.Helper()
+	s.launch()
+	s.waitUntil("the server answers", s.healthy)
+}
+
+// healthy reports whether the server answers.
+func (s *server) healthy() bool {
+	resp, err := http.Get(s.url + "/healthz")
+	if err != nil {
+		return false
+	}
+	resp.Body.Close()
+	return resp.StatusCode == http.StatusOK
+}
+
+// freeAddr returns an address on loopback at which no process listens.
+func freeAddr(t *testing.T) string {
+	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
-		s.t.Fatal(err)
+		t.Fatal(err)
 	}
-	addr := l.Addr().String()
-	l.Close()
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// launch starts the server and does not wait for it.
+func (s *server) launch() {
+	s.t.Helper()
+	addr := s.addr
+	if addr == "" {
+		addr = freeAddr(s.t)
+	}
 	s.url = "http://" + addr
 	args := append([]string{binary(s.t), "serve", "--listen", addr, "--state", s.state}, s.args...)
 	if s.boot != "" {
@@ -153,14 +200,6 @@ func (s *server) start() {
 	if err := s.cmd.Start(); err != nil {
 		s.t.Fatal(err)
 	}
-	s.waitUntil("the server answers", func() bool {
-		resp, err := http.Get(s.url + "/healthz")
-		if err != nil {
-			return false
-		}
-		resp.Body.Close()
-		return resp.StatusCode == http.StatusOK
-	})
 }
 
 // kill ends the server as a power cut would: nothing of it is asked.
