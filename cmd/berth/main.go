@@ -76,6 +76,7 @@ Environment:
 		newModels(),
 		newKey(), newProject(), newUsage(), newWebhook(),
 		newAudit(),
+		newBackup(), newDB(),
 		newDoctor())
 	return root
 }

@@ -83,3 +83,8 @@ func (d *DB) Plan(text string) (steps []string, err error) {
 	}
 	return steps, rows.Err()
 }
+
+// Shrink gives free pages back, as the background does.
+func (d *DB) Shrink(ctx context.Context, slack, step int64) (more bool, err error) {
+	return d.shrink(ctx, slack, step)
+}

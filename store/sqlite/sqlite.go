@@ -138,7 +138,7 @@ func Open(ctx context.Context, path string, opts *Options) (_ *DB, err error) {
 	if d.eraser, err = newEraser(ctx, d); err != nil {
 		return nil, err
 	}
-	opened = append(opened, d.eraser.close)
+	opened = append(opened, d.eraser.close, newShrinker(d).close)
 	d.close = sync.OnceValue(func() error { return closeAll(opened) })
 	return d, nil
 }
@@ -169,6 +169,7 @@ func dataSource(path, synchronous string) (string, error) {
 	}
 	pragmas := url.Values{"_pragma": {
 		fmt.Sprintf("busy_timeout(%d)", busyTimeout),
+		"auto_vacuum(INCREMENTAL)", // of a new file; it must come before the next one
 		"journal_mode(WAL)",
 		fmt.Sprintf("journal_size_limit(%d)", logLimit),
 		"synchronous(" + synchronous + ")",

@@ -1,0 +1,181 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// What is deleted leaves free pages in the file. New rows use them; those that are too
+// many for that are given back to the file system, in steps that are short for those
+// who write, and no more often than leaves them most of the time.
+const (
+	shrinkEvery = 10 * time.Second
+	shrinkSlack = 4096 // free pages that stay for new rows: 16 MiB
+	shrinkShare = 20   // and this part of the file
+	shrinkStep  = 128  // pages that are given back while writers wait
+	shrinkRest  = 4    // times as long as a step took is the pause after it
+)
+
+// A shrinker gives free pages of the database back to the file system.
+type shrinker struct {
+	d     *DB
+	slack int64
+	end   context.CancelFunc
+	done  chan struct{}
+}
+
+func newShrinker(d *DB) *shrinker {
+	ctx, cancel := context.WithCancel(context.Background())
+	s := &shrinker{d: d, slack: shrinkSlack, end: cancel, done: make(chan struct{})}
+	go s.run(ctx)
+	return s
+}
+
+func (s *shrinker) close() error {
+	s.end()
+	<-s.done
+	return nil
+}
+
+func (s *shrinker) run(ctx context.Context) {
+	defer close(s.done)
+	wait := shrinkEvery
+	for {
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return
+		}
+		started := time.Now()
+		more, err := s.d.shrink(ctx, s.slack, shrinkStep)
+		wait = shrinkEvery
+		if err != nil && ctx.Err() == nil {
+			s.d.log.Warn("failed to give free pages of the database back", "path", s.d.path, "err", err)
+		} else if more {
+			wait = shrinkRest * time.Since(started)
+		}
+	}
+}
+
+// shrink gives up to step free pages back if there are more than slack, and more than a
+// part of the file. It reports whether there is more to give. A database whose file was
+// made without incremental vacuum is left as it is: see Compact.
+func (d *DB) shrink(ctx context.Context, slack, step int64) (more bool, err error) {
+	var mode, pages, free int64
+	for pragma, n := range map[string]*int64{"auto_vacuum": &mode, "page_count": &pages, "freelist_count": &free} {
+		if err := d.read.QueryRowContext(ctx, "PRAGMA "+pragma).Scan(n); err != nil {
+			return false, d.wrap(err)
+		}
+	}
+	const incremental = 2
+	spare := free - max(slack, pages/shrinkShare)
+	if mode != incremental || spare <= 0 {
+		return false, nil
+	}
+	err = d.writer.alone(func(c *sql.Conn) error {
+		return incrementalVacuum(ctx, c, min(step, spare))
+	})
+	return spare > step, d.wrap(err)
+}
+
+// incrementalVacuum gives pages back. Each of its rows is one page.
+func incrementalVacuum(ctx context.Context, c *sql.Conn, pages int64) error {
+	rows, err := c.QueryContext(ctx, fmt.Sprintf("PRAGMA incremental_vacuum(%d)", pages))
+	if err != nil {
+		return err
+	}
+	for rows.Next() {
+	}
+	return errors.Join(rows.Err(), rows.Close())
+}
+
+// Compact writes the database in a file anew, without free pages and so that later ones
+// are given back by themselves. No other process may use it. It returns the sizes before
+// and after. It needs as much disk space as the database has content.
+func Compact(ctx context.Context, path string) (before, after int64, err error) {
+	unlock, err := lockDir(filepath.Dir(path))
+	if err != nil {
+		return 0, 0, fmt.Errorf("sqlite: compact: %w", err)
+	}
+	defer unlock()
+	if _, err := os.Stat(path); err != nil {
+		return 0, 0, fmt.Errorf("sqlite: compact: %w", err)
+	}
+	next := path + ".compact"
+	defer func() { _ = os.Remove(next) }()
+	if before, after, err = compact(ctx, path, next); err != nil {
+		return 0, 0, fmt.Errorf("sqlite: compact %s: %w", path, explain(err))
+	}
+	return before, after, nil
+}
+
+func compact(ctx context.Context, path, next string) (before, after int64, err error) {
+	dsn, err := dataSource(path, "full")
+	if err != nil {
+		return 0, 0, err
+	}
+	db, err := sql.Open("sqlite", dsn)
+	if err != nil {
+		return 0, 0, err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	db.SetMaxOpenConns(1)
+	// Without the write-ahead log there is one file, which no other process has open:
+	// SQLite refuses this change otherwise.
+	for _, text := range []string{"PRAGMA locking_mode=EXCLUSIVE", "PRAGMA journal_mode=DELETE", "PRAGMA auto_vacuum=INCREMENTAL"} {
+		if _, err := db.ExecContext(ctx, text); err != nil {
+			return 0, 0, err
+		}
+	}
+	if before, err = size(path); err != nil {
+		return 0, 0, err
+	}
+	if err := os.Remove(next); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return 0, 0, err
+	}
+	if err := create(next); err != nil {
+		return 0, 0, err
+	}
+	if _, err := db.ExecContext(ctx, "VACUUM INTO ?", next); err != nil {
+		return 0, 0, err
+	}
+	var verdict string
+	if verdict, err = integrity(ctx, next); err != nil || verdict != "ok" {
+		return 0, 0, errors.Join(err, fmt.Errorf("the new file is damaged: %s", verdict))
+	}
+	if after, err = size(next); err != nil {
+		return 0, 0, err
+	}
+	return before, after, errors.Join(syncFile(next), os.Rename(next, path), syncFile(filepath.Dir(path)))
+}
+
+// integrity returns what SQLite finds wrong in a file, or "ok".
+func integrity(ctx context.Context, path string) (verdict string, err error) {
+	db, err := sql.Open("sqlite", "file:"+path+"?mode=ro")
+	if err != nil {
+		return "", err
+	}
+	err = db.QueryRowContext(ctx, "PRAGMA integrity_check(1)").Scan(&verdict)
+	return verdict, errors.Join(err, db.Close())
+}
+
+func size(path string) (int64, error) {
+	fi, err := os.Stat(path)
+	if err != nil {
+		return 0, err
+	}
+	return fi.Size(), nil
+}
+
+func syncFile(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
+}
