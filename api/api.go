@@ -187,7 +187,10 @@ type Options struct {
 	// own: PORT-CONTAINER.DOMAIN. Default: there are none.
 	PreviewDomain string
 
-	Readers *ration.Pool // of what is read to be sent; also of Journal; default no bound
+	// The memory of requests; a nil pool has no bound.
+	Readers  *ration.Pool // what is read to be sent; also of Journal
+	Bodies   *ration.Pool // bodies, from before they are read until the answer has been sent
+	Decoding *ration.Pool // what is made of them
 
 	MaxBody   int64         // of a JSON body, in bytes; default 64 MiB
 	Patience  time.Duration // with a client that neither sends nor reads when it should; default 1 min

@@ -1,6 +1,8 @@
 package api
 
 import (
+	"bytes"
+	"context"
 	"errors"
 	"io"
 	"mime"
@@ -9,6 +11,7 @@ import (
 	"time"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/internal/ration"
 )
 
 // body returns a request's body, decoded, for reading within limit bytes as sent and as
@@ -30,6 +33,65 @@ func (s *server) body(w http.ResponseWriter, r *http.Request, limit int64) io.Re
 		return body
 	}
 	return bounded(body)
+}
+
+// readBody reads a whole body of at most limit bytes, or returns what was read of it
+// before. It reserves room for the body before it reads it. Its errors are for the client.
+func (s *server) readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
+	x, ok := w.(*exchange)
+	if ok && x.body != nil {
+		body := x.body
+		x.body = nil
+		return body, nil
+	}
+	if r.ContentLength > limit {
+		return nil, bodyError(&http.MaxBytesError{Limit: limit})
+	}
+	var held *ration.Account
+	if ok {
+		held = x.bodies
+	}
+	size := r.ContentLength
+	if r.Header.Get("Content-Encoding") != "" {
+		size = -1 // it is that of what was sent
+	}
+	body, err := readWithin(r.Context(), s.body(w, r, limit), size, held)
+	if err != nil {
+		return nil, bodyError(err)
+	}
+	return body, nil
+}
+
+// readWithin reads all of in, which has size bytes, -1 if that is not known. It
+// reserves room in an account before it reads.
+func readWithin(ctx context.Context, in io.Reader, size int64, held *ration.Account) ([]byte, error) {
+	known := size >= 0
+	if !known {
+		size = ration.Free / 2
+	}
+	if err := held.Reserve(ctx, size); err != nil {
+		return nil, err
+	}
+	body := make([]byte, 0, size+bytes.MinRead)
+	for {
+		n, err := in.Read(body[len(body):cap(body)])
+		body = body[:len(body)+n]
+		if err == io.EOF {
+			return body, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		if len(body) < cap(body) {
+			continue
+		}
+		more := int64(cap(body))
+		if err := held.Reserve(ctx, 2*more); err != nil { // the old and the new one, for a moment
+			return nil, err
+		}
+		body = append(make([]byte, 0, 2*more), body...)
+		held.Return(more)
+	}
 }
 
 // bodyError words an error of reading a request's body.

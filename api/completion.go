@@ -39,6 +39,7 @@ func (s *server) createCompletion(w http.ResponseWriter, r *http.Request, c bert
 	if err != nil {
 		return asked.wordError(err)
 	}
+	settle(w)
 	if asked.Stream {
 		err := s.streamCompletion(w, r.WithContext(ctx), c, a, leave)
 		if ctx.Err() != nil && r.Context().Err() == nil {

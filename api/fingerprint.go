@@ -32,12 +32,15 @@ func (s *server) fingerprint(w http.ResponseWriter, r *http.Request) (*fingerpri
 		r.Body = io.NopCloser(f.rest)
 		return f, nil
 	}
-	body, err := io.ReadAll(s.body(w, r, s.MaxBody))
+	body, err := s.readBody(w, r, s.MaxBody)
 	if err != nil {
-		return nil, bodyError(err)
+		return nil, err
 	}
 	f.hash.Write(body)
-	r.Body = io.NopCloser(bytes.NewReader(body))
+	r.Body = io.NopCloser(bytes.NewReader(body)) // for a handler that reads it otherwise
+	if x, ok := w.(*exchange); ok {
+		x.body = body
+	}
 	return f, nil
 }
 

@@ -85,11 +85,8 @@ const maxWhole = 256 << 10
 func (s *server) guestRequest(w http.ResponseWriter, r *http.Request) (_ *http.Request, done func(), _ error) {
 	whole := r.WithContext(r.Context())
 	if 0 <= r.ContentLength && r.ContentLength <= maxWhole {
-		body, err := io.ReadAll(s.body(w, r, maxWhole))
+		body, err := s.readBody(w, r, maxWhole)
 		whole.Body = io.NopCloser(bytes.NewReader(body))
-		if err != nil {
-			err = bodyError(err)
-		}
 		return whole, func() {}, err
 	}
 	control := http.NewResponseController(w)

@@ -111,6 +111,9 @@ func (s *server) answer(w http.ResponseWriter, r *http.Request, h handler) {
 	}
 	held := s.Readers.Open(string(caller.Project))
 	defer held.Close()
+	x.bodies, x.decoding = s.Bodies.Open(string(caller.Project)), s.Decoding.Open(string(caller.Project))
+	defer x.bodies.Close()
+	defer func() { x.decoding.Close() }() // another one may have it by then
 	r = r.WithContext(ration.With(r.Context(), held))
 	switch {
 	case err != nil:
@@ -168,10 +171,39 @@ type exchange struct {
 	status    int           // 0 until the header is written
 	patience  time.Duration // with a client that does not read
 
+	bodies, decoding *ration.Account // of its body, and of what is made of that
+	body             []byte          // that has been read and not decoded; nil if none
+
 	observer Observer
 	closed   func() // tells it that an answer which lasts has ended; may be nil
 
 	rates func(http.Header) // adds what the caller has left of its rates; may be nil
+}
+
+// settle gives back what decoding and saving a request took beyond what goes on to be
+// used of it.
+func settle(w http.ResponseWriter) {
+	if x, ok := w.(*exchange); ok {
+		x.decoding.Return(x.decoding.Needs() / 2)
+	}
+}
+
+// handOver gives what an exchange holds for its decoded request to the run that it
+// asks for: hold is for engine.Holding. release gives it back if no run has started.
+func handOver(w http.ResponseWriter) (hold func() func(), release func()) {
+	x, ok := w.(*exchange)
+	if !ok {
+		return nil, func() {}
+	}
+	held := x.decoding
+	return func() func() {
+			settle(w)
+			x.decoding = nil
+			return held.Close
+		}, func() {
+			x.decoding.Close()
+			x.decoding = nil
+		}
 }
 
 // Unwrap serves http.ResponseController.

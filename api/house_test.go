@@ -57,6 +57,7 @@ type house struct {
 	fed    fedModel
 	stop   context.CancelCauseFunc // of the base context of requests
 	token  string                  // of requests; "" without
+	opts   api.Options
 }
 
 // newHouse starts a server; change may alter the door's options, rules add models.
@@ -96,6 +97,7 @@ func newHouse(t *testing.T, change func(*api.Options), rules ...model.Rule) *hou
 	if change != nil {
 		change(&opts)
 	}
+	h.opts = opts
 	srv := httptest.NewUnstartedServer(contract.Watch(t, api.New(opts)))
 	base, stop := context.WithCancelCause(context.Background())
 	h.stop = stop

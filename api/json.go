@@ -3,22 +3,27 @@ package api
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"strings"
 	"unicode/utf8"
+	"unsafe"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/internal/jsonscan"
 )
 
-const (
-	// maxValues bounds the JSON values of one body, so that a small body cannot
-	// become a large heap.
-	maxValues = 1_000_000
-	// maxDepth bounds their nesting.
-	maxDepth = 256
-)
+// maxDepth bounds the nesting of JSON values.
+const maxDepth = 256
+
+// maxValues returns how many JSON values a text of n bytes may have, so that a small
+// one cannot become a large heap.
+func maxValues(n int) int { return min(10_000+n/8, 500_000) }
+
+// decodeWeight returns how much memory it takes to decode a text, check it and save
+// what it asks for.
+func decodeWeight(bytes, values int) int64 { return 6*int64(bytes) + 300*int64(values) }
 
 // decodeBody reads a JSON body, checks it against shape and stores it in v. Its
 // errors are for the client.
@@ -26,9 +31,18 @@ func (s *server) decodeBody(w http.ResponseWriter, r *http.Request, shape rule, 
 	if !isJSON(r) {
 		return berth.Errorf(berth.CodeInvalid, "The request body must be application/json.")
 	}
-	body, err := io.ReadAll(s.body(w, r, s.MaxBody))
+	body, err := s.readBody(w, r, s.MaxBody)
 	if err != nil {
-		return bodyError(err)
+		return err
+	}
+	values, err := scanJSON(body)
+	if err != nil {
+		return err
+	}
+	if x, ok := w.(*exchange); ok {
+		if err := x.decoding.Reserve(r.Context(), decodeWeight(len(body), values)); err != nil {
+			return err
+		}
 	}
 	tree, err := parseJSON(body)
 	if err != nil {
@@ -55,102 +69,149 @@ func (s *server) decodeOptionalBody(w http.ResponseWriter, r *http.Request, shap
 	return s.decodeBody(w, r, shape, v)
 }
 
+// scanJSON returns how many values a body has, before anything is built of them. An
+// error is for the client.
+func scanJSON(body []byte) (values int, err error) {
+	most := maxValues(len(body))
+	values, err = jsonscan.Check(body, most, maxDepth)
+	switch {
+	case errors.Is(err, jsonscan.ErrValues):
+		return 0, berth.Errorf(berth.CodeTooLarge, "The request body has more than %d JSON values, which is the most for its %d bytes.", most, len(body))
+	case err != nil:
+		return 0, invalidJSON(fmt.Sprintf("it is nested more than %d deep", maxDepth))
+	}
+	return values, nil
+}
+
 // parseJSON returns the value in body, numbers as json.Number. It is stricter
 // than encoding/json: UTF-8 must be valid and an object must not repeat a name,
-// for otherwise what was checked need not be what is used.
+// for otherwise what was checked need not be what is used. Strings are parts of the
+// body, which must not change: who keeps one clones it.
 func parseJSON(body []byte) (any, error) {
-	if len(bytes.TrimSpace(body)) == 0 {
+	if jsonscan.Space(body, 0) == len(body) {
 		return nil, invalidJSON("it is empty")
 	}
 	if !utf8.Valid(body) {
 		return nil, invalidJSON("it is not valid UTF-8")
 	}
-	dec := json.NewDecoder(bytes.NewReader(body))
-	dec.UseNumber()
-	p := parser{dec: dec}
-	v, err := p.value(0)
-	if err != nil {
+	if _, err := scanJSON(body); err != nil {
 		return nil, err
 	}
-	if _, err := dec.Token(); err != io.EOF {
-		return nil, invalidJSON("something follows the object")
+	if !json.Valid(body) {
+		return nil, syntax(body)
 	}
-	return v, nil
+	p := parser{text: body}
+	return p.value()
 }
 
 func invalidJSON(why string) error {
 	return berth.Errorf(berth.CodeInvalid, "We could not parse the JSON body of your request: %s.", why)
 }
 
-// A parser builds the tree of one body.
+// syntax says what is wrong with a body that is not JSON.
+func syntax(body []byte) error {
+	var skip struct{}
+	e, ok := errors.AsType[*json.SyntaxError](json.Unmarshal(body, &skip))
+	switch {
+	case !ok || int(e.Offset) >= len(body) && strings.Contains(e.Error(), "unexpected end"):
+		return invalidJSON("it ends in the middle")
+	case strings.Contains(e.Error(), "after top-level value"):
+		return invalidJSON("something follows the object")
+	}
+	return invalidJSON(fmt.Sprintf("%s, near byte %d", strings.TrimPrefix(e.Error(), "json: "), e.Offset-1))
+}
+
+// A parser builds the tree of one body, which is valid JSON.
 type parser struct {
-	dec    *json.Decoder
-	values int
+	text []byte
+	at   int
 }
 
-func (p *parser) value(depth int) (any, error) {
-	tok, err := p.dec.Token()
-	if err != nil {
-		return nil, p.syntax(err)
+func (p *parser) space() { p.at = jsonscan.Space(p.text, p.at) }
+
+func (p *parser) value() (any, error) {
+	p.space()
+	start := p.at
+	switch p.text[start] {
+	case '{':
+		return p.object()
+	case '[':
+		return p.array()
+	case '"':
+		return p.string()
 	}
-	p.values++
-	if p.values > maxValues {
-		return nil, berth.Errorf(berth.CodeTooLarge, "The request body has more than %d JSON values.", maxValues)
+	p.at = jsonscan.Value(p.text, start)
+	switch p.text[start] {
+	case 't':
+		return true, nil
+	case 'f':
+		return false, nil
+	case 'n':
+		return nil, nil
 	}
-	if depth > maxDepth {
-		return nil, invalidJSON(fmt.Sprintf("it is nested more than %d deep", maxDepth))
-	}
-	switch tok {
-	case json.Delim('{'):
-		return p.object(depth)
-	case json.Delim('['):
-		return p.array(depth)
-	}
-	return tok, nil
+	return json.Number(view(p.text[start:p.at])), nil
 }
 
-func (p *parser) object(depth int) (any, error) {
+func (p *parser) object() (any, error) {
 	fields := map[string]any{}
-	for p.dec.More() {
-		tok, err := p.dec.Token()
+	for p.next('}') {
+		name, err := p.string()
 		if err != nil {
-			return nil, p.syntax(err)
+			return nil, err
 		}
-		name := tok.(string) // the decoder lets nothing else be a name
 		if _, twice := fields[name]; twice {
 			return nil, invalidJSON(fmt.Sprintf("an object has the name %q twice", clip(name)))
 		}
-		if fields[name], err = p.value(depth + 1); err != nil {
+		p.space()
+		p.at++ // the colon
+		if fields[name], err = p.value(); err != nil {
 			return nil, err
 		}
 	}
-	_, err := p.dec.Token()
-	return fields, p.syntax(err)
+	return fields, nil
 }
 
-func (p *parser) array(depth int) (any, error) {
+func (p *parser) array() (any, error) {
 	values := []any{}
-	for p.dec.More() {
-		v, err := p.value(depth + 1)
+	for p.next(']') {
+		v, err := p.value()
 		if err != nil {
 			return nil, err
 		}
 		values = append(values, v)
 	}
-	_, err := p.dec.Token()
-	return values, p.syntax(err)
+	return values, nil
 }
 
-// syntax words an error of the decoder for the client.
-func (p *parser) syntax(err error) error {
-	switch {
-	case err == nil:
-		return nil
-	case err == io.EOF || err == io.ErrUnexpectedEOF:
-		return invalidJSON("it ends in the middle")
+// next moves past an opening bracket or a comma to what comes then, or past the
+// closing bracket.
+func (p *parser) next(closing byte) bool {
+	p.space()
+	if c := p.text[p.at]; c != closing { // the opening bracket, or a comma
+		p.at++
+		p.space()
 	}
-	return invalidJSON(fmt.Sprintf("%s, near byte %d", strings.TrimPrefix(err.Error(), "json: "), p.dec.InputOffset()))
+	if p.text[p.at] == closing {
+		p.at++
+		return false
+	}
+	return true
 }
+
+func (p *parser) string() (string, error) {
+	start := p.at
+	p.at = jsonscan.String(p.text, start)
+	inner := p.text[start+1 : p.at-1]
+	if bytes.IndexByte(inner, '\\') < 0 {
+		return view(inner), nil
+	}
+	var s string
+	err := json.Unmarshal(p.text[start:p.at], &s)
+	return s, err
+}
+
+// view returns a part of a body as a string, without a copy.
+func view(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
 
 // clip shortens what a client sent for use in a message.
 func clip(s string) string {

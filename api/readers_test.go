@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"runtime/metrics"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -77,24 +76,13 @@ func TestReadersThatDoNotReadTakeBoundedMemory(t *testing.T) {
 	short := told(t, h.store, "proj_a", "short")
 	other := told(t, h.store, "proj_b", strings.Repeat("y", text))
 
-	// The server of newHouse looks at each answer, and holds it for that.
 	var begun atomic.Int64
-	handler := api.New(opts)
-	srv := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		begun.Add(1)
-		handler.ServeHTTP(w, r)
-	})}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	check(t, err)
-	var ended sync.WaitGroup
-	ended.Go(func() { _ = srv.Serve(l) })
-	defer ended.Wait()
-	defer srv.Close()
+	addr := unwatched(t, opts, &begun)
 
 	before := heap()
 	paths := []string{"", "?stream=true", "?stream=true&starting_after=2"}
 	for i := range readers {
-		conn, err := net.Dial("tcp", l.Addr().String())
+		conn, err := net.Dial("tcp", addr.String())
 		check(t, err)
 		defer conn.Close()
 		check(t, conn.(*net.TCPConn).SetReadBuffer(4<<10))
@@ -111,7 +99,7 @@ func TestReadersThatDoNotReadTakeBoundedMemory(t *testing.T) {
 	get := func(key, path string) io.ReadCloser {
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 		t.Cleanup(cancel)
-		req, err := http.NewRequestWithContext(ctx, "GET", "http://"+l.Addr().String()+path, nil)
+		req, err := http.NewRequestWithContext(ctx, "GET", "http://"+addr.String()+path, nil)
 		check(t, err)
 		req.Header.Set("Authorization", "Bearer "+key)
 		resp, err := http.DefaultClient.Do(req)

@@ -22,7 +22,9 @@ func (s *server) createResponse(w http.ResponseWriter, r *http.Request, c berth.
 	if err != nil {
 		return err
 	}
-	created, err := s.create(r.Context(), c, req)
+	hold, release := handOver(w)
+	defer release()
+	created, err := s.create(r.Context(), c, req, engine.Holding(hold))
 	if err != nil {
 		return err
 	}

@@ -20,7 +20,7 @@ import (
 // Responses' WebSocket mode. Each text message of the client is an event that
 // asks for a response (frame.go), and is answered with the events of the stream
 // that a POST would have had, one a message (socket_turn.go).
-func (s *server) connectSocket(w http.ResponseWriter, r *http.Request, _ berth.Caller) error {
+func (s *server) connectSocket(w http.ResponseWriter, r *http.Request, c berth.Caller) error {
 	if !upgrades(r) {
 		w.Header().Set("Connection", "Upgrade")
 		w.Header().Set("Upgrade", "websocket")
@@ -37,7 +37,7 @@ func (s *server) connectSocket(w http.ResponseWriter, r *http.Request, _ berth.C
 	}
 	conn.SetReadLimit(s.MaxBody)
 	k := &socket{
-		server: s, request: r, conn: conn, id: w.Header().Get("x-request-id"),
+		server: s, request: r, project: c.Project, conn: conn, id: w.Header().Get("x-request-id"),
 		memory: engine.NewMemory(s.MaxBody), lanes: map[string]*lane{},
 		idle: make(chan struct{}), unwelcome: make(chan struct{}, 1),
 	}
@@ -81,6 +81,7 @@ var errClientLeft = errors.New("the client left")
 type socket struct {
 	server  *server
 	request *http.Request // that opened it; says who asks
+	project berth.ProjectID
 	conn    *websocket.Conn
 	id      string // of that request
 	memory  *engine.Memory
@@ -118,6 +119,12 @@ func (k *socket) serve() {
 	defer func() { // after a panic too
 		close(left)
 		<-over
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		for _, f := range k.waiting { // whose turn does not come any more
+			f.held.Close()
+		}
+		k.waiting = nil
 	}()
 	k.read()
 }

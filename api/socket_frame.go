@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"maps"
 	"regexp"
+	"strings"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/internal/ration"
 )
 
 // A frame is one client event of a socket: a response.create, or a steering.
@@ -15,9 +17,10 @@ type frame struct {
 	lane     string // its stream_id; "" is the lane without a name
 	previous berth.ResponseID
 	req      *berth.ResponseRequest
-	prepare  bool  // generate: false
-	size     int64 // in bytes, as it came
-	err      error // what is wrong with the request; told in its turn
+	prepare  bool            // generate: false
+	size     int64           // in bytes, as it came
+	err      error           // what is wrong with the request; told in its turn
+	held     *ration.Account // of what was decoded; to be closed
 }
 
 // clientEvent is the envelope of a client event: the fields that are not those of
@@ -68,7 +71,8 @@ func decodeFrame(data []byte) (frame, error) {
 	if err := checkFields("", obj, clientEvent, []string{"type"}); err != nil {
 		return f, err
 	}
-	f.lane, _ = obj["stream_id"].(string)
+	lane, _ := obj["stream_id"].(string)
+	f.lane = strings.Clone(lane)
 	switch obj["type"] {
 	case clientEventCreate:
 	case clientEventSteer:
@@ -78,7 +82,7 @@ func decodeFrame(data []byte) (frame, error) {
 		return f, wrongValue("type", obj["type"].(string), []string{clientEventCreate})
 	}
 	if id, ok := obj["previous_response_id"].(string); ok {
-		f.previous = berth.ResponseID(id)
+		f.previous = berth.ResponseID(strings.Clone(id))
 	}
 	generate, given := obj["generate"].(bool)
 	f.prepare = given && !generate

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"sync"
 	"time"
@@ -11,36 +12,63 @@ import (
 	"github.com/coder/websocket"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/internal/ration"
 )
 
 // read takes the client's messages until the connection ends.
 func (k *socket) read() {
-	for {
-		text, data, err := k.message()
-		if err != nil {
-			return
-		}
-		var f frame
-		if !text {
-			err = berth.Errorf(berth.CodeInvalid, "Events are text messages; this one was binary.")
-		} else {
-			f, err = decodeFrame(data)
-		}
-		switch {
-		case err == nil && f.steer != nil:
-			k.refuse(f)
-			continue
-		case err == nil:
-			err = k.take(f)
-		}
-		if err != nil {
-			k.tell(f.lane, err, berth.NewID(berth.PrefixRequest))
-		}
+	for k.readFrame() == nil {
 	}
 }
 
+// readFrame reads one message and lets it wait for its turn. What is wrong with it is
+// sent to the client; the error is the end of the connection.
+func (k *socket) readFrame() error {
+	held := k.server.Bodies.Open(string(k.project))
+	defer held.Close()
+	text, data, err := k.message(held)
+	if err != nil {
+		return err
+	}
+	var f frame
+	decoding := k.server.Decoding.Open(string(k.project))
+	if !text {
+		err = berth.Errorf(berth.CodeInvalid, "Events are text messages; this one was binary.")
+	} else {
+		f, err = k.decode(data, decoding)
+	}
+	switch {
+	case err == nil && f.steer != nil:
+		k.refuse(f)
+		decoding.Close()
+		return nil
+	case err == nil:
+		f.held = decoding
+		err = k.take(f)
+	}
+	if err != nil {
+		decoding.Close()
+		k.tell(f.lane, err, berth.NewID(berth.PrefixRequest))
+	}
+	return nil
+}
+
+// decode reserves room for a frame and decodes it.
+func (k *socket) decode(data []byte, held *ration.Account) (frame, error) {
+	values, err := scanJSON(data)
+	if err == nil {
+		err = held.Reserve(k.ctx, decodeWeight(len(data), values))
+	}
+	if err != nil {
+		return frame{size: int64(len(data))}, err
+	}
+	f, err := decodeFrame(data)
+	held.Return(held.Needs() / 2)
+	return f, err
+}
+
 // message reads one message. A client that stops in the middle of one is given up.
-func (k *socket) message() (text bool, data []byte, err error) {
+func (k *socket) message(held *ration.Account) (text bool, data []byte, err error) {
 	ctx, giveUp := context.WithCancel(context.Background())
 	defer giveUp()
 	kind, in, err := k.conn.Reader(ctx)
@@ -49,7 +77,12 @@ func (k *socket) message() (text bool, data []byte, err error) {
 	}
 	patience := k.patience(giveUp)
 	defer patience.Stop()
-	data, err = io.ReadAll(patience.reader(in))
+	data, err = readWithin(k.ctx, patience.reader(in), -1, held)
+	if busy, ok := errors.AsType[*berth.Error](err); ok {
+		k.tell("", busy, berth.NewID(berth.PrefixRequest))
+		k.leave(busy)
+		_ = k.conn.Close(websocket.StatusTryAgainLater, "the server is overloaded")
+	}
 	return kind == websocket.MessageText, data, err
 }
 

@@ -45,6 +45,7 @@ func (k *socket) end(l *lane) {
 // remembers. A panic ends the turn, not the server.
 func (k *socket) turn(l *lane, f frame) {
 	defer k.end(l)
+	defer f.held.Close()
 	t := turn{socket: k, frame: f, requestID: berth.NewID(berth.PrefixRequest), start: time.Now()}
 	func() {
 		defer func() {

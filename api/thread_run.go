@@ -53,6 +53,7 @@ func (s *server) answerRun(w http.ResponseWriter, r *http.Request, c berth.Calle
 	if err != nil {
 		return err
 	}
+	settle(w)
 	if stream {
 		return s.streamRun(w, r, c, t, run)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/engine"
 	"github.com/berth-run/berth/files"
+	"github.com/berth-run/berth/internal/ration"
 	"github.com/berth-run/berth/journal"
 	"github.com/berth-run/berth/sandbox"
 	"github.com/berth-run/berth/snapshot"
@@ -33,6 +34,12 @@ const (
 	maxResponses = 10_000
 	maxDocuments = 2 << 30 // all responses together
 	maxLayer     = 64 << 30
+
+	// JSON values, which take much more memory than their text.
+	maxManifestValues = 200_000
+	maxResponseValues = 4_000_000
+	maxPartValues     = 500_000 // of an event, the object or the input of a response
+	maxDepth          = 512
 )
 
 // A Manifest is what a bundle has.
@@ -91,6 +98,7 @@ type Options struct {
 	Snapshots  *snapshot.Library // nil: containers are left out
 	Files      *files.Service
 	Templates  func(ctx context.Context, p berth.ProjectID, digest string) bool // whether a project's containers can start from it here
+	Decoding   *ration.Pool                                                     // what is made of bundles; nil is no bound
 	SpoolDir   string                                                           // for what must be whole before it is passed on; default os.TempDir()
 	Version    string                                                           // of this server
 }

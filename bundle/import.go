@@ -18,6 +18,8 @@ import (
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/files"
 	"github.com/berth-run/berth/image/layer"
+	"github.com/berth-run/berth/internal/jsonscan"
+	"github.com/berth-run/berth/internal/ration"
 	"github.com/berth-run/berth/snapshot"
 	"github.com/berth-run/berth/store"
 )
@@ -43,7 +45,8 @@ func invalid(format string, args ...any) error {
 // then be continued as if it had been made here; its container is made anew from the
 // snapshot when that is done.
 func (c *Carrier) Import(ctx context.Context, caller berth.Caller, r io.Reader) (_ *Imported, err error) {
-	m := &reading{carrier: c, project: caller.Project, in: tar.NewReader(r), ids: map[string]string{}}
+	m := &reading{carrier: c, ctx: ctx, held: c.opts.Decoding.Open(string(caller.Project)), project: caller.Project, in: tar.NewReader(r), ids: map[string]string{}}
+	defer m.held.Close()
 	defer func() {
 		if err != nil {
 			m.undo(context.WithoutCancel(ctx))
@@ -89,6 +92,8 @@ func (c *Carrier) Import(ctx context.Context, caller berth.Caller, r io.Reader) 
 // reading is a bundle that is being read, and what has been made of it.
 type reading struct {
 	carrier  *Carrier
+	ctx      context.Context // of the import
+	held     *ration.Account // of what is decoded at the time
 	project  berth.ProjectID
 	in       *tar.Reader
 	manifest Manifest
@@ -106,7 +111,14 @@ func (m *reading) readManifest() error {
 	if err != nil || h.Name != "manifest.json" || h.Size > maxManifest {
 		return invalid("it does not begin with a manifest")
 	}
-	if err := json.NewDecoder(m.in).Decode(&m.manifest); err != nil {
+	text, err := io.ReadAll(m.in)
+	if err != nil {
+		return invalid("it was cut in its manifest")
+	}
+	if err := m.reserve(text, maxManifestValues); err != nil {
+		return err
+	}
+	if err := json.Unmarshal(text, &m.manifest); err != nil {
 		return invalid("its manifest is not JSON")
 	}
 	switch {
@@ -128,6 +140,17 @@ func (m *reading) readManifest() error {
 		return m.manifest.Container.check()
 	}
 	return nil
+}
+
+// reserve takes room for decoding a text, which is bounded before anything is built of
+// it. What was held for the text before is given back.
+func (m *reading) reserve(text []byte, maxValues int) error {
+	values, err := jsonscan.Check(text, maxValues, maxDepth)
+	if err != nil {
+		return invalid("%v", err)
+	}
+	m.held.Return(m.held.Needs())
+	return m.held.Reserve(m.ctx, 8*int64(len(text))+100*int64(values))
 }
 
 // next returns the content of what the manifest names next. It ends with an error
@@ -313,33 +336,37 @@ func (m *reading) record(i int, previous berth.ResponseID) (*store.Response, []s
 }
 
 func (m *reading) recordOf(doc []byte, previous berth.ResponseID) (*store.Response, []store.Event, error) {
-	doc, err := m.rename(doc)
-	if err != nil {
+	if err := m.reserve(doc, maxResponseValues); err != nil {
 		return nil, nil, err
 	}
-	if doc, err = m.carrier.opts.Engine.Seal(m.project, doc); err != nil {
-		return nil, nil, err
+	var r struct {
+		Body, Request, Input json.RawMessage
+		Events               []json.RawMessage
 	}
-	var r response
-	rec := &store.Response{Project: m.project, Body: &berth.Response{}, Request: &berth.ResponseRequest{}}
-	err = json.Unmarshal(doc, &r)
-	if err == nil {
-		err = cmp.Or(json.Unmarshal(r.Body, rec.Body), json.Unmarshal(r.Request, rec.Request))
-	}
-	if err != nil {
+	if err := json.Unmarshal(doc, &r); err != nil {
 		return nil, nil, invalid("a response is not JSON of one")
+	}
+	rec := &store.Response{Project: m.project, Body: &berth.Response{}, Request: &berth.ResponseRequest{}}
+	var input []berth.Item
+	err := cmp.Or(m.decode(r.Body, rec.Body), m.decode(r.Request, rec.Request), m.decode(r.Input, &input))
+	if err != nil {
+		return nil, nil, err
 	}
 	b := rec.Body
 	if !b.Status.Final() || !madeID.MatchString(string(b.ID)) || len(r.Events) == 0 {
 		return nil, nil, invalid("a response has not ended, or has no id")
 	}
-	rec.Input, b.Store, b.Conversation, b.PreviousResponseID = r.Input, true, nil, nil
+	rec.Input, b.Store, b.Conversation, b.PreviousResponseID = input, true, nil, nil
 	if previous != "" {
 		b.PreviousResponseID = &previous
 	}
 	rec.Request.Conversation, rec.Request.PreviousResponseID = nil, previous
-	var events []store.Event
+	events := make([]store.Event, 0, len(r.Events))
 	for n, data := range r.Events {
+		if data, err = m.translate(data); err != nil {
+			return nil, nil, err
+		}
+		r.Events[n] = nil // one of them at a time
 		var ev berth.Event
 		if err := json.Unmarshal(data, &ev); err != nil || ev.SequenceNumber != int64(n) || ev.Type.Final() != (n == len(r.Events)-1) {
 			return nil, nil, invalid("event %d of response %s is out of order", n, b.ID)
@@ -347,6 +374,35 @@ func (m *reading) recordOf(doc []byte, previous berth.ResponseID) (*store.Respon
 		events = append(events, store.Event{SequenceNumber: int64(n), Type: ev.Type, Data: data})
 	}
 	return rec, events, nil
+}
+
+// decode reads a part of a document into v.
+func (m *reading) decode(part json.RawMessage, v any) error {
+	if len(part) == 0 {
+		return nil
+	}
+	part, err := m.translate(part)
+	if err != nil {
+		return err
+	}
+	if json.Unmarshal(part, v) != nil {
+		return invalid("a response is not JSON of one")
+	}
+	return nil
+}
+
+// translate returns a part of a document as it is to be here: with this server's
+// identifiers, and sealed.
+func (m *reading) translate(part json.RawMessage) (json.RawMessage, error) {
+	// A tree of it takes much more memory than the text.
+	if _, err := jsonscan.Check(part, maxPartValues, maxDepth); err != nil {
+		return nil, invalid("%v", err)
+	}
+	part, err := m.rename(part)
+	if err != nil {
+		return nil, err
+	}
+	return m.carrier.opts.Engine.Seal(m.project, part)
 }
 
 // rename gives everything in a document that has an identifier of another server's

@@ -301,6 +301,10 @@ func (e *Engine) start(r *run) {
 	e.mu.Lock()
 	e.runs[r.id()] = r
 	e.mu.Unlock()
+	release := func() {}
+	if r.holding != nil {
+		release = r.holding()
+	}
 	e.wg.Add(1)
 	e.renew.Do(func() { go e.renewLeases() })
 	go func() {
@@ -312,6 +316,7 @@ func (e *Engine) start(r *run) {
 		e.remember(r) // first: the client may go on already
 		r.report()
 		r.booked(r.usage.TotalTokens)
+		release()
 		r.writer.Close()
 		e.mu.Lock()
 		delete(e.runs, r.id())

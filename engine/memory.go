@@ -25,6 +25,11 @@ func Prepared() Option { return func(r *run) { r.prepared = true } }
 // is taken is store.ErrExists.
 func As(id berth.ResponseID) Option { return func(r *run) { r.as = id } }
 
+// Holding has hold called when the run of the response starts, and what that returns
+// when the run has ended. It is for what the request holds until then. hold is not called
+// if Create fails or finds that the response was created before.
+func Holding(hold func() (release func())) Option { return func(r *run) { r.holding = hold } }
+
 // Through has a provider answer in the place of the model's own. It is for responses
 // that are not stored: another life of the server would ask the model's.
 func Through(p model.Provider) Option { return func(r *run) { r.provider = p } }

@@ -30,6 +30,7 @@ type run struct {
 	memory   *Memory          // of its client, or nil
 	prepared bool             // see Prepared
 	as       berth.ResponseID // see As
+	holding  func() func()    // see Holding; nil if there is nothing to hold
 
 	said        int64       // what models have said so far, see sizeOfDelta
 	hostedCalls int         // calls of hosted tools so far, for max_tool_calls

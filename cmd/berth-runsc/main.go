@@ -21,7 +21,12 @@ import (
 	"gvisor.dev/gvisor/runsc/cmd"
 )
 
+// oomScoreAdj is driver.OOMScoreAdj: the kernel ends a sandbox before the server. All
+// processes of a sandbox inherit it, also those of one that is restored.
+const oomScoreAdj = "500"
+
 func main() {
+	_ = os.WriteFile("/proc/self/oom_score_adj", []byte(oomScoreAdj), 0)
 	if len(os.Args) > 1 && os.Args[1] == warden.Command {
 		os.Exit(warden.Main(os.Args[2:]))
 	}

@@ -17,8 +17,10 @@ import (
 
 // A memoryPlan says how the server uses the memory that it may take.
 type memoryPlan struct {
-	limit   int64 // of the process, towards which the garbage collector works
-	readers int64 // what answers hold until their clients have read them
+	limit    int64 // of the process, towards which the garbage collector works
+	readers  int64 // what answers hold until their clients have read them
+	bodies   int64 // what the bodies of requests take
+	decoding int64 // what is made of them
 }
 
 // minMemory is what the server plans with at least.
@@ -28,7 +30,8 @@ const minMemory = 256 << 20
 // less. Half of it is for sandboxes and the page cache.
 func planMemory(available int64) memoryPlan {
 	limit := max(available/2, minMemory)
-	return memoryPlan{limit: limit, readers: clamp(limit/8, 32<<20, 256<<20)}
+	return memoryPlan{limit: limit, readers: clamp(limit/8, 32<<20, 256<<20),
+		bodies: clamp(limit/8, 32<<20, 256<<20), decoding: clamp(limit/4, 64<<20, 1<<30)}
 }
 
 func clamp(n, least, most int64) int64 { return min(max(n, least), most) }
@@ -44,11 +47,12 @@ func limitMemory(log *slog.Logger) memoryPlan {
 	if os.Getenv("GOMEMLIMIT") == "" {
 		debug.SetMemoryLimit(plan.limit)
 	}
-	log.Info("memory is bounded", "available", available, "limit", plan.limit, "answers", plan.readers)
+	log.Info("memory is bounded", "available", available, "limit", plan.limit, "answers", plan.readers, "bodies", plan.bodies, "decoding", plan.decoding)
 	return plan
 }
 
-func (p memoryPlan) answers() *ration.Pool { return ration.New(ration.Options{Total: p.readers}) }
+// pool returns a pool of n bytes, of which one project may take half.
+func pool(n int64) *ration.Pool { return ration.New(ration.Options{Total: n}) }
 
 // availableMemory returns the memory of the machine, or the least limit of the control
 // groups that this process is in. It returns 1 GiB if neither can be read.

@@ -40,7 +40,7 @@ func TestAvailableMemory(t *testing.T) {
 
 func TestPlanMemory(t *testing.T) {
 	for _, available := range []int64{0, 1 << 28, 1 << 30, 1 << 36} {
-		if p := planMemory(available); p.limit < minMemory || p.readers > p.limit/4 {
+		if p := planMemory(available); p.limit < minMemory || p.readers+p.bodies+p.decoding > p.limit/2 {
 			t.Errorf("of %d: got %+v", available, p)
 		}
 	}

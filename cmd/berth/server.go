@@ -176,7 +176,7 @@ func newServer(ctx context.Context, state string, config *Config, log *slog.Logg
 	s.metrics.Collect(metrics.Sources{Containers: keeper, Upstreams: statuses(upstreams), Snapshots: snapshots.Totals, Audit: record.Written, Usages: db,
 		Space: space, Isolation: isolation.Features().Isolation})
 	memory := limitMemory(log)
-	answers := memory.answers()
+	answers, bodies, decoding := pool(memory.readers), pool(memory.bodies), pool(memory.decoding)
 	events := journal.New(s.metrics.Responses(db))
 	events.Bound(answers)
 	events.AtEnd(s.metrics.AtEnd)
@@ -212,7 +212,7 @@ func newServer(ctx context.Context, state string, config *Config, log *slog.Logg
 		volumes = nil
 	}
 	bundles := bundle.New(bundle.Options{Responses: db, Containers: db, Objects: db, Engine: eng, Journal: events, Keeper: keeper, Snapshots: snapshots.Library, Files: uploads,
-		Templates: held.has, SpoolDir: spool, Version: version})
+		Templates: held.has, Decoding: decoding, SpoolDir: spool, Version: version})
 	if err := bundles.Recover(ctx, log); err != nil {
 		return s, err
 	}
@@ -220,7 +220,7 @@ func newServer(ctx context.Context, state string, config *Config, log *slog.Logg
 		Responses: db, Objects: db, Keys: db, Closed: !s.open, Usages: db,
 		Snapshots: snapshots.Library, Templates: held, Volumes: volumes, Bundles: bundles,
 		Quota: quotas, Upstreams: statuses(upstreams), Currency: config.Currency,
-		Webhooks: hooks, Space: space, Ready: newReadiness(db, isolation, held.find, space, log).get, Observer: metrics.API{Metrics: s.metrics}, Readers: answers,
+		Webhooks: hooks, Space: space, Ready: newReadiness(db, isolation, held.find, space, log).get, Observer: metrics.API{Metrics: s.metrics}, Readers: answers, Bodies: bodies, Decoding: decoding,
 		Seal: seal.New(key), Log: log, Version: version, PreviewDomain: config.Preview.Domain})
 	return s, nil
 }

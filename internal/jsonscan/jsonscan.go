@@ -16,26 +16,27 @@ var (
 	ErrDepth  = errors.New("the JSON text is nested too deep")
 )
 
-// Check returns an error if the text has more values than maxValues or is nested
-// deeper than maxDepth. The outermost value has depth 0. Names in objects are not
-// values.
-func Check(text []byte, maxValues, maxDepth int) error {
-	values, depth := 1, 0
+// Check returns how many values the text has, or an error if they are more than
+// maxValues or nested deeper than maxDepth. The outermost value has depth 0. Names in
+// objects are not values.
+func Check(text []byte, maxValues, maxDepth int) (values int, err error) {
+	values = 1
+	depth := 0
 	for i := 0; i < len(text) && values <= maxValues; {
 		switch text[i] {
 		case '"':
-			i = str(text, i)
+			i = String(text, i)
 			continue
 		case ',':
 			values++
 		case '[', '{':
 			if depth++; depth > maxDepth+1 {
-				return ErrDepth
+				return values, ErrDepth
 			}
-			if next := space(text, i+1); next < len(text) && text[next] != ']' && text[next] != '}' {
+			if next := Space(text, i+1); next < len(text) && text[next] != ']' && text[next] != '}' {
 				values++
 				if depth > maxDepth {
-					return ErrDepth
+					return values, ErrDepth
 				}
 			}
 		case ']', '}':
@@ -44,42 +45,42 @@ func Check(text []byte, maxValues, maxDepth int) error {
 		i++
 	}
 	if values > maxValues {
-		return ErrValues
+		return values, ErrValues
 	}
-	return nil
+	return values, nil
 }
 
 // Field returns the place of the value that an object has under a name, and whether
 // it has one. A name that is written with escapes is not found.
 func Field(object []byte, name string) (start, end int, ok bool) {
-	i := space(object, 0)
+	i := Space(object, 0)
 	if i == len(object) || object[i] != '{' {
 		return 0, 0, false
 	}
-	for i = space(object, i+1); i < len(object) && object[i] == '"'; i = space(object, i+1) {
-		after := str(object, i)
+	for i = Space(object, i+1); i < len(object) && object[i] == '"'; i = Space(object, i+1) {
+		after := String(object, i)
 		found := after-i == len(name)+2 && string(object[i+1:after-1]) == name
-		i = space(object, after)
+		i = Space(object, after)
 		if i < len(object) && object[i] == ':' {
-			i = space(object, i+1)
+			i = Space(object, i+1)
 		}
-		start, end = i, value(object, i)
+		start, end = i, Value(object, i)
 		if found {
 			return start, end, true
 		}
-		if i = space(object, end); i == len(object) || object[i] != ',' {
+		if i = Space(object, end); i == len(object) || object[i] != ',' {
 			break
 		}
 	}
 	return 0, 0, false
 }
 
-// value returns the end of the value that begins at i.
-func value(text []byte, i int) int {
+// Value returns the end of the value that begins at i.
+func Value(text []byte, i int) int {
 	for depth := 0; i < len(text); {
 		switch text[i] {
 		case '"':
-			if i = str(text, i); depth == 0 {
+			if i = String(text, i); depth == 0 {
 				return i
 			}
 			continue
@@ -102,8 +103,8 @@ func value(text []byte, i int) int {
 	return len(text)
 }
 
-// str returns the end of the string that begins at i.
-func str(text []byte, i int) int {
+// String returns the end of the string that begins at i.
+func String(text []byte, i int) int {
 	for i++; ; {
 		n := bytes.IndexByte(text[i:], '"')
 		if n < 0 {
@@ -119,8 +120,8 @@ func str(text []byte, i int) int {
 	}
 }
 
-// space returns where the next character that is no white space is.
-func space(text []byte, i int) int {
+// Space returns where the next character that is no white space is.
+func Space(text []byte, i int) int {
 	for i < len(text) && (text[i] == ' ' || text[i] == '\t' || text[i] == '\n' || text[i] == '\r') {
 		i++
 	}

@@ -42,13 +42,13 @@ func TestCheckCountsAsEncodingJSON(t *testing.T) {
 			t.Fatal(err)
 		}
 		values, depth := measure(v)
-		if err := Check([]byte(text), values, depth); err != nil {
+		if _, err := Check([]byte(text), values, depth); err != nil {
 			t.Errorf("%s: %v for %d values, %d deep", text, err, values, depth)
 		}
-		if err := Check([]byte(text), values-1, depth); !errors.Is(err, ErrValues) {
+		if _, err := Check([]byte(text), values-1, depth); !errors.Is(err, ErrValues) {
 			t.Errorf("%s: got %v for %d values of %d", text, err, values, values-1)
 		}
-		if err := Check([]byte(text), values, depth-1); depth > 0 && !errors.Is(err, ErrDepth) {
+		if _, err := Check([]byte(text), values, depth-1); depth > 0 && !errors.Is(err, ErrDepth) {
 			t.Errorf("%s: got %v for depth %d of %d", text, err, depth, depth-1)
 		}
 	}
@@ -79,7 +79,7 @@ func FuzzScan(f *testing.F) {
 		if start < 0 || start > end || end > len(text) {
 			t.Fatalf("got %d:%d, %v", start, end, ok)
 		}
-		err := Check(text, 1<<30, 1<<30)
+		_, err := Check(text, 1<<30, 1<<30)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -96,7 +96,7 @@ func FuzzScan(f *testing.F) {
 			return
 		}
 		values, depth := measure(v)
-		if Check(text, values, depth) != nil || Check(text, values-1, depth) == nil {
+		if n, err := Check(text, values, depth); err != nil || n != values {
 			t.Fatalf("%s: not %d values, %d deep", text, values, depth)
 		}
 	})

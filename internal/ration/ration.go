@@ -98,9 +98,14 @@ func (p *Pool) acquire(ctx context.Context, name string, n int64) error {
 	p.grant()
 	p.mu.Unlock()
 
+	var err error
+	select {
+	case <-w.granted:
+		return nil
+	default:
+	}
 	t := time.NewTimer(p.opts.Wait)
 	defer t.Stop()
-	var err error
 	select {
 	case <-w.granted:
 		return nil
@@ -221,6 +226,16 @@ func (a *Account) share(n int64) int64 {
 		return 0
 	}
 	return min(n, a.pool.opts.Each)
+}
+
+// Needs returns how much was reserved and not returned.
+func (a *Account) Needs() int64 {
+	if a == nil {
+		return 0
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.needs
 }
 
 // Return gives back n bytes of what was reserved.

@@ -34,6 +34,7 @@ import (
 	"fmt"
 	"iter"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/model"
@@ -42,8 +43,12 @@ import (
 // Name is the model name under which the recital is offered.
 const Name = "scripted"
 
-// piece is how many characters come in one delta.
-const piece = 12
+// A delta has piece characters, more in a text that would otherwise come in more than
+// maxPieces.
+const (
+	piece     = 12
+	maxPieces = 4000
+)
 
 // A Provider recites. The zero value is ready.
 type Provider struct{}
@@ -194,11 +199,18 @@ func say(s string) []model.Delta {
 }
 
 func pieces(s string) []string {
+	size := max(piece, utf8.RuneCountInString(s)/maxPieces+1)
 	var out []string
-	for r := []rune(s); len(r) > 0; {
-		n := min(piece, len(r))
-		out = append(out, string(r[:n]))
-		r = r[n:]
+	for len(s) > 0 {
+		end, n := len(s), 0
+		for i := range s {
+			if n == size {
+				end = i
+				break
+			}
+			n++
+		}
+		out, s = append(out, s[:end]), s[end:]
 	}
 	return out
 }

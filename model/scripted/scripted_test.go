@@ -184,3 +184,19 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+// The echo of a long text comes in few pieces, each of them whole characters.
+func TestLongTextComesInFewPieces(t *testing.T) {
+	long := strings.Repeat("aü€😀", 1<<20)
+	n, back := 0, strings.Builder{}
+	for _, p := range pieces(long) {
+		if !utf8.ValidString(p) {
+			t.Fatalf("a piece is not whole: %q", p)
+		}
+		n++
+		back.WriteString(p)
+	}
+	if n > maxPieces || back.String() != long {
+		t.Errorf("got %d pieces of %d bytes", n, back.Len())
+	}
+}

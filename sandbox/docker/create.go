@@ -141,6 +141,7 @@ func (d *Driver) hostConfig(l driver.Limits) *container.HostConfig {
 		ReadonlyPaths: readOnly,
 		Runtime:       d.opts.Runtime,
 		Init:          &no, // the guest reaps
+		OomScoreAdj:   driver.OOMScoreAdj,
 		Mounts: []mount.Mount{{Type: mount.TypeVolume, Source: d.volume, Target: guestDir, ReadOnly: true,
 			VolumeOptions: &mount.VolumeOptions{NoCopy: true}}},
 		Tmpfs:         map[string]string{guestRunDir: runOptions},

@@ -97,6 +97,9 @@ func postureProcess(t *testing.T, d *Driver) {
 	if err != nil {
 		t.Skipf("skipped: the engine is not on this machine: %v", err)
 	}
+	if got, err := os.ReadFile(fmt.Sprintf("/proc/%d/oom_score_adj", state.Pid)); err != nil || strings.TrimSpace(string(got)) != fmt.Sprint(driver.OOMScoreAdj) {
+		t.Errorf("oom_score_adj: got %s, %v, want %d", got, err, driver.OOMScoreAdj)
+	}
 	f := fields(string(status))
 	for set, want := range map[string]string{"CapEff": guestCapabilities, "CapPrm": guestCapabilities, "CapInh": noCapabilities, "CapBnd": guestCapabilities, "CapAmb": noCapabilities, "Seccomp": "2"} {
 		if f[set] != want {

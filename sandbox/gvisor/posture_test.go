@@ -103,6 +103,9 @@ func postureProcesses(t *testing.T, s sandbox) {
 			}
 			return ""
 		}
+		if got, err := os.ReadFile(fmt.Sprintf("/proc/%d/oom_score_adj", pid)); err == nil && strings.TrimSpace(string(got)) != strconv.Itoa(driver.OOMScoreAdj) {
+			t.Errorf("process %d: got oom_score_adj %s, want %d", pid, got, driver.OOMScoreAdj)
+		}
 		if got := field("Seccomp"); got != "2" {
 			t.Errorf("process %d: got seccomp mode %s, want 2", pid, got)
 		}

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/berth-run/berth/internal/statefile"
+	"github.com/berth-run/berth/sandbox/driver"
 )
 
 // marker is the variable by which processes of a sandbox are found. They inherit
@@ -71,7 +72,7 @@ func (d *Driver) start(ctx context.Context, s sandbox) error {
 
 	// The shell leaves its process id, which becomes the guest's, before there is
 	// a guest: a crash of this process leaves none that is not known.
-	cmd := exec.Command("/bin/sh", "-c", `echo $$ >pid && exec "$0"`, d.opts.GuestPath)
+	cmd := exec.Command("/bin/sh", "-c", fmt.Sprintf(`{ echo %d >/proc/self/oom_score_adj; } 2>/dev/null; echo $$ >pid && exec "$0"`, driver.OOMScoreAdj), d.opts.GuestPath)
 	cmd.Dir = s.dir
 	cmd.Env = s.guestEnv(rec.Env)
 	cmd.Stdout, cmd.Stderr = log, log

@@ -71,6 +71,9 @@ func (l launch) start() (*exec.Cmd, error) {
 		}
 		return nil
 	})
+	if err == nil {
+		_ = driver.PreferKill(cmd.Process.Pid)
+	}
 	return cmd, err
 }
 

@@ -122,6 +122,9 @@ func postureQEMU(t *testing.T, s sandbox) {
 	if pids, err := s.cgroup.Procs(); err != nil || !slices.Equal(pids, []int{pid}) {
 		t.Errorf("processes: got %v, %v, want only QEMU, %d", pids, err, pid)
 	}
+	if got := strings.TrimSpace(readFile(t, fmt.Sprintf("/proc/%d/oom_score_adj", pid))); got != strconv.Itoa(driver.OOMScoreAdj) {
+		t.Errorf("oom_score_adj: got %s, want %d", got, driver.OOMScoreAdj)
+	}
 	rec, err := s.record()
 	if err != nil {
 		t.Fatal(err)
