@@ -179,6 +179,7 @@ func TestSocketMessagesWaitForRoom(t *testing.T) {
 		t.Errorf("got %s", got)
 	}
 	conn.CloseNow()
+	eventually(t, "the room of two messages is given back", func() bool { return bodies.Held() == 0 })
 
 	holder := bodies.Open("proj_default")
 	check(t, holder.Reserve(t.Context(), 4<<20))

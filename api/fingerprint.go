@@ -29,6 +29,7 @@ func (s *server) fingerprint(w http.ResponseWriter, r *http.Request) (*fingerpri
 	kind, params, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if err == nil && kind == "multipart/form-data" {
 		f.readForm(s.body(w, r, 0), params["boundary"])
+		r.Header.Del("Content-Encoding") // what the handler reads is decoded
 		r.Body = io.NopCloser(f.rest)
 		return f, nil
 	}
@@ -36,6 +37,7 @@ func (s *server) fingerprint(w http.ResponseWriter, r *http.Request) (*fingerpri
 	if err != nil {
 		return nil, err
 	}
+	r.Header.Del("Content-Encoding") // what the handler reads is decoded
 	f.hash.Write(body)
 	r.Body = io.NopCloser(bytes.NewReader(body)) // for a handler that reads it otherwise
 	if x, ok := w.(*exchange); ok {
