@@ -5,6 +5,7 @@ import (
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/sandbox/driver"
+	"github.com/berth-run/berth/volume"
 )
 
 // mounts checks which volumes a container is to have.
@@ -58,5 +59,8 @@ func (k *Keeper) expireVolumes() {
 	}
 	if err := k.opts.Volumes.Expire(k.life, k.now()); err != nil && k.life.Err() == nil {
 		k.opts.Log.Error("expired volumes were not removed; they will be, later", "err", err)
+	}
+	if err := k.opts.Volumes.Unmount(volume.IdleTime); err != nil {
+		k.opts.Log.Warn("failed to unmount volumes that no container uses", "err", err)
 	}
 }

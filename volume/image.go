@@ -114,6 +114,13 @@ func (i image) mount() error {
 		return err
 	}
 	defer file.Close()
+	if loop, err := attached(file); err != nil || loop != nil {
+		if err != nil {
+			return err
+		}
+		defer loop.Close()
+		return i.mountDevice(loop.Name())
+	}
 	control, err := os.OpenFile("/dev/loop-control", os.O_RDWR, 0)
 	if err != nil {
 		return err
@@ -141,6 +148,11 @@ func (i image) mountOn(device string, number int, file *os.File) error {
 	if err := unix.IoctlLoopConfigure(int(loop.Fd()), &config); err != nil {
 		return &os.PathError{Op: "configure", Path: device, Err: err}
 	}
+	return i.mountDevice(device)
+}
+
+// mountDevice mounts the file system on a loop device.
+func (i image) mountDevice(device string) error {
 	// Whatever sandboxes put there: no device is one, and nothing runs as its owner.
 	// Not noexec: sandboxes may run what they find.
 	flags := uintptr(unix.MS_NODEV | unix.MS_NOSUID | unix.MS_NOATIME)

@@ -69,6 +69,7 @@ type Library struct {
 
 	mu    sync.Mutex // held while volumes are made, mounted and removed
 	users map[berth.VolumeID]map[berth.ContainerID]bool
+	used  map[berth.VolumeID]time.Time // when it was, last
 }
 
 // New returns a library.
@@ -76,7 +77,7 @@ func New(opts Options) (*Library, error) {
 	if err := os.MkdirAll(opts.Dir, 0o700); err != nil {
 		return nil, err
 	}
-	return &Library{opts: opts, users: map[berth.VolumeID]map[berth.ContainerID]bool{}}, nil
+	return &Library{opts: opts, users: map[berth.VolumeID]map[berth.ContainerID]bool{}, used: map[berth.VolumeID]time.Time{}}, nil
 }
 
 // A record is a volume as it is kept.
@@ -246,6 +247,7 @@ func (l *Library) open(p berth.ProjectID, r *record) (string, error) {
 	if err != nil || len(plain) != len(host.SealKey{}) {
 		return "", fmt.Errorf("the key of %s cannot be opened with this server's: %w", r.Volume.ID, err)
 	}
+	l.used[r.Volume.ID] = time.Now()
 	return l.image(p, r.Volume.ID).open(host.SealKey(plain))
 }
 
@@ -294,6 +296,7 @@ func (l *Library) delete(ctx context.Context, c berth.Caller, r *record, reason 
 	} else if err != nil {
 		return err
 	}
+	delete(l.used, id)
 	if err := l.image(c.Project, id).remove(context.WithoutCancel(ctx)); err != nil {
 		return fmt.Errorf("what is left of %s, which the next start removes: %w", id, err)
 	}
@@ -411,8 +414,13 @@ func (l *Library) retain(c berth.ContainerID, mounts []berth.VolumeMount) {
 func (l *Library) Release(c berth.ContainerID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, users := range l.users {
-		delete(users, c)
+	for id, users := range l.users {
+		if users[c] {
+			l.used[id] = time.Now()
+		}
+		if delete(users, c); len(users) == 0 {
+			delete(l.users, id)
+		}
 	}
 }
 

@@ -68,7 +68,7 @@ Environment:
 		SilenceErrors: true,
 		Version:       version,
 	}
-	root.AddCommand(newServe(), newRun(),
+	root.AddCommand(newServe(), newStop(), newRun(),
 		newPs(), newExec(), newAttach(), newCp(), newPort(), newLogs(), newTop(), newRm(),
 		newSnapshot(), newVolume(), newFork(), newPause(), newResume(),
 		newSession(),

@@ -164,6 +164,8 @@ func newServer(ctx context.Context, state string, config *Config, log *slog.Logg
 	if err := keeper.Start(ctx); err != nil {
 		return s, err
 	}
+	mounted := volumes
+	s.later(func(context.Context) error { return mounted.Close() }) // the containers that live on hold theirs
 	s.later(held.startPruning(func(ctx context.Context) (map[string]bool, error) { return references(ctx, db, snapshots.Library) }, keeper, log))
 	s.later(func(context.Context) error { return keeper.Close() })
 	space.Start(keeper.Relieve)

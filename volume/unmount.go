@@ -1,0 +1,92 @@
+package volume
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/berth-run/berth"
+)
+
+// IdleTime is how long a volume stays mounted that no container uses: the next use is
+// quicker.
+const IdleTime = time.Minute
+
+// Unmount unmounts the volumes that no container holds and that were not used for a time.
+// The containers that a former process left must hold theirs by then.
+func (l *Library) Unmount(idle time.Duration) error {
+	if l.opts.Plain {
+		return nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	dirs, err := filepath.Glob(filepath.Join(l.opts.Dir, "*", "*"))
+	if err != nil {
+		return err
+	}
+	for _, dir := range dirs {
+		id := berth.VolumeID(filepath.Base(dir))
+		if strings.HasSuffix(dir, imageSuffix) || len(l.users[id]) > 0 || time.Since(l.used[id]) < idle {
+			continue
+		}
+		i := image{path: dir + imageSuffix, dir: dir}
+		if uerr := i.unmount(); uerr != nil {
+			err = errors.Join(err, fmt.Errorf("unmount volume %s: %w", id, uerr))
+			continue
+		}
+		delete(l.used, id)
+	}
+	return err
+}
+
+// Close unmounts the volumes that no container holds. Those of containers that live on stay
+// mounted.
+func (l *Library) Close() error { return l.Unmount(0) }
+
+// unmount unmounts the file system, if it is mounted. Its loop device goes with it.
+func (i image) unmount() error {
+	mounted, err := i.mounted()
+	if err != nil || !mounted {
+		return err
+	}
+	if err := unix.Unmount(i.dir, unix.UMOUNT_NOFOLLOW); err != nil {
+		return &os.PathError{Op: "unmount", Path: i.dir, Err: err}
+	}
+	return nil
+}
+
+// attached returns the loop device that the file is attached to, open, or nil. There is one
+// if a sandbox still has the file system mounted in its own namespace: to attach the file a
+// second time would make two file systems of it, which destroy each other.
+func attached(file *os.File) (*os.File, error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(int(file.Fd()), &st); err != nil {
+		return nil, err
+	}
+	paths, err := filepath.Glob("/sys/block/loop*/loop/backing_file")
+	if err != nil {
+		return nil, err
+	}
+	for _, path := range paths {
+		var number int
+		name := filepath.Base(filepath.Dir(filepath.Dir(path)))
+		if _, err := fmt.Sscanf(name, "loop%d", &number); err != nil {
+			continue
+		}
+		loop, err := openLoop("/dev/"+name, number)
+		if err != nil {
+			continue // detached just now
+		}
+		info, err := unix.IoctlLoopGetStatus64(int(loop.Fd()))
+		if err == nil && info.Device == st.Dev && info.Inode == st.Ino {
+			return loop, nil
+		}
+		loop.Close()
+	}
+	return nil, nil
+}
