@@ -42,7 +42,8 @@ func (e *Engine) patience() *patience {
 // more reports whether there is another attempt after an error, and when. begun says
 // that the model had said something.
 func (p *patience) more(err error, begun bool) (time.Duration, bool) {
-	if p.attempt+1 >= p.Attempts || !retriable(err) || begun && p.Final {
+	asked := !errors.Is(err, model.ErrNotAsked)
+	if asked && p.attempt+1 >= p.Attempts || !retriable(err) || begun && p.Final {
 		return 0, false
 	}
 	d, said := model.RetryAfter(err)
@@ -55,7 +56,9 @@ func (p *patience) more(err error, begun bool) (time.Duration, bool) {
 	if d > p.Patience-p.waited {
 		return 0, false // asked earlier, it would refuse
 	}
-	p.attempt++
+	if asked {
+		p.attempt++
+	}
 	p.waited += d
 	return d, true
 }

@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -18,17 +19,21 @@ func TestRetries(t *testing.T) {
 	down := &berth.Error{Code: berth.CodeUpstream, Message: "down"}
 	later := model.WithRetryAfter(&berth.Error{Code: berth.CodeRateLimited, Message: "later"}, time.Hour)
 	soon := model.WithRetryAfter(&berth.Error{Code: berth.CodeRateLimited, Message: "soon"}, time.Millisecond)
+	open := model.WithRetryAfter(&berth.Error{Code: berth.CodeUpstream, Message: "left alone", Err: model.ErrNotAsked}, time.Millisecond)
 	half := turn{model.Text{Text: "half"}, down}
 	for name, tt := range map[string]struct {
-		retry engine.Retry
-		turns []turn
-		asked int
-		out   []string
-		err   string
+		retry    engine.Retry
+		turns    []turn
+		asked    int
+		attempts []int // nil is one with each time that the model is asked
+		out      []string
+		err      string
 	}{
 		"four times":             {turns: []turn{{soon}, {soon}, {soon}, say("whole")}, asked: 4, out: []string{"message completed whole"}},
 		"and no more":            {turns: []turn{{soon}, {soon}, {soon}, {soon}}, asked: 4, err: "soon"},
 		"twice":                  {retry: engine.Retry{Attempts: 2}, turns: []turn{{soon}, {soon}}, asked: 2, err: "soon"},
+		"a circuit that is open": {turns: []turn{{open}, {open}, {soon}, {open}, {open}, {open}, {open}, {soon}, say("whole")}, asked: 9, attempts: []int{0, 0, 0, 1, 1, 1, 1, 1, 2}, out: []string{"message completed whole"}},
+		"a circuit, patience":    {retry: engine.Retry{Patience: 4 * time.Millisecond}, turns: slices.Repeat([]turn{{open}}, 100), asked: -1, attempts: []int{0}, err: "left alone"},
 		"not before its time":    {turns: []turn{{later}}, asked: 1, err: "later"},
 		"patience":               {retry: engine.Retry{Patience: 3 * time.Millisecond, Attempts: 9}, turns: []turn{{soon}, {down}}, asked: 2, err: "down"},
 		"what broke off":         {turns: []turn{half, say("whole")}, asked: 2, out: []string{"message incomplete half", "message completed whole"}},
@@ -47,11 +52,11 @@ func TestRetries(t *testing.T) {
 			if r.Error != nil {
 				got = r.Error.Message
 			}
-			if diff := cmp.Diff(tt.out, outline(t, r.Output)); diff != "" || got != tt.err || len(h.model.asked) != tt.asked {
+			if diff := cmp.Diff(tt.out, outline(t, r.Output)); diff != "" || got != tt.err || tt.asked >= 0 && len(h.model.asked) != tt.asked {
 				t.Errorf("got error %q after %d turns, want %q after %d; output (-want +got):\n%s", got, len(h.model.asked), tt.err, tt.asked, diff)
 			}
 			for i, req := range h.model.asked {
-				if req.Attempt != i {
+				if tt.attempts == nil && req.Attempt != i || tt.attempts != nil && i < len(tt.attempts) && req.Attempt != tt.attempts[i] {
 					t.Errorf("turn %d was attempt %d", i, req.Attempt)
 				}
 			}

@@ -13,7 +13,8 @@ import (
 	"github.com/berth-run/berth/model"
 )
 
-// A Breaker says when an upstream that fails is left alone. Its failures are those
+// A Breaker says when a model of an upstream that fails is left alone, or all of them
+// when the upstream cannot be reached. Its failures are those
 // that another upstream would not have: it cannot be reached, answers 500 and the
 // like, falls silent, or breaks off.
 type Breaker struct {
@@ -27,6 +28,82 @@ const (
 	fewestSeen = 20          // questions that a share is counted of
 )
 
+// maxModels bounds the models of an upstream that have a breaker of their own. Clients
+// choose names where a pattern routes them.
+const maxModels = 256
+
+// circuits are the breakers of an upstream: one for each model, and one for all of
+// them, which counts only whether the upstream can be reached. A model that fails does
+// not keep the others from being asked.
+type circuits struct {
+	whole *breaker
+	make  func(model string) *breaker
+
+	mu     sync.Mutex
+	models map[string]*breaker
+}
+
+func newCircuits(b Breaker, log *slog.Logger) *circuits {
+	failed := func(err error) bool { return berth.ErrorCode(err) == berth.CodeUpstream }
+	return &circuits{
+		whole:  newBreaker(b, log, func(err error) bool { return errors.Is(err, model.ErrUnreachable) }),
+		make:   func(name string) *breaker { return newBreaker(b, log.With("model", name), failed) },
+		models: map[string]*breaker{},
+	}
+}
+
+// of returns the breaker of a model.
+func (c *circuits) of(name string) *breaker {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	b := c.models[name]
+	if b == nil {
+		if len(c.models) >= maxModels {
+			clear(c.models)
+		}
+		b = c.make(name)
+		c.models[name] = b
+	}
+	return b
+}
+
+// ready returns an error if no question about the model is let through.
+func (c *circuits) ready(name string) error {
+	if err := c.whole.ready(); err != nil {
+		return err
+	}
+	return c.of(name).ready()
+}
+
+// allow lets a question through, whose outcome must be reported; only the first report
+// counts.
+func (c *circuits) allow(name string) (report func(error), err error) {
+	whole, err := c.whole.allow()
+	if err != nil {
+		return nil, err
+	}
+	one, err := c.of(name).allow()
+	if err != nil {
+		whole(errLeft)
+		return nil, err
+	}
+	return func(err error) { whole(err); one(err) }, nil
+}
+
+// broke counts the failure of a question that had been reported as answered.
+func (c *circuits) broke(name string, err error) { c.of(name).broke(err) }
+
+// String returns the state of the circuit that lets the least through.
+func (c *circuits) String() string {
+	worst := c.whole.two.State()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, b := range c.models {
+		worst = max(worst, b.two.State()) // closed, half-open, open
+	}
+	return worst.String()
+}
+
 // A breaker is a circuit breaker.
 type breaker struct {
 	two  *gobreaker.TwoStepCircuitBreaker[struct{}]
@@ -34,7 +111,7 @@ type breaker struct {
 	till time.Time // it opened, and stays so
 }
 
-func newBreaker(b Breaker, log *slog.Logger) *breaker {
+func newBreaker(b Breaker, log *slog.Logger, failed func(error) bool) *breaker {
 	failures, share, open := uint32(max(0, cmp.Or(b.Failures, 5))), cmp.Or(b.Share, 0.5), cmp.Or(b.Open, 10*time.Second)
 	out := &breaker{}
 	out.two = gobreaker.NewTwoStepCircuitBreaker[struct{}](gobreaker.Settings{
@@ -42,7 +119,7 @@ func newBreaker(b Breaker, log *slog.Logger) *breaker {
 		ReadyToTrip: func(c gobreaker.Counts) bool {
 			return c.ConsecutiveFailures >= failures || c.Requests >= fewestSeen && float64(c.TotalFailures) >= share*float64(c.Requests)
 		},
-		IsSuccessful: func(err error) bool { return berth.ErrorCode(err) != berth.CodeUpstream },
+		IsSuccessful: func(err error) bool { return !failed(err) },
 		IsExcluded:   func(err error) bool { return errors.Is(err, errLeft) },
 		OnStateChange: func(_ string, from, to gobreaker.State) {
 			if to == gobreaker.StateOpen {
@@ -87,8 +164,6 @@ func (b *breaker) left() error {
 	b.mu.Lock()
 	rest := time.Until(b.till)
 	b.mu.Unlock()
-	err := berth.Errorf(berth.CodeUpstream, "The model's server has failed too often to be asked now.")
+	err := &berth.Error{Code: berth.CodeUpstream, Err: model.ErrNotAsked, Message: "The model's server has failed too often to be asked now."}
 	return model.WithRetryAfter(err, max(rest, time.Second))
 }
-
-func (b *breaker) String() string { return b.two.State().String() }

@@ -40,7 +40,7 @@ type Upstream struct {
 	opts    UpstreamOptions
 	keys    *ring
 	gate    *gate
-	breaker *breaker
+	breaker *circuits
 	count   counters
 }
 
@@ -62,7 +62,7 @@ func NewUpstream(opts UpstreamOptions) (*Upstream, error) {
 		opts.FirstToken = func(string, string, time.Duration) {}
 	}
 	opts.Log = opts.Log.With("upstream", opts.Name)
-	return &Upstream{opts: opts, keys: newRing(opts.Keys), gate: newGate(opts.Limits), breaker: newBreaker(opts.Breaker, opts.Log)}, nil
+	return &Upstream{opts: opts, keys: newRing(opts.Keys), gate: newGate(opts.Limits), breaker: newCircuits(opts.Breaker, opts.Log)}, nil
 }
 
 // ask asks the target's upstream. wait is false if the turn should rather go
@@ -73,7 +73,7 @@ func (t Target) ask(ctx context.Context, req *model.Request, wait bool, yield fu
 	asked := *req
 	asked.Model = cmp.Or(t.Model, req.Model)
 	asked.Items = u.unstamp(req.Items)
-	if err := u.breaker.ready(); err != nil {
+	if err := u.breaker.ready(asked.Model); err != nil {
 		return err
 	}
 	leave, err := u.gate.enter(ctx, &asked, wait)
@@ -151,7 +151,7 @@ var errLeft = errors.New("the asker left")
 
 // try asks with one key. An error is one that nobody has been told.
 func (u *Upstream) try(ctx context.Context, k *key, req *model.Request, yield func(model.Delta, error) bool) error {
-	report, err := u.breaker.allow()
+	report, err := u.breaker.allow(req.Model)
 	if err != nil {
 		return err
 	}
@@ -174,7 +174,7 @@ func (u *Upstream) try(ctx context.Context, k *key, req *model.Request, yield fu
 			if !begun {
 				return err
 			}
-			u.breaker.broke(err)
+			u.breaker.broke(req.Model, err)
 			yield(nil, err)
 			return nil
 		case !begun:

@@ -42,6 +42,9 @@ var failures = []conversation{
 	{name: "nobody is there", run: func(t *testing.T, h Harness) {
 		_, err := Ask(t, h.At(t, "http://127.0.0.1:1", 0), ask("hi"))
 		wantError(t, err, berth.CodeUpstream)
+		if !errors.Is(err, model.ErrUnreachable) {
+			t.Errorf("got %v, want model.ErrUnreachable in its chain", err)
+		}
 	}},
 	{name: "the caller gives up", run: func(t *testing.T, h Harness) {
 		p, double := h.Open(t, Always(Say(model.Text{Text: "a"}, Wait(nil))))

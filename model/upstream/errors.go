@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -63,7 +64,7 @@ type Complaint struct {
 }
 
 // failure turns what went wrong into what the caller may know.
-func (u *Upstream) failure(ctx, watched context.Context, model string, err error, explain func(*Refusal) Complaint) error {
+func (u *Upstream) failure(ctx, watched context.Context, name string, err error, explain func(*Refusal) Complaint) error {
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
@@ -74,11 +75,14 @@ func (u *Upstream) failure(ctx, watched context.Context, model string, err error
 		return err
 	}
 	if r, ok := errors.AsType[*Refusal](err); ok {
-		return u.Refused(r, explain, model)
+		return u.Refused(r, explain, name)
 	}
 	if e, ok := errors.AsType[*url.Error](err); ok {
-		return &berth.Error{Code: berth.CodeUpstream, Message: u.who() + " could not be reached.",
-			Err: errors.New(u.Show(e.Err.Error()))} // without the address
+		why := errors.New(u.Show(e.Err.Error())) // without the address
+		if dial, ok := errors.AsType[*net.OpError](e); ok && dial.Op == "dial" {
+			why = fmt.Errorf("%w: %w", model.ErrUnreachable, why)
+		}
+		return &berth.Error{Code: berth.CodeUpstream, Message: u.who() + " could not be reached.", Err: why}
 	}
 	return &berth.Error{Code: berth.CodeUpstream, Message: u.who() + " broke off its answer.", Err: errors.New(u.Show(err.Error()))}
 }
