@@ -2,9 +2,7 @@ package anthropic
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"iter"
 	"log/slog"
@@ -61,11 +59,8 @@ func (a *answer) Done() bool { return a.done }
 // Take appends what an event says.
 func (a *answer) Take(data []byte, out []model.Delta) ([]model.Delta, error) {
 	var ev event
-	if err := json.Unmarshal(data, &ev); err != nil {
-		if _, ok := errors.AsType[*json.UnmarshalTypeError](err); !ok {
-			return out, fmt.Errorf("an event is malformed: %w", err)
-		}
-		a.log.Debug("a field of an event has another type than documented", "err", err)
+	if err := upstream.Decode(data, &ev, &essential{}, a.log); err != nil {
+		return out, err
 	}
 	switch ev.Type {
 	case "message_start":

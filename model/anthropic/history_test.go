@@ -15,7 +15,7 @@ import (
 )
 
 func FuzzHistory(f *testing.F) {
-	double := modeltest.NewAnthropicHandler(modeltest.Always(modeltest.Say(model.Finish{Reason: model.FinishStop})))
+	double := modeltest.NewAnthropicHandler(modeltest.Always(modeltest.Say(model.Text{Text: "ok"}, model.Finish{Reason: model.FinishStop})))
 	p, err := anthropic.New(anthropic.Options{Options: upstream.Options{BaseURL: "http://double", HTTPClient: &http.Client{Transport: modeltest.Direct{Handler: double}}}})
 	if err != nil {
 		f.Fatal(err)

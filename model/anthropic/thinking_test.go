@@ -132,7 +132,7 @@ func TestThoughtsAlongAChain(t *testing.T) {
 	}
 	for i, tt := range tests {
 		t.Run(fmt.Sprint(i, tt.name), func(t *testing.T) {
-			p, double := open(t, modeltest.Play(think, modeltest.Say(model.Finish{Reason: model.FinishStop})))
+			p, double := open(t, modeltest.Play(think, modeltest.Say(model.Text{Text: "ok"}, model.Finish{Reason: model.FinishStop})))
 			req := &model.Request{Model: tt.name, Instructions: "Be brief.", Items: []berth.Item{user("hi")}, Tools: []berth.FunctionTool{{Name: "f"}},
 				Reasoning: berth.ReasoningConfig{Effort: &high}}
 			a, err := modeltest.Ask(t, p, req)

@@ -143,6 +143,23 @@ type event struct {
 	Usage usage `json:"usage"` // of message_delta; cumulative
 }
 
+// essential is what an event says.
+type essential struct {
+	Type         string `json:"type"`
+	Index        int    `json:"index"`
+	ContentBlock struct {
+		Type string `json:"type"`
+		Text string `json:"text"`
+		Name string `json:"name"`
+	} `json:"content_block"`
+	Delta struct {
+		Type        string `json:"type"`
+		Text        string `json:"text"`
+		PartialJSON string `json:"partial_json"`
+		StopReason  string `json:"stop_reason"`
+	} `json:"delta"`
+}
+
 type usage struct {
 	InputTokens   int `json:"input_tokens"` // neither read from the cache nor written to it
 	CacheCreation int `json:"cache_creation_input_tokens"`

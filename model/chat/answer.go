@@ -110,11 +110,8 @@ func (a *answer) Take(data []byte, out []model.Delta) ([]model.Delta, error) {
 		return out, nil
 	}
 	var c chunk
-	if err := json.Unmarshal(data, &c); err != nil {
-		if _, ok := errors.AsType[*json.UnmarshalTypeError](err); !ok {
-			return out, fmt.Errorf("a chunk is malformed: %w", err)
-		}
-		a.log.Debug("a field of a chunk has another type than documented", "err", err)
+	if err := upstream.Decode(data, &c, &essential{}, a.log); err != nil {
+		return out, err
 	}
 	if len(c.Error) > 0 && !bytes.Equal(c.Error, []byte("null")) {
 		return out, &upstream.Refusal{Body: data}

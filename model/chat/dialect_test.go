@@ -224,7 +224,7 @@ func TestOptions(t *testing.T) {
 func TestLog(t *testing.T) {
 	var out bytes.Buffer
 	double := modeltest.NewChatServer(t, modeltest.Play(
-		modeltest.Say(modeltest.Raw("data: {\"model\":7}\n\n"), model.Finish{Reason: "eos"}),
+		modeltest.Say(modeltest.Raw("data: {\"model\":7}\n\n"), model.Text{Text: "ok"}, model.Finish{Reason: "eos"}),
 		modeltest.Turn{Refusal: &modeltest.Refusal{Status: http.StatusUnauthorized, Message: "Incorrect API key provided: " + modeltest.Key}}))
 	p, err := chat.New(chat.Options{Options: upstream.Options{BaseURL: double.URL, APIKey: modeltest.Key,
 		Log: slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug}))}})

@@ -126,6 +126,23 @@ type choice struct {
 	Logprobs     *logprobs `json:"logprobs"`
 }
 
+// essential is what a chunk says.
+type essential struct {
+	Choices []struct {
+		Delta        *saying `json:"delta"`
+		Message      *saying `json:"message"`
+		FinishReason string  `json:"finish_reason"`
+	} `json:"choices"`
+}
+
+type saying struct {
+	Content   content `json:"content"`
+	ToolCalls []struct {
+		Function pieceBody `json:"function"`
+	} `json:"tool_calls"`
+	FunctionCall *pieceBody `json:"function_call"`
+}
+
 // words are what a chunk adds. Reasoning has two names, neither of them OpenAI's.
 type words struct {
 	Content          content    `json:"content"`

@@ -77,6 +77,21 @@ type chunk struct {
 	Error         json.RawMessage `json:"error"`
 }
 
+// essential is what a chunk says.
+type essential struct {
+	Candidates []struct {
+		Content struct {
+			Parts []struct {
+				Text         *string `json:"text"`
+				FunctionCall *struct {
+					Name string `json:"name"`
+				} `json:"functionCall"`
+			} `json:"parts"`
+		} `json:"content"`
+		FinishReason string `json:"finishReason"`
+	} `json:"candidates"`
+}
+
 type usage struct {
 	Prompt     int `json:"promptTokenCount"` // with those of the cache
 	Cached     int `json:"cachedContentTokenCount"`

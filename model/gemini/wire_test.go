@@ -336,7 +336,7 @@ type roundTrip func(*http.Request) (*http.Response, error)
 func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 func FuzzHistory(f *testing.F) {
-	double := modeltest.NewGeminiHandler(modeltest.Always(modeltest.Say(model.Finish{Reason: model.FinishStop})))
+	double := modeltest.NewGeminiHandler(modeltest.Always(modeltest.Say(model.Text{Text: "ok"}, model.Finish{Reason: model.FinishStop})))
 	p, err := gemini.New(gemini.Options{Options: upstream.Options{BaseURL: "http://double", HTTPClient: &http.Client{Transport: modeltest.Direct{Handler: double}}}})
 	if err != nil {
 		f.Fatal(err)

@@ -177,6 +177,8 @@ func (s *anthropicSpeaker) step(step Step) bool {
 		return s.write([]byte(step))
 	case Malformed:
 		return s.event("content_block_delta", []byte(`{"type":"content_block_delta","index":0,"delta":{`))
+	case Mistyped:
+		return s.event("content_block_delta", []byte(`{"type":"content_block_delta","index":0,"usage":7,"delta":{"type":"text_delta","text":5}}`))
 	case Fault:
 		kind := step.Code
 		if kind == "" {

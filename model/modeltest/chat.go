@@ -183,6 +183,8 @@ func (s *chatSpeaker) step(step Step) bool {
 		return s.write([]byte(step))
 	case Malformed:
 		return s.event("", []byte(`{"id":"chatcmpl-double","choices":[{`))
+	case Mistyped:
+		return s.event("", []byte(`{"id":"chatcmpl-double","model":7,"choices":[{"index":"zero","delta":{"content":5}}]}`))
 	case Fault:
 		return s.event("", chatError(step.Code, step.Message))
 	case Cut:

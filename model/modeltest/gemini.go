@@ -173,6 +173,8 @@ func (s *geminiSpeaker) step(step Step) bool {
 		return s.write([]byte(step))
 	case Malformed:
 		return s.event("", []byte(`{"candidates":[{"content":{`))
+	case Mistyped:
+		return s.event("", []byte(`{"usageMetadata":7,"candidates":[{"content":{"parts":[{"text":5}]}}]}`))
 	case Fault:
 		return s.event("", geminiError(http.StatusInternalServerError, step.Code, step.Message))
 	case Cut:

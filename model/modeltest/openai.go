@@ -160,6 +160,8 @@ func (s *responsesSpeaker) step(step Step) bool {
 		return s.write([]byte(step))
 	case Malformed:
 		return s.event("response.output_text.delta", []byte(`{"type":"response.output_text.delta","delta":`))
+	case Mistyped:
+		return s.event("response.output_text.delta", []byte(`{"type":"response.output_text.delta","output_index":0,"logprobs":7,"delta":5}`))
 	case Fault:
 		code := step.Code
 		if code == "" {

@@ -23,7 +23,7 @@ type Turn struct {
 }
 
 // A Step is a model.Delta, which the double says in its vendor's words, or one of
-// Wait, Raw, Malformed, Fault and Cut. An answer without a model.Finish ends
+// Wait, Raw, Malformed, Mistyped, Fault and Cut. An answer without a model.Finish ends
 // without the vendor's end mark.
 type Step any
 
@@ -36,6 +36,10 @@ type (
 
 	// Malformed is an event that cannot be read.
 	Malformed struct{}
+
+	// Mistyped is an event that says something in a field of another type than the
+	// vendor documents, beside others that do not matter.
+	Mistyped struct{}
 
 	// Fault is an error in the middle of the answer, in the vendor's form.
 	Fault struct {

@@ -38,6 +38,23 @@ var failures = []conversation{
 	{name: "the connection breaks", run: breaking(Cut{})},
 	{name: "the answer ends without an end", run: breaking()},
 	{name: "an event is malformed", run: breaking(Malformed{})},
+	{name: "an event of wrong types", run: breaking(Mistyped{}, stop)},
+	{name: "nothing but an event of wrong types", run: func(t *testing.T, h Harness) {
+		p, _ := h.Open(t, Always(Say(Mistyped{}, stop)))
+		_, err := Ask(t, p, ask("hi"))
+		wantError(t, err, berth.CodeUpstream)
+	}},
+	{name: "an answer that says nothing", run: func(t *testing.T, h Harness) {
+		p, _ := h.Open(t, Always(Say(model.Finish{Reason: model.FinishStop})))
+		a, err := Ask(t, p, ask("hi"))
+		if err == nil && a.Finish.Usage.OutputTokens > 0 {
+			t.Skip("the vendor counts the tokens of an answer before it says anything")
+		}
+		wantError(t, err, berth.CodeUpstream)
+		if !strings.Contains(err.Error(), "empty answer") {
+			t.Errorf("got %v", err)
+		}
+	}},
 	{name: "an error in the middle", run: breaking(Fault{Message: "the GPU fell off"})},
 	{name: "nobody is there", run: func(t *testing.T, h Harness) {
 		_, err := Ask(t, h.At(t, "http://127.0.0.1:1", 0), ask("hi"))

@@ -41,6 +41,12 @@ type response struct {
 	Error json.RawMessage `json:"error"`
 }
 
+// essential is what an event says, beside its item or delta.
+type essential struct {
+	Type        string `json:"type"`
+	OutputIndex int    `json:"output_index"`
+}
+
 // An answer is what the model says in one turn, as it comes in.
 type answer struct {
 	log *slog.Logger
@@ -88,11 +94,8 @@ func (a *answer) Take(data []byte, out []model.Delta) ([]model.Delta, error) {
 		return out, nil
 	}
 	var ev event
-	if err := json.Unmarshal(data, &ev); err != nil {
-		if _, ok := errors.AsType[*json.UnmarshalTypeError](err); !ok {
-			return out, fmt.Errorf("an event is malformed: %w", err)
-		}
-		a.log.Debug("a field of an event has another type than documented", "err", err)
+	if err := upstream.Decode(data, &ev, &essential{}, a.log); err != nil {
+		return out, err
 	}
 	if ev.Response != nil && ev.Response.Model != "" {
 		a.model = ev.Response.Model
@@ -100,15 +103,15 @@ func (a *answer) Take(data []byte, out []model.Delta) ([]model.Delta, error) {
 	var it berth.Item
 	switch ev.Type {
 	case "response.output_item.added":
-		if it.UnmarshalJSON(ev.Item) == nil {
-			out = a.begin(ev.OutputIndex, it, out)
+		if err := it.UnmarshalJSON(ev.Item); err != nil {
+			return out, fmt.Errorf("%s: %w", ev.Type, err)
 		}
-		return out, nil
+		return a.begin(ev.OutputIndex, it, out)
 	case "response.output_item.done":
-		if it.UnmarshalJSON(ev.Item) == nil {
-			out = a.end(ev.OutputIndex, it, out)
+		if err := it.UnmarshalJSON(ev.Item); err != nil {
+			return out, fmt.Errorf("%s: %w", ev.Type, err)
 		}
-		return out, nil
+		return a.end(ev.OutputIndex, it, out), nil
 	case "response.completed", "response.incomplete":
 		return out, a.over(&ev)
 	case "response.failed":
@@ -120,7 +123,7 @@ func (a *answer) Take(data []byte, out []model.Delta) ([]model.Delta, error) {
 	case "error":
 		return out, &upstream.Refusal{Body: bytes.Clone(data)}
 	}
-	return a.more(&ev, out), nil
+	return a.more(&ev, out)
 }
 
 func orNull(raw []byte) []byte {
@@ -131,7 +134,7 @@ func orNull(raw []byte) []byte {
 }
 
 // begin opens an item.
-func (a *answer) begin(index int, it berth.Item, out []model.Delta) []model.Delta {
+func (a *answer) begin(index int, it berth.Item, out []model.Delta) ([]model.Delta, error) {
 	item := &openItem{}
 	a.open[index] = item
 	switch it.Type() {
@@ -142,33 +145,48 @@ func (a *answer) begin(index int, it berth.Item, out []model.Delta) []model.Delt
 		}
 	case berth.ItemFunctionCall:
 		var c berth.FunctionCall
-		if it.Decode(&c) != nil || c.Name == "" {
-			delete(a.open, index)
-			return out
+		if err := it.Decode(&c); err != nil {
+			return out, fmt.Errorf("a function call does not fit the dialect: %w", err)
+		}
+		if c.Name == "" {
+			return out, errors.New("the upstream called a function without naming it")
 		}
 		item.call = a.calls
 		a.calls++
 		item.told = c.Arguments != ""
-		return append(out, model.Call{Index: item.call, ID: a.ids.For(c.CallID), Name: c.Name, Arguments: c.Arguments})
+		return append(out, model.Call{Index: item.call, ID: a.ids.For(c.CallID), Name: c.Name, Arguments: c.Arguments}), nil
 	}
-	return out
+	return out, nil
 }
 
+// saying are the events that say more of an item.
+var saying = map[string]bool{"response.output_text.delta": true, "response.refusal.delta": true, "response.reasoning_summary_text.delta": true,
+	"response.reasoning_text.delta": true, "response.function_call_arguments.delta": true}
+
 // more appends what is added to an open item.
-func (a *answer) more(ev *event, out []model.Delta) []model.Delta {
+func (a *answer) more(ev *event, out []model.Delta) ([]model.Delta, error) {
 	item := a.open[ev.OutputIndex]
+	if item == nil && saying[ev.Type] {
+		return out, fmt.Errorf("%s: there is no item at %d", ev.Type, ev.OutputIndex)
+	}
 	if item == nil {
-		return out
+		return out, nil
 	}
 	if ev.Type == "response.reasoning_summary_part.added" {
 		if ev.SummaryIndex > 0 {
 			out = append(out, model.Thought{Text: "\n\n", Summary: true})
 		}
-		return out
+		return out, nil
+	}
+	if !saying[ev.Type] {
+		return out, nil
 	}
 	var delta string
-	if json.Unmarshal(ev.Delta, &delta) != nil || delta == "" && len(ev.Logprobs) == 0 {
-		return out
+	if err := json.Unmarshal(ev.Delta, &delta); err != nil {
+		return out, fmt.Errorf("%s: %w", ev.Type, err)
+	}
+	if delta == "" && len(ev.Logprobs) == 0 {
+		return out, nil
 	}
 	told := len(out)
 	switch ev.Type {
@@ -187,7 +205,7 @@ func (a *answer) more(ev *event, out []model.Delta) []model.Delta {
 		out = append(out, model.Call{Index: item.call, Arguments: delta})
 	}
 	item.told = item.told || len(out) > told
-	return out
+	return out, nil
 }
 
 // end closes an item: what its pieces do not say, it says itself.

@@ -91,9 +91,8 @@ func TestStreams(t *testing.T) {
 		{"a call in pieces", call("", `function_call_arguments.delta|"output_index":0,"delta":"{"`, `function_call_arguments.delta|"output_index":0,"delta":"}"`), []string{"0 c1 f ", "0   {", "0   }", finish}},
 		{"a call whole at its end", call(""), []string{"0 c1 f ", "0   {}", finish}},
 		{"a call whole at its beginning", call("{}"), []string{"0 c1 f {}", finish}},
-		{"a call without a name", []string{created, `output_item.added|"output_index":0,"item":{"type":"function_call"}`, `function_call_arguments.delta|"output_index":0,"delta":"{"`, over}, []string{finish}},
-		{"events about nothing", []string{created, `output_text.delta|"output_index":3,"delta":"a"`, `output_item.added|"item":null`, `output_item.done|"item":7`, `weather`, over}, []string{finish}},
-		{"fields of other types", []string{created, message, `output_text.delta|"output_index":0,"delta":{},"logprobs":7`, `output_text.delta|"output_index":0,"delta":"a","sequence_number":"x"`, over}, []string{"text a", finish}},
+		{"events about nothing", []string{created, `weather`, `weather|"output_index":3,"delta":7`, over}, []string{finish}},
+		{"fields of other types", []string{created, message, `output_text.delta|"output_index":0,"delta":"a","sequence_number":"x","logprobs":7`, over}, []string{"text a", finish}},
 		{"the bound", []string{created, `incomplete|"response":{"incomplete_details":{"reason":"max_output_tokens"}}`}, []string{"finish length m-1 0"}},
 		{"a filter", []string{created, `incomplete|"response":{"incomplete_details":{"reason":"content_filter"}}`}, []string{"finish content_filter m-1 0"}},
 		{"nothing is read after the end", []string{created, over, message, `output_text.delta|"output_index":0,"delta":"late"`}, []string{finish}},
@@ -114,6 +113,24 @@ func TestStreams(t *testing.T) {
 	for _, broken := range []string{"", stream(created), "data: [DONE]\n\n", "data: x\n\n", stream(created, message, `output_text.delta|"output_index":0,"delta":"a"`) + "data: {", "<html>"} {
 		if got, err := told(t, strings.NewReader(broken)); err == nil {
 			t.Errorf("%q: got %v, want an error", broken, got)
+		}
+	}
+}
+
+// What an event says in a form that is not the dialect's is not dropped.
+func TestMisfits(t *testing.T) {
+	const created, message, over = `created|"response":{"model":"m-1"}`, `output_item.added|"output_index":0,"item":{"type":"message"}`, `completed|"response":{}`
+	for name, events := range map[string][]string{
+		"a call without a name":       {created, `output_item.added|"output_index":0,"item":{"type":"function_call"}`, over},
+		"a delta of no item":          {created, `output_text.delta|"output_index":3,"delta":"a"`, over},
+		"an item that is null":        {created, `output_item.added|"item":null`, over},
+		"an item that is a number":    {created, message, `output_item.done|"item":7`, over},
+		"a delta that is an object":   {created, message, `output_text.delta|"output_index":0,"delta":{},"logprobs":7`, over},
+		"an index that is a word":     {created, message, `output_text.delta|"output_index":"zero","delta":"a"`, over},
+		"arguments that are a number": {created, `output_item.added|"output_index":0,"item":{"type":"function_call","name":"f"}`, `function_call_arguments.delta|"output_index":0,"delta":1`, over},
+	} {
+		if got, err := told(t, strings.NewReader(stream(events...))); err == nil {
+			t.Errorf("%s: got %q", name, got)
 		}
 	}
 }

@@ -287,7 +287,7 @@ func TestModels(t *testing.T) {
 }
 
 func FuzzHistory(f *testing.F) {
-	double := modeltest.NewOpenAIHandler(modeltest.Always(modeltest.Say(model.Finish{Reason: model.FinishStop})))
+	double := modeltest.NewOpenAIHandler(modeltest.Always(modeltest.Say(model.Text{Text: "ok"}, model.Finish{Reason: model.FinishStop})))
 	p, err := openai.New(openai.Options{Options: upstream.Options{BaseURL: "http://double/v1", HTTPClient: &http.Client{Transport: modeltest.Direct{Handler: double}}}})
 	if err != nil {
 		f.Fatal(err)

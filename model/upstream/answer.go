@@ -1,6 +1,9 @@
 package upstream
 
 import (
+	"encoding/json"
+	"errors"
+	"fmt"
 	"io"
 	"iter"
 	"log/slog"
@@ -20,6 +23,24 @@ type Answer interface {
 	Ended() bool
 	// Done reports whether nothing follows that is worth waiting for.
 	Done() bool
+}
+
+// Decode reads an event into v. Fields of another type than documented are tolerated,
+// because servers differ, but not those of essential, which are what the answer says:
+// a new value of the same form that has only these.
+func Decode(data []byte, v, essential any, log *slog.Logger) error {
+	err := json.Unmarshal(data, v)
+	if err == nil {
+		return nil
+	}
+	if _, ok := errors.AsType[*json.UnmarshalTypeError](err); !ok {
+		return fmt.Errorf("an event is malformed: %w", err)
+	}
+	if err := json.Unmarshal(data, essential); err != nil {
+		return fmt.Errorf("an event does not fit the dialect: %w", err)
+	}
+	log.Debug("a field of an event has another type than documented", "err", err)
+	return nil
 }
 
 // Read yields what an answer says, and its Finish or an error. The events are those

@@ -84,6 +84,9 @@ func (u *Upstream) failure(ctx, watched context.Context, name string, err error,
 		}
 		return &berth.Error{Code: berth.CodeUpstream, Message: u.who() + " could not be reached.", Err: why}
 	}
+	if errors.Is(err, errEmpty) {
+		return &berth.Error{Code: berth.CodeUpstream, Message: u.who() + " gave an empty answer.", Err: err}
+	}
 	return &berth.Error{Code: berth.CodeUpstream, Message: u.who() + " broke off its answer.", Err: errors.New(u.Show(err.Error()))}
 }
 

@@ -98,6 +98,10 @@ func stay(req *http.Request, via []*http.Request) error {
 	return nil
 }
 
+// errEmpty is what is wrong with an answer that says nothing, gives no reason for it, and
+// counts no tokens. A model may choose to add nothing, but its vendor counts that.
+var errEmpty = errors.New("the answer is empty")
+
 // A Question is one request to a vendor.
 type Question struct {
 	Model string // for errors
@@ -130,11 +134,17 @@ func (u *Upstream) Ask(ctx context.Context, q Question) iter.Seq2[model.Delta, e
 			return
 		}
 		w.watch(res.Body)
+		said := false
 		for d, err := range q.Read(w) {
+			finish, over := d.(model.Finish)
+			if err == nil && over && !said && finish.Reason == model.FinishStop && finish.Usage.OutputTokens == 0 {
+				err = errEmpty
+			}
 			if err != nil {
 				fail(err)
 				return
 			}
+			said = said || !over
 			if !yield(d, nil) {
 				return
 			}
