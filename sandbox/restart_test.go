@@ -421,3 +421,29 @@ func TestStartRecordIsSealed(t *testing.T) {
 		t.Error("its start record outlives it")
 	}
 }
+
+// An engine may finish what a dead server asked of it after the next one has removed what
+// was there. Such a sandbox is removed too.
+func TestCrashDuringStartFinishedLate(t *testing.T) {
+	c := newCrasher(newHouse(t))
+	c.uploads["file-1"] = upload{"a.txt", "hello "}
+	c.stopAt("before create")
+	id := c.create(CreateRequest{MemoryLimit: "4g", FileIDs: []berth.FileID{"file-1"}, Env: []string{"COLOUR=blue"}}).ID
+	c.die()
+	var late sync.Once
+	c.driver.mu.Lock()
+	c.driver.done = func(_ context.Context, op, _ string) {
+		if op != "destroy" {
+			return
+		}
+		late.Do(func() {
+			c.driver.mu.Lock()
+			defer c.driver.mu.Unlock()
+			c.driver.boxes[string(id)] = &box{spec: driver.Spec{ID: string(id)}, state: driver.StateCreated, dir: t.TempDir()}
+		})
+	}
+	c.driver.mu.Unlock()
+	c.start()
+	c.wantStarted(id, "hello ")
+	c.driver.until(1)
+}
