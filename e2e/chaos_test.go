@@ -124,10 +124,13 @@ func runChaos(t *testing.T, sc scarcity, kills int, random *rand.Rand) {
 			s.launch()
 		}
 		s.waitUntil("the server answers again", func() bool { return s.healthy() || ctx.Err() != nil })
+		if killed%10 == 0 {
+			t.Logf("%d kills; %v", killed, done)
+		}
 	}
 	close(stop)
 	work.Wait()
-	t.Logf("%d kills; %v; %d requests repeated, %d of them as asked for", killed, done.counts, client.repeats.Load(), client.refused.Load())
+	t.Logf("%d kills; %v; %d requests repeated, %d of them as asked for", killed, done, client.repeats.Load(), client.refused.Load())
 	for _, kind := range []string{"responses in chains", "containers begun", "files uploaded", "copies of containers", "messages in conversations"} {
 		if done.counts[kind] == 0 && !t.Failed() {
 			t.Errorf("no %s: the load did not get anywhere", kind)

@@ -33,6 +33,12 @@ func (t *tally) add(kind string) {
 	t.counts[kind]++
 }
 
+func (t *tally) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return fmt.Sprint(t.counts)
+}
+
 func (w *worker) stopped() bool {
 	select {
 	case <-w.stop:
