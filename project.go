@@ -30,12 +30,12 @@ const (
 // Limits are what a project may use. One that is nil is somebody else's to say; one
 // that is negative is no limit.
 type Limits struct {
-	RequestsPerMinute *int64 `json:"requests_per_minute,omitempty"` // for responses
+	RequestsPerMinute *int64 `json:"requests_per_minute,omitempty"` // for responses; and as many others that change something
 	TokensPerMinute   *int64 `json:"tokens_per_minute,omitempty"`   // of models, in and out
 	Responses         *int64 `json:"responses,omitempty"`           // in progress at once
 	Containers        *int64 `json:"containers,omitempty"`          // running at once
 	ContainerMinutes  *int64 `json:"container_minutes,omitempty"`   // of all containers in a day, UTC
-	StorageBytes      *int64 `json:"storage_bytes,omitempty"`       // of uploaded files, snapshots and volumes
+	StorageBytes      *int64 `json:"storage_bytes,omitempty"`       // of all that is stored: responses, conversations, files, snapshots, volumes …
 	Snapshots         *int64 `json:"snapshots,omitempty"`           // kept at once
 
 	// Templates are the names, or patterns of them as in path.Match, and the digests

@@ -59,6 +59,11 @@ func (s *server) readBody(w http.ResponseWriter, r *http.Request, limit int64) (
 	if err != nil {
 		return nil, bodyError(err)
 	}
+	if ok && size < 0 { // it was not known before
+		if err := x.room(r.Context(), int64(len(body))); err != nil {
+			return nil, err
+		}
+	}
 	return body, nil
 }
 

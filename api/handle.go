@@ -115,6 +115,12 @@ func (s *server) answer(w http.ResponseWriter, r *http.Request, h handler) {
 	defer x.bodies.Close()
 	defer func() { x.decoding.Close() }() // another one may have it by then
 	r = r.WithContext(ration.With(r.Context(), held))
+	if err == nil {
+		var release func()
+		if release, err = s.reserve(x, r, caller); err == nil {
+			defer release()
+		}
+	}
 	switch {
 	case err != nil:
 	case strings.HasPrefix(r.Pattern, "POST ") && r.Header.Get(idempotencyKey) != "":
@@ -173,6 +179,8 @@ type exchange struct {
 
 	bodies, decoding *ration.Account // of its body, and of what is made of that
 	body             []byte          // that has been read and not decoded; nil if none
+
+	room func(ctx context.Context, bytes int64) error // reserves more of the project's storage
 
 	observer Observer
 	closed   func() // tells it that an answer which lasts has ended; may be nil

@@ -21,7 +21,7 @@ func limited(t *testing.T, limits map[berth.ProjectID]berth.Limits) *house {
 	t.Helper()
 	return newHouse(t, func(o *api.Options) {
 		st := o.Objects.(store.Store)
-		q := quota.New(quota.Options{Objects: st, Files: st, Usages: st, Limits: limits})
+		q := quota.New(quota.Options{Objects: st, Files: st, Bodies: st, Usages: st, Limits: limits})
 		o.Quota, o.Files.Quota = q, q.Store
 		o.Engine.Quota = q
 	})

@@ -96,6 +96,13 @@ func (t *turn) answer() error {
 	if t.frame.err != nil {
 		return t.frame.err
 	}
+	if t.server.Quota != nil {
+		release, err := t.server.Quota.Reserve(t.ctx, caller.Project, t.frame.size)
+		if err != nil {
+			return err
+		}
+		defer release()
+	}
 	// With this the run of a client that has left is cancelled, and what is not to
 	// be stored is removed.
 	ctx, cancel := context.WithCancel(t.ctx)

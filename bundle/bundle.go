@@ -98,9 +98,12 @@ type Options struct {
 	Snapshots  *snapshot.Library // nil: containers are left out
 	Files      *files.Service
 	Templates  func(ctx context.Context, p berth.ProjectID, digest string) bool // whether a project's containers can start from it here
-	Decoding   *ration.Pool                                                     // what is made of bundles; nil is no bound
-	SpoolDir   string                                                           // for what must be whole before it is passed on; default os.TempDir()
-	Version    string                                                           // of this server
+	// Quota returns an error for the client if a project may not store so many more
+	// bytes; nil is no bound.
+	Quota    func(ctx context.Context, p berth.ProjectID, bytes int64) error
+	Decoding *ration.Pool // what is made of bundles; nil is no bound
+	SpoolDir string       // for what must be whole before it is passed on; default os.TempDir()
+	Version  string       // of this server
 }
 
 // A Carrier writes and reads bundles. It is safe for concurrent use. Errors that a

@@ -136,6 +136,11 @@ func (m *reading) readManifest() error {
 			return invalid("its responses have more than %d bytes", int64(maxDocuments))
 		}
 	}
+	if quota := m.carrier.opts.Quota; quota != nil {
+		if err := quota(m.ctx, m.project, all); err != nil {
+			return err
+		}
+	}
 	if m.manifest.Container != nil {
 		return m.manifest.Container.check()
 	}

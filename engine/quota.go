@@ -13,6 +13,8 @@ type Quota interface {
 	// Begin books a response that is thought to need so many tokens, or returns an
 	// error for the client. end must be called, with how many it did need.
 	Begin(ctx context.Context, p berth.ProjectID, tokens int) (end func(used int), err error)
+	// Full returns an error for the client if the project may store nothing more.
+	Full(ctx context.Context, p berth.ProjectID) error
 	// Resume books one that a former life of the server has begun.
 	Resume(p berth.ProjectID) (end func(used int))
 }
@@ -23,7 +25,8 @@ type noQuota struct{}
 func (noQuota) Begin(context.Context, berth.ProjectID, int) (func(int), error) {
 	return func(int) {}, nil
 }
-func (noQuota) Resume(berth.ProjectID) func(int) { return func(int) {} }
+func (noQuota) Full(context.Context, berth.ProjectID) error { return nil }
+func (noQuota) Resume(berth.ProjectID) func(int)            { return func(int) {} }
 
 // book books what a request is thought to need before any work is done for it: its
 // own text at four bytes a token, and all that may be said.
@@ -62,4 +65,15 @@ func turnsOf(f model.Finish) []berth.UpstreamUsage {
 		return nil
 	}
 	return []berth.UpstreamUsage{{Upstream: f.Origin.Upstream, Model: f.Origin.Model, Turns: 1, Usage: f.Usage, Cost: f.Cost}}
+}
+
+// fullEvery is after how many bytes of an answer a run checks whether its project may
+// store more.
+const fullEvery = 256 << 10
+
+// full returns an error if the run's project may store nothing more. The run then ends:
+// its last event is stored nevertheless.
+func (r *run) full(ctx context.Context) error {
+	r.storedAt = r.said
+	return r.engine.Quota.Full(ctx, r.record.Project)
 }

@@ -34,6 +34,8 @@ func (l *ledger) Begin(_ context.Context, p berth.ProjectID, tokens int) (func(i
 	return func(used int) { l.write("end %d", used) }, l.refuse
 }
 
+func (l *ledger) Full(context.Context, berth.ProjectID) error { return nil }
+
 func (l *ledger) Resume(p berth.ProjectID) func(int) {
 	l.write("resume %s", p)
 	return func(used int) { l.write("end %d", used) }

@@ -45,6 +45,8 @@ type run struct {
 	refused     int         // turns in a row that brought nothing else
 	speech      *speech     // of the present turn; nil before the first
 
+	storedAt int64 // what was said when full was last called
+
 	booked  func(tokens int) // tells the quota that the run has ended
 	clients *clients         // nil if the run needs none
 	cancel  context.CancelCauseFunc
@@ -163,6 +165,9 @@ func (r *run) turns(ctx context.Context) (err error) {
 			})
 		}
 		if over, err := r.checked(ctx); over || err != nil {
+			return err
+		}
+		if err := r.full(ctx); err != nil {
 			return err
 		}
 		body := r.writer.Body()

@@ -67,6 +67,11 @@ func (s *speech) listen(ctx context.Context, req *model.Request) (model.Finish, 
 			s.run.log().Warn("ended an answer that is too long", "bytes", s.run.said, "items", s.next)
 			return model.Finish{Reason: model.FinishLength, Origin: s.run.origin}, nil
 		}
+		if s.run.said-s.run.storedAt > fullEvery {
+			if err := s.run.full(ctx); err != nil {
+				return model.Finish{}, broken{err}
+			}
+		}
 		if err := s.tell(ctx, delta); err != nil {
 			return model.Finish{}, broken{err}
 		}

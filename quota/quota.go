@@ -27,6 +27,9 @@ type Options struct {
 	Objects store.Objects
 	Files   store.Files
 	Usages  store.Usages
+	Bodies  interface { // what the store keeps beside files, such as store.Projects; default nothing
+		StoredBytes(ctx context.Context, p berth.ProjectID) (int64, error)
+	}
 
 	// Limits of projects whose own record does not say; those of "" are for the
 	// projects that are not named.
@@ -49,8 +52,10 @@ type bounded struct {
 	archived  bool
 	limits    berth.Limits
 	requests  bucket
+	writes    bucket // requests that ask no model
 	tokens    bucket
 	responses int64
+	pending   int64 // bytes of requests that are being answered
 }
 
 // New returns a quota.
@@ -99,10 +104,11 @@ func (q *Quota) Check(ctx context.Context, id berth.ProjectID) error {
 	return nil
 }
 
-// Begin books a response that is thought to need so many tokens. end says that it
+// Begin books a response that is thought to need so many tokens, if the project may
+// store anything. end says that it
 // has ended, and what it did need; it must be called once.
 func (q *Quota) Begin(ctx context.Context, id berth.ProjectID, tokens int) (end func(used int), err error) {
-	p, err := q.project(ctx, id)
+	p, err := q.room(ctx, id, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -226,27 +232,83 @@ func (q *Quota) Containers(ctx context.Context, id berth.ProjectID) (most int, e
 	return int(min(n, math.MaxInt32)), nil
 }
 
-// Store returns an error if the project may not store so many more bytes. Who asks
-// on behalf of several at once must not let them come between the answer and the
-// deed.
+// Store returns an error if the project may not store so many more bytes. A caller
+// that asks on behalf of several at once must not let them come between the answer and
+// the deed.
 func (q *Quota) Store(ctx context.Context, id berth.ProjectID, bytes int64) error {
+	_, err := q.room(ctx, id, bytes)
+	return err
+}
+
+// Full returns an error if the project may store nothing more.
+func (q *Quota) Full(ctx context.Context, id berth.ProjectID) error { return q.Store(ctx, id, 0) }
+
+// Reserve is Store for bytes that are about to be stored: until release is called,
+// they count as if they were. release must be called once.
+func (q *Quota) Reserve(ctx context.Context, id berth.ProjectID, bytes int64) (release func(), err error) {
+	p, err := q.room(ctx, id, bytes)
+	if err != nil {
+		return nil, err
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	p.pending += bytes
+	return func() {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		p.pending -= bytes
+	}, nil
+}
+
+func (q *Quota) room(ctx context.Context, id berth.ProjectID, bytes int64) (*bounded, error) {
 	p, err := q.project(ctx, id)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	q.mu.Lock()
 	n, limited := bound(p.limits.StorageBytes)
 	q.mu.Unlock()
 	if !limited {
-		return nil
+		return p, nil
 	}
 	stored, err := q.opts.Files.FileBytes(ctx, id)
 	if err != nil {
+		return nil, fmt.Errorf("sum the files of %s: %w", id, err)
+	}
+	if q.opts.Bodies != nil {
+		bodies, err := q.opts.Bodies.StoredBytes(ctx, id)
+		if err != nil {
+			return nil, fmt.Errorf("sum the bodies of %s: %w", id, err)
+		}
+		stored += bodies
+	}
+	q.mu.Lock()
+	stored += p.pending
+	q.mu.Unlock()
+	if bytes > n-stored || stored >= n {
+		return nil, insufficient(0, "Project %s may store %d bytes, and has stored %d. Delete responses, conversations, files or others that are not needed.", id, n, stored)
+	}
+	return p, nil
+}
+
+// Write books a request that changes something and asks no model. Such requests have
+// the same limit as those that do, and do not count as them.
+func (q *Quota) Write(ctx context.Context, id berth.ProjectID) error {
+	p, err := q.project(ctx, id)
+	if err != nil {
 		return err
 	}
-	if bytes > n-stored || stored >= n {
-		return insufficient(0, "Project %s may store %d bytes of files, and has stored %d.", id, n, stored)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	n, limited := bound(p.limits.RequestsPerMinute)
+	p.writes.fill(size(p.limits.RequestsPerMinute), time.Now())
+	if !limited {
+		return nil
 	}
+	if wait := p.writes.wait(1); wait > 0 {
+		return again(exceeded("requests", id, "other requests per min (RPM)", n, p.writes.used(), 1), wait)
+	}
+	p.writes.use(1)
 	return nil
 }
 

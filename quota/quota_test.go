@@ -262,7 +262,7 @@ func TestContainersAndStorage(t *testing.T) {
 			t.Errorf("%d bytes for %s: got %v", tt.bytes, tt.project, err)
 		}
 		if !tt.ok {
-			wantError(t, err, "insufficient_quota", "insufficient_quota", "may store 100 bytes of files, and has stored 60.", -1)
+			wantError(t, err, "insufficient_quota", "insufficient_quota", "may store 100 bytes, and has stored 60.", -1)
 		}
 	}
 	if _, err := project.SetLimits(ctx, db, "proj_b", berth.Limits{StorageBytes: number(5)}); err != nil {

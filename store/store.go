@@ -303,6 +303,10 @@ type Projects interface {
 	// ProjectObjects returns the keys of up to limit objects, of all kinds, that belong
 	// to no other.
 	ProjectObjects(ctx context.Context, p berth.ProjectID, limit int) ([]ObjectKey, error)
+	// StoredBytes returns how much the store keeps for the project: all bodies of
+	// responses, objects, containers and files, with something for each row. The
+	// content of files is not in it.
+	StoredBytes(ctx context.Context, p berth.ProjectID) (int64, error)
 }
 
 // A UsageKind says what was used.

@@ -15,12 +15,12 @@ import (
 // LimitsConfig are what a project may use: numbers, or sizes such as 10g, or none
 // for no limit. Those left out are as for all projects, where the default is none.
 type LimitsConfig struct {
-	RequestsPerMinute *Amount `yaml:"requests_per_minute"` // for responses
+	RequestsPerMinute *Amount `yaml:"requests_per_minute"` // for responses; and as many others that change something
 	TokensPerMinute   *Amount `yaml:"tokens_per_minute"`   // of models, in and out
 	Responses         *Amount `yaml:"responses"`           // in progress at once
 	Containers        *Amount `yaml:"containers"`          // running at once
 	ContainerMinutes  *Amount `yaml:"container_minutes"`   // of all its containers in a day (UTC)
-	Storage           *Amount `yaml:"storage"`             // bytes of uploaded files, snapshots and volumes
+	Storage           *Amount `yaml:"storage"`             // bytes of all that is stored: responses, conversations, files, snapshots, volumes …
 	Snapshots         *Amount `yaml:"snapshots"`           // kept at once
 
 	// Templates that containers may name beside the default one: names, patterns of
@@ -84,7 +84,7 @@ var limitFlags = []limitFlag{
 	{"responses", "responses in progress at once", func(c *LimitsConfig) **Amount { return &c.Responses }},
 	{"containers", "containers running at once", func(c *LimitsConfig) **Amount { return &c.Containers }},
 	{"container-minutes", "minutes of all containers in a day (UTC)", func(c *LimitsConfig) **Amount { return &c.ContainerMinutes }},
-	{"storage", "bytes of uploaded files, snapshots and volumes, such as 10g", func(c *LimitsConfig) **Amount { return &c.Storage }},
+	{"storage", "bytes of all that is stored: responses, conversations, files, snapshots, volumes; such as 10g", func(c *LimitsConfig) **Amount { return &c.Storage }},
 	{"snapshots", "snapshots kept at once", func(c *LimitsConfig) **Amount { return &c.Snapshots }},
 }
 

@@ -124,7 +124,7 @@ func newServer(ctx context.Context, state string, config *Config, log *slog.Logg
 	if err != nil {
 		return s, err
 	}
-	quotas = quota.New(quota.Options{Objects: db, Files: stored{db, snapshots.Library, volumes}, Usages: db, Limits: config.limits()})
+	quotas = quota.New(quota.Options{Objects: db, Files: stored{db, snapshots.Library, volumes}, Bodies: db, Usages: db, Limits: config.limits()})
 	uploads := files.New(db, bucket)
 	uploads.Quota, uploads.Audit, uploads.Log = within(space, diskspace.Files, quotas.Store), record, log
 	if err := uploads.Sweep(ctx, log); err != nil {
@@ -214,7 +214,7 @@ func newServer(ctx context.Context, state string, config *Config, log *slog.Logg
 		volumes = nil
 	}
 	bundles := bundle.New(bundle.Options{Responses: db, Containers: db, Objects: db, Engine: eng, Journal: events, Keeper: keeper, Snapshots: snapshots.Library, Files: uploads,
-		Templates: held.has, Decoding: decoding, SpoolDir: spool, Version: version})
+		Templates: held.has, Quota: quotas.Store, Decoding: decoding, SpoolDir: spool, Version: version})
 	if err := bundles.Recover(ctx, log); err != nil {
 		return s, err
 	}

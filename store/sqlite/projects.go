@@ -2,6 +2,8 @@ package sqlite
 
 import (
 	"context"
+	"database/sql"
+	"errors"
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/store"
@@ -30,4 +32,12 @@ func (d *DB) ProjectObjects(ctx context.Context, p berth.ProjectID, limit int) (
 		keys[i] = store.ObjectKey{Kind: store.Kind(r.Kind), ID: r.ID}
 	}
 	return keys, nil
+}
+
+func (d *DB) StoredBytes(ctx context.Context, p berth.ProjectID) (int64, error) {
+	n, err := d.queries.StoredBytes(ctx, string(p))
+	if errors.Is(err, sql.ErrNoRows) {
+		return 0, nil
+	}
+	return n, d.wrap(err)
 }

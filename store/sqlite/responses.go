@@ -58,7 +58,7 @@ func (d *DB) CreateResponse(ctx context.Context, r *store.Response, events []sto
 		if err := q.CreateBody(ctx, query.CreateBodyParams{Response: id, Body: body, Output: output}); err != nil {
 			return err
 		}
-		if err := appendEvents(ctx, q, k, r.Body.ID, events); err != nil {
+		if err := appendEvents(ctx, q, k, r.Project, r.Body.ID, events); err != nil {
 			return err
 		}
 		if r.Body.Store {
@@ -82,14 +82,21 @@ func encoded(k rowKey, r *berth.Response) (body, output []byte, err error) {
 	return body, output, err
 }
 
-func appendEvents(ctx context.Context, q *query.Queries, k rowKey, id berth.ResponseID, events []store.Event) error {
+// eventRow is what an event counts beyond its box, as in EventBytes.
+const eventRow = 64
+
+// appendEvents saves events and counts them for their project.
+func appendEvents(ctx context.Context, q *query.Queries, k rowKey, p berth.ProjectID, id berth.ResponseID, events []store.Event) error {
+	var bytes int64
 	for _, ev := range events {
-		err := q.AppendEvent(ctx, query.AppendEventParams{Response: string(id), SequenceNumber: ev.SequenceNumber, Type: string(ev.Type), Data: k.seal(boxEvent, ev.Data)})
+		box := k.seal(boxEvent, ev.Data)
+		err := q.AppendEvent(ctx, query.AppendEventParams{Response: string(id), SequenceNumber: ev.SequenceNumber, Type: string(ev.Type), Data: box})
 		if err != nil {
 			return err
 		}
+		bytes += int64(len(box)) + eventRow
 	}
-	return nil
+	return q.AddStored(ctx, query.AddStoredParams{Project: string(p), Bytes: bytes})
 }
 
 func (d *DB) GetResponse(ctx context.Context, p berth.ProjectID, id berth.ResponseID) (*store.Response, error) {
@@ -126,6 +133,13 @@ func (d *DB) DeleteResponse(ctx context.Context, p berth.ProjectID, id berth.Res
 		}
 		n, err := q.DeleteResponse(ctx, query.DeleteResponseParams{ID: string(id), Project: string(p)})
 		if err != nil {
+			return nil, err
+		}
+		bytes, err := q.EventBytes(ctx, string(id))
+		if err != nil {
+			return nil, err
+		}
+		if err := q.AddStored(ctx, query.AddStoredParams{Project: string(p), Bytes: -bytes}); err != nil {
 			return nil, err
 		}
 		if err := errors.Join(q.DeleteRequest(ctx, string(id)), q.DeleteBody(ctx, string(id)),
@@ -185,7 +199,7 @@ func (d *DB) AppendEvents(ctx context.Context, p berth.ProjectID, id berth.Respo
 		if err != nil {
 			return err
 		}
-		if err := errors.Join(appendEvents(ctx, q, k, id, events), addObjects(ctx, q, objects)); err != nil || body == nil {
+		if err := errors.Join(appendEvents(ctx, q, k, p, id, events), addObjects(ctx, q, objects)); err != nil || body == nil {
 			return err
 		}
 		fold := query.UpdateBodyParams{Response: string(id)}

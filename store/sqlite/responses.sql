@@ -92,3 +92,6 @@ WITH RECURSIVE chain (id, previous, container, deleted, depth) AS (
 )
 SELECT chain.id, chain.container, chain.depth, q.input, b.output
 FROM chain JOIN requests q ON q.response = chain.id JOIN bodies b ON b.response = chain.id;
+
+-- name: EventBytes :one
+SELECT CAST(coalesce(sum(length(data) + 64), 0) AS INTEGER) AS bytes FROM events WHERE response = ?;

@@ -33,6 +33,9 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	if q.addObjectStmt, err = db.PrepareContext(ctx, addObject); err != nil {
 		return nil, fmt.Errorf("error preparing query AddObject: %w", err)
 	}
+	if q.addStoredStmt, err = db.PrepareContext(ctx, addStored); err != nil {
+		return nil, fmt.Errorf("error preparing query AddStored: %w", err)
+	}
 	if q.addUsageStmt, err = db.PrepareContext(ctx, addUsage); err != nil {
 		return nil, fmt.Errorf("error preparing query AddUsage: %w", err)
 	}
@@ -125,6 +128,9 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	}
 	if q.doomedStmt, err = db.PrepareContext(ctx, doomed); err != nil {
 		return nil, fmt.Errorf("error preparing query Doomed: %w", err)
+	}
+	if q.eventBytesStmt, err = db.PrepareContext(ctx, eventBytes); err != nil {
+		return nil, fmt.Errorf("error preparing query EventBytes: %w", err)
 	}
 	if q.eventSizesStmt, err = db.PrepareContext(ctx, eventSizes); err != nil {
 		return nil, fmt.Errorf("error preparing query EventSizes: %w", err)
@@ -252,6 +258,9 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	if q.setMarkStmt, err = db.PrepareContext(ctx, setMark); err != nil {
 		return nil, fmt.Errorf("error preparing query SetMark: %w", err)
 	}
+	if q.storedBytesStmt, err = db.PrepareContext(ctx, storedBytes); err != nil {
+		return nil, fmt.Errorf("error preparing query StoredBytes: %w", err)
+	}
 	if q.unfinishedStmt, err = db.PrepareContext(ctx, unfinished); err != nil {
 		return nil, fmt.Errorf("error preparing query Unfinished: %w", err)
 	}
@@ -282,6 +291,11 @@ func (q *Queries) Close() error {
 	if q.addObjectStmt != nil {
 		if cerr := q.addObjectStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing addObjectStmt: %w", cerr)
+		}
+	}
+	if q.addStoredStmt != nil {
+		if cerr := q.addStoredStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing addStoredStmt: %w", cerr)
 		}
 	}
 	if q.addUsageStmt != nil {
@@ -437,6 +451,11 @@ func (q *Queries) Close() error {
 	if q.doomedStmt != nil {
 		if cerr := q.doomedStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing doomedStmt: %w", cerr)
+		}
+	}
+	if q.eventBytesStmt != nil {
+		if cerr := q.eventBytesStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing eventBytesStmt: %w", cerr)
 		}
 	}
 	if q.eventSizesStmt != nil {
@@ -649,6 +668,11 @@ func (q *Queries) Close() error {
 			err = fmt.Errorf("error closing setMarkStmt: %w", cerr)
 		}
 	}
+	if q.storedBytesStmt != nil {
+		if cerr := q.storedBytesStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing storedBytesStmt: %w", cerr)
+		}
+	}
 	if q.unfinishedStmt != nil {
 		if cerr := q.unfinishedStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing unfinishedStmt: %w", cerr)
@@ -711,6 +735,7 @@ type Queries struct {
 	acquireRunStmt               *sql.Stmt
 	addItemStmt                  *sql.Stmt
 	addObjectStmt                *sql.Stmt
+	addStoredStmt                *sql.Stmt
 	addUsageStmt                 *sql.Stmt
 	allUsageStmt                 *sql.Stmt
 	appendEventStmt              *sql.Stmt
@@ -742,6 +767,7 @@ type Queries struct {
 	doneStmt                     *sql.Stmt
 	doomStmt                     *sql.Stmt
 	doomedStmt                   *sql.Stmt
+	eventBytesStmt               *sql.Stmt
 	eventSizesStmt               *sql.Stmt
 	eventsStmt                   *sql.Stmt
 	expiredFilesStmt             *sql.Stmt
@@ -784,6 +810,7 @@ type Queries struct {
 	runningContainersStmt        *sql.Stmt
 	setCountedStmt               *sql.Stmt
 	setMarkStmt                  *sql.Stmt
+	storedBytesStmt              *sql.Stmt
 	unfinishedStmt               *sql.Stmt
 	updateBodyStmt               *sql.Stmt
 	updateContainerStmt          *sql.Stmt
@@ -797,6 +824,7 @@ func (q *Queries) WithTx(tx *sql.Tx) *Queries {
 		acquireRunStmt:               q.acquireRunStmt,
 		addItemStmt:                  q.addItemStmt,
 		addObjectStmt:                q.addObjectStmt,
+		addStoredStmt:                q.addStoredStmt,
 		addUsageStmt:                 q.addUsageStmt,
 		allUsageStmt:                 q.allUsageStmt,
 		appendEventStmt:              q.appendEventStmt,
@@ -828,6 +856,7 @@ func (q *Queries) WithTx(tx *sql.Tx) *Queries {
 		doneStmt:                     q.doneStmt,
 		doomStmt:                     q.doomStmt,
 		doomedStmt:                   q.doomedStmt,
+		eventBytesStmt:               q.eventBytesStmt,
 		eventSizesStmt:               q.eventSizesStmt,
 		eventsStmt:                   q.eventsStmt,
 		expiredFilesStmt:             q.expiredFilesStmt,
@@ -870,6 +899,7 @@ func (q *Queries) WithTx(tx *sql.Tx) *Queries {
 		runningContainersStmt:        q.runningContainersStmt,
 		setCountedStmt:               q.setCountedStmt,
 		setMarkStmt:                  q.setMarkStmt,
+		storedBytesStmt:              q.storedBytesStmt,
 		unfinishedStmt:               q.unfinishedStmt,
 		updateBodyStmt:               q.updateBodyStmt,
 		updateContainerStmt:          q.updateContainerStmt,

@@ -112,6 +112,11 @@ type Ring struct {
 	Mark []byte
 }
 
+type Stored struct {
+	Project string
+	Bytes   int64
+}
+
 type Usage struct {
 	Project         string
 	Start           int64

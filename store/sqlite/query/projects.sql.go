@@ -9,6 +9,21 @@ import (
 	"context"
 )
 
+const addStored = `-- name: AddStored :exec
+INSERT INTO stored (project, bytes) VALUES (?, ?)
+ON CONFLICT (project) DO UPDATE SET bytes = bytes + excluded.bytes
+`
+
+type AddStoredParams struct {
+	Project string
+	Bytes   int64
+}
+
+func (q *Queries) AddStored(ctx context.Context, arg AddStoredParams) error {
+	_, err := q.exec(ctx, q.addStoredStmt, addStored, arg.Project, arg.Bytes)
+	return err
+}
+
 const projectObjects = `-- name: ProjectObjects :many
 SELECT kind, id FROM objects WHERE project = ? AND parent = '' LIMIT ?
 `
@@ -76,4 +91,16 @@ func (q *Queries) ProjectResponses(ctx context.Context, arg ProjectResponsesPara
 		return nil, err
 	}
 	return items, nil
+}
+
+const storedBytes = `-- name: StoredBytes :one
+SELECT bytes FROM stored WHERE project = ?
+`
+
+// StoredBytes is what the bodies of a project take; see migration 9.
+func (q *Queries) StoredBytes(ctx context.Context, project string) (int64, error) {
+	row := q.queryRow(ctx, q.storedBytesStmt, storedBytes, project)
+	var bytes int64
+	err := row.Scan(&bytes)
+	return bytes, err
 }

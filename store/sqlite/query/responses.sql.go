@@ -221,6 +221,17 @@ func (q *Queries) DeleteResponse(ctx context.Context, arg DeleteResponseParams) 
 	return seal, err
 }
 
+const eventBytes = `-- name: EventBytes :one
+SELECT CAST(coalesce(sum(length(data) + 64), 0) AS INTEGER) AS bytes FROM events WHERE response = ?
+`
+
+func (q *Queries) EventBytes(ctx context.Context, response string) (int64, error) {
+	row := q.queryRow(ctx, q.eventBytesStmt, eventBytes, response)
+	var bytes int64
+	err := row.Scan(&bytes)
+	return bytes, err
+}
+
 const eventSizes = `-- name: EventSizes :many
 SELECT sequence_number, CAST(length(data) AS INTEGER) AS bytes FROM events
 WHERE response = ? AND sequence_number > ? ORDER BY sequence_number LIMIT ?
