@@ -140,7 +140,9 @@ func (s *server) answer(w http.ResponseWriter, r *http.Request, h handler) {
 // logFailure logs an error that is not the client's, unless the client has gone.
 func (s *server) logFailure(ctx context.Context, requestID, path string, err error) {
 	switch berth.ErrorCode(err) {
-	case berth.CodeInternal, berth.CodeUpstream, berth.CodeUnavailable, berth.CodeInsufficientStorage:
+	case berth.CodeInsufficientStorage:
+		// The guard of the disk has logged why, once; refusals must not fill it further.
+	case berth.CodeInternal, berth.CodeUpstream, berth.CodeUnavailable:
 		if ctx.Err() == nil {
 			s.Log.Error("a request failed", "request_id", requestID, "path", path, "err", err)
 		}
