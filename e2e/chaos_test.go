@@ -33,11 +33,11 @@ type scarcity struct {
 // Nothing may be lost, doubled or out of order: each client says what it was answered,
 // and checks it.
 //
-// BERTH_CHAOS_KILLS is how often (default 40, and only the first scarcity, which is
+// BERTH_CHAOS_KILLS is how often (default 50, and only the first scarcity, which is
 // none); BERTH_CHAOS_SEED repeats the times of an earlier run; BERTH_CHAOS_ONLY names
 // one scarcity.
 func TestChaos(t *testing.T) {
-	kills, only := 40, "none"
+	kills, only := 50, "none"
 	if n := os.Getenv("BERTH_CHAOS_KILLS"); n != "" {
 		var err error
 		if kills, err = strconv.Atoi(n); err != nil {

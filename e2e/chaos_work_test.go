@@ -251,7 +251,8 @@ func (w *worker) talk() error {
 	for cursor := ""; ; {
 		var page struct {
 			Data []struct {
-				ID      string `json:"id"`
+				ID      string       `json:"id"`
+				Status  berth.Status `json:"status"`
 				Content []struct {
 					Text string `json:"text"`
 				} `json:"content"`
@@ -263,6 +264,9 @@ func (w *worker) talk() error {
 			return err
 		}
 		for _, it := range page.Data {
+			if it.Status == berth.StatusIncomplete {
+				continue // half said when the server was killed; the whole message follows
+			}
 			got = append(got, it.Content[0].Text)
 		}
 		if !page.HasMore {

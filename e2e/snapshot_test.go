@@ -173,13 +173,15 @@ func TestSnapshotCrash(t *testing.T) {
 			t.Errorf("%s was acknowledged, and is gone", id)
 		}
 	}
-	s.whole(source, known[:min(len(known), 4)])
-	for ; len(known) > 0; known = s.snapshots() { // of which this is a page
+	// The snapshot of a fork goes when the fork has started, which the server goes on with.
+	asked := slices.DeleteFunc(slices.Clone(known), func(s berth.Snapshot) bool { return s.Cause == berth.SnapshotForked })
+	s.whole(source, asked[:min(len(asked), 4)])
+	for known = s.snapshots(); len(known) > 0; known = s.snapshots() { // a page
 		args := []string{"snapshot", "rm"}
 		for _, kept := range known {
 			args = append(args, string(kept.ID))
 		}
-		if _, stderr, err := s.berth(args...); err != nil {
+		if _, stderr, err := s.berth(args...); err != nil && !strings.Contains(stderr, "not found") {
 			t.Fatalf("%s: %v", stderr, err)
 		}
 	}
