@@ -332,7 +332,7 @@ func TestRefusalNamesThePlace(t *testing.T) {
 		layers [][]byte
 		want   []string
 	}{
-		"a malformed capability": {[][]byte{archive(shell), archive(capability)}, []string{"registry.example/app:1", "layer 2 of 2, sha256:", `"usr/bin/su2"`, `"security.capability"`, "malformed"}},
+		"a malformed capability": {[][]byte{archive(shell), archive(capability)}, []string{"registry.example/app:1", "layer 2 of 2, sha256:", `"usr/bin/su2"`, "security.capability", "malformed"}},
 		"a climbing name":        {[][]byte{archive(shell), archive("a/../../b=1")}, []string{"layer 2 of 2", `"a/../../b"`}},
 		"etc to nowhere":         {[][]byte{archive(shell, "etc=-> /elsewhere")}, []string{`etc is a symbolic link to "/elsewhere"`}},
 		"etc as a file":          {[][]byte{archive(shell, "etc=1")}, []string{"etc/passwd: not a directory"}},
