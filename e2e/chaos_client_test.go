@@ -33,7 +33,8 @@ type persistent struct {
 }
 
 func newPersistent(ctx context.Context, base string) *persistent {
-	return &persistent{base: base + "/v1", ctx: ctx, http: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 32}}}
+	// A request that is never answered is as lost as one that is refused for ever.
+	return &persistent{base: base + "/v1", ctx: ctx, http: &http.Client{Timeout: patience, Transport: &http.Transport{MaxIdleConnsPerHost: 32}}}
 }
 
 // A refusal is an answer that repeating does not mend.
