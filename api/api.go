@@ -17,6 +17,9 @@ import (
 	"github.com/berth-run/berth/api/assistants"
 	"github.com/berth-run/berth/api/preview"
 	"github.com/berth-run/berth/bundle"
+	"github.com/berth-run/berth/container"
+	"github.com/berth-run/berth/container/snapshot"
+	"github.com/berth-run/berth/container/volume"
 	"github.com/berth-run/berth/diskspace"
 	"github.com/berth-run/berth/engine"
 	"github.com/berth-run/berth/files"
@@ -24,10 +27,7 @@ import (
 	"github.com/berth-run/berth/internal/ration"
 	"github.com/berth-run/berth/journal"
 	"github.com/berth-run/berth/quota"
-	"github.com/berth-run/berth/sandbox"
-	"github.com/berth-run/berth/snapshot"
 	"github.com/berth-run/berth/store"
-	"github.com/berth-run/berth/volume"
 	"github.com/berth-run/berth/webhook"
 )
 
@@ -163,7 +163,7 @@ type Options struct {
 	Keys       store.Keys
 	Closed     bool // there were keys when the server started: it never serves without one
 	Files      *files.Service
-	Containers *sandbox.Keeper
+	Containers *container.Service
 	Snapshots  *snapshot.Library // of the keeper
 	Volumes    *volume.Library   // of the keeper; nil is none
 	Templates  Templates         // default none

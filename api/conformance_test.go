@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/berth-run/berth/internal/contract"
+	"github.com/berth-run/berth/api/contract"
 )
 
 var update = flag.Bool("update", false, "write what is refused into docs/divergences.md")

@@ -5,7 +5,7 @@ import (
 	"net/http"
 
 	"github.com/berth-run/berth"
-	"github.com/berth-run/berth/sandbox"
+	"github.com/berth-run/berth/container"
 )
 
 // containerBody checks the body of POST /v1/containers.
@@ -35,7 +35,7 @@ func (s *server) createContainer(w http.ResponseWriter, r *http.Request, c berth
 	if err := s.decodeBody(w, r, containerBody, &body); err != nil {
 		return err
 	}
-	req := sandbox.CreateRequest{Name: body.Name, ExpiresAfter: body.ExpiresAfter, FileIDs: body.FileIDs,
+	req := container.CreateRequest{Name: body.Name, ExpiresAfter: body.ExpiresAfter, FileIDs: body.FileIDs,
 		MemoryLimit: body.MemoryLimit, NetworkPolicy: body.NetworkPolicy, Source: body.Berth}
 	container, err := s.Containers.Create(r.Context(), c, req)
 	if err != nil {

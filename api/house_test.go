@@ -25,24 +25,24 @@ import (
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/api"
+	"github.com/berth-run/berth/api/contract"
 	"github.com/berth-run/berth/audit"
 	"github.com/berth-run/berth/bundle"
+	"github.com/berth-run/berth/container"
+	"github.com/berth-run/berth/container/snapshot"
+	"github.com/berth-run/berth/container/volume"
 	"github.com/berth-run/berth/engine"
 	"github.com/berth-run/berth/files"
 	guestserver "github.com/berth-run/berth/guest/server"
-	"github.com/berth-run/berth/internal/contract"
 	"github.com/berth-run/berth/internal/seal"
 	"github.com/berth-run/berth/internal/sse"
 	"github.com/berth-run/berth/journal"
 	"github.com/berth-run/berth/model"
 	"github.com/berth-run/berth/model/scripted"
 	"github.com/berth-run/berth/sandbox"
-	"github.com/berth-run/berth/sandbox/driver"
-	"github.com/berth-run/berth/snapshot"
 	"github.com/berth-run/berth/store"
 	"github.com/berth-run/berth/store/sqlite"
 	"github.com/berth-run/berth/tool"
-	"github.com/berth-run/berth/volume"
 	"github.com/berth-run/berth/webhook"
 )
 
@@ -76,9 +76,9 @@ func newHouse(t *testing.T, change func(*api.Options), rules ...model.Rule) *hou
 	check(t, err)
 	volumes, err := volume.New(volume.Options{Dir: t.TempDir(), Objects: st, Seal: seal.New([32]byte{1}), Audit: record, Plain: true})
 	check(t, err)
-	keeper, err := sandbox.NewKeeper(sandbox.Options{Audit: record, Volumes: volumes, Store: st, Driver: guests, OpenFile: uploads.Open, Log: log, Seal: seal.New([32]byte{1}),
-		Snapshots: snapshots, Template: func(string) (sandbox.Template, error) {
-			return sandbox.Template{Digest: "sha256:none", Rootfs: bare}, nil
+	keeper, err := container.NewKeeper(container.Options{Audit: record, Volumes: volumes, Store: st, Driver: guests, OpenFile: uploads.Open, Log: log, Seal: seal.New([32]byte{1}),
+		Snapshots: snapshots, Template: func(string) (container.Template, error) {
+			return container.Template{Digest: "sha256:none", Rootfs: bare}, nil
 		}})
 	check(t, err)
 	check(t, keeper.Start(t.Context()))
@@ -133,14 +133,14 @@ func (letters) Fetch(_ context.Context, url string) (string, []byte, error) {
 	return path.Base(url), []byte("Dear " + url), nil
 }
 
-type containers struct{ *sandbox.Keeper }
+type containers struct{ *container.Service }
 
 func (c containers) Shell(caller berth.Caller, id berth.ContainerID) tool.Execer {
-	return c.Keeper.Shell(caller, id)
+	return c.Service.Shell(caller, id)
 }
 
 func (c containers) Template(ctx context.Context, p berth.ProjectID, id berth.ContainerID) (string, error) {
-	body, err := c.Keeper.Get(ctx, p, id)
+	body, err := c.Service.Get(ctx, p, id)
 	if err != nil {
 		return "", err
 	}
@@ -148,7 +148,7 @@ func (c containers) Template(ctx context.Context, p berth.ProjectID, id berth.Co
 }
 
 func (c containers) Files(ctx context.Context, p berth.ProjectID, id berth.ContainerID) ([]*berth.ContainerFile, error) {
-	files, _, err := c.Keeper.Files(ctx, p, id, store.Page{Limit: 10_000})
+	files, _, err := c.Service.Files(ctx, p, id, store.Page{Limit: 10_000})
 	return files, err
 }
 
@@ -301,7 +301,7 @@ type box struct {
 	stop   context.CancelFunc
 }
 
-func (d *guestDriver) Create(_ context.Context, spec driver.Spec) error {
+func (d *guestDriver) Create(_ context.Context, spec sandbox.Spec) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.boxes[spec.ID] = &box{}
@@ -336,18 +336,18 @@ func (d *guestDriver) Dial(ctx context.Context, id string) (net.Conn, error) {
 	b := d.boxes[id]
 	d.mu.Unlock()
 	if b == nil {
-		return nil, driver.ErrNotFound
+		return nil, sandbox.ErrNotFound
 	}
 	return new(net.Dialer).DialContext(ctx, "unix", b.socket)
 }
 
-func (d *guestDriver) Stats(_ context.Context, id string) (driver.Stats, error) {
+func (d *guestDriver) Stats(_ context.Context, id string) (sandbox.Stats, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.boxes[id] == nil {
-		return driver.Stats{}, driver.ErrNotFound
+		return sandbox.Stats{}, sandbox.ErrNotFound
 	}
-	return driver.Stats{State: driver.StateRunning}, nil
+	return sandbox.Stats{State: sandbox.StateRunning}, nil
 }
 
 func (d *guestDriver) Destroy(_ context.Context, id string) error {
@@ -363,8 +363,8 @@ func (d *guestDriver) Destroy(_ context.Context, id string) error {
 func (d *guestDriver) List(context.Context) ([]string, error) { return nil, nil }
 func (*guestDriver) Pause(context.Context, string) error      { return nil }
 func (*guestDriver) Resume(context.Context, string) error     { return nil }
-func (*guestDriver) Features() driver.Features {
-	return driver.Features{Isolation: "none", Network: true, Pause: true, Mounts: true}
+func (*guestDriver) Features() sandbox.Features {
+	return sandbox.Features{Isolation: "none", Network: true, Pause: true, Mounts: true}
 }
 
 // upload is a form with a file and perhaps other fields, in pairs.

@@ -6,7 +6,7 @@ import (
 	"os"
 	"testing"
 
-	"github.com/berth-run/berth/internal/contract"
+	"github.com/berth-run/berth/api/contract"
 )
 
 // unserved are the operations of the contract that Berth has not, and why.

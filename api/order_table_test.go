@@ -111,7 +111,7 @@ func raw(item string) berth.Item {
 	return it
 }
 
-const container = `"input":"x","tools":[{"type":"shell","environment":{"type":"container_auto"}}]`
+const ctr = `"input":"x","tools":[{"type":"shell","environment":{"type":"container_auto"}}]`
 
 var words = []modeltest.Step{model.Text{Text: "Ahoy, "}, model.Text{Text: "harbour."}}
 
@@ -213,11 +213,11 @@ var recordings = []recording{
 			{"type":"shell_call","call_id":"call_1","action":{"commands":["uname -m"]}},
 			{"type":"shell_call_output","call_id":"call_1","output":[{"stdout":"arm64","stderr":"","outcome":{"type":"exit","exit_code":0}}]}]`,
 		says: words, want: stream(said, completed("message"))},
-	{name: "shell in a container", request: container,
+	{name: "shell in a container", request: ctr,
 		says: calls("shell", `{"commands":["echo `, `'Hello from container!'"]}`), then: words,
 		want: stream(inContainer, shellAnswered, said, completed("shell_call shell_call_output message"))},
-	{name: "a file of the container", request: container, says: calls("shell", `{"commands":["echo 1 | tee sums.csv"]}`),
+	{name: "a file of the container", request: ctr, says: calls("shell", `{"commands":["echo 1 | tee sums.csv"]}`),
 		then: []modeltest.Step{model.Text{Text: "[Here](sandbox:/mnt/data/sums.csv) "}, model.Text{Text: "it is."}},
 		want: stream(inContainer, shellAnswered, cited, completed("shell_call shell_call_output message"))},
-	{name: "shell in a container, without a call", request: container, says: words, want: stream(said, completed("message"))},
+	{name: "shell in a container, without a call", request: ctr, says: words, want: stream(said, completed("message"))},
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/openai/openai-go/v3/conversations"
 	"github.com/openai/openai-go/v3/responses"
 
-	"github.com/berth-run/berth/internal/contract"
+	"github.com/berth-run/berth/api/contract"
 )
 
 // An sdkProbe is an operation whose request the newest SDK describes.

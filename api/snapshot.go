@@ -4,7 +4,7 @@ import (
 	"net/http"
 
 	"github.com/berth-run/berth"
-	"github.com/berth-run/berth/sandbox"
+	"github.com/berth-run/berth/container"
 )
 
 // containerSource checks "berth" of a request for a container.
@@ -28,7 +28,7 @@ var snapshotBody = object(fields{"name": text(1, 256), "memory": boolean})
 
 // createSnapshot serves POST /v1/containers/{container}/snapshots.
 func (s *server) createSnapshot(w http.ResponseWriter, r *http.Request, c berth.Caller) error {
-	var body sandbox.SnapshotRequest
+	var body container.SnapshotRequest
 	if err := s.decodeOptionalBody(w, r, snapshotBody, &body); err != nil {
 		return err
 	}
@@ -72,7 +72,7 @@ func (s *server) deleteSnapshot(w http.ResponseWriter, r *http.Request, c berth.
 
 // forkContainer serves POST /v1/containers/{container}/fork.
 func (s *server) forkContainer(w http.ResponseWriter, r *http.Request, c berth.Caller) error {
-	var body sandbox.SnapshotRequest
+	var body container.SnapshotRequest
 	if err := s.decodeOptionalBody(w, r, snapshotBody, &body); err != nil {
 		return err
 	}

@@ -5,7 +5,7 @@ import (
 	"net/http"
 
 	"github.com/berth-run/berth"
-	"github.com/berth-run/berth/volume"
+	"github.com/berth-run/berth/container/volume"
 )
 
 // errNoVolumes is what a server answers whose driver cannot mount any.

@@ -12,12 +12,12 @@ import (
 	"regexp"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/container"
+	"github.com/berth-run/berth/container/snapshot"
 	"github.com/berth-run/berth/engine"
 	"github.com/berth-run/berth/files"
 	"github.com/berth-run/berth/internal/ration"
 	"github.com/berth-run/berth/journal"
-	"github.com/berth-run/berth/sandbox"
-	"github.com/berth-run/berth/snapshot"
 	"github.com/berth-run/berth/store"
 )
 
@@ -94,7 +94,7 @@ type Options struct {
 	Objects    store.Objects
 	Engine     *engine.Engine
 	Journal    *journal.Journal // of the engine
-	Keeper     *sandbox.Keeper
+	Keeper     *container.Service
 	Snapshots  *snapshot.Library // nil: containers are left out
 	Files      *files.Service
 	Templates  func(ctx context.Context, p berth.ProjectID, digest string) bool // whether a project's containers can start from it here

@@ -19,9 +19,9 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/container"
+	"github.com/berth-run/berth/container/snapshot"
 	"github.com/berth-run/berth/internal/seal"
-	"github.com/berth-run/berth/sandbox"
-	"github.com/berth-run/berth/snapshot"
 	"github.com/berth-run/berth/store"
 )
 
@@ -197,7 +197,7 @@ func (x *Export) container(ctx context.Context, id berth.ContainerID) error {
 	x.Manifest.Container = m
 	left := b.Berth.LastSnapshot
 	if b.Status == berth.ContainerRunning {
-		s, err := o.Keeper.Snapshot(ctx, x.project, id, sandbox.SnapshotRequest{Name: "export"})
+		s, err := o.Keeper.Snapshot(ctx, x.project, id, container.SnapshotRequest{Name: "export"})
 		if err != nil {
 			return err
 		}

@@ -16,11 +16,11 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/container/snapshot"
 	"github.com/berth-run/berth/files"
-	"github.com/berth-run/berth/image/layer"
 	"github.com/berth-run/berth/internal/jsonscan"
 	"github.com/berth-run/berth/internal/ration"
-	"github.com/berth-run/berth/snapshot"
+	"github.com/berth-run/berth/layer"
 	"github.com/berth-run/berth/store"
 )
 

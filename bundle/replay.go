@@ -9,8 +9,8 @@ import (
 	"strings"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/container"
 	"github.com/berth-run/berth/engine"
-	"github.com/berth-run/berth/sandbox"
 	"github.com/berth-run/berth/store"
 	"github.com/berth-run/berth/tool"
 )
@@ -198,7 +198,7 @@ func outline(items []berth.Item) []string {
 
 // A place is where a replay's commands run.
 type place struct {
-	keeper  *sandbox.Keeper
+	keeper  *container.Service
 	project berth.ProjectID
 	id      berth.ContainerID // empty if the chain ran none
 }
@@ -211,7 +211,7 @@ func (c *Carrier) newPlace(ctx context.Context, caller berth.Caller, links []sto
 		return p, nil
 	}
 	old := links[i].Container
-	req := sandbox.CreateRequest{Name: "replay"}
+	req := container.CreateRequest{Name: "replay"}
 	rec, err := c.opts.Containers.GetContainer(ctx, caller.Project, old)
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return nil, err

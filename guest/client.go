@@ -63,7 +63,7 @@ type Client struct {
 }
 
 // NewClient returns a client that reaches the guest through dial, as a
-// driver.Driver gives it. Nothing is dialled yet.
+// sandbox.Driver gives it. Nothing is dialled yet.
 func NewClient(dial func(context.Context) (net.Conn, error)) *Client {
 	c := &Client{dial: dial, base: baseURL, dialing: make(chan struct{}, 1)}
 	c.http = &http.Client{Transport: &http.Transport{

@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/berth-run/berth/image/layer"
+	"github.com/berth-run/berth/layer"
 )
 
 // digest returns the digest of a root file system and of what its image says of

@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/berth-run/berth/image/layer"
+	"github.com/berth-run/berth/layer"
 )
 
 // isRoot reports whether this process can give files to others. If not, a template's

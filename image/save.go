@@ -18,7 +18,7 @@ import (
 
 	"github.com/klauspost/compress/gzip"
 
-	"github.com/berth-run/berth/image/layer"
+	"github.com/berth-run/berth/layer"
 )
 
 // Save writes a template as an archive that Load, docker load and others take: an

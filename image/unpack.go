@@ -13,8 +13,8 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
-	"github.com/berth-run/berth/image/layer"
 	"github.com/berth-run/berth/internal/statefile"
+	"github.com/berth-run/berth/layer"
 )
 
 // ErrTooLarge is returned for an image that exceeds a bound.

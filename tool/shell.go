@@ -27,7 +27,7 @@ const (
 	maxCommandBytes = 1 << 20
 )
 
-// An Execer runs shell calls in one container; *sandbox.Keeper makes them.
+// An Execer runs shell calls in one container; *container.Service makes them.
 type Execer interface {
 	// Shell runs the call, or takes it up again if its id is known, and yields
 	// what its commands do until all have ended.

@@ -21,7 +21,7 @@ import (
 	"gvisor.dev/gvisor/runsc/cmd"
 )
 
-// oomScoreAdj is driver.OOMScoreAdj: the kernel ends a sandbox before the server. All
+// oomScoreAdj is sandbox.OOMScoreAdj: the kernel ends a sandbox before the server. All
 // processes of a sandbox inherit it, also those of one that is restored.
 const oomScoreAdj = "500"
 

@@ -9,10 +9,10 @@ import (
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/audit"
+	"github.com/berth-run/berth/container/snapshot"
+	"github.com/berth-run/berth/container/volume"
 	"github.com/berth-run/berth/project"
-	"github.com/berth-run/berth/snapshot"
 	"github.com/berth-run/berth/store"
-	"github.com/berth-run/berth/volume"
 )
 
 // An emptier removes what archived projects have.

@@ -16,14 +16,14 @@ import (
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/audit"
+	"github.com/berth-run/berth/container/snapshot"
+	"github.com/berth-run/berth/container/volume"
 	"github.com/berth-run/berth/files"
-	"github.com/berth-run/berth/image/layer"
 	"github.com/berth-run/berth/internal/seal"
+	"github.com/berth-run/berth/layer"
 	"github.com/berth-run/berth/project"
-	"github.com/berth-run/berth/snapshot"
 	"github.com/berth-run/berth/store"
 	"github.com/berth-run/berth/store/sqlite"
-	"github.com/berth-run/berth/volume"
 )
 
 // storedContainers are containers without sandboxes.

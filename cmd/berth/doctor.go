@@ -19,8 +19,8 @@ import (
 
 	"github.com/berth-run/berth/guest"
 	"github.com/berth-run/berth/image"
+	"github.com/berth-run/berth/sandbox"
 	"github.com/berth-run/berth/sandbox/docker"
-	"github.com/berth-run/berth/sandbox/driver"
 	"github.com/berth-run/berth/sandbox/host"
 	"github.com/berth-run/berth/sandbox/local"
 )
@@ -255,7 +255,7 @@ func runSandbox(ctx context.Context, state string, config *Config, t image.Templ
 	}
 	const id = "doctor"
 	defer d.Destroy(context.WithoutCancel(ctx), id)
-	if err := d.Create(ctx, driver.Spec{ID: id, Rootfs: t.Rootfs}); err != nil {
+	if err := d.Create(ctx, sandbox.Spec{ID: id, Rootfs: t.Rootfs}); err != nil {
 		return err
 	}
 	if err := d.Start(ctx, id); err != nil {

@@ -11,9 +11,9 @@ import (
 	"gocloud.dev/blob/fileblob"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/container/snapshot"
 	"github.com/berth-run/berth/image"
 	"github.com/berth-run/berth/internal/seal"
-	"github.com/berth-run/berth/snapshot"
 	"github.com/berth-run/berth/store/sqlite"
 )
 

@@ -9,8 +9,8 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/berth-run/berth/container"
 	"github.com/berth-run/berth/egress"
-	"github.com/berth-run/berth/sandbox"
 )
 
 // NetworkConfig bounds what containers may be allowed to reach.
@@ -78,8 +78,8 @@ func (r *EgressRule) UnmarshalYAML(n *yaml.Node) (err error) {
 	return nil
 }
 
-func (c *NetworkConfig) options() (sandbox.NetworkOptions, error) {
-	var out sandbox.NetworkOptions
+func (c *NetworkConfig) options() (container.NetworkOptions, error) {
+	var out container.NetworkOptions
 	if c.Allowed != nil {
 		out.Allowed = rules(c.Allowed)
 	}

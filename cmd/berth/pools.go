@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/berth-run/berth"
-	"github.com/berth-run/berth/sandbox"
+	"github.com/berth-run/berth/container"
 )
 
 // defaultPool is how many sandboxes are held ready if nobody says.
@@ -21,13 +21,13 @@ type PoolConfig struct {
 }
 
 // pools returns the pools that the configuration asks for.
-func (c *Config) pools() []sandbox.PoolOptions {
-	all := []sandbox.PoolOptions{{Size: c.Containers.Pool, MemoryLimit: "1g"}}
+func (c *Config) pools() []container.PoolOptions {
+	all := []container.PoolOptions{{Size: c.Containers.Pool, MemoryLimit: "1g"}}
 	for _, p := range c.Containers.Pools {
 		if p.Template == c.Template {
 			p.Template = ""
 		}
-		all = append(all, sandbox.PoolOptions{Template: p.Template, MemoryLimit: cmp.Or(p.MemoryLimit, "1g"), Size: p.Size})
+		all = append(all, container.PoolOptions{Template: p.Template, MemoryLimit: cmp.Or(p.MemoryLimit, "1g"), Size: p.Size})
 	}
 	return all
 }
@@ -39,14 +39,14 @@ func (c *Config) checkPools(memory int64) error {
 		return fmt.Errorf("containers.pool must not be negative")
 	}
 	var sum int64
-	seen := map[sandbox.PoolOptions]bool{}
+	seen := map[container.PoolOptions]bool{}
 	for i, p := range c.pools() {
 		at := "containers.pool"
 		if i > 0 {
 			at = fmt.Sprintf("containers.pools[%d]", i-1)
 		}
 		limit := berth.MemoryLimits[p.MemoryLimit]
-		switch kind := (sandbox.PoolOptions{Template: p.Template, MemoryLimit: p.MemoryLimit}); {
+		switch kind := (container.PoolOptions{Template: p.Template, MemoryLimit: p.MemoryLimit}); {
 		case limit == 0:
 			return fmt.Errorf("%s.memory_limit: %q is not 1g, 4g, 16g or 64g", at, p.MemoryLimit)
 		case i > 0 && p.Size < 1:

@@ -6,7 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/berth-run/berth/sandbox"
+	"github.com/berth-run/berth/container"
 )
 
 func TestPoolsConfig(t *testing.T) {
@@ -14,7 +14,7 @@ func TestPoolsConfig(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []sandbox.PoolOptions{{MemoryLimit: "1g", Size: 1}, {MemoryLimit: "4g", Size: 1}, {Template: "python", MemoryLimit: "1g", Size: 1}}
+	want := []container.PoolOptions{{MemoryLimit: "1g", Size: 1}, {MemoryLimit: "4g", Size: 1}, {Template: "python", MemoryLimit: "1g", Size: 1}}
 	if diff := cmp.Diff(want, c.pools()); diff != "" {
 		t.Error(diff)
 	}

@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/berth-run/berth/api"
+	"github.com/berth-run/berth/container"
 	"github.com/berth-run/berth/diskspace"
 	"github.com/berth-run/berth/sandbox"
-	"github.com/berth-run/berth/sandbox/driver"
 	"github.com/berth-run/berth/store/sqlite"
 )
 
@@ -38,7 +38,7 @@ type readyCheck struct {
 	advice string
 }
 
-func newReadiness(db *sqlite.DB, d driver.Driver, template func(string) (sandbox.Template, error), space *diskspace.Guard, log *slog.Logger) *readiness {
+func newReadiness(db *sqlite.DB, d sandbox.Driver, template func(string) (container.Template, error), space *diskspace.Guard, log *slog.Logger) *readiness {
 	return &readiness{log: log, checks: []readyCheck{
 		{"store", db.CheckWrite, "The database cannot be written to."},
 		{"driver", func(ctx context.Context) error { _, err := d.List(ctx); return err }, "The driver of the containers does not answer."},

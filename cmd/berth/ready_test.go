@@ -10,7 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/berth-run/berth/sandbox"
+	"github.com/berth-run/berth/container"
 	"github.com/berth-run/berth/sandbox/local"
 	"github.com/berth-run/berth/store/sqlite"
 )
@@ -70,8 +70,8 @@ func TestNotReady(t *testing.T) {
 	if err := db.Close(); err != nil {
 		t.Fatal(err)
 	}
-	noTemplate := func(string) (sandbox.Template, error) {
-		return sandbox.Template{}, errors.New("/secret/path: not there")
+	noTemplate := func(string) (container.Template, error) {
+		return container.Template{}, errors.New("/secret/path: not there")
 	}
 	got := map[string]string{}
 	for _, c := range newReadiness(db, d, noTemplate, space, slog.New(slog.DiscardHandler)).get(t.Context()) {

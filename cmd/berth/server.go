@@ -22,28 +22,28 @@ import (
 	"github.com/berth-run/berth/api"
 	"github.com/berth-run/berth/bundle"
 	"github.com/berth-run/berth/cmd/berth/embedded"
+	"github.com/berth-run/berth/container"
+	"github.com/berth-run/berth/container/snapshot"
+	"github.com/berth-run/berth/container/volume"
 	"github.com/berth-run/berth/diskspace"
 	"github.com/berth-run/berth/download"
 	"github.com/berth-run/berth/engine"
 	"github.com/berth-run/berth/files"
 	"github.com/berth-run/berth/image"
-	"github.com/berth-run/berth/internal/metrics"
 	"github.com/berth-run/berth/internal/nofile"
 	"github.com/berth-run/berth/internal/seal"
 	"github.com/berth-run/berth/internal/statefile"
 	"github.com/berth-run/berth/journal"
+	"github.com/berth-run/berth/metrics"
 	"github.com/berth-run/berth/quota"
 	"github.com/berth-run/berth/sandbox"
 	"github.com/berth-run/berth/sandbox/docker"
-	"github.com/berth-run/berth/sandbox/driver"
 	"github.com/berth-run/berth/sandbox/gvisor"
 	"github.com/berth-run/berth/sandbox/local"
 	"github.com/berth-run/berth/sandbox/microvm"
-	"github.com/berth-run/berth/snapshot"
 	"github.com/berth-run/berth/store"
 	"github.com/berth-run/berth/store/sqlite"
 	"github.com/berth-run/berth/tool"
-	"github.com/berth-run/berth/volume"
 	"github.com/berth-run/berth/webhook"
 )
 
@@ -148,14 +148,14 @@ func newServer(ctx context.Context, state string, config *Config, log *slog.Logg
 	if err != nil {
 		return s, err
 	}
-	keeper, err := sandbox.NewKeeper(sandbox.Options{Store: db, Driver: isolation, OpenFile: uploads.Open, Log: log,
+	keeper, err := container.NewKeeper(container.Options{Store: db, Driver: isolation, OpenFile: uploads.Open, Log: log,
 		Network: network, Seal: seal.New(key), Audit: record, Volumes: volumes,
 		Template: held.find, MayName: held.mayName,
 		Snapshots: snapshots.Library, OnExpiry: config.Containers.OnExpiry, SnapshotLife: config.Containers.SnapshotLife,
 		Quota:    quotas.Containers,
 		Room:     func() error { return space.Admit(diskspace.Sandboxes, diskspace.Snapshots) },
 		Observer: metrics.Sandbox{Metrics: s.metrics},
-		Limits:   driver.Limits{CPU: config.Containers.CPU, PIDs: config.Containers.PIDs, Disk: int64(config.Containers.Disk)},
+		Limits:   sandbox.Limits{CPU: config.Containers.CPU, PIDs: config.Containers.PIDs, Disk: int64(config.Containers.Disk)},
 		Pools:    config.pools(), Starts: config.Containers.Starts,
 		IdleMinutes: int(config.Containers.Idle / time.Minute), MaxIdleMinutes: int(config.Containers.MaxIdle / time.Minute)})
 	if err != nil {
@@ -326,7 +326,7 @@ func nodeID(state string) (string, error) {
 }
 
 // openDriver is the table of drivers.
-func openDriver(state string, config *Config, log *slog.Logger) (driver.Driver, error) {
+func openDriver(state string, config *Config, log *slog.Logger) (sandbox.Driver, error) {
 	programs, err := embedded.Extract(filepath.Join(state, "bin"))
 	if err != nil {
 		return nil, err
@@ -346,14 +346,14 @@ func openDriver(state string, config *Config, log *slog.Logger) (driver.Driver, 
 }
 
 // containers gives the engine what it needs of the keeper.
-type containers struct{ *sandbox.Keeper }
+type containers struct{ *container.Service }
 
 func (c containers) Shell(caller berth.Caller, id berth.ContainerID) tool.Execer {
-	return c.Keeper.Shell(caller, id)
+	return c.Service.Shell(caller, id)
 }
 
 func (c containers) Template(ctx context.Context, p berth.ProjectID, id berth.ContainerID) (string, error) {
-	body, err := c.Keeper.Get(ctx, p, id)
+	body, err := c.Service.Get(ctx, p, id)
 	if err != nil {
 		return "", err
 	}
@@ -361,6 +361,6 @@ func (c containers) Template(ctx context.Context, p berth.ProjectID, id berth.Co
 }
 
 func (c containers) Files(ctx context.Context, p berth.ProjectID, id berth.ContainerID) ([]*berth.ContainerFile, error) {
-	files, _, err := c.Keeper.Files(ctx, p, id, store.Page{Limit: 10_000})
+	files, _, err := c.Service.Files(ctx, p, id, store.Page{Limit: 10_000})
 	return files, err
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/berth-run/berth"
-	"github.com/berth-run/berth/sandbox"
+	"github.com/berth-run/berth/container"
 )
 
 func newSnapshot() *cobra.Command {
@@ -36,8 +36,8 @@ func newSnapshotCreate() *cobra.Command {
 }
 
 // snapshotFlags adds what a snapshot and a fork can be asked for.
-func snapshotFlags(cmd *cobra.Command) *sandbox.SnapshotRequest {
-	req := &sandbox.SnapshotRequest{}
+func snapshotFlags(cmd *cobra.Command) *container.SnapshotRequest {
+	req := &container.SnapshotRequest{}
 	cmd.Flags().StringVar(&req.Name, "name", "", "what to call it")
 	cmd.Flags().BoolVar(&req.Memory, "memory", false, "with what runs in the container")
 	return req

@@ -17,11 +17,11 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/container"
+	"github.com/berth-run/berth/container/volume"
 	"github.com/berth-run/berth/internal/seal"
 	"github.com/berth-run/berth/internal/statefile"
-	"github.com/berth-run/berth/sandbox"
 	"github.com/berth-run/berth/store/sqlite"
-	"github.com/berth-run/berth/volume"
 )
 
 func newStop() *cobra.Command {
@@ -134,8 +134,8 @@ func endContainers(ctx context.Context, state string, config *Config, log *slog.
 	if err != nil {
 		return 0, err
 	}
-	keeper, err := sandbox.NewKeeper(sandbox.Options{Store: db, Driver: isolation, Log: log, Seal: seal.New(key), Audit: record, Volumes: volumes,
-		Template: func(string) (sandbox.Template, error) { return sandbox.Template{}, errEnding },
+	keeper, err := container.NewKeeper(container.Options{Store: db, Driver: isolation, Log: log, Seal: seal.New(key), Audit: record, Volumes: volumes,
+		Template: func(string) (container.Template, error) { return container.Template{}, errEnding },
 		OpenFile: func(context.Context, berth.ProjectID, berth.FileID) (io.ReadCloser, *berth.File, error) {
 			return nil, nil, errEnding
 		}})

@@ -9,9 +9,9 @@ import (
 	"gocloud.dev/blob/fileblob"
 
 	"github.com/berth-run/berth"
-	"github.com/berth-run/berth/snapshot"
+	"github.com/berth-run/berth/container/snapshot"
+	"github.com/berth-run/berth/container/volume"
 	"github.com/berth-run/berth/store"
-	"github.com/berth-run/berth/volume"
 )
 
 // snapshots are a library with its bucket.

@@ -12,10 +12,10 @@ import (
 	"time"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/container"
+	"github.com/berth-run/berth/container/snapshot"
 	"github.com/berth-run/berth/image"
-	"github.com/berth-run/berth/sandbox"
 	"github.com/berth-run/berth/sandbox/local"
-	"github.com/berth-run/berth/snapshot"
 	"github.com/berth-run/berth/store"
 )
 
@@ -48,7 +48,7 @@ func newTemplates(images *image.Library, config *Config, limits func(context.Con
 
 // find returns the template that has a name or a digest, "" being the configured
 // one, and holds it.
-func (t *templates) find(ref string) (sandbox.Template, error) {
+func (t *templates) find(ref string) (container.Template, error) {
 	found, err := t.images.Get(cmp.Or(ref, t.config.Template))
 	if err == nil {
 		err = t.hold(found.Digest)
@@ -56,12 +56,12 @@ func (t *templates) find(ref string) (sandbox.Template, error) {
 	if errors.Is(err, image.ErrNotFound) {
 		switch {
 		case ref != "":
-			return sandbox.Template{}, templateNotFound(ref)
+			return container.Template{}, templateNotFound(ref)
 		case t.config.Driver == local.Name:
-			return sandbox.Template{}, nil // it runs in this machine's own root
+			return container.Template{}, nil // it runs in this machine's own root
 		}
 	}
-	return sandbox.Template{Digest: found.Digest, Rootfs: found.Rootfs, Env: found.Config.Env}, err
+	return container.Template{Digest: found.Digest, Rootfs: found.Rootfs, Env: found.Config.Env}, err
 }
 
 func templateNotFound(ref string) error {
@@ -130,7 +130,7 @@ func (t *templates) sweep(ctx context.Context, kept func(context.Context) (map[s
 }
 
 // startPruning sweeps from now on. stop waits for its end.
-func (t *templates) startPruning(kept func(context.Context) (map[string]bool, error), keeper *sandbox.Keeper, log *slog.Logger) (stop func(context.Context) error) {
+func (t *templates) startPruning(kept func(context.Context) (map[string]bool, error), keeper *container.Service, log *slog.Logger) (stop func(context.Context) error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
 	wg.Go(func() {

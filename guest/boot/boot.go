@@ -40,7 +40,7 @@ type Config struct {
 	Memory   int64    // bytes that the machine has
 	Ports    int      // serial lines
 	Files    []File   // laid over the template
-	Mounts   bool     // there is something at driver.MountRoot
+	Mounts   bool     // there is something at sandbox.MountRoot
 }
 
 // A File is a file, or a directory if it has no content and its name ends in a slash.

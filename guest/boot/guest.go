@@ -18,7 +18,7 @@ import (
 const (
 	guestDir  = "/.berth"
 	guestPath = guestDir + "/guest"
-	mountsDir = "/mnt/volumes" // driver.MountRoot
+	mountsDir = "/mnt/volumes" // sandbox.MountRoot
 )
 
 // PortsEnv is the variable in which the guest finds how many serial lines it has,

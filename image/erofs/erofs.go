@@ -27,7 +27,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/berth-run/berth/image/layer"
+	"github.com/berth-run/berth/layer"
 )
 
 const (

@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/berth-run/berth/image/layer"
+	"github.com/berth-run/berth/layer"
 )
 
 // plant makes a tree with what is hard about trees.

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/berth-run/berth/internal/contract"
+	"github.com/berth-run/berth/api/contract"
 	"github.com/berth-run/berth/internal/sse"
 	"github.com/berth-run/berth/model"
 )

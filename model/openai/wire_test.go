@@ -12,7 +12,7 @@ import (
 	"github.com/openai/openai-go/v3/responses"
 
 	"github.com/berth-run/berth"
-	"github.com/berth-run/berth/internal/contract"
+	"github.com/berth-run/berth/api/contract"
 	"github.com/berth-run/berth/model"
 	"github.com/berth-run/berth/model/modeltest"
 	"github.com/berth-run/berth/model/openai"

@@ -15,7 +15,7 @@ import (
 	"github.com/moby/moby/api/types/mount"
 	"github.com/moby/moby/client"
 
-	"github.com/berth-run/berth/sandbox/driver"
+	"github.com/berth-run/berth/sandbox"
 )
 
 // Paths inside a sandbox.
@@ -70,7 +70,7 @@ const (
 
 // Create makes the container. The first sandbox of a template waits until the engine
 // has its files.
-func (d *Driver) Create(ctx context.Context, spec driver.Spec) error {
+func (d *Driver) Create(ctx context.Context, spec sandbox.Spec) error {
 	name, err := d.container(spec.ID)
 	if err != nil {
 		return fmt.Errorf("docker: create: %w", err)
@@ -78,7 +78,7 @@ func (d *Driver) Create(ctx context.Context, spec driver.Spec) error {
 	if len(spec.Mounts) > 0 && !d.features.Mounts {
 		return fmt.Errorf("docker: create %s: mounts: %w", spec.ID, errors.ErrUnsupported)
 	}
-	if err := driver.CheckMounts(spec.Mounts); err != nil {
+	if err := sandbox.CheckMounts(spec.Mounts); err != nil {
 		return fmt.Errorf("docker: create %s: %w", spec.ID, err)
 	}
 	tag, err := d.templateTag(spec.Rootfs)
@@ -113,12 +113,12 @@ func (d *Driver) Create(ctx context.Context, spec driver.Spec) error {
 }
 
 // config is what runs in the container.
-func (d *Driver) config(spec driver.Spec, image string) *container.Config {
+func (d *Driver) config(spec sandbox.Spec, image string) *container.Config {
 	return &container.Config{
 		Image:       image,
 		Hostname:    hostname,
 		User:        "0:0",
-		Env:         slices.Insert(d.guestEnv(spec.Env, spec.Limits.WithDefaults()), 0, driver.CreatedEnv()),
+		Env:         slices.Insert(d.guestEnv(spec.Env, spec.Limits.WithDefaults()), 0, sandbox.CreatedEnv()),
 		Entrypoint:  []string{guestPath},
 		WorkingDir:  "/",
 		Labels:      map[string]string{labelInstance: d.instance, labelSandbox: spec.ID},
@@ -129,7 +129,7 @@ func (d *Driver) config(spec driver.Spec, image string) *container.Config {
 
 // hostConfig is what stands around it. On a shared kernel most limits of the ulimit
 // kind count by user, and users are the same in all containers; nofile counts by process.
-func (d *Driver) hostConfig(l driver.Limits) *container.HostConfig {
+func (d *Driver) hostConfig(l sandbox.Limits) *container.HostConfig {
 	no := false
 	h := &container.HostConfig{
 		NetworkMode:   "none",
@@ -141,7 +141,7 @@ func (d *Driver) hostConfig(l driver.Limits) *container.HostConfig {
 		ReadonlyPaths: readOnly,
 		Runtime:       d.opts.Runtime,
 		Init:          &no, // the guest reaps
-		OomScoreAdj:   driver.OOMScoreAdj,
+		OomScoreAdj:   sandbox.OOMScoreAdj,
 		Mounts: []mount.Mount{{Type: mount.TypeVolume, Source: d.volume, Target: guestDir, ReadOnly: true,
 			VolumeOptions: &mount.VolumeOptions{NoCopy: true}}},
 		Tmpfs:         map[string]string{guestRunDir: runOptions},
@@ -188,7 +188,7 @@ func (d *Driver) pidsLimit(pids int) int64 {
 
 // guestEnv returns the guest's environment: the Spec's, over which a few names of
 // ours prevail.
-func (d *Driver) guestEnv(spec []string, l driver.Limits) []string {
+func (d *Driver) guestEnv(spec []string, l sandbox.Limits) []string {
 	watch := "1"
 	if d.features.Isolation == "docker" {
 		watch = "0" // the machine's kernel lets all containers together watch little

@@ -33,7 +33,7 @@ import (
 	"github.com/moby/moby/api/types/system"
 	"github.com/moby/moby/client"
 
-	"github.com/berth-run/berth/sandbox/driver"
+	"github.com/berth-run/berth/sandbox"
 )
 
 // Labels of what this driver makes in the engine.
@@ -75,7 +75,7 @@ type Driver struct {
 	log      *slog.Logger
 	client   *client.Client
 	info     system.Info
-	features driver.Features
+	features sandbox.Features
 	instance string
 	volume   string // of the guest program
 	noRoute  string // why there is no route for addresses
@@ -86,7 +86,7 @@ type Driver struct {
 	disks     disks
 }
 
-var _ driver.Driver = (*Driver)(nil)
+var _ sandbox.Driver = (*Driver)(nil)
 
 // Open connects to the engine and prepares it. What it returns as an error is meant
 // for the operator.
@@ -113,7 +113,7 @@ func (d *Driver) open(ctx context.Context) (err error) {
 	if d.opts.StateDir, err = filepath.Abs(d.opts.StateDir); err != nil {
 		return err
 	}
-	if d.instance, err = driver.Instance(d.opts.StateDir, d.discardCopies); err != nil {
+	if d.instance, err = sandbox.Instance(d.opts.StateDir, d.discardCopies); err != nil {
 		return err
 	}
 	if d.client, err = connect(d.opts.Host); err != nil {
@@ -134,7 +134,7 @@ func (d *Driver) open(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	d.features = driver.Features{
+	d.features = sandbox.Features{
 		Isolation:   isolation(d.runtime(), d.info.Runtimes[d.runtime()].Path),
 		Pause:       true,
 		MemoryLimit: d.info.MemoryLimit,
@@ -167,11 +167,11 @@ func (d *Driver) open(ctx context.Context) (err error) {
 // containers, which bear the original's name, are left to that.
 func (d *Driver) discardCopies() error {
 	d.log.Warn("docker: the state directory is a copy; its sandboxes are left to the original", "dir", d.opts.StateDir)
-	return driver.Discard(d.mountsDir())
+	return sandbox.Discard(d.mountsDir())
 }
 
 // Features says what the engine can do.
-func (d *Driver) Features() driver.Features { return d.features }
+func (d *Driver) Features() sandbox.Features { return d.features }
 
 // runtime returns the name of the runtime that runs the sandboxes.
 func (d *Driver) runtime() string { return cmp.Or(d.opts.Runtime, d.info.DefaultRuntime) }
@@ -254,7 +254,7 @@ func (d *Driver) List(ctx context.Context) ([]string, error) {
 	}
 	ids := make([]string, 0, len(all.Items))
 	for _, c := range all.Items {
-		if id := c.Labels[labelSandbox]; driver.CheckID(id) == nil {
+		if id := c.Labels[labelSandbox]; sandbox.CheckID(id) == nil {
 			ids = append(ids, id)
 		}
 	}
@@ -264,7 +264,7 @@ func (d *Driver) List(ctx context.Context) ([]string, error) {
 
 // container returns the name of the container for a sandbox, be there one or not.
 func (d *Driver) container(id string) (string, error) {
-	if err := driver.CheckID(id); err != nil {
+	if err := sandbox.CheckID(id); err != nil {
 		return "", err
 	}
 	return "berth-" + d.instance + "-" + id, nil

@@ -9,7 +9,7 @@ import (
 	"github.com/moby/moby/client"
 
 	"github.com/berth-run/berth/internal/dockertest"
-	"github.com/berth-run/berth/sandbox/driver"
+	"github.com/berth-run/berth/sandbox"
 	"github.com/berth-run/berth/sandbox/drivertest"
 )
 
@@ -21,7 +21,7 @@ func TestDriver(t *testing.T) { runSuite(t, dockertest.Host(t), "", guestSocket)
 func runSuite(t *testing.T, host, runtime, socket string) {
 	t.Setenv(dockertest.HostEnv, host) // for the server that the suite kills
 	drivertest.Run(t, drivertest.Harness{
-		Open: func(tb testing.TB, stateDir string) driver.Driver {
+		Open: func(tb testing.TB, stateDir string) sandbox.Driver {
 			return openTest(tb, stateDir, Options{Host: host, Runtime: runtime})
 		},
 		Rootfs:    drivertest.Rootfs(t),

@@ -10,11 +10,11 @@ import (
 	"time"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/container"
 	"github.com/berth-run/berth/files"
 	"github.com/berth-run/berth/guest"
 	"github.com/berth-run/berth/internal/dockertest"
 	"github.com/berth-run/berth/internal/seal"
-	"github.com/berth-run/berth/sandbox"
 	"github.com/berth-run/berth/sandbox/drivertest"
 	"github.com/berth-run/berth/store/sqlite"
 )
@@ -22,7 +22,7 @@ import (
 var byTest = berth.Caller{Project: "proj_test"}
 
 // newKeeper returns a keeper of this driver's sandboxes, and what ends it.
-func newKeeper(tb testing.TB, state string, pool int) (k *sandbox.Keeper, end func()) {
+func newKeeper(tb testing.TB, state string, pool int) (k *container.Service, end func()) {
 	tb.Helper()
 	rootfs := drivertest.Rootfs(tb)
 	d := openTest(tb, filepath.Join(state, "docker"), Options{Host: dockertest.Host(tb)})
@@ -30,10 +30,10 @@ func newKeeper(tb testing.TB, state string, pool int) (k *sandbox.Keeper, end fu
 	if err != nil {
 		tb.Fatal(err)
 	}
-	k, err = sandbox.NewKeeper(sandbox.Options{Store: db, Driver: d, OpenFile: files.New(db, nil).Open, Pools: []sandbox.PoolOptions{{Size: pool}}, Seal: seal.New([32]byte{1}),
+	k, err = container.NewKeeper(container.Options{Store: db, Driver: d, OpenFile: files.New(db, nil).Open, Pools: []container.PoolOptions{{Size: pool}}, Seal: seal.New([32]byte{1}),
 		Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
-		Template: func(string) (sandbox.Template, error) {
-			return sandbox.Template{Digest: "sha256:test", Rootfs: rootfs}, nil
+		Template: func(string) (container.Template, error) {
+			return container.Template{Digest: "sha256:test", Rootfs: rootfs}, nil
 		}})
 	if err != nil {
 		tb.Fatal(err)
@@ -50,7 +50,7 @@ func newKeeper(tb testing.TB, state string, pool int) (k *sandbox.Keeper, end fu
 }
 
 // shell runs a command in a container and returns what it prints.
-func shell(tb testing.TB, k *sandbox.Keeper, id berth.ContainerID, script string) string {
+func shell(tb testing.TB, k *container.Service, id berth.ContainerID, script string) string {
 	tb.Helper()
 	call := guest.ShellCall{CallID: fmt.Sprintf("call_%d", time.Now().UnixNano()), Commands: []string{script}, Timeout: time.Minute}
 	out := ""
@@ -69,7 +69,7 @@ func shell(tb testing.TB, k *sandbox.Keeper, id berth.ContainerID, script string
 func TestKeeper(t *testing.T) {
 	state := drivertest.StateDir(t)
 	k, end := newKeeper(t, state, 0)
-	c, err := k.Create(t.Context(), byTest, sandbox.CreateRequest{Name: "mine"})
+	c, err := k.Create(t.Context(), byTest, container.CreateRequest{Name: "mine"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,7 +99,7 @@ func TestTwentyAtOnce(t *testing.T) {
 	var all sync.WaitGroup
 	for i := range 20 {
 		all.Go(func() {
-			c, err := k.Create(t.Context(), byTest, sandbox.CreateRequest{})
+			c, err := k.Create(t.Context(), byTest, container.CreateRequest{})
 			if err != nil {
 				t.Error(err)
 				return
@@ -130,7 +130,7 @@ func BenchmarkCreate(b *testing.B) {
 				}
 				b.StartTimer()
 				began := time.Now()
-				c, err := k.Create(b.Context(), byTest, sandbox.CreateRequest{})
+				c, err := k.Create(b.Context(), byTest, container.CreateRequest{})
 				if err != nil {
 					b.Fatal(err)
 				}

@@ -16,7 +16,7 @@ import (
 	"github.com/moby/moby/client"
 	"golang.org/x/sys/unix"
 
-	"github.com/berth-run/berth/sandbox/driver"
+	"github.com/berth-run/berth/sandbox"
 )
 
 // Mounts of a sandbox are bound into StateDir/mounts/ID first, and from there into its
@@ -45,7 +45,7 @@ func (d *Driver) tryMounts(ctx context.Context) (prevents string, err error) {
 		return "", err
 	}
 	defer func() { err = errors.Join(err, d.unbind(id)) }()
-	bound, err := d.bind(id, []driver.Mount{{Name: "try", Source: source}})
+	bound, err := d.bind(id, []sandbox.Mount{{Name: "try", Source: source}})
 	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) {
 		return err.Error(), nil
 	}
@@ -63,7 +63,7 @@ func (d *Driver) tryMounts(ctx context.Context) (prevents string, err error) {
 
 // bind makes a sandbox's mounts, and returns them as its container is to have them. On
 // error nothing is left of them.
-func (d *Driver) bind(id string, mounts []driver.Mount) (bound []mount.Mount, err error) {
+func (d *Driver) bind(id string, mounts []sandbox.Mount) (bound []mount.Mount, err error) {
 	if len(mounts) == 0 {
 		return nil, nil
 	}
@@ -92,7 +92,7 @@ func (d *Driver) bind(id string, mounts []driver.Mount) (bound []mount.Mount, er
 		if err != nil {
 			return nil, &os.PathError{Op: "bind", Path: m.Source, Err: err}
 		}
-		bound = append(bound, mount.Mount{Type: mount.TypeBind, Source: place, Target: path.Join(driver.MountRoot, m.Name),
+		bound = append(bound, mount.Mount{Type: mount.TypeBind, Source: place, Target: path.Join(sandbox.MountRoot, m.Name),
 			BindOptions: &mount.BindOptions{NonRecursive: true}})
 	}
 	return bound, nil

@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/berth-run/berth/internal/dockertest"
-	"github.com/berth-run/berth/sandbox/driver"
+	"github.com/berth-run/berth/sandbox"
 	"github.com/berth-run/berth/sandbox/drivertest"
 )
 
@@ -12,14 +12,14 @@ import (
 // there is room for it. The kernel ends what it can, at last the guest.
 func TestOutOfMemory(t *testing.T) {
 	d := openTest(t, drivertest.StateDir(t), Options{Host: dockertest.Host(t)})
-	b := drivertest.Start(t, d, driver.Spec{ID: "oom", Rootfs: drivertest.Rootfs(t), Limits: driver.Limits{Memory: 96 << 20}})
-	st := b.Await("the end", func(st driver.Stats) bool {
-		if st.State != driver.StateDead {
+	b := drivertest.Start(t, d, sandbox.Spec{ID: "oom", Rootfs: drivertest.Rootfs(t), Limits: sandbox.Limits{Memory: 96 << 20}})
+	st := b.Await("the end", func(st sandbox.Stats) bool {
+		if st.State != sandbox.StateDead {
 			b.Last("sudo sh -c 'for f in /dev/fill /dev/shm/fill; do dd if=/dev/zero of=$f bs=1M status=none; done'")
 		}
-		return st.State == driver.StateDead
+		return st.State == sandbox.StateDead
 	})
-	if st.Reason != driver.ReasonOOM {
-		t.Errorf("got %+v, want reason %q", st, driver.ReasonOOM)
+	if st.Reason != sandbox.ReasonOOM {
+		t.Errorf("got %+v, want reason %q", st, sandbox.ReasonOOM)
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"github.com/berth-run/berth/internal/dockertest"
-	"github.com/berth-run/berth/sandbox/driver"
+	"github.com/berth-run/berth/sandbox"
 	"github.com/berth-run/berth/sandbox/drivertest"
 )
 
@@ -38,13 +38,13 @@ func TestPauseOfABusyOne(t *testing.T) {
 	}))
 	t.Cleanup(front.Close)
 	d := openTest(t, drivertest.StateDir(t), Options{Host: strings.Replace(front.URL, "http://", "tcp://", 1)})
-	b := drivertest.Start(t, d, driver.Spec{ID: "busy", Rootfs: drivertest.Rootfs(t)})
+	b := drivertest.Start(t, d, sandbox.Spec{ID: "busy", Rootfs: drivertest.Rootfs(t)})
 	refusals.Store(2)
 	if err := d.Pause(t.Context(), b.ID); err != nil || asked.Load() != 3 {
 		t.Errorf("got %v after %d attempts, want a pause at the third", err, asked.Load())
 	}
-	if st := b.Stats(); st.State != driver.StatePaused {
-		t.Errorf("got %q, want %q", st.State, driver.StatePaused)
+	if st := b.Stats(); st.State != sandbox.StatePaused {
+		t.Errorf("got %q, want %q", st.State, sandbox.StatePaused)
 	}
 	if err := d.Pause(t.Context(), b.ID); err == nil || asked.Load() != 4 {
 		t.Errorf("of one that is paused: got %v after %d attempts, want a refusal at once", err, asked.Load()-3)

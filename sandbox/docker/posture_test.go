@@ -10,7 +10,7 @@ import (
 	"github.com/moby/moby/client"
 
 	"github.com/berth-run/berth/internal/dockertest"
-	"github.com/berth-run/berth/sandbox/driver"
+	"github.com/berth-run/berth/sandbox"
 	"github.com/berth-run/berth/sandbox/drivertest"
 )
 
@@ -29,7 +29,7 @@ func TestPosture(t *testing.T) {
 	host := dockertest.Host(t)
 	t.Setenv("BERTH_TEST_SECRET", "berth-canary-77ab")
 	d := openTest(t, drivertest.StateDir(t), Options{Host: host})
-	b := drivertest.Start(t, d, driver.Spec{ID: "posture", Rootfs: drivertest.Rootfs(t)})
+	b := drivertest.Start(t, d, sandbox.Spec{ID: "posture", Rootfs: drivertest.Rootfs(t)})
 	t.Run("Inside", func(t *testing.T) { postureInside(t, b) })
 	t.Run("Process", func(t *testing.T) { postureProcess(t, d) })
 	t.Run("Relay", func(t *testing.T) { postureRelay(t, b) })
@@ -64,7 +64,7 @@ func postureInside(t *testing.T, b *drivertest.Box) {
 		{"ls /dev", "fd\nfull\nmqueue\nnet\nnull\nptmx\npts\nrandom\nshm\nstderr\nstdin\nstdout\ntty\nurandom\nzero"},
 		{"stat -c '%u %g %a' /mnt/data", "1000 1000 755"},
 		{"stat -c %a /", "755"},
-		{"df --output=size -B1 /dev/shm | tail -1", fmt.Sprint(driver.DefaultLimits.Memory / 2)},
+		{"df --output=size -B1 /dev/shm | tail -1", fmt.Sprint(sandbox.DefaultLimits.Memory / 2)},
 		{"ps -p 1 -o comm=", "guest"},
 		{"stat -c '%u %a' /.berth/guest /.berth/run", "0 755\n0 700"},
 		{"cat /proc/self/cgroup | cut -d: -f3 | sort -u", "/"},
@@ -97,8 +97,8 @@ func postureProcess(t *testing.T, d *Driver) {
 	if err != nil {
 		t.Skipf("skipped: the engine is not on this machine: %v", err)
 	}
-	if got, err := os.ReadFile(fmt.Sprintf("/proc/%d/oom_score_adj", state.Pid)); err != nil || strings.TrimSpace(string(got)) != fmt.Sprint(driver.OOMScoreAdj) {
-		t.Errorf("oom_score_adj: got %s, %v, want %d", got, err, driver.OOMScoreAdj)
+	if got, err := os.ReadFile(fmt.Sprintf("/proc/%d/oom_score_adj", state.Pid)); err != nil || strings.TrimSpace(string(got)) != fmt.Sprint(sandbox.OOMScoreAdj) {
+		t.Errorf("oom_score_adj: got %s, %v, want %d", got, err, sandbox.OOMScoreAdj)
 	}
 	f := fields(string(status))
 	for set, want := range map[string]string{"CapEff": guestCapabilities, "CapPrm": guestCapabilities, "CapInh": noCapabilities, "CapBnd": guestCapabilities, "CapAmb": noCapabilities, "Seccomp": "2"} {

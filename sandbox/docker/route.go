@@ -9,7 +9,7 @@ import (
 	"github.com/moby/moby/api/types/container"
 	"github.com/moby/moby/client"
 
-	"github.com/berth-run/berth/sandbox/driver"
+	"github.com/berth-run/berth/sandbox"
 )
 
 // tunDevice is what the guest makes the route for addresses with.
@@ -31,7 +31,7 @@ func allowRoute(h *container.HostConfig) {
 // tryRoute reports whether a guest can make the route, in the words of what prevents it:
 // the engine's machine may have no such device, or a runtime no use for it.
 func (d *Driver) tryRoute(ctx context.Context) (prevents string, err error) {
-	host := d.hostConfig(driver.DefaultLimits)
+	host := d.hostConfig(sandbox.DefaultLimits)
 	allowRoute(host)
 	return d.try(ctx, host, "route")
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/moby/moby/api/types/container"
 	"github.com/moby/moby/api/types/mount"
 
-	"github.com/berth-run/berth/sandbox/driver"
+	"github.com/berth-run/berth/sandbox"
 )
 
 // ErrUnfiltered says that an engine cannot be used because it does not filter system calls.
@@ -59,7 +59,7 @@ func (d *Driver) terminals() mount.Mount {
 // tryShared finds out whether the engine applies the profile, without which it is
 // refused, and whether it can bound terminals.
 func (d *Driver) tryShared(ctx context.Context) error {
-	prevents, err := d.try(ctx, d.hostConfig(driver.DefaultLimits), "filtered")
+	prevents, err := d.try(ctx, d.hostConfig(sandbox.DefaultLimits), "filtered")
 	if err == nil && prevents == "" {
 		return nil
 	}
@@ -67,7 +67,7 @@ func (d *Driver) tryShared(ctx context.Context) error {
 	if err != nil {
 		d.noPTYs = err.Error()
 	}
-	prevents, err = d.try(ctx, d.hostConfig(driver.DefaultLimits), "filtered")
+	prevents, err = d.try(ctx, d.hostConfig(sandbox.DefaultLimits), "filtered")
 	if err != nil {
 		prevents = err.Error()
 	}

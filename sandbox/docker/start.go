@@ -15,7 +15,7 @@ import (
 	"github.com/moby/moby/api/types/container"
 	"github.com/moby/moby/client"
 
-	"github.com/berth-run/berth/sandbox/driver"
+	"github.com/berth-run/berth/sandbox"
 )
 
 // startTimeout bounds Start where ctx does not.
@@ -39,7 +39,7 @@ func (d *Driver) Start(ctx context.Context, id string) error {
 	return nil
 }
 
-// find returns a sandbox's container and its state; driver.ErrNotFound if there is none.
+// find returns a sandbox's container and its state; sandbox.ErrNotFound if there is none.
 func (d *Driver) find(ctx context.Context, id string) (string, *container.State, error) {
 	name, err := d.container(id)
 	if err != nil {
@@ -58,7 +58,7 @@ func (d *Driver) find(ctx context.Context, id string) (string, *container.State,
 // wrap says what was done to which sandbox when err came.
 func (d *Driver) wrap(what, id string, err error) error {
 	if errdefs.IsNotFound(err) {
-		err = errors.Join(driver.ErrNotFound, err)
+		err = errors.Join(sandbox.ErrNotFound, err)
 	}
 	return fmt.Errorf("docker: %s %s: %w", what, id, err)
 }

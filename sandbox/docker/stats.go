@@ -12,7 +12,7 @@ import (
 	"github.com/moby/moby/api/types/container"
 	"github.com/moby/moby/client"
 
-	"github.com/berth-run/berth/sandbox/driver"
+	"github.com/berth-run/berth/sandbox"
 )
 
 // lostExit is the exit code that the engine gives to a container of which it finds
@@ -28,10 +28,10 @@ const maxStats = 1 << 20
 // limit was reached, is said to have died of it: it may have lived on then and ended
 // later for another reason. What is on its disk is counted file by file, and for a
 // while after a count that took long the figure is that one's.
-func (d *Driver) Stats(ctx context.Context, id string) (driver.Stats, error) {
+func (d *Driver) Stats(ctx context.Context, id string) (sandbox.Stats, error) {
 	name, err := d.container(id)
 	if err != nil {
-		return driver.Stats{}, fmt.Errorf("docker: stats: %w", err)
+		return sandbox.Stats{}, fmt.Errorf("docker: stats: %w", err)
 	}
 	disk, due := d.disks.last(name)
 	began := time.Now()
@@ -40,23 +40,23 @@ func (d *Driver) Stats(ctx context.Context, id string) (driver.Stats, error) {
 		err = d.confirm(ctx, id, err)
 	}
 	if err != nil {
-		return driver.Stats{}, d.wrap("stats", id, err)
+		return sandbox.Stats{}, d.wrap("stats", id, err)
 	}
 	if c.Container.State == nil {
-		return driver.Stats{}, fmt.Errorf("docker: stats %s: the engine does not tell its state", id)
+		return sandbox.Stats{}, fmt.Errorf("docker: stats %s: the engine does not tell its state", id)
 	}
 	stats, err := stateOf(c.Container.State)
 	if err != nil {
-		return driver.Stats{}, d.wrap("stats", id, err)
+		return sandbox.Stats{}, d.wrap("stats", id, err)
 	}
 	if c.Container.SizeRw != nil {
 		disk = *c.Container.SizeRw
 		d.disks.counted(name, disk, began)
 	}
 	stats.Disk = disk
-	if stats.State == driver.StateRunning || stats.State == driver.StatePaused {
+	if stats.State == sandbox.StateRunning || stats.State == sandbox.StatePaused {
 		if err := d.usage(ctx, name, &stats); err != nil {
-			return driver.Stats{}, d.wrap("stats", id, err)
+			return sandbox.Stats{}, d.wrap("stats", id, err)
 		}
 	}
 	return stats, nil
@@ -64,27 +64,27 @@ func (d *Driver) Stats(ctx context.Context, id string) (driver.Stats, error) {
 
 // stateOf translates the engine's word for what a container does. A word that it does
 // not know is an error.
-func stateOf(s *container.State) (driver.Stats, error) {
+func stateOf(s *container.State) (sandbox.Stats, error) {
 	switch s.Status {
 	case container.StateRunning:
-		return driver.Stats{State: driver.StateRunning}, nil
+		return sandbox.Stats{State: sandbox.StateRunning}, nil
 	case container.StatePaused:
-		return driver.Stats{State: driver.StatePaused}, nil
+		return sandbox.Stats{State: sandbox.StatePaused}, nil
 	case container.StateCreated:
 		if s.Error == "" {
-			return driver.Stats{State: driver.StateCreated}, nil
+			return sandbox.Stats{State: sandbox.StateCreated}, nil
 		}
 	case container.StateExited, container.StateDead, container.StateRemoving:
 	default:
-		return driver.Stats{}, fmt.Errorf("the engine says that it is %.30q", s.Status)
+		return sandbox.Stats{}, fmt.Errorf("the engine says that it is %.30q", s.Status)
 	}
 	switch {
 	case s.OOMKilled:
-		return driver.Stats{State: driver.StateDead, Reason: driver.ReasonOOM}, nil
+		return sandbox.Stats{State: sandbox.StateDead, Reason: sandbox.ReasonOOM}, nil
 	case s.ExitCode == lostExit:
-		return driver.Stats{State: driver.StateDead, Reason: driver.ReasonHost}, nil
+		return sandbox.Stats{State: sandbox.StateDead, Reason: sandbox.ReasonHost}, nil
 	}
-	return driver.Stats{State: driver.StateDead, Reason: driver.ReasonKilled}, nil
+	return sandbox.Stats{State: sandbox.StateDead, Reason: sandbox.ReasonKilled}, nil
 }
 
 // confirm returns an error that is not ErrNotFound if the engine lists a sandbox of which
@@ -101,7 +101,7 @@ func (d *Driver) confirm(ctx context.Context, id string, notFound error) error {
 }
 
 // usage reads what a container uses now.
-func (d *Driver) usage(ctx context.Context, name string, stats *driver.Stats) error {
+func (d *Driver) usage(ctx context.Context, name string, stats *sandbox.Stats) error {
 	r, err := d.client.ContainerStats(ctx, name, client.ContainerStatsOptions{})
 	if err != nil {
 		return err

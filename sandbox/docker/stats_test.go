@@ -5,24 +5,24 @@ import (
 
 	"github.com/moby/moby/api/types/container"
 
-	"github.com/berth-run/berth/sandbox/driver"
+	"github.com/berth-run/berth/sandbox"
 )
 
 func TestStateOf(t *testing.T) {
 	for _, tt := range []struct {
 		state  container.State
-		want   driver.State
-		reason driver.Reason
+		want   sandbox.State
+		reason sandbox.Reason
 	}{
-		{container.State{Status: "created"}, driver.StateCreated, ""},
-		{container.State{Status: "created", Error: "no such file"}, driver.StateDead, driver.ReasonKilled},
-		{container.State{Status: "running"}, driver.StateRunning, ""},
-		{container.State{Status: "running", OOMKilled: true}, driver.StateRunning, ""},
-		{container.State{Status: "paused"}, driver.StatePaused, ""},
-		{container.State{Status: "exited", ExitCode: 137}, driver.StateDead, driver.ReasonKilled},
-		{container.State{Status: "exited", ExitCode: 137, OOMKilled: true}, driver.StateDead, driver.ReasonOOM},
-		{container.State{Status: "exited", ExitCode: 255}, driver.StateDead, driver.ReasonHost},
-		{container.State{Status: "dead"}, driver.StateDead, driver.ReasonKilled},
+		{container.State{Status: "created"}, sandbox.StateCreated, ""},
+		{container.State{Status: "created", Error: "no such file"}, sandbox.StateDead, sandbox.ReasonKilled},
+		{container.State{Status: "running"}, sandbox.StateRunning, ""},
+		{container.State{Status: "running", OOMKilled: true}, sandbox.StateRunning, ""},
+		{container.State{Status: "paused"}, sandbox.StatePaused, ""},
+		{container.State{Status: "exited", ExitCode: 137}, sandbox.StateDead, sandbox.ReasonKilled},
+		{container.State{Status: "exited", ExitCode: 137, OOMKilled: true}, sandbox.StateDead, sandbox.ReasonOOM},
+		{container.State{Status: "exited", ExitCode: 255}, sandbox.StateDead, sandbox.ReasonHost},
+		{container.State{Status: "dead"}, sandbox.StateDead, sandbox.ReasonKilled},
 	} {
 		if got, err := stateOf(&tt.state); err != nil || got.State != tt.want || got.Reason != tt.reason {
 			t.Errorf("%+v: got %+v, %v, want %s %s", tt.state, got, err, tt.want, tt.reason)

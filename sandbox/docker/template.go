@@ -20,7 +20,7 @@ import (
 	"github.com/containerd/errdefs"
 	"github.com/moby/moby/client"
 
-	"github.com/berth-run/berth/image/layer"
+	"github.com/berth-run/berth/layer"
 )
 
 // repository is the name of the images that templates become.

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/berth-run/berth/sandbox/driver"
+	"github.com/berth-run/berth/sandbox"
 )
 
 // attacks does in a sandbox what a hostile command would do. Each must fail
@@ -41,7 +41,7 @@ func (s *suite) readHost(t *testing.T) {
 	if err := os.WriteFile(secret, []byte(canary), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	b := Start(t, s.open(t), driver.Spec{ID: "reader", Rootfs: s.Rootfs})
+	b := Start(t, s.open(t), sandbox.Spec{ID: "reader", Rootfs: s.Rootfs})
 	for _, script := range []string{
 		"sudo cat " + secret,
 		"sudo cat /proc/1/root" + secret,
@@ -73,7 +73,7 @@ func (s *suite) readHost(t *testing.T) {
 	if got := b.Must("ls -d /proc/[0-9]* | wc -l"); len(got) > 1 {
 		t.Errorf("processes: got %s, want a few", got)
 	}
-	if boot, err := driver.BootID(); err == nil && strings.Contains(b.Sh("cat /proc/sys/kernel/random/boot_id").Stdout, boot) {
+	if boot, err := sandbox.BootID(); err == nil && strings.Contains(b.Sh("cat /proc/sys/kernel/random/boot_id").Stdout, boot) {
 		t.Error("boot id: got the host's")
 	}
 }
@@ -112,7 +112,7 @@ func (s *suite) reachHost(t *testing.T) {
 			targets = append(targets, n.IP.String())
 		}
 	}
-	b := Start(t, s.open(t), driver.Spec{ID: "caller", Rootfs: s.Rootfs})
+	b := Start(t, s.open(t), sandbox.Spec{ID: "caller", Rootfs: s.Rootfs})
 	if err := b.Client.WriteFile(t.Context(), "/mnt/data", "reach.py", "", strings.NewReader(reachScript)); err != nil {
 		t.Fatal(err)
 	}
@@ -137,7 +137,7 @@ func (s *suite) reachHost(t *testing.T) {
 // floodOutput prints without end.
 func (s *suite) floodOutput(t *testing.T) {
 	d := s.open(t)
-	b := Start(t, d, driver.Spec{ID: "flood", Rootfs: s.Rootfs, Limits: driver.Limits{Disk: 512 << 20, Memory: 512 << 20}})
+	b := Start(t, d, sandbox.Spec{ID: "flood", Rootfs: s.Rootfs, Limits: sandbox.Limits{Disk: 512 << 20, Memory: 512 << 20}})
 	for _, script := range []string{
 		"yes",
 		"cat /dev/zero",
@@ -158,12 +158,12 @@ func (s *suite) floodOutput(t *testing.T) {
 func (s *suite) deleteEverything(t *testing.T) {
 	before := listing(t, s.Rootfs)
 	d := s.open(t)
-	other := Start(t, d, driver.Spec{ID: "other", Rootfs: s.Rootfs})
+	other := Start(t, d, sandbox.Spec{ID: "other", Rootfs: s.Rootfs})
 	other.Must("echo mine >file")
-	b := Start(t, d, driver.Spec{ID: "vandal", Rootfs: s.Rootfs})
+	b := Start(t, d, sandbox.Spec{ID: "vandal", Rootfs: s.Rootfs})
 	b.Last("sudo rm -rf --no-preserve-root / 2>/dev/null; sudo rm -rf /.berth /mnt /tmp /usr /etc /dev /proc 2>/dev/null")
 
-	if st := b.Stats(); st.State != driver.StateRunning && st.State != driver.StateDead {
+	if st := b.Stats(); st.State != sandbox.StateRunning && st.State != sandbox.StateDead {
 		t.Errorf("the vandal's state: got %+v, want it to run or be dead", st)
 	}
 	if diff := diffListings(before, listing(t, s.Rootfs)); diff != "" {
@@ -176,20 +176,20 @@ func (s *suite) deleteEverything(t *testing.T) {
 		t.Errorf("Destroy: %v", err)
 	}
 	// A new one from the same template has everything.
-	Start(t, d, driver.Spec{ID: "next", Rootfs: s.Rootfs}).Must("python3 -c 'print(1)' && sudo true")
+	Start(t, d, sandbox.Spec{ID: "next", Rootfs: s.Rootfs}).Must("python3 -c 'print(1)' && sudo true")
 }
 
 // writeTemplate changes files of the template in every way there is.
 func (s *suite) writeTemplate(t *testing.T) {
 	before := listing(t, s.Rootfs)
 	d := s.open(t)
-	b := Start(t, d, driver.Spec{ID: "writer", Rootfs: s.Rootfs})
+	b := Start(t, d, sandbox.Spec{ID: "writer", Rootfs: s.Rootfs})
 	b.Must(`sudo sh -c 'echo x >>/etc/passwd; chmod 000 /etc/shadow; chown 1000 /usr/bin/env; mv /usr/bin/tac /usr/bin/tac2
 ln -s / /etc/root; rm -f /etc/group; mkdir /newdir; touch /usr/bin/env; mknod /etc/null c 1 3; : >/etc/profile'`)
 	if diff := diffListings(before, listing(t, s.Rootfs)); diff != "" {
 		t.Errorf("the template has changed:\n%s", diff)
 	}
-	Start(t, d, driver.Spec{ID: "reader", Rootfs: s.Rootfs}).Must("! grep -x x /etc/passwd && test ! -e /newdir && test -s /etc/profile")
+	Start(t, d, sandbox.Spec{ID: "reader", Rootfs: s.Rootfs}).Must("! grep -x x /etc/passwd && test ! -e /newdir && test -s /etc/profile")
 }
 
 // listing returns a line for each file of a tree: what it is and when it changed.

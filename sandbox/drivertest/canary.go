@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/berth-run/berth/sandbox/driver"
+	"github.com/berth-run/berth/sandbox"
 )
 
 // A Volume is an ext4 file system in a file, so that its raw bytes can be read.
@@ -102,10 +102,10 @@ func contains(r io.Reader, word []byte) (bool, error) {
 // Canary writes a random word everywhere in a sandbox, whose driver has its state on
 // the volume, and reports whether it was there to be found while the sandbox lived,
 // and whether it is after its end.
-func Canary(t *testing.T, d driver.Driver, v Volume, rootfs string) (during, after bool) {
+func Canary(t *testing.T, d sandbox.Driver, v Volume, rootfs string) (during, after bool) {
 	t.Helper()
 	word := rand.Text() + "-canary-" + rand.Text()
-	b := Start(t, d, driver.Spec{ID: "canary", Rootfs: rootfs, Env: []string{"CANARY=" + word}})
+	b := Start(t, d, sandbox.Spec{ID: "canary", Rootfs: rootfs, Env: []string{"CANARY=" + word}})
 	b.ShTimeout(fmt.Sprintf(`
 		word=%s; deep=/mnt/data/a/b/c/d/e/f/$word; mkdir -p $deep
 		echo $word >$deep/$word

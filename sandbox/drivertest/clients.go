@@ -20,7 +20,7 @@ import (
 
 	"github.com/coder/websocket"
 
-	"github.com/berth-run/berth/sandbox/driver"
+	"github.com/berth-run/berth/sandbox"
 )
 
 // Base returns the root file system of the template base, which `make test` builds.
@@ -45,9 +45,9 @@ var websocketScript string
 // Clients uses programs as they are from inside a sandbox of the base template,
 // toward hosts that the test serves: through to a host whose TLS is not opened, and
 // to one with a secret.
-func Clients(t *testing.T, d driver.Driver) {
+func Clients(t *testing.T, d sandbox.Driver) {
 	o, large := newSite(t)
-	b := Start(t, d, driver.Spec{ID: "clients", Rootfs: Base(t)})
+	b := Start(t, d, sandbox.Spec{ID: "clients", Rootfs: Base(t)})
 	o.connect(t, b)
 	if err := b.Client.WriteFile(t.Context(), "/mnt/data", "websocket.py", "", strings.NewReader(websocketScript)); err != nil {
 		t.Fatal(err)

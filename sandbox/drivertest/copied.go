@@ -7,7 +7,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/berth-run/berth/sandbox/driver"
+	"github.com/berth-run/berth/sandbox"
 )
 
 // copiedState opens a driver on a copy of a state directory whose sandboxes run. The copy
@@ -15,7 +15,7 @@ import (
 func (s *suite) copiedState(t *testing.T) {
 	dir := StateDir(t)
 	d := s.Open(t, dir)
-	b := Start(t, d, driver.Spec{ID: "original", Rootfs: s.Rootfs})
+	b := Start(t, d, sandbox.Spec{ID: "original", Rootfs: s.Rootfs})
 	b.Must("echo precious >file")
 
 	copied := filepath.Join(StateDir(t), "copy")
@@ -34,12 +34,12 @@ func (s *suite) copiedState(t *testing.T) {
 	if err := c.Destroy(t.Context(), b.ID); err != nil {
 		t.Errorf("Destroy by the copy: %v", err)
 	}
-	own := Start(t, c, driver.Spec{ID: b.ID, Rootfs: s.Rootfs}) // of the same id
+	own := Start(t, c, sandbox.Spec{ID: b.ID, Rootfs: s.Rootfs}) // of the same id
 	own.Answers()
 	if err := c.Destroy(t.Context(), b.ID); err != nil {
 		t.Errorf("Destroy by the copy: %v", err)
 	}
-	if stats, err := d.Stats(t.Context(), b.ID); err != nil || stats.State != driver.StateRunning {
+	if stats, err := d.Stats(t.Context(), b.ID); err != nil || stats.State != sandbox.StateRunning {
 		t.Errorf("Stats of the original: got %+v, %v, want running", stats, err)
 	}
 	again := s.Open(t, dir)

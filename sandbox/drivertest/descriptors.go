@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/berth-run/berth/sandbox/driver"
+	"github.com/berth-run/berth/sandbox"
 )
 
 // noDescriptors asks about sandboxes while the process can open no file. A sandbox that
@@ -18,20 +18,20 @@ import (
 func (s *suite) noDescriptors(t *testing.T) {
 	dir := StateDir(t)
 	d := s.Open(t, dir)
-	b := Start(t, d, driver.Spec{ID: "lives", Rootfs: s.Rootfs})
+	b := Start(t, d, sandbox.Spec{ID: "lives", Rootfs: s.Rootfs})
 	b.Must("echo precious >file")
 	again := s.Open(t, dir)
 	t.Cleanup(func() { s.destroyAll(t, again, dir) })
-	for name, d := range map[string]driver.Driver{"its driver": d, "a driver opened again": again} {
-		stats, err := withoutDescriptors(t, func() (driver.Stats, error) { return d.Stats(t.Context(), b.ID) })
-		if errors.Is(err, driver.ErrNotFound) || err == nil && stats.State != driver.StateRunning {
+	for name, d := range map[string]sandbox.Driver{"its driver": d, "a driver opened again": again} {
+		stats, err := withoutDescriptors(t, func() (sandbox.Stats, error) { return d.Stats(t.Context(), b.ID) })
+		if errors.Is(err, sandbox.ErrNotFound) || err == nil && stats.State != sandbox.StateRunning {
 			t.Errorf("Stats of %s without descriptors: got %+v, %v, want running or that it is not known", name, stats, err)
 		}
 		ids, err := withoutDescriptors(t, func() ([]string, error) { return d.List(t.Context()) })
 		if err == nil && !slices.Contains(ids, b.ID) {
 			t.Errorf("List of %s without descriptors: got %q without an error", name, ids)
 		}
-		if stats, err := d.Stats(t.Context(), b.ID); err != nil || stats.State != driver.StateRunning {
+		if stats, err := d.Stats(t.Context(), b.ID); err != nil || stats.State != sandbox.StateRunning {
 			t.Errorf("Stats of %s afterwards: got %+v, %v, want running", name, stats, err)
 		}
 	}

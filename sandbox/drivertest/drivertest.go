@@ -20,14 +20,14 @@ import (
 
 	"github.com/berth-run/berth/guest"
 	"github.com/berth-run/berth/internal/longtest"
-	"github.com/berth-run/berth/sandbox/driver"
+	"github.com/berth-run/berth/sandbox"
 )
 
 // A Harness makes drivers of one kind for the suite.
 type Harness struct {
 	// Open opens the driver on a state directory, which may hold sandboxes of
 	// one that was opened before.
-	Open func(tb testing.TB, stateDir string) driver.Driver
+	Open func(tb testing.TB, stateDir string) sandbox.Driver
 
 	// Rootfs is the template of the sandboxes; see the function Rootfs.
 	Rootfs string
@@ -77,14 +77,14 @@ func (s *suite) run(t *testing.T, name string, f func(*testing.T)) {
 
 // patience is by how much longer is waited for a slow driver's sandboxes than for
 // others. Most of what is waited for is not computed.
-func patience(d driver.Driver) time.Duration {
+func patience(d sandbox.Driver) time.Duration {
 	return time.Duration(min(max(d.Features().Slowness, 1), 4))
 }
 
 // A suite is one run.
 type suite struct {
 	Harness
-	features driver.Features
+	features sandbox.Features
 }
 
 // isolates reports whether the driver claims to keep a sandbox from the host.
@@ -92,7 +92,7 @@ func (s *suite) isolates() bool { return s.features.Isolation != "none" }
 
 // open returns a driver on a directory of its own, and checks at the end that
 // nothing is left of its sandboxes.
-func (s *suite) open(t *testing.T) driver.Driver {
+func (s *suite) open(t *testing.T) sandbox.Driver {
 	t.Helper()
 	dir := StateDir(t)
 	d := s.Open(t, dir)
@@ -101,7 +101,7 @@ func (s *suite) open(t *testing.T) driver.Driver {
 }
 
 // destroyAll destroys every sandbox and checks that nothing is left.
-func (s *suite) destroyAll(t *testing.T, d driver.Driver, stateDir string) {
+func (s *suite) destroyAll(t *testing.T, d sandbox.Driver, stateDir string) {
 	ctx := context.Background() // the test's is done
 	ids, err := d.List(ctx)
 	if err != nil {
@@ -121,7 +121,7 @@ func (s *suite) destroyAll(t *testing.T, d driver.Driver, stateDir string) {
 
 // A Box is a running sandbox with a client, for tests.
 type Box struct {
-	Driver driver.Driver
+	Driver sandbox.Driver
 	ID     string
 	Client *guest.Client
 
@@ -131,7 +131,7 @@ type Box struct {
 }
 
 // Start creates and starts a sandbox, which ends with the test.
-func Start(tb testing.TB, d driver.Driver, spec driver.Spec) *Box {
+func Start(tb testing.TB, d sandbox.Driver, spec sandbox.Spec) *Box {
 	tb.Helper()
 	if err := d.Create(tb.Context(), spec); err != nil {
 		tb.Fatalf("Create: %v", err)
@@ -148,7 +148,7 @@ func Start(tb testing.TB, d driver.Driver, spec driver.Spec) *Box {
 }
 
 // Attach returns a Box for a sandbox that runs already.
-func Attach(tb testing.TB, d driver.Driver, id string) *Box {
+func Attach(tb testing.TB, d sandbox.Driver, id string) *Box {
 	b := &Box{Driver: d, ID: id, tb: tb, patience: patience(d)}
 	b.Client = guest.NewClient(func(ctx context.Context) (net.Conn, error) { return d.Dial(ctx, id) })
 	tb.Cleanup(func() { b.Client.Close() })
@@ -243,7 +243,7 @@ func (b *Box) Last(script string) string {
 }
 
 // Stats returns the sandbox's stats, which have to be there.
-func (b *Box) Stats() driver.Stats {
+func (b *Box) Stats() sandbox.Stats {
 	b.tb.Helper()
 	st, err := b.Driver.Stats(b.tb.Context(), b.ID)
 	if err != nil {
@@ -254,7 +254,7 @@ func (b *Box) Stats() driver.Stats {
 
 // Await waits until the sandbox's stats are as ok says, and fails the test if that
 // takes too long.
-func (b *Box) Await(what string, ok func(driver.Stats) bool) driver.Stats {
+func (b *Box) Await(what string, ok func(sandbox.Stats) bool) sandbox.Stats {
 	b.tb.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
@@ -280,7 +280,7 @@ func (b *Box) Answers() {
 // notFound checks an error of an id that is not there.
 func notFound(t *testing.T, what string, err error) {
 	t.Helper()
-	if !errors.Is(err, driver.ErrNotFound) {
-		t.Errorf("%s: got %v, want %v", what, err, driver.ErrNotFound)
+	if !errors.Is(err, sandbox.ErrNotFound) {
+		t.Errorf("%s: got %v, want %v", what, err, sandbox.ErrNotFound)
 	}
 }

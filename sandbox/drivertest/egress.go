@@ -20,7 +20,7 @@ import (
 
 	"github.com/berth-run/berth/egress"
 	"github.com/berth-run/berth/guest"
-	"github.com/berth-run/berth/sandbox/driver"
+	"github.com/berth-run/berth/sandbox"
 )
 
 // outside is what a sandbox may try to reach: hosts that are served by the test,
@@ -192,7 +192,7 @@ func (s *suite) egress(t *testing.T) {
 	}
 	o := newOutside(t)
 	d := s.open(t)
-	b := Start(t, d, driver.Spec{ID: "outward", Rootfs: s.Rootfs})
+	b := Start(t, d, sandbox.Spec{ID: "outward", Rootfs: s.Rootfs})
 	o.connect(t, b)
 	t.Run("Allowed", func(t *testing.T) { o.allowed(t, b) })
 	t.Run("Refused", func(t *testing.T) { o.refused(t, b) })

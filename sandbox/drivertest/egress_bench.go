@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/berth-run/berth/sandbox/driver"
+	"github.com/berth-run/berth/sandbox"
 )
 
 //go:embed measure.py
@@ -19,7 +19,7 @@ var measureScript string
 // BenchmarkEgress measures the way out of a sandbox, at a port where HTTP is read
 // (80) and at one where anything passes (5432); and beside it the same program on
 // the host, connected directly.
-func BenchmarkEgress(b *testing.B, d driver.Driver, rootfs string) {
+func BenchmarkEgress(b *testing.B, d sandbox.Driver, rootfs string) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /small", func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "hello") })
 	mux.HandleFunc("GET /large", func(w http.ResponseWriter, _ *http.Request) {
@@ -36,7 +36,7 @@ func BenchmarkEgress(b *testing.B, d driver.Driver, rootfs string) {
 	addr := plain.Listener.Addr().String()
 	_, port, _ := strings.Cut(addr, ":")
 	o := newOutsideOf(b, secure, map[int]string{80: addr, 5432: addr}, "example.com", "example.com:5432")
-	box := Start(b, d, driver.Spec{ID: "egress", Rootfs: rootfs})
+	box := Start(b, d, sandbox.Spec{ID: "egress", Rootfs: rootfs})
 	o.connect(b, box)
 	if err := box.Client.WriteFile(b.Context(), "/mnt/data", "measure.py", "", strings.NewReader(measureScript)); err != nil {
 		b.Fatal(err)

@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/berth-run/berth/sandbox/driver"
+	"github.com/berth-run/berth/sandbox"
 )
 
 // lifecycle tests what a driver does with sandboxes that behave.
@@ -49,22 +49,22 @@ func (s *suite) fromCreateToDestroy(t *testing.T) {
 			t.Errorf("List: got %q, %v, want %q", got, err, want)
 		}
 	}
-	state := func(want driver.State) {
+	state := func(want sandbox.State) {
 		t.Helper()
 		if got, err := d.Stats(ctx, "cntr_1"); err != nil || got.State != want || got.Reason != "" {
 			t.Errorf("Stats: got %+v, %v, want state %q", got, err, want)
 		}
 	}
 	list()
-	if err := d.Create(ctx, driver.Spec{ID: "cntr_1", Rootfs: s.Rootfs}); err != nil {
+	if err := d.Create(ctx, sandbox.Spec{ID: "cntr_1", Rootfs: s.Rootfs}); err != nil {
 		t.Fatalf("Create: %v", err)
 	}
 	list("cntr_1")
-	state(driver.StateCreated)
+	state(sandbox.StateCreated)
 	if err := d.Start(ctx, "cntr_1"); err != nil {
 		t.Fatalf("Start: %v", err)
 	}
-	state(driver.StateRunning)
+	state(sandbox.StateRunning)
 	for range 2 { // each Dial is a connection of its own
 		if err := Attach(t, d, "cntr_1").Client.Ping(ctx); err != nil {
 			t.Errorf("Ping: %v", err)
@@ -84,7 +84,7 @@ func (s *suite) fromCreateToDestroy(t *testing.T) {
 	notFound(t, "Start", d.Start(ctx, "cntr_1"))
 
 	// The id may be used again, and a created sandbox destroyed.
-	if err := d.Create(ctx, driver.Spec{ID: "cntr_1", Rootfs: s.Rootfs}); err != nil {
+	if err := d.Create(ctx, sandbox.Spec{ID: "cntr_1", Rootfs: s.Rootfs}); err != nil {
 		t.Errorf("Create again: %v", err)
 	}
 	if err := d.Destroy(ctx, "cntr_1"); err != nil {
@@ -96,7 +96,7 @@ func (s *suite) refusals(t *testing.T) {
 	ctx := t.Context()
 	d := s.open(t)
 	for _, id := range []string{"", "../x", "A", strings.Repeat("a", 65)} {
-		if err := d.Create(ctx, driver.Spec{ID: id, Rootfs: s.Rootfs}); err == nil {
+		if err := d.Create(ctx, sandbox.Spec{ID: id, Rootfs: s.Rootfs}); err == nil {
 			t.Errorf("Create(%q): got no error", id)
 		}
 		if err := d.Destroy(ctx, id); err == nil {
@@ -104,12 +104,12 @@ func (s *suite) refusals(t *testing.T) {
 		}
 	}
 	if s.isolates() {
-		if err := d.Create(ctx, driver.Spec{ID: "rootless", Rootfs: "/nonexistent"}); err == nil {
+		if err := d.Create(ctx, sandbox.Spec{ID: "rootless", Rootfs: "/nonexistent"}); err == nil {
 			t.Error("Create without a root file system: got no error")
 		}
 	}
-	b := Start(t, d, driver.Spec{ID: "twice", Rootfs: s.Rootfs})
-	if err := d.Create(ctx, driver.Spec{ID: "twice", Rootfs: s.Rootfs}); !errors.Is(err, fs.ErrExist) {
+	b := Start(t, d, sandbox.Spec{ID: "twice", Rootfs: s.Rootfs})
+	if err := d.Create(ctx, sandbox.Spec{ID: "twice", Rootfs: s.Rootfs}); !errors.Is(err, fs.ErrExist) {
 		t.Errorf("Create twice: got %v, want %v", err, fs.ErrExist)
 	}
 	b.Answers()
@@ -119,7 +119,7 @@ func (s *suite) refusals(t *testing.T) {
 }
 
 func (s *suite) exec(t *testing.T) {
-	b := Start(t, s.open(t), driver.Spec{ID: "exec", Rootfs: s.Rootfs, Env: []string{"COLOUR=blue"}})
+	b := Start(t, s.open(t), sandbox.Spec{ID: "exec", Rootfs: s.Rootfs, Env: []string{"COLOUR=blue"}})
 	r := b.Sh("echo out; echo err >&2; exit 3")
 	if r.Stdout != "out\n" || r.Stderr != "err\n" || r.Code != 3 || r.Err != nil {
 		t.Errorf("got %+v, want out, err and 3", r)
@@ -154,7 +154,7 @@ func (s *suite) exec(t *testing.T) {
 
 func (s *suite) files(t *testing.T) {
 	ctx := t.Context()
-	b := Start(t, s.open(t), driver.Spec{ID: "files", Rootfs: s.Rootfs})
+	b := Start(t, s.open(t), sandbox.Spec{ID: "files", Rootfs: s.Rootfs})
 	info, err := b.Client.Info(ctx)
 	if err != nil {
 		t.Fatal(err)
@@ -183,7 +183,7 @@ func (s *suite) files(t *testing.T) {
 func (s *suite) pauseResume(t *testing.T) {
 	ctx := t.Context()
 	d := s.open(t)
-	b := Start(t, d, driver.Spec{ID: "pause", Rootfs: s.Rootfs})
+	b := Start(t, d, sandbox.Spec{ID: "pause", Rootfs: s.Rootfs})
 	if !s.features.Pause {
 		if err := d.Pause(ctx, b.ID); !errors.Is(err, errors.ErrUnsupported) {
 			t.Errorf("Pause: got %v, want %v", err, errors.ErrUnsupported)
@@ -198,8 +198,8 @@ func (s *suite) pauseResume(t *testing.T) {
 		t.Fatalf("Pause: %v", err)
 	}
 	before := b.Stats()
-	if before.State != driver.StatePaused {
-		t.Errorf("state: got %q, want %q", before.State, driver.StatePaused)
+	if before.State != sandbox.StatePaused {
+		t.Errorf("state: got %q, want %q", before.State, sandbox.StatePaused)
 	}
 	short, cancel := context.WithTimeout(ctx, 200*time.Millisecond)
 	defer cancel()
@@ -214,8 +214,8 @@ func (s *suite) pauseResume(t *testing.T) {
 		t.Fatalf("Resume: %v", err)
 	}
 	b.Answers()
-	if st := b.Stats(); st.State != driver.StateRunning {
-		t.Errorf("state: got %q, want %q", st.State, driver.StateRunning)
+	if st := b.Stats(); st.State != sandbox.StateRunning {
+		t.Errorf("state: got %q, want %q", st.State, sandbox.StateRunning)
 	}
 	// One that is paused can be destroyed.
 	if err := d.Pause(ctx, b.ID); err != nil {
@@ -229,9 +229,9 @@ func (s *suite) pauseResume(t *testing.T) {
 func (s *suite) reopen(t *testing.T) {
 	dir := StateDir(t)
 	d := s.Open(t, dir)
-	b := Start(t, d, driver.Spec{ID: "stays", Rootfs: s.Rootfs})
+	b := Start(t, d, sandbox.Spec{ID: "stays", Rootfs: s.Rootfs})
 	b.Must("echo kept >file")
-	if err := d.Create(t.Context(), driver.Spec{ID: "created", Rootfs: s.Rootfs}); err != nil {
+	if err := d.Create(t.Context(), sandbox.Spec{ID: "created", Rootfs: s.Rootfs}); err != nil {
 		t.Fatal(err)
 	}
 
@@ -259,7 +259,7 @@ func (h Harness) runChild(t *testing.T, dir string) {
 	d := h.Open(t, dir)
 	ctx := t.Context()
 	if err := errors.Join(
-		d.Create(ctx, driver.Spec{ID: "survivor", Rootfs: h.Rootfs}),
+		d.Create(ctx, sandbox.Spec{ID: "survivor", Rootfs: h.Rootfs}),
 		d.Start(ctx, "survivor"),
 	); err != nil {
 		t.Fatal(err)
@@ -283,14 +283,14 @@ func (s *suite) serverKilled(t *testing.T) {
 	d := s.Open(t, dir)
 	t.Cleanup(func() { s.destroyAll(t, d, dir) })
 	b := Attach(t, d, "survivor")
-	if st := b.Stats(); st.State != driver.StateRunning {
+	if st := b.Stats(); st.State != sandbox.StateRunning {
 		t.Fatalf("after the server's death: got %+v, want it to run", st)
 	}
 	b.Must("n=$(wc -l <log); while [ $(wc -l <log) -eq $n ]; do :; done")
 }
 
 func (s *suite) guestEnded(t *testing.T) {
-	b := Start(t, s.open(t), driver.Spec{ID: "ended", Rootfs: s.Rootfs})
+	b := Start(t, s.open(t), sandbox.Spec{ID: "ended", Rootfs: s.Rootfs})
 	if s.isolates() {
 		b.Last("sudo kill -9 1; sudo kill -TERM 1")
 	} else {
@@ -302,9 +302,9 @@ func (s *suite) guestEnded(t *testing.T) {
 		b.Answers() // an init that cannot be killed from inside
 		return
 	}
-	st := b.Await("the guest's end", func(st driver.Stats) bool { return st.State == driver.StateDead })
-	if st.Reason != driver.ReasonKilled {
-		t.Errorf("after the guest's end: got %+v, want reason %q", st, driver.ReasonKilled)
+	st := b.Await("the guest's end", func(st sandbox.Stats) bool { return st.State == sandbox.StateDead })
+	if st.Reason != sandbox.ReasonKilled {
+		t.Errorf("after the guest's end: got %+v, want reason %q", st, sandbox.ReasonKilled)
 	}
 }
 
@@ -318,7 +318,7 @@ func (s *suite) tenAtOnce(t *testing.T) {
 		wg.Go(func() {
 			id := fmt.Sprintf("many-%d", i)
 			ctx := t.Context()
-			if err := errors.Join(d.Create(ctx, driver.Spec{ID: id, Rootfs: s.Rootfs}), d.Start(ctx, id)); err != nil {
+			if err := errors.Join(d.Create(ctx, sandbox.Spec{ID: id, Rootfs: s.Rootfs}), d.Start(ctx, id)); err != nil {
 				t.Error(err)
 				return
 			}

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/berth-run/berth/sandbox/driver"
+	"github.com/berth-run/berth/sandbox"
 )
 
 // limits breaks each limit that the driver says it enforces.
@@ -33,7 +33,7 @@ func (s *suite) limits(t *testing.T) {
 
 // memoryHog: one process that wants more than there is fails by itself.
 func (s *suite) memoryHog(t *testing.T) {
-	b := Start(t, s.open(t), driver.Spec{ID: "hog", Rootfs: s.Rootfs, Limits: driver.Limits{Memory: 256 << 20}})
+	b := Start(t, s.open(t), sandbox.Spec{ID: "hog", Rootfs: s.Rootfs, Limits: sandbox.Limits{Memory: 256 << 20}})
 	r := b.ShTimeout(`python3 -c '
 hog = []
 try:
@@ -45,7 +45,7 @@ except MemoryError:
 		t.Errorf("a hog of memory: got %+v, want MemoryError or a killed command", r)
 	}
 	b.Answers()
-	if st := b.Stats(); st.State != driver.StateRunning || st.Memory > s.most(256<<20) {
+	if st := b.Stats(); st.State != sandbox.StateRunning || st.Memory > s.most(256<<20) {
 		t.Errorf("afterwards: got %+v, want it to run within 256 MiB", st)
 	}
 }
@@ -60,11 +60,11 @@ func (s *suite) most(limit int64) int64 {
 
 // manyHogs: processes none of which wants too much, until all want too much.
 func (s *suite) manyHogs(t *testing.T) {
-	b := Start(t, s.open(t), driver.Spec{ID: "hogs", Rootfs: s.Rootfs, Limits: driver.Limits{Memory: 256 << 20}})
+	b := Start(t, s.open(t), sandbox.Spec{ID: "hogs", Rootfs: s.Rootfs, Limits: sandbox.Limits{Memory: 256 << 20}})
 	b.ShTimeout(`for i in 1 2 3 4 5 6 7 8; do
 python3 -c 'import time; b = bytearray(60 << 20); time.sleep(3)' &
 done; wait`, 20*time.Second)
-	b.survivesOr(driver.ReasonOOM)
+	b.survivesOr(sandbox.ReasonOOM)
 }
 
 // fillMemory fills file systems that are in memory, and says when all are full.
@@ -75,10 +75,10 @@ const fillMemory = `sudo sh -c 'for f in /dev/fill /dev/shm/fill; do while dd if
 // there is not room for so much.
 func (s *suite) memoryWall(t *testing.T) {
 	const limit = 256 << 20
-	b := Start(t, s.open(t), driver.Spec{ID: "wall", Rootfs: s.Rootfs, Limits: driver.Limits{Memory: limit}})
+	b := Start(t, s.open(t), sandbox.Spec{ID: "wall", Rootfs: s.Rootfs, Limits: sandbox.Limits{Memory: limit}})
 	full := false
-	st := b.Await("the wall", func(st driver.Stats) bool {
-		if st.State == driver.StateDead || full {
+	st := b.Await("the wall", func(st sandbox.Stats) bool {
+		if st.State == sandbox.StateDead || full {
 			return true
 		}
 		// Again, because the guest may end the command before it gets there.
@@ -86,9 +86,9 @@ func (s *suite) memoryWall(t *testing.T) {
 		return false
 	})
 	switch {
-	case st.State == driver.StateDead && st.Reason != driver.ReasonOOM:
-		t.Errorf("got %+v, want reason %q", st, driver.ReasonOOM)
-	case st.State != driver.StateDead:
+	case st.State == sandbox.StateDead && st.Reason != sandbox.ReasonOOM:
+		t.Errorf("got %+v, want reason %q", st, sandbox.ReasonOOM)
+	case st.State != sandbox.StateDead:
 		b.Answers()
 		if st.Memory > s.most(limit) {
 			t.Errorf("got %+v, want at most %d bytes", st, limit)
@@ -97,18 +97,18 @@ func (s *suite) memoryWall(t *testing.T) {
 }
 
 // survivesOr checks that the sandbox answers, or is dead for that reason.
-func (b *Box) survivesOr(reason driver.Reason) {
+func (b *Box) survivesOr(reason sandbox.Reason) {
 	b.tb.Helper()
 	switch st := b.Stats(); {
-	case st.State == driver.StateRunning:
+	case st.State == sandbox.StateRunning:
 		b.Answers()
-	case st.State != driver.StateDead || st.Reason != reason:
+	case st.State != sandbox.StateDead || st.Reason != reason:
 		b.tb.Errorf("got %+v, want it to run or be dead of %q", st, reason)
 	}
 }
 
 func (s *suite) shownLimits(t *testing.T) {
-	b := Start(t, s.open(t), driver.Spec{ID: "shown", Rootfs: s.Rootfs, Limits: driver.Limits{Memory: 512 << 20, CPU: 2}})
+	b := Start(t, s.open(t), sandbox.Spec{ID: "shown", Rootfs: s.Rootfs, Limits: sandbox.Limits{Memory: 512 << 20, CPU: 2}})
 	if got := b.Must("awk '/^MemTotal/{print $2}' /proc/meminfo"); got != "524288" {
 		t.Errorf("MemTotal: got %s kB, want 524288", got)
 	}
@@ -116,7 +116,7 @@ func (s *suite) shownLimits(t *testing.T) {
 
 func (s *suite) cpuHog(t *testing.T) {
 	const cores = 0.5
-	b := Start(t, s.open(t), driver.Spec{ID: "cpu", Rootfs: s.Rootfs, Limits: driver.Limits{CPU: cores}})
+	b := Start(t, s.open(t), sandbox.Spec{ID: "cpu", Rootfs: s.Rootfs, Limits: sandbox.Limits{CPU: cores}})
 	before, began := b.Stats().CPU, time.Now()
 	b.ShTimeout("for i in 1 2 3 4; do (while :; do :; done) & done; wait", 2*time.Second)
 	used, took := b.Stats().CPU-before, time.Since(began)
@@ -144,7 +144,7 @@ except Exception as e: print(e)
 time.sleep(600)'`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			b := Start(t, s.open(t), driver.Spec{ID: "bomb", Rootfs: s.Rootfs, Limits: driver.Limits{PIDs: pids}})
+			b := Start(t, s.open(t), sandbox.Spec{ID: "bomb", Rootfs: s.Rootfs, Limits: sandbox.Limits{PIDs: pids}})
 			most, done := 0, make(chan struct{})
 			go func() {
 				defer close(done)
@@ -169,7 +169,7 @@ time.sleep(600)'`},
 
 func (s *suite) diskFill(t *testing.T) {
 	const disk = 64 << 20
-	b := Start(t, s.open(t), driver.Spec{ID: "fill", Rootfs: s.Rootfs, Limits: driver.Limits{Disk: disk}})
+	b := Start(t, s.open(t), sandbox.Spec{ID: "fill", Rootfs: s.Rootfs, Limits: sandbox.Limits{Disk: disk}})
 	for _, path := range []string{"/mnt/data/fill", "/tmp/fill", "/var/tmp/fill", "/home/user/fill"} {
 		r := b.Sh("dd if=/dev/zero of=" + path + " bs=1M count=1024")
 		if r.Code == 0 || !strings.Contains(r.Stderr, "No space left") {
@@ -187,7 +187,7 @@ func (s *suite) diskFill(t *testing.T) {
 		}
 		// and what is removed is freed.
 		b.Must("rm " + path)
-		b.Await("the disk to be freed", func(st driver.Stats) bool { return st.Disk < disk/2 })
+		b.Await("the disk to be freed", func(st sandbox.Stats) bool { return st.Disk < disk/2 })
 	}
 	// A file with nothing in it takes nothing.
 	b.Must("truncate -s 1G /tmp/sparse && rm /tmp/sparse")
@@ -199,16 +199,16 @@ func (s *suite) diskFill(t *testing.T) {
 
 // diskIsNotMemory writes more to disk than there is memory.
 func (s *suite) diskIsNotMemory(t *testing.T) {
-	b := Start(t, s.open(t), driver.Spec{ID: "cache", Rootfs: s.Rootfs,
-		Limits: driver.Limits{Memory: 192 << 20, Disk: 1 << 30}})
+	b := Start(t, s.open(t), sandbox.Spec{ID: "cache", Rootfs: s.Rootfs,
+		Limits: sandbox.Limits{Memory: 192 << 20, Disk: 1 << 30}})
 	const size = 600
 	sum := b.Must(fmt.Sprintf("dd if=/dev/zero of=big bs=1M count=%d status=none && wc -c <big", size))
 	if want := fmt.Sprint(size << 20); sum != want {
 		t.Errorf("got %s bytes, want %s", sum, want)
 	}
 	// A kernel of its own may write later.
-	st := b.Await("the disk", func(st driver.Stats) bool { return st.State != driver.StateRunning || st.Disk >= size<<20 })
-	if st.State != driver.StateRunning {
+	st := b.Await("the disk", func(st sandbox.Stats) bool { return st.State != sandbox.StateRunning || st.Disk >= size<<20 })
+	if st.State != sandbox.StateRunning {
 		t.Errorf("got %+v, want it to run with %d MiB on disk", st, size)
 	}
 }

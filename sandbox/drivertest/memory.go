@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/berth-run/berth/sandbox/driver"
+	"github.com/berth-run/berth/sandbox"
 )
 
 // counting is a program whose only state is in its memory. It shows it on request,
@@ -54,14 +54,14 @@ func (b *Box) Checkpoint() []byte {
 		b.tb.Fatalf("Sleep: %v", err)
 	}
 	var out bytes.Buffer
-	if err := b.Driver.(driver.Snapshotter).Checkpoint(b.tb.Context(), b.ID, &out); err != nil {
+	if err := b.Driver.(sandbox.Snapshotter).Checkpoint(b.tb.Context(), b.ID, &out); err != nil {
 		b.tb.Fatalf("Checkpoint: %v", err)
 	}
 	return out.Bytes()
 }
 
 // Restore makes a sandbox from a checkpoint. It ends with the test.
-func Restore(tb testing.TB, d driver.Driver, spec driver.Spec, image []byte) *Box {
+func Restore(tb testing.TB, d sandbox.Driver, spec sandbox.Spec, image []byte) *Box {
 	tb.Helper()
 	if err := d.Create(tb.Context(), spec); err != nil {
 		tb.Fatalf("Create: %v", err)
@@ -71,7 +71,7 @@ func Restore(tb testing.TB, d driver.Driver, spec driver.Spec, image []byte) *Bo
 			tb.Errorf("Destroy: %v", err)
 		}
 	})
-	if err := d.(driver.Snapshotter).Restore(tb.Context(), spec.ID, bytes.NewReader(image)); err != nil {
+	if err := d.(sandbox.Snapshotter).Restore(tb.Context(), spec.ID, bytes.NewReader(image)); err != nil {
 		tb.Fatalf("Restore: %v", err)
 	}
 	return Attach(tb, d, spec.ID)
@@ -80,10 +80,10 @@ func Restore(tb testing.TB, d driver.Driver, spec driver.Spec, image []byte) *Bo
 // memory takes the memory of a sandbox and starts others from it.
 func (s *suite) memory(t *testing.T) {
 	d := s.open(t)
-	if _, ok := d.(driver.Snapshotter); !ok {
+	if _, ok := d.(sandbox.Snapshotter); !ok {
 		return
 	}
-	first := Start(t, d, driver.Spec{ID: "first", Rootfs: s.Rootfs})
+	first := Start(t, d, sandbox.Spec{ID: "first", Rootfs: s.Rootfs})
 	first.Must(counting)
 	first.Must(`mkdir a; cd a; export COLOUR=blue; echo kept >kept; sudo sh -c 'echo kept >/etc/kept; head -c 3000000 /dev/urandom >/srv/noise'; cd ..`)
 	noise := first.Must("md5sum /srv/noise")
@@ -93,7 +93,7 @@ func (s *suite) memory(t *testing.T) {
 		t.Errorf("the first one counted to %d after %d, asked %d times, want it to go on", after, began, asked)
 	}
 	for i, id := range []string{"second", "third", "fourth"} { // the first two from the same image
-		next := Restore(t, d, driver.Spec{ID: id, Rootfs: s.Rootfs}, image)
+		next := Restore(t, d, sandbox.Spec{ID: id, Rootfs: s.Rootfs}, image)
 		n, asked := next.count(id)
 		if want := 2 + i/2; n <= began || asked != want {
 			t.Errorf("%s: got %d after %d, asked %d times, want what ran to go on, asked %d times", id, n, began, asked, want)
@@ -110,11 +110,11 @@ func (s *suite) memory(t *testing.T) {
 
 // badMemory restores what is not whole, and writes what does not sleep.
 func (s *suite) badMemory(t *testing.T) {
-	d, ok := s.open(t).(driver.Snapshotter)
+	d, ok := s.open(t).(sandbox.Snapshotter)
 	if !ok {
 		return
 	}
-	b := Start(t, d, driver.Spec{ID: "first", Rootfs: s.Rootfs})
+	b := Start(t, d, sandbox.Spec{ID: "first", Rootfs: s.Rootfs})
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	if err := d.Checkpoint(ctx, "first", &bytes.Buffer{}); !errors.Is(err, context.DeadlineExceeded) {
@@ -125,11 +125,11 @@ func (s *suite) badMemory(t *testing.T) {
 	b.Answers()
 	image[512] ^= 1 // in the version
 	for name, image := range map[string][]byte{"foreign": image, "cut": image[:len(image)/2], "empty": nil} {
-		if err := d.Create(t.Context(), driver.Spec{ID: name, Rootfs: s.Rootfs}); err != nil {
+		if err := d.Create(t.Context(), sandbox.Spec{ID: name, Rootfs: s.Rootfs}); err != nil {
 			t.Fatal(err)
 		}
 		err := d.Restore(t.Context(), name, bytes.NewReader(image))
-		if err == nil || name == "foreign" && !errors.Is(err, driver.ErrForeign) {
+		if err == nil || name == "foreign" && !errors.Is(err, sandbox.ErrForeign) {
 			t.Errorf("%s: got %v", name, err)
 		}
 	}

@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/berth-run/berth/sandbox/driver"
+	"github.com/berth-run/berth/sandbox"
 )
 
 // mountVolume mounts a directory with the flags that a volume's file system has on the
@@ -35,8 +35,8 @@ func (s *suite) mounts(t *testing.T) {
 	if err := errors.Join(os.Mkdir(source, 0o755), os.WriteFile(secret, []byte("of the host"), 0o644)); err != nil {
 		t.Fatal(err)
 	}
-	spec := func(id string, readOnly bool) driver.Spec {
-		return driver.Spec{ID: id, Rootfs: s.Rootfs, Mounts: []driver.Mount{{Name: "data", Source: source, ReadOnly: readOnly}}}
+	spec := func(id string, readOnly bool) sandbox.Spec {
+		return sandbox.Spec{ID: id, Rootfs: s.Rootfs, Mounts: []sandbox.Mount{{Name: "data", Source: source, ReadOnly: readOnly}}}
 	}
 	if !s.features.Mounts {
 		if err := d.Create(t.Context(), spec("none", false)); !errors.Is(err, errors.ErrUnsupported) {

@@ -16,7 +16,7 @@ import (
 
 	"golang.org/x/net/quic"
 
-	"github.com/berth-run/berth/sandbox/driver"
+	"github.com/berth-run/berth/sandbox"
 )
 
 // quicAddr is where the policy of quic lets datagrams go to.
@@ -47,7 +47,7 @@ func (s *suite) quic(t *testing.T) {
 		o.mu.Unlock()
 		return new(net.Dialer).DialContext(ctx, network, server)
 	}
-	b := Start(t, s.open(t), driver.Spec{ID: "quic", Rootfs: s.Rootfs})
+	b := Start(t, s.open(t), sandbox.Spec{ID: "quic", Rootfs: s.Rootfs})
 	o.connect(t, b)
 	client, err := os.Open(program(t, "berth-test-quic", "BERTH_TEST_QUIC", "sandbox/drivertest/testdata/quic"))
 	if err != nil {

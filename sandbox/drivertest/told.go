@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/berth-run/berth/guest"
-	"github.com/berth-run/berth/sandbox/driver"
+	"github.com/berth-run/berth/sandbox"
 )
 
 // tree makes ten files in each of so many directories.
@@ -35,7 +35,7 @@ func (b *Box) told(script string, want ...guest.FileChange) {
 // happen to a sandbox between them.
 func (s *suite) filesOfCalls(t *testing.T) {
 	d := s.open(t)
-	b := Start(t, d, driver.Spec{ID: "first", Rootfs: s.Rootfs})
+	b := Start(t, d, sandbox.Spec{ID: "first", Rootfs: s.Rootfs})
 	dirs := 1000
 	if s.features.Isolation != "gvisor" && s.features.Isolation != "microvm" {
 		dirs = 30 // it is walked, each time
@@ -47,7 +47,7 @@ func (s *suite) filesOfCalls(t *testing.T) {
 			t.Fatal(err)
 		}
 		dirs = 30
-		b = Start(t, d, driver.Spec{ID: "fewer", Rootfs: s.Rootfs})
+		b = Start(t, d, sandbox.Spec{ID: "fewer", Rootfs: s.Rootfs})
 		r = b.Sh(fmt.Sprintf(tree, dirs))
 	}
 	if len(r.Files) != 200 || r.MoreFiles != int64(10*dirs-200) {
@@ -96,10 +96,10 @@ with open("x/y/z", "r+b") as f: mmap.mmap(f.fileno(), 0)[0:1] = b"2"'; mv x w`,
 		}
 		ordinary(b)
 	}
-	if _, ok := d.(driver.Snapshotter); ok {
+	if _, ok := d.(sandbox.Snapshotter); ok {
 		image := b.Checkpoint()
 		ordinary(b)
-		ordinary(Restore(t, d, driver.Spec{ID: "second", Rootfs: s.Rootfs}, image))
+		ordinary(Restore(t, d, sandbox.Spec{ID: "second", Rootfs: s.Rootfs}, image))
 	}
 }
 
@@ -107,7 +107,7 @@ with open("x/y/z", "r+b") as f: mmap.mmap(f.fileno(), 0)[0:1] = b"2"'; mv x w`,
 // without end in the background. The guest stays as it was, and calls as fast.
 func (s *suite) floodFiles(t *testing.T) {
 	d := s.open(t)
-	b := Start(t, d, driver.Spec{ID: "flood", Rootfs: s.Rootfs})
+	b := Start(t, d, sandbox.Spec{ID: "flood", Rootfs: s.Rootfs})
 	resident := func() string { return b.Must("awk '/VmRSS/ && $2 > 96000 {print}' /proc/1/status") }
 	b.told("true")
 	r := b.ShTimeout(`python3 -c '

@@ -12,7 +12,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/berth-run/berth/image/layer"
+	"github.com/berth-run/berth/layer"
 )
 
 // Somebody is the uid and gid of a user of this machine who is nobody else.

@@ -4,7 +4,7 @@ import "fmt"
 
 // arguments returns runsc's, to create and start the sandbox, or restore it from an
 // image.
-func (d *Driver) arguments(s sandbox, rec record, image string) []string {
+func (d *Driver) arguments(s instance, rec record, image string) []string {
 	args := []string{
 		"--root=" + sealed + "/runsc", // relative, to stay below the length of a socket's path
 		"--platform=systrap",

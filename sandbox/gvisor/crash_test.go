@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/berth-run/berth/sandbox/driver"
+	"github.com/berth-run/berth/sandbox"
 	"github.com/berth-run/berth/sandbox/drivertest"
 )
 
@@ -18,38 +18,38 @@ import (
 // and removes it.
 func TestCrash(t *testing.T) {
 	rootfs := drivertest.Rootfs(t)
-	spec := driver.Spec{ID: "half", Rootfs: rootfs, Limits: driver.DefaultLimits}
+	spec := sandbox.Spec{ID: "half", Rootfs: rootfs, Limits: sandbox.DefaultLimits}
 	for _, tt := range []struct {
 		name  string
-		crash func(t *testing.T, d *Driver, s sandbox)
-		want  driver.State
+		crash func(t *testing.T, d *Driver, s instance)
+		want  sandbox.State
 	}{
-		{"DirectoryOnly", func(t *testing.T, d *Driver, s sandbox) {
+		{"DirectoryOnly", func(t *testing.T, d *Driver, s instance) {
 			if err := d.dir.Create(s.id, func(dir string) error { return d.fill(dir, s, spec, "") }); err != nil {
 				t.Fatal(err)
 			}
-		}, driver.StateCreated},
-		{"DirectoryWithoutRecord", func(t *testing.T, d *Driver, s sandbox) {
+		}, sandbox.StateCreated},
+		{"DirectoryWithoutRecord", func(t *testing.T, d *Driver, s instance) {
 			if err := d.dir.Create(s.id, func(string) error { return nil }); err != nil {
 				t.Fatal(err)
 			}
-		}, driver.StateDead},
-		{"Created", func(t *testing.T, d *Driver, s sandbox) {
+		}, sandbox.StateDead},
+		{"Created", func(t *testing.T, d *Driver, s instance) {
 			if err := d.Create(t.Context(), spec); err != nil {
 				t.Fatal(err)
 			}
-		}, driver.StateCreated},
-		{"MarkedAsStarted", func(t *testing.T, d *Driver, s sandbox) {
+		}, sandbox.StateCreated},
+		{"MarkedAsStarted", func(t *testing.T, d *Driver, s instance) {
 			if err := errors.Join(d.Create(t.Context(), spec), os.WriteFile(s.path("started"), nil, 0o600)); err != nil {
 				t.Fatal(err)
 			}
-		}, driver.StateDead},
-		{"InDestroy", func(t *testing.T, d *Driver, s sandbox) {
+		}, sandbox.StateDead},
+		{"InDestroy", func(t *testing.T, d *Driver, s instance) {
 			if err := errors.Join(d.Create(t.Context(), spec), d.Start(t.Context(), s.id),
 				s.wall.kill(t.Context()), os.Remove(s.path("sandbox.json"))); err != nil {
 				t.Fatal(err)
 			}
-		}, driver.StateDead},
+		}, sandbox.StateDead},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			dir := drivertest.StateDir(t)
@@ -82,7 +82,7 @@ func TestCrash(t *testing.T) {
 func TestStartFails(t *testing.T) {
 	rootfs := drivertest.Rootfs(t)
 	d := openTest(t, drivertest.StateDir(t))
-	if err := d.Create(t.Context(), driver.Spec{ID: "broken", Rootfs: rootfs, Env: []string{"SECRET=berth-canary-aa01"}}); err != nil {
+	if err := d.Create(t.Context(), sandbox.Spec{ID: "broken", Rootfs: rootfs, Env: []string{"SECRET=berth-canary-aa01"}}); err != nil {
 		t.Fatal(err)
 	}
 	defer d.Destroy(t.Context(), "broken")
@@ -108,7 +108,7 @@ func TestStartFails(t *testing.T) {
 	if pids := processesOf(t, s); len(pids) != 0 {
 		t.Errorf("processes: got %v, want none", pids)
 	}
-	if st, err := d.Stats(t.Context(), "broken"); err != nil || st.State != driver.StateDead {
+	if st, err := d.Stats(t.Context(), "broken"); err != nil || st.State != sandbox.StateDead {
 		t.Errorf("Stats: got %+v, %v, want dead", st, err)
 	}
 }
@@ -118,7 +118,7 @@ func TestStartGivenUp(t *testing.T) {
 	rootfs := drivertest.Rootfs(t)
 	d := openTest(t, drivertest.StateDir(t))
 	for _, after := range []time.Duration{0, 5 * time.Millisecond, 30 * time.Millisecond} {
-		if err := d.Create(t.Context(), driver.Spec{ID: "hasty", Rootfs: rootfs}); err != nil {
+		if err := d.Create(t.Context(), sandbox.Spec{ID: "hasty", Rootfs: rootfs}); err != nil {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), after)
@@ -144,14 +144,14 @@ func TestHostRestarted(t *testing.T) {
 	rootfs := drivertest.Rootfs(t)
 	dir := drivertest.StateDir(t)
 	d := openTest(t, dir)
-	if err := d.Create(t.Context(), driver.Spec{ID: "old", Rootfs: rootfs}); err != nil {
+	if err := d.Create(t.Context(), sandbox.Spec{ID: "old", Rootfs: rootfs}); err != nil {
 		t.Fatal(err)
 	}
 	d = openTest(t, dir)
 	d.bootID = "another"
 	st, err := d.Stats(t.Context(), "old")
-	if err != nil || st.State != driver.StateDead || st.Reason != driver.ReasonHost {
-		t.Errorf("Stats: got %+v, %v, want dead of %q", st, err, driver.ReasonHost)
+	if err != nil || st.State != sandbox.StateDead || st.Reason != sandbox.ReasonHost {
+		t.Errorf("Stats: got %+v, %v, want dead of %q", st, err, sandbox.ReasonHost)
 	}
 	if err := d.Start(t.Context(), "old"); err == nil {
 		t.Error("Start: got no error")

@@ -10,13 +10,13 @@ import (
 	"path/filepath"
 	"runtime"
 
-	"github.com/berth-run/berth/sandbox/driver"
+	"github.com/berth-run/berth/sandbox"
 	"github.com/berth-run/berth/sandbox/host"
 )
 
 // Create prepares the directory, the small tmpfs and the cgroup. It takes about a
 // millisecond; starting runsc is left to Start.
-func (d *Driver) Create(ctx context.Context, spec driver.Spec) error {
+func (d *Driver) Create(ctx context.Context, spec sandbox.Spec) error {
 	s, err := d.sandbox(spec.ID)
 	if err != nil {
 		return fmt.Errorf("gvisor: create: %w", err)
@@ -24,7 +24,7 @@ func (d *Driver) Create(ctx context.Context, spec driver.Spec) error {
 	if fi, err := os.Stat(spec.Rootfs); err != nil || !fi.IsDir() || !filepath.IsAbs(spec.Rootfs) {
 		return fmt.Errorf("gvisor: create %s: rootfs %q is not an absolute path of a directory", spec.ID, spec.Rootfs)
 	}
-	if err := driver.CheckMounts(spec.Mounts); err != nil {
+	if err := sandbox.CheckMounts(spec.Mounts); err != nil {
 		return fmt.Errorf("gvisor: create %s: %w", spec.ID, err)
 	}
 	spec.Limits = spec.Limits.WithDefaults()
@@ -46,7 +46,7 @@ func (d *Driver) Create(ctx context.Context, spec driver.Spec) error {
 }
 
 // fill makes what is in the sandbox's directory from the start.
-func (d *Driver) fill(dir string, s sandbox, spec driver.Spec, image string) error {
+func (d *Driver) fill(dir string, s instance, spec sandbox.Spec, image string) error {
 	for _, sub := range []string{"rootfs", "run", sealed, sealed + "/runsc", sealed + "/disk"} {
 		if err := os.Mkdir(filepath.Join(dir, sub), 0o700); err != nil {
 			return err
@@ -81,13 +81,13 @@ const mountPoints = "mountpoints"
 
 // makeMountPoints makes the places for mounts. Without them runsc's gofer would try to make
 // them in the template.
-func makeMountPoints(root string, mounts []driver.Mount) error {
+func makeMountPoints(root string, mounts []sandbox.Mount) error {
 	if len(mounts) == 0 {
 		return nil
 	}
-	dirs := []string{root, root + "/mnt", root + driver.MountRoot}
+	dirs := []string{root, root + "/mnt", root + sandbox.MountRoot}
 	for _, m := range mounts {
-		dirs = append(dirs, filepath.Join(root, driver.MountRoot, m.Name))
+		dirs = append(dirs, filepath.Join(root, sandbox.MountRoot, m.Name))
 	}
 	for _, dir := range dirs {
 		if err := errors.Join(os.Mkdir(dir, 0o755), os.Chmod(dir, 0o755)); err != nil { // whatever the umask says
@@ -104,13 +104,13 @@ func makeMountPoints(root string, mounts []driver.Mount) error {
 // one more; sentry, gofer and their threads come on top. The host's limit must
 // lie above all this, because a sentry that cannot fork panics: it is the wall
 // behind, for root in the sandbox that spreads its processes over many uids.
-func hostPIDs(l driver.Limits) int {
+func hostPIDs(l sandbox.Limits) int {
 	const own = 256
 	return own + l.PIDs*(2+processors(l))
 }
 
 // processors returns the number of processors that the sandbox sees; berth-runsc
 // computes the same.
-func processors(l driver.Limits) int {
+func processors(l sandbox.Limits) int {
 	return min(max(2, int(math.Ceil(l.CPU))), runtime.NumCPU())
 }

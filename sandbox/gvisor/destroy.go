@@ -29,7 +29,7 @@ func (d *Driver) Destroy(ctx context.Context, id string) error {
 	return nil
 }
 
-func (s sandbox) destroy(ctx context.Context) error {
+func (s instance) destroy(ctx context.Context) error {
 	if err := s.wall.kill(ctx); err != nil {
 		return err
 	}

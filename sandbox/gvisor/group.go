@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/berth-run/berth/sandbox/driver"
+	"github.com/berth-run/berth/sandbox"
 	"github.com/berth-run/berth/sandbox/host"
 )
 
@@ -39,7 +39,7 @@ func (g *group) kill(ctx context.Context) error { return g.cgroup.Kill(ctx) }
 // and its pages count as the sandbox's memory.
 const runOptions = "mode=0700,size=4m,nr_inodes=64"
 
-func (g *group) raise(l driver.Limits) error {
+func (g *group) raise(l sandbox.Limits) error {
 	flags := uintptr(unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC)
 	if err := unix.Mount("berth", g.run(), "tmpfs", flags, runOptions); err != nil {
 		return fmt.Errorf("mounting tmpfs: %w", err)

@@ -38,7 +38,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/berth-run/berth/sandbox/driver"
+	"github.com/berth-run/berth/sandbox"
 	"github.com/berth-run/berth/sandbox/host"
 )
 
@@ -65,7 +65,7 @@ type Options struct {
 // A Driver runs sandboxes on gVisor. Its methods are safe for concurrent use.
 type Driver struct {
 	opts     Options
-	dir      driver.Dir
+	dir      sandbox.Dir
 	log      *slog.Logger
 	rootless bool           // this process is an ordinary user's
 	cgroups  host.Hierarchy // of root's
@@ -73,14 +73,14 @@ type Driver struct {
 	bootID   string
 	seals    bool // what sandboxes write is encrypted
 	skeleton string
-	images   driver.Images          // of templates, for an ordinary user
+	images   sandbox.Images         // of templates, for an ordinary user
 	runsc    *os.File               // the program, in memory
 	version  func() (string, error) // of the programs, as a checkpoint tells it
 
 	processes host.Processes // sentries, or wardens
 }
 
-var _ driver.Driver = (*Driver)(nil)
+var _ sandbox.Driver = (*Driver)(nil)
 
 // Open checks that this machine can run sandboxes and prepares StateDir. What it
 // returns as an error is meant for the operator.
@@ -93,7 +93,7 @@ func Open(opts Options) (*Driver, error) {
 	if err := checkMachine(opts); err != nil {
 		return nil, fmt.Errorf("gvisor: %w", err)
 	}
-	bootID, err := driver.BootID()
+	bootID, err := sandbox.BootID()
 	if err != nil {
 		return nil, fmt.Errorf("gvisor: %w", err)
 	}
@@ -122,8 +122,8 @@ func Open(opts Options) (*Driver, error) {
 // Features says what gVisor can do: all of it, for root. An ordinary user has no cgroup
 // to share processors out with, and cannot give files on the host the owners that they
 // have in a sandbox.
-func (d *Driver) Features() driver.Features {
-	return driver.Features{
+func (d *Driver) Features() sandbox.Features {
+	return sandbox.Features{
 		Isolation:   "gvisor",
 		Pause:       true,
 		MemoryLimit: true,
@@ -143,12 +143,12 @@ func (d *Driver) List(context.Context) ([]string, error) { return d.dir.List() }
 // discardCopies removes what a copy of a state directory has of sandboxes.
 func (d *Driver) discardCopies() error {
 	d.log.Warn("gvisor: the state directory is a copy; its sandboxes are left to the original", "dir", d.opts.StateDir)
-	return driver.Discard(filepath.Join(d.opts.StateDir, "sandboxes"))
+	return sandbox.Discard(filepath.Join(d.opts.StateDir, "sandboxes"))
 }
 
 // prepareStateDir makes what all sandboxes share.
 func (d *Driver) prepareStateDir() (err error) {
-	if d.dir, err = driver.OpenDir(filepath.Join(d.opts.StateDir, "sandboxes")); err != nil {
+	if d.dir, err = sandbox.OpenDir(filepath.Join(d.opts.StateDir, "sandboxes")); err != nil {
 		return err
 	}
 	// Without symbolic links and relative parts: runsc changes its root.
@@ -173,7 +173,7 @@ func (d *Driver) prepareStateDir() (err error) {
 	} else {
 		d.seals = true
 	}
-	if d.instance, err = driver.Instance(d.opts.StateDir, d.discardCopies); err != nil {
+	if d.instance, err = sandbox.Instance(d.opts.StateDir, d.discardCopies); err != nil {
 		return err
 	}
 	if err := writeSeed(d.seedPath()); err != nil {

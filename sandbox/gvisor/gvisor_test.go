@@ -7,13 +7,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/berth-run/berth/sandbox/driver"
+	"github.com/berth-run/berth/sandbox"
 	"github.com/berth-run/berth/sandbox/drivertest"
 )
 
 func TestDriver(t *testing.T) {
 	drivertest.Run(t, drivertest.Harness{
-		Open:      func(tb testing.TB, stateDir string) driver.Driver { return openTest(tb, stateDir) },
+		Open:      func(tb testing.TB, stateDir string) sandbox.Driver { return openTest(tb, stateDir) },
 		Rootfs:    drivertest.Rootfs(t),
 		Socket:    guestSocket,
 		Leftovers: leftovers,

@@ -11,8 +11,8 @@ import (
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 
 	"github.com/berth-run/berth/image/erofs"
-	"github.com/berth-run/berth/image/layer"
-	"github.com/berth-run/berth/sandbox/driver"
+	"github.com/berth-run/berth/layer"
+	"github.com/berth-run/berth/sandbox"
 )
 
 // imageSuffix is of the skeleton's image.
@@ -21,7 +21,7 @@ const imageSuffix = ".erofs"
 // prepareImages makes the image of the skeleton, and removes those of templates that
 // are gone.
 func (d *Driver) prepareImages() (err error) {
-	if d.images, err = driver.OpenImages(cmp.Or(d.opts.ImageDir, filepath.Join(d.opts.StateDir, "images"))); err != nil {
+	if d.images, err = sandbox.OpenImages(cmp.Or(d.opts.ImageDir, filepath.Join(d.opts.StateDir, "images"))); err != nil {
 		return err
 	}
 	if _, err := os.Stat(d.skeleton + imageSuffix); err != nil {
@@ -47,7 +47,7 @@ func (d *Driver) prepareImages() (err error) {
 
 // image returns the image of a sandbox's template, which is made at the first time: a
 // second for each hundred megabytes. It is "" where templates are mounted.
-func (d *Driver) image(spec driver.Spec) (string, error) {
+func (d *Driver) image(spec sandbox.Spec) (string, error) {
 	if d.rootless {
 		if len(spec.Mounts) > 0 {
 			return "", fmt.Errorf("directories of the host are shown to sandboxes of root only: %w", errors.ErrUnsupported)

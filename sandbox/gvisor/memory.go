@@ -18,10 +18,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/berth-run/berth/sandbox/driver"
+	"github.com/berth-run/berth/sandbox"
 )
 
-var _ driver.Snapshotter = (*Driver)(nil)
+var _ sandbox.Snapshotter = (*Driver)(nil)
 
 const (
 	checkpointTimeout = 5 * time.Minute
@@ -38,7 +38,7 @@ const (
 // imageFiles are what runsc makes of a checkpoint.
 var imageFiles = []string{"checkpoint.img", "pages_meta.img", "pages.img"}
 
-// Checkpoint implements driver.Snapshotter. The sandbox stands still while its
+// Checkpoint implements sandbox.Snapshotter. The sandbox stands still while its
 // memory and what it has written to its disk are copied to a file.
 //
 // With a socket bound on the host, gVisor cannot write a checkpoint: it panics.
@@ -65,7 +65,7 @@ func (d *Driver) Checkpoint(ctx context.Context, id string, w io.Writer) error {
 	return err
 }
 
-func (s sandbox) checkpoint(ctx context.Context, image string) error {
+func (s instance) checkpoint(ctx context.Context, image string) error {
 	if err := s.running(); err != nil {
 		return err
 	}
@@ -83,7 +83,7 @@ func (s sandbox) checkpoint(ctx context.Context, image string) error {
 }
 
 // awaitSleep returns when the guest has taken its socket away.
-func (s sandbox) awaitSleep(ctx context.Context) error {
+func (s instance) awaitSleep(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, asleepTimeout)
 	defer cancel()
 	tick := time.NewTicker(time.Millisecond)
@@ -102,7 +102,7 @@ func (s sandbox) awaitSleep(ctx context.Context) error {
 
 // rouse wakes a guest that sleeps, though nobody writes its memory, and connects to it:
 // the server that sent it to sleep has died. lost is why it could not be dialled.
-func (s sandbox) rouse(ctx context.Context, lost error) (net.Conn, error) {
+func (s instance) rouse(ctx context.Context, lost error) (net.Conn, error) {
 	if err := s.running(); err != nil {
 		return nil, errors.Join(lost, err)
 	}
@@ -158,7 +158,7 @@ func unwake(guest string) error {
 	return nil
 }
 
-// Restore implements driver.Snapshotter.
+// Restore implements sandbox.Snapshotter.
 func (d *Driver) Restore(ctx context.Context, id string, r io.Reader) error {
 	s, err := d.find(id)
 	if err != nil {
@@ -176,7 +176,7 @@ func (d *Driver) Restore(ctx context.Context, id string, r io.Reader) error {
 		return fmt.Errorf("gvisor: restore %s: %w", id, err)
 	}
 	// On a busy machine runsc hangs now and then in what takes a moment.
-	ctx, cancel = context.WithTimeoutCause(ctx, restoreTime(image), driver.ErrHung)
+	ctx, cancel = context.WithTimeoutCause(ctx, restoreTime(image), sandbox.ErrHung)
 	defer cancel()
 	return d.begin(ctx, s, image)
 }
@@ -242,7 +242,7 @@ func readImage(r io.Reader, dir, version string) error {
 		}
 		if i == 0 {
 			if got, err := io.ReadAll(io.LimitReader(in, int64(len(version))+1)); err != nil || string(got) != version {
-				return errors.Join(driver.ErrForeign, err)
+				return errors.Join(sandbox.ErrForeign, err)
 			}
 			continue
 		}

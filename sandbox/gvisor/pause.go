@@ -41,7 +41,7 @@ func (d *Driver) control(ctx context.Context, id, command string) error {
 
 // paused reports whether runsc has paused the sandbox. Its state file says so;
 // commands rewrite it under a lock, so between two of them it is whole.
-func (s sandbox) paused() (bool, error) {
+func (s instance) paused() (bool, error) {
 	raw, err := os.ReadFile(s.path(sealed + "/runsc/s_sandbox:s.state"))
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
@@ -56,7 +56,7 @@ func (s sandbox) paused() (bool, error) {
 }
 
 // running returns an error unless the sandbox runs, or is paused.
-func (s sandbox) running() error {
+func (s instance) running() error {
 	alive, err := s.wall.alive()
 	if err == nil && !alive {
 		err = errors.New("it is not running")

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/berth-run/berth/sandbox/driver"
+	"github.com/berth-run/berth/sandbox"
 	"github.com/berth-run/berth/sandbox/drivertest"
 )
 
@@ -18,7 +18,7 @@ import (
 func TestPosture(t *testing.T) {
 	t.Setenv("BERTH_TEST_SECRET", "berth-canary-77ab")
 	d := openTest(t, drivertest.StateDir(t))
-	b := drivertest.Start(t, d, driver.Spec{ID: "posture", Rootfs: drivertest.Rootfs(t)})
+	b := drivertest.Start(t, d, sandbox.Spec{ID: "posture", Rootfs: drivertest.Rootfs(t)})
 	s, err := d.find("posture")
 	if err != nil {
 		t.Fatal(err)
@@ -66,7 +66,7 @@ func postureInside(t *testing.T, b *drivertest.Box) {
 		{"ls /sys/block /sys/fs/cgroup", "/sys/block:\n\n/sys/fs/cgroup:"},
 		{"stat -c '%u %g %a' /mnt/data", "1000 1000 755"},
 		{"stat -c %a /", "755"},
-		{"df --output=size /tmp | tail -1", strconv.FormatInt(driver.DefaultLimits.Disk>>10, 10)},
+		{"df --output=size /tmp | tail -1", strconv.FormatInt(sandbox.DefaultLimits.Disk>>10, 10)},
 		{"ps -e -o comm= | head -1", "guest"},
 	} {
 		if got := strings.TrimSpace(b.Must(tt.script)); got != tt.want {
@@ -84,7 +84,7 @@ func postureInside(t *testing.T, b *drivertest.Box) {
 }
 
 // postureProcesses looks at the sandbox's processes on the host.
-func postureProcesses(t *testing.T, s sandbox) {
+func postureProcesses(t *testing.T, s instance) {
 	pids := processesOf(t, s)
 	if len(pids) < 3 {
 		t.Fatalf("processes: got %d, want sentry, gofer and stubs", len(pids))
@@ -103,8 +103,8 @@ func postureProcesses(t *testing.T, s sandbox) {
 			}
 			return ""
 		}
-		if got, err := os.ReadFile(fmt.Sprintf("/proc/%d/oom_score_adj", pid)); err == nil && strings.TrimSpace(string(got)) != strconv.Itoa(driver.OOMScoreAdj) {
-			t.Errorf("process %d: got oom_score_adj %s, want %d", pid, got, driver.OOMScoreAdj)
+		if got, err := os.ReadFile(fmt.Sprintf("/proc/%d/oom_score_adj", pid)); err == nil && strings.TrimSpace(string(got)) != strconv.Itoa(sandbox.OOMScoreAdj) {
+			t.Errorf("process %d: got oom_score_adj %s, want %d", pid, got, sandbox.OOMScoreAdj)
 		}
 		if got := field("Seccomp"); got != "2" {
 			t.Errorf("process %d: got seccomp mode %s, want 2", pid, got)
@@ -155,7 +155,7 @@ func sessionOf(t *testing.T, pid int) string {
 }
 
 // postureNetwork looks at the namespace that the sentry took its network from.
-func postureNetwork(t *testing.T, s sandbox) {
+func postureNetwork(t *testing.T, s instance) {
 	for _, pid := range processesOf(t, s) {
 		postureInterfaces(t, pid)
 	}
@@ -189,7 +189,7 @@ func postureInterfaces(t *testing.T, sentry int) {
 }
 
 // postureDirectory looks at what other users of the host can see.
-func postureDirectory(t *testing.T, s sandbox) {
+func postureDirectory(t *testing.T, s instance) {
 	for _, dir := range []string{s.dir, s.path("run"), filepath.Dir(s.dir)} {
 		fi, err := os.Stat(dir)
 		if err != nil {

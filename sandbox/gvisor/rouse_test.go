@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/berth-run/berth/sandbox/driver"
+	"github.com/berth-run/berth/sandbox"
 	"github.com/berth-run/berth/sandbox/drivertest"
 )
 
@@ -15,7 +15,7 @@ import (
 // wakes it, and need not wait until it wakes by itself.
 func TestRouse(t *testing.T) {
 	d := openTest(t, drivertest.StateDir(t))
-	b := drivertest.Start(t, d, driver.Spec{ID: "asleep", Rootfs: drivertest.Rootfs(t)})
+	b := drivertest.Start(t, d, sandbox.Spec{ID: "asleep", Rootfs: drivertest.Rootfs(t)})
 	s, err := d.find(b.ID)
 	if err != nil {
 		t.Fatal(err)

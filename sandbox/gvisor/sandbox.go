@@ -8,33 +8,33 @@ import (
 	"os"
 
 	"github.com/berth-run/berth/internal/statefile"
-	"github.com/berth-run/berth/sandbox/driver"
+	"github.com/berth-run/berth/sandbox"
 )
 
 // A sandbox is one directory of the driver's. All its methods work on what is
 // there, which after a crash may be anything.
-type sandbox struct {
+type instance struct {
 	id   string
 	dir  string
 	wall wall
 }
 
 // sandbox returns the sandbox of that id, whether there is one or not.
-func (d *Driver) sandbox(id string) (sandbox, error) {
+func (d *Driver) sandbox(id string) (instance, error) {
 	dir, err := d.dir.Path(id)
 	if err != nil {
-		return sandbox{}, err
+		return instance{}, err
 	}
 	if d.rootless {
-		return sandbox{id, dir, &warden{id: id, dir: dir, runsc: d.runsc, processes: &d.processes}}, nil
+		return instance{id, dir, &warden{id: id, dir: dir, runsc: d.runsc, processes: &d.processes}}, nil
 	}
-	return sandbox{id, dir, &group{id: id, dir: dir, processes: &d.processes, runsc: d.runsc, skeleton: d.skeleton, cgroup: d.cgroups.Group("berth-"+d.instance, id)}}, nil
+	return instance{id, dir, &group{id: id, dir: dir, processes: &d.processes, runsc: d.runsc, skeleton: d.skeleton, cgroup: d.cgroups.Group("berth-"+d.instance, id)}}, nil
 }
 
-// find is sandbox, but returns driver.ErrNotFound where there is none.
-func (d *Driver) find(id string) (sandbox, error) {
+// find is sandbox, but returns sandbox.ErrNotFound where there is none.
+func (d *Driver) find(id string) (instance, error) {
 	if _, err := d.dir.Find(id); err != nil {
-		return sandbox{}, fmt.Errorf("gvisor: %w", err)
+		return instance{}, fmt.Errorf("gvisor: %w", err)
 	}
 	return d.sandbox(id)
 }
@@ -43,21 +43,21 @@ func (d *Driver) find(id string) (sandbox, error) {
 // told. Where the volume can, it is encrypted with a key that goes with the sandbox.
 const sealed = "sealed"
 
-func (s sandbox) path(elem string) string { return s.dir + "/" + elem }
+func (s instance) path(elem string) string { return s.dir + "/" + elem }
 
 // run returns the path of something in run/ as this process reaches it.
-func (s sandbox) run(elem string) string { return s.wall.run() + "/" + elem }
+func (s instance) run(elem string) string { return s.wall.run() + "/" + elem }
 
 // A record is what is kept of a sandbox's making.
 type record struct {
-	BootID string        `json:"boot_id"` // of the machine at the time
-	Rootfs string        `json:"rootfs"`
-	Image  string        `json:"image,omitempty"` // of the template, if that is not mounted
-	Limits driver.Limits `json:"limits"`
+	BootID string         `json:"boot_id"` // of the machine at the time
+	Rootfs string         `json:"rootfs"`
+	Image  string         `json:"image,omitempty"` // of the template, if that is not mounted
+	Limits sandbox.Limits `json:"limits"`
 }
 
 // record returns the sandbox's record.
-func (s sandbox) record() (record, error) {
+func (s instance) record() (record, error) {
 	var r record
 	raw, err := statefile.ReadFile(s.path("sandbox.json"))
 	if err != nil {
@@ -73,7 +73,7 @@ func (s sandbox) record() (record, error) {
 var errGarbled = errors.New("sandbox.json is damaged")
 
 // started reports whether Start was called.
-func (s sandbox) started() (bool, error) {
+func (s instance) started() (bool, error) {
 	_, err := os.Lstat(s.path("started"))
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil

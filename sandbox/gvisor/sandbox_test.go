@@ -8,14 +8,14 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/berth-run/berth/sandbox/driver"
+	"github.com/berth-run/berth/sandbox"
 )
 
 // fakeSandbox returns a sandbox that is a directory and nothing else.
-func fakeSandbox(t *testing.T) sandbox {
+func fakeSandbox(t *testing.T) instance {
 	t.Helper()
 	dir := t.TempDir()
-	s := sandbox{id: "fake", dir: dir, wall: &group{dir: dir}}
+	s := instance{id: "fake", dir: dir, wall: &group{dir: dir}}
 	for _, sub := range []string{"run", "run/guest", "run/log"} {
 		if err := os.Mkdir(s.path(sub), 0o700); err != nil {
 			t.Fatal(err)
@@ -36,12 +36,12 @@ func TestDialStaysInside(t *testing.T) {
 
 	for _, tt := range []struct {
 		name string
-		make func(s sandbox) error
+		make func(s instance) error
 	}{
-		{"LinkToHostSocket", func(s sandbox) error { return os.Symlink(elsewhere, s.path("run/guest/guest.sock")) }},
-		{"File", func(s sandbox) error { return os.WriteFile(s.path("run/guest/guest.sock"), nil, 0o666) }},
-		{"Directory", func(s sandbox) error { return os.Mkdir(s.path("run/guest/guest.sock"), 0o777) }},
-		{"DirectoryIsLink", func(s sandbox) error {
+		{"LinkToHostSocket", func(s instance) error { return os.Symlink(elsewhere, s.path("run/guest/guest.sock")) }},
+		{"File", func(s instance) error { return os.WriteFile(s.path("run/guest/guest.sock"), nil, 0o666) }},
+		{"Directory", func(s instance) error { return os.Mkdir(s.path("run/guest/guest.sock"), 0o777) }},
+		{"DirectoryIsLink", func(s instance) error {
 			if err := os.Symlink(elsewhere, filepath.Join(filepath.Dir(elsewhere), "guest.sock")); err != nil {
 				return err
 			}
@@ -50,7 +50,7 @@ func TestDialStaysInside(t *testing.T) {
 			}
 			return os.Symlink(filepath.Dir(elsewhere), s.path("run/guest"))
 		}},
-		{"Nothing", func(sandbox) error { return nil }},
+		{"Nothing", func(instance) error { return nil }},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := fakeSandbox(t)
@@ -98,9 +98,9 @@ func TestLastWords(t *testing.T) {
 }
 
 func TestGuestEnv(t *testing.T) {
-	got := guestEnv(driver.Spec{
+	got := guestEnv(sandbox.Spec{
 		Env:    []string{"A=1", "BERTH_PIDS_LIMIT=1000000", "A=2", "PATH=/x"},
-		Limits: driver.Limits{Memory: 1 << 30, PIDs: 80},
+		Limits: sandbox.Limits{Memory: 1 << 30, PIDs: 80},
 	})
 	want := []string{
 		"BERTH_GUEST_SOCKET=/.berth/run/guest.sock",

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/berth-run/berth/internal/statefile"
-	"github.com/berth-run/berth/sandbox/driver"
+	"github.com/berth-run/berth/sandbox"
 )
 
 // Paths inside a sandbox.
@@ -68,7 +68,7 @@ func writeSeed(path string) error {
 	if old, err := statefile.ReadFile(path); err == nil && bytes.Equal(old, buf.Bytes()) {
 		return nil // a full disk must not keep a server from starting
 	}
-	return driver.WriteFile(path, buf.Bytes(), 0o600)
+	return sandbox.WriteFile(path, buf.Bytes(), 0o600)
 }
 
 // seedTime dates what is in the seed, always alike.
@@ -121,5 +121,5 @@ func writeSkeleton(root, guest string, sandboxes bool) (string, error) {
 			return "", err
 		}
 	}
-	return dir, driver.WriteFile(filepath.Join(dir, guestPath), program, 0o755)
+	return dir, sandbox.WriteFile(filepath.Join(dir, guestPath), program, 0o755)
 }

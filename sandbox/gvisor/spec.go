@@ -11,7 +11,7 @@ import (
 
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 
-	"github.com/berth-run/berth/sandbox/driver"
+	"github.com/berth-run/berth/sandbox"
 	"github.com/berth-run/berth/sandbox/host"
 )
 
@@ -38,7 +38,7 @@ const memoryReserve = 64 << 20
 
 // ociSpec returns the OCI bundle's config.json for the sandbox, whose template is an
 // image or, if that is "", mounted.
-func (d *Driver) ociSpec(spec driver.Spec, s sandbox, image string) *specs.Spec {
+func (d *Driver) ociSpec(spec sandbox.Spec, s instance, image string) *specs.Spec {
 	l := spec.Limits
 	guest := append(slices.Clone(capabilities), guestCapability)
 	o := &specs.Spec{
@@ -46,7 +46,7 @@ func (d *Driver) ociSpec(spec driver.Spec, s sandbox, image string) *specs.Spec 
 		Process: &specs.Process{
 			Args: []string{guestPath},
 			Cwd:  "/",
-			Env:  slices.Insert(guestEnv(spec), 0, driver.CreatedEnv()),
+			Env:  slices.Insert(guestEnv(spec), 0, sandbox.CreatedEnv()),
 			Capabilities: &specs.LinuxCapabilities{
 				Bounding: guest, Effective: guest, Permitted: guest,
 			},
@@ -95,14 +95,14 @@ func (d *Driver) ociSpec(spec driver.Spec, s sandbox, image string) *specs.Spec 
 
 // mounts returns the OCI form of mounts. They lie outside of the sandbox's overlay:
 // what is written goes to the host's directory, by way of the gofer.
-func mounts(list []driver.Mount) []specs.Mount {
+func mounts(list []sandbox.Mount) []specs.Mount {
 	var mounts []specs.Mount
 	for _, m := range list {
 		access := "rw"
 		if m.ReadOnly {
 			access = "ro"
 		}
-		mounts = append(mounts, specs.Mount{Destination: path.Join(driver.MountRoot, m.Name), Type: "bind", Source: m.Source,
+		mounts = append(mounts, specs.Mount{Destination: path.Join(sandbox.MountRoot, m.Name), Type: "bind", Source: m.Source,
 			Options: []string{"bind", "nodev", "nosuid", access}})
 	}
 	return mounts
@@ -116,7 +116,7 @@ func cpuResources(cores float64) *specs.LinuxCPU {
 
 // guestEnv returns the guest's environment: the Spec's, over which a few names
 // of ours prevail.
-func guestEnv(spec driver.Spec) []string {
+func guestEnv(spec sandbox.Spec) []string {
 	env := []string{
 		"BERTH_GUEST_SOCKET=" + guestSocket,
 		"BERTH_MEMORY_LIMIT=" + strconv.FormatInt(commandMemory(spec.Limits.Memory), 10),

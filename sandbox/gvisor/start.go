@@ -31,7 +31,7 @@ func (d *Driver) Start(ctx context.Context, id string) error {
 }
 
 // begin starts the sandbox, from a checkpoint's image if there is one.
-func (d *Driver) begin(ctx context.Context, s sandbox, image string) error {
+func (d *Driver) begin(ctx context.Context, s instance, image string) error {
 	if err := d.start(ctx, s, image); err != nil {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), destroyTimeout)
 		defer cancel()
@@ -41,7 +41,7 @@ func (d *Driver) begin(ctx context.Context, s sandbox, image string) error {
 	return nil
 }
 
-func (d *Driver) start(ctx context.Context, s sandbox, image string) error {
+func (d *Driver) start(ctx context.Context, s instance, image string) error {
 	rec, err := s.record()
 	if err != nil {
 		return err
@@ -66,7 +66,7 @@ func (d *Driver) start(ctx context.Context, s sandbox, image string) error {
 }
 
 // awaitGuest returns when the guest listens, or is dead.
-func (s sandbox) awaitGuest(ctx context.Context) error {
+func (s instance) awaitGuest(ctx context.Context) error {
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
 	for n := 1; ; n++ {
@@ -106,7 +106,7 @@ func (d *Driver) Dial(ctx context.Context, id string) (net.Conn, error) {
 // dial connects to the socket in run/guest, a directory in which root in the
 // sandbox does what it likes. Only its last element is looked up there, and a
 // link in that place is not followed.
-func (s sandbox) dial(ctx context.Context) (net.Conn, error) {
+func (s instance) dial(ctx context.Context) (net.Conn, error) {
 	dir, err := unix.Open(s.run("guest"), unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, &os.PathError{Op: "open", Path: s.run("guest"), Err: err}
@@ -133,7 +133,7 @@ const wordsLimit = 2048
 
 // lastWords returns the ends of the sandbox's logs, ready to be appended to an
 // error. The sandbox may have written them.
-func (s sandbox) lastWords() string {
+func (s instance) lastWords() string {
 	var b strings.Builder
 	for _, name := range []string{"runsc.log", "panic.log"} {
 		if words := tail(s.run("log/" + name)); words != "" {

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 
-	"github.com/berth-run/berth/sandbox/driver"
+	"github.com/berth-run/berth/sandbox"
 )
 
 // Stats reports what the sandbox does and uses. A sandbox is dead only if there is proof:
@@ -16,50 +16,50 @@ import (
 // the memory limit was reached, is said to have died of it. That is so where the
 // sentry was hit; where only a command was, the sandbox lived on, and if it ended
 // later for another reason the answer is a guess.
-func (d *Driver) Stats(_ context.Context, id string) (driver.Stats, error) {
+func (d *Driver) Stats(_ context.Context, id string) (sandbox.Stats, error) {
 	s, err := d.find(id)
 	if err != nil {
-		return driver.Stats{}, err
+		return sandbox.Stats{}, err
 	}
 	alive, err := s.wall.alive()
 	if err != nil {
-		return driver.Stats{}, fmt.Errorf("gvisor: stats %s: %w", id, err)
+		return sandbox.Stats{}, fmt.Errorf("gvisor: stats %s: %w", id, err)
 	}
 	u := s.wall.usage()
-	stats := driver.Stats{CPU: u.CPU, Memory: u.Memory, MemoryPeak: u.Peak, PIDs: u.PIDs}
+	stats := sandbox.Stats{CPU: u.CPU, Memory: u.Memory, MemoryPeak: u.Peak, PIDs: u.PIDs}
 	if alive {
 		stats.Disk = u.disk
 	}
 	if stats.State, stats.Reason, err = d.state(s, alive); err != nil {
-		return driver.Stats{}, fmt.Errorf("gvisor: stats %s: %w", id, err)
+		return sandbox.Stats{}, fmt.Errorf("gvisor: stats %s: %w", id, err)
 	}
 	return stats, nil
 }
 
 // state returns what a sandbox does whose processes are alive, or not.
-func (d *Driver) state(s sandbox, alive bool) (driver.State, driver.Reason, error) {
+func (d *Driver) state(s instance, alive bool) (sandbox.State, sandbox.Reason, error) {
 	if alive {
 		paused, err := s.paused()
 		if paused {
-			return driver.StatePaused, "", nil
+			return sandbox.StatePaused, "", nil
 		}
-		return driver.StateRunning, "", err
+		return sandbox.StateRunning, "", err
 	}
 	rec, err := s.record()
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, errGarbled):
-		return driver.StateDead, driver.ReasonKilled, nil
+		return sandbox.StateDead, sandbox.ReasonKilled, nil
 	case err != nil:
 		return "", "", err
 	case rec.BootID != d.bootID:
-		return driver.StateDead, driver.ReasonHost, nil
+		return sandbox.StateDead, sandbox.ReasonHost, nil
 	}
 	if started, err := s.started(); err != nil || !started {
-		return driver.StateCreated, "", err
+		return sandbox.StateCreated, "", err
 	}
 	oom, err := s.wall.oom()
 	if oom {
-		return driver.StateDead, driver.ReasonOOM, nil
+		return sandbox.StateDead, sandbox.ReasonOOM, nil
 	}
-	return driver.StateDead, driver.ReasonKilled, err
+	return sandbox.StateDead, sandbox.ReasonKilled, err
 }

@@ -17,7 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/berth-run/berth/sandbox/driver"
+	"github.com/berth-run/berth/sandbox"
 	"github.com/berth-run/berth/sandbox/host"
 )
 
@@ -35,7 +35,7 @@ type warden struct {
 
 func (w *warden) path(elem string) string { return w.dir + "/" + elem }
 
-func (w *warden) raise(driver.Limits) error    { return nil }
+func (w *warden) raise(sandbox.Limits) error   { return nil }
 func (w *warden) remove(context.Context) error { return nil }
 
 // userNamespaces makes a process the first in namespaces of its own, in which this

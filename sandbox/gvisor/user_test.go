@@ -29,7 +29,7 @@ func TestUserDriver(t *testing.T) {
 
 // processesOf returns the ids of all processes of a sandbox, the sentry or, of a
 // user's, the warden first.
-func processesOf(t *testing.T, s sandbox) []int {
+func processesOf(t *testing.T, s instance) []int {
 	t.Helper()
 	if g, ok := s.wall.(*group); ok {
 		pids, err := g.cgroup.Procs()

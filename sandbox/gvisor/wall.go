@@ -3,7 +3,7 @@ package gvisor
 import (
 	"context"
 
-	"github.com/berth-run/berth/sandbox/driver"
+	"github.com/berth-run/berth/sandbox"
 	"github.com/berth-run/berth/sandbox/host"
 )
 
@@ -12,7 +12,7 @@ import (
 // anything.
 type wall interface {
 	// raise makes what is to be there before start, besides the directory.
-	raise(driver.Limits) error
+	raise(sandbox.Limits) error
 
 	// start runs runsc, and returns when that has started the sandbox. One that sleeps,
 	// in a checkpoint, is to wake.

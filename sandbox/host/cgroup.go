@@ -19,7 +19,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/berth-run/berth/sandbox/driver"
+	"github.com/berth-run/berth/sandbox"
 )
 
 // A Cgroup is the kernel's account of one sandbox, in one directory or several.
@@ -43,7 +43,7 @@ func (c Cgroup) dirs() []string {
 }
 
 // Create makes the directories and sets the limits.
-func (c Cgroup) Create(l driver.Limits, hostPIDs int) error {
+func (c Cgroup) Create(l sandbox.Limits, hostPIDs int) error {
 	for _, dir := range c.dirs() {
 		if err := makeGroup(dir); err != nil {
 			return err

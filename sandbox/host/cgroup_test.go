@@ -10,7 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/berth-run/berth/sandbox/driver"
+	"github.com/berth-run/berth/sandbox"
 )
 
 func TestParseMountinfo(t *testing.T) {
@@ -108,7 +108,7 @@ func readAll(t *testing.T, dir string) map[string]string {
 }
 
 func TestCgroupLimits(t *testing.T) {
-	limits := driver.Limits{Memory: 1 << 30, CPU: 1.5, PIDs: 10}
+	limits := sandbox.Limits{Memory: 1 << 30, CPU: 1.5, PIDs: 10}
 
 	t.Run("Version2", func(t *testing.T) {
 		root := t.TempDir()

@@ -20,7 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/berth-run/berth/internal/statefile"
-	"github.com/berth-run/berth/sandbox/driver"
+	"github.com/berth-run/berth/sandbox"
 )
 
 // Name is what a configuration must call this driver.
@@ -44,11 +44,11 @@ type Options struct {
 // A Driver runs guests on the host. Its methods are safe for concurrent use.
 type Driver struct {
 	opts   Options
-	dir    driver.Dir
+	dir    sandbox.Dir
 	bootID string
 }
 
-var _ driver.Driver = (*Driver)(nil)
+var _ sandbox.Driver = (*Driver)(nil)
 
 // Open refuses any Name but "unsafe-local", and says loudly what it accepts.
 func Open(opts Options) (*Driver, error) {
@@ -70,16 +70,16 @@ func Open(opts Options) (*Driver, error) {
 	}
 	d := &Driver{opts: opts}
 	var err error
-	if d.bootID, err = driver.BootID(); err != nil {
+	if d.bootID, err = sandbox.BootID(); err != nil {
 		return nil, fmt.Errorf("local: %w", err)
 	}
-	if d.dir, err = driver.OpenDir(filepath.Join(opts.StateDir, "sandboxes")); err != nil {
+	if d.dir, err = sandbox.OpenDir(filepath.Join(opts.StateDir, "sandboxes")); err != nil {
 		return nil, fmt.Errorf("local: state directory: %w", err)
 	}
 	// Processes are told apart by the directory of their sandbox; a copy has others.
-	_, err = driver.Instance(opts.StateDir, func() error {
+	_, err = sandbox.Instance(opts.StateDir, func() error {
 		opts.Logger.Warn("unsafe-local: the state directory is a copy; its sandboxes are left to the original", "dir", opts.StateDir)
-		return driver.Discard(filepath.Join(opts.StateDir, "sandboxes"))
+		return sandbox.Discard(filepath.Join(opts.StateDir, "sandboxes"))
 	})
 	if err != nil {
 		return nil, fmt.Errorf("local: state directory: %w", err)
@@ -89,8 +89,8 @@ func Open(opts Options) (*Driver, error) {
 }
 
 // Features says that there are none.
-func (d *Driver) Features() driver.Features {
-	return driver.Features{Isolation: "none", Network: true}
+func (d *Driver) Features() sandbox.Features {
+	return sandbox.Features{Isolation: "none", Network: true}
 }
 
 // A record is what is kept of a sandbox's making.
@@ -101,7 +101,7 @@ type record struct {
 
 // Create makes the sandbox's directory, with all that is in it at once. Rootfs and
 // limits are ignored.
-func (d *Driver) Create(_ context.Context, spec driver.Spec) error {
+func (d *Driver) Create(_ context.Context, spec sandbox.Spec) error {
 	if len(spec.Mounts) > 0 {
 		return fmt.Errorf("local: create: mounts: %w", errors.ErrUnsupported)
 	}
@@ -137,44 +137,44 @@ func (d *Driver) Dial(ctx context.Context, id string) (net.Conn, error) {
 }
 
 // Stats reports whether the guest lives; nothing is measured.
-func (d *Driver) Stats(_ context.Context, id string) (driver.Stats, error) {
+func (d *Driver) Stats(_ context.Context, id string) (sandbox.Stats, error) {
 	s, err := d.find(id)
 	if err != nil {
-		return driver.Stats{}, err
+		return sandbox.Stats{}, err
 	}
 	stats, err := d.state(s)
 	if err != nil {
-		return driver.Stats{}, fmt.Errorf("local: stats %s: %w", id, err)
+		return sandbox.Stats{}, fmt.Errorf("local: stats %s: %w", id, err)
 	}
 	return stats, nil
 }
 
 // state returns what a sandbox does. An error means that it is not known.
-func (d *Driver) state(s sandbox) (driver.Stats, error) {
+func (d *Driver) state(s instance) (sandbox.Stats, error) {
 	alive, err := s.alive()
 	if err != nil {
-		return driver.Stats{}, err
+		return sandbox.Stats{}, err
 	}
 	if alive {
-		return driver.Stats{State: driver.StateRunning}, nil
+		return sandbox.Stats{State: sandbox.StateRunning}, nil
 	}
 	rec, err := s.record()
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, errGarbled):
-		return driver.Stats{State: driver.StateDead, Reason: driver.ReasonKilled}, nil
+		return sandbox.Stats{State: sandbox.StateDead, Reason: sandbox.ReasonKilled}, nil
 	case err != nil:
-		return driver.Stats{}, err
+		return sandbox.Stats{}, err
 	case rec.BootID != d.bootID:
-		return driver.Stats{State: driver.StateDead, Reason: driver.ReasonHost}, nil
+		return sandbox.Stats{State: sandbox.StateDead, Reason: sandbox.ReasonHost}, nil
 	}
 	_, err = os.Lstat(s.path("started"))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return driver.Stats{State: driver.StateCreated}, nil
+		return sandbox.Stats{State: sandbox.StateCreated}, nil
 	case err != nil:
-		return driver.Stats{}, err
+		return sandbox.Stats{}, err
 	}
-	return driver.Stats{State: driver.StateDead, Reason: driver.ReasonKilled}, nil
+	return sandbox.Stats{State: sandbox.StateDead, Reason: sandbox.ReasonKilled}, nil
 }
 
 // Pause returns errors.ErrUnsupported.
@@ -189,7 +189,7 @@ func (d *Driver) Destroy(ctx context.Context, id string) error {
 	if err != nil {
 		return fmt.Errorf("local: destroy: %w", err)
 	}
-	s := sandbox{dir: dir}
+	s := instance{dir: dir}
 	if err := s.kill(ctx); err != nil {
 		return fmt.Errorf("local: destroy %s: %w", id, err)
 	}
@@ -203,22 +203,22 @@ func (d *Driver) Destroy(ctx context.Context, id string) error {
 func (d *Driver) List(context.Context) ([]string, error) { return d.dir.List() }
 
 // A sandbox is one directory of the driver's.
-type sandbox struct {
+type instance struct {
 	dir string
 }
 
-// find returns the sandbox of that id, or driver.ErrNotFound.
-func (d *Driver) find(id string) (sandbox, error) {
+// find returns the sandbox of that id, or sandbox.ErrNotFound.
+func (d *Driver) find(id string) (instance, error) {
 	dir, err := d.dir.Find(id)
 	if err != nil {
-		return sandbox{}, fmt.Errorf("local: %w", err)
+		return instance{}, fmt.Errorf("local: %w", err)
 	}
-	return sandbox{dir: dir}, nil
+	return instance{dir: dir}, nil
 }
 
-func (s sandbox) path(elem string) string { return filepath.Join(s.dir, elem) }
+func (s instance) path(elem string) string { return filepath.Join(s.dir, elem) }
 
-func (s sandbox) record() (record, error) {
+func (s instance) record() (record, error) {
 	var r record
 	raw, err := statefile.ReadFile(s.path("sandbox.json"))
 	if err != nil {
@@ -235,7 +235,7 @@ var errGarbled = errors.New("sandbox.json is damaged")
 
 // dial connects through a descriptor, because the path may be longer than a
 // socket's address can be.
-func (s sandbox) dial(ctx context.Context) (net.Conn, error) {
+func (s instance) dial(ctx context.Context) (net.Conn, error) {
 	fd, err := unix.Open(s.path(socket), unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, &os.PathError{Op: "open", Path: s.path(socket), Err: err}

@@ -3,14 +3,14 @@ package local
 import (
 	"testing"
 
-	"github.com/berth-run/berth/sandbox/driver"
+	"github.com/berth-run/berth/sandbox"
 	"github.com/berth-run/berth/sandbox/drivertest"
 )
 
 func TestDriver(t *testing.T) {
 	guest := drivertest.Guest(t)
 	drivertest.Run(t, drivertest.Harness{
-		Open: func(tb testing.TB, stateDir string) driver.Driver {
+		Open: func(tb testing.TB, stateDir string) sandbox.Driver {
 			d, err := Open(Options{Name: Name, StateDir: stateDir, GuestPath: guest})
 			if err != nil {
 				tb.Fatal(err)

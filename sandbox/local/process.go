@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/berth-run/berth/internal/statefile"
-	"github.com/berth-run/berth/sandbox/driver"
+	"github.com/berth-run/berth/sandbox"
 )
 
 // marker is the variable by which processes of a sandbox are found. They inherit
@@ -54,7 +54,7 @@ func (d *Driver) Start(ctx context.Context, id string) error {
 	return nil
 }
 
-func (d *Driver) start(ctx context.Context, s sandbox) error {
+func (d *Driver) start(ctx context.Context, s instance) error {
 	rec, err := s.record()
 	if err != nil {
 		return err
@@ -72,7 +72,7 @@ func (d *Driver) start(ctx context.Context, s sandbox) error {
 
 	// The shell leaves its process id, which becomes the guest's, before there is
 	// a guest: a crash of this process leaves none that is not known.
-	cmd := exec.Command("/bin/sh", "-c", fmt.Sprintf(`{ echo %d >/proc/self/oom_score_adj; } 2>/dev/null; echo $$ >pid && exec "$0"`, driver.OOMScoreAdj), d.opts.GuestPath)
+	cmd := exec.Command("/bin/sh", "-c", fmt.Sprintf(`{ echo %d >/proc/self/oom_score_adj; } 2>/dev/null; echo $$ >pid && exec "$0"`, sandbox.OOMScoreAdj), d.opts.GuestPath)
 	cmd.Dir = s.dir
 	cmd.Env = s.guestEnv(rec.Env)
 	cmd.Stdout, cmd.Stderr = log, log
@@ -104,7 +104,7 @@ func (d *Driver) start(ctx context.Context, s sandbox) error {
 }
 
 // guestEnv returns the guest's environment.
-func (s sandbox) guestEnv(specEnv []string) []string {
+func (s instance) guestEnv(specEnv []string) []string {
 	var env []string
 	for _, name := range hostEnv {
 		if v, ok := os.LookupEnv(name); ok {
@@ -123,10 +123,10 @@ func (s sandbox) guestEnv(specEnv []string) []string {
 }
 
 // mark is the value of marker: the directory is this sandbox's and nobody else's.
-func (s sandbox) mark() string { return s.dir }
+func (s instance) mark() string { return s.dir }
 
 // alive reports whether the guest is. An error means that it is not known.
-func (s sandbox) alive() (bool, error) {
+func (s instance) alive() (bool, error) {
 	raw, err := statefile.ReadFile(s.path("pid"))
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
@@ -143,7 +143,7 @@ func (s sandbox) alive() (bool, error) {
 
 // owns reports whether a process bears the sandbox's mark. The dead do not, nor do
 // processes of other users, whose environment cannot be read.
-func (s sandbox) owns(pid int) (bool, error) {
+func (s instance) owns(pid int) (bool, error) {
 	environ, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) || errors.Is(err, fs.ErrPermission) {
 		return false, nil
@@ -163,7 +163,7 @@ func (s sandbox) owns(pid int) (bool, error) {
 // kill kills every process that bears the sandbox's mark or descends from one
 // that does, until there is none. A process that has dropped the mark and lost
 // its parent is not found: this driver contains nobody who wants to get out.
-func (s sandbox) kill(ctx context.Context) error {
+func (s instance) kill(ctx context.Context) error {
 	for wait := time.Millisecond; ; wait = min(2*wait, 50*time.Millisecond) {
 		left, err := s.members()
 		if err != nil || len(left) == 0 {
@@ -181,7 +181,7 @@ func (s sandbox) kill(ctx context.Context) error {
 }
 
 // members returns the living processes of the sandbox.
-func (s sandbox) members() ([]int, error) {
+func (s instance) members() ([]int, error) {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
 		return nil, err

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/berth-run/berth/guest"
-	"github.com/berth-run/berth/sandbox/driver"
+	"github.com/berth-run/berth/sandbox"
 	"github.com/berth-run/berth/sandbox/drivertest"
 )
 
@@ -50,7 +50,7 @@ func BenchmarkCold(b *testing.B) {
 	var cold, cpu, destroy []time.Duration
 	for n := 0; b.Loop(); n++ {
 		id, began := fmt.Sprintf("cold-%d", n), time.Now()
-		box := drivertest.Start(b, d, driver.Spec{ID: id, Rootfs: rootfs})
+		box := drivertest.Start(b, d, sandbox.Spec{ID: id, Rootfs: rootfs})
 		command(b, box.Client, "/bin/true")
 		cold = append(cold, time.Since(began))
 		cpu = append(cpu, box.Stats().CPU)
@@ -69,7 +69,7 @@ func BenchmarkCold(b *testing.B) {
 // BenchmarkExec measures commands in a sandbox that runs.
 func BenchmarkExec(b *testing.B) {
 	d := openTest(b, drivertest.StateDir(b))
-	box := drivertest.Start(b, d, driver.Spec{ID: "exec", Rootfs: drivertest.Rootfs(b)})
+	box := drivertest.Start(b, d, sandbox.Spec{ID: "exec", Rootfs: drivertest.Rootfs(b)})
 	for _, tt := range []struct {
 		name string
 		args []string
@@ -100,7 +100,7 @@ func BenchmarkExec(b *testing.B) {
 // BenchmarkPause measures a pause and what follows it.
 func BenchmarkPause(b *testing.B) {
 	d := openTest(b, drivertest.StateDir(b))
-	box := drivertest.Start(b, d, driver.Spec{ID: "pause", Rootfs: drivertest.Rootfs(b)})
+	box := drivertest.Start(b, d, sandbox.Spec{ID: "pause", Rootfs: drivertest.Rootfs(b)})
 	var pause, resume []time.Duration
 	for b.Loop() {
 		began := time.Now()
@@ -122,7 +122,7 @@ func BenchmarkPause(b *testing.B) {
 // several sandboxes share counted in proportion.
 func BenchmarkIdleMemory(b *testing.B) {
 	d := openTest(b, drivertest.StateDir(b))
-	command(b, drivertest.Start(b, d, driver.Spec{ID: "idle", Rootfs: drivertest.Rootfs(b)}).Client, "/bin/true")
+	command(b, drivertest.Start(b, d, sandbox.Spec{ID: "idle", Rootfs: drivertest.Rootfs(b)}).Client, "/bin/true")
 	s, err := d.find("idle")
 	if err != nil {
 		b.Fatal(err)

@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/berth-run/berth/sandbox/driver"
+	"github.com/berth-run/berth/sandbox"
 	"github.com/berth-run/berth/sandbox/drivertest"
 )
 
@@ -21,25 +21,25 @@ import (
 // something, and checks that a driver that is opened afterwards knows of it and
 // removes it.
 func TestCrash(t *testing.T) {
-	spec := driver.Spec{ID: "half", Rootfs: drivertest.Rootfs(t), Limits: driver.DefaultLimits}
+	spec := sandbox.Spec{ID: "half", Rootfs: drivertest.Rootfs(t), Limits: sandbox.DefaultLimits}
 	for _, tt := range []struct {
 		name  string
-		crash func(t *testing.T, d *Driver, s sandbox) error
-		want  driver.State
+		crash func(t *testing.T, d *Driver, s instance) error
+		want  sandbox.State
 	}{
-		{"DirectoryOnly", func(t *testing.T, d *Driver, s sandbox) error {
+		{"DirectoryOnly", func(t *testing.T, d *Driver, s instance) error {
 			return d.dir.Create(s.id, func(dir string) error { return d.fill(t.Context(), dir, "/none", spec) })
-		}, driver.StateCreated},
-		{"DirectoryWithoutRecord", func(t *testing.T, d *Driver, s sandbox) error {
+		}, sandbox.StateCreated},
+		{"DirectoryWithoutRecord", func(t *testing.T, d *Driver, s instance) error {
 			return d.dir.Create(s.id, func(string) error { return nil })
-		}, driver.StateDead},
-		{"Created", func(t *testing.T, d *Driver, s sandbox) error {
+		}, sandbox.StateDead},
+		{"Created", func(t *testing.T, d *Driver, s instance) error {
 			return d.Create(t.Context(), spec)
-		}, driver.StateCreated},
-		{"MarkedAsStarted", func(t *testing.T, d *Driver, s sandbox) error {
+		}, sandbox.StateCreated},
+		{"MarkedAsStarted", func(t *testing.T, d *Driver, s instance) error {
 			return errors.Join(d.Create(t.Context(), spec), os.WriteFile(s.path("started"), nil, 0o600))
-		}, driver.StateDead},
-		{"Launched", func(t *testing.T, d *Driver, s sandbox) error {
+		}, sandbox.StateDead},
+		{"Launched", func(t *testing.T, d *Driver, s instance) error {
 			if err := errors.Join(d.Create(t.Context(), spec), os.WriteFile(s.path("started"), nil, 0o600)); err != nil {
 				return err
 			}
@@ -84,13 +84,13 @@ func TestStartFails(t *testing.T) {
 	d := openTest(t, drivertest.StateDir(t))
 	for _, tt := range []struct {
 		name, want string
-		breakIt    func(s sandbox) error
+		breakIt    func(s instance) error
 	}{
 		// An image without a file system: the machine's first program gives up.
-		{"Disk", "boot: mounting ext4 on /disk", func(s sandbox) error {
-			return errors.Join(os.Truncate(s.path(diskFile), 0), os.Truncate(s.path(diskFile), driver.DefaultLimits.Disk))
+		{"Disk", "boot: mounting ext4 on /disk", func(s instance) error {
+			return errors.Join(os.Truncate(s.path(diskFile), 0), os.Truncate(s.path(diskFile), sandbox.DefaultLimits.Disk))
 		}},
-		{"Image", "no such file", func(s sandbox) error {
+		{"Image", "no such file", func(s instance) error {
 			raw, err := os.ReadFile(s.path("sandbox.json"))
 			if err != nil {
 				return err
@@ -99,7 +99,7 @@ func TestStartFails(t *testing.T) {
 		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if err := d.Create(t.Context(), driver.Spec{ID: "broken", Rootfs: drivertest.Rootfs(t), Env: []string{"SECRET=berth-canary-aa01"}}); err != nil {
+			if err := d.Create(t.Context(), sandbox.Spec{ID: "broken", Rootfs: drivertest.Rootfs(t), Env: []string{"SECRET=berth-canary-aa01"}}); err != nil {
 				t.Fatal(err)
 			}
 			defer d.Destroy(t.Context(), "broken")
@@ -117,7 +117,7 @@ func TestStartFails(t *testing.T) {
 			if pids, err := s.cgroup.Procs(); err != nil || len(pids) != 0 {
 				t.Errorf("processes: got %v, %v, want none", pids, err)
 			}
-			if st, err := d.Stats(t.Context(), "broken"); err != nil || st.State != driver.StateDead {
+			if st, err := d.Stats(t.Context(), "broken"); err != nil || st.State != sandbox.StateDead {
 				t.Errorf("Stats: got %+v, %v, want dead", st, err)
 			}
 		})
@@ -134,9 +134,9 @@ func TestMachineHangs(t *testing.T) {
 	}
 	var log bytes.Buffer
 	d.log, d.patience = slog.New(slog.NewTextHandler(&log, nil)), 2*time.Second
-	spec := driver.Spec{ID: "hung", Rootfs: drivertest.Rootfs(t)}
+	spec := sandbox.Spec{ID: "hung", Rootfs: drivertest.Rootfs(t)}
 	if d.share != "" { // whose program is started again as well
-		spec.Mounts = []driver.Mount{{Name: "data", Source: source}}
+		spec.Mounts = []sandbox.Mount{{Name: "data", Source: source}}
 	}
 	if err := d.Create(t.Context(), spec); err != nil {
 		t.Fatal(err)
@@ -186,7 +186,7 @@ func TestMachineHangs(t *testing.T) {
 func TestStartGivenUp(t *testing.T) {
 	d := openTest(t, drivertest.StateDir(t))
 	for _, after := range []time.Duration{0, 50 * time.Millisecond, 500 * time.Millisecond} {
-		if err := d.Create(t.Context(), driver.Spec{ID: "hasty", Rootfs: drivertest.Rootfs(t)}); err != nil {
+		if err := d.Create(t.Context(), sandbox.Spec{ID: "hasty", Rootfs: drivertest.Rootfs(t)}); err != nil {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), after)
@@ -211,14 +211,14 @@ func TestStartGivenUp(t *testing.T) {
 func TestHostRestarted(t *testing.T) {
 	dir := drivertest.StateDir(t)
 	d := openTest(t, dir)
-	if err := d.Create(t.Context(), driver.Spec{ID: "old", Rootfs: drivertest.Rootfs(t)}); err != nil {
+	if err := d.Create(t.Context(), sandbox.Spec{ID: "old", Rootfs: drivertest.Rootfs(t)}); err != nil {
 		t.Fatal(err)
 	}
 	d = openTest(t, dir)
 	d.bootID = "another"
 	st, err := d.Stats(t.Context(), "old")
-	if err != nil || st.State != driver.StateDead || st.Reason != driver.ReasonHost {
-		t.Errorf("Stats: got %+v, %v, want dead of %q", st, err, driver.ReasonHost)
+	if err != nil || st.State != sandbox.StateDead || st.Reason != sandbox.ReasonHost {
+		t.Errorf("Stats: got %+v, %v, want dead of %q", st, err, sandbox.ReasonHost)
 	}
 	if err := d.Start(t.Context(), "old"); err == nil {
 		t.Error("Start: got no error")

@@ -10,13 +10,13 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/berth-run/berth/sandbox/driver"
+	"github.com/berth-run/berth/sandbox"
 	"github.com/berth-run/berth/sandbox/host"
 )
 
 // Create makes the sandbox's disk and its cgroup, and at the first time the image of
 // its template.
-func (d *Driver) Create(ctx context.Context, spec driver.Spec) error {
+func (d *Driver) Create(ctx context.Context, spec sandbox.Spec) error {
 	s, err := d.sandbox(spec.ID)
 	if err != nil {
 		return fmt.Errorf("microvm: create: %w", err)
@@ -27,7 +27,7 @@ func (d *Driver) Create(ctx context.Context, spec driver.Spec) error {
 	if len(spec.Mounts) > 0 && d.share == "" {
 		return fmt.Errorf("microvm: create %s: mounts: %w", spec.ID, errors.ErrUnsupported)
 	}
-	if err := driver.CheckMounts(spec.Mounts); err != nil {
+	if err := sandbox.CheckMounts(spec.Mounts); err != nil {
 		return fmt.Errorf("microvm: create %s: %w", spec.ID, err)
 	}
 	spec.Limits = spec.Limits.WithDefaults()
@@ -48,7 +48,7 @@ func (d *Driver) Create(ctx context.Context, spec driver.Spec) error {
 }
 
 // makeGroup makes the sandbox's cgroup, which is to hold QEMU and what shows mounts.
-func (d *Driver) makeGroup(s sandbox, limits driver.Limits, mounts bool) error {
+func (d *Driver) makeGroup(s instance, limits sandbox.Limits, mounts bool) error {
 	limits.Memory += d.machine.overhead()
 	pids := hostPIDs(limits)
 	if mounts {
@@ -59,7 +59,7 @@ func (d *Driver) makeGroup(s sandbox, limits driver.Limits, mounts bool) error {
 }
 
 // fill makes what is in the sandbox's directory from the start.
-func (d *Driver) fill(ctx context.Context, dir, image string, spec driver.Spec) error {
+func (d *Driver) fill(ctx context.Context, dir, image string, spec sandbox.Spec) error {
 	for _, sub := range []string{"run", sealed} {
 		if err := os.Mkdir(filepath.Join(dir, sub), 0o700); err != nil {
 			return err

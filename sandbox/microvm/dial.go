@@ -44,7 +44,7 @@ func (c conn) Close() error { return errors.Join(c.Conn.Close(), c.lock.Close())
 
 // dial begins a connection on the first port that is free. A lock on a file says which
 // are: it ends with its holder, however that ends.
-func (s sandbox) dial(ctx context.Context) (conn, error) {
+func (s instance) dial(ctx context.Context) (conn, error) {
 	for i := range ports {
 		lock, err := os.OpenFile(s.path("run/"+portName(i)+".lock"), os.O_CREATE|os.O_RDWR, 0o600)
 		if err != nil {
@@ -67,7 +67,7 @@ func (s sandbox) dial(ctx context.Context) (conn, error) {
 	return conn{}, errBusy
 }
 
-func (s sandbox) dialPort(ctx context.Context, name string) (*serial.Conn, error) {
+func (s instance) dialPort(ctx context.Context, name string) (*serial.Conn, error) {
 	line, err := s.connect(ctx, name)
 	if err != nil {
 		return nil, err

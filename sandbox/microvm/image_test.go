@@ -5,7 +5,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/berth-run/berth/sandbox/driver"
+	"github.com/berth-run/berth/sandbox"
 )
 
 // TestImages makes images of templates and checks that each is made once, and goes
@@ -15,11 +15,11 @@ func TestImages(t *testing.T) {
 		t.Skip("skipped: a template's files may belong to anybody")
 	}
 	state := t.TempDir()
-	dir, err := driver.OpenDir(filepath.Join(state, "sandboxes"))
+	dir, err := sandbox.OpenDir(filepath.Join(state, "sandboxes"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	images, err := driver.OpenImages(filepath.Join(state, "images"))
+	images, err := sandbox.OpenImages(filepath.Join(state, "images"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,7 +14,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/berth-run/berth/sandbox/driver"
+	"github.com/berth-run/berth/sandbox"
 )
 
 // kernelPackage is Debian's name of the newest kernel for virtual machines.
@@ -185,5 +185,5 @@ func makeInitramfs(dir, guest string, k Kernel) (string, error) {
 	if err := writeInitramfs(&archive, guest, order); err != nil {
 		return "", err
 	}
-	return path, driver.WriteFile(path, archive.Bytes(), 0o644)
+	return path, sandbox.WriteFile(path, archive.Bytes(), 0o644)
 }

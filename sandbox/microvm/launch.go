@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/berth-run/berth/sandbox/driver"
+	"github.com/berth-run/berth/sandbox"
 	"github.com/berth-run/berth/sandbox/host"
 )
 
@@ -72,7 +72,7 @@ func (l launch) start() (*exec.Cmd, error) {
 		return nil
 	})
 	if err == nil {
-		_ = driver.PreferKill(cmd.Process.Pid)
+		_ = sandbox.PreferKill(cmd.Process.Pid)
 	}
 	return cmd, err
 }
@@ -203,4 +203,4 @@ func (l launch) makeKVM(dir string) error {
 
 // hostPIDs bounds QEMU's threads: one for each processor, its main loop, and those
 // that wait for its disks; and those of the program that shows mounts.
-func hostPIDs(l driver.Limits) int { return 128 + processors(l) }
+func hostPIDs(l sandbox.Limits) int { return 128 + processors(l) }

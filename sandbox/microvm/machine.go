@@ -7,7 +7,7 @@ import (
 	"strconv"
 
 	"github.com/berth-run/berth/guest/boot"
-	"github.com/berth-run/berth/sandbox/driver"
+	"github.com/berth-run/berth/sandbox"
 )
 
 // A machine is a kind of machine that QEMU can be.
@@ -50,7 +50,7 @@ func (m machine) overhead() int64 {
 const codeCache = 96
 
 // processors returns the number of processors that a machine has.
-func processors(l driver.Limits) int {
+func processors(l sandbox.Limits) int {
 	return min(max(1, int(math.Ceil(l.CPU))), runtime.NumCPU())
 }
 
@@ -91,7 +91,7 @@ func (m machine) kernelOptions() string {
 
 // args returns the arguments of QEMU for a sandbox's machine. With mounts its memory is
 // shared with the program that shows them.
-func (m machine) args(l driver.Limits, mounts bool) []string {
+func (m machine) args(l sandbox.Limits, mounts bool) []string {
 	suffix := "-pci"
 	if m.kind == "microvm" {
 		suffix = "-device"

@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/berth-run/berth/sandbox/driver"
+	"github.com/berth-run/berth/sandbox"
 	"github.com/berth-run/berth/sandbox/host"
 )
 
@@ -42,8 +42,8 @@ type Options struct {
 // A Driver runs sandboxes as virtual machines. Its methods are safe for concurrent use.
 type Driver struct {
 	opts      Options
-	dir       driver.Dir
-	images    driver.Images
+	dir       sandbox.Dir
+	images    sandbox.Images
 	log       *slog.Logger
 	cgroups   host.Hierarchy
 	instance  string
@@ -59,7 +59,7 @@ type Driver struct {
 	processes host.Processes // of QEMU
 }
 
-var _ driver.Driver = (*Driver)(nil)
+var _ sandbox.Driver = (*Driver)(nil)
 
 // Open checks that this machine can run sandboxes and prepares StateDir. What it
 // returns as an error is meant for the operator. The first time it tries KVM, which
@@ -83,7 +83,7 @@ func open(opts Options) (*Driver, error) {
 	if err != nil {
 		return nil, err
 	}
-	bootID, err := driver.BootID()
+	bootID, err := sandbox.BootID()
 	if err != nil {
 		return nil, err
 	}
@@ -113,8 +113,8 @@ func open(opts Options) (*Driver, error) {
 
 // Features says what the driver can do: all of it on every machine that Open accepts, but
 // for mounts, which want virtiofsd.
-func (d *Driver) Features() driver.Features {
-	f := driver.Features{
+func (d *Driver) Features() sandbox.Features {
+	f := sandbox.Features{
 		Isolation:   "microvm",
 		Pause:       true,
 		MemoryLimit: true,
@@ -148,12 +148,12 @@ func (d *Driver) List(context.Context) ([]string, error) { return d.dir.List() }
 // discardCopies removes what a copy of a state directory has of sandboxes.
 func (d *Driver) discardCopies() error {
 	d.log.Warn("microvm: the state directory is a copy; its sandboxes are left to the original", "dir", d.opts.StateDir)
-	return driver.Discard(filepath.Join(d.opts.StateDir, "sandboxes"))
+	return sandbox.Discard(filepath.Join(d.opts.StateDir, "sandboxes"))
 }
 
 // prepareStateDir makes what all sandboxes share.
 func (d *Driver) prepareStateDir() (err error) {
-	if d.dir, err = driver.OpenDir(filepath.Join(d.opts.StateDir, "sandboxes")); err != nil {
+	if d.dir, err = sandbox.OpenDir(filepath.Join(d.opts.StateDir, "sandboxes")); err != nil {
 		return err
 	}
 	for _, dir := range []*string{&d.opts.StateDir, &d.opts.ImageDir} {
@@ -167,13 +167,13 @@ func (d *Driver) prepareStateDir() (err error) {
 			return err
 		}
 	}
-	if d.images, err = driver.OpenImages(d.opts.ImageDir); err != nil {
+	if d.images, err = sandbox.OpenImages(d.opts.ImageDir); err != nil {
 		return err
 	}
 	if err := os.MkdirAll(d.rootDir(), 0o700); err != nil {
 		return err
 	}
-	if d.instance, err = driver.Instance(d.opts.StateDir, d.discardCopies); err != nil {
+	if d.instance, err = sandbox.Instance(d.opts.StateDir, d.discardCopies); err != nil {
 		return err
 	}
 	if err := d.dropImages(); err != nil {

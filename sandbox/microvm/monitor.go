@@ -20,14 +20,14 @@ const maxAnswer = 1 << 20
 
 // Pause stops the machine's processors.
 func (d *Driver) Pause(ctx context.Context, id string) error {
-	return d.control(ctx, id, "stop", func(s sandbox) error {
+	return d.control(ctx, id, "stop", func(s instance) error {
 		return os.WriteFile(s.path("paused"), nil, 0o600)
 	})
 }
 
 // Resume lets them go on. The machine's clock has stood still and is set.
 func (d *Driver) Resume(ctx context.Context, id string) error {
-	return d.control(ctx, id, "cont", func(s sandbox) error {
+	return d.control(ctx, id, "cont", func(s instance) error {
 		if err := os.Remove(s.path("paused")); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return err
 		}
@@ -44,7 +44,7 @@ func (d *Driver) Resume(ctx context.Context, id string) error {
 
 // control gives QEMU a command of its machine protocol, and then notes what has come
 // of it.
-func (d *Driver) control(ctx context.Context, id, command string, then func(sandbox) error) error {
+func (d *Driver) control(ctx context.Context, id, command string, then func(instance) error) error {
 	s, err := d.find(id)
 	if err != nil {
 		return err
@@ -69,7 +69,7 @@ func (d *Driver) control(ctx context.Context, id, command string, then func(sand
 }
 
 // command has QEMU execute a command without arguments.
-func (s sandbox) command(ctx context.Context, name string) error {
+func (s instance) command(ctx context.Context, name string) error {
 	// QEMU listens to one at a time.
 	lock, err := os.OpenFile(s.path("run/monitor.lock"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {

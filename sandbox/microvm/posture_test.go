@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/berth-run/berth/sandbox/driver"
+	"github.com/berth-run/berth/sandbox"
 	"github.com/berth-run/berth/sandbox/drivertest"
 )
 
@@ -19,7 +19,7 @@ import (
 func TestPosture(t *testing.T) {
 	t.Setenv("BERTH_TEST_SECRET", "berth-canary-77ab")
 	d := openTest(t, drivertest.StateDir(t))
-	b := drivertest.Start(t, d, driver.Spec{ID: "posture", Rootfs: drivertest.Rootfs(t)})
+	b := drivertest.Start(t, d, sandbox.Spec{ID: "posture", Rootfs: drivertest.Rootfs(t)})
 	s, err := d.find("posture")
 	if err != nil {
 		t.Fatal(err)
@@ -114,7 +114,7 @@ kill -9 1; kill -STOP 2; echo done'`, 2*time.Minute)
 }
 
 // postureQEMU looks at the process on the host.
-func postureQEMU(t *testing.T, s sandbox) {
+func postureQEMU(t *testing.T, s instance) {
 	pid, alive, _ := s.qemu()
 	if !alive {
 		t.Fatal("QEMU is not alive")
@@ -122,8 +122,8 @@ func postureQEMU(t *testing.T, s sandbox) {
 	if pids, err := s.cgroup.Procs(); err != nil || !slices.Equal(pids, []int{pid}) {
 		t.Errorf("processes: got %v, %v, want only QEMU, %d", pids, err, pid)
 	}
-	if got := strings.TrimSpace(readFile(t, fmt.Sprintf("/proc/%d/oom_score_adj", pid))); got != strconv.Itoa(driver.OOMScoreAdj) {
-		t.Errorf("oom_score_adj: got %s, want %d", got, driver.OOMScoreAdj)
+	if got := strings.TrimSpace(readFile(t, fmt.Sprintf("/proc/%d/oom_score_adj", pid))); got != strconv.Itoa(sandbox.OOMScoreAdj) {
+		t.Errorf("oom_score_adj: got %s, want %d", got, sandbox.OOMScoreAdj)
 	}
 	rec, err := s.record()
 	if err != nil {
@@ -170,7 +170,7 @@ func postureQEMU(t *testing.T, s sandbox) {
 }
 
 // postureFiles looks at what QEMU has open.
-func postureFiles(t *testing.T, s sandbox) {
+func postureFiles(t *testing.T, s instance) {
 	pid, _, _ := s.qemu()
 	rec, err := s.record()
 	if err != nil {
@@ -199,7 +199,7 @@ func postureFiles(t *testing.T, s sandbox) {
 }
 
 // postureRoot looks at the files that QEMU could open.
-func postureRoot(t *testing.T, d *Driver, s sandbox) {
+func postureRoot(t *testing.T, d *Driver, s instance) {
 	pid, _, _ := s.qemu()
 	root := fmt.Sprintf("/proc/%d/root", pid)
 	for _, path := range []string{"/proc", "/sys", "/root", "/home", "/run", "/var", "/tmp", "/etc/passwd", "/usr/bin/sh", d.opts.StateDir, "/dev/kvm"} {
@@ -221,7 +221,7 @@ func postureRoot(t *testing.T, d *Driver, s sandbox) {
 }
 
 // postureDirectory looks at what other users of the host can see.
-func postureDirectory(t *testing.T, s sandbox) {
+func postureDirectory(t *testing.T, s instance) {
 	for _, dir := range []string{s.dir, s.path("run"), s.path(sealed), filepath.Dir(s.dir)} {
 		fi, err := os.Stat(dir)
 		if err != nil {

@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/berth-run/berth/sandbox/driver"
+	"github.com/berth-run/berth/sandbox"
 	"github.com/berth-run/berth/sandbox/host"
 )
 
@@ -55,7 +55,7 @@ func (d *Driver) chooseMachine() (machine, error) {
 		if err != nil {
 			return machine{}, err
 		}
-		return m, driver.WriteFile(path, raw, 0o600)
+		return m, sandbox.WriteFile(path, raw, 0o600)
 	}
 	return machine{}, errors.New("KVM does not work on this machine")
 }
@@ -69,7 +69,7 @@ func (d *Driver) try(m machine) (err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), probeTimeout)
 	defer cancel()
 	cgroup := d.cgroups.Group("berth-"+d.instance, "probe.kvm") // no sandbox's id
-	limits := driver.Limits{Memory: 256<<20 + m.overhead()}.WithDefaults()
+	limits := sandbox.Limits{Memory: 256<<20 + m.overhead()}.WithDefaults()
 	if err := cgroup.Create(limits, hostPIDs(limits)); err != nil {
 		return err
 	}

@@ -8,13 +8,13 @@ import (
 	"os"
 
 	"github.com/berth-run/berth/internal/statefile"
-	"github.com/berth-run/berth/sandbox/driver"
+	"github.com/berth-run/berth/sandbox"
 	"github.com/berth-run/berth/sandbox/host"
 )
 
 // A sandbox is one directory of the driver's. All its methods work on what is
 // there, which after a crash may be anything.
-type sandbox struct {
+type instance struct {
 	id        string
 	dir       string
 	cgroup    host.Cgroup
@@ -22,26 +22,26 @@ type sandbox struct {
 }
 
 // sandbox returns the sandbox of that id, whether there is one or not.
-func (d *Driver) sandbox(id string) (sandbox, error) {
+func (d *Driver) sandbox(id string) (instance, error) {
 	dir, err := d.dir.Path(id)
 	if err != nil {
-		return sandbox{}, err
+		return instance{}, err
 	}
-	return sandbox{id: id, dir: dir, cgroup: d.cgroups.Group("berth-"+d.instance, id), processes: &d.processes}, nil
+	return instance{id: id, dir: dir, cgroup: d.cgroups.Group("berth-"+d.instance, id), processes: &d.processes}, nil
 }
 
-// find is sandbox, but returns driver.ErrNotFound where there is none.
-func (d *Driver) find(id string) (sandbox, error) {
+// find is sandbox, but returns sandbox.ErrNotFound where there is none.
+func (d *Driver) find(id string) (instance, error) {
 	if _, err := d.dir.Find(id); err != nil {
-		return sandbox{}, fmt.Errorf("microvm: %w", err)
+		return instance{}, fmt.Errorf("microvm: %w", err)
 	}
 	return d.sandbox(id)
 }
 
-func (s sandbox) path(elem string) string { return s.dir + "/" + elem }
+func (s instance) path(elem string) string { return s.dir + "/" + elem }
 
 // exists reports whether there is such a file in the sandbox's directory.
-func (s sandbox) exists(elem string) (bool, error) {
+func (s instance) exists(elem string) (bool, error) {
 	_, err := os.Lstat(s.path(elem))
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
@@ -57,17 +57,17 @@ const (
 
 // A record is what is kept of a sandbox's making.
 type record struct {
-	BootID string        `json:"boot_id"` // of the machine at the time
-	Image  string        `json:"image"`   // the template's
-	UID    int           `json:"uid"`     // QEMU's user and group
-	Limits driver.Limits `json:"limits"`
+	BootID string         `json:"boot_id"` // of the machine at the time
+	Image  string         `json:"image"`   // the template's
+	UID    int            `json:"uid"`     // QEMU's user and group
+	Limits sandbox.Limits `json:"limits"`
 
-	Mounts []driver.Mount `json:"mounts,omitempty"`
-	Share  int            `json:"share,omitempty"` // what the sandbox's root is on the host, to mounts
+	Mounts []sandbox.Mount `json:"mounts,omitempty"`
+	Share  int             `json:"share,omitempty"` // what the sandbox's root is on the host, to mounts
 }
 
 // record returns the sandbox's record.
-func (s sandbox) record() (record, error) {
+func (s instance) record() (record, error) {
 	var r record
 	raw, err := statefile.ReadFile(s.path("sandbox.json"))
 	if err != nil {
@@ -84,7 +84,7 @@ var errGarbled = errors.New("sandbox.json is damaged")
 
 // qemu returns the process id of QEMU and whether it is alive. An error means that it
 // is not known.
-func (s sandbox) qemu() (int, bool, error) {
+func (s instance) qemu() (int, bool, error) {
 	return s.processes.Find(s.id, func() (int, bool, error) {
 		// The number may be another process's by now; the cgroup cannot be another
 		// sandbox's.

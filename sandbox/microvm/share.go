@@ -15,7 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/berth-run/berth/sandbox/driver"
+	"github.com/berth-run/berth/sandbox"
 	"github.com/berth-run/berth/sandbox/host"
 )
 
@@ -56,7 +56,7 @@ func shareProgram() (string, error) {
 type share struct {
 	driver *Driver
 	base   int // the host's number of the sandbox's root
-	mounts []driver.Mount
+	mounts []sandbox.Mount
 	cgroup host.Cgroup
 	socket *os.File // it listens on
 	log    *os.File // takes what it says; nil is nothing
@@ -140,7 +140,7 @@ func (s share) changeRoot(users int) error {
 }
 
 // mapMount shows a mount at a place of the calling thread's, mapped to a user namespace.
-func mapMount(m driver.Mount, place string, users int) error {
+func mapMount(m sandbox.Mount, place string, users int) error {
 	if err := os.Mkdir(place, 0o755); err != nil {
 		return err
 	}
@@ -177,7 +177,7 @@ func userNamespace(base int) (*os.File, error) {
 }
 
 // startShare starts the program for a sandbox and returns QEMU's connection with it.
-func (d *Driver) startShare(s sandbox, rec record) (*os.File, error) {
+func (d *Driver) startShare(s instance, rec record) (*os.File, error) {
 	socket, err := s.listen("volumes")
 	if err != nil {
 		return nil, err
@@ -220,12 +220,12 @@ func (d *Driver) tryShare() (err error) {
 	if err := errors.Join(os.Mkdir(dir+"/run", 0o700), os.Mkdir(dir+"/empty", 0o755)); err != nil {
 		return err
 	}
-	s := sandbox{id: "probe.share", dir: dir, cgroup: d.cgroups.Group("berth-"+d.instance, "probe.share")} // no sandbox's id
-	if err := s.cgroup.Create(driver.Limits{Memory: shareMemory}.WithDefaults(), sharePIDs); err != nil {
+	s := instance{id: "probe.share", dir: dir, cgroup: d.cgroups.Group("berth-"+d.instance, "probe.share")} // no sandbox's id
+	if err := s.cgroup.Create(sandbox.Limits{Memory: shareMemory}.WithDefaults(), sharePIDs); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, removeGroup(s.cgroup)) }()
-	f, err := d.startShare(s, record{Share: newUID() &^ (shareUsers - 1), Mounts: []driver.Mount{{Name: "empty", Source: dir + "/empty", ReadOnly: true}}})
+	f, err := d.startShare(s, record{Share: newUID() &^ (shareUsers - 1), Mounts: []sandbox.Mount{{Name: "empty", Source: dir + "/empty", ReadOnly: true}}})
 	if err != nil {
 		return err
 	}

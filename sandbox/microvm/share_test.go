@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/berth-run/berth/sandbox/driver"
+	"github.com/berth-run/berth/sandbox"
 	"github.com/berth-run/berth/sandbox/drivertest"
 )
 
@@ -26,7 +26,7 @@ func TestShare(t *testing.T) {
 	if err := os.Chown(source, user, user); err != nil {
 		t.Fatal(err)
 	}
-	b := drivertest.Start(t, d, driver.Spec{ID: "share", Rootfs: drivertest.Rootfs(t), Mounts: []driver.Mount{{Name: "data", Source: source}}})
+	b := drivertest.Start(t, d, sandbox.Spec{ID: "share", Rootfs: drivertest.Rootfs(t), Mounts: []sandbox.Mount{{Name: "data", Source: source}}})
 	s, err := d.find("share")
 	if err != nil {
 		t.Fatal(err)
@@ -62,7 +62,7 @@ func TestShare(t *testing.T) {
 }
 
 // postureShare looks at the processes of virtiofsd.
-func postureShare(t *testing.T, s sandbox) {
+func postureShare(t *testing.T, s instance) {
 	rec, err := s.record()
 	if err != nil {
 		t.Fatal(err)

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/berth-run/berth/guest/boot"
-	"github.com/berth-run/berth/sandbox/driver"
+	"github.com/berth-run/berth/sandbox"
 )
 
 const (
@@ -24,10 +24,10 @@ const (
 )
 
 // bootConfig returns what the machine is told at its start.
-func bootConfig(spec driver.Spec) boot.Config {
+func bootConfig(spec sandbox.Spec) boot.Config {
 	return boot.Config{
 		Hostname: hostname,
-		Env:      slices.Insert(guestEnv(spec), 0, driver.CreatedEnv()),
+		Env:      slices.Insert(guestEnv(spec), 0, sandbox.CreatedEnv()),
 		PIDs:     spec.Limits.PIDs,
 		Memory:   spec.Limits.Memory,
 		Ports:    ports,
@@ -43,7 +43,7 @@ func bootConfig(spec driver.Spec) boot.Config {
 
 // guestEnv returns the guest's environment: the Spec's, over which a few names of
 // ours prevail.
-func guestEnv(spec driver.Spec) []string {
+func guestEnv(spec sandbox.Spec) []string {
 	pids := spec.Limits.PIDs
 	env := []string{
 		"BERTH_PIDS_LIMIT=" + strconv.Itoa(pids-pids/8), // before the kernel's

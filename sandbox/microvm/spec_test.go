@@ -12,13 +12,13 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/berth-run/berth/sandbox/driver"
+	"github.com/berth-run/berth/sandbox"
 )
 
 func TestGuestEnv(t *testing.T) {
-	got := guestEnv(driver.Spec{
+	got := guestEnv(sandbox.Spec{
 		Env:    []string{"A=1", "BERTH_PIDS_LIMIT=1000000", "BERTH_MEMORY_LIMIT=1", "BERTH_GUEST_PORTS=0", "PATH=/x"},
-		Limits: driver.Limits{Memory: 1 << 30, PIDs: 80},
+		Limits: sandbox.Limits{Memory: 1 << 30, PIDs: 80},
 	})
 	want := []string{"BERTH_PIDS_LIMIT=70", "BERTH_THREADS=24", "BERTH_WATCH=1", "BERTH_GUEST_LOG=/dev/null", "A=1", "PATH=/x"}
 	if !slices.Equal(got, want) {

@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/berth-run/berth/internal/statefile"
-	"github.com/berth-run/berth/sandbox/driver"
+	"github.com/berth-run/berth/sandbox"
 )
 
 // startTimeout bounds Start where ctx does not. Under emulation a machine starts in
@@ -48,7 +48,7 @@ func (d *Driver) Start(ctx context.Context, id string) error {
 }
 
 // start starts the machine, and once more if it hangs.
-func (d *Driver) start(ctx context.Context, s sandbox) error {
+func (d *Driver) start(ctx context.Context, s instance) error {
 	rec, err := s.record()
 	if err != nil {
 		return err
@@ -76,7 +76,7 @@ func (d *Driver) start(ctx context.Context, s sandbox) error {
 
 // renew ends what runs for a sandbox that has not started, and makes anew what that may
 // have used: its cgroup and its disk.
-func (d *Driver) renew(ctx context.Context, s sandbox, rec record) error {
+func (d *Driver) renew(ctx context.Context, s instance, rec record) error {
 	if err := s.kill(ctx); err != nil {
 		return err
 	}
@@ -90,7 +90,7 @@ func (d *Driver) renew(ctx context.Context, s sandbox, rec record) error {
 }
 
 // boot starts QEMU and returns when the guest listens. An error has the words of both.
-func (d *Driver) boot(ctx context.Context, s sandbox, rec record) (err error) {
+func (d *Driver) boot(ctx context.Context, s instance, rec record) (err error) {
 	console := &console{}
 	defer func() {
 		if err != nil {
@@ -106,7 +106,7 @@ func (d *Driver) boot(ctx context.Context, s sandbox, rec record) (err error) {
 		_ = cmd.Wait()
 		close(ended)
 	}()
-	if err := driver.WriteFile(s.path("pid"), []byte(strconv.Itoa(cmd.Process.Pid)), 0o600); err != nil {
+	if err := sandbox.WriteFile(s.path("pid"), []byte(strconv.Itoa(cmd.Process.Pid)), 0o600); err != nil {
 		return err
 	}
 	if conn, err := s.connect(ctx, "console"); err == nil {
@@ -117,14 +117,14 @@ func (d *Driver) boot(ctx context.Context, s sandbox, rec record) (err error) {
 }
 
 // kill ends what runs for the sandbox, whether ctx has ended or not.
-func (s sandbox) kill(ctx context.Context) error {
+func (s instance) kill(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), destroyTimeout)
 	defer cancel()
 	return s.cgroup.Kill(ctx)
 }
 
 // launch starts QEMU with the sandbox's files and sockets.
-func (d *Driver) launch(s sandbox, rec record) (*exec.Cmd, error) {
+func (d *Driver) launch(s instance, rec record) (*exec.Cmd, error) {
 	log, err := os.OpenFile(s.path("qemu.log"), os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
 	if err != nil {
 		return nil, err
@@ -170,7 +170,7 @@ func (d *Driver) launch(s sandbox, rec record) (*exec.Cmd, error) {
 }
 
 // awaitGuest returns when the guest listens, or QEMU has ended.
-func (s sandbox) awaitGuest(ctx context.Context, ended <-chan struct{}) error {
+func (s instance) awaitGuest(ctx context.Context, ended <-chan struct{}) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	stop := make(chan struct{})
@@ -194,7 +194,7 @@ func (s sandbox) awaitGuest(ctx context.Context, ended <-chan struct{}) error {
 }
 
 // listen makes a socket of the sandbox's and returns it, for QEMU to accept on.
-func (s sandbox) listen(name string) (*os.File, error) {
+func (s instance) listen(name string) (*os.File, error) {
 	dir, err := unix.Open(s.path("run"), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, err
@@ -215,7 +215,7 @@ func (s sandbox) listen(name string) (*os.File, error) {
 
 // connect connects to a socket of the sandbox's. The directory is ours alone: QEMU
 // does not see it.
-func (s sandbox) connect(ctx context.Context, name string) (net.Conn, error) {
+func (s instance) connect(ctx context.Context, name string) (net.Conn, error) {
 	dir, err := unix.Open(s.path("run"), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, &os.PathError{Op: "open", Path: s.path("run"), Err: err}
@@ -226,7 +226,7 @@ func (s sandbox) connect(ctx context.Context, name string) (net.Conn, error) {
 }
 
 // connectFile connects to a socket of the sandbox's, for another process.
-func (s sandbox) connectFile(name string) (*os.File, error) {
+func (s instance) connectFile(name string) (*os.File, error) {
 	conn, err := s.connect(context.Background(), name)
 	if err != nil {
 		return nil, err
@@ -266,7 +266,7 @@ func (c *console) words() string {
 }
 
 // qemuWords returns what QEMU said, ready to be appended to an error.
-func (s sandbox) qemuWords() string {
+func (s instance) qemuWords() string {
 	raw, _ := os.ReadFile(s.path("qemu.log"))
 	return quote("qemu", raw[max(0, len(raw)-consoleSize):])
 }

@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/berth-run/berth/sandbox/driver"
+	"github.com/berth-run/berth/sandbox"
 )
 
 // Stats reports what the sandbox does and uses, as the host sees it: Memory is what the
@@ -18,25 +18,25 @@ import (
 // When memory is short in a machine, its own kernel ends processes. Only where QEMU
 // itself was ended for the sake of the cgroup's limit the sandbox is said to have died
 // of memory.
-func (d *Driver) Stats(_ context.Context, id string) (driver.Stats, error) {
+func (d *Driver) Stats(_ context.Context, id string) (sandbox.Stats, error) {
 	s, err := d.find(id)
 	if err != nil {
-		return driver.Stats{}, err
+		return sandbox.Stats{}, err
 	}
 	u := s.cgroup.Usage()
-	stats := driver.Stats{CPU: u.CPU, Memory: u.Memory, MemoryPeak: u.Peak, PIDs: u.PIDs}
+	stats := sandbox.Stats{CPU: u.CPU, Memory: u.Memory, MemoryPeak: u.Peak, PIDs: u.PIDs}
 	var st unix.Stat_t
 	if unix.Stat(s.path(diskFile), &st) == nil {
 		stats.Disk = st.Blocks * 512
 	}
 	if stats.State, stats.Reason, err = d.state(s); err != nil {
-		return driver.Stats{}, fmt.Errorf("microvm: stats %s: %w", id, err)
+		return sandbox.Stats{}, fmt.Errorf("microvm: stats %s: %w", id, err)
 	}
 	return stats, nil
 }
 
 // state returns what a sandbox does, and why it has ended if it has.
-func (d *Driver) state(s sandbox) (driver.State, driver.Reason, error) {
+func (d *Driver) state(s instance) (sandbox.State, sandbox.Reason, error) {
 	_, alive, err := s.qemu()
 	if err != nil {
 		return "", "", err
@@ -44,25 +44,25 @@ func (d *Driver) state(s sandbox) (driver.State, driver.Reason, error) {
 	if alive {
 		paused, err := s.exists("paused")
 		if paused {
-			return driver.StatePaused, "", nil
+			return sandbox.StatePaused, "", nil
 		}
-		return driver.StateRunning, "", err
+		return sandbox.StateRunning, "", err
 	}
 	rec, err := s.record()
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, errGarbled):
-		return driver.StateDead, driver.ReasonKilled, nil
+		return sandbox.StateDead, sandbox.ReasonKilled, nil
 	case err != nil:
 		return "", "", err
 	case rec.BootID != d.bootID:
-		return driver.StateDead, driver.ReasonHost, nil
+		return sandbox.StateDead, sandbox.ReasonHost, nil
 	}
 	if started, err := s.exists("started"); err != nil || !started {
-		return driver.StateCreated, "", err
+		return sandbox.StateCreated, "", err
 	}
 	kills, err := s.cgroup.OOMKills()
 	if kills > 0 {
-		return driver.StateDead, driver.ReasonOOM, nil
+		return sandbox.StateDead, sandbox.ReasonOOM, nil
 	}
-	return driver.StateDead, driver.ReasonKilled, err
+	return sandbox.StateDead, sandbox.ReasonKilled, err
 }

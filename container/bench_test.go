@@ -1,0 +1,126 @@
+package container_test
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"gocloud.dev/blob/fileblob"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/container"
+	"github.com/berth-run/berth/container/snapshot"
+	"github.com/berth-run/berth/files"
+	"github.com/berth-run/berth/guest"
+	"github.com/berth-run/berth/internal/seal"
+	"github.com/berth-run/berth/sandbox/drivertest"
+	"github.com/berth-run/berth/sandbox/gvisor"
+	"github.com/berth-run/berth/store/sqlite"
+)
+
+// Run with: go test -run '^$' -bench . ./sandbox
+
+var byBench = berth.Caller{Project: "proj_bench"}
+
+// newGVisorKeeper returns a keeper of gVisor sandboxes on the suite's template.
+func newGVisorKeeper(tb testing.TB, pool int) *container.Service {
+	tb.Helper()
+	k, _ := newGVisorHouse(tb, pool)
+	return k
+}
+
+// newGVisorHouse returns such a keeper and where it keeps snapshots.
+func newGVisorHouse(tb testing.TB, pool int) (*container.Service, *snapshot.Library) {
+	tb.Helper()
+	return newGVisorHouseOn(tb, drivertest.Rootfs(tb), pools(container.PoolOptions{Size: pool}))
+}
+
+func pools(p ...container.PoolOptions) func(*container.Options) {
+	return func(o *container.Options) { o.Pools = p }
+}
+
+func newGVisorHouseOn(tb testing.TB, rootfs string, options ...func(*container.Options)) (*container.Service, *snapshot.Library) {
+	tb.Helper()
+	state := drivertest.StateDir(tb)
+	log := slog.New(slog.NewTextHandler(io.Discard, nil))
+	d, err := gvisor.Open(gvisor.Options{StateDir: filepath.Join(state, "gvisor"), RunscPath: drivertest.Runsc(tb), GuestPath: drivertest.Guest(tb), Logger: log})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	db, err := sqlite.Open(tb.Context(), filepath.Join(state, "berth.db"), nil)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	bucket, err := fileblob.OpenBucket(filepath.Join(state, "snapshots"), &fileblob.Options{CreateDir: true, NoTempDir: true, Metadata: fileblob.MetadataDontWrite})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	kept := snapshot.New(snapshot.Options{Objects: db, Bucket: bucket, Seal: seal.New([32]byte{1})})
+	opts := container.Options{Snapshots: kept, Store: db, Driver: d, OpenFile: files.New(db, nil).Open, Log: log, Seal: seal.New([32]byte{1}),
+		Template: func(ref string) (container.Template, error) {
+			return container.Template{Digest: cmp.Or(ref, "sha256:bench"), Rootfs: rootfs}, nil
+		}}
+	for _, o := range options {
+		o(&opts)
+	}
+	k, err := container.NewKeeper(opts)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	if err := k.Start(tb.Context()); err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		k.Close()
+		bucket.Close()
+		db.Close()
+	})
+	return k, kept
+}
+
+// BenchmarkCreate measures from the request for a container to the end of its
+// first command, cold and from a pool that is full.
+func BenchmarkCreate(b *testing.B) {
+	for _, pool := range []int{0, 2} {
+		b.Run(fmt.Sprintf("pool=%d", pool), func(b *testing.B) {
+			k := newGVisorKeeper(b, pool)
+			var took []time.Duration
+			for b.Loop() {
+				b.StopTimer()
+				for pool > 0 && k.Pools()[0].Ready < pool {
+					time.Sleep(time.Millisecond)
+				}
+				b.StartTimer()
+				began := time.Now()
+				c, err := k.Create(b.Context(), byBench, container.CreateRequest{})
+				if err != nil {
+					b.Fatal(err)
+				}
+				call := guest.ShellCall{CallID: "first", Commands: []string{"true"}}
+				for ev, err := range k.Shell(byBench, c.ID).Shell(b.Context(), call) {
+					if err != nil || ev.Kind == guest.ShellExit && ev.ExitCode != 0 {
+						b.Fatal(ev, err)
+					}
+				}
+				took = append(took, time.Since(began))
+				b.StopTimer()
+				if err := k.Delete(b.Context(), byBench.Project, c.ID); err != nil {
+					b.Fatal(err)
+				}
+				b.StartTimer()
+			}
+			slices.Sort(took)
+			at := func(p int) float64 { return float64(took[(len(took)-1)*p/100].Microseconds()) / 1000 }
+			b.ReportMetric(at(50), "p50-ms")
+			b.ReportMetric(at(99), "p99-ms")
+			if pool > 0 && k.Pools()[0].Misses > 0 {
+				b.Errorf("the pool missed %d times", k.Pools()[0].Misses)
+			}
+		})
+	}
+}

@@ -1,0 +1,158 @@
+package container
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/engine"
+	"github.com/berth-run/berth/journal"
+	"github.com/berth-run/berth/model"
+	"github.com/berth-run/berth/model/scripted"
+	"github.com/berth-run/berth/sandbox"
+	"github.com/berth-run/berth/store"
+	"github.com/berth-run/berth/tool"
+)
+
+// shells gives an engine what it needs of a keeper.
+type shells struct{ *Service }
+
+func (s shells) Shell(by berth.Caller, id berth.ContainerID) tool.Execer {
+	return s.Service.Shell(by, id)
+}
+
+func (s shells) Template(ctx context.Context, p berth.ProjectID, id berth.ContainerID) (string, error) {
+	body, err := s.Get(ctx, p, id)
+	if err != nil {
+		return "", err
+	}
+	return body.Berth.Template, nil
+}
+
+func (s shells) Files(context.Context, berth.ProjectID, berth.ContainerID) ([]*berth.ContainerFile, error) {
+	return nil, nil
+}
+
+type noUploads struct{ engine.Files }
+
+// asks returns a function that has the recital run commands in a response, and
+// returns it when it has ended.
+func (h *house) asks() func(command, fields string) (*berth.Response, error) {
+	h.t.Helper()
+	st := h.store.Store.(store.Store)
+	models, err := model.NewRouter(h.opts.Log, model.Rule{Match: scripted.Name, Provider: scripted.Provider{}})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	events := journal.New(st)
+	e := engine.New(engine.Options{Responses: st, Runs: st, Usages: st, Objects: st, Journal: events, Models: models,
+		Containers: shells{h.k}, Files: noUploads{}, Owner: "test", Log: h.opts.Log})
+	h.t.Cleanup(func() {
+		if err := e.Close(context.Background()); err != nil {
+			h.t.Error(err)
+		}
+	})
+	return func(command, fields string) (*berth.Response, error) {
+		h.t.Helper()
+		var req berth.ResponseRequest
+		body := fmt.Sprintf("{\"model\":\"scripted\",\"input\":%q%s}", "```sh\n"+command+"\n```", fields)
+		if err := json.Unmarshal([]byte(body), &req); err != nil {
+			h.t.Fatal(err)
+		}
+		r, err := e.Create(h.t.Context(), byMe, &req)
+		if err != nil {
+			return nil, err
+		}
+		for _, err := range events.Follow(h.t.Context(), mine, r.ID, 0) {
+			if err != nil {
+				h.t.Fatal(err)
+			}
+		}
+		rec, err := st.GetResponse(h.t.Context(), mine, r.ID)
+		if err != nil {
+			h.t.Fatal(err)
+		}
+		return rec.Body, nil
+	}
+}
+
+// toldBy returns what a response's commands printed, as JSON, with its status.
+func toldBy(r *berth.Response) string {
+	out, _ := json.Marshal(r.Output)
+	return string(r.Status) + " " + string(out)
+}
+
+const autoShell = `,"tools":[{"type":"shell","environment":{"type":"container_auto","berth":{"on_expiry":"snapshot"}}}]`
+
+// Chains and conversations go on where their container has ended.
+func TestChainContinues(t *testing.T) {
+	h, a := newArchive(t)
+	ask := h.asks()
+	first, err := ask("echo one >f", autoShell)
+	if err != nil || first.Status != berth.StatusCompleted {
+		t.Fatalf("got %+v, %v", first, err)
+	}
+	h.pass(time.Hour)
+	h.driver.until(0)
+	second, err := ask("cat f; echo two >>f", autoShell+`,"previous_response_id":"`+string(first.ID)+`"`)
+	if err != nil || !strings.Contains(toldBy(second), `"stdout":"one\n"`) {
+		t.Fatalf("got %s, %v", toldBy(second), err)
+	}
+	h.pass(time.Hour)
+	h.driver.until(0)
+	fork, err := ask("cat f", autoShell+`,"previous_response_id":"`+string(first.ID)+`"`)
+	if err != nil || !strings.Contains(toldBy(fork), `"stdout":"one\n"`) {
+		t.Errorf("a fork of the chain: got %s, %v", toldBy(fork), err)
+	}
+	// Whoever names the container is told what became of it.
+	settled, _ := json.Marshal(second.Tools)
+	_, err = ask("cat f", `,"tools":`+string(settled)+`,"previous_response_id":"`+string(second.ID)+`"`)
+	wantError(t, err, berth.CodeInvalid, "container_expired", "not used for 20 minutes", "its files are in the snapshot 'snap_")
+	for _, s := range a.list(t, mine) {
+		if err := a.Delete(t.Context(), mine, s.ID); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// What was to be kept and is gone is not passed over in silence.
+	_, err = ask("ls -A", autoShell+`,"previous_response_id":"`+string(second.ID)+`"`)
+	wantError(t, err, berth.CodeInvalid, "container_expired", "not used for 20 minutes", "in the snapshot 'snap_", "which is gone too", "'berth.on_lost'")
+	empty, err := ask("ls -A", strings.Replace(autoShell, `"snapshot"`, `"snapshot","on_lost":"new"`, 1)+`,"previous_response_id":"`+string(second.ID)+`"`)
+	if err != nil || !strings.Contains(toldBy(empty), `"stdout":""`) {
+		t.Fatalf("got %s, %v", toldBy(empty), err)
+	}
+	if again, err := ask("ls -A", autoShell+`,"previous_response_id":"`+string(empty.ID)+`"`); err != nil || !strings.Contains(toldBy(again), `"stdout":""`) {
+		t.Errorf("what goes on from there: got %s, %v", toldBy(again), err)
+	}
+}
+
+// A chain whose container ended before it could leave what was to be kept is told so;
+// one that asked for nothing to be kept gets an empty container, as from the hosted
+// service.
+func TestChainLost(t *testing.T) {
+	h, _ := newArchive(t)
+	ask := h.asks()
+	for _, tt := range []struct{ shell, want string }{
+		{autoShell, "its files are gone"},
+		{strings.Replace(autoShell, "snapshot", "delete", 1), ""},
+	} {
+		first, err := ask("echo one >f", tt.shell)
+		if err != nil {
+			t.Fatal(err)
+		}
+		settled, _ := json.Marshal(first.Tools)
+		id := regexp.MustCompile("cntr_[0-9a-z]+").FindString(string(settled))
+		h.driver.die(id, sandbox.ReasonHost)
+		h.pass(checkEvery)
+		second, err := ask("ls -A", tt.shell+`,"previous_response_id":"`+string(first.ID)+`"`)
+		if tt.want != "" {
+			wantError(t, err, berth.CodeInvalid, "container_expired", "by its machine", tt.want)
+		} else if err != nil || !strings.Contains(toldBy(second), `"stdout":""`) {
+			t.Errorf("got %s, %v", toldBy(second), err)
+		}
+	}
+}

@@ -1,0 +1,118 @@
+package container
+
+import (
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/berth-run/berth"
+)
+
+// stored waits until the store has just these files, as path and source, and returns
+// their ids. Nobody has looked into the container for that.
+func (h *house) stored(id berth.ContainerID, want ...string) map[string]berth.CFileID {
+	h.t.Helper()
+	var got []string
+	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); runtime.Gosched() {
+		files, err := h.store.ContainerFiles(h.t.Context(), mine, id)
+		if err != nil {
+			h.t.Fatal(err)
+		}
+		ids := map[string]berth.CFileID{}
+		got = nil
+		for _, f := range files {
+			got = append(got, f.Path+" "+f.Source)
+			ids[f.Path] = f.ID
+		}
+		slices.Sort(got)
+		if slices.Equal(got, want) {
+			return ids
+		}
+	}
+	h.t.Fatalf("the store has %q, want %q", got, want)
+	return nil
+}
+
+// After a call, what the guest says of files is taken over, without a look; whoever
+// asks for the files sees what was made between calls as well.
+func TestFilesOfCallsAreFollowed(t *testing.T) {
+	h := newHouse(t)
+	id := h.ready()
+	h.sh(id, "echo 1 >first")
+	ids := h.stored(id, "/mnt/data/first assistant") // which was a look: there was none before
+
+	// Made by nobody's call, it is there for whoever asks, and for no call that makes others.
+	background := filepath.Join(h.work(id), "background")
+	if err := os.WriteFile(background, []byte("b"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	h.sh(id, "mkdir -p d/e; echo 22 >d/e/second; echo more >>first; ln -s first link; : >.berth-temp; : >$(printf 'bad\\377')")
+	then := h.stored(id, "/mnt/data/d/e/second assistant", "/mnt/data/first assistant")
+	if then["/mnt/data/first"] != ids["/mnt/data/first"] {
+		t.Error("a file that was written to has another id")
+	}
+	list := h.listed(id)
+	slices.Sort(list)
+	if want := []string{"/mnt/data/background 1 assistant", "/mnt/data/d/e/second 3 assistant", "/mnt/data/first 7 assistant"}; !slices.Equal(list, want) {
+		t.Errorf("listed: got %q, want %q", list, want)
+	}
+	after := h.stored(id, "/mnt/data/background assistant", "/mnt/data/d/e/second assistant", "/mnt/data/first assistant")
+	if after["/mnt/data/d/e/second"] != then["/mnt/data/d/e/second"] {
+		t.Error("a file has another id once it is listed")
+	}
+
+	// What a call removes is gone, and what is made in its place is another's.
+	h.put(id, "given", "by the user")
+	h.sh(id, "rm given background; mv d/e/second d/third")
+	h.stored(id, "/mnt/data/d/third assistant", "/mnt/data/first assistant")
+	h.sh(id, "echo mine >given")
+	h.stored(id, "/mnt/data/d/third assistant", "/mnt/data/first assistant", "/mnt/data/given assistant")
+	h.put(id, "given", "again")
+	h.sh(id, "echo more >>given; echo new >new")
+	h.stored(id, "/mnt/data/d/third assistant", "/mnt/data/first assistant", "/mnt/data/given user", "/mnt/data/new assistant")
+}
+
+// A deletion that is told late takes no file that is there again.
+func TestFollowingSparesFilesThatAreThere(t *testing.T) {
+	h := newHouse(t)
+	id := h.ready()
+	h.sh(id, "echo 1 >a")
+	h.stored(id, "/mnt/data/a assistant")
+	s, err := h.k.find(t.Context(), mine, id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	gone, err := h.k.gone(t.Context(), s, map[string]bool{"/mnt/data/a": true})
+	if err != nil || len(gone) > 0 {
+		t.Errorf("got %v, %v", gone, err)
+	}
+}
+
+// A container makes no more rows than a listing has, one call after another.
+func TestFollowingIsBounded(t *testing.T) {
+	h := newHouse(t, func(o *Options) { o.MaxFiles = 5 })
+	id := h.ready()
+	h.sh(id, "mkdir d; touch d/1 d/2 d/3")
+	h.stored(id, "/mnt/data/d/1 assistant", "/mnt/data/d/2 assistant", "/mnt/data/d/3 assistant")
+	for range 5 {
+		h.sh(id, "for i in 1 2 3 4; do mktemp -p . >/dev/null; done")
+	}
+	for deadline := time.Now().Add(10 * time.Second); ; runtime.Gosched() {
+		files, err := h.store.ContainerFiles(t.Context(), mine, id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(files) > h.opts.MaxFiles {
+			t.Fatalf("there are %d rows", len(files))
+		}
+		if len(files) == h.opts.MaxFiles {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("there are %d rows still", len(files))
+		}
+	}
+}

@@ -1,0 +1,324 @@
+package container
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/guest"
+	"github.com/berth-run/berth/sandbox"
+	"github.com/berth-run/berth/store"
+)
+
+func TestCreate(t *testing.T) {
+	h := newHouse(t)
+	c := h.create(CreateRequest{Name: "mine", MemoryLimit: "4g", Env: []string{"A=1"}, ExpiresAfter: &berth.ExpiresAfter{Anchor: "last_active_at", Minutes: 5}})
+	want := `{"id":"` + string(c.ID) + `","object":"container","created_at":1800000000,"status":"running",` +
+		`"expires_after":{"anchor":"last_active_at","minutes":5},"last_active_at":1800000000,"memory_limit":"4g","name":"mine",` +
+		`"network_policy":{"type":"disabled"},"berth":{"isolation":"none","template":"sha256:1","starting":true}}`
+	if got, _ := json.Marshal(c); string(got) != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	if got := h.sh(c.ID, "echo $((6*7+A)); cd /; export A=b"); got != "43\n" {
+		t.Errorf("the first command printed %q", got)
+	}
+	if got := h.sh(c.ID, "echo $PWD $A"); got != "/ b\n" {
+		t.Errorf("the second command printed %q: state does not carry over", got)
+	}
+	c, err := h.k.Get(t.Context(), mine, c.ID)
+	if err != nil || c.Berth.Starting || c.Status != berth.ContainerRunning {
+		t.Errorf("got %+v, %v; want it running and no longer starting", c, err)
+	}
+	spec := h.driver.box(string(c.ID)).spec
+	wantSpec := sandbox.Spec{ID: string(c.ID), Rootfs: "/templates/1", Limits: sandbox.Limits{Memory: 4 << 30}.WithDefaults()}
+	if diff := cmp.Diff(wantSpec, spec); diff != "" {
+		t.Errorf("spec (-want +got):\n%s", diff)
+	}
+}
+
+func allowlist(domains ...string) CreateRequest {
+	return CreateRequest{NetworkPolicy: &berth.NetworkPolicy{Type: "allowlist", AllowedDomains: domains}}
+}
+
+func secret(s berth.DomainSecret) CreateRequest {
+	req := allowlist("a.example")
+	req.NetworkPolicy.DomainSecrets = []berth.DomainSecret{s}
+	return req
+}
+
+func TestCreateRefused(t *testing.T) {
+	h := newHouse(t)
+	minutes := func(anchor string, n int) *berth.ExpiresAfter {
+		return &berth.ExpiresAfter{Anchor: anchor, Minutes: n}
+	}
+	for name, tc := range map[string]struct {
+		req   CreateRequest
+		code  berth.Code
+		param string
+	}{
+		"memory":           {CreateRequest{MemoryLimit: "2g"}, berth.CodeInvalid, "memory_limit"},
+		"anchor":           {CreateRequest{ExpiresAfter: minutes("created_at", 5)}, berth.CodeInvalid, "expires_after.anchor"},
+		"no time":          {CreateRequest{ExpiresAfter: minutes("last_active_at", 0)}, berth.CodeInvalid, "expires_after.minutes"},
+		"long time":        {CreateRequest{ExpiresAfter: minutes("last_active_at", 10_081)}, berth.CodeInvalid, "expires_after.minutes"},
+		"network":          {CreateRequest{NetworkPolicy: &berth.NetworkPolicy{Type: "bridge"}}, berth.CodeInvalid, "network_policy.type"},
+		"domains":          {allowlist("a.example", "10.0.0.1"), berth.CodeInvalid, "network_policy.allowed_domains[1]"},
+		"no domain":        {allowlist(), berth.CodeInvalid, "network_policy.allowed_domains"},
+		"secret elsewhere": {secret(berth.DomainSecret{Domain: "b.example", Name: "KEY", Value: "value"}), berth.CodeInvalid, "network_policy.domain_secrets[0].domain"},
+		"secret's name":    {secret(berth.DomainSecret{Domain: "a.example", Name: "A=B", Value: "value"}), berth.CodeInvalid, "network_policy.domain_secrets[0].name"},
+		"secret's value":   {secret(berth.DomainSecret{Domain: "a.example", Name: "KEY", Value: "abc"}), berth.CodeInvalid, "network_policy.domain_secrets[0].value"},
+		"secret's length":  {secret(berth.DomainSecret{Domain: "a.example", Name: "KEY", Value: strings.Repeat("x", maxSecret+1)}), berth.CodeInvalid, "network_policy.domain_secrets[0].value"},
+		"file":             {CreateRequest{FileIDs: []berth.FileID{"file-none"}}, berth.CodeNotFound, "file_ids[0]"},
+		"env":              {CreateRequest{Env: []string{"A=1", "=2"}}, berth.CodeInvalid, "env"},
+	} {
+		_, err := h.k.Create(t.Context(), byMe, tc.req)
+		if e, ok := errors.AsType[*berth.Error](err); !ok || e.Code != tc.code || e.Param != tc.param {
+			t.Errorf("%s: got %v, want %s about %s", name, err, tc.code, tc.param)
+		}
+	}
+	if list, _, _ := h.k.List(t.Context(), mine, "", store.Page{Limit: 10}); len(list) > 0 {
+		t.Errorf("refused requests left %d containers", len(list))
+	}
+}
+
+func TestNoTemplate(t *testing.T) {
+	h := newHouse(t)
+	h.k.opts.Template = func(string) (Template, error) { return Template{}, errHost }
+	_, err := h.k.Create(t.Context(), byMe, CreateRequest{})
+	wantError(t, err, berth.CodeUnavailable, "", "template")
+	if e, _ := errors.AsType[*berth.Error](err); strings.Contains(e.Message, "secret") || !errors.Is(err, errHost) {
+		t.Errorf("got %v, want the cause kept for the log only", err)
+	}
+}
+
+// The row is saved or not, whatever the store answers: nothing may be left of it.
+func TestCreateNotSaved(t *testing.T) {
+	for _, fault := range []error{errHost, errSavedAnyway} {
+		t.Run(fault.Error(), func(t *testing.T) {
+			h := newHouse(t)
+			h.store.failing(func(op string) error {
+				if op == "create" {
+					return fault
+				}
+				return nil
+			})
+			if _, err := h.k.Create(t.Context(), byMe, CreateRequest{}); !errors.Is(err, fault) {
+				t.Errorf("got %v, want %v", err, fault)
+			}
+			if recs, err := h.store.RunningContainers(t.Context()); err != nil || len(recs) > 0 || len(h.k.all()) > 0 || h.driver.count("create") > 0 {
+				t.Errorf("left behind: %d rows, %d in the books, %d sandboxes", len(recs), len(h.k.all()), h.driver.count("create"))
+			}
+		})
+	}
+}
+
+func TestFirstUseWaits(t *testing.T) {
+	h := newHouse(t)
+	gate := make(chan struct{})
+	h.driver.fail = func(ctx context.Context, op, _ string) error {
+		if op == "start" {
+			<-gate
+		}
+		return nil
+	}
+	c := h.create(CreateRequest{}) // which returned although the start has not
+	impatient, cancel := context.WithCancel(t.Context())
+	gone := make(chan error)
+	go func() {
+		_, err := h.trySh(impatient, c.ID, "call_1", "echo no")
+		gone <- err
+	}()
+	patient := make(chan string)
+	go func() { patient <- h.sh(c.ID, "echo yes") }()
+	cancel()
+	if err := <-gone; !errors.Is(err, context.Canceled) {
+		t.Errorf("whoever stopped waiting got %v", err)
+	}
+	close(gate)
+	if got := <-patient; got != "yes\n" {
+		t.Errorf("whoever waited got %q", got)
+	}
+}
+
+func TestStartFails(t *testing.T) {
+	for op, words := range map[string]string{"create": "could not be created", "start": "did not start", "dial": "guest did not answer"} {
+		t.Run(op, func(t *testing.T) {
+			h := newHouse(t)
+			h.driver.fail = func(_ context.Context, o, _ string) error {
+				if o == op {
+					return errHost
+				}
+				return nil
+			}
+			c := h.create(CreateRequest{})
+			_, err := h.trySh(t.Context(), c.ID, "call_1", "true")
+			wantError(t, err, berth.CodeUnavailable, "container_start_failed", string(c.ID), words)
+			if e, _ := errors.AsType[*berth.Error](err); strings.Contains(e.Message, "secret") {
+				t.Errorf("the client is told %q", e.Message)
+			}
+			if !strings.Contains(h.log.String(), errHost.Error()) {
+				t.Error("the log does not say why")
+			}
+			h.driver.until(0)
+			if got := h.get(c.ID); got.Status != berth.ContainerExpired || got.Berth.Reason != "host" || got.Berth.Starting {
+				t.Errorf("got %s, reason %q, starting %v", got.Status, got.Berth.Reason, got.Berth.Starting)
+			}
+			_, err = h.trySh(t.Context(), c.ID, "call_1", "true")
+			if berth.ErrorCode(err) != berth.CodeInvalid && berth.ErrorCode(err) != berth.CodeUnavailable {
+				t.Errorf("later use: got %v", err)
+			}
+		})
+	}
+}
+
+// All of many creations at once succeed, and no more starts run at a time than may.
+func TestHundredAtOnce(t *testing.T) {
+	h := newHouse(t)
+	var all sync.WaitGroup
+	for i := range 100 {
+		all.Go(func() {
+			c, err := h.k.Create(t.Context(), byMe, CreateRequest{Name: fmt.Sprint(i)})
+			if err != nil {
+				t.Errorf("create %d: %v", i, err)
+				return
+			}
+			client, release, err := h.k.Guest(t.Context(), mine, c.ID)
+			if err != nil {
+				t.Errorf("use %d: %v", i, err)
+				return
+			}
+			defer release()
+			if err := client.Ping(t.Context()); err != nil {
+				t.Errorf("ping %d: %v", i, err)
+			}
+		})
+	}
+	all.Wait()
+	if h.driver.most > h.k.opts.Starts {
+		t.Errorf("%d starts ran at once, want at most %d", h.driver.most, h.k.opts.Starts)
+	}
+}
+
+func TestMaxContainers(t *testing.T) {
+	h := newHouse(t)
+	h.k.opts.MaxContainers = 2
+	first := h.ready()
+	h.ready()
+	_, err := h.k.Create(t.Context(), byMe, CreateRequest{})
+	wantError(t, err, berth.CodeRateLimited, "", "2 containers are running")
+	if err := h.k.Delete(t.Context(), mine, first); err != nil {
+		t.Fatal(err)
+	}
+	h.ready()
+}
+
+func TestProjectsApart(t *testing.T) {
+	h := newHouse(t)
+	id := h.ready()
+	f, err := h.k.PutFile(t.Context(), mine, id, "a", strings.NewReader("a"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx := t.Context()
+	for name, try := range map[string]func(berth.ProjectID, berth.ContainerID) error{
+		"get":    func(p berth.ProjectID, id berth.ContainerID) error { _, err := h.k.Get(ctx, p, id); return err },
+		"delete": func(p berth.ProjectID, id berth.ContainerID) error { return h.k.Delete(ctx, p, id) },
+		"shell": func(p berth.ProjectID, id berth.ContainerID) (err error) {
+			for _, err = range h.k.Shell(berth.Caller{Project: p}, id).Shell(ctx, guest.ShellCall{CallID: "c", Commands: []string{"true"}}) {
+			}
+			return err
+		},
+		"cancel": func(p berth.ProjectID, id berth.ContainerID) error {
+			return h.k.Shell(berth.Caller{Project: p}, id).Cancel(ctx, "c")
+		},
+		"guest": func(p berth.ProjectID, id berth.ContainerID) error { _, _, err := h.k.Guest(ctx, p, id); return err },
+		"files": func(p berth.ProjectID, id berth.ContainerID) error {
+			_, _, err := h.k.Files(ctx, p, id, store.Page{Limit: 1})
+			return err
+		},
+		"file": func(p berth.ProjectID, id berth.ContainerID) error { _, err := h.k.File(ctx, p, id, f.ID); return err },
+		"put": func(p berth.ProjectID, id berth.ContainerID) error {
+			_, err := h.k.PutFile(ctx, p, id, "b", strings.NewReader("b"))
+			return err
+		},
+		"remove": func(p berth.ProjectID, id berth.ContainerID) error { return h.k.DeleteFile(ctx, p, id, f.ID) },
+		"provide": func(p berth.ProjectID, id berth.ContainerID) error {
+			_, err := h.k.Provide(ctx, berth.Caller{Project: p}, berth.ShellToolEnvironment{Type: berth.EnvironmentReference, ContainerID: id}, "")
+			return err
+		},
+	} {
+		wantError(t, try(theirs, id), berth.CodeNotFound, "", "Container with id '"+string(id)+"' not found.")
+		if err := try(mine, "cntr_none"); berth.ErrorCode(err) != berth.CodeNotFound {
+			t.Errorf("%s of an unknown container: got %v", name, err)
+		}
+	}
+	if list, _, err := h.k.List(ctx, theirs, "", store.Page{Limit: 10}); err != nil || len(list) > 0 {
+		t.Errorf("another project lists %d containers, %v", len(list), err)
+	}
+	if h.sh(id, "cat a") != "a" {
+		t.Error("another project changed the container")
+	}
+}
+
+func TestList(t *testing.T) {
+	h := newHouse(t)
+	a := h.create(CreateRequest{Name: "a"}).ID
+	h.pass(1e9)
+	b := h.create(CreateRequest{Name: "b"}).ID
+	list, more, err := h.k.List(t.Context(), mine, "", store.Page{Limit: 1})
+	if err != nil || !more || len(list) != 1 || list[0].ID != b {
+		t.Errorf("first page: got %v, %v, %v", list, more, err)
+	}
+	list, more, err = h.k.List(t.Context(), mine, "a", store.Page{Limit: 10})
+	if err != nil || more || len(list) != 1 || list[0].ID != a {
+		t.Errorf("by name: got %v, %v, %v", list, more, err)
+	}
+}
+
+func TestProvide(t *testing.T) {
+	h := newHouse(t)
+	h.uploads["file-1"] = upload{"data.csv", "1,2"}
+	ctx := t.Context()
+	auto := berth.ShellToolEnvironment{Type: berth.EnvironmentAuto, FileIDs: []berth.FileID{"file-1"}}
+	first, err := h.k.Provide(ctx, byMe, auto, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := h.sh(first, "cat data.csv; echo x >>data.csv"); got != "1,2" {
+		t.Errorf("got %q", got)
+	}
+	if again, err := h.k.Provide(ctx, byMe, auto, first); err != nil || again != first {
+		t.Errorf("the chain's container: got %s, %v, want %s", again, err, first)
+	}
+	if got := h.sh(first, "cat data.csv; ls | wc -l"); got != "1,2x\n1\n" {
+		t.Errorf("a file that was there was put in again: %q", got)
+	}
+	byRef := berth.ShellToolEnvironment{Type: berth.EnvironmentReference, ContainerID: first}
+	if same, err := h.k.Provide(ctx, byMe, byRef, ""); err != nil || same != first {
+		t.Errorf("by reference: got %s, %v", same, err)
+	}
+	h.driver.die(string(first), sandbox.ReasonOOM)
+	if _, err := h.trySh(ctx, first, "c", "true"); err == nil {
+		t.Fatal("a dead container ran a command")
+	}
+	_, err = h.k.Provide(ctx, byMe, byRef, first)
+	wantExpired(t, err, first, "memory limit of 1g")
+	second, err := h.k.Provide(ctx, byMe, auto, first)
+	if err != nil || second == first {
+		t.Errorf("after the death: got %s, %v, want a new container", second, err)
+	}
+	if got := h.sh(second, "cat data.csv"); got != "1,2" {
+		t.Errorf("got %q", got)
+	}
+	bad := auto
+	bad.MemoryLimit = "3g"
+	if _, err = h.k.Provide(ctx, byMe, bad, second); berth.ErrorCode(err) != berth.CodeInvalid {
+		t.Errorf("a bad request for the chain's container: got %v", err)
+	}
+}

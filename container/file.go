@@ -1,0 +1,250 @@
+package container
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"path"
+	"slices"
+	"strings"
+	"unicode"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/guest"
+	"github.com/berth-run/berth/store"
+)
+
+// Files returns one page of the files that are in a container's working directory
+// and below, as they are now, and whether there is more: regular files, of which
+// the first Options.MaxFiles are seen. An unknown page.After is store.ErrNotFound.
+func (k *Service) Files(ctx context.Context, p berth.ProjectID, id berth.ContainerID, page store.Page) ([]*berth.ContainerFile, bool, error) {
+	s, ctx, release, err := k.use(ctx, p, id)
+	if err != nil {
+		return nil, false, err
+	}
+	defer release()
+	if err := s.files.take(ctx); err != nil {
+		return nil, false, err
+	}
+	defer s.files.give()
+	files, err := k.scan(ctx, s)
+	if err != nil {
+		return nil, false, err
+	}
+	return cut(files, page)
+}
+
+// cut returns one page of files that come the oldest first.
+func cut(files []*berth.ContainerFile, page store.Page) ([]*berth.ContainerFile, bool, error) {
+	if !page.Ascending {
+		slices.Reverse(files)
+	}
+	if page.After != "" {
+		i := slices.IndexFunc(files, func(f *berth.ContainerFile) bool { return string(f.ID) == page.After })
+		if i < 0 {
+			return nil, false, store.ErrNotFound
+		}
+		files = files[i+1:]
+	}
+	return files[:min(len(files), page.Limit)], len(files) > page.Limit, nil
+}
+
+// File returns a file in a container as it is now.
+func (k *Service) File(ctx context.Context, p berth.ProjectID, id berth.ContainerID, cfile berth.CFileID) (*berth.ContainerFile, error) {
+	body, f, err := k.OpenFile(ctx, p, id, cfile)
+	if err != nil {
+		return nil, err
+	}
+	return f, body.Close()
+}
+
+// OpenFile opens a file in a container. What is read is exactly f.Bytes long, or
+// ends with an error. The caller closes it; until then the container does not expire.
+func (k *Service) OpenFile(ctx context.Context, p berth.ProjectID, id berth.ContainerID, cfile berth.CFileID) (body io.ReadCloser, f *berth.ContainerFile, err error) {
+	s, ctx, release, err := k.use(ctx, p, id)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer func() {
+		if err != nil {
+			release()
+		}
+	}()
+	f, err = k.opts.Store.GetContainerFile(ctx, p, id, cfile)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, nil, fileNotFound(id, cfile)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	content, err := s.open(ctx, f)
+	if err != nil && answered(err) { // removed, or something else is in its place
+		return nil, nil, fileNotFound(id, cfile)
+	}
+	if err != nil {
+		return nil, nil, k.explain(ctx, s, err)
+	}
+	return &openFile{content: content, left: f.Bytes, release: release}, f, nil
+}
+
+// open opens a file for reading and sets its size.
+func (s *instance) open(ctx context.Context, f *berth.ContainerFile) (io.ReadCloser, error) {
+	dir, err := s.dir(ctx)
+	if err != nil {
+		return nil, err
+	}
+	content, size, err := s.client.ReadFile(ctx, dir, strings.TrimPrefix(f.Path, berth.WorkDir+"/"), "")
+	if err != nil {
+		return nil, err
+	}
+	if size < 0 {
+		content.Close()
+		return nil, errors.New("the guest does not say how large the file is")
+	}
+	f.Bytes = size
+	return content, nil
+}
+
+// An openFile is a file that is being read from a container.
+type openFile struct {
+	content io.ReadCloser
+	left    int64
+	release func()
+}
+
+func (o *openFile) Read(p []byte) (int, error) {
+	if o.left == 0 {
+		return 0, io.EOF
+	}
+	n, err := o.content.Read(p[:min(int64(len(p)), o.left)])
+	o.left -= int64(n)
+	if err == io.EOF && o.left > 0 {
+		err = io.ErrUnexpectedEOF
+	}
+	return n, err
+}
+
+func (o *openFile) Close() error {
+	defer o.release()
+	return o.content.Close()
+}
+
+// PutFile writes a file into a container, below its working directory: name may
+// have directories, which are made. It replaces a file of that name. The content
+// is streamed and appears whole or not at all.
+func (k *Service) PutFile(ctx context.Context, p berth.ProjectID, id berth.ContainerID, name string, r io.Reader) (*berth.ContainerFile, error) {
+	if err := checkName(name); err != nil {
+		return nil, err
+	}
+	s, ctx, release, err := k.use(ctx, p, id)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	size, err := k.write(ctx, s, name, r)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.files.take(ctx); err != nil {
+		return nil, err
+	}
+	defer s.files.give()
+	f := s.newFile(path.Join(berth.WorkDir, name), k.now().Unix(), size, "user")
+	if err := k.opts.Store.PutContainerFile(ctx, p, f); err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+// checkName returns an error unless name is a clean relative path that stays
+// below the working directory and can be shown.
+func checkName(name string) error {
+	wrong := func(why string) error {
+		return berth.Invalid("file", "Invalid file name %.200q: %s.", name, why)
+	}
+	switch {
+	case !guest.Below(berth.WorkDir, berth.WorkDir+"/"+name):
+		return wrong("it must be a path below " + berth.WorkDir + " without '.', '..' or control characters, in UTF-8")
+	case strings.ContainsFunc(name, unicode.IsControl):
+		return wrong("it has control characters")
+	case strings.Count(name, "/") >= maxDepth:
+		return wrong(fmt.Sprintf("it is more than %d directories deep", maxDepth))
+	case strings.HasPrefix(path.Base(name), tempPrefix):
+		return wrong("names that begin with " + tempPrefix + " are taken")
+	case slices.ContainsFunc(strings.Split(name, "/"), func(elem string) bool { return len(elem) > 255 }):
+		return wrong("a part of it is longer than 255 bytes")
+	}
+	return nil
+}
+
+// write copies r into a file and returns its size.
+func (k *Service) write(ctx context.Context, s *instance, name string, r io.Reader) (int64, error) {
+	dir, err := s.dir(ctx)
+	if err != nil {
+		return 0, k.explain(ctx, s, err)
+	}
+	src := &source{r: r}
+	err = s.client.WriteFile(ctx, dir, name, "", src)
+	size, readErr := src.finish()
+	switch {
+	case readErr != nil: // the other side's fault
+		return 0, readErr
+	case err == nil:
+		return size, nil
+	case errors.Is(err, guest.ErrNoSpace):
+		if err := k.hostFull(ctx, s); err != nil {
+			return 0, err
+		}
+		return 0, &berth.Error{Code: berth.CodeTooLarge, Param: "file", Err: err,
+			Message: fmt.Sprintf("File '%s' does not fit: the disk of container '%s' is full.", name, s.id)}
+	case answered(err):
+		return 0, &berth.Error{Code: berth.CodeInvalid, Param: "file", Err: err,
+			Message: fmt.Sprintf("File '%s' cannot be written: something in container '%s' is in its place or its way.", name, s.id)}
+	}
+	return 0, k.explain(ctx, s, err)
+}
+
+// answered reports whether an error of reading or writing a file is the guest's
+// answer, and not one of the way to it.
+func answered(err error) bool {
+	_, transport := errors.AsType[*url.Error](err)
+	return !transport
+}
+
+// DeleteFile removes a file from a container.
+func (k *Service) DeleteFile(ctx context.Context, p berth.ProjectID, id berth.ContainerID, cfile berth.CFileID) error {
+	s, ctx, release, err := k.use(ctx, p, id)
+	if err != nil {
+		return err
+	}
+	defer release()
+	if err := s.files.take(ctx); err != nil {
+		return err
+	}
+	defer s.files.give()
+	// The scan follows no link, so that what it has seen is below the directory.
+	files, err := k.scan(ctx, s)
+	if err != nil {
+		return err
+	}
+	i := slices.IndexFunc(files, func(f *berth.ContainerFile) bool { return f.ID == cfile })
+	if i < 0 {
+		return fileNotFound(id, cfile)
+	}
+	dir, err := s.dir(ctx)
+	if err == nil {
+		ctx, cancel := context.WithTimeout(ctx, answerTime)
+		defer cancel()
+		err = s.client.Remove(ctx, dir+strings.TrimPrefix(files[i].Path, berth.WorkDir))
+	}
+	if err != nil {
+		return k.explain(ctx, s, err)
+	}
+	return ignoreNotFound(k.opts.Store.DeleteContainerFile(ctx, p, id, cfile))
+}
+
+func fileNotFound(c berth.ContainerID, id berth.CFileID) *berth.Error {
+	return berth.Errorf(berth.CodeNotFound, "File %s not found on container %s.", id, c)
+}

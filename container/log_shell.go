@@ -1,0 +1,85 @@
+package container
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/guest"
+)
+
+// A shellLog logs the commands of one shell call.
+type shellLog []*command
+
+// log begins the logs of a call's commands. A call that is taken up again has the
+// same ids, and is logged once.
+func (sh Shell) log(ctx context.Context, s *instance, call guest.ShellCall) shellLog {
+	entries := make([]berth.ContainerLog, len(call.Commands))
+	for i, text := range call.Commands {
+		entries[i] = berth.ContainerLog{ID: shellLogID(call.CallID, i), Source: berth.LogShell, CallID: call.CallID, Command: text,
+			ResponseID: sh.caller.Response, KeyID: sh.caller.Key, RequestID: sh.caller.RequestID}
+	}
+	return sh.keeper.logCommands(ctx, s, entries)
+}
+
+// shellLogID is the id of the log of a call's i-th command.
+func shellLogID(call string, i int) berth.LogID {
+	_, id, found := strings.Cut(call, "_")
+	if !found {
+		id = call
+	}
+	return berth.LogID(berth.PrefixContainerLog + id + "_" + strconv.Itoa(i))
+}
+
+// hear takes an event of the call.
+func (l shellLog) hear(ev guest.ShellEvent) {
+	if ev.CommandIndex < 0 || ev.CommandIndex >= len(l) {
+		return
+	}
+	c := l[ev.CommandIndex]
+	switch ev.Kind {
+	case guest.ShellStdout:
+		c.print(0, ev.Data, ev.Skipped)
+	case guest.ShellStderr:
+		c.print(1, ev.Data, ev.Skipped)
+	case guest.ShellExit:
+		c.end(berth.ShellOutcome{Type: "exit", ExitCode: &ev.ExitCode})
+	case guest.ShellTimeout:
+		c.end(berth.ShellOutcome{Type: "timeout"})
+	}
+}
+
+// close leaves the call. What has not ended is listened to further, for the log
+// alone: commands go on without their caller.
+func (sh Shell) close(s *instance, call guest.ShellCall, log shellLog) {
+	if !slices.ContainsFunc(log, func(c *command) bool { return !c.ended }) {
+		return
+	}
+	sh.keeper.spawn(func() {
+		ctx, cancel := context.WithCancel(s.life)
+		defer cancel()
+		go func() {
+			select {
+			case <-sh.keeper.closing: // the next start takes it up
+			case <-ctx.Done():
+			}
+			cancel()
+		}()
+		for _, c := range log {
+			c.out = [2]excerpt{} // all is told again
+		}
+		for ev, err := range s.client.Shell(ctx, guest.ShellCall{CallID: call.CallID, Commands: call.Commands, Known: true}) {
+			if err == nil {
+				log.hear(ev)
+			}
+		}
+		if cause := context.Cause(s.life); ctx.Err() != nil && (cause == nil || cause == errStopping) {
+			return
+		}
+		for _, c := range log {
+			c.end(berth.ShellOutcome{Type: berth.OutcomeUnknown})
+		}
+	})
+}

@@ -1,0 +1,164 @@
+package container
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/store"
+)
+
+// logged returns a container's log when it has n entries, the oldest first.
+func (h *house) logged(id berth.ContainerID, n int) []*berth.ContainerLog {
+	h.t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); ; runtime.Gosched() {
+		logs, _, err := h.k.Logs(h.t.Context(), mine, id, store.Page{Limit: 5000, Ascending: true})
+		if err != nil {
+			h.t.Fatal(err)
+		}
+		if len(logs) == n {
+			return logs
+		}
+		if len(logs) > n || time.Now().After(deadline) {
+			h.t.Fatalf("got %d entries, want %d: %+v", len(logs), n, logs)
+		}
+	}
+}
+
+func outcome(l *berth.ContainerLog) string {
+	if l.Outcome.ExitCode != nil {
+		return fmt.Sprint(l.Outcome.Type, " ", *l.Outcome.ExitCode)
+	}
+	return l.Outcome.Type
+}
+
+// A command whose caller leaves is logged when it ends, as it ends.
+func TestLogOfACallThatIsLeft(t *testing.T) {
+	h := newHouse(t)
+	id := h.ready()
+	r := h.run(id)
+	r.stop()
+	<-r.done
+	if err := h.k.Shell(byMe, id).Cancel(t.Context(), r.callID); err != nil {
+		t.Fatal(err)
+	}
+	l := h.logged(id, 1)[0]
+	if outcome(l) != "exit 137" || l.Stdout.Text != "go\n" || l.Command != untilReleased {
+		t.Errorf("got %+v, want the command that was killed", l)
+	}
+}
+
+// What ran when the server died is logged once: by the response that takes it up, or
+// as what it is known to be.
+func TestLogAfterACrash(t *testing.T) {
+	h := newHouse(t)
+	taken, dead := h.ready(), h.ready()
+	r := h.run(taken)
+	h.run(dead)
+	s := h.k.lookup(mine, taken)
+	h.k.logCommands(t.Context(), s, []berth.ContainerLog{{ID: "clog_exec", Source: berth.LogExec, Command: "sleep 300"}})
+	h.crash()
+	if err := h.driver.Destroy(t.Context(), string(dead)); err != nil {
+		t.Fatal(err)
+	}
+	h.start()
+	if l := h.logged(dead, 1)[0]; outcome(l) != "unknown" || l.Command != untilReleased {
+		t.Errorf("in a sandbox that died: got %+v, want an unknown end", l)
+	}
+	if l := h.logged(taken, 1)[0]; outcome(l) != "unknown" || l.ID != "clog_exec" {
+		t.Errorf("a process that nobody hears: got %+v, want an unknown end", l)
+	}
+	os.Remove(filepath.Join(h.work(taken), "held"))
+	if _, err := h.trySh(t.Context(), taken, r.callID, untilReleased); err != nil {
+		t.Fatal(err)
+	}
+	if l := h.logged(taken, 2)[1]; outcome(l) != "exit 0" || l.Stdout.Text != "go\nend\n" || l.SequenceNumber != 1 {
+		t.Errorf("a call taken up: got %+v, want all of it", l)
+	}
+	h.crash()
+	h.start()
+	h.logged(taken, 2)
+}
+
+// A command that its container does not survive is logged with it.
+func TestLogOfADeath(t *testing.T) {
+	h := newHouse(t)
+	id := h.ready()
+	h.sh(id, "true")
+	h.run(id)
+	var told []*berth.ContainerLog
+	done, begun := make(chan error, 1), make(chan struct{}, 2)
+	go func() {
+		var err error
+		var l *berth.ContainerLog
+		for l, err = range h.k.FollowLogs(t.Context(), mine, id, -1) {
+			if err == nil {
+				told = append(told, l)
+				begun <- struct{}{}
+			}
+		}
+		done <- err
+	}()
+	<-begun
+	h.k.bury(h.k.lookup(mine, id), reasonKilled, goneError(h.get(id), reasonKilled), nil, nil)
+	if err := <-done; err != nil || len(told) != 2 || outcome(told[1]) != "unknown" {
+		t.Errorf("followers were told %+v, %v, want the command with an unknown end", told, err)
+	}
+	h.logged(id, 2)
+	if err := h.k.Delete(t.Context(), mine, id); err != nil {
+		t.Fatal(err)
+	}
+	objects, _, err := h.store.ListObjects(t.Context(), mine, kindLog, string(id), store.Page{Limit: 10})
+	if err != nil || len(objects) != 0 {
+		t.Errorf("got %d entries of a deleted container, %v", len(objects), err)
+	}
+	if err := h.k.saveLog(t.Context(), h.k.newSandbox(mine, &berth.Container{ID: id}), berth.ContainerLog{ID: "clog_late"}); err != nil {
+		t.Errorf("an entry that comes late: %v, want it dropped", err)
+	}
+}
+
+// A log has an end at its beginning.
+func TestLogIsBounded(t *testing.T) {
+	h := newHouse(t)
+	id := h.ready()
+	s := h.k.lookup(mine, id)
+	for i := range maxLogs + 3*logSlack {
+		if err := h.k.saveLog(t.Context(), s, berth.ContainerLog{ID: berth.LogID(fmt.Sprintf("clog_%d", i))}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	logs, _, err := h.k.Logs(t.Context(), mine, id, store.Page{Limit: 5000, Ascending: true})
+	if n := len(logs); err != nil || n > maxLogs+logSlack || n < maxLogs || logs[n-1].SequenceNumber != maxLogs+3*logSlack-1 {
+		t.Errorf("got %d entries, %v, want the last %d or a few more", n, err, maxLogs)
+	}
+}
+
+func TestExcerpt(t *testing.T) {
+	for _, size := range []int{0, 1, half, half + 1, 2 * half, 2*half + 1, 10 * half} {
+		text := strings.Repeat("0123456789", size/10+1)[:size]
+		for _, piece := range []int{1, 7, half, 100_000} {
+			var x excerpt
+			for rest := text; rest != ""; rest = rest[min(piece, len(rest)):] {
+				x.write([]byte(rest[:min(piece, len(rest))]), 0)
+			}
+			want := text
+			if size > 2*half {
+				want = text[:half] + leftOut(int64(size-2*half)) + text[size-half:]
+			}
+			if got := x.text(); got.Text != want || got.Bytes != int64(size) {
+				t.Errorf("%d bytes by %d: got %d of %d, want %d", size, piece, len(got.Text), got.Bytes, len(want))
+			}
+		}
+	}
+	var x excerpt
+	x.write([]byte("a\xff"), 0)
+	x.write([]byte("b"), 10)
+	if got := x.text(); got.Text != "a\uFFFD"+leftOut(10)+"b" || got.Bytes != 13 {
+		t.Errorf("got %q of %d", got.Text, got.Bytes)
+	}
+}

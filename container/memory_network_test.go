@@ -1,0 +1,153 @@
+package container_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/container"
+	"github.com/berth-run/berth/egress"
+	"github.com/berth-run/berth/sandbox/drivertest"
+)
+
+// talking holds a connection to an address. When that ends it says how, and asks for
+// another until one answers.
+const talking = `cat >/tmp/talk.py <<'END'
+import os, socket, time
+def talk():
+    s = socket.create_connection(("198.51.100.7", 7), timeout=60)
+    s.sendall(b"hello\n")
+    return s, s.recv(100).decode().strip()
+def say(name, text):
+    with open(name + "~", "w") as f: f.write(text)
+    os.rename(name + "~", name)
+s, answer = talk()
+say("/tmp/open", answer)
+try: ended = "end" if s.recv(100) == b"" else "data"
+except OSError as err: ended = type(err).__name__
+say("/tmp/ended", ended)
+while True:
+    try: answer = talk()[1]
+    except OSError as err: say("/tmp/refused", type(err).__name__)
+    else: say("/tmp/again", answer)
+    time.sleep(.05)
+END
+setsid python3 /tmp/talk.py >/dev/null 2>&1 </dev/null &
+until test -e /tmp/open; do sleep .01; done; cat /tmp/open`
+
+// until waits for a file that the program writes, and prints it.
+func until(name string) string {
+	return fmt.Sprintf("for i in $(seq 3000); do test -e %[1]s && break; sleep .01; done; cat %[1]s", name)
+}
+
+// A restored sandbox with a route for addresses has lost its connections, and knows it.
+// Where new ones go is for the policy of the request that it is restored for.
+func TestMemoryRoutes(t *testing.T) {
+	echo := newEcho(t)
+	rule, err := egress.ParseRule("198.51.100.0/24")
+	if err != nil {
+		t.Fatal(err)
+	}
+	k, _ := newGVisorHouseOn(t, drivertest.Rootfs(t), func(o *container.Options) {
+		o.Network.Private = []egress.Rule{rule}
+		o.Network.Dial = echo.dial
+	})
+	policy := func(secret string, domains ...string) *berth.NetworkPolicy {
+		p := &berth.NetworkPolicy{Type: "allowlist", AllowedDomains: append(domains, "a.example")}
+		if secret != "" {
+			p.DomainSecrets = []berth.DomainSecret{{Domain: "a.example", Name: "KEY", Value: secret}}
+		}
+		return p
+	}
+	first := inhabit(t, k, container.CreateRequest{NetworkPolicy: policy("the first secret", "198.51.100.0/24:7")})
+	if got := first.sh(talking); got != "7 hello" {
+		t.Fatalf("got %q", got)
+	}
+	placeholder := first.sh("echo $KEY")
+	s, err := k.Snapshot(t.Context(), byBench.Project, first.id, container.SnapshotRequest{Memory: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	from := berth.ContainerSource{SnapshotID: s.ID}
+	ends := func(c inhabited) {
+		t.Helper()
+		if got := c.sh(until("/tmp/ended")); got != "end" && got != "ConnectionResetError" {
+			t.Errorf("the connection that was open: got %q, want its end", got)
+		}
+	}
+	ends(first)
+	if got := first.sh(until("/tmp/again")); got != "7 hello" {
+		t.Errorf("a new connection of the first one: got %q", got)
+	}
+
+	same := inhabit(t, k, container.CreateRequest{Source: from, NetworkPolicy: policy("another secret", "198.51.100.0/24:7")})
+	ends(same)
+	if got := same.sh(until("/tmp/again")); got != "7 hello" {
+		t.Errorf("a new connection after the restore: got %q", got)
+	}
+	if got := same.sh("echo $KEY; cd /tmp"); got == placeholder || strings.TrimSpace(got) == "" {
+		t.Errorf("its commands have the placeholder %q, those of the first one %q, want one of its own", got, placeholder)
+	}
+
+	other := inhabit(t, k, container.CreateRequest{Source: from, NetworkPolicy: policy("", "198.51.100.8:7")})
+	ends(other)
+	if got := other.sh(until("/tmp/refused") + "; test ! -e /tmp/again"); !strings.HasPrefix(got, "Connection") {
+		t.Errorf("an address that the policy does not open any more: got %q", got)
+	}
+	if got := other.sh(`exec 3<>/dev/tcp/198.51.100.8/7; echo hi >&3; head -n 1 <&3`); got != "8 hi\n" {
+		t.Errorf("an address that the policy opens: got %q", got)
+	}
+
+	none := inhabit(t, k, container.CreateRequest{Source: from})
+	ends(none)
+	if got := none.sh(until("/tmp/refused") + "; test ! -e /tmp/again"); got == "" {
+		t.Error("without a network nothing is refused")
+	}
+}
+
+// An echo answers each line with the last byte of the address that was dialled before it.
+type echo struct{ listener net.Listener }
+
+func newEcho(t *testing.T) *echo {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer conn.Close()
+				in := bufio.NewReader(conn)
+				who, err := in.ReadString('\n')
+				for err == nil {
+					var line string
+					if line, err = in.ReadString('\n'); err == nil {
+						_, err = fmt.Fprintf(conn, "%s %s", strings.TrimSpace(who), line)
+					}
+				}
+			}()
+		}
+	}()
+	return &echo{l}
+}
+
+// dial takes the place of the world.
+func (e *echo) dial(ctx context.Context, _ string, to netip.AddrPort) (net.Conn, error) {
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", e.listener.Addr().String())
+	if err != nil {
+		return nil, err
+	}
+	_, err = fmt.Fprintf(conn, "%d\n", to.Addr().AsSlice()[3])
+	return conn, err
+}

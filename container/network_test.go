@@ -1,0 +1,70 @@
+package container
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/egress"
+	"github.com/berth-run/berth/sandbox"
+)
+
+// A routedDriver says that its guests can make routes.
+type routedDriver struct{ sandbox.Driver }
+
+func (routedDriver) Features() sandbox.Features { return sandbox.Features{Routes: true} }
+
+// TestAddressPolicies checks which addresses a policy may name, under what the
+// operator allows.
+func TestAddressPolicies(t *testing.T) {
+	rules := func(list ...string) (out []egress.Rule) {
+		for _, s := range list {
+			r, err := egress.ParseRule(s)
+			if err != nil {
+				t.Fatal(err)
+			}
+			out = append(out, r)
+		}
+		return out
+	}
+	for _, c := range []struct {
+		allowed, private []egress.Rule
+		domain           string
+		want             bool
+	}{
+		{nil, nil, "8.8.8.8", true},
+		{nil, nil, "8.8.8.8:53/udp", true},
+		{nil, nil, "0.0.0.0/0:443", true}, // whatever is public of it
+		{nil, nil, "10.0.0.1", false},
+		{nil, nil, "127.0.0.1:80", false},
+		{nil, nil, "169.254.169.254", false},
+		{nil, nil, "[::ffff:10.0.0.1]:80", false},
+		{nil, rules("10.0.0.0/8"), "10.1.0.0/16:5432", true},
+		{nil, rules("10.0.0.0/8"), "11.0.0.0/8:5432", true},
+		{nil, rules("10.1.0.0/16"), "10.0.0.0/8:5432", false},
+		{nil, rules("169.254.0.0/16"), "169.254.169.254:80", false},
+		{nil, rules("169.254.169.254:80"), "169.254.169.254:80", true},
+		{nil, rules("*"), "10.0.0.1", false},
+		{rules("*"), nil, "8.8.8.8", true},
+		{rules("*.example.com"), nil, "8.8.8.8", false},
+		{rules("8.8.8.0/24:53/udp"), nil, "8.8.8.8:53/udp", true},
+		{rules("8.8.8.0/24:53/udp"), nil, "8.8.8.8:53", false},
+		{rules(), rules("10.0.0.0/8"), "10.0.0.1", true},
+	} {
+		k := &Service{opts: Options{Driver: routedDriver{}, Network: NetworkOptions{Allowed: c.allowed, Private: c.private}}}
+		if c.allowed != nil && len(c.allowed) == 0 {
+			k.opts.Network.Allowed = []egress.Rule{}
+		}
+		_, err := k.newNetwork("cntr_1", &berth.NetworkPolicy{Type: networkAllowlist, AllowedDomains: []string{c.domain}})
+		if (err == nil) != c.want {
+			t.Errorf("%s, where %v is allowed and %v private: got %v", c.domain, c.allowed, c.private, err)
+		}
+		if e, ok := errors.AsType[*berth.Error](err); err != nil && (!ok || e.Param != "network_policy.allowed_domains[0]") {
+			t.Errorf("%s: got %v", c.domain, err)
+		}
+	}
+	k := &Service{opts: Options{Driver: newDriver(t)}}
+	if _, err := k.newNetwork("cntr_1", &berth.NetworkPolicy{Type: networkAllowlist, AllowedDomains: []string{"8.8.8.8"}}); err == nil {
+		t.Error("a driver without routes is given an address to reach")
+	}
+}

@@ -1,0 +1,250 @@
+package container
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/sandbox"
+)
+
+func (h *house) pause(id berth.ContainerID) {
+	h.t.Helper()
+	c, err := h.k.Pause(h.t.Context(), mine, id)
+	if err != nil || !c.Berth.Paused || c.Status != berth.ContainerRunning {
+		h.t.Fatalf("Pause: got %+v, %v", c, err)
+	}
+}
+
+func (h *house) isPaused(id berth.ContainerID) bool {
+	h.t.Helper()
+	c, err := h.k.Get(h.t.Context(), mine, id)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	if is := h.driver.box(string(id)).state == sandbox.StatePaused; is != c.Berth.Paused {
+		h.t.Errorf("it is shown as paused: %v, and is: %v", c.Berth.Paused, is)
+	}
+	return c.Berth.Paused
+}
+
+// A paused container is resumed by its next use, whatever that is.
+func TestPause(t *testing.T) {
+	h, _ := newArchive(t)
+	id := h.ready()
+	f := h.put(id, "a", "a")
+	for name, use := range map[string]func() error{
+		"resume": func() error { _, err := h.k.Resume(t.Context(), mine, id); return err },
+		"shell": func() error {
+			_, err := h.trySh(t.Context(), id, berth.NewID(berth.PrefixShellCall), "cat a")
+			return err
+		},
+		"file":     func() error { _, err := h.k.File(t.Context(), mine, id, f.ID); return err },
+		"snapshot": func() error { h.snapshot(id); return nil },
+		"guest": func() error {
+			_, release, err := h.k.Guest(t.Context(), mine, id)
+			if err == nil {
+				release()
+			}
+			return err
+		},
+	} {
+		h.pause(id)
+		h.pause(id) // again
+		if !h.isPaused(id) {
+			t.Errorf("before %s it is not paused", name)
+		}
+		if err := use(); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if h.isPaused(id) {
+			t.Errorf("%s left it paused", name)
+		}
+	}
+	if c, err := h.k.Resume(t.Context(), mine, id); err != nil || c.Berth.Paused {
+		t.Errorf("one that is not paused: got %+v, %v", c, err)
+	}
+}
+
+func TestPauseRefused(t *testing.T) {
+	h := newHouse(t)
+	id := h.ready()
+	r := h.run(id)
+	_, err := h.k.Pause(t.Context(), mine, id)
+	wantError(t, err, berth.CodeConflict, "", "is in use")
+	os.Remove(filepath.Join(h.work(id), "held"))
+	<-r.done
+	for _, try := range []func(berth.ProjectID) error{
+		func(p berth.ProjectID) error { _, err := h.k.Pause(t.Context(), p, id); return err },
+		func(p berth.ProjectID) error { _, err := h.k.Resume(t.Context(), p, id); return err },
+	} {
+		wantError(t, try(theirs), berth.CodeNotFound, "", string(id))
+	}
+	h.driver.fail = func(_ context.Context, op, _ string) error {
+		if op == "pause" || op == "resume" {
+			return errHost
+		}
+		return nil
+	}
+	_, err = h.k.Pause(t.Context(), mine, id)
+	wantError(t, err, berth.CodeUnavailable, "", "could not be paused.")
+	if got := h.sh(id, "echo on"); got != "on\n" {
+		t.Errorf("got %q", got)
+	}
+	h.driver.die(string(id), sandbox.ReasonOOM)
+	_, err = h.trySh(t.Context(), id, "c", "true")
+	wantExpired(t, err, id)
+	_, err = h.k.Pause(t.Context(), mine, id)
+	wantExpired(t, err, id, "memory limit")
+
+	h.driver.busyOnly.Store(true)
+	_, err = h.k.Pause(t.Context(), mine, id)
+	wantError(t, err, berth.CodeInvalid, "", "cannot be paused")
+}
+
+func TestResumeFails(t *testing.T) {
+	h := newHouse(t)
+	id := h.ready()
+	h.pause(id)
+	h.driver.fail = func(_ context.Context, op, _ string) error {
+		if op == "resume" {
+			return errHost
+		}
+		return nil
+	}
+	_, err := h.trySh(t.Context(), id, "c", "true")
+	wantError(t, err, berth.CodeUnavailable, "", "could not be resumed.")
+	if !h.isPaused(id) {
+		t.Error("it is not paused any more")
+	}
+	h.driver.fail = nil
+	if got := h.sh(id, "echo on"); got != "on\n" {
+		t.Errorf("got %q", got)
+	}
+	h.pause(id)
+	h.driver.die(string(id), sandbox.ReasonOOM)
+	_, err = h.trySh(t.Context(), id, "c", "true")
+	wantExpired(t, err, id, "memory limit")
+}
+
+// Many who come at once resume it once.
+func TestResumeAtOnce(t *testing.T) {
+	h := newHouse(t)
+	id := h.ready()
+	h.pause(id)
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			if got := h.sh(id, "echo on"); got != "on\n" {
+				t.Errorf("got %q", got)
+			}
+		})
+	}
+	all.Wait()
+	if n := h.driver.count("resume"); n != 1 {
+		t.Errorf("it was resumed %d times", n)
+	}
+}
+
+// A paused container expires like any other, and leaves what it is to leave.
+func TestPausedExpires(t *testing.T) {
+	h, a := newArchive(t)
+	id := h.readyFrom(leavesSnapshot)
+	h.sh(id, "echo kept >f")
+	h.pause(id)
+	h.pass(20 * time.Minute)
+	h.driver.until(0)
+	all := a.list(t, mine)
+	if len(all) != 1 {
+		t.Fatalf("got %d snapshots, want 1", len(all))
+	}
+	if got := h.sh(h.readyFrom(fromSnapshot(all[0].ID)), "cat f"); got != "kept\n" {
+		t.Errorf("got %q", got)
+	}
+}
+
+// What is paused is so after a crash.
+func TestPausedCrash(t *testing.T) {
+	h := newHouse(t)
+	id := h.ready()
+	h.sh(id, "echo kept >f")
+	h.pause(id)
+	h.crash()
+	h.start()
+	if !h.isPaused(id) {
+		t.Error("it is not paused any more")
+	}
+	if got := h.sh(id, "cat f"); got != "kept\n" {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestFork(t *testing.T) {
+	h, a := newArchive(t)
+	five := &berth.ExpiresAfter{Anchor: "last_active_at", Minutes: 5}
+	id := h.create(CreateRequest{Name: "first", MemoryLimit: "4g", ExpiresAfter: five, Source: berth.ContainerSource{Template: "other", OnExpiry: berth.OnExpirySnapshot}}).ID
+	h.sh(id, "echo one >f")
+	c, err := h.k.Fork(t.Context(), byMe, id, SnapshotRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.sh(id, "echo two >f")
+	if got := h.sh(c.ID, "cat f; echo three >f"); got != "one\n" {
+		t.Errorf("got %q", got)
+	}
+	if got := h.sh(id, "cat f"); got != "two\n" {
+		t.Errorf("got %q: they share a file", got)
+	}
+	if c.Name != "first" || c.MemoryLimit != "4g" || c.ExpiresAfter != *five || c.Berth.ForkedFrom != id || c.Berth.OnExpiry != berth.OnExpirySnapshot || c.Berth.Template != "sha256:2" || c.Berth.FromSnapshot != "" {
+		t.Errorf("got %+v", c)
+	}
+	<-h.k.lookup(mine, c.ID).started
+	if all, blobs := a.list(t, mine), a.blobs(t); len(all) > 0 || blobs > 0 {
+		t.Errorf("left behind: %v, %d blobs", all, blobs)
+	}
+	_, err = h.k.Fork(t.Context(), berth.Caller{Project: theirs}, id, SnapshotRequest{})
+	wantError(t, err, berth.CodeNotFound, "", string(id))
+	h.k.opts.MaxContainers = 2
+	_, err = h.k.Fork(t.Context(), byMe, id, SnapshotRequest{Name: "x"})
+	wantError(t, err, berth.CodeRateLimited, "")
+	if blobs := a.blobs(t); blobs > 0 {
+		t.Errorf("%d blobs are left of a fork that was refused", blobs)
+	}
+}
+
+// A fork has the secrets of the container and their placeholders, which its files
+// may hold.
+func TestForkNetwork(t *testing.T) {
+	h, _ := newArchive(t)
+	id := h.ready()
+	s := h.k.lookup(mine, id)
+	n, err := h.k.newNetwork(id, secret(berth.DomainSecret{Domain: "a.example", Name: "KEY", Value: "value"}).NetworkPolicy)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.network, s.body.NetworkPolicy = n, berth.NetworkPolicy{Type: "allowlist", AllowedDomains: []string{"a.example"}}
+	c, err := h.k.Fork(t.Context(), byMe, id, SnapshotRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	fork := h.k.lookup(mine, c.ID)
+	if fork.network == n || len(fork.network.secrets) != 1 || fork.network.secrets[0] != n.secrets[0] || fork.network.ca != n.ca || c.NetworkPolicy.Type != "allowlist" {
+		t.Errorf("got %+v, want what %+v has", fork.network, n)
+	}
+	// Its own record of them outlives the server.
+	again := &instance{project: mine, id: c.ID, body: *c}
+	if err := h.k.loadNetwork(t.Context(), again); err != nil || len(again.network.secrets) != 1 || again.network.secrets[0] != n.secrets[0] {
+		t.Errorf("got %+v, %v", again.network, err)
+	}
+	if err := h.k.Delete(t.Context(), mine, c.ID); err != nil {
+		t.Error(err)
+	}
+	if strings.Contains(h.log.String(), "value") {
+		t.Error("the log has the secret")
+	}
+}

@@ -1,0 +1,128 @@
+package container
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/container/snapshot"
+	"github.com/berth-run/berth/sandbox"
+)
+
+// defaultMemory is the memory limit of containers that name none.
+const defaultMemory = "1g"
+
+// A plan is what a request for a container comes to.
+type plan struct {
+	asked  time.Time // when
+	body   *berth.Container
+	rootfs string   // of its template, on the host
+	env    []string // the template's and the request's
+	files  []berth.FileID
+	from   *snapshot.Record // nil if it starts empty
+
+	requestEnv []string
+	dispose    berth.SnapshotID // removed when the start has ended
+	again      bool             // the server died during an earlier start
+	adopted    bool             // the earlier start lacks only the network
+
+	policy  *berth.NetworkPolicy // with its secrets
+	network *network             // another container's, in the place of policy; or nil
+}
+
+// plan checks a request. What can be refused is refused here.
+func (k *Service) plan(ctx context.Context, p berth.ProjectID, req CreateRequest) (*plan, error) {
+	now := k.now().Unix()
+	c := &berth.Container{ID: berth.ContainerID(berth.NewID(berth.PrefixContainer)), Object: "container",
+		CreatedAt: now, Status: berth.ContainerRunning, LastActiveAt: now, Name: req.Name, MemoryLimit: req.MemoryLimit,
+		ExpiresAfter:  berth.ExpiresAfter{Anchor: "last_active_at", Minutes: k.opts.IdleMinutes},
+		NetworkPolicy: publicPolicy(req.NetworkPolicy),
+		Berth:         berth.ContainerBerth{Isolation: k.opts.Driver.Features().Isolation, Starting: true}}
+	if c.MemoryLimit == "" {
+		c.MemoryLimit = defaultMemory
+	}
+	if berth.MemoryLimits[c.MemoryLimit] == 0 {
+		return nil, berth.Invalid("memory_limit", "Invalid value: '%s'. Supported values are: '1g', '4g', '16g', and '64g'.", req.MemoryLimit)
+	}
+	if e := req.ExpiresAfter; e != nil {
+		if e.Anchor != "last_active_at" {
+			return nil, berth.Invalid("expires_after.anchor", "Invalid value: '%s'. Supported values are: 'last_active_at'.", e.Anchor)
+		}
+		if e.Minutes < 1 || e.Minutes > k.opts.MaxIdleMinutes {
+			return nil, berth.Invalid("expires_after.minutes", "Invalid value: %d. Containers of this server expire after 1 to %d minutes.", e.Minutes, k.opts.MaxIdleMinutes)
+		}
+		c.ExpiresAfter = *e
+	}
+	if _, err := k.newNetwork(c.ID, req.NetworkPolicy); err != nil {
+		return nil, err
+	}
+	if i := slices.IndexFunc(req.Env, func(kv string) bool {
+		return strings.Index(kv, "=") < 1 || strings.Contains(kv, "\x00")
+	}); i >= 0 {
+		return nil, berth.Invalid("env", "An environment variable has no name, or a NUL in it.")
+	}
+	pl := &plan{asked: time.Now(), body: c, env: req.Env, requestEnv: req.Env, files: req.FileIDs, policy: req.NetworkPolicy}
+	if err := k.source(ctx, p, pl, req.Source); err != nil {
+		return nil, err
+	}
+	if err := k.checkMemory(pl, req.MemoryLimit); err != nil {
+		return nil, err
+	}
+	return pl, k.checkFiles(ctx, p, req.FileIDs)
+}
+
+// source finds what a container starts from.
+func (k *Service) source(ctx context.Context, p berth.ProjectID, pl *plan, src berth.ContainerSource) error {
+	c := pl.body
+	ref := src.Template
+	if ref != "" {
+		if err := k.opts.MayName(ctx, p, ref); err != nil {
+			return err
+		}
+	}
+	if src.SnapshotID != "" {
+		if ref != "" {
+			return berth.Invalid("berth.template", "A container starts from a template or from a snapshot, not from both.")
+		}
+		from, err := k.snapshot(ctx, p, src.SnapshotID)
+		if err != nil {
+			return err
+		}
+		pl.from, ref = from, from.Snapshot.Template
+		if from.Snapshot.Cause == berth.SnapshotImported && ref != "" { // a bundle may name any
+			if err := k.opts.MayName(ctx, p, ref); err != nil {
+				return err
+			}
+		}
+		c.Berth.FromSnapshot = src.SnapshotID
+	}
+	switch src.OnExpiry {
+	case "":
+		c.Berth.OnExpiry = k.opts.OnExpiry
+	case berth.OnExpiryDelete, berth.OnExpirySnapshot:
+		c.Berth.OnExpiry = src.OnExpiry
+	default:
+		return berth.Invalid("berth.on_expiry", "Invalid value: '%s'. Supported values are: 'delete' and 'snapshot'.", src.OnExpiry)
+	}
+	if c.Berth.OnExpiry == berth.OnExpirySnapshot && k.opts.Snapshots == nil {
+		return errNoSnapshots
+	}
+	if err := k.mounts(ctx, p, c, src.Volumes); err != nil {
+		return err
+	}
+	t, err := k.opts.Template(ref)
+	if err != nil {
+		return asUnavailable(err, "This server has no template to start containers from.")
+	}
+	c.Berth.Template, pl.rootfs, pl.env = t.Digest, t.Rootfs, slices.Concat(t.Env, pl.env)
+	return nil
+}
+
+// spec returns what a container's sandbox is made from. Its environment comes later.
+func (k *Service) spec(c *berth.Container, rootfs string) sandbox.Spec {
+	limits := k.opts.Limits
+	limits.Memory = berth.MemoryLimits[c.MemoryLimit]
+	return sandbox.Spec{ID: string(c.ID), Rootfs: rootfs, Limits: limits.WithDefaults()}
+}

@@ -1,0 +1,246 @@
+package container
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/sandbox"
+)
+
+// newPoolHouse returns a house whose pool is full.
+func newPoolHouse(t *testing.T, size int) *house {
+	t.Helper()
+	h := newHouse(t, func(o *Options) { o.Pools = []PoolOptions{{Size: size}} })
+	h.full()
+	return h
+}
+
+// full waits until the pool is, and returns the ids of what is in it.
+func (h *house) full() []string {
+	h.t.Helper()
+	return h.fullPool(0)
+}
+
+// fullPool waits for the i-th pool.
+func (h *house) fullPool(i int) []string {
+	h.t.Helper()
+	p := h.k.pools[i]
+	for {
+		p.mu.Lock()
+		var ids []string
+		for _, s := range p.ready {
+			ids = append(ids, string(s.id))
+		}
+		p.mu.Unlock()
+		if len(ids) == p.Size {
+			return ids
+		}
+		select {
+		case <-h.t.Context().Done():
+			h.t.Fatalf("the pool holds %d of %d", len(ids), p.Size)
+		case <-time.After(time.Millisecond):
+		}
+	}
+}
+
+func (h *house) wantPool(hits, misses int64) {
+	h.t.Helper()
+	if got := h.k.Pools()[0]; got.Hits != hits || got.Misses != misses {
+		h.t.Errorf("got %+v, want %d hits, %d misses", got, hits, misses)
+	}
+}
+
+// A container gets a sandbox that is ready, with all that is bound late, and
+// another takes its place.
+func TestPool(t *testing.T) {
+	h := newPoolHouse(t, 2)
+	h.uploads["file-1"] = upload{"a.txt", "hello"}
+	before := h.full()
+	c := h.create(CreateRequest{Name: "mine", FileIDs: []berth.FileID{"file-1"}, Env: []string{"COLOUR=blue", "BERTH_USER=root"}})
+	if !slices.Contains(before, string(c.ID)) {
+		t.Errorf("got %s, want one of %v", c.ID, before)
+	}
+	if got := h.sh(c.ID, "cat a.txt; echo \" $COLOUR $BERTH_USER\""); got != "hello blue \n" {
+		t.Errorf("got %q", got)
+	}
+	got := h.get(c.ID)
+	if got.Berth.Starting || got.Name != "mine" || got.Berth.Template != "sha256:1" || got.CreatedAt != h.time().Unix() {
+		t.Errorf("got %+v", got)
+	}
+	h.wantPool(1, 0)
+	if after := h.full(); slices.Contains(after, string(c.ID)) {
+		t.Errorf("%s is in the pool again: %v", c.ID, after)
+	}
+	if err := h.k.Delete(t.Context(), mine, c.ID); err != nil {
+		t.Fatal(err)
+	}
+	h.driver.until(2)
+	h.wantPool(1, 0)
+}
+
+// What is in the pool is no container's: nobody sees it, and a crash leaves nothing.
+func TestPoolCrash(t *testing.T) {
+	h := newPoolHouse(t, 2)
+	id := h.ready()
+	h.sh(id, "echo kept >f")
+	ready := h.full()
+	for _, spare := range ready {
+		if _, err := h.k.Get(t.Context(), mine, berth.ContainerID(spare)); berth.ErrorCode(err) != berth.CodeNotFound {
+			t.Errorf("%s: got %v, want not found", spare, err)
+		}
+	}
+	h.crash()
+	h.opts.Pools = nil
+	h.start()
+	h.driver.until(1)
+	if got := h.sh(id, "cat f"); got != "kept\n" {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestPoolClose(t *testing.T) {
+	h := newPoolHouse(t, 3)
+	id := h.ready()
+	h.full()
+	if err := h.k.Close(); err != nil {
+		t.Fatal(err)
+	}
+	h.driver.until(1)
+	if h.driver.box(string(id)) == nil {
+		t.Error("the container's sandbox was destroyed")
+	}
+}
+
+// A sandbox that died in the pool is not noticed by who gets it.
+func TestPoolDead(t *testing.T) {
+	h := newPoolHouse(t, 1)
+	for _, id := range h.full() {
+		h.driver.die(id, sandbox.ReasonKilled)
+	}
+	id := h.ready()
+	if got := h.sh(id, "echo here"); got != "here\n" {
+		t.Errorf("got %q", got)
+	}
+	h.wantPool(0, 1)
+
+	dead := h.full()
+	h.driver.die(dead[0], sandbox.ReasonOOM)
+	h.pass(checkEvery)
+	if now := h.full(); now[0] == dead[0] {
+		t.Errorf("%s is still there", now[0])
+	}
+	h.driver.until(2)
+	h.wantPool(0, 1)
+}
+
+// Requests that are refused do not use the pool up.
+func TestPoolRefused(t *testing.T) {
+	h := newPoolHouse(t, 1)
+	before := h.full()
+	most := 0
+	h.k.opts.Quota = func(context.Context, berth.ProjectID) (int, error) { return most, nil }
+	for range 3 {
+		if _, err := h.k.Create(t.Context(), byMe, CreateRequest{}); berth.ErrorCode(err) != berth.CodeRateLimited {
+			t.Fatalf("got %v, want refused", err)
+		}
+	}
+	h.wantPool(0, 0)
+	most = 1
+	if id := h.ready(); string(id) != before[0] {
+		t.Errorf("got %s, want %s", id, before[0])
+	}
+	h.wantPool(1, 0)
+}
+
+// A sandbox whose container was not saved is not given to another: nobody knows
+// whether it was saved.
+func TestPoolNotSaved(t *testing.T) {
+	for _, fault := range []error{errHost, errSavedAnyway} {
+		t.Run(fault.Error(), func(t *testing.T) {
+			h := newPoolHouse(t, 1)
+			before := h.full()
+			h.store.failing(func(op string) error {
+				if op == "create" {
+					return fault
+				}
+				return nil
+			})
+			if _, err := h.k.Create(t.Context(), byMe, CreateRequest{}); !errors.Is(err, fault) {
+				t.Errorf("got %v, want %v", err, fault)
+			}
+			if after := h.full(); after[0] == before[0] {
+				t.Errorf("%s is in the pool again", after[0])
+			}
+			h.driver.until(1)
+		})
+	}
+}
+
+// What the pool does not hold is started cold.
+func TestPoolOther(t *testing.T) {
+	h := newPoolHouse(t, 1)
+	before := h.full()
+	c := h.create(CreateRequest{MemoryLimit: "4g"})
+	h.sh(c.ID, "true")
+	if got := h.driver.box(string(c.ID)).spec.Limits.Memory; string(c.ID) == before[0] || got != 4<<30 {
+		t.Errorf("got %s with %d bytes", c.ID, got)
+	}
+	h.wantPool(0, 0)
+}
+
+// A new template takes the place of the old one in the pool.
+func TestPoolTemplate(t *testing.T) {
+	var mu sync.Mutex
+	digest := "sha256:1"
+	h := newHouse(t, func(o *Options) {
+		o.Pools = []PoolOptions{{Size: 1}}
+		o.Template = func(string) (Template, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			return Template{Digest: digest, Rootfs: "/templates/" + digest}, nil
+		}
+	})
+	old := h.full()
+	mu.Lock()
+	digest = "sha256:2"
+	mu.Unlock()
+	id := h.ready()
+	if got := h.driver.box(string(id)).spec.Rootfs; got != "/templates/sha256:2" {
+		t.Errorf("got %s", got)
+	}
+	h.wantPool(0, 1)
+	for now := old; now[0] == old[0]; now = h.full() {
+	}
+	if id := h.full()[0]; h.driver.box(id).spec.Rootfs != "/templates/sha256:2" {
+		t.Errorf("the pool holds %s", h.driver.box(id).spec.Rootfs)
+	}
+	h.driver.until(2)
+}
+
+// A pool that cannot be filled tries again, and leaves nothing behind.
+func TestPoolStartFails(t *testing.T) {
+	h := newHouse(t)
+	failed := make(chan struct{}, 8)
+	fail := true
+	h.driver.fail = func(_ context.Context, op, id string) error {
+		if op != "start" || !fail {
+			return nil
+		}
+		fail = false
+		failed <- struct{}{}
+		return errHost
+	}
+	if err := h.k.Close(); err != nil {
+		t.Fatal(err)
+	}
+	h.opts.Pools = []PoolOptions{{Size: 1}}
+	h.start()
+	<-failed
+	h.full()
+	h.driver.until(1)
+}

@@ -1,0 +1,155 @@
+package container
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/berth-run/berth"
+)
+
+// A shelf is a library of templates that a test changes.
+type shelf struct {
+	mu      sync.Mutex
+	digests map[string]string // by name
+}
+
+func (s *shelf) set(name, digest string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.digests[name] = digest
+}
+
+func (s *shelf) find(ref string) (Template, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if digest := s.digests[ref]; digest != "" {
+		return Template{Digest: digest, Rootfs: "/templates/" + digest}, nil
+	}
+	return Template{}, berth.Errorf(berth.CodeNotFound, "Template '%s' not found.", ref)
+}
+
+// Each pool holds its own template and memory limit, and serves what asks for both.
+func TestPools(t *testing.T) {
+	templates := &shelf{digests: map[string]string{"": "sha256:1", "python": "sha256:2"}}
+	h := newHouse(t, func(o *Options) {
+		o.Template = templates.find
+		o.Pools = []PoolOptions{{Size: 1}, {Template: "python", Size: 2}, {MemoryLimit: "4g", Size: 1}, {Template: "none", MemoryLimit: "16g"}}
+	})
+	if n := len(h.k.Pools()); n != 3 {
+		t.Fatalf("got %d pools, want 3: one has no size", n)
+	}
+	for i, c := range []struct {
+		template, memory string
+		pool             int // that it is from; -1 is none
+	}{
+		{"", "", 0}, {"python", "", 1}, {"python", "1g", 1}, {"", "4g", 2}, {"python", "4g", -1}, {"", "16g", -1},
+	} {
+		var spare []string
+		if c.pool >= 0 {
+			spare = h.fullPool(c.pool)
+		}
+		got := h.create(CreateRequest{MemoryLimit: c.memory, Source: berth.ContainerSource{Template: c.template}})
+		h.sh(got.ID, "true")
+		spec := h.driver.box(string(got.ID)).spec
+		if want := templates.digests[c.template]; spec.Rootfs != "/templates/"+want || spec.Limits.Memory != berth.MemoryLimits[got.MemoryLimit] {
+			t.Errorf("%d: got %s with %d", i, spec.Rootfs, spec.Limits.Memory)
+		}
+		if from := strings.Contains(strings.Join(spare, " "), string(got.ID)); from != (c.pool >= 0) {
+			t.Errorf("%d: from its pool: %v, want %v", i, from, !from)
+		}
+	}
+	for i, want := range []int64{1, 2, 1} {
+		if got := h.k.Pools()[i]; got.Hits != want || got.Misses != 0 {
+			t.Errorf("pool %d: got %+v, want %d hits", i, got, want)
+		}
+	}
+}
+
+// What a pool holds is made anew when its template's digest is another, though
+// nobody asks for a container; a template that comes later fills its pool then.
+func TestPoolsFollowTemplates(t *testing.T) {
+	templates := &shelf{digests: map[string]string{"": "sha256:1"}}
+	h := newHouse(t, func(o *Options) {
+		o.Template = templates.find
+		o.Pools = []PoolOptions{{Size: 1}, {Template: "later", Size: 1}}
+	})
+	old := h.fullPool(0)
+	templates.set("", "sha256:3")
+	templates.set("later", "sha256:4")
+	h.pass(checkEvery)
+	later := h.fullPool(1)
+	if got := h.driver.box(later[0]).spec.Rootfs; got != "/templates/sha256:4" {
+		t.Errorf("got %s", got)
+	}
+	for now := old; now[0] == old[0]; now = h.fullPool(0) {
+	}
+	if got := h.driver.box(h.fullPool(0)[0]).spec.Rootfs; got != "/templates/sha256:3" {
+		t.Errorf("got %s", got)
+	}
+	h.driver.until(2)
+}
+
+// A pool that cannot be filled does not hold up another.
+func TestPoolsFailApart(t *testing.T) {
+	h := newHouse(t)
+	if err := h.k.Close(); err != nil {
+		t.Fatal(err)
+	}
+	h.driver.fail = func(_ context.Context, op, id string) error {
+		if box := h.driver.box(id); op == "start" && box != nil && box.spec.Limits.Memory == berth.MemoryLimits["4g"] {
+			return errHost
+		}
+		return nil
+	}
+	h.opts.Pools = []PoolOptions{{MemoryLimit: "4g", Size: 1}, {Size: 2}}
+	h.start()
+	h.fullPool(1)
+	if got := h.k.Pools()[0]; got.Ready != 0 {
+		t.Errorf("got %+v", got)
+	}
+}
+
+func TestPoolsAreChecked(t *testing.T) {
+	h := newHouse(t)
+	for want, pools := range map[string][]PoolOptions{
+		"no pool of 1":  {{Size: 1, MemoryLimit: "3g"}},
+		"no pool of -1": {{Size: -1}},
+		"two pools":     {{Size: 1}, {Size: 2, MemoryLimit: "1g"}},
+	} {
+		opts := h.opts
+		opts.Pools = pools
+		if _, err := NewKeeper(opts); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %q", err, want)
+		}
+	}
+}
+
+// A template that a project may not name is refused wherever one is named; the
+// default one need not be, and nobody else is held up.
+func TestMayName(t *testing.T) {
+	h := newHouse(t, func(o *Options) {
+		o.MayName = func(_ context.Context, p berth.ProjectID, ref string) error {
+			if p == mine && ref != "python" {
+				return berth.Errorf(berth.CodeNotFound, "Template '%s' not found.", ref)
+			}
+			return nil
+		}
+	})
+	other := berth.Caller{Project: "proj_other"}
+	for _, c := range []struct {
+		caller   berth.Caller
+		template string
+		want     berth.Code
+	}{{byMe, "", ""}, {byMe, "python", ""}, {byMe, "gpu", berth.CodeNotFound}, {other, "gpu", ""}} {
+		src := berth.ContainerSource{Template: c.template}
+		if _, err := h.k.Create(t.Context(), c.caller, CreateRequest{Source: src}); berth.ErrorCode(err) != c.want && (err != nil || c.want != "") {
+			t.Errorf("%s creates on %q: got %v, want %q", c.caller.Project, c.template, err, c.want)
+		}
+		env := berth.ShellToolEnvironment{Type: berth.EnvironmentAuto, Berth: &src}
+		if _, err := h.k.Provide(t.Context(), c.caller, env, ""); berth.ErrorCode(err) != c.want && (err != nil || c.want != "") {
+			t.Errorf("%s is provided with %q: got %v, want %q", c.caller.Project, c.template, err, c.want)
+		}
+	}
+}

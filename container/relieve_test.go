@@ -1,0 +1,28 @@
+package container
+
+import "testing"
+
+// Of containers that fill the volume, the one that grows the most is ended; without one
+// that grows, the largest, unless its end would not help.
+func TestFullest(t *testing.T) {
+	const mb = 1 << 20
+	a, b, c := &instance{id: "a"}, &instance{id: "b"}, &instance{id: "c"}
+	for name, tt := range map[string]struct {
+		all  []written
+		need int64
+		want *instance
+	}{
+		"Growth":    {[]written{{a, 900 * mb, 0}, {b, 100 * mb, 90 * mb}, {c, 300 * mb, 20 * mb}}, 10 * mb, b},
+		"Size":      {[]written{{a, 900 * mb, mb}, {b, 100 * mb, 2 * mb}}, 10 * mb, a},
+		"Shrinking": {[]written{{a, 900 * mb, -100 * mb}, {b, 100 * mb, 0}}, 10 * mb, a},
+		"Another":   {[]written{{a, 5 * mb, mb}, {b, 6 * mb, 0}}, 10 * mb, nil}, // something else fills it
+		"None":      {nil, 10 * mb, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, found := fullest(tt.all, tt.need)
+			if w.s != tt.want || found != (tt.want != nil) {
+				t.Errorf("got %v, %v, want %v", w.s, found, tt.want)
+			}
+		})
+	}
+}

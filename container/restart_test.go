@@ -1,0 +1,449 @@
+package container
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"io"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/container/snapshot"
+	"github.com/berth-run/berth/container/volume"
+	"github.com/berth-run/berth/layer"
+	"github.com/berth-run/berth/sandbox"
+	"github.com/berth-run/berth/store"
+)
+
+// A crasher stops the server at one place of a container's start until the server has
+// died. Places are calls of the driver and of the store, and the reading of an upload.
+type crasher struct {
+	*house
+	mu            sync.Mutex
+	place         string
+	reached, dead chan struct{}
+}
+
+func newCrasher(h *house) *crasher {
+	c := &crasher{house: h}
+	open := h.opts.OpenFile
+	h.opts.OpenFile = func(ctx context.Context, p berth.ProjectID, id berth.FileID) (io.ReadCloser, *berth.File, error) {
+		body, f, err := open(ctx, p, id)
+		return &slowFile{ReadCloser: body, pass: c.pass}, f, err
+	}
+	h.k.opts.OpenFile = h.opts.OpenFile
+	h.driver.mu.Lock()
+	h.driver.fail = func(_ context.Context, op, _ string) error { return c.pass("before " + op) }
+	h.driver.done = func(_ context.Context, op, _ string) { _ = c.pass("after " + op) }
+	h.driver.mu.Unlock()
+	h.store.mu.Lock()
+	h.store.fail = func(op string) error { return c.pass("before store " + op) }
+	h.store.saved = func(op string) { _ = c.pass("after store " + op) }
+	h.store.mu.Unlock()
+	return c
+}
+
+// stopAt has the server stop when it comes to a place for the first time.
+func (c *crasher) stopAt(place string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.place, c.reached, c.dead = place, make(chan struct{}), make(chan struct{})
+}
+
+// pass returns at once unless the server is to stop here. Then it returns an error when
+// the server is dead.
+func (c *crasher) pass(place string) error {
+	c.mu.Lock()
+	stops := c.place == place
+	if stops {
+		c.place = ""
+		close(c.reached)
+	}
+	dead := c.dead
+	c.mu.Unlock()
+	if !stops {
+		return nil
+	}
+	<-dead
+	return errStopping
+}
+
+// die crashes the server when it has come to the place.
+func (c *crasher) die() {
+	c.t.Helper()
+	select {
+	case <-c.reached:
+	case <-c.t.Context().Done():
+		c.t.Fatalf("the server did not come to %q", c.place)
+	}
+	life, dead := c.k.life, c.dead
+	context.AfterFunc(life, func() { close(dead) })
+	c.crash()
+	c.driver.idle()
+}
+
+// A slowFile has a place after its first bytes.
+type slowFile struct {
+	io.ReadCloser
+	read bool
+	pass func(string) error
+}
+
+func (f *slowFile) Read(p []byte) (int, error) {
+	if f.read {
+		if err := f.pass("in a file"); err != nil {
+			return 0, err
+		}
+		return f.ReadCloser.Read(p)
+	}
+	f.read = true
+	return f.ReadCloser.Read(p[:min(2, len(p))])
+}
+
+// startPlaces are in every start of a sandbox.
+var startPlaces = []string{"before create", "after create", "before start", "after start", "before dial", "after dial", "in a file", "before store update", "after store update"}
+
+// wantStarted checks that a container has all that it was asked for, in the one sandbox
+// that is there, and that its first command runs once.
+func (c *crasher) wantStarted(id berth.ContainerID, files string) {
+	c.t.Helper()
+	const command = `echo ran >>ran; cat a.txt old ran 2>/dev/null; echo "$COLOUR"`
+	if got, err := c.trySh(c.t.Context(), id, berth.NewID(berth.PrefixShellCall), command); err != nil || got != files+"ran\nblue\n" {
+		c.t.Fatalf("got %q, %v, want %q", got, err, files+"ran\nblue\n")
+	}
+	got := c.get(id)
+	if got.Status != berth.ContainerRunning || got.Berth.Starting || got.Berth.Reason != "" {
+		c.t.Errorf("got %s %+v", got.Status, got.Berth)
+	}
+	if spec := c.driver.box(string(id)).spec; spec.Limits.Memory != 4<<30 {
+		c.t.Errorf("its limits are %+v", spec.Limits)
+	}
+	all, _, err := c.k.Files(c.t.Context(), mine, id, store.Page{Limit: 10, Ascending: true})
+	if err != nil || len(all) < 2 {
+		c.t.Fatalf("got files %v, %v", all, err)
+	}
+	for _, f := range all {
+		if f.Path == "/mnt/data/a.txt" && f.Source != "user" {
+			c.t.Errorf("got %+v, want a file of the user's", f)
+		}
+	}
+}
+
+// TestCrashDuringStart kills the server at each step of a container's start, once and
+// twice. The container ends as if that had not been.
+func TestCrashDuringStart(t *testing.T) {
+	for _, place := range startPlaces {
+		t.Run(place, func(t *testing.T) {
+			c := newCrasher(newHouse(t))
+			c.uploads["file-1"] = upload{"a.txt", "hello "}
+			c.stopAt(place)
+			id := c.create(CreateRequest{Name: "mine", MemoryLimit: "4g", FileIDs: []berth.FileID{"file-1"}, Env: []string{"COLOUR=blue"}}).ID
+			c.die()
+			if place != "after store update" { // then it has been started
+				c.stopAt(place)
+				c.start()
+				c.die()
+			}
+			c.start()
+			c.wantStarted(id, "hello ")
+			c.driver.until(1)
+		})
+	}
+}
+
+// TestCrashDuringStartFromPool is TestCrashDuringStart for a sandbox that was ready in a
+// pool: what was bound to it already is bound to another one.
+func TestCrashDuringStartFromPool(t *testing.T) {
+	for _, place := range []string{"in a file", "before store update", "after store update"} {
+		t.Run(place, func(t *testing.T) {
+			c := newCrasher(newHouse(t, func(o *Options) { o.Pools = []PoolOptions{{Size: 1, MemoryLimit: "4g"}} }))
+			c.full()
+			c.uploads["file-1"] = upload{"a.txt", "hello "}
+			c.stopAt(place)
+			id := c.create(CreateRequest{MemoryLimit: "4g", FileIDs: []berth.FileID{"file-1"}, Env: []string{"COLOUR=blue"}}).ID
+			c.die()
+			c.start()
+			c.wantStarted(id, "hello ")
+			c.full()
+			c.driver.until(2)
+		})
+	}
+}
+
+// TestCrashDuringStartFromSnapshot is TestCrashDuringStart for containers that start from
+// a snapshot, one of their own or that of a fork, which expires while no server runs.
+func TestCrashDuringStartFromSnapshot(t *testing.T) {
+	for _, fork := range []bool{false, true} {
+		for _, place := range []string{"before create", "after start", "after dial", "before store update"} {
+			t.Run(place, func(t *testing.T) {
+				h, a := newArchive(t)
+				c := newCrasher(h)
+				c.uploads["file-1"] = upload{"a.txt", "hello "}
+				first := c.create(CreateRequest{MemoryLimit: "4g", FileIDs: []berth.FileID{"file-1"}}).ID
+				c.sh(first, "echo old >old")
+				var id berth.ContainerID
+				if fork {
+					c.stopAt(place)
+					forked, err := c.k.Fork(t.Context(), byMe, first, SnapshotRequest{})
+					if err != nil {
+						t.Fatal(err)
+					}
+					id = forked.ID
+				} else {
+					s := c.snapshot(first)
+					c.stopAt(place)
+					id = c.create(CreateRequest{MemoryLimit: "4g", Source: fromSnapshot(s.ID)}).ID
+				}
+				c.die()
+				if fork {
+					a.expireAll(t, c.store)
+				}
+				c.start()
+				if got := c.sh(id, "cat a.txt old"); got != "hello old\n" {
+					t.Errorf("got %q", got)
+				}
+				<-c.k.lookup(mine, id).started
+				if left := len(a.list(t, mine)); fork && left > 0 {
+					t.Errorf("%d snapshots are left of the fork", left)
+				}
+				c.driver.until(2)
+			})
+		}
+	}
+}
+
+// expireAll has the time of all snapshots be up.
+func (a *archive) expireAll(t *testing.T, db Store) {
+	t.Helper()
+	for _, s := range a.list(t, mine) {
+		_, err := db.UpdateObject(t.Context(), mine, store.ObjectKey{Kind: snapshot.Kind, ID: string(s.ID)}, func(o *store.Object) error {
+			o.ExpiresAt = time.Now().Unix() - 1
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func emptyTar() io.Reader {
+	var b bytes.Buffer
+	_ = tar.NewWriter(&b).Close()
+	return &b
+}
+
+func noTemplate(string) (Template, error) {
+	return Template{}, berth.Errorf(berth.CodeNotFound, "No such template.")
+}
+
+// A memoryDriver starts sandboxes from memory as if from nothing.
+type memoryDriver struct{ *memDriver }
+
+func (d memoryDriver) Checkpoint(context.Context, string, io.Writer) error { return nil }
+
+func (d memoryDriver) Restore(ctx context.Context, id string, r io.Reader) error {
+	if _, err := io.Copy(io.Discard, r); err != nil {
+		return err
+	}
+	if err := d.Start(ctx, id); err != nil {
+		return err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.ops["restore"]++
+	return nil
+}
+
+// TestCrashDuringRestore kills the server while it restores a container's memory. What
+// runs in it has no network before the restore is saved, and is not restored again after.
+func TestCrashDuringRestore(t *testing.T) {
+	for place, restores := range map[string]int{"before create": 1, "after start": 2, "before store update": 2, "after store update": 1} {
+		t.Run(place, func(t *testing.T) {
+			h, a := newArchive(t, func(o *Options) { o.Driver = memoryDriver{o.Driver.(*memDriver)} })
+			c := newCrasher(h)
+			r := &snapshot.Record{Isolation: "none", Snapshot: &berth.Snapshot{Memory: true, MemoryLimit: "4g", Template: "sha256:1", Cause: berth.SnapshotRequested}}
+			err := a.Create(t.Context(), mine, r, func(w io.Writer) (layer.Made, error) { return layer.Make(w, emptyTar(), t.TempDir(), layer.Limits{}) })
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.stopAt(place)
+			id := c.create(CreateRequest{Source: fromSnapshot(r.Snapshot.ID)}).ID
+			c.die()
+			c.start()
+			if got := c.sh(id, "echo here"); got != "here\n" {
+				t.Errorf("got %q", got)
+			}
+			if got := c.driver.count("restore"); got != restores {
+				t.Errorf("it was restored %d times, want %d", got, restores)
+			}
+			if o, err := c.store.GetObject(t.Context(), mine, startKey(id)); err == nil {
+				t.Errorf("its start record is left: %v", o)
+			}
+			c.driver.until(1)
+			c.crash()
+			c.start()
+			if got := c.sh(id, "echo here"); got != "here\n" || c.driver.count("restore") != restores {
+				t.Errorf("after another restart: got %q, %d restores", got, c.driver.count("restore"))
+			}
+		})
+	}
+}
+
+// A container whose start was interrupted gets its volumes, which cannot be removed
+// meanwhile.
+func TestCrashDuringStartWithVolume(t *testing.T) {
+	var volumes *volume.Library
+	dir := t.TempDir()
+	h := newHouse(t, func(o *Options) {
+		o.Driver.(*memDriver).mounts.Store(true)
+		var err error
+		volumes, err = volume.New(volume.Options{Dir: dir, Objects: o.Store, Seal: o.Seal, Plain: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		o.Volumes = volumes
+	})
+	c := newCrasher(h)
+	v, err := volumes.Create(t.Context(), byMe, volume.CreateRequest{Name: "data"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.stopAt("after create")
+	id := c.create(CreateRequest{Source: berth.ContainerSource{Volumes: []berth.VolumeMount{{Name: "data"}}}}).ID
+	c.die()
+	c.start()
+	c.sh(id, "true")
+	mounts := c.driver.box(string(id)).spec.Mounts
+	if want := (sandbox.Mount{Name: "data", Source: filepath.Join(dir, string(mine), string(v.ID), "content")}); len(mounts) != 1 || mounts[0] != want {
+		t.Errorf("got %+v, want %+v", mounts, want)
+	}
+	wantError(t, volumes.Delete(t.Context(), byMe, v.ID), berth.CodeConflict, "")
+}
+
+// A start that was interrupted and cannot be made again ends with what is wrong.
+func TestCrashDuringStartThatFails(t *testing.T) {
+	for name, tc := range map[string]struct {
+		meanwhile func(c *crasher, id berth.ContainerID)
+		words     string
+	}{
+		"the upload is gone":   {func(c *crasher, _ berth.ContainerID) { delete(c.uploads, "file-1") }, "its files could not be put in"},
+		"the template is gone": {func(c *crasher, _ berth.ContainerID) { c.opts.Template = noTemplate }, "its template is gone"},
+		"the driver fails": {func(c *crasher, _ berth.ContainerID) {
+			c.driver.fail = func(_ context.Context, op, _ string) error {
+				if op == "start" {
+					return errHost
+				}
+				return nil
+			}
+		}, "its sandbox did not start"},
+		"the record is damaged": {func(c *crasher, id berth.ContainerID) {
+			_, err := c.store.UpdateObject(c.t.Context(), mine, startKey(id), func(o *store.Object) error {
+				o.Body = []byte(`"AAAA"`)
+				return nil
+			})
+			if err != nil {
+				c.t.Fatal(err)
+			}
+		}, "what it is started from cannot be read"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newCrasher(newHouse(t))
+			c.uploads["file-1"] = upload{"a.txt", "hello "}
+			c.stopAt("after start")
+			id := c.create(CreateRequest{FileIDs: []berth.FileID{"file-1"}}).ID
+			c.die()
+			tc.meanwhile(c, id)
+			waits, told := make(chan struct{}), make(chan error, 1)
+			c.opts.Starts = 1
+			c.start()
+			go func() {
+				close(waits)
+				_, err := c.trySh(t.Context(), id, "call", "true")
+				told <- err
+			}()
+			<-waits
+			if err := <-told; berth.ErrorCode(err) == "" {
+				t.Errorf("its user got %v", err)
+			}
+			for c.get(id).Status == berth.ContainerRunning {
+				time.Sleep(time.Millisecond)
+			}
+			if got := c.get(id); got.Status != berth.ContainerExpired || got.Berth.Reason != "host" || got.Berth.Starting {
+				t.Errorf("got %s %+v", got.Status, got.Berth)
+			}
+			if !strings.Contains(c.log.String(), tc.words) {
+				t.Errorf("the log does not say %q", tc.words)
+			}
+			c.driver.until(0)
+		})
+	}
+}
+
+// A server that stops in order while a container is being started, and cannot wait, leaves
+// the start to the next one. Its users learn that it stops, and not that the start failed.
+func TestCloseLeavesStart(t *testing.T) {
+	c := newCrasher(newHouse(t))
+	c.uploads["file-1"] = upload{"a.txt", "hello "}
+	c.stopAt("in a file")
+	id := c.create(CreateRequest{MemoryLimit: "4g", FileIDs: []berth.FileID{"file-1"}, Env: []string{"COLOUR=blue"}}).ID
+	told := make(chan error, 1)
+	go func() {
+		_, err := c.trySh(t.Context(), id, "call", "true")
+		told <- err
+	}()
+	c.die()
+	wantError(t, <-told, berth.CodeUnavailable, "", "stopping")
+	c.start()
+	c.wantStarted(id, "hello ")
+}
+
+// The environment of a container, which may hold secrets, is not in the store in the
+// clear.
+func TestStartRecordIsSealed(t *testing.T) {
+	h := newHouse(t)
+	id := h.create(CreateRequest{Env: []string{"TOKEN=canary-in-the-environment"}}).ID
+	o, err := h.store.GetObject(t.Context(), mine, startKey(id))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(string(o.Body), "canary") {
+		t.Errorf("got %s", o.Body)
+	}
+	h.sh(id, "true")
+	if err := h.k.Delete(t.Context(), mine, id); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.store.GetObject(t.Context(), mine, startKey(id)); err == nil {
+		t.Error("its start record outlives it")
+	}
+}
+
+// An engine may finish what a dead server asked of it after the next one has removed what
+// was there. Such a sandbox is removed too.
+func TestCrashDuringStartFinishedLate(t *testing.T) {
+	c := newCrasher(newHouse(t))
+	c.uploads["file-1"] = upload{"a.txt", "hello "}
+	c.stopAt("before create")
+	id := c.create(CreateRequest{MemoryLimit: "4g", FileIDs: []berth.FileID{"file-1"}, Env: []string{"COLOUR=blue"}}).ID
+	c.die()
+	var late sync.Once
+	c.driver.mu.Lock()
+	c.driver.done = func(_ context.Context, op, _ string) {
+		if op != "destroy" {
+			return
+		}
+		late.Do(func() {
+			c.driver.mu.Lock()
+			defer c.driver.mu.Unlock()
+			c.driver.boxes[string(id)] = &box{spec: sandbox.Spec{ID: string(id)}, state: sandbox.StateCreated, dir: t.TempDir()}
+		})
+	}
+	c.driver.mu.Unlock()
+	c.start()
+	c.wantStarted(id, "hello ")
+	c.driver.until(1)
+}

@@ -1,0 +1,202 @@
+package container
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"io/fs"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/guest"
+)
+
+// Bounds on what is looked at of a container's files.
+const (
+	maxDepth = 32
+	maxDirs  = 2_000 // asked for one by one, if the guest cannot tell of all at once
+)
+
+// scanBudget is how long a scan takes in a container that is not crowded.
+const scanBudget = 500 * time.Millisecond
+
+// putWidth is how many rows are written at once: the store commits them together.
+const putWidth = 32
+
+// tempPrefix begins the names of files that are being uploaded.
+const tempPrefix = ".berth-"
+
+// scan makes the store's files of a container those that are there, and returns
+// them with their sizes, the oldest first. The caller has taken s.files.
+func (k *Service) scan(ctx context.Context, s *instance) ([]*berth.ContainerFile, error) {
+	files, _, err := k.scanTimes(ctx, s)
+	return files, err
+}
+
+// scanTimes is scan that also says when each file was modified, by its path.
+func (k *Service) scanTimes(ctx context.Context, s *instance) ([]*berth.ContainerFile, map[string]time.Time, error) {
+	begin := time.Now()
+	defer func() { s.crowded.Store(time.Since(begin) > scanBudget) }()
+	known, err := k.opts.Store.ContainerFiles(ctx, s.project, s.id)
+	if err != nil {
+		return nil, nil, err
+	}
+	found, whole, err := s.walk(ctx, k.opts.MaxFiles)
+	if err != nil {
+		return nil, nil, k.explain(ctx, s, err)
+	}
+	times := make(map[string]time.Time, len(found))
+	for path, e := range found {
+		times[path] = e.Modified
+	}
+	var files, gone []*berth.ContainerFile
+	for _, f := range known {
+		e, ok := found[f.Path]
+		delete(found, f.Path)
+		switch {
+		case ok:
+			f.Bytes = e.Size
+		case !whole && f.Source == "user":
+			if err := s.stat(ctx, f); err != nil && !answered(err) {
+				return nil, nil, k.explain(ctx, s, err)
+			} else if err != nil {
+				gone = append(gone, f)
+				continue
+			}
+		default:
+			gone = append(gone, f)
+			continue
+		}
+		files = append(files, f)
+	}
+	made := k.newFiles(s, found)
+	if err := k.saveFiles(ctx, s, made, gone); err != nil {
+		return nil, nil, err
+	}
+	files = append(files, made...)
+	s.rows.Store(int64(len(files) + 1))
+	slices.SortFunc(files, func(a, b *berth.ContainerFile) int {
+		return cmp.Or(cmp.Compare(a.CreatedAt, b.CreatedAt), cmp.Compare(a.ID, b.ID))
+	})
+	return files, times, nil
+}
+
+// newFiles returns files for paths that the store does not know: commands made
+// them. The guest's word for when is taken within the container's lifetime.
+func (k *Service) newFiles(s *instance, found map[string]guest.Entry) []*berth.ContainerFile {
+	now := k.now().Unix()
+	var made []*berth.ContainerFile
+	for _, p := range slices.Sorted(maps.Keys(found)) {
+		e := found[p]
+		made = append(made, s.newFile(p, max(s.body.CreatedAt, min(e.Modified.Unix(), now)), e.Size, "assistant"))
+	}
+	return made
+}
+
+func (s *instance) newFile(path string, created, size int64, source string) *berth.ContainerFile {
+	return &berth.ContainerFile{ID: berth.CFileID(berth.NewID(berth.PrefixContainerFile)), Object: "container.file",
+		ContainerID: s.id, CreatedAt: created, Bytes: size, Path: path, Source: source}
+}
+
+func (k *Service) saveFiles(ctx context.Context, s *instance, made, gone []*berth.ContainerFile) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(putWidth)
+	for _, f := range gone {
+		g.Go(func() error { return ignoreNotFound(k.opts.Store.DeleteContainerFile(ctx, s.project, s.id, f.ID)) })
+	}
+	for _, f := range made {
+		g.Go(func() error { return k.opts.Store.PutContainerFile(ctx, s.project, f) })
+	}
+	return g.Wait()
+}
+
+// stat updates the size of a file, or returns an error if it is not there.
+func (s *instance) stat(ctx context.Context, f *berth.ContainerFile) error {
+	body, err := s.open(ctx, f)
+	if err != nil {
+		return err
+	}
+	return body.Close()
+}
+
+// walk returns up to limit regular files below the working directory by their
+// path on the wire, and whether these are all.
+func (s *instance) walk(ctx context.Context, limit int) (found map[string]guest.Entry, whole bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	defer cancel()
+	dir, err := s.dir(ctx)
+	if err != nil {
+		return nil, false, err
+	}
+	w := walker{root: dir, limit: limit, found: map[string]guest.Entry{}, whole: true}
+	entries, err := s.client.List(ctx, dir, maxDepth)
+	switch {
+	case errors.Is(err, guest.ErrNoSpace): // more than fits into one answer
+		err = w.each(ctx, s.client)
+	case errors.Is(err, fs.ErrNotExist):
+		err = nil // the commands removed it
+	case err == nil:
+		w.add(entries)
+	}
+	return w.found, w.whole, err
+}
+
+// A walker gathers files below root.
+type walker struct {
+	root  string
+	limit int
+	found map[string]guest.Entry
+	dirs  []string // directories to look into, when asked one by one
+	whole bool     // nothing was left out
+}
+
+// add takes entries in and the directories among them down. The client has
+// checked that their paths are clean and below the directory asked for.
+func (w *walker) add(entries []guest.Entry) {
+	for _, e := range entries {
+		name := strings.TrimPrefix(e.Path, w.root+"/")
+		if strings.Count(name, "/") >= maxDepth {
+			w.whole = false
+			continue
+		}
+		if e.Dir && len(w.dirs) <= maxDirs { // each remembers that there was one more
+			w.dirs = append(w.dirs, e.Path)
+		}
+		if !e.Regular || strings.HasPrefix(path.Base(name), tempPrefix) {
+			continue
+		}
+		if len(w.found) >= w.limit {
+			w.whole = false
+			return
+		}
+		w.found[path.Join(berth.WorkDir, name)] = e
+	}
+}
+
+// each asks for one directory at a time, those nearest to the root first. One
+// that cannot be listed is left out.
+func (w *walker) each(ctx context.Context, c *guest.Client) error {
+	w.dirs = []string{w.root}
+	for n := 0; n < len(w.dirs); n++ {
+		if n == maxDirs || len(w.found) >= w.limit {
+			w.whole = false
+			return nil
+		}
+		entries, err := c.List(ctx, w.dirs[n], 1)
+		switch {
+		case err == nil:
+			w.add(entries)
+		case errors.Is(err, guest.ErrNoSpace), errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission), errors.Is(err, fs.ErrInvalid):
+			w.whole = false
+		default:
+			return err
+		}
+	}
+	return nil
+}

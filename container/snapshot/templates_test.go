@@ -1,0 +1,38 @@
+package snapshot_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/container/snapshot"
+)
+
+// The templates of all projects' snapshots are told, and of none that is gone.
+func TestTemplates(t *testing.T) {
+	h := newHouse(t)
+	first := h.create("one")
+	r := &snapshot.Record{Snapshot: &berth.Snapshot{ContainerID: "cntr_2", Cause: berth.SnapshotRequested, Template: "sha256:2"}}
+	if err := h.l.Create(t.Context(), theirs, r, content("two")); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.bucket.WriteAll(t.Context(), "proj_mine/snap_half", []byte("x"), nil); err != nil {
+		t.Fatal(err)
+	}
+	check := func(want map[string]bool) {
+		t.Helper()
+		got, err := h.l.Templates(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("templates (-want +got):\n%s", diff)
+		}
+	}
+	check(map[string]bool{"sha256:1": true, "sha256:2": true})
+	if err := h.l.Delete(t.Context(), mine, first.ID); err != nil {
+		t.Fatal(err)
+	}
+	check(map[string]bool{"sha256:2": true})
+}

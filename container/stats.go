@@ -1,0 +1,93 @@
+package container
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/sandbox"
+)
+
+// Stats returns what a container uses now. That is no use of it.
+func (k *Service) Stats(ctx context.Context, p berth.ProjectID, id berth.ContainerID) (*berth.ContainerStats, error) {
+	s, err := k.find(ctx, p, id)
+	if err != nil {
+		return nil, err
+	}
+	return k.stats(ctx, s)
+}
+
+func (k *Service) stats(ctx context.Context, s *instance) (*berth.ContainerStats, error) {
+	limits := k.opts.Limits
+	limits.Memory = berth.MemoryLimits[s.body.MemoryLimit]
+	limits = limits.WithDefaults()
+	now := k.now()
+	out := &berth.ContainerStats{Object: "container.stats", ContainerID: s.id, At: now.Unix(), UptimeSeconds: max(0, now.Unix()-s.body.CreatedAt),
+		Memory: berth.MemoryStats{LimitBytes: limits.Memory}, Disk: berth.DiskStats{LimitBytes: limits.Disk}, PIDs: berth.PIDStats{Limit: limits.PIDs}}
+	if s.network != nil {
+		t := s.network.traffic.Totals()
+		out.Egress = berth.EgressStats{BytesSent: t.Sent, BytesReceived: t.Received, Allowed: t.Allowed, Refused: t.Refused, Open: t.Open}
+	}
+	if !s.running() {
+		return out, nil
+	}
+	read, err := k.read(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	out.CPUSeconds, out.Memory.Bytes, out.Disk.Bytes, out.PIDs.Count = read.CPU.Seconds(), read.Memory, read.Disk, read.PIDs
+	out.Memory.PeakBytes = max(read.MemoryPeak, read.Memory)
+	return out, nil
+}
+
+// read asks the driver about a sandbox.
+func (k *Service) read(ctx context.Context, s *instance) (sandbox.Stats, error) {
+	ctx, stop := s.within(ctx)
+	defer stop()
+	ctx, cancel := context.WithTimeout(ctx, statsTime)
+	defer cancel()
+	if err := s.driver.take(ctx); err != nil {
+		return sandbox.Stats{}, err
+	}
+	defer s.driver.give()
+	read, err := k.opts.Driver.Stats(ctx, string(s.id))
+	if errors.Is(err, sandbox.ErrNotFound) {
+		return read, nil // it dies, and will be found dead
+	}
+	return read, err
+}
+
+// A Reading is what one running container uses.
+type Reading struct {
+	Project     berth.ProjectID
+	MemoryLimit string // the tier
+	Isolation   string
+	Stats       *berth.ContainerStats
+}
+
+// Readings returns what all containers use that run now. Those that cannot be read in
+// time are left out.
+func (k *Service) Readings(ctx context.Context) []Reading {
+	var mu sync.Mutex
+	var all []Reading
+	var g errgroup.Group
+	g.SetLimit(sweepWidth)
+	for _, s := range k.all() {
+		if s.life.Err() != nil {
+			continue
+		}
+		g.Go(func() error {
+			if stats, err := k.stats(ctx, s); err == nil {
+				mu.Lock()
+				defer mu.Unlock()
+				all = append(all, Reading{s.project, s.body.MemoryLimit, s.body.Berth.Isolation, stats})
+			}
+			return nil
+		})
+	}
+	_ = g.Wait()
+	return all
+}

@@ -1,0 +1,112 @@
+package container
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"path"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/berth-run/berth"
+)
+
+// AddFiles copies uploaded files into a container's working directory, each under
+// its own name or, if that is taken, one like it. A file that was added before
+// and is still there is left as it is, with what commands made of it.
+func (k *Service) AddFiles(ctx context.Context, p berth.ProjectID, id berth.ContainerID, files []berth.FileID) error {
+	if len(files) == 0 {
+		return nil
+	}
+	s, ctx, release, err := k.use(ctx, p, id)
+	if err != nil {
+		return err
+	}
+	defer release()
+	return k.addFiles(ctx, s, files)
+}
+
+func (k *Service) addFiles(ctx context.Context, s *instance, ids []berth.FileID) error {
+	if len(ids) == 0 {
+		return nil
+	}
+	if err := s.files.take(ctx); err != nil {
+		return err
+	}
+	defer s.files.give()
+	files, err := k.scan(ctx, s)
+	if err != nil {
+		return err
+	}
+	added, taken := map[berth.CFileID]bool{}, map[string]bool{}
+	for _, f := range files {
+		added[f.ID], taken[f.Path] = true, true
+	}
+	for i, id := range ids {
+		if added[addedID(s.id, id)] {
+			continue
+		}
+		f, err := k.addFile(ctx, s, id, taken)
+		if err != nil {
+			return atFile(err, i)
+		}
+		added[f.ID], taken[f.Path] = true, true
+	}
+	return nil
+}
+
+func (k *Service) addFile(ctx context.Context, s *instance, id berth.FileID, taken map[string]bool) (*berth.ContainerFile, error) {
+	body, upload, err := k.opts.OpenFile(ctx, s.project, id)
+	if err != nil {
+		return nil, err
+	}
+	defer body.Close()
+	name := freeName(plainName(upload.Filename, string(id)), taken)
+	size, err := k.write(ctx, s, name, body)
+	if err != nil {
+		return nil, err
+	}
+	f := s.newFile(path.Join(berth.WorkDir, name), k.now().Unix(), size, "user")
+	f.ID = addedID(s.id, id)
+	return f, k.opts.Store.PutContainerFile(ctx, s.project, f)
+}
+
+// addedID is the id that an uploaded file has in a container, always the same: by it
+// a file is known to have been added.
+func addedID(c berth.ContainerID, id berth.FileID) berth.CFileID {
+	sum := sha256.Sum256([]byte(string(c) + " " + string(id)))
+	return berth.CFileID(berth.PrefixContainerFile + hex.EncodeToString(sum[:24]))
+}
+
+// plainName makes a file name of what an upload was called, without directories
+// and of at most 200 bytes; otherwise is for a name of which nothing is left.
+func plainName(name, otherwise string) string {
+	name = name[strings.LastIndexAny(name, `/\`)+1:]
+	name = strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) || r == utf8.RuneError {
+			return -1
+		}
+		return r
+	}, name)
+	if ext := path.Ext(name); len(name) > 200 && len(ext) < 20 {
+		name = strings.ToValidUTF8(name[:200-len(ext)], "") + ext
+	} else if len(name) > 200 {
+		name = strings.ToValidUTF8(name[:200], "")
+	}
+	if checkName(name) != nil {
+		return otherwise
+	}
+	return name
+}
+
+// freeName returns name, or with a number before its extension if it is taken.
+func freeName(name string, taken map[string]bool) string {
+	ext := path.Ext(name)
+	free := name
+	for n := 2; taken[path.Join(berth.WorkDir, free)]; n++ {
+		free = fmt.Sprintf("%s-%d%s", strings.TrimSuffix(name, ext), n, ext)
+	}
+	return free
+}

@@ -1,0 +1,232 @@
+package volume_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/audit"
+	"github.com/berth-run/berth/container/volume"
+	"github.com/berth-run/berth/internal/seal"
+	"github.com/berth-run/berth/sandbox/host"
+	"github.com/berth-run/berth/store"
+	"github.com/berth-run/berth/store/sqlite"
+)
+
+var (
+	me   = berth.Caller{Project: "proj_mine", Key: "key_mine"}
+	them = berth.Caller{Project: "proj_theirs"}
+)
+
+// A shelf is a library with its parts.
+type shelf struct {
+	t    *testing.T
+	opts volume.Options
+	l    *volume.Library
+	dir  string // of the record
+}
+
+func newShelf(t *testing.T) *shelf {
+	if os.Geteuid() != 0 {
+		t.Skip("skipped: only root can mount volumes")
+	}
+	t.Parallel()
+	s := &shelf{t: t, dir: t.TempDir()}
+	db, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "berth.db"), nil)
+	s.check(err)
+	record, err := audit.Open(s.dir, slog.New(slog.DiscardHandler))
+	s.check(err)
+	s.opts = volume.Options{Dir: filepath.Join(t.TempDir(), "volumes"), Objects: db, Seal: seal.New([32]byte{1}), Audit: record}
+	s.restart()
+	t.Cleanup(func() {
+		s.unmount()
+		record.Close()
+		db.Close()
+	})
+	return s
+}
+
+func (s *shelf) check(err error) {
+	s.t.Helper()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// restart begins a new life of the server.
+func (s *shelf) restart() {
+	s.t.Helper()
+	var err error
+	s.l, err = volume.New(s.opts)
+	s.check(err)
+	s.check(s.l.Sweep(context.Background(), slog.New(slog.NewTextHandler(s.t.Output(), nil))))
+}
+
+// unmount does what a restart of the machine does, but for the keys that the kernel
+// forgets with the mounts.
+func (s *shelf) unmount() {
+	dirs, _ := filepath.Glob(filepath.Join(s.opts.Dir, "*", "vol_*"))
+	for _, dir := range dirs {
+		if err := unix.Unmount(dir, 0); err != nil && !errors.Is(err, unix.EINVAL) {
+			s.t.Errorf("unmount %s: %v", dir, err)
+		}
+	}
+}
+
+func (s *shelf) create(name string) *berth.Volume {
+	s.t.Helper()
+	v, err := s.l.Create(s.t.Context(), me, volume.CreateRequest{Name: name, MaxBytes: 64 << 20})
+	if berth.ErrorCode(err) == berth.CodeUnavailable {
+		s.t.Skipf("skipped: this machine cannot make volumes: %v", err)
+	}
+	s.check(err)
+	return v
+}
+
+// mount returns where a volume's content is on the host.
+func (s *shelf) mount(name string) string {
+	s.t.Helper()
+	mounts, err := s.l.Resolve(s.t.Context(), me.Project, []berth.VolumeMount{{Name: name}})
+	s.check(err)
+	ready, err := s.l.Open(s.t.Context(), me.Project, "cntr_a", mounts)
+	s.check(err)
+	return ready[0].Source
+}
+
+func TestVolume(t *testing.T) {
+	s := newShelf(t)
+	v := s.create("data")
+	if _, err := s.l.Create(t.Context(), me, volume.CreateRequest{Name: "data"}); berth.ErrorCode(err) != berth.CodeInvalid {
+		t.Errorf("Create of the same name: got %v", err)
+	}
+	for _, req := range []volume.CreateRequest{{Name: ""}, {Name: "../x"}, {Name: "x", MaxBytes: 1}, {Name: "x", MaxBytes: 1 << 50}, {Name: "x", ExpiresAt: new(int64(1))}} {
+		if _, err := s.l.Create(t.Context(), me, req); berth.ErrorCode(err) != berth.CodeInvalid {
+			t.Errorf("Create(%+v): got %v", req, err)
+		}
+	}
+	for _, err := range []error{
+		func() error { _, err := s.l.Get(t.Context(), them.Project, v.ID); return err }(),
+		s.l.Delete(t.Context(), them, v.ID),
+		func() error {
+			_, err := s.l.Resolve(t.Context(), them.Project, []berth.VolumeMount{{Name: "data"}})
+			return err
+		}(),
+	} {
+		if berth.ErrorCode(err) != berth.CodeNotFound {
+			t.Errorf("another project: got %v, want not found", err)
+		}
+	}
+
+	dir := s.mount("data")
+	s.check(os.WriteFile(filepath.Join(dir, "kept"), []byte("kept"), 0o600))
+	// Its size is a wall.
+	if err := os.WriteFile(filepath.Join(dir, "big"), make([]byte, 80<<20), 0o600); !errors.Is(err, unix.ENOSPC) {
+		t.Errorf("80 MB into a volume of 64: got %v, want %v", err, unix.ENOSPC)
+	}
+	if got, err := s.l.Get(t.Context(), me.Project, v.ID); err != nil || got.Bytes < 30<<20 || got.Bytes > 64<<20 {
+		t.Errorf("Get of a full volume: got %+v, %v", got, err)
+	}
+	s.check(os.Remove(filepath.Join(dir, "big")))
+
+	// It is there after a restart of the server, and of the machine.
+	s.restart()
+	s.unmount()
+	if got, err := os.ReadFile(filepath.Join(s.mount("data"), "kept")); err != nil || string(got) != "kept" {
+		t.Errorf("after a restart: got %q, %v", got, err)
+	}
+
+	// In use it stays.
+	mounts, err := s.l.Resolve(t.Context(), me.Project, []berth.VolumeMount{{Name: "data", Path: "/mnt/volumes/other"}})
+	s.check(err)
+	s.check(s.l.Hold(t.Context(), me.Project, "cntr_a", mounts))
+	if err := s.l.Delete(t.Context(), me, v.ID); berth.ErrorCode(err) != berth.CodeConflict {
+		t.Errorf("Delete of a volume in use: got %v", err)
+	}
+	s.l.Release("cntr_a")
+	s.check(s.l.Delete(t.Context(), me, v.ID))
+	if err := s.l.Hold(t.Context(), me.Project, "cntr_b", mounts); berth.ErrorCode(err) != berth.CodeNotFound {
+		t.Errorf("Hold of a volume that was removed: got %v", err)
+	}
+	if left, _ := filepath.Glob(filepath.Join(s.opts.Dir, "*", "*")); len(left) > 0 {
+		t.Errorf("left behind: %q", left)
+	}
+	var said []audit.Action
+	for e, err := range audit.Entries(s.dir, "") {
+		s.check(err)
+		if e.Object == string(v.ID) {
+			said = append(said, e.Action)
+		}
+	}
+	if len(said) != 4 || said[0] != audit.VolumeCreated || said[3] != audit.VolumeDeleted {
+		t.Errorf("the record says %q", said)
+	}
+}
+
+func TestResolve(t *testing.T) {
+	s := newShelf(t)
+	s.create("a")
+	for _, path := range []string{"/", "/mnt/volumes", "/mnt/volumes/", "/mnt/volumes/..", "/mnt/volumes/a/b", "/etc", "/mnt/volumes/A", "/mnt/volumes/../volumes/a"} {
+		if _, err := s.l.Resolve(t.Context(), me.Project, []berth.VolumeMount{{Name: "a", Path: path}}); berth.ErrorCode(err) != berth.CodeInvalid {
+			t.Errorf("a mount at %q: got %v", path, err)
+		}
+	}
+	if _, err := s.l.Resolve(t.Context(), me.Project, []berth.VolumeMount{{Name: "a"}, {Name: "a"}}); berth.ErrorCode(err) != berth.CodeInvalid {
+		t.Errorf("two mounts at one path: got %v", err)
+	}
+}
+
+func TestExpire(t *testing.T) {
+	s := newShelf(t)
+	at := time.Now().Add(time.Hour).Unix()
+	v, err := s.l.Create(t.Context(), me, volume.CreateRequest{Name: "brief", MaxBytes: 16 << 20, ExpiresAt: &at})
+	if berth.ErrorCode(err) == berth.CodeUnavailable {
+		t.Skipf("skipped: %v", err)
+	}
+	s.check(err)
+	mounts, err := s.l.Resolve(t.Context(), me.Project, []berth.VolumeMount{{Name: "brief"}})
+	s.check(err)
+	s.check(s.l.Hold(t.Context(), me.Project, "cntr_a", mounts))
+	later := time.Now().Add(2 * time.Hour)
+	s.check(s.l.Expire(t.Context(), later))
+	if _, err := s.l.Get(t.Context(), me.Project, v.ID); err != nil {
+		t.Errorf("a volume in use expired: %v", err)
+	}
+	s.l.Release("cntr_a")
+	s.check(s.l.Expire(t.Context(), later))
+	if _, err := s.l.Get(t.Context(), me.Project, v.ID); berth.ErrorCode(err) != berth.CodeNotFound {
+		t.Errorf("Get of a volume that expired: got %v", err)
+	}
+}
+
+// Nothing of what was in a volume can be found in its file, and nothing is left of it
+// after a crash in the middle of its removal.
+func TestCanary(t *testing.T) {
+	s := newShelf(t)
+	v := s.create("secret")
+	dir := s.mount("secret")
+	if err := host.CanSeal(filepath.Dir(dir)); err != nil {
+		t.Skipf("skipped: this kernel does not encrypt directories: %v", err)
+	}
+	word := rand.Text() + rand.Text()
+	s.check(os.WriteFile(filepath.Join(dir, word), bytes.Repeat([]byte(word), 100_000), 0o600))
+	unix.Sync()
+	raw, err := os.ReadFile(filepath.Join(s.opts.Dir, string(me.Project), string(v.ID)+".img"))
+	s.check(err)
+	if bytes.Contains(raw, []byte(word)) {
+		t.Error("what is in a volume is in the clear in its file")
+	}
+	s.check(s.opts.Objects.DeleteObject(t.Context(), me.Project, store.ObjectKey{Kind: volume.Kind, ID: string(v.ID)}))
+	s.restart()
+	if left, _ := filepath.Glob(filepath.Join(s.opts.Dir, "*", "*")); len(left) > 0 {
+		t.Errorf("left behind: %q", left)
+	}
+}
