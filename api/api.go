@@ -164,10 +164,10 @@ type Options struct {
 	Closed     bool // there were keys when the server started: it never serves without one
 	Files      *files.Service
 	Containers *container.Service
-	Snapshots  *snapshot.Library // of the keeper
-	Volumes    *volume.Library   // of the keeper; nil is none
+	Snapshots  *snapshot.Service // of the keeper
+	Volumes    *volume.Service   // of the keeper; nil is none
 	Templates  Templates         // default none
-	Bundles    *bundle.Carrier
+	Bundles    *bundle.Service
 	Models     Models
 	Upstreams  func() []berth.Upstream // of the models; default none
 	Quota      *quota.Quota            // of the engine; default none

@@ -76,7 +76,7 @@ func newHouse(t *testing.T, change func(*api.Options), rules ...model.Rule) *hou
 	check(t, err)
 	volumes, err := volume.New(volume.Options{Dir: t.TempDir(), Objects: st, Seal: seal.New([32]byte{1}), Audit: record, Plain: true})
 	check(t, err)
-	keeper, err := container.NewKeeper(container.Options{Audit: record, Volumes: volumes, Store: st, Driver: guests, OpenFile: uploads.Open, Log: log, Seal: seal.New([32]byte{1}),
+	keeper, err := container.New(container.Options{Audit: record, Volumes: volumes, Store: st, Driver: guests, OpenFile: uploads.Open, Log: log, Seal: seal.New([32]byte{1}),
 		Snapshots: snapshots, Template: func(string) (container.Template, error) {
 			return container.Template{Digest: "sha256:none", Rootfs: bare}, nil
 		}})
@@ -91,8 +91,8 @@ func newHouse(t *testing.T, change func(*api.Options), rules ...model.Rule) *hou
 		Files: uploads, Fetcher: letters{}, Owner: "test", Log: log})
 	hooks := webhook.New(st, log)
 	events.AtEnd(hooks.AtEnd)
-	opts := api.Options{Engine: h.engine, Usages: st, Webhooks: hooks, Journal: events, Responses: st, Objects: st, Keys: st, Files: uploads, Containers: keeper, Snapshots: snapshots, Volumes: volumes, Models: models,
-		Bundles: bundle.New(bundle.Options{Responses: st, Containers: st, Objects: st, Engine: h.engine, Journal: events, Keeper: keeper, Snapshots: snapshots, Files: uploads, SpoolDir: t.TempDir(), Version: "1"}),
+	opts := api.Options{Engine: h.engine, Usages: st, Webhooks: hooks, Journal: events, Responses: st, Objects: st, Keys: st, Files: uploads, ContainerService: keeper, Snapshots: snapshots, Volumes: volumes, Models: models,
+		Bundles: bundle.New(bundle.Options{Responses: st, Containers: st, Objects: st, Engine: h.engine, Journal: events, ContainerService: keeper, Snapshots: snapshots, Files: uploads, SpoolDir: t.TempDir(), Version: "1"}),
 		Seal:    seal.New([32]byte{1}), Log: log, Version: "1"}
 	if change != nil {
 		change(&opts)

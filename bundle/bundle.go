@@ -87,17 +87,17 @@ type response struct {
 	Events  []json.RawMessage `json:"events"`
 }
 
-// Options are a Carrier's parts.
+// Options are a Service's parts.
 type Options struct {
-	Responses  store.Responses
-	Containers store.Containers
-	Objects    store.Objects
-	Engine     *engine.Engine
-	Journal    *journal.Journal // of the engine
-	Keeper     *container.Service
-	Snapshots  *snapshot.Library // nil: containers are left out
-	Files      *files.Service
-	Templates  func(ctx context.Context, p berth.ProjectID, digest string) bool // whether a project's containers can start from it here
+	Responses        store.Responses
+	Containers       store.Containers
+	Objects          store.Objects
+	Engine           *engine.Engine
+	Journal          *journal.Journal // of the engine
+	ContainerService *container.Service
+	Snapshots        *snapshot.Service // nil: containers are left out
+	Files            *files.Service
+	Templates        func(ctx context.Context, p berth.ProjectID, digest string) bool // whether a project's containers can start from it here
 	// Quota returns an error for the client if a project may not store so many more
 	// bytes; nil is no bound.
 	Quota    func(ctx context.Context, p berth.ProjectID, bytes int64) error
@@ -106,15 +106,15 @@ type Options struct {
 	Version  string       // of this server
 }
 
-// A Carrier writes and reads bundles. It is safe for concurrent use. Errors that a
+// A Service writes and reads bundles. It is safe for concurrent use. Errors that a
 // client may see are *berth.Error.
-type Carrier struct {
+type Service struct {
 	opts Options
 	one  chan struct{} // of the bundles that are written into the store
 }
 
 // New returns a carrier.
-func New(opts Options) *Carrier { return &Carrier{opts, make(chan struct{}, 1)} }
+func New(opts Options) *Service { return &Service{opts, make(chan struct{}, 1)} }
 
 // madeID is an identifier that a server has made; what else looks like one is a
 // client's.

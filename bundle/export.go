@@ -29,7 +29,7 @@ import (
 type Export struct {
 	Manifest Manifest
 
-	carrier   *Carrier
+	carrier   *Service
 	project   berth.ProjectID
 	ctx       context.Context
 	documents *documents      // the responses, in the manifest's order
@@ -40,7 +40,7 @@ type Export struct {
 // Export gathers the chain that ends with a response, and its container as it is now
 // unless it is to be left out. What is still in progress cannot be carried. The
 // context must last until the bundle has been written.
-func (c *Carrier) Export(ctx context.Context, p berth.ProjectID, id berth.ResponseID, withContainer bool) (_ *Export, err error) {
+func (c *Service) Export(ctx context.Context, p berth.ProjectID, id berth.ResponseID, withContainer bool) (_ *Export, err error) {
 	x := &Export{carrier: c, project: p, ctx: ctx, named: map[string]bool{}, Manifest: Manifest{Format: Format, CreatedAt: time.Now().Unix(), Server: c.opts.Version}}
 	defer func() {
 		if err != nil {
@@ -197,7 +197,7 @@ func (x *Export) container(ctx context.Context, id berth.ContainerID) error {
 	x.Manifest.Container = m
 	left := b.Berth.LastSnapshot
 	if b.Status == berth.ContainerRunning {
-		s, err := o.Keeper.Snapshot(ctx, x.project, id, container.SnapshotRequest{Name: "export"})
+		s, err := o.ContainerService.Snapshot(ctx, x.project, id, container.SnapshotRequest{Name: "export"})
 		if err != nil {
 			return err
 		}

@@ -20,7 +20,7 @@ import (
 	"github.com/berth-run/berth/store/sqlite"
 )
 
-func newCarrier(t testing.TB) *Carrier {
+func newCarrier(t testing.TB) *Service {
 	t.Helper()
 	db, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "db"), nil)
 	if err != nil {

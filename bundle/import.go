@@ -44,7 +44,7 @@ func invalid(format string, args ...any) error {
 // Import reads a bundle into a project: all of it, or nothing. The last response can
 // then be continued as if it had been made here; its container is made anew from the
 // snapshot when that is done.
-func (c *Carrier) Import(ctx context.Context, caller berth.Caller, r io.Reader) (_ *Imported, err error) {
+func (c *Service) Import(ctx context.Context, caller berth.Caller, r io.Reader) (_ *Imported, err error) {
 	m := &reading{carrier: c, ctx: ctx, held: c.opts.Decoding.Open(string(caller.Project)), project: caller.Project, in: tar.NewReader(r), ids: map[string]string{}}
 	defer m.held.Close()
 	defer func() {
@@ -91,7 +91,7 @@ func (c *Carrier) Import(ctx context.Context, caller berth.Caller, r io.Reader) 
 
 // reading is a bundle that is being read, and what has been made of it.
 type reading struct {
-	carrier  *Carrier
+	carrier  *Service
 	ctx      context.Context // of the import
 	held     *ration.Account // of what is decoded at the time
 	project  berth.ProjectID

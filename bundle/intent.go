@@ -79,7 +79,7 @@ func (m *reading) undo(ctx context.Context) {
 }
 
 // remove removes all that an import has made, and then the record of that.
-func (c *Carrier) remove(ctx context.Context, ref store.ObjectRef, made intent) error {
+func (c *Service) remove(ctx context.Context, ref store.ObjectRef, made intent) error {
 	var failed error
 	try := func(err error) {
 		if !errors.Is(err, store.ErrNotFound) && berth.ErrorCode(err) != berth.CodeNotFound {
@@ -107,7 +107,7 @@ const recoverBatch = 100
 
 // Recover removes what imports have left that a former process was in the middle of. It
 // comes before the first Import.
-func (c *Carrier) Recover(ctx context.Context, log *slog.Logger) error {
+func (c *Service) Recover(ctx context.Context, log *slog.Logger) error {
 	for {
 		refs, err := c.opts.Objects.ExpiredObjects(ctx, kindImport, time.Now(), recoverBatch)
 		if err != nil {

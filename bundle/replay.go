@@ -44,7 +44,7 @@ type Divergence struct {
 // snapshot that the first began with, and with the files that users had put into the
 // old one, as far as it is still there. What the model said is taken from the record;
 // with a model, that one is asked instead. Nothing of it is kept.
-func (c *Carrier) Replay(ctx context.Context, caller berth.Caller, id berth.ResponseID, model string) (*Replay, error) {
+func (c *Service) Replay(ctx context.Context, caller berth.Caller, id berth.ResponseID, model string) (*Replay, error) {
 	p := caller.Project
 	links, err := c.opts.Responses.Chain(ctx, p, id)
 	if errors.Is(err, store.ErrNotFound) {
@@ -80,7 +80,7 @@ func (c *Carrier) Replay(ctx context.Context, caller berth.Caller, id berth.Resp
 }
 
 // again does one response again.
-func (c *Carrier) again(ctx context.Context, caller berth.Caller, rec *store.Response, place *place, model string) (*ReplayResponse, error) {
+func (c *Service) again(ctx context.Context, caller berth.Caller, rec *store.Response, place *place, model string) (*ReplayResponse, error) {
 	before, err := c.opts.Engine.Before(ctx, rec)
 	if err != nil {
 		return nil, err
@@ -204,8 +204,8 @@ type place struct {
 }
 
 // newPlace makes a container such as the chain's first began with.
-func (c *Carrier) newPlace(ctx context.Context, caller berth.Caller, links []store.Link) (*place, error) {
-	p := &place{keeper: c.opts.Keeper, project: caller.Project}
+func (c *Service) newPlace(ctx context.Context, caller berth.Caller, links []store.Link) (*place, error) {
+	p := &place{keeper: c.opts.ContainerService, project: caller.Project}
 	i := slices.IndexFunc(links, func(l store.Link) bool { return l.Container != "" })
 	if i < 0 {
 		return p, nil
@@ -225,7 +225,7 @@ func (c *Carrier) newPlace(ctx context.Context, caller berth.Caller, links []sto
 			req.Source.Template = b.Berth.Template
 		}
 	}
-	made, err := c.opts.Keeper.Create(ctx, caller, req)
+	made, err := c.opts.ContainerService.Create(ctx, caller, req)
 	if err != nil {
 		return nil, err
 	}

@@ -35,7 +35,7 @@ func newGVisorKeeper(tb testing.TB, pool int) *container.Service {
 }
 
 // newGVisorHouse returns such a keeper and where it keeps snapshots.
-func newGVisorHouse(tb testing.TB, pool int) (*container.Service, *snapshot.Library) {
+func newGVisorHouse(tb testing.TB, pool int) (*container.Service, *snapshot.Service) {
 	tb.Helper()
 	return newGVisorHouseOn(tb, drivertest.Rootfs(tb), pools(container.PoolOptions{Size: pool}))
 }
@@ -44,7 +44,7 @@ func pools(p ...container.PoolOptions) func(*container.Options) {
 	return func(o *container.Options) { o.Pools = p }
 }
 
-func newGVisorHouseOn(tb testing.TB, rootfs string, options ...func(*container.Options)) (*container.Service, *snapshot.Library) {
+func newGVisorHouseOn(tb testing.TB, rootfs string, options ...func(*container.Options)) (*container.Service, *snapshot.Service) {
 	tb.Helper()
 	state := drivertest.StateDir(tb)
 	log := slog.New(slog.NewTextHandler(io.Discard, nil))
@@ -68,7 +68,7 @@ func newGVisorHouseOn(tb testing.TB, rootfs string, options ...func(*container.O
 	for _, o := range options {
 		o(&opts)
 	}
-	k, err := container.NewKeeper(opts)
+	k, err := container.New(opts)
 	if err != nil {
 		tb.Fatal(err)
 	}

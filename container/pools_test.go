@@ -120,7 +120,7 @@ func TestPoolsAreChecked(t *testing.T) {
 	} {
 		opts := h.opts
 		opts.Pools = pools
-		if _, err := NewKeeper(opts); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := New(opts); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %q", err, want)
 		}
 	}

@@ -296,7 +296,7 @@ func TestCrashDuringRestore(t *testing.T) {
 // A container whose start was interrupted gets its volumes, which cannot be removed
 // meanwhile.
 func TestCrashDuringStartWithVolume(t *testing.T) {
-	var volumes *volume.Library
+	var volumes *volume.Service
 	dir := t.TempDir()
 	h := newHouse(t, func(o *Options) {
 		o.Driver.(*memDriver).mounts.Store(true)

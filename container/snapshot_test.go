@@ -26,7 +26,7 @@ import (
 
 // An archive is where a house keeps its snapshots.
 type archive struct {
-	*snapshot.Library
+	*snapshot.Service
 	bucket *blob.Bucket
 }
 
@@ -37,8 +37,8 @@ func newArchive(t *testing.T, options ...func(*Options)) (*house, *archive) {
 	t.Cleanup(func() { a.bucket.Close() })
 	rootfs := t.TempDir()
 	h := newHouse(t, append([]func(*Options){func(o *Options) {
-		a.Library = snapshot.New(snapshot.Options{Objects: o.Store, Bucket: a.bucket, Seal: o.Seal})
-		o.Snapshots = a.Library
+		a.Service = snapshot.New(snapshot.Options{Objects: o.Store, Bucket: a.bucket, Seal: o.Seal})
+		o.Snapshots = a.Service
 		o.Template = func(ref string) (Template, error) {
 			switch ref {
 			case "", "sha256:1":
@@ -385,7 +385,7 @@ func TestImportedTemplate(t *testing.T) {
 		want     berth.Code
 	}{{berth.SnapshotImported, "other", berth.CodeNotFound}, {berth.SnapshotImported, "sha256:1", ""}, {berth.SnapshotImported, "", ""}, {berth.SnapshotRequested, "other", ""}} {
 		r := &snapshot.Record{Snapshot: &berth.Snapshot{ContainerID: "cntr_1", Cause: c.cause, Template: c.template}}
-		if err := a.Library.Create(t.Context(), mine, r, func(w io.Writer) (layer.Made, error) {
+		if err := a.Service.Create(t.Context(), mine, r, func(w io.Writer) (layer.Made, error) {
 			sum := sha256.New()
 			err := tar.NewWriter(io.MultiWriter(w, sum)).Close()
 			return layer.Made{Digest: "sha256:" + hex.EncodeToString(sum.Sum(nil))}, err

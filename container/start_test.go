@@ -131,12 +131,12 @@ func TestCloseWaitsForStart(t *testing.T) {
 
 func TestNewKeeperRefuses(t *testing.T) {
 	h := newHouse(t)
-	if _, err := NewKeeper(Options{Store: h.store}); err == nil {
+	if _, err := New(Options{Store: h.store}); err == nil {
 		t.Error("a keeper without a driver was made")
 	}
 	bad := h.opts
 	bad.IdleMinutes, bad.MaxIdleMinutes = 30, 20
-	if _, err := NewKeeper(bad); err == nil {
+	if _, err := New(bad); err == nil {
 		t.Error("a default above the maximum was accepted")
 	}
 }

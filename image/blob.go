@@ -25,12 +25,12 @@ type Blob struct {
 }
 
 // blobPath returns where the blob with a digest is, once it is there.
-func (l *Library) blobPath(digest string) string {
+func (l *Store) blobPath(digest string) string {
 	return filepath.Join(l.dir, "blobs", strings.TrimPrefix(digest, "sha256:"))
 }
 
 // hasBlob reports whether the library has a blob whole. Its age begins anew.
-func (l *Library) hasBlob(b Blob) bool {
+func (l *Store) hasBlob(b Blob) bool {
 	info, err := os.Stat(l.blobPath(b.Digest))
 	if err != nil || info.Size() != b.Size {
 		return false
@@ -41,7 +41,7 @@ func (l *Library) hasBlob(b Blob) bool {
 
 // takeBlob puts content into the library, through a file in dir, if it is what the
 // blob's digest and size say. tell is told of each piece.
-func (l *Library) takeBlob(ctx context.Context, dir string, b Blob, content io.Reader, tell func(n int)) error {
+func (l *Store) takeBlob(ctx context.Context, dir string, b Blob, content io.Reader, tell func(n int)) error {
 	f, err := os.CreateTemp(dir, "blob-*")
 	if err != nil {
 		return err
@@ -66,7 +66,7 @@ func (l *Library) takeBlob(ctx context.Context, dir string, b Blob, content io.R
 }
 
 // smallBlob returns the content of a blob that is read as a whole.
-func (l *Library) smallBlob(b Blob) ([]byte, error) {
+func (l *Store) smallBlob(b Blob) ([]byte, error) {
 	if b.Size > maxDocument {
 		return nil, fmt.Errorf("%s has %d bytes; %d are the most for a manifest or a configuration", b.Digest, b.Size, maxDocument)
 	}

@@ -22,7 +22,7 @@ import (
 //
 // progress, if not nil, is called one at a time, from another goroutine, and not
 // after Build has returned.
-func (l *Library) Build(ctx context.Context, r Recipe, progress func(Progress)) (Template, error) {
+func (l *Store) Build(ctx context.Context, r Recipe, progress func(Progress)) (Template, error) {
 	recipe := r.Digest()
 	r, err := r.complete()
 	if err != nil {
@@ -56,7 +56,7 @@ func (l *Library) Build(ctx context.Context, r Recipe, progress func(Progress)) 
 
 // keep moves a template that was made in dir to its place and gives it a name. Its
 // digest, size and packages are found out.
-func (l *Library) keep(ctx context.Context, as name, t Template, dir string) (Template, error) {
+func (l *Store) keep(ctx context.Context, as name, t Template, dir string) (Template, error) {
 	root := filepath.Join(dir, "rootfs")
 	var err error
 	if t.Digest, t.Bytes, err = digest(root, t.Config); err != nil {

@@ -26,7 +26,7 @@ type Change struct {
 // Derive makes a template of another and a layer above it, and gives it a name. What
 // both have is on the disk once. Names of the layer below ".berth" are not about its
 // file system and dropped.
-func (l *Library) Derive(ctx context.Context, as string, change Change, content io.Reader) (Template, error) {
+func (l *Store) Derive(ctx context.Context, as string, change Change, content io.Reader) (Template, error) {
 	if !namePattern.MatchString(as) {
 		return Template{}, fmt.Errorf("the name %q must match %s", as, namePattern)
 	}

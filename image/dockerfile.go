@@ -23,7 +23,7 @@ const buildGrace = 10 * time.Second
 // Dockerfile builds an image of the Dockerfile in a directory, by the Docker or
 // Podman of this machine, and makes a template of it. args go to its build command;
 // what it says goes to out. The image stays in the builder's cache, without a name.
-func (l *Library) Dockerfile(ctx context.Context, as, dir string, args []string, out io.Writer, opts AddOptions) (Template, error) {
+func (l *Store) Dockerfile(ctx context.Context, as, dir string, args []string, out io.Writer, opts AddOptions) (Template, error) {
 	if !namePattern.MatchString(as) {
 		return Template{}, fmt.Errorf("the name %q must match %s", as, namePattern)
 	}
@@ -57,7 +57,7 @@ func (l *Library) Dockerfile(ctx context.Context, as, dir string, args []string,
 }
 
 // loadBuilt makes a template of an image that the builder has.
-func (l *Library) loadBuilt(ctx context.Context, tool, id string, opts LoadOptions) (Template, error) {
+func (l *Store) loadBuilt(ctx context.Context, tool, id string, opts LoadOptions) (Template, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var said bytes.Buffer

@@ -15,7 +15,7 @@ func needRoot(t *testing.T) {
 	}
 }
 
-func open(t *testing.T, dir string) *Library {
+func open(t *testing.T, dir string) *Store {
 	t.Helper()
 	l, err := Open(dir, slog.New(slog.DiscardHandler))
 	if err != nil {
@@ -54,7 +54,7 @@ func tree(t *testing.T, files map[string]string) string {
 }
 
 // entries returns the names in a directory of the library.
-func entries(t *testing.T, l *Library, pattern string) []string {
+func entries(t *testing.T, l *Store, pattern string) []string {
 	t.Helper()
 	found, err := filepath.Glob(filepath.Join(l.dir, pattern))
 	if err != nil {

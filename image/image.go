@@ -1,6 +1,6 @@
 // Package image keeps templates: the root file systems that sandboxes start from.
 //
-// A Library is a directory:
+// A Store is a directory:
 //
 //	templates/<sha256>/   template.json and rootfs/, which is never changed once it is there
 //	names/<name>          the digest that a name stands for, and that of its recipe
@@ -56,15 +56,15 @@ type Config struct {
 	WorkingDir string   `json:"working_dir,omitempty"` // only told: commands begin in /mnt/data
 }
 
-// A Library keeps templates in a directory. Its methods may be called at the same
+// A Store keeps templates in a directory. Its methods may be called at the same
 // time, by several processes as well.
-type Library struct {
+type Store struct {
 	dir string
 	log *slog.Logger
 }
 
 // Open opens a library, which it makes, and removes what interrupted builds left.
-func Open(dir string, log *slog.Logger) (*Library, error) {
+func Open(dir string, log *slog.Logger) (*Store, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return nil, err
@@ -75,12 +75,12 @@ func Open(dir string, log *slog.Logger) (*Library, error) {
 			return nil, err
 		}
 	}
-	l := &Library{dir: dir, log: log}
+	l := &Store{dir: dir, log: log}
 	return l, l.sweep()
 }
 
 // sweep removes what interrupted builds left, unless a build is going on.
-func (l *Library) sweep() error {
+func (l *Store) sweep() error {
 	lock, err := l.openLock(buildLock)
 	if err != nil {
 		return err
@@ -110,7 +110,7 @@ var (
 )
 
 // Get returns the template that has a name or a digest, or ErrNotFound.
-func (l *Library) Get(ref string) (Template, error) {
+func (l *Store) Get(ref string) (Template, error) {
 	names, err := l.names()
 	if err != nil {
 		return Template{}, err
@@ -126,7 +126,7 @@ func (l *Library) Get(ref string) (Template, error) {
 
 // List returns all templates by name, first those without one. A template
 // with several names is in the list once for each.
-func (l *Library) List() ([]Template, error) {
+func (l *Store) List() ([]Template, error) {
 	names, err := l.names()
 	if err != nil {
 		return nil, err
@@ -156,7 +156,7 @@ func (l *Library) List() ([]Template, error) {
 // template with all its names. kept holds the digests that something refers to: such
 // a template stays, without a name, until Prune, and by digest it is not removed but
 // ErrInUse returned. So it is with templates that are held.
-func (l *Library) Remove(ref string, kept map[string]bool) error {
+func (l *Store) Remove(ref string, kept map[string]bool) error {
 	lock, err := l.lock(context.Background(), indexLock)
 	if err != nil {
 		return err
@@ -196,14 +196,14 @@ func (l *Library) Remove(ref string, kept map[string]bool) error {
 }
 
 // path returns where the template with a digest is.
-func (l *Library) path(digest string) string {
+func (l *Store) path(digest string) string {
 	return filepath.Join(l.dir, "templates", strings.TrimPrefix(digest, "sha256:"))
 }
 
-func (l *Library) namePath(name string) string { return filepath.Join(l.dir, "names", name) }
+func (l *Store) namePath(name string) string { return filepath.Join(l.dir, "names", name) }
 
 // load reads what is known of a template.
-func (l *Library) load(n name) (Template, error) {
+func (l *Store) load(n name) (Template, error) {
 	text, err := statefile.ReadFile(filepath.Join(l.path(n.digest), "template.json"))
 	if errors.Is(err, fs.ErrNotExist) {
 		return Template{}, fmt.Errorf("%w: %s", ErrNotFound, n.digest)

@@ -10,7 +10,7 @@ import (
 )
 
 // keep puts a template of one file into the library.
-func keep(t *testing.T, l *Library, as, content string) Template {
+func keep(t *testing.T, l *Store, as, content string) Template {
 	t.Helper()
 	dir := tree(t, map[string]string{
 		"rootfs/etc/motd":            content,

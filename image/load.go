@@ -35,7 +35,7 @@ type LoadOptions struct {
 
 // Load makes a template of an image in an archive, compressed or not: an OCI image
 // layout, as Save and many builders write it, or what docker save writes.
-func (l *Library) Load(ctx context.Context, r io.Reader, opts LoadOptions) (Template, error) {
+func (l *Store) Load(ctx context.Context, r io.Reader, opts LoadOptions) (Template, error) {
 	if opts.MaxBytes <= 0 {
 		opts.MaxBytes = DefaultMaxBytes
 	}

@@ -16,7 +16,7 @@ import (
 )
 
 // saved returns a template's archive.
-func saved(t *testing.T, l *Library, ref string) []byte {
+func saved(t *testing.T, l *Store, ref string) []byte {
 	t.Helper()
 	var buf bytes.Buffer
 	if err := l.Save(t.Context(), ref, &buf); err != nil {

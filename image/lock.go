@@ -17,16 +17,16 @@ const (
 )
 
 // lock takes one of the locks, for which it waits. Closing the file releases it.
-func (l *Library) lock(ctx context.Context, name string) (*os.File, error) {
+func (l *Store) lock(ctx context.Context, name string) (*os.File, error) {
 	return l.waitLock(ctx, name, unix.LOCK_EX)
 }
 
 // shareLock takes a lock that others may share, but nobody may have alone.
-func (l *Library) shareLock(ctx context.Context, name string) (*os.File, error) {
+func (l *Store) shareLock(ctx context.Context, name string) (*os.File, error) {
 	return l.waitLock(ctx, name, unix.LOCK_SH)
 }
 
-func (l *Library) waitLock(ctx context.Context, name string, how int) (*os.File, error) {
+func (l *Store) waitLock(ctx context.Context, name string, how int) (*os.File, error) {
 	f, err := l.openLock(name)
 	if err != nil {
 		return nil, err
@@ -49,7 +49,7 @@ func (l *Library) waitLock(ctx context.Context, name string, how int) (*os.File,
 	}
 }
 
-func (l *Library) openLock(name string) (*os.File, error) {
+func (l *Store) openLock(name string) (*os.File, error) {
 	return os.OpenFile(filepath.Join(l.dir, name), os.O_CREATE|os.O_RDWR, 0o600)
 }
 

@@ -20,7 +20,7 @@ type name struct {
 }
 
 // names returns all names.
-func (l *Library) names() (map[string]name, error) {
+func (l *Store) names() (map[string]name, error) {
 	files, err := os.ReadDir(filepath.Join(l.dir, "names"))
 	if err != nil {
 		return nil, err
@@ -63,7 +63,7 @@ func namesOf(names map[string]name, digest string) []name {
 }
 
 // give makes a name stand for a template.
-func (l *Library) give(n name) error {
+func (l *Store) give(n name) error {
 	next := l.namePath("." + n.name) // no name has this form
 	if err := os.WriteFile(next, []byte(n.digest+" "+n.recipe+"\n"), 0o644); err != nil {
 		return err

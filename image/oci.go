@@ -78,7 +78,7 @@ type AddOptions struct {
 // Add makes a template of an image and gives it a name. Blobs that the library has
 // are not fetched again; those that an interrupted Add has fetched are kept for the
 // next one. Otherwise nothing is left of an Add that fails.
-func (l *Library) Add(ctx context.Context, as string, img Image, opts AddOptions) (Template, error) {
+func (l *Store) Add(ctx context.Context, as string, img Image, opts AddOptions) (Template, error) {
 	if !namePattern.MatchString(as) {
 		return Template{}, fmt.Errorf("the name %q must match %s", as, namePattern)
 	}
@@ -152,7 +152,7 @@ func readManifest(img Image, most int64) (Origin, error) {
 
 // adding is one run of Add.
 type adding struct {
-	library *Library
+	library *Store
 	image   Image
 	origin  Origin
 	dir     string // of everything that is being made

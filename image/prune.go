@@ -23,7 +23,7 @@ const useLock = "in-use"
 
 // Hold keeps a template from being removed, by any process, until what it returns
 // is closed or the process ends. It returns ErrNotFound if the template is gone.
-func (l *Library) Hold(digest string) (io.Closer, error) {
+func (l *Store) Hold(digest string) (io.Closer, error) {
 	if !digestPattern.MatchString(digest) {
 		return nil, fmt.Errorf("%w: %q", ErrNotFound, digest)
 	}
@@ -35,7 +35,7 @@ func (l *Library) Hold(digest string) (io.Closer, error) {
 }
 
 // lockUse locks a template's use. The caller closes the file.
-func (l *Library) lockUse(digest string, how int) (*os.File, error) {
+func (l *Store) lockUse(digest string, how int) (*os.File, error) {
 	path := filepath.Join(l.path(digest), useLock)
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -71,7 +71,7 @@ func (l *Library) lockUse(digest string, how int) (*os.File, error) {
 
 // discard removes a template that nothing holds, or returns ErrInUse. Its names are
 // gone already, and the index lock is held.
-func (l *Library) discard(digest string) error {
+func (l *Store) discard(digest string) error {
 	lock, err := l.lockUse(digest, unix.LOCK_EX)
 	if errors.Is(err, unix.EWOULDBLOCK) {
 		return fmt.Errorf("%w: %s", ErrInUse, digest)
@@ -92,13 +92,13 @@ func (l *Library) discard(digest string) error {
 }
 
 // touch makes a template's age begin anew.
-func (l *Library) touch(digest string) {
+func (l *Store) touch(digest string) {
 	now := time.Now()
 	_ = os.Chtimes(filepath.Join(l.path(digest), "template.json"), now, now) // it may be gone
 }
 
 // lastUsed returns when a template was last held, made, or lost a name.
-func (l *Library) lastUsed(digest string) time.Time {
+func (l *Store) lastUsed(digest string) time.Time {
 	var last time.Time
 	for _, file := range []string{useLock, "template.json"} {
 		if info, err := os.Stat(filepath.Join(l.path(digest), file)); err == nil && info.ModTime().After(last) {
@@ -119,7 +119,7 @@ type Pruned struct {
 // template is made of, if they have not been used for grace. It waits for who adds
 // or builds templates. kept holds the digests that something refers to: a container,
 // a snapshot. What is held is not removed either.
-func (l *Library) Prune(ctx context.Context, kept map[string]bool, grace time.Duration) (Pruned, error) {
+func (l *Store) Prune(ctx context.Context, kept map[string]bool, grace time.Duration) (Pruned, error) {
 	var done Pruned
 	building, err := l.lock(ctx, buildLock)
 	if err != nil {
@@ -154,7 +154,7 @@ func (l *Library) Prune(ctx context.Context, kept map[string]bool, grace time.Du
 }
 
 // pruneBlobs removes blobs that no template is made of. The build lock is held.
-func (l *Library) pruneBlobs(before time.Time, done *Pruned) error {
+func (l *Store) pruneBlobs(before time.Time, done *Pruned) error {
 	used := map[string]bool{}
 	all, err := l.List()
 	if err != nil {

@@ -24,7 +24,7 @@ import (
 // Save writes a template as an archive that Load, docker load and others take: an
 // OCI image layout. Of a template that was made of an image it is that very image;
 // of others, an image of one layer, from which Load makes the same template.
-func (l *Library) Save(ctx context.Context, ref string, w io.Writer) error {
+func (l *Store) Save(ctx context.Context, ref string, w io.Writer) error {
 	t, err := l.Get(ref)
 	if err != nil {
 		return err
@@ -191,7 +191,7 @@ func documents(name string, o Origin) []document {
 }
 
 // SaveFile writes a template's archive to a file, which is there whole or not at all.
-func (l *Library) SaveFile(ctx context.Context, ref, path string) error {
+func (l *Store) SaveFile(ctx context.Context, ref, path string) error {
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
 	if err != nil {
 		return err

@@ -30,8 +30,8 @@ type emptier struct {
 		List(ctx context.Context, p berth.ProjectID, purpose string, page store.Page) ([]*berth.File, bool, error)
 		Delete(ctx context.Context, p berth.ProjectID, id berth.FileID) error
 	}
-	snapshots *snapshot.Library
-	volumes   *volume.Library
+	snapshots *snapshot.Service
+	volumes   *volume.Service
 	audit     *audit.Log
 	log       *slog.Logger
 }

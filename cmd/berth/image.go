@@ -22,7 +22,7 @@ import (
 func newImage() *cobra.Command {
 	cmd := &cobra.Command{Use: "image", Short: "Make, list and remove templates"}
 	state := cmd.PersistentFlags().String("state", defaultState(), "directory for all state")
-	open := func() (*image.Library, error) {
+	open := func() (*image.Store, error) {
 		return image.Open(filepath.Join(*state, "images"), slog.New(slog.NewTextHandler(os.Stderr, nil)))
 	}
 	cmd.AddCommand(newImageBuild(open, state), newImagePull(open), newImageSave(open), newImageLoad(open), newImageLs(open), newImageInspect(open),
@@ -30,7 +30,7 @@ func newImage() *cobra.Command {
 	return cmd
 }
 
-func newImageBuild(open func() (*image.Library, error), state *string) *cobra.Command {
+func newImageBuild(open func() (*image.Store, error), state *string) *cobra.Command {
 	var file, dockerfile, snap, project string
 	var ifChanged bool
 	cmd := &cobra.Command{
@@ -131,7 +131,7 @@ func showProgress(p image.Progress) {
 	fmt.Fprintf(os.Stderr, "%6.1fs  %-9s %7s  %s\n", p.Elapsed.Seconds(), p.Phase, count, inLine(p.Step))
 }
 
-func newImageLs(open func() (*image.Library, error)) *cobra.Command {
+func newImageLs(open func() (*image.Store, error)) *cobra.Command {
 	return &cobra.Command{
 		Use:   "ls",
 		Short: "List templates",

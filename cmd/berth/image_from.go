@@ -18,7 +18,7 @@ import (
 )
 
 // buildDockerfile makes a template of a Dockerfile.
-func buildDockerfile(cmd *cobra.Command, library *image.Library, dir, as string, args []string) error {
+func buildDockerfile(cmd *cobra.Command, library *image.Store, dir, as string, args []string) error {
 	if as == "" {
 		return errors.New("a template of a Dockerfile needs a name: berth image build --dockerfile DIR NAME")
 	}
@@ -30,7 +30,7 @@ func buildDockerfile(cmd *cobra.Command, library *image.Library, dir, as string,
 }
 
 // buildSnapshot makes a template of a project's snapshot.
-func buildSnapshot(cmd *cobra.Command, library *image.Library, state, project, id, as string) error {
+func buildSnapshot(cmd *cobra.Command, library *image.Store, state, project, id, as string) error {
 	if as == "" {
 		return errors.New("a template of a snapshot needs a name: berth image build --from-snapshot SNAPSHOT NAME")
 	}
@@ -62,7 +62,7 @@ func buildSnapshot(cmd *cobra.Command, library *image.Library, state, project, i
 // A keptState is what a state directory keeps, for commands beside a server: nothing
 // is swept, which is the server's to do.
 type keptState struct {
-	*snapshot.Library
+	*snapshot.Service
 	db    *sqlite.DB
 	close func() error
 }
@@ -101,5 +101,5 @@ func referencesIn(ctx context.Context, state string) (map[string]bool, error) {
 		return nil, err
 	}
 	defer kept.Close()
-	return references(ctx, kept.db, kept.Library)
+	return references(ctx, kept.db, kept.Service)
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/berth-run/berth/image/registry"
 )
 
-func newImagePull(open func() (*image.Library, error)) *cobra.Command {
+func newImagePull(open func() (*image.Store, error)) *cobra.Command {
 	var as string
 	var stdin bool
 	var size Bytes

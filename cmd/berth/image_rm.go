@@ -10,7 +10,7 @@ import (
 	"github.com/berth-run/berth/image"
 )
 
-func newImageRm(open func() (*image.Library, error), state *string) *cobra.Command {
+func newImageRm(open func() (*image.Store, error), state *string) *cobra.Command {
 	return &cobra.Command{
 		Use:   "rm TEMPLATE...",
 		Short: "Remove templates by name or digest",
@@ -36,7 +36,7 @@ loses its name; it is removed when nothing refers to it any more.`,
 	}
 }
 
-func newImagePrune(open func() (*image.Library, error), state *string) *cobra.Command {
+func newImagePrune(open func() (*image.Store, error), state *string) *cobra.Command {
 	var grace time.Duration
 	cmd := &cobra.Command{
 		Use:   "prune",
@@ -66,7 +66,7 @@ their last use.`,
 	return cmd
 }
 
-func newImageInspect(open func() (*image.Library, error)) *cobra.Command {
+func newImageInspect(open func() (*image.Store, error)) *cobra.Command {
 	return &cobra.Command{
 		Use:   "inspect TEMPLATE",
 		Short: "Show what is known of a template, as JSON",

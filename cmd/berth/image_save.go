@@ -10,7 +10,7 @@ import (
 	"github.com/berth-run/berth/image"
 )
 
-func newImageSave(open func() (*image.Library, error)) *cobra.Command {
+func newImageSave(open func() (*image.Store, error)) *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
 		Use:   "save TEMPLATE",
@@ -36,7 +36,7 @@ take: an OCI image layout. Of a template that was pulled it is that very image.`
 	return cmd
 }
 
-func newImageLoad(open func() (*image.Library, error)) *cobra.Command {
+func newImageLoad(open func() (*image.Store, error)) *cobra.Command {
 	var input string
 	var size Bytes
 	opts := image.LoadOptions{AddOptions: image.AddOptions{Progress: showProgress}}

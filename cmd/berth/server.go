@@ -124,7 +124,7 @@ func newServer(ctx context.Context, state string, config *Config, log *slog.Logg
 	if err != nil {
 		return s, err
 	}
-	quotas = quota.New(quota.Options{Objects: db, Files: stored{db, snapshots.Library, volumes}, Bodies: db, Usages: db, Limits: config.limits()})
+	quotas = quota.New(quota.Options{Objects: db, Files: stored{db, snapshots.Service, volumes}, Bodies: db, Usages: db, Limits: config.limits()})
 	uploads := files.New(db, bucket)
 	uploads.Quota, uploads.Audit, uploads.Log = within(space, diskspace.Files, quotas.Store), record, log
 	if err := uploads.Sweep(ctx, log); err != nil {
@@ -148,10 +148,10 @@ func newServer(ctx context.Context, state string, config *Config, log *slog.Logg
 	if err != nil {
 		return s, err
 	}
-	keeper, err := container.NewKeeper(container.Options{Store: db, Driver: isolation, OpenFile: uploads.Open, Log: log,
+	keeper, err := container.New(container.Options{Store: db, Driver: isolation, OpenFile: uploads.Open, Log: log,
 		Network: network, Seal: seal.New(key), Audit: record, Volumes: volumes,
 		Template: held.find, MayName: held.mayName,
-		Snapshots: snapshots.Library, OnExpiry: config.Containers.OnExpiry, SnapshotLife: config.Containers.SnapshotLife,
+		Snapshots: snapshots.Service, OnExpiry: config.Containers.OnExpiry, SnapshotLife: config.Containers.SnapshotLife,
 		Quota:    quotas.Containers,
 		Room:     func() error { return space.Admit(diskspace.Sandboxes, diskspace.Snapshots) },
 		Observer: metrics.Sandbox{Metrics: s.metrics},
@@ -166,7 +166,7 @@ func newServer(ctx context.Context, state string, config *Config, log *slog.Logg
 	}
 	mounted := volumes
 	s.later(func(context.Context) error { return mounted.Close() }) // the containers that live on hold theirs
-	s.later(held.startPruning(func(ctx context.Context) (map[string]bool, error) { return references(ctx, db, snapshots.Library) }, keeper, log))
+	s.later(held.startPruning(func(ctx context.Context) (map[string]bool, error) { return references(ctx, db, snapshots.Service) }, keeper, log))
 	s.later(func(context.Context) error { return keeper.Close() })
 	space.Start(keeper.Relieve)
 	s.later(func(context.Context) error { return space.Close() })
@@ -204,7 +204,7 @@ func newServer(ctx context.Context, state string, config *Config, log *slog.Logg
 		return s, err
 	}
 	archived := &emptier{objects: db, projects: db, containers: keeper, responses: eng, files: uploads,
-		snapshots: snapshots.Library, volumes: volumes, audit: record, log: log}
+		snapshots: snapshots.Service, volumes: volumes, audit: record, log: log}
 	s.later(archived.start())
 	spool := filepath.Join(state, "spool") // not /tmp, which may be memory
 	if err := os.MkdirAll(spool, 0o700); err != nil {
@@ -213,14 +213,14 @@ func newServer(ctx context.Context, state string, config *Config, log *slog.Logg
 	if !isolation.Features().Mounts {
 		volumes = nil
 	}
-	bundles := bundle.New(bundle.Options{Responses: db, Containers: db, Objects: db, Engine: eng, Journal: events, Keeper: keeper, Snapshots: snapshots.Library, Files: uploads,
+	bundles := bundle.New(bundle.Options{Responses: db, Containers: db, Objects: db, Engine: eng, Journal: events, ContainerService: keeper, Snapshots: snapshots.Service, Files: uploads,
 		Templates: held.has, Quota: quotas.Store, Decoding: decoding, SpoolDir: spool, Version: version})
 	if err := bundles.Recover(ctx, log); err != nil {
 		return s, err
 	}
 	s.handler = api.New(api.Options{Engine: eng, Journal: events, Models: models, Containers: keeper, Files: uploads,
 		Responses: db, Objects: db, Keys: db, Closed: !s.open, Usages: db,
-		Snapshots: snapshots.Library, Templates: held, Volumes: volumes, Bundles: bundles,
+		Snapshots: snapshots.Service, Templates: held, Volumes: volumes, Bundles: bundles,
 		Quota: quotas, Upstreams: statuses(upstreams), Currency: config.Currency,
 		Webhooks: hooks, Space: space, Ready: newReadiness(db, isolation, held.find, space, log).get, Observer: metrics.API{Metrics: s.metrics}, Readers: answers, Bodies: bodies, Decoding: decoding,
 		Seal: seal.New(key), Log: log, Version: version, PreviewDomain: config.Preview.Domain})

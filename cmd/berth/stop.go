@@ -134,7 +134,7 @@ func endContainers(ctx context.Context, state string, config *Config, log *slog.
 	if err != nil {
 		return 0, err
 	}
-	keeper, err := container.NewKeeper(container.Options{Store: db, Driver: isolation, Log: log, Seal: seal.New(key), Audit: record, Volumes: volumes,
+	keeper, err := container.New(container.Options{Store: db, Driver: isolation, Log: log, Seal: seal.New(key), Audit: record, Volumes: volumes,
 		Template: func(string) (container.Template, error) { return container.Template{}, errEnding },
 		OpenFile: func(context.Context, berth.ProjectID, berth.FileID) (io.ReadCloser, *berth.File, error) {
 			return nil, nil, errEnding

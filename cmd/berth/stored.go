@@ -16,7 +16,7 @@ import (
 
 // snapshots are a library with its bucket.
 type snapshots struct {
-	*snapshot.Library
+	*snapshot.Service
 	bucket *blob.Bucket
 }
 
@@ -40,7 +40,7 @@ func openSnapshots(ctx context.Context, state string, opts snapshot.Options, log
 
 // openVolumes opens the library in the state directory and removes what a crash has
 // left half made or half removed there.
-func openVolumes(ctx context.Context, state string, opts volume.Options, log *slog.Logger) (*volume.Library, error) {
+func openVolumes(ctx context.Context, state string, opts volume.Options, log *slog.Logger) (*volume.Service, error) {
 	opts.Dir = filepath.Join(state, "volumes")
 	l, err := volume.New(opts)
 	if err != nil {
@@ -52,8 +52,8 @@ func openVolumes(ctx context.Context, state string, opts volume.Options, log *sl
 // stored counts what projects store: uploaded files, snapshots and volumes.
 type stored struct {
 	store.Files
-	snapshots *snapshot.Library
-	volumes   *volume.Library
+	snapshots *snapshot.Service
+	volumes   *volume.Service
 }
 
 // FileBytes returns how many bytes a project stores.

@@ -29,7 +29,7 @@ const (
 // templates are those of a library that a server's containers start from. What they
 // use it holds, so that no other process removes it.
 type templates struct {
-	images *image.Library
+	images *image.Store
 	config *Config
 	limits func(context.Context, berth.ProjectID) (berth.Limits, error)
 
@@ -42,7 +42,7 @@ type heldTemplate struct {
 	asked time.Time
 }
 
-func newTemplates(images *image.Library, config *Config, limits func(context.Context, berth.ProjectID) (berth.Limits, error)) *templates {
+func newTemplates(images *image.Store, config *Config, limits func(context.Context, berth.ProjectID) (berth.Limits, error)) *templates {
 	return &templates{images: images, config: config, limits: limits, held: map[string]heldTemplate{}}
 }
 
@@ -101,7 +101,7 @@ func (t *templates) Close() { t.release(nil, time.Now()) }
 
 // references returns the digests that running containers and snapshots refer to, of
 // all projects.
-func references(ctx context.Context, containers store.Containers, snapshots *snapshot.Library) (map[string]bool, error) {
+func references(ctx context.Context, containers store.Containers, snapshots *snapshot.Service) (map[string]bool, error) {
 	digests, err := snapshots.Templates(ctx)
 	if err != nil {
 		return nil, err

@@ -8,7 +8,7 @@ import (
 )
 
 // room returns an error if there is none for a snapshot and its StoredBytes.
-func (l *Library) room(ctx context.Context, p berth.ProjectID, s *berth.Snapshot) error {
+func (l *Service) room(ctx context.Context, p berth.ProjectID, s *berth.Snapshot) error {
 	if l.opts.Quota != nil {
 		if err := l.opts.Quota(ctx, p, s.StoredBytes); err != nil {
 			return err
@@ -30,14 +30,14 @@ func (l *Library) room(ctx context.Context, p berth.ProjectID, s *berth.Snapshot
 }
 
 // Bytes returns how many bytes the snapshots of a project take.
-func (l *Library) Bytes(ctx context.Context, p berth.ProjectID) (int64, error) {
+func (l *Service) Bytes(ctx context.Context, p berth.ProjectID) (int64, error) {
 	var sum int64
 	err := l.each(ctx, p, func(s *berth.Snapshot) { sum += s.StoredBytes })
 	return sum, err
 }
 
 // each calls f with all snapshots of a project.
-func (l *Library) each(ctx context.Context, p berth.ProjectID, f func(*berth.Snapshot)) error {
+func (l *Service) each(ctx context.Context, p berth.ProjectID, f func(*berth.Snapshot)) error {
 	for page := (store.Page{Limit: 1000}); ; {
 		objects, more, err := l.opts.Objects.ListObjects(ctx, p, Kind, "", page)
 		if err != nil {

@@ -37,7 +37,7 @@ import (
 // Kind is the kind of a snapshot's object.
 const Kind store.Kind = "container.snapshot"
 
-// Options are a Library's parts.
+// Options are a Service's parts.
 type Options struct {
 	Objects store.Objects
 	Bucket  *blob.Bucket // which holds nothing else
@@ -56,15 +56,15 @@ type Options struct {
 	Log   *slog.Logger // of content that is damaged; slog.Default if nil
 }
 
-// A Library keeps snapshots. It is safe for concurrent use. Errors that a client may
+// A Service keeps snapshots. It is safe for concurrent use. Errors that a client may
 // see are *berth.Error.
-type Library struct {
+type Service struct {
 	opts Options
 	book sync.Mutex // held between the quota's answer and the deed
 }
 
 // New returns a library.
-func New(opts Options) *Library { return &Library{opts: opts} }
+func New(opts Options) *Service { return &Service{opts: opts} }
 
 // A Record is a snapshot as it is kept.
 type Record struct {
@@ -90,7 +90,7 @@ func bound(p berth.ProjectID, id berth.SnapshotID) []byte {
 // Create keeps a snapshot and sets of it ID, if it has none, Object, CreatedAt, Digest, Bytes and
 // StoredBytes. Its content is the layer, or other tar archive, that write writes. When
 // Create returns, the content has been read back.
-func (l *Library) Create(ctx context.Context, p berth.ProjectID, r *Record, write func(io.Writer) (layer.Made, error)) error {
+func (l *Service) Create(ctx context.Context, p berth.ProjectID, r *Record, write func(io.Writer) (layer.Made, error)) error {
 	s := r.Snapshot
 	s.ID, s.Object, s.CreatedAt = cmp.Or(s.ID, berth.SnapshotID(berth.NewID(berth.PrefixSnapshot))), "container.snapshot", time.Now().Unix()
 	if err := l.room(ctx, p, s); err != nil {
@@ -116,7 +116,7 @@ func (l *Library) Create(ctx context.Context, p berth.ProjectID, r *Record, writ
 }
 
 // write writes a content: compressed, then sealed.
-func (l *Library) write(ctx context.Context, at string, k [32]byte, content func(io.Writer) (layer.Made, error)) (made layer.Made, err error) {
+func (l *Service) write(ctx context.Context, at string, k [32]byte, content func(io.Writer) (layer.Made, error)) (made layer.Made, err error) {
 	ctx, abort := context.WithCancel(ctx)
 	defer abort()
 	out, err := l.opts.Bucket.NewWriter(ctx, at, &blob.WriterOptions{ContentType: "application/octet-stream"})
@@ -142,7 +142,7 @@ func (l *Library) write(ctx context.Context, at string, k [32]byte, content func
 }
 
 // verify reads a content as who starts from it will.
-func (l *Library) verify(ctx context.Context, p berth.ProjectID, s *berth.Snapshot, k [32]byte) error {
+func (l *Service) verify(ctx context.Context, p berth.ProjectID, s *berth.Snapshot, k [32]byte) error {
 	attrs, err := l.opts.Bucket.Attributes(ctx, path(p, s.ID))
 	if err != nil {
 		return err
@@ -171,7 +171,7 @@ func (l *Library) verify(ctx context.Context, p berth.ProjectID, s *berth.Snapsh
 }
 
 // save keeps a snapshot's object if there is room for it.
-func (l *Library) save(ctx context.Context, p berth.ProjectID, r *Record) error {
+func (l *Service) save(ctx context.Context, p berth.ProjectID, r *Record) error {
 	o := &store.Object{ObjectKey: key(r.Snapshot.ID), CreatedAt: r.Snapshot.CreatedAt}
 	if at := r.Snapshot.ExpiresAt; at != nil {
 		o.ExpiresAt = *at
@@ -189,7 +189,7 @@ func (l *Library) save(ctx context.Context, p berth.ProjectID, r *Record) error 
 }
 
 // Get returns a snapshot.
-func (l *Library) Get(ctx context.Context, p berth.ProjectID, id berth.SnapshotID) (*berth.Snapshot, error) {
+func (l *Service) Get(ctx context.Context, p berth.ProjectID, id berth.SnapshotID) (*berth.Snapshot, error) {
 	r, err := l.Record(ctx, p, id)
 	if err != nil {
 		return nil, err
@@ -198,7 +198,7 @@ func (l *Library) Get(ctx context.Context, p berth.ProjectID, id berth.SnapshotI
 }
 
 // Record returns a snapshot as it is kept.
-func (l *Library) Record(ctx context.Context, p berth.ProjectID, id berth.SnapshotID) (*Record, error) {
+func (l *Service) Record(ctx context.Context, p berth.ProjectID, id berth.SnapshotID) (*Record, error) {
 	o, err := l.opts.Objects.GetObject(ctx, p, key(id))
 	if errors.Is(err, store.ErrNotFound) || err == nil && expired(o) {
 		return nil, notFound(id)
@@ -211,7 +211,7 @@ func (l *Library) Record(ctx context.Context, p berth.ProjectID, id berth.Snapsh
 
 // Extend has a snapshot that expires before until expire then, also one that has expired
 // and was not removed yet. What the snapshot says of its expiry stays as it is.
-func (l *Library) Extend(ctx context.Context, p berth.ProjectID, id berth.SnapshotID, until time.Time) error {
+func (l *Service) Extend(ctx context.Context, p berth.ProjectID, id berth.SnapshotID, until time.Time) error {
 	_, err := l.opts.Objects.UpdateObject(ctx, p, key(id), func(o *store.Object) error {
 		if o.ExpiresAt != 0 {
 			o.ExpiresAt = max(o.ExpiresAt, until.Unix())
@@ -237,7 +237,7 @@ func notFound(id berth.SnapshotID) *berth.Error {
 
 // List returns one page of snapshots and whether there is more. An unknown
 // page.After is store.ErrNotFound.
-func (l *Library) List(ctx context.Context, p berth.ProjectID, page store.Page) ([]*berth.Snapshot, bool, error) {
+func (l *Service) List(ctx context.Context, p berth.ProjectID, page store.Page) ([]*berth.Snapshot, bool, error) {
 	objects, more, err := l.opts.Objects.ListObjects(ctx, p, Kind, "", page)
 	if err != nil {
 		return nil, false, err
@@ -257,7 +257,7 @@ func (l *Library) List(ctx context.Context, p berth.ProjectID, page store.Page) 
 
 // Totals returns how many snapshots of all projects are kept and the bytes that they
 // take, those that are being made included.
-func (l *Library) Totals(ctx context.Context) (count int, bytes int64, err error) {
+func (l *Service) Totals(ctx context.Context) (count int, bytes int64, err error) {
 	for it := l.opts.Bucket.List(nil); ; count++ {
 		o, err := it.Next(ctx)
 		if errors.Is(err, io.EOF) {
@@ -273,7 +273,7 @@ func (l *Library) Totals(ctx context.Context) (count int, bytes int64, err error
 // Open opens a snapshot's content, a layer. What is read is what was written, or
 // ends with an error: berth.CodeCorrupt if it is missing or damaged, which is logged. The
 // caller closes it.
-func (l *Library) Open(ctx context.Context, p berth.ProjectID, r *Record) (io.ReadCloser, error) {
+func (l *Service) Open(ctx context.Context, p berth.ProjectID, r *Record) (io.ReadCloser, error) {
 	plain, err := l.opts.Seal.Open(nil, nil, r.Key, bound(p, r.Snapshot.ID))
 	if err != nil || len(plain) != 32 {
 		return nil, fmt.Errorf("the key of %s cannot be opened with this server's: %w", r.Snapshot.ID, err)
@@ -281,7 +281,7 @@ func (l *Library) Open(ctx context.Context, p berth.ProjectID, r *Record) (io.Re
 	return l.open(ctx, p, r.Snapshot, [32]byte(plain))
 }
 
-func (l *Library) open(ctx context.Context, p berth.ProjectID, s *berth.Snapshot, k [32]byte) (io.ReadCloser, error) {
+func (l *Service) open(ctx context.Context, p berth.ProjectID, s *berth.Snapshot, k [32]byte) (io.ReadCloser, error) {
 	blobs := stored.Blobs{Bucket: l.opts.Bucket, Noun: "snapshot", Log: l.opts.Log}
 	sealed, err := blobs.Open(ctx, path(p, s.ID), string(s.ID), s.StoredBytes)
 	if err != nil {
@@ -305,11 +305,11 @@ func (o *opened) Close() error { return errors.Join(o.ReadCloser.Close(), o.belo
 
 // Delete removes a snapshot, the object with its key first: what is left of the
 // content then means nothing, and is Sweep's.
-func (l *Library) Delete(ctx context.Context, p berth.ProjectID, id berth.SnapshotID) error {
+func (l *Service) Delete(ctx context.Context, p berth.ProjectID, id berth.SnapshotID) error {
 	return l.delete(ctx, p, id, "deleted")
 }
 
-func (l *Library) delete(ctx context.Context, p berth.ProjectID, id berth.SnapshotID, reason string) error {
+func (l *Service) delete(ctx context.Context, p berth.ProjectID, id berth.SnapshotID, reason string) error {
 	if err := l.opts.Objects.DeleteObject(ctx, p, key(id)); errors.Is(err, store.ErrNotFound) {
 		return notFound(id)
 	} else if err != nil {
@@ -321,7 +321,7 @@ func (l *Library) delete(ctx context.Context, p berth.ProjectID, id berth.Snapsh
 	return l.opts.Audit.Commit(ctx, audit.Entry{Action: audit.SnapshotDeleted, Project: p, Object: string(id), Reason: reason})
 }
 
-func (l *Library) remove(ctx context.Context, at string) error {
+func (l *Service) remove(ctx context.Context, at string) error {
 	if err := l.opts.Bucket.Delete(ctx, at); err != nil && gcerrors.Code(err) != gcerrors.NotFound {
 		return err
 	}
@@ -332,7 +332,7 @@ func (l *Library) remove(ctx context.Context, at string) error {
 const expireBatch = 100
 
 // Expire removes the snapshots of all projects whose time is up.
-func (l *Library) Expire(ctx context.Context, now time.Time) error {
+func (l *Service) Expire(ctx context.Context, now time.Time) error {
 	for {
 		refs, err := l.opts.Objects.ExpiredObjects(ctx, Kind, now, expireBatch)
 		if err != nil {
@@ -352,7 +352,7 @@ func (l *Library) Expire(ctx context.Context, now time.Time) error {
 
 // Sweep removes content without an object, which a crash may leave. No snapshot may
 // be in the making meanwhile.
-func (l *Library) Sweep(ctx context.Context, log *slog.Logger) error {
+func (l *Service) Sweep(ctx context.Context, log *slog.Logger) error {
 	for it := l.opts.Bucket.List(nil); ; {
 		o, err := it.Next(ctx)
 		if errors.Is(err, io.EOF) {

@@ -34,7 +34,7 @@ type house struct {
 	db     *sqlite.DB
 	bucket *blob.Bucket
 	opts   snapshot.Options
-	l      *snapshot.Library
+	l      *snapshot.Service
 }
 
 func newHouse(t *testing.T) *house {

@@ -13,7 +13,7 @@ import (
 
 // Templates returns the digests of the templates that snapshots of all projects lie
 // above.
-func (l *Library) Templates(ctx context.Context) (map[string]bool, error) {
+func (l *Service) Templates(ctx context.Context) (map[string]bool, error) {
 	digests := map[string]bool{}
 	for it := l.opts.Bucket.List(nil); ; {
 		o, err := it.Next(ctx)

@@ -19,7 +19,7 @@ const IdleTime = time.Minute
 
 // Unmount unmounts the volumes that no container holds and that were not used for a time.
 // The containers that a former process left must hold theirs by then.
-func (l *Library) Unmount(idle time.Duration) error {
+func (l *Service) Unmount(idle time.Duration) error {
 	if l.opts.Plain {
 		return nil
 	}
@@ -46,7 +46,7 @@ func (l *Library) Unmount(idle time.Duration) error {
 
 // Close unmounts the volumes that no container holds. Those of containers that live on stay
 // mounted.
-func (l *Library) Close() error { return l.Unmount(0) }
+func (l *Service) Close() error { return l.Unmount(0) }
 
 // unmount unmounts the file system, if it is mounted. Its loop device goes with it.
 func (i image) unmount() error {

@@ -45,7 +45,7 @@ const (
 
 var namePattern = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,62}$`)
 
-// Options are a Library's parts.
+// Options are a Service's parts.
 type Options struct {
 	Dir     string // on the host, for nothing else; made if need be
 	Objects store.Objects
@@ -62,9 +62,9 @@ type Options struct {
 	Plain bool
 }
 
-// A Library keeps volumes. It is safe for concurrent use. Errors that a client may
+// A Service keeps volumes. It is safe for concurrent use. Errors that a client may
 // see are *berth.Error.
-type Library struct {
+type Service struct {
 	opts Options
 
 	mu    sync.Mutex // held while volumes are made, mounted and removed
@@ -73,11 +73,11 @@ type Library struct {
 }
 
 // New returns a library.
-func New(opts Options) (*Library, error) {
+func New(opts Options) (*Service, error) {
 	if err := os.MkdirAll(opts.Dir, 0o700); err != nil {
 		return nil, err
 	}
-	return &Library{opts: opts, users: map[berth.VolumeID]map[berth.ContainerID]bool{}, used: map[berth.VolumeID]time.Time{}}, nil
+	return &Service{opts: opts, users: map[berth.VolumeID]map[berth.ContainerID]bool{}, used: map[berth.VolumeID]time.Time{}}, nil
 }
 
 // A record is a volume as it is kept.
@@ -93,7 +93,7 @@ func bound(p berth.ProjectID, id berth.VolumeID) []byte {
 	return []byte("volume\x00" + string(p) + "\x00" + string(id))
 }
 
-func (l *Library) image(p berth.ProjectID, id berth.VolumeID) image {
+func (l *Service) image(p berth.ProjectID, id berth.VolumeID) image {
 	dir := filepath.Join(l.opts.Dir, string(p), string(id))
 	return image{path: dir + imageSuffix, dir: dir, plain: l.opts.Plain}
 }
@@ -108,7 +108,7 @@ type CreateRequest struct {
 }
 
 // Create makes a volume.
-func (l *Library) Create(ctx context.Context, c berth.Caller, req CreateRequest) (*berth.Volume, error) {
+func (l *Service) Create(ctx context.Context, c berth.Caller, req CreateRequest) (*berth.Volume, error) {
 	v := &berth.Volume{ID: berth.VolumeID(berth.NewID(berth.PrefixVolume)), Object: "volume", CreatedAt: time.Now().Unix(),
 		ExpiresAt: req.ExpiresAt, Name: req.Name, MaxBytes: req.MaxBytes}
 	if v.MaxBytes == 0 {
@@ -143,7 +143,7 @@ func unavailable(err error) error {
 	return &berth.Error{Code: berth.CodeUnavailable, Message: "This server cannot keep volumes.", Err: err}
 }
 
-func (l *Library) mayCreate(ctx context.Context, p berth.ProjectID, v *berth.Volume) error {
+func (l *Service) mayCreate(ctx context.Context, p berth.ProjectID, v *berth.Volume) error {
 	all, err := l.all(ctx, p)
 	if err != nil {
 		return err
@@ -162,7 +162,7 @@ func (l *Library) mayCreate(ctx context.Context, p berth.ProjectID, v *berth.Vol
 	return nil
 }
 
-func (l *Library) save(ctx context.Context, p berth.ProjectID, v *berth.Volume, k host.SealKey) error {
+func (l *Service) save(ctx context.Context, p berth.ProjectID, v *berth.Volume, k host.SealKey) error {
 	body, err := json.Marshal(record{v, l.opts.Seal.Seal(nil, nil, k[:], bound(p, v.ID))})
 	if err != nil {
 		return err
@@ -175,7 +175,7 @@ func (l *Library) save(ctx context.Context, p berth.ProjectID, v *berth.Volume, 
 }
 
 // all returns the volumes of a project.
-func (l *Library) all(ctx context.Context, p berth.ProjectID) ([]*record, error) {
+func (l *Service) all(ctx context.Context, p berth.ProjectID) ([]*record, error) {
 	objects, _, err := l.opts.Objects.ListObjects(ctx, p, Kind, "", store.Page{Limit: maxVolumes})
 	if err != nil {
 		return nil, err
@@ -195,7 +195,7 @@ func decode(o *store.Object) (*record, error) {
 }
 
 // Bytes returns how many bytes the volumes of a project may take.
-func (l *Library) Bytes(ctx context.Context, p berth.ProjectID) (int64, error) {
+func (l *Service) Bytes(ctx context.Context, p berth.ProjectID) (int64, error) {
 	all, err := l.all(ctx, p)
 	var sum int64
 	for _, r := range all {
@@ -205,7 +205,7 @@ func (l *Library) Bytes(ctx context.Context, p berth.ProjectID) (int64, error) {
 }
 
 // get returns a volume as it is kept.
-func (l *Library) get(ctx context.Context, p berth.ProjectID, id berth.VolumeID) (*record, error) {
+func (l *Service) get(ctx context.Context, p berth.ProjectID, id berth.VolumeID) (*record, error) {
 	o, err := l.opts.Objects.GetObject(ctx, p, key(id))
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, notFound(id)
@@ -221,7 +221,7 @@ func notFound(id berth.VolumeID) *berth.Error {
 }
 
 // Get returns a volume.
-func (l *Library) Get(ctx context.Context, p berth.ProjectID, id berth.VolumeID) (*berth.Volume, error) {
+func (l *Service) Get(ctx context.Context, p berth.ProjectID, id berth.VolumeID) (*berth.Volume, error) {
 	r, err := l.get(ctx, p, id)
 	if err != nil {
 		return nil, err
@@ -232,7 +232,7 @@ func (l *Library) Get(ctx context.Context, p berth.ProjectID, id berth.VolumeID)
 }
 
 // measure sets how many bytes of a volume are in use.
-func (l *Library) measure(p berth.ProjectID, r *record) error {
+func (l *Service) measure(p berth.ProjectID, r *record) error {
 	if _, err := l.open(p, r); err != nil {
 		return err
 	}
@@ -242,7 +242,7 @@ func (l *Library) measure(p berth.ProjectID, r *record) error {
 }
 
 // open mounts a volume and returns the directory with its content.
-func (l *Library) open(p berth.ProjectID, r *record) (string, error) {
+func (l *Service) open(p berth.ProjectID, r *record) (string, error) {
 	plain, err := l.opts.Seal.Open(nil, nil, r.Key, bound(p, r.Volume.ID))
 	if err != nil || len(plain) != len(host.SealKey{}) {
 		return "", fmt.Errorf("the key of %s cannot be opened with this server's: %w", r.Volume.ID, err)
@@ -253,7 +253,7 @@ func (l *Library) open(p berth.ProjectID, r *record) (string, error) {
 
 // List returns one page of volumes and whether there is more. An unknown page.After
 // is store.ErrNotFound.
-func (l *Library) List(ctx context.Context, p berth.ProjectID, page store.Page) ([]*berth.Volume, bool, error) {
+func (l *Service) List(ctx context.Context, p berth.ProjectID, page store.Page) ([]*berth.Volume, bool, error) {
 	objects, more, err := l.opts.Objects.ListObjects(ctx, p, Kind, "", page)
 	if err != nil {
 		return nil, false, err
@@ -276,7 +276,7 @@ func (l *Library) List(ctx context.Context, p berth.ProjectID, page store.Page) 
 
 // Delete removes a volume with all that is in it, the object with its key first.
 // One that a container uses is refused.
-func (l *Library) Delete(ctx context.Context, c berth.Caller, id berth.VolumeID) error {
+func (l *Service) Delete(ctx context.Context, c berth.Caller, id berth.VolumeID) error {
 	r, err := l.get(ctx, c.Project, id)
 	if err != nil {
 		return err
@@ -284,7 +284,7 @@ func (l *Library) Delete(ctx context.Context, c berth.Caller, id berth.VolumeID)
 	return l.delete(ctx, c, r, "deleted")
 }
 
-func (l *Library) delete(ctx context.Context, c berth.Caller, r *record, reason string) error {
+func (l *Service) delete(ctx context.Context, c berth.Caller, r *record, reason string) error {
 	id := r.Volume.ID
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -307,7 +307,7 @@ func (l *Library) delete(ctx context.Context, c berth.Caller, r *record, reason 
 const expireBatch = 100
 
 // Expire removes the volumes of all projects whose time is up and that nobody uses.
-func (l *Library) Expire(ctx context.Context, now time.Time) error {
+func (l *Service) Expire(ctx context.Context, now time.Time) error {
 	refs, err := l.opts.Objects.ExpiredObjects(ctx, Kind, now, expireBatch)
 	if err != nil {
 		return err
@@ -327,7 +327,7 @@ func (l *Library) Expire(ctx context.Context, now time.Time) error {
 
 // Sweep removes what a crash has left of volumes that are not there. No volume may
 // be in the making meanwhile.
-func (l *Library) Sweep(ctx context.Context, log *slog.Logger) error {
+func (l *Service) Sweep(ctx context.Context, log *slog.Logger) error {
 	paths, err := filepath.Glob(filepath.Join(l.opts.Dir, "*", "*"))
 	if err != nil {
 		return err
@@ -348,7 +348,7 @@ func (l *Library) Sweep(ctx context.Context, log *slog.Logger) error {
 }
 
 // Resolve checks what a container is to mount, and completes it.
-func (l *Library) Resolve(ctx context.Context, p berth.ProjectID, mounts []berth.VolumeMount) ([]berth.VolumeMount, error) {
+func (l *Service) Resolve(ctx context.Context, p berth.ProjectID, mounts []berth.VolumeMount) ([]berth.VolumeMount, error) {
 	if len(mounts) > maxMounts {
 		return nil, berth.Invalid("berth.volumes", "A container has at most %d volumes.", maxMounts)
 	}
@@ -380,7 +380,7 @@ func (l *Library) Resolve(ctx context.Context, p berth.ProjectID, mounts []berth
 }
 
 // Hold keeps the volumes of a container from being removed, until Release.
-func (l *Library) Hold(ctx context.Context, p berth.ProjectID, c berth.ContainerID, mounts []berth.VolumeMount) error {
+func (l *Service) Hold(ctx context.Context, p berth.ProjectID, c berth.ContainerID, mounts []berth.VolumeMount) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, m := range mounts {
@@ -394,14 +394,14 @@ func (l *Library) Hold(ctx context.Context, p berth.ProjectID, c berth.Container
 
 // Retain keeps the volumes of a container that has mounted them from being removed, until
 // Release.
-func (l *Library) Retain(c berth.ContainerID, mounts []berth.VolumeMount) {
+func (l *Service) Retain(c berth.ContainerID, mounts []berth.VolumeMount) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.retain(c, mounts)
 }
 
 // retain is Retain. l.mu is held.
-func (l *Library) retain(c berth.ContainerID, mounts []berth.VolumeMount) {
+func (l *Service) retain(c berth.ContainerID, mounts []berth.VolumeMount) {
 	for _, m := range mounts {
 		if l.users[m.VolumeID] == nil {
 			l.users[m.VolumeID] = map[berth.ContainerID]bool{}
@@ -411,7 +411,7 @@ func (l *Library) retain(c berth.ContainerID, mounts []berth.VolumeMount) {
 }
 
 // Release takes back what Hold did for a container.
-func (l *Library) Release(c berth.ContainerID) {
+func (l *Service) Release(c berth.ContainerID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for id, users := range l.users {
@@ -425,7 +425,7 @@ func (l *Library) Release(c berth.ContainerID) {
 }
 
 // Open makes the volumes of a container, which holds them, ready to be mounted.
-func (l *Library) Open(ctx context.Context, p berth.ProjectID, c berth.ContainerID, mounts []berth.VolumeMount) ([]sandbox.Mount, error) {
+func (l *Service) Open(ctx context.Context, p berth.ProjectID, c berth.ContainerID, mounts []berth.VolumeMount) ([]sandbox.Mount, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var ready []sandbox.Mount

@@ -31,7 +31,7 @@ var (
 type shelf struct {
 	t    *testing.T
 	opts volume.Options
-	l    *volume.Library
+	l    *volume.Service
 	dir  string // of the record
 }
 

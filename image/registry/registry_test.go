@@ -122,7 +122,7 @@ func rootFS(t *testing.T, img v1.Image) v1.RootFS {
 	return c.RootFS
 }
 
-func library(t *testing.T) *image.Library {
+func library(t *testing.T) *image.Store {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("skipped: only root can make templates")

@@ -67,11 +67,11 @@ type Options struct {
 	Log *slog.Logger
 
 	// Snapshots keeps what containers leave. Default: there are none.
-	Snapshots *snapshot.Library
+	Snapshots *snapshot.Service
 
 	Network NetworkOptions
 	Seal    cipher.AEAD     // for secrets in the store; as seal.New returns it
-	Volumes *volume.Library // nil is none; the driver needs to be able to mount them
+	Volumes *volume.Service // nil is none; the driver needs to be able to mount them
 	Audit   *audit.Log      // keeps what was done; nil is none
 
 	// Limits of every sandbox; the memory is its container's own tier.
@@ -129,7 +129,7 @@ type Service struct {
 }
 
 // NewKeeper returns a keeper. Start must follow before anything else is asked of it.
-func NewKeeper(opts Options) (*Service, error) {
+func New(opts Options) (*Service, error) {
 	if opts.Store == nil || opts.Driver == nil || opts.Template == nil || opts.OpenFile == nil || opts.Log == nil || opts.Seal == nil {
 		return nil, errors.New("sandbox: Store, Driver, Template, OpenFile, Log and Seal are needed")
 	}

@@ -72,7 +72,7 @@ func newHouse(t *testing.T, options ...func(*Options)) *house {
 // start begins a new life of the server on what the former one left.
 func (h *house) start() {
 	h.t.Helper()
-	k, err := NewKeeper(h.opts)
+	k, err := New(h.opts)
 	if err != nil {
 		h.t.Fatal(err)
 	}
