@@ -91,7 +91,7 @@ func newHouse(t *testing.T, change func(*api.Options), rules ...model.Rule) *hou
 		Files: uploads, Fetcher: letters{}, Owner: "test", Log: log})
 	hooks := webhook.New(st, log)
 	events.AtEnd(hooks.AtEnd)
-	opts := api.Options{Engine: h.engine, Usages: st, Webhooks: hooks, Journal: events, Responses: st, Objects: st, Keys: st, Files: uploads, ContainerService: keeper, Snapshots: snapshots, Volumes: volumes, Models: models,
+	opts := api.Options{Engine: h.engine, Usages: st, Webhooks: hooks, Journal: events, Responses: st, Objects: st, Keys: st, Files: uploads, Containers: keeper, Snapshots: snapshots, Volumes: volumes, Models: models,
 		Bundles: bundle.New(bundle.Options{Responses: st, Containers: st, Objects: st, Engine: h.engine, Journal: events, ContainerService: keeper, Snapshots: snapshots, Files: uploads, SpoolDir: t.TempDir(), Version: "1"}),
 		Seal:    seal.New([32]byte{1}), Log: log, Version: "1"}
 	if change != nil {
