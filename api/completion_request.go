@@ -162,16 +162,6 @@ func logitBias(at string, v any) error {
 	return nil
 }
 
-// atLeastOne refuses an empty list.
-func atLeastOne(r rule) rule {
-	return func(at string, v any) error {
-		if values, ok := v.([]any); ok && len(values) == 0 {
-			return wire("empty_array", at, "Invalid '%s': empty array. Expected an array with minimum length 1, but got an empty array instead.", at)
-		}
-		return r(at, v)
-	}
-}
-
 // decodeCompletionRequest reads the body of POST /v1/chat/completions.
 func (s *server) decodeCompletionRequest(w http.ResponseWriter, r *http.Request) (*completionRequest, error) {
 	var req completionRequest

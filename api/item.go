@@ -122,21 +122,6 @@ var outputParts = map[string]rule{
 	"refusal":     aPart(fields{}, "refusal"),
 }
 
-// oneSource asks for one of the fields that hold what a part shows.
-func oneSource(sources []string, r rule) rule {
-	return func(at string, v any) error {
-		if err := r(at, v); err != nil {
-			return err
-		}
-		for _, name := range sources {
-			if v.(map[string]any)[name] != nil {
-				return nil
-			}
-		}
-		return missing(join(at, sources[0]))
-	}
-}
-
 // idPrefixes are of the ids that items get which come without.
 var idPrefixes = map[berth.ItemType]string{
 	berth.ItemMessage:              berth.PrefixMessage,

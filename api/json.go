@@ -212,12 +212,3 @@ func (p *parser) string() (string, error) {
 
 // view returns a part of a body as a string, without a copy.
 func view(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
-
-// clip shortens what a client sent for use in a message.
-func clip(s string) string {
-	const most = 100
-	if len(s) <= most {
-		return s
-	}
-	return strings.ToValidUTF8(s[:most], "") + "…"
-}

@@ -3,12 +3,9 @@ package api
 import (
 	"encoding/json"
 	"fmt"
-	"maps"
 	"math"
 	"net/http"
-	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/berth-run/berth"
 )
@@ -84,14 +81,6 @@ func compression(at string, v any) error {
 	return wire("unsupported_value", at, "Unsupported value: '%s' cannot be 'enabled': this server compresses no images.", at)
 }
 
-// onlyFalse allows what a client that says false does without.
-func onlyFalse(at string, v any) error {
-	if err := boolean(at, v); err != nil || v == false {
-		return err
-	}
-	return wire("unsupported_value", at, "Unsupported value: '%s' cannot be true with this server.", at)
-}
-
 func moderationMode(at string, v any) error {
 	if err := oneOf("score", "block")(at, v); err != nil || v == "score" {
 		return err
@@ -138,39 +127,6 @@ func toolChoice(at string, v any) error {
 		return oneOf("none", "auto", "required")(at, v)
 	}
 	return toolChoices(at, v)
-}
-
-// metadata is up to 16 pairs of strings.
-func metadata(at string, v any) error {
-	const pairs, keyLength = 16, 64
-	obj, ok := v.(map[string]any)
-	if !ok {
-		return wrongType(at, "an object", v)
-	}
-	if len(obj) > pairs {
-		return wire("object_above_max_properties", at,
-			"Invalid '%s': too many properties. Expected an object with at most %d properties, but got an object with %d properties instead.", at, pairs, len(obj))
-	}
-	value := text(0, 512)
-	for _, key := range slices.Sorted(maps.Keys(obj)) {
-		if n := utf8.RuneCountInString(key); n > keyLength {
-			return wire("string_above_max_length", at,
-				"Invalid '%s' key '%s': string too long. Expected a string with maximum length %d, but got a string with length %d instead.", at, clip(key), keyLength, n)
-		}
-		if err := value(join(at, key), obj[key]); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// withUnsupported adds rules that refuse the types which OpenAI knows and this
-// server does not serve.
-func withUnsupported(served map[string]rule, what string, unserved []string) map[string]rule {
-	for _, kind := range unserved {
-		served[kind] = unsupportedKind(what)
-	}
-	return served
 }
 
 // decodeResponseRequest reads the body of POST /v1/responses. Its input items

@@ -1,0 +1,32 @@
+package rule
+
+import "github.com/berth-run/berth"
+
+// StrictFormat adds to the rule of a json_schema format that the schema of a strict one
+// must follow OpenAI's rules for strict schemas.
+func StrictFormat(r Rule) Rule {
+	return strictly(r, "schema", "invalid_json_schema", "response_format")
+}
+
+// StrictFunction adds the same to the rule of a function.
+func StrictFunction(r Rule) Rule {
+	return strictly(r, "parameters", "invalid_function_parameters", "function")
+}
+
+func strictly(r Rule, field, code, what string) Rule {
+	return func(at string, v any) error {
+		if err := r(at, v); err != nil {
+			return err
+		}
+		obj := v.(map[string]any)
+		schema, ok := obj[field].(map[string]any)
+		if obj["strict"] != true || !ok {
+			return nil
+		}
+		if problem := berth.StrictProblem(schema); problem != "" {
+			name, _ := obj["name"].(string)
+			return Errorf(code, Join(at, field), "Invalid schema for %s '%s': %s", what, Clip(name), problem)
+		}
+		return nil
+	}
+}
