@@ -78,7 +78,7 @@ func newHouse(t *testing.T, change func(*api.Options), rules ...model.Rule) *hou
 	check(t, err)
 	keeper, err := container.New(container.Options{Audit: record, Volumes: volumes, Store: st, Driver: guests, OpenFile: uploads.Open, Log: log, Seal: seal.New([32]byte{1}),
 		Snapshots: snapshots, Template: func(string) (container.Template, error) {
-			return container.Template{Digest: "sha256:none", Rootfs: bare}, nil
+			return container.Template{Template: sandbox.Template{Digest: "sha256:none", Path: bare}}, nil
 		}})
 	check(t, err)
 	check(t, keeper.Start(t.Context()))

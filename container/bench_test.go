@@ -18,6 +18,7 @@ import (
 	"github.com/berth-run/berth/files"
 	"github.com/berth-run/berth/guest"
 	"github.com/berth-run/berth/internal/seal"
+	"github.com/berth-run/berth/sandbox"
 	"github.com/berth-run/berth/sandbox/drivertest"
 	"github.com/berth-run/berth/sandbox/gvisor"
 	"github.com/berth-run/berth/store/sqlite"
@@ -63,7 +64,7 @@ func newGVisorHouseOn(tb testing.TB, rootfs string, options ...func(*container.O
 	kept := snapshot.New(snapshot.Options{Objects: db, Bucket: bucket, Seal: seal.New([32]byte{1})})
 	opts := container.Options{Snapshots: kept, Store: db, Driver: d, OpenFile: files.New(db, nil).Open, Log: log, Seal: seal.New([32]byte{1}),
 		Template: func(ref string) (container.Template, error) {
-			return container.Template{Digest: cmp.Or(ref, "sha256:bench"), Rootfs: rootfs}, nil
+			return container.Template{Template: sandbox.Template{Digest: cmp.Or(ref, "sha256:bench"), Path: rootfs}}, nil
 		}}
 	for _, o := range options {
 		o(&opts)

@@ -37,7 +37,7 @@ func TestCreate(t *testing.T) {
 		t.Errorf("got %+v, %v; want it running and no longer starting", c, err)
 	}
 	spec := h.driver.box(string(c.ID)).spec
-	wantSpec := sandbox.Spec{ID: string(c.ID), Rootfs: "/templates/1", Limits: sandbox.Limits{Memory: 4 << 30}.WithDefaults()}
+	wantSpec := sandbox.Spec{ID: string(c.ID), Template: sandbox.Template{Digest: "sha256:1", Path: "/templates/1"}, Limits: sandbox.Limits{Memory: 4 << 30}.WithDefaults()}
 	if diff := cmp.Diff(wantSpec, spec); diff != "" {
 		t.Errorf("spec (-want +got):\n%s", diff)
 	}

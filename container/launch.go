@@ -92,7 +92,7 @@ func (k *Service) fill(ctx context.Context, s *instance, pl *plan) (how string, 
 			return "", stepError{"what an interrupted start left could not be removed", err}
 		}
 	}
-	spec := k.spec(pl.body, pl.rootfs)
+	spec := k.spec(pl.body, pl.template)
 	if spec.Mounts, err = k.openVolumes(ctx, s); err != nil {
 		return "", stepError{"its volumes could not be mounted", err}
 	}

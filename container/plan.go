@@ -16,12 +16,12 @@ const defaultMemory = "1g"
 
 // A plan is what a request for a container comes to.
 type plan struct {
-	asked  time.Time // when
-	body   *berth.Container
-	rootfs string   // of its template, on the host
-	env    []string // the template's and the request's
-	files  []berth.FileID
-	from   *snapshot.Record // nil if it starts empty
+	asked    time.Time // when
+	body     *berth.Container
+	template sandbox.Template
+	env      []string // the template's and the request's
+	files    []berth.FileID
+	from     *snapshot.Record // nil if it starts empty
 
 	requestEnv []string
 	dispose    berth.SnapshotID // removed when the start has ended
@@ -116,13 +116,13 @@ func (k *Service) source(ctx context.Context, p berth.ProjectID, pl *plan, src b
 	if err != nil {
 		return asUnavailable(err, "This server has no template to start containers from.")
 	}
-	c.Berth.Template, pl.rootfs, pl.env = t.Digest, t.Rootfs, slices.Concat(t.Env, pl.env)
+	c.Berth.Template, pl.template, pl.env = t.Digest, t.Template, slices.Concat(t.Env, pl.env)
 	return nil
 }
 
 // spec returns what a container's sandbox is made from. Its environment comes later.
-func (k *Service) spec(c *berth.Container, rootfs string) sandbox.Spec {
+func (k *Service) spec(c *berth.Container, t sandbox.Template) sandbox.Spec {
 	limits := k.opts.Limits
 	limits.Memory = berth.MemoryLimits[c.MemoryLimit]
-	return sandbox.Spec{ID: string(c.ID), Rootfs: rootfs, Limits: limits.WithDefaults()}
+	return sandbox.Spec{ID: string(c.ID), Template: t, Limits: limits.WithDefaults()}
 }

@@ -285,7 +285,7 @@ func (p *pool) step() (full bool, err error) {
 	s := k.newSandbox("", &body)
 	ctx, cancel := context.WithTimeout(s.life, startTime)
 	defer cancel()
-	if err := k.boot(ctx, s, k.spec(&body, t.Rootfs), nil); err != nil {
+	if err := k.boot(ctx, s, k.spec(&body, t.Template), nil); err != nil {
 		k.discard(s)
 		return false, err
 	}

@@ -202,7 +202,7 @@ func TestPoolTemplate(t *testing.T) {
 		o.Template = func(string) (Template, error) {
 			mu.Lock()
 			defer mu.Unlock()
-			return Template{Digest: digest, Rootfs: "/templates/" + digest}, nil
+			return Template{Template: sandbox.Template{Digest: digest, Path: "/templates/" + digest}}, nil
 		}
 	})
 	old := h.full()
@@ -210,14 +210,14 @@ func TestPoolTemplate(t *testing.T) {
 	digest = "sha256:2"
 	mu.Unlock()
 	id := h.ready()
-	if got := h.driver.box(string(id)).spec.Rootfs; got != "/templates/sha256:2" {
+	if got := h.driver.box(string(id)).spec.Template.Path; got != "/templates/sha256:2" {
 		t.Errorf("got %s", got)
 	}
 	h.wantPool(0, 1)
 	for now := old; now[0] == old[0]; now = h.full() {
 	}
-	if id := h.full()[0]; h.driver.box(id).spec.Rootfs != "/templates/sha256:2" {
-		t.Errorf("the pool holds %s", h.driver.box(id).spec.Rootfs)
+	if id := h.full()[0]; h.driver.box(id).spec.Template.Path != "/templates/sha256:2" {
+		t.Errorf("the pool holds %s", h.driver.box(id).spec.Template.Path)
 	}
 	h.driver.until(2)
 }

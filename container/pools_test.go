@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/sandbox"
 )
 
 // A shelf is a library of templates that a test changes.
@@ -25,7 +26,7 @@ func (s *shelf) find(ref string) (Template, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if digest := s.digests[ref]; digest != "" {
-		return Template{Digest: digest, Rootfs: "/templates/" + digest}, nil
+		return Template{Template: sandbox.Template{Digest: digest, Path: "/templates/" + digest}}, nil
 	}
 	return Template{}, berth.Errorf(berth.CodeNotFound, "Template '%s' not found.", ref)
 }
@@ -53,8 +54,8 @@ func TestPools(t *testing.T) {
 		got := h.create(CreateRequest{MemoryLimit: c.memory, Source: berth.ContainerSource{Template: c.template}})
 		h.sh(got.ID, "true")
 		spec := h.driver.box(string(got.ID)).spec
-		if want := templates.digests[c.template]; spec.Rootfs != "/templates/"+want || spec.Limits.Memory != berth.MemoryLimits[got.MemoryLimit] {
-			t.Errorf("%d: got %s with %d", i, spec.Rootfs, spec.Limits.Memory)
+		if want := templates.digests[c.template]; spec.Template.Path != "/templates/"+want || spec.Limits.Memory != berth.MemoryLimits[got.MemoryLimit] {
+			t.Errorf("%d: got %s with %d", i, spec.Template.Path, spec.Limits.Memory)
 		}
 		if from := strings.Contains(strings.Join(spare, " "), string(got.ID)); from != (c.pool >= 0) {
 			t.Errorf("%d: from its pool: %v, want %v", i, from, !from)
@@ -80,12 +81,12 @@ func TestPoolsFollowTemplates(t *testing.T) {
 	templates.set("later", "sha256:4")
 	h.pass(checkEvery)
 	later := h.fullPool(1)
-	if got := h.driver.box(later[0]).spec.Rootfs; got != "/templates/sha256:4" {
+	if got := h.driver.box(later[0]).spec.Template.Path; got != "/templates/sha256:4" {
 		t.Errorf("got %s", got)
 	}
 	for now := old; now[0] == old[0]; now = h.fullPool(0) {
 	}
-	if got := h.driver.box(h.fullPool(0)[0]).spec.Rootfs; got != "/templates/sha256:3" {
+	if got := h.driver.box(h.fullPool(0)[0]).spec.Template.Path; got != "/templates/sha256:3" {
 		t.Errorf("got %s", got)
 	}
 	h.driver.until(2)

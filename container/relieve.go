@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/sandbox"
 )
 
 const (
@@ -100,7 +101,7 @@ func (k *Service) hostFull(ctx context.Context, s *instance) error {
 	if err == nil {
 		return nil
 	}
-	limit := k.spec(&berth.Container{MemoryLimit: s.body.MemoryLimit}, "").Limits.Disk
+	limit := k.spec(&berth.Container{MemoryLimit: s.body.MemoryLimit}, sandbox.Template{}).Limits.Disk
 	if read, rerr := k.read(ctx, s); rerr == nil && read.Disk > limit-limit/20 {
 		return nil
 	}

@@ -104,7 +104,7 @@ func (k *Service) replan(ctx context.Context, s *instance, rec *startRecord) (*p
 	if err != nil {
 		return pl, stepError{"its template is gone", err}
 	}
-	pl.rootfs, pl.env = t.Rootfs, slices.Concat(t.Env, rec.Env)
+	pl.template, pl.env = t.Template, slices.Concat(t.Env, rec.Env)
 	if rec.Snapshot == "" {
 		return pl, nil
 	}

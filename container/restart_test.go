@@ -318,7 +318,7 @@ func TestCrashDuringStartWithVolume(t *testing.T) {
 	c.start()
 	c.sh(id, "true")
 	mounts := c.driver.box(string(id)).spec.Mounts
-	if want := (sandbox.Mount{Name: "data", Source: filepath.Join(dir, string(mine), string(v.ID), "content")}); len(mounts) != 1 || mounts[0] != want {
+	if want := (sandbox.Mount{Name: "data", Volume: string(v.ID), Path: filepath.Join(dir, string(mine), string(v.ID), "content")}); len(mounts) != 1 || mounts[0] != want {
 		t.Errorf("got %+v, want %+v", mounts, want)
 	}
 	wantError(t, volumes.Delete(t.Context(), byMe, v.ID), berth.CodeConflict, "")

@@ -101,9 +101,8 @@ type Options struct {
 
 // A Template is what sandboxes start from.
 type Template struct {
-	Digest string
-	Rootfs string   // its root file system on the host
-	Env    []string // KEY=value; what commands find unless their container says otherwise
+	sandbox.Template
+	Env []string // KEY=value; what commands find unless their container says otherwise
 }
 
 // A Keeper keeps the containers of all projects that run on one driver. It is

@@ -76,7 +76,7 @@ func (k *Service) freeze(ctx context.Context, s *instance, to *berth.Snapshot) (
 			return layer.Made{}, err
 		}
 		defer in.Close()
-		made, err := layer.Make(w, in, t.Rootfs, layer.Limits{Bytes: k.opts.Limits.WithDefaults().Disk})
+		made, err := layer.Make(w, in, t.Path, layer.Limits{Bytes: k.opts.Limits.WithDefaults().Disk})
 		if len(made.Dropped) > 0 {
 			k.opts.Log.Warn("a snapshot is without files whose names it cannot have", "container", s.id, "names", made.Dropped)
 		}

@@ -42,9 +42,9 @@ func newArchive(t *testing.T, options ...func(*Options)) (*house, *archive) {
 		o.Template = func(ref string) (Template, error) {
 			switch ref {
 			case "", "sha256:1":
-				return Template{Digest: "sha256:1", Rootfs: rootfs}, nil
+				return Template{Template: sandbox.Template{Digest: "sha256:1", Path: rootfs}}, nil
 			case "other", "sha256:2":
-				return Template{Digest: "sha256:2", Rootfs: rootfs}, nil
+				return Template{Template: sandbox.Template{Digest: "sha256:2", Path: rootfs}}, nil
 			}
 			return Template{}, &berth.Error{Code: berth.CodeNotFound, Param: "berth.template", Message: "Template '" + ref + "' not found."}
 		}

@@ -1,4 +1,4 @@
-// Package driver says what an isolation technology must do to run sandboxes.
+// Package sandbox says what an isolation technology must do to run sandboxes.
 //
 // A driver only makes, reaches and unmakes sandboxes. Running commands, moving
 // files and reaching ports go through the guest program inside (package guest),
@@ -7,6 +7,7 @@
 package sandbox
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -73,44 +74,72 @@ type Spec struct {
 	// ID names the sandbox: [a-z0-9_-]{1,64}, unique within the driver.
 	ID string
 
-	// Rootfs is the template's root file system on the host. It is shared by
-	// many sandboxes and never written.
-	Rootfs string
+	// Template is what the sandbox's root file system starts as. A driver whose
+	// Features().Isolation is "none" ignores it.
+	Template Template
 
 	// Env is the guest's environment, KEY=value.
 	Env []string
 
 	Limits Limits
 
-	// Mounts are directories of the host that the sandbox shares. A driver without
-	// Features().Mounts returns errors.ErrUnsupported if there are any.
+	// Mounts are volumes that the sandbox shares. A driver without Features().Mounts
+	// returns errors.ErrUnsupported if there are any.
 	Mounts []Mount
+}
+
+// A Template names a root file system that many sandboxes share and none writes.
+type Template struct {
+	// Digest identifies the content: sha256:HEX.
+	Digest string
+
+	// Ref is the name under which the server has the template, for messages and for
+	// drivers that fetch it by name. It is empty if the template has none.
+	Ref string
+
+	// Path is the directory of the root file system on the server's host. It is a hint
+	// for drivers that run sandboxes on the same host; others fetch the template by
+	// Digest or Ref.
+	Path string
+}
+
+// Directory returns Path. It returns an error unless that is the absolute path of a
+// directory on this host.
+func (t Template) Directory() (string, error) {
+	if fi, err := os.Stat(t.Path); err != nil || !fi.IsDir() || !filepath.IsAbs(t.Path) {
+		return "", fmt.Errorf("template %s: its root file system %q is not an absolute path of a directory", cmp.Or(t.Ref, t.Digest, "without a name"), t.Path)
+	}
+	return t.Path, nil
 }
 
 // MountRoot is the directory of a sandbox in which mounts are.
 const MountRoot = "/mnt/volumes"
 
-// A Mount shows a directory of the host in a sandbox. What the sandbox writes there
-// is hostile: names, links, modes and owners are its own.
+// A Mount shows a volume in a sandbox. What the sandbox writes there is hostile:
+// names, links, modes and owners are its own.
 type Mount struct {
 	Name     string // of the directory below MountRoot: [a-z0-9][a-z0-9_-]{0,62}
-	Source   string // absolute, on the host
+	Volume   string // the id of the volume
 	ReadOnly bool
+
+	// Path is the absolute path of the volume's directory on the server's host. It is
+	// a hint for drivers that run sandboxes on the same host.
+	Path string
 }
 
 var mountName = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,62}$`)
 
-// CheckMounts returns an error unless all mounts have names that may be used, each
-// once, and directories as their sources.
+// CheckMounts checks mounts for a driver on the server's host. It returns an error
+// unless all names are valid and differ, and all paths are those of directories.
 func CheckMounts(mounts []Mount) error {
 	seen := map[string]bool{}
 	for _, m := range mounts {
 		if !mountName.MatchString(m.Name) || seen[m.Name] {
-			return fmt.Errorf("the name of the mount %q does not match %s, or is there twice", m.Name, mountName)
+			return fmt.Errorf("mount %q: the name does not match %s, or is there twice", m.Name, mountName)
 		}
 		seen[m.Name] = true
-		if fi, err := os.Stat(m.Source); err != nil || !fi.IsDir() || !filepath.IsAbs(m.Source) {
-			return fmt.Errorf("the source of the mount %q, %q, is not an absolute path of a directory", m.Name, m.Source)
+		if fi, err := os.Stat(m.Path); err != nil || !fi.IsDir() || !filepath.IsAbs(m.Path) {
+			return fmt.Errorf("mount %q: the path %q of volume %q is not an absolute path of a directory", m.Name, m.Path, m.Volume)
 		}
 	}
 	return nil

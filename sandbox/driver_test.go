@@ -81,3 +81,15 @@ func TestDir(t *testing.T) {
 		t.Errorf("Create after a crash: %v", err)
 	}
 }
+
+func TestTemplateDirectory(t *testing.T) {
+	dir := t.TempDir()
+	if got, err := (Template{Digest: "sha256:1", Path: dir}).Directory(); err != nil || got != dir {
+		t.Errorf("got %q, %v, want %q", got, err, dir)
+	}
+	for _, path := range []string{"", ".", filepath.Join(dir, "missing")} {
+		if _, err := (Template{Ref: "base", Path: path}).Directory(); err == nil || !strings.Contains(err.Error(), "base") {
+			t.Errorf("path %q: got %v, want an error that names the template", path, err)
+		}
+	}
+}

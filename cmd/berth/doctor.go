@@ -255,7 +255,7 @@ func runSandbox(ctx context.Context, state string, config *Config, t image.Templ
 	}
 	const id = "doctor"
 	defer d.Destroy(context.WithoutCancel(ctx), id)
-	if err := d.Create(ctx, sandbox.Spec{ID: id, Rootfs: t.Rootfs}); err != nil {
+	if err := d.Create(ctx, sandbox.Spec{ID: id, Template: templateOf(t)}); err != nil {
 		return err
 	}
 	if err := d.Start(ctx, id); err != nil {

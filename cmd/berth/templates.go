@@ -15,6 +15,7 @@ import (
 	"github.com/berth-run/berth/container"
 	"github.com/berth-run/berth/container/snapshot"
 	"github.com/berth-run/berth/image"
+	"github.com/berth-run/berth/sandbox"
 	"github.com/berth-run/berth/sandbox/local"
 	"github.com/berth-run/berth/store"
 )
@@ -61,7 +62,12 @@ func (t *templates) find(ref string) (container.Template, error) {
 			return container.Template{}, nil // it runs in this machine's own root
 		}
 	}
-	return container.Template{Digest: found.Digest, Rootfs: found.Rootfs, Env: found.Config.Env}, err
+	return container.Template{Template: templateOf(found), Env: found.Config.Env}, err
+}
+
+// templateOf returns an image as drivers know it.
+func templateOf(t image.Template) sandbox.Template {
+	return sandbox.Template{Digest: t.Digest, Ref: t.Name, Path: t.Rootfs}
 }
 
 func templateNotFound(ref string) error {

@@ -62,7 +62,7 @@ func TestMountedElsewhere(t *testing.T) {
 		t.Helper()
 		ready, err := s.l.Open(ctx, me.Project, "cntr_1", mounts)
 		s.check(err)
-		return ready[0].Source
+		return ready[0].Path
 	}
 	dir := open()
 	s.check(os.WriteFile(filepath.Join(dir, "f"), []byte("first"), 0o600))

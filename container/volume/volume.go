@@ -438,7 +438,7 @@ func (l *Service) Open(ctx context.Context, p berth.ProjectID, c berth.Container
 		if err != nil {
 			return nil, err
 		}
-		ready = append(ready, sandbox.Mount{Name: path.Base(m.Path), Source: dir, ReadOnly: m.ReadOnly})
+		ready = append(ready, sandbox.Mount{Name: path.Base(m.Path), Volume: string(m.VolumeID), Path: dir, ReadOnly: m.ReadOnly})
 		l.opts.Audit.Record(audit.Entry{Action: audit.VolumeMounted, Project: p, Container: c, Object: string(m.VolumeID), Name: m.Name})
 	}
 	return ready, nil

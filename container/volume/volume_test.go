@@ -99,7 +99,7 @@ func (s *shelf) mount(name string) string {
 	s.check(err)
 	ready, err := s.l.Open(s.t.Context(), me.Project, "cntr_a", mounts)
 	s.check(err)
-	return ready[0].Source
+	return ready[0].Path
 }
 
 func TestVolume(t *testing.T) {

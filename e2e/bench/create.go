@@ -130,7 +130,7 @@ func (b *bench) createByDriver(ctx context.Context, t *table) error {
 		}
 		id := fmt.Sprintf("bench-%d", i)
 		start.took(timed(func() error {
-			if err := d.Create(ctx, sandbox.Spec{ID: id, Rootfs: rootfs}); err != nil {
+			if err := d.Create(ctx, sandbox.Spec{ID: id, Template: sandbox.Template{Path: rootfs}}); err != nil {
 				return err
 			}
 			return d.Start(ctx, id)

@@ -25,7 +25,7 @@ func median(took []time.Duration) float64 {
 func BenchmarkCold(b *testing.B) {
 	d := openTest(b, drivertest.StateDir(b), Options{Host: dockertest.Host(b)})
 	rootfs := drivertest.Rootfs(b)
-	drivertest.Start(b, d, sandbox.Spec{ID: "first", Rootfs: rootfs}) // the template is copied
+	drivertest.Start(b, d, sandbox.Spec{ID: "first", Template: sandbox.Template{Path: rootfs}}) // the template is copied
 	steps := map[string][]time.Duration{}
 	n := 0
 	for b.Loop() {
@@ -37,7 +37,7 @@ func BenchmarkCold(b *testing.B) {
 			steps[step] = append(steps[step], now.Sub(since))
 			return now
 		}
-		if err := d.Create(b.Context(), sandbox.Spec{ID: id, Rootfs: rootfs}); err != nil {
+		if err := d.Create(b.Context(), sandbox.Spec{ID: id, Template: sandbox.Template{Path: rootfs}}); err != nil {
 			b.Fatal(err)
 		}
 		at := lap("create", began)
@@ -66,7 +66,7 @@ func BenchmarkCold(b *testing.B) {
 // BenchmarkGuest measures what goes over one connection.
 func BenchmarkGuest(b *testing.B) {
 	d := openTest(b, drivertest.StateDir(b), Options{Host: dockertest.Host(b)})
-	box := drivertest.Start(b, d, sandbox.Spec{ID: "bench", Rootfs: drivertest.Rootfs(b)})
+	box := drivertest.Start(b, d, sandbox.Spec{ID: "bench", Template: drivertest.Template(b)})
 	box.Must("true")
 	b.Run("Ping", func(b *testing.B) {
 		for b.Loop() {

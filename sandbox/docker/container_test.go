@@ -15,6 +15,7 @@ import (
 	"github.com/berth-run/berth/guest"
 	"github.com/berth-run/berth/internal/dockertest"
 	"github.com/berth-run/berth/internal/seal"
+	"github.com/berth-run/berth/sandbox"
 	"github.com/berth-run/berth/sandbox/drivertest"
 	"github.com/berth-run/berth/store/sqlite"
 )
@@ -33,7 +34,7 @@ func newKeeper(tb testing.TB, state string, pool int) (k *container.Service, end
 	k, err = container.New(container.Options{Store: db, Driver: d, OpenFile: files.New(db, nil).Open, Pools: []container.PoolOptions{{Size: pool}}, Seal: seal.New([32]byte{1}),
 		Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 		Template: func(string) (container.Template, error) {
-			return container.Template{Digest: "sha256:test", Rootfs: rootfs}, nil
+			return container.Template{Template: sandbox.Template{Digest: "sha256:test", Path: rootfs}}, nil
 		}})
 	if err != nil {
 		tb.Fatal(err)

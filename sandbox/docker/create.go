@@ -81,7 +81,11 @@ func (d *Driver) Create(ctx context.Context, spec sandbox.Spec) error {
 	if err := sandbox.CheckMounts(spec.Mounts); err != nil {
 		return fmt.Errorf("docker: create %s: %w", spec.ID, err)
 	}
-	tag, err := d.templateTag(spec.Rootfs)
+	rootfs, err := spec.Template.Directory()
+	if err != nil {
+		return fmt.Errorf("docker: create %s: %w", spec.ID, err)
+	}
+	tag, err := d.templateTag(rootfs)
 	if err != nil {
 		return fmt.Errorf("docker: create %s: %w", spec.ID, err)
 	}
@@ -93,7 +97,7 @@ func (d *Driver) Create(ctx context.Context, spec sandbox.Spec) error {
 	opts.HostConfig.Mounts = append(opts.HostConfig.Mounts, bound...)
 	_, err = d.client.ContainerCreate(ctx, opts)
 	if errdefs.IsNotFound(err) { // the image
-		if err = d.importTemplate(ctx, spec.Rootfs, tag); err == nil {
+		if err = d.importTemplate(ctx, rootfs, tag); err == nil {
 			_, err = d.client.ContainerCreate(ctx, opts)
 		}
 	}

@@ -24,7 +24,7 @@ func runSuite(t *testing.T, host, runtime, socket string) {
 		Open: func(tb testing.TB, stateDir string) sandbox.Driver {
 			return openTest(tb, stateDir, Options{Host: host, Runtime: runtime})
 		},
-		Rootfs:    drivertest.Rootfs(t),
+		Template:  drivertest.Template(t),
 		Socket:    socket,
 		OwnersRun: runtime != "", // gVisor's is not told of the flags of a mount
 		Leftovers: func(stateDir string) []string { return leftovers(t, host, stateDir) },

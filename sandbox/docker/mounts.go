@@ -45,7 +45,7 @@ func (d *Driver) tryMounts(ctx context.Context) (prevents string, err error) {
 		return "", err
 	}
 	defer func() { err = errors.Join(err, d.unbind(id)) }()
-	bound, err := d.bind(id, []sandbox.Mount{{Name: "try", Source: source}})
+	bound, err := d.bind(id, []sandbox.Mount{{Name: "try", Path: source}})
 	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) {
 		return err.Error(), nil
 	}
@@ -85,12 +85,12 @@ func (d *Driver) bind(id string, mounts []sandbox.Mount) (bound []mount.Mount, e
 		if m.ReadOnly {
 			flags |= unix.MS_RDONLY
 		}
-		err := unix.Mount(m.Source, place, "", unix.MS_BIND, "")
+		err := unix.Mount(m.Path, place, "", unix.MS_BIND, "")
 		if err == nil {
 			err = unix.Mount("", place, "", unix.MS_BIND|unix.MS_REMOUNT|flags, "")
 		}
 		if err != nil {
-			return nil, &os.PathError{Op: "bind", Path: m.Source, Err: err}
+			return nil, &os.PathError{Op: "bind", Path: m.Path, Err: err}
 		}
 		bound = append(bound, mount.Mount{Type: mount.TypeBind, Source: place, Target: path.Join(sandbox.MountRoot, m.Name),
 			BindOptions: &mount.BindOptions{NonRecursive: true}})

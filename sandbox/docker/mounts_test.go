@@ -25,7 +25,7 @@ func TestMountsOfNobody(t *testing.T) {
 	if err := os.WriteFile(kept, []byte("kept"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	bound, err := d.bind("lost", []sandbox.Mount{{Name: "a", Source: source}, {Name: "b", Source: source, ReadOnly: true}})
+	bound, err := d.bind("lost", []sandbox.Mount{{Name: "a", Path: source}, {Name: "b", Path: source, ReadOnly: true}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,7 +35,7 @@ func TestMountsOfNobody(t *testing.T) {
 			t.Errorf("%s: got flags %x, %v, want %x", bound[i].Source, st.Flags, err, want)
 		}
 	}
-	if _, err := d.bind("lost", []sandbox.Mount{{Name: "a", Source: source}}); err == nil {
+	if _, err := d.bind("lost", []sandbox.Mount{{Name: "a", Path: source}}); err == nil {
 		t.Error("mounts of a sandbox that has some: got no error")
 	}
 

@@ -38,7 +38,7 @@ func TestPauseOfABusyOne(t *testing.T) {
 	}))
 	t.Cleanup(front.Close)
 	d := openTest(t, drivertest.StateDir(t), Options{Host: strings.Replace(front.URL, "http://", "tcp://", 1)})
-	b := drivertest.Start(t, d, sandbox.Spec{ID: "busy", Rootfs: drivertest.Rootfs(t)})
+	b := drivertest.Start(t, d, sandbox.Spec{ID: "busy", Template: drivertest.Template(t)})
 	refusals.Store(2)
 	if err := d.Pause(t.Context(), b.ID); err != nil || asked.Load() != 3 {
 		t.Errorf("got %v after %d attempts, want a pause at the third", err, asked.Load())

@@ -29,7 +29,7 @@ func TestPosture(t *testing.T) {
 	host := dockertest.Host(t)
 	t.Setenv("BERTH_TEST_SECRET", "berth-canary-77ab")
 	d := openTest(t, drivertest.StateDir(t), Options{Host: host})
-	b := drivertest.Start(t, d, sandbox.Spec{ID: "posture", Rootfs: drivertest.Rootfs(t)})
+	b := drivertest.Start(t, d, sandbox.Spec{ID: "posture", Template: drivertest.Template(t)})
 	t.Run("Inside", func(t *testing.T) { postureInside(t, b) })
 	t.Run("Process", func(t *testing.T) { postureProcess(t, d) })
 	t.Run("Relay", func(t *testing.T) { postureRelay(t, b) })

@@ -39,7 +39,7 @@ func TestRuntime(t *testing.T) {
 	if got := d.Features().Isolation; got != "gvisor" {
 		t.Errorf("isolation: got %q, want gvisor", got)
 	}
-	b := drivertest.Start(t, d, sandbox.Spec{ID: "walled", Rootfs: drivertest.Rootfs(t)})
+	b := drivertest.Start(t, d, sandbox.Spec{ID: "walled", Template: drivertest.Template(t)})
 	if got := b.Must("sudo dmesg | grep -c gVisor"); got != "1" {
 		t.Errorf("the kernel's log: got %s lines about gVisor, want 1", got)
 	}

@@ -20,7 +20,7 @@ import (
 // through where it is old.
 func TestSystemCallsAreFiltered(t *testing.T) {
 	d := openTest(t, drivertest.StateDir(t), Options{Host: dockertest.Host(t)})
-	b := drivertest.Start(t, d, sandbox.Spec{ID: "filtered", Rootfs: drivertest.Rootfs(t)})
+	b := drivertest.Start(t, d, sandbox.Spec{ID: "filtered", Template: drivertest.Template(t)})
 	for _, who := range []string{"", "sudo "} {
 		if r := b.Sh(who + guestPath + " filtered"); r.Code != 0 {
 			t.Errorf("%s: got %+v", who, r)
@@ -37,7 +37,7 @@ func TestSystemCallsAreFiltered(t *testing.T) {
 // What programs that are in use do passes the filter.
 func TestProgramsPassTheFilter(t *testing.T) {
 	d := openTest(t, drivertest.StateDir(t), Options{Host: dockertest.Host(t)})
-	b := drivertest.Start(t, d, sandbox.Spec{ID: "programs", Rootfs: drivertest.Rootfs(t)})
+	b := drivertest.Start(t, d, sandbox.Spec{ID: "programs", Template: drivertest.Template(t)})
 	for _, script := range []string{
 		`mkdir -p p/DEBIAN p/opt/p && echo x >p/opt/p/x && printf 'Package: p\nVersion: 1\nArchitecture: all\nMaintainer: me <me@example.com>\nDescription: p\n' >p/DEBIAN/control && dpkg-deb -b p p.deb >/dev/null && sudo dpkg -i p.deb >/dev/null && cat /opt/p/x && sudo dpkg -r p >/dev/null`,
 		`apt-get --print-uris update >/dev/null && apt-cache stats >/dev/null && sudo apt-get -s install coreutils >/dev/null`,
@@ -120,8 +120,8 @@ func TestTerminalsOfNeighbours(t *testing.T) {
 	if d.noPTYs != "" {
 		t.Fatalf("the engine does not bound terminals: %s", d.noPTYs)
 	}
-	greedy := drivertest.Start(t, d, sandbox.Spec{ID: "greedy", Rootfs: drivertest.Rootfs(t)})
-	other := drivertest.Start(t, d, sandbox.Spec{ID: "other", Rootfs: drivertest.Rootfs(t)})
+	greedy := drivertest.Start(t, d, sandbox.Spec{ID: "greedy", Template: drivertest.Template(t)})
+	other := drivertest.Start(t, d, sandbox.Spec{ID: "other", Template: drivertest.Template(t)})
 	took := make(chan string, 1)
 	go func() { took <- greedy.ShTimeout("sudo "+takeTerminals, 2*time.Minute).Stdout }()
 	greedy.Must("while [ ! -e held ]; do sleep 0.05; done")

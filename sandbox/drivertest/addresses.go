@@ -28,7 +28,7 @@ func (s *suite) addresses(t *testing.T) {
 		t.Skip("skipped: sandboxes of this driver have a network of their own")
 	}
 	o := newAddresses(t)
-	b := Start(t, s.open(t), sandbox.Spec{ID: "addresses", Rootfs: s.Rootfs})
+	b := Start(t, s.open(t), sandbox.Spec{ID: "addresses", Template: s.Template})
 	if r := b.Sh("cat /proc/net/route | grep -c berth"); r.Code == 0 {
 		t.Errorf("there is a route before a policy asks for one: %+v", r)
 	}

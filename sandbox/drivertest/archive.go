@@ -32,7 +32,7 @@ useradd -u 1500 other; mkdir /srv/x; chown other /srv/x; mkfifo /srv/pipe'`
 // archive takes what has changed out of one sandbox and puts it into another.
 func (s *suite) archive(t *testing.T) {
 	d := s.open(t)
-	first := Start(t, d, sandbox.Spec{ID: "first", Rootfs: s.Rootfs})
+	first := Start(t, d, sandbox.Spec{ID: "first", Template: s.Template})
 	looking := look
 	if s.isolates() {
 		looking += "; " + rootLook
@@ -41,7 +41,7 @@ func (s *suite) archive(t *testing.T) {
 	first.Must(changes)
 	want := first.Must(looking)
 	for _, id := range []string{"second", "third"} { // what was put in is archived in its turn
-		next := Start(t, d, sandbox.Spec{ID: id, Rootfs: s.Rootfs})
+		next := Start(t, d, sandbox.Spec{ID: id, Template: s.Template})
 		if err := next.Client.ApplyArchive(t.Context(), bytes.NewReader(s.layerOf(t, first))); err != nil {
 			t.Fatal(err)
 		}
@@ -58,9 +58,9 @@ func (s *suite) archiveState(t *testing.T) {
 		return // its paths mean nothing in another sandbox
 	}
 	d := s.open(t)
-	first := Start(t, d, sandbox.Spec{ID: "first", Rootfs: s.Rootfs})
+	first := Start(t, d, sandbox.Spec{ID: "first", Template: s.Template})
 	first.Must(`mkdir a; cd a; export COLOUR="it's blue" SHAPE="it's round" PATH=$PATH:/mnt/data`)
-	second := Start(t, d, sandbox.Spec{ID: "second", Rootfs: s.Rootfs})
+	second := Start(t, d, sandbox.Spec{ID: "second", Template: s.Template})
 	if err := second.Client.SetEnvironment(t.Context(), []string{"COLOUR=it's red", "GIVEN=late"}); err != nil {
 		t.Fatal(err)
 	}
@@ -85,7 +85,7 @@ func (s *suite) layerOf(t *testing.T, b *Box) []byte {
 	}
 	defer r.Close()
 	var out bytes.Buffer
-	made, err := layer.Make(&out, r, s.Rootfs, layer.Limits{})
+	made, err := layer.Make(&out, r, s.Template.Path, layer.Limits{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,7 +100,7 @@ func (s *suite) standStill(t *testing.T) {
 	if !s.isolates() {
 		return // the guest would have to stop the machine's processes
 	}
-	b := Start(t, s.open(t), sandbox.Spec{ID: "still", Rootfs: s.Rootfs})
+	b := Start(t, s.open(t), sandbox.Spec{ID: "still", Template: s.Template})
 	b.Must(`head -c 8000000 /dev/zero >ballast; (i=0; while :; do i=$((i+1)); echo $i >n; mv n m; done) >/dev/null 2>&1 & setsid sh -c 'echo $$ >stopped; kill -STOP $$' & until test -s m && test -s stopped; do :; done`)
 	r, err := b.Client.Archive(t.Context())
 	if err != nil {

@@ -41,7 +41,7 @@ func (s *suite) readHost(t *testing.T) {
 	if err := os.WriteFile(secret, []byte(canary), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	b := Start(t, s.open(t), sandbox.Spec{ID: "reader", Rootfs: s.Rootfs})
+	b := Start(t, s.open(t), sandbox.Spec{ID: "reader", Template: s.Template})
 	for _, script := range []string{
 		"sudo cat " + secret,
 		"sudo cat /proc/1/root" + secret,
@@ -112,7 +112,7 @@ func (s *suite) reachHost(t *testing.T) {
 			targets = append(targets, n.IP.String())
 		}
 	}
-	b := Start(t, s.open(t), sandbox.Spec{ID: "caller", Rootfs: s.Rootfs})
+	b := Start(t, s.open(t), sandbox.Spec{ID: "caller", Template: s.Template})
 	if err := b.Client.WriteFile(t.Context(), "/mnt/data", "reach.py", "", strings.NewReader(reachScript)); err != nil {
 		t.Fatal(err)
 	}
@@ -137,7 +137,7 @@ func (s *suite) reachHost(t *testing.T) {
 // floodOutput prints without end.
 func (s *suite) floodOutput(t *testing.T) {
 	d := s.open(t)
-	b := Start(t, d, sandbox.Spec{ID: "flood", Rootfs: s.Rootfs, Limits: sandbox.Limits{Disk: 512 << 20, Memory: 512 << 20}})
+	b := Start(t, d, sandbox.Spec{ID: "flood", Template: s.Template, Limits: sandbox.Limits{Disk: 512 << 20, Memory: 512 << 20}})
 	for _, script := range []string{
 		"yes",
 		"cat /dev/zero",
@@ -156,17 +156,17 @@ func (s *suite) floodOutput(t *testing.T) {
 
 // deleteEverything removes all that root in the sandbox can.
 func (s *suite) deleteEverything(t *testing.T) {
-	before := listing(t, s.Rootfs)
+	before := listing(t, s.Template.Path)
 	d := s.open(t)
-	other := Start(t, d, sandbox.Spec{ID: "other", Rootfs: s.Rootfs})
+	other := Start(t, d, sandbox.Spec{ID: "other", Template: s.Template})
 	other.Must("echo mine >file")
-	b := Start(t, d, sandbox.Spec{ID: "vandal", Rootfs: s.Rootfs})
+	b := Start(t, d, sandbox.Spec{ID: "vandal", Template: s.Template})
 	b.Last("sudo rm -rf --no-preserve-root / 2>/dev/null; sudo rm -rf /.berth /mnt /tmp /usr /etc /dev /proc 2>/dev/null")
 
 	if st := b.Stats(); st.State != sandbox.StateRunning && st.State != sandbox.StateDead {
 		t.Errorf("the vandal's state: got %+v, want it to run or be dead", st)
 	}
-	if diff := diffListings(before, listing(t, s.Rootfs)); diff != "" {
+	if diff := diffListings(before, listing(t, s.Template.Path)); diff != "" {
 		t.Errorf("the template has changed:\n%s", diff)
 	}
 	if got := other.Must("cat file && ls -d /usr/bin/env"); got != "mine\n/usr/bin/env" {
@@ -176,20 +176,20 @@ func (s *suite) deleteEverything(t *testing.T) {
 		t.Errorf("Destroy: %v", err)
 	}
 	// A new one from the same template has everything.
-	Start(t, d, sandbox.Spec{ID: "next", Rootfs: s.Rootfs}).Must("python3 -c 'print(1)' && sudo true")
+	Start(t, d, sandbox.Spec{ID: "next", Template: s.Template}).Must("python3 -c 'print(1)' && sudo true")
 }
 
 // writeTemplate changes files of the template in every way there is.
 func (s *suite) writeTemplate(t *testing.T) {
-	before := listing(t, s.Rootfs)
+	before := listing(t, s.Template.Path)
 	d := s.open(t)
-	b := Start(t, d, sandbox.Spec{ID: "writer", Rootfs: s.Rootfs})
+	b := Start(t, d, sandbox.Spec{ID: "writer", Template: s.Template})
 	b.Must(`sudo sh -c 'echo x >>/etc/passwd; chmod 000 /etc/shadow; chown 1000 /usr/bin/env; mv /usr/bin/tac /usr/bin/tac2
 ln -s / /etc/root; rm -f /etc/group; mkdir /newdir; touch /usr/bin/env; mknod /etc/null c 1 3; : >/etc/profile'`)
-	if diff := diffListings(before, listing(t, s.Rootfs)); diff != "" {
+	if diff := diffListings(before, listing(t, s.Template.Path)); diff != "" {
 		t.Errorf("the template has changed:\n%s", diff)
 	}
-	Start(t, d, sandbox.Spec{ID: "reader", Rootfs: s.Rootfs}).Must("! grep -x x /etc/passwd && test ! -e /newdir && test -s /etc/profile")
+	Start(t, d, sandbox.Spec{ID: "reader", Template: s.Template}).Must("! grep -x x /etc/passwd && test ! -e /newdir && test -s /etc/profile")
 }
 
 // listing returns a line for each file of a tree: what it is and when it changed.

@@ -105,7 +105,7 @@ func contains(r io.Reader, word []byte) (bool, error) {
 func Canary(t *testing.T, d sandbox.Driver, v Volume, rootfs string) (during, after bool) {
 	t.Helper()
 	word := rand.Text() + "-canary-" + rand.Text()
-	b := Start(t, d, sandbox.Spec{ID: "canary", Rootfs: rootfs, Env: []string{"CANARY=" + word}})
+	b := Start(t, d, sandbox.Spec{ID: "canary", Template: sandbox.Template{Path: rootfs}, Env: []string{"CANARY=" + word}})
 	b.ShTimeout(fmt.Sprintf(`
 		word=%s; deep=/mnt/data/a/b/c/d/e/f/$word; mkdir -p $deep
 		echo $word >$deep/$word

@@ -34,7 +34,7 @@ func (s *suite) archiveChanges(t *testing.T) {
 		tops = "/opt /etc/apt /etc/skel /usr/share/bash-completion /mnt/data"
 	}
 	d := s.open(t)
-	first := Start(t, d, sandbox.Spec{ID: "first", Rootfs: s.Rootfs})
+	first := Start(t, d, sandbox.Spec{ID: "first", Template: s.Template})
 	script := func(b *Box, args string) string {
 		t.Helper()
 		return b.Must("sudo python3 -BI /tmp/changes.py " + args)
@@ -57,7 +57,7 @@ func (s *suite) archiveChanges(t *testing.T) {
 				t.Errorf("seed %d, round %d: %q has changed and is not archived", seed, round, path)
 			}
 		}
-		second := Start(t, d, sandbox.Spec{ID: fmt.Sprintf("second-%d", round), Rootfs: s.Rootfs})
+		second := Start(t, d, sandbox.Spec{ID: fmt.Sprintf("second-%d", round), Template: s.Template})
 		if err := second.Client.ApplyArchive(t.Context(), bytes.NewReader(s.layerOf(t, first))); err != nil {
 			t.Fatalf("seed %d, round %d: %v", seed, round, err)
 		}

@@ -47,7 +47,7 @@ var websocketScript string
 // to one with a secret.
 func Clients(t *testing.T, d sandbox.Driver) {
 	o, large := newSite(t)
-	b := Start(t, d, sandbox.Spec{ID: "clients", Rootfs: Base(t)})
+	b := Start(t, d, sandbox.Spec{ID: "clients", Template: sandbox.Template{Path: Base(t)}})
 	o.connect(t, b)
 	if err := b.Client.WriteFile(t.Context(), "/mnt/data", "websocket.py", "", strings.NewReader(websocketScript)); err != nil {
 		t.Fatal(err)

@@ -15,7 +15,7 @@ import (
 func (s *suite) copiedState(t *testing.T) {
 	dir := StateDir(t)
 	d := s.Open(t, dir)
-	b := Start(t, d, sandbox.Spec{ID: "original", Rootfs: s.Rootfs})
+	b := Start(t, d, sandbox.Spec{ID: "original", Template: s.Template})
 	b.Must("echo precious >file")
 
 	copied := filepath.Join(StateDir(t), "copy")
@@ -34,7 +34,7 @@ func (s *suite) copiedState(t *testing.T) {
 	if err := c.Destroy(t.Context(), b.ID); err != nil {
 		t.Errorf("Destroy by the copy: %v", err)
 	}
-	own := Start(t, c, sandbox.Spec{ID: b.ID, Rootfs: s.Rootfs}) // of the same id
+	own := Start(t, c, sandbox.Spec{ID: b.ID, Template: s.Template}) // of the same id
 	own.Answers()
 	if err := c.Destroy(t.Context(), b.ID); err != nil {
 		t.Errorf("Destroy by the copy: %v", err)

@@ -18,7 +18,7 @@ import (
 func (s *suite) noDescriptors(t *testing.T) {
 	dir := StateDir(t)
 	d := s.Open(t, dir)
-	b := Start(t, d, sandbox.Spec{ID: "lives", Rootfs: s.Rootfs})
+	b := Start(t, d, sandbox.Spec{ID: "lives", Template: s.Template})
 	b.Must("echo precious >file")
 	again := s.Open(t, dir)
 	t.Cleanup(func() { s.destroyAll(t, again, dir) })

@@ -29,8 +29,8 @@ type Harness struct {
 	// one that was opened before.
 	Open func(tb testing.TB, stateDir string) sandbox.Driver
 
-	// Rootfs is the template of the sandboxes; see the function Rootfs.
-	Rootfs string
+	// Template is what the sandboxes start from; see the function Template.
+	Template sandbox.Template
 
 	// Socket is the path of the guest's socket in the sandbox, if it has one.
 	Socket string

@@ -192,7 +192,7 @@ func (s *suite) egress(t *testing.T) {
 	}
 	o := newOutside(t)
 	d := s.open(t)
-	b := Start(t, d, sandbox.Spec{ID: "outward", Rootfs: s.Rootfs})
+	b := Start(t, d, sandbox.Spec{ID: "outward", Template: s.Template})
 	o.connect(t, b)
 	t.Run("Allowed", func(t *testing.T) { o.allowed(t, b) })
 	t.Run("Refused", func(t *testing.T) { o.refused(t, b) })

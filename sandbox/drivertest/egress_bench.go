@@ -36,7 +36,7 @@ func BenchmarkEgress(b *testing.B, d sandbox.Driver, rootfs string) {
 	addr := plain.Listener.Addr().String()
 	_, port, _ := strings.Cut(addr, ":")
 	o := newOutsideOf(b, secure, map[int]string{80: addr, 5432: addr}, "example.com", "example.com:5432")
-	box := Start(b, d, sandbox.Spec{ID: "egress", Rootfs: rootfs})
+	box := Start(b, d, sandbox.Spec{ID: "egress", Template: sandbox.Template{Path: rootfs}})
 	o.connect(b, box)
 	if err := box.Client.WriteFile(b.Context(), "/mnt/data", "measure.py", "", strings.NewReader(measureScript)); err != nil {
 		b.Fatal(err)

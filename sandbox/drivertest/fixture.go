@@ -13,6 +13,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/berth-run/berth/sandbox"
 )
 
 // packages are what the suite's template is made of, besides what is essential.
@@ -48,6 +50,12 @@ func Rootfs(tb testing.TB) string {
 		}
 		return run(tb, ".", "mmdebstrap", append(args, "bookworm", tmp)...)
 	})
+}
+
+// Template returns Rootfs as a driver knows it.
+func Template(tb testing.TB) sandbox.Template {
+	tb.Helper()
+	return sandbox.Template{Ref: "drivertest", Path: Rootfs(tb)}
 }
 
 // ImageDir returns where images of templates are kept from one run to the next.

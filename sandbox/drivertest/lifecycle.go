@@ -56,7 +56,7 @@ func (s *suite) fromCreateToDestroy(t *testing.T) {
 		}
 	}
 	list()
-	if err := d.Create(ctx, sandbox.Spec{ID: "cntr_1", Rootfs: s.Rootfs}); err != nil {
+	if err := d.Create(ctx, sandbox.Spec{ID: "cntr_1", Template: s.Template}); err != nil {
 		t.Fatalf("Create: %v", err)
 	}
 	list("cntr_1")
@@ -84,7 +84,7 @@ func (s *suite) fromCreateToDestroy(t *testing.T) {
 	notFound(t, "Start", d.Start(ctx, "cntr_1"))
 
 	// The id may be used again, and a created sandbox destroyed.
-	if err := d.Create(ctx, sandbox.Spec{ID: "cntr_1", Rootfs: s.Rootfs}); err != nil {
+	if err := d.Create(ctx, sandbox.Spec{ID: "cntr_1", Template: s.Template}); err != nil {
 		t.Errorf("Create again: %v", err)
 	}
 	if err := d.Destroy(ctx, "cntr_1"); err != nil {
@@ -96,7 +96,7 @@ func (s *suite) refusals(t *testing.T) {
 	ctx := t.Context()
 	d := s.open(t)
 	for _, id := range []string{"", "../x", "A", strings.Repeat("a", 65)} {
-		if err := d.Create(ctx, sandbox.Spec{ID: id, Rootfs: s.Rootfs}); err == nil {
+		if err := d.Create(ctx, sandbox.Spec{ID: id, Template: s.Template}); err == nil {
 			t.Errorf("Create(%q): got no error", id)
 		}
 		if err := d.Destroy(ctx, id); err == nil {
@@ -104,12 +104,12 @@ func (s *suite) refusals(t *testing.T) {
 		}
 	}
 	if s.isolates() {
-		if err := d.Create(ctx, sandbox.Spec{ID: "rootless", Rootfs: "/nonexistent"}); err == nil {
+		if err := d.Create(ctx, sandbox.Spec{ID: "rootless", Template: sandbox.Template{Path: "/nonexistent"}}); err == nil {
 			t.Error("Create without a root file system: got no error")
 		}
 	}
-	b := Start(t, d, sandbox.Spec{ID: "twice", Rootfs: s.Rootfs})
-	if err := d.Create(ctx, sandbox.Spec{ID: "twice", Rootfs: s.Rootfs}); !errors.Is(err, fs.ErrExist) {
+	b := Start(t, d, sandbox.Spec{ID: "twice", Template: s.Template})
+	if err := d.Create(ctx, sandbox.Spec{ID: "twice", Template: s.Template}); !errors.Is(err, fs.ErrExist) {
 		t.Errorf("Create twice: got %v, want %v", err, fs.ErrExist)
 	}
 	b.Answers()
@@ -119,7 +119,7 @@ func (s *suite) refusals(t *testing.T) {
 }
 
 func (s *suite) exec(t *testing.T) {
-	b := Start(t, s.open(t), sandbox.Spec{ID: "exec", Rootfs: s.Rootfs, Env: []string{"COLOUR=blue"}})
+	b := Start(t, s.open(t), sandbox.Spec{ID: "exec", Template: s.Template, Env: []string{"COLOUR=blue"}})
 	r := b.Sh("echo out; echo err >&2; exit 3")
 	if r.Stdout != "out\n" || r.Stderr != "err\n" || r.Code != 3 || r.Err != nil {
 		t.Errorf("got %+v, want out, err and 3", r)
@@ -154,7 +154,7 @@ func (s *suite) exec(t *testing.T) {
 
 func (s *suite) files(t *testing.T) {
 	ctx := t.Context()
-	b := Start(t, s.open(t), sandbox.Spec{ID: "files", Rootfs: s.Rootfs})
+	b := Start(t, s.open(t), sandbox.Spec{ID: "files", Template: s.Template})
 	info, err := b.Client.Info(ctx)
 	if err != nil {
 		t.Fatal(err)
@@ -183,7 +183,7 @@ func (s *suite) files(t *testing.T) {
 func (s *suite) pauseResume(t *testing.T) {
 	ctx := t.Context()
 	d := s.open(t)
-	b := Start(t, d, sandbox.Spec{ID: "pause", Rootfs: s.Rootfs})
+	b := Start(t, d, sandbox.Spec{ID: "pause", Template: s.Template})
 	if !s.features.Pause {
 		if err := d.Pause(ctx, b.ID); !errors.Is(err, errors.ErrUnsupported) {
 			t.Errorf("Pause: got %v, want %v", err, errors.ErrUnsupported)
@@ -229,9 +229,9 @@ func (s *suite) pauseResume(t *testing.T) {
 func (s *suite) reopen(t *testing.T) {
 	dir := StateDir(t)
 	d := s.Open(t, dir)
-	b := Start(t, d, sandbox.Spec{ID: "stays", Rootfs: s.Rootfs})
+	b := Start(t, d, sandbox.Spec{ID: "stays", Template: s.Template})
 	b.Must("echo kept >file")
-	if err := d.Create(t.Context(), sandbox.Spec{ID: "created", Rootfs: s.Rootfs}); err != nil {
+	if err := d.Create(t.Context(), sandbox.Spec{ID: "created", Template: s.Template}); err != nil {
 		t.Fatal(err)
 	}
 
@@ -259,7 +259,7 @@ func (h Harness) runChild(t *testing.T, dir string) {
 	d := h.Open(t, dir)
 	ctx := t.Context()
 	if err := errors.Join(
-		d.Create(ctx, sandbox.Spec{ID: "survivor", Rootfs: h.Rootfs}),
+		d.Create(ctx, sandbox.Spec{ID: "survivor", Template: h.Template}),
 		d.Start(ctx, "survivor"),
 	); err != nil {
 		t.Fatal(err)
@@ -290,7 +290,7 @@ func (s *suite) serverKilled(t *testing.T) {
 }
 
 func (s *suite) guestEnded(t *testing.T) {
-	b := Start(t, s.open(t), sandbox.Spec{ID: "ended", Rootfs: s.Rootfs})
+	b := Start(t, s.open(t), sandbox.Spec{ID: "ended", Template: s.Template})
 	if s.isolates() {
 		b.Last("sudo kill -9 1; sudo kill -TERM 1")
 	} else {
@@ -318,7 +318,7 @@ func (s *suite) tenAtOnce(t *testing.T) {
 		wg.Go(func() {
 			id := fmt.Sprintf("many-%d", i)
 			ctx := t.Context()
-			if err := errors.Join(d.Create(ctx, sandbox.Spec{ID: id, Rootfs: s.Rootfs}), d.Start(ctx, id)); err != nil {
+			if err := errors.Join(d.Create(ctx, sandbox.Spec{ID: id, Template: s.Template}), d.Start(ctx, id)); err != nil {
 				t.Error(err)
 				return
 			}

@@ -33,7 +33,7 @@ func (s *suite) limits(t *testing.T) {
 
 // memoryHog: one process that wants more than there is fails by itself.
 func (s *suite) memoryHog(t *testing.T) {
-	b := Start(t, s.open(t), sandbox.Spec{ID: "hog", Rootfs: s.Rootfs, Limits: sandbox.Limits{Memory: 256 << 20}})
+	b := Start(t, s.open(t), sandbox.Spec{ID: "hog", Template: s.Template, Limits: sandbox.Limits{Memory: 256 << 20}})
 	r := b.ShTimeout(`python3 -c '
 hog = []
 try:
@@ -60,7 +60,7 @@ func (s *suite) most(limit int64) int64 {
 
 // manyHogs: processes none of which wants too much, until all want too much.
 func (s *suite) manyHogs(t *testing.T) {
-	b := Start(t, s.open(t), sandbox.Spec{ID: "hogs", Rootfs: s.Rootfs, Limits: sandbox.Limits{Memory: 256 << 20}})
+	b := Start(t, s.open(t), sandbox.Spec{ID: "hogs", Template: s.Template, Limits: sandbox.Limits{Memory: 256 << 20}})
 	b.ShTimeout(`for i in 1 2 3 4 5 6 7 8; do
 python3 -c 'import time; b = bytearray(60 << 20); time.sleep(3)' &
 done; wait`, 20*time.Second)
@@ -75,7 +75,7 @@ const fillMemory = `sudo sh -c 'for f in /dev/fill /dev/shm/fill; do while dd if
 // there is not room for so much.
 func (s *suite) memoryWall(t *testing.T) {
 	const limit = 256 << 20
-	b := Start(t, s.open(t), sandbox.Spec{ID: "wall", Rootfs: s.Rootfs, Limits: sandbox.Limits{Memory: limit}})
+	b := Start(t, s.open(t), sandbox.Spec{ID: "wall", Template: s.Template, Limits: sandbox.Limits{Memory: limit}})
 	full := false
 	st := b.Await("the wall", func(st sandbox.Stats) bool {
 		if st.State == sandbox.StateDead || full {
@@ -108,7 +108,7 @@ func (b *Box) survivesOr(reason sandbox.Reason) {
 }
 
 func (s *suite) shownLimits(t *testing.T) {
-	b := Start(t, s.open(t), sandbox.Spec{ID: "shown", Rootfs: s.Rootfs, Limits: sandbox.Limits{Memory: 512 << 20, CPU: 2}})
+	b := Start(t, s.open(t), sandbox.Spec{ID: "shown", Template: s.Template, Limits: sandbox.Limits{Memory: 512 << 20, CPU: 2}})
 	if got := b.Must("awk '/^MemTotal/{print $2}' /proc/meminfo"); got != "524288" {
 		t.Errorf("MemTotal: got %s kB, want 524288", got)
 	}
@@ -116,7 +116,7 @@ func (s *suite) shownLimits(t *testing.T) {
 
 func (s *suite) cpuHog(t *testing.T) {
 	const cores = 0.5
-	b := Start(t, s.open(t), sandbox.Spec{ID: "cpu", Rootfs: s.Rootfs, Limits: sandbox.Limits{CPU: cores}})
+	b := Start(t, s.open(t), sandbox.Spec{ID: "cpu", Template: s.Template, Limits: sandbox.Limits{CPU: cores}})
 	before, began := b.Stats().CPU, time.Now()
 	b.ShTimeout("for i in 1 2 3 4; do (while :; do :; done) & done; wait", 2*time.Second)
 	used, took := b.Stats().CPU-before, time.Since(began)
@@ -144,7 +144,7 @@ except Exception as e: print(e)
 time.sleep(600)'`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			b := Start(t, s.open(t), sandbox.Spec{ID: "bomb", Rootfs: s.Rootfs, Limits: sandbox.Limits{PIDs: pids}})
+			b := Start(t, s.open(t), sandbox.Spec{ID: "bomb", Template: s.Template, Limits: sandbox.Limits{PIDs: pids}})
 			most, done := 0, make(chan struct{})
 			go func() {
 				defer close(done)
@@ -169,7 +169,7 @@ time.sleep(600)'`},
 
 func (s *suite) diskFill(t *testing.T) {
 	const disk = 64 << 20
-	b := Start(t, s.open(t), sandbox.Spec{ID: "fill", Rootfs: s.Rootfs, Limits: sandbox.Limits{Disk: disk}})
+	b := Start(t, s.open(t), sandbox.Spec{ID: "fill", Template: s.Template, Limits: sandbox.Limits{Disk: disk}})
 	for _, path := range []string{"/mnt/data/fill", "/tmp/fill", "/var/tmp/fill", "/home/user/fill"} {
 		r := b.Sh("dd if=/dev/zero of=" + path + " bs=1M count=1024")
 		if r.Code == 0 || !strings.Contains(r.Stderr, "No space left") {
@@ -199,7 +199,7 @@ func (s *suite) diskFill(t *testing.T) {
 
 // diskIsNotMemory writes more to disk than there is memory.
 func (s *suite) diskIsNotMemory(t *testing.T) {
-	b := Start(t, s.open(t), sandbox.Spec{ID: "cache", Rootfs: s.Rootfs,
+	b := Start(t, s.open(t), sandbox.Spec{ID: "cache", Template: s.Template,
 		Limits: sandbox.Limits{Memory: 192 << 20, Disk: 1 << 30}})
 	const size = 600
 	sum := b.Must(fmt.Sprintf("dd if=/dev/zero of=big bs=1M count=%d status=none && wc -c <big", size))

@@ -83,7 +83,7 @@ func (s *suite) memory(t *testing.T) {
 	if _, ok := d.(sandbox.Snapshotter); !ok {
 		return
 	}
-	first := Start(t, d, sandbox.Spec{ID: "first", Rootfs: s.Rootfs})
+	first := Start(t, d, sandbox.Spec{ID: "first", Template: s.Template})
 	first.Must(counting)
 	first.Must(`mkdir a; cd a; export COLOUR=blue; echo kept >kept; sudo sh -c 'echo kept >/etc/kept; head -c 3000000 /dev/urandom >/srv/noise'; cd ..`)
 	noise := first.Must("md5sum /srv/noise")
@@ -93,7 +93,7 @@ func (s *suite) memory(t *testing.T) {
 		t.Errorf("the first one counted to %d after %d, asked %d times, want it to go on", after, began, asked)
 	}
 	for i, id := range []string{"second", "third", "fourth"} { // the first two from the same image
-		next := Restore(t, d, sandbox.Spec{ID: id, Rootfs: s.Rootfs}, image)
+		next := Restore(t, d, sandbox.Spec{ID: id, Template: s.Template}, image)
 		n, asked := next.count(id)
 		if want := 2 + i/2; n <= began || asked != want {
 			t.Errorf("%s: got %d after %d, asked %d times, want what ran to go on, asked %d times", id, n, began, asked, want)
@@ -114,7 +114,7 @@ func (s *suite) badMemory(t *testing.T) {
 	if !ok {
 		return
 	}
-	b := Start(t, d, sandbox.Spec{ID: "first", Rootfs: s.Rootfs})
+	b := Start(t, d, sandbox.Spec{ID: "first", Template: s.Template})
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	if err := d.Checkpoint(ctx, "first", &bytes.Buffer{}); !errors.Is(err, context.DeadlineExceeded) {
@@ -125,7 +125,7 @@ func (s *suite) badMemory(t *testing.T) {
 	b.Answers()
 	image[512] ^= 1 // in the version
 	for name, image := range map[string][]byte{"foreign": image, "cut": image[:len(image)/2], "empty": nil} {
-		if err := d.Create(t.Context(), sandbox.Spec{ID: name, Rootfs: s.Rootfs}); err != nil {
+		if err := d.Create(t.Context(), sandbox.Spec{ID: name, Template: s.Template}); err != nil {
 			t.Fatal(err)
 		}
 		err := d.Restore(t.Context(), name, bytes.NewReader(image))

@@ -36,7 +36,7 @@ func (s *suite) mounts(t *testing.T) {
 		t.Fatal(err)
 	}
 	spec := func(id string, readOnly bool) sandbox.Spec {
-		return sandbox.Spec{ID: id, Rootfs: s.Rootfs, Mounts: []sandbox.Mount{{Name: "data", Source: source, ReadOnly: readOnly}}}
+		return sandbox.Spec{ID: id, Template: s.Template, Mounts: []sandbox.Mount{{Name: "data", Path: source, ReadOnly: readOnly}}}
 	}
 	if !s.features.Mounts {
 		if err := d.Create(t.Context(), spec("none", false)); !errors.Is(err, errors.ErrUnsupported) {

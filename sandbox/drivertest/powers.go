@@ -19,7 +19,7 @@ func (s *suite) takePowers(t *testing.T) {
 	if runtime.GOARCH != "amd64" {
 		t.Skip("skipped: the script knows the system calls of x86-64")
 	}
-	b := Start(t, s.open(t), sandbox.Spec{ID: "powers", Rootfs: s.Rootfs})
+	b := Start(t, s.open(t), sandbox.Spec{ID: "powers", Template: s.Template})
 	if err := b.Client.WriteFile(t.Context(), "/mnt/data", "powers.pl", "", strings.NewReader(powersScript)); err != nil {
 		t.Fatal(err)
 	}

@@ -47,7 +47,7 @@ func (s *suite) quic(t *testing.T) {
 		o.mu.Unlock()
 		return new(net.Dialer).DialContext(ctx, network, server)
 	}
-	b := Start(t, s.open(t), sandbox.Spec{ID: "quic", Rootfs: s.Rootfs})
+	b := Start(t, s.open(t), sandbox.Spec{ID: "quic", Template: s.Template})
 	o.connect(t, b)
 	client, err := os.Open(program(t, "berth-test-quic", "BERTH_TEST_QUIC", "sandbox/drivertest/testdata/quic"))
 	if err != nil {

@@ -33,7 +33,7 @@ func (s *suite) replaceSocket(t *testing.T) {
 		"rm -f $S && head -c 100000 /dev/zero >$S",
 		"rm -f $S; chmod 000 $(dirname $S)",
 	} {
-		b := Start(t, d, sandbox.Spec{ID: fmt.Sprintf("liar-%d", i), Rootfs: s.Rootfs})
+		b := Start(t, d, sandbox.Spec{ID: fmt.Sprintf("liar-%d", i), Template: s.Template})
 		b.Must("sudo sh -c 'S=" + s.Socket + "; " + script + "'")
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		if conn, err := d.Dial(ctx, b.ID); err == nil {
@@ -62,7 +62,7 @@ func (s *suite) fillSocketDirectory(t *testing.T) {
 		t.Skip("skipped: this driver's guest has no socket in a file system")
 	}
 	d := s.open(t)
-	b := Start(t, d, sandbox.Spec{ID: "filler", Rootfs: s.Rootfs})
+	b := Start(t, d, sandbox.Spec{ID: "filler", Template: s.Template})
 	dir := filepath.Dir(s.Socket)
 	b.Must("sudo test -S " + s.Socket)
 	if r := b.Sh("sudo dd if=/dev/zero of=" + dir + "/fill bs=1M count=64"); r.Code == 0 {

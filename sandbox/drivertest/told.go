@@ -35,7 +35,7 @@ func (b *Box) told(script string, want ...guest.FileChange) {
 // happen to a sandbox between them.
 func (s *suite) filesOfCalls(t *testing.T) {
 	d := s.open(t)
-	b := Start(t, d, sandbox.Spec{ID: "first", Rootfs: s.Rootfs})
+	b := Start(t, d, sandbox.Spec{ID: "first", Template: s.Template})
 	dirs := 1000
 	if s.features.Isolation != "gvisor" && s.features.Isolation != "microvm" {
 		dirs = 30 // it is walked, each time
@@ -47,7 +47,7 @@ func (s *suite) filesOfCalls(t *testing.T) {
 			t.Fatal(err)
 		}
 		dirs = 30
-		b = Start(t, d, sandbox.Spec{ID: "fewer", Rootfs: s.Rootfs})
+		b = Start(t, d, sandbox.Spec{ID: "fewer", Template: s.Template})
 		r = b.Sh(fmt.Sprintf(tree, dirs))
 	}
 	if len(r.Files) != 200 || r.MoreFiles != int64(10*dirs-200) {
@@ -99,7 +99,7 @@ with open("x/y/z", "r+b") as f: mmap.mmap(f.fileno(), 0)[0:1] = b"2"'; mv x w`,
 	if _, ok := d.(sandbox.Snapshotter); ok {
 		image := b.Checkpoint()
 		ordinary(b)
-		ordinary(Restore(t, d, sandbox.Spec{ID: "second", Rootfs: s.Rootfs}, image))
+		ordinary(Restore(t, d, sandbox.Spec{ID: "second", Template: s.Template}, image))
 	}
 }
 
@@ -107,7 +107,7 @@ with open("x/y/z", "r+b") as f: mmap.mmap(f.fileno(), 0)[0:1] = b"2"'; mv x w`,
 // without end in the background. The guest stays as it was, and calls as fast.
 func (s *suite) floodFiles(t *testing.T) {
 	d := s.open(t)
-	b := Start(t, d, sandbox.Spec{ID: "flood", Rootfs: s.Rootfs})
+	b := Start(t, d, sandbox.Spec{ID: "flood", Template: s.Template})
 	resident := func() string { return b.Must("awk '/VmRSS/ && $2 > 96000 {print}' /proc/1/status") }
 	b.told("true")
 	r := b.ShTimeout(`python3 -c '

@@ -56,7 +56,7 @@ func BenchmarkCold(b *testing.B) {
 	var cold, destroy []time.Duration
 	for n := 0; b.Loop(); n++ {
 		id, began := fmt.Sprintf("cold-%d", n), time.Now()
-		if err := d.Create(b.Context(), sandbox.Spec{ID: id, Rootfs: rootfs}); err != nil {
+		if err := d.Create(b.Context(), sandbox.Spec{ID: id, Template: sandbox.Template{Path: rootfs}}); err != nil {
 			b.Fatal(err)
 		}
 		if err := d.Start(b.Context(), id); err != nil {
@@ -80,7 +80,7 @@ func BenchmarkCold(b *testing.B) {
 // that each takes there, and beside them the same command as a process of the host.
 func BenchmarkExec(b *testing.B) {
 	d := openTest(b, drivertest.StateDir(b))
-	box := drivertest.Start(b, d, sandbox.Spec{ID: "exec", Rootfs: drivertest.Rootfs(b)})
+	box := drivertest.Start(b, d, sandbox.Spec{ID: "exec", Template: drivertest.Template(b)})
 	measure := func(name string, f func(b *testing.B)) {
 		b.Run(name, func(b *testing.B) {
 			var took []time.Duration
@@ -154,7 +154,7 @@ func BenchmarkIdleMemory(b *testing.B) {
 	var all []instance
 	for n := range sandboxes {
 		id := fmt.Sprintf("idle-%d", n)
-		run(b, drivertest.Start(b, d, sandbox.Spec{ID: id, Rootfs: rootfs}).Client, "/bin/true")
+		run(b, drivertest.Start(b, d, sandbox.Spec{ID: id, Template: sandbox.Template{Path: rootfs}}).Client, "/bin/true")
 		s, err := d.find(id)
 		if err != nil {
 			b.Fatal(err)
@@ -182,7 +182,7 @@ func BenchmarkIdleMemory(b *testing.B) {
 // BenchmarkIdleCPU measures what processor time a sandbox uses in which nothing runs.
 func BenchmarkIdleCPU(b *testing.B) {
 	d := openTest(b, drivertest.StateDir(b))
-	run(b, drivertest.Start(b, d, sandbox.Spec{ID: "idle", Rootfs: drivertest.Rootfs(b)}).Client, "/bin/true")
+	run(b, drivertest.Start(b, d, sandbox.Spec{ID: "idle", Template: drivertest.Template(b)}).Client, "/bin/true")
 	before, began := usedCPU(b, d, "idle"), time.Now()
 	for b.Loop() {
 		time.Sleep(5 * time.Second)
@@ -206,7 +206,7 @@ func pss(pid int) int64 {
 func BenchmarkFiles(b *testing.B) {
 	const size = 200 << 20
 	d := openTest(b, drivertest.StateDir(b))
-	box := drivertest.Start(b, d, sandbox.Spec{ID: "files", Rootfs: drivertest.Rootfs(b)})
+	box := drivertest.Start(b, d, sandbox.Spec{ID: "files", Template: drivertest.Template(b)})
 	b.Run("in", func(b *testing.B) {
 		b.SetBytes(size)
 		defer reportCPU(b, d, "files", size)()

@@ -18,7 +18,7 @@ import (
 // and removes it.
 func TestCrash(t *testing.T) {
 	rootfs := drivertest.Rootfs(t)
-	spec := sandbox.Spec{ID: "half", Rootfs: rootfs, Limits: sandbox.DefaultLimits}
+	spec := sandbox.Spec{ID: "half", Template: sandbox.Template{Path: rootfs}, Limits: sandbox.DefaultLimits}
 	for _, tt := range []struct {
 		name  string
 		crash func(t *testing.T, d *Driver, s instance)
@@ -82,7 +82,7 @@ func TestCrash(t *testing.T) {
 func TestStartFails(t *testing.T) {
 	rootfs := drivertest.Rootfs(t)
 	d := openTest(t, drivertest.StateDir(t))
-	if err := d.Create(t.Context(), sandbox.Spec{ID: "broken", Rootfs: rootfs, Env: []string{"SECRET=berth-canary-aa01"}}); err != nil {
+	if err := d.Create(t.Context(), sandbox.Spec{ID: "broken", Template: sandbox.Template{Path: rootfs}, Env: []string{"SECRET=berth-canary-aa01"}}); err != nil {
 		t.Fatal(err)
 	}
 	defer d.Destroy(t.Context(), "broken")
@@ -118,7 +118,7 @@ func TestStartGivenUp(t *testing.T) {
 	rootfs := drivertest.Rootfs(t)
 	d := openTest(t, drivertest.StateDir(t))
 	for _, after := range []time.Duration{0, 5 * time.Millisecond, 30 * time.Millisecond} {
-		if err := d.Create(t.Context(), sandbox.Spec{ID: "hasty", Rootfs: rootfs}); err != nil {
+		if err := d.Create(t.Context(), sandbox.Spec{ID: "hasty", Template: sandbox.Template{Path: rootfs}}); err != nil {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), after)
@@ -144,7 +144,7 @@ func TestHostRestarted(t *testing.T) {
 	rootfs := drivertest.Rootfs(t)
 	dir := drivertest.StateDir(t)
 	d := openTest(t, dir)
-	if err := d.Create(t.Context(), sandbox.Spec{ID: "old", Rootfs: rootfs}); err != nil {
+	if err := d.Create(t.Context(), sandbox.Spec{ID: "old", Template: sandbox.Template{Path: rootfs}}); err != nil {
 		t.Fatal(err)
 	}
 	d = openTest(t, dir)

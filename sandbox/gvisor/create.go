@@ -21,8 +21,8 @@ func (d *Driver) Create(ctx context.Context, spec sandbox.Spec) error {
 	if err != nil {
 		return fmt.Errorf("gvisor: create: %w", err)
 	}
-	if fi, err := os.Stat(spec.Rootfs); err != nil || !fi.IsDir() || !filepath.IsAbs(spec.Rootfs) {
-		return fmt.Errorf("gvisor: create %s: rootfs %q is not an absolute path of a directory", spec.ID, spec.Rootfs)
+	if _, err := spec.Template.Directory(); err != nil {
+		return fmt.Errorf("gvisor: create %s: %w", spec.ID, err)
 	}
 	if err := sandbox.CheckMounts(spec.Mounts); err != nil {
 		return fmt.Errorf("gvisor: create %s: %w", spec.ID, err)
@@ -61,7 +61,7 @@ func (d *Driver) fill(dir string, s instance, spec sandbox.Spec, image string) e
 		return err
 	}
 	for name, content := range map[string]any{
-		"sandbox.json":          record{BootID: d.bootID, Rootfs: spec.Rootfs, Image: image, Limits: spec.Limits},
+		"sandbox.json":          record{BootID: d.bootID, Rootfs: spec.Template.Path, Image: image, Limits: spec.Limits},
 		sealed + "/config.json": d.ociSpec(spec, s, image),
 	} {
 		raw, err := json.Marshal(content)

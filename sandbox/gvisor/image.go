@@ -52,11 +52,11 @@ func (d *Driver) image(spec sandbox.Spec) (string, error) {
 		if len(spec.Mounts) > 0 {
 			return "", fmt.Errorf("directories of the host are shown to sandboxes of root only: %w", errors.ErrUnsupported)
 		}
-		return d.images.Get(spec.Rootfs, erofs.Make)
+		return d.images.Get(spec.Template.Path, erofs.Make)
 	}
-	owners, err := layer.OwnersOf(spec.Rootfs)
+	owners, err := layer.OwnersOf(spec.Template.Path)
 	if err == nil && owners.Noted() {
-		err = fmt.Errorf("the template %s was made by an ordinary user, who alone can use it", spec.Rootfs)
+		err = fmt.Errorf("the template %s was made by an ordinary user, who alone can use it", spec.Template.Path)
 	}
 	return "", err
 }

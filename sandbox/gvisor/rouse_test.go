@@ -15,7 +15,7 @@ import (
 // wakes it, and need not wait until it wakes by itself.
 func TestRouse(t *testing.T) {
 	d := openTest(t, drivertest.StateDir(t))
-	b := drivertest.Start(t, d, sandbox.Spec{ID: "asleep", Rootfs: drivertest.Rootfs(t)})
+	b := drivertest.Start(t, d, sandbox.Spec{ID: "asleep", Template: drivertest.Template(t)})
 	s, err := d.find(b.ID)
 	if err != nil {
 		t.Fatal(err)

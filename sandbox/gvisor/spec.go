@@ -102,7 +102,7 @@ func mounts(list []sandbox.Mount) []specs.Mount {
 		if m.ReadOnly {
 			access = "ro"
 		}
-		mounts = append(mounts, specs.Mount{Destination: path.Join(sandbox.MountRoot, m.Name), Type: "bind", Source: m.Source,
+		mounts = append(mounts, specs.Mount{Destination: path.Join(sandbox.MountRoot, m.Name), Type: "bind", Source: m.Path,
 			Options: []string{"bind", "nodev", "nosuid", access}})
 	}
 	return mounts

@@ -99,8 +99,8 @@ type record struct {
 	Env    []string `json:"env"`
 }
 
-// Create makes the sandbox's directory, with all that is in it at once. Rootfs and
-// limits are ignored.
+// Create makes the sandbox's directory, with all that is in it at once. The template
+// and limits are ignored.
 func (d *Driver) Create(_ context.Context, spec sandbox.Spec) error {
 	if len(spec.Mounts) > 0 {
 		return fmt.Errorf("local: create: mounts: %w", errors.ErrUnsupported)

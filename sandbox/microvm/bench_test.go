@@ -50,7 +50,7 @@ func BenchmarkCold(b *testing.B) {
 	var cold, cpu, destroy []time.Duration
 	for n := 0; b.Loop(); n++ {
 		id, began := fmt.Sprintf("cold-%d", n), time.Now()
-		box := drivertest.Start(b, d, sandbox.Spec{ID: id, Rootfs: rootfs})
+		box := drivertest.Start(b, d, sandbox.Spec{ID: id, Template: sandbox.Template{Path: rootfs}})
 		command(b, box.Client, "/bin/true")
 		cold = append(cold, time.Since(began))
 		cpu = append(cpu, box.Stats().CPU)
@@ -69,7 +69,7 @@ func BenchmarkCold(b *testing.B) {
 // BenchmarkExec measures commands in a sandbox that runs.
 func BenchmarkExec(b *testing.B) {
 	d := openTest(b, drivertest.StateDir(b))
-	box := drivertest.Start(b, d, sandbox.Spec{ID: "exec", Rootfs: drivertest.Rootfs(b)})
+	box := drivertest.Start(b, d, sandbox.Spec{ID: "exec", Template: drivertest.Template(b)})
 	for _, tt := range []struct {
 		name string
 		args []string
@@ -100,7 +100,7 @@ func BenchmarkExec(b *testing.B) {
 // BenchmarkPause measures a pause and what follows it.
 func BenchmarkPause(b *testing.B) {
 	d := openTest(b, drivertest.StateDir(b))
-	box := drivertest.Start(b, d, sandbox.Spec{ID: "pause", Rootfs: drivertest.Rootfs(b)})
+	box := drivertest.Start(b, d, sandbox.Spec{ID: "pause", Template: drivertest.Template(b)})
 	var pause, resume []time.Duration
 	for b.Loop() {
 		began := time.Now()
@@ -122,7 +122,7 @@ func BenchmarkPause(b *testing.B) {
 // several sandboxes share counted in proportion.
 func BenchmarkIdleMemory(b *testing.B) {
 	d := openTest(b, drivertest.StateDir(b))
-	command(b, drivertest.Start(b, d, sandbox.Spec{ID: "idle", Rootfs: drivertest.Rootfs(b)}).Client, "/bin/true")
+	command(b, drivertest.Start(b, d, sandbox.Spec{ID: "idle", Template: drivertest.Template(b)}).Client, "/bin/true")
 	s, err := d.find("idle")
 	if err != nil {
 		b.Fatal(err)

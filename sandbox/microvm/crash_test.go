@@ -21,7 +21,7 @@ import (
 // something, and checks that a driver that is opened afterwards knows of it and
 // removes it.
 func TestCrash(t *testing.T) {
-	spec := sandbox.Spec{ID: "half", Rootfs: drivertest.Rootfs(t), Limits: sandbox.DefaultLimits}
+	spec := sandbox.Spec{ID: "half", Template: drivertest.Template(t), Limits: sandbox.DefaultLimits}
 	for _, tt := range []struct {
 		name  string
 		crash func(t *testing.T, d *Driver, s instance) error
@@ -99,7 +99,7 @@ func TestStartFails(t *testing.T) {
 		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if err := d.Create(t.Context(), sandbox.Spec{ID: "broken", Rootfs: drivertest.Rootfs(t), Env: []string{"SECRET=berth-canary-aa01"}}); err != nil {
+			if err := d.Create(t.Context(), sandbox.Spec{ID: "broken", Template: drivertest.Template(t), Env: []string{"SECRET=berth-canary-aa01"}}); err != nil {
 				t.Fatal(err)
 			}
 			defer d.Destroy(t.Context(), "broken")
@@ -134,9 +134,9 @@ func TestMachineHangs(t *testing.T) {
 	}
 	var log bytes.Buffer
 	d.log, d.patience = slog.New(slog.NewTextHandler(&log, nil)), 2*time.Second
-	spec := sandbox.Spec{ID: "hung", Rootfs: drivertest.Rootfs(t)}
+	spec := sandbox.Spec{ID: "hung", Template: drivertest.Template(t)}
 	if d.share != "" { // whose program is started again as well
-		spec.Mounts = []sandbox.Mount{{Name: "data", Source: source}}
+		spec.Mounts = []sandbox.Mount{{Name: "data", Path: source}}
 	}
 	if err := d.Create(t.Context(), spec); err != nil {
 		t.Fatal(err)
@@ -186,7 +186,7 @@ func TestMachineHangs(t *testing.T) {
 func TestStartGivenUp(t *testing.T) {
 	d := openTest(t, drivertest.StateDir(t))
 	for _, after := range []time.Duration{0, 50 * time.Millisecond, 500 * time.Millisecond} {
-		if err := d.Create(t.Context(), sandbox.Spec{ID: "hasty", Rootfs: drivertest.Rootfs(t)}); err != nil {
+		if err := d.Create(t.Context(), sandbox.Spec{ID: "hasty", Template: drivertest.Template(t)}); err != nil {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), after)
@@ -211,7 +211,7 @@ func TestStartGivenUp(t *testing.T) {
 func TestHostRestarted(t *testing.T) {
 	dir := drivertest.StateDir(t)
 	d := openTest(t, dir)
-	if err := d.Create(t.Context(), sandbox.Spec{ID: "old", Rootfs: drivertest.Rootfs(t)}); err != nil {
+	if err := d.Create(t.Context(), sandbox.Spec{ID: "old", Template: drivertest.Template(t)}); err != nil {
 		t.Fatal(err)
 	}
 	d = openTest(t, dir)

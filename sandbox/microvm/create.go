@@ -21,8 +21,9 @@ func (d *Driver) Create(ctx context.Context, spec sandbox.Spec) error {
 	if err != nil {
 		return fmt.Errorf("microvm: create: %w", err)
 	}
-	if fi, err := os.Stat(spec.Rootfs); err != nil || !fi.IsDir() || !filepath.IsAbs(spec.Rootfs) {
-		return fmt.Errorf("microvm: create %s: rootfs %q is not an absolute path of a directory", spec.ID, spec.Rootfs)
+	rootfs, err := spec.Template.Directory()
+	if err != nil {
+		return fmt.Errorf("microvm: create %s: %w", spec.ID, err)
 	}
 	if len(spec.Mounts) > 0 && d.share == "" {
 		return fmt.Errorf("microvm: create %s: mounts: %w", spec.ID, errors.ErrUnsupported)
@@ -31,9 +32,9 @@ func (d *Driver) Create(ctx context.Context, spec sandbox.Spec) error {
 		return fmt.Errorf("microvm: create %s: %w", spec.ID, err)
 	}
 	spec.Limits = spec.Limits.WithDefaults()
-	image, err := d.image(ctx, spec.Rootfs)
+	image, err := d.image(ctx, rootfs)
 	if err != nil {
-		return fmt.Errorf("microvm: create %s: image of %s: %w", spec.ID, spec.Rootfs, err)
+		return fmt.Errorf("microvm: create %s: image of %s: %w", spec.ID, rootfs, err)
 	}
 	err = d.dir.Create(s.id, func(dir string) error { return d.fill(ctx, dir, image, spec) })
 	if err != nil {
@@ -70,7 +71,7 @@ func (d *Driver) fill(ctx context.Context, dir, image string, spec sandbox.Spec)
 			return err
 		}
 	}
-	rec := record{BootID: d.bootID, Image: image, UID: newUID(), Limits: spec.Limits, Mounts: spec.Mounts}
+	rec := record{BootID: d.bootID, Image: image, UID: newUID(), Limits: spec.Limits, Mounts: mountRecords(spec.Mounts)}
 	if len(rec.Mounts) > 0 {
 		rec.Share = newUID() &^ (shareUsers - 1)
 	}

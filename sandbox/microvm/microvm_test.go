@@ -13,7 +13,7 @@ import (
 func TestDriver(t *testing.T) {
 	drivertest.Run(t, drivertest.Harness{
 		Open:      func(tb testing.TB, stateDir string) sandbox.Driver { return openTest(tb, stateDir) },
-		Rootfs:    drivertest.Rootfs(t),
+		Template:  drivertest.Template(t),
 		Leftovers: leftovers,
 	})
 }

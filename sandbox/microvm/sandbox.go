@@ -62,8 +62,23 @@ type record struct {
 	UID    int            `json:"uid"`     // QEMU's user and group
 	Limits sandbox.Limits `json:"limits"`
 
-	Mounts []sandbox.Mount `json:"mounts,omitempty"`
-	Share  int             `json:"share,omitempty"` // what the sandbox's root is on the host, to mounts
+	Mounts []mountRecord `json:"mounts,omitempty"`
+	Share  int           `json:"share,omitempty"` // what the sandbox's root is on the host, to mounts
+}
+
+// A mountRecord is a mount with its directory on this host.
+type mountRecord struct {
+	Name     string
+	Source   string
+	ReadOnly bool
+}
+
+func mountRecords(mounts []sandbox.Mount) []mountRecord {
+	var records []mountRecord
+	for _, m := range mounts {
+		records = append(records, mountRecord{m.Name, m.Path, m.ReadOnly})
+	}
+	return records
 }
 
 // record returns the sandbox's record.

@@ -56,7 +56,7 @@ func shareProgram() (string, error) {
 type share struct {
 	driver *Driver
 	base   int // the host's number of the sandbox's root
-	mounts []sandbox.Mount
+	mounts []mountRecord
 	cgroup host.Cgroup
 	socket *os.File // it listens on
 	log    *os.File // takes what it says; nil is nothing
@@ -140,7 +140,7 @@ func (s share) changeRoot(users int) error {
 }
 
 // mapMount shows a mount at a place of the calling thread's, mapped to a user namespace.
-func mapMount(m sandbox.Mount, place string, users int) error {
+func mapMount(m mountRecord, place string, users int) error {
 	if err := os.Mkdir(place, 0o755); err != nil {
 		return err
 	}
@@ -225,7 +225,7 @@ func (d *Driver) tryShare() (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, removeGroup(s.cgroup)) }()
-	f, err := d.startShare(s, record{Share: newUID() &^ (shareUsers - 1), Mounts: []sandbox.Mount{{Name: "empty", Source: dir + "/empty", ReadOnly: true}}})
+	f, err := d.startShare(s, record{Share: newUID() &^ (shareUsers - 1), Mounts: []mountRecord{{Name: "empty", Source: dir + "/empty", ReadOnly: true}}})
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package microvm
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -26,7 +27,7 @@ func TestShare(t *testing.T) {
 	if err := os.Chown(source, user, user); err != nil {
 		t.Fatal(err)
 	}
-	b := drivertest.Start(t, d, sandbox.Spec{ID: "share", Rootfs: drivertest.Rootfs(t), Mounts: []sandbox.Mount{{Name: "data", Source: source}}})
+	b := drivertest.Start(t, d, sandbox.Spec{ID: "share", Template: drivertest.Template(t), Mounts: []sandbox.Mount{{Name: "data", Path: source}}})
 	s, err := d.find("share")
 	if err != nil {
 		t.Fatal(err)
@@ -120,5 +121,20 @@ func postureShare(t *testing.T, s instance) {
 	}
 	if seen == 0 || serving != 1 {
 		t.Errorf("got %d processes, of which %d have a filter of system calls, want one of those", seen, serving)
+	}
+}
+
+// A sandbox outlives the server that made it, so its record is read by later ones.
+func TestRecordOfMounts(t *testing.T) {
+	const text = `{"boot_id":"b","image":"/i","uid":7,"limits":{"Memory":1,"CPU":2,"PIDs":3,"Disk":4},"mounts":[{"Name":"data","Source":"/v","ReadOnly":true}],"share":9}`
+	var rec record
+	if err := json.Unmarshal([]byte(text), &rec); err != nil {
+		t.Fatal(err)
+	}
+	if want := mountRecords([]sandbox.Mount{{Name: "data", Volume: "vol_1", Path: "/v", ReadOnly: true}}); !slices.Equal(rec.Mounts, want) {
+		t.Errorf("got %+v, want %+v", rec.Mounts, want)
+	}
+	if raw, err := json.Marshal(rec); err != nil || string(raw) != text {
+		t.Errorf("got %s, %v, want %s", raw, err, text)
 	}
 }
