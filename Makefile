@@ -4,7 +4,7 @@ STATIC  := CGO_ENABLED=0 go build -trimpath -ldflags '-s -w'
 # The guest's segments begin at multiples of 2 MB: gVisor copies what is written to in
 # such pieces, and one that lies across two of them costs each sandbox 4 MB.
 GUEST   := CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -R 0x200000'
-PACKED  := cmd/berth/embedded/files
+PACKED  := server/embedded/files
 
 .DEFAULT_GOAL := help
 .PHONY: help build demo test test-clients test-long chaos bench check generate fmt clean
@@ -16,7 +16,7 @@ build: ## Build everything that runs into bin/
 	@mkdir -p bin
 	$(GUEST) -o bin/berth-guest ./cmd/berth-guest
 	cd cmd/berth-runsc && $(STATIC) -o ../../bin/berth-runsc .
-	@go run ./cmd/berth/embedded/pack $(PACKED) bin/berth-guest bin/berth-runsc
+	@go run ./server/embedded/pack $(PACKED) bin/berth-guest bin/berth-runsc
 	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o bin/berth ./cmd/berth
 
 demo: ## Analyse a data set in three chained responses, into ./demo-out

@@ -16,24 +16,8 @@ import (
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/audit"
+	"github.com/berth-run/berth/server"
 )
-
-// recordDir is where the audit record is kept below a state directory.
-const recordDir = "audit"
-
-// openRecord opens a server's audit record, and logs where it stands: a log that is
-// kept elsewhere is a witness of it.
-func openRecord(state string, log *slog.Logger) (*audit.Log, error) {
-	record, err := audit.Open(filepath.Join(state, recordDir), log)
-	if audit.Broken(err) {
-		return nil, fmt.Errorf("%w\nrun berth audit verify, keep the directory %s as it is elsewhere, and find out who did that", err, filepath.Join(state, recordDir))
-	}
-	if err != nil {
-		return nil, err
-	}
-	log.Info("audit", "checkpoint", record.Checkpoint())
-	return record, nil
-}
 
 // recordKey says in the audit record of --state what was done to a key. A server
 // may write to it at the same time.
@@ -42,7 +26,7 @@ func recordKey(cmd *cobra.Command, e audit.Entry) error {
 	if err != nil {
 		return err
 	}
-	record, err := audit.Open(filepath.Join(state, recordDir), slog.Default())
+	record, err := audit.Open(filepath.Join(state, server.AuditDir), slog.Default())
 	if err != nil {
 		return err
 	}
@@ -57,13 +41,13 @@ func newAudit() *cobra.Command {
 		Long: `Print and check the hash-chained, signed record of what was done. It needs no
 server: the record is read where it is kept, below --state, or from a copy, --dir.`,
 	}
-	cmd.PersistentFlags().StringVar(&state, "state", defaultState(), "directory for all state")
+	cmd.PersistentFlags().StringVar(&state, "state", server.DefaultState(), "directory for all state")
 	cmd.PersistentFlags().StringVar(&dir, "dir", "", "directory of the record, instead of the one in --state")
 	where := func() string {
 		if dir != "" {
 			return dir
 		}
-		return filepath.Join(state, recordDir)
+		return filepath.Join(state, server.AuditDir)
 	}
 	cmd.AddCommand(newAuditLog(where), newAuditVerify(where), newAuditKey(where))
 	return cmd

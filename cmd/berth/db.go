@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/berth-run/berth/server"
 	"github.com/berth-run/berth/store/sqlite"
 )
 
@@ -28,7 +29,7 @@ A server gives the space of what was deleted back by itself, but not in a databa
 that an earlier version has made: that is done once by this command.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
-			unlock, err := lockState(state)
+			unlock, err := server.Lock(state)
 			if err != nil {
 				return err
 			}
@@ -41,6 +42,6 @@ that an earlier version has made: that is done once by this command.`,
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&state, "state", defaultState(), "directory for all state")
+	cmd.Flags().StringVar(&state, "state", server.DefaultState(), "directory for all state")
 	return cmd
 }

@@ -17,11 +17,12 @@ import (
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/image"
+	"github.com/berth-run/berth/server"
 )
 
 func newImage() *cobra.Command {
 	cmd := &cobra.Command{Use: "image", Short: "Make, list and remove templates"}
-	state := cmd.PersistentFlags().String("state", defaultState(), "directory for all state")
+	state := cmd.PersistentFlags().String("state", server.DefaultState(), "directory for all state")
 	open := func() (*image.Store, error) {
 		return image.Open(filepath.Join(*state, "images"), slog.New(slog.NewTextHandler(os.Stderr, nil)))
 	}

@@ -2,20 +2,11 @@ package main
 
 import (
 	"fmt"
-	"path/filepath"
 
 	"github.com/spf13/cobra"
 
-	"github.com/berth-run/berth/sandbox/microvm"
+	"github.com/berth-run/berth/server"
 )
-
-// kernelDir is where the kernel of virtual machines is kept.
-func kernelDir(state string, config *Config) string {
-	if dir := config.MicroVM.Kernel; dir != "" {
-		return dir
-	}
-	return filepath.Join(state, "kernel")
-}
 
 func newImageKernel(state *string) *cobra.Command {
 	return &cobra.Command{
@@ -28,11 +19,11 @@ this may be run as often as Debian's security updates are wanted; sandboxes that
 are started afterwards boot the new one once the server has been restarted.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			k, err := microvm.FetchKernel(cmd.Context(), filepath.Join(*state, "kernel"))
+			image, err := server.FetchKernel(cmd.Context(), *state)
 			if err != nil {
 				return err
 			}
-			_, err = fmt.Fprintln(cmd.OutOrStdout(), k.Image)
+			_, err = fmt.Fprintln(cmd.OutOrStdout(), image)
 			return err
 		},
 	}

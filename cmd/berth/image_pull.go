@@ -11,12 +11,13 @@ import (
 
 	"github.com/berth-run/berth/image"
 	"github.com/berth-run/berth/image/registry"
+	"github.com/berth-run/berth/server"
 )
 
 func newImagePull(open func() (*image.Store, error)) *cobra.Command {
 	var as string
 	var stdin bool
-	var size Bytes
+	var size server.Bytes
 	opts := registry.Options{UserAgent: "berth/" + version}
 	cmd := &cobra.Command{
 		Use:   "pull REFERENCE",
@@ -71,7 +72,7 @@ docs/templates.md.`,
 }
 
 // sizeFlag adds --max-size to a command.
-func sizeFlag(cmd *cobra.Command, size *Bytes) {
+func sizeFlag(cmd *cobra.Command, size *server.Bytes) {
 	*size = image.DefaultMaxBytes
 	cmd.Flags().Var(size, "max-size", "of the image, unpacked")
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/berth-run/berth/image"
+	"github.com/berth-run/berth/server"
 )
 
 func newImageRm(open func() (*image.Store, error), state *string) *cobra.Command {
@@ -22,7 +23,7 @@ loses its name; it is removed when nothing refers to it any more.`,
 			if err != nil {
 				return err
 			}
-			kept, err := referencesIn(cmd.Context(), *state)
+			kept, err := server.References(cmd.Context(), *state)
 			if err != nil {
 				return err
 			}
@@ -50,7 +51,7 @@ their last use.`,
 			if err != nil {
 				return err
 			}
-			kept, err := referencesIn(cmd.Context(), *state)
+			kept, err := server.References(cmd.Context(), *state)
 			if err != nil {
 				return err
 			}

@@ -8,6 +8,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/berth-run/berth/image"
+	"github.com/berth-run/berth/server"
 )
 
 func newImageSave(open func() (*image.Store, error)) *cobra.Command {
@@ -38,7 +39,7 @@ take: an OCI image layout. Of a template that was pulled it is that very image.`
 
 func newImageLoad(open func() (*image.Store, error)) *cobra.Command {
 	var input string
-	var size Bytes
+	var size server.Bytes
 	opts := image.LoadOptions{AddOptions: image.AddOptions{Progress: showProgress}}
 	cmd := &cobra.Command{
 		Use:   "load",

@@ -36,7 +36,7 @@ func newKeyCreate(open opener) *cobra.Command {
 first key on a running server asks every caller for one.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			owner, err := projectID("--project", of)
+			owner, err := project.ParseID("--project", of)
 			if err != nil {
 				return err
 			}

@@ -1,102 +1,39 @@
 package main
 
 import (
-	"fmt"
-	"path"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
-	"go.yaml.in/yaml/v3"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/server"
 )
-
-// LimitsConfig are what a project may use: numbers, or sizes such as 10g, or none
-// for no limit. Those left out are as for all projects, where the default is none.
-type LimitsConfig struct {
-	RequestsPerMinute *Amount `yaml:"requests_per_minute"` // for responses; and as many others that change something
-	TokensPerMinute   *Amount `yaml:"tokens_per_minute"`   // of models, in and out
-	Responses         *Amount `yaml:"responses"`           // in progress at once
-	Containers        *Amount `yaml:"containers"`          // running at once
-	ContainerMinutes  *Amount `yaml:"container_minutes"`   // of all its containers in a day (UTC)
-	Storage           *Amount `yaml:"storage"`             // bytes of all that is stored: responses, conversations, files, snapshots, volumes …
-	Snapshots         *Amount `yaml:"snapshots"`           // kept at once
-
-	// Templates that containers may name beside the default one: names, patterns of
-	// them such as py-*, digests. Default: all that the server has.
-	Templates []string `yaml:"templates"`
-}
-
-func (c LimitsConfig) limits() berth.Limits {
-	return berth.Limits{RequestsPerMinute: (*int64)(c.RequestsPerMinute), TokensPerMinute: (*int64)(c.TokensPerMinute), Responses: (*int64)(c.Responses),
-		Containers: (*int64)(c.Containers), ContainerMinutes: (*int64)(c.ContainerMinutes), StorageBytes: (*int64)(c.Storage), Snapshots: (*int64)(c.Snapshots), Templates: c.Templates}
-}
-
-// An Amount is a number that may be written as a size, or none.
-type Amount int64
-
-const noLimit Amount = -1
-
-// UnmarshalYAML reads 100, 10g or none.
-func (a *Amount) UnmarshalYAML(n *yaml.Node) error {
-	if err := a.Set(n.Value); err != nil {
-		return fmt.Errorf("line %d: %w", n.Line, err)
-	}
-	return nil
-}
-
-// Set reads an amount as a flag has it.
-func (a *Amount) Set(text string) error {
-	if text == "none" {
-		*a = noLimit
-		return nil
-	}
-	number := strings.TrimRight(text, "kmgt")
-	shift, ok := map[string]int{"": 0, "k": 10, "m": 20, "g": 30, "t": 40}[text[len(number):]]
-	n, err := strconv.ParseInt(number, 10, 64)
-	if !ok || err != nil || n < 0 || n > 1<<62>>shift {
-		return fmt.Errorf("%q is not a number, a size such as 10g, or none", text)
-	}
-	*a = Amount(n << shift)
-	return nil
-}
-
-func (a *Amount) String() string {
-	if *a < 0 {
-		return "none"
-	}
-	return strconv.FormatInt(int64(*a), 10)
-}
-
-// Type names the value in a command's help.
-func (a *Amount) Type() string { return "amount" }
 
 // A limitFlag is a limit by the name that it has as a flag.
 type limitFlag struct {
 	name, usage string
-	of          func(*LimitsConfig) **Amount
+	of          func(*server.LimitsConfig) **server.Amount
 }
 
 var limitFlags = []limitFlag{
-	{"requests-per-minute", "requests for responses in a minute", func(c *LimitsConfig) **Amount { return &c.RequestsPerMinute }},
-	{"tokens-per-minute", "tokens of models in a minute, in and out", func(c *LimitsConfig) **Amount { return &c.TokensPerMinute }},
-	{"responses", "responses in progress at once", func(c *LimitsConfig) **Amount { return &c.Responses }},
-	{"containers", "containers running at once", func(c *LimitsConfig) **Amount { return &c.Containers }},
-	{"container-minutes", "minutes of all containers in a day (UTC)", func(c *LimitsConfig) **Amount { return &c.ContainerMinutes }},
-	{"storage", "bytes of all that is stored: responses, conversations, files, snapshots, volumes; such as 10g", func(c *LimitsConfig) **Amount { return &c.Storage }},
-	{"snapshots", "snapshots kept at once", func(c *LimitsConfig) **Amount { return &c.Snapshots }},
+	{"requests-per-minute", "requests for responses in a minute", func(c *server.LimitsConfig) **server.Amount { return &c.RequestsPerMinute }},
+	{"tokens-per-minute", "tokens of models in a minute, in and out", func(c *server.LimitsConfig) **server.Amount { return &c.TokensPerMinute }},
+	{"responses", "responses in progress at once", func(c *server.LimitsConfig) **server.Amount { return &c.Responses }},
+	{"containers", "containers running at once", func(c *server.LimitsConfig) **server.Amount { return &c.Containers }},
+	{"container-minutes", "minutes of all containers in a day (UTC)", func(c *server.LimitsConfig) **server.Amount { return &c.ContainerMinutes }},
+	{"storage", "bytes of all that is stored: responses, conversations, files, snapshots, volumes; such as 10g", func(c *server.LimitsConfig) **server.Amount { return &c.Storage }},
+	{"snapshots", "snapshots kept at once", func(c *server.LimitsConfig) **server.Amount { return &c.Snapshots }},
 }
 
 // limitsFlags adds a flag for each limit to a command, and returns those that were given.
-func limitsFlags(cmd *cobra.Command) func() LimitsConfig {
-	amounts := make([]Amount, len(limitFlags))
+func limitsFlags(cmd *cobra.Command) func() server.LimitsConfig {
+	amounts := make([]server.Amount, len(limitFlags))
 	for i, f := range limitFlags {
-		amounts[i] = noLimit
+		amounts[i] = server.NoLimit
 		cmd.Flags().Var(&amounts[i], f.name, f.usage)
 	}
 	templates := cmd.Flags().StringSlice("templates", nil, "what containers may name beside the default template: names, patterns, digests; * is all, an empty list none")
-	return func() (c LimitsConfig) {
+	return func() (c server.LimitsConfig) {
 		if cmd.Flags().Changed("templates") {
 			c.Templates = append([]string{}, *templates...)
 		}
@@ -111,8 +48,9 @@ func limitsFlags(cmd *cobra.Command) func() LimitsConfig {
 
 // inWords lists the limits that are there, as flags.
 func inWords(l berth.Limits) string {
-	c := LimitsConfig{(*Amount)(l.RequestsPerMinute), (*Amount)(l.TokensPerMinute), (*Amount)(l.Responses), (*Amount)(l.Containers),
-		(*Amount)(l.ContainerMinutes), (*Amount)(l.StorageBytes), (*Amount)(l.Snapshots), l.Templates}
+	c := server.LimitsConfig{RequestsPerMinute: (*server.Amount)(l.RequestsPerMinute), TokensPerMinute: (*server.Amount)(l.TokensPerMinute),
+		Responses: (*server.Amount)(l.Responses), Containers: (*server.Amount)(l.Containers), ContainerMinutes: (*server.Amount)(l.ContainerMinutes),
+		Storage: (*server.Amount)(l.StorageBytes), Snapshots: (*server.Amount)(l.Snapshots)}
 	var words []string
 	for _, f := range limitFlags {
 		if a := *f.of(&c); a != nil {
@@ -123,14 +61,4 @@ func inWords(l berth.Limits) string {
 		words = append(words, "templates="+strings.Join(l.Templates, ","))
 	}
 	return strings.Join(words, " ")
-}
-
-// check returns what is wrong with the limits.
-func (c LimitsConfig) check() error {
-	for _, pattern := range c.Templates {
-		if _, err := path.Match(pattern, ""); err != nil || pattern == "" {
-			return fmt.Errorf("templates: %q is not a name, a pattern of names, or a digest", pattern)
-		}
-	}
-	return nil
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/project"
+	"github.com/berth-run/berth/server"
 	"github.com/berth-run/berth/store"
 	"github.com/berth-run/berth/store/sqlite"
 )
@@ -40,7 +41,7 @@ func newProjectCreate(open opener) *cobra.Command {
 			if id == "" {
 				id = berth.NewID(berth.PrefixProject)
 			}
-			p, err := projectID("--id", id)
+			p, err := project.ParseID("--id", id)
 			if err != nil {
 				return err
 			}
@@ -131,7 +132,7 @@ func allProjects(ctx context.Context, db *sqlite.DB) ([]*listed, error) {
 
 func newProjectLimit(open opener) *cobra.Command {
 	var clear bool
-	var given func() LimitsConfig
+	var given func() server.LimitsConfig
 	cmd := &cobra.Command{
 		Use:   "limit PROJECT",
 		Short: "Set what a project may use",
@@ -139,12 +140,12 @@ func newProjectLimit(open opener) *cobra.Command {
 configuration. "none" is no limit. Those that are not named stay as they are.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			id, err := projectID("the project", args[0])
+			id, err := project.ParseID("the project", args[0])
 			if err != nil {
 				return err
 			}
 			limits := given()
-			if err := limits.check(); err != nil {
+			if err := limits.Check(); err != nil {
 				return fmt.Errorf("--%w", err)
 			}
 			db, err := open(cmd.Context())
@@ -157,7 +158,7 @@ configuration. "none" is no limit. Those that are not named stay as they are.`,
 					return err
 				}
 			}
-			p, err := project.SetLimits(cmd.Context(), db, id, limits.limits())
+			p, err := project.SetLimits(cmd.Context(), db, id, limits.Limits())
 			if err != nil {
 				return err
 			}
@@ -180,7 +181,7 @@ all other objects within some minutes, and says so in the audit record. There is
 What the project has used stays known.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			id, err := projectID("the project", args[0])
+			id, err := project.ParseID("the project", args[0])
 			if err != nil {
 				return err
 			}

@@ -19,6 +19,7 @@ import (
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/internal/sse"
+	"github.com/berth-run/berth/server"
 )
 
 // maxEvent bounds one event of a stream, in bytes.
@@ -70,7 +71,7 @@ when the response is completed, 2 when it is incomplete, and 1 otherwise. Withou
 	}
 	cmd.Flags().StringVar(&base, "url", os.Getenv("BERTH_URL"), "server to talk to")
 	plain = plainFlag(cmd)
-	cmd.Flags().StringVar(&state, "state", defaultState(), "state of a server in this process")
+	cmd.Flags().StringVar(&state, "state", server.DefaultState(), "state of a server in this process")
 	cmd.Flags().StringVar(&config, "config", "", "configuration of a server in this process")
 	cmd.Flags().StringVar(&t.model, "model", envOr("BERTH_MODEL", "scripted"), "model to ask")
 	cmd.Flags().StringArrayVar(&t.files, "file", nil, "file to give; may be repeated")
@@ -99,7 +100,7 @@ func serverFor(ctx context.Context, base string, plain bool, state, config strin
 	if c.serves(probe) {
 		return c, func() {}, nil
 	}
-	conf, err := loadConfig(config)
+	conf, err := server.LoadConfig(config)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -112,14 +113,14 @@ func serverFor(ctx context.Context, base string, plain bool, state, config strin
 	if err != nil {
 		return nil, nil, err
 	}
-	s, err := newServer(ctx, state, conf, log)
+	s, err := server.New(ctx, server.Options{State: state, Config: conf, Version: version, Log: log})
 	if err != nil {
 		l.Close()
 		return nil, nil, err
 	}
 	serving, end := context.WithCancel(context.WithoutCancel(ctx))
 	done := make(chan error, 1)
-	go func() { done <- s.serve(serving, l) }()
+	go func() { done <- s.Serve(serving, l) }()
 	return newClient("http://"+l.Addr().String(), false), func() {
 		end()
 		<-done

@@ -14,8 +14,8 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"github.com/berth-run/berth/cmd/berth/embedded"
-	"github.com/berth-run/berth/sandbox/local"
+	"github.com/berth-run/berth/server"
+	"github.com/berth-run/berth/server/embedded"
 )
 
 func TestMain(m *testing.M) {
@@ -73,23 +73,6 @@ func archives(t *testing.T) bool {
 	return bytes.Contains(guest, []byte("GET /archive"))
 }
 
-// destroyAll ends the sandboxes that a script left to the next start of its server.
-func destroyAll(t *testing.T, state string) {
-	config := &Config{Driver: local.Name}
-	d, err := openDriver(state, config, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Error(err)
-		return
-	}
-	ids, err := d.List(context.Background())
-	for _, id := range ids {
-		err = errors.Join(err, d.Destroy(context.Background(), id))
-	}
-	if err != nil {
-		t.Error(err)
-	}
-}
-
 // post sends JSON to a path of the script's server: post PATH BODY.
 func post(ts *testscript.TestScript, _ bool, args []string) {
 	resp, err := http.Post(ts.Getenv("BERTH_URL")+args[0], "application/json", strings.NewReader(args[1]))
@@ -113,4 +96,20 @@ func await(ts *testscript.TestScript, _ bool, _ []string) {
 		}
 	}
 	ts.Fatalf("nothing answers on %s", ts.Getenv("ADDR"))
+}
+
+// destroyAll ends the sandboxes that a script left to the next start of its server.
+func destroyAll(t *testing.T, state string) {
+	d, err := server.OpenDriver(state, &server.Config{Driver: "unsafe-local"}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	ids, err := d.List(context.Background())
+	for _, id := range ids {
+		err = errors.Join(err, d.Destroy(context.Background(), id))
+	}
+	if err != nil {
+		t.Error(err)
+	}
 }

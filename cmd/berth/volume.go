@@ -10,6 +10,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/server"
 )
 
 func newVolume() *cobra.Command {
@@ -31,7 +32,7 @@ func newVolumeCreate() *cobra.Command {
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		body := map[string]any{"name": args[0]}
 		if *size != "" {
-			var n Bytes
+			var n server.Bytes
 			if err := yaml.Unmarshal([]byte(*size), &n); err != nil {
 				return fmt.Errorf("--size: %q is not a size such as 10g", *size)
 			}

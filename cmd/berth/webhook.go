@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/project"
 	"github.com/berth-run/berth/store"
 	"github.com/berth-run/berth/webhook"
 )
@@ -33,7 +34,7 @@ reached over https at public addresses only.`,
 	// on runs f on the project's endpoints.
 	on := func(f func(ctx context.Context, cmd *cobra.Command, s *webhook.Service, p berth.ProjectID, args []string) error) func(*cobra.Command, []string) error {
 		return func(cmd *cobra.Command, args []string) error {
-			p, err := projectID("--project", name)
+			p, err := project.ParseID("--project", name)
 			if err != nil {
 				return err
 			}

@@ -1,0 +1,39 @@
+package main
+
+import (
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/berth-run/berth/server"
+	"github.com/berth-run/berth/store/sqlite"
+)
+
+// A database of which much was deleted is compacted while no server uses it, and only then.
+func TestCompactIsRefusedUnderAServer(t *testing.T) {
+	state := t.TempDir()
+	unlock, err := server.Lock(state)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := newDB()
+	cmd.SetArgs([]string{"compact", "--state", state})
+	cmd.SetOut(io.Discard)
+	cmd.SetErr(io.Discard)
+	if err := cmd.Execute(); err == nil || !strings.Contains(err.Error(), "another server") {
+		t.Errorf("got %v, want that a server uses it", err)
+	}
+	if err := unlock(); err != nil {
+		t.Fatal(err)
+	}
+	db, err := server.OpenStore(t.Context(), state, sqlite.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Execute(); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,22 @@
+package project
+
+import (
+	"fmt"
+	"regexp"
+
+	"github.com/berth-run/berth"
+)
+
+// idPattern matches the ids of projects.
+var idPattern = regexp.MustCompile(`^proj_[A-Za-z0-9_-]{1,60}$`)
+
+// ParseID checks the id of a project. The error names the id by what.
+func ParseID(what, id string) (berth.ProjectID, error) {
+	if !idPattern.MatchString(id) {
+		return "", fmt.Errorf("%s %q must match %s", what, id, idPattern)
+	}
+	return berth.ProjectID(id), nil
+}
+
+// ValidID reports whether a text can be the id of a project.
+func ValidID(id string) bool { return idPattern.MatchString(id) }

@@ -1,0 +1,168 @@
+package server
+
+import (
+	"archive/tar"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"io"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"gocloud.dev/blob/memblob"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/audit"
+	"github.com/berth-run/berth/container/snapshot"
+	"github.com/berth-run/berth/container/volume"
+	"github.com/berth-run/berth/files"
+	"github.com/berth-run/berth/internal/seal"
+	"github.com/berth-run/berth/layer"
+	"github.com/berth-run/berth/project"
+	"github.com/berth-run/berth/store"
+	"github.com/berth-run/berth/store/sqlite"
+)
+
+// storedContainers are containers without sandboxes.
+type storedContainers struct{ *sqlite.DB }
+
+func (s storedContainers) List(ctx context.Context, p berth.ProjectID, name string, page store.Page) ([]*berth.Container, bool, error) {
+	recs, more, err := s.ListContainers(ctx, p, name, page)
+	var list []*berth.Container
+	for _, r := range recs {
+		list = append(list, r.Body)
+	}
+	return list, more, err
+}
+
+func (s storedContainers) Delete(ctx context.Context, p berth.ProjectID, id berth.ContainerID) error {
+	return s.DeleteContainer(ctx, p, id)
+}
+
+// storedResponses are responses of which one is not kept.
+type storedResponses struct{ *sqlite.DB }
+
+func (s storedResponses) Delete(ctx context.Context, c berth.Caller, id berth.ResponseID) error {
+	if id == "resp_unstored" {
+		return berth.Errorf(berth.CodeNotFound, "not kept")
+	}
+	return s.DeleteResponse(ctx, c.Project, id)
+}
+
+// An archived project has nothing any more, the record says so once, and others keep
+// what they have.
+func TestArchive(t *testing.T) {
+	ctx, dir := t.Context(), t.TempDir()
+	db, err := OpenStore(ctx, dir, sqlite.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	log := slog.New(slog.NewTextHandler(t.Output(), nil))
+	record, err := audit.Open(filepath.Join(dir, "audit"), log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer record.Close()
+	uploads := files.New(db, memblob.OpenBucket(nil))
+	uploads.Audit = record
+	snapshots := snapshot.New(snapshot.Options{Objects: db, Bucket: memblob.OpenBucket(nil), Seal: seal.New([32]byte{}), Audit: record})
+	volumes, err := volume.New(volume.Options{Dir: filepath.Join(dir, "volumes"), Objects: db, Seal: seal.New([32]byte{}), Audit: record})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := &emptier{objects: db, projects: db, containers: storedContainers{db}, responses: storedResponses{db}, files: uploads,
+		snapshots: snapshots, volumes: volumes, audit: record, log: log}
+	fill := func(p berth.ProjectID, tag string) {
+		t.Helper()
+		_, err1 := uploads.Create(ctx, p, files.CreateRequest{Filename: "a"}, strings.NewReader("a"))
+		err2 := snapshots.Create(ctx, p, &snapshot.Record{Snapshot: &berth.Snapshot{}}, func(w io.Writer) (layer.Made, error) {
+			sum := sha256.New()
+			err := tar.NewWriter(io.MultiWriter(w, sum)).Close()
+			return layer.Made{Digest: "sha256:" + hex.EncodeToString(sum.Sum(nil))}, err
+		})
+		err3 := db.CreateContainer(ctx, &store.Container{Project: p, Body: &berth.Container{ID: berth.ContainerID("cntr_" + tag)}})
+		err4 := db.CreateObjects(ctx, p, &store.Object{ObjectKey: store.ObjectKey{Kind: store.KindConversation, ID: "conv_1"}, Body: []byte("{}")})
+		if err := errors.Join(err1, err2, err3, err4); err != nil {
+			t.Fatal(err)
+		}
+		req := &berth.ResponseRequest{Model: "m"}
+		body := berth.NewResponse(berth.ResponseID("resp_"+tag), 1, req)
+		if err := db.CreateResponse(ctx, &store.Response{Project: p, Request: req, Body: body}, nil, store.Lease{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	left := func(p berth.ProjectID) int {
+		t.Helper()
+		responses, err1 := db.ProjectResponses(ctx, p, 100)
+		objects, err2 := db.ProjectObjects(ctx, p, 100)
+		containers, _, err3 := db.ListContainers(ctx, p, "", store.Page{Limit: 100})
+		kept, _, err4 := db.ListFiles(ctx, p, "", store.Page{Limit: 100})
+		if err := errors.Join(err1, err2, err3, err4); err != nil {
+			t.Fatal(err)
+		}
+		return len(responses) + len(objects) + len(containers) + len(kept)
+	}
+	fill("proj_old", "old")
+	fill("proj_new", "new")
+	if n := left("proj_old"); n != 5 {
+		t.Fatalf("the project has %d things; this test sees nothing", n)
+	}
+	for _, id := range []berth.ProjectID{"proj_old", "proj_new"} {
+		if _, err := project.Create(ctx, db, id, ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := project.Archive(ctx, db, "proj_old"); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := e.emptyAll(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if old, new := left("proj_old"), left("proj_new"); old != 0 || new != 5 {
+		t.Errorf("the archived project has %d things, want none, and another %d, want 5", old, new)
+	}
+	if p, err := project.Get(ctx, db, "proj_old"); err != nil || p.ErasedAt == nil || p.Status != berth.ProjectArchived {
+		t.Errorf("got %+v, %v", p, err)
+	}
+	var entries []*audit.Entry
+	for entry, err := range audit.Entries(filepath.Join(dir, "audit"), "") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if entry.Action == audit.ProjectErased || entry.Action == audit.FileDeleted {
+			entries = append(entries, entry)
+		}
+	}
+	if len(entries) != 2 || entries[0].Action != audit.FileDeleted || entries[1].Project != "proj_old" || entries[1].Count != 5 || entries[1].Reason != "archived" {
+		t.Errorf("got the entries %+v, want the file's and one of the project's", entries)
+	}
+}
+
+// A response that is not kept does not keep a project from being emptied.
+func TestArchiveDuringResponse(t *testing.T) {
+	ctx := t.Context()
+	db, err := OpenStore(ctx, t.TempDir(), sqlite.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	req := &berth.ResponseRequest{Model: "m"}
+	if err := db.CreateResponse(ctx, &store.Response{Project: "proj_old", Request: req, Body: berth.NewResponse("resp_unstored", 1, req)}, nil, store.Lease{}); err != nil {
+		t.Fatal(err)
+	}
+	volumes, err := volume.New(volume.Options{Dir: t.TempDir(), Objects: db, Seal: seal.New([32]byte{})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := &emptier{objects: db, projects: db, containers: storedContainers{db}, responses: storedResponses{db}, files: files.New(db, memblob.OpenBucket(nil)),
+		snapshots: snapshot.New(snapshot.Options{Objects: db, Bucket: memblob.OpenBucket(nil), Seal: seal.New([32]byte{})}), volumes: volumes}
+	if n, err := e.empty(ctx, "proj_old"); n != 0 || err != nil {
+		t.Errorf("got %d, %v", n, err)
+	}
+}

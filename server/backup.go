@@ -1,0 +1,202 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/berth-run/berth/audit"
+	"github.com/berth-run/berth/store/sqlite"
+)
+
+// Backup copies a state directory. Its order keeps the copy whole while a server works:
+// what a row of the database refers to was there before the row, and the key of a row
+// is erased before what it refers to is removed.
+func Backup(ctx context.Context, state, to string) error {
+	if err := os.Mkdir(to, 0o700); err != nil {
+		return err
+	}
+	for _, step := range []struct {
+		what string
+		do   func() error
+	}{
+		{"the database", func() error {
+			return sqlite.Backup(ctx, filepath.Join(state, "berth.db"), filepath.Join(to, "berth.db"))
+		}},
+		{"files", func() error { return copyBlobs(ctx, filepath.Join(state, "files"), filepath.Join(to, "files")) }},
+		{"snapshots", func() error { return copyBlobs(ctx, filepath.Join(state, "snapshots"), filepath.Join(to, "snapshots")) }},
+		{"volumes", func() error { return copyVolumes(ctx, filepath.Join(state, "volumes"), filepath.Join(to, "volumes")) }},
+		{"the audit record", func() error {
+			if err := os.Mkdir(filepath.Join(to, AuditDir), 0o700); err != nil {
+				return err
+			}
+			return audit.Backup(filepath.Join(state, AuditDir), filepath.Join(to, AuditDir))
+		}},
+		{"keys", func() error {
+			for _, name := range []string{"node_id", "seal.key", filepath.Base(sqlite.KeysPath("berth.db"))} { // the last one last
+				if err := copyFile(ctx, filepath.Join(state, name), filepath.Join(to, name)); err != nil {
+					return err
+				}
+			}
+			return nil
+		}},
+	} {
+		if err := step.do(); err != nil {
+			return fmt.Errorf("back up %s: %w; %s is not whole", step.what, err, to)
+		}
+	}
+	return nil
+}
+
+// copyBlobs copies the files below a directory. One that is removed meanwhile is left out.
+func copyBlobs(ctx context.Context, from, to string) error {
+	if err := os.MkdirAll(to, 0o700); err != nil {
+		return err
+	}
+	return filepath.WalkDir(from, func(path string, e fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(from, path)
+		if err != nil {
+			return err
+		}
+		switch {
+		case e.IsDir():
+			return os.MkdirAll(filepath.Join(to, rel), 0o700)
+		case !e.Type().IsRegular():
+			return nil
+		}
+		if err := copyFile(ctx, path, filepath.Join(to, rel)); !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		return nil
+	})
+}
+
+// copyVolumes copies the file of each volume below a directory.
+func copyVolumes(ctx context.Context, from, to string) error {
+	images, err := filepath.Glob(filepath.Join(from, "*", "*.img"))
+	if err != nil {
+		return err
+	}
+	for _, image := range images {
+		rel, err := filepath.Rel(from, image)
+		if err != nil {
+			return err
+		}
+		mount := strings.TrimSuffix(filepath.Join(to, rel), ".img")
+		if err := os.MkdirAll(mount, 0o700); err != nil {
+			return err
+		}
+		if err := copyVolume(ctx, image, strings.TrimSuffix(image, ".img"), filepath.Join(to, rel)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+// Requests of linux/fs.h.
+const (
+	fiFreeze = 0xC0045877
+	fiThaw   = 0xC0045878
+)
+
+// copyVolume copies the file of a volume. If it is mounted, what is written there waits
+// meanwhile, and what was written before is in the copy.
+func copyVolume(ctx context.Context, image, dir, to string) (err error) {
+	mounted, err := isMount(dir)
+	if err != nil {
+		return err
+	}
+	if mounted {
+		d, err := os.Open(dir)
+		if err != nil {
+			return err
+		}
+		defer d.Close()
+		if err := unix.IoctlSetInt(int(d.Fd()), fiFreeze, 0); err != nil {
+			return &os.PathError{Op: "freeze", Path: dir, Err: err}
+		}
+		defer func() {
+			if terr := unix.IoctlSetInt(int(d.Fd()), fiThaw, 0); terr != nil {
+				err = errors.Join(err, fmt.Errorf("thaw %s: %w; run fsfreeze --unfreeze on it", dir, terr))
+			}
+		}()
+	}
+	return copyFile(ctx, image, to)
+}
+
+// isMount reports whether a directory is another file system than the one it is in.
+func isMount(dir string) (bool, error) {
+	var own, above unix.Stat_t
+	if err := unix.Stat(dir, &own); errors.Is(err, unix.ENOENT) {
+		return false, nil
+	} else if err != nil {
+		return false, &os.PathError{Op: "stat", Path: dir, Err: err}
+	}
+	if err := unix.Stat(filepath.Dir(dir), &above); err != nil {
+		return false, &os.PathError{Op: "stat", Path: filepath.Dir(dir), Err: err}
+	}
+	return own.Dev != above.Dev, nil
+}
+
+// copyFile copies a file with its mode and its holes, and syncs the copy.
+func copyFile(ctx context.Context, from, to string) error {
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	fi, err := in.Stat()
+	if err != nil {
+		return err
+	}
+	out, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, fi.Mode().Perm())
+	if err != nil {
+		return err
+	}
+	return errors.Join(copyData(ctx, out, in, fi.Size()), out.Sync(), out.Close())
+}
+
+// copyData copies what is in a file between its holes.
+func copyData(ctx context.Context, out, in *os.File, size int64) error {
+	for at := int64(0); at < size; {
+		if err := context.Cause(ctx); err != nil {
+			return err
+		}
+		data, err := in.Seek(at, unix.SEEK_DATA)
+		if errors.Is(err, unix.ENXIO) {
+			break // the rest is a hole
+		}
+		if err != nil {
+			return err
+		}
+		hole, err := in.Seek(data, unix.SEEK_HOLE)
+		if err != nil {
+			return err
+		}
+		hole = min(hole, data+64<<20)
+		if _, err := in.Seek(data, io.SeekStart); err != nil {
+			return err
+		}
+		if _, err := out.Seek(data, io.SeekStart); err != nil {
+			return err
+		}
+		if _, err := io.CopyN(out, in, hole-data); err != nil && !errors.Is(err, io.EOF) {
+			return err
+		}
+		at = hole
+	}
+	return out.Truncate(size)
+}

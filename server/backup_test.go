@@ -1,0 +1,237 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"mime/multipart"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/berth-run/berth/audit"
+	"github.com/berth-run/berth/internal/disktest"
+	"github.com/berth-run/berth/store/sqlite"
+)
+
+// send makes a request and returns the answer's body, with an error unless it is 200.
+func send(method, url, contentType string, body io.Reader) (string, error) {
+	req, err := http.NewRequest(method, url, body)
+	if err != nil {
+		return "", err
+	}
+	req.Header.Set("Content-Type", contentType)
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return "", err
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err == nil && resp.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s %s: %s: %s", method, url, resp.Status, text)
+	}
+	return string(text), err
+}
+
+// upload uploads a file and returns its id.
+func upload(base, content string) (string, error) {
+	var body bytes.Buffer
+	form := multipart.NewWriter(&body)
+	part, err := form.CreateFormFile("file", "a.txt")
+	if err == nil {
+		_, err = io.WriteString(part, content)
+	}
+	if err := errors.Join(err, form.WriteField("purpose", "user_data"), form.Close()); err != nil {
+		return "", err
+	}
+	return idOf(send("POST", base+"/v1/files", form.FormDataContentType(), &body))
+}
+
+func idOf(text string, err error) (string, error) {
+	var made struct{ ID string }
+	if err == nil {
+		err = json.Unmarshal([]byte(text), &made)
+	}
+	return made.ID, err
+}
+
+// TestBackup does what docs/backup.md says: it copies the state of a server that works,
+// starts another on the copy, on the same machine, and looks for everything there.
+func TestBackup(t *testing.T) {
+	state, to := t.TempDir(), filepath.Join(t.TempDir(), "copy")
+	const config = "driver: unsafe-local\ncontainers: {pool: 0}\n"
+	_, web := testServer(t, state, config)
+	defer destroyAll(t, state)
+	container, err := idOf(send("POST", web.URL+"/v1/containers", "application/json", strings.NewReader(`{"name":"mine"}`)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	response := func(i int) (string, error) {
+		return idOf(send("POST", web.URL+"/v1/responses", "application/json", strings.NewReader(fmt.Sprintf(`{"model":"scripted","input":"number %d."}`, i))))
+	}
+	var mu sync.Mutex
+	responses, files := map[string]int{}, map[string]string{} // that were acknowledged
+	record := func(i int) error {
+		id, err := response(i)
+		if err != nil {
+			return err
+		}
+		content := strings.Repeat(fmt.Sprint(i, " "), 5000)
+		file, err := upload(web.URL, content)
+		mu.Lock()
+		defer mu.Unlock()
+		responses[id], files[file] = i, content
+		return err
+	}
+	for i := range 20 {
+		if err := record(i); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var gone []string
+	for range 3 {
+		id, err := upload(web.URL, "forgotten")
+		if err == nil {
+			_, err = send("DELETE", web.URL+"/v1/files/"+id, "", nil)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		gone = append(gone, id)
+	}
+
+	// Meanwhile clients go on: they make things, and delete what they have made.
+	var ended atomic.Bool
+	var load sync.WaitGroup
+	for n := range 3 {
+		load.Go(func() {
+			for i := 1000 * (n + 1); !ended.Load(); i++ {
+				id, err := upload(web.URL, "short-lived")
+				if err == nil {
+					_, err = response(i)
+				}
+				if err == nil {
+					_, err = send("DELETE", web.URL+"/v1/files/"+id, "", nil)
+				}
+				if err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	err = Backup(t.Context(), state, to)
+	ended.Store(true)
+	load.Wait()
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	key, err := audit.PublicKey(filepath.Join(state, AuditDir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := audit.Verify(filepath.Join(to, AuditDir), key, ""); err != nil {
+		t.Errorf("the record of the copy: %v", err)
+	}
+	there, copied := testServer(t, to, config)
+	defer destroyAll(t, to)
+	for id, i := range responses {
+		text, err := send("GET", copied.URL+"/v1/responses/"+id, "", nil)
+		if want := fmt.Sprintf("number %d.", i); err != nil || !strings.Contains(text, want) {
+			t.Errorf("a response: got %.300s, %v, want %q in it", text, err, want)
+		}
+	}
+	for id, want := range files {
+		if got, err := send("GET", copied.URL+"/v1/files/"+id+"/content", "", nil); err != nil || got != want {
+			t.Errorf("a file: got %.30q of %d bytes, %v", got, len(got), err)
+		}
+	}
+	for _, id := range gone {
+		if _, err := send("GET", copied.URL+"/v1/files/"+id, "", nil); err == nil {
+			t.Error("a file that had been deleted is there again")
+		}
+	}
+	// Whatever else it lists can be read.
+	text, err := send("GET", copied.URL+"/v1/files?limit=10000", "", nil)
+	var list struct{ Data []struct{ ID string } }
+	if err := errors.Join(err, json.Unmarshal([]byte(text), &list)); err != nil || len(list.Data) < len(files) {
+		t.Fatalf("the files: got %d, %v", len(list.Data), err)
+	}
+	for _, f := range list.Data {
+		if _, err := send("GET", copied.URL+"/v1/files/"+f.ID+"/content", "", nil); err != nil {
+			t.Errorf("a file that was uploaded during the backup: %v", err)
+		}
+	}
+	if text, err := send("GET", copied.URL+"/v1/containers/"+container, "", nil); err != nil || !strings.Contains(text, `"reason":"host"`) {
+		t.Errorf("the container at the copy: got %s, %v, want that it has ended", text, err)
+	}
+	if _, err := send("DELETE", copied.URL+"/v1/containers/"+container, "", nil); err != nil {
+		t.Error(err)
+	}
+	if text, err := send("GET", web.URL+"/v1/containers/"+container, "", nil); err != nil || !strings.Contains(text, `"status":"running"`) {
+		t.Errorf("the container at the original: got %s, %v, want that it runs", text, err)
+	}
+	copied.Close()
+	there.Close(context.WithoutCancel(t.Context()))
+	if _, err := audit.Verify(filepath.Join(to, AuditDir), key, ""); err != nil {
+		t.Errorf("the record, continued by the copy: %v", err)
+	}
+	if err := Backup(t.Context(), state, to); err == nil {
+		t.Error("a backup was written over another one")
+	}
+}
+
+// A volume that is in use is copied with all that was written to it.
+func TestBackupOfMountedVolume(t *testing.T) {
+	dir := disktest.Ext4(t, 32<<20)
+	image := filepath.Join(filepath.Dir(dir), "image")
+	want := bytes.Repeat([]byte("content\n"), 10_000)
+	if err := os.WriteFile(filepath.Join(dir, "file"), want, 0o600); err != nil { // not synced
+		t.Fatal(err)
+	}
+	to, at := filepath.Join(t.TempDir(), "copy.img"), t.TempDir()
+	if err := copyVolume(t.Context(), image, dir, to); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "later"), want, 0o600); err != nil {
+		t.Fatalf("a write to the volume after its copy: %v", err)
+	}
+	if out, err := exec.Command("mount", "-o", "loop,ro", to, at).CombinedOutput(); err != nil {
+		t.Fatalf("mount: %v: %s", err, out)
+	}
+	defer unix.Unmount(at, 0)
+	if got, err := os.ReadFile(filepath.Join(at, "file")); err != nil || !bytes.Equal(got, want) {
+		t.Errorf("the file in the copy has %d bytes, %v", len(got), err)
+	}
+}
+
+// Without its keys a state is refused, and nothing of it is overwritten.
+func TestLostKeysAreRefused(t *testing.T) {
+	for _, name := range []string{"seal.key", "berth.keys"} {
+		t.Run(name, func(t *testing.T) {
+			state := t.TempDir()
+			db, err := OpenStore(t.Context(), state, sqlite.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := errors.Join(db.Close(), os.Remove(filepath.Join(state, name))); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := New(t.Context(), Options{State: state, Config: &Config{Driver: "unsafe-local"}, Version: "test", Log: slog.New(slog.DiscardHandler)}); err == nil || !strings.Contains(err.Error(), "from one copy") {
+				t.Errorf("got %v, want what to restore", err)
+			}
+		})
+	}
+}

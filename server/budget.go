@@ -1,0 +1,38 @@
+package server
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/berth-run/berth"
+)
+
+// BudgetConfig bounds what one response may take before it ends as incomplete. A
+// request may ask for less, and rules over the last two. Default: nothing, but for those.
+type BudgetConfig struct {
+	MaxTurns    int           `yaml:"max_turns"`
+	MaxTokens   int           `yaml:"max_total_tokens"`      // of all turns, in and out
+	MaxTime     time.Duration `yaml:"max_time"`              // since it was created
+	MaxCost     string        `yaml:"max_cost"`              // in the currency of the prices, such as 2.50
+	MaxFailures int           `yaml:"max_repeated_failures"` // of the same call in a row; -1 is any. Default: 10
+	MaxRepeats  int           `yaml:"max_repeated_calls"`    // in a row that bring nothing new; -1 is any. Default: 50
+}
+
+// budget returns the bounds, or an error that names what is wrong.
+func (c BudgetConfig) budget() (b berth.Budget, err error) {
+	b = berth.Budget{Turns: c.MaxTurns, Tokens: c.MaxTokens, Seconds: int(c.MaxTime / time.Second), Failures: c.MaxFailures, Repeats: c.MaxRepeats}
+	if c.MaxCost != "" {
+		if b.Cost, err = berth.ParseAmount(c.MaxCost); err != nil {
+			return b, fmt.Errorf("budget.max_cost: %w", err)
+		}
+	}
+	for name, n := range map[string]int64{"max_turns": int64(b.Turns), "max_total_tokens": int64(b.Tokens), "max_time": int64(c.MaxTime), "max_cost": int64(b.Cost)} {
+		if n < 0 {
+			return b, fmt.Errorf("budget.%s must not be negative", name)
+		}
+	}
+	if c.MaxTime > 0 && c.MaxTime < time.Second {
+		return b, fmt.Errorf("budget.max_time must be a second at least")
+	}
+	return b, nil
+}

@@ -1,0 +1,265 @@
+package server
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/project"
+)
+
+// Config is what a server can be told, in YAML. Every field is optional; a key
+// that is not listed here is an error.
+type Config struct {
+	// Driver isolates containers: "gvisor" (the default; needs root), "microvm" (needs
+	// root, QEMU and a kernel, see berth image kernel), "docker", or "unsafe-local", which runs commands on this machine without any isolation
+	// and is for development only.
+	Driver string `yaml:"driver"`
+
+	// Template is the name or digest of what containers start from. Default: base.
+	Template string `yaml:"template"`
+
+	Server     ServerConfig     `yaml:"server"`
+	Docker     DockerConfig     `yaml:"docker"`
+	MicroVM    MicroVMConfig    `yaml:"microvm"`
+	Containers ContainersConfig `yaml:"containers"`
+	Shell      ShellConfig      `yaml:"shell"`
+	Responses  ResponsesConfig  `yaml:"responses"`
+	Budget     BudgetConfig     `yaml:"budget"`
+	Preview    PreviewConfig    `yaml:"preview"`
+	Fetch      FetchConfig      `yaml:"fetch"`
+	Store      StoreConfig      `yaml:"store"`
+	Disk       DiskConfig       `yaml:"disk"`
+
+	// Limits are what projects may use, by id; those of "default" are for all that
+	// do not say otherwise. berth project limit gives a project others without a
+	// restart.
+	Limits map[string]LimitsConfig `yaml:"limits"`
+
+	// Upstreams are the servers that models are asked on, by name. Nothing is sent to
+	// one that no entry of Models names.
+	Upstreams map[string]*UpstreamConfig `yaml:"upstreams"`
+
+	// Currency is that of all prices, as in ISO 4217. Default: usd.
+	Currency string `yaml:"currency"`
+
+	Retry RetryConfig `yaml:"retry"`
+
+	// Models routes model names to upstreams: the first entry whose pattern fits.
+	// Default: what the vendors' environment variables say, see environmentModels. The
+	// name "scripted", a recital for demos and tests, is always there.
+	Models []ModelConfig `yaml:"models"`
+}
+
+// ResponsesConfig bounds what responses take in memory and in the store.
+type ResponsesConfig struct {
+	MaxOutput Bytes `yaml:"max_output"` // that models may say in one, which then ends as incomplete. Default: 16m
+	History   Bytes `yaml:"history"`    // of chains and conversations that are cached. Default: 64m
+}
+
+// DockerConfig says what the driver docker uses.
+type DockerConfig struct {
+	// Host is the engine's address: unix:///var/run/docker.sock, tcp://host:2376.
+	// Default: what the docker command uses, by its environment or context.
+	Host string `yaml:"host"`
+
+	// Runtime is one that the engine is configured with, such as runsc. Default: the
+	// engine's own.
+	Runtime string `yaml:"runtime"`
+}
+
+// MicroVMConfig says what the driver microvm uses.
+type MicroVMConfig struct {
+	// QEMU is the program. Default: the qemu-system-x86_64 in PATH.
+	QEMU string `yaml:"qemu"`
+
+	// Kernel is a directory into which a Debian kernel package was unpacked. Default:
+	// where berth image kernel puts one.
+	Kernel string `yaml:"kernel"`
+
+	// Accel is kvm, tcg (emulation), or empty: KVM if a machine starts with it.
+	Accel string `yaml:"accel"`
+}
+
+// ContainersConfig bounds containers.
+type ContainersConfig struct {
+	CPU     float64       `yaml:"cpu"`      // cores of each. Default: 2
+	PIDs    int           `yaml:"pids"`     // processes and threads of each. Default: 512
+	Disk    Bytes         `yaml:"disk"`     // what each may write, such as 10g. Default: 10g
+	Idle    time.Duration `yaml:"idle"`     // life without use, unless a container asks otherwise. Default: 20m
+	MaxIdle time.Duration `yaml:"max_idle"` // the most that one may ask for. Default: 168h
+	Pool    int           `yaml:"pool"`     // sandboxes of the template with 1g that are held ready. Default: 2
+	Pools   []PoolConfig  `yaml:"pools"`    // sandboxes of others, or other sizes, that are as well
+	Network NetworkConfig `yaml:"network"`
+	Starts  int           `yaml:"starts"` // sandboxes that are started, and snapshots that are made, at once; others wait. Default: one for each CPU
+
+	OnExpiry     berth.OnExpiry `yaml:"on_expiry"`     // of containers that do not say: delete or snapshot. Default: delete
+	SnapshotLife time.Duration  `yaml:"snapshot_life"` // how long the snapshot is kept that a container leaves when it expires. Default: 720h
+}
+
+// ShellConfig bounds shell calls.
+type ShellConfig struct {
+	Timeout    time.Duration `yaml:"timeout"`     // of a command that names none. Default: 10m
+	MaxTimeout time.Duration `yaml:"max_timeout"` // the most that one may name. Default: 1h
+	Output     int           `yaml:"output"`      // characters of a command's output that the model sees. Default: 32768
+}
+
+// StoreConfig tunes the database.
+type StoreConfig struct {
+	// Synchronous is "normal" (the default; nothing is lost when the process dies)
+	// or "full" (nor when the power does; slower).
+	Synchronous string `yaml:"synchronous"`
+}
+
+// RetryConfig says how a turn is asked again whose error may pass.
+type RetryConfig struct {
+	Attempts int           `yaml:"attempts"` // at a turn, each of which may go to several upstreams. Default: 4
+	Patience time.Duration `yaml:"patience"` // spent on waiting between them. Default: 2m
+	Continue string        `yaml:"continue"` // what to do when an answer has begun and breaks off: ask "again" (the default), or "fail"
+}
+
+// ModelConfig sends models to upstreams: to those that it names, or to one that it
+// describes itself.
+type ModelConfig struct {
+	Match string `yaml:"match"` // a name or a pattern: qwen3-32b, gpt-*, *
+
+	Upstreams  []TargetConfig `yaml:"upstreams"`   // share the turns by weight
+	Fallbacks  []TargetConfig `yaml:"fallbacks"`   // asked in this order when none of these answers
+	HedgeAfter time.Duration  `yaml:"hedge_after"` // without a first word, ask another as well. Default: never
+
+	// ContextWindow is how many tokens the model takes and answers with together:
+	// with it, truncation "auto" drops old items beforehand. Default: unknown; what
+	// is too long is then learned from the upstream's refusal.
+	ContextWindow int `yaml:"context_window"`
+
+	// What GET /v1/models tells of the model, beside its window. Default: nothing.
+	Modalities []string `yaml:"modalities"` // what it takes: text, image, file, audio
+	Tools      *bool    `yaml:"tools"`      // whether it can call any
+
+	// Without upstreams:
+	UpstreamConfig `yaml:",inline"`
+	Upstream       string        `yaml:"upstream"`    // the upstream's name for the model. Default: the same
+	FirstToken     time.Duration `yaml:"first_token"` // as in timeouts
+	Silence        time.Duration `yaml:"silence"`     // as in timeouts
+}
+
+// Bytes is a size: a number, or one with k, m, g or t.
+type Bytes int64
+
+// UnmarshalYAML reads 1073741824, 512m or 10g.
+func (b *Bytes) UnmarshalYAML(n *yaml.Node) error {
+	if err := b.Set(n.Value); err != nil {
+		return fmt.Errorf("line %d: %w", n.Line, err)
+	}
+	return nil
+}
+
+// Set, String and Type make it the value of a flag.
+func (b *Bytes) Set(s string) error {
+	var number int64
+	var unit string
+	if c, err := fmt.Sscanf(s, "%d%s", &number, &unit); c == 0 || (err != nil && !errors.Is(err, io.EOF) && c != 1) {
+		return fmt.Errorf("%q is not a size such as 10g", s)
+	}
+	shift, ok := map[string]int{"": 0, "k": 10, "m": 20, "g": 30, "t": 40}[unit]
+	if !ok || number < 0 || number > 1<<62>>shift {
+		return fmt.Errorf("%q is not a size such as 10g", s)
+	}
+	*b = Bytes(number << shift)
+	return nil
+}
+
+func (b *Bytes) String() string {
+	if *b > 0 && *b%(1<<30) == 0 {
+		return fmt.Sprintf("%dg", *b>>30)
+	}
+	return fmt.Sprint(int64(*b))
+}
+
+func (*Bytes) Type() string { return "size" }
+
+// defaultLimits is the name of the limits that are for all projects.
+const defaultLimits = "default"
+
+// limits returns the limits by project; "" is for all.
+func (c *Config) limits() map[berth.ProjectID]berth.Limits {
+	limits := map[berth.ProjectID]berth.Limits{}
+	for id, l := range c.Limits {
+		if id == defaultLimits {
+			id = ""
+		}
+		limits[berth.ProjectID(id)] = l.Limits()
+	}
+	return limits
+}
+
+// LoadConfig reads a configuration file; without one all is default.
+func LoadConfig(path string) (*Config, error) {
+	c := &Config{Containers: ContainersConfig{Pool: defaultPool}}
+	if path != "" {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return nil, err
+		}
+		d := yaml.NewDecoder(bytes.NewReader(text))
+		d.KnownFields(true)
+		if err := d.Decode(c); err != nil && !errors.Is(err, io.EOF) {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+	}
+	if c.Driver == "" {
+		c.Driver = "gvisor"
+	}
+	if c.Template == "" {
+		c.Template = "base"
+	}
+	if err := c.checkPools(machineMemory()); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	if e := c.Containers.OnExpiry; e != "" && e != berth.OnExpiryDelete && e != berth.OnExpirySnapshot {
+		return nil, fmt.Errorf("%s: containers.on_expiry: %q is neither %s nor %s", path, e, berth.OnExpiryDelete, berth.OnExpirySnapshot)
+	}
+	if c.Containers.Starts < 0 {
+		return nil, fmt.Errorf("%s: containers.starts: %d is negative", path, c.Containers.Starts)
+	}
+	if err := errors.Join(c.Server.check(), c.Containers.Network.check()); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	for id, l := range c.Limits {
+		if err := l.Check(); err != nil {
+			return nil, fmt.Errorf("%s: limits.%s.%w", path, id, err)
+		}
+		if id != defaultLimits && !project.ValidID(id) {
+			return nil, fmt.Errorf("%s: limits: %q is neither %s nor a project", path, id, defaultLimits)
+		}
+	}
+	if err := c.checkPreview(); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	if err := c.checkModels(); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return c, nil
+}
+
+// DefaultState is where state is kept when nobody says.
+func DefaultState() string {
+	if dir := os.Getenv("BERTH_STATE"); dir != "" {
+		return dir
+	}
+	if os.Getuid() == 0 {
+		return "/var/lib/berth"
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return "berth-state"
+	}
+	return filepath.Join(home, ".local", "state", "berth")
+}

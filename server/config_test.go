@@ -1,0 +1,89 @@
+package server
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// The example in the manual is a configuration that is read, key by key.
+func TestManual(t *testing.T) {
+	manual, err := os.ReadFile("../docs/configuration.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(manual), "```yaml\n")
+	example, _, ok := strings.Cut(rest, "```")
+	if !ok {
+		t.Fatal("the manual has no example")
+	}
+	c, err := readConfig(t, example)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.Containers.Disk != 10<<30 || c.Containers.MaxIdle != 168*time.Hour || c.Retry.Patience != 2*time.Minute {
+		t.Errorf("got %+v", c)
+	}
+	limits := c.limits()
+	if l := limits["proj_research"].Or(limits[""]); *l.RequestsPerMinute != -1 || *l.Containers != 20 || *l.StorageBytes != 100<<30 || *l.ContainerMinutes != 7200 {
+		t.Errorf("limits: got %s", fmt.Sprint(l))
+	}
+}
+
+func readConfig(t *testing.T, text string) (*Config, error) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "berth.yaml")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return LoadConfig(path)
+}
+
+func TestConfig(t *testing.T) {
+	c, err := readConfig(t, "")
+	if err != nil || c.Driver != "gvisor" || c.Template != "base" || c.Containers.Pool != 2 {
+		t.Errorf("an empty file: got %+v, %v", c, err)
+	}
+	for text, want := range map[string]string{
+		"drvier: gvisor\n":                                                 "line 1: field drvier not found",
+		"containers:\n  cpus: 3\n":                                         "line 2: field cpus not found",
+		"containers:\n  pool: -1\n":                                        "containers.pool must not be negative",
+		"containers:\n  starts: -1\n":                                      "containers.starts: -1 is negative",
+		"containers:\n  on_expiry: keep\n":                                 "containers.on_expiry: \"keep\" is neither delete nor snapshot",
+		"containers:\n  disk: 10x\n":                                       "line 2: \"10x\" is not a size",
+		"containers:\n  idle: soon\n":                                      "line 2",
+		"limits:\n  proj: {responses: 1}\n":                                "\"proj\" is neither default nor a project",
+		"limits:\n  default: {responses: many}\n":                          "line 2: \"many\" is not a number",
+		"limits:\n  default: {storage: 1x}\n":                              "line 2: \"1x\" is not a number",
+		"limits:\n  default: {responses: -1}\n":                            "is not a number",
+		"limits:\n  default: {respones: 1}\n":                              "field respones not found",
+		"models:\n- match: a\n":                                            "models[0] needs match and base_url",
+		"models:\n- {match: a, base_url: b, api_key: c, api_key_env: D}\n": "both api_key and api_key_env",
+		"models:\n- {match: a, base_url: b, modalities: [smell]}\n":        "\"smell\" is none of",
+		"models:\n- {match: a, base_url: b, context_window: -1}\n":         "context_window must not be negative",
+	} {
+		if _, err := readConfig(t, text); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: got %v, want %q", text, err, want)
+		}
+	}
+	for text, want := range map[string]Bytes{"7": 7, "2k": 2 << 10, "512m": 512 << 20, "1t": 1 << 40} {
+		if c, err := readConfig(t, "containers: {disk: "+text+"}"); err != nil || c.Containers.Disk != want {
+			t.Errorf("%s: got %d, %v", text, c.Containers.Disk, err)
+		}
+	}
+	if _, err := LoadConfig("/no/such/file"); err == nil {
+		t.Error("a missing file was read")
+	}
+}
+
+func TestLoopback(t *testing.T) {
+	for addr, want := range map[string]bool{"127.0.0.1:8080": true, "localhost:1": true, "[::1]:1": true, "127.8.8.8:1": true,
+		":8080": false, "0.0.0.0:1": false, "10.0.0.1:1": false, "example.com:1": false, "nonsense": false} {
+		if got := isLoopback(addr); got != want {
+			t.Errorf("%s: got %v", addr, got)
+		}
+	}
+}

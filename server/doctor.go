@@ -1,0 +1,235 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/berth-run/berth/guest"
+	"github.com/berth-run/berth/image"
+	"github.com/berth-run/berth/sandbox"
+	"github.com/berth-run/berth/sandbox/docker"
+	"github.com/berth-run/berth/sandbox/host"
+	"github.com/berth-run/berth/sandbox/local"
+)
+
+// A Finding is one thing that the doctor looked at.
+type Finding struct {
+	What   string `json:"what"`
+	OK     bool   `json:"ok"`
+	Says   string `json:"says"`
+	Advice string `json:"advice,omitempty"` // what to do, or what is lost without it
+}
+
+// Examine reports what this machine can run, and why not.
+func Examine(ctx context.Context, state, config string) []Finding {
+	all := []Finding{kernel()}
+	c, err := LoadConfig(config)
+	if err != nil || c.Driver != "docker" { // its sandboxes are not on this machine, or on a part of it
+		name := ""
+		if err == nil {
+			name = c.Driver
+		}
+		all = append(all, privileges(name))
+		if os.Geteuid() == 0 {
+			all = append(all, controlGroups())
+		} else if name == "gvisor" {
+			all = append(all, losses()...)
+		}
+	}
+	if err == nil && c.Driver == "gvisor" {
+		all = append(all, virtualisation())
+	}
+	all = append(all, openFiles(), disk(state), erasure(state))
+	if err != nil {
+		return append(all, Finding{What: "configuration", Says: err.Error()})
+	}
+	all = append(all, Finding{What: "configuration", OK: true, Says: "driver " + c.Driver + ", template " + c.Template})
+	if _, err := exec.LookPath("mmdebstrap"); err != nil && os.Geteuid() == 0 {
+		all = append(all, Finding{What: "mmdebstrap", OK: true, Says: "not installed", Advice: "berth image build needs it: apt-get install mmdebstrap"})
+	}
+	switch c.Driver {
+	case "docker":
+		f := dockerEngine(ctx, state, c)
+		if all = append(all, f); !f.OK {
+			return all
+		}
+	case "microvm":
+		found := machines(state, c)
+		if all = append(all, found...); !found[len(found)-1].OK {
+			return all
+		}
+		c = withKernel(state, c)
+	case local.Name:
+		return all
+	}
+	t, f := checkTemplate(state, c.Template)
+	all = append(all, f)
+	if !f.OK {
+		return all
+	}
+	return append(all, trySandbox(ctx, state, c, t))
+}
+
+func kernel() Finding {
+	var u unix.Utsname
+	if err := unix.Uname(&u); err != nil {
+		return Finding{What: "kernel", Says: err.Error()}
+	}
+	return Finding{What: "kernel", OK: true, Says: unix.ByteSliceToString(u.Sysname[:]) + " " + unix.ByteSliceToString(u.Release[:])}
+}
+
+func controlGroups() Finding {
+	f := Finding{What: "cgroups", OK: true}
+	v2, err := os.ReadFile("/sys/fs/cgroup/cgroup.controllers")
+	if err == nil && strings.Contains(string(v2), "memory") {
+		f.Says = "version 2: " + strings.TrimSpace(string(v2))
+		return f
+	}
+	var v1 []string
+	for _, c := range []string{"memory", "cpu", "pids"} {
+		if _, err := os.Stat(filepath.Join("/sys/fs/cgroup", c)); err == nil {
+			v1 = append(v1, c)
+		}
+	}
+	f.Says = "version 1: " + strings.Join(v1, " ")
+	if len(v1) < 3 {
+		f.OK, f.Advice = false, "memory, cpu and pids are all needed: limits could not be enforced"
+	}
+	return f
+}
+
+func virtualisation() Finding {
+	f := Finding{What: "kvm", OK: true, Says: "not needed; gVisor runs on systrap"}
+	if fd, err := unix.Open("/dev/kvm", unix.O_RDWR|unix.O_CLOEXEC, 0); err == nil {
+		unix.Close(fd)
+		f.Says = "/dev/kvm opens; gVisor runs on systrap without it"
+	}
+	return f
+}
+
+// existing returns the state directory, or what of its path is there already.
+func existing(state string) string {
+	for dir := state; ; dir = filepath.Dir(dir) {
+		if _, err := os.Stat(dir); err == nil || dir == "/" || dir == "." {
+			return dir
+		}
+	}
+}
+
+// erasure says whether what containers wrote is unreadable when they are gone.
+func erasure(state string) Finding {
+	f := Finding{What: "erasure", OK: true, Says: "what a container wrote is encrypted with a key that goes with it"}
+	if err := host.CanSeal(existing(state)); err != nil {
+		f.Says = "removed files of containers may stay readable on the raw volume"
+		f.Advice = "ext4 can encrypt: tune2fs -O encrypt DEVICE, also while it is mounted; or put the state on an encrypted volume. See docs/audit.md"
+	}
+	return f
+}
+
+func disk(state string) Finding {
+	f := Finding{What: "disk", OK: true}
+	var st unix.Statfs_t
+	if err := unix.Statfs(existing(state), &st); err != nil {
+		return Finding{What: "disk", Says: err.Error()}
+	}
+	free := int64(st.Bavail) * st.Bsize
+	f.Says = fmt.Sprintf("%d GB free for %s", free>>30, state)
+	if free < 5<<30 {
+		f.Advice = "each container may write up to its disk limit (10 GB unless configured)"
+	}
+	return f
+}
+
+func checkTemplate(state, name string) (image.Template, Finding) {
+	f := Finding{What: "template"}
+	library, err := image.Open(filepath.Join(state, "images"), slog.New(slog.DiscardHandler))
+	if err == nil {
+		var t image.Template
+		if t, err = library.Get(name); err == nil {
+			f.OK, f.Says = true, fmt.Sprintf("%s %.19s, %d MB", t.Name, t.Digest, t.Bytes>>20)
+			return t, f
+		}
+	}
+	f.Says = err.Error()
+	if errors.Is(err, image.ErrNotFound) {
+		f.Advice = "run berth image build"
+		if os.Geteuid() != 0 {
+			f.Advice = "run berth image pull, or berth image load with what root has saved by berth image save"
+		}
+	}
+	return image.Template{}, f
+}
+
+// scratch makes a directory for a trial, in the state's if there is one: what works may
+// depend on the file system, and on who sees it.
+func scratch(state string) (string, error) {
+	if dir, err := os.MkdirTemp(state, "doctor-*"); state != "" && err == nil {
+		return filepath.Abs(dir)
+	}
+	return os.MkdirTemp("", "berth-doctor-*")
+}
+
+// trySandbox starts a sandbox on a state of its own and runs a command in it.
+func trySandbox(ctx context.Context, state string, c *Config, t image.Template) Finding {
+	began := time.Now()
+	if err := runSandbox(ctx, state, c, t); err != nil {
+		return Finding{What: c.Driver, Says: err.Error(), Advice: "containers cannot start on this machine"}
+	}
+	return Finding{What: c.Driver, OK: true, Says: fmt.Sprintf("started a sandbox, ran a command and destroyed it in %d ms", time.Since(began).Milliseconds())}
+}
+
+func runSandbox(ctx context.Context, state string, config *Config, t image.Template) error {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute) // an engine takes a copy of the template
+	defer cancel()
+	dir, err := scratch(state)
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	d, err := OpenDriver(dir, config, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return err
+	}
+	if d, ok := d.(*docker.Driver); ok {
+		defer d.Clear(context.WithoutCancel(ctx))
+	}
+	const id = "doctor"
+	defer d.Destroy(context.WithoutCancel(ctx), id)
+	if err := d.Create(ctx, sandbox.Spec{ID: id, Template: templateOf(t)}); err != nil {
+		return err
+	}
+	if err := d.Start(ctx, id); err != nil {
+		return err
+	}
+	c := guest.NewClient(func(ctx context.Context) (net.Conn, error) { return d.Dial(ctx, id) })
+	defer c.Close()
+	for {
+		err := c.Ping(ctx)
+		if err == nil {
+			break
+		}
+		if ctx.Err() != nil {
+			return fmt.Errorf("the guest does not answer: %w", err)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	for ev, err := range c.Shell(ctx, guest.ShellCall{CallID: id, Commands: []string{"true"}}) {
+		if err != nil {
+			return err
+		}
+		if ev.Kind == guest.ShellExit && ev.ExitCode != 0 {
+			return fmt.Errorf("true exited with %d", ev.ExitCode)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,43 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+
+	"github.com/berth-run/berth/sandbox/docker"
+)
+
+// dockerEngine looks at the Docker Engine that the driver docker would use.
+func dockerEngine(ctx context.Context, state string, config *Config) Finding {
+	f := Finding{What: "engine"}
+	dir, err := scratch(state)
+	if err == nil {
+		defer os.RemoveAll(dir)
+		var e docker.Engine
+		if e, err = askEngine(ctx, dir, config); err == nil {
+			f.OK = true
+			f.Says = fmt.Sprintf("%s at %s (%s), runtime %s, storage %s", e.Version, e.Host, e.System, e.Runtime, e.Storage)
+			f.Advice = strings.Join(e.Lacks, "; ")
+			return f
+		}
+	}
+	f.Says = err.Error()
+	f.Advice = "start the engine, or name another: docker.host in the configuration, DOCKER_HOST, or a context of the docker command"
+	if errors.Is(err, docker.ErrUnfiltered) {
+		f.Advice = "let the engine use seccomp, or give it runsc as a runtime (docker.runtime)"
+	}
+	return f
+}
+
+func askEngine(ctx context.Context, dir string, config *Config) (docker.Engine, error) {
+	d, err := OpenDriver(dir, config, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return docker.Engine{}, err
+	}
+	isolation := d.(*docker.Driver)
+	return isolation.Engine(), isolation.Clear(ctx)
+}

@@ -1,0 +1,23 @@
+package server
+
+import (
+	"context"
+	"path/filepath"
+
+	"github.com/berth-run/berth/sandbox/microvm"
+)
+
+// kernelDir returns the directory of the kernel for virtual machines.
+func kernelDir(state string, config *Config) string {
+	if dir := config.MicroVM.Kernel; dir != "" {
+		return dir
+	}
+	return filepath.Join(state, "kernel")
+}
+
+// FetchKernel unpacks Debian's newest kernel for virtual machines into a state directory.
+// It returns the path of the kernel's image.
+func FetchKernel(ctx context.Context, state string) (string, error) {
+	k, err := microvm.FetchKernel(ctx, filepath.Join(state, "kernel"))
+	return k.Image, err
+}

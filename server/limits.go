@@ -1,0 +1,84 @@
+package server
+
+import (
+	"fmt"
+	"path"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/berth-run/berth"
+)
+
+// LimitsConfig are what a project may use: numbers, or sizes such as 10g, or none
+// for no limit. Those left out are as for all projects, where the default is none.
+type LimitsConfig struct {
+	RequestsPerMinute *Amount `yaml:"requests_per_minute"` // for responses; and as many others that change something
+	TokensPerMinute   *Amount `yaml:"tokens_per_minute"`   // of models, in and out
+	Responses         *Amount `yaml:"responses"`           // in progress at once
+	Containers        *Amount `yaml:"containers"`          // running at once
+	ContainerMinutes  *Amount `yaml:"container_minutes"`   // of all its containers in a day (UTC)
+	Storage           *Amount `yaml:"storage"`             // bytes of all that is stored: responses, conversations, files, snapshots, volumes …
+	Snapshots         *Amount `yaml:"snapshots"`           // kept at once
+
+	// Templates that containers may name beside the default one: names, patterns of
+	// them such as py-*, digests. Default: all that the server has.
+	Templates []string `yaml:"templates"`
+}
+
+// Limits returns the limits of a project.
+func (c LimitsConfig) Limits() berth.Limits {
+	return berth.Limits{RequestsPerMinute: (*int64)(c.RequestsPerMinute), TokensPerMinute: (*int64)(c.TokensPerMinute), Responses: (*int64)(c.Responses),
+		Containers: (*int64)(c.Containers), ContainerMinutes: (*int64)(c.ContainerMinutes), StorageBytes: (*int64)(c.Storage), Snapshots: (*int64)(c.Snapshots), Templates: c.Templates}
+}
+
+// An Amount is a number that may be written as a size, or none.
+type Amount int64
+
+// NoLimit is written as none.
+const NoLimit Amount = -1
+
+// UnmarshalYAML reads 100, 10g or none.
+func (a *Amount) UnmarshalYAML(n *yaml.Node) error {
+	if err := a.Set(n.Value); err != nil {
+		return fmt.Errorf("line %d: %w", n.Line, err)
+	}
+	return nil
+}
+
+// Set reads an amount as a flag has it.
+func (a *Amount) Set(text string) error {
+	if text == "none" {
+		*a = NoLimit
+		return nil
+	}
+	number := strings.TrimRight(text, "kmgt")
+	shift, ok := map[string]int{"": 0, "k": 10, "m": 20, "g": 30, "t": 40}[text[len(number):]]
+	n, err := strconv.ParseInt(number, 10, 64)
+	if !ok || err != nil || n < 0 || n > 1<<62>>shift {
+		return fmt.Errorf("%q is not a number, a size such as 10g, or none", text)
+	}
+	*a = Amount(n << shift)
+	return nil
+}
+
+func (a *Amount) String() string {
+	if *a < 0 {
+		return "none"
+	}
+	return strconv.FormatInt(int64(*a), 10)
+}
+
+// Type names the value in a command's help.
+func (a *Amount) Type() string { return "amount" }
+
+// Check returns what is wrong with the limits.
+func (c LimitsConfig) Check() error {
+	for _, pattern := range c.Templates {
+		if _, err := path.Match(pattern, ""); err != nil || pattern == "" {
+			return fmt.Errorf("templates: %q is not a name, a pattern of names, or a digest", pattern)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,99 @@
+package server
+
+import (
+	"bufio"
+	"io/fs"
+	"log/slog"
+	"math"
+	"os"
+	"path"
+	"path/filepath"
+	"runtime/debug"
+	"strconv"
+	"strings"
+
+	"github.com/berth-run/berth/internal/ration"
+)
+
+// A memoryPlan says how the server uses the memory that it may take.
+type memoryPlan struct {
+	limit    int64 // of the process, towards which the garbage collector works
+	readers  int64 // what answers hold until their clients have read them
+	bodies   int64 // what the bodies of requests take
+	decoding int64 // what is made of them
+}
+
+// minMemory is what the server plans with at least.
+const minMemory = 256 << 20
+
+// planMemory divides the memory of the machine, or of the control group if that is
+// less. Half of it is for sandboxes and the page cache.
+func planMemory(available int64) memoryPlan {
+	limit := max(available/2, minMemory)
+	return memoryPlan{limit: limit, readers: clamp(limit/8, 32<<20, 256<<20),
+		bodies: clamp(limit/8, 32<<20, 256<<20), decoding: clamp(limit/4, 64<<20, 1<<30)}
+}
+
+func clamp(n, least, most int64) int64 { return min(max(n, least), most) }
+
+// limitMemory plans for this machine. It sets the memory limit of the process unless
+// the environment does so with GOMEMLIMIT.
+func limitMemory(log *slog.Logger) memoryPlan {
+	available := availableMemory(os.DirFS("/"))
+	if set := debug.SetMemoryLimit(-1); set != math.MaxInt64 {
+		available = 2 * set
+	}
+	plan := planMemory(available)
+	if os.Getenv("GOMEMLIMIT") == "" {
+		debug.SetMemoryLimit(plan.limit)
+	}
+	log.Info("memory is bounded", "available", available, "limit", plan.limit, "answers", plan.readers, "bodies", plan.bodies, "decoding", plan.decoding)
+	return plan
+}
+
+// pool returns a pool of n bytes, of which one project may take half.
+func pool(n int64) *ration.Pool { return ration.New(ration.Options{Total: n}) }
+
+// availableMemory returns the memory of the machine, or the least limit of the control
+// groups that this process is in. It returns 1 GiB if neither can be read.
+func availableMemory(root fs.FS) int64 {
+	available := int64(math.MaxInt64)
+	if f, err := root.Open("proc/meminfo"); err == nil {
+		defer f.Close()
+		for lines := bufio.NewScanner(f); lines.Scan(); {
+			if rest, ok := strings.CutPrefix(lines.Text(), "MemTotal:"); ok {
+				if kb, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(rest), " kB"), 10, 64); err == nil {
+					available = kb << 10
+				}
+			}
+		}
+	}
+	groups, _ := fs.ReadFile(root, "proc/self/cgroup")
+	for line := range strings.Lines(string(groups)) {
+		fields := strings.SplitN(strings.TrimSpace(line), ":", 3) // number:controllers:path
+		if len(fields) != 3 {
+			continue
+		}
+		dir, name := "sys/fs/cgroup", "memory.max"
+		if fields[1] != "" {
+			if !strings.Contains(","+fields[1]+",", ",memory,") {
+				continue
+			}
+			dir, name = "sys/fs/cgroup/memory", "memory.limit_in_bytes"
+		}
+		// In a container the path may be that of the host: the root is what is left.
+		for at := path.Clean("/" + fields[2]); ; at = path.Dir(at) {
+			text, err := fs.ReadFile(root, filepath.Join(dir, at, name))
+			if n, bad := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64); err == nil && bad == nil && n > 0 {
+				available = min(available, n)
+			}
+			if at == "/" {
+				break
+			}
+		}
+	}
+	if available == math.MaxInt64 {
+		return 1 << 30
+	}
+	return available
+}

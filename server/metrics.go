@@ -1,0 +1,50 @@
+package server
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/berth-run/berth/api"
+	"github.com/berth-run/berth/internal/conns"
+)
+
+// metricsFiles is how many descriptors the metrics may take, half of them for connections.
+const metricsFiles = 256
+
+// serveMetrics serves the server's figures on an address of their own until the
+// server is closed.
+func (s *Server) serveMetrics(listen string) error {
+	l, err := net.Listen("tcp", listen)
+	if err != nil {
+		return err
+	}
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", s.metrics.Handler())
+	hs := &http.Server{Handler: noPages(mux, isLoopback(l.Addr().String())), ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: time.Minute,
+		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug)}
+	bounded := conns.Limit(l, conns.DefaultLimits(metricsFiles), s.log)
+	bounded.Attach(hs)
+	go func() { _ = hs.Serve(bounded) }()
+	s.later(func(context.Context) error { return hs.Close() })
+	s.log.Info("serving metrics", "url", "http://"+l.Addr().String()+"/metrics")
+	return nil
+}
+
+// noPages refuses requests of web pages: those of another origin and, if the listener is
+// on loopback, those to a name that was made to lead there.
+func noPages(next http.Handler, loopback bool) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		site := r.Header.Get("Sec-Fetch-Site")
+		switch {
+		case loopback && !api.LoopbackHost(r.Host):
+			http.Error(w, "This address serves localhost and loopback addresses only.", http.StatusForbidden)
+		case r.Header.Get("Origin") != "" || site != "" && site != "same-origin" && site != "none":
+			http.Error(w, "This address serves no web pages.", http.StatusForbidden)
+		default:
+			next.ServeHTTP(w, r)
+		}
+	})
+}

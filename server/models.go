@@ -1,0 +1,175 @@
+package server
+
+import (
+	"cmp"
+	"fmt"
+	"log/slog"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/model"
+	"github.com/berth-run/berth/model/anthropic"
+	"github.com/berth-run/berth/model/balance"
+	"github.com/berth-run/berth/model/chat"
+	"github.com/berth-run/berth/model/gemini"
+	"github.com/berth-run/berth/model/openai"
+	"github.com/berth-run/berth/model/scripted"
+	"github.com/berth-run/berth/model/upstream"
+)
+
+// The names of providers in the configuration.
+const (
+	providerOpenAI    = "openai"
+	providerChat      = "chat"
+	providerAnthropic = "anthropic"
+	providerGemini    = "gemini"
+)
+
+// A providerKind is how providers of a name are made, and which keys of their
+// dialect the configuration may have.
+type providerKind struct {
+	make func(*UpstreamConfig, upstream.Options) (model.Provider, error)
+	keys []string
+}
+
+// providers is the table of providers.
+var providers = map[string]providerKind{
+	providerOpenAI: {func(m *UpstreamConfig, up upstream.Options) (model.Provider, error) {
+		return openai.New(openai.Options{Options: up, Reasoning: m.Reasoning})
+	}, []string{"reasoning"}},
+	providerChat: {func(m *UpstreamConfig, up upstream.Options) (model.Provider, error) {
+		return chat.New(chat.Options{Options: up, SystemRole: m.SystemRole, MaxTokens: m.MaxTokens, Reasoning: m.Reasoning, CallIDLength: m.CallIDLength})
+	}, []string{"system_role", "max_tokens", "reasoning", "call_id_length"}},
+	providerAnthropic: {func(m *UpstreamConfig, up upstream.Options) (model.Provider, error) {
+		return anthropic.New(anthropic.Options{Options: up, MaxTokens: m.MaxOutputTokens, Thinking: m.Thinking, Structured: m.Structured, Cache: m.Cache})
+	}, []string{"max_output_tokens", "thinking", "structured", "cache"}},
+	providerGemini: {func(m *UpstreamConfig, up upstream.Options) (model.Provider, error) {
+		return gemini.New(gemini.Options{Options: up, Thinking: m.Thinking})
+	}, []string{"thinking"}},
+}
+
+// dialect returns the keys of a dialect that are set.
+func (m *UpstreamConfig) dialect() (keys []string) {
+	for _, k := range []struct {
+		name string
+		set  bool
+	}{
+		{"system_role", m.SystemRole != ""}, {"max_tokens", m.MaxTokens != ""}, {"reasoning", m.Reasoning != ""}, {"call_id_length", m.CallIDLength != 0},
+		{"max_output_tokens", m.MaxOutputTokens != 0}, {"thinking", m.Thinking != ""}, {"structured", m.Structured != ""}, {"cache", m.Cache != ""},
+	} {
+		if k.set {
+			keys = append(keys, k.name)
+		}
+	}
+	return keys
+}
+
+// newRouter makes the upstreams and says which models go to which. It returns the
+// upstreams as well, in the order of their names. heard, which may be nil, is told of
+// the first words of turns.
+func newRouter(config *Config, heard func(upstream, model string, took time.Duration), log *slog.Logger) (*model.Router, []*balance.Upstream, error) {
+	rules := []model.Rule{{Match: scripted.Name, Provider: scripted.Provider{}, About: berth.ModelBerth{Provider: scripted.Name}}}
+	var all []*balance.Upstream
+	named := map[string]*balance.Upstream{}
+	for _, name := range slices.Sorted(maps.Keys(config.Upstreams)) {
+		u, err := config.Upstreams[name].open(name, false, config.Currency, heard, log)
+		if err != nil {
+			return nil, nil, fmt.Errorf("upstream %s: %w", name, err)
+		}
+		named[name] = u
+		all = append(all, u)
+	}
+	models := config.Models
+	if len(models) == 0 {
+		models = environmentModels(os.Getenv)
+	}
+	for i := range models {
+		m := &models[i]
+		if len(m.Upstreams) == 0 {
+			u, err := m.own().open(m.Match, true, config.Currency, heard, log)
+			if err != nil {
+				return nil, nil, fmt.Errorf("model %s: %w", m.Match, err)
+			}
+			named[""] = u
+			all = append(all, u)
+		}
+		group, err := m.group(named, log)
+		if err != nil {
+			return nil, nil, fmt.Errorf("model %s: %w", m.Match, err)
+		}
+		rules = append(rules, model.Rule{Match: m.Match, Provider: group, Window: m.ContextWindow,
+			About: berth.ModelBerth{Provider: m.kind(config), Modalities: m.Modalities, Tools: m.Tools}})
+	}
+	if len(models) == 0 {
+		log.Warn("no model upstream: only the recital 'scripted' answers; set OPENAI_BASE_URL, ANTHROPIC_API_KEY or GEMINI_API_KEY, or name models in --config")
+	}
+	router, err := model.NewRouter(log, rules...)
+	return router, all, err
+}
+
+// statuses tells how upstreams do.
+func statuses(all []*balance.Upstream) func() []berth.Upstream {
+	return func() []berth.Upstream {
+		list := make([]berth.Upstream, len(all))
+		for i, u := range all {
+			list[i] = u.Status()
+		}
+		return list
+	}
+}
+
+// own is the upstream that the entry describes itself.
+func (m *ModelConfig) own() *UpstreamConfig {
+	own := m.UpstreamConfig
+	own.Timeouts.FirstToken = cmp.Or(m.FirstToken, own.Timeouts.FirstToken)
+	own.Timeouts.Silence = cmp.Or(m.Silence, own.Timeouts.Silence)
+	return &own
+}
+
+// group returns the upstreams of a model; its own has the name "".
+func (m *ModelConfig) group(named map[string]*balance.Upstream, log *slog.Logger) (*balance.Group, error) {
+	targets := func(list []TargetConfig) (all []balance.Target) {
+		for _, t := range list {
+			all = append(all, balance.Target{Upstream: named[t.Name], Model: t.Model, Weight: t.Weight})
+		}
+		return all
+	}
+	primaries := m.Upstreams
+	if len(primaries) == 0 {
+		primaries = []TargetConfig{{Model: m.Upstream}}
+	}
+	return balance.New(balance.Options{Primaries: targets(primaries), Fallbacks: targets(m.Fallbacks), HedgeAfter: m.HedgeAfter, Log: log.With("model", m.Match)})
+}
+
+// kind is the provider of the model's first upstream.
+func (m *ModelConfig) kind(config *Config) string {
+	if len(m.Upstreams) > 0 {
+		return config.Upstreams[m.Upstreams[0].Name].provider()
+	}
+	return m.own().provider()
+}
+
+// environmentModels are the upstreams that the vendors' own variables name. Each
+// gets the models of its vendor's names; the rest goes to OPENAI_BASE_URL, which is
+// OpenAI's or may be any server that speaks Chat Completions.
+func environmentModels(getenv func(string) string) []ModelConfig {
+	var found []ModelConfig
+	if getenv("ANTHROPIC_API_KEY") != "" || getenv("ANTHROPIC_BASE_URL") != "" {
+		found = append(found, ModelConfig{Match: "claude-*", UpstreamConfig: UpstreamConfig{Provider: providerAnthropic, BaseURL: getenv("ANTHROPIC_BASE_URL"), APIKeyEnv: "ANTHROPIC_API_KEY"}})
+	}
+	key := "GEMINI_API_KEY"
+	if getenv(key) == "" {
+		key = "GOOGLE_API_KEY"
+	}
+	if getenv(key) != "" || getenv("GOOGLE_GEMINI_BASE_URL") != "" {
+		found = append(found, ModelConfig{Match: "gemini-*", UpstreamConfig: UpstreamConfig{Provider: providerGemini, BaseURL: getenv("GOOGLE_GEMINI_BASE_URL"), APIKeyEnv: key}})
+	}
+	if base := getenv("OPENAI_BASE_URL"); base != "" || getenv("OPENAI_API_KEY") != "" {
+		found = append(found, ModelConfig{Match: "*", UpstreamConfig: UpstreamConfig{BaseURL: strings.TrimSuffix(cmp.Or(base, openai.BaseURL), "/"), APIKeyEnv: "OPENAI_API_KEY"}})
+	}
+	return found
+}

@@ -1,0 +1,101 @@
+package server
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// modalities are what a model may take.
+var modalities = []string{"text", "image", "file", "audio"}
+
+var currencyCode = regexp.MustCompile(`^[a-z]{3}$`)
+
+// checkModels returns what is wrong with upstreams and models, and fills in the
+// currency.
+func (c *Config) checkModels() error {
+	c.Currency = strings.ToLower(cmp.Or(c.Currency, "usd"))
+	if !currencyCode.MatchString(c.Currency) {
+		return fmt.Errorf("currency: %q is not a code of three letters", c.Currency)
+	}
+	if r := c.Retry; r.Attempts < 0 || r.Patience < 0 {
+		return errors.New("retry: attempts and patience must not be negative")
+	}
+	if k := c.Retry.Continue; k != "" && k != "again" && k != "fail" {
+		return fmt.Errorf("retry.continue: %q is neither again nor fail", k)
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Upstreams)) {
+		u := c.Upstreams[name]
+		if !upstreamName.MatchString(name) {
+			return fmt.Errorf("upstreams: %q is not a name of small letters, digits, - and _", name)
+		}
+		if u == nil || u.BaseURL == "" && u.provider() == providerChat {
+			return fmt.Errorf("upstreams.%s needs base_url, or a provider that has one", name)
+		}
+		if err := u.check(); err != nil {
+			return fmt.Errorf("upstreams.%s%w", name, err)
+		}
+	}
+	for i := range c.Models {
+		if err := c.checkModel(&c.Models[i]); err != nil {
+			return fmt.Errorf("models[%d]%w", i, err)
+		}
+	}
+	return nil
+}
+
+func (c *Config) checkModel(m *ModelConfig) error {
+	for _, kind := range m.Modalities {
+		if !slices.Contains(modalities, kind) {
+			return fmt.Errorf(".modalities: %q is none of %v", kind, modalities)
+		}
+	}
+	if m.ContextWindow < 0 {
+		return errors.New(".context_window must not be negative")
+	}
+	if m.HedgeAfter < 0 {
+		return errors.New(".hedge_after must not be negative")
+	}
+	if len(m.Upstreams) == 0 {
+		if m.Match == "" || m.BaseURL == "" && (m.provider() == providerChat) {
+			return errors.New(" needs match and base_url, or upstreams")
+		}
+		if m.FirstToken < 0 || m.Silence < 0 {
+			return errors.New(".first_token and silence must not be negative")
+		}
+		if len(m.Prices) > 0 {
+			return errors.New(".prices: what is to be counted needs a name; describe it among upstreams")
+		}
+		if err := m.check(); err != nil {
+			return err
+		}
+		return c.checkTargets("fallbacks", m.Fallbacks)
+	}
+	if m.Match == "" {
+		return errors.New(" needs match")
+	}
+	if m.Upstream != "" || m.FirstToken != 0 || m.Silence != 0 || !reflect.DeepEqual(m.UpstreamConfig, UpstreamConfig{}) {
+		return errors.New(" names upstreams, and describes one as well: its keys belong there")
+	}
+	if err := c.checkTargets("upstreams", m.Upstreams); err != nil {
+		return err
+	}
+	return c.checkTargets("fallbacks", m.Fallbacks)
+}
+
+func (c *Config) checkTargets(key string, targets []TargetConfig) error {
+	for i, t := range targets {
+		if c.Upstreams[t.Name] == nil {
+			return fmt.Errorf(".%s[%d].name: there is no upstream %q", key, i, t.Name)
+		}
+		if t.Weight < 0 || t.Weight > 0 && key == "fallbacks" {
+			return fmt.Errorf(".%s[%d].weight must not be negative, and is for upstreams only", key, i)
+		}
+	}
+	return nil
+}

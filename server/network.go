@@ -1,0 +1,124 @@
+package server
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/berth-run/berth/container"
+	"github.com/berth-run/berth/egress"
+)
+
+// NetworkConfig bounds what containers may be allowed to reach.
+type NetworkConfig struct {
+	// Allowed is what a container's policy may name: "example.com", "*.example.com",
+	// "db.example.com:5432", "203.0.113.0/24:22", "*". Default: anything public. [] is
+	// nothing.
+	Allowed []EgressRule `yaml:"allowed"`
+
+	// Private are names whose addresses are not public, and such addresses, as in
+	// "10.1.0.0/16:5432" or "[fd12::7]:53/udp". A policy may name them; all other names
+	// that resolve to such addresses are refused. An address at which a cloud tells a
+	// machine its credentials must be named itself. Default: none.
+	Private []EgressRule `yaml:"private"`
+
+	// Connections is how many connections and exchanges of datagrams all containers
+	// together may have with the outside. Default: a quarter of the files that the server
+	// may have open.
+	Connections int `yaml:"connections"`
+
+	// TrustHost makes containers trust the certificate authorities of this
+	// machine. Default: true.
+	TrustHost *bool `yaml:"trust_host"`
+}
+
+// FetchConfig bounds what this server itself downloads for a request: the file_url of an
+// input_file.
+type FetchConfig struct {
+	// Allowed are the hosts, as in containers.network.allowed. Default: anything public.
+	// [] is nothing.
+	Allowed []EgressRule `yaml:"allowed"`
+
+	// Private are names whose addresses are not public, and such addresses. Default: none.
+	Private []EgressRule `yaml:"private"`
+}
+
+// policy returns what may be reached, or nil if nothing may.
+func (c *FetchConfig) policy() *egress.Policy {
+	p := &egress.Policy{Open: c.Allowed == nil}
+	for _, r := range rules(c.Allowed) {
+		if r.Name == "*" && len(r.Ports) == 0 {
+			p.Open = true
+			continue
+		}
+		p.Rules = append(p.Rules, r)
+	}
+	for _, r := range rules(c.Private) {
+		r.Private = true
+		p.Rules = append(p.Rules, r)
+	}
+	if !p.Open && len(p.Rules) == 0 {
+		return nil
+	}
+	return p
+}
+
+// An EgressRule is written as egress.ParseRule reads it.
+type EgressRule struct{ egress.Rule }
+
+// UnmarshalYAML reads a rule.
+func (r *EgressRule) UnmarshalYAML(n *yaml.Node) (err error) {
+	if r.Rule, err = egress.ParseRule(n.Value); err != nil {
+		return fmt.Errorf("line %d: %w", n.Line, err)
+	}
+	return nil
+}
+
+func (c *NetworkConfig) options() (container.NetworkOptions, error) {
+	var out container.NetworkOptions
+	if c.Allowed != nil {
+		out.Allowed = rules(c.Allowed)
+	}
+	out.Private = rules(c.Private)
+	out.Places = egress.NewPlaces(cmp.Or(c.Connections, defaultEgress()))
+	var err error
+	if c.TrustHost == nil || *c.TrustHost {
+		out.Authorities, err = hostAuthorities()
+	}
+	return out, err
+}
+
+func (c *NetworkConfig) check() error {
+	if c.Connections < 0 {
+		return fmt.Errorf("containers.network.connections: %d is negative", c.Connections)
+	}
+	return nil
+}
+
+func rules(from []EgressRule) []egress.Rule {
+	to := make([]egress.Rule, len(from))
+	for i, r := range from {
+		to[i] = r.Rule
+	}
+	return to
+}
+
+// bundles are where distributions keep the authorities that a machine trusts.
+var bundles = []string{"/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/ca-bundle.pem", "/etc/ssl/cert.pem"}
+
+// hostAuthorities returns the certificates that this machine trusts, in PEM; none
+// if it has none.
+func hostAuthorities() ([]byte, error) {
+	for _, path := range bundles {
+		text, err := os.ReadFile(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		return text, err
+	}
+	return nil, nil
+}

@@ -1,0 +1,77 @@
+package server
+
+import (
+	"cmp"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/container"
+)
+
+// defaultPool is how many sandboxes are held ready if nobody says.
+const defaultPool = 2
+
+// PoolConfig says which sandboxes are held ready, beside those of ContainersConfig.Pool.
+type PoolConfig struct {
+	Template    string `yaml:"template"`     // its name or digest. Default: that of the configuration
+	MemoryLimit string `yaml:"memory_limit"` // 1g, 4g, 16g or 64g; serves containers of that size only. Default: 1g
+	Size        int    `yaml:"size"`         // how many
+}
+
+// pools returns the pools that the configuration asks for.
+func (c *Config) pools() []container.PoolOptions {
+	all := []container.PoolOptions{{Size: c.Containers.Pool, MemoryLimit: "1g"}}
+	for _, p := range c.Containers.Pools {
+		if p.Template == c.Template {
+			p.Template = ""
+		}
+		all = append(all, container.PoolOptions{Template: p.Template, MemoryLimit: cmp.Or(p.MemoryLimit, "1g"), Size: p.Size})
+	}
+	return all
+}
+
+// checkPools returns what is wrong with the pools on a machine with so much memory;
+// 0 is unknown.
+func (c *Config) checkPools(memory int64) error {
+	if c.Containers.Pool < 0 {
+		return fmt.Errorf("containers.pool must not be negative")
+	}
+	var sum int64
+	seen := map[container.PoolOptions]bool{}
+	for i, p := range c.pools() {
+		at := "containers.pool"
+		if i > 0 {
+			at = fmt.Sprintf("containers.pools[%d]", i-1)
+		}
+		limit := berth.MemoryLimits[p.MemoryLimit]
+		switch kind := (container.PoolOptions{Template: p.Template, MemoryLimit: p.MemoryLimit}); {
+		case limit == 0:
+			return fmt.Errorf("%s.memory_limit: %q is not 1g, 4g, 16g or 64g", at, p.MemoryLimit)
+		case i > 0 && p.Size < 1:
+			return fmt.Errorf("%s.size must be 1 or more", at)
+		case p.Size > 0 && seen[kind]:
+			return fmt.Errorf("%s: another pool holds sandboxes of this template and memory_limit", at)
+		case p.Size > 0:
+			seen[kind] = true
+		}
+		sum += int64(min(p.Size, 1<<20)) * limit
+	}
+	asked := c.Containers.Pool > defaultPool || len(c.Containers.Pools) > 0
+	if asked && memory > 0 && sum > memory {
+		return fmt.Errorf("containers.pools: what they hold may use %.1fG together, and this machine has %.1fG of memory", gigabytes(sum), gigabytes(memory))
+	}
+	return nil
+}
+
+func gigabytes(n int64) float64 { return float64(n) / (1 << 30) }
+
+// machineMemory returns the memory of this machine in bytes, 0 if it is unknown.
+func machineMemory() int64 {
+	var info unix.Sysinfo_t
+	if unix.Sysinfo(&info) != nil {
+		return 0
+	}
+	return int64(info.Totalram) * int64(info.Unit)
+}

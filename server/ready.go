@@ -1,0 +1,87 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/berth-run/berth/api"
+	"github.com/berth-run/berth/container"
+	"github.com/berth-run/berth/diskspace"
+	"github.com/berth-run/berth/sandbox"
+	"github.com/berth-run/berth/store/sqlite"
+)
+
+const (
+	// readyFor is how long an answer about readiness is used: anybody may ask.
+	readyFor  = time.Second
+	readyTime = 5 * time.Second
+)
+
+// readiness checks what a server needs to do its work.
+type readiness struct {
+	checks []readyCheck
+	log    *slog.Logger
+
+	mu   sync.Mutex
+	last []api.ReadyCheck
+	at   time.Time
+}
+
+// A readyCheck is one thing that is needed. advice is what its failure means, for
+// anybody; the error is for the log.
+type readyCheck struct {
+	name   string
+	check  func(context.Context) error
+	advice string
+}
+
+func newReadiness(db *sqlite.DB, d sandbox.Driver, template func(string) (container.Template, error), space *diskspace.Guard, log *slog.Logger) *readiness {
+	return &readiness{log: log, checks: []readyCheck{
+		{"store", db.CheckWrite, "The database cannot be written to."},
+		{"driver", func(ctx context.Context) error { _, err := d.List(ctx); return err }, "The driver of the containers does not answer."},
+		{"template", func(context.Context) error { _, err := template(""); return err }, "The template of the containers is missing. Run berth image build."},
+		{"disk", func(context.Context) error { return space.Err() }, "A volume has little free space; nothing new is stored."},
+	}}
+}
+
+// get returns the result of each check.
+func (r *readiness) get(ctx context.Context) []api.ReadyCheck {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.last != nil && time.Since(r.at) < readyFor {
+		return r.last
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readyTime)
+	defer cancel()
+	results := make([]api.ReadyCheck, len(r.checks))
+	var wg sync.WaitGroup
+	for i, c := range r.checks {
+		wg.Go(func() {
+			results[i] = api.ReadyCheck{Name: c.name, OK: true}
+			if err := c.run(ctx); err != nil {
+				results[i] = api.ReadyCheck{Name: c.name, Message: c.advice}
+				r.log.Warn("not ready", "check", c.name, "err", err)
+			}
+		})
+	}
+	wg.Wait()
+	r.last, r.at = results, time.Now()
+	return results
+}
+
+var errNoAnswer = errors.New("no answer in time")
+
+// run returns when the check does, or ctx ends.
+func (c readyCheck) run(ctx context.Context) error {
+	done := make(chan error, 1)
+	go func() { done <- c.check(ctx) }()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return errNoAnswer
+	}
+}

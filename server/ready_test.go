@@ -1,0 +1,85 @@
+package server
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/berth-run/berth/container"
+	"github.com/berth-run/berth/sandbox/local"
+	"github.com/berth-run/berth/store/sqlite"
+)
+
+// get returns the status and the body of an answer.
+func get(t *testing.T, url string) (int, string) {
+	t.Helper()
+	resp, err := http.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, string(body)
+}
+
+func TestReadyServer(t *testing.T) {
+	_, web := testServer(t, t.TempDir(), "driver: unsafe-local\ncontainers: {pool: 0}\n")
+	status, text := get(t, web.URL+"/readyz")
+	var body struct {
+		Status string
+		Checks map[string]struct{ Status string }
+	}
+	if err := json.Unmarshal([]byte(text), &body); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"store", "driver", "template", "disk"} {
+		if body.Checks[name].Status != "ok" {
+			t.Errorf("the check %s: got %q", name, body.Checks[name].Status)
+		}
+	}
+	if status != http.StatusOK || body.Status != "ready" || len(body.Checks) != 4 {
+		t.Errorf("got %d %s", status, text)
+	}
+}
+
+// What cannot be saved, and a template that is missing, is not ready. The client learns
+// which, and nothing of the machine.
+func TestNotReady(t *testing.T) {
+	state := t.TempDir()
+	db, err := OpenStore(t.Context(), state, sqlite.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := &Config{Driver: local.Name}
+	d, err := OpenDriver(state, config, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Skipf("skipped: %v", err)
+	}
+	space, err := openSpace(state, config, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	noTemplate := func(string) (container.Template, error) {
+		return container.Template{}, errors.New("/secret/path: not there")
+	}
+	got := map[string]string{}
+	for _, c := range newReadiness(db, d, noTemplate, space, slog.New(slog.DiscardHandler)).get(t.Context()) {
+		got[c.Name] = c.Message
+	}
+	want := map[string]string{"store": "The database cannot be written to.", "driver": "",
+		"template": "The template of the containers is missing. Run berth image build.", "disk": ""}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("the checks (-want +got):\n%s", diff)
+	}
+}

@@ -1,0 +1,62 @@
+package server
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/berth-run/berth/internal/statefile"
+)
+
+// sealKey is the key of this server, made at the first start: what is stored needs it,
+// and what clients carry that they cannot read. It is never replaced: both would be
+// lost.
+func sealKey(state string) (key [32]byte, err error) {
+	path := filepath.Join(state, "seal.key")
+	text, err := statefile.ReadLinked(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		rand.Read(key[:]) // never fails
+		if err := writeSecret(path, hex.EncodeToString(key[:])+"\n"); err != nil && !errors.Is(err, fs.ErrExist) {
+			return key, err
+		}
+		text, err = statefile.ReadLinked(path) // which another process may have written
+	}
+	if err != nil {
+		return key, err
+	}
+	raw, err := hex.DecodeString(strings.TrimSpace(string(text)))
+	if err != nil || len(raw) != len(key) {
+		return key, fmt.Errorf("%s is not a key of %d hexadecimal digits", path, 2*len(key))
+	}
+	return [32]byte(raw), nil
+}
+
+// writeSecret makes a file that only its owner reads, whole or not at all. If there
+// is one, the error is fs.ErrExist.
+func writeSecret(path, text string) error {
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-") // for its owner
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name())
+	defer f.Close()
+	if _, err := f.WriteString(text); err != nil {
+		return err
+	}
+	if err := f.Sync(); err != nil {
+		return err
+	}
+	if err := os.Link(f.Name(), path); err != nil {
+		return err
+	}
+	dir, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
+}

@@ -1,0 +1,33 @@
+package server
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+func TestSealKey(t *testing.T) {
+	state := t.TempDir()
+	first, err := sealKey(state)
+	if err != nil || first == [32]byte{} {
+		t.Fatalf("got %x, %v", first, err)
+	}
+	if again, err := sealKey(state); err != nil || again != first {
+		t.Errorf("at the next start: got %x, %v, want %x", again, err, first)
+	}
+	path := filepath.Join(state, "seal.key")
+	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("got %v, %v, want a file for its owner", info.Mode(), err)
+	}
+	if other, err := sealKey(t.TempDir()); err != nil || other == first {
+		t.Errorf("another server has the key %x too: %v", other, err)
+	}
+	for _, text := range []string{"", "abc", "zz", "00\n", string(make([]byte, 64))} {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if key, err := sealKey(state); err == nil {
+			t.Errorf("%q is taken for the key %x", text, key)
+		}
+	}
+}

@@ -1,0 +1,92 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"path/filepath"
+
+	"github.com/berth-run/berth/store/sqlite"
+)
+
+// Options say what a server is started with.
+type Options struct {
+	State         string // directory of all state
+	Config        *Config
+	Version       string // of the program
+	Listen        string // address of the API
+	MetricsListen string // address of the metrics; "" is none
+	Log           *slog.Logger
+}
+
+// Run serves until ctx ends, and then stops in order. It returns an error if the server
+// cannot start. Without an API key it serves on loopback addresses only.
+func Run(ctx context.Context, o Options) error {
+	state, err := filepath.Abs(o.State)
+	if err != nil {
+		return err
+	}
+	o.State = state
+	listen, metricsListen, c, log := o.Listen, o.MetricsListen, o.Config, o.Log
+	if _, err := openSpace(state, c, log); err != nil { // a full disk must not hold the start up
+		return err
+	}
+	open, err := withoutKeys(ctx, state)
+	if err != nil {
+		return err
+	}
+	if open && !isLoopback(listen) {
+		return fmt.Errorf("there is no API key yet, and %s can be reached from outside: run berth key create --state %s first", listen, state)
+	}
+	l, err := net.Listen("tcp", listen)
+	if err != nil {
+		return err
+	}
+	s, err := New(ctx, o)
+	if err != nil {
+		l.Close()
+		if ctx.Err() != nil {
+			return nil // stopped before it had begun
+		}
+		return err
+	}
+	if s.open && !isLoopback(listen) { // the last key was removed just now
+		l.Close()
+		s.Close(context.WithoutCancel(ctx))
+		return fmt.Errorf("there is no API key any more, and %s can be reached from outside: run berth key create --state %s first", listen, state)
+	}
+	if s.open {
+		log.Warn("NO API KEYS: everybody on this machine may use this server; berth key create makes one")
+	}
+	if metricsListen != "" {
+		if err := s.serveMetrics(metricsListen); err != nil {
+			l.Close()
+			s.Close(context.WithoutCancel(ctx))
+			return err
+		}
+	}
+	log.Info("serving", "url", "http://"+l.Addr().String()+"/v1", "state", state, "driver", c.Driver, "version", o.Version)
+	return s.Serve(ctx, l)
+}
+
+// withoutKeys reports whether the store has no key yet.
+func withoutKeys(ctx context.Context, state string) (bool, error) {
+	db, err := OpenStore(ctx, state, sqlite.Options{})
+	if err != nil {
+		return false, err
+	}
+	defer db.Close()
+	keys, err := db.ListKeys(ctx)
+	return len(keys) == 0, err
+}
+
+// isLoopback reports whether an address can be reached from this machine only.
+func isLoopback(addr string) bool {
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return false
+	}
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}

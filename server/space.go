@@ -1,0 +1,59 @@
+package server
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"path/filepath"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/diskspace"
+	"github.com/berth-run/berth/sandbox/local"
+)
+
+// DiskConfig sets the floors of free space below which a server refuses and ends things.
+type DiskConfig struct {
+	// Low is the free space of a volume below which nothing new is stored. Default: a
+	// twentieth of the volume, between 256m and 10g; 0 is no floor.
+	Low *Bytes `yaml:"low"`
+	// Critical is the free space below which the container that writes the most is
+	// ended. Default: a hundredth, between 64m and 2g; 0 is no floor.
+	Critical *Bytes `yaml:"critical"`
+	// Reserve is how much of the volume of the database is held for deletions. Default:
+	// a hundredth, between 16m and 256m; 0 is none.
+	Reserve *Bytes `yaml:"reserve"`
+	// Inodes is the number of free inodes below which nothing new is stored. Default: a
+	// hundredth of all, at most 20,000.
+	Inodes *int64 `yaml:"inodes"`
+}
+
+// openSpace measures the volumes of a state directory, which it makes. If they are full,
+// it gives up the reserve, so that the rest can be opened.
+func openSpace(state string, c *Config, log *slog.Logger) (*diskspace.Guard, error) {
+	if err := os.MkdirAll(state, 0o700); err != nil {
+		return nil, err
+	}
+	sandboxes := c.Driver
+	if sandboxes == local.Name {
+		sandboxes = "local"
+	}
+	return diskspace.Open(diskspace.Options{Dir: state, Log: log,
+		Areas: map[diskspace.Area]string{
+			diskspace.Files: filepath.Join(state, "files"), diskspace.Snapshots: filepath.Join(state, "snapshots"),
+			diskspace.Sandboxes: filepath.Join(state, sandboxes), diskspace.Volumes: filepath.Join(state, "volumes"),
+			diskspace.Images: filepath.Join(state, "images")},
+		Low: (*int64)(c.Disk.Low), Critical: (*int64)(c.Disk.Critical), Reserve: (*int64)(c.Disk.Reserve), Inodes: c.Disk.Inodes})
+}
+
+// A quotaFunc returns an error for the client if a project may not store so much more.
+type quotaFunc func(ctx context.Context, p berth.ProjectID, bytes int64) error
+
+// within has a quota ask first whether an area has space.
+func within(space *diskspace.Guard, area diskspace.Area, quota quotaFunc) quotaFunc {
+	return func(ctx context.Context, p berth.ProjectID, bytes int64) error {
+		if err := space.Admit(area); err != nil {
+			return err
+		}
+		return quota(ctx, p, bytes)
+	}
+}

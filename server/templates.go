@@ -1,0 +1,162 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"sync"
+	"time"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/container"
+	"github.com/berth-run/berth/container/snapshot"
+	"github.com/berth-run/berth/image"
+	"github.com/berth-run/berth/sandbox"
+	"github.com/berth-run/berth/sandbox/local"
+	"github.com/berth-run/berth/store"
+)
+
+// When templates go that nothing refers to.
+const (
+	pruneEvery = time.Hour
+	pruneGrace = 24 * time.Hour   // after their last use
+	holdGrace  = 10 * time.Minute // in which a container that was asked for exists, or never will
+)
+
+// templates are those of a library that a server's containers start from. What they
+// use it holds, so that no other process removes it.
+type templates struct {
+	images *image.Store
+	config *Config
+	limits func(context.Context, berth.ProjectID) (berth.Limits, error)
+
+	mu   sync.Mutex
+	held map[string]heldTemplate // by digest
+}
+
+type heldTemplate struct {
+	io.Closer
+	asked time.Time
+}
+
+func newTemplates(images *image.Store, config *Config, limits func(context.Context, berth.ProjectID) (berth.Limits, error)) *templates {
+	return &templates{images: images, config: config, limits: limits, held: map[string]heldTemplate{}}
+}
+
+// find returns the template that has a name or a digest, "" being the configured
+// one, and holds it.
+func (t *templates) find(ref string) (container.Template, error) {
+	found, err := t.images.Get(cmp.Or(ref, t.config.Template))
+	if err == nil {
+		err = t.hold(found.Digest)
+	}
+	if errors.Is(err, image.ErrNotFound) {
+		switch {
+		case ref != "":
+			return container.Template{}, templateNotFound(ref)
+		case t.config.Driver == local.Name:
+			return container.Template{}, nil // it runs in this machine's own root
+		}
+	}
+	return container.Template{Template: templateOf(found), Env: found.Config.Env}, err
+}
+
+// templateOf returns an image as drivers know it.
+func templateOf(t image.Template) sandbox.Template {
+	return sandbox.Template{Digest: t.Digest, Ref: t.Name, Path: t.Rootfs}
+}
+
+func templateNotFound(ref string) error {
+	return &berth.Error{Code: berth.CodeNotFound, Param: "berth.template", Message: fmt.Sprintf("Template '%s' not found.", ref)}
+}
+
+func (t *templates) hold(digest string) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	h, ok := t.held[digest]
+	if !ok {
+		var err error
+		if h.Closer, err = t.images.Hold(digest); err != nil {
+			return err
+		}
+	}
+	h.asked = time.Now()
+	t.held[digest] = h
+	return nil
+}
+
+// release gives up what was not asked for since a time and is not in use.
+func (t *templates) release(used map[string]bool, since time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	maps.DeleteFunc(t.held, func(digest string, h heldTemplate) bool {
+		if used[digest] || h.asked.After(since) {
+			return false
+		}
+		h.Close()
+		return true
+	})
+}
+
+// Close gives up everything.
+func (t *templates) Close() { t.release(nil, time.Now()) }
+
+// references returns the digests that running containers and snapshots refer to, of
+// all projects.
+func references(ctx context.Context, containers store.Containers, snapshots *snapshot.Service) (map[string]bool, error) {
+	digests, err := snapshots.Templates(ctx)
+	if err != nil {
+		return nil, err
+	}
+	running, err := containers.RunningContainers(ctx)
+	for _, c := range running {
+		digests[c.Body.Berth.Template] = true
+	}
+	return digests, err
+}
+
+// sweep removes templates and blobs that nothing refers to any more.
+func (t *templates) sweep(ctx context.Context, kept func(context.Context) (map[string]bool, error), inUse map[string]bool, now time.Time, log *slog.Logger) error {
+	t.release(inUse, now.Add(-holdGrace))
+	refs, err := kept(ctx)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, pruneEvery/2) // while somebody builds, an hour later is early enough
+	defer cancel()
+	done, err := t.images.Prune(ctx, refs, pruneGrace)
+	if len(done.Templates) > 0 || done.Blobs > 0 {
+		log.Info("templates that nothing refers to were removed", "templates", done.Templates, "blobs", done.Blobs, "bytes", done.Bytes)
+	}
+	return err
+}
+
+// startPruning sweeps from now on. stop waits for its end.
+func (t *templates) startPruning(kept func(context.Context) (map[string]bool, error), keeper *container.Service, log *slog.Logger) (stop func(context.Context) error) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		tick := time.NewTicker(pruneEvery)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+			case <-ctx.Done():
+				return
+			}
+			if err := t.sweep(ctx, kept, keeper.Templates(), time.Now(), log); err != nil && ctx.Err() == nil {
+				log.Error("templates were not pruned", "err", err)
+			}
+		}
+	})
+	return func(context.Context) error {
+		cancel()
+		wg.Wait()
+		t.Close()
+		return nil
+	}
+}

@@ -1,0 +1,85 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/image"
+)
+
+// giveTemplate puts a template into a library by hand.
+func giveTemplate(t *testing.T, dir, name, digest string) {
+	t.Helper()
+	for path, text := range map[string]string{
+		filepath.Join("templates", digest[len("sha256:"):], "template.json"): `{"digest":"` + digest + `"}`,
+		filepath.Join("names", name):                                         digest + "\n",
+	} {
+		path = filepath.Join(dir, path)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(text), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// A server holds what its containers may start from, and gives it up when it is not
+// used any more; what containers and snapshots refer to stays all the same.
+func TestTemplatesSweep(t *testing.T) {
+	dir := t.TempDir()
+	log := slog.New(slog.DiscardHandler)
+	images, err := image.Open(dir, log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	old, next := "sha256:"+strings.Repeat("0", 64), "sha256:"+strings.Repeat("1", 64)
+	giveTemplate(t, dir, "base", old)
+	ts := newTemplates(images, &Config{Template: "base"}, nil)
+	defer ts.Close()
+	if got, err := ts.find(""); err != nil || got.Digest != old {
+		t.Fatalf("the configured template is %+v, %v", got, err)
+	}
+	giveTemplate(t, dir, "base", next) // another process has built it anew
+	none := func(context.Context) (map[string]bool, error) { return nil, nil }
+	there := func(digest string) bool { _, err := images.Get(digest); return err == nil }
+	prune := func() { // as another process does
+		t.Helper()
+		if _, err := images.Prune(t.Context(), nil, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	now := time.Now()
+	for _, step := range []struct {
+		inUse map[string]bool
+		now   time.Time
+		want  bool
+	}{
+		{nil, now, true}, // it was asked for just now
+		{map[string]bool{old: true}, now.Add(time.Hour), true}, // a sandbox runs on it
+		{nil, now.Add(time.Hour), false},
+	} {
+		if err := ts.sweep(t.Context(), none, step.inUse, step.now, log); err != nil {
+			t.Fatal(err)
+		}
+		if prune(); there(old) != step.want {
+			t.Errorf("with %v in use at %v it is there: %v", step.inUse, step.now.Sub(now), !step.want)
+		}
+	}
+	_, err = ts.find(old)
+	if e, ok := errors.AsType[*berth.Error](err); !ok || e.Code != berth.CodeNotFound || e.Param != "berth.template" {
+		t.Errorf("what is gone is found: %v", err)
+	}
+	if got, err := ts.find("base"); err != nil || got.Digest != next {
+		t.Errorf("base is %+v, %v", got, err)
+	}
+	broken := errors.New("the store is broken")
+	err = ts.sweep(t.Context(), func(context.Context) (map[string]bool, error) { return nil, broken }, nil, now, log)
+	if !errors.Is(err, broken) {
+		t.Errorf("sweep without knowing what is referred to: %v", err)
+	}
+}

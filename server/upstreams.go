@@ -1,0 +1,290 @@
+package server
+
+import (
+	"cmp"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net"
+	"net/url"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/model/balance"
+	"github.com/berth-run/berth/model/upstream"
+)
+
+// UpstreamConfig is a server that models are asked on.
+type UpstreamConfig struct {
+	Provider   string            `yaml:"provider"`     // how it is spoken to: openai, chat, anthropic or gemini. Default: openai for api.openai.com, else chat
+	BaseURL    string            `yaml:"base_url"`     // such as http://localhost:8000/v1. Default: the vendor's own; chat has none
+	APIKey     string            `yaml:"api_key"`      // or:
+	APIKeyEnv  string            `yaml:"api_key_env"`  // the environment variable that has it, or:
+	APIKeyEnvs []string          `yaml:"api_key_envs"` // several, of one account, which share the load
+	Headers    map[string]string `yaml:"headers"`      // to send with each request
+	Proxy      string            `yaml:"proxy"`        // the address of an HTTP or SOCKS5 proxy, or none. Default: what the environment says
+	TLS        TLSConfig         `yaml:"tls"`
+	Timeouts   TimeoutsConfig    `yaml:"timeouts"`
+	Limits     UpstreamLimits    `yaml:"limits"`
+	Breaker    BreakerConfig     `yaml:"breaker"`
+
+	// Prices are what the upstream takes for a million tokens, by its names of
+	// models or patterns of them. Default: unknown; then no cost is told.
+	Prices map[string]PriceConfig `yaml:"prices"`
+
+	// What the upstream's dialect asks for; see the Options of the provider that a key
+	// is for.
+	SystemRole      string `yaml:"system_role"`       // chat: system (the default) or developer
+	MaxTokens       string `yaml:"max_tokens"`        // chat: max_tokens or max_completion_tokens. Default: by the upstream
+	Reasoning       string `yaml:"reasoning"`         // chat: the field that takes reasoning back, reasoning_content (DeepSeek) or reasoning; openai: encrypted (the default) or all
+	CallIDLength    int    `yaml:"call_id_length"`    // chat: the longest call id. Default: 40; Mistral wants 9
+	MaxOutputTokens int    `yaml:"max_output_tokens"` // anthropic: the bound where a request has none. Default: the model's
+	Thinking        string `yaml:"thinking"`          // anthropic: budget or adaptive; gemini: budget or level. Default: by the model
+	Structured      string `yaml:"structured"`        // anthropic: how a JSON schema is kept, format or tool. Default: by the model
+	Cache           string `yaml:"cache"`             // anthropic: how long the context is kept to be read again, 5m (the default), 1h or off
+}
+
+// TLSConfig is how an upstream's certificate is checked, and what it is shown. The
+// files are PEM.
+type TLSConfig struct {
+	CAFile   string `yaml:"ca_file"`   // the authorities that may have signed it, instead of this machine's
+	CertFile string `yaml:"cert_file"` // Berth's own, with:
+	KeyFile  string `yaml:"key_file"`
+	Insecure bool   `yaml:"insecure"` // takes any certificate; only for a server on this machine
+}
+
+// TimeoutsConfig is how long an upstream is waited for.
+type TimeoutsConfig struct {
+	Connect    time.Duration `yaml:"connect"`     // to connect. Default: 10s
+	FirstToken time.Duration `yaml:"first_token"` // without a sign of life before the first word. Default: 10m
+	Silence    time.Duration `yaml:"silence"`     // the same after it. Default: 10m
+}
+
+// UpstreamLimits bound what an upstream is asked. Default: no bounds.
+type UpstreamLimits struct {
+	Concurrency       int           `yaml:"concurrency"` // answers at once
+	RequestsPerMinute int           `yaml:"requests_per_minute"`
+	TokensPerMinute   int           `yaml:"tokens_per_minute"` // in and out
+	Wait              time.Duration `yaml:"wait"`              // that a turn may have to. Default: 10s
+}
+
+// BreakerConfig says when an upstream that fails is left alone for a while.
+type BreakerConfig struct {
+	Failures int           `yaml:"failures"` // in a row. Default: 5
+	Share    float64       `yaml:"share"`    // of the last minute's turns. Default: 0.5
+	Open     time.Duration `yaml:"open"`     // until one turn may try again. Default: 10s
+}
+
+// PriceConfig is the price of a million tokens of a model.
+type PriceConfig struct {
+	Input       Price  `yaml:"input"`
+	CachedInput *Price `yaml:"cached_input"` // Default: as other input
+	CacheWrite  *Price `yaml:"cache_write"`  // Default: as other input
+	Output      Price  `yaml:"output"`
+}
+
+// A Price is an amount of the configuration's currency.
+type Price berth.Amount
+
+// UnmarshalYAML reads 1.25.
+func (p *Price) UnmarshalYAML(n *yaml.Node) error {
+	a, err := berth.ParseAmount(n.Value)
+	if err != nil || a < 0 {
+		return fmt.Errorf("line %d: %q is not a price", n.Line, n.Value)
+	}
+	*p = Price(a)
+	return nil
+}
+
+// TargetConfig names an upstream of a model.
+type TargetConfig struct {
+	Name   string `yaml:"name"`   // among upstreams
+	Model  string `yaml:"model"`  // its name for the model. Default: the same
+	Weight int    `yaml:"weight"` // its share of the turns. Default: 1
+}
+
+// upstreamName is what an upstream may be called.
+var upstreamName = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,63}$`)
+
+// check returns what is wrong with an upstream, after the key that is.
+func (u *UpstreamConfig) check() error {
+	kind, known := providers[u.provider()]
+	if !known {
+		return fmt.Errorf(".provider: %q is not %s", u.Provider, strings.Join(slices.Sorted(maps.Keys(providers)), ", "))
+	}
+	for _, key := range u.dialect() {
+		if !slices.Contains(kind.keys, key) {
+			return fmt.Errorf(".%s is not for provider %s", key, u.provider())
+		}
+	}
+	if b := u.Breaker; b.Failures < 0 || b.Share < 0 || b.Share > 1 || b.Open < 0 {
+		return errors.New(".breaker: failures and open must not be negative, and share is from 0 to 1")
+	}
+	if l := u.Limits; l.Concurrency < 0 || l.RequestsPerMinute < 0 || l.TokensPerMinute < 0 || l.Wait < 0 {
+		return errors.New(".limits must not be negative")
+	}
+	if t := u.Timeouts; t.Connect < 0 || t.FirstToken < 0 || t.Silence < 0 {
+		return errors.New(".timeouts must not be negative")
+	}
+	if u.TLS.Insecure && !u.local() {
+		return errors.New(".tls.insecure is for a server on this machine only; name its certificate authority in ca_file instead")
+	}
+	if (u.TLS.CertFile == "") != (u.TLS.KeyFile == "") {
+		return errors.New(".tls needs both cert_file and key_file")
+	}
+	if _, err := u.proxy(); err != nil {
+		return err
+	}
+	return u.checkKeys()
+}
+
+func (u *UpstreamConfig) checkKeys() error {
+	if u.APIKey != "" && u.APIKeyEnv != "" {
+		return errors.New(" has both api_key and api_key_env")
+	}
+	if len(u.APIKeyEnvs) > 0 && (u.APIKey != "" || u.APIKeyEnv != "") {
+		return errors.New(" has both api_key_envs and another key")
+	}
+	for i, name := range u.APIKeyEnvs {
+		if name == "" || slices.Contains(u.APIKeyEnvs[:i], name) {
+			return fmt.Errorf(".api_key_envs: %q is empty or named twice", name)
+		}
+	}
+	return nil
+}
+
+// local reports whether the upstream is on this machine.
+func (u *UpstreamConfig) local() bool {
+	base, err := url.Parse(u.BaseURL)
+	return err == nil && isLoopback(net.JoinHostPort(base.Hostname(), "0"))
+}
+
+// provider is the name of the upstream's provider. OpenAI's own server is spoken to
+// in its own tongue, any other in the one that most know.
+func (u *UpstreamConfig) provider() string {
+	if u.Provider != "" {
+		return u.Provider
+	}
+	if base, err := url.Parse(u.BaseURL); err == nil && base.Hostname() == "api.openai.com" {
+		return providerOpenAI
+	}
+	return providerChat
+}
+
+// proxy returns the address of the proxy, nil if the environment decides.
+func (u *UpstreamConfig) proxy() (*url.URL, error) {
+	switch u.Proxy {
+	case "":
+		return nil, nil
+	case "none":
+		return &url.URL{}, nil
+	}
+	p, err := url.Parse(u.Proxy)
+	if err != nil || p.Host == "" || !slices.Contains([]string{"http", "https", "socks5", "socks5h"}, p.Scheme) {
+		return nil, errors.New(".proxy must be none or the address of an http, https or socks5 proxy")
+	}
+	return p, nil
+}
+
+// options returns what all providers want to know, but for the key.
+func (u *UpstreamConfig) options(name string, log *slog.Logger) (upstream.Options, error) {
+	proxy, err := u.proxy()
+	if err != nil {
+		return upstream.Options{}, err
+	}
+	conf, err := u.TLS.config()
+	return upstream.Options{Name: name, BaseURL: u.BaseURL, Headers: u.Headers, Log: log, Proxy: proxy, TLS: conf,
+		Connect: u.Timeouts.Connect, FirstToken: u.Timeouts.FirstToken, Silence: u.Timeouts.Silence}, err
+}
+
+// config reads the files.
+func (t TLSConfig) config() (*tls.Config, error) {
+	if t == (TLSConfig{}) {
+		return nil, nil
+	}
+	conf := &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: t.Insecure}
+	if t.CAFile != "" {
+		pem, err := os.ReadFile(t.CAFile)
+		if err != nil {
+			return nil, fmt.Errorf("tls.ca_file: %w", err)
+		}
+		conf.RootCAs = x509.NewCertPool()
+		if !conf.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("tls.ca_file: %s has no certificate", t.CAFile)
+		}
+	}
+	if t.CertFile != "" {
+		pair, err := tls.LoadX509KeyPair(t.CertFile, t.KeyFile)
+		if err != nil {
+			return nil, fmt.Errorf("tls.cert_file: %w", err)
+		}
+		conf.Certificates = []tls.Certificate{pair}
+	}
+	return conf, nil
+}
+
+// A secret is a key of an upstream and what it is called.
+type secret struct{ name, value string }
+
+// secrets returns the upstream's keys. Of one that is named among others it is an
+// error if it is not there.
+func (u *UpstreamConfig) secrets() ([]secret, error) {
+	if len(u.APIKeyEnvs) == 0 {
+		return []secret{{cmp.Or(u.APIKeyEnv, "api_key"), cmp.Or(u.APIKey, os.Getenv(u.APIKeyEnv))}}, nil
+	}
+	var all []secret
+	for _, name := range u.APIKeyEnvs {
+		value := strings.TrimSpace(os.Getenv(name))
+		if value == "" {
+			return nil, fmt.Errorf("api_key_envs: %s is not set", name)
+		}
+		all = append(all, secret{name, value})
+	}
+	return all, nil
+}
+
+// open makes the upstream. Without a name of its own it is anonymous.
+func (u *UpstreamConfig) open(name string, anonymous bool, currency string, heard func(upstream, model string, took time.Duration), log *slog.Logger) (*balance.Upstream, error) {
+	shown := name
+	if anonymous { // a pattern of models is no name
+		shown = u.provider()
+	}
+	options, err := u.options(shown, log.With("upstream", name))
+	if err != nil {
+		return nil, err
+	}
+	secrets, err := u.secrets()
+	if err != nil {
+		return nil, err
+	}
+	var keys []balance.Key
+	for _, s := range secrets {
+		options.APIKey = s.value
+		p, err := providers[u.provider()].make(u, options)
+		if err != nil {
+			return nil, err
+		}
+		keys = append(keys, balance.Key{Name: s.name, Provider: p})
+	}
+	return balance.NewUpstream(balance.UpstreamOptions{Name: name, Anonymous: anonymous, Keys: keys, Log: log, FirstToken: heard,
+		Limits:  balance.Limits(u.Limits),
+		Breaker: balance.Breaker(u.Breaker),
+		Prices:  balance.Prices{Currency: currency, Models: u.prices()}})
+}
+
+func (u *UpstreamConfig) prices() map[string]balance.Price {
+	all := map[string]balance.Price{}
+	for name, p := range u.Prices {
+		all[name] = balance.Price{Input: berth.Amount(p.Input), CachedInput: (*berth.Amount)(p.CachedInput), CacheWrite: (*berth.Amount)(p.CacheWrite), Output: berth.Amount(p.Output)}
+	}
+	return all
+}

@@ -1,0 +1,281 @@
+package server
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/model"
+	"github.com/berth-run/berth/model/modeltest"
+)
+
+// The examples in the manual are read, key by key.
+func TestModelsManual(t *testing.T) {
+	manual, err := os.ReadFile("../docs/models.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	parts := strings.Split(string(manual), "```yaml\n")
+	if len(parts) != 3 {
+		t.Fatalf("the manual has %d examples", len(parts)-1)
+	}
+	var configs []*Config
+	for _, part := range parts[1:] {
+		example, _, _ := strings.Cut(part, "```")
+		c, err := readConfig(t, example)
+		if err != nil {
+			t.Fatal(err)
+		}
+		configs = append(configs, c)
+	}
+	if c := configs[0]; len(c.Models) != 3 || c.Models[2].Upstream != "qwen3-32b" || c.Models[2].ContextWindow != 131072 || c.Models[2].own().Timeouts.Silence != 10*time.Minute {
+		t.Errorf("got %+v", c.Models)
+	}
+	c := configs[1]
+	azure := c.Upstreams["azure"]
+	if price := azure.prices()["gpt-5"]; price.Input.String() != "1.25" || price.CachedInput.String() != "0.125" || price.CacheWrite != nil || c.Currency != "usd" {
+		t.Errorf("got price %+v", price)
+	}
+	if azure.Limits.Wait != 10*time.Second || azure.TLS.KeyFile == "" || c.Models[0].Fallbacks[0].Model != "openai/gpt-5" || c.Models[1].HedgeAfter != 3*time.Second {
+		t.Errorf("got %+v", c)
+	}
+}
+
+func TestUpstreamsConfig(t *testing.T) {
+	const ok = "upstreams:\n  a: {base_url: http://127.0.0.1:1}\n"
+	for text, want := range map[string]string{
+		"upstreams:\n  a: {base_ulr: x}\n":                                               "line 2: field base_ulr not found",
+		"upstreams:\n  a: {base_url: http://x, tls: {ca: x}}\n":                          "line 2: field ca not found",
+		"upstreams:\n  A b: {base_url: http://x}\n":                                      `"A b" is not a name`,
+		"upstreams:\n  a: {}\n":                                                          "upstreams.a needs base_url",
+		"upstreams:\n  a:\n":                                                             "upstreams.a needs base_url",
+		"upstreams:\n  a: {provider: bard}\n":                                            `upstreams.a.provider: "bard" is not`,
+		"upstreams:\n  a: {provider: openai, cache: 1h}\n":                               "upstreams.a.cache is not for provider openai",
+		"upstreams:\n  a: {provider: openai, api_key: a, api_key_envs: [B]}\n":           "upstreams.a has both",
+		"upstreams:\n  a: {provider: openai, api_key_envs: [B, B]}\n":                    `upstreams.a.api_key_envs: "B" is empty or named twice`,
+		"upstreams:\n  a: {provider: openai, proxy: 'ftp://x'}\n":                        "upstreams.a.proxy must be",
+		"upstreams:\n  a: {provider: openai, tls: {cert_file: x}}\n":                     "upstreams.a.tls needs both",
+		"upstreams:\n  a: {provider: openai, tls: {insecure: true}}\n":                   "upstreams.a.tls.insecure is for a server on this machine only",
+		"upstreams:\n  a: {base_url: 'https://10.0.0.1', tls: {insecure: true}}\n":       "upstreams.a.tls.insecure is for a server on this machine only",
+		"upstreams:\n  a: {provider: openai, limits: {concurrency: -1}}\n":               "upstreams.a.limits must not be negative",
+		"upstreams:\n  a: {provider: openai, timeouts: {connect: -1s}}\n":                "upstreams.a.timeouts must not be negative",
+		"upstreams:\n  a: {provider: openai, breaker: {share: 2}}\n":                     "upstreams.a.breaker",
+		"upstreams:\n  a: {provider: openai, prices: {m: {input: -1}}}\n":                `line 2: "-1" is not a price`,
+		"upstreams:\n  a: {provider: openai, prices: {m: {input: free}}}\n":              `line 2: "free" is not a price`,
+		"upstreams:\n  a: {provider: openai, prices: {m: {in: 1}}}\n":                    "line 2: field in not found",
+		ok + "models:\n- {match: m, upstreams: [{name: b}]}\n":                           `models[0].upstreams[0].name: there is no upstream "b"`,
+		ok + "models:\n- {match: m, upstreams: [{nmae: a}]}\n":                           "line 4: field nmae not found",
+		ok + "models:\n- {match: m, upstreams: [{name: a, weight: -1}]}\n":               "models[0].upstreams[0].weight",
+		ok + "models:\n- {match: m, upstreams: [{name: a}], fallbacks: [{name: c}]}\n":   `models[0].fallbacks[0].name: there is no upstream "c"`,
+		ok + "models:\n- {match: m, upstreams: [{name: a}], base_url: http://x}\n":       "models[0] names upstreams, and describes one as well",
+		ok + "models:\n- {match: m, upstreams: [{name: a}], limits: {concurrency: 1}}\n": "models[0] names upstreams, and describes one as well",
+		ok + "models:\n- {upstreams: [{name: a}]}\n":                                     "models[0] needs match",
+		ok + "models:\n- {match: m, upstreams: [{name: a}], hedge_after: -1s}\n":         "models[0].hedge_after",
+		"models:\n- {match: m, base_url: http://x, prices: {m: {input: 1}}}\n":           "models[0].prices: what is to be counted needs a name",
+		"currency: euros\n":              `currency: "euros" is not a code`,
+		"retry: {attempts: -1}\n":        "retry: attempts and patience must not be negative",
+		"retry: {continue: sometimes}\n": `retry.continue: "sometimes" is neither again nor fail`,
+	} {
+		if _, err := readConfig(t, text); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: got %v, want %q", text, err, want)
+		}
+	}
+	if c, err := readConfig(t, "currency: EUR\n"+ok); err != nil || c.Currency != "eur" {
+		t.Errorf("got %v, %v", c, err)
+	}
+	if c, err := readConfig(t, "upstreams: {a: {base_url: 'https://localhost:1', tls: {insecure: true}}}"); err != nil || !c.Upstreams["a"].TLS.Insecure {
+		t.Errorf("an insecure upstream on this machine: %v", err)
+	}
+	t.Setenv("BERTH_TEST_THERE", "x")
+	c, err := readConfig(t, "upstreams: {a: {provider: openai, api_key_envs: [BERTH_TEST_THERE, BERTH_TEST_MISSING]}}")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := newRouter(c, nil, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "upstream a: api_key_envs: BERTH_TEST_MISSING is not set") {
+		t.Errorf("a key that is not there: got %v", err)
+	}
+}
+
+// route reads a configuration and returns the provider of the model m.
+func route(t *testing.T, text string) model.Provider {
+	t.Helper()
+	c, err := readConfig(t, text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, _, err := newRouter(c, nil, slog.New(slog.NewTextHandler(t.Output(), nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, _, err := r.Route("m")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+var hello = modeltest.Always(modeltest.Say(model.Text{Text: "hello"}, model.Finish{Reason: model.FinishStop, Usage: berth.Usage{InputTokens: 1000, OutputTokens: 100, TotalTokens: 1100}}))
+
+func greeting() *model.Request {
+	return &model.Request{Model: "m", Items: []berth.Item{berth.NewItem(berth.Message{Type: berth.ItemMessage, Role: "user", Content: []berth.Content{{Type: "input_text", Text: "hi"}}})}}
+}
+
+// Over real sockets: the second key, the next upstream, its name for the model, and
+// what it costs there.
+func TestUpstreams(t *testing.T) {
+	t.Setenv("BERTH_TEST_KEY_A", "sk-wrong-0123456789")
+	t.Setenv("BERTH_TEST_KEY_B", modeltest.Key)
+	first := modeltest.NewChatServer(t, modeltest.Always(modeltest.Turn{Refusal: &modeltest.Refusal{Status: 503, Message: "busy"}}))
+	second := modeltest.NewChatServer(t, func(n int, heard *modeltest.Heard) modeltest.Turn {
+		if heard.Header.Get("Authorization") != "Bearer "+modeltest.Key {
+			return modeltest.Turn{Refusal: &modeltest.Refusal{Status: 401, Message: "who?"}}
+		}
+		return hello(n, heard)
+	})
+	p := route(t, `
+upstreams:
+  first: {base_url: "`+first.URL+`", api_key: "`+modeltest.Key+`"}
+  second: {base_url: "`+second.URL+`", api_key_envs: [BERTH_TEST_KEY_A, BERTH_TEST_KEY_B], prices: {"vendor/*": {input: 2.5, output: 10}}}
+models:
+  - {match: m, upstreams: [{name: first}], fallbacks: [{name: second, model: vendor/m-1}]}
+`)
+	a, err := modeltest.Ask(t, p, greeting())
+	if err != nil || a.Text != "hello" {
+		t.Fatalf("got %+v, %v", a, err)
+	}
+	if got := a.Finish; got.Origin != (model.Origin{Upstream: "second", Key: "BERTH_TEST_KEY_B", Model: "vendor/m-1"}) || got.Cost == nil || got.Cost.Value.String() != "0.0035" {
+		t.Errorf("got %+v, cost %v", got.Origin, got.Cost)
+	}
+	heard := second.Heard()
+	if len(first.Heard()) != 1 || heard[len(heard)-1].Model != "vendor/m-1" {
+		t.Errorf("the first was asked %d times, the second for %s", len(first.Heard()), heard[len(heard)-1].Model)
+	}
+}
+
+// Whoever leaves takes the connections along, within a second.
+func TestLeavingUpstreams(t *testing.T) {
+	waiting := modeltest.Always(modeltest.Say(modeltest.Wait(nil)))
+	first, second := modeltest.NewChatServer(t, waiting), modeltest.NewChatServer(t, waiting)
+	p := route(t, `
+upstreams:
+  first: {base_url: "`+first.URL+`"}
+  second: {base_url: "`+second.URL+`"}
+models:
+  - {match: m, upstreams: [{name: first}], fallbacks: [{name: second}], hedge_after: 1ms}
+`)
+	cause := errors.New("enough")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	go func() {
+		for len(first.Heard()) == 0 || len(second.Heard()) == 0 {
+			time.Sleep(time.Millisecond)
+		}
+		cancel(cause)
+	}()
+	var err error
+	for _, err = range p.Stream(ctx, greeting()) {
+	}
+	if !errors.Is(err, cause) {
+		t.Errorf("got %v", err)
+	}
+	for _, double := range []*modeltest.Double{first.Double, second.Double} {
+		select {
+		case <-double.Left:
+		case <-time.After(time.Second):
+			t.Error("a connection is still open after a second")
+		}
+	}
+}
+
+// A private authority is trusted and a certificate of Berth's own shown where the
+// configuration says so, and nowhere else.
+func TestUpstreamTLS(t *testing.T) {
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		_, _ = w.Write([]byte(`data: {"choices":[{"index":0,"delta":{"content":"hello"},"finish_reason":"stop"}]}` + "\n\ndata: [DONE]\n\n"))
+	}))
+	server.TLS = &tls.Config{ClientAuth: tls.RequireAnyClientCert}
+	server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, 0)
+	server.StartTLS()
+	defer server.Close()
+	dir := t.TempDir()
+	write := func(name, kind string, der []byte) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	key, err := x509.MarshalPKCS8PrivateKey(server.TLS.Certificates[0].PrivateKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ca, private := write("ca.pem", "CERTIFICATE", server.Certificate().Raw), write("key.pem", "PRIVATE KEY", key)
+	for conf, want := range map[string]berth.Code{
+		"":                           berth.CodeUpstream,
+		"tls: {ca_file: " + ca + "}": berth.CodeUpstream, // shows none
+		"tls: {ca_file: " + ca + ", cert_file: " + ca + ", key_file: " + private + "}": "",
+		"tls: {insecure: true, cert_file: " + ca + ", key_file: " + private + "}":      "",
+	} {
+		p := route(t, `{upstreams: {a: {base_url: "`+server.URL+`", `+conf+`}}, models: [{match: m, upstreams: [{name: a}]}]}`)
+		if a, err := modeltest.Ask(t, p, greeting()); berth.ErrorCode(err) != want || err == nil && a.Text != "hello" {
+			t.Errorf("%s: got %+v, %v", conf, a, err)
+		}
+	}
+	c, err := readConfig(t, `upstreams: {a: {base_url: "`+server.URL+`", tls: {ca_file: /no/such/file}}}`)
+	if err == nil {
+		_, _, err = newRouter(c, nil, slog.New(slog.DiscardHandler))
+	}
+	if err == nil || !strings.Contains(err.Error(), "upstream a: tls.ca_file") {
+		t.Errorf("a file that is not there: got %v", err)
+	}
+}
+
+// An upstream is reached through its own proxy, whose password stays out of errors.
+func TestUpstreamProxy(t *testing.T) {
+	double := modeltest.NewChatServer(t, hello)
+	asked := 0
+	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked++
+		if r.Header.Get("Proxy-Authorization") == "" {
+			w.WriteHeader(http.StatusProxyAuthRequired)
+			return
+		}
+		r.RequestURI = ""
+		r.Header.Del("Proxy-Authorization")
+		res, err := http.DefaultTransport.RoundTrip(r)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer res.Body.Close()
+		w.WriteHeader(res.StatusCode)
+		_, _ = io.Copy(w, res.Body)
+	}))
+	defer proxy.Close()
+	through := strings.Replace(proxy.URL, "http://", "http://berth:pass-0123456789@", 1)
+	conf := func(proxy string) string {
+		return `{upstreams: {a: {base_url: "` + double.URL + `", api_key: "` + modeltest.Key + `", proxy: "` + proxy + `"}}, models: [{match: m, upstreams: [{name: a}]}]}`
+	}
+	if a, err := modeltest.Ask(t, route(t, conf(through)), greeting()); err != nil || a.Text != "hello" || asked != 1 {
+		t.Errorf("got %+v, %v; the proxy was asked %d times", a, err, asked)
+	}
+	if _, err := modeltest.Ask(t, route(t, conf("none")), greeting()); err != nil || asked != 1 {
+		t.Errorf("with none: got %v; the proxy was asked %d times", err, asked)
+	}
+	_, err := modeltest.Ask(t, route(t, conf("http://berth:pass-0123456789@127.0.0.1:1")), greeting())
+	if e, ok := errors.AsType[*berth.Error](err); !ok || e.Code != berth.CodeUpstream || strings.Contains(e.Message+e.Err.Error(), "pass-0123456789") {
+		t.Errorf("a proxy that is not there: got %v", err)
+	}
+}
