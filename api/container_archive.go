@@ -38,7 +38,7 @@ func (s *server) archiveContainerFiles(w http.ResponseWriter, r *http.Request, c
 	if err := q.end(); err != nil {
 		return err
 	}
-	next, stop := iter.Pull2(s.Containers.Folder(r.Context(), c.Project, containerID(r), below))
+	next, stop := iter.Pull2(s.Containers.Files().Walk(r.Context(), c.Project, containerID(r), below))
 	defer stop()
 	f, err, more := next() // before the header: what is wrong from the start has a status
 	if err != nil {

@@ -36,7 +36,7 @@ func (s *server) createContainerFile(w http.ResponseWriter, r *http.Request, c b
 		return berth.Invalid("file_id", "Either 'file' or 'file_id' can be given, not both.")
 	}
 	form.known = nil // nor after the file
-	file, err := s.Containers.PutFile(r.Context(), c.Project, containerID(r), form.filename, form)
+	file, err := s.Containers.Files().Put(r.Context(), c.Project, containerID(r), form.filename, form)
 	if err != nil {
 		return err
 	}
@@ -49,7 +49,7 @@ func (s *server) copyIntoContainer(w http.ResponseWriter, r *http.Request, c ber
 		return err
 	}
 	defer content.Close()
-	file, err := s.Containers.PutFile(r.Context(), c.Project, containerID(r), uploaded.Filename, content)
+	file, err := s.Containers.Files().Put(r.Context(), c.Project, containerID(r), uploaded.Filename, content)
 	if err != nil {
 		return err
 	}
@@ -63,7 +63,7 @@ func (s *server) listContainerFiles(w http.ResponseWriter, r *http.Request, c be
 	if err := q.end(); err != nil {
 		return err
 	}
-	data, more, err := s.Containers.Files(r.Context(), c.Project, containerID(r), page)
+	data, more, err := s.Containers.Files().List(r.Context(), c.Project, containerID(r), page)
 	if err != nil {
 		return listError(err, page)
 	}
@@ -72,7 +72,7 @@ func (s *server) listContainerFiles(w http.ResponseWriter, r *http.Request, c be
 
 // getContainerFile serves GET /v1/containers/{container}/files/{file}.
 func (s *server) getContainerFile(w http.ResponseWriter, r *http.Request, c berth.Caller) error {
-	file, err := s.Containers.File(r.Context(), c.Project, containerID(r), containerFileID(r))
+	file, err := s.Containers.Files().Get(r.Context(), c.Project, containerID(r), containerFileID(r))
 	if err != nil {
 		return err
 	}
@@ -81,7 +81,7 @@ func (s *server) getContainerFile(w http.ResponseWriter, r *http.Request, c bert
 
 // getContainerFileContent serves GET /v1/containers/{container}/files/{file}/content.
 func (s *server) getContainerFileContent(w http.ResponseWriter, r *http.Request, c berth.Caller) error {
-	content, file, err := s.Containers.OpenFile(r.Context(), c.Project, containerID(r), containerFileID(r))
+	content, file, err := s.Containers.Files().Open(r.Context(), c.Project, containerID(r), containerFileID(r))
 	if err != nil {
 		return err
 	}
@@ -91,7 +91,7 @@ func (s *server) getContainerFileContent(w http.ResponseWriter, r *http.Request,
 
 // deleteContainerFile serves DELETE /v1/containers/{container}/files/{file}.
 func (s *server) deleteContainerFile(w http.ResponseWriter, r *http.Request, c berth.Caller) error {
-	if err := s.Containers.DeleteFile(r.Context(), c.Project, containerID(r), containerFileID(r)); err != nil {
+	if err := s.Containers.Files().Delete(r.Context(), c.Project, containerID(r), containerFileID(r)); err != nil {
 		return err
 	}
 	return writeJSON(w, http.StatusOK, deleted(containerFileID(r), "container.file.deleted"))

@@ -16,7 +16,7 @@ func (s *server) watchContainerFiles(w http.ResponseWriter, r *http.Request, c b
 	if err := newQuery(r).end(); err != nil {
 		return err
 	}
-	_, release, err := s.Containers.Guest(r.Context(), c.Project, containerID(r)) // what is wrong from the start has a status
+	_, release, err := s.Containers.Access().Guest(r.Context(), c.Project, containerID(r)) // what is wrong from the start has a status
 	if err != nil {
 		return err
 	}
@@ -32,7 +32,7 @@ func (s *server) watchContainerFiles(w http.ResponseWriter, r *http.Request, c b
 	}
 	defer out.keepAlive(cancel)()
 	number := int64(0)
-	for ev, err := range s.Containers.Watch(ctx, c.Project, containerID(r)) {
+	for ev, err := range s.Containers.Files().Watch(ctx, c.Project, containerID(r)) {
 		if ctx.Err() != nil {
 			return nil
 		}

@@ -42,7 +42,7 @@ func (s *server) guest(w http.ResponseWriter, r *http.Request, c berth.Caller) e
 	if !guestPaths.MatchString(path) {
 		return berth.Errorf(berth.CodeNotFound, "Invalid URL (%s %s)", r.Method, r.URL.Path)
 	}
-	door, release, err := s.Containers.Door(r.Context(), c, containerID(r))
+	door, release, err := s.Containers.Access().Door(r.Context(), c, containerID(r))
 	if err != nil {
 		return err
 	}

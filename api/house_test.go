@@ -136,7 +136,7 @@ func (letters) Fetch(_ context.Context, url string) (string, []byte, error) {
 type containers struct{ *container.Service }
 
 func (c containers) Shell(caller berth.Caller, id berth.ContainerID) tool.Execer {
-	return c.Service.Shell(caller, id)
+	return c.Service.Access().Shell(caller, id)
 }
 
 func (c containers) Template(ctx context.Context, p berth.ProjectID, id berth.ContainerID) (string, error) {
@@ -148,7 +148,7 @@ func (c containers) Template(ctx context.Context, p berth.ProjectID, id berth.Co
 }
 
 func (c containers) Files(ctx context.Context, p berth.ProjectID, id berth.ContainerID) ([]*berth.ContainerFile, error) {
-	files, _, err := c.Service.Files(ctx, p, id, store.Page{Limit: 10_000})
+	files, _, err := c.Service.Files().List(ctx, p, id, store.Page{Limit: 10_000})
 	return files, err
 }
 

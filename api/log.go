@@ -26,7 +26,7 @@ func (s *server) listLogs(w http.ResponseWriter, r *http.Request, c berth.Caller
 	if err := q.end(); err != nil {
 		return err
 	}
-	data, more, err := s.Containers.Logs(r.Context(), c.Project, containerID(r), page)
+	data, more, err := s.Containers.Logs().List(r.Context(), c.Project, containerID(r), page)
 	if err != nil {
 		return listError(err, page)
 	}
@@ -43,7 +43,7 @@ type logEvent struct {
 // followLogs streams a container's log. The stream begins when it is known that the
 // container is there.
 func (s *server) followLogs(w http.ResponseWriter, r *http.Request, c berth.Caller, after int64) error {
-	if _, _, err := s.Containers.Logs(r.Context(), c.Project, containerID(r), store.Page{Limit: 1}); err != nil {
+	if _, _, err := s.Containers.Logs().List(r.Context(), c.Project, containerID(r), store.Page{Limit: 1}); err != nil {
 		return err
 	}
 	ctx, gone := context.WithCancel(r.Context())
@@ -63,7 +63,7 @@ func (s *server) followLogs(w http.ResponseWriter, r *http.Request, c berth.Call
 		}
 		return out.event(store.Event{Type: ev.Type, Data: data})
 	}
-	for l, err := range s.Containers.FollowLogs(ctx, c.Project, containerID(r), after) {
+	for l, err := range s.Containers.Logs().Follow(ctx, c.Project, containerID(r), after) {
 		if err != nil {
 			if ctx.Err() != nil {
 				return nil

@@ -66,7 +66,7 @@ func cutPath(r *http.Request, n int) (first, rest string) {
 // as long as the answer lasts.
 func (s *server) show(w http.ResponseWriter, r *http.Request, p berth.ProjectID, t preview.Target) error {
 	conns.Known(r.Context())
-	dial, release, err := s.Containers.Port(r.Context(), p, t.Container, t.Port)
+	dial, release, err := s.Containers.Access().Port(r.Context(), p, t.Container, t.Port)
 	if err != nil {
 		return err
 	}
@@ -212,7 +212,7 @@ func (s *server) connectPort(w http.ResponseWriter, r *http.Request, c berth.Cal
 			Message: "Connect with 'Connection: Upgrade' and 'Upgrade: tcp', ask for a path below this one, or POST here for a link."})
 		return nil
 	}
-	dial, release, err := s.Containers.Port(r.Context(), c.Project, containerID(r), port)
+	dial, release, err := s.Containers.Access().Port(r.Context(), c.Project, containerID(r), port)
 	if err != nil {
 		return err
 	}

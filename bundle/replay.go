@@ -239,7 +239,7 @@ func (c *Service) newPlace(ctx context.Context, caller berth.Caller, links []sto
 
 // copyFrom puts the files in that users had put into a container, unless it has ended.
 func (p *place) copyFrom(ctx context.Context, old berth.ContainerID) error {
-	files, _, err := p.keeper.Files(ctx, p.project, old, store.Page{Limit: 1000, Ascending: true})
+	files, _, err := p.keeper.Files().List(ctx, p.project, old, store.Page{Limit: 1000, Ascending: true})
 	if err != nil {
 		return nil // it has ended
 	}
@@ -247,11 +247,11 @@ func (p *place) copyFrom(ctx context.Context, old berth.ContainerID) error {
 		if f.Source != "user" {
 			continue
 		}
-		content, _, err := p.keeper.OpenFile(ctx, p.project, old, f.ID)
+		content, _, err := p.keeper.Files().Open(ctx, p.project, old, f.ID)
 		if err != nil {
 			return err
 		}
-		_, err = p.keeper.PutFile(ctx, p.project, p.id, strings.TrimPrefix(f.Path, berth.WorkDir+"/"), content)
+		_, err = p.keeper.Files().Put(ctx, p.project, p.id, strings.TrimPrefix(f.Path, berth.WorkDir+"/"), content)
 		content.Close()
 		if err != nil {
 			return err

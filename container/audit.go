@@ -22,9 +22,12 @@ const (
 	flowEvery = 250 * time.Millisecond
 )
 
+// trail writes what happens to containers into the audit log.
+type trail struct{ opts *Options }
+
 // recordCreated says in the audit record that a container was created.
-func (k *Service) recordCreated(s *instance, key berth.KeyID) {
-	if k.opts.Audit == nil {
+func (t *trail) recordCreated(s *instance, key berth.KeyID) {
+	if t.opts.Audit == nil {
 		return
 	}
 	entries := []audit.Entry{s.entry(audit.ContainerCreated)}
@@ -40,30 +43,30 @@ func (k *Service) recordCreated(s *instance, key berth.KeyID) {
 	for i := range entries {
 		entries[i].Key = key
 	}
-	k.opts.Audit.Record(entries...)
+	t.opts.Audit.Record(entries...)
 }
 
 // recordEnded returns when the end of a container is in the audit record.
-func (k *Service) recordEnded(ctx context.Context, s *instance, reason string, kept berth.SnapshotID) error {
+func (t *trail) recordEnded(ctx context.Context, s *instance, reason string, kept berth.SnapshotID) error {
 	e := s.entry(audit.ContainerEnded)
 	e.Reason, e.Snapshot = reason, string(kept)
-	k.opts.Audit.Record(s.flows.rest(s)...)
-	return k.opts.Audit.Commit(ctx, e)
+	t.opts.Audit.Record(s.flows.rest(s)...)
+	return t.opts.Audit.Commit(ctx, e)
 }
 
 // recordErased returns when it is in the audit record that nothing is left of a
 // container.
-func (k *Service) recordErased(ctx context.Context, s *instance) error {
+func (t *trail) recordErased(ctx context.Context, s *instance) error {
 	e := s.entry(audit.ContainerErased)
-	e.Reason = k.erasure()
-	return k.opts.Audit.Commit(ctx, e)
+	e.Reason = t.erasure()
+	return t.opts.Audit.Commit(ctx, e)
 }
 
 // erasure says how far nothing is left of a sandbox that was destroyed: its content
 // was encrypted with a key that is gone, or its files were removed and the volume
 // does with their blocks as it does.
-func (k *Service) erasure() string {
-	if k.opts.Driver.Features().Erases {
+func (t *trail) erasure() string {
+	if t.opts.Driver.Features().Erases {
 		return "key_destroyed"
 	}
 	return "files_removed"
@@ -91,9 +94,9 @@ func (s *instance) entry(a audit.Action) audit.Entry {
 }
 
 // recordFlow says in the audit record that a connection began, ended or was refused.
-func (k *Service) recordFlow(s *instance, f egress.Flow) {
-	if k.opts.Audit != nil {
-		k.opts.Audit.Record(s.flows.add(s, f)...)
+func (t *trail) recordFlow(s *instance, f egress.Flow) {
+	if t.opts.Audit != nil {
+		t.opts.Audit.Record(s.flows.add(s, f)...)
 	}
 }
 
@@ -194,11 +197,11 @@ func (u use) entry(s *instance) audit.Entry {
 
 // recordMissed puts running containers into the audit record that a crash kept
 // from it. What the store says of containers is true: it is written first.
-func (k *Service) recordMissed(running []*store.Container) {
-	living := k.opts.Audit.Living()
+func (t *trail) recordMissed(running []*store.Container) {
+	living := t.opts.Audit.Living()
 	for _, rec := range running {
 		if _, ok := living[rec.Body.ID]; !ok {
-			k.opts.Audit.Record(audit.Entry{Action: audit.ContainerCreated, Project: rec.Project, Container: rec.Body.ID,
+			t.opts.Audit.Record(audit.Entry{Action: audit.ContainerCreated, Project: rec.Project, Container: rec.Body.ID,
 				Template: rec.Body.Berth.Template, Isolation: rec.Body.Berth.Isolation, Recovered: true})
 		}
 	}
@@ -207,8 +210,8 @@ func (k *Service) recordMissed(running []*store.Container) {
 // recordLost puts the ends of containers into the audit record that a crash kept
 // from it: of those that are in it and do not run any more. exist are the sandboxes
 // of which something is left.
-func (k *Service) recordLost(ctx context.Context, running []*store.Container, exist []string) error {
-	living := k.opts.Audit.Living()
+func (t *trail) recordLost(ctx context.Context, running []*store.Container, exist []string) error {
+	living := t.opts.Audit.Living()
 	for _, rec := range running {
 		delete(living, rec.Body.ID)
 	}
@@ -219,7 +222,7 @@ func (k *Service) recordLost(ctx context.Context, running []*store.Container, ex
 	for id, life := range living {
 		e := audit.Entry{Project: life.Project, Container: id, Recovered: true}
 		if !life.Ended {
-			rec, err := k.opts.Store.GetContainer(ctx, life.Project, id)
+			rec, err := t.opts.Store.GetContainer(ctx, life.Project, id)
 			switch {
 			case errors.Is(err, store.ErrNotFound):
 				e.Reason = reasonDeleted
@@ -232,8 +235,8 @@ func (k *Service) recordLost(ctx context.Context, running []*store.Container, ex
 			entries = append(entries, e)
 			e.Snapshot = ""
 		}
-		e.Action, e.Reason = audit.ContainerErased, k.erasure()
+		e.Action, e.Reason = audit.ContainerErased, t.erasure()
 		entries = append(entries, e)
 	}
-	return k.opts.Audit.Commit(ctx, entries...)
+	return t.opts.Audit.Commit(ctx, entries...)
 }

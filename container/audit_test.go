@@ -171,16 +171,16 @@ func TestAuditedFlows(t *testing.T) {
 	dir := t.TempDir()
 	h := newHouse(t, audited(t, dir))
 	id := h.ready()
-	s := h.k.lookup(mine, id)
+	s := h.k.index.lookup(mine, id)
 	for i := range 5000 {
 		f := egress.Flow{Target: egress.Target{Host: fmt.Sprintf("%d.evil.example", i), Port: 443}, Reason: "the name is not allowed"}
 		if i%2 == 0 {
 			f.Allowed, f.Addr, f.Sent = true, netip.MustParseAddr("192.0.2.1"), 10
 		}
-		h.k.recordFlow(s, f)
+		h.k.trail.recordFlow(s, f)
 	}
 	for i := range 2000 { // also of hosts without end, below a name with a secret
-		h.k.recordFlow(s, egress.Flow{Target: egress.Target{Host: fmt.Sprintf("%d.api.example", i), Port: 443}, Allowed: true, Secrets: []string{"TOKEN", "OTHER"}})
+		h.k.trail.recordFlow(s, egress.Flow{Target: egress.Target{Host: fmt.Sprintf("%d.api.example", i), Port: 443}, Allowed: true, Secrets: []string{"TOKEN", "OTHER"}})
 	}
 	if err := h.k.Delete(t.Context(), mine, id); err != nil {
 		t.Fatal(err)

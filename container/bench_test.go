@@ -103,7 +103,7 @@ func BenchmarkCreate(b *testing.B) {
 					b.Fatal(err)
 				}
 				call := guest.ShellCall{CallID: "first", Commands: []string{"true"}}
-				for ev, err := range k.Shell(byBench, c.ID).Shell(b.Context(), call) {
+				for ev, err := range k.Access().Shell(byBench, c.ID).Shell(b.Context(), call) {
 					if err != nil || ev.Kind == guest.ShellExit && ev.ExitCode != 0 {
 						b.Fatal(ev, err)
 					}

@@ -23,7 +23,7 @@ import (
 type shells struct{ *Service }
 
 func (s shells) Shell(by berth.Caller, id berth.ContainerID) tool.Execer {
-	return s.Service.Shell(by, id)
+	return s.Service.access.Shell(by, id)
 }
 
 func (s shells) Template(ctx context.Context, p berth.ProjectID, id berth.ContainerID) (string, error) {

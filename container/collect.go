@@ -18,42 +18,42 @@ const collectTime = time.Minute
 // thinks meanwhile. They are those that the guest has told, if it has told all; else
 // there is a look, which calls that end together share. Where looking takes long, and
 // of what was made between calls, it is left to whoever asks for the files.
-func (k *Service) collect(s *instance, told guest.ShellEvent) {
+func (fl *Files) collect(s *instance, told guest.ShellEvent) {
 	known := told.Kind == guest.ShellChanges && told.MoreFiles == 0
 	if known && len(told.Files) == 0 {
 		return
 	}
 	// So many rows there may be, and those that were there before are known.
-	known = known && s.rows.Load() > 0 && int(s.rows.Load())+len(told.Files) <= k.opts.MaxFiles
-	if !known && (s.crowded.Load() || !s.collecting.CompareAndSwap(false, true)) {
+	known = known && s.files.rows.Load() > 0 && int(s.files.rows.Load())+len(told.Files) <= fl.opts.Bounds.Files
+	if !known && (s.files.crowded.Load() || !s.files.collecting.CompareAndSwap(false, true)) {
 		return
 	}
-	k.spawn(func() {
+	fl.work.spawn(func() {
 		ctx, cancel := context.WithTimeout(s.life, collectTime)
 		defer cancel()
-		err := s.files.take(ctx)
+		err := s.files.lock.acquire(ctx)
 		if !known {
-			s.collecting.Store(false) // what is made from now on, this look may miss
+			s.files.collecting.Store(false) // what is made from now on, this look may miss
 		}
 		if err == nil {
-			defer s.files.give()
+			defer s.files.lock.release()
 			switch {
 			case s.isPaused(): // left to whoever asks for the files
 			case known:
-				err = k.follow(ctx, s, told.Files)
+				err = fl.apply(ctx, s, told.Files)
 			default:
-				_, err = k.scan(ctx, s)
+				_, err = fl.scan(ctx, s)
 			}
 		}
 		if err != nil && s.life.Err() == nil {
-			k.opts.Log.Warn("new files were not looked for", "container", s.id, "err", err)
+			fl.opts.Log.Warn("new files were not looked for", "container", s.id, "err", err)
 		}
 	})
 }
 
 // follow makes the store's files of a container follow what a call has changed. The
 // caller has taken s.files.
-func (k *Service) follow(ctx context.Context, s *instance, changes []guest.FileChange) error {
+func (fl *Files) apply(ctx context.Context, s *instance, changes []guest.FileChange) error {
 	found, deleted := map[string]guest.Entry{}, map[string]bool{}
 	for _, c := range changes {
 		at := path.Join(berth.WorkDir, c.Path)
@@ -65,13 +65,13 @@ func (k *Service) follow(ctx context.Context, s *instance, changes []guest.FileC
 			deleted[at] = true
 		}
 	}
-	gone, err := k.gone(ctx, s, deleted)
+	gone, err := fl.gone(ctx, s, deleted)
 	if err != nil {
 		return err
 	}
-	made := k.newFiles(s, found)
-	s.rows.Add(int64(len(made)))
-	return k.saveFiles(ctx, s, made, gone)
+	made := fl.newFiles(s, found)
+	s.files.rows.Add(int64(len(made)))
+	return fl.save(ctx, s, made, gone)
 }
 
 // listed reports whether a scan would list a regular file of this name. The guest
@@ -82,11 +82,11 @@ func listed(name string) bool {
 
 // gone returns the files that the store has for paths at which there is none any more:
 // meanwhile there may be another.
-func (k *Service) gone(ctx context.Context, s *instance, deleted map[string]bool) (gone []*berth.ContainerFile, err error) {
+func (fl *Files) gone(ctx context.Context, s *instance, deleted map[string]bool) (gone []*berth.ContainerFile, err error) {
 	if len(deleted) == 0 {
 		return nil, nil
 	}
-	known, err := k.opts.Store.ContainerFiles(ctx, s.project, s.id)
+	known, err := fl.opts.Store.ContainerFiles(ctx, s.project, s.id)
 	if err != nil {
 		return nil, err
 	}
@@ -99,7 +99,7 @@ func (k *Service) gone(ctx context.Context, s *instance, deleted map[string]bool
 		case answered(err):
 			gone = append(gone, f)
 		default:
-			return nil, k.explain(ctx, s, err)
+			return nil, fl.leases.explain(ctx, s, err)
 		}
 	}
 	return gone, nil

@@ -81,11 +81,11 @@ func TestFollowingSparesFilesThatAreThere(t *testing.T) {
 	id := h.ready()
 	h.sh(id, "echo 1 >a")
 	h.stored(id, "/mnt/data/a assistant")
-	s, err := h.k.find(t.Context(), mine, id)
+	s, err := h.k.leases.find(t.Context(), mine, id)
 	if err != nil {
 		t.Fatal(err)
 	}
-	gone, err := h.k.gone(t.Context(), s, map[string]bool{"/mnt/data/a": true})
+	gone, err := h.k.files.gone(t.Context(), s, map[string]bool{"/mnt/data/a": true})
 	if err != nil || len(gone) > 0 {
 		t.Errorf("got %v, %v", gone, err)
 	}
@@ -93,7 +93,7 @@ func TestFollowingSparesFilesThatAreThere(t *testing.T) {
 
 // A container makes no more rows than a listing has, one call after another.
 func TestFollowingIsBounded(t *testing.T) {
-	h := newHouse(t, func(o *Options) { o.MaxFiles = 5 })
+	h := newHouse(t, func(o *Options) { o.Bounds.Files = 5 })
 	id := h.ready()
 	h.sh(id, "mkdir d; touch d/1 d/2 d/3")
 	h.stored(id, "/mnt/data/d/1 assistant", "/mnt/data/d/2 assistant", "/mnt/data/d/3 assistant")
@@ -105,10 +105,10 @@ func TestFollowingIsBounded(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(files) > h.opts.MaxFiles {
+		if len(files) > h.opts.Bounds.Files {
 			t.Fatalf("there are %d rows", len(files))
 		}
-		if len(files) == h.opts.MaxFiles {
+		if len(files) == h.opts.Bounds.Files {
 			return
 		}
 		if time.Now().After(deadline) {

@@ -14,7 +14,7 @@ import (
 type CreateRequest struct {
 	Name          string
 	MemoryLimit   string                // 1g, 4g, 16g or 64g; default 1g
-	ExpiresAfter  *berth.ExpiresAfter   // default Options.IdleMinutes
+	ExpiresAfter  *berth.ExpiresAfter   // default ExpiryOptions.IdleMinutes
 	NetworkPolicy *berth.NetworkPolicy  // default disabled
 	FileIDs       []berth.FileID        // put into berth.WorkDir before the first use
 	Env           []string              // KEY=value, of all commands; sealed in the store
@@ -25,7 +25,7 @@ type CreateRequest struct {
 // started; the first use waits for that. If it cannot be started, the container
 // ends with the reason "host" and whoever waits is told why.
 func (k *Service) Create(ctx context.Context, caller berth.Caller, req CreateRequest) (*berth.Container, error) {
-	pl, err := k.plan(ctx, caller.Project, req)
+	pl, err := k.planner.plan(ctx, caller.Project, req)
 	if err != nil {
 		return nil, err
 	}
@@ -44,42 +44,42 @@ func (k *Service) create(ctx context.Context, caller berth.Caller, pl *plan) (*b
 	}
 	var s *instance
 	if pl.memory() == nil && len(body.Berth.Volumes) == 0 { // which a sandbox must be made with
-		s = k.claim(body.Berth.Template, body.MemoryLimit)
+		s = k.pools.claim(body.Berth.Template, body.MemoryLimit)
 	}
 	if s == nil {
-		s = k.newSandbox(p, body)
+		s = k.leases.newInstance(p, body)
 	} else {
 		body.ID = s.id
 		s.assign(p, body)
 	}
-	s.asked = caller.RequestID
+	s.requestID = caller.RequestID
 	if s.network = pl.network; s.network == nil {
-		s.network, err = k.newNetwork(body.ID, pl.policy)
+		s.network, err = k.networks.parse(body.ID, pl.policy)
 	}
 	if err == nil {
-		err = k.enter(s, k.opts.MaxContainers, most)
+		err = k.index.register(s, k.opts.Bounds.Containers, most)
 	}
 	if err != nil {
-		k.unclaim(s)
+		k.pools.unclaim(s)
 		return nil, err
 	}
-	if err := k.holdVolumes(ctx, s); err != nil {
-		k.leave(s)
+	if err := k.volumes.hold(ctx, s); err != nil {
+		k.index.unregister(s)
 		return nil, err
 	}
 	if err := k.saveNew(ctx, s, pl, caller.Key); err != nil {
 		// It may have been saved all the same; nobody knows its id.
 		err = errors.Join(err, ignoreNotFound(k.opts.Store.DeleteContainer(context.WithoutCancel(ctx), p, body.ID)))
 		if s.pool != nil {
-			k.discard(s)
+			k.pools.discard(s)
 		} else {
-			k.leave(s)
+			k.index.unregister(s)
 		}
 		return nil, err
 	}
-	k.recordCreated(s, caller.Key)
-	if !k.spawn(func() { k.launch(s, pl) }) {
-		k.bury(s, reasonDeleted, errStopping, nil, nil) // the caller does not learn its id
+	k.trail.recordCreated(s, caller.Key)
+	if !k.work.spawn(func() { k.starter.launch(s, pl) }) {
+		k.deaths.end(s, reasonDeleted, errStopping, nil, nil) // the caller does not learn its id
 		return nil, errStopping
 	}
 	return body, nil
@@ -88,12 +88,12 @@ func (k *Service) create(ctx context.Context, caller berth.Caller, pl *plan) (*b
 // saveNew saves a container with all that its start needs, in one write: from then on
 // a crash of the server loses nothing of it.
 func (k *Service) saveNew(ctx context.Context, s *instance, pl *plan, key berth.KeyID) error {
-	start, err := k.startObject(s, pl)
+	start, err := k.records.object(s, pl)
 	if err != nil {
 		return fmt.Errorf("encode start record: %w", err)
 	}
 	also := []*store.Object{start}
-	secrets, err := k.secretsObject(s)
+	secrets, err := k.networks.secretsObject(s)
 	if err != nil {
 		return fmt.Errorf("encode secrets: %w", err)
 	}
@@ -104,9 +104,9 @@ func (k *Service) saveNew(ctx context.Context, s *instance, pl *plan, key berth.
 }
 
 // checkFiles returns an error unless all files are there.
-func (k *Service) checkFiles(ctx context.Context, p berth.ProjectID, ids []berth.FileID) error {
+func (fl *Files) checkUploads(ctx context.Context, p berth.ProjectID, ids []berth.FileID) error {
 	for i, id := range ids {
-		body, _, err := k.opts.OpenFile(ctx, p, id)
+		body, _, err := fl.opts.OpenFile(ctx, p, id)
 		if err != nil {
 			return atFile(err, i)
 		}
@@ -128,8 +128,8 @@ func atFile(err error, i int) error {
 
 // Get returns a container. As in the hosted service, that counts as a use.
 func (k *Service) Get(ctx context.Context, p berth.ProjectID, id berth.ContainerID) (*berth.Container, error) {
-	if s := k.lookup(p, id); s != nil {
-		s.touch(k.now())
+	if s := k.index.lookup(p, id); s != nil {
+		s.touch(k.opts.now())
 	}
 	rec, err := k.opts.Store.GetContainer(ctx, p, id)
 	if errors.Is(err, store.ErrNotFound) {
@@ -156,9 +156,9 @@ func (k *Service) List(ctx context.Context, p berth.ProjectID, name string, page
 
 // current returns a container as stored, with what the store learns later.
 func (k *Service) current(rec *store.Container) *berth.Container {
-	if s := k.lookup(rec.Project, rec.Body.ID); s != nil && rec.Body.Status == berth.ContainerRunning {
+	if s := k.index.lookup(rec.Project, rec.Body.ID); s != nil && rec.Body.Status == berth.ContainerRunning {
 		rec.Body.Berth.Paused = s.isPaused()
-		rec.Body.LastActiveAt = max(rec.Body.LastActiveAt, s.lastActive(k.now()).Unix())
+		rec.Body.LastActiveAt = max(rec.Body.LastActiveAt, s.lastActive(k.opts.now()).Unix())
 	}
 	return rec.Body
 }
@@ -173,13 +173,13 @@ func (k *Service) Delete(ctx context.Context, p berth.ProjectID, id berth.Contai
 	if err != nil {
 		return err
 	}
-	if s := k.lookup(p, id); s != nil {
-		k.bury(s, reasonDeleted, notFound(id), nil, nil)
-		if err := k.inter(s); err != nil {
+	if s := k.index.lookup(p, id); s != nil {
+		k.deaths.end(s, reasonDeleted, notFound(id), nil, nil)
+		if err := k.deaths.remove(s); err != nil {
 			return err
 		}
 	}
-	if err := k.forget(ctx, p, rec.Body.Berth.LastSnapshot); err != nil {
+	if err := k.snapshots.delete(ctx, p, rec.Body.Berth.LastSnapshot); err != nil {
 		return err
 	}
 	return ignoreNotFound(k.opts.Store.DeleteContainer(ctx, p, id))

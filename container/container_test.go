@@ -111,8 +111,8 @@ func TestCreateNotSaved(t *testing.T) {
 			if _, err := h.k.Create(t.Context(), byMe, CreateRequest{}); !errors.Is(err, fault) {
 				t.Errorf("got %v, want %v", err, fault)
 			}
-			if recs, err := h.store.RunningContainers(t.Context()); err != nil || len(recs) > 0 || len(h.k.all()) > 0 || h.driver.count("create") > 0 {
-				t.Errorf("left behind: %d rows, %d in the books, %d sandboxes", len(recs), len(h.k.all()), h.driver.count("create"))
+			if recs, err := h.store.RunningContainers(t.Context()); err != nil || len(recs) > 0 || len(h.k.index.all()) > 0 || h.driver.count("create") > 0 {
+				t.Errorf("left behind: %d rows, %d in the books, %d sandboxes", len(recs), len(h.k.index.all()), h.driver.count("create"))
 			}
 		})
 	}
@@ -188,7 +188,7 @@ func TestHundredAtOnce(t *testing.T) {
 				t.Errorf("create %d: %v", i, err)
 				return
 			}
-			client, release, err := h.k.Guest(t.Context(), mine, c.ID)
+			client, release, err := h.k.access.Guest(t.Context(), mine, c.ID)
 			if err != nil {
 				t.Errorf("use %d: %v", i, err)
 				return
@@ -200,14 +200,14 @@ func TestHundredAtOnce(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if h.driver.most > h.k.opts.Starts {
-		t.Errorf("%d starts ran at once, want at most %d", h.driver.most, h.k.opts.Starts)
+	if h.driver.most > h.k.opts.Bounds.Starts {
+		t.Errorf("%d starts ran at once, want at most %d", h.driver.most, h.k.opts.Bounds.Starts)
 	}
 }
 
 func TestMaxContainers(t *testing.T) {
 	h := newHouse(t)
-	h.k.opts.MaxContainers = 2
+	h.k.opts.Bounds.Containers = 2
 	first := h.ready()
 	h.ready()
 	_, err := h.k.Create(t.Context(), byMe, CreateRequest{})
@@ -221,7 +221,7 @@ func TestMaxContainers(t *testing.T) {
 func TestProjectsApart(t *testing.T) {
 	h := newHouse(t)
 	id := h.ready()
-	f, err := h.k.PutFile(t.Context(), mine, id, "a", strings.NewReader("a"))
+	f, err := h.k.files.Put(t.Context(), mine, id, "a", strings.NewReader("a"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -230,24 +230,30 @@ func TestProjectsApart(t *testing.T) {
 		"get":    func(p berth.ProjectID, id berth.ContainerID) error { _, err := h.k.Get(ctx, p, id); return err },
 		"delete": func(p berth.ProjectID, id berth.ContainerID) error { return h.k.Delete(ctx, p, id) },
 		"shell": func(p berth.ProjectID, id berth.ContainerID) (err error) {
-			for _, err = range h.k.Shell(berth.Caller{Project: p}, id).Shell(ctx, guest.ShellCall{CallID: "c", Commands: []string{"true"}}) {
+			for _, err = range h.k.access.Shell(berth.Caller{Project: p}, id).Shell(ctx, guest.ShellCall{CallID: "c", Commands: []string{"true"}}) {
 			}
 			return err
 		},
 		"cancel": func(p berth.ProjectID, id berth.ContainerID) error {
-			return h.k.Shell(berth.Caller{Project: p}, id).Cancel(ctx, "c")
+			return h.k.access.Shell(berth.Caller{Project: p}, id).Cancel(ctx, "c")
 		},
-		"guest": func(p berth.ProjectID, id berth.ContainerID) error { _, _, err := h.k.Guest(ctx, p, id); return err },
+		"guest": func(p berth.ProjectID, id berth.ContainerID) error {
+			_, _, err := h.k.access.Guest(ctx, p, id)
+			return err
+		},
 		"files": func(p berth.ProjectID, id berth.ContainerID) error {
-			_, _, err := h.k.Files(ctx, p, id, store.Page{Limit: 1})
+			_, _, err := h.k.files.List(ctx, p, id, store.Page{Limit: 1})
 			return err
 		},
-		"file": func(p berth.ProjectID, id berth.ContainerID) error { _, err := h.k.File(ctx, p, id, f.ID); return err },
+		"file": func(p berth.ProjectID, id berth.ContainerID) error {
+			_, err := h.k.files.Get(ctx, p, id, f.ID)
+			return err
+		},
 		"put": func(p berth.ProjectID, id berth.ContainerID) error {
-			_, err := h.k.PutFile(ctx, p, id, "b", strings.NewReader("b"))
+			_, err := h.k.files.Put(ctx, p, id, "b", strings.NewReader("b"))
 			return err
 		},
-		"remove": func(p berth.ProjectID, id berth.ContainerID) error { return h.k.DeleteFile(ctx, p, id, f.ID) },
+		"remove": func(p berth.ProjectID, id berth.ContainerID) error { return h.k.files.Delete(ctx, p, id, f.ID) },
 		"provide": func(p berth.ProjectID, id berth.ContainerID) error {
 			_, err := h.k.Provide(ctx, berth.Caller{Project: p}, berth.ShellToolEnvironment{Type: berth.EnvironmentReference, ContainerID: id}, "")
 			return err

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/berth-run/berth"
@@ -30,45 +31,58 @@ const burialTime = time.Minute
 // statsTime bounds a question to the driver.
 const statsTime = 10 * time.Second
 
-// bury ends a container: every death passes here, once. Its end is logged and
-// saved, its users are told, and its sandbox is destroyed in the background. What
-// fails of that is tried again by the sweeper, or by the next Start. cause is for
-// the operator. If only is not nil and disagrees, nothing happens.
-// It reports whether the container has ended by it.
-func (k *Service) bury(s *instance, reason string, told, cause error, only func() bool) bool {
+// deaths ends containers and removes their sandboxes.
+type deaths struct {
+	opts     *Options
+	work     *workers
+	index    *index
+	trail    *trail
+	networks *networks
+	records  *startRecords
+
+	mu     sync.Mutex
+	recent []time.Time // sandboxes found dead
+}
+
+// end ends a container. Every death goes through here, once: its end is logged and
+// saved, its users get clientErr, and its sandbox is destroyed in the background. A step
+// that fails is retried by the sweeper, or by the next Start. cause is for the operator
+// and may be nil. If only is not nil and returns false, end does nothing. It reports
+// whether it ended the container.
+func (d *deaths) end(s *instance, reason string, clientErr, cause error, only func() bool) bool {
 	if !s.condemn(reason, only) {
 		return false
 	}
-	k.opts.Observer.Ended(reason)
-	log := k.opts.Log.With("container", s.id, "project", s.project, "reason", reason)
+	d.opts.Observer.Ended(reason)
+	log := d.opts.Log.With("container", s.id, "project", s.project, "reason", reason)
 	if cause == nil {
 		log.Info("container ended")
 	} else {
-		log.Error("container ended", "request_id", s.asked, "err", cause)
+		log.Error("container ended", "request_id", s.requestID, "err", cause)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), burialTime)
 	defer cancel()
-	if err := k.record(ctx, s); err != nil {
+	if err := d.save(ctx, s); err != nil {
 		log.Error("the end of a container was not saved", "err", err)
 	}
-	s.end(told)
-	k.interSoon(s)
+	s.end(clientErr)
+	d.removeSoon(s)
 	return true
 }
 
 // record saves the end of a container, if that has not been done.
-func (k *Service) record(ctx context.Context, s *instance) error {
+func (d *deaths) save(ctx context.Context, s *instance) error {
 	s.mu.Lock()
-	reason, recorded, kept, active := s.reason, s.recorded, s.kept, s.lastActiveLocked(k.now()).Unix()
+	reason, recorded, kept, active := s.death.reason, s.death.recorded, s.expiry.snapshot, s.lastActiveLocked(d.opts.now()).Unix()
 	s.mu.Unlock()
 	if recorded {
 		return nil
 	}
 	var err error
 	if reason == reasonDeleted {
-		err = k.opts.Store.DeleteContainer(ctx, s.project, s.id)
+		err = d.opts.Store.DeleteContainer(ctx, s.project, s.id)
 	} else {
-		_, err = k.opts.Store.UpdateContainer(ctx, s.project, s.id, func(c *berth.Container) error {
+		_, err = d.opts.Store.UpdateContainer(ctx, s.project, s.id, func(c *berth.Container) error {
 			c.Status, c.Berth.Starting, c.Berth.Reason, c.Berth.LastSnapshot = berth.ContainerExpired, false, reason, kept
 			c.LastActiveAt = max(c.LastActiveAt, active)
 			return nil
@@ -77,66 +91,66 @@ func (k *Service) record(ctx context.Context, s *instance) error {
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return err
 	}
-	if err := k.forgetSecrets(ctx, s); err != nil {
+	if err := d.networks.deleteSecrets(ctx, s); err != nil {
 		return err
 	}
-	if err := k.deleteStart(ctx, s); err != nil {
+	if err := d.records.delete(ctx, s); err != nil {
 		return fmt.Errorf("delete start record: %w", err)
 	}
-	if err := k.recordEnded(ctx, s, reason, kept); err != nil {
+	if err := d.trail.recordEnded(ctx, s, reason, kept); err != nil {
 		return err
 	}
 	s.mu.Lock()
-	s.recorded = true
+	s.death.recorded = true
 	s.mu.Unlock()
 	return nil
 }
 
 // interSoon removes what is left of a dead sandbox in the background.
-func (k *Service) interSoon(s *instance) {
-	if !s.interring.CompareAndSwap(false, true) {
+func (d *deaths) removeSoon(s *instance) {
+	if !s.death.removing.CompareAndSwap(false, true) {
 		return
 	}
-	spawned := k.spawn(func() {
-		defer s.interring.Store(false)
-		if err := k.inter(s); err != nil {
-			k.opts.Log.Error("a dead sandbox was not removed; this will be tried again", "container", s.id, "err", err)
+	spawned := d.work.spawn(func() {
+		defer s.death.removing.Store(false)
+		if err := d.remove(s); err != nil {
+			d.opts.Log.Error("a dead sandbox was not removed; this will be tried again", "container", s.id, "err", err)
 		}
 	})
 	if !spawned {
-		s.interring.Store(false)
+		s.death.removing.Store(false)
 	}
 }
 
 // inter removes what is left of a dead sandbox, if anything is.
-func (k *Service) inter(s *instance) error {
+func (d *deaths) remove(s *instance) error {
 	ctx, cancel := context.WithTimeout(context.Background(), burialTime)
 	defer cancel()
-	if err := s.driver.take(ctx); err != nil {
+	if err := s.driver.acquire(ctx); err != nil {
 		return err
 	}
-	defer s.driver.give()
-	if s.interred {
+	defer s.driver.release()
+	if s.death.removed {
 		return nil
 	}
-	if err := k.record(ctx, s); err != nil {
+	if err := d.save(ctx, s); err != nil {
 		return err
 	}
-	if err := k.destroy(ctx, s); err != nil {
+	if err := d.destroy(ctx, s); err != nil {
 		return err
 	}
-	if err := k.recordErased(ctx, s); err != nil {
+	if err := d.trail.recordErased(ctx, s); err != nil {
 		return err
 	}
-	s.interred = true
-	k.leave(s)
+	s.death.removed = true
+	d.index.unregister(s)
 	s.client.Close() // not before: a hostile guest can make that wait
 	return nil
 }
 
 // destroy has the driver end a sandbox. The caller has taken s.driver.
-func (k *Service) destroy(ctx context.Context, s *instance) error {
-	return nofile.Retry(func() error { return k.opts.Driver.Destroy(ctx, string(s.id)) })
+func (d *deaths) destroy(ctx context.Context, s *instance) error {
+	return nofile.Retry(func() error { return d.opts.Driver.Destroy(ctx, string(s.id)) })
 }
 
 // Deaths of several sandboxes at once are rare, and more often a fault of what looks at
@@ -149,44 +163,44 @@ const (
 
 // check asks the driver whether a sandbox that ran still does, and buries it if there is
 // proof that it does not.
-func (k *Service) check(s *instance) {
+func (d *deaths) check(s *instance) {
 	if !s.running() || s.life.Err() != nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(s.life, statsTime)
 	defer cancel()
-	reason, err := k.death(ctx, s)
-	if reason != "" && k.diesWithOthers() {
-		k.opts.Log.Warn("several sandboxes have ended at once; checking again", "container", s.id, "reason", reason)
+	reason, err := d.reason(ctx, s)
+	if reason != "" && d.inBurst() {
+		d.opts.Log.Warn("several sandboxes have ended at once; checking again", "container", s.id, "reason", reason)
 		select {
 		case <-time.After(deathAgain):
 		case <-ctx.Done():
 			return
 		}
-		reason, err = k.death(ctx, s)
+		reason, err = d.reason(ctx, s)
 	}
 	if err != nil && ctx.Err() == nil {
-		k.opts.Log.Warn("failed to get the state of a sandbox", "container", s.id, "err", err)
+		d.opts.Log.Warn("failed to get the state of a sandbox", "container", s.id, "err", err)
 	}
 	if reason != "" {
-		k.bury(s, reason, goneError(&s.body, reason), nil, nil)
+		d.end(s, reason, goneError(&s.body, reason), nil, nil)
 	}
 }
 
 // death returns the reason for which a sandbox has ended, "" if it has not. An error
 // means that it is not known.
-func (k *Service) death(ctx context.Context, s *instance) (reason string, err error) {
-	if err := s.driver.take(ctx); err != nil {
+func (d *deaths) reason(ctx context.Context, s *instance) (reason string, err error) {
+	if err := s.driver.acquire(ctx); err != nil {
 		return "", err
 	}
-	defer s.driver.give()
+	defer s.driver.release()
 	var stats sandbox.Stats
 	err = nofile.Retry(func() (err error) {
-		stats, err = k.opts.Driver.Stats(ctx, string(s.id))
+		stats, err = d.opts.Driver.Stats(ctx, string(s.id))
 		return err
 	})
 	if err == nil {
-		s.disk.Store(stats.Disk)
+		s.health.disk.Store(stats.Disk)
 	}
 	switch {
 	case errors.Is(err, sandbox.ErrNotFound):
@@ -202,12 +216,12 @@ func (k *Service) death(ctx context.Context, s *instance) (reason string, err er
 }
 
 // diesWithOthers counts a death, and reports whether there were others just before.
-func (k *Service) diesWithOthers() bool {
-	k.mu.Lock()
-	defer k.mu.Unlock()
+func (d *deaths) inBurst() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	now := time.Now()
-	k.deaths = append(slices.DeleteFunc(k.deaths, func(at time.Time) bool { return now.Sub(at) > deathsWithin }), now)
-	return len(k.deaths) > deathsAtOnce
+	d.recent = append(slices.DeleteFunc(d.recent, func(at time.Time) bool { return now.Sub(at) > deathsWithin }), now)
+	return len(d.recent) > deathsAtOnce
 }
 
 // goneError is what users of a container that has ended get. Its first sentence

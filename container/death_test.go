@@ -35,7 +35,7 @@ func TestDeathIsNoticed(t *testing.T) {
 			},
 			"at an upload": func(h *house, id berth.ContainerID) error {
 				h.driver.die(string(id), reason)
-				_, err := h.k.PutFile(h.t.Context(), mine, id, "a", strings.NewReader("a"))
+				_, err := h.k.files.Put(h.t.Context(), mine, id, "a", strings.NewReader("a"))
 				return err
 			},
 		} {
@@ -133,8 +133,8 @@ func TestCreateDeleteRace(t *testing.T) {
 	}
 	all.Wait()
 	h.driver.until(0)
-	if recs, err := h.store.RunningContainers(t.Context()); err != nil || len(recs) > 0 || len(h.k.all()) > 0 {
-		t.Errorf("%d rows and %d in the books are left, %v", len(recs), len(h.k.all()), err)
+	if recs, err := h.store.RunningContainers(t.Context()); err != nil || len(recs) > 0 || len(h.k.index.all()) > 0 {
+		t.Errorf("%d rows and %d in the books are left, %v", len(recs), len(h.k.index.all()), err)
 	}
 }
 
@@ -206,6 +206,6 @@ func TestDeathShowsLater(t *testing.T) {
 		return nil
 	}
 	h.driver.box(string(id)).disconnect()
-	_, err := h.k.PutFile(t.Context(), mine, id, "a", strings.NewReader("a"))
+	_, err := h.k.files.Put(t.Context(), mine, id, "a", strings.NewReader("a"))
 	wantExpired(t, err, id, "memory limit")
 }

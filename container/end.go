@@ -19,7 +19,7 @@ func (k *Service) End(ctx context.Context) (ended int, err error) {
 	if err != nil {
 		return 0, fmt.Errorf("read containers: %w", err)
 	}
-	k.recordMissed(recs)
+	k.trail.recordMissed(recs)
 	var g errgroup.Group
 	g.SetLimit(sweepWidth)
 	for _, rec := range recs {
@@ -48,22 +48,22 @@ func (k *Service) End(ctx context.Context) (ended int, err error) {
 	if left, err = k.opts.Driver.List(ctx); err == nil && len(left) > 0 {
 		err = fmt.Errorf("%d sandboxes are left", len(left))
 	}
-	return len(recs), errors.Join(err, k.recordLost(ctx, recs, left))
+	return len(recs), errors.Join(err, k.trail.recordLost(ctx, recs, left))
 }
 
 // endOne ends a container that a former process left as running.
 func (k *Service) endOne(ctx context.Context, rec *store.Container) error {
-	s := k.newSandbox(rec.Project, rec.Body)
-	if err := k.enter(s, math.MaxInt, -1); err != nil {
+	s := k.leases.newInstance(rec.Project, rec.Body)
+	if err := k.index.register(s, math.MaxInt, -1); err != nil {
 		return err
 	}
-	k.retainVolumes(s)
+	k.volumes.retain(s)
 	close(s.started)
-	if err := k.recoverLog(ctx, s, false); err != nil {
+	if err := k.logs.recover(ctx, s, false); err != nil {
 		k.opts.Log.Error("failed to log what ran in a container", "container", s.id, "err", err)
 	}
-	k.bury(s, reasonHost, goneError(&s.body, reasonHost), nil, nil)
-	if err := k.inter(s); err != nil {
+	k.deaths.end(s, reasonHost, goneError(&s.body, reasonHost), nil, nil)
+	if err := k.deaths.remove(s); err != nil {
 		return fmt.Errorf("remove container %s: %w", s.id, err)
 	}
 	return nil

@@ -16,20 +16,28 @@ import (
 	"github.com/berth-run/berth/store"
 )
 
-// Files returns one page of the files that are in a container's working directory
+// Files are the files in containers' working directories.
+type Files struct {
+	opts   *Options
+	work   *workers
+	leases *leases
+	meter  *meter
+}
+
+// List returns one page of the files that are in a container's working directory
 // and below, as they are now, and whether there is more: regular files, of which
-// the first Options.MaxFiles are seen. An unknown page.After is store.ErrNotFound.
-func (k *Service) Files(ctx context.Context, p berth.ProjectID, id berth.ContainerID, page store.Page) ([]*berth.ContainerFile, bool, error) {
-	s, ctx, release, err := k.use(ctx, p, id)
+// the first Bounds.Files are seen. An unknown page.After is store.ErrNotFound.
+func (fl *Files) List(ctx context.Context, p berth.ProjectID, id berth.ContainerID, page store.Page) ([]*berth.ContainerFile, bool, error) {
+	s, ctx, release, err := fl.leases.use(ctx, p, id)
 	if err != nil {
 		return nil, false, err
 	}
 	defer release()
-	if err := s.files.take(ctx); err != nil {
+	if err := s.files.lock.acquire(ctx); err != nil {
 		return nil, false, err
 	}
-	defer s.files.give()
-	files, err := k.scan(ctx, s)
+	defer s.files.lock.release()
+	files, err := fl.scan(ctx, s)
 	if err != nil {
 		return nil, false, err
 	}
@@ -51,19 +59,19 @@ func cut(files []*berth.ContainerFile, page store.Page) ([]*berth.ContainerFile,
 	return files[:min(len(files), page.Limit)], len(files) > page.Limit, nil
 }
 
-// File returns a file in a container as it is now.
-func (k *Service) File(ctx context.Context, p berth.ProjectID, id berth.ContainerID, cfile berth.CFileID) (*berth.ContainerFile, error) {
-	body, f, err := k.OpenFile(ctx, p, id, cfile)
+// Get returns a file in a container as it is now.
+func (fl *Files) Get(ctx context.Context, p berth.ProjectID, id berth.ContainerID, cfile berth.CFileID) (*berth.ContainerFile, error) {
+	body, f, err := fl.Open(ctx, p, id, cfile)
 	if err != nil {
 		return nil, err
 	}
 	return f, body.Close()
 }
 
-// OpenFile opens a file in a container. What is read is exactly f.Bytes long, or
+// Open opens a file in a container. What is read is exactly f.Bytes long, or
 // ends with an error. The caller closes it; until then the container does not expire.
-func (k *Service) OpenFile(ctx context.Context, p berth.ProjectID, id berth.ContainerID, cfile berth.CFileID) (body io.ReadCloser, f *berth.ContainerFile, err error) {
-	s, ctx, release, err := k.use(ctx, p, id)
+func (fl *Files) Open(ctx context.Context, p berth.ProjectID, id berth.ContainerID, cfile berth.CFileID) (body io.ReadCloser, f *berth.ContainerFile, err error) {
+	s, ctx, release, err := fl.leases.use(ctx, p, id)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -72,7 +80,7 @@ func (k *Service) OpenFile(ctx context.Context, p berth.ProjectID, id berth.Cont
 			release()
 		}
 	}()
-	f, err = k.opts.Store.GetContainerFile(ctx, p, id, cfile)
+	f, err = fl.opts.Store.GetContainerFile(ctx, p, id, cfile)
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, nil, fileNotFound(id, cfile)
 	}
@@ -84,7 +92,7 @@ func (k *Service) OpenFile(ctx context.Context, p berth.ProjectID, id berth.Cont
 		return nil, nil, fileNotFound(id, cfile)
 	}
 	if err != nil {
-		return nil, nil, k.explain(ctx, s, err)
+		return nil, nil, fl.leases.explain(ctx, s, err)
 	}
 	return &openFile{content: content, left: f.Bytes, release: release}, f, nil
 }
@@ -131,28 +139,28 @@ func (o *openFile) Close() error {
 	return o.content.Close()
 }
 
-// PutFile writes a file into a container, below its working directory: name may
+// Put writes a file into a container, below its working directory: name may
 // have directories, which are made. It replaces a file of that name. The content
 // is streamed and appears whole or not at all.
-func (k *Service) PutFile(ctx context.Context, p berth.ProjectID, id berth.ContainerID, name string, r io.Reader) (*berth.ContainerFile, error) {
+func (fl *Files) Put(ctx context.Context, p berth.ProjectID, id berth.ContainerID, name string, r io.Reader) (*berth.ContainerFile, error) {
 	if err := checkName(name); err != nil {
 		return nil, err
 	}
-	s, ctx, release, err := k.use(ctx, p, id)
+	s, ctx, release, err := fl.leases.use(ctx, p, id)
 	if err != nil {
 		return nil, err
 	}
 	defer release()
-	size, err := k.write(ctx, s, name, r)
+	size, err := fl.write(ctx, s, name, r)
 	if err != nil {
 		return nil, err
 	}
-	if err := s.files.take(ctx); err != nil {
+	if err := s.files.lock.acquire(ctx); err != nil {
 		return nil, err
 	}
-	defer s.files.give()
-	f := s.newFile(path.Join(berth.WorkDir, name), k.now().Unix(), size, "user")
-	if err := k.opts.Store.PutContainerFile(ctx, p, f); err != nil {
+	defer s.files.lock.release()
+	f := s.newFile(path.Join(berth.WorkDir, name), fl.opts.now().Unix(), size, "user")
+	if err := fl.opts.Store.PutContainerFile(ctx, p, f); err != nil {
 		return nil, err
 	}
 	return f, nil
@@ -180,10 +188,10 @@ func checkName(name string) error {
 }
 
 // write copies r into a file and returns its size.
-func (k *Service) write(ctx context.Context, s *instance, name string, r io.Reader) (int64, error) {
+func (fl *Files) write(ctx context.Context, s *instance, name string, r io.Reader) (int64, error) {
 	dir, err := s.dir(ctx)
 	if err != nil {
-		return 0, k.explain(ctx, s, err)
+		return 0, fl.leases.explain(ctx, s, err)
 	}
 	src := &source{r: r}
 	err = s.client.WriteFile(ctx, dir, name, "", src)
@@ -194,7 +202,7 @@ func (k *Service) write(ctx context.Context, s *instance, name string, r io.Read
 	case err == nil:
 		return size, nil
 	case errors.Is(err, guest.ErrNoSpace):
-		if err := k.hostFull(ctx, s); err != nil {
+		if err := fl.hostFull(ctx, s); err != nil {
 			return 0, err
 		}
 		return 0, &berth.Error{Code: berth.CodeTooLarge, Param: "file", Err: err,
@@ -203,7 +211,7 @@ func (k *Service) write(ctx context.Context, s *instance, name string, r io.Read
 		return 0, &berth.Error{Code: berth.CodeInvalid, Param: "file", Err: err,
 			Message: fmt.Sprintf("File '%s' cannot be written: something in container '%s' is in its place or its way.", name, s.id)}
 	}
-	return 0, k.explain(ctx, s, err)
+	return 0, fl.leases.explain(ctx, s, err)
 }
 
 // answered reports whether an error of reading or writing a file is the guest's
@@ -213,19 +221,19 @@ func answered(err error) bool {
 	return !transport
 }
 
-// DeleteFile removes a file from a container.
-func (k *Service) DeleteFile(ctx context.Context, p berth.ProjectID, id berth.ContainerID, cfile berth.CFileID) error {
-	s, ctx, release, err := k.use(ctx, p, id)
+// Delete removes a file from a container.
+func (fl *Files) Delete(ctx context.Context, p berth.ProjectID, id berth.ContainerID, cfile berth.CFileID) error {
+	s, ctx, release, err := fl.leases.use(ctx, p, id)
 	if err != nil {
 		return err
 	}
 	defer release()
-	if err := s.files.take(ctx); err != nil {
+	if err := s.files.lock.acquire(ctx); err != nil {
 		return err
 	}
-	defer s.files.give()
+	defer s.files.lock.release()
 	// The scan follows no link, so that what it has seen is below the directory.
-	files, err := k.scan(ctx, s)
+	files, err := fl.scan(ctx, s)
 	if err != nil {
 		return err
 	}
@@ -240,9 +248,9 @@ func (k *Service) DeleteFile(ctx context.Context, p berth.ProjectID, id berth.Co
 		err = s.client.Remove(ctx, dir+strings.TrimPrefix(files[i].Path, berth.WorkDir))
 	}
 	if err != nil {
-		return k.explain(ctx, s, err)
+		return fl.leases.explain(ctx, s, err)
 	}
-	return ignoreNotFound(k.opts.Store.DeleteContainerFile(ctx, p, id, cfile))
+	return ignoreNotFound(fl.opts.Store.DeleteContainerFile(ctx, p, id, cfile))
 }
 
 func fileNotFound(c berth.ContainerID, id berth.CFileID) *berth.Error {

@@ -20,7 +20,7 @@ import (
 // listed returns a container's files as "path size source", the oldest first.
 func (h *house) listed(id berth.ContainerID) []string {
 	h.t.Helper()
-	files, more, err := h.k.Files(h.t.Context(), mine, id, store.Page{Limit: 100, Ascending: true})
+	files, more, err := h.k.files.List(h.t.Context(), mine, id, store.Page{Limit: 100, Ascending: true})
 	if err != nil || more {
 		h.t.Fatalf("Files: %v, more %v", err, more)
 	}
@@ -36,7 +36,7 @@ func (h *house) listed(id berth.ContainerID) []string {
 
 func (h *house) put(id berth.ContainerID, name, content string) *berth.ContainerFile {
 	h.t.Helper()
-	f, err := h.k.PutFile(h.t.Context(), mine, id, name, strings.NewReader(content))
+	f, err := h.k.files.Put(h.t.Context(), mine, id, name, strings.NewReader(content))
 	if err != nil {
 		h.t.Fatalf("PutFile %s: %v", name, err)
 	}
@@ -44,7 +44,7 @@ func (h *house) put(id berth.ContainerID, name, content string) *berth.Container
 }
 
 func (h *house) read(id berth.ContainerID, cfile berth.CFileID) (string, error) {
-	body, f, err := h.k.OpenFile(h.t.Context(), mine, id, cfile)
+	body, f, err := h.k.files.Open(h.t.Context(), mine, id, cfile)
 	if err != nil {
 		return "", err
 	}
@@ -68,7 +68,7 @@ func TestFilesFollowTheDirectory(t *testing.T) {
 		t.Errorf("files (-want +got):\n%s", diff)
 	}
 	ids := map[string]berth.CFileID{}
-	files, _, err := h.k.Files(t.Context(), mine, id, store.Page{Limit: 100})
+	files, _, err := h.k.files.List(t.Context(), mine, id, store.Page{Limit: 100})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +80,7 @@ func TestFilesFollowTheDirectory(t *testing.T) {
 	if diff := cmp.Diff(sorted(want), sorted(h.listed(id))); diff != "" {
 		t.Errorf("files after changes (-want +got):\n%s", diff)
 	}
-	if f, err := h.k.File(t.Context(), mine, id, ids["/mnt/data/in.csv"]); err != nil || f.Bytes != 9 {
+	if f, err := h.k.files.Get(t.Context(), mine, id, ids["/mnt/data/in.csv"]); err != nil || f.Bytes != 9 {
 		t.Errorf("the id did not stay with its path: %+v, %v", f, err)
 	}
 	if got, err := h.read(id, ids["/mnt/data/in.csv"]); err != nil || got != "1,2\nmore\n" {
@@ -88,7 +88,7 @@ func TestFilesFollowTheDirectory(t *testing.T) {
 	}
 	_, err = h.read(id, ids["/mnt/data/chart.png"])
 	wantError(t, err, berth.CodeNotFound, "", "File "+string(ids["/mnt/data/chart.png"])+" not found on container "+string(id)+".")
-	_, err = h.k.File(t.Context(), mine, id, "cfile_none")
+	_, err = h.k.files.Get(t.Context(), mine, id, "cfile_none")
 	wantError(t, err, berth.CodeNotFound, "", "cfile_none")
 }
 
@@ -111,7 +111,7 @@ func TestFilesPages(t *testing.T) {
 		var got []string
 		page := store.Page{Limit: 2, Ascending: ascending}
 		for {
-			files, more, err := h.k.Files(t.Context(), mine, id, page)
+			files, more, err := h.k.files.List(t.Context(), mine, id, page)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -131,7 +131,7 @@ func TestFilesPages(t *testing.T) {
 			t.Errorf("ascending %v: got %s, want %s", ascending, s, want)
 		}
 	}
-	if _, _, err := h.k.Files(t.Context(), mine, id, store.Page{Limit: 1, After: "cfile_none"}); !errors.Is(err, store.ErrNotFound) {
+	if _, _, err := h.k.files.List(t.Context(), mine, id, store.Page{Limit: 1, After: "cfile_none"}); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("after an unknown file: got %v", err)
 	}
 }
@@ -141,13 +141,13 @@ func TestCallCollectsFiles(t *testing.T) {
 	h := newHouse(t)
 	id := h.ready()
 	h.sh(id, "touch made")
-	s := h.k.lookup(mine, id)
+	s := h.k.index.lookup(mine, id)
 	for { // until the look that the call left behind has been taken
-		if err := s.files.take(t.Context()); err != nil {
+		if err := s.files.lock.acquire(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		files, err := h.store.ContainerFiles(t.Context(), mine, id)
-		s.files.give()
+		s.files.lock.release()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -186,7 +186,7 @@ func TestPutFileNames(t *testing.T) {
 	outside := filepath.Join(h.driver.box(string(id)).dir, "outside")
 	for _, name := range []string{"", ".", "..", "/", "/etc/passwd", "/mnt/data/a", "../outside", "a/../../outside", "a/..", "a//b", "a/", "./a",
 		"a\x00b", "a\nb", "a\x1b[2J", "a\u0085b", "a\xffb", "a\x7f", strings.Repeat("x", 256), strings.Repeat("x/", 40) + "x", strings.Repeat("a/b", 2000), ".berth-X", "d/.berth-X"} {
-		_, err := h.k.PutFile(t.Context(), mine, id, name, strings.NewReader("bad"))
+		_, err := h.k.files.Put(t.Context(), mine, id, name, strings.NewReader("bad"))
 		if e, ok := errors.AsType[*berth.Error](err); !ok || e.Code != berth.CodeInvalid || e.Param != "file" {
 			t.Errorf("%.40q: got %v, want it refused", name, err)
 		}
@@ -194,7 +194,7 @@ func TestPutFileNames(t *testing.T) {
 	// What a link in the container leads to is not below the directory either.
 	h.sh(id, "ln -s .. up; ln -s /tmp tmp; mkdir d")
 	for _, name := range []string{"up/outside", "tmp/berth-outside", "d"} {
-		_, err := h.k.PutFile(t.Context(), mine, id, name, strings.NewReader("bad"))
+		_, err := h.k.files.Put(t.Context(), mine, id, name, strings.NewReader("bad"))
 		wantError(t, err, berth.CodeInvalid, "", "cannot be written")
 	}
 	for _, path := range []string{outside, "/tmp/berth-outside"} {
@@ -218,7 +218,7 @@ func TestOpenFileFollowsNoLinkOut(t *testing.T) {
 		if got, err := h.read(id, cfile); berth.ErrorCode(err) != berth.CodeNotFound {
 			t.Errorf("read %q, %v", got, err)
 		}
-		if err := h.k.DeleteFile(t.Context(), mine, id, cfile); berth.ErrorCode(err) != berth.CodeNotFound {
+		if err := h.k.files.Delete(t.Context(), mine, id, cfile); berth.ErrorCode(err) != berth.CodeNotFound {
 			t.Errorf("DeleteFile: %v", err)
 		}
 	}
@@ -227,7 +227,7 @@ func TestOpenFileFollowsNoLinkOut(t *testing.T) {
 func TestPutFileReaderFails(t *testing.T) {
 	h := newHouse(t)
 	id := h.ready()
-	_, err := h.k.PutFile(t.Context(), mine, id, "a", io.MultiReader(strings.NewReader("half"), errReader{}))
+	_, err := h.k.files.Put(t.Context(), mine, id, "a", io.MultiReader(strings.NewReader("half"), errReader{}))
 	if err != io.ErrUnexpectedEOF {
 		t.Errorf("got %v, want the reader's own error", err)
 	}
@@ -245,13 +245,13 @@ func TestDeleteFile(t *testing.T) {
 	id := h.ready()
 	f := h.put(id, "dir/a", "a")
 	h.put(id, "dir/b", "b")
-	if err := h.k.DeleteFile(t.Context(), mine, id, f.ID); err != nil {
+	if err := h.k.files.Delete(t.Context(), mine, id, f.ID); err != nil {
 		t.Fatal(err)
 	}
 	if got := h.sh(id, "find . -type f"); got != "./dir/b\n" {
 		t.Errorf("left: %q", got)
 	}
-	wantError(t, h.k.DeleteFile(t.Context(), mine, id, f.ID), berth.CodeNotFound, "", string(f.ID))
+	wantError(t, h.k.files.Delete(t.Context(), mine, id, f.ID), berth.CodeNotFound, "", string(f.ID))
 	if diff := cmp.Diff([]string{"/mnt/data/dir/b 1 user"}, h.listed(id)); diff != "" {
 		t.Errorf("files (-want +got):\n%s", diff)
 	}
@@ -273,7 +273,7 @@ func TestAddFiles(t *testing.T) {
 	h.sh(id, "echo changed >data.csv; mv data-2.csv renamed.csv; touch data-2.csv")
 	h.crash() // it is the store that knows what was added
 	h.start()
-	if err := h.k.AddFiles(t.Context(), mine, id, all); err != nil {
+	if err := h.k.files.Add(t.Context(), mine, id, all); err != nil {
 		t.Fatal(err)
 	}
 	if got := h.sh(id, "cat data.csv data-2.csv data-3.csv 2>&1"); !strings.HasPrefix(got, "changed\n") || strings.Contains(got, "one") {
@@ -281,7 +281,7 @@ func TestAddFiles(t *testing.T) {
 	}
 	_, err := h.k.Create(t.Context(), byMe, CreateRequest{FileIDs: []berth.FileID{"file-1", "file-none"}})
 	wantError(t, err, berth.CodeNotFound, "", "No such File object: file-none")
-	err = h.k.AddFiles(t.Context(), mine, id, []berth.FileID{"file-none"})
+	err = h.k.files.Add(t.Context(), mine, id, []berth.FileID{"file-none"})
 	if e, ok := errors.AsType[*berth.Error](err); !ok || e.Param != "file_ids[0]" {
 		t.Errorf("got %v, want an error about file_ids[0]", err)
 	}
@@ -294,7 +294,7 @@ func TestAddFilesAtOnce(t *testing.T) {
 	var all sync.WaitGroup
 	for range 8 {
 		all.Go(func() {
-			if err := h.k.AddFiles(t.Context(), mine, id, []berth.FileID{"file-1"}); err != nil {
+			if err := h.k.files.Add(t.Context(), mine, id, []berth.FileID{"file-1"}); err != nil {
 				t.Error(err)
 			}
 		})
@@ -333,7 +333,7 @@ func TestDirectoryRemoved(t *testing.T) {
 	if got := h.listed(id); len(got) > 0 {
 		t.Errorf("files of a directory that is not there: %v", got)
 	}
-	_, err := h.k.PutFile(t.Context(), mine, id, "b", strings.NewReader("b"))
+	_, err := h.k.files.Put(t.Context(), mine, id, "b", strings.NewReader("b"))
 	wantError(t, err, berth.CodeInvalid, "", "cannot be written")
 }
 
@@ -341,7 +341,7 @@ func TestDirectoryRemoved(t *testing.T) {
 // there stays in it.
 func TestManyFiles(t *testing.T) {
 	h := newHouse(t)
-	h.k.opts.MaxFiles = 10
+	h.k.opts.Bounds.Files = 10
 	id := h.ready()
 	kept := h.put(id, "zz/last", "x")
 	removed := h.put(id, "zz/removed", "x")

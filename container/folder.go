@@ -11,11 +11,11 @@ import (
 	"github.com/berth-run/berth/guest"
 )
 
-// Folder yields the regular files in a container at and below a path that is relative
+// Walk yields the regular files in a container at and below a path that is relative
 // to berth.WorkDir, "" for all, as they are now. Their paths are relative to
 // berth.WorkDir too. The first error is the last that it yields; until the end the
 // container does not expire.
-func (k *Service) Folder(ctx context.Context, p berth.ProjectID, id berth.ContainerID, path string) iter.Seq2[*guest.File, error] {
+func (fl *Files) Walk(ctx context.Context, p berth.ProjectID, id berth.ContainerID, path string) iter.Seq2[*guest.File, error] {
 	return func(yield func(*guest.File, error) bool) {
 		if path != "" {
 			if err := checkName(path); err != nil {
@@ -23,7 +23,7 @@ func (k *Service) Folder(ctx context.Context, p berth.ProjectID, id berth.Contai
 				return
 			}
 		}
-		s, ctx, release, err := k.use(ctx, p, id)
+		s, ctx, release, err := fl.leases.use(ctx, p, id)
 		if err != nil {
 			yield(nil, err)
 			return
@@ -31,7 +31,7 @@ func (k *Service) Folder(ctx context.Context, p berth.ProjectID, id berth.Contai
 		defer release()
 		dir, err := s.dir(ctx)
 		if err != nil {
-			yield(nil, k.explain(ctx, s, err))
+			yield(nil, fl.leases.explain(ctx, s, err))
 			return
 		}
 		for f, err := range s.client.Folder(ctx, dir, path) {
@@ -39,7 +39,7 @@ func (k *Service) Folder(ctx context.Context, p berth.ProjectID, id berth.Contai
 			case errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission), errors.Is(err, fs.ErrInvalid):
 				err = berth.Errorf(berth.CodeNotFound, "There is no '%s' in %s of container %s that can be read.", path, berth.WorkDir, id)
 			case err != nil:
-				err = k.explain(ctx, s, err)
+				err = fl.leases.explain(ctx, s, err)
 			default:
 				f.Path = strings.TrimPrefix(f.Path, dir+"/")
 			}

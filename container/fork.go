@@ -16,19 +16,19 @@ const forkLife = time.Hour
 // empty name is the other's.
 func (k *Service) Fork(ctx context.Context, caller berth.Caller, id berth.ContainerID, req SnapshotRequest) (*berth.Container, error) {
 	p := caller.Project
-	s, ctx, release, err := k.use(ctx, p, id)
+	s, ctx, release, err := k.leases.use(ctx, p, id)
 	if err != nil {
 		return nil, err
 	}
 	defer release()
-	expires := k.now().Add(forkLife).Unix()
-	kept, err := k.freeze(ctx, s, &berth.Snapshot{Name: s.body.Name, Memory: req.Memory, Cause: berth.SnapshotForked, ExpiresAt: &expires})
+	expires := k.opts.now().Add(forkLife).Unix()
+	kept, err := k.snapshots.take(ctx, s, &berth.Snapshot{Name: s.body.Name, Memory: req.Memory, Cause: berth.SnapshotForked, ExpiresAt: &expires})
 	if err != nil {
 		return nil, err
 	}
 	c, err := k.forkFrom(ctx, caller, s, kept, req.Name)
 	if err != nil {
-		k.dispose(p, kept.ID)
+		k.snapshots.discard(p, kept.ID)
 	}
 	return c, err
 }
@@ -37,7 +37,7 @@ func (k *Service) forkFrom(ctx context.Context, caller berth.Caller, s *instance
 	if name == "" {
 		name = s.body.Name
 	}
-	pl, err := k.plan(ctx, caller.Project, CreateRequest{Name: name, MemoryLimit: s.body.MemoryLimit, ExpiresAfter: &s.body.ExpiresAfter,
+	pl, err := k.planner.plan(ctx, caller.Project, CreateRequest{Name: name, MemoryLimit: s.body.MemoryLimit, ExpiresAfter: &s.body.ExpiresAfter,
 		NetworkPolicy: &s.body.NetworkPolicy, Source: berth.ContainerSource{SnapshotID: kept.ID, OnExpiry: s.body.Berth.OnExpiry, Volumes: s.body.Berth.Volumes}})
 	if err != nil {
 		return nil, err
@@ -54,10 +54,10 @@ func (k *Service) forkFrom(ctx context.Context, caller berth.Caller, s *instance
 
 // dispose removes a snapshot that is of no use any more. If it cannot, the snapshot
 // is left to expire.
-func (k *Service) dispose(p berth.ProjectID, id berth.SnapshotID) {
+func (sn *snapshots) discard(p berth.ProjectID, id berth.SnapshotID) {
 	ctx, cancel := context.WithTimeout(context.Background(), burialTime)
 	defer cancel()
-	if err := k.forget(ctx, p, id); err != nil {
-		k.opts.Log.Error("a snapshot that is of no use was not removed; it will expire", "snapshot", id, "err", err)
+	if err := sn.delete(ctx, p, id); err != nil {
+		sn.opts.Log.Error("a snapshot that is of no use was not removed; it will expire", "snapshot", id, "err", err)
 	}
 }

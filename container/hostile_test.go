@@ -109,7 +109,7 @@ func TestHostileListing(t *testing.T) {
 		return []*pb.EntryInfo{{Path: fmt.Sprintf("%s/%d", req.Path, n), Type: pb.FileType_FILE_TYPE_DIRECTORY},
 			{Path: fmt.Sprintf("%s/f%d", req.Path, n), Type: pb.FileType_FILE_TYPE_FILE}}
 	}
-	files, _, err := h.k.Files(t.Context(), mine, id, store.Page{Limit: 10_000})
+	files, _, err := h.k.files.List(t.Context(), mine, id, store.Page{Limit: 10_000})
 	if err != nil || len(files) > maxDepth || n > maxDirs+1 {
 		t.Errorf("%d files after %d questions, %v", len(files), n, err)
 	}
@@ -177,7 +177,7 @@ func TestHostileFileContent(t *testing.T) {
 			g := *g
 			g.files = tc.files
 			h, id := newHostileHouse(t, &g)
-			files, _, err := h.k.Files(t.Context(), mine, id, store.Page{Limit: 10})
+			files, _, err := h.k.files.List(t.Context(), mine, id, store.Page{Limit: 10})
 			if err != nil || len(files) != 1 {
 				t.Fatalf("%d files, %v", len(files), err)
 			}

@@ -11,63 +11,87 @@ import (
 	"github.com/berth-run/berth/guest"
 )
 
-// A sandbox is what a container runs in, from before the container is saved
-// until nothing of it is left.
+// An instance is the sandbox of a container in this process, from before the container
+// is saved until nothing of the sandbox is left.
 type instance struct {
-	project berth.ProjectID
-	id      berth.ContainerID // also the driver's name for it
-	asked   string            // the id of the request that made it; empty after a restart
-	body    berth.Container   // as it was when the sandbox was entered
-	client  *guest.Client     // connects when it is used
-	flows   flows             // not in the audit record yet
-	network *network          // nil without a way out; set before it is entered into the books
-	log     commandLog
+	project   berth.ProjectID
+	id        berth.ContainerID // also the driver's name of the sandbox
+	body      berth.Container   // as it was when the instance was made
+	requestID string            // of the request that made it; empty after a restart
+	client    *guest.Client     // connects at its first use
+	network   *network          // nil without a way out; set before the instance is registered
+	flows     flows             // connections that are not in the audit log yet
+	log       commandLog
+	pool      *pool // from which it was claimed, or which has it; nil for others
 
-	life    context.Context // ends with the sandbox; the cause is what its users are told
+	life    context.Context // ends with the sandbox; the cause is the error of its users
 	end     context.CancelCauseFunc
 	started chan struct{} // closed when the sandbox runs, or never will
-	pool    *pool         // from which it was claimed, or in which it is; nil for one that was not
-	driver  turns         // 1: the driver's calls about one sandbox come one at a time
-	files   turns         // 1: the store's rows of files follow what is in the sandbox
 
-	interring  atomic.Bool  // inter runs in the background
+	driver slots // 1: the driver's calls about one sandbox come one at a time
+	files  fileState
+
+	mu     sync.Mutex
+	usage  usage
+	death  death
+	pause  pause
+	expiry expiry
+	health health
+}
+
+// fileState is about the files of a container.
+type fileState struct {
+	lock       slots        // 1: the rows in the store follow the files in the sandbox
 	collecting atomic.Bool  // a scan is about to run in the background
-	rows       atomic.Int64 // of files in the store since a scan, at most; 0 before any
-	disk       atomic.Int64 // bytes on its disk, when it was last checked
-	leaving    atomic.Bool  // it is being kept as a snapshot, before it expires
-	crowded    atomic.Bool  // it has so many files that scans are slow
-	interred   bool         // nothing is left of it; owned by driver
+	rows       atomic.Int64 // upper bound of the rows since a scan; 0 before any
+	crowded    atomic.Bool  // there are so many files that scans are slow
+	workDir    string       // the guest's path of berth.WorkDir; guarded by instance.mu
+}
 
-	mu       sync.Mutex
-	holds    int              // users
-	active   time.Time        // last use, while there is none
-	respite  time.Time        // it does not expire before
-	saved    int64            // last_active_at in the store
-	checked  time.Time        // when the driver was last asked about it
-	reason   string           // for which it dies or died
-	recorded bool             // its death is in the store
-	tried    time.Time        // active, when it was last to be kept as a snapshot
-	attempts int              // to do so since, that failed
-	kept     berth.SnapshotID // what its expiry left
-	paused   chan struct{}    // closed when it is resumed; nil while it is not paused. It changes under driver
-	asleep   bool             // paused is for the time in which its memory is written
-	workDir  string           // as the guest calls berth.WorkDir
-	hearing  hearing
+// usage says when a container was used. It is guarded by instance.mu.
+type usage struct {
+	holds      int       // users
+	active     time.Time // last use, while there is no user
+	graceUntil time.Time // it does not expire before
+	saved      int64     // last_active_at in the store
+}
+
+// death is the state of a container's end.
+type death struct {
+	reason   string      // why it ended; guarded by instance.mu
+	recorded bool        // the end is in the store; guarded by instance.mu
+	removing atomic.Bool // the sandbox is being removed in the background
+	removed  bool        // nothing of the sandbox is left; guarded by instance.driver
+}
+
+// pause says whether a sandbox is paused. It is guarded by instance.mu, and changes while
+// the caller has instance.driver.
+type pause struct {
+	over          chan struct{} // closed when the sandbox is resumed; nil while it runs
+	checkpointing bool          // it is paused only while its memory is written
+}
+
+// expiry is the state of the snapshot that is made when a container expires.
+type expiry struct {
+	running  atomic.Bool      // the snapshot is being made
+	tried    time.Time        // usage.active at the last attempt; guarded by instance.mu
+	attempts int              // that failed since; guarded by instance.mu
+	snapshot berth.SnapshotID // that was made; guarded by instance.mu
 }
 
 // newSandbox returns the sandbox of a container, not entered into the books yet.
-func (k *Service) newSandbox(p berth.ProjectID, body *berth.Container) *instance {
-	s := &instance{id: body.ID, started: make(chan struct{}), driver: make(turns, 1), files: make(turns, 1), log: newCommandLog(), checked: k.now()}
+func (ls *leases) newInstance(p berth.ProjectID, body *berth.Container) *instance {
+	s := &instance{id: body.ID, started: make(chan struct{}), driver: newSlots(1), files: fileState{lock: newSlots(1)}, log: newCommandLog(), health: health{checked: ls.opts.now()}}
 	s.assign(p, body)
-	s.life, s.end = context.WithCancelCause(k.life)
-	s.client = guest.NewClient(func(ctx context.Context) (net.Conn, error) { return k.dial(ctx, s) })
+	s.life, s.end = context.WithCancelCause(ls.work.life)
+	s.client = guest.NewClient(func(ctx context.Context) (net.Conn, error) { return ls.dial(ctx, s) })
 	return s
 }
 
 // assign makes a sandbox that nobody else knows yet a container's.
 func (s *instance) assign(p berth.ProjectID, body *berth.Container) {
 	s.project, s.body = p, *body
-	s.active, s.saved = time.Unix(body.LastActiveAt, 0), body.LastActiveAt
+	s.usage.active, s.usage.saved = time.Unix(body.LastActiveAt, 0), body.LastActiveAt
 }
 
 // acquire counts a user. Of a sandbox that is dying it returns, once that is
@@ -76,8 +100,8 @@ func (s *instance) acquire(ctx context.Context) error {
 	s.mu.Lock()
 	dying := s.dyingLocked()
 	if !dying {
-		s.hearing.fresh = s.hearing.fresh || s.holds == 0
-		s.holds++
+		s.health.fresh = s.health.fresh || s.usage.holds == 0
+		s.usage.holds++
 	}
 	s.mu.Unlock()
 	if !dying {
@@ -94,15 +118,15 @@ func (s *instance) acquire(ctx context.Context) error {
 func (s *instance) release(now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.holds--
-	s.active = now
+	s.usage.holds--
+	s.usage.active = now
 }
 
 // touch counts as a use that is over at once.
 func (s *instance) touch(now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.active = now
+	s.usage.active = now
 }
 
 func (s *instance) lastActive(now time.Time) time.Time {
@@ -112,20 +136,20 @@ func (s *instance) lastActive(now time.Time) time.Time {
 }
 
 func (s *instance) lastActiveLocked(now time.Time) time.Time {
-	if s.holds > 0 {
+	if s.usage.holds > 0 {
 		return now
 	}
-	return s.active
+	return s.usage.active
 }
 
 // idleLocked reports whether the container has been idle for as long as it may.
 func (s *instance) idleLocked(now time.Time) bool {
 	limit := time.Duration(s.body.ExpiresAfter.Minutes) * time.Minute
-	return s.holds == 0 && !now.Before(s.respite) && now.Sub(s.active) >= limit
+	return s.usage.holds == 0 && !now.Before(s.usage.graceUntil) && now.Sub(s.usage.active) >= limit
 }
 
 // dyingLocked reports whether the sandbox's life has ended or is about to.
-func (s *instance) dyingLocked() bool { return s.reason != "" || s.life.Err() != nil }
+func (s *instance) dyingLocked() bool { return s.death.reason != "" || s.life.Err() != nil }
 
 // condemn settles the reason for which the sandbox dies, if none is and only,
 // which may be nil, agrees. It reports whether it did; nobody can acquire the
@@ -136,7 +160,7 @@ func (s *instance) condemn(reason string, only func() bool) bool {
 	if s.dyingLocked() || only != nil && !only() {
 		return false
 	}
-	s.reason = reason
+	s.death.reason = reason
 	return true
 }
 

@@ -21,26 +21,39 @@ const (
 	dialTime   = 10 * time.Second
 )
 
+// starter starts the sandboxes of containers.
+type starter struct {
+	opts      *Options
+	work      *workers
+	deaths    *deaths
+	networks  *networks
+	records   *startRecords
+	volumes   *volumes
+	files     *Files
+	snapshots *snapshots
+	slots     slots // sandboxes started at once
+}
+
 // launch starts a new sandbox. If that fails, the container ends, unless it failed
 // because the server stops: the next server starts it again.
-func (k *Service) launch(s *instance, pl *plan) {
+func (st *starter) launch(s *instance, pl *plan) {
 	ctx, cancel := context.WithTimeout(s.life, startTime)
 	defer cancel()
-	how, err := k.start(ctx, s, pl)
+	how, err := st.start(ctx, s, pl)
 	switch {
-	case err != nil && k.life.Err() != nil:
+	case err != nil && st.work.life.Err() != nil:
 		close(s.started)
 		return
 	case err != nil:
 		how = StartFailed
-		k.endStart(s, pl, err)
+		st.fail(s, pl, err)
 	default:
 		if pl.again {
-			s.touch(k.now()) // it could not be used before
+			s.touch(st.opts.now()) // it could not be used before
 		}
-		k.finishStart(s, pl)
+		st.finish(s, pl)
 	}
-	k.opts.Observer.Started(how, time.Since(pl.asked))
+	st.opts.Observer.Started(how, time.Since(pl.asked))
 }
 
 // start makes a sandbox what was planned, and says how it came to be.
@@ -48,23 +61,23 @@ func (k *Service) launch(s *instance, pl *plan) {
 // If the server dies in one of the steps, all are done again, with another sandbox. The
 // processes of one that was restored from memory run at once, and what they send cannot
 // be taken back: they get their network after the step that ends that.
-func (k *Service) start(ctx context.Context, s *instance, pl *plan) (how string, err error) {
+func (st *starter) start(ctx context.Context, s *instance, pl *plan) (how string, err error) {
 	how = StartMemory
 	if !pl.adopted {
-		if how, err = k.fill(ctx, s, pl); err != nil {
+		if how, err = st.fill(ctx, s, pl); err != nil {
 			return "", err
 		}
 	}
 	connect := func() error {
 		ctx, cancel := context.WithTimeout(ctx, guestTime)
 		defer cancel()
-		if err := k.connectOut(ctx, s); err != nil {
+		if err := st.networks.connect(ctx, s); err != nil {
 			return stepError{"it could not be given its network", err}
 		}
 		return nil
 	}
 	save := func() error {
-		_, err := k.opts.Store.UpdateContainer(ctx, s.project, s.id, func(c *berth.Container) error {
+		_, err := st.opts.Store.UpdateContainer(ctx, s.project, s.id, func(c *berth.Container) error {
 			c.Berth.Starting = false
 			return nil
 		})
@@ -75,7 +88,7 @@ func (k *Service) start(ctx context.Context, s *instance, pl *plan) (how string,
 	}
 	steps := []func() error{connect, save}
 	if how == StartMemory {
-		steps = []func() error{save, connect, func() error { return k.deleteStart(ctx, s) }}
+		steps = []func() error{save, connect, func() error { return st.records.delete(ctx, s) }}
 	}
 	for _, step := range steps {
 		if err := step(); err != nil {
@@ -86,26 +99,26 @@ func (k *Service) start(ctx context.Context, s *instance, pl *plan) (how string,
 }
 
 // fill makes a sandbox with all that is to be in it.
-func (k *Service) fill(ctx context.Context, s *instance, pl *plan) (how string, err error) {
+func (st *starter) fill(ctx context.Context, s *instance, pl *plan) (how string, err error) {
 	if pl.again {
-		if err := k.unmake(ctx, s); err != nil {
+		if err := st.unmake(ctx, s); err != nil {
 			return "", stepError{"what an interrupted start left could not be removed", err}
 		}
 	}
-	spec := k.spec(pl.body, pl.template)
-	if spec.Mounts, err = k.openVolumes(ctx, s); err != nil {
+	spec := st.spec(pl.body, pl.template)
+	if spec.Mounts, err = st.volumes.open(ctx, s); err != nil {
 		return "", stepError{"its volumes could not be mounted", err}
 	}
-	if how, err = k.wake(ctx, s, spec, pl.memory()); err != nil {
+	if how, err = st.wake(ctx, s, spec, pl.memory()); err != nil {
 		return "", err
 	}
 	for _, step := range []struct {
 		do      func() error
 		failing string
 	}{
-		{func() error { return k.restore(ctx, s, pl) }, "its snapshot could not be put in"},
+		{func() error { return st.snapshots.restore(ctx, s, pl) }, "its snapshot could not be put in"},
 		{func() error { return s.setEnvironment(ctx, pl.env) }, "it could not be given its environment"},
-		{func() error { return k.addFiles(ctx, s, pl.files) }, "its files could not be put in"},
+		{func() error { return st.files.add(ctx, s, pl.files) }, "its files could not be put in"},
 	} {
 		if err := step.do(); err != nil {
 			return "", stepError{step.failing, err}
@@ -116,21 +129,21 @@ func (k *Service) fill(ctx context.Context, s *instance, pl *plan) (how string, 
 
 // wake returns when the sandbox's guest has answered. One from the pool that does
 // not is made anew.
-func (k *Service) wake(ctx context.Context, s *instance, spec sandbox.Spec, memory *snapshot.Record) (how string, err error) {
+func (st *starter) wake(ctx context.Context, s *instance, spec sandbox.Spec, memory *snapshot.Record) (how string, err error) {
 	switch {
 	case memory != nil:
-		return StartMemory, k.boot(ctx, s, spec, memory)
+		return StartMemory, st.boot(ctx, s, spec, memory)
 	case s.pool == nil:
-		return StartCold, k.boot(ctx, s, spec, nil)
+		return StartCold, st.boot(ctx, s, spec, nil)
 	case s.answers(ctx):
 		return StartPool, nil
 	}
 	s.pool.count(-1, 1)
-	k.opts.Log.Warn("a sandbox from the pool does not answer; its container is started cold", "container", s.id)
-	if err := k.unmake(ctx, s); err != nil {
+	st.opts.Log.Warn("a sandbox from the pool does not answer; its container is started cold", "container", s.id)
+	if err := st.unmake(ctx, s); err != nil {
 		return "", stepError{"a sandbox of its name could not be removed", err}
 	}
-	return StartCold, k.boot(ctx, s, spec, nil)
+	return StartCold, st.boot(ctx, s, spec, nil)
 }
 
 // setEnvironment gives the commands of a sandbox, which is made without one, their
@@ -145,22 +158,22 @@ func (s *instance) setEnvironment(ctx context.Context, env []string) error {
 }
 
 // unmake removes a sandbox that another is to take the place of.
-func (k *Service) unmake(ctx context.Context, s *instance) error {
-	if err := s.driver.take(ctx); err != nil {
+func (st *starter) unmake(ctx context.Context, s *instance) error {
+	if err := s.driver.acquire(ctx); err != nil {
 		return err
 	}
-	defer s.driver.give()
-	return k.destroy(ctx, s)
+	defer s.driver.release()
+	return st.deaths.destroy(ctx, s)
 }
 
 // boot makes the sandbox, from memory if there is one, and returns when its guest
 // has answered.
-func (k *Service) boot(ctx context.Context, s *instance, spec sandbox.Spec, memory *snapshot.Record) error {
-	if err := k.starts.take(ctx); err != nil {
+func (st *starter) boot(ctx context.Context, s *instance, spec sandbox.Spec, memory *snapshot.Record) error {
+	if err := st.slots.acquire(ctx); err != nil {
 		return stepError{"other containers were being started for too long", err}
 	}
-	defer k.starts.give()
-	if err := k.make(ctx, s, spec, memory); err != nil {
+	defer st.slots.release()
+	if err := st.make(ctx, s, spec, memory); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, guestTime)
@@ -171,16 +184,16 @@ func (k *Service) boot(ctx context.Context, s *instance, spec sandbox.Spec, memo
 	return nil
 }
 
-func (k *Service) make(ctx context.Context, s *instance, spec sandbox.Spec, memory *snapshot.Record) error {
-	if err := s.driver.take(ctx); err != nil {
+func (st *starter) make(ctx context.Context, s *instance, spec sandbox.Spec, memory *snapshot.Record) error {
+	if err := s.driver.acquire(ctx); err != nil {
 		return err
 	}
-	defer s.driver.give()
+	defer s.driver.release()
 	for again := true; ; again = false {
-		err := k.opts.Driver.Create(ctx, spec)
+		err := st.opts.Driver.Create(ctx, spec)
 		if again && errors.Is(err, fs.ErrExist) {
 			// An engine may finish what a server asked of it before that died.
-			if err := k.opts.Driver.Destroy(ctx, string(s.id)); err != nil {
+			if err := st.opts.Driver.Destroy(ctx, string(s.id)); err != nil {
 				return stepError{"a sandbox of its name could not be removed", err}
 			}
 			continue
@@ -188,12 +201,12 @@ func (k *Service) make(ctx context.Context, s *instance, spec sandbox.Spec, memo
 		if err != nil {
 			return stepError{"its sandbox could not be created", err}
 		}
-		err = k.startFrom(ctx, s, memory)
+		err = st.startFrom(ctx, s, memory)
 		if !again || !errors.Is(err, sandbox.ErrHung) {
 			return err
 		}
-		k.opts.Log.Warn("a sandbox hangs and is made again", "container", s.id, "err", err)
-		if err := k.destroy(ctx, s); err != nil {
+		st.opts.Log.Warn("a sandbox hangs and is made again", "container", s.id, "err", err)
+		if err := st.deaths.destroy(ctx, s); err != nil {
 			return stepError{"a sandbox that hangs could not be removed", err}
 		}
 	}
@@ -224,7 +237,7 @@ func startError(id berth.ContainerID, err error) error {
 
 // dial connects to a sandbox's guest, for its client. When that fails, the
 // sandbox is often dead, and its users then learn why.
-func (k *Service) dial(ctx context.Context, s *instance) (net.Conn, error) {
+func (ls *leases) dial(ctx context.Context, s *instance) (net.Conn, error) {
 	ctx, stop := s.within(ctx)
 	defer stop()
 	if err := s.unpaused(ctx); err != nil {
@@ -232,17 +245,17 @@ func (k *Service) dial(ctx context.Context, s *instance) (net.Conn, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, dialTime)
 	defer cancel()
-	if err := s.driver.take(ctx); err != nil {
+	if err := s.driver.acquire(ctx); err != nil {
 		return nil, err
 	}
 	var conn net.Conn
 	err := nofile.Retry(func() (err error) {
-		conn, err = k.opts.Driver.Dial(ctx, string(s.id))
+		conn, err = ls.opts.Driver.Dial(ctx, string(s.id))
 		return err
 	})
-	s.driver.give()
+	s.driver.release()
 	if err != nil {
-		k.check(s)
+		ls.deaths.check(s)
 	}
 	return conn, err
 }

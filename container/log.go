@@ -33,7 +33,7 @@ const (
 // its own, when it ends. What ran when the server crashed is found among the first,
 // and not among the second.
 type commandLog struct {
-	turn    turns // 1: writes come one at a time
+	turn    slots // 1: writes come one at a time
 	next    int64 // sequence number, if loaded
 	loaded  bool
 	created bool // the object of what runs is there
@@ -44,22 +44,28 @@ type commandLog struct {
 }
 
 func newCommandLog() commandLog {
-	return commandLog{turn: make(turns, 1), running: map[berth.LogID]berth.ContainerLog{}, changed: make(chan struct{})}
+	return commandLog{turn: newSlots(1), running: map[berth.LogID]berth.ContainerLog{}, changed: make(chan struct{})}
+}
+
+// Logs are the logs of the commands that ran in containers.
+type Logs struct {
+	opts  *Options
+	index *index
 }
 
 // A command is one that runs, for its log. Its methods are not for concurrent use.
 type command struct {
-	keeper *Service
-	s      *instance
-	entry  berth.ContainerLog
-	began  time.Time
-	out    [2]excerpt // stdout and stderr
-	ended  bool
+	logs  *Logs
+	s     *instance
+	entry berth.ContainerLog
+	began time.Time
+	out   [2]excerpt // stdout and stderr
+	ended bool
 }
 
 // logCommands saves that commands begin and returns their logs. A failure to do so
 // is for the operator: commands run all the same.
-func (k *Service) logCommands(ctx context.Context, s *instance, entries []berth.ContainerLog) []*command {
+func (l *Logs) start(ctx context.Context, s *instance, entries []berth.ContainerLog) []*command {
 	commands := make([]*command, len(entries))
 	s.log.mu.Lock()
 	for i, e := range entries {
@@ -68,30 +74,30 @@ func (k *Service) logCommands(ctx context.Context, s *instance, entries []berth.
 		}
 		e.Object, e.ContainerID = "container.log", s.id
 		e.Command = shorten(e.Command)
-		began := k.now()
+		began := l.opts.now()
 		if e.CreatedAt == 0 {
 			e.CreatedAt = began.Unix()
 		} else {
 			began = time.Unix(e.CreatedAt, 0)
 		}
 		s.log.running[e.ID] = e
-		commands[i] = &command{keeper: k, s: s, entry: e, began: began}
+		commands[i] = &command{logs: l, s: s, entry: e, began: began}
 	}
 	s.log.mu.Unlock()
-	if err := k.saveRunning(ctx, s); err != nil && !errors.Is(err, store.ErrNotFound) {
-		k.opts.Log.Error("that commands began was not saved", "container", s.id, "err", err)
+	if err := l.saveRunning(ctx, s); err != nil && !errors.Is(err, store.ErrNotFound) {
+		l.opts.Log.Error("that commands began was not saved", "container", s.id, "err", err)
 	}
 	return commands
 }
 
 // saveRunning saves which commands run.
-func (k *Service) saveRunning(ctx context.Context, s *instance) error {
+func (l *Logs) saveRunning(ctx context.Context, s *instance) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), logTime)
 	defer cancel()
-	if err := s.log.turn.take(ctx); err != nil {
+	if err := s.log.turn.acquire(ctx); err != nil {
 		return err
 	}
-	defer s.log.turn.give()
+	defer s.log.turn.release()
 	s.log.mu.Lock()
 	list := make([]berth.ContainerLog, 0, len(s.log.running))
 	for _, e := range s.log.running {
@@ -106,12 +112,12 @@ func (k *Service) saveRunning(ctx context.Context, s *instance) error {
 	}
 	key := runningKey(s.id)
 	if !s.log.created {
-		err := k.opts.Store.CreateObjects(ctx, s.project, &store.Object{ObjectKey: key, CreatedAt: k.now().Unix(), Body: body})
+		err := l.opts.Store.CreateObjects(ctx, s.project, &store.Object{ObjectKey: key, CreatedAt: l.opts.now().Unix(), Body: body})
 		if s.log.created = err == nil || errors.Is(err, store.ErrExists); !errors.Is(err, store.ErrExists) {
 			return err
 		}
 	}
-	_, err = k.opts.Store.UpdateObject(ctx, s.project, key, func(o *store.Object) error {
+	_, err = l.opts.Store.UpdateObject(ctx, s.project, key, func(o *store.Object) error {
 		o.Body = body
 		return nil
 	})
@@ -132,24 +138,24 @@ func (c *command) end(outcome berth.ShellOutcome) {
 	}
 	c.ended = true
 	c.entry.Outcome = outcome
-	took := max(0, c.keeper.now().Sub(c.began))
+	took := max(0, c.logs.opts.now().Sub(c.began))
 	c.entry.DurationMS = took.Milliseconds()
-	c.keeper.opts.Observer.Ran(c.entry.Source, ranAs(outcome), took)
+	c.logs.opts.Observer.Ran(c.entry.Source, ranAs(outcome), took)
 	c.entry.Stdout, c.entry.Stderr = c.out[0].text(), c.out[1].text()
 	ctx, cancel := context.WithTimeout(context.Background(), logTime)
 	defer cancel()
-	if err := c.keeper.saveLog(ctx, c.s, c.entry); err != nil {
-		c.keeper.opts.Log.Error("a command was not logged", "container", c.s.id, "log", c.entry.ID, "err", err)
+	if err := c.logs.save(ctx, c.s, c.entry); err != nil {
+		c.logs.opts.Log.Error("a command was not logged", "container", c.s.id, "log", c.entry.ID, "err", err)
 	}
 }
 
 // saveLog saves an entry. One that is there already, and one of a container that is
 // deleted, is no matter.
-func (k *Service) saveLog(ctx context.Context, s *instance, e berth.ContainerLog) error {
-	err := s.log.turn.take(ctx)
+func (l *Logs) save(ctx context.Context, s *instance, e berth.ContainerLog) error {
+	err := s.log.turn.acquire(ctx)
 	if err == nil {
-		err = k.appendLog(ctx, s, e)
-		s.log.turn.give()
+		err = l.append(ctx, s, e)
+		s.log.turn.release()
 	}
 	s.log.mu.Lock()
 	defer s.log.mu.Unlock()
@@ -160,9 +166,9 @@ func (k *Service) saveLog(ctx context.Context, s *instance, e berth.ContainerLog
 }
 
 // appendLog is called with the turn of s.log taken.
-func (k *Service) appendLog(ctx context.Context, s *instance, e berth.ContainerLog) error {
+func (l *Logs) append(ctx context.Context, s *instance, e berth.ContainerLog) error {
 	if !s.log.loaded {
-		last, _, err := k.logPage(ctx, s.project, s.id, store.Page{Limit: 1})
+		last, _, err := l.page(ctx, s.project, s.id, store.Page{Limit: 1})
 		if err != nil {
 			return err
 		}
@@ -177,7 +183,7 @@ func (k *Service) appendLog(ctx context.Context, s *instance, e berth.ContainerL
 		return err
 	}
 	key := store.ObjectKey{Kind: kindLog, Parent: string(s.id), ID: string(e.ID)}
-	err = k.opts.Store.CreateObjects(ctx, s.project, &store.Object{ObjectKey: key, CreatedAt: e.CreatedAt, Body: body})
+	err = l.opts.Store.CreateObjects(ctx, s.project, &store.Object{ObjectKey: key, CreatedAt: e.CreatedAt, Body: body})
 	if errors.Is(err, store.ErrExists) || errors.Is(err, store.ErrNotFound) {
 		return nil
 	}
@@ -187,20 +193,20 @@ func (k *Service) appendLog(ctx context.Context, s *instance, e berth.ContainerL
 	}
 	s.log.next++
 	if s.log.next > maxLogs && s.log.next%logSlack == 0 {
-		return k.trimLog(ctx, s)
+		return l.trim(ctx, s)
 	}
 	return nil
 }
 
 // trimLog deletes the oldest entries.
-func (k *Service) trimLog(ctx context.Context, s *instance) error {
-	oldest, _, err := k.logPage(ctx, s.project, s.id, store.Page{Limit: 2 * logSlack, Ascending: true})
+func (l *Logs) trim(ctx context.Context, s *instance) error {
+	oldest, _, err := l.page(ctx, s.project, s.id, store.Page{Limit: 2 * logSlack, Ascending: true})
 	for _, e := range oldest {
 		if e.SequenceNumber >= s.log.next-maxLogs {
 			break
 		}
 		key := store.ObjectKey{Kind: kindLog, Parent: string(s.id), ID: string(e.ID)}
-		err = errors.Join(err, ignoreNotFound(k.opts.Store.DeleteObject(ctx, s.project, key)))
+		err = errors.Join(err, ignoreNotFound(l.opts.Store.DeleteObject(ctx, s.project, key)))
 	}
 	return err
 }
@@ -208,8 +214,8 @@ func (k *Service) trimLog(ctx context.Context, s *instance) error {
 // recoverLog takes over which commands ran when a former process ended. Those that
 // nobody will take up again are logged as they are known. Shell calls of a sandbox
 // that lives are taken up by their responses.
-func (k *Service) recoverLog(ctx context.Context, s *instance, lives bool) error {
-	o, err := k.opts.Store.GetObject(ctx, s.project, runningKey(s.id))
+func (l *Logs) recover(ctx context.Context, s *instance, lives bool) error {
+	o, err := l.opts.Store.GetObject(ctx, s.project, runningKey(s.id))
 	if errors.Is(err, store.ErrNotFound) {
 		return nil
 	}
@@ -223,7 +229,7 @@ func (k *Service) recoverLog(ctx context.Context, s *instance, lives bool) error
 	slices.SortFunc(entries, func(a, b berth.ContainerLog) int { return int(a.CreatedAt - b.CreatedAt) })
 	for _, e := range entries {
 		key := store.ObjectKey{Kind: kindLog, Parent: string(s.id), ID: string(e.ID)}
-		if _, err := k.opts.Store.GetObject(ctx, s.project, key); err == nil {
+		if _, err := l.opts.Store.GetObject(ctx, s.project, key); err == nil {
 			continue
 		}
 		if lives && e.Source == berth.LogShell {
@@ -233,7 +239,7 @@ func (k *Service) recoverLog(ctx context.Context, s *instance, lives bool) error
 			continue
 		}
 		e.Outcome = berth.ShellOutcome{Type: berth.OutcomeUnknown}
-		if err := k.saveLog(ctx, s, e); err != nil {
+		if err := l.save(ctx, s, e); err != nil {
 			return err
 		}
 	}
@@ -241,23 +247,23 @@ func (k *Service) recoverLog(ctx context.Context, s *instance, lives bool) error
 }
 
 // Logs returns one page of a container's log and whether there is more.
-func (k *Service) Logs(ctx context.Context, p berth.ProjectID, id berth.ContainerID, page store.Page) ([]*berth.ContainerLog, bool, error) {
-	if err := k.exists(ctx, p, id); err != nil {
+func (l *Logs) List(ctx context.Context, p berth.ProjectID, id berth.ContainerID, page store.Page) ([]*berth.ContainerLog, bool, error) {
+	if err := l.exists(ctx, p, id); err != nil {
 		return nil, false, err
 	}
-	return k.logPage(ctx, p, id, page)
+	return l.page(ctx, p, id, page)
 }
 
-func (k *Service) exists(ctx context.Context, p berth.ProjectID, id berth.ContainerID) error {
-	_, err := k.opts.Store.GetContainer(ctx, p, id)
+func (l *Logs) exists(ctx context.Context, p berth.ProjectID, id berth.ContainerID) error {
+	_, err := l.opts.Store.GetContainer(ctx, p, id)
 	if errors.Is(err, store.ErrNotFound) {
 		return notFound(id)
 	}
 	return err
 }
 
-func (k *Service) logPage(ctx context.Context, p berth.ProjectID, id berth.ContainerID, page store.Page) ([]*berth.ContainerLog, bool, error) {
-	objects, more, err := k.opts.Store.ListObjects(ctx, p, kindLog, string(id), page)
+func (l *Logs) page(ctx context.Context, p berth.ProjectID, id berth.ContainerID, page store.Page) ([]*berth.ContainerLog, bool, error) {
+	objects, more, err := l.opts.Store.ListObjects(ctx, p, kindLog, string(id), page)
 	if err != nil {
 		return nil, false, err
 	}
@@ -274,14 +280,14 @@ func (k *Service) logPage(ctx context.Context, p berth.ProjectID, id berth.Conta
 // FollowLogs yields the entries of a container's log whose sequence numbers are
 // above after, and then the new ones, until the container has ended, ctx does, or
 // this keeper closes. An error is the last thing that it yields.
-func (k *Service) FollowLogs(ctx context.Context, p berth.ProjectID, id berth.ContainerID, after int64) iter.Seq2[*berth.ContainerLog, error] {
+func (l *Logs) Follow(ctx context.Context, p berth.ProjectID, id berth.ContainerID, after int64) iter.Seq2[*berth.ContainerLog, error] {
 	return func(yield func(*berth.ContainerLog, error) bool) {
-		if err := k.exists(ctx, p, id); err != nil {
+		if err := l.exists(ctx, p, id); err != nil {
 			yield(nil, err)
 			return
 		}
 		last := ""
-		s := k.lookup(p, id)
+		s := l.index.lookup(p, id)
 		var ended <-chan struct{}
 		var end <-chan time.Time
 		if s != nil {
@@ -292,7 +298,7 @@ func (k *Service) FollowLogs(ctx context.Context, p berth.ProjectID, id berth.Co
 			for more := true; more; {
 				var entries []*berth.ContainerLog
 				var err error
-				entries, more, err = k.logPage(ctx, p, id, store.Page{Limit: 100, Ascending: true, After: last})
+				entries, more, err = l.page(ctx, p, id, store.Page{Limit: 100, Ascending: true, After: last})
 				if errors.Is(err, store.ErrNotFound) && last != "" {
 					last, more = "", true // the last one has gone meanwhile
 					continue

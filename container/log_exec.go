@@ -10,15 +10,15 @@ import (
 
 // Door returns the way to a container's guest for a caller, whose processes are
 // logged. The caller of it calls release; until then the container does not expire.
-func (k *Service) Door(ctx context.Context, caller berth.Caller, id berth.ContainerID) (door *guest.Door, release func(), err error) {
-	s, release, err := k.hold(ctx, caller.Project, id)
+func (a *Access) Door(ctx context.Context, caller berth.Caller, id berth.ContainerID) (door *guest.Door, release func(), err error) {
+	s, release, err := a.leases.hold(ctx, caller.Project, id)
 	if err != nil {
 		return nil, nil, err
 	}
 	return s.client.Door(func(ctx context.Context, req guest.ProcessRequest) guest.Listener {
 		entry := berth.ContainerLog{ID: berth.LogID(berth.NewID(berth.PrefixContainerLog)), Source: berth.LogExec, KeyID: caller.Key,
 			RequestID: caller.RequestID, User: req.User, Command: commandLine(req)}
-		return execLog{k.logCommands(ctx, s, []berth.ContainerLog{entry})[0]}
+		return execLog{a.logs.start(ctx, s, []berth.ContainerLog{entry})[0]}
 	}), release, nil
 }
 

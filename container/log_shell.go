@@ -21,7 +21,7 @@ func (sh Shell) log(ctx context.Context, s *instance, call guest.ShellCall) shel
 		entries[i] = berth.ContainerLog{ID: shellLogID(call.CallID, i), Source: berth.LogShell, CallID: call.CallID, Command: text,
 			ResponseID: sh.caller.Response, KeyID: sh.caller.Key, RequestID: sh.caller.RequestID}
 	}
-	return sh.keeper.logCommands(ctx, s, entries)
+	return sh.access.logs.start(ctx, s, entries)
 }
 
 // shellLogID is the id of the log of a call's i-th command.
@@ -57,16 +57,9 @@ func (sh Shell) close(s *instance, call guest.ShellCall, log shellLog) {
 	if !slices.ContainsFunc(log, func(c *command) bool { return !c.ended }) {
 		return
 	}
-	sh.keeper.spawn(func() {
-		ctx, cancel := context.WithCancel(s.life)
+	sh.access.work.spawn(func() {
+		ctx, cancel := sh.access.work.untilClosing(s.life) // the next start resumes the call
 		defer cancel()
-		go func() {
-			select {
-			case <-sh.keeper.closing: // the next start takes it up
-			case <-ctx.Done():
-			}
-			cancel()
-		}()
 		for _, c := range log {
 			c.out = [2]excerpt{} // all is told again
 		}

@@ -17,7 +17,7 @@ import (
 func (h *house) logged(id berth.ContainerID, n int) []*berth.ContainerLog {
 	h.t.Helper()
 	for deadline := time.Now().Add(20 * time.Second); ; runtime.Gosched() {
-		logs, _, err := h.k.Logs(h.t.Context(), mine, id, store.Page{Limit: 5000, Ascending: true})
+		logs, _, err := h.k.logs.List(h.t.Context(), mine, id, store.Page{Limit: 5000, Ascending: true})
 		if err != nil {
 			h.t.Fatal(err)
 		}
@@ -44,7 +44,7 @@ func TestLogOfACallThatIsLeft(t *testing.T) {
 	r := h.run(id)
 	r.stop()
 	<-r.done
-	if err := h.k.Shell(byMe, id).Cancel(t.Context(), r.callID); err != nil {
+	if err := h.k.access.Shell(byMe, id).Cancel(t.Context(), r.callID); err != nil {
 		t.Fatal(err)
 	}
 	l := h.logged(id, 1)[0]
@@ -60,8 +60,8 @@ func TestLogAfterACrash(t *testing.T) {
 	taken, dead := h.ready(), h.ready()
 	r := h.run(taken)
 	h.run(dead)
-	s := h.k.lookup(mine, taken)
-	h.k.logCommands(t.Context(), s, []berth.ContainerLog{{ID: "clog_exec", Source: berth.LogExec, Command: "sleep 300"}})
+	s := h.k.index.lookup(mine, taken)
+	h.k.logs.start(t.Context(), s, []berth.ContainerLog{{ID: "clog_exec", Source: berth.LogExec, Command: "sleep 300"}})
 	h.crash()
 	if err := h.driver.Destroy(t.Context(), string(dead)); err != nil {
 		t.Fatal(err)
@@ -96,7 +96,7 @@ func TestLogOfADeath(t *testing.T) {
 	go func() {
 		var err error
 		var l *berth.ContainerLog
-		for l, err = range h.k.FollowLogs(t.Context(), mine, id, -1) {
+		for l, err = range h.k.logs.Follow(t.Context(), mine, id, -1) {
 			if err == nil {
 				told = append(told, l)
 				begun <- struct{}{}
@@ -105,7 +105,7 @@ func TestLogOfADeath(t *testing.T) {
 		done <- err
 	}()
 	<-begun
-	h.k.bury(h.k.lookup(mine, id), reasonKilled, goneError(h.get(id), reasonKilled), nil, nil)
+	h.k.deaths.end(h.k.index.lookup(mine, id), reasonKilled, goneError(h.get(id), reasonKilled), nil, nil)
 	if err := <-done; err != nil || len(told) != 2 || outcome(told[1]) != "unknown" {
 		t.Errorf("followers were told %+v, %v, want the command with an unknown end", told, err)
 	}
@@ -117,7 +117,7 @@ func TestLogOfADeath(t *testing.T) {
 	if err != nil || len(objects) != 0 {
 		t.Errorf("got %d entries of a deleted container, %v", len(objects), err)
 	}
-	if err := h.k.saveLog(t.Context(), h.k.newSandbox(mine, &berth.Container{ID: id}), berth.ContainerLog{ID: "clog_late"}); err != nil {
+	if err := h.k.logs.save(t.Context(), h.k.leases.newInstance(mine, &berth.Container{ID: id}), berth.ContainerLog{ID: "clog_late"}); err != nil {
 		t.Errorf("an entry that comes late: %v, want it dropped", err)
 	}
 }
@@ -126,13 +126,13 @@ func TestLogOfADeath(t *testing.T) {
 func TestLogIsBounded(t *testing.T) {
 	h := newHouse(t)
 	id := h.ready()
-	s := h.k.lookup(mine, id)
+	s := h.k.index.lookup(mine, id)
 	for i := range maxLogs + 3*logSlack {
-		if err := h.k.saveLog(t.Context(), s, berth.ContainerLog{ID: berth.LogID(fmt.Sprintf("clog_%d", i))}); err != nil {
+		if err := h.k.logs.save(t.Context(), s, berth.ContainerLog{ID: berth.LogID(fmt.Sprintf("clog_%d", i))}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	logs, _, err := h.k.Logs(t.Context(), mine, id, store.Page{Limit: 5000, Ascending: true})
+	logs, _, err := h.k.logs.List(t.Context(), mine, id, store.Page{Limit: 5000, Ascending: true})
 	if n := len(logs); err != nil || n > maxLogs+logSlack || n < maxLogs || logs[n-1].SequenceNumber != maxLogs+3*logSlack-1 {
 		t.Errorf("got %d entries, %v, want the last %d or a few more", n, err, maxLogs)
 	}

@@ -18,36 +18,36 @@ import (
 const sleepTime = 10 * time.Second
 
 // keepsMemory returns an error for the client if the driver cannot write memory.
-func (k *Service) keepsMemory(param string) (sandbox.Snapshotter, error) {
-	d, ok := k.opts.Driver.(sandbox.Snapshotter)
+func (sn *snapshots) driver(param string) (sandbox.Snapshotter, error) {
+	d, ok := sn.opts.Driver.(sandbox.Snapshotter)
 	if !ok {
-		return nil, berth.Invalid(param, "Snapshots of this server have no memory: its driver, %s, cannot keep it.", k.opts.Driver.Features().Isolation)
+		return nil, berth.Invalid(param, "Snapshots of this server have no memory: its driver, %s, cannot keep it.", sn.opts.Driver.Features().Isolation)
 	}
 	return d, nil
 }
 
 // checkpoint writes all that a sandbox is, with what runs in it. Nobody but the
 // caller may use the sandbox: connections into it end, and those who come wait.
-func (k *Service) checkpoint(ctx context.Context, s *instance, w io.Writer) (layer.Made, error) {
-	d, err := k.keepsMemory("memory")
+func (sn *snapshots) checkpoint(ctx context.Context, s *instance, w io.Writer) (layer.Made, error) {
+	d, err := sn.driver("memory")
 	if err != nil {
 		return layer.Made{}, err
 	}
 	if len(s.body.Berth.Volumes) > 0 {
 		return layer.Made{}, berth.Invalid("memory", "The memory of a container with volumes cannot be kept.")
 	}
-	if err := s.files.take(ctx); err != nil { // whoever looks for new files holds nothing
+	if err := s.files.lock.acquire(ctx); err != nil { // whoever looks for new files holds nothing
 		return layer.Made{}, err
 	}
-	defer s.files.give()
+	defer s.files.lock.release()
 	// Over the connection that there is, because nobody may make one from then on.
 	if err := s.client.Ping(ctx); err != nil {
 		return layer.Made{}, err
 	}
 	s.mu.Lock()
-	busy := s.paused != nil || s.holds > 1 || s.leaving.Load()
+	busy := s.pause.over != nil || s.usage.holds > 1 || s.expiry.running.Load()
 	if !busy {
-		s.paused, s.asleep = make(chan struct{}), true
+		s.pause.over, s.pause.checkpointing = make(chan struct{}), true
 	}
 	s.mu.Unlock()
 	if busy {
@@ -59,10 +59,10 @@ func (k *Service) checkpoint(ctx context.Context, s *instance, w io.Writer) (lay
 	if err := s.client.Sleep(asleep); err != nil {
 		return layer.Made{}, err
 	}
-	if err := s.driver.take(ctx); err != nil {
+	if err := s.driver.acquire(ctx); err != nil {
 		return layer.Made{}, err // the guest wakes by itself
 	}
-	defer s.driver.give()
+	defer s.driver.release()
 	sum := sha256.New()
 	counted := &counter{w: io.MultiWriter(w, sum)}
 	if err := d.Checkpoint(ctx, string(s.id), counted); err != nil {
@@ -99,18 +99,18 @@ func (pl *plan) memory() *snapshot.Record {
 
 // checkMemory checks that a plan can be restored from memory, and gives its
 // container the memory limit that this takes.
-func (k *Service) checkMemory(pl *plan, asked string) error {
+func (pn *planner) checkMemory(pl *plan, asked string) error {
 	r := pl.memory()
 	if r == nil {
 		return nil
 	}
-	if _, err := k.keepsMemory("berth.snapshot_id"); err != nil {
+	if _, err := pn.snapshots.driver("berth.snapshot_id"); err != nil {
 		return err
 	}
 	if len(pl.body.Berth.Volumes) > 0 {
 		return berth.Invalid("berth.volumes", "A container that starts from the memory of another cannot have volumes.")
 	}
-	if have := k.opts.Driver.Features().Isolation; r.Isolation != have {
+	if have := pn.opts.Driver.Features().Isolation; r.Isolation != have {
 		return berth.Invalid("berth.snapshot_id", "Snapshot '%s' has the memory of a sandbox of %s, which %s cannot restore.", r.Snapshot.ID, r.Isolation, have)
 	}
 	if asked != "" && asked != r.Snapshot.MemoryLimit {
@@ -121,18 +121,18 @@ func (k *Service) checkMemory(pl *plan, asked string) error {
 }
 
 // startFrom starts a created sandbox, from memory if there is one.
-func (k *Service) startFrom(ctx context.Context, s *instance, memory *snapshot.Record) error {
+func (st *starter) startFrom(ctx context.Context, s *instance, memory *snapshot.Record) error {
 	if memory == nil {
-		if err := k.opts.Driver.Start(ctx, string(s.id)); err != nil {
+		if err := st.opts.Driver.Start(ctx, string(s.id)); err != nil {
 			return stepError{"its sandbox did not start", err}
 		}
 		return nil
 	}
-	d, err := k.keepsMemory("")
+	d, err := st.snapshots.driver("")
 	if err != nil {
 		return err
 	}
-	content, err := k.opts.Snapshots.Open(ctx, s.project, memory)
+	content, err := st.opts.Snapshots.Open(ctx, s.project, memory)
 	if err != nil {
 		return stepError{"its snapshot could not be read", err}
 	}

@@ -41,7 +41,7 @@ func settle(tb testing.TB, k *container.Service, c *berth.Container) inhabited {
 
 func (c inhabited) try(ctx context.Context, command string) (out string, err error) {
 	call := guest.ShellCall{CallID: berth.NewID(berth.PrefixShellCall), Commands: []string{command}, Timeout: time.Minute}
-	for ev, err := range c.k.Shell(byBench, c.id).Shell(ctx, call) {
+	for ev, err := range c.k.Access().Shell(byBench, c.id).Shell(ctx, call) {
 		if err != nil {
 			return out, err
 		}
@@ -146,7 +146,7 @@ func TestMemoryInUse(t *testing.T) {
 		_, err := c.try(t.Context(), "touch runs; until test -e end; do sleep .01; done")
 		ended <- err
 	}()
-	client, release, err := k.Guest(t.Context(), byBench.Project, c.id)
+	client, release, err := k.Access().Guest(t.Context(), byBench.Project, c.id)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -72,12 +72,18 @@ type network struct {
 	traffic egress.Traffic
 }
 
-// newNetwork checks a policy and returns what it opens, nil for nothing.
-func (k *Service) newNetwork(id berth.ContainerID, n *berth.NetworkPolicy) (*network, error) {
+// networks checks network policies and connects sandboxes to the world by them.
+type networks struct {
+	opts  *Options
+	trail *trail
+}
+
+// parse checks a policy and returns what it opens, nil for nothing.
+func (ns *networks) parse(id berth.ContainerID, n *berth.NetworkPolicy) (*network, error) {
 	if n == nil || n.Type == networkDisabled {
 		return nil, nil
 	}
-	if k.opts.Driver.Features().Network {
+	if ns.opts.Driver.Features().Network {
 		return nil, berth.Invalid("network_policy.type", "The network policy '%s' cannot be kept by this server's driver, which does not isolate networks.", n.Type)
 	}
 	out := &network{policy: &egress.Policy{}}
@@ -86,12 +92,12 @@ func (k *Service) newNetwork(id berth.ContainerID, n *berth.NetworkPolicy) (*net
 		if len(n.AllowedDomains) > 0 {
 			return nil, berth.Invalid("network_policy.allowed_domains", "The network policy 'open' has no 'allowed_domains'.")
 		}
-		if !k.mayName(egress.Rule{Name: "*"}) {
+		if !ns.permits(egress.Rule{Name: "*"}) {
 			return nil, berth.Invalid("network_policy.type", "The network policy 'open' is not allowed on this server.")
 		}
 		out.policy.Open = true
 	case networkAllowlist:
-		if err := k.allow(out.policy, n.AllowedDomains); err != nil {
+		if err := ns.addRules(out.policy, n.AllowedDomains); err != nil {
 			return nil, err
 		}
 	default:
@@ -101,7 +107,7 @@ func (k *Service) newNetwork(id berth.ContainerID, n *berth.NetworkPolicy) (*net
 }
 
 // allow adds the rules of a policy's domains.
-func (k *Service) allow(p *egress.Policy, domains []string) error {
+func (ns *networks) addRules(p *egress.Policy, domains []string) error {
 	if len(domains) == 0 || len(domains) > maxDomains {
 		return berth.Invalid("network_policy.allowed_domains", "Invalid 'network_policy.allowed_domains': expected 1 to %d domains, but got %d.", maxDomains, len(domains))
 	}
@@ -111,11 +117,11 @@ func (k *Service) allow(p *egress.Policy, domains []string) error {
 		if err != nil {
 			return berth.Invalid(at, "Invalid domain: %v.", err)
 		}
-		if r.Prefix.IsValid() && !k.opts.Driver.Features().Routes {
+		if r.Prefix.IsValid() && !ns.opts.Driver.Features().Routes {
 			return berth.Invalid(at, "The address '%s' cannot be reached with this server's driver, which has no route for addresses.", domain)
 		}
-		r.Private = egress.Covers(k.opts.Network.Private, r)
-		if !r.Private && !k.mayName(r) {
+		r.Private = egress.Covers(ns.opts.Network.Private, r)
+		if !r.Private && !ns.permits(r) {
 			return berth.Invalid(at, "The domain '%s' is not allowed on this server.", domain)
 		}
 		p.Rules = append(p.Rules, r)
@@ -125,11 +131,11 @@ func (k *Service) allow(p *egress.Policy, domains []string) error {
 
 // mayName reports whether a policy may name what is public. Whoever may name any
 // name may name any public address.
-func (k *Service) mayName(r egress.Rule) bool {
+func (ns *networks) permits(r egress.Rule) bool {
 	if r.Prefix.IsValid() && r.Prefix.Bits() > 0 && !egress.Public(r.Prefix.Addr()) {
 		return false
 	}
-	allowed := k.opts.Network.Allowed
+	allowed := ns.opts.Network.Allowed
 	return allowed == nil || egress.Covers(allowed, r) ||
 		r.Prefix.IsValid() && egress.Covers(allowed, egress.Rule{Name: "*", Ports: r.Ports})
 }
@@ -176,7 +182,7 @@ type sealed struct {
 
 // secretsObject returns the object that holds the network's secrets so that only this
 // server can read them; nil if there are none.
-func (k *Service) secretsObject(s *instance) (*store.Object, error) {
+func (ns *networks) secretsObject(s *instance) (*store.Object, error) {
 	if s.network == nil || len(s.network.secrets) == 0 {
 		return nil, nil
 	}
@@ -188,22 +194,22 @@ func (k *Service) secretsObject(s *instance) (*store.Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	body, err := json.Marshal(k.opts.Seal.Seal(nil, nil, plain, bound(s)))
+	body, err := json.Marshal(ns.opts.Seal.Seal(nil, nil, plain, bound(s)))
 	if err != nil {
 		return nil, err
 	}
-	return &store.Object{ObjectKey: networkKey(s.id), CreatedAt: k.now().Unix(), Body: body}, nil
+	return &store.Object{ObjectKey: networkKey(s.id), CreatedAt: ns.opts.now().Unix(), Body: body}, nil
 }
 
 // loadNetwork restores the network of a container that a former process made.
-func (k *Service) loadNetwork(ctx context.Context, s *instance) error {
+func (ns *networks) load(ctx context.Context, s *instance) error {
 	policy := s.body.NetworkPolicy
-	n, err := k.newNetwork(s.id, &policy)
+	n, err := ns.parse(s.id, &policy)
 	if err != nil || n == nil {
 		return err
 	}
 	s.network = n
-	o, err := k.opts.Store.GetObject(ctx, s.project, networkKey(s.id))
+	o, err := ns.opts.Store.GetObject(ctx, s.project, networkKey(s.id))
 	if errors.Is(err, store.ErrNotFound) {
 		return nil
 	}
@@ -214,7 +220,7 @@ func (k *Service) loadNetwork(ctx context.Context, s *instance) error {
 	if err := json.Unmarshal(o.Body, &box); err != nil {
 		return err
 	}
-	plain, err := k.opts.Seal.Open(nil, nil, box, bound(s))
+	plain, err := ns.opts.Seal.Open(nil, nil, box, bound(s))
 	if err != nil {
 		return fmt.Errorf("its secrets cannot be opened with this server's key: %w", err)
 	}
@@ -228,8 +234,8 @@ func (k *Service) loadNetwork(ctx context.Context, s *instance) error {
 }
 
 // forgetSecrets removes a container's secrets.
-func (k *Service) forgetSecrets(ctx context.Context, s *instance) error {
-	return ignoreNotFound(k.opts.Store.DeleteObject(ctx, s.project, networkKey(s.id)))
+func (ns *networks) deleteSecrets(ctx context.Context, s *instance) error {
+	return ignoreNotFound(ns.opts.Store.DeleteObject(ctx, s.project, networkKey(s.id)))
 }
 
 func networkKey(id berth.ContainerID) store.ObjectKey {
@@ -243,14 +249,14 @@ func bound(s *instance) []byte {
 
 // connectOut gives a sandbox its way out, as long as it lives. It returns when the
 // guest has it, or ctx ends.
-func (k *Service) connectOut(ctx context.Context, s *instance) error {
+func (ns *networks) connect(ctx context.Context, s *instance) error {
 	if s.network == nil {
 		return nil
 	}
-	log := k.opts.Log.With("container", s.id, "project", s.project)
+	log := ns.opts.Log.With("container", s.id, "project", s.project)
 	gate := &egress.Gate{Policy: s.network.policy, Secrets: s.network.secrets, CA: s.network.ca,
-		Lookup: k.opts.Network.Lookup, Dial: k.opts.Network.Dial, Record: k.recorder(s, log), Traffic: &s.network.traffic, Places: k.opts.Network.Places}
-	told := guest.Network{Authorities: bytes.Clone(k.opts.Network.Authorities), Environment: map[string]string{},
+		Lookup: ns.opts.Network.Lookup, Dial: ns.opts.Network.Dial, Record: ns.recorder(s, log), Traffic: &s.network.traffic, Places: ns.opts.Network.Places}
+	told := guest.Network{Authorities: bytes.Clone(ns.opts.Network.Authorities), Environment: map[string]string{},
 		Addresses: addressNeed(s.network.policy)}
 	if s.network.ca != nil {
 		told.Authorities = append(append(told.Authorities, '\n'), s.network.ca.PEM()...)
@@ -291,26 +297,17 @@ func addressNeed(p *egress.Policy) guest.Need {
 	return guest.Needed
 }
 
-// Egress returns what has passed between a container and the world since this
-// process knows it; zero for one that has no way out, or does not run here.
-func (k *Service) Egress(p berth.ProjectID, id berth.ContainerID) egress.Totals {
-	if s := k.lookup(p, id); s != nil && s.network != nil {
-		return s.network.traffic.Totals()
-	}
-	return egress.Totals{}
-}
-
 // recorder logs connections. A hostile sandbox can make as many as it
 // likes, so only some refusals are logged.
-func (k *Service) recorder(s *instance, log *slog.Logger) func(egress.Flow) {
+func (ns *networks) recorder(s *instance, log *slog.Logger) func(egress.Flow) {
 	often := rate.NewLimiter(rate.Every(time.Second), 20)
 	return func(f egress.Flow) {
 		if !f.Begins && often.Allow() {
 			log.Info("egress", "target", f.Target.String(), "allowed", f.Allowed, "reason", f.Reason, "sent", f.Sent, "received", f.Received)
 		}
-		k.recordFlow(s, f)
-		if k.opts.Network.Record != nil {
-			k.opts.Network.Record(s.project, s.id, f)
+		ns.trail.recordFlow(s, f)
+		if ns.opts.Network.Record != nil {
+			ns.opts.Network.Record(s.project, s.id, f)
 		}
 	}
 }

@@ -51,11 +51,11 @@ func TestAddressPolicies(t *testing.T) {
 		{rules("8.8.8.0/24:53/udp"), nil, "8.8.8.8:53", false},
 		{rules(), rules("10.0.0.0/8"), "10.0.0.1", true},
 	} {
-		k := &Service{opts: Options{Driver: routedDriver{}, Network: NetworkOptions{Allowed: c.allowed, Private: c.private}}}
+		ns := &networks{opts: &Options{Driver: routedDriver{}, Network: NetworkOptions{Allowed: c.allowed, Private: c.private}}}
 		if c.allowed != nil && len(c.allowed) == 0 {
-			k.opts.Network.Allowed = []egress.Rule{}
+			ns.opts.Network.Allowed = []egress.Rule{}
 		}
-		_, err := k.newNetwork("cntr_1", &berth.NetworkPolicy{Type: networkAllowlist, AllowedDomains: []string{c.domain}})
+		_, err := ns.parse("cntr_1", &berth.NetworkPolicy{Type: networkAllowlist, AllowedDomains: []string{c.domain}})
 		if (err == nil) != c.want {
 			t.Errorf("%s, where %v is allowed and %v private: got %v", c.domain, c.allowed, c.private, err)
 		}
@@ -63,8 +63,8 @@ func TestAddressPolicies(t *testing.T) {
 			t.Errorf("%s: got %v", c.domain, err)
 		}
 	}
-	k := &Service{opts: Options{Driver: newDriver(t)}}
-	if _, err := k.newNetwork("cntr_1", &berth.NetworkPolicy{Type: networkAllowlist, AllowedDomains: []string{"8.8.8.8"}}); err == nil {
+	ns := &networks{opts: &Options{Driver: newDriver(t)}}
+	if _, err := ns.parse("cntr_1", &berth.NetworkPolicy{Type: networkAllowlist, AllowedDomains: []string{"8.8.8.8"}}); err == nil {
 		t.Error("a driver without routes is given an address to reach")
 	}
 }

@@ -16,7 +16,7 @@ func (k *Service) Pause(ctx context.Context, p berth.ProjectID, id berth.Contain
 	if !features.Pause {
 		return nil, berth.Invalid("", "Containers cannot be paused: this server's driver, %s, cannot.", features.Isolation)
 	}
-	s, err := k.find(ctx, p, id)
+	s, err := k.leases.find(ctx, p, id)
 	if err != nil {
 		return nil, err
 	}
@@ -25,34 +25,34 @@ func (k *Service) Pause(ctx context.Context, p berth.ProjectID, id berth.Contain
 	if err := s.await(ctx); err != nil {
 		return nil, err
 	}
-	if err := s.files.take(ctx); err != nil { // whoever looks for new files holds nothing
+	if err := s.files.lock.acquire(ctx); err != nil { // whoever looks for new files holds nothing
 		return nil, err
 	}
-	err = k.pause(ctx, s)
-	s.files.give()
+	err = k.leases.pause(ctx, s)
+	s.files.lock.release()
 	if err != nil {
 		return nil, err
 	}
 	return k.Get(ctx, p, id)
 }
 
-func (k *Service) pause(ctx context.Context, s *instance) error {
-	if err := s.driver.take(ctx); err != nil {
+func (ls *leases) pause(ctx context.Context, s *instance) error {
+	if err := s.driver.acquire(ctx); err != nil {
 		return err
 	}
-	defer s.driver.give()
+	defer s.driver.release()
 	s.mu.Lock()
-	if s.paused != nil && !s.asleep {
+	if s.pause.over != nil && !s.pause.checkpointing {
 		s.mu.Unlock()
 		return nil
 	}
-	if s.paused != nil || s.holds > 0 || s.leaving.Load() {
+	if s.pause.over != nil || s.usage.holds > 0 || s.expiry.running.Load() {
 		s.mu.Unlock()
 		return berth.Errorf(berth.CodeConflict, "Container with id '%s' is in use: it can be paused when its calls have ended.", s.id)
 	}
-	s.paused = make(chan struct{}) // from now on users resume it first
+	s.pause.over = make(chan struct{}) // from now on users resume it first
 	s.mu.Unlock()
-	if err := k.opts.Driver.Pause(ctx, string(s.id)); err != nil {
+	if err := ls.opts.Driver.Pause(ctx, string(s.id)); err != nil {
 		s.resumed()
 		return &berth.Error{Code: berth.CodeUnavailable, Err: err, Message: "Container with id '" + string(s.id) + "' could not be paused."}
 	}
@@ -62,7 +62,7 @@ func (k *Service) pause(ctx context.Context, s *instance) error {
 
 // Resume continues a paused container. Any use does.
 func (k *Service) Resume(ctx context.Context, p berth.ProjectID, id berth.ContainerID) (*berth.Container, error) {
-	_, release, err := k.hold(ctx, p, id)
+	_, release, err := k.leases.hold(ctx, p, id)
 	if err != nil {
 		return nil, err
 	}
@@ -71,7 +71,7 @@ func (k *Service) Resume(ctx context.Context, p berth.ProjectID, id berth.Contai
 }
 
 // resume continues a sandbox if it is paused.
-func (k *Service) resume(ctx context.Context, s *instance) error {
+func (ls *leases) resume(ctx context.Context, s *instance) error {
 	if err := s.awake(ctx); err != nil {
 		return err
 	}
@@ -80,22 +80,22 @@ func (k *Service) resume(ctx context.Context, s *instance) error {
 	}
 	ctx, stop := s.within(ctx)
 	defer stop()
-	if err := s.driver.take(ctx); err != nil {
+	if err := s.driver.acquire(ctx); err != nil {
 		return err
 	}
 	if !s.isPaused() { // somebody else came
-		s.driver.give()
+		s.driver.release()
 		return nil
 	}
-	err := k.opts.Driver.Resume(ctx, string(s.id))
+	err := ls.opts.Driver.Resume(ctx, string(s.id))
 	if err == nil {
 		s.resumed()
 	}
-	s.driver.give()
+	s.driver.release()
 	if err == nil {
 		return nil
 	}
-	if k.check(s); s.life.Err() != nil {
+	if ls.deaths.check(s); s.life.Err() != nil {
 		return context.Cause(s.life)
 	}
 	return &berth.Error{Code: berth.CodeUnavailable, Err: err, Message: "Container with id '" + string(s.id) + "' could not be resumed."}
@@ -105,29 +105,29 @@ func (k *Service) resume(ctx context.Context, s *instance) error {
 func (s *instance) resumed() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	close(s.paused)
-	s.paused, s.asleep = nil, false
+	close(s.pause.over)
+	s.pause.over, s.pause.checkpointing = nil, false
 }
 
 // foundPaused is told by the driver, after a restart.
 func (s *instance) foundPaused() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.paused == nil {
-		s.paused = make(chan struct{})
+	if s.pause.over == nil {
+		s.pause.over = make(chan struct{})
 	}
 }
 
 func (s *instance) isPaused() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.paused != nil && !s.asleep
+	return s.pause.over != nil && !s.pause.checkpointing
 }
 
 // awake returns when the memory of the sandbox is not being written.
 func (s *instance) awake(ctx context.Context) error {
 	s.mu.Lock()
-	asleep := s.asleep
+	asleep := s.pause.checkpointing
 	s.mu.Unlock()
 	if !asleep {
 		return nil
@@ -140,7 +140,7 @@ func (s *instance) awake(ctx context.Context) error {
 // unpaused returns when the sandbox is not paused.
 func (s *instance) unpaused(ctx context.Context) error {
 	s.mu.Lock()
-	paused := s.paused
+	paused := s.pause.over
 	s.mu.Unlock()
 	if paused == nil {
 		return nil

@@ -44,10 +44,10 @@ func TestPause(t *testing.T) {
 			_, err := h.trySh(t.Context(), id, berth.NewID(berth.PrefixShellCall), "cat a")
 			return err
 		},
-		"file":     func() error { _, err := h.k.File(t.Context(), mine, id, f.ID); return err },
+		"file":     func() error { _, err := h.k.files.Get(t.Context(), mine, id, f.ID); return err },
 		"snapshot": func() error { h.snapshot(id); return nil },
 		"guest": func() error {
-			_, release, err := h.k.Guest(t.Context(), mine, id)
+			_, release, err := h.k.access.Guest(t.Context(), mine, id)
 			if err == nil {
 				release()
 			}
@@ -203,13 +203,13 @@ func TestFork(t *testing.T) {
 	if c.Name != "first" || c.MemoryLimit != "4g" || c.ExpiresAfter != *five || c.Berth.ForkedFrom != id || c.Berth.OnExpiry != berth.OnExpirySnapshot || c.Berth.Template != "sha256:2" || c.Berth.FromSnapshot != "" {
 		t.Errorf("got %+v", c)
 	}
-	<-h.k.lookup(mine, c.ID).started
+	<-h.k.index.lookup(mine, c.ID).started
 	if all, blobs := a.list(t, mine), a.blobs(t); len(all) > 0 || blobs > 0 {
 		t.Errorf("left behind: %v, %d blobs", all, blobs)
 	}
 	_, err = h.k.Fork(t.Context(), berth.Caller{Project: theirs}, id, SnapshotRequest{})
 	wantError(t, err, berth.CodeNotFound, "", string(id))
-	h.k.opts.MaxContainers = 2
+	h.k.opts.Bounds.Containers = 2
 	_, err = h.k.Fork(t.Context(), byMe, id, SnapshotRequest{Name: "x"})
 	wantError(t, err, berth.CodeRateLimited, "")
 	if blobs := a.blobs(t); blobs > 0 {
@@ -222,8 +222,8 @@ func TestFork(t *testing.T) {
 func TestForkNetwork(t *testing.T) {
 	h, _ := newArchive(t)
 	id := h.ready()
-	s := h.k.lookup(mine, id)
-	n, err := h.k.newNetwork(id, secret(berth.DomainSecret{Domain: "a.example", Name: "KEY", Value: "value"}).NetworkPolicy)
+	s := h.k.index.lookup(mine, id)
+	n, err := h.k.networks.parse(id, secret(berth.DomainSecret{Domain: "a.example", Name: "KEY", Value: "value"}).NetworkPolicy)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -232,13 +232,13 @@ func TestForkNetwork(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	fork := h.k.lookup(mine, c.ID)
+	fork := h.k.index.lookup(mine, c.ID)
 	if fork.network == n || len(fork.network.secrets) != 1 || fork.network.secrets[0] != n.secrets[0] || fork.network.ca != n.ca || c.NetworkPolicy.Type != "allowlist" {
 		t.Errorf("got %+v, want what %+v has", fork.network, n)
 	}
 	// Its own record of them outlives the server.
 	again := &instance{project: mine, id: c.ID, body: *c}
-	if err := h.k.loadNetwork(t.Context(), again); err != nil || len(again.network.secrets) != 1 || again.network.secrets[0] != n.secrets[0] {
+	if err := h.k.networks.load(t.Context(), again); err != nil || len(again.network.secrets) != 1 || again.network.secrets[0] != n.secrets[0] {
 		t.Errorf("got %+v, %v", again.network, err)
 	}
 	if err := h.k.Delete(t.Context(), mine, c.ID); err != nil {

@@ -32,14 +32,23 @@ type plan struct {
 	network *network             // another container's, in the place of policy; or nil
 }
 
-// plan checks a request. What can be refused is refused here.
-func (k *Service) plan(ctx context.Context, p berth.ProjectID, req CreateRequest) (*plan, error) {
-	now := k.now().Unix()
+// planner validates requests for containers.
+type planner struct {
+	opts      *Options
+	networks  *networks
+	volumes   *volumes
+	snapshots *snapshots
+	files     *Files
+}
+
+// plan validates a request. What can be refused is refused here.
+func (pn *planner) plan(ctx context.Context, p berth.ProjectID, req CreateRequest) (*plan, error) {
+	now := pn.opts.now().Unix()
 	c := &berth.Container{ID: berth.ContainerID(berth.NewID(berth.PrefixContainer)), Object: "container",
 		CreatedAt: now, Status: berth.ContainerRunning, LastActiveAt: now, Name: req.Name, MemoryLimit: req.MemoryLimit,
-		ExpiresAfter:  berth.ExpiresAfter{Anchor: "last_active_at", Minutes: k.opts.IdleMinutes},
+		ExpiresAfter:  berth.ExpiresAfter{Anchor: "last_active_at", Minutes: pn.opts.Expiry.IdleMinutes},
 		NetworkPolicy: publicPolicy(req.NetworkPolicy),
-		Berth:         berth.ContainerBerth{Isolation: k.opts.Driver.Features().Isolation, Starting: true}}
+		Berth:         berth.ContainerBerth{Isolation: pn.opts.Driver.Features().Isolation, Starting: true}}
 	if c.MemoryLimit == "" {
 		c.MemoryLimit = defaultMemory
 	}
@@ -50,12 +59,12 @@ func (k *Service) plan(ctx context.Context, p berth.ProjectID, req CreateRequest
 		if e.Anchor != "last_active_at" {
 			return nil, berth.Invalid("expires_after.anchor", "Invalid value: '%s'. Supported values are: 'last_active_at'.", e.Anchor)
 		}
-		if e.Minutes < 1 || e.Minutes > k.opts.MaxIdleMinutes {
-			return nil, berth.Invalid("expires_after.minutes", "Invalid value: %d. Containers of this server expire after 1 to %d minutes.", e.Minutes, k.opts.MaxIdleMinutes)
+		if e.Minutes < 1 || e.Minutes > pn.opts.Expiry.MaxIdleMinutes {
+			return nil, berth.Invalid("expires_after.minutes", "Invalid value: %d. Containers of this server expire after 1 to %d minutes.", e.Minutes, pn.opts.Expiry.MaxIdleMinutes)
 		}
 		c.ExpiresAfter = *e
 	}
-	if _, err := k.newNetwork(c.ID, req.NetworkPolicy); err != nil {
+	if _, err := pn.networks.parse(c.ID, req.NetworkPolicy); err != nil {
 		return nil, err
 	}
 	if i := slices.IndexFunc(req.Env, func(kv string) bool {
@@ -64,21 +73,21 @@ func (k *Service) plan(ctx context.Context, p berth.ProjectID, req CreateRequest
 		return nil, berth.Invalid("env", "An environment variable has no name, or a NUL in it.")
 	}
 	pl := &plan{asked: time.Now(), body: c, env: req.Env, requestEnv: req.Env, files: req.FileIDs, policy: req.NetworkPolicy}
-	if err := k.source(ctx, p, pl, req.Source); err != nil {
+	if err := pn.source(ctx, p, pl, req.Source); err != nil {
 		return nil, err
 	}
-	if err := k.checkMemory(pl, req.MemoryLimit); err != nil {
+	if err := pn.checkMemory(pl, req.MemoryLimit); err != nil {
 		return nil, err
 	}
-	return pl, k.checkFiles(ctx, p, req.FileIDs)
+	return pl, pn.files.checkUploads(ctx, p, req.FileIDs)
 }
 
 // source finds what a container starts from.
-func (k *Service) source(ctx context.Context, p berth.ProjectID, pl *plan, src berth.ContainerSource) error {
+func (pn *planner) source(ctx context.Context, p berth.ProjectID, pl *plan, src berth.ContainerSource) error {
 	c := pl.body
 	ref := src.Template
 	if ref != "" {
-		if err := k.opts.MayName(ctx, p, ref); err != nil {
+		if err := pn.opts.MayName(ctx, p, ref); err != nil {
 			return err
 		}
 	}
@@ -86,13 +95,13 @@ func (k *Service) source(ctx context.Context, p berth.ProjectID, pl *plan, src b
 		if ref != "" {
 			return berth.Invalid("berth.template", "A container starts from a template or from a snapshot, not from both.")
 		}
-		from, err := k.snapshot(ctx, p, src.SnapshotID)
+		from, err := pn.snapshots.get(ctx, p, src.SnapshotID)
 		if err != nil {
 			return err
 		}
 		pl.from, ref = from, from.Snapshot.Template
 		if from.Snapshot.Cause == berth.SnapshotImported && ref != "" { // a bundle may name any
-			if err := k.opts.MayName(ctx, p, ref); err != nil {
+			if err := pn.opts.MayName(ctx, p, ref); err != nil {
 				return err
 			}
 		}
@@ -100,19 +109,19 @@ func (k *Service) source(ctx context.Context, p berth.ProjectID, pl *plan, src b
 	}
 	switch src.OnExpiry {
 	case "":
-		c.Berth.OnExpiry = k.opts.OnExpiry
+		c.Berth.OnExpiry = pn.opts.Expiry.Action
 	case berth.OnExpiryDelete, berth.OnExpirySnapshot:
 		c.Berth.OnExpiry = src.OnExpiry
 	default:
 		return berth.Invalid("berth.on_expiry", "Invalid value: '%s'. Supported values are: 'delete' and 'snapshot'.", src.OnExpiry)
 	}
-	if c.Berth.OnExpiry == berth.OnExpirySnapshot && k.opts.Snapshots == nil {
+	if c.Berth.OnExpiry == berth.OnExpirySnapshot && pn.opts.Snapshots == nil {
 		return errNoSnapshots
 	}
-	if err := k.mounts(ctx, p, c, src.Volumes); err != nil {
+	if err := pn.volumes.resolve(ctx, p, c, src.Volumes); err != nil {
 		return err
 	}
-	t, err := k.opts.Template(ref)
+	t, err := pn.opts.Template(ref)
 	if err != nil {
 		return asUnavailable(err, "This server has no template to start containers from.")
 	}
@@ -121,8 +130,6 @@ func (k *Service) source(ctx context.Context, p berth.ProjectID, pl *plan, src b
 }
 
 // spec returns what a container's sandbox is made from. Its environment comes later.
-func (k *Service) spec(c *berth.Container, t sandbox.Template) sandbox.Spec {
-	limits := k.opts.Limits
-	limits.Memory = berth.MemoryLimits[c.MemoryLimit]
-	return sandbox.Spec{ID: string(c.ID), Template: t, Limits: limits.WithDefaults()}
+func (st *starter) spec(c *berth.Container, t sandbox.Template) sandbox.Spec {
+	return sandbox.Spec{ID: string(c.ID), Template: t, Limits: st.opts.limitsOf(c.MemoryLimit)}
 }

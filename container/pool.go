@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -47,8 +48,8 @@ type PoolOptions struct {
 // has it, the sandbox is nobody's: what a crash leaves of the pool, Start destroys.
 type pool struct {
 	PoolOptions
-	keeper *Service
-	wake   chan struct{} // has room for one: there may be something to do
+	group *pools
+	wake  chan struct{} // has room for one: there may be something to do
 
 	mu     sync.Mutex
 	ready  []*instance // the oldest first
@@ -59,22 +60,35 @@ type pool struct {
 	reported PoolStats // the figures that were last logged
 }
 
-// newPools returns the pools of a keeper, which must differ.
-func newPools(k *Service, all []PoolOptions) ([]*pool, error) {
-	var pools []*pool
-	for _, o := range all {
+// pools are the pools of a service.
+type pools struct {
+	opts    *Options
+	work    *workers
+	index   *index
+	leases  *leases
+	deaths  *deaths
+	starter *starter
+
+	all     []*pool
+	claimed atomic.Int64 // when claim was last called, in Unix nanoseconds
+}
+
+// newPools returns the pools of a service, which must differ.
+func newPools(opts *Options, work *workers, x *index, ls *leases, d *deaths, st *starter) (*pools, error) {
+	ps := &pools{opts: opts, work: work, index: x, leases: ls, deaths: d, starter: st}
+	for _, o := range opts.Pools {
 		o.MemoryLimit = cmp.Or(o.MemoryLimit, defaultMemory)
 		if o.Size < 0 || berth.MemoryLimits[o.MemoryLimit] == 0 {
 			return nil, fmt.Errorf("sandbox: there can be no pool of %d sandboxes of %q", o.Size, o.MemoryLimit)
 		}
-		if slices.ContainsFunc(pools, func(p *pool) bool { return p.Template == o.Template && p.MemoryLimit == o.MemoryLimit }) {
+		if slices.ContainsFunc(ps.all, func(p *pool) bool { return p.Template == o.Template && p.MemoryLimit == o.MemoryLimit }) {
 			return nil, fmt.Errorf("sandbox: two pools hold sandboxes of %q with %s", o.Template, o.MemoryLimit)
 		}
 		if o.Size > 0 {
-			pools = append(pools, &pool{PoolOptions: o, keeper: k, wake: make(chan struct{}, 1)})
+			ps.all = append(ps.all, &pool{PoolOptions: o, group: ps, wake: make(chan struct{}, 1)})
 		}
 	}
-	return pools, nil
+	return ps, nil
 }
 
 // PoolStats tell how well a pool serves.
@@ -85,10 +99,10 @@ type PoolStats struct {
 	Misses int64 // containers that could have had one and were started cold
 }
 
-// Pools returns the figures of the pools since the keeper was made.
+// Pools returns the figures of the pools since the service was made.
 func (k *Service) Pools() []PoolStats {
-	all := make([]PoolStats, len(k.pools))
-	for i, p := range k.pools {
+	all := make([]PoolStats, len(k.pools.all))
+	for i, p := range k.pools.all {
 		all[i] = p.figures()
 	}
 	return all
@@ -110,16 +124,16 @@ func (p *pool) report() {
 	p.reported = stats
 	p.mu.Unlock()
 	if changed {
-		p.keeper.opts.Log.Info("pool", "template", p.Template, "memory_limit", p.MemoryLimit, "size", p.Size, "ready", stats.Ready, "hits", stats.Hits, "misses", stats.Misses)
+		p.group.opts.Log.Info("pool", "template", p.Template, "memory_limit", p.MemoryLimit, "size", p.Size, "ready", stats.Ready, "hits", stats.Hits, "misses", stats.Misses)
 	}
 }
 
 // claim returns a ready sandbox for a container on a template, which the caller
 // owns from now on, or nil.
-func (k *Service) claim(template, memory string) *instance {
-	k.claimed.Store(time.Now().UnixNano())
+func (ps *pools) claim(template, memory string) *instance {
+	ps.claimed.Store(time.Now().UnixNano())
 	var missed *pool
-	for _, p := range k.pools {
+	for _, p := range ps.all {
 		p.ring()
 		if p.MemoryLimit != memory {
 			continue
@@ -159,7 +173,7 @@ func (p *pool) serves(template string) bool {
 	if same {
 		return true
 	}
-	t, err := p.keeper.opts.Template(p.Template)
+	t, err := p.group.opts.Template(p.Template)
 	return err == nil && t.Digest == template
 }
 
@@ -171,14 +185,14 @@ func (p *pool) count(hits, misses int64) {
 }
 
 // unclaim takes back a sandbox that was claimed, if it was, and has not been used.
-func (k *Service) unclaim(s *instance) {
+func (ps *pools) unclaim(s *instance) {
 	p := s.pool
 	if p == nil {
 		return
 	}
 	body := p.body(s.id, s.body.Berth.Template)
 	s.assign("", &body)
-	s.asked, s.network = "", nil
+	s.requestID, s.network = "", nil
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.ready = append(p.ready, s)
@@ -218,16 +232,16 @@ func (p *pool) run() {
 		full, err := p.step()
 		wait := time.Duration(0)
 		switch {
-		case p.keeper.life.Err() != nil:
+		case p.group.work.life.Err() != nil:
 			return
 		case err != nil:
-			p.keeper.opts.Log.Warn("a pool has no further sandbox; this will be tried again", "template", p.Template, "memory_limit", p.MemoryLimit, "err", err, "in", retry)
+			p.group.opts.Log.Warn("a pool has no further sandbox; this will be tried again", "template", p.Template, "memory_limit", p.MemoryLimit, "err", err, "in", retry)
 			wait, retry = retry, min(2*retry, poolRetryMost)
 		case full:
 			retry = poolRetryFirst
 			select {
 			case <-p.wake:
-			case <-p.keeper.closing:
+			case <-p.group.work.closing:
 				return
 			}
 		}
@@ -242,10 +256,10 @@ func (p *pool) pause(wait time.Duration) bool {
 	for begin := time.Now(); ; {
 		select {
 		case <-time.After(wait):
-		case <-p.keeper.closing:
+		case <-p.group.work.closing:
 			return false
 		}
-		wait = poolCalm - time.Since(time.Unix(0, p.keeper.claimed.Load()))
+		wait = poolCalm - time.Since(time.Unix(0, p.group.claimed.Load()))
 		if wait <= 0 || time.Since(begin) > poolHurry {
 			return true
 		}
@@ -255,8 +269,8 @@ func (p *pool) pause(wait time.Duration) bool {
 // step adds one sandbox if there is room, and removes those of a template that is
 // not used any more. It reports whether nothing was to be done.
 func (p *pool) step() (full bool, err error) {
-	k := p.keeper
-	t, err := k.opts.Template(p.Template)
+	ps := p.group
+	t, err := ps.opts.Template(p.Template)
 	if err != nil {
 		return true, nil // whoever asks for a container is told, and wakes us when there is one
 	}
@@ -273,20 +287,20 @@ func (p *pool) step() (full bool, err error) {
 	full = len(p.ready) >= p.Size
 	p.mu.Unlock()
 	for _, s := range old {
-		k.discard(s)
+		ps.discard(s)
 	}
 	if full {
 		return true, nil
 	}
-	if err := k.opts.Room(); err != nil {
+	if err := ps.opts.Room(); err != nil {
 		return false, err
 	}
 	body := p.body(berth.ContainerID(berth.NewID(berth.PrefixContainer)), t.Digest)
-	s := k.newSandbox("", &body)
+	s := ps.leases.newInstance("", &body)
 	ctx, cancel := context.WithTimeout(s.life, startTime)
 	defer cancel()
-	if err := k.boot(ctx, s, k.spec(&body, t.Template), nil); err != nil {
-		k.discard(s)
+	if err := ps.starter.boot(ctx, s, ps.starter.spec(&body, t.Template), nil); err != nil {
+		ps.discard(s)
 		return false, err
 	}
 	s.warm(ctx)
@@ -316,7 +330,7 @@ func (s *instance) warm(ctx context.Context) {
 // sweep removes what has died in the pool, and has it looked now and then whether
 // its template is another.
 func (p *pool) sweep() {
-	now := p.keeper.now()
+	now := p.group.opts.now()
 	p.mu.Lock()
 	ready := slices.Clone(p.ready)
 	if now.Sub(p.looked) >= checkEvery {
@@ -327,9 +341,9 @@ func (p *pool) sweep() {
 	var g errgroup.Group
 	for _, s := range ready {
 		s.mu.Lock()
-		due := now.Sub(s.checked) >= checkEvery
+		due := now.Sub(s.health.checked) >= checkEvery
 		if due {
-			s.checked = now
+			s.health.checked = now
 		}
 		s.mu.Unlock()
 		if due {
@@ -347,11 +361,11 @@ func (p *pool) check(s *instance) {
 	if s.answers(ctx) || s.life.Err() != nil {
 		return
 	}
-	if _, err := p.keeper.death(ctx, s); err != nil || !p.remove(s) {
+	if _, err := p.group.deaths.reason(ctx, s); err != nil || !p.remove(s) {
 		return
 	}
-	p.keeper.opts.Log.Warn("a sandbox of the pool did not answer any more", "sandbox", s.id)
-	p.keeper.discard(s)
+	p.group.opts.Log.Warn("a sandbox of the pool did not answer any more", "sandbox", s.id)
+	p.group.discard(s)
 }
 
 // drain destroys what is in the pool.
@@ -363,9 +377,9 @@ func (p *pool) drain() {
 	var g errgroup.Group
 	for _, s := range left {
 		g.Go(func() error {
-			p.keeper.disown(s)
-			if err := p.keeper.inter(s); err != nil {
-				p.keeper.opts.Log.Warn("a sandbox of the pool is left to the next start", "sandbox", s.id, "err", err)
+			p.group.disown(s)
+			if err := p.group.deaths.remove(s); err != nil {
+				p.group.opts.Log.Warn("a sandbox of the pool is left to the next start", "sandbox", s.id, "err", err)
 			}
 			return nil
 		})
@@ -375,19 +389,17 @@ func (p *pool) drain() {
 
 // discard removes a sandbox that is no container's. What fails of that is tried
 // again, as with containers.
-func (k *Service) discard(s *instance) {
-	k.disown(s)
-	k.interSoon(s)
+func (ps *pools) discard(s *instance) {
+	ps.disown(s)
+	ps.deaths.removeSoon(s)
 }
 
 // disown ends a sandbox that is no container's and takes it into the books, so that
 // it is removed.
-func (k *Service) disown(s *instance) {
+func (ps *pools) disown(s *instance) {
 	s.mu.Lock()
-	s.reason, s.recorded = reasonHost, true // there is no row to say so
+	s.death.reason, s.death.recorded = reasonHost, true // there is no row to say so
 	s.mu.Unlock()
 	s.end(errDiscarded)
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.sandboxes[s.id] = s
+	ps.index.registerDead(s)
 }

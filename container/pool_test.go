@@ -29,7 +29,7 @@ func (h *house) full() []string {
 // fullPool waits for the i-th pool.
 func (h *house) fullPool(i int) []string {
 	h.t.Helper()
-	p := h.k.pools[i]
+	p := h.k.pools.all[i]
 	for {
 		p.mu.Lock()
 		var ids []string

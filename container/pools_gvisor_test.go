@@ -36,7 +36,7 @@ func TestPoolsOnGVisor(t *testing.T) {
 			t.Fatal(err)
 		}
 		var memory strings.Builder
-		for ev, err := range k.Shell(byBench, c.ID).Shell(t.Context(), guest.ShellCall{CallID: "first", Commands: []string{"awk '/^MemTotal/{print $2}' /proc/meminfo"}}) {
+		for ev, err := range k.Access().Shell(byBench, c.ID).Shell(t.Context(), guest.ShellCall{CallID: "first", Commands: []string{"awk '/^MemTotal/{print $2}' /proc/meminfo"}}) {
 			if err != nil {
 				t.Fatal(err)
 			}

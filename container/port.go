@@ -10,12 +10,21 @@ import (
 	"github.com/berth-run/berth/guest"
 )
 
+// Access gives callers ways into containers: shells, processes and ports.
+type Access struct {
+	opts   *Options
+	work   *workers
+	leases *leases
+	logs   *Logs
+	files  *Files
+}
+
 // Port finds a container, waits until it runs, and returns how to connect to a TCP
 // port on its sandbox's loopback, which may be done more than once. Until release is
 // called the container does not expire; connections do not hold it by themselves,
 // and end with its sandbox. A port where nothing listens is a *berth.Error of dial.
-func (k *Service) Port(ctx context.Context, p berth.ProjectID, id berth.ContainerID, port int) (dial func(context.Context) (net.Conn, error), release func(), err error) {
-	s, release, err := k.hold(ctx, p, id)
+func (a *Access) Port(ctx context.Context, p berth.ProjectID, id berth.ContainerID, port int) (dial func(context.Context) (net.Conn, error), release func(), err error) {
+	s, release, err := a.leases.hold(ctx, p, id)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -30,7 +39,7 @@ func (k *Service) Port(ctx context.Context, p berth.ProjectID, id berth.Containe
 			return nil, &berth.Error{Code: berth.CodeUpstream, Wire: "port_not_open", Err: err,
 				Message: "Nothing listens on port " + strconv.Itoa(port) + " of container with id '" + string(id) + "'."}
 		case err != nil:
-			return nil, k.explain(ctx, s, err)
+			return nil, a.leases.explain(ctx, s, err)
 		}
 		return conn, nil
 	}

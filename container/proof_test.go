@@ -29,11 +29,11 @@ func TestErrorsOfTheMachineEndNothing(t *testing.T) {
 				return nil
 			}
 			h.driver.mu.Unlock()
-			h.k.lookup(mine, id).client.Disconnect()
-			_, _, err := h.k.Files(t.Context(), mine, id, store.Page{Limit: 1})
+			h.k.index.lookup(mine, id).client.Disconnect()
+			_, _, err := h.k.files.List(t.Context(), mine, id, store.Page{Limit: 1})
 			wantError(t, err, berth.CodeUnavailable, "", "does not answer")
-			h.k.sweep(t.Context())
-			h.k.check(h.k.lookup(mine, id))
+			h.k.sweeper.sweep(t.Context())
+			h.k.deaths.check(h.k.index.lookup(mine, id))
 			h.driver.mu.Lock()
 			h.driver.fail = nil
 			h.driver.mu.Unlock()
@@ -57,7 +57,7 @@ func TestDeathsAtOnceAreCheckedAgain(t *testing.T) {
 	}
 	for _, id := range ids[:deathsAtOnce] {
 		h.driver.die(string(id), sandbox.ReasonKilled)
-		h.k.check(h.k.lookup(mine, id))
+		h.k.deaths.check(h.k.index.lookup(mine, id))
 	}
 	var mu sync.Mutex
 	lied := map[string]bool{}
@@ -74,8 +74,8 @@ func TestDeathsAtOnceAreCheckedAgain(t *testing.T) {
 	h.driver.mu.Unlock()
 	h.driver.die(string(ids[5]), sandbox.ReasonOOM)
 	for _, id := range ids[deathsAtOnce:] {
-		if s := h.k.lookup(mine, id); s != nil {
-			h.k.check(s)
+		if s := h.k.index.lookup(mine, id); s != nil {
+			h.k.deaths.check(s)
 		}
 	}
 	for i, id := range ids {
@@ -94,8 +94,8 @@ func TestDeathsAtOnceAreCheckedAgain(t *testing.T) {
 // A pool does not give up its sandboxes because nobody can reach them for now.
 func TestPoolOutlivesErrorsOfTheMachine(t *testing.T) {
 	h := newHouse(t)
-	s := h.k.newSandbox("", &berth.Container{ID: "cntr_pooled", MemoryLimit: "1g"})
-	p := &pool{keeper: h.k, ready: []*instance{s}, wake: make(chan struct{}, 1)}
+	s := h.k.leases.newInstance("", &berth.Container{ID: "cntr_pooled", MemoryLimit: "1g"})
+	p := &pool{group: h.k.pools, ready: []*instance{s}, wake: make(chan struct{}, 1)}
 	h.driver.mu.Lock()
 	h.driver.fail = func(context.Context, string, string) error { return errors.Join(unix.EMFILE) }
 	h.driver.mu.Unlock()

@@ -21,7 +21,7 @@ const autoName = "container_auto"
 func (k *Service) Provide(ctx context.Context, caller berth.Caller, env berth.ShellToolEnvironment, last berth.ContainerID) (berth.ContainerID, error) {
 	p := caller.Project
 	if env.Type == berth.EnvironmentReference {
-		if err := k.reserve(ctx, p, env.ContainerID); err != nil {
+		if err := k.leases.reserve(ctx, p, env.ContainerID); err != nil {
 			return "", err
 		}
 		return env.ContainerID, nil
@@ -31,21 +31,21 @@ func (k *Service) Provide(ctx context.Context, caller berth.Caller, env berth.Sh
 		req.Source = *env.Berth
 	}
 	if last != "" {
-		if _, err := k.plan(ctx, p, req); err != nil {
+		if _, err := k.planner.plan(ctx, p, req); err != nil {
 			return "", err
 		}
-		err := k.reserve(ctx, p, last)
-		s := k.lookup(p, last)
+		err := k.leases.reserve(ctx, p, last)
+		s := k.index.lookup(p, last)
 		if err == nil && (s == nil || !s.samePolicy(env.NetworkPolicy)) {
 			last = "" // it reaches more, or less, than is asked for
 		}
 		if err == nil && last != "" {
-			err = k.AddFiles(ctx, p, last, env.FileIDs)
+			err = k.files.Add(ctx, p, last, env.FileIDs)
 		}
 		if err == nil && last != "" {
 			return last, nil
 		}
-		if s := k.lookup(p, last); s != nil && s.life.Err() == nil {
+		if s := k.index.lookup(p, last); s != nil && s.life.Err() == nil {
 			return "", err
 		}
 		if last != "" {
@@ -74,10 +74,10 @@ func (k *Service) continued(ctx context.Context, p berth.ProjectID, req CreateRe
 	}
 	was := rec.Body
 	if was.Status == berth.ContainerRunning { // its end is not saved yet
-		return req, k.reserve(ctx, p, last)
+		return req, k.leases.reserve(ctx, p, last)
 	}
 	if was.Berth.LastSnapshot != "" {
-		_, err = k.snapshot(ctx, p, was.Berth.LastSnapshot)
+		_, err = k.snapshots.get(ctx, p, was.Berth.LastSnapshot)
 	}
 	switch gone := berth.ErrorCode(err) == berth.CodeNotFound; {
 	case err != nil && !gone:
@@ -112,14 +112,14 @@ func lostError(was *berth.Container) error {
 }
 
 // reserve counts as a use of a container, which must not have ended.
-func (k *Service) reserve(ctx context.Context, p berth.ProjectID, id berth.ContainerID) error {
-	s, err := k.find(ctx, p, id)
+func (ls *leases) reserve(ctx context.Context, p berth.ProjectID, id berth.ContainerID) error {
+	s, err := ls.find(ctx, p, id)
 	if err != nil {
 		return err
 	}
 	if err := s.acquire(ctx); err != nil {
 		return err
 	}
-	s.release(k.now())
+	s.release(ls.opts.now())
 	return nil
 }

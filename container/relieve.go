@@ -7,9 +7,6 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
-
-	"github.com/berth-run/berth"
-	"github.com/berth-run/berth/sandbox"
 )
 
 const (
@@ -34,41 +31,41 @@ type written struct {
 func (k *Service) Relieve(ctx context.Context, need int64) bool {
 	ctx, cancel := context.WithTimeout(ctx, relieveTime)
 	defer cancel()
-	w, found := fullest(k.measure(ctx), need)
+	w, found := fullest(k.meter.measure(ctx), need)
 	if !found {
 		return false
 	}
 	s := w.s
 	cause := fmt.Errorf("it has %d bytes on its disk, %d more than at the last check, and the volume has %d too few", w.bytes, w.growth, need)
 	// It must stop before its end is saved: that may need the space which it is eating.
-	if k.opts.Driver.Features().Pause && s.driver.take(ctx) == nil {
+	if k.opts.Driver.Features().Pause && s.driver.acquire(ctx) == nil {
 		if err := k.opts.Driver.Pause(ctx, string(s.id)); err != nil {
 			k.opts.Log.Warn("failed to pause a container that fills the disk", "container", s.id, "err", err)
 		}
-		s.driver.give()
+		s.driver.release()
 	}
-	k.bury(s, reasonDisk, goneError(&s.body, reasonDisk), cause, nil)
-	return k.inter(s) == nil
+	k.deaths.end(s, reasonDisk, goneError(&s.body, reasonDisk), cause, nil)
+	return k.deaths.remove(s) == nil
 }
 
 // measure returns what the running sandboxes have on their disks.
-func (k *Service) measure(ctx context.Context) []written {
+func (m *meter) measure(ctx context.Context) []written {
 	var mu sync.Mutex
 	var all []written
 	var g errgroup.Group
 	g.SetLimit(sweepWidth)
-	for _, s := range k.all() {
+	for _, s := range m.index.all() {
 		if s.life.Err() != nil || !s.running() {
 			continue
 		}
 		g.Go(func() error {
-			read, err := k.read(ctx, s)
+			read, err := m.read(ctx, s)
 			if err != nil {
 				return nil
 			}
 			mu.Lock()
 			defer mu.Unlock()
-			all = append(all, written{s, read.Disk, read.Disk - s.disk.Load()})
+			all = append(all, written{s, read.Disk, read.Disk - s.health.disk.Load()})
 			return nil
 		})
 	}
@@ -96,13 +93,13 @@ func fullest(all []written, need int64) (w written, found bool) {
 
 // hostFull returns an error for the client if a sandbox's disk is full because the host's
 // volume is, and nil if it is the sandbox's own limit.
-func (k *Service) hostFull(ctx context.Context, s *instance) error {
-	err := k.opts.Room()
+func (fl *Files) hostFull(ctx context.Context, s *instance) error {
+	err := fl.opts.Room()
 	if err == nil {
 		return nil
 	}
-	limit := k.spec(&berth.Container{MemoryLimit: s.body.MemoryLimit}, sandbox.Template{}).Limits.Disk
-	if read, rerr := k.read(ctx, s); rerr == nil && read.Disk > limit-limit/20 {
+	limit := fl.opts.limitsOf(s.body.MemoryLimit).Disk
+	if read, rerr := fl.meter.read(ctx, s); rerr == nil && read.Disk > limit-limit/20 {
 		return nil
 	}
 	return err

@@ -31,6 +31,9 @@ type startRecord struct {
 	RequestID string           `json:"request_id,omitempty"`
 }
 
+// startRecords saves and loads start records.
+type startRecords struct{ opts *Options }
+
 // errStartRecord says that a start record is damaged, or sealed with another server's key.
 var errStartRecord = stepError{"what it is started from cannot be read", errors.New("start record is damaged or sealed with another key")}
 
@@ -45,8 +48,8 @@ func startSeal(s *instance) []byte {
 
 // startObject returns the object from which a crashed start is made again. The
 // environment may hold secrets, so it is sealed.
-func (k *Service) startObject(s *instance, pl *plan) (*store.Object, error) {
-	rec := startRecord{Env: pl.requestEnv, Files: pl.files, Dispose: pl.dispose != "", RequestID: s.asked}
+func (sr *startRecords) object(s *instance, pl *plan) (*store.Object, error) {
+	rec := startRecord{Env: pl.requestEnv, Files: pl.files, Dispose: pl.dispose != "", RequestID: s.requestID}
 	if pl.from != nil {
 		rec.Snapshot, rec.Memory = pl.from.Snapshot.ID, pl.from.Snapshot.Memory
 	}
@@ -54,16 +57,16 @@ func (k *Service) startObject(s *instance, pl *plan) (*store.Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	body, err := json.Marshal(k.opts.Seal.Seal(nil, nil, plain, startSeal(s)))
+	body, err := json.Marshal(sr.opts.Seal.Seal(nil, nil, plain, startSeal(s)))
 	if err != nil {
 		return nil, err
 	}
-	return &store.Object{ObjectKey: startKey(s.id), CreatedAt: k.now().Unix(), Body: body}, nil
+	return &store.Object{ObjectKey: startKey(s.id), CreatedAt: sr.opts.now().Unix(), Body: body}, nil
 }
 
 // loadStart returns what a container is started from; nil if there is no record of it.
-func (k *Service) loadStart(ctx context.Context, s *instance) (*startRecord, error) {
-	o, err := k.opts.Store.GetObject(ctx, s.project, startKey(s.id))
+func (sr *startRecords) load(ctx context.Context, s *instance) (*startRecord, error) {
+	o, err := sr.opts.Store.GetObject(ctx, s.project, startKey(s.id))
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, nil
 	}
@@ -74,7 +77,7 @@ func (k *Service) loadStart(ctx context.Context, s *instance) (*startRecord, err
 	if err := json.Unmarshal(o.Body, &box); err != nil {
 		return nil, errors.Join(errStartRecord, err)
 	}
-	plain, err := k.opts.Seal.Open(nil, nil, box, startSeal(s))
+	plain, err := sr.opts.Seal.Open(nil, nil, box, startSeal(s))
 	if err != nil {
 		return nil, errors.Join(errStartRecord, err)
 	}
@@ -86,12 +89,12 @@ func (k *Service) loadStart(ctx context.Context, s *instance) (*startRecord, err
 }
 
 // deleteStart removes a start record.
-func (k *Service) deleteStart(ctx context.Context, s *instance) error {
-	return ignoreNotFound(k.opts.Store.DeleteObject(ctx, s.project, startKey(s.id)))
+func (sr *startRecords) delete(ctx context.Context, s *instance) error {
+	return ignoreNotFound(sr.opts.Store.DeleteObject(ctx, s.project, startKey(s.id)))
 }
 
 // replan returns the plan of a container whose start a crash interrupted.
-func (k *Service) replan(ctx context.Context, s *instance, rec *startRecord) (*plan, error) {
+func (st *starter) replan(ctx context.Context, s *instance, rec *startRecord) (*plan, error) {
 	pl := &plan{asked: time.Now(), body: &s.body, requestEnv: rec.Env, files: rec.Files, again: true}
 	if rec.Dispose {
 		pl.dispose = rec.Snapshot
@@ -100,7 +103,7 @@ func (k *Service) replan(ctx context.Context, s *instance, rec *startRecord) (*p
 		pl.adopted = true
 		return pl, nil
 	}
-	t, err := k.opts.Template(s.body.Berth.Template)
+	t, err := st.opts.Template(s.body.Berth.Template)
 	if err != nil {
 		return pl, stepError{"its template is gone", err}
 	}
@@ -108,14 +111,14 @@ func (k *Service) replan(ctx context.Context, s *instance, rec *startRecord) (*p
 	if rec.Snapshot == "" {
 		return pl, nil
 	}
-	if k.opts.Snapshots == nil {
+	if st.opts.Snapshots == nil {
 		return pl, stepError{"its snapshot could not be read", errNoSnapshots}
 	}
 	// It may have expired while no server ran.
-	if err := k.opts.Snapshots.Extend(ctx, s.project, rec.Snapshot, k.now().Add(forkLife)); err != nil {
+	if err := st.opts.Snapshots.Extend(ctx, s.project, rec.Snapshot, st.opts.now().Add(forkLife)); err != nil {
 		return pl, stepError{"its snapshot could not be read", err}
 	}
-	if pl.from, err = k.snapshot(ctx, s.project, rec.Snapshot); err != nil {
+	if pl.from, err = st.snapshots.get(ctx, s.project, rec.Snapshot); err != nil {
 		return pl, stepError{"its snapshot could not be read", err}
 	}
 	return pl, nil
@@ -123,30 +126,30 @@ func (k *Service) replan(ctx context.Context, s *instance, rec *startRecord) (*p
 
 // startAgain starts a container whose start a crash interrupted, in the background.
 // failed is why that is not possible, if it is not.
-func (k *Service) startAgain(ctx context.Context, s *instance, rec *startRecord, failed error) error {
-	s.asked = rec.RequestID
-	pl, err := k.replan(ctx, s, rec)
+func (st *starter) startAgain(ctx context.Context, s *instance, rec *startRecord, failed error) error {
+	s.requestID = rec.RequestID
+	pl, err := st.replan(ctx, s, rec)
 	if err = errors.Join(failed, err); err != nil {
-		k.endStart(s, pl, err)
+		st.fail(s, pl, err)
 		return nil
 	}
-	k.opts.Log.Info("start container again", "container", s.id, "project", s.project, "adopted", pl.adopted)
-	if !k.spawn(func() { k.launch(s, pl) }) {
+	st.opts.Log.Info("start container again", "container", s.id, "project", s.project, "adopted", pl.adopted)
+	if !st.work.spawn(func() { st.launch(s, pl) }) {
 		return errStopping
 	}
 	return nil
 }
 
 // endStart ends a container that cannot be started.
-func (k *Service) endStart(s *instance, pl *plan, err error) {
-	k.bury(s, reasonHost, startError(s.id, err), err, nil)
-	k.finishStart(s, pl)
+func (st *starter) fail(s *instance, pl *plan, err error) {
+	st.deaths.end(s, reasonHost, startError(s.id, err), err, nil)
+	st.finish(s, pl)
 }
 
 // finishStart removes what was there for the start only, and lets users go on.
-func (k *Service) finishStart(s *instance, pl *plan) {
+func (st *starter) finish(s *instance, pl *plan) {
 	if pl.dispose != "" {
-		k.dispose(s.project, pl.dispose)
+		st.snapshots.discard(s.project, pl.dispose)
 	}
 	close(s.started)
 }

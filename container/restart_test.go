@@ -80,7 +80,7 @@ func (c *crasher) die() {
 	case <-c.t.Context().Done():
 		c.t.Fatalf("the server did not come to %q", c.place)
 	}
-	life, dead := c.k.life, c.dead
+	life, dead := c.k.work.life, c.dead
 	context.AfterFunc(life, func() { close(dead) })
 	c.crash()
 	c.driver.idle()
@@ -122,7 +122,7 @@ func (c *crasher) wantStarted(id berth.ContainerID, files string) {
 	if spec := c.driver.box(string(id)).spec; spec.Limits.Memory != 4<<30 {
 		c.t.Errorf("its limits are %+v", spec.Limits)
 	}
-	all, _, err := c.k.Files(c.t.Context(), mine, id, store.Page{Limit: 10, Ascending: true})
+	all, _, err := c.k.files.List(c.t.Context(), mine, id, store.Page{Limit: 10, Ascending: true})
 	if err != nil || len(all) < 2 {
 		c.t.Fatalf("got files %v, %v", all, err)
 	}
@@ -206,7 +206,7 @@ func TestCrashDuringStartFromSnapshot(t *testing.T) {
 				if got := c.sh(id, "cat a.txt old"); got != "hello old\n" {
 					t.Errorf("got %q", got)
 				}
-				<-c.k.lookup(mine, id).started
+				<-c.k.index.lookup(mine, id).started
 				if left := len(a.list(t, mine)); fork && left > 0 {
 					t.Errorf("%d snapshots are left of the fork", left)
 				}
@@ -358,7 +358,7 @@ func TestCrashDuringStartThatFails(t *testing.T) {
 			c.die()
 			tc.meanwhile(c, id)
 			waits, told := make(chan struct{}), make(chan error, 1)
-			c.opts.Starts = 1
+			c.opts.Bounds.Starts = 1
 			c.start()
 			go func() {
 				close(waits)

@@ -34,22 +34,22 @@ const tempPrefix = ".berth-"
 
 // scan makes the store's files of a container those that are there, and returns
 // them with their sizes, the oldest first. The caller has taken s.files.
-func (k *Service) scan(ctx context.Context, s *instance) ([]*berth.ContainerFile, error) {
-	files, _, err := k.scanTimes(ctx, s)
+func (fl *Files) scan(ctx context.Context, s *instance) ([]*berth.ContainerFile, error) {
+	files, _, err := fl.scanTimes(ctx, s)
 	return files, err
 }
 
 // scanTimes is scan that also says when each file was modified, by its path.
-func (k *Service) scanTimes(ctx context.Context, s *instance) ([]*berth.ContainerFile, map[string]time.Time, error) {
+func (fl *Files) scanTimes(ctx context.Context, s *instance) ([]*berth.ContainerFile, map[string]time.Time, error) {
 	begin := time.Now()
-	defer func() { s.crowded.Store(time.Since(begin) > scanBudget) }()
-	known, err := k.opts.Store.ContainerFiles(ctx, s.project, s.id)
+	defer func() { s.files.crowded.Store(time.Since(begin) > scanBudget) }()
+	known, err := fl.opts.Store.ContainerFiles(ctx, s.project, s.id)
 	if err != nil {
 		return nil, nil, err
 	}
-	found, whole, err := s.walk(ctx, k.opts.MaxFiles)
+	found, whole, err := s.walk(ctx, fl.opts.Bounds.Files)
 	if err != nil {
-		return nil, nil, k.explain(ctx, s, err)
+		return nil, nil, fl.leases.explain(ctx, s, err)
 	}
 	times := make(map[string]time.Time, len(found))
 	for path, e := range found {
@@ -64,7 +64,7 @@ func (k *Service) scanTimes(ctx context.Context, s *instance) ([]*berth.Containe
 			f.Bytes = e.Size
 		case !whole && f.Source == "user":
 			if err := s.stat(ctx, f); err != nil && !answered(err) {
-				return nil, nil, k.explain(ctx, s, err)
+				return nil, nil, fl.leases.explain(ctx, s, err)
 			} else if err != nil {
 				gone = append(gone, f)
 				continue
@@ -75,12 +75,12 @@ func (k *Service) scanTimes(ctx context.Context, s *instance) ([]*berth.Containe
 		}
 		files = append(files, f)
 	}
-	made := k.newFiles(s, found)
-	if err := k.saveFiles(ctx, s, made, gone); err != nil {
+	made := fl.newFiles(s, found)
+	if err := fl.save(ctx, s, made, gone); err != nil {
 		return nil, nil, err
 	}
 	files = append(files, made...)
-	s.rows.Store(int64(len(files) + 1))
+	s.files.rows.Store(int64(len(files) + 1))
 	slices.SortFunc(files, func(a, b *berth.ContainerFile) int {
 		return cmp.Or(cmp.Compare(a.CreatedAt, b.CreatedAt), cmp.Compare(a.ID, b.ID))
 	})
@@ -89,8 +89,8 @@ func (k *Service) scanTimes(ctx context.Context, s *instance) ([]*berth.Containe
 
 // newFiles returns files for paths that the store does not know: commands made
 // them. The guest's word for when is taken within the container's lifetime.
-func (k *Service) newFiles(s *instance, found map[string]guest.Entry) []*berth.ContainerFile {
-	now := k.now().Unix()
+func (fl *Files) newFiles(s *instance, found map[string]guest.Entry) []*berth.ContainerFile {
+	now := fl.opts.now().Unix()
 	var made []*berth.ContainerFile
 	for _, p := range slices.Sorted(maps.Keys(found)) {
 		e := found[p]
@@ -104,14 +104,14 @@ func (s *instance) newFile(path string, created, size int64, source string) *ber
 		ContainerID: s.id, CreatedAt: created, Bytes: size, Path: path, Source: source}
 }
 
-func (k *Service) saveFiles(ctx context.Context, s *instance, made, gone []*berth.ContainerFile) error {
+func (fl *Files) save(ctx context.Context, s *instance, made, gone []*berth.ContainerFile) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(putWidth)
 	for _, f := range gone {
-		g.Go(func() error { return ignoreNotFound(k.opts.Store.DeleteContainerFile(ctx, s.project, s.id, f.ID)) })
+		g.Go(func() error { return ignoreNotFound(fl.opts.Store.DeleteContainerFile(ctx, s.project, s.id, f.ID)) })
 	}
 	for _, f := range made {
-		g.Go(func() error { return k.opts.Store.PutContainerFile(ctx, s.project, f) })
+		g.Go(func() error { return fl.opts.Store.PutContainerFile(ctx, s.project, f) })
 	}
 	return g.Wait()
 }

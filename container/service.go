@@ -1,191 +1,102 @@
-// Package sandbox keeps containers for tools: their life, limits, leases and files.
+// Package container runs containers for tools: their life, limits, leases and files.
 //
 // A container is a row in the store and, while it runs, one sandbox of a driver.
-// The row speaks first: it is saved before its sandbox is made and says the end
+// The row comes first: it is saved before its sandbox is made, and its end is saved
 // before its sandbox is destroyed. What a crash leaves half done, the next Start
-// puts right, in either direction; an interrupted start is made again (restart.go).
+// completes, in either direction; an interrupted start is repeated (restart.go).
 //
 //	Create ─▶ starting ─▶ running ─▶ expired (idle, oom, killed, host, disk) ─▶ deleted
 //
-// With a pool, sandboxes are ready before there are rows for them (pool.go).
-// Whoever uses a container holds it, which keeps it from expiring. Every death
-// goes through bury (death.go). What comes out of a sandbox is not trusted.
+// With a pool, sandboxes are ready before there are rows for them (pool.go). A caller
+// that uses a container holds it, so that it does not expire (lease.go). Every
+// container ends through deaths.end (death.go). Data from a sandbox is not trusted.
 package container
 
 import (
-	"cmp"
 	"context"
-	"crypto/cipher"
-	"errors"
-	"fmt"
-	"io"
-	"log/slog"
-	"runtime"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/berth-run/berth"
-	"github.com/berth-run/berth/audit"
-	"github.com/berth-run/berth/container/snapshot"
-	"github.com/berth-run/berth/container/volume"
-	"github.com/berth-run/berth/sandbox"
-	"github.com/berth-run/berth/store"
 )
 
 // closeGrace is how long Close waits for sandboxes that are being started.
 const closeGrace = 10 * time.Second
 
-// errStopping is what users of a closed keeper get.
+// errStopping is the error of calls after Close.
 var errStopping = berth.Errorf(berth.CodeUnavailable, "The server is stopping.")
 
-// A Store is what a Keeper needs of the database.
-type Store interface {
-	store.Containers
-	store.ContainerFiles
-	store.Objects
-}
-
-// Options are a Keeper's parts and bounds. Those without a default are needed.
-type Options struct {
-	Store  Store
-	Driver sandbox.Driver
-
-	// Template returns what a new sandbox starts from: the digest of the template
-	// that has a name or a digest, "" for the default one, and its root file system
-	// on the host. It is asked at each creation.
-	Template func(ref string) (Template, error)
-
-	// MayName returns an error for the client, as Template's of one that is not there,
-	// unless a project may name a template so. Default: any may be named.
-	MayName func(ctx context.Context, p berth.ProjectID, ref string) error
-
-	// OpenFile opens an uploaded file, as *files.Service does. Its errors for the
-	// client are *berth.Error.
-	OpenFile func(ctx context.Context, p berth.ProjectID, id berth.FileID) (io.ReadCloser, *berth.File, error)
-
-	Log *slog.Logger
-
-	// Snapshots keeps what containers leave. Default: there are none.
-	Snapshots *snapshot.Service
-
-	Network NetworkOptions
-	Seal    cipher.AEAD     // for secrets in the store; as seal.New returns it
-	Volumes *volume.Service // nil is none; the driver needs to be able to mount them
-	Audit   *audit.Log      // keeps what was done; nil is none
-
-	// Limits of every sandbox; the memory is its container's own tier.
-	Limits sandbox.Limits
-
-	Pools []PoolOptions // sandboxes that are held ready; no two of one template and memory limit
-
-	Observer Observer // default none
-
-	// Quota returns how many containers a project may run at once, negative for any
-	// number, or an error for the client if it may not start another. Default: any.
-	Quota func(ctx context.Context, p berth.ProjectID) (most int, err error)
-
-	// Room returns an error for the client while the host's volume has no space for
-	// another sandbox or snapshot. Default: there is always space.
-	Room func() error
-
-	OnExpiry     berth.OnExpiry // of containers that say nothing; default delete
-	SnapshotLife time.Duration  // of those that expiry leaves; default 30 days
-
-	IdleMinutes    int // expires_after of containers that name none; default 20
-	MaxIdleMinutes int // the most that expires_after may say; default a week
-	MaxContainers  int // that run at once; default 1,000
-	MaxFiles       int // of a container that are listed; default 10,000
-	Starts         int // sandboxes that are started at once; default one for each CPU
-}
-
-// A Template is what sandboxes start from.
-type Template struct {
-	sandbox.Template
-	Env []string // KEY=value; what commands find unless their container says otherwise
-}
-
-// A Keeper keeps the containers of all projects that run on one driver. It is
+// A Service manages the containers of all projects that run on one driver. It is
 // safe for concurrent use. Errors that a client may see are *berth.Error.
+//
+// Its work is done by parts, each of which is given the parts that it needs.
 type Service struct {
-	opts    Options
-	now     func() time.Time
-	starts  turns
-	freezes turns // snapshots that are made at once
-	quiet   time.Duration
-	pools   []*pool
-	claimed atomic.Int64 // when a sandbox was asked of the pools, the last time, in Unix nanoseconds
-
-	life context.Context // of this process's work; ends with errStopping
-	end  context.CancelCauseFunc
-
-	mu         sync.Mutex
-	sandboxes  map[berth.ContainerID]*instance // all of which something is left
-	deaths     []time.Time                     // that were found lately
-	closed     bool
-	closing    chan struct{}  // closed when closed is set
-	background sync.WaitGroup // of spawn
+	opts      *Options
+	work      *workers
+	index     *index
+	trail     *trail
+	networks  *networks
+	records   *startRecords
+	volumes   *volumes
+	deaths    *deaths
+	leases    *leases
+	meter     *meter
+	files     *Files
+	logs      *Logs
+	access    *Access
+	snapshots *snapshots
+	planner   *planner
+	starter   *starter
+	pools     *pools
+	sweeper   *sweeper
 }
 
-// NewKeeper returns a keeper. Start must follow before anything else is asked of it.
-func New(opts Options) (*Service, error) {
-	if opts.Store == nil || opts.Driver == nil || opts.Template == nil || opts.OpenFile == nil || opts.Log == nil || opts.Seal == nil {
-		return nil, errors.New("sandbox: Store, Driver, Template, OpenFile, Log and Seal are needed")
-	}
-	if opts.MayName == nil {
-		opts.MayName = func(context.Context, berth.ProjectID, string) error { return nil }
-	}
-	if opts.Observer == nil {
-		opts.Observer = noObserver{}
-	}
-	if opts.Quota == nil {
-		opts.Quota = func(context.Context, berth.ProjectID) (int, error) { return -1, nil }
-	}
-	if opts.Room == nil {
-		opts.Room = func() error { return nil }
-	}
-	opts.IdleMinutes = cmp.Or(opts.IdleMinutes, 20)
-	opts.MaxIdleMinutes = cmp.Or(opts.MaxIdleMinutes, 7*24*60)
-	opts.SnapshotLife = cmp.Or(opts.SnapshotLife, 30*24*time.Hour)
-	opts.MaxContainers = cmp.Or(opts.MaxContainers, 1000)
-	opts.MaxFiles = cmp.Or(opts.MaxFiles, 10_000)
-	opts.Starts = cmp.Or(opts.Starts, runtime.NumCPU())
-	if opts.IdleMinutes < 1 || opts.IdleMinutes > opts.MaxIdleMinutes {
-		return nil, fmt.Errorf("sandbox: containers expire after %d minutes, which must be between 1 and %d", opts.IdleMinutes, opts.MaxIdleMinutes)
-	}
-	k := &Service{opts: opts, now: time.Now, starts: make(turns, opts.Starts), freezes: make(turns, opts.Starts), quiet: quietTime,
-		sandboxes: map[berth.ContainerID]*instance{}, closing: make(chan struct{})}
-	var err error
-	if k.pools, err = newPools(k, opts.Pools); err != nil {
+// New returns a Service. Start or End must be called first.
+func New(options Options) (*Service, error) {
+	options, err := options.withDefaults()
+	if err != nil {
 		return nil, err
 	}
-	k.life, k.end = context.WithCancelCause(context.Background())
+	opts, work := &options, newWorkers()
+	k := &Service{opts: opts, work: work}
+	k.volumes = &volumes{opts, work}
+	k.index = &index{work: work, volumes: k.volumes, instances: map[berth.ContainerID]*instance{}}
+	k.trail = &trail{opts}
+	k.networks = &networks{opts, k.trail}
+	k.records = &startRecords{opts}
+	k.deaths = &deaths{opts: opts, work: work, index: k.index, trail: k.trail, networks: k.networks, records: k.records}
+	k.leases = &leases{opts, work, k.index, k.deaths}
+	k.meter = &meter{opts, k.index}
+	k.files = &Files{opts, work, k.leases, k.meter}
+	k.logs = &Logs{opts, k.index}
+	k.access = &Access{opts, work, k.leases, k.logs, k.files}
+	k.snapshots = &snapshots{opts: opts, work: work, leases: k.leases, deaths: k.deaths, slots: newSlots(opts.Bounds.Starts), quiet: quietTime}
+	k.planner = &planner{opts, k.networks, k.volumes, k.snapshots, k.files}
+	k.starter = &starter{opts: opts, work: work, deaths: k.deaths, networks: k.networks, records: k.records, volumes: k.volumes,
+		files: k.files, snapshots: k.snapshots, slots: newSlots(opts.Bounds.Starts)}
+	if k.pools, err = newPools(opts, work, k.index, k.leases, k.deaths, k.starter); err != nil {
+		return nil, err
+	}
+	k.sweeper = &sweeper{opts, work, k.index, k.leases, k.deaths, k.snapshots, k.volumes, k.pools}
 	return k, nil
 }
 
+// Files returns the files in containers.
+func (k *Service) Files() *Files { return k.files }
+
+// Logs returns the command logs of containers.
+func (k *Service) Logs() *Logs { return k.logs }
+
+// Access returns the ways to run something in a container.
+func (k *Service) Access() *Access { return k.access }
+
 // Close ends this process's work on the containers and leaves their sandboxes,
-// with all that runs there, to the next Start.
+// with all that runs in them, to the next Start.
 func (k *Service) Close() error {
-	k.mu.Lock()
-	if k.closed {
-		k.mu.Unlock()
+	if !k.work.refuse() {
 		return nil
 	}
-	k.closed = true
-	k.mu.Unlock()
-
-	close(k.closing)
-	done := make(chan struct{})
-	go func() {
-		k.background.Wait()
-		close(done)
-	}()
-	select {
-	case <-done:
-	case <-time.After(closeGrace):
-	}
-	k.end(errStopping)
-	<-done
+	k.work.stop(closeGrace)
 	k.disconnect()
 	return nil
 }
@@ -196,8 +107,8 @@ func (k *Service) disconnect() {
 	ctx, cancel := context.WithTimeout(context.Background(), closeGrace)
 	defer cancel()
 	var clients sync.WaitGroup
-	for _, s := range k.all() {
-		k.saveActivity(ctx, s, s.lastActive(k.now()).Unix())
+	for _, s := range k.index.all() {
+		k.sweeper.saveActivity(ctx, s, s.lastActive(k.opts.now()).Unix())
 		clients.Go(func() { s.client.Close() })
 	}
 	done := make(chan struct{})
@@ -209,76 +120,4 @@ func (k *Service) disconnect() {
 	case <-done:
 	case <-ctx.Done():
 	}
-}
-
-// spawn runs f in the background. It reports false, and does not, once the
-// keeper is closing.
-func (k *Service) spawn(f func()) bool {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.closed {
-		return false
-	}
-	k.background.Go(f)
-	return true
-}
-
-// enter takes a new sandbox into the books, unless there are limit already, or most
-// of its project's. A negative most is any number.
-func (k *Service) enter(s *instance, limit, most int) error {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.closed {
-		return errStopping
-	}
-	if len(k.sandboxes) >= limit {
-		return berth.Errorf(berth.CodeRateLimited, "%d containers are running, as many as this server may run. Delete one, or wait until one expires.", len(k.sandboxes))
-	}
-	if most >= 0 {
-		if n := k.running(s.project); n >= most {
-			return &berth.Error{Code: berth.CodeRateLimited, Type: "requests", RetryAfter: 10 * time.Second,
-				Message: fmt.Sprintf("Rate limit reached for project %s on containers: Limit %d, Used %d, Requested 1. Delete one, or wait until one expires.", s.project, most, n)}
-		}
-	}
-	k.sandboxes[s.id] = s
-	return nil
-}
-
-// running counts a project's sandboxes that live, or will. k.mu is held.
-func (k *Service) running(p berth.ProjectID) int {
-	n := 0
-	for _, s := range k.sandboxes {
-		if s.project == p && s.life.Err() == nil {
-			n++
-		}
-	}
-	return n
-}
-
-// leave takes a sandbox of which nothing is left out of the books.
-func (k *Service) leave(s *instance) {
-	k.unmounted(s)
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	delete(k.sandboxes, s.id)
-}
-
-// lookup returns the project's sandbox for a container, or nil.
-func (k *Service) lookup(p berth.ProjectID, id berth.ContainerID) *instance {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if s := k.sandboxes[id]; s != nil && s.project == p {
-		return s
-	}
-	return nil
-}
-
-func (k *Service) all() []*instance {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	all := make([]*instance, 0, len(k.sandboxes))
-	for _, s := range k.sandboxes {
-		all = append(all, s)
-	}
-	return all
 }

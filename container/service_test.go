@@ -78,7 +78,7 @@ func (h *house) start() {
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	h.k, k.now = k, h.time
+	h.k, k.opts.now = k, h.time
 	if err := k.Start(h.t.Context()); err != nil {
 		h.t.Fatal(err)
 	}
@@ -87,13 +87,9 @@ func (h *house) start() {
 // crash ends the server's life without a word to the store.
 func (h *house) crash() {
 	k := h.k
-	k.mu.Lock()
-	k.closed = true
-	k.mu.Unlock()
-	close(k.closing)
-	k.end(errStopping)
-	k.background.Wait()
-	for _, s := range k.all() {
+	k.work.refuse()
+	k.work.stop(0)
+	for _, s := range k.index.all() {
 		s.client.Close()
 	}
 }
@@ -109,13 +105,13 @@ func (h *house) pass(d time.Duration) {
 	h.mu.Lock()
 	h.now = h.now.Add(d)
 	h.mu.Unlock()
-	h.k.sweep(h.t.Context())
+	h.k.sweeper.sweep(h.t.Context())
 }
 
 // settle waits until nothing is being removed in the background.
 func (h *house) settle() {
-	for _, s := range h.k.all() {
-		for s.interring.Load() {
+	for _, s := range h.k.index.all() {
+		for s.death.removing.Load() {
 			runtime.Gosched()
 		}
 	}
@@ -142,7 +138,7 @@ func (h *house) create(req CreateRequest) *berth.Container {
 func (h *house) ready() berth.ContainerID {
 	h.t.Helper()
 	id := h.create(CreateRequest{Name: "test"}).ID
-	_, release, err := h.k.Guest(h.t.Context(), mine, id)
+	_, release, err := h.k.access.Guest(h.t.Context(), mine, id)
 	if err != nil {
 		h.t.Fatalf("Guest: %v", err)
 	}
@@ -174,7 +170,7 @@ func (h *house) sh(id berth.ContainerID, command string) string {
 
 func (h *house) trySh(ctx context.Context, id berth.ContainerID, callID, command string) (string, error) {
 	var out strings.Builder
-	for ev, err := range h.k.Shell(berth.Caller{Project: mine}, id).Shell(ctx, guest.ShellCall{CallID: callID, Commands: []string{command}, Timeout: time.Minute}) {
+	for ev, err := range h.k.access.Shell(berth.Caller{Project: mine}, id).Shell(ctx, guest.ShellCall{CallID: callID, Commands: []string{command}, Timeout: time.Minute}) {
 		if err != nil {
 			return out.String(), err
 		}
@@ -202,7 +198,7 @@ func (h *house) run(id berth.ContainerID) *running {
 		var err error
 		var ev guest.ShellEvent
 		once := sync.OnceFunc(func() { close(begun) })
-		for ev, err = range h.k.Shell(berth.Caller{Project: mine}, id).Shell(ctx, guest.ShellCall{CallID: r.callID, Commands: []string{untilReleased}}) {
+		for ev, err = range h.k.access.Shell(berth.Caller{Project: mine}, id).Shell(ctx, guest.ShellCall{CallID: r.callID, Commands: []string{untilReleased}}) {
 			if bytes.Contains(ev.Data, []byte("go")) {
 				once()
 			}

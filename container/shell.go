@@ -18,7 +18,7 @@ const shellGrace = 30 * time.Second
 
 // A Shell runs shell calls in one container.
 type Shell struct {
-	keeper *Service
+	access *Access
 	caller berth.Caller
 	id     berth.ContainerID
 }
@@ -26,8 +26,8 @@ type Shell struct {
 // Shell returns the shell of a container. A container that is not there or has
 // ended is reported by the calls. The caller's response, key and request are named
 // in the container's log.
-func (k *Service) Shell(caller berth.Caller, id berth.ContainerID) Shell {
-	return Shell{keeper: k, caller: caller, id: id}
+func (a *Access) Shell(caller berth.Caller, id berth.ContainerID) Shell {
+	return Shell{access: a, caller: caller, id: id}
 }
 
 // Shell runs a call, or takes it up if the guest knows its id, and yields what its
@@ -36,14 +36,14 @@ func (k *Service) Shell(caller berth.Caller, id berth.ContainerID) Shell {
 // container has ended.
 func (sh Shell) Shell(ctx context.Context, call guest.ShellCall) iter.Seq2[guest.ShellEvent, error] {
 	return func(yield func(guest.ShellEvent, error) bool) {
-		s, release, err := sh.keeper.hold(ctx, sh.caller.Project, sh.id)
+		s, release, err := sh.access.leases.hold(ctx, sh.caller.Project, sh.id)
 		if err != nil {
 			yield(guest.ShellEvent{}, err)
 			return
 		}
 		defer release()
 		var told guest.ShellEvent
-		defer func() { sh.keeper.collect(s, told) }()
+		defer func() { sh.access.files.collect(s, told) }()
 		ctx, stop := s.inReach(ctx)
 		defer stop()
 		if call.Timeout > 0 {
@@ -55,7 +55,7 @@ func (sh Shell) Shell(ctx context.Context, call guest.ShellCall) iter.Seq2[guest
 		defer sh.close(s, call, log)
 		for ev, err := range s.client.Shell(ctx, call) {
 			if err != nil {
-				err = sh.keeper.explain(ctx, s, err)
+				err = sh.access.leases.explain(ctx, s, err)
 			}
 			log.hear(ev)
 			if ev.Kind == guest.ShellChanges {
@@ -79,12 +79,12 @@ func (sh Shell) Cancel(ctx context.Context, callID string) error {
 func (sh Shell) Forget(ctx context.Context, callID string) {
 	err := sh.ask(ctx, func(ctx context.Context, c *guest.Client) error { return c.ForgetShell(ctx, callID) })
 	if err != nil {
-		sh.keeper.opts.Log.Debug("a call was not forgotten", "container", sh.id, "call", callID, "err", err)
+		sh.access.opts.Log.Debug("a call was not forgotten", "container", sh.id, "call", callID, "err", err)
 	}
 }
 
 func (sh Shell) ask(ctx context.Context, question func(context.Context, *guest.Client) error) error {
-	s, release, err := sh.keeper.hold(ctx, sh.caller.Project, sh.id)
+	s, release, err := sh.access.leases.hold(ctx, sh.caller.Project, sh.id)
 	if err != nil {
 		return err
 	}
@@ -94,7 +94,7 @@ func (sh Shell) ask(ctx context.Context, question func(context.Context, *guest.C
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
 	if err := question(ctx, s.client); err != nil && connect.CodeOf(err) != connect.CodeNotFound {
-		return sh.keeper.explain(ctx, s, err)
+		return sh.access.leases.explain(ctx, s, err)
 	}
 	return nil
 }

@@ -34,7 +34,7 @@ func TestCancelAndForget(t *testing.T) {
 	h := newHouse(t)
 	id := h.ready()
 	r := h.run(id)
-	shell := h.k.Shell(berth.Caller{Project: mine}, id)
+	shell := h.k.access.Shell(berth.Caller{Project: mine}, id)
 	if err := shell.Cancel(t.Context(), r.callID); err != nil {
 		t.Fatal(err)
 	}

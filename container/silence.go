@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/berth-run/berth"
@@ -19,16 +20,19 @@ const (
 	silenceTime = 15 * time.Second // on a busy machine an answer takes long
 )
 
-// A hearing is what is known of whether a guest answers. It is part of a sandbox, and
-// owned by its mu.
-type hearing struct {
-	fresh   bool      // it has come into use, and has not been asked since
-	heard   time.Time // when it answered, or came into use
-	asked   time.Time // when it was asked for the last time
+// health says whether a sandbox is alive and its guest answers. It is guarded by
+// instance.mu, except disk.
+type health struct {
+	checked time.Time    // when the driver was last asked about the sandbox
+	disk    atomic.Int64 // bytes on its disk at that time
+
+	fresh   bool      // it has come into use, and was not probed since
+	heard   time.Time // when the guest answered, or came into use
+	asked   time.Time // when it was last probed
 	probing bool
 
 	silent  bool
-	contact context.Context // ends, if it is silent, with what those who wait are told
+	contact context.Context // ends, with the error for its users, when the guest becomes silent
 	lose    context.CancelCauseFunc
 }
 
@@ -44,7 +48,7 @@ var errSilent = errors.New("its guest has given no answer for some time, and is 
 func (s *instance) silence() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.hearing.silent {
+	if s.health.silent {
 		return noAnswer(s.id, errSilent)
 	}
 	return nil
@@ -54,32 +58,32 @@ func (s *instance) silence() error {
 func (s *instance) contact() context.Context {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.hearing.contact == nil {
-		s.hearing.contact, s.hearing.lose = context.WithCancelCause(context.Background())
-		if s.hearing.silent {
-			s.hearing.lose(noAnswer(s.id, errSilent))
+	if s.health.contact == nil {
+		s.health.contact, s.health.lose = context.WithCancelCause(context.Background())
+		if s.health.silent {
+			s.health.lose(noAnswer(s.id, errSilent))
 		}
 	}
-	return s.hearing.contact
+	return s.health.contact
 }
 
 // listen asks a sandbox in the background whether it is there, if it is time to.
-func (k *Service) listen(s *instance) {
+func (ls *leases) probeIfDue(s *instance) {
 	if !s.running() || s.life.Err() != nil {
 		return
 	}
-	now := k.now()
+	now := ls.opts.now()
 	s.mu.Lock()
-	h := &s.hearing
+	h := &s.health
 	if h.fresh {
 		h.fresh, h.heard = false, now
 	}
-	due := s.paused == nil && !h.probing && (h.silent || s.holds > 0 && now.Sub(h.heard) >= probeEvery && now.Sub(h.asked) >= probeEvery)
+	due := s.pause.over == nil && !h.probing && (h.silent || s.usage.holds > 0 && now.Sub(h.heard) >= probeEvery && now.Sub(h.asked) >= probeEvery)
 	if due {
 		h.probing, h.asked = true, now
 	}
 	s.mu.Unlock()
-	if due && !k.spawn(func() { k.probe(s) }) {
+	if due && !ls.work.spawn(func() { ls.probe(s) }) {
 		s.mu.Lock()
 		h.probing = false
 		s.mu.Unlock()
@@ -87,20 +91,13 @@ func (k *Service) listen(s *instance) {
 }
 
 // probe asks a sandbox whether it is there, and notes what comes of it.
-func (k *Service) probe(s *instance) {
-	ctx, cancel := context.WithCancel(s.life)
+func (ls *leases) probe(s *instance) {
+	ctx, cancel := ls.work.untilClosing(s.life)
 	defer cancel()
-	go func() {
-		select {
-		case <-k.closing:
-			cancel()
-		case <-ctx.Done():
-		}
-	}()
 	answered, timedOut := s.ping(ctx, probeTime)
-	now := k.now()
+	now := ls.opts.now()
 	s.mu.Lock()
-	h := &s.hearing
+	h := &s.health
 	h.probing = false
 	was := h.silent
 	if answered {
@@ -112,17 +109,17 @@ func (k *Service) probe(s *instance) {
 	s.mu.Unlock()
 	switch {
 	case answered && was:
-		k.opts.Log.Info("a container answers again", "container", s.id)
+		ls.opts.Log.Info("a container answers again", "container", s.id)
 	case timedOut && ctx.Err() == nil:
-		k.unanswered(s, silenceTime)
+		ls.markSilent(s, silenceTime)
 	}
 }
 
 // unanswered makes a sandbox silent that has not answered for a time.
-func (k *Service) unanswered(s *instance, within time.Duration) {
+func (ls *leases) markSilent(s *instance, within time.Duration) {
 	s.mu.Lock()
-	h := &s.hearing
-	becomes := !h.silent && s.paused == nil && k.now().Sub(h.heard) >= within
+	h := &s.health
+	becomes := !h.silent && s.pause.over == nil && ls.opts.now().Sub(h.heard) >= within
 	if becomes {
 		h.silent = true
 		if h.lose != nil {
@@ -131,7 +128,7 @@ func (k *Service) unanswered(s *instance, within time.Duration) {
 	}
 	s.mu.Unlock()
 	if becomes {
-		k.opts.Log.Warn("a container does not answer; what is asked of it fails until it does", "container", s.id, "project", s.project)
+		ls.opts.Log.Warn("a container does not answer; what is asked of it fails until it does", "container", s.id, "project", s.project)
 		s.client.Disconnect() // which ends what waits on its connection
 	}
 }

@@ -43,8 +43,8 @@ func TestStoppedGuest(t *testing.T) {
 	h.sh(id, "echo precious >file")
 	r := h.run(id) // a command that lasts
 	g.stopped.Store(true)
-	s := h.k.lookup(mine, id)
-	h.k.listen(s) // it has come into use
+	s := h.k.index.lookup(mine, id)
+	h.k.leases.probeIfDue(s) // it has come into use
 	h.pass(silenceTime)
 	err := <-r.done
 	wantError(t, err, berth.CodeUnavailable, "", "does not answer")
@@ -53,9 +53,9 @@ func TestStoppedGuest(t *testing.T) {
 	for range 20 {
 		_, err := h.trySh(t.Context(), id, "next", "true")
 		wantError(t, err, berth.CodeUnavailable, "", "does not answer")
-		_, _, err = h.k.Files(t.Context(), mine, id, store.Page{Limit: 1})
+		_, _, err = h.k.files.List(t.Context(), mine, id, store.Page{Limit: 1})
 		wantError(t, err, berth.CodeUnavailable, "", "does not answer")
-		_, _, err = h.k.Guest(t.Context(), mine, id)
+		_, _, err = h.k.access.Guest(t.Context(), mine, id)
 		wantError(t, err, berth.CodeUnavailable, "", "does not answer")
 	}
 	if took := time.Since(began); took > probeTime {
@@ -68,7 +68,7 @@ func TestStoppedGuest(t *testing.T) {
 	g.stopped.Store(false)
 	close(g.change)
 	for s.silence() != nil {
-		h.k.sweep(t.Context())
+		h.k.sweeper.sweep(t.Context())
 		if t.Context().Err() != nil {
 			t.Fatal("the container stays silent")
 		}

@@ -31,32 +31,42 @@ type SnapshotRequest struct {
 	Memory bool   `json:"memory,omitempty"` // with what runs; no call may be under way
 }
 
+// snapshots makes snapshots of sandboxes and starts sandboxes from them.
+type snapshots struct {
+	opts   *Options
+	work   *workers
+	leases *leases
+	deaths *deaths
+	slots  slots         // snapshots made at once
+	quiet  time.Duration // how long a guest may make no progress with a layer
+}
+
 // Snapshot keeps what is in a container's file system now, or all that the container
 // is. Commands stand still meanwhile. When it returns, the snapshot has been read
 // back.
 func (k *Service) Snapshot(ctx context.Context, p berth.ProjectID, id berth.ContainerID, req SnapshotRequest) (*berth.Snapshot, error) {
-	s, ctx, release, err := k.use(ctx, p, id)
+	s, ctx, release, err := k.leases.use(ctx, p, id)
 	if err != nil {
 		return nil, err
 	}
 	defer release()
-	return k.freeze(ctx, s, &berth.Snapshot{Name: req.Name, Memory: req.Memory, Cause: berth.SnapshotRequested})
+	return k.snapshots.take(ctx, s, &berth.Snapshot{Name: req.Name, Memory: req.Memory, Cause: berth.SnapshotRequested})
 }
 
 // freeze keeps a sandbox as the snapshot.
-func (k *Service) freeze(ctx context.Context, s *instance, to *berth.Snapshot) (*berth.Snapshot, error) {
-	if k.opts.Snapshots == nil {
+func (sn *snapshots) take(ctx context.Context, s *instance, to *berth.Snapshot) (*berth.Snapshot, error) {
+	if sn.opts.Snapshots == nil {
 		return nil, errNoSnapshots
 	}
-	if err := k.opts.Room(); err != nil {
+	if err := sn.opts.Room(); err != nil {
 		return nil, err
 	}
-	if err := k.freezes.take(ctx); err != nil {
+	if err := sn.slots.acquire(ctx); err != nil {
 		return nil, err
 	}
-	defer k.freezes.give()
+	defer sn.slots.release()
 	to.ContainerID, to.Template = s.id, s.body.Berth.Template
-	t, err := k.opts.Template(to.Template)
+	t, err := sn.opts.Template(to.Template)
 	if err != nil {
 		return nil, asUnavailable(err, "The template that the container started from is gone.")
 	}
@@ -64,33 +74,33 @@ func (k *Service) freeze(ctx context.Context, s *instance, to *berth.Snapshot) (
 	if to.Memory {
 		to.MemoryLimit, r.Isolation = s.body.MemoryLimit, s.body.Berth.Isolation
 	}
-	if r.Files, err = k.userFiles(ctx, s); err != nil {
+	if r.Files, err = sn.userFiles(ctx, s); err != nil {
 		return nil, err
 	}
-	err = k.opts.Snapshots.Create(ctx, s.project, r, func(w io.Writer) (layer.Made, error) {
+	err = sn.opts.Snapshots.Create(ctx, s.project, r, func(w io.Writer) (layer.Made, error) {
 		if to.Memory {
-			return k.checkpoint(ctx, s, w)
+			return sn.checkpoint(ctx, s, w)
 		}
 		in, err := s.client.Archive(ctx)
 		if err != nil {
 			return layer.Made{}, err
 		}
 		defer in.Close()
-		made, err := layer.Make(w, in, t.Path, layer.Limits{Bytes: k.opts.Limits.WithDefaults().Disk})
+		made, err := layer.Make(w, in, t.Path, layer.Limits{Bytes: sn.opts.Limits.WithDefaults().Disk})
 		if len(made.Dropped) > 0 {
-			k.opts.Log.Warn("a snapshot is without files whose names it cannot have", "container", s.id, "names", made.Dropped)
+			sn.opts.Log.Warn("a snapshot is without files whose names it cannot have", "container", s.id, "names", made.Dropped)
 		}
 		return made, err
 	})
 	if err != nil {
-		return nil, k.notFrozen(ctx, s, err)
+		return nil, sn.explain(ctx, s, err)
 	}
-	k.opts.Log.Info("snapshot", "snapshot", to.ID, "container", s.id, "project", s.project, "cause", to.Cause, "bytes", to.Bytes, "stored_bytes", to.StoredBytes)
+	sn.opts.Log.Info("snapshot", "snapshot", to.ID, "container", s.id, "project", s.project, "cause", to.Cause, "bytes", to.Bytes, "stored_bytes", to.StoredBytes)
 	return to, nil
 }
 
 // notFrozen turns an error of making a snapshot into what the client is told.
-func (k *Service) notFrozen(ctx context.Context, s *instance, err error) error {
+func (sn *snapshots) explain(ctx context.Context, s *instance, err error) error {
 	switch {
 	case errors.Is(err, layer.ErrTooLarge):
 		return &berth.Error{Code: berth.CodeTooLarge, Err: err, Message: fmt.Sprintf("Container with id '%s' has changed more than a snapshot can hold: %v.", s.id, err)}
@@ -100,17 +110,17 @@ func (k *Service) notFrozen(ctx context.Context, s *instance, err error) error {
 		return berth.Errorf(berth.CodeConflict, "A snapshot of container with id '%s' is being made.", s.id)
 	}
 	if e, ok := errors.AsType[checkpointError](err); ok {
-		if k.check(s); s.life.Err() != nil {
+		if sn.deaths.check(s); s.life.Err() != nil {
 			return context.Cause(s.life)
 		}
 		return &berth.Error{Code: berth.CodeUnavailable, Err: e, Message: fmt.Sprintf("The memory of container with id '%s' could not be kept.", s.id)}
 	}
-	return k.explain(ctx, s, err)
+	return sn.leases.explain(ctx, s, err)
 }
 
 // userFiles returns the files that users have put into a container.
-func (k *Service) userFiles(ctx context.Context, s *instance) ([]*berth.ContainerFile, error) {
-	all, err := k.opts.Store.ContainerFiles(ctx, s.project, s.id)
+func (sn *snapshots) userFiles(ctx context.Context, s *instance) ([]*berth.ContainerFile, error) {
+	all, err := sn.opts.Store.ContainerFiles(ctx, s.project, s.id)
 	if err != nil {
 		return nil, err
 	}
@@ -124,11 +134,11 @@ func (k *Service) userFiles(ctx context.Context, s *instance) ([]*berth.Containe
 }
 
 // snapshot returns the snapshot that a request for a container names.
-func (k *Service) snapshot(ctx context.Context, p berth.ProjectID, id berth.SnapshotID) (*snapshot.Record, error) {
-	if k.opts.Snapshots == nil {
+func (sn *snapshots) get(ctx context.Context, p berth.ProjectID, id berth.SnapshotID) (*snapshot.Record, error) {
+	if sn.opts.Snapshots == nil {
 		return nil, errNoSnapshots
 	}
-	r, err := k.opts.Snapshots.Record(ctx, p, id)
+	r, err := sn.opts.Snapshots.Record(ctx, p, id)
 	if e, ok := errors.AsType[*berth.Error](err); ok {
 		at := *e
 		at.Param = "berth.snapshot_id"
@@ -138,22 +148,22 @@ func (k *Service) snapshot(ctx context.Context, p berth.ProjectID, id berth.Snap
 }
 
 // restore puts a snapshot into a new sandbox.
-func (k *Service) restore(ctx context.Context, s *instance, pl *plan) error {
+func (sn *snapshots) restore(ctx context.Context, s *instance, pl *plan) error {
 	if pl.from == nil {
 		return nil
 	}
 	if pl.memory() != nil { // it has its files
-		return k.restoreFiles(ctx, s, pl)
+		return sn.restoreFiles(ctx, s, pl)
 	}
-	content, err := k.opts.Snapshots.Open(ctx, s.project, pl.from)
+	content, err := sn.opts.Snapshots.Open(ctx, s.project, pl.from)
 	if err != nil {
 		return err
 	}
 	defer content.Close()
-	if err := k.applyLayer(ctx, s, content); err != nil {
+	if err := sn.apply(ctx, s, content); err != nil {
 		return err
 	}
-	return k.restoreFiles(ctx, s, pl)
+	return sn.restoreFiles(ctx, s, pl)
 }
 
 // quietTime is how long a guest may take nothing of a layer that it applies, or not answer
@@ -164,18 +174,18 @@ var errQuiet = errors.New("the guest does not go on with it")
 
 // applyLayer has a guest apply a layer, and checks that it answers afterwards: a layer can
 // take away what the guest needs.
-func (k *Service) applyLayer(ctx context.Context, s *instance, content io.Reader) error {
+func (sn *snapshots) apply(ctx context.Context, s *instance, content io.Reader) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	quiet := time.AfterFunc(k.quiet, func() { cancel(errQuiet) })
+	quiet := time.AfterFunc(sn.quiet, func() { cancel(errQuiet) })
 	defer quiet.Stop()
-	source := &source{r: progress{content, func() { quiet.Reset(k.quiet) }}}
+	source := &source{r: progress{content, func() { quiet.Reset(sn.quiet) }}}
 	err := s.client.ApplyArchive(ctx, source)
 	if _, readErr := source.finish(); readErr != nil {
 		return readErr // the snapshot's fault
 	}
 	if err == nil {
-		quiet.Reset(k.quiet)
+		quiet.Reset(sn.quiet)
 		err = s.client.Ping(ctx)
 	}
 	if errors.Is(context.Cause(ctx), errQuiet) {
@@ -197,18 +207,18 @@ func (p progress) Read(b []byte) (int, error) {
 }
 
 // restoreFiles tells the store what users had put into the container of a snapshot.
-func (k *Service) restoreFiles(ctx context.Context, s *instance, pl *plan) error {
+func (sn *snapshots) restoreFiles(ctx context.Context, s *instance, pl *plan) error {
 	// What users had put in keeps its source and, if it is asked for again, is known.
 	again := map[berth.CFileID]berth.CFileID{}
 	for _, id := range pl.files {
 		again[addedID(pl.from.Snapshot.ContainerID, id)] = addedID(s.id, id)
 	}
 	for _, f := range pl.from.Files {
-		own := s.newFile(f.Path, k.now().Unix(), f.Bytes, "user")
+		own := s.newFile(f.Path, sn.opts.now().Unix(), f.Bytes, "user")
 		if id, ok := again[f.ID]; ok {
 			own.ID = id
 		}
-		if err := k.opts.Store.PutContainerFile(ctx, s.project, own); err != nil {
+		if err := sn.opts.Store.PutContainerFile(ctx, s.project, own); err != nil {
 			return err
 		}
 	}
@@ -218,84 +228,84 @@ func (k *Service) restoreFiles(ctx context.Context, s *instance, pl *plan) error
 // leaveSnapshot keeps an idle container as a snapshot, in the background, and ends
 // it if it has not been used meanwhile. If it cannot be kept, that is tried again a
 // few times.
-func (k *Service) leaveSnapshot(s *instance) {
-	if !s.leaving.CompareAndSwap(false, true) {
+func (sw *sweeper) expireToSnapshot(s *instance) {
+	if !s.expiry.running.CompareAndSwap(false, true) {
 		return
 	}
-	spawned := k.spawn(func() {
-		defer s.leaving.Store(false)
+	spawned := sw.work.spawn(func() {
+		defer s.expiry.running.Store(false)
 		s.mu.Lock()
-		since := s.active
-		if !since.Equal(s.tried) {
-			s.tried, s.attempts = since, 0
+		since := s.usage.active
+		if !since.Equal(s.expiry.tried) {
+			s.expiry.tried, s.expiry.attempts = since, 0
 		}
 		s.mu.Unlock()
-		expires := k.now().Add(k.opts.SnapshotLife).Unix()
-		if err := k.resume(s.life, s); err != nil {
-			k.notLeft(s, err)
+		expires := sw.opts.now().Add(sw.opts.Expiry.SnapshotLife).Unix()
+		if err := sw.leases.resume(s.life, s); err != nil {
+			sw.snapshotFailed(s, err)
 			return
 		}
-		kept, err := k.freeze(s.life, s, &berth.Snapshot{Name: s.body.Name, Cause: berth.SnapshotExpired, ExpiresAt: &expires})
+		kept, err := sw.snapshots.take(s.life, s, &berth.Snapshot{Name: s.body.Name, Cause: berth.SnapshotExpired, ExpiresAt: &expires})
 		if err != nil {
-			k.notLeft(s, err)
+			sw.snapshotFailed(s, err)
 			return
 		}
 		body := s.body
 		body.Berth.LastSnapshot = kept.ID
-		ended := k.bury(s, reasonExpired, goneError(&body, reasonExpired), nil, func() bool {
-			if !s.idleLocked(k.now()) || !s.active.Equal(since) {
+		ended := sw.deaths.end(s, reasonExpired, goneError(&body, reasonExpired), nil, func() bool {
+			if !s.idleLocked(sw.opts.now()) || !s.usage.active.Equal(since) {
 				return false
 			}
-			s.kept = kept.ID
+			s.expiry.snapshot = kept.ID
 			return true
 		})
 		if ended {
 			return
 		}
-		k.dispose(s.project, kept.ID)
+		sw.snapshots.discard(s.project, kept.ID)
 	})
 	if !spawned {
-		s.leaving.Store(false)
+		s.expiry.running.Store(false)
 	}
 }
 
 // notLeft counts an attempt that failed. After the last one the container expires.
-func (k *Service) notLeft(s *instance, err error) {
+func (sw *sweeper) snapshotFailed(s *instance, err error) {
 	if s.life.Err() != nil {
 		return // it has ended for another reason
 	}
 	s.mu.Lock()
 	if berth.ErrorCode(err) != berth.CodeInsufficientStorage { // its files live until there is space for them
-		s.attempts++
+		s.expiry.attempts++
 	}
-	last := s.attempts >= leaveAttempts
+	last := s.expiry.attempts >= leaveAttempts
 	if !last {
-		s.respite = k.now().Add(leaveAgain)
+		s.usage.graceUntil = sw.opts.now().Add(leaveAgain)
 	}
 	s.mu.Unlock()
-	k.opts.Log.Error("a container that expires was not kept as a snapshot", "container", s.id, "project", s.project, "again", !last, "err", err)
+	sw.opts.Log.Error("a container that expires was not kept as a snapshot", "container", s.id, "project", s.project, "again", !last, "err", err)
 	if last {
-		k.bury(s, reasonExpired, goneError(&s.body, reasonExpired), err, func() bool { return s.idleLocked(k.now()) })
+		sw.deaths.end(s, reasonExpired, goneError(&s.body, reasonExpired), err, func() bool { return s.idleLocked(sw.opts.now()) })
 	}
 }
 
 // forget removes a snapshot, if there is one.
-func (k *Service) forget(ctx context.Context, p berth.ProjectID, id berth.SnapshotID) error {
-	if id == "" || k.opts.Snapshots == nil {
+func (sn *snapshots) delete(ctx context.Context, p berth.ProjectID, id berth.SnapshotID) error {
+	if id == "" || sn.opts.Snapshots == nil {
 		return nil
 	}
-	if err := k.opts.Snapshots.Delete(ctx, p, id); berth.ErrorCode(err) != berth.CodeNotFound {
+	if err := sn.opts.Snapshots.Delete(ctx, p, id); berth.ErrorCode(err) != berth.CodeNotFound {
 		return err
 	}
 	return nil
 }
 
 // expireSnapshots removes those whose time is up.
-func (k *Service) expireSnapshots() {
-	if k.opts.Snapshots == nil {
+func (sn *snapshots) expire() {
+	if sn.opts.Snapshots == nil {
 		return
 	}
-	if err := k.opts.Snapshots.Expire(k.life, k.now()); err != nil && k.life.Err() == nil {
-		k.opts.Log.Error("expired snapshots were not removed; they will be, later", "err", err)
+	if err := sn.opts.Snapshots.Expire(sn.work.life, sn.opts.now()); err != nil && sn.work.life.Err() == nil {
+		sn.opts.Log.Error("expired snapshots were not removed; they will be, later", "err", err)
 	}
 }

@@ -87,7 +87,7 @@ func (h *house) snapshot(id berth.ContainerID) *berth.Snapshot {
 func (h *house) readyFrom(src berth.ContainerSource) berth.ContainerID {
 	h.t.Helper()
 	id := h.create(CreateRequest{Name: "test", Source: src}).ID
-	if _, release, err := h.k.Guest(h.t.Context(), mine, id); err != nil {
+	if _, release, err := h.k.access.Guest(h.t.Context(), mine, id); err != nil {
 		h.t.Fatalf("Guest: %v", err)
 	} else {
 		release()
@@ -105,7 +105,7 @@ func TestSnapshot(t *testing.T) {
 	h, a := newArchive(t)
 	h.uploads["file-1"] = upload{"data.csv", "1,2"}
 	first := h.readyFrom(berth.ContainerSource{Template: "other"})
-	if err := h.k.AddFiles(t.Context(), mine, first, []berth.FileID{"file-1"}); err != nil {
+	if err := h.k.files.Add(t.Context(), mine, first, []berth.FileID{"file-1"}); err != nil {
 		t.Fatal(err)
 	}
 	h.put(first, "dir/put", "p")
@@ -215,7 +215,7 @@ func TestExpiryLeavesSnapshot(t *testing.T) {
 
 // Options.OnExpiry is for containers that say nothing.
 func TestExpiryDefault(t *testing.T) {
-	h, a := newArchive(t, func(o *Options) { o.OnExpiry, o.SnapshotLife = berth.OnExpirySnapshot, time.Hour })
+	h, a := newArchive(t, func(o *Options) { o.Expiry.Action, o.Expiry.SnapshotLife = berth.OnExpirySnapshot, time.Hour })
 	h.ready()
 	h.readyFrom(berth.ContainerSource{OnExpiry: berth.OnExpiryDelete})
 	h.pass(time.Hour)
@@ -239,16 +239,16 @@ func TestUsedWhileLeaving(t *testing.T) {
 	h.mu.Lock()
 	h.now = h.now.Add(time.Hour)
 	h.mu.Unlock()
-	s := h.k.lookup(mine, id)
+	s := h.k.index.lookup(mine, id)
 	reached, gate := make(chan struct{}), make(chan struct{})
 	h.store.reading(func() { close(reached); <-gate })
-	h.k.sweep(t.Context())
+	h.k.sweeper.sweep(t.Context())
 	<-reached
 	if _, err := h.k.Get(t.Context(), mine, id); err != nil { // a use
 		t.Fatal(err)
 	}
 	close(gate)
-	for s.leaving.Load() {
+	for s.expiry.running.Load() {
 		time.Sleep(time.Millisecond)
 	}
 	if got := h.get(id); got.Status != berth.ContainerRunning || got.Berth.LastSnapshot != "" {
@@ -265,17 +265,17 @@ func TestLeavingFails(t *testing.T) {
 	id := h.readyFrom(leavesSnapshot)
 	h.sh(id, "echo kept >f")
 	h.k.opts.Template = func(string) (Template, error) { return Template{}, errHost }
-	s := h.k.lookup(mine, id)
+	s := h.k.index.lookup(mine, id)
 	h.pass(time.Hour)
 	for attempt := 1; attempt < leaveAttempts; attempt++ {
-		for s.leaving.Load() {
+		for s.expiry.running.Load() {
 			time.Sleep(time.Millisecond)
 		}
 		if got := h.get(id); got.Status != berth.ContainerRunning {
 			t.Fatalf("it was let go after %d attempts", attempt)
 		}
 		h.pass(leaveAgain - time.Second) // not yet
-		if s.leaving.Load() {
+		if s.expiry.running.Load() {
 			t.Errorf("attempt %d came early", attempt+1)
 		}
 		h.pass(time.Second)

@@ -33,7 +33,7 @@ func (k *Service) Start(ctx context.Context) error {
 	for _, id := range ids {
 		unowned[id] = true
 	}
-	k.recordMissed(recs)
+	k.trail.recordMissed(recs)
 	var g errgroup.Group
 	g.SetLimit(sweepWidth)
 	for _, rec := range recs {
@@ -60,14 +60,14 @@ func (k *Service) Start(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("sandbox: listing sandboxes: %w", err)
 	}
-	if err := k.recordLost(ctx, recs, left); err != nil {
+	if err := k.trail.recordLost(ctx, recs, left); err != nil {
 		return fmt.Errorf("sandbox: the audit record: %w", err)
 	}
-	if !k.spawn(k.sweepLoop) {
+	if !k.work.spawn(k.sweeper.run) {
 		return errStopping
 	}
-	for _, p := range k.pools {
-		if !k.spawn(p.run) {
+	for _, p := range k.pools.all {
+		if !k.work.spawn(p.run) {
 			return errStopping
 		}
 	}
@@ -76,19 +76,19 @@ func (k *Service) Start(ctx context.Context) error {
 
 // adopt takes a container that a former process left as running into the books.
 func (k *Service) adopt(rec *store.Container, exists bool) error {
-	s := k.newSandbox(rec.Project, rec.Body)
-	s.respite = k.now().Add(respite)
+	s := k.leases.newInstance(rec.Project, rec.Body)
+	s.usage.graceUntil = k.opts.now().Add(respite)
 	ctx, cancel := context.WithTimeout(context.Background(), burialTime)
 	defer cancel()
-	unconnected := k.loadNetwork(ctx, s)
-	if err := k.enter(s, math.MaxInt, -1); err != nil {
+	unconnected := k.networks.load(ctx, s)
+	if err := k.index.register(s, math.MaxInt, -1); err != nil {
 		return err
 	}
-	k.retainVolumes(s)
-	start, err := k.loadStart(ctx, s)
+	k.volumes.retain(s)
+	start, err := k.records.load(ctx, s)
 	switch damaged := errors.Is(err, errStartRecord); {
 	case damaged && rec.Body.Berth.Starting:
-		k.endStart(s, &plan{}, err)
+		k.starter.fail(s, &plan{}, err)
 		return nil
 	case err != nil && !damaged:
 		return err
@@ -97,15 +97,15 @@ func (k *Service) adopt(rec *store.Container, exists bool) error {
 		if unconnected != nil {
 			unconnected = stepError{"it could not be given its network", unconnected}
 		}
-		return k.startAgain(ctx, s, start, unconnected)
+		return k.starter.startAgain(ctx, s, start, unconnected)
 	}
 	close(s.started)
 	lives := exists && !rec.Body.Berth.Starting
-	if err := k.recoverLog(ctx, s, lives); err != nil {
+	if err := k.logs.recover(ctx, s, lives); err != nil {
 		k.opts.Log.Error("what ran in a container when the server ended was not logged", "container", s.id, "err", err)
 	}
 	if !lives {
-		k.bury(s, reasonHost, goneError(&s.body, reasonHost), nil, nil)
+		k.deaths.end(s, reasonHost, goneError(&s.body, reasonHost), nil, nil)
 		return nil
 	}
 	if unconnected != nil {
@@ -113,7 +113,7 @@ func (k *Service) adopt(rec *store.Container, exists bool) error {
 		k.opts.Log.Error("a container has lost its network", "container", s.id, "err", unconnected)
 		s.network = nil
 	}
-	k.check(s)
-	go func() { _ = k.connectOut(s.life, s) }()
+	k.deaths.check(s)
+	go func() { _ = k.networks.connect(s.life, s) }()
 	return nil
 }

@@ -118,7 +118,7 @@ func TestCloseWaitsForStart(t *testing.T) {
 	<-starting
 	closed := make(chan error)
 	go func() { closed <- h.k.Close() }()
-	<-h.k.closing
+	<-h.k.work.closing
 	close(gate)
 	if err := <-closed; err != nil {
 		t.Fatal(err)
@@ -135,7 +135,7 @@ func TestNewKeeperRefuses(t *testing.T) {
 		t.Error("a keeper without a driver was made")
 	}
 	bad := h.opts
-	bad.IdleMinutes, bad.MaxIdleMinutes = 30, 20
+	bad.Expiry.IdleMinutes, bad.Expiry.MaxIdleMinutes = 30, 20
 	if _, err := New(bad); err == nil {
 		t.Error("a default above the maximum was accepted")
 	}

@@ -11,20 +11,24 @@ import (
 	"github.com/berth-run/berth/sandbox"
 )
 
+// meter reads what sandboxes use.
+type meter struct {
+	opts  *Options
+	index *index
+}
+
 // Stats returns what a container uses now. That is no use of it.
 func (k *Service) Stats(ctx context.Context, p berth.ProjectID, id berth.ContainerID) (*berth.ContainerStats, error) {
-	s, err := k.find(ctx, p, id)
+	s, err := k.leases.find(ctx, p, id)
 	if err != nil {
 		return nil, err
 	}
-	return k.stats(ctx, s)
+	return k.meter.stats(ctx, s)
 }
 
-func (k *Service) stats(ctx context.Context, s *instance) (*berth.ContainerStats, error) {
-	limits := k.opts.Limits
-	limits.Memory = berth.MemoryLimits[s.body.MemoryLimit]
-	limits = limits.WithDefaults()
-	now := k.now()
+func (m *meter) stats(ctx context.Context, s *instance) (*berth.ContainerStats, error) {
+	limits := m.opts.limitsOf(s.body.MemoryLimit)
+	now := m.opts.now()
 	out := &berth.ContainerStats{Object: "container.stats", ContainerID: s.id, At: now.Unix(), UptimeSeconds: max(0, now.Unix()-s.body.CreatedAt),
 		Memory: berth.MemoryStats{LimitBytes: limits.Memory}, Disk: berth.DiskStats{LimitBytes: limits.Disk}, PIDs: berth.PIDStats{Limit: limits.PIDs}}
 	if s.network != nil {
@@ -34,7 +38,7 @@ func (k *Service) stats(ctx context.Context, s *instance) (*berth.ContainerStats
 	if !s.running() {
 		return out, nil
 	}
-	read, err := k.read(ctx, s)
+	read, err := m.read(ctx, s)
 	if err != nil {
 		return nil, err
 	}
@@ -44,16 +48,16 @@ func (k *Service) stats(ctx context.Context, s *instance) (*berth.ContainerStats
 }
 
 // read asks the driver about a sandbox.
-func (k *Service) read(ctx context.Context, s *instance) (sandbox.Stats, error) {
+func (m *meter) read(ctx context.Context, s *instance) (sandbox.Stats, error) {
 	ctx, stop := s.within(ctx)
 	defer stop()
 	ctx, cancel := context.WithTimeout(ctx, statsTime)
 	defer cancel()
-	if err := s.driver.take(ctx); err != nil {
+	if err := s.driver.acquire(ctx); err != nil {
 		return sandbox.Stats{}, err
 	}
-	defer s.driver.give()
-	read, err := k.opts.Driver.Stats(ctx, string(s.id))
+	defer s.driver.release()
+	read, err := m.opts.Driver.Stats(ctx, string(s.id))
 	if errors.Is(err, sandbox.ErrNotFound) {
 		return read, nil // it dies, and will be found dead
 	}
@@ -68,19 +72,21 @@ type Reading struct {
 	Stats       *berth.ContainerStats
 }
 
-// Readings returns what all containers use that run now. Those that cannot be read in
-// time are left out.
-func (k *Service) Readings(ctx context.Context) []Reading {
+// Readings returns what the running containers use. Those that cannot be read in time are
+// left out.
+func (k *Service) Readings(ctx context.Context) []Reading { return k.meter.readings(ctx) }
+
+func (m *meter) readings(ctx context.Context) []Reading {
 	var mu sync.Mutex
 	var all []Reading
 	var g errgroup.Group
 	g.SetLimit(sweepWidth)
-	for _, s := range k.all() {
+	for _, s := range m.index.all() {
 		if s.life.Err() != nil {
 			continue
 		}
 		g.Go(func() error {
-			if stats, err := k.stats(ctx, s); err == nil {
+			if stats, err := m.stats(ctx, s); err == nil {
 				mu.Lock()
 				defer mu.Unlock()
 				all = append(all, Reading{s.project, s.body.MemoryLimit, s.body.Berth.Isolation, stats})

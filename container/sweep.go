@@ -22,7 +22,20 @@ const (
 // errUnchanged leaves a container as it is stored.
 var errUnchanged = errors.New("unchanged")
 
-func (k *Service) sweepLoop() {
+// A sweeper ends idle containers, finds dead ones and saves when they were last used.
+type sweeper struct {
+	opts      *Options
+	work      *workers
+	index     *index
+	leases    *leases
+	deaths    *deaths
+	snapshots *snapshots
+	volumes   *volumes
+	pools     *pools
+}
+
+// run sweeps until the service closes.
+func (sw *sweeper) run() {
 	tick := time.NewTicker(sweepEvery)
 	defer tick.Stop()
 	count := time.NewTicker(countEvery)
@@ -30,73 +43,73 @@ func (k *Service) sweepLoop() {
 	for {
 		select {
 		case <-count.C:
-			for _, p := range k.pools {
+			for _, p := range sw.pools.all {
 				p.report()
 			}
-			k.expireSnapshots()
-			k.expireVolumes()
-			if err := k.opts.Store.CountContainers(k.life); err != nil && k.life.Err() == nil {
-				k.opts.Log.Error("the seconds of containers were not counted; they will be, later", "err", err)
+			sw.snapshots.expire()
+			sw.volumes.expire()
+			if err := sw.opts.Store.CountContainers(sw.work.life); err != nil && sw.work.life.Err() == nil {
+				sw.opts.Log.Error("the seconds of containers were not counted; they will be, later", "err", err)
 			}
 		case <-tick.C:
-			k.sweep(k.life)
-		case <-k.closing:
+			sw.sweep(sw.work.life)
+		case <-sw.work.closing:
 			return
 		}
 	}
 }
 
 // sweep looks after all sandboxes once.
-func (k *Service) sweep(ctx context.Context) {
+func (sw *sweeper) sweep(ctx context.Context) {
 	var g errgroup.Group
 	g.SetLimit(sweepWidth)
-	for _, s := range k.all() {
-		k.listen(s)
-		if job := k.due(s); job != nil {
+	for _, s := range sw.index.all() {
+		sw.leases.probeIfDue(s)
+		if job := sw.due(s); job != nil {
 			g.Go(func() error { job(ctx, s); return nil })
 		}
 	}
-	for _, p := range k.pools {
+	for _, p := range sw.pools.all {
 		g.Go(func() error { p.sweep(); return nil })
 	}
 	_ = g.Wait()
 }
 
 // due returns what is to be done for a sandbox now, nil for nothing.
-func (k *Service) due(s *instance) func(context.Context, *instance) {
-	now := k.now()
+func (sw *sweeper) due(s *instance) func(context.Context, *instance) {
+	now := sw.opts.now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	at := s.lastActiveLocked(now).Unix()
 	switch {
 	case s.life.Err() != nil:
-		return func(context.Context, *instance) { k.interSoon(s) }
+		return func(context.Context, *instance) { sw.deaths.removeSoon(s) }
 	case !s.running() || s.dyingLocked():
 		return nil
 	case s.idleLocked(now):
-		return func(context.Context, *instance) { k.expire(s) }
-	case now.Sub(s.checked) >= checkEvery:
-		s.checked = now
-		return func(context.Context, *instance) { k.check(s) }
-	case at > s.saved && (s.holds == 0 || at-s.saved >= saveEvery):
-		return func(ctx context.Context, s *instance) { k.saveActivity(ctx, s, at) }
+		return func(context.Context, *instance) { sw.expire(s) }
+	case now.Sub(s.health.checked) >= checkEvery:
+		s.health.checked = now
+		return func(context.Context, *instance) { sw.deaths.check(s) }
+	case at > s.usage.saved && (s.usage.holds == 0 || at-s.usage.saved >= saveEvery):
+		return func(ctx context.Context, s *instance) { sw.saveActivity(ctx, s, at) }
 	}
 	return nil
 }
 
 // expire ends a container, unless it has come into use since it was found idle.
-func (k *Service) expire(s *instance) {
+func (sw *sweeper) expire(s *instance) {
 	if s.body.Berth.OnExpiry == berth.OnExpirySnapshot {
-		k.leaveSnapshot(s)
+		sw.expireToSnapshot(s)
 		return
 	}
-	k.bury(s, reasonExpired, goneError(&s.body, reasonExpired), nil, func() bool { return s.idleLocked(k.now()) })
+	sw.deaths.end(s, reasonExpired, goneError(&s.body, reasonExpired), nil, func() bool { return s.idleLocked(sw.opts.now()) })
 }
 
 // saveActivity saves a container's last_active_at. A crash loses what the sweeper
 // has not saved yet: a second, or saveEvery while the container was in use.
-func (k *Service) saveActivity(ctx context.Context, s *instance, at int64) {
-	_, err := k.opts.Store.UpdateContainer(ctx, s.project, s.id, func(c *berth.Container) error {
+func (sw *sweeper) saveActivity(ctx context.Context, s *instance, at int64) {
+	_, err := sw.opts.Store.UpdateContainer(ctx, s.project, s.id, func(c *berth.Container) error {
 		if c.Status != berth.ContainerRunning || c.LastActiveAt >= at {
 			return errUnchanged
 		}
@@ -106,9 +119,9 @@ func (k *Service) saveActivity(ctx context.Context, s *instance, at int64) {
 	switch {
 	case err == nil, errors.Is(err, errUnchanged), errors.Is(err, store.ErrNotFound):
 		s.mu.Lock()
-		s.saved = max(s.saved, at)
+		s.usage.saved = max(s.usage.saved, at)
 		s.mu.Unlock()
 	case ctx.Err() == nil:
-		k.opts.Log.Error("a container's activity was not saved", "container", s.id, "err", err)
+		sw.opts.Log.Error("a container's activity was not saved", "container", s.id, "err", err)
 	}
 }

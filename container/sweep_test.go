@@ -43,7 +43,7 @@ func TestUseKeepsAlive(t *testing.T) {
 			return err
 		},
 		"put": func(h *house, id berth.ContainerID) error {
-			_, err := h.k.PutFile(h.t.Context(), mine, id, "a", strings.NewReader(""))
+			_, err := h.k.files.Put(h.t.Context(), mine, id, "a", strings.NewReader(""))
 			return err
 		},
 		"provide": func(h *house, id berth.ContainerID) error {
@@ -136,15 +136,15 @@ func TestExpiryUseRace(t *testing.T) {
 		h.now = h.now.Add(time.Hour)
 		h.mu.Unlock()
 		var both sync.WaitGroup
-		both.Go(func() { h.k.sweep(t.Context()) })
+		both.Go(func() { h.k.sweeper.sweep(t.Context()) })
 		both.Go(func() {
-			client, release, err := h.k.Guest(t.Context(), mine, id)
+			client, release, err := h.k.access.Guest(t.Context(), mine, id)
 			if err != nil {
 				wantExpired(t, err, id)
 				return
 			}
 			defer release()
-			h.k.sweep(t.Context())
+			h.k.sweeper.sweep(t.Context())
 			if err := client.Ping(t.Context()); err != nil {
 				t.Errorf("a held container was destroyed: %v", err)
 			}

@@ -13,30 +13,30 @@ import (
 	"github.com/berth-run/berth"
 )
 
-// AddFiles copies uploaded files into a container's working directory, each under
+// Add copies uploaded files into a container's working directory, each under
 // its own name or, if that is taken, one like it. A file that was added before
 // and is still there is left as it is, with what commands made of it.
-func (k *Service) AddFiles(ctx context.Context, p berth.ProjectID, id berth.ContainerID, files []berth.FileID) error {
+func (fl *Files) Add(ctx context.Context, p berth.ProjectID, id berth.ContainerID, files []berth.FileID) error {
 	if len(files) == 0 {
 		return nil
 	}
-	s, ctx, release, err := k.use(ctx, p, id)
+	s, ctx, release, err := fl.leases.use(ctx, p, id)
 	if err != nil {
 		return err
 	}
 	defer release()
-	return k.addFiles(ctx, s, files)
+	return fl.add(ctx, s, files)
 }
 
-func (k *Service) addFiles(ctx context.Context, s *instance, ids []berth.FileID) error {
+func (fl *Files) add(ctx context.Context, s *instance, ids []berth.FileID) error {
 	if len(ids) == 0 {
 		return nil
 	}
-	if err := s.files.take(ctx); err != nil {
+	if err := s.files.lock.acquire(ctx); err != nil {
 		return err
 	}
-	defer s.files.give()
-	files, err := k.scan(ctx, s)
+	defer s.files.lock.release()
+	files, err := fl.scan(ctx, s)
 	if err != nil {
 		return err
 	}
@@ -48,7 +48,7 @@ func (k *Service) addFiles(ctx context.Context, s *instance, ids []berth.FileID)
 		if added[addedID(s.id, id)] {
 			continue
 		}
-		f, err := k.addFile(ctx, s, id, taken)
+		f, err := fl.addOne(ctx, s, id, taken)
 		if err != nil {
 			return atFile(err, i)
 		}
@@ -57,20 +57,20 @@ func (k *Service) addFiles(ctx context.Context, s *instance, ids []berth.FileID)
 	return nil
 }
 
-func (k *Service) addFile(ctx context.Context, s *instance, id berth.FileID, taken map[string]bool) (*berth.ContainerFile, error) {
-	body, upload, err := k.opts.OpenFile(ctx, s.project, id)
+func (fl *Files) addOne(ctx context.Context, s *instance, id berth.FileID, taken map[string]bool) (*berth.ContainerFile, error) {
+	body, upload, err := fl.opts.OpenFile(ctx, s.project, id)
 	if err != nil {
 		return nil, err
 	}
 	defer body.Close()
 	name := freeName(plainName(upload.Filename, string(id)), taken)
-	size, err := k.write(ctx, s, name, body)
+	size, err := fl.write(ctx, s, name, body)
 	if err != nil {
 		return nil, err
 	}
-	f := s.newFile(path.Join(berth.WorkDir, name), k.now().Unix(), size, "user")
+	f := s.newFile(path.Join(berth.WorkDir, name), fl.opts.now().Unix(), size, "user")
 	f.ID = addedID(s.id, id)
-	return f, k.opts.Store.PutContainerFile(ctx, s.project, f)
+	return f, fl.opts.Store.PutContainerFile(ctx, s.project, f)
 }
 
 // addedID is the id that an uploaded file has in a container, always the same: by it

@@ -15,18 +15,26 @@ import (
 	"github.com/berth-run/berth/store"
 )
 
+// leases finds the instances of containers and holds them for their users.
+type leases struct {
+	opts   *Options
+	work   *workers
+	index  *index
+	deaths *deaths
+}
+
 // hold finds a container, waits until it runs, resumes it if it is paused, and keeps it from expiring until
 // release is called.
-func (k *Service) hold(ctx context.Context, p berth.ProjectID, id berth.ContainerID) (s *instance, release func(), err error) {
-	if s, err = k.find(ctx, p, id); err != nil {
+func (ls *leases) hold(ctx context.Context, p berth.ProjectID, id berth.ContainerID) (s *instance, release func(), err error) {
+	if s, err = ls.find(ctx, p, id); err != nil {
 		return nil, nil, err
 	}
 	if err := s.acquire(ctx); err != nil {
 		return nil, nil, err
 	}
-	release = sync.OnceFunc(func() { s.release(k.now()) })
+	release = sync.OnceFunc(func() { s.release(ls.opts.now()) })
 	if err = s.await(ctx); err == nil {
-		err = k.resume(ctx, s)
+		err = ls.resume(ctx, s)
 	}
 	if err == nil {
 		err = s.silence()
@@ -39,8 +47,8 @@ func (k *Service) hold(ctx context.Context, p berth.ProjectID, id berth.Containe
 }
 
 // use is hold with a context that also ends with the sandbox.
-func (k *Service) use(ctx context.Context, p berth.ProjectID, id berth.ContainerID) (*instance, context.Context, func(), error) {
-	s, release, err := k.hold(ctx, p, id)
+func (ls *leases) use(ctx context.Context, p berth.ProjectID, id berth.ContainerID) (*instance, context.Context, func(), error) {
+	s, release, err := ls.hold(ctx, p, id)
 	if err != nil {
 		return nil, nil, nil, err
 	}
@@ -52,11 +60,11 @@ func (k *Service) use(ctx context.Context, p berth.ProjectID, id berth.Container
 }
 
 // find returns the sandbox of a container that is not known to have ended.
-func (k *Service) find(ctx context.Context, p berth.ProjectID, id berth.ContainerID) (*instance, error) {
-	if s := k.lookup(p, id); s != nil {
+func (ls *leases) find(ctx context.Context, p berth.ProjectID, id berth.ContainerID) (*instance, error) {
+	if s := ls.index.lookup(p, id); s != nil {
 		return s, nil
 	}
-	rec, err := k.opts.Store.GetContainer(ctx, p, id)
+	rec, err := ls.opts.Store.GetContainer(ctx, p, id)
 	switch {
 	case errors.Is(err, store.ErrNotFound):
 		return nil, notFound(id)
@@ -71,8 +79,8 @@ func (k *Service) find(ctx context.Context, p berth.ProjectID, id berth.Containe
 // Guest returns the connection to a container's guest, for front doors of their
 // own: exec, attach, E2B. It is shared; the caller calls release and does not
 // close it. Until then the container does not expire.
-func (k *Service) Guest(ctx context.Context, p berth.ProjectID, id berth.ContainerID) (client *guest.Client, release func(), err error) {
-	s, release, err := k.hold(ctx, p, id)
+func (a *Access) Guest(ctx context.Context, p berth.ProjectID, id berth.ContainerID) (client *guest.Client, release func(), err error) {
+	s, release, err := a.leases.hold(ctx, p, id)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -83,7 +91,7 @@ func (k *Service) Guest(ctx context.Context, p berth.ProjectID, id berth.Contain
 // directory, because there the guest's root is the host's.
 func (s *instance) dir(ctx context.Context) (string, error) {
 	s.mu.Lock()
-	dir := s.workDir
+	dir := s.files.workDir
 	s.mu.Unlock()
 	if dir != "" {
 		return dir, nil
@@ -97,7 +105,7 @@ func (s *instance) dir(ctx context.Context) (string, error) {
 		return "", fmt.Errorf("the guest says that it works in %.100q", dir)
 	}
 	s.mu.Lock()
-	s.workDir = dir
+	s.files.workDir = dir
 	s.mu.Unlock()
 	return dir, nil
 }
@@ -112,7 +120,7 @@ const pingTime = time.Second
 // explain turns an error on the way to a guest into what the client is told: the
 // container's end if it has ended, why ctx ended if it has, else that the
 // container does not answer.
-func (k *Service) explain(ctx context.Context, s *instance, err error) error {
+func (ls *leases) explain(ctx context.Context, s *instance, err error) error {
 	if _, ok := errors.AsType[*berth.Error](err); ok {
 		return err
 	}
@@ -123,7 +131,7 @@ func (k *Service) explain(ctx context.Context, s *instance, err error) error {
 		case <-s.life.Done():
 		case <-ctx.Done():
 		}
-		k.check(s)
+		ls.deaths.check(s)
 		if s.life.Err() != nil {
 			return context.Cause(s.life)
 		}
@@ -140,7 +148,7 @@ func (k *Service) explain(ctx context.Context, s *instance, err error) error {
 		}
 	}
 	if timedOut && ctx.Err() == nil {
-		k.unanswered(s, 0) // of the whole patience nothing has come of it
+		ls.markSilent(s, 0) // of the whole patience nothing has come of it
 	}
 	return noAnswer(s.id, err)
 }

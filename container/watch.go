@@ -22,9 +22,9 @@ const (
 // changes, so that one which comes and goes within it is not told. An error, such as
 // the container's end, is the last thing that it yields. Being watched is no use of a
 // container, which expires all the same.
-func (k *Service) Watch(ctx context.Context, p berth.ProjectID, id berth.ContainerID) iter.Seq2[*berth.ContainerFileEvent, error] {
+func (fl *Files) Watch(ctx context.Context, p berth.ProjectID, id berth.ContainerID) iter.Seq2[*berth.ContainerFileEvent, error] {
 	return func(yield func(*berth.ContainerFileEvent, error) bool) {
-		s, release, err := k.hold(ctx, p, id)
+		s, release, err := fl.leases.hold(ctx, p, id)
 		if err != nil {
 			yield(nil, err)
 			return
@@ -32,16 +32,16 @@ func (k *Service) Watch(ctx context.Context, p berth.ProjectID, id berth.Contain
 		release()
 		ctx, stop := s.inReach(ctx)
 		defer stop()
-		w := watched{keeper: k, sandbox: s}
+		w := watched{of: fl, sandbox: s}
 		if err := w.follow(ctx, yield); err != nil {
-			yield(nil, k.explain(ctx, s, err))
+			yield(nil, fl.leases.explain(ctx, s, err))
 		}
 	}
 }
 
 // watched is what a watcher has told of a container's files.
 type watched struct {
-	keeper  *Service
+	of      *Files
 	sandbox *instance
 	files   map[string]*berth.ContainerFile
 	times   map[string]time.Time
@@ -108,11 +108,11 @@ func settle(ctx context.Context, changed <-chan struct{}) {
 // look returns what is different from what was told.
 func (w *watched) look(ctx context.Context) ([]*berth.ContainerFileEvent, error) {
 	s := w.sandbox
-	if err := s.files.take(ctx); err != nil {
+	if err := s.files.lock.acquire(ctx); err != nil {
 		return nil, err
 	}
-	files, times, err := w.keeper.scanTimes(ctx, s)
-	s.files.give()
+	files, times, err := w.of.scanTimes(ctx, s)
+	s.files.lock.release()
 	if err != nil {
 		return nil, err
 	}

@@ -154,13 +154,13 @@ func New(ctx context.Context, o Options) (s *Server, err error) {
 	keeper, err := container.New(container.Options{Store: db, Driver: isolation, OpenFile: uploads.Open, Log: log,
 		Network: network, Seal: seal.New(key), Audit: record, Volumes: volumes,
 		Template: held.find, MayName: held.mayName,
-		Snapshots: snapshots.Service, OnExpiry: config.Containers.OnExpiry, SnapshotLife: config.Containers.SnapshotLife,
+		Snapshots: snapshots.Service, Expiry: container.ExpiryOptions{Action: config.Containers.OnExpiry, SnapshotLife: config.Containers.SnapshotLife,
+			IdleMinutes: int(config.Containers.Idle / time.Minute), MaxIdleMinutes: int(config.Containers.MaxIdle / time.Minute)},
 		Quota:    quotas.Containers,
 		Room:     func() error { return space.Admit(diskspace.Sandboxes, diskspace.Snapshots) },
 		Observer: metrics.Sandbox{Metrics: s.metrics},
 		Limits:   sandbox.Limits{CPU: config.Containers.CPU, PIDs: config.Containers.PIDs, Disk: int64(config.Containers.Disk)},
-		Pools:    config.pools(), Starts: config.Containers.Starts,
-		IdleMinutes: int(config.Containers.Idle / time.Minute), MaxIdleMinutes: int(config.Containers.MaxIdle / time.Minute)})
+		Pools:    config.pools(), Bounds: container.Bounds{Starts: config.Containers.Starts}})
 	if err != nil {
 		return s, err
 	}
@@ -352,7 +352,7 @@ func OpenDriver(state string, config *Config, log *slog.Logger) (sandbox.Driver,
 type containers struct{ *container.Service }
 
 func (c containers) Shell(caller berth.Caller, id berth.ContainerID) tool.Execer {
-	return c.Service.Shell(caller, id)
+	return c.Service.Access().Shell(caller, id)
 }
 
 func (c containers) Template(ctx context.Context, p berth.ProjectID, id berth.ContainerID) (string, error) {
@@ -364,6 +364,6 @@ func (c containers) Template(ctx context.Context, p berth.ProjectID, id berth.Co
 }
 
 func (c containers) Files(ctx context.Context, p berth.ProjectID, id berth.ContainerID) ([]*berth.ContainerFile, error) {
-	files, _, err := c.Service.Files(ctx, p, id, store.Page{Limit: 10_000})
+	files, _, err := c.Service.Files().List(ctx, p, id, store.Page{Limit: 10_000})
 	return files, err
 }

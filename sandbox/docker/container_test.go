@@ -55,7 +55,7 @@ func shell(tb testing.TB, k *container.Service, id berth.ContainerID, script str
 	tb.Helper()
 	call := guest.ShellCall{CallID: fmt.Sprintf("call_%d", time.Now().UnixNano()), Commands: []string{script}, Timeout: time.Minute}
 	out := ""
-	for ev, err := range k.Shell(byTest, id).Shell(tb.Context(), call) {
+	for ev, err := range k.Access().Shell(byTest, id).Shell(tb.Context(), call) {
 		if err != nil || ev.Kind == guest.ShellExit && ev.ExitCode != 0 {
 			tb.Errorf("%s: got %+v, %v", script, ev, err)
 			return ""

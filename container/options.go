@@ -1,0 +1,131 @@
+package container
+
+import (
+	"cmp"
+	"context"
+	"crypto/cipher"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"runtime"
+	"time"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/audit"
+	"github.com/berth-run/berth/container/snapshot"
+	"github.com/berth-run/berth/container/volume"
+	"github.com/berth-run/berth/sandbox"
+	"github.com/berth-run/berth/store"
+)
+
+// A Store is the part of the database that a Service uses.
+type Store interface {
+	store.Containers
+	store.ContainerFiles
+	store.Objects
+}
+
+// Options are the parts and limits of a Service. Store, Driver, Template, OpenFile, Log
+// and Seal are required.
+type Options struct {
+	Store  Store
+	Driver sandbox.Driver
+	Log    *slog.Logger
+	Seal   cipher.AEAD // for secrets in the store; as seal.New returns it
+
+	// Template returns what a new sandbox starts from: the template with a name or a
+	// digest, or the default one for "". It is called for each creation.
+	Template func(ref string) (Template, error)
+
+	// MayName returns an error for the client, the same as Template's for a template that
+	// does not exist, unless a project may name the template ref. Default: all may be named.
+	MayName func(ctx context.Context, p berth.ProjectID, ref string) error
+
+	// OpenFile opens an uploaded file, as *files.Service does. Its errors for the
+	// client are *berth.Error.
+	OpenFile func(ctx context.Context, p berth.ProjectID, id berth.FileID) (io.ReadCloser, *berth.File, error)
+
+	Snapshots *snapshot.Service // nil: containers have no snapshots
+	Volumes   *volume.Service   // nil: containers have no volumes; the driver must be able to mount them
+	Audit     *audit.Log        // nil: nothing is audited
+	Observer  Observer          // default: none
+	Network   NetworkOptions
+
+	// Limits of every sandbox. The memory limit is the container's own tier.
+	Limits sandbox.Limits
+	Pools  []PoolOptions // no two may have the same template and memory limit
+	Expiry ExpiryOptions
+	Bounds Bounds
+
+	// Quota returns how many containers a project may run at once, negative for no
+	// limit, or an error for the client if it may not start another. Default: no limit.
+	Quota func(ctx context.Context, p berth.ProjectID) (most int, err error)
+
+	// Room returns an error for the client if the host's volume has no space for
+	// another sandbox or snapshot. Default: there is always space.
+	Room func() error
+
+	now func() time.Time
+}
+
+// ExpiryOptions say when idle containers expire and what is left of them.
+type ExpiryOptions struct {
+	Action         berth.OnExpiry // of containers that name none; default delete
+	SnapshotLife   time.Duration  // of snapshots that expiry makes; default 30 days
+	IdleMinutes    int            // expires_after of containers that name none; default 20
+	MaxIdleMinutes int            // the largest expires_after; default a week
+}
+
+// Bounds limit what one server does at once.
+type Bounds struct {
+	Containers int // that run at once; default 1,000
+	Files      int // listed of one container; default 10,000
+	Starts     int // sandboxes started at once; default one for each CPU
+}
+
+// A Template is what sandboxes start from.
+type Template struct {
+	sandbox.Template
+	Env []string // KEY=value, for all commands; the container's own values win
+}
+
+// withDefaults returns the options with defaults in place of zero values, or an error if
+// they cannot be used.
+func (o Options) withDefaults() (Options, error) {
+	if o.Store == nil || o.Driver == nil || o.Template == nil || o.OpenFile == nil || o.Log == nil || o.Seal == nil {
+		return o, errors.New("container: Store, Driver, Template, OpenFile, Log and Seal are required")
+	}
+	if o.MayName == nil {
+		o.MayName = func(context.Context, berth.ProjectID, string) error { return nil }
+	}
+	if o.Observer == nil {
+		o.Observer = noObserver{}
+	}
+	if o.Quota == nil {
+		o.Quota = func(context.Context, berth.ProjectID) (int, error) { return -1, nil }
+	}
+	if o.Room == nil {
+		o.Room = func() error { return nil }
+	}
+	if o.now == nil {
+		o.now = time.Now
+	}
+	o.Expiry.IdleMinutes = cmp.Or(o.Expiry.IdleMinutes, 20)
+	o.Expiry.MaxIdleMinutes = cmp.Or(o.Expiry.MaxIdleMinutes, 7*24*60)
+	o.Expiry.SnapshotLife = cmp.Or(o.Expiry.SnapshotLife, 30*24*time.Hour)
+	o.Bounds.Containers = cmp.Or(o.Bounds.Containers, 1000)
+	o.Bounds.Files = cmp.Or(o.Bounds.Files, 10_000)
+	o.Bounds.Starts = cmp.Or(o.Bounds.Starts, runtime.NumCPU())
+	if o.Expiry.IdleMinutes < 1 || o.Expiry.IdleMinutes > o.Expiry.MaxIdleMinutes {
+		return o, fmt.Errorf("container: containers expire after %d minutes, which must be between 1 and %d", o.Expiry.IdleMinutes, o.Expiry.MaxIdleMinutes)
+	}
+	return o, nil
+}
+
+// limitsOf returns the limits of a sandbox of a memory tier.
+func (o *Options) limitsOf(memoryLimit string) sandbox.Limits {
+	limits := o.Limits
+	limits.Memory = berth.MemoryLimits[memoryLimit]
+	return limits.WithDefaults()
+}

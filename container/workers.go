@@ -1,0 +1,84 @@
+package container
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// workers runs background work until the service closes.
+type workers struct {
+	life    context.Context // of this process's work; ends with errStopping
+	cancel  context.CancelCauseFunc
+	closing chan struct{} // closed when closed is set
+
+	mu     sync.Mutex
+	closed bool
+	group  sync.WaitGroup // of spawn
+}
+
+func newWorkers() *workers {
+	w := &workers{closing: make(chan struct{})}
+	w.life, w.cancel = context.WithCancelCause(context.Background())
+	return w
+}
+
+// spawn runs f in the background. It returns false, and does not run f, if the service
+// is closing.
+func (w *workers) spawn(f func()) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed {
+		return false
+	}
+	w.group.Go(f)
+	return true
+}
+
+// stopped reports whether spawn refuses further work.
+func (w *workers) stopped() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.closed
+}
+
+// refuse makes spawn refuse further work. It returns false if that was done before.
+func (w *workers) refuse() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed {
+		return false
+	}
+	w.closed = true
+	close(w.closing)
+	return true
+}
+
+// stop ends the background work: after grace its context is canceled, and stop returns
+// when all of it has returned.
+func (w *workers) stop(grace time.Duration) {
+	done := make(chan struct{})
+	go func() {
+		w.group.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+	case <-time.After(grace):
+	}
+	w.cancel(errStopping)
+	<-done
+}
+
+// untilClosing returns a context that ends with ctx, or when the service is closing.
+func (w *workers) untilClosing(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	go func() {
+		select {
+		case <-w.closing:
+		case <-ctx.Done():
+		}
+		cancel()
+	}()
+	return ctx, cancel
+}
