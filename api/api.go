@@ -26,7 +26,7 @@ import (
 	"github.com/berth-run/berth/internal/nofile"
 	"github.com/berth-run/berth/internal/ration"
 	"github.com/berth-run/berth/journal"
-	"github.com/berth-run/berth/quota"
+	"github.com/berth-run/berth/project"
 	"github.com/berth-run/berth/store"
 	"github.com/berth-run/berth/webhook"
 )
@@ -170,7 +170,7 @@ type Options struct {
 	Bundles    *bundle.Service
 	Models     Models
 	Upstreams  func() []berth.Upstream // of the models; default none
-	Quota      *quota.Quota            // of the engine; default none
+	Quota      *project.Quota          // of the engine; default none
 	Usages     store.Usages
 	Currency   string // of costs; default usd
 	Webhooks   *webhook.Service

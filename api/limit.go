@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/berth-run/berth"
-	"github.com/berth-run/berth/quota"
+	"github.com/berth-run/berth/project"
 )
 
 // writeRates tells a limited project what is left of its rates, as OpenAI does.
@@ -17,7 +17,7 @@ func (s *server) writeRates(h http.Header, p berth.ProjectID) {
 	writeRate(h, "tokens", tokens)
 }
 
-func writeRate(h http.Header, of string, r *quota.Rate) {
+func writeRate(h http.Header, of string, r *project.Rate) {
 	if r == nil {
 		return
 	}

@@ -10,7 +10,6 @@ import (
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/api"
 	"github.com/berth-run/berth/project"
-	"github.com/berth-run/berth/quota"
 	"github.com/berth-run/berth/store"
 )
 
@@ -21,7 +20,7 @@ func limited(t *testing.T, limits map[berth.ProjectID]berth.Limits) *house {
 	t.Helper()
 	return newHouse(t, func(o *api.Options) {
 		st := o.Objects.(store.Store)
-		q := quota.New(quota.Options{Objects: st, Files: st, Bodies: st, Usages: st, Limits: limits})
+		q := project.NewQuota(project.QuotaOptions{Objects: st, Sizes: []project.Size{st.FileBytes, st.StoredBytes}, Usages: st, Limits: limits})
 		o.Quota, o.Files.Quota = q, q.Store
 		o.Engine.Quota = q
 	})

@@ -8,7 +8,7 @@ import (
 	"github.com/berth-run/berth/store"
 )
 
-// A Quota bounds the responses of projects; *quota.Quota is one.
+// A Quota bounds the responses of projects; *project.Quota is one.
 type Quota interface {
 	// Begin books a response that is thought to need so many tokens, or returns an
 	// error for the client. end must be called, with how many it did need.

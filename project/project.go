@@ -1,7 +1,8 @@
-// Package project keeps the records of projects.
+// Package project stores the records of projects, enforces their limits and erases the data
+// of archived ones.
 //
-// A project needs none: a key may name any. With one it has a name, limits of its
-// own, and an end.
+// A project needs no record: a key may name any project. With a record it has a name,
+// limits of its own, and an end.
 package project
 
 import (

@@ -37,7 +37,6 @@ import (
 	"github.com/berth-run/berth/internal/statefile"
 	"github.com/berth-run/berth/journal"
 	"github.com/berth-run/berth/metrics"
-	"github.com/berth-run/berth/quota"
 	"github.com/berth-run/berth/sandbox"
 	"github.com/berth-run/berth/sandbox/docker"
 	"github.com/berth-run/berth/sandbox/gvisor"
@@ -114,20 +113,18 @@ func New(ctx context.Context, o Options) (s *Server, err error) {
 		return s, err
 	}
 	s.later(func(context.Context) error { return bucket.Close() })
-	var quotas *quota.Quota
+	quotas := newQuota(db, config)
 	snapshots, err := openSnapshots(ctx, state, snapshot.Options{Objects: db, Seal: seal.New(key), Audit: record, Log: log,
-		Count: func(ctx context.Context, p berth.ProjectID, kept int) error { return quotas.Snapshots(ctx, p, kept) },
-		Quota: within(space, diskspace.Snapshots, func(ctx context.Context, p berth.ProjectID, bytes int64) error { return quotas.Store(ctx, p, bytes) })}, log)
+		Count: quotas.Snapshots, Quota: within(space, diskspace.Snapshots, quotas.Store)}, log)
 	if err != nil {
 		return s, err
 	}
 	s.later(func(context.Context) error { return snapshots.Close() })
 	volumes, err := openVolumes(ctx, state, volume.Options{Objects: db, Seal: seal.New(key), Audit: record,
-		Quota: within(space, diskspace.Volumes, func(ctx context.Context, p berth.ProjectID, bytes int64) error { return quotas.Store(ctx, p, bytes) })}, log)
+		Quota: within(space, diskspace.Volumes, quotas.Store)}, log)
 	if err != nil {
 		return s, err
 	}
-	quotas = quota.New(quota.Options{Objects: db, Files: stored{db, snapshots.Service, volumes}, Bodies: db, Usages: db, Limits: config.limits()})
 	uploads := files.New(db, bucket)
 	uploads.Quota, uploads.Audit, uploads.Log = within(space, diskspace.Files, quotas.Store), record, log
 	if err := uploads.Sweep(ctx, log); err != nil {

@@ -11,7 +11,9 @@ import (
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/container/snapshot"
 	"github.com/berth-run/berth/container/volume"
+	"github.com/berth-run/berth/project"
 	"github.com/berth-run/berth/store"
+	"github.com/berth-run/berth/store/sqlite"
 )
 
 // snapshots are a library with its bucket.
@@ -49,23 +51,12 @@ func openVolumes(ctx context.Context, state string, opts volume.Options, log *sl
 	return l, l.Sweep(ctx, log)
 }
 
-// stored counts what projects store: uploaded files, snapshots and volumes.
-type stored struct {
-	store.Files
-	snapshots *snapshot.Service
-	volumes   *volume.Service
-}
-
-// FileBytes returns how many bytes a project stores.
-func (s stored) FileBytes(ctx context.Context, p berth.ProjectID) (int64, error) {
-	files, err := s.Files.FileBytes(ctx, p)
-	if err != nil {
-		return 0, err
+// newQuota returns the quota of projects. Everything that they store counts: rows of the
+// database, uploaded files, snapshots and volumes.
+func newQuota(db *sqlite.DB, config *Config) *project.Quota {
+	sum := func(stored func(context.Context, store.Objects, berth.ProjectID) (int64, error)) project.Size {
+		return func(ctx context.Context, p berth.ProjectID) (int64, error) { return stored(ctx, db, p) }
 	}
-	kept, err := s.snapshots.Bytes(ctx, p)
-	if err != nil {
-		return 0, err
-	}
-	volumes, err := s.volumes.Bytes(ctx, p)
-	return files + kept + volumes, err
+	return project.NewQuota(project.QuotaOptions{Objects: db, Usages: db, Limits: config.limits(),
+		Sizes: []project.Size{db.StoredBytes, db.FileBytes, sum(snapshot.StoredBytes), sum(volume.StoredBytes)}})
 }

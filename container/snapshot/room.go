@@ -18,7 +18,7 @@ func (l *Service) room(ctx context.Context, p berth.ProjectID, s *berth.Snapshot
 		return nil
 	}
 	kept := 0
-	err := l.each(ctx, p, func(s *berth.Snapshot) {
+	err := each(ctx, l.opts.Objects, p, func(s *berth.Snapshot) {
 		if s.Cause != berth.SnapshotForked {
 			kept++
 		}
@@ -29,17 +29,17 @@ func (l *Service) room(ctx context.Context, p berth.ProjectID, s *berth.Snapshot
 	return l.opts.Count(ctx, p, kept)
 }
 
-// Bytes returns how many bytes the snapshots of a project take.
-func (l *Service) Bytes(ctx context.Context, p berth.ProjectID) (int64, error) {
+// StoredBytes returns how many bytes the snapshots of a project take.
+func StoredBytes(ctx context.Context, objects store.Objects, p berth.ProjectID) (int64, error) {
 	var sum int64
-	err := l.each(ctx, p, func(s *berth.Snapshot) { sum += s.StoredBytes })
+	err := each(ctx, objects, p, func(s *berth.Snapshot) { sum += s.StoredBytes })
 	return sum, err
 }
 
 // each calls f with all snapshots of a project.
-func (l *Service) each(ctx context.Context, p berth.ProjectID, f func(*berth.Snapshot)) error {
+func each(ctx context.Context, from store.Objects, p berth.ProjectID, f func(*berth.Snapshot)) error {
 	for page := (store.Page{Limit: 1000}); ; {
-		objects, more, err := l.opts.Objects.ListObjects(ctx, p, Kind, "", page)
+		objects, more, err := from.ListObjects(ctx, p, Kind, "", page)
 		if err != nil {
 			return err
 		}

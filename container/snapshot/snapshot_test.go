@@ -134,7 +134,7 @@ func TestLibrary(t *testing.T) {
 	if err != nil || !more || len(list) != 1 || list[0].ID != other.ID {
 		t.Errorf("List: got %v, %v, %v", list, more, err)
 	}
-	if n, err := h.l.Bytes(ctx, mine); err != nil || n != s.StoredBytes+other.StoredBytes {
+	if n, err := snapshot.StoredBytes(ctx, h.db, mine); err != nil || n != s.StoredBytes+other.StoredBytes {
 		t.Errorf("Bytes: got %d, %v", n, err)
 	}
 

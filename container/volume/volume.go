@@ -144,7 +144,7 @@ func unavailable(err error) error {
 }
 
 func (l *Service) mayCreate(ctx context.Context, p berth.ProjectID, v *berth.Volume) error {
-	all, err := l.all(ctx, p)
+	all, err := list(ctx, l.opts.Objects, p)
 	if err != nil {
 		return err
 	}
@@ -174,9 +174,9 @@ func (l *Service) save(ctx context.Context, p berth.ProjectID, v *berth.Volume, 
 	return l.opts.Objects.CreateObjects(ctx, p, o)
 }
 
-// all returns the volumes of a project.
-func (l *Service) all(ctx context.Context, p berth.ProjectID) ([]*record, error) {
-	objects, _, err := l.opts.Objects.ListObjects(ctx, p, Kind, "", store.Page{Limit: maxVolumes})
+// list returns the records of a project's volumes.
+func list(ctx context.Context, from store.Objects, p berth.ProjectID) ([]*record, error) {
+	objects, _, err := from.ListObjects(ctx, p, Kind, "", store.Page{Limit: maxVolumes})
 	if err != nil {
 		return nil, err
 	}
@@ -194,9 +194,9 @@ func decode(o *store.Object) (*record, error) {
 	return r, json.Unmarshal(o.Body, r)
 }
 
-// Bytes returns how many bytes the volumes of a project may take.
-func (l *Service) Bytes(ctx context.Context, p berth.ProjectID) (int64, error) {
-	all, err := l.all(ctx, p)
+// StoredBytes returns how many bytes the volumes of a project may take.
+func StoredBytes(ctx context.Context, objects store.Objects, p berth.ProjectID) (int64, error) {
+	all, err := list(ctx, objects, p)
 	var sum int64
 	for _, r := range all {
 		sum += r.Volume.MaxBytes
@@ -260,7 +260,7 @@ func (l *Service) List(ctx context.Context, p berth.ProjectID, page store.Page) 
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	list := []*berth.Volume{}
+	volumes := []*berth.Volume{}
 	for _, o := range objects {
 		r, err := decode(o)
 		if err == nil {
@@ -269,9 +269,9 @@ func (l *Service) List(ctx context.Context, p berth.ProjectID, page store.Page) 
 		if err != nil {
 			return nil, false, err
 		}
-		list = append(list, r.Volume)
+		volumes = append(volumes, r.Volume)
 	}
-	return list, more, nil
+	return volumes, more, nil
 }
 
 // Delete removes a volume with all that is in it, the object with its key first.
@@ -352,7 +352,7 @@ func (l *Service) Resolve(ctx context.Context, p berth.ProjectID, mounts []berth
 	if len(mounts) > maxMounts {
 		return nil, berth.Invalid("berth.volumes", "A container has at most %d volumes.", maxMounts)
 	}
-	all, err := l.all(ctx, p)
+	all, err := list(ctx, l.opts.Objects, p)
 	if err != nil {
 		return nil, err
 	}

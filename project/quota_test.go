@@ -1,4 +1,4 @@
-package quota
+package project
 
 import (
 	"context"
@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/berth-run/berth"
-	"github.com/berth-run/berth/project"
 	"github.com/berth-run/berth/store"
 	"github.com/berth-run/berth/store/sqlite"
 )
@@ -37,8 +36,6 @@ func (r *records) GetObject(_ context.Context, _ berth.ProjectID, key store.Obje
 	return nil, store.ErrNotFound
 }
 
-func number(n int64) *int64 { return &n }
-
 func wantError(t *testing.T, err error, wire, kind, says string, after time.Duration) {
 	t.Helper()
 	e, ok := errors.AsType[*berth.Error](err)
@@ -49,7 +46,7 @@ func wantError(t *testing.T, err error, wire, kind, says string, after time.Dura
 
 func TestRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := New(Options{Objects: &records{}, Limits: map[berth.ProjectID]berth.Limits{
+		q := NewQuota(QuotaOptions{Objects: &records{}, Limits: map[berth.ProjectID]berth.Limits{
 			"": {RequestsPerMinute: number(3)}, "proj_free": {RequestsPerMinute: number(-1)}, "proj_none": {RequestsPerMinute: number(0)}}})
 		begin := func(p berth.ProjectID) error {
 			end, err := q.Begin(t.Context(), p, 1000)
@@ -98,7 +95,7 @@ func TestRequests(t *testing.T) {
 // the end.
 func TestTokens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := New(Options{Objects: &records{}, Limits: map[berth.ProjectID]berth.Limits{"": {TokensPerMinute: number(6000)}}})
+		q := NewQuota(QuotaOptions{Objects: &records{}, Limits: map[berth.ProjectID]berth.Limits{"": {TokensPerMinute: number(6000)}}})
 		begin := func(tokens int) func(int) {
 			t.Helper()
 			end, err := q.Begin(t.Context(), "proj_a", tokens)
@@ -139,7 +136,7 @@ func TestTokens(t *testing.T) {
 }
 
 func TestResponses(t *testing.T) {
-	q := New(Options{Objects: &records{}, Limits: map[berth.ProjectID]berth.Limits{"": {Responses: number(2)}}})
+	q := NewQuota(QuotaOptions{Objects: &records{}, Limits: map[berth.ProjectID]berth.Limits{"": {Responses: number(2)}}})
 	resumed := q.Resume("proj_a")
 	end, err := q.Begin(t.Context(), "proj_a", 1)
 	if err != nil {
@@ -162,7 +159,7 @@ func TestResponses(t *testing.T) {
 func TestRecords(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &records{projects: map[berth.ProjectID]string{"proj_a": `{"status":"active","limits":{"requests_per_minute":7}}`}}
-		q := New(Options{Objects: r, Limits: map[berth.ProjectID]berth.Limits{
+		q := NewQuota(QuotaOptions{Objects: r, Limits: map[berth.ProjectID]berth.Limits{
 			"":       {RequestsPerMinute: number(5), TokensPerMinute: number(50)},
 			"proj_a": {RequestsPerMinute: number(6), TokensPerMinute: number(60)}, "proj_b": {TokensPerMinute: number(-1)}}})
 		rates := func(p berth.ProjectID) string {
@@ -219,7 +216,7 @@ func TestContainersAndStorage(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	q := New(Options{Objects: db, Files: db, Usages: db, Limits: map[berth.ProjectID]berth.Limits{
+	q := NewQuota(QuotaOptions{Objects: db, Sizes: []Size{db.FileBytes}, Usages: db, Limits: map[berth.ProjectID]berth.Limits{
 		"proj_a": {Containers: number(2), ContainerMinutes: number(2), StorageBytes: number(100), Snapshots: number(2)}}})
 	containers := func(p berth.ProjectID, want int) {
 		t.Helper()
@@ -265,7 +262,7 @@ func TestContainersAndStorage(t *testing.T) {
 			wantError(t, err, "insufficient_quota", "insufficient_quota", "may store 100 bytes, and has stored 60.", -1)
 		}
 	}
-	if _, err := project.SetLimits(ctx, db, "proj_b", berth.Limits{StorageBytes: number(5)}); err != nil {
+	if _, err := SetLimits(ctx, db, "proj_b", berth.Limits{StorageBytes: number(5)}); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -1,9 +1,4 @@
-// Package quota bounds what projects may use.
-//
-// Rates and what is in progress are counted in this process, and begin anew with
-// it. What was used in a day, and what is stored, the store knows. If the store
-// cannot be asked, nothing more may be used.
-package quota
+package project
 
 import (
 	"cmp"
@@ -14,41 +9,44 @@ import (
 	"time"
 
 	"github.com/berth-run/berth"
-	"github.com/berth-run/berth/project"
 	"github.com/berth-run/berth/store"
 )
 
-// fresh is how long the record of a project is believed. Another process, the
-// command line, changes it.
-const fresh = time.Second
+// cacheTTL is how long the record of a project is cached. Another process, the command
+// line, changes it.
+const cacheTTL = time.Second
 
-// Options are a Quota's parts.
-type Options struct {
+// A Size returns how many bytes a project stores of one kind of data.
+type Size func(ctx context.Context, p berth.ProjectID) (int64, error)
+
+// QuotaOptions are a Quota's parts.
+type QuotaOptions struct {
 	Objects store.Objects
-	Files   store.Files
 	Usages  store.Usages
-	Bodies  interface { // what the store keeps beside files, such as store.Projects; default nothing
-		StoredBytes(ctx context.Context, p berth.ProjectID) (int64, error)
-	}
+	Sizes   []Size // all data that counts against the limit of storage
 
-	// Limits of projects whose own record does not say; those of "" are for the
-	// projects that are not named.
+	// Limits apply where the record of a project sets none. Those of "" apply to the
+	// projects that have none here either.
 	Limits map[berth.ProjectID]berth.Limits
 }
 
-// A Quota bounds projects. It is safe for concurrent use. The errors for clients
-// are *berth.Error: CodeRateLimited, and CodeUnauthorized for an archived project.
+// A Quota limits what projects use. Rates and responses in progress are counted in this
+// process and start at zero with it. The usage of a day and the stored bytes come from the
+// store; if it cannot be read, requests are refused.
+//
+// A Quota is safe for concurrent use. Its errors for clients are *berth.Error:
+// CodeRateLimited, and CodeUnauthorized for an archived project.
 type Quota struct {
-	opts Options
+	opts QuotaOptions
 
-	mu    sync.Mutex // of all that follows
+	mu    sync.Mutex // guards what follows
 	known map[berth.ProjectID]*bounded
 }
 
-// A bounded project and what it uses now.
+// bounded is a project with its limits and what it uses now.
 type bounded struct {
 	id        berth.ProjectID
-	read      time.Time // its record, last
+	read      time.Time // when its record was read
 	archived  bool
 	limits    berth.Limits
 	requests  bucket
@@ -58,12 +56,12 @@ type bounded struct {
 	pending   int64 // bytes of requests that are being answered
 }
 
-// New returns a quota.
-func New(opts Options) *Quota {
+// NewQuota returns a quota.
+func NewQuota(opts QuotaOptions) *Quota {
 	return &Quota{opts: opts, known: map[berth.ProjectID]*bounded{}}
 }
 
-// project returns what is known of a project, with its record as it is now.
+// project returns the state of a project, with a record that is at most cacheTTL old.
 func (q *Quota) project(ctx context.Context, id berth.ProjectID) (*bounded, error) {
 	q.mu.Lock()
 	p := q.known[id]
@@ -71,15 +69,15 @@ func (q *Quota) project(ctx context.Context, id berth.ProjectID) (*bounded, erro
 		p = &bounded{id: id}
 		q.known[id] = p
 	}
-	old := time.Since(p.read) >= fresh
+	old := time.Since(p.read) >= cacheTTL
 	q.mu.Unlock()
 	if !old {
 		return p, nil
 	}
 	now := time.Now()
-	record, err := project.Get(ctx, q.opts.Objects, id)
+	record, err := Get(ctx, q.opts.Objects, id)
 	if err != nil {
-		return nil, fmt.Errorf("the limits of %s: %w", id, err)
+		return nil, fmt.Errorf("read limits of %s: %w", id, err)
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -88,8 +86,7 @@ func (q *Quota) project(ctx context.Context, id berth.ProjectID) (*bounded, erro
 	return p, nil
 }
 
-// Check returns an error if the project may use nothing at all, because it is
-// archived.
+// Check returns an error if the project is archived.
 func (q *Quota) Check(ctx context.Context, id berth.ProjectID) error {
 	p, err := q.project(ctx, id)
 	if err != nil {
@@ -104,9 +101,9 @@ func (q *Quota) Check(ctx context.Context, id berth.ProjectID) error {
 	return nil
 }
 
-// Begin books a response that is thought to need so many tokens, if the project may
-// store anything. end says that it
-// has ended, and what it did need; it must be called once.
+// Begin counts a response that is estimated to use this many tokens. It returns an error if
+// a limit is reached, that of storage included. The caller calls end once, when the response
+// has ended, with the tokens that it used.
 func (q *Quota) Begin(ctx context.Context, id berth.ProjectID, tokens int) (end func(used int), err error) {
 	p, err := q.room(ctx, id, 0)
 	if err != nil {
@@ -147,7 +144,7 @@ func (q *Quota) Begin(ctx context.Context, id berth.ProjectID, tokens int) (end 
 	}, nil
 }
 
-// Resume books a response that a former process has begun.
+// Resume counts a response that an earlier process started.
 func (q *Quota) Resume(id berth.ProjectID) (end func(used int)) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -166,23 +163,23 @@ func (q *Quota) Resume(id berth.ProjectID) (end func(used int)) {
 	}
 }
 
-// fill brings the buckets up to now. Those without a limit are empty and full.
+// fill refills the buckets up to now. A bucket without a limit has the size 0.
 func (p *bounded) fill(now time.Time) {
 	p.requests.fill(size(p.limits.RequestsPerMinute), now)
 	p.tokens.fill(size(p.limits.TokensPerMinute), now)
 }
 
-// used is what was taken out of a bucket and has not filled up.
+// used returns how much of the bucket is in use.
 func (b *bucket) used() int64 { return int64(math.Ceil(b.size - b.left)) }
 
-// A Rate is how much of a limit a minute has left.
+// A Rate is a limit per minute and what is left of it.
 type Rate struct {
 	Limit     int64
 	Remaining int64
 	Reset     time.Duration // until Remaining is Limit again
 }
 
-// Rates returns the rates of a project as last known, nil where there is no limit.
+// Rates returns the rates of a project by its cached record. A rate is nil if it has no limit.
 func (q *Quota) Rates(id berth.ProjectID) (requests, tokens *Rate) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -200,8 +197,8 @@ func (q *Quota) Rates(id berth.ProjectID) (requests, tokens *Rate) {
 	return requests, tokens
 }
 
-// Containers returns how many containers the project may run at once, -1 for any
-// number, or an error if it may not start another today.
+// Containers returns how many containers the project may run at once, or -1 if there is no
+// limit. It returns an error if their minutes of the day are used up.
 func (q *Quota) Containers(ctx context.Context, id berth.ProjectID) (most int, err error) {
 	p, err := q.project(ctx, id)
 	if err != nil {
@@ -232,9 +229,8 @@ func (q *Quota) Containers(ctx context.Context, id berth.ProjectID) (most int, e
 	return int(min(n, math.MaxInt32)), nil
 }
 
-// Store returns an error if the project may not store so many more bytes. A caller
-// that asks on behalf of several at once must not let them come between the answer and
-// the deed.
+// Store returns an error if the project may not store this many bytes more. A caller with
+// concurrent writes holds a lock from this call until the bytes are stored.
 func (q *Quota) Store(ctx context.Context, id berth.ProjectID, bytes int64) error {
 	_, err := q.room(ctx, id, bytes)
 	return err
@@ -243,8 +239,8 @@ func (q *Quota) Store(ctx context.Context, id berth.ProjectID, bytes int64) erro
 // Full returns an error if the project may store nothing more.
 func (q *Quota) Full(ctx context.Context, id berth.ProjectID) error { return q.Store(ctx, id, 0) }
 
-// Reserve is Store for bytes that are about to be stored: until release is called,
-// they count as if they were. release must be called once.
+// Reserve is Store for bytes that will be stored soon. They count as stored until the caller
+// calls release, which it does once.
 func (q *Quota) Reserve(ctx context.Context, id berth.ProjectID, bytes int64) (release func(), err error) {
 	p, err := q.room(ctx, id, bytes)
 	if err != nil {
@@ -271,16 +267,13 @@ func (q *Quota) room(ctx context.Context, id berth.ProjectID, bytes int64) (*bou
 	if !limited {
 		return p, nil
 	}
-	stored, err := q.opts.Files.FileBytes(ctx, id)
-	if err != nil {
-		return nil, fmt.Errorf("sum the files of %s: %w", id, err)
-	}
-	if q.opts.Bodies != nil {
-		bodies, err := q.opts.Bodies.StoredBytes(ctx, id)
+	var stored int64
+	for _, size := range q.opts.Sizes {
+		bytes, err := size(ctx, id)
 		if err != nil {
-			return nil, fmt.Errorf("sum the bodies of %s: %w", id, err)
+			return nil, fmt.Errorf("sum stored bytes of %s: %w", id, err)
 		}
-		stored += bodies
+		stored += bytes
 	}
 	q.mu.Lock()
 	stored += p.pending
@@ -291,8 +284,8 @@ func (q *Quota) room(ctx context.Context, id berth.ProjectID, bytes int64) (*bou
 	return p, nil
 }
 
-// Write books a request that changes something and asks no model. Such requests have
-// the same limit as those that do, and do not count as them.
+// Write counts a request that changes something without a model. Such requests have the
+// limit RequestsPerMinute too, and are counted apart from responses.
 func (q *Quota) Write(ctx context.Context, id berth.ProjectID) error {
 	p, err := q.project(ctx, id)
 	if err != nil {
@@ -312,7 +305,7 @@ func (q *Quota) Write(ctx context.Context, id berth.ProjectID) error {
 	return nil
 }
 
-// Snapshots returns an error if the project, which keeps so many snapshots, may not keep
+// Snapshots returns an error if the project, which has this many snapshots, may not store
 // another.
 func (q *Quota) Snapshots(ctx context.Context, id berth.ProjectID, kept int) error {
 	p, err := q.project(ctx, id)
@@ -328,7 +321,7 @@ func (q *Quota) Snapshots(ctx context.Context, id berth.ProjectID, kept int) err
 	return nil
 }
 
-// Limits returns what bounds the project now.
+// Limits returns the limits of the project.
 func (q *Quota) Limits(ctx context.Context, id berth.ProjectID) (berth.Limits, error) {
 	p, err := q.project(ctx, id)
 	if err != nil {
@@ -339,7 +332,7 @@ func (q *Quota) Limits(ctx context.Context, id berth.ProjectID) (berth.Limits, e
 	return p.limits, nil
 }
 
-// bound returns a limit, and whether there is one.
+// bound returns a limit and whether it is set.
 func bound(limit *int64) (int64, bool) {
 	if limit == nil || *limit < 0 {
 		return 0, false
@@ -352,13 +345,13 @@ func size(limit *int64) int64 {
 	return n
 }
 
-// exceeded words a limit that was reached as OpenAI does.
+// exceeded returns the error for a rate that is used up, in OpenAI's words.
 func exceeded(kind string, id berth.ProjectID, what string, limit, used, requested int64) *berth.Error {
 	return &berth.Error{Code: berth.CodeRateLimited, Wire: "rate_limit_exceeded", Type: kind,
 		Message: fmt.Sprintf("Rate limit reached for project %s on %s: Limit %d, Used %d, Requested %d.", id, what, limit, used, requested)}
 }
 
-// again says when to try again; a wait for ever is none.
+// again adds when to retry to an error. A wait of math.MaxInt64 means that a retry is useless.
 func again(err *berth.Error, wait time.Duration) *berth.Error {
 	if wait == math.MaxInt64 {
 		err.RetryAfter = -1
@@ -369,7 +362,7 @@ func again(err *berth.Error, wait time.Duration) *berth.Error {
 	return err
 }
 
-// insufficient words a quota that is used up.
+// insufficient returns the error for a quota that is used up.
 func insufficient(wait time.Duration, format string, args ...any) *berth.Error {
 	return &berth.Error{Code: berth.CodeRateLimited, Wire: "insufficient_quota", Type: "insufficient_quota", RetryAfter: cmp.Or(wait, -1),
 		Message: "You exceeded your current quota. " + fmt.Sprintf(format, args...)}
