@@ -128,34 +128,17 @@ func (g *Gate) connect(w http.ResponseWriter, r *http.Request) {
 		}
 		g.refused(flow)
 	}()
-	target, ok := parseTarget(r.Host)
-	target.UDP = r.Header.Get(ProtocolHeader) == "udp"
-	flow.Target = target
-	flow.Target.Host = clip(target.Host)
+	target, decision, ok := g.decide(w, r, &flow)
 	if !ok {
-		flow.Reason = "not a host and a port"
-		http.Error(w, flow.Reason, http.StatusBadRequest)
 		return
 	}
-	d := Decide(g.Policy, target)
-	flow.Reason = d.Reason
-	if !d.Allow {
-		http.Error(w, d.Reason, http.StatusForbidden)
+	release, ok := g.admit(w, &flow)
+	defer release()
+	if !ok {
 		return
 	}
-	own := g.connections.Add(1)
-	defer g.connections.Add(-1)
-	if own > MaxConnections || !g.Places.take(own) {
-		flow.Reason = "too many connections"
-		if own <= MaxConnections {
-			flow.Reason = "too many connections of all containers"
-		}
-		http.Error(w, flow.Reason, http.StatusTooManyRequests)
-		return
-	}
-	defer g.Places.give()
 	defer g.Traffic.opened()()
-	c := &crossing{ctx: r.Context(), gate: g, target: target, decision: d, flow: &flow, used: map[string]bool{}}
+	c := &crossing{ctx: r.Context(), gate: g, target: target, decision: decision, flow: &flow, used: map[string]bool{}}
 	var host net.Conn
 	if c.dialsFirst() {
 		var err error
@@ -185,6 +168,42 @@ func (g *Gate) connect(w http.ResponseWriter, r *http.Request) {
 	} else {
 		flow.Allowed = true
 	}
+}
+
+// decide parses the target of a connection and decides whether the policy allows it. If
+// it returns false, it has answered the request.
+func (g *Gate) decide(w http.ResponseWriter, r *http.Request, flow *Flow) (Target, Decision, bool) {
+	target, ok := parseTarget(r.Host)
+	target.UDP = r.Header.Get(ProtocolHeader) == "udp"
+	flow.Target = target
+	flow.Target.Host = clip(target.Host)
+	if !ok {
+		flow.Reason = "not a host and a port"
+		http.Error(w, flow.Reason, http.StatusBadRequest)
+		return target, Decision{}, false
+	}
+	d := Decide(g.Policy, target)
+	flow.Reason = d.Reason
+	if !d.Allow {
+		http.Error(w, d.Reason, http.StatusForbidden)
+	}
+	return target, d, d.Allow
+}
+
+// admit counts a connection until release. If the container, or all containers together,
+// have too many, it answers the request and returns false. The caller calls release in
+// either case.
+func (g *Gate) admit(w http.ResponseWriter, flow *Flow) (release func(), ok bool) {
+	own := g.connections.Add(1)
+	if own <= MaxConnections && g.Places.take(own) {
+		return func() { g.Places.give(); g.connections.Add(-1) }, true
+	}
+	flow.Reason = "too many connections"
+	if own <= MaxConnections {
+		flow.Reason = "too many connections of all containers"
+	}
+	http.Error(w, flow.Reason, http.StatusTooManyRequests)
+	return func() { g.connections.Add(-1) }, false
 }
 
 // unreached answers that the host could not be dialled, and notes why.

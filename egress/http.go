@@ -50,7 +50,8 @@ const (
 	maxAnswerHeader = 128 << 10
 )
 
-// proxy serves the requests on one connection of a client.
+// proxy serves the requests on one connection of a client. It returns the refusal if it
+// refused one.
 func (c *crossing) proxy(client net.Conn, scheme string, secrets []Secret, dial func(context.Context) (net.Conn, error)) error {
 	transport := &http.Transport{
 		DialContext:           func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) },
@@ -63,55 +64,17 @@ func (c *crossing) proxy(client net.Conn, scheme string, secrets []Secret, dial 
 	}
 	defer transport.CloseIdleConnections()
 	c.answered = true
-	var refused error
-	mask := c.gate.mask()
-	forward := &httputil.ReverseProxy{
-		Transport:     transport,
-		FlushInterval: -1,
-		BufferPool:    proxyBuffers{c.gate},
-		ErrorLog:      log.New(io.Discard, "", 0),
-		Rewrite: func(r *httputil.ProxyRequest) {
-			r.Out.URL.Scheme, r.Out.URL.Host = scheme, net.JoinHostPort(c.target.Host, strconv.Itoa(c.target.Port))
-			r.Out.Host = r.In.Host
-			if !mayUpgrade(r.Out.Header.Get("Upgrade"), len(secrets) > 0) {
-				r.Out.Header.Del("Upgrade")
-				r.Out.Header.Del("Connection")
-			}
-			if len(secrets) > 0 {
-				c.fill(r.Out, secrets)
-			}
-		},
-		ModifyResponse: func(r *http.Response) error {
-			if len(secrets) > 0 {
-				mask.response(r)
-			}
-			return nil
-		},
-		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) {
-			if r, ok := errors.AsType[refusal](err); ok {
-				refused = r
-				w.Header().Set("Connection", "close")
-				http.Error(w, "egress: "+string(r), http.StatusForbidden)
-				return
-			}
-			http.Error(w, "egress: the host cannot be reached", http.StatusBadGateway) // its words might hold a secret
-		},
+	f := &forwarder{crossing: c, scheme: scheme, secrets: secrets, mask: c.gate.mask()}
+	f.proxy = &httputil.ReverseProxy{
+		Transport:      transport,
+		FlushInterval:  -1,
+		BufferPool:     proxyBuffers{c.gate},
+		ErrorLog:       log.New(io.Discard, "", 0),
+		Rewrite:        f.rewrite,
+		ModifyResponse: f.hide,
+		ErrorHandler:   f.fail,
 	}
-	server := &http.Server{ReadHeaderTimeout: firstTime, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: maxHeader, ErrorLog: log.New(io.Discard, "", 0),
-		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if err := c.checkRequest(r); err != nil {
-				refused = err
-				w.Header().Set("Connection", "close")
-				http.Error(w, "egress: "+err.Error(), http.StatusForbidden)
-				return
-			}
-			if len(secrets) == 0 {
-				forward.ServeHTTP(w, r)
-				return
-			}
-			forward.ServeHTTP(maskedWriter{w, mask}, r)
-			mask.header(w.Header()) // the trailer, which is written now
-		})}
+	server := &http.Server{ReadHeaderTimeout: firstTime, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: maxHeader, ErrorLog: log.New(io.Discard, "", 0), Handler: f}
 	only := newOneListener(client)
 	server.ConnState = func(_ net.Conn, s http.ConnState) {
 		if s == http.StateClosed {
@@ -120,7 +83,69 @@ func (c *crossing) proxy(client net.Conn, scheme string, secrets []Secret, dial 
 	}
 	_ = server.Serve(only)
 	only.wait()
-	return refused
+	return f.refused
+}
+
+// A forwarder forwards the requests of one connection to the host that was allowed. It
+// fills in secrets, and hides them in the answers.
+type forwarder struct {
+	crossing *crossing
+	scheme   string
+	secrets  []Secret
+	mask     *mask
+	proxy    *httputil.ReverseProxy
+	refused  error // the last refusal
+}
+
+func (f *forwarder) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if err := f.crossing.checkRequest(r); err != nil {
+		f.refuse(w, err)
+		return
+	}
+	if len(f.secrets) == 0 {
+		f.proxy.ServeHTTP(w, r)
+		return
+	}
+	f.proxy.ServeHTTP(maskedWriter{w, f.mask}, r)
+	f.mask.header(w.Header()) // the trailer, which is written now
+}
+
+// rewrite addresses a request to the host and fills in its secrets.
+func (f *forwarder) rewrite(r *httputil.ProxyRequest) {
+	target := f.crossing.target
+	r.Out.URL.Scheme, r.Out.URL.Host = f.scheme, net.JoinHostPort(target.Host, strconv.Itoa(target.Port))
+	r.Out.Host = r.In.Host
+	if !mayUpgrade(r.Out.Header.Get("Upgrade"), len(f.secrets) > 0) {
+		r.Out.Header.Del("Upgrade")
+		r.Out.Header.Del("Connection")
+	}
+	if len(f.secrets) > 0 {
+		f.crossing.fill(r.Out, f.secrets)
+	}
+}
+
+// hide masks secrets in an answer.
+func (f *forwarder) hide(r *http.Response) error {
+	if len(f.secrets) > 0 {
+		f.mask.response(r)
+	}
+	return nil
+}
+
+// fail answers a request that could not be forwarded.
+func (f *forwarder) fail(w http.ResponseWriter, _ *http.Request, err error) {
+	if r, ok := errors.AsType[refusal](err); ok {
+		f.refuse(w, r)
+		return
+	}
+	http.Error(w, "egress: the host cannot be reached", http.StatusBadGateway) // the error's text might hold a secret
+}
+
+// refuse answers a request that is not allowed, and ends the connection.
+func (f *forwarder) refuse(w http.ResponseWriter, why error) {
+	f.refused = why
+	w.Header().Set("Connection", "close")
+	http.Error(w, "egress: "+why.Error(), http.StatusForbidden)
 }
 
 // checkRequest compares the host that a request names with the one that was allowed.
