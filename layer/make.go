@@ -111,7 +111,7 @@ func (m *maker) kept(name string) error {
 	return nil
 }
 
-// entry writes an entry, with nothing but what a layer needs.
+// entry writes an entry with only the metadata that a layer needs.
 func (m *maker) entry(h *tar.Header, name string) error {
 	if err := m.whiteouts(); err != nil {
 		return err
@@ -122,44 +122,9 @@ func (m *maker) entry(h *tar.Header, name string) error {
 		}
 		return nil
 	}
-	out := &tar.Header{Format: tar.FormatPAX, Typeflag: h.Typeflag, Name: name, Mode: h.Mode & permissions, Uid: h.Uid, Gid: h.Gid, ModTime: h.ModTime}
-	switch h.Typeflag {
-	case tar.TypeReg:
-		out.Size = h.Size
-		if m.done.Bytes += h.Size; h.Size < 0 || m.done.Bytes < 0 || m.limits.Bytes > 0 && m.done.Bytes > m.limits.Bytes {
-			return fmt.Errorf("%w: more than %d bytes", ErrTooLarge, m.limits.Bytes)
-		}
-	case tar.TypeDir:
-		out.Name += "/"
-		m.dir, m.open, m.siblings, m.size = name, true, map[string]bool{}, 0
-	case tar.TypeLink:
-		target, err := clean(h.Linkname)
-		if err != nil {
-			return err
-		}
-		out.Linkname = target
-	case tar.TypeSymlink:
-		if out.Linkname = h.Linkname; len(h.Linkname) == 0 || len(h.Linkname) > maxName || strings.ContainsRune(h.Linkname, 0) {
-			return fmt.Errorf("%w: the target of %.200q", ErrInvalid, name)
-		}
-	case tar.TypeChar, tar.TypeBlock:
-		out.Devmajor, out.Devminor = h.Devmajor, h.Devminor
-	case tar.TypeFifo:
-	default:
-		return fmt.Errorf("%w: %.200q is of type %q", ErrInvalid, name, h.Typeflag)
-	}
-	if name == "." && h.Typeflag != tar.TypeDir {
-		return fmt.Errorf("%w: the root is no directory", ErrInvalid)
-	}
-	xattrs, err := attributes(h)
+	out, err := m.header(h, name)
 	if err != nil {
 		return err
-	}
-	for key, value := range xattrs {
-		if out.PAXRecords == nil {
-			out.PAXRecords = map[string]string{}
-		}
-		out.PAXRecords[attribute+key] = value
 	}
 	if err := m.out.WriteHeader(out); err != nil {
 		return fmt.Errorf("%w: %.200q: %w", ErrInvalid, name, err)
@@ -173,6 +138,51 @@ func (m *maker) entry(h *tar.Header, name string) error {
 		return io.ErrUnexpectedEOF
 	}
 	return nil
+}
+
+// header returns the header of an entry as it is written. It counts the bytes of a file,
+// and opens a directory for the names of its children.
+func (m *maker) header(h *tar.Header, name string) (*tar.Header, error) {
+	out := &tar.Header{Format: tar.FormatPAX, Typeflag: h.Typeflag, Name: name, Mode: h.Mode & permissions, Uid: h.Uid, Gid: h.Gid, ModTime: h.ModTime}
+	switch h.Typeflag {
+	case tar.TypeReg:
+		out.Size = h.Size
+		if m.done.Bytes += h.Size; h.Size < 0 || m.done.Bytes < 0 || m.limits.Bytes > 0 && m.done.Bytes > m.limits.Bytes {
+			return nil, fmt.Errorf("%w: more than %d bytes", ErrTooLarge, m.limits.Bytes)
+		}
+	case tar.TypeDir:
+		out.Name += "/"
+		m.dir, m.open, m.siblings, m.size = name, true, map[string]bool{}, 0
+	case tar.TypeLink:
+		target, err := clean(h.Linkname)
+		if err != nil {
+			return nil, err
+		}
+		out.Linkname = target
+	case tar.TypeSymlink:
+		if out.Linkname = h.Linkname; len(h.Linkname) == 0 || len(h.Linkname) > maxName || strings.ContainsRune(h.Linkname, 0) {
+			return nil, fmt.Errorf("%w: the target of %.200q", ErrInvalid, name)
+		}
+	case tar.TypeChar, tar.TypeBlock:
+		out.Devmajor, out.Devminor = h.Devmajor, h.Devminor
+	case tar.TypeFifo:
+	default:
+		return nil, fmt.Errorf("%w: %.200q is of type %q", ErrInvalid, name, h.Typeflag)
+	}
+	if name == "." && h.Typeflag != tar.TypeDir {
+		return nil, fmt.Errorf("%w: the root is no directory", ErrInvalid)
+	}
+	xattrs, err := attributes(h)
+	if err != nil {
+		return nil, err
+	}
+	for key, value := range xattrs {
+		if out.PAXRecords == nil {
+			out.PAXRecords = map[string]string{}
+		}
+		out.PAXRecords[attribute+key] = value
+	}
+	return out, nil
 }
 
 // whiteouts ends a changed directory: what base has in it and was not named is gone.
