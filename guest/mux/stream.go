@@ -39,8 +39,7 @@ type Stream struct {
 	gotFIN   bool      // nothing more comes
 	sentFIN  bool      // nothing more goes
 	closed   bool      // nobody reads any more
-	readBy   time.Time // deadlines
-	writeBy  time.Time
+	deadline struct{ read, write time.Time }
 }
 
 func newStream(s *Session, id uint32) *Stream {
@@ -76,7 +75,7 @@ func (st *Stream) Read(p []byte) (int, error) {
 		case st.closed:
 			st.mu.Unlock()
 			return 0, net.ErrClosed
-		case passed(st.readBy):
+		case passed(st.deadline.read):
 			st.mu.Unlock()
 			return 0, os.ErrDeadlineExceeded
 		case len(p) == 0:
@@ -97,7 +96,7 @@ func (st *Stream) Read(p []byte) (int, error) {
 			st.mu.Unlock()
 			return 0, err
 		}
-		st.wait(&st.readable, st.readBy)
+		st.wait(&st.readable, st.deadline.read)
 	}
 }
 
@@ -307,14 +306,14 @@ func (st *Stream) credit(n int) (int, error) {
 			return 0, net.ErrClosed
 		case st.err != nil:
 			return 0, st.err
-		case passed(st.writeBy):
+		case passed(st.deadline.write):
 			return 0, os.ErrDeadlineExceeded
 		case st.window > 0:
 			n = min(n, st.window)
 			st.window -= n
 			return n, nil
 		}
-		st.wait(&st.writable, st.writeBy)
+		st.wait(&st.writable, st.deadline.write)
 	}
 }
 
@@ -374,7 +373,7 @@ func (st *Stream) RemoteAddr() net.Addr { return st.session.conn.RemoteAddr() }
 func (st *Stream) SetDeadline(t time.Time) error {
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	st.readBy, st.writeBy = t, t
+	st.deadline.read, st.deadline.write = t, t
 	st.wake()
 	return nil
 }
@@ -383,7 +382,7 @@ func (st *Stream) SetDeadline(t time.Time) error {
 func (st *Stream) SetReadDeadline(t time.Time) error {
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	st.readBy = t
+	st.deadline.read = t
 	st.readable.Broadcast()
 	return nil
 }
@@ -392,7 +391,7 @@ func (st *Stream) SetReadDeadline(t time.Time) error {
 func (st *Stream) SetWriteDeadline(t time.Time) error {
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	st.writeBy = t
+	st.deadline.write = t
 	st.writable.Broadcast()
 	return nil
 }
