@@ -85,11 +85,11 @@ func (d *Driver) Create(ctx context.Context, spec sandbox.Spec) error {
 	if err != nil {
 		return fmt.Errorf("docker: create %s: %w", spec.ID, err)
 	}
-	tag, err := d.templateTag(rootfs)
+	tag, err := d.templates.tag(rootfs)
 	if err != nil {
 		return fmt.Errorf("docker: create %s: %w", spec.ID, err)
 	}
-	bound, err := d.bind(spec.ID, spec.Mounts)
+	bound, err := d.mounts.bind(spec.ID, spec.Mounts)
 	if err != nil {
 		return fmt.Errorf("docker: create %s: mounts: %w", spec.ID, err)
 	}
@@ -97,7 +97,7 @@ func (d *Driver) Create(ctx context.Context, spec sandbox.Spec) error {
 	opts.HostConfig.Mounts = append(opts.HostConfig.Mounts, bound...)
 	_, err = d.client.ContainerCreate(ctx, opts)
 	if errdefs.IsNotFound(err) { // the image
-		if err = d.importTemplate(ctx, rootfs, tag); err == nil {
+		if err = d.templates.load(ctx, rootfs, tag); err == nil {
 			_, err = d.client.ContainerCreate(ctx, opts)
 		}
 	}
@@ -108,7 +108,7 @@ func (d *Driver) Create(ctx context.Context, spec sandbox.Spec) error {
 		err = errors.Join(err, d.remove(context.WithoutCancel(ctx), name))
 	}
 	if err != nil && bound != nil {
-		err = errors.Join(err, d.unbind(spec.ID))
+		err = errors.Join(err, d.mounts.unbind(spec.ID))
 	}
 	if err != nil {
 		return fmt.Errorf("docker: create %s: %w", spec.ID, err)
@@ -146,7 +146,7 @@ func (d *Driver) hostConfig(l sandbox.Limits) *container.HostConfig {
 		Runtime:       d.opts.Runtime,
 		Init:          &no, // the guest reaps
 		OomScoreAdj:   sandbox.OOMScoreAdj,
-		Mounts: []mount.Mount{{Type: mount.TypeVolume, Source: d.volume, Target: guestDir, ReadOnly: true,
+		Mounts: []mount.Mount{{Type: mount.TypeVolume, Source: d.guest.name, Target: guestDir, ReadOnly: true,
 			VolumeOptions: &mount.VolumeOptions{NoCopy: true}}},
 		Tmpfs:         map[string]string{guestRunDir: runOptions},
 		ShmSize:       l.Memory / 2,

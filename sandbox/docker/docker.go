@@ -27,7 +27,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/moby/moby/api/types/system"
@@ -77,12 +76,13 @@ type Driver struct {
 	info     system.Info
 	features sandbox.Features
 	instance string
-	volume   string // of the guest program
 	noRoute  string // why there is no route for addresses
 	noMounts string // why there are no mounts
 	noPTYs   string // why terminals are not counted by sandbox
 
-	importing sync.Mutex // a template is imported once
+	templates *templates
+	guest     *guestVolume
+	mounts    mountDir
 	disks     disks
 }
 
@@ -101,19 +101,7 @@ func Open(opts Options) (*Driver, error) {
 }
 
 func (d *Driver) open(ctx context.Context) (err error) {
-	if d.opts.StateDir == "" {
-		return errors.New("no state directory given")
-	}
-	if err := os.MkdirAll(d.opts.StateDir, 0o700); err != nil {
-		return err
-	}
-	if d.opts.StateDir, err = filepath.EvalSymlinks(d.opts.StateDir); err != nil {
-		return err
-	}
-	if d.opts.StateDir, err = filepath.Abs(d.opts.StateDir); err != nil {
-		return err
-	}
-	if d.instance, err = sandbox.Instance(d.opts.StateDir, d.discardCopies); err != nil {
+	if err := d.openState(); err != nil {
 		return err
 	}
 	if d.client, err = connect(d.opts.Host); err != nil {
@@ -130,7 +118,9 @@ func (d *Driver) open(ctx context.Context) (err error) {
 	if _, ok := d.info.Runtimes[d.runtime()]; !ok {
 		return fmt.Errorf("the engine has no runtime %q", d.runtime())
 	}
-	disk, err := d.prepare(ctx)
+	d.templates = &templates{client: d.client, log: d.log, instance: d.instance}
+	d.guest = &guestVolume{client: d.client, info: d.info, instance: d.instance, program: d.opts.GuestPath}
+	disk, err := d.guest.prepare(ctx)
 	if err != nil {
 		return err
 	}
@@ -144,30 +134,62 @@ func (d *Driver) open(ctx context.Context) (err error) {
 	}
 	d.features.OwnKernel = d.features.Isolation == "microvm"
 	d.features.LimitsShown = d.features.Isolation == "gvisor"
+	d.templates.keepTmp = d.features.Isolation == "gvisor"
+	if err := d.detect(ctx); err != nil {
+		return err
+	}
+	ids, err := d.List(ctx)
+	if err != nil {
+		return err
+	}
+	if err := d.mounts.sweep(ids); err != nil {
+		return err
+	}
+	return d.templates.sweep(ctx, d.templates.current)
+}
+
+// openState makes the state directory and reads the name of this driver's things.
+func (d *Driver) openState() (err error) {
+	if d.opts.StateDir == "" {
+		return errors.New("no state directory given")
+	}
+	if err := os.MkdirAll(d.opts.StateDir, 0o700); err != nil {
+		return err
+	}
+	if d.opts.StateDir, err = filepath.EvalSymlinks(d.opts.StateDir); err != nil {
+		return err
+	}
+	if d.opts.StateDir, err = filepath.Abs(d.opts.StateDir); err != nil {
+		return err
+	}
+	d.mounts = mountDir(filepath.Join(d.opts.StateDir, "mounts"))
+	d.instance, err = sandbox.Instance(d.opts.StateDir, d.discardCopies)
+	return err
+}
+
+// detect tries which features the engine has.
+func (d *Driver) detect(ctx context.Context) (err error) {
 	if d.features.Isolation == "docker" {
 		if err := d.tryShared(ctx); err != nil {
 			return err
 		}
 	}
 	if d.noRoute, err = d.tryRoute(ctx); err != nil {
-		return fmt.Errorf("trying a route for addresses: %w", err)
+		return fmt.Errorf("try a route for addresses: %w", err)
 	}
 	d.features.Routes = d.noRoute == ""
 	if d.noMounts, err = d.tryMounts(ctx); err != nil {
-		return fmt.Errorf("trying a mount: %w", err)
+		return fmt.Errorf("try a mount: %w", err)
 	}
 	d.features.Mounts = d.noMounts == ""
-	if err := d.sweepMounts(ctx); err != nil {
-		return err
-	}
-	return d.sweepImages(ctx, d.isTemplate)
+	return nil
 }
 
 // discardCopies removes what a copy of a state directory has of mounts. The engine's
 // containers, which bear the original's name, are left to that.
 func (d *Driver) discardCopies() error {
 	d.log.Warn("docker: the state directory is a copy; its sandboxes are left to the original", "dir", d.opts.StateDir)
-	return sandbox.Discard(d.mountsDir())
+	return sandbox.Discard(string(d.mounts))
 }
 
 // Features says what the engine can do.
@@ -237,8 +259,8 @@ func (d *Driver) hasSecurity(name string) bool {
 // Clear removes from the engine what Open and Create have put there for this state
 // directory. Its sandboxes must be gone, and the driver is of no more use.
 func (d *Driver) Clear(ctx context.Context) error {
-	d.volume = "" // none is to be kept
-	err := errors.Join(d.sweepImages(ctx, nil), d.sweepVolumes(ctx), d.client.Close())
+	d.guest.name = "" // none is to be kept
+	err := errors.Join(d.templates.sweep(ctx, nil), d.guest.sweep(ctx), d.client.Close())
 	if err != nil {
 		return fmt.Errorf("docker: clear: %w", err)
 	}

@@ -40,8 +40,8 @@ func openTest(tb testing.TB, stateDir string, opts Options) *Driver {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(func() {
-		d.volume = "" // none is to be kept; the template's image is, for the next test
-		if err := d.sweepVolumes(context.Background()); err != nil {
+		d.guest.name = "" // none is to be kept; the template's image is, for the next test
+		if err := d.guest.sweep(context.Background()); err != nil {
 			tb.Error(err)
 		}
 		d.client.Close()

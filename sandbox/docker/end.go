@@ -65,7 +65,7 @@ func (d *Driver) Destroy(ctx context.Context, id string) error {
 		err = d.remove(ctx, name)
 	}
 	if err == nil {
-		err = d.unbind(id)
+		err = d.mounts.unbind(id)
 	}
 	if err != nil {
 		return fmt.Errorf("docker: destroy %s: %w", id, err)

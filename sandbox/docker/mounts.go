@@ -23,7 +23,9 @@ import (
 // container. So it is us who say that nothing in them is a device or runs as its owner;
 // an engine forgets both where a mount is read-only. It works where the engine has this
 // machine's files, under the same names, and sees what we mount.
-func (d *Driver) mountsDir() string { return filepath.Join(d.opts.StateDir, "mounts") }
+//
+// mountDir is the path of StateDir/mounts.
+type mountDir string
 
 // tryMounts returns what prevents mounts, in words; "" if nothing does. A directory with
 // a new name, bound by us, is shown to the engine.
@@ -41,11 +43,11 @@ func (d *Driver) tryMounts(ctx context.Context) (prevents string, err error) {
 		return "", err
 	}
 	const id = ".try" // no sandbox's
-	if err := d.unbind(id); err != nil {
+	if err := d.mounts.unbind(id); err != nil {
 		return "", err
 	}
-	defer func() { err = errors.Join(err, d.unbind(id)) }()
-	bound, err := d.bind(id, []sandbox.Mount{{Name: "try", Path: source}})
+	defer func() { err = errors.Join(err, d.mounts.unbind(id)) }()
+	bound, err := d.mounts.bind(id, []sandbox.Mount{{Name: "try", Path: source}})
 	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) {
 		return err.Error(), nil
 	}
@@ -63,17 +65,17 @@ func (d *Driver) tryMounts(ctx context.Context) (prevents string, err error) {
 
 // bind makes a sandbox's mounts, and returns them as its container is to have them. On
 // error nothing is left of them.
-func (d *Driver) bind(id string, mounts []sandbox.Mount) (bound []mount.Mount, err error) {
+func (b mountDir) bind(id string, mounts []sandbox.Mount) (bound []mount.Mount, err error) {
 	if len(mounts) == 0 {
 		return nil, nil
 	}
-	dir := filepath.Join(d.mountsDir(), id)
-	if err := errors.Join(os.MkdirAll(d.mountsDir(), 0o700), os.Mkdir(dir, 0o700)); err != nil {
+	dir := filepath.Join(string(b), id)
+	if err := errors.Join(os.MkdirAll(string(b), 0o700), os.Mkdir(dir, 0o700)); err != nil {
 		return nil, err
 	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, d.unbind(id))
+			err = errors.Join(err, b.unbind(id))
 		}
 	}()
 	for _, m := range mounts {
@@ -100,8 +102,8 @@ func (d *Driver) bind(id string, mounts []sandbox.Mount) (bound []mount.Mount, e
 
 // unbind undoes bind. It removes empty directories only: where something is still
 // mounted it fails.
-func (d *Driver) unbind(id string) error {
-	dir := filepath.Join(d.mountsDir(), id)
+func (b mountDir) unbind(id string) error {
+	dir := filepath.Join(string(b), id)
 	places, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -121,22 +123,18 @@ func (d *Driver) unbind(id string) error {
 	return os.Remove(dir)
 }
 
-// sweepMounts undoes the mounts of sandboxes that are not there.
-func (d *Driver) sweepMounts(ctx context.Context) error {
-	entries, err := os.ReadDir(d.mountsDir())
+// sweep undoes the mounts of all sandboxes but those with ids.
+func (b mountDir) sweep(ids []string) error {
+	entries, err := os.ReadDir(string(b))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	ids, err := d.List(ctx)
-	if err != nil {
-		return err
-	}
 	for _, e := range entries {
 		if !slices.Contains(ids, e.Name()) {
-			if err := d.unbind(e.Name()); err != nil {
+			if err := b.unbind(e.Name()); err != nil {
 				return fmt.Errorf("mounts of %s: %w", e.Name(), err)
 			}
 		}

@@ -25,7 +25,7 @@ func TestMountsOfNobody(t *testing.T) {
 	if err := os.WriteFile(kept, []byte("kept"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	bound, err := d.bind("lost", []sandbox.Mount{{Name: "a", Path: source}, {Name: "b", Path: source, ReadOnly: true}})
+	bound, err := d.mounts.bind("lost", []sandbox.Mount{{Name: "a", Path: source}, {Name: "b", Path: source, ReadOnly: true}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,12 +35,12 @@ func TestMountsOfNobody(t *testing.T) {
 			t.Errorf("%s: got flags %x, %v, want %x", bound[i].Source, st.Flags, err, want)
 		}
 	}
-	if _, err := d.bind("lost", []sandbox.Mount{{Name: "a", Path: source}}); err == nil {
+	if _, err := d.mounts.bind("lost", []sandbox.Mount{{Name: "a", Path: source}}); err == nil {
 		t.Error("mounts of a sandbox that has some: got no error")
 	}
 
 	openTest(t, state, opts)
-	if left, err := os.ReadDir(d.mountsDir()); err != nil || len(left) > 0 {
+	if left, err := os.ReadDir(string(d.mounts)); err != nil || len(left) > 0 {
 		t.Errorf("after the next start: got %v, %v, want none", left, err)
 	}
 	if got, err := os.ReadFile(kept); string(got) != "kept" {

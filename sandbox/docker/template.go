@@ -9,11 +9,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -26,10 +28,23 @@ import (
 // repository is the name of the images that templates become.
 const repository = "berth/template"
 
-// templateTag returns the name of the image for a root file system. The directory is
+// templates copies templates into the engine, as images.
+type templates struct {
+	client   *client.Client
+	log      *slog.Logger
+	instance string
+
+	// keepTmp says whether templates have a file in /tmp. gVisor mounts a tmpfs on an
+	// empty /tmp, which would use memory in place of disk, and be in no snapshot.
+	keepTmp bool
+
+	importing sync.Mutex // a template is imported once
+}
+
+// tag returns the name of the image for a root file system. The directory is
 // never written once it is there, so it is known by its path and its making; to read
 // all of it would take a second for each start of the server.
-func (d *Driver) templateTag(rootfs string) (string, error) {
+func (t *templates) tag(rootfs string) (string, error) {
 	fi, err := os.Stat(rootfs)
 	if err != nil || !fi.IsDir() || !filepath.IsAbs(rootfs) {
 		return "", fmt.Errorf("rootfs %q is not an absolute path of a directory", rootfs)
@@ -39,34 +54,30 @@ func (d *Driver) templateTag(rootfs string) (string, error) {
 		return "", fmt.Errorf("rootfs %q: no stat", rootfs)
 	}
 	// The first number counts the forms of templates.
-	sum := sha256.Sum256(fmt.Appendf(nil, "2\n%s\n%d\n%d\n%v\n", rootfs, st.Ino, fi.ModTime().UnixNano(), d.keepsTmp()))
+	sum := sha256.Sum256(fmt.Appendf(nil, "2\n%s\n%d\n%d\n%v\n", rootfs, st.Ino, fi.ModTime().UnixNano(), t.keepTmp))
 	return repository + ":" + hex.EncodeToString(sum[:16]), nil
 }
 
-// keepsTmp reports whether templates have a file in /tmp: gVisor mounts a tmpfs on an
-// empty one, which would take memory where disk is meant, and be in no snapshot.
-func (d *Driver) keepsTmp() bool { return d.features.Isolation == "gvisor" }
-
-// importTemplate makes the image, unless the engine has it.
-func (d *Driver) importTemplate(ctx context.Context, rootfs, tag string) error {
-	d.importing.Lock()
-	defer d.importing.Unlock()
-	if _, err := d.client.ImageInspect(ctx, tag); err == nil || !errdefs.IsNotFound(err) {
-		return err // somebody else was quicker
+// load makes the image, unless the engine has it.
+func (t *templates) load(ctx context.Context, rootfs, tag string) error {
+	t.importing.Lock()
+	defer t.importing.Unlock()
+	if _, err := t.client.ImageInspect(ctx, tag); err == nil || !errdefs.IsNotFound(err) {
+		return err // another call was quicker
 	}
 	began := time.Now()
 	r, w := io.Pipe()
-	go func() { w.CloseWithError(writeTemplate(w, rootfs, d.keepsTmp())) }()
+	go func() { w.CloseWithError(writeTemplate(w, rootfs, t.keepTmp)) }()
 	defer r.Close()
 	changes := []string{
-		"LABEL " + labelInstance + "=" + d.instance,
+		"LABEL " + labelInstance + "=" + t.instance,
 		// $ would begin a variable's name.
 		"LABEL " + labelRootfs + "=" + strings.ReplaceAll(strconv.Quote(rootfs), "$", `\$`),
 	}
-	if err := d.importImage(ctx, r, tag, changes); err != nil {
+	if err := importImage(ctx, t.client, r, tag, changes); err != nil {
 		return err
 	}
-	d.log.Info("docker: a template was copied into the engine", "rootfs", rootfs, "image", tag, "took", time.Since(began).Round(time.Millisecond))
+	t.log.Info("docker: a template was copied into the engine", "rootfs", rootfs, "image", tag, "took", time.Since(began).Round(time.Millisecond))
 	return nil
 }
 
@@ -121,17 +132,17 @@ func readProgress(r io.Reader) error {
 	}
 }
 
-// isTemplate reports whether a tag is that of the root file system that is now at a path.
-func (d *Driver) isTemplate(rootfs, tag string) bool {
-	now, err := d.templateTag(rootfs)
+// current reports whether a tag is that of the root file system that is now at a path.
+func (t *templates) current(rootfs, tag string) bool {
+	now, err := t.tag(rootfs)
 	return err == nil && now == tag
 }
 
-// sweepImages removes the images that this state directory has imported, unless a
+// sweep removes the images that this state directory has imported, unless a
 // sandbox uses them or keep, which may be nil, says so.
-func (d *Driver) sweepImages(ctx context.Context, keep func(rootfs, tag string) bool) error {
-	all, err := d.client.ImageList(ctx, client.ImageListOptions{
-		Filters: make(client.Filters).Add("label", labelInstance+"="+d.instance, labelRootfs)})
+func (t *templates) sweep(ctx context.Context, keep func(rootfs, tag string) bool) error {
+	all, err := t.client.ImageList(ctx, client.ImageListOptions{
+		Filters: make(client.Filters).Add("label", labelInstance+"="+t.instance, labelRootfs)})
 	if err != nil {
 		return err
 	}
@@ -140,10 +151,23 @@ func (d *Driver) sweepImages(ctx context.Context, keep func(rootfs, tag string) 
 		if keep != nil && slices.ContainsFunc(image.RepoTags, func(tag string) bool { return keep(rootfs, tag) }) {
 			continue
 		}
-		_, err = d.client.ImageRemove(ctx, image.ID, client.ImageRemoveOptions{PruneChildren: true})
+		_, err = t.client.ImageRemove(ctx, image.ID, client.ImageRemoveOptions{PruneChildren: true})
 		if err != nil && !errdefs.IsConflict(err) && !errdefs.IsNotFound(err) {
 			return err
 		}
+	}
+	return nil
+}
+
+// importImage makes an image of the archive of a root file system.
+func importImage(ctx context.Context, c *client.Client, archive io.Reader, tag string, changes []string) error {
+	progress, err := c.ImageImport(ctx, client.ImageImportSource{Source: archive, SourceName: "-"}, tag, client.ImageImportOptions{Changes: changes})
+	if err != nil {
+		return fmt.Errorf("import %s: %w", tag, err)
+	}
+	defer progress.Close()
+	if err := readProgress(progress); err != nil {
+		return fmt.Errorf("import %s: %w", tag, err)
 	}
 	return nil
 }
