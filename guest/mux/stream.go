@@ -29,16 +29,16 @@ type Stream struct {
 	mu       sync.Mutex
 	readable sync.Cond
 	writable sync.Cond
-	err      error     // it is over: for reads, once there is nothing more to read
-	queue    []*chunk  // that hold something; the last may have room
-	filling  bool      // the last is being read into
-	charged  int       // bytes of the queue's buffers
-	unread   int       // bytes in it
-	may      int       // bytes that the guest may send
-	window   int       // bytes that may be sent to it
-	gotFIN   bool      // nothing more comes
-	sentFIN  bool      // nothing more goes
-	closed   bool      // nobody reads any more
+	err      error    // it is over: for reads, once there is nothing more to read
+	queue    []*chunk // that hold something; the last may have room
+	filling  bool     // the last is being read into
+	charged  int      // bytes of the queue's buffers
+	unread   int      // bytes in it
+	may      int      // bytes that the guest may send
+	window   int      // bytes that may be sent to it
+	gotFIN   bool     // nothing more comes
+	sentFIN  bool     // nothing more goes
+	closed   bool     // nobody reads any more
 	deadline struct{ read, write time.Time }
 }
 
