@@ -51,6 +51,13 @@ func limitMemory(log *slog.Logger) memoryPlan {
 	return plan
 }
 
+// memoryPools bound the memory of requests and answers.
+type memoryPools struct{ readers, bodies, decoding *ration.Pool }
+
+func (p memoryPlan) pools() memoryPools {
+	return memoryPools{readers: pool(p.readers), bodies: pool(p.bodies), decoding: pool(p.decoding)}
+}
+
 // pool returns a pool of n bytes, of which one project may take half.
 func pool(n int64) *ration.Pool { return ration.New(ration.Options{Total: n}) }
 

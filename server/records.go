@@ -7,8 +7,6 @@ import (
 	"os"
 	"path/filepath"
 
-	"gocloud.dev/blob/fileblob"
-
 	"github.com/berth-run/berth/container/snapshot"
 	"github.com/berth-run/berth/internal/seal"
 	"github.com/berth-run/berth/store/sqlite"
@@ -35,7 +33,7 @@ func OpenRecords(ctx context.Context, state string) (*Records, error) {
 	if err != nil {
 		return nil, err
 	}
-	bucket, err := fileblob.OpenBucket(filepath.Join(state, "snapshots"), &fileblob.Options{CreateDir: true, NoTempDir: true, Metadata: fileblob.MetadataDontWrite})
+	bucket, err := openBucket(state, "snapshots")
 	if err != nil {
 		return nil, errors.Join(err, db.Close())
 	}

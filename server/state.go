@@ -2,9 +2,17 @@ package server
 
 import (
 	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/berth-run/berth/internal/statefile"
 	"github.com/berth-run/berth/store/sqlite"
 )
 
@@ -17,4 +25,41 @@ func OpenStore(ctx context.Context, state string, opts sqlite.Options) (_ *sqlit
 		return nil, err
 	}
 	return sqlite.Open(ctx, filepath.Join(state, "berth.db"), &opts)
+}
+
+// Lock makes the state directory this process's own.
+func Lock(state string) (unlock func() error, err error) {
+	if err := os.MkdirAll(state, 0o700); err != nil {
+		return nil, err
+	}
+	f, err := os.OpenFile(filepath.Join(state, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		holder, _ := os.ReadFile(f.Name())
+		f.Close()
+		return nil, fmt.Errorf("another server (process %s) uses %s", strings.TrimSpace(string(holder)), state)
+	}
+	if err := f.Truncate(0); err != nil {
+		return nil, err
+	}
+	if _, err := fmt.Fprintln(f, os.Getpid()); err != nil && !errors.Is(err, unix.ENOSPC) { // the lock holds without
+		return nil, errors.Join(err, f.Close())
+	}
+	return f.Close, nil
+}
+
+// nodeID is this server's name on leases, the same after each start.
+func nodeID(state string) (string, error) {
+	path := filepath.Join(state, "node_id")
+	text, err := statefile.ReadFile(path)
+	if err == nil && len(text) > 0 {
+		return strings.TrimSpace(string(text)), nil
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", err
+	}
+	id := "node_" + strings.ToLower(rand.Text())
+	return id, os.WriteFile(path, []byte(id+"\n"), 0o600)
 }

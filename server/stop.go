@@ -78,8 +78,11 @@ func EndContainers(ctx context.Context, state string, config *Config, log *slog.
 		return 0, err
 	}
 	defer record.Close()
-	volumes, err := openVolumes(ctx, state, volume.Options{Objects: db, Seal: seal.New(key), Audit: record}, log)
+	volumes, err := volume.New(volume.Options{Dir: filepath.Join(state, "volumes"), Objects: db, Seal: seal.New(key), Audit: record})
 	if err != nil {
+		return 0, err
+	}
+	if err := volumes.Sweep(ctx, log); err != nil {
 		return 0, err
 	}
 	isolation, err := OpenDriver(state, config, log)

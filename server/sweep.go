@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"sync"
 	"time"
 
 	"github.com/berth-run/berth/api"
@@ -12,41 +11,24 @@ import (
 	"github.com/berth-run/berth/store"
 )
 
-// swept are the kinds of objects that are nobody's when they have expired.
-var swept = []store.Kind{api.KindIdempotency}
+// sweptKinds are the kinds of objects that are deleted here when they have expired. The
+// services of other kinds expire their own.
+var sweptKinds = []store.Kind{api.KindIdempotency}
 
 const (
-	sweepEvery = time.Minute
-	sweepBatch = 1000 // objects of a kind at once
+	sweepInterval = time.Minute
+	sweepBatch    = 1000 // objects of a kind at once
 )
 
-// startSweeping deletes expired objects and files from now on. stop waits for its end.
-func startSweeping(objects store.Objects, uploads *files.Service, log *slog.Logger) (stop func(context.Context) error) {
-	ctx, cancel := context.WithCancel(context.Background())
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		tick := time.NewTicker(sweepEvery)
-		defer tick.Stop()
-		for {
-			for _, kind := range swept {
-				if err := sweep(ctx, objects, kind, time.Now()); err != nil && ctx.Err() == nil {
-					log.Error("expired objects were not removed", "kind", kind, "err", err)
-				}
-			}
-			if err := uploads.Expire(ctx, time.Now()); err != nil && ctx.Err() == nil {
-				log.Error("expired files were not removed; this will be tried again", "err", err)
-			}
-			select {
-			case <-tick.C:
-			case <-ctx.Done():
-				return
-			}
+// expire deletes expired objects and files.
+func expire(ctx context.Context, objects store.Objects, uploads *files.Service, log *slog.Logger) {
+	for _, kind := range sweptKinds {
+		if err := sweep(ctx, objects, kind, time.Now()); err != nil && ctx.Err() == nil {
+			log.Error("failed to delete expired objects; will retry", "kind", kind, "err", err)
 		}
-	})
-	return func(context.Context) error {
-		cancel()
-		wg.Wait()
-		return nil
+	}
+	if err := uploads.Expire(ctx, time.Now()); err != nil && ctx.Err() == nil {
+		log.Error("failed to delete expired files; will retry", "err", err)
 	}
 }
 

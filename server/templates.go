@@ -22,9 +22,9 @@ import (
 
 // When templates go that nothing refers to.
 const (
-	pruneEvery = time.Hour
-	pruneGrace = 24 * time.Hour   // after their last use
-	holdGrace  = 10 * time.Minute // in which a container that was asked for exists, or never will
+	pruneInterval = time.Hour
+	pruneGrace    = 24 * time.Hour   // after their last use
+	holdGrace     = 10 * time.Minute // in which a container that was asked for exists, or never will
 )
 
 // templates are those of a library that a server's containers start from. What they
@@ -126,7 +126,7 @@ func (t *templates) sweep(ctx context.Context, kept func(context.Context) (map[s
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, pruneEvery/2) // while somebody builds, an hour later is early enough
+	ctx, cancel := context.WithTimeout(ctx, pruneInterval/2) // while somebody builds, an hour later is early enough
 	defer cancel()
 	done, err := t.images.Prune(ctx, refs, pruneGrace)
 	if len(done.Templates) > 0 || done.Blobs > 0 {
@@ -135,28 +135,17 @@ func (t *templates) sweep(ctx context.Context, kept func(context.Context) (map[s
 	return err
 }
 
-// startPruning sweeps from now on. stop waits for its end.
-func (t *templates) startPruning(kept func(context.Context) (map[string]bool, error), keeper *container.Service, log *slog.Logger) (stop func(context.Context) error) {
-	ctx, cancel := context.WithCancel(context.Background())
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		tick := time.NewTicker(pruneEvery)
-		defer tick.Stop()
-		for {
-			select {
-			case <-tick.C:
-			case <-ctx.Done():
-				return
-			}
-			if err := t.sweep(ctx, kept, keeper.Templates(), time.Now(), log); err != nil && ctx.Err() == nil {
-				log.Error("templates were not pruned", "err", err)
-			}
+// startPruning removes unused templates in the background. stop waits for it, and releases
+// all templates.
+func (t *templates) startPruning(kept func(context.Context) (map[string]bool, error), containers *container.Service, log *slog.Logger) (stop func(context.Context) error) {
+	worker := startWorker(pruneInterval, pruneInterval, func(ctx context.Context) {
+		if err := t.sweep(ctx, kept, containers.Templates(), time.Now(), log); err != nil && ctx.Err() == nil {
+			log.Error("failed to prune templates", "err", err)
 		}
 	})
-	return func(context.Context) error {
-		cancel()
-		wg.Wait()
+	return func(ctx context.Context) error {
+		err := worker(ctx)
 		t.Close()
-		return nil
+		return err
 	}
 }

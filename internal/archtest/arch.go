@@ -50,7 +50,7 @@ var Imports = map[string][]string{
 	"container/snapshot":   {"", "audit", "layer", "internal/seal", "internal/stored", "store"},
 	"journal":              {"", "internal/ration", "store"},
 	"diskspace":            {"", "store"},
-	"project":              {"", "store"},
+	"project":              {"", "audit", "store"},
 	"webhook":              {"", "egress", "store"},
 	"download":             {"", "egress"},
 	"image":                {"layer", "internal/statefile"},

@@ -54,7 +54,7 @@ func (s storedResponses) Delete(ctx context.Context, c berth.Caller, id berth.Re
 
 // An archived project has nothing any more, the record says so once, and others keep
 // what they have.
-func TestArchive(t *testing.T) {
+func TestErase(t *testing.T) {
 	ctx, dir := t.Context(), t.TempDir()
 	db, err := OpenStore(ctx, dir, sqlite.Options{})
 	if err != nil {
@@ -74,8 +74,8 @@ func TestArchive(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := &emptier{objects: db, projects: db, containers: storedContainers{db}, responses: storedResponses{db}, files: uploads,
-		snapshots: snapshots, volumes: volumes, audit: record, log: log}
+	data := &erasable{db: db, containers: storedContainers{db}, responses: storedResponses{db}, blobs: &blobs{uploads, snapshots, volumes}}
+	e := &project.Eraser{Objects: db, Sources: data.sources(), Audit: record}
 	fill := func(p berth.ProjectID, tag string) {
 		t.Helper()
 		_, err1 := uploads.Create(ctx, p, files.CreateRequest{Filename: "a"}, strings.NewReader("a"))
@@ -120,7 +120,7 @@ func TestArchive(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 {
-		if err := e.emptyAll(ctx); err != nil {
+		if err := e.EraseArchived(ctx); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -144,8 +144,8 @@ func TestArchive(t *testing.T) {
 	}
 }
 
-// A response that is not kept does not keep a project from being emptied.
-func TestArchiveDuringResponse(t *testing.T) {
+// A response with store: false does not stop the erasure of its project.
+func TestEraseDuringResponse(t *testing.T) {
 	ctx := t.Context()
 	db, err := OpenStore(ctx, t.TempDir(), sqlite.Options{})
 	if err != nil {
@@ -160,9 +160,10 @@ func TestArchiveDuringResponse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := &emptier{objects: db, projects: db, containers: storedContainers{db}, responses: storedResponses{db}, files: files.New(db, memblob.OpenBucket(nil)),
-		snapshots: snapshot.New(snapshot.Options{Objects: db, Bucket: memblob.OpenBucket(nil), Seal: seal.New([32]byte{})}), volumes: volumes}
-	if n, err := e.empty(ctx, "proj_old"); n != 0 || err != nil {
+	data := &erasable{db: db, containers: storedContainers{db}, responses: storedResponses{db}, blobs: &blobs{files.New(db, memblob.OpenBucket(nil)),
+		snapshot.New(snapshot.Options{Objects: db, Bucket: memblob.OpenBucket(nil), Seal: seal.New([32]byte{})}), volumes}}
+	e := &project.Eraser{Objects: db, Sources: data.sources()}
+	if n, err := e.Erase(ctx, "proj_old"); n != 0 || err != nil {
 		t.Errorf("got %d, %v", n, err)
 	}
 }

@@ -1,0 +1,101 @@
+package project
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/audit"
+	"github.com/berth-run/berth/store"
+)
+
+// erasePage is how many deletions a Source returns at once.
+const erasePage = 100
+
+// A Source returns deletions for data of one kind that a project has, at most limit of
+// them. Each deletes one thing; an error for what is gone already is ignored. An empty
+// list means that nothing is left.
+type Source func(ctx context.Context, p berth.ProjectID, limit int) ([]func() error, error)
+
+// NewSource returns a Source of what list returns.
+func NewSource[T any](list func(ctx context.Context, p berth.ProjectID, limit int) ([]T, error), remove func(ctx context.Context, p berth.ProjectID, one T) error) Source {
+	return func(ctx context.Context, p berth.ProjectID, limit int) ([]func() error, error) {
+		all, err := list(ctx, p, limit)
+		deletions := make([]func() error, len(all))
+		for i, one := range all {
+			deletions[i] = func() error { return remove(ctx, p, one) }
+		}
+		return deletions, err
+	}
+}
+
+// An Eraser deletes the data of archived projects.
+type Eraser struct {
+	Objects store.Objects // has the records of projects
+	Sources []Source      // all data of a project, in the order in which it is deleted
+	Audit   *audit.Log
+}
+
+// EraseArchived erases the archived projects that have not been erased. A project that
+// fails does not stop the others.
+func (e *Eraser) EraseArchived(ctx context.Context) error {
+	all, err := List(ctx, e.Objects)
+	if err != nil {
+		return fmt.Errorf("list projects: %w", err)
+	}
+	var failed error
+	for _, p := range all {
+		if p.Status != berth.ProjectArchived || p.ErasedAt != nil {
+			continue
+		}
+		n, err := e.Erase(ctx, p.ID)
+		if err == nil {
+			err = e.Audit.Commit(ctx, audit.Entry{Action: audit.ProjectErased, Project: p.ID, Reason: "archived", Count: n})
+		}
+		if err == nil {
+			_, err = Erased(ctx, e.Objects, p.ID)
+		}
+		if err != nil {
+			failed = errors.Join(failed, fmt.Errorf("erase project %s: %w", p.ID, err))
+		}
+	}
+	return failed
+}
+
+// Erase deletes the data of a project, except its record and its usage. It returns how many
+// things it has deleted.
+func (e *Eraser) Erase(ctx context.Context, p berth.ProjectID) (deleted int64, err error) {
+	for _, source := range e.Sources {
+		for {
+			n, err := eraseSome(ctx, p, source)
+			deleted += n
+			if err != nil {
+				return deleted, err
+			}
+			if n == 0 {
+				break
+			}
+		}
+	}
+	return deleted, nil
+}
+
+// eraseSome deletes up to erasePage things of a source.
+func eraseSome(ctx context.Context, p berth.ProjectID, source Source) (deleted int64, err error) {
+	deletions, err := source(ctx, p, erasePage)
+	if err != nil {
+		return 0, err
+	}
+	for _, remove := range deletions {
+		err := remove()
+		if berth.ErrorCode(err) == berth.CodeNotFound || errors.Is(err, store.ErrNotFound) {
+			continue // such as a response with store: false, which is deleted when it ends
+		}
+		if err != nil {
+			return deleted, err
+		}
+		deleted++
+	}
+	return deleted, nil
+}

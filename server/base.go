@@ -1,0 +1,77 @@
+package server
+
+import (
+	"context"
+	"crypto/cipher"
+	"fmt"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/audit"
+	"github.com/berth-run/berth/container/snapshot"
+	"github.com/berth-run/berth/container/volume"
+	"github.com/berth-run/berth/diskspace"
+	"github.com/berth-run/berth/internal/seal"
+	"github.com/berth-run/berth/project"
+	"github.com/berth-run/berth/store"
+	"github.com/berth-run/berth/store/sqlite"
+)
+
+// base is what all other parts of a server stand on.
+type base struct {
+	Options
+	space *diskspace.Guard
+	node  string // the server's name on leases
+	key   [32]byte
+	db    *sqlite.DB
+	audit *audit.Log
+	quota *project.Quota
+}
+
+// seal returns the cipher for what the store keeps secret.
+func (b *base) seal() cipher.AEAD { return seal.New(b.key) }
+
+// openBase locks the state directory and opens the database and the audit record in it.
+func (s *Server) openBase(ctx context.Context, o Options) (*base, error) {
+	b := &base{Options: o}
+	unlock, err := Lock(o.State)
+	if err != nil {
+		return nil, err
+	}
+	s.later(func(context.Context) error { return unlock() })
+	if b.space, err = openSpace(o.State, o.Config, o.Log); err != nil {
+		return nil, err
+	}
+	if b.node, err = nodeID(o.State); err != nil {
+		return nil, err
+	}
+	if b.key, err = sealKey(o.State); err != nil {
+		return nil, err
+	}
+	b.db, err = OpenStore(ctx, o.State, sqlite.Options{Synchronous: o.Config.Store.Synchronous, Log: o.Log, Room: b.space})
+	if err != nil {
+		return nil, err
+	}
+	s.later(func(context.Context) error { return b.db.Close() })
+	keys, err := b.db.ListKeys(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("list keys: %w", err)
+	}
+	s.open = len(keys) == 0
+	if b.audit, err = openRecord(o.State, o.Log); err != nil {
+		return nil, err
+	}
+	s.later(func(context.Context) error { return b.audit.Close() })
+	b.audit.OnFull(b.space.MakeRoom)
+	b.quota = newQuota(b.db, o.Config)
+	return b, nil
+}
+
+// newQuota returns the quota of projects. Everything that they store counts: rows of the
+// database, uploaded files, snapshots and volumes.
+func newQuota(db *sqlite.DB, config *Config) *project.Quota {
+	sum := func(stored func(context.Context, store.Objects, berth.ProjectID) (int64, error)) project.Size {
+		return func(ctx context.Context, p berth.ProjectID) (int64, error) { return stored(ctx, db, p) }
+	}
+	return project.NewQuota(project.QuotaOptions{Objects: db, Usages: db, Limits: config.limits(),
+		Sizes: []project.Size{db.StoredBytes, db.FileBytes, sum(snapshot.StoredBytes), sum(volume.StoredBytes)}})
+}

@@ -1,0 +1,64 @@
+package server
+
+import (
+	"context"
+	"log/slog"
+	"path/filepath"
+
+	"gocloud.dev/blob"
+	"gocloud.dev/blob/fileblob"
+
+	"github.com/berth-run/berth/container/snapshot"
+	"github.com/berth-run/berth/container/volume"
+	"github.com/berth-run/berth/diskspace"
+	"github.com/berth-run/berth/files"
+)
+
+// blobs are the services that store what is too large for the database.
+type blobs struct {
+	files     *files.Service
+	snapshots *snapshot.Service
+	volumes   *volume.Service
+}
+
+// openBlobs opens files, snapshots and volumes, and removes what a crash has left there.
+func (s *Server) openBlobs(ctx context.Context, b *base) (*blobs, error) {
+	uploads, err := s.openBucket(b.State, "files")
+	if err != nil {
+		return nil, err
+	}
+	contents, err := s.openBucket(b.State, "snapshots")
+	if err != nil {
+		return nil, err
+	}
+	all := &blobs{files: files.New(b.db, uploads)}
+	all.files.Quota, all.files.Audit, all.files.Log = within(b.space, diskspace.Files, b.quota.Store), b.audit, b.Log
+	all.snapshots = snapshot.New(snapshot.Options{Objects: b.db, Bucket: contents, Seal: b.seal(), Audit: b.audit, Log: b.Log,
+		Count: b.quota.Snapshots, Quota: within(b.space, diskspace.Snapshots, b.quota.Store)})
+	all.volumes, err = volume.New(volume.Options{Dir: filepath.Join(b.State, "volumes"), Objects: b.db, Seal: b.seal(), Audit: b.audit,
+		Quota: within(b.space, diskspace.Volumes, b.quota.Store)})
+	if err != nil {
+		return nil, err
+	}
+	for _, sweep := range []func(context.Context, *slog.Logger) error{all.snapshots.Sweep, all.volumes.Sweep, all.files.Sweep} {
+		if err := sweep(ctx, b.Log); err != nil {
+			return nil, err
+		}
+	}
+	s.later(startWorker(0, sweepInterval, func(ctx context.Context) { expire(ctx, b.db, all.files, b.Log) }))
+	return all, nil
+}
+
+// openBucket opens a bucket of the state directory.
+func (s *Server) openBucket(state, name string) (*blob.Bucket, error) {
+	bucket, err := openBucket(state, name)
+	if err != nil {
+		return nil, err
+	}
+	s.later(func(context.Context) error { return bucket.Close() })
+	return bucket, nil
+}
+
+func openBucket(state, name string) (*blob.Bucket, error) {
+	return fileblob.OpenBucket(filepath.Join(state, name), &fileblob.Options{CreateDir: true, NoTempDir: true, Metadata: fileblob.MetadataDontWrite})
+}

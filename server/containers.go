@@ -1,0 +1,71 @@
+package server
+
+import (
+	"context"
+	"path/filepath"
+	"time"
+
+	"github.com/berth-run/berth/container"
+	"github.com/berth-run/berth/diskspace"
+	"github.com/berth-run/berth/image"
+	"github.com/berth-run/berth/metrics"
+	"github.com/berth-run/berth/sandbox"
+	"github.com/berth-run/berth/sandbox/local"
+)
+
+// containers are the containers with what they are made of.
+type containers struct {
+	driver    sandbox.Driver
+	templates *templates
+	service   *container.Service
+}
+
+// startContainers opens the driver, takes over the sandboxes of the previous start, and
+// starts the work in the background.
+func (s *Server) startContainers(ctx context.Context, b *base, data *blobs) (*containers, error) {
+	images, err := image.Open(filepath.Join(b.State, "images"), b.Log)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := images.Get(b.Config.Template); err != nil && b.Config.Driver != local.Name {
+		b.Log.Warn("containers cannot start yet: run berth image build", "template", b.Config.Template, "err", err)
+	}
+	c := &containers{templates: newTemplates(images, b.Config, b.quota.Limits)}
+	if c.driver, err = OpenDriver(b.State, b.Config, b.Log); err != nil {
+		return nil, err
+	}
+	opts, err := containerOptions(b, data, c)
+	if err != nil {
+		return nil, err
+	}
+	opts.Observer = metrics.Sandbox{Metrics: s.metrics}
+	if c.service, err = container.New(opts); err != nil {
+		return nil, err
+	}
+	if err := c.service.Start(ctx); err != nil {
+		return nil, err
+	}
+	s.later(func(context.Context) error { return data.volumes.Close() }) // containers that stay alive keep theirs mounted
+	s.later(c.templates.startPruning(func(ctx context.Context) (map[string]bool, error) { return references(ctx, b.db, data.snapshots) }, c.service, b.Log))
+	s.later(func(context.Context) error { return c.service.Close() })
+	b.space.Start(c.service.Relieve)
+	s.later(func(context.Context) error { return b.space.Close() })
+	return c, nil
+}
+
+func containerOptions(b *base, data *blobs, c *containers) (container.Options, error) {
+	config := b.Config.Containers
+	network, err := config.Network.options()
+	if err != nil {
+		return container.Options{}, err
+	}
+	return container.Options{Store: b.db, Driver: c.driver, OpenFile: data.files.Open, Log: b.Log,
+		Network: network, Seal: b.seal(), Audit: b.audit, Volumes: data.volumes, Snapshots: data.snapshots,
+		Template: c.templates.find, MayName: c.templates.mayName,
+		Expiry: container.ExpiryOptions{Action: config.OnExpiry, SnapshotLife: config.SnapshotLife,
+			IdleMinutes: int(config.Idle / time.Minute), MaxIdleMinutes: int(config.MaxIdle / time.Minute)},
+		Quota:  b.quota.Containers,
+		Room:   func() error { return b.space.Admit(diskspace.Sandboxes, diskspace.Snapshots) },
+		Limits: sandbox.Limits{CPU: config.CPU, PIDs: config.PIDs, Disk: int64(config.Disk)},
+		Pools:  b.Config.pools(), Bounds: container.Bounds{Starts: config.Starts}}, nil
+}

@@ -1,0 +1,92 @@
+package server
+
+import (
+	"context"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/container"
+	"github.com/berth-run/berth/download"
+	"github.com/berth-run/berth/engine"
+	"github.com/berth-run/berth/journal"
+	"github.com/berth-run/berth/metrics"
+	"github.com/berth-run/berth/model"
+	"github.com/berth-run/berth/store"
+	"github.com/berth-run/berth/tool"
+	"github.com/berth-run/berth/webhook"
+)
+
+// responses are the engine with what it stands on.
+type responses struct {
+	engine    *engine.Engine
+	journal   *journal.Journal
+	models    *model.Router
+	upstreams func() []berth.Upstream
+	webhooks  *webhook.Service
+	memory    memoryPools
+}
+
+// startEngine makes the engine and has it resume the responses that are in progress.
+func (s *Server) startEngine(ctx context.Context, b *base, data *blobs, c *containers) (*responses, error) {
+	router, upstreams, err := newRouter(b.Config, s.metrics.FirstToken, b.Log)
+	if err != nil {
+		return nil, err
+	}
+	r := &responses{models: router, upstreams: statuses(upstreams), memory: limitMemory(b.Log).pools()}
+	s.metrics.Collect(metrics.Sources{Containers: c.service, Upstreams: r.upstreams, Snapshots: data.snapshots.Totals, Audit: b.audit.Written, Usages: b.db,
+		Space: b.space, Isolation: c.driver.Features().Isolation})
+	r.journal = journal.New(s.metrics.Responses(b.db))
+	r.journal.Bound(r.memory.readers)
+	r.journal.AtEnd(s.metrics.AtEnd)
+	r.webhooks = webhook.New(b.db, b.Log)
+	r.journal.AtEnd(r.webhooks.AtEnd)
+	s.later(func(context.Context) error { return r.webhooks.Close() })
+	r.webhooks.Start()
+	opts, err := engineOptions(b.Config)
+	if err != nil {
+		return nil, err
+	}
+	opts.Responses, opts.Runs, opts.Objects, opts.Usages = b.db, b.db, b.db, b.db
+	opts.Journal, opts.Models, opts.Containers, opts.Files = r.journal, r.models, engineContainers{c.service}, data.files
+	opts.Owner, opts.Key, opts.Quota, opts.Log = b.node, b.key, b.quota, b.Log
+	opts.Room = func() error { return b.space.Admit() }
+	opts.Observer = metrics.Engine{Metrics: s.metrics}
+	r.engine = engine.New(opts)
+	s.leave = r.engine.Close
+	s.later(s.leave)
+	return r, r.engine.Recover(ctx) // the containers have their sandboxes again
+}
+
+// engineOptions returns what the configuration says of the engine.
+func engineOptions(config *Config) (engine.Options, error) {
+	budget, err := config.Budget.budget()
+	if err != nil {
+		return engine.Options{}, err
+	}
+	opts := engine.Options{Budget: budget, Output: int64(config.Responses.MaxOutput), History: int64(config.Responses.History),
+		Retry: engine.Retry{Attempts: config.Retry.Attempts, Patience: config.Retry.Patience, Final: config.Retry.Continue == "fail"},
+		Shell: tool.ShellLimits{Timeout: config.Shell.Timeout, MaxTimeout: config.Shell.MaxTimeout, Output: config.Shell.Output}}
+	if policy := config.Fetch.policy(); policy != nil {
+		opts.Fetcher = download.New(policy, engine.MaxInlineFile)
+	}
+	return opts, nil
+}
+
+// engineContainers are the containers as the engine uses them.
+type engineContainers struct{ *container.Service }
+
+func (c engineContainers) Shell(caller berth.Caller, id berth.ContainerID) tool.Execer {
+	return c.Service.Access().Shell(caller, id)
+}
+
+func (c engineContainers) Template(ctx context.Context, p berth.ProjectID, id berth.ContainerID) (string, error) {
+	body, err := c.Service.Get(ctx, p, id)
+	if err != nil {
+		return "", err
+	}
+	return body.Berth.Template, nil
+}
+
+func (c engineContainers) Files(ctx context.Context, p berth.ProjectID, id berth.ContainerID) ([]*berth.ContainerFile, error) {
+	files, _, err := c.Service.Files().List(ctx, p, id, store.Page{Limit: 10_000})
+	return files, err
+}

@@ -1,0 +1,36 @@
+package server
+
+import (
+	"context"
+	"net/http"
+	"os"
+	"path/filepath"
+
+	"github.com/berth-run/berth/api"
+	"github.com/berth-run/berth/bundle"
+	"github.com/berth-run/berth/metrics"
+)
+
+// newHandler makes the API. Imports that a crash has interrupted are undone before.
+func (s *Server) newHandler(ctx context.Context, b *base, data *blobs, c *containers, r *responses) (http.Handler, error) {
+	spool := filepath.Join(b.State, "spool") // not /tmp, which may be memory
+	if err := os.MkdirAll(spool, 0o700); err != nil {
+		return nil, err
+	}
+	bundles := bundle.New(bundle.Options{Responses: b.db, Containers: b.db, Objects: b.db, Engine: r.engine, Journal: r.journal,
+		ContainerService: c.service, Snapshots: data.snapshots, Files: data.files, Templates: c.templates.has,
+		Quota: b.quota.Store, Decoding: r.memory.decoding, SpoolDir: spool, Version: b.Version})
+	if err := bundles.Recover(ctx, b.Log); err != nil {
+		return nil, err
+	}
+	volumes := data.volumes
+	if !c.driver.Features().Mounts {
+		volumes = nil
+	}
+	return api.New(api.Options{Engine: r.engine, Journal: r.journal, Models: r.models, Upstreams: r.upstreams, Currency: b.Config.Currency, Webhooks: r.webhooks,
+		Containers: c.service, Templates: c.templates, Files: data.files, Snapshots: data.snapshots, Volumes: volumes, Bundles: bundles,
+		Responses: b.db, Objects: b.db, Keys: b.db, Usages: b.db, Quota: b.quota, Closed: !s.open, Seal: b.seal(),
+		Readers: r.memory.readers, Bodies: r.memory.bodies, Decoding: r.memory.decoding,
+		Space: b.space, Ready: newReadiness(b.db, c.driver, c.templates.find, b.space, b.Log).get,
+		Observer: metrics.API{Metrics: s.metrics}, Log: b.Log, Version: b.Version, PreviewDomain: b.Config.Preview.Domain}), nil
+}
