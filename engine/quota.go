@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"time"
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/model"
@@ -51,7 +52,7 @@ func (e *Engine) count(ctx context.Context, caller berth.Caller, name string, u 
 	for _, turn := range turns {
 		body.Berth = body.Berth.AddTurn(turn)
 	}
-	for _, used := range store.ResponseUsage(caller.Project, caller.Key, body) {
+	for _, used := range store.ResponseUsage(caller.Project, caller.Key, body, time.Now()) {
 		if err := e.Usages.AddUsage(context.WithoutCancel(ctx), used); err != nil {
 			e.Log.Error("what was used was not counted", "request_id", caller.RequestID, "err", err)
 		}

@@ -26,12 +26,22 @@ var (
 	// ErrConflict: the write does not follow on what is stored, because another
 	// run wrote first or the lease is somebody else's.
 	ErrConflict = errors.New("conflict")
+	// ErrClosed: the store was closed.
+	ErrClosed = errors.New("the store is closed")
 	// ErrStorage: the disk cannot take the write: it is full, or it fails. Nothing of
 	// the write was saved.
 	ErrStorage = errors.New("the disk cannot take it")
 )
 
-// A Store keeps the state of a server.
+// A Store stores the state of a server.
+//
+// To add a database:
+//  1. implement Store in a package beside sqlite, in the database's own language: rows,
+//     transactions, and the list of keys that are to be erased;
+//  2. seal what rows hold and erase their keys with package sealed; count usage with
+//     ResponseUsage, CreatedUsage and Running; size pages with EventPage and Page.Fit;
+//  3. run storetest.Run, Sealing and Killed from its tests;
+//  4. open it in package server.
 type Store interface {
 	Responses
 	Runs
@@ -168,8 +178,8 @@ type Page struct {
 
 // Files keeps the objects of uploaded files; their bytes are in a bucket.
 type Files interface {
-	// CreateFile saves a file and the key of its bytes. Whoever has read the disk
-	// before a deletion has no key after it.
+	// CreateFile saves a file and the key of its bytes. Deleting the file destroys the
+	// key, so an earlier disk image is unreadable.
 	CreateFile(ctx context.Context, p berth.ProjectID, f *berth.File, key []byte) error
 	FileKey(ctx context.Context, p berth.ProjectID, id berth.FileID) ([]byte, error)
 	GetFile(ctx context.Context, p berth.ProjectID, id berth.FileID) (*berth.File, error)
@@ -231,16 +241,6 @@ type ContainerFiles interface {
 	ContainerFiles(ctx context.Context, p berth.ProjectID, c berth.ContainerID) ([]*berth.ContainerFile, error)
 	DeleteContainerFile(ctx context.Context, p berth.ProjectID, c berth.ContainerID, id berth.CFileID) error
 }
-
-// A Kind says what an object is.
-type Kind string
-
-// The kinds, with what they belong to.
-const (
-	KindConversation     Kind = "conversation"
-	KindConversationItem Kind = "conversation_item" // of a conversation; a berth.Item
-	KindConversationHold Kind = "conversation_hold" // of a conversation: see engine
-)
 
 // An ObjectKey names an object of a project. Ids of objects that others belong to
 // are the server's own, unique in the project.
@@ -307,76 +307,4 @@ type Projects interface {
 	// responses, objects, containers and files, with something for each row. The
 	// content of files is not in it.
 	StoredBytes(ctx context.Context, p berth.ProjectID) (int64, error)
-}
-
-// A UsageKind says what was used.
-type UsageKind string
-
-const (
-	UsageResponse  UsageKind = "response"  // responses and their tokens, by model
-	UsageContainer UsageKind = "container" // containers and their seconds, by memory limit
-	UsageUpstream  UsageKind = "upstream"  // the same as of responses, by upstream and its model
-)
-
-// A Usage is what a project has used of something in a time, with one key.
-type Usage struct {
-	Project berth.ProjectID
-	Kind    UsageKind
-	Key     berth.KeyID // empty without keys
-	Name    string      // the model, the container's memory limit, or UPSTREAM/MODEL
-	Start   int64       // of the time, in Unix seconds
-
-	Count           int64 // responses that have ended, containers that were made, or turns
-	InputTokens     int64
-	CachedTokens    int64 // of the input
-	OutputTokens    int64
-	ReasoningTokens int64        // of the output
-	Seconds         int64        // of containers
-	Cost            berth.Amount // of what has a price, in the currency of the configuration
-}
-
-// ResponseUsage returns what is counted for a response that ends as body: one of
-// kind UsageResponse, and one of UsageUpstream for each upstream that it tells.
-func ResponseUsage(p berth.ProjectID, key berth.KeyID, body *berth.Response) []*Usage {
-	of := func(kind UsageKind, name string, count int, t berth.Usage) *Usage {
-		return &Usage{Project: p, Kind: kind, Key: key, Name: name, Count: int64(count),
-			InputTokens: int64(t.InputTokens), CachedTokens: int64(t.InputTokenDetails.CachedTokens),
-			OutputTokens: int64(t.OutputTokens), ReasoningTokens: int64(t.OutputTokenDetails.ReasoningTokens)}
-	}
-	var total berth.Usage
-	if body.Usage != nil {
-		total = *body.Usage
-	}
-	all := []*Usage{of(UsageResponse, body.Model, 1, total)}
-	cost, _ := body.Cost()
-	all[0].Cost = cost.Value
-	if body.Berth == nil {
-		return all
-	}
-	for _, t := range body.Berth.Usage {
-		u := of(UsageUpstream, t.Upstream+"/"+t.Model, t.Turns, t.Usage)
-		if t.Cost != nil {
-			u.Cost = t.Cost.Value
-		}
-		all = append(all, u)
-	}
-	return all
-}
-
-// A UsageQuery asks what was used from one time, a whole minute, to before another.
-type UsageQuery struct {
-	Project  berth.ProjectID // empty is all
-	Kind     UsageKind
-	From, To time.Time
-	Width    time.Duration // of the times that are told apart: whole minutes, counted from 1970
-}
-
-// Usages tells what was used. It is counted where it is: a response with its last
-// event, or its deletion before that; a container with its creation, with its end
-// and by CountContainers. The end of what is counted does not change the past.
-type Usages interface {
-	// AddUsage counts now what the store does not see.
-	AddUsage(ctx context.Context, u *Usage) error
-	// Usage returns what was used, in the order of Start, Project, Key and Name.
-	Usage(ctx context.Context, q UsageQuery) ([]*Usage, error)
 }

@@ -31,8 +31,9 @@ const Anything = "*"
 var Imports = map[string][]string{
 	"": {},
 
-	"store":                {""},
-	"store/sqlite":         {"", "internal/jsonscan", "internal/keyring", "internal/ration", "internal/seal", "store", "store/sqlite/query"},
+	"store":                {"", "internal/ration"},
+	"store/sealed":         {"", "internal/jsonscan", "internal/keyring", "internal/seal", "store"},
+	"store/sqlite":         {"", "store", "store/sealed", "store/sqlite/query"},
 	"store/sqlite/query":   {},
 	"store/storetest":      {"", "store"},
 	"model":                {""},

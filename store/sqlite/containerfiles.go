@@ -4,21 +4,22 @@ import (
 	"context"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/store/sealed"
 	"github.com/berth-run/berth/store/sqlite/query"
 )
 
-func (d *DB) PutContainerFile(ctx context.Context, p berth.ProjectID, f *berth.ContainerFile) error {
+func (d containers) PutContainerFile(ctx context.Context, p berth.ProjectID, f *berth.ContainerFile) error {
 	var row query.PutContainerFileRow
 	err := d.update(ctx, func(ctx context.Context, q *query.Queries) error {
 		n, err := q.ContainerSeal(ctx, query.ContainerSealParams{ID: string(f.ContainerID), Project: string(p)})
 		if err != nil {
 			return err
 		}
-		key, err := d.keys.get(n)
+		key, err := d.keys.Get(n)
 		if err != nil {
 			return err
 		}
-		hidden, box := key.hidePath(f.Path)
+		hidden, box := key.Path(f.Path)
 		row, err = q.PutContainerFile(ctx, query.PutContainerFileParams{Container: string(f.ContainerID), Path: hidden,
 			ID: string(f.ID), CreatedAt: f.CreatedAt, Source: f.Source, Bytes: f.Bytes, Box: box})
 		return err
@@ -29,17 +30,17 @@ func (d *DB) PutContainerFile(ctx context.Context, p berth.ProjectID, f *berth.C
 	return err
 }
 
-func (d *DB) GetContainerFile(ctx context.Context, p berth.ProjectID, c berth.ContainerID, id berth.CFileID) (*berth.ContainerFile, error) {
+func (d containers) GetContainerFile(ctx context.Context, p berth.ProjectID, c berth.ContainerID, id berth.CFileID) (*berth.ContainerFile, error) {
 	row, err := d.queries.GetContainerFile(ctx, query.GetContainerFileParams{Container: string(c), ID: string(id), Project: string(p)})
 	if err != nil {
 		return nil, d.wrap(err)
 	}
-	f, err := containerFile(d.opener(), c, query.ContainerFilesRow{ID: string(id), Path: row.Path, CreatedAt: row.CreatedAt, Source: row.Source, Bytes: row.Bytes, Box: row.Box})
+	f, err := containerFile(d.keys.Opener(), c, query.ContainerFilesRow{ID: string(id), Path: row.Path, CreatedAt: row.CreatedAt, Source: row.Source, Bytes: row.Bytes, Box: row.Box})
 	return f, d.wrap(err)
 }
 
-func containerFile(o *opener, c berth.ContainerID, row query.ContainerFilesRow) (*berth.ContainerFile, error) {
-	path, err := o.path(row.Path, row.Box)
+func containerFile(o *sealed.Opener, c berth.ContainerID, row query.ContainerFilesRow) (*berth.ContainerFile, error) {
+	path, err := o.Path(row.Path, row.Box)
 	if err != nil {
 		return nil, err
 	}
@@ -47,7 +48,7 @@ func containerFile(o *opener, c berth.ContainerID, row query.ContainerFilesRow) 
 		Bytes: row.Bytes, Path: path, Source: row.Source}, nil
 }
 
-func (d *DB) ContainerFiles(ctx context.Context, p berth.ProjectID, c berth.ContainerID) ([]*berth.ContainerFile, error) {
+func (d containers) ContainerFiles(ctx context.Context, p berth.ProjectID, c berth.ContainerID) ([]*berth.ContainerFile, error) {
 	if _, err := d.queries.ContainerSeal(ctx, query.ContainerSealParams{ID: string(c), Project: string(p)}); err != nil {
 		return nil, d.wrap(err)
 	}
@@ -56,7 +57,7 @@ func (d *DB) ContainerFiles(ctx context.Context, p berth.ProjectID, c berth.Cont
 		return nil, d.wrap(err)
 	}
 	files := make([]*berth.ContainerFile, len(rows))
-	o := d.opener()
+	o := d.keys.Opener()
 	for i, r := range rows {
 		if files[i], err = containerFile(o, c, r); err != nil {
 			return nil, d.wrap(err)
@@ -65,7 +66,7 @@ func (d *DB) ContainerFiles(ctx context.Context, p berth.ProjectID, c berth.Cont
 	return files, nil
 }
 
-func (d *DB) DeleteContainerFile(ctx context.Context, p berth.ProjectID, c berth.ContainerID, id berth.CFileID) error {
+func (d containers) DeleteContainerFile(ctx context.Context, p berth.ProjectID, c berth.ContainerID, id berth.CFileID) error {
 	return d.settle(ctx, func(ctx context.Context, q *query.Queries) error { // its path is sealed with its container
 		return found(q.DeleteContainerFile(ctx, query.DeleteContainerFileParams{Container: string(c), ID: string(id), Project: string(p)}))
 	})

@@ -7,20 +7,21 @@ import (
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/store"
+	"github.com/berth-run/berth/store/sealed"
 	"github.com/berth-run/berth/store/sqlite/query"
 )
 
-func (d *DB) CreateContainer(ctx context.Context, c *store.Container, also ...*store.Object) error {
-	key, err := d.keys.new()
+func (d containers) CreateContainer(ctx context.Context, c *store.Container, also ...*store.Object) error {
+	key, err := d.keys.New()
 	if err != nil {
 		return err
 	}
-	body, err := key.sealJSON(boxBody, c.Body)
+	body, err := key.Container(c.Body)
 	if err != nil {
 		return err
 	}
 	row := query.CreateContainerParams{ID: string(c.Body.ID), Project: string(c.Project), CreatedAt: c.Body.CreatedAt,
-		Name: d.keys.hideName(c.Project, c.Body.Name), Status: string(c.Body.Status), Body: body, Seal: key.number,
+		Name: d.keys.HideName(c.Project, c.Body.Name), Status: string(c.Body.Status), Body: body, Seal: key.Number(),
 		Key: string(c.Key), MemoryLimit: c.Body.MemoryLimit, CountedUntil: c.Body.CreatedAt}
 	objects, err := d.objectRows(c.Project, also)
 	if err != nil {
@@ -33,34 +34,34 @@ func (d *DB) CreateContainer(ctx context.Context, c *store.Container, also ...*s
 		if err := createObjects(ctx, q, objects); err != nil {
 			return err
 		}
-		return addUsage(ctx, q, &store.Usage{Project: c.Project, Kind: store.UsageContainer, Key: c.Key, Name: c.Body.MemoryLimit, Count: 1}, time.Now().Unix())
+		return addUsage(ctx, q, store.CreatedUsage(c, time.Now()))
 	})
 }
 
-func (d *DB) GetContainer(ctx context.Context, p berth.ProjectID, id berth.ContainerID) (*store.Container, error) {
+func (d containers) GetContainer(ctx context.Context, p berth.ProjectID, id berth.ContainerID) (*store.Container, error) {
 	body, err := d.queries.GetContainer(ctx, query.GetContainerParams{ID: string(id), Project: string(p)})
 	if err != nil {
 		return nil, d.wrap(err)
 	}
-	return d.container(d.opener(), p, body)
+	return d.container(d.keys.Opener(), p, body)
 }
 
-func (d *DB) container(o *opener, p berth.ProjectID, body []byte) (*store.Container, error) {
-	c, err := decode[berth.Container](d, o, body)
+func (d containers) container(o *sealed.Opener, p berth.ProjectID, box []byte) (*store.Container, error) {
+	c, err := o.Container(box)
 	if err != nil {
-		return nil, err
+		return nil, d.damaged("", err)
 	}
 	return &store.Container{Project: p, Body: c}, nil
 }
 
-func (d *DB) ListContainers(ctx context.Context, p berth.ProjectID, name string, page store.Page) ([]*store.Container, bool, error) {
+func (d containers) ListContainers(ctx context.Context, p berth.ProjectID, name string, page store.Page) ([]*store.Container, bool, error) {
 	from, err := start(page, func() (int64, error) {
 		return d.queries.ContainerTime(ctx, query.ContainerTimeParams{ID: page.After, Project: string(p)})
 	})
 	if err != nil {
 		return nil, false, d.wrap(err)
 	}
-	args := query.ListContainersDescendingParams{Project: string(p), Name: name, Hidden: d.keys.hideName(p, name), AfterTime: from, AfterID: page.After, N: int64(page.Limit) + 1}
+	args := query.ListContainersDescendingParams{Project: string(p), Name: name, Hidden: d.keys.HideName(p, name), AfterTime: from, AfterID: page.After, N: int64(page.Limit) + 1}
 	var rows [][]byte
 	if page.Ascending {
 		rows, err = d.queries.ListContainersAscending(ctx, query.ListContainersAscendingParams(args))
@@ -71,7 +72,7 @@ func (d *DB) ListContainers(ctx context.Context, p berth.ProjectID, name string,
 		return nil, false, d.wrap(err)
 	}
 	all := make([]*store.Container, 0, min(len(rows), page.Limit))
-	o := d.opener()
+	o := d.keys.Opener()
 	for _, row := range rows[:cap(all)] {
 		c, err := d.container(o, p, row)
 		if errors.Is(err, store.ErrNotFound) {
@@ -85,14 +86,14 @@ func (d *DB) ListContainers(ctx context.Context, p berth.ProjectID, name string,
 	return all, len(rows) > page.Limit, nil
 }
 
-func (d *DB) UpdateContainer(ctx context.Context, p berth.ProjectID, id berth.ContainerID, change func(*berth.Container) error) (*store.Container, error) {
+func (d containers) UpdateContainer(ctx context.Context, p berth.ProjectID, id berth.ContainerID, change func(*berth.Container) error) (*store.Container, error) {
 	var out *store.Container
 	err := d.settle(ctx, func(ctx context.Context, q *query.Queries) error {
 		box, err := q.GetContainer(ctx, query.GetContainerParams{ID: string(id), Project: string(p)})
 		if err != nil {
 			return err
 		}
-		o := d.opener()
+		o := d.keys.Opener()
 		c, err := d.container(o, p, box)
 		if err != nil {
 			return err
@@ -100,7 +101,7 @@ func (d *DB) UpdateContainer(ctx context.Context, p berth.ProjectID, id berth.Co
 		if err := change(c.Body); err != nil {
 			return err
 		}
-		body, err := o.last.sealJSON(boxBody, c.Body)
+		body, err := o.Key().Container(c.Body)
 		if err != nil {
 			return err
 		}
@@ -110,7 +111,7 @@ func (d *DB) UpdateContainer(ctx context.Context, p berth.ProjectID, id berth.Co
 			}
 		}
 		out = c
-		return q.UpdateContainer(ctx, query.UpdateContainerParams{Name: d.keys.hideName(p, c.Body.Name), Status: string(c.Body.Status), Body: body, ID: string(id)})
+		return q.UpdateContainer(ctx, query.UpdateContainerParams{Name: d.keys.HideName(p, c.Body.Name), Status: string(c.Body.Status), Body: body, ID: string(id)})
 	})
 	if err != nil {
 		return nil, err
@@ -118,7 +119,7 @@ func (d *DB) UpdateContainer(ctx context.Context, p berth.ProjectID, id berth.Co
 	return out, nil
 }
 
-func (d *DB) DeleteContainer(ctx context.Context, p berth.ProjectID, id berth.ContainerID) error {
+func (d containers) DeleteContainer(ctx context.Context, p berth.ProjectID, id berth.ContainerID) error {
 	return d.erase(ctx, func(ctx context.Context, q *query.Queries) ([]int64, error) { // and the rows of its files
 		if err := countContainer(ctx, q, p, id); err != nil {
 			return nil, err
@@ -132,13 +133,13 @@ func (d *DB) DeleteContainer(ctx context.Context, p berth.ProjectID, id berth.Co
 	})
 }
 
-func (d *DB) RunningContainers(ctx context.Context) ([]*store.Container, error) {
+func (d containers) RunningContainers(ctx context.Context) ([]*store.Container, error) {
 	rows, err := d.queries.RunningContainers(ctx)
 	if err != nil {
 		return nil, d.wrap(err)
 	}
 	all := make([]*store.Container, 0, len(rows))
-	o := d.opener()
+	o := d.keys.Opener()
 	for _, r := range rows {
 		c, err := d.container(o, berth.ProjectID(r.Project), r.Body)
 		if errors.Is(err, store.ErrNotFound) {

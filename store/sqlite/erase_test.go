@@ -76,67 +76,6 @@ func (a *author) write(t *testing.T, n int) {
 	}
 }
 
-// What clients say is nowhere in the clear, and what is deleted cannot be read with
-// all that is on the disk: not in rows that an older copy of the database still has.
-func TestDeletedIsGone(t *testing.T) {
-	dir := t.TempDir()
-	path := filepath.Join(dir, "berth.db")
-	db := open(t, path)
-	words := make([]string, 30)
-	for i := range words {
-		words[i] = canary
-	}
-	a := newAuthor(t, db, 1, words...)
-	a.write(t, 1000)
-	if n := count(t, dir, canary); n > 0 {
-		t.Errorf("the canary is on the disk %d times", n)
-	}
-	old := copied(t, dir) // which has the rows, as blocks that the file system got back may
-	if err := db.DeleteResponse(t.Context(), "p", a.id(17)); err != nil {
-		t.Fatal(err)
-	}
-	for i := range words {
-		if i == 17 {
-			continue
-		}
-		if _, err := db.GetResponse(t.Context(), "p", a.id(i)); err != nil {
-			t.Errorf("another response: %v", err)
-		}
-		if events, err := db.Events(t.Context(), "p", a.id(i), -1, 1000); err != nil || int64(len(events)) != a.next[i] {
-			t.Errorf("another response has %d events, %v; want %d", len(events), err, a.next[i])
-		}
-	}
-	check(t, db)
-	keys, err := os.ReadFile(sqlite.KeysPath(path))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := db.Close(); err != nil {
-		t.Fatal(err)
-	}
-	whole := open(t, filepath.Join(old, "berth.db"))
-	if _, err := whole.GetResponse(t.Context(), "p", a.id(17)); err != nil {
-		t.Fatalf("the old copy does not have the response: %v; this test sees nothing", err)
-	}
-	if err := whole.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(old, "berth.keys"), keys, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	back := open(t, filepath.Join(old, "berth.db"))
-	defer back.Close()
-	if _, err := back.GetResponse(t.Context(), "p", a.id(17)); !errors.Is(err, store.ErrNotFound) {
-		t.Errorf("a deleted response with the keys of today: got %v, want %v", err, store.ErrNotFound)
-	}
-	if _, err := back.Events(t.Context(), "p", a.id(17), -1, 1000); !errors.Is(err, store.ErrNotFound) {
-		t.Errorf("its events: got %v, want %v", err, store.ErrNotFound)
-	}
-	if _, err := back.GetResponse(t.Context(), "p", a.id(16)); err != nil {
-		t.Errorf("another response: %v", err)
-	}
-}
-
 // copied copies what is on the disk, as a crash now would leave it.
 func copied(t *testing.T, dir string) string {
 	t.Helper()
@@ -263,27 +202,6 @@ func TestEraseAfterCrash(t *testing.T) {
 		if err := db.Close(); err != nil {
 			t.Fatal(err)
 		}
-	}
-}
-
-// Without the keys that it was written with, a database is refused, not begun anew.
-func TestOtherKeys(t *testing.T) {
-	dir := t.TempDir()
-	path := filepath.Join(dir, "berth.db")
-	db := open(t, path)
-	newAuthor(t, db, 1, canary)
-	if err := db.Close(); err != nil {
-		t.Fatal(err)
-	}
-	other := &sqlite.Options{Key: [32]byte{1}}
-	if db, err := sqlite.Open(t.Context(), path, other); err == nil || !strings.Contains(err.Error(), "other keys") {
-		t.Errorf("with another key of the server: got %v, %v", db, err)
-	}
-	if err := os.Remove(sqlite.KeysPath(path)); err != nil {
-		t.Fatal(err)
-	}
-	if db, err := sqlite.Open(t.Context(), path, nil); err == nil || !strings.Contains(err.Error(), "other keys") {
-		t.Errorf("without the file of keys: got %v, %v", db, err)
 	}
 }
 

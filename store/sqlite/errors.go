@@ -11,11 +11,11 @@ import (
 	"github.com/berth-run/berth/store"
 )
 
-// errClosed is for writes after Close.
-var errClosed = errors.New("sqlite: the database is closed")
+// errClosed is the error of writes after Close.
+var errClosed = fmt.Errorf("sqlite: %w", store.ErrClosed)
 
 // wrap gives an error its identity in the store's terms.
-func (d *DB) wrap(err error) error {
+func (d *core) wrap(err error) error {
 	if errors.Is(err, sql.ErrNoRows) {
 		return store.ErrNotFound
 	}

@@ -6,7 +6,7 @@ import (
 	"errors"
 	"strconv"
 
-	"github.com/berth-run/berth/internal/keyring"
+	"github.com/berth-run/berth/store"
 )
 
 // Pragma sets something on the connection that writes.
@@ -56,8 +56,8 @@ func (d *DB) HasKey(number string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	_, err = d.keys.ring.Get(n)
-	if errors.Is(err, keyring.ErrErased) {
+	_, err = d.keys.Get(n)
+	if errors.Is(err, store.ErrNotFound) {
 		return false, nil
 	}
 	return err == nil, err

@@ -12,49 +12,47 @@ import (
 	"github.com/berth-run/berth/store/sqlite/query"
 )
 
-// A keptFile is a file as it is kept.
-type keptFile struct {
-	berth.File
-	Key []byte `json:"key,omitempty"` // of its bytes
-}
-
-func (d *DB) CreateFile(ctx context.Context, p berth.ProjectID, f *berth.File, key []byte) error {
-	k, err := d.keys.new()
+func (d files) CreateFile(ctx context.Context, p berth.ProjectID, f *berth.File, key []byte) error {
+	k, err := d.keys.New()
 	if err != nil {
 		return err
 	}
-	body, err := k.sealJSON(boxBody, keptFile{*f, key})
+	body, err := k.File(f, key)
 	if err != nil {
 		return err
 	}
-	row := query.CreateFileParams{ID: string(f.ID), Project: string(p), CreatedAt: f.CreatedAt, Purpose: f.Purpose, Bytes: f.Bytes, Body: body, Seal: k.number}
+	row := query.CreateFileParams{ID: string(f.ID), Project: string(p), CreatedAt: f.CreatedAt, Purpose: f.Purpose, Bytes: f.Bytes, Body: body, Seal: k.Number()}
 	if f.ExpiresAt != nil {
 		row.ExpiresAt = sql.NullInt64{Int64: *f.ExpiresAt, Valid: true}
 	}
 	return d.update(ctx, func(ctx context.Context, q *query.Queries) error { return q.CreateFile(ctx, row) })
 }
 
-func (d *DB) GetFile(ctx context.Context, p berth.ProjectID, id berth.FileID) (*berth.File, error) {
+func (d files) GetFile(ctx context.Context, p berth.ProjectID, id berth.FileID) (*berth.File, error) {
 	body, err := d.queries.GetFile(ctx, query.GetFileParams{ID: string(id), Project: string(p)})
 	if err != nil {
 		return nil, d.wrap(err)
 	}
-	return decode[berth.File](d, d.opener(), body)
+	f, _, err := d.keys.Opener().File(body)
+	if err != nil {
+		return nil, d.damaged("", err)
+	}
+	return f, nil
 }
 
-func (d *DB) FileKey(ctx context.Context, p berth.ProjectID, id berth.FileID) ([]byte, error) {
+func (d files) FileKey(ctx context.Context, p berth.ProjectID, id berth.FileID) ([]byte, error) {
 	body, err := d.queries.GetFile(ctx, query.GetFileParams{ID: string(id), Project: string(p)})
 	if err != nil {
 		return nil, d.wrap(err)
 	}
-	kept, err := decode[keptFile](d, d.opener(), body)
+	_, key, err := d.keys.Opener().File(body)
 	if err != nil {
-		return nil, err
+		return nil, d.damaged("", err)
 	}
-	return kept.Key, nil
+	return key, nil
 }
 
-func (d *DB) ListFiles(ctx context.Context, p berth.ProjectID, purpose string, page store.Page) ([]*berth.File, bool, error) {
+func (d files) ListFiles(ctx context.Context, p berth.ProjectID, purpose string, page store.Page) ([]*berth.File, bool, error) {
 	from, err := start(page, func() (int64, error) {
 		return d.queries.FileTime(ctx, query.FileTimeParams{ID: page.After, Project: string(p)})
 	})
@@ -72,21 +70,21 @@ func (d *DB) ListFiles(ctx context.Context, p berth.ProjectID, purpose string, p
 		return nil, false, d.wrap(err)
 	}
 	files := make([]*berth.File, 0, min(len(rows), page.Limit))
-	o := d.opener()
+	o := d.keys.Opener()
 	for _, row := range rows[:cap(files)] {
-		f, err := decode[berth.File](d, o, row)
+		f, _, err := o.File(row)
 		if errors.Is(err, store.ErrNotFound) {
 			continue // deleted just now
 		}
 		if err != nil {
-			return nil, false, err
+			return nil, false, d.damaged("", err)
 		}
 		files = append(files, f)
 	}
 	return files, len(rows) > page.Limit, nil
 }
 
-func (d *DB) ExpiredFiles(ctx context.Context, now time.Time, limit int) ([]store.FileRef, error) {
+func (d files) ExpiredFiles(ctx context.Context, now time.Time, limit int) ([]store.FileRef, error) {
 	rows, err := d.queries.ExpiredFiles(ctx, query.ExpiredFilesParams{Now: sql.NullInt64{Int64: now.Unix(), Valid: true}, N: int64(limit)})
 	if err != nil {
 		return nil, d.wrap(err)
@@ -98,25 +96,16 @@ func (d *DB) ExpiredFiles(ctx context.Context, now time.Time, limit int) ([]stor
 	return refs, nil
 }
 
-func (d *DB) DeleteFile(ctx context.Context, p berth.ProjectID, id berth.FileID) error {
+func (d files) DeleteFile(ctx context.Context, p berth.ProjectID, id berth.FileID) error {
 	return d.erase(ctx, func(ctx context.Context, q *query.Queries) ([]int64, error) {
 		n, err := q.DeleteFile(ctx, query.DeleteFileParams{ID: string(id), Project: string(p)})
 		return []int64{n}, err
 	})
 }
 
-// decode reads an object from the column of its body.
-func decode[T any](d *DB, o *opener, body []byte) (*T, error) {
-	v := new(T)
-	if err := o.openJSON(boxBody, body, v); err != nil {
-		return nil, d.damaged("", err)
-	}
-	return v, nil
-}
-
-// damaged says where an error is that opening and decoding what is stored gave.
-func (d *DB) damaged(what string, err error) error {
-	if errors.Is(err, sql.ErrNoRows) {
+// damaged says where an error of opening or decoding stored content is.
+func (d *core) damaged(what string, err error) error {
+	if errors.Is(err, store.ErrNotFound) {
 		return store.ErrNotFound
 	}
 	return fmt.Errorf("sqlite: %s: %s%w", d.path, what, err)

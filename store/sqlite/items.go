@@ -11,7 +11,7 @@ import (
 	"github.com/berth-run/berth/store/sqlite/query"
 )
 
-func (d *DB) Items(ctx context.Context, p berth.ProjectID, ids []string) (map[string]berth.Item, error) {
+func (d responses) Items(ctx context.Context, p berth.ProjectID, ids []string) (map[string]berth.Item, error) {
 	found := make(map[string]berth.Item, len(ids))
 	places := map[string][]string{} // by response, the items that it has
 	for _, id := range ids {
@@ -36,7 +36,7 @@ func (d *DB) Items(ctx context.Context, p berth.ProjectID, ids []string) (map[st
 }
 
 // itemsOf finds items in a response's input and output.
-func (d *DB) itemsOf(ctx context.Context, response string, ids []string, found map[string]berth.Item) error {
+func (d responses) itemsOf(ctx context.Context, response string, ids []string, found map[string]berth.Item) error {
 	row, err := d.queries.ItemsOf(ctx, response)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil // deleted just now
@@ -44,27 +44,23 @@ func (d *DB) itemsOf(ctx context.Context, response string, ids []string, found m
 	if err != nil {
 		return err
 	}
-	o := d.opener()
-	for content, box := range map[string][]byte{boxInput: row.Input, boxOutput: row.Output} {
-		var items []berth.Item
-		err := o.openJSON(content, box, &items)
-		if errors.Is(err, sql.ErrNoRows) {
-			return nil
-		}
-		if err != nil {
-			return d.damaged("response "+response+": ", err)
-		}
-		for _, it := range items {
-			if slices.Contains(ids, it.ID()) {
-				found[it.ID()] = it
-			}
+	input, output, err := d.keys.Opener().Items(row.Input, row.Output)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return d.damaged("response "+response+": ", err)
+	}
+	for _, it := range slices.Concat(input, output) {
+		if slices.Contains(ids, it.ID()) {
+			found[it.ID()] = it
 		}
 	}
 	return nil
 }
 
 // conversationItem finds an item in whatever conversation has it.
-func (d *DB) conversationItem(ctx context.Context, p berth.ProjectID, id string, found map[string]berth.Item) error {
+func (d responses) conversationItem(ctx context.Context, p berth.ProjectID, id string, found map[string]berth.Item) error {
 	body, err := d.queries.ObjectOfKind(ctx, query.ObjectOfKindParams{Project: string(p), ID: id, Kind: string(store.KindConversationItem)})
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil
@@ -72,15 +68,14 @@ func (d *DB) conversationItem(ctx context.Context, p berth.ProjectID, id string,
 	if err != nil {
 		return err
 	}
-	var it berth.Item
-	err = d.opener().openJSON(boxBody, body, &it)
-	if errors.Is(err, sql.ErrNoRows) {
+	it, err := d.keys.Opener().Item(body)
+	if errors.Is(err, store.ErrNotFound) {
 		return nil
 	}
 	if err != nil {
 		return d.damaged("item "+id+": ", err)
 	}
-	found[id] = it
+	found[id] = *it
 	return nil
 }
 

@@ -8,13 +8,13 @@ import (
 	"github.com/berth-run/berth/store/sqlite/query"
 )
 
-func (d *DB) CreateKey(ctx context.Context, k *berth.Key) error {
+func (d accounts) CreateKey(ctx context.Context, k *berth.Key) error {
 	return d.update(ctx, func(ctx context.Context, q *query.Queries) error {
 		return q.CreateKey(ctx, query.CreateKeyParams{ID: string(k.ID), Project: string(k.Project), Name: k.Name, Hash: k.Hash[:], Tail: k.Tail, CreatedAt: k.CreatedAt, ExpiresAt: k.ExpiresAt})
 	})
 }
 
-func (d *DB) KeyByHash(ctx context.Context, hash [32]byte) (*berth.Key, error) {
+func (d accounts) KeyByHash(ctx context.Context, hash [32]byte) (*berth.Key, error) {
 	row, err := d.queries.KeyByHash(ctx, hash[:])
 	if err != nil {
 		return nil, d.wrap(err)
@@ -22,7 +22,7 @@ func (d *DB) KeyByHash(ctx context.Context, hash [32]byte) (*berth.Key, error) {
 	return &berth.Key{ID: berth.KeyID(row.ID), Project: berth.ProjectID(row.Project), Name: row.Name, Hash: hash, Tail: row.Tail, CreatedAt: row.CreatedAt, ExpiresAt: row.ExpiresAt}, nil
 }
 
-func (d *DB) ListKeys(ctx context.Context) ([]*berth.Key, error) {
+func (d accounts) ListKeys(ctx context.Context) ([]*berth.Key, error) {
 	rows, err := d.queries.ListKeys(ctx)
 	if err != nil {
 		return nil, d.wrap(err)
@@ -37,7 +37,7 @@ func (d *DB) ListKeys(ctx context.Context) ([]*berth.Key, error) {
 	return keys, nil
 }
 
-func (d *DB) DeleteKey(ctx context.Context, id berth.KeyID) error {
+func (d accounts) DeleteKey(ctx context.Context, id berth.KeyID) error {
 	return d.settle(ctx, func(ctx context.Context, q *query.Queries) error {
 		return found(q.DeleteKey(ctx, string(id)))
 	})

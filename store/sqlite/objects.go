@@ -13,7 +13,7 @@ import (
 	"github.com/berth-run/berth/store/sqlite/query"
 )
 
-func (d *DB) CreateObjects(ctx context.Context, p berth.ProjectID, objects ...*store.Object) error {
+func (d objects) CreateObjects(ctx context.Context, p berth.ProjectID, objects ...*store.Object) error {
 	rows, err := d.objectRows(p, objects)
 	if err != nil {
 		return err
@@ -41,15 +41,15 @@ func addObjects(ctx context.Context, q *query.Queries, rows []query.CreateObject
 }
 
 // objectRows seals objects, each under a key of its own.
-func (d *DB) objectRows(p berth.ProjectID, objects []*store.Object) ([]query.CreateObjectParams, error) {
+func (d *core) objectRows(p berth.ProjectID, objects []*store.Object) ([]query.CreateObjectParams, error) {
 	rows := make([]query.CreateObjectParams, len(objects))
 	for i, o := range objects {
-		key, err := d.keys.new()
+		key, err := d.keys.New()
 		if err != nil {
 			return nil, err
 		}
 		rows[i] = query.CreateObjectParams{Project: string(p), Kind: string(o.Kind), Parent: o.Parent, ID: o.ID,
-			CreatedAt: o.CreatedAt, ExpiresAt: expiry(o), Body: key.seal(boxBody, o.Body), Seal: key.number}
+			CreatedAt: o.CreatedAt, ExpiresAt: expiry(o), Body: key.Object(o.Body), Seal: key.Number()}
 	}
 	return rows, nil
 }
@@ -58,13 +58,13 @@ func expiry(o *store.Object) sql.NullInt64 {
 	return sql.NullInt64{Int64: o.ExpiresAt, Valid: o.ExpiresAt != 0}
 }
 
-func (d *DB) GetObject(ctx context.Context, p berth.ProjectID, key store.ObjectKey) (*store.Object, error) {
-	if counts(ctx) {
+func (d objects) GetObject(ctx context.Context, p berth.ProjectID, key store.ObjectKey) (*store.Object, error) {
+	if store.Reserves(ctx) {
 		size, err := d.queries.ObjectSize(ctx, query.ObjectSizeParams(objectKey(p, key)))
 		if err != nil {
 			return nil, d.wrap(err)
 		}
-		if err := reserve(ctx, size); err != nil {
+		if err := store.Reserve(ctx, size); err != nil {
 			return nil, err
 		}
 	}
@@ -73,7 +73,7 @@ func (d *DB) GetObject(ctx context.Context, p berth.ProjectID, key store.ObjectK
 		return nil, d.wrap(err)
 	}
 	o := &store.Object{ObjectKey: key, CreatedAt: row.CreatedAt, ExpiresAt: row.ExpiresAt.Int64}
-	if o.Body, err = d.opener().open(boxBody, row.Body); err != nil {
+	if o.Body, err = d.keys.Opener().Object(row.Body); err != nil {
 		return nil, d.damaged(key.ID+": ", err)
 	}
 	return o, nil
@@ -83,7 +83,7 @@ func objectKey(p berth.ProjectID, key store.ObjectKey) query.GetObjectParams {
 	return query.GetObjectParams{Project: string(p), Parent: key.Parent, Kind: string(key.Kind), ID: key.ID}
 }
 
-func (d *DB) ListObjects(ctx context.Context, p berth.ProjectID, kind store.Kind, parent string, page store.Page) ([]*store.Object, bool, error) {
+func (d objects) ListObjects(ctx context.Context, p berth.ProjectID, kind store.Kind, parent string, page store.Page) ([]*store.Object, bool, error) {
 	number := func(id string, otherwise int64) (int64, error) {
 		if id == "" {
 			return otherwise, nil
@@ -126,10 +126,10 @@ func (d *DB) ListObjects(ctx context.Context, p berth.ProjectID, kind store.Kind
 		return nil, false, d.wrap(err)
 	}
 	objects := make([]*store.Object, 0, min(len(rows), limit))
-	open := d.opener()
+	open := d.keys.Opener()
 	for _, r := range rows[:cap(objects)] {
-		body, err := open.open(boxBody, r.Body)
-		if errors.Is(err, sql.ErrNoRows) {
+		body, err := open.Object(r.Body)
+		if errors.Is(err, store.ErrNotFound) {
 			continue // deleted just now
 		}
 		if err != nil {
@@ -144,7 +144,7 @@ func (d *DB) ListObjects(ctx context.Context, p berth.ProjectID, kind store.Kind
 	return objects, cut || len(rows) > limit, nil
 }
 
-func (d *DB) UpdateObject(ctx context.Context, p berth.ProjectID, key store.ObjectKey, change func(*store.Object) error) (*store.Object, error) {
+func (d objects) UpdateObject(ctx context.Context, p berth.ProjectID, key store.ObjectKey, change func(*store.Object) error) (*store.Object, error) {
 	var o *store.Object
 	err := d.update(ctx, func(ctx context.Context, q *query.Queries) error {
 		row, err := q.GetObject(ctx, objectKey(p, key))
@@ -152,15 +152,15 @@ func (d *DB) UpdateObject(ctx context.Context, p berth.ProjectID, key store.Obje
 			return err
 		}
 		o = &store.Object{ObjectKey: key, CreatedAt: row.CreatedAt, ExpiresAt: row.ExpiresAt.Int64}
-		open := d.opener()
-		if o.Body, err = open.open(boxBody, row.Body); err != nil {
+		open := d.keys.Opener()
+		if o.Body, err = open.Object(row.Body); err != nil {
 			return err
 		}
 		if err := change(o); err != nil {
 			return err
 		}
 		o.ObjectKey, o.CreatedAt = key, row.CreatedAt
-		return q.UpdateObject(ctx, query.UpdateObjectParams{Number: row.Number, ExpiresAt: expiry(o), Body: open.last.seal(boxBody, o.Body)})
+		return q.UpdateObject(ctx, query.UpdateObjectParams{Number: row.Number, ExpiresAt: expiry(o), Body: open.Key().Object(o.Body)})
 	})
 	if err != nil {
 		return nil, err
@@ -168,7 +168,7 @@ func (d *DB) UpdateObject(ctx context.Context, p berth.ProjectID, key store.Obje
 	return o, nil
 }
 
-func (d *DB) DeleteObject(ctx context.Context, p berth.ProjectID, key store.ObjectKey) error {
+func (d objects) DeleteObject(ctx context.Context, p berth.ProjectID, key store.ObjectKey) error {
 	return d.erase(ctx, func(ctx context.Context, q *query.Queries) ([]int64, error) {
 		n, err := q.DeleteObject(ctx, query.DeleteObjectParams(objectKey(p, key)))
 		if err != nil {
@@ -195,7 +195,7 @@ func deleteChildren(ctx context.Context, q *query.Queries, p berth.ProjectID, id
 	return gone, nil
 }
 
-func (d *DB) ExpiredObjects(ctx context.Context, kind store.Kind, now time.Time, limit int) ([]store.ObjectRef, error) {
+func (d objects) ExpiredObjects(ctx context.Context, kind store.Kind, now time.Time, limit int) ([]store.ObjectRef, error) {
 	rows, err := d.queries.ExpiredObjects(ctx, query.ExpiredObjectsParams{Kind: string(kind), Now: sql.NullInt64{Int64: now.Unix(), Valid: true}, N: int64(limit)})
 	if err != nil {
 		return nil, d.wrap(err)
@@ -205,4 +205,22 @@ func (d *DB) ExpiredObjects(ctx context.Context, kind store.Kind, now time.Time,
 		refs[i] = store.ObjectRef{Project: berth.ProjectID(r.Project), ObjectKey: store.ObjectKey{Kind: kind, Parent: r.Parent, ID: r.ID}}
 	}
 	return refs, nil
+}
+
+// fit shortens a page of objects. It returns how many objects to read, and whether the
+// page was shortened.
+func (d objects) fit(ctx context.Context, args query.ListObjectsAscendingParams, ascending bool, page store.Page) (n int, shortened bool, err error) {
+	if !page.Sized(ctx) {
+		return page.Limit, false, nil
+	}
+	var sizes []int64
+	if ascending {
+		sizes, err = d.queries.ObjectSizesAscending(ctx, query.ObjectSizesAscendingParams(args))
+	} else {
+		sizes, err = d.queries.ObjectSizesDescending(ctx, query.ObjectSizesDescendingParams(args))
+	}
+	if err != nil {
+		return 0, false, d.wrap(err)
+	}
+	return page.Fit(ctx, sizes)
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/berth-run/berth/store/sqlite/query"
 )
 
-func (d *DB) ProjectResponses(ctx context.Context, p berth.ProjectID, limit int) ([]berth.ResponseID, error) {
+func (d accounts) ProjectResponses(ctx context.Context, p berth.ProjectID, limit int) ([]berth.ResponseID, error) {
 	rows, err := d.queries.ProjectResponses(ctx, query.ProjectResponsesParams{Project: string(p), Limit: int64(limit)})
 	if err != nil {
 		return nil, d.wrap(err)
@@ -22,7 +22,7 @@ func (d *DB) ProjectResponses(ctx context.Context, p berth.ProjectID, limit int)
 	return ids, nil
 }
 
-func (d *DB) ProjectObjects(ctx context.Context, p berth.ProjectID, limit int) ([]store.ObjectKey, error) {
+func (d accounts) ProjectObjects(ctx context.Context, p berth.ProjectID, limit int) ([]store.ObjectKey, error) {
 	rows, err := d.queries.ProjectObjects(ctx, query.ProjectObjectsParams{Project: string(p), Limit: int64(limit)})
 	if err != nil {
 		return nil, d.wrap(err)
@@ -34,7 +34,7 @@ func (d *DB) ProjectObjects(ctx context.Context, p berth.ProjectID, limit int) (
 	return keys, nil
 }
 
-func (d *DB) StoredBytes(ctx context.Context, p berth.ProjectID) (int64, error) {
+func (d accounts) StoredBytes(ctx context.Context, p berth.ProjectID) (int64, error) {
 	n, err := d.queries.StoredBytes(ctx, string(p))
 	if errors.Is(err, sql.ErrNoRows) {
 		return 0, nil

@@ -9,12 +9,12 @@ import (
 	"slices"
 
 	"github.com/berth-run/berth"
-	"github.com/berth-run/berth/internal/ration"
 	"github.com/berth-run/berth/store"
+	"github.com/berth-run/berth/store/sealed"
 	"github.com/berth-run/berth/store/sqlite/query"
 )
 
-func (d *DB) CreateResponse(ctx context.Context, r *store.Response, events []store.Event, lease store.Lease, also ...*store.Object) error {
+func (d responses) CreateResponse(ctx context.Context, r *store.Response, events []store.Event, lease store.Lease, also ...*store.Object) error {
 	for i, ev := range events {
 		if ev.SequenceNumber != int64(i) {
 			return fmt.Errorf("%w: event %d of a new response has number %d", store.ErrConflict, i, ev.SequenceNumber)
@@ -27,20 +27,12 @@ func (d *DB) CreateResponse(ctx context.Context, r *store.Response, events []sto
 	if r.Body.PreviousResponseID != nil && r.Body.Store {
 		row.Previous = sql.NullString{String: string(*r.Body.PreviousResponseID), Valid: true}
 	}
-	k, err := d.keys.new()
+	k, err := d.keys.New()
 	if err != nil {
 		return err
 	}
-	row.Seal = k.number
-	body, output, err := encoded(k, r.Body)
-	if err != nil {
-		return err
-	}
-	request, err := k.sealJSON(boxRequest, r.Request)
-	if err != nil {
-		return err
-	}
-	input, err := k.sealJSON(boxInput, r.Input)
+	row.Seal = k.Number()
+	boxes, err := k.Response(r)
 	if err != nil {
 		return err
 	}
@@ -52,10 +44,10 @@ func (d *DB) CreateResponse(ctx context.Context, r *store.Response, events []sto
 		if err := q.CreateResponse(ctx, row); err != nil {
 			return err
 		}
-		if err := q.CreateRequest(ctx, query.CreateRequestParams{Response: id, Request: request, Input: input}); err != nil {
+		if err := q.CreateRequest(ctx, query.CreateRequestParams{Response: id, Request: boxes.Request, Input: boxes.Input}); err != nil {
 			return err
 		}
-		if err := q.CreateBody(ctx, query.CreateBodyParams{Response: id, Body: body, Output: output}); err != nil {
+		if err := q.CreateBody(ctx, query.CreateBodyParams{Response: id, Body: boxes.Body, Output: boxes.Output}); err != nil {
 			return err
 		}
 		if err := appendEvents(ctx, q, k, r.Project, r.Body.ID, events); err != nil {
@@ -70,26 +62,14 @@ func (d *DB) CreateResponse(ctx context.Context, r *store.Response, events []sto
 	})
 }
 
-// encoded is a response's object as it is kept: its output apart, so that a chain
-// is read without the rest.
-func encoded(k rowKey, r *berth.Response) (body, output []byte, err error) {
-	if output, err = k.sealJSON(boxOutput, r.Output); err != nil {
-		return nil, nil, err
-	}
-	bare := *r
-	bare.Output = []berth.Item{}
-	body, err = k.sealJSON(boxBody, &bare)
-	return body, output, err
-}
-
 // eventRow is what an event counts beyond its box, as in EventBytes.
 const eventRow = 64
 
 // appendEvents saves events and counts them for their project.
-func appendEvents(ctx context.Context, q *query.Queries, k rowKey, p berth.ProjectID, id berth.ResponseID, events []store.Event) error {
+func appendEvents(ctx context.Context, q *query.Queries, k sealed.Key, p berth.ProjectID, id berth.ResponseID, events []store.Event) error {
 	var bytes int64
 	for _, ev := range events {
-		box := k.seal(boxEvent, ev.Data)
+		box := k.Event(ev.Data)
 		err := q.AppendEvent(ctx, query.AppendEventParams{Response: string(id), SequenceNumber: ev.SequenceNumber, Type: string(ev.Type), Data: box})
 		if err != nil {
 			return err
@@ -99,13 +79,13 @@ func appendEvents(ctx context.Context, q *query.Queries, k rowKey, p berth.Proje
 	return q.AddStored(ctx, query.AddStoredParams{Project: string(p), Bytes: bytes})
 }
 
-func (d *DB) GetResponse(ctx context.Context, p berth.ProjectID, id berth.ResponseID) (*store.Response, error) {
-	if counts(ctx) {
+func (d responses) GetResponse(ctx context.Context, p berth.ProjectID, id berth.ResponseID) (*store.Response, error) {
+	if store.Reserves(ctx) {
 		size, err := d.queries.ResponseSize(ctx, query.ResponseSizeParams{ID: string(id), Project: string(p)})
 		if err != nil {
 			return nil, d.wrap(err)
 		}
-		if err := reserve(ctx, size.Body+size.Request); err != nil {
+		if err := store.Reserve(ctx, size.Body+size.Request); err != nil {
 			return nil, err
 		}
 	}
@@ -115,18 +95,14 @@ func (d *DB) GetResponse(ctx context.Context, p berth.ProjectID, id berth.Respon
 	}
 	r := &store.Response{Project: p, Container: berth.ContainerID(row.Container),
 		Key: berth.KeyID(row.Key), RequestID: row.RequestID}
-	o := d.opener()
-	err = errors.Join(o.openJSON(boxBody, row.Body, &r.Body), o.openJSON(boxRequest, row.Request, &r.Request), o.openJSON(boxInput, row.Input, &r.Input))
-	if err == nil {
-		err = o.openJSON(boxOutput, row.Output, &r.Body.Output)
-	}
+	err = d.keys.Opener().Response(sealed.Response{Request: row.Request, Input: row.Input, Body: row.Body, Output: row.Output}, r)
 	if err != nil {
 		return nil, d.damaged("response "+string(id)+": ", err)
 	}
 	return r, nil
 }
 
-func (d *DB) DeleteResponse(ctx context.Context, p berth.ProjectID, id berth.ResponseID) error {
+func (d responses) DeleteResponse(ctx context.Context, p berth.ProjectID, id berth.ResponseID) error {
 	return d.erase(ctx, func(ctx context.Context, q *query.Queries) ([]int64, error) {
 		if err := d.countUnfinished(ctx, q, p, id); err != nil {
 			return nil, err
@@ -166,7 +142,7 @@ func prune(ctx context.Context, q *query.Queries, id berth.ResponseID) error {
 	return nil
 }
 
-func (d *DB) AppendEvents(ctx context.Context, p berth.ProjectID, id berth.ResponseID, owner string, events []store.Event, body *berth.Response, also ...*store.Object) error {
+func (d responses) AppendEvents(ctx context.Context, p berth.ProjectID, id berth.ResponseID, owner string, events []store.Event, body *berth.Response, also ...*store.Object) error {
 	if len(events) == 0 {
 		return nil
 	}
@@ -195,7 +171,7 @@ func (d *DB) AppendEvents(ctx context.Context, p berth.ProjectID, id berth.Respo
 		if row.Next != first {
 			return fmt.Errorf("%w: event %d where %d is next", store.ErrConflict, first, row.Next)
 		}
-		k, err := d.keys.get(row.Seal)
+		k, err := d.keys.Get(row.Seal)
 		if err != nil {
 			return err
 		}
@@ -203,7 +179,7 @@ func (d *DB) AppendEvents(ctx context.Context, p berth.ProjectID, id berth.Respo
 			return err
 		}
 		fold := query.UpdateBodyParams{Response: string(id)}
-		if fold.Body, fold.Output, err = encoded(k, body); err != nil {
+		if fold.Body, fold.Output, err = k.ResponseBody(body); err != nil {
 			return err
 		}
 		if err := q.UpdateBody(ctx, fold); err != nil || !body.Status.Final() {
@@ -234,7 +210,7 @@ func absentOr(ctx context.Context, q *query.Queries, p berth.ProjectID, id berth
 	return err
 }
 
-func (d *DB) Events(ctx context.Context, p berth.ProjectID, id berth.ResponseID, after int64, limit int) ([]store.Event, error) {
+func (d responses) Events(ctx context.Context, p berth.ProjectID, id berth.ResponseID, after int64, limit int) ([]store.Event, error) {
 	if err := absentOr(ctx, d.queries, p, id, nil); err != nil {
 		return nil, d.wrap(err)
 	}
@@ -245,18 +221,18 @@ func (d *DB) Events(ctx context.Context, p berth.ProjectID, id berth.ResponseID,
 	if last == after {
 		return nil, nil
 	}
-	if err := reserve(ctx, bytes); err != nil {
+	if err := store.Reserve(ctx, bytes); err != nil {
 		return nil, err
 	}
 	rows, err := d.queries.Events(ctx, query.EventsParams{Response: string(id), After: after, Last: last})
 	if err != nil {
 		return nil, d.wrap(err)
 	}
-	ration.From(ctx).Return((readFactor - 1) * bytes) // they are not decoded here
+	store.ReturnUndecoded(ctx, bytes) // they are not decoded here
 	events := make([]store.Event, len(rows))
-	o := d.opener()
+	o := d.keys.Opener()
 	for i, r := range rows {
-		data, err := o.open(boxEvent, r.Data)
+		data, err := o.Event(r.Data)
 		if err != nil {
 			return nil, d.damaged("response "+string(id)+": ", err)
 		}
@@ -265,13 +241,13 @@ func (d *DB) Events(ctx context.Context, p berth.ProjectID, id berth.ResponseID,
 	return events, nil
 }
 
-func (d *DB) Chain(ctx context.Context, p berth.ProjectID, id berth.ResponseID) ([]store.Link, error) {
-	if counts(ctx) {
+func (d responses) Chain(ctx context.Context, p berth.ProjectID, id berth.ResponseID) ([]store.Link, error) {
+	if store.Reserves(ctx) {
 		size, err := d.queries.ChainSize(ctx, query.ChainSizeParams{ID: string(id), Project: string(p)})
 		if err != nil {
 			return nil, d.wrap(err)
 		}
-		if err := reserve(ctx, size); err != nil {
+		if err := store.Reserve(ctx, size); err != nil {
 			return nil, err
 		}
 	}
@@ -284,14 +260,11 @@ func (d *DB) Chain(ctx context.Context, p berth.ProjectID, id berth.ResponseID) 
 	}
 	slices.SortFunc(rows, func(a, b query.ChainRow) int { return cmp.Compare(b.Depth, a.Depth) })
 	links := make([]store.Link, 0, len(rows))
-	o := d.opener()
+	o := d.keys.Opener()
 	for i, r := range rows {
 		link := store.Link{ID: berth.ResponseID(r.ID), Container: berth.ContainerID(r.Container)}
-		err := o.openJSON(boxInput, r.Input, &link.Input)
-		if err == nil {
-			err = o.openJSON(boxOutput, r.Output, &link.Output)
-		}
-		if errors.Is(err, sql.ErrNoRows) && i < len(rows)-1 {
+		link.Input, link.Output, err = o.Items(r.Input, r.Output)
+		if errors.Is(err, store.ErrNotFound) && i < len(rows)-1 {
 			continue // an ancestor, deleted just now
 		}
 		if err != nil {

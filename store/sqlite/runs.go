@@ -9,7 +9,7 @@ import (
 	"github.com/berth-run/berth/store/sqlite/query"
 )
 
-func (d *DB) AcquireRun(ctx context.Context, p berth.ProjectID, id berth.ResponseID, lease store.Lease, now time.Time) error {
+func (d responses) AcquireRun(ctx context.Context, p berth.ProjectID, id berth.ResponseID, lease store.Lease, now time.Time) error {
 	return d.settle(ctx, func(ctx context.Context, q *query.Queries) error {
 		n, err := q.AcquireRun(ctx, query.AcquireRunParams{Owner: lease.Owner, Until: lease.Until.UnixMilli(),
 			ID: string(id), Project: string(p), Now: now.UnixMilli()})
@@ -20,13 +20,13 @@ func (d *DB) AcquireRun(ctx context.Context, p berth.ProjectID, id berth.Respons
 	})
 }
 
-func (d *DB) ReleaseRun(ctx context.Context, p berth.ProjectID, id berth.ResponseID, owner string) error {
+func (d responses) ReleaseRun(ctx context.Context, p berth.ProjectID, id berth.ResponseID, owner string) error {
 	return d.settle(ctx, func(ctx context.Context, q *query.Queries) error {
 		return q.ReleaseRun(ctx, query.ReleaseRunParams{ID: string(id), Project: string(p), LeaseOwner: owner})
 	})
 }
 
-func (d *DB) OrphanedRuns(ctx context.Context, now time.Time) ([]store.RunRef, error) {
+func (d responses) OrphanedRuns(ctx context.Context, now time.Time) ([]store.RunRef, error) {
 	rows, err := d.queries.OrphanedRuns(ctx, now.UnixMilli())
 	if err != nil {
 		return nil, d.wrap(err)
@@ -38,6 +38,6 @@ func (d *DB) OrphanedRuns(ctx context.Context, now time.Time) ([]store.RunRef, e
 	return refs, nil
 }
 
-func (d *DB) ReleaseOwner(ctx context.Context, owner string) error {
+func (d responses) ReleaseOwner(ctx context.Context, owner string) error {
 	return d.settle(ctx, func(ctx context.Context, q *query.Queries) error { return q.ReleaseOwner(ctx, owner) })
 }

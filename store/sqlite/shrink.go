@@ -23,13 +23,13 @@ const (
 
 // A shrinker gives free pages of the database back to the file system.
 type shrinker struct {
-	d     *DB
+	d     *core
 	slack int64
 	end   context.CancelFunc
 	done  chan struct{}
 }
 
-func newShrinker(d *DB) *shrinker {
+func newShrinker(d *core) *shrinker {
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &shrinker{d: d, slack: shrinkSlack, end: cancel, done: make(chan struct{})}
 	go s.run(ctx)
@@ -65,7 +65,7 @@ func (s *shrinker) run(ctx context.Context) {
 // shrink gives up to step free pages back if there are more than slack, and more than a
 // part of the file. It reports whether there is more to give. A database whose file was
 // made without incremental vacuum is left as it is: see Compact.
-func (d *DB) shrink(ctx context.Context, slack, step int64) (more bool, err error) {
+func (d *core) shrink(ctx context.Context, slack, step int64) (more bool, err error) {
 	var mode, pages, free int64
 	for pragma, n := range map[string]*int64{"auto_vacuum": &mode, "page_count": &pages, "freelist_count": &free} {
 		if err := d.read.QueryRowContext(ctx, "PRAGMA "+pragma).Scan(n); err != nil {

@@ -2,6 +2,7 @@
 package sqlite
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -17,6 +18,7 @@ import (
 	_ "modernc.org/sqlite"
 
 	"github.com/berth-run/berth/store"
+	"github.com/berth-run/berth/store/sealed"
 	"github.com/berth-run/berth/store/sqlite/query"
 )
 
@@ -64,6 +66,20 @@ type Room interface {
 // concurrent writes into one transaction, and many readers. Another process, such
 // as the command line, may use the file at the same time.
 type DB struct {
+	*core
+	responses
+	files
+	containers
+	objects
+	accounts
+
+	close func() error // the first time; then it returns the same
+}
+
+var _ store.Store = (*DB)(nil)
+
+// A core is what all parts of a DB work on.
+type core struct {
 	path string
 	log  *slog.Logger
 	room Room // nil is none
@@ -71,13 +87,18 @@ type DB struct {
 	read    *sql.DB
 	queries *query.Queries // prepared on read
 	writer  *writer
-	keys    *keys
-	eraser  *eraser
-
-	close func() error // the first time; then it returns the same
+	keys    *sealed.Keys
+	eraser  *sealed.Eraser
 }
 
-var _ store.Store = (*DB)(nil)
+// The parts of a DB, by what they store.
+type (
+	responses  struct{ *core } // responses, their events, items and runs
+	files      struct{ *core } // uploaded files
+	containers struct{ *core } // containers and their files
+	objects    struct{ *core } // documents
+	accounts   struct{ *core } // API keys, what projects have and what they used
+)
 
 // Open opens the database in a file, which it makes, readable by its owner alone,
 // and brings its tables up to date. Its keys are in the file KeysPath. A file of a later version of Berth is refused.
@@ -85,10 +106,8 @@ func Open(ctx context.Context, path string, opts *Options) (_ *DB, err error) {
 	if opts == nil {
 		opts = &Options{}
 	}
-	d := &DB{path: path, log: opts.Log, room: opts.Room}
-	if d.log == nil {
-		d.log = slog.New(slog.DiscardHandler)
-	}
+	c := &core{path: path, log: cmp.Or(opts.Log, slog.New(slog.DiscardHandler)), room: opts.Room}
+	d := &DB{core: c, responses: responses{c}, files: files{c}, containers: containers{c}, objects: objects{c}, accounts: accounts{c}}
 	var opened []func() error
 	defer func() {
 		if err != nil {
@@ -120,7 +139,7 @@ func Open(ctx context.Context, path string, opts *Options) (_ *DB, err error) {
 	if d.keys, err = openKeys(ctx, write, KeysPath(path), opts.Key); err != nil {
 		return nil, err
 	}
-	opened = append(opened, d.keys.ring.Close)
+	opened = append(opened, d.keys.Close)
 	if d.writer, err = newWriter(ctx, write); err != nil {
 		return nil, err
 	}
@@ -135,10 +154,10 @@ func Open(ctx context.Context, path string, opts *Options) (_ *DB, err error) {
 		return nil, err
 	}
 	opened = append(opened, d.queries.Close)
-	if d.eraser, err = newEraser(ctx, d); err != nil {
+	if d.eraser, err = sealed.NewEraser(ctx, d.keys, doomed{c}, d.log); err != nil {
 		return nil, err
 	}
-	opened = append(opened, d.eraser.close, newShrinker(d).close)
+	opened = append(opened, d.eraser.Close, newShrinker(c).close)
 	d.close = sync.OnceValue(func() error { return closeAll(opened) })
 	return d, nil
 }
@@ -174,7 +193,7 @@ func dataSource(path, synchronous string) (string, error) {
 		fmt.Sprintf("journal_size_limit(%d)", logLimit),
 		"synchronous(" + synchronous + ")",
 		"foreign_keys(ON)",
-		"secure_delete(FAST)", // of what is in the clear; see seal.go
+		"secure_delete(FAST)", // of what is in the clear; see package sealed
 		"temp_store(MEMORY)",
 	}}
 	return "file:" + (&url.URL{Path: path}).EscapedPath() + "?" + pragmas.Encode(), nil
@@ -197,6 +216,28 @@ func create(path string) error {
 // Close waits for the writes that have begun, and for what was deleted to be
 // erased, and closes the file. It may be called again.
 func (d *DB) Close() error { return d.close() }
+
+// openKeys opens the keys of a database, which must be those that it was written with.
+func openKeys(ctx context.Context, db *sql.DB, path string, root [32]byte) (_ *sealed.Keys, err error) {
+	keys, err := sealed.OpenKeys(path, root)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, keys.Close())
+		}
+	}()
+	q := query.New(db)
+	mark, err := q.Mark(ctx)
+	if errors.Is(err, sql.ErrNoRows) {
+		return keys, q.SetMark(ctx, keys.Mark())
+	}
+	if err != nil {
+		return nil, err
+	}
+	return keys, keys.Check(mark)
+}
 
 // start returns the created_at after which a page of a list begins, given how to
 // look that of page.After up. Lists are in the order of (created_at, id).

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -42,6 +43,29 @@ func TestKilled(t *testing.T) {
 	storetest.Killed(t, filepath.Join(t.TempDir(), "berth.db"), func(ctx context.Context, path string) (store.Store, error) {
 		return sqlite.Open(ctx, path, nil)
 	})
+}
+
+func TestSealing(t *testing.T) {
+	path := func(dir string) string { return filepath.Join(dir, "berth.db") }
+	storetest.Sealing(t, storetest.Disk{
+		Open: func(ctx context.Context, dir string, key [32]byte) (store.Store, error) {
+			return sqlite.Open(ctx, path(dir), &sqlite.Options{Key: key})
+		},
+		Keys: func(dir string) string { return sqlite.KeysPath(path(dir)) },
+		Copy: func(t *testing.T, dir string) string { return copied(t, dir) },
+		Content: func(t *testing.T, dir string) []byte {
+			return slices.Concat(read(t, path(dir)), read(t, path(dir)+"-wal"))
+		},
+	})
+}
+
+func read(t *testing.T, path string) []byte {
+	t.Helper()
+	content, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return content
 }
 
 // Open's errors say which file, and what to do.

@@ -11,7 +11,7 @@ import (
 	"github.com/berth-run/berth/store/sqlite/query"
 )
 
-func (d *DB) Usage(ctx context.Context, q store.UsageQuery) ([]*store.Usage, error) {
+func (d accounts) Usage(ctx context.Context, q store.UsageQuery) ([]*store.Usage, error) {
 	args := query.AllUsageParams{Width: int64(q.Width / time.Second), Kind: string(q.Kind), First: q.From.Unix(), Before: q.To.Unix()}
 	var rows []query.AllUsageRow
 	var err error
@@ -37,45 +37,35 @@ func (d *DB) Usage(ctx context.Context, q store.UsageQuery) ([]*store.Usage, err
 	return used, nil
 }
 
-func (d *DB) AddUsage(ctx context.Context, u *store.Usage) error {
-	return d.update(ctx, func(ctx context.Context, q *query.Queries) error { return addUsage(ctx, q, u, time.Now().Unix()) })
+func (d accounts) AddUsage(ctx context.Context, u *store.Usage) error {
+	now := *u
+	return d.update(ctx, func(ctx context.Context, q *query.Queries) error {
+		now.Start = store.UsageMinute(time.Now())
+		return addUsage(ctx, q, &now)
+	})
 }
 
-// addUsage counts what was used at a time.
-func addUsage(ctx context.Context, q *query.Queries, u *store.Usage, at int64) error {
-	return q.AddUsage(ctx, query.AddUsageParams{Project: string(u.Project), Start: at - at%60, Kind: string(u.Kind), Key: string(u.Key), Name: u.Name,
-		Count: u.Count, InputTokens: u.InputTokens, CachedTokens: u.CachedTokens, OutputTokens: u.OutputTokens, ReasoningTokens: u.ReasoningTokens,
-		Seconds: u.Seconds, Cost: int64(u.Cost)})
-}
-
-// addSeconds counts the life of a container from one time to another, to the hours
-// that it was in: a server that has not run does not find all of it in the present.
-func addSeconds(ctx context.Context, q *query.Queries, u store.Usage, from, to int64) error {
-	const hour, month = 3600, 31 * 24 * 3600
-	for from = max(from, to-month); from < to; {
-		end := min(to, from-from%hour+hour)
-		u.Seconds = end - from
-		if err := addUsage(ctx, q, &u, from); err != nil {
+// addUsage adds to what was used.
+func addUsage(ctx context.Context, q *query.Queries, used ...*store.Usage) error {
+	for _, u := range used {
+		err := q.AddUsage(ctx, query.AddUsageParams{Project: string(u.Project), Start: u.Start, Kind: string(u.Kind), Key: string(u.Key), Name: u.Name,
+			Count: u.Count, InputTokens: u.InputTokens, CachedTokens: u.CachedTokens, OutputTokens: u.OutputTokens, ReasoningTokens: u.ReasoningTokens,
+			Seconds: u.Seconds, Cost: int64(u.Cost)})
+		if err != nil {
 			return err
 		}
-		from = end
 	}
 	return nil
 }
 
 // countResponse counts a response that ends as body.
 func countResponse(ctx context.Context, q *query.Queries, p berth.ProjectID, key string, body *berth.Response) error {
-	for _, u := range store.ResponseUsage(p, berth.KeyID(key), body) {
-		if err := addUsage(ctx, q, u, time.Now().Unix()); err != nil {
-			return err
-		}
-	}
-	return nil
+	return addUsage(ctx, q, store.ResponseUsage(p, berth.KeyID(key), body, time.Now())...)
 }
 
-// countUnfinished counts a response that is deleted before its end. One that has
-// ended, or is not there, is no matter.
-func (d *DB) countUnfinished(ctx context.Context, q *query.Queries, p berth.ProjectID, id berth.ResponseID) error {
+// countUnfinished counts a response that is deleted before its end. It does nothing if
+// the response has ended or does not exist.
+func (d responses) countUnfinished(ctx context.Context, q *query.Queries, p berth.ProjectID, id berth.ResponseID) error {
 	row, err := q.Unfinished(ctx, query.UnfinishedParams{ID: string(id), Project: string(p)})
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil
@@ -83,15 +73,15 @@ func (d *DB) countUnfinished(ctx context.Context, q *query.Queries, p berth.Proj
 	if err != nil {
 		return err
 	}
-	var body berth.Response
-	if err := d.opener().openJSON(boxBody, row.Body, &body); err != nil {
+	body, err := d.keys.Opener().ResponseBody(row.Body)
+	if err != nil {
 		return err
 	}
-	return countResponse(ctx, q, p, row.Key, &body)
+	return countResponse(ctx, q, p, row.Key, body)
 }
 
-// countContainer counts the seconds of a container that has not been counted to
-// its end, which is now. One that does not run is no matter.
+// countContainer counts the seconds of a container that ends now. It does nothing if the
+// container does not run.
 func countContainer(ctx context.Context, q *query.Queries, p berth.ProjectID, id berth.ContainerID) error {
 	row, err := q.CountedContainer(ctx, query.CountedContainerParams{ID: string(id), Project: string(p)})
 	if errors.Is(err, sql.ErrNoRows) {
@@ -100,20 +90,20 @@ func countContainer(ctx context.Context, q *query.Queries, p berth.ProjectID, id
 	if err != nil {
 		return err
 	}
-	u := store.Usage{Project: p, Kind: store.UsageContainer, Key: berth.KeyID(row.Key), Name: row.MemoryLimit}
-	return addSeconds(ctx, q, u, row.CountedUntil, time.Now().Unix())
+	r := store.Running{Project: p, Key: berth.KeyID(row.Key), MemoryLimit: row.MemoryLimit, Counted: row.CountedUntil}
+	return addUsage(ctx, q, r.Usage(time.Now().Unix())...)
 }
 
-func (d *DB) CountContainers(ctx context.Context) error {
+func (d containers) CountContainers(ctx context.Context) error {
 	return d.update(ctx, func(ctx context.Context, q *query.Queries) error {
 		rows, err := q.CountedContainers(ctx)
 		if err != nil {
 			return err
 		}
 		now := time.Now().Unix()
-		for _, r := range rows {
-			u := store.Usage{Project: berth.ProjectID(r.Project), Kind: store.UsageContainer, Key: berth.KeyID(r.Key), Name: r.MemoryLimit}
-			if err := addSeconds(ctx, q, u, r.CountedUntil, now); err != nil {
+		for _, row := range rows {
+			r := store.Running{Project: berth.ProjectID(row.Project), Key: berth.KeyID(row.Key), MemoryLimit: row.MemoryLimit, Counted: row.CountedUntil}
+			if err := addUsage(ctx, q, r.Usage(now)...); err != nil {
 				return err
 			}
 		}
@@ -121,7 +111,7 @@ func (d *DB) CountContainers(ctx context.Context) error {
 	})
 }
 
-func (d *DB) FileBytes(ctx context.Context, p berth.ProjectID) (int64, error) {
+func (d files) FileBytes(ctx context.Context, p berth.ProjectID) (int64, error) {
 	n, err := d.queries.FileBytes(ctx, string(p))
 	return n, d.wrap(err)
 }

@@ -80,7 +80,7 @@ func (w *writer) close() error {
 // update runs do in a transaction, together with what others write at the same
 // time. When it returns nil, the transaction has been committed. do may be called
 // more than once, and the last call counts.
-func (d *DB) update(ctx context.Context, do func(context.Context, *query.Queries) error) error {
+func (d *core) update(ctx context.Context, do func(context.Context, *query.Queries) error) error {
 	if d.room != nil {
 		if err := d.room.Refuse(); err != nil {
 			return err
@@ -91,7 +91,7 @@ func (d *DB) update(ctx context.Context, do func(context.Context, *query.Queries
 
 // settle is update for what frees space or says how something ended. On a full disk
 // it uses the reserve.
-func (d *DB) settle(ctx context.Context, do func(context.Context, *query.Queries) error) error {
+func (d *core) settle(ctx context.Context, do func(context.Context, *query.Queries) error) error {
 	err := d.wrap(d.writer.update(ctx, do))
 	if d.room != nil && errors.Is(err, store.ErrStorage) && d.room.MakeRoom() {
 		err = d.wrap(d.writer.update(ctx, do))

@@ -1,0 +1,160 @@
+package sealed
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/store"
+)
+
+func open(t *testing.T) *Keys {
+	t.Helper()
+	k, err := OpenKeys(filepath.Join(t.TempDir(), "keys"), [32]byte{1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k
+}
+
+// A box opens as what it is and with its own key only.
+func TestBoxes(t *testing.T) {
+	k := open(t)
+	defer k.Close()
+	one, err1 := k.New()
+	two, err2 := k.New()
+	if err := errors.Join(err1, err2); err != nil {
+		t.Fatal(err)
+	}
+	secret := []byte(`"secret"`)
+	o := k.Opener()
+	for _, key := range []Key{one, two, one, {}} {
+		box := key.Event(secret)
+		if sealed := !bytes.Contains(box, secret); sealed != (key.Number() != 0) {
+			t.Errorf("key %d: sealed %t", key.Number(), sealed)
+		}
+		if got, err := o.Event(bytes.Clone(box)); err != nil || !bytes.Equal(got, secret) || o.Key().Number() != key.Number() {
+			t.Errorf("key %d: got %q of key %d, %v", key.Number(), got, o.Key().Number(), err)
+		}
+	}
+	if _, err := o.Object(one.Event(secret)); err == nil {
+		t.Error("an event opens as an object")
+	}
+	other := one.Event(secret)
+	other[8]++ // the number of the key
+	if _, err := o.Event(other); err == nil {
+		t.Error("a box opens with another key")
+	}
+	hidden, box := one.Path("/a")
+	if again, _ := one.Path("/a"); again != hidden || hidden == "/a" {
+		t.Errorf("a path is hidden as %q and %q", hidden, again)
+	}
+	if path, err := o.Path(hidden, box); err != nil || path != "/a" {
+		t.Errorf("got the path %q, %v", path, err)
+	}
+	if err := k.ring.Erase(one.Number()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := k.Opener().Event(one.Event(secret)); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("an erased key: got %v, want %v", err, store.ErrNotFound)
+	}
+}
+
+func TestFileKeepsItsKey(t *testing.T) {
+	k := open(t)
+	defer k.Close()
+	key, err := k.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	box, err := key.File(&berth.File{ID: "file-1", Filename: "a"}, []byte("key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f, secret, err := k.Opener().File(box); err != nil || f.Filename != "a" || string(secret) != "key" {
+		t.Errorf("got %+v, %q, %v", f, secret, err)
+	}
+}
+
+// A table is a list of doomed keys in memory, which records what is done.
+type table struct {
+	mu    sync.Mutex
+	keys  []int64
+	steps []string
+	err   error
+	check func()
+}
+
+func (d *table) List(context.Context) ([]int64, error) { return d.keys, nil }
+
+func (d *table) Sync() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.steps = append(d.steps, "sync")
+	d.check()
+	return d.err
+}
+
+func (d *table) Remove(_ context.Context, keys []int64) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.steps = append(d.steps, "remove")
+	d.keys = slices.DeleteFunc(d.keys, func(n int64) bool { return slices.Contains(keys, n) })
+	return nil
+}
+
+// Keys are destroyed after their deletion is durable, and leave the list after that. Those
+// that could not be destroyed are destroyed with the next.
+func TestEraserOrder(t *testing.T) {
+	k := open(t)
+	defer k.Close()
+	var numbers []int64
+	for range 3 {
+		key, err := k.New()
+		if err != nil {
+			t.Fatal(err)
+		}
+		numbers = append(numbers, key.Number())
+	}
+	has := func(n int64) bool { _, err := k.Get(n); return err == nil }
+	list := &table{keys: slices.Clone(numbers[:1]), check: func() {}}
+	list.check = func() {
+		if !has(numbers[0]) {
+			t.Error("a key was destroyed before its deletion was durable")
+		}
+	}
+	e, err := NewEraser(t.Context(), k, list, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if has(numbers[0]) || len(list.keys) != 0 || !slices.Equal(list.steps, []string{"sync", "remove"}) {
+		t.Errorf("after the start: key %t, list %v, steps %v", has(numbers[0]), list.keys, list.steps)
+	}
+	list.check = func() {}
+	list.err = errors.New("disk on fire")
+	list.keys = slices.Clone(numbers[1:])
+	if err := e.Erase(numbers[1:2]); !errors.Is(err, list.err) || !has(numbers[1]) {
+		t.Errorf("without a sync: got %v, key %t", err, has(numbers[1]))
+	}
+	list.mu.Lock()
+	list.err = nil
+	list.mu.Unlock()
+	if err := e.Erase(numbers[2:]); err != nil || has(numbers[1]) || has(numbers[2]) {
+		t.Errorf("the next: got %v, keys %t and %t", err, has(numbers[1]), has(numbers[2]))
+	}
+	if err := e.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if len(list.keys) != 0 {
+		t.Errorf("%v are still in the list", list.keys)
+	}
+	if err := e.Erase(numbers); !errors.Is(err, store.ErrClosed) {
+		t.Errorf("after Close: got %v, want %v", err, store.ErrClosed)
+	}
+}
