@@ -50,11 +50,11 @@ type ShellCall struct {
 	Action      ShellAction       `json:"action"`
 	CallID      string            `json:"call_id"`
 	Environment *ShellEnvironment `json:"environment"`
-	Berth       *ShellCallBerth   `json:"berth,omitempty"`
+	Berth       *CallBerth        `json:"berth,omitempty"`
 }
 
-// A ShellCallBerth is what Berth adds to a shell call.
-type ShellCallBerth struct {
+// A CallBerth is what Berth adds to a hosted call.
+type CallBerth struct {
 	ApprovalRequestID string `json:"approval_request_id,omitempty"` // the request that the client approved
 	CheckRound        int    `json:"check_round,omitempty"`         // of a call that checks an answer, from 1
 	Invalid           string `json:"invalid,omitempty"`             // why a complete call cannot be run; its output says so too

@@ -115,6 +115,17 @@ type ShellDelta struct {
 	Stderr string `json:"stderr,omitempty"`
 }
 
+// DeltaText returns the text that the event adds to an item that a model writes. It
+// returns false for any other event.
+func (e *Event) DeltaText() (string, bool) {
+	if len(e.Delta) == 0 || e.Delta[0] != '"' {
+		return "", false
+	}
+	var text string
+	err := json.Unmarshal(e.Delta, &text)
+	return text, err == nil
+}
+
 // StringDelta returns a text delta as an Event carries it.
 func StringDelta(s string) json.RawMessage {
 	raw, _ := json.Marshal(s) // a string always marshals

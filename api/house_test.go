@@ -43,6 +43,8 @@ import (
 	"github.com/berth-run/berth/store"
 	"github.com/berth-run/berth/store/sqlite"
 	"github.com/berth-run/berth/tool"
+	shelltool "github.com/berth-run/berth/tool/shell"
+	"github.com/berth-run/berth/tool/standard"
 	"github.com/berth-run/berth/webhook"
 )
 
@@ -87,7 +89,7 @@ func newHouse(t *testing.T, change func(*api.Options), rules ...model.Rule) *hou
 	models, err := model.NewRouter(log, rules...)
 	check(t, err)
 	events := journal.New(st)
-	h.engine = engine.New(engine.Options{Responses: st, Runs: st, Usages: st, Objects: st, Journal: events, Models: models, Containers: containers{keeper},
+	h.engine = engine.New(engine.Options{Responses: st, Runs: st, Usages: st, Objects: st, Journal: events, Models: models, Containers: containers{keeper}, Tools: tool.NewRegistry(standard.Kinds(standard.Options{Containers: containers{keeper}})...),
 		Files: uploads, Fetcher: letters{}, Owner: "test", Log: log})
 	hooks := webhook.New(st, log)
 	events.AtEnd(hooks.AtEnd)
@@ -135,7 +137,7 @@ func (letters) Fetch(_ context.Context, url string) (string, []byte, error) {
 
 type containers struct{ *container.Service }
 
-func (c containers) Shell(caller berth.Caller, id berth.ContainerID) tool.Execer {
+func (c containers) Shell(caller berth.Caller, id berth.ContainerID) shelltool.Execer {
 	return c.Service.Access().Shell(caller, id)
 }
 

@@ -18,15 +18,15 @@ type recital struct {
 }
 
 // recite returns the turns that make up a response's output.
-func recite(output []berth.Item) *recital {
+func recite(tools *tool.Registry, output []berth.Item) *recital {
 	r := &recital{}
 	ended := true
 	for _, it := range output {
-		if tool.IsOutput(it) || engineMade(it) {
+		if tools.IsOutput(it) || engineMade(it) {
 			ended = true
 			continue
 		}
-		deltas := said(it)
+		deltas := said(tools, it)
 		if len(deltas) == 0 {
 			continue
 		}
@@ -56,7 +56,7 @@ func engineMade(it berth.Item) bool {
 
 // said returns what a model says that comes to be the item: nothing for reasoning,
 // which means nothing without its model.
-func said(it berth.Item) []model.Delta {
+func said(tools *tool.Registry, it berth.Item) []model.Delta {
 	switch {
 	case it.Type() == berth.ItemMessage:
 		var m berth.Message
@@ -78,8 +78,8 @@ func said(it berth.Item) []model.Delta {
 			return nil
 		}
 		return []model.Delta{model.Call{ID: berth.NewID(berth.PrefixCall), Name: r.Name, Arguments: r.Arguments}}
-	case tool.IsCall(it) && it.Status() != berth.StatusIncomplete:
-		low, err := tool.Lower(it)
+	case tools.IsCall(it) && it.Status() != berth.StatusIncomplete:
+		low, err := tools.Lower(it)
 		var call berth.FunctionCall
 		if err != nil || low.Decode(&call) != nil {
 			return nil

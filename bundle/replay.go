@@ -97,11 +97,11 @@ func (c *Service) again(ctx context.Context, caller berth.Caller, rec *store.Res
 	}
 	var options []engine.Option
 	if model == "" {
-		options = append(options, engine.Through(recite(rec.Body.Output)))
+		options = append(options, engine.Through(recite(c.opts.Engine.Tools, rec.Body.Output)))
 	} else {
 		req.Model = model
 	}
-	out := &ReplayResponse{ID: rec.Body.ID, Recorded: outline(rec.Body.Output), Replayed: []string{}}
+	out := &ReplayResponse{ID: rec.Body.ID, Recorded: outline(c.opts.Engine.Tools, rec.Body.Output), Replayed: []string{}}
 	ctx, end := context.WithCancel(ctx)
 	defer end() // and nothing of it is kept
 	made, err := c.opts.Engine.Create(ctx, caller, &req, options...)
@@ -123,7 +123,7 @@ func (c *Service) again(ctx context.Context, caller berth.Caller, rec *store.Res
 		if err := json.Unmarshal(ev.Data, &last); err != nil {
 			return nil, err
 		}
-		out.Replayed = outline(last.Response.Output)
+		out.Replayed = outline(c.opts.Engine.Tools, last.Response.Output)
 		if e := last.Response.Error; e != nil {
 			out.Error = e.Message
 		}
@@ -149,7 +149,7 @@ func (r *ReplayResponse) diverges() *Divergence {
 
 // outline says what items are but for what is different each time: identifiers, and
 // reasoning, which means nothing without its model.
-func outline(items []berth.Item) []string {
+func outline(tools *tool.Registry, items []berth.Item) []string {
 	lines := []string{}
 	for _, it := range items {
 		switch {
@@ -181,7 +181,7 @@ func outline(items []berth.Item) []string {
 			_ = it.Decode(&call)
 			lines = append(lines, "shell_call: "+strings.Join(call.Action.Commands, "\n"))
 		default:
-			low, err := tool.Lower(it)
+			low, err := tools.Lower(it)
 			if err != nil {
 				low = it
 			}

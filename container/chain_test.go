@@ -17,12 +17,14 @@ import (
 	"github.com/berth-run/berth/sandbox"
 	"github.com/berth-run/berth/store"
 	"github.com/berth-run/berth/tool"
+	"github.com/berth-run/berth/tool/shell"
+	"github.com/berth-run/berth/tool/standard"
 )
 
 // shells gives an engine what it needs of a keeper.
 type shells struct{ *Service }
 
-func (s shells) Shell(by berth.Caller, id berth.ContainerID) tool.Execer {
+func (s shells) Shell(by berth.Caller, id berth.ContainerID) shell.Execer {
 	return s.Service.access.Shell(by, id)
 }
 
@@ -51,7 +53,7 @@ func (h *house) asks() func(command, fields string) (*berth.Response, error) {
 	}
 	events := journal.New(st)
 	e := engine.New(engine.Options{Responses: st, Runs: st, Usages: st, Objects: st, Journal: events, Models: models,
-		Containers: shells{h.k}, Files: noUploads{}, Owner: "test", Log: h.opts.Log})
+		Containers: shells{h.k}, Tools: tool.NewRegistry(standard.Kinds(standard.Options{Containers: shells{h.k}})...), Files: noUploads{}, Owner: "test", Log: h.opts.Log})
 	h.t.Cleanup(func() {
 		if err := e.Close(context.Background()); err != nil {
 			h.t.Error(err)

@@ -3,7 +3,6 @@ package engine
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -12,7 +11,6 @@ import (
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/store"
-	"github.com/berth-run/berth/tool"
 )
 
 // admit checks what a request needs of the store and settles where its shell
@@ -49,7 +47,7 @@ func (e *Engine) admit(ctx context.Context, caller berth.Caller, req *berth.Resp
 		return nil, err
 	}
 	r.chain, r.origin, r.history = chain, chain.origin, slices.Concat(chain.items, input)
-	if err := checkCalls(r.history); err != nil {
+	if err := e.checkCalls(r.history); err != nil {
 		return nil, err
 	}
 	if _, err := e.lower(ctx, p, slices.Concat(req.PromptItems, input)); err != nil {
@@ -66,10 +64,10 @@ func (e *Engine) admit(ctx context.Context, caller berth.Caller, req *berth.Resp
 	if r.tools, err = e.bind(caller, body, r.history); err != nil {
 		return nil, err // before a container is made for nothing
 	}
-	if err := checkChecks(req, r.tools); err != nil {
+	if err := r.tools.checkChecks(req); err != nil {
 		return nil, err
 	}
-	if err := checkApprovals(chain.items, input, r.tools); err != nil {
+	if err := e.checkApprovals(chain.items, input, r.tools); err != nil {
 		return nil, err
 	}
 	r.record = &store.Response{Project: p, Body: body, Input: input}
@@ -147,17 +145,17 @@ func duplicateItem(id string) error {
 // checkCalls refuses a context in which a call of the client's lacks its output,
 // or an output its call, as the hosted service does. Calls of hosted tools that a
 // cancelled response left behind are not the client's to answer.
-func checkCalls(items []berth.Item) error {
+func (e *Engine) checkCalls(items []berth.Item) error {
 	called := map[string]bool{}
 	for _, it := range items {
-		if tool.IsCall(it) {
+		if e.Tools.IsCall(it) {
 			called[it.CallID()] = true
-		} else if tool.IsOutput(it) && !called[it.CallID()] {
+		} else if e.Tools.IsOutput(it) && !called[it.CallID()] {
 			return berth.Invalid("input", "No tool call found for %s with call_id %s.", words(it), it.CallID())
 		}
 	}
-	for _, it := range unanswered(items) {
-		if it.Status() != berth.StatusIncomplete && !tool.IsHosted(it) {
+	for _, it := range unanswered(e.Tools, items) {
+		if it.Status() != berth.StatusIncomplete && !e.Tools.IsHosted(it) {
 			return berth.Invalid("input", "No tool output found for %s %s.", words(it), it.CallID())
 		}
 	}
@@ -167,27 +165,28 @@ func checkCalls(items []berth.Item) error {
 // words names a call or an output as OpenAI's messages do: "function call output".
 func words(it berth.Item) string { return strings.ReplaceAll(string(it.Type()), "_", " ") }
 
-// settle gives the shell tool its container and shows it in the response's
-// tools, which is how a client learns the id.
+// settle provides the containers that tools need, and shows their ids in the response's
+// tools. It returns the last one.
 func (e *Engine) settle(ctx context.Context, caller berth.Caller, body *berth.Response, last berth.ContainerID) (berth.ContainerID, error) {
 	var settled berth.ContainerID
 	tools := slices.Clone(body.Tools)
 	for i, t := range tools {
-		var shell berth.ShellTool
-		if t.Type() != berth.ToolShell {
+		kind := e.Tools.Kind(t.Type())
+		if kind == nil || kind.Container == nil {
 			continue
 		}
-		if err := t.Decode(&shell); err != nil {
+		environment, err := kind.Container.Environment(t)
+		if err != nil {
 			return "", err
 		}
-		if shell.Environment == nil || shell.Environment.Type == berth.EnvironmentLocal {
+		if environment == nil {
 			continue
 		}
-		id, err := e.Containers.Provide(ctx, caller, *shell.Environment, last)
+		id, err := e.Containers.Provide(ctx, caller, *environment, last)
 		if err != nil {
 			return "", atEnvironment(err, i)
 		}
-		if tools[i], err = withEnvironment(t, id); err != nil {
+		if tools[i], err = kind.Container.Settle(t, id); err != nil {
 			return "", err
 		}
 		settled = id
@@ -218,19 +217,4 @@ func atEnvironment(err error, i int) error {
 		err = &at
 	}
 	return atTool(err, i)
-}
-
-// withEnvironment returns the shell tool as answered: with a reference to its
-// container, other fields as they were.
-func withEnvironment(t berth.Tool, id berth.ContainerID) (berth.Tool, error) {
-	fields := map[string]json.RawMessage{}
-	if err := t.Decode(&fields); err != nil {
-		return t, err
-	}
-	environment, err := json.Marshal(berth.ShellEnvironment{Type: berth.EnvironmentReference, ContainerID: id})
-	if err != nil {
-		return t, err
-	}
-	fields["environment"] = environment
-	return berth.NewTool(fields), nil
 }

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"bytes"
 	"context"
 	"slices"
 
@@ -15,7 +16,9 @@ const approvalLabel = "berth"
 // then it is an ordinary call, or a request that the client approve of it.
 type heldCall struct {
 	tool.Call
-	policy *berth.ApprovalPolicy
+	name     string // of the function
+	commands func(berth.Item) []string
+	policy   *berth.ApprovalPolicy
 
 	opened berth.Item // what is shown first; zero until all is known
 	waits  bool       // for the client
@@ -27,24 +30,23 @@ func (h *heldCall) Write(string) []berth.Event { return nil }
 func (h *heldCall) Close(arguments string) (events []berth.Event, item berth.Item, refusal string) {
 	opened := h.Call.Item()
 	events, item, refusal = h.Call.Close(arguments)
-	var call berth.ShellCall
-	if item.Status() != berth.StatusCompleted || item.Decode(&call) != nil || !slices.ContainsFunc(call.Action.Commands, h.policy.Requires) {
+	if item.Status() != berth.StatusCompleted || !slices.ContainsFunc(h.commands(item), h.policy.Requires) {
 		h.opened = opened
 		return events, item, refusal // one that cannot be run is answered with what is wrong
 	}
 	h.waits = true
 	h.opened = berth.NewItem(berth.ApprovalRequest{ID: berth.NewID(berth.PrefixApproval), Type: berth.ItemApprovalRequest,
-		Arguments: arguments, Name: tool.ShellName, ServerLabel: approvalLabel})
+		Arguments: arguments, Name: h.name, ServerLabel: approvalLabel})
 	return nil, h.opened, ""
 }
 
-// hold makes a hosted call wait for approval where the request says so.
-func (r *run) hold(c tool.Call) tool.Call {
+// hold makes a call of a hosted tool wait for approval if the request asks for that.
+func (r *run) hold(c tool.Call, t *boundTool) tool.Call {
 	b := r.record.Request.Berth
-	if b == nil || b.RequireApproval == nil {
+	if b == nil || b.RequireApproval == nil || t.kind.Calls.Commands == nil {
 		return c
 	}
-	return &heldCall{Call: c, policy: b.RequireApproval}
+	return &heldCall{Call: c, name: t.Spec().Function.Name, commands: t.kind.Calls.Commands, policy: b.RequireApproval}
 }
 
 // approvals pairs the requests for approval among items with what was said to them.
@@ -54,7 +56,7 @@ type approvals struct {
 	made     map[string]bool                   // requests whose call was made
 }
 
-func approvalsOf(items []berth.Item) approvals {
+func approvalsOf(tools *tool.Registry, items []berth.Item) approvals {
 	a := approvals{map[string]berth.ApprovalRequest{}, map[string]berth.ApprovalResponse{}, map[string]bool{}}
 	for _, it := range items {
 		switch it.Type() {
@@ -68,8 +70,8 @@ func approvalsOf(items []berth.Item) approvals {
 			if it.Decode(&r) == nil {
 				a.answers[r.ApprovalRequestID] = r
 			}
-		case berth.ItemShellCall:
-			if id := approvedBy(it); id != "" {
+		default:
+			if id := markOf(tools, it).ApprovalRequestID; id != "" {
 				a.made[id] = true
 			}
 		}
@@ -77,35 +79,39 @@ func approvalsOf(items []berth.Item) approvals {
 	return a
 }
 
-// approvedBy returns the request for approval that a call comes of, or "".
-func approvedBy(it berth.Item) string {
-	var call berth.ShellCall
-	if it.Decode(&call) != nil || call.Berth == nil {
-		return ""
+// markOf returns what Berth has added to a hosted call; it is zero for any other item.
+func markOf(tools *tool.Registry, it berth.Item) berth.CallBerth {
+	if !bytes.Contains(it.Raw(), []byte(`"berth"`)) || !tools.IsHosted(it) {
+		return berth.CallBerth{}
 	}
-	return call.Berth.ApprovalRequestID
+	var call struct {
+		Berth berth.CallBerth `json:"berth"`
+	}
+	_ = it.Decode(&call) // a mark that cannot be read is none
+	return call.Berth
 }
 
-// checkApprovals refuses answers to what nobody asked, second answers, and approval
-// where there is no shell to run what was approved.
-func checkApprovals(chain, input []berth.Item, tools toolset) error {
-	asked := approvalsOf(slices.Concat(chain, input))
-	answered := approvalsOf(chain).answers
+// checkApprovals refuses approval responses without a request, second ones, and approval
+// of a call whose tool this request does not have.
+func (e *Engine) checkApprovals(chain, input []berth.Item, tools toolset) error {
+	asked := approvalsOf(e.Tools, slices.Concat(chain, input))
+	answered := approvalsOf(e.Tools, chain).answers
 	for _, it := range input {
 		var answer berth.ApprovalResponse
 		if it.Type() != berth.ItemApprovalResponse || it.Decode(&answer) != nil {
 			continue
 		}
 		id := answer.ApprovalRequestID
-		if _, ok := asked.requests[id]; !ok {
+		request, ok := asked.requests[id]
+		if !ok {
 			return berth.Invalid("input", "No approval request found with id '%s'.", id)
 		}
 		if _, twice := answered[id]; twice {
 			return berth.Invalid("input", "Approval request '%s' has been answered already.", id)
 		}
 		answered[id] = answer
-		if t := tools.byName[tool.ShellName]; answer.Approve && !asked.made[id] && (t == nil || t.Spec().Client) {
-			return berth.Invalid("tools", "What approval request '%s' asks for runs in a container: the request needs a tool of type 'shell' that has one.", id)
+		if answer.Approve && !asked.made[id] && tools.hosted(request.Name) == nil {
+			return berth.Invalid("tools", "What approval request '%s' asks for runs in a container: the request needs a tool of type '%s' that has one.", id, request.Name)
 		}
 	}
 	return nil
@@ -114,7 +120,7 @@ func checkApprovals(chain, input []berth.Item, tools toolset) error {
 // approved opens the calls that the request's input approves of. They become the
 // response's first pending calls.
 func (r *run) approved(ctx context.Context) error {
-	all := approvalsOf(r.history)
+	all := approvalsOf(r.engine.Tools, r.history)
 	var approved []berth.ApprovalRequest
 	for _, it := range r.record.Input {
 		var answer berth.ApprovalResponse
@@ -129,7 +135,7 @@ func (r *run) approved(ctx context.Context) error {
 		var all []berth.Event
 		next := len(body.Output)
 		for _, request := range approved {
-			events, call := r.open(next, request.Arguments, berth.ShellCallBerth{ApprovalRequestID: request.ID})
+			events, call := r.open(next, request.Name, request.Arguments, berth.CallBerth{ApprovalRequestID: request.ID})
 			all = append(all, events...)
 			r.pending = append(r.pending, call)
 			next++
@@ -138,28 +144,25 @@ func (r *run) approved(ctx context.Context) error {
 	})
 }
 
-// open returns a call of the shell that the model does not make now, and the events
-// that show it at a place, marked with what it comes of.
-func (r *run) open(place int, arguments string, mark berth.ShellCallBerth) ([]berth.Event, tool.Call) {
-	call := r.tools.byName[tool.ShellName].NewCall(berth.NewID(berth.PrefixCall))
+// open returns a call of a hosted tool that the engine makes itself, and the events
+// that show it at a place, marked with its reason.
+func (r *run) open(place int, name, arguments string, mark berth.CallBerth) ([]berth.Event, tool.Call) {
+	call := r.tools.byName[name].NewCall(berth.NewID(berth.PrefixCall))
 	opened := with(call.Item(), map[string]any{"berth": mark})
 	events, item, _ := call.Close(arguments)
-	var closed berth.ShellCall
-	if item.Decode(&closed) == nil && closed.Berth != nil {
-		mark.Invalid = closed.Berth.Invalid
-	}
+	mark.Invalid = markOf(r.engine.Tools, item).Invalid
 	return append(append([]berth.Event{added(place, opened)}, at(place, events)...), done(place, with(item, map[string]any{"berth": mark}))), call
 }
 
-// settled puts in the place of approval requests and their answers what the model is
-// to know of them: nothing of a call that was made, and of others that they were not.
-func settled(items []berth.Item) []berth.Item {
+// settled replaces approval requests and responses by what the model is shown of them:
+// nothing of a call that was made, and of any other that it was not.
+func settled(tools *tool.Registry, items []berth.Item) []berth.Item {
 	if !slices.ContainsFunc(items, func(it berth.Item) bool {
 		return it.Type() == berth.ItemApprovalRequest || it.Type() == berth.ItemApprovalResponse
 	}) {
 		return items
 	}
-	all := approvalsOf(items)
+	all := approvalsOf(tools, items)
 	out := make([]berth.Item, 0, len(items))
 	for _, it := range items {
 		request, asked := all.requests[it.ID()]

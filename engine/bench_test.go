@@ -16,6 +16,8 @@ import (
 	"github.com/berth-run/berth/model"
 	"github.com/berth-run/berth/store"
 	"github.com/berth-run/berth/store/sqlite"
+	"github.com/berth-run/berth/tool"
+	"github.com/berth-run/berth/tool/standard"
 )
 
 // An instant upstream answers every turn at once.
@@ -32,7 +34,7 @@ func benchHouse(b *testing.B) (*engine.Engine, *journal.Journal) {
 		b.Fatal(err)
 	}
 	j := journal.New(st)
-	e := engine.New(engine.Options{Responses: st, Runs: st, Objects: st, Journal: j, Models: instant{&playedModel{}}, Files: fewFiles{}, Owner: "bench", Log: slog.New(slog.DiscardHandler)})
+	e := engine.New(engine.Options{Responses: st, Runs: st, Objects: st, Journal: j, Models: instant{&playedModel{}}, Tools: tool.NewRegistry(standard.Kinds(standard.Options{})...), Files: fewFiles{}, Owner: "bench", Log: slog.New(slog.DiscardHandler)})
 	b.Cleanup(func() {
 		e.Close(context.Background())
 		st.Close()

@@ -1,8 +1,6 @@
 package engine
 
 import (
-	"encoding/json"
-
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/model"
 )
@@ -48,11 +46,7 @@ func (s *speech) overflows(delta model.Delta) bool {
 // saidBefore returns what the stored events of a response count.
 func saidBefore(told []berth.Event) (n int64) {
 	for i := range told {
-		switch ev := &told[i]; ev.Type {
-		case berth.EventOutputTextDelta, berth.EventRefusalDelta, berth.EventReasoningTextDelta, berth.EventReasoningSummaryDelta,
-			berth.EventFunctionArgumentsDelta, berth.EventCustomInputDelta, berth.EventPatchDiffDelta, berth.EventShellCommandDelta:
-			var text string
-			_ = json.Unmarshal(ev.Delta, &text)
+		if text, ok := told[i].DeltaText(); ok {
 			n += int64(deltaOverhead + len(text))
 		}
 	}

@@ -65,7 +65,7 @@ func (s *speech) open(d model.Call) *openCall {
 	}
 	c.Call = t.NewCall(c.id)
 	if c.hosted {
-		c.Call = r.hold(c.Call)
+		c.Call = r.hold(c.Call, t)
 	}
 	return c
 }

@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	_ "embed"
-	"encoding/json"
 	"slices"
 	"strings"
 
@@ -16,6 +15,16 @@ import (
 //go:embed check.md
 var checkWords string
 
+// runner returns the hosted tool that runs commands, or nil.
+func (s *toolset) runner() *boundTool {
+	for _, f := range s.order {
+		if t := s.hosted(f); t != nil && t.kind.Calls.Script != nil {
+			return t
+		}
+	}
+	return nil
+}
+
 // checks returns the checks of the response's request, or nil.
 func (r *run) checks() *berth.Checks {
 	if b := r.record.Request.Berth; b != nil {
@@ -25,11 +34,11 @@ func (r *run) checks() *berth.Checks {
 }
 
 // checkChecks refuses checks that have no container to run in.
-func checkChecks(req *berth.ResponseRequest, tools toolset) error {
+func (s *toolset) checkChecks(req *berth.ResponseRequest) error {
 	if req.Berth == nil || req.Berth.Checks == nil {
 		return nil
 	}
-	if t := tools.byName[tool.ShellName]; t == nil || t.Spec().Client {
+	if s.runner() == nil {
 		return berth.Invalid("berth.checks", "Checks run in a container: they need a tool of type 'shell' that has one.")
 	}
 	return nil
@@ -45,33 +54,27 @@ func (r *run) instructed(instructions string) string {
 	return strings.TrimLeft(instructions+"\n\n"+told, "\n")
 }
 
-// check opens the call that checks an answer, as a call of the shell, unless there
-// are no checks. It becomes the response's next pending call.
+// check opens the call that checks an answer, unless there are no checks. It becomes the response's next pending call.
 func (s *speech) check(body berth.Response) []berth.Event {
 	c := s.run.checks()
-	if c == nil || waitsForClient(body) {
+	if c == nil || s.run.waitsForClient(body) {
 		return nil
 	}
-	arguments, _ := json.Marshal(berth.ShellAction{Commands: c.Commands, TimeoutMS: c.TimeoutMS}) // strings and numbers
-	events, call := s.run.open(len(body.Output), string(arguments), berth.ShellCallBerth{CheckRound: rounds(body.Output) + 1})
+	t := s.run.tools.runner()
+	events, call := s.run.open(len(body.Output), t.Spec().Function.Name, t.kind.Calls.Script(c.Commands, c.TimeoutMS),
+		berth.CallBerth{CheckRound: rounds(s.run.engine.Tools, body.Output) + 1})
 	s.run.pending = append(s.run.pending, call)
 	return events
 }
 
 // checkRound returns the round of a call that checks, or 0.
-func checkRound(it berth.Item) int {
-	var call berth.ShellCall
-	if it.Type() != berth.ItemShellCall || it.Decode(&call) != nil || call.Berth == nil {
-		return 0
-	}
-	return call.Berth.CheckRound
-}
+func checkRound(tools *tool.Registry, it berth.Item) int { return markOf(tools, it).CheckRound }
 
 // rounds returns how many answers have been checked.
-func rounds(output []berth.Item) int {
+func rounds(tools *tool.Registry, output []berth.Item) int {
 	n := 0
 	for _, it := range output {
-		n = max(n, checkRound(it))
+		n = max(n, checkRound(tools, it))
 	}
 	return n
 }
@@ -79,18 +82,18 @@ func rounds(output []berth.Item) int {
 // checked ends the response if its last answer was just checked and has passed, or
 // was the last that could be.
 func (r *run) checked(ctx context.Context) (over bool, err error) {
-	c, output := r.checks(), r.writer.Body().Output
-	if c == nil || len(output) == 0 || !tool.IsOutput(output[len(output)-1]) {
+	c, output, tools := r.checks(), r.writer.Body().Output, r.engine.Tools
+	if c == nil || len(output) == 0 || !tools.IsOutput(output[len(output)-1]) {
 		return false, nil
 	}
 	result := output[len(output)-1]
-	i := slices.IndexFunc(output, func(it berth.Item) bool { return checkRound(it) > 0 && it.CallID() == result.CallID() })
+	i := slices.IndexFunc(output, func(it berth.Item) bool { return checkRound(tools, it) > 0 && it.CallID() == result.CallID() })
 	switch {
 	case i < 0:
 		return false, nil
-	case !hasFailed(result):
+	case tools.Outcome(result) == tool.OK:
 		return true, r.conclude(ctx)
-	case checkRound(output[i]) < limitOf(c):
+	case checkRound(tools, output[i]) < limitOf(c):
 		return false, nil
 	}
 	return true, r.stop(ctx, berth.ReasonChecksFailed)

@@ -131,7 +131,7 @@ func (r *run) concluded(output []berth.Item) bool {
 	if len(r.record.Request.ContextManagement) == 0 {
 		return false
 	}
-	if len(r.pending) > 0 || waitsForClient(r.writer.Body()) {
+	if len(r.pending) > 0 || r.waitsForClient(r.writer.Body()) {
 		return false
 	}
 	for _, it := range slices.Backward(output) {

@@ -78,12 +78,12 @@ func (e *Engine) lower(ctx context.Context, p berth.ProjectID, items []berth.Ite
 	if err != nil {
 		return nil, err
 	}
-	items = settled(items)
-	answers := answersOf(items)
+	items = settled(e.Tools, items)
+	answers := answersOf(e.Tools, items)
 	out := make([]berth.Item, 0, len(items))
 	for i, it := range items {
 		_, answered := answers[i]
-		if it.Status() == berth.StatusIncomplete && !answered && !tool.IsOutput(it) && !wasCut(items, i) || unseen[it.Type()] {
+		if it.Status() == berth.StatusIncomplete && !answered && !e.Tools.IsOutput(it) && !wasCut(e.Tools, items, i) || unseen[it.Type()] {
 			continue
 		}
 		if it.Type() == berth.ItemReasoning {
@@ -95,7 +95,7 @@ func (e *Engine) lower(ctx context.Context, p berth.ProjectID, items []berth.Ite
 				return nil, err
 			}
 		}
-		low, err := tool.Lower(it)
+		low, err := e.Tools.Lower(it)
 		if err != nil {
 			return nil, fmt.Errorf("item %s: %w", it.ID(), err)
 		}
@@ -108,19 +108,19 @@ func (e *Engine) lower(ctx context.Context, p berth.ProjectID, items []berth.Ite
 // in, by max_output_tokens for example: it is what the model said. A message after which
 // the model was asked again is a leftover of a turn that broke off; what it said then
 // follows, or nothing yet.
-func wasCut(items []berth.Item, i int) bool {
+func wasCut(tools *tool.Registry, items []berth.Item, i int) bool {
 	if items[i].Type() != berth.ItemMessage || i+1 == len(items) {
 		return false
 	}
 	next := items[i+1]
-	return next.Type() != berth.ItemReasoning && next.Role() != "assistant" && !tool.IsCall(next)
+	return next.Type() != berth.ItemReasoning && next.Role() != "assistant" && !tools.IsCall(next)
 }
 
 // parts returns the parts of a message's content, or of a call's output, and the name of
 // the field that holds them. A bare string has none.
-func parts(it berth.Item) (field string, parts []map[string]json.RawMessage) {
+func parts(tools *tool.Registry, it berth.Item) (field string, parts []map[string]json.RawMessage) {
 	field = "content"
-	if tool.IsOutput(it) {
+	if tools.IsOutput(it) {
 		field = "output"
 	}
 	var fields map[string]json.RawMessage
@@ -133,7 +133,7 @@ func parts(it berth.Item) (field string, parts []map[string]json.RawMessage) {
 // inline replaces the file ids in a message, or in a call's output, by what is in
 // the files. It removes the URLs of files whose content is there: see FetchFiles.
 func (e *Engine) inline(ctx context.Context, p berth.ProjectID, it berth.Item) (berth.Item, error) {
-	field, parts := parts(it)
+	field, parts := parts(e.Tools, it)
 	changed := false
 	for _, part := range parts {
 		if part["file_url"] != nil && part["file_data"] != nil {
@@ -186,16 +186,16 @@ func (e *Engine) openInline(ctx context.Context, p berth.ProjectID, id berth.Fil
 // answersOf returns the places of the outputs of calls, by the places of the calls. A
 // model may use one call_id several times: each output belongs to the first call that
 // has none, and to one that the model did not finish only if there is no other.
-func answersOf(items []berth.Item) map[int]int {
+func answersOf(tools *tool.Registry, items []berth.Item) map[int]int {
 	open := map[string][]int{} // calls without an output, by call_id
 	answers := map[int]int{}
 	for i, it := range items {
 		id := it.CallID()
 		switch {
-		case tool.IsCall(it):
+		case tools.IsCall(it):
 			open[id] = append(open[id], i)
-		case tool.IsOutput(it) && len(open[id]) > 0:
-			n := max(0, slices.IndexFunc(open[id], func(c int) bool { return wasMade(items[c]) }))
+		case tools.IsOutput(it) && len(open[id]) > 0:
+			n := max(0, slices.IndexFunc(open[id], func(c int) bool { return wasMade(tools, items[c]) }))
 			answers[open[id][n]] = i
 			open[id] = slices.Delete(open[id], n, n+1)
 		}
@@ -204,17 +204,16 @@ func answersOf(items []berth.Item) map[int]int {
 }
 
 // wasMade reports whether a call was finished by the model.
-func wasMade(it berth.Item) bool {
-	var call berth.ShellCall
-	return it.Status() != berth.StatusIncomplete || it.Type() == berth.ItemShellCall && it.Decode(&call) == nil && call.Berth != nil && call.Berth.Invalid != ""
+func wasMade(tools *tool.Registry, it berth.Item) bool {
+	return it.Status() != berth.StatusIncomplete || markOf(tools, it).Invalid != ""
 }
 
 // unanswered returns the calls among items that have no output.
-func unanswered(items []berth.Item) []berth.Item {
-	answers := answersOf(items)
+func unanswered(tools *tool.Registry, items []berth.Item) []berth.Item {
+	answers := answersOf(tools, items)
 	var calls []berth.Item
 	for i, it := range items {
-		if _, answered := answers[i]; tool.IsCall(it) && !answered {
+		if _, answered := answers[i]; tools.IsCall(it) && !answered {
 			calls = append(calls, it)
 		}
 	}
@@ -223,8 +222,8 @@ func unanswered(items []berth.Item) []berth.Item {
 
 // waitsForClient reports whether the response has calls that only the client can
 // answer, or approve of. Hosted calls have been answered when it is asked.
-func waitsForClient(body berth.Response) bool {
-	return slices.ContainsFunc(body.Output, asksForApproval) || slices.ContainsFunc(unanswered(body.Output), func(it berth.Item) bool {
+func (r *run) waitsForClient(body berth.Response) bool {
+	return slices.ContainsFunc(body.Output, asksForApproval) || slices.ContainsFunc(unanswered(r.engine.Tools, body.Output), func(it berth.Item) bool {
 		return it.Status() == berth.StatusCompleted
 	})
 }

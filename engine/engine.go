@@ -44,15 +44,12 @@ type Router interface {
 	Window(name string) int
 }
 
-// Containers gives responses the containers that their shells run in.
+// Containers provides the containers that calls of responses run in.
 type Containers interface {
-	// Provide returns the container for a shell environment, with its files put
+	// Provide returns the container for the environment of a tool, with its files put
 	// in: the one it refers to, or for container_auto the chain's last one if that
 	// still runs, else a new one. Errors for the client are *berth.Error.
 	Provide(ctx context.Context, caller berth.Caller, env berth.ShellToolEnvironment, last berth.ContainerID) (berth.ContainerID, error)
-	// Shell runs shell calls of the caller's response in the container. It does not
-	// block; a container that is gone is reported by the call.
-	Shell(caller berth.Caller, id berth.ContainerID) tool.Execer
 	// Template returns the digest of the template that the container lies above.
 	Template(ctx context.Context, p berth.ProjectID, id berth.ContainerID) (string, error)
 	// Files returns the files in the working directory of a container, as they are
@@ -80,7 +77,7 @@ type Options struct {
 	Quota      Quota // default none
 	Retry      Retry
 	Budget     berth.Budget // what a response may take at most; it can ask for less
-	Shell      tool.ShellLimits
+	Tools      *tool.Registry
 	Room       func() error  // an error for the client while no response may be stored; default none
 	Return     time.Duration // in which a client that was lost may ask again for the response that it named; default 10 s
 	Lease      time.Duration // how long a run stays this server's own without being renewed; default 30 s

@@ -25,6 +25,8 @@ import (
 	"github.com/berth-run/berth/store"
 	"github.com/berth-run/berth/store/sqlite"
 	"github.com/berth-run/berth/tool"
+	shelltool "github.com/berth-run/berth/tool/shell"
+	"github.com/berth-run/berth/tool/standard"
 )
 
 const project berth.ProjectID = "proj_test"
@@ -40,6 +42,7 @@ type house struct {
 	engine     *engine.Engine
 	model      *playedModel
 	containers *fakeContainers
+	kinds      []tool.Kind // beside the standard ones
 	log        io.Writer
 	quota      engine.Quota
 	retry      engine.Retry
@@ -75,7 +78,7 @@ func (h *house) startOn(responses store.Responses) {
 		h.journal.SetPatience(h.follow)
 	}
 	h.engine = engine.New(engine.Options{Responses: responses, Runs: h.store, Objects: h.store, Usages: h.store, Quota: h.quota, Retry: h.retry, Journal: h.journal, Models: h.model,
-		Containers: h.containers, Files: fewFiles{}, Owner: cmp.Or(h.owner, "test"), Return: h.patience, Lease: h.lease, Output: h.output, Log: slog.New(slog.NewTextHandler(h.log, nil))})
+		Containers: h.containers, Tools: tool.NewRegistry(append(standard.Kinds(standard.Options{Containers: h.containers}), h.kinds...)...), Files: fewFiles{}, Owner: cmp.Or(h.owner, "test"), Return: h.patience, Lease: h.lease, Output: h.output, Log: slog.New(slog.NewTextHandler(h.log, nil))})
 }
 
 func (h *house) stop() {
@@ -365,9 +368,9 @@ func (f *fakeContainers) Provide(_ context.Context, _ berth.Caller, env berth.Sh
 	return berth.ContainerID(fmt.Sprintf("cntr_%d", f.made)), nil
 }
 
-func (f *fakeContainers) Shell(berth.Caller, berth.ContainerID) tool.Execer { return f.exec() }
+func (f *fakeContainers) Shell(berth.Caller, berth.ContainerID) shelltool.Execer { return f.exec() }
 
-func (f *fakeContainers) exec() tool.Execer { return fakeExecer{f} }
+func (f *fakeContainers) exec() shelltool.Execer { return fakeExecer{f} }
 
 type fakeExecer struct{ *fakeContainers }
 

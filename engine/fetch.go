@@ -45,7 +45,7 @@ func (e *Engine) FetchFiles(ctx context.Context, items []berth.Item) ([]berth.It
 }
 
 func (e *Engine) fetchFiles(ctx context.Context, it berth.Item, at int) (berth.Item, error) {
-	field, parts := parts(it)
+	field, parts := parts(e.Tools, it)
 	changed := false
 	for n, part := range parts {
 		var url string

@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"encoding/json"
-	"slices"
 	"time"
 
 	"github.com/berth-run/berth"
@@ -54,14 +53,14 @@ func (r *run) exhausted(body *berth.Response) string {
 	b := r.budget()
 	cost, priced := body.Cost()
 	switch {
-	case b.Turns > 0 && turns(body.Output) >= b.Turns:
+	case b.Turns > 0 && turns(r.engine.Tools, body.Output) >= b.Turns:
 		return berth.ReasonTurns
 	case b.Tokens > 0 && r.usage.TotalTokens >= b.Tokens:
 		return berth.ReasonTokens
 	case b.Cost > 0 && priced && cost.Value >= b.Cost:
 		return berth.ReasonCost
 	}
-	failures, repeats := circles(body.Output)
+	failures, repeats := circles(r.engine.Tools, body.Output)
 	switch {
 	case b.Failures > 0 && failures >= b.Failures:
 		return berth.ReasonFailures
@@ -73,11 +72,11 @@ func (r *run) exhausted(body *berth.Response) string {
 
 // turns returns how often the model has spoken: what it says ends where outputs of
 // hosted calls come.
-func turns(output []berth.Item) int {
+func turns(tools *tool.Registry, output []berth.Item) int {
 	n := 0
 	heard := true
 	for _, it := range output {
-		if tool.IsOutput(it) || isCompaction(it) || checkRound(it) > 0 {
+		if tools.IsOutput(it) || isCompaction(it) || checkRound(tools, it) > 0 {
 			heard = true
 			continue
 		}
@@ -91,22 +90,22 @@ func turns(output []berth.Item) int {
 
 // circles returns how often in a row, up to the end, the same call has failed, and
 // how many calls in a row have brought nothing that an earlier one had not.
-func circles(output []berth.Item) (failures, repeats int) {
+func circles(tools *tool.Registry, output []berth.Item) (failures, repeats int) {
 	asked := map[string]string{} // by call id
 	seen := map[string]bool{}
 	last := ""
 	for _, it := range output {
-		if tool.IsHosted(it) && checkRound(it) == 0 {
-			asked[it.CallID()] = deed(it)
+		if tools.IsHosted(it) && checkRound(tools, it) == 0 {
+			asked[it.CallID()] = deed(tools, it)
 			continue
 		}
 		call, ok := asked[it.CallID()]
-		if !ok || !tool.IsOutput(it) {
+		if !ok || !tools.IsOutput(it) {
 			continue
 		}
-		result := deed(it)
+		result := deed(tools, it)
 		switch {
-		case !hasFailed(it):
+		case tools.Outcome(it) == tool.OK:
 			failures, last = 0, ""
 		case call == last:
 			failures++
@@ -124,8 +123,8 @@ func circles(output []berth.Item) (failures, repeats int) {
 }
 
 // deed is what is the same of two calls, or outputs, that say the same.
-func deed(it berth.Item) string {
-	low, err := tool.Lower(it)
+func deed(tools *tool.Registry, it berth.Item) string {
+	low, err := tools.Lower(it)
 	if err != nil {
 		return it.ID()
 	}
@@ -135,22 +134,4 @@ func deed(it berth.Item) string {
 	}
 	_ = low.Decode(&said)
 	return said.Arguments + string(said.Output)
-}
-
-// timedOut reports whether a command of a shell's output took too long.
-func timedOut(it berth.Item) bool {
-	var out berth.ShellCallOutput
-	return it.Type() == berth.ItemShellCallOutput && it.Decode(&out) == nil &&
-		slices.ContainsFunc(out.Output, func(c berth.ShellContent) bool { return c.Outcome.Type == "timeout" })
-}
-
-// hasFailed reports whether a command of a shell's output failed.
-func hasFailed(it berth.Item) bool {
-	var out berth.ShellCallOutput
-	if it.Type() != berth.ItemShellCallOutput || it.Decode(&out) != nil {
-		return false
-	}
-	return slices.ContainsFunc(out.Output, func(c berth.ShellContent) bool {
-		return c.Outcome.Type != "exit" || c.Outcome.ExitCode == nil || *c.Outcome.ExitCode != 0
-	})
 }

@@ -36,7 +36,7 @@ func (noObserver) Ended(berth.Status, int)                      {}
 // call runs a call of a hosted tool and tells what came of it.
 func (r *run) call(ctx context.Context, c tool.Call) error {
 	began := time.Now()
-	out := &watched{emitter: emitter{r.writer}, outcome: OutcomeOK}
+	out := &watched{emitter: emitter{r.writer}, tools: r.engine.Tools, outcome: OutcomeOK}
 	err := c.Run(ctx, out)
 	switch {
 	case errors.Is(context.Cause(ctx), tool.ErrDetached):
@@ -54,21 +54,22 @@ func (r *run) call(ctx context.Context, c tool.Call) error {
 func (r *run) report() {
 	body := r.writer.Body()
 	if body.Status.Final() {
-		r.engine.Observer.Ended(body.Status, turns(body.Output))
+		r.engine.Observer.Ended(body.Status, turns(r.engine.Tools, body.Output))
 	}
 }
 
 // A watched emitter notes how a call's output ends.
 type watched struct {
 	emitter
+	tools   *tool.Registry
 	outcome string
 }
 
 func (w *watched) Done(ctx context.Context, index int, item berth.Item) error {
-	switch {
-	case timedOut(item):
+	switch w.tools.Outcome(item) {
+	case tool.TimedOut:
 		w.outcome = OutcomeTimeout
-	case hasFailed(item):
+	case tool.Failed:
 		w.outcome = OutcomeFailed
 	}
 	return w.emitter.Done(ctx, index, item)

@@ -27,6 +27,8 @@ import (
 	"github.com/berth-run/berth/store"
 	"github.com/berth-run/berth/store/sqlite"
 	"github.com/berth-run/berth/tool"
+	shelltool "github.com/berth-run/berth/tool/shell"
+	"github.com/berth-run/berth/tool/standard"
 )
 
 // TestRecoveryFromAnyPrefix kills the server after each append of a response (after
@@ -327,7 +329,7 @@ func (p *playhouse) respond(body string, lives []int) (r *berth.Response, append
 	for _, left := range lives {
 		m := &mortal{Store: p.store, left: left, dying: make(chan struct{})}
 		j := journal.New(m)
-		e := engine.New(engine.Options{Responses: m, Runs: m, Objects: m, Usages: m, Journal: j, Models: p, Containers: p, Files: fewFiles{},
+		e := engine.New(engine.Options{Responses: m, Runs: m, Objects: m, Usages: m, Journal: j, Models: p, Containers: p, Tools: tool.NewRegistry(standard.Kinds(standard.Options{Containers: p})...), Files: fewFiles{},
 			Retry: engine.Retry{Patience: time.Second}, Owner: "test", Key: [32]byte{1}, Log: slog.New(slog.NewTextHandler(io.Discard, nil))})
 		if id == "" {
 			var req berth.ResponseRequest
@@ -438,7 +440,7 @@ func (p *playhouse) Provide(context.Context, berth.Caller, berth.ShellToolEnviro
 	return "cntr_1", nil
 }
 
-func (p *playhouse) Shell(berth.Caller, berth.ContainerID) tool.Execer { return tape{p} }
+func (p *playhouse) Shell(berth.Caller, berth.ContainerID) shelltool.Execer { return tape{p} }
 
 // A tape is a container as its guest makes it: a call runs once and is told again, from
 // the beginning, to those who ask again, until it is forgotten.

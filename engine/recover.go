@@ -145,7 +145,7 @@ func (r *run) rewind(ctx context.Context, told []berth.Event) error {
 	if err != nil {
 		return err
 	}
-	open := drafts{}
+	open := newDrafts(r.engine.Tools)
 	open.note(told)
 	events := abandon(body, open)
 	events = slices.DeleteFunc(events, func(ev berth.Event) bool { return resumed[*ev.OutputIndex] })
@@ -159,7 +159,7 @@ func (r *run) rewind(ctx context.Context, told []berth.Event) error {
 // returns the places of their open outputs.
 func (r *run) restoreCalls(output []berth.Item, told []berth.Event) (open map[int]bool, err error) {
 	open = map[int]bool{}
-	answers := answersOf(output)
+	answers := answersOf(r.engine.Tools, output)
 	for i, it := range output {
 		t := r.hostedTool(it)
 		if t == nil || it.Status() == berth.StatusInProgress {
@@ -191,7 +191,7 @@ func (r *run) restoreCalls(output []berth.Item, told []berth.Event) (open map[in
 
 // countCall counts a hosted call that the model made.
 func (r *run) countCall(it berth.Item) {
-	if checkRound(it) == 0 {
+	if checkRound(r.engine.Tools, it) == 0 {
 		r.hostedCalls++
 	}
 }

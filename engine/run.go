@@ -159,7 +159,7 @@ func (r *run) turns(ctx context.Context) (err error) {
 			}
 			r.pending = r.pending[1:]
 		}
-		if waitsForClient(r.writer.Body()) {
+		if r.waitsForClient(r.writer.Body()) {
 			return r.writer.Update(ctx, func(body berth.Response) []berth.Event {
 				return []berth.Event{r.final(body, berth.StatusCompleted, "")}
 			})

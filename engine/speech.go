@@ -91,7 +91,7 @@ func (s *speech) finish(ctx context.Context, f model.Finish) (over bool, err err
 			return append(events, call...)
 		}
 		over = true
-		if held = len(r.record.Request.ContextManagement) > 0 && !waitsForClient(body); held {
+		if held = len(r.record.Request.ContextManagement) > 0 && !r.waitsForClient(body); held {
 			return events
 		}
 		return append(events, r.final(body, berth.StatusCompleted, ""))
@@ -123,7 +123,7 @@ func (s *speech) abandon(ctx context.Context) error {
 // unfinished returns the drafts of the items that the turn has left open.
 func (s *speech) unfinished() drafts {
 	if s == nil {
-		return nil
+		return drafts{}
 	}
 	return s.drafts
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/model"
@@ -12,13 +13,21 @@ import (
 
 // A toolset is the tools of one response, as the model may call them.
 type toolset struct {
-	byName map[string]tool.Tool // by function name
-	named  map[toolRef]string   // the function names, by what a tool_choice says
-	specs  []berth.FunctionTool // all of them, in the request's order
-	choice model.ToolChoice     // for the first turn
+	byName map[string]*boundTool // by function name
+	order  []string              // the function names, in the request's order
+	named  map[toolRef]string    // the function names, by how a tool_choice names them
+	specs  []berth.FunctionTool  // of those that are offered
+	choice model.ToolChoice      // for the first turn
 
 	deferred bool // some tools of the request wait to be found
-	found    bool // what is added was found in the context
+	finds    bool // one of them finds others
+	found    bool // tools that are added were found in the context
+}
+
+// A boundTool is a tool with its kind.
+type boundTool struct {
+	tool.Tool
+	kind *tool.Kind
 }
 
 // A toolRef is how a tool_choice refers to a tool.
@@ -32,80 +41,58 @@ type toolRef struct {
 // request, and those that the items of its context offer.
 func (e *Engine) bind(c berth.Caller, body *berth.Response, items []berth.Item) (toolset, error) {
 	c.Response = body.ID
-	set := toolset{byName: map[string]tool.Tool{}, named: map[toolRef]string{}}
+	set := toolset{byName: map[string]*boundTool{}, named: map[toolRef]string{}}
 	for i, t := range body.Tools {
-		if err := e.bindTool(&set, c, t, ""); err != nil {
+		if err := e.bindTool(&set, tool.Context{Caller: c}, t); err != nil {
 			return set, atTool(err, i)
 		}
 	}
-	if set.deferred && set.byName[tool.SearchName] == nil {
+	if set.deferred && !set.finds {
 		return set, berth.Invalid("tools", "Tools with 'defer_loading' need a tool of type 'tool_search' that finds them.")
 	}
 	set.found = true
 	for _, it := range items {
-		tools, err := tool.Found(it)
+		tools, err := e.Tools.Offered(it)
 		if err != nil {
 			return set, err
 		}
 		for _, t := range tools {
-			if err := e.bindTool(&set, c, t, ""); err != nil {
+			if err := e.bindTool(&set, tool.Context{Caller: c}, t); err != nil {
 				return set, err
 			}
 		}
 	}
-	return set, set.choose(body.ToolChoice)
+	return set, set.choose(e.Tools, body.ToolChoice)
 }
 
-// bindTool adds a tool of a request, in a namespace or none: this is the table of
-// tools.
-func (e *Engine) bindTool(set *toolset, caller berth.Caller, t berth.Tool, namespace string) error {
-	ref := toolRef{t.Type(), t.Name(), namespace}
+// bindTool adds a tool of a request, or those that it groups.
+func (e *Engine) bindTool(set *toolset, c tool.Context, t berth.Tool) error {
 	if waits(t) && !set.found {
 		set.deferred = true
 		return nil
 	}
-	switch t.Type() {
-	case berth.ToolFunction:
-		var f berth.FunctionTool
-		if err := t.Decode(&f); err != nil {
-			return berth.Invalid("", "Invalid function tool: %v.", err)
-		}
-		return set.add(ref, tool.NewFunction(f, namespace))
-	case berth.ToolCustom:
-		var c berth.CustomTool
-		if err := t.Decode(&c); err != nil {
-			return berth.Invalid("", "Invalid custom tool: %v.", err)
-		}
-		return set.add(ref, tool.NewCustom(c, namespace))
-	case berth.ToolNamespace:
-		var n berth.NamespaceTool
-		if err := t.Decode(&n); err != nil {
-			return berth.Invalid("", "Invalid namespace: %v.", err)
-		}
-		for i, inner := range n.Tools {
-			if err := e.bindTool(set, caller, inner, n.Name); err != nil {
-				return atTool(err, i)
-			}
-		}
-		return nil
-	case berth.ToolSearch:
-		var search berth.ToolSearchTool
-		if err := t.Decode(&search); err != nil {
-			return berth.Invalid("", "Invalid tool search: %v.", err)
-		}
-		return set.add(ref, tool.NewSearch(search))
-	case berth.ToolShell:
-		shell, err := e.bindShell(caller, t)
+	kind := e.Tools.Kind(t.Type())
+	if kind == nil {
+		return berth.Invalid("type", "Tools of type '%s' are not supported.", t.Type())
+	}
+	if kind.Group == nil {
+		bound, err := kind.Bind(c, t)
 		if err != nil {
 			return err
 		}
-		return set.add(ref, shell)
-	case berth.ToolLocalShell:
-		return set.add(ref, tool.LocalShell{})
-	case berth.ToolApplyPatch:
-		return set.add(ref, tool.ApplyPatch{})
+		return set.add(toolRef{t.Type(), t.Name(), c.Namespace}, &boundTool{bound, kind})
 	}
-	return berth.Invalid("type", "Tools of type '%s' are not supported.", t.Type())
+	namespace, tools, err := kind.Group(t)
+	if err != nil {
+		return err
+	}
+	c.Namespace = namespace
+	for i, inner := range tools {
+		if err := e.bindTool(set, c, inner); err != nil {
+			return atTool(err, i)
+		}
+	}
+	return nil
 }
 
 // waits reports whether a tool is shown to the model only once it was found.
@@ -116,24 +103,18 @@ func waits(t berth.Tool) bool {
 	return t.Decode(&tool) == nil && tool.DeferLoading
 }
 
-func (e *Engine) bindShell(caller berth.Caller, t berth.Tool) (*tool.Shell, error) {
-	var shell berth.ShellTool
-	if err := t.Decode(&shell); err != nil {
-		return nil, err
+// hosted returns the tool of a function that runs its calls on the server, or nil.
+func (s *toolset) hosted(name string) *boundTool {
+	t := s.byName[name]
+	if t == nil || t.Spec().Client {
+		return nil
 	}
-	if shell.Environment == nil {
-		return tool.NewShell(nil, nil, e.Shell), nil
-	}
-	environment := &berth.ShellEnvironment{Type: shell.Environment.Type, ContainerID: shell.Environment.ContainerID}
-	if shell.Environment.Type == berth.EnvironmentLocal {
-		return tool.NewShell(environment, nil, e.Shell), nil
-	}
-	return tool.NewShell(environment, e.Containers.Shell(caller, shell.Environment.ContainerID), e.Shell), nil
+	return t
 }
 
-// add adds a tool. A model could not tell two of one name apart; one that is found
-// again is there already.
-func (s *toolset) add(ref toolRef, t tool.Tool) error {
+// add adds a tool. It refuses two of one name, which a model could not distinguish,
+// unless the second is one that was found again.
+func (s *toolset) add(ref toolRef, t *boundTool) error {
 	f := t.Spec().Function
 	if s.byName[f.Name] != nil && s.found {
 		return nil
@@ -147,6 +128,8 @@ func (s *toolset) add(ref toolRef, t tool.Tool) error {
 			Message: fmt.Sprintf("Duplicate tool: more than one tool is named '%s'. The names of functions and hosted tools must differ.", f.Name)}
 	}
 	s.byName[f.Name] = t
+	s.order = append(s.order, f.Name)
+	s.finds = s.finds || t.kind.Calls.Offers != nil
 	s.named[ref] = f.Name
 	s.specs = append(s.specs, f)
 	return nil
@@ -154,7 +137,7 @@ func (s *toolset) add(ref toolRef, t tool.Tool) error {
 
 // choose reads a tool_choice: "none", "auto", "required", one tool, or
 // {"type":"allowed_tools","mode":…,"tools":[…]}.
-func (s *toolset) choose(raw json.RawMessage) error {
+func (s *toolset) choose(kinds *tool.Registry, raw json.RawMessage) error {
 	var mode string
 	if json.Unmarshal(raw, &mode) == nil {
 		s.choice.Mode = mode
@@ -176,7 +159,7 @@ func (s *toolset) choose(raw json.RawMessage) error {
 	s.choice.Mode = c.Mode
 	allowed := map[string]bool{}
 	for _, ref := range c.Tools {
-		if ref.Type == berth.ToolNamespace {
+		if kind := kinds.Kind(ref.Type); kind != nil && kind.Group != nil {
 			for r, name := range s.named {
 				allowed[name] = allowed[name] || r.Namespace == ref.Name
 			}
@@ -205,22 +188,24 @@ func (s *toolset) chosen(ref toolRef) (string, error) {
 	return name, nil
 }
 
-// advise returns functions with what a model needs to be told of them.
+// advise returns functions with the advice for a model.
 func (s toolset) advise(specs []berth.FunctionTool, model string) []berth.FunctionTool {
 	out := slices.Clone(specs)
 	for i, f := range out {
-		out[i] = tool.Advise(s.byName[f.Name], model)
+		if t := s.byName[f.Name]; t != nil && t.kind.Advice != nil {
+			out[i].Description = strings.TrimRight(f.Description, "\n") + "\n" + t.kind.Advice(tool.Family(model))
+		}
 	}
 	return out
 }
 
 // hostedTool returns the tool that runs a call here, or nil.
 func (r *run) hostedTool(it berth.Item) tool.Tool {
-	t := r.tools.byName[tool.Name(it)]
-	if t == nil || t.Spec().Client || t.Spec().Call != it.Type() {
+	t := r.tools.hosted(r.engine.Tools.Name(it))
+	if t == nil || t.Spec().Call != it.Type() {
 		return nil
 	}
-	return t
+	return t.Tool
 }
 
 // offered returns the functions of one turn and how the model must choose. A
@@ -232,7 +217,7 @@ func (r *run) offered(first bool) ([]berth.FunctionTool, model.ToolChoice) {
 		choice = model.ToolChoice{Mode: "auto"}
 	}
 	if r.withheld() {
-		hosted := func(name string) bool { t := r.tools.byName[name]; return t != nil && !t.Spec().Client }
+		hosted := func(name string) bool { return r.tools.hosted(name) != nil }
 		specs = slices.DeleteFunc(slices.Clone(specs), func(f berth.FunctionTool) bool { return hosted(f.Name) })
 		if choice.Mode == "function" && hosted(choice.Name) || len(specs) == 0 {
 			choice = model.ToolChoice{Mode: "auto"}

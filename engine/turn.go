@@ -27,7 +27,7 @@ func (r *run) turn(ctx context.Context, first bool) (over bool, err error) {
 		}
 		r.fit(req)
 		req.Prefer, req.Attempt = r.origin, patience.attempt
-		s := &speech{run: r, calls: map[int]*openCall{}, drafts: drafts{}}
+		s := &speech{run: r, calls: map[int]*openCall{}, drafts: newDrafts(r.engine.Tools)}
 		r.speech = s
 		finish, err := s.listen(ctx, req)
 		if err == nil {
@@ -45,7 +45,7 @@ func (r *run) turn(ctx context.Context, first bool) (over bool, err error) {
 		if err := s.abandon(ctx); err != nil {
 			return false, err
 		}
-		if len(r.pending) > 0 || waitsForClient(r.writer.Body()) {
+		if len(r.pending) > 0 || r.waitsForClient(r.writer.Body()) {
 			return false, nil // calls that were finished are facts; they are answered first
 		}
 		if err := pause(ctx, after); err != nil {

@@ -12,6 +12,8 @@ import (
 	"github.com/berth-run/berth/model"
 	"github.com/berth-run/berth/store"
 	"github.com/berth-run/berth/tool"
+	"github.com/berth-run/berth/tool/shell"
+	"github.com/berth-run/berth/tool/standard"
 	"github.com/berth-run/berth/webhook"
 )
 
@@ -47,6 +49,7 @@ func (s *Server) startEngine(ctx context.Context, b *base, data *blobs, c *conta
 	}
 	opts.Responses, opts.Runs, opts.Objects, opts.Usages = b.db, b.db, b.db, b.db
 	opts.Journal, opts.Models, opts.Containers, opts.Files = r.journal, r.models, engineContainers{c.service}, data.files
+	opts.Tools = tools(b.Config, engineContainers{c.service})
 	opts.Owner, opts.Key, opts.Quota, opts.Log = b.node, b.key, b.quota, b.Log
 	opts.Room = func() error { return b.space.Admit() }
 	opts.Observer = metrics.Engine{Metrics: s.metrics}
@@ -56,6 +59,12 @@ func (s *Server) startEngine(ctx context.Context, b *base, data *blobs, c *conta
 	return r, r.engine.Recover(ctx) // the containers have their sandboxes again
 }
 
+// tools returns the tools that models may call.
+func tools(config *Config, containers engineContainers) *tool.Registry {
+	limits := shell.Limits{Timeout: config.Shell.Timeout, MaxTimeout: config.Shell.MaxTimeout, Output: config.Shell.Output}
+	return tool.NewRegistry(standard.Kinds(standard.Options{Containers: containers, Shell: limits})...)
+}
+
 // engineOptions returns what the configuration says of the engine.
 func engineOptions(config *Config) (engine.Options, error) {
 	budget, err := config.Budget.budget()
@@ -63,8 +72,7 @@ func engineOptions(config *Config) (engine.Options, error) {
 		return engine.Options{}, err
 	}
 	opts := engine.Options{Budget: budget, Output: int64(config.Responses.MaxOutput), History: int64(config.Responses.History),
-		Retry: engine.Retry{Attempts: config.Retry.Attempts, Patience: config.Retry.Patience, Final: config.Retry.Continue == "fail"},
-		Shell: tool.ShellLimits{Timeout: config.Shell.Timeout, MaxTimeout: config.Shell.MaxTimeout, Output: config.Shell.Output}}
+		Retry: engine.Retry{Attempts: config.Retry.Attempts, Patience: config.Retry.Patience, Final: config.Retry.Continue == "fail"}}
 	if policy := config.Fetch.policy(); policy != nil {
 		opts.Fetcher = download.New(policy, engine.MaxInlineFile)
 	}
@@ -74,7 +82,7 @@ func engineOptions(config *Config) (engine.Options, error) {
 // engineContainers are the containers as the engine uses them.
 type engineContainers struct{ *container.Service }
 
-func (c engineContainers) Shell(caller berth.Caller, id berth.ContainerID) tool.Execer {
+func (c engineContainers) Shell(caller berth.Caller, id berth.ContainerID) shell.Execer {
 	return c.Service.Access().Shell(caller, id)
 }
 

@@ -1,9 +1,6 @@
 package tool
 
-import (
-	"strings"
-	"testing"
-)
+import "testing"
 
 func TestFamily(t *testing.T) {
 	for model, want := range map[string]string{
@@ -14,21 +11,5 @@ func TestFamily(t *testing.T) {
 		if got := Family(model); got != want {
 			t.Errorf("%s: got %s, want %s", model, got, want)
 		}
-	}
-}
-
-// Every family has its own words, after what all are told, and no other tool has any.
-func TestAdvise(t *testing.T) {
-	shell := NewShell(nil, nil, ShellLimits{})
-	seen := map[string]bool{}
-	for _, model := range []string{"gpt-5", "claude-x", "gemini-3", "llama-4"} {
-		got := Advise(shell, model).Description
-		if !strings.HasPrefix(got, strings.TrimRight(shell.Spec().Function.Description, "\n")) || seen[got] {
-			t.Errorf("%s is told %q", model, got)
-		}
-		seen[got] = true
-	}
-	if got, want := Advise(ApplyPatch{}, "gpt-5").Description, (ApplyPatch{}).Spec().Function.Description; got != want {
-		t.Errorf("got %q, want %q", got, want)
 	}
 }

@@ -6,11 +6,11 @@ import (
 	"unicode/utf8"
 )
 
-// An argumentReader follows the JSON object of a call's arguments as the model
-// writes it, and tells of strings before the JSON is complete: those that are the
-// object's own values, and those in lists that are. Input that is not JSON makes
-// it fall silent, never fail.
-type argumentReader struct {
+// An ArgumentReader reads the JSON object of a call's arguments as the model writes
+// it, and returns strings before the JSON is complete: those that are the object's
+// own values, and those in arrays that are. It returns nothing for input that is not
+// JSON, and never fails.
+type ArgumentReader struct {
 	depth    int  // of open objects and arrays
 	inString bool // between quotes
 	text     []byte
@@ -20,19 +20,19 @@ type argumentReader struct {
 	count    int    // strings of that array read to their end
 }
 
-// A fragment is more of one string.
-type fragment struct {
-	key   string // of the outer object
-	index int    // among the strings of its list; -1 for a string that is the value itself
-	text  string // decoded; may be empty
-	begun bool   // the string begins here
-	ended bool   // it ends here
+// A Fragment is a piece of one string.
+type Fragment struct {
+	Key   string // of the outer object
+	Index int    // among the strings of its array; -1 for a string that is the value itself
+	Text  string // decoded; may be empty
+	Begun bool   // the string begins here
+	Ended bool   // it ends here
 }
 
-// write takes more JSON and returns the fragments that it brings. What is known of a
-// string comes at once.
-func (r *argumentReader) write(s string) []fragment {
-	var told []fragment
+// Write adds JSON and returns the fragments that it completes. The known part of a
+// string is returned at once.
+func (r *ArgumentReader) Write(s string) []Fragment {
+	var out []Fragment
 	begun := false
 	for i := 0; i < len(s); i++ {
 		c := s[i]
@@ -40,7 +40,7 @@ func (r *argumentReader) write(s string) []fragment {
 			r.text = append(r.text, c)
 			if c == '"' && !escaped(r.text) {
 				r.text = r.text[:len(r.text)-1]
-				told = append(told, r.endString(begun)...)
+				out = append(out, r.endString(begun)...)
 				begun = false
 			}
 			continue
@@ -65,19 +65,19 @@ func (r *argumentReader) write(s string) []fragment {
 		}
 	}
 	if r.inString && r.isArgument() {
-		if p := r.fragment(begun, false); p.begun || p.text != "" {
-			told = append(told, p)
+		if p := r.fragment(begun, false); p.Begun || p.Text != "" {
+			out = append(out, p)
 		}
 	}
-	return told
+	return out
 }
 
-// isArgument reports whether the string being read is one to tell of.
-func (r *argumentReader) isArgument() bool {
+// isArgument reports whether the string being read is one to return.
+func (r *ArgumentReader) isArgument() bool {
 	return !r.key && r.lastKey != "" && (r.depth == 1 || r.list && r.depth == 2)
 }
 
-func (r *argumentReader) endString(begun bool) []fragment {
+func (r *ArgumentReader) endString(begun bool) []Fragment {
 	r.inString = false
 	switch {
 	case r.isArgument():
@@ -85,24 +85,24 @@ func (r *argumentReader) endString(begun bool) []fragment {
 		if r.list {
 			r.count++
 		}
-		return []fragment{p}
+		return []Fragment{p}
 	case r.key:
 		r.lastKey = decodeString(r.text)
 	}
 	return nil
 }
 
-// fragment decodes what r.text holds and empties it. Unless the string has ended it
-// keeps back what may be half an escape or half a rune.
-func (r *argumentReader) fragment(begun, ended bool) fragment {
+// fragment decodes r.text and empties it. Unless the string has ended, it leaves there
+// what may be half an escape or half a rune.
+func (r *ArgumentReader) fragment(begun, ended bool) Fragment {
 	n := len(r.text)
 	if !ended {
 		n = wholePrefix(r.text)
 	}
-	p := fragment{key: r.lastKey, index: -1, text: decodeString(r.text[:n]), begun: begun, ended: ended}
+	p := Fragment{Key: r.lastKey, Index: -1, Text: decodeString(r.text[:n]), Begun: begun, Ended: ended}
 	r.text = append(r.text[:0], r.text[n:]...)
 	if r.list {
-		p.index = r.count
+		p.Index = r.count
 	}
 	return p
 }

@@ -8,26 +8,28 @@ import (
 	"github.com/berth-run/berth"
 )
 
-// client is part of each tool that the client runs.
-type client struct{}
+// Client is embedded in each Tool that the client runs.
+type Client struct{}
 
-func (client) ResumeCall(berth.Item, berth.Item, []berth.Event) (Call, error) {
+// ResumeCall returns an error: the server runs no such call.
+func (Client) ResumeCall(berth.Item, berth.Item, []berth.Event) (Call, error) {
 	return nil, errNotHosted
 }
 
-// clientCall is part of each call that the client answers.
-type clientCall struct{}
+// ClientCall is embedded in each Call that the client answers.
+type ClientCall struct{}
 
-func (clientCall) Run(context.Context, Emitter) error { return errNotHosted }
+// Run returns an error: the server runs no such call.
+func (ClientCall) Run(context.Context, Emitter) error { return errNotHosted }
 
-var errNotHosted = errors.New("a call of the client's was to be run on the server")
+var errNotHosted = errors.New("the server was asked to run a call of the client's")
 
-// Unknown returns a call of a function that nobody offered. It is refused, and
-// nothing of it is shown: the client could not answer it either.
+// Unknown returns a call of a function that the model was not offered. It is refused,
+// and nothing of it is shown: the client could not answer it either.
 func Unknown(name string) Call { return unknownCall{name: name} }
 
 type unknownCall struct {
-	clientCall
+	ClientCall
 	name string
 }
 

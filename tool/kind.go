@@ -2,111 +2,121 @@ package tool
 
 import (
 	"encoding/json"
-	"slices"
 
 	"github.com/berth-run/berth"
 )
 
-// A kind is one sort of call: the types of its items, and what a model sees of
-// them, which is a function call and its output.
-type kind struct {
-	call, output berth.ItemType
-	// lowerCall returns the name and the JSON arguments of the function call.
-	lowerCall func(berth.Item) (name, arguments string, err error)
-	// lowerOutput returns the output: JSON of a string, or of a list of contents.
-	lowerOutput func(berth.Item) (json.RawMessage, error)
-	// hosted says whether a call was the server's to answer; nil is never.
-	hosted func(berth.Item) bool
+// A Kind is one kind of tool: what a request may say about it, how it is bound to a
+// response, and how its calls look on the wire and to a model. Functions that are
+// not needed are nil.
+type Kind struct {
+	Type string // of an entry of "tools"
+	Name string // of the function that a model sees; empty if each tool has its own
+
+	// Rules returns the rules for the JSON that a client sends.
+	Rules func(*Registry) Rules
+
+	// Bind returns the tool for one response. A kind has either Bind or Group.
+	Bind func(Context, berth.Tool) (Tool, error)
+
+	// Group returns the tools that an entry of "tools" holds, and their namespace.
+	Group func(berth.Tool) (namespace string, tools []berth.Tool, err error)
+
+	// Container says how the tool asks for the container in which its calls run; nil
+	// means that it needs none.
+	Container *Container
+
+	// Advice returns what models of a family get wrong about the tool. It is added to
+	// the description of the function.
+	Advice func(family string) string
+
+	// Calls describe the calls of the tool; nil for a Group.
+	Calls *Calls
 }
 
-// The kinds of calls.
-var kinds = []kind{
-	{call: berth.ItemFunctionCall, output: berth.ItemFunctionCallOutput, lowerCall: lowerFunctionCall, lowerOutput: sameOutput},
-	{call: berth.ItemCustomToolCall, output: berth.ItemCustomToolCallOutput, lowerCall: lowerCustomCall, lowerOutput: sameOutput},
-	{call: berth.ItemShellCall, output: berth.ItemShellCallOutput, lowerCall: lowerShellCall, lowerOutput: lowerShellOutput, hosted: inContainer},
-	{call: berth.ItemLocalShellCall, output: berth.ItemLocalShellCallOutput, lowerCall: lowerLocalShellCall, lowerOutput: sameOutput},
-	{call: berth.ItemApplyPatchCall, output: berth.ItemApplyPatchCallOutput, lowerCall: lowerPatchCall, lowerOutput: lowerPatchOutput},
-	{call: berth.ItemToolSearchCall, output: berth.ItemToolSearchOutput, lowerCall: lowerSearchCall, lowerOutput: lowerSearchOutput},
+// Context is what a tool is bound with.
+type Context struct {
+	Caller    berth.Caller // with the response
+	Namespace string       // of the tool, or empty
 }
 
-func kindOf(match func(kind) bool) *kind {
-	if n := slices.IndexFunc(kinds, match); n >= 0 {
-		return &kinds[n]
+// A Container says how a tool asks for a container.
+type Container struct {
+	// Environment returns what the tool asks for, or nil if its calls run elsewhere.
+	Environment func(berth.Tool) (*berth.ShellToolEnvironment, error)
+	// Settle returns the tool as the response shows it: with a reference to its
+	// container.
+	Settle func(berth.Tool, berth.ContainerID) (berth.Tool, error)
+}
+
+// Calls describe the calls of one kind of tool: the types of their items, and what
+// can be learned from the items alone. History may hold calls of tools that the
+// present request does not offer.
+type Calls struct {
+	Call, Output             berth.ItemType
+	CallPrefix, OutputPrefix string // of the ids that items without one get
+
+	// LowerCall returns the function call that a model sees: the function's name and
+	// the JSON arguments.
+	LowerCall func(call berth.Item) (name, arguments string, err error)
+	// LowerOutput returns the output that a model sees: JSON of a string or of a list
+	// of contents.
+	LowerOutput func(output berth.Item) (json.RawMessage, error)
+
+	// Hosted reports whether the server answers a call; nil means never.
+	Hosted func(call berth.Item) bool
+	// Outcome tells how the work of a call ended, by its output; nil means OK.
+	Outcome func(output berth.Item) Outcome
+	// Offers returns the tools that an output adds to those of the request.
+	Offers func(output berth.Item) ([]berth.Tool, error)
+
+	// Fill sets the fields that the wire shows of an item and that a client left out.
+	Fill func(it berth.Item, fields map[string]any) error
+	// Draft collects what is streamed of a call; nil means nothing is.
+	Draft func() Draft
+
+	// Commands returns the commands of a call, which an approval policy is asked
+	// about; nil means that no call needs approval.
+	Commands func(call berth.Item) []string
+	// Script returns the arguments of a call that runs commands, with a timeout for
+	// each or nil; a kind without it runs none.
+	Script func(commands []string, timeoutMS *int) (arguments string)
+}
+
+// An Outcome is how the work of a call ended.
+type Outcome int
+
+// The outcomes.
+const (
+	OK       Outcome = iota
+	Failed           // a command failed, for example
+	TimedOut         // it was ended because it took too long
+)
+
+// A Draft collects what was streamed of an item that is open, so that the item can be
+// closed before its end.
+type Draft interface {
+	// Add adds an event about the item.
+	Add(*berth.Event)
+	// Fields returns the fields of the item that hold what was streamed.
+	Fields(berth.Item) map[string]any
+}
+
+// TextDraft returns a Draft for calls that stream one text. fields returns the fields
+// that hold it.
+func TextDraft(fields func(call berth.Item, text string) map[string]any) Draft {
+	return &textDraft{fields: fields}
+}
+
+type textDraft struct {
+	fields func(berth.Item, string) map[string]any
+	text   []byte
+}
+
+func (d *textDraft) Add(ev *berth.Event) {
+	if text, ok := ev.DeltaText(); ok {
+		d.text = append(d.text, text...)
 	}
-	return nil
 }
 
-func ofCall(it berth.Item) *kind {
-	return kindOf(func(k kind) bool { return k.call == it.Type() })
-}
-
-func ofOutput(it berth.Item) *kind {
-	return kindOf(func(k kind) bool { return k.output == it.Type() })
-}
-
-// IsCall reports whether an item is a call.
-func IsCall(it berth.Item) bool { return ofCall(it) != nil }
-
-// IsOutput reports whether an item is the output of a call.
-func IsOutput(it berth.Item) bool { return ofOutput(it) != nil }
-
-// IsHosted reports whether an item is a call that the server answers.
-func IsHosted(it berth.Item) bool {
-	k := ofCall(it)
-	return k != nil && k.hosted != nil && k.hosted(it)
-}
-
-// Name returns the function under which a model sees the tool that was called.
-func Name(call berth.Item) string {
-	k := ofCall(call)
-	if k == nil {
-		return ""
-	}
-	name, _, err := k.lowerCall(call)
-	if err != nil {
-		return ""
-	}
-	return name
-}
-
-// Lower turns the items of a call into the function_call and function_call_output
-// that a model sees of them; other items are returned as they are. It needs no
-// bound tool: history may hold calls of tools that the present request does not
-// offer.
-func Lower(item berth.Item) (berth.Item, error) {
-	if k := ofCall(item); k != nil {
-		name, arguments, err := k.lowerCall(item)
-		if err != nil {
-			return berth.Item{}, err
-		}
-		return berth.NewItem(berth.FunctionCall{ID: item.ID(), Type: berth.ItemFunctionCall,
-			Status: berth.StatusCompleted, Name: name, CallID: item.CallID(), Arguments: arguments}), nil
-	}
-	if k := ofOutput(item); k != nil {
-		output, err := k.lowerOutput(item)
-		if err != nil {
-			return berth.Item{}, err
-		}
-		return berth.NewItem(berth.FunctionCallOutput{ID: item.ID(), Type: berth.ItemFunctionCallOutput,
-			Status: berth.StatusCompleted, CallID: item.CallID(), Output: output}), nil
-	}
-	return item, nil
-}
-
-// sameOutput is for outputs that are a string, or a list of contents, on the wire.
-func sameOutput(item berth.Item) (json.RawMessage, error) {
-	var out struct {
-		Output json.RawMessage `json:"output"`
-	}
-	err := item.Decode(&out)
-	return out.Output, err
-}
-
-// FunctionName is the function under which a model sees a tool in a namespace,
-// which may be empty.
-func FunctionName(namespace, name string) string {
-	if namespace == "" {
-		return name
-	}
-	return namespace + "__" + name
-}
+func (d *textDraft) Fields(it berth.Item) map[string]any { return d.fields(it, string(d.text)) }

@@ -18,6 +18,7 @@ import (
 	"github.com/berth-run/berth/store"
 	"github.com/berth-run/berth/store/sqlite"
 	"github.com/berth-run/berth/tool"
+	"github.com/berth-run/berth/tool/standard"
 )
 
 var caller = berth.Caller{Project: "proj_test"}
@@ -37,7 +38,7 @@ func newHouse(t *testing.T, turns ...[]model.Delta) *house {
 	m := &playedModel{turns: turns}
 	events := journal.New(st)
 	log := slog.New(slog.NewTextHandler(t.Output(), nil))
-	e := engine.New(engine.Options{Responses: st, Runs: st, Objects: st, Usages: st, Journal: events, Models: m, Containers: noContainers{}, Files: noFiles{}, Owner: "test", Log: log})
+	e := engine.New(engine.Options{Responses: st, Runs: st, Objects: st, Usages: st, Journal: events, Models: m, Containers: noContainers{}, Tools: tool.NewRegistry(standard.Kinds(standard.Options{})...), Files: noFiles{}, Owner: "test", Log: log})
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
@@ -186,8 +187,6 @@ func (noContainers) Template(context.Context, berth.ProjectID, berth.ContainerID
 func (noContainers) Files(context.Context, berth.ProjectID, berth.ContainerID) ([]*berth.ContainerFile, error) {
 	return nil, errors.ErrUnsupported
 }
-
-func (noContainers) Shell(berth.Caller, berth.ContainerID) tool.Execer { return nil }
 
 type noFiles struct{}
 

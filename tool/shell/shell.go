@@ -1,4 +1,6 @@
-package tool
+// Package shell is the shell tool, with which a model runs commands in a container, or on
+// the client's machine.
+package shell
 
 import (
 	"context"
@@ -10,60 +12,68 @@ import (
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/guest"
+	"github.com/berth-run/berth/tool"
 )
 
 //go:embed shell.md
-var shellDescription string
+var description string
 
 //go:embed shell.json
-var shellParameters json.RawMessage
+var parameters json.RawMessage
 
-// ShellName is the function under which a model sees the shell tool.
-const ShellName = "shell"
+// name is the function under which a model sees the tool.
+const name = "shell"
 
-// Bounds on a shell call, whoever asks for it.
+// Limits of a shell call.
 const (
 	maxCommands     = 64
 	maxCommandBytes = 1 << 20
 )
 
-// An Execer runs shell calls in one container; *container.Service makes them.
+// Containers runs the shell calls of responses.
+type Containers interface {
+	// Shell returns what runs calls of the caller's response in a container. It does
+	// not block. If the container is gone, the call reports it.
+	Shell(caller berth.Caller, id berth.ContainerID) Execer
+}
+
+// An Execer runs shell calls in one container; container.Service makes them.
 type Execer interface {
-	// Shell runs the call, or takes it up again if its id is known, and yields
-	// what its commands do until all have ended.
+	// Shell runs the call, or continues it if its id is known, and yields the events
+	// of its commands until all have ended.
 	Shell(ctx context.Context, call guest.ShellCall) iter.Seq2[guest.ShellEvent, error]
 	// Cancel ends the commands of a call with all that they started.
 	Cancel(ctx context.Context, callID string) error
-	// Forget lets the container drop what it kept of a call that has been told.
+	// Forget lets the container drop the output of a call that is stored.
 	Forget(ctx context.Context, callID string)
 }
 
-// ShellLimits are the bounds of a call that names none, and the bounds of those
-// that it may name.
-type ShellLimits struct {
+// Limits are the limits of a call that names none, and the greatest that a call may
+// name.
+type Limits struct {
 	Timeout    time.Duration // of each command; default 10 minutes
 	MaxTimeout time.Duration // default 1 hour
 	Output     int           // characters of each command; default 32,768
 	MaxOutput  int           // default 1,048,576
 }
 
-// A Shell is the shell tool of one response.
-type Shell struct {
+// A Tool is the shell tool of one response.
+type Tool struct {
 	environment *berth.ShellEnvironment
 	exec        Execer // nil: the client runs the calls
-	limits      ShellLimits
+	limits      Limits
 }
 
-var _ Tool = (*Shell)(nil)
+var _ tool.Tool = (*Tool)(nil)
 
-// NewShell returns the shell tool for an environment as the response shows it.
-// With a nil Execer its calls are handed to the client.
-func NewShell(environment *berth.ShellEnvironment, exec Execer, limits ShellLimits) *Shell {
+// New returns the shell tool for an environment as the response shows it. With a nil
+// Execer the client runs its calls.
+func New(environment *berth.ShellEnvironment, exec Execer, limits Limits) *Tool {
 	orDefault(&limits.Timeout, 10*time.Minute)
 	orDefault(&limits.MaxTimeout, time.Hour)
 	orDefault(&limits.Output, 32<<10)
 	orDefault(&limits.MaxOutput, 1<<20)
-	return &Shell{environment: environment, exec: exec, limits: limits}
+	return &Tool{environment: environment, exec: exec, limits: limits}
 }
 
 func orDefault[T comparable](p *T, v T) {
@@ -73,18 +83,21 @@ func orDefault[T comparable](p *T, v T) {
 	}
 }
 
-func (s *Shell) Spec() Spec {
-	return Spec{Function: builtIn(ShellName, shellDescription, shellParameters), Call: berth.ItemShellCall, Client: s.exec == nil}
+// Spec implements tool.Tool.
+func (s *Tool) Spec() tool.Spec {
+	return tool.Spec{Function: tool.Function(name, description, parameters), Call: berth.ItemShellCall, Client: s.exec == nil}
 }
 
-func (s *Shell) NewCall(callID string) Call {
+// NewCall implements tool.Tool.
+func (s *Tool) NewCall(callID string) tool.Call {
 	return &shellCall{tool: s, item: berth.ShellCall{
 		ID: berth.NewID(berth.PrefixShellCall), Type: berth.ItemShellCall, Status: berth.StatusInProgress,
 		Action: berth.ShellAction{Commands: []string{}}, CallID: callID, Environment: s.environment,
 	}}
 }
 
-func (s *Shell) ResumeCall(item, output berth.Item, told []berth.Event) (Call, error) {
+// ResumeCall implements tool.Tool.
+func (s *Tool) ResumeCall(item, output berth.Item, stored []berth.Event) (tool.Call, error) {
 	c := &shellCall{tool: s}
 	if err := item.Decode(&c.item); err != nil {
 		return nil, err
@@ -96,31 +109,23 @@ func (s *Shell) ResumeCall(item, output berth.Item, told []berth.Event) (Call, e
 		return nil, nil
 	}
 	if !output.IsZero() {
-		c.resumed = &resumed{outputID: output.ID(), told: told}
+		c.resumed = &resumed{outputID: output.ID(), events: stored}
 	}
 	return c, nil
 }
 
-// inContainer reports whether a shell call names a container.
-func inContainer(item berth.Item) bool {
-	var call struct {
-		Environment *berth.ShellEnvironment `json:"environment"`
-	}
-	return item.Decode(&call) == nil && call.Environment != nil && call.Environment.Type == berth.EnvironmentReference
-}
-
-// lowerShellCall shows the model a shell call as the arguments that it wrote.
-func lowerShellCall(item berth.Item) (name, arguments string, err error) {
+// lowerCall shows the model a shell call as the arguments that it wrote.
+func lowerCall(item berth.Item) (function, arguments string, err error) {
 	var call struct {
 		Action json.RawMessage `json:"action"`
 	}
 	err = item.Decode(&call)
-	return ShellName, string(call.Action), err
+	return name, string(call.Action), err
 }
 
-// lowerShellOutput shows the model what a call printed, as JSON:
+// lowerOutput shows the model the output of a call, as JSON:
 // {"output":[{"outcome":…,"stderr":…,"stdout":…}]}.
-func lowerShellOutput(item berth.Item) (json.RawMessage, error) {
+func lowerOutput(item berth.Item) (json.RawMessage, error) {
 	var out struct {
 		Output []berth.ShellContent `json:"output"`
 	}
@@ -134,12 +139,12 @@ func lowerShellOutput(item berth.Item) (json.RawMessage, error) {
 // A shellCall is one call, from the first character of its arguments to the end
 // of its last command.
 type shellCall struct {
-	tool *Shell
+	tool *Tool
 	item berth.ShellCall
 
 	reader  commandReader
-	invalid string   // why the call cannot be run; told to the model
-	resumed *resumed // what a former process told of the output
+	invalid string   // why the call cannot be run, for the model
+	resumed *resumed // the output that an earlier process stored
 }
 
 func (c *shellCall) Item() berth.Item { return berth.NewItem(c.item) }
@@ -171,20 +176,20 @@ func (c *shellCall) Close(arguments string) (events []berth.Event, item berth.It
 		c.item.Status = berth.StatusIncomplete
 		c.markInvalid()
 	}
-	return c.untold(), c.Item(), c.refusal()
+	return c.unread(), c.Item(), c.refusal()
 }
 
-// markInvalid records in the item of a hosted call why it cannot be run. Without that
-// a server that resumes the response could not tell it from a call that the model did
-// not finish, which is incomplete as well.
+// markInvalid records in the item of a hosted call why it cannot be run. It separates
+// the call, for a server that resumes the response, from one that the model did not
+// finish, which is incomplete as well.
 func (c *shellCall) markInvalid() {
 	if c.tool.exec != nil {
-		c.item.Berth = &berth.ShellCallBerth{Invalid: c.invalid}
+		c.item.Berth = &berth.CallBerth{Invalid: c.invalid}
 	}
 }
 
-// refusal says what is wrong with a call that the client cannot be given. On the
-// server Run tells the model.
+// refusal returns what is wrong with a call that the client cannot be given. For a call
+// on the server, Run tells the model.
 func (c *shellCall) refusal() string {
 	if c.tool.exec == nil {
 		return c.invalid
@@ -192,7 +197,7 @@ func (c *shellCall) refusal() string {
 	return ""
 }
 
-// commands accepts a single string as well, which models are fond of.
+// commands accepts a single string as well, which models often write.
 type commands []string
 
 func (c *commands) UnmarshalJSON(b []byte) error {
@@ -203,8 +208,8 @@ func (c *commands) UnmarshalJSON(b []byte) error {
 	return json.Unmarshal(b, (*[]string)(c))
 }
 
-// untold returns the events of commands that the reader could not see coming.
-func (c *shellCall) untold() []berth.Event {
+// unread returns the events of commands that the reader did not find.
+func (c *shellCall) unread() []berth.Event {
 	var events []berth.Event
 	for i := len(c.reader.commands); i < len(c.item.Action.Commands); i++ {
 		command, empty := c.item.Action.Commands[i], ""
@@ -216,7 +221,7 @@ func (c *shellCall) untold() []berth.Event {
 	return events
 }
 
-// check says what is wrong with the call, in words for the model; "" is nothing.
+// check returns what is wrong with the call, for the model, or "".
 func (c *shellCall) check() string {
 	a := c.item.Action
 	switch n := len(a.Commands); {

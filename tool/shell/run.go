@@ -1,4 +1,4 @@
-package tool
+package shell
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/guest"
+	"github.com/berth-run/berth/tool"
 )
 
 // exitKilled is the exit code of a command that was ended from outside, as a
@@ -22,16 +23,16 @@ const exitKilled = 128 + 9
 // cancelGrace bounds how long ending the commands of a cancelled call may take.
 const cancelGrace = 5 * time.Second
 
-// A resumed is what a former process told of a call's output.
+// A resumed is the output of a call as an earlier process stored it.
 type resumed struct {
 	outputID string
-	told     []berth.Event
+	events   []berth.Event
 }
 
-// Run runs the commands and tells what they print as they print it. The guest
-// knows the call by the item's id, which is unique in the house where call_id is
-// only what a model made up: asked twice, it runs the commands once.
-func (c *shellCall) Run(ctx context.Context, out Emitter) error {
+// Run runs the commands and emits their output as they print it. The guest knows the
+// call by the item's id, which is unique, while models make call_id up. Sent twice, a
+// call runs its commands once.
+func (c *shellCall) Run(ctx context.Context, out tool.Emitter) error {
 	r, err := c.openRun(ctx, out)
 	if err != nil {
 		return err
@@ -53,8 +54,8 @@ func (c *shellCall) Run(ctx context.Context, out Emitter) error {
 	return nil
 }
 
-// openRun adds the output item, or takes up the one that a former process added.
-func (c *shellCall) openRun(ctx context.Context, out Emitter) (*shellRun, error) {
+// openRun adds the output item, or goes on with the one that an earlier process added.
+func (c *shellCall) openRun(ctx context.Context, out tool.Emitter) (*shellRun, error) {
 	r := &shellRun{out: out, item: berth.ShellCallOutput{
 		ID: berth.NewID(berth.PrefixShellCallOutput), Type: berth.ItemShellCallOutput, Status: berth.StatusInProgress,
 		CallID: c.item.CallID, MaxOutputLength: c.item.Action.MaxOutputLength, Output: []berth.ShellContent{},
@@ -67,7 +68,7 @@ func (c *shellCall) openRun(ctx context.Context, out Emitter) (*shellRun, error)
 	}
 	if c.resumed != nil {
 		r.item.ID = c.resumed.outputID
-		return r, r.restore(c.resumed.told)
+		return r, r.restore(c.resumed.events)
 	}
 	var err error
 	r.index, err = out.Add(ctx, berth.NewItem(r.item))
@@ -76,7 +77,7 @@ func (c *shellCall) openRun(ctx context.Context, out Emitter) (*shellRun, error)
 
 // A shellRun is the output item of a call while its commands run.
 type shellRun struct {
-	out      Emitter
+	out      tool.Emitter
 	index    int // of the output item
 	item     berth.ShellCallOutput
 	commands []*commandRun
@@ -84,16 +85,16 @@ type shellRun struct {
 
 type commandRun struct {
 	clip    *clip
-	said    [2]strings.Builder // what was told of each stream
-	skip    [2]int             // characters that a former process told
+	sent    [2]strings.Builder // the part of each stream that was emitted
+	skip    [2]int             // characters of it that an earlier process emitted
 	files   [2]guest.KeptOutput
 	outcome *berth.ShellOutcome
 }
 
-// restore takes over what a former process told: finished commands as they
-// ended, and of the others how much of their output the client has seen.
-func (r *shellRun) restore(told []berth.Event) error {
-	for _, ev := range told {
+// restore reads the events that an earlier process stored: how finished commands ended,
+// and how much of the output of the others the client has seen.
+func (r *shellRun) restore(events []berth.Event) error {
+	for _, ev := range events {
 		if ev.OutputIndex != nil {
 			r.index = *ev.OutputIndex
 		}
@@ -108,7 +109,7 @@ func (r *shellRun) restore(told []berth.Event) error {
 				return fmt.Errorf("event %d: %w", ev.SequenceNumber, err)
 			}
 			for stream, text := range [2]string{delta.Stdout, delta.Stderr} {
-				cmd.said[stream].WriteString(text)
+				cmd.sent[stream].WriteString(text)
 				cmd.skip[stream] += utf8.RuneCountInString(text)
 			}
 		case berth.EventShellOutputDone:
@@ -132,8 +133,8 @@ func (r *shellRun) exec(ctx context.Context, c *shellCall) error {
 		if err != nil {
 			return r.broken(ctx, c, err)
 		}
-		// What was printed is told also when ctx has just ended.
-		if err := r.tell(context.WithoutCancel(ctx), ev); err != nil {
+		// Output is emitted also when ctx has just ended.
+		if err := r.emit(context.WithoutCancel(ctx), ev); err != nil {
 			return err
 		}
 	}
@@ -143,8 +144,8 @@ func (r *shellRun) exec(ctx context.Context, c *shellCall) error {
 	return nil
 }
 
-// tell passes one event of the guest on.
-func (r *shellRun) tell(ctx context.Context, ev guest.ShellEvent) error {
+// emit emits one event of the guest.
+func (r *shellRun) emit(ctx context.Context, ev guest.ShellEvent) error {
 	if ev.Kind == guest.ShellChanges {
 		r.changed(ev)
 		return nil
@@ -162,7 +163,7 @@ func (r *shellRun) tell(ctx context.Context, ev guest.ShellEvent) error {
 		if ev.Skipped > 0 {
 			cmd.clip.skip(stream, ev.Skipped)
 		}
-		text := cmd.unsaid(stream, cmd.clip.write(stream, ev.Data))
+		text := cmd.unsent(stream, cmd.clip.write(stream, ev.Data))
 		return r.out.Emit(ctx, r.index, r.deltas(ev.CommandIndex, stream, text)...)
 	case guest.ShellExit:
 		cmd.files = [2]guest.KeptOutput{ev.Stdout, ev.Stderr}
@@ -176,7 +177,7 @@ func (r *shellRun) tell(ctx context.Context, ev guest.ShellEvent) error {
 
 var changeTypes = map[guest.FileChangeKind]string{guest.FileCreated: "created", guest.FileUpdated: "updated", guest.FileDeleted: "deleted"}
 
-// changed notes what became of files during the call.
+// changed records the files that changed during the call.
 func (r *shellRun) changed(ev guest.ShellEvent) {
 	if len(ev.Files) == 0 {
 		return
@@ -188,14 +189,14 @@ func (r *shellRun) changed(ev guest.ShellEvent) {
 	r.item.Berth = all
 }
 
-// unsaid cuts from text what a former process told already.
-func (c *commandRun) unsaid(stream int, text string) string {
+// unsent cuts from text what an earlier process has emitted.
+func (c *commandRun) unsent(stream int, text string) string {
 	for c.skip[stream] > 0 && text != "" {
 		_, n := utf8.DecodeRuneInString(text)
 		text = text[n:]
 		c.skip[stream]--
 	}
-	c.said[stream].WriteString(text)
+	c.sent[stream].WriteString(text)
 	return text
 }
 
@@ -211,20 +212,20 @@ func (r *shellRun) deltas(command, stream int, text string) []berth.Event {
 	return []berth.Event{{Type: berth.EventShellOutputDelta, CommandIndex: &command, ItemID: r.item.ID, Delta: raw}}
 }
 
-// end ends a command with an exit code, after a last word on its stderr.
+// end ends a command with an exit code, after a last message on its stderr.
 func (r *shellRun) end(ctx context.Context, command int, word string, code int) error {
 	return r.finish(ctx, command, word, berth.ShellOutcome{Type: "exit", ExitCode: &code})
 }
 
-// finish tells the rest of a command's output, a last word on its stderr and its
-// outcome, in one step: a process that takes the call up finds all or nothing.
+// finish emits the rest of a command's output, a last message on its stderr and its
+// outcome, in one step: a process that resumes the call finds all or nothing.
 func (r *shellRun) finish(ctx context.Context, command int, word string, outcome berth.ShellOutcome) error {
 	cmd := r.commands[command]
 	cmd.outcome = &outcome
 	rest := cmd.clip.finish(cmd.files)
-	rest[stdout] = cmd.unsaid(stdout, rest[stdout])
-	rest[stderr] = cmd.unsaid(stderr, rest[stderr]) + word
-	cmd.said[stderr].WriteString(word)
+	rest[stdout] = cmd.unsent(stdout, rest[stdout])
+	rest[stderr] = cmd.unsent(stderr, rest[stderr]) + word
+	cmd.sent[stderr].WriteString(word)
 	events := append(r.deltas(command, stdout, rest[stdout]), r.deltas(command, stderr, rest[stderr])...)
 	events = append(events, berth.Event{Type: berth.EventShellOutputDone, CommandIndex: &command,
 		ItemID: r.item.ID, Output: []berth.ShellContent{cmd.content()}})
@@ -232,16 +233,16 @@ func (r *shellRun) finish(ctx context.Context, command int, word string, outcome
 }
 
 func (c *commandRun) content() berth.ShellContent {
-	return berth.ShellContent{Outcome: *c.outcome, Stdout: c.said[stdout].String(), Stderr: c.said[stderr].String()}
+	return berth.ShellContent{Outcome: *c.outcome, Stdout: c.sent[stdout].String(), Stderr: c.sent[stderr].String()}
 }
 
-// broken deals with a call whose events ended too early. If ctx ended, the
-// commands are stopped, unless the call is left for another process; whatever
-// else happened to the container, the model is told and may decide.
+// broken ends a call whose events ended too early. If ctx ended, it stops the commands,
+// unless another process will resume the call. After any other failure of the container
+// the output tells the model, which may decide.
 func (r *shellRun) broken(ctx context.Context, c *shellCall, err error) error {
 	word, status := "The call was interrupted. "+reason(err), berth.StatusCompleted
 	if ctx.Err() != nil {
-		if errors.Is(context.Cause(ctx), ErrDetached) {
+		if errors.Is(context.Cause(ctx), tool.ErrDetached) {
 			return context.Cause(ctx)
 		}
 		word, status = "The call was cancelled.", berth.StatusIncomplete

@@ -1,4 +1,4 @@
-package tool
+package shell
 
 import (
 	"fmt"
@@ -13,17 +13,17 @@ const (
 	stderr
 )
 
-// A clip bounds what one command says to a number of characters, of both streams
-// together in the order in which they come: the first half at once, the last half
-// at the end, and between them a mark that says how much was left out.
+// A clip limits the output of one command to a number of characters. Both streams
+// count together, in the order of their output: the first half passes at once, the
+// last half at the end, and between them a mark says how much was left out.
 type clip struct {
 	head int // characters that may still pass at once
-	tail int // characters kept for the end
+	tail int // characters held for the end
 
-	partial [2][]byte // the beginning of a rune whose rest has not come
-	kept    []piece   // what came after the head, oldest first
-	size    int       // characters in kept
-	dropped [2]int    // characters that fell out of kept
+	partial [2][]byte // the first bytes of an incomplete rune
+	held    []piece   // output after the head, oldest first
+	size    int       // characters in held
+	dropped [2]int    // characters that fell out of held
 	total   [2]int64  // bytes
 }
 
@@ -36,8 +36,8 @@ func newClip(limit int) *clip {
 	return &clip{head: limit - limit/2, tail: limit / 2}
 }
 
-// write takes output and returns what may be told at once. Bytes that are not
-// UTF-8 become U+FFFD.
+// write adds output and returns the part that passes at once. Bytes that are not UTF-8
+// become U+FFFD.
 func (c *clip) write(stream int, b []byte) string {
 	c.total[stream] += int64(len(b))
 	b = append(c.partial[stream], b...)
@@ -54,8 +54,7 @@ func (c *clip) write(stream int, b []byte) string {
 	return c.pass(stream, []rune(string(b[:n])))
 }
 
-// skip counts characters that were lost before they came here; of bytes nobody
-// knows more than their number.
+// skip counts output that was lost before it arrived, a byte as a character.
 func (c *clip) skip(stream int, n int64) {
 	c.head = 0 // what comes now is the end
 	c.dropped[stream] += int(n)
@@ -66,35 +65,36 @@ func (c *clip) pass(stream int, text []rune) string {
 	now := min(c.head, len(text))
 	c.head -= now
 	if rest := text[now:]; len(rest) > 0 {
-		c.keep(stream, rest)
+		c.hold(stream, rest)
 	}
 	return string(text[:now])
 }
 
-func (c *clip) keep(stream int, text []rune) {
+func (c *clip) hold(stream int, text []rune) {
 	if over := len(text) - c.tail; over > 0 {
 		c.dropped[stream] += over
 		text = text[over:]
 	}
-	if n := len(c.kept); n > 0 && c.kept[n-1].stream == stream {
-		c.kept[n-1].text = append(c.kept[n-1].text, text...)
+	if n := len(c.held); n > 0 && c.held[n-1].stream == stream {
+		c.held[n-1].text = append(c.held[n-1].text, text...)
 	} else {
-		c.kept = append(c.kept, piece{stream, append([]rune(nil), text...)})
+		c.held = append(c.held, piece{stream, append([]rune(nil), text...)})
 	}
 	c.size += len(text)
 	for c.size > c.tail {
-		first := &c.kept[0]
+		first := &c.held[0]
 		n := min(c.size-c.tail, len(first.text))
 		c.dropped[first.stream] += n
 		first.text = first.text[n:]
 		c.size -= n
 		if len(first.text) == 0 {
-			c.kept = c.kept[1:]
+			c.held = c.held[1:]
 		}
 	}
 }
 
-// finish returns what remains to be told of each stream, and where more of it is.
+// finish returns the rest of each stream. The mark in it names the file of kept that has
+// more.
 func (c *clip) finish(kept [2]guest.KeptOutput) [2]string {
 	var out [2]string
 	for stream := range out {
@@ -108,13 +108,13 @@ func (c *clip) finish(kept [2]guest.KeptOutput) [2]string {
 			out[stream] += fmt.Sprintf("\n[… %d characters left out%s …]\n", n, c.where(stream, kept[stream]))
 		}
 	}
-	for _, p := range c.kept {
+	for _, p := range c.held {
 		out[p.stream] += string(p.text)
 	}
 	return out
 }
 
-// where says which file has what was left out of a stream.
+// where names the file that has the part of a stream that was left out.
 func (c *clip) where(stream int, file guest.KeptOutput) string {
 	switch {
 	case file.Path == "":

@@ -1,43 +1,44 @@
-package tool
+package shell
 
 import (
 	"encoding/json"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/tool"
 )
 
-// A commandReader tells of the commands of a shell call as the model writes them.
-// It only serves the live view: what runs is decided by the complete JSON.
+// A commandReader reads the commands of a shell call as the model writes them. It only
+// serves the live view: the complete JSON decides which commands run.
 type commandReader struct {
-	arguments argumentReader
+	arguments tool.ArgumentReader
 	commands  []string // read to their end
 	current   []byte   // the part of the one being read
 	open      bool     // one is being read
 }
 
-// write takes more JSON and returns the events that it brings.
+// write adds JSON and returns the events for it.
 func (r *commandReader) write(s string) []berth.Event {
 	var events []berth.Event
-	for _, p := range r.arguments.write(s) {
-		if p.key == "commands" && p.index >= 0 {
-			events = append(events, r.take(p)...)
+	for _, p := range r.arguments.Write(s) {
+		if p.Key == "commands" && p.Index >= 0 {
+			events = append(events, r.add(p)...)
 		}
 	}
 	return events
 }
 
-func (r *commandReader) take(p fragment) []berth.Event {
+func (r *commandReader) add(p tool.Fragment) []berth.Event {
 	var events []berth.Event
-	if p.begun {
+	if p.Begun {
 		empty := ""
 		r.current, r.open = nil, true
 		events = append(events, r.event(berth.EventShellCommandAdded, nil, &empty))
 	}
-	if p.text != "" {
-		r.current = append(r.current, p.text...)
-		events = append(events, r.event(berth.EventShellCommandDelta, berth.StringDelta(p.text), nil))
+	if p.Text != "" {
+		r.current = append(r.current, p.Text...)
+		events = append(events, r.event(berth.EventShellCommandDelta, berth.StringDelta(p.Text), nil))
 	}
-	if p.ended {
+	if p.Ended {
 		events = append(events, r.end())
 	}
 	return events

@@ -1,4 +1,4 @@
-package tool
+package shell
 
 import (
 	"testing"
@@ -7,7 +7,7 @@ import (
 	"github.com/berth-run/berth/guest"
 )
 
-// say runs pieces of output through a clip and returns all that it tells.
+// say runs pieces of output through a clip and returns what passes at once, and all.
 func say(limit int, pieces ...string) (now, all [2]string) {
 	c := newClip(limit)
 	for i, p := range pieces {

@@ -1,4 +1,4 @@
-package tool
+package standard_test
 
 import (
 	"encoding/json"
@@ -9,6 +9,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/tool"
+	"github.com/berth-run/berth/tool/custom"
+	"github.com/berth-run/berth/tool/function"
+	"github.com/berth-run/berth/tool/localshell"
+	"github.com/berth-run/berth/tool/patch"
+	"github.com/berth-run/berth/tool/shell"
+	"github.com/berth-run/berth/tool/standard"
 )
 
 // A closed is what became of a call: what was told of it in deltas, what its last
@@ -21,7 +28,7 @@ type closed struct {
 
 // write gives a call its arguments in pieces of n characters and closes it. Nothing may
 // be told of a call before its item can be shown.
-func write(t *testing.T, c Call, arguments string, n int) closed {
+func write(t *testing.T, c tool.Call, arguments string, n int) closed {
 	t.Helper()
 	var out closed
 	take := func(events []berth.Event) {
@@ -56,7 +63,9 @@ func write(t *testing.T, c Call, arguments string, n int) closed {
 	return out
 }
 
-func customTool() Tool { return NewCustom(berth.CustomTool{Name: "c"}, "") }
+var kinds = tool.NewRegistry(standard.Kinds(standard.Options{})...)
+
+func customTool() tool.Tool { return custom.New(berth.CustomTool{Name: "c"}, "") }
 
 func TestCustomInput(t *testing.T) {
 	for _, tc := range []struct{ name, arguments, want string }{
@@ -95,7 +104,7 @@ func TestPatchDiff(t *testing.T) {
 		{"delete with a diff", `{"type":"delete_file","path":"a b.md","diff":"-x"}`, ""},
 	} {
 		for _, n := range []int{1, 2, 5, 1000} {
-			got := write(t, ApplyPatch{}.NewCall("call_1"), tc.arguments, n)
+			got := write(t, patch.Tool{}.NewCall("call_1"), tc.arguments, n)
 			var item berth.ApplyPatchCall
 			if err := got.Item.Decode(&item); err != nil {
 				t.Fatal(err)
@@ -126,9 +135,9 @@ func FuzzClientCalls(f *testing.F) {
 		if n < 1 || len(arguments) > 1<<12 || !utf8.ValidString(arguments) {
 			return
 		}
-		for _, tool := range []Tool{customTool(), ApplyPatch{}, LocalShell{}, NewShell(nil, nil, ShellLimits{}), NewFunction(berth.FunctionTool{Name: "f"}, "n")} {
-			kind := tool.Spec().Call
-			got := write(t, tool.NewCall("call_1"), arguments, n)
+		for _, each := range []tool.Tool{customTool(), patch.Tool{}, localshell.Tool{}, shell.New(nil, nil, shell.Limits{}), function.New(berth.FunctionTool{Name: "f"}, "n")} {
+			kind := each.Spec().Call
+			got := write(t, each.NewCall("call_1"), arguments, n)
 			if got.Item.IsZero() != (got.Item.Status() == "") || got.Item.IsZero() && got.Refusal == "" {
 				t.Fatalf("%s: nothing is shown and nothing refused", kind)
 			}
@@ -141,8 +150,8 @@ func FuzzClientCalls(f *testing.F) {
 			if kind != berth.ItemShellCall && got.Deltas != got.Done {
 				t.Errorf("%s: told %q, ended with %q", kind, got.Deltas, got.Done)
 			}
-			low, err := Lower(got.Item)
-			if err != nil || low.Type() != berth.ItemFunctionCall || Name(got.Item) != tool.Spec().Function.Name {
+			low, err := kinds.Lower(got.Item)
+			if err != nil || low.Type() != berth.ItemFunctionCall || kinds.Name(got.Item) != each.Spec().Function.Name {
 				t.Errorf("%s: lowered to %s, %v", kind, low.Raw(), err)
 			}
 		}

@@ -1,0 +1,30 @@
+package rule
+
+import "maps"
+
+// MemoryLimit allows the sizes of a container's memory.
+var MemoryLimit = OneOf("1g", "4g", "16g", "64g")
+
+// NetworkPolicies are the rules for a container's "network_policy", by type.
+var NetworkPolicies = map[string]Rule{
+	"disabled": Object(Fields{"type": AnyText}),
+	"open":     Object(Fields{"type": AnyText}),
+	"allowlist": Object(Fields{
+		"type": AnyText, "allowed_domains": List(Text(1, 300), 200),
+		"domain_secrets": List(Object(Fields{"domain": Text(1, 300), "name": Text(1, 128), "value": Text(1, 10<<20)}, "domain", "name", "value"), 32),
+	}, "allowed_domains"),
+}
+
+// ContainerSource allows "berth" of a container: what it is made of. more are fields
+// that only one kind of request has.
+func ContainerSource(more Fields) Rule {
+	all := Fields{
+		"template": Text(1, 256), "snapshot_id": Text(1, 256),
+		"volumes": List(Object(Fields{
+			"name": Text(1, 63), "path": Text(1, 256), "read_only": Boolean,
+		}, "name"), 16),
+		"on_expiry": OneOf("delete", "snapshot"),
+	}
+	maps.Copy(all, more)
+	return Object(all)
+}

@@ -1,0 +1,64 @@
+package rule
+
+import "maps"
+
+// Item allows an item with these fields. The fields that every item may have are
+// checked in each, meant there or not.
+func Item(own Fields, required ...string) Rule {
+	all := Fields{
+		"id": Text(1, 256), "type": AnyText, "call_id": Text(1, 256), "role": AnyText,
+		"status": OneOf("in_progress", "completed", "incomplete"),
+	}
+	maps.Copy(all, own)
+	return OpenObject(all, required...)
+}
+
+// Call allows an item that is a call or the output of one.
+func Call(own Fields, required ...string) Rule {
+	all := Fields{"caller": ByType(map[string]Rule{"direct": AnyObject, "program": UnsupportedKind("callers")})}
+	maps.Copy(all, own)
+	return Item(all, append(required, "call_id")...)
+}
+
+// MaxOutput is the greatest length of a text that a client's tool returns, in
+// characters.
+const MaxOutput = 10 << 20
+
+// Output allows a string, or parts as in a user's message.
+func Output(at string, v any) error {
+	if _, ok := v.(string); ok {
+		return Text(0, MaxOutput)(at, v)
+	}
+	if _, ok := v.([]any); !ok {
+		return WrongType(at, "one of a string or an array", v)
+	}
+	return List(ByType(InputParts), 0)(at, v)
+}
+
+// Part allows a part of a message with these fields. The fields that every part may
+// have are checked in each, meant there or not.
+func Part(own Fields, required ...string) Rule {
+	all := Fields{
+		"type": AnyText, "text": AnyText, "refusal": AnyText, "annotations": List(AnyObject, 0), "logprobs": List(AnyObject, 0),
+		"detail": AnyText, "image_url": AnyText, "file_id": AnyText, "file_data": AnyText, "file_url": AnyText, "filename": AnyText,
+	}
+	maps.Copy(all, own)
+	return OpenObject(all, required...)
+}
+
+// InputParts are the parts of a user's message, by type.
+var InputParts = map[string]Rule{
+	"input_text": Part(Fields{}, "text"),
+	"input_image": OneSource([]string{"image_url", "file_id"}, Part(Fields{
+		"image_url": ImageURL, "file_id": Text(1, 256), "detail": OneOf("auto", "low", "high", "original"),
+	})),
+	"input_file": OneSource([]string{"file_data", "file_id", "file_url"}, Part(Fields{
+		"file_id": Text(1, 256), "filename": Text(0, 1024), "detail": OneOf("auto", "low", "high"), "file_url": WebURL,
+	})),
+}
+
+// OutputParts are the parts of a model's message, by type.
+var OutputParts = map[string]Rule{
+	"output_text": Part(Fields{}, "text"),
+	"refusal":     Part(Fields{}, "refusal"),
+}

@@ -1,0 +1,167 @@
+// Package custom is the custom tools of the client, which take text in a format of their
+// own.
+package custom
+
+import (
+	_ "embed"
+	"encoding/json"
+	"strings"
+	"text/template"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/internal/rule"
+	"github.com/berth-run/berth/tool"
+)
+
+//go:embed custom.md
+var text string
+
+var description = template.Must(template.New("custom").Parse(text))
+
+//go:embed custom.json
+var parameters json.RawMessage
+
+// Kind returns the custom tools of the client.
+func Kind() tool.Kind {
+	offered := rule.Object(rule.Fields{
+		"type": rule.AnyText, "name": rule.FunctionName, "description": rule.AnyText,
+		"format": rule.ByType(map[string]rule.Rule{
+			"text":    rule.Object(rule.Fields{"type": rule.AnyText}),
+			"grammar": rule.Object(rule.Fields{"type": rule.AnyText, "syntax": rule.OneOf("lark", "regex"), "definition": rule.Text(1, 1<<16)}, "syntax", "definition"),
+		}),
+		"allowed_callers": rule.Callers, "defer_loading": rule.Boolean, "async": rule.OnlyFalse,
+	}, "name")
+	chosen := rule.Object(rule.Fields{"type": rule.AnyText, "name": rule.Text(1, 128), "namespace": rule.NamespaceName}, "name")
+	return tool.Kind{
+		Type: berth.ToolCustom,
+		Rules: func(*tool.Registry) tool.Rules {
+			return tool.Rules{Tool: offered, Found: offered, Inner: offered, Choice: chosen, Subset: chosen,
+				Call: rule.Call(rule.Fields{
+					"name": rule.Text(1, 128), "namespace": rule.NamespaceName, "input": rule.AnyText,
+				}, "name", "input"),
+				Output: rule.Call(rule.Fields{"output": rule.Output}, "output")}
+		},
+		Bind: func(c tool.Context, t berth.Tool) (tool.Tool, error) {
+			var custom berth.CustomTool
+			if err := t.Decode(&custom); err != nil {
+				return nil, berth.Invalid("", "Invalid custom tool: %v.", err)
+			}
+			return New(custom, c.Namespace), nil
+		},
+		Calls: &tool.Calls{Call: berth.ItemCustomToolCall, Output: berth.ItemCustomToolCallOutput,
+			CallPrefix: berth.PrefixCustomCall, OutputPrefix: berth.PrefixCustomOutput,
+			LowerCall: lowerCall, LowerOutput: tool.SameOutput,
+			Draft: func() tool.Draft {
+				return tool.TextDraft(func(_ berth.Item, text string) map[string]any { return map[string]any{"input": text} })
+			}},
+	}
+}
+
+// A Tool is a tool of the client's that takes text in a format of its own. The model
+// sees a function with that text as its one argument.
+type Tool struct {
+	tool.Client
+	custom    berth.CustomTool
+	namespace string
+}
+
+var _ tool.Tool = (*Tool)(nil)
+
+// New returns a custom tool, in a namespace or none.
+func New(custom berth.CustomTool, namespace string) *Tool {
+	return &Tool{custom: custom, namespace: namespace}
+}
+
+// Spec implements tool.Tool.
+func (c *Tool) Spec() tool.Spec {
+	about := struct {
+		Description string
+		Grammar     *berth.CustomFormat
+	}{Description: c.custom.Description}
+	if f := c.custom.Format; f != nil && f.Type == "grammar" {
+		about.Grammar = f
+	}
+	var text strings.Builder
+	if err := description.Execute(&text, about); err != nil {
+		panic(err) // a template of strings, written to memory
+	}
+	return tool.Spec{Function: tool.Function(tool.FunctionName(c.namespace, c.custom.Name), strings.TrimSpace(text.String()), parameters),
+		Call: berth.ItemCustomToolCall, Client: true}
+}
+
+// NewCall implements tool.Tool.
+func (c *Tool) NewCall(callID string) tool.Call {
+	return &customCall{item: berth.CustomToolCall{ID: berth.NewID(berth.PrefixCustomCall), Type: berth.ItemCustomToolCall,
+		Status: berth.StatusInProgress, CallID: callID, Name: c.custom.Name, Namespace: c.namespace}}
+}
+
+func lowerCall(item berth.Item) (name, arguments string, err error) {
+	var call berth.CustomToolCall
+	if err := item.Decode(&call); err != nil {
+		return "", "", err
+	}
+	raw, err := json.Marshal(map[string]string{"input": call.Input})
+	return tool.FunctionName(call.Namespace, call.Name), string(raw), err
+}
+
+// A customCall is one call. Its input is the text that was streamed.
+type customCall struct {
+	tool.ClientCall
+	item   berth.CustomToolCall
+	reader tool.ArgumentReader
+	input  strings.Builder
+	begun  bool
+	ended  bool
+}
+
+func (c *customCall) Item() berth.Item { return berth.NewItem(c.item) }
+
+func (c *customCall) Write(arguments string) []berth.Event {
+	var events []berth.Event
+	for _, p := range c.reader.Write(arguments) {
+		if p.Key != "input" || p.Index >= 0 || c.ended {
+			continue
+		}
+		c.begun, c.ended = true, p.Ended
+		if p.Text != "" {
+			events = append(events, c.write(p.Text))
+		}
+	}
+	return events
+}
+
+func (c *customCall) write(text string) berth.Event {
+	c.input.WriteString(text)
+	return berth.Event{Type: berth.EventCustomInputDelta, ItemID: c.item.ID, Delta: berth.StringDelta(text)}
+}
+
+func (c *customCall) Close(arguments string) (events []berth.Event, item berth.Item, refusal string) {
+	if !c.begun {
+		if text := freeInput(arguments); text != "" {
+			events = append(events, c.write(text))
+		}
+	}
+	c.item.Input, c.item.Status = c.input.String(), berth.StatusCompleted
+	if c.begun && !c.ended {
+		c.item.Status, refusal = berth.StatusIncomplete, "The arguments of this call end within \"input\". Nothing was done."
+	}
+	input := c.item.Input
+	events = append(events, berth.Event{Type: berth.EventCustomInputDone, ItemID: c.item.ID, Input: &input})
+	return events, c.Item(), refusal
+}
+
+// freeInput returns the input of a call whose arguments have no "input": models that
+// know free-form tools write the text itself, or the text under another name.
+func freeInput(arguments string) string {
+	var text string
+	if json.Unmarshal([]byte(arguments), &text) == nil {
+		return text
+	}
+	var named map[string]string
+	if json.Unmarshal([]byte(arguments), &named) == nil && len(named) <= 1 {
+		for _, text = range named {
+		}
+		return text
+	}
+	return arguments
+}

@@ -1,0 +1,104 @@
+// Package function is the functions of the client, which the model calls and the client
+// runs.
+package function
+
+import (
+	"fmt"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/internal/rule"
+	"github.com/berth-run/berth/tool"
+)
+
+// Kind returns the functions of the client.
+func Kind() tool.Kind {
+	offered := rule.StrictFunction(rule.Object(rule.Fields{
+		"type": rule.AnyText, "name": rule.FunctionName, "description": rule.AnyText,
+		"parameters": rule.AnyObject, "strict": rule.Boolean, "output_schema": rule.AnyObject,
+		"allowed_callers": rule.Callers, "defer_loading": rule.Boolean, "async": rule.OnlyFalse,
+	}, "name"))
+	chosen := rule.Object(rule.Fields{"type": rule.AnyText, "name": rule.Text(1, 128), "namespace": rule.NamespaceName}, "name")
+	return tool.Kind{
+		Type: berth.ToolFunction,
+		Rules: func(*tool.Registry) tool.Rules {
+			return tool.Rules{Tool: offered, Found: offered, Inner: offered, Choice: chosen, Subset: chosen,
+				Call: rule.Call(rule.Fields{
+					"name": rule.Text(1, 128), "namespace": rule.NamespaceName, "arguments": rule.AnyText,
+				}, "name", "arguments"),
+				Output: rule.Call(rule.Fields{
+					"output": rule.Output, "name": rule.Text(1, 128), "namespace": rule.NamespaceName,
+				}, "output")}
+		},
+		Bind: func(c tool.Context, t berth.Tool) (tool.Tool, error) {
+			var f berth.FunctionTool
+			if err := t.Decode(&f); err != nil {
+				return nil, berth.Invalid("", "Invalid function tool: %v.", err)
+			}
+			return New(f, c.Namespace), nil
+		},
+		Calls: &tool.Calls{Call: berth.ItemFunctionCall, Output: berth.ItemFunctionCallOutput,
+			CallPrefix: berth.PrefixFunctionCall, OutputPrefix: berth.PrefixFunctionOutput,
+			LowerCall: lowerCall, LowerOutput: tool.SameOutput,
+			Draft: func() tool.Draft {
+				return tool.TextDraft(func(_ berth.Item, text string) map[string]any { return map[string]any{"arguments": text} })
+			}},
+	}
+}
+
+// A Tool is a function of the client's.
+type Tool struct {
+	tool.Client
+	function  berth.FunctionTool
+	namespace string
+}
+
+var _ tool.Tool = (*Tool)(nil)
+
+// New returns a function of the client's, in a namespace or none.
+func New(f berth.FunctionTool, namespace string) *Tool {
+	if string(f.Parameters) == "null" {
+		f.Parameters = nil
+	}
+	return &Tool{function: f, namespace: namespace}
+}
+
+// Spec implements tool.Tool.
+func (f *Tool) Spec() tool.Spec {
+	shown := f.function
+	shown.Name = tool.FunctionName(f.namespace, f.function.Name)
+	if len(shown.OutputSchema) > 0 && string(shown.OutputSchema) != "null" {
+		shown.Description = fmt.Sprintf("%s\n\nReturns JSON of this schema: %s", shown.Description, shown.OutputSchema)
+		shown.OutputSchema = nil
+	}
+	return tool.Spec{Function: shown, Call: berth.ItemFunctionCall, Client: true}
+}
+
+// NewCall implements tool.Tool.
+func (f *Tool) NewCall(callID string) tool.Call {
+	return &functionCall{item: berth.FunctionCall{ID: berth.NewID(berth.PrefixFunctionCall), Type: berth.ItemFunctionCall,
+		Status: berth.StatusInProgress, CallID: callID, Name: f.function.Name, Namespace: f.namespace}}
+}
+
+// lowerCall leaves a function call as it is, except for its namespace.
+func lowerCall(item berth.Item) (name, arguments string, err error) {
+	var call berth.FunctionCall
+	err = item.Decode(&call)
+	return tool.FunctionName(call.Namespace, call.Name), call.Arguments, err
+}
+
+// A functionCall is a call as the model wrote it.
+type functionCall struct {
+	tool.ClientCall
+	item berth.FunctionCall
+}
+
+func (c *functionCall) Item() berth.Item { return berth.NewItem(c.item) }
+
+func (c *functionCall) Write(arguments string) []berth.Event {
+	return []berth.Event{{Type: berth.EventFunctionArgumentsDelta, ItemID: c.item.ID, Delta: berth.StringDelta(arguments)}}
+}
+
+func (c *functionCall) Close(arguments string) ([]berth.Event, berth.Item, string) {
+	c.item.Arguments, c.item.Status = arguments, berth.StatusCompleted
+	return []berth.Event{{Type: berth.EventFunctionArgumentsDone, ItemID: c.item.ID, Name: c.item.Name, Arguments: &arguments}}, c.Item(), ""
+}

@@ -1,0 +1,105 @@
+package tool
+
+import (
+	"maps"
+	"sync"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/internal/rule"
+)
+
+// Rules check the JSON that a client sends about a kind of tool. nil refuses it.
+type Rules struct {
+	Tool   rule.Rule // an entry of "tools"
+	Found  rule.Rule // the same in an item, such as the output of a search
+	Inner  rule.Rule // the same in a namespace
+	Choice rule.Rule // "tool_choice" that forces the tool
+	Subset rule.Rule // an entry of "allowed_tools"
+	Call   rule.Rule // an input item that is a call
+	Output rule.Rule // an input item that is the output of a call
+}
+
+// unserved are the tools of OpenAI's document that no kind here serves.
+var unserved = []string{
+	"code_interpreter", "computer", "computer_use", "computer_use_preview",
+	"file_search", "image_generation", "mcp", "programmatic_tool_calling",
+	"web_search", "web_search_2025_08_26", "web_search_preview", "web_search_preview_2025_03_11",
+}
+
+// ToolRule checks an entry of a request's "tools".
+func (r *Registry) ToolRule() rule.Rule {
+	return lazy(func() map[string]rule.Rule { return r.withUnserved(func(k Rules) rule.Rule { return k.Tool }) })
+}
+
+// FoundRule checks a tool that comes with an item: one that a search found, or one of
+// "additional_tools".
+func (r *Registry) FoundRule() rule.Rule {
+	return lazy(func() map[string]rule.Rule { return r.withUnserved(func(k Rules) rule.Rule { return k.Found }) })
+}
+
+// InnerRule checks a tool in a namespace.
+func (r *Registry) InnerRule() rule.Rule {
+	return lazy(func() map[string]rule.Rule { return r.table(func(k Rules) rule.Rule { return k.Inner }) })
+}
+
+// ChoiceRule checks a "tool_choice" that is an object: one tool, or those that are
+// allowed.
+func (r *Registry) ChoiceRule() rule.Rule {
+	return lazy(func() map[string]rule.Rule {
+		choices := r.withUnserved(func(k Rules) rule.Rule { return k.Choice })
+		allowed := maps.Clone(choices)
+		maps.Copy(allowed, r.table(func(k Rules) rule.Rule { return k.Subset }))
+		choices["allowed_tools"] = rule.Object(rule.Fields{
+			"type": rule.AnyText, "mode": rule.OneOf("auto", "required"), "tools": rule.List(rule.ByType(allowed), 128),
+		}, "mode", "tools")
+		return choices
+	})
+}
+
+// ItemRules returns the rules for calls and outputs by the type of the item.
+func (r *Registry) ItemRules() map[string]rule.Rule {
+	calls := r.table(func(k Rules) rule.Rule { return k.Call })
+	outputs := r.table(func(k Rules) rule.Rule { return k.Output })
+	out := map[string]rule.Rule{}
+	for name, each := range calls {
+		out[string(r.kinds[name].Calls.Call)] = each
+	}
+	for name, each := range outputs {
+		out[string(r.kinds[name].Calls.Output)] = each
+	}
+	return out
+}
+
+// Fill sets in fields what the wire shows of an item of a tool and its client left out.
+func (r *Registry) Fill(it berth.Item, fields map[string]any) error {
+	if c := r.CallsOf(it); c != nil && c.Fill != nil {
+		return c.Fill(it, fields)
+	}
+	return nil
+}
+
+// table returns the rules that pick returns for each type of tool.
+func (r *Registry) table(pick func(Rules) rule.Rule) map[string]rule.Rule {
+	out := map[string]rule.Rule{}
+	if r == nil {
+		return out
+	}
+	for name, rules := range r.rules {
+		if picked := pick(rules); picked != nil {
+			out[name] = picked
+		}
+	}
+	return out
+}
+
+// withUnserved is table with a refusal for each tool of OpenAI's that is not served.
+func (r *Registry) withUnserved(pick func(Rules) rule.Rule) map[string]rule.Rule {
+	return rule.Merged(rule.WithUnsupported(map[string]rule.Rule{}, "tools", unserved), r.table(pick))
+}
+
+// lazy returns a rule that checks objects by their type. It reads the table when it is
+// first used, so that the rules of a kind can refer to those of the others.
+func lazy(table func() map[string]rule.Rule) rule.Rule {
+	byType := sync.OnceValue(func() rule.Rule { return rule.ByType(table()) })
+	return func(at string, v any) error { return byType()(at, v) }
+}
