@@ -2,8 +2,8 @@
 //
 // It serves the paths of OpenAI's API that Berth has, for OpenAI's own clients,
 // and below /v1/containers/{container}/guest the services of a container's guest.
-// Every handler is three steps long: decode, call, encode. Its errors become
-// answers in one table (errors.go).
+// Every handler is three steps long: decode, call, encode. Package exchange has what all
+// requests share; its table turns errors into answers.
 package api
 
 import (
@@ -15,6 +15,7 @@ import (
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/api/assistants"
+	"github.com/berth-run/berth/api/exchange"
 	"github.com/berth-run/berth/api/preview"
 	"github.com/berth-run/berth/bundle"
 	"github.com/berth-run/berth/container"
@@ -24,7 +25,6 @@ import (
 	"github.com/berth-run/berth/engine"
 	"github.com/berth-run/berth/files"
 	"github.com/berth-run/berth/internal/nofile"
-	"github.com/berth-run/berth/internal/ration"
 	"github.com/berth-run/berth/journal"
 	"github.com/berth-run/berth/project"
 	"github.com/berth-run/berth/store"
@@ -34,124 +34,124 @@ import (
 // routes is the table of contents. To add an endpoint, add a line and write its
 // handler in the file of its noun.
 var routes = []route{
-	{"POST", "/v1/responses", (*server).createResponse},
-	{"GET", "/v1/responses", (*server).connectSocket},
-	{"POST", "/v1/responses/input_tokens", (*server).countInputTokens},
-	{"POST", "/v1/responses/compact", (*server).compactResponse},
-	{"GET", "/v1/responses/{response}", (*server).getResponse},
-	{"DELETE", "/v1/responses/{response}", (*server).deleteResponse},
-	{"POST", "/v1/responses/{response}/cancel", (*server).cancelResponse},
-	{"GET", "/v1/responses/{response}/bundle", (*server).exportBundle},
-	{"POST", "/v1/responses/{response}/replay", (*server).replayResponse},
-	{"POST", "/v1/bundles", (*server).importBundle},
-	{"GET", "/v1/responses/{response}/input_items", (*server).listInputItems},
+	{"POST", "/v1/responses", (*server).createResponse, exchange.AsksModel | exchange.StoresLittle | exchange.NamesResponse},
+	{"GET", "/v1/responses", (*server).connectSocket, 0},
+	{"POST", "/v1/responses/input_tokens", (*server).countInputTokens, exchange.StoresNothing | exchange.StoresLittle},
+	{"POST", "/v1/responses/compact", (*server).compactResponse, exchange.AsksModel | exchange.StoresNothing | exchange.StoresLittle},
+	{"GET", "/v1/responses/{response}", (*server).getResponse, 0},
+	{"DELETE", "/v1/responses/{response}", (*server).deleteResponse, 0},
+	{"POST", "/v1/responses/{response}/cancel", (*server).cancelResponse, exchange.StoresNothing | exchange.StoresLittle},
+	{"GET", "/v1/responses/{response}/bundle", (*server).exportBundle, 0},
+	{"POST", "/v1/responses/{response}/replay", (*server).replayResponse, exchange.AsksModel},
+	{"POST", "/v1/bundles", (*server).importBundle, exchange.StoresAsItComes},
+	{"GET", "/v1/responses/{response}/input_items", (*server).listInputItems, 0},
 
-	{"POST", "/v1/conversations", (*server).createConversation},
-	{"GET", "/v1/conversations/{conversation}", (*server).getConversation},
-	{"POST", "/v1/conversations/{conversation}", (*server).updateConversation},
-	{"DELETE", "/v1/conversations/{conversation}", (*server).deleteConversation},
-	{"POST", "/v1/conversations/{conversation}/items", (*server).createConversationItems},
-	{"GET", "/v1/conversations/{conversation}/items", (*server).listConversationItems},
-	{"GET", "/v1/conversations/{conversation}/items/{item}", (*server).getConversationItem},
-	{"DELETE", "/v1/conversations/{conversation}/items/{item}", (*server).deleteConversationItem},
+	{"POST", "/v1/conversations", (*server).createConversation, 0},
+	{"GET", "/v1/conversations/{conversation}", (*server).getConversation, 0},
+	{"POST", "/v1/conversations/{conversation}", (*server).updateConversation, 0},
+	{"DELETE", "/v1/conversations/{conversation}", (*server).deleteConversation, 0},
+	{"POST", "/v1/conversations/{conversation}/items", (*server).createConversationItems, 0},
+	{"GET", "/v1/conversations/{conversation}/items", (*server).listConversationItems, 0},
+	{"GET", "/v1/conversations/{conversation}/items/{item}", (*server).getConversationItem, 0},
+	{"DELETE", "/v1/conversations/{conversation}/items/{item}", (*server).deleteConversationItem, 0},
 
-	{"POST", "/v1/chat/completions", (*server).createCompletion},
-	{"GET", "/v1/chat/completions", (*server).listCompletions},
-	{"GET", "/v1/chat/completions/{completion}", (*server).getCompletion},
-	{"POST", "/v1/chat/completions/{completion}", (*server).updateCompletion},
-	{"DELETE", "/v1/chat/completions/{completion}", (*server).deleteCompletion},
-	{"GET", "/v1/chat/completions/{completion}/messages", (*server).listCompletionMessages},
+	{"POST", "/v1/chat/completions", (*server).createCompletion, exchange.AsksModel | exchange.StoresLittle},
+	{"GET", "/v1/chat/completions", (*server).listCompletions, 0},
+	{"GET", "/v1/chat/completions/{completion}", (*server).getCompletion, 0},
+	{"POST", "/v1/chat/completions/{completion}", (*server).updateCompletion, 0},
+	{"DELETE", "/v1/chat/completions/{completion}", (*server).deleteCompletion, 0},
+	{"GET", "/v1/chat/completions/{completion}/messages", (*server).listCompletionMessages, 0},
 
-	{"POST", "/v1/files", (*server).createFile},
-	{"GET", "/v1/files", (*server).listFiles},
-	{"GET", "/v1/files/{file}", (*server).getFile},
-	{"GET", "/v1/files/{file}/content", (*server).getFileContent},
-	{"DELETE", "/v1/files/{file}", (*server).deleteFile},
+	{"POST", "/v1/files", (*server).createFile, 0},
+	{"GET", "/v1/files", (*server).listFiles, 0},
+	{"GET", "/v1/files/{file}", (*server).getFile, 0},
+	{"GET", "/v1/files/{file}/content", (*server).getFileContent, 0},
+	{"DELETE", "/v1/files/{file}", (*server).deleteFile, 0},
 
-	{"POST", "/v1/containers", (*server).createContainer},
-	{"GET", "/v1/containers", (*server).listContainers},
-	{"GET", "/v1/containers/{container}", (*server).getContainer},
-	{"DELETE", "/v1/containers/{container}", (*server).deleteContainer},
-	{"GET", "/v1/containers/{container}/audit", (*server).auditContainer},
-	{"POST", "/v1/containers/{container}/files", (*server).createContainerFile},
-	{"GET", "/v1/containers/{container}/files", (*server).listContainerFiles},
-	{"GET", "/v1/containers/{container}/watch", (*server).watchContainerFiles},
-	{"GET", "/v1/containers/{container}/archive", (*server).archiveContainerFiles},
-	{"GET", "/v1/containers/{container}/files/{file}", (*server).getContainerFile},
-	{"GET", "/v1/containers/{container}/files/{file}/content", (*server).getContainerFileContent},
-	{"DELETE", "/v1/containers/{container}/files/{file}", (*server).deleteContainerFile},
-	{"POST", "/v1/containers/{container}/snapshots", (*server).createSnapshot},
-	{"POST", "/v1/containers/{container}/fork", (*server).forkContainer},
-	{"POST", "/v1/containers/{container}/pause", (*server).pauseContainer},
-	{"POST", "/v1/containers/{container}/resume", (*server).resumeContainer},
-	{"", "/v1/containers/{container}/guest/{path...}", (*server).guest},
-	{"GET", "/v1/containers/{container}/logs", (*server).listLogs},
-	{"GET", "/v1/containers/{container}/stats", (*server).containerStats},
-	{"GET", "/v1/containers/{container}/ports/{port}", (*server).connectPort},
-	{"POST", "/v1/containers/{container}/ports/{port}", (*server).createLink},
-	{"", "/v1/containers/{container}/ports/{port}/{path...}", (*server).port},
+	{"POST", "/v1/containers", (*server).createContainer, 0},
+	{"GET", "/v1/containers", (*server).listContainers, 0},
+	{"GET", "/v1/containers/{container}", (*server).getContainer, 0},
+	{"DELETE", "/v1/containers/{container}", (*server).deleteContainer, 0},
+	{"GET", "/v1/containers/{container}/audit", (*server).auditContainer, 0},
+	{"POST", "/v1/containers/{container}/files", (*server).createContainerFile, 0},
+	{"GET", "/v1/containers/{container}/files", (*server).listContainerFiles, 0},
+	{"GET", "/v1/containers/{container}/watch", (*server).watchContainerFiles, 0},
+	{"GET", "/v1/containers/{container}/archive", (*server).archiveContainerFiles, 0},
+	{"GET", "/v1/containers/{container}/files/{file}", (*server).getContainerFile, 0},
+	{"GET", "/v1/containers/{container}/files/{file}/content", (*server).getContainerFileContent, 0},
+	{"DELETE", "/v1/containers/{container}/files/{file}", (*server).deleteContainerFile, 0},
+	{"POST", "/v1/containers/{container}/snapshots", (*server).createSnapshot, 0},
+	{"POST", "/v1/containers/{container}/fork", (*server).forkContainer, 0},
+	{"POST", "/v1/containers/{container}/pause", (*server).pauseContainer, exchange.StoresNothing | exchange.StoresLittle},
+	{"POST", "/v1/containers/{container}/resume", (*server).resumeContainer, exchange.StoresNothing | exchange.StoresLittle},
+	{"", "/v1/containers/{container}/guest/{path...}", (*server).guest, exchange.ThroughContainer},
+	{"GET", "/v1/containers/{container}/logs", (*server).listLogs, 0},
+	{"GET", "/v1/containers/{container}/stats", (*server).containerStats, 0},
+	{"GET", "/v1/containers/{container}/ports/{port}", (*server).connectPort, 0},
+	{"POST", "/v1/containers/{container}/ports/{port}", (*server).createLink, exchange.StoresNothing | exchange.StoresLittle},
+	{"", "/v1/containers/{container}/ports/{port}/{path...}", (*server).port, exchange.ThroughContainer},
 
-	{"POST", "/v1/volumes", (*server).createVolume},
-	{"GET", "/v1/volumes", (*server).listVolumes},
-	{"GET", "/v1/volumes/{volume}", (*server).getVolume},
-	{"DELETE", "/v1/volumes/{volume}", (*server).deleteVolume},
-	{"GET", "/v1/snapshots", (*server).listSnapshots},
-	{"GET", "/v1/snapshots/{snapshot}", (*server).getSnapshot},
-	{"DELETE", "/v1/snapshots/{snapshot}", (*server).deleteSnapshot},
+	{"POST", "/v1/volumes", (*server).createVolume, 0},
+	{"GET", "/v1/volumes", (*server).listVolumes, 0},
+	{"GET", "/v1/volumes/{volume}", (*server).getVolume, 0},
+	{"DELETE", "/v1/volumes/{volume}", (*server).deleteVolume, 0},
+	{"GET", "/v1/snapshots", (*server).listSnapshots, 0},
+	{"GET", "/v1/snapshots/{snapshot}", (*server).getSnapshot, 0},
+	{"DELETE", "/v1/snapshots/{snapshot}", (*server).deleteSnapshot, 0},
 
-	{"GET", "/v1/templates", (*server).listTemplates},
-	{"GET", "/v1/templates/{template}", (*server).getTemplate},
+	{"GET", "/v1/templates", (*server).listTemplates, 0},
+	{"GET", "/v1/templates/{template}", (*server).getTemplate, 0},
 
-	{"POST", "/v1/prompts", (*server).createPrompt},
-	{"GET", "/v1/prompts", (*server).listPrompts},
-	{"GET", "/v1/prompts/{prompt}", (*server).getPrompt},
-	{"POST", "/v1/prompts/{prompt}", (*server).updatePrompt},
-	{"DELETE", "/v1/prompts/{prompt}", (*server).deletePrompt},
-	{"GET", "/v1/prompts/{prompt}/versions", (*server).listPromptVersions},
+	{"POST", "/v1/prompts", (*server).createPrompt, 0},
+	{"GET", "/v1/prompts", (*server).listPrompts, 0},
+	{"GET", "/v1/prompts/{prompt}", (*server).getPrompt, 0},
+	{"POST", "/v1/prompts/{prompt}", (*server).updatePrompt, 0},
+	{"DELETE", "/v1/prompts/{prompt}", (*server).deletePrompt, 0},
+	{"GET", "/v1/prompts/{prompt}/versions", (*server).listPromptVersions, 0},
 
-	{"POST", "/v1/assistants", beta((*server).createAssistant)},
-	{"GET", "/v1/assistants", beta((*server).listAssistants)},
-	{"GET", "/v1/assistants/{assistant}", beta((*server).getAssistant)},
-	{"POST", "/v1/assistants/{assistant}", beta((*server).updateAssistant)},
-	{"DELETE", "/v1/assistants/{assistant}", beta((*server).deleteAssistant)},
-	{"POST", "/v1/threads", beta((*server).createThread)},
-	{"POST", "/v1/threads/runs", beta((*server).createThreadAndRun)},
-	{"GET", "/v1/threads/{thread}", beta((*server).getThread)},
-	{"POST", "/v1/threads/{thread}", beta((*server).updateThread)},
-	{"DELETE", "/v1/threads/{thread}", beta((*server).deleteThread)},
-	{"POST", "/v1/threads/{thread}/messages", beta((*server).createMessage)},
-	{"GET", "/v1/threads/{thread}/messages", beta((*server).listMessages)},
-	{"GET", "/v1/threads/{thread}/messages/{message}", beta((*server).getMessage)},
-	{"POST", "/v1/threads/{thread}/messages/{message}", beta((*server).updateMessage)},
-	{"DELETE", "/v1/threads/{thread}/messages/{message}", beta((*server).deleteMessage)},
-	{"POST", "/v1/threads/{thread}/runs", beta((*server).createRun)},
-	{"GET", "/v1/threads/{thread}/runs", beta((*server).listRuns)},
-	{"GET", "/v1/threads/{thread}/runs/{run}", beta((*server).getRun)},
-	{"POST", "/v1/threads/{thread}/runs/{run}", beta((*server).updateRun)},
-	{"POST", "/v1/threads/{thread}/runs/{run}/cancel", beta((*server).cancelRun)},
-	{"POST", "/v1/threads/{thread}/runs/{run}/submit_tool_outputs", beta((*server).submitToolOutputs)},
-	{"GET", "/v1/threads/{thread}/runs/{run}/steps", beta((*server).listRunSteps)},
-	{"GET", "/v1/threads/{thread}/runs/{run}/steps/{step}", beta((*server).getRunStep)},
+	{"POST", "/v1/assistants", beta((*server).createAssistant), 0},
+	{"GET", "/v1/assistants", beta((*server).listAssistants), 0},
+	{"GET", "/v1/assistants/{assistant}", beta((*server).getAssistant), 0},
+	{"POST", "/v1/assistants/{assistant}", beta((*server).updateAssistant), 0},
+	{"DELETE", "/v1/assistants/{assistant}", beta((*server).deleteAssistant), 0},
+	{"POST", "/v1/threads", beta((*server).createThread), 0},
+	{"POST", "/v1/threads/runs", beta((*server).createThreadAndRun), exchange.AsksModel},
+	{"GET", "/v1/threads/{thread}", beta((*server).getThread), 0},
+	{"POST", "/v1/threads/{thread}", beta((*server).updateThread), 0},
+	{"DELETE", "/v1/threads/{thread}", beta((*server).deleteThread), 0},
+	{"POST", "/v1/threads/{thread}/messages", beta((*server).createMessage), 0},
+	{"GET", "/v1/threads/{thread}/messages", beta((*server).listMessages), 0},
+	{"GET", "/v1/threads/{thread}/messages/{message}", beta((*server).getMessage), 0},
+	{"POST", "/v1/threads/{thread}/messages/{message}", beta((*server).updateMessage), 0},
+	{"DELETE", "/v1/threads/{thread}/messages/{message}", beta((*server).deleteMessage), 0},
+	{"POST", "/v1/threads/{thread}/runs", beta((*server).createRun), exchange.AsksModel},
+	{"GET", "/v1/threads/{thread}/runs", beta((*server).listRuns), 0},
+	{"GET", "/v1/threads/{thread}/runs/{run}", beta((*server).getRun), 0},
+	{"POST", "/v1/threads/{thread}/runs/{run}", beta((*server).updateRun), 0},
+	{"POST", "/v1/threads/{thread}/runs/{run}/cancel", beta((*server).cancelRun), exchange.StoresNothing | exchange.StoresLittle},
+	{"POST", "/v1/threads/{thread}/runs/{run}/submit_tool_outputs", beta((*server).submitToolOutputs), exchange.AsksModel},
+	{"GET", "/v1/threads/{thread}/runs/{run}/steps", beta((*server).listRunSteps), 0},
+	{"GET", "/v1/threads/{thread}/runs/{run}/steps/{step}", beta((*server).getRunStep), 0},
 
-	{"POST", "/v1/traces/ingest", (*server).ingestTraces},
+	{"POST", "/v1/traces/ingest", (*server).ingestTraces, exchange.StoresNothing},
 
-	{"POST", "/v1/webhook_endpoints", (*server).createWebhookEndpoint},
-	{"GET", "/v1/webhook_endpoints", (*server).listWebhookEndpoints},
-	{"GET", "/v1/webhook_endpoints/{webhook}", (*server).getWebhookEndpoint},
-	{"POST", "/v1/webhook_endpoints/{webhook}", (*server).updateWebhookEndpoint},
-	{"DELETE", "/v1/webhook_endpoints/{webhook}", (*server).deleteWebhookEndpoint},
-	{"POST", "/v1/webhook_endpoints/{webhook}/rotate_secret", (*server).rotateWebhookSecret},
-	{"POST", "/v1/webhook_endpoints/{webhook}/test", (*server).testWebhook},
-	{"GET", "/v1/webhook_event_types", (*server).listWebhookEventTypes},
+	{"POST", "/v1/webhook_endpoints", (*server).createWebhookEndpoint, 0},
+	{"GET", "/v1/webhook_endpoints", (*server).listWebhookEndpoints, 0},
+	{"GET", "/v1/webhook_endpoints/{webhook}", (*server).getWebhookEndpoint, 0},
+	{"POST", "/v1/webhook_endpoints/{webhook}", (*server).updateWebhookEndpoint, 0},
+	{"DELETE", "/v1/webhook_endpoints/{webhook}", (*server).deleteWebhookEndpoint, 0},
+	{"POST", "/v1/webhook_endpoints/{webhook}/rotate_secret", (*server).rotateWebhookSecret, exchange.StoresNothing},
+	{"POST", "/v1/webhook_endpoints/{webhook}/test", (*server).testWebhook, 0},
+	{"GET", "/v1/webhook_event_types", (*server).listWebhookEventTypes, 0},
 
-	{"GET", "/v1/organization/costs", (*server).costs},
-	{"GET", "/v1/organization/usage/completions", (*server).completionsUsage},
-	{"GET", "/v1/organization/usage/code_interpreter_sessions", (*server).sessionsUsage},
+	{"GET", "/v1/organization/costs", (*server).costs, 0},
+	{"GET", "/v1/organization/usage/completions", (*server).completionsUsage, 0},
+	{"GET", "/v1/organization/usage/code_interpreter_sessions", (*server).sessionsUsage, 0},
 
-	{"GET", "/v1/upstreams", (*server).upstreams},
-	{"GET", "/v1/models", (*server).listModels},
-	{"GET", "/v1/models/{model...}", (*server).getModel},
-	{"DELETE", "/v1/models/{model...}", (*server).deleteModel},
+	{"GET", "/v1/upstreams", (*server).upstreams, 0},
+	{"GET", "/v1/models", (*server).listModels, 0},
+	{"GET", "/v1/models/{model...}", (*server).getModel, 0},
+	{"DELETE", "/v1/models/{model...}", (*server).deleteModel, 0},
 }
 
 // Options are a server's parts. Those without a default are needed.
@@ -174,9 +174,9 @@ type Options struct {
 	Usages     store.Usages
 	Currency   string // of costs; default usd
 	Webhooks   *webhook.Service
-	Space      *diskspace.Guard // of the volumes of the state; default none
-	Observer   Observer         // default none
-	Seal       cipher.AEAD      // for links to ports; as seal.New returns it
+	Space      *diskspace.Guard  // of the volumes of the state; default none
+	Observer   exchange.Observer // default none
+	Seal       cipher.AEAD       // for links to ports; as seal.New returns it
 	Log        *slog.Logger
 	Version    string // told by /healthz
 
@@ -187,14 +187,8 @@ type Options struct {
 	// own: PORT-CONTAINER.DOMAIN. Default: there are none.
 	PreviewDomain string
 
-	// The memory of requests; a nil pool has no bound.
-	Readers  *ration.Pool // what is read to be sent; also of Journal
-	Bodies   *ration.Pool // bodies, from before they are read until the answer has been sent
-	Decoding *ration.Pool // what is made of them
-
-	MaxBody   int64         // of a JSON body, in bytes; default 64 MiB
-	Patience  time.Duration // with a client that neither sends nor reads when it should; default 1 min
-	KeepAlive time.Duration // the silence after which a stream sends a comment, a socket a ping; default 15 s
+	Memory exchange.Memory
+	Limits exchange.Limits
 
 	SocketLife time.Duration // after which a socket takes no more events; default 60 min
 
@@ -209,12 +203,24 @@ type Models interface {
 // server is the handler of all routes.
 type server struct {
 	Options
-	mux  *http.ServeMux
-	open openness
-
-	attempts   attempts
+	ex         *exchange.Server
 	assistants *assistants.Service
 	previews   *preview.Proxy
+}
+
+// A handler is an exchange.Handler of a server.
+type handler func(s *server, x *exchange.Exchange, r *http.Request, c berth.Caller) error
+
+// A route is one line of the table of contents. Method "" is any.
+type route struct {
+	method, path string
+	handle       handler
+	traits       exchange.Traits
+}
+
+func (rt route) of(s *server) exchange.Route {
+	return exchange.Route{Method: rt.method, Path: rt.path, Traits: rt.traits,
+		Handle: func(x *exchange.Exchange, r *http.Request, c berth.Caller) error { return rt.handle(s, x, r, c) }}
 }
 
 // New returns the handler. It is safe for concurrent use and holds nothing that
@@ -225,43 +231,40 @@ type server struct {
 // engine, which leaves runs for the next start, then end the server's base
 // context, which ends the streams that follow them.
 func New(opts Options) http.Handler {
-	if opts.MaxBody == 0 {
-		opts.MaxBody = 64 << 20
-	}
-	if opts.Patience == 0 {
-		opts.Patience = time.Minute
-	}
-	if opts.KeepAlive == 0 {
-		opts.KeepAlive = 15 * time.Second
-	}
 	if opts.SocketLife == 0 {
 		opts.SocketLife = time.Hour
-	}
-	if opts.Observer == nil {
-		opts.Observer = noObserver{}
 	}
 	if opts.Now == nil {
 		opts.Now = time.Now
 	}
-	s := &server{Options: opts, mux: http.NewServeMux(), open: openness{keys: opts.Keys, closed: opts.Closed}}
+	ex := exchange.New(exchange.Options{Keys: opts.Keys, Closed: opts.Closed, Quota: opts.Quota, Space: opts.Space, Objects: opts.Objects,
+		Observer: opts.Observer, Log: opts.Log, Memory: opts.Memory, Limits: opts.Limits, Secret: linkPath})
+	s := &server{Options: opts, ex: ex}
 	s.previews = preview.New(opts.Log)
 	s.assistants = assistants.New(assistants.Options{Objects: opts.Objects, Responses: opts.Responses, Engine: opts.Engine,
 		Journal: opts.Journal, Files: opts.Files, Log: opts.Log, Now: opts.Now})
+	mux := http.NewServeMux()
 	for _, rt := range routes {
-		s.mux.HandleFunc(rt.pattern(), func(w http.ResponseWriter, r *http.Request) { s.answer(w, r, rt.handle) })
+		served := rt.of(s)
+		mux.HandleFunc(served.Pattern(), ex.Route(served))
 	}
-	s.mux.HandleFunc(linkPath+"{link}/{path...}", s.showLink)
-	s.mux.HandleFunc("GET /healthz", s.healthz)
-	s.mux.HandleFunc("GET /readyz", s.readyz)
-	s.mux.HandleFunc("/", s.fallback)
-	return s
+	mux.HandleFunc(linkPath+"{link}/{path...}", s.showLink)
+	mux.HandleFunc("GET /healthz", s.healthz)
+	mux.HandleFunc("GET /readyz", s.readyz)
+	mux.HandleFunc("/", exchange.Fallback(mux))
+	return ex.Handler(func(x *exchange.Exchange, r *http.Request) {
+		if !s.atHost(x, r) {
+			mux.ServeHTTP(x, r)
+		}
+	})
 }
 
-// healthz says that the process serves, to anybody. Without a file to open it does not.
+// healthz answers that the process serves, also to a caller without a key. It fails when
+// the process has no file descriptors left.
 func (s *server) healthz(w http.ResponseWriter, _ *http.Request) {
 	if err := nofile.Available(); err != nil {
-		_ = writeJSON(w, http.StatusServiceUnavailable, map[string]string{"status": "the server has no file descriptors left", "version": s.Version})
+		_ = exchange.WriteJSON(w, http.StatusServiceUnavailable, map[string]string{"status": "the server has no file descriptors left", "version": s.Version})
 		return
 	}
-	_ = writeJSON(w, http.StatusOK, map[string]string{"status": "ok", "version": s.Version})
+	_ = exchange.WriteJSON(w, http.StatusOK, map[string]string{"status": "ok", "version": s.Version})
 }

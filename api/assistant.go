@@ -9,6 +9,7 @@ import (
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/api/assistants"
+	"github.com/berth-run/berth/api/exchange"
 	"github.com/berth-run/berth/store"
 )
 
@@ -18,10 +19,10 @@ const assistantsBeta = "assistants=v2"
 
 // beta is a handler of the Assistants API.
 func beta(h handler) handler {
-	return func(s *server, w http.ResponseWriter, r *http.Request, c berth.Caller) error {
+	return func(s *server, x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 		for _, value := range r.Header.Values("OpenAI-Beta") {
 			if slices.ContainsFunc(strings.Split(value, ","), func(v string) bool { return strings.TrimSpace(v) == assistantsBeta }) {
-				return h(s, w, r, c)
+				return h(s, x, r, c)
 			}
 		}
 		return &berth.Error{Code: berth.CodeInvalid, Wire: "invalid_beta",
@@ -30,71 +31,64 @@ func beta(h handler) handler {
 }
 
 // createAssistant serves POST /v1/assistants.
-func (s *server) createAssistant(w http.ResponseWriter, r *http.Request, c berth.Caller) error {
+func (s *server) createAssistant(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	var a assistants.Assistant
-	if err := s.decodeBody(w, r, assistantRequest, &a); err != nil {
+	if err := x.Decode(r, assistantRequest, &a); err != nil {
 		return err
 	}
 	made, err := s.assistants.CreateAssistant(r.Context(), c.Project, &a)
-	return answerJSON(w, made, err)
+	return answerJSON(x, made, err)
 }
 
 // listAssistants serves GET /v1/assistants.
-func (s *server) listAssistants(w http.ResponseWriter, r *http.Request, c berth.Caller) error {
-	q := newQuery(r)
-	page := q.pageBoth()
-	if err := q.end(); err != nil {
+func (s *server) listAssistants(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+	q := exchange.NewQuery(r)
+	page := q.PageBoth()
+	if err := q.End(); err != nil {
 		return err
 	}
 	list, more, err := s.assistants.Assistants(r.Context(), c.Project, page)
-	return answerList(w, list, more, page, err, func(a *assistants.Assistant) string { return a.ID })
+	return answerList(x, list, more, page, err, func(a *assistants.Assistant) string { return a.ID })
 }
 
 // getAssistant serves GET /v1/assistants/{assistant}.
-func (s *server) getAssistant(w http.ResponseWriter, r *http.Request, c berth.Caller) error {
+func (s *server) getAssistant(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	a, err := s.assistants.Assistant(r.Context(), c.Project, r.PathValue("assistant"))
-	return answerJSON(w, a, err)
+	return answerJSON(x, a, err)
 }
 
 // updateAssistant serves POST /v1/assistants/{assistant}.
-func (s *server) updateAssistant(w http.ResponseWriter, r *http.Request, c berth.Caller) error {
+func (s *server) updateAssistant(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	var request json.RawMessage
-	if err := s.decodeBody(w, r, assistantUpdate, &request); err != nil {
+	if err := x.Decode(r, assistantUpdate, &request); err != nil {
 		return err
 	}
 	a, err := s.assistants.UpdateAssistant(r.Context(), c.Project, r.PathValue("assistant"), request)
-	return answerJSON(w, a, err)
+	return answerJSON(x, a, err)
 }
 
 // deleteAssistant serves DELETE /v1/assistants/{assistant}.
-func (s *server) deleteAssistant(w http.ResponseWriter, r *http.Request, c berth.Caller) error {
+func (s *server) deleteAssistant(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	id := r.PathValue("assistant")
 	err := s.assistants.DeleteAssistant(r.Context(), c.Project, id)
-	return answerJSON(w, deleted(id, "assistant.deleted"), err)
+	return answerJSON(x, exchange.Deleted(id, "assistant.deleted"), err)
 }
 
 // answerJSON answers with v, unless there is an error.
-func answerJSON(w http.ResponseWriter, v any, err error) error {
+func answerJSON(x *exchange.Exchange, v any, err error) error {
 	if err != nil {
 		return err
 	}
-	return writeJSON(w, http.StatusOK, v)
+	return x.JSON(http.StatusOK, v)
 }
 
 // answerList answers with a page of a list that can be read in both directions.
-func answerList[T any](w http.ResponseWriter, list []T, more bool, page store.Page, err error, id func(T) string) error {
+func answerList[T any](x *exchange.Exchange, list []T, more bool, page store.Page, err error, id func(T) string) error {
 	if errors.Is(err, store.ErrNotFound) && page.After == "" && page.Before != "" {
 		return berth.Invalid("before", "Invalid 'before': nothing in this list has the id '%s'.", clip(page.Before))
 	}
 	if err != nil {
-		return listError(err, page)
+		return exchange.ListError(err, page)
 	}
-	return writeJSON(w, http.StatusOK, listOf(list, more, id))
-}
-
-// pageBoth reads limit, order, after and before.
-func (q *query) pageBoth() store.Page {
-	page := q.page(20, 100)
-	page.Before = q.text("before")
-	return page
+	return x.JSON(http.StatusOK, exchange.ListOf(list, more, id))
 }

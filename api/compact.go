@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/api/exchange"
 )
 
 // The fields of POST /v1/responses/compact, as in CompactResponseMethodPublicBody
@@ -14,9 +15,9 @@ var compactRequest = object(some(responseFields, fields{"prompt_cache_key": text
 	"prompt_cache_retention", "service_tier"), "model")
 
 // compactResponse serves POST /v1/responses/compact.
-func (s *server) compactResponse(w http.ResponseWriter, r *http.Request, c berth.Caller) error {
+func (s *server) compactResponse(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	var req berth.ResponseRequest
-	if err := s.decodeBody(w, r, compactRequest, &req); err != nil {
+	if err := x.Decode(r, compactRequest, &req); err != nil {
 		return err
 	}
 	if err := complete(&req); err != nil {
@@ -26,7 +27,7 @@ func (s *server) compactResponse(w http.ResponseWriter, r *http.Request, c berth
 	if err != nil {
 		return err
 	}
-	return writeJSON(w, http.StatusOK, compacted)
+	return x.JSON(http.StatusOK, compacted)
 }
 
 // checkTrigger refuses a compaction_trigger that something follows.

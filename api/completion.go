@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/api/exchange"
 )
 
 // prefixCompletion begins the ids of completions, as recorded from the hosted service.
@@ -28,8 +29,8 @@ type answering struct {
 // createCompletion serves POST /v1/chat/completions. It is translation only: each
 // choice is a response of the engine's, followed in its journal. Those runs end
 // with the request's context, that is when the client goes.
-func (s *server) createCompletion(w http.ResponseWriter, r *http.Request, c berth.Caller) error {
-	asked, err := s.decodeCompletionRequest(w, r)
+func (s *server) createCompletion(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+	asked, err := s.decodeCompletionRequest(x, r)
 	if err != nil {
 		return err
 	}
@@ -39,9 +40,9 @@ func (s *server) createCompletion(w http.ResponseWriter, r *http.Request, c bert
 	if err != nil {
 		return asked.wordError(err)
 	}
-	settle(w)
+	x.Settle()
 	if asked.Stream {
-		err := s.streamCompletion(w, r.WithContext(ctx), c, a, leave)
+		err := s.streamCompletion(x, r.WithContext(ctx), c, a, leave)
 		if ctx.Err() != nil && r.Context().Err() == nil {
 			return nil // the keep-alive found that the client has gone
 		}
@@ -51,12 +52,12 @@ func (s *server) createCompletion(w http.ResponseWriter, r *http.Request, c bert
 	for _, failure = range s.chosen(ctx, c.Project, a.choices) {
 	}
 	if failure != nil {
-		return a.fail(w.Header(), failure)
+		return a.fail(x.Header(), failure)
 	}
-	if err := s.keepCompletion(ctx, c.Project, a, w.Header().Get("x-request-id")); err != nil {
+	if err := s.keepCompletion(ctx, c.Project, a, x.Header().Get("x-request-id")); err != nil {
 		return err
 	}
-	return writeJSON(w, http.StatusOK, a.whole())
+	return x.JSON(http.StatusOK, a.whole())
 }
 
 // beginCompletion starts a response for each choice.

@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/api/exchange"
 )
 
 // A completionChoice is one answer of a completion: what it shows of the events of
@@ -104,7 +105,7 @@ func (c *completionChoice) take(ev *berth.Event) ([]chunkChoice, error) {
 	case berth.EventCompleted, berth.EventIncomplete:
 		return c.end(ev.Response), nil
 	case berth.EventFailed:
-		return nil, failed(c.failure)
+		return nil, exchange.EventError(c.failure)
 	case berth.EventCancelled:
 		return nil, berth.Errorf(berth.CodeUnavailable, "The completion was cancelled.")
 	}

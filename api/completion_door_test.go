@@ -153,7 +153,7 @@ func TestCompletionIsNotTriedAgain(t *testing.T) {
 
 // A stream has no status before its first word, unless that takes long.
 func TestCompletionSilence(t *testing.T) {
-	h := newHouse(t, func(o *api.Options) { o.KeepAlive = time.Millisecond })
+	h := newHouse(t, func(o *api.Options) { o.Limits.KeepAlive = time.Millisecond })
 	resp := h.send(t.Context(), "POST", "/v1/chat/completions", `{"model":"vendor/fed","stream":true,"messages":[{"role":"user","content":"hi"}]}`)
 	lines := bufio.NewReader(resp.Body)
 	first, err := lines.ReadString('\n')

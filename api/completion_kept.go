@@ -6,9 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strings"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/api/exchange"
 	"github.com/berth-run/berth/store"
 )
 
@@ -77,7 +77,7 @@ func (s *server) keepCompletion(ctx context.Context, p berth.ProjectID, a *answe
 }
 
 func newKeptMessage(id string, m *completionMessage) keptMessage {
-	out := keptMessage{ID: id, Role: m.Role, Content: m.Content, Refusal: m.Refusal, Name: orNull(m.Name),
+	out := keptMessage{ID: id, Role: m.Role, Content: m.Content, Refusal: m.Refusal, Name: exchange.OrNull(m.Name),
 		ToolCalls: m.ToolCalls, FunctionCall: m.FunctionCall, ToolCallID: m.ToolCallID}
 	if len(m.Content) > 0 && m.Content[0] == '[' {
 		out.Content, out.ContentParts = nil, m.Content
@@ -107,22 +107,22 @@ func completionMissing(err error, id string) error {
 }
 
 // getCompletion serves GET /v1/chat/completions/{completion}.
-func (s *server) getCompletion(w http.ResponseWriter, r *http.Request, c berth.Caller) error {
+func (s *server) getCompletion(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	id := r.PathValue("completion")
 	o, err := s.Objects.GetObject(r.Context(), c.Project, completionKey(id))
 	if err != nil {
 		return completionMissing(err, id)
 	}
-	return writeJSON(w, http.StatusOK, o.Body)
+	return x.JSON(http.StatusOK, o.Body)
 }
 
 // updateCompletion serves POST /v1/chat/completions/{completion}: its metadata.
-func (s *server) updateCompletion(w http.ResponseWriter, r *http.Request, c berth.Caller) error {
+func (s *server) updateCompletion(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	id := r.PathValue("completion")
 	var change struct {
 		Metadata map[string]string `json:"metadata"`
 	}
-	if err := s.decodeBody(w, r, object(fields{"metadata": metadata}), &change); err != nil {
+	if err := x.Decode(r, object(fields{"metadata": metadata}), &change); err != nil {
 		return err
 	}
 	if change.Metadata == nil {
@@ -141,25 +141,25 @@ func (s *server) updateCompletion(w http.ResponseWriter, r *http.Request, c bert
 	if err != nil {
 		return completionMissing(err, id)
 	}
-	return writeJSON(w, http.StatusOK, o.Body)
+	return x.JSON(http.StatusOK, o.Body)
 }
 
 // deleteCompletion serves DELETE /v1/chat/completions/{completion}.
-func (s *server) deleteCompletion(w http.ResponseWriter, r *http.Request, c berth.Caller) error {
+func (s *server) deleteCompletion(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	id := r.PathValue("completion")
 	if err := s.Objects.DeleteObject(r.Context(), c.Project, completionKey(id)); err != nil {
 		return completionMissing(err, id)
 	}
-	return writeJSON(w, http.StatusOK, deleted(id, "chat.completion.deleted"))
+	return x.JSON(http.StatusOK, exchange.Deleted(id, "chat.completion.deleted"))
 }
 
 // listCompletions serves GET /v1/chat/completions: those stored, of a model and
 // with the metadata that are asked for.
-func (s *server) listCompletions(w http.ResponseWriter, r *http.Request, c berth.Caller) error {
-	q := newQuery(r)
-	model, wanted := q.text("model"), q.pairs("metadata")
-	page := oldestFirst(q)
-	if err := q.end(); err != nil {
+func (s *server) listCompletions(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+	q := exchange.NewQuery(r)
+	model, wanted := q.Text("model"), q.Pairs("metadata")
+	page := q.PageAscending()
+	if err := q.End(); err != nil {
 		return err
 	}
 	fits := func(o *store.Object) bool { return isOf(o, model, wanted) }
@@ -168,9 +168,9 @@ func (s *server) listCompletions(w http.ResponseWriter, r *http.Request, c berth
 	}
 	found, more, err := s.listSome(r.Context(), c.Project, kindCompletion, page, fits)
 	if err != nil {
-		return listError(err, page)
+		return exchange.ListError(err, page)
 	}
-	return writeObjects(w, found, more)
+	return x.JSON(http.StatusOK, exchange.Documents(found, more))
 }
 
 // isOf reports whether a completion is of a model, "" for any, and has the metadata.
@@ -221,10 +221,10 @@ func (s *server) listSome(ctx context.Context, p berth.ProjectID, kind store.Kin
 
 // listCompletionMessages serves GET /v1/chat/completions/{completion}/messages:
 // those of its request.
-func (s *server) listCompletionMessages(w http.ResponseWriter, r *http.Request, c berth.Caller) error {
-	q := newQuery(r)
-	page := oldestFirst(q)
-	if err := q.end(); err != nil {
+func (s *server) listCompletionMessages(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+	q := exchange.NewQuery(r)
+	page := q.PageAscending()
+	if err := q.End(); err != nil {
 		return err
 	}
 	id := r.PathValue("completion")
@@ -233,28 +233,7 @@ func (s *server) listCompletionMessages(w http.ResponseWriter, r *http.Request, 
 	}
 	messages, more, err := s.Objects.ListObjects(r.Context(), c.Project, kindCompletionMessage, id, page)
 	if err != nil {
-		return listError(err, page)
+		return exchange.ListError(err, page)
 	}
-	return writeObjects(w, messages, more)
-}
-
-// oldestFirst reads limit, order and after of a list whose order is by default
-// ascending.
-func oldestFirst(q *query) store.Page {
-	page := q.page(20, 100)
-	page.Ascending = q.values.Get("order") != "desc"
-	return page
-}
-
-// pairs returns the parameters name[key].
-func (q *query) pairs(name string) map[string]string {
-	pairs := map[string]string{}
-	for param := range q.values {
-		key, ok := strings.CutPrefix(param, name+"[")
-		if key, closed := strings.CutSuffix(key, "]"); ok && closed {
-			q.known = append(q.known, param)
-			pairs[key] = q.values.Get(param)
-		}
-	}
-	return pairs
+	return x.JSON(http.StatusOK, exchange.Documents(messages, more))
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/api/exchange"
 )
 
 // maxChoices bounds "n": each choice is a run of its own.
@@ -163,9 +164,9 @@ func logitBias(at string, v any) error {
 }
 
 // decodeCompletionRequest reads the body of POST /v1/chat/completions.
-func (s *server) decodeCompletionRequest(w http.ResponseWriter, r *http.Request) (*completionRequest, error) {
+func (s *server) decodeCompletionRequest(x *exchange.Exchange, r *http.Request) (*completionRequest, error) {
 	var req completionRequest
-	if err := s.decodeBody(w, r, completionShape, &req); err != nil {
+	if err := x.Decode(r, completionShape, &req); err != nil {
 		return nil, err
 	}
 	return &req, req.check()

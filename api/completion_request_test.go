@@ -10,11 +10,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/api/exchange"
 )
 
 // readCompletion is what the door makes of a body.
 func readCompletion(body string) (*completionRequest, *berth.ResponseRequest, error) {
-	tree, err := parseJSON([]byte(body))
+	tree, err := exchange.ParseJSON([]byte(body))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -217,7 +218,7 @@ func FuzzCompletionRequest(f *testing.F) {
 		if err := json.Unmarshal(raw, &again); err != nil {
 			t.Fatalf("%s became %s: %v", body, raw, err)
 		}
-		tree, err := parseJSON(raw)
+		tree, err := exchange.ParseJSON(raw)
 		if err != nil {
 			t.Fatal(err)
 		}

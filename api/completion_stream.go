@@ -8,19 +8,17 @@ import (
 	"sync"
 
 	"github.com/berth-run/berth"
-	"github.com/berth-run/berth/internal/sse"
+	"github.com/berth-run/berth/api/exchange"
 )
 
 // streamCompletion answers with the chunks of a completion. The header waits for
 // the first of them, or for the comment after a long silence, so that a failure
 // before has its status; one after it is told as an event.
-func (s *server) streamCompletion(w http.ResponseWriter, r *http.Request, c berth.Caller, a *answering, gone func()) error {
-	h := w.Header()
-	streamHeader(h)
+func (s *server) streamCompletion(x *exchange.Exchange, r *http.Request, c berth.Caller, a *answering, gone func()) error {
 	o := a.asked.StreamOptions
-	out := &chunkWriter{answering: a, requestID: h.Get("x-request-id"), withUsage: o != nil && o.IncludeUsage,
-		eventWriter: newEventWriter(s.patiently(w), s.KeepAlive, o == nil || o.IncludeObfuscation == nil || *o.IncludeObfuscation)}
-	quiet := sync.OnceFunc(out.keepAlive(gone))
+	out := &chunkWriter{answering: a, requestID: x.RequestID(), withUsage: o != nil && o.IncludeUsage,
+		EventWriter: x.Events(o == nil || o.IncludeObfuscation == nil || *o.IncludeObfuscation)}
+	quiet := sync.OnceFunc(out.KeepAlive(gone))
 	defer quiet()
 	err := s.tellCompletion(r, c, a, out)
 	quiet()
@@ -31,12 +29,11 @@ func (s *server) streamCompletion(w http.ResponseWriter, r *http.Request, c bert
 		out.end()
 		return nil
 	}
-	err = a.fail(h, err)
-	if x, ok := w.(*exchange); ok && x.status == 0 {
-		h.Del("Cache-Control")
-		h.Del("X-Accel-Buffering")
-	} else {
+	err = a.fail(x.Header(), err)
+	if x.Started() {
 		out.fail(err)
+	} else {
+		out.Unset()
 	}
 	return err
 }
@@ -66,7 +63,7 @@ func (s *server) tellCompletion(r *http.Request, c berth.Caller, a *answering, o
 
 // A chunkWriter sends the chunks of a completion to one client.
 type chunkWriter struct {
-	*eventWriter
+	*exchange.EventWriter
 	*answering
 	requestID string
 	withUsage bool
@@ -80,10 +77,10 @@ func (o *chunkWriter) chunks(choices []chunkChoice) error {
 		if o.withUsage {
 			chunk.Usage = nullJSON
 		}
-		if o.obfuscate {
+		if o.Obfuscates() {
 			chunk.Obfuscation = choices[i].Delta.padding()
 		}
-		if err := o.data(chunk); err != nil {
+		if err := o.JSON("", chunk); err != nil {
 			return err
 		}
 	}
@@ -100,25 +97,17 @@ func (o *chunkWriter) end() {
 	if o.withUsage {
 		chunk := o.chunk()
 		chunk.Usage, _ = json.Marshal(o.usage()) // numbers marshal
-		if o.data(chunk) != nil {
+		if o.JSON("", chunk) != nil {
 			return
 		}
 	}
-	_ = o.send(func() error { return o.events.Event(sse.Event{Data: []byte("[DONE]")}) })
+	o.Done("")
 }
 
 // fail tells an error as the last event.
 func (o *chunkWriter) fail(err error) {
-	_, e := describe(err, o.requestID)
-	_ = o.data(struct {
-		Error wireError `json:"error"`
+	_, e := exchange.Describe(err, o.requestID)
+	_ = o.JSON("", struct {
+		Error exchange.Error `json:"error"`
 	}{e})
-}
-
-func (o *chunkWriter) data(v any) error {
-	data, err := json.Marshal(v)
-	if err != nil {
-		return err
-	}
-	return o.send(func() error { return o.events.Event(sse.Event{Data: data}) })
 }

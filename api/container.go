@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/api/exchange"
 	"github.com/berth-run/berth/container"
 )
 
@@ -22,7 +23,7 @@ var containerBody = object(fields{
 }, "name")
 
 // createContainer serves POST /v1/containers.
-func (s *server) createContainer(w http.ResponseWriter, r *http.Request, c berth.Caller) error {
+func (s *server) createContainer(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	var body struct {
 		Name          string               `json:"name"`
 		ExpiresAfter  *berth.ExpiresAfter  `json:"expires_after"`
@@ -32,7 +33,7 @@ func (s *server) createContainer(w http.ResponseWriter, r *http.Request, c berth
 
 		Berth berth.ContainerSource `json:"berth"`
 	}
-	if err := s.decodeBody(w, r, containerBody, &body); err != nil {
+	if err := x.Decode(r, containerBody, &body); err != nil {
 		return err
 	}
 	req := container.CreateRequest{Name: body.Name, ExpiresAfter: body.ExpiresAfter, FileIDs: body.FileIDs,
@@ -41,52 +42,52 @@ func (s *server) createContainer(w http.ResponseWriter, r *http.Request, c berth
 	if err != nil {
 		return err
 	}
-	return writeJSON(w, http.StatusOK, container)
+	return x.JSON(http.StatusOK, container)
 }
 
 // listContainers serves GET /v1/containers.
-func (s *server) listContainers(w http.ResponseWriter, r *http.Request, c berth.Caller) error {
-	q := newQuery(r)
-	name := q.text("name")
-	page := q.page(20, 100)
-	if err := q.end(); err != nil {
+func (s *server) listContainers(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+	q := exchange.NewQuery(r)
+	name := q.Text("name")
+	page := q.Page(20, 100)
+	if err := q.End(); err != nil {
 		return err
 	}
 	data, more, err := s.Containers.List(r.Context(), c.Project, name, page)
 	if err != nil {
-		return listError(err, page)
+		return exchange.ListError(err, page)
 	}
-	return writeJSON(w, http.StatusOK, listOf(data, more, func(c *berth.Container) string { return string(c.ID) }))
+	return x.JSON(http.StatusOK, exchange.ListOf(data, more, func(c *berth.Container) string { return string(c.ID) }))
 }
 
 // getContainer serves GET /v1/containers/{container}.
-func (s *server) getContainer(w http.ResponseWriter, r *http.Request, c berth.Caller) error {
+func (s *server) getContainer(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	container, err := s.Containers.Get(r.Context(), c.Project, containerID(r))
 	if err != nil {
 		return err
 	}
-	return writeJSON(w, http.StatusOK, container)
+	return x.JSON(http.StatusOK, container)
 }
 
 // deleteContainer serves DELETE /v1/containers/{container}.
-func (s *server) deleteContainer(w http.ResponseWriter, r *http.Request, c berth.Caller) error {
+func (s *server) deleteContainer(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	if err := s.Containers.Delete(r.Context(), c.Project, containerID(r)); err != nil {
 		return err
 	}
-	return writeJSON(w, http.StatusOK, deleted(containerID(r), "container.deleted"))
+	return x.JSON(http.StatusOK, exchange.Deleted(containerID(r), "container.deleted"))
 }
 
 // auditContainer serves GET /v1/containers/{container}/audit: what the audit record
 // says of it, also after its deletion, the oldest first.
-func (s *server) auditContainer(w http.ResponseWriter, r *http.Request, c berth.Caller) error {
-	if err := newQuery(r).end(); err != nil {
+func (s *server) auditContainer(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+	if err := exchange.NewQuery(r).End(); err != nil {
 		return err
 	}
 	entries, checkpoint, err := s.Containers.History(r.Context(), c.Project, containerID(r))
 	if err != nil {
 		return err
 	}
-	return writeJSON(w, http.StatusOK, map[string]any{"object": "list", "data": entries, "checkpoint": checkpoint})
+	return x.JSON(http.StatusOK, map[string]any{"object": "list", "data": entries, "checkpoint": checkpoint})
 }
 
 // containerID returns the container that the path names.

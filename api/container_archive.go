@@ -12,6 +12,7 @@ import (
 	"path"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/api/exchange"
 	"github.com/berth-run/berth/guest"
 )
 
@@ -31,11 +32,11 @@ var archives = map[string]func(io.Writer) archiver{
 // archiveContainerFiles serves GET /v1/containers/{container}/archive: the
 // files at and below path, relative to the working directory, in one piece. They
 // are passed on as they come and held nowhere.
-func (s *server) archiveContainerFiles(w http.ResponseWriter, r *http.Request, c berth.Caller) error {
-	q := newQuery(r)
-	below := q.text("path")
-	format := cmp.Or(q.oneOf("format", "tar", "tar.gz", "zip"), "tar")
-	if err := q.end(); err != nil {
+func (s *server) archiveContainerFiles(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+	q := exchange.NewQuery(r)
+	below := q.Text("path")
+	format := cmp.Or(q.OneOf("format", "tar", "tar.gz", "zip"), "tar")
+	if err := q.End(); err != nil {
 		return err
 	}
 	next, stop := iter.Pull2(s.Containers.Files().Walk(r.Context(), c.Project, containerID(r), below))
@@ -44,13 +45,13 @@ func (s *server) archiveContainerFiles(w http.ResponseWriter, r *http.Request, c
 	if err != nil {
 		return err
 	}
-	h := w.Header()
+	h := x.Header()
 	h.Set("Content-Type", map[string]string{"tar": "application/x-tar", "tar.gz": "application/gzip", "zip": "application/zip"}[format])
-	h.Set("Content-Disposition", attachment(cmp.Or(path.Base(path.Clean("/" + below)[1:]), "files")+"."+format))
+	h.Set("Content-Disposition", exchange.Attachment(cmp.Or(path.Base(path.Clean("/" + below)[1:]), "files")+"."+format))
 	h.Set("X-Content-Type-Options", "nosniff")
-	w.WriteHeader(http.StatusOK)
-	body := s.patiently(w)
-	defer body.renew() // the last bytes leave after the handler
+	x.WriteHeader(http.StatusOK)
+	body := x.Patient()
+	defer body.Renew() // the last bytes leave after the handler
 	out := archives[format](body)
 	for ; more && err == nil; f, err, more = next() {
 		if err = out.add(f); err != nil {
@@ -61,8 +62,7 @@ func (s *server) archiveContainerFiles(w http.ResponseWriter, r *http.Request, c
 		err = out.Close()
 	}
 	if err != nil {
-		s.Log.Warn("an archive broke off", "request_id", h.Get("x-request-id"), "err", err)
-		panic(http.ErrAbortHandler) // half an archive must not look like a whole one
+		x.Abort(err)
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"path"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/api/exchange"
 )
 
 // containerFileBody checks the JSON body of POST /v1/containers/{container}/files.
@@ -12,38 +13,38 @@ var containerFileBody = object(fields{"file_id": text(1, 256)}, "file_id")
 
 // createContainerFile serves POST /v1/containers/{container}/files: a form with the
 // file itself, or a form or JSON that names an uploaded one.
-func (s *server) createContainerFile(w http.ResponseWriter, r *http.Request, c berth.Caller) error {
+func (s *server) createContainerFile(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	var body struct {
 		FileID berth.FileID `json:"file_id"`
 	}
-	if isJSON(r) {
-		if err := s.decodeBody(w, r, containerFileBody, &body); err != nil {
+	if exchange.IsJSON(r) {
+		if err := x.Decode(r, containerFileBody, &body); err != nil {
 			return err
 		}
-		return s.copyIntoContainer(w, r, c, body.FileID)
+		return s.copyIntoContainer(x, r, c, body.FileID)
 	}
-	form, err := s.openForm(w, r, "file_id")
+	form, err := x.Form(r, "file_id")
 	if err != nil {
 		return err
 	}
-	id := berth.FileID(form.fields["file_id"])
+	id := berth.FileID(form.Fields["file_id"])
 	switch {
-	case form.file == nil && id == "":
+	case !form.HasFile() && id == "":
 		return missing("file")
-	case form.file == nil:
-		return s.copyIntoContainer(w, r, c, id)
+	case !form.HasFile():
+		return s.copyIntoContainer(x, r, c, id)
 	case id != "":
 		return berth.Invalid("file_id", "Either 'file' or 'file_id' can be given, not both.")
 	}
-	form.known = nil // nor after the file
-	file, err := s.Containers.Files().Put(r.Context(), c.Project, containerID(r), form.filename, form)
+	form.Known = nil // nor after the file
+	file, err := s.Containers.Files().Put(r.Context(), c.Project, containerID(r), form.Filename, form)
 	if err != nil {
 		return err
 	}
-	return writeJSON(w, http.StatusOK, file)
+	return x.JSON(http.StatusOK, file)
 }
 
-func (s *server) copyIntoContainer(w http.ResponseWriter, r *http.Request, c berth.Caller, id berth.FileID) error {
+func (s *server) copyIntoContainer(x *exchange.Exchange, r *http.Request, c berth.Caller, id berth.FileID) error {
 	content, uploaded, err := s.Files.Open(r.Context(), c.Project, id)
 	if err != nil {
 		return err
@@ -53,48 +54,48 @@ func (s *server) copyIntoContainer(w http.ResponseWriter, r *http.Request, c ber
 	if err != nil {
 		return err
 	}
-	return writeJSON(w, http.StatusOK, file)
+	return x.JSON(http.StatusOK, file)
 }
 
 // listContainerFiles serves GET /v1/containers/{container}/files.
-func (s *server) listContainerFiles(w http.ResponseWriter, r *http.Request, c berth.Caller) error {
-	q := newQuery(r)
-	page := q.page(20, 100)
-	if err := q.end(); err != nil {
+func (s *server) listContainerFiles(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+	q := exchange.NewQuery(r)
+	page := q.Page(20, 100)
+	if err := q.End(); err != nil {
 		return err
 	}
 	data, more, err := s.Containers.Files().List(r.Context(), c.Project, containerID(r), page)
 	if err != nil {
-		return listError(err, page)
+		return exchange.ListError(err, page)
 	}
-	return writeJSON(w, http.StatusOK, listOf(data, more, func(f *berth.ContainerFile) string { return string(f.ID) }))
+	return x.JSON(http.StatusOK, exchange.ListOf(data, more, func(f *berth.ContainerFile) string { return string(f.ID) }))
 }
 
 // getContainerFile serves GET /v1/containers/{container}/files/{file}.
-func (s *server) getContainerFile(w http.ResponseWriter, r *http.Request, c berth.Caller) error {
+func (s *server) getContainerFile(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	file, err := s.Containers.Files().Get(r.Context(), c.Project, containerID(r), containerFileID(r))
 	if err != nil {
 		return err
 	}
-	return writeJSON(w, http.StatusOK, file)
+	return x.JSON(http.StatusOK, file)
 }
 
 // getContainerFileContent serves GET /v1/containers/{container}/files/{file}/content.
-func (s *server) getContainerFileContent(w http.ResponseWriter, r *http.Request, c berth.Caller) error {
+func (s *server) getContainerFileContent(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	content, file, err := s.Containers.Files().Open(r.Context(), c.Project, containerID(r), containerFileID(r))
 	if err != nil {
 		return err
 	}
 	defer content.Close()
-	return s.download(w, r, path.Base(file.Path), file.Bytes, content)
+	return x.Download(r, path.Base(file.Path), file.Bytes, content)
 }
 
 // deleteContainerFile serves DELETE /v1/containers/{container}/files/{file}.
-func (s *server) deleteContainerFile(w http.ResponseWriter, r *http.Request, c berth.Caller) error {
+func (s *server) deleteContainerFile(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	if err := s.Containers.Files().Delete(r.Context(), c.Project, containerID(r), containerFileID(r)); err != nil {
 		return err
 	}
-	return writeJSON(w, http.StatusOK, deleted(containerFileID(r), "container.file.deleted"))
+	return x.JSON(http.StatusOK, exchange.Deleted(containerFileID(r), "container.file.deleted"))
 }
 
 // containerFileID returns the file that the path names.

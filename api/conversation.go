@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/api/exchange"
 	"github.com/berth-run/berth/engine"
 	"github.com/berth-run/berth/store"
 )
@@ -35,13 +36,13 @@ func conversationRule(at string, v any) error {
 }
 
 // createConversation serves POST /v1/conversations. Its body may be left out.
-func (s *server) createConversation(w http.ResponseWriter, r *http.Request, c berth.Caller) error {
+func (s *server) createConversation(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	var body struct {
 		Items    []berth.Item      `json:"items"`
 		Metadata map[string]string `json:"metadata"`
 	}
 	if r.ContentLength != 0 {
-		if err := s.decodeBody(w, r, createConversationBody, &body); err != nil {
+		if err := x.Decode(r, createConversationBody, &body); err != nil {
 			return err
 		}
 	}
@@ -62,25 +63,25 @@ func (s *server) createConversation(w http.ResponseWriter, r *http.Request, c be
 	if err := s.Objects.CreateObjects(r.Context(), c.Project, objects...); err != nil {
 		return err
 	}
-	return writeJSON(w, http.StatusOK, &conv)
+	return x.JSON(http.StatusOK, &conv)
 }
 
 // getConversation serves GET /v1/conversations/{conversation}.
-func (s *server) getConversation(w http.ResponseWriter, r *http.Request, c berth.Caller) error {
+func (s *server) getConversation(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	conv, err := s.conversation(r, c)
 	if err != nil {
 		return err
 	}
-	return writeJSON(w, http.StatusOK, conv)
+	return x.JSON(http.StatusOK, conv)
 }
 
 // updateConversation serves POST /v1/conversations/{conversation}: other metadata,
 // or none with null.
-func (s *server) updateConversation(w http.ResponseWriter, r *http.Request, c berth.Caller) error {
+func (s *server) updateConversation(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	var body struct {
 		Metadata json.RawMessage `json:"metadata"`
 	}
-	if err := s.decodeBody(w, r, updateConversationBody, &body); err != nil {
+	if err := x.Decode(r, updateConversationBody, &body); err != nil {
 		return err
 	}
 	if body.Metadata == nil {
@@ -104,30 +105,30 @@ func (s *server) updateConversation(w http.ResponseWriter, r *http.Request, c be
 	if err != nil {
 		return conversationError(r, err)
 	}
-	return writeJSON(w, http.StatusOK, o.Body)
+	return x.JSON(http.StatusOK, o.Body)
 }
 
 // deleteConversation serves DELETE /v1/conversations/{conversation}. What the
 // conversation holds goes with it; the responses that were made in it stay.
-func (s *server) deleteConversation(w http.ResponseWriter, r *http.Request, c berth.Caller) error {
+func (s *server) deleteConversation(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	id := conversationID(r)
 	if err := s.Engine.DeleteConversation(r.Context(), c, id); err != nil {
 		return conversationError(r, err)
 	}
-	return writeJSON(w, http.StatusOK, deleted(id, "conversation.deleted"))
+	return x.JSON(http.StatusOK, exchange.Deleted(id, "conversation.deleted"))
 }
 
 // createConversationItems serves POST /v1/conversations/{conversation}/items.
-func (s *server) createConversationItems(w http.ResponseWriter, r *http.Request, c berth.Caller) error {
-	q := newQuery(r)
-	q.list("include", includable)
-	if err := q.end(); err != nil {
+func (s *server) createConversationItems(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+	q := exchange.NewQuery(r)
+	q.List("include", includable)
+	if err := q.End(); err != nil {
 		return err
 	}
 	var body struct {
 		Items []berth.Item `json:"items"`
 	}
-	if err := s.decodeBody(w, r, newItemsBody, &body); err != nil {
+	if err := x.Decode(r, newItemsBody, &body); err != nil {
 		return err
 	}
 	if err := s.completeItems(r.Context(), c, body.Items); err != nil {
@@ -144,7 +145,7 @@ func (s *server) createConversationItems(w http.ResponseWriter, r *http.Request,
 	if err != nil {
 		return conversationError(r, err)
 	}
-	return writeJSON(w, http.StatusOK, listOf(body.Items, false, berth.Item.ID))
+	return x.JSON(http.StatusOK, exchange.ListOf(body.Items, false, berth.Item.ID))
 }
 
 // duplicateItem names the first of the items that the conversation has already.
@@ -159,11 +160,11 @@ func (s *server) duplicateItem(r *http.Request, c berth.Caller, items []berth.It
 }
 
 // listConversationItems serves GET /v1/conversations/{conversation}/items.
-func (s *server) listConversationItems(w http.ResponseWriter, r *http.Request, c berth.Caller) error {
-	q := newQuery(r)
-	q.list("include", includable)
-	page := q.page(20, 100)
-	if err := q.end(); err != nil {
+func (s *server) listConversationItems(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+	q := exchange.NewQuery(r)
+	q.List("include", includable)
+	page := q.Page(20, 100)
+	if err := q.End(); err != nil {
 		return err
 	}
 	conv, err := s.conversation(r, c)
@@ -172,7 +173,7 @@ func (s *server) listConversationItems(w http.ResponseWriter, r *http.Request, c
 	}
 	objects, more, err := s.Objects.ListObjects(r.Context(), c.Project, store.KindConversationItem, string(conv.ID), page)
 	if err != nil {
-		return listError(err, page)
+		return exchange.ListError(err, page)
 	}
 	items := make([]berth.Item, len(objects))
 	for i, o := range objects {
@@ -180,14 +181,14 @@ func (s *server) listConversationItems(w http.ResponseWriter, r *http.Request, c
 			return err
 		}
 	}
-	return writeJSON(w, http.StatusOK, listOf(items, more, berth.Item.ID))
+	return x.JSON(http.StatusOK, exchange.ListOf(items, more, berth.Item.ID))
 }
 
 // getConversationItem serves GET /v1/conversations/{conversation}/items/{item}.
-func (s *server) getConversationItem(w http.ResponseWriter, r *http.Request, c berth.Caller) error {
-	q := newQuery(r)
-	q.list("include", includable)
-	if err := q.end(); err != nil {
+func (s *server) getConversationItem(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+	q := exchange.NewQuery(r)
+	q.List("include", includable)
+	if err := q.End(); err != nil {
 		return err
 	}
 	conv, err := s.conversation(r, c)
@@ -198,12 +199,12 @@ func (s *server) getConversationItem(w http.ResponseWriter, r *http.Request, c b
 	if err != nil {
 		return conversationItemError(r, err)
 	}
-	return writeJSON(w, http.StatusOK, o.Body)
+	return x.JSON(http.StatusOK, o.Body)
 }
 
 // deleteConversationItem serves DELETE /v1/conversations/{conversation}/items/{item}
 // and answers with the conversation.
-func (s *server) deleteConversationItem(w http.ResponseWriter, r *http.Request, c berth.Caller) error {
+func (s *server) deleteConversationItem(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	conv, err := s.conversation(r, c)
 	if err != nil {
 		return err
@@ -211,7 +212,7 @@ func (s *server) deleteConversationItem(w http.ResponseWriter, r *http.Request, 
 	if err := s.Engine.DeleteConversationItem(r.Context(), c, conv.ID, r.PathValue("item")); err != nil {
 		return conversationItemError(r, err)
 	}
-	return writeJSON(w, http.StatusOK, conv)
+	return x.JSON(http.StatusOK, conv)
 }
 
 // conversation returns the conversation that the path names.

@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/api/exchange"
 	"github.com/berth-run/berth/store"
 )
 
@@ -21,9 +22,9 @@ type costsResult struct {
 
 // costs serves GET /v1/organization/costs: what the turns of responses have cost
 // by the price table of the configuration. A key sees its own project.
-func (s *server) costs(w http.ResponseWriter, r *http.Request, c berth.Caller) error {
-	return s.usage(w, r, c, store.UsageUpstream, []string{"project_id", "line_item", "api_key_id"}, func(group []string, used []*store.Usage) any {
-		res := &costsResult{Object: "organization.costs.result", ProjectID: orNull(group[0]), APIKeyID: orNull(group[1]), LineItem: orNull(group[2])}
+func (s *server) costs(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+	return s.usage(x, r, c, store.UsageUpstream, []string{"project_id", "line_item", "api_key_id"}, func(group []string, used []*store.Usage) any {
+		res := &costsResult{Object: "organization.costs.result", ProjectID: exchange.OrNull(group[0]), APIKeyID: exchange.OrNull(group[1]), LineItem: exchange.OrNull(group[2])}
 		res.Amount.Currency = cmp.Or(s.Currency, "usd")
 		var tokens int64
 		for _, of := range used {
@@ -31,7 +32,7 @@ func (s *server) costs(w http.ResponseWriter, r *http.Request, c berth.Caller) e
 			tokens += of.InputTokens + of.OutputTokens
 		}
 		if res.LineItem != nil {
-			res.Quantity, res.QuantityUnit = &tokens, orNull("tokens")
+			res.Quantity, res.QuantityUnit = &tokens, exchange.OrNull("tokens")
 		}
 		return res
 	})

@@ -4,7 +4,7 @@ package api
 func Routes() []string {
 	var all []string
 	for _, rt := range routes {
-		all = append(all, rt.pattern())
+		all = append(all, rt.of(nil).Pattern())
 	}
 	return all
 }

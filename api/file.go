@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/api/exchange"
 	"github.com/berth-run/berth/files"
 )
 
@@ -13,8 +14,8 @@ import (
 var purposes = []string{"assistants", "batch", "fine-tune", "vision", "user_data", "evals"}
 
 // createFile serves POST /v1/files.
-func (s *server) createFile(w http.ResponseWriter, r *http.Request, c berth.Caller) error {
-	f, err := s.openForm(w, r, "purpose", "expires_after[anchor]", "expires_after[seconds]")
+func (s *server) createFile(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+	f, err := x.Form(r, "purpose", "expires_after[anchor]", "expires_after[seconds]")
 	if err != nil {
 		return err
 	}
@@ -23,20 +24,20 @@ func (s *server) createFile(w http.ResponseWriter, r *http.Request, c berth.Call
 	if err != nil {
 		return err
 	}
-	return writeJSON(w, http.StatusOK, file)
+	return x.JSON(http.StatusOK, file)
 }
 
 // fileRequest reads the fields of a form that has been read to its end.
-func fileRequest(f *form) (files.CreateRequest, error) {
-	req := files.CreateRequest{Filename: f.filename, Purpose: f.fields["purpose"]}
+func fileRequest(f *exchange.Form) (files.CreateRequest, error) {
+	req := files.CreateRequest{Filename: f.Filename, Purpose: f.Fields["purpose"]}
 	if req.Purpose == "" {
 		return req, missing("purpose")
 	}
 	if !slices.Contains(purposes, req.Purpose) {
 		return req, wrongValue("purpose", req.Purpose, purposes)
 	}
-	anchor, anchored := f.fields["expires_after[anchor]"]
-	seconds, timed := f.fields["expires_after[seconds]"]
+	anchor, anchored := f.Fields["expires_after[anchor]"]
+	seconds, timed := f.Fields["expires_after[seconds]"]
 	switch {
 	case !anchored && !timed:
 		return req, nil
@@ -56,44 +57,44 @@ func fileRequest(f *form) (files.CreateRequest, error) {
 }
 
 // listFiles serves GET /v1/files.
-func (s *server) listFiles(w http.ResponseWriter, r *http.Request, c berth.Caller) error {
-	q := newQuery(r)
-	purpose := q.text("purpose")
-	page := q.page(10_000, 10_000)
-	if err := q.end(); err != nil {
+func (s *server) listFiles(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+	q := exchange.NewQuery(r)
+	purpose := q.Text("purpose")
+	page := q.Page(10_000, 10_000)
+	if err := q.End(); err != nil {
 		return err
 	}
 	data, more, err := s.Files.List(r.Context(), c.Project, purpose, page)
 	if err != nil {
-		return listError(err, page)
+		return exchange.ListError(err, page)
 	}
-	return writeJSON(w, http.StatusOK, listOf(data, more, func(f *berth.File) string { return string(f.ID) }))
+	return x.JSON(http.StatusOK, exchange.ListOf(data, more, func(f *berth.File) string { return string(f.ID) }))
 }
 
 // getFile serves GET /v1/files/{file}.
-func (s *server) getFile(w http.ResponseWriter, r *http.Request, c berth.Caller) error {
+func (s *server) getFile(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	file, err := s.Files.Get(r.Context(), c.Project, berth.FileID(r.PathValue("file")))
 	if err != nil {
 		return err
 	}
-	return writeJSON(w, http.StatusOK, file)
+	return x.JSON(http.StatusOK, file)
 }
 
 // getFileContent serves GET /v1/files/{file}/content.
-func (s *server) getFileContent(w http.ResponseWriter, r *http.Request, c berth.Caller) error {
+func (s *server) getFileContent(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	content, file, err := s.Files.Open(r.Context(), c.Project, berth.FileID(r.PathValue("file")))
 	if err != nil {
 		return err
 	}
 	defer content.Close()
-	return s.download(w, r, file.Filename, file.Bytes, content)
+	return x.Download(r, file.Filename, file.Bytes, content)
 }
 
 // deleteFile serves DELETE /v1/files/{file}.
-func (s *server) deleteFile(w http.ResponseWriter, r *http.Request, c berth.Caller) error {
+func (s *server) deleteFile(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	id := berth.FileID(r.PathValue("file"))
 	if err := s.Files.Delete(r.Context(), c.Project, id); err != nil {
 		return err
 	}
-	return writeJSON(w, http.StatusOK, deleted(id, "file"))
+	return x.JSON(http.StatusOK, exchange.Deleted(id, "file"))
 }

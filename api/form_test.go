@@ -7,10 +7,10 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/berth-run/berth/api/exchange"
 	"github.com/berth-run/berth/files"
 )
 
@@ -40,20 +40,22 @@ func formRequest(body string) *http.Request {
 	return r
 }
 
-var formServer = &server{Options: Options{Patience: time.Minute}}
-
 // readFileForm reads a form of POST /v1/files as its handler does.
-func readFileForm(r *http.Request) (files.CreateRequest, string, error) {
-	f, err := formServer.openForm(httptest.NewRecorder(), r, "purpose", "expires_after[anchor]", "expires_after[seconds]")
-	if err != nil {
-		return files.CreateRequest{}, "", err
-	}
-	data, err := io.ReadAll(f)
-	if err != nil {
-		return files.CreateRequest{}, "", err
-	}
-	req, err := fileRequest(f)
-	return req, string(data), err
+func readFileForm(r *http.Request) (req files.CreateRequest, content string, err error) {
+	err = decoded(r, exchange.Limits{}, func(x *exchange.Exchange, r *http.Request) error {
+		f, err := x.Form(r, "purpose", "expires_after[anchor]", "expires_after[seconds]")
+		if err != nil {
+			return err
+		}
+		data, err := io.ReadAll(f)
+		if err != nil {
+			return err
+		}
+		content = string(data)
+		req, err = fileRequest(f)
+		return err
+	})
+	return req, content, err
 }
 
 func TestForm(t *testing.T) {
@@ -87,7 +89,7 @@ func TestFormErrors(t *testing.T) {
 		{"unknown field after", with(part{"color", "", "red"}), "Unknown parameter: 'color'.", "color"},
 		{"two files", with(file), "Duplicate parameter: 'file'.", "file"},
 		{"two purposes", with(purpose), "Duplicate parameter: 'purpose'.", "purpose"},
-		{"a long field", with(part{"expires_after[anchor]", "", strings.Repeat("x", maxField+1)}), "Invalid 'expires_after[anchor]': string too long. Expected a string of at most 65536 bytes.", "expires_after[anchor]"},
+		{"a long field", with(part{"expires_after[anchor]", "", strings.Repeat("x", 64<<10+1)}), "Invalid 'expires_after[anchor]': string too long. Expected a string of at most 65536 bytes.", "expires_after[anchor]"},
 		{"half an expiry", with(part{"expires_after[anchor]", "", "created_at"}), "Missing required parameter: 'expires_after.seconds'.", "expires_after.seconds"},
 		{"the other half", with(part{"expires_after[seconds]", "", "3600"}), "Missing required parameter: 'expires_after.anchor'.", "expires_after.anchor"},
 		{"anchor", with(part{"expires_after[anchor]", "", "now"}, part{"expires_after[seconds]", "", "3600"}), "Invalid value: 'now'. Supported values are: 'created_at'.", "expires_after.anchor"},
@@ -127,22 +129,29 @@ func FuzzForm(f *testing.F) {
 	})
 }
 
-// Who reads in pieces that fit, and asks again after the end, is told of the end again.
+// A reader in pieces that fit, and that reads again after the end, gets the end again.
 func TestFormPieces(t *testing.T) {
 	const piece = 256 << 10
 	for size := range map[int]bool{0: true, 1: true, piece - 1: true, piece: true, piece + 1: true, 3 * piece: true} {
-		f, err := formServer.openForm(httptest.NewRecorder(), formRequest(multipartBody(false, part{"file", "a", strings.Repeat("x", size)})))
+		form := formRequest(multipartBody(false, part{"file", "a", strings.Repeat("x", size)}))
+		err := decoded(form, exchange.Limits{}, func(x *exchange.Exchange, r *http.Request) error {
+			f, err := x.Form(r)
+			if err != nil {
+				return err
+			}
+			n, buf := 0, make([]byte, piece)
+			for err == nil {
+				var m int
+				m, err = io.ReadFull(f, buf)
+				n += m
+			}
+			if _, again := f.Read(buf); n != size || err != io.EOF && err != io.ErrUnexpectedEOF || again != io.EOF {
+				t.Errorf("got %d bytes, %v, and then %v, want %d and the end", n, err, again, size)
+			}
+			return nil
+		})
 		if err != nil {
 			t.Fatal(err)
-		}
-		n, buf := 0, make([]byte, piece)
-		for err == nil {
-			var m int
-			m, err = io.ReadFull(f, buf)
-			n += m
-		}
-		if _, again := f.Read(buf); n != size || err != io.EOF && err != io.ErrUnexpectedEOF || again != io.EOF {
-			t.Errorf("got %d bytes, %v, and then %v, want %d and the end", n, err, again, size)
 		}
 	}
 }

@@ -1,18 +1,16 @@
 package api
 
 import (
-	"bytes"
 	"errors"
-	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httputil"
 	"net/url"
 	"regexp"
 	"strings"
-	"time"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/api/exchange"
 	"github.com/berth-run/berth/api/preview"
 	"github.com/berth-run/berth/guest"
 )
@@ -37,7 +35,7 @@ const userHeader = "Berth-User"
 
 // guest passes a request on to the guest of a container, which is held against
 // expiry as long as the answer lasts. It serves berth exec, attach and cp.
-func (s *server) guest(w http.ResponseWriter, r *http.Request, c berth.Caller) error {
+func (s *server) guest(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	path := r.PathValue("path")
 	if !guestPaths.MatchString(path) {
 		return berth.Errorf(berth.CodeNotFound, "Invalid URL (%s %s)", r.Method, r.URL.Path)
@@ -47,17 +45,18 @@ func (s *server) guest(w http.ResponseWriter, r *http.Request, c berth.Caller) e
 		return err
 	}
 	defer release()
-	return s.passToGuest(w, r, path, door)
+	return passToGuest(x, r, path, door, s.Log)
 }
 
-func (s *server) passToGuest(w http.ResponseWriter, r *http.Request, path string, door http.RoundTripper) error {
-	r, done, err := s.guestRequest(w, r)
+// passToGuest passes a request on to a path of the guest behind door.
+func passToGuest(x *exchange.Exchange, r *http.Request, path string, door http.RoundTripper, log *slog.Logger) error {
+	r, done, err := x.Duplex(r)
 	if err != nil {
 		return err
 	}
 	defer done()
-	out := s.patiently(w)
-	defer out.renew() // the last bytes leave after the handler
+	out := x.Patient()
+	defer out.Renew() // the last bytes leave after the handler
 	var failed error
 	proxy := httputil.ReverseProxy{
 		Rewrite:        func(pr *httputil.ProxyRequest) { rewriteForGuest(pr, path) },
@@ -65,36 +64,13 @@ func (s *server) passToGuest(w http.ResponseWriter, r *http.Request, path string
 		FlushInterval:  -1, // at once
 		ModifyResponse: cleanGuestAnswer,
 		ErrorHandler:   func(_ http.ResponseWriter, _ *http.Request, err error) { failed = err },
-		ErrorLog:       slog.NewLogLogger(s.Log.Handler(), slog.LevelDebug),
+		ErrorLog:       slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}
 	proxy.ServeHTTP(out, r)
 	if failed != nil {
 		return &berth.Error{Code: berth.CodeUnavailable, Message: "The container did not answer.", Err: failed}
 	}
 	return nil
-}
-
-// maxWhole is up to which size, in bytes, a request to a guest is read as a whole
-// before it is passed on.
-const maxWhole = 256 << 10
-
-// guestRequest prepares a request whose answer may begin before it has ended. A
-// small one is read first. In a large or endless one the connection goes both
-// ways at once and serves nothing afterwards: net/http cannot find the end of a
-// body that was left unread then. The caller calls done after the answer.
-func (s *server) guestRequest(w http.ResponseWriter, r *http.Request) (_ *http.Request, done func(), _ error) {
-	whole := r.WithContext(r.Context())
-	if 0 <= r.ContentLength && r.ContentLength <= maxWhole {
-		body, err := s.readBody(w, r, maxWhole)
-		whole.Body = io.NopCloser(bytes.NewReader(body))
-		return whole, func() {}, err
-	}
-	control := http.NewResponseController(w)
-	if err := control.EnableFullDuplex(); err != nil && !errors.Is(err, http.ErrNotSupported) {
-		return nil, nil, err
-	}
-	w.Header().Set("Connection", "close")
-	return r, func() { _ = control.SetReadDeadline(time.Now().Add(time.Second)) }, nil
 }
 
 // rewriteForGuest makes the request that the guest gets: to this path, with what

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	stdlog "log"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -22,7 +23,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/api/exchange"
 	"github.com/berth-run/berth/guest"
 	guestserver "github.com/berth-run/berth/guest/server"
 )
@@ -63,10 +64,10 @@ func liveGuest(t *testing.T) (*guest.Client, string) {
 
 // guestDoor is a server that passes requests to a guest.
 func guestDoor(t *testing.T, transport http.RoundTripper) *httptest.Server {
-	h := handle(t.Output(), func(s *server, w http.ResponseWriter, r *http.Request, _ berth.Caller) error {
-		s.Patience = time.Minute
+	log := slog.New(slog.NewTextHandler(t.Output(), nil))
+	h := through(t, exchange.Limits{}, func(x *exchange.Exchange, r *http.Request) error {
 		path := strings.TrimPrefix(r.URL.Path, "/v1/containers/cntr_1/guest/")
-		return s.passToGuest(w, r, path, transport)
+		return passToGuest(x, r, path, transport, log)
 	})
 	srv := httptest.NewServer(h)
 	t.Cleanup(srv.Close)
@@ -146,7 +147,7 @@ func TestGuestLeavesARequestUnread(t *testing.T) {
 	url := srv.URL + "/v1/containers/cntr_1/guest/files"
 	for name, body := range map[string]func() io.Reader{
 		"small":   func() io.Reader { return strings.NewReader("x") },
-		"large":   func() io.Reader { return bytes.NewReader(make([]byte, 2*maxWhole)) },
+		"large":   func() io.Reader { return bytes.NewReader(make([]byte, 2*256<<10)) },
 		"chunked": func() io.Reader { return io.MultiReader(strings.NewReader("x")) },
 	} {
 		for range 20 {

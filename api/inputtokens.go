@@ -4,6 +4,7 @@ import (
 	"net/http"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/api/exchange"
 )
 
 // The fields of POST /v1/responses/input_tokens, as in TokenCountsBody of OpenAI's
@@ -21,9 +22,9 @@ func some(all, more fields, names ...string) fields {
 }
 
 // countInputTokens serves POST /v1/responses/input_tokens.
-func (s *server) countInputTokens(w http.ResponseWriter, r *http.Request, c berth.Caller) error {
+func (s *server) countInputTokens(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	var req berth.ResponseRequest
-	if err := s.decodeBody(w, r, inputTokensRequest, &req); err != nil {
+	if err := x.Decode(r, inputTokensRequest, &req); err != nil {
 		return err
 	}
 	if err := fill(&req); err != nil {
@@ -33,7 +34,7 @@ func (s *server) countInputTokens(w http.ResponseWriter, r *http.Request, c bert
 	if err != nil {
 		return err
 	}
-	return writeJSON(w, http.StatusOK, struct {
+	return x.JSON(http.StatusOK, struct {
 		Object      string `json:"object"`
 		InputTokens int    `json:"input_tokens"`
 	}{"response.input_tokens", n})

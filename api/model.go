@@ -5,10 +5,11 @@ import (
 	"slices"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/api/exchange"
 )
 
 // listModels serves GET /v1/models.
-func (s *server) listModels(w http.ResponseWriter, r *http.Request, _ berth.Caller) error {
+func (s *server) listModels(x *exchange.Exchange, r *http.Request, _ berth.Caller) error {
 	models, err := s.Models.Models(r.Context())
 	if err != nil {
 		return err
@@ -16,24 +17,24 @@ func (s *server) listModels(w http.ResponseWriter, r *http.Request, _ berth.Call
 	if models == nil {
 		models = []berth.Model{}
 	}
-	return writeJSON(w, http.StatusOK, struct {
+	return x.JSON(http.StatusOK, struct {
 		Object string        `json:"object"`
 		Data   []berth.Model `json:"data"`
 	}{"list", models})
 }
 
 // getModel serves GET /v1/models/{model...}; the name of a model may hold slashes.
-func (s *server) getModel(w http.ResponseWriter, r *http.Request, _ berth.Caller) error {
+func (s *server) getModel(x *exchange.Exchange, r *http.Request, _ berth.Caller) error {
 	m, err := s.model(r)
 	if err != nil {
 		return err
 	}
-	return writeJSON(w, http.StatusOK, m)
+	return x.JSON(http.StatusOK, m)
 }
 
 // deleteModel serves DELETE /v1/models/{model...}, which deletes fine-tuned models. There
 // are none here, so it refuses what is there as OpenAI refuses to delete its own models.
-func (s *server) deleteModel(_ http.ResponseWriter, r *http.Request, _ berth.Caller) error {
+func (s *server) deleteModel(_ *exchange.Exchange, r *http.Request, _ berth.Caller) error {
 	if _, err := s.model(r); err != nil {
 		return err
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/api/exchange"
 	"github.com/berth-run/berth/api/preview"
 	"github.com/berth-run/berth/internal/conns"
 	"github.com/berth-run/berth/store"
@@ -43,13 +44,13 @@ func portNumber(r *http.Request) (int, error) {
 
 // port serves /v1/containers/{container}/ports/{port}/…: what a sandbox serves
 // there in HTTP, for a program that bears a key.
-func (s *server) port(w http.ResponseWriter, r *http.Request, c berth.Caller) error {
+func (s *server) port(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	port, err := portNumber(r)
 	if err != nil {
 		return err
 	}
 	prefix, rest := cutPath(r, 5) // v1, containers, its id, ports, the number
-	return s.show(w, r, c.Project, preview.Target{Container: containerID(r), Port: port, Prefix: prefix, Path: rest, Keyed: true})
+	return s.show(x, r, c.Project, preview.Target{Container: containerID(r), Port: port, Prefix: prefix, Path: rest, Keyed: true})
 }
 
 // cutPath splits a URL's path, as escaped, after its first n segments.
@@ -64,7 +65,7 @@ func cutPath(r *http.Request, n int) (first, rest string) {
 
 // show passes a request on to a port of a container, which is held against expiry
 // as long as the answer lasts.
-func (s *server) show(w http.ResponseWriter, r *http.Request, p berth.ProjectID, t preview.Target) error {
+func (s *server) show(x *exchange.Exchange, r *http.Request, p berth.ProjectID, t preview.Target) error {
 	conns.Known(r.Context())
 	dial, release, err := s.Containers.Access().Port(r.Context(), p, t.Container, t.Port)
 	if err != nil {
@@ -72,26 +73,14 @@ func (s *server) show(w http.ResponseWriter, r *http.Request, p berth.ProjectID,
 	}
 	defer release()
 	t.Dial = dial
-	r, done, err := s.guestRequest(w, r)
+	r, done, err := x.Duplex(r)
 	if err != nil {
 		return err
 	}
 	defer done()
-	out := s.patiently(w)
-	defer out.renew() // the last bytes leave after the handler
-	return s.quietly(w, s.previews.Serve(out, r, t))
-}
-
-// quietly answers with an error of what runs in a sandbox, which is no fault of
-// this server: its log need not tell.
-func (s *server) quietly(w http.ResponseWriter, err error) error {
-	x := w.(*exchange)
-	if berth.ErrorCode(err) != berth.CodeUpstream || x.status != 0 {
-		return err
-	}
-	s.Log.Debug("a port did not answer", "request_id", x.requestID, "err", err)
-	x.fail(err)
-	return nil
+	out := x.Patient()
+	defer out.Renew() // the last bytes leave after the handler
+	return x.FailQuietly(s.previews.Serve(out, r, t))
 }
 
 // A portLink is a link to a port on the wire.
@@ -106,7 +95,7 @@ type portLink struct {
 
 // createLink serves POST /v1/containers/{container}/ports/{port}: a URL that shows
 // the port to whoever has it, for a while.
-func (s *server) createLink(w http.ResponseWriter, r *http.Request, c berth.Caller) error {
+func (s *server) createLink(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	port, err := portNumber(r)
 	if err != nil {
 		return err
@@ -118,7 +107,7 @@ func (s *server) createLink(w http.ResponseWriter, r *http.Request, c berth.Call
 	}{}
 	body.ExpiresAfter.Seconds = linkLife
 	if r.ContentLength != 0 {
-		if err := s.decodeBody(w, r, linkBody, &body); err != nil {
+		if err := x.Decode(r, linkBody, &body); err != nil {
 			return err
 		}
 	}
@@ -128,11 +117,11 @@ func (s *server) createLink(w http.ResponseWriter, r *http.Request, c berth.Call
 	l := preview.Link{Project: c.Project, Container: containerID(r), Port: port,
 		ExpiresAt: s.Now().Unix() + body.ExpiresAfter.Seconds}
 	if c.Key != "" {
-		hash := sha256.Sum256([]byte(tokenOf(r)))
+		hash := sha256.Sum256([]byte(exchange.Token(r)))
 		l.Key = hash[:]
 	}
 	word := l.Seal(s.Seal)
-	return writeJSON(w, http.StatusOK, portLink{"container.port", l.Container, l.Port, origin(r) + linkPath + word + "/", s.hostURL(r, l, word), l.ExpiresAt})
+	return x.JSON(http.StatusOK, portLink{"container.port", l.Container, l.Port, origin(r) + linkPath + word + "/", s.hostURL(r, l, word), l.ExpiresAt})
 }
 
 // origin returns the origin under which a caller, who is believed about it, sees
@@ -146,7 +135,7 @@ func origin(r *http.Request) string {
 
 // showLink serves /preview/{link}/…, for whoever has it.
 func (s *server) showLink(w http.ResponseWriter, r *http.Request) {
-	x := w.(*exchange)
+	x := w.(*exchange.Exchange)
 	err := func() error {
 		l, err := preview.Open(s.Seal, r.PathValue("link"), s.Now())
 		if err == nil {
@@ -155,25 +144,19 @@ func (s *server) showLink(w http.ResponseWriter, r *http.Request) {
 		if err != nil {
 			return &berth.Error{Code: berth.CodeUnauthorized, Wire: "invalid_link", Err: err, Message: "This link has expired or is not valid."}
 		}
-		x.caller = berth.Caller{Project: l.Project, RequestID: x.requestID}
+		x.SetCaller(berth.Caller{Project: l.Project})
 		prefix, rest := cutPath(r, 2) // preview, the link
-		return s.show(w, r, l.Project, preview.Target{Container: l.Container, Port: l.Port, Prefix: prefix, Path: rest, Link: true, Keyed: tokenOf(r) != ""})
+		return s.show(x, r, l.Project, preview.Target{Container: l.Container, Port: l.Port, Prefix: prefix, Path: rest, Link: true, Keyed: exchange.Token(r) != ""})
 	}()
-	if err == nil {
-		return
-	}
-	s.logFailure(r.Context(), x.requestID, linkPath, err)
-	if x.status == 0 {
-		x.fail(err)
+	if err != nil {
+		x.Fail(r.Context(), linkPath, err)
 	}
 }
 
 // checkLink returns an error unless who made a link may still ask.
 func (s *server) checkLink(r *http.Request, l preview.Link) error {
-	if s.Quota != nil {
-		if err := s.Quota.Check(r.Context(), l.Project); err != nil {
-			return err
-		}
+	if err := s.ex.CheckProject(r.Context(), l.Project); err != nil {
+		return err
 	}
 	if len(l.Key) == sha256.Size {
 		key, err := s.Keys.KeyByHash(r.Context(), [sha256.Size]byte(l.Key))
@@ -185,14 +168,14 @@ func (s *server) checkLink(r *http.Request, l preview.Link) error {
 		}
 		return nil
 	}
-	open, err := s.open.is(r.Context())
+	open, err := s.ex.NeedsNoKey(r.Context())
 	if err == nil && !open {
 		err = errors.New("the link is from before there were keys")
 	}
 	if err != nil {
 		return err
 	}
-	return checkPeer(r)
+	return exchange.CheckPeer(r)
 }
 
 // tunnelProtocol is what a request asks to upgrade to, to get the bytes of a port.
@@ -200,15 +183,15 @@ const tunnelProtocol = "tcp"
 
 // connectPort serves GET /v1/containers/{container}/ports/{port}: an upgrade to a TCP
 // connection to the port, of any protocol. It serves berth port.
-func (s *server) connectPort(w http.ResponseWriter, r *http.Request, c berth.Caller) error {
+func (s *server) connectPort(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	port, err := portNumber(r)
 	if err != nil {
 		return err
 	}
 	if !r.ProtoAtLeast(1, 1) || !names(r.Header, "Connection", "upgrade") || !names(r.Header, "Upgrade", tunnelProtocol) {
-		w.Header().Set("Connection", "Upgrade")
-		w.Header().Set("Upgrade", tunnelProtocol)
-		writeError(w, http.StatusUpgradeRequired, wireError{Type: typeInvalid, Code: orNull("upgrade_required"),
+		x.Header().Set("Connection", "Upgrade")
+		x.Header().Set("Upgrade", tunnelProtocol)
+		x.Error(http.StatusUpgradeRequired, exchange.Error{Type: exchange.TypeInvalid, Code: exchange.OrNull("upgrade_required"),
 			Message: "Connect with 'Connection: Upgrade' and 'Upgrade: tcp', ask for a path below this one, or POST here for a link."})
 		return nil
 	}
@@ -219,11 +202,11 @@ func (s *server) connectPort(w http.ResponseWriter, r *http.Request, c berth.Cal
 	defer release()
 	inner, err := dial(r.Context())
 	if err != nil {
-		return s.quietly(w, err)
+		return x.FailQuietly(err)
 	}
 	inner = preview.Impatient(inner)
 	defer inner.Close()
-	outer, err := hijack(w)
+	outer, err := hijack(x)
 	if err != nil {
 		return err
 	}
@@ -260,8 +243,8 @@ func pump(to, from net.Conn) {
 
 // hijack takes a request's connection out of HTTP. Reading what the server has read
 // ahead would end the request's context with the connection.
-func hijack(w http.ResponseWriter) (net.Conn, error) {
-	conn, buffered, err := http.NewResponseController(w).Hijack()
+func hijack(x *exchange.Exchange) (net.Conn, error) {
+	conn, buffered, err := http.NewResponseController(x).Hijack()
 	if err != nil {
 		return nil, err
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/api/exchange"
 	"github.com/berth-run/berth/api/preview"
 	"github.com/berth-run/berth/store"
 )
@@ -17,27 +18,21 @@ const previewRoute = "preview host"
 
 // atHost serves a request to a host below the domain of previews, where there is
 // nothing of the API. It reports false for other hosts.
-func (s *server) atHost(w http.ResponseWriter, r *http.Request) bool {
+func (s *server) atHost(x *exchange.Exchange, r *http.Request) bool {
 	container, port, below := preview.ParseHost(r.Host, s.PreviewDomain)
 	if !below {
 		return false
 	}
 	r.Pattern = previewRoute
-	x := w.(*exchange)
-	err := s.showHost(x, r, container, port)
-	if err == nil {
-		return true
-	}
-	s.logFailure(r.Context(), x.requestID, previewRoute, err)
-	if x.status == 0 {
-		x.fail(err)
+	if err := s.showHost(x, r, container, port); err != nil {
+		x.Fail(r.Context(), previewRoute, err)
 	}
 	return true
 }
 
 // showHost shows a port under its own host, to whoever may see it: who bears a key of
 // the project, has a link to the port, or the cookie that the link's first visit left.
-func (s *server) showHost(x *exchange, r *http.Request, container berth.ContainerID, port int) error {
+func (s *server) showHost(x *exchange.Exchange, r *http.Request, container berth.ContainerID, port int) error {
 	if port == 0 {
 		return berth.Errorf(berth.CodeNotFound, "No port of a container is shown under this name.")
 	}
@@ -57,22 +52,21 @@ func (s *server) showHost(x *exchange, r *http.Request, container berth.Containe
 		}
 	}
 	var project berth.ProjectID
-	keyed := tokenOf(r) != ""
+	keyed := exchange.Token(r) != ""
 	if link != nil {
 		project = link.Project
-		x.caller = berth.Caller{Project: project, RequestID: x.requestID}
+		x.SetCaller(berth.Caller{Project: project})
 		if err := s.dropKey(r); err != nil {
 			return err
 		}
-		keyed = keyed && tokenOf(r) == "" // another token is for the server in the sandbox
+		keyed = keyed && exchange.Token(r) == "" // another token is for the server in the sandbox
 	} else {
 		caller, err := s.identifyHost(r)
 		if err != nil {
 			return err
 		}
 		project = caller.Project
-		caller.RequestID = x.requestID
-		x.caller = caller
+		x.SetCaller(caller)
 		r.Header.Del("Authorization") // what let the caller in
 		keyed = true
 	}
@@ -115,14 +109,14 @@ func (s *server) hostLink(r *http.Request, word string, container berth.Containe
 // identifyHost says who asks for a port under its own host. Without keys that is who is
 // on this machine and no page of another host.
 func (s *server) identifyHost(r *http.Request) (berth.Caller, error) {
-	open, err := s.open.is(r.Context())
+	open, err := s.ex.NeedsNoKey(r.Context())
 	if err != nil {
 		return berth.Caller{}, err
 	}
 	if !open {
-		return s.identify(r)
+		return s.ex.Identify(r)
 	}
-	if err := checkPeer(r); err != nil {
+	if err := exchange.CheckPeer(r); err != nil {
 		return berth.Caller{}, err
 	}
 	if site := r.Header.Get("Sec-Fetch-Site"); !preview.OwnPage(r) || site != "" && site != "same-origin" && site != "none" {
@@ -134,7 +128,7 @@ func (s *server) identifyHost(r *http.Request) (berth.Caller, error) {
 // dropKey takes the Authorization out of a request if it is a key of this server.
 // Another is the page's own, for its server in the sandbox.
 func (s *server) dropKey(r *http.Request) error {
-	token := tokenOf(r)
+	token := exchange.Token(r)
 	if token == "" {
 		return nil
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/api/exchange"
 	"github.com/berth-run/berth/store"
 )
 
@@ -40,9 +41,9 @@ var (
 )
 
 // createPrompt serves POST /v1/prompts.
-func (s *server) createPrompt(w http.ResponseWriter, r *http.Request, c berth.Caller) error {
+func (s *server) createPrompt(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	var p berth.Prompt
-	if err := s.decodeBody(w, r, createPromptBody, &p); err != nil {
+	if err := x.Decode(r, createPromptBody, &p); err != nil {
 		return err
 	}
 	p.ID, p.Object, p.CreatedAt, p.Version = berth.PromptID(berth.NewID(berth.PrefixPrompt)), "prompt", time.Now().Unix(), "1"
@@ -60,13 +61,13 @@ func (s *server) createPrompt(w http.ResponseWriter, r *http.Request, c berth.Ca
 	if err := s.Objects.CreateObjects(r.Context(), c.Project, &store.Object{ObjectKey: promptKey(p.ID), CreatedAt: p.CreatedAt, Body: body}); err != nil {
 		return err
 	}
-	return writeJSON(w, http.StatusOK, &p)
+	return x.JSON(http.StatusOK, &p)
 }
 
 // updatePrompt serves POST /v1/prompts/{prompt}: a template makes a new version.
-func (s *server) updatePrompt(w http.ResponseWriter, r *http.Request, c berth.Caller) error {
+func (s *server) updatePrompt(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	var change promptChange
-	if err := s.decodeBody(w, r, updatePromptBody, &change); err != nil {
+	if err := x.Decode(r, updatePromptBody, &change); err != nil {
 		return err
 	}
 	var err error
@@ -86,7 +87,7 @@ func (s *server) updatePrompt(w http.ResponseWriter, r *http.Request, c berth.Ca
 		if err != nil {
 			return promptError(string(id), err)
 		}
-		return writeJSON(w, http.StatusOK, p)
+		return x.JSON(http.StatusOK, p)
 	}
 }
 
@@ -139,39 +140,39 @@ func (s *server) changePrompt(ctx context.Context, project berth.ProjectID, old 
 }
 
 // getPrompt serves GET /v1/prompts/{prompt}, with ?version= an older one.
-func (s *server) getPrompt(w http.ResponseWriter, r *http.Request, c berth.Caller) error {
-	q := newQuery(r)
-	version := q.text("version")
-	if err := q.end(); err != nil {
+func (s *server) getPrompt(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+	q := exchange.NewQuery(r)
+	version := q.Text("version")
+	if err := q.End(); err != nil {
 		return err
 	}
 	body, err := s.prompt(r.Context(), c.Project, berth.PromptID(r.PathValue("prompt")), version)
 	if err != nil {
 		return err
 	}
-	return writeJSON(w, http.StatusOK, body)
+	return x.JSON(http.StatusOK, body)
 }
 
 // listPrompts serves GET /v1/prompts.
-func (s *server) listPrompts(w http.ResponseWriter, r *http.Request, c berth.Caller) error {
-	q := newQuery(r)
-	page := q.page(20, 100)
-	if err := q.end(); err != nil {
+func (s *server) listPrompts(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+	q := exchange.NewQuery(r)
+	page := q.Page(20, 100)
+	if err := q.End(); err != nil {
 		return err
 	}
 	list, more, err := s.Objects.ListObjects(r.Context(), c.Project, kindPrompt, "", page)
 	if err != nil {
-		return listError(err, page)
+		return exchange.ListError(err, page)
 	}
-	return writeObjects(w, list, more)
+	return x.JSON(http.StatusOK, exchange.Documents(list, more))
 }
 
 // listPromptVersions serves GET /v1/prompts/{prompt}/versions. The cursor is a
 // version's number.
-func (s *server) listPromptVersions(w http.ResponseWriter, r *http.Request, c berth.Caller) error {
-	q := newQuery(r)
-	page := q.page(20, 100)
-	if err := q.end(); err != nil {
+func (s *server) listPromptVersions(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+	q := exchange.NewQuery(r)
+	page := q.Page(20, 100)
+	if err := q.End(); err != nil {
 		return err
 	}
 	id := r.PathValue("prompt")
@@ -189,36 +190,24 @@ func (s *server) listPromptVersions(w http.ResponseWriter, r *http.Request, c be
 	}
 	newest.ID = p.Version
 	versions = slices.DeleteFunc(versions, func(o *store.Object) bool { return o.ID == p.Version }) // a change that was broken off
-	list, more, err := pageOf(append(versions, newest), page, objectID)
+	list, more, err := exchange.PageOf(append(versions, newest), page, func(o *store.Object) string { return o.ID })
 	if err != nil {
 		return err
 	}
-	return writeObjects(w, list, more)
+	return x.JSON(http.StatusOK, exchange.Documents(list, more))
 }
 
 // maxVersions is how many versions of a prompt are listed.
 const maxVersions = 10_000
 
-func objectID(o *store.Object) string { return o.ID }
-
-// writeObjects answers with a page of documents.
-func writeObjects(w http.ResponseWriter, list []*store.Object, more bool) error {
-	page := listOf(list, more, objectID)
-	answer := listing[json.RawMessage]{Object: page.Object, Data: []json.RawMessage{}, FirstID: page.FirstID, LastID: page.LastID, HasMore: more}
-	for _, o := range list {
-		answer.Data = append(answer.Data, o.Body)
-	}
-	return writeJSON(w, http.StatusOK, answer)
-}
-
 // deletePrompt serves DELETE /v1/prompts/{prompt}. Responses that used it keep
 // what it said to them.
-func (s *server) deletePrompt(w http.ResponseWriter, r *http.Request, c berth.Caller) error {
+func (s *server) deletePrompt(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	id := berth.PromptID(r.PathValue("prompt"))
 	if err := s.Objects.DeleteObject(r.Context(), c.Project, promptKey(id)); err != nil {
 		return promptError(string(id), err)
 	}
-	return writeJSON(w, http.StatusOK, deleted(id, "prompt"))
+	return x.JSON(http.StatusOK, exchange.Deleted(id, "prompt"))
 }
 
 // prompt returns a version of a prompt, the newest for "".

@@ -1,6 +1,10 @@
 package api
 
-import "net/http"
+import (
+	"net/http"
+
+	"github.com/berth-run/berth/api/exchange"
+)
 
 // A ReadyCheck is the result of looking at one thing that the server needs.
 type ReadyCheck struct {
@@ -30,5 +34,5 @@ func (s *server) readyz(w http.ResponseWriter, r *http.Request) {
 			body.Status, status = "not_ready", http.StatusServiceUnavailable
 		}
 	}
-	_ = writeJSON(w, status, body)
+	_ = exchange.WriteJSON(w, status, body)
 }

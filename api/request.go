@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/api/exchange"
 )
 
 // The fields of POST /v1/responses, as in CreateResponse of OpenAI's OpenAPI
@@ -131,9 +132,9 @@ func toolChoice(at string, v any) error {
 
 // decodeResponseRequest reads the body of POST /v1/responses. Its input items
 // are complete: see normalize.
-func (s *server) decodeResponseRequest(w http.ResponseWriter, r *http.Request) (*berth.ResponseRequest, error) {
+func decodeResponseRequest(x *exchange.Exchange, r *http.Request) (*berth.ResponseRequest, error) {
 	var req berth.ResponseRequest
-	if err := s.decodeBody(w, r, responseRequest, &req); err != nil {
+	if err := x.Decode(r, responseRequest, &req); err != nil {
 		return nil, err
 	}
 	if err := complete(&req); err != nil {

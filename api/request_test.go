@@ -5,32 +5,36 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/api/exchange"
 )
 
 // decode reads a body as POST /v1/responses does.
-func decode(body string) (*berth.ResponseRequest, error) {
-	s := &server{Options: Options{MaxBody: 1 << 20, Patience: time.Minute}}
-	return s.decodeResponseRequest(httptest.NewRecorder(), httptest.NewRequest("POST", "/v1/responses", strings.NewReader(body)))
+func decode(body string) (req *berth.ResponseRequest, err error) {
+	err = decoded(httptest.NewRequest("POST", "/v1/responses", strings.NewReader(body)), exchange.Limits{MaxBody: 1 << 20}, func(x *exchange.Exchange, r *http.Request) (err error) {
+		req, err = decodeResponseRequest(x, r)
+		return err
+	})
+	return req, err
 }
 
 // told is what a client sees of an error.
-func told(t *testing.T, err error) wireError {
+func told(t *testing.T, err error) exchange.Error {
 	t.Helper()
 	if err == nil {
-		return wireError{}
+		return exchange.Error{}
 	}
 	if berth.ErrorCode(err) == berth.CodeInternal {
 		t.Errorf("an internal error: %v", err)
 	}
-	_, e := describe(err, "req_1")
+	_, e := exchange.Describe(err, "req_1")
 	return e
 }
 
@@ -166,7 +170,7 @@ func TestRequestErrors(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			_, err := decode(tt.body)
 			got := told(t, err)
-			want := wireError{Message: tt.message, Type: typeInvalid, Param: orNull(tt.param), Code: orNull(tt.code)}
+			want := exchange.Error{Message: tt.message, Type: exchange.TypeInvalid, Param: exchange.OrNull(tt.param), Code: exchange.OrNull(tt.code)}
 			if strings.HasSuffix(tt.message, ":") && strings.HasPrefix(got.Message, tt.message) {
 				want.Message = got.Message // a long list follows
 			}

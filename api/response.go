@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/api/exchange"
 	"github.com/berth-run/berth/engine"
 	"github.com/berth-run/berth/internal/jsonscan"
 	"github.com/berth-run/berth/store"
@@ -17,12 +18,12 @@ import (
 
 // createResponse serves POST /v1/responses. The run of a foreground response
 // ends with the request's context, that is when its client goes.
-func (s *server) createResponse(w http.ResponseWriter, r *http.Request, c berth.Caller) error {
-	req, err := s.decodeResponseRequest(w, r)
+func (s *server) createResponse(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+	req, err := decodeResponseRequest(x, r)
 	if err != nil {
 		return err
 	}
-	hold, release := handOver(w)
+	hold, release := x.HandOver()
 	defer release()
 	created, err := s.create(r.Context(), c, req, engine.Holding(hold))
 	if err != nil {
@@ -30,12 +31,12 @@ func (s *server) createResponse(w http.ResponseWriter, r *http.Request, c berth.
 	}
 	switch {
 	case req.Stream:
-		return s.stream(w, r, c.Project, created.ID, -1, obfuscates(req))
+		return s.stream(x, r, c.Project, created.ID, -1, exchange.Obfuscates(req))
 	case req.Background:
-		return writeJSON(w, http.StatusOK, created)
+		return x.JSON(http.StatusOK, created)
 	}
 	return s.final(r.Context(), c.Project, created.ID, func(final json.RawMessage) error {
-		return writeJSON(w, http.StatusOK, final)
+		return x.JSON(http.StatusOK, final)
 	})
 }
 
@@ -47,12 +48,6 @@ func (s *server) create(ctx context.Context, c berth.Caller, req *berth.Response
 	return s.Engine.Create(ctx, c, req, options...)
 }
 
-// obfuscates reports whether the stream of a request hides the lengths of its
-// tokens, which is the default.
-func obfuscates(req *berth.ResponseRequest) bool {
-	return req.StreamOptions == nil || req.StreamOptions.IncludeObfuscation == nil || *req.StreamOptions.IncludeObfuscation
-}
-
 // final waits for the end of a response and has its object answered. One that failed
 // with nothing done is an error, as it is with the hosted service, which clients
 // try again by themselves. After something was done that would do it twice.
@@ -60,7 +55,7 @@ func (s *server) final(ctx context.Context, p berth.ProjectID, id berth.Response
 	var failure berth.Event
 	for ev, err := range s.Journal.Follow(ctx, p, id, -1) {
 		if err != nil {
-			return followError(ctx, id, err)
+			return exchange.FollowError(ctx, id, err)
 		}
 		if ev.Type == berth.EventErrored {
 			if err := json.Unmarshal(ev.Data, &failure); err != nil {
@@ -81,7 +76,7 @@ func (s *server) final(ctx context.Context, p berth.ProjectID, id berth.Response
 				return err
 			}
 			if !slices.ContainsFunc(body.Output, isDeed) {
-				return failed(failure.Error)
+				return exchange.EventError(failure.Error)
 			}
 		}
 		return answer(object)
@@ -89,50 +84,41 @@ func (s *server) final(ctx context.Context, p berth.ProjectID, id berth.Response
 	return errors.New("the journal of " + string(id) + " has no end")
 }
 
+// stream answers with the events of a response after a sequence number, to its end. It
+// goes at the client's pace. What fails after the header is sent as an error event; the
+// error returned is for the log.
+func (s *server) stream(x *exchange.Exchange, r *http.Request, p berth.ProjectID, id berth.ResponseID, after int64, obfuscate bool) error {
+	out, ctx := x.Stream(r, obfuscate)
+	defer out.Close()
+	for ev, err := range s.Journal.Follow(ctx, p, id, after) {
+		if ctx.Err() != nil && r.Context().Err() == nil {
+			return nil // the keep-alive found that the client has gone
+		}
+		if err != nil {
+			return out.Fail(after+1, exchange.FollowError(ctx, id, err))
+		}
+		after = ev.SequenceNumber
+		if out.Event(ev) != nil {
+			return nil
+		}
+	}
+	return nil
+}
+
 // isDeed reports whether an item is more than words.
 func isDeed(it berth.Item) bool {
 	return it.Type() != berth.ItemMessage && it.Type() != berth.ItemReasoning
 }
 
-// failed returns the error of a response that has failed.
-func failed(e *berth.EventError) error {
-	code := berth.CodeUpstream
-	switch {
-	case e.Code == "model_not_found":
-		code = berth.CodeNotFound
-	case e.Type == typeInvalid:
-		code = berth.CodeInvalid
-	case e.Type == typeRateLimit:
-		code = berth.CodeRateLimited
-	}
-	err := &berth.Error{Code: code, Wire: e.Code, Message: e.Message}
-	if e.Param != nil {
-		err.Param = *e.Param
-	}
-	return err
-}
-
-// followError words the end of a Follow that came before the response's.
-func followError(ctx context.Context, id berth.ResponseID, err error) error {
-	if ctx.Err() != nil {
-		return &berth.Error{Code: berth.CodeUnavailable, Err: err,
-			Message: "The server is stopping. Ask for response '" + string(id) + "' again in a moment."}
-	}
-	if errors.Is(err, store.ErrNotFound) {
-		return responseNotFound(id)
-	}
-	return err
-}
-
 // getResponse serves GET /v1/responses/{response}: the object as it is now, or
 // with stream=true its events from after starting_after on, however long ago.
-func (s *server) getResponse(w http.ResponseWriter, r *http.Request, c berth.Caller) error {
-	q := newQuery(r)
-	q.list("include", includable)
-	stream := q.boolean("stream", streamInBody(r))
-	after := q.integer("starting_after", -1, -1, 1<<53)
-	obfuscate := q.boolean("include_obfuscation", true)
-	if err := q.end(); err != nil {
+func (s *server) getResponse(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+	q := exchange.NewQuery(r)
+	q.List("include", includable)
+	stream := q.Boolean("stream", streamInBody(r))
+	after := q.Integer("starting_after", -1, -1, 1<<53)
+	obfuscate := q.Boolean("include_obfuscation", true)
+	if err := q.End(); err != nil {
 		return err
 	}
 	if !stream && r.URL.Query().Has("starting_after") {
@@ -141,22 +127,22 @@ func (s *server) getResponse(w http.ResponseWriter, r *http.Request, c berth.Cal
 	id := berth.ResponseID(r.PathValue("response"))
 	state, err := s.Responses.ResponseState(r.Context(), c.Project, id)
 	if errors.Is(err, store.ErrNotFound) || err == nil && !state.Stored {
-		return responseNotFound(id)
+		return exchange.ResponseNotFound(id)
 	}
 	if err != nil {
 		return err
 	}
 	if stream {
-		return s.stream(w, r, c.Project, id, after, obfuscate)
+		return s.stream(x, r, c.Project, id, after, obfuscate)
 	}
 	pieces, err := s.Responses.ReadResponse(r.Context(), c.Project, id)
 	if errors.Is(err, store.ErrNotFound) {
-		return responseNotFound(id)
+		return exchange.ResponseNotFound(id)
 	}
 	if err != nil {
 		return err
 	}
-	writePieces(w, http.StatusOK, pieces...)
+	x.Pieces(http.StatusOK, pieces...)
 	return nil
 }
 
@@ -164,7 +150,7 @@ func (s *server) getResponse(w http.ResponseWriter, r *http.Request, c berth.Cal
 // OpenAI's Go client does in place of the query.
 func streamInBody(r *http.Request) bool {
 	var body struct{ Stream bool }
-	return isJSON(r) && json.NewDecoder(io.LimitReader(r.Body, 4<<10)).Decode(&body) == nil && body.Stream
+	return exchange.IsJSON(r) && json.NewDecoder(io.LimitReader(r.Body, 4<<10)).Decode(&body) == nil && body.Stream
 }
 
 // response returns the response that the path names. One that is not stored
@@ -173,17 +159,13 @@ func (s *server) response(r *http.Request, c berth.Caller) (*store.Response, err
 	id := berth.ResponseID(r.PathValue("response"))
 	rec, err := s.Responses.GetResponse(r.Context(), c.Project, id)
 	if errors.Is(err, store.ErrNotFound) || err == nil && !rec.Body.Store {
-		return nil, responseNotFound(id)
+		return nil, exchange.ResponseNotFound(id)
 	}
 	return rec, err
 }
 
-func responseNotFound(id berth.ResponseID) error {
-	return berth.Errorf(berth.CodeNotFound, "Response with id '%s' not found.", clip(string(id)))
-}
-
 // cancelResponse serves POST /v1/responses/{response}/cancel.
-func (s *server) cancelResponse(w http.ResponseWriter, r *http.Request, c berth.Caller) error {
+func (s *server) cancelResponse(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	rec, err := s.response(r, c)
 	if err != nil {
 		return err
@@ -195,54 +177,34 @@ func (s *server) cancelResponse(w http.ResponseWriter, r *http.Request, c berth.
 	if err != nil {
 		return err
 	}
-	return writeJSON(w, http.StatusOK, body)
+	return x.JSON(http.StatusOK, body)
 }
 
 // deleteResponse serves DELETE /v1/responses/{response}.
-func (s *server) deleteResponse(w http.ResponseWriter, r *http.Request, c berth.Caller) error {
+func (s *server) deleteResponse(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	id := berth.ResponseID(r.PathValue("response"))
 	if err := s.Engine.Delete(r.Context(), c, id); err != nil {
 		return err
 	}
-	return writeJSON(w, http.StatusOK, deleted(id, "response"))
+	return x.JSON(http.StatusOK, exchange.Deleted(id, "response"))
 }
 
 // listInputItems serves GET /v1/responses/{response}/input_items: what this
 // request added to its chain, in the full form of normalize.
-func (s *server) listInputItems(w http.ResponseWriter, r *http.Request, c berth.Caller) error {
-	q := newQuery(r)
-	q.list("include", includable)
-	page := q.page(20, 100)
-	if err := q.end(); err != nil {
+func (s *server) listInputItems(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+	q := exchange.NewQuery(r)
+	q.List("include", includable)
+	page := q.Page(20, 100)
+	if err := q.End(); err != nil {
 		return err
 	}
 	rec, err := s.response(r, c)
 	if err != nil {
 		return err
 	}
-	items, more, err := pageOf(rec.Input, page, berth.Item.ID)
+	items, more, err := exchange.PageOf(rec.Input, page, berth.Item.ID)
 	if err != nil {
 		return err
 	}
-	return writeJSON(w, http.StatusOK, listOf(items, more, berth.Item.ID))
-}
-
-// pageOf returns one page of all, which is sorted from the oldest to the newest,
-// and whether there is more.
-func pageOf[T any](all []T, page store.Page, id func(T) string) ([]T, bool, error) {
-	all = slices.Clone(all)
-	if !page.Ascending {
-		slices.Reverse(all)
-	}
-	if page.After != "" {
-		n := slices.IndexFunc(all, func(v T) bool { return id(v) == page.After })
-		if n < 0 {
-			return nil, false, afterNotFound(page.After)
-		}
-		all = all[n+1:]
-	}
-	if len(all) > page.Limit {
-		return all[:page.Limit], true, nil
-	}
-	return all, false, nil
+	return x.JSON(http.StatusOK, exchange.ListOf(items, more, berth.Item.ID))
 }

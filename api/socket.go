@@ -13,6 +13,7 @@ import (
 	"github.com/coder/websocket"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/api/exchange"
 	"github.com/berth-run/berth/engine"
 )
 
@@ -20,25 +21,25 @@ import (
 // Responses' WebSocket mode. Each text message of the client is an event that
 // asks for a response (frame.go), and is answered with the events of the stream
 // that a POST would have had, one a message (socket_turn.go).
-func (s *server) connectSocket(w http.ResponseWriter, r *http.Request, c berth.Caller) error {
+func (s *server) connectSocket(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	if !upgrades(r) {
-		w.Header().Set("Connection", "Upgrade")
-		w.Header().Set("Upgrade", "websocket")
-		w.Header().Set("Sec-WebSocket-Version", "13")
-		writeError(w, http.StatusUpgradeRequired, wireError{Type: typeInvalid, Code: orNull("upgrade_required"),
+		x.Header().Set("Connection", "Upgrade")
+		x.Header().Set("Upgrade", "websocket")
+		x.Header().Set("Sec-WebSocket-Version", "13")
+		x.Error(http.StatusUpgradeRequired, exchange.Error{Type: exchange.TypeInvalid, Code: exchange.OrNull("upgrade_required"),
 			Message: "Invalid method for URL (" + r.Method + " " + r.URL.Path + "): use POST, or connect with a WebSocket."})
 		return nil
 	}
 	// Where a page may not ask, identify has refused its origin. Elsewhere a key
 	// must be borne, which a browser cannot make a WebSocket do.
-	conn, err := websocket.Accept(w, r, &websocket.AcceptOptions{InsecureSkipVerify: true})
+	conn, err := websocket.Accept(x, r, &websocket.AcceptOptions{InsecureSkipVerify: true})
 	if err != nil {
 		return err
 	}
-	conn.SetReadLimit(s.MaxBody)
+	conn.SetReadLimit(s.ex.Limits.MaxBody)
 	k := &socket{
-		server: s, request: r, project: c.Project, conn: conn, id: w.Header().Get("x-request-id"),
-		memory: engine.NewMemory(s.MaxBody), lanes: map[string]*lane{},
+		server: s, request: r, project: c.Project, conn: conn, id: x.RequestID(),
+		memory: engine.NewMemory(s.ex.Limits.MaxBody), lanes: map[string]*lane{},
 		idle: make(chan struct{}), unwelcome: make(chan struct{}, 1),
 	}
 	k.ctx, k.leave = context.WithCancelCause(r.Context())
@@ -191,7 +192,7 @@ func (k *socket) take(f frame) error {
 	for _, other := range k.waiting {
 		size += other.size
 	}
-	if len(k.waiting) == maxWaiting || size > k.server.MaxBody {
+	if len(k.waiting) == maxWaiting || size > k.server.ex.Limits.MaxBody {
 		return berth.Errorf(berth.CodeRateLimited, "Too many events wait for their turn on this connection. Wait for a response to end.")
 	}
 	k.waiting = append(k.waiting, f)

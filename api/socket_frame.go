@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/api/exchange"
 	"github.com/berth-run/berth/internal/ration"
 )
 
@@ -59,7 +60,7 @@ type steering struct {
 // frame is set in both cases if it is known.
 func decodeFrame(data []byte) (frame, error) {
 	f := frame{size: int64(len(data))}
-	tree, err := parseJSON(data)
+	tree, err := exchange.ParseJSON(data)
 	if err != nil {
 		return f, err
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/coder/websocket"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/api/exchange"
 	"github.com/berth-run/berth/internal/ration"
 )
 
@@ -24,14 +25,14 @@ func (k *socket) read() {
 // readFrame reads one message and lets it wait for its turn. What is wrong with it is
 // sent to the client; the error is the end of the connection.
 func (k *socket) readFrame() error {
-	held := k.server.Bodies.Open(string(k.project))
+	held := k.server.ex.Memory.Bodies.Open(string(k.project))
 	defer held.Close()
 	text, data, err := k.message(held)
 	if err != nil {
 		return err
 	}
 	var f frame
-	decoding := k.server.Decoding.Open(string(k.project))
+	decoding := k.server.ex.Memory.Decoding.Open(string(k.project))
 	if !text {
 		err = berth.Errorf(berth.CodeInvalid, "Events are text messages; this one was binary.")
 	} else {
@@ -55,9 +56,9 @@ func (k *socket) readFrame() error {
 
 // decode reserves room for a frame and decodes it.
 func (k *socket) decode(data []byte, held *ration.Account) (frame, error) {
-	values, err := scanJSON(data)
+	values, err := exchange.ScanJSON(data)
 	if err == nil {
-		err = held.Reserve(k.ctx, decodeWeight(len(data), values))
+		err = held.Reserve(k.ctx, exchange.DecodeWeight(len(data), values))
 	}
 	if err != nil {
 		return frame{size: int64(len(data))}, err
@@ -77,7 +78,7 @@ func (k *socket) message(held *ration.Account) (text bool, data []byte, err erro
 	}
 	patience := k.patience(giveUp)
 	defer patience.Stop()
-	data, err = readWithin(k.ctx, patience.reader(in), -1, held)
+	data, err = exchange.ReadWithin(k.ctx, patience.reader(in), -1, held)
 	if busy, ok := errors.AsType[*berth.Error](err); ok {
 		k.tell("", busy, berth.NewID(berth.PrefixRequest))
 		k.leave(busy)
@@ -140,7 +141,7 @@ func (k *socket) ping() (stop func()) {
 	var wg sync.WaitGroup
 	k.moved.Store(time.Now().UnixNano())
 	wg.Go(func() {
-		tick := time.NewTicker(k.server.KeepAlive)
+		tick := time.NewTicker(k.server.ex.Limits.KeepAlive)
 		defer tick.Stop()
 		for {
 			select {
@@ -149,11 +150,11 @@ func (k *socket) ping() (stop func()) {
 			case <-tick.C:
 			}
 			began := time.Now()
-			if began.UnixNano()-k.moved.Load() < int64(k.server.KeepAlive) || !k.writing.TryLock() {
+			if began.UnixNano()-k.moved.Load() < int64(k.server.ex.Limits.KeepAlive) || !k.writing.TryLock() {
 				continue // bytes move, or are being sent with a patience of their own
 			}
 			k.writing.Unlock()
-			wait, done := context.WithTimeout(ctx, k.server.Patience)
+			wait, done := context.WithTimeout(ctx, k.server.ex.Limits.Patience)
 			err := k.conn.Ping(wait)
 			done()
 			// A client in the middle of a long message cannot answer.
@@ -176,11 +177,11 @@ type patience struct {
 }
 
 func (k *socket) patience(giveUp func()) *patience {
-	return &patience{time.AfterFunc(k.server.Patience, giveUp), k}
+	return &patience{time.AfterFunc(k.server.ex.Limits.Patience, giveUp), k}
 }
 
 func (p *patience) renew() {
-	p.Reset(p.k.server.Patience)
+	p.Reset(p.k.server.ex.Limits.Patience)
 	p.k.moved.Store(time.Now().UnixNano())
 }
 
@@ -208,7 +209,7 @@ type errorEvent struct {
 	Status   int             `json:"status"`
 	StreamID string          `json:"stream_id,omitempty"`
 	Error    struct {
-		wireError
+		exchange.Error
 		Headers map[string]string `json:"headers"`
 	} `json:"error"`
 }
@@ -217,7 +218,7 @@ type errorEvent struct {
 // have had, and returns its status.
 func (k *socket) tell(lane string, err error, requestID string) int {
 	ev := errorEvent{Type: berth.EventErrored, StreamID: lane}
-	ev.Status, ev.Error.wireError = describe(err, requestID)
+	ev.Status, ev.Error.Error = exchange.Describe(err, requestID)
 	ev.Error.Headers = map[string]string{"x-request-id": requestID}
 	data, _ := json.Marshal(ev) // strings and numbers always marshal
 	_ = k.send(data)
@@ -238,7 +239,7 @@ func (k *socket) refuse(f frame) {
 		Steer *steering `json:"steer"`
 	}
 	ev.Type, ev.StreamID, ev.Steer = "response.steer.failed", f.lane, f.steer
-	ev.Error.Type, ev.Error.Code = typeInvalid, "steering_not_supported"
+	ev.Error.Type, ev.Error.Code = exchange.TypeInvalid, "steering_not_supported"
 	ev.Error.Message = "This server does not steer responses that run. Send the input with the next response.create."
 	data, _ := json.Marshal(ev) // what came was JSON
 	_ = k.send(data)

@@ -300,7 +300,7 @@ func TestSocketOfALostKey(t *testing.T) {
 
 // What waits is bounded in number and in bytes.
 func TestSocketQueue(t *testing.T) {
-	h := newHouse(t, func(o *api.Options) { o.MaxBody = 64 << 10 })
+	h := newHouse(t, func(o *api.Options) { o.Limits.MaxBody = 64 << 10 })
 	l := h.connect()
 	l.send(`{"type":"response.create","model":"vendor/fed","input":"x"}`)
 	l.until("response.in_progress")

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/coder/websocket"
+
+	"github.com/berth-run/berth/api/exchange"
 )
 
 // piped is one end of a connection in memory, of a client on this machine.
@@ -37,7 +39,7 @@ func (pipes) Addr() net.Addr { return &net.TCPAddr{} }
 // waits for its reader. ended is closed when the server is done with it.
 func dialPipe(t *testing.T) (conn *websocket.Conn, raw net.Conn, ended <-chan struct{}) {
 	t.Helper()
-	handler := New(Options{Keys: &keyring{}, Models: noModels{}, Log: slog.New(slog.NewTextHandler(t.Output(), nil)), MaxBody: 1 << 20})
+	handler := New(Options{Keys: noKeys{}, Models: noModels{}, Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Limits: exchange.Limits{MaxBody: 1 << 20}})
 	done := make(chan struct{})
 	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer close(done)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/api/exchange"
 	"github.com/berth-run/berth/engine"
 )
 
@@ -58,7 +59,7 @@ func (k *socket) turn(l *lane, f frame) {
 	}()
 	status := 200
 	if t.err != nil {
-		k.server.logFailure(k.ctx, t.requestID, k.request.URL.Path, t.err)
+		k.server.ex.LogFailure(k.ctx, t.requestID, k.request.URL.Path, t.err)
 		status = k.tell(f.lane, t.err, t.requestID)
 	}
 	k.settle(l, &t)
@@ -83,7 +84,7 @@ type turn struct {
 // client has not been told.
 func (t *turn) answer() error {
 	// A key may have been revoked since the connection was made.
-	caller, err := t.server.identify(t.request)
+	caller, err := t.server.ex.Identify(t.request)
 	if err != nil {
 		select {
 		case t.unwelcome <- struct{}{}:
@@ -124,7 +125,7 @@ func (t *turn) answer() error {
 			if errors.Is(context.Cause(ctx), errClientLeft) {
 				return nil
 			}
-			return followError(ctx, t.response, err)
+			return exchange.FollowError(ctx, t.response, err)
 		}
 		if t.send(t.frame.shown(ev.Data)...) != nil {
 			return nil // the client has gone or has stopped reading
@@ -139,8 +140,8 @@ func (t *turn) answer() error {
 // shown returns an event as the client of the frame sees it, in pieces.
 func (f *frame) shown(event []byte) [][]byte {
 	var tail []byte
-	if obfuscates(f.req) {
-		event, tail = obfuscated(event)
+	if exchange.Obfuscates(f.req) {
+		event, tail = exchange.Obfuscate(event)
 	}
 	if tail == nil && f.lane != "" && bytes.HasSuffix(event, []byte("}")) {
 		event, tail = event[:len(event)-1], []byte("}")

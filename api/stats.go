@@ -4,16 +4,17 @@ import (
 	"net/http"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/api/exchange"
 )
 
 // containerStats serves GET /v1/containers/{container}/stats.
-func (s *server) containerStats(w http.ResponseWriter, r *http.Request, c berth.Caller) error {
-	if err := newQuery(r).end(); err != nil {
+func (s *server) containerStats(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+	if err := exchange.NewQuery(r).End(); err != nil {
 		return err
 	}
 	stats, err := s.Containers.Stats(r.Context(), c.Project, containerID(r))
 	if err != nil {
 		return err
 	}
-	return writeJSON(w, http.StatusOK, stats)
+	return x.JSON(http.StatusOK, stats)
 }

@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/api/exchange"
 )
 
 // Templates lists what the containers of a project may start from.
@@ -16,8 +17,8 @@ type Templates interface {
 }
 
 // listTemplates serves GET /v1/templates.
-func (s *server) listTemplates(w http.ResponseWriter, r *http.Request, c berth.Caller) error {
-	if err := newQuery(r).end(); err != nil {
+func (s *server) listTemplates(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+	if err := exchange.NewQuery(r).End(); err != nil {
 		return err
 	}
 	var all []berth.Template
@@ -31,11 +32,11 @@ func (s *server) listTemplates(w http.ResponseWriter, r *http.Request, c berth.C
 	for i := range all {
 		list[i] = &all[i]
 	}
-	return writeJSON(w, http.StatusOK, listOf(list, false, func(t *berth.Template) string { return t.ID }))
+	return x.JSON(http.StatusOK, exchange.ListOf(list, false, func(t *berth.Template) string { return t.ID }))
 }
 
 // getTemplate serves GET /v1/templates/{template}, a name or an id.
-func (s *server) getTemplate(w http.ResponseWriter, r *http.Request, c berth.Caller) error {
+func (s *server) getTemplate(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	if s.Templates == nil {
 		return berth.Errorf(berth.CodeNotFound, "Template '%s' not found.", r.PathValue("template"))
 	}
@@ -43,5 +44,5 @@ func (s *server) getTemplate(w http.ResponseWriter, r *http.Request, c berth.Cal
 	if err != nil {
 		return err
 	}
-	return writeJSON(w, http.StatusOK, t)
+	return x.JSON(http.StatusOK, t)
 }

@@ -1,18 +1,18 @@
 package api
 
 import (
-	"io"
 	"net/http"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/api/exchange"
 )
 
 // ingestTraces serves POST /v1/traces/ingest, where OpenAI's Agents SDK tells what
 // its agents did. Berth keeps none of it: what happened here is in the responses.
-func (s *server) ingestTraces(w http.ResponseWriter, r *http.Request, _ berth.Caller) error {
-	if _, err := io.Copy(io.Discard, s.body(w, r, s.MaxBody)); err != nil {
-		return bodyError(err)
+func (s *server) ingestTraces(x *exchange.Exchange, r *http.Request, _ berth.Caller) error {
+	if err := x.DiscardBody(r); err != nil {
+		return err
 	}
-	w.WriteHeader(http.StatusNoContent)
+	x.WriteHeader(http.StatusNoContent)
 	return nil
 }

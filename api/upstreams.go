@@ -4,11 +4,12 @@ import (
 	"net/http"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/api/exchange"
 )
 
 // upstreams serves GET /v1/upstreams. They are the operator's, whose keys are those
 // of the default project: to others it is as a route that does not exist.
-func (s *server) upstreams(w http.ResponseWriter, r *http.Request, c berth.Caller) error {
+func (s *server) upstreams(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	if c.Project != berth.DefaultProject {
 		return berth.Errorf(berth.CodeNotFound, "Invalid URL (%s %s)", r.Method, r.URL.Path)
 	}
@@ -16,5 +17,5 @@ func (s *server) upstreams(w http.ResponseWriter, r *http.Request, c berth.Calle
 	if s.Upstreams != nil {
 		all = s.Upstreams()
 	}
-	return writeJSON(w, http.StatusOK, map[string]any{"object": "list", "data": all})
+	return x.JSON(http.StatusOK, map[string]any{"object": "list", "data": all})
 }

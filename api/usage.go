@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/api/exchange"
 	"github.com/berth-run/berth/store"
 )
 
@@ -86,11 +87,11 @@ type sessionsUsage struct {
 
 // completionsUsage serves GET /v1/organization/usage/completions. A key sees its
 // own project.
-func (s *server) completionsUsage(w http.ResponseWriter, r *http.Request, c berth.Caller) error {
-	return s.usage(w, r, c, store.UsageResponse, []string{"project_id", "user_id", "api_key_id", "model", "batch", "service_tier"},
+func (s *server) completionsUsage(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+	return s.usage(x, r, c, store.UsageResponse, []string{"project_id", "user_id", "api_key_id", "model", "batch", "service_tier"},
 		func(group []string, used []*store.Usage) any {
 			u := &completionsUsage{Object: "organization.usage.completions.result"}
-			u.ProjectID, u.APIKeyID, u.Model = orNull(group[0]), orNull(group[1]), orNull(group[2])
+			u.ProjectID, u.APIKeyID, u.Model = exchange.OrNull(group[0]), exchange.OrNull(group[1]), exchange.OrNull(group[2])
 			var cost berth.Amount
 			for _, of := range used {
 				u.NumModelRequests += of.Count
@@ -110,9 +111,9 @@ func (s *server) completionsUsage(w http.ResponseWriter, r *http.Request, c bert
 
 // sessionsUsage serves GET /v1/organization/usage/code_interpreter_sessions, whose
 // sessions are containers.
-func (s *server) sessionsUsage(w http.ResponseWriter, r *http.Request, c berth.Caller) error {
-	return s.usage(w, r, c, store.UsageContainer, []string{"project_id"}, func(group []string, used []*store.Usage) any {
-		u := &sessionsUsage{Object: "organization.usage.code_interpreter_sessions.result", ProjectID: orNull(group[0])}
+func (s *server) sessionsUsage(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+	return s.usage(x, r, c, store.UsageContainer, []string{"project_id"}, func(group []string, used []*store.Usage) any {
+		u := &sessionsUsage{Object: "organization.usage.code_interpreter_sessions.result", ProjectID: exchange.OrNull(group[0])}
 		u.Berth.Seconds = map[string]int64{}
 		for _, of := range used {
 			u.NumSessions += of.Count
@@ -124,7 +125,7 @@ func (s *server) sessionsUsage(w http.ResponseWriter, r *http.Request, c berth.C
 
 // usage answers with a page of buckets. In each, result sums up what was used by
 // each group: its project, key and model, "" where they are not told apart.
-func (s *server) usage(w http.ResponseWriter, r *http.Request, c berth.Caller, kind store.UsageKind, groupable []string, result func(group []string, used []*store.Usage) any) error {
+func (s *server) usage(x *exchange.Exchange, r *http.Request, c berth.Caller, kind store.UsageKind, groupable []string, result func(group []string, used []*store.Usage) any) error {
 	req, err := readUsageRequest(r, kind, groupable)
 	if err != nil {
 		return err
@@ -132,7 +133,7 @@ func (s *server) usage(w http.ResponseWriter, r *http.Request, c berth.Caller, k
 	end := req.start.Add(time.Duration(req.limit) * req.width)
 	page := usagePage{Object: "page", Data: []usageBucket{}, HasMore: end.Before(req.to)}
 	if page.HasMore {
-		page.NextPage = orNull("page_" + strconv.FormatInt(end.Unix(), 10))
+		page.NextPage = exchange.OrNull("page_" + strconv.FormatInt(end.Unix(), 10))
 	} else {
 		end = req.to
 	}
@@ -152,68 +153,57 @@ func (s *server) usage(w http.ResponseWriter, r *http.Request, c berth.Caller, k
 		used = used[n:]
 		page.Data = append(page.Data, b)
 	}
-	return writeJSON(w, http.StatusOK, page)
+	return x.JSON(http.StatusOK, page)
 }
 
 func readUsageRequest(r *http.Request, kind store.UsageKind, groupable []string) (*usageRequest, error) {
-	q := newQuery(r)
+	q := exchange.NewQuery(r)
 	widths, names := bucketWidths, []string{"1m", "1h", "1d"}
 	if kind == store.UsageUpstream {
 		widths, names = costWidths, names[2:]
 	}
-	name := q.oneOf("bucket_width", names...)
+	name := q.OneOf("bucket_width", names...)
 	if name == "" {
 		name = "1d"
 	}
 	width, known := widths[name]
 	if !known {
-		return nil, q.end()
+		return nil, q.End()
 	}
-	req := &usageRequest{width: width.Duration, projects: q.strings("project_ids"), groups: q.strings("group_by")}
+	req := &usageRequest{width: width.Duration, projects: q.Strings("project_ids"), groups: q.Strings("group_by")}
 	if kind == store.UsageResponse {
-		req.keys, req.models = q.strings("api_key_ids"), q.strings("models")
-		users := q.strings("user_ids")
-		req.impossible = q.boolean("batch", false) || len(users) > 0
+		req.keys, req.models = q.Strings("api_key_ids"), q.Strings("models")
+		users := q.Strings("user_ids")
+		req.impossible = q.Boolean("batch", false) || len(users) > 0
 	}
 	if kind == store.UsageUpstream {
-		req.keys = q.strings("api_key_ids")
+		req.keys = q.Strings("api_key_ids")
 	}
 	for _, g := range req.groups {
 		if !slices.Contains(groupable, g) {
-			q.fail(wrongValue("group_by", g, groupable))
+			q.Fail(wrongValue("group_by", g, groupable))
 		}
 	}
 	const latest = 1 << 40
-	if !q.values.Has("start_time") {
-		q.fail(missing("start_time"))
+	if !q.Has("start_time") {
+		q.Fail(missing("start_time"))
 	}
-	from := q.integer("start_time", 0, 0, latest)
-	req.end = q.integer("end_time", time.Now().Unix(), 0, latest)
-	req.limit = q.integer("limit", width.limit, 1, width.most)
+	from := q.Integer("start_time", 0, 0, latest)
+	req.end = q.Integer("end_time", time.Now().Unix(), 0, latest)
+	req.limit = q.Integer("limit", width.limit, 1, width.most)
 	req.from, req.to = time.Unix(from, 0).Truncate(req.width), time.Unix(req.end+int64(req.width/time.Second)-1, 0).Truncate(req.width)
 	req.start = req.from
-	if cursor := q.text("page"); cursor != "" {
+	if cursor := q.Text("page"); cursor != "" {
 		at, err := strconv.ParseInt(strings.TrimPrefix(cursor, "page_"), 10, 64)
 		req.start = time.Unix(at, 0)
 		if err != nil || at < 0 || at > latest || req.start.Before(req.from) || !req.start.Equal(req.start.Truncate(req.width)) {
-			q.fail(berth.Invalid("page", "Invalid 'page': it is none of this list's."))
+			q.Fail(berth.Invalid("page", "Invalid 'page': it is none of this list's."))
 		}
 	}
 	if from >= req.end {
-		q.fail(berth.Invalid("end_time", "Invalid 'end_time': it must be after 'start_time'."))
+		q.Fail(berth.Invalid("end_time", "Invalid 'end_time': it must be after 'start_time'."))
 	}
-	return req, q.end()
-}
-
-// strings returns the values of a parameter that may be repeated, also under the
-// name "name[]", or parted by commas.
-func (q *query) strings(name string) []string {
-	q.known = append(q.known, name, name+"[]")
-	var all []string
-	for _, v := range slices.Concat(q.values[name], q.values[name+"[]"]) {
-		all = append(all, strings.Split(v, ",")...)
-	}
-	return all
+	return req, q.End()
 }
 
 // A group is what was used by some that are not told apart.

@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/api/exchange"
 	"github.com/berth-run/berth/container/volume"
 )
 
@@ -19,13 +20,13 @@ var volumeBody = object(fields{
 }, "name")
 
 // createVolume serves POST /v1/volumes.
-func (s *server) createVolume(w http.ResponseWriter, r *http.Request, c berth.Caller) error {
+func (s *server) createVolume(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	var body struct {
 		Name      string `json:"name"`
 		MaxBytes  int64  `json:"max_bytes"`
 		ExpiresAt *int64 `json:"expires_at"`
 	}
-	if err := s.decodeBody(w, r, volumeBody, &body); err != nil {
+	if err := x.Decode(r, volumeBody, &body); err != nil {
 		return err
 	}
 	if s.Volumes == nil {
@@ -35,14 +36,14 @@ func (s *server) createVolume(w http.ResponseWriter, r *http.Request, c berth.Ca
 	if err != nil {
 		return err
 	}
-	return writeJSON(w, http.StatusOK, v)
+	return x.JSON(http.StatusOK, v)
 }
 
 // listVolumes serves GET /v1/volumes.
-func (s *server) listVolumes(w http.ResponseWriter, r *http.Request, c berth.Caller) error {
-	q := newQuery(r)
-	page := q.page(20, 100)
-	if err := q.end(); err != nil {
+func (s *server) listVolumes(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+	q := exchange.NewQuery(r)
+	page := q.Page(20, 100)
+	if err := q.End(); err != nil {
 		return err
 	}
 	if s.Volumes == nil {
@@ -50,13 +51,13 @@ func (s *server) listVolumes(w http.ResponseWriter, r *http.Request, c berth.Cal
 	}
 	data, more, err := s.Volumes.List(r.Context(), c.Project, page)
 	if err != nil {
-		return listError(err, page)
+		return exchange.ListError(err, page)
 	}
-	return writeJSON(w, http.StatusOK, listOf(data, more, func(v *berth.Volume) string { return string(v.ID) }))
+	return x.JSON(http.StatusOK, exchange.ListOf(data, more, func(v *berth.Volume) string { return string(v.ID) }))
 }
 
 // getVolume serves GET /v1/volumes/{volume}.
-func (s *server) getVolume(w http.ResponseWriter, r *http.Request, c berth.Caller) error {
+func (s *server) getVolume(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	if s.Volumes == nil {
 		return errNoVolumes
 	}
@@ -64,18 +65,18 @@ func (s *server) getVolume(w http.ResponseWriter, r *http.Request, c berth.Calle
 	if err != nil {
 		return err
 	}
-	return writeJSON(w, http.StatusOK, v)
+	return x.JSON(http.StatusOK, v)
 }
 
 // deleteVolume serves DELETE /v1/volumes/{volume}.
-func (s *server) deleteVolume(w http.ResponseWriter, r *http.Request, c berth.Caller) error {
+func (s *server) deleteVolume(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	if s.Volumes == nil {
 		return errNoVolumes
 	}
 	if err := s.Volumes.Delete(r.Context(), c, volumeID(r)); err != nil {
 		return err
 	}
-	return writeJSON(w, http.StatusOK, deleted(volumeID(r), "volume.deleted"))
+	return x.JSON(http.StatusOK, exchange.Deleted(volumeID(r), "volume.deleted"))
 }
 
 // volumeID returns the volume that the path names.

@@ -4,6 +4,7 @@ import (
 	"net/http"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/api/exchange"
 	"github.com/berth-run/berth/webhook"
 )
 
@@ -16,88 +17,88 @@ var (
 )
 
 // createWebhookEndpoint serves POST /v1/webhook_endpoints.
-func (s *server) createWebhookEndpoint(w http.ResponseWriter, r *http.Request, c berth.Caller) error {
+func (s *server) createWebhookEndpoint(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	var req webhook.EndpointRequest
-	if err := s.decodeBody(w, r, createWebhook, &req); err != nil {
+	if err := x.Decode(r, createWebhook, &req); err != nil {
 		return err
 	}
 	e, err := s.Webhooks.Create(r.Context(), c.Project, req)
 	if err != nil {
 		return err
 	}
-	return writeJSON(w, http.StatusOK, e)
+	return x.JSON(http.StatusOK, e)
 }
 
 // listWebhookEndpoints serves GET /v1/webhook_endpoints, the newest first.
-func (s *server) listWebhookEndpoints(w http.ResponseWriter, r *http.Request, c berth.Caller) error {
-	q := newQuery(r)
-	page := q.page(20, 100)
-	if err := q.end(); err != nil {
+func (s *server) listWebhookEndpoints(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+	q := exchange.NewQuery(r)
+	page := q.Page(20, 100)
+	if err := q.End(); err != nil {
 		return err
 	}
 	endpoints, more, err := s.Webhooks.List(r.Context(), c.Project, page)
 	if err != nil {
-		return listError(err, page)
+		return exchange.ListError(err, page)
 	}
-	return writeJSON(w, http.StatusOK, listOf(endpoints, more, func(e *berth.WebhookEndpoint) string { return string(e.ID) }))
+	return x.JSON(http.StatusOK, exchange.ListOf(endpoints, more, func(e *berth.WebhookEndpoint) string { return string(e.ID) }))
 }
 
 // webhookID is the endpoint that the path names.
 func webhookID(r *http.Request) berth.WebhookID { return berth.WebhookID(r.PathValue("webhook")) }
 
 // getWebhookEndpoint serves GET /v1/webhook_endpoints/{webhook}.
-func (s *server) getWebhookEndpoint(w http.ResponseWriter, r *http.Request, c berth.Caller) error {
+func (s *server) getWebhookEndpoint(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	e, err := s.Webhooks.Get(r.Context(), c.Project, webhookID(r))
 	if err != nil {
 		return err
 	}
-	return writeJSON(w, http.StatusOK, e)
+	return x.JSON(http.StatusOK, e)
 }
 
 // updateWebhookEndpoint serves POST /v1/webhook_endpoints/{webhook}.
-func (s *server) updateWebhookEndpoint(w http.ResponseWriter, r *http.Request, c berth.Caller) error {
+func (s *server) updateWebhookEndpoint(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	var req webhook.EndpointRequest
-	if err := s.decodeOptionalBody(w, r, updateWebhook, &req); err != nil {
+	if err := x.DecodeOptional(r, updateWebhook, &req); err != nil {
 		return err
 	}
 	e, err := s.Webhooks.Update(r.Context(), c.Project, webhookID(r), req)
 	if err != nil {
 		return err
 	}
-	return writeJSON(w, http.StatusOK, e)
+	return x.JSON(http.StatusOK, e)
 }
 
 // deleteWebhookEndpoint serves DELETE /v1/webhook_endpoints/{webhook}.
-func (s *server) deleteWebhookEndpoint(w http.ResponseWriter, r *http.Request, c berth.Caller) error {
+func (s *server) deleteWebhookEndpoint(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	id := webhookID(r)
 	if err := s.Webhooks.Delete(r.Context(), c.Project, id); err != nil {
 		return err
 	}
-	return writeJSON(w, http.StatusOK, deleted(id, "webhook_endpoint.deleted"))
+	return x.JSON(http.StatusOK, exchange.Deleted(id, "webhook_endpoint.deleted"))
 }
 
 // rotateWebhookSecret serves POST /v1/webhook_endpoints/{webhook}/rotate_secret.
-func (s *server) rotateWebhookSecret(w http.ResponseWriter, r *http.Request, c berth.Caller) error {
+func (s *server) rotateWebhookSecret(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	var req struct {
 		Keep bool `json:"keep_old_secret_active_for_24_hours"`
 	}
-	if err := s.decodeOptionalBody(w, r, rotateWebhook, &req); err != nil {
+	if err := x.DecodeOptional(r, rotateWebhook, &req); err != nil {
 		return err
 	}
 	e, err := s.Webhooks.RotateSecret(r.Context(), c.Project, webhookID(r), req.Keep)
 	if err != nil {
 		return err
 	}
-	return writeJSON(w, http.StatusOK, e)
+	return x.JSON(http.StatusOK, e)
 }
 
 // testWebhook serves POST /v1/webhook_endpoints/{webhook}/test: it sends a sample
 // event, once.
-func (s *server) testWebhook(w http.ResponseWriter, r *http.Request, c berth.Caller) error {
+func (s *server) testWebhook(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	var req struct {
 		EventType berth.EventType `json:"event_type"`
 	}
-	if err := s.decodeBody(w, r, testWebhookBody, &req); err != nil {
+	if err := x.Decode(r, testWebhookBody, &req); err != nil {
 		return err
 	}
 	id := webhookID(r)
@@ -105,7 +106,7 @@ func (s *server) testWebhook(w http.ResponseWriter, r *http.Request, c berth.Cal
 	if err != nil {
 		return err
 	}
-	return writeJSON(w, http.StatusOK, struct {
+	return x.JSON(http.StatusOK, struct {
 		Object            string          `json:"object"`
 		WebhookEndpointID berth.WebhookID `json:"webhook_endpoint_id"`
 		EventType         berth.EventType `json:"event_type"`
@@ -115,8 +116,8 @@ func (s *server) testWebhook(w http.ResponseWriter, r *http.Request, c berth.Cal
 }
 
 // listWebhookEventTypes serves GET /v1/webhook_event_types.
-func (s *server) listWebhookEventTypes(w http.ResponseWriter, _ *http.Request, _ berth.Caller) error {
-	return writeJSON(w, http.StatusOK, struct {
+func (s *server) listWebhookEventTypes(x *exchange.Exchange, _ *http.Request, _ berth.Caller) error {
+	return x.JSON(http.StatusOK, struct {
 		Object string            `json:"object"`
 		Data   []berth.EventType `json:"data"`
 	}{"list", webhook.EventTypes})

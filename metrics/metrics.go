@@ -39,7 +39,7 @@ var (
 
 // A Metrics counts what a server does. It is safe for concurrent use. It is an
 // engine.Observer through Engine, a sandbox.Observer through Sandbox and an
-// api.Observer through API.
+// exchange.Observer through API.
 type Metrics struct {
 	registry *prometheus.Registry
 	models   names

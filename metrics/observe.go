@@ -47,14 +47,14 @@ func (s Sandbox) Ran(source berth.LogSource, outcome string, took time.Duration)
 // API is what the API's Observer counts.
 type API struct{ *Metrics }
 
-// Opened implements api.Observer.
+// Opened implements exchange.Observer.
 func (a API) Opened(kind string) (closed func()) {
 	open := a.streams.WithLabelValues(kind)
 	open.Inc()
 	return open.Dec
 }
 
-// Answered implements api.Observer.
+// Answered implements exchange.Observer.
 func (a API) Answered(route string, status int, took time.Duration) {
 	a.requests.WithLabelValues(route, strconv.Itoa(status)).Inc()
 }

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 
 	"github.com/berth-run/berth/api"
+	"github.com/berth-run/berth/api/exchange"
 	"github.com/berth-run/berth/bundle"
 	"github.com/berth-run/berth/metrics"
 )
@@ -30,7 +31,7 @@ func (s *Server) newHandler(ctx context.Context, b *base, data *blobs, c *contai
 	return api.New(api.Options{Engine: r.engine, Journal: r.journal, Models: r.models, Upstreams: r.upstreams, Currency: b.Config.Currency, Webhooks: r.webhooks,
 		Containers: c.service, Templates: c.templates, Files: data.files, Snapshots: data.snapshots, Volumes: volumes, Bundles: bundles,
 		Responses: b.db, Objects: b.db, Keys: b.db, Usages: b.db, Quota: b.quota, Closed: !s.open, Seal: b.seal(),
-		Readers: r.memory.readers, Bodies: r.memory.bodies, Decoding: r.memory.decoding,
-		Space: b.space, Ready: newReadiness(b.db, c.driver, c.templates.find, b.space, b.Log).get,
+		Memory: exchange.Memory{Readers: r.memory.readers, Bodies: r.memory.bodies, Decoding: r.memory.decoding},
+		Space:  b.space, Ready: newReadiness(b.db, c.driver, c.templates.find, b.space, b.Log).get,
 		Observer: metrics.API{Metrics: s.metrics}, Log: b.Log, Version: b.Version, PreviewDomain: b.Config.Preview.Domain}), nil
 }

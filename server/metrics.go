@@ -7,7 +7,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/berth-run/berth/api"
+	"github.com/berth-run/berth/api/exchange"
 	"github.com/berth-run/berth/internal/conns"
 )
 
@@ -39,7 +39,7 @@ func noPages(next http.Handler, loopback bool) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		site := r.Header.Get("Sec-Fetch-Site")
 		switch {
-		case loopback && !api.LoopbackHost(r.Host):
+		case loopback && !exchange.LoopbackHost(r.Host):
 			http.Error(w, "This address serves localhost and loopback addresses only.", http.StatusForbidden)
 		case r.Header.Get("Origin") != "" || site != "" && site != "same-origin" && site != "none":
 			http.Error(w, "This address serves no web pages.", http.StatusForbidden)

@@ -6,14 +6,14 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/berth-run/berth/api"
+	"github.com/berth-run/berth/api/exchange"
 	"github.com/berth-run/berth/files"
 	"github.com/berth-run/berth/store"
 )
 
 // sweptKinds are the kinds of objects that are deleted here when they have expired. The
 // services of other kinds expire their own.
-var sweptKinds = []store.Kind{api.KindIdempotency}
+var sweptKinds = []store.Kind{exchange.KindIdempotency}
 
 const (
 	sweepInterval = time.Minute

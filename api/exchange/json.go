@@ -1,4 +1,4 @@
-package api
+package exchange
 
 import (
 	"bytes"
@@ -12,6 +12,7 @@ import (
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/internal/jsonscan"
+	"github.com/berth-run/berth/internal/rule"
 )
 
 // maxDepth bounds the nesting of JSON values.
@@ -21,57 +22,55 @@ const maxDepth = 256
 // one cannot become a large heap.
 func maxValues(n int) int { return min(10_000+n/8, 500_000) }
 
-// decodeWeight returns how much memory it takes to decode a text, check it and save
-// what it asks for.
-func decodeWeight(bytes, values int) int64 { return 6*int64(bytes) + 300*int64(values) }
+// DecodeWeight returns how much memory it takes to decode a text, check it and save what
+// it asks for.
+func DecodeWeight(bytes, values int) int64 { return 6*int64(bytes) + 300*int64(values) }
 
-// decodeBody reads a JSON body, checks it against shape and stores it in v. Its
-// errors are for the client.
-func (s *server) decodeBody(w http.ResponseWriter, r *http.Request, shape rule, v any) error {
-	if !isJSON(r) {
+// Decode reads a JSON body, checks it against a rule and stores it in v. Its errors are
+// for the client.
+func (x *Exchange) Decode(r *http.Request, shape rule.Rule, v any) error {
+	if !IsJSON(r) {
 		return berth.Errorf(berth.CodeInvalid, "The request body must be application/json.")
 	}
-	body, err := s.readBody(w, r, s.MaxBody)
+	body, err := x.ReadBody(r, x.server.Limits.MaxBody)
 	if err != nil {
 		return err
 	}
-	values, err := scanJSON(body)
+	values, err := ScanJSON(body)
 	if err != nil {
 		return err
 	}
-	if x, ok := w.(*exchange); ok {
-		if err := x.decoding.Reserve(r.Context(), decodeWeight(len(body), values)); err != nil {
-			return err
-		}
+	if err := x.decoding.Reserve(r.Context(), DecodeWeight(len(body), values)); err != nil {
+		return err
 	}
-	tree, err := parseJSON(body)
+	tree, err := ParseJSON(body)
 	if err != nil {
 		return err
 	}
 	if _, ok := tree.(map[string]any); !ok {
 		return &berth.Error{Code: berth.CodeInvalid, Wire: "invalid_type",
-			Message: "Invalid body: expected a JSON object, but got " + kindOf(tree) + " instead."}
+			Message: "Invalid body: expected a JSON object, but got " + rule.KindOf(tree) + " instead."}
 	}
 	if err := shape("", tree); err != nil {
 		return err
 	}
 	if err := json.Unmarshal(body, v); err != nil {
-		return fmt.Errorf("a checked body does not decode: %w", err)
+		return fmt.Errorf("decode a checked body: %w", err)
 	}
 	return nil
 }
 
-// decodeOptionalBody is decodeBody for a request that may come without one.
-func (s *server) decodeOptionalBody(w http.ResponseWriter, r *http.Request, shape rule, v any) error {
+// DecodeOptional is Decode for a request that may come without a body.
+func (x *Exchange) DecodeOptional(r *http.Request, shape rule.Rule, v any) error {
 	if r.ContentLength == 0 {
 		return nil
 	}
-	return s.decodeBody(w, r, shape, v)
+	return x.Decode(r, shape, v)
 }
 
-// scanJSON returns how many values a body has, before anything is built of them. An
+// ScanJSON returns how many values a body has, before anything is built of them. An
 // error is for the client.
-func scanJSON(body []byte) (values int, err error) {
+func ScanJSON(body []byte) (values int, err error) {
 	most := maxValues(len(body))
 	values, err = jsonscan.Check(body, most, maxDepth)
 	switch {
@@ -83,18 +82,18 @@ func scanJSON(body []byte) (values int, err error) {
 	return values, nil
 }
 
-// parseJSON returns the value in body, numbers as json.Number. It is stricter
+// ParseJSON returns the value in body, numbers as json.Number. It is stricter
 // than encoding/json: UTF-8 must be valid and an object must not repeat a name,
 // for otherwise what was checked need not be what is used. Strings are parts of the
-// body, which must not change: who keeps one clones it.
-func parseJSON(body []byte) (any, error) {
+// body, which must not change: a caller that stores one must clone it.
+func ParseJSON(body []byte) (any, error) {
 	if jsonscan.Space(body, 0) == len(body) {
 		return nil, invalidJSON("it is empty")
 	}
 	if !utf8.Valid(body) {
 		return nil, invalidJSON("it is not valid UTF-8")
 	}
-	if _, err := scanJSON(body); err != nil {
+	if _, err := ScanJSON(body); err != nil {
 		return nil, err
 	}
 	if !json.Valid(body) {
@@ -160,7 +159,7 @@ func (p *parser) object() (any, error) {
 			return nil, err
 		}
 		if _, twice := fields[name]; twice {
-			return nil, invalidJSON(fmt.Sprintf("an object has the name %q twice", clip(name)))
+			return nil, invalidJSON(fmt.Sprintf("an object has the name %q twice", rule.Clip(name)))
 		}
 		p.space()
 		p.at++ // the colon

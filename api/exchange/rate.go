@@ -1,4 +1,4 @@
-package api
+package exchange
 
 import (
 	"math"
@@ -10,8 +10,8 @@ import (
 	"github.com/berth-run/berth/project"
 )
 
-// writeRates tells a limited project what is left of its rates, as OpenAI does.
-func (s *server) writeRates(h http.Header, p berth.ProjectID) {
+// writeRates writes what is left of the rates of a limited project, as OpenAI does.
+func (s *Server) writeRates(h http.Header, p berth.ProjectID) {
 	requests, tokens := s.Quota.Rates(p)
 	writeRate(h, "requests", requests)
 	writeRate(h, "tokens", tokens)
@@ -26,12 +26,12 @@ func writeRate(h http.Header, of string, r *project.Rate) {
 	h.Set("x-ratelimit-reset-"+of, r.Reset.String())
 }
 
-// maxPatience is the longest that OpenAI's clients wait before they try again.
-// Told of a longer time, they would try much sooner instead.
+// maxPatience is the longest that OpenAI's clients wait before they try again. When a
+// header names a longer time, they try much sooner instead.
 const maxPatience = time.Minute
 
-// writeRetry tells when another attempt may succeed, and that none will if it is
-// never or later than clients wait; 0 is not known.
+// writeRetry writes when another attempt may succeed, and that clients must not try if
+// that is never (negative) or later than they wait; 0 is unknown.
 func writeRetry(h http.Header, after time.Duration) {
 	if after > 0 {
 		h.Set("retry-after", strconv.FormatInt(int64(math.Ceil(after.Seconds())), 10))

@@ -1,9 +1,10 @@
-package api
+package exchange
 
 import (
 	"bytes"
 	"errors"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -17,9 +18,8 @@ import (
 
 // serveDownload answers every request with content.
 func serveDownload(t *testing.T, name string, size int64, content func() io.Reader) *httptest.Server {
-	srv := httptest.NewServer(handle(t.Output(), func(s *server, w http.ResponseWriter, r *http.Request, _ berth.Caller) error {
-		s.Patience = time.Minute
-		return s.download(w, r, name, size, content())
+	srv := httptest.NewServer(handle(t.Output(), func(x *Exchange, r *http.Request, _ berth.Caller) error {
+		return x.Download(r, name, size, content())
 	}))
 	t.Cleanup(srv.Close)
 	return srv
@@ -88,14 +88,14 @@ func TestDownloadBreaksOff(t *testing.T) {
 // A client that stops sending is given up, and one that stops reading as well.
 func TestPatience(t *testing.T) {
 	result := make(chan error, 1)
-	srv := httptest.NewServer(handle(t.Output(), func(s *server, w http.ResponseWriter, r *http.Request, _ berth.Caller) error {
-		s.Patience = 50 * time.Millisecond
+	opts := Options{Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Limits: Limits{Patience: 50 * time.Millisecond}}
+	srv := httptest.NewServer(handleWith(opts, func(x *Exchange, r *http.Request, _ berth.Caller) error {
 		if r.Method == "POST" {
-			_, err := io.ReadAll(s.body(w, r, 0))
+			_, err := io.ReadAll(x.Body(r, 0))
 			result <- err
 			return bodyError(err)
 		}
-		out := s.patiently(w)
+		out := x.Patient()
 		var err error
 		for piece := make([]byte, 1<<20); err == nil; {
 			_, err = out.Write(piece)

@@ -1,4 +1,4 @@
-package api
+package exchange
 
 import (
 	"bytes"
@@ -17,18 +17,19 @@ import (
 
 func TestEventWriterGolden(t *testing.T) {
 	w := httptest.NewRecorder()
-	out := newEventWriter(formServer.patiently(w), time.Hour, false)
+	s := New(Options{Limits: Limits{KeepAlive: time.Hour}})
+	out := s.begin(w, httptest.NewRequest("GET", "/", nil)).Events(false)
 	for _, data := range []string{
 		`{"type":"response.created","sequence_number":0,"response":{}}`,
 		`{"type":"response.output_text.delta","sequence_number":1,"delta":"a\n"}`,
 	} {
 		var head struct{ Type berth.EventType }
 		json.Unmarshal([]byte(data), &head)
-		if err := out.event(store.Event{Type: head.Type, Data: json.RawMessage(data)}); err != nil {
+		if err := out.Event(store.Event{Type: head.Type, Data: json.RawMessage(data)}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	out.fail(2, berth.Errorf(berth.CodeUnavailable, "later"), "req_1")
+	out.Fail(2, berth.Errorf(berth.CodeUnavailable, "later"))
 	want := `event: response.created
 data: {"type":"response.created","sequence_number":0,"response":{}}
 
@@ -58,7 +59,7 @@ func TestObfuscated(t *testing.T) {
 			Obfuscation string `json:"obfuscation"`
 			Number      int    `json:"sequence_number"`
 		}
-		if err := json.Unmarshal(bytes.Join(pieces(obfuscated([]byte(data))), nil), &got); err != nil {
+		if err := json.Unmarshal(bytes.Join(pieces(Obfuscate([]byte(data))), nil), &got); err != nil {
 			t.Fatalf("%q: %v", text, err)
 		}
 		n := utf8.RuneCountInString(got.Delta + got.Obfuscation)
@@ -71,7 +72,7 @@ func TestObfuscated(t *testing.T) {
 		`{"type":"response.shell_call_output_content.delta","delta":{"stdout":"\"delta\":\"x"}}`,
 		`{"type":"response.output_text.done","text":"\"delta\":\"x\""}`,
 	} {
-		if got := string(bytes.Join(pieces(obfuscated([]byte(data))), nil)); got != data {
+		if got := string(bytes.Join(pieces(Obfuscate([]byte(data))), nil)); got != data {
 			t.Errorf("got %s, want it untouched: %s", got, data)
 		}
 	}

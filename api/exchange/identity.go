@@ -1,4 +1,4 @@
-package api
+package exchange
 
 import (
 	"context"
@@ -17,23 +17,35 @@ import (
 	"github.com/berth-run/berth/store"
 )
 
-// identify says who asks, and that they may ask at all.
-func (s *server) identify(r *http.Request) (berth.Caller, error) {
+// Identify returns the caller of a request. It fails if the request must not be served.
+func (s *Server) Identify(r *http.Request) (berth.Caller, error) {
 	caller, err := s.bearer(r)
-	if err == nil && s.Quota != nil {
-		err = s.Quota.Check(r.Context(), caller.Project)
+	if err == nil {
+		err = s.CheckProject(r.Context(), caller.Project)
 	}
 	return caller, err
 }
 
-// bearer says whose key a request bears. With keys in the store a request must bear one of
-// them. Without, whoever is on this machine is the default project's owner, and
-// nobody else is let in.
+// CheckProject refuses the requests of a project that has been archived.
+func (s *Server) CheckProject(ctx context.Context, p berth.ProjectID) error {
+	if s.Quota == nil {
+		return nil
+	}
+	return s.Quota.Check(ctx, p)
+}
+
+// NeedsNoKey reports whether the server serves its own machine without a key. It fails if
+// the store does.
+func (s *Server) NeedsNoKey(ctx context.Context) (bool, error) { return s.open.is(ctx) }
+
+// bearer returns the owner of the key that a request bears. With keys in the store a
+// request must bear one of them. Without, a program on this machine is the default
+// project's owner, and all other requests are refused.
 //
 // OpenAI-Organization and OpenAI-Project headers are accepted and mean nothing:
 // a key belongs to one project.
-func (s *server) bearer(r *http.Request) (berth.Caller, error) {
-	token := tokenOf(r)
+func (s *Server) bearer(r *http.Request) (berth.Caller, error) {
+	token := Token(r)
 	if token != "" {
 		hash := sha256.Sum256([]byte(token))
 		key, err := s.Keys.KeyByHash(r.Context(), hash)
@@ -62,13 +74,13 @@ func (s *server) bearer(r *http.Request) (berth.Caller, error) {
 		Message: "Incorrect API key provided. 'berth key create' on the server makes a new one."}
 }
 
-// errExpired is told to who bears a key that was good until a while ago. Nobody
-// else learns that there was one.
+// errExpired answers a request whose key was valid until it expired. Other requests
+// cannot learn that there was one.
 var errExpired = &berth.Error{Code: berth.CodeUnauthorized, Wire: "invalid_api_key",
 	Message: "The API key provided has expired. 'berth key create' on the server makes a new one."}
 
-// tokenOf returns the token of the Authorization header, "" without one.
-func tokenOf(r *http.Request) string {
+// Token returns the token of the Authorization header, "" without one.
+func Token(r *http.Request) string {
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	if !strings.EqualFold(scheme, "Bearer") {
 		return ""
@@ -82,7 +94,7 @@ func tokenOf(r *http.Request) string {
 // proxy between; the name that was dialled must be a loopback name, or a page
 // could have its own name resolve to this machine; and no other origin may ask.
 func checkLocal(r *http.Request) error {
-	if err := checkPeer(r); err != nil {
+	if err := CheckPeer(r); err != nil {
 		return err
 	}
 	if !LoopbackHost(r.Host) {
@@ -99,8 +111,8 @@ func checkLocal(r *http.Request) error {
 	return nil
 }
 
-// checkPeer refuses a request that does not come straight from this machine.
-func checkPeer(r *http.Request) error {
+// CheckPeer refuses a request that does not come straight from this machine.
+func CheckPeer(r *http.Request) error {
 	peer, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil || !peer.Addr().Unmap().IsLoopback() || forwarded(r.Header) {
 		return berth.Errorf(berth.CodeUnauthorized,
@@ -109,8 +121,8 @@ func checkPeer(r *http.Request) error {
 	return nil
 }
 
-// forwarded reports whether a proxy passed the request on. Whom it came from is
-// then anybody's word.
+// forwarded reports whether a proxy passed the request on. Where it came from is then
+// unverified.
 func forwarded(h http.Header) bool {
 	for name := range h {
 		if slices.Contains(proxyHeaders, name) || slices.ContainsFunc(proxyPrefixes, func(p string) bool { return strings.HasPrefix(name, p) }) {
@@ -141,11 +153,11 @@ func LoopbackHost(host string) bool {
 	return err == nil && ip.Unmap().IsLoopback()
 }
 
-// openFor is how long an answer to "are there keys?" may be used. Another
-// process, the command line, makes the first one.
+// openFor is how long the answer to "are there keys?" is cached. Another process, the
+// command line, makes the first one.
 const openFor = time.Second
 
-// openness says whether the server needs no key. That is decided at its start: once
+// openness is whether the server needs no key. That is decided at its start: once
 // there has been a key it stays closed, also when the last one is removed.
 type openness struct {
 	keys interface {

@@ -1,4 +1,4 @@
-package api
+package exchange
 
 import (
 	"mime"
@@ -6,18 +6,18 @@ import (
 	"time"
 )
 
-// The kinds of answers that last, as an Observer is told them.
+// The kinds of answers that last, for an Observer.
 const (
 	StreamEvents = "events"  // server-sent
-	StreamSocket = "upgrade" // WebSockets, and what else a connection is given away to
+	StreamSocket = "upgrade" // WebSockets, and other protocols that take a connection over
 )
 
-// An Observer is told what the API answers, for figures. Its methods must not block.
+// An Observer counts what the API answers, for metrics. Its methods must not block.
 type Observer interface {
-	// Opened is told of an answer that lasts; closed must be called at its end.
+	// Opened counts an answer that lasts. closed must be called at its end.
 	Opened(kind string) (closed func())
-	// Answered is told of each request that has been answered: by which route, a
-	// method and a pattern, and with which status.
+	// Answered counts a request that has been answered: by which route, a method and
+	// a pattern, and with which status.
 	Answered(route string, status int, took time.Duration)
 }
 
@@ -26,8 +26,8 @@ type noObserver struct{}
 func (noObserver) Opened(string) func()                { return func() {} }
 func (noObserver) Answered(string, int, time.Duration) {}
 
-// stays tells the observer if an answer is one that lasts.
-func (x *exchange) stays(status int) {
+// opened tells the observer if an answer is one that lasts.
+func (x *Exchange) opened(status int) {
 	kind := ""
 	if t, _, _ := mime.ParseMediaType(x.Header().Get("Content-Type")); status == http.StatusOK && t == "text/event-stream" {
 		kind = StreamEvents
@@ -36,12 +36,12 @@ func (x *exchange) stays(status int) {
 		kind = StreamSocket
 	}
 	if kind != "" {
-		x.closed = x.observer.Opened(kind)
+		x.closed = x.server.Observer.Opened(kind)
 	}
 }
 
 // observe tells the observer that the request has been answered.
-func (x *exchange) observe(r *http.Request) {
+func (x *Exchange) observe(r *http.Request) {
 	if x.closed != nil {
 		x.closed()
 	}
@@ -49,5 +49,5 @@ func (x *exchange) observe(r *http.Request) {
 	if route == "" || route == "/" {
 		route = "none"
 	}
-	x.observer.Answered(route, x.status, time.Since(x.start))
+	x.server.Observer.Answered(route, x.status, time.Since(x.start))
 }

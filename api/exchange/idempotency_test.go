@@ -1,4 +1,4 @@
-package api
+package exchange
 
 import (
 	"bytes"
@@ -25,21 +25,21 @@ import (
 type counter struct {
 	mu   sync.Mutex
 	n    int
-	does func(w http.ResponseWriter, r *http.Request, n int) error // nil writes n
+	does func(x *Exchange, r *http.Request, n int) error // nil writes n
 }
 
-func (c *counter) handle(_ *server, w http.ResponseWriter, r *http.Request, caller berth.Caller) error {
+func (c *counter) handle(x *Exchange, r *http.Request, caller berth.Caller) error {
 	c.mu.Lock()
 	c.n++
 	n := c.n
 	c.mu.Unlock()
 	if c.does != nil {
-		return c.does(w, r, n)
+		return c.does(x, r, n)
 	}
 	if _, err := io.Copy(io.Discard, r.Body); err != nil {
 		return err
 	}
-	return writeJSON(w, http.StatusCreated, map[string]int{"n": n})
+	return x.JSON(http.StatusCreated, map[string]int{"n": n})
 }
 
 func database(t *testing.T) *sqlite.DB {
@@ -53,12 +53,17 @@ func database(t *testing.T) *sqlite.DB {
 }
 
 // counting is a server with one route, POST /v1/things/{thing}.
-func counting(t *testing.T, objects store.Objects, keys store.Keys, c *counter) *server {
-	s := &server{Options: Options{Observer: noObserver{}, Keys: keys, Objects: objects, Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
-		MaxBody: 1 << 20, Patience: time.Minute}, mux: http.NewServeMux()}
-	s.open.keys = keys
-	s.mux.HandleFunc("POST /v1/things/{thing}", func(w http.ResponseWriter, r *http.Request) { s.answer(w, r, c.handle) })
-	return s
+func counting(t *testing.T, objects store.Objects, keys store.Keys, c *counter) http.Handler {
+	h, _ := countingServer(t, objects, keys, c)
+	return h
+}
+
+func countingServer(t *testing.T, objects store.Objects, keys store.Keys, c *counter) (http.Handler, *Server) {
+	s := New(Options{Keys: keys, Objects: objects, Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Limits: Limits{MaxBody: 1 << 20}})
+	mux := http.NewServeMux()
+	rt := Route{Method: "POST", Path: "/v1/things/{thing}", Handle: c.handle}
+	mux.HandleFunc(rt.Pattern(), s.Route(rt))
+	return s.Handler(func(x *Exchange, r *http.Request) { mux.ServeHTTP(x, r) }), s
 }
 
 func post(h http.Handler, path, key, kind, body string, headers ...string) *httptest.ResponseRecorder {
@@ -136,7 +141,7 @@ func TestIdempotency(t *testing.T) {
 
 // What failed is not kept.
 func TestIdempotencyOfFailures(t *testing.T) {
-	c := &counter{does: func(w http.ResponseWriter, r *http.Request, n int) error {
+	c := &counter{does: func(x *Exchange, r *http.Request, n int) error {
 		switch n {
 		case 1:
 			return errors.New("disk on fire")
@@ -145,12 +150,12 @@ func TestIdempotencyOfFailures(t *testing.T) {
 		case 3:
 			panic("oh")
 		case 4:
-			return writeJSON(w, http.StatusBadGateway, struct{}{})
+			return x.JSON(http.StatusBadGateway, struct{}{})
 		case 5:
-			_ = writeJSON(w, http.StatusOK, "half an answer")
+			_ = x.JSON(http.StatusOK, "half an answer")
 			return errors.New("and then none")
 		}
-		return writeJSON(w, http.StatusOK, n)
+		return x.JSON(http.StatusOK, n)
 	}}
 	s := counting(t, database(t), &keyring{}, c)
 	for i, want := range []int{500, 429, 500, 502, 200, 200, 200} {
@@ -167,11 +172,11 @@ func TestIdempotencyOfFailures(t *testing.T) {
 // Of requests at once one is answered, and the others get its answer.
 func TestIdempotencyAtOnce(t *testing.T) {
 	goOn := make(chan struct{})
-	c := &counter{does: func(w http.ResponseWriter, _ *http.Request, n int) error {
+	c := &counter{does: func(x *Exchange, _ *http.Request, n int) error {
 		<-goOn
-		return writeJSON(w, http.StatusOK, n)
+		return x.JSON(http.StatusOK, n)
 	}}
-	s := counting(t, database(t), &keyring{}, c)
+	s, server := countingServer(t, database(t), &keyring{}, c)
 	var wg sync.WaitGroup
 	for range 8 {
 		wg.Go(func() {
@@ -182,8 +187,8 @@ func TestIdempotencyAtOnce(t *testing.T) {
 	}
 	close(goOn)
 	wg.Wait()
-	if len(s.attempts.live) != 0 {
-		t.Errorf("%d attempts are left", len(s.attempts.live))
+	if len(server.once.attempts.live) != 0 {
+		t.Errorf("%d attempts are left", len(server.once.attempts.live))
 	}
 }
 
@@ -237,7 +242,7 @@ func TestIdempotencyOfForms(t *testing.T) {
 		}
 	}
 	// A handler that does not read its form leaves nothing behind.
-	c.does = func(http.ResponseWriter, *http.Request, int) error { return berth.Invalid("file", "no") }
+	c.does = func(*Exchange, *http.Request, int) error { return berth.Invalid("file", "no") }
 	kind, body := boundedBody("one", "a.txt", large)
 	if w := post(s, "/v1/things/2", "k", kind, body); w.Code != 400 {
 		t.Errorf("got %d", w.Code)
@@ -254,11 +259,11 @@ func TestIdempotencyOfForms(t *testing.T) {
 
 // A stream is not held back, and what is too large is not kept.
 func TestIdempotencyOfStreamsAndLargeAnswers(t *testing.T) {
-	c := &counter{does: func(w http.ResponseWriter, _ *http.Request, n int) error {
-		w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
-		w.WriteHeader(200)
-		fmt.Fprintf(w, "data: %d\n\n", n)
-		return http.NewResponseController(w).Flush()
+	c := &counter{does: func(x *Exchange, _ *http.Request, n int) error {
+		x.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
+		x.WriteHeader(200)
+		fmt.Fprintf(x, "data: %d\n\n", n)
+		return http.NewResponseController(x).Flush()
 	}}
 	s := counting(t, database(t), &keyring{}, c)
 	for n := 1; n <= 2; n++ {
@@ -267,8 +272,8 @@ func TestIdempotencyOfStreamsAndLargeAnswers(t *testing.T) {
 			t.Errorf("got %q, flushed %v", w.Body, w.Flushed)
 		}
 	}
-	c.does = func(w http.ResponseWriter, _ *http.Request, n int) error {
-		_, err := w.Write(bytes.Repeat([]byte{byte(n)}, idempotencyAnswer+1))
+	c.does = func(x *Exchange, _ *http.Request, n int) error {
+		_, err := x.Write(bytes.Repeat([]byte{byte(n)}, idempotencyAnswer+1))
 		return err
 	}
 	for n := 3; n <= 4; n++ {
@@ -293,15 +298,15 @@ func TestIdempotencyFailsClosed(t *testing.T) {
 // What is kept of an answer cannot be read without the key.
 func TestKeptAnswersAreSealed(t *testing.T) {
 	db := database(t)
-	s := counting(t, db, &keyring{}, &counter{does: func(w http.ResponseWriter, _ *http.Request, _ int) error {
-		return writeJSON(w, 200, "canary")
+	s, server := countingServer(t, db, &keyring{}, &counter{does: func(x *Exchange, _ *http.Request, _ int) error {
+		return x.JSON(200, "canary")
 	}})
 	post(s, "/v1/things/1", "the key", asJSON, `{}`)
 	refs, err := db.ExpiredObjects(t.Context(), KindIdempotency, time.Now().Add(2*idempotencyTime), 2)
 	if err != nil || len(refs) != 1 {
 		t.Fatalf("got %d objects, %v", len(refs), err)
 	}
-	k, err := s.kept(t.Context(), refs[0].Project, refs[0].ObjectKey)
+	k, err := server.once.find(t.Context(), refs[0].Project, refs[0].ObjectKey)
 	if err != nil {
 		t.Fatal(err)
 	}

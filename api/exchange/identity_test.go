@@ -1,4 +1,4 @@
-package api
+package exchange
 
 import (
 	"context"
@@ -42,12 +42,13 @@ func (k *keyring) ListKeys(context.Context) ([]*berth.Key, error) {
 	return k.keys, k.err
 }
 
-type noModels struct{}
-
-func (noModels) Models(context.Context) ([]berth.Model, error) { return nil, nil }
+// empty is a handler that answers with an empty object.
+func empty(x *Exchange, _ *http.Request, _ berth.Caller) error {
+	return x.JSON(http.StatusOK, struct{}{})
+}
 
 func door(t *testing.T, keys store.Keys) http.Handler {
-	return New(Options{Keys: keys, Models: noModels{}, Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
+	return handleWith(Options{Keys: keys, Log: slog.New(slog.NewTextHandler(t.Output(), nil))}, empty)
 }
 
 // ask sends GET /v1/models with the given headers from an address to a host.
@@ -213,7 +214,7 @@ func TestBrokenStoreClosesTheDoor(t *testing.T) {
 
 // The last key of a server that was started with one is removed before the first request.
 func TestRemovedKeysOpenNothing(t *testing.T) {
-	h := New(Options{Keys: &keyring{}, Closed: true, Models: noModels{}, Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
+	h := handleWith(Options{Closed: true, Log: slog.New(slog.NewTextHandler(t.Output(), nil))}, empty)
 	if w := ask(h, "127.0.0.1:5", "localhost"); w.Code != http.StatusUnauthorized {
 		t.Errorf("got %d %s, want 401", w.Code, w.Body)
 	}

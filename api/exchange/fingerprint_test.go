@@ -1,4 +1,4 @@
-package api
+package exchange
 
 import (
 	"bytes"
@@ -15,11 +15,11 @@ import (
 func FuzzFingerprint(f *testing.F) {
 	f.Add([]byte("a.txt"), []byte("content"), []byte("other"), []byte("--one\r\n\r\nx\r\n--one--"))
 	f.Add([]byte(`a"b`), []byte("\r\n--one--\r\n"), []byte(""), []byte("--one"))
-	s := &server{}
+	s := New(Options{})
 	print := func(boundary string, body []byte) (string, error) {
 		r := httptest.NewRequest("POST", "/v1/files", bytes.NewReader(body))
 		r.Header.Set("Content-Type", "multipart/form-data; boundary="+boundary)
-		p, err := s.fingerprint(httptest.NewRecorder(), r)
+		p, err := s.begin(httptest.NewRecorder(), r).fingerprint(r)
 		if err != nil {
 			return "", err
 		}

@@ -1,4 +1,4 @@
-package api
+package exchange
 
 import (
 	"bytes"
@@ -20,7 +20,7 @@ func FuzzParseJSON(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
-		got, err := parseJSON(bytes.Clone(text))
+		got, err := ParseJSON(bytes.Clone(text))
 		var want any
 		dec := json.NewDecoder(bytes.NewReader(text))
 		dec.UseNumber()
@@ -51,7 +51,7 @@ func TestParseJSONDoesNotCopyStrings(t *testing.T) {
 	body := []byte(`{"input":"` + strings.Repeat("x", 16<<20) + `"}`)
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	if _, err := parseJSON(body); err != nil {
+	if _, err := ParseJSON(body); err != nil {
 		t.Fatal(err)
 	}
 	runtime.ReadMemStats(&after)

@@ -1,4 +1,4 @@
-package api
+package exchange
 
 import (
 	"bufio"
@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/internal/rule"
 )
 
 // maxField bounds a field of a form that is not its file, in bytes.
@@ -17,36 +18,39 @@ const maxField = 64 << 10
 // formBuffer is how much of a form is read at once, in bytes.
 const formBuffer = 64 << 10
 
-// A form is a multipart body with at most one file, in the part "file". Other fields may
+// A Form is a multipart body with at most one file, in the part "file". Other fields may
 // come before and after it. The file is read as it comes in: Read ends with
 // io.EOF when all of the form has been read and is in order, so what is made of
 // the file is made of a whole form or not at all.
-type form struct {
+type Form struct {
 	parts    *multipart.Reader
-	known    []string
+	Known    []string // the fields that may be in it
 	file     *multipart.Part
-	filename string
-	fields   map[string]string // after the end of the file, all of them
+	Filename string
+	Fields   map[string]string // after the end of the file, all of them
 	end      error             // what Read has ended with
 }
 
-// openForm reads a form up to its file, or, if it has none, all of it. Only the known
+// Form reads a form up to its file, or, if it has none, all of it. Only the known
 // fields may be in it.
-func (s *server) openForm(w http.ResponseWriter, r *http.Request, known ...string) (*form, error) {
+func (x *Exchange) Form(r *http.Request, known ...string) (*Form, error) {
 	kind, params, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if err != nil || kind != "multipart/form-data" || params["boundary"] == "" {
 		return nil, berth.Errorf(berth.CodeInvalid, "The request body must be multipart/form-data.")
 	}
-	body := bufio.NewReaderSize(s.body(w, r, 0), formBuffer) // the form's own is 4 KiB
-	f := &form{parts: multipart.NewReader(body, params["boundary"]), known: known, fields: map[string]string{}}
+	body := bufio.NewReaderSize(x.Body(r, 0), formBuffer) // the form's own is 4 KiB
+	f := &Form{parts: multipart.NewReader(body, params["boundary"]), Known: known, Fields: map[string]string{}}
 	if err := f.advance(); err != nil {
 		return nil, err
 	}
 	return f, nil
 }
 
+// HasFile reports whether the form has a file.
+func (f *Form) HasFile() bool { return f.file != nil }
+
 // advance reads fields up to the file, or to the end of the form.
-func (f *form) advance() error {
+func (f *Form) advance() error {
 	for {
 		part, err := f.parts.NextRawPart()
 		if err == io.EOF {
@@ -58,30 +62,30 @@ func (f *form) advance() error {
 		name := part.FormName()
 		if name == "file" && f.file == nil {
 			f.file = part
-			f.filename, err = fileName(part)
+			f.Filename, err = fileName(part)
 			return err
 		}
-		if _, twice := f.fields[name]; twice || name == "file" {
-			return berth.Invalid(clip(name), "Duplicate parameter: '%s'.", clip(name))
+		if _, twice := f.Fields[name]; twice || name == "file" {
+			return berth.Invalid(rule.Clip(name), "Duplicate parameter: '%s'.", rule.Clip(name))
 		}
-		if !slices.Contains(f.known, name) {
-			return unknownParameter(clip(name))
+		if !slices.Contains(f.Known, name) {
+			return rule.UnknownParameter(rule.Clip(name))
 		}
 		value, err := io.ReadAll(io.LimitReader(part, maxField+1))
 		if err != nil {
 			return malformed(err)
 		}
 		if len(value) > maxField {
-			return wire("string_above_max_length", name, "Invalid '%s': string too long. Expected a string of at most %d bytes.", name, maxField)
+			return rule.Errorf("string_above_max_length", name, "Invalid '%s': string too long. Expected a string of at most %d bytes.", name, maxField)
 		}
-		f.fields[name] = string(value)
+		f.Fields[name] = string(value)
 	}
 }
 
 // Read reads the file.
-func (f *form) Read(b []byte) (int, error) {
+func (f *Form) Read(b []byte) (int, error) {
 	if f.file == nil {
-		return 0, missing("file")
+		return 0, rule.Missing("file")
 	}
 	if f.end != nil { // some readers ask again
 		return 0, f.end
@@ -103,14 +107,14 @@ func malformed(err error) error {
 }
 
 // fileName returns the name of an uploaded file as the client sent it, with any
-// directories: who keeps the file judges it.
+// directories. The package that stores the file checks it.
 func fileName(part *multipart.Part) (string, error) {
 	_, params, err := mime.ParseMediaType(part.Header.Get("Content-Disposition"))
 	if err != nil {
 		return "", malformed(err)
 	}
 	if params["filename"] == "" {
-		return "", missing("file.filename")
+		return "", rule.Missing("file.filename")
 	}
 	return params["filename"], nil
 }

@@ -1,4 +1,4 @@
-package api
+package exchange
 
 import (
 	"bytes"
@@ -12,37 +12,35 @@ import (
 	"net/http"
 )
 
-// A fingerprint tells the body of a request from others. The body of a form is
-// read by its handler, not before; the boundary between its parts is not part of
-// it, for a client makes a new one each time.
+// A fingerprint is a hash of the body of a request. The body of a form is hashed while
+// its handler reads it. The boundary between its parts is not hashed, because a client
+// makes a new one each time.
 type fingerprint struct {
 	hash hash.Hash
 	form *io.PipeWriter // what the handler reads goes there as well; nil if it is no form
-	rest io.Reader      // of a form, what nobody has read yet
+	rest io.Reader      // of a form, what has not been read yet
 	done chan error
 }
 
 // fingerprint reads the body of a request, unless that is a form, and puts it back.
-func (s *server) fingerprint(w http.ResponseWriter, r *http.Request) (*fingerprint, error) {
+func (x *Exchange) fingerprint(r *http.Request) (*fingerprint, error) {
 	f := &fingerprint{hash: sha256.New()}
 	io.WriteString(f.hash, r.URL.RawQuery+"\x00")
 	kind, params, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if err == nil && kind == "multipart/form-data" {
-		f.readForm(s.body(w, r, 0), params["boundary"])
+		f.readForm(x.Body(r, 0), params["boundary"])
 		r.Header.Del("Content-Encoding") // what the handler reads is decoded
 		r.Body = io.NopCloser(f.rest)
 		return f, nil
 	}
-	body, err := s.readBody(w, r, s.MaxBody)
+	body, err := x.ReadBody(r, x.server.Limits.MaxBody)
 	if err != nil {
 		return nil, err
 	}
 	r.Header.Del("Content-Encoding") // what the handler reads is decoded
 	f.hash.Write(body)
 	r.Body = io.NopCloser(bytes.NewReader(body)) // for a handler that reads it otherwise
-	if x, ok := w.(*exchange); ok {
-		x.body = body
-	}
+	x.body = body
 	return f, nil
 }
 

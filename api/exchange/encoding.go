@@ -1,4 +1,4 @@
-package api
+package exchange
 
 import (
 	"compress/gzip"
@@ -9,6 +9,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/internal/rule"
 )
 
 // maxWindow bounds the memory that a zstd body can make its decoder use, in bytes.
@@ -28,7 +29,7 @@ func decoded(r *http.Request, in io.Reader) io.Reader {
 		}}
 	default:
 		return &lazyReader{open: func() (io.Reader, error) {
-			return nil, berth.Errorf(berth.CodeUnsupportedMedia, "The content encoding '%s' is not supported. Send the body as it is, or with gzip or zstd.", clip(encoding))
+			return nil, berth.Errorf(berth.CodeUnsupportedMedia, "The content encoding '%s' is not supported. Send the body as it is, or with gzip or zstd.", rule.Clip(encoding))
 		}}
 	}
 }

@@ -1,0 +1,206 @@
+package exchange
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/store"
+)
+
+// With the header Idempotency-Key a POST is done once: a client that sends it again, to
+// the same path with the same body, gets the first answer again. For a route that makes a
+// response, the id of that response is stored, which the engine makes once and whose events
+// the journal has; for any other request the answer itself, sealed with the key, which
+// is not stored. A request that failed may be done again.
+const (
+	idempotencyKey = "Idempotency-Key"
+	// KindIdempotency is the kind of what is stored for an Idempotency-Key.
+	KindIdempotency store.Kind = "idempotency"
+
+	idempotencyTime   = 24 * time.Hour // after which a stored answer expires
+	idempotencyLength = 255            // of a key, in bytes
+	idempotencyAnswer = 8 << 20        // the largest answer that is stored, in bytes
+)
+
+// idempotency answers requests with an Idempotency-Key.
+type idempotency struct {
+	objects  store.Objects
+	log      *slog.Logger
+	attempts attempts
+}
+
+// A stored is the body of an object of KindIdempotency.
+type stored struct {
+	Fingerprint string           `json:"fingerprint"`        // of the request's body
+	Response    berth.ResponseID `json:"response,omitempty"` // that was asked for; or:
+	Status      int              `json:"status,omitempty"`
+	ContentType string           `json:"content_type,omitempty"`
+	Answer      []byte           `json:"answer,omitempty"` // sealed
+}
+
+// handle runs the handler of a route unless it has answered to the same key before.
+func (i *idempotency) handle(x *Exchange, r *http.Request, c berth.Caller, rt Route) error {
+	name := r.Header.Get(idempotencyKey)
+	if len(name) > idempotencyLength || strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r > '~' }) {
+		return berth.Errorf(berth.CodeInvalid, "Invalid '%s' header: it must be at most %d characters of ASCII.", idempotencyKey, idempotencyLength)
+	}
+	sum := sha256.Sum256([]byte(r.URL.Path + "\x00" + name))
+	key := store.ObjectKey{Kind: KindIdempotency, ID: hex.EncodeToString(sum[:])}
+	print, err := x.fingerprint(r)
+	if err != nil {
+		return err
+	}
+	if rt.Is(NamesResponse) {
+		return i.nameResponse(x, r, c, key, print.sum(), rt.Handle)
+	}
+	done, err := i.attempts.begin(r.Context(), attempt{c.Project, key})
+	if err != nil {
+		return err
+	}
+	defer done()
+	defer print.close()
+	sealer := newSealer(name)
+	before, err := i.find(r.Context(), c.Project, key)
+	if err != nil {
+		return err
+	}
+	if before == nil {
+		return i.storeAnswer(x, r, c, key, print, sealer, rt.Handle)
+	}
+	return repeat(x, before, print, sealer)
+}
+
+// repeat gives a stored answer again.
+func repeat(x *Exchange, before *stored, print *fingerprint, sealer sealer) error {
+	if err := print.finish(); err != nil {
+		return err
+	}
+	if before.Fingerprint != print.sum() {
+		return errKeyReused
+	}
+	answer, err := sealer.open(before.Answer)
+	if err != nil {
+		return fmt.Errorf("open stored answer: %w", err)
+	}
+	x.Header().Set("Content-Type", before.ContentType)
+	x.Header().Set("X-Content-Type-Options", "nosniff")
+	x.WriteHeader(before.Status)
+	deliver(x, answer)
+	return nil
+}
+
+var errKeyReused = &berth.Error{Code: berth.CodeInvalid, Wire: "idempotency_key_reuse",
+	Message: "This Idempotency-Key was used with another request body. Send the same body to have the first answer again, or use a new key for a new request."}
+
+// nameResponse runs a handler that makes one response, with the name that the key's first
+// request gave to it. After a failure that another attempt may mend, that attempt gets a
+// new name.
+func (i *idempotency) nameResponse(x *Exchange, r *http.Request, c berth.Caller, key store.ObjectKey, fingerprint string, h Handler) error {
+	name := stored{Fingerprint: fingerprint, Response: berth.ResponseID(berth.NewID(berth.PrefixResponse))}
+	err := i.save(r.Context(), c.Project, key, name)
+	if errors.Is(err, store.ErrExists) {
+		var before *stored
+		if before, err = i.find(r.Context(), c.Project, key); before != nil {
+			name = *before
+		}
+	}
+	if err != nil {
+		return err
+	}
+	if name.Fingerprint != fingerprint {
+		return errKeyReused
+	}
+	c.Response = name.Response
+	failure := h(x, r, c)
+	if failure == nil || x.status != 0 || r.Context().Err() != nil {
+		return failure // it was answered, or its client was lost
+	}
+	if status, _ := Describe(failure, ""); status < http.StatusInternalServerError && status != http.StatusTooManyRequests {
+		return failure
+	}
+	if err := i.rename(context.WithoutCancel(r.Context()), c.Project, key, name); err != nil {
+		i.log.Error("failed to release the Idempotency-Key of a failed request", "request_id", x.requestID, "err", err)
+	}
+	return failure
+}
+
+// rename gives a new name to the response of a key, unless it has another by now.
+func (i *idempotency) rename(ctx context.Context, p berth.ProjectID, key store.ObjectKey, was stored) error {
+	_, err := i.objects.UpdateObject(ctx, p, key, func(o *store.Object) error {
+		var now stored
+		if err := json.Unmarshal(o.Body, &now); err != nil || now.Response != was.Response {
+			return err
+		}
+		now.Response = berth.ResponseID(berth.NewID(berth.PrefixResponse))
+		var err error
+		o.Body, err = json.Marshal(now)
+		return err
+	})
+	return err
+}
+
+// storeAnswer runs a handler, stores its answer and then sends it.
+func (i *idempotency) storeAnswer(x *Exchange, r *http.Request, c berth.Caller, key store.ObjectKey, print *fingerprint, sealer sealer, h Handler) error {
+	buffer := &buffered{ResponseWriter: x.ResponseWriter, patience: x.server.Limits.Patience}
+	x.ResponseWriter = buffer
+	defer func() {
+		buffer.pass()
+		x.ResponseWriter = buffer.ResponseWriter
+	}()
+	if err := h(x, r, c); err != nil {
+		return err
+	}
+	if buffer.status/100 == 2 && !buffer.through && print.finish() == nil {
+		// What was done is done, also if its client has gone by now.
+		err := i.save(context.WithoutCancel(r.Context()), c.Project, key, stored{Fingerprint: print.sum(), Status: buffer.status,
+			ContentType: x.Header().Get("Content-Type"), Answer: sealer.seal(buffer.body.Bytes())})
+		if err != nil {
+			i.log.Error("failed to store an answer for its Idempotency-Key", "request_id", x.requestID, "err", err)
+		}
+	}
+	return nil
+}
+
+// find returns what is stored for a key, nil if nothing is.
+func (i *idempotency) find(ctx context.Context, p berth.ProjectID, key store.ObjectKey) (*stored, error) {
+	o, err := i.objects.GetObject(ctx, p, key)
+	if errors.Is(err, store.ErrNotFound) || err == nil && o.ExpiresAt <= time.Now().Unix() {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var k stored
+	return &k, json.Unmarshal(o.Body, &k)
+}
+
+// save stores k for a key. It returns store.ErrExists if something is stored already.
+func (i *idempotency) save(ctx context.Context, p berth.ProjectID, key store.ObjectKey, k stored) error {
+	body, err := json.Marshal(k)
+	if err != nil {
+		return err
+	}
+	now := time.Now()
+	o := &store.Object{ObjectKey: key, CreatedAt: now.Unix(), ExpiresAt: now.Add(idempotencyTime).Unix(), Body: body}
+	err = i.objects.CreateObjects(ctx, p, o)
+	if !errors.Is(err, store.ErrExists) {
+		return err
+	}
+	_, err = i.objects.UpdateObject(ctx, p, key, func(old *store.Object) error {
+		if old.ExpiresAt > now.Unix() {
+			return store.ErrExists
+		}
+		old.ExpiresAt, old.Body = o.ExpiresAt, o.Body
+		return nil
+	})
+	return err
+}

@@ -1,0 +1,84 @@
+package exchange
+
+import (
+	"encoding/json"
+	"errors"
+	"slices"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/internal/rule"
+	"github.com/berth-run/berth/store"
+)
+
+// A Listing is a page of a list on the wire.
+type Listing[T any] struct {
+	Object  string  `json:"object"` // "list"
+	Data    []T     `json:"data"`
+	FirstID *string `json:"first_id"` // null if the page is empty
+	LastID  *string `json:"last_id"`
+	HasMore bool    `json:"has_more"`
+}
+
+// ListOf returns a page with its first and last id. more says that there is another one.
+func ListOf[T any](data []T, more bool, id func(T) string) Listing[T] {
+	l := Listing[T]{Object: "list", Data: data, HasMore: more}
+	if len(data) == 0 {
+		l.Data = []T{}
+		return l
+	}
+	l.FirstID, l.LastID = OrNull(id(data[0])), OrNull(id(data[len(data)-1]))
+	return l
+}
+
+// Deleted is the answer to a deletion on the wire.
+func Deleted[ID ~string](id ID, object string) any {
+	return struct {
+		ID      ID     `json:"id"`
+		Object  string `json:"object"`
+		Deleted bool   `json:"deleted"`
+	}{id, object, true}
+}
+
+// ListError returns the error for the client of reading a page: what was not found is
+// where it should begin.
+func ListError(err error, page store.Page) error {
+	if page.After != "" && (errors.Is(err, store.ErrNotFound) || berth.ErrorCode(err) == berth.CodeNotFound) {
+		return AfterNotFound(page.After)
+	}
+	return err
+}
+
+// AfterNotFound returns the error for a page that begins after what is not in the list.
+func AfterNotFound(id string) error {
+	return berth.Invalid("after", "Invalid 'after': nothing in this list has the id '%s'.", rule.Clip(id))
+}
+
+// Documents returns a page of stored objects, which are sent as they are.
+func Documents(list []*store.Object, more bool) Listing[json.RawMessage] {
+	ids := ListOf(list, more, func(o *store.Object) string { return o.ID })
+	page := Listing[json.RawMessage]{Object: ids.Object, Data: []json.RawMessage{}, FirstID: ids.FirstID, LastID: ids.LastID, HasMore: more}
+	for _, o := range list {
+		page.Data = append(page.Data, o.Body)
+	}
+	return page
+}
+
+// PageOf returns one page of all, which is sorted from the oldest to the newest, and
+// whether there is more.
+func PageOf[T any](all []T, page store.Page, id func(T) string) ([]T, bool, error) {
+	all = slices.Clone(all)
+	if !page.Ascending {
+		slices.Reverse(all)
+	}
+	if page.After != "" {
+		n := slices.IndexFunc(all, func(v T) bool { return id(v) == page.After })
+		if n < 0 {
+			return nil, false, AfterNotFound(page.After)
+		}
+		all = all[n+1:]
+	}
+	if len(all) > page.Limit {
+		return all[:page.Limit], true, nil
+	}
+	return all, false, nil
+}

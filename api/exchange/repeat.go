@@ -1,0 +1,121 @@
+package exchange
+
+import (
+	"bytes"
+	"context"
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/sha256"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/internal/sse"
+	"github.com/berth-run/berth/store"
+)
+
+// A sealer seals answers with the key of their requests. A reader of the store cannot
+// read them without guessing the key: what was not to be stored, or has been deleted
+// since, cannot be read there.
+type sealer struct{ cipher.AEAD }
+
+func newSealer(key string) sealer {
+	sum := sha256.Sum256([]byte("an answer kept for the Idempotency-Key " + key))
+	block, _ := aes.NewCipher(sum[:]) // its length is right
+	aead, _ := cipher.NewGCMWithRandomNonce(block)
+	return sealer{aead}
+}
+
+func (s sealer) seal(answer []byte) []byte { return s.Seal(nil, nil, answer, nil) }
+
+func (s sealer) open(sealed []byte) ([]byte, error) { return s.Open(nil, nil, sealed, nil) }
+
+// attempts are the requests with an Idempotency-Key that are being answered. Requests
+// with the same key wait for the first.
+type attempts struct {
+	mu   sync.Mutex
+	live map[attempt]chan struct{}
+}
+
+type attempt struct {
+	project berth.ProjectID
+	key     store.ObjectKey
+}
+
+// begin waits until no other request attempts the same. done must be called.
+func (a *attempts) begin(ctx context.Context, it attempt) (done func(), err error) {
+	for {
+		a.mu.Lock()
+		other := a.live[it]
+		if other == nil {
+			mine := make(chan struct{})
+			if a.live == nil {
+				a.live = map[attempt]chan struct{}{}
+			}
+			a.live[it] = mine
+			a.mu.Unlock()
+			return func() {
+				a.mu.Lock()
+				defer a.mu.Unlock()
+				delete(a.live, it)
+				close(mine)
+			}, nil
+		}
+		a.mu.Unlock()
+		select {
+		case <-other:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// A buffered answer is held back until it is complete, unless it is a stream or too large
+// to be stored.
+type buffered struct {
+	http.ResponseWriter
+	status  int
+	body    bytes.Buffer
+	through bool
+
+	patience time.Duration // with a client that does not read
+}
+
+// Unwrap serves http.ResponseController, which flushes streams only.
+func (b *buffered) Unwrap() http.ResponseWriter { return b.ResponseWriter }
+
+func (b *buffered) WriteHeader(status int) {
+	b.status = status
+	if b.Header().Get("Content-Type") == sse.ContentType {
+		b.pass()
+	}
+}
+
+func (b *buffered) Write(p []byte) (int, error) {
+	if b.status == 0 {
+		b.WriteHeader(http.StatusOK)
+	}
+	if !b.through && b.body.Len()+len(p) > idempotencyAnswer {
+		b.pass()
+	}
+	if b.through {
+		return b.ResponseWriter.Write(p)
+	}
+	return b.body.Write(p)
+}
+
+// pass sends what was held back, and from now on everything at once.
+func (b *buffered) pass() {
+	if b.through {
+		return
+	}
+	b.through = true
+	if b.status == 0 {
+		return
+	}
+	b.ResponseWriter.WriteHeader(b.status)
+	out := &PatientWriter{b.ResponseWriter, http.NewResponseController(b.ResponseWriter), b.patience}
+	defer out.Renew() // the last bytes leave after the handler
+	_, _ = out.Write(b.body.Bytes())
+}
