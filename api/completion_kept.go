@@ -15,8 +15,8 @@ import (
 // A completion that is to be stored is an object, and so is each message of its
 // request.
 const (
-	kindCompletion        store.Kind = "chat.completion"
-	kindCompletionMessage store.Kind = "chat.completion.message"
+	kindCompletion        = store.KindCompletion
+	kindCompletionMessage = store.KindCompletionMessage
 )
 
 // A keptCompletion is a completion as it is read again: with what was asked.

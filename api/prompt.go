@@ -20,8 +20,8 @@ import (
 // The kinds of objects that prompts are kept as. A version belongs to its prompt
 // and has its number as id.
 const (
-	kindPrompt        store.Kind = "prompt"
-	kindPromptVersion store.Kind = "prompt.version"
+	kindPrompt        = store.KindPrompt
+	kindPromptVersion = store.KindPromptVersion
 )
 
 // templateFields are the fields of a response's request that a prompt may hold:

@@ -16,7 +16,7 @@ import (
 // kindImport is the kind of object that names what an import is about to make. It is
 // there before any of that and goes last, so that a server that dies in between knows
 // at its next start what to remove.
-const kindImport store.Kind = "bundle.import"
+const kindImport = store.KindImport
 
 // An intent is what an import makes, none of which is anybody else's.
 type intent struct {

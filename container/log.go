@@ -15,8 +15,8 @@ import (
 
 // The kinds of object that a container's log is made of.
 const (
-	kindLog     store.Kind = "container.log"      // a berth.ContainerLog that has ended
-	kindRunning store.Kind = "container.log.open" // those that had not when the last one began
+	kindLog     = store.KindContainerLog     // a berth.ContainerLog that has ended
+	kindRunning = store.KindContainerOpenLog // those that had not when the last one began
 )
 
 // Bounds of a container's log.

@@ -61,7 +61,7 @@ type NetworkOptions struct {
 }
 
 // kindNetwork is the kind of object that holds a container's secrets, sealed.
-const kindNetwork store.Kind = "container.network"
+const kindNetwork = store.KindContainerNetwork
 
 // A network is a container's way out.
 type network struct {

@@ -18,7 +18,7 @@ import (
 // whose Starting is true starts it again from this: no command was sent to its guest yet.
 // One that is restored from memory runs by itself before its start has ended: its record
 // is there until then, and without Starting it means that only the network is missing.
-const kindStart store.Kind = "container.start"
+const kindStart = store.KindContainerStart
 
 // A startRecord is what the start of a container needs beside the container itself and
 // its secrets.

@@ -16,7 +16,7 @@ import (
 )
 
 // Kind is that of projects in the store.
-const Kind store.Kind = "project"
+const Kind = store.KindProject
 
 // house owns the records: no key acts for it, so that no caller reaches them.
 const house berth.ProjectID = ""

@@ -14,7 +14,7 @@ import (
 
 // KindDelivery is that of deliveries in the store. They belong to their endpoint.
 // A delivery expires when it is due; one that is over, when it is forgotten.
-const KindDelivery store.Kind = "webhook_delivery"
+const KindDelivery = store.KindDelivery
 
 const (
 	retryTime = 72 * time.Hour     // in which a delivery is tried again

@@ -21,7 +21,7 @@ import (
 )
 
 // KindEndpoint is that of endpoints in the store.
-const KindEndpoint store.Kind = "webhook_endpoint"
+const KindEndpoint = store.KindEndpoint
 
 const (
 	maxEndpoints = 20 // of a project

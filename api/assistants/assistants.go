@@ -21,15 +21,15 @@ import (
 
 // The kinds of objects in the store. Messages and runs belong to their thread.
 const (
-	kindAssistant store.Kind = "assistant"
-	kindThread    store.Kind = "thread"
-	kindMessage   store.Kind = "thread.message"
-	kindRun       store.Kind = "thread.run"
+	kindAssistant = store.KindAssistant
+	kindThread    = store.KindThread
+	kindMessage   = store.KindMessage
+	kindRun       = store.KindRun
 
 	// kindNext is the place after a run, or at the beginning of a thread, which it
 	// belongs to: there is one, and the run that takes it holds it for ever. It keeps
 	// two runs from following on the same one.
-	kindNext store.Kind = "thread.run.next"
+	kindNext = store.KindNextRun
 )
 
 // Prefixes of identifiers.

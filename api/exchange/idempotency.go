@@ -24,7 +24,7 @@ import (
 const (
 	idempotencyKey = "Idempotency-Key"
 	// KindIdempotency is the kind of what is stored for an Idempotency-Key.
-	KindIdempotency store.Kind = "idempotency"
+	KindIdempotency = store.KindIdempotency
 
 	idempotencyTime   = 24 * time.Hour // after which a stored answer expires
 	idempotencyLength = 255            // of a key, in bytes

@@ -35,7 +35,7 @@ import (
 )
 
 // Kind is the kind of a snapshot's object.
-const Kind store.Kind = "container.snapshot"
+const Kind = store.KindSnapshot
 
 // Options are a Service's parts.
 type Options struct {

@@ -31,7 +31,7 @@ import (
 )
 
 // Kind is the kind of a volume's object.
-const Kind store.Kind = "volume"
+const Kind = store.KindVolume
 
 // Bounds on volumes.
 const (

@@ -136,6 +136,7 @@ type file struct {
 	doc       bool
 	lines     int
 	generated bool
+	kinds     []string // literals of type store.Kind
 }
 
 // Check parses the sources below root and returns every broken rule, in words.
@@ -155,6 +156,9 @@ func Check(root string, imports, bans map[string][]string) ([]string, error) {
 		broken = append(broken, checkImports(f, allowed, bans)...)
 		if f.lines > maxLines && !f.generated {
 			broken = append(broken, fmt.Sprintf("%s has %d lines; split it by what it is about", path.Join(f.pkg, f.name), f.lines))
+		}
+		for _, kind := range f.kinds {
+			broken = append(broken, fmt.Sprintf("%s has a kind of object of its own, %s; the table of kinds is store/kind.go", path.Join(f.pkg, f.name), kind))
 		}
 		if f.doc {
 			docs[f.pkg] = append(docs[f.pkg], f.name)
@@ -238,5 +242,34 @@ func look(set *token.FileSet, a *ast.File, rel string) file {
 	for _, imp := range a.Imports {
 		f.imports = append(f.imports, strings.Trim(imp.Path.Value, `"`))
 	}
+	f.kinds = kinds(a)
 	return f
+}
+
+// kinds returns the string literals that a file declares or converts as a store.Kind.
+func kinds(a *ast.File) (found []string) {
+	literals := func(typ ast.Expr, values []ast.Expr) {
+		sel, ok := typ.(*ast.SelectorExpr)
+		if !ok || sel.Sel.Name != "Kind" {
+			return
+		}
+		if x, ok := sel.X.(*ast.Ident); !ok || x.Name != "store" {
+			return
+		}
+		for _, v := range values {
+			if lit, ok := v.(*ast.BasicLit); ok {
+				found = append(found, lit.Value)
+			}
+		}
+	}
+	ast.Inspect(a, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.ValueSpec:
+			literals(n.Type, n.Values)
+		case *ast.CallExpr:
+			literals(n.Fun, n.Args)
+		}
+		return true
+	})
+	return found
 }

@@ -5,5 +5,7 @@ import (
 	_ "net/http"
 
 	_ "github.com/berth-run/berth/api"
-	_ "github.com/berth-run/berth/store"
+	"github.com/berth-run/berth/store"
 )
+
+const kind store.Kind = "secret"
