@@ -69,7 +69,13 @@ func newHouse(t *testing.T, change func(*api.Options), rules ...model.Rule) *hou
 	st, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "berth.db"), nil)
 	check(t, err)
 	bucket := memblob.OpenBucket(nil)
-	uploads := files.New(st, bucket)
+	var opts api.Options
+	uploads := files.New(files.Options{Store: st, Bucket: bucket, Quota: func(ctx context.Context, p berth.ProjectID, bytes int64) error {
+		if opts.Quota == nil {
+			return nil
+		}
+		return opts.Quota.Store(ctx, p, bytes)
+	}})
 	bare := t.TempDir()
 	guests := &guestDriver{t: t, boxes: map[string]*box{}}
 	archive := memblob.OpenBucket(nil)
@@ -93,7 +99,7 @@ func newHouse(t *testing.T, change func(*api.Options), rules ...model.Rule) *hou
 		Files: uploads, Fetcher: letters{}, Owner: "test", Log: log})
 	hooks := webhook.New(st, log)
 	events.AtEnd(hooks.AtEnd)
-	opts := api.Options{Engine: h.engine, Usages: st, Webhooks: hooks, Journal: events, Responses: st, Objects: st, Keys: st, Files: uploads, Containers: keeper, Snapshots: snapshots, Volumes: volumes, Models: models,
+	opts = api.Options{Engine: h.engine, Usages: st, Webhooks: hooks, Journal: events, Responses: st, Objects: st, Keys: st, Files: uploads, Containers: keeper, Snapshots: snapshots, Volumes: volumes, Models: models,
 		Bundles: bundle.New(bundle.Options{Responses: st, Containers: st, Objects: st, Engine: h.engine, Journal: events, ContainerService: keeper, Snapshots: snapshots, Files: uploads, SpoolDir: t.TempDir(), Version: "1"}),
 		Seal:    seal.New([32]byte{1}), Log: log, Version: "1"}
 	if change != nil {

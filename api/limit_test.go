@@ -21,7 +21,7 @@ func limited(t *testing.T, limits map[berth.ProjectID]berth.Limits) *house {
 	return newHouse(t, func(o *api.Options) {
 		st := o.Objects.(store.Store)
 		q := project.NewQuota(project.QuotaOptions{Objects: st, Sizes: []project.Size{st.FileBytes, st.StoredBytes}, Usages: st, Limits: limits})
-		o.Quota, o.Files.Quota = q, q.Store
+		o.Quota = q
 		o.Engine.Quota = q
 	})
 }

@@ -30,7 +30,7 @@ func newCarrier(t testing.TB) *Service {
 	t.Cleanup(func() { bucket.Close(); db.Close() })
 	j := journal.New(db)
 	e := engine.New(engine.Options{Responses: db, Runs: db, Objects: db, Journal: j, Owner: "test", Usages: db, Log: slog.New(slog.DiscardHandler)})
-	return New(Options{Responses: db, Containers: db, Objects: db, Engine: e, Journal: j, Files: files.New(db, bucket), SpoolDir: t.TempDir()})
+	return New(Options{Responses: db, Containers: db, Objects: db, Engine: e, Journal: j, Files: files.New(files.Options{Store: db, Bucket: bucket}), SpoolDir: t.TempDir()})
 }
 
 const (

@@ -62,7 +62,7 @@ func newGVisorHouseOn(tb testing.TB, rootfs string, options ...func(*container.O
 		tb.Fatal(err)
 	}
 	kept := snapshot.New(snapshot.Options{Objects: db, Bucket: bucket, Seal: seal.New([32]byte{1})})
-	opts := container.Options{Snapshots: kept, Store: db, Driver: d, OpenFile: files.New(db, nil).Open, Log: log, Seal: seal.New([32]byte{1}),
+	opts := container.Options{Snapshots: kept, Store: db, Driver: d, OpenFile: files.New(files.Options{Store: db}).Open, Log: log, Seal: seal.New([32]byte{1}),
 		Template: func(ref string) (container.Template, error) {
 			return container.Template{Template: sandbox.Template{Digest: cmp.Or(ref, "sha256:bench"), Path: rootfs}}, nil
 		}}

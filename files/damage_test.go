@@ -51,8 +51,7 @@ func TestDamagedContent(t *testing.T) {
 			}
 			defer db.Close()
 			var log bytes.Buffer
-			s := files.New(db, bucket)
-			s.Log = slog.New(slog.NewTextHandler(&log, nil))
+			s := files.New(files.Options{Store: db, Bucket: bucket, Log: slog.New(slog.NewTextHandler(&log, nil))})
 			f, err := s.Create(t.Context(), "proj_mine", files.CreateRequest{Filename: "f", Purpose: "user_data"}, strings.NewReader(strings.Repeat("x", size)))
 			if err != nil {
 				t.Fatal(err)

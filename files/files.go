@@ -1,68 +1,68 @@
-// Package files keeps uploaded files: their bytes, sealed, in a bucket, their objects
-// in the store.
-//
-// The bytes of each file have a key of their own, which is kept with the object. When
-// the object is gone, nobody can read what may be left of the bytes, on whatever medium.
+// Package files stores uploaded files: sealed blobs whose records are the file objects.
 package files
 
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"path"
 	"strings"
-	"sync"
 	"time"
 	"unicode/utf8"
 
-	"gocloud.dev/blob"
-	"gocloud.dev/gcerrors"
+	cloud "gocloud.dev/blob"
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/audit"
-	"github.com/berth-run/berth/internal/seal"
-	"github.com/berth-run/berth/internal/stored"
+	"github.com/berth-run/berth/blob"
 	"github.com/berth-run/berth/store"
 )
 
-// DefaultMaxBytes is the largest file, as the hosted service has it.
+// DefaultMaxBytes is the size of the largest file, that of the hosted service.
 const DefaultMaxBytes = 512 << 20
 
-// A Service keeps files. It is safe for concurrent use.
-type Service struct {
-	store    store.Files
-	bucket   *blob.Bucket
-	MaxBytes int64 // of one file; set before use
+// Options are a Service's parts.
+type Options struct {
+	Store    store.Files
+	Bucket   *cloud.Bucket // holds nothing else
+	MaxBytes int64         // of one file; default DefaultMaxBytes
 
-	// Quota returns an error for the client if a project may not store so many more
-	// bytes. Set before use; nil is no limit.
+	// Quota returns an error for the client if a project may not store this many bytes
+	// more; nil is no limit.
 	Quota func(ctx context.Context, p berth.ProjectID, bytes int64) error
-	Audit *audit.Log // of what is kept and removed; set before use, nil is none
-	book  sync.Mutex // held between its answer and the deed
 
-	Log *slog.Logger // of content that is damaged; set before use, slog.Default if nil
+	Audit *audit.Log   // nil records nothing
+	Log   *slog.Logger // default slog.Default
 }
 
-// New returns a service that keeps objects in st and bytes in bucket.
-func New(st store.Files, bucket *blob.Bucket) *Service {
-	return &Service{store: st, bucket: bucket, MaxBytes: DefaultMaxBytes}
+// A Service stores files. It is safe for concurrent use. Its errors for clients are
+// *berth.Error.
+type Service struct {
+	opts     Options
+	contents *blob.Bucket
+	blobs    *blob.Collection
 }
 
-// A CreateRequest describes a file to keep.
+// New returns a service.
+func New(opts Options) *Service {
+	opts.MaxBytes = cmp.Or(opts.MaxBytes, DefaultMaxBytes)
+	s := &Service{opts: opts, contents: blob.NewBucket(opts.Bucket, "file", opts.Log)}
+	s.blobs = blob.NewCollection(blob.Options{Noun: "file", Records: records{opts.Store}, Remove: s.contents.Remove, Audit: opts.Audit})
+	return s
+}
+
+// A CreateRequest describes a file.
 type CreateRequest struct {
-	ID                  berth.FileID // that it is to have, and no other file has had; empty for a new one
+	ID                  berth.FileID // which no other file has had; empty for a new one
 	Filename            string
 	Purpose             string
 	ExpiresAfterSeconds int64 // 0 is never
 }
 
-// Create keeps what r yields as a file. Bytes are saved before the object, so
-// that an object always has its bytes; r is streamed. Errors about the request
-// are *berth.Error.
+// Create stores what r yields as a file; r is streamed.
 func (s *Service) Create(ctx context.Context, p berth.ProjectID, req CreateRequest, r io.Reader) (*berth.File, error) {
 	if err := checkName(req.Filename); err != nil {
 		return nil, err
@@ -79,80 +79,43 @@ func (s *Service) Receive(ctx context.Context, p berth.ProjectID, r io.Reader, r
 
 func (s *Service) receive(ctx context.Context, p berth.ProjectID, id berth.FileID, r io.Reader, request func() (CreateRequest, error)) (*berth.File, error) {
 	f := &berth.File{ID: id, Object: "file", CreatedAt: time.Now().Unix(), Status: "processed"}
-	if s.Quota != nil {
-		if err := s.Quota(ctx, p, 0); err != nil {
-			return nil, err // before its bytes are read
-		}
+	key := blob.NewKey()
+	creation := blob.Creation{Ref: ref(p, id),
+		Write: func(ctx context.Context) error {
+			return s.contents.Write(ctx, ref(p, id), key, func(w io.Writer) error { return s.write(w, r, f, request) })
+		},
+		Save: func(ctx context.Context) error { return s.opts.Store.CreateFile(ctx, p, f, key[:]) },
+		Entry: func() audit.Entry {
+			return audit.Entry{Action: audit.FileCreated, Project: p, Object: string(id), Bytes: f.Bytes}
+		}}
+	if s.opts.Quota != nil {
+		creation.Admit = func(ctx context.Context) error { return s.opts.Quota(ctx, p, f.Bytes) }
 	}
-	var k [32]byte // whose loss, in a crash, is that of the bytes
-	rand.Read(k[:])
-	err := s.write(ctx, key(p, f.ID), k, r, func(n int64) error {
-		req, err := request()
-		if err != nil {
-			return err
-		}
-		f.Bytes, f.Filename, f.Purpose = n, req.Filename, req.Purpose
-		if req.ExpiresAfterSeconds > 0 {
-			at := f.CreatedAt + req.ExpiresAfterSeconds
-			f.ExpiresAt = &at
-		}
-		return checkName(req.Filename)
-	})
-	if err != nil {
+	if err := s.blobs.Create(ctx, creation); err != nil {
 		return nil, err
 	}
-	if err := s.create(ctx, p, f, k); err != nil {
-		_ = s.bucket.Delete(context.WithoutCancel(ctx), key(p, f.ID))
-		return nil, err
-	}
-	s.Audit.Record(audit.Entry{Action: audit.FileCreated, Project: p, Object: string(f.ID), Bytes: f.Bytes})
 	return f, nil
 }
 
-// create saves a file's object if there is room for it.
-func (s *Service) create(ctx context.Context, p berth.ProjectID, f *berth.File, k [32]byte) error {
-	if s.Quota != nil {
-		s.book.Lock()
-		defer s.book.Unlock()
-		if err := s.Quota(ctx, p, f.Bytes); err != nil {
-			return err
-		}
-	}
-	return s.store.CreateFile(ctx, p, f, k[:])
-}
-
-// write writes what r yields, sealed, if check agrees to so many bytes.
-func (s *Service) write(ctx context.Context, key string, k [32]byte, r io.Reader, check func(n int64) error) error {
-	ctx, abort := context.WithCancel(ctx)
-	defer abort()
-	w, err := s.bucket.NewWriter(ctx, key, &blob.WriterOptions{ContentType: "application/octet-stream"})
+// write copies r to w and completes f by the request.
+func (s *Service) write(w io.Writer, r io.Reader, f *berth.File, request func() (CreateRequest, error)) error {
+	n, err := io.Copy(w, io.LimitReader(r, s.opts.MaxBytes+1))
 	if err != nil {
 		return err
 	}
-	sealed := seal.NewWriter(w, k)
-	n, err := io.Copy(sealed, io.LimitReader(r, s.MaxBytes+1))
-	if err == nil && n > s.MaxBytes {
-		err = &berth.Error{Code: berth.CodeTooLarge, Param: "file", Message: fmt.Sprintf("The file is larger than %d bytes.", s.MaxBytes)}
+	if n > s.opts.MaxBytes {
+		return &berth.Error{Code: berth.CodeTooLarge, Param: "file", Message: fmt.Sprintf("The file is larger than %d bytes.", s.opts.MaxBytes)}
 	}
-	if err == nil {
-		err = check(n)
-	}
-	if err == nil {
-		err = sealed.Close()
-	}
+	req, err := request()
 	if err != nil {
-		abort() // nothing is kept of it
+		return err
 	}
-	return errors.Join(err, closeUnless(err, w))
-}
-
-// closeUnless closes w; after an earlier error its own says nothing new.
-func closeUnless(err error, w io.Closer) error {
-	cerr := w.Close()
-	if err != nil {
-		return nil
+	f.Bytes, f.Filename, f.Purpose = n, req.Filename, req.Purpose
+	if req.ExpiresAfterSeconds > 0 {
+		at := f.CreatedAt + req.ExpiresAfterSeconds
+		f.ExpiresAt = &at
 	}
-	return cerr
+	return checkName(req.Filename)
 }
 
 func checkName(name string) error {
@@ -167,11 +130,9 @@ func checkName(name string) error {
 	return nil
 }
 
-func key(p berth.ProjectID, id berth.FileID) string { return string(p) + "/" + string(id) }
-
-// Get returns a file's object.
+// Get returns a file.
 func (s *Service) Get(ctx context.Context, p berth.ProjectID, id berth.FileID) (*berth.File, error) {
-	f, err := s.store.GetFile(ctx, p, id)
+	f, err := s.opts.Store.GetFile(ctx, p, id)
 	if errors.Is(err, store.ErrNotFound) || err == nil && expired(f) {
 		return nil, notFound(id)
 	}
@@ -186,122 +147,87 @@ func notFound(id berth.FileID) error {
 
 // List returns one page of files and whether there is more.
 func (s *Service) List(ctx context.Context, p berth.ProjectID, purpose string, page store.Page) ([]*berth.File, bool, error) {
-	files, more, err := s.store.ListFiles(ctx, p, purpose, page)
+	files, more, err := s.opts.Store.ListFiles(ctx, p, purpose, page)
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, false, berth.Invalid("after", "No such File object: %s", page.After)
 	}
 	return files, more, err
 }
 
-// Open opens a file's bytes, which can also seek. What is read is what was written, or
-// ends with an error. The caller closes them. Bytes that are missing or damaged are
-// berth.CodeCorrupt, and logged: at once if they are not as many as they were or the first
-// of them differ, else when they are read.
+// Open opens the bytes of a file, which can also seek if they are sealed. What is read is
+// what was written, or ends with an error. The caller closes them. If bytes are missing or
+// damaged, the error is berth.CodeCorrupt: from Open if their size or the first of them is
+// wrong, and else when they are read.
 func (s *Service) Open(ctx context.Context, p berth.ProjectID, id berth.FileID) (io.ReadCloser, *berth.File, error) {
 	f, err := s.Get(ctx, p, id)
 	if err != nil {
 		return nil, nil, err
 	}
-	k, err := s.store.FileKey(ctx, p, id)
+	key, err := s.opts.Store.FileKey(ctx, p, id)
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, nil, notFound(id)
 	}
 	if err != nil {
 		return nil, nil, err
 	}
-	blobs := stored.Blobs{Bucket: s.bucket, Noun: "file", Log: s.Log}
-	size := seal.Size(f.Bytes)
-	if len(k) != 32 {
-		size = f.Bytes
+	var content io.ReadCloser
+	if len(key) == len(blob.Key{}) {
+		content, err = s.contents.OpenSeeker(ctx, ref(p, id), blob.Key(key), f.Bytes)
+	} else {
+		content, err = s.contents.OpenPlain(ctx, ref(p, id), f.Bytes)
 	}
-	r, err := blobs.Open(ctx, key(p, id), string(id), size)
 	if err != nil {
 		return nil, nil, err
 	}
-	if len(k) != 32 {
-		return r, f, nil // an earlier version kept it in the clear
-	}
-	opened := seal.NewSeeker(r, [32]byte(k), f.Bytes)
-	c := &content{blobs.Reader(string(id), opened), opened, r}
-	var first [1]byte
-	if _, err = c.Read(first[:]); err == nil || errors.Is(err, io.EOF) {
-		_, err = c.Seek(0, io.SeekStart)
-	}
-	if err != nil {
-		return nil, nil, errors.Join(err, r.Close())
-	}
-	return c, f, nil
+	return content, f, nil
 }
 
-// A content is the bytes of a file.
-type content struct {
-	io.Reader // of Seeker
-	io.Seeker
-	io.Closer
-}
-
-// Delete removes a file, object first: bytes without an object are Sweep's.
+// Delete deletes a file.
 func (s *Service) Delete(ctx context.Context, p berth.ProjectID, id berth.FileID) error {
-	return s.delete(ctx, p, id, audit.FileDeleted)
-}
-
-func (s *Service) delete(ctx context.Context, p berth.ProjectID, id berth.FileID, as audit.Action) error {
-	if err := s.store.DeleteFile(ctx, p, id); errors.Is(err, store.ErrNotFound) {
+	err := s.delete(ctx, ref(p, id), audit.FileDeleted)
+	if errors.Is(err, store.ErrNotFound) {
 		return notFound(id)
-	} else if err != nil {
-		return err
 	}
-	if err := s.bucket.Delete(ctx, key(p, id)); err != nil && gcerrors.Code(err) != gcerrors.NotFound {
-		return err
-	}
-	return s.Audit.Commit(ctx, audit.Entry{Action: as, Project: p, Object: string(id)})
+	return err
 }
 
-// expireBatch is how many files are removed at once.
-const expireBatch = 100
+func (s *Service) delete(ctx context.Context, r blob.Ref, action audit.Action) error {
+	return s.blobs.Delete(ctx, r, audit.Entry{Action: action, Project: r.Project, Object: r.ID})
+}
 
-// Expire removes the files of all projects whose time is up. One that cannot be
-// removed does not keep the others.
+// Expire deletes the files of all projects that have expired by now.
 func (s *Service) Expire(ctx context.Context, now time.Time) error {
-	for {
-		refs, err := s.store.ExpiredFiles(ctx, now, expireBatch)
-		if err != nil {
-			return err
-		}
-		var failed error
-		for _, ref := range refs {
-			err := s.delete(ctx, ref.Project, ref.File, audit.FileExpired)
-			if err != nil && berth.ErrorCode(err) != berth.CodeNotFound {
-				failed = errors.Join(failed, err)
-			}
-		}
-		if failed != nil || len(refs) < expireBatch {
-			return failed
-		}
-	}
+	return s.blobs.Expire(ctx, now, func(ctx context.Context, r blob.Ref) error { return s.delete(ctx, r, audit.FileExpired) })
 }
 
-// Sweep removes bytes without an object, which a crash may leave. No file may be in
-// the making meanwhile.
-func (s *Service) Sweep(ctx context.Context, log *slog.Logger) error {
-	for it := s.bucket.List(nil); ; {
-		obj, err := it.Next(ctx)
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		p, id, ok := strings.Cut(obj.Key, "/")
-		if !ok {
-			continue // not ours
-		}
-		_, err = s.store.GetFile(ctx, berth.ProjectID(p), berth.FileID(id))
-		if errors.Is(err, store.ErrNotFound) {
-			err = s.bucket.Delete(ctx, obj.Key)
-		}
-		if err != nil {
-			log.Warn("a file was not swept", "file", id, "err", err)
-		}
+// Sweep removes bytes without a file, which a crash may leave. No file may be created
+// meanwhile.
+func (s *Service) Sweep(ctx context.Context) error {
+	return s.contents.Sweep(ctx, records{s.opts.Store})
+}
+
+func ref(p berth.ProjectID, id berth.FileID) blob.Ref { return blob.Ref{Project: p, ID: string(id)} }
+
+// records are the rows of files as records of blobs.
+type records struct{ store store.Files }
+
+func (r records) Delete(ctx context.Context, f blob.Ref) error {
+	return r.store.DeleteFile(ctx, f.Project, berth.FileID(f.ID))
+}
+
+func (r records) Exists(ctx context.Context, f blob.Ref) (bool, error) {
+	_, err := r.store.GetFile(ctx, f.Project, berth.FileID(f.ID))
+	if errors.Is(err, store.ErrNotFound) {
+		return false, nil
 	}
+	return err == nil, err
+}
+
+func (r records) Expired(ctx context.Context, now time.Time, limit int) ([]blob.Ref, error) {
+	files, err := r.store.ExpiredFiles(ctx, now, limit)
+	refs := make([]blob.Ref, len(files))
+	for i, f := range files {
+		refs[i] = ref(f.Project, f.File)
+	}
+	return refs, err
 }

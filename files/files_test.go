@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"log/slog"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -25,7 +24,7 @@ import (
 
 const mine, theirs berth.ProjectID = "proj_mine", "proj_theirs"
 
-func open(t *testing.T) (*files.Service, *blob.Bucket, store.Store) {
+func open(t *testing.T, change ...func(*files.Options)) (*files.Service, *blob.Bucket, store.Store) {
 	t.Helper()
 	db, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "berth.db"), nil)
 	if err != nil {
@@ -36,7 +35,11 @@ func open(t *testing.T) (*files.Service, *blob.Bucket, store.Store) {
 		bucket.Close()
 		db.Close()
 	})
-	return files.New(db, bucket), bucket, db
+	opts := files.Options{Store: db, Bucket: bucket}
+	for _, c := range change {
+		c(&opts)
+	}
+	return files.New(opts), bucket, db
 }
 
 // keys counts what is in the bucket.
@@ -81,13 +84,13 @@ func TestFile(t *testing.T) {
 }
 
 func TestRefused(t *testing.T) {
-	s, bucket, _ := open(t)
+	s, bucket, db := open(t)
 	for _, name := range []string{"", ".", "..", "a/b", "/etc/passwd", `a\b`, "a\x00b", "a\nb", "\xff", strings.Repeat("x", 256)} {
 		if _, err := s.Create(t.Context(), mine, files.CreateRequest{Filename: name}, strings.NewReader("x")); berth.ErrorCode(err) != berth.CodeInvalid {
 			t.Errorf("the name %q: got %v", name, err)
 		}
 	}
-	s.MaxBytes = 4
+	s = files.New(files.Options{Store: db, Bucket: bucket, MaxBytes: 4})
 	if _, err := s.Create(t.Context(), mine, files.CreateRequest{Filename: "a"}, strings.NewReader("12345")); berth.ErrorCode(err) != berth.CodeTooLarge {
 		t.Errorf("a file that is too large: got %v", err)
 	}
@@ -128,7 +131,7 @@ func TestSweep(t *testing.T) {
 	if _, err := s.Get(t.Context(), mine, "file-past"); berth.ErrorCode(err) != berth.CodeNotFound {
 		t.Errorf("a file past its time: got %v", err)
 	}
-	if err := s.Sweep(t.Context(), slog.New(slog.DiscardHandler)); err != nil {
+	if err := s.Sweep(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if n := keys(t, bucket); n != 2 {
@@ -151,14 +154,15 @@ func TestSweep(t *testing.T) {
 // A project stores as much as it may, also with several uploads at once, and
 // nothing is left of what was too much.
 func TestQuota(t *testing.T) {
-	s, bucket, db := open(t)
-	s.Quota = func(ctx context.Context, p berth.ProjectID, bytes int64) error {
-		stored, err := db.FileBytes(ctx, p)
-		if err == nil && stored+bytes > 10 {
-			err = berth.Errorf(berth.CodeRateLimited, "full")
+	s, bucket, db := open(t, func(o *files.Options) {
+		o.Quota = func(ctx context.Context, p berth.ProjectID, bytes int64) error {
+			stored, err := o.Store.FileBytes(ctx, p)
+			if err == nil && stored+bytes > 10 {
+				err = berth.Errorf(berth.CodeRateLimited, "full")
+			}
+			return err
 		}
-		return err
-	}
+	})
 	var made, refused atomic.Int32
 	var wg sync.WaitGroup
 	for range 8 {
@@ -177,9 +181,9 @@ func TestQuota(t *testing.T) {
 	if made.Load() != 2 || refused.Load() != 6 || keys(t, bucket) != 2 {
 		t.Errorf("got %d files, %d refusals and %d in the bucket, want 2, 6 and 2", made.Load(), refused.Load(), keys(t, bucket))
 	}
-	s.Quota = func(context.Context, berth.ProjectID, int64) error {
+	s = files.New(files.Options{Store: db, Bucket: bucket, Quota: func(context.Context, berth.ProjectID, int64) error {
 		return berth.Errorf(berth.CodeRateLimited, "full")
-	}
+	}})
 	if _, err := s.Create(t.Context(), mine, files.CreateRequest{Filename: "a"}, failing{errors.New("read")}); berth.ErrorCode(err) != berth.CodeRateLimited {
 		t.Errorf("got %v, want a refusal before a byte is read", err)
 	}

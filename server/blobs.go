@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"log/slog"
 	"path/filepath"
 
 	"gocloud.dev/blob"
@@ -31,17 +30,17 @@ func (s *Server) openBlobs(ctx context.Context, b *base) (*blobs, error) {
 	if err != nil {
 		return nil, err
 	}
-	all := &blobs{files: files.New(b.db, uploads)}
-	all.files.Quota, all.files.Audit, all.files.Log = within(b.space, diskspace.Files, b.quota.Store), b.audit, b.Log
+	all := &blobs{}
+	all.files = files.New(files.Options{Store: b.db, Bucket: uploads, Audit: b.audit, Log: b.Log, Quota: within(b.space, diskspace.Files, b.quota.Store)})
 	all.snapshots = snapshot.New(snapshot.Options{Objects: b.db, Bucket: contents, Seal: b.seal(), Audit: b.audit, Log: b.Log,
 		Count: b.quota.Snapshots, Quota: within(b.space, diskspace.Snapshots, b.quota.Store)})
-	all.volumes, err = volume.New(volume.Options{Dir: filepath.Join(b.State, "volumes"), Objects: b.db, Seal: b.seal(), Audit: b.audit,
+	all.volumes, err = volume.New(volume.Options{Dir: filepath.Join(b.State, "volumes"), Objects: b.db, Seal: b.seal(), Audit: b.audit, Log: b.Log,
 		Quota: within(b.space, diskspace.Volumes, b.quota.Store)})
 	if err != nil {
 		return nil, err
 	}
-	for _, sweep := range []func(context.Context, *slog.Logger) error{all.snapshots.Sweep, all.volumes.Sweep, all.files.Sweep} {
-		if err := sweep(ctx, b.Log); err != nil {
+	for _, sweep := range []func(context.Context) error{all.snapshots.Sweep, all.volumes.Sweep, all.files.Sweep} {
+		if err := sweep(ctx); err != nil {
 			return nil, err
 		}
 	}

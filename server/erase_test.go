@@ -67,8 +67,7 @@ func TestErase(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer record.Close()
-	uploads := files.New(db, memblob.OpenBucket(nil))
-	uploads.Audit = record
+	uploads := files.New(files.Options{Store: db, Bucket: memblob.OpenBucket(nil), Audit: record})
 	snapshots := snapshot.New(snapshot.Options{Objects: db, Bucket: memblob.OpenBucket(nil), Seal: seal.New([32]byte{}), Audit: record})
 	volumes, err := volume.New(volume.Options{Dir: filepath.Join(dir, "volumes"), Objects: db, Seal: seal.New([32]byte{}), Audit: record})
 	if err != nil {
@@ -160,7 +159,7 @@ func TestEraseDuringResponse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	data := &erasable{db: db, containers: storedContainers{db}, responses: storedResponses{db}, blobs: &blobs{files.New(db, memblob.OpenBucket(nil)),
+	data := &erasable{db: db, containers: storedContainers{db}, responses: storedResponses{db}, blobs: &blobs{files.New(files.Options{Store: db, Bucket: memblob.OpenBucket(nil)}),
 		snapshot.New(snapshot.Options{Objects: db, Bucket: memblob.OpenBucket(nil), Seal: seal.New([32]byte{})}), volumes}}
 	e := &project.Eraser{Objects: db, Sources: data.sources()}
 	if n, err := e.Erase(ctx, "proj_old"); n != 0 || err != nil {

@@ -78,11 +78,11 @@ func EndContainers(ctx context.Context, state string, config *Config, log *slog.
 		return 0, err
 	}
 	defer record.Close()
-	volumes, err := volume.New(volume.Options{Dir: filepath.Join(state, "volumes"), Objects: db, Seal: seal.New(key), Audit: record})
+	volumes, err := volume.New(volume.Options{Dir: filepath.Join(state, "volumes"), Objects: db, Seal: seal.New(key), Audit: record, Log: log})
 	if err != nil {
 		return 0, err
 	}
-	if err := volumes.Sweep(ctx, log); err != nil {
+	if err := volumes.Sweep(ctx); err != nil {
 		return 0, err
 	}
 	isolation, err := OpenDriver(state, config, log)

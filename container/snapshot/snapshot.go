@@ -1,35 +1,27 @@
-// Package snapshot keeps snapshots of containers: their objects in the store, their
-// content, sealed, in a bucket.
-//
-// Each content has a key of its own, which is kept with the object. When the object
-// is gone, nobody can read what may be left of the content, on whatever medium.
+// Package snapshot stores snapshots of containers: sealed blobs whose contents are layers.
 package snapshot
 
 import (
+	cloud "gocloud.dev/blob"
+
+	"github.com/berth-run/berth/blob"
+
 	"archive/tar"
 	"cmp"
 	"context"
 	"crypto/cipher"
-	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
-	"strings"
-	"sync"
 	"time"
 
 	"github.com/klauspost/compress/zstd"
-	"gocloud.dev/blob"
-	"gocloud.dev/gcerrors"
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/audit"
-	"github.com/berth-run/berth/internal/seal"
-	"github.com/berth-run/berth/internal/stored"
 	"github.com/berth-run/berth/layer"
 	"github.com/berth-run/berth/store"
 )
@@ -40,115 +32,106 @@ const Kind = store.KindSnapshot
 // Options are a Service's parts.
 type Options struct {
 	Objects store.Objects
-	Bucket  *blob.Bucket // which holds nothing else
-	Seal    cipher.AEAD  // for the keys; as seal.New returns it
+	Bucket  *cloud.Bucket // holds nothing else
+	Seal    cipher.AEAD   // for the keys; as seal.New returns it
 
-	// Quota returns an error for the client if a project may not store so many more
-	// bytes; nil is no limit.
+	// Quota returns an error for the client if a project may not store this many bytes
+	// more; nil is no limit.
 	Quota func(ctx context.Context, p berth.ProjectID, bytes int64) error
 
-	// Count returns an error for the client if a project that keeps so many snapshots
-	// may not keep another; nil is no limit. Those of forks do not count: they go when
-	// the fork runs.
+	// Count returns an error for the client if a project with this many snapshots may not
+	// store another; nil is no limit. Snapshots of forks do not count: they are deleted
+	// when the fork runs.
 	Count func(ctx context.Context, p berth.ProjectID, kept int) error
 
-	Audit *audit.Log   // of what is made and removed; nil is none
-	Log   *slog.Logger // of content that is damaged; slog.Default if nil
+	Audit *audit.Log   // nil records nothing
+	Log   *slog.Logger // default slog.Default
 }
 
-// A Service keeps snapshots. It is safe for concurrent use. Errors that a client may
-// see are *berth.Error.
+// A Service stores snapshots. It is safe for concurrent use. Its errors for clients are
+// *berth.Error.
 type Service struct {
-	opts Options
-	book sync.Mutex // held between the quota's answer and the deed
+	opts     Options
+	records  blob.Objects[Record]
+	contents *blob.Bucket
+	blobs    *blob.Collection
 }
 
-// New returns a library.
-func New(opts Options) *Service { return &Service{opts: opts} }
+// New returns a service.
+func New(opts Options) *Service {
+	s := &Service{opts: opts, records: records(opts.Objects), contents: blob.NewBucket(opts.Bucket, "snapshot", opts.Log)}
+	s.blobs = blob.NewCollection(blob.Options{Noun: "snapshot", Records: s.records, Remove: s.contents.Remove, Audit: opts.Audit})
+	return s
+}
 
-// A Record is a snapshot as it is kept.
+func records(objects store.Objects) blob.Objects[Record] {
+	return blob.Objects[Record]{Store: objects, Kind: Kind, HideExpired: true}
+}
+
+// A Record is a snapshot as it is stored.
 type Record struct {
 	Snapshot *berth.Snapshot `json:"snapshot"`
-	// Files are those of its container that users had put in.
+	// Files are the files of its container that clients had put in.
 	Files []*berth.ContainerFile `json:"files,omitempty"`
 
-	// Isolation is the driver's that wrote the memory; empty without memory.
+	// Isolation is that of the driver that wrote the memory; empty without memory.
 	Isolation string `json:"isolation,omitempty"`
 
 	Key []byte `json:"key"` // sealed
 }
 
-func key(id berth.SnapshotID) store.ObjectKey { return store.ObjectKey{Kind: Kind, ID: string(id)} }
-
-func path(p berth.ProjectID, id berth.SnapshotID) string { return string(p) + "/" + string(id) }
+func ref(p berth.ProjectID, id berth.SnapshotID) blob.Ref {
+	return blob.Ref{Project: p, ID: string(id)}
+}
 
 // bound ties a sealed key to its snapshot.
-func bound(p berth.ProjectID, id berth.SnapshotID) []byte {
-	return []byte("container.snapshot\x00" + path(p, id))
+func bound(r blob.Ref) []byte { return []byte("container.snapshot\x00" + r.String()) }
+
+// Create stores a snapshot and sets its ID, if it has none, Object, CreatedAt, Digest, Bytes
+// and StoredBytes. Its content is the layer, or other tar archive, that write writes. Create
+// reads the content back before it returns.
+func (s *Service) Create(ctx context.Context, p berth.ProjectID, r *Record, write func(io.Writer) (layer.Made, error)) error {
+	snap := r.Snapshot
+	snap.ID, snap.Object, snap.CreatedAt = cmp.Or(snap.ID, berth.SnapshotID(berth.NewID(berth.PrefixSnapshot))), "container.snapshot", time.Now().Unix()
+	at, key := ref(p, snap.ID), blob.NewKey()
+	return s.blobs.Create(ctx, blob.Creation{Ref: at,
+		Admit: func(ctx context.Context) error { return s.admit(ctx, p, snap) },
+		Write: func(ctx context.Context) error {
+			err := s.contents.Write(ctx, at, key, func(w io.Writer) error { return compress(w, snap, write) })
+			if err != nil {
+				return err
+			}
+			return s.verify(ctx, at, snap, key)
+		},
+		Save: func(ctx context.Context) error {
+			r.Key = blob.SealKey(s.opts.Seal, key[:], bound(at))
+			return s.records.Create(ctx, at, snap.CreatedAt, snap.ExpiresAt, r)
+		},
+		Entry: func() audit.Entry {
+			return audit.Entry{Action: audit.SnapshotCreated, Project: p, Container: snap.ContainerID, Object: at.ID, Bytes: snap.Bytes}
+		}})
 }
 
-// Create keeps a snapshot and sets of it ID, if it has none, Object, CreatedAt, Digest, Bytes and
-// StoredBytes. Its content is the layer, or other tar archive, that write writes. When
-// Create returns, the content has been read back.
-func (l *Service) Create(ctx context.Context, p berth.ProjectID, r *Record, write func(io.Writer) (layer.Made, error)) error {
-	s := r.Snapshot
-	s.ID, s.Object, s.CreatedAt = cmp.Or(s.ID, berth.SnapshotID(berth.NewID(berth.PrefixSnapshot))), "container.snapshot", time.Now().Unix()
-	if err := l.room(ctx, p, s); err != nil {
-		return err // before its bytes are read
-	}
-	var k [32]byte
-	rand.Read(k[:])
-	made, err := l.write(ctx, path(p, s.ID), k, write)
-	if err == nil {
-		s.Digest, s.Bytes = made.Digest, made.Bytes
-		err = l.verify(ctx, p, s, k)
-	}
-	if err == nil {
-		r.Key = l.opts.Seal.Seal(nil, nil, k[:], bound(p, s.ID))
-		err = l.save(ctx, p, r)
-	}
-	if err != nil {
-		_ = l.opts.Bucket.Delete(context.WithoutCancel(ctx), path(p, s.ID)) // or the next Sweep does
-		return err
-	}
-	l.opts.Audit.Record(audit.Entry{Action: audit.SnapshotCreated, Project: p, Container: s.ContainerID, Object: string(s.ID), Bytes: s.Bytes})
-	return nil
-}
-
-// write writes a content: compressed, then sealed.
-func (l *Service) write(ctx context.Context, at string, k [32]byte, content func(io.Writer) (layer.Made, error)) (made layer.Made, err error) {
-	ctx, abort := context.WithCancel(ctx)
-	defer abort()
-	out, err := l.opts.Bucket.NewWriter(ctx, at, &blob.WriterOptions{ContentType: "application/octet-stream"})
-	if err != nil {
-		return made, err
-	}
-	sealed := seal.NewWriter(out, k)
-	packed, err := zstd.NewWriter(sealed, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1))
-	if err == nil {
-		made, err = content(packed)
-	}
-	for _, c := range []io.Closer{packed, sealed} {
-		if err == nil {
-			err = c.Close()
-		}
-	}
-	if err != nil {
-		abort() // nothing is kept of it
-		out.Close()
-		return made, err
-	}
-	return made, out.Close()
-}
-
-// verify reads a content as who starts from it will.
-func (l *Service) verify(ctx context.Context, p berth.ProjectID, s *berth.Snapshot, k [32]byte) error {
-	attrs, err := l.opts.Bucket.Attributes(ctx, path(p, s.ID))
+// compress writes the content of a snapshot to w and sets its digest and size.
+func compress(w io.Writer, snap *berth.Snapshot, write func(io.Writer) (layer.Made, error)) error {
+	packed, err := zstd.NewWriter(w, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1))
 	if err != nil {
 		return err
 	}
-	s.StoredBytes = attrs.Size
-	content, err := l.open(ctx, p, s, k)
+	made, err := write(packed)
+	if err != nil {
+		return err
+	}
+	snap.Digest, snap.Bytes = made.Digest, made.Bytes
+	return packed.Close()
+}
+
+// verify reads a content as the start of a container does.
+func (s *Service) verify(ctx context.Context, at blob.Ref, snap *berth.Snapshot, key blob.Key) (err error) {
+	if snap.StoredBytes, err = s.contents.Size(ctx, at); err != nil {
+		return err
+	}
+	content, err := s.open(ctx, at, snap, key)
 	if err != nil {
 		return err
 	}
@@ -159,76 +142,43 @@ func (l *Service) verify(ctx context.Context, p berth.ProjectID, s *berth.Snapsh
 		_, err = in.Next()
 	}
 	if !errors.Is(err, io.EOF) {
-		return fmt.Errorf("the snapshot cannot be read back: %w", err)
+		return fmt.Errorf("read the snapshot back: %w", err)
 	}
 	if _, err := io.Copy(sum, content); err != nil {
-		return fmt.Errorf("the snapshot cannot be read back: %w", err)
+		return fmt.Errorf("read the snapshot back: %w", err)
 	}
-	if got := "sha256:" + hex.EncodeToString(sum.Sum(nil)); got != s.Digest {
-		return fmt.Errorf("the snapshot's digest is %s, and was %s when it was written", got, s.Digest)
+	if got := "sha256:" + hex.EncodeToString(sum.Sum(nil)); got != snap.Digest {
+		return fmt.Errorf("the snapshot's digest is %s, and was %s when it was written", got, snap.Digest)
 	}
 	return nil
 }
 
-// save keeps a snapshot's object if there is room for it.
-func (l *Service) save(ctx context.Context, p berth.ProjectID, r *Record) error {
-	o := &store.Object{ObjectKey: key(r.Snapshot.ID), CreatedAt: r.Snapshot.CreatedAt}
-	if at := r.Snapshot.ExpiresAt; at != nil {
-		o.ExpiresAt = *at
-	}
-	var err error
-	if o.Body, err = json.Marshal(r); err != nil {
-		return err
-	}
-	l.book.Lock()
-	defer l.book.Unlock()
-	if err := l.room(ctx, p, r.Snapshot); err != nil {
-		return err
-	}
-	return l.opts.Objects.CreateObjects(ctx, p, o)
-}
-
 // Get returns a snapshot.
-func (l *Service) Get(ctx context.Context, p berth.ProjectID, id berth.SnapshotID) (*berth.Snapshot, error) {
-	r, err := l.Record(ctx, p, id)
+func (s *Service) Get(ctx context.Context, p berth.ProjectID, id berth.SnapshotID) (*berth.Snapshot, error) {
+	r, err := s.Record(ctx, p, id)
 	if err != nil {
 		return nil, err
 	}
 	return r.Snapshot, nil
 }
 
-// Record returns a snapshot as it is kept.
-func (l *Service) Record(ctx context.Context, p berth.ProjectID, id berth.SnapshotID) (*Record, error) {
-	o, err := l.opts.Objects.GetObject(ctx, p, key(id))
-	if errors.Is(err, store.ErrNotFound) || err == nil && expired(o) {
+// Record returns a snapshot as it is stored.
+func (s *Service) Record(ctx context.Context, p berth.ProjectID, id berth.SnapshotID) (*Record, error) {
+	r, err := s.records.Get(ctx, ref(p, id))
+	if errors.Is(err, store.ErrNotFound) {
 		return nil, notFound(id)
 	}
-	if err != nil {
-		return nil, err
-	}
-	return decode(o)
+	return r, err
 }
 
-// Extend has a snapshot that expires before until expire then, also one that has expired
-// and was not removed yet. What the snapshot says of its expiry stays as it is.
-func (l *Service) Extend(ctx context.Context, p berth.ProjectID, id berth.SnapshotID, until time.Time) error {
-	_, err := l.opts.Objects.UpdateObject(ctx, p, key(id), func(o *store.Object) error {
-		if o.ExpiresAt != 0 {
-			o.ExpiresAt = max(o.ExpiresAt, until.Unix())
-		}
-		return nil
-	})
+// Extend moves the expiry of a snapshot that expires before until to then, also if it has
+// expired and is not deleted yet. The ExpiresAt that clients see stays as it is.
+func (s *Service) Extend(ctx context.Context, p berth.ProjectID, id berth.SnapshotID, until time.Time) error {
+	err := s.records.Extend(ctx, ref(p, id), until)
 	if errors.Is(err, store.ErrNotFound) {
 		return notFound(id)
 	}
 	return err
-}
-
-func expired(o *store.Object) bool { return o.ExpiresAt != 0 && o.ExpiresAt <= time.Now().Unix() }
-
-func decode(o *store.Object) (*Record, error) {
-	r := &Record{Snapshot: &berth.Snapshot{}}
-	return r, json.Unmarshal(o.Body, r)
 }
 
 func notFound(id berth.SnapshotID) *berth.Error {
@@ -237,137 +187,73 @@ func notFound(id berth.SnapshotID) *berth.Error {
 
 // List returns one page of snapshots and whether there is more. An unknown
 // page.After is store.ErrNotFound.
-func (l *Service) List(ctx context.Context, p berth.ProjectID, page store.Page) ([]*berth.Snapshot, bool, error) {
-	objects, more, err := l.opts.Objects.ListObjects(ctx, p, Kind, "", page)
+func (s *Service) List(ctx context.Context, p berth.ProjectID, page store.Page) ([]*berth.Snapshot, bool, error) {
+	records, more, err := s.records.List(ctx, p, page)
 	if err != nil {
 		return nil, false, err
 	}
-	all := []*berth.Snapshot{}
-	for _, o := range objects {
-		r, err := decode(o)
-		if err != nil {
-			return nil, false, err
-		}
-		if !expired(o) {
-			all = append(all, r.Snapshot)
-		}
+	all := make([]*berth.Snapshot, len(records))
+	for i, r := range records {
+		all[i] = r.Snapshot
 	}
 	return all, more, nil
 }
 
-// Totals returns how many snapshots of all projects are kept and the bytes that they
-// take, those that are being made included.
-func (l *Service) Totals(ctx context.Context) (count int, bytes int64, err error) {
-	for it := l.opts.Bucket.List(nil); ; count++ {
-		o, err := it.Next(ctx)
-		if errors.Is(err, io.EOF) {
-			return count, bytes, nil
-		}
-		if err != nil {
-			return 0, 0, err
-		}
-		bytes += o.Size
-	}
+// Totals returns how many snapshots of all projects are stored and the bytes that they take,
+// those included that are being made.
+func (s *Service) Totals(ctx context.Context) (count int, bytes int64, err error) {
+	return s.contents.Totals(ctx)
 }
 
-// Open opens a snapshot's content, a layer. What is read is what was written, or
-// ends with an error: berth.CodeCorrupt if it is missing or damaged, which is logged. The
-// caller closes it.
-func (l *Service) Open(ctx context.Context, p berth.ProjectID, r *Record) (io.ReadCloser, error) {
-	plain, err := l.opts.Seal.Open(nil, nil, r.Key, bound(p, r.Snapshot.ID))
-	if err != nil || len(plain) != 32 {
-		return nil, fmt.Errorf("the key of %s cannot be opened with this server's: %w", r.Snapshot.ID, err)
+// Open opens the content of a snapshot, a layer. What is read is what was written, or ends
+// with an error: berth.CodeCorrupt if it is missing or damaged. The caller closes it.
+func (s *Service) Open(ctx context.Context, p berth.ProjectID, r *Record) (io.ReadCloser, error) {
+	at := ref(p, r.Snapshot.ID)
+	key, err := blob.OpenKey(s.opts.Seal, r.Key, bound(at), len(blob.Key{}))
+	if err != nil {
+		return nil, fmt.Errorf("open snapshot %s: %w", at.ID, err)
 	}
-	return l.open(ctx, p, r.Snapshot, [32]byte(plain))
+	return s.open(ctx, at, r.Snapshot, blob.Key(key))
 }
 
-func (l *Service) open(ctx context.Context, p berth.ProjectID, s *berth.Snapshot, k [32]byte) (io.ReadCloser, error) {
-	blobs := stored.Blobs{Bucket: l.opts.Bucket, Noun: "snapshot", Log: l.opts.Log}
-	sealed, err := blobs.Open(ctx, path(p, s.ID), string(s.ID), s.StoredBytes)
+func (s *Service) open(ctx context.Context, at blob.Ref, snap *berth.Snapshot, key blob.Key) (io.ReadCloser, error) {
+	packed, err := s.contents.Open(ctx, at, key, snap.StoredBytes)
 	if err != nil {
 		return nil, err
 	}
-	content, err := zstd.NewReader(blobs.Reader(string(s.ID), seal.NewReader(sealed, k)), zstd.WithDecoderConcurrency(1))
+	content, err := zstd.NewReader(packed, zstd.WithDecoderConcurrency(1))
 	if err != nil {
-		sealed.Close()
-		return nil, err
+		return nil, errors.Join(err, packed.Close())
 	}
-	return &opened{content.IOReadCloser(), sealed}, nil
+	return &unpacked{content.IOReadCloser(), packed}, nil
 }
 
-// An opened content.
-type opened struct {
+// unpacked is a content that is decompressed while it is read.
+type unpacked struct {
 	io.ReadCloser
-	below io.Closer
+	packed io.Closer
 }
 
-func (o *opened) Close() error { return errors.Join(o.ReadCloser.Close(), o.below.Close()) }
+func (u *unpacked) Close() error { return errors.Join(u.ReadCloser.Close(), u.packed.Close()) }
 
-// Delete removes a snapshot, the object with its key first: what is left of the
-// content then means nothing, and is Sweep's.
-func (l *Service) Delete(ctx context.Context, p berth.ProjectID, id berth.SnapshotID) error {
-	return l.delete(ctx, p, id, "deleted")
-}
-
-func (l *Service) delete(ctx context.Context, p berth.ProjectID, id berth.SnapshotID, reason string) error {
-	if err := l.opts.Objects.DeleteObject(ctx, p, key(id)); errors.Is(err, store.ErrNotFound) {
+// Delete deletes a snapshot.
+func (s *Service) Delete(ctx context.Context, p berth.ProjectID, id berth.SnapshotID) error {
+	err := s.delete(ctx, ref(p, id), "deleted")
+	if errors.Is(err, store.ErrNotFound) {
 		return notFound(id)
-	} else if err != nil {
-		return err
 	}
-	if err := l.remove(ctx, path(p, id)); err != nil {
-		return err
-	}
-	return l.opts.Audit.Commit(ctx, audit.Entry{Action: audit.SnapshotDeleted, Project: p, Object: string(id), Reason: reason})
+	return err
 }
 
-func (l *Service) remove(ctx context.Context, at string) error {
-	if err := l.opts.Bucket.Delete(ctx, at); err != nil && gcerrors.Code(err) != gcerrors.NotFound {
-		return err
-	}
-	return nil
+func (s *Service) delete(ctx context.Context, r blob.Ref, reason string) error {
+	return s.blobs.Delete(ctx, r, audit.Entry{Action: audit.SnapshotDeleted, Project: r.Project, Object: r.ID, Reason: reason})
 }
 
-// expireBatch is how many snapshots are removed at once.
-const expireBatch = 100
-
-// Expire removes the snapshots of all projects whose time is up.
-func (l *Service) Expire(ctx context.Context, now time.Time) error {
-	for {
-		refs, err := l.opts.Objects.ExpiredObjects(ctx, Kind, now, expireBatch)
-		if err != nil {
-			return err
-		}
-		for _, ref := range refs {
-			err := l.delete(ctx, ref.Project, berth.SnapshotID(ref.ID), "expired")
-			if err != nil && berth.ErrorCode(err) != berth.CodeNotFound {
-				return err
-			}
-		}
-		if len(refs) < expireBatch {
-			return nil
-		}
-	}
+// Expire deletes the snapshots of all projects that have expired by now.
+func (s *Service) Expire(ctx context.Context, now time.Time) error {
+	return s.blobs.Expire(ctx, now, func(ctx context.Context, r blob.Ref) error { return s.delete(ctx, r, "expired") })
 }
 
-// Sweep removes content without an object, which a crash may leave. No snapshot may
-// be in the making meanwhile.
-func (l *Service) Sweep(ctx context.Context, log *slog.Logger) error {
-	for it := l.opts.Bucket.List(nil); ; {
-		o, err := it.Next(ctx)
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		p, id, _ := strings.Cut(o.Key, "/")
-		_, err = l.opts.Objects.GetObject(ctx, berth.ProjectID(p), key(berth.SnapshotID(id)))
-		if errors.Is(err, store.ErrNotFound) {
-			err = l.remove(ctx, o.Key)
-		}
-		if err != nil {
-			log.Warn("a snapshot was not swept", "snapshot", id, "err", err)
-		}
-	}
-}
+// Sweep removes contents without a record, which a crash may leave. No snapshot may be
+// created meanwhile.
+func (s *Service) Sweep(ctx context.Context) error { return s.contents.Sweep(ctx, s.records) }

@@ -7,7 +7,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"io"
-	"log/slog"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -266,7 +265,7 @@ func TestSweep(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := h.l.Sweep(t.Context(), slog.New(slog.DiscardHandler)); err != nil {
+	if err := h.l.Sweep(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if all := h.blobs(); len(all) != 1 || all["proj_mine/"+string(kept.ID)] == nil {

@@ -1,17 +1,14 @@
-// Package volume keeps volumes: file systems that outlive the containers that use
-// them.
+// Package volume stores volumes: file systems that outlive the containers that use them.
 //
-// A volume is an ext4 file system in a sparse file, mounted by way of a loop device
-// while it is used. So its size is a wall, which no sandbox gets over and no quota of
-// the host's file system is needed for, and what is in it is encrypted with a key of
-// its own, sealed in the store: with the object the key goes, and what is left of the
-// file on the disk means nothing.
+// A volume is an ext4 file system in a sparse file, mounted through a loop device while it
+// is used. Its size is therefore a hard limit, without quotas of the host's file system. Its
+// content is encrypted with a key of its own, sealed in the record: once the record is
+// deleted, what is left of the file cannot be decrypted.
 package volume
 
 import (
 	"context"
 	"crypto/cipher"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -25,6 +22,7 @@ import (
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/audit"
+	"github.com/berth-run/berth/blob"
 	"github.com/berth-run/berth/sandbox"
 	"github.com/berth-run/berth/sandbox/host"
 	"github.com/berth-run/berth/store"
@@ -47,48 +45,60 @@ var namePattern = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,62}$`)
 
 // Options are a Service's parts.
 type Options struct {
-	Dir     string // on the host, for nothing else; made if need be
+	Dir     string // on the host, for nothing else; created if it is not there
 	Objects store.Objects
 	Seal    cipher.AEAD // for the keys; as seal.New returns it
 
-	// Quota returns an error for the client if a project may not store so many more
-	// bytes; nil is no limit.
+	// Quota returns an error for the client if a project may not store this many bytes
+	// more; nil is no limit.
 	Quota func(ctx context.Context, p berth.ProjectID, bytes int64) error
 
-	Audit *audit.Log // of what is made and removed; nil is none
+	Audit *audit.Log   // nil records nothing
+	Log   *slog.Logger // default slog.Default
 
-	// Plain makes volumes directories of the volume that Dir is on: without a limit,
-	// neither encrypted nor measured. For tests, which may not mount.
+	// Plain makes volumes ordinary directories: without a limit, neither encrypted nor
+	// measured. For tests, which may not mount.
 	Plain bool
 }
 
-// A Service keeps volumes. It is safe for concurrent use. Errors that a client may
-// see are *berth.Error.
+// A Service stores volumes. It is safe for concurrent use. Its errors for clients are
+// *berth.Error.
 type Service struct {
-	opts Options
+	opts    Options
+	records blob.Objects[record]
+	blobs   *blob.Collection
 
-	mu    sync.Mutex // held while volumes are made, mounted and removed
+	mu    sync.Mutex // held while volumes are created, mounted and deleted
 	users map[berth.VolumeID]map[berth.ContainerID]bool
-	used  map[berth.VolumeID]time.Time // when it was, last
+	used  map[berth.VolumeID]time.Time // when it was last used
 }
 
-// New returns a library.
+// New returns a service.
 func New(opts Options) (*Service, error) {
 	if err := os.MkdirAll(opts.Dir, 0o700); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("create directory of volumes: %w", err)
 	}
-	return &Service{opts: opts, users: map[berth.VolumeID]map[berth.ContainerID]bool{}, used: map[berth.VolumeID]time.Time{}}, nil
+	if opts.Log == nil {
+		opts.Log = slog.Default()
+	}
+	l := &Service{opts: opts, records: records(opts.Objects), users: map[berth.VolumeID]map[berth.ContainerID]bool{}, used: map[berth.VolumeID]time.Time{}}
+	l.blobs = blob.NewCollection(blob.Options{Noun: "volume", Records: l.records, Remove: l.remove, Audit: opts.Audit})
+	return l, nil
 }
 
-// A record is a volume as it is kept.
+func records(objects store.Objects) blob.Objects[record] {
+	return blob.Objects[record]{Store: objects, Kind: Kind}
+}
+
+// record is a volume as it is stored.
 type record struct {
 	Volume *berth.Volume `json:"volume"`
 	Key    []byte        `json:"key"` // sealed
 }
 
-func key(id berth.VolumeID) store.ObjectKey { return store.ObjectKey{Kind: Kind, ID: string(id)} }
+func ref(p berth.ProjectID, id berth.VolumeID) blob.Ref { return blob.Ref{Project: p, ID: string(id)} }
 
-// bound ties a key to its volume.
+// bound ties a sealed key to its volume.
 func bound(p berth.ProjectID, id berth.VolumeID) []byte {
 	return []byte("volume\x00" + string(p) + "\x00" + string(id))
 }
@@ -144,7 +154,7 @@ func unavailable(err error) error {
 }
 
 func (l *Service) mayCreate(ctx context.Context, p berth.ProjectID, v *berth.Volume) error {
-	all, err := list(ctx, l.opts.Objects, p)
+	all, _, err := l.records.List(ctx, p, store.Page{Limit: maxVolumes})
 	if err != nil {
 		return err
 	}
@@ -163,57 +173,29 @@ func (l *Service) mayCreate(ctx context.Context, p berth.ProjectID, v *berth.Vol
 }
 
 func (l *Service) save(ctx context.Context, p berth.ProjectID, v *berth.Volume, k host.SealKey) error {
-	body, err := json.Marshal(record{v, l.opts.Seal.Seal(nil, nil, k[:], bound(p, v.ID))})
-	if err != nil {
-		return err
-	}
-	o := &store.Object{ObjectKey: key(v.ID), CreatedAt: v.CreatedAt, Body: body}
-	if v.ExpiresAt != nil {
-		o.ExpiresAt = *v.ExpiresAt
-	}
-	return l.opts.Objects.CreateObjects(ctx, p, o)
-}
-
-// list returns the records of a project's volumes.
-func list(ctx context.Context, from store.Objects, p berth.ProjectID) ([]*record, error) {
-	objects, _, err := from.ListObjects(ctx, p, Kind, "", store.Page{Limit: maxVolumes})
-	if err != nil {
-		return nil, err
-	}
-	all := make([]*record, len(objects))
-	for i, o := range objects {
-		if all[i], err = decode(o); err != nil {
-			return nil, err
-		}
-	}
-	return all, nil
-}
-
-func decode(o *store.Object) (*record, error) {
-	r := &record{}
-	return r, json.Unmarshal(o.Body, r)
+	sealed := blob.SealKey(l.opts.Seal, k[:], bound(p, v.ID))
+	return l.records.Create(ctx, ref(p, v.ID), v.CreatedAt, v.ExpiresAt, &record{v, sealed})
 }
 
 // StoredBytes returns how many bytes the volumes of a project may take.
 func StoredBytes(ctx context.Context, objects store.Objects, p berth.ProjectID) (int64, error) {
-	all, err := list(ctx, objects, p)
 	var sum int64
-	for _, r := range all {
+	for r, err := range records(objects).All(ctx, p) {
+		if err != nil {
+			return 0, err
+		}
 		sum += r.Volume.MaxBytes
 	}
-	return sum, err
+	return sum, nil
 }
 
-// get returns a volume as it is kept.
+// get returns a volume as it is stored.
 func (l *Service) get(ctx context.Context, p berth.ProjectID, id berth.VolumeID) (*record, error) {
-	o, err := l.opts.Objects.GetObject(ctx, p, key(id))
+	r, err := l.records.Get(ctx, ref(p, id))
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, notFound(id)
 	}
-	if err != nil {
-		return nil, err
-	}
-	return decode(o)
+	return r, err
 }
 
 func notFound(id berth.VolumeID) *berth.Error {
@@ -243,39 +225,34 @@ func (l *Service) measure(p berth.ProjectID, r *record) error {
 
 // open mounts a volume and returns the directory with its content.
 func (l *Service) open(p berth.ProjectID, r *record) (string, error) {
-	plain, err := l.opts.Seal.Open(nil, nil, r.Key, bound(p, r.Volume.ID))
-	if err != nil || len(plain) != len(host.SealKey{}) {
-		return "", fmt.Errorf("the key of %s cannot be opened with this server's: %w", r.Volume.ID, err)
+	key, err := blob.OpenKey(l.opts.Seal, r.Key, bound(p, r.Volume.ID), len(host.SealKey{}))
+	if err != nil {
+		return "", fmt.Errorf("open volume %s: %w", r.Volume.ID, err)
 	}
 	l.used[r.Volume.ID] = time.Now()
-	return l.image(p, r.Volume.ID).open(host.SealKey(plain))
+	return l.image(p, r.Volume.ID).open(host.SealKey(key))
 }
 
-// List returns one page of volumes and whether there is more. An unknown page.After
-// is store.ErrNotFound.
+// List returns one page of volumes and whether there is more. An unknown page.After is
+// store.ErrNotFound.
 func (l *Service) List(ctx context.Context, p berth.ProjectID, page store.Page) ([]*berth.Volume, bool, error) {
-	objects, more, err := l.opts.Objects.ListObjects(ctx, p, Kind, "", page)
+	records, more, err := l.records.List(ctx, p, page)
 	if err != nil {
 		return nil, false, err
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	volumes := []*berth.Volume{}
-	for _, o := range objects {
-		r, err := decode(o)
-		if err == nil {
-			err = l.measure(p, r)
-		}
-		if err != nil {
+	volumes := make([]*berth.Volume, len(records))
+	for i, r := range records {
+		if err := l.measure(p, r); err != nil {
 			return nil, false, err
 		}
-		volumes = append(volumes, r.Volume)
+		volumes[i] = r.Volume
 	}
 	return volumes, more, nil
 }
 
-// Delete removes a volume with all that is in it, the object with its key first.
-// One that a container uses is refused.
+// Delete deletes a volume. It returns an error for the client if a container uses it.
 func (l *Service) Delete(ctx context.Context, c berth.Caller, id berth.VolumeID) error {
 	r, err := l.get(ctx, c.Project, id)
 	if err != nil {
@@ -291,68 +268,61 @@ func (l *Service) delete(ctx context.Context, c berth.Caller, r *record, reason 
 	if n := len(l.users[id]); n > 0 {
 		return berth.Errorf(berth.CodeConflict, "Volume with id '%s' is in use by %d containers. Delete them first.", id, n)
 	}
-	if err := l.opts.Objects.DeleteObject(ctx, c.Project, key(id)); errors.Is(err, store.ErrNotFound) {
+	err := l.blobs.Delete(ctx, ref(c.Project, id), audit.Entry{Action: audit.VolumeDeleted, Project: c.Project, Key: c.Key, Object: string(id), Name: r.Volume.Name, Reason: reason})
+	if errors.Is(err, store.ErrNotFound) {
 		return notFound(id)
-	} else if err != nil {
-		return err
 	}
-	delete(l.used, id)
-	if err := l.image(c.Project, id).remove(context.WithoutCancel(ctx)); err != nil {
-		return fmt.Errorf("what is left of %s, which the next start removes: %w", id, err)
+	if err == nil {
+		delete(l.used, id)
 	}
-	return l.opts.Audit.Commit(ctx, audit.Entry{Action: audit.VolumeDeleted, Project: c.Project, Key: c.Key, Object: string(id), Name: r.Volume.Name, Reason: reason})
+	return err
 }
 
-// expireBatch is how many volumes are removed at once.
-const expireBatch = 100
+// remove removes the content of a volume.
+func (l *Service) remove(ctx context.Context, r blob.Ref) error {
+	return l.image(r.Project, berth.VolumeID(r.ID)).remove(context.WithoutCancel(ctx))
+}
 
-// Expire removes the volumes of all projects whose time is up and that nobody uses.
+// Expire deletes the volumes of all projects that have expired by now and that no container
+// uses.
 func (l *Service) Expire(ctx context.Context, now time.Time) error {
-	refs, err := l.opts.Objects.ExpiredObjects(ctx, Kind, now, expireBatch)
-	if err != nil {
-		return err
-	}
-	var failed error
-	for _, ref := range refs {
-		r, err := l.get(ctx, ref.Project, berth.VolumeID(ref.ID))
-		if err == nil {
-			err = l.delete(ctx, berth.Caller{Project: ref.Project}, r, "expired")
+	return l.blobs.Expire(ctx, now, func(ctx context.Context, at blob.Ref) error {
+		r, err := l.get(ctx, at.Project, berth.VolumeID(at.ID))
+		if err != nil {
+			return err
 		}
-		if code := berth.ErrorCode(err); err != nil && code != berth.CodeNotFound && code != berth.CodeConflict {
-			failed = errors.Join(failed, err)
-		}
-	}
-	return failed
+		return l.delete(ctx, berth.Caller{Project: at.Project}, r, "expired")
+	})
 }
 
-// Sweep removes what a crash has left of volumes that are not there. No volume may
-// be in the making meanwhile.
-func (l *Service) Sweep(ctx context.Context, log *slog.Logger) error {
+// Sweep removes contents without a record, which a crash may leave. No volume may be created
+// meanwhile.
+func (l *Service) Sweep(ctx context.Context) error {
 	paths, err := filepath.Glob(filepath.Join(l.opts.Dir, "*", "*"))
 	if err != nil {
 		return err
 	}
 	for _, path := range paths {
-		p, id := berth.ProjectID(filepath.Base(filepath.Dir(path))), berth.VolumeID(strings.TrimSuffix(filepath.Base(path), imageSuffix))
-		_, err := l.opts.Objects.GetObject(ctx, p, key(id))
-		if errors.Is(err, store.ErrNotFound) {
-			if err = l.image(p, id).remove(ctx); err == nil && path != l.image(p, id).path {
-				err = l.opts.Audit.Commit(ctx, audit.Entry{Action: audit.VolumeDeleted, Project: p, Object: string(id), Reason: "deleted", Recovered: true})
+		at := blob.Ref{Project: berth.ProjectID(filepath.Base(filepath.Dir(path))), ID: strings.TrimSuffix(filepath.Base(path), imageSuffix)}
+		exists, err := l.records.Exists(ctx, at)
+		if err == nil && !exists {
+			if err = l.remove(ctx, at); err == nil && !strings.HasSuffix(path, imageSuffix) {
+				err = l.opts.Audit.Commit(ctx, audit.Entry{Action: audit.VolumeDeleted, Project: at.Project, Object: at.ID, Reason: "deleted", Recovered: true})
 			}
 		}
 		if err != nil {
-			log.Warn("a volume was not swept", "volume", id, "err", err)
+			l.opts.Log.Warn("failed to sweep volume", "volume", at.ID, "err", err)
 		}
 	}
 	return nil
 }
 
-// Resolve checks what a container is to mount, and completes it.
+// Resolve checks the mounts of a container and completes them.
 func (l *Service) Resolve(ctx context.Context, p berth.ProjectID, mounts []berth.VolumeMount) ([]berth.VolumeMount, error) {
 	if len(mounts) > maxMounts {
 		return nil, berth.Invalid("berth.volumes", "A container has at most %d volumes.", maxMounts)
 	}
-	all, err := list(ctx, l.opts.Objects, p)
+	all, _, err := l.records.List(ctx, p, store.Page{Limit: maxVolumes})
 	if err != nil {
 		return nil, err
 	}
@@ -379,7 +349,7 @@ func (l *Service) Resolve(ctx context.Context, p berth.ProjectID, mounts []berth
 	return resolved, nil
 }
 
-// Hold keeps the volumes of a container from being removed, until Release.
+// Hold marks the volumes of a container as in use until Release: they cannot be deleted.
 func (l *Service) Hold(ctx context.Context, p berth.ProjectID, c berth.ContainerID, mounts []berth.VolumeMount) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -392,8 +362,7 @@ func (l *Service) Hold(ctx context.Context, p berth.ProjectID, c berth.Container
 	return nil
 }
 
-// Retain keeps the volumes of a container that has mounted them from being removed, until
-// Release.
+// Retain is Hold for a container that has its volumes mounted already.
 func (l *Service) Retain(c berth.ContainerID, mounts []berth.VolumeMount) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -410,7 +379,7 @@ func (l *Service) retain(c berth.ContainerID, mounts []berth.VolumeMount) {
 	}
 }
 
-// Release takes back what Hold did for a container.
+// Release undoes Hold for a container.
 func (l *Service) Release(c berth.ContainerID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -424,7 +393,7 @@ func (l *Service) Release(c berth.ContainerID) {
 	}
 }
 
-// Open makes the volumes of a container, which holds them, ready to be mounted.
+// Open mounts the volumes of a container, which holds them, on the host.
 func (l *Service) Open(ctx context.Context, p berth.ProjectID, c berth.ContainerID, mounts []berth.VolumeMount) ([]sandbox.Mount, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -66,9 +66,10 @@ func (s *shelf) check(err error) {
 func (s *shelf) restart() {
 	s.t.Helper()
 	var err error
+	s.opts.Log = slog.New(slog.NewTextHandler(s.t.Output(), nil))
 	s.l, err = volume.New(s.opts)
 	s.check(err)
-	s.check(s.l.Sweep(context.Background(), slog.New(slog.NewTextHandler(s.t.Output(), nil))))
+	s.check(s.l.Sweep(context.Background()))
 }
 
 // unmount does what a restart of the machine does, but for the keys that the kernel

@@ -31,7 +31,7 @@ func newKeeper(tb testing.TB, state string, pool int) (k *container.Service, end
 	if err != nil {
 		tb.Fatal(err)
 	}
-	k, err = container.New(container.Options{Store: db, Driver: d, OpenFile: files.New(db, nil).Open, Pools: []container.PoolOptions{{Size: pool}}, Seal: seal.New([32]byte{1}),
+	k, err = container.New(container.Options{Store: db, Driver: d, OpenFile: files.New(files.Options{Store: db}).Open, Pools: []container.PoolOptions{{Size: pool}}, Seal: seal.New([32]byte{1}),
 		Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 		Template: func(string) (container.Template, error) {
 			return container.Template{Template: sandbox.Template{Digest: "sha256:test", Path: rootfs}}, nil

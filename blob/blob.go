@@ -1,0 +1,168 @@
+// Package blob stores sealed blobs, such as uploaded files and snapshots. A blob is a record
+// in the store and a content outside of it, which is encrypted with a key of its own. The
+// record holds the key: once it is deleted, no copy of the content can be decrypted, on any
+// medium.
+package blob
+
+import (
+	"context"
+	"crypto/cipher"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/audit"
+	"github.com/berth-run/berth/store"
+)
+
+// A Ref names a blob, its record and its content alike.
+type Ref struct {
+	Project berth.ProjectID
+	ID      string
+}
+
+func (r Ref) String() string { return string(r.Project) + "/" + r.ID }
+
+// A Key encrypts the content of one blob.
+type Key [32]byte
+
+// NewKey returns a random key.
+func NewKey() (k Key) {
+	rand.Read(k[:]) // never fails
+	return k
+}
+
+// SealKey encrypts the key of a content with the key of the server, for the record. bound
+// names the blob: a sealed key cannot be opened as that of another.
+func SealKey(aead cipher.AEAD, key, bound []byte) []byte { return aead.Seal(nil, nil, key, bound) }
+
+// OpenKey decrypts a key of size bytes that SealKey has sealed.
+func OpenKey(aead cipher.AEAD, sealed, bound []byte, size int) ([]byte, error) {
+	key, err := aead.Open(nil, nil, sealed, bound)
+	if err == nil && len(key) != size {
+		err = fmt.Errorf("it has %d bytes, want %d", len(key), size)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open sealed key with the key of this server: %w", err)
+	}
+	return key, nil
+}
+
+// Records are the records of the blobs of a Collection.
+type Records interface {
+	// Delete deletes a record. It returns store.ErrNotFound if there is none.
+	Delete(ctx context.Context, r Ref) error
+	// Exists reports whether there is a record.
+	Exists(ctx context.Context, r Ref) (bool, error)
+	// Expired returns up to limit blobs, of all projects, that have expired by now.
+	Expired(ctx context.Context, now time.Time, limit int) ([]Ref, error)
+}
+
+// Options are a Collection's parts.
+type Options struct {
+	Noun    string // what a blob is called in errors: "file"
+	Records Records
+
+	// Remove removes a content. A content that is not there is no error.
+	Remove func(ctx context.Context, r Ref) error
+
+	Audit *audit.Log // nil records nothing
+}
+
+// A Collection is all blobs of one kind. It orders the steps in which they are created and
+// deleted, so that a crash leaves at most contents without a record. It is safe for
+// concurrent use.
+type Collection struct {
+	opts   Options
+	saving sync.Mutex // held from the answer of a quota until the record is saved
+}
+
+// NewCollection returns a collection.
+func NewCollection(opts Options) *Collection { return &Collection{opts: opts} }
+
+// A Creation says how a blob is created.
+type Creation struct {
+	Ref Ref
+
+	// Admit returns an error if the project may not store the blob. It is called before the
+	// content is written, and again when its size is known. nil admits every blob.
+	Admit func(ctx context.Context) error
+	Write func(ctx context.Context) error // writes the content
+	Save  func(ctx context.Context) error // saves the record
+	Entry func() audit.Entry              // is recorded in the end
+}
+
+// Create creates a blob. If that fails, nothing is left of it.
+func (c *Collection) Create(ctx context.Context, how Creation) error {
+	if how.Admit != nil {
+		if err := how.Admit(ctx); err != nil {
+			return err
+		}
+	}
+	err := how.Write(ctx)
+	if err == nil {
+		err = c.save(ctx, how)
+	}
+	if err != nil {
+		_ = c.opts.Remove(context.WithoutCancel(ctx), how.Ref) // on failure the next sweep removes it
+		return err
+	}
+	c.opts.Audit.Record(how.Entry())
+	return nil
+}
+
+// save saves the record if the blob is still admitted.
+func (c *Collection) save(ctx context.Context, how Creation) error {
+	if how.Admit != nil {
+		c.saving.Lock()
+		defer c.saving.Unlock()
+		if err := how.Admit(ctx); err != nil {
+			return err
+		}
+	}
+	return how.Save(ctx)
+}
+
+// Delete deletes a blob and records entry: first its record with the key, then its content,
+// which the next sweep removes if that fails. It returns store.ErrNotFound if there is no
+// record.
+func (c *Collection) Delete(ctx context.Context, r Ref, entry audit.Entry) error {
+	if err := c.opts.Records.Delete(ctx, r); err != nil {
+		return err
+	}
+	if err := c.opts.Remove(ctx, r); err != nil {
+		return fmt.Errorf("remove content of %s %s, which the next start removes: %w", c.opts.Noun, r.ID, err)
+	}
+	return c.opts.Audit.Commit(ctx, entry)
+}
+
+// expireBatch is how many expired blobs are read at once.
+const expireBatch = 100
+
+// Expire calls remove for the blobs of all projects that have expired by now. A blob that
+// fails does not stop the others. Errors that say that a blob is gone or in use are ignored.
+func (c *Collection) Expire(ctx context.Context, now time.Time, remove func(context.Context, Ref) error) error {
+	for {
+		refs, err := c.opts.Records.Expired(ctx, now, expireBatch)
+		if err != nil {
+			return fmt.Errorf("list expired %ss: %w", c.opts.Noun, err)
+		}
+		var failed error
+		removed := 0
+		for _, r := range refs {
+			switch err := remove(ctx, r); {
+			case err == nil:
+				removed++
+			case errors.Is(err, store.ErrNotFound), berth.ErrorCode(err) == berth.CodeNotFound, berth.ErrorCode(err) == berth.CodeConflict:
+			default:
+				failed = errors.Join(failed, err)
+			}
+		}
+		if failed != nil || len(refs) < expireBatch || removed == 0 {
+			return failed
+		}
+	}
+}

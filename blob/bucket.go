@@ -1,0 +1,238 @@
+package blob
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"log/slog"
+	"strings"
+
+	cloud "gocloud.dev/blob"
+	"gocloud.dev/gcerrors"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/internal/seal"
+)
+
+// A Bucket holds the contents of blobs of one kind, and nothing else. A content that is
+// missing or damaged is berth.CodeCorrupt for the client, and logged for the operator.
+type Bucket struct {
+	bucket *cloud.Bucket
+	noun   string
+	log    *slog.Logger
+}
+
+// NewBucket returns a Bucket. noun names a blob in errors, such as "file". The default of log
+// is slog.Default.
+func NewBucket(bucket *cloud.Bucket, noun string, log *slog.Logger) *Bucket {
+	if log == nil {
+		log = slog.Default()
+	}
+	return &Bucket{bucket: bucket, noun: noun, log: log}
+}
+
+// Write seals what write writes, and saves it as a content. If write fails, nothing is saved.
+func (b *Bucket) Write(ctx context.Context, r Ref, key Key, write func(io.Writer) error) error {
+	ctx, abort := context.WithCancel(ctx)
+	defer abort()
+	w, err := b.bucket.NewWriter(ctx, r.String(), &cloud.WriterOptions{ContentType: "application/octet-stream"})
+	if err != nil {
+		return fmt.Errorf("create content of %s %s: %w", b.noun, r.ID, err)
+	}
+	sealed := seal.NewWriter(w, key)
+	err = write(sealed)
+	if err == nil {
+		err = sealed.Close()
+	}
+	if err != nil {
+		abort() // Close then discards what was written
+		w.Close()
+		return err
+	}
+	return w.Close()
+}
+
+// Size returns how many bytes a content takes.
+func (b *Bucket) Size(ctx context.Context, r Ref) (int64, error) {
+	attrs, err := b.bucket.Attributes(ctx, r.String())
+	if err != nil {
+		return 0, fmt.Errorf("measure content of %s %s: %w", b.noun, r.ID, err)
+	}
+	return attrs.Size, nil
+}
+
+// Open opens a content that takes stored bytes, to be read from its start to its end.
+func (b *Bucket) Open(ctx context.Context, r Ref, key Key, stored int64) (io.ReadCloser, error) {
+	raw, err := b.open(ctx, r, stored)
+	if err != nil {
+		return nil, err
+	}
+	return &content{Reader: b.reader(r, seal.NewReader(raw, key)), Closer: raw}, nil
+}
+
+// OpenSeeker opens a content of size plain bytes, to be read from anywhere. Its first byte
+// has been read and verified.
+func (b *Bucket) OpenSeeker(ctx context.Context, r Ref, key Key, size int64) (io.ReadSeekCloser, error) {
+	raw, err := b.open(ctx, r, seal.Size(size))
+	if err != nil {
+		return nil, err
+	}
+	plain := seal.NewSeeker(raw, key, size)
+	c := &seekable{content{b.reader(r, plain), raw}, plain}
+	var first [1]byte
+	if _, err = c.Read(first[:]); err == nil || errors.Is(err, io.EOF) {
+		_, err = c.Seek(0, io.SeekStart)
+	}
+	if err != nil {
+		return nil, errors.Join(err, raw.Close())
+	}
+	return c, nil
+}
+
+// OpenPlain opens a content of size bytes that an earlier version has stored unsealed.
+func (b *Bucket) OpenPlain(ctx context.Context, r Ref, size int64) (io.ReadCloser, error) {
+	return b.open(ctx, r, size)
+}
+
+// open opens what is stored of a content. It opens only a regular file of this size: a FIFO
+// would block the reader.
+func (b *Bucket) open(ctx context.Context, r Ref, stored int64) (*cloud.Reader, error) {
+	attrs, err := b.bucket.Attributes(ctx, r.String())
+	if err == nil && attrs.Size != stored {
+		return nil, b.damaged(r, fmt.Errorf("content %s has %d bytes, want %d", r, attrs.Size, stored))
+	}
+	var raw *cloud.Reader
+	if err == nil {
+		raw, err = b.bucket.NewReader(ctx, r.String(), nil)
+	}
+	if gcerrors.Code(err) == gcerrors.NotFound {
+		return nil, b.damaged(r, fmt.Errorf("open content: %w", err))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open content of %s: %w", r.ID, err)
+	}
+	return raw, nil
+}
+
+// damaged logs that a content is not what was written. It returns the error for the client.
+func (b *Bucket) damaged(r Ref, err error) error {
+	b.log.Error("stored content is missing or damaged", b.noun, r.ID, "err", err)
+	return &berth.Error{Code: berth.CodeCorrupt, Err: err,
+		Message: fmt.Sprintf("The content of %s '%s' is missing or damaged on this server. Its operator can restore it from a backup.", b.noun, r.ID)}
+}
+
+// Remove removes a content. A content that is not there is no error.
+func (b *Bucket) Remove(ctx context.Context, r Ref) error { return b.remove(ctx, r.String()) }
+
+func (b *Bucket) remove(ctx context.Context, key string) error {
+	if err := b.bucket.Delete(ctx, key); err != nil && gcerrors.Code(err) != gcerrors.NotFound {
+		return err
+	}
+	return nil
+}
+
+// Sweep removes contents without a record, which a crash may leave. No blob may be created
+// meanwhile.
+func (b *Bucket) Sweep(ctx context.Context, records Records) error {
+	for key, err := range b.keys(ctx) {
+		if err != nil {
+			return fmt.Errorf("list contents of %ss: %w", b.noun, err)
+		}
+		exists, err := records.Exists(ctx, parse(key.name))
+		if err == nil && !exists {
+			err = b.remove(ctx, key.name)
+		}
+		if err != nil {
+			b.log.Warn("failed to sweep content", b.noun, key.name, "err", err)
+		}
+	}
+	return nil
+}
+
+// All returns the blobs that have a content. Some may have no record.
+func (b *Bucket) All(ctx context.Context) iter.Seq2[Ref, error] {
+	return func(yield func(Ref, error) bool) {
+		for key, err := range b.keys(ctx) {
+			if !yield(parse(key.name), err) {
+				return
+			}
+		}
+	}
+}
+
+// Totals returns how many contents there are and the bytes that they take, those included
+// that are being written.
+func (b *Bucket) Totals(ctx context.Context) (count int, bytes int64, err error) {
+	for key, err := range b.keys(ctx) {
+		if err != nil {
+			return 0, 0, err
+		}
+		count, bytes = count+1, bytes+key.size
+	}
+	return count, bytes, nil
+}
+
+type bucketKey struct {
+	name string
+	size int64
+}
+
+func (b *Bucket) keys(ctx context.Context) iter.Seq2[bucketKey, error] {
+	return func(yield func(bucketKey, error) bool) {
+		for it := b.bucket.List(nil); ; {
+			o, err := it.Next(ctx)
+			if errors.Is(err, io.EOF) {
+				return
+			}
+			if err != nil {
+				yield(bucketKey{}, err)
+				return
+			}
+			if !yield(bucketKey{o.Key, o.Size}, nil) {
+				return
+			}
+		}
+	}
+}
+
+// parse returns the Ref whose String is key.
+func parse(key string) Ref {
+	p, id, _ := strings.Cut(key, "/")
+	return Ref{berth.ProjectID(p), id}
+}
+
+type content struct {
+	io.Reader
+	io.Closer
+}
+
+type seekable struct {
+	content
+	io.Seeker
+}
+
+// reader returns a reader of plain that reports damage as Bucket does, once.
+func (b *Bucket) reader(r Ref, plain io.Reader) io.Reader {
+	return &reader{bucket: b, ref: r, plain: plain}
+}
+
+type reader struct {
+	bucket *Bucket
+	ref    Ref
+	plain  io.Reader
+	err    error // of damage
+}
+
+func (r *reader) Read(p []byte) (int, error) {
+	if r.err != nil {
+		return 0, r.err
+	}
+	n, err := r.plain.Read(p)
+	if errors.Is(err, seal.ErrBroken) || errors.Is(err, io.ErrUnexpectedEOF) {
+		r.err = r.bucket.damaged(r.ref, err)
+		err = r.err
+	}
+	return n, err
+}

@@ -1,0 +1,43 @@
+package snapshot
+
+import (
+	"context"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/store"
+)
+
+// admit returns an error for the client if the project may not store the snapshot and its
+// StoredBytes.
+func (s *Service) admit(ctx context.Context, p berth.ProjectID, snap *berth.Snapshot) error {
+	if s.opts.Quota != nil {
+		if err := s.opts.Quota(ctx, p, snap.StoredBytes); err != nil {
+			return err
+		}
+	}
+	if s.opts.Count == nil || snap.Cause == berth.SnapshotForked {
+		return nil
+	}
+	stored := 0
+	for r, err := range s.records.All(ctx, p) {
+		if err != nil {
+			return err
+		}
+		if r.Snapshot.Cause != berth.SnapshotForked {
+			stored++
+		}
+	}
+	return s.opts.Count(ctx, p, stored)
+}
+
+// StoredBytes returns how many bytes the snapshots of a project take.
+func StoredBytes(ctx context.Context, objects store.Objects, p berth.ProjectID) (int64, error) {
+	var sum int64
+	for r, err := range records(objects).All(ctx, p) {
+		if err != nil {
+			return 0, err
+		}
+		sum += r.Snapshot.StoredBytes
+	}
+	return sum, nil
+}
