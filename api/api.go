@@ -15,8 +15,10 @@ import (
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/api/assistants"
+	"github.com/berth-run/berth/api/chat"
 	"github.com/berth-run/berth/api/exchange"
 	"github.com/berth-run/berth/api/preview"
+	"github.com/berth-run/berth/api/socket"
 	"github.com/berth-run/berth/bundle"
 	"github.com/berth-run/berth/container"
 	"github.com/berth-run/berth/container/snapshot"
@@ -33,125 +35,133 @@ import (
 
 // routes is the table of contents. To add an endpoint, add a line and write its
 // handler in the file of its noun.
-var routes = []route{
-	{"POST", "/v1/responses", (*server).createResponse, exchange.AsksModel | exchange.StoresLittle | exchange.NamesResponse},
-	{"GET", "/v1/responses", (*server).connectSocket, 0},
-	{"POST", "/v1/responses/input_tokens", (*server).countInputTokens, exchange.StoresNothing | exchange.StoresLittle},
-	{"POST", "/v1/responses/compact", (*server).compactResponse, exchange.AsksModel | exchange.StoresNothing | exchange.StoresLittle},
-	{"GET", "/v1/responses/{response}", (*server).getResponse, 0},
-	{"DELETE", "/v1/responses/{response}", (*server).deleteResponse, 0},
-	{"POST", "/v1/responses/{response}/cancel", (*server).cancelResponse, exchange.StoresNothing | exchange.StoresLittle},
-	{"GET", "/v1/responses/{response}/bundle", (*server).exportBundle, 0},
-	{"POST", "/v1/responses/{response}/replay", (*server).replayResponse, exchange.AsksModel},
-	{"POST", "/v1/bundles", (*server).importBundle, exchange.StoresAsItComes},
-	{"GET", "/v1/responses/{response}/input_items", (*server).listInputItems, 0},
+func (s *server) routes() []exchange.Route {
+	const (
+		asksModel     = exchange.AsksModel
+		storesNothing = exchange.StoresNothing
+		storesLittle  = exchange.StoresLittle
+	)
+	on, beta := exchange.On, s.beta
+	return []exchange.Route{
+		on("POST /v1/responses", s.createResponse, asksModel, storesLittle, exchange.NamesResponse),
+		on("GET /v1/responses", s.socket.Connect),
+		on("POST /v1/responses/input_tokens", s.countInputTokens, storesNothing, storesLittle),
+		on("POST /v1/responses/compact", s.compactResponse, asksModel, storesNothing, storesLittle),
+		on("GET /v1/responses/{response}", s.getResponse),
+		on("DELETE /v1/responses/{response}", s.deleteResponse),
+		on("POST /v1/responses/{response}/cancel", s.cancelResponse, storesNothing, storesLittle),
+		on("GET /v1/responses/{response}/bundle", s.exportBundle),
+		on("POST /v1/responses/{response}/replay", s.replayResponse, asksModel),
+		on("POST /v1/bundles", s.importBundle, exchange.StoresAsItComes),
+		on("GET /v1/responses/{response}/input_items", s.listInputItems),
 
-	{"POST", "/v1/conversations", (*server).createConversation, 0},
-	{"GET", "/v1/conversations/{conversation}", (*server).getConversation, 0},
-	{"POST", "/v1/conversations/{conversation}", (*server).updateConversation, 0},
-	{"DELETE", "/v1/conversations/{conversation}", (*server).deleteConversation, 0},
-	{"POST", "/v1/conversations/{conversation}/items", (*server).createConversationItems, 0},
-	{"GET", "/v1/conversations/{conversation}/items", (*server).listConversationItems, 0},
-	{"GET", "/v1/conversations/{conversation}/items/{item}", (*server).getConversationItem, 0},
-	{"DELETE", "/v1/conversations/{conversation}/items/{item}", (*server).deleteConversationItem, 0},
+		on("POST /v1/conversations", s.createConversation),
+		on("GET /v1/conversations/{conversation}", s.getConversation),
+		on("POST /v1/conversations/{conversation}", s.updateConversation),
+		on("DELETE /v1/conversations/{conversation}", s.deleteConversation),
+		on("POST /v1/conversations/{conversation}/items", s.createConversationItems),
+		on("GET /v1/conversations/{conversation}/items", s.listConversationItems),
+		on("GET /v1/conversations/{conversation}/items/{item}", s.getConversationItem),
+		on("DELETE /v1/conversations/{conversation}/items/{item}", s.deleteConversationItem),
 
-	{"POST", "/v1/chat/completions", (*server).createCompletion, exchange.AsksModel | exchange.StoresLittle},
-	{"GET", "/v1/chat/completions", (*server).listCompletions, 0},
-	{"GET", "/v1/chat/completions/{completion}", (*server).getCompletion, 0},
-	{"POST", "/v1/chat/completions/{completion}", (*server).updateCompletion, 0},
-	{"DELETE", "/v1/chat/completions/{completion}", (*server).deleteCompletion, 0},
-	{"GET", "/v1/chat/completions/{completion}/messages", (*server).listCompletionMessages, 0},
+		on("POST /v1/chat/completions", s.chat.Create, asksModel, storesLittle),
+		on("GET /v1/chat/completions", s.chat.List),
+		on("GET /v1/chat/completions/{completion}", s.chat.Get),
+		on("POST /v1/chat/completions/{completion}", s.chat.Update),
+		on("DELETE /v1/chat/completions/{completion}", s.chat.Delete),
+		on("GET /v1/chat/completions/{completion}/messages", s.chat.ListMessages),
 
-	{"POST", "/v1/files", (*server).createFile, 0},
-	{"GET", "/v1/files", (*server).listFiles, 0},
-	{"GET", "/v1/files/{file}", (*server).getFile, 0},
-	{"GET", "/v1/files/{file}/content", (*server).getFileContent, 0},
-	{"DELETE", "/v1/files/{file}", (*server).deleteFile, 0},
+		on("POST /v1/files", s.createFile),
+		on("GET /v1/files", s.listFiles),
+		on("GET /v1/files/{file}", s.getFile),
+		on("GET /v1/files/{file}/content", s.getFileContent),
+		on("DELETE /v1/files/{file}", s.deleteFile),
 
-	{"POST", "/v1/containers", (*server).createContainer, 0},
-	{"GET", "/v1/containers", (*server).listContainers, 0},
-	{"GET", "/v1/containers/{container}", (*server).getContainer, 0},
-	{"DELETE", "/v1/containers/{container}", (*server).deleteContainer, 0},
-	{"GET", "/v1/containers/{container}/audit", (*server).auditContainer, 0},
-	{"POST", "/v1/containers/{container}/files", (*server).createContainerFile, 0},
-	{"GET", "/v1/containers/{container}/files", (*server).listContainerFiles, 0},
-	{"GET", "/v1/containers/{container}/watch", (*server).watchContainerFiles, 0},
-	{"GET", "/v1/containers/{container}/archive", (*server).archiveContainerFiles, 0},
-	{"GET", "/v1/containers/{container}/files/{file}", (*server).getContainerFile, 0},
-	{"GET", "/v1/containers/{container}/files/{file}/content", (*server).getContainerFileContent, 0},
-	{"DELETE", "/v1/containers/{container}/files/{file}", (*server).deleteContainerFile, 0},
-	{"POST", "/v1/containers/{container}/snapshots", (*server).createSnapshot, 0},
-	{"POST", "/v1/containers/{container}/fork", (*server).forkContainer, 0},
-	{"POST", "/v1/containers/{container}/pause", (*server).pauseContainer, exchange.StoresNothing | exchange.StoresLittle},
-	{"POST", "/v1/containers/{container}/resume", (*server).resumeContainer, exchange.StoresNothing | exchange.StoresLittle},
-	{"", "/v1/containers/{container}/guest/{path...}", (*server).guest, exchange.ThroughContainer},
-	{"GET", "/v1/containers/{container}/logs", (*server).listLogs, 0},
-	{"GET", "/v1/containers/{container}/stats", (*server).containerStats, 0},
-	{"GET", "/v1/containers/{container}/ports/{port}", (*server).connectPort, 0},
-	{"POST", "/v1/containers/{container}/ports/{port}", (*server).createLink, exchange.StoresNothing | exchange.StoresLittle},
-	{"", "/v1/containers/{container}/ports/{port}/{path...}", (*server).port, exchange.ThroughContainer},
+		on("POST /v1/containers", s.createContainer),
+		on("GET /v1/containers", s.listContainers),
+		on("GET /v1/containers/{container}", s.getContainer),
+		on("DELETE /v1/containers/{container}", s.deleteContainer),
+		on("GET /v1/containers/{container}/audit", s.auditContainer),
+		on("POST /v1/containers/{container}/files", s.createContainerFile),
+		on("GET /v1/containers/{container}/files", s.listContainerFiles),
+		on("GET /v1/containers/{container}/watch", s.watchContainerFiles),
+		on("GET /v1/containers/{container}/archive", s.archiveContainerFiles),
+		on("GET /v1/containers/{container}/files/{file}", s.getContainerFile),
+		on("GET /v1/containers/{container}/files/{file}/content", s.getContainerFileContent),
+		on("DELETE /v1/containers/{container}/files/{file}", s.deleteContainerFile),
+		on("POST /v1/containers/{container}/snapshots", s.createSnapshot),
+		on("POST /v1/containers/{container}/fork", s.forkContainer),
+		on("POST /v1/containers/{container}/pause", s.pauseContainer, storesNothing, storesLittle),
+		on("POST /v1/containers/{container}/resume", s.resumeContainer, storesNothing, storesLittle),
+		on("/v1/containers/{container}/guest/{path...}", s.guest, exchange.ThroughContainer),
+		on("GET /v1/containers/{container}/logs", s.listLogs),
+		on("GET /v1/containers/{container}/stats", s.containerStats),
+		on("GET /v1/containers/{container}/ports/{port}", s.connectPort),
+		on("POST /v1/containers/{container}/ports/{port}", s.createLink, storesNothing, storesLittle),
+		on("/v1/containers/{container}/ports/{port}/{path...}", s.port, exchange.ThroughContainer),
 
-	{"POST", "/v1/volumes", (*server).createVolume, 0},
-	{"GET", "/v1/volumes", (*server).listVolumes, 0},
-	{"GET", "/v1/volumes/{volume}", (*server).getVolume, 0},
-	{"DELETE", "/v1/volumes/{volume}", (*server).deleteVolume, 0},
-	{"GET", "/v1/snapshots", (*server).listSnapshots, 0},
-	{"GET", "/v1/snapshots/{snapshot}", (*server).getSnapshot, 0},
-	{"DELETE", "/v1/snapshots/{snapshot}", (*server).deleteSnapshot, 0},
+		on("POST /v1/volumes", s.createVolume),
+		on("GET /v1/volumes", s.listVolumes),
+		on("GET /v1/volumes/{volume}", s.getVolume),
+		on("DELETE /v1/volumes/{volume}", s.deleteVolume),
+		on("GET /v1/snapshots", s.listSnapshots),
+		on("GET /v1/snapshots/{snapshot}", s.getSnapshot),
+		on("DELETE /v1/snapshots/{snapshot}", s.deleteSnapshot),
 
-	{"GET", "/v1/templates", (*server).listTemplates, 0},
-	{"GET", "/v1/templates/{template}", (*server).getTemplate, 0},
+		on("GET /v1/templates", s.listTemplates),
+		on("GET /v1/templates/{template}", s.getTemplate),
 
-	{"POST", "/v1/prompts", (*server).createPrompt, 0},
-	{"GET", "/v1/prompts", (*server).listPrompts, 0},
-	{"GET", "/v1/prompts/{prompt}", (*server).getPrompt, 0},
-	{"POST", "/v1/prompts/{prompt}", (*server).updatePrompt, 0},
-	{"DELETE", "/v1/prompts/{prompt}", (*server).deletePrompt, 0},
-	{"GET", "/v1/prompts/{prompt}/versions", (*server).listPromptVersions, 0},
+		on("POST /v1/prompts", s.createPrompt),
+		on("GET /v1/prompts", s.listPrompts),
+		on("GET /v1/prompts/{prompt}", s.getPrompt),
+		on("POST /v1/prompts/{prompt}", s.updatePrompt),
+		on("DELETE /v1/prompts/{prompt}", s.deletePrompt),
+		on("GET /v1/prompts/{prompt}/versions", s.listPromptVersions),
 
-	{"POST", "/v1/assistants", beta((*server).createAssistant), 0},
-	{"GET", "/v1/assistants", beta((*server).listAssistants), 0},
-	{"GET", "/v1/assistants/{assistant}", beta((*server).getAssistant), 0},
-	{"POST", "/v1/assistants/{assistant}", beta((*server).updateAssistant), 0},
-	{"DELETE", "/v1/assistants/{assistant}", beta((*server).deleteAssistant), 0},
-	{"POST", "/v1/threads", beta((*server).createThread), 0},
-	{"POST", "/v1/threads/runs", beta((*server).createThreadAndRun), exchange.AsksModel},
-	{"GET", "/v1/threads/{thread}", beta((*server).getThread), 0},
-	{"POST", "/v1/threads/{thread}", beta((*server).updateThread), 0},
-	{"DELETE", "/v1/threads/{thread}", beta((*server).deleteThread), 0},
-	{"POST", "/v1/threads/{thread}/messages", beta((*server).createMessage), 0},
-	{"GET", "/v1/threads/{thread}/messages", beta((*server).listMessages), 0},
-	{"GET", "/v1/threads/{thread}/messages/{message}", beta((*server).getMessage), 0},
-	{"POST", "/v1/threads/{thread}/messages/{message}", beta((*server).updateMessage), 0},
-	{"DELETE", "/v1/threads/{thread}/messages/{message}", beta((*server).deleteMessage), 0},
-	{"POST", "/v1/threads/{thread}/runs", beta((*server).createRun), exchange.AsksModel},
-	{"GET", "/v1/threads/{thread}/runs", beta((*server).listRuns), 0},
-	{"GET", "/v1/threads/{thread}/runs/{run}", beta((*server).getRun), 0},
-	{"POST", "/v1/threads/{thread}/runs/{run}", beta((*server).updateRun), 0},
-	{"POST", "/v1/threads/{thread}/runs/{run}/cancel", beta((*server).cancelRun), exchange.StoresNothing | exchange.StoresLittle},
-	{"POST", "/v1/threads/{thread}/runs/{run}/submit_tool_outputs", beta((*server).submitToolOutputs), exchange.AsksModel},
-	{"GET", "/v1/threads/{thread}/runs/{run}/steps", beta((*server).listRunSteps), 0},
-	{"GET", "/v1/threads/{thread}/runs/{run}/steps/{step}", beta((*server).getRunStep), 0},
+		on("POST /v1/assistants", beta(s.createAssistant)),
+		on("GET /v1/assistants", beta(s.listAssistants)),
+		on("GET /v1/assistants/{assistant}", beta(s.getAssistant)),
+		on("POST /v1/assistants/{assistant}", beta(s.updateAssistant)),
+		on("DELETE /v1/assistants/{assistant}", beta(s.deleteAssistant)),
+		on("POST /v1/threads", beta(s.createThread)),
+		on("POST /v1/threads/runs", beta(s.createThreadAndRun), asksModel),
+		on("GET /v1/threads/{thread}", beta(s.getThread)),
+		on("POST /v1/threads/{thread}", beta(s.updateThread)),
+		on("DELETE /v1/threads/{thread}", beta(s.deleteThread)),
+		on("POST /v1/threads/{thread}/messages", beta(s.createMessage)),
+		on("GET /v1/threads/{thread}/messages", beta(s.listMessages)),
+		on("GET /v1/threads/{thread}/messages/{message}", beta(s.getMessage)),
+		on("POST /v1/threads/{thread}/messages/{message}", beta(s.updateMessage)),
+		on("DELETE /v1/threads/{thread}/messages/{message}", beta(s.deleteMessage)),
+		on("POST /v1/threads/{thread}/runs", beta(s.createRun), asksModel),
+		on("GET /v1/threads/{thread}/runs", beta(s.listRuns)),
+		on("GET /v1/threads/{thread}/runs/{run}", beta(s.getRun)),
+		on("POST /v1/threads/{thread}/runs/{run}", beta(s.updateRun)),
+		on("POST /v1/threads/{thread}/runs/{run}/cancel", beta(s.cancelRun), storesNothing, storesLittle),
+		on("POST /v1/threads/{thread}/runs/{run}/submit_tool_outputs", beta(s.submitToolOutputs), asksModel),
+		on("GET /v1/threads/{thread}/runs/{run}/steps", beta(s.listRunSteps)),
+		on("GET /v1/threads/{thread}/runs/{run}/steps/{step}", beta(s.getRunStep)),
 
-	{"POST", "/v1/traces/ingest", (*server).ingestTraces, exchange.StoresNothing},
+		on("POST /v1/traces/ingest", s.ingestTraces, storesNothing),
 
-	{"POST", "/v1/webhook_endpoints", (*server).createWebhookEndpoint, 0},
-	{"GET", "/v1/webhook_endpoints", (*server).listWebhookEndpoints, 0},
-	{"GET", "/v1/webhook_endpoints/{webhook}", (*server).getWebhookEndpoint, 0},
-	{"POST", "/v1/webhook_endpoints/{webhook}", (*server).updateWebhookEndpoint, 0},
-	{"DELETE", "/v1/webhook_endpoints/{webhook}", (*server).deleteWebhookEndpoint, 0},
-	{"POST", "/v1/webhook_endpoints/{webhook}/rotate_secret", (*server).rotateWebhookSecret, exchange.StoresNothing},
-	{"POST", "/v1/webhook_endpoints/{webhook}/test", (*server).testWebhook, 0},
-	{"GET", "/v1/webhook_event_types", (*server).listWebhookEventTypes, 0},
+		on("POST /v1/webhook_endpoints", s.createWebhookEndpoint),
+		on("GET /v1/webhook_endpoints", s.listWebhookEndpoints),
+		on("GET /v1/webhook_endpoints/{webhook}", s.getWebhookEndpoint),
+		on("POST /v1/webhook_endpoints/{webhook}", s.updateWebhookEndpoint),
+		on("DELETE /v1/webhook_endpoints/{webhook}", s.deleteWebhookEndpoint),
+		on("POST /v1/webhook_endpoints/{webhook}/rotate_secret", s.rotateWebhookSecret, storesNothing),
+		on("POST /v1/webhook_endpoints/{webhook}/test", s.testWebhook),
+		on("GET /v1/webhook_event_types", s.listWebhookEventTypes),
 
-	{"GET", "/v1/organization/costs", (*server).costs, 0},
-	{"GET", "/v1/organization/usage/completions", (*server).completionsUsage, 0},
-	{"GET", "/v1/organization/usage/code_interpreter_sessions", (*server).sessionsUsage, 0},
+		on("GET /v1/organization/costs", s.costs),
+		on("GET /v1/organization/usage/completions", s.completionsUsage),
+		on("GET /v1/organization/usage/code_interpreter_sessions", s.sessionsUsage),
 
-	{"GET", "/v1/upstreams", (*server).upstreams, 0},
-	{"GET", "/v1/models", (*server).listModels, 0},
-	{"GET", "/v1/models/{model...}", (*server).getModel, 0},
-	{"DELETE", "/v1/models/{model...}", (*server).deleteModel, 0},
+		on("GET /v1/upstreams", s.upstreams),
+		on("GET /v1/models", s.listModels),
+		on("GET /v1/models/{model...}", s.getModel),
+		on("DELETE /v1/models/{model...}", s.deleteModel),
+	}
 }
 
 // Options are a server's parts. Those without a default are needed.
@@ -206,21 +216,8 @@ type server struct {
 	ex         *exchange.Server
 	assistants *assistants.Service
 	previews   *preview.Proxy
-}
-
-// A handler is an exchange.Handler of a server.
-type handler func(s *server, x *exchange.Exchange, r *http.Request, c berth.Caller) error
-
-// A route is one line of the table of contents. Method "" is any.
-type route struct {
-	method, path string
-	handle       handler
-	traits       exchange.Traits
-}
-
-func (rt route) of(s *server) exchange.Route {
-	return exchange.Route{Method: rt.method, Path: rt.path, Traits: rt.traits,
-		Handle: func(x *exchange.Exchange, r *http.Request, c berth.Caller) error { return rt.handle(s, x, r, c) }}
+	chat       *chat.Door
+	socket     *socket.Door
 }
 
 // New returns the handler. It is safe for concurrent use and holds nothing that
@@ -231,9 +228,6 @@ func (rt route) of(s *server) exchange.Route {
 // engine, which leaves runs for the next start, then end the server's base
 // context, which ends the streams that follow them.
 func New(opts Options) http.Handler {
-	if opts.SocketLife == 0 {
-		opts.SocketLife = time.Hour
-	}
 	if opts.Now == nil {
 		opts.Now = time.Now
 	}
@@ -243,10 +237,11 @@ func New(opts Options) http.Handler {
 	s.previews = preview.New(opts.Log)
 	s.assistants = assistants.New(assistants.Options{Objects: opts.Objects, Responses: opts.Responses, Engine: opts.Engine,
 		Journal: opts.Journal, Files: opts.Files, Log: opts.Log, Now: opts.Now})
+	s.chat = chat.New(chat.Options{Engine: opts.Engine, Journal: opts.Journal, Objects: opts.Objects, Version: opts.Version})
+	s.socket = socket.New(socket.Options{Exchange: ex, Journal: opts.Journal, Life: opts.SocketLife, Create: s.create})
 	mux := http.NewServeMux()
-	for _, rt := range routes {
-		served := rt.of(s)
-		mux.HandleFunc(served.Pattern(), ex.Route(served))
+	for _, rt := range s.routes() {
+		mux.HandleFunc(rt.Pattern(), ex.Route(rt))
 	}
 	mux.HandleFunc(linkPath+"{link}/{path...}", s.showLink)
 	mux.HandleFunc("GET /healthz", s.healthz)

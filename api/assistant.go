@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/berth-run/berth/internal/rule"
+
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/api/assistants"
 	"github.com/berth-run/berth/api/exchange"
@@ -18,11 +20,11 @@ import (
 const assistantsBeta = "assistants=v2"
 
 // beta is a handler of the Assistants API.
-func beta(h handler) handler {
-	return func(s *server, x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+func (s *server) beta(h exchange.Handler) exchange.Handler {
+	return func(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 		for _, value := range r.Header.Values("OpenAI-Beta") {
 			if slices.ContainsFunc(strings.Split(value, ","), func(v string) bool { return strings.TrimSpace(v) == assistantsBeta }) {
-				return h(s, x, r, c)
+				return h(x, r, c)
 			}
 		}
 		return &berth.Error{Code: berth.CodeInvalid, Wire: "invalid_beta",
@@ -85,7 +87,7 @@ func answerJSON(x *exchange.Exchange, v any, err error) error {
 // answerList answers with a page of a list that can be read in both directions.
 func answerList[T any](x *exchange.Exchange, list []T, more bool, page store.Page, err error, id func(T) string) error {
 	if errors.Is(err, store.ErrNotFound) && page.After == "" && page.Before != "" {
-		return berth.Invalid("before", "Invalid 'before': nothing in this list has the id '%s'.", clip(page.Before))
+		return berth.Invalid("before", "Invalid 'before': nothing in this list has the id '%s'.", rule.Clip(page.Before))
 	}
 	if err != nil {
 		return exchange.ListError(err, page)

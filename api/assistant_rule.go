@@ -5,6 +5,8 @@ import (
 	"math"
 	"unicode/utf8"
 
+	"github.com/berth-run/berth/internal/rule"
+
 	"github.com/berth-run/berth"
 )
 
@@ -12,51 +14,51 @@ import (
 
 // assistantTools are the tools that assistants may have, by their type: to serve
 // another, give it a rule here and a line in package assistants, toolKinds.
-var assistantTools = byType(withUnsupported(map[string]rule{
-	berth.ToolFunction: object(fields{"type": anyText, "function": object(fields{
-		"name": matching("^[a-zA-Z0-9_-]+$", 64), "description": anyText, "parameters": anyObject, "strict": boolean,
+var assistantTools = rule.ByType(rule.WithUnsupported(map[string]rule.Rule{
+	berth.ToolFunction: rule.Object(rule.Fields{"type": rule.AnyText, "function": rule.Object(rule.Fields{
+		"name": rule.Matching("^[a-zA-Z0-9_-]+$", 64), "description": rule.AnyText, "parameters": rule.AnyObject, "strict": rule.Boolean,
 	}, "name")}, "function"),
 }, "tools", unservedAssistantTools))
 
 var unservedAssistantTools = []string{"code_interpreter", "file_search"}
 
 // toolResources are those of tools, of which none that is served has any.
-var toolResources = object(fields{
-	"code_interpreter": object(fields{"file_ids": unsupportedUnlessEmpty}),
-	"file_search":      object(fields{"vector_store_ids": unsupportedUnlessEmpty, "vector_stores": unsupportedUnlessEmpty}),
+var toolResources = rule.Object(rule.Fields{
+	"code_interpreter": rule.Object(rule.Fields{"file_ids": rule.UnsupportedUnlessEmpty}),
+	"file_search":      rule.Object(rule.Fields{"vector_store_ids": rule.UnsupportedUnlessEmpty, "vector_stores": rule.UnsupportedUnlessEmpty}),
 })
 
-var messageAttachment = object(fields{
-	"file_id": text(1, 256),
-	"tools":   list(byType(withUnsupported(map[string]rule{}, "tools", unservedAssistantTools)), 0),
+var messageAttachment = rule.Object(rule.Fields{
+	"file_id": rule.Text(1, 256),
+	"tools":   rule.List(rule.ByType(rule.WithUnsupported(map[string]rule.Rule{}, "tools", unservedAssistantTools)), 0),
 }, "file_id", "tools")
 
 var (
-	assistantConfig = fields{
-		"model":            text(1, 256),
-		"name":             text(0, 256),
-		"description":      text(0, 512),
-		"instructions":     text(0, 256_000),
-		"reasoning_effort": oneOf("none", "minimal", "low", "medium", "high", "xhigh", "max"),
-		"tools":            list(assistantTools, 128),
+	assistantConfig = rule.Fields{
+		"model":            rule.Text(1, 256),
+		"name":             rule.Text(0, 256),
+		"description":      rule.Text(0, 512),
+		"instructions":     rule.Text(0, 256_000),
+		"reasoning_effort": rule.OneOf("none", "minimal", "low", "medium", "high", "xhigh", "max"),
+		"tools":            rule.List(assistantTools, 128),
 		"tool_resources":   toolResources,
-		"metadata":         metadata,
-		"temperature":      decimal(0, 2),
-		"top_p":            decimal(0, 1),
+		"metadata":         rule.Metadata,
+		"temperature":      rule.Decimal(0, 2),
+		"top_p":            rule.Decimal(0, 1),
 		"response_format":  runFormat,
 	}
-	assistantRequest = object(assistantConfig, "model")
-	assistantUpdate  = object(assistantConfig)
+	assistantRequest = rule.Object(assistantConfig, "model")
+	assistantUpdate  = rule.Object(assistantConfig)
 
-	threadFields = fields{
-		"messages": list(messageRequest, 0), "tool_resources": toolResources, "metadata": metadata,
+	threadFields = rule.Fields{
+		"messages": rule.List(messageRequest, 0), "tool_resources": toolResources, "metadata": rule.Metadata,
 	}
-	threadRequest  = object(threadFields)
-	threadUpdate   = object(fields{"tool_resources": toolResources, "metadata": metadata})
-	metadataUpdate = object(fields{"metadata": metadata})
+	threadRequest  = rule.Object(threadFields)
+	threadUpdate   = rule.Object(rule.Fields{"tool_resources": toolResources, "metadata": rule.Metadata})
+	metadataUpdate = rule.Object(rule.Fields{"metadata": rule.Metadata})
 
-	messageFields = fields{
-		"role": oneOf("user", "assistant"), "content": anything, "attachments": list(messageAttachment, 0), "metadata": metadata,
+	messageFields = rule.Fields{
+		"role": rule.OneOf("user", "assistant"), "content": rule.Anything, "attachments": rule.List(messageAttachment, 0), "metadata": rule.Metadata,
 	}
 )
 
@@ -66,22 +68,22 @@ func messageRequest(at string, v any) error {
 		return err
 	}
 	obj := v.(map[string]any)
-	where := join(at, "content")
+	where := rule.Join(at, "content")
 	switch content := obj["content"].(type) {
 	case string:
-		return text(1, maxMessageText)(where, content)
+		return rule.Text(1, maxMessageText)(where, content)
 	case []any:
 		if len(content) == 0 {
-			return wire("empty_array", where, "Invalid '%s': empty array. Expected an array with minimum length 1, but got an empty array instead.", where)
+			return rule.Errorf("empty_array", where, "Invalid '%s': empty array. Expected an array with minimum length 1, but got an empty array instead.", where)
 		}
 	default:
-		return wrongType(where, "one of an array or a string", content)
+		return rule.WrongType(where, "one of an array or a string", content)
 	}
 	kinds := messageParts
 	if obj["role"] == "assistant" {
-		kinds = map[string]rule{"text": messageParts["text"]}
+		kinds = map[string]rule.Rule{"text": messageParts["text"]}
 	}
-	if err := list(byType(kinds), maxMessageParts)(where, obj["content"]); err != nil {
+	if err := rule.List(rule.ByType(kinds), maxMessageParts)(where, obj["content"]); err != nil {
 		return err
 	}
 	length := 0
@@ -90,7 +92,7 @@ func messageRequest(at string, v any) error {
 		length += utf8.RuneCountInString(said)
 	}
 	if length > maxMessageText {
-		return wire("string_above_max_length", where, "Invalid '%s': the text of a message can have %d characters together, but it has %d.", where, maxMessageText, length)
+		return rule.Errorf("string_above_max_length", where, "Invalid '%s': the text of a message can have %d characters together, but it has %d.", where, maxMessageText, length)
 	}
 	return nil
 }
@@ -100,51 +102,51 @@ const (
 	maxMessageParts = 256
 )
 
-var messageShape = object(messageFields, "role", "content")
+var messageShape = rule.Object(messageFields, "role", "content")
 
-var messageParts = map[string]rule{
-	"text": object(fields{"type": anyText, "text": text(1, maxMessageText)}, "text"),
-	"image_file": object(fields{"type": anyText, "image_file": object(fields{
-		"file_id": text(1, 256), "detail": oneOf("auto", "low", "high"),
+var messageParts = map[string]rule.Rule{
+	"text": rule.Object(rule.Fields{"type": rule.AnyText, "text": rule.Text(1, maxMessageText)}, "text"),
+	"image_file": rule.Object(rule.Fields{"type": rule.AnyText, "image_file": rule.Object(rule.Fields{
+		"file_id": rule.Text(1, 256), "detail": rule.OneOf("auto", "low", "high"),
 	}, "file_id")}, "image_file"),
-	"image_url": object(fields{"type": anyText, "image_url": object(fields{
-		"url": matching("^https?://", 8192), "detail": oneOf("auto", "low", "high"),
+	"image_url": rule.Object(rule.Fields{"type": rule.AnyText, "image_url": rule.Object(rule.Fields{
+		"url": rule.Matching("^https?://", 8192), "detail": rule.OneOf("auto", "low", "high"),
 	}, "url")}, "image_url"),
 }
 
 // The requests that make a run.
 var (
-	runFields = fields{
-		"assistant_id":          text(1, 256),
-		"model":                 text(1, 256),
-		"instructions":          text(0, 256_000),
-		"tools":                 list(assistantTools, 20),
-		"metadata":              metadata,
-		"temperature":           decimal(0, 2),
-		"top_p":                 decimal(0, 1),
-		"stream":                boolean,
-		"max_prompt_tokens":     integer(256, math.MaxInt32),
-		"max_completion_tokens": integer(256, math.MaxInt32),
+	runFields = rule.Fields{
+		"assistant_id":          rule.Text(1, 256),
+		"model":                 rule.Text(1, 256),
+		"instructions":          rule.Text(0, 256_000),
+		"tools":                 rule.List(assistantTools, 20),
+		"metadata":              rule.Metadata,
+		"temperature":           rule.Decimal(0, 2),
+		"top_p":                 rule.Decimal(0, 1),
+		"stream":                rule.Boolean,
+		"max_prompt_tokens":     rule.Integer(256, math.MaxInt32),
+		"max_completion_tokens": rule.Integer(256, math.MaxInt32),
 		"truncation_strategy":   truncationStrategy,
 		"tool_choice":           runToolChoice,
-		"parallel_tool_calls":   boolean,
+		"parallel_tool_calls":   rule.Boolean,
 		"response_format":       runFormat,
 	}
-	runRequest = object(with(runFields, fields{
-		"additional_instructions": text(0, 256_000),
-		"additional_messages":     list(messageRequest, 0),
+	runRequest = rule.Object(with(runFields, rule.Fields{
+		"additional_instructions": rule.Text(0, 256_000),
+		"additional_messages":     rule.List(messageRequest, 0),
 		"reasoning_effort":        assistantConfig["reasoning_effort"],
 	}), "assistant_id")
-	threadRunRequest = object(with(runFields, fields{
+	threadRunRequest = rule.Object(with(runFields, rule.Fields{
 		"thread": threadRequest, "tool_resources": toolResources,
 	}), "assistant_id")
 
-	toolOutputsRequest = object(fields{
-		"tool_outputs": list(object(fields{"tool_call_id": text(1, 256), "output": anyText}), 0), "stream": boolean,
+	toolOutputsRequest = rule.Object(rule.Fields{
+		"tool_outputs": rule.List(rule.Object(rule.Fields{"tool_call_id": rule.Text(1, 256), "output": rule.AnyText}), 0), "stream": rule.Boolean,
 	}, "tool_outputs")
 )
 
-func with(known, more fields) fields {
+func with(known, more rule.Fields) rule.Fields {
 	all := maps.Clone(known)
 	maps.Copy(all, more)
 	return all
@@ -157,38 +159,38 @@ func truncationStrategy(at string, v any) error {
 	}
 	obj := v.(map[string]any)
 	if obj["type"] == "last_messages" && obj["last_messages"] == nil {
-		return missing(join(at, "last_messages"))
+		return rule.Missing(rule.Join(at, "last_messages"))
 	}
 	return nil
 }
 
-var truncationShape = object(fields{"type": oneOf("auto", "last_messages"), "last_messages": integer(1, math.MaxInt32)}, "type")
+var truncationShape = rule.Object(rule.Fields{"type": rule.OneOf("auto", "last_messages"), "last_messages": rule.Integer(1, math.MaxInt32)}, "type")
 
 // runToolChoice is a mode or one tool.
 func runToolChoice(at string, v any) error {
 	if _, ok := v.(string); ok {
-		return oneOf("none", "auto", "required")(at, v)
+		return rule.OneOf("none", "auto", "required")(at, v)
 	}
 	return runToolChoices(at, v)
 }
 
-var runToolChoices = byType(withUnsupported(map[string]rule{
-	berth.ToolFunction: object(fields{"type": anyText, "function": object(fields{"name": text(1, 64)}, "name")}, "function"),
+var runToolChoices = rule.ByType(rule.WithUnsupported(map[string]rule.Rule{
+	berth.ToolFunction: rule.Object(rule.Fields{"type": rule.AnyText, "function": rule.Object(rule.Fields{"name": rule.Text(1, 64)}, "name")}, "function"),
 }, "tools", unservedAssistantTools))
 
 // runFormat is "auto" or a format.
 func runFormat(at string, v any) error {
 	if _, ok := v.(string); ok {
-		return oneOf("auto")(at, v)
+		return rule.OneOf("auto")(at, v)
 	}
 	return runFormats(at, v)
 }
 
-var runFormats = byType(map[string]rule{
-	"text":        object(fields{"type": anyText}),
-	"json_object": object(fields{"type": anyText}),
-	"json_schema": object(fields{"type": anyText, "json_schema": object(fields{
-		"name": matching("^[a-zA-Z0-9_-]+$", 64), "description": anyText, "schema": anyObject, "strict": boolean,
+var runFormats = rule.ByType(map[string]rule.Rule{
+	"text":        rule.Object(rule.Fields{"type": rule.AnyText}),
+	"json_object": rule.Object(rule.Fields{"type": rule.AnyText}),
+	"json_schema": rule.Object(rule.Fields{"type": rule.AnyText, "json_schema": rule.Object(rule.Fields{
+		"name": rule.Matching("^[a-zA-Z0-9_-]+$", 64), "description": rule.AnyText, "schema": rule.AnyObject, "strict": rule.Boolean,
 	}, "name")}, "json_schema"),
 })
 

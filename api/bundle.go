@@ -3,6 +3,8 @@ package api
 import (
 	"net/http"
 
+	"github.com/berth-run/berth/internal/rule"
+
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/api/exchange"
 	"github.com/berth-run/berth/bundle"
@@ -45,7 +47,7 @@ func (s *server) importBundle(x *exchange.Exchange, r *http.Request, c berth.Cal
 	return x.JSON(http.StatusOK, done)
 }
 
-var replayBody = object(fields{"model": text(1, 256)})
+var replayBody = rule.Object(rule.Fields{"model": rule.Text(1, 256)})
 
 // replayResponse serves POST /v1/responses/{response}/replay.
 func (s *server) replayResponse(x *exchange.Exchange, r *http.Request, c berth.Caller) error {

@@ -4,22 +4,25 @@ import (
 	"math"
 	"net/http"
 
+	"github.com/berth-run/berth/internal/rule"
+
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/api/exchange"
+	"github.com/berth-run/berth/api/request"
 	"github.com/berth-run/berth/container"
 )
 
 // containerBody checks the body of POST /v1/containers.
-var containerBody = object(fields{
-	"name": text(1, 256),
-	"expires_after": object(fields{
-		"anchor": oneOf("last_active_at"), "minutes": integer(1, math.MaxInt32),
+var containerBody = rule.Object(rule.Fields{
+	"name": rule.Text(1, 256),
+	"expires_after": rule.Object(rule.Fields{
+		"anchor": rule.OneOf("last_active_at"), "minutes": rule.Integer(1, math.MaxInt32),
 	}, "anchor", "minutes"),
-	"file_ids":       list(text(1, 256), 50),
-	"memory_limit":   memoryLimit,
-	"network_policy": byType(networkPolicies),
-	"skills":         unsupportedUnlessEmpty,
-	"berth":          containerSource,
+	"file_ids":       rule.List(rule.Text(1, 256), 50),
+	"memory_limit":   request.MemoryLimit,
+	"network_policy": rule.ByType(request.NetworkPolicies),
+	"skills":         rule.UnsupportedUnlessEmpty,
+	"berth":          request.ContainerSource,
 }, "name")
 
 // createContainer serves POST /v1/containers.

@@ -4,12 +4,14 @@ import (
 	"net/http"
 	"path"
 
+	"github.com/berth-run/berth/internal/rule"
+
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/api/exchange"
 )
 
 // containerFileBody checks the JSON body of POST /v1/containers/{container}/files.
-var containerFileBody = object(fields{"file_id": text(1, 256)}, "file_id")
+var containerFileBody = rule.Object(rule.Fields{"file_id": rule.Text(1, 256)}, "file_id")
 
 // createContainerFile serves POST /v1/containers/{container}/files: a form with the
 // file itself, or a form or JSON that names an uploaded one.
@@ -30,7 +32,7 @@ func (s *server) createContainerFile(x *exchange.Exchange, r *http.Request, c be
 	id := berth.FileID(form.Fields["file_id"])
 	switch {
 	case !form.HasFile() && id == "":
-		return missing("file")
+		return rule.Missing("file")
 	case !form.HasFile():
 		return s.copyIntoContainer(x, r, c, id)
 	case id != "":

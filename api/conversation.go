@@ -6,11 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strings"
 	"time"
+
+	"github.com/berth-run/berth/internal/rule"
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/api/exchange"
+	"github.com/berth-run/berth/api/request"
 	"github.com/berth-run/berth/engine"
 	"github.com/berth-run/berth/store"
 )
@@ -19,21 +21,10 @@ import (
 const mostNewItems = 20
 
 var (
-	createConversationBody = object(fields{"items": list(itemRule, mostNewItems), "metadata": metadata})
-	updateConversationBody = object(fields{"metadata": metadata})
-	newItemsBody           = object(fields{"items": list(itemRule, mostNewItems)}, "items")
+	createConversationBody = rule.Object(rule.Fields{"items": rule.List(request.Item, mostNewItems), "metadata": rule.Metadata})
+	updateConversationBody = rule.Object(rule.Fields{"metadata": rule.Metadata})
+	newItemsBody           = rule.Object(rule.Fields{"items": rule.List(request.Item, mostNewItems)}, "items")
 )
-
-// conversationRule checks what names a conversation: its id, or an object with it.
-func conversationRule(at string, v any) error {
-	switch v.(type) {
-	case string:
-		return text(1, 256)(at, v)
-	case map[string]any:
-		return object(fields{"id": text(1, 256)}, "id")(at, v)
-	}
-	return wrongType(at, "one of a string or an object", v)
-}
 
 // createConversation serves POST /v1/conversations. Its body may be left out.
 func (s *server) createConversation(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
@@ -85,10 +76,10 @@ func (s *server) updateConversation(x *exchange.Exchange, r *http.Request, c ber
 		return err
 	}
 	if body.Metadata == nil {
-		return missing("metadata")
+		return rule.Missing("metadata")
 	}
 	fresh := map[string]string{}
-	if !isNull(body.Metadata) {
+	if !request.IsNull(body.Metadata) {
 		if err := json.Unmarshal(body.Metadata, &fresh); err != nil {
 			return err
 		}
@@ -121,7 +112,7 @@ func (s *server) deleteConversation(x *exchange.Exchange, r *http.Request, c ber
 // createConversationItems serves POST /v1/conversations/{conversation}/items.
 func (s *server) createConversationItems(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	q := exchange.NewQuery(r)
-	q.List("include", includable)
+	q.List("include", request.Includable)
 	if err := q.End(); err != nil {
 		return err
 	}
@@ -162,7 +153,7 @@ func (s *server) duplicateItem(r *http.Request, c berth.Caller, items []berth.It
 // listConversationItems serves GET /v1/conversations/{conversation}/items.
 func (s *server) listConversationItems(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	q := exchange.NewQuery(r)
-	q.List("include", includable)
+	q.List("include", request.Includable)
 	page := q.Page(20, 100)
 	if err := q.End(); err != nil {
 		return err
@@ -187,7 +178,7 @@ func (s *server) listConversationItems(x *exchange.Exchange, r *http.Request, c 
 // getConversationItem serves GET /v1/conversations/{conversation}/items/{item}.
 func (s *server) getConversationItem(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	q := exchange.NewQuery(r)
-	q.List("include", includable)
+	q.List("include", request.Includable)
 	if err := q.End(); err != nil {
 		return err
 	}
@@ -236,14 +227,14 @@ func conversationKey(id berth.ConversationID) store.ObjectKey {
 
 func conversationError(r *http.Request, err error) error {
 	if errors.Is(err, store.ErrNotFound) {
-		return berth.Errorf(berth.CodeNotFound, "Conversation with id '%s' not found.", clip(string(conversationID(r))))
+		return berth.Errorf(berth.CodeNotFound, "Conversation with id '%s' not found.", rule.Clip(string(conversationID(r))))
 	}
 	return err
 }
 
 func conversationItemError(r *http.Request, err error) error {
 	if errors.Is(err, store.ErrNotFound) {
-		return berth.Errorf(berth.CodeNotFound, "Item with id '%s' not found in conversation.", clip(r.PathValue("item")))
+		return berth.Errorf(berth.CodeNotFound, "Item with id '%s' not found in conversation.", rule.Clip(r.PathValue("item")))
 	}
 	return err
 }
@@ -253,18 +244,18 @@ func conversationItemError(r *http.Request, err error) error {
 func (s *server) completeItems(ctx context.Context, c berth.Caller, items []berth.Item) error {
 	taken := map[string]bool{}
 	for i, it := range items {
-		it, err := normalize(it)
+		it, err := request.Normalize(it)
 		if err != nil {
 			return fmt.Errorf("items[%d]: %w", i, err)
 		}
 		at := fmt.Sprintf("items[%d].id", i)
 		switch it.Type() {
 		case berth.ItemReference:
-			return berth.Invalid(at, "Item with id '%s' not found.", clip(it.ID()))
+			return berth.Invalid(at, "Item with id '%s' not found.", rule.Clip(it.ID()))
 		case berth.ItemCompactionTrigger:
 			return berth.Invalid(fmt.Sprintf("items[%d]", i), "Invalid 'items[%d]': a compaction_trigger belongs into the input of a response.", i)
 		}
-		if err := checkItemID(at, it); err != nil {
+		if err := request.CheckItemID(at, it); err != nil {
 			return err
 		}
 		if taken[it.ID()] {
@@ -280,17 +271,6 @@ func (s *server) completeItems(ctx context.Context, c berth.Caller, items []bert
 	return s.Engine.CheckItems(ctx, c, items)
 }
 
-// checkItemID refuses an id that does not begin as those of its type. The ids of
-// items in a conversation are keys of the store: no item is to look like the owner
-// of others.
-func checkItemID(at string, it berth.Item) error {
-	// An output may have an id of its call's kind.
-	if begin := strings.TrimRight(idPrefixes[it.Type()], "o_"); !strings.HasPrefix(it.ID(), begin) {
-		return wire("invalid_value", at, "Invalid '%s': '%s'. Expected an ID that begins with '%s'.", at, clip(it.ID()), begin)
-	}
-	return nil
-}
-
 func duplicate(id string) error {
-	return berth.Invalid("items", "Duplicate item found with id %s. Remove duplicate items from your input and try again.", clip(id))
+	return berth.Invalid("items", "Duplicate item found with id %s. Remove duplicate items from your input and try again.", rule.Clip(id))
 }

@@ -3,8 +3,8 @@ package api
 // Routes returns the patterns of the table of contents.
 func Routes() []string {
 	var all []string
-	for _, rt := range routes {
-		all = append(all, rt.of(nil).Pattern())
+	for _, rt := range new(server).routes() {
+		all = append(all, rt.Pattern())
 	}
 	return all
 }

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/berth-run/berth/internal/rule"
+
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/api/exchange"
 	"github.com/berth-run/berth/files"
@@ -31,10 +33,10 @@ func (s *server) createFile(x *exchange.Exchange, r *http.Request, c berth.Calle
 func fileRequest(f *exchange.Form) (files.CreateRequest, error) {
 	req := files.CreateRequest{Filename: f.Filename, Purpose: f.Fields["purpose"]}
 	if req.Purpose == "" {
-		return req, missing("purpose")
+		return req, rule.Missing("purpose")
 	}
 	if !slices.Contains(purposes, req.Purpose) {
-		return req, wrongValue("purpose", req.Purpose, purposes)
+		return req, rule.WrongValue("purpose", req.Purpose, purposes)
 	}
 	anchor, anchored := f.Fields["expires_after[anchor]"]
 	seconds, timed := f.Fields["expires_after[seconds]"]
@@ -42,18 +44,18 @@ func fileRequest(f *exchange.Form) (files.CreateRequest, error) {
 	case !anchored && !timed:
 		return req, nil
 	case !anchored:
-		return req, missing("expires_after.anchor")
+		return req, rule.Missing("expires_after.anchor")
 	case !timed:
-		return req, missing("expires_after.seconds")
+		return req, rule.Missing("expires_after.seconds")
 	case anchor != "created_at":
-		return req, wrongValue("expires_after.anchor", anchor, []string{"created_at"})
+		return req, rule.WrongValue("expires_after.anchor", anchor, []string{"created_at"})
 	}
 	n, err := strconv.ParseInt(seconds, 10, 64)
 	if err != nil {
-		return req, wire("invalid_type", "expires_after.seconds", "Invalid type for 'expires_after.seconds': expected an integer, but got '%s' instead.", clip(seconds))
+		return req, rule.Errorf("invalid_type", "expires_after.seconds", "Invalid type for 'expires_after.seconds': expected an integer, but got '%s' instead.", rule.Clip(seconds))
 	}
 	req.ExpiresAfterSeconds = n
-	return req, inRange("expires_after.seconds", "integer", seconds, n, 3600, 2592000)
+	return req, rule.InRange("expires_after.seconds", "integer", seconds, n, 3600, 2592000)
 }
 
 // listFiles serves GET /v1/files.

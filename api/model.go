@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"slices"
 
+	"github.com/berth-run/berth/internal/rule"
+
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/api/exchange"
 )
@@ -51,7 +53,7 @@ func (s *server) model(r *http.Request) (*berth.Model, error) {
 	n := slices.IndexFunc(models, func(m berth.Model) bool { return m.ID == id })
 	if n < 0 {
 		return nil, &berth.Error{Code: berth.CodeNotFound, Param: "model", Wire: "model_not_found",
-			Message: "The model '" + clip(id) + "' does not exist."}
+			Message: "The model '" + rule.Clip(id) + "' does not exist."}
 	}
 	return &models[n], nil
 }

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/berth-run/berth/internal/rule"
+
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/api/exchange"
 	"github.com/berth-run/berth/api/preview"
@@ -28,8 +30,8 @@ const (
 const linkPath = "/preview/"
 
 // linkBody checks the body of POST /v1/containers/{container}/ports/{port}.
-var linkBody = object(fields{
-	"expires_after": object(fields{"anchor": oneOf("created_at"), "seconds": integer(10, maxLinkLife)}, "anchor", "seconds"),
+var linkBody = rule.Object(rule.Fields{
+	"expires_after": rule.Object(rule.Fields{"anchor": rule.OneOf("created_at"), "seconds": rule.Integer(10, maxLinkLife)}, "anchor", "seconds"),
 })
 
 // portNumber returns the port that the path names.
@@ -37,7 +39,7 @@ func portNumber(r *http.Request) (int, error) {
 	text := r.PathValue("port")
 	port, err := strconv.Atoi(text)
 	if err != nil || port < 1 || port > 65535 || strconv.Itoa(port) != text {
-		return 0, berth.Invalid("port", "Invalid port: '%s'. Expected a number from 1 to 65535.", clip(text))
+		return 0, berth.Invalid("port", "Invalid port: '%s'. Expected a number from 1 to 65535.", rule.Clip(text))
 	}
 	return port, nil
 }
@@ -188,7 +190,7 @@ func (s *server) connectPort(x *exchange.Exchange, r *http.Request, c berth.Call
 	if err != nil {
 		return err
 	}
-	if !r.ProtoAtLeast(1, 1) || !names(r.Header, "Connection", "upgrade") || !names(r.Header, "Upgrade", tunnelProtocol) {
+	if !r.ProtoAtLeast(1, 1) || !exchange.HeaderHas(r.Header, "Connection", "upgrade") || !exchange.HeaderHas(r.Header, "Upgrade", tunnelProtocol) {
 		x.Header().Set("Connection", "Upgrade")
 		x.Header().Set("Upgrade", tunnelProtocol)
 		x.Error(http.StatusUpgradeRequired, exchange.Error{Type: exchange.TypeInvalid, Code: exchange.OrNull("upgrade_required"),

@@ -6,14 +6,16 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"net/http"
 	"slices"
 	"strconv"
 	"time"
 
+	"github.com/berth-run/berth/internal/rule"
+
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/api/exchange"
+	"github.com/berth-run/berth/api/request"
 	"github.com/berth-run/berth/store"
 )
 
@@ -24,20 +26,9 @@ const (
 	kindPromptVersion = store.KindPromptVersion
 )
 
-// templateFields are the fields of a response's request that a prompt may hold:
-// those that do not concern one request alone.
-var templateFields = func() fields {
-	known := maps.Clone(responseFields)
-	for _, name := range []string{"background", "conversation", "metadata", "previous_response_id", "prompt", "safety_identifier",
-		"store", "stream", "stream_options", "user", "berth"} {
-		delete(known, name)
-	}
-	return known
-}()
-
 var (
-	createPromptBody = object(fields{"name": text(1, 256), "template": object(templateFields), "metadata": metadata}, "name", "template")
-	updatePromptBody = object(fields{"name": text(1, 256), "template": object(templateFields), "metadata": metadata})
+	createPromptBody = rule.Object(rule.Fields{"name": rule.Text(1, 256), "template": request.Template, "metadata": rule.Metadata}, "name", "template")
+	updatePromptBody = rule.Object(rule.Fields{"name": rule.Text(1, 256), "template": request.Template, "metadata": rule.Metadata})
 )
 
 // createPrompt serves POST /v1/prompts.
@@ -51,7 +42,7 @@ func (s *server) createPrompt(x *exchange.Exchange, r *http.Request, c berth.Cal
 		p.Metadata = map[string]string{}
 	}
 	var err error
-	if p.Variables, err = variablesOf(p.Template); err != nil {
+	if p.Variables, err = request.Variables(p.Template); err != nil {
 		return err
 	}
 	body, err := json.Marshal(&p)
@@ -71,7 +62,7 @@ func (s *server) updatePrompt(x *exchange.Exchange, r *http.Request, c berth.Cal
 		return err
 	}
 	var err error
-	if change.variables, err = variablesOf(change.Template); err != nil {
+	if change.variables, err = request.Variables(change.Template); err != nil {
 		return err
 	}
 	id := berth.PromptID(r.PathValue("prompt"))
@@ -114,7 +105,7 @@ func (s *server) changePrompt(ctx context.Context, project berth.ProjectID, old 
 	if change.Metadata != nil {
 		p.Metadata = change.Metadata
 	}
-	if change.Template != nil && !isNull(change.Template) {
+	if change.Template != nil && !request.IsNull(change.Template) {
 		kept := &store.Object{ObjectKey: versionKey(p.ID, p.Version), CreatedAt: old.CreatedAt, Body: old.Body}
 		if err := s.Objects.CreateObjects(ctx, project, kept); err != nil && !errors.Is(err, store.ErrExists) {
 			return nil, err
@@ -223,7 +214,7 @@ func (s *server) prompt(ctx context.Context, project berth.ProjectID, id berth.P
 	o, err = s.Objects.GetObject(ctx, project, versionKey(id, version))
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, &berth.Error{Code: berth.CodeNotFound, Wire: "prompt_not_found",
-			Message: fmt.Sprintf("Prompt with id '%s' has no version '%s'.", clip(string(id)), clip(version))}
+			Message: fmt.Sprintf("Prompt with id '%s' has no version '%s'.", rule.Clip(string(id)), rule.Clip(version))}
 	}
 	if err != nil {
 		return nil, err
@@ -242,7 +233,30 @@ func versionKey(id berth.PromptID, version string) store.ObjectKey {
 
 func promptError(id string, err error) error {
 	if errors.Is(err, store.ErrNotFound) {
-		return &berth.Error{Code: berth.CodeNotFound, Wire: "prompt_not_found", Message: "Prompt with id '" + clip(id) + "' not found."}
+		return &berth.Error{Code: berth.CodeNotFound, Wire: "prompt_not_found", Message: "Prompt with id '" + rule.Clip(id) + "' not found."}
 	}
 	return err
+}
+
+// applyPrompt completes a request with the prompt that it refers to. Where both
+// say something, the request's word holds; the prompt's messages come before its
+// input.
+func (s *server) applyPrompt(ctx context.Context, project berth.ProjectID, req *berth.ResponseRequest) error {
+	if req.Prompt != nil {
+		version := ""
+		if req.Prompt.Version != nil {
+			version = *req.Prompt.Version
+		}
+		p, err := s.prompt(ctx, project, req.Prompt.ID, version)
+		if err != nil {
+			return err
+		}
+		if err := request.Merge(req, p); err != nil {
+			return err
+		}
+	}
+	if req.Model == "" {
+		return rule.Missing("model")
+	}
+	return nil
 }

@@ -14,12 +14,13 @@ import (
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/api/exchange"
+	"github.com/berth-run/berth/api/request"
 )
 
 // decode reads a body as POST /v1/responses does.
 func decode(body string) (req *berth.ResponseRequest, err error) {
 	err = decoded(httptest.NewRequest("POST", "/v1/responses", strings.NewReader(body)), exchange.Limits{MaxBody: 1 << 20}, func(x *exchange.Exchange, r *http.Request) (err error) {
-		req, err = decodeResponseRequest(x, r)
+		req, err = decodeRequest(x, r)
 		return err
 	})
 	return req, err
@@ -229,7 +230,7 @@ func TestRequestAccepted(t *testing.T) {
 			if err != nil {
 				t.Fatalf("got %v, want no error", err)
 			}
-			if req.ToolChoice != nil && isNull(req.ToolChoice) {
+			if req.ToolChoice != nil && request.IsNull(req.ToolChoice) {
 				t.Error("tool_choice null was not left out")
 			}
 		})
@@ -290,7 +291,7 @@ func TestNormalize(t *testing.T) {
 			if diff := cmp.Diff(tt.want, got); diff != "" {
 				t.Errorf("item (-want +got):\n%s", diff)
 			}
-			again, err := normalize(it)
+			again, err := request.Normalize(it)
 			if err != nil || !bytes.Equal(again.Raw(), it.Raw()) {
 				t.Errorf("normalizing again gives %s, %v, want the same", again.Raw(), err)
 			}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/api/exchange"
+	"github.com/berth-run/berth/api/request"
 	"github.com/berth-run/berth/engine"
 	"github.com/berth-run/berth/internal/jsonscan"
 	"github.com/berth-run/berth/store"
@@ -19,7 +20,7 @@ import (
 // createResponse serves POST /v1/responses. The run of a foreground response
 // ends with the request's context, that is when its client goes.
 func (s *server) createResponse(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
-	req, err := decodeResponseRequest(x, r)
+	req, err := decodeRequest(x, r)
 	if err != nil {
 		return err
 	}
@@ -38,6 +39,15 @@ func (s *server) createResponse(x *exchange.Exchange, r *http.Request, c berth.C
 	return s.final(r.Context(), c.Project, created.ID, func(final json.RawMessage) error {
 		return x.JSON(http.StatusOK, final)
 	})
+}
+
+// decodeRequest reads the body of POST /v1/responses. Its input items are complete.
+func decodeRequest(x *exchange.Exchange, r *http.Request) (*berth.ResponseRequest, error) {
+	var req berth.ResponseRequest
+	if err := x.Decode(r, request.Create, &req); err != nil {
+		return nil, err
+	}
+	return &req, request.Complete(&req)
 }
 
 // create has a decoded request answered: of a POST or of a socket.
@@ -114,7 +124,7 @@ func isDeed(it berth.Item) bool {
 // with stream=true its events from after starting_after on, however long ago.
 func (s *server) getResponse(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	q := exchange.NewQuery(r)
-	q.List("include", includable)
+	q.List("include", request.Includable)
 	stream := q.Boolean("stream", streamInBody(r))
 	after := q.Integer("starting_after", -1, -1, 1<<53)
 	obfuscate := q.Boolean("include_obfuscation", true)
@@ -193,7 +203,7 @@ func (s *server) deleteResponse(x *exchange.Exchange, r *http.Request, c berth.C
 // request added to its chain, in the full form of normalize.
 func (s *server) listInputItems(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	q := exchange.NewQuery(r)
-	q.List("include", includable)
+	q.List("include", request.Includable)
 	page := q.Page(20, 100)
 	if err := q.End(); err != nil {
 		return err

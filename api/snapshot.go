@@ -3,29 +3,15 @@ package api
 import (
 	"net/http"
 
+	"github.com/berth-run/berth/internal/rule"
+
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/api/exchange"
 	"github.com/berth-run/berth/container"
 )
 
-// containerSource checks "berth" of a request for a container.
-var containerSource = object(sourceFields)
-
-// chainSource checks that of a container_auto, which may continue a chain.
-var chainSource = object(merged(sourceFields, fields{
-	"on_lost": oneOf(string(berth.OnLostFail), string(berth.OnLostNew)),
-}))
-
-var sourceFields = fields{
-	"template": text(1, 256), "snapshot_id": text(1, 256),
-	"volumes": list(object(fields{
-		"name": text(1, 63), "path": text(1, 256), "read_only": boolean,
-	}, "name"), 16),
-	"on_expiry": oneOf(string(berth.OnExpiryDelete), string(berth.OnExpirySnapshot)),
-}
-
 // snapshotBody checks the body of POST /v1/containers/{container}/snapshots and of /fork.
-var snapshotBody = object(fields{"name": text(1, 256), "memory": boolean})
+var snapshotBody = rule.Object(rule.Fields{"name": rule.Text(1, 256), "memory": rule.Boolean})
 
 // createSnapshot serves POST /v1/containers/{container}/snapshots.
 func (s *server) createSnapshot(x *exchange.Exchange, r *http.Request, c berth.Caller) error {

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/berth-run/berth/internal/rule"
+
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/api/exchange"
 	"github.com/berth-run/berth/store"
@@ -181,12 +183,12 @@ func readUsageRequest(r *http.Request, kind store.UsageKind, groupable []string)
 	}
 	for _, g := range req.groups {
 		if !slices.Contains(groupable, g) {
-			q.Fail(wrongValue("group_by", g, groupable))
+			q.Fail(rule.WrongValue("group_by", g, groupable))
 		}
 	}
 	const latest = 1 << 40
 	if !q.Has("start_time") {
-		q.Fail(missing("start_time"))
+		q.Fail(rule.Missing("start_time"))
 	}
 	from := q.Integer("start_time", 0, 0, latest)
 	req.end = q.Integer("end_time", time.Now().Unix(), 0, latest)

@@ -4,6 +4,8 @@ import (
 	"math"
 	"net/http"
 
+	"github.com/berth-run/berth/internal/rule"
+
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/api/exchange"
 	"github.com/berth-run/berth/container/volume"
@@ -13,10 +15,10 @@ import (
 var errNoVolumes = berth.Errorf(berth.CodeUnavailable, "This server cannot keep volumes.")
 
 // volumeBody checks the body of POST /v1/volumes.
-var volumeBody = object(fields{
-	"name":       text(1, 63),
-	"max_bytes":  integer(volume.MinBytes, volume.MaxBytes),
-	"expires_at": integer(1, math.MaxInt32*64),
+var volumeBody = rule.Object(rule.Fields{
+	"name":       rule.Text(1, 63),
+	"max_bytes":  rule.Integer(volume.MinBytes, volume.MaxBytes),
+	"expires_at": rule.Integer(1, math.MaxInt32*64),
 }, "name")
 
 // createVolume serves POST /v1/volumes.

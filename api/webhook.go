@@ -3,17 +3,19 @@ package api
 import (
 	"net/http"
 
+	"github.com/berth-run/berth/internal/rule"
+
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/api/exchange"
 	"github.com/berth-run/berth/webhook"
 )
 
 var (
-	webhookFields   = fields{"name": text(1, 256), "url": text(1, 2048), "event_types": list(anyText, 100)}
-	createWebhook   = object(webhookFields, "name", "url", "event_types")
-	updateWebhook   = object(webhookFields)
-	rotateWebhook   = object(fields{"keep_old_secret_active_for_24_hours": boolean})
-	testWebhookBody = object(fields{"event_type": text(1, 256)}, "event_type")
+	webhookFields   = rule.Fields{"name": rule.Text(1, 256), "url": rule.Text(1, 2048), "event_types": rule.List(rule.AnyText, 100)}
+	createWebhook   = rule.Object(webhookFields, "name", "url", "event_types")
+	updateWebhook   = rule.Object(webhookFields)
+	rotateWebhook   = rule.Object(rule.Fields{"keep_old_secret_active_for_24_hours": rule.Boolean})
+	testWebhookBody = rule.Object(rule.Fields{"event_type": rule.Text(1, 256)}, "event_type")
 )
 
 // createWebhookEndpoint serves POST /v1/webhook_endpoints.

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/berth-run/berth"
@@ -138,4 +139,16 @@ func (x *Exchange) answerError(err error) {
 func (x *Exchange) Abort(err error) {
 	x.server.Log.Warn("answer aborted", "request_id", x.requestID, "err", err)
 	panic(http.ErrAbortHandler)
+}
+
+// HeaderHas reports whether a header's list has a token.
+func HeaderHas(h http.Header, header, token string) bool {
+	for _, line := range h.Values(header) {
+		for word := range strings.SplitSeq(line, ",") {
+			if strings.EqualFold(strings.TrimSpace(word), token) {
+				return true
+			}
+		}
+	}
+	return false
 }

@@ -33,6 +33,18 @@ const (
 	NamesResponse                       // makes one response, of the name that an Idempotency-Key gives it
 )
 
+// On returns the route of a pattern of http.ServeMux.
+func On(pattern string, h Handler, traits ...Traits) Route {
+	rt := Route{Path: pattern, Handle: h}
+	if method, path, ok := strings.Cut(pattern, " "); ok {
+		rt.Method, rt.Path = method, path
+	}
+	for _, t := range traits {
+		rt.Traits |= t
+	}
+	return rt
+}
+
 // Pattern returns the pattern of the route for an http.ServeMux.
 func (rt Route) Pattern() string {
 	if rt.Method == "" {

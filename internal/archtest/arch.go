@@ -85,8 +85,11 @@ var Imports = map[string][]string{
 	"sandbox/drivertest":   {"egress", "guest", "layer", "internal/longtest", "sandbox"},
 	"container":            {"", "audit", "egress", "guest", "layer", "internal/nofile", "sandbox", "container/snapshot", "store", "container/volume"},
 	"engine":               {"", "internal/seal", "journal", "model", "store", "tool"},
-	"api":                  {"", "api/assistants", "api/exchange", "api/preview", "bundle", "diskspace", "engine", "files", "guest", "internal/conns", "internal/jsonscan", "internal/nofile", "internal/ration", "internal/rule", "journal", "project", "container", "container/snapshot", "store", "container/volume", "webhook"},
+	"api":                  {"", "api/assistants", "api/chat", "api/exchange", "api/preview", "api/request", "api/socket", "bundle", "diskspace", "engine", "files", "guest", "internal/conns", "internal/jsonscan", "internal/nofile", "internal/rule", "journal", "project", "container", "container/snapshot", "store", "container/volume", "webhook"},
 	"api/exchange":         {"", "diskspace", "internal/conns", "internal/jsonscan", "internal/ration", "internal/rule", "internal/sse", "project", "store"},
+	"api/request":          {"", "internal/rule"},
+	"api/chat":             {"", "api/exchange", "api/request", "engine", "internal/rule", "journal", "store"},
+	"api/socket":           {"", "api/exchange", "api/request", "engine", "internal/ration", "internal/rule", "journal"},
 	"api/assistants":       {"", "engine", "journal", "model", "store"},
 	"api/preview":          {"", "egress"},
 	"internal/sse":         {},
@@ -124,7 +127,7 @@ var Bans = map[string][]string{
 	Module + "/sandbox/docker":  {"server"},
 	Module + "/sandbox/local":   {"server"},
 
-	"net/http":     {"api", "api/exchange", "api/preview", "webhook", "egress", "download", "internal/conns", "api/contract", "metrics", "guest", "guest/server", "model/upstream", "model/chat", "model/openai", "model/gemini", "model/anthropic", "model/modeltest", "e2e/bench", "server", "cmd/berth", "e2e", "sandbox/drivertest", "image/registry"},
+	"net/http":     {"api", "api/socket", "api/chat", "api/exchange", "api/preview", "webhook", "egress", "download", "internal/conns", "api/contract", "metrics", "guest", "guest/server", "model/upstream", "model/chat", "model/openai", "model/gemini", "model/anthropic", "model/modeltest", "e2e/bench", "server", "cmd/berth", "e2e", "sandbox/drivertest", "image/registry"},
 	"database/sql": {"store/sqlite", "store/sqlite/query"},
 	"os/exec":      {"container/volume", "sandbox/host", "sandbox/gvisor", "sandbox/microvm", "sandbox/local", "sandbox/drivertest", "guest/boot", "guest/server", "image", "internal/disktest", "internal/dockertest", "store/storetest", "e2e/bench", "server", "e2e"},
 }

@@ -1,4 +1,8 @@
-package api
+// Package chat is the door of Chat Completions. It is translation only: a completion's
+// request becomes one of responses, the engine answers it once for each choice, and the
+// events of those responses become chunks or one message. What a client asks to store is a
+// document of its own; the responses behind it are not stored.
+package chat
 
 import (
 	"context"
@@ -14,66 +18,83 @@ import (
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/api/exchange"
+	"github.com/berth-run/berth/engine"
+	"github.com/berth-run/berth/journal"
+	"github.com/berth-run/berth/store"
 )
+
+// Options are what the door needs.
+type Options struct {
+	Engine  *engine.Engine
+	Journal *journal.Journal // of the engine
+	Objects store.Objects    // of stored completions
+	Version string           // of the server, for system_fingerprint
+}
+
+// A Door serves /v1/chat/completions.
+type Door struct{ Options }
+
+// New returns a door.
+func New(opts Options) *Door { return &Door{opts} }
 
 // prefixCompletion begins the ids of completions, as recorded from the hosted service.
 const prefixCompletion = "chatcmpl-"
 
-// An answering is a completion while its responses are being answered.
-type answering struct {
+// An answer is a completion while its responses run.
+type answer struct {
 	asked   *completionRequest
 	head    completion // without choices and usage
 	choices []*completionChoice
 }
 
-// createCompletion serves POST /v1/chat/completions. It is translation only: each
-// choice is a response of the engine's, followed in its journal. Those runs end
-// with the request's context, that is when the client goes.
-func (s *server) createCompletion(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
-	asked, err := s.decodeCompletionRequest(x, r)
+// Create serves POST /v1/chat/completions. Each choice is a response of the engine, whose
+// events are read from the journal. Its run ends with the request's context, which ends when
+// the client goes.
+func (d *Door) Create(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+	asked, err := decode(x, r)
 	if err != nil {
 		return err
 	}
 	ctx, leave := context.WithCancel(r.Context())
 	defer leave()
-	a, err := s.beginCompletion(ctx, c, asked)
+	a, err := d.start(ctx, c, asked)
 	if err != nil {
 		return asked.wordError(err)
 	}
 	x.Settle()
 	if asked.Stream {
-		err := s.streamCompletion(x, r.WithContext(ctx), c, a, leave)
+		err := d.stream(x, r.WithContext(ctx), c, a, leave)
 		if ctx.Err() != nil && r.Context().Err() == nil {
 			return nil // the keep-alive found that the client has gone
 		}
 		return err
 	}
 	var failure error
-	for _, failure = range s.chosen(ctx, c.Project, a.choices) {
+	for _, failure = range d.chosen(ctx, c.Project, a.choices) {
 	}
 	if failure != nil {
 		return a.fail(x.Header(), failure)
 	}
-	if err := s.keepCompletion(ctx, c.Project, a, x.Header().Get("x-request-id")); err != nil {
+	if err := d.save(ctx, c.Project, a, x.Header().Get("x-request-id")); err != nil {
 		return err
 	}
 	return x.JSON(http.StatusOK, a.whole())
 }
 
-// beginCompletion starts a response for each choice.
-func (s *server) beginCompletion(ctx context.Context, c berth.Caller, asked *completionRequest) (*answering, error) {
+// start starts a response for each choice.
+func (d *Door) start(ctx context.Context, c berth.Caller, asked *completionRequest) (*answer, error) {
 	req, err := asked.response()
 	if err != nil {
 		return nil, err
 	}
-	a := &answering{asked: asked, head: completion{ID: berth.NewID(prefixCompletion), Object: "chat.completion",
-		Created: time.Now().Unix(), Model: asked.Model, ServiceTier: "default", SystemFingerprint: s.systemFingerprint(asked.Model), Metadata: asked.Metadata}}
+	a := &answer{asked: asked, head: completion{ID: berth.NewID(prefixCompletion), Object: "chat.completion",
+		Created: time.Now().Unix(), Model: asked.Model, ServiceTier: "default", SystemFingerprint: d.systemFingerprint(asked.Model), Metadata: asked.Metadata}}
 	n := 1
 	if asked.N != nil {
 		n = *asked.N
 	}
 	for i := range n {
-		created, err := s.Engine.Create(ctx, c, req)
+		created, err := d.Engine.Create(ctx, c, req)
 		if err != nil {
 			return nil, err // the end of ctx ends those begun
 		}
@@ -83,8 +104,8 @@ func (s *server) beginCompletion(ctx context.Context, c berth.Caller, asked *com
 }
 
 // systemFingerprint says which server and model answered, without telling.
-func (s *server) systemFingerprint(model string) string {
-	sum := sha256.Sum256([]byte(s.Version + "\x00" + model))
+func (d *Door) systemFingerprint(model string) string {
+	sum := sha256.Sum256([]byte(d.Version + "\x00" + model))
 	return "fp_" + hex.EncodeToString(sum[:5])
 }
 
@@ -101,7 +122,7 @@ func (c *completionRequest) wordError(err error) error {
 
 // fail words an error for the client. Clients send a request again by themselves
 // after some errors; what tools have done here would then be done twice.
-func (a *answering) fail(h http.Header, err error) error {
+func (a *answer) fail(h http.Header, err error) error {
 	if slices.ContainsFunc(a.choices, func(c *completionChoice) bool { return c.acted }) {
 		h.Set("x-should-retry", "false")
 	}
@@ -111,7 +132,7 @@ func (a *answering) fail(h http.Header, err error) error {
 // chosen follows the responses of all choices at once and yields what a stream
 // tells of them, until all have ended or one has failed, which is the last that it
 // yields. After that nobody changes the choices.
-func (s *server) chosen(ctx context.Context, p berth.ProjectID, choices []*completionChoice) iter.Seq2[[]chunkChoice, error] {
+func (d *Door) chosen(ctx context.Context, p berth.ProjectID, choices []*completionChoice) iter.Seq2[[]chunkChoice, error] {
 	type news struct {
 		chunks []chunkChoice
 		err    error
@@ -122,7 +143,7 @@ func (s *server) chosen(ctx context.Context, p berth.ProjectID, choices []*compl
 		var followers sync.WaitGroup
 		for _, c := range choices {
 			followers.Go(func() {
-				s.followChoice(ctx, p, c, func(chunks []chunkChoice, err error) bool {
+				d.followChoice(ctx, p, c, func(chunks []chunkChoice, err error) bool {
 					select {
 					case told <- news{chunks, err}:
 						return err == nil
@@ -144,16 +165,16 @@ func (s *server) chosen(ctx context.Context, p berth.ProjectID, choices []*compl
 			}
 		}
 		if err := context.Cause(ctx); err != nil {
-			yield(nil, followCompletionError(ctx, err))
+			yield(nil, followError(ctx, err))
 		}
 	}
 }
 
 // followChoice tells a choice's events until its end.
-func (s *server) followChoice(ctx context.Context, p berth.ProjectID, c *completionChoice, tell func([]chunkChoice, error) bool) {
-	for stored, err := range s.Journal.Follow(ctx, p, c.response, -1) {
+func (d *Door) followChoice(ctx context.Context, p berth.ProjectID, c *completionChoice, tell func([]chunkChoice, error) bool) {
+	for stored, err := range d.Journal.Follow(ctx, p, c.response, -1) {
 		if err != nil {
-			tell(nil, followCompletionError(ctx, err))
+			tell(nil, followError(ctx, err))
 			return
 		}
 		var ev berth.Event
@@ -171,8 +192,8 @@ func (s *server) followChoice(ctx context.Context, p berth.ProjectID, c *complet
 	}
 }
 
-// followCompletionError words the end of a Follow that came before the response's.
-func followCompletionError(ctx context.Context, err error) error {
+// followError words the end of a Follow that came before the response's.
+func followError(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return &berth.Error{Code: berth.CodeUnavailable, Err: err, Message: "The server is stopping. Send the request again in a moment."}
 	}
@@ -180,7 +201,7 @@ func followCompletionError(ctx context.Context, err error) error {
 }
 
 // whole returns the completion when all choices have ended.
-func (a *answering) whole() completion {
+func (a *answer) whole() completion {
 	whole := a.head
 	for _, c := range a.choices {
 		whole.Choices = append(whole.Choices, c.whole())
@@ -190,7 +211,7 @@ func (a *answering) whole() completion {
 }
 
 // usage is what all choices have used: each was asked for on its own.
-func (a *answering) usage() completionUsage {
+func (a *answer) usage() completionUsage {
 	var sum berth.Usage
 	for _, c := range a.choices {
 		sum.Add(c.usage)

@@ -1,4 +1,4 @@
-package api
+package chat
 
 import (
 	"encoding/json"
@@ -7,18 +7,21 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/berth-run/berth/internal/rule"
+
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/api/request"
 )
 
 // completionMessageRule checks an entry of "messages" by its role.
-var completionMessageRule = byField("role", map[string]rule{
-	"developer": object(fields{"role": anyText, "content": textOr(textParts), "name": text(0, 256)}, "content"),
-	"system":    object(fields{"role": anyText, "content": textOr(textParts), "name": text(0, 256)}, "content"),
-	"user":      object(fields{"role": anyText, "content": textOr(userParts), "name": text(0, 256)}, "content"),
+var completionMessageRule = rule.ByField("role", map[string]rule.Rule{
+	"developer": rule.Object(rule.Fields{"role": rule.AnyText, "content": textOr(textParts), "name": rule.Text(0, 256)}, "content"),
+	"system":    rule.Object(rule.Fields{"role": rule.AnyText, "content": textOr(textParts), "name": rule.Text(0, 256)}, "content"),
+	"user":      rule.Object(rule.Fields{"role": rule.AnyText, "content": textOr(userParts), "name": rule.Text(0, 256)}, "content"),
 	"assistant": assistantMessage,
 	// OpenAI's guide of 2023 put the function's name here, and LangGraph still does.
-	"tool":     object(fields{"role": anyText, "content": textOr(textParts), "tool_call_id": text(1, 256), "name": text(0, 256)}, "content", "tool_call_id"),
-	"function": object(fields{"role": anyText, "content": anyText, "name": text(1, 64)}, "name"),
+	"tool":     rule.Object(rule.Fields{"role": rule.AnyText, "content": textOr(textParts), "tool_call_id": rule.Text(1, 256), "name": rule.Text(0, 256)}, "content", "tool_call_id"),
+	"function": rule.Object(rule.Fields{"role": rule.AnyText, "content": rule.AnyText, "name": rule.Text(1, 64)}, "name"),
 })
 
 // assistantMessage allows what an answer holds, so that a client can send it back.
@@ -28,60 +31,60 @@ func assistantMessage(at string, v any) error {
 	}
 	m := v.(map[string]any)
 	if m["content"] == nil && m["refusal"] == nil && m["tool_calls"] == nil && m["function_call"] == nil {
-		return missing(join(at, "content"))
+		return rule.Missing(rule.Join(at, "content"))
 	}
 	return nil
 }
 
-var assistantFields = object(fields{
-	"role": anyText, "content": textOr(assistantParts), "name": text(0, 256), "refusal": anyText,
-	"tool_calls":        list(byType(completionCalls), 128),
-	"function_call":     object(fields{"name": text(1, 64), "arguments": anyText}, "name", "arguments"),
-	"annotations":       list(anyObject, 0), // of an answer; they say where its words are from
-	"reasoning_content": anyText,            // of an answer with include_reasoning
-	"audio":             unsupported,
+var assistantFields = rule.Object(rule.Fields{
+	"role": rule.AnyText, "content": textOr(assistantParts), "name": rule.Text(0, 256), "refusal": rule.AnyText,
+	"tool_calls":        rule.List(rule.ByType(completionCalls), 128),
+	"function_call":     rule.Object(rule.Fields{"name": rule.Text(1, 64), "arguments": rule.AnyText}, "name", "arguments"),
+	"annotations":       rule.List(rule.AnyObject, 0), // of an answer; they say where its words are from
+	"reasoning_content": rule.AnyText,                 // of an answer with include_reasoning
+	"audio":             rule.Unsupported,
 })
 
 // completionCalls allows the index that a streamed call has, because clients that join
 // its pieces leave it there.
-var completionCalls = map[string]rule{
-	"function": object(fields{"id": text(1, 256), "type": anyText, "index": integer(0, math.MaxInt32),
-		"function": object(fields{"name": text(1, 64), "arguments": anyText}, "name", "arguments")}, "id", "function"),
-	"custom": object(fields{"id": text(1, 256), "type": anyText, "index": integer(0, math.MaxInt32),
-		"custom": object(fields{"name": text(1, 64), "input": anyText}, "name", "input")}, "id", "custom"),
+var completionCalls = map[string]rule.Rule{
+	"function": rule.Object(rule.Fields{"id": rule.Text(1, 256), "type": rule.AnyText, "index": rule.Integer(0, math.MaxInt32),
+		"function": rule.Object(rule.Fields{"name": rule.Text(1, 64), "arguments": rule.AnyText}, "name", "arguments")}, "id", "function"),
+	"custom": rule.Object(rule.Fields{"id": rule.Text(1, 256), "type": rule.AnyText, "index": rule.Integer(0, math.MaxInt32),
+		"custom": rule.Object(rule.Fields{"name": rule.Text(1, 64), "input": rule.AnyText}, "name", "input")}, "id", "custom"),
 }
 
 var (
-	textPart  = object(fields{"type": anyText, "text": anyText, "prompt_cache_breakpoint": unsupported}, "text")
-	textParts = map[string]rule{"text": textPart}
+	textPart  = rule.Object(rule.Fields{"type": rule.AnyText, "text": rule.AnyText, "prompt_cache_breakpoint": rule.Unsupported}, "text")
+	textParts = map[string]rule.Rule{"text": textPart}
 
-	assistantParts = map[string]rule{
+	assistantParts = map[string]rule.Rule{
 		"text":    textPart,
-		"refusal": object(fields{"type": anyText, "refusal": anyText}, "refusal"),
+		"refusal": rule.Object(rule.Fields{"type": rule.AnyText, "refusal": rule.AnyText}, "refusal"),
 	}
 
-	userParts = map[string]rule{
+	userParts = map[string]rule.Rule{
 		"text": textPart,
-		"image_url": object(fields{"type": anyText, "prompt_cache_breakpoint": unsupported, "image_url": object(fields{
-			"url": imageURL, "detail": oneOf("auto", "low", "high"),
+		"image_url": rule.Object(rule.Fields{"type": rule.AnyText, "prompt_cache_breakpoint": rule.Unsupported, "image_url": rule.Object(rule.Fields{
+			"url": rule.ImageURL, "detail": rule.OneOf("auto", "low", "high"),
 		}, "url")}, "image_url"),
-		"file": object(fields{"type": anyText, "prompt_cache_breakpoint": unsupported, "file": oneSource([]string{"file_data", "file_id"}, object(fields{
-			"file_data": anyText, "file_id": text(1, 256), "filename": text(0, 1024),
+		"file": rule.Object(rule.Fields{"type": rule.AnyText, "prompt_cache_breakpoint": rule.Unsupported, "file": rule.OneSource([]string{"file_data", "file_id"}, rule.Object(rule.Fields{
+			"file_data": rule.AnyText, "file_id": rule.Text(1, 256), "filename": rule.Text(0, 1024),
 		}))}, "file"),
-		"input_audio": unsupportedKind("parts"),
+		"input_audio": rule.UnsupportedKind("parts"),
 	}
 )
 
 // textOr allows a string, or a list of these parts.
-func textOr(parts map[string]rule) rule {
+func textOr(parts map[string]rule.Rule) rule.Rule {
 	return func(at string, v any) error {
 		switch v.(type) {
 		case string:
 			return nil
 		case []any:
-			return atLeastOne(list(byType(parts), 0))(at, v)
+			return rule.AtLeastOne(rule.List(rule.ByType(parts), 0))(at, v)
 		}
-		return wrongType(at, "one of a string or array of objects", v)
+		return rule.WrongType(at, "one of a string or array of objects", v)
 	}
 }
 
@@ -154,7 +157,7 @@ func (c *completionRequest) input() (berth.Input, error) {
 	}
 	for i, it := range t.items {
 		var err error
-		if t.items[i], err = normalize(it); err != nil {
+		if t.items[i], err = request.Normalize(it); err != nil {
 			return nil, err
 		}
 	}
@@ -190,7 +193,7 @@ func (t *transcript) answered() error {
 		return nil
 	}
 	return berth.Invalid(t.at, "An assistant message with 'tool_calls' must be followed by tool messages responding to each 'tool_call_id'. The following tool_call_ids did not have response messages: %s",
-		clip(strings.Join(t.waiting, ", ")))
+		rule.Clip(strings.Join(t.waiting, ", ")))
 }
 
 func (t *transcript) output(id string, m *completionMessage) error {

@@ -1,4 +1,4 @@
-package api
+package socket
 
 import (
 	"bytes"
@@ -51,7 +51,7 @@ func (k *socket) turn(l *lane, f frame) {
 	func() {
 		defer func() {
 			if p := recover(); p != nil {
-				k.server.Log.Error("a handler panicked", "request_id", t.requestID, "panic", p, "stack", string(debug.Stack()))
+				k.door.Exchange.Log.Error("a handler panicked", "request_id", t.requestID, "panic", p, "stack", string(debug.Stack()))
 				t.err = errors.New("panic")
 			}
 		}()
@@ -59,11 +59,11 @@ func (k *socket) turn(l *lane, f frame) {
 	}()
 	status := 200
 	if t.err != nil {
-		k.server.ex.LogFailure(k.ctx, t.requestID, k.request.URL.Path, t.err)
+		k.door.Exchange.LogFailure(k.ctx, t.requestID, k.request.URL.Path, t.err)
 		status = k.tell(f.lane, t.err, t.requestID)
 	}
 	k.settle(l, &t)
-	k.server.Log.LogAttrs(k.ctx, slog.LevelInfo, "response", slog.String("response", string(t.response)),
+	k.door.Exchange.Log.LogAttrs(k.ctx, slog.LevelInfo, "response", slog.String("response", string(t.response)),
 		slog.Int("status", status), slog.String("end", string(t.final)), slog.Duration("duration", time.Since(t.start)),
 		slog.String("project", string(t.caller.Project)), slog.String("key", string(t.caller.Key)), slog.String("request_id", t.requestID), slog.String("connection", k.id))
 }
@@ -84,7 +84,7 @@ type turn struct {
 // client has not been told.
 func (t *turn) answer() error {
 	// A key may have been revoked since the connection was made.
-	caller, err := t.server.ex.Identify(t.request)
+	caller, err := t.door.Exchange.Identify(t.request)
 	if err != nil {
 		select {
 		case t.unwelcome <- struct{}{}:
@@ -97,8 +97,8 @@ func (t *turn) answer() error {
 	if t.frame.err != nil {
 		return t.frame.err
 	}
-	if t.server.Quota != nil {
-		release, err := t.server.Quota.Reserve(t.ctx, caller.Project, t.frame.size)
+	if t.door.Exchange.Quota != nil {
+		release, err := t.door.Exchange.Quota.Reserve(t.ctx, caller.Project, t.frame.size)
 		if err != nil {
 			return err
 		}
@@ -112,7 +112,7 @@ func (t *turn) answer() error {
 	if t.frame.prepare {
 		options = append(options, engine.Prepared())
 	}
-	created, err := t.server.create(ctx, caller, t.frame.req, options...)
+	created, err := t.door.Create(ctx, caller, t.frame.req, options...)
 	if err != nil && ctx.Err() != nil {
 		return &berth.Error{Code: berth.CodeUnavailable, Message: "The server is stopping. Ask again in a moment.", Err: err}
 	}
@@ -120,7 +120,7 @@ func (t *turn) answer() error {
 		return err
 	}
 	t.response = created.ID
-	for ev, err := range t.server.Journal.Follow(ctx, t.caller.Project, t.response, -1) {
+	for ev, err := range t.door.Journal.Follow(ctx, t.caller.Project, t.response, -1) {
 		if err != nil {
 			if errors.Is(context.Cause(ctx), errClientLeft) {
 				return nil

@@ -1,4 +1,4 @@
-package api
+package request
 
 import (
 	"encoding/json"
@@ -244,7 +244,7 @@ var leftOut = map[string]map[string]string{
 // fillPart adds what was left out of a part, and reports whether something was.
 func fillPart(part map[string]json.RawMessage) (filled bool) {
 	for name, value := range leftOut[string(part["type"])] {
-		if part[name] == nil || isNull(part[name]) {
+		if part[name] == nil || IsNull(part[name]) {
 			part[name] = json.RawMessage(value)
 			filled = true
 		}

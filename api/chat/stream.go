@@ -1,4 +1,4 @@
-package api
+package chat
 
 import (
 	"encoding/json"
@@ -11,16 +11,16 @@ import (
 	"github.com/berth-run/berth/api/exchange"
 )
 
-// streamCompletion answers with the chunks of a completion. The header waits for
+// stream answers with the chunks of a completion. The header waits for
 // the first of them, or for the comment after a long silence, so that a failure
 // before has its status; one after it is told as an event.
-func (s *server) streamCompletion(x *exchange.Exchange, r *http.Request, c berth.Caller, a *answering, gone func()) error {
+func (d *Door) stream(x *exchange.Exchange, r *http.Request, c berth.Caller, a *answer, gone func()) error {
 	o := a.asked.StreamOptions
-	out := &chunkWriter{answering: a, requestID: x.RequestID(), withUsage: o != nil && o.IncludeUsage,
+	out := &chunkWriter{answer: a, requestID: x.RequestID(), withUsage: o != nil && o.IncludeUsage,
 		EventWriter: x.Events(o == nil || o.IncludeObfuscation == nil || *o.IncludeObfuscation)}
 	quiet := sync.OnceFunc(out.KeepAlive(gone))
 	defer quiet()
-	err := s.tellCompletion(r, c, a, out)
+	err := d.send(r, c, a, out)
 	quiet()
 	switch {
 	case errors.Is(err, errGone):
@@ -41,14 +41,14 @@ func (s *server) streamCompletion(x *exchange.Exchange, r *http.Request, c berth
 // errGone means that the client has gone or has stopped reading.
 var errGone = errors.New("the client has gone")
 
-// tellCompletion sends all chunks of the choices. The last finish is told when the
+// send sends all chunks of the choices. The last finish is told when the
 // completion has been saved.
-func (s *server) tellCompletion(r *http.Request, c berth.Caller, a *answering, out *chunkWriter) error {
+func (d *Door) send(r *http.Request, c berth.Caller, a *answer, out *chunkWriter) error {
 	unfinished := len(a.choices)
-	for chunks, err := range s.chosen(r.Context(), c.Project, a.choices) {
+	for chunks, err := range d.chosen(r.Context(), c.Project, a.choices) {
 		if slices.ContainsFunc(chunks, func(c chunkChoice) bool { return c.FinishReason != nil }) {
 			if unfinished--; unfinished == 0 { // save, then tell
-				err = s.keepCompletion(r.Context(), c.Project, a, out.requestID)
+				err = d.save(r.Context(), c.Project, a, out.requestID)
 			}
 		}
 		if err != nil {
@@ -64,7 +64,7 @@ func (s *server) tellCompletion(r *http.Request, c berth.Caller, a *answering, o
 // A chunkWriter sends the chunks of a completion to one client.
 type chunkWriter struct {
 	*exchange.EventWriter
-	*answering
+	*answer
 	requestID string
 	withUsage bool
 }

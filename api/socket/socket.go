@@ -1,4 +1,7 @@
-package api
+// Package socket is the WebSocket door: OpenAI's and Open Responses' WebSocket mode. Each
+// text message of the client is an event that asks for a response (frame.go), and is
+// answered with the events of the stream that a POST would have had, one a message (turn.go).
+package socket
 
 import (
 	"context"
@@ -10,6 +13,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/berth-run/berth/internal/rule"
+	"github.com/berth-run/berth/journal"
+
 	"github.com/coder/websocket"
 
 	"github.com/berth-run/berth"
@@ -17,11 +23,31 @@ import (
 	"github.com/berth-run/berth/engine"
 )
 
-// connectSocket serves GET /v1/responses as a WebSocket: OpenAI's and Open
-// Responses' WebSocket mode. Each text message of the client is an event that
-// asks for a response (frame.go), and is answered with the events of the stream
-// that a POST would have had, one a message (socket_turn.go).
-func (s *server) connectSocket(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+// Options are what the door needs.
+type Options struct {
+	Exchange *exchange.Server // of the API: identity, limits, memory, log
+	Journal  *journal.Journal // of the engine
+
+	// Create starts the response that a complete request asks for.
+	Create func(context.Context, berth.Caller, *berth.ResponseRequest, ...engine.Option) (*berth.Response, error)
+
+	// Life is how long a connection takes new events. Default: 60 minutes.
+	Life time.Duration
+}
+
+// A Door serves WebSockets.
+type Door struct{ Options }
+
+// New returns a door.
+func New(opts Options) *Door {
+	if opts.Life == 0 {
+		opts.Life = time.Hour
+	}
+	return &Door{opts}
+}
+
+// Connect serves GET /v1/responses as a WebSocket.
+func (d *Door) Connect(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	if !upgrades(r) {
 		x.Header().Set("Connection", "Upgrade")
 		x.Header().Set("Upgrade", "websocket")
@@ -36,10 +62,10 @@ func (s *server) connectSocket(x *exchange.Exchange, r *http.Request, c berth.Ca
 	if err != nil {
 		return err
 	}
-	conn.SetReadLimit(s.ex.Limits.MaxBody)
+	conn.SetReadLimit(d.Exchange.Limits.MaxBody)
 	k := &socket{
-		server: s, request: r, project: c.Project, conn: conn, id: x.RequestID(),
-		memory: engine.NewMemory(s.ex.Limits.MaxBody), lanes: map[string]*lane{},
+		door: d, request: r, project: c.Project, conn: conn, id: x.RequestID(),
+		memory: engine.NewMemory(d.Exchange.Limits.MaxBody), lanes: map[string]*lane{},
 		idle: make(chan struct{}), unwelcome: make(chan struct{}, 1),
 	}
 	k.ctx, k.leave = context.WithCancelCause(r.Context())
@@ -51,21 +77,9 @@ func (s *server) connectSocket(x *exchange.Exchange, r *http.Request, c berth.Ca
 func upgrades(r *http.Request) bool {
 	key, err := base64.StdEncoding.DecodeString(strings.TrimSpace(r.Header.Get("Sec-WebSocket-Key")))
 	return r.Method == http.MethodGet && r.ProtoAtLeast(1, 1) && r.ProtoMajor == 1 &&
-		names(r.Header, "Connection", "upgrade") && names(r.Header, "Upgrade", "websocket") &&
+		exchange.HeaderHas(r.Header, "Connection", "upgrade") && exchange.HeaderHas(r.Header, "Upgrade", "websocket") &&
 		r.Header.Get("Sec-WebSocket-Version") == "13" &&
 		err == nil && len(key) == 16 && len(r.Header.Values("Sec-WebSocket-Key")) == 1
-}
-
-// names reports whether a header's list has a token.
-func names(h http.Header, header, token string) bool {
-	for _, line := range h.Values(header) {
-		for word := range strings.SplitSeq(line, ",") {
-			if strings.EqualFold(strings.TrimSpace(word), token) {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 // The bounds of one connection, as OpenAI's guide states the first two.
@@ -80,7 +94,7 @@ var errClientLeft = errors.New("the client left")
 // A socket is one connection. Responses in one lane follow each other; lanes do
 // not wait for each other.
 type socket struct {
-	server  *server
+	door    *Door
 	request *http.Request // that opened it; says who asks
 	project berth.ProjectID
 	conn    *websocket.Conn
@@ -137,7 +151,7 @@ func (k *socket) watch(left <-chan struct{}) {
 	defer k.leave(nil)
 	stopPings := k.ping()
 	defer stopPings()
-	age := time.NewTimer(k.server.SocketLife)
+	age := time.NewTimer(k.door.Life)
 	defer age.Stop()
 
 	code, reason, expired := websocket.StatusGoingAway, "the server is stopping", false
@@ -157,8 +171,8 @@ func (k *socket) watch(left <-chan struct{}) {
 		<-k.idle
 	}
 	if expired {
-		k.tell("", wire("websocket_connection_limit_reached", "",
-			"Responses websocket connection limit reached (%d minutes). Create a new websocket connection to continue.", int(k.server.SocketLife.Minutes())), k.id)
+		k.tell("", rule.Errorf("websocket_connection_limit_reached", "",
+			"Responses websocket connection limit reached (%d minutes). Create a new websocket connection to continue.", int(k.door.Life.Minutes())), k.id)
 	}
 	_ = k.conn.Close(code, reason)
 }
@@ -183,7 +197,7 @@ func (k *socket) take(f frame) error {
 			named--
 		}
 		if f.lane != "" && named == maxLanes {
-			return wire("websocket_stream_limit_reached", "stream_id",
+			return rule.Errorf("websocket_stream_limit_reached", "stream_id",
 				"This WebSocket connection has reached its maximum number of distinct stream IDs (%d). Reuse an existing stream_id or open a new WebSocket connection.", maxLanes)
 		}
 		k.lanes[f.lane] = &lane{}
@@ -192,7 +206,7 @@ func (k *socket) take(f frame) error {
 	for _, other := range k.waiting {
 		size += other.size
 	}
-	if len(k.waiting) == maxWaiting || size > k.server.ex.Limits.MaxBody {
+	if len(k.waiting) == maxWaiting || size > k.door.Exchange.Limits.MaxBody {
 		return berth.Errorf(berth.CodeRateLimited, "Too many events wait for their turn on this connection. Wait for a response to end.")
 	}
 	k.waiting = append(k.waiting, f)

@@ -1,4 +1,4 @@
-package api
+package socket
 
 import (
 	"encoding/json"
@@ -7,8 +7,11 @@ import (
 	"regexp"
 	"strings"
 
+	"github.com/berth-run/berth/internal/rule"
+
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/api/exchange"
+	"github.com/berth-run/berth/api/request"
 	"github.com/berth-run/berth/internal/ration"
 )
 
@@ -27,11 +30,11 @@ type frame struct {
 // clientEvent is the envelope of a client event: the fields that are not those of
 // POST /v1/responses. What OpenAI's document lacks is in its guide (generate), or
 // is sent by its clients for its own statistics (client_metadata).
-var clientEvent = fields{
-	"type":            anyText,
+var clientEvent = rule.Fields{
+	"type":            rule.AnyText,
 	"stream_id":       laneName,
-	"generate":        boolean,
-	"client_metadata": anyObject,
+	"generate":        rule.Boolean,
+	"client_metadata": rule.AnyObject,
 }
 
 const (
@@ -43,7 +46,7 @@ var laneNames = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,256}$`)
 
 func laneName(at string, v any) error {
 	if name, ok := v.(string); !ok || !laneNames.MatchString(name) {
-		return wire("invalid_stream_id", at, "The 'stream_id' field must be a non-empty string with at most 256 characters and may only contain letters, numbers, underscores, hyphens, and periods.")
+		return rule.Errorf("invalid_stream_id", at, "The 'stream_id' field must be a non-empty string with at most 256 characters and may only contain letters, numbers, underscores, hyphens, and periods.")
 	}
 	return nil
 }
@@ -67,9 +70,9 @@ func decodeFrame(data []byte) (frame, error) {
 	obj, ok := tree.(map[string]any)
 	if !ok {
 		return f, &berth.Error{Code: berth.CodeInvalid, Wire: "invalid_type",
-			Message: "Invalid event: expected a JSON object, but got " + kindOf(tree) + " instead."}
+			Message: "Invalid event: expected a JSON object, but got " + rule.KindOf(tree) + " instead."}
 	}
-	if err := checkFields("", obj, clientEvent, []string{"type"}); err != nil {
+	if err := rule.CheckFields("", obj, clientEvent, []string{"type"}); err != nil {
 		return f, err
 	}
 	lane, _ := obj["stream_id"].(string)
@@ -80,7 +83,7 @@ func decodeFrame(data []byte) (frame, error) {
 		f.steer = &steering{}
 		return f, json.Unmarshal(data, f.steer)
 	default:
-		return f, wrongValue("type", obj["type"].(string), []string{clientEventCreate})
+		return f, rule.WrongValue("type", obj["type"].(string), []string{clientEventCreate})
 	}
 	if id, ok := obj["previous_response_id"].(string); ok {
 		f.previous = berth.ResponseID(strings.Clone(id))
@@ -95,21 +98,21 @@ func decodeFrame(data []byte) (frame, error) {
 // decodeCreate reads the request that a response.create carries: as the body of a
 // POST, but that it is always streamed and never in the background.
 func decodeCreate(data []byte, obj map[string]any) (*berth.ResponseRequest, error) {
-	if err := responseRequest("", obj); err != nil {
+	if err := request.Create("", obj); err != nil {
 		return nil, err
 	}
 	if stream, given := obj["stream"].(bool); given && !stream {
-		return nil, wire("unsupported_value", "stream", "Unsupported value: 'stream' cannot be false over a WebSocket, where every response is streamed.")
+		return nil, rule.Errorf("unsupported_value", "stream", "Unsupported value: 'stream' cannot be false over a WebSocket, where every response is streamed.")
 	}
 	if obj["background"] == true {
-		return nil, wire("unsupported_parameter", "background", "Unsupported parameter: 'background' is not supported over a WebSocket.")
+		return nil, rule.Errorf("unsupported_parameter", "background", "Unsupported parameter: 'background' is not supported over a WebSocket.")
 	}
 	var req berth.ResponseRequest
 	if err := json.Unmarshal(data, &req); err != nil {
 		return nil, fmt.Errorf("a checked event does not decode: %w", err)
 	}
 	req.Stream = true
-	if err := complete(&req); err != nil {
+	if err := request.Complete(&req); err != nil {
 		return nil, err
 	}
 	return &req, nil

@@ -1,4 +1,4 @@
-package api
+package chat
 
 import (
 	"encoding/json"
@@ -11,6 +11,8 @@ import (
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/api/exchange"
+	"github.com/berth-run/berth/api/request"
+	"github.com/berth-run/berth/internal/rule"
 )
 
 // readCompletion is what the door makes of a body.
@@ -222,11 +224,11 @@ func FuzzCompletionRequest(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := list(itemRule, 0)("input", tree.(map[string]any)["input"]); err != nil && len(r.Input) > 0 {
+		if err := rule.List(request.Item, 0)("input", tree.(map[string]any)["input"]); err != nil && len(r.Input) > 0 {
 			t.Fatalf("%s became items that Responses refuses: %s: %v", body, raw, err)
 		}
 		for i := range c.Messages {
-			if _, err := json.Marshal(newKeptMessage("x", &c.Messages[i])); err != nil {
+			if _, err := json.Marshal(newStoredMessage("x", &c.Messages[i])); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -1,4 +1,4 @@
-package api
+package socket
 
 import (
 	"bytes"
@@ -25,14 +25,14 @@ func (k *socket) read() {
 // readFrame reads one message and lets it wait for its turn. What is wrong with it is
 // sent to the client; the error is the end of the connection.
 func (k *socket) readFrame() error {
-	held := k.server.ex.Memory.Bodies.Open(string(k.project))
+	held := k.door.Exchange.Memory.Bodies.Open(string(k.project))
 	defer held.Close()
 	text, data, err := k.message(held)
 	if err != nil {
 		return err
 	}
 	var f frame
-	decoding := k.server.ex.Memory.Decoding.Open(string(k.project))
+	decoding := k.door.Exchange.Memory.Decoding.Open(string(k.project))
 	if !text {
 		err = berth.Errorf(berth.CodeInvalid, "Events are text messages; this one was binary.")
 	} else {
@@ -141,7 +141,7 @@ func (k *socket) ping() (stop func()) {
 	var wg sync.WaitGroup
 	k.moved.Store(time.Now().UnixNano())
 	wg.Go(func() {
-		tick := time.NewTicker(k.server.ex.Limits.KeepAlive)
+		tick := time.NewTicker(k.door.Exchange.Limits.KeepAlive)
 		defer tick.Stop()
 		for {
 			select {
@@ -150,11 +150,11 @@ func (k *socket) ping() (stop func()) {
 			case <-tick.C:
 			}
 			began := time.Now()
-			if began.UnixNano()-k.moved.Load() < int64(k.server.ex.Limits.KeepAlive) || !k.writing.TryLock() {
+			if began.UnixNano()-k.moved.Load() < int64(k.door.Exchange.Limits.KeepAlive) || !k.writing.TryLock() {
 				continue // bytes move, or are being sent with a patience of their own
 			}
 			k.writing.Unlock()
-			wait, done := context.WithTimeout(ctx, k.server.ex.Limits.Patience)
+			wait, done := context.WithTimeout(ctx, k.door.Exchange.Limits.Patience)
 			err := k.conn.Ping(wait)
 			done()
 			// A client in the middle of a long message cannot answer.
@@ -177,11 +177,11 @@ type patience struct {
 }
 
 func (k *socket) patience(giveUp func()) *patience {
-	return &patience{time.AfterFunc(k.server.ex.Limits.Patience, giveUp), k}
+	return &patience{time.AfterFunc(k.door.Exchange.Limits.Patience, giveUp), k}
 }
 
 func (p *patience) renew() {
-	p.Reset(p.k.server.ex.Limits.Patience)
+	p.Reset(p.k.door.Exchange.Limits.Patience)
 	p.k.moved.Store(time.Now().UnixNano())
 }
 

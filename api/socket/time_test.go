@@ -1,4 +1,4 @@
-package api
+package socket
 
 import (
 	"context"
@@ -15,8 +15,15 @@ import (
 
 	"github.com/coder/websocket"
 
+	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/api/exchange"
+	"github.com/berth-run/berth/store"
 )
+
+// noKeys is a store without keys.
+type noKeys struct{ store.Keys }
+
+func (noKeys) ListKeys(context.Context) ([]*berth.Key, error) { return nil, nil }
 
 // piped is one end of a connection in memory, of a client on this machine.
 type piped struct{ net.Conn }
@@ -39,7 +46,9 @@ func (pipes) Addr() net.Addr { return &net.TCPAddr{} }
 // waits for its reader. ended is closed when the server is done with it.
 func dialPipe(t *testing.T) (conn *websocket.Conn, raw net.Conn, ended <-chan struct{}) {
 	t.Helper()
-	handler := New(Options{Keys: noKeys{}, Models: noModels{}, Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Limits: exchange.Limits{MaxBody: 1 << 20}})
+	ex := exchange.New(exchange.Options{Keys: noKeys{}, Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Limits: exchange.Limits{MaxBody: 1 << 20}})
+	route := ex.Route(exchange.On("GET /v1/responses", New(Options{Exchange: ex}).Connect))
+	handler := ex.Handler(func(x *exchange.Exchange, r *http.Request) { route(x, r) })
 	done := make(chan struct{})
 	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer close(done)
@@ -96,7 +105,7 @@ func TestSocketPingsTheSilent(t *testing.T) {
 	})
 	synctest.Test(t, func(t *testing.T) {
 		_, raw, ended := dialPipe(t)
-		go io.Copy(io.Discard, raw) // hears pings and does not answer
+		go io.Copy(io.Discard, raw) // reads pings and does not answer
 		if time.Sleep(70 * time.Second); !isOpen(ended) {
 			t.Error("a client that is silent was given up too early")
 		}

@@ -1,7 +1,6 @@
-package api
+package request
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -35,17 +34,17 @@ var promptRule = object(fields{
 // placeholder is what stands for a variable in the text of a template.
 var placeholder = regexp.MustCompile(`\{\{\s*([A-Za-z_][A-Za-z0-9_]*)\s*\}\}`)
 
-// variablesOf returns the names of the variables in a template, sorted.
-func variablesOf(template json.RawMessage) ([]string, error) {
+// Variables returns the names of the variables in a template, sorted.
+func Variables(template json.RawMessage) ([]string, error) {
 	names := []string{}
-	if template == nil || isNull(template) {
+	if template == nil || IsNull(template) {
 		return names, nil
 	}
 	var t berth.ResponseRequest
 	if err := json.Unmarshal(template, &t); err != nil {
 		return nil, err
 	}
-	if err := fill(&t); err != nil {
+	if err := Fill(&t); err != nil {
 		return nil, err
 	}
 	f := filler{values: map[string]json.RawMessage{}, names: map[string]bool{}, lenient: true}
@@ -55,36 +54,14 @@ func variablesOf(template json.RawMessage) ([]string, error) {
 	return slices.AppendSeq(names, slices.Values(slices.Sorted(maps.Keys(f.names)))), nil
 }
 
-// applyPrompt completes a request with the prompt that it refers to. Where both
-// say something, the request's word holds; the prompt's messages come before its
-// input.
-func (s *server) applyPrompt(ctx context.Context, project berth.ProjectID, req *berth.ResponseRequest) error {
-	if req.Prompt != nil {
-		version := ""
-		if req.Prompt.Version != nil {
-			version = *req.Prompt.Version
-		}
-		p, err := s.prompt(ctx, project, req.Prompt.ID, version)
-		if err != nil {
-			return err
-		}
-		if err := merge(req, p); err != nil {
-			return err
-		}
-	}
-	if req.Model == "" {
-		return missing("model")
-	}
-	return nil
-}
-
-// merge gives req what p says and req does not.
-func merge(req *berth.ResponseRequest, p *berth.Prompt) error {
+// Merge fills in what a request leaves out and its prompt has. Where both have a field, the
+// request's is used; the prompt's messages come before its input.
+func Merge(req *berth.ResponseRequest, p *berth.Prompt) error {
 	var t berth.ResponseRequest
 	if err := json.Unmarshal(p.Template, &t); err != nil {
 		return err
 	}
-	if err := fill(&t); err != nil {
+	if err := Fill(&t); err != nil {
 		return err
 	}
 	for name, raw := range req.Prompt.Variables {
@@ -102,7 +79,7 @@ func merge(req *berth.ResponseRequest, p *berth.Prompt) error {
 			return berth.Invalid("prompt.variables", "Unknown prompt variable: '%s'. The prompt has %s.", clip(name), quotedList(p.Variables))
 		}
 	}
-	if err := fill(&t); err != nil { // once more: for the values
+	if err := Fill(&t); err != nil { // once more: for the values
 		return err
 	}
 	version := p.Version

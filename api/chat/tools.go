@@ -1,65 +1,68 @@
-package api
+package chat
 
 import (
 	"encoding/json"
 
+	"github.com/berth-run/berth/internal/rule"
+
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/api/request"
 )
 
 // completionTool checks an entry of "tools": a function, or a tool of Responses
 // that runs on this server. That is an extension: its calls are made and answered
 // here, and the client sees what the model says in the end.
-var completionTool = byType(withUnsupported(map[string]rule{
-	berth.ToolFunction: object(fields{"type": anyText, "function": strictFunction(object(fields{
-		"name": matching(namePattern, 64), "description": anyText, "parameters": anyObject, "strict": boolean,
+var completionTool = rule.ByType(rule.WithUnsupported(map[string]rule.Rule{
+	berth.ToolFunction: rule.Object(rule.Fields{"type": rule.AnyText, "function": rule.StrictFunction(rule.Object(rule.Fields{
+		"name": rule.Matching(rule.NamePattern, 64), "description": rule.AnyText, "parameters": rule.AnyObject, "strict": rule.Boolean,
 	}, "name"))}, "function"),
-	berth.ToolCustom: object(fields{"type": anyText, "custom": object(fields{
-		"name": matching(namePattern, 64), "description": anyText,
-		"format": byType(map[string]rule{
-			"text": object(fields{"type": anyText}),
-			"grammar": object(fields{"type": anyText,
-				"grammar": object(fields{"syntax": oneOf("lark", "regex"), "definition": text(1, 1<<16)}, "syntax", "definition"),
+	berth.ToolCustom: rule.Object(rule.Fields{"type": rule.AnyText, "custom": rule.Object(rule.Fields{
+		"name": rule.Matching(rule.NamePattern, 64), "description": rule.AnyText,
+		"format": rule.ByType(map[string]rule.Rule{
+			"text": rule.Object(rule.Fields{"type": rule.AnyText}),
+			"grammar": rule.Object(rule.Fields{"type": rule.AnyText,
+				"grammar": rule.Object(rule.Fields{"syntax": rule.OneOf("lark", "regex"), "definition": rule.Text(1, 1<<16)}, "syntax", "definition"),
 			}, "grammar"),
 		}),
 	}, "name")}, "custom"),
-	berth.ToolShell: object(fields{"type": anyText, "environment": byType(map[string]rule{
-		berth.EnvironmentAuto:      shellEnvironments[berth.EnvironmentAuto],
-		berth.EnvironmentReference: shellEnvironments[berth.EnvironmentReference],
-		berth.EnvironmentLocal:     unsupportedKind("environments of Chat Completions"),
+	berth.ToolShell: rule.Object(rule.Fields{"type": rule.AnyText, "environment": rule.ByType(map[string]rule.Rule{
+		berth.EnvironmentAuto:      request.Environments[berth.EnvironmentAuto],
+		berth.EnvironmentReference: request.Environments[berth.EnvironmentReference],
+		berth.EnvironmentLocal:     rule.UnsupportedKind("environments of Chat Completions"),
 	})}),
 }, "tools", notInCompletions))
 
 // notInCompletions are the tools of Responses that have no place here: what is not
 // served at all, and what a client would have to answer in a form that Chat
 // Completions has not.
-var notInCompletions = append([]string{berth.ToolApplyPatch, berth.ToolLocalShell, berth.ToolNamespace}, unservedTools...)
+var notInCompletions = append([]string{berth.ToolApplyPatch, berth.ToolLocalShell, berth.ToolNamespace}, request.UnservedTools...)
 
 // legacyFunction checks an entry of "functions".
-var legacyFunction = object(fields{
-	"name": matching(namePattern, 64), "description": anyText, "parameters": anyObject,
+var legacyFunction = rule.Object(rule.Fields{
+	"name": rule.Matching(rule.NamePattern, 64), "description": rule.AnyText, "parameters": rule.AnyObject,
 }, "name")
 
 // completionToolChoice is a mode or an object, whose fields are one level deeper
 // than those of Responses.
 func completionToolChoice(at string, v any) error {
 	if _, ok := v.(string); ok {
-		return oneOf("none", "auto", "required")(at, v)
+		return rule.OneOf("none", "auto", "required")(at, v)
 	}
 	return completionToolChoices(at, v)
 }
 
 var (
-	completionTools = withUnsupported(map[string]rule{
-		berth.ToolFunction: object(fields{"type": anyText, "function": named}, "function"),
-		berth.ToolCustom:   object(fields{"type": anyText, "custom": named}, "custom"),
-		berth.ToolShell:    object(fields{"type": anyText}),
+	completionTools = rule.WithUnsupported(map[string]rule.Rule{
+		berth.ToolFunction: rule.Object(rule.Fields{"type": rule.AnyText, "function": named}, "function"),
+		berth.ToolCustom:   rule.Object(rule.Fields{"type": rule.AnyText, "custom": named}, "custom"),
+		berth.ToolShell:    rule.Object(rule.Fields{"type": rule.AnyText}),
 	}, "tools", notInCompletions)
 
-	named = object(fields{"name": text(1, 64)}, "name")
+	named = rule.Object(rule.Fields{"name": rule.Text(1, 64)}, "name")
 
-	completionToolChoices = byType(merged(completionTools, map[string]rule{
-		"allowed_tools": object(fields{"type": anyText, "allowed_tools": object(fields{
-			"mode": oneOf("auto", "required"), "tools": list(byType(completionTools), 128),
+	completionToolChoices = rule.ByType(rule.Merged(completionTools, map[string]rule.Rule{
+		"allowed_tools": rule.Object(rule.Fields{"type": rule.AnyText, "allowed_tools": rule.Object(rule.Fields{
+			"mode": rule.OneOf("auto", "required"), "tools": rule.List(rule.ByType(completionTools), 128),
 		}, "mode", "tools")}, "allowed_tools"),
 	}))
 )
@@ -67,16 +70,16 @@ var (
 // functionChoice checks the deprecated "function_call".
 func functionChoice(at string, v any) error {
 	if _, ok := v.(string); ok {
-		return oneOf("none", "auto")(at, v)
+		return rule.OneOf("none", "auto")(at, v)
 	}
 	return named(at, v)
 }
 
-var responseFormats = map[string]rule{
-	"text":        object(fields{"type": anyText}),
-	"json_object": object(fields{"type": anyText}),
-	"json_schema": object(fields{"type": anyText, "json_schema": strictFormat(object(fields{
-		"name": matching(namePattern, 64), "description": anyText, "schema": anyObject, "strict": boolean,
+var responseFormats = map[string]rule.Rule{
+	"text":        rule.Object(rule.Fields{"type": rule.AnyText}),
+	"json_object": rule.Object(rule.Fields{"type": rule.AnyText}),
+	"json_schema": rule.Object(rule.Fields{"type": rule.AnyText, "json_schema": rule.StrictFormat(rule.Object(rule.Fields{
+		"name": rule.Matching(rule.NamePattern, 64), "description": rule.AnyText, "schema": rule.AnyObject, "strict": rule.Boolean,
 	}, "name"))}, "json_schema"),
 }
 

@@ -1,4 +1,4 @@
-package api
+package chat
 
 import (
 	"context"
@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+
+	"github.com/berth-run/berth/internal/rule"
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/api/exchange"
@@ -19,8 +21,8 @@ const (
 	kindCompletionMessage = store.KindCompletionMessage
 )
 
-// A keptCompletion is a completion as it is read again: with what was asked.
-type keptCompletion struct {
+// A storedCompletion is a completion as it is read again: with what was asked.
+type storedCompletion struct {
 	completion
 	Metadata         map[string]string `json:"metadata"`
 	RequestID        string            `json:"request_id"`
@@ -35,8 +37,8 @@ type keptCompletion struct {
 	InputUser        *string           `json:"input_user"`
 }
 
-// A keptMessage is a message of the request.
-type keptMessage struct {
+// A storedMessage is a message of the request.
+type storedMessage struct {
 	ID           string           `json:"id"`
 	Role         string           `json:"role"`
 	Content      json.RawMessage  `json:"content"` // a string; null if there are parts
@@ -48,13 +50,13 @@ type keptMessage struct {
 	ToolCallID   string           `json:"tool_call_id,omitempty"`
 }
 
-// keepCompletion saves a completion that has ended, if it is to be stored.
-func (s *server) keepCompletion(ctx context.Context, p berth.ProjectID, a *answering, requestID string) error {
+// save saves a completion that has ended, if it is to be stored.
+func (d *Door) save(ctx context.Context, p berth.ProjectID, a *answer, requestID string) error {
 	if !a.asked.Store {
 		return nil
 	}
 	asked := a.asked
-	kept := keptCompletion{completion: a.whole(), Metadata: asked.Metadata, RequestID: requestID, ToolChoice: asked.ToolChoice, Tools: asked.Tools,
+	kept := storedCompletion{completion: a.whole(), Metadata: asked.Metadata, RequestID: requestID, ToolChoice: asked.ToolChoice, Tools: asked.Tools,
 		ResponseFormat: asked.ResponseFormat, Seed: asked.Seed, TopP: valueOr(asked.TopP, 1), Temperature: valueOr(asked.Temperature, 1),
 		PresencePenalty: valueOr(asked.PresencePenalty, 0), FrequencyPenalty: valueOr(asked.FrequencyPenalty, 0), InputUser: asked.User}
 	if kept.Metadata == nil {
@@ -66,18 +68,18 @@ func (s *server) keepCompletion(ctx context.Context, p berth.ProjectID, a *answe
 	}
 	objects := []*store.Object{{ObjectKey: completionKey(kept.ID), CreatedAt: kept.Created, Body: body}}
 	for i := range asked.Messages {
-		m := newKeptMessage(fmt.Sprintf("%s-%d", kept.ID, i), &asked.Messages[i])
+		m := newStoredMessage(fmt.Sprintf("%s-%d", kept.ID, i), &asked.Messages[i])
 		body, err := json.Marshal(m)
 		if err != nil {
 			return err
 		}
 		objects = append(objects, &store.Object{ObjectKey: store.ObjectKey{Kind: kindCompletionMessage, Parent: kept.ID, ID: m.ID}, CreatedAt: kept.Created, Body: body})
 	}
-	return s.Objects.CreateObjects(ctx, p, objects...)
+	return d.Objects.CreateObjects(ctx, p, objects...)
 }
 
-func newKeptMessage(id string, m *completionMessage) keptMessage {
-	out := keptMessage{ID: id, Role: m.Role, Content: m.Content, Refusal: m.Refusal, Name: exchange.OrNull(m.Name),
+func newStoredMessage(id string, m *completionMessage) storedMessage {
+	out := storedMessage{ID: id, Role: m.Role, Content: m.Content, Refusal: m.Refusal, Name: exchange.OrNull(m.Name),
 		ToolCalls: m.ToolCalls, FunctionCall: m.FunctionCall, ToolCallID: m.ToolCallID}
 	if len(m.Content) > 0 && m.Content[0] == '[' {
 		out.Content, out.ContentParts = nil, m.Content
@@ -95,7 +97,7 @@ func valueOr[T any](p *T, otherwise T) T {
 func completionKey(id string) store.ObjectKey { return store.ObjectKey{Kind: kindCompletion, ID: id} }
 
 func completionNotFound(id string) error {
-	return berth.Errorf(berth.CodeNotFound, "Chat completion with id '%s' not found.", clip(id))
+	return berth.Errorf(berth.CodeNotFound, "Chat completion with id '%s' not found.", rule.Clip(id))
 }
 
 // completionMissing words an error of the store about the completion of a path.
@@ -106,30 +108,30 @@ func completionMissing(err error, id string) error {
 	return err
 }
 
-// getCompletion serves GET /v1/chat/completions/{completion}.
-func (s *server) getCompletion(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+// Get serves GET /v1/chat/completions/{completion}.
+func (d *Door) Get(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	id := r.PathValue("completion")
-	o, err := s.Objects.GetObject(r.Context(), c.Project, completionKey(id))
+	o, err := d.Objects.GetObject(r.Context(), c.Project, completionKey(id))
 	if err != nil {
 		return completionMissing(err, id)
 	}
 	return x.JSON(http.StatusOK, o.Body)
 }
 
-// updateCompletion serves POST /v1/chat/completions/{completion}: its metadata.
-func (s *server) updateCompletion(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+// Update serves POST /v1/chat/completions/{completion}: its metadata.
+func (d *Door) Update(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	id := r.PathValue("completion")
 	var change struct {
 		Metadata map[string]string `json:"metadata"`
 	}
-	if err := x.Decode(r, object(fields{"metadata": metadata}), &change); err != nil {
+	if err := x.Decode(r, rule.Object(rule.Fields{"metadata": rule.Metadata}), &change); err != nil {
 		return err
 	}
 	if change.Metadata == nil {
 		change.Metadata = map[string]string{}
 	}
-	o, err := s.Objects.UpdateObject(r.Context(), c.Project, completionKey(id), func(o *store.Object) error {
-		var kept keptCompletion
+	o, err := d.Objects.UpdateObject(r.Context(), c.Project, completionKey(id), func(o *store.Object) error {
+		var kept storedCompletion
 		if err := json.Unmarshal(o.Body, &kept); err != nil {
 			return err
 		}
@@ -144,18 +146,18 @@ func (s *server) updateCompletion(x *exchange.Exchange, r *http.Request, c berth
 	return x.JSON(http.StatusOK, o.Body)
 }
 
-// deleteCompletion serves DELETE /v1/chat/completions/{completion}.
-func (s *server) deleteCompletion(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+// Delete serves DELETE /v1/chat/completions/{completion}.
+func (d *Door) Delete(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	id := r.PathValue("completion")
-	if err := s.Objects.DeleteObject(r.Context(), c.Project, completionKey(id)); err != nil {
+	if err := d.Objects.DeleteObject(r.Context(), c.Project, completionKey(id)); err != nil {
 		return completionMissing(err, id)
 	}
 	return x.JSON(http.StatusOK, exchange.Deleted(id, "chat.completion.deleted"))
 }
 
-// listCompletions serves GET /v1/chat/completions: those stored, of a model and
+// List serves GET /v1/chat/completions: those stored, of a model and
 // with the metadata that are asked for.
-func (s *server) listCompletions(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+func (d *Door) List(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	q := exchange.NewQuery(r)
 	model, wanted := q.Text("model"), q.Pairs("metadata")
 	page := q.PageAscending()
@@ -166,7 +168,7 @@ func (s *server) listCompletions(x *exchange.Exchange, r *http.Request, c berth.
 	if model == "" && len(wanted) == 0 {
 		fits = nil
 	}
-	found, more, err := s.listSome(r.Context(), c.Project, kindCompletion, page, fits)
+	found, more, err := d.listSome(r.Context(), c.Project, kindCompletion, page, fits)
 	if err != nil {
 		return exchange.ListError(err, page)
 	}
@@ -191,15 +193,15 @@ func isOf(o *store.Object, model string, wanted map[string]string) bool {
 }
 
 // listSome returns a page of those objects that fit, of all if fits is nil.
-func (s *server) listSome(ctx context.Context, p berth.ProjectID, kind store.Kind, page store.Page, fits func(*store.Object) bool) ([]*store.Object, bool, error) {
+func (d *Door) listSome(ctx context.Context, p berth.ProjectID, kind store.Kind, page store.Page, fits func(*store.Object) bool) ([]*store.Object, bool, error) {
 	if fits == nil {
-		return s.Objects.ListObjects(ctx, p, kind, "", page)
+		return d.Objects.ListObjects(ctx, p, kind, "", page)
 	}
 	var found []*store.Object
 	most := page.Limit
 	for {
 		page.Limit = 100
-		objects, more, err := s.Objects.ListObjects(ctx, p, kind, "", page)
+		objects, more, err := d.Objects.ListObjects(ctx, p, kind, "", page)
 		if err != nil {
 			return nil, false, err
 		}
@@ -219,19 +221,19 @@ func (s *server) listSome(ctx context.Context, p berth.ProjectID, kind store.Kin
 	}
 }
 
-// listCompletionMessages serves GET /v1/chat/completions/{completion}/messages:
+// ListMessages serves GET /v1/chat/completions/{completion}/messages:
 // those of its request.
-func (s *server) listCompletionMessages(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+func (d *Door) ListMessages(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	q := exchange.NewQuery(r)
 	page := q.PageAscending()
 	if err := q.End(); err != nil {
 		return err
 	}
 	id := r.PathValue("completion")
-	if _, err := s.Objects.GetObject(r.Context(), c.Project, completionKey(id)); err != nil {
+	if _, err := d.Objects.GetObject(r.Context(), c.Project, completionKey(id)); err != nil {
 		return completionMissing(err, id)
 	}
-	messages, more, err := s.Objects.ListObjects(r.Context(), c.Project, kindCompletionMessage, id, page)
+	messages, more, err := d.Objects.ListObjects(r.Context(), c.Project, kindCompletionMessage, id, page)
 	if err != nil {
 		return exchange.ListError(err, page)
 	}

@@ -1,4 +1,4 @@
-package api
+package request
 
 import jsonrule "github.com/berth-run/berth/internal/rule"
 

@@ -1,28 +1,30 @@
-package api
+// Package request checks what a client asks of a response, and gives it its full form: the
+// rules of POST /v1/responses and of what shares its fields, its items, tools and prompts.
+// The doors that turn requests of their own into those of responses use it as package api
+// does.
+package request
 
 import (
 	"encoding/json"
 	"fmt"
 	"math"
-	"net/http"
 	"strings"
 
 	"github.com/berth-run/berth"
-	"github.com/berth-run/berth/api/exchange"
 )
 
-// The fields of POST /v1/responses, as in CreateResponse of OpenAI's OpenAPI
-// document. Every one is honoured, echoed or refused; null is as good as absent.
+// Create checks the body of POST /v1/responses, whose fields are those of CreateResponse in OpenAI's
+// OpenAPI document. Every one is honoured, echoed or refused; null is as good as absent.
 //
 // To serve another field, give it a rule here and a place in
 // berth.ResponseRequest.
-var responseRequest = object(responseFields)
+var Create = object(responseFields)
 
 var responseFields = fields{
 	"background":             boolean,
-	"client_metadata":        anyObject, // what codex tells of itself; not in the document, and kept nowhere
+	"client_metadata":        anyObject, // about codex itself; not in the document, and not stored
 	"conversation":           conversationRule,
-	"include":                list(oneOf(includable...), 0),
+	"include":                list(oneOf(Includable...), 0),
 	"input":                  inputRule,
 	"instructions":           anyText,
 	"max_output_tokens":      integer(16, math.MaxInt32),
@@ -54,12 +56,13 @@ var responseFields = fields{
 	// Hints, which change no answer.
 	"access_programs":      accessPrograms,
 	"image":                imageOptions,
-	"moderation":           moderation,
-	"prompt_cache_options": promptCacheOptions,
+	"moderation":           Moderation,
+	"prompt_cache_options": PromptCacheOptions,
 }
 
 var (
-	promptCacheOptions = object(fields{"mode": oneOf("implicit", "explicit"), "ttl": oneOf("30m", "12h"),
+	// PromptCacheOptions allows how an upstream is to cache a prompt.
+	PromptCacheOptions = object(fields{"mode": oneOf("implicit", "explicit"), "ttl": oneOf("30m", "12h"),
 		"comparison_response_id": text(0, 256), // asks for diagnostics, which this server has not
 		"prewarm":                onlyFalse})
 
@@ -70,8 +73,8 @@ var (
 	// accessPrograms is in the SDKs and not yet in the document.
 	accessPrograms = object(fields{"cyber": oneOf("standard", "daybreak_blue", "daybreak_red")})
 
-	// moderation allows scores. A policy that blocks would change the answer.
-	moderation       = object(fields{"model": text(1, 256), "policy": object(fields{"input": moderationPolicy, "output": moderationPolicy})}, "model")
+	// Moderation allows scores. A policy that blocks would change the answer.
+	Moderation       = object(fields{"model": text(1, 256), "policy": object(fields{"input": moderationPolicy, "output": moderationPolicy})}, "model")
 	moderationPolicy = object(fields{"mode": moderationMode}, "mode")
 )
 
@@ -89,9 +92,9 @@ func moderationMode(at string, v any) error {
 	return wire("unsupported_value", at, "Unsupported value: '%s' cannot be 'block'. This server does not moderate; check the input with a moderation service of your own.", at)
 }
 
-// includable are the values of "include". Those about tools that are not served
+// Includable are the values of "include". Those about tools that are not served
 // ask for nothing; clients send them whatever the tools.
-var includable = []string{
+var Includable = []string{
 	"file_search_call.results", "web_search_call.results", "web_search_call.action.sources",
 	"message.input_image.image_url", "computer_call_output.output.image_url",
 	"code_interpreter_call.outputs", "reasoning.encrypted_content", "message.output_text.logprobs",
@@ -130,21 +133,8 @@ func toolChoice(at string, v any) error {
 	return toolChoices(at, v)
 }
 
-// decodeResponseRequest reads the body of POST /v1/responses. Its input items
-// are complete: see normalize.
-func decodeResponseRequest(x *exchange.Exchange, r *http.Request) (*berth.ResponseRequest, error) {
-	var req berth.ResponseRequest
-	if err := x.Decode(r, responseRequest, &req); err != nil {
-		return nil, err
-	}
-	if err := complete(&req); err != nil {
-		return nil, err
-	}
-	return &req, nil
-}
-
-// complete checks what no field shows alone, and fills in the rest.
-func complete(req *berth.ResponseRequest) error {
+// Complete checks what no field shows alone, and fills in the rest.
+func Complete(req *berth.ResponseRequest) error {
 	if req.Model == "" && req.Prompt == nil {
 		return missing("model")
 	}
@@ -157,12 +147,12 @@ func complete(req *berth.ResponseRequest) error {
 	if req.StreamOptions != nil && !req.Stream {
 		return berth.Invalid("stream_options", "The 'stream_options' parameter is only allowed when 'stream' is enabled.")
 	}
-	return fill(req)
+	return Fill(req)
 }
 
-// fill checks which fields exclude each other, and gives the request's parts their
+// Fill checks which fields exclude each other, and gives the request's parts their
 // full form: null is as good as absent, items are as normalize makes them.
-func fill(req *berth.ResponseRequest) error {
+func Fill(req *berth.ResponseRequest) error {
 	if err := checkTrigger(req.Input); err != nil {
 		return err
 	}
@@ -170,10 +160,10 @@ func fill(req *berth.ResponseRequest) error {
 		return wire("mutually_exclusive_parameters", "",
 			"Mutually exclusive parameters: 'previous_response_id' and 'conversation'. Ensure you are only providing one of: 'previous_response_id' or 'conversation'.")
 	}
-	if isNull(req.ToolChoice) {
+	if IsNull(req.ToolChoice) {
 		req.ToolChoice = nil
 	}
-	if req.Text != nil && isNull(req.Text.Format) {
+	if req.Text != nil && IsNull(req.Text.Format) {
 		req.Text.Format = nil
 	}
 	for i, it := range req.Input {
@@ -184,11 +174,12 @@ func fill(req *berth.ResponseRequest) error {
 		if req.Conversation == nil || req.Input[i].Type() == berth.ItemReference {
 			continue
 		}
-		if err := checkItemID(fmt.Sprintf("input[%d].id", i), req.Input[i]); err != nil {
+		if err := CheckItemID(fmt.Sprintf("input[%d].id", i), req.Input[i]); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func isNull(raw json.RawMessage) bool { return strings.TrimSpace(string(raw)) == "null" }
+// IsNull reports whether a raw value is null.
+func IsNull(raw json.RawMessage) bool { return strings.TrimSpace(string(raw)) == "null" }

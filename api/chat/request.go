@@ -1,4 +1,4 @@
-package api
+package chat
 
 import (
 	"encoding/json"
@@ -7,8 +7,11 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/berth-run/berth/internal/rule"
+
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/api/exchange"
+	"github.com/berth-run/berth/api/request"
 )
 
 // maxChoices bounds "n": each choice is a run of its own.
@@ -19,47 +22,47 @@ const maxChoices = 8
 // refused; null is as good as absent.
 //
 // To serve another field, give it a rule here and a place in completionRequest.
-var completionShape = object(fields{
-	"frequency_penalty":      decimal(-2, 2),
+var completionShape = rule.Object(rule.Fields{
+	"frequency_penalty":      rule.Decimal(-2, 2),
 	"function_call":          functionChoice,
-	"functions":              atLeastOne(list(legacyFunction, 128)),
-	"include_reasoning":      boolean, // Berth's and some upstreams', not OpenAI's
+	"functions":              rule.AtLeastOne(rule.List(legacyFunction, 128)),
+	"include_reasoning":      rule.Boolean, // Berth's and some upstreams', not OpenAI's
 	"logit_bias":             logitBias,
-	"logprobs":               boolean,
-	"max_completion_tokens":  integer(1, math.MaxInt32),
-	"max_tokens":             integer(1, math.MaxInt32),
-	"messages":               atLeastOne(list(completionMessageRule, 0)),
-	"metadata":               metadata,
-	"modalities":             list(onlyText, 2),
-	"model":                  text(1, 256),
-	"n":                      integer(1, maxChoices),
-	"parallel_tool_calls":    boolean,
-	"presence_penalty":       decimal(-2, 2),
-	"prompt_cache_key":       text(0, 1024),
-	"prompt_cache_retention": oneOf("in_memory", "in-memory", "24h"),
-	"reasoning_effort":       oneOf("none", "minimal", "low", "medium", "high", "xhigh", "max"),
-	"response_format":        byType(responseFormats),
-	"safety_identifier":      text(0, 64),
-	"seed":                   integer(math.MinInt64, math.MaxInt64),
-	"service_tier":           oneOf("auto", "default", "flex", "scale", "priority", "fast"),
+	"logprobs":               rule.Boolean,
+	"max_completion_tokens":  rule.Integer(1, math.MaxInt32),
+	"max_tokens":             rule.Integer(1, math.MaxInt32),
+	"messages":               rule.AtLeastOne(rule.List(completionMessageRule, 0)),
+	"metadata":               rule.Metadata,
+	"modalities":             rule.List(onlyText, 2),
+	"model":                  rule.Text(1, 256),
+	"n":                      rule.Integer(1, maxChoices),
+	"parallel_tool_calls":    rule.Boolean,
+	"presence_penalty":       rule.Decimal(-2, 2),
+	"prompt_cache_key":       rule.Text(0, 1024),
+	"prompt_cache_retention": rule.OneOf("in_memory", "in-memory", "24h"),
+	"reasoning_effort":       rule.OneOf("none", "minimal", "low", "medium", "high", "xhigh", "max"),
+	"response_format":        rule.ByType(responseFormats),
+	"safety_identifier":      rule.Text(0, 64),
+	"seed":                   rule.Integer(math.MinInt64, math.MaxInt64),
+	"service_tier":           rule.OneOf("auto", "default", "flex", "scale", "priority", "fast"),
 	"stop":                   stopRule,
-	"store":                  boolean,
-	"stream":                 boolean,
-	"stream_options":         object(fields{"include_usage": boolean, "include_obfuscation": boolean}),
-	"temperature":            decimal(0, 2),
+	"store":                  rule.Boolean,
+	"stream":                 rule.Boolean,
+	"stream_options":         rule.Object(rule.Fields{"include_usage": rule.Boolean, "include_obfuscation": rule.Boolean}),
+	"temperature":            rule.Decimal(0, 2),
 	"tool_choice":            completionToolChoice,
-	"tools":                  list(completionTool, 128),
-	"top_logprobs":           integer(0, 20),
-	"top_p":                  decimal(0, 1),
-	"user":                   text(0, 1024),
-	"verbosity":              oneOf("low", "medium", "high"),
+	"tools":                  rule.List(completionTool, 128),
+	"top_logprobs":           rule.Integer(0, 20),
+	"top_p":                  rule.Decimal(0, 1),
+	"user":                   rule.Text(0, 1024),
+	"verbosity":              rule.OneOf("low", "medium", "high"),
 
-	"moderation":           moderation,
-	"prompt_cache_options": promptCacheOptions,
+	"moderation":           request.Moderation,
+	"prompt_cache_options": request.PromptCacheOptions,
 
-	"audio":              unsupported,
-	"prediction":         unsupported,
-	"web_search_options": unsupported,
+	"audio":              rule.Unsupported,
+	"prediction":         rule.Unsupported,
+	"web_search_options": rule.Unsupported,
 }, "model", "messages")
 
 // A completionRequest is the body of POST /v1/chat/completions. Its JSON is what
@@ -126,45 +129,45 @@ func (s *stops) UnmarshalJSON(b []byte) error {
 func stopRule(at string, v any) error {
 	switch v.(type) {
 	case string:
-		return text(0, maxStop)(at, v)
+		return rule.Text(0, maxStop)(at, v)
 	case []any:
-		return list(text(1, maxStop), 4)(at, v)
+		return rule.List(rule.Text(1, maxStop), 4)(at, v)
 	}
-	return wrongType(at, "one of a string or array of strings", v)
+	return rule.WrongType(at, "one of a string or array of strings", v)
 }
 
 const maxStop = 1024
 
 // onlyText refuses the other things that a model may say.
 func onlyText(at string, v any) error {
-	if err := oneOf("text", "audio")(at, v); err != nil || v == "text" {
+	if err := rule.OneOf("text", "audio")(at, v); err != nil || v == "text" {
 		return err
 	}
-	return wire("unsupported_value", at, "Unsupported value: '%s' cannot be 'audio' with this server.", at)
+	return rule.Errorf("unsupported_value", at, "Unsupported value: '%s' cannot be 'audio' with this server.", at)
 }
 
 // logitBias is numbers from -100 to 100 by token id.
 func logitBias(at string, v any) error {
 	bias, ok := v.(map[string]any)
 	if !ok {
-		return wrongType(at, "an object", v)
+		return rule.WrongType(at, "an object", v)
 	}
 	if len(bias) > 1024 {
-		return wire("object_above_max_properties", at, "Invalid '%s': too many properties. Expected an object with at most 1024 properties, but got an object with %d properties instead.", at, len(bias))
+		return rule.Errorf("object_above_max_properties", at, "Invalid '%s': too many properties. Expected an object with at most 1024 properties, but got an object with %d properties instead.", at, len(bias))
 	}
 	for token, n := range bias {
-		if err := matching("^[0-9]+$", 16)(at, token); err != nil {
+		if err := rule.Matching("^[0-9]+$", 16)(at, token); err != nil {
 			return err
 		}
-		if err := integer(-100, 100)(join(at, token), n); err != nil {
+		if err := rule.Integer(-100, 100)(rule.Join(at, token), n); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// decodeCompletionRequest reads the body of POST /v1/chat/completions.
-func (s *server) decodeCompletionRequest(x *exchange.Exchange, r *http.Request) (*completionRequest, error) {
+// decode reads the body of POST /v1/chat/completions.
+func decode(x *exchange.Exchange, r *http.Request) (*completionRequest, error) {
 	var req completionRequest
 	if err := x.Decode(r, completionShape, &req); err != nil {
 		return nil, err
@@ -181,7 +184,7 @@ func (c *completionRequest) check() error {
 	case c.TopLogprobs != nil && !c.Logprobs:
 		return berth.Invalid("top_logprobs", "The 'top_logprobs' parameter is only allowed when 'logprobs' is enabled.")
 	case c.MaxTokens != nil && c.MaxCompletionTokens != nil:
-		return wire("invalid_parameter_combination", "max_tokens", "Setting 'max_tokens' and 'max_completion_tokens' at the same time is not supported.")
+		return rule.Errorf("invalid_parameter_combination", "max_tokens", "Setting 'max_tokens' and 'max_completion_tokens' at the same time is not supported.")
 	case len(c.Functions) > 0 && (len(c.Tools) > 0 || given(c.ToolChoice)):
 		return berth.Invalid("functions", "The deprecated 'functions' cannot be used together with 'tools' and 'tool_choice'.")
 	case given(c.ToolChoice) && offered == 0:
@@ -192,14 +195,14 @@ func (c *completionRequest) check() error {
 		return berth.Invalid("parallel_tool_calls", "Invalid value for 'parallel_tool_calls': 'parallel_tool_calls' is only allowed when 'tools' are specified.")
 	case slices.Contains(c.Stop, ""):
 		return berth.Invalid("stop", "Invalid 'stop': empty string.")
-	case isJSONObject(c.ResponseFormat) && !slices.ContainsFunc(c.Messages, func(m completionMessage) bool { return wordJSON.Match(m.Content) }):
+	case request.IsJSONObject(c.ResponseFormat) && !slices.ContainsFunc(c.Messages, func(m completionMessage) bool { return request.MentionsJSON(m.Content) }):
 		return berth.Invalid("messages", "'messages' must contain the word 'json' in some form, to use 'response_format' of type 'json_object'.")
 	}
 	return nil
 }
 
 // given reports whether a raw field is there and not null.
-func given(raw json.RawMessage) bool { return len(raw) > 0 && !isNull(raw) }
+func given(raw json.RawMessage) bool { return len(raw) > 0 && !request.IsNull(raw) }
 
 // legacy reports whether the client uses the predecessors of tools.
 func (c *completionRequest) legacy() bool { return len(c.Functions) > 0 }
