@@ -149,7 +149,7 @@ func TestChainLost(t *testing.T) {
 		settled, _ := json.Marshal(first.Tools)
 		id := regexp.MustCompile("cntr_[0-9a-z]+").FindString(string(settled))
 		h.driver.die(id, sandbox.ReasonHost)
-		h.pass(checkEvery)
+		h.pass(checkInterval)
 		second, err := ask("ls -A", tt.shell+`,"previous_response_id":"`+string(first.ID)+`"`)
 		if tt.want != "" {
 			wantError(t, err, berth.CodeInvalid, "container_expired", "by its machine", tt.want)

@@ -11,54 +11,53 @@ import (
 	"github.com/berth-run/berth/guest"
 )
 
-// collectTime bounds looking for new files after a call.
-const collectTime = time.Minute
+// collectTimeout bounds the collection of new files after a call.
+const collectTimeout = time.Minute
 
-// collect gives ids to the files that commands made, in the background: the model
-// thinks meanwhile. They are those that the guest has told, if it has told all; else
-// there is a look, which calls that end together share. Where looking takes long, and
-// of what was made between calls, it is left to whoever asks for the files.
-func (fl *Files) collect(s *instance, told guest.ShellEvent) {
-	known := told.Kind == guest.ShellChanges && told.MoreFiles == 0
-	if known && len(told.Files) == 0 {
+// collect saves rows for the files that a call changed, in the background, while the
+// model runs. If the guest reported all changes, these are saved. Otherwise collect scans
+// the files; calls that end together share one scan. Where scans are slow, and for changes
+// between calls, rows are saved when the files are listed.
+func (fl *Files) collect(s *instance, changes guest.ShellEvent) {
+	known := changes.Kind == guest.ShellChanges && changes.MoreFiles == 0
+	if known && len(changes.Files) == 0 {
 		return
 	}
-	// So many rows there may be, and those that were there before are known.
-	known = known && s.files.rows.Load() > 0 && int(s.files.rows.Load())+len(told.Files) <= fl.opts.Bounds.Files
+	// Only with room for the rows, and if earlier files have theirs.
+	known = known && s.files.rows.Load() > 0 && int(s.files.rows.Load())+len(changes.Files) <= fl.opts.Bounds.Files
 	if !known && (s.files.crowded.Load() || !s.files.collecting.CompareAndSwap(false, true)) {
 		return
 	}
 	fl.work.spawn(func() {
-		ctx, cancel := context.WithTimeout(s.life, collectTime)
+		ctx, cancel := context.WithTimeout(s.life, collectTimeout)
 		defer cancel()
 		err := s.files.lock.acquire(ctx)
 		if !known {
-			s.files.collecting.Store(false) // what is made from now on, this look may miss
+			s.files.collecting.Store(false) // this scan may miss files made from here on
 		}
 		if err == nil {
 			defer s.files.lock.release()
 			switch {
-			case s.isPaused(): // left to whoever asks for the files
+			case s.isPaused(): // the next list saves the rows
 			case known:
-				err = fl.apply(ctx, s, told.Files)
+				err = fl.apply(ctx, s, changes.Files)
 			default:
 				_, err = fl.scan(ctx, s)
 			}
 		}
 		if err != nil && s.life.Err() == nil {
-			fl.opts.Log.Warn("new files were not looked for", "container", s.id, "err", err)
+			fl.opts.Log.Warn("failed to collect new files", "container", s.id, "err", err)
 		}
 	})
 }
 
-// follow makes the store's files of a container follow what a call has changed. The
-// caller has taken s.files.
+// apply saves the changes of a call. The caller has acquired s.files.lock.
 func (fl *Files) apply(ctx context.Context, s *instance, changes []guest.FileChange) error {
 	found, deleted := map[string]guest.Entry{}, map[string]bool{}
 	for _, c := range changes {
 		at := path.Join(berth.WorkDir, c.Path)
 		switch {
-		case !listed(c.Path) || !guest.Below(berth.WorkDir, at):
+		case !isListed(c.Path) || !guest.Below(berth.WorkDir, at):
 		case c.Kind == guest.FileCreated:
 			found[at] = guest.Entry{Size: c.Bytes, Modified: time.Unix(c.Modified, 0)}
 		case c.Kind == guest.FileDeleted:
@@ -74,14 +73,14 @@ func (fl *Files) apply(ctx context.Context, s *instance, changes []guest.FileCha
 	return fl.save(ctx, s, made, gone)
 }
 
-// listed reports whether a scan would list a regular file of this name. The guest
-// cannot say names that are not UTF-8: it replaces what is wrong in them.
-func listed(name string) bool {
+// isListed reports whether a scan lists a regular file of this name. The guest reports
+// names that are not UTF-8 with replacement characters.
+func isListed(name string) bool {
 	return strings.Count(name, "/") < maxDepth && !strings.HasPrefix(path.Base(name), tempPrefix) && !strings.ContainsRune(name, utf8.RuneError)
 }
 
-// gone returns the files that the store has for paths at which there is none any more:
-// meanwhile there may be another.
+// gone returns the rows of deleted files. It reads each file again, because a new one may
+// be at its path.
 func (fl *Files) gone(ctx context.Context, s *instance, deleted map[string]bool) (gone []*berth.ContainerFile, err error) {
 	if len(deleted) == 0 {
 		return nil, nil
@@ -96,7 +95,7 @@ func (fl *Files) gone(ctx context.Context, s *instance, deleted map[string]bool)
 		}
 		switch err := s.stat(ctx, f); {
 		case err == nil:
-		case answered(err):
+		case isAnswer(err):
 			gone = append(gone, f)
 		default:
 			return nil, fl.leases.explain(ctx, s, err)

@@ -22,14 +22,14 @@ const (
 	reasonOOM     = string(sandbox.ReasonOOM)
 	reasonKilled  = string(sandbox.ReasonKilled)
 	reasonHost    = string(sandbox.ReasonHost)
-	reasonDisk    = "disk" // it was filling the host's volume
+	reasonDisk    = "disk" // it filled the host's volume
 )
 
-// burialTime bounds one attempt to remove what is left of a sandbox.
-const burialTime = time.Minute
+// removeTimeout bounds one attempt to remove a dead sandbox.
+const removeTimeout = time.Minute
 
-// statsTime bounds a question to the driver.
-const statsTime = 10 * time.Second
+// statsTimeout bounds one read of the driver's stats.
+const statsTimeout = 10 * time.Second
 
 // deaths ends containers and removes their sandboxes.
 type deaths struct {
@@ -50,7 +50,7 @@ type deaths struct {
 // and may be nil. If only is not nil and returns false, end does nothing. It reports
 // whether it ended the container.
 func (d *deaths) end(s *instance, reason string, clientErr, cause error, only func() bool) bool {
-	if !s.condemn(reason, only) {
+	if !s.markDead(reason, only) {
 		return false
 	}
 	d.opts.Observer.Ended(reason)
@@ -60,20 +60,20 @@ func (d *deaths) end(s *instance, reason string, clientErr, cause error, only fu
 	} else {
 		log.Error("container ended", "request_id", s.requestID, "err", cause)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), burialTime)
+	ctx, cancel := context.WithTimeout(context.Background(), removeTimeout)
 	defer cancel()
 	if err := d.save(ctx, s); err != nil {
-		log.Error("the end of a container was not saved", "err", err)
+		log.Error("failed to save the end of a container", "err", err)
 	}
 	s.end(clientErr)
 	d.removeSoon(s)
 	return true
 }
 
-// record saves the end of a container, if that has not been done.
+// save saves the end of a container if it is not saved yet.
 func (d *deaths) save(ctx context.Context, s *instance) error {
 	s.mu.Lock()
-	reason, recorded, kept, active := s.death.reason, s.death.recorded, s.expiry.snapshot, s.lastActiveLocked(d.opts.now()).Unix()
+	reason, recorded, left, active := s.death.reason, s.death.recorded, s.expiry.snapshot, s.lastActiveLocked(d.opts.now()).Unix()
 	s.mu.Unlock()
 	if recorded {
 		return nil
@@ -83,7 +83,7 @@ func (d *deaths) save(ctx context.Context, s *instance) error {
 		err = d.opts.Store.DeleteContainer(ctx, s.project, s.id)
 	} else {
 		_, err = d.opts.Store.UpdateContainer(ctx, s.project, s.id, func(c *berth.Container) error {
-			c.Status, c.Berth.Starting, c.Berth.Reason, c.Berth.LastSnapshot = berth.ContainerExpired, false, reason, kept
+			c.Status, c.Berth.Starting, c.Berth.Reason, c.Berth.LastSnapshot = berth.ContainerExpired, false, reason, left
 			c.LastActiveAt = max(c.LastActiveAt, active)
 			return nil
 		})
@@ -97,7 +97,7 @@ func (d *deaths) save(ctx context.Context, s *instance) error {
 	if err := d.records.delete(ctx, s); err != nil {
 		return fmt.Errorf("delete start record: %w", err)
 	}
-	if err := d.trail.recordEnded(ctx, s, reason, kept); err != nil {
+	if err := d.trail.recordEnded(ctx, s, reason, left); err != nil {
 		return err
 	}
 	s.mu.Lock()
@@ -106,7 +106,7 @@ func (d *deaths) save(ctx context.Context, s *instance) error {
 	return nil
 }
 
-// interSoon removes what is left of a dead sandbox in the background.
+// removeSoon removes a dead sandbox in the background.
 func (d *deaths) removeSoon(s *instance) {
 	if !s.death.removing.CompareAndSwap(false, true) {
 		return
@@ -114,7 +114,7 @@ func (d *deaths) removeSoon(s *instance) {
 	spawned := d.work.spawn(func() {
 		defer s.death.removing.Store(false)
 		if err := d.remove(s); err != nil {
-			d.opts.Log.Error("a dead sandbox was not removed; this will be tried again", "container", s.id, "err", err)
+			d.opts.Log.Error("failed to remove a dead sandbox; retrying later", "container", s.id, "err", err)
 		}
 	})
 	if !spawned {
@@ -122,9 +122,9 @@ func (d *deaths) removeSoon(s *instance) {
 	}
 }
 
-// inter removes what is left of a dead sandbox, if anything is.
+// remove destroys a dead sandbox and unregisters it, unless that is done.
 func (d *deaths) remove(s *instance) error {
-	ctx, cancel := context.WithTimeout(context.Background(), burialTime)
+	ctx, cancel := context.WithTimeout(context.Background(), removeTimeout)
 	defer cancel()
 	if err := s.driver.acquire(ctx); err != nil {
 		return err
@@ -144,36 +144,36 @@ func (d *deaths) remove(s *instance) error {
 	}
 	s.death.removed = true
 	d.index.unregister(s)
-	s.client.Close() // not before: a hostile guest can make that wait
+	s.client.Close() // last: a hostile guest can delay it
 	return nil
 }
 
-// destroy has the driver end a sandbox. The caller has taken s.driver.
+// destroy destroys a sandbox. The caller has acquired s.driver.
 func (d *deaths) destroy(ctx context.Context, s *instance) error {
 	return nofile.Retry(func() error { return d.opts.Driver.Destroy(ctx, string(s.id)) })
 }
 
-// Deaths of several sandboxes at once are rare, and more often a fault of what looks at
-// them: the driver is asked again after a moment before anything is removed.
+// Deaths of several sandboxes at once are rare, and more often an error of the check
+// itself: the driver is asked again after a moment before a container is ended.
 const (
-	deathsAtOnce = 2
-	deathsWithin = time.Second
-	deathAgain   = 300 * time.Millisecond
+	burstSize    = 2
+	burstWindow  = time.Second
+	recheckDelay = 300 * time.Millisecond
 )
 
-// check asks the driver whether a sandbox that ran still does, and buries it if there is
-// proof that it does not.
+// check asks the driver whether a started sandbox still runs, and ends the container if
+// there is proof that it does not.
 func (d *deaths) check(s *instance) {
 	if !s.running() || s.life.Err() != nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(s.life, statsTime)
+	ctx, cancel := context.WithTimeout(s.life, statsTimeout)
 	defer cancel()
 	reason, err := d.reason(ctx, s)
 	if reason != "" && d.inBurst() {
-		d.opts.Log.Warn("several sandboxes have ended at once; checking again", "container", s.id, "reason", reason)
+		d.opts.Log.Warn("several sandboxes ended at once; checking again", "container", s.id, "reason", reason)
 		select {
-		case <-time.After(deathAgain):
+		case <-time.After(recheckDelay):
 		case <-ctx.Done():
 			return
 		}
@@ -187,8 +187,8 @@ func (d *deaths) check(s *instance) {
 	}
 }
 
-// death returns the reason for which a sandbox has ended, "" if it has not. An error
-// means that it is not known.
+// reason returns why a sandbox has ended, or "" if it has not. It returns an error if the
+// state of the sandbox is unknown.
 func (d *deaths) reason(ctx context.Context, s *instance) (reason string, err error) {
 	if err := s.driver.acquire(ctx); err != nil {
 		return "", err
@@ -208,24 +208,24 @@ func (d *deaths) reason(ctx context.Context, s *instance) (reason string, err er
 	case err != nil:
 		return "", err
 	case stats.State == sandbox.StatePaused:
-		s.foundPaused()
+		s.markPaused()
 	case stats.State == sandbox.StateDead:
 		return cmp.Or(string(stats.Reason), reasonKilled), nil
 	}
 	return "", nil
 }
 
-// diesWithOthers counts a death, and reports whether there were others just before.
+// inBurst counts a death and reports whether others were found just before.
 func (d *deaths) inBurst() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	now := time.Now()
-	d.recent = append(slices.DeleteFunc(d.recent, func(at time.Time) bool { return now.Sub(at) > deathsWithin }), now)
-	return len(d.recent) > deathsAtOnce
+	d.recent = append(slices.DeleteFunc(d.recent, func(at time.Time) bool { return now.Sub(at) > burstWindow }), now)
+	return len(d.recent) > burstSize
 }
 
-// goneError is what users of a container that has ended get. Its first sentence
-// is the hosted service's.
+// goneError returns the error for users of a container that has ended. Its first
+// sentence is the hosted service's.
 func goneError(c *berth.Container, reason string) *berth.Error {
 	why := ""
 	switch reason {

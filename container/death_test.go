@@ -24,7 +24,7 @@ func TestDeathIsNoticed(t *testing.T) {
 			},
 			"by the sweeper": func(h *house, id berth.ContainerID) error {
 				h.driver.die(string(id), reason)
-				h.pass(checkEvery)
+				h.pass(checkInterval)
 				_, err := h.trySh(h.t.Context(), id, "c", "true")
 				return err
 			},

@@ -7,13 +7,13 @@ import (
 	"github.com/berth-run/berth"
 )
 
-// An excerpt is the beginning and the end of what a stream carries.
+// An excerpt is the beginning and the end of a stream.
 type excerpt struct {
 	head, tail []byte
 	total      int64
 }
 
-// half is how many bytes of each end an excerpt has.
+// half is the size of each end of an excerpt.
 const half = 4 << 10
 
 func (x *excerpt) write(data []byte, skipped int64) {
@@ -37,7 +37,7 @@ func (x *excerpt) text() berth.LogText {
 	return berth.LogText{Text: strings.ToValidUTF8(text+string(x.tail), "\uFFFD"), Bytes: x.total}
 }
 
-// shorten bounds a command.
+// shorten bounds the length of a command.
 func shorten(command string) string {
 	if len(command) > 2*half {
 		n := int64(len(command) - 2*half)

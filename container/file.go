@@ -24,9 +24,8 @@ type Files struct {
 	meter  *meter
 }
 
-// List returns one page of the files that are in a container's working directory
-// and below, as they are now, and whether there is more: regular files, of which
-// the first Bounds.Files are seen. An unknown page.After is store.ErrNotFound.
+// List returns one page of the regular files in a container's working directory and below,
+// as they are now, and whether there are more. It sees the first Bounds.Files files. An unknown page.After is store.ErrNotFound.
 func (fl *Files) List(ctx context.Context, p berth.ProjectID, id berth.ContainerID, page store.Page) ([]*berth.ContainerFile, bool, error) {
 	s, ctx, release, err := fl.leases.use(ctx, p, id)
 	if err != nil {
@@ -44,7 +43,7 @@ func (fl *Files) List(ctx context.Context, p berth.ProjectID, id berth.Container
 	return cut(files, page)
 }
 
-// cut returns one page of files that come the oldest first.
+// cut returns one page of files, which are sorted oldest first.
 func cut(files []*berth.ContainerFile, page store.Page) ([]*berth.ContainerFile, bool, error) {
 	if !page.Ascending {
 		slices.Reverse(files)
@@ -68,8 +67,8 @@ func (fl *Files) Get(ctx context.Context, p berth.ProjectID, id berth.ContainerI
 	return f, body.Close()
 }
 
-// Open opens a file in a container. What is read is exactly f.Bytes long, or
-// ends with an error. The caller closes it; until then the container does not expire.
+// Open opens a file in a container. The body has exactly f.Bytes bytes, or ends with an
+// error. The caller closes it; until then the container does not expire.
 func (fl *Files) Open(ctx context.Context, p berth.ProjectID, id berth.ContainerID, cfile berth.CFileID) (body io.ReadCloser, f *berth.ContainerFile, err error) {
 	s, ctx, release, err := fl.leases.use(ctx, p, id)
 	if err != nil {
@@ -88,7 +87,7 @@ func (fl *Files) Open(ctx context.Context, p berth.ProjectID, id berth.Container
 		return nil, nil, err
 	}
 	content, err := s.open(ctx, f)
-	if err != nil && answered(err) { // removed, or something else is in its place
+	if err != nil && isAnswer(err) { // it was removed or replaced
 		return nil, nil, fileNotFound(id, cfile)
 	}
 	if err != nil {
@@ -99,7 +98,7 @@ func (fl *Files) Open(ctx context.Context, p berth.ProjectID, id berth.Container
 
 // open opens a file for reading and sets its size.
 func (s *instance) open(ctx context.Context, f *berth.ContainerFile) (io.ReadCloser, error) {
-	dir, err := s.dir(ctx)
+	dir, err := s.workingDir(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -109,7 +108,7 @@ func (s *instance) open(ctx context.Context, f *berth.ContainerFile) (io.ReadClo
 	}
 	if size < 0 {
 		content.Close()
-		return nil, errors.New("the guest does not say how large the file is")
+		return nil, errors.New("guest did not send the size of the file")
 	}
 	f.Bytes = size
 	return content, nil
@@ -139,9 +138,8 @@ func (o *openFile) Close() error {
 	return o.content.Close()
 }
 
-// Put writes a file into a container, below its working directory: name may
-// have directories, which are made. It replaces a file of that name. The content
-// is streamed and appears whole or not at all.
+// Put writes a file below a container's working directory. It creates the directories in
+// name, and replaces a file of that name atomically. The content is streamed.
 func (fl *Files) Put(ctx context.Context, p berth.ProjectID, id berth.ContainerID, name string, r io.Reader) (*berth.ContainerFile, error) {
 	if err := checkName(name); err != nil {
 		return nil, err
@@ -189,7 +187,7 @@ func checkName(name string) error {
 
 // write copies r into a file and returns its size.
 func (fl *Files) write(ctx context.Context, s *instance, name string, r io.Reader) (int64, error) {
-	dir, err := s.dir(ctx)
+	dir, err := s.workingDir(ctx)
 	if err != nil {
 		return 0, fl.leases.explain(ctx, s, err)
 	}
@@ -197,7 +195,7 @@ func (fl *Files) write(ctx context.Context, s *instance, name string, r io.Reade
 	err = s.client.WriteFile(ctx, dir, name, "", src)
 	size, readErr := src.finish()
 	switch {
-	case readErr != nil: // the other side's fault
+	case readErr != nil: // of the sender
 		return 0, readErr
 	case err == nil:
 		return size, nil
@@ -207,16 +205,16 @@ func (fl *Files) write(ctx context.Context, s *instance, name string, r io.Reade
 		}
 		return 0, &berth.Error{Code: berth.CodeTooLarge, Param: "file", Err: err,
 			Message: fmt.Sprintf("File '%s' does not fit: the disk of container '%s' is full.", name, s.id)}
-	case answered(err):
+	case isAnswer(err):
 		return 0, &berth.Error{Code: berth.CodeInvalid, Param: "file", Err: err,
 			Message: fmt.Sprintf("File '%s' cannot be written: something in container '%s' is in its place or its way.", name, s.id)}
 	}
 	return 0, fl.leases.explain(ctx, s, err)
 }
 
-// answered reports whether an error of reading or writing a file is the guest's
-// answer, and not one of the way to it.
-func answered(err error) bool {
+// isAnswer reports whether an error of reading or writing a file is the guest's answer, and
+// not one of the connection.
+func isAnswer(err error) bool {
 	_, transport := errors.AsType[*url.Error](err)
 	return !transport
 }
@@ -232,7 +230,7 @@ func (fl *Files) Delete(ctx context.Context, p berth.ProjectID, id berth.Contain
 		return err
 	}
 	defer s.files.lock.release()
-	// The scan follows no link, so that what it has seen is below the directory.
+	// The scan follows no links, so the path of a listed file is below the directory.
 	files, err := fl.scan(ctx, s)
 	if err != nil {
 		return err
@@ -241,9 +239,9 @@ func (fl *Files) Delete(ctx context.Context, p berth.ProjectID, id berth.Contain
 	if i < 0 {
 		return fileNotFound(id, cfile)
 	}
-	dir, err := s.dir(ctx)
+	dir, err := s.workingDir(ctx)
 	if err == nil {
-		ctx, cancel := context.WithTimeout(ctx, answerTime)
+		ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 		defer cancel()
 		err = s.client.Remove(ctx, dir+strings.TrimPrefix(files[i].Path, berth.WorkDir))
 	}
@@ -255,4 +253,18 @@ func (fl *Files) Delete(ctx context.Context, p berth.ProjectID, id berth.Contain
 
 func fileNotFound(c berth.ContainerID, id berth.CFileID) *berth.Error {
 	return berth.Errorf(berth.CodeNotFound, "File %s not found on container %s.", id, c)
+}
+
+// hostFull returns an error for the client if a sandbox's disk is full because the host's
+// volume is, and nil if it is the sandbox's own limit.
+func (fl *Files) hostFull(ctx context.Context, s *instance) error {
+	err := fl.opts.Room()
+	if err == nil {
+		return nil
+	}
+	limit := fl.opts.limitsOf(s.body.MemoryLimit).Disk
+	if read, rerr := fl.meter.read(ctx, s); rerr == nil && read.Disk > limit-limit/20 {
+		return nil
+	}
+	return err
 }

@@ -11,10 +11,9 @@ import (
 	"github.com/berth-run/berth/guest"
 )
 
-// Walk yields the regular files in a container at and below a path that is relative
-// to berth.WorkDir, "" for all, as they are now. Their paths are relative to
-// berth.WorkDir too. The first error is the last that it yields; until the end the
-// container does not expire.
+// Walk yields the regular files in a container at and below a path, as they are now. The
+// path and those of the files are relative to berth.WorkDir; "" means all. An error is the
+// last element. Until the end the container does not expire.
 func (fl *Files) Walk(ctx context.Context, p berth.ProjectID, id berth.ContainerID, path string) iter.Seq2[*guest.File, error] {
 	return func(yield func(*guest.File, error) bool) {
 		if path != "" {
@@ -29,7 +28,7 @@ func (fl *Files) Walk(ctx context.Context, p berth.ProjectID, id berth.Container
 			return
 		}
 		defer release()
-		dir, err := s.dir(ctx)
+		dir, err := s.workingDir(ctx)
 		if err != nil {
 			yield(nil, fl.leases.explain(ctx, s, err))
 			return

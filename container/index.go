@@ -8,7 +8,7 @@ import (
 	"github.com/berth-run/berth"
 )
 
-// An index holds the instances of which anything is left on this host.
+// An index holds the instances whose sandboxes are not removed yet.
 type index struct {
 	work    *workers
 	volumes *volumes // released when an instance is unregistered

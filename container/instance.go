@@ -44,13 +44,13 @@ type fileState struct {
 	lock       slots        // 1: the rows in the store follow the files in the sandbox
 	collecting atomic.Bool  // a scan is about to run in the background
 	rows       atomic.Int64 // upper bound of the rows since a scan; 0 before any
-	crowded    atomic.Bool  // there are so many files that scans are slow
+	crowded    atomic.Bool  // the number of files makes scans slow
 	workDir    string       // the guest's path of berth.WorkDir; guarded by instance.mu
 }
 
 // usage says when a container was used. It is guarded by instance.mu.
 type usage struct {
-	holds      int       // users
+	holds      int       // number of users
 	active     time.Time // last use, while there is no user
 	graceUntil time.Time // it does not expire before
 	saved      int64     // last_active_at in the store
@@ -79,7 +79,7 @@ type expiry struct {
 	snapshot berth.SnapshotID // that was made; guarded by instance.mu
 }
 
-// newSandbox returns the sandbox of a container, not entered into the books yet.
+// newInstance returns the instance of a container. It is not registered yet.
 func (ls *leases) newInstance(p berth.ProjectID, body *berth.Container) *instance {
 	s := &instance{id: body.ID, started: make(chan struct{}), driver: newSlots(1), files: fileState{lock: newSlots(1)}, log: newCommandLog(), health: health{checked: ls.opts.now()}}
 	s.assign(p, body)
@@ -88,14 +88,14 @@ func (ls *leases) newInstance(p berth.ProjectID, body *berth.Container) *instanc
 	return s
 }
 
-// assign makes a sandbox that nobody else knows yet a container's.
+// assign gives an instance to a container. No other goroutine may have the instance.
 func (s *instance) assign(p berth.ProjectID, body *berth.Container) {
 	s.project, s.body = p, *body
 	s.usage.active, s.usage.saved = time.Unix(body.LastActiveAt, 0), body.LastActiveAt
 }
 
-// acquire counts a user. Of a sandbox that is dying it returns, once that is
-// saved, what its users are told.
+// acquire counts a user. If the sandbox is dying, acquire waits until its end is saved
+// and returns the error for its users.
 func (s *instance) acquire(ctx context.Context) error {
 	s.mu.Lock()
 	dying := s.dyingLocked()
@@ -122,7 +122,7 @@ func (s *instance) release(now time.Time) {
 	s.usage.active = now
 }
 
-// touch counts as a use that is over at once.
+// touch records a use that has already ended.
 func (s *instance) touch(now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -151,10 +151,10 @@ func (s *instance) idleLocked(now time.Time) bool {
 // dyingLocked reports whether the sandbox's life has ended or is about to.
 func (s *instance) dyingLocked() bool { return s.death.reason != "" || s.life.Err() != nil }
 
-// condemn settles the reason for which the sandbox dies, if none is and only,
-// which may be nil, agrees. It reports whether it did; nobody can acquire the
-// sandbox from then on.
-func (s *instance) condemn(reason string, only func() bool) bool {
+// markDead sets the reason of the sandbox's end. It returns false, and does nothing, if
+// there is a reason already or only, which may be nil, returns false. From then on the
+// sandbox cannot be acquired.
+func (s *instance) markDead(reason string, only func() bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.dyingLocked() || only != nil && !only() {
@@ -164,9 +164,9 @@ func (s *instance) condemn(reason string, only func() bool) bool {
 	return true
 }
 
-// within returns a context that ends with ctx or with the sandbox, whichever
-// comes first, and its cause with it.
-func (s *instance) within(ctx context.Context) (context.Context, context.CancelFunc) {
+// withLife returns a context that ends with ctx or with the sandbox, whichever is first,
+// and has its cause.
+func (s *instance) withLife(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(s.life, func() { cancel(context.Cause(s.life)) })
 	return ctx, func() {
@@ -175,12 +175,12 @@ func (s *instance) within(ctx context.Context) (context.Context, context.CancelF
 	}
 }
 
-// inReach is within for what the guest is asked: the context ends when that becomes
-// silent as well.
-func (s *instance) inReach(ctx context.Context) (context.Context, context.CancelFunc) {
-	ctx, done := s.within(ctx)
+// withGuest is withLife for calls to the guest: the context also ends when the guest
+// becomes silent.
+func (s *instance) withGuest(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, done := s.withLife(ctx)
 	ctx, cancel := context.WithCancelCause(ctx)
-	contact := s.contact()
+	contact := s.reachContext()
 	stop := context.AfterFunc(contact, func() { cancel(context.Cause(contact)) })
 	return ctx, func() {
 		stop()

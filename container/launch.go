@@ -15,10 +15,10 @@ import (
 )
 
 const (
-	startTime  = 5 * time.Minute  // a whole start, waiting for its turn and copying files included
-	guestTime  = 30 * time.Second // a guest's first answer
-	answerTime = 30 * time.Second // any later answer that is not streamed
-	dialTime   = 10 * time.Second
+	startTimeout  = 5 * time.Minute  // a whole start, including the wait for a slot and the copying of files
+	guestTimeout  = 30 * time.Second // the guest's first answer
+	answerTimeout = 30 * time.Second // every later answer that is not streamed
+	dialTimeout   = 10 * time.Second
 )
 
 // starter starts the sandboxes of containers.
@@ -34,10 +34,10 @@ type starter struct {
 	slots     slots // sandboxes started at once
 }
 
-// launch starts a new sandbox. If that fails, the container ends, unless it failed
-// because the server stops: the next server starts it again.
+// launch starts the sandbox of a new container. If the start fails, the container ends,
+// unless the server is stopping: then the next server repeats the start.
 func (st *starter) launch(s *instance, pl *plan) {
-	ctx, cancel := context.WithTimeout(s.life, startTime)
+	ctx, cancel := context.WithTimeout(s.life, startTimeout)
 	defer cancel()
 	how, err := st.start(ctx, s, pl)
 	switch {
@@ -48,28 +48,28 @@ func (st *starter) launch(s *instance, pl *plan) {
 		how = StartFailed
 		st.fail(s, pl, err)
 	default:
-		if pl.again {
-			s.touch(st.opts.now()) // it could not be used before
+		if pl.restarted {
+			s.touch(st.opts.now()) // it could not be used until now
 		}
 		st.finish(s, pl)
 	}
-	st.opts.Observer.Started(how, time.Since(pl.asked))
+	st.opts.Observer.Started(how, time.Since(pl.requestedAt))
 }
 
-// start makes a sandbox what was planned, and says how it came to be.
+// start executes a plan. It returns how the sandbox was started.
 //
-// If the server dies in one of the steps, all are done again, with another sandbox. The
-// processes of one that was restored from memory run at once, and what they send cannot
-// be taken back: they get their network after the step that ends that.
+// If the server dies during a step, all steps are repeated with another sandbox. The
+// processes of a sandbox restored from memory run at once, and data that they send cannot
+// be undone: they are connected only after the step that prevents a repetition.
 func (st *starter) start(ctx context.Context, s *instance, pl *plan) (how string, err error) {
 	how = StartMemory
-	if !pl.adopted {
+	if !pl.networkOnly {
 		if how, err = st.fill(ctx, s, pl); err != nil {
 			return "", err
 		}
 	}
 	connect := func() error {
-		ctx, cancel := context.WithTimeout(ctx, guestTime)
+		ctx, cancel := context.WithTimeout(ctx, guestTimeout)
 		defer cancel()
 		if err := st.networks.connect(ctx, s); err != nil {
 			return stepError{"it could not be given its network", err}
@@ -98,9 +98,9 @@ func (st *starter) start(ctx context.Context, s *instance, pl *plan) (how string
 	return how, nil
 }
 
-// fill makes a sandbox with all that is to be in it.
+// fill makes the sandbox with its volumes, snapshot, environment and files.
 func (st *starter) fill(ctx context.Context, s *instance, pl *plan) (how string, err error) {
-	if pl.again {
+	if pl.restarted {
 		if err := st.unmake(ctx, s); err != nil {
 			return "", stepError{"what an interrupted start left could not be removed", err}
 		}
@@ -127,8 +127,8 @@ func (st *starter) fill(ctx context.Context, s *instance, pl *plan) (how string,
 	return how, nil
 }
 
-// wake returns when the sandbox's guest has answered. One from the pool that does
-// not is made anew.
+// wake returns when the sandbox's guest has answered. A sandbox from the pool whose guest
+// does not answer is replaced.
 func (st *starter) wake(ctx context.Context, s *instance, spec sandbox.Spec, memory *snapshot.Record) (how string, err error) {
 	switch {
 	case memory != nil:
@@ -139,25 +139,24 @@ func (st *starter) wake(ctx context.Context, s *instance, spec sandbox.Spec, mem
 		return StartPool, nil
 	}
 	s.pool.count(-1, 1)
-	st.opts.Log.Warn("a sandbox from the pool does not answer; its container is started cold", "container", s.id)
+	st.opts.Log.Warn("pooled sandbox does not answer; starting cold", "container", s.id)
 	if err := st.unmake(ctx, s); err != nil {
 		return "", stepError{"a sandbox of its name could not be removed", err}
 	}
 	return StartCold, st.boot(ctx, s, spec, nil)
 }
 
-// setEnvironment gives the commands of a sandbox, which is made without one, their
-// environment.
+// setEnvironment sets the environment of commands. The sandbox is created without one.
 func (s *instance) setEnvironment(ctx context.Context, env []string) error {
 	if len(env) == 0 {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
 	return s.client.SetEnvironment(ctx, env)
 }
 
-// unmake removes a sandbox that another is to take the place of.
+// unmake destroys a sandbox so that another can be created under its name.
 func (st *starter) unmake(ctx context.Context, s *instance) error {
 	if err := s.driver.acquire(ctx); err != nil {
 		return err
@@ -166,8 +165,8 @@ func (st *starter) unmake(ctx context.Context, s *instance) error {
 	return st.deaths.destroy(ctx, s)
 }
 
-// boot makes the sandbox, from memory if there is one, and returns when its guest
-// has answered.
+// boot creates and starts a sandbox, from memory if memory is not nil, and returns when
+// its guest has answered.
 func (st *starter) boot(ctx context.Context, s *instance, spec sandbox.Spec, memory *snapshot.Record) error {
 	if err := st.slots.acquire(ctx); err != nil {
 		return stepError{"other containers were being started for too long", err}
@@ -176,9 +175,9 @@ func (st *starter) boot(ctx context.Context, s *instance, spec sandbox.Spec, mem
 	if err := st.make(ctx, s, spec, memory); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, guestTime)
+	ctx, cancel := context.WithTimeout(ctx, guestTimeout)
 	defer cancel()
-	if _, err := s.dir(ctx); err != nil {
+	if _, err := s.workingDir(ctx); err != nil {
 		return stepError{"its guest did not answer", err}
 	}
 	return nil
@@ -192,7 +191,7 @@ func (st *starter) make(ctx context.Context, s *instance, spec sandbox.Spec, mem
 	for again := true; ; again = false {
 		err := st.opts.Driver.Create(ctx, spec)
 		if again && errors.Is(err, fs.ErrExist) {
-			// An engine may finish what a server asked of it before that died.
+			// A container engine may complete a call of a server that has died since.
 			if err := st.opts.Driver.Destroy(ctx, string(s.id)); err != nil {
 				return stepError{"a sandbox of its name could not be removed", err}
 			}
@@ -205,7 +204,7 @@ func (st *starter) make(ctx context.Context, s *instance, spec sandbox.Spec, mem
 		if !again || !errors.Is(err, sandbox.ErrHung) {
 			return err
 		}
-		st.opts.Log.Warn("a sandbox hangs and is made again", "container", s.id, "err", err)
+		st.opts.Log.Warn("sandbox hangs; creating it again", "container", s.id, "err", err)
 		if err := st.deaths.destroy(ctx, s); err != nil {
 			return stepError{"a sandbox that hangs could not be removed", err}
 		}
@@ -221,8 +220,8 @@ type stepError struct {
 func (e stepError) Error() string { return e.step + ": " + e.err.Error() }
 func (e stepError) Unwrap() error { return e.err }
 
-// startError is what those who wait for a container get if it does not start. The
-// driver's own words, which may tell of the host, are for the log.
+// startError returns the error for users of a container that did not start. The driver's
+// error may describe the host, so only the log has it.
 func startError(id berth.ContainerID, err error) error {
 	why := "the server was interrupted"
 	if e, ok := errors.AsType[stepError](err); ok {
@@ -232,18 +231,18 @@ func startError(id berth.ContainerID, err error) error {
 		why += ": " + e.Message
 	}
 	return &berth.Error{Code: berth.CodeUnavailable, Wire: "container_start_failed", Err: err,
-		Message: fmt.Sprintf("Container with id '%s' could not be started: %s.", id, trimDot(why))}
+		Message: fmt.Sprintf("Container with id '%s' could not be started: %s.", id, trimPeriod(why))}
 }
 
-// dial connects to a sandbox's guest, for its client. When that fails, the
-// sandbox is often dead, and its users then learn why.
+// dial connects to the guest of a sandbox. If that fails, dial checks whether the sandbox
+// is dead, so that its users get the reason.
 func (ls *leases) dial(ctx context.Context, s *instance) (net.Conn, error) {
-	ctx, stop := s.within(ctx)
+	ctx, stop := s.withLife(ctx)
 	defer stop()
-	if err := s.unpaused(ctx); err != nil {
+	if err := s.waitResumed(ctx); err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, dialTime)
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
 	if err := s.driver.acquire(ctx); err != nil {
 		return nil, err
@@ -258,4 +257,36 @@ func (ls *leases) dial(ctx context.Context, s *instance) (net.Conn, error) {
 		ls.deaths.check(s)
 	}
 	return conn, err
+}
+
+// startFrom starts a created sandbox, from memory if memory is not nil.
+func (st *starter) startFrom(ctx context.Context, s *instance, memory *snapshot.Record) error {
+	if memory == nil {
+		if err := st.opts.Driver.Start(ctx, string(s.id)); err != nil {
+			return stepError{"its sandbox did not start", err}
+		}
+		return nil
+	}
+	d, err := st.snapshots.driver("")
+	if err != nil {
+		return err
+	}
+	content, err := st.opts.Snapshots.Open(ctx, s.project, memory)
+	if err != nil {
+		return stepError{"its snapshot could not be read", err}
+	}
+	defer content.Close()
+	err = d.Restore(ctx, string(s.id), content)
+	if errors.Is(err, sandbox.ErrForeign) {
+		return stepError{"its memory was kept by another version of this server", err}
+	}
+	if err != nil {
+		return stepError{"its memory could not be restored", err}
+	}
+	return nil
+}
+
+// spec returns the Spec of a container's sandbox. Its environment is set later.
+func (st *starter) spec(c *berth.Container, t sandbox.Template) sandbox.Spec {
+	return sandbox.Spec{ID: string(c.ID), Template: t, Limits: st.opts.limitsOf(c.MemoryLimit)}
 }

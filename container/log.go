@@ -13,38 +13,38 @@ import (
 	"github.com/berth-run/berth/store"
 )
 
-// The kinds of object that a container's log is made of.
+// The kinds of objects of a container's log.
 const (
-	kindLog     = store.KindContainerLog     // a berth.ContainerLog that has ended
-	kindRunning = store.KindContainerOpenLog // those that had not when the last one began
+	kindLog     = store.KindContainerLog     // a berth.ContainerLog whose command has ended
+	kindRunning = store.KindContainerOpenLog // those of the running commands
 )
 
 // Bounds of a container's log.
 const (
-	maxLogs    = 1000 // commands; the oldest go
-	logSlack   = 100  // as many more, so that they go together
-	maxRunning = 256  // commands of which a crash of the server leaves a trace
-	logTime    = 10 * time.Second
+	maxLogs    = 1000 // entries; the oldest are deleted
+	logSlack   = 100  // entries deleted at once
+	maxRunning = 256  // running commands that are recorded in case of a crash
+	logTimeout = 10 * time.Second
 )
 
-// A commandLog is what a sandbox knows of its container's log.
+// A commandLog is the state of a container's log.
 //
-// A command is saved twice: among those that run, when it begins, and as an entry of
-// its own, when it ends. What ran when the server crashed is found among the first,
-// and not among the second.
+// A command is saved twice: in the list of running commands when it starts, and as an
+// entry of its own when it ends. After a crash, commands in the list without an entry are
+// those that ran.
 type commandLog struct {
-	turn    slots // 1: writes come one at a time
-	next    int64 // sequence number, if loaded
+	lock    slots // 1: serializes writes
+	next    int64 // next sequence number, if loaded
 	loaded  bool
-	created bool // the object of what runs is there
+	created bool // the list of running commands is in the store
 
 	mu      sync.Mutex
 	running map[berth.LogID]berth.ContainerLog
-	changed chan struct{} // closed, and replaced, when an entry was saved or running has one less
+	changed chan struct{} // closed and replaced when an entry was saved or a command ended
 }
 
 func newCommandLog() commandLog {
-	return commandLog{turn: newSlots(1), running: map[berth.LogID]berth.ContainerLog{}, changed: make(chan struct{})}
+	return commandLog{lock: newSlots(1), running: map[berth.LogID]berth.ContainerLog{}, changed: make(chan struct{})}
 }
 
 // Logs are the logs of the commands that ran in containers.
@@ -53,23 +53,23 @@ type Logs struct {
 	index *index
 }
 
-// A command is one that runs, for its log. Its methods are not for concurrent use.
+// A command is a running command that is logged. It is not safe for concurrent use.
 type command struct {
-	logs  *Logs
-	s     *instance
-	entry berth.ContainerLog
-	began time.Time
-	out   [2]excerpt // stdout and stderr
-	ended bool
+	logs    *Logs
+	s       *instance
+	entry   berth.ContainerLog
+	started time.Time
+	out     [2]excerpt // stdout and stderr
+	ended   bool
 }
 
-// logCommands saves that commands begin and returns their logs. A failure to do so
-// is for the operator: commands run all the same.
+// start saves the start of commands and returns them. It logs failures and returns no
+// error: the commands run in any case.
 func (l *Logs) start(ctx context.Context, s *instance, entries []berth.ContainerLog) []*command {
 	commands := make([]*command, len(entries))
 	s.log.mu.Lock()
 	for i, e := range entries {
-		if before, ok := s.log.running[e.ID]; ok { // of a call that is taken up again
+		if before, ok := s.log.running[e.ID]; ok { // of a call that is resumed
 			e.CreatedAt = before.CreatedAt
 		}
 		e.Object, e.ContainerID = "container.log", s.id
@@ -81,23 +81,23 @@ func (l *Logs) start(ctx context.Context, s *instance, entries []berth.Container
 			began = time.Unix(e.CreatedAt, 0)
 		}
 		s.log.running[e.ID] = e
-		commands[i] = &command{logs: l, s: s, entry: e, began: began}
+		commands[i] = &command{logs: l, s: s, entry: e, started: began}
 	}
 	s.log.mu.Unlock()
 	if err := l.saveRunning(ctx, s); err != nil && !errors.Is(err, store.ErrNotFound) {
-		l.opts.Log.Error("that commands began was not saved", "container", s.id, "err", err)
+		l.opts.Log.Error("failed to save command start", "container", s.id, "err", err)
 	}
 	return commands
 }
 
-// saveRunning saves which commands run.
+// saveRunning saves the list of running commands.
 func (l *Logs) saveRunning(ctx context.Context, s *instance) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), logTime)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), logTimeout)
 	defer cancel()
-	if err := s.log.turn.acquire(ctx); err != nil {
+	if err := s.log.lock.acquire(ctx); err != nil {
 		return err
 	}
-	defer s.log.turn.release()
+	defer s.log.lock.release()
 	s.log.mu.Lock()
 	list := make([]berth.ContainerLog, 0, len(s.log.running))
 	for _, e := range s.log.running {
@@ -128,34 +128,34 @@ func runningKey(id berth.ContainerID) store.ObjectKey {
 	return store.ObjectKey{Kind: kindRunning, Parent: string(id), ID: "open"}
 }
 
-// print takes what the command printed; skipped bytes before it are lost.
-func (c *command) print(stream int, data []byte, skipped int64) { c.out[stream].write(data, skipped) }
+// write records output of the command, after skipped lost bytes.
+func (c *command) write(stream int, data []byte, skipped int64) { c.out[stream].write(data, skipped) }
 
-// end saves how the command ended, and then tells followers.
+// end saves the outcome of the command and then wakes followers.
 func (c *command) end(outcome berth.ShellOutcome) {
 	if c.ended {
 		return
 	}
 	c.ended = true
 	c.entry.Outcome = outcome
-	took := max(0, c.logs.opts.now().Sub(c.began))
+	took := max(0, c.logs.opts.now().Sub(c.started))
 	c.entry.DurationMS = took.Milliseconds()
-	c.logs.opts.Observer.Ran(c.entry.Source, ranAs(outcome), took)
+	c.logs.opts.Observer.Ran(c.entry.Source, outcomeLabel(outcome), took)
 	c.entry.Stdout, c.entry.Stderr = c.out[0].text(), c.out[1].text()
-	ctx, cancel := context.WithTimeout(context.Background(), logTime)
+	ctx, cancel := context.WithTimeout(context.Background(), logTimeout)
 	defer cancel()
 	if err := c.logs.save(ctx, c.s, c.entry); err != nil {
-		c.logs.opts.Log.Error("a command was not logged", "container", c.s.id, "log", c.entry.ID, "err", err)
+		c.logs.opts.Log.Error("failed to save command log", "container", c.s.id, "log", c.entry.ID, "err", err)
 	}
 }
 
-// saveLog saves an entry. One that is there already, and one of a container that is
-// deleted, is no matter.
+// save saves an entry. It ignores an entry that is saved already and one of a deleted
+// container.
 func (l *Logs) save(ctx context.Context, s *instance, e berth.ContainerLog) error {
-	err := s.log.turn.acquire(ctx)
+	err := s.log.lock.acquire(ctx)
 	if err == nil {
 		err = l.append(ctx, s, e)
-		s.log.turn.release()
+		s.log.lock.release()
 	}
 	s.log.mu.Lock()
 	defer s.log.mu.Unlock()
@@ -165,7 +165,7 @@ func (l *Logs) save(ctx context.Context, s *instance, e berth.ContainerLog) erro
 	return err
 }
 
-// appendLog is called with the turn of s.log taken.
+// append saves an entry under the next number. The caller has acquired s.log.lock.
 func (l *Logs) append(ctx context.Context, s *instance, e berth.ContainerLog) error {
 	if !s.log.loaded {
 		last, _, err := l.page(ctx, s.project, s.id, store.Page{Limit: 1})
@@ -188,7 +188,7 @@ func (l *Logs) append(ctx context.Context, s *instance, e berth.ContainerLog) er
 		return nil
 	}
 	if err != nil {
-		s.log.loaded = false // it may have been saved all the same
+		s.log.loaded = false // it may have been saved nevertheless
 		return err
 	}
 	s.log.next++
@@ -198,7 +198,7 @@ func (l *Logs) append(ctx context.Context, s *instance, e berth.ContainerLog) er
 	return nil
 }
 
-// trimLog deletes the oldest entries.
+// trim deletes the oldest entries.
 func (l *Logs) trim(ctx context.Context, s *instance) error {
 	oldest, _, err := l.page(ctx, s.project, s.id, store.Page{Limit: 2 * logSlack, Ascending: true})
 	for _, e := range oldest {
@@ -211,9 +211,9 @@ func (l *Logs) trim(ctx context.Context, s *instance) error {
 	return err
 }
 
-// recoverLog takes over which commands ran when a former process ended. Those that
-// nobody will take up again are logged as they are known. Shell calls of a sandbox
-// that lives are taken up by their responses.
+// recover loads the commands that ran when a former process ended. Commands that cannot be
+// resumed are logged with an unknown outcome. Shell calls of a live sandbox are resumed by
+// their responses.
 func (l *Logs) recover(ctx context.Context, s *instance, lives bool) error {
 	o, err := l.opts.Store.GetObject(ctx, s.project, runningKey(s.id))
 	if errors.Is(err, store.ErrNotFound) {
@@ -246,7 +246,7 @@ func (l *Logs) recover(ctx context.Context, s *instance, lives bool) error {
 	return nil
 }
 
-// Logs returns one page of a container's log and whether there is more.
+// List returns one page of a container's log and whether there is more.
 func (l *Logs) List(ctx context.Context, p berth.ProjectID, id berth.ContainerID, page store.Page) ([]*berth.ContainerLog, bool, error) {
 	if err := l.exists(ctx, p, id); err != nil {
 		return nil, false, err
@@ -277,9 +277,9 @@ func (l *Logs) page(ctx context.Context, p berth.ProjectID, id berth.ContainerID
 	return entries, more, nil
 }
 
-// FollowLogs yields the entries of a container's log whose sequence numbers are
-// above after, and then the new ones, until the container has ended, ctx does, or
-// this keeper closes. An error is the last thing that it yields.
+// Follow yields the entries of a container's log with sequence numbers above after, and
+// then new ones, until the container or ctx ends or the service closes. An error is the
+// last element.
 func (l *Logs) Follow(ctx context.Context, p berth.ProjectID, id berth.ContainerID, after int64) iter.Seq2[*berth.ContainerLog, error] {
 	return func(yield func(*berth.ContainerLog, error) bool) {
 		if err := l.exists(ctx, p, id); err != nil {
@@ -300,7 +300,7 @@ func (l *Logs) Follow(ctx context.Context, p berth.ProjectID, id berth.Container
 				var err error
 				entries, more, err = l.page(ctx, p, id, store.Page{Limit: 100, Ascending: true, After: last})
 				if errors.Is(err, store.ErrNotFound) && last != "" {
-					last, more = "", true // the last one has gone meanwhile
+					last, more = "", true // the last entry was deleted meanwhile
 					continue
 				}
 				if err != nil {
@@ -324,8 +324,8 @@ func (l *Logs) Follow(ctx context.Context, p berth.ProjectID, id berth.Container
 			select {
 			case <-changed:
 			case <-ended:
-				ended = nil // what ran is saved in a moment
-				end = time.After(logTime)
+				ended = nil // the running commands are saved in a moment
+				end = time.After(logTimeout)
 			case <-end:
 				return
 			case <-ctx.Done():
@@ -336,8 +336,8 @@ func (l *Logs) Follow(ctx context.Context, p berth.ProjectID, id berth.Container
 	}
 }
 
-// logState returns a channel that is closed when the log changes, and whether it
-// does not any more: the sandbox is gone and no command is left of it.
+// logState returns a channel that is closed when the log changes, and whether the log is
+// final: the sandbox has ended and no command is pending.
 func (s *instance) logState() (changed <-chan struct{}, over bool) {
 	if s == nil {
 		return nil, true

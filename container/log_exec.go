@@ -1,28 +1,13 @@
 package container
 
 import (
-	"context"
 	"strings"
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/guest"
 )
 
-// Door returns the way to a container's guest for a caller, whose processes are
-// logged. The caller of it calls release; until then the container does not expire.
-func (a *Access) Door(ctx context.Context, caller berth.Caller, id berth.ContainerID) (door *guest.Door, release func(), err error) {
-	s, release, err := a.leases.hold(ctx, caller.Project, id)
-	if err != nil {
-		return nil, nil, err
-	}
-	return s.client.Door(func(ctx context.Context, req guest.ProcessRequest) guest.Listener {
-		entry := berth.ContainerLog{ID: berth.LogID(berth.NewID(berth.PrefixContainerLog)), Source: berth.LogExec, KeyID: caller.Key,
-			RequestID: caller.RequestID, User: req.User, Command: commandLine(req)}
-		return execLog{a.logs.start(ctx, s, []berth.ContainerLog{entry})[0]}
-	}), release, nil
-}
-
-// An execLog logs one process that came through a door.
+// An execLog logs one process that was started through a Door.
 type execLog struct{ *command }
 
 func (l execLog) Output(stderr bool, data []byte) {
@@ -30,26 +15,26 @@ func (l execLog) Output(stderr bool, data []byte) {
 	if stderr {
 		stream = 1
 	}
-	l.print(stream, data, 0)
+	l.write(stream, data, 0)
 }
 
 func (l execLog) End(code int) {
 	if code < 0 {
-		code = 128 + 9 // as a shell reports what a signal ended
+		code = 128 + 9 // as a shell reports the end by a signal
 	}
 	l.end(berth.ShellOutcome{Type: "exit", ExitCode: &code})
 }
 
 func (l execLog) Leave() { l.end(berth.ShellOutcome{Type: berth.OutcomeUnknown}) }
 
-// commandLine is a process's command as one would type it. Its environment may hold
-// secrets and is not told.
+// commandLine returns a process's command as one would type it, without its environment,
+// which may hold secrets.
 func commandLine(req guest.ProcessRequest) string {
 	words := make([]string, 0, 1+len(req.Args))
 	size := 0
 	for _, word := range append([]string{req.Cmd}, req.Args...) {
 		words = append(words, quoted(word))
-		if size += len(word); size > 4*half { // shorten cuts it anyway
+		if size += len(word); size > 4*half { // shorten cuts the rest
 			break
 		}
 	}

@@ -13,9 +13,9 @@ import (
 // A shellLog logs the commands of one shell call.
 type shellLog []*command
 
-// log begins the logs of a call's commands. A call that is taken up again has the
-// same ids, and is logged once.
-func (sh Shell) log(ctx context.Context, s *instance, call guest.ShellCall) shellLog {
+// startLog starts the logs of a call's commands. A resumed call has the same ids and is
+// logged once.
+func (sh Shell) startLog(ctx context.Context, s *instance, call guest.ShellCall) shellLog {
 	entries := make([]berth.ContainerLog, len(call.Commands))
 	for i, text := range call.Commands {
 		entries[i] = berth.ContainerLog{ID: shellLogID(call.CallID, i), Source: berth.LogShell, CallID: call.CallID, Command: text,
@@ -24,7 +24,7 @@ func (sh Shell) log(ctx context.Context, s *instance, call guest.ShellCall) shel
 	return sh.access.logs.start(ctx, s, entries)
 }
 
-// shellLogID is the id of the log of a call's i-th command.
+// shellLogID returns the id of the log of a call's i-th command.
 func shellLogID(call string, i int) berth.LogID {
 	_, id, found := strings.Cut(call, "_")
 	if !found {
@@ -33,17 +33,17 @@ func shellLogID(call string, i int) berth.LogID {
 	return berth.LogID(berth.PrefixContainerLog + id + "_" + strconv.Itoa(i))
 }
 
-// hear takes an event of the call.
-func (l shellLog) hear(ev guest.ShellEvent) {
+// record records an event of the call.
+func (l shellLog) record(ev guest.ShellEvent) {
 	if ev.CommandIndex < 0 || ev.CommandIndex >= len(l) {
 		return
 	}
 	c := l[ev.CommandIndex]
 	switch ev.Kind {
 	case guest.ShellStdout:
-		c.print(0, ev.Data, ev.Skipped)
+		c.write(0, ev.Data, ev.Skipped)
 	case guest.ShellStderr:
-		c.print(1, ev.Data, ev.Skipped)
+		c.write(1, ev.Data, ev.Skipped)
 	case guest.ShellExit:
 		c.end(berth.ShellOutcome{Type: "exit", ExitCode: &ev.ExitCode})
 	case guest.ShellTimeout:
@@ -51,9 +51,9 @@ func (l shellLog) hear(ev guest.ShellEvent) {
 	}
 }
 
-// close leaves the call. What has not ended is listened to further, for the log
-// alone: commands go on without their caller.
-func (sh Shell) close(s *instance, call guest.ShellCall, log shellLog) {
+// detach ends the caller's part in a call. Commands that have not ended are followed in the
+// background for the log: they continue without a caller.
+func (sh Shell) detach(s *instance, call guest.ShellCall, log shellLog) {
 	if !slices.ContainsFunc(log, func(c *command) bool { return !c.ended }) {
 		return
 	}
@@ -61,11 +61,11 @@ func (sh Shell) close(s *instance, call guest.ShellCall, log shellLog) {
 		ctx, cancel := sh.access.work.untilClosing(s.life) // the next start resumes the call
 		defer cancel()
 		for _, c := range log {
-			c.out = [2]excerpt{} // all is told again
+			c.out = [2]excerpt{} // the guest sends all output again
 		}
 		for ev, err := range s.client.Shell(ctx, guest.ShellCall{CallID: call.CallID, Commands: call.Commands, Known: true}) {
 			if err == nil {
-				log.hear(ev)
+				log.record(ev)
 			}
 		}
 		if cause := context.Cause(s.life); ctx.Err() != nil && (cause == nil || cause == errStopping) {

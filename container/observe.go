@@ -6,23 +6,22 @@ import (
 	"github.com/berth-run/berth"
 )
 
-// The ways in which a container's sandbox comes to be, as an Observer is told them.
+// The ways in which a container's sandbox is started, for an Observer.
 const (
 	StartCold   = "cold"
 	StartPool   = "pool"
-	StartMemory = "memory" // from a snapshot that holds its memory
+	StartMemory = "memory" // from a snapshot with memory
 	StartFailed = "failed"
 )
 
-// An Observer is told what a keeper does, for figures. Its methods must not block.
+// An Observer receives the events of a Service, for metrics. Its methods must not block.
 type Observer interface {
-	// Started is told of a container that can be used, or could not be started, and
-	// how long that took since it was asked for.
+	// Started is called when a container can be used or failed to start. took is the time
+	// since the request.
 	Started(how string, took time.Duration)
-	// Ended is told why a container ended: expired, deleted, oom, killed, host or disk.
+	// Ended is called with the reason of a container's end: expired, deleted, oom, killed, host or disk.
 	Ended(reason string)
-	// Ran is told of a command that ended: berth.LogShell or berth.LogExec, and ok,
-	// failed, timeout or unknown.
+	// Ran is called when a command has ended. outcome is ok, failed, timeout or unknown.
 	Ran(source berth.LogSource, outcome string, took time.Duration)
 }
 
@@ -32,8 +31,8 @@ func (noObserver) Started(string, time.Duration)              {}
 func (noObserver) Ended(string)                               {}
 func (noObserver) Ran(berth.LogSource, string, time.Duration) {}
 
-// ranAs is what an Observer is told of a command's outcome.
-func ranAs(o berth.ShellOutcome) string {
+// outcomeLabel returns the outcome of a command for an Observer.
+func outcomeLabel(o berth.ShellOutcome) string {
 	switch {
 	case o.Type != "exit":
 		return o.Type

@@ -6,34 +6,34 @@ import (
 	"github.com/berth-run/berth"
 )
 
-// Pause stops all that runs in a container until its next use, which resumes it; it
-// keeps its memory and goes on to expire. A container in use is not paused. What it
-// has open towards the network ends. To pause a paused one is no error.
+// Pause stops all processes of a container until its next use, which resumes it. A paused
+// container still has its memory and still expires. Its network connections end. Pause
+// returns an error if the container is in use, and nil if it is paused already.
 //
-// The driver knows what is paused, also after a restart; there is no other record.
-func (k *Service) Pause(ctx context.Context, p berth.ProjectID, id berth.ContainerID) (*berth.Container, error) {
-	features := k.opts.Driver.Features()
+// Only the driver records what is paused, also across restarts.
+func (svc *Service) Pause(ctx context.Context, p berth.ProjectID, id berth.ContainerID) (*berth.Container, error) {
+	features := svc.opts.Driver.Features()
 	if !features.Pause {
 		return nil, berth.Invalid("", "Containers cannot be paused: this server's driver, %s, cannot.", features.Isolation)
 	}
-	s, err := k.leases.find(ctx, p, id)
+	s, err := svc.leases.find(ctx, p, id)
 	if err != nil {
 		return nil, err
 	}
-	ctx, stop := s.within(ctx)
+	ctx, stop := s.withLife(ctx)
 	defer stop()
-	if err := s.await(ctx); err != nil {
+	if err := s.waitStarted(ctx); err != nil {
 		return nil, err
 	}
-	if err := s.files.lock.acquire(ctx); err != nil { // whoever looks for new files holds nothing
+	if err := s.files.lock.acquire(ctx); err != nil { // a scan for new files has no hold
 		return nil, err
 	}
-	err = k.leases.pause(ctx, s)
+	err = svc.leases.pause(ctx, s)
 	s.files.lock.release()
 	if err != nil {
 		return nil, err
 	}
-	return k.Get(ctx, p, id)
+	return svc.Get(ctx, p, id)
 }
 
 func (ls *leases) pause(ctx context.Context, s *instance) error {
@@ -50,46 +50,46 @@ func (ls *leases) pause(ctx context.Context, s *instance) error {
 		s.mu.Unlock()
 		return berth.Errorf(berth.CodeConflict, "Container with id '%s' is in use: it can be paused when its calls have ended.", s.id)
 	}
-	s.pause.over = make(chan struct{}) // from now on users resume it first
+	s.pause.over = make(chan struct{}) // from here on users resume it first
 	s.mu.Unlock()
 	if err := ls.opts.Driver.Pause(ctx, string(s.id)); err != nil {
-		s.resumed()
+		s.markResumed()
 		return &berth.Error{Code: berth.CodeUnavailable, Err: err, Message: "Container with id '" + string(s.id) + "' could not be paused."}
 	}
-	s.client.Disconnect() // it would find out by itself, later
+	s.client.Disconnect() // without this it would notice later
 	return nil
 }
 
-// Resume continues a paused container. Any use does.
-func (k *Service) Resume(ctx context.Context, p berth.ProjectID, id berth.ContainerID) (*berth.Container, error) {
-	_, release, err := k.leases.hold(ctx, p, id)
+// Resume continues a paused container, as any use does.
+func (svc *Service) Resume(ctx context.Context, p berth.ProjectID, id berth.ContainerID) (*berth.Container, error) {
+	_, release, err := svc.leases.hold(ctx, p, id)
 	if err != nil {
 		return nil, err
 	}
 	release()
-	return k.Get(ctx, p, id)
+	return svc.Get(ctx, p, id)
 }
 
 // resume continues a sandbox if it is paused.
 func (ls *leases) resume(ctx context.Context, s *instance) error {
-	if err := s.awake(ctx); err != nil {
+	if err := s.waitCheckpoint(ctx); err != nil {
 		return err
 	}
 	if !s.isPaused() {
 		return nil
 	}
-	ctx, stop := s.within(ctx)
+	ctx, stop := s.withLife(ctx)
 	defer stop()
 	if err := s.driver.acquire(ctx); err != nil {
 		return err
 	}
-	if !s.isPaused() { // somebody else came
+	if !s.isPaused() { // another caller resumed it
 		s.driver.release()
 		return nil
 	}
 	err := ls.opts.Driver.Resume(ctx, string(s.id))
 	if err == nil {
-		s.resumed()
+		s.markResumed()
 	}
 	s.driver.release()
 	if err == nil {
@@ -101,16 +101,16 @@ func (ls *leases) resume(ctx context.Context, s *instance) error {
 	return &berth.Error{Code: berth.CodeUnavailable, Err: err, Message: "Container with id '" + string(s.id) + "' could not be resumed."}
 }
 
-// resumed lets those go on who wait for the sandbox.
-func (s *instance) resumed() {
+// markResumed wakes the callers that wait for the sandbox.
+func (s *instance) markResumed() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	close(s.pause.over)
 	s.pause.over, s.pause.checkpointing = nil, false
 }
 
-// foundPaused is told by the driver, after a restart.
-func (s *instance) foundPaused() {
+// markPaused records that the driver reports the sandbox as paused, after a restart.
+func (s *instance) markPaused() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.pause.over == nil {
@@ -124,21 +124,21 @@ func (s *instance) isPaused() bool {
 	return s.pause.over != nil && !s.pause.checkpointing
 }
 
-// awake returns when the memory of the sandbox is not being written.
-func (s *instance) awake(ctx context.Context) error {
+// waitCheckpoint returns when the memory of the sandbox is not being written.
+func (s *instance) waitCheckpoint(ctx context.Context) error {
 	s.mu.Lock()
 	asleep := s.pause.checkpointing
 	s.mu.Unlock()
 	if !asleep {
 		return nil
 	}
-	ctx, stop := s.within(ctx)
+	ctx, stop := s.withLife(ctx)
 	defer stop()
-	return s.unpaused(ctx)
+	return s.waitResumed(ctx)
 }
 
-// unpaused returns when the sandbox is not paused.
-func (s *instance) unpaused(ctx context.Context) error {
+// waitResumed returns when the sandbox is not paused.
+func (s *instance) waitResumed(ctx context.Context) error {
 	s.mu.Lock()
 	paused := s.pause.over
 	s.mu.Unlock()
@@ -153,8 +153,8 @@ func (s *instance) unpaused(ctx context.Context) error {
 	}
 }
 
-// await returns when the sandbox has been started.
-func (s *instance) await(ctx context.Context) error {
+// waitStarted returns when the sandbox has been started.
+func (s *instance) waitStarted(ctx context.Context) error {
 	select {
 	case <-s.started:
 	case <-s.life.Done():

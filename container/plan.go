@@ -14,22 +14,22 @@ import (
 // defaultMemory is the memory limit of containers that name none.
 const defaultMemory = "1g"
 
-// A plan is what a request for a container comes to.
+// A plan is a validated create request.
 type plan struct {
-	asked    time.Time // when
-	body     *berth.Container
-	template sandbox.Template
-	env      []string // the template's and the request's
-	files    []berth.FileID
-	from     *snapshot.Record // nil if it starts empty
+	requestedAt time.Time
+	body        *berth.Container
+	template    sandbox.Template
+	env         []string // the template's and the request's
+	files       []berth.FileID
+	from        *snapshot.Record // nil if it starts empty
 
-	requestEnv []string
-	dispose    berth.SnapshotID // removed when the start has ended
-	again      bool             // the server died during an earlier start
-	adopted    bool             // the earlier start lacks only the network
+	requestEnv   []string
+	discardAfter berth.SnapshotID // snapshot to remove after the start
+	restarted    bool             // the server died during an earlier start
+	networkOnly  bool             // of the earlier start only the network is missing
 
 	policy  *berth.NetworkPolicy // with its secrets
-	network *network             // another container's, in the place of policy; or nil
+	network *network             // of the forked container, in place of policy; or nil
 }
 
 // planner validates requests for containers.
@@ -41,13 +41,13 @@ type planner struct {
 	files     *Files
 }
 
-// plan validates a request. What can be refused is refused here.
+// plan validates a request.
 func (pn *planner) plan(ctx context.Context, p berth.ProjectID, req CreateRequest) (*plan, error) {
 	now := pn.opts.now().Unix()
 	c := &berth.Container{ID: berth.ContainerID(berth.NewID(berth.PrefixContainer)), Object: "container",
 		CreatedAt: now, Status: berth.ContainerRunning, LastActiveAt: now, Name: req.Name, MemoryLimit: req.MemoryLimit,
 		ExpiresAfter:  berth.ExpiresAfter{Anchor: "last_active_at", Minutes: pn.opts.Expiry.IdleMinutes},
-		NetworkPolicy: publicPolicy(req.NetworkPolicy),
+		NetworkPolicy: withoutSecrets(req.NetworkPolicy),
 		Berth:         berth.ContainerBerth{Isolation: pn.opts.Driver.Features().Isolation, Starting: true}}
 	if c.MemoryLimit == "" {
 		c.MemoryLimit = defaultMemory
@@ -72,7 +72,7 @@ func (pn *planner) plan(ctx context.Context, p berth.ProjectID, req CreateReques
 	}); i >= 0 {
 		return nil, berth.Invalid("env", "An environment variable has no name, or a NUL in it.")
 	}
-	pl := &plan{asked: time.Now(), body: c, env: req.Env, requestEnv: req.Env, files: req.FileIDs, policy: req.NetworkPolicy}
+	pl := &plan{requestedAt: time.Now(), body: c, env: req.Env, requestEnv: req.Env, files: req.FileIDs, policy: req.NetworkPolicy}
 	if err := pn.source(ctx, p, pl, req.Source); err != nil {
 		return nil, err
 	}
@@ -82,7 +82,7 @@ func (pn *planner) plan(ctx context.Context, p berth.ProjectID, req CreateReques
 	return pl, pn.files.checkUploads(ctx, p, req.FileIDs)
 }
 
-// source finds what a container starts from.
+// source resolves the template, the snapshot and the volumes of a request.
 func (pn *planner) source(ctx context.Context, p berth.ProjectID, pl *plan, src berth.ContainerSource) error {
 	c := pl.body
 	ref := src.Template
@@ -129,7 +129,33 @@ func (pn *planner) source(ctx context.Context, p berth.ProjectID, pl *plan, src 
 	return nil
 }
 
-// spec returns what a container's sandbox is made from. Its environment comes later.
-func (st *starter) spec(c *berth.Container, t sandbox.Template) sandbox.Spec {
-	return sandbox.Spec{ID: string(c.ID), Template: t, Limits: st.opts.limitsOf(c.MemoryLimit)}
+// memory returns the snapshot of memory that the sandbox is restored from, or nil.
+func (pl *plan) memory() *snapshot.Record {
+	if pl.from == nil || !pl.from.Snapshot.Memory {
+		return nil
+	}
+	return pl.from
+}
+
+// checkMemory returns an error for the client if the plan restores memory and this server
+// cannot do that. Otherwise it sets the memory limit of the container.
+func (pn *planner) checkMemory(pl *plan, asked string) error {
+	r := pl.memory()
+	if r == nil {
+		return nil
+	}
+	if _, err := pn.snapshots.driver("berth.snapshot_id"); err != nil {
+		return err
+	}
+	if len(pl.body.Berth.Volumes) > 0 {
+		return berth.Invalid("berth.volumes", "A container that starts from the memory of another cannot have volumes.")
+	}
+	if have := pn.opts.Driver.Features().Isolation; r.Isolation != have {
+		return berth.Invalid("berth.snapshot_id", "Snapshot '%s' has the memory of a sandbox of %s, which %s cannot restore.", r.Snapshot.ID, r.Isolation, have)
+	}
+	if asked != "" && asked != r.Snapshot.MemoryLimit {
+		return berth.Invalid("memory_limit", "Invalid value: '%s'. A container that starts from the memory of another has its limit, '%s'.", asked, r.Snapshot.MemoryLimit)
+	}
+	pl.body.MemoryLimit = r.Snapshot.MemoryLimit
+	return nil
 }

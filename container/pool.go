@@ -1,13 +1,9 @@
 package container
 
 import (
-	"cmp"
 	"context"
-	"errors"
-	"fmt"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -16,96 +12,37 @@ import (
 	"github.com/berth-run/berth/guest"
 )
 
-// A sandbox is added to a pool when none has been claimed for poolCalm, so that
-// starting it does not slow down what was claimed, or after poolHurry: under load
-// a pool is of use as well.
+// A sandbox is added to a pool when none was claimed for poolIdle, so that its start does
+// not slow down the claimed ones, or after poolMaxWait: a pool must fill under load too.
 const (
-	poolCalm  = 100 * time.Millisecond
-	poolHurry = time.Second
+	poolIdle    = 100 * time.Millisecond
+	poolMaxWait = time.Second
 )
 
-// After a failure a pool waits before it tries again, longer from time to time.
+// A pool retries a failed start with back-off.
 const (
 	poolRetryFirst = time.Second
-	poolRetryMost  = time.Minute
+	poolRetryMax   = time.Minute
 )
 
-// errDiscarded ends sandboxes of pools that no container will have.
-var errDiscarded = errors.New("discarded from its pool")
-
-// PoolOptions say what a pool holds.
-type PoolOptions struct {
-	Template    string // a name or a digest; empty is the default one
-	MemoryLimit string // default 1g
-	Size        int    // how many sandboxes
-}
-
-// A pool keeps sandboxes ready: started from one template with one memory limit, and
-// their guests have answered. What makes one a container's own is bound when it is
-// claimed.
+// A pool holds sandboxes that are ready: started from one template with one memory limit,
+// and their guests have answered. Identity, environment, files and network are bound when
+// a sandbox is claimed.
 //
-// A ready sandbox has the id that its container will have. As long as no container
-// has it, the sandbox is nobody's: what a crash leaves of the pool, Start destroys.
+// A ready sandbox has the id that its container will have. Until a container has that id,
+// the sandbox belongs to no container, and after a crash Start destroys it.
 type pool struct {
 	PoolOptions
 	group *pools
-	wake  chan struct{} // has room for one: there may be something to do
+	wake  chan struct{} // buffered: run has to look at the pool
 
-	mu     sync.Mutex
-	ready  []*instance // the oldest first
-	digest string      // of the template, when it was last looked at
-	looked time.Time   // when that is, by the keeper's clock
-	stats  PoolStats
+	mu              sync.Mutex
+	ready           []*instance // oldest first
+	digest          string      // of the template, when it was last resolved
+	templateChecked time.Time   // when the template was last resolved, by opts.now
+	stats           PoolStats
 
-	reported PoolStats // the figures that were last logged
-}
-
-// pools are the pools of a service.
-type pools struct {
-	opts    *Options
-	work    *workers
-	index   *index
-	leases  *leases
-	deaths  *deaths
-	starter *starter
-
-	all     []*pool
-	claimed atomic.Int64 // when claim was last called, in Unix nanoseconds
-}
-
-// newPools returns the pools of a service, which must differ.
-func newPools(opts *Options, work *workers, x *index, ls *leases, d *deaths, st *starter) (*pools, error) {
-	ps := &pools{opts: opts, work: work, index: x, leases: ls, deaths: d, starter: st}
-	for _, o := range opts.Pools {
-		o.MemoryLimit = cmp.Or(o.MemoryLimit, defaultMemory)
-		if o.Size < 0 || berth.MemoryLimits[o.MemoryLimit] == 0 {
-			return nil, fmt.Errorf("sandbox: there can be no pool of %d sandboxes of %q", o.Size, o.MemoryLimit)
-		}
-		if slices.ContainsFunc(ps.all, func(p *pool) bool { return p.Template == o.Template && p.MemoryLimit == o.MemoryLimit }) {
-			return nil, fmt.Errorf("sandbox: two pools hold sandboxes of %q with %s", o.Template, o.MemoryLimit)
-		}
-		if o.Size > 0 {
-			ps.all = append(ps.all, &pool{PoolOptions: o, group: ps, wake: make(chan struct{}, 1)})
-		}
-	}
-	return ps, nil
-}
-
-// PoolStats tell how well a pool serves.
-type PoolStats struct {
-	PoolOptions
-	Ready  int   // how many sandboxes it holds
-	Hits   int64 // containers that were given one
-	Misses int64 // containers that could have had one and were started cold
-}
-
-// Pools returns the figures of the pools since the service was made.
-func (k *Service) Pools() []PoolStats {
-	all := make([]PoolStats, len(k.pools.all))
-	for i, p := range k.pools.all {
-		all[i] = p.figures()
-	}
-	return all
+	reported PoolStats // the last logged figures
 }
 
 func (p *pool) figures() PoolStats {
@@ -128,31 +65,8 @@ func (p *pool) report() {
 	}
 }
 
-// claim returns a ready sandbox for a container on a template, which the caller
-// owns from now on, or nil.
-func (ps *pools) claim(template, memory string) *instance {
-	ps.claimed.Store(time.Now().UnixNano())
-	var missed *pool
-	for _, p := range ps.all {
-		p.ring()
-		if p.MemoryLimit != memory {
-			continue
-		}
-		if s := p.take(template); s != nil {
-			return s
-		}
-		if missed == nil && p.serves(template) {
-			missed = p
-		}
-	}
-	if missed != nil {
-		missed.count(0, 1)
-	}
-	return nil
-}
-
-// take takes a sandbox of a template out of the pool, if it holds one.
-func (p *pool) take(template string) *instance {
+// pop removes a sandbox of a template from the pool and returns it, or nil if there is none.
+func (p *pool) pop(template string) *instance {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	i := slices.IndexFunc(p.ready, func(s *instance) bool { return s.body.Berth.Template == template })
@@ -165,7 +79,7 @@ func (p *pool) take(template string) *instance {
 	return s
 }
 
-// serves reports whether the pool is to hold sandboxes of a template.
+// serves reports whether the pool is for sandboxes of a template.
 func (p *pool) serves(template string) bool {
 	p.mu.Lock()
 	same := p.digest == template
@@ -184,22 +98,7 @@ func (p *pool) count(hits, misses int64) {
 	p.stats.Misses += misses
 }
 
-// unclaim takes back a sandbox that was claimed, if it was, and has not been used.
-func (ps *pools) unclaim(s *instance) {
-	p := s.pool
-	if p == nil {
-		return
-	}
-	body := p.body(s.id, s.body.Berth.Template)
-	s.assign("", &body)
-	s.requestID, s.network = "", nil
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.ready = append(p.ready, s)
-	p.stats.Hits--
-}
-
-// remove takes a sandbox out of the pool. It reports false if it was claimed.
+// remove removes a sandbox from the pool. It returns false if the sandbox was claimed.
 func (p *pool) remove(s *instance) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -208,35 +107,35 @@ func (p *pool) remove(s *instance) bool {
 		return false
 	}
 	p.ready = slices.Delete(p.ready, i, i+1)
-	p.ring()
+	p.notify()
 	return true
 }
 
-func (p *pool) ring() {
+func (p *pool) notify() {
 	select {
 	case p.wake <- struct{}{}:
 	default:
 	}
 }
 
-// body is what is known of a container that nobody has asked for yet.
+// body returns the known part of a container that is not requested yet.
 func (p *pool) body(id berth.ContainerID, template string) berth.Container {
 	return berth.Container{ID: id, MemoryLimit: p.MemoryLimit, Berth: berth.ContainerBerth{Template: template}}
 }
 
-// run keeps the pool full until the keeper closes, then destroys what is in it.
+// run fills the pool until the service closes, then destroys the sandboxes in it.
 func (p *pool) run() {
 	defer p.drain()
 	retry := poolRetryFirst
 	for {
-		full, err := p.step()
+		full, err := p.fill()
 		wait := time.Duration(0)
 		switch {
 		case p.group.work.life.Err() != nil:
 			return
 		case err != nil:
-			p.group.opts.Log.Warn("a pool has no further sandbox; this will be tried again", "template", p.Template, "memory_limit", p.MemoryLimit, "err", err, "in", retry)
-			wait, retry = retry, min(2*retry, poolRetryMost)
+			p.group.opts.Log.Warn("failed to add a sandbox to a pool; retrying", "template", p.Template, "memory_limit", p.MemoryLimit, "err", err, "in", retry)
+			wait, retry = retry, min(2*retry, poolRetryMax)
 		case full:
 			retry = poolRetryFirst
 			select {
@@ -245,34 +144,35 @@ func (p *pool) run() {
 				return
 			}
 		}
-		if !p.pause(wait) {
+		if !p.waitIdle(wait) {
 			return
 		}
 	}
 }
 
-// pause waits, and then until it is calm. It reports false if the keeper closes.
-func (p *pool) pause(wait time.Duration) bool {
+// waitIdle waits for the time wait, and then until no claim is recent. It returns false if
+// the service is closing.
+func (p *pool) waitIdle(wait time.Duration) bool {
 	for begin := time.Now(); ; {
 		select {
 		case <-time.After(wait):
 		case <-p.group.work.closing:
 			return false
 		}
-		wait = poolCalm - time.Since(time.Unix(0, p.group.claimed.Load()))
-		if wait <= 0 || time.Since(begin) > poolHurry {
+		wait = poolIdle - time.Since(time.Unix(0, p.group.claimed.Load()))
+		if wait <= 0 || time.Since(begin) > poolMaxWait {
 			return true
 		}
 	}
 }
 
-// step adds one sandbox if there is room, and removes those of a template that is
-// not used any more. It reports whether nothing was to be done.
-func (p *pool) step() (full bool, err error) {
+// fill adds one sandbox if there is room, and removes those of a former template. It
+// returns true if the pool is full.
+func (p *pool) fill() (full bool, err error) {
 	ps := p.group
 	t, err := ps.opts.Template(p.Template)
 	if err != nil {
-		return true, nil // whoever asks for a container is told, and wakes us when there is one
+		return true, nil // clients get the error when they create a container, and claim wakes the pool
 	}
 	p.mu.Lock()
 	p.digest = t.Digest
@@ -297,7 +197,7 @@ func (p *pool) step() (full bool, err error) {
 	}
 	body := p.body(berth.ContainerID(berth.NewID(berth.PrefixContainer)), t.Digest)
 	s := ps.leases.newInstance("", &body)
-	ctx, cancel := context.WithTimeout(s.life, startTime)
+	ctx, cancel := context.WithTimeout(s.life, startTimeout)
 	defer cancel()
 	if err := ps.starter.boot(ctx, s, ps.starter.spec(&body, t.Template), nil); err != nil {
 		ps.discard(s)
@@ -311,14 +211,14 @@ func (p *pool) step() (full bool, err error) {
 	return false, nil
 }
 
-// warm runs a shell that does nothing: the first one is slow, because all that it
-// needs is read for the first time. It leaves nothing behind.
+// warm runs a shell that does nothing: the first one is slow because its files are read
+// for the first time. It changes nothing in the sandbox.
 func (s *instance) warm(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, guestTime)
+	ctx, cancel := context.WithTimeout(ctx, guestTimeout)
 	defer cancel()
 	p, err := s.client.Start(ctx, guest.ProcessRequest{Cmd: "/bin/bash", Args: []string{"-c", ":"}})
 	if err != nil {
-		return // none in this template
+		return // the template has no bash
 	}
 	for ev, err := range p.Events() {
 		if err != nil || ev.Ended {
@@ -327,21 +227,21 @@ func (s *instance) warm(ctx context.Context) {
 	}
 }
 
-// sweep removes what has died in the pool, and has it looked now and then whether
-// its template is another.
+// sweep removes dead sandboxes from the pool, and periodically makes run resolve the
+// template again.
 func (p *pool) sweep() {
 	now := p.group.opts.now()
 	p.mu.Lock()
 	ready := slices.Clone(p.ready)
-	if now.Sub(p.looked) >= checkEvery {
-		p.looked = now
-		p.ring()
+	if now.Sub(p.templateChecked) >= checkInterval {
+		p.templateChecked = now
+		p.notify()
 	}
 	p.mu.Unlock()
 	var g errgroup.Group
 	for _, s := range ready {
 		s.mu.Lock()
-		due := now.Sub(s.health.checked) >= checkEvery
+		due := now.Sub(s.health.checked) >= checkInterval
 		if due {
 			s.health.checked = now
 		}
@@ -353,10 +253,10 @@ func (p *pool) sweep() {
 	_ = g.Wait()
 }
 
-// check removes a sandbox whose guest does not answer any more, unless it is this process
-// that cannot ask: one that the driver does not know either is left where it is.
+// check removes a sandbox whose guest does not answer. If the driver cannot tell its state
+// either, this process may be at fault, and the sandbox stays.
 func (p *pool) check(s *instance) {
-	ctx, cancel := context.WithTimeout(s.life, statsTime)
+	ctx, cancel := context.WithTimeout(s.life, statsTimeout)
 	defer cancel()
 	if s.answers(ctx) || s.life.Err() != nil {
 		return
@@ -364,11 +264,11 @@ func (p *pool) check(s *instance) {
 	if _, err := p.group.deaths.reason(ctx, s); err != nil || !p.remove(s) {
 		return
 	}
-	p.group.opts.Log.Warn("a sandbox of the pool did not answer any more", "sandbox", s.id)
+	p.group.opts.Log.Warn("pooled sandbox does not answer; discarding it", "sandbox", s.id)
 	p.group.discard(s)
 }
 
-// drain destroys what is in the pool.
+// drain destroys the sandboxes in the pool.
 func (p *pool) drain() {
 	p.mu.Lock()
 	left := p.ready
@@ -379,27 +279,10 @@ func (p *pool) drain() {
 		g.Go(func() error {
 			p.group.disown(s)
 			if err := p.group.deaths.remove(s); err != nil {
-				p.group.opts.Log.Warn("a sandbox of the pool is left to the next start", "sandbox", s.id, "err", err)
+				p.group.opts.Log.Warn("failed to remove a pooled sandbox; the next start removes it", "sandbox", s.id, "err", err)
 			}
 			return nil
 		})
 	}
 	_ = g.Wait()
-}
-
-// discard removes a sandbox that is no container's. What fails of that is tried
-// again, as with containers.
-func (ps *pools) discard(s *instance) {
-	ps.disown(s)
-	ps.deaths.removeSoon(s)
-}
-
-// disown ends a sandbox that is no container's and takes it into the books, so that
-// it is removed.
-func (ps *pools) disown(s *instance) {
-	s.mu.Lock()
-	s.death.reason, s.death.recorded = reasonHost, true // there is no row to say so
-	s.mu.Unlock()
-	s.end(errDiscarded)
-	ps.index.registerDead(s)
 }

@@ -130,7 +130,7 @@ func TestPoolDead(t *testing.T) {
 
 	dead := h.full()
 	h.driver.die(dead[0], sandbox.ReasonOOM)
-	h.pass(checkEvery)
+	h.pass(checkInterval)
 	if now := h.full(); now[0] == dead[0] {
 		t.Errorf("%s is still there", now[0])
 	}

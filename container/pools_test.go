@@ -79,7 +79,7 @@ func TestPoolsFollowTemplates(t *testing.T) {
 	old := h.fullPool(0)
 	templates.set("", "sha256:3")
 	templates.set("later", "sha256:4")
-	h.pass(checkEvery)
+	h.pass(checkInterval)
 	later := h.fullPool(1)
 	if got := h.driver.box(later[0]).spec.Template.Path; got != "/templates/sha256:4" {
 		t.Errorf("got %s", got)

@@ -55,7 +55,7 @@ func TestDeathsAtOnceAreCheckedAgain(t *testing.T) {
 	for range 6 {
 		ids = append(ids, h.ready())
 	}
-	for _, id := range ids[:deathsAtOnce] {
+	for _, id := range ids[:burstSize] {
 		h.driver.die(string(id), sandbox.ReasonKilled)
 		h.k.deaths.check(h.k.index.lookup(mine, id))
 	}
@@ -73,14 +73,14 @@ func TestDeathsAtOnceAreCheckedAgain(t *testing.T) {
 	}
 	h.driver.mu.Unlock()
 	h.driver.die(string(ids[5]), sandbox.ReasonOOM)
-	for _, id := range ids[deathsAtOnce:] {
+	for _, id := range ids[burstSize:] {
 		if s := h.k.index.lookup(mine, id); s != nil {
 			h.k.deaths.check(s)
 		}
 	}
 	for i, id := range ids {
 		want, reason := berth.ContainerRunning, ""
-		if i < deathsAtOnce {
+		if i < burstSize {
 			want, reason = berth.ContainerExpired, reasonKilled
 		} else if i == 5 {
 			want, reason = berth.ContainerExpired, reasonOOM

@@ -10,18 +10,18 @@ import (
 	"github.com/berth-run/berth/store"
 )
 
-// autoName is the name of containers that a shell tool asked for.
+// autoName is the name of containers that are created for a shell tool.
 const autoName = "container_auto"
 
-// Provide returns the container for a shell tool's environment, with its files
-// put in: the one that it refers to, or for container_auto the last one of the
-// response's chain if that still runs, else a new one. If the last one expired and
-// left a snapshot, the new one starts from it and is of its kind; if it was to leave
-// one and there is none, that is an error unless the environment says otherwise.
-func (k *Service) Provide(ctx context.Context, caller berth.Caller, env berth.ShellToolEnvironment, last berth.ContainerID) (berth.ContainerID, error) {
+// Provide returns the container for a shell tool's environment, with the environment's
+// files in it. That is the container that the environment names, or for container_auto
+// the last one of the response's chain if it still runs, and otherwise a new one. If the
+// last one expired with a snapshot, the new one starts from that and has its settings. If
+// the snapshot is missing, Provide returns an error unless the environment has on_lost new.
+func (svc *Service) Provide(ctx context.Context, caller berth.Caller, env berth.ShellToolEnvironment, last berth.ContainerID) (berth.ContainerID, error) {
 	p := caller.Project
 	if env.Type == berth.EnvironmentReference {
-		if err := k.leases.reserve(ctx, p, env.ContainerID); err != nil {
+		if err := svc.leases.reserve(ctx, p, env.ContainerID); err != nil {
 			return "", err
 		}
 		return env.ContainerID, nil
@@ -31,41 +31,41 @@ func (k *Service) Provide(ctx context.Context, caller berth.Caller, env berth.Sh
 		req.Source = *env.Berth
 	}
 	if last != "" {
-		if _, err := k.planner.plan(ctx, p, req); err != nil {
+		if _, err := svc.planner.plan(ctx, p, req); err != nil {
 			return "", err
 		}
-		err := k.leases.reserve(ctx, p, last)
-		s := k.index.lookup(p, last)
-		if err == nil && (s == nil || !s.samePolicy(env.NetworkPolicy)) {
-			last = "" // it reaches more, or less, than is asked for
+		err := svc.leases.reserve(ctx, p, last)
+		s := svc.index.lookup(p, last)
+		if err == nil && (s == nil || !s.accepts(env.NetworkPolicy)) {
+			last = "" // its network policy differs from the request's
 		}
 		if err == nil && last != "" {
-			err = k.files.Add(ctx, p, last, env.FileIDs)
+			err = svc.files.Add(ctx, p, last, env.FileIDs)
 		}
 		if err == nil && last != "" {
 			return last, nil
 		}
-		if s := k.index.lookup(p, last); s != nil && s.life.Err() == nil {
+		if s := svc.index.lookup(p, last); s != nil && s.life.Err() == nil {
 			return "", err
 		}
 		if last != "" {
-			if req, err = k.continued(ctx, p, req, last); err != nil {
+			if req, err = svc.continued(ctx, p, req, last); err != nil {
 				return "", err
 			}
 		}
 	}
-	c, err := k.Create(ctx, caller, req)
+	c, err := svc.Create(ctx, caller, req)
 	if err != nil {
 		return "", err
 	}
 	return c.ID, nil
 }
 
-// continued returns the request for a container that takes the place of one that
-// has ended: if that left a snapshot which is still there, it starts from it and,
-// where the request says nothing, is as that was.
-func (k *Service) continued(ctx context.Context, p berth.ProjectID, req CreateRequest, last berth.ContainerID) (CreateRequest, error) {
-	rec, err := k.opts.Store.GetContainer(ctx, p, last)
+// continued returns the request for a container that replaces one that has ended. If the
+// old one has a snapshot, the new one starts from that, and settings that the request does
+// not name are the old one's.
+func (svc *Service) continued(ctx context.Context, p berth.ProjectID, req CreateRequest, last berth.ContainerID) (CreateRequest, error) {
+	rec, err := svc.opts.Store.GetContainer(ctx, p, last)
 	if errors.Is(err, store.ErrNotFound) {
 		return req, nil
 	}
@@ -74,17 +74,17 @@ func (k *Service) continued(ctx context.Context, p berth.ProjectID, req CreateRe
 	}
 	was := rec.Body
 	if was.Status == berth.ContainerRunning { // its end is not saved yet
-		return req, k.leases.reserve(ctx, p, last)
+		return req, svc.leases.reserve(ctx, p, last)
 	}
 	if was.Berth.LastSnapshot != "" {
-		_, err = k.snapshots.get(ctx, p, was.Berth.LastSnapshot)
+		_, err = svc.snapshots.get(ctx, p, was.Berth.LastSnapshot)
 	}
 	switch gone := berth.ErrorCode(err) == berth.CodeNotFound; {
 	case err != nil && !gone:
 		return req, err
 	case !gone && was.Berth.LastSnapshot != "":
 	case was.Berth.OnExpiry == berth.OnExpirySnapshot && req.Source.OnLost != berth.OnLostNew:
-		return req, lostError(was)
+		return req, snapshotLostError(was)
 	default:
 		return req, nil
 	}
@@ -94,14 +94,14 @@ func (k *Service) continued(ctx context.Context, p berth.ProjectID, req CreateRe
 		req.ExpiresAfter = &was.ExpiresAfter
 	}
 	if req.NetworkPolicy == nil {
-		req.NetworkPolicy = &was.NetworkPolicy // its secrets ended with it
+		req.NetworkPolicy = &was.NetworkPolicy // without its secrets, which were deleted with it
 	}
 	return req, nil
 }
 
-// lostError is what a chain gets whose container has ended, if what was in it was to be
-// kept and is not there.
-func lostError(was *berth.Container) error {
+// snapshotLostError returns the error for a chain whose container has ended and should
+// have a snapshot, but has none.
+func snapshotLostError(was *berth.Container) error {
 	e := goneError(was, was.Berth.Reason)
 	e.Message = strings.TrimSuffix(e.Message, ".")
 	if was.Berth.LastSnapshot != "" {
@@ -111,7 +111,7 @@ func lostError(was *berth.Container) error {
 	return e
 }
 
-// reserve counts as a use of a container, which must not have ended.
+// reserve records a use of a container. It returns an error if the container has ended.
 func (ls *leases) reserve(ctx context.Context, p berth.ProjectID, id berth.ContainerID) error {
 	s, err := ls.find(ctx, p, id)
 	if err != nil {

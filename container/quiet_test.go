@@ -20,7 +20,7 @@ func TestGuestDoesNotApplySnapshot(t *testing.T) {
 	first := h.ready()
 	h.sh(first, "echo one >f")
 	s := h.snapshot(first)
-	h.k.snapshots.quiet = 100 * time.Millisecond
+	h.k.snapshots.stall = 100 * time.Millisecond
 	large := make([]byte, 16<<20)
 	rand.Read(large)
 	h.driver.mu.Lock()

@@ -12,22 +12,22 @@ import (
 	"github.com/berth-run/berth/store"
 )
 
-// kindStart is the kind of object that holds what a container is started from, sealed.
+// kindStart is the kind of the object that holds a sealed startRecord.
 //
 // It is saved in the write that creates the container. A server that finds a container
-// whose Starting is true starts it again from this: no command was sent to its guest yet.
-// One that is restored from memory runs by itself before its start has ended: its record
-// is there until then, and without Starting it means that only the network is missing.
+// with Starting repeats the start from this record: no command was sent to its guest yet.
+// A container that is restored from memory runs before its start is complete. It has the
+// record until then; with the record but without Starting, only its network is missing.
 const kindStart = store.KindContainerStart
 
-// A startRecord is what the start of a container needs beside the container itself and
-// its secrets.
+// A startRecord holds what the start of a container needs beside the container and its
+// secrets.
 type startRecord struct {
-	Env       []string         `json:"env,omitempty"`   // of the request; the template's is read again
+	Env       []string         `json:"env,omitempty"`   // of the request; the template's own is read again
 	Files     []berth.FileID   `json:"files,omitempty"` // uploads to put in
 	Snapshot  berth.SnapshotID `json:"snapshot,omitempty"`
 	Memory    bool             `json:"memory,omitempty"`  // the snapshot is of memory
-	Dispose   bool             `json:"dispose,omitempty"` // the snapshot is removed when the start has ended
+	Dispose   bool             `json:"dispose,omitempty"` // remove the snapshot when the start has ended
 	RequestID string           `json:"request_id,omitempty"`
 }
 
@@ -41,15 +41,15 @@ func startKey(id berth.ContainerID) store.ObjectKey {
 	return store.ObjectKey{Kind: kindStart, Parent: string(id), ID: "start"}
 }
 
-// startSeal ties a sealed startRecord to one container.
-func startSeal(s *instance) []byte {
+// startLabel is the associated data that binds a sealed startRecord to one container.
+func startLabel(s *instance) []byte {
 	return []byte("container.start\x00" + string(s.project) + "\x00" + string(s.id))
 }
 
-// startObject returns the object from which a crashed start is made again. The
-// environment may hold secrets, so it is sealed.
+// object returns the start record of a plan as an object. The environment may hold
+// secrets, so it is sealed.
 func (sr *startRecords) object(s *instance, pl *plan) (*store.Object, error) {
-	rec := startRecord{Env: pl.requestEnv, Files: pl.files, Dispose: pl.dispose != "", RequestID: s.requestID}
+	rec := startRecord{Env: pl.requestEnv, Files: pl.files, Dispose: pl.discardAfter != "", RequestID: s.requestID}
 	if pl.from != nil {
 		rec.Snapshot, rec.Memory = pl.from.Snapshot.ID, pl.from.Snapshot.Memory
 	}
@@ -57,14 +57,14 @@ func (sr *startRecords) object(s *instance, pl *plan) (*store.Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	body, err := json.Marshal(sr.opts.Seal.Seal(nil, nil, plain, startSeal(s)))
+	body, err := json.Marshal(sr.opts.Seal.Seal(nil, nil, plain, startLabel(s)))
 	if err != nil {
 		return nil, err
 	}
 	return &store.Object{ObjectKey: startKey(s.id), CreatedAt: sr.opts.now().Unix(), Body: body}, nil
 }
 
-// loadStart returns what a container is started from; nil if there is no record of it.
+// load returns the start record of a container, or nil if there is none.
 func (sr *startRecords) load(ctx context.Context, s *instance) (*startRecord, error) {
 	o, err := sr.opts.Store.GetObject(ctx, s.project, startKey(s.id))
 	if errors.Is(err, store.ErrNotFound) {
@@ -77,7 +77,7 @@ func (sr *startRecords) load(ctx context.Context, s *instance) (*startRecord, er
 	if err := json.Unmarshal(o.Body, &box); err != nil {
 		return nil, errors.Join(errStartRecord, err)
 	}
-	plain, err := sr.opts.Seal.Open(nil, nil, box, startSeal(s))
+	plain, err := sr.opts.Seal.Open(nil, nil, box, startLabel(s))
 	if err != nil {
 		return nil, errors.Join(errStartRecord, err)
 	}
@@ -88,19 +88,19 @@ func (sr *startRecords) load(ctx context.Context, s *instance) (*startRecord, er
 	return rec, nil
 }
 
-// deleteStart removes a start record.
+// delete removes a start record.
 func (sr *startRecords) delete(ctx context.Context, s *instance) error {
 	return ignoreNotFound(sr.opts.Store.DeleteObject(ctx, s.project, startKey(s.id)))
 }
 
-// replan returns the plan of a container whose start a crash interrupted.
+// replan returns the plan that repeats an interrupted start.
 func (st *starter) replan(ctx context.Context, s *instance, rec *startRecord) (*plan, error) {
-	pl := &plan{asked: time.Now(), body: &s.body, requestEnv: rec.Env, files: rec.Files, again: true}
+	pl := &plan{requestedAt: time.Now(), body: &s.body, requestEnv: rec.Env, files: rec.Files, restarted: true}
 	if rec.Dispose {
-		pl.dispose = rec.Snapshot
+		pl.discardAfter = rec.Snapshot
 	}
 	if rec.Memory && !s.body.Berth.Starting {
-		pl.adopted = true
+		pl.networkOnly = true
 		return pl, nil
 	}
 	t, err := st.opts.Template(s.body.Berth.Template)
@@ -115,7 +115,7 @@ func (st *starter) replan(ctx context.Context, s *instance, rec *startRecord) (*
 		return pl, stepError{"its snapshot could not be read", errNoSnapshots}
 	}
 	// It may have expired while no server ran.
-	if err := st.opts.Snapshots.Extend(ctx, s.project, rec.Snapshot, st.opts.now().Add(forkLife)); err != nil {
+	if err := st.opts.Snapshots.Extend(ctx, s.project, rec.Snapshot, st.opts.now().Add(forkSnapshotLife)); err != nil {
 		return pl, stepError{"its snapshot could not be read", err}
 	}
 	if pl.from, err = st.snapshots.get(ctx, s.project, rec.Snapshot); err != nil {
@@ -124,8 +124,8 @@ func (st *starter) replan(ctx context.Context, s *instance, rec *startRecord) (*
 	return pl, nil
 }
 
-// startAgain starts a container whose start a crash interrupted, in the background.
-// failed is why that is not possible, if it is not.
+// startAgain repeats an interrupted start in the background. If failed is not nil, the
+// container ends with that error instead.
 func (st *starter) startAgain(ctx context.Context, s *instance, rec *startRecord, failed error) error {
 	s.requestID = rec.RequestID
 	pl, err := st.replan(ctx, s, rec)
@@ -133,23 +133,23 @@ func (st *starter) startAgain(ctx context.Context, s *instance, rec *startRecord
 		st.fail(s, pl, err)
 		return nil
 	}
-	st.opts.Log.Info("start container again", "container", s.id, "project", s.project, "adopted", pl.adopted)
+	st.opts.Log.Info("repeat container start", "container", s.id, "project", s.project, "adopted", pl.networkOnly)
 	if !st.work.spawn(func() { st.launch(s, pl) }) {
 		return errStopping
 	}
 	return nil
 }
 
-// endStart ends a container that cannot be started.
+// fail ends a container that cannot be started.
 func (st *starter) fail(s *instance, pl *plan, err error) {
 	st.deaths.end(s, reasonHost, startError(s.id, err), err, nil)
 	st.finish(s, pl)
 }
 
-// finishStart removes what was there for the start only, and lets users go on.
+// finish removes the snapshot that was made only for the start, and wakes the users.
 func (st *starter) finish(s *instance, pl *plan) {
-	if pl.dispose != "" {
-		st.snapshots.discard(s.project, pl.dispose)
+	if pl.discardAfter != "" {
+		st.snapshots.discard(s.project, pl.discardAfter)
 	}
 	close(s.started)
 }

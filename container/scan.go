@@ -17,29 +17,29 @@ import (
 	"github.com/berth-run/berth/guest"
 )
 
-// Bounds on what is looked at of a container's files.
+// Bounds of a scan.
 const (
 	maxDepth = 32
-	maxDirs  = 2_000 // asked for one by one, if the guest cannot tell of all at once
+	maxDirs  = 2_000 // listed one by one, if one answer of the guest cannot hold all
 )
 
 // scanBudget is how long a scan takes in a container that is not crowded.
 const scanBudget = 500 * time.Millisecond
 
-// putWidth is how many rows are written at once: the store commits them together.
-const putWidth = 32
+// saveWidth is how many rows are written at once; the store commits them together.
+const saveWidth = 32
 
 // tempPrefix begins the names of files that are being uploaded.
 const tempPrefix = ".berth-"
 
-// scan makes the store's files of a container those that are there, and returns
-// them with their sizes, the oldest first. The caller has taken s.files.
+// scan updates the rows of a container's files to the files that exist, and returns these
+// with their sizes, oldest first. The caller has acquired s.files.lock.
 func (fl *Files) scan(ctx context.Context, s *instance) ([]*berth.ContainerFile, error) {
 	files, _, err := fl.scanTimes(ctx, s)
 	return files, err
 }
 
-// scanTimes is scan that also says when each file was modified, by its path.
+// scanTimes is scan that also returns the modification times by path.
 func (fl *Files) scanTimes(ctx context.Context, s *instance) ([]*berth.ContainerFile, map[string]time.Time, error) {
 	begin := time.Now()
 	defer func() { s.files.crowded.Store(time.Since(begin) > scanBudget) }()
@@ -63,7 +63,7 @@ func (fl *Files) scanTimes(ctx context.Context, s *instance) ([]*berth.Container
 		case ok:
 			f.Bytes = e.Size
 		case !whole && f.Source == "user":
-			if err := s.stat(ctx, f); err != nil && !answered(err) {
+			if err := s.stat(ctx, f); err != nil && !isAnswer(err) {
 				return nil, nil, fl.leases.explain(ctx, s, err)
 			} else if err != nil {
 				gone = append(gone, f)
@@ -87,8 +87,8 @@ func (fl *Files) scanTimes(ctx context.Context, s *instance) ([]*berth.Container
 	return files, times, nil
 }
 
-// newFiles returns files for paths that the store does not know: commands made
-// them. The guest's word for when is taken within the container's lifetime.
+// newFiles returns rows for files that commands made. The guest's times are accepted within
+// the container's lifetime.
 func (fl *Files) newFiles(s *instance, found map[string]guest.Entry) []*berth.ContainerFile {
 	now := fl.opts.now().Unix()
 	var made []*berth.ContainerFile
@@ -106,7 +106,7 @@ func (s *instance) newFile(path string, created, size int64, source string) *ber
 
 func (fl *Files) save(ctx context.Context, s *instance, made, gone []*berth.ContainerFile) error {
 	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(putWidth)
+	g.SetLimit(saveWidth)
 	for _, f := range gone {
 		g.Go(func() error { return ignoreNotFound(fl.opts.Store.DeleteContainerFile(ctx, s.project, s.id, f.ID)) })
 	}
@@ -116,7 +116,7 @@ func (fl *Files) save(ctx context.Context, s *instance, made, gone []*berth.Cont
 	return g.Wait()
 }
 
-// stat updates the size of a file, or returns an error if it is not there.
+// stat updates the size of a file. It returns an error if the file does not exist.
 func (s *instance) stat(ctx context.Context, f *berth.ContainerFile) error {
 	body, err := s.open(ctx, f)
 	if err != nil {
@@ -125,22 +125,22 @@ func (s *instance) stat(ctx context.Context, f *berth.ContainerFile) error {
 	return body.Close()
 }
 
-// walk returns up to limit regular files below the working directory by their
-// path on the wire, and whether these are all.
+// walk returns up to limit regular files below the working directory by their path on the
+// wire, and whether these are all.
 func (s *instance) walk(ctx context.Context, limit int) (found map[string]guest.Entry, whole bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
-	dir, err := s.dir(ctx)
+	dir, err := s.workingDir(ctx)
 	if err != nil {
 		return nil, false, err
 	}
 	w := walker{root: dir, limit: limit, found: map[string]guest.Entry{}, whole: true}
 	entries, err := s.client.List(ctx, dir, maxDepth)
 	switch {
-	case errors.Is(err, guest.ErrNoSpace): // more than fits into one answer
+	case errors.Is(err, guest.ErrNoSpace): // one answer cannot hold all
 		err = w.each(ctx, s.client)
 	case errors.Is(err, fs.ErrNotExist):
-		err = nil // the commands removed it
+		err = nil // commands removed the working directory
 	case err == nil:
 		w.add(entries)
 	}
@@ -152,12 +152,12 @@ type walker struct {
 	root  string
 	limit int
 	found map[string]guest.Entry
-	dirs  []string // directories to look into, when asked one by one
-	whole bool     // nothing was left out
+	dirs  []string // directories to list, when they are listed one by one
+	whole bool     // no file was omitted
 }
 
-// add takes entries in and the directories among them down. The client has
-// checked that their paths are clean and below the directory asked for.
+// add adds files to found and directories to dirs. The client has checked that their
+// paths are clean and below the requested directory.
 func (w *walker) add(entries []guest.Entry) {
 	for _, e := range entries {
 		name := strings.TrimPrefix(e.Path, w.root+"/")
@@ -165,7 +165,7 @@ func (w *walker) add(entries []guest.Entry) {
 			w.whole = false
 			continue
 		}
-		if e.Dir && len(w.dirs) <= maxDirs { // each remembers that there was one more
+		if e.Dir && len(w.dirs) <= maxDirs { // each notices one more than maxDirs
 			w.dirs = append(w.dirs, e.Path)
 		}
 		if !e.Regular || strings.HasPrefix(path.Base(name), tempPrefix) {
@@ -179,8 +179,8 @@ func (w *walker) add(entries []guest.Entry) {
 	}
 }
 
-// each asks for one directory at a time, those nearest to the root first. One
-// that cannot be listed is left out.
+// each lists one directory at a time, those nearest to the root first. It omits directories
+// that cannot be listed.
 func (w *walker) each(ctx context.Context, c *guest.Client) error {
 	w.dirs = []string{w.root}
 	for n := 0; n < len(w.dirs); n++ {

@@ -58,57 +58,57 @@ func New(options Options) (*Service, error) {
 		return nil, err
 	}
 	opts, work := &options, newWorkers()
-	k := &Service{opts: opts, work: work}
-	k.volumes = &volumes{opts, work}
-	k.index = &index{work: work, volumes: k.volumes, instances: map[berth.ContainerID]*instance{}}
-	k.trail = &trail{opts}
-	k.networks = &networks{opts, k.trail}
-	k.records = &startRecords{opts}
-	k.deaths = &deaths{opts: opts, work: work, index: k.index, trail: k.trail, networks: k.networks, records: k.records}
-	k.leases = &leases{opts, work, k.index, k.deaths}
-	k.meter = &meter{opts, k.index}
-	k.files = &Files{opts, work, k.leases, k.meter}
-	k.logs = &Logs{opts, k.index}
-	k.access = &Access{opts, work, k.leases, k.logs, k.files}
-	k.snapshots = &snapshots{opts: opts, work: work, leases: k.leases, deaths: k.deaths, slots: newSlots(opts.Bounds.Starts), quiet: quietTime}
-	k.planner = &planner{opts, k.networks, k.volumes, k.snapshots, k.files}
-	k.starter = &starter{opts: opts, work: work, deaths: k.deaths, networks: k.networks, records: k.records, volumes: k.volumes,
-		files: k.files, snapshots: k.snapshots, slots: newSlots(opts.Bounds.Starts)}
-	if k.pools, err = newPools(opts, work, k.index, k.leases, k.deaths, k.starter); err != nil {
+	svc := &Service{opts: opts, work: work}
+	svc.volumes = &volumes{opts, work}
+	svc.index = &index{work: work, volumes: svc.volumes, instances: map[berth.ContainerID]*instance{}}
+	svc.trail = &trail{opts}
+	svc.networks = &networks{opts, svc.trail}
+	svc.records = &startRecords{opts}
+	svc.deaths = &deaths{opts: opts, work: work, index: svc.index, trail: svc.trail, networks: svc.networks, records: svc.records}
+	svc.leases = &leases{opts, work, svc.index, svc.deaths}
+	svc.meter = &meter{opts, svc.index}
+	svc.files = &Files{opts, work, svc.leases, svc.meter}
+	svc.logs = &Logs{opts, svc.index}
+	svc.access = &Access{opts, work, svc.leases, svc.logs, svc.files}
+	svc.snapshots = &snapshots{opts: opts, work: work, leases: svc.leases, deaths: svc.deaths, slots: newSlots(opts.Bounds.Starts), stall: stallTimeout}
+	svc.planner = &planner{opts, svc.networks, svc.volumes, svc.snapshots, svc.files}
+	svc.starter = &starter{opts: opts, work: work, deaths: svc.deaths, networks: svc.networks, records: svc.records, volumes: svc.volumes,
+		files: svc.files, snapshots: svc.snapshots, slots: newSlots(opts.Bounds.Starts)}
+	if svc.pools, err = newPools(opts, work, svc.index, svc.leases, svc.deaths, svc.starter); err != nil {
 		return nil, err
 	}
-	k.sweeper = &sweeper{opts, work, k.index, k.leases, k.deaths, k.snapshots, k.volumes, k.pools}
-	return k, nil
+	svc.sweeper = &sweeper{opts, work, svc.index, svc.leases, svc.deaths, svc.snapshots, svc.volumes, svc.pools}
+	return svc, nil
 }
 
 // Files returns the files in containers.
-func (k *Service) Files() *Files { return k.files }
+func (svc *Service) Files() *Files { return svc.files }
 
 // Logs returns the command logs of containers.
-func (k *Service) Logs() *Logs { return k.logs }
+func (svc *Service) Logs() *Logs { return svc.logs }
 
 // Access returns the ways to run something in a container.
-func (k *Service) Access() *Access { return k.access }
+func (svc *Service) Access() *Access { return svc.access }
 
 // Close ends this process's work on the containers and leaves their sandboxes,
 // with all that runs in them, to the next Start.
-func (k *Service) Close() error {
-	if !k.work.refuse() {
+func (svc *Service) Close() error {
+	if !svc.work.refuse() {
 		return nil
 	}
-	k.work.stop(closeGrace)
-	k.disconnect()
+	svc.work.stop(closeGrace)
+	svc.disconnect()
 	return nil
 }
 
 // disconnect saves when containers were last used and ends the connections to
 // their guests. It does not wait long for either.
-func (k *Service) disconnect() {
+func (svc *Service) disconnect() {
 	ctx, cancel := context.WithTimeout(context.Background(), closeGrace)
 	defer cancel()
 	var clients sync.WaitGroup
-	for _, s := range k.index.all() {
-		k.sweeper.saveActivity(ctx, s, s.lastActive(k.opts.now()).Unix())
+	for _, s := range svc.index.all() {
+		svc.sweeper.saveActivity(ctx, s, s.lastActive(svc.opts.now()).Unix())
 		clients.Go(func() { s.client.Close() })
 	}
 	done := make(chan struct{})

@@ -12,8 +12,7 @@ import (
 	"github.com/berth-run/berth/guest"
 )
 
-// shellGrace is how much longer than its timeout a call may take until the guest,
-// which has to end the commands, is no longer waited for.
+// shellGrace is how long after a call's timeout the guest has to end the commands.
 const shellGrace = 30 * time.Second
 
 // A Shell runs shell calls in one container.
@@ -23,17 +22,15 @@ type Shell struct {
 	id     berth.ContainerID
 }
 
-// Shell returns the shell of a container. A container that is not there or has
-// ended is reported by the calls. The caller's response, key and request are named
-// in the container's log.
+// Shell returns the shell of a container. Its calls return the error if the container does
+// not exist or has ended. The container's log has the caller's response, key and request.
 func (a *Access) Shell(caller berth.Caller, id berth.ContainerID) Shell {
 	return Shell{access: a, caller: caller, id: id}
 }
 
-// Shell runs a call, or takes it up if the guest knows its id, and yields what its
-// commands do until all have ended. Until then the container does not expire. An
-// error is the last thing that it yields; the commands go on unless the
-// container has ended.
+// Shell runs a call, or resumes it if the guest knows its id, and yields the events of its
+// commands until all have ended. Until then the container does not expire. An error is the
+// last element; the commands continue unless the container has ended.
 func (sh Shell) Shell(ctx context.Context, call guest.ShellCall) iter.Seq2[guest.ShellEvent, error] {
 	return func(yield func(guest.ShellEvent, error) bool) {
 		s, release, err := sh.access.leases.hold(ctx, sh.caller.Project, sh.id)
@@ -42,24 +39,24 @@ func (sh Shell) Shell(ctx context.Context, call guest.ShellCall) iter.Seq2[guest
 			return
 		}
 		defer release()
-		var told guest.ShellEvent
-		defer func() { sh.access.files.collect(s, told) }()
-		ctx, stop := s.inReach(ctx)
+		var changes guest.ShellEvent
+		defer func() { sh.access.files.collect(s, changes) }()
+		ctx, stop := s.withGuest(ctx)
 		defer stop()
 		if call.Timeout > 0 {
 			var cancel context.CancelFunc
-			ctx, cancel = context.WithTimeoutCause(ctx, call.Timeout+shellGrace, errors.New("the guest did not end the commands"))
+			ctx, cancel = context.WithTimeoutCause(ctx, call.Timeout+shellGrace, errors.New("guest did not end the commands"))
 			defer cancel()
 		}
-		log := sh.log(ctx, s, call)
-		defer sh.close(s, call, log)
+		log := sh.startLog(ctx, s, call)
+		defer sh.detach(s, call, log)
 		for ev, err := range s.client.Shell(ctx, call) {
 			if err != nil {
 				err = sh.access.leases.explain(ctx, s, err)
 			}
-			log.hear(ev)
+			log.record(ev)
 			if ev.Kind == guest.ShellChanges {
-				told = ev
+				changes = ev
 			}
 			if !yield(ev, err) || err != nil {
 				return
@@ -68,30 +65,30 @@ func (sh Shell) Shell(ctx context.Context, call guest.ShellCall) iter.Seq2[guest
 	}
 }
 
-// Cancel ends the commands of a call with all that they started. A call that is
-// not known has nothing to end.
+// Cancel ends the commands of a call and all processes that they started. It returns nil
+// for an unknown call.
 func (sh Shell) Cancel(ctx context.Context, callID string) error {
-	return sh.ask(ctx, func(ctx context.Context, c *guest.Client) error { return c.CancelShell(ctx, callID) })
+	return sh.call(ctx, func(ctx context.Context, c *guest.Client) error { return c.CancelShell(ctx, callID) })
 }
 
-// Forget lets the container drop what it kept of a call that has been told. That
-// is only thrift: the guest drops the oldest calls by itself.
+// Forget lets the guest drop the recorded output of a call. It is an optimization: the
+// guest drops the oldest calls by itself.
 func (sh Shell) Forget(ctx context.Context, callID string) {
-	err := sh.ask(ctx, func(ctx context.Context, c *guest.Client) error { return c.ForgetShell(ctx, callID) })
+	err := sh.call(ctx, func(ctx context.Context, c *guest.Client) error { return c.ForgetShell(ctx, callID) })
 	if err != nil {
-		sh.access.opts.Log.Debug("a call was not forgotten", "container", sh.id, "call", callID, "err", err)
+		sh.access.opts.Log.Debug("failed to forget a call", "container", sh.id, "call", callID, "err", err)
 	}
 }
 
-func (sh Shell) ask(ctx context.Context, question func(context.Context, *guest.Client) error) error {
+func (sh Shell) call(ctx context.Context, question func(context.Context, *guest.Client) error) error {
 	s, release, err := sh.access.leases.hold(ctx, sh.caller.Project, sh.id)
 	if err != nil {
 		return err
 	}
 	defer release()
-	ctx, stop := s.inReach(ctx)
+	ctx, stop := s.withGuest(ctx)
 	defer stop()
-	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
 	if err := question(ctx, s.client); err != nil && connect.CodeOf(err) != connect.CodeNotFound {
 		return sh.access.leases.explain(ctx, s, err)

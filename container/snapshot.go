@@ -13,22 +13,16 @@ import (
 	"github.com/berth-run/berth/layer"
 )
 
-// errNoSnapshots is what those are told who ask for one where there are none.
+// errNoSnapshots is the error for requests that need snapshots.
 var errNoSnapshots = berth.Errorf(berth.CodeInvalid, "This server keeps no snapshots.")
 
-// maxSnapshotFiles is of how many files a snapshot knows that users put them in.
+// maxSnapshotFiles bounds the files of users that a snapshot records.
 const maxSnapshotFiles = 1000
-
-// After a snapshot that expiry was to leave has failed, it is tried again.
-const (
-	leaveAttempts = 3
-	leaveAgain    = time.Minute
-)
 
 // A SnapshotRequest describes a snapshot or a fork.
 type SnapshotRequest struct {
 	Name   string `json:"name,omitempty"`   // need not be unique
-	Memory bool   `json:"memory,omitempty"` // with what runs; no call may be under way
+	Memory bool   `json:"memory,omitempty"` // with running processes; the container must not be in use
 }
 
 // snapshots makes snapshots of sandboxes and starts sandboxes from them.
@@ -38,22 +32,22 @@ type snapshots struct {
 	leases *leases
 	deaths *deaths
 	slots  slots         // snapshots made at once
-	quiet  time.Duration // how long a guest may make no progress with a layer
+	stall  time.Duration // how long a guest may make no progress with a layer
 }
 
-// Snapshot keeps what is in a container's file system now, or all that the container
-// is. Commands stand still meanwhile. When it returns, the snapshot has been read
-// back.
-func (k *Service) Snapshot(ctx context.Context, p berth.ProjectID, id berth.ContainerID, req SnapshotRequest) (*berth.Snapshot, error) {
-	s, ctx, release, err := k.leases.use(ctx, p, id)
+// Snapshot saves the file system of a container, or with req.Memory its whole state.
+// Commands are stopped meanwhile. The snapshot has been read back and verified when
+// Snapshot returns.
+func (svc *Service) Snapshot(ctx context.Context, p berth.ProjectID, id berth.ContainerID, req SnapshotRequest) (*berth.Snapshot, error) {
+	s, ctx, release, err := svc.leases.use(ctx, p, id)
 	if err != nil {
 		return nil, err
 	}
 	defer release()
-	return k.snapshots.take(ctx, s, &berth.Snapshot{Name: req.Name, Memory: req.Memory, Cause: berth.SnapshotRequested})
+	return svc.snapshots.take(ctx, s, &berth.Snapshot{Name: req.Name, Memory: req.Memory, Cause: berth.SnapshotRequested})
 }
 
-// freeze keeps a sandbox as the snapshot.
+// take makes the snapshot to of a sandbox.
 func (sn *snapshots) take(ctx context.Context, s *instance, to *berth.Snapshot) (*berth.Snapshot, error) {
 	if sn.opts.Snapshots == nil {
 		return nil, errNoSnapshots
@@ -88,18 +82,18 @@ func (sn *snapshots) take(ctx context.Context, s *instance, to *berth.Snapshot) 
 		defer in.Close()
 		made, err := layer.Make(w, in, t.Path, layer.Limits{Bytes: sn.opts.Limits.WithDefaults().Disk})
 		if len(made.Dropped) > 0 {
-			sn.opts.Log.Warn("a snapshot is without files whose names it cannot have", "container", s.id, "names", made.Dropped)
+			sn.opts.Log.Warn("snapshot omits files with invalid names", "container", s.id, "names", made.Dropped)
 		}
 		return made, err
 	})
 	if err != nil {
 		return nil, sn.explain(ctx, s, err)
 	}
-	sn.opts.Log.Info("snapshot", "snapshot", to.ID, "container", s.id, "project", s.project, "cause", to.Cause, "bytes", to.Bytes, "stored_bytes", to.StoredBytes)
+	sn.opts.Log.Info("snapshot made", "snapshot", to.ID, "container", s.id, "project", s.project, "cause", to.Cause, "bytes", to.Bytes, "stored_bytes", to.StoredBytes)
 	return to, nil
 }
 
-// notFrozen turns an error of making a snapshot into what the client is told.
+// explain turns an error of making a snapshot into an error for the client.
 func (sn *snapshots) explain(ctx context.Context, s *instance, err error) error {
 	switch {
 	case errors.Is(err, layer.ErrTooLarge):
@@ -118,7 +112,7 @@ func (sn *snapshots) explain(ctx context.Context, s *instance, err error) error 
 	return sn.leases.explain(ctx, s, err)
 }
 
-// userFiles returns the files that users have put into a container.
+// userFiles returns the files in a container that users uploaded.
 func (sn *snapshots) userFiles(ctx context.Context, s *instance) ([]*berth.ContainerFile, error) {
 	all, err := sn.opts.Store.ContainerFiles(ctx, s.project, s.id)
 	if err != nil {
@@ -133,7 +127,7 @@ func (sn *snapshots) userFiles(ctx context.Context, s *instance) ([]*berth.Conta
 	return theirs, nil
 }
 
-// snapshot returns the snapshot that a request for a container names.
+// get returns the snapshot that a create request names.
 func (sn *snapshots) get(ctx context.Context, p berth.ProjectID, id berth.SnapshotID) (*snapshot.Record, error) {
 	if sn.opts.Snapshots == nil {
 		return nil, errNoSnapshots
@@ -147,12 +141,12 @@ func (sn *snapshots) get(ctx context.Context, p berth.ProjectID, id berth.Snapsh
 	return r, err
 }
 
-// restore puts a snapshot into a new sandbox.
+// restore puts the snapshot of a plan into a new sandbox.
 func (sn *snapshots) restore(ctx context.Context, s *instance, pl *plan) error {
 	if pl.from == nil {
 		return nil
 	}
-	if pl.memory() != nil { // it has its files
+	if pl.memory() != nil { // its files are there already
 		return sn.restoreFiles(ctx, s, pl)
 	}
 	content, err := sn.opts.Snapshots.Open(ctx, s.project, pl.from)
@@ -166,35 +160,35 @@ func (sn *snapshots) restore(ctx context.Context, s *instance, pl *plan) error {
 	return sn.restoreFiles(ctx, s, pl)
 }
 
-// quietTime is how long a guest may take nothing of a layer that it applies, or not answer
-// after the last of it.
-const quietTime = time.Minute
+// stallTimeout bounds the time between two reads of a guest that applies a layer, and its
+// answer afterwards.
+const stallTimeout = time.Minute
 
-var errQuiet = errors.New("the guest does not go on with it")
+var errStalled = errors.New("guest does not make progress with the layer")
 
-// applyLayer has a guest apply a layer, and checks that it answers afterwards: a layer can
-// take away what the guest needs.
+// apply makes a guest apply a layer, and checks that it answers afterwards: a layer can
+// remove files that the guest needs.
 func (sn *snapshots) apply(ctx context.Context, s *instance, content io.Reader) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	quiet := time.AfterFunc(sn.quiet, func() { cancel(errQuiet) })
+	quiet := time.AfterFunc(sn.stall, func() { cancel(errStalled) })
 	defer quiet.Stop()
-	source := &source{r: progress{content, func() { quiet.Reset(sn.quiet) }}}
+	source := &source{r: progress{content, func() { quiet.Reset(sn.stall) }}}
 	err := s.client.ApplyArchive(ctx, source)
 	if _, readErr := source.finish(); readErr != nil {
-		return readErr // the snapshot's fault
+		return readErr // of the snapshot
 	}
 	if err == nil {
-		quiet.Reset(sn.quiet)
+		quiet.Reset(sn.stall)
 		err = s.client.Ping(ctx)
 	}
-	if errors.Is(context.Cause(ctx), errQuiet) {
-		return errQuiet
+	if errors.Is(context.Cause(ctx), errStalled) {
+		return errStalled
 	}
 	return err
 }
 
-// progress is a reader that calls moved for each piece that is read.
+// progress is a reader that calls moved after each read.
 type progress struct {
 	io.Reader
 	moved func()
@@ -206,9 +200,10 @@ func (p progress) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// restoreFiles tells the store what users had put into the container of a snapshot.
+// restoreFiles saves the rows of the files that users uploaded into the container of a
+// snapshot.
 func (sn *snapshots) restoreFiles(ctx context.Context, s *instance, pl *plan) error {
-	// What users had put in keeps its source and, if it is asked for again, is known.
+	// An upload that the request names again has its id, so that it is not added twice.
 	again := map[berth.CFileID]berth.CFileID{}
 	for _, id := range pl.files {
 		again[addedID(pl.from.Snapshot.ContainerID, id)] = addedID(s.id, id)
@@ -225,71 +220,7 @@ func (sn *snapshots) restoreFiles(ctx context.Context, s *instance, pl *plan) er
 	return nil
 }
 
-// leaveSnapshot keeps an idle container as a snapshot, in the background, and ends
-// it if it has not been used meanwhile. If it cannot be kept, that is tried again a
-// few times.
-func (sw *sweeper) expireToSnapshot(s *instance) {
-	if !s.expiry.running.CompareAndSwap(false, true) {
-		return
-	}
-	spawned := sw.work.spawn(func() {
-		defer s.expiry.running.Store(false)
-		s.mu.Lock()
-		since := s.usage.active
-		if !since.Equal(s.expiry.tried) {
-			s.expiry.tried, s.expiry.attempts = since, 0
-		}
-		s.mu.Unlock()
-		expires := sw.opts.now().Add(sw.opts.Expiry.SnapshotLife).Unix()
-		if err := sw.leases.resume(s.life, s); err != nil {
-			sw.snapshotFailed(s, err)
-			return
-		}
-		kept, err := sw.snapshots.take(s.life, s, &berth.Snapshot{Name: s.body.Name, Cause: berth.SnapshotExpired, ExpiresAt: &expires})
-		if err != nil {
-			sw.snapshotFailed(s, err)
-			return
-		}
-		body := s.body
-		body.Berth.LastSnapshot = kept.ID
-		ended := sw.deaths.end(s, reasonExpired, goneError(&body, reasonExpired), nil, func() bool {
-			if !s.idleLocked(sw.opts.now()) || !s.usage.active.Equal(since) {
-				return false
-			}
-			s.expiry.snapshot = kept.ID
-			return true
-		})
-		if ended {
-			return
-		}
-		sw.snapshots.discard(s.project, kept.ID)
-	})
-	if !spawned {
-		s.expiry.running.Store(false)
-	}
-}
-
-// notLeft counts an attempt that failed. After the last one the container expires.
-func (sw *sweeper) snapshotFailed(s *instance, err error) {
-	if s.life.Err() != nil {
-		return // it has ended for another reason
-	}
-	s.mu.Lock()
-	if berth.ErrorCode(err) != berth.CodeInsufficientStorage { // its files live until there is space for them
-		s.expiry.attempts++
-	}
-	last := s.expiry.attempts >= leaveAttempts
-	if !last {
-		s.usage.graceUntil = sw.opts.now().Add(leaveAgain)
-	}
-	s.mu.Unlock()
-	sw.opts.Log.Error("a container that expires was not kept as a snapshot", "container", s.id, "project", s.project, "again", !last, "err", err)
-	if last {
-		sw.deaths.end(s, reasonExpired, goneError(&s.body, reasonExpired), err, func() bool { return s.idleLocked(sw.opts.now()) })
-	}
-}
-
-// forget removes a snapshot, if there is one.
+// delete removes a snapshot, if id names one.
 func (sn *snapshots) delete(ctx context.Context, p berth.ProjectID, id berth.SnapshotID) error {
 	if id == "" || sn.opts.Snapshots == nil {
 		return nil
@@ -300,12 +231,12 @@ func (sn *snapshots) delete(ctx context.Context, p berth.ProjectID, id berth.Sna
 	return nil
 }
 
-// expireSnapshots removes those whose time is up.
+// expire removes expired snapshots.
 func (sn *snapshots) expire() {
 	if sn.opts.Snapshots == nil {
 		return
 	}
 	if err := sn.opts.Snapshots.Expire(sn.work.life, sn.opts.now()); err != nil && sn.work.life.Err() == nil {
-		sn.opts.Log.Error("expired snapshots were not removed; they will be, later", "err", err)
+		sn.opts.Log.Error("failed to remove expired snapshots; retrying later", "err", err)
 	}
 }

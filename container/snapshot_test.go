@@ -267,14 +267,14 @@ func TestLeavingFails(t *testing.T) {
 	h.k.opts.Template = func(string) (Template, error) { return Template{}, errHost }
 	s := h.k.index.lookup(mine, id)
 	h.pass(time.Hour)
-	for attempt := 1; attempt < leaveAttempts; attempt++ {
+	for attempt := 1; attempt < snapshotAttempts; attempt++ {
 		for s.expiry.running.Load() {
 			time.Sleep(time.Millisecond)
 		}
 		if got := h.get(id); got.Status != berth.ContainerRunning {
 			t.Fatalf("it was let go after %d attempts", attempt)
 		}
-		h.pass(leaveAgain - time.Second) // not yet
+		h.pass(snapshotRetry - time.Second) // not yet
 		if s.expiry.running.Load() {
 			t.Errorf("attempt %d came early", attempt+1)
 		}
@@ -284,7 +284,7 @@ func TestLeavingFails(t *testing.T) {
 	if got := h.get(id); got.Berth.Reason != "expired" || got.Berth.LastSnapshot != "" || a.blobs(t) > 0 {
 		t.Errorf("got %+v, %d blobs", got, a.blobs(t))
 	}
-	if !strings.Contains(h.log.String(), "was not kept as a snapshot") {
+	if !strings.Contains(h.log.String(), "failed to make a snapshot of an expiring container") {
 		t.Error("the log does not say so")
 	}
 }

@@ -66,7 +66,7 @@ func TestStartReconciles(t *testing.T) {
 			t.Errorf("got %s, reason %q, want %q", got.Status, got.Berth.Reason, reason)
 		}
 	}
-	h.pass(respite - time.Second) // idle for long, but a run may want it back
+	h.pass(restartGrace - time.Second) // idle for long, but a run may want it back
 	if got := h.sh(alive, "echo here"); got != "here\n" {
 		t.Errorf("got %q", got)
 	}

@@ -17,13 +17,13 @@ type meter struct {
 	index *index
 }
 
-// Stats returns what a container uses now. That is no use of it.
-func (k *Service) Stats(ctx context.Context, p berth.ProjectID, id berth.ContainerID) (*berth.ContainerStats, error) {
-	s, err := k.leases.find(ctx, p, id)
+// Stats returns what a container uses now. This does not count as a use of it.
+func (svc *Service) Stats(ctx context.Context, p berth.ProjectID, id berth.ContainerID) (*berth.ContainerStats, error) {
+	s, err := svc.leases.find(ctx, p, id)
 	if err != nil {
 		return nil, err
 	}
-	return k.meter.stats(ctx, s)
+	return svc.meter.stats(ctx, s)
 }
 
 func (m *meter) stats(ctx context.Context, s *instance) (*berth.ContainerStats, error) {
@@ -47,11 +47,11 @@ func (m *meter) stats(ctx context.Context, s *instance) (*berth.ContainerStats, 
 	return out, nil
 }
 
-// read asks the driver about a sandbox.
+// read returns the driver's stats of a sandbox.
 func (m *meter) read(ctx context.Context, s *instance) (sandbox.Stats, error) {
-	ctx, stop := s.within(ctx)
+	ctx, stop := s.withLife(ctx)
 	defer stop()
-	ctx, cancel := context.WithTimeout(ctx, statsTime)
+	ctx, cancel := context.WithTimeout(ctx, statsTimeout)
 	defer cancel()
 	if err := s.driver.acquire(ctx); err != nil {
 		return sandbox.Stats{}, err
@@ -59,12 +59,12 @@ func (m *meter) read(ctx context.Context, s *instance) (sandbox.Stats, error) {
 	defer s.driver.release()
 	read, err := m.opts.Driver.Stats(ctx, string(s.id))
 	if errors.Is(err, sandbox.ErrNotFound) {
-		return read, nil // it dies, and will be found dead
+		return read, nil // it is dying; the sweeper will find it dead
 	}
 	return read, err
 }
 
-// A Reading is what one running container uses.
+// A Reading is the resource use of one running container.
 type Reading struct {
 	Project     berth.ProjectID
 	MemoryLimit string // the tier
@@ -74,7 +74,7 @@ type Reading struct {
 
 // Readings returns what the running containers use. Those that cannot be read in time are
 // left out.
-func (k *Service) Readings(ctx context.Context) []Reading { return k.meter.readings(ctx) }
+func (svc *Service) Readings(ctx context.Context) []Reading { return svc.meter.readings(ctx) }
 
 func (m *meter) readings(ctx context.Context) []Reading {
 	var mu sync.Mutex

@@ -12,14 +12,14 @@ import (
 )
 
 const (
-	sweepEvery = time.Second
-	countEvery = time.Minute      // the seconds of containers for what projects have used
-	checkEvery = 10 * time.Second // how often the driver is asked about a sandbox
-	saveEvery  = 30               // seconds between savings of last_active_at while a container is in use
-	sweepWidth = 8                // sandboxes looked after at once
+	sweepInterval = time.Second
+	countInterval = time.Minute      // adds the containers' seconds to their projects' usage
+	checkInterval = 10 * time.Second // between two checks of a sandbox
+	saveInterval  = 30               // seconds between two saves of last_active_at while a container is in use
+	sweepWidth    = 8                // sandboxes handled at once
 )
 
-// errUnchanged leaves a container as it is stored.
+// errUnchanged aborts an update that would change nothing.
 var errUnchanged = errors.New("unchanged")
 
 // A sweeper ends idle containers, finds dead ones and saves when they were last used.
@@ -36,9 +36,9 @@ type sweeper struct {
 
 // run sweeps until the service closes.
 func (sw *sweeper) run() {
-	tick := time.NewTicker(sweepEvery)
+	tick := time.NewTicker(sweepInterval)
 	defer tick.Stop()
-	count := time.NewTicker(countEvery)
+	count := time.NewTicker(countInterval)
 	defer count.Stop()
 	for {
 		select {
@@ -49,7 +49,7 @@ func (sw *sweeper) run() {
 			sw.snapshots.expire()
 			sw.volumes.expire()
 			if err := sw.opts.Store.CountContainers(sw.work.life); err != nil && sw.work.life.Err() == nil {
-				sw.opts.Log.Error("the seconds of containers were not counted; they will be, later", "err", err)
+				sw.opts.Log.Error("failed to count the seconds of containers; retrying later", "err", err)
 			}
 		case <-tick.C:
 			sw.sweep(sw.work.life)
@@ -59,7 +59,7 @@ func (sw *sweeper) run() {
 	}
 }
 
-// sweep looks after all sandboxes once.
+// sweep does what is due for all sandboxes.
 func (sw *sweeper) sweep(ctx context.Context) {
 	var g errgroup.Group
 	g.SetLimit(sweepWidth)
@@ -75,7 +75,7 @@ func (sw *sweeper) sweep(ctx context.Context) {
 	_ = g.Wait()
 }
 
-// due returns what is to be done for a sandbox now, nil for nothing.
+// due returns the job that is due for a sandbox, or nil.
 func (sw *sweeper) due(s *instance) func(context.Context, *instance) {
 	now := sw.opts.now()
 	s.mu.Lock()
@@ -88,26 +88,17 @@ func (sw *sweeper) due(s *instance) func(context.Context, *instance) {
 		return nil
 	case s.idleLocked(now):
 		return func(context.Context, *instance) { sw.expire(s) }
-	case now.Sub(s.health.checked) >= checkEvery:
+	case now.Sub(s.health.checked) >= checkInterval:
 		s.health.checked = now
 		return func(context.Context, *instance) { sw.deaths.check(s) }
-	case at > s.usage.saved && (s.usage.holds == 0 || at-s.usage.saved >= saveEvery):
+	case at > s.usage.saved && (s.usage.holds == 0 || at-s.usage.saved >= saveInterval):
 		return func(ctx context.Context, s *instance) { sw.saveActivity(ctx, s, at) }
 	}
 	return nil
 }
 
-// expire ends a container, unless it has come into use since it was found idle.
-func (sw *sweeper) expire(s *instance) {
-	if s.body.Berth.OnExpiry == berth.OnExpirySnapshot {
-		sw.expireToSnapshot(s)
-		return
-	}
-	sw.deaths.end(s, reasonExpired, goneError(&s.body, reasonExpired), nil, func() bool { return s.idleLocked(sw.opts.now()) })
-}
-
-// saveActivity saves a container's last_active_at. A crash loses what the sweeper
-// has not saved yet: a second, or saveEvery while the container was in use.
+// saveActivity saves a container's last_active_at. A crash loses the time since the last
+// save: a second, or saveInterval while the container was in use.
 func (sw *sweeper) saveActivity(ctx context.Context, s *instance, at int64) {
 	_, err := sw.opts.Store.UpdateContainer(ctx, s.project, s.id, func(c *berth.Container) error {
 		if c.Status != berth.ContainerRunning || c.LastActiveAt >= at {
@@ -122,6 +113,6 @@ func (sw *sweeper) saveActivity(ctx context.Context, s *instance, at int64) {
 		s.usage.saved = max(s.usage.saved, at)
 		s.mu.Unlock()
 	case ctx.Err() == nil:
-		sw.opts.Log.Error("a container's activity was not saved", "container", s.id, "err", err)
+		sw.opts.Log.Error("failed to save the last use of a container", "container", s.id, "err", err)
 	}
 }

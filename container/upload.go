@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"path"
 	"strings"
@@ -13,9 +14,9 @@ import (
 	"github.com/berth-run/berth"
 )
 
-// Add copies uploaded files into a container's working directory, each under
-// its own name or, if that is taken, one like it. A file that was added before
-// and is still there is left as it is, with what commands made of it.
+// Add copies uploaded files into a container's working directory, each under its own name
+// or, if that is taken, a similar one. It does not change a file that was added before and
+// still exists.
 func (fl *Files) Add(ctx context.Context, p berth.ProjectID, id berth.ContainerID, files []berth.FileID) error {
 	if len(files) == 0 {
 		return nil
@@ -73,15 +74,15 @@ func (fl *Files) addOne(ctx context.Context, s *instance, id berth.FileID, taken
 	return f, fl.opts.Store.PutContainerFile(ctx, s.project, f)
 }
 
-// addedID is the id that an uploaded file has in a container, always the same: by it
-// a file is known to have been added.
+// addedID returns the id of an uploaded file in a container. It is always the same, so that
+// a file is not added twice.
 func addedID(c berth.ContainerID, id berth.FileID) berth.CFileID {
 	sum := sha256.Sum256([]byte(string(c) + " " + string(id)))
 	return berth.CFileID(berth.PrefixContainerFile + hex.EncodeToString(sum[:24]))
 }
 
-// plainName makes a file name of what an upload was called, without directories
-// and of at most 200 bytes; otherwise is for a name of which nothing is left.
+// plainName returns the file name of an upload: without directories, and at most 200 bytes
+// long. If no valid name is left, it returns otherwise.
 func plainName(name, otherwise string) string {
 	name = name[strings.LastIndexAny(name, `/\`)+1:]
 	name = strings.Map(func(r rune) rune {
@@ -101,7 +102,7 @@ func plainName(name, otherwise string) string {
 	return name
 }
 
-// freeName returns name, or with a number before its extension if it is taken.
+// freeName returns name, with a number before its extension if it is taken.
 func freeName(name string, taken map[string]bool) string {
 	ext := path.Ext(name)
 	free := name
@@ -109,4 +110,27 @@ func freeName(name string, taken map[string]bool) string {
 		free = fmt.Sprintf("%s-%d%s", strings.TrimSuffix(name, ext), n, ext)
 	}
 	return free
+}
+
+// checkUploads returns an error unless all files exist.
+func (fl *Files) checkUploads(ctx context.Context, p berth.ProjectID, ids []berth.FileID) error {
+	for i, id := range ids {
+		body, _, err := fl.opts.OpenFile(ctx, p, id)
+		if err != nil {
+			return atFile(err, i)
+		}
+		body.Close()
+	}
+	return nil
+}
+
+// atFile sets the parameter of an error about the i-th of a request's files.
+func atFile(err error, i int) error {
+	e, ok := errors.AsType[*berth.Error](err)
+	if !ok {
+		return err
+	}
+	at := *e
+	at.Param = fmt.Sprintf("file_ids[%d]", i)
+	return &at
 }

@@ -14,7 +14,7 @@ type volumes struct {
 	work *workers
 }
 
-// mounts checks which volumes a container is to have.
+// resolve validates the volumes of a request and sets them in c.
 func (v *volumes) resolve(ctx context.Context, p berth.ProjectID, c *berth.Container, want []berth.VolumeMount) (err error) {
 	if len(want) == 0 {
 		return nil
@@ -26,8 +26,8 @@ func (v *volumes) resolve(ctx context.Context, p berth.ProjectID, c *berth.Conta
 	return err
 }
 
-// holdVolumes keeps the volumes of a container in place as long as anything is left
-// of its sandbox. It is called for each sandbox in the books, before it is made.
+// hold prevents the removal of a container's volumes until its sandbox is removed. It is
+// called for each registered instance before its sandbox is made.
 func (v *volumes) hold(ctx context.Context, s *instance) error {
 	if len(s.body.Berth.Volumes) == 0 || v.opts.Volumes == nil {
 		return nil
@@ -35,15 +35,15 @@ func (v *volumes) hold(ctx context.Context, s *instance) error {
 	return v.opts.Volumes.Hold(ctx, s.project, s.id, s.body.Berth.Volumes)
 }
 
-// retainVolumes is holdVolumes for a sandbox that runs already, and uses them whatever the
-// store says.
+// retain is hold for a sandbox that runs already, and so uses the volumes even if the store
+// does not have them.
 func (v *volumes) retain(s *instance) {
 	if v.opts.Volumes != nil && len(s.body.Berth.Volumes) > 0 {
 		v.opts.Volumes.Retain(s.id, s.body.Berth.Volumes)
 	}
 }
 
-// openVolumes returns what a sandbox is to mount.
+// open returns the mounts of a sandbox.
 func (v *volumes) open(ctx context.Context, s *instance) ([]sandbox.Mount, error) {
 	if len(s.body.Berth.Volumes) == 0 {
 		return nil, nil
@@ -51,20 +51,20 @@ func (v *volumes) open(ctx context.Context, s *instance) ([]sandbox.Mount, error
 	return v.opts.Volumes.Open(ctx, s.project, s.id, s.body.Berth.Volumes)
 }
 
-// unmounted gives the volumes of a sandbox up of which nothing is left.
+// release releases the volumes of a removed sandbox.
 func (v *volumes) release(s *instance) {
 	if v.opts.Volumes != nil && len(s.body.Berth.Volumes) > 0 {
 		v.opts.Volumes.Release(s.id)
 	}
 }
 
-// expireVolumes removes those whose time is up.
+// expire removes expired volumes and unmounts idle ones.
 func (v *volumes) expire() {
 	if v.opts.Volumes == nil {
 		return
 	}
 	if err := v.opts.Volumes.Expire(v.work.life, v.opts.now()); err != nil && v.work.life.Err() == nil {
-		v.opts.Log.Error("expired volumes were not removed; they will be, later", "err", err)
+		v.opts.Log.Error("failed to remove expired volumes; retrying later", "err", err)
 	}
 	if err := v.opts.Volumes.Unmount(volume.IdleTime); err != nil {
 		v.opts.Log.Warn("failed to unmount volumes that no container uses", "err", err)

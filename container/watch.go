@@ -10,18 +10,17 @@ import (
 	"github.com/berth-run/berth"
 )
 
-// Commands change files in bursts. What is told of one is told when it has paused,
-// or when it has lasted long enough.
+// Commands change files in bursts. Events of a burst are sent when it has paused, or when
+// it has lasted for watchBurst.
 const (
-	watchPause = 100 * time.Millisecond
+	watchQuiet = 100 * time.Millisecond
 	watchBurst = time.Second
 )
 
-// Watch yields what happens to the files in a container's working directory and
-// below, beginning with those that are there: each as it is at the end of a burst of
-// changes, so that one which comes and goes within it is not told. An error, such as
-// the container's end, is the last thing that it yields. Being watched is no use of a
-// container, which expires all the same.
+// Watch yields the changes of the files in a container's working directory and below. It
+// begins with the existing files as created. Each file is as it is at the end of a burst of
+// changes, so a file that is created and deleted within one is not reported. An error, such
+// as the container's end, is the last element. Watching does not prevent expiry.
 func (fl *Files) Watch(ctx context.Context, p berth.ProjectID, id berth.ContainerID) iter.Seq2[*berth.ContainerFileEvent, error] {
 	return func(yield func(*berth.ContainerFileEvent, error) bool) {
 		s, release, err := fl.leases.hold(ctx, p, id)
@@ -30,26 +29,26 @@ func (fl *Files) Watch(ctx context.Context, p berth.ProjectID, id berth.Containe
 			return
 		}
 		release()
-		ctx, stop := s.inReach(ctx)
+		ctx, stop := s.withGuest(ctx)
 		defer stop()
-		w := watched{of: fl, sandbox: s}
+		w := watcher{source: fl, sandbox: s}
 		if err := w.follow(ctx, yield); err != nil {
 			yield(nil, fl.leases.explain(ctx, s, err))
 		}
 	}
 }
 
-// watched is what a watcher has told of a container's files.
-type watched struct {
-	of      *Files
-	sandbox *instance
-	files   map[string]*berth.ContainerFile
-	times   map[string]time.Time
+// A watcher compares the files of a container with those that it reported last.
+type watcher struct {
+	source    *Files
+	sandbox   *instance
+	last      map[string]*berth.ContainerFile
+	lastTimes map[string]time.Time
 }
 
-// follow tells until the reader has enough, which is no error.
-func (w *watched) follow(ctx context.Context, yield func(*berth.ContainerFileEvent, error) bool) error {
-	dir, err := w.sandbox.dir(ctx)
+// follow yields events until the reader stops, which is no error.
+func (w *watcher) follow(ctx context.Context, yield func(*berth.ContainerFileEvent, error) bool) error {
+	dir, err := w.sandbox.workingDir(ctx)
 	if err != nil {
 		return err
 	}
@@ -64,7 +63,7 @@ func (w *watched) follow(ctx context.Context, yield func(*berth.ContainerFileEve
 			}
 			select {
 			case changed <- struct{}{}:
-			default: // it is known already
+			default: // a scan is due already
 			}
 		}
 	}()
@@ -74,10 +73,10 @@ func (w *watched) follow(ctx context.Context, yield func(*berth.ContainerFileEve
 			return err
 		case <-changed:
 		}
-		if w.files != nil {
+		if w.last != nil {
 			settle(ctx, changed)
 		}
-		events, err := w.look(ctx)
+		events, err := w.diff(ctx)
 		if err != nil {
 			return err
 		}
@@ -95,7 +94,7 @@ func settle(ctx context.Context, changed <-chan struct{}) {
 	for {
 		select {
 		case <-changed:
-		case <-time.After(watchPause):
+		case <-time.After(watchQuiet):
 			return
 		case <-end:
 			return
@@ -105,13 +104,13 @@ func settle(ctx context.Context, changed <-chan struct{}) {
 	}
 }
 
-// look returns what is different from what was told.
-func (w *watched) look(ctx context.Context) ([]*berth.ContainerFileEvent, error) {
+// diff scans the files and returns the events since the last scan.
+func (w *watcher) diff(ctx context.Context) ([]*berth.ContainerFileEvent, error) {
 	s := w.sandbox
 	if err := s.files.lock.acquire(ctx); err != nil {
 		return nil, err
 	}
-	files, times, err := w.of.scanTimes(ctx, s)
+	files, times, err := w.source.scanTimes(ctx, s)
 	s.files.lock.release()
 	if err != nil {
 		return nil, err
@@ -120,21 +119,21 @@ func (w *watched) look(ctx context.Context) ([]*berth.ContainerFileEvent, error)
 	now := make(map[string]*berth.ContainerFile, len(files))
 	for _, f := range files {
 		now[f.Path] = f
-		before := w.files[f.Path]
+		before := w.last[f.Path]
 		switch {
 		case before == nil || before.ID != f.ID:
 			events = append(events, &berth.ContainerFileEvent{Type: berth.ContainerFileCreated, File: f})
-		case before.Bytes != f.Bytes || !w.times[f.Path].Equal(times[f.Path]):
+		case before.Bytes != f.Bytes || !w.lastTimes[f.Path].Equal(times[f.Path]):
 			events = append(events, &berth.ContainerFileEvent{Type: berth.ContainerFileUpdated, File: f})
 		}
 	}
 	var gone []*berth.ContainerFileEvent
-	for path, f := range w.files {
+	for path, f := range w.last {
 		if now[path] == nil || now[path].ID != f.ID {
 			gone = append(gone, &berth.ContainerFileEvent{Type: berth.ContainerFileDeleted, File: f})
 		}
 	}
 	slices.SortFunc(gone, func(a, b *berth.ContainerFileEvent) int { return cmp.Compare(a.File.Path, b.File.Path) })
-	w.files, w.times = now, times
+	w.last, w.lastTimes = now, times
 	return append(gone, events...), nil
 }

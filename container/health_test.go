@@ -45,7 +45,7 @@ func TestStoppedGuest(t *testing.T) {
 	g.stopped.Store(true)
 	s := h.k.index.lookup(mine, id)
 	h.k.leases.probeIfDue(s) // it has come into use
-	h.pass(silenceTime)
+	h.pass(silentAfter)
 	err := <-r.done
 	wantError(t, err, berth.CodeUnavailable, "", "does not answer")
 
@@ -58,7 +58,7 @@ func TestStoppedGuest(t *testing.T) {
 		_, _, err = h.k.access.Guest(t.Context(), mine, id)
 		wantError(t, err, berth.CodeUnavailable, "", "does not answer")
 	}
-	if took := time.Since(began); took > probeTime {
+	if took := time.Since(began); took > probeTimeout {
 		t.Errorf("calls that follow take %v together", took)
 	}
 	if got := h.get(id); got.Status != berth.ContainerRunning {
@@ -67,7 +67,7 @@ func TestStoppedGuest(t *testing.T) {
 
 	g.stopped.Store(false)
 	close(g.change)
-	for s.silence() != nil {
+	for s.silentError() != nil {
 		h.k.sweeper.sweep(t.Context())
 		if t.Context().Err() != nil {
 			t.Fatal("the container stays silent")

@@ -11,7 +11,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/berth-run/berth"
-	"github.com/berth-run/berth/guest"
 	"github.com/berth-run/berth/store"
 )
 
@@ -23,8 +22,8 @@ type leases struct {
 	deaths *deaths
 }
 
-// hold finds a container, waits until it runs, resumes it if it is paused, and keeps it from expiring until
-// release is called.
+// hold returns the running instance of a container. It waits for the start, resumes a
+// paused container, and prevents expiry until release is called.
 func (ls *leases) hold(ctx context.Context, p berth.ProjectID, id berth.ContainerID) (s *instance, release func(), err error) {
 	if s, err = ls.find(ctx, p, id); err != nil {
 		return nil, nil, err
@@ -33,11 +32,11 @@ func (ls *leases) hold(ctx context.Context, p berth.ProjectID, id berth.Containe
 		return nil, nil, err
 	}
 	release = sync.OnceFunc(func() { s.release(ls.opts.now()) })
-	if err = s.await(ctx); err == nil {
+	if err = s.waitStarted(ctx); err == nil {
 		err = ls.resume(ctx, s)
 	}
 	if err == nil {
-		err = s.silence()
+		err = s.silentError()
 	}
 	if err != nil {
 		release()
@@ -46,20 +45,20 @@ func (ls *leases) hold(ctx context.Context, p berth.ProjectID, id berth.Containe
 	return s, release, nil
 }
 
-// use is hold with a context that also ends with the sandbox.
+// use is hold with a context that also ends when the sandbox does.
 func (ls *leases) use(ctx context.Context, p berth.ProjectID, id berth.ContainerID) (*instance, context.Context, func(), error) {
 	s, release, err := ls.hold(ctx, p, id)
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	ctx, stop := s.inReach(ctx)
+	ctx, stop := s.withGuest(ctx)
 	return s, ctx, func() {
 		stop()
 		release()
 	}, nil
 }
 
-// find returns the sandbox of a container that is not known to have ended.
+// find returns the instance of a container that has not ended as far as this server knows.
 func (ls *leases) find(ctx context.Context, p berth.ProjectID, id berth.ContainerID) (*instance, error) {
 	if s := ls.index.lookup(p, id); s != nil {
 		return s, nil
@@ -76,20 +75,9 @@ func (ls *leases) find(ctx context.Context, p berth.ProjectID, id berth.Containe
 	return nil, berth.Errorf(berth.CodeUnavailable, "Container with id '%s' is not in the hands of this server.", id)
 }
 
-// Guest returns the connection to a container's guest, for front doors of their
-// own: exec, attach, E2B. It is shared; the caller calls release and does not
-// close it. Until then the container does not expire.
-func (a *Access) Guest(ctx context.Context, p berth.ProjectID, id berth.ContainerID) (client *guest.Client, release func(), err error) {
-	s, release, err := a.leases.hold(ctx, p, id)
-	if err != nil {
-		return nil, nil, err
-	}
-	return s.client, release, nil
-}
-
-// dir returns what the guest calls berth.WorkDir. Without isolation it is another
-// directory, because there the guest's root is the host's.
-func (s *instance) dir(ctx context.Context) (string, error) {
+// workingDir returns the guest's path of berth.WorkDir. Without isolation it is a
+// different directory, because the guest's root is the host's.
+func (s *instance) workingDir(ctx context.Context) (string, error) {
 	s.mu.Lock()
 	dir := s.files.workDir
 	s.mu.Unlock()
@@ -102,7 +90,7 @@ func (s *instance) dir(ctx context.Context) (string, error) {
 	}
 	dir = info.WorkDir
 	if !path.IsAbs(dir) || path.Clean(dir) != dir || dir == "/" || len(dir) > 1024 || !utf8.ValidString(dir) {
-		return "", fmt.Errorf("the guest says that it works in %.100q", dir)
+		return "", fmt.Errorf("guest reported an invalid working directory %.100q", dir)
 	}
 	s.mu.Lock()
 	s.files.workDir = dir
@@ -110,22 +98,22 @@ func (s *instance) dir(ctx context.Context) (string, error) {
 	return dir, nil
 }
 
-// patience is how long before each question an ended connection is given to show
-// why: the driver sees the death of a sandbox a moment later.
-var patience = [...]time.Duration{0, 50 * time.Millisecond, 250 * time.Millisecond}
+// explainWaits are the delays before each check of why a connection ended: the driver
+// sees the death of a sandbox a moment later.
+var explainWaits = [...]time.Duration{0, 50 * time.Millisecond, 250 * time.Millisecond}
 
-// pingTime bounds the answer of a guest that is asked whether it is there.
-const pingTime = time.Second
+// pingTimeout bounds the guest's answer to a ping.
+const pingTimeout = time.Second
 
-// explain turns an error on the way to a guest into what the client is told: the
-// container's end if it has ended, why ctx ended if it has, else that the
-// container does not answer.
+// explain turns an error of a call to a guest into an error for the client: the
+// container's end if it has ended, the cause of ctx if that has ended, and otherwise
+// that the container does not answer.
 func (ls *leases) explain(ctx context.Context, s *instance, err error) error {
 	if _, ok := errors.AsType[*berth.Error](err); ok {
 		return err
 	}
 	timedOut := false
-	for _, wait := range patience {
+	for _, wait := range explainWaits {
 		select {
 		case <-time.After(wait):
 		case <-s.life.Done():
@@ -138,29 +126,29 @@ func (ls *leases) explain(ctx context.Context, s *instance, err error) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		silent := s.silence()
+		silent := s.silentError()
 		if silent != nil {
 			return silent
 		}
 		var answered bool
-		if answered, timedOut = s.ping(ctx, pingTime); answered {
+		if answered, timedOut = s.ping(ctx, pingTimeout); answered {
 			break
 		}
 	}
 	if timedOut && ctx.Err() == nil {
-		ls.markSilent(s, 0) // of the whole patience nothing has come of it
+		ls.markSilent(s, 0) // it did not answer during all of the delays
 	}
 	return noAnswer(s.id, err)
 }
 
-// answers reports whether the guest is there.
+// answers reports whether the guest answers a ping.
 func (s *instance) answers(ctx context.Context) bool {
-	answered, _ := s.ping(ctx, pingTime)
+	answered, _ := s.ping(ctx, pingTimeout)
 	return answered
 }
 
-// ping reports whether the guest has answered, and if not, whether all of the time passed
-// over it: it may be that it could not be asked.
+// ping reports whether the guest answered. timedOut is true if the full time passed
+// without an answer; both are false if the ping could not be sent.
 func (s *instance) ping(ctx context.Context, most time.Duration) (answered, timedOut bool) {
 	ctx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
@@ -168,4 +156,4 @@ func (s *instance) ping(ctx context.Context, most time.Duration) (answered, time
 	return err == nil, err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded)
 }
 
-func trimDot(s string) string { return strings.TrimSuffix(s, ".") }
+func trimPeriod(s string) string { return strings.TrimSuffix(s, ".") }

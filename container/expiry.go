@@ -1,0 +1,85 @@
+package container
+
+import (
+	"time"
+
+	"github.com/berth-run/berth"
+)
+
+// A failed snapshot of an expiring container is retried.
+const (
+	snapshotAttempts = 3
+	snapshotRetry    = time.Minute
+)
+
+// expire ends a container, unless it was used since it was found idle.
+func (sw *sweeper) expire(s *instance) {
+	if s.body.Berth.OnExpiry == berth.OnExpirySnapshot {
+		sw.expireToSnapshot(s)
+		return
+	}
+	sw.deaths.end(s, reasonExpired, goneError(&s.body, reasonExpired), nil, func() bool { return s.idleLocked(sw.opts.now()) })
+}
+
+// expireToSnapshot makes a snapshot of an idle container in the background, and ends the
+// container if it was not used meanwhile. A failed snapshot is retried a few times.
+func (sw *sweeper) expireToSnapshot(s *instance) {
+	if !s.expiry.running.CompareAndSwap(false, true) {
+		return
+	}
+	spawned := sw.work.spawn(func() {
+		defer s.expiry.running.Store(false)
+		s.mu.Lock()
+		since := s.usage.active
+		if !since.Equal(s.expiry.tried) {
+			s.expiry.tried, s.expiry.attempts = since, 0
+		}
+		s.mu.Unlock()
+		expires := sw.opts.now().Add(sw.opts.Expiry.SnapshotLife).Unix()
+		if err := sw.leases.resume(s.life, s); err != nil {
+			sw.snapshotFailed(s, err)
+			return
+		}
+		made, err := sw.snapshots.take(s.life, s, &berth.Snapshot{Name: s.body.Name, Cause: berth.SnapshotExpired, ExpiresAt: &expires})
+		if err != nil {
+			sw.snapshotFailed(s, err)
+			return
+		}
+		body := s.body
+		body.Berth.LastSnapshot = made.ID
+		ended := sw.deaths.end(s, reasonExpired, goneError(&body, reasonExpired), nil, func() bool {
+			if !s.idleLocked(sw.opts.now()) || !s.usage.active.Equal(since) {
+				return false
+			}
+			s.expiry.snapshot = made.ID
+			return true
+		})
+		if ended {
+			return
+		}
+		sw.snapshots.discard(s.project, made.ID)
+	})
+	if !spawned {
+		s.expiry.running.Store(false)
+	}
+}
+
+// snapshotFailed counts a failed attempt. After the last one the container expires.
+func (sw *sweeper) snapshotFailed(s *instance, err error) {
+	if s.life.Err() != nil {
+		return // it has ended for another reason
+	}
+	s.mu.Lock()
+	if berth.ErrorCode(err) != berth.CodeInsufficientStorage { // its files are kept until there is space for the snapshot
+		s.expiry.attempts++
+	}
+	last := s.expiry.attempts >= snapshotAttempts
+	if !last {
+		s.usage.graceUntil = sw.opts.now().Add(snapshotRetry)
+	}
+	s.mu.Unlock()
+	sw.opts.Log.Error("failed to make a snapshot of an expiring container", "container", s.id, "project", s.project, "retry", !last, "err", err)
+	if last {
+		sw.deaths.end(s, reasonExpired, goneError(&s.body, reasonExpired), err, func() bool { return s.idleLocked(sw.opts.now()) })
+	}
+}

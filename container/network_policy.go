@@ -1,0 +1,174 @@
+package container
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/egress"
+)
+
+// The types of a berth.NetworkPolicy.
+const (
+	networkDisabled  = "disabled"
+	networkAllowlist = "allowlist"
+	networkOpen      = "open" // Berth's own: any public name
+)
+
+// Bounds on a network policy, beside the hosted service's.
+const (
+	maxDomains = 200
+	maxSecrets = 32
+	maxSecret  = 16 << 10 // bytes of a value; every answer of a host is searched for all encodings of each value
+)
+
+// NetworkOptions say which network policies containers may have. The zero value allows all
+// public names and no private ones.
+type NetworkOptions struct {
+	// Allowed is what policies may name; nil means no limit. "open" requires "*".
+	Allowed []egress.Rule
+	// Private are names with private addresses, and private addresses. A policy that names
+	// one may reach it; other names that resolve to private addresses are refused.
+	Private []egress.Rule
+	// Authorities are certificates in PEM that all containers trust, beside their own:
+	// those of this machine, for networks where TLS is inspected.
+	Authorities []byte
+	// Record receives connections, as egress.Gate.Record does, which waits for it. It may
+	// be nil, and is called concurrently.
+	Record func(p berth.ProjectID, id berth.ContainerID, f egress.Flow)
+
+	// Places bounds the connections of all containers together; nil means no bound.
+	Places *egress.Places
+
+	// For tests, as in egress.Gate.
+	Lookup func(ctx context.Context, name string) ([]netip.Addr, error)
+	Dial   func(ctx context.Context, network string, addr netip.AddrPort) (net.Conn, error)
+}
+
+// parse validates a policy and returns the network that it opens, or nil if that is none.
+func (ns *networks) parse(id berth.ContainerID, n *berth.NetworkPolicy) (*network, error) {
+	if n == nil || n.Type == networkDisabled {
+		return nil, nil
+	}
+	if ns.opts.Driver.Features().Network {
+		return nil, berth.Invalid("network_policy.type", "The network policy '%s' cannot be kept by this server's driver, which does not isolate networks.", n.Type)
+	}
+	out := &network{policy: &egress.Policy{}}
+	switch n.Type {
+	case networkOpen:
+		if len(n.AllowedDomains) > 0 {
+			return nil, berth.Invalid("network_policy.allowed_domains", "The network policy 'open' has no 'allowed_domains'.")
+		}
+		if !ns.permits(egress.Rule{Name: "*"}) {
+			return nil, berth.Invalid("network_policy.type", "The network policy 'open' is not allowed on this server.")
+		}
+		out.policy.Open = true
+	case networkAllowlist:
+		if err := ns.addRules(out.policy, n.AllowedDomains); err != nil {
+			return nil, err
+		}
+	default:
+		return nil, berth.Invalid("network_policy.type", "Invalid value: '%s'. Supported values are: 'disabled', 'allowlist', and 'open'.", n.Type)
+	}
+	return out, out.add(id, n.DomainSecrets)
+}
+
+// addRules adds the rules of a policy's domains.
+func (ns *networks) addRules(p *egress.Policy, domains []string) error {
+	if len(domains) == 0 || len(domains) > maxDomains {
+		return berth.Invalid("network_policy.allowed_domains", "Invalid 'network_policy.allowed_domains': expected 1 to %d domains, but got %d.", maxDomains, len(domains))
+	}
+	for i, domain := range domains {
+		at := fmt.Sprintf("network_policy.allowed_domains[%d]", i)
+		r, err := egress.ParseRule(domain)
+		if err != nil {
+			return berth.Invalid(at, "Invalid domain: %v.", err)
+		}
+		if r.Prefix.IsValid() && !ns.opts.Driver.Features().Routes {
+			return berth.Invalid(at, "The address '%s' cannot be reached with this server's driver, which has no route for addresses.", domain)
+		}
+		r.Private = egress.Covers(ns.opts.Network.Private, r)
+		if !r.Private && !ns.permits(r) {
+			return berth.Invalid(at, "The domain '%s' is not allowed on this server.", domain)
+		}
+		p.Rules = append(p.Rules, r)
+	}
+	return nil
+}
+
+// permits reports whether policies may name r, which is public. A server that permits all
+// names permits all public addresses.
+func (ns *networks) permits(r egress.Rule) bool {
+	if r.Prefix.IsValid() && r.Prefix.Bits() > 0 && !egress.Public(r.Prefix.Addr()) {
+		return false
+	}
+	allowed := ns.opts.Network.Allowed
+	return allowed == nil || egress.Covers(allowed, r) ||
+		r.Prefix.IsValid() && egress.Covers(allowed, egress.Rule{Name: "*", Ports: r.Ports})
+}
+
+var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`)
+
+// add gives the network its secrets, each with a placeholder.
+func (n *network) add(id berth.ContainerID, secrets []berth.DomainSecret) (err error) {
+	if len(secrets) == 0 {
+		return nil
+	}
+	if len(secrets) > maxSecrets {
+		return berth.Invalid("network_policy.domain_secrets", "A container has at most %d secrets.", maxSecrets)
+	}
+	for i, s := range secrets {
+		at := fmt.Sprintf("network_policy.domain_secrets[%d]", i)
+		r, err := egress.ParseRule(s.Domain)
+		if err != nil || r.Name == "" || r.Name == "*" || len(r.Ports) > 0 {
+			return berth.Invalid(at+".domain", "Invalid domain: expected a name or *.name.")
+		}
+		if !n.policy.Open && !slices.ContainsFunc(n.policy.Rules, func(a egress.Rule) bool { a.Ports = nil; return egress.Covers([]egress.Rule{a}, r) }) {
+			return berth.Invalid(at+".domain", "The domain '%s' of a secret is not among 'allowed_domains'.", s.Domain)
+		}
+		if !variableName.MatchString(s.Name) || strings.HasPrefix(s.Name, "BERTH_") {
+			return berth.Invalid(at+".name", "Invalid name: expected the name of an environment variable.")
+		}
+		if len(s.Value) < 4 || strings.ContainsAny(s.Value, "\x00\r\n") {
+			return berth.Invalid(at+".value", "A secret has at least 4 characters, in one line.") // a shorter one would be masked everywhere
+		}
+		if len(s.Value) > maxSecret {
+			return berth.Invalid(at+".value", "A secret has at most %d bytes on this server.", maxSecret)
+		}
+		n.secrets = append(n.secrets, egress.Secret{Domain: r.Name, Name: s.Name, Value: s.Value, Placeholder: egress.NewPlaceholder(s.Name)})
+	}
+	n.ca, err = egress.NewAuthority(string(id))
+	return err
+}
+
+// accepts reports whether a container can serve a request with the policy want. A request
+// without a policy accepts every container.
+func (s *instance) accepts(want *berth.NetworkPolicy) bool {
+	if want == nil {
+		return true
+	}
+	have := s.body.NetworkPolicy
+	if want.Type != have.Type || !slices.Equal(want.AllowedDomains, have.AllowedDomains) {
+		return false
+	}
+	var secrets []egress.Secret
+	if s.network != nil {
+		secrets = s.network.secrets
+	}
+	return slices.EqualFunc(want.DomainSecrets, secrets, func(w berth.DomainSecret, have egress.Secret) bool {
+		return w.Name == have.Name && w.Value == have.Value && strings.EqualFold(w.Domain, have.Domain)
+	})
+}
+
+// withoutSecrets returns a policy as it is stored and shown.
+func withoutSecrets(n *berth.NetworkPolicy) berth.NetworkPolicy {
+	if n == nil {
+		return berth.NetworkPolicy{Type: networkDisabled}
+	}
+	return berth.NetworkPolicy{Type: n.Type, AllowedDomains: n.AllowedDomains}
+}

@@ -1,0 +1,141 @@
+package container
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/berth-run/berth"
+)
+
+// PoolOptions describe a pool.
+type PoolOptions struct {
+	Template    string // a name or a digest; empty means the default template
+	MemoryLimit string // default 1g
+	Size        int    // number of sandboxes
+}
+
+// pools are the pools of a service.
+type pools struct {
+	opts    *Options
+	work    *workers
+	index   *index
+	leases  *leases
+	deaths  *deaths
+	starter *starter
+
+	all     []*pool
+	claimed atomic.Int64 // when claim was last called, in Unix nanoseconds
+}
+
+// newPools returns the pools of a service, which must differ.
+func newPools(opts *Options, work *workers, x *index, ls *leases, d *deaths, st *starter) (*pools, error) {
+	ps := &pools{opts: opts, work: work, index: x, leases: ls, deaths: d, starter: st}
+	for _, o := range opts.Pools {
+		o.MemoryLimit = cmp.Or(o.MemoryLimit, defaultMemory)
+		if o.Size < 0 || berth.MemoryLimits[o.MemoryLimit] == 0 {
+			return nil, fmt.Errorf("container: there can be no pool of %d sandboxes with memory limit %q", o.Size, o.MemoryLimit)
+		}
+		if slices.ContainsFunc(ps.all, func(p *pool) bool { return p.Template == o.Template && p.MemoryLimit == o.MemoryLimit }) {
+			return nil, fmt.Errorf("container: two pools have template %q and memory limit %s", o.Template, o.MemoryLimit)
+		}
+		if o.Size > 0 {
+			ps.all = append(ps.all, &pool{PoolOptions: o, group: ps, wake: make(chan struct{}, 1)})
+		}
+	}
+	return ps, nil
+}
+
+// PoolStats are the figures of a pool.
+type PoolStats struct {
+	PoolOptions
+	Ready  int   // sandboxes in it now
+	Hits   int64 // containers that got one of its sandboxes
+	Misses int64 // containers that were started cold because it was empty
+}
+
+// Pools returns the figures of the pools since the service was made.
+func (svc *Service) Pools() []PoolStats {
+	all := make([]PoolStats, len(svc.pools.all))
+	for i, p := range svc.pools.all {
+		all[i] = p.figures()
+	}
+	return all
+}
+
+// Templates returns the digests of the templates of all sandboxes, including those in
+// pools.
+func (svc *Service) Templates() map[string]bool {
+	digests := map[string]bool{}
+	for _, s := range svc.index.all() {
+		digests[s.body.Berth.Template] = true
+	}
+	for _, p := range svc.pools.all {
+		p.mu.Lock()
+		for _, s := range p.ready {
+			digests[s.body.Berth.Template] = true
+		}
+		p.mu.Unlock()
+	}
+	return digests
+}
+
+// claim returns a ready sandbox of a template and memory limit, or nil. The caller owns
+// the sandbox.
+func (ps *pools) claim(template, memory string) *instance {
+	ps.claimed.Store(time.Now().UnixNano())
+	var missed *pool
+	for _, p := range ps.all {
+		p.notify()
+		if p.MemoryLimit != memory {
+			continue
+		}
+		if s := p.pop(template); s != nil {
+			return s
+		}
+		if missed == nil && p.serves(template) {
+			missed = p
+		}
+	}
+	if missed != nil {
+		missed.count(0, 1)
+	}
+	return nil
+}
+
+// unclaim returns a sandbox to its pool, if it has one. The sandbox must be unused.
+func (ps *pools) unclaim(s *instance) {
+	p := s.pool
+	if p == nil {
+		return
+	}
+	body := p.body(s.id, s.body.Berth.Template)
+	s.assign("", &body)
+	s.requestID, s.network = "", nil
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.ready = append(p.ready, s)
+	p.stats.Hits--
+}
+
+// discard removes a sandbox that belongs to no container. The sweeper retries failures.
+func (ps *pools) discard(s *instance) {
+	ps.disown(s)
+	ps.deaths.removeSoon(s)
+}
+
+// disown ends a sandbox that belongs to no container, and registers it so that the
+// sweeper removes it.
+func (ps *pools) disown(s *instance) {
+	s.mu.Lock()
+	s.death.reason, s.death.recorded = reasonHost, true // it has no row in the store
+	s.mu.Unlock()
+	s.end(errDiscarded)
+	ps.index.registerDead(s)
+}
+
+// errDiscarded is the end of discarded sandboxes.
+var errDiscarded = errors.New("discarded from its pool")
