@@ -36,16 +36,16 @@ func TestEndlessUpstream(t *testing.T) {
 	if n := len(r.OutputText()); r.Status != "incomplete" || r.IncompleteDetails.Reason != "max_output_tokens" || n < 900<<10 || n > 1<<20 {
 		t.Errorf("got %s %q with %d bytes", r.Status, r.IncompleteDetails.Reason, n)
 	}
-	<-asked
-	<-left
+	receive(t, asked, "the upstream is asked")
+	receive(t, left, "the upstream's connection is closed")
 	bg, err := c.Responses.New(t.Context(), responses.ResponseNewParams{Model: "endless", Background: openai.Bool(true),
 		Input: responses.ResponseNewParamsInputUnion{OfString: openai.String("x")}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	<-asked // a response that is cancelled before has no connection to close
+	receive(t, asked, "the upstream is asked again") // a response that is cancelled before has no connection to close
 	if got, err := c.Responses.Cancel(t.Context(), bg.ID); err != nil || got.Status != "cancelled" && got.Status != "incomplete" {
 		t.Errorf("cancel: got %v, %v", got, err)
 	}
-	<-left
+	receive(t, left, "the upstream's connection is closed")
 }
