@@ -109,13 +109,14 @@ type Template struct {
 // A Keeper keeps the containers of all projects that run on one driver. It is
 // safe for concurrent use. Errors that a client may see are *berth.Error.
 type Keeper struct {
-	opts    Options
-	now     func() time.Time
-	starts  turns
-	freezes turns // snapshots that are made at once
-	quiet   time.Duration
-	pools   []*pool
-	claimed atomic.Int64 // when a sandbox was asked of the pools, the last time, in Unix nanoseconds
+	opts     Options
+	now      func() time.Time
+	pressure func() float64 // of the processors, 0 to 1
+	starts   turns
+	freezes  turns // snapshots that are made at once
+	quiet    time.Duration
+	pools    []*pool
+	claimed  atomic.Int64 // when a sandbox was asked of the pools, the last time, in Unix nanoseconds
 
 	life context.Context // of this process's work; ends with errStopping
 	end  context.CancelCauseFunc
@@ -154,7 +155,7 @@ func NewKeeper(opts Options) (*Keeper, error) {
 	if opts.IdleMinutes < 1 || opts.IdleMinutes > opts.MaxIdleMinutes {
 		return nil, fmt.Errorf("sandbox: containers expire after %d minutes, which must be between 1 and %d", opts.IdleMinutes, opts.MaxIdleMinutes)
 	}
-	k := &Keeper{opts: opts, now: time.Now, starts: make(turns, opts.Starts), freezes: make(turns, opts.Starts), quiet: quietTime,
+	k := &Keeper{opts: opts, now: time.Now, pressure: cpuPressure, starts: make(turns, opts.Starts), freezes: make(turns, opts.Starts), quiet: quietTime,
 		sandboxes: map[berth.ContainerID]*sandbox{}, closing: make(chan struct{})}
 	var err error
 	if k.pools, err = newPools(k, opts.Pools); err != nil {

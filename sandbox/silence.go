@@ -16,7 +16,7 @@ import (
 const (
 	probeEvery  = 5 * time.Second  // of a guest that is used
 	probeTime   = 3 * time.Second  // for its answer
-	silenceTime = 15 * time.Second // on a busy machine an answer takes long
+	silenceTime = 15 * time.Second // more where processors are short: see slack
 )
 
 // A hearing is what is known of whether a guest answers. It is part of a sandbox, and
@@ -114,7 +114,7 @@ func (k *Keeper) probe(s *sandbox) {
 	case answered && was:
 		k.opts.Log.Info("a container answers again", "container", s.id)
 	case timedOut && ctx.Err() == nil:
-		k.unanswered(s, silenceTime)
+		k.unanswered(s, k.slack(silenceTime))
 	}
 }
 

@@ -37,6 +37,7 @@ func (c *stoppedConn) Read(p []byte) (int, error) {
 // it goes on.
 func TestStoppedGuest(t *testing.T) {
 	h := newHouse(t)
+	h.k.pressure = func() float64 { return 0 }
 	g := &stopping{change: make(chan struct{})}
 	h.driver.wrap = g.conn
 	id := h.ready()
@@ -75,5 +76,41 @@ func TestStoppedGuest(t *testing.T) {
 	}
 	if got := h.sh(id, "cat file"); got != "precious\n" {
 		t.Errorf("afterwards: got %q", got)
+	}
+}
+
+// On a machine whose processors are all taken, a guest has longer for its answer: what
+// gets no processor is not dead.
+func TestStarvedGuest(t *testing.T) {
+	h := newHouse(t)
+	h.k.pressure = func() float64 { return 0.99 }
+	g := &stopping{change: make(chan struct{})}
+	h.driver.wrap = g.conn
+	id := h.ready()
+	r := h.run(id) // a command that lasts
+	g.stopped.Store(true)
+	t.Cleanup(func() { close(g.change) })
+	s := h.k.lookup(mine, id)
+	h.k.listen(s) // it has come into use
+	h.pass(3 * silenceTime)
+	h.k.unanswered(s, h.k.slack(silenceTime))
+	if err := s.silence(); err != nil {
+		t.Errorf("after %v: %v", 3*silenceTime, err)
+	}
+	h.pass(3 * silenceTime)
+	h.k.unanswered(s, h.k.slack(silenceTime))
+	wantError(t, s.silence(), berth.CodeUnavailable, "", "does not answer")
+	<-r.done
+}
+
+func TestParsePressure(t *testing.T) {
+	for text, want := range map[string]float64{
+		"some avg10=98.60 avg60=98.79 avg300=97.74 total=12140991474\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=0\n": 0.986,
+		"some avg10=0.00 avg60=0.00 avg300=0.00 total=0\n":                                                              0,
+		"some avg10=NaN avg60=0": 0, "some avg10=1e9 ": 0, "": 0,
+	} {
+		if got := parsePressure(text); got < want-1e-9 || got > want+1e-9 {
+			t.Errorf("parsePressure(%q) = %v, want %v", text, got, want)
+		}
 	}
 }

@@ -135,7 +135,7 @@ func (k *Keeper) explain(ctx context.Context, s *sandbox, err error) error {
 			return silent
 		}
 		var answered bool
-		if answered, timedOut = s.ping(ctx, pingTime); answered {
+		if answered, timedOut = s.ping(ctx, k.slack(pingTime)); answered {
 			break
 		}
 	}
