@@ -156,8 +156,14 @@ func (s *sandbox) answers(ctx context.Context) bool {
 func (s *sandbox) ping(ctx context.Context, most time.Duration) (answered, timedOut bool) {
 	ctx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
-	err := s.client.Ping(ctx)
-	return err == nil, err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded)
+	done := make(chan error, 1)
+	go func() { done <- s.client.Ping(ctx) }() // its write lasts longer if the guest does not read
+	select {
+	case err := <-done:
+		return err == nil, err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded)
+	case <-ctx.Done():
+		return false, errors.Is(ctx.Err(), context.DeadlineExceeded)
+	}
 }
 
 func trimDot(s string) string { return strings.TrimSuffix(s, ".") }
