@@ -61,6 +61,9 @@ func turn(deltas ...any) []any { return deltas }
 var (
 	stopped = model.Finish{Reason: model.FinishStop, Usage: berth.Usage{InputTokens: 7, OutputTokens: 2, TotalTokens: 9,
 		InputTokenDetails: berth.InputTokenDetails{CachedTokens: 3}, OutputTokenDetails: berth.OutputTokenDetails{ReasoningTokens: 1}}}
+	half      = model.Finish{Usage: berth.Usage{InputTokens: 3, OutputTokens: 1, TotalTokens: 4}} // of what stopped used
+	otherHalf = model.Finish{Usage: berth.Usage{InputTokens: 4, OutputTokens: 1, TotalTokens: 5,
+		InputTokenDetails: berth.InputTokenDetails{CachedTokens: 3}, OutputTokenDetails: berth.OutputTokenDetails{ReasoningTokens: 1}}}
 	cutShort = model.Finish{Reason: model.FinishLength, Usage: stopped.Usage}
 	filtered = model.Finish{Reason: model.FinishContentFilter, Usage: stopped.Usage}
 
@@ -230,8 +233,8 @@ var answers = []struct {
 	},
 	{
 		name: "a hosted shell", fields: `"tools":[{"type":"shell"}]`,
-		turns: [][]any{turn(model.Text{Text: "Let me see."}, model.Call{ID: "call_a", Name: "shell", Arguments: `{"commands":["echo 41"]}`}, model.Finish{}),
-			turn(model.Text{Text: "It is "}, model.Text{Text: "41."}, stopped)},
+		turns: [][]any{turn(model.Text{Text: "Let me see."}, model.Call{ID: "call_a", Name: "shell", Arguments: `{"commands":["echo 41"]}`}, half),
+			turn(model.Text{Text: "It is "}, model.Text{Text: "41."}, otherHalf)},
 		stream: `{"index":0,"delta":{"role":"assistant","content":"","refusal":null},"logprobs":null,"finish_reason":null}
 {"index":0,"delta":{"content":"Let me see."},"logprobs":null,"finish_reason":null}
 {"index":0,"delta":{"content":"\n\nIt is "},"logprobs":null,"finish_reason":null}
@@ -241,8 +244,8 @@ var answers = []struct {
 	},
 	{
 		name: "JSON after a hosted shell", fields: `"tools":[{"type":"shell","environment":{"type":"container_auto"}}],"response_format":{"type":"json_object"}`,
-		turns: [][]any{turn(model.Text{Text: "Let me see."}, model.Call{ID: "call_a", Name: "shell", Arguments: `{"commands":["echo 41"]}`}, model.Finish{}),
-			turn(model.Text{Text: `{"n":`}, model.Text{Text: `41}`}, stopped)},
+		turns: [][]any{turn(model.Text{Text: "Let me see."}, model.Call{ID: "call_a", Name: "shell", Arguments: `{"commands":["echo 41"]}`}, half),
+			turn(model.Text{Text: `{"n":`}, model.Text{Text: `41}`}, otherHalf)},
 		stream: `{"index":0,"delta":{"role":"assistant","content":"","refusal":null},"logprobs":null,"finish_reason":null}
 {"index":0,"delta":{"content":"{\"n\":41}"},"logprobs":null,"finish_reason":null}
 {"index":0,"delta":{},"logprobs":null,"finish_reason":"stop","berth":{"container_id":"B"}}`,

@@ -17,7 +17,7 @@ import (
 const (
 	probeInterval = 5 * time.Second  // for guests in use
 	probeTimeout  = 3 * time.Second  // for one answer
-	silentAfter   = 15 * time.Second // a busy machine answers slowly
+	silentAfter   = 15 * time.Second // longer while CPUs are short: see slack
 )
 
 // health says whether a sandbox is alive and its guest answers. It is guarded by
@@ -111,7 +111,7 @@ func (ls *leases) probe(s *instance) {
 	case answered && was:
 		ls.opts.Log.Info("guest answers again", "container", s.id)
 	case timedOut && ctx.Err() == nil:
-		ls.markSilent(s, silentAfter)
+		ls.markSilent(s, ls.opts.slack(silentAfter))
 	}
 }
 

@@ -77,3 +77,38 @@ func TestStoppedGuest(t *testing.T) {
 		t.Errorf("afterwards: got %q", got)
 	}
 }
+
+// On a machine whose processors are all taken, a guest has longer for its answer: what
+// gets no processor is not dead.
+func TestStarvedGuest(t *testing.T) {
+	h := newHouse(t, func(o *Options) { o.pressure = func() float64 { return 0.99 } })
+	g := &stopping{change: make(chan struct{})}
+	h.driver.wrap = g.conn
+	id := h.ready()
+	r := h.run(id) // a command that lasts
+	g.stopped.Store(true)
+	t.Cleanup(func() { close(g.change) })
+	s := h.k.index.lookup(mine, id)
+	h.k.leases.probeIfDue(s) // it has come into use
+	h.pass(3 * silentAfter)
+	h.k.leases.markSilent(s, h.k.leases.opts.slack(silentAfter))
+	if err := s.silentError(); err != nil {
+		t.Errorf("after %v: %v", 3*silentAfter, err)
+	}
+	h.pass(3 * silentAfter)
+	h.k.leases.markSilent(s, h.k.leases.opts.slack(silentAfter))
+	wantError(t, s.silentError(), berth.CodeUnavailable, "", "does not answer")
+	<-r.done
+}
+
+func TestParsePressure(t *testing.T) {
+	for text, want := range map[string]float64{
+		"some avg10=98.60 avg60=98.79 avg300=97.74 total=12140991474\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=0\n": 0.986,
+		"some avg10=0.00 avg60=0.00 avg300=0.00 total=0\n":                                                              0,
+		"some avg10=NaN avg60=0": 0, "some avg10=1e9 ": 0, "": 0,
+	} {
+		if got := parsePressure(text); got < want-1e-9 || got > want+1e-9 {
+			t.Errorf("parsePressure(%q) = %v, want %v", text, got, want)
+		}
+	}
+}

@@ -131,7 +131,7 @@ func (ls *leases) explain(ctx context.Context, s *instance, err error) error {
 			return silent
 		}
 		var answered bool
-		if answered, timedOut = s.ping(ctx, pingTimeout); answered {
+		if answered, timedOut = s.ping(ctx, ls.opts.slack(pingTimeout)); answered {
 			break
 		}
 	}
@@ -152,8 +152,14 @@ func (s *instance) answers(ctx context.Context) bool {
 func (s *instance) ping(ctx context.Context, most time.Duration) (answered, timedOut bool) {
 	ctx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
-	err := s.client.Ping(ctx)
-	return err == nil, err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded)
+	done := make(chan error, 1)
+	go func() { done <- s.client.Ping(ctx) }() // its write takes longer if the guest does not read
+	select {
+	case err := <-done:
+		return err == nil, err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded)
+	case <-ctx.Done():
+		return false, errors.Is(ctx.Err(), context.DeadlineExceeded)
+	}
 }
 
 func trimPeriod(s string) string { return strings.TrimSuffix(s, ".") }

@@ -66,7 +66,8 @@ type Options struct {
 	// another sandbox or snapshot. Default: there is always space.
 	Room func() error
 
-	now func() time.Time
+	now      func() time.Time
+	pressure func() float64 // share of the time in which some process waits for a CPU, 0 to 1
 }
 
 // ExpiryOptions say when idle containers expire and what is left of them.
@@ -110,6 +111,9 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if o.now == nil {
 		o.now = time.Now
+	}
+	if o.pressure == nil {
+		o.pressure = cpuPressure
 	}
 	o.Expiry.IdleMinutes = cmp.Or(o.Expiry.IdleMinutes, 20)
 	o.Expiry.MaxIdleMinutes = cmp.Or(o.Expiry.MaxIdleMinutes, 7*24*60)

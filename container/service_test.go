@@ -54,7 +54,7 @@ func newHouse(t *testing.T, options ...func(*Options)) *house {
 	}
 	h := &house{t: t, driver: newDriver(t), store: &spyStore{Store: db}, uploads: map[berth.FileID]upload{},
 		log: &safeBuffer{}, now: time.Unix(1_800_000_000, 0)}
-	h.opts = Options{Store: h.store, Driver: h.driver, OpenFile: h.openUpload, Seal: seal.New([32]byte{1}),
+	h.opts = Options{pressure: func() float64 { return 0 }, Store: h.store, Driver: h.driver, OpenFile: h.openUpload, Seal: seal.New([32]byte{1}),
 		Template: func(string) (Template, error) {
 			return Template{Template: sandbox.Template{Digest: "sha256:1", Path: "/templates/1"}}, nil
 		},

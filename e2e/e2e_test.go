@@ -244,6 +244,17 @@ func (s *server) waitUntil(what string, ok func() bool) {
 	s.t.Fatalf("waited in vain until %s; the server said:\n%s", what, s.log)
 }
 
+// receive returns what comes from a channel, or fails the test after a minute.
+func receive[T any](t *testing.T, from <-chan T, what string) (v T) {
+	t.Helper()
+	select {
+	case v = <-from:
+	case <-time.After(time.Minute):
+		t.Fatalf("waited in vain until %s", what)
+	}
+	return v
+}
+
 func (s *server) client(opts ...option.RequestOption) *openai.Client {
 	c := openai.NewClient(append([]option.RequestOption{option.WithBaseURL(s.url + "/v1"), option.WithAPIKey(cmp.Or(s.key, "none")), option.WithMaxRetries(0)}, opts...)...)
 	return &c

@@ -142,7 +142,7 @@ func TestPullKilled(t *testing.T) {
 	if err := killed.Start(); err != nil {
 		t.Fatal(err)
 	}
-	<-s.stalled
+	receive(t, s.stalled, "the pull reads the layer")
 	if err := killed.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}

@@ -46,6 +46,10 @@ func TestRealModel(t *testing.T) {
 		if err := stream.Err(); err != nil || last.Type != "response.completed" || deltas < 2 || text != last.Response.OutputText() {
 			t.Errorf("%d deltas make %q, the response ended with %s and says %q: %v", deltas, text, last.Type, last.Response.OutputText(), err)
 		}
+		// llama.cpp's server for Python reports no usage in a stream: it is estimated.
+		if u := last.Response.Usage; u.InputTokens < 3 || u.OutputTokens < 1 || u.TotalTokens != u.InputTokens+u.OutputTokens {
+			t.Errorf("the usage is %s", u.RawJSON())
+		}
 	})
 
 	t.Run("output that its bound cuts", func(t *testing.T) {

@@ -261,6 +261,9 @@ func shell(id, arguments string) turn {
 	return turn{model.Call{ID: id, Name: "shell", Arguments: arguments[:half]}, model.Call{Arguments: arguments[half:]}}
 }
 
+// noUsage in a turn makes its Finish report no usage.
+type noUsage struct{}
+
 // A playedModel plays its turns in order and keeps what it was asked.
 type playedModel struct {
 	mu     sync.Mutex
@@ -311,6 +314,8 @@ func (m *playedModel) Stream(ctx context.Context, req *model.Request) iter.Seq2[
 				<-ctx.Done()
 				yield(nil, ctx.Err())
 				return
+			case noUsage:
+				finish.Usage = berth.Usage{}
 			case model.Finish:
 				finish.Reason, finish.Origin, finish.Cost = d.Reason, d.Origin, d.Cost
 				if d.Usage != (berth.Usage{}) {

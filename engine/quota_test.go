@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -118,5 +119,16 @@ func TestUsage(t *testing.T) {
 	want := []*store.Usage{{Project: project, Kind: store.UsageResponse, Key: "key_1", Name: "played", Count: 1, InputTokens: 10, OutputTokens: 5}}
 	if diff := cmp.Diff(want, used); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// A turn whose upstream reports no usage counts what it is estimated to have used.
+func TestUnreportedUsage(t *testing.T) {
+	words := strings.Repeat("tide ", 100)
+	h := newHouse(t, turn{model.Text{Text: words}, noUsage{}})
+	r := h.final(h.create(`{"model":"played","input":"` + words + `"}`).ID)
+	u := r.Usage
+	if u == nil || u.InputTokens < 90 || u.InputTokens > 150 || u.OutputTokens < len(words)/4 || u.OutputTokens > len(words)/3 || u.TotalTokens != u.InputTokens+u.OutputTokens {
+		t.Errorf("the usage is %+v", u)
 	}
 }

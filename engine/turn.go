@@ -29,8 +29,12 @@ func (r *run) turn(ctx context.Context, first bool) (over bool, err error) {
 		req.Prefer, req.Attempt = r.origin, patience.attempt
 		s := &speech{run: r, calls: map[int]*openCall{}, drafts: newDrafts(r.engine.Tools)}
 		r.speech = s
+		before := r.said
 		finish, err := s.listen(ctx, req)
 		if err == nil {
+			if finish.Usage == (berth.Usage{}) {
+				finish.Usage = estimateUsage(req, r.said-before)
+			}
 			return s.finish(ctx, finish)
 		}
 		if model.IsTooLong(err) && !s.begun && r.makeRoom(ctx, req) {
@@ -80,4 +84,11 @@ func (s *speech) listen(ctx context.Context, req *model.Request) (model.Finish, 
 		return model.Finish{}, context.Cause(ctx)
 	}
 	return model.Finish{}, berth.Errorf(berth.CodeUpstream, "The model stopped in the middle of its answer.")
+}
+
+// estimateUsage returns about what a turn used whose upstream did not report it, so that
+// budgets and limits hold for it too. The answer counts one token for four bytes.
+func estimateUsage(req *model.Request, answer int64) berth.Usage {
+	in, out := model.Estimate(req), int(answer+3)/4
+	return berth.Usage{InputTokens: in, OutputTokens: out, TotalTokens: in + out}
 }

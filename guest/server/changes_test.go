@@ -3,6 +3,7 @@ package server
 import (
 	"fmt"
 	"io/fs"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -67,10 +68,20 @@ func told(c *v1.Changes) map[string]string {
 // during does something as a call does, and checks what is told of it.
 func during(t *testing.T, tr *tree, what string, do func()) {
 	t.Helper()
+	duringLinks(t, tr, what, func() bool { do(); return false })
+}
+
+// duringLinks is during for calls that make hard links; do reports whether any was made
+// so far. A link that is removed before the next look changes the file's ctime, and no
+// event says so: as long as the tree has seen no file with several names, updates are
+// not compared.
+func duringLinks(t *testing.T, tr *tree, what string, do func() bool) {
+	t.Helper()
 	scene, before := tr.begin(), walk(t, tr.root)
-	do()
+	made := do()
 	after := walk(t, tr.root)
 	changes := tr.end(scene)
+	brief := made && tr.notify && !tr.linked
 	if changes == nil {
 		t.Fatalf("%s: nothing is known", what)
 	}
@@ -81,10 +92,17 @@ func during(t *testing.T, tr *tree, what string, do func()) {
 		}
 		return
 	}
-	if diff := cmp.Diff(want, told(changes)); diff != "" {
+	got := told(changes)
+	if brief {
+		maps.DeleteFunc(want, isUpdate)
+		maps.DeleteFunc(got, isUpdate)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
 		t.Fatalf("%s (-want +got):\n%s", what, diff)
 	}
 }
+
+func isUpdate(_, change string) bool { return strings.HasPrefix(change, "UPDATED") }
 
 // modes are the ways to know of changes.
 func modes(t *testing.T, f func(t *testing.T, tr *tree)) {
@@ -126,6 +144,7 @@ func TestChangesAtRandom(t *testing.T) {
 			}
 			return p
 		}
+		linked := false
 		step := func() {
 			p, q := path(), path()
 			switch r.IntN(12) { // of which many fail
@@ -146,7 +165,7 @@ func TestChangesAtRandom(t *testing.T) {
 				_ = os.Truncate(p, int64(r.IntN(9)))
 			case 10:
 				if strings.HasPrefix(p, tr.root) && strings.HasPrefix(q, tr.root) {
-					_ = os.Link(p, q)
+					linked = os.Link(p, q) == nil || linked
 				}
 			case 11:
 				_ = os.Symlink(q, p)
@@ -156,10 +175,11 @@ func TestChangesAtRandom(t *testing.T) {
 			for range r.IntN(3) * 4 {
 				step()
 			}
-			during(t, tr, fmt.Sprintf("seed %d, round %d", seed, round), func() {
+			duringLinks(t, tr, fmt.Sprintf("seed %d, round %d", seed, round), func() bool {
 				for range r.IntN(15) {
 					step()
 				}
+				return linked
 			})
 		}
 		if len(tr.gone) > 0 || tr.held < 0 {

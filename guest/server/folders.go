@@ -217,7 +217,9 @@ func (t *tree) refresh(f *folder, stop func() bool) bool {
 	}
 	if f.watch == 0 {
 		f.whole = true
-		t.watch(f, fd)
+		if t.watch(f, fd); f.gone {
+			return true
+		}
 	}
 	touched := f.touched
 	f.touched, f.events = nil, 0

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -201,6 +202,17 @@ func (t *tree) watch(f *folder, fd int) {
 	if t.ear != nil && !foreign {
 		// By its path it might be another by now.
 		if wd, err := unix.InotifyAddWatch(t.ear.inotify, fmt.Sprintf("/proc/self/fd/%d", fd), watchMask); err == nil {
+			// A directory has one watch. If another folder has it, then the directory was
+			// moved, or one of the two paths leads through a link that has replaced a folder.
+			if g := t.watched[int32(wd)]; g != nil && g != f {
+				if above := t.replaced(f); above != nil {
+					t.doubt(above.parent)
+					t.drop(above)
+					return
+				}
+				g.watch = 0
+				t.doubt(g)
+			}
 			f.watch = int32(wd)
 			t.watched[f.watch] = f
 		}
@@ -210,6 +222,18 @@ func (t *tree) watch(f *folder, fd int) {
 	} else {
 		delete(t.unwatched, f)
 	}
+}
+
+// replaced returns the first folder above f whose path is not a directory any more, or
+// nil.
+func (t *tree) replaced(f *folder) (first *folder) {
+	for above := f.parent; above != nil && above.parent != nil; above = above.parent {
+		var st unix.Stat_t
+		if unix.Lstat(filepath.Join(t.root, above.path("")), &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFDIR {
+			first = above
+		}
+	}
+	return first
 }
 
 // unwatch ends that. A folder that was moved has its watch from where it is now.

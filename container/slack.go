@@ -1,0 +1,41 @@
+package container
+
+import (
+	"os"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// maxSlack is how many times longer a guest has for its answer on a machine whose
+// processors are all taken.
+const maxSlack = 6
+
+// slack returns how long a guest may take for what takes at most d on an idle machine:
+// one that gets no processor is not dead.
+func (o *Options) slack(d time.Duration) time.Duration {
+	idle := max(1-o.pressure(), 1./maxSlack)
+	return time.Duration(float64(d) / idle)
+}
+
+// cpuPressure returns the share of the last ten seconds in which some process waited for
+// a processor, 0 to 1; 0 where the kernel does not say.
+func cpuPressure() float64 {
+	raw, err := os.ReadFile("/proc/pressure/cpu")
+	if err != nil {
+		return 0
+	}
+	return parsePressure(string(raw))
+}
+
+// parsePressure reads the first line of a file of /proc/pressure:
+// "some avg10=98.60 avg60=…".
+func parsePressure(text string) float64 {
+	_, rest, _ := strings.Cut(text, "some avg10=")
+	figure, _, _ := strings.Cut(rest, " ")
+	percent, err := strconv.ParseFloat(figure, 64)
+	if err != nil || !(percent >= 0 && percent <= 100) {
+		return 0
+	}
+	return percent / 100
+}
