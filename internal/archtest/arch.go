@@ -111,7 +111,7 @@ var Imports = map[string][]string{
 	"server":               {Anything},
 	"server/embedded":      {},
 	"server/embedded/pack": {},
-	"cmd/berth":            {"", "audit", "bundle", "container", "guest", "image", "image/registry", "internal/sse", "project", "server", "store", "store/sqlite", "webhook"},
+	"cmd/berth":            {"", "audit", "bundle", "container", "guest", "image", "image/registry", "internal/sse", "project", "server", "store", "webhook"},
 	"cmd/berth-guest":      {"guest/boot", "guest/route", "guest/serial", "guest/server"},
 	"demo/gen":             {},
 	"e2e":                  {"", "internal/longtest"},
