@@ -89,7 +89,7 @@ func TestQuotaOfStorage(t *testing.T) {
 func TestArchivedProject(t *testing.T) {
 	h := limited(t, nil)
 	h.key("sk-a", "proj_a")
-	if _, err := project.Archive(t.Context(), h.store, "proj_a"); err != nil {
+	if _, err := project.New(project.Options{Objects: h.store}).Archive(t.Context(), "proj_a"); err != nil {
 		t.Fatal(err)
 	}
 	if e := h.call(401, "GET", "/v1/models", nil); e.at("error", "code") != "project_archived" {

@@ -10,75 +10,42 @@ import (
 	"time"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/engine/transcript"
 	"github.com/berth-run/berth/store"
+	"github.com/berth-run/berth/tool"
 )
 
-// admit checks what a request needs of the store and settles where its shell
-// runs. What can be refused is refused before a container is made. The run it
-// returns has not been saved.
-func (e *Engine) admit(ctx context.Context, caller berth.Caller, req *berth.ResponseRequest, options []Option) (*run, error) {
+// admit checks what a request needs of the store and settles where its tools run. It
+// refuses what can be refused before it makes a container. The run that it returns has
+// not been saved.
+func (e *Engine) admit(ctx context.Context, caller berth.Caller, req *berth.ResponseRequest, chosen []Option) (*run, error) {
 	p := caller.Project
 	if req.Background && !req.Stored() {
 		return nil, berth.Invalid("background", "Background responses must be stored: 'background' and 'store' false exclude each other.")
 	}
 	r := &run{engine: e}
-	for _, option := range options {
+	for _, option := range chosen {
 		option(r)
 	}
-	var err error
 	if err := r.route(req.Model); err != nil {
 		return nil, err
 	}
-	chain, err := e.before(ctx, p, r.memory, req)
-	if err != nil {
+	if err := r.prepare(ctx, p, req); err != nil {
 		return nil, err
 	}
-	if chain.held {
-		return nil, errLocked
-	}
-	if err := e.checkSeals(p, req.Input); err != nil {
+	if err := e.checkUntaken(ctx, p, r.options.id); err != nil {
 		return nil, err
 	}
-	input, err := e.resolve(ctx, p, req.Input, chain.items)
-	if err != nil {
-		return nil, err
-	}
-	if err := checkIDs(input, chain.items); err != nil {
-		return nil, err
-	}
-	r.chain, r.origin, r.history = chain, chain.origin, slices.Concat(chain.items, input)
-	if err := e.checkCalls(r.history); err != nil {
-		return nil, err
-	}
-	if _, err := e.lower(ctx, p, slices.Concat(req.PromptItems, input)); err != nil {
-		return nil, err // a file that is not there, for example
-	}
-	if err := e.checkUntaken(ctx, p, r.as); err != nil {
-		return nil, err
-	}
-	id := cmp.Or(r.as, berth.ResponseID(berth.NewID(berth.PrefixResponse)))
+	id := cmp.Or(r.options.id, berth.ResponseID(berth.NewID(berth.PrefixResponse)))
 	body := berth.NewResponse(id, time.Now().Unix(), req)
-	if err := configure(body, r.history); err != nil {
+	if err := transcript.Configure(body, r.transcript.Items()); err != nil {
 		return nil, err
 	}
-	if r.tools, err = e.bind(caller, body, r.history); err != nil {
-		return nil, err // before a container is made for nothing
-	}
-	if err := r.tools.checkChecks(req); err != nil {
+	r.record = &store.Response{Project: p, Body: body, Input: r.transcript.Input}
+	if err := r.offer(ctx, caller, req); err != nil {
 		return nil, err
 	}
-	if err := e.checkApprovals(chain.items, input, r.tools); err != nil {
-		return nil, err
-	}
-	r.record = &store.Response{Project: p, Body: body, Input: input}
-	r.window = e.window(req.Model)
-	if err := e.checkWindow(ctx, r, body, req); err != nil {
-		return nil, err
-	}
-	if r.record.Container, err = e.settle(ctx, caller, body, chain.container); err != nil {
-		return nil, err
-	}
-	if r.tools, err = e.bind(caller, body, r.history); err != nil {
+	if err := r.settle(ctx, caller); err != nil {
 		return nil, err
 	}
 	if r.record.Container != "" {
@@ -90,9 +57,50 @@ func (e *Engine) admit(ctx context.Context, caller berth.Caller, req *berth.Resp
 	}
 	kept := *req
 	kept.Input = nil
-	kept.Tools = body.Tools // as settled: what a shell's environment said may hold secrets
+	kept.Tools = body.Tools // as settled: the environment of a tool may hold secrets
 	r.record.Request = &kept
 	return r, nil
+}
+
+// prepare makes the transcript of a request, and refuses one that no model could be
+// shown.
+func (r *run) prepare(ctx context.Context, p berth.ProjectID, req *berth.ResponseRequest) error {
+	e := r.engine
+	chain, err := e.transcripts.Before(ctx, p, r.options.unstored, req)
+	if err != nil {
+		return err
+	}
+	if chain.Held {
+		return transcript.ErrLocked
+	}
+	r.transcript, err = e.transcripts.Prepare(ctx, p, chain, req.PromptItems, req.Input)
+	if err != nil {
+		return err
+	}
+	r.origin = chain.Origin
+	if err := checkIDs(r.transcript.Input, chain.Items); err != nil {
+		return err
+	}
+	if err := e.checkCalls(r.transcript.Items()); err != nil {
+		return err
+	}
+	return r.transcript.Check(ctx)
+}
+
+// offer binds the tools of a request and checks what depends on them.
+func (r *run) offer(ctx context.Context, caller berth.Caller, req *berth.ResponseRequest) (err error) {
+	e, t := r.engine, r.transcript
+	if r.tools, err = e.bind(caller, r.record.Body, t.Items()); err != nil {
+		return err
+	}
+	if err := r.tools.checkChecks(req); err != nil {
+		return err
+	}
+	if err := e.checkApprovals(t.Chain.Items, t.Input, r.tools); err != nil {
+		return err
+	}
+	r.window = e.transcripts.Window(e.Models.Window(req.Model))
+	return r.checkWindow(ctx, r.record.Body, req)
 }
 
 // route finds the provider of a model, unless the run has one.
@@ -105,8 +113,8 @@ func (r *run) route(model string) (err error) {
 	return err
 }
 
-// checkUntaken saves a container for a response whose id, if it is not empty, is
-// taken.
+// checkUntaken returns store.ErrExists if an id, unless it is empty, is taken: before a
+// container is made for nothing.
 func (e *Engine) checkUntaken(ctx context.Context, p berth.ProjectID, id berth.ResponseID) error {
 	if id == "" {
 		return nil
@@ -154,7 +162,7 @@ func (e *Engine) checkCalls(items []berth.Item) error {
 			return berth.Invalid("input", "No tool call found for %s with call_id %s.", words(it), it.CallID())
 		}
 	}
-	for _, it := range unanswered(e.Tools, items) {
+	for _, it := range transcript.Unanswered(e.Tools, items) {
 		if it.Status() != berth.StatusIncomplete && !e.Tools.IsHosted(it) {
 			return berth.Invalid("input", "No tool output found for %s %s.", words(it), it.CallID())
 		}
@@ -165,10 +173,12 @@ func (e *Engine) checkCalls(items []berth.Item) error {
 // words names a call or an output as OpenAI's messages do: "function call output".
 func words(it berth.Item) string { return strings.ReplaceAll(string(it.Type()), "_", " ") }
 
-// settle provides the containers that tools need, and shows their ids in the response's
-// tools. It returns the last one.
-func (e *Engine) settle(ctx context.Context, caller berth.Caller, body *berth.Response, last berth.ContainerID) (berth.ContainerID, error) {
-	var settled berth.ContainerID
+// settle provides the containers that tools need, binds the tools to them and shows
+// their ids in the response's tools.
+func (r *run) settle(ctx context.Context, caller berth.Caller) error {
+	e, body := r.engine, r.record.Body
+	bound := caller
+	bound.Response = body.ID
 	tools := slices.Clone(body.Tools)
 	for i, t := range tools {
 		kind := e.Tools.Kind(t.Type())
@@ -177,22 +187,25 @@ func (e *Engine) settle(ctx context.Context, caller berth.Caller, body *berth.Re
 		}
 		environment, err := kind.Container.Environment(t)
 		if err != nil {
-			return "", err
+			return err
 		}
 		if environment == nil {
 			continue
 		}
-		id, err := e.Containers.Provide(ctx, caller, *environment, last)
+		id, err := e.Containers.Provide(ctx, caller, *environment, r.transcript.Chain.Container)
 		if err != nil {
-			return "", atEnvironment(err, i)
+			return atEnvironment(err, i)
 		}
 		if tools[i], err = kind.Container.Settle(t, id); err != nil {
-			return "", err
+			return err
 		}
-		settled = id
+		if r.tools.byName[kind.Name].Tool, err = kind.Bind(tool.Context{Caller: bound}, tools[i]); err != nil {
+			return err
+		}
+		r.record.Container = id
 	}
 	body.Tools = tools
-	return settled, nil
+	return nil
 }
 
 // atTool completes the parameter of an error about a tool.

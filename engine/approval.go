@@ -1,11 +1,11 @@
 package engine
 
 import (
-	"bytes"
 	"context"
 	"slices"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/engine/transcript"
 	"github.com/berth-run/berth/tool"
 )
 
@@ -49,60 +49,18 @@ func (r *run) hold(c tool.Call, t *boundTool) tool.Call {
 	return &heldCall{Call: c, name: t.Spec().Function.Name, commands: t.kind.Calls.Commands, policy: b.RequireApproval}
 }
 
-// approvals pairs the requests for approval among items with what was said to them.
-type approvals struct {
-	requests map[string]berth.ApprovalRequest
-	answers  map[string]berth.ApprovalResponse // by the request's id
-	made     map[string]bool                   // requests whose call was made
-}
-
-func approvalsOf(tools *tool.Registry, items []berth.Item) approvals {
-	a := approvals{map[string]berth.ApprovalRequest{}, map[string]berth.ApprovalResponse{}, map[string]bool{}}
-	for _, it := range items {
-		switch it.Type() {
-		case berth.ItemApprovalRequest:
-			var r berth.ApprovalRequest
-			if it.Decode(&r) == nil {
-				a.requests[r.ID] = r
-			}
-		case berth.ItemApprovalResponse:
-			var r berth.ApprovalResponse
-			if it.Decode(&r) == nil {
-				a.answers[r.ApprovalRequestID] = r
-			}
-		default:
-			if id := markOf(tools, it).ApprovalRequestID; id != "" {
-				a.made[id] = true
-			}
-		}
-	}
-	return a
-}
-
-// markOf returns what Berth has added to a hosted call; it is zero for any other item.
-func markOf(tools *tool.Registry, it berth.Item) berth.CallBerth {
-	if !bytes.Contains(it.Raw(), []byte(`"berth"`)) || !tools.IsHosted(it) {
-		return berth.CallBerth{}
-	}
-	var call struct {
-		Berth berth.CallBerth `json:"berth"`
-	}
-	_ = it.Decode(&call) // a mark that cannot be read is none
-	return call.Berth
-}
-
 // checkApprovals refuses approval responses without a request, second ones, and approval
 // of a call whose tool this request does not have.
 func (e *Engine) checkApprovals(chain, input []berth.Item, tools toolset) error {
-	asked := approvalsOf(e.Tools, slices.Concat(chain, input))
-	answered := approvalsOf(e.Tools, chain).answers
+	asked := transcript.ApprovalsOf(e.Tools, slices.Concat(chain, input))
+	answered := transcript.ApprovalsOf(e.Tools, chain).Responses
 	for _, it := range input {
 		var answer berth.ApprovalResponse
 		if it.Type() != berth.ItemApprovalResponse || it.Decode(&answer) != nil {
 			continue
 		}
 		id := answer.ApprovalRequestID
-		request, ok := asked.requests[id]
+		request, ok := asked.Requests[id]
 		if !ok {
 			return berth.Invalid("input", "No approval request found with id '%s'.", id)
 		}
@@ -110,7 +68,7 @@ func (e *Engine) checkApprovals(chain, input []berth.Item, tools toolset) error 
 			return berth.Invalid("input", "Approval request '%s' has been answered already.", id)
 		}
 		answered[id] = answer
-		if answer.Approve && !asked.made[id] && tools.hosted(request.Name) == nil {
+		if answer.Approve && !asked.Made[id] && tools.hosted(request.Name) == nil {
 			return berth.Invalid("tools", "What approval request '%s' asks for runs in a container: the request needs a tool of type '%s' that has one.", id, request.Name)
 		}
 	}
@@ -120,12 +78,12 @@ func (e *Engine) checkApprovals(chain, input []berth.Item, tools toolset) error 
 // approved opens the calls that the request's input approves of. They become the
 // response's first pending calls.
 func (r *run) approved(ctx context.Context) error {
-	all := approvalsOf(r.engine.Tools, r.history)
+	all := transcript.ApprovalsOf(r.engine.Tools, r.transcript.Items())
 	var approved []berth.ApprovalRequest
-	for _, it := range r.record.Input {
+	for _, it := range r.transcript.Input {
 		var answer berth.ApprovalResponse
-		if it.Type() == berth.ItemApprovalResponse && it.Decode(&answer) == nil && answer.Approve && !all.made[answer.ApprovalRequestID] {
-			approved = append(approved, all.requests[answer.ApprovalRequestID])
+		if it.Type() == berth.ItemApprovalResponse && it.Decode(&answer) == nil && answer.Approve && !all.Made[answer.ApprovalRequestID] {
+			approved = append(approved, all.Requests[answer.ApprovalRequestID])
 		}
 	}
 	if len(approved) == 0 {
@@ -150,43 +108,8 @@ func (r *run) open(place int, name, arguments string, mark berth.CallBerth) ([]b
 	call := r.tools.byName[name].NewCall(berth.NewID(berth.PrefixCall))
 	opened := with(call.Item(), map[string]any{"berth": mark})
 	events, item, _ := call.Close(arguments)
-	mark.Invalid = markOf(r.engine.Tools, item).Invalid
+	mark.Invalid = transcript.MarkOf(r.engine.Tools, item).Invalid
 	return append(append([]berth.Event{added(place, opened)}, at(place, events)...), done(place, with(item, map[string]any{"berth": mark}))), call
-}
-
-// settled replaces approval requests and responses by what the model is shown of them:
-// nothing of a call that was made, and of any other that it was not.
-func settled(tools *tool.Registry, items []berth.Item) []berth.Item {
-	if !slices.ContainsFunc(items, func(it berth.Item) bool {
-		return it.Type() == berth.ItemApprovalRequest || it.Type() == berth.ItemApprovalResponse
-	}) {
-		return items
-	}
-	all := approvalsOf(tools, items)
-	out := make([]berth.Item, 0, len(items))
-	for _, it := range items {
-		request, asked := all.requests[it.ID()]
-		switch {
-		case it.Type() == berth.ItemApprovalResponse:
-			continue
-		case !asked:
-			out = append(out, it)
-			continue
-		case all.made[request.ID]:
-			continue
-		}
-		words := "This call waits for approval and was not run."
-		if answer, ok := all.answers[request.ID]; ok && answer.Approve {
-			words = "This call was approved, but not run."
-		} else if ok {
-			words = "The user did not approve of this call. It was not run. " + answer.Reason
-		}
-		callID := berth.PrefixCall + request.ID
-		out = append(out,
-			berth.NewItem(berth.FunctionCall{Type: berth.ItemFunctionCall, Status: berth.StatusCompleted, CallID: callID, Name: request.Name, Arguments: request.Arguments}),
-			berth.NewItem(berth.FunctionCallOutput{Type: berth.ItemFunctionCallOutput, Status: berth.StatusCompleted, CallID: callID, Output: berth.StringDelta(words)}))
-	}
-	return out
 }
 
 // asksForApproval reports whether an item waits for the client.

@@ -40,7 +40,7 @@ func sizeOfDelta(delta model.Delta) int64 {
 // overflows counts a delta and reports whether the response has said all that it may.
 func (s *speech) overflows(delta model.Delta) bool {
 	s.run.said += sizeOfDelta(delta)
-	return s.run.said > s.run.engine.Output || s.next >= maxItems
+	return s.run.said > s.run.engine.Limits.Output || s.next >= maxItems
 }
 
 // saidBefore returns what the stored events of a response count.

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/engine/transcript"
 	"github.com/berth-run/berth/tool"
 )
 
@@ -68,7 +69,9 @@ func (s *speech) check(body berth.Response) []berth.Event {
 }
 
 // checkRound returns the round of a call that checks, or 0.
-func checkRound(tools *tool.Registry, it berth.Item) int { return markOf(tools, it).CheckRound }
+func checkRound(tools *tool.Registry, it berth.Item) int {
+	return transcript.MarkOf(tools, it).CheckRound
+}
 
 // rounds returns how many answers have been checked.
 func rounds(tools *tool.Registry, output []berth.Item) int {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/engine/transcript"
 	"github.com/berth-run/berth/model"
 )
 
@@ -32,46 +33,28 @@ func (e *Engine) Compact(ctx context.Context, caller berth.Caller, req *berth.Re
 	}
 	var usage berth.Usage
 	defer func() { booked(usage.TotalTokens) }()
-	c, err := e.context(ctx, caller.Project, req)
+	o, err := e.outlook(ctx, caller.Project, req)
 	if err != nil {
 		return nil, err
 	}
-	s := summary{provider: c.provider, window: e.window(req.Model), patience: e.patience(), log: e.Log.With("request_id", caller.RequestID)}
-	text, usage, err := s.ask(ctx, c.asked)
+	s := summary{provider: o.provider, window: e.transcripts.Window(e.Models.Window(req.Model)), patience: e.patience(), log: e.Log.With("request_id", caller.RequestID)}
+	text, usage, err := s.ask(ctx, o.request)
 	e.count(ctx, caller, req.Model, usage, s.turns)
 	if err != nil {
 		return nil, err
 	}
-	kept := survivors(c.items, s.window.budget(0))
-	it := e.compaction(caller.Project, checkpoint{Summary: text, Kept: kept})
+	kept := transcript.Survivors(o.view.Items, s.window.Kept(0))
+	it := e.transcripts.Compaction(caller.Project, transcript.Checkpoint{Summary: text, Kept: kept})
 	return &berth.CompactedResponse{ID: berth.ResponseID(berth.NewID(berth.PrefixResponse)), Object: "response.compaction",
 		CreatedAt: time.Now().Unix(), Output: append(slices.Clone(kept), it), Usage: usage}, nil
 }
 
 var errStopping = berth.Errorf(berth.CodeUnavailable, "The server is stopping. Ask again in a moment.")
 
-// compaction returns a checkpoint as the item that clients see.
-func (e *Engine) compaction(p berth.ProjectID, c checkpoint) berth.Item {
-	return berth.NewItem(berth.Compaction{ID: berth.NewID(berth.PrefixCompaction), Type: berth.ItemCompaction,
-		EncryptedContent: e.seals.seal(p, berth.ItemCompaction, c)})
-}
-
-// budget returns how many tokens of the user's messages a compaction keeps, whose
-// threshold is so many tokens, if there is one.
-func (w *window) budget(threshold int) int {
-	n := maxKept
-	for _, bound := range []int{threshold, w.size, w.learned} {
-		if bound > 0 {
-			n = min(n, bound/4)
-		}
-	}
-	return n
-}
-
 // A summary is the asking for one.
 type summary struct {
 	provider model.Provider
-	window   window
+	window   transcript.Window
 	patience *patience
 	log      *slog.Logger
 	turns    []berth.UpstreamUsage // that it took, as far as their upstream is known
@@ -88,17 +71,15 @@ func (s *summary) ask(ctx context.Context, req *model.Request) (string, berth.Us
 	var spent berth.Usage
 	for {
 		asked.Attempt = s.patience.attempt
-		if bound, known := s.window.bound(&asked); known {
-			if excess := s.window.tokens(&asked) - bound; excess > 0 {
-				asked.Items = dropOldest(asked.Items, excess, s.window.measure)
-			}
+		if bound, known := s.window.Bound(&asked); known && s.window.Tokens(&asked) > bound {
+			s.window.Drop(&asked, bound)
 		}
 		text, usage, err := s.listen(ctx, &asked)
 		spent.Add(usage)
 		if err == nil {
 			return text, spent, nil
 		}
-		if model.IsTooLong(err) && s.window.shorten(&asked) {
+		if model.IsTooLong(err) && s.window.Shorten(&asked) {
 			continue
 		}
 		after, more := s.patience.more(err, false)

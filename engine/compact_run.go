@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/engine/transcript"
 	"github.com/berth-run/berth/model"
 )
 
@@ -13,7 +14,7 @@ import (
 // server, it is three quarters of the window, if that is known.
 func (r *run) compactAt() (threshold int, wanted bool) {
 	for _, m := range r.record.Request.ContextManagement {
-		n := r.window.size * 3 / 4
+		n := r.window.Size * 3 / 4
 		if m.CompactThreshold != nil {
 			n = *m.CompactThreshold
 		}
@@ -44,8 +45,8 @@ func (r *run) ownsWindow() bool {
 func (r *run) compactBefore(ctx context.Context, first bool) error {
 	threshold, wanted := r.compactAt()
 	input := r.record.Input
-	if first && (len(input) == 0 || !isResult(input[len(input)-1])) {
-		threshold, _ = r.window.bound(&model.Request{})
+	if first && (len(input) == 0 || !transcript.IsResult(input[len(input)-1])) {
+		threshold, _ = r.window.Bound(&model.Request{})
 	}
 	if !wanted || threshold == 0 {
 		return nil
@@ -62,17 +63,17 @@ func (r *run) makeRoom(ctx context.Context, req *model.Request) bool {
 			return true
 		}
 	}
-	return r.record.Body.Truncation == truncationAuto && r.window.shorten(req)
+	return r.record.Body.Truncation == truncationAuto && r.window.Shorten(req)
 }
 
 // compactAbove compacts a context of more than so many tokens. That the model does
 // not manage to sum it up is no reason to end the response.
 func (r *run) compactAbove(ctx context.Context, threshold int) error {
-	req, err := r.request(ctx, false, 0)
+	req, _, err := r.request(ctx, false, 0)
 	if err != nil {
 		return err
 	}
-	if max(atMost(req), r.heard) <= threshold || max(r.window.tokens(req), r.heard) <= threshold {
+	if max(transcript.AtMost(req), r.heard) <= threshold || max(r.window.Tokens(req), r.heard) <= threshold {
 		return nil
 	}
 	if err := r.compact(ctx); err != nil {
@@ -83,10 +84,10 @@ func (r *run) compactAbove(ctx context.Context, threshold int) error {
 		r.uncompacted = true
 		return nil
 	}
-	if req, err = r.request(ctx, false, 0); err != nil {
+	if req, _, err = r.request(ctx, false, 0); err != nil {
 		return err
 	}
-	if left := r.window.tokens(req); left > threshold/2 {
+	if left := r.window.Tokens(req); left > threshold/2 {
 		r.raised = max(threshold, left*2) // or every turn would be followed by another
 	}
 	return nil
@@ -94,11 +95,7 @@ func (r *run) compactAbove(ctx context.Context, threshold int) error {
 
 // compact sums up the context so far in an item of the response.
 func (r *run) compact(ctx context.Context) error {
-	req, err := r.request(ctx, false, 0)
-	if err != nil {
-		return err
-	}
-	items, err := r.context(r.writer.Body().Output)
+	req, view, err := r.request(ctx, false, 0)
 	if err != nil {
 		return err
 	}
@@ -112,8 +109,8 @@ func (r *run) compact(ctx context.Context) error {
 		return err
 	}
 	threshold, _ := r.compactAt()
-	it := r.engine.compaction(r.record.Project, checkpoint{Summary: text, Replaces: r.ownsWindow(),
-		Kept: survivors(items, s.window.budget(threshold))})
+	it := r.engine.transcripts.Compaction(r.record.Project, transcript.Checkpoint{Summary: text, Replaces: r.ownsWindow(),
+		Kept: transcript.Survivors(view.Items, s.window.Kept(threshold))})
 	r.heard = 0
 	r.writer.SetUsage(r.usage, s.turns...)
 	return r.writer.Update(ctx, func(body berth.Response) []berth.Event {
@@ -126,7 +123,7 @@ func (r *run) compact(ctx context.Context) error {
 // compaction that may follow is missing.
 func (r *run) concluded(output []berth.Item) bool {
 	if r.triggered() {
-		return slices.ContainsFunc(output, isCompaction)
+		return slices.ContainsFunc(output, transcript.IsCompaction)
 	}
 	if len(r.record.Request.ContextManagement) == 0 {
 		return false
@@ -135,7 +132,7 @@ func (r *run) concluded(output []berth.Item) bool {
 		return false
 	}
 	for _, it := range slices.Backward(output) {
-		if !isCompaction(it) {
+		if !transcript.IsCompaction(it) {
 			return it.Type() == berth.ItemMessage && it.Status() == berth.StatusCompleted
 		}
 	}

@@ -9,12 +9,12 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"io"
 	"log/slog"
 	"sync"
 	"time"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/engine/transcript"
 	"github.com/berth-run/berth/journal"
 	"github.com/berth-run/berth/model"
 	"github.com/berth-run/berth/store"
@@ -58,32 +58,33 @@ type Containers interface {
 }
 
 // Files opens uploaded files, for messages that name them.
-type Files interface {
-	Open(ctx context.Context, p berth.ProjectID, id berth.FileID) (io.ReadCloser, *berth.File, error)
-}
+type Files = transcript.Files
+
+// A Fetcher reads the files that the file_url of a message names.
+type Fetcher = transcript.Fetcher
+
+// MaxInlineFile is the greatest size of a file that a message carries to the model, in
+// bytes.
+const MaxInlineFile = transcript.MaxInlineFile
 
 // Options are an Engine's parts. Those without a default are needed.
 type Options struct {
 	Responses  store.Responses
 	Runs       store.Runs
 	Objects    store.Objects
+	Usages     store.Usages
 	Journal    *journal.Journal // of the same store
 	Models     Router
 	Containers Containers
+	Tools      *tool.Registry
 	Files      Files
 	Fetcher    Fetcher // of file_url; nil refuses it
 	Owner      string  // this server's name on leases; the same again after a restart
-	Usages     store.Usages
-	Quota      Quota // default none
+	Quota      Quota   // default none
 	Retry      Retry
-	Budget     berth.Budget // what a response may take at most; it can ask for less
-	Tools      *tool.Registry
-	Room       func() error  // an error for the client while no response may be stored; default none
-	Return     time.Duration // in which a client that was lost may ask again for the response that it named; default 10 s
-	Lease      time.Duration // how long a run stays this server's own without being renewed; default 30 s
-	Output     int64         // bytes that models may say in one response, which then ends as incomplete; default 16 MiB
-	History    int64         // bytes of chains and conversations that are cached; default 64 MiB
-	Observer   Observer      // default none
+	Limits     Limits
+	Room       func() error // returns an error for the client while no response may be stored; default none
+	Observer   Observer     // default none
 	Log        *slog.Logger
 
 	// Key seals encrypted_content, which only a server with the same key can open.
@@ -91,16 +92,23 @@ type Options struct {
 	Key [32]byte
 }
 
+// Limits bound what responses take. All have defaults.
+type Limits struct {
+	Budget berth.Budget  // of a response, which can ask for less
+	Output int64         // bytes of a response's model output, after which it ends as incomplete; default 16 MiB
+	Cache  int64         // bytes of chains and conversations that are cached; default 64 MiB
+	Return time.Duration // in which a client that was lost may repeat the request for the response that it named; default 10 s
+	Lease  time.Duration // how long a run stays its server's own without being renewed; default 30 s
+}
+
 // An Engine answers responses. It is safe for concurrent use.
 type Engine struct {
 	Options
+	transcripts *transcript.Service
 
 	base   context.Context // the parent of all runs; ends with tool.ErrDetached
 	detach context.CancelCauseFunc
 	renew  sync.Once
-	past   *history
-	seals  sealer
-	sizes  sizes
 
 	sweeping sync.Once
 
@@ -113,9 +121,9 @@ type Engine struct {
 
 // New returns an engine. Recover should follow.
 func New(opts Options) *Engine {
-	opts.History = cmp.Or(opts.History, defaultHistory)
-	opts.Output = cmp.Or(opts.Output, defaultOutput)
-	opts.Lease = cmp.Or(opts.Lease, defaultLease)
+	opts.Limits.Output = cmp.Or(opts.Limits.Output, defaultOutput)
+	opts.Limits.Return = cmp.Or(opts.Limits.Return, returnTime)
+	opts.Limits.Lease = cmp.Or(opts.Limits.Lease, defaultLease)
 	if opts.Quota == nil {
 		opts.Quota = noQuota{}
 	}
@@ -126,7 +134,9 @@ func New(opts Options) *Engine {
 		opts.Room = func() error { return nil }
 	}
 	e := &Engine{Options: opts, runs: map[berth.ResponseID]*run{}, claims: map[berth.ResponseID]chan struct{}{},
-		awaited: map[berth.ResponseID]int{}, past: newHistory(opts.History), seals: newSealer(opts.Key)}
+		awaited: map[berth.ResponseID]int{}}
+	e.transcripts = transcript.New(transcript.Options{Responses: opts.Responses, Objects: opts.Objects, Files: opts.Files,
+		Fetcher: opts.Fetcher, Tools: opts.Tools, Cache: opts.Limits.Cache, Key: opts.Key})
 	e.base, e.detach = context.WithCancelCause(context.Background())
 	opts.Journal.AtEnd(leaveToConversation)
 	return e
@@ -153,7 +163,7 @@ func (e *Engine) Create(ctx context.Context, caller berth.Caller, req *berth.Res
 	switch {
 	case errors.Is(err, store.ErrExists): // now: the other request was quicker
 		created, err = e.again(ctx, caller)
-	case errors.Is(err, errLocked): // perhaps by the other request
+	case errors.Is(err, transcript.ErrLocked): // perhaps by the other request
 		if named, missing := e.again(ctx, caller); missing == nil {
 			return named, nil
 		}
@@ -190,7 +200,7 @@ func (e *Engine) create(ctx context.Context, caller berth.Caller, req *berth.Res
 		first = append(first, berth.Event{Type: berth.EventQueued, Response: &created})
 	}
 	first = append(first, berth.Event{Type: berth.EventInProgress, Response: body})
-	if r.prepared {
+	if r.options.prepared {
 		first = append(first, r.final(*body, berth.StatusCompleted, ""))
 	}
 	release, err := e.claim(ctx, r.id()) // no sweep may take it between its creation and its start
@@ -198,19 +208,19 @@ func (e *Engine) create(ctx context.Context, caller berth.Caller, req *berth.Res
 		return nil, err
 	}
 	defer release()
-	r.writer, err = e.Journal.Create(ctx, r.record, e.lease(), first, r.chain.hold(r.record)...)
+	r.writer, err = e.Journal.Create(ctx, r.record, e.lease(), first, r.transcript.Chain.Hold(r.record)...)
 	if err != nil {
 		return nil, e.refused(ctx, r, err)
 	}
 	if !req.Stored() {
 		e.await(r.id(), 1)
-		r.memory.expect(r.key())
+		r.options.unstored.Expect(r.key())
 	}
 	if !req.Background {
 		r.clients = &clients{}
 	}
 	if !req.Background && caller.Response != "" {
-		r.clients.patience = cmp.Or(e.Return, returnTime)
+		r.clients.patience = e.Limits.Return
 	}
 	e.start(r)
 	r.join(ctx)
@@ -249,7 +259,7 @@ func (e *Engine) Delete(ctx context.Context, caller berth.Caller, id berth.Respo
 	} else if err != nil {
 		e.Log.Warn("failed to cancel a response before its deletion", "response", id, "err", err)
 	}
-	defer e.past.clear() // what continues it must not find its items
+	defer e.transcripts.Clear() // a response that continues it must not find its items
 	if err := e.Responses.DeleteResponse(ctx, caller.Project, id); errors.Is(err, store.ErrNotFound) {
 		return responseNotFound(id)
 	} else if err != nil {
@@ -299,8 +309,8 @@ func (e *Engine) start(r *run) {
 	e.runs[r.id()] = r
 	e.mu.Unlock()
 	release := func() {}
-	if r.holding != nil {
-		release = r.holding()
+	if r.options.hold != nil {
+		release = r.options.hold()
 	}
 	e.wg.Add(1)
 	e.renew.Do(func() { go e.renewLeases() })
@@ -310,7 +320,7 @@ func (e *Engine) start(r *run) {
 		defer cancel(nil)
 		for !r.main(ctx) && e.reopen(ctx, r) {
 		}
-		e.remember(r) // first: the client may go on already
+		r.keep() // first: the client may go on already
 		r.report()
 		r.booked(r.usage.TotalTokens)
 		release()
@@ -388,13 +398,13 @@ func (e *Engine) purge(r *run) {
 }
 
 func (e *Engine) lease() store.Lease {
-	return store.Lease{Owner: e.Owner, Until: time.Now().Add(e.Lease)}
+	return store.Lease{Owner: e.Owner, Until: time.Now().Add(e.Limits.Lease)}
 }
 
 // renewLeases keeps the leases of all runs. A run whose lease is lost is
 // somebody else's: it stops without another event.
 func (e *Engine) renewLeases() {
-	tick := time.NewTicker(e.Lease / 3)
+	tick := time.NewTicker(e.Limits.Lease / 3)
 	defer tick.Stop()
 	for {
 		select {

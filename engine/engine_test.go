@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -43,6 +44,7 @@ type house struct {
 	model      *playedModel
 	containers *fakeContainers
 	kinds      []tool.Kind // beside the standard ones
+	files      countedFiles
 	log        io.Writer
 	quota      engine.Quota
 	retry      engine.Retry
@@ -78,7 +80,7 @@ func (h *house) startOn(responses store.Responses) {
 		h.journal.SetPatience(h.follow)
 	}
 	h.engine = engine.New(engine.Options{Responses: responses, Runs: h.store, Objects: h.store, Usages: h.store, Quota: h.quota, Retry: h.retry, Journal: h.journal, Models: h.model,
-		Containers: h.containers, Tools: tool.NewRegistry(append(standard.Kinds(standard.Options{Containers: h.containers}), h.kinds...)...), Files: fewFiles{}, Owner: cmp.Or(h.owner, "test"), Return: h.patience, Lease: h.lease, Output: h.output, Log: slog.New(slog.NewTextHandler(h.log, nil))})
+		Containers: h.containers, Tools: tool.NewRegistry(append(standard.Kinds(standard.Options{Containers: h.containers}), h.kinds...)...), Files: &h.files, Owner: cmp.Or(h.owner, "test"), Limits: engine.Limits{Return: h.patience, Lease: h.lease, Output: h.output}, Log: slog.New(slog.NewTextHandler(h.log, nil))})
 }
 
 func (h *house) stop() {
@@ -339,6 +341,17 @@ func (fewFiles) Open(_ context.Context, _ berth.ProjectID, id berth.FileID) (io.
 		return io.NopCloser(strings.NewReader("meow")), &berth.File{ID: id, Filename: "cat.png", Bytes: 4}, nil
 	}
 	return nil, nil, berth.Errorf(berth.CodeNotFound, "No such File object")
+}
+
+// countedFiles are fewFiles that count how often one is opened.
+type countedFiles struct {
+	fewFiles
+	opened atomic.Int64
+}
+
+func (f *countedFiles) Open(ctx context.Context, p berth.ProjectID, id berth.FileID) (io.ReadCloser, *berth.File, error) {
+	f.opened.Add(1)
+	return f.fewFiles.Open(ctx, p, id)
 }
 
 // fakeContainers run commands that are Go functions, each call id once, and keep

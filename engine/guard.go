@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/engine/transcript"
 	"github.com/berth-run/berth/tool"
 )
 
@@ -22,7 +23,7 @@ func (r *run) budget() berth.Budget {
 	if b := r.record.Request.Berth; b != nil && b.Budget != nil {
 		asked = *b.Budget
 	}
-	bounds := asked.Within(r.engine.Budget)
+	bounds := asked.Within(r.engine.Limits.Budget)
 	if bounds.Failures == 0 {
 		bounds.Failures = defaultFailures
 	}
@@ -76,7 +77,7 @@ func turns(tools *tool.Registry, output []berth.Item) int {
 	n := 0
 	heard := true
 	for _, it := range output {
-		if tools.IsOutput(it) || isCompaction(it) || checkRound(tools, it) > 0 {
+		if tools.IsOutput(it) || transcript.IsCompaction(it) || checkRound(tools, it) > 0 {
 			heard = true
 			continue
 		}

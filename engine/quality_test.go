@@ -185,7 +185,7 @@ func TestBudgetOfCost(t *testing.T) {
 			}
 			h := newHouse(t, append(turns, say("done"))...)
 			if c.server != "" {
-				h.engine.Budget.Cost, _ = berth.ParseAmount(c.server)
+				h.engine.Limits.Budget.Cost, _ = berth.ParseAmount(c.server)
 			}
 			r := h.final(h.create(asks(`{"budget":` + c.asked + `}`)).ID)
 			status := berth.StatusIncomplete

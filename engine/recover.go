@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/engine/transcript"
 	"github.com/berth-run/berth/store"
 )
 
@@ -47,7 +48,7 @@ func (e *Engine) resume(ctx context.Context, ref store.RunRef, stopped error) er
 		// Its client is gone, and no other may read it.
 		return e.Responses.DeleteResponse(ctx, ref.Project, ref.Response)
 	}
-	r := &run{engine: e, record: rec, booked: func(int) {}, stopped: stopped}
+	r := &run{engine: e, record: rec, lifetime: lifetime{booked: func(int) {}, stopped: stopped}}
 	told, err := r.acquire(ctx)
 	if errors.Is(err, store.ErrConflict) {
 		return nil // it has ended, or another server was quicker
@@ -114,20 +115,20 @@ func (r *run) bind(ctx context.Context) error {
 	if r.provider, r.upstream, err = e.Models.Route(rec.Body.Model); err != nil {
 		return err
 	}
-	r.window = e.window(rec.Body.Model)
-	chain, err := sourceOfStored(rec).read(ctx, e, rec.Project)
+	r.window = e.transcripts.Window(e.Models.Window(rec.Body.Model))
+	chain, err := e.transcripts.Stored(ctx, rec)
 	if _, ok := errors.AsType[*berth.Error](err); err != nil && !ok {
 		return unread{fmt.Errorf("read chain: %w", err)}
 	}
 	if err != nil {
 		return err
 	}
-	r.chain, r.history = chain, slices.Concat(chain.items, rec.Input)
-	if r.tools, err = e.bind(berth.Caller{Project: rec.Project, Key: rec.Key, RequestID: rec.RequestID}, rec.Body, r.history); err != nil {
+	r.transcript = e.transcripts.Restore(rec, chain)
+	if r.tools, err = e.bind(berth.Caller{Project: rec.Project, Key: rec.Key, RequestID: rec.RequestID}, rec.Body, r.transcript.Items()); err != nil {
 		return err
 	}
-	if r.origin = originOf(rec.Body); r.origin.Upstream == "" {
-		r.origin = chain.origin
+	if r.origin = transcript.OriginOf(rec.Body); r.origin.Upstream == "" {
+		r.origin = chain.Origin
 	}
 	return nil
 }
@@ -159,7 +160,7 @@ func (r *run) rewind(ctx context.Context, told []berth.Event) error {
 // returns the places of their open outputs.
 func (r *run) restoreCalls(output []berth.Item, told []berth.Event) (open map[int]bool, err error) {
 	open = map[int]bool{}
-	answers := answersOf(r.engine.Tools, output)
+	answers := transcript.Outputs(r.engine.Tools, output)
 	for i, it := range output {
 		t := r.hostedTool(it)
 		if t == nil || it.Status() == berth.StatusInProgress {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/engine/transcript"
 	"github.com/berth-run/berth/journal"
 	"github.com/berth-run/berth/model"
 	"github.com/berth-run/berth/store"
@@ -17,42 +18,65 @@ import (
 
 // A run is the live work on one response.
 type run struct {
-	engine   *Engine
-	record   *store.Response // as admitted or as found; its Body is not kept up to date
-	writer   *journal.Writer
-	provider model.Provider
-	upstream string // the provider's name of the model
-	tools    toolset
-	chain    chain        // what came before this response
-	history  []berth.Item // its items, and this response's input
-	window   window
-	origin   model.Origin     // who answered the last turn, as far as is known
-	memory   *Memory          // of its client, or nil
-	prepared bool             // see Prepared
-	as       berth.ResponseID // see As
-	holding  func() func()    // see Holding; nil if there is nothing to hold
+	engine     *Engine
+	record     *store.Response // as admitted or as found; its Body is not updated
+	writer     *journal.Writer
+	provider   model.Provider
+	upstream   string // the provider's name of the model
+	tools      toolset
+	transcript *transcript.Transcript
+	options    options
 
-	said        int64       // what models have said so far, see sizeOfDelta
-	hostedCalls int         // calls of hosted tools so far, for max_tool_calls
-	usage       berth.Usage // of the turns so far
-	summed      int         // output tokens of these that went into compactions, not into the answer
-	heard       int         // tokens of the context after the last turn, as the upstream counted them
-	raised      int         // the threshold of compactions, once they do not help enough
-	uncompacted bool        // the model did not manage one
-	rescued     bool        // one was made because the upstream refused a turn
-	pending     []tool.Call // hosted calls whose output is not there yet
-	asides      []aside     // refused calls, in order
-	refused     int         // turns in a row that brought nothing else
-	speech      *speech     // of the present turn; nil before the first
+	window transcript.Window
+	origin model.Origin // the provider of the last turn, as far as is known
+	used
+	compacting
 
-	storedAt int64 // what was said when full was last called
+	pending []tool.Call // hosted calls without output
+	asides  []aside     // refused calls, in order
+	refused int         // turns in a row that had nothing else
+	speech  *speech     // of the present turn; nil before the first
 
-	booked  func(tokens int) // tells the quota that the run has ended
+	lifetime
+	outage
+}
+
+// options are what a caller of Create chose; see Option.
+type options struct {
+	unstored *transcript.Unstored // of the client's connection, or nil
+	prepared bool
+	id       berth.ResponseID
+	hold     func() (release func()) // nil if there is nothing to hold
+}
+
+// used is what a response has used so far.
+type used struct {
+	said        int64 // bytes of the model's output, see sizeOfDelta
+	storedAt    int64 // said when full was last called
+	hostedCalls int   // calls of hosted tools, for max_tool_calls
+	usage       berth.Usage
+	summed      int // output tokens of usage that went into compactions, not into the answer
+}
+
+// compacting is what a run knows about the size of its context.
+type compacting struct {
+	heard       int  // tokens of the context after the last turn, as the upstream counted them
+	raised      int  // the threshold of compactions, once they do not help enough
+	uncompacted bool // the model failed to summarise
+	rescued     bool // a compaction was made because the upstream refused a turn
+}
+
+// lifetime is how a run ends.
+type lifetime struct {
+	booked  func(tokens int) // reports the end of the run to the quota
 	clients *clients         // nil if the run needs none
 	cancel  context.CancelCauseFunc
 	ended   chan struct{}
+	stopped error // the cause with which the run starts as cancelled, or nil
+}
 
-	stopped  error              // the cause with which the run starts as cancelled, or nil
+// outage is the state of a run whose events cannot be stored.
+type outage struct {
 	delay    time.Duration      // before the last attempt to reopen the run
 	reopened time.Time          // when it last succeeded
 	hurry    chan chan struct{} // asks for an attempt now; its channel is closed if that fails
@@ -61,10 +85,11 @@ type run struct {
 
 func (r *run) id() berth.ResponseID { return r.record.Body.ID }
 
-func (r *run) key() historyKey { return historyKey{r.record.Project, string(r.id())} }
+func (r *run) key() transcript.Key {
+	return transcript.Key{Project: r.record.Project, ID: string(r.id())}
+}
 
-// log names the response and the request that asked for it, in a former life of
-// the server as well.
+// log returns a logger with the ids of the response and of the request that created it.
 func (r *run) log() *slog.Logger {
 	return r.engine.Log.With("response", r.id(), "request_id", r.record.RequestID)
 }
@@ -72,7 +97,7 @@ func (r *run) log() *slog.Logger {
 // main runs turns until the response has ended, and writes its last event. It reports
 // whether the run is over. If not, the store has failed, and the run must be reopened.
 func (r *run) main(ctx context.Context) (over bool) {
-	if r.prepared {
+	if r.options.prepared {
 		return true // it was created with its last event
 	}
 	ctx, stop := r.within(ctx)

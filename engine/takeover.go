@@ -49,7 +49,7 @@ func newTakeover(e *Engine) *takeover {
 // run sweeps until the engine closes.
 func (t *takeover) run() {
 	e := t.engine
-	for pause(e.base, jittered(e.Lease/3)) == nil {
+	for pause(e.base, jittered(e.Limits.Lease/3)) == nil {
 		err := t.sweep(e.base)
 		if err != nil && !t.broken && e.base.Err() == nil {
 			e.Log.Error("failed to list responses whose lease has lapsed", "err", err)
@@ -93,7 +93,7 @@ func (t *takeover) due(ref store.RunRef, now time.Time) bool {
 	if a == nil {
 		a = &attempts{}
 		t.tries[ref] = a
-	} else if now.Sub(a.last) < min(t.engine.Lease/3<<min(a.n, 10), lastResume) {
+	} else if now.Sub(a.last) < min(t.engine.Limits.Lease/3<<min(a.n, 10), lastResume) {
 		return false
 	}
 	a.n++

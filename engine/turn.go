@@ -11,6 +11,7 @@ import (
 // response is over; if not, hosted calls are pending. first is true for the
 // first turn of the response, the only one that a forced tool choice binds.
 func (r *run) turn(ctx context.Context, first bool) (over bool, err error) {
+	defer r.transcript.Forget()
 	body := r.writer.Body()
 	limit := 0
 	if body.MaxOutputTokens != nil {
@@ -21,7 +22,7 @@ func (r *run) turn(ctx context.Context, first bool) (over bool, err error) {
 		}
 	}
 	for patience := r.engine.patience(); ; {
-		req, err := r.request(ctx, first, limit)
+		req, _, err := r.request(ctx, first, limit)
 		if err != nil {
 			return false, err
 		}

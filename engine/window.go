@@ -2,67 +2,60 @@ package engine
 
 import (
 	"context"
-	"slices"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/engine/transcript"
 	"github.com/berth-run/berth/model"
 )
 
 // CountTokens returns how many tokens the context of a request has: exactly if its
-// model's provider can say, else as model.Estimate does. Nothing is saved, no
-// container is made, and a call that waits for its output is no fault.
+// model's provider can count, else as model.Estimate does. It saves nothing and makes no
+// container, and accepts a call without an output.
 func (e *Engine) CountTokens(ctx context.Context, caller berth.Caller, req *berth.ResponseRequest) (int, error) {
-	c, err := e.context(ctx, caller.Project, req)
+	o, err := e.outlook(ctx, caller.Project, req)
 	if err != nil {
 		return 0, err
 	}
-	return count(ctx, c.provider, c.asked)
+	return count(ctx, o.provider, o.request)
 }
 
-// An outlook is the context of a request that is not to be answered.
+// An outlook is the context of a request that is not answered.
 type outlook struct {
 	provider model.Provider // nil without a model
-	items    []berth.Item   // unfolded
-	asked    *model.Request // what the model's first turn would be
+	view     transcript.View
+	request  *model.Request // of the first turn
 }
 
-// context returns what a model would see of a request.
-func (e *Engine) context(ctx context.Context, p berth.ProjectID, req *berth.ResponseRequest) (c outlook, err error) {
+// outlook returns what a model would see of a request.
+func (e *Engine) outlook(ctx context.Context, p berth.ProjectID, req *berth.ResponseRequest) (o outlook, err error) {
 	var upstream string
 	if req.Model != "" {
-		if c.provider, upstream, err = e.Models.Route(req.Model); err != nil {
-			return c, err
+		if o.provider, upstream, err = e.Models.Route(req.Model); err != nil {
+			return o, err
 		}
 	}
-	chain, err := sourceOf(req.PreviousResponseID, req.Conversation).read(ctx, e, p)
+	chain, err := e.transcripts.Before(ctx, p, nil, req)
 	if err != nil {
-		return c, err
+		return o, err
 	}
-	if err := e.checkSeals(p, req.Input); err != nil {
-		return c, err
-	}
-	input, err := e.resolve(ctx, p, req.Input, chain.items)
+	t, err := e.transcripts.Prepare(ctx, p, chain, nil, req.Input)
 	if err != nil {
-		return c, err
+		return o, err
 	}
-	if c.items, err = e.unfold(p, slices.Concat(chain.items, input)); err != nil {
-		return c, err
-	}
-	items, err := e.lower(ctx, p, c.items)
-	if err != nil {
-		return c, err
+	if o.view, err = t.View(ctx, nil); err != nil {
+		return o, err
 	}
 	body := berth.NewResponse("", 0, req)
-	if err := configure(body, c.items); err != nil {
-		return c, err
+	if err := transcript.Configure(body, o.view.Items); err != nil {
+		return o, err
 	}
-	tools, err := e.bind(berth.Caller{Project: p}, body, c.items)
+	tools, err := e.bind(berth.Caller{Project: p}, body, o.view.Items)
 	if err != nil {
-		return c, err
+		return o, err
 	}
-	c.asked = newRequest(req, body, items)
-	c.asked.Model, c.asked.Tools, c.asked.ToolChoice = upstream, tools.advise(tools.specs, upstream), tools.choice
-	return c, nil
+	o.request = newRequest(req, body, o.view.Lowered)
+	o.request.Model, o.request.Tools, o.request.ToolChoice = upstream, tools.advise(tools.specs, upstream), tools.choice
+	return o, nil
 }
 
 // count returns the tokens of a request's context.
@@ -73,28 +66,42 @@ func count(ctx context.Context, p model.Provider, req *model.Request) (int, erro
 	return model.Estimate(req), nil
 }
 
-// checkWindow refuses a context that is known not to fit its model's window, unless
-// old items may be dropped or summed up. An estimate is known to be too much when
-// it is so by a quarter; short of that the upstream decides.
-func (e *Engine) checkWindow(ctx context.Context, r *run, body *berth.Response, req *berth.ResponseRequest) error {
-	asked := newRequest(req, body, slices.Concat(req.PromptItems, r.history))
-	if r.window.size == 0 || body.Truncation == truncationAuto || len(req.ContextManagement) > 0 || atMost(asked) <= r.window.size {
+// checkWindow refuses a context that is known not to fit its model's window, unless old
+// items may be dropped or summarised. An estimate must exceed the window by a quarter;
+// below that the upstream decides.
+func (r *run) checkWindow(ctx context.Context, body *berth.Response, req *berth.ResponseRequest) error {
+	if r.window.Size == 0 || body.Truncation == truncationAuto || len(req.ContextManagement) > 0 ||
+		transcript.AtMost(newRequest(req, body, r.transcript.Unread())) <= r.window.Size {
 		return nil
 	}
-	items, err := e.lower(ctx, r.record.Project, asked.Items)
+	view, err := r.transcript.View(ctx, nil)
 	if err != nil {
 		return err
 	}
-	asked.Model, asked.Items = r.upstream, items
-	asked.Tools, asked.ToolChoice = r.tools.advise(r.tools.specs, r.upstream), r.tools.choice
-	n, bound := 0, r.window.size
+	asked := newRequest(req, body, view.Lowered)
+	asked.Model, asked.Tools, asked.ToolChoice = r.upstream, r.tools.advise(r.tools.specs, r.upstream), r.tools.choice
+	n, bound := 0, r.window.Size
 	if _, exact := r.provider.(model.Counter); exact {
 		n, err = count(ctx, r.provider, asked)
 	} else {
-		n, bound = r.window.tokens(asked), bound*5/4
+		n, bound = r.window.Tokens(asked), bound*5/4
 	}
 	if err == nil && n > bound {
 		return model.TooLong("")
 	}
 	return err
+}
+
+// truncationAuto is the "truncation" with which old items may be dropped.
+const truncationAuto = "auto"
+
+// fit drops the oldest items of a request whose response allows it, until the context is
+// within what the model is known to take.
+func (r *run) fit(req *model.Request) {
+	if r.record.Body.Truncation != truncationAuto {
+		return
+	}
+	if dropped := r.window.Fit(req); dropped > 0 {
+		r.log().Info("old items are left out of the context", "items", dropped)
+	}
 }

@@ -2,18 +2,23 @@ package image
 
 import (
 	"archive/tar"
+	"bytes"
+	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path"
+	"path/filepath"
 	"runtime"
-	"slices"
 	"strings"
+
+	tagged "github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/partial"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
 )
 
 // Files of archives of images.
@@ -49,7 +54,7 @@ func (l *Store) Load(ctx context.Context, r io.Reader, opts LoadOptions) (Templa
 		return Template{}, err
 	}
 	defer os.RemoveAll(dir)
-	a := &archived{dir: dir, files: map[string]file{}, links: map[string]string{}, platform: platformOf(opts.Platform)}
+	a := newArchived(dir, platformOf(opts.Platform))
 	if err := a.read(until(ctx, r, nil), opts.MaxBytes); err != nil {
 		return Template{}, fmt.Errorf("reading the archive: %w", err)
 	}
@@ -73,122 +78,141 @@ func platformOf(p string) string {
 	return p
 }
 
-// An archived is an archive that lies unpacked in dir, its files by number.
+// An archived is the content of an archive of images: an OCI image layout in dir, and
+// what docker save writes beside it or instead of it.
 type archived struct {
-	dir      string
+	dir      layout.Path
 	platform string
-	files    map[string]file   // by name
-	links    map[string]string // targets, which old versions of docker save use
+	blobs    map[string]int64 // sizes of the layout's blobs, by digest
+
+	docker bool              // there is a manifest.json
+	sizes  map[string]int64  // of the files in others
+	links  map[string]string // in others, with the names that they link to
 }
 
-type file struct {
-	path   string
-	digest string
-	size   int64
+// others returns the path of an archive of the files that do not belong to the layout.
+func (a *archived) others() string { return filepath.Join(string(a.dir), "others.tar") }
+
+func newArchived(dir, platform string) *archived {
+	return &archived{dir: layout.Path(dir), platform: platform, blobs: map[string]int64{}, sizes: map[string]int64{}, links: map[string]string{}}
 }
 
-// read unpacks an archive of at most so many bytes.
+// read unpacks an archive whose files have at most the given number of bytes together.
 func (a *archived) read(r io.Reader, most int64) error {
 	plain, err := decompress(r)
 	if err != nil {
 		return err
 	}
 	defer plain.Close()
+	if err := os.MkdirAll(filepath.Join(string(a.dir), blobDir), 0o700); err != nil {
+		return err
+	}
+	f, err := os.Create(a.others())
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	others := tar.NewWriter(f)
 	in := tar.NewReader(plain)
-	for {
+	for n := 0; ; n++ {
 		h, err := in.Next()
 		if errors.Is(err, io.EOF) {
-			return nil
+			return errors.Join(a.copyBlobs(others), others.Close())
 		}
 		if err != nil {
 			return err
 		}
-		if len(a.files)+len(a.links) >= maxArchived {
+		if n >= maxArchived {
 			return fmt.Errorf("%w: more than %d files", ErrTooLarge, maxArchived)
 		}
-		name := strings.TrimPrefix(path.Clean("/"+h.Name), "/")
-		switch h.Typeflag {
-		case tar.TypeReg:
-			if most -= h.Size; h.Size < 0 || most < 0 {
-				return fmt.Errorf("%w: it is longer than an image may be", ErrTooLarge)
-			}
-			if a.files[name], err = a.stage(in); err != nil {
-				return err
-			}
-		case tar.TypeSymlink:
-			a.links[name] = path.Join(path.Dir(name), h.Linkname)
-		case tar.TypeLink:
-			a.links[name] = strings.TrimPrefix(path.Clean("/"+h.Linkname), "/")
+		if most -= h.Size; h.Size < 0 || most < 0 {
+			return fmt.Errorf("%w: it is longer than an image may be", ErrTooLarge)
+		}
+		if err := a.file(h, in, others); err != nil {
+			return err
 		}
 	}
 }
 
-func (a *archived) stage(content io.Reader) (file, error) {
-	f, err := os.CreateTemp(a.dir, "file-*")
-	if err != nil {
-		return file{}, err
+// file unpacks a file of the layout, and copies others that tarball may need.
+func (a *archived) file(h *tar.Header, content io.Reader, others *tar.Writer) error {
+	name := strings.TrimPrefix(path.Clean("/"+h.Name), "/")
+	hex, isBlob := strings.CutPrefix(name, blobDir)
+	if isBlob = isBlob && digestPattern.MatchString("sha256:"+hex); h.Typeflag == tar.TypeReg && (isBlob || name == indexFile) {
+		if isBlob {
+			a.blobs["sha256:"+hex] = h.Size
+		} else if h.Size > maxDocument {
+			return fmt.Errorf("%w: %q has %d bytes", ErrTooLarge, name, h.Size)
+		}
+		f, err := os.Create(filepath.Join(string(a.dir), name))
+		if err != nil {
+			return err
+		}
+		_, err = io.Copy(f, content)
+		return errors.Join(err, f.Close())
 	}
-	sum := sha256.New()
-	n, err := io.Copy(io.MultiWriter(f, sum), content)
-	return file{f.Name(), "sha256:" + hex.EncodeToString(sum.Sum(nil)), n}, errors.Join(err, f.Close())
+	if _, twice := a.sizes[name]; twice || a.links[name] != "" {
+		return nil // the first one counts
+	}
+	next := &tar.Header{Typeflag: h.Typeflag, Name: name, Size: h.Size}
+	switch h.Typeflag {
+	case tar.TypeReg:
+		a.sizes[name] = h.Size
+		a.docker = a.docker || name == dockerFile
+	case tar.TypeSymlink: // old versions of docker save use links
+		next.Linkname = h.Linkname
+		a.links[name] = path.Join(path.Dir(name), path.Clean(h.Linkname))
+	case tar.TypeLink: // tarball takes its target as relative
+		a.links[name] = strings.TrimPrefix(path.Clean("/"+h.Linkname), "/")
+		next.Typeflag, next.Linkname = tar.TypeSymlink, strings.Repeat("../", strings.Count(name, "/"))+a.links[name]
+	default:
+		return nil
+	}
+	if err := others.WriteHeader(next); err != nil {
+		return err
+	}
+	_, err := io.Copy(others, content)
+	return err
 }
 
-// find returns the file of a name.
-func (a *archived) find(name string) (file, error) {
-	if target, ok := a.links[name]; ok {
-		name = target // links to links are nobody's
+// copyBlobs copies blobs of the layout to the other files if there is no index: then the
+// names in manifest.json may be theirs.
+func (a *archived) copyBlobs(others *tar.Writer) error {
+	if a.hasIndex() || !a.docker {
+		return nil
 	}
-	f, ok := a.files[path.Clean(name)]
-	if !ok {
-		return f, fmt.Errorf("there is no %.200q in it", name)
+	for digest, size := range a.blobs {
+		name := member(digest)
+		if err := others.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Size: size}); err != nil {
+			return err
+		}
+		f, err := os.Open(filepath.Join(string(a.dir), name))
+		if err != nil {
+			return err
+		}
+		_, err = io.Copy(others, f)
+		if err := errors.Join(err, f.Close()); err != nil {
+			return err
+		}
+		a.sizes[name] = size
 	}
-	return f, nil
+	return nil
 }
 
-// document reads a file as JSON.
-func (a *archived) document(name string, v any) ([]byte, error) {
-	f, err := a.find(name)
-	if err != nil {
-		return nil, err
-	}
-	if f.size > maxDocument {
-		return nil, fmt.Errorf("%w: %.200q has %d bytes", ErrTooLarge, name, f.size)
-	}
-	text, err := os.ReadFile(f.path)
-	if err != nil {
-		return nil, err
-	}
-	if err := json.Unmarshal(text, v); err != nil {
-		return nil, fmt.Errorf("%.200q cannot be read: %w", name, err)
-	}
-	return text, nil
+func (a *archived) hasIndex() bool {
+	_, err := os.Stat(filepath.Join(string(a.dir), indexFile))
+	return err == nil
 }
 
 // image returns the image of a reference, or the only one.
 func (a *archived) image(ref string) (Image, error) {
-	if _, err := a.find(indexFile); err == nil {
+	if a.hasIndex() {
 		return a.layoutImage(ref)
 	}
-	if _, err := a.find(dockerFile); err == nil {
+	if a.docker {
 		return a.dockerImage(ref)
 	}
 	return Image{}, fmt.Errorf("it has neither %s nor %s: it is no archive of images", indexFile, dockerFile)
-}
-
-// An index names manifests, or other indexes.
-type index struct {
-	SchemaVersion int            `json:"schemaVersion"`
-	MediaType     string         `json:"mediaType,omitempty"`
-	Manifests     []indexedImage `json:"manifests"`
-}
-
-type indexedImage struct {
-	descriptor
-	Annotations map[string]string `json:"annotations,omitempty"`
-	Platform    *struct {
-		OS           string `json:"os"`
-		Architecture string `json:"architecture"`
-	} `json:"platform,omitempty"`
 }
 
 // Annotations that name an image: containerd's, which has all of the name, and OCI's.
@@ -197,110 +221,161 @@ const (
 	refNameKey  = "org.opencontainers.image.ref.name"
 )
 
-func (i indexedImage) name() string {
-	if full := i.Annotations[fullNameKey]; full != "" {
-		return full
-	}
-	return i.Annotations[refNameKey]
-}
-
-// layoutImage finds an image in an OCI image layout.
+// layoutImage finds an image in the OCI image layout.
 func (a *archived) layoutImage(ref string) (Image, error) {
-	var top index
-	if _, err := a.document(indexFile, &top); err != nil {
-		return Image{}, err
-	}
-	one, err := choose(top.Manifests, ref, indexedImage.name)
+	top, err := layout.ImageIndexFromPath(string(a.dir))
 	if err != nil {
 		return Image{}, err
 	}
-	img := Image{Ref: one.name(), Digest: one.Digest}
+	list, err := top.IndexManifest()
+	if err != nil {
+		return Image{}, fmt.Errorf("there is no valid index in it: %q cannot be read: %w", indexFile, err)
+	}
+	name := func(d v1.Descriptor) string {
+		return cmp.Or(d.Annotations[fullNameKey], d.Annotations[refNameKey])
+	}
+	one, err := choose(list.Manifests, ref, name)
+	if err != nil {
+		return Image{}, err
+	}
+	img := Image{Ref: name(one), Digest: one.Digest.String()}
 	for range 3 { // an index may be of indexes, but not without end
-		var doc index // or a manifest
-		text, err := a.document(blobDir+strings.TrimPrefix(one.Digest, "sha256:"), &doc)
+		text, err := a.document(one.Digest)
 		if err != nil {
 			return img, err
 		}
-		if sumOf(text) != one.Digest {
-			return img, fmt.Errorf("%.100q is something else", one.Digest)
+		list, err := v1.ParseIndexManifest(bytes.NewReader(text))
+		if err != nil {
+			return img, fmt.Errorf("there is no valid manifest in it: %s cannot be read: %w", one.Digest, err)
 		}
-		if len(doc.Manifests) == 0 {
+		if len(list.Manifests) == 0 { // it is a manifest
 			img.Manifest, img.Open = text, a.open
 			return img, nil
 		}
-		i := slices.IndexFunc(doc.Manifests, func(m indexedImage) bool {
-			if m.Platform == nil {
-				return len(doc.Manifests) == 1
-			}
-			got := m.Platform.OS + "/" + m.Platform.Architecture
-			return got == a.platform || strings.HasPrefix(a.platform, got+"/")
-		})
-		if i < 0 {
-			return img, fmt.Errorf("it has no image for %s", a.platform)
+		if one, err = a.choosePlatform(list.Manifests); err != nil {
+			return img, err
 		}
-		one = doc.Manifests[i]
 	}
 	return img, errors.New("its index is of indexes of indexes")
 }
 
-// open opens a blob of an OCI image layout.
-func (a *archived) open(_ context.Context, b Blob) (io.ReadCloser, error) {
-	f, err := a.find(blobDir + strings.TrimPrefix(b.Digest, "sha256:"))
+// choosePlatform returns the image of an index for the platform.
+func (a *archived) choosePlatform(all []v1.Descriptor) (v1.Descriptor, error) {
+	for _, d := range all {
+		if d.Platform == nil {
+			if len(all) == 1 {
+				return d, nil
+			}
+			continue
+		}
+		got := d.Platform.OS + "/" + d.Platform.Architecture
+		if got == a.platform || strings.HasPrefix(a.platform, got+"/") {
+			return d, nil
+		}
+	}
+	return v1.Descriptor{}, fmt.Errorf("it has no image for %s", a.platform)
+}
+
+// document returns a manifest or an index.
+func (a *archived) document(digest v1.Hash) ([]byte, error) {
+	size, ok := a.blobs[digest.String()]
+	if !ok {
+		return nil, fmt.Errorf("there is no %s in it", digest)
+	}
+	if size > maxDocument {
+		return nil, fmt.Errorf("%w: %s has %d bytes", ErrTooLarge, digest, size)
+	}
+	text, err := a.dir.Bytes(digest)
 	if err != nil {
 		return nil, err
 	}
-	return os.Open(f.path)
+	if sumOf(text) != digest.String() {
+		return nil, fmt.Errorf("%s is something else", digest)
+	}
+	return text, nil
 }
 
-// dockerImage finds an image in what docker save writes. It gets a manifest, which
-// there is none of.
-func (a *archived) dockerImage(ref string) (Image, error) {
-	var all []dockerEntry
-	if _, err := a.document(dockerFile, &all); err != nil {
-		return Image{}, err
+// open opens a blob of the layout.
+func (a *archived) open(_ context.Context, b Blob) (io.ReadCloser, error) {
+	if _, ok := a.blobs[b.Digest]; !ok {
+		return nil, fmt.Errorf("there is no %.200q in it", b.Digest)
 	}
-	one, err := choose(all, ref, dockerEntry.name)
+	digest, err := v1.NewHash(b.Digest)
+	if err != nil {
+		return nil, err
+	}
+	return a.dir.Blob(digest)
+}
+
+// dockerImage finds an image in what docker save writes. It has no manifest: tarball makes
+// one.
+func (a *archived) dockerImage(ref string) (Image, error) {
+	if a.sizes[dockerFile] > maxDocument {
+		return Image{}, fmt.Errorf("%w: %q has %d bytes", ErrTooLarge, dockerFile, a.sizes[dockerFile])
+	}
+	open := func() (io.ReadCloser, error) { return os.Open(a.others()) }
+	all, err := tarball.LoadManifest(open)
+	if err != nil {
+		return Image{}, fmt.Errorf("%q cannot be read: %w", dockerFile, err)
+	}
+	name := func(d tarball.Descriptor) string { return strings.Join(d.RepoTags[:min(len(d.RepoTags), 1)], "") }
+	one, err := choose(all, ref, name)
 	if err != nil {
 		return Image{}, err
 	}
-	if len(one.Layers) > maxLayers {
-		return Image{}, fmt.Errorf("%w: the image has %d layers", ErrTooLarge, len(one.Layers))
-	}
-	paths := map[string]string{}
-	add := func(media, name string) (descriptor, error) {
-		f, err := a.find(name)
-		paths[f.digest] = f.path
-		return descriptor{media, f.digest, f.size}, err
-	}
-	m := manifest{SchemaVersion: 2, MediaType: typeOCIManifest}
-	if m.Config, err = add(typeOCIConfig, one.Config); err != nil {
+	if err := a.checkDocker(one); err != nil {
 		return Image{}, err
 	}
-	for _, name := range one.Layers {
-		d, err := add(typeOCILayer, name)
+	var tag *tagged.Tag // nil is the only one
+	if len(all) > 1 {
+		t, err := tagged.NewTag(ref)
 		if err != nil {
 			return Image{}, err
 		}
-		m.Layers = append(m.Layers, d)
+		tag = &t
 	}
-	text, err := json.Marshal(m)
-	return Image{Ref: one.name(), Manifest: text, Open: func(_ context.Context, b Blob) (io.ReadCloser, error) {
-		return os.Open(paths[b.Digest])
+	img, err := tarball.Image(open, tag)
+	if err != nil {
+		return Image{}, err
+	}
+	text, err := img.RawManifest()
+	return Image{Ref: name(one), Manifest: text, Open: func(_ context.Context, b Blob) (io.ReadCloser, error) {
+		digest, err := v1.NewHash(b.Digest)
+		if err != nil {
+			return nil, err
+		}
+		l, err := partial.ConfigLayer(img)
+		if err != nil {
+			return nil, err
+		}
+		if own, err := l.Digest(); err != nil || own != digest {
+			if l, err = img.LayerByDigest(digest); err != nil {
+				return nil, err
+			}
+		}
+		return l.Compressed()
 	}}, err
 }
 
-// A dockerEntry is an image in what docker save writes.
-type dockerEntry struct {
-	Config   string
-	RepoTags []string
-	Layers   []string
-}
-
-func (e dockerEntry) name() string {
-	if len(e.RepoTags) == 0 {
-		return ""
+// checkDocker checks what tarball would read into memory, or without end.
+func (a *archived) checkDocker(d tarball.Descriptor) error {
+	if len(d.Layers) > maxLayers {
+		return fmt.Errorf("%w: the image has %d layers", ErrTooLarge, len(d.Layers))
 	}
-	return e.RepoTags[0]
+	for i, name := range append([]string{d.Config}, d.Layers...) {
+		target := path.Clean(name)
+		if link, ok := a.links[target]; ok {
+			target = link // links to links are refused
+		}
+		size, ok := a.sizes[target]
+		if !ok {
+			return fmt.Errorf("there is no %.200q in it", name)
+		}
+		if i == 0 && size > maxDocument {
+			return fmt.Errorf("%w: %.200q has %d bytes", ErrTooLarge, name, size)
+		}
+	}
+	return nil
 }
 
 // choose returns the image of a name, or the only one if there is no name.
@@ -324,4 +399,4 @@ func nameOf(ref string) string {
 }
 
 // member returns where a blob is in an archive.
-func member(b Blob) string { return blobDir + strings.TrimPrefix(b.Digest, "sha256:") }
+func member(digest string) string { return blobDir + strings.TrimPrefix(digest, "sha256:") }

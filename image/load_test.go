@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -12,7 +13,9 @@ import (
 	"testing"
 
 	tagged "github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"github.com/google/go-containerregistry/pkg/v1/validate"
 )
 
 // saved returns a template's archive.
@@ -70,7 +73,18 @@ func TestSaveLoad(t *testing.T) {
 	if got := entries(t, here, "blobs/*"); len(got) != 4 {
 		t.Errorf("saving has left blobs: %v", got)
 	}
-	// As docker load reads it.
+	// As others read it.
+	dir := t.TempDir()
+	if err := newArchived(dir, "").read(bytes.NewReader(text), 1<<30); err != nil {
+		t.Fatal(err)
+	}
+	index, err := layout.ImageIndexFromPath(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := validate.Index(index); err != nil {
+		t.Errorf("the layout is not valid: %v", err)
+	}
 	path := filepath.Join(t.TempDir(), "x.tar")
 	if err := here.SaveFile(t.Context(), "debian", path); err != nil {
 		t.Fatal(err)
@@ -83,6 +97,9 @@ func TestSaveLoad(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if err := validate.Image(img); err != nil {
+		t.Errorf("as docker load reads it, it is not valid: %v", err)
+	}
 	if c, err := img.ConfigFile(); err != nil || c.OS != "linux" || len(c.RootFS.DiffIDs) != 1 {
 		t.Errorf("its configuration is %+v, %v", c, err)
 	}
@@ -92,13 +109,13 @@ func TestSaveLoad(t *testing.T) {
 func dockerArchive(o *ociImage, tags ...string) []byte {
 	config, _ := json.Marshal(o.config)
 	files := []any{"cfg.json=" + string(config)}
-	entry := dockerEntry{Config: "cfg.json", RepoTags: tags}
+	entry := tarball.Descriptor{Config: "cfg.json", RepoTags: tags}
 	for i, l := range o.layers {
 		dir := string(rune('a' + i))
 		files = append(files, dir+"/=", dir+"/VERSION=1.0", "store/"+dir+".tar="+string(l), dir+"/layer.tar=-> ../store/"+dir+".tar")
 		entry.Layers = append(entry.Layers, dir+"/layer.tar")
 	}
-	text, _ := json.Marshal([]dockerEntry{entry})
+	text, _ := json.Marshal(tarball.Manifest{entry})
 	return archive(append(files, "manifest.json="+string(text))...)
 }
 
@@ -118,6 +135,50 @@ func TestLoadDocker(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Join(got.Rootfs, "etc/motd")); err == nil {
 		t.Error("what the second layer removes is there")
+	}
+}
+
+// Whatever a program calls the files of a docker archive, they are found.
+func TestLoadDockerForms(t *testing.T) {
+	needRoot(t)
+	o := newOCI(archive(shell, "srv/x=1"))
+	config, _ := json.Marshal(o.config)
+	plain, packed := string(o.layers[0]), string(gzipped(o.layers[0]))
+	manifest := func(config, layer string) string {
+		return fmt.Sprintf(`manifest.json=[{"Config":%q,"RepoTags":["app:1"],"Layers":[%q]}]`, config, layer)
+	}
+	blob := blobDir + strings.TrimPrefix(sumOf(config), "sha256:")
+	for name, text := range map[string][]byte{
+		"compressed": archive(manifest("c.json", "l.tar.gz"), "c.json="+string(config), "l.tar.gz="+packed),
+		"hard link":  archive("c.json="+string(config), "store/l="+plain, tar.Header{Typeflag: tar.TypeLink, Name: "a/l", Linkname: "store/l"}, manifest("c.json", "a/l")),
+		"blobs":      archive(manifest(blob, blobDir+"l.tar"), blob+"="+string(config), blobDir+"l.tar="+plain),
+		"twice":      archive("c.json="+string(config), "c.json=x", "l="+plain, manifest("c.json", "l")),
+	} {
+		got, err := open(t, t.TempDir()).Load(t.Context(), bytes.NewReader(text), LoadOptions{})
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if x, err := os.ReadFile(filepath.Join(got.Rootfs, "srv/x")); err != nil || string(x) != "1" {
+			t.Errorf("%s: in the template is %q, %v", name, x, err)
+		}
+	}
+}
+
+// What is read into memory is bounded.
+func TestLoadLargeDocuments(t *testing.T) {
+	needRoot(t)
+	large := tar.Header{Typeflag: tar.TypeReg, Name: "c", Size: maxDocument + 1}
+	named := func(name string) tar.Header { h := large; h.Name = name; return h }
+	for name, text := range map[string][]byte{
+		"index":    archive(named("index.json")),
+		"manifest": archive(named("manifest.json")),
+		"config":   archive(named("c"), `manifest.json=[{"Config":"c","Layers":["c"]}]`),
+		"blob":     archive(`index.json={"manifests":[{"digest":"`+sumOf(nil)+`"}]}`, named(blobDir+strings.TrimPrefix(sumOf(nil), "sha256:"))),
+	} {
+		if _, err := open(t, t.TempDir()).Load(t.Context(), bytes.NewReader(text), LoadOptions{Name: "app"}); !errors.Is(err, ErrTooLarge) {
+			t.Errorf("%s: got %v, want %v", name, err, ErrTooLarge)
+		}
 	}
 }
 
@@ -170,7 +231,7 @@ func FuzzLoad(f *testing.F) {
 	f.Add(dockerArchive(o, "a:1"))
 	f.Add(archive(`index.json={"manifests":[{"digest":"sha256:0"}]}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		a := &archived{dir: t.TempDir(), files: map[string]file{}, links: map[string]string{}, platform: "linux/amd64"}
+		a := newArchived(t.TempDir(), "linux/amd64")
 		if a.read(bytes.NewReader(text), 1<<20) != nil {
 			return
 		}
@@ -184,8 +245,8 @@ func FuzzLoad(f *testing.F) {
 		}
 		for _, b := range o.Blobs {
 			if r, err := img.Open(t.Context(), b); err == nil {
-				if f, ok := r.(*os.File); !ok || filepath.Dir(f.Name()) != a.dir {
-					t.Errorf("a blob comes from %v", r)
+				if f, ok := r.(*os.File); ok && filepath.Dir(f.Name()) != filepath.Join(string(a.dir), blobDir) {
+					t.Errorf("a blob comes from %v", f.Name())
 				}
 				_, _ = io.Copy(io.Discard, r)
 				r.Close()

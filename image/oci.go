@@ -1,8 +1,9 @@
 package image
 
 import (
+	"bytes"
+	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -10,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/types"
 	"golang.org/x/sync/errgroup"
 )
 
@@ -44,29 +47,6 @@ type Origin struct {
 	Platform string `json:"platform"` // such as linux/amd64
 	Blobs    []Blob `json:"blobs"`    // its configuration, then its layers from the lowest
 }
-
-// A manifest is the part of an image's manifest that matters here; OCI and Docker
-// agree on it.
-type manifest struct {
-	SchemaVersion int          `json:"schemaVersion"`
-	MediaType     string       `json:"mediaType,omitempty"`
-	Config        descriptor   `json:"config"`
-	Layers        []descriptor `json:"layers"`
-}
-
-type descriptor struct {
-	MediaType string `json:"mediaType"`
-	Digest    string `json:"digest"`
-	Size      int64  `json:"size"`
-}
-
-// Media types.
-const (
-	typeOCIManifest    = "application/vnd.oci.image.manifest.v1+json"
-	typeDockerManifest = "application/vnd.docker.distribution.manifest.v2+json"
-	typeOCIConfig      = "application/vnd.oci.image.config.v1+json"
-	typeOCILayer       = "application/vnd.oci.image.layer.v1.tar"
-)
 
 // AddOptions say how Add makes a template. Zero values are the defaults.
 type AddOptions struct {
@@ -110,30 +90,28 @@ func (l *Store) Add(ctx context.Context, as string, img Image, opts AddOptions) 
 
 // readManifest checks an image's manifest and returns what it names.
 func readManifest(img Image, most int64) (Origin, error) {
-	var m manifest
 	if len(img.Manifest) > maxDocument {
 		return Origin{}, fmt.Errorf("its manifest has more than %d bytes", maxDocument)
 	}
-	if err := json.Unmarshal(img.Manifest, &m); err != nil {
+	m, err := v1.ParseManifest(bytes.NewReader(img.Manifest))
+	if err != nil {
 		return Origin{}, fmt.Errorf("its manifest cannot be read: %w", err)
 	}
-	if m.MediaType == "" {
-		m.MediaType = typeOCIManifest // OCI lets it be left out
-	}
-	if m.MediaType != typeOCIManifest && m.MediaType != typeDockerManifest {
+	m.MediaType = cmp.Or(m.MediaType, types.OCIManifestSchema1) // OCI makes it optional
+	if m.MediaType != types.OCIManifestSchema1 && m.MediaType != types.DockerManifestSchema2 {
 		return Origin{}, fmt.Errorf("its manifest is a %.100q, not one of an image", m.MediaType)
 	}
 	if len(m.Layers) == 0 || len(m.Layers) > maxLayers {
 		return Origin{}, fmt.Errorf("it has %d layers, not 1 to %d", len(m.Layers), maxLayers)
 	}
 	o := Origin{Ref: img.Ref, Digest: img.Digest,
-		Manifest: Blob{m.MediaType, sumOf(img.Manifest), int64(len(img.Manifest))}}
+		Manifest: Blob{string(m.MediaType), sumOf(img.Manifest), int64(len(img.Manifest))}}
 	if o.Digest == "" {
 		o.Digest = o.Manifest.Digest
 	}
 	total := int64(0)
-	for i, d := range append([]descriptor{m.Config}, m.Layers...) {
-		if !digestPattern.MatchString(d.Digest) {
+	for i, d := range append([]v1.Descriptor{m.Config}, m.Layers...) {
+		if !digestPattern.MatchString(d.Digest.String()) {
 			return o, fmt.Errorf("%.100q is no SHA-256 digest", d.Digest)
 		}
 		if total += d.Size; d.Size < 0 || d.Size > most || total > most {
@@ -142,12 +120,16 @@ func readManifest(img Image, most int64) (Origin, error) {
 		if i == 0 && d.Size > maxDocument {
 			return o, fmt.Errorf("%w: its configuration has more than %d bytes", ErrTooLarge, maxDocument)
 		}
-		if i > 0 && (!strings.Contains(d.MediaType, "layer") && !strings.Contains(d.MediaType, "rootfs") || strings.Contains(d.MediaType, "encrypted")) {
+		if i > 0 && (!isLayer(string(d.MediaType))) {
 			return o, fmt.Errorf("it has a layer of type %.100q, which is not one of a file system", d.MediaType)
 		}
-		o.Blobs = append(o.Blobs, Blob(d))
+		o.Blobs = append(o.Blobs, Blob{string(d.MediaType), d.Digest.String(), d.Size})
 	}
 	return o, nil
+}
+
+func isLayer(mediaType string) bool {
+	return (strings.Contains(mediaType, "layer") || strings.Contains(mediaType, "rootfs")) && !strings.Contains(mediaType, "encrypted")
 }
 
 // adding is one run of Add.
@@ -234,35 +216,21 @@ func (a *adding) fetchBlob(ctx context.Context, b Blob, total int64) error {
 	return err
 }
 
-// A configFile is the part of an image's configuration that matters here.
-type configFile struct {
-	OS           string `json:"os"`
-	Architecture string `json:"architecture"`
-	Variant      string `json:"variant,omitempty"`
-	Config       struct {
-		User       string   `json:",omitempty"`
-		Env        []string `json:",omitempty"`
-		WorkingDir string   `json:",omitempty"`
-	} `json:"config"`
-	RootFS struct {
-		Type    string   `json:"type"`
-		DiffIDs []string `json:"diff_ids"`
-	} `json:"rootfs"`
-}
-
-func (a *adding) config() (c configFile, err error) {
+// config returns the image's configuration.
+func (a *adding) config() (*v1.ConfigFile, error) {
 	text, err := a.library.smallBlob(a.origin.Blobs[0])
 	if err != nil {
-		return c, err
+		return nil, err
 	}
-	if err := json.Unmarshal(text, &c); err != nil {
-		return c, fmt.Errorf("its configuration cannot be read: %w", err)
+	c, err := v1.ParseConfigFile(bytes.NewReader(text))
+	if err != nil {
+		return nil, fmt.Errorf("its configuration cannot be read: %w", err)
 	}
 	if got := c.OS + "/" + c.Architecture; got != a.platform && !strings.HasPrefix(a.platform, got+"/") {
-		return c, fmt.Errorf("it is for %.80q, not for %s", got, a.platform)
+		return nil, fmt.Errorf("it is for %.80q, not for %s", got, a.platform)
 	}
 	if got, want := len(c.RootFS.DiffIDs), len(a.origin.Blobs)-1; got != want {
-		return c, fmt.Errorf("its configuration speaks of %d layers, its manifest of %d", got, want)
+		return nil, fmt.Errorf("its configuration speaks of %d layers, its manifest of %d", got, want)
 	}
 	a.origin.Platform = c.OS + "/" + c.Architecture
 	if c.Variant != "" {

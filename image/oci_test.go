@@ -18,14 +18,16 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/types"
 	"github.com/klauspost/compress/zstd"
 )
 
 // An ociImage is an image in memory. Its fields may be changed before open is called.
 type ociImage struct {
-	config configFile
-	layers [][]byte // as they are sent
-	media  []string // of the layers, if not OCI's
+	config v1.ConfigFile
+	layers [][]byte          // as they are sent
+	media  []types.MediaType // of the layers, if not OCI's
 
 	mu     sync.Mutex
 	opened map[string]int            // how often each blob was asked for
@@ -41,21 +43,29 @@ func newOCI(layers ...[]byte) *ociImage {
 		if r, err := decompress(bytes.NewReader(l)); err == nil {
 			plain, _ = io.ReadAll(r)
 		}
-		o.config.RootFS.DiffIDs = append(o.config.RootFS.DiffIDs, sumOf(plain))
+		o.config.RootFS.DiffIDs = append(o.config.RootFS.DiffIDs, hashOf(plain))
 	}
 	return o
 }
 
-func (o *ociImage) add(media string, content []byte) descriptor {
+func hashOf(content []byte) v1.Hash {
+	h, err := v1.NewHash(sumOf(content))
+	if err != nil {
+		panic(err)
+	}
+	return h
+}
+
+func (o *ociImage) add(media types.MediaType, content []byte) v1.Descriptor {
 	o.blobs[sumOf(content)] = content
-	return descriptor{media, sumOf(content), int64(len(content))}
+	return v1.Descriptor{MediaType: media, Digest: hashOf(content), Size: int64(len(content))}
 }
 
 func (o *ociImage) image() Image {
 	text, _ := json.Marshal(o.config)
-	m := manifest{Config: o.add(typeOCIConfig, text)}
+	m := v1.Manifest{Config: o.add(types.OCIConfigJSON, text)}
 	for i, l := range o.layers {
-		media := typeOCILayer
+		media := types.OCIUncompressedLayer
 		if i < len(o.media) {
 			media = o.media[i]
 		}
@@ -238,7 +248,7 @@ func TestCutOff(t *testing.T) {
 	if _, err := l.Add(t.Context(), "app", o.image(), AddOptions{}); err != nil {
 		t.Error(err)
 	}
-	if n := o.opened[o.config.RootFS.DiffIDs[0]]; n > 1 {
+	if n := o.opened[o.config.RootFS.DiffIDs[0].String()]; n > 1 {
 		t.Errorf("a whole blob was fetched %d times", n)
 	}
 
@@ -276,7 +286,7 @@ func TestHostileImage(t *testing.T) {
 		"zstd bomb":    {func() *ociImage { return newOCI(zstded(bomb(20 << 20))) }, "too large"},
 		"zeros":        {func() *ociImage { return newOCI(gzipped(append(archive(shell), make([]byte, 20<<20)...))) }, "too large"},
 		"two bombs":    {func() *ociImage { return newOCI(gzipped(bomb(700<<10)), gzipped(bomb(700<<10))) }, "too large"},
-		"other digest": {func() *ociImage { o := newOCI(archive(shell)); o.config.RootFS.DiffIDs[0] = sumOf(nil); return o }, "the image says"},
+		"other digest": {func() *ociImage { o := newOCI(archive(shell)); o.config.RootFS.DiffIDs[0] = hashOf(nil); return o }, "the image says"},
 		"no diff ids":  {func() *ociImage { o := newOCI(archive(shell)); o.config.RootFS.DiffIDs = nil; return o }, "speaks of 0 layers"},
 		"platform":     {func() *ociImage { o := newOCI(archive(shell)); o.config.Architecture = "s390x"; return o }, "linux/s390x"},
 		"windows":      {func() *ociImage { o := newOCI(archive(shell)); o.config.OS = "windows"; return o }, "windows"},
@@ -284,12 +294,16 @@ func TestHostileImage(t *testing.T) {
 		"no group":     {func() *ociImage { o := newOCI(archive(shell)); o.config.Config.User = "0:wheel"; return o }, "none of that name"},
 		"encrypted": {func() *ociImage {
 			o := newOCI(archive(shell))
-			o.media = []string{typeOCILayer + "+encrypted"}
+			o.media = []types.MediaType{types.OCIUncompressedLayer + "+encrypted"}
 			return o
 		}, "not one of a file system"},
-		"not a layer": {func() *ociImage { o := newOCI(archive(shell)); o.media = []string{"application/json"}; return o }, "not one of a file system"},
-		"no layers":   {func() *ociImage { return newOCI() }, "0 layers"},
-		"not tar":     {func() *ociImage { return newOCI([]byte(strings.Repeat("no", 1000))) }, "invalid archive"},
+		"not a layer": {func() *ociImage {
+			o := newOCI(archive(shell))
+			o.media = []types.MediaType{"application/json"}
+			return o
+		}, "not one of a file system"},
+		"no layers": {func() *ociImage { return newOCI() }, "0 layers"},
+		"not tar":   {func() *ociImage { return newOCI([]byte(strings.Repeat("no", 1000))) }, "invalid archive"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()

@@ -2,9 +2,9 @@ package image
 
 import (
 	"archive/tar"
+	"cmp"
+	"compress/gzip"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -16,7 +16,13 @@ import (
 	"strings"
 	"time"
 
-	"github.com/klauspost/compress/gzip"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/stream"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"github.com/google/go-containerregistry/pkg/v1/types"
 
 	"github.com/berth-run/berth/layer"
 )
@@ -34,72 +40,106 @@ func (l *Store) Save(ctx context.Context, ref string, w io.Writer) error {
 		return err
 	}
 	defer using.Close()
-	if t.Image != nil {
-		return writeArchive(ctx, w, t, *t.Image, func(b Blob) string { return l.blobPath(b.Digest) })
-	}
 	dir, err := os.MkdirTemp(l.dir, "building-*")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	p := packing(dir)
-	origin, err := p.pack(ctx, t)
+	to, err := layout.Write(dir, empty.Index)
 	if err != nil {
 		return err
 	}
-	return writeArchive(ctx, w, t, origin, p.path)
+	name := t.Name
+	if name != "" {
+		name += ":latest"
+	}
+	if t.Image == nil {
+		err = appendTree(ctx, to, t, name)
+	} else {
+		name = cmp.Or(t.Image.Ref, name)
+		err = l.appendImage(to, t, name)
+	}
+	if err != nil {
+		return err
+	}
+	if err := writeDocker(to, name); err != nil {
+		return err
+	}
+	return writeArchive(ctx, w, dir)
 }
 
-// packing is a directory of blobs that are not the library's.
-type packing string
-
-func (p packing) path(b Blob) string {
-	return filepath.Join(string(p), strings.TrimPrefix(b.Digest, "sha256:"))
+// annotations name an image in an index. Docker takes no name with a digest.
+func annotations(name string) map[string]string {
+	if name == "" || strings.Contains(name, "@") {
+		return nil
+	}
+	return map[string]string{fullNameKey: name, refNameKey: name[strings.LastIndex(name, ":")+1:]}
 }
 
-// pack makes an image of a template.
-func (p packing) pack(ctx context.Context, t Template) (Origin, error) {
-	f, err := os.Create(filepath.Join(string(p), "layer"))
+// appendImage adds the image that a template was made of to a layout, by links to the
+// store's blobs.
+func (l *Store) appendImage(to layout.Path, t Template, name string) error {
+	if err := os.MkdirAll(filepath.Join(string(to), blobDir), 0o700); err != nil {
+		return err
+	}
+	for _, b := range append([]Blob{t.Image.Manifest}, t.Image.Blobs...) {
+		err := os.Link(l.blobPath(b.Digest), filepath.Join(string(to), member(b.Digest)))
+		if errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("the library has lost the blob %s of %s: pull or load it again", b.Digest, t.Digest)
+		}
+		if err != nil && !errors.Is(err, fs.ErrExist) { // layers may be the same
+			return err
+		}
+	}
+	m := t.Image.Manifest
+	digest, err := v1.NewHash(m.Digest)
 	if err != nil {
-		return Origin{}, err
+		return err
 	}
-	defer f.Close()
-	sum := sha256.New()
-	packed, err := gzip.NewWriterLevel(io.MultiWriter(f, sum), gzip.BestSpeed)
-	if err != nil {
-		return Origin{}, err
-	}
-	made, err := writeTree(ctx, packed, t.Rootfs)
-	if err := errors.Join(err, packed.Close()); err != nil {
-		return Origin{}, err
-	}
-	info, err := f.Stat()
-	if err != nil {
-		return Origin{}, err
-	}
-	content := Blob{typeOCILayer + "+gzip", "sha256:" + hex.EncodeToString(sum.Sum(nil)), info.Size()}
-	if err := os.Rename(f.Name(), p.path(content)); err != nil {
-		return Origin{}, err
-	}
-	c := configFile{OS: "linux", Architecture: runtime.GOARCH}
-	c.Config.Env, c.Config.User, c.Config.WorkingDir = t.Config.Env, t.Config.User, t.Config.WorkingDir
-	c.RootFS.Type, c.RootFS.DiffIDs = "layers", []string{made.Digest}
-	config, err := p.put(typeOCIConfig, c)
-	if err != nil {
-		return Origin{}, err
-	}
-	m, err := p.put(typeOCIManifest, manifest{SchemaVersion: 2, MediaType: typeOCIManifest,
-		Config: descriptor(config), Layers: []descriptor{descriptor(content)}})
-	return Origin{Digest: m.Digest, Manifest: m, Blobs: []Blob{config, content}}, err
+	return to.AppendDescriptor(v1.Descriptor{MediaType: types.MediaType(m.MediaType), Size: m.Size, Digest: digest, Annotations: annotations(name)})
 }
 
-func (p packing) put(media string, v any) (Blob, error) {
-	text, err := json.Marshal(v)
+// appendTree adds an image of one layer to a layout, which is a template's tree.
+func appendTree(ctx context.Context, to layout.Path, t Template, name string) error {
+	from, in := io.Pipe()
+	go func() {
+		_, err := writeTree(ctx, in, t.Rootfs)
+		in.CloseWithError(err)
+	}()
+	defer from.Close()
+	img, err := mutate.ConfigFile(mutate.MediaType(mutate.ConfigMediaType(empty.Image, types.OCIConfigJSON), types.OCIManifestSchema1), &v1.ConfigFile{OS: "linux", Architecture: runtime.GOARCH,
+		Config: v1.Config{Env: t.Config.Env, User: t.Config.User, WorkingDir: t.Config.WorkingDir}, RootFS: v1.RootFS{Type: "layers"}})
 	if err != nil {
-		return Blob{}, err
+		return err
 	}
-	b := Blob{media, sumOf(text), int64(len(text))}
-	return b, os.WriteFile(p.path(b), text, 0o600)
+	if img, err = mutate.AppendLayers(img, stream.NewLayer(from, stream.WithMediaType(types.OCILayer), stream.WithCompressionLevel(gzip.BestSpeed))); err != nil {
+		return err
+	}
+	return to.AppendImage(img, layout.WithAnnotations(annotations(name)))
+}
+
+// writeDocker adds the file that docker load reads to a layout of one image.
+func writeDocker(to layout.Path, name string) error {
+	img, err := to.Image(v1.Hash{})
+	if err != nil {
+		return err
+	}
+	m, err := img.Manifest()
+	if err != nil {
+		return err
+	}
+	d := tarball.Descriptor{Config: member(m.Config.Digest.String())}
+	if annotations(name) != nil {
+		d.RepoTags = []string{name}
+	}
+	for _, l := range m.Layers {
+		d.Layers = append(d.Layers, member(l.Digest.String()))
+	}
+	text, err := json.Marshal(tarball.Manifest{d})
+	if err != nil {
+		return err
+	}
+	return to.WriteFile(dockerFile, text, 0o600)
 }
 
 // writeTree writes a tree as a layer.
@@ -119,75 +159,40 @@ func writeTree(ctx context.Context, w io.Writer, root string) (layer.Made, error
 	return made, err
 }
 
-// writeArchive writes an image whose blobs are where path says.
-func writeArchive(ctx context.Context, w io.Writer, t Template, o Origin, path func(Blob) string) error {
-	at := time.Unix(0, 0)
+// writeArchive writes the files of a layout, always in the same way.
+func writeArchive(ctx context.Context, w io.Writer, dir string) error {
 	out := tar.NewWriter(w)
-	put := func(name string, size int64, content io.Reader) error {
-		if err := out.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o644, Size: size, ModTime: at}); err != nil {
-			return err
-		}
-		_, err := io.Copy(out, until(ctx, content, nil))
+	blobs, err := os.ReadDir(filepath.Join(dir, blobDir))
+	if err != nil {
 		return err
 	}
-	name := o.Ref
-	if name == "" && t.Name != "" {
-		name = t.Name + ":latest"
+	names := []string{layoutFile, indexFile, dockerFile}
+	for _, b := range blobs {
+		names = append(names, blobDir+b.Name())
 	}
-	for _, d := range documents(name, o) {
-		text, err := json.Marshal(d.content)
-		if err != nil {
-			return err
-		}
-		if err := put(d.name, int64(len(text)), strings.NewReader(string(text))); err != nil {
-			return err
-		}
-	}
-	done := map[string]bool{}
-	for _, b := range append([]Blob{o.Manifest}, o.Blobs...) {
-		if done[b.Digest] {
-			continue
-		}
-		done[b.Digest] = true
-		f, err := os.Open(path(b))
-		if errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("the library has lost the blob %s of %s: pull or load it again", b.Digest, t.Digest)
-		}
-		if err != nil {
-			return err
-		}
-		err = put(member(b), b.Size, f)
-		f.Close()
-		if err != nil {
+	for _, name := range names {
+		if err := writeFile(ctx, out, filepath.Join(dir, name), name); err != nil {
 			return err
 		}
 	}
 	return out.Close()
 }
 
-type document struct {
-	name    string
-	content any
-}
-
-// documents are an archive's files besides blobs: those of an image layout, and the
-// one that docker load reads.
-func documents(name string, o Origin) []document {
-	entry := indexedImage{descriptor: descriptor(o.Manifest)}
-	docker := dockerEntry{Config: member(o.Blobs[0])}
-	if name != "" && !strings.Contains(name, "@") {
-		tag := name[strings.LastIndex(name, ":")+1:]
-		entry.Annotations = map[string]string{fullNameKey: name, refNameKey: tag}
-		docker.RepoTags = []string{name}
+func writeFile(ctx context.Context, out *tar.Writer, path, name string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
 	}
-	for _, b := range o.Blobs[1:] {
-		docker.Layers = append(docker.Layers, member(b))
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return err
 	}
-	return []document{
-		{layoutFile, map[string]string{"imageLayoutVersion": "1.0.0"}},
-		{indexFile, index{SchemaVersion: 2, MediaType: "application/vnd.oci.image.index.v1+json", Manifests: []indexedImage{entry}}},
-		{dockerFile, []dockerEntry{docker}},
+	if err := out.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o644, Size: info.Size(), ModTime: time.Unix(0, 0)}); err != nil {
+		return err
 	}
+	_, err = io.Copy(out, until(ctx, f, nil))
+	return err
 }
 
 // SaveFile writes a template's archive to a file, which is there whole or not at all.

@@ -11,6 +11,7 @@ import (
 	"io"
 	"os"
 
+	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/berth-run/berth/internal/statefile"
@@ -25,7 +26,7 @@ const maxWindow = 128 << 20
 
 // unpack applies the image's layers to root, each of which must be what its
 // diff_id, the digest of the unpacked archive, says.
-func (a *adding) unpack(ctx context.Context, root string, diffIDs []string) error {
+func (a *adding) unpack(ctx context.Context, root string, diffIDs []v1.Hash) error {
 	r, err := os.OpenRoot(root)
 	if err != nil {
 		return err
@@ -35,7 +36,7 @@ func (a *adding) unpack(ctx context.Context, root string, diffIDs []string) erro
 	left := a.max + a.max/4 // of the archives, which have headers besides files
 	for i, b := range a.origin.Blobs[1:] {
 		a.gauge.step(Unpack, "unpacking "+shortDigest(b.Digest), int64(i), int64(len(diffIDs)))
-		if left, err = a.apply(ctx, applier, b, diffIDs[i], left); err != nil {
+		if left, err = a.apply(ctx, applier, b, diffIDs[i].String(), left); err != nil {
 			if ctx.Err() != nil {
 				return context.Cause(ctx)
 			}

@@ -32,17 +32,17 @@ func NewSource[T any](list func(ctx context.Context, p berth.ProjectID, limit in
 
 // An Eraser deletes the data of archived projects.
 type Eraser struct {
-	Objects store.Objects // has the records of projects
-	Sources []Source      // all data of a project, in the order in which it is deleted
-	Audit   *audit.Log
+	Projects *Service
+	Sources  []Source // all data of a project, in the order in which it is deleted
+	Audit    Auditor
 }
 
 // EraseArchived erases the archived projects that have not been erased. A project that
 // fails does not stop the others.
 func (e *Eraser) EraseArchived(ctx context.Context) error {
-	all, err := List(ctx, e.Objects)
+	all, err := e.Projects.List(ctx)
 	if err != nil {
-		return fmt.Errorf("list projects: %w", err)
+		return err
 	}
 	var failed error
 	for _, p := range all {
@@ -54,7 +54,7 @@ func (e *Eraser) EraseArchived(ctx context.Context) error {
 			err = e.Audit.Commit(ctx, audit.Entry{Action: audit.ProjectErased, Project: p.ID, Reason: "archived", Count: n})
 		}
 		if err == nil {
-			_, err = Erased(ctx, e.Objects, p.ID)
+			err = e.Projects.markErased(ctx, p.ID)
 		}
 		if err != nil {
 			failed = errors.Join(failed, fmt.Errorf("erase project %s: %w", p.ID, err))

@@ -9,64 +9,91 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/audit"
 	"github.com/berth-run/berth/store"
 )
 
 // Kind is that of projects in the store.
 const Kind = store.KindProject
 
-// house owns the records: no key acts for it, so that no caller reaches them.
+// house owns the records of projects. No key acts for it, so no caller reaches them.
 const house berth.ProjectID = ""
 
 func key(id berth.ProjectID) store.ObjectKey { return store.ObjectKey{Kind: Kind, ID: string(id)} }
 
-// Create keeps a new project. store.ErrExists if its id is taken.
-func Create(ctx context.Context, objects store.Objects, id berth.ProjectID, name string) (*berth.Project, error) {
-	p := active(id)
-	p.Name, p.CreatedAt = name, time.Now().Unix()
-	return p, create(ctx, objects, p)
+// Options are a Service's parts.
+type Options struct {
+	Objects store.Objects
+	Keys    store.Keys
+	Audit   Auditor // of keys
 }
 
-// active is a project of which nothing is kept.
+// An Auditor records what is done; *audit.Log is one.
+type Auditor interface {
+	Commit(ctx context.Context, entries ...audit.Entry) error
+}
+
+// A Service stores the records and keys of projects.
+type Service struct{ opts Options }
+
+// New returns a service.
+func New(opts Options) *Service { return &Service{opts: opts} }
+
+// Create creates the record of a project. It returns store.ErrExists if the id is taken.
+func (s *Service) Create(ctx context.Context, id berth.ProjectID, name string) (*berth.Project, error) {
+	p := active(id)
+	p.Name, p.CreatedAt = name, time.Now().Unix()
+	return p, s.create(ctx, p)
+}
+
+// active returns a project without a record.
 func active(id berth.ProjectID) *berth.Project {
 	return &berth.Project{ID: id, Object: "organization.project", Status: berth.ProjectActive}
 }
 
-func create(ctx context.Context, objects store.Objects, p *berth.Project) error {
+func (s *Service) create(ctx context.Context, p *berth.Project) error {
 	body, err := json.Marshal(p)
 	if err != nil {
-		return err
+		return fmt.Errorf("encode project %s: %w", p.ID, err)
 	}
-	return objects.CreateObjects(ctx, house, &store.Object{ObjectKey: key(p.ID), CreatedAt: p.CreatedAt, Body: body})
+	return s.opts.Objects.CreateObjects(ctx, house, &store.Object{ObjectKey: key(p.ID), CreatedAt: p.CreatedAt, Body: body})
 }
 
-// Get returns a project, which is active if nothing is kept of it.
-func Get(ctx context.Context, objects store.Objects, id berth.ProjectID) (*berth.Project, error) {
+// Get returns a project. A project without a record is active.
+func (s *Service) Get(ctx context.Context, id berth.ProjectID) (*berth.Project, error) {
+	return get(ctx, s.opts.Objects, id)
+}
+
+func get(ctx context.Context, objects store.Objects, id berth.ProjectID) (*berth.Project, error) {
 	o, err := objects.GetObject(ctx, house, key(id))
 	if errors.Is(err, store.ErrNotFound) {
 		return active(id), nil
 	}
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("read project %s: %w", id, err)
 	}
 	return decode(o)
 }
 
 func decode(o *store.Object) (*berth.Project, error) {
 	p := &berth.Project{}
-	return p, json.Unmarshal(o.Body, p)
+	if err := json.Unmarshal(o.Body, p); err != nil {
+		return nil, fmt.Errorf("decode project %s: %w", o.ID, err)
+	}
+	return p, nil
 }
 
-// List returns the projects of which something is kept, the oldest first.
-func List(ctx context.Context, objects store.Objects) ([]*berth.Project, error) {
+// List returns the projects that have a record, the oldest first.
+func (s *Service) List(ctx context.Context) ([]*berth.Project, error) {
 	var all []*berth.Project
 	for page := (store.Page{Limit: 1000, Ascending: true}); ; {
-		list, more, err := objects.ListObjects(ctx, house, Kind, "", page)
+		list, more, err := s.opts.Objects.ListObjects(ctx, house, Kind, "", page)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("list projects: %w", err)
 		}
 		for _, o := range list {
 			p, err := decode(o)
@@ -82,9 +109,9 @@ func List(ctx context.Context, objects store.Objects) ([]*berth.Project, error) 
 	}
 }
 
-// Archive ends a project: its keys are refused from now on.
-func Archive(ctx context.Context, objects store.Objects, id berth.ProjectID) (*berth.Project, error) {
-	return update(ctx, objects, id, func(p *berth.Project) {
+// Archive ends a project: its keys are refused from now on, and an Eraser deletes its data.
+func (s *Service) Archive(ctx context.Context, id berth.ProjectID) (*berth.Project, error) {
+	return s.update(ctx, id, func(p *berth.Project) {
 		if p.Status == berth.ProjectActive {
 			now := time.Now().Unix()
 			p.Status, p.ArchivedAt = berth.ProjectArchived, &now
@@ -92,35 +119,35 @@ func Archive(ctx context.Context, objects store.Objects, id berth.ProjectID) (*b
 	})
 }
 
-// Erased notes that an archived project has nothing any more.
-func Erased(ctx context.Context, objects store.Objects, id berth.ProjectID) (*berth.Project, error) {
-	return update(ctx, objects, id, func(p *berth.Project) {
+// markErased records that the data of an archived project is deleted.
+func (s *Service) markErased(ctx context.Context, id berth.ProjectID) error {
+	_, err := s.update(ctx, id, func(p *berth.Project) {
 		if now := time.Now().Unix(); p.Status == berth.ProjectArchived && p.ErasedAt == nil {
 			p.ErasedAt = &now
 		}
 	})
+	return err
 }
 
-// SetLimits gives a project those of the limits that are not nil, beside those that
-// it has.
-func SetLimits(ctx context.Context, objects store.Objects, id berth.ProjectID, limits berth.Limits) (*berth.Project, error) {
-	return update(ctx, objects, id, func(p *berth.Project) { p.Limits = limits.Or(p.Limits) })
+// SetLimits sets those limits of a project that are not nil.
+func (s *Service) SetLimits(ctx context.Context, id berth.ProjectID, limits berth.Limits) (*berth.Project, error) {
+	return s.update(ctx, id, func(p *berth.Project) { p.Limits = limits.Or(p.Limits) })
 }
 
-// ClearLimits takes a project's own limits away.
-func ClearLimits(ctx context.Context, objects store.Objects, id berth.ProjectID) (*berth.Project, error) {
-	return update(ctx, objects, id, func(p *berth.Project) { p.Limits = berth.Limits{} })
+// ClearLimits removes a project's own limits.
+func (s *Service) ClearLimits(ctx context.Context, id berth.ProjectID) (*berth.Project, error) {
+	return s.update(ctx, id, func(p *berth.Project) { p.Limits = berth.Limits{} })
 }
 
-// update changes a project, and keeps it if nothing was kept of it before.
-func update(ctx context.Context, objects store.Objects, id berth.ProjectID, change func(*berth.Project)) (*berth.Project, error) {
+// update changes the record of a project. It creates the record if there is none.
+func (s *Service) update(ctx context.Context, id berth.ProjectID, change func(*berth.Project)) (*berth.Project, error) {
 	p := active(id)
 	p.CreatedAt = time.Now().Unix()
 	change(p)
-	if err := create(ctx, objects, p); !errors.Is(err, store.ErrExists) {
+	if err := s.create(ctx, p); !errors.Is(err, store.ErrExists) {
 		return p, err
 	}
-	o, err := objects.UpdateObject(ctx, house, key(id), func(o *store.Object) error {
+	o, err := s.opts.Objects.UpdateObject(ctx, house, key(id), func(o *store.Object) error {
 		p, err := decode(o)
 		if err != nil {
 			return err
@@ -130,7 +157,7 @@ func update(ctx context.Context, objects store.Objects, id berth.ProjectID, chan
 		return err
 	})
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("update project %s: %w", id, err)
 	}
 	return decode(o)
 }

@@ -75,7 +75,7 @@ func (q *Quota) project(ctx context.Context, id berth.ProjectID) (*bounded, erro
 		return p, nil
 	}
 	now := time.Now()
-	record, err := Get(ctx, q.opts.Objects, id)
+	record, err := get(ctx, q.opts.Objects, id)
 	if err != nil {
 		return nil, fmt.Errorf("read limits of %s: %w", id, err)
 	}

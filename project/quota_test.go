@@ -262,7 +262,7 @@ func TestContainersAndStorage(t *testing.T) {
 			wantError(t, err, "insufficient_quota", "insufficient_quota", "may store 100 bytes, and has stored 60.", -1)
 		}
 	}
-	if _, err := SetLimits(ctx, db, "proj_b", berth.Limits{StorageBytes: number(5)}); err != nil {
+	if _, err := New(Options{Objects: db}).SetLimits(ctx, "proj_b", berth.Limits{StorageBytes: number(5)}); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -71,7 +71,7 @@ func engineOptions(config *Config) (engine.Options, error) {
 	if err != nil {
 		return engine.Options{}, err
 	}
-	opts := engine.Options{Budget: budget, Output: int64(config.Responses.MaxOutput), History: int64(config.Responses.History),
+	opts := engine.Options{Limits: engine.Limits{Budget: budget, Output: int64(config.Responses.MaxOutput), Cache: int64(config.Responses.History)},
 		Retry: engine.Retry{Attempts: config.Retry.Attempts, Patience: config.Retry.Patience, Final: config.Retry.Continue == "fail"}}
 	if policy := config.Fetch.policy(); policy != nil {
 		opts.Fetcher = download.New(policy, engine.MaxInlineFile)

@@ -74,7 +74,8 @@ func TestErase(t *testing.T) {
 		t.Fatal(err)
 	}
 	data := &erasable{db: db, containers: storedContainers{db}, responses: storedResponses{db}, blobs: &blobs{uploads, snapshots, volumes}}
-	e := &project.Eraser{Objects: db, Sources: data.sources(), Audit: record}
+	projects := project.New(project.Options{Objects: db})
+	e := &project.Eraser{Projects: projects, Sources: data.sources(), Audit: record}
 	fill := func(p berth.ProjectID, tag string) {
 		t.Helper()
 		_, err1 := uploads.Create(ctx, p, files.CreateRequest{Filename: "a"}, strings.NewReader("a"))
@@ -111,11 +112,11 @@ func TestErase(t *testing.T) {
 		t.Fatalf("the project has %d things; this test sees nothing", n)
 	}
 	for _, id := range []berth.ProjectID{"proj_old", "proj_new"} {
-		if _, err := project.Create(ctx, db, id, ""); err != nil {
+		if _, err := projects.Create(ctx, id, ""); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := project.Archive(ctx, db, "proj_old"); err != nil {
+	if _, err := projects.Archive(ctx, "proj_old"); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {
@@ -126,7 +127,7 @@ func TestErase(t *testing.T) {
 	if old, new := left("proj_old"), left("proj_new"); old != 0 || new != 5 {
 		t.Errorf("the archived project has %d things, want none, and another %d, want 5", old, new)
 	}
-	if p, err := project.Get(ctx, db, "proj_old"); err != nil || p.ErasedAt == nil || p.Status != berth.ProjectArchived {
+	if p, err := projects.Get(ctx, "proj_old"); err != nil || p.ErasedAt == nil || p.Status != berth.ProjectArchived {
 		t.Errorf("got %+v, %v", p, err)
 	}
 	var entries []*audit.Entry
@@ -161,7 +162,7 @@ func TestEraseDuringResponse(t *testing.T) {
 	}
 	data := &erasable{db: db, containers: storedContainers{db}, responses: storedResponses{db}, blobs: &blobs{files.New(files.Options{Store: db, Bucket: memblob.OpenBucket(nil)}),
 		snapshot.New(snapshot.Options{Objects: db, Bucket: memblob.OpenBucket(nil), Seal: seal.New([32]byte{})}), volumes}}
-	e := &project.Eraser{Objects: db, Sources: data.sources()}
+	e := &project.Eraser{Sources: data.sources()}
 	if n, err := e.Erase(ctx, "proj_old"); n != 0 || err != nil {
 		t.Errorf("got %d, %v", n, err)
 	}

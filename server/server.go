@@ -55,7 +55,7 @@ func New(ctx context.Context, o Options) (s *Server, err error) {
 		return s, err
 	}
 	data := &erasable{db: base.db, containers: containers.service, responses: responses.engine, blobs: blobs}
-	s.later(startErasing(&project.Eraser{Objects: base.db, Sources: data.sources(), Audit: base.audit}, base.Log))
+	s.later(startErasing(&project.Eraser{Projects: project.New(project.Options{Objects: base.db}), Sources: data.sources(), Audit: base.audit}, base.Log))
 	s.handler, err = s.newHandler(ctx, base, blobs, containers, responses)
 	return s, err
 }

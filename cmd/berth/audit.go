@@ -3,11 +3,9 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"iter"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -18,20 +16,6 @@ import (
 	"github.com/berth-run/berth/audit"
 	"github.com/berth-run/berth/server"
 )
-
-// recordKey says in the audit record of --state what was done to a key. A server
-// may write to it at the same time.
-func recordKey(cmd *cobra.Command, e audit.Entry) error {
-	state, err := cmd.Flags().GetString("state")
-	if err != nil {
-		return err
-	}
-	record, err := audit.Open(filepath.Join(state, server.AuditDir), slog.Default())
-	if err != nil {
-		return err
-	}
-	return errors.Join(record.Commit(cmd.Context(), e), record.Close())
-}
 
 func newAudit() *cobra.Command {
 	var state, dir string

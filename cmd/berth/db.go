@@ -1,14 +1,11 @@
 package main
 
 import (
-	"errors"
 	"fmt"
-	"path/filepath"
 
 	"github.com/spf13/cobra"
 
 	"github.com/berth-run/berth/server"
-	"github.com/berth-run/berth/store/sqlite"
 )
 
 func newDB() *cobra.Command {
@@ -28,13 +25,8 @@ on it meanwhile, and there must be space for a second database.
 A server gives the space of what was deleted back by itself, but not in a database
 that an earlier version has made: that is done once by this command.`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) (err error) {
-			unlock, err := server.Lock(state)
-			if err != nil {
-				return err
-			}
-			defer func() { err = errors.Join(err, unlock()) }()
-			before, after, err := sqlite.Compact(cmd.Context(), filepath.Join(state, "berth.db"))
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			before, after, err := server.Compact(cmd.Context(), state)
 			if err != nil {
 				return err
 			}

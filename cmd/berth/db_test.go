@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/berth-run/berth/server"
-	"github.com/berth-run/berth/store/sqlite"
 )
 
 // A database of which much was deleted is compacted while no server uses it, and only then.
@@ -26,7 +25,7 @@ func TestCompactIsRefusedUnderAServer(t *testing.T) {
 	if err := unlock(); err != nil {
 		t.Fatal(err)
 	}
-	db, err := server.OpenStore(t.Context(), state, sqlite.Options{})
+	db, err := server.Open(t.Context(), state)
 	if err != nil {
 		t.Fatal(err)
 	}

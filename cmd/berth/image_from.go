@@ -32,16 +32,16 @@ func buildSnapshot(cmd *cobra.Command, library *image.Store, state, owner, id, a
 	if err != nil {
 		return err
 	}
-	kept, err := server.OpenRecords(cmd.Context(), state)
+	opened, err := server.OpenExisting(cmd.Context(), state)
 	if err != nil {
 		return err
 	}
-	defer kept.Close()
-	record, err := kept.Record(cmd.Context(), p, berth.SnapshotID(id))
+	defer opened.Close()
+	record, err := opened.Snapshots.Record(cmd.Context(), p, berth.SnapshotID(id))
 	if err != nil {
 		return err
 	}
-	content, err := kept.Open(cmd.Context(), p, record)
+	content, err := opened.Snapshots.Open(cmd.Context(), p, record)
 	if err != nil {
 		return err
 	}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"text/tabwriter"
@@ -12,7 +11,6 @@ import (
 	"github.com/berth-run/berth/project"
 	"github.com/berth-run/berth/server"
 	"github.com/berth-run/berth/store"
-	"github.com/berth-run/berth/store/sqlite"
 )
 
 func newProject() *cobra.Command {
@@ -24,12 +22,10 @@ func newProject() *cobra.Command {
 
 A running server heeds changes within a second.`,
 	}
-	open := storeFlag(cmd)
+	open := stateFlag(cmd)
 	cmd.AddCommand(newProjectCreate(open), newProjectLs(open), newProjectLimit(open), newProjectArchive(open))
 	return cmd
 }
-
-type opener func(context.Context) (*sqlite.DB, error)
 
 func newProjectCreate(open opener) *cobra.Command {
 	var id, name string
@@ -45,12 +41,12 @@ func newProjectCreate(open opener) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			db, err := open(cmd.Context())
+			state, err := open(cmd.Context())
 			if err != nil {
 				return err
 			}
-			defer db.Close()
-			if _, err := project.Create(cmd.Context(), db, p, name); errors.Is(err, store.ErrExists) {
+			defer state.Close()
+			if _, err := state.Projects.Create(cmd.Context(), p, name); errors.Is(err, store.ErrExists) {
 				return fmt.Errorf("there is a project %s already", p)
 			} else if err != nil {
 				return err
@@ -71,12 +67,12 @@ func newProjectLs(open opener) *cobra.Command {
 		Short:   "List projects, those of keys as well",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			db, err := open(cmd.Context())
+			state, err := open(cmd.Context())
 			if err != nil {
 				return err
 			}
-			defer db.Close()
-			projects, err := allProjects(cmd.Context(), db)
+			defer state.Close()
+			projects, err := state.Projects.ListAll(cmd.Context())
 			if err != nil {
 				return err
 			}
@@ -87,47 +83,11 @@ func newProjectLs(open opener) *cobra.Command {
 				if p.CreatedAt != 0 {
 					created = utc(p.CreatedAt)
 				}
-				fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%s\t%s\n", p.ID, p.Name, p.Status, p.keys, created, inWords(p.Limits))
+				fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%s\t%s\n", p.ID, p.Name, p.Status, p.Keys, created, inWords(p.Limits))
 			}
 			return w.Flush()
 		},
 	}
-}
-
-// A listed project, and how many keys it has.
-type listed struct {
-	*berth.Project
-	keys int
-}
-
-// allProjects returns the projects that have a record, and those that have keys.
-func allProjects(ctx context.Context, db *sqlite.DB) ([]*listed, error) {
-	recorded, err := project.List(ctx, db)
-	if err != nil {
-		return nil, err
-	}
-	keys, err := db.ListKeys(ctx)
-	if err != nil {
-		return nil, err
-	}
-	var all []*listed
-	known := map[berth.ProjectID]*listed{}
-	for _, p := range recorded {
-		known[p.ID] = &listed{Project: p}
-		all = append(all, known[p.ID])
-	}
-	for _, k := range keys {
-		if known[k.Project] == nil {
-			p, err := project.Get(ctx, db, k.Project)
-			if err != nil {
-				return nil, err
-			}
-			known[k.Project] = &listed{Project: p}
-			all = append(all, known[k.Project])
-		}
-		known[k.Project].keys++
-	}
-	return all, nil
 }
 
 func newProjectLimit(open opener) *cobra.Command {
@@ -148,17 +108,17 @@ configuration. "none" is no limit. Those that are not named stay as they are.`,
 			if err := limits.Check(); err != nil {
 				return fmt.Errorf("--%w", err)
 			}
-			db, err := open(cmd.Context())
+			state, err := open(cmd.Context())
 			if err != nil {
 				return err
 			}
-			defer db.Close()
+			defer state.Close()
 			if clear {
-				if _, err := project.ClearLimits(cmd.Context(), db, id); err != nil {
+				if _, err := state.Projects.ClearLimits(cmd.Context(), id); err != nil {
 					return err
 				}
 			}
-			p, err := project.SetLimits(cmd.Context(), db, id, limits.Limits())
+			p, err := state.Projects.SetLimits(cmd.Context(), id, limits.Limits())
 			if err != nil {
 				return err
 			}
@@ -185,12 +145,12 @@ What the project has used stays known.`,
 			if err != nil {
 				return err
 			}
-			db, err := open(cmd.Context())
+			state, err := open(cmd.Context())
 			if err != nil {
 				return err
 			}
-			defer db.Close()
-			_, err = project.Archive(cmd.Context(), db, id)
+			defer state.Close()
+			_, err = state.Projects.Archive(cmd.Context(), id)
 			return err
 		},
 	}

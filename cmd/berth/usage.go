@@ -12,8 +12,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/server"
 	"github.com/berth-run/berth/store"
-	"github.com/berth-run/berth/store/sqlite"
 )
 
 func newUsage() *cobra.Command {
@@ -29,7 +29,7 @@ containers and their seconds by key and memory limit, and the bytes of files tha
 stored now. GET /v1/organization/usage/completions tells a project its own.`,
 		Args: cobra.NoArgs,
 	}
-	open := storeFlag(cmd)
+	open := stateFlag(cmd)
 	cmd.Flags().StringVar(&name, "project", "", "show one project only")
 	cmd.Flags().DurationVar(&since, "since", 30*24*time.Hour, "how far to look back")
 	cmd.Flags().DurationVar(&width, "width", 0, "tell times of this width apart, such as 1h or 24h")
@@ -38,13 +38,13 @@ stored now. GET /v1/organization/usage/completions tells a project its own.`,
 		if width%time.Minute != 0 || width < 0 || since < time.Minute {
 			return fmt.Errorf("--since and --width must be whole minutes")
 		}
-		db, err := open(cmd.Context())
+		state, err := open(cmd.Context())
 		if err != nil {
 			return err
 		}
-		defer db.Close()
+		defer state.Close()
 		now := time.Now()
-		r := usageReport{db: db, out: cmd.OutOrStdout(), json: asJSON, wide: width != 0,
+		r := usageReport{state: state, out: cmd.OutOrStdout(), json: asJSON, wide: width != 0,
 			query: store.UsageQuery{Project: berth.ProjectID(name), From: now.Add(-since).Truncate(time.Minute), To: now.Add(time.Minute),
 				Width: cmp.Or(width, 1<<26*time.Minute)}} // all of history is one time
 		return r.write(cmd.Context())
@@ -54,7 +54,7 @@ stored now. GET /v1/organization/usage/completions tells a project its own.`,
 
 // A usageReport is what berth usage prints.
 type usageReport struct {
-	db    *sqlite.DB
+	state *server.State
 	out   io.Writer
 	json  bool
 	wide  bool // tell times apart
@@ -85,7 +85,7 @@ func (r *usageReport) write(ctx context.Context) error {
 
 // table prints what was used of a kind.
 func (r *usageReport) table(ctx context.Context, heading string, line func(*store.Usage) string) error {
-	used, err := r.db.Usage(ctx, r.query)
+	used, err := r.state.Store.Usage(ctx, r.query)
 	if err != nil {
 		return err
 	}
@@ -136,7 +136,7 @@ func (r *usageReport) storage(ctx context.Context) error {
 	ids := []berth.ProjectID{r.query.Project}
 	if r.query.Project == "" {
 		ids = []berth.ProjectID{berth.DefaultProject}
-		all, err := allProjects(ctx, r.db)
+		all, err := r.state.Projects.ListAll(ctx)
 		if err != nil {
 			return err
 		}
@@ -151,7 +151,7 @@ func (r *usageReport) storage(ctx context.Context) error {
 		fmt.Fprintln(w, "PROJECT\tSTORED BYTES")
 	}
 	for _, id := range ids {
-		n, err := r.db.FileBytes(ctx, id)
+		n, err := r.state.Store.FileBytes(ctx, id)
 		if err != nil {
 			return err
 		}

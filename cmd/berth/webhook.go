@@ -30,7 +30,7 @@ reached over https at public addresses only.`,
 	}
 	var name string
 	cmd.PersistentFlags().StringVar(&name, "project", string(berth.DefaultProject), "project whose endpoints are meant")
-	open := storeFlag(cmd)
+	open := stateFlag(cmd)
 	// on runs f on the project's endpoints.
 	on := func(f func(ctx context.Context, cmd *cobra.Command, s *webhook.Service, p berth.ProjectID, args []string) error) func(*cobra.Command, []string) error {
 		return func(cmd *cobra.Command, args []string) error {
@@ -38,12 +38,12 @@ reached over https at public addresses only.`,
 			if err != nil {
 				return err
 			}
-			db, err := open(cmd.Context())
+			state, err := open(cmd.Context())
 			if err != nil {
 				return err
 			}
-			defer db.Close()
-			return asPlain(f(cmd.Context(), cmd, webhook.New(db, slog.New(slog.DiscardHandler)), p, args))
+			defer state.Close()
+			return asPlain(f(cmd.Context(), cmd, webhook.New(state.Store, slog.New(slog.DiscardHandler)), p, args))
 		}
 	}
 	create := &cobra.Command{Use: "create URL", Short: "Make an endpoint and print its id and its secret, once", Args: cobra.ExactArgs(1)}

@@ -1,4 +1,4 @@
-package engine
+package transcript
 
 import (
 	"bytes"
@@ -23,13 +23,13 @@ type Fetcher interface {
 // FetchFiles returns the items with the content of each file that they name by URL beside
 // its file_url. A file is read once, when its item arrives, so that every later turn,
 // and another server that imports the chain, shows the model the same.
-func (e *Engine) FetchFiles(ctx context.Context, items []berth.Item) ([]berth.Item, error) {
+func (s *Service) FetchFiles(ctx context.Context, items []berth.Item) ([]berth.Item, error) {
 	var out []berth.Item
 	for i, it := range items {
 		if !bytes.Contains(it.Raw(), []byte(`"file_url"`)) {
 			continue
 		}
-		fetched, err := e.fetchFiles(ctx, it, i)
+		fetched, err := s.fetchFiles(ctx, it, i)
 		if err != nil {
 			return nil, err
 		}
@@ -44,8 +44,8 @@ func (e *Engine) FetchFiles(ctx context.Context, items []berth.Item) ([]berth.It
 	return out, nil
 }
 
-func (e *Engine) fetchFiles(ctx context.Context, it berth.Item, at int) (berth.Item, error) {
-	field, parts := parts(e.Tools, it)
+func (s *Service) fetchFiles(ctx context.Context, it berth.Item, at int) (berth.Item, error) {
+	field, parts := parts(s.Tools, it)
 	changed := false
 	for n, part := range parts {
 		var url string
@@ -53,11 +53,11 @@ func (e *Engine) fetchFiles(ctx context.Context, it berth.Item, at int) (berth.I
 			continue
 		}
 		param := fmt.Sprintf("input[%d].%s[%d].file_url", at, field, n)
-		if e.Fetcher == nil {
+		if s.Fetcher == nil {
 			return it, &berth.Error{Code: berth.CodeInvalid, Wire: "unsupported_parameter", Param: param,
 				Message: fmt.Sprintf("Unsupported parameter: '%s' is not supported by this server. Upload the file and give its id.", param)}
 		}
-		name, content, err := e.Fetcher.Fetch(ctx, url)
+		name, content, err := s.Fetcher.Fetch(ctx, url)
 		if known, ok := errors.AsType[*berth.Error](err); ok {
 			known := *known
 			known.Param = param

@@ -1,4 +1,4 @@
-package engine
+package transcript
 
 import (
 	"context"
@@ -10,23 +10,31 @@ import (
 	"github.com/berth-run/berth/store"
 )
 
-// A chain is what comes before a response's own input.
-type chain struct {
-	items     []berth.Item
-	container berth.ContainerID // the last one that was used
-	origin    model.Origin      // who answered its last turn, as far as is known
-	age       int               // of the engine's history when it was read
+// A Chain is what comes before a response's own input.
+type Chain struct {
+	Items     []berth.Item
+	Container berth.ContainerID // the last one that was used
+	Origin    model.Origin      // the provider of its last turn, as far as is known
+	Held      bool              // its conversation is held by a response
 
 	conversation berth.ConversationID // empty if the items are not a conversation's
-	holds        int                  // that the conversation has seen
-	held         bool                 // a response holds it now
+	holds        int                  // that the conversation has had
+	age          int                  // of the cache when it was read
+}
+
+// Conversation returns the conversation whose items the chain has, or "".
+func (c *Chain) Conversation() berth.ConversationID { return c.conversation }
+
+// Stored returns what came before a response that was created earlier.
+func (s *Service) Stored(ctx context.Context, rec *store.Response) (Chain, error) {
+	return sourceOfStored(rec).read(ctx, s, rec.Project)
 }
 
 // A source is where a chain comes from.
 type source interface {
 	// read returns the chain as it is stored now. Its items must not be changed.
 	// Errors are for the client.
-	read(ctx context.Context, e *Engine, p berth.ProjectID) (chain, error)
+	read(ctx context.Context, svc *Service, p berth.ProjectID) (Chain, error)
 }
 
 // sourceOf returns the source that a request for a response names.
@@ -54,19 +62,19 @@ func sourceOfStored(rec *store.Response) source {
 // nothing is the source of a response that begins a chain.
 type nothing struct{}
 
-func (nothing) read(_ context.Context, e *Engine, _ berth.ProjectID) (chain, error) {
-	return chain{age: e.past.now()}, nil
+func (nothing) read(_ context.Context, svc *Service, _ berth.ProjectID) (Chain, error) {
+	return Chain{age: svc.cache.now()}, nil
 }
 
 // previousResponse is a source: a stored response and those that it continues.
 type previousResponse berth.ResponseID
 
-func (s previousResponse) read(ctx context.Context, e *Engine, p berth.ProjectID) (chain, error) {
+func (s previousResponse) read(ctx context.Context, svc *Service, p berth.ProjectID) (Chain, error) {
 	id := berth.ResponseID(s)
-	key := historyKey{p, string(id)}
-	c, age, remembered := e.past.get(key)
+	key := Key{p, string(id)}
+	c, age, remembered := svc.cache.get(key)
 	c.age = age
-	rec, err := e.Responses.GetResponse(ctx, p, id)
+	rec, err := svc.Responses.GetResponse(ctx, p, id)
 	if errors.Is(err, store.ErrNotFound) || err == nil && !rec.Body.Store {
 		return c, previousNotFound(id)
 	}
@@ -80,47 +88,47 @@ func (s previousResponse) read(ctx context.Context, e *Engine, p berth.ProjectID
 	if remembered {
 		return c, nil
 	}
-	c.origin = originOf(rec.Body)
-	links, err := e.Responses.Chain(ctx, p, id)
+	c.Origin = OriginOf(rec.Body)
+	links, err := svc.Responses.Chain(ctx, p, id)
 	if errors.Is(err, store.ErrNotFound) {
 		return c, previousNotFound(id)
 	}
 	if err != nil {
 		return c, err
 	}
-	if err := c.begin(ctx, e, p, links[0].ID); err != nil {
+	if err := c.begin(ctx, svc, p, links[0].ID); err != nil {
 		return c, err
 	}
 	for _, l := range links {
-		c.items = sinceCompaction(append(c.items, l.Input...), l.Output)
+		c.Items = sinceCompaction(append(c.Items, l.Input...), l.Output)
 		if l.Container != "" {
-			c.container = l.Container
+			c.Container = l.Container
 		}
 	}
-	e.past.put(key, c, age)
+	svc.cache.put(key, c, age)
 	return c, nil
 }
 
-// begin adds what came before the first response of the chain, which may have
-// been made in a conversation. Of one that was deleted nothing is left.
-func (c *chain) begin(ctx context.Context, e *Engine, p berth.ProjectID, first berth.ResponseID) error {
-	rec, err := e.Responses.GetResponse(ctx, p, first)
+// begin adds what came before the first response of the chain, which may have been made
+// in a conversation; nothing if that was deleted.
+func (c *Chain) begin(ctx context.Context, svc *Service, p berth.ProjectID, first berth.ResponseID) error {
+	rec, err := svc.Responses.GetResponse(ctx, p, first)
 	if errors.Is(err, store.ErrNotFound) || err == nil && rec.Body.Conversation == nil {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	before, err := sourceOfStored(rec).read(ctx, e, p)
+	before, err := sourceOfStored(rec).read(ctx, svc, p)
 	if berth.ErrorCode(err) == berth.CodeNotFound {
 		return nil
 	}
-	c.items, c.container = before.items, before.container
+	c.Items, c.Container = before.Items, before.Container
 	return err
 }
 
-// originOf returns who answered the last turn of a response, as far as it tells.
-func originOf(body *berth.Response) model.Origin {
+// OriginOf returns the provider of the last turn of a response, as far as is known.
+func OriginOf(body *berth.Response) model.Origin {
 	if body.Berth == nil || len(body.Berth.Usage) == 0 {
 		return model.Origin{}
 	}

@@ -1,4 +1,4 @@
-package engine
+package transcript
 
 import (
 	"crypto/cipher"
@@ -32,9 +32,9 @@ func newSealer(key [32]byte) sealer {
 func (s sealer) seal(p berth.ProjectID, kind berth.ItemType, v any) string {
 	plain, err := json.Marshal(v)
 	if err != nil {
-		panic(fmt.Sprintf("engine: seal %T: %v", v, err))
+		panic(fmt.Sprintf("transcript: seal %T: %v", v, err))
 	}
-	return sealMark + base64.RawURLEncoding.EncodeToString(s.aead.Seal(nil, nil, plain, bound(p, kind)))
+	return sealMark + base64.RawURLEncoding.EncodeToString(s.aead.Seal(nil, nil, plain, boundTo(p, kind)))
 }
 
 // open reads what seal returned for the same project and type into v. Anything
@@ -50,7 +50,7 @@ func (s sealer) open(p berth.ProjectID, it berth.Item, v any) error {
 	box, err := base64.RawURLEncoding.DecodeString(text)
 	if ok && err == nil {
 		var plain []byte
-		if plain, err = s.aead.Open(nil, nil, box, bound(p, it.Type())); err == nil {
+		if plain, err = s.aead.Open(nil, nil, box, boundTo(p, it.Type())); err == nil {
 			return json.Unmarshal(plain, v)
 		}
 	}
@@ -58,7 +58,7 @@ func (s sealer) open(p berth.ProjectID, it berth.Item, v any) error {
 		Message: fmt.Sprintf("The encrypted content for item %s could not be verified. Reason: Encrypted content could not be decrypted or parsed.", it.ID())}
 }
 
-// bound is what a box belongs to.
-func bound(p berth.ProjectID, kind berth.ItemType) []byte {
+// boundTo returns the additional data of a box: what it belongs to.
+func boundTo(p berth.ProjectID, kind berth.ItemType) []byte {
 	return []byte(string(p) + "\x00" + string(kind))
 }

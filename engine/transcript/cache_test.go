@@ -1,4 +1,4 @@
-package engine
+package transcript
 
 import (
 	"fmt"
@@ -15,10 +15,10 @@ func textItem(id string, size int) berth.Item {
 }
 
 // held is the JSON that the cached chains hold in memory.
-func (h *history) held() (bytes int64) {
+func (c *cache) held() (bytes int64) {
 	seen := map[*byte]bool{}
-	for _, e := range h.byID {
-		for _, it := range e.Value.(*remembered).chain.items {
+	for _, e := range c.byID {
+		for _, it := range e.Value.(*entry).chain.Items {
 			if raw := it.Raw(); !seen[&raw[0]] {
 				seen[&raw[0]] = true
 				bytes += int64(len(raw))
@@ -28,14 +28,14 @@ func (h *history) held() (bytes int64) {
 	return bytes
 }
 
-// Responses with long inputs do not make the history outgrow its bytes: the oldest
+// Responses with long inputs do not make the cache outgrow its bytes: the oldest
 // goes first, and what is too long for it is not cached.
-func TestHistoryIsBoundedByBytes(t *testing.T) {
+func TestCacheIsBoundedByBytes(t *testing.T) {
 	const limit = 1 << 20
-	h := newHistory(limit)
-	key := func(i int) historyKey { return historyKey{"proj", fmt.Sprint("resp_", i)} }
+	h := newCache(limit)
+	key := func(i int) Key { return Key{"proj", fmt.Sprint("resp_", i)} }
 	for i := range 100 {
-		h.put(key(i), chain{items: []berth.Item{textItem("msg", 100<<10)}}, 0)
+		h.put(key(i), Chain{Items: []berth.Item{textItem("msg", 100<<10)}}, 0)
 		if n := h.held(); n > limit || n > h.bytes {
 			t.Fatalf("after %d responses %d bytes are held and %d are counted; the limit is %d", i+1, n, h.bytes, limit)
 		}
@@ -43,7 +43,7 @@ func TestHistoryIsBoundedByBytes(t *testing.T) {
 	if _, _, ok := h.get(key(99)); !ok || len(h.byID) < 5 {
 		t.Errorf("%d chains are cached, the latest: %v", len(h.byID), ok)
 	}
-	h.put(key(100), chain{items: []berth.Item{textItem("msg", 2*limit)}}, 0)
+	h.put(key(100), Chain{Items: []berth.Item{textItem("msg", 2*limit)}}, 0)
 	if n := h.held(); n > limit {
 		t.Errorf("%d bytes are held after a chain that is longer than the limit", n)
 	}
@@ -51,7 +51,7 @@ func TestHistoryIsBoundedByBytes(t *testing.T) {
 	var items []berth.Item
 	for i := range 80 {
 		items = append(slices.Clip(items), textItem(fmt.Sprint(i), 10<<10))
-		h.put(key(i), chain{items: items}, 0)
+		h.put(key(i), Chain{Items: items}, 0)
 		if _, _, ok := h.get(key(i)); !ok || h.bytes > limit {
 			t.Fatalf("turn %d: cached %v, %d bytes are counted", i, ok, h.bytes)
 		}

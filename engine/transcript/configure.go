@@ -1,4 +1,4 @@
-package engine
+package transcript
 
 import (
 	"fmt"
@@ -6,9 +6,9 @@ import (
 	"github.com/berth-run/berth"
 )
 
-// configure applies the configuration updates among the items that a response goes on
+// Configure applies the configuration updates among the items that a response goes on
 // from. Each holds until a later one sets the same field.
-func configure(body *berth.Response, items []berth.Item) error {
+func Configure(body *berth.Response, items []berth.Item) error {
 	for _, it := range items {
 		if it.Type() != berth.ItemConfigurationUpdate {
 			continue

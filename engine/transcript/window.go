@@ -1,4 +1,4 @@
-package engine
+package transcript
 
 import (
 	"bytes"
@@ -9,44 +9,38 @@ import (
 	"github.com/berth-run/berth/model"
 )
 
-// truncationAuto is the "truncation" that lets old items be dropped.
-const truncationAuto = "auto"
-
 // maxShortened is how often a context is made shorter because the upstream refused
 // it. Each time a third goes, after the last there is a tenth.
 const maxShortened = 6
 
-// A window is what a run knows of how much its model takes.
-type window struct {
-	size      int // tokens, with the answer; 0 is unknown
+// A Window is how many tokens a model takes, as far as one run knows.
+type Window struct {
+	Size      int // tokens, with the answer; 0 is unknown
 	learned   int // tokens that a context may have after a refusal; 0 before
 	shortened int // refusals so far
 	sizes     *sizes
 }
 
-// window returns what is known of a model's before it is asked.
-func (e *Engine) window(name string) window {
-	return window{size: e.Models.Window(name), sizes: &e.sizes}
-}
+// Window returns the window of a model of this size before the model is asked.
+func (s *Service) Window(size int) Window { return Window{Size: size, sizes: &s.sizes} }
 
 // measure returns about how many tokens a lowered item has.
-func (w *window) measure(it berth.Item) int { return w.sizes.of(it) }
+func (w *Window) measure(it berth.Item) int { return w.sizes.of(it) }
 
-// Bounds on what sizes remember: items, and the bytes of the id of each, which may be
-// a client's.
+// Limits of a sizes: items, and the bytes of the id of each, which may be a client's.
 const (
 	maxSizes  = 100_000
 	maxSizeID = 128
 )
 
-// sizes remember about how many tokens items have, so that one that comes again
-// turn after turn is counted once. They are safe for concurrent use.
+// A sizes caches about how many tokens items have, so that one that comes again turn
+// after turn is counted once. It is safe for concurrent use.
 type sizes struct {
 	mu    sync.Mutex
 	known map[sizeKey]int
 }
 
-// A sizeKey tells items apart. Clients make ids as well, so the length is part of it.
+// A sizeKey identifies an item. Clients make ids as well, so the length is part of it.
 type sizeKey struct {
 	id     string
 	length int
@@ -73,8 +67,8 @@ func (s *sizes) of(it berth.Item) int {
 	return n
 }
 
-// tokens returns about how many tokens a request's context has.
-func (w *window) tokens(req *model.Request) int {
+// Tokens returns about how many tokens a request's context has.
+func (w *Window) Tokens(req *model.Request) int {
 	bare := *req
 	bare.Items = nil
 	n := model.Estimate(&bare)
@@ -84,52 +78,67 @@ func (w *window) tokens(req *model.Request) int {
 	return n
 }
 
-// bound returns how many tokens a request's context may have so that there is room
-// for the answer, and false if that is not known.
-func (w *window) bound(req *model.Request) (int, bool) {
-	if w.size == 0 {
+// Bound returns how many tokens a request's context may have so that there is room
+// for the answer, or false if that is not known.
+func (w *Window) Bound(req *model.Request) (int, bool) {
+	if w.Size == 0 {
 		return w.learned, w.learned > 0
 	}
-	answer := min(4096, w.size/8)
+	answer := min(4096, w.Size/8)
 	if req.MaxOutputTokens > 0 {
-		answer = min(req.MaxOutputTokens, w.size/2)
+		answer = min(req.MaxOutputTokens, w.Size/2)
 	}
 	if w.learned > 0 {
-		return min(w.learned, w.size-answer), true
+		return min(w.learned, w.Size-answer), true
 	}
-	return w.size - answer, true
+	return w.Size - answer, true
 }
 
-// fit drops the oldest items of a request whose response allows it, until the
-// context is within what the model is known to take.
-func (r *run) fit(req *model.Request) {
-	bound, known := r.window.bound(req)
-	if r.record.Body.Truncation != truncationAuto || !known || atMost(req) <= bound {
-		return
+// Fit drops the oldest items of a request until it is within what the model is known
+// to take. It returns the number of dropped items.
+func (w *Window) Fit(req *model.Request) int {
+	bound, known := w.Bound(req)
+	if !known || AtMost(req) <= bound {
+		return 0
 	}
+	return w.Drop(req, bound)
+}
+
+// Drop drops the oldest items of a request that has more tokens than bound. It returns
+// their number.
+func (w *Window) Drop(req *model.Request, bound int) int {
 	items := len(req.Items)
-	excess := r.window.tokens(req) - bound
-	req.Items = dropOldest(req.Items, excess, r.window.measure)
-	if dropped := items - len(req.Items); dropped > 0 {
-		r.log().Info("old items are left out of the context", "items", dropped, "bound", bound)
-	}
+	req.Items = dropOldest(req.Items, w.Tokens(req)-bound, w.measure)
+	return items - len(req.Items)
 }
 
-// shorten learns from the upstream's finding a request too long. It reports whether
-// it can be asked again with less.
-func (w *window) shorten(req *model.Request) bool {
+// Kept returns how many tokens of the user's messages a compaction keeps verbatim whose
+// threshold this is; 0 is none.
+func (w *Window) Kept(threshold int) int {
+	n := maxKept
+	for _, bound := range []int{threshold, w.Size, w.learned} {
+		if bound > 0 {
+			n = min(n, bound/4)
+		}
+	}
+	return n
+}
+
+// Shorten learns that the upstream found a request too long. It reports whether a shorter
+// one can be sent.
+func (w *Window) Shorten(req *model.Request) bool {
 	if w.shortened == maxShortened {
 		return false
 	}
 	w.shortened++
-	total := w.tokens(req)
+	total := w.Tokens(req)
 	w.learned = total * 2 / 3
 	return len(dropOldest(req.Items, total-w.learned, w.measure)) < len(req.Items)
 }
 
-// atMost returns a number of tokens that the request's context does not exceed,
+// AtMost returns a number of tokens that the request's context does not exceed,
 // without counting them: a token has a byte at least, or is part of an image.
-func atMost(req *model.Request) int {
+func AtMost(req *model.Request) int {
 	n := len(req.Instructions) + len(req.Text.Format)
 	for _, t := range req.Tools {
 		n += len(t.Name) + len(t.Description) + len(t.Parameters) + 16
@@ -140,11 +149,11 @@ func atMost(req *model.Request) int {
 	return n + 16
 }
 
-// dropOldest drops items from the oldest on until their sizes come to excess, and
-// then what the model said up to the next message of the user, with which a context
-// begins. What a model said at a time goes or stays with its calls and their
-// outputs. Instructions stay, and so does what the model is to answer: the newest
-// message of the user, and the last that happened.
+// dropOldest drops items from the oldest on until their sizes reach excess, and then the
+// model's items up to the next message of the user, with which a context begins. The
+// items of one turn are dropped together, with the outputs of its calls. Instructions
+// stay, and so does what the model is to answer: the newest message of the user, and the
+// last item.
 func dropOldest(items []berth.Item, excess int, size func(berth.Item) int) []berth.Item {
 	units, kept := unitsOf(items)
 	members := map[int][]berth.Item{}
@@ -194,7 +203,7 @@ func unitsOf(items []berth.Item) (units []int, kept map[int]bool) {
 		switch {
 		case said && it.CallID() != "":
 			called[it.CallID()] = next
-		case isResult(it):
+		case IsResult(it):
 			if u, ok := called[it.CallID()]; ok {
 				units[i] = u
 			}
@@ -211,12 +220,12 @@ func unitsOf(items []berth.Item) (units []int, kept map[int]bool) {
 	return units, kept
 }
 
-// isResult reports whether an item is a call's output, of whatever kind.
-func isResult(it berth.Item) bool {
+// IsResult reports whether an item is the output of a call of any kind.
+func IsResult(it berth.Item) bool {
 	return it.CallID() != "" && strings.HasSuffix(string(it.Type()), "_output")
 }
 
 // isSaid reports whether a model made an item.
 func isSaid(it berth.Item) bool {
-	return it.Role() != "user" && it.Role() != "system" && it.Role() != "developer" && !isResult(it)
+	return it.Role() != "user" && it.Role() != "system" && it.Role() != "developer" && !IsResult(it)
 }

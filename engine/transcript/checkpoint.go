@@ -1,4 +1,4 @@
-package engine
+package transcript
 
 import (
 	_ "embed"
@@ -15,8 +15,8 @@ import (
 var compactedWords string
 
 const (
-	// maxKept bounds the messages that survive a compaction verbatim, in tokens. The
-	// hosted service keeps as many.
+	// maxKept is the number of tokens of messages that survive a compaction verbatim. It
+	// is that of the hosted service.
 	maxKept = 64_000
 	// minCut is what must be left of a message that is cut, in tokens.
 	minCut = 64
@@ -24,8 +24,8 @@ const (
 	maxKeptRaw = 1 << 20
 )
 
-// A checkpoint is what a compaction item holds under seal.
-type checkpoint struct {
+// A Checkpoint is what a compaction item holds under seal.
+type Checkpoint struct {
 	Summary string       `json:"summary"`
 	Kept    []berth.Item `json:"kept"` // messages that survive verbatim
 
@@ -35,20 +35,20 @@ type checkpoint struct {
 	Replaces bool `json:"replaces"`
 }
 
-// unfold puts in the place of compaction items what is in them. Items that have
-// been replaced are gone.
-func (e *Engine) unfold(p berth.ProjectID, items []berth.Item) ([]berth.Item, error) {
-	if !slices.ContainsFunc(items, isCompaction) {
+// unfold replaces compaction items by what they hold, and removes the items that they
+// replace.
+func (t *Transcript) unfold(items []berth.Item) ([]berth.Item, error) {
+	if !slices.ContainsFunc(items, IsCompaction) {
 		return items, nil
 	}
 	out := make([]berth.Item, 0, len(items))
 	for _, it := range items {
-		if !isCompaction(it) {
+		if !IsCompaction(it) {
 			out = append(out, it)
 			continue
 		}
-		var c checkpoint
-		if err := e.seals.open(p, it, &c); err != nil {
+		c, err := t.checkpoint(it)
+		if err != nil {
 			return nil, err
 		}
 		if c.Replaces {
@@ -68,7 +68,28 @@ func (e *Engine) unfold(p berth.ProjectID, items []berth.Item) ([]berth.Item, er
 	return out, nil
 }
 
-func isCompaction(it berth.Item) bool { return it.Type() == berth.ItemCompaction }
+// checkpoint opens a compaction item, unless that was done for the present turn.
+func (t *Transcript) checkpoint(it berth.Item) (Checkpoint, error) {
+	key := &it.Raw()[0]
+	if c, ok := t.checkpoints[key]; ok {
+		return c, nil
+	}
+	var c Checkpoint
+	err := t.service.seals.open(t.project, it, &c)
+	if err == nil {
+		t.checkpoints[key] = c
+	}
+	return c, err
+}
+
+// Compaction returns a checkpoint as the item that clients see.
+func (s *Service) Compaction(p berth.ProjectID, c Checkpoint) berth.Item {
+	return berth.NewItem(berth.Compaction{ID: berth.NewID(berth.PrefixCompaction), Type: berth.ItemCompaction,
+		EncryptedContent: s.seals.seal(p, berth.ItemCompaction, c)})
+}
+
+// IsCompaction reports whether an item is a compaction.
+func IsCompaction(it berth.Item) bool { return it.Type() == berth.ItemCompaction }
 
 // isUsers reports whether an item is a message of the user's own.
 func isUsers(it berth.Item) bool { return it.Role() == "user" && !isSummary(it) }
@@ -78,22 +99,21 @@ func isSummary(it berth.Item) bool {
 	return it.Type() == berth.ItemMessage && strings.HasPrefix(it.ID(), berth.PrefixCompaction)
 }
 
-// sinceCompaction returns what responses leave to those that continue them, where
-// output is the last one's: what is before a compaction has been summed up in it. It
-// may append to before.
+// sinceCompaction returns the items of a chain whose last response has an output: those
+// from its last compaction on, or all. It may append to before.
 func sinceCompaction(before, output []berth.Item) []berth.Item {
 	for i := len(output) - 1; i >= 0; i-- {
-		if isCompaction(output[i]) {
+		if IsCompaction(output[i]) {
 			return slices.Clone(output[i:])
 		}
 	}
 	return append(before, output...)
 }
 
-// survivors returns the messages among unfolded items that a compaction keeps:
-// all instructions, and of the user's as many as fit into so many tokens, from the
-// newest on. The one that does not fit whole is cut.
-func survivors(items []berth.Item, budget int) []berth.Item {
+// Survivors returns the messages among unfolded items that a compaction keeps verbatim:
+// all instructions, and the newest of the user's that fit into a budget of tokens. The
+// one that does not fit whole is cut.
+func Survivors(items []berth.Item, budget int) []berth.Item {
 	var kept []berth.Item
 	for _, it := range slices.Backward(items) {
 		switch {
@@ -115,7 +135,7 @@ func survivors(items []berth.Item, budget int) []berth.Item {
 	return kept
 }
 
-// cut returns a message of about so many tokens: the beginning and the end of its
+// cut returns a message of about this number of tokens: the beginning and the end of its
 // text.
 func cut(it berth.Item, tokens int) berth.Item {
 	var m berth.Message

@@ -1,4 +1,4 @@
-package engine
+package transcript
 
 import (
 	"context"
@@ -10,8 +10,8 @@ import (
 // resolve replaces references by the items that they name, whichever response or
 // conversation of the project has them. One that the context has already adds
 // nothing to it. It reads the files that the input names by URL.
-func (e *Engine) resolve(ctx context.Context, p berth.ProjectID, input, chain []berth.Item) ([]berth.Item, error) {
-	input, err := e.FetchFiles(ctx, input)
+func (s *Service) resolve(ctx context.Context, p berth.ProjectID, input, chain []berth.Item) ([]berth.Item, error) {
+	input, err := s.FetchFiles(ctx, input)
 	if err != nil {
 		return nil, err
 	}
@@ -29,7 +29,7 @@ func (e *Engine) resolve(ctx context.Context, p berth.ProjectID, input, chain []
 		there[it.ID()] = true
 	}
 	ids = slices.DeleteFunc(ids, func(id string) bool { return there[id] })
-	found, err := e.Responses.Items(ctx, p, ids)
+	found, err := s.Responses.Items(ctx, p, ids)
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,58 @@
+package transcript
+
+import (
+	"bytes"
+	"slices"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/tool"
+)
+
+// MarkOf returns what Berth has added to a hosted call. It is zero for any other item.
+func MarkOf(tools *tool.Registry, it berth.Item) berth.CallBerth {
+	if !bytes.Contains(it.Raw(), []byte(`"berth"`)) || !tools.IsHosted(it) {
+		return berth.CallBerth{}
+	}
+	var call struct {
+		Berth berth.CallBerth `json:"berth"`
+	}
+	_ = it.Decode(&call) // a mark that cannot be read is none
+	return call.Berth
+}
+
+// Outputs returns the places of the outputs of calls, by the places of the calls. A model
+// may use one call_id several times: each output belongs to the first call that has none,
+// and to a call that the model did not finish only if there is no other.
+func Outputs(tools *tool.Registry, items []berth.Item) map[int]int {
+	open := map[string][]int{} // calls without an output, by call_id
+	outputs := map[int]int{}
+	for i, it := range items {
+		id := it.CallID()
+		switch {
+		case tools.IsCall(it):
+			open[id] = append(open[id], i)
+		case tools.IsOutput(it) && len(open[id]) > 0:
+			n := max(0, slices.IndexFunc(open[id], func(c int) bool { return wasMade(tools, items[c]) }))
+			outputs[open[id][n]] = i
+			open[id] = slices.Delete(open[id], n, n+1)
+		}
+	}
+	return outputs
+}
+
+// wasMade reports whether a call was finished by the model.
+func wasMade(tools *tool.Registry, it berth.Item) bool {
+	return it.Status() != berth.StatusIncomplete || MarkOf(tools, it).Invalid != ""
+}
+
+// Unanswered returns the calls among items that have no output.
+func Unanswered(tools *tool.Registry, items []berth.Item) []berth.Item {
+	outputs := Outputs(tools, items)
+	var calls []berth.Item
+	for i, it := range items {
+		if _, answered := outputs[i]; tools.IsCall(it) && !answered {
+			calls = append(calls, it)
+		}
+	}
+	return calls
+}

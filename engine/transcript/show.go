@@ -1,0 +1,146 @@
+package transcript
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/tool"
+)
+
+// MaxInlineFile is the greatest size of a file that a message carries to the model, in
+// bytes.
+const MaxInlineFile = 32 << 20
+
+// unseen are items that a model is not shown.
+var unseen = map[berth.ItemType]bool{berth.ItemCompactionTrigger: true, berth.ItemAdditionalTools: true, berth.ItemConfigurationUpdate: true}
+
+// lower returns items as a provider takes them: calls of tools as function calls, file
+// ids replaced by data, and without what was left unfinished.
+func (t *Transcript) lower(ctx context.Context, items []berth.Item) ([]berth.Item, error) {
+	items, err := t.unfold(items)
+	if err != nil {
+		return nil, err
+	}
+	tools := t.service.Tools
+	items = settled(tools, items)
+	outputs := Outputs(tools, items)
+	out := make([]berth.Item, 0, len(items))
+	for i, it := range items {
+		_, answered := outputs[i]
+		if it.Status() == berth.StatusIncomplete && !answered && !tools.IsOutput(it) && !wasCut(tools, items, i) || unseen[it.Type()] {
+			continue
+		}
+		low, err := t.lowerItem(ctx, it)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, low)
+	}
+	return out, nil
+}
+
+// lowerItem lowers one item, unless that was done for the present turn.
+func (t *Transcript) lowerItem(ctx context.Context, it berth.Item) (berth.Item, error) {
+	key := &it.Raw()[0]
+	if low, ok := t.lowered[key]; ok {
+		return low, nil
+	}
+	s, low := t.service, it
+	if it.Type() == berth.ItemReasoning {
+		low = s.revealThought(t.project, it)
+	}
+	if bytes.Contains(low.Raw(), []byte(`"file_id"`)) || bytes.Contains(low.Raw(), []byte(`"file_url"`)) {
+		var err error
+		if low, err = s.inline(ctx, t.project, low); err != nil {
+			return it, err
+		}
+	}
+	low, err := s.Tools.Lower(low)
+	if err != nil {
+		return it, fmt.Errorf("item %s: %w", it.ID(), err)
+	}
+	t.lowered[key] = low
+	return low, nil
+}
+
+// wasCut reports whether the incomplete item at i is a message in which the model was
+// stopped, by max_output_tokens for example: the model is shown it. A message after which
+// the model was asked again is left over from a turn that broke off, and is not shown.
+func wasCut(tools *tool.Registry, items []berth.Item, i int) bool {
+	if items[i].Type() != berth.ItemMessage || i+1 == len(items) {
+		return false
+	}
+	next := items[i+1]
+	return next.Type() != berth.ItemReasoning && next.Role() != "assistant" && !tools.IsCall(next)
+}
+
+// parts returns the parts of a message's content, or of a call's output, and the name of
+// the field that holds them. It returns no parts for a string.
+func parts(tools *tool.Registry, it berth.Item) (field string, parts []map[string]json.RawMessage) {
+	field = "content"
+	if tools.IsOutput(it) {
+		field = "output"
+	}
+	var fields map[string]json.RawMessage
+	if it.Decode(&fields) != nil || json.Unmarshal(fields[field], &parts) != nil {
+		return field, nil
+	}
+	return field, parts
+}
+
+// inline replaces the file ids in a message, or in a call's output, by the contents of
+// the files. It removes the URL of a file whose content is there: see FetchFiles.
+func (s *Service) inline(ctx context.Context, p berth.ProjectID, it berth.Item) (berth.Item, error) {
+	field, parts := parts(s.Tools, it)
+	changed := false
+	for _, part := range parts {
+		if part["file_url"] != nil && part["file_data"] != nil {
+			delete(part, "file_url")
+			changed = true
+		}
+		var kind string
+		var id berth.FileID
+		_ = json.Unmarshal(part["type"], &kind)
+		if json.Unmarshal(part["file_id"], &id) != nil || id == "" {
+			continue
+		}
+		name, url, err := s.openInline(ctx, p, id)
+		if err != nil {
+			return it, err
+		}
+		data := "file_data"
+		if kind == "input_image" {
+			data = "image_url"
+		} else {
+			part["filename"] = berth.StringDelta(name)
+		}
+		part[data] = berth.StringDelta(url)
+		delete(part, "file_id")
+		changed = true
+	}
+	if !changed {
+		return it, nil
+	}
+	return it.With(map[string]any{field: parts})
+}
+
+// openInline returns a file's name and its content as a data: URL.
+func (s *Service) openInline(ctx context.Context, p berth.ProjectID, id berth.FileID) (name, url string, err error) {
+	body, f, err := s.Files.Open(ctx, p, id)
+	if err != nil {
+		return "", "", err
+	}
+	defer body.Close()
+	if f.Bytes > MaxInlineFile {
+		return "", "", berth.Errorf(berth.CodeTooLarge, "File '%s' has %d bytes; a message can carry %d. Give it to a container with file_ids instead.", id, f.Bytes, MaxInlineFile)
+	}
+	data, err := io.ReadAll(io.LimitReader(body, MaxInlineFile))
+	if err != nil {
+		return "", "", err
+	}
+	return f.Filename, dataURL(f.Filename, data), nil
+}

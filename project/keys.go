@@ -1,0 +1,116 @@
+package project
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/audit"
+	"github.com/berth-run/berth/store"
+)
+
+// ErrLastKey says that no key would be left.
+var ErrLastKey = errors.New("no key would be left")
+
+// CreateKey creates an API key of a project and returns its secret, of which only the SHA-256
+// is stored. A lifetime of 0 has no end.
+func (s *Service) CreateKey(ctx context.Context, p berth.ProjectID, name string, lifetime time.Duration) (secret string, err error) {
+	owner, err := s.Get(ctx, p)
+	if err != nil {
+		return "", err
+	}
+	if owner.Status == berth.ProjectArchived {
+		return "", fmt.Errorf("the project %s is archived", p)
+	}
+	secret = berth.KeyPrefix + rand.Text() + rand.Text()
+	now := time.Now()
+	k := &berth.Key{ID: berth.KeyID(berth.NewID(berth.PrefixKey)), Project: p, Name: name,
+		Hash: sha256.Sum256([]byte(secret)), Tail: secret[len(secret)-4:], CreatedAt: now.Unix()}
+	if lifetime > 0 {
+		k.ExpiresAt = now.Add(lifetime).Unix()
+	}
+	if err := s.opts.Keys.CreateKey(ctx, k); err != nil {
+		return "", fmt.Errorf("create key: %w", err)
+	}
+	if err := s.opts.Audit.Commit(ctx, audit.Entry{Action: audit.KeyCreated, Project: p, Object: string(k.ID), Name: name}); err != nil {
+		return "", errors.Join(err, s.opts.Keys.DeleteKey(ctx, k.ID))
+	}
+	return secret, nil
+}
+
+// ListKeys returns the keys of all projects, the oldest first.
+func (s *Service) ListKeys(ctx context.Context) ([]*berth.Key, error) {
+	keys, err := s.opts.Keys.ListKeys(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("list keys: %w", err)
+	}
+	return keys, nil
+}
+
+// RevokeKeys deletes keys and returns how many are left. If one of them does not exist, the
+// error is store.ErrNotFound and none is deleted. If none would be left, the error is
+// ErrLastKey, unless last is set.
+func (s *Service) RevokeKeys(ctx context.Context, ids []berth.KeyID, last bool) (left int, err error) {
+	keys, err := s.ListKeys(ctx)
+	if err != nil {
+		return 0, err
+	}
+	for _, id := range ids {
+		i := slices.IndexFunc(keys, func(k *berth.Key) bool { return k.ID == id })
+		if i < 0 {
+			return 0, fmt.Errorf("%s: %w", id, store.ErrNotFound)
+		}
+		keys = slices.Delete(keys, i, i+1)
+	}
+	if len(keys) == 0 && !last {
+		return 0, ErrLastKey
+	}
+	for _, id := range ids {
+		if err := s.opts.Keys.DeleteKey(ctx, id); err != nil {
+			return 0, fmt.Errorf("%s: %w", id, err)
+		}
+		if err := s.opts.Audit.Commit(ctx, audit.Entry{Action: audit.KeyRevoked, Object: string(id)}); err != nil {
+			return 0, err
+		}
+	}
+	return len(keys), nil
+}
+
+// A Summary is a project with the number of its keys.
+type Summary struct {
+	*berth.Project
+	Keys int
+}
+
+// ListAll returns the projects that have a record, and then those that have only keys.
+func (s *Service) ListAll(ctx context.Context) ([]*Summary, error) {
+	recorded, err := s.List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	keys, err := s.ListKeys(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var all []*Summary
+	known := map[berth.ProjectID]*Summary{}
+	add := func(p *berth.Project) {
+		known[p.ID] = &Summary{Project: p}
+		all = append(all, known[p.ID])
+	}
+	for _, p := range recorded {
+		add(p)
+	}
+	for _, k := range keys {
+		if known[k.Project] == nil {
+			add(active(k.Project))
+		}
+		known[k.Project].Keys++
+	}
+	return all, nil
+}

@@ -1,0 +1,95 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+
+	"github.com/berth-run/berth/audit"
+	"github.com/berth-run/berth/container/snapshot"
+	"github.com/berth-run/berth/internal/seal"
+	"github.com/berth-run/berth/project"
+	"github.com/berth-run/berth/store"
+	"github.com/berth-run/berth/store/sqlite"
+)
+
+// A State is an open state directory, for commands that work on it directly. A server may
+// use it at the same time; sweeping is left to the server.
+type State struct {
+	Store     store.Store
+	Projects  *project.Service
+	Snapshots *snapshot.Service
+	close     func() error
+}
+
+// Open opens a state directory. It creates the directory if there is none.
+func Open(ctx context.Context, dir string) (*State, error) {
+	db, err := OpenStore(ctx, dir, sqlite.Options{})
+	if err != nil {
+		return nil, err
+	}
+	key, err := sealKey(dir)
+	if err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	bucket, err := openBucket(dir, "snapshots")
+	if err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	return &State{Store: db, Projects: project.New(project.Options{Objects: db, Keys: db, Audit: auditor(dir)}),
+		Snapshots: snapshot.New(snapshot.Options{Objects: db, Bucket: bucket, Seal: seal.New(key)}),
+		close:     func() error { return errors.Join(bucket.Close(), db.Close()) }}, nil
+}
+
+// OpenExisting opens a state directory. It returns fs.ErrNotExist if there is none.
+func OpenExisting(ctx context.Context, dir string) (*State, error) {
+	if _, err := os.Stat(filepath.Join(dir, "berth.db")); err != nil {
+		return nil, err
+	}
+	return Open(ctx, dir)
+}
+
+// Close closes the state directory.
+func (s *State) Close() error { return s.close() }
+
+// References returns the digests of the templates that containers and snapshots of a state
+// directory refer to, whether or not a server runs on it. Without a state directory there are
+// none.
+func References(ctx context.Context, dir string) (map[string]bool, error) {
+	s, err := OpenExisting(ctx, dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer s.Close()
+	return references(ctx, s.Store, s.Snapshots)
+}
+
+// Compact rewrites the database of a state directory without the space of deleted rows. It
+// returns the sizes before and after. It returns an error if a server runs.
+func Compact(ctx context.Context, dir string) (before, after int64, err error) {
+	unlock, err := Lock(dir)
+	if err != nil {
+		return 0, 0, err
+	}
+	before, after, err = sqlite.Compact(ctx, filepath.Join(dir, "berth.db"))
+	return before, after, errors.Join(err, unlock())
+}
+
+// auditor is the state directory to whose audit record entries are written. The record is
+// opened for each entry: most commands write none.
+type auditor string
+
+// Commit writes entries. A server may write to the record at the same time.
+func (a auditor) Commit(ctx context.Context, entries ...audit.Entry) error {
+	record, err := audit.Open(filepath.Join(string(a), AuditDir), slog.Default())
+	if err != nil {
+		return err
+	}
+	return errors.Join(record.Commit(ctx, entries...), record.Close())
+}
