@@ -41,7 +41,7 @@ func (s *server) routes() []exchange.Route {
 		storesNothing = exchange.StoresNothing
 		storesLittle  = exchange.StoresLittle
 	)
-	on, beta := exchange.On, s.beta
+	on, beta := exchange.On, assistants.Beta
 	return []exchange.Route{
 		on("POST /v1/responses", s.createResponse, asksModel, storesLittle, exchange.NamesResponse),
 		on("GET /v1/responses", s.socket.Connect),
@@ -118,29 +118,29 @@ func (s *server) routes() []exchange.Route {
 		on("DELETE /v1/prompts/{prompt}", s.deletePrompt),
 		on("GET /v1/prompts/{prompt}/versions", s.listPromptVersions),
 
-		on("POST /v1/assistants", beta(s.createAssistant)),
-		on("GET /v1/assistants", beta(s.listAssistants)),
-		on("GET /v1/assistants/{assistant}", beta(s.getAssistant)),
-		on("POST /v1/assistants/{assistant}", beta(s.updateAssistant)),
-		on("DELETE /v1/assistants/{assistant}", beta(s.deleteAssistant)),
-		on("POST /v1/threads", beta(s.createThread)),
-		on("POST /v1/threads/runs", beta(s.createThreadAndRun), asksModel),
-		on("GET /v1/threads/{thread}", beta(s.getThread)),
-		on("POST /v1/threads/{thread}", beta(s.updateThread)),
-		on("DELETE /v1/threads/{thread}", beta(s.deleteThread)),
-		on("POST /v1/threads/{thread}/messages", beta(s.createMessage)),
-		on("GET /v1/threads/{thread}/messages", beta(s.listMessages)),
-		on("GET /v1/threads/{thread}/messages/{message}", beta(s.getMessage)),
-		on("POST /v1/threads/{thread}/messages/{message}", beta(s.updateMessage)),
-		on("DELETE /v1/threads/{thread}/messages/{message}", beta(s.deleteMessage)),
-		on("POST /v1/threads/{thread}/runs", beta(s.createRun), asksModel),
-		on("GET /v1/threads/{thread}/runs", beta(s.listRuns)),
-		on("GET /v1/threads/{thread}/runs/{run}", beta(s.getRun)),
-		on("POST /v1/threads/{thread}/runs/{run}", beta(s.updateRun)),
-		on("POST /v1/threads/{thread}/runs/{run}/cancel", beta(s.cancelRun), storesNothing, storesLittle),
-		on("POST /v1/threads/{thread}/runs/{run}/submit_tool_outputs", beta(s.submitToolOutputs), asksModel),
-		on("GET /v1/threads/{thread}/runs/{run}/steps", beta(s.listRunSteps)),
-		on("GET /v1/threads/{thread}/runs/{run}/steps/{step}", beta(s.getRunStep)),
+		on("POST /v1/assistants", beta(s.assistants.CreateAssistant)),
+		on("GET /v1/assistants", beta(s.assistants.ListAssistants)),
+		on("GET /v1/assistants/{assistant}", beta(s.assistants.GetAssistant)),
+		on("POST /v1/assistants/{assistant}", beta(s.assistants.UpdateAssistant)),
+		on("DELETE /v1/assistants/{assistant}", beta(s.assistants.DeleteAssistant)),
+		on("POST /v1/threads", beta(s.assistants.CreateThread)),
+		on("POST /v1/threads/runs", beta(s.assistants.CreateThreadAndRun), asksModel),
+		on("GET /v1/threads/{thread}", beta(s.assistants.GetThread)),
+		on("POST /v1/threads/{thread}", beta(s.assistants.UpdateThread)),
+		on("DELETE /v1/threads/{thread}", beta(s.assistants.DeleteThread)),
+		on("POST /v1/threads/{thread}/messages", beta(s.assistants.CreateMessage)),
+		on("GET /v1/threads/{thread}/messages", beta(s.assistants.ListMessages)),
+		on("GET /v1/threads/{thread}/messages/{message}", beta(s.assistants.GetMessage)),
+		on("POST /v1/threads/{thread}/messages/{message}", beta(s.assistants.UpdateMessage)),
+		on("DELETE /v1/threads/{thread}/messages/{message}", beta(s.assistants.DeleteMessage)),
+		on("POST /v1/threads/{thread}/runs", beta(s.assistants.CreateRun), asksModel),
+		on("GET /v1/threads/{thread}/runs", beta(s.assistants.ListRuns)),
+		on("GET /v1/threads/{thread}/runs/{run}", beta(s.assistants.GetRun)),
+		on("POST /v1/threads/{thread}/runs/{run}", beta(s.assistants.UpdateRun)),
+		on("POST /v1/threads/{thread}/runs/{run}/cancel", beta(s.assistants.CancelRun), storesNothing, storesLittle),
+		on("POST /v1/threads/{thread}/runs/{run}/submit_tool_outputs", beta(s.assistants.SubmitToolOutputs), asksModel),
+		on("GET /v1/threads/{thread}/runs/{run}/steps", beta(s.assistants.ListRunSteps)),
+		on("GET /v1/threads/{thread}/runs/{run}/steps/{step}", beta(s.assistants.GetRunStep)),
 
 		on("POST /v1/traces/ingest", s.ingestTraces, storesNothing),
 
@@ -214,7 +214,7 @@ type Models interface {
 type server struct {
 	Options
 	ex         *exchange.Server
-	assistants *assistants.Service
+	assistants *assistants.Door
 	previews   *preview.Proxy
 	chat       *chat.Door
 	socket     *socket.Door
@@ -235,8 +235,8 @@ func New(opts Options) http.Handler {
 		Observer: opts.Observer, Log: opts.Log, Memory: opts.Memory, Limits: opts.Limits, Secret: linkPath})
 	s := &server{Options: opts, ex: ex}
 	s.previews = preview.New(opts.Log)
-	s.assistants = assistants.New(assistants.Options{Objects: opts.Objects, Responses: opts.Responses, Engine: opts.Engine,
-		Journal: opts.Journal, Files: opts.Files, Log: opts.Log, Now: opts.Now})
+	s.assistants = assistants.NewDoor(assistants.New(assistants.Options{Objects: opts.Objects, Responses: opts.Responses, Engine: opts.Engine,
+		Journal: opts.Journal, Files: opts.Files, Log: opts.Log, Now: opts.Now}))
 	s.chat = chat.New(chat.Options{Engine: opts.Engine, Journal: opts.Journal, Objects: opts.Objects, Version: opts.Version})
 	s.socket = socket.New(socket.Options{Exchange: ex, Journal: opts.Journal, Life: opts.SocketLife, Create: s.create})
 	mux := http.NewServeMux()
