@@ -96,9 +96,9 @@ func (s *server) routes() []exchange.Route {
 		on("/v1/containers/{container}/guest/{path...}", s.guest, exchange.ThroughContainer),
 		on("GET /v1/containers/{container}/logs", s.listLogs),
 		on("GET /v1/containers/{container}/stats", s.containerStats),
-		on("GET /v1/containers/{container}/ports/{port}", s.connectPort),
-		on("POST /v1/containers/{container}/ports/{port}", s.createLink, storesNothing, storesLittle),
-		on("/v1/containers/{container}/ports/{port}/{path...}", s.port, exchange.ThroughContainer),
+		on("GET /v1/containers/{container}/ports/{port}", s.ports.Connect),
+		on("POST /v1/containers/{container}/ports/{port}", s.ports.CreateLink, storesNothing, storesLittle),
+		on("/v1/containers/{container}/ports/{port}/{path...}", s.ports.Port, exchange.ThroughContainer),
 
 		on("POST /v1/volumes", s.createVolume),
 		on("GET /v1/volumes", s.listVolumes),
@@ -215,7 +215,7 @@ type server struct {
 	Options
 	ex         *exchange.Server
 	assistants *assistants.Door
-	previews   *preview.Proxy
+	ports      *preview.Door
 	chat       *chat.Door
 	socket     *socket.Door
 }
@@ -232,9 +232,9 @@ func New(opts Options) http.Handler {
 		opts.Now = time.Now
 	}
 	ex := exchange.New(exchange.Options{Keys: opts.Keys, Closed: opts.Closed, Quota: opts.Quota, Space: opts.Space, Objects: opts.Objects,
-		Observer: opts.Observer, Log: opts.Log, Memory: opts.Memory, Limits: opts.Limits, Secret: linkPath})
+		Observer: opts.Observer, Log: opts.Log, Memory: opts.Memory, Limits: opts.Limits, Secret: preview.LinkPath})
 	s := &server{Options: opts, ex: ex}
-	s.previews = preview.New(opts.Log)
+	s.ports = preview.NewDoor(preview.Options{Exchange: ex, Containers: opts.Containers, Box: opts.Seal, Now: opts.Now, Domain: opts.PreviewDomain})
 	s.assistants = assistants.NewDoor(assistants.New(assistants.Options{Objects: opts.Objects, Responses: opts.Responses, Engine: opts.Engine,
 		Journal: opts.Journal, Files: opts.Files, Log: opts.Log, Now: opts.Now}))
 	s.chat = chat.New(chat.Options{Engine: opts.Engine, Journal: opts.Journal, Objects: opts.Objects, Version: opts.Version})
@@ -243,12 +243,12 @@ func New(opts Options) http.Handler {
 	for _, rt := range s.routes() {
 		mux.HandleFunc(rt.Pattern(), ex.Route(rt))
 	}
-	mux.HandleFunc(linkPath+"{link}/{path...}", s.showLink)
+	mux.HandleFunc(preview.LinkPath+"{link}/{path...}", s.ports.ShowLink)
 	mux.HandleFunc("GET /healthz", s.healthz)
 	mux.HandleFunc("GET /readyz", s.readyz)
 	mux.HandleFunc("/", exchange.Fallback(mux))
 	return ex.Handler(func(x *exchange.Exchange, r *http.Request) {
-		if !s.atHost(x, r) {
+		if !s.ports.AtHost(x, r) {
 			mux.ServeHTTP(x, r)
 		}
 	})

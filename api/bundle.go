@@ -3,11 +3,10 @@ package api
 import (
 	"net/http"
 
-	"github.com/berth-run/berth/internal/rule"
-
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/api/exchange"
 	"github.com/berth-run/berth/bundle"
+	"github.com/berth-run/berth/internal/rule"
 )
 
 // exportBundle serves GET /v1/responses/{response}/bundle: the chain that ends with

@@ -4,12 +4,11 @@ import (
 	"math"
 	"net/http"
 
-	"github.com/berth-run/berth/internal/rule"
-
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/api/exchange"
 	"github.com/berth-run/berth/api/request"
 	"github.com/berth-run/berth/container"
+	"github.com/berth-run/berth/internal/rule"
 )
 
 // containerBody checks the body of POST /v1/containers.

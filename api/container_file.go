@@ -4,10 +4,9 @@ import (
 	"net/http"
 	"path"
 
-	"github.com/berth-run/berth/internal/rule"
-
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/api/exchange"
+	"github.com/berth-run/berth/internal/rule"
 )
 
 // containerFileBody checks the JSON body of POST /v1/containers/{container}/files.

@@ -5,11 +5,10 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/berth-run/berth/internal/rule"
-
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/api/exchange"
 	"github.com/berth-run/berth/files"
+	"github.com/berth-run/berth/internal/rule"
 )
 
 // purposes are what a file may be uploaded for.

@@ -4,10 +4,9 @@ import (
 	"net/http"
 	"slices"
 
-	"github.com/berth-run/berth/internal/rule"
-
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/api/exchange"
+	"github.com/berth-run/berth/internal/rule"
 )
 
 // listModels serves GET /v1/models.

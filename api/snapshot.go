@@ -3,11 +3,10 @@ package api
 import (
 	"net/http"
 
-	"github.com/berth-run/berth/internal/rule"
-
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/api/exchange"
 	"github.com/berth-run/berth/container"
+	"github.com/berth-run/berth/internal/rule"
 )
 
 // snapshotBody checks the body of POST /v1/containers/{container}/snapshots and of /fork.

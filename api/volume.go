@@ -4,11 +4,10 @@ import (
 	"math"
 	"net/http"
 
-	"github.com/berth-run/berth/internal/rule"
-
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/api/exchange"
 	"github.com/berth-run/berth/container/volume"
+	"github.com/berth-run/berth/internal/rule"
 )
 
 // errNoVolumes is what a server answers whose driver cannot mount any.

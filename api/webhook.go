@@ -3,10 +3,9 @@ package api
 import (
 	"net/http"
 
-	"github.com/berth-run/berth/internal/rule"
-
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/api/exchange"
+	"github.com/berth-run/berth/internal/rule"
 	"github.com/berth-run/berth/webhook"
 )
 

@@ -7,9 +7,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/berth-run/berth/internal/rule"
-
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/internal/rule"
 
 	"github.com/berth-run/berth/api/exchange"
 	"github.com/berth-run/berth/store"

@@ -86,7 +86,7 @@ func (h *house) noted() *Record {
 // change alters a run in the store.
 func (h *house) change(r *Record, change func(*Record)) {
 	h.t.Helper()
-	_, err := update(h.t.Context(), h.Service, caller.Project, runKey(r.Run.ThreadID, r.Run.ID), func(r *Record) error {
+	_, err := update(h.t.Context(), h.Objects, caller.Project, runKey(r.Run.ThreadID, r.Run.ID), func(r *Record) error {
 		change(r)
 		return nil
 	})

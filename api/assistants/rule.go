@@ -5,9 +5,8 @@ import (
 	"math"
 	"unicode/utf8"
 
-	"github.com/berth-run/berth/internal/rule"
-
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/internal/rule"
 )
 
 // The requests of the Assistants API, as in OpenAI's OpenAPI document.
