@@ -12,6 +12,7 @@ import (
 	"connectrpc.com/connect"
 
 	v1 "github.com/berth-run/berth/guest/guestpb/berth/guest/v1"
+	"github.com/berth-run/berth/internal/backoff"
 )
 
 // A Network holds the settings that a guest gets when it is connected to the network.
@@ -34,11 +35,11 @@ const (
 // the guest's streams. After each loss of the connection it connects again. It calls report
 // with nil after each connection, and with the error after each failure, which may be often.
 func (c *Client) Outward(ctx context.Context, out http.Handler, n Network, report func(error)) {
-	const least, most = 100 * time.Millisecond, 5 * time.Second
-	for wait := least; ; wait = min(2*wait, most) {
+	wait := backoff.Delays{First: 100 * time.Millisecond, Max: 5 * time.Second}
+	for {
 		lost, err := c.outward(ctx, out, n)
 		if err == nil {
-			wait = least
+			wait.Reset()
 			report(nil)
 			select {
 			case <-lost:
@@ -51,9 +52,7 @@ func (c *Client) Outward(ctx context.Context, out http.Handler, n Network, repor
 		if err != nil {
 			report(err)
 		}
-		select {
-		case <-time.After(wait):
-		case <-ctx.Done():
+		if backoff.Sleep(ctx, wait.Next()) != nil {
 			return
 		}
 	}
