@@ -9,7 +9,6 @@ package api
 import (
 	"context"
 	"crypto/cipher"
-	"log/slog"
 	"net/http"
 	"time"
 
@@ -23,243 +22,273 @@ import (
 	"github.com/berth-run/berth/container"
 	"github.com/berth-run/berth/container/snapshot"
 	"github.com/berth-run/berth/container/volume"
-	"github.com/berth-run/berth/diskspace"
 	"github.com/berth-run/berth/engine"
 	"github.com/berth-run/berth/files"
-	"github.com/berth-run/berth/internal/nofile"
 	"github.com/berth-run/berth/journal"
-	"github.com/berth-run/berth/project"
 	"github.com/berth-run/berth/store"
 	"github.com/berth-run/berth/webhook"
 )
 
 // routes is the table of contents. To add an endpoint, add a line and write its
 // handler in the file of its noun.
-func (s *server) routes() []exchange.Route {
+func (h *handlers) routes() []exchange.Route {
 	const (
 		asksModel     = exchange.AsksModel
 		storesNothing = exchange.StoresNothing
 		storesLittle  = exchange.StoresLittle
 	)
-	on, beta := exchange.On, s.beta
+	on, beta := exchange.On, assistants.Beta
 	return []exchange.Route{
-		on("POST /v1/responses", s.createResponse, asksModel, storesLittle, exchange.NamesResponse),
-		on("GET /v1/responses", s.socket.Connect),
-		on("POST /v1/responses/input_tokens", s.countInputTokens, storesNothing, storesLittle),
-		on("POST /v1/responses/compact", s.compactResponse, asksModel, storesNothing, storesLittle),
-		on("GET /v1/responses/{response}", s.getResponse),
-		on("DELETE /v1/responses/{response}", s.deleteResponse),
-		on("POST /v1/responses/{response}/cancel", s.cancelResponse, storesNothing, storesLittle),
-		on("GET /v1/responses/{response}/bundle", s.exportBundle),
-		on("POST /v1/responses/{response}/replay", s.replayResponse, asksModel),
-		on("POST /v1/bundles", s.importBundle, exchange.StoresAsItComes),
-		on("GET /v1/responses/{response}/input_items", s.listInputItems),
+		on("POST /v1/responses", h.responses.create, asksModel, storesLittle, exchange.NamesResponse),
+		on("GET /v1/responses", h.socket.Connect),
+		on("POST /v1/responses/input_tokens", h.responses.countTokens, storesNothing, storesLittle),
+		on("POST /v1/responses/compact", h.responses.compact, asksModel, storesNothing, storesLittle),
+		on("GET /v1/responses/{response}", h.responses.get),
+		on("DELETE /v1/responses/{response}", h.responses.delete),
+		on("POST /v1/responses/{response}/cancel", h.responses.cancel, storesNothing, storesLittle),
+		on("GET /v1/responses/{response}/bundle", h.bundles.export),
+		on("POST /v1/responses/{response}/replay", h.bundles.replay, asksModel),
+		on("POST /v1/bundles", h.bundles.load, exchange.StoresAsItComes),
+		on("GET /v1/responses/{response}/input_items", h.responses.listInput),
 
-		on("POST /v1/conversations", s.createConversation),
-		on("GET /v1/conversations/{conversation}", s.getConversation),
-		on("POST /v1/conversations/{conversation}", s.updateConversation),
-		on("DELETE /v1/conversations/{conversation}", s.deleteConversation),
-		on("POST /v1/conversations/{conversation}/items", s.createConversationItems),
-		on("GET /v1/conversations/{conversation}/items", s.listConversationItems),
-		on("GET /v1/conversations/{conversation}/items/{item}", s.getConversationItem),
-		on("DELETE /v1/conversations/{conversation}/items/{item}", s.deleteConversationItem),
+		on("POST /v1/conversations", h.conversations.create),
+		on("GET /v1/conversations/{conversation}", h.conversations.get),
+		on("POST /v1/conversations/{conversation}", h.conversations.update),
+		on("DELETE /v1/conversations/{conversation}", h.conversations.delete),
+		on("POST /v1/conversations/{conversation}/items", h.conversations.createItems),
+		on("GET /v1/conversations/{conversation}/items", h.conversations.listItems),
+		on("GET /v1/conversations/{conversation}/items/{item}", h.conversations.getItem),
+		on("DELETE /v1/conversations/{conversation}/items/{item}", h.conversations.deleteItem),
 
-		on("POST /v1/chat/completions", s.chat.Create, asksModel, storesLittle),
-		on("GET /v1/chat/completions", s.chat.List),
-		on("GET /v1/chat/completions/{completion}", s.chat.Get),
-		on("POST /v1/chat/completions/{completion}", s.chat.Update),
-		on("DELETE /v1/chat/completions/{completion}", s.chat.Delete),
-		on("GET /v1/chat/completions/{completion}/messages", s.chat.ListMessages),
+		on("POST /v1/chat/completions", h.chat.Create, asksModel, storesLittle),
+		on("GET /v1/chat/completions", h.chat.List),
+		on("GET /v1/chat/completions/{completion}", h.chat.Get),
+		on("POST /v1/chat/completions/{completion}", h.chat.Update),
+		on("DELETE /v1/chat/completions/{completion}", h.chat.Delete),
+		on("GET /v1/chat/completions/{completion}/messages", h.chat.ListMessages),
 
-		on("POST /v1/files", s.createFile),
-		on("GET /v1/files", s.listFiles),
-		on("GET /v1/files/{file}", s.getFile),
-		on("GET /v1/files/{file}/content", s.getFileContent),
-		on("DELETE /v1/files/{file}", s.deleteFile),
+		on("POST /v1/files", h.uploads.create),
+		on("GET /v1/files", h.uploads.list),
+		on("GET /v1/files/{file}", h.uploads.get),
+		on("GET /v1/files/{file}/content", h.uploads.content),
+		on("DELETE /v1/files/{file}", h.uploads.delete),
 
-		on("POST /v1/containers", s.createContainer),
-		on("GET /v1/containers", s.listContainers),
-		on("GET /v1/containers/{container}", s.getContainer),
-		on("DELETE /v1/containers/{container}", s.deleteContainer),
-		on("GET /v1/containers/{container}/audit", s.auditContainer),
-		on("POST /v1/containers/{container}/files", s.createContainerFile),
-		on("GET /v1/containers/{container}/files", s.listContainerFiles),
-		on("GET /v1/containers/{container}/watch", s.watchContainerFiles),
-		on("GET /v1/containers/{container}/archive", s.archiveContainerFiles),
-		on("GET /v1/containers/{container}/files/{file}", s.getContainerFile),
-		on("GET /v1/containers/{container}/files/{file}/content", s.getContainerFileContent),
-		on("DELETE /v1/containers/{container}/files/{file}", s.deleteContainerFile),
-		on("POST /v1/containers/{container}/snapshots", s.createSnapshot),
-		on("POST /v1/containers/{container}/fork", s.forkContainer),
-		on("POST /v1/containers/{container}/pause", s.pauseContainer, storesNothing, storesLittle),
-		on("POST /v1/containers/{container}/resume", s.resumeContainer, storesNothing, storesLittle),
-		on("/v1/containers/{container}/guest/{path...}", s.guest, exchange.ThroughContainer),
-		on("GET /v1/containers/{container}/logs", s.listLogs),
-		on("GET /v1/containers/{container}/stats", s.containerStats),
-		on("GET /v1/containers/{container}/ports/{port}", s.connectPort),
-		on("POST /v1/containers/{container}/ports/{port}", s.createLink, storesNothing, storesLittle),
-		on("/v1/containers/{container}/ports/{port}/{path...}", s.port, exchange.ThroughContainer),
+		on("POST /v1/containers", h.containers.create),
+		on("GET /v1/containers", h.containers.list),
+		on("GET /v1/containers/{container}", h.containers.get),
+		on("DELETE /v1/containers/{container}", h.containers.delete),
+		on("GET /v1/containers/{container}/audit", h.containers.audit),
+		on("POST /v1/containers/{container}/files", h.containers.createFile),
+		on("GET /v1/containers/{container}/files", h.containers.listFiles),
+		on("GET /v1/containers/{container}/watch", h.containers.watch),
+		on("GET /v1/containers/{container}/archive", h.containers.archive),
+		on("GET /v1/containers/{container}/files/{file}", h.containers.getFile),
+		on("GET /v1/containers/{container}/files/{file}/content", h.containers.fileContent),
+		on("DELETE /v1/containers/{container}/files/{file}", h.containers.deleteFile),
+		on("POST /v1/containers/{container}/snapshots", h.containers.snapshot),
+		on("POST /v1/containers/{container}/fork", h.containers.fork),
+		on("POST /v1/containers/{container}/pause", h.containers.pause, storesNothing, storesLittle),
+		on("POST /v1/containers/{container}/resume", h.containers.resume, storesNothing, storesLittle),
+		on("/v1/containers/{container}/guest/{path...}", h.containers.guest, exchange.ThroughContainer),
+		on("GET /v1/containers/{container}/logs", h.containers.listLogs),
+		on("GET /v1/containers/{container}/stats", h.containers.stats),
+		on("GET /v1/containers/{container}/ports/{port}", h.ports.Connect),
+		on("POST /v1/containers/{container}/ports/{port}", h.ports.CreateLink, storesNothing, storesLittle),
+		on("/v1/containers/{container}/ports/{port}/{path...}", h.ports.Port, exchange.ThroughContainer),
 
-		on("POST /v1/volumes", s.createVolume),
-		on("GET /v1/volumes", s.listVolumes),
-		on("GET /v1/volumes/{volume}", s.getVolume),
-		on("DELETE /v1/volumes/{volume}", s.deleteVolume),
-		on("GET /v1/snapshots", s.listSnapshots),
-		on("GET /v1/snapshots/{snapshot}", s.getSnapshot),
-		on("DELETE /v1/snapshots/{snapshot}", s.deleteSnapshot),
+		on("POST /v1/volumes", h.volumes.create),
+		on("GET /v1/volumes", h.volumes.list),
+		on("GET /v1/volumes/{volume}", h.volumes.get),
+		on("DELETE /v1/volumes/{volume}", h.volumes.delete),
+		on("GET /v1/snapshots", h.snapshots.list),
+		on("GET /v1/snapshots/{snapshot}", h.snapshots.get),
+		on("DELETE /v1/snapshots/{snapshot}", h.snapshots.delete),
 
-		on("GET /v1/templates", s.listTemplates),
-		on("GET /v1/templates/{template}", s.getTemplate),
+		on("GET /v1/templates", h.templates.list),
+		on("GET /v1/templates/{template}", h.templates.get),
 
-		on("POST /v1/prompts", s.createPrompt),
-		on("GET /v1/prompts", s.listPrompts),
-		on("GET /v1/prompts/{prompt}", s.getPrompt),
-		on("POST /v1/prompts/{prompt}", s.updatePrompt),
-		on("DELETE /v1/prompts/{prompt}", s.deletePrompt),
-		on("GET /v1/prompts/{prompt}/versions", s.listPromptVersions),
+		on("POST /v1/prompts", h.prompts.create),
+		on("GET /v1/prompts", h.prompts.list),
+		on("GET /v1/prompts/{prompt}", h.prompts.get),
+		on("POST /v1/prompts/{prompt}", h.prompts.update),
+		on("DELETE /v1/prompts/{prompt}", h.prompts.delete),
+		on("GET /v1/prompts/{prompt}/versions", h.prompts.listVersions),
 
-		on("POST /v1/assistants", beta(s.createAssistant)),
-		on("GET /v1/assistants", beta(s.listAssistants)),
-		on("GET /v1/assistants/{assistant}", beta(s.getAssistant)),
-		on("POST /v1/assistants/{assistant}", beta(s.updateAssistant)),
-		on("DELETE /v1/assistants/{assistant}", beta(s.deleteAssistant)),
-		on("POST /v1/threads", beta(s.createThread)),
-		on("POST /v1/threads/runs", beta(s.createThreadAndRun), asksModel),
-		on("GET /v1/threads/{thread}", beta(s.getThread)),
-		on("POST /v1/threads/{thread}", beta(s.updateThread)),
-		on("DELETE /v1/threads/{thread}", beta(s.deleteThread)),
-		on("POST /v1/threads/{thread}/messages", beta(s.createMessage)),
-		on("GET /v1/threads/{thread}/messages", beta(s.listMessages)),
-		on("GET /v1/threads/{thread}/messages/{message}", beta(s.getMessage)),
-		on("POST /v1/threads/{thread}/messages/{message}", beta(s.updateMessage)),
-		on("DELETE /v1/threads/{thread}/messages/{message}", beta(s.deleteMessage)),
-		on("POST /v1/threads/{thread}/runs", beta(s.createRun), asksModel),
-		on("GET /v1/threads/{thread}/runs", beta(s.listRuns)),
-		on("GET /v1/threads/{thread}/runs/{run}", beta(s.getRun)),
-		on("POST /v1/threads/{thread}/runs/{run}", beta(s.updateRun)),
-		on("POST /v1/threads/{thread}/runs/{run}/cancel", beta(s.cancelRun), storesNothing, storesLittle),
-		on("POST /v1/threads/{thread}/runs/{run}/submit_tool_outputs", beta(s.submitToolOutputs), asksModel),
-		on("GET /v1/threads/{thread}/runs/{run}/steps", beta(s.listRunSteps)),
-		on("GET /v1/threads/{thread}/runs/{run}/steps/{step}", beta(s.getRunStep)),
+		on("POST /v1/assistants", beta(h.assistants.CreateAssistant)),
+		on("GET /v1/assistants", beta(h.assistants.ListAssistants)),
+		on("GET /v1/assistants/{assistant}", beta(h.assistants.GetAssistant)),
+		on("POST /v1/assistants/{assistant}", beta(h.assistants.UpdateAssistant)),
+		on("DELETE /v1/assistants/{assistant}", beta(h.assistants.DeleteAssistant)),
+		on("POST /v1/threads", beta(h.assistants.CreateThread)),
+		on("POST /v1/threads/runs", beta(h.assistants.CreateThreadAndRun), asksModel),
+		on("GET /v1/threads/{thread}", beta(h.assistants.GetThread)),
+		on("POST /v1/threads/{thread}", beta(h.assistants.UpdateThread)),
+		on("DELETE /v1/threads/{thread}", beta(h.assistants.DeleteThread)),
+		on("POST /v1/threads/{thread}/messages", beta(h.assistants.CreateMessage)),
+		on("GET /v1/threads/{thread}/messages", beta(h.assistants.ListMessages)),
+		on("GET /v1/threads/{thread}/messages/{message}", beta(h.assistants.GetMessage)),
+		on("POST /v1/threads/{thread}/messages/{message}", beta(h.assistants.UpdateMessage)),
+		on("DELETE /v1/threads/{thread}/messages/{message}", beta(h.assistants.DeleteMessage)),
+		on("POST /v1/threads/{thread}/runs", beta(h.assistants.CreateRun), asksModel),
+		on("GET /v1/threads/{thread}/runs", beta(h.assistants.ListRuns)),
+		on("GET /v1/threads/{thread}/runs/{run}", beta(h.assistants.GetRun)),
+		on("POST /v1/threads/{thread}/runs/{run}", beta(h.assistants.UpdateRun)),
+		on("POST /v1/threads/{thread}/runs/{run}/cancel", beta(h.assistants.CancelRun), storesNothing, storesLittle),
+		on("POST /v1/threads/{thread}/runs/{run}/submit_tool_outputs", beta(h.assistants.SubmitToolOutputs), asksModel),
+		on("GET /v1/threads/{thread}/runs/{run}/steps", beta(h.assistants.ListRunSteps)),
+		on("GET /v1/threads/{thread}/runs/{run}/steps/{step}", beta(h.assistants.GetRunStep)),
 
-		on("POST /v1/traces/ingest", s.ingestTraces, storesNothing),
+		on("POST /v1/traces/ingest", ingestTraces, storesNothing),
 
-		on("POST /v1/webhook_endpoints", s.createWebhookEndpoint),
-		on("GET /v1/webhook_endpoints", s.listWebhookEndpoints),
-		on("GET /v1/webhook_endpoints/{webhook}", s.getWebhookEndpoint),
-		on("POST /v1/webhook_endpoints/{webhook}", s.updateWebhookEndpoint),
-		on("DELETE /v1/webhook_endpoints/{webhook}", s.deleteWebhookEndpoint),
-		on("POST /v1/webhook_endpoints/{webhook}/rotate_secret", s.rotateWebhookSecret, storesNothing),
-		on("POST /v1/webhook_endpoints/{webhook}/test", s.testWebhook),
-		on("GET /v1/webhook_event_types", s.listWebhookEventTypes),
+		on("POST /v1/webhook_endpoints", h.webhooks.create),
+		on("GET /v1/webhook_endpoints", h.webhooks.list),
+		on("GET /v1/webhook_endpoints/{webhook}", h.webhooks.get),
+		on("POST /v1/webhook_endpoints/{webhook}", h.webhooks.update),
+		on("DELETE /v1/webhook_endpoints/{webhook}", h.webhooks.delete),
+		on("POST /v1/webhook_endpoints/{webhook}/rotate_secret", h.webhooks.rotateSecret, storesNothing),
+		on("POST /v1/webhook_endpoints/{webhook}/test", h.webhooks.test),
+		on("GET /v1/webhook_event_types", h.webhooks.listEventTypes),
 
-		on("GET /v1/organization/costs", s.costs),
-		on("GET /v1/organization/usage/completions", s.completionsUsage),
-		on("GET /v1/organization/usage/code_interpreter_sessions", s.sessionsUsage),
+		on("GET /v1/organization/costs", h.usage.costs),
+		on("GET /v1/organization/usage/completions", h.usage.completions),
+		on("GET /v1/organization/usage/code_interpreter_sessions", h.usage.sessions),
 
-		on("GET /v1/upstreams", s.upstreams),
-		on("GET /v1/models", s.listModels),
-		on("GET /v1/models/{model...}", s.getModel),
-		on("DELETE /v1/models/{model...}", s.deleteModel),
+		on("GET /v1/upstreams", h.models.upstreams),
+		on("GET /v1/models", h.models.list),
+		on("GET /v1/models/{model...}", h.models.get),
+		on("DELETE /v1/models/{model...}", h.models.delete),
 	}
 }
 
-// Options are a server's parts. Those without a default are needed.
+// Options are the parts of an API. Those without a default are required.
 type Options struct {
-	Engine     *engine.Engine
-	Journal    *journal.Journal // of the engine
-	Responses  store.Responses
-	Objects    store.Objects
-	Keys       store.Keys
-	Closed     bool // there were keys when the server started: it never serves without one
+	Exchange exchange.Options // its Objects are those of Store
+	Store    Store
+	Engine   *engine.Engine
+	Journal  *journal.Journal // of the engine
+
 	Files      *files.Service
 	Containers *container.Service
-	Snapshots  *snapshot.Service // of the keeper
-	Volumes    *volume.Service   // of the keeper; nil is none
-	Templates  Templates         // default none
+	Snapshots  *snapshot.Service // of the containers
+	Volumes    *volume.Service   // of the containers; default: there are none
+	Templates  Templates         // default: there are none
 	Bundles    *bundle.Service
-	Models     Models
-	Upstreams  func() []berth.Upstream // of the models; default none
-	Quota      *project.Quota          // of the engine; default none
-	Usages     store.Usages
-	Currency   string // of costs; default usd
 	Webhooks   *webhook.Service
-	Space      *diskspace.Guard  // of the volumes of the state; default none
-	Observer   exchange.Observer // default none
-	Seal       cipher.AEAD       // for links to ports; as seal.New returns it
-	Log        *slog.Logger
-	Version    string // told by /healthz
+	Models     ModelOptions
+	Preview    PreviewOptions
+
+	// SocketLife is how long a WebSocket takes new events. Default: 60 minutes.
+	SocketLife time.Duration
 
 	// Ready returns what /readyz reports. Default: nothing is checked.
-	Ready func(context.Context) []ReadyCheck
-
-	// PreviewDomain is a domain below which each port of a container has a host of its
-	// own: PORT-CONTAINER.DOMAIN. Default: there are none.
-	PreviewDomain string
-
-	Memory exchange.Memory
-	Limits exchange.Limits
-
-	SocketLife time.Duration // after which a socket takes no more events; default 60 min
-
-	Now func() time.Time // by which runs of threads and links expire; default time.Now
+	Ready   func(context.Context) []ReadyCheck
+	Version string           // shown by /healthz
+	Now     func() time.Time // by which runs of threads and links expire; default time.Now
 }
 
-// Models lists what may be asked for; *model.Router does.
+// Store is what the API reads and writes itself.
+type Store struct {
+	Responses store.Responses
+	Objects   store.Objects
+	Usages    store.Usages
+}
+
+// ModelOptions are what the API shows of models and their prices.
+type ModelOptions struct {
+	Models    Models
+	Upstreams func() []berth.Upstream // of the models; default: none are shown
+	Currency  string                  // of costs; default usd
+}
+
+// PreviewOptions are for the ports of containers.
+type PreviewOptions struct {
+	Seal cipher.AEAD // of links to ports, as seal.New returns it
+
+	// Domain is a domain below which each port of a container has a host of its own:
+	// PORT-CONTAINER.DOMAIN. Default: there are none.
+	Domain string
+}
+
+// Models lists the models that may be asked for; *model.Router does.
 type Models interface {
 	Models(ctx context.Context) ([]berth.Model, error)
 }
 
-// server is the handler of all routes.
-type server struct {
-	Options
-	ex         *exchange.Server
-	assistants *assistants.Service
-	previews   *preview.Proxy
+// handlers are the nouns and the doors of the API.
+type handlers struct {
+	responses     *responses
+	conversations *conversations
+	bundles       *bundles
+	uploads       *uploads
+	containers    *containers
+	snapshots     *snapshots
+	volumes       *volumes
+	templates     *templates
+	prompts       *prompts
+	webhooks      *webhooks
+	usage         *usage
+	models        *models
+
 	chat       *chat.Door
 	socket     *socket.Door
+	assistants *assistants.Door
+	ports      *preview.Door
 }
 
 // New returns the handler. It is safe for concurrent use and holds nothing that
 // must be closed.
 //
 // Its http.Server must not limit the time of reading or writing a whole request:
-// streams and uploads last as long as they need. Orderly ending is: close the
+// streams and uploads last as long as they need. An orderly end is: close the
 // engine, which leaves runs for the next start, then end the server's base
 // context, which ends the streams that follow them.
 func New(opts Options) http.Handler {
 	if opts.Now == nil {
 		opts.Now = time.Now
 	}
-	ex := exchange.New(exchange.Options{Keys: opts.Keys, Closed: opts.Closed, Quota: opts.Quota, Space: opts.Space, Objects: opts.Objects,
-		Observer: opts.Observer, Log: opts.Log, Memory: opts.Memory, Limits: opts.Limits, Secret: linkPath})
-	s := &server{Options: opts, ex: ex}
-	s.previews = preview.New(opts.Log)
-	s.assistants = assistants.New(assistants.Options{Objects: opts.Objects, Responses: opts.Responses, Engine: opts.Engine,
-		Journal: opts.Journal, Files: opts.Files, Log: opts.Log, Now: opts.Now})
-	s.chat = chat.New(chat.Options{Engine: opts.Engine, Journal: opts.Journal, Objects: opts.Objects, Version: opts.Version})
-	s.socket = socket.New(socket.Options{Exchange: ex, Journal: opts.Journal, Life: opts.SocketLife, Create: s.create})
+	opts.Exchange.Objects, opts.Exchange.Secret = opts.Store.Objects, preview.LinkPath
+	ex := exchange.New(opts.Exchange)
+	h := newHandlers(opts, ex)
 	mux := http.NewServeMux()
-	for _, rt := range s.routes() {
+	for _, rt := range h.routes() {
 		mux.HandleFunc(rt.Pattern(), ex.Route(rt))
 	}
-	mux.HandleFunc(linkPath+"{link}/{path...}", s.showLink)
-	mux.HandleFunc("GET /healthz", s.healthz)
-	mux.HandleFunc("GET /readyz", s.readyz)
+	health := &health{version: opts.Version, ready: opts.Ready}
+	mux.HandleFunc(preview.LinkPath+"{link}/{path...}", h.ports.ShowLink)
+	mux.HandleFunc("GET /healthz", health.healthz)
+	mux.HandleFunc("GET /readyz", health.readyz)
 	mux.HandleFunc("/", exchange.Fallback(mux))
 	return ex.Handler(func(x *exchange.Exchange, r *http.Request) {
-		if !s.atHost(x, r) {
+		if !h.ports.AtHost(x, r) {
 			mux.ServeHTTP(x, r)
 		}
 	})
 }
 
-// healthz answers that the process serves, also to a caller without a key. It fails when
-// the process has no file descriptors left.
-func (s *server) healthz(w http.ResponseWriter, _ *http.Request) {
-	if err := nofile.Available(); err != nil {
-		_ = exchange.WriteJSON(w, http.StatusServiceUnavailable, map[string]string{"status": "the server has no file descriptors left", "version": s.Version})
-		return
+// newHandlers gives each noun and each door what it needs.
+func newHandlers(o Options, ex *exchange.Server) *handlers {
+	prompts := &prompts{o.Store.Objects}
+	responses := &responses{o.Engine, o.Journal, o.Store.Responses, prompts}
+	runs := assistants.New(assistants.Options{Objects: o.Store.Objects, Responses: o.Store.Responses, Engine: o.Engine,
+		Journal: o.Journal, Files: o.Files, Log: o.Exchange.Log, Now: o.Now})
+	return &handlers{
+		responses:     responses,
+		conversations: &conversations{o.Engine, o.Store.Objects},
+		bundles:       &bundles{o.Bundles},
+		uploads:       &uploads{o.Files},
+		containers:    &containers{o.Containers, o.Files, o.Exchange.Log},
+		snapshots:     &snapshots{o.Snapshots},
+		volumes:       &volumes{o.Volumes},
+		templates:     &templates{o.Templates},
+		prompts:       prompts,
+		webhooks:      &webhooks{o.Webhooks},
+		usage:         &usage{o.Store.Usages, o.Models.Currency},
+		models:        &models{o.Models.Models, o.Models.Upstreams},
+
+		chat:       chat.New(chat.Options{Engine: o.Engine, Journal: o.Journal, Objects: o.Store.Objects, Version: o.Version}),
+		socket:     socket.New(socket.Options{Exchange: ex, Journal: o.Journal, Life: o.SocketLife, Create: responses.start}),
+		assistants: assistants.NewDoor(runs),
+		ports: preview.NewDoor(preview.Options{Exchange: ex, Containers: o.Containers, Box: o.Preview.Seal,
+			Domain: o.Preview.Domain, Now: o.Now}),
 	}
-	_ = exchange.WriteJSON(w, http.StatusOK, map[string]string{"status": "ok", "version": s.Version})
 }

@@ -50,7 +50,7 @@ func TestLargeBodiesTakeBoundedMemory(t *testing.T) {
 	)
 	var opts api.Options
 	h := newHouse(t, func(o *api.Options) {
-		o.Memory.Bodies, o.Memory.Decoding = ration.New(ration.Options{Total: 32 << 20}), ration.New(ration.Options{Total: 64 << 20})
+		o.Exchange.Memory.Bodies, o.Exchange.Memory.Decoding = ration.New(ration.Options{Total: 32 << 20}), ration.New(ration.Options{Total: 64 << 20})
 		opts = *o
 	})
 	h.key("sk-other", "proj_b")
@@ -108,8 +108,8 @@ func TestLargeBodiesTakeBoundedMemory(t *testing.T) {
 				t.Errorf("%d bodies of %d MB took %d MB, want at most %d", 4*each, size>>20, got, most>>20)
 			}
 			t.Logf("%d bodies of %d MB took %d MB; %d others were answered meanwhile", 4*each, size>>20, got, n)
-			if opts.Memory.Bodies.Held() != 0 || opts.Memory.Decoding.Held() != 0 {
-				t.Errorf("%d and %d bytes are still held", opts.Memory.Bodies.Held(), opts.Memory.Decoding.Held())
+			if opts.Exchange.Memory.Bodies.Held() != 0 || opts.Exchange.Memory.Decoding.Held() != 0 {
+				t.Errorf("%d and %d bytes are still held", opts.Exchange.Memory.Bodies.Held(), opts.Exchange.Memory.Decoding.Held())
 			}
 			return
 		default:
@@ -122,10 +122,10 @@ func TestLargeBodiesTakeBoundedMemory(t *testing.T) {
 // holds room for its request until it has ended.
 func TestBodyWaitsForRoom(t *testing.T) {
 	h := newHouse(t, func(o *api.Options) {
-		o.Memory.Bodies = ration.New(ration.Options{Total: 4 << 20, Wait: 1})
-		o.Memory.Decoding = ration.New(ration.Options{Total: 1 << 30})
+		o.Exchange.Memory.Bodies = ration.New(ration.Options{Total: 4 << 20, Wait: 1})
+		o.Exchange.Memory.Decoding = ration.New(ration.Options{Total: 1 << 30})
 	})
-	bodies, decoding := h.opts.Memory.Bodies, h.opts.Memory.Decoding
+	bodies, decoding := h.opts.Exchange.Memory.Bodies, h.opts.Exchange.Memory.Decoding
 	holder := bodies.Open("proj_default")
 	check(t, holder.Reserve(t.Context(), 2<<20))
 	body := `{"model":"vendor/fed","background":true,"input":"` + strings.Repeat("x", 1<<20) + `"}`
@@ -151,10 +151,10 @@ func TestBodyWaitsForRoom(t *testing.T) {
 // Messages on a socket are bodies too.
 func TestSocketMessagesWaitForRoom(t *testing.T) {
 	h := newHouse(t, func(o *api.Options) {
-		o.Memory.Bodies = ration.New(ration.Options{Total: 8 << 20, Wait: 1})
-		o.Memory.Decoding = ration.New(ration.Options{Total: 64 << 20, Wait: 1})
+		o.Exchange.Memory.Bodies = ration.New(ration.Options{Total: 8 << 20, Wait: 1})
+		o.Exchange.Memory.Decoding = ration.New(ration.Options{Total: 64 << 20, Wait: 1})
 	})
-	bodies, decoding := h.opts.Memory.Bodies, h.opts.Memory.Decoding
+	bodies, decoding := h.opts.Exchange.Memory.Bodies, h.opts.Exchange.Memory.Decoding
 	dial := func() *websocket.Conn {
 		conn, _, err := websocket.Dial(t.Context(), "ws"+strings.TrimPrefix(h.url, "http")+"/v1/responses", nil)
 		check(t, err)

@@ -8,8 +8,8 @@ import (
 	"github.com/berth-run/berth/api/request"
 )
 
-// compactResponse serves POST /v1/responses/compact.
-func (s *server) compactResponse(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+// compact serves POST /v1/responses/compact.
+func (h *responses) compact(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	var req berth.ResponseRequest
 	if err := x.Decode(r, request.Compact, &req); err != nil {
 		return err
@@ -17,7 +17,7 @@ func (s *server) compactResponse(x *exchange.Exchange, r *http.Request, c berth.
 	if err := request.Complete(&req); err != nil {
 		return err
 	}
-	compacted, err := s.Engine.Compact(r.Context(), c, &req)
+	compacted, err := h.engine.Compact(r.Context(), c, &req)
 	if err != nil {
 		return err
 	}

@@ -153,7 +153,7 @@ func TestCompletionIsNotTriedAgain(t *testing.T) {
 
 // A stream has no status before its first word, unless that takes long.
 func TestCompletionSilence(t *testing.T) {
-	h := newHouse(t, func(o *api.Options) { o.Limits.KeepAlive = time.Millisecond })
+	h := newHouse(t, func(o *api.Options) { o.Exchange.Limits.KeepAlive = time.Millisecond })
 	resp := h.send(t.Context(), "POST", "/v1/chat/completions", `{"model":"vendor/fed","stream":true,"messages":[{"role":"user","content":"hi"}]}`)
 	lines := bufio.NewReader(resp.Body)
 	first, err := lines.ReadString('\n')
@@ -241,7 +241,7 @@ func TestCompletionStop(t *testing.T) {
 func TestCompletionSavedBeforeTold(t *testing.T) {
 	m := &playedModel{turns: [][]any{turn(model.Text{Text: "a"}, stopped)}}
 	full := errors.New("the disk is full")
-	h := newHouse(t, func(o *api.Options) { o.Objects = brokenObjects{o.Objects, full} }, model.Rule{Match: "played", Provider: m})
+	h := newHouse(t, func(o *api.Options) { o.Store.Objects = brokenObjects{o.Store.Objects, full} }, model.Rule{Match: "played", Provider: m})
 	h.call(500, "POST", "/v1/chat/completions", `{`+asking+`,"store":true}`)
 	_, body := h.complete(asking + `,"store":true,"stream":true`)
 	if strings.Contains(body, `"finish_reason":"stop"`) || strings.Contains(body, "[DONE]") || !strings.Contains(body, `data: {"error":{"message":"The server had an error`) {

@@ -1,16 +1,24 @@
 package api
 
 import (
+	"log/slog"
 	"math"
 	"net/http"
-
-	"github.com/berth-run/berth/internal/rule"
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/api/exchange"
 	"github.com/berth-run/berth/api/request"
 	"github.com/berth-run/berth/container"
+	"github.com/berth-run/berth/files"
+	"github.com/berth-run/berth/internal/rule"
 )
+
+// containers serves containers and what is in them.
+type containers struct {
+	service *container.Service
+	files   *files.Service
+	log     *slog.Logger
+}
 
 // containerBody checks the body of POST /v1/containers.
 var containerBody = rule.Object(rule.Fields{
@@ -25,8 +33,8 @@ var containerBody = rule.Object(rule.Fields{
 	"berth":          request.ContainerSource,
 }, "name")
 
-// createContainer serves POST /v1/containers.
-func (s *server) createContainer(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+// create serves POST /v1/containers.
+func (h *containers) create(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	var body struct {
 		Name          string               `json:"name"`
 		ExpiresAfter  *berth.ExpiresAfter  `json:"expires_after"`
@@ -41,52 +49,52 @@ func (s *server) createContainer(x *exchange.Exchange, r *http.Request, c berth.
 	}
 	req := container.CreateRequest{Name: body.Name, ExpiresAfter: body.ExpiresAfter, FileIDs: body.FileIDs,
 		MemoryLimit: body.MemoryLimit, NetworkPolicy: body.NetworkPolicy, Source: body.Berth}
-	container, err := s.Containers.Create(r.Context(), c, req)
+	container, err := h.service.Create(r.Context(), c, req)
 	if err != nil {
 		return err
 	}
 	return x.JSON(http.StatusOK, container)
 }
 
-// listContainers serves GET /v1/containers.
-func (s *server) listContainers(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+// list serves GET /v1/containers.
+func (h *containers) list(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	q := exchange.NewQuery(r)
 	name := q.Text("name")
 	page := q.Page(20, 100)
 	if err := q.End(); err != nil {
 		return err
 	}
-	data, more, err := s.Containers.List(r.Context(), c.Project, name, page)
+	data, more, err := h.service.List(r.Context(), c.Project, name, page)
 	if err != nil {
 		return exchange.ListError(err, page)
 	}
 	return x.JSON(http.StatusOK, exchange.ListOf(data, more, func(c *berth.Container) string { return string(c.ID) }))
 }
 
-// getContainer serves GET /v1/containers/{container}.
-func (s *server) getContainer(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
-	container, err := s.Containers.Get(r.Context(), c.Project, containerID(r))
+// get serves GET /v1/containers/{container}.
+func (h *containers) get(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+	container, err := h.service.Get(r.Context(), c.Project, containerID(r))
 	if err != nil {
 		return err
 	}
 	return x.JSON(http.StatusOK, container)
 }
 
-// deleteContainer serves DELETE /v1/containers/{container}.
-func (s *server) deleteContainer(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
-	if err := s.Containers.Delete(r.Context(), c.Project, containerID(r)); err != nil {
+// delete serves DELETE /v1/containers/{container}.
+func (h *containers) delete(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+	if err := h.service.Delete(r.Context(), c.Project, containerID(r)); err != nil {
 		return err
 	}
 	return x.JSON(http.StatusOK, exchange.Deleted(containerID(r), "container.deleted"))
 }
 
-// auditContainer serves GET /v1/containers/{container}/audit: what the audit record
+// audit serves GET /v1/containers/{container}/audit: what the audit record
 // says of it, also after its deletion, the oldest first.
-func (s *server) auditContainer(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+func (h *containers) audit(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	if err := exchange.NewQuery(r).End(); err != nil {
 		return err
 	}
-	entries, checkpoint, err := s.Containers.History(r.Context(), c.Project, containerID(r))
+	entries, checkpoint, err := h.service.History(r.Context(), c.Project, containerID(r))
 	if err != nil {
 		return err
 	}

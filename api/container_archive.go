@@ -29,26 +29,26 @@ var archives = map[string]func(io.Writer) archiver{
 	"zip":    func(w io.Writer) archiver { return zipArchiver{zip.NewWriter(w)} },
 }
 
-// archiveContainerFiles serves GET /v1/containers/{container}/archive: the
+// archive serves GET /v1/containers/{container}/archive: the
 // files at and below path, relative to the working directory, in one piece. They
 // are passed on as they come and held nowhere.
-func (s *server) archiveContainerFiles(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+func (h *containers) archive(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	q := exchange.NewQuery(r)
 	below := q.Text("path")
 	format := cmp.Or(q.OneOf("format", "tar", "tar.gz", "zip"), "tar")
 	if err := q.End(); err != nil {
 		return err
 	}
-	next, stop := iter.Pull2(s.Containers.Files().Walk(r.Context(), c.Project, containerID(r), below))
+	next, stop := iter.Pull2(h.service.Files().Walk(r.Context(), c.Project, containerID(r), below))
 	defer stop()
 	f, err, more := next() // before the header: what is wrong from the start has a status
 	if err != nil {
 		return err
 	}
-	h := x.Header()
-	h.Set("Content-Type", map[string]string{"tar": "application/x-tar", "tar.gz": "application/gzip", "zip": "application/zip"}[format])
-	h.Set("Content-Disposition", exchange.Attachment(cmp.Or(path.Base(path.Clean("/" + below)[1:]), "files")+"."+format))
-	h.Set("X-Content-Type-Options", "nosniff")
+	header := x.Header()
+	header.Set("Content-Type", map[string]string{"tar": "application/x-tar", "tar.gz": "application/gzip", "zip": "application/zip"}[format])
+	header.Set("Content-Disposition", exchange.Attachment(cmp.Or(path.Base(path.Clean("/" + below)[1:]), "files")+"."+format))
+	header.Set("X-Content-Type-Options", "nosniff")
 	x.WriteHeader(http.StatusOK)
 	body := x.Patient()
 	defer body.Renew() // the last bytes leave after the handler

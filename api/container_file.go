@@ -4,18 +4,17 @@ import (
 	"net/http"
 	"path"
 
-	"github.com/berth-run/berth/internal/rule"
-
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/api/exchange"
+	"github.com/berth-run/berth/internal/rule"
 )
 
 // containerFileBody checks the JSON body of POST /v1/containers/{container}/files.
 var containerFileBody = rule.Object(rule.Fields{"file_id": rule.Text(1, 256)}, "file_id")
 
-// createContainerFile serves POST /v1/containers/{container}/files: a form with the
+// createFile serves POST /v1/containers/{container}/files: a form with the
 // file itself, or a form or JSON that names an uploaded one.
-func (s *server) createContainerFile(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+func (h *containers) createFile(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	var body struct {
 		FileID berth.FileID `json:"file_id"`
 	}
@@ -23,7 +22,7 @@ func (s *server) createContainerFile(x *exchange.Exchange, r *http.Request, c be
 		if err := x.Decode(r, containerFileBody, &body); err != nil {
 			return err
 		}
-		return s.copyIntoContainer(x, r, c, body.FileID)
+		return h.copyFile(x, r, c, body.FileID)
 	}
 	form, err := x.Form(r, "file_id")
 	if err != nil {
@@ -34,57 +33,57 @@ func (s *server) createContainerFile(x *exchange.Exchange, r *http.Request, c be
 	case !form.HasFile() && id == "":
 		return rule.Missing("file")
 	case !form.HasFile():
-		return s.copyIntoContainer(x, r, c, id)
+		return h.copyFile(x, r, c, id)
 	case id != "":
 		return berth.Invalid("file_id", "Either 'file' or 'file_id' can be given, not both.")
 	}
 	form.Known = nil // nor after the file
-	file, err := s.Containers.Files().Put(r.Context(), c.Project, containerID(r), form.Filename, form)
+	file, err := h.service.Files().Put(r.Context(), c.Project, containerID(r), form.Filename, form)
 	if err != nil {
 		return err
 	}
 	return x.JSON(http.StatusOK, file)
 }
 
-func (s *server) copyIntoContainer(x *exchange.Exchange, r *http.Request, c berth.Caller, id berth.FileID) error {
-	content, uploaded, err := s.Files.Open(r.Context(), c.Project, id)
+func (h *containers) copyFile(x *exchange.Exchange, r *http.Request, c berth.Caller, id berth.FileID) error {
+	content, uploaded, err := h.files.Open(r.Context(), c.Project, id)
 	if err != nil {
 		return err
 	}
 	defer content.Close()
-	file, err := s.Containers.Files().Put(r.Context(), c.Project, containerID(r), uploaded.Filename, content)
+	file, err := h.service.Files().Put(r.Context(), c.Project, containerID(r), uploaded.Filename, content)
 	if err != nil {
 		return err
 	}
 	return x.JSON(http.StatusOK, file)
 }
 
-// listContainerFiles serves GET /v1/containers/{container}/files.
-func (s *server) listContainerFiles(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+// listFiles serves GET /v1/containers/{container}/files.
+func (h *containers) listFiles(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	q := exchange.NewQuery(r)
 	page := q.Page(20, 100)
 	if err := q.End(); err != nil {
 		return err
 	}
-	data, more, err := s.Containers.Files().List(r.Context(), c.Project, containerID(r), page)
+	data, more, err := h.service.Files().List(r.Context(), c.Project, containerID(r), page)
 	if err != nil {
 		return exchange.ListError(err, page)
 	}
 	return x.JSON(http.StatusOK, exchange.ListOf(data, more, func(f *berth.ContainerFile) string { return string(f.ID) }))
 }
 
-// getContainerFile serves GET /v1/containers/{container}/files/{file}.
-func (s *server) getContainerFile(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
-	file, err := s.Containers.Files().Get(r.Context(), c.Project, containerID(r), containerFileID(r))
+// getFile serves GET /v1/containers/{container}/files/{file}.
+func (h *containers) getFile(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+	file, err := h.service.Files().Get(r.Context(), c.Project, containerID(r), containerFileID(r))
 	if err != nil {
 		return err
 	}
 	return x.JSON(http.StatusOK, file)
 }
 
-// getContainerFileContent serves GET /v1/containers/{container}/files/{file}/content.
-func (s *server) getContainerFileContent(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
-	content, file, err := s.Containers.Files().Open(r.Context(), c.Project, containerID(r), containerFileID(r))
+// fileContent serves GET /v1/containers/{container}/files/{file}/content.
+func (h *containers) fileContent(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+	content, file, err := h.service.Files().Open(r.Context(), c.Project, containerID(r), containerFileID(r))
 	if err != nil {
 		return err
 	}
@@ -92,9 +91,9 @@ func (s *server) getContainerFileContent(x *exchange.Exchange, r *http.Request, 
 	return x.Download(r, path.Base(file.Path), file.Bytes, content)
 }
 
-// deleteContainerFile serves DELETE /v1/containers/{container}/files/{file}.
-func (s *server) deleteContainerFile(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
-	if err := s.Containers.Files().Delete(r.Context(), c.Project, containerID(r), containerFileID(r)); err != nil {
+// deleteFile serves DELETE /v1/containers/{container}/files/{file}.
+func (h *containers) deleteFile(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+	if err := h.service.Files().Delete(r.Context(), c.Project, containerID(r), containerFileID(r)); err != nil {
 		return err
 	}
 	return x.JSON(http.StatusOK, exchange.Deleted(containerFileID(r), "container.file.deleted"))

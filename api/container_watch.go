@@ -7,14 +7,14 @@ import (
 	"github.com/berth-run/berth/api/exchange"
 )
 
-// watchContainerFiles serves GET /v1/containers/{container}/watch: a stream of
+// watch serves GET /v1/containers/{container}/watch: a stream of
 // berth.ContainerFileEvents, which begins with the files that are there. It ends with
 // the container, and that is told as an error event.
-func (s *server) watchContainerFiles(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+func (h *containers) watch(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	if err := exchange.NewQuery(r).End(); err != nil {
 		return err
 	}
-	_, release, err := s.Containers.Access().Guest(r.Context(), c.Project, containerID(r)) // what is wrong from the start has a status
+	_, release, err := h.service.Access().Guest(r.Context(), c.Project, containerID(r)) // what is wrong from the start has a status
 	if err != nil {
 		return err
 	}
@@ -22,7 +22,7 @@ func (s *server) watchContainerFiles(x *exchange.Exchange, r *http.Request, c be
 	out, ctx := x.Stream(r, false)
 	defer out.Close()
 	number := int64(0)
-	for ev, err := range s.Containers.Files().Watch(ctx, c.Project, containerID(r)) {
+	for ev, err := range h.service.Files().Watch(ctx, c.Project, containerID(r)) {
 		if ctx.Err() != nil {
 			return nil
 		}

@@ -8,14 +8,19 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/berth-run/berth/internal/rule"
-
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/api/exchange"
 	"github.com/berth-run/berth/api/request"
 	"github.com/berth-run/berth/engine"
+	"github.com/berth-run/berth/internal/rule"
 	"github.com/berth-run/berth/store"
 )
+
+// conversations serves conversations and their items.
+type conversations struct {
+	engine  *engine.Engine
+	objects store.Objects
+}
 
 // mostNewItems is how many items a conversation takes at a time.
 const mostNewItems = 20
@@ -26,8 +31,8 @@ var (
 	newItemsBody           = rule.Object(rule.Fields{"items": rule.List(request.Item, mostNewItems)}, "items")
 )
 
-// createConversation serves POST /v1/conversations. Its body may be left out.
-func (s *server) createConversation(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+// create serves POST /v1/conversations. Its body may be left out.
+func (h *conversations) create(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	var body struct {
 		Items    []berth.Item      `json:"items"`
 		Metadata map[string]string `json:"metadata"`
@@ -37,7 +42,7 @@ func (s *server) createConversation(x *exchange.Exchange, r *http.Request, c ber
 			return err
 		}
 	}
-	if err := s.completeItems(r.Context(), c, body.Items); err != nil {
+	if err := h.completeItems(r.Context(), c, body.Items); err != nil {
 		return err
 	}
 	conv := berth.Conversation{ID: berth.ConversationID(berth.NewID(berth.PrefixConversation)), Object: "conversation",
@@ -51,24 +56,24 @@ func (s *server) createConversation(x *exchange.Exchange, r *http.Request, c ber
 	}
 	o := &store.Object{ObjectKey: conversationKey(conv.ID), CreatedAt: conv.CreatedAt, Body: raw}
 	objects := append([]*store.Object{o}, engine.ConversationItems(conv.ID, body.Items)...)
-	if err := s.Objects.CreateObjects(r.Context(), c.Project, objects...); err != nil {
+	if err := h.objects.CreateObjects(r.Context(), c.Project, objects...); err != nil {
 		return err
 	}
 	return x.JSON(http.StatusOK, &conv)
 }
 
-// getConversation serves GET /v1/conversations/{conversation}.
-func (s *server) getConversation(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
-	conv, err := s.conversation(r, c)
+// get serves GET /v1/conversations/{conversation}.
+func (h *conversations) get(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+	conv, err := h.find(r, c)
 	if err != nil {
 		return err
 	}
 	return x.JSON(http.StatusOK, conv)
 }
 
-// updateConversation serves POST /v1/conversations/{conversation}: other metadata,
+// update serves POST /v1/conversations/{conversation}: other metadata,
 // or none with null.
-func (s *server) updateConversation(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+func (h *conversations) update(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	var body struct {
 		Metadata json.RawMessage `json:"metadata"`
 	}
@@ -84,7 +89,7 @@ func (s *server) updateConversation(x *exchange.Exchange, r *http.Request, c ber
 			return err
 		}
 	}
-	o, err := s.Objects.UpdateObject(r.Context(), c.Project, conversationKey(conversationID(r)), func(o *store.Object) error {
+	o, err := h.objects.UpdateObject(r.Context(), c.Project, conversationKey(conversationID(r)), func(o *store.Object) error {
 		var conv berth.Conversation
 		err := json.Unmarshal(o.Body, &conv)
 		if err == nil {
@@ -99,18 +104,18 @@ func (s *server) updateConversation(x *exchange.Exchange, r *http.Request, c ber
 	return x.JSON(http.StatusOK, o.Body)
 }
 
-// deleteConversation serves DELETE /v1/conversations/{conversation}. What the
+// delete serves DELETE /v1/conversations/{conversation}. What the
 // conversation holds goes with it; the responses that were made in it stay.
-func (s *server) deleteConversation(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+func (h *conversations) delete(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	id := conversationID(r)
-	if err := s.Engine.DeleteConversation(r.Context(), c, id); err != nil {
+	if err := h.engine.DeleteConversation(r.Context(), c, id); err != nil {
 		return conversationError(r, err)
 	}
 	return x.JSON(http.StatusOK, exchange.Deleted(id, "conversation.deleted"))
 }
 
-// createConversationItems serves POST /v1/conversations/{conversation}/items.
-func (s *server) createConversationItems(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+// createItems serves POST /v1/conversations/{conversation}/items.
+func (h *conversations) createItems(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	q := exchange.NewQuery(r)
 	q.List("include", request.Includable)
 	if err := q.End(); err != nil {
@@ -122,16 +127,16 @@ func (s *server) createConversationItems(x *exchange.Exchange, r *http.Request, 
 	if err := x.Decode(r, newItemsBody, &body); err != nil {
 		return err
 	}
-	if err := s.completeItems(r.Context(), c, body.Items); err != nil {
+	if err := h.completeItems(r.Context(), c, body.Items); err != nil {
 		return err
 	}
 	id := conversationID(r)
-	err := s.Objects.CreateObjects(r.Context(), c.Project, engine.ConversationItems(id, body.Items)...)
+	err := h.objects.CreateObjects(r.Context(), c.Project, engine.ConversationItems(id, body.Items)...)
 	if errors.Is(err, store.ErrExists) {
-		return s.duplicateItem(r, c, body.Items)
+		return h.duplicateItem(r, c, body.Items)
 	}
 	if err == nil && len(body.Items) == 0 {
-		_, err = s.conversation(r, c)
+		_, err = h.find(r, c)
 	}
 	if err != nil {
 		return conversationError(r, err)
@@ -140,9 +145,9 @@ func (s *server) createConversationItems(x *exchange.Exchange, r *http.Request, 
 }
 
 // duplicateItem names the first of the items that the conversation has already.
-func (s *server) duplicateItem(r *http.Request, c berth.Caller, items []berth.Item) error {
+func (h *conversations) duplicateItem(r *http.Request, c berth.Caller, items []berth.Item) error {
 	for _, it := range items {
-		_, err := s.Objects.GetObject(r.Context(), c.Project, engine.ConversationItemKey(conversationID(r), it.ID()))
+		_, err := h.objects.GetObject(r.Context(), c.Project, engine.ConversationItemKey(conversationID(r), it.ID()))
 		if !errors.Is(err, store.ErrNotFound) {
 			return errors.Join(err, duplicate(it.ID()))
 		}
@@ -150,19 +155,19 @@ func (s *server) duplicateItem(r *http.Request, c berth.Caller, items []berth.It
 	return berth.Errorf(berth.CodeConflict, "The conversation is being changed by another request.")
 }
 
-// listConversationItems serves GET /v1/conversations/{conversation}/items.
-func (s *server) listConversationItems(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+// listItems serves GET /v1/conversations/{conversation}/items.
+func (h *conversations) listItems(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	q := exchange.NewQuery(r)
 	q.List("include", request.Includable)
 	page := q.Page(20, 100)
 	if err := q.End(); err != nil {
 		return err
 	}
-	conv, err := s.conversation(r, c)
+	conv, err := h.find(r, c)
 	if err != nil {
 		return err
 	}
-	objects, more, err := s.Objects.ListObjects(r.Context(), c.Project, store.KindConversationItem, string(conv.ID), page)
+	objects, more, err := h.objects.ListObjects(r.Context(), c.Project, store.KindConversationItem, string(conv.ID), page)
 	if err != nil {
 		return exchange.ListError(err, page)
 	}
@@ -175,40 +180,40 @@ func (s *server) listConversationItems(x *exchange.Exchange, r *http.Request, c 
 	return x.JSON(http.StatusOK, exchange.ListOf(items, more, berth.Item.ID))
 }
 
-// getConversationItem serves GET /v1/conversations/{conversation}/items/{item}.
-func (s *server) getConversationItem(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+// getItem serves GET /v1/conversations/{conversation}/items/{item}.
+func (h *conversations) getItem(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	q := exchange.NewQuery(r)
 	q.List("include", request.Includable)
 	if err := q.End(); err != nil {
 		return err
 	}
-	conv, err := s.conversation(r, c)
+	conv, err := h.find(r, c)
 	if err != nil {
 		return err
 	}
-	o, err := s.Objects.GetObject(r.Context(), c.Project, engine.ConversationItemKey(conv.ID, r.PathValue("item")))
+	o, err := h.objects.GetObject(r.Context(), c.Project, engine.ConversationItemKey(conv.ID, r.PathValue("item")))
 	if err != nil {
 		return conversationItemError(r, err)
 	}
 	return x.JSON(http.StatusOK, o.Body)
 }
 
-// deleteConversationItem serves DELETE /v1/conversations/{conversation}/items/{item}
+// deleteItem serves DELETE /v1/conversations/{conversation}/items/{item}
 // and answers with the conversation.
-func (s *server) deleteConversationItem(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
-	conv, err := s.conversation(r, c)
+func (h *conversations) deleteItem(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+	conv, err := h.find(r, c)
 	if err != nil {
 		return err
 	}
-	if err := s.Engine.DeleteConversationItem(r.Context(), c, conv.ID, r.PathValue("item")); err != nil {
+	if err := h.engine.DeleteConversationItem(r.Context(), c, conv.ID, r.PathValue("item")); err != nil {
 		return conversationItemError(r, err)
 	}
 	return x.JSON(http.StatusOK, conv)
 }
 
-// conversation returns the conversation that the path names.
-func (s *server) conversation(r *http.Request, c berth.Caller) (*berth.Conversation, error) {
-	o, err := s.Objects.GetObject(r.Context(), c.Project, conversationKey(conversationID(r)))
+// find returns the conversation that the path names.
+func (h *conversations) find(r *http.Request, c berth.Caller) (*berth.Conversation, error) {
+	o, err := h.objects.GetObject(r.Context(), c.Project, conversationKey(conversationID(r)))
 	if err != nil {
 		return nil, conversationError(r, err)
 	}
@@ -241,7 +246,7 @@ func conversationItemError(r *http.Request, err error) error {
 
 // completeItems gives the new items of a conversation their full form. They are
 // whole: there is nothing else that a reference among them could name.
-func (s *server) completeItems(ctx context.Context, c berth.Caller, items []berth.Item) error {
+func (h *conversations) completeItems(ctx context.Context, c berth.Caller, items []berth.Item) error {
 	taken := map[string]bool{}
 	for i, it := range items {
 		it, err := request.Normalize(it)
@@ -263,12 +268,12 @@ func (s *server) completeItems(ctx context.Context, c berth.Caller, items []bert
 		}
 		taken[it.ID()], items[i] = true, it
 	}
-	fetched, err := s.Engine.FetchFiles(ctx, items)
+	fetched, err := h.engine.FetchFiles(ctx, items)
 	if err != nil {
 		return err
 	}
 	copy(items, fetched)
-	return s.Engine.CheckItems(ctx, c, items)
+	return h.engine.CheckItems(ctx, c, items)
 }
 
 func duplicate(id string) error {

@@ -3,7 +3,7 @@ package api
 // Routes returns the patterns of the table of contents.
 func Routes() []string {
 	var all []string
-	for _, rt := range new(server).routes() {
+	for _, rt := range new(handlers).routes() {
 		all = append(all, rt.Pattern())
 	}
 	return all

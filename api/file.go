@@ -5,24 +5,26 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/berth-run/berth/internal/rule"
-
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/api/exchange"
 	"github.com/berth-run/berth/files"
+	"github.com/berth-run/berth/internal/rule"
 )
+
+// uploads serves uploaded files.
+type uploads struct{ files *files.Service }
 
 // purposes are what a file may be uploaded for.
 var purposes = []string{"assistants", "batch", "fine-tune", "vision", "user_data", "evals"}
 
-// createFile serves POST /v1/files.
-func (s *server) createFile(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+// create serves POST /v1/files.
+func (h *uploads) create(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	f, err := x.Form(r, "purpose", "expires_after[anchor]", "expires_after[seconds]")
 	if err != nil {
 		return err
 	}
 	// OpenAI's clients send the file before its purpose.
-	file, err := s.Files.Receive(r.Context(), c.Project, f, func() (files.CreateRequest, error) { return fileRequest(f) })
+	file, err := h.files.Receive(r.Context(), c.Project, f, func() (files.CreateRequest, error) { return fileRequest(f) })
 	if err != nil {
 		return err
 	}
@@ -58,33 +60,33 @@ func fileRequest(f *exchange.Form) (files.CreateRequest, error) {
 	return req, rule.InRange("expires_after.seconds", "integer", seconds, n, 3600, 2592000)
 }
 
-// listFiles serves GET /v1/files.
-func (s *server) listFiles(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+// list serves GET /v1/files.
+func (h *uploads) list(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	q := exchange.NewQuery(r)
 	purpose := q.Text("purpose")
 	page := q.Page(10_000, 10_000)
 	if err := q.End(); err != nil {
 		return err
 	}
-	data, more, err := s.Files.List(r.Context(), c.Project, purpose, page)
+	data, more, err := h.files.List(r.Context(), c.Project, purpose, page)
 	if err != nil {
 		return exchange.ListError(err, page)
 	}
 	return x.JSON(http.StatusOK, exchange.ListOf(data, more, func(f *berth.File) string { return string(f.ID) }))
 }
 
-// getFile serves GET /v1/files/{file}.
-func (s *server) getFile(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
-	file, err := s.Files.Get(r.Context(), c.Project, berth.FileID(r.PathValue("file")))
+// get serves GET /v1/files/{file}.
+func (h *uploads) get(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+	file, err := h.files.Get(r.Context(), c.Project, berth.FileID(r.PathValue("file")))
 	if err != nil {
 		return err
 	}
 	return x.JSON(http.StatusOK, file)
 }
 
-// getFileContent serves GET /v1/files/{file}/content.
-func (s *server) getFileContent(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
-	content, file, err := s.Files.Open(r.Context(), c.Project, berth.FileID(r.PathValue("file")))
+// content serves GET /v1/files/{file}/content.
+func (h *uploads) content(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+	content, file, err := h.files.Open(r.Context(), c.Project, berth.FileID(r.PathValue("file")))
 	if err != nil {
 		return err
 	}
@@ -92,10 +94,10 @@ func (s *server) getFileContent(x *exchange.Exchange, r *http.Request, c berth.C
 	return x.Download(r, file.Filename, file.Bytes, content)
 }
 
-// deleteFile serves DELETE /v1/files/{file}.
-func (s *server) deleteFile(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+// delete serves DELETE /v1/files/{file}.
+func (h *uploads) delete(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	id := berth.FileID(r.PathValue("file"))
-	if err := s.Files.Delete(r.Context(), c.Project, id); err != nil {
+	if err := h.files.Delete(r.Context(), c.Project, id); err != nil {
 		return err
 	}
 	return x.JSON(http.StatusOK, exchange.Deleted(id, "file"))

@@ -35,17 +35,17 @@ const userHeader = "Berth-User"
 
 // guest passes a request on to the guest of a container, which is held against
 // expiry as long as the answer lasts. It serves berth exec, attach and cp.
-func (s *server) guest(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+func (h *containers) guest(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	path := r.PathValue("path")
 	if !guestPaths.MatchString(path) {
 		return berth.Errorf(berth.CodeNotFound, "Invalid URL (%s %s)", r.Method, r.URL.Path)
 	}
-	door, release, err := s.Containers.Access().Door(r.Context(), c, containerID(r))
+	door, release, err := h.service.Access().Door(r.Context(), c, containerID(r))
 	if err != nil {
 		return err
 	}
 	defer release()
-	return passToGuest(x, r, path, door, s.Log)
+	return passToGuest(x, r, path, door, h.log)
 }
 
 // passToGuest passes a request on to a path of the guest behind door.

@@ -23,10 +23,6 @@ func (noKeys) KeyByHash(context.Context, [sha256.Size]byte) (*berth.Key, error) 
 
 func (noKeys) ListKeys(context.Context) ([]*berth.Key, error) { return nil, nil }
 
-type noModels struct{}
-
-func (noModels) Models(context.Context) ([]berth.Model, error) { return nil, nil }
-
 // through serves requests of this machine with one handler.
 func through(t *testing.T, limits exchange.Limits, h func(x *exchange.Exchange, r *http.Request) error) http.Handler {
 	s := exchange.New(exchange.Options{Keys: noKeys{}, Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Limits: limits})
@@ -42,7 +38,7 @@ func decoded(r *http.Request, limits exchange.Limits, decode func(x *exchange.Ex
 }
 
 func TestFallbacks(t *testing.T) {
-	h := New(Options{Keys: noKeys{}, Models: noModels{}, Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
+	h := New(Options{Exchange: exchange.Options{Keys: noKeys{}, Log: slog.New(slog.NewTextHandler(t.Output(), nil))}})
 	tests := []struct {
 		method, path string
 		status       int

@@ -26,6 +26,7 @@ import (
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/api"
 	"github.com/berth-run/berth/api/contract"
+	"github.com/berth-run/berth/api/exchange"
 	"github.com/berth-run/berth/audit"
 	"github.com/berth-run/berth/bundle"
 	"github.com/berth-run/berth/container"
@@ -71,10 +72,10 @@ func newHouse(t *testing.T, change func(*api.Options), rules ...model.Rule) *hou
 	bucket := memblob.OpenBucket(nil)
 	var opts api.Options
 	uploads := files.New(files.Options{Store: st, Bucket: bucket, Quota: func(ctx context.Context, p berth.ProjectID, bytes int64) error {
-		if opts.Quota == nil {
+		if opts.Exchange.Quota == nil {
 			return nil
 		}
-		return opts.Quota.Store(ctx, p, bytes)
+		return opts.Exchange.Quota.Store(ctx, p, bytes)
 	}})
 	bare := t.TempDir()
 	guests := &guestDriver{t: t, boxes: map[string]*box{}}
@@ -99,9 +100,10 @@ func newHouse(t *testing.T, change func(*api.Options), rules ...model.Rule) *hou
 		Files: uploads, Fetcher: letters{}, Owner: "test", Log: log})
 	hooks := webhook.New(st, log)
 	events.AtEnd(hooks.AtEnd)
-	opts = api.Options{Engine: h.engine, Usages: st, Webhooks: hooks, Journal: events, Responses: st, Objects: st, Keys: st, Files: uploads, Containers: keeper, Snapshots: snapshots, Volumes: volumes, Models: models,
+	opts = api.Options{Exchange: exchange.Options{Keys: st, Log: log}, Store: api.Store{Responses: st, Objects: st, Usages: st}, Models: api.ModelOptions{Models: models},
+		Engine: h.engine, Journal: events, Webhooks: hooks, Files: uploads, Containers: keeper, Snapshots: snapshots, Volumes: volumes,
 		Bundles: bundle.New(bundle.Options{Responses: st, Containers: st, Objects: st, Engine: h.engine, Journal: events, ContainerService: keeper, Snapshots: snapshots, Files: uploads, SpoolDir: t.TempDir(), Version: "1"}),
-		Seal:    seal.New([32]byte{1}), Log: log, Version: "1"}
+		Preview: api.PreviewOptions{Seal: seal.New([32]byte{1})}, Version: "1"}
 	if change != nil {
 		change(&opts)
 	}

@@ -8,8 +8,8 @@ import (
 	"github.com/berth-run/berth/api/request"
 )
 
-// countInputTokens serves POST /v1/responses/input_tokens.
-func (s *server) countInputTokens(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+// countTokens serves POST /v1/responses/input_tokens.
+func (h *responses) countTokens(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	var req berth.ResponseRequest
 	if err := x.Decode(r, request.InputTokens, &req); err != nil {
 		return err
@@ -17,7 +17,7 @@ func (s *server) countInputTokens(x *exchange.Exchange, r *http.Request, c berth
 	if err := request.Fill(&req); err != nil {
 		return err
 	}
-	n, err := s.Engine.CountTokens(r.Context(), c, &req)
+	n, err := h.engine.CountTokens(r.Context(), c, &req)
 	if err != nil {
 		return err
 	}

@@ -19,9 +19,9 @@ func number(n int64) *int64 { return &n }
 func limited(t *testing.T, limits map[berth.ProjectID]berth.Limits) *house {
 	t.Helper()
 	return newHouse(t, func(o *api.Options) {
-		st := o.Objects.(store.Store)
+		st := o.Store.Objects.(store.Store)
 		q := project.NewQuota(project.QuotaOptions{Objects: st, Sizes: []project.Size{st.FileBytes, st.StoredBytes}, Usages: st, Limits: limits})
-		o.Quota = q
+		o.Exchange.Quota = q
 		o.Engine.Quota = q
 	})
 }

@@ -12,20 +12,20 @@ import (
 // listLogs serves GET /v1/containers/{container}/logs: the commands that ran in the
 // container, by their ends. With follow=true it is a stream of events, one for each
 // command, from the one after starting_after on until the container ends.
-func (s *server) listLogs(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+func (h *containers) listLogs(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	q := exchange.NewQuery(r)
 	if q.Boolean("follow", false) {
 		after := q.Integer("starting_after", -1, -1, math.MaxInt64)
 		if err := q.End(); err != nil {
 			return err
 		}
-		return s.followLogs(x, r, c, after)
+		return h.followLogs(x, r, c, after)
 	}
 	page := q.Page(20, 100)
 	if err := q.End(); err != nil {
 		return err
 	}
-	data, more, err := s.Containers.Logs().List(r.Context(), c.Project, containerID(r), page)
+	data, more, err := h.service.Logs().List(r.Context(), c.Project, containerID(r), page)
 	if err != nil {
 		return exchange.ListError(err, page)
 	}
@@ -41,13 +41,13 @@ type logEvent struct {
 
 // followLogs streams a container's log. The stream begins when it is known that the
 // container is there.
-func (s *server) followLogs(x *exchange.Exchange, r *http.Request, c berth.Caller, after int64) error {
-	if _, _, err := s.Containers.Logs().List(r.Context(), c.Project, containerID(r), store.Page{Limit: 1}); err != nil {
+func (h *containers) followLogs(x *exchange.Exchange, r *http.Request, c berth.Caller, after int64) error {
+	if _, _, err := h.service.Logs().List(r.Context(), c.Project, containerID(r), store.Page{Limit: 1}); err != nil {
 		return err
 	}
 	out, ctx := x.Stream(r, false)
 	defer out.Close()
-	for l, err := range s.Containers.Logs().Follow(ctx, c.Project, containerID(r), after) {
+	for l, err := range h.service.Logs().Follow(ctx, c.Project, containerID(r), after) {
 		if err != nil {
 			if ctx.Err() != nil {
 				return nil

@@ -4,15 +4,20 @@ import (
 	"net/http"
 	"slices"
 
-	"github.com/berth-run/berth/internal/rule"
-
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/api/exchange"
+	"github.com/berth-run/berth/internal/rule"
 )
 
-// listModels serves GET /v1/models.
-func (s *server) listModels(x *exchange.Exchange, r *http.Request, _ berth.Caller) error {
-	models, err := s.Models.Models(r.Context())
+// models serves the models that may be asked for, and their upstreams.
+type models struct {
+	all      Models
+	statuses func() []berth.Upstream // may be nil
+}
+
+// list serves GET /v1/models.
+func (h *models) list(x *exchange.Exchange, r *http.Request, _ berth.Caller) error {
+	models, err := h.all.Models(r.Context())
 	if err != nil {
 		return err
 	}
@@ -25,27 +30,27 @@ func (s *server) listModels(x *exchange.Exchange, r *http.Request, _ berth.Calle
 	}{"list", models})
 }
 
-// getModel serves GET /v1/models/{model...}; the name of a model may hold slashes.
-func (s *server) getModel(x *exchange.Exchange, r *http.Request, _ berth.Caller) error {
-	m, err := s.model(r)
+// get serves GET /v1/models/{model...}; the name of a model may hold slashes.
+func (h *models) get(x *exchange.Exchange, r *http.Request, _ berth.Caller) error {
+	m, err := h.find(r)
 	if err != nil {
 		return err
 	}
 	return x.JSON(http.StatusOK, m)
 }
 
-// deleteModel serves DELETE /v1/models/{model...}, which deletes fine-tuned models. There
+// delete serves DELETE /v1/models/{model...}, which deletes fine-tuned models. There
 // are none here, so it refuses what is there as OpenAI refuses to delete its own models.
-func (s *server) deleteModel(_ *exchange.Exchange, r *http.Request, _ berth.Caller) error {
-	if _, err := s.model(r); err != nil {
+func (h *models) delete(_ *exchange.Exchange, r *http.Request, _ berth.Caller) error {
+	if _, err := h.find(r); err != nil {
 		return err
 	}
 	return berth.Errorf(berth.CodeForbidden, "You have insufficient permissions for this operation. Only fine-tuned models can be deleted, and this server has none.")
 }
 
-// model returns the model that the path names.
-func (s *server) model(r *http.Request) (*berth.Model, error) {
-	models, err := s.Models.Models(r.Context())
+// find returns the model that the path names.
+func (h *models) find(r *http.Request) (*berth.Model, error) {
+	models, err := h.all.Models(r.Context())
 	if err != nil {
 		return nil, err
 	}

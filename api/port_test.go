@@ -120,7 +120,7 @@ func TestPortLink(t *testing.T) {
 	var log logged
 	h := newHouse(t, func(o *api.Options) {
 		o.Now = c.Now
-		o.Log = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+		o.Exchange.Log = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	})
 	h.key("sk-secret", "proj_1")
 	id := h.call(200, "POST", "/v1/containers", `{"name":"x"}`).id()

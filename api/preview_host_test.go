@@ -46,7 +46,7 @@ type hostHouse struct {
 func newHostHouse(t *testing.T) *hostHouse {
 	t.Helper()
 	h := &hostHouse{clock: &clock{now: time.Now()}, seen: make(chan http.Header, 100)}
-	h.house = newHouse(t, func(o *api.Options) { o.PreviewDomain, o.Now = "preview.example", h.clock.Now })
+	h.house = newHouse(t, func(o *api.Options) { o.Preview.Domain, o.Now = "preview.example", h.clock.Now })
 	h.key("sk-secret", "proj_1")
 	h.id = h.call(200, "POST", "/v1/containers", `{"name":"x"}`).id()
 	h.port = served(t, func(w http.ResponseWriter, r *http.Request) {
@@ -253,7 +253,7 @@ func TestPreviewHostSocket(t *testing.T) {
 
 // Without keys, programs and persons of this machine see ports, and no pages of others.
 func TestPreviewHostWithoutKeys(t *testing.T) {
-	h := newHouse(t, func(o *api.Options) { o.PreviewDomain = "localhost" })
+	h := newHouse(t, func(o *api.Options) { o.Preview.Domain = "localhost" })
 	id := h.call(200, "POST", "/v1/containers", `{"name":"x"}`).id()
 	port := served(t, func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "page") })
 	host := port + "-" + strings.Replace(id, "_", "-", 1) + ".localhost"

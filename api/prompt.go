@@ -11,13 +11,15 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/berth-run/berth/internal/rule"
-
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/api/exchange"
 	"github.com/berth-run/berth/api/request"
+	"github.com/berth-run/berth/internal/rule"
 	"github.com/berth-run/berth/store"
 )
+
+// prompts serves prompts and completes the requests that refer to one.
+type prompts struct{ objects store.Objects }
 
 // The kinds of objects that prompts are kept as. A version belongs to its prompt
 // and has its number as id.
@@ -31,8 +33,8 @@ var (
 	updatePromptBody = rule.Object(rule.Fields{"name": rule.Text(1, 256), "template": request.Template, "metadata": rule.Metadata})
 )
 
-// createPrompt serves POST /v1/prompts.
-func (s *server) createPrompt(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+// create serves POST /v1/prompts.
+func (h *prompts) create(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	var p berth.Prompt
 	if err := x.Decode(r, createPromptBody, &p); err != nil {
 		return err
@@ -49,14 +51,14 @@ func (s *server) createPrompt(x *exchange.Exchange, r *http.Request, c berth.Cal
 	if err != nil {
 		return err
 	}
-	if err := s.Objects.CreateObjects(r.Context(), c.Project, &store.Object{ObjectKey: promptKey(p.ID), CreatedAt: p.CreatedAt, Body: body}); err != nil {
+	if err := h.objects.CreateObjects(r.Context(), c.Project, &store.Object{ObjectKey: promptKey(p.ID), CreatedAt: p.CreatedAt, Body: body}); err != nil {
 		return err
 	}
 	return x.JSON(http.StatusOK, &p)
 }
 
-// updatePrompt serves POST /v1/prompts/{prompt}: a template makes a new version.
-func (s *server) updatePrompt(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+// update serves POST /v1/prompts/{prompt}: a template makes a new version.
+func (h *prompts) update(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	var change promptChange
 	if err := x.Decode(r, updatePromptBody, &change); err != nil {
 		return err
@@ -67,11 +69,11 @@ func (s *server) updatePrompt(x *exchange.Exchange, r *http.Request, c berth.Cal
 	}
 	id := berth.PromptID(r.PathValue("prompt"))
 	for {
-		o, err := s.Objects.GetObject(r.Context(), c.Project, promptKey(id))
+		o, err := h.objects.GetObject(r.Context(), c.Project, promptKey(id))
 		if err != nil {
 			return promptError(string(id), err)
 		}
-		p, err := s.changePrompt(r.Context(), c.Project, o, &change)
+		p, err := h.change(r.Context(), c.Project, o, &change)
 		if errors.Is(err, errOvertaken) {
 			continue
 		}
@@ -93,8 +95,8 @@ type promptChange struct {
 // errOvertaken means that another change of the same prompt came first.
 var errOvertaken = errors.New("the prompt has changed meanwhile")
 
-// changePrompt keeps the version that is replaced before it replaces it.
-func (s *server) changePrompt(ctx context.Context, project berth.ProjectID, old *store.Object, change *promptChange) (*berth.Prompt, error) {
+// change keeps the version that is replaced before it replaces it.
+func (h *prompts) change(ctx context.Context, project berth.ProjectID, old *store.Object, change *promptChange) (*berth.Prompt, error) {
 	var p berth.Prompt
 	if err := json.Unmarshal(old.Body, &p); err != nil {
 		return nil, err
@@ -107,7 +109,7 @@ func (s *server) changePrompt(ctx context.Context, project berth.ProjectID, old 
 	}
 	if change.Template != nil && !request.IsNull(change.Template) {
 		kept := &store.Object{ObjectKey: versionKey(p.ID, p.Version), CreatedAt: old.CreatedAt, Body: old.Body}
-		if err := s.Objects.CreateObjects(ctx, project, kept); err != nil && !errors.Is(err, store.ErrExists) {
+		if err := h.objects.CreateObjects(ctx, project, kept); err != nil && !errors.Is(err, store.ErrExists) {
 			return nil, err
 		}
 		n, err := strconv.Atoi(p.Version)
@@ -120,7 +122,7 @@ func (s *server) changePrompt(ctx context.Context, project berth.ProjectID, old 
 	if err != nil {
 		return nil, err
 	}
-	_, err = s.Objects.UpdateObject(ctx, project, old.ObjectKey, func(o *store.Object) error {
+	_, err = h.objects.UpdateObject(ctx, project, old.ObjectKey, func(o *store.Object) error {
 		if !bytes.Equal(o.Body, old.Body) {
 			return errOvertaken
 		}
@@ -130,48 +132,48 @@ func (s *server) changePrompt(ctx context.Context, project berth.ProjectID, old 
 	return &p, err
 }
 
-// getPrompt serves GET /v1/prompts/{prompt}, with ?version= an older one.
-func (s *server) getPrompt(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+// get serves GET /v1/prompts/{prompt}, with ?version= an older one.
+func (h *prompts) get(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	q := exchange.NewQuery(r)
 	version := q.Text("version")
 	if err := q.End(); err != nil {
 		return err
 	}
-	body, err := s.prompt(r.Context(), c.Project, berth.PromptID(r.PathValue("prompt")), version)
+	body, err := h.find(r.Context(), c.Project, berth.PromptID(r.PathValue("prompt")), version)
 	if err != nil {
 		return err
 	}
 	return x.JSON(http.StatusOK, body)
 }
 
-// listPrompts serves GET /v1/prompts.
-func (s *server) listPrompts(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+// list serves GET /v1/prompts.
+func (h *prompts) list(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	q := exchange.NewQuery(r)
 	page := q.Page(20, 100)
 	if err := q.End(); err != nil {
 		return err
 	}
-	list, more, err := s.Objects.ListObjects(r.Context(), c.Project, kindPrompt, "", page)
+	list, more, err := h.objects.ListObjects(r.Context(), c.Project, kindPrompt, "", page)
 	if err != nil {
 		return exchange.ListError(err, page)
 	}
 	return x.JSON(http.StatusOK, exchange.Documents(list, more))
 }
 
-// listPromptVersions serves GET /v1/prompts/{prompt}/versions. The cursor is a
+// listVersions serves GET /v1/prompts/{prompt}/versions. The cursor is a
 // version's number.
-func (s *server) listPromptVersions(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+func (h *prompts) listVersions(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	q := exchange.NewQuery(r)
 	page := q.Page(20, 100)
 	if err := q.End(); err != nil {
 		return err
 	}
 	id := r.PathValue("prompt")
-	newest, err := s.Objects.GetObject(r.Context(), c.Project, promptKey(berth.PromptID(id)))
+	newest, err := h.objects.GetObject(r.Context(), c.Project, promptKey(berth.PromptID(id)))
 	if err != nil {
 		return promptError(id, err)
 	}
-	versions, _, err := s.Objects.ListObjects(r.Context(), c.Project, kindPromptVersion, id, store.Page{Limit: maxVersions, Ascending: true})
+	versions, _, err := h.objects.ListObjects(r.Context(), c.Project, kindPromptVersion, id, store.Page{Limit: maxVersions, Ascending: true})
 	if err != nil {
 		return err
 	}
@@ -191,27 +193,27 @@ func (s *server) listPromptVersions(x *exchange.Exchange, r *http.Request, c ber
 // maxVersions is how many versions of a prompt are listed.
 const maxVersions = 10_000
 
-// deletePrompt serves DELETE /v1/prompts/{prompt}. Responses that used it keep
+// delete serves DELETE /v1/prompts/{prompt}. Responses that used it keep
 // what it said to them.
-func (s *server) deletePrompt(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+func (h *prompts) delete(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	id := berth.PromptID(r.PathValue("prompt"))
-	if err := s.Objects.DeleteObject(r.Context(), c.Project, promptKey(id)); err != nil {
+	if err := h.objects.DeleteObject(r.Context(), c.Project, promptKey(id)); err != nil {
 		return promptError(string(id), err)
 	}
 	return x.JSON(http.StatusOK, exchange.Deleted(id, "prompt"))
 }
 
-// prompt returns a version of a prompt, the newest for "".
-func (s *server) prompt(ctx context.Context, project berth.ProjectID, id berth.PromptID, version string) (*berth.Prompt, error) {
+// find returns a version of a prompt, the newest for "".
+func (h *prompts) find(ctx context.Context, project berth.ProjectID, id berth.PromptID, version string) (*berth.Prompt, error) {
 	var p berth.Prompt
-	o, err := s.Objects.GetObject(ctx, project, promptKey(id))
+	o, err := h.objects.GetObject(ctx, project, promptKey(id))
 	if err == nil {
 		err = json.Unmarshal(o.Body, &p)
 	}
 	if err != nil || version == "" || version == p.Version {
 		return &p, promptError(string(id), err)
 	}
-	o, err = s.Objects.GetObject(ctx, project, versionKey(id, version))
+	o, err = h.objects.GetObject(ctx, project, versionKey(id, version))
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, &berth.Error{Code: berth.CodeNotFound, Wire: "prompt_not_found",
 			Message: fmt.Sprintf("Prompt with id '%s' has no version '%s'.", rule.Clip(string(id)), rule.Clip(version))}
@@ -238,16 +240,16 @@ func promptError(id string, err error) error {
 	return err
 }
 
-// applyPrompt completes a request with the prompt that it refers to. Where both
+// apply completes a request with the prompt that it refers to. Where both
 // say something, the request's word holds; the prompt's messages come before its
 // input.
-func (s *server) applyPrompt(ctx context.Context, project berth.ProjectID, req *berth.ResponseRequest) error {
+func (h *prompts) apply(ctx context.Context, project berth.ProjectID, req *berth.ResponseRequest) error {
 	if req.Prompt != nil {
 		version := ""
 		if req.Prompt.Version != nil {
 			version = *req.Prompt.Version
 		}
-		p, err := s.prompt(ctx, project, req.Prompt.ID, version)
+		p, err := h.find(ctx, project, req.Prompt.ID, version)
 		if err != nil {
 			return err
 		}

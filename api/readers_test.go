@@ -66,7 +66,7 @@ func TestReadersThatDoNotReadTakeBoundedMemory(t *testing.T) {
 	var opts api.Options
 	bound := ration.New(ration.Options{Total: pool})
 	h := newHouse(t, func(o *api.Options) {
-		o.Memory.Readers = bound
+		o.Exchange.Memory.Readers = bound
 		o.Journal.Bound(bound)
 		opts = *o
 	})
@@ -139,7 +139,7 @@ func TestReadersThatDoNotReadTakeBoundedMemory(t *testing.T) {
 func TestReaderIsToldToComeAgain(t *testing.T) {
 	bound := ration.New(ration.Options{Total: 4 << 20, Wait: time.Millisecond})
 	h := newHouse(t, func(o *api.Options) {
-		o.Memory.Readers = bound
+		o.Exchange.Memory.Readers = bound
 		o.Journal.Bound(bound)
 	})
 	h.key("sk-a", "proj_a")

@@ -1,10 +1,18 @@
 package api
 
 import (
+	"context"
 	"net/http"
 
 	"github.com/berth-run/berth/api/exchange"
+	"github.com/berth-run/berth/internal/nofile"
 )
+
+// health answers whether the server serves, also to callers without a key.
+type health struct {
+	version string
+	ready   func(context.Context) []ReadyCheck // may be nil
+}
 
 // A ReadyCheck is the result of looking at one thing that the server needs.
 type ReadyCheck struct {
@@ -14,7 +22,7 @@ type ReadyCheck struct {
 }
 
 // readyz says whether the server can do its work, to anybody: 200 if it can, else 503.
-func (s *server) readyz(w http.ResponseWriter, r *http.Request) {
+func (h *health) readyz(w http.ResponseWriter, r *http.Request) {
 	type result struct {
 		Status  string `json:"status"`
 		Message string `json:"message,omitempty"`
@@ -24,8 +32,8 @@ func (s *server) readyz(w http.ResponseWriter, r *http.Request) {
 		Checks map[string]result `json:"checks"`
 	}{"ready", map[string]result{}}
 	status := http.StatusOK
-	if s.Ready != nil {
-		for _, c := range s.Ready(r.Context()) {
+	if h.ready != nil {
+		for _, c := range h.ready(r.Context()) {
 			if c.OK {
 				body.Checks[c.Name] = result{Status: "ok"}
 				continue
@@ -35,4 +43,14 @@ func (s *server) readyz(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	_ = exchange.WriteJSON(w, status, body)
+}
+
+// healthz answers that the process serves, also to a caller without a key. It fails when
+// the process has no file descriptors left.
+func (h *health) healthz(w http.ResponseWriter, _ *http.Request) {
+	if err := nofile.Available(); err != nil {
+		_ = exchange.WriteJSON(w, http.StatusServiceUnavailable, map[string]string{"status": "the server has no file descriptors left", "version": h.version})
+		return
+	}
+	_ = exchange.WriteJSON(w, http.StatusOK, map[string]string{"status": "ok", "version": h.version})
 }

@@ -14,29 +14,38 @@ import (
 	"github.com/berth-run/berth/api/request"
 	"github.com/berth-run/berth/engine"
 	"github.com/berth-run/berth/internal/jsonscan"
+	"github.com/berth-run/berth/journal"
 	"github.com/berth-run/berth/store"
 )
 
-// createResponse serves POST /v1/responses. The run of a foreground response
+// responses serves responses.
+type responses struct {
+	engine  *engine.Engine
+	journal *journal.Journal
+	store   store.Responses
+	prompts *prompts
+}
+
+// start serves POST /v1/responses. The run of a foreground response
 // ends with the request's context, that is when its client goes.
-func (s *server) createResponse(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+func (h *responses) create(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	req, err := decodeRequest(x, r)
 	if err != nil {
 		return err
 	}
 	hold, release := x.HandOver()
 	defer release()
-	created, err := s.create(r.Context(), c, req, engine.Holding(hold))
+	created, err := h.start(r.Context(), c, req, engine.Holding(hold))
 	if err != nil {
 		return err
 	}
 	switch {
 	case req.Stream:
-		return s.stream(x, r, c.Project, created.ID, -1, exchange.Obfuscates(req))
+		return h.stream(x, r, c.Project, created.ID, -1, exchange.Obfuscates(req))
 	case req.Background:
 		return x.JSON(http.StatusOK, created)
 	}
-	return s.final(r.Context(), c.Project, created.ID, func(final json.RawMessage) error {
+	return h.final(r.Context(), c.Project, created.ID, func(final json.RawMessage) error {
 		return x.JSON(http.StatusOK, final)
 	})
 }
@@ -50,20 +59,20 @@ func decodeRequest(x *exchange.Exchange, r *http.Request) (*berth.ResponseReques
 	return &req, request.Complete(&req)
 }
 
-// create has a decoded request answered: of a POST or of a socket.
-func (s *server) create(ctx context.Context, c berth.Caller, req *berth.ResponseRequest, options ...engine.Option) (*berth.Response, error) {
-	if err := s.applyPrompt(ctx, c.Project, req); err != nil {
+// start has a decoded request answered: of a POST or of a socket.
+func (h *responses) start(ctx context.Context, c berth.Caller, req *berth.ResponseRequest, options ...engine.Option) (*berth.Response, error) {
+	if err := h.prompts.apply(ctx, c.Project, req); err != nil {
 		return nil, err
 	}
-	return s.Engine.Create(ctx, c, req, options...)
+	return h.engine.Create(ctx, c, req, options...)
 }
 
 // final waits for the end of a response and has its object answered. One that failed
 // with nothing done is an error, as it is with the hosted service, which clients
 // try again by themselves. After something was done that would do it twice.
-func (s *server) final(ctx context.Context, p berth.ProjectID, id berth.ResponseID, answer func(json.RawMessage) error) error {
+func (h *responses) final(ctx context.Context, p berth.ProjectID, id berth.ResponseID, answer func(json.RawMessage) error) error {
 	var failure berth.Event
-	for ev, err := range s.Journal.Follow(ctx, p, id, -1) {
+	for ev, err := range h.journal.Follow(ctx, p, id, -1) {
 		if err != nil {
 			return exchange.FollowError(ctx, id, err)
 		}
@@ -97,10 +106,10 @@ func (s *server) final(ctx context.Context, p berth.ProjectID, id berth.Response
 // stream answers with the events of a response after a sequence number, to its end. It
 // goes at the client's pace. What fails after the header is sent as an error event; the
 // error returned is for the log.
-func (s *server) stream(x *exchange.Exchange, r *http.Request, p berth.ProjectID, id berth.ResponseID, after int64, obfuscate bool) error {
+func (h *responses) stream(x *exchange.Exchange, r *http.Request, p berth.ProjectID, id berth.ResponseID, after int64, obfuscate bool) error {
 	out, ctx := x.Stream(r, obfuscate)
 	defer out.Close()
-	for ev, err := range s.Journal.Follow(ctx, p, id, after) {
+	for ev, err := range h.journal.Follow(ctx, p, id, after) {
 		if ctx.Err() != nil && r.Context().Err() == nil {
 			return nil // the keep-alive found that the client has gone
 		}
@@ -120,9 +129,9 @@ func isDeed(it berth.Item) bool {
 	return it.Type() != berth.ItemMessage && it.Type() != berth.ItemReasoning
 }
 
-// getResponse serves GET /v1/responses/{response}: the object as it is now, or
+// get serves GET /v1/responses/{response}: the object as it is now, or
 // with stream=true its events from after starting_after on, however long ago.
-func (s *server) getResponse(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+func (h *responses) get(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	q := exchange.NewQuery(r)
 	q.List("include", request.Includable)
 	stream := q.Boolean("stream", streamInBody(r))
@@ -135,7 +144,7 @@ func (s *server) getResponse(x *exchange.Exchange, r *http.Request, c berth.Call
 		return berth.Invalid("starting_after", "The 'starting_after' parameter is only allowed when 'stream' is enabled.")
 	}
 	id := berth.ResponseID(r.PathValue("response"))
-	state, err := s.Responses.ResponseState(r.Context(), c.Project, id)
+	state, err := h.store.ResponseState(r.Context(), c.Project, id)
 	if errors.Is(err, store.ErrNotFound) || err == nil && !state.Stored {
 		return exchange.ResponseNotFound(id)
 	}
@@ -143,9 +152,9 @@ func (s *server) getResponse(x *exchange.Exchange, r *http.Request, c berth.Call
 		return err
 	}
 	if stream {
-		return s.stream(x, r, c.Project, id, after, obfuscate)
+		return h.stream(x, r, c.Project, id, after, obfuscate)
 	}
-	pieces, err := s.Responses.ReadResponse(r.Context(), c.Project, id)
+	pieces, err := h.store.ReadResponse(r.Context(), c.Project, id)
 	if errors.Is(err, store.ErrNotFound) {
 		return exchange.ResponseNotFound(id)
 	}
@@ -163,52 +172,52 @@ func streamInBody(r *http.Request) bool {
 	return exchange.IsJSON(r) && json.NewDecoder(io.LimitReader(r.Body, 4<<10)).Decode(&body) == nil && body.Stream
 }
 
-// response returns the response that the path names. One that is not stored
+// find returns the response that the path names. One that is not stored
 // exists for the request that made it only.
-func (s *server) response(r *http.Request, c berth.Caller) (*store.Response, error) {
+func (h *responses) find(r *http.Request, c berth.Caller) (*store.Response, error) {
 	id := berth.ResponseID(r.PathValue("response"))
-	rec, err := s.Responses.GetResponse(r.Context(), c.Project, id)
+	rec, err := h.store.GetResponse(r.Context(), c.Project, id)
 	if errors.Is(err, store.ErrNotFound) || err == nil && !rec.Body.Store {
 		return nil, exchange.ResponseNotFound(id)
 	}
 	return rec, err
 }
 
-// cancelResponse serves POST /v1/responses/{response}/cancel.
-func (s *server) cancelResponse(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
-	rec, err := s.response(r, c)
+// cancel serves POST /v1/responses/{response}/cancel.
+func (h *responses) cancel(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+	rec, err := h.find(r, c)
 	if err != nil {
 		return err
 	}
 	if rec.Body.Status.Final() && !rec.Body.Background {
 		return berth.Errorf(berth.CodeInvalid, "Cannot cancel a synchronous response.")
 	}
-	body, err := s.Engine.Cancel(r.Context(), c, berth.ResponseID(r.PathValue("response")))
+	body, err := h.engine.Cancel(r.Context(), c, berth.ResponseID(r.PathValue("response")))
 	if err != nil {
 		return err
 	}
 	return x.JSON(http.StatusOK, body)
 }
 
-// deleteResponse serves DELETE /v1/responses/{response}.
-func (s *server) deleteResponse(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+// delete serves DELETE /v1/responses/{response}.
+func (h *responses) delete(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	id := berth.ResponseID(r.PathValue("response"))
-	if err := s.Engine.Delete(r.Context(), c, id); err != nil {
+	if err := h.engine.Delete(r.Context(), c, id); err != nil {
 		return err
 	}
 	return x.JSON(http.StatusOK, exchange.Deleted(id, "response"))
 }
 
-// listInputItems serves GET /v1/responses/{response}/input_items: what this
+// listInput serves GET /v1/responses/{response}/input_items: what this
 // request added to its chain, in the full form of normalize.
-func (s *server) listInputItems(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+func (h *responses) listInput(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	q := exchange.NewQuery(r)
 	q.List("include", request.Includable)
 	page := q.Page(20, 100)
 	if err := q.End(); err != nil {
 		return err
 	}
-	rec, err := s.response(r, c)
+	rec, err := h.find(r, c)
 	if err != nil {
 		return err
 	}

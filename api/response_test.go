@@ -221,7 +221,7 @@ func TestBackgroundOutlivesItsStream(t *testing.T) {
 }
 
 func TestKeepAlive(t *testing.T) {
-	h := newHouse(t, func(o *api.Options) { o.Limits.KeepAlive = 10 * time.Millisecond })
+	h := newHouse(t, func(o *api.Options) { o.Exchange.Limits.KeepAlive = 10 * time.Millisecond })
 	resp := h.send(t.Context(), "POST", "/v1/responses", fed)
 	var seen strings.Builder
 	for buf := make([]byte, 1024); strings.Count(seen.String(), ": keep-alive\n\n") < 3; {
@@ -238,8 +238,8 @@ func TestKeepAlive(t *testing.T) {
 func TestDeafClient(t *testing.T) {
 	answered := make(lines, 10)
 	h := newHouse(t, func(o *api.Options) {
-		o.Limits.Patience = 2 * time.Second
-		o.Log = slog.New(slog.NewTextHandler(answered, nil))
+		o.Exchange.Limits.Patience = 2 * time.Second
+		o.Exchange.Log = slog.New(slog.NewTextHandler(answered, nil))
 	})
 	r := h.call(200, "POST", "/v1/responses", `{"model":"vendor/fed","input":"x","background":true}`)
 	path := "/v1/responses/" + r.id() + "?stream=true&include_obfuscation=false"
@@ -362,7 +362,7 @@ func TestQueryErrors(t *testing.T) {
 }
 
 func TestBodyLimit(t *testing.T) {
-	h := newHouse(t, func(o *api.Options) { o.Limits.MaxBody = 1000 })
+	h := newHouse(t, func(o *api.Options) { o.Exchange.Limits.MaxBody = 1000 })
 	for _, size := range []int{1000, 8 << 20} { // also where the client is still sending
 		e := h.call(413, "POST", "/v1/responses", say(strings.Repeat("x", size)))
 		if e.at("error", "code") != "request_too_large" {

@@ -300,7 +300,7 @@ func TestSocketOfALostKey(t *testing.T) {
 
 // What waits is bounded in number and in bytes.
 func TestSocketQueue(t *testing.T) {
-	h := newHouse(t, func(o *api.Options) { o.Limits.MaxBody = 64 << 10 })
+	h := newHouse(t, func(o *api.Options) { o.Exchange.Limits.MaxBody = 64 << 10 })
 	l := h.connect()
 	l.send(`{"type":"response.create","model":"vendor/fed","input":"x"}`)
 	l.until("response.in_progress")
@@ -369,7 +369,7 @@ func TestSocketClientLeaves(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			logged := make(lines, 10)
-			h := newHouse(t, func(o *api.Options) { o.Log = slog.New(slog.NewTextHandler(logged, nil)) })
+			h := newHouse(t, func(o *api.Options) { o.Exchange.Log = slog.New(slog.NewTextHandler(logged, nil)) })
 			l := h.connect()
 			l.send(`{"type":"response.create","model":"vendor/fed","input":"1"}`)
 			l.send(`{"type":"response.create","model":"vendor/fed","input":"2"}`)

@@ -7,12 +7,12 @@ import (
 	"github.com/berth-run/berth/api/exchange"
 )
 
-// containerStats serves GET /v1/containers/{container}/stats.
-func (s *server) containerStats(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+// stats serves GET /v1/containers/{container}/stats.
+func (h *containers) stats(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	if err := exchange.NewQuery(r).End(); err != nil {
 		return err
 	}
-	stats, err := s.Containers.Stats(r.Context(), c.Project, containerID(r))
+	stats, err := h.service.Stats(r.Context(), c.Project, containerID(r))
 	if err != nil {
 		return err
 	}

@@ -8,6 +8,9 @@ import (
 	"github.com/berth-run/berth/api/exchange"
 )
 
+// templates serves the templates of containers. Without a list there are none.
+type templates struct{ all Templates }
+
 // Templates lists what the containers of a project may start from.
 type Templates interface {
 	Templates(ctx context.Context, p berth.ProjectID) ([]berth.Template, error)
@@ -16,15 +19,15 @@ type Templates interface {
 	Template(ctx context.Context, p berth.ProjectID, ref string) (berth.Template, error)
 }
 
-// listTemplates serves GET /v1/templates.
-func (s *server) listTemplates(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+// list serves GET /v1/templates.
+func (h *templates) list(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	if err := exchange.NewQuery(r).End(); err != nil {
 		return err
 	}
 	var all []berth.Template
-	if s.Templates != nil {
+	if h.all != nil {
 		var err error
-		if all, err = s.Templates.Templates(r.Context(), c.Project); err != nil {
+		if all, err = h.all.Templates(r.Context(), c.Project); err != nil {
 			return err
 		}
 	}
@@ -35,12 +38,12 @@ func (s *server) listTemplates(x *exchange.Exchange, r *http.Request, c berth.Ca
 	return x.JSON(http.StatusOK, exchange.ListOf(list, false, func(t *berth.Template) string { return t.ID }))
 }
 
-// getTemplate serves GET /v1/templates/{template}, a name or an id.
-func (s *server) getTemplate(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
-	if s.Templates == nil {
+// get serves GET /v1/templates/{template}, a name or an id.
+func (h *templates) get(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+	if h.all == nil {
 		return berth.Errorf(berth.CodeNotFound, "Template '%s' not found.", r.PathValue("template"))
 	}
-	t, err := s.Templates.Template(r.Context(), c.Project, r.PathValue("template"))
+	t, err := h.all.Template(r.Context(), c.Project, r.PathValue("template"))
 	if err != nil {
 		return err
 	}

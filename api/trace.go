@@ -9,7 +9,7 @@ import (
 
 // ingestTraces serves POST /v1/traces/ingest, where OpenAI's Agents SDK tells what
 // its agents did. Berth keeps none of it: what happened here is in the responses.
-func (s *server) ingestTraces(x *exchange.Exchange, r *http.Request, _ berth.Caller) error {
+func ingestTraces(x *exchange.Exchange, r *http.Request, _ berth.Caller) error {
 	if err := x.DiscardBody(r); err != nil {
 		return err
 	}

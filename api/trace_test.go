@@ -10,7 +10,7 @@ import (
 
 // What the Agents SDK and codex tell of themselves is accepted and kept nowhere.
 func TestClientsTellOfThemselves(t *testing.T) {
-	h := newHouse(t, func(o *api.Options) { o.Limits.MaxBody = 1 << 10 })
+	h := newHouse(t, func(o *api.Options) { o.Exchange.Limits.MaxBody = 1 << 10 })
 	h.key("sk-berth-1", "proj_1")
 	const secret = "what-nobody-keeps"
 	if resp := h.send(t.Context(), "POST", "/v1/traces/ingest", `{"data":[{"object":"trace","id":"trace_1","workflow_name":"`+secret+`"}]}`); resp.StatusCode != http.StatusNoContent {

@@ -9,13 +9,13 @@ import (
 
 // upstreams serves GET /v1/upstreams. They are the operator's, whose keys are those
 // of the default project: to others it is as a route that does not exist.
-func (s *server) upstreams(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+func (h *models) upstreams(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	if c.Project != berth.DefaultProject {
 		return berth.Errorf(berth.CodeNotFound, "Invalid URL (%s %s)", r.Method, r.URL.Path)
 	}
 	all := []berth.Upstream{}
-	if s.Upstreams != nil {
-		all = s.Upstreams()
+	if h.statuses != nil {
+		all = h.statuses()
 	}
 	return x.JSON(http.StatusOK, map[string]any{"object": "list", "data": all})
 }

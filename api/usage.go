@@ -8,12 +8,17 @@ import (
 	"strings"
 	"time"
 
-	"github.com/berth-run/berth/internal/rule"
-
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/api/exchange"
+	"github.com/berth-run/berth/internal/rule"
 	"github.com/berth-run/berth/store"
 )
+
+// usage serves what projects have used, and what it cost.
+type usage struct {
+	used     store.Usages
+	currency string // of costs
+}
 
 // A bucketWidth is a width that usage is told in, and how many buckets a page has.
 type bucketWidth struct {
@@ -55,7 +60,7 @@ type usageBucket struct {
 	Results   []any  `json:"results"`
 }
 
-// completionsUsage is what models have used.
+// completions is what models have used.
 type completionsUsage struct {
 	Object              string  `json:"object"`
 	InputTokens         int64   `json:"input_tokens"`
@@ -77,7 +82,7 @@ type completionsUsage struct {
 	} `json:"berth"`
 }
 
-// sessionsUsage is what containers have used.
+// sessions is what containers have used.
 type sessionsUsage struct {
 	Object      string  `json:"object"`
 	NumSessions int64   `json:"num_sessions"` // containers that were made
@@ -87,10 +92,10 @@ type sessionsUsage struct {
 	} `json:"berth"`
 }
 
-// completionsUsage serves GET /v1/organization/usage/completions. A key sees its
+// completions serves GET /v1/organization/usage/completions. A key sees its
 // own project.
-func (s *server) completionsUsage(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
-	return s.usage(x, r, c, store.UsageResponse, []string{"project_id", "user_id", "api_key_id", "model", "batch", "service_tier"},
+func (h *usage) completions(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+	return h.answer(x, r, c, store.UsageResponse, []string{"project_id", "user_id", "api_key_id", "model", "batch", "service_tier"},
 		func(group []string, used []*store.Usage) any {
 			u := &completionsUsage{Object: "organization.usage.completions.result"}
 			u.ProjectID, u.APIKeyID, u.Model = exchange.OrNull(group[0]), exchange.OrNull(group[1]), exchange.OrNull(group[2])
@@ -105,16 +110,16 @@ func (s *server) completionsUsage(x *exchange.Exchange, r *http.Request, c berth
 				cost += of.Cost
 			}
 			if cost != 0 {
-				u.Berth.Cost = &berth.Cost{Value: cost, Currency: cmp.Or(s.Currency, "usd")}
+				u.Berth.Cost = &berth.Cost{Value: cost, Currency: cmp.Or(h.currency, "usd")}
 			}
 			return u
 		})
 }
 
-// sessionsUsage serves GET /v1/organization/usage/code_interpreter_sessions, whose
+// sessions serves GET /v1/organization/usage/code_interpreter_sessions, whose
 // sessions are containers.
-func (s *server) sessionsUsage(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
-	return s.usage(x, r, c, store.UsageContainer, []string{"project_id"}, func(group []string, used []*store.Usage) any {
+func (h *usage) sessions(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+	return h.answer(x, r, c, store.UsageContainer, []string{"project_id"}, func(group []string, used []*store.Usage) any {
 		u := &sessionsUsage{Object: "organization.usage.code_interpreter_sessions.result", ProjectID: exchange.OrNull(group[0])}
 		u.Berth.Seconds = map[string]int64{}
 		for _, of := range used {
@@ -125,9 +130,9 @@ func (s *server) sessionsUsage(x *exchange.Exchange, r *http.Request, c berth.Ca
 	})
 }
 
-// usage answers with a page of buckets. In each, result sums up what was used by
+// answer answers with a page of buckets. In each, result sums up what was used by
 // each group: its project, key and model, "" where they are not told apart.
-func (s *server) usage(x *exchange.Exchange, r *http.Request, c berth.Caller, kind store.UsageKind, groupable []string, result func(group []string, used []*store.Usage) any) error {
+func (h *usage) answer(x *exchange.Exchange, r *http.Request, c berth.Caller, kind store.UsageKind, groupable []string, result func(group []string, used []*store.Usage) any) error {
 	req, err := readUsageRequest(r, kind, groupable)
 	if err != nil {
 		return err
@@ -139,7 +144,7 @@ func (s *server) usage(x *exchange.Exchange, r *http.Request, c berth.Caller, ki
 	} else {
 		end = req.to
 	}
-	used, err := s.Usages.Usage(r.Context(), store.UsageQuery{Project: c.Project, Kind: kind, From: req.start, To: end, Width: req.width})
+	used, err := h.used.Usage(r.Context(), store.UsageQuery{Project: c.Project, Kind: kind, From: req.start, To: end, Width: req.width})
 	if err != nil {
 		return err
 	}

@@ -72,7 +72,7 @@ func TestCompletionsUsage(t *testing.T) {
 
 // What turns have cost is told by upstream and model, to whoever paid.
 func TestCosts(t *testing.T) {
-	h := newHouse(t, func(o *api.Options) { o.Currency = "eur" })
+	h := newHouse(t, func(o *api.Options) { o.Models.Currency = "eur" })
 	h.key("sk-a", "proj_a")
 	spent := func(p berth.ProjectID, key berth.KeyID, name string, cost berth.Amount) {
 		check(t, h.store.AddUsage(t.Context(), &store.Usage{Project: p, Kind: store.UsageUpstream, Key: key, Name: name, Count: 1, InputTokens: 10, OutputTokens: 5, Cost: cost}))

@@ -4,12 +4,14 @@ import (
 	"math"
 	"net/http"
 
-	"github.com/berth-run/berth/internal/rule"
-
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/api/exchange"
 	"github.com/berth-run/berth/container/volume"
+	"github.com/berth-run/berth/internal/rule"
 )
+
+// volumes serves volumes. Its service is nil if the driver cannot mount any.
+type volumes struct{ service *volume.Service }
 
 // errNoVolumes is what a server answers whose driver cannot mount any.
 var errNoVolumes = berth.Errorf(berth.CodeUnavailable, "This server cannot keep volumes.")
@@ -21,8 +23,8 @@ var volumeBody = rule.Object(rule.Fields{
 	"expires_at": rule.Integer(1, math.MaxInt32*64),
 }, "name")
 
-// createVolume serves POST /v1/volumes.
-func (s *server) createVolume(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+// create serves POST /v1/volumes.
+func (h *volumes) create(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	var body struct {
 		Name      string `json:"name"`
 		MaxBytes  int64  `json:"max_bytes"`
@@ -31,51 +33,51 @@ func (s *server) createVolume(x *exchange.Exchange, r *http.Request, c berth.Cal
 	if err := x.Decode(r, volumeBody, &body); err != nil {
 		return err
 	}
-	if s.Volumes == nil {
+	if h.service == nil {
 		return errNoVolumes
 	}
-	v, err := s.Volumes.Create(r.Context(), c, volume.CreateRequest(body))
+	v, err := h.service.Create(r.Context(), c, volume.CreateRequest(body))
 	if err != nil {
 		return err
 	}
 	return x.JSON(http.StatusOK, v)
 }
 
-// listVolumes serves GET /v1/volumes.
-func (s *server) listVolumes(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+// list serves GET /v1/volumes.
+func (h *volumes) list(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	q := exchange.NewQuery(r)
 	page := q.Page(20, 100)
 	if err := q.End(); err != nil {
 		return err
 	}
-	if s.Volumes == nil {
+	if h.service == nil {
 		return errNoVolumes
 	}
-	data, more, err := s.Volumes.List(r.Context(), c.Project, page)
+	data, more, err := h.service.List(r.Context(), c.Project, page)
 	if err != nil {
 		return exchange.ListError(err, page)
 	}
 	return x.JSON(http.StatusOK, exchange.ListOf(data, more, func(v *berth.Volume) string { return string(v.ID) }))
 }
 
-// getVolume serves GET /v1/volumes/{volume}.
-func (s *server) getVolume(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
-	if s.Volumes == nil {
+// get serves GET /v1/volumes/{volume}.
+func (h *volumes) get(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+	if h.service == nil {
 		return errNoVolumes
 	}
-	v, err := s.Volumes.Get(r.Context(), c.Project, volumeID(r))
+	v, err := h.service.Get(r.Context(), c.Project, volumeID(r))
 	if err != nil {
 		return err
 	}
 	return x.JSON(http.StatusOK, v)
 }
 
-// deleteVolume serves DELETE /v1/volumes/{volume}.
-func (s *server) deleteVolume(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
-	if s.Volumes == nil {
+// delete serves DELETE /v1/volumes/{volume}.
+func (h *volumes) delete(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+	if h.service == nil {
 		return errNoVolumes
 	}
-	if err := s.Volumes.Delete(r.Context(), c, volumeID(r)); err != nil {
+	if err := h.service.Delete(r.Context(), c, volumeID(r)); err != nil {
 		return err
 	}
 	return x.JSON(http.StatusOK, exchange.Deleted(volumeID(r), "volume.deleted"))

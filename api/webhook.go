@@ -3,12 +3,14 @@ package api
 import (
 	"net/http"
 
-	"github.com/berth-run/berth/internal/rule"
-
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/api/exchange"
+	"github.com/berth-run/berth/internal/rule"
 	"github.com/berth-run/berth/webhook"
 )
+
+// webhooks serves the endpoints that events are sent to.
+type webhooks struct{ service *webhook.Service }
 
 var (
 	webhookFields   = rule.Fields{"name": rule.Text(1, 256), "url": rule.Text(1, 2048), "event_types": rule.List(rule.AnyText, 100)}
@@ -18,27 +20,27 @@ var (
 	testWebhookBody = rule.Object(rule.Fields{"event_type": rule.Text(1, 256)}, "event_type")
 )
 
-// createWebhookEndpoint serves POST /v1/webhook_endpoints.
-func (s *server) createWebhookEndpoint(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+// create serves POST /v1/webhook_endpoints.
+func (h *webhooks) create(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	var req webhook.EndpointRequest
 	if err := x.Decode(r, createWebhook, &req); err != nil {
 		return err
 	}
-	e, err := s.Webhooks.Create(r.Context(), c.Project, req)
+	e, err := h.service.Create(r.Context(), c.Project, req)
 	if err != nil {
 		return err
 	}
 	return x.JSON(http.StatusOK, e)
 }
 
-// listWebhookEndpoints serves GET /v1/webhook_endpoints, the newest first.
-func (s *server) listWebhookEndpoints(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+// list serves GET /v1/webhook_endpoints, the newest first.
+func (h *webhooks) list(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	q := exchange.NewQuery(r)
 	page := q.Page(20, 100)
 	if err := q.End(); err != nil {
 		return err
 	}
-	endpoints, more, err := s.Webhooks.List(r.Context(), c.Project, page)
+	endpoints, more, err := h.service.List(r.Context(), c.Project, page)
 	if err != nil {
 		return exchange.ListError(err, page)
 	}
@@ -48,55 +50,55 @@ func (s *server) listWebhookEndpoints(x *exchange.Exchange, r *http.Request, c b
 // webhookID is the endpoint that the path names.
 func webhookID(r *http.Request) berth.WebhookID { return berth.WebhookID(r.PathValue("webhook")) }
 
-// getWebhookEndpoint serves GET /v1/webhook_endpoints/{webhook}.
-func (s *server) getWebhookEndpoint(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
-	e, err := s.Webhooks.Get(r.Context(), c.Project, webhookID(r))
+// get serves GET /v1/webhook_endpoints/{webhook}.
+func (h *webhooks) get(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+	e, err := h.service.Get(r.Context(), c.Project, webhookID(r))
 	if err != nil {
 		return err
 	}
 	return x.JSON(http.StatusOK, e)
 }
 
-// updateWebhookEndpoint serves POST /v1/webhook_endpoints/{webhook}.
-func (s *server) updateWebhookEndpoint(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+// update serves POST /v1/webhook_endpoints/{webhook}.
+func (h *webhooks) update(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	var req webhook.EndpointRequest
 	if err := x.DecodeOptional(r, updateWebhook, &req); err != nil {
 		return err
 	}
-	e, err := s.Webhooks.Update(r.Context(), c.Project, webhookID(r), req)
+	e, err := h.service.Update(r.Context(), c.Project, webhookID(r), req)
 	if err != nil {
 		return err
 	}
 	return x.JSON(http.StatusOK, e)
 }
 
-// deleteWebhookEndpoint serves DELETE /v1/webhook_endpoints/{webhook}.
-func (s *server) deleteWebhookEndpoint(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+// delete serves DELETE /v1/webhook_endpoints/{webhook}.
+func (h *webhooks) delete(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	id := webhookID(r)
-	if err := s.Webhooks.Delete(r.Context(), c.Project, id); err != nil {
+	if err := h.service.Delete(r.Context(), c.Project, id); err != nil {
 		return err
 	}
 	return x.JSON(http.StatusOK, exchange.Deleted(id, "webhook_endpoint.deleted"))
 }
 
-// rotateWebhookSecret serves POST /v1/webhook_endpoints/{webhook}/rotate_secret.
-func (s *server) rotateWebhookSecret(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+// rotateSecret serves POST /v1/webhook_endpoints/{webhook}/rotate_secret.
+func (h *webhooks) rotateSecret(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	var req struct {
 		Keep bool `json:"keep_old_secret_active_for_24_hours"`
 	}
 	if err := x.DecodeOptional(r, rotateWebhook, &req); err != nil {
 		return err
 	}
-	e, err := s.Webhooks.RotateSecret(r.Context(), c.Project, webhookID(r), req.Keep)
+	e, err := h.service.RotateSecret(r.Context(), c.Project, webhookID(r), req.Keep)
 	if err != nil {
 		return err
 	}
 	return x.JSON(http.StatusOK, e)
 }
 
-// testWebhook serves POST /v1/webhook_endpoints/{webhook}/test: it sends a sample
+// test serves POST /v1/webhook_endpoints/{webhook}/test: it sends a sample
 // event, once.
-func (s *server) testWebhook(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+func (h *webhooks) test(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	var req struct {
 		EventType berth.EventType `json:"event_type"`
 	}
@@ -104,7 +106,7 @@ func (s *server) testWebhook(x *exchange.Exchange, r *http.Request, c berth.Call
 		return err
 	}
 	id := webhookID(r)
-	status, err := s.Webhooks.Test(r.Context(), c.Project, id, req.EventType)
+	status, err := h.service.Test(r.Context(), c.Project, id, req.EventType)
 	if err != nil {
 		return err
 	}
@@ -117,8 +119,8 @@ func (s *server) testWebhook(x *exchange.Exchange, r *http.Request, c berth.Call
 	}{"webhook_endpoint.test", id, req.EventType, status, true})
 }
 
-// listWebhookEventTypes serves GET /v1/webhook_event_types.
-func (s *server) listWebhookEventTypes(x *exchange.Exchange, _ *http.Request, _ berth.Caller) error {
+// listEventTypes serves GET /v1/webhook_event_types.
+func (h *webhooks) listEventTypes(x *exchange.Exchange, _ *http.Request, _ berth.Caller) error {
 	return x.JSON(http.StatusOK, struct {
 		Object string            `json:"object"`
 		Data   []berth.EventType `json:"data"`

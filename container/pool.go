@@ -10,6 +10,7 @@ import (
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/guest"
+	"github.com/berth-run/berth/internal/backoff"
 )
 
 // A sandbox is added to a pool when none was claimed for poolIdle, so that its start does
@@ -126,7 +127,7 @@ func (p *pool) body(id berth.ContainerID, template string) berth.Container {
 // run fills the pool until the service closes, then destroys the sandboxes in it.
 func (p *pool) run() {
 	defer p.drain()
-	retry := poolRetryFirst
+	retries := backoff.Delays{First: poolRetryFirst, Max: poolRetryMax}
 	for {
 		full, err := p.fill()
 		wait := time.Duration(0)
@@ -134,10 +135,10 @@ func (p *pool) run() {
 		case p.group.work.life.Err() != nil:
 			return
 		case err != nil:
-			p.group.opts.Log.Warn("failed to add a sandbox to a pool; retrying", "template", p.Template, "memory_limit", p.MemoryLimit, "err", err, "in", retry)
-			wait, retry = retry, min(2*retry, poolRetryMax)
+			wait = retries.Next()
+			p.group.opts.Log.Warn("failed to add a sandbox to a pool; retrying", "template", p.Template, "memory_limit", p.MemoryLimit, "err", err, "in", wait)
 		case full:
-			retry = poolRetryFirst
+			retries.Reset()
 			select {
 			case <-p.wake:
 			case <-p.group.work.closing:

@@ -77,8 +77,8 @@ func (p *Policy) mayDial(d Decision, t Target, a netip.Addr) bool {
 	return !a.IsLoopback() || decideAddr(p, a, t).Allow
 }
 
-// Own reports whether an address is one of this machine's, or cannot be told from one. It
-// may be public, and behind a firewall that connections from here do not pass.
+// Own reports whether an address is one of this machine's, or cannot be distinguished from
+// one. It may be public, and protected by a firewall that connections from here do not pass.
 func Own(a netip.Addr) bool {
 	own, err := net.InterfaceAddrs()
 	if err != nil {

@@ -72,7 +72,7 @@ func (a *Authority) Marshal() ([]byte, error) {
 	return append(a.PEM(), pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der})...), nil
 }
 
-// PEM returns the certificate, which the container is to trust.
+// PEM returns the certificate, which is installed in the container.
 func (a *Authority) PEM() []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.cert.Raw})
 }
@@ -110,7 +110,7 @@ func (a *Authority) issue(host string) (*tls.Certificate, error) {
 	return &tls.Certificate{Certificate: [][]byte{der, a.cert.Raw}, PrivateKey: key}, nil
 }
 
-// clipName bounds a common name, of which X.509 allows 64 characters.
+// clipName bounds a common name to the 64 characters that X.509 allows.
 func clipName(host string) string {
 	if len(host) > 64 {
 		return host[:64]

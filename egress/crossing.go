@@ -30,8 +30,8 @@ type crossing struct {
 	sent, received atomic.Int64
 }
 
-// dialsFirst reports whether the host is dialled before the sandbox is told that it is
-// connected. Elsewhere the client must say a name that is compared first.
+// dialsFirst reports whether the host is dialled before the sandbox is connected. Otherwise
+// the client must first send a name, which is compared.
 func (c *crossing) dialsFirst() bool {
 	return c.target.UDP || c.target.Port != 443 && c.target.Port != 80 && len(c.gate.secretsFor(c.target.Host)) == 0
 }
@@ -141,8 +141,8 @@ func (c *crossing) relay(client *counted, host net.Conn) (err error) {
 	return c.splice(from, host)
 }
 
-// sniff is looksLikeHTTP for a client that may wait for its host's answer to what
-// cannot be told yet.
+// sniff is looksLikeHTTP for a client that may wait for its host's answer before it sends
+// more.
 func (c *crossing) sniff(client *counted) verdict {
 	_ = client.SetReadDeadline(time.Now().Add(sniffTime))
 	defer client.SetReadDeadline(time.Time{})

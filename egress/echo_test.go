@@ -211,7 +211,7 @@ func TestFilledBodies(t *testing.T) {
 	}
 }
 
-// A request that repeats a placeholder does not make its keeper hold what it could
+// A request that repeats a placeholder does not make its server hold what it could
 // come to, nor does one with an endless head.
 func TestFillingIsBounded(t *testing.T) {
 	heads, bodies := make(chan int, 1), make(chan int, 1)

@@ -21,8 +21,8 @@ import (
 
 const (
 	dialTime   = 15 * time.Second // to find and reach a host, over all of its addresses
-	firstTime  = 30 * time.Second // for what a client says first, where it must speak first
-	sniffTime  = time.Second      // for what would tell whether it is HTTP
+	firstTime  = 30 * time.Second // for the first bytes of a client that must send first
+	sniffTime  = time.Second      // to recognize HTTP
 	idleTime   = 30 * time.Minute // without a byte in either direction
 	lookupTime = 10 * time.Second
 
@@ -37,14 +37,14 @@ const (
 type Gate struct {
 	Policy  *Policy
 	Secrets []Secret
-	CA      *Authority // vouches for hosts with secrets; needed if there are any
+	CA      *Authority // signs certificates for hosts with secrets; required if there are secrets
 
-	// Record is told of each connection when its host has been reached, before
-	// anything is sent there, and when it ends; and of each that is refused. It may be
-	// nil. A connection waits for it.
+	// Record is called for each connection when its host has been reached, before any byte
+	// is sent there, and when it ends; and for each refusal. It may be nil. A connection
+	// waits for it.
 	Record  func(Flow)
 	Traffic *Traffic // counts; may be nil
-	Places  *Places  // shared with the gates of other containers; nil is no bound
+	Places  *Places  // shared with the gates of other containers; nil means no bound
 
 	Roots  *x509.CertPool // that hosts with secrets are checked against; nil is the system's
 	Lookup func(ctx context.Context, name string) ([]netip.Addr, error)
@@ -80,7 +80,7 @@ func (g *Gate) own(a netip.Addr) bool {
 // content.
 type Flow struct {
 	Target   Target
-	Begins   bool // its host has been reached just now; it is told of again at its end
+	Begins   bool // its host was reached; Record is called again at its end
 	Allowed  bool
 	Reason   string     // the rule, or why it was refused
 	Addr     netip.Addr // that was dialled; of an allowed connection without one, no host answered

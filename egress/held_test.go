@@ -60,7 +60,7 @@ func TestStuckUploads(t *testing.T) {
 	}
 }
 
-// A host does not make its keeper hold the head of an answer that does not end.
+// A host does not make its server hold the head of an answer that does not end.
 func TestEndlessAnswerHead(t *testing.T) {
 	w := newWorld(t, policy(t, false, "example.com"))
 	w.host("example.com", "93.184.216.34", 80, listen(t, func(c net.Conn) {

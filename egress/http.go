@@ -16,8 +16,8 @@ import (
 	"time"
 )
 
-// serveHTTP carries requests in the clear, each of which must be for the host that
-// was allowed. It begins with the connection to that host, if there is one.
+// serveHTTP forwards unencrypted requests. Each must name the host that was allowed. The
+// first uses the connection host, unless that is nil.
 func (c *crossing) serveHTTP(client *counted, secrets []Secret, host net.Conn) error {
 	_ = client.SetReadDeadline(time.Time{})
 	var first sync.Once
@@ -43,7 +43,7 @@ func (c *crossing) intercept(client net.Conn, secrets []Secret) error {
 }
 
 // Bounds on the head of a request, as it comes and what may be filled in, and on that of
-// an answer: whoever writes the one may have a host that writes the other.
+// an answer: the sandbox may control the host too.
 const (
 	maxHeader       = 64 << 10
 	maxHeaderFill   = 128 << 10
@@ -163,9 +163,8 @@ func (c *crossing) checkRequest(r *http.Request) error {
 	return c.checkName("request", host)
 }
 
-// mayUpgrade reports whether a request may ask for another protocol. In HTTP/2 the
-// requests that follow would name hosts that nobody compares, and what a host with
-// secrets says must be understood.
+// mayUpgrade reports whether a request may change the protocol. The host names of HTTP/2
+// requests would not be compared, and answers of a host with secrets must be parsed.
 func mayUpgrade(to string, secret bool) bool {
 	if secret {
 		return strings.EqualFold(to, "websocket")

@@ -165,7 +165,7 @@ func (m *mask) response(r *http.Response) {
 }
 
 // partial are the fields of requests that ask for a part of a document, or for it in
-// another form: a secret could be read in pieces, none of which looks like it.
+// another form: a secret could be read in pieces that do not look like it.
 var partial = []string{"Range", "If-Range", "Request-Range", "X-Ms-Range", "A-Im", "Accept-Charset"}
 
 // unreadable returns why secrets in an answer cannot be found, "" if they can. The

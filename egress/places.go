@@ -6,8 +6,8 @@ import "sync/atomic"
 // all containers are taken.
 const fewConnections = 32
 
-// Places bound the connections and the exchanges of datagrams of all containers together,
-// each of which takes a descriptor of the server. The last quarter is for containers
+// Places bound the connections and the exchanges of datagrams of all containers together:
+// each takes a descriptor of the server. The last quarter is for containers
 // that have few. It is safe for concurrent use.
 type Places struct {
 	most  int64

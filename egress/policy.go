@@ -1,10 +1,10 @@
-// Package egress is the only way out of a sandbox: it decides, checks what it is
-// told against what is sent, dials, fills secrets in, and says what happened.
+// Package egress is the only way out of a sandbox: it decides, compares the declared host
+// with the data, dials, fills in secrets, and reports each connection.
 //
-// A sandbox has no network card. Its guest hands each connection to its keeper as
-// a stream with a host name and a port (package guest), and the keeper serves the
-// stream with a Gate. Nothing that comes from there is trusted: the guest may have
-// been replaced by a hostile one. Decide is pure; everything that could make its
+// A sandbox has no network card. Its guest hands each connection to the Berth server as
+// a stream with a host name and a port (package guest), and the server serves the
+// stream with a Gate. Data from the guest is not trusted: a hostile program may have
+// replaced it. Decide is pure; everything that could make its
 // answer wrong later (another name in the TLS handshake, a name that resolves to
 // an address inside) is checked again before a byte leaves.
 package egress

@@ -50,7 +50,7 @@ type filler struct {
 }
 
 // replace fills in a text. One that would grow too much stays as it is: a sandbox
-// could repeat one word until its value fills the keeper's memory.
+// could repeat one word until its value fills the server's memory.
 func (f filler) replace(s string) string {
 	for _, secret := range f.secrets {
 		times := strings.Count(s, secret.Placeholder)
@@ -138,7 +138,7 @@ func (g *Gate) holdLarge(ctx context.Context) (release func(), err error) {
 	}
 }
 
-// A heldBody gives up its place when it is closed.
+// A heldBody releases its place when it is closed.
 type heldBody struct {
 	io.Reader
 	io.Closer

@@ -161,7 +161,7 @@ func TestPlaceholdersElsewhere(t *testing.T) {
 	}
 }
 
-// The keeper trusts the host no more than a client would.
+// The server trusts the host no more than a client would.
 func TestInterceptedHostIsChecked(t *testing.T) {
 	w, c, placeholder := secretWorld(t, func(http.ResponseWriter, *http.Request) { t.Error("the request was sent") })
 	w.gate.Roots = x509.NewCertPool()

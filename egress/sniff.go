@@ -70,8 +70,8 @@ func looksLikeHTTP(in *bufio.Reader) verdict {
 	}
 }
 
-// A suspect connection could not be told from an HTTP request by what came at first.
-// It passes on what comes as long as that is so.
+// A suspect is a connection whose first bytes may be those of an HTTP request. It passes on
+// bytes as long as they may be one.
 type suspect struct {
 	net.Conn
 	sniffer sniffer

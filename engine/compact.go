@@ -10,6 +10,7 @@ import (
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/engine/transcript"
+	"github.com/berth-run/berth/internal/backoff"
 	"github.com/berth-run/berth/model"
 )
 
@@ -87,7 +88,7 @@ func (s *summary) ask(ctx context.Context, req *model.Request) (string, berth.Us
 			return "", spent, err
 		}
 		s.log.Warn("asking the model again for a summary", "attempt", s.patience.attempt+1, "after", after, "err", err)
-		if err := pause(ctx, after); err != nil {
+		if err := backoff.Sleep(ctx, after); err != nil {
 			return "", spent, err
 		}
 	}

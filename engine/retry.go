@@ -2,7 +2,6 @@ package engine
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"math/rand/v2"
 	"time"
@@ -74,15 +73,4 @@ func retriable(err error) bool {
 	}
 	code := berth.ErrorCode(err)
 	return code == berth.CodeRateLimited || code == berth.CodeUpstream
-}
-
-func pause(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-t.C:
-		return nil
-	}
 }

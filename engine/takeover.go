@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/internal/backoff"
 	"github.com/berth-run/berth/store"
 	"github.com/berth-run/berth/tool"
 )
@@ -49,7 +50,7 @@ func newTakeover(e *Engine) *takeover {
 // run sweeps until the engine closes.
 func (t *takeover) run() {
 	e := t.engine
-	for pause(e.base, jittered(e.Limits.Lease/3)) == nil {
+	for backoff.Sleep(e.base, jittered(e.Limits.Lease/3)) == nil {
 		err := t.sweep(e.base)
 		if err != nil && !t.broken && e.base.Err() == nil {
 			e.Log.Error("failed to list responses whose lease has lapsed", "err", err)

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/internal/backoff"
 	"github.com/berth-run/berth/model"
 )
 
@@ -53,7 +54,7 @@ func (r *run) turn(ctx context.Context, first bool) (over bool, err error) {
 		if len(r.pending) > 0 || r.waitsForClient(r.writer.Body()) {
 			return false, nil // calls that were finished are facts; they are answered first
 		}
-		if err := pause(ctx, after); err != nil {
+		if err := backoff.Sleep(ctx, after); err != nil {
 			return false, err
 		}
 	}

@@ -1,10 +1,10 @@
-// Package guest is the protocol between a sandbox's keeper and the guest program
-// inside: the keeper's end. The other end is package guest/server.
+// Package guest is the Berth server's end of the protocol between the server and the guest
+// program in a sandbox. The guest's end is package guest/server.
 //
 // One connection to the guest's socket carries a yamux session, and its streams
 // carry HTTP: E2B's envd services (process, filesystem, /files), Berth's own
-// (shell calls), and CONNECT for ports. Whatever comes from the other end is not
-// trusted: it may have been written by a hostile command.
+// (shell calls), and CONNECT for ports. Data from the other end is not
+// trusted: a hostile command may have written it.
 package guest
 
 //go:generate go tool -modfile=../tools/go.mod buf generate proto --template proto/buf.gen.yaml
@@ -43,7 +43,7 @@ const maxStreams = 1024
 // baseURL is what requests inside a session are addressed to.
 const baseURL = "http://guest"
 
-// A Client is a keeper's connection to one guest. It connects at its first use
+// A Client is the server's connection to one guest. It connects at its first use
 // and again after a loss. It is safe for concurrent use.
 type Client struct {
 	dial func(context.Context) (net.Conn, error) // nil if the client goes through HTTP
@@ -55,7 +55,7 @@ type Client struct {
 	process processconnect.ProcessClient
 	files   filesystemconnect.FilesystemClient
 
-	dialing chan struct{} // holds one while somebody dials
+	dialing chan struct{} // holds one while a call dials
 
 	mu      sync.Mutex // not held while the guest is waited for
 	session *mux.Session
@@ -99,8 +99,8 @@ func (c *Client) connect() {
 	c.files = filesystemconnect.NewFilesystemClient(c.http, c.base, opts...)
 }
 
-// open opens a stream to the guest, in a new session if there is none. A guest can
-// hold up whoever waits for it, for as long as their context lets it, but no one else.
+// open opens a stream to the guest, in a new session if there is none. A guest can delay
+// the callers that wait for it until their contexts end, but no others.
 func (c *Client) open(ctx context.Context) (*mux.Stream, error) {
 	session, err := c.connected(ctx)
 	if err != nil {

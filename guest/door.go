@@ -19,12 +19,12 @@ import (
 	"github.com/berth-run/berth/guest/guestpb/process/processconnect"
 )
 
-// A Listener hears what a process does that somebody else started. Its methods are
-// called one at a time; End or Leave is the last.
+// A Listener receives the output and the end of a process that a client of a Door started.
+// Its methods are called one at a time; End or Leave is the last.
 type Listener interface {
-	Output(stderr bool, data []byte) // data is not to be kept
+	Output(stderr bool, data []byte) // data must not be retained
 	End(exitCode int)                // -1 if a signal ended it
-	Leave()                          // whoever started it does not listen any more, or it could not be started
+	Leave()                          // the client that started it disconnected, or it could not be started
 }
 
 // A Door passes HTTP requests on to a guest, as Transport does, and knows which of

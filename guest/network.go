@@ -12,12 +12,13 @@ import (
 	"connectrpc.com/connect"
 
 	v1 "github.com/berth-run/berth/guest/guestpb/berth/guest/v1"
+	"github.com/berth-run/berth/internal/backoff"
 )
 
-// A Network is what a guest is told when it is given a way out.
+// A Network holds the settings that a guest gets when it is connected to the network.
 type Network struct {
 	Authorities []byte            // certificates to trust, in PEM
-	Environment map[string]string // of commands from now on
+	Environment map[string]string // of all further commands
 	Addresses   Need              // of a route for addresses that no name stands for
 }
 
@@ -30,17 +31,16 @@ const (
 	Needed
 )
 
-// Outward gives the sandbox a way out until ctx ends: what the guest asks on
-// streams of its own is answered by out. After each loss of the connection it
-// connects again. told hears nil of each connection and the error of each failure,
-// which may be often.
-func (c *Client) Outward(ctx context.Context, out http.Handler, n Network, told func(error)) {
-	const least, most = 100 * time.Millisecond, 5 * time.Second
-	for wait := least; ; wait = min(2*wait, most) {
+// Outward connects the sandbox to the network until ctx ends: out answers the requests on
+// the guest's streams. After each loss of the connection it connects again. It calls report
+// with nil after each connection, and with the error after each failure, which may be often.
+func (c *Client) Outward(ctx context.Context, out http.Handler, n Network, report func(error)) {
+	wait := backoff.Delays{First: 100 * time.Millisecond, Max: 5 * time.Second}
+	for {
 		lost, err := c.outward(ctx, out, n)
 		if err == nil {
-			wait = least
-			told(nil)
+			wait.Reset()
+			report(nil)
 			select {
 			case <-lost:
 			case <-ctx.Done():
@@ -50,11 +50,9 @@ func (c *Client) Outward(ctx context.Context, out http.Handler, n Network, told 
 			return
 		}
 		if err != nil {
-			told(err)
+			report(err)
 		}
-		select {
-		case <-time.After(wait):
-		case <-ctx.Done():
+		if backoff.Sleep(ctx, wait.Next()) != nil {
 			return
 		}
 	}
@@ -79,7 +77,7 @@ func (c *Client) outward(ctx context.Context, out http.Handler, n Network) (lost
 		err = fmt.Errorf("the sandbox has no route for addresses: %s", fewWords(answer.Msg.Unroutable))
 	}
 	if err != nil {
-		session.Close() // whatever is wrong, the next attempt begins anew
+		session.Close() // the next attempt uses a new session
 		return nil, err
 	}
 	return session.Done(), nil

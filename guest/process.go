@@ -42,8 +42,8 @@ type ProcessEvent struct {
 	Status         string // in words: "exit status 1", "signal: killed"
 }
 
-// Start starts a process. It goes on when ctx ends, but nobody listens then; the
-// caller reads Events to the end.
+// Start starts a process. The caller reads Events to the end. If ctx ends, the process
+// continues without a reader.
 func (c *Client) Start(ctx context.Context, req ProcessRequest) (*Process, error) {
 	config := &pb.ProcessConfig{Cmd: req.Cmd, Args: req.Args, Envs: req.Env}
 	if req.Dir != "" {

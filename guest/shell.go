@@ -42,7 +42,7 @@ type ShellEvent struct {
 	CommandIndex int
 	Kind         ShellEventKind
 	Data         []byte // belongs to the receiver
-	Skipped      int64  // bytes of the same stream before Data that were not kept
+	Skipped      int64  // bytes of the same stream before Data that were dropped
 	ExitCode     int    // 128 + n if signal n ended the command
 
 	Stdout, Stderr KeptOutput // of a command that has ended
@@ -95,7 +95,7 @@ type KeptOutput struct {
 
 var keptPath = regexp.MustCompile(`^/[A-Za-z0-9_./-]{1,255}$`)
 
-// kept checks what the guest says of a file: its path goes to models.
+// kept validates a file name of the guest, because models see it.
 func kept(k *v1.Kept) KeptOutput {
 	if !keptPath.MatchString(k.GetPath()) || k.GetBytes() >= 1<<62 {
 		return KeptOutput{}
@@ -201,11 +201,11 @@ func (s *shellStream) event(m *v1.RunResponse) (ShellEvent, bool, error) {
 		return ev, true, nil
 	}
 	if i >= len(s.seen) {
-		return ev, false, connect.NewError(connect.CodeDataLoss, fmt.Errorf("the guest told of command %d of %d", i, len(s.seen)))
+		return ev, false, connect.NewError(connect.CodeDataLoss, fmt.Errorf("guest sent an event of command %d of %d", i, len(s.seen)))
 	}
 	seen := s.seen[i]
 	if seen.Ended {
-		return ev, false, connect.NewError(connect.CodeDataLoss, errors.New("the guest told of a command that had ended"))
+		return ev, false, connect.NewError(connect.CodeDataLoss, errors.New("guest sent an event of a command that had ended"))
 	}
 	switch e := m.Event.(type) {
 	case *v1.RunResponse_Stdout:
@@ -242,7 +242,7 @@ func (c *Client) CancelShell(ctx context.Context, callID string) error {
 	return err
 }
 
-// ForgetShell lets the guest drop what it kept of a call that has ended.
+// ForgetShell lets the guest drop the recorded output of a call that has ended.
 func (c *Client) ForgetShell(ctx context.Context, callID string) error {
 	_, err := c.shell.Forget(ctx, connect.NewRequest(&v1.ForgetRequest{CallId: callID}))
 	return err

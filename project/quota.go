@@ -50,7 +50,7 @@ type bounded struct {
 	archived  bool
 	limits    berth.Limits
 	requests  bucket
-	writes    bucket // requests that ask no model
+	writes    bucket // requests without a model
 	tokens    bucket
 	responses int64
 	pending   int64 // bytes of requests that are being answered
@@ -307,7 +307,7 @@ func (q *Quota) Write(ctx context.Context, id berth.ProjectID) error {
 
 // Snapshots returns an error if the project, which has this many snapshots, may not store
 // another.
-func (q *Quota) Snapshots(ctx context.Context, id berth.ProjectID, kept int) error {
+func (q *Quota) Snapshots(ctx context.Context, id berth.ProjectID, stored int) error {
 	p, err := q.project(ctx, id)
 	if err != nil {
 		return err
@@ -315,8 +315,8 @@ func (q *Quota) Snapshots(ctx context.Context, id berth.ProjectID, kept int) err
 	q.mu.Lock()
 	n, limited := bound(p.limits.Snapshots)
 	q.mu.Unlock()
-	if limited && int64(kept) >= n {
-		return insufficient(0, "Project %s may keep %d snapshots, and keeps %d.", id, n, kept)
+	if limited && int64(stored) >= n {
+		return insufficient(0, "Project %s may keep %d snapshots, and keeps %d.", id, n, stored)
 	}
 	return nil
 }

@@ -12,15 +12,15 @@ import (
 // unfinished marks a directory that Create is filling. No id begins so.
 const unfinished = ".new-"
 
-// A Dir keeps one directory for each sandbox of a driver. Its presence is what
-// List goes by: it is the first thing that a sandbox has and the last that it
-// loses, so a crash leaves nothing that nobody knows of.
+// A Dir holds one directory for each sandbox of a driver. List lists these directories: a
+// sandbox's directory is created first and removed last, so that List finds all that a
+// crash leaves.
 type Dir struct {
 	path string // absolute, without symbolic links
 }
 
-// OpenDir opens the directory at path, which it creates if need be. It clears
-// what a crash in the middle of Create left.
+// OpenDir opens the directory at path and creates it if it does not exist. It removes
+// unfinished directories that a crash during Create left.
 func OpenDir(path string) (Dir, error) {
 	if err := os.MkdirAll(path, 0o700); err != nil {
 		return Dir{}, err
@@ -46,8 +46,8 @@ func OpenDir(path string) (Dir, error) {
 	return Dir{path: path}, nil
 }
 
-// Create makes the sandbox's directory appear with all that fill puts into it at
-// once, or not at all. An id that exists is fs.ErrExist.
+// Create creates the sandbox's directory atomically with the files that fill writes into
+// it. It returns fs.ErrExist if the sandbox exists.
 func (d Dir) Create(id string, fill func(dir string) error) error {
 	final, err := d.Path(id)
 	if err != nil {
@@ -69,8 +69,8 @@ func (d Dir) Create(id string, fill func(dir string) error) error {
 	return nil
 }
 
-// Path returns the path of the sandbox's directory, be there one or not. The
-// error is CheckID's.
+// Path returns the path of the sandbox's directory, which need not exist. It returns
+// CheckID's error.
 func (d Dir) Path(id string) (string, error) {
 	if err := CheckID(id); err != nil {
 		return "", err
@@ -107,8 +107,8 @@ func (d Dir) List() ([]string, error) {
 	return ids, nil
 }
 
-// BootID returns what distinguishes this boot of the machine from others. A
-// sandbox made under another one is dead with ReasonHost.
+// BootID returns the id of this boot of the machine. A sandbox of an earlier boot is dead
+// with ReasonHost.
 func BootID() (string, error) {
 	raw, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	return strings.TrimSpace(string(raw)), err

@@ -1,4 +1,4 @@
-// Package sandbox says what an isolation technology must do to run sandboxes.
+// Package sandbox defines what an isolation technology must do to run sandboxes.
 //
 // A driver only makes, reaches and unmakes sandboxes. Running commands, moving
 // files and reaching ports go through the guest program inside (package guest),
@@ -48,9 +48,9 @@ type Driver interface {
 	// caller closes it. The other end is in the sandbox and is not trusted.
 	Dial(ctx context.Context, id string) (net.Conn, error)
 
-	// Stats reports what the sandbox is doing and uses. StateDead, like ErrNotFound, is
-	// said only with proof: what the caller does with it cannot be undone. If it cannot be
-	// found out, for want of descriptors or memory for example, that is another error.
+	// Stats reports the state and the resource use of the sandbox. It returns StateDead or
+	// ErrNotFound only with proof, because the caller then removes the sandbox. If the state
+	// cannot be read, for lack of descriptors or memory for example, it returns another error.
 	Stats(ctx context.Context, id string) (Stats, error)
 
 	// Pause stops every process of the sandbox; Resume continues them.
@@ -65,7 +65,7 @@ type Driver interface {
 	// List returns the ids of all sandboxes that exist, alive or dead.
 	List(ctx context.Context) ([]string, error)
 
-	// Features says what this driver can do on this machine. It is constant.
+	// Features returns what this driver can do on this machine. It is constant.
 	Features() Features
 }
 
@@ -235,8 +235,8 @@ type Features struct {
 	Routes      bool // the guest can make a route for addresses: it has CAP_NET_ADMIN and /dev/net/tun
 
 	// OwnKernel: each sandbox is a machine. Its processes are not the host's and
-	// are not in Stats.PIDs, Limits.Memory is the machine's, of which its kernel
-	// takes a part, and Stats.Memory has what runs the machine on top.
+	// are not in Stats.PIDs, Limits.Memory is the machine's, and its kernel
+	// takes a part of it, and Stats.Memory has what runs the machine on top.
 	OwnKernel bool
 
 	// Slowness is how many times longer the same takes than on the host, where that

@@ -5,7 +5,7 @@ import (
 	"os"
 )
 
-// WriteFile writes a file of which a crash leaves all or nothing.
+// WriteFile writes a file atomically: a crash leaves the old file or the new one.
 func WriteFile(path string, data []byte, perm fs.FileMode) error {
 	tmp := path + ".tmp"
 	if err := os.WriteFile(tmp, data, perm); err != nil {

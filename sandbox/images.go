@@ -15,8 +15,8 @@ import (
 	"github.com/berth-run/berth/internal/statefile"
 )
 
-// Images keeps an image of each template in use, for drivers that cannot show its
-// directory to a sandbox. Several processes may use one directory.
+// Images holds an image of each template in use, for drivers that cannot show its directory
+// to a sandbox. Several processes may use one directory.
 type Images struct{ dir string }
 
 // sourceSuffix is of the file beside an image that says which template it is of.
@@ -46,7 +46,7 @@ func (i Images) Get(rootfs string, write func(path, rootfs string) error) (strin
 	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
 		return "", err
 	}
-	if _, err := os.Stat(path); err == nil { // somebody else was quicker
+	if _, err := os.Stat(path); err == nil { // another process was quicker
 		return path, nil
 	}
 	tmp := path + ".tmp"

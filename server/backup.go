@@ -16,9 +16,9 @@ import (
 	"github.com/berth-run/berth/store/sqlite"
 )
 
-// Backup copies a state directory. Its order keeps the copy whole while a server works:
-// what a row of the database refers to was there before the row, and the key of a row
-// is erased before what it refers to is removed.
+// Backup copies a state directory, in an order that makes the copy consistent while a server
+// runs: a row of the database is written after the content that it refers to, and its key is
+// erased before that content is removed.
 func Backup(ctx context.Context, state, to string) error {
 	if err := os.Mkdir(to, 0o700); err != nil {
 		return err
@@ -55,7 +55,7 @@ func Backup(ctx context.Context, state, to string) error {
 	return nil
 }
 
-// copyBlobs copies the files below a directory. One that is removed meanwhile is left out.
+// copyBlobs copies the files below a directory. It skips files that are removed meanwhile.
 func copyBlobs(ctx context.Context, from, to string) error {
 	if err := os.MkdirAll(to, 0o700); err != nil {
 		return err
@@ -112,8 +112,8 @@ const (
 	fiThaw   = 0xC0045878
 )
 
-// copyVolume copies the file of a volume. If it is mounted, what is written there waits
-// meanwhile, and what was written before is in the copy.
+// copyVolume copies the file of a volume. If the volume is mounted, it is frozen meanwhile:
+// writes wait, and earlier ones are in the copy.
 func copyVolume(ctx context.Context, image, dir, to string) (err error) {
 	mounted, err := isMount(dir)
 	if err != nil {
@@ -169,7 +169,7 @@ func copyFile(ctx context.Context, from, to string) error {
 	return errors.Join(copyData(ctx, out, in, fi.Size()), out.Sync(), out.Close())
 }
 
-// copyData copies what is in a file between its holes.
+// copyData copies the data of a file and skips its holes.
 func copyData(ctx context.Context, out, in *os.File, size int64) error {
 	for at := int64(0); at < size; {
 		if err := context.Cause(ctx); err != nil {

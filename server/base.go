@@ -16,7 +16,7 @@ import (
 	"github.com/berth-run/berth/store/sqlite"
 )
 
-// base is what all other parts of a server stand on.
+// base are the parts that all others use.
 type base struct {
 	Options
 	space *diskspace.Guard

@@ -7,8 +7,9 @@ import (
 	"github.com/berth-run/berth"
 )
 
-// BudgetConfig bounds what one response may take before it ends as incomplete. A
-// request may ask for less, and rules over the last two. Default: nothing, but for those.
+// BudgetConfig limits what one response may use before it ends as incomplete. A request may
+// lower the limits, and may set the last two to anything. Default: no limits, except for the
+// last two.
 type BudgetConfig struct {
 	MaxTurns    int           `yaml:"max_turns"`
 	MaxTokens   int           `yaml:"max_total_tokens"`      // of all turns, in and out
@@ -18,7 +19,7 @@ type BudgetConfig struct {
 	MaxRepeats  int           `yaml:"max_repeated_calls"`    // in a row that bring nothing new; -1 is any. Default: 50
 }
 
-// budget returns the bounds, or an error that names what is wrong.
+// budget returns the limits, or an error that names the key that is wrong.
 func (c BudgetConfig) budget() (b berth.Budget, err error) {
 	b = berth.Budget{Turns: c.MaxTurns, Tokens: c.MaxTokens, Seconds: int(c.MaxTime / time.Second), Failures: c.MaxFailures, Repeats: c.MaxRepeats}
 	if c.MaxCost != "" {

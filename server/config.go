@@ -15,8 +15,8 @@ import (
 	"github.com/berth-run/berth/project"
 )
 
-// Config is what a server can be told, in YAML. Every field is optional; a key
-// that is not listed here is an error.
+// Config is the configuration of a server, in YAML. Every field is optional; an unknown key
+// is an error.
 type Config struct {
 	// Driver isolates containers: "gvisor" (the default; needs root), "microvm" (needs
 	// root, QEMU and a kernel, see berth image kernel), "docker", or "unsafe-local", which runs commands on this machine without any isolation
@@ -38,13 +38,12 @@ type Config struct {
 	Store      StoreConfig      `yaml:"store"`
 	Disk       DiskConfig       `yaml:"disk"`
 
-	// Limits are what projects may use, by id; those of "default" are for all that
-	// do not say otherwise. berth project limit gives a project others without a
-	// restart.
+	// Limits are the limits of projects, by id. Those of "default" apply where a project
+	// has none. berth project limit changes them without a restart.
 	Limits map[string]LimitsConfig `yaml:"limits"`
 
-	// Upstreams are the servers that models are asked on, by name. Nothing is sent to
-	// one that no entry of Models names.
+	// Upstreams are the servers of models, by name. Nothing is sent to an upstream that no
+	// entry of Models names.
 	Upstreams map[string]*UpstreamConfig `yaml:"upstreams"`
 
 	// Currency is that of all prices, as in ISO 4217. Default: usd.
@@ -64,7 +63,7 @@ type ResponsesConfig struct {
 	History   Bytes `yaml:"history"`    // of chains and conversations that are cached. Default: 64m
 }
 
-// DockerConfig says what the driver docker uses.
+// DockerConfig configures the driver docker.
 type DockerConfig struct {
 	// Host is the engine's address: unix:///var/run/docker.sock, tcp://host:2376.
 	// Default: what the docker command uses, by its environment or context.
@@ -75,7 +74,7 @@ type DockerConfig struct {
 	Runtime string `yaml:"runtime"`
 }
 
-// MicroVMConfig says what the driver microvm uses.
+// MicroVMConfig configures the driver microvm.
 type MicroVMConfig struct {
 	// QEMU is the program. Default: the qemu-system-x86_64 in PATH.
 	QEMU string `yaml:"qemu"`
@@ -101,7 +100,7 @@ type ContainersConfig struct {
 	Starts  int           `yaml:"starts"` // sandboxes that are started, and snapshots that are made, at once; others wait. Default: one for each CPU
 
 	OnExpiry     berth.OnExpiry `yaml:"on_expiry"`     // of containers that do not say: delete or snapshot. Default: delete
-	SnapshotLife time.Duration  `yaml:"snapshot_life"` // how long the snapshot is kept that a container leaves when it expires. Default: 720h
+	SnapshotLife time.Duration  `yaml:"snapshot_life"` // of the snapshot that a container leaves when it expires. Default: 720h
 }
 
 // ShellConfig bounds shell calls.
@@ -118,15 +117,14 @@ type StoreConfig struct {
 	Synchronous string `yaml:"synchronous"`
 }
 
-// RetryConfig says how a turn is asked again whose error may pass.
+// RetryConfig says how a turn is retried after a temporary error.
 type RetryConfig struct {
-	Attempts int           `yaml:"attempts"` // at a turn, each of which may go to several upstreams. Default: 4
-	Patience time.Duration `yaml:"patience"` // spent on waiting between them. Default: 2m
-	Continue string        `yaml:"continue"` // what to do when an answer has begun and breaks off: ask "again" (the default), or "fail"
+	Attempts int           `yaml:"attempts"` // of a turn, each of which may try several upstreams. Default: 4
+	Patience time.Duration `yaml:"patience"` // the most time spent waiting between them. Default: 2m
+	Continue string        `yaml:"continue"` // what to do when an answer breaks off: start the turn "again" (the default), or "fail"
 }
 
-// ModelConfig sends models to upstreams: to those that it names, or to one that it
-// describes itself.
+// ModelConfig routes models to named upstreams, or to one that it describes itself.
 type ModelConfig struct {
 	Match string `yaml:"match"` // a name or a pattern: qwen3-32b, gpt-*, *
 
@@ -139,7 +137,7 @@ type ModelConfig struct {
 	// is too long is then learned from the upstream's refusal.
 	ContextWindow int `yaml:"context_window"`
 
-	// What GET /v1/models tells of the model, beside its window. Default: nothing.
+	// What GET /v1/models shows of the model, beside its window. Default: nothing.
 	Modalities []string `yaml:"modalities"` // what it takes: text, image, file, audio
 	Tools      *bool    `yaml:"tools"`      // whether it can call any
 
@@ -185,7 +183,7 @@ func (b *Bytes) String() string {
 
 func (*Bytes) Type() string { return "size" }
 
-// defaultLimits is the name of the limits that are for all projects.
+// defaultLimits is the name of the limits of all projects.
 const defaultLimits = "default"
 
 // limits returns the limits by project; "" is for all.
@@ -249,7 +247,7 @@ func LoadConfig(path string) (*Config, error) {
 	return c, nil
 }
 
-// DefaultState is where state is kept when nobody says.
+// DefaultState returns the state directory where --state is not given.
 func DefaultState() string {
 	if dir := os.Getenv("BERTH_STATE"); dir != "" {
 		return dir

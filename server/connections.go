@@ -10,7 +10,7 @@ import (
 	"github.com/berth-run/berth/internal/nofile"
 )
 
-// ServerConfig bounds the connections of clients. 0 is the default, which comes from how
+// ServerConfig limits the connections of clients. 0 is the default, which depends on how
 // many files the process may have open.
 type ServerConfig struct {
 	Connections          int `yaml:"connections"`             // in all. Default: half of the files
@@ -19,7 +19,7 @@ type ServerConfig struct {
 	WithoutKeyPerAddress int `yaml:"without_key_per_address"` // of one source address that have not. Default: a quarter of these
 }
 
-// limits returns the bounds.
+// limits returns the limits of connections.
 func (c ServerConfig) limits() conns.Limits {
 	l := conns.DefaultLimits(nofile.Limit())
 	if c.Connections > 0 {
@@ -52,7 +52,8 @@ func (c ServerConfig) bound(l net.Listener, log *slog.Logger) *conns.Listener {
 // fewFiles is how many files a server should be able to have open.
 const fewFiles = 8192
 
-// openFiles says how many files a process may have open, and what that is enough for.
+// openFiles reports how many files a process may have open, and how many connections that
+// allows.
 func openFiles() Finding {
 	n := nofile.Limit()
 	l := conns.DefaultLimits(n)

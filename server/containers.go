@@ -13,7 +13,7 @@ import (
 	"github.com/berth-run/berth/sandbox/local"
 )
 
-// containers are the containers with what they are made of.
+// containers are the service of containers and the parts that it uses.
 type containers struct {
 	driver    sandbox.Driver
 	templates *templates
@@ -28,7 +28,7 @@ func (s *Server) startContainers(ctx context.Context, b *base, data *blobs) (*co
 		return nil, err
 	}
 	if _, err := images.Get(b.Config.Template); err != nil && b.Config.Driver != local.Name {
-		b.Log.Warn("containers cannot start yet: run berth image build", "template", b.Config.Template, "err", err)
+		b.Log.Warn("containers cannot start without a template; run berth image build", "template", b.Config.Template, "err", err)
 	}
 	c := &containers{templates: newTemplates(images, b.Config, b.quota.Limits)}
 	if c.driver, err = OpenDriver(b.State, b.Config, b.Log); err != nil {

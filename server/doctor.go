@@ -22,7 +22,7 @@ import (
 	"github.com/berth-run/berth/sandbox/local"
 )
 
-// A Finding is one thing that the doctor looked at.
+// A Finding is the result of one check.
 type Finding struct {
 	What   string `json:"what"`
 	OK     bool   `json:"ok"`
@@ -117,7 +117,7 @@ func virtualisation() Finding {
 	return f
 }
 
-// existing returns the state directory, or what of its path is there already.
+// existing returns the state directory, or its nearest parent that exists.
 func existing(state string) string {
 	for dir := state; ; dir = filepath.Dir(dir) {
 		if _, err := os.Stat(dir); err == nil || dir == "/" || dir == "." {
@@ -126,7 +126,7 @@ func existing(state string) string {
 	}
 }
 
-// erasure says whether what containers wrote is unreadable when they are gone.
+// erasure reports whether data of deleted containers is unreadable.
 func erasure(state string) Finding {
 	f := Finding{What: "erasure", OK: true, Says: "what a container wrote is encrypted with a key that goes with it"}
 	if err := host.CanSeal(existing(state)); err != nil {
@@ -170,8 +170,8 @@ func checkTemplate(state, name string) (image.Template, Finding) {
 	return image.Template{}, f
 }
 
-// scratch makes a directory for a trial, in the state's if there is one: what works may
-// depend on the file system, and on who sees it.
+// scratch creates a temporary directory, in the state directory if there is one: the result
+// of a trial may depend on the file system.
 func scratch(state string) (string, error) {
 	if dir, err := os.MkdirTemp(state, "doctor-*"); state != "" && err == nil {
 		return filepath.Abs(dir)
@@ -179,7 +179,7 @@ func scratch(state string) (string, error) {
 	return os.MkdirTemp("", "berth-doctor-*")
 }
 
-// trySandbox starts a sandbox on a state of its own and runs a command in it.
+// trySandbox starts a sandbox in a state directory of its own and runs a command in it.
 func trySandbox(ctx context.Context, state string, c *Config, t image.Template) Finding {
 	began := time.Now()
 	if err := runSandbox(ctx, state, c, t); err != nil {

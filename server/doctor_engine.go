@@ -11,14 +11,14 @@ import (
 	"github.com/berth-run/berth/sandbox/docker"
 )
 
-// dockerEngine looks at the Docker Engine that the driver docker would use.
+// dockerEngine checks the Docker Engine that the driver docker uses.
 func dockerEngine(ctx context.Context, state string, config *Config) Finding {
 	f := Finding{What: "engine"}
 	dir, err := scratch(state)
 	if err == nil {
 		defer os.RemoveAll(dir)
 		var e docker.Engine
-		if e, err = askEngine(ctx, dir, config); err == nil {
+		if e, err = queryEngine(ctx, dir, config); err == nil {
 			f.OK = true
 			f.Says = fmt.Sprintf("%s at %s (%s), runtime %s, storage %s", e.Version, e.Host, e.System, e.Runtime, e.Storage)
 			f.Advice = strings.Join(e.Lacks, "; ")
@@ -33,7 +33,7 @@ func dockerEngine(ctx context.Context, state string, config *Config) Finding {
 	return f
 }
 
-func askEngine(ctx context.Context, dir string, config *Config) (docker.Engine, error) {
+func queryEngine(ctx context.Context, dir string, config *Config) (docker.Engine, error) {
 	d, err := OpenDriver(dir, config, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return docker.Engine{}, err

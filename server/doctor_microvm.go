@@ -8,7 +8,7 @@ import (
 	"github.com/berth-run/berth/sandbox/microvm"
 )
 
-// machines looks at what the driver microvm needs, and whether KVM works.
+// machines checks what the driver microvm needs, and whether KVM works.
 func machines(state string, config *Config) []Finding {
 	qemu := Finding{What: "qemu", OK: true}
 	path, err := microvm.FindQEMU(config.MicroVM.QEMU)
@@ -27,8 +27,8 @@ func machines(state string, config *Config) []Finding {
 	return []Finding{qemu, kernel, volumes, kvm}
 }
 
-// acceleration tries whether a machine starts with KVM, and whether volumes can be shown
-// to it. That /dev/kvm opens says little.
+// acceleration tries to start a machine with KVM and to mount volumes in it. That /dev/kvm
+// opens is no proof.
 func acceleration(state string, config *Config) (f, volumes Finding) {
 	f, volumes = Finding{What: "kvm"}, Finding{What: "volumes", OK: true, Says: "can be mounted"}
 	dir, err := scratch(state)

@@ -17,7 +17,7 @@ import (
 	"github.com/berth-run/berth/webhook"
 )
 
-// responses are the engine with what it stands on.
+// responses are the engine and the parts that it uses.
 type responses struct {
 	engine    *engine.Engine
 	journal   *journal.Journal
@@ -65,7 +65,7 @@ func tools(config *Config, containers engineContainers) *tool.Registry {
 	return tool.NewRegistry(standard.Kinds(standard.Options{Containers: containers, Shell: limits})...)
 }
 
-// engineOptions returns what the configuration says of the engine.
+// engineOptions returns the configured options of the engine.
 func engineOptions(config *Config) (engine.Options, error) {
 	budget, err := config.Budget.budget()
 	if err != nil {

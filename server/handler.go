@@ -28,10 +28,13 @@ func (s *Server) newHandler(ctx context.Context, b *base, data *blobs, c *contai
 	if !c.driver.Features().Mounts {
 		volumes = nil
 	}
-	return api.New(api.Options{Engine: r.engine, Journal: r.journal, Models: r.models, Upstreams: r.upstreams, Currency: b.Config.Currency, Webhooks: r.webhooks,
-		Containers: c.service, Templates: c.templates, Files: data.files, Snapshots: data.snapshots, Volumes: volumes, Bundles: bundles,
-		Responses: b.db, Objects: b.db, Keys: b.db, Usages: b.db, Quota: b.quota, Closed: !s.open, Seal: b.seal(),
-		Memory: exchange.Memory{Readers: r.memory.readers, Bodies: r.memory.bodies, Decoding: r.memory.decoding},
-		Space:  b.space, Ready: newReadiness(b.db, c.driver, c.templates.find, b.space, b.Log).get,
-		Observer: metrics.API{Metrics: s.metrics}, Log: b.Log, Version: b.Version, PreviewDomain: b.Config.Preview.Domain}), nil
+	return api.New(api.Options{
+		Exchange: exchange.Options{Keys: b.db, Closed: !s.open, Quota: b.quota, Space: b.space, Observer: metrics.API{Metrics: s.metrics}, Log: b.Log,
+			Memory: exchange.Memory{Readers: r.memory.readers, Bodies: r.memory.bodies, Decoding: r.memory.decoding}},
+		Store:  api.Store{Responses: b.db, Objects: b.db, Usages: b.db},
+		Engine: r.engine, Journal: r.journal, Webhooks: r.webhooks, Containers: c.service, Templates: c.templates,
+		Files: data.files, Snapshots: data.snapshots, Volumes: volumes, Bundles: bundles,
+		Models:  api.ModelOptions{Models: r.models, Upstreams: r.upstreams, Currency: b.Config.Currency},
+		Preview: api.PreviewOptions{Seal: b.seal(), Domain: b.Config.Preview.Domain},
+		Ready:   newReadiness(b.db, c.driver, c.templates.find, b.space, b.Log).get, Version: b.Version}), nil
 }

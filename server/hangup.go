@@ -8,10 +8,9 @@ import (
 	"syscall"
 )
 
-// OnHangup returns a context that ends in order when the terminal of the server is closed.
-// Without a terminal, SIGHUP is what daemons are sent to reload their configuration, which
-// this server reads at its start only: it says so and serves on. Where SIGHUP is ignored,
-// as under nohup, it stays so.
+// OnHangup returns a context that ends when the terminal of the server is closed. Without a
+// terminal, SIGHUP asks a daemon to reload its configuration; this server reads it at its
+// start only, so it logs a warning. Where SIGHUP is ignored, as under nohup, it stays ignored.
 func OnHangup(ctx context.Context, log *slog.Logger) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
 	if signal.Ignored(syscall.SIGHUP) {
@@ -32,7 +31,7 @@ func OnHangup(ctx context.Context, log *slog.Logger) (context.Context, context.C
 			case <-hangups:
 			}
 			if terminal {
-				log.Info("the terminal was closed")
+				log.Info("stopping because the terminal was closed")
 				cancel()
 				return
 			}

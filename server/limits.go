@@ -11,8 +11,8 @@ import (
 	"github.com/berth-run/berth"
 )
 
-// LimitsConfig are what a project may use: numbers, or sizes such as 10g, or none
-// for no limit. Those left out are as for all projects, where the default is none.
+// LimitsConfig are the limits of a project: numbers, sizes such as 10g, or none for no limit.
+// A limit that is not set is that of all projects, which is none by default.
 type LimitsConfig struct {
 	RequestsPerMinute *Amount `yaml:"requests_per_minute"` // for responses; and as many others that change something
 	TokensPerMinute   *Amount `yaml:"tokens_per_minute"`   // of models, in and out
@@ -20,10 +20,10 @@ type LimitsConfig struct {
 	Containers        *Amount `yaml:"containers"`          // running at once
 	ContainerMinutes  *Amount `yaml:"container_minutes"`   // of all its containers in a day (UTC)
 	Storage           *Amount `yaml:"storage"`             // bytes of all that is stored: responses, conversations, files, snapshots, volumes …
-	Snapshots         *Amount `yaml:"snapshots"`           // kept at once
+	Snapshots         *Amount `yaml:"snapshots"`           // stored at once
 
-	// Templates that containers may name beside the default one: names, patterns of
-	// them such as py-*, digests. Default: all that the server has.
+	// Templates are those that containers may name beside the default one: names,
+	// patterns such as py-*, digests. Default: all templates of the server.
 	Templates []string `yaml:"templates"`
 }
 
@@ -33,7 +33,7 @@ func (c LimitsConfig) Limits() berth.Limits {
 		Containers: (*int64)(c.Containers), ContainerMinutes: (*int64)(c.ContainerMinutes), StorageBytes: (*int64)(c.Storage), Snapshots: (*int64)(c.Snapshots), Templates: c.Templates}
 }
 
-// An Amount is a number that may be written as a size, or none.
+// An Amount is a number, a size such as 10g, or none.
 type Amount int64
 
 // NoLimit is written as none.

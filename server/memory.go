@@ -15,15 +15,15 @@ import (
 	"github.com/berth-run/berth/internal/ration"
 )
 
-// A memoryPlan says how the server uses the memory that it may take.
+// A memoryPlan divides the memory that the server may use.
 type memoryPlan struct {
-	limit    int64 // of the process, towards which the garbage collector works
-	readers  int64 // what answers hold until their clients have read them
-	bodies   int64 // what the bodies of requests take
-	decoding int64 // what is made of them
+	limit    int64 // of the process, for the garbage collector
+	readers  int64 // for answers that clients have not read yet
+	bodies   int64 // for the bodies of requests
+	decoding int64 // for decoded requests
 }
 
-// minMemory is what the server plans with at least.
+// minMemory is the least memory that the server plans with.
 const minMemory = 256 << 20
 
 // planMemory divides the memory of the machine, or of the control group if that is
@@ -47,7 +47,7 @@ func limitMemory(log *slog.Logger) memoryPlan {
 	if os.Getenv("GOMEMLIMIT") == "" {
 		debug.SetMemoryLimit(plan.limit)
 	}
-	log.Info("memory is bounded", "available", available, "limit", plan.limit, "answers", plan.readers, "bodies", plan.bodies, "decoding", plan.decoding)
+	log.Info("set memory limits", "available", available, "limit", plan.limit, "answers", plan.readers, "bodies", plan.bodies, "decoding", plan.decoding)
 	return plan
 }
 

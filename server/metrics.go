@@ -14,8 +14,7 @@ import (
 // metricsFiles is how many descriptors the metrics may take, half of them for connections.
 const metricsFiles = 256
 
-// serveMetrics serves the server's figures on an address of their own until the
-// server is closed.
+// serveMetrics serves the metrics on an address of their own until the server is closed.
 func (s *Server) serveMetrics(listen string) error {
 	l, err := net.Listen("tcp", listen)
 	if err != nil {
@@ -33,8 +32,8 @@ func (s *Server) serveMetrics(listen string) error {
 	return nil
 }
 
-// noPages refuses requests of web pages: those of another origin and, if the listener is
-// on loopback, those to a name that was made to lead there.
+// noPages refuses requests of web pages: requests from another origin and, if the listener is
+// on loopback, requests to other host names (DNS rebinding).
 func noPages(next http.Handler, loopback bool) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		site := r.Header.Get("Sec-Fetch-Site")

@@ -29,8 +29,8 @@ const (
 	providerGemini    = "gemini"
 )
 
-// A providerKind is how providers of a name are made, and which keys of their
-// dialect the configuration may have.
+// A providerKind creates providers of one name. keys are the keys of its dialect that the
+// configuration may have.
 type providerKind struct {
 	make func(*UpstreamConfig, upstream.Options) (model.Provider, error)
 	keys []string
@@ -68,9 +68,9 @@ func (m *UpstreamConfig) dialect() (keys []string) {
 	return keys
 }
 
-// newRouter makes the upstreams and says which models go to which. It returns the
-// upstreams as well, in the order of their names. heard, which may be nil, is told of
-// the first words of turns.
+// newRouter creates the upstreams and the routes of models to them. It returns the upstreams
+// too, in the order of their names. heard, if it is not nil, is called at the first token of
+// a turn.
 func newRouter(config *Config, heard func(upstream, model string, took time.Duration), log *slog.Logger) (*model.Router, []*balance.Upstream, error) {
 	rules := []model.Rule{{Match: scripted.Name, Provider: scripted.Provider{}, About: berth.ModelBerth{Provider: scripted.Name}}}
 	var all []*balance.Upstream
@@ -105,13 +105,13 @@ func newRouter(config *Config, heard func(upstream, model string, took time.Dura
 			About: berth.ModelBerth{Provider: m.kind(config), Modalities: m.Modalities, Tools: m.Tools}})
 	}
 	if len(models) == 0 {
-		log.Warn("no model upstream: only the recital 'scripted' answers; set OPENAI_BASE_URL, ANTHROPIC_API_KEY or GEMINI_API_KEY, or name models in --config")
+		log.Warn("no model upstream is configured, only the model 'scripted' works; set OPENAI_BASE_URL, ANTHROPIC_API_KEY or GEMINI_API_KEY, or name models in --config")
 	}
 	router, err := model.NewRouter(log, rules...)
 	return router, all, err
 }
 
-// statuses tells how upstreams do.
+// statuses returns a function that returns the status of each upstream.
 func statuses(all []*balance.Upstream) func() []berth.Upstream {
 	return func() []berth.Upstream {
 		list := make([]berth.Upstream, len(all))
@@ -122,7 +122,7 @@ func statuses(all []*balance.Upstream) func() []berth.Upstream {
 	}
 }
 
-// own is the upstream that the entry describes itself.
+// own returns the upstream that the entry describes itself.
 func (m *ModelConfig) own() *UpstreamConfig {
 	own := m.UpstreamConfig
 	own.Timeouts.FirstToken = cmp.Or(m.FirstToken, own.Timeouts.FirstToken)
@@ -145,7 +145,7 @@ func (m *ModelConfig) group(named map[string]*balance.Upstream, log *slog.Logger
 	return balance.New(balance.Options{Primaries: targets(primaries), Fallbacks: targets(m.Fallbacks), HedgeAfter: m.HedgeAfter, Log: log.With("model", m.Match)})
 }
 
-// kind is the provider of the model's first upstream.
+// kind returns the name of the provider of the model's first upstream.
 func (m *ModelConfig) kind(config *Config) string {
 	if len(m.Upstreams) > 0 {
 		return config.Upstreams[m.Upstreams[0].Name].provider()
@@ -153,9 +153,9 @@ func (m *ModelConfig) kind(config *Config) string {
 	return m.own().provider()
 }
 
-// environmentModels are the upstreams that the vendors' own variables name. Each
-// gets the models of its vendor's names; the rest goes to OPENAI_BASE_URL, which is
-// OpenAI's or may be any server that speaks Chat Completions.
+// environmentModels returns routes to the upstreams in the vendors' environment variables.
+// An upstream gets the models with its vendor's names. The others go to OPENAI_BASE_URL, which
+// is OpenAI's or any server with Chat Completions.
 func environmentModels(getenv func(string) string) []ModelConfig {
 	var found []ModelConfig
 	if getenv("ANTHROPIC_API_KEY") != "" || getenv("ANTHROPIC_BASE_URL") != "" {

@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// modalities are what a model may take.
+// modalities are the kinds of input of models.
 var modalities = []string{"text", "image", "file", "audio"}
 
 var currencyCode = regexp.MustCompile(`^[a-z]{3}$`)

@@ -13,7 +13,7 @@ import (
 	"github.com/berth-run/berth/egress"
 )
 
-// NetworkConfig bounds what containers may be allowed to reach.
+// NetworkConfig limits what the network policies of containers may allow.
 type NetworkConfig struct {
 	// Allowed is what a container's policy may name: "example.com", "*.example.com",
 	// "db.example.com:5432", "203.0.113.0/24:22", "*". Default: anything public. [] is
@@ -22,8 +22,8 @@ type NetworkConfig struct {
 
 	// Private are names whose addresses are not public, and such addresses, as in
 	// "10.1.0.0/16:5432" or "[fd12::7]:53/udp". A policy may name them; all other names
-	// that resolve to such addresses are refused. An address at which a cloud tells a
-	// machine its credentials must be named itself. Default: none.
+	// that resolve to such addresses are refused. The address of a cloud's metadata service
+	// must be named itself. Default: none.
 	Private []EgressRule `yaml:"private"`
 
 	// Connections is how many connections and exchanges of datagrams all containers
@@ -36,7 +36,7 @@ type NetworkConfig struct {
 	TrustHost *bool `yaml:"trust_host"`
 }
 
-// FetchConfig bounds what this server itself downloads for a request: the file_url of an
+// FetchConfig limits what the server itself downloads for a request: the file_url of an
 // input_file.
 type FetchConfig struct {
 	// Allowed are the hosts, as in containers.network.allowed. Default: anything public.
@@ -47,7 +47,7 @@ type FetchConfig struct {
 	Private []EgressRule `yaml:"private"`
 }
 
-// policy returns what may be reached, or nil if nothing may.
+// policy returns the policy of downloads, or nil if nothing is allowed.
 func (c *FetchConfig) policy() *egress.Policy {
 	p := &egress.Policy{Open: c.Allowed == nil}
 	for _, r := range rules(c.Allowed) {
@@ -107,11 +107,11 @@ func rules(from []EgressRule) []egress.Rule {
 	return to
 }
 
-// bundles are where distributions keep the authorities that a machine trusts.
+// bundles are the files in which distributions store trusted certificate authorities.
 var bundles = []string{"/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/ca-bundle.pem", "/etc/ssl/cert.pem"}
 
-// hostAuthorities returns the certificates that this machine trusts, in PEM; none
-// if it has none.
+// hostAuthorities returns the certificates that this machine trusts, in PEM, or nil if it has
+// none.
 func hostAuthorities() ([]byte, error) {
 	for _, path := range bundles {
 		text, err := os.ReadFile(path)

@@ -10,17 +10,18 @@ import (
 	"github.com/berth-run/berth/container"
 )
 
-// defaultPool is how many sandboxes are held ready if nobody says.
+// defaultPool is the default size of the first pool.
 const defaultPool = 2
 
-// PoolConfig says which sandboxes are held ready, beside those of ContainersConfig.Pool.
+// PoolConfig describes sandboxes that are started in advance, beside those of
+// ContainersConfig.Pool.
 type PoolConfig struct {
 	Template    string `yaml:"template"`     // its name or digest. Default: that of the configuration
 	MemoryLimit string `yaml:"memory_limit"` // 1g, 4g, 16g or 64g; serves containers of that size only. Default: 1g
 	Size        int    `yaml:"size"`         // how many
 }
 
-// pools returns the pools that the configuration asks for.
+// pools returns the configured pools.
 func (c *Config) pools() []container.PoolOptions {
 	all := []container.PoolOptions{{Size: c.Containers.Pool, MemoryLimit: "1g"}}
 	for _, p := range c.Containers.Pools {
@@ -32,7 +33,7 @@ func (c *Config) pools() []container.PoolOptions {
 	return all
 }
 
-// checkPools returns what is wrong with the pools on a machine with so much memory;
+// checkPools returns an error if the pools are not valid on a machine with this much memory;
 // 0 is unknown.
 func (c *Config) checkPools(memory int64) error {
 	if c.Containers.Pool < 0 {

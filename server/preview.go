@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// PreviewConfig says how ports of containers are shown.
+// PreviewConfig configures how ports of containers are shown.
 type PreviewConfig struct {
 	// Domain is one below which each port has a host of its own: PORT-CONTAINER.DOMAIN.
 	// All names below it must lead to this server, and to nothing else. Default: none.
@@ -17,7 +17,7 @@ type PreviewConfig struct {
 // characters long, and the whole may have 253.
 var domainPattern = regexp.MustCompile(`^([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)*[a-z]([a-z0-9-]{0,61}[a-z0-9])?$`)
 
-// checkPreview returns what is wrong with the domain, which is brought into lower case.
+// checkPreview converts the domain to lower case and checks it.
 func (c *Config) checkPreview() error {
 	c.Preview.Domain = strings.ToLower(c.Preview.Domain)
 	if d := c.Preview.Domain; d != "" && (len(d) > 253-60 || !domainPattern.MatchString(d)) {

@@ -15,12 +15,12 @@ import (
 )
 
 const (
-	// readyFor is how long an answer about readiness is used: anybody may ask.
+	// readyFor is how long a result is cached: callers without a key may ask for it.
 	readyFor  = time.Second
 	readyTime = 5 * time.Second
 )
 
-// readiness checks what a server needs to do its work.
+// readiness checks the parts that a server needs.
 type readiness struct {
 	checks []readyCheck
 	log    *slog.Logger
@@ -30,8 +30,7 @@ type readiness struct {
 	at   time.Time
 }
 
-// A readyCheck is one thing that is needed. advice is what its failure means, for
-// anybody; the error is for the log.
+// A readyCheck checks one part. Clients see advice if it fails; the error goes to the log.
 type readyCheck struct {
 	name   string
 	check  func(context.Context) error

@@ -13,9 +13,8 @@ import (
 	"github.com/berth-run/berth/internal/statefile"
 )
 
-// sealKey is the key of this server, made at the first start: what is stored needs it,
-// and what clients carry that they cannot read. It is never replaced: both would be
-// lost.
+// sealKey returns the key of the server, which the first start creates. It encrypts keys in
+// the store and what clients carry but cannot read. It is never replaced: both would be lost.
 func sealKey(state string) (key [32]byte, err error) {
 	path := filepath.Join(state, "seal.key")
 	text, err := statefile.ReadLinked(path)
@@ -24,7 +23,7 @@ func sealKey(state string) (key [32]byte, err error) {
 		if err := writeSecret(path, hex.EncodeToString(key[:])+"\n"); err != nil && !errors.Is(err, fs.ErrExist) {
 			return key, err
 		}
-		text, err = statefile.ReadLinked(path) // which another process may have written
+		text, err = statefile.ReadLinked(path) // another process may have written it
 	}
 	if err != nil {
 		return key, err
@@ -36,8 +35,8 @@ func sealKey(state string) (key [32]byte, err error) {
 	return [32]byte(raw), nil
 }
 
-// writeSecret makes a file that only its owner reads, whole or not at all. If there
-// is one, the error is fs.ErrExist.
+// writeSecret atomically creates a file that only its owner can read. If the file exists, the
+// error is fs.ErrExist.
 func writeSecret(path, text string) error {
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-") // for its owner
 	if err != nil {

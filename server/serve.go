@@ -10,7 +10,7 @@ import (
 	"github.com/berth-run/berth/store/sqlite"
 )
 
-// Options say what a server is started with.
+// Options are the options of a server.
 type Options struct {
 	State         string // directory of all state
 	Config        *Config
@@ -29,7 +29,7 @@ func Run(ctx context.Context, o Options) error {
 	}
 	o.State = state
 	listen, metricsListen, c, log := o.Listen, o.MetricsListen, o.Config, o.Log
-	if _, err := openSpace(state, c, log); err != nil { // a full disk must not hold the start up
+	if _, err := openSpace(state, c, log); err != nil { // releases the reserve if the disk is full
 		return err
 	}
 	open, err := withoutKeys(ctx, state)
@@ -47,17 +47,17 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		l.Close()
 		if ctx.Err() != nil {
-			return nil // stopped before it had begun
+			return nil // stopped before it was ready
 		}
 		return err
 	}
-	if s.open && !isLoopback(listen) { // the last key was removed just now
+	if s.open && !isLoopback(listen) { // the last key was revoked meanwhile
 		l.Close()
 		s.Close(context.WithoutCancel(ctx))
-		return fmt.Errorf("there is no API key any more, and %s can be reached from outside: run berth key create --state %s first", listen, state)
+		return fmt.Errorf("there is no API key, and %s can be reached from outside: run berth key create --state %s first", listen, state)
 	}
 	if s.open {
-		log.Warn("NO API KEYS: everybody on this machine may use this server; berth key create makes one")
+		log.Warn("NO API KEYS: every user of this machine may use this server; run berth key create to make a key")
 	}
 	if metricsListen != "" {
 		if err := s.serveMetrics(metricsListen); err != nil {
@@ -70,7 +70,7 @@ func Run(ctx context.Context, o Options) error {
 	return s.Serve(ctx, l)
 }
 
-// withoutKeys reports whether the store has no key yet.
+// withoutKeys reports whether the store has no key.
 func withoutKeys(ctx context.Context, state string) (bool, error) {
 	db, err := OpenStore(ctx, state, sqlite.Options{})
 	if err != nil {

@@ -23,8 +23,8 @@ type Server struct {
 	config  ServerConfig
 	handler http.Handler
 	metrics *metrics.Metrics
-	open    bool                          // it needs no key: there was none at its start
-	leave   func(context.Context) error   // leaves the runs to the next start
+	open    bool                          // there was no key at the start: none is required
+	leave   func(context.Context) error   // detaches from running responses
 	close   []func(context.Context) error // in the order in which the parts were made
 }
 
@@ -63,22 +63,22 @@ func New(ctx context.Context, o Options) (s *Server, err error) {
 // later registers how to close a part. Close calls the last one first.
 func (s *Server) later(f func(context.Context) error) { s.close = append(s.close, f) }
 
-// Close stops the server's parts. Runs and sandboxes are left to the next start.
+// Close stops the parts of the server. Responses and sandboxes go on at the next start.
 func (s *Server) Close(ctx context.Context) {
 	for i := len(s.close) - 1; i >= 0; i-- {
 		if err := s.close[i](ctx); err != nil {
-			s.log.Error("closing", "err", err)
+			s.log.Error("failed to close a part of the server", "err", err)
 		}
 	}
 	s.close = nil
 }
 
-// Serve answers on l until ctx ends, then stops in order: runs are left first, so
-// that the streams and sockets which follow them end, and what they need last.
+// Serve serves on l until ctx ends. Then it detaches from running responses first, so that
+// the streams and sockets that follow them end, and closes the parts that they need last.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	base, end := context.WithCancel(context.Background())
 	defer end()
-	var handlers sync.WaitGroup // those of sockets are not the http.Server's any more
+	var handlers sync.WaitGroup // the http.Server does not wait for those of sockets
 	hs := &http.Server{ReadHeaderTimeout: 20 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			handlers.Add(1)
@@ -104,7 +104,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	defer cancel()
 	defer s.Close(grace)
 	if err := s.leave(grace); err != nil {
-		s.log.Error("leaving the runs", "err", err)
+		s.log.Error("failed to detach from running responses", "err", err)
 	}
 	end()
 	if err := hs.Shutdown(grace); err != nil && !errors.Is(err, net.ErrClosed) {

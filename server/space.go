@@ -11,13 +11,12 @@ import (
 	"github.com/berth-run/berth/sandbox/local"
 )
 
-// DiskConfig sets the floors of free space below which a server refuses and ends things.
+// DiskConfig sets the free space below which a server refuses writes and ends containers.
 type DiskConfig struct {
 	// Low is the free space of a volume below which nothing new is stored. Default: a
 	// twentieth of the volume, between 256m and 10g; 0 is no floor.
 	Low *Bytes `yaml:"low"`
-	// Critical is the free space below which the container that writes the most is
-	// ended. Default: a hundredth, between 64m and 2g; 0 is no floor.
+	// Critical is the free space below which the container that writes most is ended. Default: a hundredth, between 64m and 2g; 0 is no floor.
 	Critical *Bytes `yaml:"critical"`
 	// Reserve is how much of the volume of the database is held for deletions. Default:
 	// a hundredth, between 16m and 256m; 0 is none.
@@ -27,8 +26,8 @@ type DiskConfig struct {
 	Inodes *int64 `yaml:"inodes"`
 }
 
-// openSpace measures the volumes of a state directory, which it makes. If they are full,
-// it gives up the reserve, so that the rest can be opened.
+// openSpace measures the volumes of a state directory, which it creates. If they are full,
+// it releases the reserve, so that the rest can be opened.
 func openSpace(state string, c *Config, log *slog.Logger) (*diskspace.Guard, error) {
 	if err := os.MkdirAll(state, 0o700); err != nil {
 		return nil, err
@@ -45,10 +44,10 @@ func openSpace(state string, c *Config, log *slog.Logger) (*diskspace.Guard, err
 		Low: (*int64)(c.Disk.Low), Critical: (*int64)(c.Disk.Critical), Reserve: (*int64)(c.Disk.Reserve), Inodes: c.Disk.Inodes})
 }
 
-// A quotaFunc returns an error for the client if a project may not store so much more.
+// A quotaFunc returns an error for the client if a project may not store this many bytes more.
 type quotaFunc func(ctx context.Context, p berth.ProjectID, bytes int64) error
 
-// within has a quota ask first whether an area has space.
+// within returns a quota that first checks the free space of an area.
 func within(space *diskspace.Guard, area diskspace.Area, quota quotaFunc) quotaFunc {
 	return func(ctx context.Context, p berth.ProjectID, bytes int64) error {
 		if err := space.Admit(area); err != nil {

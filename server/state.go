@@ -16,7 +16,8 @@ import (
 	"github.com/berth-run/berth/store/sqlite"
 )
 
-// OpenStore opens the store of a state directory, which it makes, with its key.
+// OpenStore opens the store of a state directory with its key. It creates the directory if
+// there is none.
 func OpenStore(ctx context.Context, state string, opts sqlite.Options) (_ *sqlite.DB, err error) {
 	if err := os.MkdirAll(state, 0o700); err != nil {
 		return nil, err
@@ -27,7 +28,7 @@ func OpenStore(ctx context.Context, state string, opts sqlite.Options) (_ *sqlit
 	return sqlite.Open(ctx, filepath.Join(state, "berth.db"), &opts)
 }
 
-// Lock makes the state directory this process's own.
+// Lock locks the state directory for this process. It creates the directory if there is none.
 func Lock(state string) (unlock func() error, err error) {
 	if err := os.MkdirAll(state, 0o700); err != nil {
 		return nil, err
@@ -44,13 +45,13 @@ func Lock(state string) (unlock func() error, err error) {
 	if err := f.Truncate(0); err != nil {
 		return nil, err
 	}
-	if _, err := fmt.Fprintln(f, os.Getpid()); err != nil && !errors.Is(err, unix.ENOSPC) { // the lock holds without
+	if _, err := fmt.Fprintln(f, os.Getpid()); err != nil && !errors.Is(err, unix.ENOSPC) { // the lock does not need it
 		return nil, errors.Join(err, f.Close())
 	}
 	return f.Close, nil
 }
 
-// nodeID is this server's name on leases, the same after each start.
+// nodeID returns the name of the server on leases, which is the same after each start.
 func nodeID(state string) (string, error) {
 	path := filepath.Join(state, "node_id")
 	text, err := statefile.ReadFile(path)

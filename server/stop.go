@@ -23,8 +23,8 @@ import (
 	"github.com/berth-run/berth/store/sqlite"
 )
 
-// Stop asks the server of a state directory to stop, if one runs, and returns when
-// it has, with its lock.
+// Stop stops the server of a state directory, if one runs, and waits for its end. It returns
+// with the lock of the directory.
 func Stop(ctx context.Context, state string, patience time.Duration) (unlock func() error, err error) {
 	if _, err := os.Stat(filepath.Join(state, "berth.db")); errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("%s is no state directory: it has no berth.db", state)
@@ -40,7 +40,7 @@ func Stop(ctx context.Context, state string, patience time.Duration) (unlock fun
 	text, err := io.ReadAll(io.LimitReader(f, 32))
 	pid, perr := strconv.Atoi(strings.TrimSpace(string(text)))
 	if err != nil || perr != nil || pid <= 1 {
-		return nil, errors.Join(fmt.Errorf("%s is in use, and its file lock does not say by which process: stop that first", state), f.Close())
+		return nil, errors.Join(fmt.Errorf("%s is in use by a process that its file lock does not name: stop that process first", state), f.Close())
 	}
 	if err := unix.Kill(pid, unix.SIGTERM); err != nil && !errors.Is(err, unix.ESRCH) {
 		return nil, errors.Join(fmt.Errorf("stop process %d: %w", pid, err), f.Close())
@@ -89,7 +89,7 @@ func EndContainers(ctx context.Context, state string, config *Config, log *slog.
 	if err != nil {
 		return 0, err
 	}
-	keeper, err := container.New(container.Options{Store: db, Driver: isolation, Log: log, Seal: seal.New(key), Audit: record, Volumes: volumes,
+	containers, err := container.New(container.Options{Store: db, Driver: isolation, Log: log, Seal: seal.New(key), Audit: record, Volumes: volumes,
 		Template: func(string) (container.Template, error) { return container.Template{}, errEnding },
 		OpenFile: func(context.Context, berth.ProjectID, berth.FileID) (io.ReadCloser, *berth.File, error) {
 			return nil, nil, errEnding
@@ -97,8 +97,8 @@ func EndContainers(ctx context.Context, state string, config *Config, log *slog.
 	if err != nil {
 		return 0, err
 	}
-	n, err = keeper.End(ctx)
-	return n, errors.Join(err, keeper.Close(), volumes.Close())
+	n, err = containers.End(ctx)
+	return n, errors.Join(err, containers.Close(), volumes.Close())
 }
 
 var errEnding = errors.New("all containers are being ended")

@@ -20,15 +20,15 @@ import (
 	"github.com/berth-run/berth/store"
 )
 
-// When templates go that nothing refers to.
+// When unused templates are removed.
 const (
 	pruneInterval = time.Hour
 	pruneGrace    = 24 * time.Hour   // after their last use
-	holdGrace     = 10 * time.Minute // in which a container that was asked for exists, or never will
+	holdGrace     = 10 * time.Minute // in which the container of a request is created
 )
 
-// templates are those of a library that a server's containers start from. What they
-// use it holds, so that no other process removes it.
+// templates are the templates of containers. Those in use are held, so that no other process
+// removes them.
 type templates struct {
 	images *image.Store
 	config *Config
@@ -40,15 +40,14 @@ type templates struct {
 
 type heldTemplate struct {
 	io.Closer
-	asked time.Time
+	requested time.Time
 }
 
 func newTemplates(images *image.Store, config *Config, limits func(context.Context, berth.ProjectID) (berth.Limits, error)) *templates {
 	return &templates{images: images, config: config, limits: limits, held: map[string]heldTemplate{}}
 }
 
-// find returns the template that has a name or a digest, "" being the configured
-// one, and holds it.
+// find returns and holds the template with a name or a digest; "" is the configured one.
 func (t *templates) find(ref string) (container.Template, error) {
 	found, err := t.images.Get(cmp.Or(ref, t.config.Template))
 	if err == nil {
@@ -59,7 +58,7 @@ func (t *templates) find(ref string) (container.Template, error) {
 		case ref != "":
 			return container.Template{}, templateNotFound(ref)
 		case t.config.Driver == local.Name:
-			return container.Template{}, nil // it runs in this machine's own root
+			return container.Template{}, nil // it runs in the root of this machine
 		}
 	}
 	return container.Template{Template: templateOf(found), Env: found.Config.Env}, err
@@ -84,17 +83,17 @@ func (t *templates) hold(digest string) error {
 			return err
 		}
 	}
-	h.asked = time.Now()
+	h.requested = time.Now()
 	t.held[digest] = h
 	return nil
 }
 
-// release gives up what was not asked for since a time and is not in use.
+// release releases templates that are not in use and were not requested since a time.
 func (t *templates) release(used map[string]bool, since time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	maps.DeleteFunc(t.held, func(digest string, h heldTemplate) bool {
-		if used[digest] || h.asked.After(since) {
+		if used[digest] || h.requested.After(since) {
 			return false
 		}
 		h.Close()
@@ -102,7 +101,7 @@ func (t *templates) release(used map[string]bool, since time.Time) {
 	})
 }
 
-// Close gives up everything.
+// Close releases all templates.
 func (t *templates) Close() { t.release(nil, time.Now()) }
 
 // references returns the digests that running containers and snapshots refer to, of
@@ -119,27 +118,27 @@ func references(ctx context.Context, containers store.Containers, snapshots *sna
 	return digests, err
 }
 
-// sweep removes templates and blobs that nothing refers to any more.
-func (t *templates) sweep(ctx context.Context, kept func(context.Context) (map[string]bool, error), inUse map[string]bool, now time.Time, log *slog.Logger) error {
+// sweep removes templates and layers that nothing refers to.
+func (t *templates) sweep(ctx context.Context, referenced func(context.Context) (map[string]bool, error), inUse map[string]bool, now time.Time, log *slog.Logger) error {
 	t.release(inUse, now.Add(-holdGrace))
-	refs, err := kept(ctx)
+	refs, err := referenced(ctx)
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, pruneInterval/2) // while somebody builds, an hour later is early enough
+	ctx, cancel := context.WithTimeout(ctx, pruneInterval/2) // a build may block it: the next hour is early enough
 	defer cancel()
 	done, err := t.images.Prune(ctx, refs, pruneGrace)
 	if len(done.Templates) > 0 || done.Blobs > 0 {
-		log.Info("templates that nothing refers to were removed", "templates", done.Templates, "blobs", done.Blobs, "bytes", done.Bytes)
+		log.Info("removed unused templates", "templates", done.Templates, "blobs", done.Blobs, "bytes", done.Bytes)
 	}
 	return err
 }
 
 // startPruning removes unused templates in the background. stop waits for it, and releases
 // all templates.
-func (t *templates) startPruning(kept func(context.Context) (map[string]bool, error), containers *container.Service, log *slog.Logger) (stop func(context.Context) error) {
+func (t *templates) startPruning(referenced func(context.Context) (map[string]bool, error), containers *container.Service, log *slog.Logger) (stop func(context.Context) error) {
 	worker := startWorker(pruneInterval, pruneInterval, func(ctx context.Context) {
-		if err := t.sweep(ctx, kept, containers.Templates(), time.Now(), log); err != nil && ctx.Err() == nil {
+		if err := t.sweep(ctx, referenced, containers.Templates(), time.Now(), log); err != nil && ctx.Err() == nil {
 			log.Error("failed to prune templates", "err", err)
 		}
 	})

@@ -23,22 +23,22 @@ import (
 	"github.com/berth-run/berth/model/upstream"
 )
 
-// UpstreamConfig is a server that models are asked on.
+// UpstreamConfig is a server of models.
 type UpstreamConfig struct {
-	Provider   string            `yaml:"provider"`     // how it is spoken to: openai, chat, anthropic or gemini. Default: openai for api.openai.com, else chat
+	Provider   string            `yaml:"provider"`     // its API: openai, chat, anthropic or gemini. Default: openai for api.openai.com, else chat
 	BaseURL    string            `yaml:"base_url"`     // such as http://localhost:8000/v1. Default: the vendor's own; chat has none
 	APIKey     string            `yaml:"api_key"`      // or:
 	APIKeyEnv  string            `yaml:"api_key_env"`  // the environment variable that has it, or:
 	APIKeyEnvs []string          `yaml:"api_key_envs"` // several, of one account, which share the load
 	Headers    map[string]string `yaml:"headers"`      // to send with each request
-	Proxy      string            `yaml:"proxy"`        // the address of an HTTP or SOCKS5 proxy, or none. Default: what the environment says
+	Proxy      string            `yaml:"proxy"`        // the address of an HTTP or SOCKS5 proxy, or none. Default: that of the environment
 	TLS        TLSConfig         `yaml:"tls"`
 	Timeouts   TimeoutsConfig    `yaml:"timeouts"`
 	Limits     UpstreamLimits    `yaml:"limits"`
 	Breaker    BreakerConfig     `yaml:"breaker"`
 
 	// Prices are what the upstream takes for a million tokens, by its names of
-	// models or patterns of them. Default: unknown; then no cost is told.
+	// models or patterns of them. Default: unknown; then no cost is shown.
 	Prices map[string]PriceConfig `yaml:"prices"`
 
 	// What the upstream's dialect asks for; see the Options of the provider that a key
@@ -49,11 +49,11 @@ type UpstreamConfig struct {
 	CallIDLength    int    `yaml:"call_id_length"`    // chat: the longest call id. Default: 40; Mistral wants 9
 	MaxOutputTokens int    `yaml:"max_output_tokens"` // anthropic: the bound where a request has none. Default: the model's
 	Thinking        string `yaml:"thinking"`          // anthropic: budget or adaptive; gemini: budget or level. Default: by the model
-	Structured      string `yaml:"structured"`        // anthropic: how a JSON schema is kept, format or tool. Default: by the model
-	Cache           string `yaml:"cache"`             // anthropic: how long the context is kept to be read again, 5m (the default), 1h or off
+	Structured      string `yaml:"structured"`        // anthropic: how a JSON schema is enforced, format or tool. Default: by the model
+	Cache           string `yaml:"cache"`             // anthropic: how long the context is cached, 5m (the default), 1h or off
 }
 
-// TLSConfig is how an upstream's certificate is checked, and what it is shown. The
+// TLSConfig says how the certificate of an upstream is verified, and names Berth's own. The
 // files are PEM.
 type TLSConfig struct {
 	CAFile   string `yaml:"ca_file"`   // the authorities that may have signed it, instead of this machine's
@@ -62,26 +62,26 @@ type TLSConfig struct {
 	Insecure bool   `yaml:"insecure"` // takes any certificate; only for a server on this machine
 }
 
-// TimeoutsConfig is how long an upstream is waited for.
+// TimeoutsConfig limits the waiting for an upstream.
 type TimeoutsConfig struct {
 	Connect    time.Duration `yaml:"connect"`     // to connect. Default: 10s
-	FirstToken time.Duration `yaml:"first_token"` // without a sign of life before the first word. Default: 10m
+	FirstToken time.Duration `yaml:"first_token"` // without any byte before the first token. Default: 10m
 	Silence    time.Duration `yaml:"silence"`     // the same after it. Default: 10m
 }
 
-// UpstreamLimits bound what an upstream is asked. Default: no bounds.
+// UpstreamLimits limit the use of an upstream. Default: no limits.
 type UpstreamLimits struct {
 	Concurrency       int           `yaml:"concurrency"` // answers at once
 	RequestsPerMinute int           `yaml:"requests_per_minute"`
 	TokensPerMinute   int           `yaml:"tokens_per_minute"` // in and out
-	Wait              time.Duration `yaml:"wait"`              // that a turn may have to. Default: 10s
+	Wait              time.Duration `yaml:"wait"`              // of a turn at most. Default: 10s
 }
 
-// BreakerConfig says when an upstream that fails is left alone for a while.
+// BreakerConfig says when an upstream that fails is skipped for a while.
 type BreakerConfig struct {
 	Failures int           `yaml:"failures"` // in a row. Default: 5
 	Share    float64       `yaml:"share"`    // of the last minute's turns. Default: 0.5
-	Open     time.Duration `yaml:"open"`     // until one turn may try again. Default: 10s
+	Open     time.Duration `yaml:"open"`     // until one turn is tried again. Default: 10s
 }
 
 // PriceConfig is the price of a million tokens of a model.
@@ -112,10 +112,10 @@ type TargetConfig struct {
 	Weight int    `yaml:"weight"` // its share of the turns. Default: 1
 }
 
-// upstreamName is what an upstream may be called.
+// upstreamName matches the names of upstreams.
 var upstreamName = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,63}$`)
 
-// check returns what is wrong with an upstream, after the key that is.
+// check checks an upstream. Its error continues the name of the upstream's key.
 func (u *UpstreamConfig) check() error {
 	kind, known := providers[u.provider()]
 	if !known {
@@ -168,8 +168,8 @@ func (u *UpstreamConfig) local() bool {
 	return err == nil && isLoopback(net.JoinHostPort(base.Hostname(), "0"))
 }
 
-// provider is the name of the upstream's provider. OpenAI's own server is spoken to
-// in its own tongue, any other in the one that most know.
+// provider returns the name of the provider. The default is openai for OpenAI's own server,
+// and chat for all others.
 func (u *UpstreamConfig) provider() string {
 	if u.Provider != "" {
 		return u.Provider
@@ -195,7 +195,7 @@ func (u *UpstreamConfig) proxy() (*url.URL, error) {
 	return p, nil
 }
 
-// options returns what all providers want to know, but for the key.
+// options returns the options of all providers, without the key.
 func (u *UpstreamConfig) options(name string, log *slog.Logger) (upstream.Options, error) {
 	proxy, err := u.proxy()
 	if err != nil {
@@ -232,11 +232,11 @@ func (t TLSConfig) config() (*tls.Config, error) {
 	return conf, nil
 }
 
-// A secret is a key of an upstream and what it is called.
+// A secret is a key of an upstream with its name.
 type secret struct{ name, value string }
 
-// secrets returns the upstream's keys. Of one that is named among others it is an
-// error if it is not there.
+// secrets returns the keys of the upstream. It returns an error if a key of api_key_envs is
+// not set.
 func (u *UpstreamConfig) secrets() ([]secret, error) {
 	if len(u.APIKeyEnvs) == 0 {
 		return []secret{{cmp.Or(u.APIKeyEnv, "api_key"), cmp.Or(u.APIKey, os.Getenv(u.APIKeyEnv))}}, nil
@@ -252,7 +252,7 @@ func (u *UpstreamConfig) secrets() ([]secret, error) {
 	return all, nil
 }
 
-// open makes the upstream. Without a name of its own it is anonymous.
+// open creates the upstream. It is anonymous if it has no name of its own.
 func (u *UpstreamConfig) open(name string, anonymous bool, currency string, heard func(upstream, model string, took time.Duration), log *slog.Logger) (*balance.Upstream, error) {
 	shown := name
 	if anonymous { // a pattern of models is no name

@@ -96,7 +96,7 @@ func newDelivery(to berth.WebhookID, event *berth.WebhookEvent, now time.Time) *
 // attempted notes an attempt and settles what comes next.
 func (d *Delivery) attempted(a Attempt, ok bool, now time.Time) {
 	d.Attempts = append(d.Attempts, a)
-	wait := backoff(len(d.Attempts))
+	wait := retryDelay(len(d.Attempts))
 	switch {
 	case ok:
 		d.Status = Delivered
@@ -107,9 +107,9 @@ func (d *Delivery) attempted(a Attempt, ok bool, now time.Time) {
 	}
 }
 
-// backoff is how long to wait after so many attempts: up to a fifth more than in
-// the table, so that what failed together is not tried again together.
-func backoff(attempts int) time.Duration {
+// retryDelay returns how long to wait after a number of attempts: up to a fifth more than
+// in the table, so that simultaneous failures are not retried simultaneously.
+func retryDelay(attempts int) time.Duration {
 	wait := firstWait
 	for range attempts - 1 {
 		wait = min(3*wait, maxWait)

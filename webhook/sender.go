@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/internal/backoff"
 	"github.com/berth-run/berth/store"
 )
 
@@ -123,7 +124,7 @@ func (d *sender) take(ref store.ObjectRef, to address) verdict {
 func (s *Service) run(ref store.ObjectRef, to address) {
 	if err := s.deliver(s.sender.ctx, ref); err != nil && s.sender.ctx.Err() == nil {
 		s.log.Error("a webhook was not delivered; it will be tried again", "project", ref.Project, "delivery", ref.ID, "err", err)
-		pause(s.sender.ctx, faultTime) // it is due still
+		_ = backoff.Sleep(s.sender.ctx, faultTime) // it is due still
 	}
 	d := &s.sender
 	d.mu.Lock()
@@ -135,15 +136,6 @@ func (s *Service) run(ref store.ObjectRef, to address) {
 	select {
 	case d.free <- struct{}{}:
 	default:
-	}
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
 	}
 }
 

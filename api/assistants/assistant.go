@@ -3,6 +3,7 @@ package assistants
 import (
 	"context"
 	"encoding/json"
+	"time"
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/store"
@@ -37,31 +38,37 @@ func (a *Assistant) complete() {
 
 func assistantKey(id string) store.ObjectKey { return store.ObjectKey{Kind: kindAssistant, ID: id} }
 
-// CreateAssistant keeps a new assistant.
-func (s *Service) CreateAssistant(ctx context.Context, p berth.ProjectID, a *Assistant) (*Assistant, error) {
-	a.ID, a.CreatedAt = berth.NewID(prefixAssistant), s.Now().Unix()
+// A Catalog stores assistants. It is safe for concurrent use.
+type Catalog struct {
+	objects store.Objects
+	now     func() time.Time
+}
+
+// Create stores a new assistant.
+func (l *Catalog) Create(ctx context.Context, p berth.ProjectID, a *Assistant) (*Assistant, error) {
+	a.ID, a.CreatedAt = berth.NewID(prefixAssistant), l.now().Unix()
 	a.complete()
 	o, err := objectOf(kindAssistant, "", a.ID, a.CreatedAt, a)
 	if err != nil {
 		return nil, err
 	}
-	return a, s.Objects.CreateObjects(ctx, p, o)
+	return a, l.objects.CreateObjects(ctx, p, o)
 }
 
-// Assistant returns an assistant.
-func (s *Service) Assistant(ctx context.Context, p berth.ProjectID, id string) (*Assistant, error) {
-	return get[Assistant](ctx, s, p, assistantKey(id))
+// Get returns an assistant.
+func (l *Catalog) Get(ctx context.Context, p berth.ProjectID, id string) (*Assistant, error) {
+	return get[Assistant](ctx, l.objects, p, assistantKey(id))
 }
 
-// Assistants returns one page of the assistants, and whether there is more.
-func (s *Service) Assistants(ctx context.Context, p berth.ProjectID, page store.Page) ([]*Assistant, bool, error) {
-	return list[Assistant](ctx, s, p, kindAssistant, "", page)
+// List returns one page of the assistants, and whether there is more.
+func (l *Catalog) List(ctx context.Context, p berth.ProjectID, page store.Page) ([]*Assistant, bool, error) {
+	return list[Assistant](ctx, l.objects, p, kindAssistant, "", page)
 }
 
-// UpdateAssistant lays the fields of a request over an assistant's. Runs that have
+// Update lays the fields of a request over an assistant's. Runs that have
 // begun go on as they were.
-func (s *Service) UpdateAssistant(ctx context.Context, p berth.ProjectID, id string, request json.RawMessage) (*Assistant, error) {
-	return update(ctx, s, p, assistantKey(id), func(a *Assistant) error {
+func (l *Catalog) Update(ctx context.Context, p berth.ProjectID, id string, request json.RawMessage) (*Assistant, error) {
+	return update(ctx, l.objects, p, assistantKey(id), func(a *Assistant) error {
 		changed, err := patched(a, request, "model", "metadata")
 		if err != nil {
 			return err
@@ -72,7 +79,7 @@ func (s *Service) UpdateAssistant(ctx context.Context, p berth.ProjectID, id str
 	})
 }
 
-// DeleteAssistant removes an assistant. Its runs and their messages stay.
-func (s *Service) DeleteAssistant(ctx context.Context, p berth.ProjectID, id string) error {
-	return s.delete(ctx, p, assistantKey(id))
+// Delete removes an assistant. Its runs and their messages stay.
+func (l *Catalog) Delete(ctx context.Context, p berth.ProjectID, id string) error {
+	return remove(ctx, l.objects, p, assistantKey(id))
 }

@@ -66,7 +66,7 @@ func (s *Service) follow(ctx context.Context, c berth.Caller, r *Record, thread 
 // halt returns the run as it was when its last leg ended: somebody may have gone on
 // with it already.
 func (s *Service) halt(ctx context.Context, c berth.Caller, r *Record, leg *berth.Response) (*Run, error) {
-	now, err := get[Record](ctx, s, c.Project, runKey(r.Run.ThreadID, r.Run.ID))
+	now, err := get[Record](ctx, s.Objects, c.Project, runKey(r.Run.ThreadID, r.Run.ID))
 	if err != nil {
 		return nil, err
 	}

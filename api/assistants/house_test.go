@@ -68,7 +68,7 @@ func (h *house) thread() string {
 func (h *house) assistant() *Assistant {
 	h.t.Helper()
 	weather := berth.NewTool(map[string]any{"type": "function", "function": map[string]any{"name": "weather"}})
-	a, err := h.CreateAssistant(h.t.Context(), caller.Project, &Assistant{Model: "played", Tools: []berth.Tool{weather}})
+	a, err := h.catalog.Create(h.t.Context(), caller.Project, &Assistant{Model: "played", Tools: []berth.Tool{weather}})
 	check(h.t, err)
 	return a
 }
@@ -86,7 +86,7 @@ func (h *house) noted() *Record {
 // change alters a run in the store.
 func (h *house) change(r *Record, change func(*Record)) {
 	h.t.Helper()
-	_, err := update(h.t.Context(), h.Service, caller.Project, runKey(r.Run.ThreadID, r.Run.ID), func(r *Record) error {
+	_, err := update(h.t.Context(), h.Objects, caller.Project, runKey(r.Run.ThreadID, r.Run.ID), func(r *Record) error {
 		change(r)
 		return nil
 	})

@@ -83,7 +83,7 @@ func (s *Service) Message(ctx context.Context, c berth.Caller, thread, id string
 	if err := s.upToDate(ctx, c, thread); err != nil {
 		return nil, err
 	}
-	return get[Message](ctx, s, c.Project, messageKey(thread, id))
+	return get[Message](ctx, s.Objects, c.Project, messageKey(thread, id))
 }
 
 // Messages returns one page of a thread's messages, those of one run unless run is
@@ -93,7 +93,7 @@ func (s *Service) Messages(ctx context.Context, c berth.Caller, thread, run stri
 		return nil, false, err
 	}
 	if run == "" {
-		return list[Message](ctx, s, c.Project, kindMessage, thread, page)
+		return list[Message](ctx, s.Objects, c.Project, kindMessage, thread, page)
 	}
 	return s.messagesOf(ctx, c.Project, thread, run, page)
 }
@@ -105,7 +105,7 @@ func (s *Service) messagesOf(ctx context.Context, p berth.ProjectID, thread, run
 	backwards := page.After == "" && page.Before != ""
 	var out []*Message
 	for {
-		all, more, err := list[Message](ctx, s, p, kindMessage, thread, page)
+		all, more, err := list[Message](ctx, s.Objects, p, kindMessage, thread, page)
 		if err != nil {
 			return nil, false, err
 		}
@@ -139,7 +139,7 @@ func (s *Service) UpdateMessage(ctx context.Context, c berth.Caller, thread, id 
 	if err := s.upToDate(ctx, c, thread); err != nil {
 		return nil, err
 	}
-	return update(ctx, s, c.Project, messageKey(thread, id), func(m *Message) error {
+	return update(ctx, s.Objects, c.Project, messageKey(thread, id), func(m *Message) error {
 		if metadata != nil {
 			m.Metadata = metadata
 		}
@@ -152,5 +152,5 @@ func (s *Service) DeleteMessage(ctx context.Context, c berth.Caller, thread, id 
 	if err := s.upToDate(ctx, c, thread); err != nil {
 		return err
 	}
-	return s.delete(ctx, c.Project, messageKey(thread, id))
+	return remove(ctx, s.Objects, c.Project, messageKey(thread, id))
 }

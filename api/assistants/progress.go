@@ -10,7 +10,7 @@ import (
 
 // latest returns the last run of a thread as it is now, nil if there is none.
 func (s *Service) latest(ctx context.Context, c berth.Caller, thread string) (*Run, error) {
-	records, _, err := list[Record](ctx, s, c.Project, kindRun, thread, store.Page{Limit: 1})
+	records, _, err := list[Record](ctx, s.Objects, c.Project, kindRun, thread, store.Page{Limit: 1})
 	if err != nil || len(records) == 0 {
 		return nil, err
 	}
@@ -118,7 +118,7 @@ func (s *Service) keep(ctx context.Context, p berth.ProjectID, r *Record, run *R
 	if len(said) == r.Said && run.Status.Active() {
 		return nil
 	}
-	kept, err := update(ctx, s, p, runKey(run.ThreadID, run.ID), func(kept *Record) error {
+	kept, err := update(ctx, s.Objects, p, runKey(run.ThreadID, run.ID), func(kept *Record) error {
 		if len(kept.Legs) != len(r.Legs) {
 			return nil // it has gone on meanwhile
 		}

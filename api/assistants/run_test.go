@@ -177,7 +177,7 @@ func TestPageOfSteps(t *testing.T) {
 			for _, after := range places {
 				for _, before := range places {
 					page := store.Page{Limit: limit, After: after, Before: before, Ascending: ascending}
-					want, wantMore, wantErr := list[Step](t.Context(), h.Service, caller.Project, "step", "", page)
+					want, wantMore, wantErr := list[Step](t.Context(), h.Service.Objects, caller.Project, "step", "", page)
 					got, more, err := PageOfSteps(steps, page)
 					if (err == nil) != (wantErr == nil) || more != wantMore || len(got) != len(want) {
 						t.Fatalf("%+v: got %v, %v, %v, want %v, %v, %v", page, got, more, err, want, wantMore, wantErr)

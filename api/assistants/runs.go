@@ -26,7 +26,7 @@ func nextKey(thread, prev string) store.ObjectKey {
 
 // CreateRun runs an assistant on a thread on which nothing runs.
 func (s *Service) CreateRun(ctx context.Context, c berth.Caller, thread string, req *RunRequest) (*Record, error) {
-	a, err := s.Assistant(ctx, c.Project, req.AssistantID)
+	a, err := s.catalog.Get(ctx, c.Project, req.AssistantID)
 	if err != nil {
 		return nil, err
 	}
@@ -69,7 +69,7 @@ func (s *Service) CreateRun(ctx context.Context, c berth.Caller, thread string, 
 
 // CreateThreadAndRun makes a thread and runs an assistant on it.
 func (s *Service) CreateThreadAndRun(ctx context.Context, c berth.Caller, req *RunRequest) (*Thread, *Record, error) {
-	a, err := s.Assistant(ctx, c.Project, req.AssistantID)
+	a, err := s.catalog.Get(ctx, c.Project, req.AssistantID)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -124,7 +124,7 @@ func (s *Service) begin(ctx context.Context, c berth.Caller, r *Record, made []*
 
 // Run returns a run and how it is now.
 func (s *Service) Run(ctx context.Context, c berth.Caller, thread, id string) (*Run, error) {
-	r, err := get[Record](ctx, s, c.Project, runKey(thread, id))
+	r, err := get[Record](ctx, s.Objects, c.Project, runKey(thread, id))
 	if err != nil {
 		return nil, err
 	}
@@ -137,7 +137,7 @@ func (s *Service) Runs(ctx context.Context, c berth.Caller, thread string, page 
 	if _, err := s.Thread(ctx, c.Project, thread); err != nil {
 		return nil, false, err
 	}
-	records, more, err := list[Record](ctx, s, c.Project, kindRun, thread, page)
+	records, more, err := list[Record](ctx, s.Objects, c.Project, kindRun, thread, page)
 	if err != nil {
 		return nil, false, err
 	}
@@ -156,7 +156,7 @@ func (s *Service) UpdateRun(ctx context.Context, c berth.Caller, thread, id stri
 	if err != nil {
 		return nil, err
 	}
-	r, err := update(ctx, s, c.Project, runKey(thread, id), func(r *Record) error {
+	r, err := update(ctx, s.Objects, c.Project, runKey(thread, id), func(r *Record) error {
 		if metadata != nil {
 			r.Run.Metadata = metadata
 		}
@@ -179,7 +179,7 @@ func (s *Service) CancelRun(ctx context.Context, c berth.Caller, thread, id stri
 		return nil, berth.Errorf(berth.CodeInvalid, "Cannot cancel run with status '%s'.", run.Status)
 	}
 	ctx = context.WithoutCancel(ctx)
-	r, err := update(ctx, s, c.Project, runKey(thread, id), func(r *Record) error {
+	r, err := update(ctx, s.Objects, c.Project, runKey(thread, id), func(r *Record) error {
 		if !r.Ended && r.CancelAt == 0 {
 			r.CancelAt = s.Now().Unix()
 		}
@@ -198,7 +198,7 @@ func (s *Service) CancelRun(ctx context.Context, c berth.Caller, thread, id stri
 // SubmitToolOutputs goes on with a run that waits for the outputs of its calls, all
 // of which must be there.
 func (s *Service) SubmitToolOutputs(ctx context.Context, c berth.Caller, thread, id string, outputs []ToolOutput) (*Record, error) {
-	r, err := get[Record](ctx, s, c.Project, runKey(thread, id))
+	r, err := get[Record](ctx, s.Objects, c.Project, runKey(thread, id))
 	if err != nil {
 		return nil, err
 	}
@@ -214,7 +214,7 @@ func (s *Service) SubmitToolOutputs(ctx context.Context, c berth.Caller, thread,
 	}
 	ctx = context.WithoutCancel(ctx)
 	n, before := len(r.Legs), *r
-	r, err = update(ctx, s, c.Project, runKey(thread, id), func(r *Record) error {
+	r, err = update(ctx, s.Objects, c.Project, runKey(thread, id), func(r *Record) error {
 		switch {
 		case r.CancelAt != 0:
 			return notWaiting(Cancelled)
@@ -243,7 +243,7 @@ func (s *Service) SubmitToolOutputs(ctx context.Context, c berth.Caller, thread,
 // as before, and returns why.
 func (s *Service) withdraw(ctx context.Context, c berth.Caller, before, r *Record, why error) error {
 	last := r.last().Response
-	_, err := update(ctx, s, c.Project, runKey(r.Run.ThreadID, r.Run.ID), func(r *Record) error {
+	_, err := update(ctx, s.Objects, c.Project, runKey(r.Run.ThreadID, r.Run.ID), func(r *Record) error {
 		if r.last().Response == last && !r.last().Started && !r.Ended {
 			r.Legs, r.Used, r.Said = before.Legs, before.Used, before.Said
 		}
@@ -282,7 +282,7 @@ func quoted(ids []string) string {
 
 // Steps returns the steps of a run, the oldest first.
 func (s *Service) Steps(ctx context.Context, c berth.Caller, thread, id string) ([]Step, error) {
-	r, err := get[Record](ctx, s, c.Project, runKey(thread, id))
+	r, err := get[Record](ctx, s.Objects, c.Project, runKey(thread, id))
 	if err != nil {
 		return nil, err
 	}

@@ -30,17 +30,19 @@ type Files interface {
 	Get(ctx context.Context, p berth.ProjectID, id berth.FileID) (*berth.File, error)
 }
 
-// A Service keeps assistants and threads and runs the ones on the others. It is safe
-// for concurrent use. Its errors for clients are *berth.Error, also for what belongs
-// to another project.
-type Service struct{ Options }
+// A Service stores threads and runs assistants on them. It is safe for concurrent use. Its
+// errors for clients are *berth.Error, also for what belongs to another project.
+type Service struct {
+	Options
+	catalog Catalog
+}
 
 // New returns a service.
 func New(opts Options) *Service {
 	if opts.Now == nil {
 		opts.Now = time.Now
 	}
-	return &Service{opts}
+	return &Service{opts, Catalog{opts.Objects, opts.Now}}
 }
 
 // objectOf returns v as it is kept.
@@ -53,8 +55,8 @@ func objectOf(kind store.Kind, parent, id string, createdAt int64, v any) (*stor
 var what = map[store.Kind]string{kindAssistant: "assistant", kindThread: "thread", kindMessage: "message", kindRun: "run"}
 
 // get reads an object.
-func get[T any](ctx context.Context, s *Service, p berth.ProjectID, key store.ObjectKey) (*T, error) {
-	o, err := s.Objects.GetObject(ctx, p, key)
+func get[T any](ctx context.Context, objects store.Objects, p berth.ProjectID, key store.ObjectKey) (*T, error) {
+	o, err := objects.GetObject(ctx, p, key)
 	if err != nil {
 		return nil, absent(err, key)
 	}
@@ -77,13 +79,13 @@ func absent(err error, key store.ObjectKey) error {
 }
 
 // list reads a page of objects.
-func list[T any](ctx context.Context, s *Service, p berth.ProjectID, kind store.Kind, parent string, page store.Page) ([]*T, bool, error) {
-	objects, more, err := s.Objects.ListObjects(ctx, p, kind, parent, page)
+func list[T any](ctx context.Context, objects store.Objects, p berth.ProjectID, kind store.Kind, parent string, page store.Page) ([]*T, bool, error) {
+	found, more, err := objects.ListObjects(ctx, p, kind, parent, page)
 	if err != nil {
 		return nil, false, err
 	}
-	out := make([]*T, len(objects))
-	for i, o := range objects {
+	out := make([]*T, len(found))
+	for i, o := range found {
 		if out[i], err = decode[T](o); err != nil {
 			return nil, false, err
 		}
@@ -92,9 +94,9 @@ func list[T any](ctx context.Context, s *Service, p berth.ProjectID, kind store.
 }
 
 // update changes an object in one transaction.
-func update[T any](ctx context.Context, s *Service, p berth.ProjectID, key store.ObjectKey, change func(*T) error) (*T, error) {
+func update[T any](ctx context.Context, objects store.Objects, p berth.ProjectID, key store.ObjectKey, change func(*T) error) (*T, error) {
 	var v *T
-	_, err := s.Objects.UpdateObject(ctx, p, key, func(o *store.Object) error {
+	_, err := objects.UpdateObject(ctx, p, key, func(o *store.Object) error {
 		var err error
 		if v, err = decode[T](o); err != nil {
 			return err
@@ -111,8 +113,9 @@ func update[T any](ctx context.Context, s *Service, p berth.ProjectID, key store
 	return v, nil
 }
 
-func (s *Service) delete(ctx context.Context, p berth.ProjectID, key store.ObjectKey) error {
-	return absent(s.Objects.DeleteObject(ctx, p, key), key)
+// remove deletes an object.
+func remove(ctx context.Context, objects store.Objects, p berth.ProjectID, key store.ObjectKey) error {
+	return absent(objects.DeleteObject(ctx, p, key), key)
 }
 
 // patched lays the fields of a request, JSON objects both, over v. A field that is

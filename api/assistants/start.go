@@ -39,7 +39,7 @@ func (s *Service) start(ctx context.Context, c berth.Caller, r *Record) (*Record
 		return nil, err
 	}
 	id, noted := r.last().Response, false
-	r, err = update(ctx, s, c.Project, runKey(r.Run.ThreadID, r.Run.ID), func(r *Record) error {
+	r, err = update(ctx, s.Objects, c.Project, runKey(r.Run.ThreadID, r.Run.ID), func(r *Record) error {
 		if noted = n < len(r.Legs) && r.Legs[n].Response == id; noted {
 			r.Legs[n].Started, r.Legs[n].Outputs = true, nil
 		}
@@ -99,7 +99,7 @@ func (s *Service) endAs(ctx context.Context, c berth.Caller, r *Record, as func(
 	run, used := r.Run, r.Used
 	run.Usage = &used
 	as(&run)
-	return update(ctx, s, c.Project, runKey(r.Run.ThreadID, r.Run.ID), func(r *Record) error {
+	return update(ctx, s.Objects, c.Project, runKey(r.Run.ThreadID, r.Run.ID), func(r *Record) error {
 		r.end(&run)
 		return nil
 	})
@@ -120,7 +120,7 @@ func (s *Service) context(ctx context.Context, p berth.ProjectID, r *Record) ([]
 	size := 0
 	for page := (store.Page{}); ; {
 		page.Limit = min(wanted, 20)
-		messages, more, err := list[Message](ctx, s, p, kindMessage, r.Run.ThreadID, page)
+		messages, more, err := list[Message](ctx, s.Objects, p, kindMessage, r.Run.ThreadID, page)
 		if err != nil {
 			return nil, err
 		}

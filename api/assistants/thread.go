@@ -56,12 +56,12 @@ func (s *Service) newThread(ctx context.Context, p berth.ProjectID, req *ThreadR
 
 // Thread returns a thread.
 func (s *Service) Thread(ctx context.Context, p berth.ProjectID, id string) (*Thread, error) {
-	return get[Thread](ctx, s, p, threadKey(id))
+	return get[Thread](ctx, s.Objects, p, threadKey(id))
 }
 
 // UpdateThread lays the fields of a request over a thread's.
 func (s *Service) UpdateThread(ctx context.Context, p berth.ProjectID, id string, request json.RawMessage) (*Thread, error) {
-	return update(ctx, s, p, threadKey(id), func(t *Thread) error {
+	return update(ctx, s.Objects, p, threadKey(id), func(t *Thread) error {
 		changed, err := patched(t, request, "metadata")
 		if err != nil {
 			return err
@@ -80,7 +80,7 @@ func (s *Service) DeleteThread(ctx context.Context, c berth.Caller, id string) e
 	}
 	page := store.Page{Limit: 100, Ascending: true}
 	for {
-		runs, more, err := list[Record](ctx, s, c.Project, kindRun, id, page)
+		runs, more, err := list[Record](ctx, s.Objects, c.Project, kindRun, id, page)
 		if err != nil {
 			return err
 		}
@@ -93,7 +93,7 @@ func (s *Service) DeleteThread(ctx context.Context, c berth.Caller, id string) e
 			page.After = r.Run.ID
 		}
 		if !more {
-			return s.delete(ctx, c.Project, threadKey(id))
+			return remove(ctx, s.Objects, c.Project, threadKey(id))
 		}
 	}
 }

@@ -7,10 +7,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/berth-run/berth/internal/rule"
-
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/api/request"
+	"github.com/berth-run/berth/internal/rule"
 )
 
 // completionMessageRule checks an entry of "messages" by its role.

@@ -7,11 +7,10 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/berth-run/berth/internal/rule"
-
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/api/exchange"
 	"github.com/berth-run/berth/api/request"
+	"github.com/berth-run/berth/internal/rule"
 )
 
 // maxChoices bounds "n": each choice is a run of its own.

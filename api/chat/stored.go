@@ -7,10 +7,9 @@ import (
 	"fmt"
 	"net/http"
 
-	"github.com/berth-run/berth/internal/rule"
-
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/api/exchange"
+	"github.com/berth-run/berth/internal/rule"
 	"github.com/berth-run/berth/store"
 )
 

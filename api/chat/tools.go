@@ -3,10 +3,9 @@ package chat
 import (
 	"encoding/json"
 
-	"github.com/berth-run/berth/internal/rule"
-
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/api/request"
+	"github.com/berth-run/berth/internal/rule"
 )
 
 // completionTool checks an entry of "tools": a function, or a tool of Responses

@@ -7,12 +7,11 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/berth-run/berth/internal/rule"
-
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/api/exchange"
 	"github.com/berth-run/berth/api/request"
 	"github.com/berth-run/berth/internal/ration"
+	"github.com/berth-run/berth/internal/rule"
 )
 
 // A frame is one client event of a socket: a response.create, or a steering.

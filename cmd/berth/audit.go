@@ -23,7 +23,7 @@ func newAudit() *cobra.Command {
 		Use:   "audit",
 		Short: "Print and check the record of what was done",
 		Long: `Print and check the hash-chained, signed record of what was done. It needs no
-server: the record is read where it is kept, below --state, or from a copy, --dir.`,
+server: it reads the record below --state, or a copy in --dir.`,
 	}
 	cmd.PersistentFlags().StringVar(&state, "state", server.DefaultState(), "directory for all state")
 	cmd.PersistentFlags().StringVar(&dir, "dir", "", "directory of the record, instead of the one in --state")
@@ -120,9 +120,9 @@ func newAuditVerify(where func() string) *cobra.Command {
 		Short: "Check that nothing in the record was changed",
 		Long: `Check the hash and the signatures of all entries, and print the last checkpoint.
 
-Whoever can write to the record's directory can also set the record and key.pub back
-as a whole. So keep the public key and, from time to time, a checkpoint elsewhere,
-and name them: --key and --since.`,
+A process that can write to the record's directory can also set the record and key.pub
+back as a whole. Store the public key and, from time to time, a checkpoint elsewhere,
+and pass them with --key and --since.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			public, err := keyOrFile(key, where())
@@ -146,7 +146,7 @@ and name them: --key and --since.`,
 			if !quiet {
 				fmt.Fprintf(cmd.ErrOrStderr(), "%d entries from %d on in %d segments are whole and signed.\n", report.Entries, report.First, report.Segments)
 				if key == "" {
-					fmt.Fprintln(cmd.ErrOrStderr(), "The key is the one beside the record; name the one that you kept with --key.")
+					fmt.Fprintln(cmd.ErrOrStderr(), "The key is the one beside the record; pass the one that you have stored elsewhere with --key.")
 				}
 			}
 			_, err = io.WriteString(out, report.Checkpoint)

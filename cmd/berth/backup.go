@@ -14,7 +14,8 @@ func newBackup() *cobra.Command {
 		Use:   "backup DIRECTORY",
 		Short: "Copy the state, also of a running server",
 		Long: `Copy the state into a new directory, from which berth serve --state can start.
-The server may run: what was acknowledged when the backup starts is in it.
+The server may run: everything that it has acknowledged before the backup starts is in
+it.
 
 Templates (STATE/images) and the sandboxes of running containers are not copied; see
 docs/backup.md. A volume that is in use is frozen while it is copied.`,

@@ -123,7 +123,7 @@ func loopback(host string) bool {
 	return err == nil && addr.Unmap().IsLoopback()
 }
 
-// answerError returns what an answer that is an error says, in the server's words.
+// answerError returns the error of a response, in the server's words.
 func (c *client) answerError(resp *http.Response) error {
 	text, _ := io.ReadAll(io.LimitReader(resp.Body, maxErrorBody))
 	err := serverError(text)
@@ -196,7 +196,7 @@ func (c *client) guest(container, user string) *guest.Client {
 // maxErrorBody bounds what is read of an answer that is an error, in bytes.
 const maxErrorBody = 64 << 10
 
-// serverError returns the error that a body of the API tells of, nil if it is none.
+// serverError returns the error in a body of the API, or nil if it has none.
 func serverError(text []byte) error {
 	var e struct {
 		Error struct{ Message string }

@@ -18,12 +18,12 @@ func newDBCompact() *cobra.Command {
 	var state string
 	cmd := &cobra.Command{
 		Use:   "compact",
-		Short: "Write the database anew without what was deleted",
-		Long: `Write the database anew without the space of what was deleted. No server may run
-on it meanwhile, and there must be space for a second database.
+		Short: "Rewrite the database without the space of deleted rows",
+		Long: `Rewrite the database without the space of deleted rows. Stop the server first. There
+must be free disk space for a second database.
 
-A server gives the space of what was deleted back by itself, but not in a database
-that an earlier version has made: that is done once by this command.`,
+A server releases that space by itself, except in a database that an earlier version
+has created: run this command once for it.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			before, after, err := server.Compact(cmd.Context(), state)

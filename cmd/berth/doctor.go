@@ -15,9 +15,9 @@ func newDoctor() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "doctor",
-		Short: "Say what this machine can run, and why not",
-		Long: `Say what this machine can run, and why not: it looks at the kernel, starts a real
-sandbox if there is a template, and checks state and configuration. The exit code is
+		Short: "Check what this machine can run",
+		Long: `Check what this machine can run, and print what is missing: the kernel, a real
+sandbox if there is a template, the state directory and the configuration. The exit code is
 1 if berth serve could not start containers.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

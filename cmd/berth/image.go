@@ -50,7 +50,7 @@ curl, jq, sqlite3, and sudo for the user "user". A recipe is a YAML file:
   files: [{path: /etc/motd, mode: 0644, content: "hello"}]
   run: ["date > /etc/built"]      # as root inside, after all else
 
-Whoever writes a recipe is root on the machine that builds it.`,
+A recipe runs commands as root on the machine that builds it.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			as, rest, err := buildArgs(cmd, args)
 			if err != nil {
@@ -69,21 +69,7 @@ Whoever writes a recipe is root on the machine that builds it.`,
 			case snap != "":
 				return buildSnapshot(cmd, library, *state, project, snap, as)
 			}
-			recipe, err := readRecipe(file)
-			if err != nil {
-				return err
-			}
-			recipe.Name = cmp.Or(as, recipe.Name)
-			t, err := library.Get(recipe.Name)
-			if ifChanged && err == nil && t.Recipe == recipe.Digest() {
-				fmt.Fprintf(cmd.OutOrStdout(), "%s %s is up to date\n", t.Name, t.Digest)
-				return nil
-			}
-			t, err = library.Build(cmd.Context(), recipe, showProgress)
-			if err != nil {
-				return err
-			}
-			return showTemplate(cmd.OutOrStdout(), t)
+			return buildRecipe(cmd, library, file, as, ifChanged)
 		},
 	}
 	cmd.Flags().StringVar(&file, "file", "", "recipe (YAML)")
@@ -93,6 +79,25 @@ Whoever writes a recipe is root on the machine that builds it.`,
 	cmd.MarkFlagsMutuallyExclusive("file", "dockerfile", "from-snapshot")
 	cmd.Flags().BoolVar(&ifChanged, "if-changed", false, "build only if there is none, or one from another recipe")
 	return cmd
+}
+
+// buildRecipe makes a template of the recipe in a file, or else of the base recipe.
+func buildRecipe(cmd *cobra.Command, library *image.Store, file, as string, ifChanged bool) error {
+	recipe, err := readRecipe(file)
+	if err != nil {
+		return err
+	}
+	recipe.Name = cmp.Or(as, recipe.Name)
+	t, err := library.Get(recipe.Name)
+	if ifChanged && err == nil && t.Recipe == recipe.Digest() {
+		fmt.Fprintf(cmd.OutOrStdout(), "%s %s is up to date\n", t.Name, t.Digest)
+		return nil
+	}
+	t, err = library.Build(cmd.Context(), recipe, showProgress)
+	if err != nil {
+		return err
+	}
+	return showTemplate(cmd.OutOrStdout(), t)
 }
 
 // buildArgs returns the template's name, "" if there is none, and what follows --.

@@ -48,8 +48,8 @@ key on a running server asks every caller for one.`,
 		},
 	}
 	cmd.Flags().StringVar(&of, "project", string(berth.DefaultProject), "project that the key acts for")
-	cmd.Flags().StringVar(&name, "name", "", "a name to know it by")
-	cmd.Flags().DurationVar(&expires, "expires", 0, "how long it is good for, such as 720h; 0 is for ever")
+	cmd.Flags().StringVar(&name, "name", "", "name of the key")
+	cmd.Flags().DurationVar(&expires, "expires", 0, "lifetime, such as 720h; 0 has no end")
 	return cmd
 }
 
@@ -92,9 +92,9 @@ func newKeyRm(open opener) *cobra.Command {
 		Short: "Remove keys by id",
 		Long: `Remove keys by id. They are refused from the next request on.
 
-The last key is removed with --last only. A server that runs then refuses every
-request, until a key is made. One that is started without a key serves everybody
-on this machine, and refuses to listen on other addresses than loopback.`,
+The last key is removed only with --last. A running server then refuses every
+request until a key is created. A server that is started without a key serves every
+user of this machine, and listens on loopback addresses only.`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			state, err := open(cmd.Context())

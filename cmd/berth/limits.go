@@ -22,7 +22,7 @@ var limitFlags = []limitFlag{
 	{"containers", "containers running at once", func(c *server.LimitsConfig) **server.Amount { return &c.Containers }},
 	{"container-minutes", "minutes of all containers in a day (UTC)", func(c *server.LimitsConfig) **server.Amount { return &c.ContainerMinutes }},
 	{"storage", "bytes of all that is stored: responses, conversations, files, snapshots, volumes; such as 10g", func(c *server.LimitsConfig) **server.Amount { return &c.Storage }},
-	{"snapshots", "snapshots kept at once", func(c *server.LimitsConfig) **server.Amount { return &c.Snapshots }},
+	{"snapshots", "snapshots stored at once", func(c *server.LimitsConfig) **server.Amount { return &c.Snapshots }},
 }
 
 // limitsFlags adds a flag for each limit to a command, and returns those that were given.

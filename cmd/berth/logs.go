@@ -30,7 +30,7 @@ ran them, how they ended, and the beginning and the end of what they printed.`,
 	}
 	connect := clientFlags(cmd)
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on until the container ends")
-	cmd.Flags().IntVarP(&last, "last", "n", 100, "begin with so many of the last")
+	cmd.Flags().IntVarP(&last, "last", "n", 100, "start with this many of the last events")
 	cmd.Flags().BoolVar(&raw, "json", false, "one line of JSON for each")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		out := cmd.OutOrStdout()
@@ -124,11 +124,11 @@ func (c *client) followOnce(ctx context.Context, path string, show func(*berth.C
 		if ev.Type == string(berth.EventContainerLogDone) {
 			return nil
 		}
-		var told struct{ Log *berth.ContainerLog }
-		if err := json.Unmarshal(ev.Data, &told); err != nil || told.Log == nil {
+		var message struct{ Log *berth.ContainerLog }
+		if err := json.Unmarshal(ev.Data, &message); err != nil || message.Log == nil {
 			return fmt.Errorf("the server sent %s: %.200s", ev.Type, ev.Data)
 		}
-		if err := show(told.Log); err != nil {
+		if err := show(message.Log); err != nil {
 			return err
 		}
 	}

@@ -52,14 +52,14 @@ func newRoot() *cobra.Command {
 		Use:   "berth",
 		Short: "The agent runtime that its users own",
 		Long: `Berth serves OpenAI's Responses API with the computer attached: a shell tool,
-containers that live as long as the work, files, and state kept on the server.
+containers that live as long as the work, files, and state on the server.
 
   berth image build          make the base template, once
   berth serve                serve on http://127.0.0.1:8080
   berth run "task"           do a task and show how it goes
 
 Environment:
-  BERTH_STATE      where state is kept        (--state)
+  BERTH_STATE      the state directory        (--state)
   BERTH_URL        the server to talk to      (--url)    default http://127.0.0.1:8080
   BERTH_API_KEY    the key for that server, the only one that is ever sent there
   OPENAI_BASE_URL  the upstream of berth serve when no --config names others

@@ -32,7 +32,7 @@ container, until interrupted; LOCAL may be an address, a port, or both.
 		Args: cobra.MinimumNArgs(2),
 	}
 	connect := clientFlags(cmd)
-	cmd.Flags().BoolVar(&link, "link", false, "print a URL that shows the port to whoever has it")
+	cmd.Flags().BoolVar(&link, "link", false, "print a URL that shows the port; who has the URL needs no key")
 	cmd.Flags().DurationVar(&life, "expires", time.Hour, "how long the URL of --link may be used")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		forwards := make([]forward, len(args)-1)
@@ -124,7 +124,7 @@ func carryAll(cmd *cobra.Command, c *client, container string, forwards []forwar
 
 // forward carries each connection that l takes to a path of the server. A container
 // that cannot be reached is told of, and may be there for the next.
-func (c *client) forward(ctx context.Context, l net.Listener, told io.Writer, path string) error {
+func (c *client) forward(ctx context.Context, l net.Listener, log io.Writer, path string) error {
 	var conns sync.WaitGroup
 	defer conns.Wait()
 	for {
@@ -138,7 +138,7 @@ func (c *client) forward(ctx context.Context, l net.Listener, told io.Writer, pa
 		conns.Go(func() {
 			defer conn.Close()
 			if err := c.tunnel(ctx, conn.(*net.TCPConn), path); err != nil && ctx.Err() == nil {
-				fmt.Fprintln(told, "berth:", err)
+				fmt.Fprintln(log, "berth:", err)
 			}
 		})
 	}

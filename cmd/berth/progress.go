@@ -91,7 +91,7 @@ func (p *progress) show(ev *berth.Event) {
 // changeSigns are what stands before the name of a file that a call changed.
 var changeSigns = map[string]string{"created": "+", "updated": "~", "deleted": "-"}
 
-// files tells what a call did to files.
+// files shows which files a call changed.
 func (p *progress) files(it *berth.Item) {
 	var out berth.ShellCallOutput
 	if it.Decode(&out) != nil || out.Berth == nil {

@@ -17,10 +17,11 @@ func newProject() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "project",
 		Short: "Make, list, limit and archive projects",
-		Long: `A project owns all that its keys make. It needs no record: berth key create
---project names any. With one it has a name, limits of its own, and an end.
+		Long: `A project owns everything that is created with its keys. It needs no record: berth key
+create --project accepts any id. With a record it has a name, limits of its own, and can be
+archived.
 
-A running server heeds changes within a second.`,
+A running server applies changes within a second.`,
 	}
 	open := stateFlag(cmd)
 	cmd.AddCommand(newProjectCreate(open), newProjectLs(open), newProjectLimit(open), newProjectArchive(open))
@@ -95,9 +96,9 @@ func newProjectLimit(open opener) *cobra.Command {
 	var given func() server.LimitsConfig
 	cmd := &cobra.Command{
 		Use:   "limit PROJECT",
-		Short: "Set what a project may use",
-		Long: `Set limits of a project's own, which are stronger than those of the
-configuration. "none" is no limit. Those that are not named stay as they are.`,
+		Short: "Set the limits of a project",
+		Long: `Set limits of a project, which override those of the configuration. "none" is no
+limit. Limits that are not named stay as they are.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id, err := project.ParseID("the project", args[0])
@@ -126,7 +127,7 @@ configuration. "none" is no limit. Those that are not named stay as they are.`,
 			return nil
 		},
 	}
-	cmd.Flags().BoolVar(&clear, "clear", false, "forget the limits that it had")
+	cmd.Flags().BoolVar(&clear, "clear", false, "remove its own limits first")
 	given = limitsFlags(cmd)
 	return cmd
 }
@@ -137,8 +138,8 @@ func newProjectArchive(open opener) *cobra.Command {
 		Short: "End a project: its keys are refused, and all that it has is removed",
 		Long: `End a project. Its keys are refused within a second. A server that runs, or its
 next start, removes the project's containers, snapshots, volumes, files, responses and
-all other objects within some minutes, and says so in the audit record. There is no way back.
-What the project has used stays known.`,
+all other objects within some minutes, and records that in the audit record. This cannot be
+undone. The usage of the project is still reported.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id, err := project.ParseID("the project", args[0])

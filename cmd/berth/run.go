@@ -25,7 +25,7 @@ import (
 // maxEvent bounds one event of a stream, in bytes.
 const maxEvent = 64 << 20
 
-// A task is what berth run is asked to do.
+// A task is the task of berth run.
 type task struct {
 	model, text         string
 	out                 outDir
@@ -43,7 +43,7 @@ func newRun() *cobra.Command {
 		Use:   `run [flags] "TASK"`,
 		Short: "Do a task with a model and a container",
 		Long: `Do a task: send it with its files to a model that has a shell in a container, show
-how it goes, print the answer, and fetch what was made.
+the progress, print the answer, and fetch the files that were created.
 
   berth run --model qwen3-32b --file sales.csv --out results "Chart the monthly totals."
   berth run --previous resp_… "Now as a PDF."
@@ -74,16 +74,16 @@ when the response is completed, 2 when it is incomplete, and 1 otherwise. Withou
 	cmd.Flags().StringVar(&state, "state", server.DefaultState(), "state of a server in this process")
 	cmd.Flags().StringVar(&config, "config", "", "configuration of a server in this process")
 	cmd.Flags().StringVar(&t.model, "model", envOr("BERTH_MODEL", "scripted"), "model to ask")
-	cmd.Flags().StringArrayVar(&t.files, "file", nil, "file to give; may be repeated")
-	cmd.Flags().StringVar(&t.out.dir, "out", "", "new or empty directory for the files that were made")
+	cmd.Flags().StringArrayVar(&t.files, "file", nil, "file to upload; may be repeated")
+	cmd.Flags().StringVar(&t.out.dir, "out", "", "new or empty directory for the files that were created")
 	cmd.Flags().BoolVar(&t.out.force, "force", false, "let --out replace files in a directory that is not empty")
 	cmd.Flags().BoolVar(&t.out.hidden, "hidden", false, "let --out save hidden files, such as .git/config, too")
 	cmd.Flags().StringVar(&t.container, "container", "", "container to use")
 	cmd.Flags().StringVar(&t.source.Template, "template", "", "template of a new container")
 	cmd.Flags().StringVar((*string)(&t.source.SnapshotID), "snapshot", "", "snapshot that a new container starts from")
 	cmd.Flags().StringVar((*string)(&t.source.OnExpiry), "on-expiry", "", "what a new container leaves when it expires: delete or snapshot")
-	cmd.Flags().StringVar((*string)(&t.source.OnLost), "on-lost", "", "what becomes of --previous when the files of its container were to be kept and are gone: fail or new")
-	cmd.Flags().StringVar(&t.previous, "previous", "", "response to go on from")
+	cmd.Flags().StringVar((*string)(&t.source.OnLost), "on-lost", "", "if the container of --previous is lost with its files: fail, or start a new one (new)")
+	cmd.Flags().StringVar(&t.previous, "previous", "", "response to continue")
 	cmd.Flags().StringVar(&t.instructions, "instructions", "", "system message")
 	return cmd
 }

@@ -18,8 +18,8 @@ func newServe() *cobra.Command {
 		Short: "Serve the API",
 		Long: `Serve OpenAI's Responses API on --listen.
 
-Without an API key the server answers on loopback only, to anybody there. With
-berth key create it asks every caller for one.`,
+Without an API key the server serves loopback addresses only, and every user of this
+machine. After berth key create every request needs a key.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			log, err := newLogger(format)
@@ -42,7 +42,7 @@ berth key create it asks every caller for one.`,
 		},
 	}
 	cmd.Flags().StringVar(&listen, "listen", "127.0.0.1:8080", "address to serve on")
-	cmd.Flags().StringVar(&metricsListen, "metrics-listen", "", "address to serve /metrics on, for Prometheus: figures of all projects, to anybody who reaches it")
+	cmd.Flags().StringVar(&metricsListen, "metrics-listen", "", "address to serve /metrics on, for Prometheus: metrics of all projects, without a key")
 	cmd.Flags().StringVar(&previewDomain, "preview-domain", "", "domain below which ports of containers have hosts of their own, PORT-CONTAINER.DOMAIN; such as localhost, or preview.example.com")
 	cmd.Flags().StringVar(&state, "state", server.DefaultState(), "directory for all state")
 	cmd.Flags().StringVar(&config, "config", "", "configuration file (YAML; see docs/configuration.md)")
@@ -50,8 +50,8 @@ berth key create it asks every caller for one.`,
 	return cmd
 }
 
-// adoptLog makes what packages say by themselves fine detail of the server's log. Of
-// net/http it may be what a sandbox wrote, as often as that likes.
+// adoptLog sends the messages of the standard logger to the server's log, at the debug level:
+// net/http logs text that a sandbox sends, as often as the sandbox sends it.
 func adoptLog(log *slog.Logger) {
 	stdlog.SetFlags(0)
 	stdlog.SetOutput(slog.NewLogLogger(log.Handler(), slog.LevelDebug).Writer())

@@ -13,7 +13,7 @@ import (
 	"github.com/berth-run/berth"
 )
 
-// A pruning says which snapshots go.
+// A pruning selects the snapshots to delete.
 type pruning struct {
 	age   time.Duration // those that are older, but
 	keep  int           // not so many of the newest of each container

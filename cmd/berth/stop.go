@@ -18,12 +18,12 @@ func newStop() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "stop",
 		Short: "Stop the server of a state directory, with --all its containers too",
-		Long: `Stop the server that uses --state, in order, and wait until it has ended.
-Containers and what runs in them outlive it: the next berth serve goes on with them.
+		Long: `Stop the server that uses --state, and wait until it has ended. Containers and the
+processes in them go on running; the next berth serve takes them over.
 
-With --all all containers of the state directory end as well, for good, and what is
-left of them is removed: processes, mounts, cgroups, loop devices. Their files are
-gone unless they are in a snapshot or a volume, which both stay. No server need run.`,
+With --all, also end all containers of the state directory and remove their processes,
+mounts, cgroups and loop devices. Their files are lost, except those in snapshots and
+volumes. No server needs to run.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx := cmd.Context()

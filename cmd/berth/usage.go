@@ -26,13 +26,13 @@ func newUsage() *cobra.Command {
 		Long: `Show what projects have used: responses, tokens and what they cost by key and
 model, the same by key and upstream as far as the configuration names upstreams,
 containers and their seconds by key and memory limit, and the bytes of files that are
-stored now. GET /v1/organization/usage/completions tells a project its own.`,
+stored now. GET /v1/organization/usage/completions returns the usage of one project.`,
 		Args: cobra.NoArgs,
 	}
 	open := stateFlag(cmd)
 	cmd.Flags().StringVar(&name, "project", "", "show one project only")
-	cmd.Flags().DurationVar(&since, "since", 30*24*time.Hour, "how far to look back")
-	cmd.Flags().DurationVar(&width, "width", 0, "tell times of this width apart, such as 1h or 24h")
+	cmd.Flags().DurationVar(&since, "since", 30*24*time.Hour, "how far to go back")
+	cmd.Flags().DurationVar(&width, "width", 0, "group by times of this width, such as 1h or 24h")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print a JSON object for each line")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if width%time.Minute != 0 || width < 0 || since < time.Minute {
@@ -57,7 +57,7 @@ type usageReport struct {
 	state *server.State
 	out   io.Writer
 	json  bool
-	wide  bool // tell times apart
+	wide  bool // group by time
 	query store.UsageQuery
 }
 

@@ -28,7 +28,7 @@ func newVolumeCreate() *cobra.Command {
 	cmd := &cobra.Command{Use: "create NAME", Short: "Make a volume and print its id", Args: cobra.ExactArgs(1)}
 	connect := clientFlags(cmd)
 	size := cmd.Flags().String("size", "", "how large it is, such as 500m or 10g. Default: 10g")
-	expires := cmd.Flags().Duration("expires", 0, "how long it is kept when nobody uses it, such as 720h; 0 is for ever")
+	expires := cmd.Flags().Duration("expires", 0, "lifetime if no container uses it, such as 720h; 0 has no end")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		body := map[string]any{"name": args[0]}
 		if *size != "" {

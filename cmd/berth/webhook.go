@@ -16,13 +16,19 @@ import (
 	"github.com/berth-run/berth/webhook"
 )
 
+// A webhookFunc runs a command on the endpoints of a project.
+type webhookFunc func(ctx context.Context, cmd *cobra.Command, s *webhook.Service, p berth.ProjectID, args []string) error
+
+// onWebhooks returns a command's RunE that opens the endpoints of --project for f.
+type onWebhooks func(f webhookFunc) func(*cobra.Command, []string) error
+
 func newWebhook() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "webhook",
 		Short: "Make, list and delete webhook endpoints, and see their log",
-		Long: `A webhook endpoint is told when a background response of its project has ended.
-Requests are signed in the way of the Standard Webhooks, which OpenAI's clients
-verify, and tried again for three days.
+		Long: `A webhook endpoint receives a request when a background response of its project has
+ended. Requests are signed by the Standard Webhooks, which OpenAI's clients verify,
+and retried for three days.
 
 Endpoints that are made here may be anywhere, on this machine and its network as
 well. Projects make others themselves, at POST /v1/webhook_endpoints; those are
@@ -31,8 +37,7 @@ reached over https at public addresses only.`,
 	var name string
 	cmd.PersistentFlags().StringVar(&name, "project", string(berth.DefaultProject), "project whose endpoints are meant")
 	open := stateFlag(cmd)
-	// on runs f on the project's endpoints.
-	on := func(f func(ctx context.Context, cmd *cobra.Command, s *webhook.Service, p berth.ProjectID, args []string) error) func(*cobra.Command, []string) error {
+	on := func(f webhookFunc) func(*cobra.Command, []string) error {
 		return func(cmd *cobra.Command, args []string) error {
 			p, err := project.ParseID("--project", name)
 			if err != nil {
@@ -46,10 +51,25 @@ reached over https at public addresses only.`,
 			return asPlain(f(cmd.Context(), cmd, webhook.New(state.Store, slog.New(slog.DiscardHandler)), p, args))
 		}
 	}
-	create := &cobra.Command{Use: "create URL", Short: "Make an endpoint and print its id and its secret, once", Args: cobra.ExactArgs(1)}
-	title := create.Flags().String("name", "", "a name to know it by")
-	events := create.Flags().StringSlice("event", nil, "type of event to be told of, such as response.completed; may be repeated; default all")
-	create.RunE = on(func(ctx context.Context, cmd *cobra.Command, s *webhook.Service, p berth.ProjectID, args []string) error {
+	ls := &cobra.Command{Use: "ls", Aliases: []string{"list"}, Short: "List endpoints", Args: cobra.NoArgs, RunE: on(listEndpoints)}
+	rm := &cobra.Command{Use: "rm WEBHOOK...", Aliases: []string{"delete"}, Short: "Delete endpoints, their logs, and what was to be delivered", Args: cobra.MinimumNArgs(1),
+		RunE: on(func(ctx context.Context, _ *cobra.Command, s *webhook.Service, p berth.ProjectID, ids []string) error {
+			for _, id := range ids {
+				if err := s.Delete(ctx, p, berth.WebhookID(id)); err != nil {
+					return err
+				}
+			}
+			return nil
+		})}
+	cmd.AddCommand(newWebhookCreate(on), ls, rm, newWebhookLog(on))
+	return cmd
+}
+
+func newWebhookCreate(on onWebhooks) *cobra.Command {
+	cmd := &cobra.Command{Use: "create URL", Short: "Make an endpoint and print its id and its secret, once", Args: cobra.ExactArgs(1)}
+	title := cmd.Flags().String("name", "", "name of the endpoint")
+	events := cmd.Flags().StringSlice("event", nil, "type of event to send, such as response.completed; may be repeated; default all")
+	cmd.RunE = on(func(ctx context.Context, cmd *cobra.Command, s *webhook.Service, p berth.ProjectID, args []string) error {
 		req := webhook.EndpointRequest{Name: title, URL: &args[0], EventTypes: webhook.EventTypes, Anywhere: true}
 		if len(*events) > 0 {
 			req.EventTypes = nil
@@ -64,30 +84,23 @@ reached over https at public addresses only.`,
 		fmt.Fprintf(cmd.OutOrStdout(), "%s %s\n", e.ID, e.SigningSecret)
 		return nil
 	})
-	ls := &cobra.Command{Use: "ls", Aliases: []string{"list"}, Short: "List endpoints", Args: cobra.NoArgs, RunE: on(listEndpoints)}
-	rm := &cobra.Command{Use: "rm WEBHOOK...", Aliases: []string{"delete"}, Short: "Delete endpoints, their logs, and what was to be delivered", Args: cobra.MinimumNArgs(1),
-		RunE: on(func(ctx context.Context, _ *cobra.Command, s *webhook.Service, p berth.ProjectID, ids []string) error {
-			for _, id := range ids {
-				if err := s.Delete(ctx, p, berth.WebhookID(id)); err != nil {
-					return err
-				}
-			}
-			return nil
-		})}
-	log := &cobra.Command{Use: "log WEBHOOK", Short: "Show what was delivered in the last days, and what is to be", Args: cobra.ExactArgs(1)}
-	limit := log.Flags().Int("limit", 50, "deliveries to show")
-	log.RunE = on(func(ctx context.Context, cmd *cobra.Command, s *webhook.Service, p berth.ProjectID, args []string) error {
+	return cmd
+}
+
+func newWebhookLog(on onWebhooks) *cobra.Command {
+	cmd := &cobra.Command{Use: "log WEBHOOK", Short: "Show what was delivered in the last days, and what is to be", Args: cobra.ExactArgs(1)}
+	limit := cmd.Flags().Int("limit", 50, "deliveries to show")
+	cmd.RunE = on(func(ctx context.Context, cmd *cobra.Command, s *webhook.Service, p berth.ProjectID, args []string) error {
 		list, _, err := s.Log(ctx, p, berth.WebhookID(args[0]), store.Page{Limit: max(1, min(*limit, 10_000))})
 		if err != nil {
 			return err
 		}
 		return writeDeliveries(cmd, list)
 	})
-	cmd.AddCommand(create, ls, rm, log)
 	return cmd
 }
 
-// asPlain leaves of an error for clients what an operator needs.
+// asPlain returns the message of an error for clients without its code.
 func asPlain(err error) error {
 	if e, ok := err.(*berth.Error); ok && e.Err == nil {
 		return fmt.Errorf("%s", e.Message)

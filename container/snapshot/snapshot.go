@@ -42,7 +42,7 @@ type Options struct {
 	// Count returns an error for the client if a project with this many snapshots may not
 	// store another; nil is no limit. Snapshots of forks do not count: they are deleted
 	// when the fork runs.
-	Count func(ctx context.Context, p berth.ProjectID, kept int) error
+	Count func(ctx context.Context, p berth.ProjectID, stored int) error
 
 	Audit *audit.Log   // nil records nothing
 	Log   *slog.Logger // default slog.Default

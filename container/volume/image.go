@@ -103,7 +103,7 @@ func (i image) mounted() (bool, error) {
 	return own.Dev != above.Dev, nil
 }
 
-// loopAttempts is how often a loop device that somebody else was quicker to take is
+// loopAttempts is how often a loop device that another process has taken first is
 // asked for again.
 const loopAttempts = 20
 
@@ -162,7 +162,7 @@ func (i image) mountDevice(device string) error {
 	return nil
 }
 
-// openLoop opens a loop device, whose node is made where nobody else makes it.
+// openLoop opens a loop device. It creates the node if the system does not.
 func openLoop(device string, number int) (*os.File, error) {
 	loop, err := os.OpenFile(device, os.O_RDWR, 0)
 	if errors.Is(err, fs.ErrNotExist) {

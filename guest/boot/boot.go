@@ -151,9 +151,9 @@ func loadModules() error {
 	return os.RemoveAll(ModuleDir)
 }
 
-// settings take from the machine's kernel what no command needs: user namespaces, in
-// which every user has all capabilities, and what has been a way into kernels. Nobody can
-// change them back: /proc/sys is read-only in the sandbox.
+// settings disable kernel features that no command needs: user namespaces, in which every
+// user has all capabilities, and features with a history of kernel exploits. They cannot
+// be changed back: /proc/sys is read-only in the sandbox.
 var settings = map[string]string{
 	"user/max_user_namespaces":         "0",
 	"kernel/modules_disabled":          "1",

@@ -80,7 +80,7 @@ func bindGuest() error {
 	return unix.Mount("", path, "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY|unix.MS_NOSUID|unix.MS_NODEV, "")
 }
 
-// becomeGuest makes the sandbox's own mounts, gives up what its root does not have,
+// becomeGuest makes the sandbox's own mounts, drops the capabilities that its root does not have,
 // and runs the guest. It is PID 1 of its namespace.
 func becomeGuest() error {
 	runtime.LockOSThread() // rights belong to threads, and exec keeps this one's
@@ -227,9 +227,9 @@ func makeDevices(dir string) error {
 	return nil
 }
 
-// kept are the capabilities of a sandbox's root: those under gVisor, and the clock. The
+// rootCapabilities are the capabilities of a sandbox's root: those under gVisor, and the clock. The
 // guest keeps CAP_NET_ADMIN to itself.
-var kept = map[uintptr]bool{
+var rootCapabilities = map[uintptr]bool{
 	unix.CAP_AUDIT_WRITE: true, unix.CAP_CHOWN: true, unix.CAP_DAC_OVERRIDE: true, unix.CAP_FOWNER: true,
 	unix.CAP_FSETID: true, unix.CAP_KILL: true, unix.CAP_NET_BIND_SERVICE: true,
 	unix.CAP_SETFCAP: true, unix.CAP_SETGID: true, unix.CAP_SETPCAP: true, unix.CAP_SETUID: true, unix.CAP_SYS_CHROOT: true,
@@ -251,7 +251,7 @@ func giveUp(c Config) error {
 		return err
 	}
 	for capability := uintptr(0); capability <= unix.CAP_LAST_CAP; capability++ {
-		if kept[capability] {
+		if rootCapabilities[capability] {
 			continue
 		}
 		if err := unix.Prctl(unix.PR_CAPBSET_DROP, capability, 0, 0, 0); err != nil && !errors.Is(err, unix.EINVAL) {
@@ -261,7 +261,7 @@ func giveUp(c Config) error {
 	return nil
 }
 
-// clockSlack is how far the machine's clock may be behind its keeper's.
+// clockSlack is how far the machine's clock may be behind the server's.
 const clockSlack = time.Second
 
 // SetClock sets the machine's clock, which stands still while the machine is paused. It

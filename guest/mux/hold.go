@@ -39,7 +39,7 @@ func (p *Pool) Held() int64 { return p.held.Load() }
 type account struct {
 	session *Session
 	pool    *Pool
-	freed   chan struct{} // told when there may be room
+	freed   chan struct{} // signalled when there may be room
 
 	mu    sync.Mutex
 	held  int64
@@ -49,7 +49,7 @@ type account struct {
 func (a *account) add(n int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.ended { // whoever reads the rest holds it
+	if a.ended { // the reader of the rest holds it
 		return
 	}
 	a.held += int64(n)

@@ -32,7 +32,7 @@ func pair(t *testing.T) (*Session, *yamux.Session) {
 	return s, guest
 }
 
-// streams returns the two ends of a stream that the keeper has opened.
+// streams returns the two ends of a stream that the server has opened.
 func streams(t *testing.T, s *Session, guest *yamux.Session) (*Stream, net.Conn) {
 	t.Helper()
 	st, err := s.Open(t.Context())

@@ -1,5 +1,5 @@
-// Package mux is the keeper's end of its one connection to a guest: yamux's protocol,
-// with bounds on what a guest can make its keeper hold and do.
+// Package mux is the server's end of its one connection to a guest: yamux's protocol, with
+// bounds on the memory and the work that a guest can cause.
 //
 // The guest's end is github.com/hashicorp/yamux, whose own client trusts its server:
 // it answers each ping with a goroutine, keeps buffers of up to four times what a
@@ -66,7 +66,7 @@ type Session struct {
 	done    chan struct{}
 	pong    atomic.Uint32 // the last that came
 
-	turn chan struct{}  // to write; holds one while somebody does
+	turn chan struct{}  // to write; holds one during a write
 	head [headSize]byte // with the turn
 	bufs [2][]byte
 

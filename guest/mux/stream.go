@@ -38,7 +38,7 @@ type Stream struct {
 	window   int      // bytes that may be sent to it
 	gotFIN   bool     // nothing more comes
 	sentFIN  bool     // nothing more goes
-	closed   bool     // nobody reads any more
+	closed   bool     // it will not be read any more
 	deadline struct{ read, write time.Time }
 }
 
@@ -56,7 +56,7 @@ func (st *Stream) Session() *Session { return st.session }
 func (st *Stream) wait(c *sync.Cond, by time.Time) {
 	if !by.IsZero() {
 		timer := time.AfterFunc(time.Until(by), func() {
-			st.mu.Lock() // whoever waits does
+			st.mu.Lock() // the waiting goroutine has it locked
 			defer st.mu.Unlock()
 			c.Broadcast()
 		})
@@ -167,8 +167,8 @@ func (st *Stream) receive(n int) error {
 	return nil
 }
 
-// space returns a chunk with room, the queue's last, or nil if nobody will read it.
-// Until filled is called nobody else changes what is behind what it holds.
+// space returns the queue's last chunk, which has room, or nil if it will not be read. Until
+// filled is called no other goroutine changes the free part of the chunk.
 func (st *Stream) space(n int) *chunk {
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -359,7 +359,7 @@ func (st *Stream) close(flag uint16) error {
 	if over {
 		return nil
 	}
-	// Whoever waits to send more may: it is answered with a reset.
+	// A sender that waits for the window may continue: it gets a reset.
 	return st.session.owe(reply{kindWindow, flag, st.id, firstWindow})
 }
 

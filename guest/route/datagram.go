@@ -17,12 +17,12 @@ import (
 const (
 	maxFlows   = 256              // exchanges of datagrams at once; others are dropped
 	maxRefused = 1024             // addresses that are remembered as refused
-	refusedFor = 30 * time.Second // an address is told to be unreachable
-	flowIdle   = 3 * time.Minute  // after which an exchange ends; the keeper's own time is shorter
+	refusedFor = 30 * time.Second // an address is reported as unreachable
+	flowIdle   = 3 * time.Minute  // after which an exchange ends; the server's own time is shorter
 )
 
-// datagrams begins an exchange with an address. Where one was refused lately, the
-// sender is told so.
+// datagrams starts an exchange with an address. If one was refused recently, the sender
+// gets an ICMP error.
 func (r *Route) datagrams(req *udp.ForwarderRequest) (handled bool) {
 	to := target(req.ID())
 	r.mu.Lock()

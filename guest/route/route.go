@@ -30,7 +30,7 @@ import (
 const (
 	nic        = 1
 	queue      = 256      // packets toward the sandbox that wait
-	maxPending = 256      // connections of which it is not known yet whether they are allowed
+	maxPending = 256      // connections that are not decided yet
 	tcpBuffer  = 64 << 10 // at first, in each direction of a connection
 	tcpLargest = 1 << 20
 )
@@ -93,7 +93,7 @@ func Open(out Out) (_ *Route, err error) {
 	for _, option := range []tcpip.SettableTransportProtocolOption{
 		new(tcpip.TCPSACKEnabled(true)),
 		// A connection that its host closes first would keep its addresses for a minute.
-		// Another from the same port of the sandbox would find nobody listening.
+		// Another from the same port of the sandbox would be refused.
 		new(tcpip.TCPTimeWaitTimeoutOption(0)),
 		&tcpip.TCPReceiveBufferSizeRangeOption{Min: 4 << 10, Default: tcpBuffer, Max: tcpLargest},
 		&tcpip.TCPSendBufferSizeRangeOption{Min: 4 << 10, Default: tcpBuffer, Max: tcpLargest},
@@ -119,14 +119,14 @@ func Open(out Out) (_ *Route, err error) {
 	return r, nil
 }
 
-// Close removes the device. Programs are told that their connections through it have
-// ended. The ways on have to be closed before: Close does not wait for them.
+// Close removes the device. Connections through it end with an error. The connections
+// behind it must be closed before: Close does not wait for them.
 func (r *Route) Close() error {
 	r.stack.Close()
 	r.link.Close()
 	r.sender.Wait() // the connections' ends have to arrive
 	err := r.device.Close()
-	r.receiver.Wait() // then nobody holds the device
+	r.receiver.Wait() // then the device is not in use
 	return err
 }
 

@@ -20,7 +20,7 @@ const maxStale = 16 << 20
 // Dial begins a connection on a line, whose other end Listen serves. It does not
 // wait for the guest: what is written waits until it listens.
 func Dial(line net.Conn) (*Conn, error) {
-	// What a former keeper left unfinished takes up to one frame; what is not needed
+	// What a former server process left unfinished takes up to one frame; what is not needed
 	// for that is skipped.
 	out := make([]byte, headerSize+maxPayload, headerSize+maxPayload+headerSize+helloSize)
 	var payload [helloSize]byte
@@ -49,7 +49,7 @@ func awaitID(r *bufio.Reader, id []byte) error {
 	return errors.New("the guest does not take the connection")
 }
 
-// A Conn is the keeper's end of a connection. One goroutine may read while others
+// A Conn is the server's end of a connection. One goroutine may read while others
 // write.
 type Conn struct {
 	net.Conn // the line

@@ -18,7 +18,7 @@ const (
 type kind byte
 
 const (
-	hello kind = 1 + iota // keeper to guest: a new connection; its id and the keeper's time
+	hello kind = 1 + iota // server to guest: a new connection; its id and the server's time
 	data
 	end // nothing follows on this connection
 )

@@ -17,7 +17,7 @@ type Line interface {
 }
 
 // Listen returns a listener whose connections come over lines, on each of them one
-// at a time: a new one ends the one before. Told is called with the keeper's time at
+// at a time: a new one ends the one before. told is called with the server's time at
 // the beginning of each. The listener ends with the process.
 func Listen(lines []Line, told func(time.Time)) net.Listener {
 	l := &listener{accepted: make(chan net.Conn), closed: make(chan struct{})}
@@ -127,7 +127,7 @@ func (p *port) begin(payload []byte) {
 // drop ends the connection that there is.
 func (p *port) drop() {
 	if c := p.current; c != nil {
-		c.Close() // before the lock: a writer may hold it until the next keeper reads
+		c.Close() // before the lock: a writer may hold it until the next server process reads
 		p.mu.Lock()
 		p.current = nil
 		p.mu.Unlock()

@@ -12,17 +12,17 @@ import (
 	"time"
 )
 
-// A port of a virtual machine: keepers come and go, and what they leave stays.
+// A port of a virtual machine: servers come and go, and what they leave stays.
 type fakeLine struct {
 	mu    sync.Mutex
 	moved *sync.Cond
 	in    []byte // to the guest
-	up    bool   // a keeper is there
+	up    bool   // a server is there
 	told  bool   // the guest has been told that it is not
-	quiet bool   // the guest is never told, because the next keeper was quicker
-	out   []byte // to the keeper
+	quiet bool   // the guest is never told, because the next server was quicker
+	out   []byte // to the server
 
-	last sync.WaitGroup // the keeper before
+	last sync.WaitGroup // the server before
 }
 
 func newFakeLine() *fakeLine {
@@ -57,7 +57,7 @@ func (l *fakeLine) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// connect returns a keeper's end of the line.
+// connect returns a server's end of the line.
 func (l *fakeLine) connect(t *testing.T) net.Conn {
 	ours, theirs := net.Pipe()
 	l.last.Wait()
@@ -155,11 +155,11 @@ func TestConversation(t *testing.T) {
 	go echo(l)
 	talk(t, dial(t, line))
 	if off := time.Since(<-told); off < 0 || off > time.Minute {
-		t.Errorf("the keeper's time: got %v ago", off)
+		t.Errorf("the server's time: got %v ago", off)
 	}
 }
 
-// TestEnd checks that the guest's end of a connection is the keeper's.
+// TestEnd checks that the guest's end of a connection is the server's.
 func TestEnd(t *testing.T) {
 	line := newFakeLine()
 	l := Listen([]Line{line}, nil)
@@ -203,7 +203,7 @@ func TestKeeperDies(t *testing.T) {
 }
 
 // TestBrokenOff checks that nothing of a frame that was broken off is delivered, nor
-// anything of the next keeper's padding.
+// anything of the next server's padding.
 func TestBrokenOff(t *testing.T) {
 	line := newFakeLine()
 	line.quiet = true

@@ -201,7 +201,7 @@ func (s *Server) freeze() (thaw func()) {
 	}
 	s.reaper.still.Lock()
 	stopped := map[int]bool{}
-	for end := time.Now().Add(stillTime); ; time.Sleep(time.Millisecond) { // until nobody was born while we looked
+	for end := time.Now().Add(stillTime); ; time.Sleep(time.Millisecond) { // until no process was started during a pass
 		born, moving := false, false
 		for _, p := range processList() {
 			switch {

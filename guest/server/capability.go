@@ -13,8 +13,8 @@ import (
 
 // withheld are the capabilities that no program in a sandbox gets, not even root's.
 // The guest makes the route for addresses with the first and sets the clock of a machine
-// with the second. Nobody needs the third: with a device's number root could open what
-// the sandbox's /dev does not hold, as a machine's disks below its file system.
+// with the second. The third is not needed: by device number root could open devices that
+// the sandbox's /dev does not have, such as the disks of a machine.
 var withheld = []uintptr{unix.CAP_NET_ADMIN, unix.CAP_SYS_TIME, unix.CAP_MKNOD}
 
 // A starter starts programs from a thread of its own, which has taken the withheld

@@ -8,7 +8,7 @@ import (
 	v1 "github.com/berth-run/berth/guest/guestpb/berth/guest/v1"
 )
 
-// maxChanges are told; of more only their number.
+// maxChanges bounds the reported changes; of further ones only the number is reported.
 const maxChanges = 200
 
 // A scene is how the files were before a call that have changed since.
@@ -36,7 +36,7 @@ func (t *tree) note(f *folder, name string, was fileMark) {
 
 func (s *scene) held(t *tree, files int) { t.held += files * placeCost }
 
-// begin looks before a call.
+// begin scans before a call.
 func (t *tree) begin() *scene {
 	s := &scene{before: map[place]fileMark{}}
 	end := time.Now().Add(t.limits.before)
@@ -45,18 +45,18 @@ func (t *tree) begin() *scene {
 		return s
 	}
 	defer t.give()
-	if s.lost = !t.look(until(end)); !s.lost {
+	if s.lost = !t.scan(until(end)); !s.lost {
 		t.scenes[s] = true
 	}
 	return s
 }
 
-// end looks again, after the call, and says what became of the files; nil if that is
+// end scans again after the call and returns the changes of the files, or nil if that is
 // not known.
 func (t *tree) end(s *scene) *v1.Changes {
 	t.take(nil)
 	defer t.give()
-	known := !s.lost && t.look(until(time.Now().Add(t.limits.after))) && !s.lost
+	known := !s.lost && t.scan(until(time.Now().Add(t.limits.after))) && !s.lost
 	if t.scenes[s] {
 		delete(t.scenes, s)
 		s.held(t, -len(s.before))

@@ -112,7 +112,7 @@ func modes(t *testing.T, f func(t *testing.T, tr *tree)) {
 			tr.limits.before, tr.limits.after = time.Minute, time.Minute // the machine may be busy
 			t.Cleanup(func() {
 				tr.take(nil)
-				tr.forget()
+				tr.reset()
 				tr.give()
 			})
 			f(t, tr)
@@ -405,7 +405,7 @@ func TestChangesOfTooManyFiles(t *testing.T) {
 			t.Error("it did not rest")
 		}
 		tr.rest = time.Time{}
-		if tr.held > 0 || tr.ear != nil {
+		if tr.held > 0 || tr.events != nil {
 			t.Errorf("%d bytes are held", tr.held)
 		}
 		during(t, tr, "fewer", func() { must(t, os.WriteFile(tr.root+"/a", nil, 0o644)) })

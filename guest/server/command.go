@@ -26,14 +26,14 @@ type command struct {
 	stderr  *spool
 	dump    string // where its shell writes its state
 	left    string // what it wrote; of run, then of the call's merge
-	began   string // where it writes the state that it begins with, if nobody knows that
+	began   string // where it writes its initial state, if that is unknown
 
-	mu     sync.Mutex
-	pid    int     // of its shell; 0 before it starts
-	over   bool    // its shell has ended
-	killed bool    // by kill, or before it could start
-	end    *v1.End // how it ended; told once the call's state is settled
-	told   bool
+	mu       sync.Mutex
+	pid      int     // of its shell; 0 before it starts
+	over     bool    // its shell has ended
+	killed   bool    // by kill, or before it could start
+	end      *v1.End // how it ended; reported once the call's state is settled
+	reported bool
 }
 
 // mark is the value of the marker in the environment of the command's processes.
@@ -43,16 +43,16 @@ func (c *command) mark() string { return fmt.Sprintf("%s.%d", c.call.id, c.index
 func (c *command) result() *v1.End {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.told {
+	if !c.reported {
 		return nil
 	}
 	return c.end
 }
 
-// finish lets the end be told: the next call finds the state that this one left.
+// finish allows the end to be reported: the next call finds the state of this one.
 func (c *command) finish() {
 	c.mu.Lock()
-	c.told = true
+	c.reported = true
 	c.mu.Unlock()
 	c.call.ring()
 }
@@ -172,8 +172,8 @@ func (s *Server) given() []string {
 	return slices.DeleteFunc(s.inherited(), func(kv string) bool { return s.initial[kv] })
 }
 
-// environ is the environment of a command that somebody runs: what the guest itself
-// was given, a login's, and over both what the container was.
+// environ returns the environment of a user's command: that of the guest, overridden by
+// that of a login, and by that of the container.
 func (s *Server) environ(id identity) []string {
 	env := append(s.inherited(), id.environ()...)
 	if later := s.environment.Load(); later != nil {
@@ -309,8 +309,8 @@ func (s *output) pump() {
 	}
 }
 
-// takeRest spools what is in the pipe without waiting for more, up to what is
-// kept of it: a background flood must not pass for the command's own output for
+// takeRest spools what is in the pipe without waiting for more, up to the size of the
+// spool: the output of a background process must not extend the command's output for
 // ever. It reports the end of file.
 func (s *output) takeRest(buf []byte) (eof bool) {
 	raw, err := s.pipe.SyscallConn()
@@ -334,7 +334,7 @@ func (s *output) takeRest(buf []byte) (eof bool) {
 		if readErr == unix.EINTR {
 			continue
 		}
-		return readErr == nil // nothing there, or nobody writes any more
+		return readErr == nil // it is empty, or has no writer any more
 	}
 	return false
 }

@@ -16,7 +16,7 @@ import (
 const (
 	dnsPort = "53"
 	dnsAddr = "127.0.0.1:" + dnsPort
-	// dnsTTL is how long, in seconds, an answer may be kept. Addresses stay as long
+	// dnsTTL is how long, in seconds, an answer may be cached. Addresses stay as long
 	// as the sandbox does; whether they may be used is decided at each connection.
 	dnsTTL = 60
 	// maxLookups is how many lookups are under way at once. Others are dropped, as
@@ -27,7 +27,7 @@ const (
 )
 
 // serveDNS answers lookups on the loopback. A name that is not allowed does not
-// exist; nobody outside learns that it was asked for.
+// exist; no resolver outside is asked for it.
 func (n *network) serveDNS() error {
 	packets, err := net.ListenPacket("udp", dnsAddr)
 	if err != nil {

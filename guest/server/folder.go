@@ -68,10 +68,10 @@ func sayable(name string) bool {
 	return len(name) < maxPath && utf8.ValidString(name) && !strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r == 0x7f })
 }
 
-// maxPath is below what the keeper takes, whatever the directory is.
+// maxPath is below the server's limit for paths with any directory.
 const maxPath = 3 << 10
 
-// writeRegular writes a file, of which there must be as much as when it was opened.
+// writeRegular writes a file, whose size must not shrink after it was opened.
 func writeRegular(out *tar.Writer, root *os.Root, name string) error {
 	f, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ELOOP) {

@@ -12,19 +12,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Bounds on looking at the working directory, before and after a call: if a look is not
-// done in its time, or there is more than can be held in memory, nobody is told what the
-// call changed.
-type lookLimits struct {
+// Bounds on scans of the working directory, before and after a call: if a scan does not end
+// in time, or exceeds the memory, the changes of the call are not reported.
+type scanLimits struct {
 	before time.Duration // the commands wait for it
 	after  time.Duration // at what the call changed, which took longer
 	held   int           // bytes
 }
 
-var usualLimits = lookLimits{before: 50 * time.Millisecond, after: time.Second, held: 16 << 20}
+var usualLimits = scanLimits{before: 50 * time.Millisecond, after: time.Second, held: 16 << 20}
 
-// A file or folder takes about so many bytes, and its name. A directory in which there
-// are too many is let be for a while.
+// The approximate size of a file or folder in memory, without its name. A directory with
+// too many is not scanned again for restTime.
 const (
 	fileCost   = 128
 	folderCost = 640
@@ -32,31 +31,31 @@ const (
 	restTime   = time.Minute
 )
 
-// A fileMark tells versions of a regular file apart. That of none is zero.
+// A fileMark distinguishes versions of a regular file. It is zero if there is no file.
 type fileMark struct {
 	inode    uint64
 	size     int64
-	modified int64 // as its owner likes to have it, in nanoseconds
+	modified int64 // which the owner can set, in nanoseconds
 	changed  int64 // as the kernel saw it
 }
 
-// A tree is what is known of the working directory: the regular files below it, and
-// of which names that may be wrong. A look makes it right, and costs what has changed
-// where the kernel tells that (notify.go), else a walk. Links are not followed.
+// A tree caches the regular files below the working directory, and which names may be out
+// of date. A scan updates it: of what has changed, where the kernel reports changes
+// (notify.go), and otherwise of all. Links are not followed.
 type tree struct {
 	root   string
-	notify bool // the kernel is to be asked
-	limits lookLimits
-	turn   chan struct{} // who holds it has all below
+	notify bool // use the kernel's notifications
+	limits scanLimits
+	turn   chan struct{} // its holder has all fields below
 	wanted atomic.Int32  // how many wait for it
 
 	top       *folder
-	stale     []*folder        // to be looked at
-	unwatched map[*folder]bool // of whose changes nobody tells
-	gone      []*folder        // that are kept for the scenes
+	stale     []*folder        // to be scanned
+	unwatched map[*folder]bool // without notifications
+	gone      []*folder        // removed ones that the scenes need
 	scenes    map[*scene]bool
 	held      int    // bytes, by their costs
-	mounts    string // below root, at the last look
+	mounts    string // below root, at the last scan
 	rest      time.Time
 	linked    bool // there are files with several names
 	notifier
@@ -73,19 +72,19 @@ type folder struct {
 
 	queued  bool            // it is in stale
 	whole   bool            // nothing of it is certain
-	touched map[string]bool // else the names that are to be looked at
+	touched map[string]bool // else the names to be scanned
 	events  int             // that touched them
 	gone    bool
 }
 
 func newTree(root string, notify bool) *tree {
 	t := &tree{root: filepath.Clean(root), notify: notify, limits: usualLimits, turn: make(chan struct{}, 1), scenes: map[*scene]bool{}}
-	t.forget()
+	t.reset()
 	return t
 }
 
-// forget begins anew with a directory of which nothing is known.
-func (t *tree) forget() {
+// forget drops everything that is known of the directory.
+func (t *tree) reset() {
 	t.close()
 	for s := range t.scenes {
 		s.lost = true
@@ -93,7 +92,7 @@ func (t *tree) forget() {
 	clear(t.scenes)
 	t.top, t.stale, t.gone, t.held, t.touches = &folder{}, nil, nil, 0, 0
 	t.unwatched, t.linked = map[*folder]bool{}, false
-	t.doubt(t.top)
+	t.markStale(t.top)
 }
 
 func (t *tree) take(timeout <-chan time.Time) bool {
@@ -133,7 +132,7 @@ func (f *folder) each(do func(*folder)) {
 	}
 }
 
-// queue has a folder looked at.
+// queue marks a folder to be scanned.
 func (t *tree) queue(f *folder) {
 	if !f.queued {
 		f.queued = true
@@ -141,30 +140,30 @@ func (t *tree) queue(f *folder) {
 	}
 }
 
-// doubt has all of a folder looked at.
-func (t *tree) doubt(f *folder) {
+// markStale marks all of a folder to be scanned.
+func (t *tree) markStale(f *folder) {
 	f.whole, f.touched = true, nil
 	t.queue(f)
 }
 
 func until(end time.Time) func() bool { return func() bool { return time.Now().After(end) } }
 
-// finish looks on in the background, until somebody else wants to.
+// finish continues a scan in the background, until another caller waits for the tree.
 func (t *tree) finish() {
 	t.turn <- struct{}{}
 	defer t.give()
-	t.look(func() bool { return t.wanted.Load() > 0 })
+	t.scan(func() bool { return t.wanted.Load() > 0 })
 }
 
-// look makes the tree right, and reports whether it is: it gives up when stop says
-// so, and goes on there the next time, or where there is too much to remember.
-func (t *tree) look(stop func() bool) bool {
+// scan updates the tree, and reports whether it is up to date. It ends early if stop
+// returns true, and the next scan continues there, or if the tree is too large.
+func (t *tree) scan(stop func() bool) bool {
 	if time.Now().Before(t.rest) {
 		return false
 	}
-	t.trust()
+	t.sync()
 	for f := range t.unwatched {
-		t.doubt(f)
+		t.markStale(f)
 	}
 	for all := false; ; {
 		if len(t.stale) == 0 {
@@ -173,24 +172,24 @@ func (t *tree) look(stop func() bool) bool {
 				return true
 			}
 			all = true
-			t.top.each(t.doubt)
+			t.top.each(t.markStale)
 		}
 		f := t.stale[len(t.stale)-1]
 		t.stale = t.stale[:len(t.stale)-1]
 		f.queued = false
 		if !f.gone && !t.refresh(f, stop) {
-			t.doubt(f)
+			t.markStale(f)
 			return false
 		}
 		if t.held > t.limits.held {
-			t.forget()
+			t.reset()
 			t.rest = time.Now().Add(restTime)
 			return false
 		}
 	}
 }
 
-// refresh looks at a folder, and reports whether it could to the end. Folders that it
+// refresh scans a folder, and reports whether it completed. Folders that it
 // finds are stale.
 func (t *tree) refresh(f *folder, stop func() bool) bool {
 	if stop() {
@@ -232,7 +231,7 @@ func (t *tree) refresh(f *folder, stop func() bool) bool {
 	return true
 }
 
-// readAll looks at all names in a folder.
+// readAll scans all names in a folder.
 func (t *tree) readAll(f *folder, dir *os.File, stop func() bool) bool {
 	missing := make(map[string]bool, len(f.files)+len(f.folders))
 	for name := range f.files {
@@ -261,7 +260,7 @@ func (t *tree) readAll(f *folder, dir *os.File, stop func() bool) bool {
 	return true
 }
 
-// update looks at a name in a folder, which is open.
+// update scans a name in a folder, which is open.
 func (t *tree) update(f *folder, fd int, name string) {
 	var st unix.Stat_t
 	if unix.Fstatat(fd, name, &st, unix.AT_SYMLINK_NOFOLLOW) != nil {
@@ -285,7 +284,7 @@ func (t *tree) update(f *folder, fd int, name string) {
 		}
 		if sub.gone {
 			sub.gone, sub.inode = false, st.Ino
-			t.doubt(sub)
+			t.markStale(sub)
 		}
 	}
 	was, had := f.files[name]

@@ -25,13 +25,13 @@ type keptOutput struct {
 	bytes uint64
 }
 
-// name is where the output of a command is kept.
+// name returns the path of the file with the output of a command.
 func (k *keptOutput) name(call string, command int, stream string) string {
 	return filepath.Join(k.dir, fmt.Sprintf("%s.%d.%s", call, command, stream))
 }
 
-// keep lets what was printed stay as a file, and drops old ones. It returns nil
-// if there is nothing, or no room.
+// keep makes the file of a spool permanent and drops old files. It returns nil if there is
+// no output, or no room.
 func (k *keptOutput) keep(s *spool) *v1.Kept {
 	name, size := s.keep()
 	if name == "" {

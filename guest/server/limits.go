@@ -82,7 +82,7 @@ func (s *Server) watchProcesses() {
 		return
 	}
 	defer s.reaper.still.Unlock()
-	for _, p := range all { // nobody is born while we look
+	for _, p := range all { // no process starts during this
 		_ = unix.Kill(p.pid, unix.SIGSTOP)
 	}
 	worst, most := (*command)(nil), 0
@@ -111,8 +111,8 @@ func (s *Server) watchProcesses() {
 	}
 }
 
-// commands returns the commands of all calls that are kept: the background
-// processes of those that have ended are theirs as well.
+// commands returns the commands of all recorded calls: ended ones may have background
+// processes.
 func (s *shell) commands() []*command {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -147,7 +147,7 @@ func (s *Server) watchMemory() (short bool) {
 		}
 	}
 	if most < s.opts.MemoryLimit/10 {
-		return true // memory is in files or in many small ones: ending one helps nobody
+		return true // memory is in files or in many small ones: ending one would not help
 	}
 	_ = unix.Kill(greedy.pid, unix.SIGKILL)
 	for _, c := range s.shell.commands() {
@@ -175,7 +175,7 @@ func memoryUsed() (int64, bool) {
 }
 
 // groupMemory is what the control group shown at root uses, of version 2 or 1, if it
-// has a limit. Pages of files that the kernel would give up first do not count.
+// has a limit. Pages of files that the kernel reclaims first do not count.
 func groupMemory(root string) (int64, bool) {
 	for _, g := range []struct{ dir, limit, usage, cache string }{
 		{root, "memory.max", "memory.current", "inactive_file"},

@@ -29,7 +29,7 @@ const (
 	maxNames = 512
 	// maxPorts is how many ports of a name are listened on.
 	maxPorts = 32
-	// outTime bounds what is asked of the keeper: a name, a connection.
+	// outTime bounds a request to the server: for a name, a connection.
 	outTime = 30 * time.Second
 )
 
@@ -37,14 +37,14 @@ const (
 // below 127.8.0.0 is left to the sandbox's own use.
 var firstAddr = netip.MustParseAddr("127.8.0.1")
 
-// network is the sandbox's way out. There is no network card: a name that the
-// keeper allows gets an address on the loopback, and what connects to that is
-// handed to the keeper as a stream. The keeper decides, here nothing does.
+// network connects the sandbox to the outside. There is no network card: a name that the
+// Berth server allows gets an address on the loopback, and connections to that are
+// forwarded to the server as streams. Only the server decides.
 type network struct {
 	server *Server
 
 	mu    sync.Mutex
-	out   *yamux.Session // to the keeper; nil while there is none
+	out   *yamux.Session // to the Berth server; nil while there is none
 	names map[string]*outsider
 	begun bool
 	route *route.Route // for addresses; nil if there is none
@@ -134,19 +134,19 @@ func (n *network) open(session *yamux.Session) error {
 	return nil
 }
 
-// stream opens a stream to the keeper.
+// stream opens a stream to the Berth server.
 func (n *network) stream() (net.Conn, error) {
 	n.mu.Lock()
 	session := n.out
 	n.mu.Unlock()
 	if session == nil || session.IsClosed() {
-		return nil, errors.New("the keeper is not there")
+		return nil, errors.New("the Berth server is not connected")
 	}
 	return session.Open()
 }
 
-// resolve returns the address that stands for a name, if the keeper allows it.
-// An error means that the keeper did not answer.
+// resolve returns the address that stands for a name, if the server allows it.
+// An error means that the server did not answer.
 func (n *network) resolve(ctx context.Context, name string) (addr netip.Addr, allowed bool, err error) {
 	n.mu.Lock()
 	o, full := n.names[name], len(n.names) >= maxNames
@@ -163,7 +163,7 @@ func (n *network) resolve(ctx context.Context, name string) (addr netip.Addr, al
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if o := n.names[name]; o != nil { // somebody else asked too
+	if o := n.names[name]; o != nil { // another lookup added it
 		return o.addr, true, nil
 	}
 	o = &outsider{name: name, addr: nth(firstAddr, len(n.names))}
@@ -182,11 +182,11 @@ func nth(a netip.Addr, i int) netip.Addr {
 	return netip.AddrFrom4([4]byte{byte(v >> 24), byte(v >> 16), byte(v >> 8), byte(v)})
 }
 
-// ask asks the keeper at which ports a name may be reached.
+// ask asks the server at which ports a name may be reached.
 func (n *network) ask(ctx context.Context, name string) ([]int, error) {
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true,
 		DialContext: func(context.Context, string, string) (net.Conn, error) { return n.stream() }}}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://keeper/resolve?name="+url.QueryEscape(name), nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://server/resolve?name="+url.QueryEscape(name), nil)
 	if err != nil {
 		return nil, err
 	}
@@ -275,7 +275,7 @@ func pump(to io.Writer, from io.Reader) error {
 	}
 }
 
-// carry hands a connection to the keeper. What the keeper refuses is reset.
+// carry hands a connection to the server. What the server refuses is reset.
 func (n *network) carry(conn *net.TCPConn, target string) {
 	c := resettable{conn}
 	out, err := n.connect(target, false)
@@ -293,7 +293,7 @@ func (c resettable) Reset() {
 	c.Close()
 }
 
-// connect asks the keeper for a connection, or for an exchange of datagrams.
+// connect asks the server for a connection, or for an exchange of datagrams.
 func (n *network) connect(target string, datagrams bool) (net.Conn, error) {
 	out, err := n.stream()
 	if err != nil {

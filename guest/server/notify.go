@@ -15,35 +15,35 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Bounds on what is heard of changes between two looks. A folder of which there is
-// more to hear is not listened to any more, but read at the next look.
+// Bounds on the events between two scans. A folder with more is not watched any more, and
+// is read at the next scan.
 const (
 	maxEvents  = 1_000  // of one folder
 	maxTouched = 20_000 // names, of all
 	maxReads   = 256    // of the queue, at once
 	heedEvery  = 20 * time.Millisecond
 
-	// A file that has several names may be changed by one and look changed by all. As
-	// long as no more is remembered than this, everything is looked at then.
+	// A file with several names may be changed through one and then appears changed
+	// through all. Up to this size of the tree, everything is scanned then.
 	maxLinked = 256 << 10
 )
 
 // watchMask is what changes a directory, and what changes files in it. Writes to
-// memory that is mapped are told when it is unmapped; those by a name that a file has
-// elsewhere are not.
+// mapped memory are reported when it is unmapped; writes through a name elsewhere are not
+// reported.
 const watchMask = unix.IN_CREATE | unix.IN_DELETE | unix.IN_MOVED_FROM | unix.IN_MOVED_TO |
 	unix.IN_MODIFY | unix.IN_ATTRIB | unix.IN_CLOSE_WRITE | unix.IN_EXCL_UNLINK | unix.IN_ONLYDIR
 
-// A notifier is told by the kernel of changes in the folders of a tree.
+// A notifier receives the kernel's events of changes in the folders of a tree.
 type notifier struct {
-	ear     *ear // nil is none
+	events  *eventQueue // nil means none
 	watched map[int32]*folder
-	touches int // names that were touched since the last look
+	touches int // names that were touched since the last scan
 }
 
-// trust hears what there is to hear, and sees whether the kernel tells all: not what
-// happens in what is mounted below the root, of which others may be the owners.
-func (t *tree) trust() {
+// sync reads the pending events, and checks whether the kernel reports all changes: it
+// does not report those in file systems that are mounted below the root.
+func (t *tree) sync() {
 	if !t.notify {
 		return
 	}
@@ -56,24 +56,24 @@ func (t *tree) trust() {
 	slices.Sort(below)
 	if mounts := strings.Join(below, "\n"); mounts != t.mounts {
 		t.mounts = mounts
-		t.distrust()
+		t.restart()
 	}
-	if t.ear == nil {
+	if t.events == nil {
 		t.open()
 	}
-	t.hear()
+	t.readEvents()
 	var st unix.Stat_t
 	if unix.Lstat(t.root, &st) != nil || st.Ino != t.top.inode {
-		t.doubt(t.top)
+		t.markStale(t.top)
 	}
 }
 
-// distrust begins anew to be told, and has everything looked at.
-func (t *tree) distrust() {
+// restart watches all folders again and marks everything as stale.
+func (t *tree) restart() {
 	t.close()
 	t.top.each(func(f *folder) {
 		f.watch = 0
-		t.doubt(f)
+		t.markStale(f)
 	})
 	t.open()
 }
@@ -92,14 +92,14 @@ func (t *tree) open() {
 		unix.Close(bell)
 		return
 	}
-	t.ear, t.watched = &ear{fd, os.NewFile(uintptr(bell), "inotify")}, map[int32]*folder{}
-	go t.heed(t.ear)
+	t.events, t.watched = &eventQueue{fd, os.NewFile(uintptr(bell), "inotify")}, map[int32]*folder{}
+	go t.heed(t.events)
 }
 
-// An ear is a queue of events, and what rings once when there are some. The runtime
-// would else be woken for each of them, which takes longer than what changes a file.
-type ear struct {
-	inotify int // used by whoever has the tree's turn
+// An eventQueue is a queue of events with a bell that rings once when there are some.
+// Otherwise the runtime would be woken for each event, which takes longer than the change.
+type eventQueue struct {
+	inotify int // used by the holder of the tree's turn
 	bell    *os.File
 }
 
@@ -108,15 +108,15 @@ func arm(bell, op, fd int) error {
 }
 
 func (t *tree) close() {
-	if t.ear != nil {
-		t.ear.bell.Close()
-		unix.Close(t.ear.inotify)
-		t.ear, t.watched = nil, nil
+	if t.events != nil {
+		t.events.bell.Close()
+		unix.Close(t.events.inotify)
+		t.events, t.watched = nil, nil
 	}
 }
 
 // heed hears events soon after they come, because gVisor queues them without a bound.
-func (t *tree) heed(e *ear) {
+func (t *tree) heed(e *eventQueue) {
 	conn, err := e.bell.SyscallConn()
 	for err == nil { // until it is closed
 		err = conn.Read(func(bell uintptr) bool {
@@ -131,26 +131,26 @@ func (t *tree) heed(e *ear) {
 }
 
 // answer hears what the bell has rung for, and has it ring again.
-func (t *tree) answer(conn syscall.RawConn, e *ear) (err error) {
+func (t *tree) answer(conn syscall.RawConn, e *eventQueue) (err error) {
 	t.turn <- struct{}{}
 	defer t.give()
-	if t.ear == e {
-		t.hear()
+	if t.events == e {
+		t.readEvents()
 	}
-	if t.ear != e {
+	if t.events != e {
 		return os.ErrClosed
 	}
 	return errors.Join(conn.Control(func(bell uintptr) { err = arm(int(bell), unix.EPOLL_CTL_MOD, e.inotify) }), err)
 }
 
 // hear takes in the events that are there.
-func (t *tree) hear() {
-	if t.ear == nil {
+func (t *tree) readEvents() {
+	if t.events == nil {
 		return
 	}
 	buf := make([]byte, 32<<10)
 	for reads := 0; ; reads++ {
-		n, err := unix.Read(t.ear.inotify, buf)
+		n, err := unix.Read(t.events.inotify, buf)
 		if err == unix.EINTR {
 			continue
 		}
@@ -161,7 +161,7 @@ func (t *tree) hear() {
 			watch, mask := int32(binary.NativeEndian.Uint32(ev)), binary.NativeEndian.Uint32(ev[4:])
 			size := unix.SizeofInotifyEvent + int(binary.NativeEndian.Uint32(ev[12:]))
 			if mask&unix.IN_Q_OVERFLOW != 0 || reads > maxReads {
-				t.distrust()
+				t.restart()
 				return
 			}
 			name, _, _ := bytes.Cut(ev[unix.SizeofInotifyEvent:size], []byte{0})
@@ -178,11 +178,11 @@ func (t *tree) event(f *folder, mask uint32, name string) {
 	case mask&unix.IN_IGNORED != 0: // it was removed
 		delete(t.watched, f.watch)
 		f.watch = 0
-		t.doubt(f)
+		t.markStale(f)
 	case name == "" || f.whole:
 	case f.events >= maxEvents || t.touches >= maxTouched:
 		t.unwatch(f)
-		t.doubt(f)
+		t.markStale(f)
 	default:
 		f.events++
 		if !f.touched[name] {
@@ -199,19 +199,19 @@ func (t *tree) watch(f *folder, fd int) {
 	foreign := slices.ContainsFunc(strings.Split(t.mounts, "\n"), func(point string) bool {
 		return point != "" && strings.HasPrefix(path, point+"/")
 	})
-	if t.ear != nil && !foreign {
+	if t.events != nil && !foreign {
 		// By its path it might be another by now.
-		if wd, err := unix.InotifyAddWatch(t.ear.inotify, fmt.Sprintf("/proc/self/fd/%d", fd), watchMask); err == nil {
+		if wd, err := unix.InotifyAddWatch(t.events.inotify, fmt.Sprintf("/proc/self/fd/%d", fd), watchMask); err == nil {
 			// A directory has one watch. If another folder has it, then the directory was
 			// moved, or one of the two paths leads through a link that has replaced a folder.
 			if g := t.watched[int32(wd)]; g != nil && g != f {
 				if above := t.replaced(f); above != nil {
-					t.doubt(above.parent)
+					t.markStale(above.parent)
 					t.drop(above)
 					return
 				}
 				g.watch = 0
-				t.doubt(g)
+				t.markStale(g)
 			}
 			f.watch = int32(wd)
 			t.watched[f.watch] = f
@@ -243,7 +243,7 @@ func (t *tree) unwatch(f *folder) {
 	}
 	if t.watched[f.watch] == f {
 		delete(t.watched, f.watch)
-		_, _ = unix.InotifyRmWatch(t.ear.inotify, uint32(f.watch))
+		_, _ = unix.InotifyRmWatch(t.events.inotify, uint32(f.watch))
 	}
 	f.watch = 0
 }

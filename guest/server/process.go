@@ -31,8 +31,8 @@ type processes struct {
 	live map[int]*process // by pid; dead ones stay for keptEnd
 }
 
-// A process is one that Start began. Its output goes to those who listen, at the
-// pace of the slowest; to nobody, if nobody does.
+// A process was started by Start. Its output goes to all listeners, at the pace of the
+// slowest, and is dropped if there are none.
 type process struct {
 	config *pb.ProcessConfig
 	tag    *string
@@ -70,7 +70,7 @@ func (ps *processes) Start(ctx context.Context, req *connect.Request[pb.StartReq
 	if err := stream.Send(&pb.StartResponse{Event: start}); err != nil {
 		return err
 	}
-	return p.tell(ctx, events, func(ev *pb.ProcessEvent) error { return stream.Send(&pb.StartResponse{Event: ev}) })
+	return p.stream(ctx, events, func(ev *pb.ProcessEvent) error { return stream.Send(&pb.StartResponse{Event: ev}) })
 }
 
 // Connect implements process.Process.
@@ -85,7 +85,7 @@ func (ps *processes) Connect(ctx context.Context, req *connect.Request[pb.Connec
 	if err := stream.Send(&pb.ConnectResponse{Event: start}); err != nil {
 		return err
 	}
-	return p.tell(ctx, events, func(ev *pb.ProcessEvent) error { return stream.Send(&pb.ConnectResponse{Event: ev}) })
+	return p.stream(ctx, events, func(ev *pb.ProcessEvent) error { return stream.Send(&pb.ConnectResponse{Event: ev}) })
 }
 
 // begin starts the process. What it prints waits in the readers.
@@ -172,7 +172,7 @@ func (ps *processes) command(c *pb.ProcessConfig, id identity) (*exec.Cmd, error
 	return cmd, nil
 }
 
-// watch carries output to the listeners and, when all of it is told, the end.
+// watch sends the output and then the end to the listeners.
 func (ps *processes) watch(p *process, readers map[string]*os.File) {
 	var all sync.WaitGroup
 	for name, r := range readers {
@@ -261,8 +261,8 @@ func (p *process) listen(ctx context.Context) (events chan *pb.ProcessEvent, sto
 	}
 }
 
-// tell passes events on until the end has been told.
-func (p *process) tell(ctx context.Context, events <-chan *pb.ProcessEvent, send func(*pb.ProcessEvent) error) error {
+// stream sends events until the end is sent.
+func (p *process) stream(ctx context.Context, events <-chan *pb.ProcessEvent, send func(*pb.ProcessEvent) error) error {
 	silence := time.NewTicker(keepAlive)
 	defer silence.Stop()
 	for {

@@ -13,9 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A reaper waits for the children that nobody else waits for: as PID 1 the guest
-// inherits every orphan. It looks at a dead child before it waits for it, and
-// leaves those that were started through it to their own Wait.
+// A reaper waits for orphans, which the guest inherits as PID 1. It inspects a dead child
+// before it waits for it, and skips those that were started through it, whose starters
+// wait for them.
 type reaper struct {
 	mu    sync.Mutex
 	owned map[int]bool

@@ -1,5 +1,5 @@
 // Package server is the guest: the program inside every sandbox that runs
-// commands, moves files and reaches ports for the keeper outside.
+// commands, moves files and reaches ports for the Berth server outside.
 //
 // Its socket is the sandbox's only door. Connections come and go with the
 // servers that own the sandbox; what runs here does not notice.
@@ -35,7 +35,7 @@ const maxMessage = 4 << 20
 type Options struct {
 	User        string // who commands run as; default "user", or who the guest is if it is not root
 	WorkDir     string // where commands start; default /mnt/data
-	StateDir    string // where shell state and output are kept; default /run/berth
+	StateDir    string // of shell state and output; default /run/berth
 	MemoryLimit int64  // bytes of all processes; 0 is not watched
 	PIDsLimit   int    // processes; 0 is not watched
 	Watch       bool   // let the kernel, which is the sandbox's own, tell what changes in WorkDir
@@ -144,8 +144,8 @@ func (s *Server) routes() http.Handler {
 	})
 }
 
-// Serve answers keepers on l until ctx ends. Each connection carries a yamux
-// session, and each stream of it HTTP; many keepers may be connected at once.
+// Serve answers Berth servers on l until ctx ends. Each connection carries a yamux
+// session, and each stream of it HTTP; many servers may be connected at once.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	go s.watchLimits(ctx)
 	if addr, ok := l.Addr().(*net.TCPAddr); ok {
@@ -204,7 +204,7 @@ func muxConfig() *yamux.Config {
 	return c
 }
 
-// tunnel connects the keeper to a port of the sandbox: CONNECT host:port, of
+// tunnel connects the server to a port of the sandbox: CONNECT host:port, of
 // which only the port counts.
 func (s *Server) tunnel(w http.ResponseWriter, r *http.Request) {
 	_, port, err := net.SplitHostPort(r.Host)

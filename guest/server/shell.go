@@ -15,10 +15,11 @@ import (
 	v1 "github.com/berth-run/berth/guest/guestpb/berth/guest/v1"
 )
 
-// keptCalls is how many calls that have ended are kept for whoever asks again.
+// keptCalls is the number of ended calls whose output is recorded, so that they can be
+// resumed.
 const keptCalls = 64
 
-// keepAlive is how often a silent stream says that it lives.
+// keepAlive is the interval of empty events on a silent stream.
 const keepAlive = 15 * time.Second
 
 var callID = regexp.MustCompile(`^[A-Za-z0-9_-]{1,128}$`)
@@ -52,7 +53,7 @@ type call struct {
 
 	mu      sync.Mutex
 	wake    chan struct{} // closed and replaced when anything changes
-	settled bool          // nothing more will be told
+	settled bool          // no event follows
 	changes *v1.Changes   // of files; nil if it is not known
 }
 

@@ -12,19 +12,18 @@ import (
 	"github.com/hashicorp/yamux"
 )
 
-// A guest's socket and its connections belong to the machine: who writes the memory
-// of a sandbox to a file, or reads it back elsewhere, cannot have them in it. So the
-// guest is told to sleep: it closes them and the route for addresses, takes its socket
-// away, and waits for a file beside it, by which it is woken. Everything else in the
-// sandbox goes on.
+// A guest's socket and its connections belong to the host: a checkpoint of the sandbox's
+// memory cannot contain them. Before a checkpoint the guest is sent to sleep: it closes
+// them and the route for addresses, removes its socket, and waits for a file beside it as
+// the signal to wake up. Everything else in the sandbox continues.
 const (
 	wakeName  = "wake"
 	wakeEvery = 2 * time.Millisecond
-	sleepMost = 2 * time.Minute // then it wakes by itself: nobody will come
-	sleepSoon = time.Second     // for whoever sent it to sleep to hang up
+	sleepMost = 2 * time.Minute // then it wakes up by itself
+	sleepSoon = time.Second     // for the server to disconnect
 )
 
-// A sleeper knows what has to be closed.
+// A sleeper records what has to be closed.
 type sleeper struct {
 	mu       sync.Mutex
 	asleep   bool
@@ -98,7 +97,7 @@ func (s *Server) slept(ctx context.Context) (net.Listener, error) {
 		s.opts.Log.Warn("the route for addresses", "err", err)
 	}
 	wake := filepath.Join(filepath.Dir(path), wakeName)
-	_ = os.Remove(wake) // from a time when nobody slept
+	_ = os.Remove(wake) // from a time when the guest was awake
 	_ = os.Remove(path)
 	for began := time.Now(); os.Remove(wake) != nil && time.Since(began) < sleepMost; {
 		select {

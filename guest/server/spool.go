@@ -5,18 +5,18 @@ import (
 	"sync"
 )
 
-// Bounds on what is kept of one stream of a command, in bytes. The caller is told
-// the beginning and the end; a file may hold more of the beginning. What lies
-// between is counted and dropped, so that a flood costs neither memory nor disk.
+// Bounds on the recorded output of one stream of a command, in bytes. The caller gets
+// the beginning and the end; a file may hold more of the beginning. The part between is
+// counted and dropped, so that memory and disk are bounded.
 const (
 	spoolMemory = 64 << 10  // until a file is made
-	spoolHead   = 4 << 20   // told of the beginning
-	spoolTail   = 256 << 10 // told of the end
+	spoolHead   = 4 << 20   // sent of the beginning
+	spoolTail   = 256 << 10 // sent of the end
 	spoolFile   = 64 << 20
 )
 
-// A spool keeps what a command prints, apart from whoever reads it: a slow or
-// absent reader never blocks the command.
+// A spool records the output of a command, independent of its readers: a slow or absent
+// reader never blocks the command.
 type spool struct {
 	name string // of the file, if one is needed; the directory is there
 	ring func() // called after each change, without the lock
@@ -25,13 +25,13 @@ type spool struct {
 	memory []byte   // the beginning, while there is no file
 	file   *os.File // the beginning, for all users of the sandbox to read
 	stored int64    // bytes of the beginning, in either
-	tail   []byte   // the last bytes behind what is told of the beginning
+	tail   []byte   // the last bytes after head
 	total  int64
 	failed bool // the disk is full: the beginning ends here
 	closed bool
 }
 
-// head is how much of the beginning is told. The caller holds s.mu.
+// head returns how much of the beginning is sent. The caller holds s.mu.
 func (s *spool) head() int64 { return min(s.stored, spoolHead) }
 
 // Write takes output; it never fails.
@@ -117,7 +117,7 @@ func (s *spool) read(offset int64, buf []byte) (at int64, n int, end bool) {
 		if n, _ = s.file.ReadAt(buf, offset); n > 0 {
 			return offset, n, false
 		}
-		offset = head // somebody cut the file
+		offset = head // the file was truncated
 	}
 	if !s.closed {
 		return offset, 0, false
@@ -145,7 +145,7 @@ func (s *spool) keep() (name string, size int64) {
 	return s.name, s.stored
 }
 
-// discard gives up what is kept in memory, and the file unless it stays.
+// discard drops the memory, and the file unless it stays.
 func (s *spool) discard(stays bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

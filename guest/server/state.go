@@ -32,7 +32,7 @@ type shellState struct {
 
 	mu    sync.Mutex
 	file  string // of the state; empty before the first call
-	lost  bool   // there was no room for what the last call left, and nobody has been told
+	lost  bool   // there was no room for the state of the last call, which is not reported yet
 	n     int
 	same  [sha256.Size]byte // of what the state says, if keep made it current
 	other bool              // the state is of before this sandbox was given what it has: that prevails
@@ -127,7 +127,7 @@ func (s *shellState) take(c *command) {
 	}
 }
 
-// noRoom is what a command is told whose state could not be written.
+// noRoom is printed to a command when the former state could not be written.
 const noRoom = "berth: the container's disk is full: its shell's working directory and exported variables do not carry over to the next call\n"
 
 // place returns the directory for what is written next: the one in memory unless that is
@@ -139,7 +139,7 @@ func (s *shellState) place() string {
 	return s.dir
 }
 
-// hasRoom reports whether a directory's file system has so many bytes left.
+// hasRoom reports whether a directory's file system has that many bytes left.
 func hasRoom(dir string, bytes uint64) bool {
 	var st unix.Statfs_t
 	return unix.Statfs(dir, &st) == nil && st.Bavail*uint64(st.Bsize) >= bytes

@@ -42,7 +42,7 @@ func killTree(root int, over bool, mark string) {
 			_ = unix.Kill(pid, unix.SIGSTOP)
 		}
 		if more := members(known, mark); len(more) > len(alive) {
-			continue // somebody was born before the stop; stop them too
+			continue // a process started before the stop; stop it too
 		}
 		for _, pid := range alive {
 			_ = unix.Kill(pid, unix.SIGKILL)

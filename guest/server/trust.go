@@ -9,15 +9,15 @@ import (
 	"path/filepath"
 )
 
-// bundle is where Debian, and with it most images, keep the authorities that they
-// trust. trusted points other programs there.
+// bundle is where Debian, and with it most images, store trusted authorities.
+// trusted points other programs there.
 const bundle = "/etc/ssl/certs/ca-certificates.crt"
 
 // javaStore has the same for Java, which reads no PEM.
 const javaStore = "/etc/ssl/certs/berth.jks"
 
-// trusted are the environment variables by which programs that bring authorities
-// of their own are told to use the system's.
+// trusted are the environment variables that make programs with authorities of their own
+// use the system's.
 var trusted = map[string]string{
 	"SSL_CERT_FILE":       bundle, // OpenSSL, Go, Ruby
 	"CURL_CA_BUNDLE":      bundle,
@@ -31,7 +31,7 @@ var trusted = map[string]string{
 	"JAVA_TOOL_OPTIONS":   "-Djavax.net.ssl.trustStore=" + javaStore + " -Djavax.net.ssl.trustStoreType=JKS",
 }
 
-// trust adds authorities to those that the sandbox trusts already.
+// trust adds authorities to those of the sandbox.
 func trust(authorities []byte) error {
 	if len(bytes.TrimSpace(authorities)) == 0 {
 		return nil

@@ -44,7 +44,7 @@ var Imports = map[string][]string{
 	"model/openai":         {"", "internal/sse", "model", "model/dialogue", "model/upstream"},
 	"model/gemini":         {"", "internal/sse", "model", "model/dialogue", "model/upstream"},
 	"model/scripted":       {"", "model"},
-	"model/balance":        {"", "model", "model/dialogue"},
+	"model/balance":        {"", "model", "model/dialogue", "internal/backoff"},
 	"model/modeltest":      {"", "model", "model/dialogue"},
 	"blob":                 {"", "audit", "internal/seal", "store"},
 	"files":                {"", "audit", "blob", "store"},
@@ -53,13 +53,13 @@ var Imports = map[string][]string{
 	"journal":              {"", "internal/ration", "store"},
 	"diskspace":            {"", "store"},
 	"project":              {"", "audit", "store"},
-	"webhook":              {"", "egress", "store"},
+	"webhook":              {"", "egress", "store", "internal/backoff"},
 	"download":             {"", "egress"},
 	"image":                {"layer", "internal/statefile"},
 	"layer":                {},
 	"image/erofs":          {"layer"},
 	"image/registry":       {"image"},
-	"guest":                {"guest/guestpb", "guest/mux"},
+	"guest":                {"guest/guestpb", "guest/mux", "internal/backoff"},
 	"guest/server":         {"guest/guestpb", "guest/route", "layer"},
 	"guest/mux":            {},
 	"guest/route":          {},
@@ -83,18 +83,19 @@ var Imports = map[string][]string{
 	"sandbox/microvm":      {"guest/boot", "guest/serial", "internal/statefile", "sandbox", "sandbox/host"},
 	"sandbox/local":        {"internal/statefile", "sandbox"},
 	"sandbox/drivertest":   {"egress", "guest", "layer", "internal/longtest", "sandbox"},
-	"container":            {"", "audit", "egress", "guest", "layer", "internal/nofile", "sandbox", "container/snapshot", "store", "container/volume"},
-	"engine":               {"", "engine/transcript", "journal", "model", "store", "tool"},
+	"container":            {"", "audit", "egress", "guest", "layer", "internal/nofile", "sandbox", "container/snapshot", "store", "container/volume", "internal/backoff"},
+	"engine":               {"", "engine/transcript", "journal", "model", "store", "tool", "internal/backoff"},
 	"engine/transcript":    {"", "internal/seal", "model", "store", "tool"},
-	"api":                  {"", "api/assistants", "api/chat", "api/exchange", "api/preview", "api/request", "api/socket", "bundle", "diskspace", "engine", "files", "guest", "internal/conns", "internal/jsonscan", "internal/nofile", "internal/rule", "journal", "project", "container", "container/snapshot", "store", "container/volume", "webhook"},
+	"api":                  {"", "api/assistants", "api/chat", "api/exchange", "api/preview", "api/request", "api/socket", "bundle", "diskspace", "engine", "files", "guest", "internal/jsonscan", "internal/nofile", "internal/rule", "journal", "project", "container", "container/snapshot", "store", "container/volume", "webhook"},
 	"api/exchange":         {"", "diskspace", "internal/conns", "internal/jsonscan", "internal/ration", "internal/rule", "internal/sse", "project", "store"},
 	"api/request":          {"", "internal/rule"},
 	"api/chat":             {"", "api/exchange", "api/request", "engine", "internal/rule", "journal", "store"},
 	"api/socket":           {"", "api/exchange", "api/request", "engine", "internal/ration", "internal/rule", "journal"},
-	"api/assistants":       {"", "engine", "journal", "model", "store"},
-	"api/preview":          {"", "egress"},
+	"api/assistants":       {"", "api/exchange", "engine", "internal/rule", "journal", "model", "store"},
+	"api/preview":          {"", "api/exchange", "container", "egress", "internal/conns", "internal/rule", "store"},
 	"internal/sse":         {},
 	"internal/jsonscan":    {},
+	"internal/backoff":     {},
 	"internal/ration":      {""},
 	"internal/rule":        {""},
 	"internal/archtest":    {},
@@ -120,15 +121,21 @@ var Imports = map[string][]string{
 }
 
 // Bans says which packages only some may import, so that the engine cannot learn
-// HTTP by accident, and only the server knows which drivers there are.
+// HTTP by accident, only the server knows which drivers there are, and the doors of the
+// API do not know each other.
 var Bans = map[string][]string{
 	Module + "/server":          {"cmd/berth"},
+	Module + "/api":             {"server"}, // a door imports api/exchange, never api
+	Module + "/api/assistants":  {"api"},
+	Module + "/api/chat":        {"api"},
+	Module + "/api/preview":     {"api"},
+	Module + "/api/socket":      {"api"},
 	Module + "/sandbox/gvisor":  {"server", "e2e/bench"},
 	Module + "/sandbox/microvm": {"server"},
 	Module + "/sandbox/docker":  {"server"},
 	Module + "/sandbox/local":   {"server"},
 
-	"net/http":     {"api", "api/socket", "api/chat", "api/exchange", "api/preview", "webhook", "egress", "download", "internal/conns", "api/contract", "metrics", "guest", "guest/server", "model/upstream", "model/chat", "model/openai", "model/gemini", "model/anthropic", "model/modeltest", "e2e/bench", "server", "cmd/berth", "e2e", "sandbox/drivertest", "image/registry"},
+	"net/http":     {"api", "api/assistants", "api/socket", "api/chat", "api/exchange", "api/preview", "webhook", "egress", "download", "internal/conns", "api/contract", "metrics", "guest", "guest/server", "model/upstream", "model/chat", "model/openai", "model/gemini", "model/anthropic", "model/modeltest", "e2e/bench", "server", "cmd/berth", "e2e", "sandbox/drivertest", "image/registry"},
 	"database/sql": {"store/sqlite", "store/sqlite/query"},
 	"os/exec":      {"container/volume", "sandbox/host", "sandbox/gvisor", "sandbox/microvm", "sandbox/local", "sandbox/drivertest", "guest/boot", "guest/server", "image", "internal/disktest", "internal/dockertest", "store/storetest", "e2e/bench", "server", "e2e"},
 }

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/internal/backoff"
 	"github.com/berth-run/berth/model"
 )
 
@@ -132,7 +133,7 @@ func (g *gate) pace(ctx context.Context, req *model.Request, patience time.Durat
 	if delay > patience {
 		err = busy(delay)
 	} else {
-		err = pause(ctx, delay)
+		err = backoff.Sleep(ctx, delay)
 	}
 	if err != nil {
 		for _, r := range booked {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/internal/backoff"
 	"github.com/berth-run/berth/model"
 )
 
@@ -15,7 +16,7 @@ func TestHedge(t *testing.T) {
 	// after speaks when some time has passed.
 	after := func(d time.Duration, then saying) saying {
 		return func(ctx context.Context, req *model.Request, yield func(model.Delta, error) bool) {
-			if err := pause(ctx, d); err != nil {
+			if err := backoff.Sleep(ctx, d); err != nil {
 				yield(nil, err)
 				return
 			}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/internal/backoff"
 	"github.com/berth-run/berth/model"
 )
 
@@ -106,7 +107,7 @@ func (t Target) ask(ctx context.Context, req *model.Request, wait bool, yield fu
 		failed = better(failed, err)
 		if after, ok := model.RetryAfter(err); ok && again && after <= near && len(u.keys.keys) == 1 {
 			again = false
-			if err := pause(ctx, after); err != nil {
+			if err := backoff.Sleep(ctx, after); err != nil {
 				return err
 			}
 			continue
@@ -229,15 +230,4 @@ func (u *Upstream) models(ctx context.Context) ([]berth.Model, error) {
 		return l.Models(ctx)
 	}
 	return nil, nil
-}
-
-func pause(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-t.C:
-		return nil
-	}
 }

@@ -22,7 +22,7 @@ import (
 
 var byTest = berth.Caller{Project: "proj_test"}
 
-// newKeeper returns a keeper of this driver's sandboxes, and what ends it.
+// newKeeper returns a server of this driver's sandboxes, and what ends it.
 func newKeeper(tb testing.TB, state string, pool int) (k *container.Service, end func()) {
 	tb.Helper()
 	rootfs := drivertest.Rootfs(tb)

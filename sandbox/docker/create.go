@@ -50,8 +50,8 @@ var masked = []string{
 	"/sys/block", "/sys/devices/virtual/powercap", "/sys/firmware", "/sys/fs/bpf", "/sys/kernel/debug", "/sys/kernel/tracing",
 }
 
-// readOnly are paths that nobody in a sandbox may write to, as engines have them. The
-// last is where the guest reads what memory is in use.
+// readOnly are paths that a sandbox cannot write to, as in engines' defaults. The guest
+// reads its memory use from the last one.
 var readOnly = []string{"/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger", "/sys/fs/cgroup"}
 
 const (
@@ -104,7 +104,7 @@ func (d *Driver) Create(ctx context.Context, spec sandbox.Spec) error {
 	if errdefs.IsConflict(err) {
 		err = errors.Join(fs.ErrExist, err)
 	} else if err != nil {
-		// Whoever has stopped waiting does not know whether it was made.
+		// After a timeout it is unknown whether the container was made.
 		err = errors.Join(err, d.remove(context.WithoutCancel(ctx), name))
 	}
 	if err != nil && bound != nil {

@@ -6,7 +6,7 @@ import (
 )
 
 // countShare is the part of the time in which an engine may count the files of a
-// sandbox: after a count, it is left alone for so many times as long as that took.
+// sandbox: after a count, the next one waits countShare times as long as that took.
 const countShare = 20
 
 // disks holds what was last counted on the disks of sandboxes.

@@ -259,7 +259,7 @@ func (d *Driver) hasSecurity(name string) bool {
 // Clear removes from the engine what Open and Create have put there for this state
 // directory. Its sandboxes must be gone, and the driver is of no more use.
 func (d *Driver) Clear(ctx context.Context) error {
-	d.guest.name = "" // none is to be kept
+	d.guest.name = "" // sweep removes all
 	err := errors.Join(d.templates.sweep(ctx, nil), d.guest.sweep(ctx), d.client.Close())
 	if err != nil {
 		return fmt.Errorf("docker: clear: %w", err)

@@ -17,9 +17,9 @@ const destroyTimeout = time.Minute
 // pauseTimeout bounds Pause where ctx does not.
 const pauseTimeout = 20 * time.Second
 
-// Pause stops every process in the sandbox. runc gives up soon on a control group that
-// does not freeze, as one may not on a busy machine or while its processes fork; so it
-// is asked again.
+// Pause stops every process in the sandbox. runc fails soon if a control group
+// does not freeze, which happens on a busy machine or while its processes fork; then Pause
+// retries.
 func (d *Driver) Pause(ctx context.Context, id string) error {
 	name, err := d.container(id)
 	if err != nil {
@@ -73,8 +73,8 @@ func (d *Driver) Destroy(ctx context.Context, id string) error {
 	return nil
 }
 
-// remove removes a container, if there is one. The engine answers when its files
-// are gone, except to those who ask while somebody else removes it.
+// remove removes a container, if it exists. The engine answers when its files are removed,
+// except while another call removes it.
 func (d *Driver) remove(ctx context.Context, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, destroyTimeout)
 	defer cancel()

@@ -24,7 +24,7 @@ func connect(host string) (*client.Client, error) {
 	return client.New(opts...)
 }
 
-// address returns how the client is told its engine. The order is the docker
+// address returns the options that select the engine. The order is the docker
 // command's: DOCKER_HOST prevails over a context.
 func address(host string) ([]client.Opt, error) {
 	if host == "" {

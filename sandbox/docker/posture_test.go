@@ -137,7 +137,7 @@ func postureProcess(t *testing.T, d *Driver) {
 	}
 }
 
-// postureRelay looks at the process that carries the keeper's connection.
+// postureRelay looks at the process that carries the server's connection.
 func postureRelay(t *testing.T, b *drivertest.Box) {
 	relays := strings.Fields(b.Must("ps -e -o pid=,ppid=,args= | awk '$2 == 0 && $1 != 1 && $4 == \"dial\" {print $1}'"))
 	if len(relays) != 1 {
@@ -149,7 +149,7 @@ func postureRelay(t *testing.T, b *drivertest.Box) {
 	if r := b.Sh("ls /proc/" + relays[0] + "/fd; kill " + relays[0]); r.Code == 0 {
 		t.Errorf("the user may touch the relay: %+v", r)
 	}
-	// Root may: the keeper loses its connection, and has another.
+	// Root may: the server loses its connection, and has another.
 	b.Last("sudo kill -9 " + relays[0])
 	b.Answers()
 }

@@ -28,7 +28,7 @@ const (
 // that of current engines: older ones let through what has been a way out of containers
 // since (io_uring), or out of the machine (AF_VSOCK). It lets through less: no families of
 // sockets but those of local and internet sockets and some of netlink, no programs of 32
-// bits, whose sockets cannot be told apart, and no asynchronous I/O.
+// bits, whose socket calls cannot be distinguished, and no asynchronous I/O.
 //
 //go:embed seccomp.json
 var profile []byte

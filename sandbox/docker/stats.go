@@ -15,8 +15,8 @@ import (
 	"github.com/berth-run/berth/sandbox"
 )
 
-// lostExit is the exit code that the engine gives to a container of which it finds
-// that it has ended, without having seen it: the machine went down, or the engine.
+// lostExit is the exit code of a container whose end the engine did not see, because the
+// machine or the engine was down.
 const lostExit = 255
 
 // maxStats bounds what the engine may say of a container, in bytes.
@@ -87,8 +87,8 @@ func stateOf(s *container.State) (sandbox.Stats, error) {
 	return sandbox.Stats{State: sandbox.StateDead, Reason: sandbox.ReasonKilled}, nil
 }
 
-// confirm returns an error that is not ErrNotFound if the engine lists a sandbox of which
-// it has just said that there is none: whatever stands before the engine may answer 404.
+// confirm returns an error other than ErrNotFound if the engine lists a sandbox that it has
+// just reported as missing: a proxy before the engine may answer 404.
 func (d *Driver) confirm(ctx context.Context, id string, notFound error) error {
 	ids, err := d.List(ctx)
 	if err != nil {
@@ -113,7 +113,7 @@ func (d *Driver) usage(ctx context.Context, name string, stats *sandbox.Stats) e
 	}
 	stats.CPU = time.Duration(u.CPUStats.CPUUsage.TotalUsage)
 	stats.PIDs = int(u.PidsStats.Current)
-	// Pages that the kernel would give up first are not in use. Their name depends
+	// Pages that the kernel reclaims first are not in use. Their name depends
 	// on the version of the control groups.
 	cache, ok := u.MemoryStats.Stats["total_inactive_file"]
 	if !ok {

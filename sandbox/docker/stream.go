@@ -13,7 +13,7 @@ import (
 // greeting is what a relay says first, when it has connected.
 const greeting = "ok\n"
 
-// maxComplaint bounds what is kept of a relay's standard error, in bytes.
+// maxComplaint bounds the recorded part of a relay's standard error, in bytes.
 const maxComplaint = 1 << 10
 
 // A stream is a connection over a relay's standard streams. The engine sends both of

@@ -203,7 +203,7 @@ func (s *suite) egress(t *testing.T) {
 		b.Client.Close()
 		again := Attach(t, d, "outward")
 		if r := again.Sh("curl -sS -m 5 http://example.com/"); r.Code == 0 {
-			t.Errorf("without a keeper: got %+v", r)
+			t.Errorf("without a server: got %+v", r)
 		}
 		o.connect(t, again)
 		o.allowed(t, again)

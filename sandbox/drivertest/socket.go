@@ -13,7 +13,7 @@ import (
 )
 
 // replaceSocket puts other things in the place of the guest's socket, to lead the
-// keeper's next Dial astray.
+// server's next Dial astray.
 func (s *suite) replaceSocket(t *testing.T) {
 	if s.Socket == "" {
 		t.Skip("skipped: this driver's guest has no socket in a file system")
@@ -52,7 +52,7 @@ func (s *suite) replaceSocket(t *testing.T) {
 	l.(*net.UnixListener).SetDeadline(time.Now().Add(50 * time.Millisecond))
 	if conn, err := l.Accept(); err == nil {
 		conn.Close()
-		t.Error("the keeper was led to a socket of the host")
+		t.Error("the server was led to a socket of the host")
 	}
 }
 

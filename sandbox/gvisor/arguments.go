@@ -8,7 +8,7 @@ func (d *Driver) arguments(s instance, rec record, image string) []string {
 	args := []string{
 		"--root=" + sealed + "/runsc", // relative, to stay below the length of a socket's path
 		"--platform=systrap",
-		"--host-uds=create", // the guest binds its socket; nobody connects out
+		"--host-uds=create", // the guest binds its socket; connections out are forbidden
 		"--directfs=false",  // the sentry opens no host files and holds no capabilities
 		"--ignore-cgroups",
 		"--host-settings=ignore",

@@ -247,7 +247,7 @@ func reportCPU(b *testing.B, d *Driver, id string, size int64) func() {
 		insideNow, hereNow := used()
 		perGB := 1e9 / float64(size) / float64(b.N)
 		b.ReportMetric((insideNow-inside).Seconds()*perGB, "sandbox-s/GB")
-		b.ReportMetric((hereNow-here).Seconds()*perGB, "keeper-s/GB")
+		b.ReportMetric((hereNow-here).Seconds()*perGB, "server-s/GB")
 	}
 }
 

@@ -100,8 +100,8 @@ func (s instance) awaitSleep(ctx context.Context) error {
 	}
 }
 
-// rouse wakes a guest that sleeps, though nobody writes its memory, and connects to it:
-// the server that sent it to sleep has died. lost is why it could not be dialled.
+// rouse wakes a guest that sleeps although no checkpoint is being written, because the
+// server that put it to sleep has died, and connects to it. lost is the error of the dial.
 func (s instance) rouse(ctx context.Context, lost error) (net.Conn, error) {
 	if err := s.running(); err != nil {
 		return nil, errors.Join(lost, err)

@@ -39,8 +39,9 @@ func (d *Driver) find(id string) (instance, error) {
 	return d.sandbox(id)
 }
 
-// sealed is the directory of a sandbox that holds what it writes and what it was
-// told. Where the volume can, it is encrypted with a key that goes with the sandbox.
+// sealed is the directory of a sandbox that holds the files that it writes and its
+// configuration. If the volume supports it, it is encrypted with a key that is destroyed
+// with the sandbox.
 const sealed = "sealed"
 
 func (s instance) path(elem string) string { return s.dir + "/" + elem }
@@ -48,7 +49,7 @@ func (s instance) path(elem string) string { return s.dir + "/" + elem }
 // run returns the path of something in run/ as this process reaches it.
 func (s instance) run(elem string) string { return s.wall.run() + "/" + elem }
 
-// A record is what is kept of a sandbox's making.
+// A record is the saved description of a sandbox.
 type record struct {
 	BootID string         `json:"boot_id"` // of the machine at the time
 	Rootfs string         `json:"rootfs"`

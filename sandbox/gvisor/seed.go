@@ -74,8 +74,8 @@ func writeSeed(path string) error {
 // seedTime dates what is in the seed, always alike.
 var seedTime = time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// removeOthers removes what is in a directory, except the entries of which keep is the
-// name, or the name's beginning.
+// removeOthers removes the entries of a directory, except those whose names begin with
+// keep.
 func removeOthers(dir, keep string) error {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {

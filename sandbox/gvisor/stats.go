@@ -9,11 +9,11 @@ import (
 	"github.com/berth-run/berth/sandbox"
 )
 
-// Stats reports what the sandbox does and uses. A sandbox is dead only if there is proof:
-// if it cannot be found out, as when no descriptor is left, that is an error.
+// Stats reports the state and the resource use of the sandbox. A sandbox is dead only with
+// proof: if the state cannot be read, as when no descriptor is left, Stats returns an error.
 //
-// A sandbox that is dead, and of which the kernel has killed a process because
-// the memory limit was reached, is said to have died of it. That is so where the
+// A dead sandbox in which the kernel killed a process because the memory limit was
+// reached has the reason oom. That is so where the
 // sentry was hit; where only a command was, the sandbox lived on, and if it ended
 // later for another reason the answer is a guess.
 func (d *Driver) Stats(_ context.Context, id string) (sandbox.Stats, error) {

@@ -21,9 +21,8 @@ import (
 	"github.com/berth-run/berth/sandbox/host"
 )
 
-// A warden is the wall that an ordinary user builds: namespaces of which the user is
-// the owner, and in them a process that looks after the limits and ends with all the
-// others. It is berth-runsc, whose package warden says what it finds and leaves in the
+// A warden is the wall of an ordinary user: namespaces that the user owns, and in them a
+// process that enforces the limits and ends with all the others. It is berth-runsc, whose package warden says what it finds and leaves in the
 // sandbox's directory.
 type warden struct {
 	id        string
@@ -39,7 +38,7 @@ func (w *warden) raise(sandbox.Limits) error   { return nil }
 func (w *warden) remove(context.Context) error { return nil }
 
 // userNamespaces makes a process the first in namespaces of its own, in which this
-// process's user is root and nobody else is anybody.
+// process's user is root and no other user is mapped.
 func userNamespaces() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{
 		Setsid: true,
@@ -77,7 +76,7 @@ func (w *warden) start(ctx context.Context, args []string, rec record, sleeps bo
 	}()
 	stop := context.AfterFunc(ctx, func() { r.SetReadDeadline(time.Now()) })
 	defer stop()
-	told, err := io.ReadAll(io.LimitReader(r, 2*wordsLimit))
+	answer, err := io.ReadAll(io.LimitReader(r, 2*wordsLimit))
 	switch {
 	case ctx.Err() != nil:
 		cmd.Process.Kill() // it is not known by its lock yet, perhaps
@@ -85,8 +84,8 @@ func (w *warden) start(ctx context.Context, args []string, rec record, sleeps bo
 		return fmt.Errorf("runsc: %w", context.Cause(ctx))
 	case err != nil:
 		return err
-	case string(told) != "started":
-		return errors.New(printable(strings.TrimSpace(string(told))))
+	case string(answer) != "started":
+		return errors.New(printable(strings.TrimSpace(string(answer))))
 	}
 	return nil
 }

@@ -115,8 +115,8 @@ func (c Cgroup) JoinThread() error {
 	return nil
 }
 
-// Procs returns the process ids in c. Dead processes that nobody has waited for
-// are not among them. A group that does not exist is empty.
+// Procs returns the process ids in c. Zombies are not among
+// them. A group that does not exist is empty.
 func (c Cgroup) Procs() ([]int, error) {
 	dir := c.v2
 	if dir == "" {
@@ -139,7 +139,7 @@ func (c Cgroup) Procs() ([]int, error) {
 }
 
 // Kill kills everything in c and returns when it is dead, or ctx is done. Some kernels
-// (6.18 among them) kill whatever is started in c afterwards: make it anew for that.
+// (6.18 among them) kill processes that are started in c afterwards: create c again for that.
 func (c Cgroup) Kill(ctx context.Context) error {
 	for wait := time.Millisecond; ; wait = min(2*wait, 20*time.Millisecond) {
 		pids, err := c.Procs()

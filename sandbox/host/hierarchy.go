@@ -29,7 +29,7 @@ type Hierarchy struct {
 	v1      map[string]string // controller to mount point, of version 1
 }
 
-// limiters are the controllers without which limits cannot be kept.
+// limiters are the controllers without which limits cannot be enforced.
 var limiters = []string{"memory", "cpu", "pids"}
 
 // v1Joined are the version 1 hierarchies that a sandbox gets a group in, if they

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Ended reports whether the process has ended: there is none of its number, or nobody
-// has waited for it yet. An error means that it is not known.
+// Ended reports whether the process has ended: its number is not in use, or it is a zombie.
+// It returns an error if that is unknown.
 func Ended(pid int) (bool, error) {
 	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) {

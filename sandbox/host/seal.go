@@ -25,8 +25,8 @@ func NewSealKey() SealKey {
 }
 
 // Seal makes an empty directory one whose content, names included, is encrypted on
-// its volume with the key. The kernel has the key, and nobody else unless the caller
-// keeps it: it does not survive a restart of the machine. Where the file system or
+// its volume with the key. Only the kernel has the key, unless the caller
+// stores it: it does not survive a restart of the machine. Where the file system or
 // the kernel cannot do that, the error is errors.ErrUnsupported.
 func Seal(dir string, key SealKey) error {
 	id, err := AddSealKey(dir, key)

@@ -76,7 +76,7 @@ func Open(opts Options) (*Driver, error) {
 	if d.dir, err = sandbox.OpenDir(filepath.Join(opts.StateDir, "sandboxes")); err != nil {
 		return nil, fmt.Errorf("local: state directory: %w", err)
 	}
-	// Processes are told apart by the directory of their sandbox; a copy has others.
+	// Processes are distinguished by the directory of their sandbox; a copy has others.
 	_, err = sandbox.Instance(opts.StateDir, func() error {
 		opts.Logger.Warn("unsafe-local: the state directory is a copy; its sandboxes are left to the original", "dir", opts.StateDir)
 		return sandbox.Discard(filepath.Join(opts.StateDir, "sandboxes"))
@@ -93,7 +93,7 @@ func (d *Driver) Features() sandbox.Features {
 	return sandbox.Features{Isolation: "none", Network: true}
 }
 
-// A record is what is kept of a sandbox's making.
+// A record is the saved description of a sandbox.
 type record struct {
 	BootID string   `json:"boot_id"` // of the machine at the time
 	Env    []string `json:"env"`

@@ -112,7 +112,7 @@ func (s instance) guestEnv(specEnv []string) []string {
 		}
 	}
 	env = append(env, specEnv...)
-	if u, err := user.Current(); err == nil { // nobody else: commands are this process's user's
+	if u, err := user.Current(); err == nil { // commands run as this process's user
 		env = append(env, "BERTH_USER="+u.Username)
 	}
 	return append(env,
@@ -122,7 +122,7 @@ func (s instance) guestEnv(specEnv []string) []string {
 		"BERTH_STATE_DIR="+s.path("state"))
 }
 
-// mark is the value of marker: the directory is this sandbox's and nobody else's.
+// mark is the value of marker: the directory belongs to this sandbox alone.
 func (s instance) mark() string { return s.dir }
 
 // alive reports whether the guest is. An error means that it is not known.
@@ -162,7 +162,7 @@ func (s instance) owns(pid int) (bool, error) {
 
 // kill kills every process that bears the sandbox's mark or descends from one
 // that does, until there is none. A process that has dropped the mark and lost
-// its parent is not found: this driver contains nobody who wants to get out.
+// its parent is not found: this driver does not contain processes that want to escape.
 func (s instance) kill(ctx context.Context) error {
 	for wait := time.Millisecond; ; wait = min(2*wait, 50*time.Millisecond) {
 		left, err := s.members()

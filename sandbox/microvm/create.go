@@ -92,8 +92,7 @@ func (d *Driver) fill(ctx context.Context, dir, image string, spec sandbox.Spec)
 // of users and groups leaves free.
 const firstUID = 1879048192
 
-// newUID returns the number of a user that is nobody else's. QEMU owns nothing by it;
-// it keeps sandboxes from signalling and tracing each other, should their namespaces fail.
+// newUID returns an unused user id. QEMU owns no file with it; it prevents sandboxes from signalling and tracing each other, should their namespaces fail.
 func newUID() int {
 	var b [4]byte
 	rand.Read(b[:])

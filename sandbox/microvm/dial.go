@@ -16,7 +16,7 @@ import (
 // errBusy is returned by Dial when all of a sandbox's serial ports are in use.
 var errBusy = fmt.Errorf("its %d connections are in use", ports)
 
-// Dial connects to the guest through a serial port that nobody uses. As with a socket,
+// Dial connects to the guest through an unused serial port. As with a socket,
 // the guest need not have taken the connection when Dial returns.
 func (d *Driver) Dial(ctx context.Context, id string) (net.Conn, error) {
 	s, err := d.find(id)

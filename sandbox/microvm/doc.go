@@ -1,8 +1,8 @@
 // Package microvm runs sandboxes as virtual machines of QEMU.
 //
 // A sandbox is one process: QEMU, with Debian's kernel for clouds, an initial file
-// system of ours (package guest/boot), the template as a disk that nobody writes, and
-// a disk for what the sandbox writes. Its keeper reaches the guest through serial
+// system of ours (package guest/boot), the template as a read-only disk, and
+// a disk for what the sandbox writes. The server reaches the guest through serial
 // ports (package guest/serial); the machine has no network card. All state is on
 // disk and in the kernel, none in this process:
 //

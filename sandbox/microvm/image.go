@@ -27,8 +27,7 @@ func (d *Driver) image(ctx context.Context, rootfs string) (string, error) {
 	})
 }
 
-// dropImages removes the images of templates that are gone and of which there is no
-// sandbox.
+// dropImages removes the images of removed templates that no sandbox uses.
 func (d *Driver) dropImages() error {
 	used := make(map[string]bool)
 	ids, err := d.dir.List()

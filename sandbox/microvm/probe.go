@@ -27,8 +27,8 @@ type probed struct {
 }
 
 // chooseMachine returns the first machine that starts. That /dev/kvm is there says
-// little: where virtual machines are nested, it may open and run nothing. What was
-// found out is kept for as long as the host is not restarted.
+// little: where virtual machines are nested, it may open and run nothing. The
+// result is saved until the host restarts.
 func (d *Driver) chooseMachine() (machine, error) {
 	path := filepath.Join(d.opts.StateDir, "machine.json")
 	want := probed{BootID: d.bootID, QEMU: d.opts.QEMUPath, Kernel: d.kernel}

@@ -55,7 +55,7 @@ const (
 	diskFile = sealed + "/disk"
 )
 
-// A record is what is kept of a sandbox's making.
+// A record is the saved description of a sandbox.
 type record struct {
 	BootID string         `json:"boot_id"` // of the machine at the time
 	Image  string         `json:"image"`   // the template's

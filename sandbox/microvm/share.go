@@ -21,7 +21,7 @@ import (
 
 // Mounts are shown to a machine by a program beside QEMU, virtiofsd. It has to open
 // files as any of the sandbox's users, and so is root: of a user namespace, where the
-// numbers up to shareUsers are those of nobody on the host. The mounts are mapped to it
+// numbers up to shareUsers are unused on the host. The mounts are mapped to it
 // (idmapped), so that what is on their disks has the sandbox's numbers. Of the host it
 // sees the mounts, which hold no device and nothing that runs as its owner.
 

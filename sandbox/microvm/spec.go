@@ -23,7 +23,7 @@ const (
 	guestThreads = 24
 )
 
-// bootConfig returns what the machine is told at its start.
+// bootConfig returns the configuration of the machine at its start.
 func bootConfig(spec sandbox.Spec) boot.Config {
 	return boot.Config{
 		Hostname: hostname,
@@ -49,7 +49,7 @@ func guestEnv(spec sandbox.Spec) []string {
 		"BERTH_PIDS_LIMIT=" + strconv.Itoa(pids-pids/8), // before the kernel's
 		"BERTH_THREADS=" + strconv.Itoa(guestThreads),
 		"BERTH_WATCH=1",
-		"BERTH_GUEST_LOG=" + os.DevNull, // the machine's console is nobody's any more
+		"BERTH_GUEST_LOG=" + os.DevNull, // the machine's console is not read any more
 	}
 	path := "PATH=" + defaultPath
 	for _, kv := range spec.Env {

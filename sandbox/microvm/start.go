@@ -74,8 +74,8 @@ func (d *Driver) start(ctx context.Context, s instance) error {
 	return d.boot(ctx, s, rec)
 }
 
-// renew ends what runs for a sandbox that has not started, and makes anew what that may
-// have used: its cgroup and its disk.
+// renew ends the processes of a sandbox that has not started, and creates the cgroup and
+// the disk that they may have used again.
 func (d *Driver) renew(ctx context.Context, s instance, rec record) error {
 	if err := s.kill(ctx); err != nil {
 		return err
@@ -241,7 +241,7 @@ type console struct {
 	text []byte
 }
 
-// consoleSize bounds what is kept.
+// consoleSize bounds the recorded console output.
 const consoleSize = 8 << 10
 
 func (c *console) listen(conn net.Conn) {

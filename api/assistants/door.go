@@ -1,4 +1,4 @@
-package api
+package assistants
 
 import (
 	"encoding/json"
@@ -7,10 +7,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/internal/rule"
 
-	"github.com/berth-run/berth"
-	"github.com/berth-run/berth/api/assistants"
 	"github.com/berth-run/berth/api/exchange"
 	"github.com/berth-run/berth/store"
 )
@@ -19,8 +18,14 @@ import (
 // must to the hosted service.
 const assistantsBeta = "assistants=v2"
 
-// beta is a handler of the Assistants API.
-func (s *server) beta(h exchange.Handler) exchange.Handler {
+// A Door serves the Assistants API.
+type Door struct{ service *Service }
+
+// NewDoor returns a door to a service.
+func NewDoor(s *Service) *Door { return &Door{s} }
+
+// Beta returns a handler that requires the header of the Assistants API.
+func Beta(h exchange.Handler) exchange.Handler {
 	return func(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 		for _, value := range r.Header.Values("OpenAI-Beta") {
 			if slices.ContainsFunc(strings.Split(value, ","), func(v string) bool { return strings.TrimSpace(v) == assistantsBeta }) {
@@ -32,47 +37,47 @@ func (s *server) beta(h exchange.Handler) exchange.Handler {
 	}
 }
 
-// createAssistant serves POST /v1/assistants.
-func (s *server) createAssistant(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
-	var a assistants.Assistant
+// CreateAssistant serves POST /v1/
+func (d *Door) CreateAssistant(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+	var a Assistant
 	if err := x.Decode(r, assistantRequest, &a); err != nil {
 		return err
 	}
-	made, err := s.assistants.CreateAssistant(r.Context(), c.Project, &a)
+	made, err := d.service.catalog.Create(r.Context(), c.Project, &a)
 	return answerJSON(x, made, err)
 }
 
-// listAssistants serves GET /v1/assistants.
-func (s *server) listAssistants(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+// ListAssistants serves GET /v1/
+func (d *Door) ListAssistants(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	q := exchange.NewQuery(r)
 	page := q.PageBoth()
 	if err := q.End(); err != nil {
 		return err
 	}
-	list, more, err := s.assistants.Assistants(r.Context(), c.Project, page)
-	return answerList(x, list, more, page, err, func(a *assistants.Assistant) string { return a.ID })
+	list, more, err := d.service.catalog.List(r.Context(), c.Project, page)
+	return answerList(x, list, more, page, err, func(a *Assistant) string { return a.ID })
 }
 
-// getAssistant serves GET /v1/assistants/{assistant}.
-func (s *server) getAssistant(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
-	a, err := s.assistants.Assistant(r.Context(), c.Project, r.PathValue("assistant"))
+// GetAssistant serves GET /v1/assistants/{assistant}.
+func (d *Door) GetAssistant(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+	a, err := d.service.catalog.Get(r.Context(), c.Project, r.PathValue("assistant"))
 	return answerJSON(x, a, err)
 }
 
-// updateAssistant serves POST /v1/assistants/{assistant}.
-func (s *server) updateAssistant(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+// UpdateAssistant serves POST /v1/assistants/{assistant}.
+func (d *Door) UpdateAssistant(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	var request json.RawMessage
 	if err := x.Decode(r, assistantUpdate, &request); err != nil {
 		return err
 	}
-	a, err := s.assistants.UpdateAssistant(r.Context(), c.Project, r.PathValue("assistant"), request)
+	a, err := d.service.catalog.Update(r.Context(), c.Project, r.PathValue("assistant"), request)
 	return answerJSON(x, a, err)
 }
 
-// deleteAssistant serves DELETE /v1/assistants/{assistant}.
-func (s *server) deleteAssistant(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+// DeleteAssistant serves DELETE /v1/assistants/{assistant}.
+func (d *Door) DeleteAssistant(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	id := r.PathValue("assistant")
-	err := s.assistants.DeleteAssistant(r.Context(), c.Project, id)
+	err := d.service.catalog.Delete(r.Context(), c.Project, id)
 	return answerJSON(x, exchange.Deleted(id, "assistant.deleted"), err)
 }
 

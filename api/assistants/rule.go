@@ -1,13 +1,12 @@
-package api
+package assistants
 
 import (
 	"maps"
 	"math"
 	"unicode/utf8"
 
-	"github.com/berth-run/berth/internal/rule"
-
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/internal/rule"
 )
 
 // The requests of the Assistants API, as in OpenAI's OpenAPI document.

@@ -1,0 +1,143 @@
+package assistants
+
+import (
+	"encoding/json"
+	"net/http"
+
+	"github.com/berth-run/berth"
+
+	"github.com/berth-run/berth/api/exchange"
+)
+
+// CreateThreadAndRun serves POST /v1/threads/runs.
+func (d *Door) CreateThreadAndRun(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+	var req RunRequest
+	if err := x.Decode(r, threadRunRequest, &req); err != nil {
+		return err
+	}
+	thread, run, err := d.service.CreateThreadAndRun(r.Context(), c, &req)
+	return d.answerRun(x, r, c, thread, run, req.Stream, err)
+}
+
+// CreateRun serves POST /v1/threads/{thread}/runs.
+func (d *Door) CreateRun(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+	q := exchange.NewQuery(r)
+	q.List("include", stepIncludable)
+	if err := q.End(); err != nil {
+		return err
+	}
+	var req RunRequest
+	if err := x.Decode(r, runRequest, &req); err != nil {
+		return err
+	}
+	run, err := d.service.CreateRun(r.Context(), c, r.PathValue("thread"), &req)
+	return d.answerRun(x, r, c, nil, run, req.Stream, err)
+}
+
+// SubmitToolOutputs serves POST /v1/threads/{thread}/runs/{run}/submit_tool_outputs.
+func (d *Door) SubmitToolOutputs(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+	var req struct {
+		ToolOutputs []ToolOutput `json:"tool_outputs"`
+		Stream      bool         `json:"stream"`
+	}
+	if err := x.Decode(r, toolOutputsRequest, &req); err != nil {
+		return err
+	}
+	run, err := d.service.SubmitToolOutputs(r.Context(), c, r.PathValue("thread"), r.PathValue("run"), req.ToolOutputs)
+	return d.answerRun(x, r, c, nil, run, req.Stream, err)
+}
+
+// answerRun answers with a run that has just been set going, or with its events.
+func (d *Door) answerRun(x *exchange.Exchange, r *http.Request, c berth.Caller, t *Thread, run *Record, stream bool, err error) error {
+	if err != nil {
+		return err
+	}
+	x.Settle()
+	if stream {
+		return d.streamRun(x, r, c, t, run)
+	}
+	return x.JSON(http.StatusOK, run.Run)
+}
+
+// streamRun answers with the events of a run up to its next halt. A client that leaves
+// leaves the run as it is.
+func (d *Door) streamRun(x *exchange.Exchange, r *http.Request, c berth.Caller, t *Thread, run *Record) error {
+	out, ctx := x.Stream(r, false)
+	defer out.Close()
+	for ev, err := range d.service.Follow(ctx, c, run, t) {
+		if ctx.Err() != nil && r.Context().Err() == nil {
+			return nil // the keep-alive found that the client has gone
+		}
+		if err != nil {
+			err = exchange.FollowError(ctx, berth.ResponseID(run.Run.ID), err)
+			_, e := exchange.Describe(err, x.RequestID())
+			_ = out.JSON("error", e)
+			return err
+		}
+		if out.JSON(ev.Name, ev.Data) != nil {
+			return nil
+		}
+	}
+	out.Done("done")
+	return nil
+}
+
+// ListRuns serves GET /v1/threads/{thread}/runs.
+func (d *Door) ListRuns(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+	q := exchange.NewQuery(r)
+	page := q.PageBoth()
+	if err := q.End(); err != nil {
+		return err
+	}
+	list, more, err := d.service.Runs(r.Context(), c, r.PathValue("thread"), page)
+	return answerList(x, list, more, page, err, func(run *Run) string { return run.ID })
+}
+
+// GetRun serves GET /v1/threads/{thread}/runs/{run}.
+func (d *Door) GetRun(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+	run, err := d.service.Run(r.Context(), c, r.PathValue("thread"), r.PathValue("run"))
+	return answerJSON(x, run, err)
+}
+
+// UpdateRun serves POST /v1/threads/{thread}/runs/{run}.
+func (d *Door) UpdateRun(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+	var request json.RawMessage
+	if err := x.Decode(r, metadataUpdate, &request); err != nil {
+		return err
+	}
+	run, err := d.service.UpdateRun(r.Context(), c, r.PathValue("thread"), r.PathValue("run"), request)
+	return answerJSON(x, run, err)
+}
+
+// CancelRun serves POST /v1/threads/{thread}/runs/{run}/cancel.
+func (d *Door) CancelRun(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+	run, err := d.service.CancelRun(r.Context(), c, r.PathValue("thread"), r.PathValue("run"))
+	return answerJSON(x, run, err)
+}
+
+// ListRunSteps serves GET /v1/threads/{thread}/runs/{run}/steps.
+func (d *Door) ListRunSteps(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+	q := exchange.NewQuery(r)
+	q.List("include", stepIncludable)
+	page := q.PageBoth()
+	if err := q.End(); err != nil {
+		return err
+	}
+	steps, err := d.service.Steps(r.Context(), c, r.PathValue("thread"), r.PathValue("run"))
+	if err != nil {
+		return err
+	}
+	list, more, err := PageOfSteps(steps, page)
+	return answerList(x, list, more, page, err, func(step Step) string { return step.ID })
+}
+
+// GetRunStep serves GET /v1/threads/{thread}/runs/{run}/steps/{step}.
+func (d *Door) GetRunStep(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+	q := exchange.NewQuery(r)
+	q.List("include", stepIncludable)
+	if err := q.End(); err != nil {
+		return err
+	}
+	step, err := d.service.Step(r.Context(), c, r.PathValue("thread"), r.PathValue("run"), r.PathValue("step"))
+	return answerJSON(x, step, err)
+}

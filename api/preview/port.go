@@ -1,0 +1,203 @@
+package preview
+
+import (
+	"crypto/cipher"
+	"crypto/sha256"
+	"errors"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/api/exchange"
+	"github.com/berth-run/berth/container"
+	"github.com/berth-run/berth/internal/conns"
+	"github.com/berth-run/berth/internal/rule"
+	"github.com/berth-run/berth/store"
+)
+
+// Links to ports last this long unless a request says otherwise, in seconds.
+const (
+	linkLife    = 60 * 60
+	maxLinkLife = 7 * 24 * 60 * 60
+)
+
+// LinkPath is the prefix of the paths of links. What follows is the permission.
+const LinkPath = "/preview/"
+
+// linkBody checks the body of POST /v1/containers/{container}/ports/{port}.
+var linkBody = rule.Object(rule.Fields{
+	"expires_after": rule.Object(rule.Fields{"anchor": rule.OneOf("created_at"), "seconds": rule.Integer(10, maxLinkLife)}, "anchor", "seconds"),
+})
+
+// Options are what the door needs.
+type Options struct {
+	Exchange   *exchange.Server // of the API: identity, keys, log
+	Containers *container.Service
+	Box        cipher.AEAD      // seals links, as seal.New returns it
+	Now        func() time.Time // by which links expire
+
+	// Domain is a domain below which each port of a container has a host of its own:
+	// PORT-CONTAINER.DOMAIN. Default: there are none.
+	Domain string
+}
+
+// A Door serves the ports of containers.
+type Door struct {
+	Options
+	proxy *Proxy
+}
+
+// NewDoor returns a door.
+func NewDoor(opts Options) *Door { return &Door{Options: opts, proxy: New(opts.Exchange.Log)} }
+
+// containerOf returns the container that the path names.
+func containerOf(r *http.Request) berth.ContainerID {
+	return berth.ContainerID(r.PathValue("container"))
+}
+
+// portNumber returns the port that the path names.
+func portNumber(r *http.Request) (int, error) {
+	text := r.PathValue("port")
+	port, err := strconv.Atoi(text)
+	if err != nil || port < 1 || port > 65535 || strconv.Itoa(port) != text {
+		return 0, berth.Invalid("port", "Invalid port: '%s'. Expected a number from 1 to 65535.", rule.Clip(text))
+	}
+	return port, nil
+}
+
+// Port serves /v1/containers/{container}/ports/{port}/…: what a sandbox serves
+// there in HTTP, for a program that bears a key.
+func (d *Door) Port(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+	port, err := portNumber(r)
+	if err != nil {
+		return err
+	}
+	prefix, rest := cutPath(r, 5) // v1, containers, its id, ports, the number
+	return d.show(x, r, c.Project, Target{Container: containerOf(r), Port: port, Prefix: prefix, Path: rest, Keyed: true})
+}
+
+// cutPath splits a URL's path, as escaped, after its first n segments.
+func cutPath(r *http.Request, n int) (first, rest string) {
+	path := r.URL.EscapedPath()
+	at := 0
+	for range n {
+		at += 1 + max(0, strings.IndexByte(path[at+1:], '/'))
+	}
+	return path[:at], path[at:]
+}
+
+// show passes a request on to a port of a container, which does not expire while the
+// answer lasts.
+func (d *Door) show(x *exchange.Exchange, r *http.Request, p berth.ProjectID, t Target) error {
+	conns.Known(r.Context())
+	dial, release, err := d.Containers.Access().Port(r.Context(), p, t.Container, t.Port)
+	if err != nil {
+		return err
+	}
+	defer release()
+	t.Dial = dial
+	r, done, err := x.Duplex(r)
+	if err != nil {
+		return err
+	}
+	defer done()
+	out := x.Patient()
+	defer out.Renew() // the last bytes leave after the handler
+	return x.FailQuietly(d.proxy.Serve(out, r, t))
+}
+
+// A portLink is a link to a port on the wire.
+type portLink struct {
+	Object      string            `json:"object"` // "container.port"
+	ContainerID berth.ContainerID `json:"container_id"`
+	Port        int               `json:"port"`
+	URL         string            `json:"url"`
+	HostURL     string            `json:"host_url,omitempty"` // under the port's own host, where the server has a domain for them
+	ExpiresAt   int64             `json:"expires_at"`
+}
+
+// CreateLink serves POST /v1/containers/{container}/ports/{port}: a URL that shows
+// the port to every caller who has it, for a while.
+func (d *Door) CreateLink(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+	port, err := portNumber(r)
+	if err != nil {
+		return err
+	}
+	body := struct {
+		ExpiresAfter struct {
+			Seconds int64 `json:"seconds"`
+		} `json:"expires_after"`
+	}{}
+	body.ExpiresAfter.Seconds = linkLife
+	if r.ContentLength != 0 {
+		if err := x.Decode(r, linkBody, &body); err != nil {
+			return err
+		}
+	}
+	if _, err := d.Containers.Get(r.Context(), c.Project, containerOf(r)); err != nil {
+		return err
+	}
+	l := Link{Project: c.Project, Container: containerOf(r), Port: port,
+		ExpiresAt: d.Now().Unix() + body.ExpiresAfter.Seconds}
+	if c.Key != "" {
+		hash := sha256.Sum256([]byte(exchange.Token(r)))
+		l.Key = hash[:]
+	}
+	word := l.Seal(d.Box)
+	return x.JSON(http.StatusOK, portLink{"container.port", l.Container, l.Port, origin(r) + LinkPath + word + "/", d.hostURL(r, l, word), l.ExpiresAt})
+}
+
+// origin returns the origin of this server in the caller's words, which are not verified.
+func origin(r *http.Request) string {
+	if r.TLS != nil || strings.EqualFold(r.Header.Get("X-Forwarded-Proto"), "https") {
+		return "https://" + r.Host
+	}
+	return "http://" + r.Host
+}
+
+// ShowLink serves /preview/{link}/…, for every caller who has it.
+func (d *Door) ShowLink(w http.ResponseWriter, r *http.Request) {
+	x := w.(*exchange.Exchange)
+	err := func() error {
+		l, err := Open(d.Box, r.PathValue("link"), d.Now())
+		if err == nil {
+			err = d.checkLink(r, l)
+		}
+		if err != nil {
+			return &berth.Error{Code: berth.CodeUnauthorized, Wire: "invalid_link", Err: err, Message: "This link has expired or is not valid."}
+		}
+		x.SetCaller(berth.Caller{Project: l.Project})
+		prefix, rest := cutPath(r, 2) // preview, the link
+		return d.show(x, r, l.Project, Target{Container: l.Container, Port: l.Port, Prefix: prefix, Path: rest, Link: true, Keyed: exchange.Token(r) != ""})
+	}()
+	if err != nil {
+		x.Fail(r.Context(), LinkPath, err)
+	}
+}
+
+// checkLink returns an error unless the project and the key that made a link are still valid.
+func (d *Door) checkLink(r *http.Request, l Link) error {
+	if err := d.Exchange.CheckProject(r.Context(), l.Project); err != nil {
+		return err
+	}
+	if len(l.Key) == sha256.Size {
+		key, err := d.Exchange.Keys.KeyByHash(r.Context(), [sha256.Size]byte(l.Key))
+		switch {
+		case err != nil:
+			return err
+		case key.Project != l.Project || key.ExpiresAt != 0 && key.ExpiresAt <= d.Now().Unix():
+			return store.ErrNotFound
+		}
+		return nil
+	}
+	open, err := d.Exchange.NeedsNoKey(r.Context())
+	if err == nil && !open {
+		err = errors.New("the link is from before there were keys")
+	}
+	if err != nil {
+		return err
+	}
+	return exchange.CheckPeer(r)
+}

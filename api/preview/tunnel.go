@@ -1,0 +1,115 @@
+package preview
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/api/exchange"
+)
+
+// tunnelProtocol is what a request asks to upgrade to, to get the bytes of a port.
+const tunnelProtocol = "tcp"
+
+// Connect serves GET /v1/containers/{container}/ports/{port}: an upgrade to a TCP
+// connection to the port, of any protocol. It serves berth port.
+func (d *Door) Connect(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+	port, err := portNumber(r)
+	if err != nil {
+		return err
+	}
+	if !r.ProtoAtLeast(1, 1) || !exchange.HeaderHas(r.Header, "Connection", "upgrade") || !exchange.HeaderHas(r.Header, "Upgrade", tunnelProtocol) {
+		x.Header().Set("Connection", "Upgrade")
+		x.Header().Set("Upgrade", tunnelProtocol)
+		x.Error(http.StatusUpgradeRequired, exchange.Error{Type: exchange.TypeInvalid, Code: exchange.OrNull("upgrade_required"),
+			Message: "Connect with 'Connection: Upgrade' and 'Upgrade: tcp', ask for a path below this one, or POST here for a link."})
+		return nil
+	}
+	dial, release, err := d.Containers.Access().Port(r.Context(), c.Project, containerOf(r), port)
+	if err != nil {
+		return err
+	}
+	defer release()
+	inner, err := dial(r.Context())
+	if err != nil {
+		return x.FailQuietly(err)
+	}
+	inner = Impatient(inner)
+	defer inner.Close()
+	outer, err := hijack(x)
+	if err != nil {
+		return err
+	}
+	defer outer.Close()
+	if _, err := io.WriteString(outer, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: "+tunnelProtocol+"\r\n\r\n"); err != nil {
+		return nil
+	}
+	carry(r.Context(), outer, inner)
+	return nil
+}
+
+// carry carries bytes both ways until both directions have ended, or ctx has.
+func carry(ctx context.Context, outer, inner net.Conn) {
+	stop := context.AfterFunc(ctx, func() {
+		outer.Close()
+		inner.Close()
+	})
+	defer stop()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		pump(inner, outer)
+	}()
+	pump(outer, inner)
+	<-done
+}
+
+// pump copies until from ends, and then ends the writing of to.
+func pump(to, from net.Conn) {
+	if _, err := io.Copy(to, from); err != nil || closeWrite(to) != nil {
+		to.Close()
+	}
+}
+
+// hijack takes a request's connection out of HTTP. Reading what the server has read
+// ahead would end the request's context with the connection.
+func hijack(x *exchange.Exchange) (net.Conn, error) {
+	conn, buffered, err := http.NewResponseController(x).Hijack()
+	if err != nil {
+		return nil, err
+	}
+	ahead, err := buffered.Peek(buffered.Reader.Buffered())
+	if err != nil {
+		conn.Close()
+		return nil, err
+	}
+	return &readAhead{Conn: conn, ahead: ahead}, conn.SetDeadline(time.Time{})
+}
+
+// A readAhead is a connection of which some has been read.
+type readAhead struct {
+	net.Conn
+	ahead []byte
+}
+
+func (c *readAhead) Read(p []byte) (int, error) {
+	if len(c.ahead) > 0 {
+		n := copy(p, c.ahead)
+		c.ahead = c.ahead[n:]
+		return n, nil
+	}
+	return c.Conn.Read(p)
+}
+
+func (c *readAhead) CloseWrite() error { return closeWrite(c.Conn) }
+
+func closeWrite(c net.Conn) error {
+	if c, ok := c.(interface{ CloseWrite() error }); ok {
+		return c.CloseWrite()
+	}
+	return errors.ErrUnsupported
+}
