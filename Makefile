@@ -34,7 +34,7 @@ test-long: ## The same, and what takes long
 chaos: ## Kill the server N times under load, also where the machine lacks something
 	@scripts/chaos $(or $(N),1000)
 
-check: ## The part of test that needs no root: format, vet, staticcheck, known vulnerabilities
+check: ## The part of test that needs no root: format, vet, staticcheck, lint, known vulnerabilities
 	@scripts/check
 
 bench: ## Measure, and print tables; BENCH=create,exec for some

@@ -124,11 +124,13 @@ type Usage struct {
 	TotalTokens        int                `json:"total_tokens"`
 }
 
+// InputTokenDetails says how the tokens of the input were read.
 type InputTokenDetails struct {
 	CacheWriteTokens int `json:"cache_write_tokens"`
 	CachedTokens     int `json:"cached_tokens"`
 }
 
+// OutputTokenDetails says what the tokens of the output were for.
 type OutputTokenDetails struct {
 	ReasoningTokens int `json:"reasoning_tokens"`
 }

@@ -25,7 +25,11 @@ type Checkpoint struct {
 // sign returns the checkpoint as a signed note.
 func (c Checkpoint) sign(signer note.Signer) ([]byte, error) {
 	text := fmt.Sprintf("%s\n%d\n%s\n", c.Origin, c.Size, base64.StdEncoding.EncodeToString(c.Hash[:]))
-	return note.Sign(&note.Note{Text: text}, signer)
+	signed, err := note.Sign(&note.Note{Text: text}, signer)
+	if err != nil {
+		return nil, fmt.Errorf("sign checkpoint: %w", err)
+	}
+	return signed, nil
 }
 
 // OpenCheckpoint checks the signature of a checkpoint and returns what it states.

@@ -63,7 +63,7 @@ func makeKey(dir string) ([]byte, error) {
 	rand.Read(name[:])
 	secret, public, err := note.GenerateKey(rand.Reader, "berth.run/audit/"+hex.EncodeToString(name[:]))
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("generate key: %w", err)
 	}
 	if err := writeFile(dir, publicFile, public+"\n", 0o644); err != nil {
 		return nil, err

@@ -24,7 +24,7 @@ func (h *Hash) UnmarshalText(text []byte) error {
 		return errors.New("not a SHA-256 in hexadecimal digits")
 	}
 	if _, err := hex.Decode(h[:], text); err != nil {
-		return err
+		return fmt.Errorf("decode SHA-256: %w", err)
 	}
 	if h.String() != string(text) {
 		return errors.New("a SHA-256 in other than small digits")

@@ -62,8 +62,11 @@ func (w *writer) locked(f func() error) error {
 func flock(f *os.File, how int) error {
 	for {
 		err := unix.Flock(int(f.Fd()), how)
+		if err == nil {
+			return nil
+		}
 		if err != unix.EINTR {
-			return err
+			return fmt.Errorf("lock: %w", err)
 		}
 	}
 }

@@ -51,7 +51,10 @@ func (b *Bucket) Write(ctx context.Context, r Ref, key Key, write func(io.Writer
 		w.Close()
 		return err
 	}
-	return w.Close()
+	if err := w.Close(); err != nil {
+		return fmt.Errorf("write blob: %w", err)
+	}
+	return nil
 }
 
 // Size returns how many bytes a content takes.
@@ -128,7 +131,7 @@ func (b *Bucket) Remove(ctx context.Context, r Ref) error { return b.remove(ctx,
 
 func (b *Bucket) remove(ctx context.Context, key string) error {
 	if err := b.bucket.Delete(ctx, key); err != nil && gcerrors.Code(err) != gcerrors.NotFound {
-		return err
+		return fmt.Errorf("delete blob: %w", err)
 	}
 	return nil
 }

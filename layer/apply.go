@@ -421,7 +421,7 @@ func (a *Applier) own(h *tar.Header, at string) error {
 	return a.inDir(at, func(dir int, base string) error {
 		if a.Owners {
 			if err := unix.Fchownat(dir, base, h.Uid, h.Gid, unix.AT_SYMLINK_NOFOLLOW); err != nil {
-				return err
+				return fmt.Errorf("change owner: %w", err)
 			}
 		}
 		if h.Typeflag == tar.TypeSymlink {

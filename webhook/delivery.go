@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -138,7 +139,7 @@ func (s *Service) Log(ctx context.Context, p berth.ProjectID, id berth.WebhookID
 func decodeDelivery(o *store.Object) (*Delivery, error) {
 	d := &Delivery{}
 	if err := json.Unmarshal(o.Body, d); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("decode delivery: %w", err)
 	}
 	if d.Status == Pending {
 		d.DueAt = o.ExpiresAt

@@ -162,7 +162,10 @@ func (s *Service) get(ctx context.Context, p berth.ProjectID, id berth.WebhookID
 
 func decode(o *store.Object) (*endpoint, error) {
 	e := &endpoint{}
-	return e, json.Unmarshal(o.Body, e)
+	if err := json.Unmarshal(o.Body, e); err != nil {
+		return nil, fmt.Errorf("decode endpoint: %w", err)
+	}
+	return e, nil
 }
 
 func notFound(id berth.WebhookID) error {

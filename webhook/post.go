@@ -50,7 +50,7 @@ func newClient(public bool) *http.Client {
 func (s *Service) post(ctx context.Context, e *endpoint, id string, payload []byte) (status int, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, e.URL, bytes.NewReader(payload))
 	if err != nil {
-		return 0, err
+		return 0, fmt.Errorf("make request: %w", err)
 	}
 	now := time.Now()
 	signature := sign(e.Secret, id, now, payload)

@@ -236,7 +236,7 @@ func parse(root string) ([]file, error) {
 		}
 		ast, err := parser.ParseFile(set, p, nil, parser.ParseComments|parser.SkipObjectResolution)
 		if err != nil {
-			return err
+			return fmt.Errorf("parse: %w", err)
 		}
 		files = append(files, look(set, ast, filepath.ToSlash(rel)))
 		return nil

@@ -278,7 +278,7 @@ func lock(path string, how int) (*os.File, error) {
 	}
 	if err := unix.Flock(int(f.Fd()), how); err != nil {
 		f.Close()
-		return nil, err
+		return nil, fmt.Errorf("lock: %w", err)
 	}
 	return f, nil
 }

@@ -98,7 +98,7 @@ func syncDir(path string) error {
 func (r *Ring) locked(f func() error) error {
 	fd := int(r.file.Fd())
 	if err := unix.Flock(fd, unix.LOCK_EX); err != nil {
-		return err
+		return fmt.Errorf("lock keys: %w", err)
 	}
 	return errors.Join(f(), unix.Flock(fd, unix.LOCK_UN))
 }
@@ -139,7 +139,7 @@ func (r *Ring) reserve() error {
 		return err
 	}
 	if err := unix.Fdatasync(int(r.file.Fd())); err != nil {
-		return err
+		return fmt.Errorf("sync keys: %w", err)
 	}
 	r.next, r.end = first+1, first+1+chunk
 	return nil

@@ -111,7 +111,10 @@ func (o *Opener) openJSON(c content, box []byte, v any) error {
 	if err != nil {
 		return err
 	}
-	return json.Unmarshal(plain, v)
+	if err := json.Unmarshal(plain, v); err != nil {
+		return fmt.Errorf("decode %s: %w", c, err)
+	}
+	return nil
 }
 
 // open returns what is in a box, which it overwrites.

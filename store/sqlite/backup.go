@@ -29,7 +29,7 @@ func backup(ctx context.Context, path, to string) error {
 	}
 	db, err := sql.Open("sqlite", dsn)
 	if err != nil {
-		return err
+		return fmt.Errorf("open: %w", err)
 	}
 	if err := create(to); err != nil { // for its owner alone
 		return errors.Join(err, db.Close())

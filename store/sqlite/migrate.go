@@ -23,17 +23,19 @@ func migrate(ctx context.Context, db *sql.DB) error {
 	}
 	p, err := goose.NewProvider(goose.DialectSQLite3, db, dir, goose.WithDisableGlobalRegistry(true))
 	if err != nil {
-		return err
+		return fmt.Errorf("read migrations: %w", err)
 	}
 	current, target, err := p.GetVersions(ctx)
 	if err != nil {
-		return err
+		return fmt.Errorf("read schema version: %w", err)
 	}
 	if current > target {
 		return fmt.Errorf("the database is of a later version of Berth (schema %d, this one knows up to %d)", current, target)
 	}
-	_, err = p.Up(ctx)
-	return err
+	if _, err := p.Up(ctx); err != nil {
+		return fmt.Errorf("migrate: %w", err)
+	}
+	return nil
 }
 
 // lockDir waits until no other process opens a database in the directory: two

@@ -87,7 +87,7 @@ func (d *core) shrink(ctx context.Context, slack, step int64) (more bool, err er
 func incrementalVacuum(ctx context.Context, c *sql.Conn, pages int64) error {
 	rows, err := c.QueryContext(ctx, fmt.Sprintf("PRAGMA incremental_vacuum(%d)", pages))
 	if err != nil {
-		return err
+		return fmt.Errorf("incremental vacuum: %w", err)
 	}
 	for rows.Next() {
 	}
@@ -121,7 +121,7 @@ func compact(ctx context.Context, path, next string) (before, after int64, err e
 	}
 	db, err := sql.Open("sqlite", dsn)
 	if err != nil {
-		return 0, 0, err
+		return 0, 0, fmt.Errorf("open: %w", err)
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
 	db.SetMaxOpenConns(1)
@@ -129,7 +129,7 @@ func compact(ctx context.Context, path, next string) (before, after int64, err e
 	// SQLite refuses this change otherwise.
 	for _, text := range []string{"PRAGMA locking_mode=EXCLUSIVE", "PRAGMA journal_mode=DELETE", "PRAGMA auto_vacuum=INCREMENTAL"} {
 		if _, err := db.ExecContext(ctx, text); err != nil {
-			return 0, 0, err
+			return 0, 0, fmt.Errorf("leave the write-ahead log: %w", err)
 		}
 	}
 	if before, err = size(path); err != nil {
@@ -142,7 +142,7 @@ func compact(ctx context.Context, path, next string) (before, after int64, err e
 		return 0, 0, err
 	}
 	if _, err := db.ExecContext(ctx, "VACUUM INTO ?", next); err != nil {
-		return 0, 0, err
+		return 0, 0, fmt.Errorf("vacuum: %w", err)
 	}
 	var verdict string
 	if verdict, err = integrity(ctx, next); err != nil || verdict != "ok" {
@@ -158,7 +158,7 @@ func compact(ctx context.Context, path, next string) (before, after int64, err e
 func integrity(ctx context.Context, path string) (verdict string, err error) {
 	db, err := sql.Open("sqlite", "file:"+path+"?mode=ro")
 	if err != nil {
-		return "", err
+		return "", fmt.Errorf("open: %w", err)
 	}
 	err = db.QueryRowContext(ctx, "PRAGMA integrity_check(1)").Scan(&verdict)
 	return verdict, errors.Join(err, db.Close())

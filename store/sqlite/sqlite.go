@@ -129,7 +129,7 @@ func Open(ctx context.Context, path string, opts *Options) (_ *DB, err error) {
 	}
 	write, err := sql.Open("sqlite", dsn+"&_txlock=immediate")
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("open for writing: %w", err)
 	}
 	opened = append(opened, write.Close)
 	write.SetMaxOpenConns(1)
@@ -145,7 +145,7 @@ func Open(ctx context.Context, path string, opts *Options) (_ *DB, err error) {
 	}
 	opened = append(opened, d.writer.close)
 	if d.read, err = sql.Open("sqlite", dsn+"&_pragma=query_only(ON)"); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("open for reading: %w", err)
 	}
 	opened = append(opened, d.read.Close)
 	d.read.SetMaxOpenConns(readers)

@@ -41,7 +41,7 @@ type writer struct {
 func newWriter(ctx context.Context, db *sql.DB) (_ *writer, err error) {
 	w := &writer{writes: make(chan *write, maxBatch), ended: make(chan struct{})}
 	if w.conn, err = db.Conn(ctx); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("connect: %w", err)
 	}
 	defer func() {
 		if err != nil {
@@ -56,7 +56,7 @@ func newWriter(ctx context.Context, db *sql.DB) (_ *writer, err error) {
 		"SAVEPOINT one": &w.savepoint, "RELEASE one": &w.release, "ROLLBACK TO one": &w.undo,
 	} {
 		if *stmt, err = w.conn.PrepareContext(ctx, text); err != nil {
-			return nil, err
+			return nil, fmt.Errorf("prepare: %w", err)
 		}
 	}
 	go w.run()
@@ -196,7 +196,7 @@ func (w *writer) transact(batch []*write) (err error) {
 			break
 		}
 		if _, err := w.savepoint.ExecContext(ctx); err != nil {
-			return err
+			return fmt.Errorf("savepoint: %w", err)
 		}
 		if one.err = one.do(ctx, w.queries); one.err != nil {
 			if _, err := w.undo.ExecContext(ctx); err != nil {
@@ -204,11 +204,13 @@ func (w *writer) transact(batch []*write) (err error) {
 			}
 		}
 		if _, err := w.release.ExecContext(ctx); err != nil {
-			return err
+			return fmt.Errorf("release savepoint: %w", err)
 		}
 	}
-	_, err = w.commit.ExecContext(ctx)
-	return err
+	if _, err := w.commit.ExecContext(ctx); err != nil {
+		return fmt.Errorf("commit: %w", err)
+	}
+	return nil
 }
 
 // alone runs f on the connection, between transactions.

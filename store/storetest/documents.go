@@ -108,7 +108,7 @@ func objectUpdates(t *testing.T, s store.Store) {
 			_, err := s.UpdateObject(ctx, mine, o.ObjectKey, func(o *store.Object) error {
 				var n int
 				if err := json.Unmarshal(o.Body, &n); err != nil {
-					return err
+					return fmt.Errorf("decode: %w", err)
 				}
 				o.Body = json.RawMessage(fmt.Sprint(n + 1))
 				o.ExpiresAt = 50

@@ -1,0 +1,13 @@
+// Lint checks what the compiler does not about the words of the house: that exported names
+// have doc comments, that errors say which operation failed where they leave a package, and
+// that log messages are constants. scripts/check runs it.
+package main
+
+import (
+	"go-simpler.org/sloglint"
+	"golang.org/x/tools/go/analysis/multichecker"
+)
+
+func main() {
+	multichecker.Main(docs, wrap, sloglint.New(&sloglint.Options{StaticMessage: true}))
+}
