@@ -1,12 +1,11 @@
 // Package assistants is the Assistants API as a way to ask for responses.
 //
-// It knows no HTTP. Assistants, threads, messages and runs are objects in the
-// store. A run is a chain of responses, its legs: one from its start, and one from
+// A Service knows no HTTP; a Door serves it. Assistants, threads, messages and runs are
+// objects in the store. A run is a chain of responses, its legs: one from its start, and one from
 // each submission of tool outputs, to the next halt. What the engine has done for a
 // leg is in the leg's response, and a run's status, steps and messages are derived
-// from there whenever somebody asks (Record.View, Record.Steps),
-// so no process need live for a run to be told rightly. What a run has ended with
-// is saved once.
+// from there for each request (Record.View, Record.Steps), so no process has to live as
+// long as a run. How a run has ended is saved once.
 package assistants
 
 import (
@@ -26,9 +25,8 @@ const (
 	kindMessage   = store.KindMessage
 	kindRun       = store.KindRun
 
-	// kindNext is the place after a run, or at the beginning of a thread, which it
-	// belongs to: there is one, and the run that takes it holds it for ever. It keeps
-	// two runs from following on the same one.
+	// kindNext is the place after a run, or at the beginning of a thread. There is one, and
+	// the run that acquires it never releases it, so two runs cannot follow the same one.
 	kindNext = store.KindNextRun
 )
 

@@ -14,8 +14,8 @@ import (
 	"github.com/berth-run/berth/store"
 )
 
-// assistantsBeta is what the header OpenAI-Beta must say for the Assistants API, as it
-// must to the hosted service.
+// assistantsBeta is the value that the header OpenAI-Beta must have for the Assistants API,
+// as with the hosted service.
 const assistantsBeta = "assistants=v2"
 
 // A Door serves the Assistants API.
@@ -37,7 +37,7 @@ func Beta(h exchange.Handler) exchange.Handler {
 	}
 }
 
-// CreateAssistant serves POST /v1/
+// CreateAssistant serves POST /v1/assistants.
 func (d *Door) CreateAssistant(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	var a Assistant
 	if err := x.Decode(r, assistantRequest, &a); err != nil {
@@ -47,7 +47,7 @@ func (d *Door) CreateAssistant(x *exchange.Exchange, r *http.Request, c berth.Ca
 	return answerJSON(x, made, err)
 }
 
-// ListAssistants serves GET /v1/
+// ListAssistants serves GET /v1/assistants.
 func (d *Door) ListAssistants(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	q := exchange.NewQuery(r)
 	page := q.PageBoth()

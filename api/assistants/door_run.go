@@ -47,7 +47,7 @@ func (d *Door) SubmitToolOutputs(x *exchange.Exchange, r *http.Request, c berth.
 	return d.answerRun(x, r, c, nil, run, req.Stream, err)
 }
 
-// answerRun answers with a run that has just been set going, or with its events.
+// answerRun answers with a run that has just been started or continued, or with its events.
 func (d *Door) answerRun(x *exchange.Exchange, r *http.Request, c berth.Caller, t *Thread, run *Record, stream bool, err error) error {
 	if err != nil {
 		return err
@@ -59,8 +59,8 @@ func (d *Door) answerRun(x *exchange.Exchange, r *http.Request, c berth.Caller, 
 	return x.JSON(http.StatusOK, run.Run)
 }
 
-// streamRun answers with the events of a run up to its next halt. A client that leaves
-// leaves the run as it is.
+// streamRun answers with the events of a run up to its next halt. When the client leaves,
+// the run goes on.
 func (d *Door) streamRun(x *exchange.Exchange, r *http.Request, c berth.Caller, t *Thread, run *Record) error {
 	out, ctx := x.Stream(r, false)
 	defer out.Close()

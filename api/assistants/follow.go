@@ -8,8 +8,8 @@ import (
 	"github.com/berth-run/berth"
 )
 
-// Follow yields the events of a run's last leg, to its halt. thread is told first if
-// it is not nil. An error ends it.
+// Follow yields the events of a run's last leg, to its halt. It yields
+// thread first if that is not nil. An error ends it.
 func (s *Service) Follow(ctx context.Context, c berth.Caller, r *Record, thread *Thread) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		err := s.follow(ctx, c, r, thread, func(events ...Event) bool {
@@ -27,7 +27,7 @@ func (s *Service) Follow(ctx context.Context, c berth.Caller, r *Record, thread 
 }
 
 func (s *Service) follow(ctx context.Context, c berth.Caller, r *Record, thread *Thread, tell func(...Event) bool) error {
-	t, err := s.teller(ctx, c.Project, r)
+	t, err := s.eventStream(ctx, c.Project, r)
 	if err != nil {
 		return err
 	}
@@ -46,7 +46,7 @@ func (s *Service) follow(ctx context.Context, c berth.Caller, r *Record, thread 
 			if err := json.Unmarshal(rec.Data, &ev); err != nil {
 				return err
 			}
-			events, err := t.Tell(&ev)
+			events, err := t.Apply(&ev)
 			if err != nil {
 				return err
 			}
@@ -63,8 +63,8 @@ func (s *Service) follow(ctx context.Context, c berth.Caller, r *Record, thread 
 	return nil
 }
 
-// halt returns the run as it was when its last leg ended: somebody may have gone on
-// with it already.
+// halt returns the run as it was when its last leg ended. Another request may have
+// continued it already.
 func (s *Service) halt(ctx context.Context, c berth.Caller, r *Record, leg *berth.Response) (*Run, error) {
 	now, err := get[Record](ctx, s.Objects, c.Project, runKey(r.Run.ThreadID, r.Run.ID))
 	if err != nil {
@@ -78,11 +78,11 @@ func (s *Service) halt(ctx context.Context, c berth.Caller, r *Record, leg *bert
 	return run, err
 }
 
-// teller returns the Teller of a run's last leg.
-func (s *Service) teller(ctx context.Context, p berth.ProjectID, r *Record) (*Teller, error) {
+// eventStream returns the events of a run's last leg.
+func (s *Service) eventStream(ctx context.Context, p berth.ProjectID, r *Record) (*EventStream, error) {
 	n := len(r.Legs) - 1
 	if n == 0 {
-		return newTeller(r, nil, nil, s.Now), nil
+		return newEventStream(r, nil, nil, s.Now), nil
 	}
 	leg, err := s.response(ctx, p, r.Legs[n].Response)
 	if err != nil {
@@ -90,7 +90,7 @@ func (s *Service) teller(ctx context.Context, p berth.ProjectID, r *Record) (*Te
 	}
 	before, err := s.response(ctx, p, r.Legs[n-1].Response)
 	if err != nil || before == nil {
-		return newTeller(r, nil, &answer{}, s.Now), err
+		return newEventStream(r, nil, &answer{}, s.Now), err
 	}
-	return newTeller(r, before.Body, r.answer(n, leg), s.Now), nil
+	return newEventStream(r, before.Body, r.answer(n, leg), s.Now), nil
 }

@@ -184,10 +184,10 @@ func said(parts []Content, index int) string {
 	return ""
 }
 
-// rest is what of whole follows told, which it begins with; else nothing.
-func rest(whole, told string) string {
-	after, _ := strings.CutPrefix(whole, told)
-	if after == whole && told != "" {
+// rest returns what follows sent in whole, "" if whole does not begin with sent.
+func rest(whole, sent string) string {
+	after, _ := strings.CutPrefix(whole, sent)
+	if after == whole && sent != "" {
 		return ""
 	}
 	return after

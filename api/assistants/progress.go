@@ -18,7 +18,7 @@ func (s *Service) latest(ctx context.Context, c berth.Caller, thread string) (*R
 	return run, err
 }
 
-// upToDate saves what the thread's run has said so far. The thread must be there.
+// upToDate saves the messages of the thread's run so far. The thread must exist.
 func (s *Service) upToDate(ctx context.Context, c berth.Caller, thread string) error {
 	if _, err := s.Thread(ctx, c.Project, thread); err != nil {
 		return err

@@ -11,8 +11,8 @@ import (
 
 // The requests of the Assistants API, as in OpenAI's OpenAPI document.
 
-// assistantTools are the tools that assistants may have, by their type: to serve
-// another, give it a rule here and a line in package assistants, toolKinds.
+// assistantTools are the tools that assistants may have, by their type. To serve another,
+// give it a rule here and a line in toolKinds.
 var assistantTools = rule.ByType(rule.WithUnsupported(map[string]rule.Rule{
 	berth.ToolFunction: rule.Object(rule.Fields{"type": rule.AnyText, "function": rule.Object(rule.Fields{
 		"name": rule.Matching("^[a-zA-Z0-9_-]+$", 64), "description": rule.AnyText, "parameters": rule.AnyObject, "strict": rule.Boolean,
@@ -21,7 +21,7 @@ var assistantTools = rule.ByType(rule.WithUnsupported(map[string]rule.Rule{
 
 var unservedAssistantTools = []string{"code_interpreter", "file_search"}
 
-// toolResources are those of tools, of which none that is served has any.
+// toolResources are those of tools. No tool that is served has any.
 var toolResources = rule.Object(rule.Fields{
 	"code_interpreter": rule.Object(rule.Fields{"file_ids": rule.UnsupportedUnlessEmpty}),
 	"file_search":      rule.Object(rule.Fields{"vector_store_ids": rule.UnsupportedUnlessEmpty, "vector_stores": rule.UnsupportedUnlessEmpty}),

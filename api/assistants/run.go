@@ -36,7 +36,7 @@ func (s Status) Active() bool {
 	return s == Queued || s == InProgress || s == RequiresAction || s == Cancelling
 }
 
-// A Run is one asking of an assistant on a thread, as the wire shows it.
+// A Run is one answer of an assistant on a thread, as the wire shows it.
 type Run struct {
 	ID                  string            `json:"id"`
 	Object              string            `json:"object"` // "thread.run"
@@ -104,7 +104,7 @@ func (u *Usage) add(v *berth.Usage) {
 	}
 }
 
-// A Record is a run as it is kept.
+// A Record is a run as it is stored.
 type Record struct {
 	Run      Run   `json:"run"`                 // as created; as ended if it has Ended
 	Legs     []Leg `json:"legs"`                // at least one
@@ -140,7 +140,7 @@ func (r *Record) used(leg *berth.Response) Usage {
 	return u
 }
 
-// next begins another leg, with the outputs for leg, which is complete.
+// next starts another leg, with the outputs for leg, which is complete.
 func (r *Record) next(leg *berth.Response, outputs []ToolOutput, now int64) {
 	if len(r.Legs) == 1 {
 		r.Run.StartedAt = &leg.CreatedAt
@@ -193,9 +193,9 @@ func (r *Record) View(leg *berth.Response, now time.Time) Run {
 // for content_filter.
 var runReasons = map[string]string{"max_output_tokens": "max_completion_tokens"}
 
-// halted fills in a run whose last response is complete: it is as well, or waits
-// for its client, or has waited in vain. Who waits is over as soon as the tokens for
-// another response are used up.
+// halted fills in a run whose last response is complete: it is complete, waits for its
+// client, or has expired. A run that waits ends when the tokens for another response are
+// used up.
 func (r *Record) halted(run *Run, leg *berth.Response, used Usage, now time.Time) {
 	calls := waiting(leg)
 	expiry := time.Unix(*leg.CompletedAt, 0).Add(patience)

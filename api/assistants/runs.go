@@ -105,13 +105,13 @@ func alreadyActive(thread, run string) error {
 	return berth.Errorf(berth.CodeInvalid, "Thread %s already has an active run %s.", thread, run)
 }
 
-// begin starts a run that has been saved. If the engine does not take it, what was
-// made for it is removed again.
+// begin starts a run that has been saved. If the engine refuses it, what was made for it
+// is removed again.
 func (s *Service) begin(ctx context.Context, c berth.Caller, r *Record, made []*store.Object) (*Record, error) {
 	ctx = context.WithoutCancel(ctx)
 	started, err := s.start(ctx, c, r)
 	if berth.ErrorCode(err) == "" || berth.ErrorCode(err) == berth.CodeInternal {
-		return started, err // after a fault of ours the next who asks for the run starts it
+		return started, err // after an internal error the next request for the run starts it
 	}
 	// The place goes before the run: while the run is there nothing takes the place.
 	for _, o := range made {
@@ -195,8 +195,8 @@ func (s *Service) CancelRun(ctx context.Context, c berth.Caller, thread, id stri
 	return &cancelling, nil
 }
 
-// SubmitToolOutputs goes on with a run that waits for the outputs of its calls, all
-// of which must be there.
+// SubmitToolOutputs continues a run that waits for the outputs of its calls. All of them
+// must be there.
 func (s *Service) SubmitToolOutputs(ctx context.Context, c berth.Caller, thread, id string, outputs []ToolOutput) (*Record, error) {
 	r, err := get[Record](ctx, s.Objects, c.Project, runKey(thread, id))
 	if err != nil {
@@ -239,8 +239,8 @@ func (s *Service) SubmitToolOutputs(ctx context.Context, c berth.Caller, thread,
 	return started, err
 }
 
-// withdraw takes back outputs that the engine could not take now, so that the run is
-// as before, and returns why.
+// withdraw removes outputs that the engine could not accept now, so that the run is as it
+// was before, and returns why.
 func (s *Service) withdraw(ctx context.Context, c berth.Caller, before, r *Record, why error) error {
 	last := r.last().Response
 	_, err := update(ctx, s.Objects, c.Project, runKey(r.Run.ThreadID, r.Run.ID), func(r *Record) error {

@@ -45,7 +45,7 @@ func New(opts Options) *Service {
 	return &Service{opts, Catalog{opts.Objects, opts.Now}}
 }
 
-// objectOf returns v as it is kept.
+// objectOf returns v as it is stored.
 func objectOf(kind store.Kind, parent, id string, createdAt int64, v any) (*store.Object, error) {
 	body, err := json.Marshal(v)
 	return &store.Object{ObjectKey: store.ObjectKey{Kind: kind, Parent: parent, ID: id}, CreatedAt: createdAt, Body: body}, err

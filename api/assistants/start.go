@@ -12,8 +12,8 @@ import (
 	"github.com/berth-run/berth/store"
 )
 
-// start makes the response of the last leg, unless that has been done, and notes it.
-// The response is nobody's but the run's: no client ends it by leaving, and unlike a
+// start creates the response of the last leg, unless that has been done, and records it.
+// The response belongs to the run alone: no client ends it by leaving, and unlike a
 // background response it has no webhooks.
 func (s *Service) start(ctx context.Context, c berth.Caller, r *Record) (*Record, error) {
 	ctx = context.WithoutCancel(ctx)
@@ -68,8 +68,8 @@ func later(err error) bool {
 	return false
 }
 
-// fit drops the oldest messages of a run's first request until at most so many tokens
-// are left, and reports whether that is so with the last one.
+// fit drops the oldest messages of a run's first request until it has at most this number
+// of tokens. It reports whether the last message alone fits.
 func (s *Service) fit(ctx context.Context, c berth.Caller, req *berth.ResponseRequest, most *int) (bool, error) {
 	if most == nil || req.PreviousResponseID != "" {
 		return true, nil

@@ -50,7 +50,7 @@ type answer struct {
 }
 
 // Steps returns the steps of a run, the oldest first. run is its View; legs are the
-// responses of r.Legs, nil where one is missing, of which nothing is known.
+// responses of r.Legs, nil where one is missing and nothing is known.
 func (r *Record) Steps(run *Run, legs []*store.Response) []Step {
 	var out []Step
 	for n, leg := range legs {
@@ -127,7 +127,7 @@ func (s *Step) unanswered(run *Run, leg *berth.Response, p *part) {
 		s.Status, s.ExpiredAt = Expired, run.ExpiresAt
 	case Failed:
 		s.Status, s.FailedAt, s.LastError = Failed, run.FailedAt, stepError(run.LastError)
-	case Incomplete: // the tokens are used up, nobody will answer
+	case Incomplete: // the tokens are used up, the calls stay unanswered
 		at := closedAt(leg, p.index)
 		s.Status, s.CancelledAt = Cancelled, &at
 	}

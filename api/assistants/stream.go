@@ -15,39 +15,39 @@ type Event struct {
 	Data any
 }
 
-// A Teller tells the events of a run's last leg as those of the Assistants API. What
-// has begun and ended it finds by comparing what it has told with what Record derives
-// from the response so far, so a stream and a list never disagree; pieces of text it
-// passes on.
-type Teller struct {
+// An EventStream turns the events of a run's last leg into those of the Assistants API. It
+// finds what has started and ended by comparing what it has sent with what Record derives
+// from the response so far, so a stream and a list never disagree. It passes pieces of text
+// on.
+type EventStream struct {
 	record *Record
 	before *berth.Response // of the leg before the last, or nil
 	given  *answer         // to it
 	leg    berth.Response  // the fold of the events so far
 	now    func() time.Time
-	steps  []*toldStep
+	steps  []*sentStep
 }
 
-// A toldStep is a step that the stream has told to begin.
-type toldStep struct {
+// A sentStep is a step whose start the stream has sent.
+type sentStep struct {
 	index   int // of its first item in the output
 	step    Step
 	message *Message       // of a message_creation
-	texts   map[int]string // what was told of the message's parts
-	calls   []string       // what was told of the arguments of calls
-	silent  bool           // the step itself is not told: another was open, and clients take one at a time
+	texts   map[int]string // what was sent of the message's parts
+	calls   []string       // what was sent of the arguments of calls
+	silent  bool           // the step itself is not sent: another was open, and clients take one at a time
 	ended   bool
 }
 
-// newTeller returns a Teller for the last leg of a run. before and given are the leg
+// newEventStream returns an EventStream for the last leg of a run. before and given are the leg
 // before it and what its client answered, nil if it is the first.
-func newTeller(r *Record, before *berth.Response, given *answer, now func() time.Time) *Teller {
-	return &Teller{record: r, before: before, given: given, now: now}
+func newEventStream(r *Record, before *berth.Response, given *answer, now func() time.Time) *EventStream {
+	return &EventStream{record: r, before: before, given: given, now: now}
 }
 
 // Begin returns the events before the response's first: that the run was made, or
 // that it has its outputs.
-func (t *Teller) Begin() []Event {
+func (t *EventStream) Begin() []Event {
 	var events []Event
 	started := &t.record.Legs[0].At
 	queued, running := t.record.Run.as(Queued, nil), t.record.Run.as(InProgress, started)
@@ -60,9 +60,9 @@ func (t *Teller) Begin() []Event {
 	return append(events, Event{"thread.run.queued", queued}, Event{"thread.run.in_progress", running})
 }
 
-// answered tells that the calls of the leg before have their outputs, and of the
-// steps that kept silent because these were open.
-func (t *Teller) answered(run *Run) []Event {
+// answered returns the events for the calls of the leg before, which have their outputs,
+// and for the steps that were not sent because these calls were open.
+func (t *EventStream) answered(run *Run) []Event {
 	if t.before == nil {
 		return nil
 	}
@@ -74,17 +74,17 @@ func (t *Teller) answered(run *Run) []Event {
 		case p.asks():
 			events = append(events, Event{"thread.run.step.completed", step})
 		case events != nil:
-			told := &toldStep{}
-			begun := told.begin(step, messageOf(run, t.before, p))
-			events = append(append(events, begun[:2]...), told.end()...)
+			sent := &sentStep{}
+			begun := sent.begin(step, messageOf(run, t.before, p))
+			events = append(append(events, begun[:2]...), sent.end()...)
 		}
 	}
 	return events
 }
 
-// Tell returns what an event of the response means to the run. After the final one
-// End tells the rest.
-func (t *Teller) Tell(ev *berth.Event) ([]Event, error) {
+// Apply returns the events of the run for an event of its response. The rest follows the
+// final one: see End.
+func (t *EventStream) Apply(ev *berth.Event) ([]Event, error) {
 	if err := t.leg.Apply(ev); err != nil {
 		return nil, err
 	}
@@ -103,7 +103,7 @@ func (t *Teller) Tell(ev *berth.Event) ([]Event, error) {
 }
 
 // End returns the events after the response's last: run is the run as it then is.
-func (t *Teller) End(run *Run) []Event {
+func (t *EventStream) End(run *Run) []Event {
 	var events []Event
 	if run.Status == Cancelled {
 		events = append(events, Event{"thread.run.cancelling", run.as(Cancelling, run.StartedAt)})
@@ -112,53 +112,54 @@ func (t *Teller) End(run *Run) []Event {
 	return append(events, Event{"thread.run." + string(run.Status), *run})
 }
 
-// compare returns the events that lead from what was told to what is. A part ends
-// when the next one begins or the response ends: until then nobody knows whether it is
+// compare returns the events that lead from what was sent to what is. A part ends
+// when the next one begins or the response ends: until then it is unknown whether it is
 // the last one, or given up.
-func (t *Teller) compare(run *Run) []Event {
+func (t *EventStream) compare(run *Run) []Event {
 	leg := &t.leg
 	all := parts(leg)
 	events := t.giveUp(all)
 	for i, p := range all {
 		last := i == len(all)-1
 		step := newStep(run, leg, p, last, nil)
-		told := t.told(step.ID)
-		if told == nil {
-			told = &toldStep{index: p.index, texts: map[int]string{}, silent: t.open()}
-			t.steps = append(t.steps, told)
-			events = append(events, told.begin(step, messageOf(run, leg, p))...)
+		sent := t.sent(step.ID)
+		if sent == nil {
+			sent = &sentStep{index: p.index, texts: map[int]string{}, silent: t.open()}
+			t.steps = append(t.steps, sent)
+			events = append(events, sent.begin(step, messageOf(run, leg, p))...)
 		}
-		if told.ended {
+		if sent.ended {
 			continue
 		}
-		told.step = step
+		sent.step = step
 		if p.calls != nil {
-			events = append(events, told.catchUpCalls(*step.StepDetails.ToolCalls, p)...)
+			events = append(events, sent.catchUpCalls(*step.StepDetails.ToolCalls, p)...)
 		} else {
-			told.message = messageOf(run, leg, p)
-			events = append(events, told.catchUpMessage()...)
+			sent.message = messageOf(run, leg, p)
+			events = append(events, sent.catchUpMessage()...)
 		}
 		if step.Status != InProgress && (!last || leg.Status.Final()) {
-			events = append(events, told.end()...)
+			events = append(events, sent.end()...)
 		}
 	}
 	return events
 }
 
 // giveUp ends the steps that were broken off and are asked again.
-func (t *Teller) giveUp(all []*part) []Event {
+func (t *EventStream) giveUp(all []*part) []Event {
 	var events []Event
-	for _, told := range t.steps {
-		there := slices.ContainsFunc(all, func(p *part) bool { return p.index == told.index })
-		followed := t.leg.Status.Final() || len(all) > 0 && all[len(all)-1].index > told.index
-		if !told.ended && !there && followed {
-			events = append(events, told.giveUp(t.leg.Output[told.index], t.now().Unix())...)
+	for _, sent := range t.steps {
+		there := slices.ContainsFunc(all, func(p *part) bool { return p.index == sent.index })
+		followed := t.leg.Status.Final() || len(all) > 0 && all[len(all)-1].index > sent.index
+		if !sent.ended && !there && followed {
+			events = append(events, sent.giveUp(t.leg.Output[sent.index], t.now().Unix())...)
 		}
 	}
 	return events
 }
 
-func (t *Teller) told(id string) *toldStep {
+// sent returns a step that has been sent, nil if it has not.
+func (t *EventStream) sent(id string) *sentStep {
 	for _, s := range t.steps {
 		if s.step.ID == id {
 			return s
@@ -167,8 +168,8 @@ func (t *Teller) told(id string) *toldStep {
 	return nil
 }
 
-// open reports whether a step is open that the stream has told of.
-func (t *Teller) open() bool {
+// open reports whether a step that the stream has sent is open.
+func (t *EventStream) open() bool {
 	for _, s := range t.steps {
 		if !s.ended && !s.silent {
 			return true
@@ -177,32 +178,32 @@ func (t *Teller) open() bool {
 	return false
 }
 
-// about returns the told step that an output index belongs to, and the place in it.
-func (t *Teller) about(index int) (told *toldStep, place int) {
+// about returns the sent step that an output index belongs to, and the place in it.
+func (t *EventStream) about(index int) (sent *sentStep, place int) {
 	for _, p := range parts(&t.leg) {
-		told = t.told(derivedID(prefixStep, t.leg.ID, p.index))
+		sent = t.sent(derivedID(prefixStep, t.leg.ID, p.index))
 		if p.calls == nil && p.index == index {
-			return told, 0
+			return sent, 0
 		}
 		for i, it := range p.calls {
 			if it.ID() == t.leg.Output[index].ID() {
-				return told, i
+				return sent, i
 			}
 		}
 	}
 	return nil, 0
 }
 
-// piece tells a piece of text.
-func (t *Teller) piece(ev *berth.Event, text string) []Event {
-	told, place := t.about(*ev.OutputIndex)
+// piece returns the events for a piece of text.
+func (t *EventStream) piece(ev *berth.Event, text string) []Event {
+	sent, place := t.about(*ev.OutputIndex)
 	switch {
-	case told == nil || text == "":
+	case sent == nil || text == "":
 		return nil
 	case ev.Type == berth.EventFunctionArgumentsDelta:
-		return told.arguments(place, text)
+		return sent.arguments(place, text)
 	case ev.Type == berth.EventRefusalDelta:
-		return told.say(*ev.ContentIndex, "refusal", text)
+		return sent.emit(*ev.ContentIndex, "refusal", text)
 	}
-	return told.say(*ev.ContentIndex, "text", text)
+	return sent.emit(*ev.ContentIndex, "text", text)
 }

@@ -32,7 +32,7 @@ type ThreadRequest struct {
 
 func threadKey(id string) store.ObjectKey { return store.ObjectKey{Kind: kindThread, ID: id} }
 
-// CreateThread keeps a new thread with its first messages.
+// CreateThread stores a new thread with its first messages.
 func (s *Service) CreateThread(ctx context.Context, p berth.ProjectID, req *ThreadRequest) (*Thread, error) {
 	t, objects, err := s.newThread(ctx, p, req, "messages")
 	if err != nil {

@@ -46,8 +46,8 @@ type callDelta struct {
 	Function any    `json:"function,omitempty"`
 }
 
-// begin tells that a step begins: as it was then, with nothing in it.
-func (s *toldStep) begin(step Step, m *Message) []Event {
+// begin returns the events for the start of a step, as it was then, with nothing in it.
+func (s *sentStep) begin(step Step, m *Message) []Event {
 	s.step = step
 	first := step
 	first.Status, first.Usage, first.LastError = InProgress, nil, nil
@@ -68,8 +68,8 @@ func (s *toldStep) begin(step Step, m *Message) []Event {
 	return events
 }
 
-// say tells a piece of one part of a message.
-func (s *toldStep) say(index int, kind, text string) []Event {
+// emit returns the event for a piece of one part of a message.
+func (s *sentStep) emit(index int, kind, text string) []Event {
 	before, begun := s.texts[index]
 	s.texts[index] = before + text
 	piece := contentDelta{Index: index, Type: kind, Refusal: text}
@@ -84,8 +84,8 @@ func (s *toldStep) say(index int, kind, text string) []Event {
 	return []Event{{"thread.message.delta", d}}
 }
 
-// arguments tells a piece of a call's arguments.
-func (s *toldStep) arguments(place int, text string) []Event {
+// arguments returns the event for a piece of a call's arguments.
+func (s *sentStep) arguments(place int, text string) []Event {
 	if place >= len(s.calls) {
 		return nil
 	}
@@ -93,7 +93,7 @@ func (s *toldStep) arguments(place int, text string) []Event {
 	return s.delta(callDelta{Index: place, Type: "function", Function: map[string]string{"arguments": text}})
 }
 
-func (s *toldStep) delta(c callDelta) []Event {
+func (s *sentStep) delta(c callDelta) []Event {
 	if s.silent {
 		return nil
 	}
@@ -103,9 +103,9 @@ func (s *toldStep) delta(c callDelta) []Event {
 	return []Event{{"thread.run.step.delta", d}}
 }
 
-// catchUpCalls tells the calls that are new, and of those that are whole what no
-// piece has told.
-func (s *toldStep) catchUpCalls(calls []ToolCall, p *part) []Event {
+// catchUpCalls returns the events for the calls that are new, and for the arguments of
+// complete calls that were not sent in pieces.
+func (s *sentStep) catchUpCalls(calls []ToolCall, p *part) []Event {
 	var events []Event
 	for i, c := range calls {
 		if c.Function == nil {
@@ -122,22 +122,23 @@ func (s *toldStep) catchUpCalls(calls []ToolCall, p *part) []Event {
 	return events
 }
 
-// catchUpMessage tells what no piece has told of a message that has ended.
-func (s *toldStep) catchUpMessage() []Event {
+// catchUpMessage returns the events for what was not sent in pieces of a message that has
+// ended.
+func (s *sentStep) catchUpMessage() []Event {
 	if s.message.Status == berth.StatusInProgress {
 		return nil
 	}
 	var events []Event
 	for i, c := range s.message.Content {
 		if more := rest(said(s.message.Content, i), s.texts[i]); more != "" {
-			events = append(events, s.say(i, c.Type, more)...)
+			events = append(events, s.emit(i, c.Type, more)...)
 		}
 	}
 	return events
 }
 
-// end tells that a step has ended, after its message.
-func (s *toldStep) end() []Event {
+// end returns the events for the end of a step, after those of its message.
+func (s *sentStep) end() []Event {
 	s.ended = true
 	var events []Event
 	if s.message != nil {
@@ -149,9 +150,9 @@ func (s *toldStep) end() []Event {
 	return events
 }
 
-// giveUp tells the end of a step that was broken off to be asked again, with what its
-// item held. It is in no list.
-func (s *toldStep) giveUp(it berth.Item, now int64) []Event {
+// giveUp returns the events for the end of a step that was broken off and is asked again,
+// with what its item held. Such a step is in no list.
+func (s *sentStep) giveUp(it berth.Item, now int64) []Event {
 	s.step.Status, s.step.FailedAt, s.step.Usage = Failed, &now, &Usage{}
 	s.step.LastError = &LastError{Code: "server_error", Message: "The answer broke off and is asked again."}
 	if s.message != nil {
