@@ -88,8 +88,8 @@ func (h *containers) delete(x *exchange.Exchange, r *http.Request, c berth.Calle
 	return x.JSON(http.StatusOK, exchange.Deleted(containerID(r), "container.deleted"))
 }
 
-// audit serves GET /v1/containers/{container}/audit: what the audit record
-// says of it, also after its deletion, the oldest first.
+// audit serves GET /v1/containers/{container}/audit: its entries in the
+// audit record, also after its deletion, the oldest first.
 func (h *containers) audit(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	if err := exchange.NewQuery(r).End(); err != nil {
 		return err

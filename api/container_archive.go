@@ -16,13 +16,13 @@ import (
 	"github.com/berth-run/berth/guest"
 )
 
-// An archiver writes files into one.
+// An archiver writes files into an archive.
 type archiver interface {
 	add(f *guest.File) error
 	io.Closer
 }
 
-// archives are the kinds that there are, by their names' endings.
+// archives are the formats, by the ending of their files' names.
 var archives = map[string]func(io.Writer) archiver{
 	"tar":    func(w io.Writer) archiver { return &tarArchiver{Writer: tar.NewWriter(w)} },
 	"tar.gz": newGzipArchiver,
@@ -31,7 +31,7 @@ var archives = map[string]func(io.Writer) archiver{
 
 // archive serves GET /v1/containers/{container}/archive: the
 // files at and below path, relative to the working directory, in one piece. They
-// are passed on as they come and held nowhere.
+// are passed on as they are read.
 func (h *containers) archive(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	q := exchange.NewQuery(r)
 	below := q.Text("path")
@@ -41,7 +41,7 @@ func (h *containers) archive(x *exchange.Exchange, r *http.Request, c berth.Call
 	}
 	next, stop := iter.Pull2(h.service.Files().Walk(r.Context(), c.Project, containerID(r), below))
 	defer stop()
-	f, err, more := next() // before the header: what is wrong from the start has a status
+	f, err, more := next() // before the header, so that an error has a status
 	if err != nil {
 		return err
 	}

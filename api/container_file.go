@@ -37,7 +37,7 @@ func (h *containers) createFile(x *exchange.Exchange, r *http.Request, c berth.C
 	case id != "":
 		return berth.Invalid("file_id", "Either 'file' or 'file_id' can be given, not both.")
 	}
-	form.Known = nil // nor after the file
+	form.Known = nil // a field after the file is an error
 	file, err := h.service.Files().Put(r.Context(), c.Project, containerID(r), form.Filename, form)
 	if err != nil {
 		return err

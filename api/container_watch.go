@@ -8,13 +8,13 @@ import (
 )
 
 // watch serves GET /v1/containers/{container}/watch: a stream of
-// berth.ContainerFileEvents, which begins with the files that are there. It ends with
-// the container, and that is told as an error event.
+// berth.ContainerFileEvents, which starts with the files that are there. It ends with the
+// container, with an error event.
 func (h *containers) watch(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	if err := exchange.NewQuery(r).End(); err != nil {
 		return err
 	}
-	_, release, err := h.service.Access().Guest(r.Context(), c.Project, containerID(r)) // what is wrong from the start has a status
+	_, release, err := h.service.Access().Guest(r.Context(), c.Project, containerID(r)) // an error before the stream has a status
 	if err != nil {
 		return err
 	}

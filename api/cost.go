@@ -9,7 +9,7 @@ import (
 	"github.com/berth-run/berth/store"
 )
 
-// costsResult is what something has cost. What has no price costs nothing.
+// costsResult is the cost of a group. A model without a price costs nothing.
 type costsResult struct {
 	Object       string     `json:"object"`
 	Amount       berth.Cost `json:"amount"`

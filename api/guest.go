@@ -15,26 +15,25 @@ import (
 	"github.com/berth-run/berth/guest"
 )
 
-// guestPaths are what of a guest is reachable from outside: E2B's envd services
-// for processes and files. Its other services belong to the keeper alone.
+// guestPaths are the services of a guest that clients can reach: E2B's envd services for
+// processes and files. Its other services are for this server alone.
 var guestPaths = regexp.MustCompile(`^(health|files|process\.Process/[A-Za-z]+|filesystem\.Filesystem/[A-Za-z]+)$`)
 
-// What of a request's and of an answer's header passes the door, in lower case.
-// The request's carries the caller's key and must not; the answer's is written
-// by whatever runs in the sandbox.
+// The headers of a request and of an answer that are passed on, in lower case. The request's
+// other headers hold the caller's key; the answer's are written by what runs in the
+// sandbox.
 var (
 	guestRequestHeader = regexp.MustCompile(`^(accept|accept-encoding|connect-.+|content-encoding|content-type|if-.+|keepalive-ping-interval|range|x-metadata-.+)$`)
 	guestAnswerHeader  = regexp.MustCompile(`^(accept-ranges|connect-.+|content-encoding|content-length|content-range|content-type|etag|last-modified|vary)$`)
 	guestAnswerType    = regexp.MustCompile(`^application/(json|proto|connect\+json|connect\+proto)$`)
 )
 
-// userHeader names the user in the sandbox whom a request to the guest acts for,
-// as the user name of Basic authorization does in E2B's protocol. That header is
-// the API key's here.
+// userHeader names the user in the sandbox that a request to the guest acts for, as the user
+// name of Basic authorization does in E2B's protocol. Here Authorization is the API key's.
 const userHeader = "Berth-User"
 
-// guest passes a request on to the guest of a container, which is held against
-// expiry as long as the answer lasts. It serves berth exec, attach and cp.
+// guest passes a request on to the guest of a container, which does not expire while the
+// answer lasts. It serves berth exec, attach and cp.
 func (h *containers) guest(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	path := r.PathValue("path")
 	if !guestPaths.MatchString(path) {
@@ -98,8 +97,8 @@ func rewriteForGuest(pr *httputil.ProxyRequest, path string) {
 	pr.Out.URL = &url.URL{Scheme: "http", Host: "guest", Path: "/" + path, RawQuery: pr.In.URL.RawQuery}
 }
 
-// cleanGuestAnswer takes from an answer of the guest what a client, above all a
-// browser, must not get from a sandbox.
+// cleanGuestAnswer removes from an answer of the guest what a client, above all a browser,
+// must not get from a sandbox.
 func cleanGuestAnswer(resp *http.Response) error {
 	if resp.StatusCode < http.StatusOK {
 		return errors.New("the guest answered " + resp.Status)

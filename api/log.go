@@ -39,8 +39,8 @@ type logEvent struct {
 	Log            *berth.ContainerLog `json:"log,omitempty"`
 }
 
-// followLogs streams a container's log. The stream begins when it is known that the
-// container is there.
+// followLogs streams a container's log. It fails with a status if the container
+// does not exist.
 func (h *containers) followLogs(x *exchange.Exchange, r *http.Request, c berth.Caller, after int64) error {
 	if _, _, err := h.service.Logs().List(r.Context(), c.Project, containerID(r), store.Page{Limit: 1}); err != nil {
 		return err

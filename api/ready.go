@@ -14,14 +14,15 @@ type health struct {
 	ready   func(context.Context) []ReadyCheck // may be nil
 }
 
-// A ReadyCheck is the result of looking at one thing that the server needs.
+// A ReadyCheck is the result of checking one thing that the server needs.
 type ReadyCheck struct {
 	Name    string
 	OK      bool
-	Message string // for anybody, if it is not OK
+	Message string // shown without a key, if it is not OK
 }
 
-// readyz says whether the server can do its work, to anybody: 200 if it can, else 503.
+// readyz answers whether the server can do its work, also to a caller without a key: 200 if
+// it can, otherwise 503.
 func (h *health) readyz(w http.ResponseWriter, r *http.Request) {
 	type result struct {
 		Status  string `json:"status"`

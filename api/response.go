@@ -26,8 +26,8 @@ type responses struct {
 	prompts *prompts
 }
 
-// start serves POST /v1/responses. The run of a foreground response
-// ends with the request's context, that is when its client goes.
+// create serves POST /v1/responses. The run of a foreground response ends with the
+// request's context, which ends when its client goes.
 func (h *responses) create(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	req, err := decodeRequest(x, r)
 	if err != nil {
@@ -59,7 +59,7 @@ func decodeRequest(x *exchange.Exchange, r *http.Request) (*berth.ResponseReques
 	return &req, request.Complete(&req)
 }
 
-// start has a decoded request answered: of a POST or of a socket.
+// start starts the response that a complete request of a POST or of a socket asks for.
 func (h *responses) start(ctx context.Context, c berth.Caller, req *berth.ResponseRequest, options ...engine.Option) (*berth.Response, error) {
 	if err := h.prompts.apply(ctx, c.Project, req); err != nil {
 		return nil, err
@@ -67,9 +67,9 @@ func (h *responses) start(ctx context.Context, c berth.Caller, req *berth.Respon
 	return h.engine.Create(ctx, c, req, options...)
 }
 
-// final waits for the end of a response and has its object answered. One that failed
-// with nothing done is an error, as it is with the hosted service, which clients
-// try again by themselves. After something was done that would do it twice.
+// final waits for the end of a response and calls answer with its object. A response that
+// failed before it did anything is an error, as with the hosted service: clients try again
+// by themselves. After it did something, that would do it twice.
 func (h *responses) final(ctx context.Context, p berth.ProjectID, id berth.ResponseID, answer func(json.RawMessage) error) error {
 	var failure berth.Event
 	for ev, err := range h.journal.Follow(ctx, p, id, -1) {
@@ -173,7 +173,7 @@ func streamInBody(r *http.Request) bool {
 }
 
 // find returns the response that the path names. One that is not stored
-// exists for the request that made it only.
+// exists only for the request that made it.
 func (h *responses) find(r *http.Request, c berth.Caller) (*store.Response, error) {
 	id := berth.ResponseID(r.PathValue("response"))
 	rec, err := h.store.GetResponse(r.Context(), c.Project, id)
@@ -209,7 +209,7 @@ func (h *responses) delete(x *exchange.Exchange, r *http.Request, c berth.Caller
 }
 
 // listInput serves GET /v1/responses/{response}/input_items: what this
-// request added to its chain, in the full form of normalize.
+// request added to its chain, in the full form of request.Normalize.
 func (h *responses) listInput(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	q := exchange.NewQuery(r)
 	q.List("include", request.Includable)

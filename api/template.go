@@ -11,7 +11,7 @@ import (
 // templates serves the templates of containers. Without a list there are none.
 type templates struct{ all Templates }
 
-// Templates lists what the containers of a project may start from.
+// Templates lists the templates that the containers of a project may start from.
 type Templates interface {
 	Templates(ctx context.Context, p berth.ProjectID) ([]berth.Template, error)
 	// Template returns the one that has a name or an id. Its errors for the client

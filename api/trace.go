@@ -7,8 +7,8 @@ import (
 	"github.com/berth-run/berth/api/exchange"
 )
 
-// ingestTraces serves POST /v1/traces/ingest, where OpenAI's Agents SDK tells what
-// its agents did. Berth keeps none of it: what happened here is in the responses.
+// ingestTraces serves POST /v1/traces/ingest, where OpenAI's Agents SDK sends what
+// its agents did. Berth stores none of it: what happened here is in the responses.
 func ingestTraces(x *exchange.Exchange, r *http.Request, _ berth.Caller) error {
 	if err := x.DiscardBody(r); err != nil {
 		return err

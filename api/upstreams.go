@@ -7,8 +7,8 @@ import (
 	"github.com/berth-run/berth/api/exchange"
 )
 
-// upstreams serves GET /v1/upstreams. They are the operator's, whose keys are those
-// of the default project: to others it is as a route that does not exist.
+// upstreams serves GET /v1/upstreams. Only the operator may see them, whose keys are
+// those of the default project; for others the route does not exist.
 func (h *models) upstreams(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	if c.Project != berth.DefaultProject {
 		return berth.Errorf(berth.CodeNotFound, "Invalid URL (%s %s)", r.Method, r.URL.Path)

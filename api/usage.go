@@ -20,7 +20,7 @@ type usage struct {
 	currency string // of costs
 }
 
-// A bucketWidth is a width that usage is told in, and how many buckets a page has.
+// A bucketWidth is a width of the buckets of usage, and how many a page has.
 type bucketWidth struct {
 	time.Duration
 	limit, most int64
@@ -28,7 +28,7 @@ type bucketWidth struct {
 
 var bucketWidths = map[string]bucketWidth{"1m": {time.Minute, 60, 1440}, "1h": {time.Hour, 24, 168}, "1d": {24 * time.Hour, 7, 31}}
 
-// costWidths are those that costs are told in.
+// costWidths are the widths of the buckets of costs.
 var costWidths = map[string]bucketWidth{"1d": {24 * time.Hour, 7, 180}}
 
 // A usageRequest is what both kinds of usage may be asked for.
@@ -60,7 +60,7 @@ type usageBucket struct {
 	Results   []any  `json:"results"`
 }
 
-// completions is what models have used.
+// completionsUsage is what models have used.
 type completionsUsage struct {
 	Object              string  `json:"object"`
 	InputTokens         int64   `json:"input_tokens"`
@@ -82,7 +82,7 @@ type completionsUsage struct {
 	} `json:"berth"`
 }
 
-// sessions is what containers have used.
+// sessionsUsage is what containers have used.
 type sessionsUsage struct {
 	Object      string  `json:"object"`
 	NumSessions int64   `json:"num_sessions"` // containers that were made
@@ -130,8 +130,8 @@ func (h *usage) sessions(x *exchange.Exchange, r *http.Request, c berth.Caller) 
 	})
 }
 
-// answer answers with a page of buckets. In each, result sums up what was used by
-// each group: its project, key and model, "" where they are not told apart.
+// answer answers with a page of buckets. In each, result sums up what was used by each
+// group: its project, key and model, "" where the group has several.
 func (h *usage) answer(x *exchange.Exchange, r *http.Request, c berth.Caller, kind store.UsageKind, groupable []string, result func(group []string, used []*store.Usage) any) error {
 	req, err := readUsageRequest(r, kind, groupable)
 	if err != nil {
@@ -204,7 +204,7 @@ func readUsageRequest(r *http.Request, kind store.UsageKind, groupable []string)
 		at, err := strconv.ParseInt(strings.TrimPrefix(cursor, "page_"), 10, 64)
 		req.start = time.Unix(at, 0)
 		if err != nil || at < 0 || at > latest || req.start.Before(req.from) || !req.start.Equal(req.start.Truncate(req.width)) {
-			q.Fail(berth.Invalid("page", "Invalid 'page': it is none of this list's."))
+			q.Fail(berth.Invalid("page", "Invalid 'page': it is not a page of this list."))
 		}
 	}
 	if from >= req.end {
@@ -213,7 +213,8 @@ func readUsageRequest(r *http.Request, kind store.UsageKind, groupable []string)
 	return req, q.End()
 }
 
-// A group is what was used by some that are not told apart.
+// A group is what was used by the same project, key and model, as far as the request
+// distinguishes them.
 type group struct {
 	name []string // project, key, model or line item
 	used []*store.Usage

@@ -37,7 +37,7 @@ type Door struct{ Options }
 // New returns a door.
 func New(opts Options) *Door { return &Door{opts} }
 
-// prefixCompletion begins the ids of completions, as recorded from the hosted service.
+// prefixCompletion is the prefix of the ids of completions, as recorded from the hosted service.
 const prefixCompletion = "chatcmpl-"
 
 // An answer is a completion while its responses run.
@@ -96,20 +96,20 @@ func (d *Door) start(ctx context.Context, c berth.Caller, asked *completionReque
 	for i := range n {
 		created, err := d.Engine.Create(ctx, c, req)
 		if err != nil {
-			return nil, err // the end of ctx ends those begun
+			return nil, err // the end of ctx ends those that were started
 		}
 		a.choices = append(a.choices, newCompletionChoice(i, asked, created))
 	}
 	return a, nil
 }
 
-// systemFingerprint says which server and model answered, without telling.
+// systemFingerprint identifies the server and the model without naming them.
 func (d *Door) systemFingerprint(model string) string {
 	sum := sha256.Sum256([]byte(d.Version + "\x00" + model))
 	return "fp_" + hex.EncodeToString(sum[:5])
 }
 
-// wordError words an error about a response as one about its completion.
+// wordError returns an error about a response as one about its completion.
 func (c *completionRequest) wordError(err error) error {
 	e, ok := errors.AsType[*berth.Error](err)
 	if !ok || e.Param == "" {
@@ -120,8 +120,8 @@ func (c *completionRequest) wordError(err error) error {
 	return &renamed
 }
 
-// fail words an error for the client. Clients send a request again by themselves
-// after some errors; what tools have done here would then be done twice.
+// fail returns an error for the client. Clients send a request again by themselves after
+// some errors; what tools have done here would then be done twice.
 func (a *answer) fail(h http.Header, err error) error {
 	if slices.ContainsFunc(a.choices, func(c *completionChoice) bool { return c.acted }) {
 		h.Set("x-should-retry", "false")
@@ -129,23 +129,23 @@ func (a *answer) fail(h http.Header, err error) error {
 	return a.asked.wordError(err)
 }
 
-// chosen follows the responses of all choices at once and yields what a stream
-// tells of them, until all have ended or one has failed, which is the last that it
-// yields. After that nobody changes the choices.
+// chosen follows the responses of all choices at once and yields the chunks of a stream,
+// until all have ended or one has failed; the failure is the last that it yields. After that
+// the choices do not change.
 func (d *Door) chosen(ctx context.Context, p berth.ProjectID, choices []*completionChoice) iter.Seq2[[]chunkChoice, error] {
-	type news struct {
+	type update struct {
 		chunks []chunkChoice
 		err    error
 	}
 	return func(yield func([]chunkChoice, error) bool) {
 		ctx, stop := context.WithCancel(ctx)
-		told := make(chan news)
+		updates := make(chan update)
 		var followers sync.WaitGroup
 		for _, c := range choices {
 			followers.Go(func() {
 				d.followChoice(ctx, p, c, func(chunks []chunkChoice, err error) bool {
 					select {
-					case told <- news{chunks, err}:
+					case updates <- update{chunks, err}:
 						return err == nil
 					case <-ctx.Done():
 						return false
@@ -155,11 +155,11 @@ func (d *Door) chosen(ctx context.Context, p berth.ProjectID, choices []*complet
 		}
 		go func() {
 			followers.Wait()
-			close(told)
+			close(updates)
 		}()
-		defer followers.Wait() // nobody writes to the choices any more
+		defer followers.Wait() // then the choices do not change any more
 		defer stop()
-		for n := range told {
+		for n := range updates {
 			if !yield(n.chunks, n.err) || n.err != nil {
 				return
 			}
@@ -170,29 +170,29 @@ func (d *Door) chosen(ctx context.Context, p berth.ProjectID, choices []*complet
 	}
 }
 
-// followChoice tells a choice's events until its end.
-func (d *Door) followChoice(ctx context.Context, p berth.ProjectID, c *completionChoice, tell func([]chunkChoice, error) bool) {
+// followChoice calls emit with a choice's chunks until its end.
+func (d *Door) followChoice(ctx context.Context, p berth.ProjectID, c *completionChoice, emit func([]chunkChoice, error) bool) {
 	for stored, err := range d.Journal.Follow(ctx, p, c.response, -1) {
 		if err != nil {
-			tell(nil, followError(ctx, err))
+			emit(nil, followError(ctx, err))
 			return
 		}
 		var ev berth.Event
 		if err := json.Unmarshal(stored.Data, &ev); err != nil {
-			tell(nil, err)
+			emit(nil, err)
 			return
 		}
 		chunks, err := c.take(&ev)
-		if (len(chunks) > 0 || err != nil) && !tell(chunks, err) {
+		if (len(chunks) > 0 || err != nil) && !emit(chunks, err) {
 			return
 		}
 	}
 	if c.finish == "" {
-		tell(nil, errors.New("the journal of "+string(c.response)+" has no end"))
+		emit(nil, errors.New("the journal of "+string(c.response)+" has no end"))
 	}
 }
 
-// followError words the end of a Follow that came before the response's.
+// followError returns the error of a Follow that ended before the response did.
 func followError(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return &berth.Error{Code: berth.CodeUnavailable, Err: err, Message: "The server is stopping. Send the request again in a moment."}
@@ -210,7 +210,7 @@ func (a *answer) whole() completion {
 	return whole
 }
 
-// usage is what all choices have used: each was asked for on its own.
+// usage sums up what all choices have used: each is a response of its own.
 func (a *answer) usage() completionUsage {
 	var sum berth.Usage
 	for _, c := range a.choices {

@@ -22,7 +22,7 @@ type completionChoice struct {
 	pieces  []*choicePiece
 	turn    int    // see choicePiece
 	phase   string // of the last message
-	begun   bool   // a stream has told the first of it
+	begun   bool   // the first chunk has been made
 	acted   bool   // a tool has run on this server
 	finish  string
 	usage   berth.Usage
@@ -67,23 +67,22 @@ func newCompletionChoice(index int, asked *completionRequest, r *berth.Response)
 	return c
 }
 
-// lastOnly reports whether of the model's messages only the last counts: JSON must
-// not be mixed with what it says before it calls a hosted tool.
+// lastOnly reports whether only the last of the model's messages counts: JSON must not be
+// mixed with what the model says before it calls a hosted tool.
 func (c *completionChoice) lastOnly() bool {
 	var format struct{ Type string }
 	_ = json.Unmarshal(c.asked.ResponseFormat, &format) // absent, or checked
 	return c.hosted && format.Type != "" && format.Type != "text"
 }
 
-// live reports whether words are told as they come, and cannot be taken back.
+// live reports whether words are sent as they arrive, and cannot be withdrawn.
 func (c *completionChoice) live() bool { return c.asked.Stream && !c.lastOnly() }
 
-// errUnsaid ends a stream whose words were withdrawn.
+// errUnsaid ends a stream when words that it has sent are withdrawn.
 var errUnsaid = &berth.Error{Code: berth.CodeUpstream,
 	Message: "The model's answer broke off and was begun anew, which a stream of chat completion chunks cannot tell. Send the request again."}
 
-// take adds an event and returns what a stream tells of it. Its errors are for
-// the client.
+// take adds an event and returns its chunks. Its errors are for the client.
 func (c *completionChoice) take(ev *berth.Event) ([]chunkChoice, error) {
 	switch ev.Type {
 	case berth.EventOutputItemAdded:
@@ -112,10 +111,11 @@ func (c *completionChoice) take(ev *berth.Event) ([]chunkChoice, error) {
 	return nil, nil
 }
 
-// add begins an item. What was cut before it is withdrawn: the model was asked again.
+// add starts an item. What was cut before it is withdrawn, because the model was asked
+// again.
 func (c *completionChoice) add(ev *berth.Event) ([]chunkChoice, error) {
 	for _, p := range c.pieces {
-		if told := p.kind == pieceCall || p.words.Len() > 0; p.cut && told && c.live() {
+		if sent := p.kind == pieceCall || p.words.Len() > 0; p.cut && sent && c.live() {
 			return nil, errUnsaid
 		}
 	}
@@ -148,7 +148,7 @@ func (c *completionChoice) add(ev *berth.Event) ([]chunkChoice, error) {
 		} else {
 			p.call.Type, p.call.Custom = berth.ToolCustom, &calledCustom{Name: named.Name}
 		}
-		return c.tell(c.callDelta(p, true, ""), nil), nil
+		return c.ifLive(c.callDelta(p, true, ""), nil), nil
 	}
 	c.turn++ // a tool's call or output, which the client does not see
 	c.acted = true
@@ -192,7 +192,7 @@ func (c *completionChoice) say(p *choicePiece, words string, logprobs []json.Raw
 	if words == "" && len(logprobs) == 0 {
 		return nil
 	}
-	return c.tell(wordsDelta(p.kind, gap+words), logprobs)
+	return c.ifLive(wordsDelta(p.kind, gap+words), logprobs)
 }
 
 // gap is what separates a piece from the one before it: nothing within a turn.
@@ -218,12 +218,12 @@ func (c *completionChoice) write(ev *berth.Event) []chunkChoice {
 	var words string
 	_ = json.Unmarshal(ev.Delta, &words) // the engine's, a string
 	c.pieces[i].words.WriteString(words)
-	return c.tell(c.callDelta(c.pieces[i], false, words), nil)
+	return c.ifLive(c.callDelta(c.pieces[i], false, words), nil)
 }
 
-// close ends an item. It may have been cut; a message may have come whole, without
+// close ends an item. It may have been cut; a message may have arrived without
 // deltas; its text may cite something.
-func (c *completionChoice) close(ev *berth.Event) (told []chunkChoice, err error) {
+func (c *completionChoice) close(ev *berth.Event) (chunks []chunkChoice, err error) {
 	silent := true
 	for _, p := range c.pieces {
 		if p.item == *ev.OutputIndex {
@@ -240,10 +240,10 @@ func (c *completionChoice) close(ev *berth.Event) (told []chunkChoice, err error
 	offset := 0
 	for _, part := range m.Content {
 		if silent && part.Text != "" {
-			told = append(told, c.say(c.piece(pieceText, *ev.OutputIndex), part.Text, part.Logprobs)...)
+			chunks = append(chunks, c.say(c.piece(pieceText, *ev.OutputIndex), part.Text, part.Logprobs)...)
 		}
 		if silent && part.Refusal != "" {
-			told = append(told, c.say(c.piece(pieceRefusal, *ev.OutputIndex), part.Refusal, nil)...)
+			chunks = append(chunks, c.say(c.piece(pieceRefusal, *ev.OutputIndex), part.Refusal, nil)...)
 		}
 		for _, raw := range part.Annotations {
 			var cited citation
@@ -256,10 +256,10 @@ func (c *completionChoice) close(ev *berth.Event) (told []chunkChoice, err error
 		}
 		offset += utf8.RuneCountInString(part.Text)
 	}
-	return told, nil
+	return chunks, nil
 }
 
-// end notes why the choice ends.
+// end records why the choice ends, and returns its last chunks.
 func (c *completionChoice) end(r *berth.Response) []chunkChoice {
 	if r.Usage != nil {
 		c.usage = *r.Usage
@@ -282,7 +282,7 @@ func (c *completionChoice) end(r *berth.Response) []chunkChoice {
 	if !c.asked.Stream {
 		return nil
 	}
-	return c.tellEnd()
+	return c.endChunks()
 }
 
 // keepLast drops the words of all messages but the last.

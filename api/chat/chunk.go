@@ -75,7 +75,7 @@ func wordsDelta(kind pieceKind, words string) completionDelta {
 	return completionDelta{Content: berth.StringDelta(words)}
 }
 
-// callDelta tells more of a call: first its name, then its arguments.
+// callDelta returns the delta of a call: first its name, then its arguments.
 func (c *completionChoice) callDelta(p *choicePiece, first bool, words string) completionDelta {
 	d := callDelta{Index: slices.Index(c.calls(), p)}
 	if custom := p.call.Custom; custom != nil {
@@ -98,16 +98,16 @@ func (c *completionChoice) callDelta(p *choicePiece, first bool, words string) c
 	return completionDelta{ToolCalls: []callDelta{d}}
 }
 
-// tell returns the chunks of a live stream for a delta.
-func (c *completionChoice) tell(d completionDelta, logprobs []json.RawMessage) []chunkChoice {
+// ifLive returns the chunks of a delta for a live stream, and none for others.
+func (c *completionChoice) ifLive(d completionDelta, logprobs []json.RawMessage) []chunkChoice {
 	if !c.live() {
 		return nil
 	}
 	return c.chunks(d, logprobs)
 }
 
-// chunks returns the chunk of a delta, after the one that begins the message: that
-// has its role, and room for what follows it. A call begins the message itself.
+// chunks returns the chunk of a delta, after the one that starts the message: that
+// has its role, and room for what follows it. A call starts the message itself.
 func (c *completionChoice) chunks(d completionDelta, logprobs []json.RawMessage) []chunkChoice {
 	var out []chunkChoice
 	if !c.begun {
@@ -125,8 +125,8 @@ func (c *completionChoice) chunks(d completionDelta, logprobs []json.RawMessage)
 	return append(out, chunkChoice{Index: c.index, Delta: d, Logprobs: newChoiceLogprobs(logprobs)})
 }
 
-// tellEnd returns the chunks that end the choice, after all that was held back.
-func (c *completionChoice) tellEnd() []chunkChoice {
+// endChunks returns the chunks that end the choice, after all that was held back.
+func (c *completionChoice) endChunks() []chunkChoice {
 	var out []chunkChoice
 	if !c.live() {
 		for _, kind := range []pieceKind{pieceThought, pieceText, pieceRefusal} {
@@ -153,7 +153,7 @@ func (c *completionChoice) tellEnd() []chunkChoice {
 }
 
 // padding is random characters that make a chunk's words a multiple of 16
-// characters, so that the length of a packet does not tell that of a token.
+// characters, so that the length of a packet does not show that of a token.
 func (d *completionDelta) padding() string {
 	const block = 16
 	n := len(d.Content) + len(d.Refusal) + utf8.RuneCountInString(d.ReasoningContent)

@@ -20,7 +20,7 @@ const (
 	kindCompletionMessage = store.KindCompletionMessage
 )
 
-// A storedCompletion is a completion as it is read again: with what was asked.
+// A storedCompletion is a completion as it is read again, with fields of its request.
 type storedCompletion struct {
 	completion
 	Metadata         map[string]string `json:"metadata"`
@@ -99,7 +99,7 @@ func completionNotFound(id string) error {
 	return berth.Errorf(berth.CodeNotFound, "Chat completion with id '%s' not found.", rule.Clip(id))
 }
 
-// completionMissing words an error of the store about the completion of a path.
+// completionMissing returns the error for the client of reading the completion of a path.
 func completionMissing(err error, id string) error {
 	if errors.Is(err, store.ErrNotFound) {
 		return completionNotFound(id)
@@ -154,8 +154,8 @@ func (d *Door) Delete(x *exchange.Exchange, r *http.Request, c berth.Caller) err
 	return x.JSON(http.StatusOK, exchange.Deleted(id, "chat.completion.deleted"))
 }
 
-// List serves GET /v1/chat/completions: those stored, of a model and
-// with the metadata that are asked for.
+// List serves GET /v1/chat/completions: the stored ones
+// with the model and the metadata that the query names.
 func (d *Door) List(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	q := exchange.NewQuery(r)
 	model, wanted := q.Text("model"), q.Pairs("metadata")

@@ -11,9 +11,9 @@ import (
 	"github.com/berth-run/berth/api/exchange"
 )
 
-// stream answers with the chunks of a completion. The header waits for
-// the first of them, or for the comment after a long silence, so that a failure
-// before has its status; one after it is told as an event.
+// stream answers with the chunks of a completion. The header is sent with the first of
+// them, or with the comment after a long silence, so that an earlier failure has its
+// status; a later one is sent as an event.
 func (d *Door) stream(x *exchange.Exchange, r *http.Request, c berth.Caller, a *answer, gone func()) error {
 	o := a.asked.StreamOptions
 	out := &chunkWriter{answer: a, requestID: x.RequestID(), withUsage: o != nil && o.IncludeUsage,
@@ -41,13 +41,13 @@ func (d *Door) stream(x *exchange.Exchange, r *http.Request, c berth.Caller, a *
 // errGone means that the client has gone or has stopped reading.
 var errGone = errors.New("the client has gone")
 
-// send sends all chunks of the choices. The last finish is told when the
+// send sends all chunks of the choices. The last finish is sent after the
 // completion has been saved.
 func (d *Door) send(r *http.Request, c berth.Caller, a *answer, out *chunkWriter) error {
 	unfinished := len(a.choices)
 	for chunks, err := range d.chosen(r.Context(), c.Project, a.choices) {
 		if slices.ContainsFunc(chunks, func(c chunkChoice) bool { return c.FinishReason != nil }) {
-			if unfinished--; unfinished == 0 { // save, then tell
+			if unfinished--; unfinished == 0 { // save, then send
 				err = d.save(r.Context(), c.Project, a, out.requestID)
 			}
 		}
@@ -104,7 +104,7 @@ func (o *chunkWriter) end() {
 	o.Done("")
 }
 
-// fail tells an error as the last event.
+// fail sends an error as the last event.
 func (o *chunkWriter) fail(err error) {
 	_, e := exchange.Describe(err, o.requestID)
 	_ = o.JSON("", struct {

@@ -39,8 +39,8 @@ type completionAnswer struct {
 	Annotations      []annotation     `json:"annotations"`
 }
 
-// choiceExtensions are what Berth tells beyond OpenAI's wire: where the shell of a
-// choice ran, for a container_reference in the next request.
+// choiceExtensions are what Berth adds to OpenAI's wire: where the shell of a choice
+// ran, for a container_reference in the next request.
 type choiceExtensions struct {
 	ContainerID berth.ContainerID `json:"container_id"`
 }

@@ -74,7 +74,7 @@ func Describe(err error, requestID string) (int, Error) {
 	return as.status, Error{Message: e.Message, Type: cmp.Or(e.Type, as.wireType), Param: OrNull(e.Param), Code: OrNull(code)}
 }
 
-// lacksStorage reports whether an error that the client cannot mend comes of the host's
+// lacksStorage reports whether an error that the client cannot fix is due to the host's
 // full or failing disk. e is the *berth.Error in err, or nil.
 func lacksStorage(err error, e *berth.Error) bool {
 	if e != nil && e.Code != berth.CodeInternal && e.Code != berth.CodeUnavailable {

@@ -89,7 +89,7 @@ func (f *fingerprint) finish() error {
 	return nil
 }
 
-// close ends the reading of a form that its handler has given up.
+// close ends the reading of a form that its handler has not read to the end.
 func (f *fingerprint) close() {
 	if f.form != nil {
 		f.form.CloseWithError(errFormLeft)

@@ -19,9 +19,9 @@ const maxField = 64 << 10
 const formBuffer = 64 << 10
 
 // A Form is a multipart body with at most one file, in the part "file". Other fields may
-// come before and after it. The file is read as it comes in: Read ends with
-// io.EOF when all of the form has been read and is in order, so what is made of
-// the file is made of a whole form or not at all.
+// come before and after it. The file is read as it arrives: Read ends with
+// io.EOF when all of the form has been read and is valid, so a caller that stores the file
+// stores it of a complete form or not at all.
 type Form struct {
 	parts    *multipart.Reader
 	Known    []string // the fields that may be in it

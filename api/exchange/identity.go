@@ -165,7 +165,7 @@ type openness struct {
 	}
 
 	mu     sync.Mutex
-	closed bool // for good
+	closed bool // it does not open again
 	until  time.Time
 }
 

@@ -84,7 +84,7 @@ func ScanJSON(body []byte) (values int, err error) {
 
 // ParseJSON returns the value in body, numbers as json.Number. It is stricter
 // than encoding/json: UTF-8 must be valid and an object must not repeat a name,
-// for otherwise what was checked need not be what is used. Strings are parts of the
+// so that what was checked is what is used. Strings are parts of the
 // body, which must not change: a caller that stores one must clone it.
 func ParseJSON(body []byte) (any, error) {
 	if jsonscan.Space(body, 0) == len(body) {
@@ -107,7 +107,7 @@ func invalidJSON(why string) error {
 	return berth.Errorf(berth.CodeInvalid, "We could not parse the JSON body of your request: %s.", why)
 }
 
-// syntax says what is wrong with a body that is not JSON.
+// syntax returns the error for a body that is not JSON.
 func syntax(body []byte) error {
 	var skip struct{}
 	e, ok := errors.AsType[*json.SyntaxError](json.Unmarshal(body, &skip))

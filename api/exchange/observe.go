@@ -26,7 +26,7 @@ type noObserver struct{}
 func (noObserver) Opened(string) func()                { return func() {} }
 func (noObserver) Answered(string, int, time.Duration) {}
 
-// opened tells the observer if an answer is one that lasts.
+// opened calls the observer if an answer is one that lasts.
 func (x *Exchange) opened(status int) {
 	kind := ""
 	if t, _, _ := mime.ParseMediaType(x.Header().Get("Content-Type")); status == http.StatusOK && t == "text/event-stream" {
@@ -40,7 +40,7 @@ func (x *Exchange) opened(status int) {
 	}
 }
 
-// observe tells the observer that the request has been answered.
+// observe calls the observer for a request that has been answered.
 func (x *Exchange) observe(r *http.Request) {
 	if x.closed != nil {
 		x.closed()

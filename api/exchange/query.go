@@ -49,7 +49,7 @@ func (q *Query) Text(name string) string {
 	return q.values.Get(name)
 }
 
-// Fail keeps the first error.
+// Fail records an error; the first one counts.
 func (q *Query) Fail(err error) {
 	if q.err == nil {
 		q.err = err

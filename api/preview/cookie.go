@@ -8,12 +8,12 @@ import (
 	"strings"
 )
 
-// maxCookies is how many one answer may set.
+// maxCookies is how many cookies one answer may set.
 const maxCookies = 32
 
-// cookiePrefix begins the names that the cookies of a target have outside. A browser
-// knows neither ports nor containers: without it, a sandbox would be sent what
-// others on the same host have set.
+// cookiePrefix is the prefix of the names that a browser has for the cookies of a target.
+// A browser knows neither ports nor containers: without the prefix, it would send a sandbox
+// the cookies of others on the same host.
 func cookiePrefix(t Target) string {
 	sum := sha256.Sum256([]byte(string(t.Container) + "\x00" + strconv.Itoa(t.Port)))
 	return "berth_" + hex.EncodeToString(sum[:6]) + "_"
@@ -33,7 +33,7 @@ func ownCookies(r *http.Request, t Target) string {
 	return strings.Join(own, "; ")
 }
 
-// setCookies sets the cookies of an answer, for nobody but the target.
+// setCookies sets the cookies of an answer, for the target alone.
 func setCookies(h http.Header, cookies []*http.Cookie, t Target) {
 	for i, c := range cookies {
 		if i == maxCookies {

@@ -8,10 +8,9 @@ import (
 	"strings"
 )
 
-// private is what of a request's header is the house's and not the sandbox's, in
-// lower case: the caller's key above all, and where the caller is. What a client
-// means for the server in the sandbox as its Authorization comes in
-// AuthorizationHeader.
+// private are the headers of a request that the sandbox must not get, in lower case: above
+// all the caller's key, and where the caller is. A client sends an Authorization for the
+// server in the sandbox in AuthorizationHeader.
 var private = regexp.MustCompile(`^(authorization|cookie|proxy-.*|forwarded|via|x-forwarded-.*|x-real-ip|x-client-ip|true-client-ip|cf-.*|referer|origin|openai-.*|berth-.*|x-amz-.*|x-goog-.*|x-accel-.*)$`)
 
 // AuthorizationHeader is passed on as the Authorization of a request, whose own is
@@ -38,7 +37,7 @@ func requestHeader(r *http.Request, t Target, host string) http.Header {
 	if own := ownCookies(r, t); own != "" {
 		out.Set("Cookie", own)
 	}
-	// A server in development answers pages of its own only: this is one.
+	// A server in development answers its own pages only: this counts as one.
 	if r.Header.Get("Origin") != "" {
 		out.Set("Origin", "http://"+host)
 	}
@@ -77,11 +76,11 @@ var orders = regexp.MustCompile(`^x-(accel-.*|sendfile.*|lighttpd-.*|litespeed-.
 // upgraded is what belongs to the answer to a WebSocket's request.
 var upgraded = regexp.MustCompile(`^(connection|upgrade|sec-websocket-(accept|protocol|extensions))$`)
 
-// policy gives a page an origin of its own, which nobody else has, so that its
-// scripts may do what scripts do and still are strangers to the API.
+// policy gives a page an origin of its own, so that its scripts can run but are of another
+// origin than the API.
 const policy = "sandbox allow-scripts allow-forms allow-modals allow-popups allow-downloads allow-pointer-lock"
 
-// clean makes of a sandbox's answer what a client gets.
+// clean removes from a sandbox's answer what a client must not get.
 func clean(resp *http.Response, r *http.Request, t Target) error {
 	if resp.StatusCode < http.StatusOK && resp.StatusCode != http.StatusSwitchingProtocols {
 		return errors.New("the sandbox answered " + resp.Status)
@@ -131,7 +130,7 @@ func confine(h http.Header) {
 	}
 }
 
-// cache keeps an answer out of caches that others share.
+// cache forbids shared caches to store an answer.
 func cache(h http.Header) {
 	kept := []string{"private"}
 	for _, line := range h.Values("Cache-Control") {

@@ -17,7 +17,7 @@ func (f final) RoundTrip(r *http.Request) (*http.Response, error) {
 	return f.next.RoundTrip(r.WithContext(untraced{r.Context()}))
 }
 
-// An untraced context is one whose request nobody follows.
+// An untraced context has no trace of its request.
 type untraced struct{ context.Context }
 
 func (c untraced) Value(key any) any {

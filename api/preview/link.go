@@ -10,8 +10,8 @@ import (
 	"github.com/berth-run/berth"
 )
 
-// A Link is a permission to see one port for a while, for whoever has it. It ends
-// earlier with the API key that made it.
+// A Link permits every caller who has it to see one port until it expires. It ends earlier
+// with the API key that made it.
 type Link struct {
 	Project   berth.ProjectID   `json:"p"`
 	Container berth.ContainerID `json:"c"`

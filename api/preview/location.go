@@ -110,7 +110,7 @@ func (h host) text() string {
 	return h.name
 }
 
-// loopback reports whether a host is the machine of whoever reads it.
+// loopback reports whether a host names the client's own machine.
 func (h host) loopback() bool {
 	if h.addr.IsValid() {
 		return h.addr.Unmap().IsLoopback() || h.addr.IsUnspecified()

@@ -66,7 +66,7 @@ func (d *Door) showHost(x *exchange.Exchange, r *http.Request, container berth.C
 		}
 		project = caller.Project
 		x.SetCaller(caller)
-		r.Header.Del("Authorization") // what let the caller in
+		r.Header.Del("Authorization") // the caller's key
 		keyed = true
 	}
 	return d.show(x, r, project, Target{Container: container, Port: port, Path: r.URL.EscapedPath(), Own: true, Keyed: keyed})
@@ -124,8 +124,8 @@ func (d *Door) identifyHost(r *http.Request) (berth.Caller, error) {
 	return berth.Caller{Project: berth.DefaultProject}, nil
 }
 
-// dropKey takes the Authorization out of a request if it is a key of this server.
-// Another is the page's own, for its server in the sandbox.
+// dropKey removes the Authorization of a request if it is a key of this server. Any other is
+// for the server in the sandbox.
 func (d *Door) dropKey(r *http.Request) error {
 	token := exchange.Token(r)
 	if token == "" {

@@ -1,12 +1,11 @@
-// Package preview shows what a sandbox serves on a port to clients outside, of
-// which some are browsers that must not take it for a part of the API.
+// Package preview is the door to what a sandbox serves on a port. Some of its clients are
+// browsers, which must not take that for a part of the API.
 //
-// The server in the sandbox is hostile. Unless it has a host of its own (host.go), it
-// shares an origin with the API, so every answer is given an origin of its own by a
-// Content-Security-Policy; what a header
-// could do beyond its own page is left out (header.go); its cookies are told from
-// all others by their names (cookie.go); and where it redirects to is its own place,
-// or without an API key a public host (location.go).
+// The server in the sandbox is hostile. Unless it has a host of its own (host.go), it shares
+// an origin with the API. So every answer gets an origin of its own from a
+// Content-Security-Policy; headers that act beyond their page are removed (header.go); its
+// cookies are distinguished by their names (cookie.go); and it can redirect only to itself,
+// or without an API key to a public host (location.go).
 package preview
 
 import (
@@ -41,16 +40,16 @@ type Target struct {
 	Dial      func(context.Context) (net.Conn, error) // to the port
 
 	Prefix string // of the URL's path, without the last slash: the port is shown below it
-	Path   string // what the sandbox is asked for, as escaped in the URL, with its first slash
+	Path   string // of the request to the sandbox, as escaped in the URL, with its first slash
 
-	// Link says that the URL is the permission, and not who asks: pages may read
-	// what it shows, whatever their origin, for they know it.
+	// Link means that the URL is the permission, not the caller: pages of any origin that
+	// know it may read the answer.
 	Link bool
 
-	// Own says that the port has a host of its own, and so an origin.
+	// Own means that the port has a host of its own, and so an origin.
 	Own bool
 
-	// Keyed says that the client sends an API key, or is served without one because it
+	// Keyed means that the client sends an API key, or is served without one because it
 	// is on this machine: a redirect that it follows must stay with the port.
 	Keyed bool
 }
@@ -86,7 +85,7 @@ func New(log *slog.Logger) *Proxy {
 }
 
 // Serve answers a request with what the target says. An error means that nothing
-// was answered; the client may be told it if it is a *berth.Error.
+// was answered; it is for the client if it is a *berth.Error.
 func (p *Proxy) Serve(w http.ResponseWriter, r *http.Request, t Target) error {
 	switch {
 	case r.Method == http.MethodConnect || r.Method == http.MethodTrace:
@@ -153,13 +152,13 @@ func rewrite(pr *httputil.ProxyRequest, t Target) {
 		pr.Out.Header.Set("Upgrade", upgrade)
 	}
 	pr.Out.Host = host
-	// The host of the URL tells connections that are kept from each other.
+	// The host of the URL distinguishes idle connections.
 	pr.Out.URL = &url.URL{Scheme: "http", Host: net.JoinHostPort(string(t.Container), strconv.Itoa(t.Port)), RawQuery: pr.In.URL.RawQuery}
 	pr.Out.URL.RawPath = t.Path
 	pr.Out.URL.Path, _ = url.PathUnescape(t.Path) // of a URL that was parsed
 }
 
-// preflight answers a page of another origin that asks what it may ask for.
+// preflight answers a CORS preflight request.
 func preflight(w http.ResponseWriter, r *http.Request) bool {
 	method := r.Header.Get("Access-Control-Request-Method")
 	if r.Method != http.MethodOptions || method == "" || r.Header.Get("Origin") == "" {
@@ -204,7 +203,7 @@ func (i *impatient) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// CloseWrite tells the other end that nothing more comes.
+// CloseWrite ends the writing; reading goes on.
 func (i *impatient) CloseWrite() error {
 	if c, ok := i.Conn.(interface{ CloseWrite() error }); ok {
 		return c.CloseWrite()

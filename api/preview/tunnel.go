@@ -52,7 +52,7 @@ func (d *Door) Connect(x *exchange.Exchange, r *http.Request, c berth.Caller) er
 	return nil
 }
 
-// carry carries bytes both ways until both directions have ended, or ctx has.
+// carry copies bytes both ways until both directions have ended, or ctx has.
 func carry(ctx context.Context, outer, inner net.Conn) {
 	stop := context.AfterFunc(ctx, func() {
 		outer.Close()
@@ -90,7 +90,7 @@ func hijack(x *exchange.Exchange) (net.Conn, error) {
 	return &readAhead{Conn: conn, ahead: ahead}, conn.SetDeadline(time.Time{})
 }
 
-// A readAhead is a connection of which some has been read.
+// A readAhead is a connection whose first bytes have been read.
 type readAhead struct {
 	net.Conn
 	ahead []byte

@@ -21,8 +21,8 @@ type frame struct {
 	previous berth.ResponseID
 	req      *berth.ResponseRequest
 	prepare  bool            // generate: false
-	size     int64           // in bytes, as it came
-	err      error           // what is wrong with the request; told in its turn
+	size     int64           // in bytes, as it was received
+	err      error           // of the request; sent in its turn
 	held     *ration.Account // of what was decoded; to be closed
 }
 
@@ -50,16 +50,16 @@ func laneName(at string, v any) error {
 	return nil
 }
 
-// A steering is input for a response that runs, which OpenAI's clients can send
-// and nothing here takes up. It is given back as it came.
+// A steering is input for a running response, which OpenAI's clients can send and this
+// server does not support. It is sent back unchanged.
 type steering struct {
 	PreviousResponseID json.RawMessage `json:"previous_response_id"`
 	Input              json.RawMessage `json:"input"`
 }
 
-// decodeFrame reads a client event. An error is about the event itself, and told
-// at once; one about the request that it carries is in the frame. The lane of a
-// frame is set in both cases if it is known.
+// decodeFrame reads a client event. An error is about the event itself, and sent at once;
+// an error of the request that it carries is in the frame. The lane of a frame is set in
+// both cases if it is known.
 func decodeFrame(data []byte) (frame, error) {
 	f := frame{size: int64(len(data))}
 	tree, err := exchange.ParseJSON(data)
@@ -108,7 +108,7 @@ func decodeCreate(data []byte, obj map[string]any) (*berth.ResponseRequest, erro
 	}
 	var req berth.ResponseRequest
 	if err := json.Unmarshal(data, &req); err != nil {
-		return nil, fmt.Errorf("a checked event does not decode: %w", err)
+		return nil, fmt.Errorf("decode a checked event: %w", err)
 	}
 	req.Stream = true
 	if err := request.Complete(&req); err != nil {

@@ -16,14 +16,14 @@ import (
 	"github.com/berth-run/berth/internal/ration"
 )
 
-// read takes the client's messages until the connection ends.
+// read reads the client's messages until the connection ends.
 func (k *socket) read() {
 	for k.readFrame() == nil {
 	}
 }
 
-// readFrame reads one message and lets it wait for its turn. What is wrong with it is
-// sent to the client; the error is the end of the connection.
+// readFrame reads one message and queues it. An error in it is sent to the client; the
+// returned error is the end of the connection.
 func (k *socket) readFrame() error {
 	held := k.door.Exchange.Memory.Bodies.Open(string(k.project))
 	defer held.Close()
@@ -49,7 +49,7 @@ func (k *socket) readFrame() error {
 	}
 	if err != nil {
 		decoding.Close()
-		k.tell(f.lane, err, berth.NewID(berth.PrefixRequest))
+		k.sendError(f.lane, err, berth.NewID(berth.PrefixRequest))
 	}
 	return nil
 }
@@ -68,7 +68,7 @@ func (k *socket) decode(data []byte, held *ration.Account) (frame, error) {
 	return f, err
 }
 
-// message reads one message. A client that stops in the middle of one is given up.
+// message reads one message. It fails if the client stops in the middle of one.
 func (k *socket) message(held *ration.Account) (text bool, data []byte, err error) {
 	ctx, giveUp := context.WithCancel(context.Background())
 	defer giveUp()
@@ -80,7 +80,7 @@ func (k *socket) message(held *ration.Account) (text bool, data []byte, err erro
 	defer patience.Stop()
 	data, err = exchange.ReadWithin(k.ctx, patience.reader(in), -1, held)
 	if busy, ok := errors.AsType[*berth.Error](err); ok {
-		k.tell("", busy, berth.NewID(berth.PrefixRequest))
+		k.sendError("", busy, berth.NewID(berth.PrefixRequest))
 		k.leave(busy)
 		_ = k.conn.Close(websocket.StatusTryAgainLater, "the server is overloaded")
 	}
@@ -134,8 +134,8 @@ func (k *socket) write(ctx context.Context, pieces [][]byte, patience *patience)
 	return w.Close()
 }
 
-// ping asks a client that has been silent whether it is there, until stop is
-// called, and ends the connection if it is not.
+// ping pings a client after each silence until stop is called, and ends the connection if
+// the client does not answer.
 func (k *socket) ping() (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
@@ -170,7 +170,7 @@ func (k *socket) ping() (stop func()) {
 	}
 }
 
-// A patience gives a client up that moves nothing for longer than the server's.
+// A patience ends a transfer in which no byte moves for longer than the server's patience.
 type patience struct {
 	*time.Timer
 	k *socket
@@ -185,7 +185,7 @@ func (p *patience) renew() {
 	p.k.moved.Store(time.Now().UnixNano())
 }
 
-// reader returns in, which renews p with what is read.
+// reader returns a reader of in that renews p.
 func (p *patience) reader(in io.Reader) io.Reader { return patientMessage{in, p} }
 
 type patientMessage struct {
@@ -193,7 +193,7 @@ type patientMessage struct {
 	p  *patience
 }
 
-// Read waits for the whole of what it asks for, so it asks for little.
+// Read asks for little, because the message's reader waits until it has all of it.
 func (m patientMessage) Read(b []byte) (int, error) {
 	const piece = 4 << 10
 	n, err := m.in.Read(b[:min(piece, len(b))])
@@ -203,7 +203,7 @@ func (m patientMessage) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// An errorEvent tells an error that is no event of a response.
+// An errorEvent is an error that is not an event of a response.
 type errorEvent struct {
 	Type     berth.EventType `json:"type"`
 	Status   int             `json:"status"`
@@ -214,9 +214,9 @@ type errorEvent struct {
 	} `json:"error"`
 }
 
-// tell sends an error, with the request's id in the header that an answer would
+// sendError sends an error, with the request's id in the header that an answer would
 // have had, and returns its status.
-func (k *socket) tell(lane string, err error, requestID string) int {
+func (k *socket) sendError(lane string, err error, requestID string) int {
 	ev := errorEvent{Type: berth.EventErrored, StreamID: lane}
 	ev.Status, ev.Error.Error = exchange.Describe(err, requestID)
 	ev.Error.Headers = map[string]string{"x-request-id": requestID}
@@ -225,7 +225,7 @@ func (k *socket) tell(lane string, err error, requestID string) int {
 	return ev.Status
 }
 
-// refuse gives a steering back, as a model does that takes none.
+// refuse sends a steering back, as the hosted service does for a model without it.
 func (k *socket) refuse(f frame) {
 	var ev struct {
 		Type           string `json:"type"`

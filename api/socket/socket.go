@@ -56,8 +56,8 @@ func (d *Door) Connect(x *exchange.Exchange, r *http.Request, c berth.Caller) er
 			Message: "Invalid method for URL (" + r.Method + " " + r.URL.Path + "): use POST, or connect with a WebSocket."})
 		return nil
 	}
-	// Where a page may not ask, identify has refused its origin. Elsewhere a key
-	// must be borne, which a browser cannot make a WebSocket do.
+	// Without keys, Identify has refused the origins of pages. With keys, a request must
+	// bear one, which a page cannot add to its WebSocket.
 	conn, err := websocket.Accept(x, r, &websocket.AcceptOptions{InsecureSkipVerify: true})
 	if err != nil {
 		return err
@@ -95,7 +95,7 @@ var errClientLeft = errors.New("the client left")
 // not wait for each other.
 type socket struct {
 	door    *Door
-	request *http.Request // that opened it; says who asks
+	request *http.Request // that opened it; it identifies the caller
 	project berth.ProjectID
 	conn    *websocket.Conn
 	id      string // of that request
@@ -106,21 +106,21 @@ type socket struct {
 	writing sync.Mutex   // one message at a time
 	moved   atomic.Int64 // when bytes last went either way, in Unix nanoseconds
 
-	unwelcome chan struct{} // has a value when the caller may not ask any more
+	unwelcome chan struct{} // has a value when the caller's key is not valid any more
 	idle      chan struct{} // closed when retired and nothing runs
 
 	mu      sync.Mutex
 	lanes   map[string]*lane
 	waiting []frame // in the order of their arrival
 	running int
-	retired bool // nothing more begins
+	retired bool // no more frames are started
 }
 
-// A lane is a line of responses, each waiting for the one before.
+// A lane is a queue of responses: each waits for the one before.
 type lane struct {
 	busy bool
-	// latest is the last response that ended well here, if it is only in memory.
-	// It is its turn's while the lane is busy.
+	// latest is the last response that completed here, if it is only in memory. While the
+	// lane is busy, only its turn may use it.
 	latest berth.ResponseID
 }
 
@@ -136,7 +136,7 @@ func (k *socket) serve() {
 		<-over
 		k.mu.Lock()
 		defer k.mu.Unlock()
-		for _, f := range k.waiting { // whose turn does not come any more
+		for _, f := range k.waiting { // that are not answered any more
 			f.held.Close()
 		}
 		k.waiting = nil
@@ -144,9 +144,9 @@ func (k *socket) serve() {
 	k.read()
 }
 
-// watch ends the connection when its client has left, the server goes, the caller
-// may not ask any more, or the connection has had its time. Then nothing more
-// begins; but for a client that has left, what runs is answered to its end.
+// watch ends the connection when its client has left, the server stops, the caller's key is
+// not valid any more, or the connection has reached its age. Then no more frames are
+// started. Unless the client has left, running responses are sent to their end.
 func (k *socket) watch(left <-chan struct{}) {
 	defer k.leave(nil)
 	stopPings := k.ping()
@@ -171,13 +171,13 @@ func (k *socket) watch(left <-chan struct{}) {
 		<-k.idle
 	}
 	if expired {
-		k.tell("", rule.Errorf("websocket_connection_limit_reached", "",
+		k.sendError("", rule.Errorf("websocket_connection_limit_reached", "",
 			"Responses websocket connection limit reached (%d minutes). Create a new websocket connection to continue.", int(k.door.Life.Minutes())), k.id)
 	}
 	_ = k.conn.Close(code, reason)
 }
 
-// retire lets what runs end and nothing more begin.
+// retire starts no more frames; the running ones go on.
 func (k *socket) retire() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -187,7 +187,7 @@ func (k *socket) retire() {
 	}
 }
 
-// take lets a frame wait for its turn. The error is told instead.
+// take queues a frame. An error is for the client, and the frame is dropped.
 func (k *socket) take(f frame) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -14,7 +14,7 @@ import (
 	"github.com/berth-run/berth/engine"
 )
 
-// begin answers the waiting frames whose turn it is. k.mu must be held.
+// begin starts the waiting frames whose turn it is. k.mu must be held.
 func (k *socket) begin() {
 	for i := 0; i < len(k.waiting) && k.running < maxRunning && !k.retired && k.ctx.Err() == nil; {
 		f := k.waiting[i]
@@ -30,7 +30,7 @@ func (k *socket) begin() {
 	}
 }
 
-// end makes way for the next frame of a lane.
+// end starts the next frame of a lane.
 func (k *socket) end(l *lane) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -42,8 +42,8 @@ func (k *socket) end(l *lane) {
 	}
 }
 
-// turn answers one frame, writes its line in the log and settles what the lane
-// remembers. A panic ends the turn, not the server.
+// turn answers one frame, logs it and updates the lane. A panic ends the turn, not the
+// server.
 func (k *socket) turn(l *lane, f frame) {
 	defer k.end(l)
 	defer f.held.Close()
@@ -51,7 +51,7 @@ func (k *socket) turn(l *lane, f frame) {
 	func() {
 		defer func() {
 			if p := recover(); p != nil {
-				k.door.Exchange.Log.Error("a handler panicked", "request_id", t.requestID, "panic", p, "stack", string(debug.Stack()))
+				k.door.Exchange.Log.Error("handler panicked", "request_id", t.requestID, "panic", p, "stack", string(debug.Stack()))
 				t.err = errors.New("panic")
 			}
 		}()
@@ -60,7 +60,7 @@ func (k *socket) turn(l *lane, f frame) {
 	status := 200
 	if t.err != nil {
 		k.door.Exchange.LogFailure(k.ctx, t.requestID, k.request.URL.Path, t.err)
-		status = k.tell(f.lane, t.err, t.requestID)
+		status = k.sendError(f.lane, t.err, t.requestID)
 	}
 	k.settle(l, &t)
 	k.door.Exchange.Log.LogAttrs(k.ctx, slog.LevelInfo, "response", slog.String("response", string(t.response)),
@@ -76,12 +76,12 @@ type turn struct {
 	start     time.Time
 	caller    berth.Caller
 	response  berth.ResponseID // "" unless one was created
-	final     berth.EventType  // the last event; "" if it did not come to that
+	final     berth.EventType  // the last event; "" if there was none
 	err       error
 }
 
-// answer creates the response and sends its events. It returns an error that the
-// client has not been told.
+// answer creates the response and sends its events. It returns an error that has not been
+// sent to the client.
 func (t *turn) answer() error {
 	// A key may have been revoked since the connection was made.
 	caller, err := t.door.Exchange.Identify(t.request)
@@ -104,8 +104,8 @@ func (t *turn) answer() error {
 		}
 		defer release()
 	}
-	// With this the run of a client that has left is cancelled, and what is not to
-	// be stored is removed.
+	// Its end cancels the run of a client that has left, and removes a response that is
+	// not stored.
 	ctx, cancel := context.WithCancel(t.ctx)
 	defer cancel()
 	options := []engine.Option{engine.Within(t.memory)}
@@ -152,9 +152,8 @@ func (f *frame) shown(event []byte) [][]byte {
 	return [][]byte{event, tail}
 }
 
-// settle keeps in memory the latest response of a lane, and no other. After a
-// failure the response that was to be continued is forgotten too; if it is
-// another lane's, that lane goes on from it.
+// settle leaves only the latest response of a lane in memory. After a failure it forgets
+// the response that was continued too, unless that is the latest of another lane.
 func (k *socket) settle(l *lane, t *turn) {
 	evict := func(id berth.ResponseID) {
 		if id != "" {
