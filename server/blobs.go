@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"fmt"
 	"path/filepath"
 
 	"gocloud.dev/blob"
@@ -41,7 +42,7 @@ func (s *Server) openBlobs(ctx context.Context, b *base) (*blobs, error) {
 	}
 	for _, sweep := range []func(context.Context) error{all.snapshots.Sweep, all.volumes.Sweep, all.files.Sweep} {
 		if err := sweep(ctx); err != nil {
-			return nil, err
+			return nil, fmt.Errorf("sweep blobs: %w", err)
 		}
 	}
 	s.later(startWorker(0, sweepInterval, func(ctx context.Context) { expire(ctx, b.db, all.files, b.Log) }))
@@ -59,5 +60,9 @@ func (s *Server) openBucket(state, name string) (*blob.Bucket, error) {
 }
 
 func openBucket(state, name string) (*blob.Bucket, error) {
-	return fileblob.OpenBucket(filepath.Join(state, name), &fileblob.Options{CreateDir: true, NoTempDir: true, Metadata: fileblob.MetadataDontWrite})
+	bucket, err := fileblob.OpenBucket(filepath.Join(state, name), &fileblob.Options{CreateDir: true, NoTempDir: true, Metadata: fileblob.MetadataDontWrite})
+	if err != nil {
+		return nil, fmt.Errorf("open directory of %s: %w", name, err)
+	}
+	return bucket, nil
 }

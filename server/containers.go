@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"fmt"
 	"path/filepath"
 	"time"
 
@@ -25,7 +26,7 @@ type containers struct {
 func (s *Server) startContainers(ctx context.Context, b *base, data *blobs) (*containers, error) {
 	images, err := image.Open(filepath.Join(b.State, "images"), b.Log)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("open templates: %w", err)
 	}
 	if _, err := images.Get(b.Config.Template); err != nil && b.Config.Driver != local.Name {
 		b.Log.Warn("containers cannot start without a template; run berth image build", "template", b.Config.Template, "err", err)
@@ -43,7 +44,7 @@ func (s *Server) startContainers(ctx context.Context, b *base, data *blobs) (*co
 		return nil, err
 	}
 	if err := c.service.Start(ctx); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("take over containers: %w", err)
 	}
 	s.later(func(context.Context) error { return data.volumes.Close() }) // containers that stay alive keep theirs mounted
 	s.later(c.templates.startPruning(func(ctx context.Context) (map[string]bool, error) { return references(ctx, b.db, data.snapshots) }, c.service, b.Log))
@@ -57,7 +58,7 @@ func containerOptions(b *base, data *blobs, c *containers) (container.Options, e
 	config := b.Config.Containers
 	network, err := config.Network.options()
 	if err != nil {
-		return container.Options{}, err
+		return container.Options{}, fmt.Errorf("configure network: %w", err)
 	}
 	return container.Options{Store: b.db, Driver: c.driver, OpenFile: data.files.Open, Log: b.Log,
 		Network: network, Seal: b.seal(), Audit: b.audit, Volumes: data.volumes, Snapshots: data.snapshots,

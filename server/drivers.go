@@ -3,7 +3,10 @@ package server
 import (
 	"fmt"
 	"log/slog"
+	"maps"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/berth-run/berth/sandbox"
 	"github.com/berth-run/berth/sandbox/docker"
@@ -13,22 +16,36 @@ import (
 	"github.com/berth-run/berth/server/embedded"
 )
 
-// OpenDriver is the table of drivers.
-func OpenDriver(state string, config *Config, log *slog.Logger) (sandbox.Driver, error) {
-	programs, err := embedded.Extract(filepath.Join(state, "bin"))
-	if err != nil {
-		return nil, err
-	}
-	switch config.Driver {
-	case "gvisor":
+// A driverFunc opens a driver on a state directory.
+type driverFunc func(state string, programs embedded.Programs, config *Config, log *slog.Logger) (sandbox.Driver, error)
+
+// drivers are the drivers by the names that the configuration has for them. To add a driver,
+// add its line.
+var drivers = map[string]driverFunc{
+	"gvisor": func(state string, programs embedded.Programs, _ *Config, log *slog.Logger) (sandbox.Driver, error) {
 		return gvisor.Open(gvisor.Options{StateDir: filepath.Join(state, "gvisor"), RunscPath: programs.Runsc, GuestPath: programs.Guest, Logger: log})
-	case "docker":
+	},
+	"docker": func(state string, programs embedded.Programs, config *Config, log *slog.Logger) (sandbox.Driver, error) {
 		return docker.Open(docker.Options{StateDir: filepath.Join(state, "docker"), GuestPath: programs.Guest, Host: config.Docker.Host, Runtime: config.Docker.Runtime, Logger: log})
-	case "microvm":
+	},
+	"microvm": func(state string, programs embedded.Programs, config *Config, log *slog.Logger) (sandbox.Driver, error) {
 		return microvm.Open(microvm.Options{StateDir: filepath.Join(state, "microvm"), GuestPath: programs.Guest, QEMUPath: config.MicroVM.QEMU,
 			KernelDir: kernelDir(state, config), Accel: config.MicroVM.Accel, Logger: log})
-	case local.Name:
+	},
+	local.Name: func(state string, programs embedded.Programs, config *Config, log *slog.Logger) (sandbox.Driver, error) {
 		return local.Open(local.Options{Name: config.Driver, StateDir: filepath.Join(state, "local"), GuestPath: programs.Guest, Logger: log})
+	},
+}
+
+// OpenDriver opens the configured driver on a state directory.
+func OpenDriver(state string, config *Config, log *slog.Logger) (sandbox.Driver, error) {
+	open, ok := drivers[config.Driver]
+	if !ok {
+		return nil, fmt.Errorf("unknown driver %q: use one of %s", config.Driver, strings.Join(slices.Sorted(maps.Keys(drivers)), ", "))
 	}
-	return nil, fmt.Errorf("unknown driver %q: it is gvisor, microvm, docker or %s", config.Driver, local.Name)
+	programs, err := embedded.Extract(filepath.Join(state, "bin"))
+	if err != nil {
+		return nil, fmt.Errorf("extract programs: %w", err)
+	}
+	return open(state, programs, config, log)
 }

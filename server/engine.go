@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/container"
@@ -56,7 +57,10 @@ func (s *Server) startEngine(ctx context.Context, b *base, data *blobs, c *conta
 	r.engine = engine.New(opts)
 	s.leave = r.engine.Close
 	s.later(s.leave)
-	return r, r.engine.Recover(ctx) // the containers have their sandboxes again
+	if err := r.engine.Recover(ctx); err != nil { // the containers have their sandboxes again
+		return nil, fmt.Errorf("resume responses: %w", err)
+	}
+	return r, nil
 }
 
 // tools returns the tools that models may call.

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -16,13 +17,13 @@ import (
 func (s *Server) newHandler(ctx context.Context, b *base, data *blobs, c *containers, r *responses) (http.Handler, error) {
 	spool := filepath.Join(b.State, "spool") // not /tmp, which may be memory
 	if err := os.MkdirAll(spool, 0o700); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("create spool directory: %w", err)
 	}
 	bundles := bundle.New(bundle.Options{Responses: b.db, Containers: b.db, Objects: b.db, Engine: r.engine, Journal: r.journal,
 		ContainerService: c.service, Snapshots: data.snapshots, Files: data.files, Templates: c.templates.has,
 		Quota: b.quota.Store, Decoding: r.memory.decoding, SpoolDir: spool, Version: b.Version})
 	if err := bundles.Recover(ctx, b.Log); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("undo interrupted imports: %w", err)
 	}
 	volumes := data.volumes
 	if !c.driver.Features().Mounts {

@@ -21,12 +21,12 @@ func sealKey(state string) (key [32]byte, err error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		rand.Read(key[:]) // never fails
 		if err := writeSecret(path, hex.EncodeToString(key[:])+"\n"); err != nil && !errors.Is(err, fs.ErrExist) {
-			return key, err
+			return key, fmt.Errorf("create seal key: %w", err)
 		}
 		text, err = statefile.ReadLinked(path) // another process may have written it
 	}
 	if err != nil {
-		return key, err
+		return key, fmt.Errorf("read seal key: %w", err)
 	}
 	raw, err := hex.DecodeString(strings.TrimSpace(string(text)))
 	if err != nil || len(raw) != len(key) {

@@ -20,22 +20,26 @@ import (
 // there is none.
 func OpenStore(ctx context.Context, state string, opts sqlite.Options) (_ *sqlite.DB, err error) {
 	if err := os.MkdirAll(state, 0o700); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("create state directory: %w", err)
 	}
 	if opts.Key, err = sealKey(state); err != nil {
 		return nil, err
 	}
-	return sqlite.Open(ctx, filepath.Join(state, "berth.db"), &opts)
+	db, err := sqlite.Open(ctx, filepath.Join(state, "berth.db"), &opts)
+	if err != nil {
+		return nil, fmt.Errorf("open database: %w", err)
+	}
+	return db, nil
 }
 
 // Lock locks the state directory for this process. It creates the directory if there is none.
 func Lock(state string) (unlock func() error, err error) {
 	if err := os.MkdirAll(state, 0o700); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("create state directory: %w", err)
 	}
 	f, err := os.OpenFile(filepath.Join(state, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("lock state directory: %w", err)
 	}
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		holder, _ := os.ReadFile(f.Name())
@@ -59,7 +63,7 @@ func nodeID(state string) (string, error) {
 		return strings.TrimSpace(string(text)), nil
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return "", err
+		return "", fmt.Errorf("read node id: %w", err)
 	}
 	id := "node_" + strings.ToLower(rand.Text())
 	return id, os.WriteFile(path, []byte(id+"\n"), 0o600)

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"time"
 
@@ -37,11 +38,11 @@ func sweep(ctx context.Context, objects store.Objects, kind store.Kind, now time
 	for {
 		refs, err := objects.ExpiredObjects(ctx, kind, now, sweepBatch)
 		if err != nil {
-			return err
+			return fmt.Errorf("list expired objects: %w", err)
 		}
 		for _, ref := range refs {
 			if err := objects.DeleteObject(ctx, ref.Project, ref.ObjectKey); err != nil && !errors.Is(err, store.ErrNotFound) {
-				return err
+				return fmt.Errorf("delete expired object %s: %w", ref.ID, err)
 			}
 		}
 		if len(refs) < sweepBatch {

@@ -109,7 +109,7 @@ func (t *templates) Close() { t.release(nil, time.Now()) }
 func references(ctx context.Context, containers store.Containers, snapshots *snapshot.Service) (map[string]bool, error) {
 	digests, err := snapshots.Templates(ctx)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("list templates of snapshots: %w", err)
 	}
 	running, err := containers.RunningContainers(ctx)
 	for _, c := range running {
