@@ -2,6 +2,7 @@ package container
 
 import (
 	"context"
+	"fmt"
 	"path"
 	"strings"
 	"time"
@@ -87,7 +88,7 @@ func (fl *Files) gone(ctx context.Context, s *instance, deleted map[string]bool)
 	}
 	known, err := fl.opts.Store.ContainerFiles(ctx, s.project, s.id)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("list file rows: %w", err)
 	}
 	for _, f := range known {
 		if !deleted[f.Path] {

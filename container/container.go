@@ -108,14 +108,24 @@ func (svc *Service) Get(ctx context.Context, p berth.ProjectID, id berth.Contain
 	if s := svc.index.lookup(p, id); s != nil {
 		s.touch(svc.opts.now())
 	}
-	rec, err := svc.opts.Store.GetContainer(ctx, p, id)
-	if errors.Is(err, store.ErrNotFound) {
-		return nil, notFound(id)
-	}
+	rec, err := svc.opts.container(ctx, p, id)
 	if err != nil {
 		return nil, err
 	}
 	return svc.current(rec), nil
+}
+
+// container returns the row of a container. It returns an error for the client if there is
+// none.
+func (o *Options) container(ctx context.Context, p berth.ProjectID, id berth.ContainerID) (*store.Container, error) {
+	rec, err := o.Store.GetContainer(ctx, p, id)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, notFound(id)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read container: %w", err)
+	}
+	return rec, nil
 }
 
 // List returns one page of containers and whether there are more. If name is not empty,
@@ -123,7 +133,7 @@ func (svc *Service) Get(ctx context.Context, p berth.ProjectID, id berth.Contain
 func (svc *Service) List(ctx context.Context, p berth.ProjectID, name string, page store.Page) ([]*berth.Container, bool, error) {
 	recs, more, err := svc.opts.Store.ListContainers(ctx, p, name, page)
 	if err != nil {
-		return nil, false, err
+		return nil, false, fmt.Errorf("list containers: %w", err)
 	}
 	list := make([]*berth.Container, len(recs))
 	for i, rec := range recs {
@@ -144,23 +154,23 @@ func (svc *Service) current(rec *store.Container) *berth.Container {
 // Delete ends a container and removes all of it before it returns nil. After an error
 // other than CodeNotFound the sweeper retries the removal.
 func (svc *Service) Delete(ctx context.Context, p berth.ProjectID, id berth.ContainerID) error {
-	rec, err := svc.opts.Store.GetContainer(ctx, p, id)
-	if errors.Is(err, store.ErrNotFound) {
-		return notFound(id)
-	}
+	rec, err := svc.opts.container(ctx, p, id)
 	if err != nil {
 		return err
 	}
 	if s := svc.index.lookup(p, id); s != nil {
 		svc.deaths.end(s, reasonDeleted, notFound(id), nil, nil)
 		if err := svc.deaths.remove(s); err != nil {
-			return err
+			return fmt.Errorf("remove sandbox: %w", err)
 		}
 	}
 	if err := svc.snapshots.delete(ctx, p, rec.Body.Berth.LastSnapshot); err != nil {
 		return err
 	}
-	return ignoreNotFound(svc.opts.Store.DeleteContainer(ctx, p, id))
+	if err := svc.opts.Store.DeleteContainer(ctx, p, id); err != nil && !errors.Is(err, store.ErrNotFound) {
+		return fmt.Errorf("delete container: %w", err)
+	}
+	return nil
 }
 
 func ignoreNotFound(err error) error {

@@ -89,16 +89,16 @@ func (d *deaths) save(ctx context.Context, s *instance) error {
 		})
 	}
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
-		return err
+		return fmt.Errorf("save end: %w", err)
 	}
 	if err := d.networks.deleteSecrets(ctx, s); err != nil {
-		return err
+		return fmt.Errorf("delete secrets: %w", err)
 	}
 	if err := d.records.delete(ctx, s); err != nil {
 		return fmt.Errorf("delete start record: %w", err)
 	}
 	if err := d.trail.recordEnded(ctx, s, reason, left); err != nil {
-		return err
+		return fmt.Errorf("audit end: %w", err)
 	}
 	s.mu.Lock()
 	s.death.recorded = true

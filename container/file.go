@@ -84,7 +84,7 @@ func (fl *Files) Open(ctx context.Context, p berth.ProjectID, id berth.Container
 		return nil, nil, fileNotFound(id, cfile)
 	}
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, fmt.Errorf("read file row: %w", err)
 	}
 	content, err := s.open(ctx, f)
 	if err != nil && isAnswer(err) { // it was removed or replaced
@@ -159,7 +159,7 @@ func (fl *Files) Put(ctx context.Context, p berth.ProjectID, id berth.ContainerI
 	defer s.files.lock.release()
 	f := s.newFile(path.Join(berth.WorkDir, name), fl.opts.now().Unix(), size, "user")
 	if err := fl.opts.Store.PutContainerFile(ctx, p, f); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("save file row: %w", err)
 	}
 	return f, nil
 }

@@ -11,7 +11,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/berth-run/berth"
-	"github.com/berth-run/berth/store"
 )
 
 // leases finds the instances of containers and holds them for their users.
@@ -63,10 +62,8 @@ func (ls *leases) find(ctx context.Context, p berth.ProjectID, id berth.Containe
 	if s := ls.index.lookup(p, id); s != nil {
 		return s, nil
 	}
-	rec, err := ls.opts.Store.GetContainer(ctx, p, id)
+	rec, err := ls.opts.container(ctx, p, id)
 	switch {
-	case errors.Is(err, store.ErrNotFound):
-		return nil, notFound(id)
 	case err != nil:
 		return nil, err
 	case rec.Body.Status != berth.ContainerRunning:

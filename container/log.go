@@ -255,10 +255,7 @@ func (l *Logs) List(ctx context.Context, p berth.ProjectID, id berth.ContainerID
 }
 
 func (l *Logs) exists(ctx context.Context, p berth.ProjectID, id berth.ContainerID) error {
-	_, err := l.opts.Store.GetContainer(ctx, p, id)
-	if errors.Is(err, store.ErrNotFound) {
-		return notFound(id)
-	}
+	_, err := l.opts.container(ctx, p, id)
 	return err
 }
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"maps"
 	"path"
@@ -45,7 +46,7 @@ func (fl *Files) scanTimes(ctx context.Context, s *instance) ([]*berth.Container
 	defer func() { s.files.crowded.Store(time.Since(begin) > scanBudget) }()
 	known, err := fl.opts.Store.ContainerFiles(ctx, s.project, s.id)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, fmt.Errorf("list file rows: %w", err)
 	}
 	found, whole, err := s.walk(ctx, fl.opts.Bounds.Files)
 	if err != nil {

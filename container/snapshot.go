@@ -116,7 +116,7 @@ func (sn *snapshots) explain(ctx context.Context, s *instance, err error) error 
 func (sn *snapshots) userFiles(ctx context.Context, s *instance) ([]*berth.ContainerFile, error) {
 	all, err := sn.opts.Store.ContainerFiles(ctx, s.project, s.id)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("list file rows: %w", err)
 	}
 	var theirs []*berth.ContainerFile
 	for _, f := range all {
@@ -214,7 +214,7 @@ func (sn *snapshots) restoreFiles(ctx context.Context, s *instance, pl *plan) er
 			own.ID = id
 		}
 		if err := sn.opts.Store.PutContainerFile(ctx, s.project, own); err != nil {
-			return err
+			return fmt.Errorf("save file row: %w", err)
 		}
 	}
 	return nil
