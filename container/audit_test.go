@@ -50,7 +50,7 @@ func said(t *testing.T, dir string, id berth.ContainerID) []string {
 	return got
 }
 
-// Each way to end is told of once, with its reason.
+// Each way to end is audited once, with its reason.
 func TestAuditedEnds(t *testing.T) {
 	dir := t.TempDir()
 	h := newHouse(t, audited(t, dir))
@@ -91,7 +91,7 @@ func TestAuditedEnds(t *testing.T) {
 	}
 }
 
-// A crash at any point between the store and the record leaves each end told once.
+// A crash at any point between the store and the record leaves each end audited once.
 func TestAuditedCrash(t *testing.T) {
 	for _, lost := range []string{"nothing", "all", "since creation"} {
 		t.Run(lost, func(t *testing.T) {

@@ -28,14 +28,14 @@ import (
 
 var byBench = berth.Caller{Project: "proj_bench"}
 
-// newGVisorKeeper returns a keeper of gVisor sandboxes on the suite's template.
+// newGVisorService returns a service with gVisor sandboxes on the suite's template.
 func newGVisorKeeper(tb testing.TB, pool int) *container.Service {
 	tb.Helper()
 	k, _ := newGVisorHouse(tb, pool)
 	return k
 }
 
-// newGVisorHouse returns such a keeper and where it keeps snapshots.
+// newGVisorHouse returns such a service and the store of its snapshots.
 func newGVisorHouse(tb testing.TB, pool int) (*container.Service, *snapshot.Service) {
 	tb.Helper()
 	return newGVisorHouseOn(tb, drivertest.Rootfs(tb), pools(container.PoolOptions{Size: pool}))

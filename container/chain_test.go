@@ -21,7 +21,7 @@ import (
 	"github.com/berth-run/berth/tool/standard"
 )
 
-// shells gives an engine what it needs of a keeper.
+// shells adapts a service to the engine.
 type shells struct{ *Service }
 
 func (s shells) Shell(by berth.Caller, id berth.ContainerID) shell.Execer {
@@ -111,7 +111,7 @@ func TestChainContinues(t *testing.T) {
 	if err != nil || !strings.Contains(toldBy(fork), `"stdout":"one\n"`) {
 		t.Errorf("a fork of the chain: got %s, %v", toldBy(fork), err)
 	}
-	// Whoever names the container is told what became of it.
+	// A request that names the container gets the reason of its end.
 	settled, _ := json.Marshal(second.Tools)
 	_, err = ask("cat f", `,"tools":`+string(settled)+`,"previous_response_id":"`+string(second.ID)+`"`)
 	wantError(t, err, berth.CodeInvalid, "container_expired", "not used for 20 minutes", "its files are in the snapshot 'snap_")
@@ -132,7 +132,7 @@ func TestChainContinues(t *testing.T) {
 	}
 }
 
-// A chain whose container ended before it could leave what was to be kept is told so;
+// A chain whose container ended before its snapshot was made gets an error;
 // one that asked for nothing to be kept gets an empty container, as from the hosted
 // service.
 func TestChainLost(t *testing.T) {

@@ -12,7 +12,7 @@ import (
 )
 
 // stored waits until the store has just these files, as path and source, and returns
-// their ids. Nobody has looked into the container for that.
+// their ids. This needs no scan.
 func (h *house) stored(id berth.ContainerID, want ...string) map[string]berth.CFileID {
 	h.t.Helper()
 	var got []string
@@ -36,7 +36,7 @@ func (h *house) stored(id berth.ContainerID, want ...string) map[string]berth.CF
 	return nil
 }
 
-// After a call, what the guest says of files is taken over, without a look; whoever
+// After a call, the changes that the guest reports are saved without a scan; whoever
 // asks for the files sees what was made between calls as well.
 func TestFilesOfCallsAreFollowed(t *testing.T) {
 	h := newHouse(t)
@@ -44,7 +44,7 @@ func TestFilesOfCallsAreFollowed(t *testing.T) {
 	h.sh(id, "echo 1 >first")
 	ids := h.stored(id, "/mnt/data/first assistant") // which was a look: there was none before
 
-	// Made by nobody's call, it is there for whoever asks, and for no call that makes others.
+	// Made outside calls, it is listed, but not collected by later calls.
 	background := filepath.Join(h.work(id), "background")
 	if err := os.WriteFile(background, []byte("b"), 0o644); err != nil {
 		t.Fatal(err)
@@ -75,7 +75,7 @@ func TestFilesOfCallsAreFollowed(t *testing.T) {
 	h.stored(id, "/mnt/data/d/third assistant", "/mnt/data/first assistant", "/mnt/data/given user", "/mnt/data/new assistant")
 }
 
-// A deletion that is told late takes no file that is there again.
+// A deletion that is reported late does not remove a file that exists again.
 func TestFollowingSparesFilesThatAreThere(t *testing.T) {
 	h := newHouse(t)
 	id := h.ready()

@@ -138,11 +138,11 @@ func TestFirstUseWaits(t *testing.T) {
 	go func() { patient <- h.sh(c.ID, "echo yes") }()
 	cancel()
 	if err := <-gone; !errors.Is(err, context.Canceled) {
-		t.Errorf("whoever stopped waiting got %v", err)
+		t.Errorf("a caller that stopped waiting got %v", err)
 	}
 	close(gate)
 	if got := <-patient; got != "yes\n" {
-		t.Errorf("whoever waited got %q", got)
+		t.Errorf("a caller that waited got %q", got)
 	}
 }
 
@@ -160,7 +160,7 @@ func TestStartFails(t *testing.T) {
 			_, err := h.trySh(t.Context(), c.ID, "call_1", "true")
 			wantError(t, err, berth.CodeUnavailable, "container_start_failed", string(c.ID), words)
 			if e, _ := errors.AsType[*berth.Error](err); strings.Contains(e.Message, "secret") {
-				t.Errorf("the client is told %q", e.Message)
+				t.Errorf("the client gets %q", e.Message)
 			}
 			if !strings.Contains(h.log.String(), errHost.Error()) {
 				t.Error("the log does not say why")

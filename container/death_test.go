@@ -44,7 +44,7 @@ func TestDeathIsNoticed(t *testing.T) {
 				id := h.ready()
 				err := notice(h, id)
 				wantExpired(t, err, id, word)
-				// What is told has been saved.
+				// What is reported is saved.
 				if got := h.get(id); got.Status != berth.ContainerExpired || got.Berth.Reason != string(reason) {
 					t.Errorf("got %s, reason %q", got.Status, got.Berth.Reason)
 				}

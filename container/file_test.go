@@ -136,7 +136,7 @@ func TestFilesPages(t *testing.T) {
 	}
 }
 
-// Files get ids after a call even if nobody lists them.
+// Files get ids after a call even without a list.
 func TestCallCollectsFiles(t *testing.T) {
 	h := newHouse(t)
 	id := h.ready()
@@ -305,7 +305,7 @@ func TestAddFilesAtOnce(t *testing.T) {
 	}
 }
 
-// A file that cannot be put in is told to whoever waits, and ends the container.
+// A file that cannot be copied in ends the container, and its users get the error.
 func TestFileVanishesBeforeStart(t *testing.T) {
 	h := newHouse(t)
 	h.uploads["file-1"] = upload{"a", "one"}

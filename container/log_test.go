@@ -71,7 +71,7 @@ func TestLogAfterACrash(t *testing.T) {
 		t.Errorf("in a sandbox that died: got %+v, want an unknown end", l)
 	}
 	if l := h.logged(taken, 1)[0]; outcome(l) != "unknown" || l.ID != "clog_exec" {
-		t.Errorf("a process that nobody hears: got %+v, want an unknown end", l)
+		t.Errorf("a process without a listener: got %+v, want an unknown end", l)
 	}
 	os.Remove(filepath.Join(h.work(taken), "held"))
 	if _, err := h.trySh(t.Context(), taken, r.callID, untilReleased); err != nil {
@@ -91,14 +91,14 @@ func TestLogOfADeath(t *testing.T) {
 	id := h.ready()
 	h.sh(id, "true")
 	h.run(id)
-	var told []*berth.ContainerLog
+	var got []*berth.ContainerLog
 	done, begun := make(chan error, 1), make(chan struct{}, 2)
 	go func() {
 		var err error
 		var l *berth.ContainerLog
 		for l, err = range h.k.logs.Follow(t.Context(), mine, id, -1) {
 			if err == nil {
-				told = append(told, l)
+				got = append(got, l)
 				begun <- struct{}{}
 			}
 		}
@@ -106,8 +106,8 @@ func TestLogOfADeath(t *testing.T) {
 	}()
 	<-begun
 	h.k.deaths.end(h.k.index.lookup(mine, id), reasonKilled, goneError(h.get(id), reasonKilled), nil, nil)
-	if err := <-done; err != nil || len(told) != 2 || outcome(told[1]) != "unknown" {
-		t.Errorf("followers were told %+v, %v, want the command with an unknown end", told, err)
+	if err := <-done; err != nil || len(got) != 2 || outcome(got[1]) != "unknown" {
+		t.Errorf("followers got %+v, %v, want the command with an unknown end", got, err)
 	}
 	h.logged(id, 2)
 	if err := h.k.Delete(t.Context(), mine, id); err != nil {

@@ -249,7 +249,7 @@ func median(took []time.Duration) float64 {
 }
 
 // A sandbox that gVisor cannot write, because root in it has bound a socket on the
-// host, leaves no snapshot. Whatever becomes of it, who asked is told.
+// host, leaves no snapshot. In any case the caller gets an error.
 func TestMemoryHostile(t *testing.T) {
 	k, kept := newGVisorHouse(t, 0)
 	c := inhabit(t, k, container.CreateRequest{})

@@ -83,7 +83,7 @@ func TestPool(t *testing.T) {
 	h.wantPool(1, 0)
 }
 
-// What is in the pool is no container's: nobody sees it, and a crash leaves nothing.
+// Sandboxes in the pool belong to no container: they are not listed, and a crash leaves none.
 func TestPoolCrash(t *testing.T) {
 	h := newPoolHouse(t, 2)
 	id := h.ready()
@@ -157,7 +157,7 @@ func TestPoolRefused(t *testing.T) {
 	h.wantPool(1, 0)
 }
 
-// A sandbox whose container was not saved is not given to another: nobody knows
+// A sandbox whose container was not saved is not given to another: it is unknown
 // whether it was saved.
 func TestPoolNotSaved(t *testing.T) {
 	for _, fault := range []error{errHost, errSavedAnyway} {

@@ -68,8 +68,8 @@ func TestPools(t *testing.T) {
 	}
 }
 
-// What a pool holds is made anew when its template's digest is another, though
-// nobody asks for a container; a template that comes later fills its pool then.
+// A pool is filled again when its template's digest changes, even without a request for a
+// container; a template that is added later fills its pool.
 func TestPoolsFollowTemplates(t *testing.T) {
 	templates := &shelf{digests: map[string]string{"": "sha256:1"}}
 	h := newHouse(t, func(o *Options) {
@@ -128,7 +128,7 @@ func TestPoolsAreChecked(t *testing.T) {
 }
 
 // A template that a project may not name is refused wherever one is named; the
-// default one need not be, and nobody else is held up.
+// default one need not be, and others do not wait.
 func TestMayName(t *testing.T) {
 	h := newHouse(t, func(o *Options) {
 		o.MayName = func(_ context.Context, p berth.ProjectID, ref string) error {

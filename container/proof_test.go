@@ -47,7 +47,7 @@ func TestErrorsOfTheMachineEndNothing(t *testing.T) {
 	}
 }
 
-// Several sandboxes that seem to have ended at once are looked at again: whoever says so
+// Several sandboxes that seem to have ended at once are checked again: the source
 // may be wrong. Those that have ended are ended.
 func TestDeathsAtOnceAreCheckedAgain(t *testing.T) {
 	h := newHouse(t)
@@ -91,7 +91,7 @@ func TestDeathsAtOnceAreCheckedAgain(t *testing.T) {
 	}
 }
 
-// A pool does not give up its sandboxes because nobody can reach them for now.
+// A pool does not discard its sandboxes because they cannot be reached for now.
 func TestPoolOutlivesErrorsOfTheMachine(t *testing.T) {
 	h := newHouse(t)
 	s := h.k.leases.newInstance("", &berth.Container{ID: "cntr_pooled", MemoryLimit: "1g"})

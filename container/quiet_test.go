@@ -29,7 +29,7 @@ func TestGuestDoesNotApplySnapshot(t *testing.T) {
 		if op != "start" || id == string(first) || b == nil {
 			return
 		}
-		// A guest reads or writes one archive at a time, and nobody reads what it writes.
+		// A guest reads or writes one archive at a time, and its output is not read.
 		if err := os.WriteFile(filepath.Join(b.work(), "large"), large, 0o600); err != nil {
 			t.Error(err)
 		}

@@ -357,16 +357,16 @@ func TestCrashDuringStartThatFails(t *testing.T) {
 			id := c.create(CreateRequest{FileIDs: []berth.FileID{"file-1"}}).ID
 			c.die()
 			tc.meanwhile(c, id)
-			waits, told := make(chan struct{}), make(chan error, 1)
+			waits, result := make(chan struct{}), make(chan error, 1)
 			c.opts.Bounds.Starts = 1
 			c.start()
 			go func() {
 				close(waits)
 				_, err := c.trySh(t.Context(), id, "call", "true")
-				told <- err
+				result <- err
 			}()
 			<-waits
-			if err := <-told; berth.ErrorCode(err) == "" {
+			if err := <-result; berth.ErrorCode(err) == "" {
 				t.Errorf("its user got %v", err)
 			}
 			for c.get(id).Status == berth.ContainerRunning {
@@ -390,13 +390,13 @@ func TestCloseLeavesStart(t *testing.T) {
 	c.uploads["file-1"] = upload{"a.txt", "hello "}
 	c.stopAt("in a file")
 	id := c.create(CreateRequest{MemoryLimit: "4g", FileIDs: []berth.FileID{"file-1"}, Env: []string{"COLOUR=blue"}}).ID
-	told := make(chan error, 1)
+	result := make(chan error, 1)
 	go func() {
 		_, err := c.trySh(t.Context(), id, "call", "true")
-		told <- err
+		result <- err
 	}()
 	c.die()
-	wantError(t, <-told, berth.CodeUnavailable, "", "stopping")
+	wantError(t, <-result, berth.CodeUnavailable, "", "stopping")
 	c.start()
 	c.wantStarted(id, "hello ")
 }

@@ -27,10 +27,10 @@ const (
 	theirs berth.ProjectID = "proj_theirs"
 )
 
-// byMe is whoever asks in these tests.
+// byMe is the caller of these tests.
 var byMe = berth.Caller{Project: mine, Key: "key_mine", RequestID: "req_mine"}
 
-// A house is a keeper with its parts, which outlive it.
+// A house is a service with its parts, which outlive it.
 type house struct {
 	t       *testing.T
 	k       *Service

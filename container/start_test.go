@@ -54,7 +54,7 @@ func TestStartReconciles(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.mu.Lock()
-	h.now = h.now.Add(time.Hour) // until somebody starts the server again
+	h.now = h.now.Add(time.Hour) // until the server starts again
 	h.mu.Unlock()
 	h.start()
 	h.driver.until(1)
@@ -132,7 +132,7 @@ func TestCloseWaitsForStart(t *testing.T) {
 func TestNewKeeperRefuses(t *testing.T) {
 	h := newHouse(t)
 	if _, err := New(Options{Store: h.store}); err == nil {
-		t.Error("a keeper without a driver was made")
+		t.Error("a service without a driver was made")
 	}
 	bad := h.opts
 	bad.Expiry.IdleMinutes, bad.Expiry.MaxIdleMinutes = 30, 20

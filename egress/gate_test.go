@@ -61,17 +61,17 @@ func newWorld(t testing.TB, p *Policy) *world {
 	ours, theirs := net.Pipe()
 	quiet := yamux.DefaultConfig()
 	quiet.LogOutput = io.Discard
-	keeper, err := yamux.Server(ours, quiet)
+	host, err := yamux.Server(ours, quiet)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if w.guest, err = yamux.Client(theirs, quiet); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { keeper.Close(); w.guest.Close() })
+	t.Cleanup(func() { host.Close(); w.guest.Close() })
 	ctx, cancel := context.WithCancel(t.Context())
-	go func() { <-keeper.CloseChan(); cancel() }()
-	go (&http.Server{Handler: w.gate, BaseContext: func(net.Listener) context.Context { return ctx }}).Serve(keeper)
+	go func() { <-host.CloseChan(); cancel() }()
+	go (&http.Server{Handler: w.gate, BaseContext: func(net.Listener) context.Context { return ctx }}).Serve(host)
 	return w
 }
 
@@ -107,7 +107,7 @@ func (w *world) resolve(name string) (status int) {
 	w.t.Helper()
 	c := http.Client{Transport: &http.Transport{DisableKeepAlives: true,
 		DialContext: func(context.Context, string, string) (net.Conn, error) { return w.guest.Open() }}}
-	resp, err := c.Get("http://keeper/resolve?name=" + name)
+	resp, err := c.Get("http://server/resolve?name=" + name)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -269,7 +269,7 @@ func TestRebinding(t *testing.T) {
 	w.hosts["inside.corp"] = nil
 	w.host("inside.corp", "127.0.0.1", 80, addr)
 	if status, _ := get(t, w.httpClient(nil), "http://inside.corp/"); status == 200 {
-		t.Error("a private host leads to the keeper's own loopback")
+		t.Error("a private host leads to the server's own loopback")
 	}
 }
 
@@ -340,7 +340,7 @@ func listen(t testing.TB, f func(net.Conn)) string {
 	return l.Addr().String()
 }
 
-// Any protocol passes at a port that a rule names, whoever speaks first.
+// Any protocol passes at a port that a rule names, whichever end sends first.
 func TestOtherProtocols(t *testing.T) {
 	w := newWorld(t, policy(t, false, "private db.corp:5432", "private mail.corp:25"))
 	w.host("db.corp", "10.0.0.9", 5432, listen(t, func(c net.Conn) { // echoes

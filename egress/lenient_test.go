@@ -192,7 +192,7 @@ func TestRandomRequestsToLenientHosts(t *testing.T) {
 	}
 }
 
-// What other protocols begin with is not called a request, and does not wait to be told
+// What other protocols begin with is not called a request, and does not wait to be distinguished
 // from one.
 func TestOtherProtocolsAreNotRequests(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -242,7 +242,7 @@ func (b blocked) Read([]byte) (int, error) {
 	return 0, io.EOF
 }
 
-// FuzzSniff: what is told of a beginning holds for all that begins with it, in whatever
+// FuzzSniff: the verdict on a beginning holds for all that begins with it, in whatever
 // pieces it comes, and what a lenient host would read as a request is never called
 // something else.
 func FuzzSniff(f *testing.F) {
@@ -254,24 +254,24 @@ func FuzzSniff(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var whole, bytewise sniffer
-		told := whole.add(b)
+		verdict := whole.add(b)
 		for i := range b {
 			before := bytewise.verdict
 			if v := bytewise.add(b[i : i+1]); before != notYet && v != before {
 				t.Fatalf("%q: %v of %d bytes, %v of those before", b, v, i+1, before)
 			}
 		}
-		if bytewise.verdict != told {
-			t.Fatalf("%q: %v, %v in pieces", b, told, bytewise.verdict)
+		if bytewise.verdict != verdict {
+			t.Fatalf("%q: %v, %v in pieces", b, verdict, bytewise.verdict)
 		}
-		if readAsRequest(b) && told != isHTTP {
-			t.Errorf("%q: %v", b, told)
+		if readAsRequest(b) && verdict != isHTTP {
+			t.Errorf("%q: %v", b, verdict)
 		}
 	})
 }
 
 // readAsRequest reports whether a host like Python's or Node's reads a request: a line of
-// three words after empty ones, of which the last is a version.
+// three words after empty ones, the last a version.
 func readAsRequest(b []byte) bool {
 	for len(b) > 0 && isBlank(b[0]) {
 		b = b[1:]

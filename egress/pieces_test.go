@@ -18,7 +18,7 @@ import (
 )
 
 // A host that stores or echoes text and knows ranges would give a secret away in pieces,
-// none of which looks like it.
+// that do not look like it.
 func TestSecretByRanges(t *testing.T) {
 	_, c, placeholder := secretWorld(t, func(w http.ResponseWriter, r *http.Request) {
 		http.ServeContent(w, r, "echo.txt", time.Unix(1, 0), strings.NewReader(r.Header.Get("Authorization")))

@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-// A connection is told of before its host has heard anything, and at its end, with
+// A connection is recorded before its host has received a byte, and at its end, with
 // the secrets that went out by it.
 func TestFlowsOfAConnection(t *testing.T) {
 	var begun []Flow

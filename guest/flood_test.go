@@ -16,7 +16,7 @@ import (
 )
 
 // A guest that opens 10,000 streams at once, with frames of its own making and
-// requests of which half do not end, is served a bounded number of them.
+// requests that half do not end, is served a bounded number of them.
 func TestFloodOfStreams(t *testing.T) {
 	ours, theirs := net.Pipe()
 	defer theirs.Close()

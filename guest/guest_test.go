@@ -74,7 +74,7 @@ func (b *box) client(t testing.TB) *guest.Client {
 	return c
 }
 
-// result is what one command of a call did, as events told it.
+// result is what one command of a call did, by its events.
 type result struct {
 	Stdout, Stderr string
 	Exit           int

@@ -55,7 +55,7 @@ func heap() int64 {
 	return int64(m.HeapInuse) + int64(m.StackInuse)
 }
 
-// A guest that sends what nobody reads, on as many streams as it is given, fills a
+// A guest that sends data that is not read, on as many streams as it is given, fills a
 // bounded part of the server's memory, and those of its streams that hold the most end.
 func TestUnreadStreamsAreBounded(t *testing.T) {
 	hold := make(chan struct{})

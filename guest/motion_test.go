@@ -71,7 +71,7 @@ func TestFilesInMotion(t *testing.T) {
 	}
 }
 
-// What is no file, or has a name that no client can say, harms nobody: it is not read,
+// What is no file, or has a name that no client can say, is harmless: it is not read,
 // and the files beside it are.
 func TestStrangeFiles(t *testing.T) {
 	b := newBox(t)

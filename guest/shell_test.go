@@ -25,7 +25,7 @@ func TestShell(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	if !strings.Contains(got[2].Stderr, "line 1: syntax error") {
-		t.Errorf("a syntax error is told as %q", got[2].Stderr)
+		t.Errorf("a syntax error is reported as %q", got[2].Stderr)
 	}
 }
 
@@ -71,7 +71,7 @@ func TestState(t *testing.T) {
 	}
 }
 
-// The very first commands begin in a state that no shell has told yet.
+// The very first commands begin in a state that no shell has reported yet.
 func TestStateOfFirstCommands(t *testing.T) {
 	c := newBox(t).client(t)
 	run(t, c, 0, "cd /tmp; unset HOME", "export A=1", "kill -9 $$")
@@ -213,7 +213,7 @@ func files(t *testing.T, dir string) (names []string) {
 	return names
 }
 
-// What the commands of a call did to files is told at its end.
+// What the commands of a call did to files is reported at its end.
 func TestChanges(t *testing.T) {
 	b := newBox(t)
 	c := b.client(t)
@@ -266,10 +266,10 @@ func TestChanges(t *testing.T) {
 		}
 	}
 	if files, more := changes("cd " + b.dir + "; for i in $(seq 1 300); do : > many$i; done"); len(files) != 200 || more != 100 {
-		t.Errorf("of 300 files %d are told, and %d not", len(files), more)
+		t.Errorf("of 300 files %d are reported, and %d are not", len(files), more)
 	}
 	if files, more := changes("cd " + b.dir + "; mkdir lots; cd lots; seq 1 11000 | xargs touch"); len(files) != 200 || more != 10_800 {
-		t.Errorf("of 11000 files %d are told, and %d not", len(files), more)
+		t.Errorf("of 11000 files %d are reported, and %d are not", len(files), more)
 	}
 }
 

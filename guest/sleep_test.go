@@ -29,7 +29,7 @@ func (b *box) asleep(t *testing.T) {
 func TestSleep(t *testing.T) {
 	b := newBox(t)
 	wake := filepath.Join(filepath.Dir(b.socket), "wake")
-	if err := os.WriteFile(wake, nil, 0o600); err != nil { // of a time when nobody slept
+	if err := os.WriteFile(wake, nil, 0o600); err != nil { // of a time when the guest was awake
 		t.Fatal(err)
 	}
 	c, other := b.client(t), b.client(t)
@@ -57,7 +57,7 @@ func TestSleep(t *testing.T) {
 	}
 }
 
-// Nobody sends a guest to sleep twice.
+// A guest is not sent to sleep twice.
 func TestSleepTwice(t *testing.T) {
 	b := newBox(t)
 	asked := make(chan error, 8)

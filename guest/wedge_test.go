@@ -15,7 +15,7 @@ import (
 )
 
 // A guest that takes everything and answers nothing, or does not even take it, holds
-// up those who wait for it as long as they want, and nobody else.
+// up the callers that wait for it, and no others.
 func TestSilentGuest(t *testing.T) {
 	for name, serve := range map[string]func(net.Conn){
 		"answers nothing": func(conn net.Conn) { _, _ = io.Copy(io.Discard, conn) },
@@ -47,7 +47,7 @@ func TestSilentGuest(t *testing.T) {
 	}
 }
 
-// A dial that does not end holds up nobody who gives up, nor Close.
+// A dial that does not end does not hold up a caller whose context ends, nor Close.
 func TestSlowDial(t *testing.T) {
 	begun := make(chan struct{})
 	c := NewClient(func(ctx context.Context) (net.Conn, error) {

@@ -26,7 +26,7 @@ func runSuite(t *testing.T, host, runtime, socket string) {
 		},
 		Template:  drivertest.Template(t),
 		Socket:    socket,
-		OwnersRun: runtime != "", // gVisor's is not told of the flags of a mount
+		OwnersRun: runtime != "", // gVisor's does not get the flags of a mount
 		Leftovers: func(stateDir string) []string { return leftovers(t, host, stateDir) },
 	})
 }

@@ -130,7 +130,7 @@ func (s *suite) standStill(t *testing.T) {
 			t.Fatalf("m went from %q to %q", was, now)
 		}
 	}
-	r.Close() // before its end: whoever reads it has gone
+	r.Close() // before its end: the reader has stopped
 	if r := <-started; r.Code != 0 || r.Err != nil {
 		t.Errorf("got %+v: no command starts any more", r)
 	}
@@ -141,7 +141,7 @@ func (s *suite) standStill(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := b.Client.Archive(ctx); err == nil {
-		t.Error("an archive for nobody")
+		t.Error("an archive without a reader")
 	}
 	b.Answers()
 }

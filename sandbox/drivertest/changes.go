@@ -68,7 +68,7 @@ func (s *suite) archiveChanges(t *testing.T) {
 	}
 }
 
-// archivedNames returns the paths of which a sandbox's archive says something.
+// archivedNames returns the paths in a sandbox's archive.
 func archivedNames(t *testing.T, b *Box) map[string]bool {
 	t.Helper()
 	r, err := b.Client.Archive(t.Context())

@@ -40,7 +40,7 @@ type Harness struct {
 	OwnersRun bool
 
 	// Leftovers returns what the driver has left on the machine for a state
-	// directory of which all sandboxes are destroyed. It may be nil.
+	// directory whose sandboxes are all destroyed. It may be nil.
 	Leftovers func(stateDir string) []string
 }
 
@@ -222,7 +222,7 @@ func (b *Box) Must(script string) string {
 }
 
 // Last runs a command that may take the guest with it: what becomes of it does not
-// matter, and nobody waits for a guest that is gone. It returns what was heard of the
+// matter, and a guest that is gone is not waited for. It returns what was heard of the
 // command's output.
 func (b *Box) Last(script string) string {
 	b.tb.Helper()

@@ -141,7 +141,7 @@ func (o *outside) connect(t testing.TB, b *Box) {
 func (o *outside) tryConnect(t testing.TB, b *Box) error {
 	t.Helper()
 	connected := make(chan error, 64)
-	go b.Client.Outward(t.Context(), o.gate, o.told(),
+	go b.Client.Outward(t.Context(), o.gate, o.network(),
 		func(err error) {
 			select {
 			case connected <- err:
@@ -156,8 +156,8 @@ func (o *outside) tryConnect(t testing.TB, b *Box) error {
 	}
 }
 
-// told is what the guest is told of this outside.
-func (o *outside) told() guest.Network {
+// network returns the settings of the guest for this outside.
+func (o *outside) network() guest.Network {
 	n := guest.Network{Authorities: o.trust, Environment: map[string]string{o.secret.Name: o.secret.Placeholder}}
 	if o.gate.Policy.Addresses() {
 		n.Addresses = guest.Needed

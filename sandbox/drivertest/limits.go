@@ -58,7 +58,7 @@ func (s *suite) most(limit int64) int64 {
 	return limit
 }
 
-// manyHogs: processes none of which wants too much, until all want too much.
+// manyHogs: processes that want little each, until together they want too much.
 func (s *suite) manyHogs(t *testing.T) {
 	b := Start(t, s.open(t), sandbox.Spec{ID: "hogs", Template: s.Template, Limits: sandbox.Limits{Memory: 256 << 20}})
 	b.ShTimeout(`for i in 1 2 3 4 5 6 7 8; do

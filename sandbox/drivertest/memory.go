@@ -13,7 +13,7 @@ import (
 )
 
 // counting is a program whose only state is in its memory. It shows it on request,
-// and knows whom it has told.
+// and knows which it has answered.
 const counting = `cat >count.py <<'END'
 import os, time
 n, told = 0, set()

@@ -58,7 +58,7 @@ func (s *suite) quic(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.Must("chmod +x quic")
-	// Whoever may use an address may use any name there.
+	// A sandbox that may use an address may use any name there.
 	for _, name := range []string{"example.com", "another.test"} {
 		if r := b.Sh("./quic " + quicAddr + ":443 " + name); r.Stdout != name+": hello\n\n" {
 			t.Errorf("%s: got %+v, want the server's answer", name, r)

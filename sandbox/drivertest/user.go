@@ -15,8 +15,8 @@ import (
 	"github.com/berth-run/berth/layer"
 )
 
-// Somebody is the uid and gid of a user of this machine who is nobody else.
-const Somebody = 54321
+// OtherUser is the uid and gid of a user of this machine with no other use.
+const OtherUser = 54321
 
 // rootfsEnv names the root file system, for a test program that cannot make one.
 const rootfsEnv = "BERTH_TEST_ROOTFS"
@@ -41,19 +41,19 @@ func AsUser(t *testing.T, tests string) {
 	out, err := cmd.CombinedOutput()
 	t.Logf("%s", out)
 	if err != nil {
-		t.Errorf("as user %d: %v", Somebody, err)
+		t.Errorf("as user %d: %v", OtherUser, err)
 	}
 	if !strings.Contains(string(out), "--- PASS") {
-		t.Errorf("as user %d: no test ran", Somebody)
+		t.Errorf("as user %d: no test ran", OtherUser)
 	}
 }
 
-// UserCredential makes a process Somebody's.
+// UserCredential makes a process run as OtherUser.
 func UserCredential() *syscall.SysProcAttr {
-	return &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: Somebody, Gid: Somebody}}
+	return &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: OtherUser, Gid: OtherUser}}
 }
 
-// UserHome makes a home for Somebody and returns it with an environment for programs
+// UserHome makes a home for OtherUser and returns it with an environment for programs
 // that run there. It goes with the test.
 func UserHome(t *testing.T) (home string, env []string) {
 	t.Helper()
@@ -66,7 +66,7 @@ func UserHome(t *testing.T) (home string, env []string) {
 			t.Error(err)
 		}
 	})
-	if err := os.Chown(home, Somebody, Somebody); err != nil {
+	if err := os.Chown(home, OtherUser, OtherUser); err != nil {
 		t.Fatal(err)
 	}
 	env = []string{"HOME=" + home, "TMPDIR=" + home, "XDG_CACHE_HOME=" + filepath.Join(home, "cache"), "PATH=" + os.Getenv("PATH")}
@@ -78,19 +78,19 @@ func UserHome(t *testing.T) (home string, env []string) {
 	return home, append(env, rootfsEnv+"="+userRootfs(t, home))
 }
 
-// userCopy copies a program for Somebody.
+// userCopy copies a program for OtherUser.
 func userCopy(t *testing.T, from, to string) {
 	t.Helper()
 	raw, err := os.ReadFile(from)
 	if err == nil {
-		err = errors.Join(os.WriteFile(to, raw, 0o755), os.Chown(to, Somebody, Somebody))
+		err = errors.Join(os.WriteFile(to, raw, 0o755), os.Chown(to, OtherUser, OtherUser))
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
 }
 
-// userRootfs returns Rootfs as Somebody would have unpacked it, in a directory.
+// userRootfs returns Rootfs as OtherUser would have unpacked it, in a directory.
 func userRootfs(t *testing.T, home string) string {
 	t.Helper()
 	from := Rootfs(t)
@@ -129,6 +129,6 @@ func unpackAsUser(from, to string) error {
 		return err
 	}
 	return filepath.WalkDir(to, func(path string, _ fs.DirEntry, err error) error {
-		return errors.Join(err, os.Lchown(path, Somebody, Somebody))
+		return errors.Join(err, os.Lchown(path, OtherUser, OtherUser))
 	})
 }

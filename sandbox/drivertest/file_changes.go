@@ -12,15 +12,15 @@ import (
 	"github.com/berth-run/berth/sandbox"
 )
 
-// tree makes ten files in each of so many directories.
+// tree makes ten files in each of a number of directories.
 const tree = `python3 -c '
 import os
 for i in range(%d):
     os.mkdir("d%%d" %% i)
     for n in range(10): open("d%%d/%%d" %% (i, n), "w").write("hello")'`
 
-// told runs a command and checks what is told of files.
-func (b *Box) told(script string, want ...guest.FileChange) {
+// wantChanges runs a command and checks the reported changes of files.
+func (b *Box) wantChanges(script string, want ...guest.FileChange) {
 	b.tb.Helper()
 	r := b.Sh(script)
 	if r.Err != nil || r.Code != 0 || r.MoreFiles != 0 {
@@ -41,8 +41,8 @@ func (s *suite) filesOfCalls(t *testing.T) {
 		dirs = 30 // it is walked, each time
 	}
 	r := b.Sh(fmt.Sprintf(tree, dirs))
-	if dirs > 30 && r.Err == nil && r.MoreFiles == -1 { // the machine is too busy to look at so many in time
-		t.Logf("of %d files that are made nobody is told; a sandbox with fewer is asked", 10*dirs)
+	if dirs > 30 && r.Err == nil && r.MoreFiles == -1 { // the machine is too busy to scan that many in time
+		t.Logf("%d new files are not reported; trying with fewer", 10*dirs)
 		if err := d.Destroy(t.Context(), b.ID); err != nil {
 			t.Fatal(err)
 		}
@@ -51,7 +51,7 @@ func (s *suite) filesOfCalls(t *testing.T) {
 		r = b.Sh(fmt.Sprintf(tree, dirs))
 	}
 	if len(r.Files) != 200 || r.MoreFiles != int64(10*dirs-200) {
-		t.Fatalf("of %d files that are made %d are told, and %d not", 10*dirs, len(r.Files), r.MoreFiles)
+		t.Fatalf("of %d new files %d are reported, and %d are not", 10*dirs, len(r.Files), r.MoreFiles)
 	}
 	info, err := b.Client.Info(t.Context())
 	if err != nil {
@@ -59,27 +59,27 @@ func (s *suite) filesOfCalls(t *testing.T) {
 	}
 	ordinary := func(b *Box) {
 		t.Helper()
-		b.told("true")
-		b.told("echo more >>d7/3; rm d8/4; mv d9/5 d9/new; chmod 600 d9/6; ln -s d1 link; cat d1/1",
+		b.wantChanges("true")
+		b.wantChanges("echo more >>d7/3; rm d8/4; mv d9/5 d9/new; chmod 600 d9/6; ln -s d1 link; cat d1/1",
 			guest.FileChange{Path: "d7/3", Kind: guest.FileUpdated, Bytes: 10}, guest.FileChange{Path: "d8/4", Kind: guest.FileDeleted, Bytes: 5},
 			guest.FileChange{Path: "d9/5", Kind: guest.FileDeleted, Bytes: 5}, guest.FileChange{Path: "d9/6", Kind: guest.FileUpdated, Bytes: 5},
 			guest.FileChange{Path: "d9/new", Kind: guest.FileCreated, Bytes: 5})
-		b.told("mkdir -p x/y; echo 1 >x/y/z; sync",
+		b.wantChanges("mkdir -p x/y; echo 1 >x/y/z; sync",
 			guest.FileChange{Path: "x/y/z", Kind: guest.FileCreated, Bytes: 2})
-		b.told(`python3 -c '
+		b.wantChanges(`python3 -c '
 import mmap
 with open("x/y/z", "r+b") as f: mmap.mmap(f.fileno(), 0)[0:1] = b"2"'; mv x w`,
 			guest.FileChange{Path: "w/y/z", Kind: guest.FileCreated, Bytes: 2}, guest.FileChange{Path: "x/y/z", Kind: guest.FileDeleted, Bytes: 2})
 		if err := b.Client.WriteFile(t.Context(), info.WorkDir, "w/put", "", strings.NewReader("by the server")); err != nil {
 			t.Error(err)
 		}
-		b.told("cat w/put") // is not the call's
-		b.told("(while ! test -e w/go; do sleep .01; done; echo late >w/late) >/dev/null 2>&1 &")
+		b.wantChanges("cat w/put") // is not the call's
+		b.wantChanges("(while ! test -e w/go; do sleep .01; done; echo late >w/late) >/dev/null 2>&1 &")
 		if err := b.Client.WriteFile(t.Context(), info.WorkDir, "w/go", "", strings.NewReader("")); err != nil {
 			t.Error(err)
 		}
 		b.Must("until test -s w/late; do sleep .01; done")
-		b.told("rm -r w link; rm d9/new; echo hello >d9/5; touch d8/4",
+		b.wantChanges("rm -r w link; rm d9/new; echo hello >d9/5; touch d8/4",
 			guest.FileChange{Path: "d8/4", Kind: guest.FileCreated}, guest.FileChange{Path: "d9/5", Kind: guest.FileCreated, Bytes: 6},
 			guest.FileChange{Path: "d9/new", Kind: guest.FileDeleted, Bytes: 5}, guest.FileChange{Path: "w/go", Kind: guest.FileDeleted},
 			guest.FileChange{Path: "w/late", Kind: guest.FileDeleted, Bytes: 5}, guest.FileChange{Path: "w/put", Kind: guest.FileDeleted, Bytes: 13},
@@ -109,7 +109,7 @@ func (s *suite) floodFiles(t *testing.T) {
 	d := s.open(t)
 	b := Start(t, d, sandbox.Spec{ID: "flood", Template: s.Template})
 	resident := func() string { return b.Must("awk '/VmRSS/ && $2 > 96000 {print}' /proc/1/status") }
-	b.told("true")
+	b.wantChanges("true")
 	r := b.ShTimeout(`python3 -c '
 import os
 for i in range(400):
@@ -120,7 +120,7 @@ open(b"bad\xff\n", "w")'`, b.patience*2*time.Minute)
 		t.Fatalf("got exit code %d, timeout %v, stderr %.500q", r.Code, r.Timeout, r.Stderr)
 	}
 	if r.MoreFiles != -1 {
-		t.Errorf("of 200000 files %d are told, and %d not", len(r.Files), r.MoreFiles)
+		t.Errorf("of 200000 files %d are reported, and %d are not", len(r.Files), r.MoreFiles)
 	}
 	if s.isolates() {
 		if large := resident(); large != "" {
