@@ -76,7 +76,7 @@ func TestRunStreams(t *testing.T) {
 		{"asked again", [][]any{turn(model.Text{Text: "Ay"}, passing), turn(model.Text{Text: "Aye"}, stopped)},
 			begun + opened("message") + saying + "message.delta Ay\nmessage.incomplete run_failed\nstep.failed message server_error\n" +
 				opened("message") + saying + "message.delta Aye\nmessage.completed\nstep.completed message\ncompleted\n", "completed"},
-		{"a function that nobody offered", [][]any{turn(model.Call{ID: "call_1", Name: "sail"}, model.Call{Arguments: "{}"}, stopped), turn(model.Text{Text: "Aye"}, stopped)},
+		{"a function that was not offered", [][]any{turn(model.Call{ID: "call_1", Name: "sail"}, model.Call{Arguments: "{}"}, stopped), turn(model.Text{Text: "Aye"}, stopped)},
 			begun + opened("message") + saying + "message.delta Aye\nmessage.completed\nstep.completed message\ncompleted\n", "completed"},
 	}
 	for _, tt := range tests {
@@ -93,7 +93,7 @@ func TestRunStreams(t *testing.T) {
 	}
 }
 
-// Clients take one step at a time. A message after calls is told at once, its step
+// Clients take one step at a time. A message after calls is sent at once, its step
 // when the calls have their outputs.
 func TestStepAfterCallsIsToldLater(t *testing.T) {
 	h, _ := playing(t, turn(model.Call{ID: "call_1", Name: "weather"}, model.Call{Arguments: "{}"}, model.Text{Text: "Wait."}, stopped), turn(model.Text{Text: "Rain."}, stopped))
@@ -112,7 +112,7 @@ func TestStepAfterCallsIsToldLater(t *testing.T) {
 	}
 }
 
-// sameAsKept checks that the last that a stream told of a run, its steps and messages
+// sameAsKept checks that the last that a stream sent of a run, its steps and messages
 // is what is read afterwards, and that what broke off is in no list.
 func (h *house) sameAsKept(thread string, events []sse.Event, status string) {
 	h.t.Helper()

@@ -237,7 +237,7 @@ func TestCompletionStop(t *testing.T) {
 	}
 }
 
-// A completion whose words cannot be kept is not told as finished.
+// A completion that cannot be stored is not sent as finished.
 func TestCompletionSavedBeforeTold(t *testing.T) {
 	m := &playedModel{turns: [][]any{turn(model.Text{Text: "a"}, stopped)}}
 	full := errors.New("the disk is full")

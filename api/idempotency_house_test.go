@@ -35,7 +35,7 @@ func (h *house) once(key, path, body string) string {
 	return string(raw)
 }
 
-// A response is made once, and told again as it was told first.
+// A response is made once, and sent again as it was sent first.
 func TestIdempotentResponses(t *testing.T) {
 	for name, body := range map[string]string{
 		"foreground": `{"model":"scripted","input":"hello"}`,
@@ -58,7 +58,7 @@ func TestIdempotentResponses(t *testing.T) {
 	}
 }
 
-// A response that is not stored is not told again, but made again.
+// A response that is not stored is not sent again, but made again.
 func TestIdempotentResponsesNotStored(t *testing.T) {
 	h := newHouse(t, nil)
 	const body = `{"model":"scripted","input":"hello","store":false}`

@@ -187,7 +187,7 @@ func TestPortLinkRequest(t *testing.T) {
 		`{"expires_after":{"anchor":"last_active_at","seconds":60}}`, `{"port":1}`, `[]`} {
 		h.call(400, "POST", "/v1/containers/"+id+"/ports/80", body)
 	}
-	// Without keys, pages may not ask; but whoever has a link has it.
+	// Without keys, pages are refused; but every caller may use a link.
 	port := served(t, func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "page") })
 	at := h.call(200, "POST", "/v1/containers/"+id+"/ports/"+port, nil)["url"].(string)
 	if resp, text := visit(t, at, "Sec-Fetch-Site", "cross-site", "Origin", "null"); resp.StatusCode != 200 || text != "page" {

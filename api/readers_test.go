@@ -135,7 +135,7 @@ func TestReadersThatDoNotReadTakeBoundedMemory(t *testing.T) {
 	t.Logf("%d readers took %d MB, the bound is %d MB", readers, (peak-before)>>20, pool>>20)
 }
 
-// A reader that finds no room waits, and is then told when to come again.
+// A reader that finds no room waits, and then gets an error with the time to try again.
 func TestReaderIsToldToComeAgain(t *testing.T) {
 	bound := ration.New(ration.Options{Total: 4 << 20, Wait: time.Millisecond})
 	h := newHouse(t, func(o *api.Options) {

@@ -234,7 +234,7 @@ func TestKeepAlive(t *testing.T) {
 	h.until(sse.NewReader(resp.Body, 0), "response.completed")
 }
 
-// A client that stops reading is given up after a while and holds up nobody.
+// A client that stops reading is disconnected after a while and delays no other.
 func TestDeafClient(t *testing.T) {
 	answered := make(lines, 10)
 	h := newHouse(t, func(o *api.Options) {

@@ -414,7 +414,7 @@ func TestSocketServerStops(t *testing.T) {
 	h.eventually(created.at("response", "id").(string), ended(berth.StatusInProgress))
 }
 
-// A connection has its time; what runs then is told to its end.
+// A connection has an age limit; what runs then is sent to its end.
 func TestSocketLife(t *testing.T) {
 	h := newHouse(t, func(o *api.Options) { o.SocketLife = 300 * time.Millisecond })
 	busy, calm := h.connect(), h.connect()

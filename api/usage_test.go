@@ -70,7 +70,7 @@ func TestCompletionsUsage(t *testing.T) {
 	}
 }
 
-// What turns have cost is told by upstream and model, to whoever paid.
+// What turns have cost is shown by upstream and model, to the project that used it.
 func TestCosts(t *testing.T) {
 	h := newHouse(t, func(o *api.Options) { o.Models.Currency = "eur" })
 	h.key("sk-a", "proj_a")

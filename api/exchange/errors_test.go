@@ -48,9 +48,9 @@ func TestDescribe(t *testing.T) {
 	}
 }
 
-// What comes of the host's full or failing disk is told as that, whatever met it; what
-// is a client's own fault, or a container's own full disk, is not.
-func TestFullDiskIsTold(t *testing.T) {
+// An error due to the host's full or failing disk is answered as that, whatever operation
+// failed; a client's own fault, or a container's own full disk, is not.
+func TestFullDiskIsReported(t *testing.T) {
 	full := fmt.Errorf("write blob: %w", syscall.ENOSPC)
 	for _, tt := range []struct {
 		err    error

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// A form is told by its parts: the boundary between them makes no difference, and
+// A form is identified by its parts: the boundary between them makes no difference, and
 // any byte of them does. Whatever the body is, reading it ends.
 func FuzzFingerprint(f *testing.F) {
 	f.Add([]byte("a.txt"), []byte("content"), []byte("other"), []byte("--one\r\n\r\nx\r\n--one--"))

@@ -20,8 +20,8 @@ import (
 	"github.com/berth-run/berth/store/sqlite"
 )
 
-// A counter is a handler that answers with how often it was called, and what else
-// it is told to do.
+// A counter is a handler that answers with how often it was called, or does what a test
+// sets.
 type counter struct {
 	mu   sync.Mutex
 	n    int
@@ -107,7 +107,7 @@ func TestIdempotency(t *testing.T) {
 		{"without a key again", "/v1/things/1", "", `{"x":1}`, a, 201, `{"n":6}`},
 		{"a key that is too long", "/v1/things/1", strings.Repeat("k", 256), `{}`, a, 400, "at most 255 characters"},
 		{"a key of other characters", "/v1/things/1", "k\x80", `{}`, a, 400, "ASCII"},
-		{"nobody", "/v1/things/1", "k", `{"x":1}`, nil, 401, "API key"},
+		{"without an API key", "/v1/things/1", "k", `{"x":1}`, nil, 401, "API key"},
 	}
 	for _, tt := range tests {
 		w := post(s, tt.path, tt.key, asJSON, tt.body, tt.who...)
@@ -192,7 +192,7 @@ func TestIdempotencyAtOnce(t *testing.T) {
 	}
 }
 
-// A client that leaves while it waits for another's answer is let go.
+// A client that leaves while it waits for another's answer stops waiting.
 func TestIdempotencyLeaving(t *testing.T) {
 	var a attempts
 	done, err := a.begin(t.Context(), attempt{project: "proj_a"})

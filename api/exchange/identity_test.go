@@ -118,9 +118,9 @@ func TestIdentityWithKeys(t *testing.T) {
 	}
 }
 
-// Without keys a program on the machine is let in, and nobody else: no other
-// machine, nobody behind a proxy, and no web page in a browser on the machine,
-// whether it posts across origins or has its own name resolve to 127.0.0.1.
+// Without keys only a program on the machine is served: no other machine, no client behind
+// a proxy, and no web page in a browser on the machine, whether it posts across origins or
+// has its own name resolve to 127.0.0.1.
 func TestIdentityWithoutKeys(t *testing.T) {
 	h := door(t, &keyring{})
 	const near, host = "127.0.0.1:5", "127.0.0.1:8080"
@@ -202,7 +202,7 @@ func TestFirstKeyClosesTheDoor(t *testing.T) {
 	})
 }
 
-// A server that cannot ask its store lets no request in.
+// A server whose store fails serves no request.
 func TestBrokenStoreClosesTheDoor(t *testing.T) {
 	h := door(t, &keyring{err: errors.New("disk on fire")})
 	for _, authorization := range []string{"", "Bearer sk-berth-first"} {

@@ -76,7 +76,7 @@ func get(t *testing.T, url string, header ...string) *http.Response {
 	return resp
 }
 
-// What the sandbox is told of a request holds nothing of the house's.
+// What the sandbox gets of a request holds nothing of this server's.
 func TestRequestKeepsSecrets(t *testing.T) {
 	var got http.Request
 	srv, target := show(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got = *r }), true)
@@ -145,7 +145,7 @@ func TestPolicyKeepsTheOrigin(t *testing.T) {
 	}
 }
 
-// Cookies of a sandbox come back to it and to nobody else.
+// Cookies of a sandbox come back to it alone.
 func TestCookies(t *testing.T) {
 	var got []string
 	srv, target := show(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -200,7 +200,7 @@ func TestAnswersThatAreNone(t *testing.T) {
 			t.Errorf("%s: got %d %.80s, want an error of the sandbox", name, resp.StatusCode, text)
 		}
 	}
-	// What follows the answer is nobody's answer.
+	// What follows the answer belongs to no answer.
 	srv, _ := showConn(t, raw(t, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nokHTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil"), true)
 	for range 3 {
 		resp := get(t, srv.URL+"/p/x/")

@@ -55,7 +55,7 @@ func FuzzFrame(f *testing.F) {
 }
 
 func TestFrameLane(t *testing.T) {
-	// An error about the request is told in its turn, and in its lane.
+	// An error about the request is sent in its turn, and in its lane.
 	f, err := decodeFrame([]byte(`{"type":"response.create","stream_id":"a","previous_response_id":"resp_1","model":7,"input":"x"}`))
 	if err != nil || f.err == nil || f.lane != "a" || f.previous != "resp_1" {
 		t.Errorf("got %+v, %v, want its error in the frame", f, err)
