@@ -21,7 +21,7 @@ func newAudit() *cobra.Command {
 	var state, dir string
 	cmd := &cobra.Command{
 		Use:   "audit",
-		Short: "Print and check the record of what was done",
+		Short: "Print and verify the audit record",
 		Long: `Print and check the hash-chained, signed record of what was done. It needs no
 server: it reads the record below --state, or a copy in --dir.`,
 	}
@@ -42,7 +42,7 @@ func newAuditLog(where func() string) *cobra.Command {
 	var container string
 	cmd := &cobra.Command{
 		Use:   "log",
-		Short: "Print the record",
+		Short: "Print the audit record",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			id := berth.ContainerID(container)
@@ -82,7 +82,7 @@ func printEntries(ctx context.Context, w io.Writer, entries iter.Seq2[*audit.Ent
 	return nil
 }
 
-// entryText returns an entry as people read it. What came out of a sandbox is quoted.
+// entryText formats an entry as text. Values from a sandbox are quoted.
 func entryText(e *audit.Entry) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d %s %s", e.Seq, e.Time.Format("2006-01-02T15:04:05.000Z"), e.Action)
@@ -117,7 +117,7 @@ func newAuditVerify(where func() string) *cobra.Command {
 	var quiet bool
 	cmd := &cobra.Command{
 		Use:   "verify",
-		Short: "Check that nothing in the record was changed",
+		Short: "Check that the record is unchanged",
 		Long: `Check the hash and the signatures of all entries, and print the last checkpoint.
 
 A process that can write to the record's directory can also set the record and key.pub
@@ -174,7 +174,7 @@ func keyOrFile(key, dir string) (string, error) {
 func newAuditKey(where func() string) *cobra.Command {
 	return &cobra.Command{
 		Use:   "key",
-		Short: "Print the public key of the record",
+		Short: "Print the public key of the audit record",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			key, err := audit.PublicKey(where())

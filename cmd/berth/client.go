@@ -19,8 +19,8 @@ import (
 	"github.com/berth-run/berth/guest"
 )
 
-// A client speaks to a server as any client of the API does. Its key is BERTH_API_KEY:
-// keys of model vendors are for the server's upstreams, and are sent to none.
+// A client calls the API of a server. Its key is BERTH_API_KEY. Keys of model vendors are for
+// the server's upstreams and are never sent.
 type client struct {
 	base  string // without /v1
 	key   string
@@ -69,8 +69,8 @@ func sameOrigin(req *http.Request, via []*http.Request) error {
 	return nil
 }
 
-// serves reports whether a server answers at the client's URL. The probe bears no key,
-// for what listens there may be anything.
+// serves reports whether a server answers at the client's URL. The probe carries no key:
+// another program may listen there.
 func (c *client) serves(ctx context.Context) bool {
 	probe := *c
 	probe.key = ""
@@ -101,8 +101,8 @@ func (c *client) do(ctx context.Context, method, path, kind string, body io.Read
 	return nil, c.answerError(resp)
 }
 
-// authorize adds the key to a request to the server. It returns an error if others on
-// the network could read it.
+// authorize adds the key to a request. It returns an error if the connection is not encrypted
+// and leaves this machine.
 func (c *client) authorize(req *http.Request) error {
 	if c.key == "" {
 		return nil
@@ -133,7 +133,7 @@ func (c *client) answerError(resp *http.Response) error {
 	return c.withoutKey(resp.StatusCode, err)
 }
 
-// withoutKey adds to the error of a request why no key was sent, if there is a vendor's.
+// withoutKey adds a hint to the error of a request if only a vendor's key is set.
 func (c *client) withoutKey(status int, err error) error {
 	if status != http.StatusUnauthorized || c.key != "" || os.Getenv("OPENAI_API_KEY") == "" {
 		return err
@@ -193,7 +193,7 @@ func (c *client) guest(container, user string) *guest.Client {
 	return guest.NewHTTPClient(c.base+"/v1/containers/"+url.PathEscape(container)+"/guest", &http.Client{Transport: transport, CheckRedirect: sameOrigin})
 }
 
-// maxErrorBody bounds what is read of an answer that is an error, in bytes.
+// maxErrorBody is the most bytes that are read of an error response.
 const maxErrorBody = 64 << 10
 
 // serverError returns the error in a body of the API, or nil if it has none.
@@ -212,7 +212,7 @@ type apiError string
 
 func (e apiError) Error() string { return string(e) }
 
-// refusal takes from an error of a guest's client what carried the server's words.
+// refusal returns the server's error inside an error of a guest's client.
 func refusal(err error) error {
 	if said, ok := errors.AsType[apiError](err); ok {
 		return said

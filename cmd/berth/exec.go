@@ -16,7 +16,7 @@ import (
 	"github.com/berth-run/berth/guest"
 )
 
-// execOptions are how a process is run in a container.
+// execOptions are the options of a process in a container.
 type execOptions struct {
 	user, dir  string
 	env        []string
@@ -54,7 +54,7 @@ func newAttach() *cobra.Command {
 	o := execOptions{input: true, tty: true}
 	cmd := &cobra.Command{
 		Use:   "attach CONTAINER",
-		Short: "Open a terminal in a live container",
+		Short: "Open a terminal in a running container",
 		Long: `Open a terminal in a live container. All that the container writes reaches your
 terminal as it is, control sequences included: titles, the screen, the clipboard where
 your terminal lets programs set it.`,
@@ -68,7 +68,7 @@ your terminal lets programs set it.`,
 	return cmd
 }
 
-// execute runs a process to its end, carrying this command's input and output.
+// execute runs a process to its end, connected to the input and output of this command.
 func execute(ctx context.Context, c *guest.Client, command []string, o execOptions) error {
 	req := guest.ProcessRequest{Cmd: command[0], Args: command[1:], Dir: o.dir, In: o.input, Env: map[string]string{}}
 	for _, kv := range o.env {
@@ -108,8 +108,8 @@ func execute(ctx context.Context, c *guest.Client, command []string, o execOptio
 	return output(ctx, p, onTerminal(os.Stdout), onTerminal(os.Stderr))
 }
 
-// output writes what the process prints until it ends. If ctx ends first, so does
-// the process.
+// output copies the output of the process until it ends. If ctx ends first, it ends the
+// process.
 func output(ctx context.Context, p *guest.Process, stdout, stderr io.Writer) error {
 	for ev, err := range p.Events() {
 		switch {

@@ -21,7 +21,7 @@ import (
 )
 
 func newImage() *cobra.Command {
-	cmd := &cobra.Command{Use: "image", Short: "Make, list and remove templates"}
+	cmd := &cobra.Command{Use: "image", Short: "Create, list and remove templates"}
 	state := cmd.PersistentFlags().String("state", server.DefaultState(), "directory for all state")
 	open := func() (*image.Store, error) {
 		return image.Open(filepath.Join(*state, "images"), slog.New(slog.NewTextHandler(os.Stderr, nil)))

@@ -21,7 +21,7 @@ func newImagePull(open func() (*image.Store, error)) *cobra.Command {
 	opts := registry.Options{UserAgent: "berth/" + version}
 	cmd := &cobra.Command{
 		Use:   "pull REFERENCE",
-		Short: "Make a template of an image in a registry",
+		Short: "Create a template from an image in a registry",
 		Long: `Make a template of an image in a registry, named by tag or by digest:
 
   berth image pull python:3.12-slim

@@ -70,7 +70,7 @@ their last use.`,
 func newImageInspect(open func() (*image.Store, error)) *cobra.Command {
 	return &cobra.Command{
 		Use:   "inspect TEMPLATE",
-		Short: "Show what is known of a template, as JSON",
+		Short: "Show a template as JSON",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			library, err := open()

@@ -28,7 +28,7 @@ take: an OCI image layout. Of a template that was pulled it is that very image.`
 				return library.SaveFile(cmd.Context(), args[0], output)
 			}
 			if term.IsTerminal(int(os.Stdout.Fd())) {
-				return errors.New("an archive is nothing for a terminal: name a file with --output")
+				return errors.New("cannot write an archive to a terminal: name a file with --output")
 			}
 			return library.Save(cmd.Context(), args[0], cmd.OutOrStdout())
 		},
@@ -43,7 +43,7 @@ func newImageLoad(open func() (*image.Store, error)) *cobra.Command {
 	opts := image.LoadOptions{AddOptions: image.AddOptions{Progress: showProgress}}
 	cmd := &cobra.Command{
 		Use:   "load",
-		Short: "Make a template of an image in an archive",
+		Short: "Create a template from an image in an archive",
 		Long: `Make a template of an image in an archive, compressed or not: an OCI image layout,
 as berth image save and many builders write it, or what docker save writes.`,
 		Args: cobra.NoArgs,

@@ -14,7 +14,7 @@ import (
 )
 
 func newKey() *cobra.Command {
-	cmd := &cobra.Command{Use: "key", Short: "Make, list and remove API keys"}
+	cmd := &cobra.Command{Use: "key", Short: "Create, list and remove API keys"}
 	open := stateFlag(cmd)
 	cmd.AddCommand(newKeyCreate(open), newKeyLs(open), newKeyRm(open))
 	return cmd
@@ -25,7 +25,7 @@ func newKeyCreate(open opener) *cobra.Command {
 	var expires time.Duration
 	cmd := &cobra.Command{
 		Use:   "create",
-		Short: "Make a key and print its secret, once",
+		Short: "Create a key and print its secret, once",
 		Long: `Make a key and print its secret. Only its SHA-256 is stored. From the first
 key on a running server asks every caller for one.`,
 		Args: cobra.NoArgs,
@@ -82,7 +82,7 @@ func newKeyLs(open opener) *cobra.Command {
 	}
 }
 
-// utc is a moment in Unix seconds as people read it.
+// utc formats a time in Unix seconds.
 func utc(seconds int64) string { return time.Unix(seconds, 0).UTC().Format(time.RFC3339) }
 
 func newKeyRm(open opener) *cobra.Command {

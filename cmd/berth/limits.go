@@ -46,7 +46,7 @@ func limitsFlags(cmd *cobra.Command) func() server.LimitsConfig {
 	}
 }
 
-// inWords lists the limits that are there, as flags.
+// inWords lists the limits that are set, by the names of their flags.
 func inWords(l berth.Limits) string {
 	c := server.LimitsConfig{RequestsPerMinute: (*server.Amount)(l.RequestsPerMinute), TokensPerMinute: (*server.Amount)(l.TokensPerMinute),
 		Responses: (*server.Amount)(l.Responses), Containers: (*server.Amount)(l.Containers), ContainerMinutes: (*server.Amount)(l.ContainerMinutes),

@@ -81,8 +81,8 @@ func (c *client) lastLogs(cmd *cobra.Command, path string, n int) ([]*berth.Cont
 	return logs, nil
 }
 
-// followLogs shows what comes after an entry, until the container has ended. A stream
-// that is lost is taken up where it was.
+// followLogs shows the entries after an entry until the container has ended. It resumes a
+// lost stream where it was.
 func (c *client) followLogs(cmd *cobra.Command, path string, after int64, show func(*berth.ContainerLog) error) error {
 	const tries = 10
 	lost := 0
@@ -104,7 +104,7 @@ func (c *client) followLogs(cmd *cobra.Command, path string, after int64, show f
 	}
 }
 
-// A streamLost is an error that may pass.
+// A streamLost is a temporary error of a stream.
 type streamLost struct{ error }
 
 func (c *client) followOnce(ctx context.Context, path string, show func(*berth.ContainerLog) error) error {
@@ -134,7 +134,7 @@ func (c *client) followOnce(ctx context.Context, path string, show func(*berth.C
 	}
 }
 
-// printLog writes an entry for people: a line about it, the command, what it printed.
+// printLog writes an entry as text: a heading, the command, its output.
 func printLog(w io.Writer, l *berth.ContainerLog) error {
 	how := l.Outcome.Type
 	if l.Outcome.ExitCode != nil {

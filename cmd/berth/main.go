@@ -1,5 +1,5 @@
-// Command berth is the agent runtime that its users own: one binary that serves
-// OpenAI's Responses API with the computer attached, and the command line for it.
+// Command berth serves OpenAI's Responses API with containers for its tools, and is the
+// command line for it.
 package main
 
 import (
@@ -35,14 +35,14 @@ func Main(args []string) int {
 		return int(exit)
 	}
 	if err != nil {
-		// A guest's words may be in it, which must not look like a message of their own.
+		// The error may quote a guest: indent it, so that no line looks like another message.
 		fmt.Fprintln(root.ErrOrStderr(), "berth:", strings.ReplaceAll(strings.TrimSpace(err.Error()), "\n", "\n  "))
 		return 1
 	}
 	return 0
 }
 
-// An exitError is the exit code of something that has said what it had to say.
+// An exitError is the exit code of a command that has reported its error already.
 type exitError int
 
 func (e exitError) Error() string { return fmt.Sprintf("exit %d", int(e)) }
@@ -51,7 +51,7 @@ func newRoot() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "berth",
 		Short: "The agent runtime that its users own",
-		Long: `Berth serves OpenAI's Responses API with the computer attached: a shell tool,
+		Long: `Berth serves OpenAI's Responses API with a computer for the model: a shell tool,
 containers that live as long as the work, files, and state on the server.
 
   berth image build          make the base template, once

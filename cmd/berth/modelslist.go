@@ -14,7 +14,7 @@ import (
 func newModels() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "models",
-		Short: "List models, and how their upstreams do",
+		Short: "List models and the status of their upstreams",
 		Long: `List models that can be asked for, and how the upstreams do that they are asked on:
 whether they are left alone because they failed, what is in progress, and which keys
 rest. Upstreams are shown to keys of the default project only.`,

@@ -21,7 +21,7 @@ func newPort() *cobra.Command {
 	var life time.Duration
 	cmd := &cobra.Command{
 		Use:   "port CONTAINER [LOCAL:]PORT...",
-		Short: "Reach ports of a container",
+		Short: "Forward local ports to ports of a container",
 		Long: `Carry TCP connections from ports of this machine to ports on the loopback of a
 container, until interrupted; LOCAL may be an address, a port, or both.
 
@@ -50,7 +50,7 @@ container, until interrupted; LOCAL may be an address, a port, or both.
 	return cmd
 }
 
-// A forward is a local address and the port in the container that it stands for.
+// A forward is a local address and the container's port that it leads to.
 type forward struct {
 	local string
 	port  int
@@ -75,7 +75,7 @@ func parseForward(arg string) (forward, error) {
 	return forward{local, port}, nil
 }
 
-// portPath is where a server has a container's port.
+// portPath returns the path of a container's port on a server.
 func portPath(container string, port int) string {
 	return "/v1/containers/" + url.PathEscape(container) + "/ports/" + strconv.Itoa(port)
 }
@@ -122,8 +122,8 @@ func carryAll(cmd *cobra.Command, c *client, container string, forwards []forwar
 	return context.Cause(ctx)
 }
 
-// forward carries each connection that l takes to a path of the server. A container
-// that cannot be reached is told of, and may be there for the next.
+// forward tunnels each connection of l to a path of the server. It logs a connection that
+// fails and serves the next.
 func (c *client) forward(ctx context.Context, l net.Listener, log io.Writer, path string) error {
 	var conns sync.WaitGroup
 	defer conns.Wait()
@@ -144,7 +144,7 @@ func (c *client) forward(ctx context.Context, l net.Listener, log io.Writer, pat
 	}
 }
 
-// tunnel carries one connection.
+// tunnel copies one connection in both directions.
 func (c *client) tunnel(ctx context.Context, conn *net.TCPConn, path string) error {
 	req, err := http.NewRequestWithContext(ctx, "GET", c.base+path, nil)
 	if err != nil {

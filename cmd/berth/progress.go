@@ -13,8 +13,8 @@ import (
 	"github.com/berth-run/berth"
 )
 
-// A progress shows the life of a response: commands as they begin, what they
-// print, how they end and how long that took. On a terminal it is coloured.
+// A progress shows the progress of a response: commands, their output, exit codes and
+// durations. On a terminal it is coloured.
 type progress struct {
 	w       io.Writer
 	began   time.Time
@@ -88,7 +88,7 @@ func (p *progress) show(ev *berth.Event) {
 	}
 }
 
-// changeSigns are what stands before the name of a file that a call changed.
+// changeSigns are the marks before the names of changed files.
 var changeSigns = map[string]string{"created": "+", "updated": "~", "deleted": "-"}
 
 // files shows which files a call changed.
@@ -108,8 +108,7 @@ func (p *progress) files(it *berth.Item) {
 // shownFiles is how many files of one call are shown.
 const shownFiles = 10
 
-// text writes output, indented, without control characters that would move the
-// cursor or worse: a command wrote it.
+// text writes the output of a command, indented and without control characters.
 func (p *progress) text(s string) {
 	for part := range strings.Lines(s) {
 		if p.atStart {

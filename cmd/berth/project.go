@@ -16,7 +16,7 @@ import (
 func newProject() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "project",
-		Short: "Make, list, limit and archive projects",
+		Short: "Create, list, limit and archive projects",
 		Long: `A project owns everything that is created with its keys. It needs no record: berth key
 create --project accepts any id. With a record it has a name, limits of its own, and can be
 archived.
@@ -32,7 +32,7 @@ func newProjectCreate(open opener) *cobra.Command {
 	var id, name string
 	cmd := &cobra.Command{
 		Use:   "create",
-		Short: "Make a project and print its id",
+		Short: "Create a project and print its id",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if id == "" {
@@ -65,7 +65,7 @@ func newProjectLs(open opener) *cobra.Command {
 	return &cobra.Command{
 		Use:     "ls",
 		Aliases: []string{"list"},
-		Short:   "List projects, those of keys as well",
+		Short:   "List projects, also those that only keys name",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			state, err := open(cmd.Context())
@@ -135,7 +135,7 @@ limit. Limits that are not named stay as they are.`,
 func newProjectArchive(open opener) *cobra.Command {
 	return &cobra.Command{
 		Use:   "archive PROJECT",
-		Short: "End a project: its keys are refused, and all that it has is removed",
+		Short: "End a project: refuse its keys and delete its data",
 		Long: `End a project. Its keys are refused within a second. A server that runs, or its
 next start, removes the project's containers, snapshots, volumes, files, responses and
 all other objects within some minutes, and records that in the audit record. This cannot be

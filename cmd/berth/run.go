@@ -22,7 +22,7 @@ import (
 	"github.com/berth-run/berth/server"
 )
 
-// maxEvent bounds one event of a stream, in bytes.
+// maxEvent is the size of the largest event of a stream, in bytes.
 const maxEvent = 64 << 20
 
 // A task is the task of berth run.
@@ -41,7 +41,7 @@ func newRun() *cobra.Command {
 	var plain *bool
 	cmd := &cobra.Command{
 		Use:   `run [flags] "TASK"`,
-		Short: "Do a task with a model and a container",
+		Short: "Run a task with a model and a container",
 		Long: `Do a task: send it with its files to a model that has a shell in a container, show
 the progress, print the answer, and fetch the files that were created.
 
@@ -127,7 +127,7 @@ func serverFor(ctx context.Context, base string, plain bool, state, config strin
 	}, nil
 }
 
-// run does the task and leaves its answer on out.
+// run does the task and writes its answer to out.
 func (t *task) run(ctx context.Context, c *client, out io.Writer) error {
 	ids, err := t.upload(ctx, c)
 	if err != nil {
@@ -247,7 +247,7 @@ func follow(ctx context.Context, c *client, body map[string]any, p *progress) (*
 	return nil, errors.New("the stream ended before the response did")
 }
 
-// answer is the text of a response's messages, or why there is none.
+// answer returns the text of a response's messages, or the reason why there is none.
 func answer(r *berth.Response) string {
 	var texts []string
 	for _, it := range r.Output {

@@ -16,16 +16,16 @@ import (
 	"github.com/berth-run/berth"
 )
 
-// An outDir is where berth run saves the files that commands have made. What they are
-// called, and what is in them, was chosen in a sandbox.
+// An outDir is the directory in which berth run saves the files of a task. Their names and
+// contents come from a sandbox and are not trusted.
 type outDir struct {
 	dir    string // none if it is empty
 	force  bool   // files that are there are replaced
 	hidden bool   // hidden files are saved, too
 }
 
-// check returns an error if the directory is not for fresh files. It is called before
-// the task is done, so that nothing is done in vain.
+// check returns an error if the directory cannot take new files. It is called before the task
+// starts.
 func (o *outDir) check() error {
 	if o.dir == "" {
 		if o.force || o.hidden {
@@ -50,8 +50,8 @@ func (o *outDir) check() error {
 	return fmt.Errorf("--out %s: the directory is not empty; name a new one, or replace files in it with --force", o.dir)
 }
 
-// fetch saves the files that commands have made since a time. It goes on after a file
-// that cannot be saved, and then returns an error.
+// fetch saves the files that commands have created since a time. A file that cannot be saved
+// does not stop the others; fetch then returns an error.
 func (o *outDir) fetch(ctx context.Context, c *client, container berth.ContainerID, since int64) error {
 	if err := os.MkdirAll(o.dir, 0o777); err != nil {
 		return err

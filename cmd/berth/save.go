@@ -31,10 +31,9 @@ func saveAt(to string, body io.Reader, mode fs.FileMode, force bool) (int64, err
 	return n, err
 }
 
-// saveIn saves a file below root under a name; no link leads out of root. The file
-// appears whole or not at all, with a mode less what the umask takes. What is there
-// already is replaced with force only, and only if it is a regular file: a link, a
-// device or a pipe stays.
+// saveIn atomically saves a file below root under a name, with a mode reduced by the umask. It
+// follows no link out of root. It replaces an existing file only with force, and only a
+// regular file: never a link, a device or a pipe.
 func saveIn(root *os.Root, name string, body io.Reader, mode fs.FileMode, force bool) (int64, error) {
 	if err := replaceable(root, name, force); err != nil {
 		return 0, err
@@ -50,7 +49,7 @@ func saveIn(root *os.Root, name string, body io.Reader, mode fs.FileMode, force 
 		return n, err
 	}
 	if !force {
-		// A link, unlike a rename, does not replace what has come meanwhile.
+		// A link, unlike a rename, does not replace a file that was created meanwhile.
 		err := root.Link(next, name)
 		if err == nil || errors.Is(err, fs.ErrExist) {
 			return n, asExists(err)
@@ -101,11 +100,10 @@ func kindOf(mode fs.FileMode) string {
 	return "special file"
 }
 
-// isHidden reports whether programs may read or execute a file unasked because of its
-// name, which a sandbox has chosen: one that begins with a dot (.git/config, .envrc,
-// .vscode/tasks.json), HEAD, which makes any directory a git repository with a
-// configuration of its own, and names that only look like others or that some file
-// systems take for them.
+// isHidden reports whether programs may read or execute a file by themselves because of its
+// name, which comes from a sandbox: a name that begins with a dot (.git/config, .envrc,
+// .vscode/tasks.json), HEAD, which makes any directory a git repository with a configuration
+// of its own, and names that look like others or that some file systems treat alike.
 func isHidden(name string) bool {
 	for part := range strings.SplitSeq(name, "/") {
 		if strings.HasPrefix(part, ".") || strings.EqualFold(part, "HEAD") || strings.HasPrefix(strings.ToLower(part), "git~") {
@@ -118,8 +116,7 @@ func isHidden(name string) bool {
 	return false
 }
 
-// invisible reports whether a character is not seen in a name, or changes how others
-// are shown.
+// invisible reports whether a character is invisible or changes how others are shown.
 func invisible(r rune) bool {
 	return unicode.IsControl(r) || unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp)
 }

@@ -15,12 +15,12 @@ import (
 	"github.com/berth-run/berth/bundle"
 )
 
-// newSession makes the commands about a response chain and its container, carried as
-// one bundle.
+// newSession returns the commands that export, import and replay a chain of responses with its
+// container.
 func newSession() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "session",
-		Short: "Carry a chain of responses and its container to another server, or do it again",
+		Short: "Export, import and replay a chain of responses with its container",
 	}
 	cmd.AddCommand(newSessionExport(), newSessionImport(), newSessionReplay())
 	return cmd
@@ -29,12 +29,12 @@ func newSession() *cobra.Command {
 func newSessionExport() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "export RESPONSE",
-		Short: "Write the chain that ends with a response, its files and its container into one file",
+		Short: "Export the chain that ends with a response, with its files and container, to a file",
 		Args:  cobra.ExactArgs(1),
 	}
 	connect := clientFlags(cmd)
-	out := cmd.Flags().StringP("output", "o", "", `file to write; "-" is the output. Default: RESPONSE.tar`)
-	force := cmd.Flags().Bool("force", false, "replace a file that is there already")
+	out := cmd.Flags().StringP("output", "o", "", `file to write; "-" is standard output. Default: RESPONSE.tar`)
+	force := cmd.Flags().Bool("force", false, "replace an existing file")
 	without := cmd.Flags().Bool("no-container", false, "leave the container out")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		path := "/v1/responses/" + url.PathEscape(args[0]) + "/bundle"
@@ -48,7 +48,7 @@ func newSessionExport() *cobra.Command {
 		defer resp.Body.Close()
 		if *out == "-" {
 			if term.IsTerminal(int(os.Stdout.Fd())) {
-				return errors.New("a bundle is nothing for a terminal: name a file with --output")
+				return errors.New("cannot write a bundle to a terminal: name a file with --output")
 			}
 			_, err := io.Copy(cmd.OutOrStdout(), resp.Body)
 			return err
@@ -56,7 +56,7 @@ func newSessionExport() *cobra.Command {
 		if *out == "" {
 			*out = args[0] + ".tar"
 		}
-		n, err := saveAt(*out, resp.Body, 0o600, *force) // it may hold what is for its owner only
+		n, err := saveAt(*out, resp.Body, 0o600, *force) // it may have private content
 		if err == nil {
 			fmt.Fprintf(cmd.ErrOrStderr(), "%s  %d bytes\n", *out, n)
 		}
@@ -68,7 +68,7 @@ func newSessionExport() *cobra.Command {
 func newSessionImport() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "import FILE",
-		Short: "Read such a file, and print the response to continue with",
+		Short: "Import an exported chain and print the id of the response to continue",
 		Args:  cobra.ExactArgs(1),
 	}
 	connect := clientFlags(cmd)
@@ -98,7 +98,7 @@ func newSessionImport() *cobra.Command {
 func newSessionReplay() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "replay RESPONSE",
-		Short: "Do a chain again from its record, or with another model, and say where it differs",
+		Short: "Replay a chain from its record, or with another model, and show the differences",
 		Long: `Do a chain again, in a new container. What the model said is taken from the record, and
 no model is asked; the first difference is printed, and the exit code is 1 if there is one.
 With --model that model is asked instead, and what it did is shown beside the record.`,
@@ -123,7 +123,7 @@ With --model that model is asked instead, and what it did is shown beside the re
 	return cmd
 }
 
-// differs prints the first difference of a replay, which is an error.
+// differs prints the first difference of a replay and returns an error.
 func differs(w io.Writer, r *bundle.Replay) error {
 	if r.Divergence == nil {
 		fmt.Fprintf(w, "%d responses, as recorded\n", len(r.Responses))
@@ -163,8 +163,7 @@ func besides(w io.Writer, r *bundle.Replay) error {
 	return out.Flush()
 }
 
-// folded returns text as lines of so many characters at most, without what moves the
-// cursor of a terminal.
+// folded wraps text into lines of at most this many characters, without control characters.
 func folded(texts []string, width int) []string {
 	var lines []string
 	for _, text := range texts {

@@ -14,15 +14,15 @@ import (
 )
 
 func newSnapshot() *cobra.Command {
-	cmd := &cobra.Command{Use: "snapshot", Short: "Keep what is in containers, to start others from",
-		Long: `Keep what is in containers, to start others from: berth run --snapshot, or "berth":
-{"snapshot_id": …} of a request for a container.`}
+	cmd := &cobra.Command{Use: "snapshot", Short: "Create, list and delete snapshots of containers",
+		Long: `Store the files of containers and start others from them, with berth run --snapshot, or
+with "berth": {"snapshot_id": …} in a request for a container.`}
 	cmd.AddCommand(newSnapshotCreate(), newSnapshotLs(), newSnapshotRm(), newSnapshotPrune())
 	return cmd
 }
 
 func newSnapshotCreate() *cobra.Command {
-	cmd := &cobra.Command{Use: "create CONTAINER", Short: "Keep what is in a container now", Args: cobra.ExactArgs(1)}
+	cmd := &cobra.Command{Use: "create CONTAINER", Short: "Create a snapshot of a container", Args: cobra.ExactArgs(1)}
 	connect, req := clientFlags(cmd), snapshotFlags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		var made berth.Snapshot
@@ -35,11 +35,11 @@ func newSnapshotCreate() *cobra.Command {
 	return cmd
 }
 
-// snapshotFlags adds what a snapshot and a fork can be asked for.
+// snapshotFlags adds the flags of snapshots and forks.
 func snapshotFlags(cmd *cobra.Command) *container.SnapshotRequest {
 	req := &container.SnapshotRequest{}
-	cmd.Flags().StringVar(&req.Name, "name", "", "what to call it")
-	cmd.Flags().BoolVar(&req.Memory, "memory", false, "with what runs in the container")
+	cmd.Flags().StringVar(&req.Name, "name", "", "name of the snapshot")
+	cmd.Flags().BoolVar(&req.Memory, "memory", false, "include the memory of running processes")
 	return req
 }
 
@@ -85,7 +85,7 @@ func newSnapshotRm() *cobra.Command {
 }
 
 func newFork() *cobra.Command {
-	cmd := &cobra.Command{Use: "fork CONTAINER", Short: "Make a container with what is in another one now", Args: cobra.ExactArgs(1)}
+	cmd := &cobra.Command{Use: "fork CONTAINER", Short: "Create a container from the files of another", Args: cobra.ExactArgs(1)}
 	connect, req := clientFlags(cmd), snapshotFlags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		var made berth.Container
@@ -104,7 +104,7 @@ func newPause() *cobra.Command {
 
 func newResume() *cobra.Command { return newTurn("resume", "Continue paused containers") }
 
-// newTurn returns a command that does one thing to containers.
+// newTurn returns a command that calls one endpoint for each container.
 func newTurn(what, short string) *cobra.Command {
 	cmd := &cobra.Command{Use: what + " CONTAINER...", Short: short, Args: cobra.MinimumNArgs(1)}
 	connect := clientFlags(cmd)
@@ -116,7 +116,7 @@ func newTurn(what, short string) *cobra.Command {
 	return cmd
 }
 
-// each does something for all ids, whichever of them fail.
+// each calls do for all ids. An error does not stop the others.
 func each(ids []string, do func(id string) error) error {
 	failed := false
 	for _, id := range ids {

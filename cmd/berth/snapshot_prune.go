@@ -16,7 +16,7 @@ import (
 // A pruning selects the snapshots to delete.
 type pruning struct {
 	age   time.Duration // those that are older, but
-	keep  int           // not so many of the newest of each container
+	keep  int           // the number of the newest of each container that stay
 	cause string        // "" is any
 }
 
@@ -52,8 +52,7 @@ func newSnapshotPrune() *cobra.Command {
 	return cmd
 }
 
-// choose returns the ids of the snapshots that go, of all in the order of their making,
-// the newest first.
+// choose returns the ids of the snapshots to delete. The snapshots come newest first.
 func (p pruning) choose(all []berth.Snapshot, now time.Time) (ids []string) {
 	seen := map[berth.ContainerID]int{}
 	for _, s := range all {

@@ -24,7 +24,7 @@ func newTop() *cobra.Command {
 	var every time.Duration
 	cmd := &cobra.Command{
 		Use:   "top",
-		Short: "Show what containers use",
+		Short: "Show the memory, CPU, disk and network usage of containers",
 		Long: `Show what the running containers of the project use, and go on doing so on a
 terminal. CPU is in percent of one processor, since the picture before.`,
 		Args: cobra.NoArgs,

@@ -22,7 +22,7 @@ func newUsage() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "usage",
-		Short: "Show what projects have used",
+		Short: "Show the usage of projects",
 		Long: `Show what projects have used: responses, tokens and what they cost by key and
 model, the same by key and upstream as far as the configuration names upstreams,
 containers and their seconds by key and memory limit, and the bytes of files that are

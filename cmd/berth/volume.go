@@ -16,7 +16,7 @@ import (
 func newVolume() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "volume",
-		Short: "Make, list and remove volumes",
+		Short: "Create, list and remove volumes",
 		Long: `Make, list and remove volumes: file systems that outlive containers. A request for a
 container mounts one by "berth": {"volumes": [{"name": "data"}]}, at /mnt/volumes/data.`,
 	}
@@ -25,7 +25,7 @@ container mounts one by "berth": {"volumes": [{"name": "data"}]}, at /mnt/volume
 }
 
 func newVolumeCreate() *cobra.Command {
-	cmd := &cobra.Command{Use: "create NAME", Short: "Make a volume and print its id", Args: cobra.ExactArgs(1)}
+	cmd := &cobra.Command{Use: "create NAME", Short: "Create a volume and print its id", Args: cobra.ExactArgs(1)}
 	connect := clientFlags(cmd)
 	size := cmd.Flags().String("size", "", "how large it is, such as 500m or 10g. Default: 10g")
 	expires := cmd.Flags().Duration("expires", 0, "lifetime if no container uses it, such as 720h; 0 has no end")

@@ -25,7 +25,7 @@ type onWebhooks func(f webhookFunc) func(*cobra.Command, []string) error
 func newWebhook() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "webhook",
-		Short: "Make, list and delete webhook endpoints, and see their log",
+		Short: "Create, list and delete webhook endpoints, and show their log",
 		Long: `A webhook endpoint receives a request when a background response of its project has
 ended. Requests are signed by the Standard Webhooks, which OpenAI's clients verify,
 and retried for three days.
@@ -52,7 +52,7 @@ reached over https at public addresses only.`,
 		}
 	}
 	ls := &cobra.Command{Use: "ls", Aliases: []string{"list"}, Short: "List endpoints", Args: cobra.NoArgs, RunE: on(listEndpoints)}
-	rm := &cobra.Command{Use: "rm WEBHOOK...", Aliases: []string{"delete"}, Short: "Delete endpoints, their logs, and what was to be delivered", Args: cobra.MinimumNArgs(1),
+	rm := &cobra.Command{Use: "rm WEBHOOK...", Aliases: []string{"delete"}, Short: "Delete endpoints with their logs and pending deliveries", Args: cobra.MinimumNArgs(1),
 		RunE: on(func(ctx context.Context, _ *cobra.Command, s *webhook.Service, p berth.ProjectID, ids []string) error {
 			for _, id := range ids {
 				if err := s.Delete(ctx, p, berth.WebhookID(id)); err != nil {
@@ -66,7 +66,7 @@ reached over https at public addresses only.`,
 }
 
 func newWebhookCreate(on onWebhooks) *cobra.Command {
-	cmd := &cobra.Command{Use: "create URL", Short: "Make an endpoint and print its id and its secret, once", Args: cobra.ExactArgs(1)}
+	cmd := &cobra.Command{Use: "create URL", Short: "Create an endpoint and print its id and its secret, once", Args: cobra.ExactArgs(1)}
 	title := cmd.Flags().String("name", "", "name of the endpoint")
 	events := cmd.Flags().StringSlice("event", nil, "type of event to send, such as response.completed; may be repeated; default all")
 	cmd.RunE = on(func(ctx context.Context, cmd *cobra.Command, s *webhook.Service, p berth.ProjectID, args []string) error {
@@ -88,7 +88,7 @@ func newWebhookCreate(on onWebhooks) *cobra.Command {
 }
 
 func newWebhookLog(on onWebhooks) *cobra.Command {
-	cmd := &cobra.Command{Use: "log WEBHOOK", Short: "Show what was delivered in the last days, and what is to be", Args: cobra.ExactArgs(1)}
+	cmd := &cobra.Command{Use: "log WEBHOOK", Short: "Show recent and pending deliveries", Args: cobra.ExactArgs(1)}
 	limit := cmd.Flags().Int("limit", 50, "deliveries to show")
 	cmd.RunE = on(func(ctx context.Context, cmd *cobra.Command, s *webhook.Service, p berth.ProjectID, args []string) error {
 		list, _, err := s.Log(ctx, p, berth.WebhookID(args[0]), store.Page{Limit: max(1, min(*limit, 10_000))})
