@@ -16,6 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/berth-run/berth/layer"
+
+	"github.com/berth-run/berth/guest/changes"
 )
 
 // stateName is where an archive has the state of the shell: what the next call
@@ -43,7 +45,7 @@ func (a *archiver) tree() (root, prefix string) {
 // skip returns what leaves out the guest's own files and those that are mounted, as
 // some drivers do with /etc/hosts.
 func (a *archiver) skip() func(path string) bool {
-	mounted, state := mountPoints(), filepath.Clean(a.server.opts.StateDir)
+	mounted, state := changes.MountPoints(), filepath.Clean(a.server.opts.StateDir)
 	return func(path string) bool { return path == "/.berth" || path == state || mounted[path] }
 }
 
@@ -110,7 +112,7 @@ func (a *archiver) apply(body io.Reader) error {
 		return err
 	}
 	defer root.Close()
-	mounted := mountPoints()
+	mounted := changes.MountPoints()
 	fixed := map[string]bool{}
 	if prefix == "" {
 		fixed[".berth"] = true
@@ -173,20 +175,6 @@ func redirects(mountinfo, root, byDefault string) bool {
 func readString(path string) string {
 	raw, _ := os.ReadFile(path)
 	return string(raw)
-}
-
-// mountPoints returns the paths at which file systems, directories or files of others
-// are mounted in the sandbox. Its root is none of them.
-func mountPoints() map[string]bool {
-	points := map[string]bool{}
-	text, _ := os.ReadFile("/proc/self/mountinfo")
-	for line := range strings.Lines(string(text)) {
-		// Blanks and line ends in a path are written in octal; of these a space may occur.
-		if f := strings.Fields(line); len(f) > 4 && f[4] != "/" {
-			points[strings.ReplaceAll(f[4], `\040`, " ")] = true
-		}
-	}
-	return points
 }
 
 // stillTime bounds how long processes are waited for that do not stop, as one does not

@@ -4,6 +4,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/berth-run/berth/guest/changes"
 )
 
 func TestGroupMemory(t *testing.T) {
@@ -51,7 +53,7 @@ func TestNamed(t *testing.T) {
 			t.Errorf("named(%q): got %q, want %q", entry, got, want)
 		}
 	}
-	if !mountPoints()["/proc"] {
+	if !changes.MountPoints()["/proc"] {
 		t.Error("/proc is not among the mount points")
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"connectrpc.com/connect"
 
+	"github.com/berth-run/berth/guest/changes"
 	v1 "github.com/berth-run/berth/guest/guestpb/berth/guest/v1"
 )
 
@@ -31,7 +32,7 @@ type shell struct {
 	server *Server
 	state  *shellState
 	kept   keptOutput
-	files  *tree
+	files  *changes.Tree
 	null   *os.File // what commands read; nil if it cannot be opened
 
 	mu    sync.Mutex
@@ -42,7 +43,7 @@ type shell struct {
 func newShell(s *Server) *shell {
 	null, _ := os.Open(os.DevNull)
 	return &shell{server: s, null: null, state: &shellState{dir: s.opts.StateDir, memory: memoryDir(), owner: s.owner, given: s.given},
-		kept: keptOutput{dir: filepath.Join(s.opts.StateDir, "output")}, files: newTree(s.opts.WorkDir, s.opts.Watch), calls: map[string]*call{}}
+		kept: keptOutput{dir: filepath.Join(s.opts.StateDir, "output")}, files: changes.New(s.opts.WorkDir, s.opts.Watch), calls: map[string]*call{}}
 }
 
 // A call is the commands of one shell call and what they printed.
@@ -158,7 +159,7 @@ func (s *shell) drop(id string) {
 // start runs the commands side by side and, when all have ended, lets the state
 // that they leave be the next call's.
 func (s *shell) start(c *call) {
-	before, scene := s.state.current(), s.files.begin()
+	before, scene := s.state.current(), s.files.Begin()
 	var all sync.WaitGroup
 	for _, cmd := range c.commands {
 		all.Go(func() { s.run(cmd, before) })
@@ -169,7 +170,7 @@ func (s *shell) start(c *call) {
 		for _, cmd := range c.commands {
 			cmd.finish()
 		}
-		c.settle(s.files.end(scene))
+		c.settle(s.files.End(scene))
 	}()
 }
 

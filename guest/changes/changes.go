@@ -1,4 +1,10 @@
-package server
+// Package changes finds out which files a command changed, by a scan of the working
+// directory before and after it. Where the kernel reports changes (inotify), a scan costs
+// what has changed, and otherwise a walk.
+//
+// inotify is used without a library: events are read in batches, some time after the first
+// of them, because waking up for each takes longer than most changes do.
+package changes
 
 import (
 	"slices"
@@ -11,8 +17,8 @@ import (
 // maxChanges bounds the reported changes; of further ones only the number is reported.
 const maxChanges = 200
 
-// A scene is how the files were before a call that have changed since.
-type scene struct {
+// A Scene records how files were before a call, of those that have changed since.
+type Scene struct {
 	before map[place]fileMark // zero is that there was none
 	lost   bool               // it is not known
 }
@@ -24,7 +30,7 @@ type place struct {
 }
 
 // note has the calls that run remember how a file was before it changed.
-func (t *tree) note(f *folder, name string, was fileMark) {
+func (t *Tree) note(f *folder, name string, was fileMark) {
 	at := place{f, name}
 	for s := range t.scenes {
 		if _, ok := s.before[at]; !ok {
@@ -34,28 +40,28 @@ func (t *tree) note(f *folder, name string, was fileMark) {
 	}
 }
 
-func (s *scene) held(t *tree, files int) { t.held += files * placeCost }
+func (s *Scene) held(t *Tree, files int) { t.held += files * placeCost }
 
-// begin scans before a call.
-func (t *tree) begin() *scene {
-	s := &scene{before: map[place]fileMark{}}
+// Begin scans before a call.
+func (t *Tree) Begin() *Scene {
+	s := &Scene{before: map[place]fileMark{}}
 	end := time.Now().Add(t.limits.before)
-	if !t.take(time.After(t.limits.before)) {
+	if !t.acquire(time.After(t.limits.before)) {
 		s.lost = true
 		return s
 	}
-	defer t.give()
+	defer t.release()
 	if s.lost = !t.scan(until(end)); !s.lost {
 		t.scenes[s] = true
 	}
 	return s
 }
 
-// end scans again after the call and returns the changes of the files, or nil if that is
+// End scans again after the call and returns the changes of the files, or nil if that is
 // not known.
-func (t *tree) end(s *scene) *v1.Changes {
-	t.take(nil)
-	defer t.give()
+func (t *Tree) End(s *Scene) *v1.Changes {
+	t.acquire(nil)
+	defer t.release()
 	known := !s.lost && t.scan(until(time.Now().Add(t.limits.after))) && !s.lost
 	if t.scenes[s] {
 		delete(t.scenes, s)
@@ -65,14 +71,14 @@ func (t *tree) end(s *scene) *v1.Changes {
 	if known {
 		changes = s.changes()
 	}
-	t.bury()
+	t.prune()
 	if t.notify && len(t.stale) > 0 {
-		go t.finish() // for the next call
+		go t.scanOn() // for the next call
 	}
 	return changes
 }
 
-func (s *scene) changes() *v1.Changes {
+func (s *Scene) changes() *v1.Changes {
 	all := &v1.Changes{}
 	less := func(a, b *v1.Change) int { return strings.Compare(a.Path, b.Path) }
 	for at, was := range s.before {

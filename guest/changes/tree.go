@@ -1,4 +1,4 @@
-package server
+package changes
 
 import (
 	"errors"
@@ -39,10 +39,10 @@ type fileMark struct {
 	changed  int64 // as the kernel saw it
 }
 
-// A tree caches the regular files below the working directory, and which names may be out
+// A Tree caches the regular files below the working directory, and which names may be out
 // of date. A scan updates it: of what has changed, where the kernel reports changes
 // (notify.go), and otherwise of all. Links are not followed.
-type tree struct {
+type Tree struct {
 	root   string
 	notify bool // use the kernel's notifications
 	limits scanLimits
@@ -53,7 +53,7 @@ type tree struct {
 	stale     []*folder        // to be scanned
 	unwatched map[*folder]bool // without notifications
 	gone      []*folder        // removed ones that the scenes need
-	scenes    map[*scene]bool
+	scenes    map[*Scene]bool
 	held      int    // bytes, by their costs
 	mounts    string // below root, at the last scan
 	rest      time.Time
@@ -77,14 +77,15 @@ type folder struct {
 	gone    bool
 }
 
-func newTree(root string, notify bool) *tree {
-	t := &tree{root: filepath.Clean(root), notify: notify, limits: usualLimits, turn: make(chan struct{}, 1), scenes: map[*scene]bool{}}
+// New returns a Tree of the directory root. notify says whether to use inotify.
+func New(root string, notify bool) *Tree {
+	t := &Tree{root: filepath.Clean(root), notify: notify, limits: usualLimits, turn: make(chan struct{}, 1), scenes: map[*Scene]bool{}}
 	t.reset()
 	return t
 }
 
-// forget drops everything that is known of the directory.
-func (t *tree) reset() {
+// reset drops everything that is known of the directory.
+func (t *Tree) reset() {
 	t.close()
 	for s := range t.scenes {
 		s.lost = true
@@ -95,7 +96,7 @@ func (t *tree) reset() {
 	t.markStale(t.top)
 }
 
-func (t *tree) take(timeout <-chan time.Time) bool {
+func (t *Tree) acquire(timeout <-chan time.Time) bool {
 	t.wanted.Add(1)
 	defer t.wanted.Add(-1)
 	select {
@@ -106,7 +107,7 @@ func (t *tree) take(timeout <-chan time.Time) bool {
 	}
 }
 
-func (t *tree) give() { <-t.turn }
+func (t *Tree) release() { <-t.turn }
 
 // path is a name's below the root.
 func (f *folder) path(name string) string {
@@ -133,7 +134,7 @@ func (f *folder) each(do func(*folder)) {
 }
 
 // queue marks a folder to be scanned.
-func (t *tree) queue(f *folder) {
+func (t *Tree) queue(f *folder) {
 	if !f.queued {
 		f.queued = true
 		t.stale = append(t.stale, f)
@@ -141,23 +142,23 @@ func (t *tree) queue(f *folder) {
 }
 
 // markStale marks all of a folder to be scanned.
-func (t *tree) markStale(f *folder) {
+func (t *Tree) markStale(f *folder) {
 	f.whole, f.touched = true, nil
 	t.queue(f)
 }
 
 func until(end time.Time) func() bool { return func() bool { return time.Now().After(end) } }
 
-// finish continues a scan in the background, until another caller waits for the tree.
-func (t *tree) finish() {
+// scanOn continues a scan in the background, until another caller waits for the tree.
+func (t *Tree) scanOn() {
 	t.turn <- struct{}{}
-	defer t.give()
+	defer t.release()
 	t.scan(func() bool { return t.wanted.Load() > 0 })
 }
 
 // scan updates the tree, and reports whether it is up to date. It ends early if stop
 // returns true, and the next scan continues there, or if the tree is too large.
-func (t *tree) scan(stop func() bool) bool {
+func (t *Tree) scan(stop func() bool) bool {
 	if time.Now().Before(t.rest) {
 		return false
 	}
@@ -191,7 +192,7 @@ func (t *tree) scan(stop func() bool) bool {
 
 // refresh scans a folder, and reports whether it completed. Folders that it
 // finds are stale.
-func (t *tree) refresh(f *folder, stop func() bool) bool {
+func (t *Tree) refresh(f *folder, stop func() bool) bool {
 	if stop() {
 		return false
 	}
@@ -232,7 +233,7 @@ func (t *tree) refresh(f *folder, stop func() bool) bool {
 }
 
 // readAll scans all names in a folder.
-func (t *tree) readAll(f *folder, dir *os.File, stop func() bool) bool {
+func (t *Tree) readAll(f *folder, dir *os.File, stop func() bool) bool {
 	missing := make(map[string]bool, len(f.files)+len(f.folders))
 	for name := range f.files {
 		missing[name] = true
@@ -261,7 +262,7 @@ func (t *tree) readAll(f *folder, dir *os.File, stop func() bool) bool {
 }
 
 // update scans a name in a folder, which is open.
-func (t *tree) update(f *folder, fd int, name string) {
+func (t *Tree) update(f *folder, fd int, name string) {
 	var st unix.Stat_t
 	if unix.Fstatat(fd, name, &st, unix.AT_SYMLINK_NOFOLLOW) != nil {
 		st = unix.Stat_t{}
@@ -311,13 +312,13 @@ func set[V any](m map[string]V, name string, v V) map[string]V {
 	return m
 }
 
-func (t *tree) remove(f *folder, name string) {
+func (t *Tree) remove(f *folder, name string) {
 	delete(f.files, name)
 	t.held -= fileCost + len(name)
 }
 
 // drop takes a folder with all that is in it for removed.
-func (t *tree) drop(f *folder) {
+func (t *Tree) drop(f *folder) {
 	for name, was := range f.files {
 		t.note(f, name, was)
 		t.remove(f, name)
@@ -334,8 +335,8 @@ func (t *tree) drop(f *folder) {
 	}
 }
 
-// bury lets folders go that are gone, if no call that runs needs them.
-func (t *tree) bury() {
+// prune lets folders go that are gone, if no call that runs needs them.
+func (t *Tree) prune() {
 	if len(t.scenes) > 0 {
 		return
 	}

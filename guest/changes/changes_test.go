@@ -1,4 +1,4 @@
-package server
+package changes
 
 import (
 	"fmt"
@@ -66,7 +66,7 @@ func told(c *v1.Changes) map[string]string {
 }
 
 // during does something as a call does, and checks what is told of it.
-func during(t *testing.T, tr *tree, what string, do func()) {
+func during(t *testing.T, tr *Tree, what string, do func()) {
 	t.Helper()
 	duringLinks(t, tr, what, func() bool { do(); return false })
 }
@@ -75,12 +75,12 @@ func during(t *testing.T, tr *tree, what string, do func()) {
 // so far. A link that is removed before the next look changes the file's ctime, and no
 // event says so: as long as the tree has seen no file with several names, updates are
 // not compared.
-func duringLinks(t *testing.T, tr *tree, what string, do func() bool) {
+func duringLinks(t *testing.T, tr *Tree, what string, do func() bool) {
 	t.Helper()
-	scene, before := tr.begin(), walk(t, tr.root)
+	scene, before := tr.Begin(), walk(t, tr.root)
 	made := do()
 	after := walk(t, tr.root)
-	changes := tr.end(scene)
+	changes := tr.End(scene)
 	brief := made && tr.notify && !tr.linked
 	if changes == nil {
 		t.Fatalf("%s: nothing is known", what)
@@ -105,15 +105,15 @@ func duringLinks(t *testing.T, tr *tree, what string, do func() bool) {
 func isUpdate(_, change string) bool { return strings.HasPrefix(change, "UPDATED") }
 
 // modes are the ways to know of changes.
-func modes(t *testing.T, f func(t *testing.T, tr *tree)) {
+func modes(t *testing.T, f func(t *testing.T, tr *Tree)) {
 	for name, notify := range map[string]bool{"Notified": true, "Walk": false} {
 		t.Run(name, func(t *testing.T) {
-			tr := newTree(t.TempDir(), notify)
+			tr := New(t.TempDir(), notify)
 			tr.limits.before, tr.limits.after = time.Minute, time.Minute // the machine may be busy
 			t.Cleanup(func() {
-				tr.take(nil)
+				tr.acquire(nil)
 				tr.reset()
-				tr.give()
+				tr.release()
 			})
 			f(t, tr)
 		})
@@ -130,7 +130,7 @@ func must(t *testing.T, err error) {
 // Whatever is done, by a call or between calls, looks at what has changed see what
 // looks at everything see.
 func TestChangesAtRandom(t *testing.T) {
-	modes(t, func(t *testing.T, tr *tree) {
+	modes(t, func(t *testing.T, tr *Tree) {
 		out := t.TempDir()
 		seed := rand.Uint64()
 		r := rand.New(rand.NewPCG(seed, 0))
@@ -189,20 +189,20 @@ func TestChangesAtRandom(t *testing.T) {
 }
 
 func TestChangesOfCallsAtOnce(t *testing.T) {
-	modes(t, func(t *testing.T, tr *tree) {
+	modes(t, func(t *testing.T, tr *Tree) {
 		write := func(name string) { must(t, os.WriteFile(filepath.Join(tr.root, name), []byte(name), 0o644)) }
 		write("old")
-		first := tr.begin()
+		first := tr.Begin()
 		write("a")
-		second := tr.begin()
+		second := tr.Begin()
 		must(t, os.Remove(filepath.Join(tr.root, "old")))
 		write("b")
-		if diff := cmp.Diff(map[string]string{"a": "CREATED 1", "b": "CREATED 1", "old": "DELETED 3"}, told(tr.end(first))); diff != "" {
+		if diff := cmp.Diff(map[string]string{"a": "CREATED 1", "b": "CREATED 1", "old": "DELETED 3"}, told(tr.End(first))); diff != "" {
 			t.Errorf("the first (-want +got):\n%s", diff)
 		}
 		write("a")
 		must(t, os.Remove(filepath.Join(tr.root, "b")))
-		if diff := cmp.Diff(map[string]string{"a": "UPDATED 1", "old": "DELETED 3"}, told(tr.end(second))); diff != "" {
+		if diff := cmp.Diff(map[string]string{"a": "UPDATED 1", "old": "DELETED 3"}, told(tr.End(second))); diff != "" {
 			t.Errorf("the second (-want +got):\n%s", diff)
 		}
 	})
@@ -210,7 +210,7 @@ func TestChangesOfCallsAtOnce(t *testing.T) {
 
 // More than is heard of: the folder is read, and what overflows is no harm.
 func TestChangesOfManyFiles(t *testing.T) {
-	modes(t, func(t *testing.T, tr *tree) {
+	modes(t, func(t *testing.T, tr *Tree) {
 		write := func(text string) {
 			for i := range 3 * maxEvents {
 				must(t, os.WriteFile(fmt.Sprintf("%s/%d", tr.root, i), []byte(text), 0o644))
@@ -220,8 +220,8 @@ func TestChangesOfManyFiles(t *testing.T) {
 		during(t, tr, "updated", func() { write("x") })
 		during(t, tr, "one", func() { must(t, os.Remove(tr.root+"/7")) })
 		during(t, tr, "queue overflows", func() {
-			tr.take(nil) // nobody hears
-			defer tr.give()
+			tr.acquire(nil) // nobody hears
+			defer tr.release()
 			for i := range 40_000 {
 				must(t, os.Chmod(fmt.Sprintf("%s/%d", tr.root, i%6), 0o600))
 			}
@@ -231,17 +231,17 @@ func TestChangesOfManyFiles(t *testing.T) {
 }
 
 func TestChangesOfNames(t *testing.T) {
-	modes(t, func(t *testing.T, tr *tree) {
+	modes(t, func(t *testing.T, tr *Tree) {
 		must(t, os.Symlink(".", tr.root+"/loop"))
 		must(t, os.Symlink("/etc", tr.root+"/etc"))
 		during(t, tr, "links", func() { must(t, os.Symlink("..", tr.root+"/up")) })
-		scene := tr.begin()
+		scene := tr.Begin()
 		must(t, os.WriteFile(tr.root+"/a\nb\x1b", nil, 0o644))
 		must(t, os.WriteFile(tr.root+"/c\xff", nil, 0o644))
 		must(t, os.Mkdir(tr.root+"/\xfe", 0o755))
 		must(t, os.WriteFile(tr.root+"/\xfe/d", nil, 0o644))
 		want := map[string]string{"a\nb\x1b": "CREATED 0", "c\uFFFD": "CREATED 0", "\uFFFD/d": "CREATED 0"}
-		if diff := cmp.Diff(want, told(tr.end(scene))); diff != "" {
+		if diff := cmp.Diff(want, told(tr.End(scene))); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
 	})
@@ -249,9 +249,9 @@ func TestChangesOfNames(t *testing.T) {
 
 // Directories deeper than a path can be long are not looked into.
 func TestChangesOfDeepDirectories(t *testing.T) {
-	modes(t, func(t *testing.T, tr *tree) {
+	modes(t, func(t *testing.T, tr *Tree) {
 		name := strings.Repeat("d", 100)
-		scene := tr.begin()
+		scene := tr.Begin()
 		fd, err := unix.Open(tr.root, unix.O_DIRECTORY, 0)
 		must(t, err)
 		for range 300 {
@@ -263,13 +263,13 @@ func TestChangesOfDeepDirectories(t *testing.T) {
 		}
 		unix.Close(fd)
 		must(t, os.WriteFile(tr.root+"/top", nil, 0o644))
-		if diff := cmp.Diff(map[string]string{"top": "CREATED 0"}, told(tr.end(scene))); diff != "" {
+		if diff := cmp.Diff(map[string]string{"top": "CREATED 0"}, told(tr.End(scene))); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
-		second := tr.begin()
+		second := tr.Begin()
 		must(t, os.Rename(filepath.Join(tr.root, name, name), tr.root+"/moved"))
 		must(t, os.WriteFile(tr.root+"/moved/f", nil, 0o644))
-		if diff := cmp.Diff(map[string]string{"moved/f": "CREATED 0"}, told(tr.end(second))); diff != "" {
+		if diff := cmp.Diff(map[string]string{"moved/f": "CREATED 0"}, told(tr.End(second))); diff != "" {
 			t.Errorf("then (-want +got):\n%s", diff)
 		}
 	})
@@ -278,7 +278,7 @@ func TestChangesOfDeepDirectories(t *testing.T) {
 // A storm of renames, beside which looks end, see nothing of what is
 // elsewhere, and after which they are right again.
 func TestChangesInStorm(t *testing.T) {
-	modes(t, func(t *testing.T, tr *tree) {
+	modes(t, func(t *testing.T, tr *Tree) {
 		out := t.TempDir()
 		must(t, os.WriteFile(out+"/secret", nil, 0o644))
 		for i := range 20 {
@@ -306,7 +306,7 @@ func TestChangesInStorm(t *testing.T) {
 			})
 		}
 		for range 50 {
-			changes := tr.end(tr.begin())
+			changes := tr.End(tr.Begin())
 			for _, f := range changes.GetFiles() {
 				if strings.Contains(f.Path, "secret") {
 					t.Fatalf("%s is told", f.Path)
@@ -321,7 +321,7 @@ func TestChangesInStorm(t *testing.T) {
 
 // The directory may be replaced, and what is mounted below it belongs to others.
 func TestChangesOfTheDirectoryItself(t *testing.T) {
-	modes(t, func(t *testing.T, tr *tree) {
+	modes(t, func(t *testing.T, tr *Tree) {
 		must(t, os.WriteFile(tr.root+"/a", nil, 0o644))
 		during(t, tr, "replaced", func() {
 			must(t, os.Rename(tr.root, tr.root+".old"))
@@ -329,10 +329,10 @@ func TestChangesOfTheDirectoryItself(t *testing.T) {
 			must(t, os.WriteFile(tr.root+"/d/b", nil, 0o644))
 		})
 		during(t, tr, "the new one", func() { must(t, os.Remove(tr.root+"/d/b")) })
-		scene := tr.begin()
+		scene := tr.Begin()
 		must(t, os.WriteFile(tr.root+"/c", nil, 0o644))
 		must(t, os.RemoveAll(tr.root))
-		if c := tr.end(scene); c == nil || len(c.Files) > 0 {
+		if c := tr.End(scene); c == nil || len(c.Files) > 0 {
 			t.Errorf("removed: got %v", c)
 		}
 		must(t, os.Mkdir(tr.root, 0o755))
@@ -344,7 +344,7 @@ func TestChangesOfMounts(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("skipped: only root can mount")
 	}
-	modes(t, func(t *testing.T, tr *tree) {
+	modes(t, func(t *testing.T, tr *Tree) {
 		out := t.TempDir()
 		must(t, os.MkdirAll(out+"/sub", 0o755))
 		must(t, os.MkdirAll(tr.root+"/m/hidden", 0o755))
@@ -363,19 +363,19 @@ func TestChangesOfMounts(t *testing.T) {
 
 // A look that takes too long is finished when nobody waits, for the next call.
 func TestChangesInLargeDirectory(t *testing.T) {
-	tr := newTree(t.TempDir(), true)
+	tr := New(t.TempDir(), true)
 	for i := range 3000 {
 		must(t, os.WriteFile(fmt.Sprintf("%s/%d", tr.root, i), nil, 0o644))
 	}
 	tr.limits.before = 0
-	if c := tr.end(tr.begin()); c != nil {
+	if c := tr.End(tr.Begin()); c != nil {
 		t.Errorf("%d changes are told", len(c.Files))
 	}
 	tr.limits.before = time.Minute
 	for done := false; !done; {
 		tr.turn <- struct{}{}
 		done = len(tr.stale) == 0
-		tr.give()
+		tr.release()
 	}
 	during(t, tr, "then", func() { must(t, os.WriteFile(tr.root+"/new", nil, 0o644)) })
 }
@@ -383,25 +383,25 @@ func TestChangesInLargeDirectory(t *testing.T) {
 // Of a directory with more files than there is memory for nobody is told, until there
 // are fewer.
 func TestChangesOfTooManyFiles(t *testing.T) {
-	modes(t, func(t *testing.T, tr *tree) {
+	modes(t, func(t *testing.T, tr *Tree) {
 		if !tr.notify {
 			t.Skip("the same")
 		}
 		tr.limits.held = 2 << 20
-		scene := tr.begin()
+		scene := tr.Begin()
 		for i := range tr.limits.held/fileCost + 1 {
 			if i%1000 == 0 {
 				must(t, os.Mkdir(fmt.Sprintf("%s/%d", tr.root, i/1000), 0o755))
 			}
 			must(t, unix.Mknod(fmt.Sprintf("%s/%d/%d", tr.root, i/1000, i), unix.S_IFREG|0o644, 0))
 		}
-		if c := tr.end(scene); c != nil {
+		if c := tr.End(scene); c != nil {
 			t.Errorf("%d changes are told", len(c.Files)+int(c.More))
 		}
 		for i := range 200 {
 			must(t, os.RemoveAll(fmt.Sprintf("%s/%d", tr.root, i)))
 		}
-		if c := tr.end(tr.begin()); c != nil {
+		if c := tr.End(tr.Begin()); c != nil {
 			t.Error("it did not rest")
 		}
 		tr.rest = time.Time{}

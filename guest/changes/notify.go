@@ -1,4 +1,4 @@
-package server
+package changes
 
 import (
 	"bytes"
@@ -21,7 +21,7 @@ const (
 	maxEvents  = 1_000  // of one folder
 	maxTouched = 20_000 // names, of all
 	maxReads   = 256    // of the queue, at once
-	heedEvery  = 20 * time.Millisecond
+	readDelay  = 20 * time.Millisecond
 
 	// A file with several names may be changed through one and then appears changed
 	// through all. Up to this size of the tree, everything is scanned then.
@@ -43,12 +43,12 @@ type notifier struct {
 
 // sync reads the pending events, and checks whether the kernel reports all changes: it
 // does not report those in file systems that are mounted below the root.
-func (t *tree) sync() {
+func (t *Tree) sync() {
 	if !t.notify {
 		return
 	}
 	var below []string
-	for point := range mountPoints() {
+	for point := range MountPoints() {
 		if strings.HasPrefix(point, t.root+"/") {
 			below = append(below, strings.TrimPrefix(point, t.root+"/"))
 		}
@@ -69,7 +69,7 @@ func (t *tree) sync() {
 }
 
 // restart watches all folders again and marks everything as stale.
-func (t *tree) restart() {
+func (t *Tree) restart() {
 	t.close()
 	t.top.each(func(f *folder) {
 		f.watch = 0
@@ -78,7 +78,7 @@ func (t *tree) restart() {
 	t.open()
 }
 
-func (t *tree) open() {
+func (t *Tree) open() {
 	fd, err := unix.InotifyInit1(unix.IN_NONBLOCK | unix.IN_CLOEXEC)
 	if err != nil {
 		return // then it is a walk
@@ -93,7 +93,7 @@ func (t *tree) open() {
 		return
 	}
 	t.events, t.watched = &eventQueue{fd, os.NewFile(uintptr(bell), "inotify")}, map[int32]*folder{}
-	go t.heed(t.events)
+	go t.receiveSoon(t.events)
 }
 
 // An eventQueue is a queue of events with a bell that rings once when there are some.
@@ -107,7 +107,7 @@ func arm(bell, op, fd int) error {
 	return unix.EpollCtl(bell, op, fd, &unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLONESHOT, Fd: int32(fd)})
 }
 
-func (t *tree) close() {
+func (t *Tree) close() {
 	if t.events != nil {
 		t.events.bell.Close()
 		unix.Close(t.events.inotify)
@@ -115,8 +115,8 @@ func (t *tree) close() {
 	}
 }
 
-// heed hears events soon after they come, because gVisor queues them without a bound.
-func (t *tree) heed(e *eventQueue) {
+// receiveSoon reads events soon after they come, because gVisor queues them without a bound.
+func (t *Tree) receiveSoon(e *eventQueue) {
 	conn, err := e.bell.SyscallConn()
 	for err == nil { // until it is closed
 		err = conn.Read(func(bell uintptr) bool {
@@ -124,16 +124,16 @@ func (t *tree) heed(e *eventQueue) {
 			return n > 0 || err != nil
 		})
 		if err == nil {
-			time.Sleep(heedEvery)
-			err = t.answer(conn, e)
+			time.Sleep(readDelay)
+			err = t.receiveAndArm(conn, e)
 		}
 	}
 }
 
-// answer hears what the bell has rung for, and has it ring again.
-func (t *tree) answer(conn syscall.RawConn, e *eventQueue) (err error) {
+// receiveAndArm reads the events that the bell rang for, and arms the bell again.
+func (t *Tree) receiveAndArm(conn syscall.RawConn, e *eventQueue) (err error) {
 	t.turn <- struct{}{}
-	defer t.give()
+	defer t.release()
 	if t.events == e {
 		t.readEvents()
 	}
@@ -143,8 +143,8 @@ func (t *tree) answer(conn syscall.RawConn, e *eventQueue) (err error) {
 	return errors.Join(conn.Control(func(bell uintptr) { err = arm(int(bell), unix.EPOLL_CTL_MOD, e.inotify) }), err)
 }
 
-// hear takes in the events that are there.
-func (t *tree) readEvents() {
+// receive takes in the events that are there.
+func (t *Tree) readEvents() {
 	if t.events == nil {
 		return
 	}
@@ -172,7 +172,7 @@ func (t *tree) readEvents() {
 }
 
 // event takes in an event of a folder, nil if it is watched no more.
-func (t *tree) event(f *folder, mask uint32, name string) {
+func (t *Tree) event(f *folder, mask uint32, name string) {
 	switch {
 	case f == nil:
 	case mask&unix.IN_IGNORED != 0: // it was removed
@@ -194,7 +194,7 @@ func (t *tree) event(f *folder, mask uint32, name string) {
 }
 
 // watch has the kernel tell of changes in a folder, which is open.
-func (t *tree) watch(f *folder, fd int) {
+func (t *Tree) watch(f *folder, fd int) {
 	path := f.path("")
 	foreign := slices.ContainsFunc(strings.Split(t.mounts, "\n"), func(point string) bool {
 		return point != "" && strings.HasPrefix(path, point+"/")
@@ -226,7 +226,7 @@ func (t *tree) watch(f *folder, fd int) {
 
 // replaced returns the first folder above f whose path is not a directory any more, or
 // nil.
-func (t *tree) replaced(f *folder) (first *folder) {
+func (t *Tree) replaced(f *folder) (first *folder) {
 	for above := f.parent; above != nil && above.parent != nil; above = above.parent {
 		var st unix.Stat_t
 		if unix.Lstat(filepath.Join(t.root, above.path("")), &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFDIR {
@@ -237,7 +237,7 @@ func (t *tree) replaced(f *folder) (first *folder) {
 }
 
 // unwatch ends that. A folder that was moved has its watch from where it is now.
-func (t *tree) unwatch(f *folder) {
+func (t *Tree) unwatch(f *folder) {
 	if f.watch == 0 {
 		return
 	}
@@ -246,4 +246,18 @@ func (t *tree) unwatch(f *folder) {
 		_, _ = unix.InotifyRmWatch(t.events.inotify, uint32(f.watch))
 	}
 	f.watch = 0
+}
+
+// MountPoints returns the paths at which file systems, directories or files of others
+// are mounted in the sandbox. Its root is none of them.
+func MountPoints() map[string]bool {
+	points := map[string]bool{}
+	text, _ := os.ReadFile("/proc/self/mountinfo")
+	for line := range strings.Lines(string(text)) {
+		// Blanks and line ends in a path are written in octal; of these a space may occur.
+		if f := strings.Fields(line); len(f) > 4 && f[4] != "/" {
+			points[strings.ReplaceAll(f[4], `\040`, " ")] = true
+		}
+	}
+	return points
 }
