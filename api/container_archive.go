@@ -10,6 +10,8 @@ import (
 	"iter"
 	"net/http"
 	"path"
+	"regexp"
+	"strings"
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/api/exchange"
@@ -47,7 +49,7 @@ func (h *containers) archive(x *exchange.Exchange, r *http.Request, c berth.Call
 	}
 	header := x.Header()
 	header.Set("Content-Type", map[string]string{"tar": "application/x-tar", "tar.gz": "application/gzip", "zip": "application/zip"}[format])
-	header.Set("Content-Disposition", exchange.Attachment(cmp.Or(path.Base(path.Clean("/" + below)[1:]), "files")+"."+format))
+	header.Set("Content-Disposition", exchange.Attachment(archiveName(below)+"."+format))
 	header.Set("X-Content-Type-Options", "nosniff")
 	x.WriteHeader(http.StatusOK)
 	body := x.Patient()
@@ -65,6 +67,14 @@ func (h *containers) archive(x *exchange.Exchange, r *http.Request, c berth.Call
 		x.Abort(err)
 	}
 	return nil
+}
+
+// archiveName returns what the archive of a path is called, without its ending.
+func archiveName(below string) string {
+	if at := path.Clean("/" + below); at != "/" {
+		return path.Base(at)
+	}
+	return "files"
 }
 
 type tarArchiver struct {
@@ -96,7 +106,7 @@ func (a *tarArchiver) Close() error {
 type zipArchiver struct{ *zip.Writer }
 
 func (a zipArchiver) add(f *guest.File) error {
-	h := &zip.FileHeader{Name: f.Path, Method: zip.Deflate, Modified: f.Modified}
+	h := &zip.FileHeader{Name: zipName(f.Path), Method: zip.Deflate, Modified: f.Modified}
 	h.SetMode(mode(f))
 	w, err := a.CreateHeader(h)
 	if err != nil {
@@ -104,6 +114,16 @@ func (a zipArchiver) add(f *guest.File) error {
 	}
 	_, err = io.CopyN(w, f.Content, f.Size)
 	return err
+}
+
+// drive matches the drive with which a name in an archive, or what is below a directory
+// in it, begins.
+var drive = regexp.MustCompile(`(^|/)([A-Za-z]):`)
+
+// zipName returns the name of a file in a ZIP archive, which some programs for Windows
+// unpack as a path of theirs: a backslash or a drive could lead anywhere.
+func zipName(path string) string {
+	return drive.ReplaceAllString(strings.ReplaceAll(path, `\`, "_"), "${1}${2}_")
 }
 
 func mode(f *guest.File) fs.FileMode {

@@ -63,6 +63,13 @@ func TestArchive(t *testing.T) {
 	}
 	for format, read := range read {
 		resp := h.send(t.Context(), "GET", at+"/archive?format="+format, nil)
+		want := "attachment; filename=files." + format
+		if format == "" {
+			want += "tar"
+		}
+		if got := resp.Header.Get("Content-Disposition"); got != want {
+			t.Errorf("%q: the attachment is %q, want %q", format, got, want)
+		}
 		body, err := io.ReadAll(resp.Body)
 		check(t, err)
 		if diff := cmp.Diff(all, read(body)); diff != "" || resp.StatusCode != 200 {
