@@ -175,10 +175,14 @@ func unreadable(r *http.Response) string {
 		return "it is compressed"
 	}
 	kind, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";")
-	ofBytes := func(s string) bool { return strings.HasPrefix(strings.ToLower(strings.TrimSpace(s)), "bytes") }
+	ofBytes := func(s string) bool {
+		unit, which, _ := strings.Cut(strings.ToLower(strings.TrimSpace(s)), " ")
+		refused := r.StatusCode == http.StatusRequestedRangeNotSatisfiable && unit == "bytes" && strings.HasPrefix(strings.TrimSpace(which), "*/")
+		return strings.HasPrefix(unit, "bytes") && !refused
+	}
 	if r.StatusCode == http.StatusPartialContent || r.StatusCode == http.StatusIMUsed ||
 		strings.EqualFold(strings.TrimSpace(kind), "multipart/byteranges") ||
-		r.StatusCode != http.StatusRequestedRangeNotSatisfiable && slices.ContainsFunc(r.Header["Content-Range"], ofBytes) {
+		slices.ContainsFunc(r.Header["Content-Range"], ofBytes) {
 		return "it is a part of a document"
 	}
 	return ""

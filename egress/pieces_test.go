@@ -49,6 +49,16 @@ func TestPartsOfAnswers(t *testing.T) {
 			w.Header().Set("Content-Range", fmt.Sprintf(" Bytes 0-3/%d", len(key)))
 			io.WriteString(w, key[:4])
 		},
+		"416 with a range": func(w http.ResponseWriter, key string) {
+			w.Header().Set("Content-Range", fmt.Sprintf("bytes 0-3/%d", len(key)))
+			w.WriteHeader(http.StatusRequestedRangeNotSatisfiable)
+			io.WriteString(w, key[:4])
+		},
+		"416 with two ranges": func(w http.ResponseWriter, key string) {
+			w.Header()["Content-Range"] = []string{"bytes */40", "bytes\t0-3/40"}
+			w.WriteHeader(http.StatusRequestedRangeNotSatisfiable)
+			io.WriteString(w, key[:4])
+		},
 		"parts": func(w http.ResponseWriter, key string) {
 			parts := multipart.NewWriter(w)
 			w.Header().Set("Content-Type", "Multipart/ByteRanges ; boundary="+parts.Boundary())
