@@ -17,6 +17,7 @@ import (
 	"github.com/berth-run/berth/api/chat"
 	"github.com/berth-run/berth/api/exchange"
 	"github.com/berth-run/berth/api/preview"
+	"github.com/berth-run/berth/api/request"
 	"github.com/berth-run/berth/api/socket"
 	"github.com/berth-run/berth/bundle"
 	"github.com/berth-run/berth/container"
@@ -267,13 +268,14 @@ func New(opts Options) http.Handler {
 
 // newHandlers gives each noun and each door what it needs.
 func newHandlers(o Options, ex *exchange.Server) *handlers {
-	prompts := &prompts{o.Store.Objects}
-	responses := &responses{o.Engine, o.Journal, o.Store.Responses, prompts}
+	rules := request.New(o.Engine.Tools)
+	prompts := &prompts{rules, o.Store.Objects}
+	responses := &responses{o.Engine, rules, o.Journal, o.Store.Responses, prompts}
 	runs := assistants.New(assistants.Options{Objects: o.Store.Objects, Responses: o.Store.Responses, Engine: o.Engine,
 		Journal: o.Journal, Files: o.Files, Log: o.Exchange.Log, Now: o.Now})
 	return &handlers{
 		responses:     responses,
-		conversations: &conversations{o.Engine, o.Store.Objects},
+		conversations: &conversations{o.Engine, rules, o.Store.Objects},
 		bundles:       &bundles{o.Bundles},
 		uploads:       &uploads{o.Files},
 		containers:    &containers{o.Containers, o.Files, o.Exchange.Log},
@@ -286,7 +288,7 @@ func newHandlers(o Options, ex *exchange.Server) *handlers {
 		models:        &models{o.Models.Models, o.Models.Upstreams},
 
 		chat:       chat.New(chat.Options{Engine: o.Engine, Journal: o.Journal, Objects: o.Store.Objects, Version: o.Version}),
-		socket:     socket.New(socket.Options{Exchange: ex, Journal: o.Journal, Life: o.SocketLife, Create: responses.start}),
+		socket:     socket.New(socket.Options{Exchange: ex, Journal: o.Journal, Rules: rules, Life: o.SocketLife, Create: responses.start}),
 		assistants: assistants.NewDoor(runs),
 		ports: preview.NewDoor(preview.Options{Exchange: ex, Containers: o.Containers, Box: o.Preview.Seal,
 			Domain: o.Preview.Domain, Now: o.Now}),

@@ -5,16 +5,15 @@ import (
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/api/exchange"
-	"github.com/berth-run/berth/api/request"
 )
 
 // compact serves POST /v1/responses/compact.
 func (h *responses) compact(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	var req berth.ResponseRequest
-	if err := x.Decode(r, request.Compact, &req); err != nil {
+	if err := x.Decode(r, h.rules.Compact, &req); err != nil {
 		return err
 	}
-	if err := request.Complete(&req); err != nil {
+	if err := h.rules.Complete(&req); err != nil {
 		return err
 	}
 	compacted, err := h.engine.Compact(r.Context(), c, &req)

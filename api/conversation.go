@@ -19,17 +19,14 @@ import (
 // conversations serves conversations and their items.
 type conversations struct {
 	engine  *engine.Engine
+	rules   *request.Rules
 	objects store.Objects
 }
 
 // mostNewItems is how many items a conversation takes at a time.
 const mostNewItems = 20
 
-var (
-	createConversationBody = rule.Object(rule.Fields{"items": rule.List(request.Item, mostNewItems), "metadata": rule.Metadata})
-	updateConversationBody = rule.Object(rule.Fields{"metadata": rule.Metadata})
-	newItemsBody           = rule.Object(rule.Fields{"items": rule.List(request.Item, mostNewItems)}, "items")
-)
+var updateConversationBody = rule.Object(rule.Fields{"metadata": rule.Metadata})
 
 // create serves POST /v1/conversations. Its body may be left out.
 func (h *conversations) create(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
@@ -38,7 +35,7 @@ func (h *conversations) create(x *exchange.Exchange, r *http.Request, c berth.Ca
 		Metadata map[string]string `json:"metadata"`
 	}
 	if r.ContentLength != 0 {
-		if err := x.Decode(r, createConversationBody, &body); err != nil {
+		if err := x.Decode(r, rule.Object(rule.Fields{"items": rule.List(h.rules.Item, mostNewItems), "metadata": rule.Metadata}), &body); err != nil {
 			return err
 		}
 	}
@@ -124,7 +121,7 @@ func (h *conversations) createItems(x *exchange.Exchange, r *http.Request, c ber
 	var body struct {
 		Items []berth.Item `json:"items"`
 	}
-	if err := x.Decode(r, newItemsBody, &body); err != nil {
+	if err := x.Decode(r, rule.Object(rule.Fields{"items": rule.List(h.rules.Item, mostNewItems)}, "items"), &body); err != nil {
 		return err
 	}
 	if err := h.completeItems(r.Context(), c, body.Items); err != nil {
@@ -249,7 +246,7 @@ func conversationItemError(r *http.Request, err error) error {
 func (h *conversations) completeItems(ctx context.Context, c berth.Caller, items []berth.Item) error {
 	taken := map[string]bool{}
 	for i, it := range items {
-		it, err := request.Normalize(it)
+		it, err := h.rules.Normalize(it)
 		if err != nil {
 			return fmt.Errorf("items[%d]: %w", i, err)
 		}
@@ -260,7 +257,7 @@ func (h *conversations) completeItems(ctx context.Context, c berth.Caller, items
 		case berth.ItemCompactionTrigger:
 			return berth.Invalid(fmt.Sprintf("items[%d]", i), "Invalid 'items[%d]': a compaction_trigger belongs into the input of a response.", i)
 		}
-		if err := request.CheckItemID(at, it); err != nil {
+		if err := h.rules.CheckItemID(at, it); err != nil {
 			return err
 		}
 		if taken[it.ID()] {

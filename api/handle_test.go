@@ -11,6 +11,7 @@ import (
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/api/exchange"
+	"github.com/berth-run/berth/engine"
 	"github.com/berth-run/berth/store"
 )
 
@@ -38,7 +39,7 @@ func decoded(r *http.Request, limits exchange.Limits, decode func(x *exchange.Ex
 }
 
 func TestFallbacks(t *testing.T) {
-	h := New(Options{Exchange: exchange.Options{Keys: noKeys{}, Log: slog.New(slog.NewTextHandler(t.Output(), nil))}})
+	h := New(Options{Engine: &engine.Engine{}, Exchange: exchange.Options{Keys: noKeys{}, Log: slog.New(slog.NewTextHandler(t.Output(), nil))}})
 	tests := []struct {
 		method, path string
 		status       int

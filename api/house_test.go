@@ -65,6 +65,11 @@ type house struct {
 
 // newHouse starts a server; change may alter the door's options, rules add models.
 func newHouse(t *testing.T, change func(*api.Options), rules ...model.Rule) *house {
+	return newHouseWith(t, nil, change, rules...)
+}
+
+// newHouseWith is newHouse with tools beside the standard ones.
+func newHouseWith(t *testing.T, kinds []tool.Kind, change func(*api.Options), rules ...model.Rule) *house {
 	t.Helper()
 	log := slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))
 	st, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "berth.db"), nil)
@@ -96,7 +101,7 @@ func newHouse(t *testing.T, change func(*api.Options), rules ...model.Rule) *hou
 	models, err := model.NewRouter(log, rules...)
 	check(t, err)
 	events := journal.New(st)
-	h.engine = engine.New(engine.Options{Responses: st, Runs: st, Usages: st, Objects: st, Journal: events, Models: models, Containers: containers{keeper}, Tools: tool.NewRegistry(standard.Kinds(standard.Options{Containers: containers{keeper}})...),
+	h.engine = engine.New(engine.Options{Responses: st, Runs: st, Usages: st, Objects: st, Journal: events, Models: models, Containers: containers{keeper}, Tools: tool.NewRegistry(append(standard.Kinds(standard.Options{Containers: containers{keeper}}), kinds...)...),
 		Files: uploads, Fetcher: letters{}, Owner: "test", Log: log})
 	hooks := webhook.New(st, log)
 	events.AtEnd(hooks.AtEnd)

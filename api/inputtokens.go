@@ -5,16 +5,15 @@ import (
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/api/exchange"
-	"github.com/berth-run/berth/api/request"
 )
 
 // countTokens serves POST /v1/responses/input_tokens.
 func (h *responses) countTokens(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	var req berth.ResponseRequest
-	if err := x.Decode(r, request.InputTokens, &req); err != nil {
+	if err := x.Decode(r, h.rules.InputTokens, &req); err != nil {
 		return err
 	}
-	if err := request.Fill(&req); err != nil {
+	if err := h.rules.Fill(&req); err != nil {
 		return err
 	}
 	n, err := h.engine.CountTokens(r.Context(), c, &req)

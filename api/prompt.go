@@ -19,7 +19,10 @@ import (
 )
 
 // prompts serves prompts and completes the requests that refer to one.
-type prompts struct{ objects store.Objects }
+type prompts struct {
+	rules   *request.Rules
+	objects store.Objects
+}
 
 // The kinds of objects that prompts are kept as. A version belongs to its prompt
 // and has its number as id.
@@ -28,15 +31,15 @@ const (
 	kindPromptVersion = store.KindPromptVersion
 )
 
-var (
-	createPromptBody = rule.Object(rule.Fields{"name": rule.Text(1, 256), "template": request.Template, "metadata": rule.Metadata}, "name", "template")
-	updatePromptBody = rule.Object(rule.Fields{"name": rule.Text(1, 256), "template": request.Template, "metadata": rule.Metadata})
-)
+// promptBody returns the rule for a prompt.
+func (h *prompts) promptBody(required ...string) rule.Rule {
+	return rule.Object(rule.Fields{"name": rule.Text(1, 256), "template": h.rules.Template, "metadata": rule.Metadata}, required...)
+}
 
 // create serves POST /v1/prompts.
 func (h *prompts) create(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	var p berth.Prompt
-	if err := x.Decode(r, createPromptBody, &p); err != nil {
+	if err := x.Decode(r, h.promptBody("name", "template"), &p); err != nil {
 		return err
 	}
 	p.ID, p.Object, p.CreatedAt, p.Version = berth.PromptID(berth.NewID(berth.PrefixPrompt)), "prompt", time.Now().Unix(), "1"
@@ -44,7 +47,7 @@ func (h *prompts) create(x *exchange.Exchange, r *http.Request, c berth.Caller) 
 		p.Metadata = map[string]string{}
 	}
 	var err error
-	if p.Variables, err = request.Variables(p.Template); err != nil {
+	if p.Variables, err = h.rules.Variables(p.Template); err != nil {
 		return err
 	}
 	body, err := json.Marshal(&p)
@@ -60,11 +63,11 @@ func (h *prompts) create(x *exchange.Exchange, r *http.Request, c berth.Caller) 
 // update serves POST /v1/prompts/{prompt}: a template makes a new version.
 func (h *prompts) update(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	var change promptChange
-	if err := x.Decode(r, updatePromptBody, &change); err != nil {
+	if err := x.Decode(r, h.promptBody(), &change); err != nil {
 		return err
 	}
 	var err error
-	if change.variables, err = request.Variables(change.Template); err != nil {
+	if change.variables, err = h.rules.Variables(change.Template); err != nil {
 		return err
 	}
 	id := berth.PromptID(r.PathValue("prompt"))
@@ -253,7 +256,7 @@ func (h *prompts) apply(ctx context.Context, project berth.ProjectID, req *berth
 		if err != nil {
 			return err
 		}
-		if err := request.Merge(req, p); err != nil {
+		if err := h.rules.Merge(req, p); err != nil {
 			return err
 		}
 	}

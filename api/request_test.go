@@ -15,12 +15,17 @@ import (
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/api/exchange"
 	"github.com/berth-run/berth/api/request"
+	"github.com/berth-run/berth/tool"
+	"github.com/berth-run/berth/tool/standard"
 )
+
+// rules are those for the tools that a server has.
+var rules = request.New(tool.NewRegistry(standard.Kinds(standard.Options{})...))
 
 // decode reads a body as POST /v1/responses does.
 func decode(body string) (req *berth.ResponseRequest, err error) {
 	err = decoded(httptest.NewRequest("POST", "/v1/responses", strings.NewReader(body)), exchange.Limits{MaxBody: 1 << 20}, func(x *exchange.Exchange, r *http.Request) (err error) {
-		req, err = decodeRequest(x, r)
+		req, err = (&responses{rules: rules}).decode(x, r)
 		return err
 	})
 	return req, err
@@ -291,7 +296,7 @@ func TestNormalize(t *testing.T) {
 			if diff := cmp.Diff(tt.want, got); diff != "" {
 				t.Errorf("item (-want +got):\n%s", diff)
 			}
-			again, err := request.Normalize(it)
+			again, err := rules.Normalize(it)
 			if err != nil || !bytes.Equal(again.Raw(), it.Raw()) {
 				t.Errorf("normalizing again gives %s, %v, want the same", again.Raw(), err)
 			}

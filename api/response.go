@@ -21,6 +21,7 @@ import (
 // responses serves responses.
 type responses struct {
 	engine  *engine.Engine
+	rules   *request.Rules
 	journal *journal.Journal
 	store   store.Responses
 	prompts *prompts
@@ -29,7 +30,7 @@ type responses struct {
 // create serves POST /v1/responses. The run of a foreground response ends with the
 // request's context, which ends when its client goes.
 func (h *responses) create(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
-	req, err := decodeRequest(x, r)
+	req, err := h.decode(x, r)
 	if err != nil {
 		return err
 	}
@@ -50,13 +51,13 @@ func (h *responses) create(x *exchange.Exchange, r *http.Request, c berth.Caller
 	})
 }
 
-// decodeRequest reads the body of POST /v1/responses. Its input items are complete.
-func decodeRequest(x *exchange.Exchange, r *http.Request) (*berth.ResponseRequest, error) {
+// decode reads the body of POST /v1/responses. Its input items are complete.
+func (h *responses) decode(x *exchange.Exchange, r *http.Request) (*berth.ResponseRequest, error) {
 	var req berth.ResponseRequest
-	if err := x.Decode(r, request.Create, &req); err != nil {
+	if err := x.Decode(r, h.rules.Create, &req); err != nil {
 		return nil, err
 	}
-	return &req, request.Complete(&req)
+	return &req, h.rules.Complete(&req)
 }
 
 // start starts the response that a complete request of a POST or of a socket asks for.

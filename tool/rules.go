@@ -19,8 +19,8 @@ type Rules struct {
 	Output rule.Rule // an input item that is the output of a call
 }
 
-// unserved are the tools of OpenAI's document that no kind here serves.
-var unserved = []string{
+// Unserved are the tools of OpenAI's document that no kind here serves.
+var Unserved = []string{
 	"code_interpreter", "computer", "computer_use", "computer_use_preview",
 	"file_search", "image_generation", "mcp", "programmatic_tool_calling",
 	"web_search", "web_search_2025_08_26", "web_search_preview", "web_search_preview_2025_03_11",
@@ -94,7 +94,7 @@ func (r *Registry) table(pick func(Rules) rule.Rule) map[string]rule.Rule {
 
 // withUnserved is table with a refusal for each tool of OpenAI's that is not served.
 func (r *Registry) withUnserved(pick func(Rules) rule.Rule) map[string]rule.Rule {
-	return rule.Merged(rule.WithUnsupported(map[string]rule.Rule{}, "tools", unserved), r.table(pick))
+	return rule.Merged(rule.WithUnsupported(map[string]rule.Rule{}, "tools", Unserved), r.table(pick))
 }
 
 // lazy returns a rule that checks objects by their type. It reads the table when it is

@@ -18,6 +18,7 @@ import (
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/api/exchange"
+	"github.com/berth-run/berth/api/request"
 	"github.com/berth-run/berth/engine"
 	"github.com/berth-run/berth/journal"
 	"github.com/berth-run/berth/store"
@@ -83,7 +84,7 @@ func (d *Door) Create(x *exchange.Exchange, r *http.Request, c berth.Caller) err
 
 // start starts a response for each choice.
 func (d *Door) start(ctx context.Context, c berth.Caller, asked *completionRequest) (*answer, error) {
-	req, err := asked.response()
+	req, err := asked.response(request.New(d.Engine.Tools))
 	if err != nil {
 		return nil, err
 	}

@@ -143,7 +143,7 @@ type transcript struct {
 }
 
 // input returns the messages as the input of a response.
-func (c *completionRequest) input() (berth.Input, error) {
+func (c *completionRequest) input(rules *request.Rules) (berth.Input, error) {
 	t := &transcript{custom: map[string]bool{}, legacy: map[string]string{}}
 	for i := range c.Messages {
 		t.at = fmt.Sprintf("messages.[%d].role", i)
@@ -156,7 +156,7 @@ func (c *completionRequest) input() (berth.Input, error) {
 	}
 	for i, it := range t.items {
 		var err error
-		if t.items[i], err = request.Normalize(it); err != nil {
+		if t.items[i], err = rules.Normalize(it); err != nil {
 			return nil, err
 		}
 	}

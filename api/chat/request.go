@@ -208,7 +208,7 @@ func (c *completionRequest) legacy() bool { return len(c.Functions) > 0 }
 
 // response returns the request that answers a completion, for one of its choices.
 // A completion is kept as such: its responses are not stored.
-func (c *completionRequest) response() (*berth.ResponseRequest, error) {
+func (c *completionRequest) response(rules *request.Rules) (*berth.ResponseRequest, error) {
 	store := false
 	r := &berth.ResponseRequest{
 		Model:                c.Model,
@@ -252,7 +252,7 @@ func (c *completionRequest) response() (*berth.ResponseRequest, error) {
 	if c.legacy() {
 		r.ParallelToolCalls = new(bool) // a message has room for one function_call
 	}
-	if r.Input, err = c.input(); err != nil {
+	if r.Input, err = c.input(rules); err != nil {
 		return nil, err
 	}
 	return r, nil

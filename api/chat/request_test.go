@@ -13,7 +13,12 @@ import (
 	"github.com/berth-run/berth/api/exchange"
 	"github.com/berth-run/berth/api/request"
 	"github.com/berth-run/berth/internal/rule"
+	"github.com/berth-run/berth/tool"
+	"github.com/berth-run/berth/tool/standard"
 )
+
+// rules are those for the tools that a server has.
+var rules = request.New(tool.NewRegistry(standard.Kinds(standard.Options{})...))
 
 // readCompletion is what the door makes of a body.
 func readCompletion(body string) (*completionRequest, *berth.ResponseRequest, error) {
@@ -31,7 +36,7 @@ func readCompletion(body string) (*completionRequest, *berth.ResponseRequest, er
 	if err := c.check(); err != nil {
 		return &c, nil, err
 	}
-	r, err := c.response()
+	r, err := c.response(rules)
 	return &c, r, err
 }
 
@@ -224,7 +229,7 @@ func FuzzCompletionRequest(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := rule.List(request.Item, 0)("input", tree.(map[string]any)["input"]); err != nil && len(r.Input) > 0 {
+		if err := rule.List(rules.Item, 0)("input", tree.(map[string]any)["input"]); err != nil && len(r.Input) > 0 {
 			t.Fatalf("%s became items that Responses refuses: %s: %v", body, raw, err)
 		}
 		for i := range c.Messages {

@@ -4,8 +4,9 @@ import (
 	"encoding/json"
 
 	"github.com/berth-run/berth"
-	"github.com/berth-run/berth/api/request"
 	"github.com/berth-run/berth/internal/rule"
+	"github.com/berth-run/berth/tool"
+	"github.com/berth-run/berth/tool/shell"
 )
 
 // completionTool checks an entry of "tools": a function, or a tool of Responses
@@ -25,8 +26,8 @@ var completionTool = rule.ByType(rule.WithUnsupported(map[string]rule.Rule{
 		}),
 	}, "name")}, "custom"),
 	berth.ToolShell: rule.Object(rule.Fields{"type": rule.AnyText, "environment": rule.ByType(map[string]rule.Rule{
-		berth.EnvironmentAuto:      request.Environments[berth.EnvironmentAuto],
-		berth.EnvironmentReference: request.Environments[berth.EnvironmentReference],
+		berth.EnvironmentAuto:      shell.Environments[berth.EnvironmentAuto],
+		berth.EnvironmentReference: shell.Environments[berth.EnvironmentReference],
 		berth.EnvironmentLocal:     rule.UnsupportedKind("environments of Chat Completions"),
 	})}),
 }, "tools", notInCompletions))
@@ -34,7 +35,7 @@ var completionTool = rule.ByType(rule.WithUnsupported(map[string]rule.Rule{
 // notInCompletions are the tools of Responses that have no place here: what is not
 // served at all, and what a client would have to answer in a form that Chat
 // Completions has not.
-var notInCompletions = append([]string{berth.ToolApplyPatch, berth.ToolLocalShell, berth.ToolNamespace}, request.UnservedTools...)
+var notInCompletions = append([]string{berth.ToolApplyPatch, berth.ToolLocalShell, berth.ToolNamespace}, tool.Unserved...)
 
 // legacyFunction checks an entry of "functions".
 var legacyFunction = rule.Object(rule.Fields{

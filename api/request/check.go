@@ -22,17 +22,13 @@ func checkTrigger(input []berth.Item) error {
 // CheckItemID refuses an id that does not begin as those of its type. The ids of
 // items in a conversation are keys of the store: no item is to look like the owner
 // of others.
-func CheckItemID(at string, it berth.Item) error {
+func (r *Rules) CheckItemID(at string, it berth.Item) error {
 	// An output may have an id of its call's kind.
-	if begin := strings.TrimRight(idPrefixes[it.Type()], "o_"); !strings.HasPrefix(it.ID(), begin) {
+	if begin := strings.TrimRight(r.prefix(it.Type()), "o_"); !strings.HasPrefix(it.ID(), begin) {
 		return wire("invalid_value", at, "Invalid '%s': '%s'. Expected an ID that begins with '%s'.", at, clip(it.ID()), begin)
 	}
 	return nil
 }
-
-// Normalize returns a checked input item in its full form, as it is stored, shown by
-// input_items and sent to the model.
-func Normalize(it berth.Item) (berth.Item, error) { return normalize(it) }
 
 var wordJSON = regexp.MustCompile("(?i)json")
 

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/berth-run/berth"
+	jsonrule "github.com/berth-run/berth/internal/rule"
 )
 
 // promptRule checks "prompt".
@@ -23,7 +24,7 @@ var promptRule = object(fields{
 			if _, ok := obj[name].(string); ok {
 				continue
 			}
-			if err := byType(inputParts)(join(at, name), obj[name]); err != nil {
+			if err := byType(jsonrule.InputParts)(join(at, name), obj[name]); err != nil {
 				return err
 			}
 		}
@@ -35,7 +36,7 @@ var promptRule = object(fields{
 var placeholder = regexp.MustCompile(`\{\{\s*([A-Za-z_][A-Za-z0-9_]*)\s*\}\}`)
 
 // Variables returns the names of the variables in a template, sorted.
-func Variables(template json.RawMessage) ([]string, error) {
+func (r *Rules) Variables(template json.RawMessage) ([]string, error) {
 	names := []string{}
 	if template == nil || IsNull(template) {
 		return names, nil
@@ -44,7 +45,7 @@ func Variables(template json.RawMessage) ([]string, error) {
 	if err := json.Unmarshal(template, &t); err != nil {
 		return nil, err
 	}
-	if err := Fill(&t); err != nil {
+	if err := r.Fill(&t); err != nil {
 		return nil, err
 	}
 	f := filler{values: map[string]json.RawMessage{}, names: map[string]bool{}, lenient: true}
@@ -56,12 +57,12 @@ func Variables(template json.RawMessage) ([]string, error) {
 
 // Merge fills in what a request leaves out and its prompt has. Where both have a field, the
 // request's is used; the prompt's messages come before its input.
-func Merge(req *berth.ResponseRequest, p *berth.Prompt) error {
+func (r *Rules) Merge(req *berth.ResponseRequest, p *berth.Prompt) error {
 	var t berth.ResponseRequest
 	if err := json.Unmarshal(p.Template, &t); err != nil {
 		return err
 	}
-	if err := Fill(&t); err != nil {
+	if err := r.Fill(&t); err != nil {
 		return err
 	}
 	for name, raw := range req.Prompt.Variables {
@@ -79,7 +80,7 @@ func Merge(req *berth.ResponseRequest, p *berth.Prompt) error {
 			return berth.Invalid("prompt.variables", "Unknown prompt variable: '%s'. The prompt has %s.", clip(name), quotedList(p.Variables))
 		}
 	}
-	if err := Fill(&t); err != nil { // once more: for the values
+	if err := r.Fill(&t); err != nil { // once more: for the values
 		return err
 	}
 	version := p.Version

@@ -13,19 +13,18 @@ import (
 	"github.com/berth-run/berth"
 )
 
-// Create checks the body of POST /v1/responses, whose fields are those of CreateResponse in OpenAI's
-// OpenAPI document. Every one is honoured, echoed or refused; null is as good as absent.
+// responseFields are the fields of POST /v1/responses, as in CreateResponse of OpenAI's
+// OpenAPI document, without those that depend on the tools: "input", "tools" and
+// "tool_choice". Every one is honoured, echoed or refused; a field that is null counts as
+// absent.
 //
 // To serve another field, give it a rule here and a place in
 // berth.ResponseRequest.
-var Create = object(responseFields)
-
 var responseFields = fields{
 	"background":             boolean,
 	"client_metadata":        anyObject, // about codex itself; not in the document, and not stored
 	"conversation":           conversationRule,
 	"include":                list(oneOf(Includable...), 0),
-	"input":                  inputRule,
 	"instructions":           anyText,
 	"max_output_tokens":      integer(16, math.MaxInt32),
 	"max_tool_calls":         integer(0, math.MaxInt32),
@@ -44,8 +43,6 @@ var responseFields = fields{
 	"stream_options":         object(fields{"include_obfuscation": boolean}),
 	"temperature":            decimal(0, 2),
 	"text":                   object(fields{"format": byType(textFormats), "verbosity": oneOf("low", "medium", "high")}),
-	"tool_choice":            toolChoice,
-	"tools":                  list(toolRule, 128),
 	"top_logprobs":           integer(0, 20),
 	"top_p":                  decimal(0, 1),
 	"truncation":             oneOf("auto", "disabled"),
@@ -124,17 +121,8 @@ var textFormats = map[string]rule{
 	}, "name", "schema")),
 }
 
-// toolChoice is a mode or an object. That a chosen tool is offered is checked by
-// the engine, which knows the names.
-func toolChoice(at string, v any) error {
-	if _, ok := v.(string); ok {
-		return oneOf("none", "auto", "required")(at, v)
-	}
-	return toolChoices(at, v)
-}
-
 // Complete checks what no field shows alone, and fills in the rest.
-func Complete(req *berth.ResponseRequest) error {
+func (r *Rules) Complete(req *berth.ResponseRequest) error {
 	if req.Model == "" && req.Prompt == nil {
 		return missing("model")
 	}
@@ -147,12 +135,12 @@ func Complete(req *berth.ResponseRequest) error {
 	if req.StreamOptions != nil && !req.Stream {
 		return berth.Invalid("stream_options", "The 'stream_options' parameter is only allowed when 'stream' is enabled.")
 	}
-	return Fill(req)
+	return r.Fill(req)
 }
 
 // Fill checks which fields exclude each other, and gives the request's parts their
-// full form: null is as good as absent, items are as normalize makes them.
-func Fill(req *berth.ResponseRequest) error {
+// full form: null is as good as absent, items are as Normalize makes them.
+func (r *Rules) Fill(req *berth.ResponseRequest) error {
 	if err := checkTrigger(req.Input); err != nil {
 		return err
 	}
@@ -168,13 +156,13 @@ func Fill(req *berth.ResponseRequest) error {
 	}
 	for i, it := range req.Input {
 		var err error
-		if req.Input[i], err = normalize(it); err != nil {
+		if req.Input[i], err = r.Normalize(it); err != nil {
 			return fmt.Errorf("input[%d]: %w", i, err)
 		}
 		if req.Conversation == nil || req.Input[i].Type() == berth.ItemReference {
 			continue
 		}
-		if err := CheckItemID(fmt.Sprintf("input[%d].id", i), req.Input[i]); err != nil {
+		if err := r.CheckItemID(fmt.Sprintf("input[%d].id", i), req.Input[i]); err != nil {
 			return err
 		}
 	}

@@ -60,7 +60,7 @@ type steering struct {
 // decodeFrame reads a client event. An error is about the event itself, and sent at once;
 // an error of the request that it carries is in the frame. The lane of a frame is set in
 // both cases if it is known.
-func decodeFrame(data []byte) (frame, error) {
+func decodeFrame(rules *request.Rules, data []byte) (frame, error) {
 	f := frame{size: int64(len(data))}
 	tree, err := exchange.ParseJSON(data)
 	if err != nil {
@@ -90,14 +90,14 @@ func decodeFrame(data []byte) (frame, error) {
 	generate, given := obj["generate"].(bool)
 	f.prepare = given && !generate
 	maps.DeleteFunc(obj, func(name string, _ any) bool { return clientEvent[name] != nil })
-	f.req, f.err = decodeCreate(data, obj)
+	f.req, f.err = decodeCreate(rules, data, obj)
 	return f, nil
 }
 
 // decodeCreate reads the request that a response.create carries: as the body of a
 // POST, but that it is always streamed and never in the background.
-func decodeCreate(data []byte, obj map[string]any) (*berth.ResponseRequest, error) {
-	if err := request.Create("", obj); err != nil {
+func decodeCreate(rules *request.Rules, data []byte, obj map[string]any) (*berth.ResponseRequest, error) {
+	if err := rules.Create("", obj); err != nil {
 		return nil, err
 	}
 	if stream, given := obj["stream"].(bool); given && !stream {
@@ -111,7 +111,7 @@ func decodeCreate(data []byte, obj map[string]any) (*berth.ResponseRequest, erro
 		return nil, fmt.Errorf("decode a checked event: %w", err)
 	}
 	req.Stream = true
-	if err := request.Complete(&req); err != nil {
+	if err := rules.Complete(&req); err != nil {
 		return nil, err
 	}
 	return &req, nil

@@ -8,7 +8,13 @@ import (
 	"testing"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/api/request"
+	"github.com/berth-run/berth/tool"
+	"github.com/berth-run/berth/tool/standard"
 )
+
+// rules are those for the tools that a server has.
+var rules = request.New(tool.NewRegistry(standard.Kinds(standard.Options{})...))
 
 // FuzzFrame: whatever comes, a frame is either refused with an error for the
 // client or holds a request that a POST could have had, in a lane whose name
@@ -26,7 +32,7 @@ func FuzzFrame(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		fr, err := decodeFrame(data)
+		fr, err := decodeFrame(rules, data)
 		if fr.lane != "" && !laneNames.MatchString(fr.lane) {
 			t.Fatalf("got lane %q", fr.lane)
 		}
@@ -56,12 +62,12 @@ func FuzzFrame(f *testing.F) {
 
 func TestFrameLane(t *testing.T) {
 	// An error about the request is sent in its turn, and in its lane.
-	f, err := decodeFrame([]byte(`{"type":"response.create","stream_id":"a","previous_response_id":"resp_1","model":7,"input":"x"}`))
+	f, err := decodeFrame(rules, []byte(`{"type":"response.create","stream_id":"a","previous_response_id":"resp_1","model":7,"input":"x"}`))
 	if err != nil || f.err == nil || f.lane != "a" || f.previous != "resp_1" {
 		t.Errorf("got %+v, %v, want its error in the frame", f, err)
 	}
 	// A lane that is none has no errors of its own.
-	f, err = decodeFrame([]byte(`{"type":"response.create","stream_id":"` + strings.Repeat("a", 257) + `"}`))
+	f, err = decodeFrame(rules, []byte(`{"type":"response.create","stream_id":"`+strings.Repeat("a", 257)+`"}`))
 	if err == nil || f.lane != "" {
 		t.Errorf("got %+v, %v, want it refused", f, err)
 	}

@@ -63,7 +63,7 @@ func (k *socket) decode(data []byte, held *ration.Account) (frame, error) {
 	if err != nil {
 		return frame{size: int64(len(data))}, err
 	}
-	f, err := decodeFrame(data)
+	f, err := decodeFrame(k.door.Rules, data)
 	held.Return(held.Needs() / 2)
 	return f, err
 }

@@ -20,6 +20,7 @@ import (
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/api/exchange"
+	"github.com/berth-run/berth/api/request"
 	"github.com/berth-run/berth/engine"
 )
 
@@ -27,6 +28,7 @@ import (
 type Options struct {
 	Exchange *exchange.Server // of the API: identity, limits, memory, log
 	Journal  *journal.Journal // of the engine
+	Rules    *request.Rules   // for the requests in frames
 
 	// Create starts the response that a complete request asks for.
 	Create func(context.Context, berth.Caller, *berth.ResponseRequest, ...engine.Option) (*berth.Response, error)

@@ -37,19 +37,18 @@ func Kind(containers Containers, limits Limits) tool.Kind {
 	}
 }
 
-// Rules for the environments of a shell.
-var (
-	localEnvironment = rule.Object(rule.Fields{"type": rule.AnyText, "skills": rule.UnsupportedUnlessEmpty})
-	environments     = map[string]rule.Rule{
-		berth.EnvironmentAuto: rule.Object(rule.Fields{
-			"type": rule.AnyText, "file_ids": rule.List(rule.Text(1, 256), 50), "memory_limit": rule.MemoryLimit,
-			"network_policy": rule.ByType(rule.NetworkPolicies), "skills": rule.UnsupportedUnlessEmpty,
-			"berth": rule.ContainerSource(rule.Fields{"on_lost": rule.OneOf(string(berth.OnLostFail), string(berth.OnLostNew))}),
-		}),
-		berth.EnvironmentReference: rule.Object(rule.Fields{"type": rule.AnyText, "container_id": rule.Text(1, 256)}, "container_id"),
-		berth.EnvironmentLocal:     localEnvironment,
-	}
-)
+var localEnvironment = rule.Object(rule.Fields{"type": rule.AnyText, "skills": rule.UnsupportedUnlessEmpty})
+
+// Environments are the rules for the environments of a shell, by type.
+var Environments = map[string]rule.Rule{
+	berth.EnvironmentAuto: rule.Object(rule.Fields{
+		"type": rule.AnyText, "file_ids": rule.List(rule.Text(1, 256), 50), "memory_limit": rule.MemoryLimit,
+		"network_policy": rule.ByType(rule.NetworkPolicies), "skills": rule.UnsupportedUnlessEmpty,
+		"berth": rule.ContainerSource(rule.Fields{"on_lost": rule.OneOf(string(berth.OnLostFail), string(berth.OnLostNew))}),
+	}),
+	berth.EnvironmentReference: rule.Object(rule.Fields{"type": rule.AnyText, "container_id": rule.Text(1, 256)}, "container_id"),
+	berth.EnvironmentLocal:     localEnvironment,
+}
 
 func rules(*tool.Registry) tool.Rules {
 	offered := func(environments map[string]rule.Rule) rule.Rule {
@@ -59,7 +58,7 @@ func rules(*tool.Registry) tool.Rules {
 	number := rule.Integer(0, math.MaxInt32)
 	code := rule.Integer(math.MinInt32, math.MaxInt32)
 	return tool.Rules{
-		Tool: offered(environments),
+		Tool: offered(Environments),
 		// A container is settled with the request only.
 		Found:  offered(map[string]rule.Rule{berth.EnvironmentLocal: localEnvironment}),
 		Choice: chosen, Subset: chosen,

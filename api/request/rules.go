@@ -1,0 +1,75 @@
+package request
+
+import (
+	"maps"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/tool"
+)
+
+// Rules check requests, and complete them, with the tools of one registry.
+type Rules struct {
+	// Create checks the body of POST /v1/responses.
+	Create rule
+	// Compact checks the body of POST /v1/responses/compact, as
+	// CompactResponseMethodPublicBody of OpenAI's OpenAPI document.
+	Compact rule
+	// InputTokens checks the body of POST /v1/responses/input_tokens, as TokenCountsBody of
+	// OpenAI's OpenAPI document: the fields of a request that make its context. None is
+	// required.
+	InputTokens rule
+	// Template checks the fields of a response's request that a prompt may hold: those that
+	// do not concern one request alone.
+	Template rule
+
+	tools      *tool.Registry
+	items      rule // by type
+	toolChoice rule // that is an object
+}
+
+// New returns the rules for the tools of a registry.
+func New(tools *tool.Registry) *Rules {
+	r := &Rules{tools: tools, toolChoice: tools.ChoiceRule()}
+	r.items = byType(merged(withUnsupported(ownItems(tools), "items", unservedItems), tools.ItemRules()))
+	known := maps.Clone(responseFields)
+	known["input"], known["tools"], known["tool_choice"] = r.input, list(tools.ToolRule(), 128), r.choice
+	r.Create = object(known)
+	r.Compact = object(some(known, fields{"prompt_cache_key": text(0, 64)},
+		"input", "instructions", "model", "previous_response_id", "prompt_cache_options",
+		"prompt_cache_retention", "service_tier"), "model")
+	r.InputTokens = object(some(known, fields{"personality": unsupported},
+		"conversation", "input", "instructions", "model", "parallel_tool_calls", "previous_response_id",
+		"reasoning", "text", "tool_choice", "tools", "truncation"))
+	inPrompt := maps.Clone(known)
+	for _, name := range []string{"background", "conversation", "metadata", "previous_response_id", "prompt", "safety_identifier",
+		"store", "stream", "stream_options", "user", "berth"} {
+		delete(inPrompt, name)
+	}
+	r.Template = object(inPrompt)
+	return r
+}
+
+// some returns the rules of these names among all, and more.
+func some(all, more fields, names ...string) fields {
+	for _, name := range names {
+		more[name] = all[name]
+	}
+	return more
+}
+
+// choice checks "tool_choice": a mode or an object. The engine, which knows the names,
+// checks that a chosen tool is offered.
+func (r *Rules) choice(at string, v any) error {
+	if _, ok := v.(string); ok {
+		return oneOf("none", "auto", "required")(at, v)
+	}
+	return r.toolChoice(at, v)
+}
+
+// prefix returns the prefix of the ids of items of a type.
+func (r *Rules) prefix(t berth.ItemType) string {
+	if own, ok := idPrefixes[t]; ok {
+		return own
+	}
+	return r.tools.IDPrefix(t)
+}
