@@ -2,11 +2,15 @@ package server
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
+	"reflect"
+	"strings"
 	"time"
 
 	"go.yaml.in/yaml/v3"
@@ -53,8 +57,10 @@ type Config struct {
 
 	// Models routes model names to upstreams: the first entry whose pattern fits.
 	// Default: what the vendors' environment variables say, see environmentModels. The
-	// name "scripted", a recital for demos and tests, is always there.
+	// name "scripted", a demo model for demos and tests, is always there.
 	Models []ModelConfig `yaml:"models"`
+
+	path string // of the file; "" is none
 }
 
 // ResponsesConfig bounds what responses take in memory and in the store.
@@ -153,10 +159,7 @@ type Bytes int64
 
 // UnmarshalYAML reads 1073741824, 512m or 10g.
 func (b *Bytes) UnmarshalYAML(n *yaml.Node) error {
-	if err := b.Set(n.Value); err != nil {
-		return fmt.Errorf("line %d: %w", n.Line, err)
-	}
-	return nil
+	return b.Set(n.Value)
 }
 
 // Set, String and Type make it the value of a flag.
@@ -200,51 +203,74 @@ func (c *Config) limits() map[berth.ProjectID]berth.Limits {
 
 // LoadConfig reads a configuration file; without one all is default.
 func LoadConfig(path string) (*Config, error) {
-	c := &Config{Containers: ContainersConfig{Pool: defaultPool}}
+	c := &Config{Containers: ContainersConfig{Pool: defaultPool}, path: path}
 	if path != "" {
 		text, err := os.ReadFile(path)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("read configuration: %w", err)
 		}
-		d := yaml.NewDecoder(bytes.NewReader(text))
-		d.KnownFields(true)
-		if err := d.Decode(c); err != nil && !errors.Is(err, io.EOF) {
-			return nil, fmt.Errorf("%s: %w", path, err)
+		if err := c.decode(text); err != nil {
+			return nil, c.in(err)
 		}
 	}
-	if c.Driver == "" {
-		c.Driver = "gvisor"
+	c.Driver, c.Template = cmp.Or(c.Driver, "gvisor"), cmp.Or(c.Template, "base")
+	if most := c.Shell.MaxTimeout; most > 0 && c.Shell.Timeout == 0 {
+		c.Shell.Timeout = min(10*time.Minute, most)
 	}
-	if c.Template == "" {
-		c.Template = "base"
+	if err := c.check(); err != nil {
+		return nil, c.in(err)
 	}
-	if err := c.checkPools(machineMemory()); err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+	return c, nil
+}
+
+// in returns an error with the file that has the configuration.
+func (c *Config) in(err error) error {
+	if c.path == "" || err == nil {
+		return err
 	}
-	if e := c.Containers.OnExpiry; e != "" && e != berth.OnExpiryDelete && e != berth.OnExpirySnapshot {
-		return nil, fmt.Errorf("%s: containers.on_expiry: %q is neither %s nor %s", path, e, berth.OnExpiryDelete, berth.OnExpirySnapshot)
+	return fmt.Errorf("%s: %w", c.path, err)
+}
+
+// decode reads a file's text. Its errors name keys.
+func (c *Config) decode(text []byte) error {
+	var document yaml.Node
+	if err := yaml.Unmarshal(text, &document); err != nil {
+		return fmt.Errorf("the file is no YAML: %s", strings.TrimPrefix(err.Error(), "yaml: "))
 	}
-	if c.Containers.Starts < 0 {
-		return nil, fmt.Errorf("%s: containers.starts: %d is negative", path, c.Containers.Starts)
+	if len(document.Content) == 0 {
+		return nil // it has comments at most
 	}
-	if err := errors.Join(c.Server.check(), c.Containers.Network.check()); err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+	if err := (keyReader{}).check(document.Content[0], reflect.TypeFor[Config](), keyPath{}); err != nil {
+		return err
+	}
+	d := yaml.NewDecoder(bytes.NewReader(text))
+	d.KnownFields(true)
+	if err := d.Decode(c); err != nil && !errors.Is(err, io.EOF) {
+		return fmt.Errorf("the file is no configuration: %w", err)
+	}
+	return nil
+}
+
+// check checks what the rules of single keys do not.
+func (c *Config) check() error {
+	if err := errors.Join(c.checkTogether(), c.checkPools(machineMemory()), c.Server.check()); err != nil {
+		return err
+	}
+	if _, err := c.Budget.budget(); err != nil {
+		return err
 	}
 	for id, l := range c.Limits {
 		if err := l.Check(); err != nil {
-			return nil, fmt.Errorf("%s: limits.%s.%w", path, id, err)
+			return fmt.Errorf("limits.%s.%w", id, err)
 		}
 		if id != defaultLimits && !project.ValidID(id) {
-			return nil, fmt.Errorf("%s: limits: %q is neither %s nor a project", path, id, defaultLimits)
+			return fmt.Errorf("limits: %q is neither %s nor a project", id, defaultLimits)
 		}
 	}
 	if err := c.checkPreview(); err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+		return err
 	}
-	if err := c.checkModels(); err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	return c, nil
+	return c.checkModels()
 }
 
 // DefaultState returns the state directory where --state is not given.
@@ -260,4 +286,14 @@ func DefaultState() string {
 		return "berth-state"
 	}
 	return filepath.Join(home, ".local", "state", "berth")
+}
+
+// Verify checks what a server of this configuration uses when it starts, beside the state
+// directory: keys in the environment and the files of certificates.
+func (c *Config) Verify() error {
+	if _, _, err := newRouter(c, nil, slog.New(slog.DiscardHandler)); err != nil {
+		return err
+	}
+	_, err := c.Containers.Network.options()
+	return err
 }

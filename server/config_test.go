@@ -48,30 +48,30 @@ func TestConfig(t *testing.T) {
 		t.Errorf("an empty file: got %+v, %v", c, err)
 	}
 	for text, want := range map[string]string{
-		"drvier: gvisor\n":                                                 "line 1: field drvier not found",
-		"containers:\n  cpus: 3\n":                                         "line 2: field cpus not found",
-		"containers:\n  pool: -1\n":                                        "containers.pool must not be negative",
-		"containers:\n  starts: -1\n":                                      "containers.starts: -1 is negative",
-		"containers:\n  on_expiry: keep\n":                                 "containers.on_expiry: \"keep\" is neither delete nor snapshot",
-		"containers:\n  disk: 10x\n":                                       "line 2: \"10x\" is not a size",
-		"containers:\n  idle: soon\n":                                      "line 2",
+		"drvier: gvisor\n":                                                 "unknown key drvier (line 1)",
+		"containers:\n  cpus: 3\n":                                         "unknown key containers.cpus (line 2)",
+		"containers:\n  pool: -1\n":                                        `containers.pool: "-1" must be 0 or more (line 2)`,
+		"containers:\n  starts: -1\n":                                      `containers.starts: "-1" must be 0 or more`,
+		"containers:\n  on_expiry: keep\n":                                 `containers.on_expiry: "keep" must be delete or snapshot`,
+		"containers:\n  disk: 10x\n":                                       `containers.disk: "10x" is not a size such as 10g (line 2)`,
+		"containers:\n  idle: soon\n":                                      `containers.idle: "soon" must be a time`,
 		"limits:\n  proj: {responses: 1}\n":                                "\"proj\" is neither default nor a project",
-		"limits:\n  default: {responses: many}\n":                          "line 2: \"many\" is not a number",
-		"limits:\n  default: {storage: 1x}\n":                              "line 2: \"1x\" is not a number",
+		"limits:\n  default: {responses: many}\n":                          `limits.default.responses: "many" is not a number`,
+		"limits:\n  default: {storage: 1x}\n":                              `limits.default.storage: "1x" is not a number`,
 		"limits:\n  default: {responses: -1}\n":                            "is not a number",
-		"limits:\n  default: {respones: 1}\n":                              "field respones not found",
+		"limits:\n  default: {respones: 1}\n":                              "unknown key limits.default.respones",
 		"models:\n- match: a\n":                                            "models[0] needs match and base_url",
 		"models:\n- {match: a, base_url: b, api_key: c, api_key_env: D}\n": "both api_key and api_key_env",
 		"models:\n- {match: a, base_url: b, modalities: [smell]}\n":        "\"smell\" is none of",
-		"models:\n- {match: a, base_url: b, context_window: -1}\n":         "context_window must not be negative",
+		"models:\n- {match: a, base_url: b, context_window: -1}\n":         `models[0].context_window: "-1" must be 0 or more`,
 	} {
 		if _, err := readConfig(t, text); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: got %v, want %q", text, err, want)
 		}
 	}
 	for text, want := range map[string]Bytes{"7": 7, "2k": 2 << 10, "512m": 512 << 20, "1t": 1 << 40} {
-		if c, err := readConfig(t, "containers: {disk: "+text+"}"); err != nil || c.Containers.Disk != want {
-			t.Errorf("%s: got %d, %v", text, c.Containers.Disk, err)
+		if c, err := readConfig(t, "disk: {low: "+text+"}"); err != nil || *c.Disk.Low != want {
+			t.Errorf("%s: got %+v, %v", text, c, err)
 		}
 	}
 	if _, err := LoadConfig("/no/such/file"); err == nil {

@@ -30,11 +30,6 @@ func (c ServerConfig) limits() conns.Limits {
 }
 
 func (c ServerConfig) check() error {
-	for name, n := range map[string]int{"connections": c.Connections, "per_address": c.PerAddress, "without_key": c.WithoutKey, "without_key_per_address": c.WithoutKeyPerAddress} {
-		if n < 0 {
-			return fmt.Errorf("server.%s: %d is negative", name, n)
-		}
-	}
 	if limit := nofile.Limit(); c.Connections > limit*3/4 {
 		return fmt.Errorf("server.connections: %d is more than three quarters of the %d files that this process may have open; raise that (LimitNOFILE, ulimit -n)", c.Connections, limit)
 	}

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"path/filepath"
 	"time"
 
@@ -31,6 +32,7 @@ func (s *Server) startContainers(ctx context.Context, b *base, data *blobs) (*co
 	if _, err := images.Get(b.Config.Template); err != nil && b.Config.Driver != local.Name {
 		b.Log.Warn("containers cannot start without a template; run berth image build", "template", b.Config.Template, "err", err)
 	}
+	warnOfPools(images, b.Config, b.Log)
 	c := &containers{templates: newTemplates(images, b.Config, b.quota.Limits)}
 	if c.driver, err = OpenDriver(b.State, b.Config, b.Log); err != nil {
 		return nil, err
@@ -52,6 +54,18 @@ func (s *Server) startContainers(ctx context.Context, b *base, data *blobs) (*co
 	b.space.Start(c.service.Relieve)
 	s.later(func(context.Context) error { return b.space.Close() })
 	return c, nil
+}
+
+// warnOfPools logs the pools whose template does not exist. They are filled when it does.
+func warnOfPools(images *image.Store, config *Config, log *slog.Logger) {
+	for i, p := range config.Containers.Pools {
+		if p.Template == "" {
+			continue
+		}
+		if _, err := images.Get(p.Template); err != nil {
+			log.Warn("a pool stays empty without its template", "key", fmt.Sprintf("containers.pools[%d].template", i), "template", p.Template, "err", err)
+		}
+	}
 }
 
 func containerOptions(b *base, data *blobs, c *containers) (container.Options, error) {

@@ -34,6 +34,9 @@ type Finding struct {
 func Examine(ctx context.Context, state, config string) []Finding {
 	all := []Finding{kernel()}
 	c, err := LoadConfig(config)
+	if err == nil {
+		err = c.Verify()
+	}
 	if err != nil || c.Driver != "docker" { // its sandboxes are not on this machine, or on a part of it
 		name := ""
 		if err == nil {

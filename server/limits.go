@@ -41,10 +41,7 @@ const NoLimit Amount = -1
 
 // UnmarshalYAML reads 100, 10g or none.
 func (a *Amount) UnmarshalYAML(n *yaml.Node) error {
-	if err := a.Set(n.Value); err != nil {
-		return fmt.Errorf("line %d: %w", n.Line, err)
-	}
-	return nil
+	return a.Set(n.Value)
 }
 
 // Set reads an amount as a flag has it.

@@ -78,7 +78,7 @@ func newRouter(config *Config, heard func(upstream, model string, took time.Dura
 	for _, name := range slices.Sorted(maps.Keys(config.Upstreams)) {
 		u, err := config.Upstreams[name].open(name, false, config.Currency, heard, log)
 		if err != nil {
-			return nil, nil, fmt.Errorf("upstream %s: %w", name, err)
+			return nil, nil, config.in(fmt.Errorf("upstreams.%s%w", name, err))
 		}
 		named[name] = u
 		all = append(all, u)
@@ -92,14 +92,14 @@ func newRouter(config *Config, heard func(upstream, model string, took time.Dura
 		if len(m.Upstreams) == 0 {
 			u, err := m.own().open(m.Match, true, config.Currency, heard, log)
 			if err != nil {
-				return nil, nil, fmt.Errorf("model %s: %w", m.Match, err)
+				return nil, nil, config.modelError(i, err)
 			}
 			named[""] = u
 			all = append(all, u)
 		}
 		group, err := m.group(named, log)
 		if err != nil {
-			return nil, nil, fmt.Errorf("model %s: %w", m.Match, err)
+			return nil, nil, config.modelError(i, fmt.Errorf(": %w", err))
 		}
 		rules = append(rules, model.Rule{Match: m.Match, Provider: group, Window: m.ContextWindow,
 			About: berth.ModelBerth{Provider: m.kind(config), Modalities: m.Modalities, Tools: m.Tools}})
@@ -109,6 +109,14 @@ func newRouter(config *Config, heard func(upstream, model string, took time.Dura
 	}
 	router, err := model.NewRouter(log, rules...)
 	return router, all, err
+}
+
+// modelError returns an error that continues the name of a model's key.
+func (c *Config) modelError(i int, err error) error {
+	if len(c.Models) == 0 {
+		return fmt.Errorf("upstream of the environment%w", err)
+	}
+	return c.in(fmt.Errorf("models[%d]%w", i, err))
 }
 
 // statuses returns a function that returns the status of each upstream.
@@ -158,18 +166,22 @@ func (m *ModelConfig) kind(config *Config) string {
 // is OpenAI's or any server with Chat Completions.
 func environmentModels(getenv func(string) string) []ModelConfig {
 	var found []ModelConfig
-	if getenv("ANTHROPIC_API_KEY") != "" || getenv("ANTHROPIC_BASE_URL") != "" {
-		found = append(found, ModelConfig{Match: "claude-*", UpstreamConfig: UpstreamConfig{Provider: providerAnthropic, BaseURL: getenv("ANTHROPIC_BASE_URL"), APIKeyEnv: "ANTHROPIC_API_KEY"}})
+	key := func(names ...string) (set string) { // "" if none is
+		for _, name := range slices.Backward(names) {
+			if getenv(name) != "" {
+				set = name
+			}
+		}
+		return set
 	}
-	key := "GEMINI_API_KEY"
-	if getenv(key) == "" {
-		key = "GOOGLE_API_KEY"
+	if k, base := key("ANTHROPIC_API_KEY"), getenv("ANTHROPIC_BASE_URL"); k != "" || base != "" {
+		found = append(found, ModelConfig{Match: "claude-*", UpstreamConfig: UpstreamConfig{Provider: providerAnthropic, BaseURL: base, APIKeyEnv: k}})
 	}
-	if getenv(key) != "" || getenv("GOOGLE_GEMINI_BASE_URL") != "" {
-		found = append(found, ModelConfig{Match: "gemini-*", UpstreamConfig: UpstreamConfig{Provider: providerGemini, BaseURL: getenv("GOOGLE_GEMINI_BASE_URL"), APIKeyEnv: key}})
+	if k, base := key("GEMINI_API_KEY", "GOOGLE_API_KEY"), getenv("GOOGLE_GEMINI_BASE_URL"); k != "" || base != "" {
+		found = append(found, ModelConfig{Match: "gemini-*", UpstreamConfig: UpstreamConfig{Provider: providerGemini, BaseURL: base, APIKeyEnv: k}})
 	}
-	if base := getenv("OPENAI_BASE_URL"); base != "" || getenv("OPENAI_API_KEY") != "" {
-		found = append(found, ModelConfig{Match: "*", UpstreamConfig: UpstreamConfig{BaseURL: strings.TrimSuffix(cmp.Or(base, openai.BaseURL), "/"), APIKeyEnv: "OPENAI_API_KEY"}})
+	if k, base := key("OPENAI_API_KEY"), getenv("OPENAI_BASE_URL"); k != "" || base != "" {
+		found = append(found, ModelConfig{Match: "*", UpstreamConfig: UpstreamConfig{BaseURL: strings.TrimSuffix(cmp.Or(base, openai.BaseURL), "/"), APIKeyEnv: k}})
 	}
 	return found
 }

@@ -23,12 +23,6 @@ func (c *Config) checkModels() error {
 	if !currencyCode.MatchString(c.Currency) {
 		return fmt.Errorf("currency: %q is not a code of three letters", c.Currency)
 	}
-	if r := c.Retry; r.Attempts < 0 || r.Patience < 0 {
-		return errors.New("retry: attempts and patience must not be negative")
-	}
-	if k := c.Retry.Continue; k != "" && k != "again" && k != "fail" {
-		return fmt.Errorf("retry.continue: %q is neither again nor fail", k)
-	}
 	for _, name := range slices.Sorted(maps.Keys(c.Upstreams)) {
 		u := c.Upstreams[name]
 		if !upstreamName.MatchString(name) {
@@ -55,18 +49,9 @@ func (c *Config) checkModel(m *ModelConfig) error {
 			return fmt.Errorf(".modalities: %q is none of %v", kind, modalities)
 		}
 	}
-	if m.ContextWindow < 0 {
-		return errors.New(".context_window must not be negative")
-	}
-	if m.HedgeAfter < 0 {
-		return errors.New(".hedge_after must not be negative")
-	}
 	if len(m.Upstreams) == 0 {
 		if m.Match == "" || m.BaseURL == "" && (m.provider() == providerChat) {
 			return errors.New(" needs match and base_url, or upstreams")
-		}
-		if m.FirstToken < 0 || m.Silence < 0 {
-			return errors.New(".first_token and silence must not be negative")
 		}
 		if len(m.Prices) > 0 {
 			return errors.New(".prices: what is to be counted needs a name; describe it among upstreams")
@@ -93,8 +78,8 @@ func (c *Config) checkTargets(key string, targets []TargetConfig) error {
 		if c.Upstreams[t.Name] == nil {
 			return fmt.Errorf(".%s[%d].name: there is no upstream %q", key, i, t.Name)
 		}
-		if t.Weight < 0 || t.Weight > 0 && key == "fallbacks" {
-			return fmt.Errorf(".%s[%d].weight must not be negative, and is for upstreams only", key, i)
+		if t.Weight > 0 && key == "fallbacks" {
+			return fmt.Errorf(".%s[%d].weight is for upstreams only", key, i)
 		}
 	}
 	return nil

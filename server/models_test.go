@@ -74,7 +74,7 @@ func TestDialects(t *testing.T) {
 		"{match: a, provider: anthropic, system_role: system}": "models[0].system_role is not for provider anthropic",
 		"{match: a, base_url: http://x, cache: 1h}":            "models[0].cache is not for provider chat",
 		"{match: a, provider: gemini, structured: tool}":       "models[0].structured is not for provider gemini",
-		"{match: a, provider: bard}":                           `"bard" is not anthropic, chat, gemini, openai`,
+		"{match: a, provider: bard}":                           `"bard" must be anthropic, chat, gemini or openai`,
 	} {
 		if _, err := readConfig(t, "models: ["+text+"]"); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, want %q", text, err, want)

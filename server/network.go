@@ -3,7 +3,6 @@ package server
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 
@@ -72,10 +71,8 @@ type EgressRule struct{ egress.Rule }
 
 // UnmarshalYAML reads a rule.
 func (r *EgressRule) UnmarshalYAML(n *yaml.Node) (err error) {
-	if r.Rule, err = egress.ParseRule(n.Value); err != nil {
-		return fmt.Errorf("line %d: %w", n.Line, err)
-	}
-	return nil
+	r.Rule, err = egress.ParseRule(n.Value)
+	return err
 }
 
 func (c *NetworkConfig) options() (container.NetworkOptions, error) {
@@ -90,13 +87,6 @@ func (c *NetworkConfig) options() (container.NetworkOptions, error) {
 		out.Authorities, err = hostAuthorities()
 	}
 	return out, err
-}
-
-func (c *NetworkConfig) check() error {
-	if c.Connections < 0 {
-		return fmt.Errorf("containers.network.connections: %d is negative", c.Connections)
-	}
-	return nil
 }
 
 func rules(from []EgressRule) []egress.Rule {

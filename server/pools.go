@@ -36,9 +36,6 @@ func (c *Config) pools() []container.PoolOptions {
 // checkPools returns an error if the pools are not valid on a machine with this much memory;
 // 0 is unknown.
 func (c *Config) checkPools(memory int64) error {
-	if c.Containers.Pool < 0 {
-		return fmt.Errorf("containers.pool must not be negative")
-	}
 	var sum int64
 	seen := map[container.PoolOptions]bool{}
 	for i, p := range c.pools() {

@@ -1,12 +1,15 @@
 package server
 
 import (
+	"bytes"
+	"log/slog"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/berth-run/berth/container"
+	"github.com/berth-run/berth/image"
 )
 
 func TestPoolsConfig(t *testing.T) {
@@ -19,12 +22,12 @@ func TestPoolsConfig(t *testing.T) {
 		t.Error(diff)
 	}
 	for text, want := range map[string]string{
-		"{pool: -1}":                                "containers.pool must not be negative",
-		"{pools: [{size: 0}]}":                      "containers.pools[0].size must be 1 or more",
+		"{pool: -1}":                                `containers.pool: "-1" must be 0 or more`,
+		"{pools: [{size: 0}]}":                      `containers.pools[0].size: "0" must be 1 or more`,
 		"{pools: [{size: 1}]}":                      "containers.pools[0]: another pool holds",
 		"{pools: [{template: base, size: 1}]}":      "containers.pools[0]: another pool holds",
 		"{pools: [{memory_limit: 2g, size: 1}]}":    `containers.pools[0].memory_limit: "2g" is not`,
-		"{pools: [{memory: 2g, size: 1}]}":          "field memory not found",
+		"{pools: [{memory: 2g, size: 1}]}":          "unknown key containers.pools[0].memory ",
 		"{pools: [{memory_limit: 64g, size: 999}]}": "this machine has",
 		"{pool: 1000000}":                           "this machine has",
 	} {
@@ -46,5 +49,22 @@ func TestPoolsConfig(t *testing.T) {
 	}
 	if err := (&Config{Containers: ContainersConfig{Pool: defaultPool}}).checkPools(1 << 20); err != nil {
 		t.Errorf("the default on a small machine: %v", err)
+	}
+}
+
+// A pool of a template that does not exist is in the log.
+func TestPoolWithoutTemplate(t *testing.T) {
+	c, err := readConfig(t, "containers: {pools: [{template: pyhton, size: 1}]}")
+	if err != nil {
+		t.Fatal(err)
+	}
+	images, err := image.Open(t.TempDir(), slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var logged bytes.Buffer
+	warnOfPools(images, c, slog.New(slog.NewTextHandler(&logged, nil)))
+	if s := logged.String(); !strings.Contains(s, "containers.pools[0].template") || !strings.Contains(s, "pyhton") {
+		t.Errorf("got %q", s)
 	}
 }

@@ -29,6 +29,9 @@ func Run(ctx context.Context, o Options) error {
 	}
 	o.State = state
 	listen, metricsListen, c, log := o.Listen, o.MetricsListen, o.Config, o.Log
+	if err := c.Verify(); err != nil {
+		return err
+	}
 	if _, err := openSpace(state, c, log); err != nil { // releases the reserve if the disk is full
 		return err
 	}

@@ -1,13 +1,11 @@
 package server
 
 import (
-	"cmp"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"net"
 	"net/url"
 	"os"
@@ -99,7 +97,7 @@ type Price berth.Amount
 func (p *Price) UnmarshalYAML(n *yaml.Node) error {
 	a, err := berth.ParseAmount(n.Value)
 	if err != nil || a < 0 {
-		return fmt.Errorf("line %d: %q is not a price", n.Line, n.Value)
+		return fmt.Errorf("%q is not a price such as 1.25", n.Value)
 	}
 	*p = Price(a)
 	return nil
@@ -117,23 +115,11 @@ var upstreamName = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,63}$`)
 
 // check checks an upstream. Its error continues the name of the upstream's key.
 func (u *UpstreamConfig) check() error {
-	kind, known := providers[u.provider()]
-	if !known {
-		return fmt.Errorf(".provider: %q is not %s", u.Provider, strings.Join(slices.Sorted(maps.Keys(providers)), ", "))
-	}
+	kind := providers[u.provider()]
 	for _, key := range u.dialect() {
 		if !slices.Contains(kind.keys, key) {
 			return fmt.Errorf(".%s is not for provider %s", key, u.provider())
 		}
-	}
-	if b := u.Breaker; b.Failures < 0 || b.Share < 0 || b.Share > 1 || b.Open < 0 {
-		return errors.New(".breaker: failures and open must not be negative, and share is from 0 to 1")
-	}
-	if l := u.Limits; l.Concurrency < 0 || l.RequestsPerMinute < 0 || l.TokensPerMinute < 0 || l.Wait < 0 {
-		return errors.New(".limits must not be negative")
-	}
-	if t := u.Timeouts; t.Connect < 0 || t.FirstToken < 0 || t.Silence < 0 {
-		return errors.New(".timeouts must not be negative")
 	}
 	if u.TLS.Insecure && !u.local() {
 		return errors.New(".tls.insecure is for a server on this machine only; name its certificate authority in ca_file instead")
@@ -144,7 +130,13 @@ func (u *UpstreamConfig) check() error {
 	if _, err := u.proxy(); err != nil {
 		return err
 	}
-	return u.checkKeys()
+	if err := u.checkKeys(); err != nil {
+		return err
+	}
+	if base, err := url.Parse(u.BaseURL); u.BaseURL != "" && (err != nil || base.Host == "" || base.Scheme != "http" && base.Scheme != "https") {
+		return errors.New(".base_url must be an http or https address, such as http://localhost:8000/v1") // without it: it may hold a password
+	}
+	return nil
 }
 
 func (u *UpstreamConfig) checkKeys() error {
@@ -215,17 +207,17 @@ func (t TLSConfig) config() (*tls.Config, error) {
 	if t.CAFile != "" {
 		pem, err := os.ReadFile(t.CAFile)
 		if err != nil {
-			return nil, fmt.Errorf("tls.ca_file: %w", err)
+			return nil, fmt.Errorf(".tls.ca_file: %w", err)
 		}
 		conf.RootCAs = x509.NewCertPool()
 		if !conf.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("tls.ca_file: %s has no certificate", t.CAFile)
+			return nil, fmt.Errorf(".tls.ca_file: %s has no certificate", t.CAFile)
 		}
 	}
 	if t.CertFile != "" {
 		pair, err := tls.LoadX509KeyPair(t.CertFile, t.KeyFile)
 		if err != nil {
-			return nil, fmt.Errorf("tls.cert_file: %w", err)
+			return nil, fmt.Errorf(".tls.cert_file: %w", err)
 		}
 		conf.Certificates = []tls.Certificate{pair}
 	}
@@ -235,24 +227,29 @@ func (t TLSConfig) config() (*tls.Config, error) {
 // A secret is a key of an upstream with its name.
 type secret struct{ name, value string }
 
-// secrets returns the keys of the upstream. It returns an error if a key of api_key_envs is
-// not set.
+// secrets returns the keys of the upstream. It returns an error if a variable that should have
+// one is not set.
 func (u *UpstreamConfig) secrets() ([]secret, error) {
-	if len(u.APIKeyEnvs) == 0 {
-		return []secret{{cmp.Or(u.APIKeyEnv, "api_key"), cmp.Or(u.APIKey, os.Getenv(u.APIKeyEnv))}}, nil
+	key, names := "api_key_envs", u.APIKeyEnvs
+	if u.APIKeyEnv != "" {
+		key, names = "api_key_env", []string{u.APIKeyEnv}
+	}
+	if len(names) == 0 {
+		return []secret{{"api_key", u.APIKey}}, nil
 	}
 	var all []secret
-	for _, name := range u.APIKeyEnvs {
+	for _, name := range names {
 		value := strings.TrimSpace(os.Getenv(name))
 		if value == "" {
-			return nil, fmt.Errorf("api_key_envs: %s is not set", name)
+			return nil, fmt.Errorf(".%s: %s is not set in the environment", key, name)
 		}
 		all = append(all, secret{name, value})
 	}
 	return all, nil
 }
 
-// open creates the upstream. It is anonymous if it has no name of its own.
+// open creates the upstream. It is anonymous if it has no name of its own. Its error continues
+// the name of the upstream's key.
 func (u *UpstreamConfig) open(name string, anonymous bool, currency string, heard func(upstream, model string, took time.Duration), log *slog.Logger) (*balance.Upstream, error) {
 	shown := name
 	if anonymous { // a pattern of models is no name
@@ -271,14 +268,18 @@ func (u *UpstreamConfig) open(name string, anonymous bool, currency string, hear
 		options.APIKey = s.value
 		p, err := providers[u.provider()].make(u, options)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf(": %w", err)
 		}
 		keys = append(keys, balance.Key{Name: s.name, Provider: p})
 	}
-	return balance.NewUpstream(balance.UpstreamOptions{Name: name, Anonymous: anonymous, Keys: keys, Log: log, FirstToken: heard,
+	opened, err := balance.NewUpstream(balance.UpstreamOptions{Name: name, Anonymous: anonymous, Keys: keys, Log: log, FirstToken: heard,
 		Limits:  balance.Limits(u.Limits),
 		Breaker: balance.Breaker(u.Breaker),
 		Prices:  balance.Prices{Currency: currency, Models: u.prices()}})
+	if err != nil {
+		return nil, fmt.Errorf(": %w", err)
+	}
+	return opened, nil
 }
 
 func (u *UpstreamConfig) prices() map[string]balance.Price {

@@ -56,12 +56,12 @@ func TestModelsManual(t *testing.T) {
 func TestUpstreamsConfig(t *testing.T) {
 	const ok = "upstreams:\n  a: {base_url: http://127.0.0.1:1}\n"
 	for text, want := range map[string]string{
-		"upstreams:\n  a: {base_ulr: x}\n":                                               "line 2: field base_ulr not found",
-		"upstreams:\n  a: {base_url: http://x, tls: {ca: x}}\n":                          "line 2: field ca not found",
+		"upstreams:\n  a: {base_ulr: x}\n":                                               "unknown key upstreams.a.base_ulr (line 2)",
+		"upstreams:\n  a: {base_url: http://x, tls: {ca: x}}\n":                          "unknown key upstreams.a.tls.ca ",
 		"upstreams:\n  A b: {base_url: http://x}\n":                                      `"A b" is not a name`,
 		"upstreams:\n  a: {}\n":                                                          "upstreams.a needs base_url",
 		"upstreams:\n  a:\n":                                                             "upstreams.a needs base_url",
-		"upstreams:\n  a: {provider: bard}\n":                                            `upstreams.a.provider: "bard" is not`,
+		"upstreams:\n  a: {provider: bard}\n":                                            `upstreams.a.provider: "bard" must be`,
 		"upstreams:\n  a: {provider: openai, cache: 1h}\n":                               "upstreams.a.cache is not for provider openai",
 		"upstreams:\n  a: {provider: openai, api_key: a, api_key_envs: [B]}\n":           "upstreams.a has both",
 		"upstreams:\n  a: {provider: openai, api_key_envs: [B, B]}\n":                    `upstreams.a.api_key_envs: "B" is empty or named twice`,
@@ -69,14 +69,14 @@ func TestUpstreamsConfig(t *testing.T) {
 		"upstreams:\n  a: {provider: openai, tls: {cert_file: x}}\n":                     "upstreams.a.tls needs both",
 		"upstreams:\n  a: {provider: openai, tls: {insecure: true}}\n":                   "upstreams.a.tls.insecure is for a server on this machine only",
 		"upstreams:\n  a: {base_url: 'https://10.0.0.1', tls: {insecure: true}}\n":       "upstreams.a.tls.insecure is for a server on this machine only",
-		"upstreams:\n  a: {provider: openai, limits: {concurrency: -1}}\n":               "upstreams.a.limits must not be negative",
-		"upstreams:\n  a: {provider: openai, timeouts: {connect: -1s}}\n":                "upstreams.a.timeouts must not be negative",
-		"upstreams:\n  a: {provider: openai, breaker: {share: 2}}\n":                     "upstreams.a.breaker",
-		"upstreams:\n  a: {provider: openai, prices: {m: {input: -1}}}\n":                `line 2: "-1" is not a price`,
-		"upstreams:\n  a: {provider: openai, prices: {m: {input: free}}}\n":              `line 2: "free" is not a price`,
-		"upstreams:\n  a: {provider: openai, prices: {m: {in: 1}}}\n":                    "line 2: field in not found",
+		"upstreams:\n  a: {provider: openai, limits: {concurrency: -1}}\n":               `upstreams.a.limits.concurrency: "-1" must be 0 or more`,
+		"upstreams:\n  a: {provider: openai, timeouts: {connect: -1s}}\n":                `upstreams.a.timeouts.connect: "-1s" must be 1ms or more`,
+		"upstreams:\n  a: {provider: openai, breaker: {share: 2}}\n":                     `upstreams.a.breaker.share: "2" must be`,
+		"upstreams:\n  a: {provider: openai, prices: {m: {input: -1}}}\n":                `upstreams.a.prices.m.input: "-1" is not a price`,
+		"upstreams:\n  a: {provider: openai, prices: {m: {input: free}}}\n":              `upstreams.a.prices.m.input: "free" is not a price`,
+		"upstreams:\n  a: {provider: openai, prices: {m: {in: 1}}}\n":                    "unknown key upstreams.a.prices.m.in ",
 		ok + "models:\n- {match: m, upstreams: [{name: b}]}\n":                           `models[0].upstreams[0].name: there is no upstream "b"`,
-		ok + "models:\n- {match: m, upstreams: [{nmae: a}]}\n":                           "line 4: field nmae not found",
+		ok + "models:\n- {match: m, upstreams: [{nmae: a}]}\n":                           "unknown key models[0].upstreams[0].nmae (line 4)",
 		ok + "models:\n- {match: m, upstreams: [{name: a, weight: -1}]}\n":               "models[0].upstreams[0].weight",
 		ok + "models:\n- {match: m, upstreams: [{name: a}], fallbacks: [{name: c}]}\n":   `models[0].fallbacks[0].name: there is no upstream "c"`,
 		ok + "models:\n- {match: m, upstreams: [{name: a}], base_url: http://x}\n":       "models[0] names upstreams, and describes one as well",
@@ -85,8 +85,8 @@ func TestUpstreamsConfig(t *testing.T) {
 		ok + "models:\n- {match: m, upstreams: [{name: a}], hedge_after: -1s}\n":         "models[0].hedge_after",
 		"models:\n- {match: m, base_url: http://x, prices: {m: {input: 1}}}\n":           "models[0].prices: what is to be counted needs a name",
 		"currency: euros\n":              `currency: "euros" is not a code`,
-		"retry: {attempts: -1}\n":        "retry: attempts and patience must not be negative",
-		"retry: {continue: sometimes}\n": `retry.continue: "sometimes" is neither again nor fail`,
+		"retry: {attempts: -1}\n":        `retry.attempts: "-1" must be 1 or more`,
+		"retry: {continue: sometimes}\n": `retry.continue: "sometimes" must be again or fail`,
 	} {
 		if _, err := readConfig(t, text); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: got %v, want %q", text, err, want)
@@ -103,7 +103,7 @@ func TestUpstreamsConfig(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := newRouter(c, nil, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "upstream a: api_key_envs: BERTH_TEST_MISSING is not set") {
+	if _, _, err := newRouter(c, nil, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "upstreams.a.api_key_envs: BERTH_TEST_MISSING is not set") {
 		t.Errorf("a key that is not there: got %v", err)
 	}
 }
@@ -237,7 +237,7 @@ func TestUpstreamTLS(t *testing.T) {
 	if err == nil {
 		_, _, err = newRouter(c, nil, slog.New(slog.DiscardHandler))
 	}
-	if err == nil || !strings.Contains(err.Error(), "upstream a: tls.ca_file") {
+	if err == nil || !strings.Contains(err.Error(), "upstreams.a.tls.ca_file") {
 		t.Errorf("a file that is not there: got %v", err)
 	}
 }

@@ -33,6 +33,7 @@ type piece struct {
 }
 
 func newClip(limit int) *clip {
+	limit = max(limit, 0)
 	return &clip{head: limit - limit/2, tail: limit / 2}
 }
 

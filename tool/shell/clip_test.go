@@ -1,7 +1,9 @@
 package shell
 
 import (
+	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 
 	"github.com/berth-run/berth/guest"
@@ -95,4 +97,18 @@ func FuzzClip(f *testing.F) {
 			t.Errorf("%d characters for a limit of %d", n, limit)
 		}
 	})
+}
+
+// A limit below 0 is 0.
+func TestClipNegative(t *testing.T) {
+	c := newClip(-1)
+	if got := c.write(stdout, []byte("hello")); got != "" {
+		t.Errorf("wrote %q", got)
+	}
+	if out := c.finish([2]guest.KeptOutput{}); !strings.Contains(out[stdout], "5 characters left out") {
+		t.Errorf("got %q", out)
+	}
+	if s := New(nil, nil, Limits{Output: -1, Timeout: -time.Second}); s.limits.Output != 32<<10 || s.limits.Timeout != 10*time.Minute {
+		t.Errorf("got %+v", s.limits)
+	}
 }

@@ -76,9 +76,8 @@ func New(environment *berth.ShellEnvironment, exec Execer, limits Limits) *Tool 
 	return &Tool{environment: environment, exec: exec, limits: limits}
 }
 
-func orDefault[T comparable](p *T, v T) {
-	var zero T
-	if *p == zero {
+func orDefault[T int | time.Duration](p *T, v T) {
+	if *p <= 0 {
 		*p = v
 	}
 }

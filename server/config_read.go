@@ -1,0 +1,242 @@
+package server
+
+import (
+	"encoding"
+	"fmt"
+	"math"
+	"reflect"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// A keyReader checks the keys of a configuration as they are written, before they are decoded:
+// that each is known, has a value of its type, and one that is allowed.
+type keyReader struct{ depth int }
+
+// maxDepth bounds aliases that refer to what they are in.
+const maxDepth = 64
+
+// A keyPath is a key by its name, as in models[0].base_url, and by its rule, as in
+// upstream.base_url.
+type keyPath struct{ name, rule string }
+
+func (k keyPath) key(name string) keyPath {
+	if k.name == "" {
+		return keyPath{name, name}
+	}
+	return keyPath{k.name + "." + name, k.rule + "." + name}
+}
+
+// element returns the path of an entry of a map or a list. Models may have all keys of
+// upstreams.
+func (k keyPath) element(name string) keyPath {
+	if k.rule == "upstreams" || k.rule == "models" {
+		return keyPath{k.name + name, "upstream"}
+	}
+	return keyPath{k.name + name, k.rule + ".*"}
+}
+
+var (
+	durationType    = reflect.TypeFor[time.Duration]()
+	unmarshalerType = reflect.TypeFor[yaml.Unmarshaler]()
+	textType        = reflect.TypeFor[encoding.TextUnmarshaler]()
+	lineNumber      = regexp.MustCompile(`^(yaml: )?(unmarshal errors:\s*)?line \d+: `)
+)
+
+// check returns an error if a node is no value of a type.
+func (r keyReader) check(n *yaml.Node, t reflect.Type, at keyPath) error {
+	if r.depth++; r.depth > maxDepth {
+		return r.wrong(n, at, "is nested too deeply")
+	}
+	switch {
+	case n.Kind == yaml.AliasNode:
+		return r.check(n.Alias, t, at)
+	case n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null":
+		return nil
+	case reflect.PointerTo(t).Implements(unmarshalerType):
+		return r.scalar(n, t, at)
+	}
+	switch t.Kind() {
+	case reflect.Pointer:
+		return r.check(n, t.Elem(), at)
+	case reflect.Struct, reflect.Map:
+		return r.mapping(n, t, at)
+	case reflect.Slice:
+		if n.Kind != yaml.SequenceNode {
+			return r.wrong(n, at, "must be a list, such as [a, b]")
+		}
+		for i, e := range n.Content {
+			if err := r.check(e, t.Elem(), at.element(fmt.Sprintf("[%d]", i))); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	return r.scalar(n, t, at)
+}
+
+func (r keyReader) mapping(n *yaml.Node, t reflect.Type, at keyPath) error {
+	if n.Kind != yaml.MappingNode {
+		return r.wrong(n, at, "must have keys below it")
+	}
+	var fields map[string]reflect.Type
+	if t.Kind() == reflect.Struct {
+		fields = keysOf(t)
+	}
+	seen := map[string]bool{}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		k, v := n.Content[i], n.Content[i+1]
+		if seen[k.Value] {
+			return fmt.Errorf("%s is written twice (line %d)", at.key(k.Value).name, k.Line)
+		}
+		seen[k.Value] = true
+		switch {
+		case k.ShortTag() == "!!merge":
+			merged := []*yaml.Node{v}
+			if v.Kind == yaml.SequenceNode {
+				merged = v.Content
+			}
+			for _, m := range merged {
+				if err := r.check(m, t, at); err != nil {
+					return err
+				}
+			}
+		case fields == nil:
+			if err := r.check(v, t.Elem(), at.element("."+k.Value)); err != nil {
+				return err
+			}
+		case fields[k.Value] == nil:
+			return fmt.Errorf("unknown key %s (line %d)", at.key(k.Value).name, k.Line)
+		default:
+			if err := r.check(v, fields[k.Value], at.key(k.Value)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// keysOf returns the keys of a struct with their types.
+func keysOf(t reflect.Type) map[string]reflect.Type {
+	keys := map[string]reflect.Type{}
+	for f := range t.Fields() {
+		name, options, _ := strings.Cut(f.Tag.Get("yaml"), ",")
+		switch {
+		case options == "inline":
+			for k, of := range keysOf(f.Type) {
+				keys[k] = of
+			}
+		case name != "" && name != "-":
+			keys[name] = f.Type
+		}
+	}
+	return keys
+}
+
+// scalar checks a single value by its type and its rule.
+func (r keyReader) scalar(n *yaml.Node, t reflect.Type, at keyPath) error {
+	if n.Kind != yaml.ScalarNode {
+		return r.wrong(n, at, "must be a single value")
+	}
+	if (t.Kind() == reflect.Int || t.Kind() == reflect.Int64) && !reflect.PointerTo(t).Implements(unmarshalerType) && t != durationType && n.ShortTag() == "!!float" { // yaml would cut it
+		return r.wrong(n, at, "must be a whole number")
+	}
+	v := reflect.New(t)
+	if err := n.Decode(v.Interface()); err != nil {
+		return r.unreadable(n, t, at, err)
+	}
+	rule := keyRules[at.rule]
+	if rule.allows != "" && !rule.allowed(v.Elem()) {
+		return r.wrong(n, at, "must be "+rule.allows)
+	}
+	return nil
+}
+
+// unreadable returns the error for a value that is none of its type.
+func (r keyReader) unreadable(n *yaml.Node, t reflect.Type, at keyPath, err error) error {
+	switch {
+	case reflect.PointerTo(t).Implements(unmarshalerType) || reflect.PointerTo(t).Implements(textType):
+		return fmt.Errorf("%s: %s (line %d)", at.name, lineNumber.ReplaceAllString(err.Error(), ""), n.Line)
+	case t == durationType:
+		if _, err := strconv.ParseFloat(n.Value, 64); err == nil {
+			return fmt.Errorf("%s: %s needs a unit, such as %sm (line %d)", at.name, n.Value, n.Value, n.Line)
+		}
+		return r.wrong(n, at, "must be a time, such as 90s, 20m or 12h")
+	case t.Kind() == reflect.Bool:
+		return r.wrong(n, at, "must be true or false")
+	case t.Kind() == reflect.Float64:
+		return r.wrong(n, at, "must be a number")
+	case t.Kind() == reflect.Int || t.Kind() == reflect.Int64:
+		return r.wrong(n, at, "must be a whole number")
+	}
+	return r.wrong(n, at, "must be text")
+}
+
+func (keyReader) wrong(n *yaml.Node, at keyPath, says string) error {
+	where := at.name
+	if where == "" {
+		where = "the configuration"
+	}
+	if n.Kind == yaml.ScalarNode {
+		return fmt.Errorf("%s: %q %s (line %d)", where, n.Value, says, n.Line)
+	}
+	return fmt.Errorf("%s %s (line %d)", where, says, n.Line)
+}
+
+// A keyRule says which values a key may have.
+type keyRule struct {
+	allows   string // in words, after "must be"; "" is all
+	min, max float64
+	or       []float64 // allowed beside those
+	words    []string  // of a text
+}
+
+// atLeast allows numbers from min on; times are in seconds.
+func atLeast(min float64, words string) keyRule {
+	return keyRule{allows: words, min: min, max: math.Inf(1)}
+}
+
+func between(min, max float64, words string) keyRule {
+	return keyRule{allows: words, min: min, max: max}
+}
+
+// oneOf allows some words, and "".
+func oneOf(words ...string) keyRule {
+	last := len(words) - 1
+	return keyRule{allows: strings.Join(words[:last], ", ") + " or " + words[last], words: append(words, "")}
+}
+
+// zero allows 0 too.
+func (k keyRule) zero() keyRule {
+	k.or = append(k.or, 0)
+	return k
+}
+
+func (k keyRule) allowed(v reflect.Value) bool {
+	var n float64
+	switch {
+	case v.Kind() == reflect.String:
+		for _, w := range k.words {
+			if v.String() == w {
+				return true
+			}
+		}
+		return false
+	case v.Type() == durationType:
+		n = time.Duration(v.Int()).Seconds()
+	case v.CanInt():
+		n = float64(v.Int())
+	case v.CanFloat():
+		n = v.Float()
+	}
+	for _, o := range k.or {
+		if n == o {
+			return true
+		}
+	}
+	return n >= k.min && n <= k.max
+}

@@ -1,0 +1,134 @@
+package server
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/berth-run/berth"
+)
+
+const (
+	second = 1.0
+	minute = 60.0
+)
+
+// Rules that many keys have.
+var (
+	zeroOrMore = atLeast(0, "0 or more")
+	oneOrMore  = atLeast(1, "1 or more")
+	aTime      = atLeast(0.001, "1ms or more")
+	aTimeOr0   = atLeast(0, "0s or more")
+)
+
+// keyRules are the values that keys may have. Each key with a number or a time has a rule.
+// Sizes, amounts and prices are read by types of their own, which refuse those below 0. The
+// keys of models and upstreams are below "upstream".
+var keyRules = map[string]keyRule{
+	"driver":         oneOf(slices.Sorted(maps.Keys(drivers))...),
+	"microvm.accel":  oneOf("kvm", "tcg"),
+	"retry.continue": oneOf("again", "fail"),
+
+	"server.connections":             zeroOrMore,
+	"server.per_address":             zeroOrMore,
+	"server.without_key":             zeroOrMore,
+	"server.without_key_per_address": zeroOrMore,
+
+	"containers.cpu":                 between(0.1, 4096, "from 0.1 to 4096"),
+	"containers.pids":                between(16, 4<<20, "from 16 to 4194304"),
+	"containers.disk":                atLeast(1<<20, "1m or more"),
+	"containers.idle":                atLeast(minute, "1m or more"),
+	"containers.max_idle":            atLeast(minute, "1m or more"),
+	"containers.pool":                zeroOrMore,
+	"containers.pools.*.size":        oneOrMore,
+	"containers.network.connections": zeroOrMore,
+	"containers.starts":              zeroOrMore,
+	"containers.on_expiry":           oneOf(string(berth.OnExpiryDelete), string(berth.OnExpirySnapshot)),
+	"containers.snapshot_life":       atLeast(minute, "1m or more"),
+
+	"shell.timeout":     atLeast(second, "1s or more"),
+	"shell.max_timeout": atLeast(second, "1s or more"),
+	"shell.output":      between(1, 1<<20, "from 1 to 1048576"),
+
+	"responses.max_output": atLeast(1<<10, "1k or more"),
+	"responses.history":    atLeast(1<<10, "1k or more"),
+
+	"budget.max_turns":             zeroOrMore,
+	"budget.max_total_tokens":      zeroOrMore,
+	"budget.max_time":              atLeast(second, "0s, or 1s or more").zero(),
+	"budget.max_repeated_failures": atLeast(-1, "-1 or more"),
+	"budget.max_repeated_calls":    atLeast(-1, "-1 or more"),
+
+	"store.synchronous": oneOf("normal", "full"),
+	"disk.inodes":       zeroOrMore,
+	"retry.attempts":    oneOrMore,
+	"retry.patience":    aTimeOr0,
+
+	"upstream.provider":                   oneOf(slices.Sorted(maps.Keys(providers))...),
+	"upstream.timeouts.connect":           aTime,
+	"upstream.timeouts.first_token":       aTime,
+	"upstream.timeouts.silence":           aTime,
+	"upstream.limits.concurrency":         zeroOrMore,
+	"upstream.limits.requests_per_minute": zeroOrMore,
+	"upstream.limits.tokens_per_minute":   zeroOrMore,
+	"upstream.limits.wait":                aTimeOr0,
+	"upstream.breaker.failures":           oneOrMore,
+	"upstream.breaker.share":              between(0.001, 1, "above 0, and 1 or less"),
+	"upstream.breaker.open":               aTime,
+	"upstream.system_role":                oneOf("system", "developer"),
+	"upstream.max_tokens":                 oneOf("max_tokens", "max_completion_tokens"),
+	"upstream.call_id_length":             oneOrMore,
+	"upstream.max_output_tokens":          oneOrMore,
+	"upstream.reasoning":                  oneOf("reasoning_content", "reasoning", "encrypted", "all"),
+	"upstream.thinking":                   oneOf("budget", "adaptive", "level"),
+	"upstream.structured":                 oneOf("format", "tool"),
+	"upstream.cache":                      oneOf("5m", "1h", "off"),
+	"upstream.context_window":             zeroOrMore,
+	"upstream.hedge_after":                aTimeOr0,
+	"upstream.first_token":                aTime,
+	"upstream.silence":                    aTime,
+	"upstream.upstreams.*.weight":         oneOrMore,
+	"upstream.fallbacks.*.weight":         oneOrMore,
+}
+
+// checkTogether checks keys whose values must fit to each other. Those that are not written
+// have their default.
+func (c *Config) checkTogether() error {
+	k, s := c.Containers, c.Shell
+	for _, p := range []struct {
+		less, more     string
+		a, b           time.Duration
+		aUsual, bUsual time.Duration
+	}{
+		{"containers.idle", "containers.max_idle", k.Idle, k.MaxIdle, 20 * time.Minute, 7 * 24 * time.Hour},
+		{"shell.timeout", "shell.max_timeout", s.Timeout, s.MaxTimeout, 10 * time.Minute, time.Hour},
+	} {
+		if p.a, p.b = cmp.Or(p.a, p.aUsual), cmp.Or(p.b, p.bUsual); p.a > p.b {
+			return fmt.Errorf("%s (%s) is more than %s (%s)", p.less, short(p.a), p.more, short(p.b))
+		}
+	}
+	for name, d := range map[string]time.Duration{"containers.idle": k.Idle, "containers.max_idle": k.MaxIdle} {
+		if d%time.Minute != 0 {
+			return fmt.Errorf("%s: %q must be whole minutes", name, short(d))
+		}
+	}
+	if d := c.Disk; d.Low != nil && d.Critical != nil && *d.Critical > *d.Low {
+		return fmt.Errorf("disk.critical (%s) is more than disk.low (%s)", d.Critical, d.Low)
+	}
+	return nil
+}
+
+// short returns a time as people write it.
+func short(d time.Duration) string {
+	s := d.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = strings.TrimSuffix(s, "0m")
+	}
+	return s
+}

@@ -1,0 +1,157 @@
+package server
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// numericKeys returns the keys of a type that have a number, a time, a size or a price: by
+// their rules, with a file that sets each to -1.
+func numericKeys(t reflect.Type, at keyPath, wrap func(string) string, into map[string]string) {
+	value := "-1"
+	switch k := t.Kind(); {
+	case t == durationType:
+		value = "-1s"
+	case k == reflect.Pointer:
+		numericKeys(t.Elem(), at, wrap, into)
+		return
+	case k == reflect.Struct:
+		for name, of := range keysOf(t) {
+			numericKeys(of, at.key(name), func(v string) string { return wrap("{" + name + ": " + v + "}") }, into)
+		}
+		return
+	case k == reflect.Map:
+		numericKeys(t.Elem(), at.element(".default"), func(v string) string { return wrap("{default: " + v + "}") }, into)
+		return
+	case k == reflect.Slice:
+		numericKeys(t.Elem(), at.element("[0]"), func(v string) string { return wrap("[" + v + "]") }, into)
+		return
+	case k != reflect.Int && k != reflect.Int64 && k != reflect.Float64:
+		return
+	}
+	into[at.name] = wrap(value)
+}
+
+// Each key with a number refuses -1, unless that is documented, and says which key it is.
+func TestNumbersBelowZero(t *testing.T) {
+	keys := map[string]string{}
+	numericKeys(reflect.TypeFor[Config](), keyPath{}, func(v string) string { return v }, keys)
+	if len(keys) < 60 {
+		t.Fatalf("found %d keys", len(keys))
+	}
+	documented := []string{"budget.max_repeated_failures", "budget.max_repeated_calls"}
+	for name, text := range keys {
+		_, err := readConfig(t, text)
+		switch {
+		case slices.Contains(documented, name):
+			if err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		case err == nil || !strings.Contains(err.Error(), "berth.yaml: "+name+`: "-1`):
+			t.Errorf("%s: got %v", text, err)
+		}
+	}
+}
+
+// Each rule is one of a key.
+func TestRulesHaveKeys(t *testing.T) {
+	known := map[string]bool{}
+	var walk func(reflect.Type, keyPath)
+	walk = func(of reflect.Type, at keyPath) {
+		switch of.Kind() {
+		case reflect.Pointer:
+			walk(of.Elem(), at)
+		case reflect.Struct:
+			for name, f := range keysOf(of) {
+				walk(f, at.key(name))
+			}
+		case reflect.Map, reflect.Slice:
+			walk(of.Elem(), at.element(""))
+		}
+		known[at.rule] = true
+	}
+	walk(reflect.TypeFor[Config](), keyPath{})
+	for rule := range keyRules {
+		if !known[rule] {
+			t.Errorf("there is no key %s", rule)
+		}
+	}
+}
+
+// A value that a server cannot work with is refused at its start, with the file, the key and
+// what is allowed.
+func TestRefusedValues(t *testing.T) {
+	for text, want := range map[string]string{
+		"driver: docke":                                  `driver: "docke" must be docker, gvisor, microvm or unsafe-local (line 1)`,
+		"containers: {cpu: 0.0001}":                      `containers.cpu: "0.0001" must be from 0.1 to 4096`,
+		"containers: {cpu: many}":                        `containers.cpu: "many" must be a number`,
+		"containers: {cpu: .nan}":                        `containers.cpu: ".nan" must be from`,
+		"containers: {pids: 1}":                          `containers.pids: "1" must be from 16 to`,
+		"containers: {pids: 1.5}":                        `containers.pids: "1.5" must be a whole number`,
+		"containers: {disk: 0}":                          `containers.disk: "0" must be 1m or more`,
+		"containers: {idle: 20}":                         `containers.idle: 20 needs a unit, such as 20m (line 1)`,
+		"containers: {idle: 30s}":                        `containers.idle: "30s" must be 1m or more`,
+		"containers: {idle: 90s}":                        `containers.idle: "1m30s" must be whole minutes`,
+		"containers: {max_idle: 10m}":                    `containers.idle (20m) is more than containers.max_idle (10m)`,
+		"containers: {idle: 169h}":                       `containers.idle (169h) is more than containers.max_idle (168h)`,
+		"containers: {snapshot_life: -1h}":               `containers.snapshot_life: "-1h" must be 1m or more`,
+		"containers: {network: {trust_host: maybe}}":     `containers.network.trust_host: "maybe" must be true or false`,
+		"containers: 3":                                  `containers: "3" must have keys below it`,
+		"containers: {pools: base}":                      `containers.pools: "base" must be a list`,
+		"containers: {network: {allowed: ['a b']}}":      `containers.network.allowed[0]: `,
+		"template: [a]":                                  `template must be a single value`,
+		"shell: {output: -1}":                            `shell.output: "-1" must be from 1 to 1048576`,
+		"shell: {output: 0}":                             `shell.output: "0" must be from 1`,
+		"shell: {timeout: 2h}":                           `shell.timeout (2h) is more than shell.max_timeout (1h)`,
+		"shell: {timeout: 20m, max_timeout: 10m30s}":     `shell.timeout (20m) is more than shell.max_timeout (10m30s)`,
+		"disk: {low: 1g, critical: 2g}":                  `disk.critical (2g) is more than disk.low (1g)`,
+		"retry: {attempts: 0}":                           `retry.attempts: "0" must be 1 or more`,
+		"store: {synchronous: off}":                      `store.synchronous: "off" must be normal or full`,
+		"budget: {max_cost: abc}":                        `budget.max_cost: `,
+		"budget: {max_time: 10ms}":                       `budget.max_time: "10ms" must be 0s, or 1s or more`,
+		"microvm: {accel: hvf}":                          `microvm.accel: "hvf" must be kvm or tcg`,
+		"upstreams: {a: {base_url: 'localhost:8000'}}":   `upstreams.a.base_url must be an http or https address`,
+		"models: [{match: a, base_url: 'api.test/v1'}]":  `models[0].base_url must be an http or https address`,
+		"models: [{match: a, hedge: 1s}]":                `unknown key models[0].hedge (line 1)`,
+		"foo: 1":                                         `unknown key foo (line 1)`,
+		"- a":                                            `the configuration must have keys below it`,
+		"driver: gvisor\ndriver: docker":                 `driver is written twice (line 2)`,
+		"driver: [":                                      `the file is no YAML: line 1`,
+		"x: &x [*x]":                                     `unknown key x`,
+		"models: &x [*x]":                                `must have keys below it`,
+		"limits: {proj_a: {containers: 1, storage: no}}": `limits.proj_a.storage: "no" is not a number, a size such as 10g, or none`,
+	} {
+		_, err := readConfig(t, text)
+		if err == nil || !strings.Contains(err.Error(), "berth.yaml: ") || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: got %v, want %q", text, err, want)
+		} else if s := fmt.Sprint(err); strings.Contains(s, "server.") && !strings.Contains(text, "server") || strings.Contains(s, "!!") {
+			t.Errorf("%q: got %v, which names types of the program", text, err)
+		}
+	}
+	if c, err := readConfig(t, "shell: {max_timeout: 5m}"); err != nil || c.Shell.Timeout != c.Shell.MaxTimeout {
+		t.Errorf("a lower max_timeout: %+v, %v", c, err)
+	}
+	if c, err := readConfig(t, "x-common: 1"); err == nil {
+		t.Errorf("got %+v", c)
+	}
+	if c, err := readConfig(t, "upstreams: {a: &a {provider: openai, limits: {concurrency: 3}}, b: {<<: *a, base_url: 'http://x'}}\ncontainers: ~\n"); err != nil || c.Upstreams["b"].Limits.Concurrency != 3 {
+		t.Errorf("merged keys: %+v, %v", c, err)
+	}
+}
+
+// A key of an upstream that is not set in the environment is refused, by either name.
+func TestUnsetKey(t *testing.T) {
+	for _, text := range []string{"upstreams: {a: {provider: openai, api_key_env: BERTH_TEST_MISSING}}", "upstreams: {a: {provider: openai, api_key_envs: [BERTH_TEST_MISSING]}}",
+		"models: [{match: a, base_url: 'http://x', api_key_env: BERTH_TEST_MISSING}]"} {
+		c, err := readConfig(t, text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Verify(); err == nil || !strings.Contains(err.Error(), "berth.yaml: ") || !strings.Contains(err.Error(), ": BERTH_TEST_MISSING is not set in the environment") {
+			t.Errorf("%s: got %v", text, err)
+		}
+	}
+}
