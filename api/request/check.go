@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/internal/rule"
 )
 
 // checkTrigger refuses a compaction_trigger that something follows.
@@ -25,7 +26,7 @@ func checkTrigger(input []berth.Item) error {
 func (r *Rules) CheckItemID(at string, it berth.Item) error {
 	// An output may have an id of its call's kind.
 	if begin := strings.TrimRight(r.prefix(it.Type()), "o_"); !strings.HasPrefix(it.ID(), begin) {
-		return wire("invalid_value", at, "Invalid '%s': '%s'. Expected an ID that begins with '%s'.", at, clip(it.ID()), begin)
+		return rule.Errorf("invalid_value", at, "Invalid '%s': '%s'. Expected an ID that begins with '%s'.", at, rule.Clip(it.ID()), begin)
 	}
 	return nil
 }

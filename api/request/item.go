@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 
 	"github.com/berth-run/berth"
-	jsonrule "github.com/berth-run/berth/internal/rule"
+	"github.com/berth-run/berth/internal/rule"
 	"github.com/berth-run/berth/tool"
 )
 
@@ -14,9 +14,9 @@ func (r *Rules) input(at string, v any) error {
 		return nil
 	}
 	if _, ok := v.([]any); !ok {
-		return wrongType(at, "one of an array of input items or a string", v)
+		return rule.WrongType(at, "one of an array of input items or a string", v)
 	}
-	return list(r.Item, 0)(at, v)
+	return rule.List(r.Item, 0)(at, v)
 }
 
 // Item checks an input item. A message, and a reference, may come without a type.
@@ -40,34 +40,34 @@ var unservedItems = []string{
 }
 
 // ownItems returns the rules for the items that are no calls and no outputs, by type.
-func ownItems(tools *tool.Registry) map[string]rule {
-	return map[string]rule{
+func ownItems(tools *tool.Registry) map[string]rule.Rule {
+	return map[string]rule.Rule{
 		string(berth.ItemMessage):   message,
 		string(berth.ItemReference): itemReference,
-		string(berth.ItemAdditionalTools): jsonrule.Item(fields{
-			"role": oneOf("developer"), "tools": list(tools.FoundRule(), 128),
+		string(berth.ItemAdditionalTools): rule.Item(rule.Fields{
+			"role": rule.OneOf("developer"), "tools": rule.List(tools.FoundRule(), 128),
 		}, "role", "tools"),
-		string(berth.ItemReasoning): jsonrule.Item(fields{
-			"encrypted_content": anyText,
-			"summary":           list(jsonrule.Part(fields{"type": oneOf("summary_text")}, "type", "text"), 0),
-			"content":           list(jsonrule.Part(fields{"type": oneOf("reasoning_text")}, "type", "text"), 0),
+		string(berth.ItemReasoning): rule.Item(rule.Fields{
+			"encrypted_content": rule.AnyText,
+			"summary":           rule.List(rule.Part(rule.Fields{"type": rule.OneOf("summary_text")}, "type", "text"), 0),
+			"content":           rule.List(rule.Part(rule.Fields{"type": rule.OneOf("reasoning_text")}, "type", "text"), 0),
 		}, "summary"),
-		string(berth.ItemApprovalRequest): jsonrule.Item(fields{
-			"id": text(1, 256), "arguments": text(0, 1<<20), "name": oneOf(tools.Approvable()...), "server_label": oneOf("berth"),
+		string(berth.ItemApprovalRequest): rule.Item(rule.Fields{
+			"id": rule.Text(1, 256), "arguments": rule.Text(0, 1<<20), "name": rule.OneOf(tools.Approvable()...), "server_label": rule.OneOf("berth"),
 		}, "id", "arguments", "name", "server_label"),
-		string(berth.ItemApprovalResponse): jsonrule.Item(fields{
-			"approval_request_id": text(1, 256), "approve": boolean, "reason": text(0, 16<<10),
+		string(berth.ItemApprovalResponse): rule.Item(rule.Fields{
+			"approval_request_id": rule.Text(1, 256), "approve": rule.Boolean, "reason": rule.Text(0, 16<<10),
 		}, "approval_request_id", "approve"),
-		string(berth.ItemCompaction):        jsonrule.Item(fields{"encrypted_content": text(1, 20<<20)}, "encrypted_content"),
-		string(berth.ItemCompactionTrigger): jsonrule.Item(fields{}),
-		string(berth.ItemConfigurationUpdate): jsonrule.Item(fields{
-			"reasoning": object(fields{"effort": reasoningEffort}),
-			"text":      object(fields{"format": byType(map[string]rule{"text": textFormats["text"], "json_schema": textFormats["json_schema"]})}, "format"),
+		string(berth.ItemCompaction):        rule.Item(rule.Fields{"encrypted_content": rule.Text(1, 20<<20)}, "encrypted_content"),
+		string(berth.ItemCompactionTrigger): rule.Item(rule.Fields{}),
+		string(berth.ItemConfigurationUpdate): rule.Item(rule.Fields{
+			"reasoning": rule.Object(rule.Fields{"effort": reasoningEffort}),
+			"text":      rule.Object(rule.Fields{"format": rule.ByType(map[string]rule.Rule{"text": textFormats["text"], "json_schema": textFormats["json_schema"]})}, "format"),
 		}),
 	}
 }
 
-var itemReference = jsonrule.Item(fields{}, "id")
+var itemReference = rule.Item(rule.Fields{}, "id")
 
 // message checks a message by its role: the model speaks output_text, all others
 // input_text, images and files.
@@ -79,15 +79,15 @@ func message(at string, v any) error {
 	if _, short := obj["content"].(string); short {
 		return nil
 	}
-	parts := jsonrule.InputParts
+	parts := rule.InputParts
 	if obj["role"] == "assistant" {
-		parts = jsonrule.OutputParts
+		parts = rule.OutputParts
 	}
-	return list(byType(parts), 0)(join(at, "content"), obj["content"])
+	return rule.List(rule.ByType(parts), 0)(rule.Join(at, "content"), obj["content"])
 }
 
-var messageFrame = jsonrule.Item(fields{
-	"role": oneOf("user", "assistant", "system", "developer"), "content": anything,
+var messageFrame = rule.Item(rule.Fields{
+	"role": rule.OneOf("user", "assistant", "system", "developer"), "content": rule.Anything,
 }, "role", "content")
 
 // idPrefixes are the prefixes of the ids that items without one get. Those of calls and

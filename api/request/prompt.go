@@ -9,22 +9,22 @@ import (
 	"strings"
 
 	"github.com/berth-run/berth"
-	jsonrule "github.com/berth-run/berth/internal/rule"
+	"github.com/berth-run/berth/internal/rule"
 )
 
 // promptRule checks "prompt".
-var promptRule = object(fields{
-	"id": text(1, 256), "version": text(1, 64),
+var promptRule = rule.Object(rule.Fields{
+	"id": rule.Text(1, 256), "version": rule.Text(1, 64),
 	"variables": func(at string, v any) error {
 		obj, ok := v.(map[string]any)
 		if !ok {
-			return wrongType(at, "an object", v)
+			return rule.WrongType(at, "an object", v)
 		}
 		for _, name := range slices.Sorted(maps.Keys(obj)) {
 			if _, ok := obj[name].(string); ok {
 				continue
 			}
-			if err := byType(jsonrule.InputParts)(join(at, name), obj[name]); err != nil {
+			if err := rule.ByType(rule.InputParts)(rule.Join(at, name), obj[name]); err != nil {
 				return err
 			}
 		}
@@ -77,7 +77,7 @@ func (r *Rules) Merge(req *berth.ResponseRequest, p *berth.Prompt) error {
 	}
 	for _, name := range slices.Sorted(maps.Keys(f.values)) {
 		if !f.names[name] {
-			return berth.Invalid("prompt.variables", "Unknown prompt variable: '%s'. The prompt has %s.", clip(name), quotedList(p.Variables))
+			return berth.Invalid("prompt.variables", "Unknown prompt variable: '%s'. The prompt has %s.", rule.Clip(name), quotedList(p.Variables))
 		}
 	}
 	if err := r.Fill(&t); err != nil { // once more: for the values

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/internal/rule"
 )
 
 // responseFields are the fields of POST /v1/responses, as in CreateResponse of OpenAI's
@@ -20,34 +21,34 @@ import (
 //
 // To serve another field, give it a rule here and a place in
 // berth.ResponseRequest.
-var responseFields = fields{
-	"background":             boolean,
-	"client_metadata":        anyObject, // about codex itself; not in the document, and not stored
+var responseFields = rule.Fields{
+	"background":             rule.Boolean,
+	"client_metadata":        rule.AnyObject, // about codex itself; not in the document, and not stored
 	"conversation":           conversationRule,
-	"include":                list(oneOf(Includable...), 0),
-	"instructions":           anyText,
-	"max_output_tokens":      integer(16, math.MaxInt32),
-	"max_tool_calls":         integer(0, math.MaxInt32),
-	"metadata":               metadata,
-	"model":                  text(1, 256),
-	"parallel_tool_calls":    boolean,
-	"previous_response_id":   text(1, 256),
+	"include":                rule.List(rule.OneOf(Includable...), 0),
+	"instructions":           rule.AnyText,
+	"max_output_tokens":      rule.Integer(16, math.MaxInt32),
+	"max_tool_calls":         rule.Integer(0, math.MaxInt32),
+	"metadata":               rule.Metadata,
+	"model":                  rule.Text(1, 256),
+	"parallel_tool_calls":    rule.Boolean,
+	"previous_response_id":   rule.Text(1, 256),
 	"prompt":                 promptRule,
-	"prompt_cache_key":       text(0, 1024),
-	"prompt_cache_retention": oneOf("in_memory", "in-memory", "24h"),
+	"prompt_cache_key":       rule.Text(0, 1024),
+	"prompt_cache_retention": rule.OneOf("in_memory", "in-memory", "24h"),
 	"reasoning":              reasoning,
-	"safety_identifier":      text(0, 64),
-	"service_tier":           oneOf("auto", "default", "flex", "scale", "priority", "fast", "ultrafast"),
-	"store":                  boolean,
-	"stream":                 boolean,
-	"stream_options":         object(fields{"include_obfuscation": boolean}),
-	"temperature":            decimal(0, 2),
-	"text":                   object(fields{"format": byType(textFormats), "verbosity": oneOf("low", "medium", "high")}),
-	"top_logprobs":           integer(0, 20),
-	"top_p":                  decimal(0, 1),
-	"truncation":             oneOf("auto", "disabled"),
-	"context_management":     list(byType(contextManagement), 0),
-	"user":                   text(0, 1024),
+	"safety_identifier":      rule.Text(0, 64),
+	"service_tier":           rule.OneOf("auto", "default", "flex", "scale", "priority", "fast", "ultrafast"),
+	"store":                  rule.Boolean,
+	"stream":                 rule.Boolean,
+	"stream_options":         rule.Object(rule.Fields{"include_obfuscation": rule.Boolean}),
+	"temperature":            rule.Decimal(0, 2),
+	"text":                   rule.Object(rule.Fields{"format": rule.ByType(textFormats), "verbosity": rule.OneOf("low", "medium", "high")}),
+	"top_logprobs":           rule.Integer(0, 20),
+	"top_p":                  rule.Decimal(0, 1),
+	"truncation":             rule.OneOf("auto", "disabled"),
+	"context_management":     rule.List(rule.ByType(contextManagement), 0),
+	"user":                   rule.Text(0, 1024),
 	"berth":                  requestBerth,
 
 	// Hints, which change no answer.
@@ -59,34 +60,34 @@ var responseFields = fields{
 
 var (
 	// PromptCacheOptions allows how an upstream is to cache a prompt.
-	PromptCacheOptions = object(fields{"mode": oneOf("implicit", "explicit"), "ttl": oneOf("30m", "12h"),
-		"comparison_response_id": text(0, 256), // asks for diagnostics, which this server has not
-		"prewarm":                onlyFalse})
+	PromptCacheOptions = rule.Object(rule.Fields{"mode": rule.OneOf("implicit", "explicit"), "ttl": rule.OneOf("30m", "12h"),
+		"comparison_response_id": rule.Text(0, 256), // asks for diagnostics, which this server has not
+		"prewarm":                rule.OnlyFalse})
 
 	// imageOptions allows a policy that no answer depends on. It is in the SDKs and not yet
 	// in the document.
-	imageOptions = object(fields{"context_compression": compression})
+	imageOptions = rule.Object(rule.Fields{"context_compression": compression})
 
 	// accessPrograms is in the SDKs and not yet in the document.
-	accessPrograms = object(fields{"cyber": oneOf("standard", "daybreak_blue", "daybreak_red")})
+	accessPrograms = rule.Object(rule.Fields{"cyber": rule.OneOf("standard", "daybreak_blue", "daybreak_red")})
 
 	// Moderation allows scores. A policy that blocks would change the answer.
-	Moderation       = object(fields{"model": text(1, 256), "policy": object(fields{"input": moderationPolicy, "output": moderationPolicy})}, "model")
-	moderationPolicy = object(fields{"mode": moderationMode}, "mode")
+	Moderation       = rule.Object(rule.Fields{"model": rule.Text(1, 256), "policy": rule.Object(rule.Fields{"input": moderationPolicy, "output": moderationPolicy})}, "model")
+	moderationPolicy = rule.Object(rule.Fields{"mode": moderationMode}, "mode")
 )
 
 func compression(at string, v any) error {
-	if err := oneOf("auto", "enabled", "disabled")(at, v); err != nil || v != "enabled" {
+	if err := rule.OneOf("auto", "enabled", "disabled")(at, v); err != nil || v != "enabled" {
 		return err
 	}
-	return wire("unsupported_value", at, "Unsupported value: '%s' cannot be 'enabled': this server compresses no images.", at)
+	return rule.Errorf("unsupported_value", at, "Unsupported value: '%s' cannot be 'enabled': this server compresses no images.", at)
 }
 
 func moderationMode(at string, v any) error {
-	if err := oneOf("score", "block")(at, v); err != nil || v == "score" {
+	if err := rule.OneOf("score", "block")(at, v); err != nil || v == "score" {
 		return err
 	}
-	return wire("unsupported_value", at, "Unsupported value: '%s' cannot be 'block'. This server does not moderate; check the input with a moderation service of your own.", at)
+	return rule.Errorf("unsupported_value", at, "Unsupported value: '%s' cannot be 'block'. This server does not moderate; check the input with a moderation service of your own.", at)
 }
 
 // Includable are the values of "include". Those about tools that are not served
@@ -97,37 +98,37 @@ var Includable = []string{
 	"code_interpreter_call.outputs", "reasoning.encrypted_content", "message.output_text.logprobs",
 }
 
-var reasoningEffort = oneOf("none", "minimal", "low", "medium", "high", "xhigh", "max")
+var reasoningEffort = rule.OneOf("none", "minimal", "low", "medium", "high", "xhigh", "max")
 
-var reasoning = object(fields{
+var reasoning = rule.Object(rule.Fields{
 	"effort":           reasoningEffort,
-	"summary":          oneOf("auto", "concise", "detailed"),
-	"generate_summary": unsupported, // the older name of summary
-	"context":          unsupported,
-	"mode":             unsupported,
+	"summary":          rule.OneOf("auto", "concise", "detailed"),
+	"generate_summary": rule.Unsupported, // the older name of summary
+	"context":          rule.Unsupported,
+	"mode":             rule.Unsupported,
 })
 
 // contextManagement are the entries of "context_management".
-var contextManagement = map[string]rule{
-	"compaction": object(fields{"type": anyText, "compact_threshold": integer(1000, math.MaxInt32)}),
+var contextManagement = map[string]rule.Rule{
+	"compaction": rule.Object(rule.Fields{"type": rule.AnyText, "compact_threshold": rule.Integer(1000, math.MaxInt32)}),
 }
 
-var textFormats = map[string]rule{
-	"text":        object(fields{"type": anyText}),
-	"json_object": object(fields{"type": anyText}),
-	"json_schema": strictFormat(object(fields{
-		"type": anyText, "name": matching("^[a-zA-Z0-9_-]+$", 64), "description": anyText,
-		"schema": anyObject, "strict": boolean,
+var textFormats = map[string]rule.Rule{
+	"text":        rule.Object(rule.Fields{"type": rule.AnyText}),
+	"json_object": rule.Object(rule.Fields{"type": rule.AnyText}),
+	"json_schema": rule.StrictFormat(rule.Object(rule.Fields{
+		"type": rule.AnyText, "name": rule.Matching("^[a-zA-Z0-9_-]+$", 64), "description": rule.AnyText,
+		"schema": rule.AnyObject, "strict": rule.Boolean,
 	}, "name", "schema")),
 }
 
 // Complete checks what no field shows alone, and fills in the rest.
 func (r *Rules) Complete(req *berth.ResponseRequest) error {
 	if req.Model == "" && req.Prompt == nil {
-		return missing("model")
+		return rule.Missing("model")
 	}
 	if req.Input == nil && req.PreviousResponseID == "" && req.Conversation == nil && req.Prompt == nil {
-		return missing("input")
+		return rule.Missing("input")
 	}
 	if err := checkMentionsJSON(req); err != nil {
 		return err
@@ -145,7 +146,7 @@ func (r *Rules) Fill(req *berth.ResponseRequest) error {
 		return err
 	}
 	if req.Conversation != nil && req.PreviousResponseID != "" {
-		return wire("mutually_exclusive_parameters", "",
+		return rule.Errorf("mutually_exclusive_parameters", "",
 			"Mutually exclusive parameters: 'previous_response_id' and 'conversation'. Ensure you are only providing one of: 'previous_response_id' or 'conversation'.")
 	}
 	if IsNull(req.ToolChoice) {

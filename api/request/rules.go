@@ -4,40 +4,41 @@ import (
 	"maps"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/internal/rule"
 	"github.com/berth-run/berth/tool"
 )
 
 // Rules check requests, and complete them, with the tools of one registry.
 type Rules struct {
 	// Create checks the body of POST /v1/responses.
-	Create rule
+	Create rule.Rule
 	// Compact checks the body of POST /v1/responses/compact, as
 	// CompactResponseMethodPublicBody of OpenAI's OpenAPI document.
-	Compact rule
+	Compact rule.Rule
 	// InputTokens checks the body of POST /v1/responses/input_tokens, as TokenCountsBody of
 	// OpenAI's OpenAPI document: the fields of a request that make its context. None is
 	// required.
-	InputTokens rule
+	InputTokens rule.Rule
 	// Template checks the fields of a response's request that a prompt may hold: those that
 	// do not concern one request alone.
-	Template rule
+	Template rule.Rule
 
 	tools      *tool.Registry
-	items      rule // by type
-	toolChoice rule // that is an object
+	items      rule.Rule // by type
+	toolChoice rule.Rule // that is an object
 }
 
 // New returns the rules for the tools of a registry.
 func New(tools *tool.Registry) *Rules {
 	r := &Rules{tools: tools, toolChoice: tools.ChoiceRule()}
-	r.items = byType(merged(withUnsupported(ownItems(tools), "items", unservedItems), tools.ItemRules()))
+	r.items = rule.ByType(rule.Merged(rule.WithUnsupported(ownItems(tools), "items", unservedItems), tools.ItemRules()))
 	known := maps.Clone(responseFields)
-	known["input"], known["tools"], known["tool_choice"] = r.input, list(tools.ToolRule(), 128), r.choice
-	r.Create = object(known)
-	r.Compact = object(some(known, fields{"prompt_cache_key": text(0, 64)},
+	known["input"], known["tools"], known["tool_choice"] = r.input, rule.List(tools.ToolRule(), 128), r.choice
+	r.Create = rule.Object(known)
+	r.Compact = rule.Object(some(known, rule.Fields{"prompt_cache_key": rule.Text(0, 64)},
 		"input", "instructions", "model", "previous_response_id", "prompt_cache_options",
 		"prompt_cache_retention", "service_tier"), "model")
-	r.InputTokens = object(some(known, fields{"personality": unsupported},
+	r.InputTokens = rule.Object(some(known, rule.Fields{"personality": rule.Unsupported},
 		"conversation", "input", "instructions", "model", "parallel_tool_calls", "previous_response_id",
 		"reasoning", "text", "tool_choice", "tools", "truncation"))
 	inPrompt := maps.Clone(known)
@@ -45,12 +46,12 @@ func New(tools *tool.Registry) *Rules {
 		"store", "stream", "stream_options", "user", "berth"} {
 		delete(inPrompt, name)
 	}
-	r.Template = object(inPrompt)
+	r.Template = rule.Object(inPrompt)
 	return r
 }
 
 // some returns the rules of these names among all, and more.
-func some(all, more fields, names ...string) fields {
+func some(all, more rule.Fields, names ...string) rule.Fields {
 	for _, name := range names {
 		more[name] = all[name]
 	}
@@ -61,7 +62,7 @@ func some(all, more fields, names ...string) fields {
 // checks that a chosen tool is offered.
 func (r *Rules) choice(at string, v any) error {
 	if _, ok := v.(string); ok {
-		return oneOf("none", "auto", "required")(at, v)
+		return rule.OneOf("none", "auto", "required")(at, v)
 	}
 	return r.toolChoice(at, v)
 }

@@ -1,21 +1,21 @@
 package request
 
-import jsonrule "github.com/berth-run/berth/internal/rule"
+import "github.com/berth-run/berth/internal/rule"
 
 // conversationRule checks what names a conversation: its id, or an object with it.
 func conversationRule(at string, v any) error {
 	switch v.(type) {
 	case string:
-		return text(1, 256)(at, v)
+		return rule.Text(1, 256)(at, v)
 	case map[string]any:
-		return object(fields{"id": text(1, 256)}, "id")(at, v)
+		return rule.Object(rule.Fields{"id": rule.Text(1, 256)}, "id")(at, v)
 	}
-	return wrongType(at, "one of a string or an object", v)
+	return rule.WrongType(at, "one of a string or an object", v)
 }
 
 // Rules that other requests share with those of responses.
 var (
-	ContainerSource = jsonrule.ContainerSource(nil)
-	MemoryLimit     = jsonrule.MemoryLimit
-	NetworkPolicies = jsonrule.NetworkPolicies
+	ContainerSource = rule.ContainerSource(nil)
+	MemoryLimit     = rule.MemoryLimit
+	NetworkPolicies = rule.NetworkPolicies
 )
