@@ -87,8 +87,27 @@ type Summary struct {
 	Keys int
 }
 
-// ListAll returns the projects that have a record, and then those that have only keys.
+// Known reports whether a project has a record or a key.
+func (s *Service) Known(ctx context.Context, id berth.ProjectID) (bool, error) {
+	all, err := s.listed(ctx)
+	if err != nil {
+		return false, err
+	}
+	return slices.ContainsFunc(all, func(p *Summary) bool { return p.ID == id }), nil
+}
+
+// ListAll returns the projects that have a record, then those that have only keys, and the
+// default project in any case.
 func (s *Service) ListAll(ctx context.Context) ([]*Summary, error) {
+	all, err := s.listed(ctx)
+	if err != nil || slices.ContainsFunc(all, func(p *Summary) bool { return p.ID == berth.DefaultProject }) {
+		return all, err
+	}
+	return append(all, &Summary{Project: active(berth.DefaultProject)}), nil
+}
+
+// listed returns the projects that have a record or a key.
+func (s *Service) listed(ctx context.Context) ([]*Summary, error) {
 	recorded, err := s.List(ctx)
 	if err != nil {
 		return nil, err

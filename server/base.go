@@ -5,14 +5,10 @@ import (
 	"crypto/cipher"
 	"fmt"
 
-	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/audit"
-	"github.com/berth-run/berth/container/snapshot"
-	"github.com/berth-run/berth/container/volume"
 	"github.com/berth-run/berth/diskspace"
 	"github.com/berth-run/berth/internal/seal"
 	"github.com/berth-run/berth/project"
-	"github.com/berth-run/berth/store"
 	"github.com/berth-run/berth/store/sqlite"
 )
 
@@ -66,12 +62,7 @@ func (s *Server) openBase(ctx context.Context, o Options) (*base, error) {
 	return b, nil
 }
 
-// newQuota returns the quota of projects. Everything that they store counts: rows of the
-// database, uploaded files, snapshots and volumes.
+// newQuota returns the quota of projects.
 func newQuota(db *sqlite.DB, config *Config) *project.Quota {
-	sum := func(stored func(context.Context, store.Objects, berth.ProjectID) (int64, error)) project.Size {
-		return func(ctx context.Context, p berth.ProjectID) (int64, error) { return stored(ctx, db, p) }
-	}
-	return project.NewQuota(project.QuotaOptions{Objects: db, Usages: db, Limits: config.limits(),
-		Sizes: []project.Size{db.StoredBytes, db.FileBytes, sum(snapshot.StoredBytes), sum(volume.StoredBytes)}})
+	return project.NewQuota(project.QuotaOptions{Objects: db, Usages: db, Limits: config.limits(), Sizes: storedSizes(db)})
 }

@@ -17,8 +17,8 @@ func newProject() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "project",
 		Short: "Create, list, limit and archive projects",
-		Long: `A project owns everything that is created with its keys. It needs no record: berth key
-create --project accepts any id. With a record it has a name, limits of its own, and can be
+		Long: `A project owns everything that is created with its keys. You need not create one: berth
+key create --project accepts any id. With a record it has a name, limits of its own, and can be
 archived.
 
 A running server applies changes within a second.`,
@@ -78,13 +78,17 @@ func newProjectLs(open opener) *cobra.Command {
 				return err
 			}
 			w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
-			fmt.Fprintln(w, "ID\tNAME\tSTATUS\tKEYS\tCREATED\tLIMITS")
+			fmt.Fprintln(w, "ID\tNAME\tSTATUS\tKEYS\tCREATED\tSTORED BYTES\tLIMITS")
 			for _, p := range projects {
 				created := "-"
 				if p.CreatedAt != 0 {
 					created = utc(p.CreatedAt)
 				}
-				fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%s\t%s\n", p.ID, p.Name, p.Status, p.Keys, created, inWords(p.Limits))
+				stored, err := state.StoredBytes(cmd.Context(), p.ID)
+				if err != nil {
+					return err
+				}
+				fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%s\t%d\t%s\n", p.ID, p.Name, p.Status, p.Keys, created, stored, inWords(p.Limits))
 			}
 			return w.Flush()
 		},
@@ -151,8 +155,15 @@ undone. The usage of the project is still reported.`,
 				return err
 			}
 			defer state.Close()
-			_, err = state.Projects.Archive(cmd.Context(), id)
-			return err
+			erased, err := state.Archive(cmd.Context(), id)
+			if errors.Is(err, server.ErrNoProject) {
+				return fmt.Errorf("no project %s: %w", id, err)
+			}
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(cmd.OutOrStdout(), "%s is archived; to be erased: %s\n", id, erased)
+			return nil
 		},
 	}
 }

@@ -25,8 +25,8 @@ func newUsage() *cobra.Command {
 		Short: "Show the usage of projects",
 		Long: `Show what projects have used: responses, tokens and what they cost by key and
 model, the same by key and upstream as far as the configuration names upstreams,
-containers and their seconds by key and memory limit, and the bytes of files that are
-stored now. GET /v1/organization/usage/completions returns the usage of one project.`,
+containers and their seconds by key and memory limit, and the bytes that are stored
+now, as the limit of storage counts them. GET /v1/organization/usage/completions returns the usage of one project.`,
 		Args: cobra.NoArgs,
 	}
 	open := stateFlag(cmd)
@@ -135,15 +135,13 @@ type usageLine struct {
 func (r *usageReport) storage(ctx context.Context) error {
 	ids := []berth.ProjectID{r.query.Project}
 	if r.query.Project == "" {
-		ids = []berth.ProjectID{berth.DefaultProject}
+		ids = nil
 		all, err := r.state.Projects.ListAll(ctx)
 		if err != nil {
 			return err
 		}
 		for _, p := range all {
-			if p.ID != berth.DefaultProject {
-				ids = append(ids, p.ID)
-			}
+			ids = append(ids, p.ID)
 		}
 	}
 	w := tabwriter.NewWriter(r.out, 0, 0, 2, ' ', 0)
@@ -151,7 +149,7 @@ func (r *usageReport) storage(ctx context.Context) error {
 		fmt.Fprintln(w, "PROJECT\tSTORED BYTES")
 	}
 	for _, id := range ids {
-		n, err := r.state.Store.FileBytes(ctx, id)
+		n, err := r.state.StoredBytes(ctx, id)
 		if err != nil {
 			return err
 		}

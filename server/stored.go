@@ -1,0 +1,95 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/container/snapshot"
+	"github.com/berth-run/berth/container/volume"
+	"github.com/berth-run/berth/project"
+	"github.com/berth-run/berth/store"
+)
+
+// storedSizes returns all that counts as stored by a project: rows of the database, uploaded
+// files, snapshots and volumes.
+func storedSizes(db store.Store) []project.Size {
+	sum := func(stored func(context.Context, store.Objects, berth.ProjectID) (int64, error)) project.Size {
+		return func(ctx context.Context, p berth.ProjectID) (int64, error) { return stored(ctx, db, p) }
+	}
+	return []project.Size{db.StoredBytes, db.FileBytes, sum(snapshot.StoredBytes), sum(volume.StoredBytes)}
+}
+
+// StoredBytes returns how much a project stores, as its limit of storage counts it.
+func (s *State) StoredBytes(ctx context.Context, p berth.ProjectID) (total int64, err error) {
+	for _, size := range storedSizes(s.Store) {
+		n, err := size(ctx, p)
+		if err != nil {
+			return 0, fmt.Errorf("sum stored bytes of %s: %w", p, err)
+		}
+		total += n
+	}
+	return total, nil
+}
+
+// Contents are how much of each kind a project has, at most maxCounted.
+type Contents struct {
+	Containers, Responses, Files int
+	Objects                      int // all others: snapshots, volumes, conversations …
+	Bytes                        int64
+}
+
+const maxCounted = 10_000
+
+// String says what a project has.
+func (c Contents) String() string {
+	count := func(n int, one, many string) string {
+		switch {
+		case n == 1:
+			return "1 " + one
+		case n >= maxCounted:
+			return fmt.Sprintf("%d or more %s", n, many)
+		}
+		return fmt.Sprintf("%d %s", n, many)
+	}
+	return fmt.Sprintf("%s, %s, %s and %s (snapshots, volumes, conversations …), %d bytes", count(c.Containers, "container", "containers"),
+		count(c.Responses, "response", "responses"), count(c.Files, "file", "files"), count(c.Objects, "other object", "other objects"), c.Bytes)
+}
+
+// Contents returns what a project has.
+func (s *State) Contents(ctx context.Context, p berth.ProjectID) (c Contents, err error) {
+	page := store.Page{Limit: maxCounted}
+	containers, _, err := s.Store.ListContainers(ctx, p, "", page)
+	files, _, ferr := s.Store.ListFiles(ctx, p, "", page)
+	responses, rerr := s.Store.ProjectResponses(ctx, p, maxCounted)
+	objects, oerr := s.Store.ProjectObjects(ctx, p, maxCounted)
+	bytes, berr := s.StoredBytes(ctx, p)
+	if err := errors.Join(err, ferr, rerr, oerr, berr); err != nil {
+		return c, fmt.Errorf("list what %s has: %w", p, err)
+	}
+	return Contents{Containers: len(containers), Responses: len(responses), Files: len(files), Objects: len(objects), Bytes: bytes}, nil
+}
+
+// Archive ends a project and returns what an Eraser will delete. It returns ErrNoProject if
+// the project has no record, key or objects.
+func (s *State) Archive(ctx context.Context, p berth.ProjectID) (Contents, error) {
+	c, err := s.Contents(ctx, p)
+	if err != nil {
+		return c, err
+	}
+	if c == (Contents{}) {
+		known, err := s.Projects.Known(ctx, p)
+		if err != nil {
+			return c, err
+		}
+		if !known {
+			return c, ErrNoProject
+		}
+	}
+	_, err = s.Projects.Archive(ctx, p)
+	return c, err
+}
+
+// ErrNoProject says that a project has no record, key or objects.
+var ErrNoProject = errors.New("it has no record, key or objects")
