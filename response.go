@@ -325,3 +325,11 @@ func value[T any](p *T, otherwise T) T {
 	}
 	return *p
 }
+
+// RequestBerth is what Berth takes of who asks for a response, beyond OpenAI's
+// contract: the field "berth" of POST /v1/responses.
+type RequestBerth struct {
+	Checks          *Checks         `json:"checks,omitempty"`
+	Budget          *Budget         `json:"budget,omitempty"`
+	RequireApproval *ApprovalPolicy `json:"require_approval,omitempty"` // of calls of the shell that the server runs
+}
