@@ -243,7 +243,7 @@ func (fl *Files) Delete(ctx context.Context, p berth.ProjectID, id berth.Contain
 	if err == nil {
 		ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 		defer cancel()
-		err = s.client.Remove(ctx, dir+strings.TrimPrefix(files[i].Path, berth.WorkDir))
+		err = s.client.Remove(ctx, dir, strings.TrimPrefix(files[i].Path, berth.WorkDir+"/"))
 	}
 	if err != nil {
 		return fl.leases.explain(ctx, s, err)

@@ -66,9 +66,16 @@ func (c *Client) Mode(ctx context.Context, path string) (fs.FileMode, error) {
 	return fs.FileMode(resp.Msg.GetEntry().GetMode()).Perm(), nil
 }
 
-// Remove removes a file or a tree. What is not there is removed already.
-func (c *Client) Remove(ctx context.Context, path string) error {
-	_, err := c.files.Remove(ctx, connect.NewRequest(&pb.RemoveRequest{Path: path}))
+// RootHeader is the field of a request to remove a file that names the directory out of
+// which no link may lead. Guests that do not know it follow links.
+const RootHeader = "Berth-Root"
+
+// Remove removes a file or a tree below root; no link leads out of root. What is not
+// there is removed already.
+func (c *Client) Remove(ctx context.Context, root, path string) error {
+	req := connect.NewRequest(&pb.RemoveRequest{Path: root + "/" + path})
+	req.Header().Set(RootHeader, root)
+	_, err := c.files.Remove(ctx, req)
 	return asFileError(err)
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/berth-run/berth/internal/beneath"
 	"github.com/berth-run/berth/layer"
 )
 
@@ -63,7 +64,7 @@ func (l *Store) Derive(ctx context.Context, as string, change Change, content io
 // applyChange applies a snapshot's layer, and sees to it that the template can still
 // be used.
 func applyChange(ctx context.Context, root string, content io.Reader) error {
-	r, err := os.OpenRoot(root)
+	r, err := beneath.Open(root)
 	if err != nil {
 		return err
 	}

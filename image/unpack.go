@@ -9,11 +9,11 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
-	"os"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/klauspost/compress/zstd"
 
+	"github.com/berth-run/berth/internal/beneath"
 	"github.com/berth-run/berth/internal/statefile"
 	"github.com/berth-run/berth/layer"
 )
@@ -27,7 +27,7 @@ const maxWindow = 128 << 20
 // unpack applies the image's layers to root, each of which must be what its
 // diff_id, the digest of the unpacked archive, says.
 func (a *adding) unpack(ctx context.Context, root string, diffIDs []v1.Hash) error {
-	r, err := os.OpenRoot(root)
+	r, err := beneath.Open(root)
 	if err != nil {
 		return err
 	}

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/berth-run/berth/internal/beneath"
 )
 
 // maxLinks is how many symbolic links are followed to an entry's directory.
@@ -21,7 +23,7 @@ const maxLinks = 40
 // the tree meanwhile. Nothing outside of Root is read or written, whatever links
 // and names there are.
 type Applier struct {
-	Root   *os.Root
+	Root   *beneath.Root
 	Prefix string // of the names that are about Root, as a Differ's; others are dropped
 	Limits Limits
 
@@ -348,15 +350,7 @@ func (a *Applier) link(target, at string) error {
 
 // inDir calls f with the directory in which a path without links is.
 func (a *Applier) inDir(at string, f func(dir int, base string) error) error {
-	dir, err := a.Root.Open(path.Dir(at))
-	if err != nil {
-		return err
-	}
-	defer dir.Close()
-	if err := f(int(dir.Fd()), path.Base(at)); err != nil {
-		return &os.PathError{Op: "change", Path: at, Err: err}
-	}
-	return nil
+	return a.Root.InDir(at, f)
 }
 
 func (a *Applier) node(at string, kind uint32, dev uint64) error {

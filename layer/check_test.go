@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/berth-run/berth/internal/beneath"
 )
 
 const (
@@ -90,7 +92,7 @@ func TestFixedPathsStay(t *testing.T) {
 			}
 		}
 		w.Close()
-		root, err := os.OpenRoot(dir)
+		root, err := beneath.Open(dir)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -18,6 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
+	"github.com/berth-run/berth/internal/beneath"
 	"github.com/berth-run/berth/layer"
 )
 
@@ -143,7 +144,7 @@ func TestRoundTrip(t *testing.T) {
 	if !strings.HasPrefix(got.Digest, "sha256:") || got.Bytes < 100_000 {
 		t.Errorf("got %+v", got)
 	}
-	root, err := os.OpenRoot(restored)
+	root, err := beneath.Open(restored)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -208,7 +209,7 @@ func apply(t testing.TB, prepare string, layers ...[]byte) (root string, err err
 			t.Fatalf("%v\n%s", err, out)
 		}
 	}
-	r, err := os.OpenRoot(root)
+	r, err := beneath.Open(root)
 	if err != nil {
 		t.Fatal(err)
 	}

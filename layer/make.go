@@ -8,9 +8,10 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 	"path"
 	"strings"
+
+	"github.com/berth-run/berth/internal/beneath"
 )
 
 // Limits bound an archive; zero is DefaultMaxEntries, and any number of bytes.
@@ -40,7 +41,7 @@ func Make(w io.Writer, r io.Reader, base string, limits Limits) (Made, error) {
 		m.limits.Entries = DefaultMaxEntries
 	}
 	if base != "" {
-		root, err := os.OpenRoot(base)
+		root, err := beneath.Open(base)
 		if err != nil {
 			return Made{}, err
 		}
@@ -57,7 +58,7 @@ func Make(w io.Writer, r io.Reader, base string, limits Limits) (Made, error) {
 type maker struct {
 	in     *tar.Reader
 	out    *tar.Writer
-	base   *os.Root // nil if there is nothing
+	base   *beneath.Root // nil if there is nothing
 	limits Limits
 	done   Made
 
@@ -215,7 +216,7 @@ func (m *maker) whiteouts() error {
 }
 
 // plainDir reports whether a path is a directory that no link leads to.
-func plainDir(root *os.Root, name string) bool {
+func plainDir(root *beneath.Root, name string) bool {
 	for at := name; at != "."; at = path.Dir(at) {
 		info, err := root.Lstat(at)
 		if err != nil || info.Mode().Type() != fs.ModeDir {

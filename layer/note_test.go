@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
+	"github.com/berth-run/berth/internal/beneath"
 	"github.com/berth-run/berth/layer"
 )
 
@@ -86,7 +87,7 @@ func applyWithNotes(t *testing.T, dir string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	root, err := os.OpenRoot(filepath.Join(dir, "root"))
+	root, err := beneath.Open(filepath.Join(dir, "root"))
 	if err != nil {
 		t.Fatal(err)
 	}

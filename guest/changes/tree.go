@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/berth-run/berth/internal/beneath"
 )
 
 // Bounds on scans of the working directory, before and after a call: if a scan does not end
@@ -196,7 +198,7 @@ func (t *Tree) refresh(f *folder, stop func() bool) bool {
 	if stop() {
 		return false
 	}
-	fd, err := unix.Open(filepath.Join(t.root, f.path("")), unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC|unix.O_RDONLY, 0)
+	dir, err := t.openFolder(f)
 	switch {
 	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.ELOOP):
 		t.drop(f)
@@ -205,8 +207,8 @@ func (t *Tree) refresh(f *folder, stop func() bool) bool {
 		t.unwatched[f] = true // what cannot be read is none of ours, now
 		return true
 	}
-	dir := os.NewFile(uintptr(fd), "")
 	defer dir.Close()
+	fd := int(dir.Fd())
 	var st unix.Stat_t
 	if unix.Fstat(fd, &st) != nil {
 		return true
@@ -230,6 +232,16 @@ func (t *Tree) refresh(f *folder, stop func() bool) bool {
 		t.update(f, fd, name)
 	}
 	return true
+}
+
+// openFolder opens a folder, to which no link leads.
+func (t *Tree) openFolder(f *folder) (*os.File, error) {
+	root, err := beneath.Open(t.root)
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	return root.OpenFolder(f.path(""))
 }
 
 // readAll scans all names in a folder.

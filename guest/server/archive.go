@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/berth-run/berth/internal/beneath"
 	"github.com/berth-run/berth/layer"
 
 	"github.com/berth-run/berth/guest/changes"
@@ -107,7 +108,7 @@ func (a *archiver) put(w http.ResponseWriter, r *http.Request) {
 
 func (a *archiver) apply(body io.Reader) error {
 	path, prefix := a.tree()
-	root, err := os.OpenRoot(path)
+	root, err := beneath.Open(path)
 	if err != nil {
 		return err
 	}

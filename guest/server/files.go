@@ -16,6 +16,8 @@ import (
 	"syscall"
 
 	"connectrpc.com/connect"
+
+	"github.com/berth-run/berth/internal/beneath"
 )
 
 // download serves GET /files?path=…&username=…: the bytes of a regular file. With
@@ -65,7 +67,7 @@ func (s *Server) openFile(root, path string, id identity) (*os.File, error) {
 	if root == "" {
 		return os.OpenFile(s.resolve(path, id), flags, 0)
 	}
-	dir, err := os.OpenRoot(root)
+	dir, err := beneath.Open(root)
 	if err != nil {
 		return nil, err
 	}
@@ -124,18 +126,23 @@ func (s *Server) saveFile(root, path string, id identity, body io.Reader) (strin
 	if !filepath.IsLocal(path) || path == "." {
 		return "", connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("not the path of a file below %s: %s", root, path))
 	}
-	dir, err := os.OpenRoot(root)
+	top, err := beneath.Open(root)
+	if err != nil {
+		return "", err
+	}
+	defer top.Close()
+	if err := mkdirIn(top, filepath.Dir(path), id); err != nil {
+		return "", err
+	}
+	if st, err := top.Stat(path); err == nil && st.IsDir() {
+		return "", connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("path is a directory: %s", full))
+	}
+	dir, err := top.OpenRoot(filepath.Dir(path)) // commands may put another in its place
 	if err != nil {
 		return "", err
 	}
 	defer dir.Close()
-	if err := mkdirIn(dir, filepath.Dir(path), id); err != nil {
-		return "", err
-	}
-	if st, err := dir.Stat(path); err == nil && st.IsDir() {
-		return "", connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("path is a directory: %s", full))
-	}
-	temp := filepath.Join(filepath.Dir(path), ".berth-"+rand.Text())
+	temp, name := ".berth-"+rand.Text(), filepath.Base(path)
 	f, err := dir.OpenFile(temp, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
 	if err != nil {
 		return "", err
@@ -148,7 +155,7 @@ func (s *Server) saveFile(root, path string, id identity, body io.Reader) (strin
 		err = cerr
 	}
 	if err == nil {
-		err = dir.Rename(temp, path)
+		err = dir.Rename(temp, name)
 	}
 	if err != nil {
 		_ = dir.Remove(temp)
@@ -156,7 +163,7 @@ func (s *Server) saveFile(root, path string, id identity, body io.Reader) (strin
 	return full, err
 }
 
-func mkdirIn(root *os.Root, path string, id identity) error {
+func mkdirIn(root *beneath.Root, path string, id identity) error {
 	if path == "." {
 		return nil
 	}

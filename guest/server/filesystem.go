@@ -17,6 +17,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	pb "github.com/berth-run/berth/guest/guestpb/filesystem"
+	"github.com/berth-run/berth/internal/beneath"
 )
 
 // maxEntries bounds one listing.
@@ -168,10 +169,33 @@ func (f *filesystem) Remove(_ context.Context, req *connect.Request[pb.RemoveReq
 	if err != nil {
 		return nil, err
 	}
-	if err := os.RemoveAll(path); err != nil {
+	root := req.Header().Get(rootHeader)
+	if root == "" {
+		err = os.RemoveAll(path)
+	} else {
+		err = removeBelow(root, path)
+	}
+	if err != nil {
 		return nil, fileError(err)
 	}
 	return connect.NewResponse(&pb.RemoveResponse{}), nil
+}
+
+// rootHeader is guest.RootHeader.
+const rootHeader = "Berth-Root"
+
+// removeBelow removes what a path below root is about; no link leads out of root.
+func removeBelow(root, path string) error {
+	name, err := filepath.Rel(root, path)
+	if err != nil {
+		return connect.NewError(connect.CodeInvalidArgument, err)
+	}
+	dir, err := beneath.Open(root)
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	return dir.RemoveAll(name)
 }
 
 // entry describes a file as envd does: of a link the target's type and mode, but

@@ -3,7 +3,6 @@ package server
 import (
 	"archive/tar"
 	"context"
-	"errors"
 	"io"
 	"io/fs"
 	"net/http"
@@ -13,13 +12,15 @@ import (
 	"syscall"
 	"time"
 	"unicode/utf8"
+
+	"github.com/berth-run/berth/internal/beneath"
 )
 
 // folder serves GET /folder?root=DIR&path=…: the regular files at and below a path
 // in DIR, as a tar. No link is followed and none is in it. What vanishes meanwhile, and
 // what has a name that cannot be said, is left out.
 func (s *Server) folder(w http.ResponseWriter, r *http.Request) {
-	root, err := os.OpenRoot(r.URL.Query().Get("root"))
+	root, err := beneath.Open(r.URL.Query().Get("root"))
 	if err != nil {
 		httpError(w, err)
 		return
@@ -44,14 +45,9 @@ func (s *Server) folder(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func writeFolder(out *tar.Writer, root *os.Root, at string) error {
-	err := fs.WalkDir(root.FS(), at, func(name string, d fs.DirEntry, err error) error {
-		switch {
-		case errors.Is(err, fs.ErrNotExist):
-			return nil
-		case err != nil:
-			return err
-		case !d.Type().IsRegular() || !sayable(name):
+func writeFolder(out *tar.Writer, root *beneath.Root, at string) error {
+	err := root.Walk(at, func(name string, kind fs.FileMode) error {
+		if !kind.IsRegular() || !sayable(name) {
 			return nil
 		}
 		return writeRegular(out, root, name)
@@ -72,9 +68,9 @@ func sayable(name string) bool {
 const maxPath = 3 << 10
 
 // writeRegular writes a file, whose size must not shrink after it was opened.
-func writeRegular(out *tar.Writer, root *os.Root, name string) error {
+func writeRegular(out *tar.Writer, root *beneath.Root, name string) error {
 	f, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0)
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ELOOP) {
+	if beneath.Gone(err) {
 		return nil // it has gone, or a link has taken its place
 	}
 	if err != nil {

@@ -35,6 +35,8 @@ func (s *suite) lifecycle(t *testing.T) {
 	s.run(t, "Archive", s.archive)
 	s.run(t, "ArchiveChanges", s.archiveChanges)
 	s.run(t, "ArchiveState", s.archiveState)
+	s.run(t, "Links", s.links)
+	s.run(t, "LayerLinks", s.layerLinks)
 	s.run(t, "StandStill", s.standStill)
 	s.run(t, "Memory", s.memory)
 	s.run(t, "BadMemory", s.badMemory)

@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/berth-run/berth/internal/beneath"
 	"github.com/berth-run/berth/layer"
 )
 
@@ -108,7 +109,7 @@ func unpackAsUser(from, to string) error {
 	if err := os.Mkdir(to, 0o755); err != nil {
 		return err
 	}
-	root, err := os.OpenRoot(to)
+	root, err := beneath.Open(to)
 	if err != nil {
 		return err
 	}
