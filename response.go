@@ -73,6 +73,7 @@ type Response struct {
 	Usage                *Usage                `json:"usage"`
 	User                 *string               `json:"user"`
 	Metadata             map[string]string     `json:"metadata"`
+	Moderation           json.RawMessage       `json:"moderation,omitempty"` // the upstream's scores
 	Berth                *ResponseBerth        `json:"berth,omitempty"`
 }
 

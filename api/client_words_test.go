@@ -3,6 +3,7 @@ package api_test
 import (
 	"bytes"
 	"compress/gzip"
+	"encoding/json"
 	"io"
 	"net/http"
 	"strings"
@@ -119,6 +120,36 @@ func TestHints(t *testing.T) {
 	h.call(200, "POST", "/v1/chat/completions", `{"model":"scripted","messages":[{"role":"user","content":"hi"}],"prompt_cache_options":{},"moderation":{"model":"m"}}`)
 	if r := h.call(200, "POST", "/v1/responses", `{"model":"scripted","input":"hi"}`); r["access_programs"] != nil || r["prompt_cache_options"] != nil {
 		t.Errorf("a request without hints shows %v", r)
+	}
+}
+
+// TestReportedByUpstream: the tier and the moderation are those that the upstream reports.
+// What it does not report was not used.
+func TestReportedByUpstream(t *testing.T) {
+	const result = `{"type":"moderation_result","model":"omni","flagged":false,"categories":{},"category_scores":{},"category_applied_input_types":{}}`
+	told := model.Finish{Reason: model.FinishStop, ServiceTier: "priority", Moderation: json.RawMessage(`{"input":` + result + `,"output":` + result + `}`)}
+	aye := model.Text{Text: "Aye."}
+	h, _ := playing(t, turn(aye, told), turn(aye, stopped), turn(aye, told), turn(aye, stopped), turn(aye, told))
+	const asked = `"model":"played","service_tier":"flex","moderation":{"model":"omni"}`
+	for _, want := range []string{"priority", "default"} {
+		r := h.call(200, "POST", "/v1/responses", `{"input":"hi",`+asked+`}`)
+		scores, _ := json.Marshal(r["moderation"])
+		if r["service_tier"] != want || strings.Contains(string(scores), "moderation_result") != (want == "priority") {
+			t.Errorf("got %v and %s, want %s", r["service_tier"], scores, want)
+		}
+	}
+	for _, want := range []string{"priority", "default"} {
+		r := h.call(200, "POST", "/v1/chat/completions", `{"messages":[{"role":"user","content":"hi"}],`+asked+`}`)
+		scores, _ := json.Marshal(r["moderation"])
+		if r["service_tier"] != want || strings.Contains(string(scores), `"type":"moderation_results"`) != (want == "priority") {
+			t.Errorf("got %v and %s, want %s", r["service_tier"], scores, want)
+		}
+	}
+	resp := h.send(t.Context(), "POST", "/v1/chat/completions", `{"stream":true,"stream_options":{"include_usage":true},"messages":[{"role":"user","content":"hi"}],`+asked+`}`)
+	raw, err := io.ReadAll(resp.Body)
+	check(t, err)
+	if got := string(raw); !strings.Contains(got, `"service_tier":"priority","system_fingerprint"`) || !strings.Contains(got, `"choices":[],"usage":null,"moderation":{"input":{"type":"moderation_results","model":"omni","results":[`) {
+		t.Errorf("got %s", got)
 	}
 }
 

@@ -273,7 +273,7 @@ var answers = []struct {
 		turns: [][]any{turn(model.Text{Text: "b"}, passing), turn(model.Text{Text: "a"}, stopped)},
 		stream: `{"index":0,"delta":{"role":"assistant","content":"","refusal":null},"logprobs":null,"finish_reason":null}
 {"index":0,"delta":{"content":"b"},"logprobs":null,"finish_reason":null}
-{"error":{"message":"The model's answer broke off and was begun anew, which a stream of chat completion chunks cannot tell. Send the request again.","type":"server_error","param":null,"code":"upstream_error"}}`,
+{"error":{"message":"The upstream disconnected in the middle of its answer. A chat stream cannot be restarted; send the request again.","type":"server_error","param":null,"code":"upstream_error"}}`,
 		whole: `{"index":0,"message":{"role":"assistant","content":"a","refusal":null,"annotations":[]},"logprobs":null,"finish_reason":"stop"}`,
 	},
 	{

@@ -1,7 +1,9 @@
 package engine
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"log/slog"
 	"runtime/debug"
@@ -37,6 +39,7 @@ type run struct {
 	refused int         // turns in a row that had nothing else
 	speech  *speech     // of the present turn; nil before the first
 
+	reported
 	lifetime
 	outage
 }
@@ -64,6 +67,12 @@ type compacting struct {
 	raised      int  // the threshold of compactions, once they do not help enough
 	uncompacted bool // the model failed to summarise
 	rescued     bool // a compaction was made because the upstream refused a turn
+}
+
+// reported is what the upstream of the last turn says about the whole response.
+type reported struct {
+	tier       string          // "" if it does not say which it used
+	moderation json.RawMessage // nil if there are no scores
 }
 
 // lifetime is how a run ends.
@@ -247,9 +256,7 @@ func fold(body berth.Response, events []berth.Event) berth.Response {
 func (r *run) final(body berth.Response, status berth.Status, incomplete string) berth.Event {
 	now := time.Now().Unix()
 	body.Status = status
-	if body.ServiceTier == "auto" {
-		body.ServiceTier = "default"
-	}
+	body.ServiceTier, body.Moderation = cmp.Or(r.tier, "default"), r.moderation
 	types := map[berth.Status]berth.EventType{
 		berth.StatusCompleted:  berth.EventCompleted,
 		berth.StatusIncomplete: berth.EventIncomplete,

@@ -65,6 +65,7 @@ func (s *speech) finish(ctx context.Context, f model.Finish) (over bool, err err
 	r, held := s.run, false
 	r.usage.Add(f.Usage)
 	r.origin = f.Origin
+	r.reported = reported{f.ServiceTier, f.Moderation}
 	r.heard = f.Usage.InputTokens + f.Usage.OutputTokens - f.Usage.OutputTokenDetails.ReasoningTokens
 	r.writer.SetUsage(r.usage, turnsOf(f)...)
 	s.cite(ctx)

@@ -138,6 +138,9 @@ type (
 		Model  string // the precise name that answered, if the upstream tells
 		Origin Origin
 		Cost   *berth.Cost // nil if the upstream's price is not known
+
+		ServiceTier string          // that the upstream used, if it tells
+		Moderation  json.RawMessage // its scores in the form of Responses, if they were asked for
 	}
 )
 

@@ -5,6 +5,7 @@
 package chat
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -76,6 +77,7 @@ func (d *Door) Create(x *exchange.Exchange, r *http.Request, c berth.Caller) err
 	if failure != nil {
 		return a.fail(x.Header(), failure)
 	}
+	a.settle()
 	if err := d.save(ctx, c.Project, a, x.Header().Get("x-request-id")); err != nil {
 		return err
 	}
@@ -209,6 +211,14 @@ func (a *answer) whole() completion {
 	}
 	whole.Usage = a.usage()
 	return whole
+}
+
+// settle takes over what the responses say in the end of the whole. All choices have ended.
+func (a *answer) settle() {
+	for _, c := range a.choices {
+		a.head.ServiceTier = cmp.Or(c.tier, a.head.ServiceTier)
+		a.head.Moderation = a.head.Moderation.add(c.scores)
+	}
 }
 
 // usage sums up what all choices have used: each is a response of its own.

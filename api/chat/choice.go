@@ -26,6 +26,8 @@ type completionChoice struct {
 	acted   bool   // a tool has run on this server
 	finish  string
 	usage   berth.Usage
+	tier    string            // as its response says in the end
+	scores  json.RawMessage   // likewise its moderation; nil if there is none
 	failure *berth.EventError // why the response is about to fail
 }
 
@@ -80,7 +82,7 @@ func (c *completionChoice) live() bool { return c.asked.Stream && !c.lastOnly() 
 
 // errUnsaid ends a stream when words that it has sent are withdrawn.
 var errUnsaid = &berth.Error{Code: berth.CodeUpstream,
-	Message: "The model's answer broke off and was begun anew, which a stream of chat completion chunks cannot tell. Send the request again."}
+	Message: "The upstream disconnected in the middle of its answer. A chat stream cannot be restarted; send the request again."}
 
 // take adds an event and returns its chunks. Its errors are for the client.
 func (c *completionChoice) take(ev *berth.Event) ([]chunkChoice, error) {
@@ -264,6 +266,7 @@ func (c *completionChoice) end(r *berth.Response) []chunkChoice {
 	if r.Usage != nil {
 		c.usage = *r.Usage
 	}
+	c.tier, c.scores = r.ServiceTier, r.Moderation
 	if c.lastOnly() {
 		c.keepLast()
 	}

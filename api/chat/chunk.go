@@ -19,6 +19,7 @@ type completionChunk struct {
 	SystemFingerprint string          `json:"system_fingerprint"`
 	Choices           []chunkChoice   `json:"choices"`
 	Usage             json.RawMessage `json:"usage,omitempty"` // null but in the last, and absent unless asked for
+	Moderation        *moderation     `json:"moderation,omitempty"`
 	Obfuscation       string          `json:"obfuscation,omitempty"`
 }
 

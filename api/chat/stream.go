@@ -48,6 +48,7 @@ func (d *Door) send(r *http.Request, c berth.Caller, a *answer, out *chunkWriter
 	for chunks, err := range d.chosen(r.Context(), c.Project, a.choices) {
 		if slices.ContainsFunc(chunks, func(c chunkChoice) bool { return c.FinishReason != nil }) {
 			if unfinished--; unfinished == 0 { // save, then send
+				a.settle()
 				err = d.save(r.Context(), c.Project, a, out.requestID)
 			}
 		}
@@ -94,6 +95,15 @@ func (o *chunkWriter) chunk() completionChunk {
 
 // end sends what follows all choices. An error means that the client has gone.
 func (o *chunkWriter) end() {
+	if o.head.Moderation != nil {
+		chunk := o.chunk()
+		if chunk.Moderation = o.head.Moderation; o.withUsage {
+			chunk.Usage = nullJSON
+		}
+		if o.JSON("", chunk) != nil {
+			return
+		}
+	}
 	if o.withUsage {
 		chunk := o.chunk()
 		chunk.Usage, _ = json.Marshal(o.usage()) // numbers marshal

@@ -18,6 +18,7 @@ type completion struct {
 	ServiceTier       string            `json:"service_tier"`
 	SystemFingerprint string            `json:"system_fingerprint"`
 	Metadata          map[string]string `json:"metadata,omitempty"`
+	Moderation        *moderation       `json:"moderation,omitempty"`
 }
 
 type wholeChoice struct {

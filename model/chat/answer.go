@@ -28,6 +28,7 @@ type answer struct {
 	log *slog.Logger
 
 	model  string
+	tier   string
 	reason string // the upstream's finish_reason
 	done   bool   // nothing follows
 	usage  berth.Usage
@@ -119,6 +120,9 @@ func (a *answer) Take(data []byte, out []model.Delta) ([]model.Delta, error) {
 	if c.Model != "" {
 		a.model = c.Model
 	}
+	if c.ServiceTier != "" {
+		a.tier = c.ServiceTier
+	}
 	if c.Usage != nil {
 		a.usage = c.Usage.total()
 	}
@@ -172,7 +176,7 @@ func (a *answer) choose(c *choice, out []model.Delta) []model.Delta {
 // Finish appends what is left to tell and the Finish. An answer whose end nobody
 // announced was cut off.
 func (a *answer) Finish(out []model.Delta) ([]model.Delta, error) {
-	f := model.Finish{Reason: model.FinishStop, Usage: a.usage, Model: a.model}
+	f := model.Finish{Reason: model.FinishStop, Usage: a.usage, Model: a.model, ServiceTier: a.tier}
 	switch a.reason {
 	case "stop", "tool_calls", "function_call":
 	case "length", "max_tokens", "model_length":

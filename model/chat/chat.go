@@ -3,12 +3,15 @@
 package chat
 
 import (
+	"bytes"
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"net/http"
 	"strings"
+	"sync/atomic"
 
 	"github.com/openai/openai-go/v3"
 	"github.com/openai/openai-go/v3/option"
@@ -48,6 +51,8 @@ type Provider struct {
 	client openai.Client
 	opts   Options
 	up     *upstream.Upstream
+
+	withoutHints atomic.Bool // the upstream has refused a hint
 }
 
 var (
@@ -104,6 +109,12 @@ func (p *Provider) Stream(ctx context.Context, req *model.Request) iter.Seq2[mod
 	return p.up.Ask(ctx, upstream.Question{
 		Model: req.Model,
 		Send: func(ctx context.Context) (res *http.Response, err error) {
+			if err = p.client.Post(ctx, "chat/completions", body, &res); !refusesHints(body, err) {
+				return res, err
+			}
+			p.withoutHints.Store(true)
+			p.up.Log.Info("the upstream refuses prompt_cache_key and safety_identifier, which are not sent any more", "err", err)
+			body.hints = hints{}
 			err = p.client.Post(ctx, "chat/completions", body, &res)
 			return res, err
 		},
@@ -112,6 +123,22 @@ func (p *Provider) Stream(ctx context.Context, req *model.Request) iter.Seq2[mod
 		},
 		Explain: explain,
 	})
+}
+
+// refusesHints reports whether an upstream refused a request because of a hint in it.
+// Hints change nothing in the answer, so the request is sent again without them.
+func refusesHints(body *request, err error) bool {
+	r, ok := errors.AsType[*upstream.Refusal](err)
+	if !ok || r.Status != http.StatusBadRequest && r.Status != http.StatusUnprocessableEntity {
+		return false
+	}
+	for name, value := range map[string]string{"prompt_cache_key": body.PromptCacheKey,
+		"prompt_cache_retention": body.PromptCacheRetention, "safety_identifier": body.SafetyIdentifier} {
+		if value != "" && bytes.Contains(r.Body, []byte(name)) {
+			return true
+		}
+	}
+	return false
 }
 
 // Models implements model.Lister.

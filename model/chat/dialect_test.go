@@ -66,6 +66,9 @@ func TestBody(t *testing.T) {
 			half, seed := 0.5, int64(-7)
 			r.Sampling = berth.Sampling{Stop: []string{"a", "b"}, FrequencyPenalty: &half, PresencePenalty: &half, Seed: &seed, LogitBias: map[string]int{"50256": -100}}
 		}, want: `{` + common + `,"stop":["a","b"],"frequency_penalty":0.5,"presence_penalty":0.5,"seed":-7,"logit_bias":{"50256":-100}}`},
+		{name: "hints", req: func(r *model.Request) {
+			r.Hints = model.Hints{ServiceTier: "priority", SafetyIdentifier: "s", PromptCacheKey: "k", PromptCacheRetention: "24h", Moderation: json.RawMessage(`{"model":"m"}`)}
+		}, want: `{` + common + `,"service_tier":"priority","prompt_cache_key":"k","prompt_cache_retention":"24h","safety_identifier":"s"}`},
 		{name: "probabilities without alternatives", req: func(r *model.Request) { r.Logprobs = true }, want: `{` + common + `,"logprobs":true}`},
 		{name: "a choice without tools", req: func(r *model.Request) { r.ToolChoice.Mode, r.ParallelToolCalls = "none", false }, want: `{` + common + `}`},
 		{name: "a tool", req: func(r *model.Request) { r.Tools = []berth.FunctionTool{{Name: "f"}} },

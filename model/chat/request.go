@@ -19,6 +19,10 @@ func (p *Provider) request(req *model.Request) (*request, error) {
 		ReasoningEffort: req.Reasoning.Effort,
 		User:            req.User,
 		Sampling:        req.Sampling,
+		ServiceTier:     req.Hints.ServiceTier,
+	}
+	if !p.withoutHints.Load() {
+		out.hints = hints{req.Hints.PromptCacheKey, req.Hints.PromptCacheRetention, req.Hints.SafetyIdentifier}
 	}
 	if p.opts.MaxTokens == "max_tokens" {
 		out.MaxTokens = req.MaxOutputTokens

@@ -30,7 +30,16 @@ type request struct {
 	ReasoningEffort     *string         `json:"reasoning_effort,omitempty"`
 	Verbosity           string          `json:"verbosity,omitempty"`
 	User                string          `json:"user,omitempty"`
+	ServiceTier         string          `json:"service_tier,omitempty"`
 	berth.Sampling
+	hints
+}
+
+// hints are what an upstream may ignore, and what some refuse because they do not know it.
+type hints struct {
+	PromptCacheKey       string `json:"prompt_cache_key,omitempty"`
+	PromptCacheRetention string `json:"prompt_cache_retention,omitempty"`
+	SafetyIdentifier     string `json:"safety_identifier,omitempty"`
 }
 
 type streamOptions struct {
@@ -112,10 +121,11 @@ type jsonSchema struct {
 // A chunk is one event of the stream, or the whole of an answer that does not
 // stream. Only what is used is named, so that nothing else can be malformed.
 type chunk struct {
-	Model   string          `json:"model"`
-	Choices []choice        `json:"choices"`
-	Usage   *usage          `json:"usage"`
-	Error   json.RawMessage `json:"error"`
+	Model       string          `json:"model"`
+	ServiceTier string          `json:"service_tier"`
+	Choices     []choice        `json:"choices"`
+	Usage       *usage          `json:"usage"`
+	Error       json.RawMessage `json:"error"`
 }
 
 type choice struct {

@@ -45,6 +45,8 @@ type chatRequest struct {
 	Store            any `json:"store"`
 	PromptCacheKey   any `json:"prompt_cache_key"`
 	SafetyIdentifier any `json:"safety_identifier"`
+
+	PromptCacheRetention any `json:"prompt_cache_retention"`
 }
 
 type chatStreamOption struct {

@@ -38,7 +38,9 @@ type response struct {
 	IncompleteDetails *struct {
 		Reason string `json:"reason"`
 	} `json:"incomplete_details"`
-	Error json.RawMessage `json:"error"`
+	Error       json.RawMessage `json:"error"`
+	ServiceTier string          `json:"service_tier"`
+	Moderation  json.RawMessage `json:"moderation"`
 }
 
 // essential is what an event says, beside its item or delta.
@@ -291,6 +293,10 @@ func (a *answer) over(ev *event) error {
 	if r := ev.Response; r != nil {
 		if r.Usage != nil {
 			f.Usage = *r.Usage
+		}
+		f.ServiceTier = r.ServiceTier
+		if dialogue.IsObject(r.Moderation) {
+			f.Moderation = r.Moderation
 		}
 		if d := r.IncompleteDetails; d != nil && d.Reason == "content_filter" {
 			f.Reason = model.FinishContentFilter

@@ -1,0 +1,19 @@
+package openai
+
+import (
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/berth-run/berth/model"
+)
+
+// TestReported: the tier and the moderation of a response come with the Finish.
+func TestReported(t *testing.T) {
+	in := "data: {\"type\":\"response.completed\",\"response\":{\"service_tier\":\"priority\",\"moderation\":{\"input\":{},\"output\":{}}}}\n\n"
+	for d, err := range newAnswer(&model.Request{}, slog.New(slog.DiscardHandler)).read(strings.NewReader(in)) {
+		if f, ok := d.(model.Finish); err != nil || !ok || f.ServiceTier != "priority" || string(f.Moderation) != `{"input":{},"output":{}}` {
+			t.Errorf("got %+v, %v", d, err)
+		}
+	}
+}
