@@ -59,7 +59,8 @@ func isStrict(parameters json.RawMessage) bool {
 	if json.Unmarshal(parameters, &schema) != nil || schema == nil {
 		return false
 	}
-	return visitSchema(schema, nil, func(_ []string, s map[string]any) string {
+	return visitSchema(schema, nil, func(_ []string, schema any) string {
+		s, _ := schema.(map[string]any)
 		for name := range s {
 			if !slices.Contains(commonKeywords, name) {
 				return name
@@ -82,14 +83,162 @@ func StrictProblem(schema map[string]any) string {
 	if !hasType(schema, "object") {
 		return fmt.Sprintf("schema must be a JSON Schema of 'type: \"object\"', got 'type: \"%s\"'.", typeName(schema["type"]))
 	}
-	return visitSchema(schema, nil, func(at []string, s map[string]any) string {
+	if problem := SchemaProblem(schema); problem != "" {
+		return problem
+	}
+	return visitSchema(schema, nil, func(at []string, inner any) string {
+		s, ok := inner.(map[string]any)
+		if !ok {
+			return fmt.Sprintf("In context=%s, a schema must be an object.", tuple(at))
+		}
 		for _, name := range refusedKeywords {
 			if _, ok := s[name]; ok {
 				return fmt.Sprintf("In context=%s, '%s' is not permitted.", tuple(at), name)
 			}
 		}
+		if problem := strictValue(schema, s); problem != "" {
+			return fmt.Sprintf("In context=%s, %s", tuple(at), problem)
+		}
 		return strictObject(at, s)
 	})
+}
+
+// strictValue returns what is wrong with one schema of a strict root, whatever it
+// describes.
+func strictValue(root, s map[string]any) string {
+	described := slices.ContainsFunc([]string{"type", "$ref", "anyOf", "enum", "const"}, func(name string) bool {
+		_, ok := s[name]
+		return ok
+	})
+	if !described {
+		return "schema must have a 'type' key."
+	}
+	if _, ok := s["items"]; !ok && hasType(s, "array") {
+		return "array schema missing items."
+	}
+	if enum, ok := s["enum"].([]any); ok && len(enum) == 0 {
+		return "enum: [] should be non-empty."
+	}
+	if ref, ok := s["$ref"]; ok && !refers(root, ref) {
+		return fmt.Sprintf("reference to component %s which was not found in the schema.", quoted(ref))
+	}
+	return ""
+}
+
+// refers reports whether a $ref points to a schema within root.
+func refers(root map[string]any, ref any) bool {
+	text, _ := ref.(string)
+	path, ok := strings.CutPrefix(text, "#")
+	if !ok {
+		return false
+	}
+	var at any = root
+	for i, name := range strings.Split(path, "/") {
+		if i == 0 {
+			if name != "" {
+				return false
+			}
+			continue
+		}
+		name = strings.NewReplacer("~1", "/", "~0", "~").Replace(name)
+		switch inner := at.(type) {
+		case map[string]any:
+			if at, ok = inner[name]; !ok {
+				return false
+			}
+		case []any:
+			n, err := strconv.Atoi(name)
+			if err != nil || n < 0 || n >= len(inner) {
+				return false
+			}
+			at = inner[n]
+		default:
+			return false
+		}
+	}
+	_, ok = at.(map[string]any)
+	return ok
+}
+
+// schemaTypes are the values of a schema's type.
+var schemaTypes = []string{"array", "boolean", "integer", "null", "number", "object", "string"}
+
+// SchemaProblem returns what is wrong with a JSON schema in any mode, in OpenAI's words
+// and with the place, or "".
+func SchemaProblem(schema map[string]any) string {
+	return visitSchema(schema, nil, func(at []string, inner any) string {
+		problem := malformed(inner)
+		if problem != "" {
+			problem = fmt.Sprintf("In context=%s, %s", tuple(at), problem)
+		}
+		return problem
+	})
+}
+
+// malformed returns what is wrong with the form of one schema.
+func malformed(schema any) string {
+	s, ok := schema.(map[string]any)
+	if !ok {
+		switch schema.(type) {
+		case bool, []any: // true, or items of older drafts
+			return ""
+		}
+		return fmt.Sprintf("%s is not of type 'object', 'boolean'.", quoted(schema))
+	}
+	if kind, ok := s["type"]; ok {
+		kinds, several := kind.([]any)
+		if !several {
+			kinds = []any{kind}
+		}
+		unknown := func(k any) bool { name, ok := k.(string); return !ok || !slices.Contains(schemaTypes, name) }
+		if len(kinds) == 0 || slices.ContainsFunc(kinds, unknown) {
+			return fmt.Sprintf("%s is not valid under any of the given schemas.", quoted(kind))
+		}
+	}
+	for _, name := range []string{"properties", "$defs", "definitions"} {
+		if v, ok := s[name]; ok {
+			if _, ok := v.(map[string]any); !ok {
+				return fmt.Sprintf("%s is not of type 'object'.", quoted(v))
+			}
+		}
+	}
+	for _, name := range []string{"required", "enum", "anyOf"} {
+		v, ok := s[name]
+		if !ok {
+			continue
+		}
+		list, ok := v.([]any)
+		if !ok {
+			return fmt.Sprintf("%s is not of type 'array'.", quoted(v))
+		}
+		for _, each := range list {
+			if _, ok := each.(string); !ok && name == "required" {
+				return fmt.Sprintf("%s is not of type 'string'.", quoted(each))
+			}
+		}
+	}
+	return ""
+}
+
+// quoted writes a value as OpenAI's errors do.
+func quoted(v any) string {
+	switch v := v.(type) {
+	case nil:
+		return "None"
+	case string:
+		return "'" + clipped(v) + "'"
+	}
+	raw, _ := json.Marshal(v) // it came as JSON
+	return clipped(string(raw))
+}
+
+// clipped returns the beginning of a text that may be long.
+func clipped(s string) string {
+	const most = 100
+	if len(s) > most {
+		s = strings.ToValidUTF8(s[:most], "") + "…"
+	}
+	return s
 }
 
 // strictObject returns what is wrong with one schema that describes an object.
@@ -112,14 +261,11 @@ func strictObject(at []string, s map[string]any) string {
 
 // visitSchema calls visit for a schema and those in it, with their places, until it
 // returns something, which visitSchema returns.
-func visitSchema(schema any, at []string, visit func(at []string, s map[string]any) string) string {
-	s, ok := schema.(map[string]any)
-	if !ok {
-		return fmt.Sprintf("In context=%s, a schema must be an object.", tuple(at))
-	}
-	if problem := visit(at, s); problem != "" {
+func visitSchema(schema any, at []string, visit func(at []string, schema any) string) string {
+	if problem := visit(at, schema); problem != "" {
 		return problem
 	}
+	s, _ := schema.(map[string]any)
 	in := func(more ...string) []string { return append(slices.Clone(at), more...) }
 	if items, ok := s["items"]; ok {
 		if problem := visitSchema(items, in("items"), visit); problem != "" {

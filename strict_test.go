@@ -49,3 +49,44 @@ func TestCompletedTool(t *testing.T) {
 		}
 	}
 }
+
+// TestSchemaProblems: what is wrong with a schema is said with its place.
+func TestSchemaProblems(t *testing.T) {
+	const at = "In context=('properties', 'city'), "
+	for _, tc := range []struct{ city, loose, strict string }{
+		{`{"type":"string"}`, "", ""},
+		{`{"$ref":"#/$defs/d"}`, "", ""},
+		{`{"$ref":"#"}`, "", ""},
+		{`{"type":["string","null"],"enum":["a",null]}`, "", ""},
+		{`{"type":"array"}`, "", at + "array schema missing items."},
+		{`{"type":"array","items":{"type":"strin"}}`, "In context=('properties', 'city', 'items'), 'strin' is not valid under any of the given schemas.", "same"},
+		{`{"type":"strin"}`, at + "'strin' is not valid under any of the given schemas.", "same"},
+		{`{"type":[]}`, at + "[] is not valid under any of the given schemas.", "same"},
+		{`{"type":["string",7]}`, at + `["string",7] is not valid under any of the given schemas.`, "same"},
+		{`{"$ref":"#/$defs/none"}`, "", at + "reference to component '#/$defs/none' which was not found in the schema."},
+		{`{"$ref":"#/$defs/d/title"}`, "", at + "reference to component '#/$defs/d/title' which was not found in the schema."},
+		{`{"description":"d"}`, "", at + "schema must have a 'type' key."},
+		{`{"type":"string","enum":[]}`, "", at + "enum: [] should be non-empty."},
+		{`true`, "", at + "a schema must be an object."},
+		{`"string"`, at + "'string' is not of type 'object', 'boolean'.", "same"},
+		{`{"type":"object","properties":[]}`, at + "[] is not of type 'object'.", "same"},
+		{`{"type":"object","properties":{},"required":"a"}`, at + "'a' is not of type 'array'.", "same"},
+		{`{"type":"object","properties":{},"required":null}`, at + "None is not of type 'array'.", "same"},
+		{`{"type":"object","properties":{},"required":[1]}`, at + "1 is not of type 'string'.", "same"},
+	} {
+		var schema map[string]any
+		text := `{"type":"object","properties":{"city":` + tc.city + `},"required":["city"],"additionalProperties":false,"$defs":{"d":{"type":"string","title":"t"}}}`
+		if err := json.Unmarshal([]byte(text), &schema); err != nil {
+			t.Fatal(err)
+		}
+		if tc.strict == "same" {
+			tc.strict = tc.loose
+		}
+		if got := SchemaProblem(schema); got != tc.loose {
+			t.Errorf("%s, not strict: got %q, want %q", tc.city, got, tc.loose)
+		}
+		if got := StrictProblem(schema); got != tc.strict {
+			t.Errorf("%s, strict: got %q, want %q", tc.city, got, tc.strict)
+		}
+	}
+}

@@ -2,8 +2,8 @@ package rule
 
 import "github.com/berth-run/berth"
 
-// StrictFormat adds to the rule of a json_schema format that the schema of a strict one
-// must follow OpenAI's rules for strict schemas.
+// StrictFormat adds to the rule of a json_schema format that its schema must be well
+// formed, and that of a strict one must follow OpenAI's rules for strict schemas.
 func StrictFormat(r Rule) Rule {
 	return strictly(r, "schema", "invalid_json_schema", "response_format")
 }
@@ -20,10 +20,14 @@ func strictly(r Rule, field, code, what string) Rule {
 		}
 		obj := v.(map[string]any)
 		schema, ok := obj[field].(map[string]any)
-		if obj["strict"] != true || !ok {
+		if !ok {
 			return nil
 		}
-		if problem := berth.StrictProblem(schema); problem != "" {
+		check := berth.SchemaProblem
+		if obj["strict"] == true {
+			check = berth.StrictProblem
+		}
+		if problem := check(schema); problem != "" {
 			name, _ := obj["name"].(string)
 			return Errorf(code, Join(at, field), "Invalid schema for %s '%s': %s", what, Clip(name), problem)
 		}
