@@ -1,10 +1,12 @@
 package balance
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"iter"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -276,7 +278,9 @@ func TestKeys(t *testing.T) {
 // The only key is asked with again, for somebody may have mended it.
 func TestOnlyKeyRefused(t *testing.T) {
 	n := &notes{}
-	g := group(t, Options{Primaries: []Target{{Upstream: open(t, n, UpstreamOptions{Name: "a"}, fails(keyless))}}})
+	var log bytes.Buffer
+	u := open(t, n, UpstreamOptions{Name: "a", Log: slog.New(slog.NewTextHandler(&log, nil))}, fails(keyless))
+	g := group(t, Options{Primaries: []Target{{Upstream: u}}})
 	for range 2 {
 		if _, _, err := hear(t.Context(), g, ask()); berth.ErrorCode(err) != berth.CodeUnavailable {
 			t.Errorf("got %v", err)
@@ -284,6 +288,18 @@ func TestOnlyKeyRefused(t *testing.T) {
 	}
 	if got := n.take(); len(got) != 2 {
 		t.Errorf("asked %v", got)
+	}
+	if got := log.String(); strings.Count(got, "refuses its only key, which is used all the same") != 1 {
+		t.Errorf("the log says %s", got)
+	}
+}
+
+// TestOpenCircuit: the error names the upstream and when it is asked again.
+func TestOpenCircuit(t *testing.T) {
+	b := newBreaker(Breaker{}, "The upstream 'a'", slog.New(slog.DiscardHandler), func(error) bool { return true })
+	b.till = time.Now().Add(8 * time.Second)
+	if got := b.left().Error(); !strings.Contains(got, "The upstream 'a' has failed too often. It is asked again in 8 s.") {
+		t.Errorf("got %q", got)
 	}
 }
 

@@ -3,7 +3,9 @@ package balance
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"log/slog"
+	"math"
 	"sync"
 	"time"
 
@@ -43,11 +45,11 @@ type circuits struct {
 	models map[string]*breaker
 }
 
-func newCircuits(b Breaker, log *slog.Logger) *circuits {
+func newCircuits(b Breaker, who string, log *slog.Logger) *circuits {
 	failed := func(err error) bool { return berth.ErrorCode(err) == berth.CodeUpstream }
 	return &circuits{
-		whole:  newBreaker(b, log, func(err error) bool { return errors.Is(err, model.ErrUnreachable) }),
-		make:   func(name string) *breaker { return newBreaker(b, log.With("model", name), failed) },
+		whole:  newBreaker(b, who, log, func(err error) bool { return errors.Is(err, model.ErrUnreachable) }),
+		make:   func(name string) *breaker { return newBreaker(b, who, log.With("model", name), failed) },
 		models: map[string]*breaker{},
 	}
 }
@@ -106,14 +108,15 @@ func (c *circuits) String() string {
 
 // A breaker is a circuit breaker.
 type breaker struct {
+	who  string // the upstream as the subject of a message
 	two  *gobreaker.TwoStepCircuitBreaker[struct{}]
 	mu   sync.Mutex
 	till time.Time // it opened, and stays so
 }
 
-func newBreaker(b Breaker, log *slog.Logger, failed func(error) bool) *breaker {
+func newBreaker(b Breaker, who string, log *slog.Logger, failed func(error) bool) *breaker {
 	failures, share, open := uint32(max(0, cmp.Or(b.Failures, 5))), cmp.Or(b.Share, 0.5), cmp.Or(b.Open, 10*time.Second)
-	out := &breaker{}
+	out := &breaker{who: who}
 	out.two = gobreaker.NewTwoStepCircuitBreaker[struct{}](gobreaker.Settings{
 		Interval: window, BucketPeriod: window / 6, Timeout: open, MaxRequests: 1,
 		ReadyToTrip: func(c gobreaker.Counts) bool {
@@ -164,6 +167,8 @@ func (b *breaker) left() error {
 	b.mu.Lock()
 	rest := time.Until(b.till)
 	b.mu.Unlock()
-	err := &berth.Error{Code: berth.CodeUpstream, Err: model.ErrNotAsked, Message: "The model's server has failed too often to be asked now."}
-	return model.WithRetryAfter(err, max(rest, time.Second))
+	rest = max(rest, time.Second)
+	err := &berth.Error{Code: berth.CodeUpstream, Err: model.ErrNotAsked,
+		Message: fmt.Sprintf("%s has failed too often. It is asked again in %d s.", b.who, int(math.Ceil(rest.Seconds())))}
+	return model.WithRetryAfter(err, rest)
 }

@@ -22,6 +22,7 @@ type key struct {
 	last     uint64    // the turn at which it was taken
 	until    time.Time // it is asked last
 	firm     bool      // it is not asked at all until then: the upstream said so
+	bad      bool      // it was refused when it was last used
 }
 
 // A ring is an upstream's keys.
@@ -104,4 +105,19 @@ func (r *ring) rest(k *key, d time.Duration, firm bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	k.until, k.firm = time.Now().Add(d), firm
+}
+
+// refused notes that the upstream refuses a key, and reports whether that is new.
+func (r *ring) refused(k *key) (first bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	first, k.bad = !k.bad, true
+	return first
+}
+
+// accepted notes that the upstream has answered with a key.
+func (r *ring) accepted(k *key) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	k.bad = false
 }

@@ -63,7 +63,11 @@ func NewUpstream(opts UpstreamOptions) (*Upstream, error) {
 		opts.FirstToken = func(string, string, time.Duration) {}
 	}
 	opts.Log = opts.Log.With("upstream", opts.Name)
-	return &Upstream{opts: opts, keys: newRing(opts.Keys), gate: newGate(opts.Limits), breaker: newCircuits(opts.Breaker, opts.Log)}, nil
+	who := "The upstream '" + opts.Name + "'"
+	if opts.Anonymous || opts.Name == "" {
+		who = "The model's server"
+	}
+	return &Upstream{opts: opts, keys: newRing(opts.Keys), gate: newGate(opts.Limits), breaker: newCircuits(opts.Breaker, who, opts.Log)}, nil
 }
 
 // ask asks the target's upstream. wait is false if the turn should rather go
@@ -101,6 +105,9 @@ func (t Target) ask(ctx context.Context, req *model.Request, wait bool, yield fu
 		}
 		err = u.try(ctx, k, &asked, tell)
 		u.keys.put(k)
+		if err == nil {
+			u.keys.accepted(k)
+		}
 		if err == nil || ctx.Err() != nil {
 			return err
 		}
@@ -136,7 +143,12 @@ func (u *Upstream) preferred(req *model.Request) string {
 func (u *Upstream) blame(k *key, err error) bool {
 	switch {
 	case errors.Is(err, model.ErrKey):
-		u.opts.Log.Error("an upstream refuses its key, which is set aside", "key", k.Name, "for", aside, "err", err)
+		switch first := u.keys.refused(k); {
+		case first && len(u.keys.keys) == 1:
+			u.opts.Log.Error("an upstream refuses its only key, which is used all the same", "key", k.Name, "err", err)
+		case first:
+			u.opts.Log.Error("an upstream refuses a key, which is used after the others", "key", k.Name, "for", aside, "err", err)
+		}
 		u.keys.rest(k, aside, false)
 		return true
 	case berth.ErrorCode(err) == berth.CodeRateLimited:
