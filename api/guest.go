@@ -37,7 +37,7 @@ const userHeader = "Berth-User"
 func (h *containers) guest(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	path := r.PathValue("path")
 	if !guestPaths.MatchString(path) {
-		return berth.Errorf(berth.CodeNotFound, "Invalid URL (%s %s)", r.Method, r.URL.Path)
+		return berth.Errorf(berth.CodeNotFound, "This server does not serve %s %s.", r.Method, r.URL.Path)
 	}
 	door, release, err := h.service.Access().Door(r.Context(), c, containerID(r))
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 // those of the default project; for others the route does not exist.
 func (h *models) upstreams(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	if c.Project != berth.DefaultProject {
-		return berth.Errorf(berth.CodeNotFound, "Invalid URL (%s %s)", r.Method, r.URL.Path)
+		return berth.Errorf(berth.CodeNotFound, "This server does not serve %s %s.", r.Method, r.URL.Path)
 	}
 	all := []berth.Upstream{}
 	if h.statuses != nil {

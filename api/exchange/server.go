@@ -212,7 +212,7 @@ func Fallback(mux *http.ServeMux) http.HandlerFunc {
 		}
 		if allowed == nil {
 			writeError(w, http.StatusNotFound, Error{Type: TypeInvalid,
-				Message: "Invalid URL (" + r.Method + " " + r.URL.Path + ")"})
+				Message: "This server does not serve " + r.Method + " " + r.URL.Path + "."})
 			return
 		}
 		methods := strings.Join(allowed, ", ")

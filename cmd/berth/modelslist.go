@@ -41,7 +41,7 @@ rest. Upstreams are shown to keys of the default project only.`,
 			return err
 		}
 		err := connect().call(cmd.Context(), "GET", "/v1/upstreams", nil, &upstreams)
-		if err != nil && strings.Contains(err.Error(), "Invalid URL") || err == nil && len(upstreams.Data) == 0 {
+		if err != nil && strings.Contains(err.Error(), "does not serve") || err == nil && len(upstreams.Data) == 0 {
 			return nil // it is another project's key, or there are none
 		}
 		if err != nil {
