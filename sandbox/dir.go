@@ -46,6 +46,17 @@ func OpenDir(path string) (Dir, error) {
 	return Dir{path: path}, nil
 }
 
+// FindDir opens the directory at path and changes nothing in it. It returns fs.ErrNotExist if
+// there is none.
+func FindDir(path string) (Dir, error) {
+	path, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return Dir{}, err
+	}
+	path, err = filepath.Abs(path)
+	return Dir{path: path}, err
+}
+
 // Create creates the sandbox's directory atomically with the files that fill writes into
 // it. It returns fs.ErrExist if the sandbox exists.
 func (d Dir) Create(id string, fill func(dir string) error) error {

@@ -58,6 +58,27 @@ func Instance(dir string, discard func() error) (string, error) {
 	return makeInstance(name, noted, own)
 }
 
+// FindInstance returns the name of a state directory without making one. found is false if
+// it has none, or is a copy: its sandboxes are not its own then.
+func FindInstance(dir string) (name string, found bool, err error) {
+	own, err := directoryIdentity(dir)
+	if err != nil {
+		return "", false, err
+	}
+	raw, err := statefile.ReadFile(filepath.Join(dir, "instance"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", false, nil
+	}
+	if err != nil {
+		return "", false, err
+	}
+	was, err := statefile.ReadFile(filepath.Join(dir, "instance.directory"))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", false, err
+	}
+	return string(raw), err == nil && string(was) == own, nil
+}
+
 func makeInstance(name, noted, own string) (string, error) {
 	var b [6]byte
 	rand.Read(b[:])

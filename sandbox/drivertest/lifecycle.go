@@ -26,6 +26,7 @@ func (s *suite) lifecycle(t *testing.T) {
 	s.run(t, "Files", s.files)
 	s.run(t, "FilesOfCalls", s.filesOfCalls)
 	s.run(t, "PauseResume", s.pauseResume)
+	s.run(t, "Freeze", s.freeze)
 	s.run(t, "Reopen", s.reopen)
 	s.run(t, "ServerKilled", s.serverKilled)
 	s.run(t, "GuestEnded", s.guestEnded)

@@ -3,6 +3,8 @@ package gvisor
 import (
 	"context"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/berth-run/berth/sandbox"
 	"github.com/berth-run/berth/sandbox/host"
 )
@@ -31,6 +33,10 @@ type wall interface {
 	usage() usage  // what it uses; of a dead one, what is known
 	run() string   // the path of run/, while it is alive
 	words() string // what a dead one left of its logs, if run() does not show them
+
+	// signal sends SIGSTOP or SIGCONT to the processes that write to the disk, and returns
+	// them. It does nothing if the sandbox does not run.
+	signal(unix.Signal) (pids []int, err error)
 
 	// kill ends all of its processes, and remove what raise has made.
 	kill(context.Context) error
