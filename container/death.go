@@ -50,6 +50,16 @@ type deaths struct {
 // and may be nil. If only is not nil and returns false, end does nothing. It reports
 // whether it ended the container.
 func (d *deaths) end(s *instance, reason string, clientErr, cause error, only func() bool) bool {
+	if !d.claim(s, reason, cause, only) {
+		return false
+	}
+	d.settle(s, clientErr)
+	return true
+}
+
+// claim is the first part of end: from then on the container has a reason for its end, and
+// no other one ends it. settle must follow.
+func (d *deaths) claim(s *instance, reason string, cause error, only func() bool) bool {
 	if !s.markDead(reason, only) {
 		return false
 	}
@@ -60,14 +70,18 @@ func (d *deaths) end(s *instance, reason string, clientErr, cause error, only fu
 	} else {
 		log.Error("container ended", "request_id", s.requestID, "err", cause)
 	}
+	return true
+}
+
+// settle is the second part of end.
+func (d *deaths) settle(s *instance, clientErr error) {
 	ctx, cancel := context.WithTimeout(context.Background(), removeTimeout)
 	defer cancel()
 	if err := d.save(ctx, s); err != nil {
-		log.Error("failed to save the end of a container", "err", err)
+		d.opts.Log.Error("failed to save the end of a container", "container", s.id, "project", s.project, "err", err)
 	}
 	s.end(clientErr)
 	d.removeSoon(s)
-	return true
 }
 
 // save saves the end of a container if it is not saved yet.

@@ -66,6 +66,10 @@ type Options struct {
 	// another sandbox or snapshot. Default: there is always space.
 	Room func() error
 
+	// Filled reports whether a sandbox was killed before Start because it filled the host's
+	// volume. Default: none was.
+	Filled func(id berth.ContainerID) bool
+
 	now      func() time.Time
 	pressure func() float64 // share of the time in which some process waits for a CPU, 0 to 1
 }

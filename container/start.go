@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/berth-run/berth/sandbox"
 	"github.com/berth-run/berth/store"
 )
 
@@ -85,6 +86,9 @@ func (svc *Service) adopt(rec *store.Container, exists bool) error {
 		return err
 	}
 	svc.volumes.retain(s)
+	if exists {
+		svc.wake(ctx, s)
+	}
 	start, err := svc.records.load(ctx, s)
 	switch damaged := errors.Is(err, errStartRecord); {
 	case damaged && rec.Body.Berth.Starting:
@@ -100,9 +104,14 @@ func (svc *Service) adopt(rec *store.Container, exists bool) error {
 		return svc.starter.startAgain(ctx, s, start, unconnected)
 	}
 	close(s.started)
-	lives := exists && !rec.Body.Berth.Starting
+	filled := exists && svc.opts.Filled != nil && svc.opts.Filled(s.id)
+	lives := exists && !filled && !rec.Body.Berth.Starting
 	if err := svc.logs.recover(ctx, s, lives); err != nil {
 		svc.opts.Log.Error("failed to log the commands that ran when the server ended", "container", s.id, "err", err)
+	}
+	if filled && !rec.Body.Berth.Starting {
+		svc.deaths.end(s, reasonDisk, goneError(&s.body, reasonDisk), nil, nil)
+		return nil
 	}
 	if !lives {
 		svc.deaths.end(s, reasonHost, goneError(&s.body, reasonHost), nil, nil)
@@ -116,4 +125,23 @@ func (svc *Service) adopt(rec *store.Container, exists bool) error {
 	svc.deaths.check(s)
 	go func() { _ = svc.networks.connect(s.life, s) }()
 	return nil
+}
+
+// wake thaws a sandbox that was frozen when the former process ended, or by this one while
+// the host's volume was full. How much it has on its disk is noted before.
+func (svc *Service) wake(ctx context.Context, s *instance) {
+	freezer, ok := svc.opts.Driver.(sandbox.Freezer)
+	if !ok {
+		return
+	}
+	if err := s.driver.acquire(ctx); err != nil {
+		return
+	}
+	defer s.driver.release()
+	if stats, err := svc.opts.Driver.Stats(ctx, string(s.id)); err == nil {
+		s.health.disk.Store(stats.Disk)
+	}
+	if err := freezer.Thaw(ctx, string(s.id)); err != nil && !errors.Is(err, sandbox.ErrNotFound) {
+		svc.opts.Log.Error("failed to thaw a container", "container", s.id, "err", err)
+	}
 }

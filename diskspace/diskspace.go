@@ -2,7 +2,7 @@
 // on one of them.
 //
 // Each volume has two floors. Below the low one nothing new is created: Admit refuses.
-// Below the critical one the container that writes the most is ended, until the volume
+// Below the critical one the containers that write the most are ended, until the volume
 // is above it. A reserve, a file whose blocks are allocated, is given up when the volume
 // of the database is full, so that deletions, the last events of responses and the audit
 // record can still be written; it is allocated again when there is room.
@@ -62,6 +62,12 @@ type Options struct {
 	Low, Critical, Reserve *int64
 	// Inodes is the low floor of free inodes. nil is a default by their number.
 	Inodes *int64
+
+	// Calm, if it is not nil, is called by Open if the volume of the sandboxes is below its
+	// low floor, before the reserve is given up: what still writes there would take that,
+	// too. It stops what writes. need returns how many bytes the volume is below its
+	// critical floor now.
+	Calm func(need func() int64)
 }
 
 // A Guard watches the volumes. It is safe for concurrent use.
@@ -72,7 +78,7 @@ type Guard struct {
 	refused atomic.Int64
 	poke    chan struct{} // has room for one: look now
 
-	relieve func(ctx context.Context, need int64) bool // set before Start
+	relieve func(ctx context.Context, need func() int64) bool // set before Start
 
 	end  context.CancelFunc
 	done chan struct{}
@@ -114,6 +120,12 @@ func Open(opts Options) (*Guard, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.reserve.given = g.reserve.exists() && g.reserve.held() < g.reserve.want
+	if on := g.sandboxes(); opts.Calm != nil && on != nil && on.isLow() {
+		g.mu.Unlock()
+		opts.Calm(g.lack)
+		g.mu.Lock()
+		_ = state.measure()
+	}
 	g.tend(state)
 	if state.own < startBytes {
 		g.giveUp(state, 0)
@@ -147,10 +159,10 @@ func (g *Guard) volumeOf(dir string) (*volume, error) {
 }
 
 // Start watches the volumes until Close. relieve is called while the volume of the
-// sandboxes is below its critical floor: it ends the container that writes the most and
-// returns true when its space has been freed, or false if none is worth ending. need is
-// how many bytes the volume is below the floor.
-func (g *Guard) Start(relieve func(ctx context.Context, need int64) bool) {
+// sandboxes is below its critical floor: it ends the containers that write the most and
+// returns true when their space has been freed, or false if none is worth ending. need
+// returns how many bytes the volume is below the floor now.
+func (g *Guard) Start(relieve func(ctx context.Context, need func() int64) bool) {
 	ctx, cancel := context.WithCancel(context.Background())
 	g.relieve, g.end, g.done = relieve, cancel, make(chan struct{})
 	go g.watch(ctx)
@@ -171,7 +183,7 @@ func (g *Guard) watch(ctx context.Context) {
 	for {
 		need, wait := g.look()
 		// Before the reserve is given up: who fills the volume would fill that, too.
-		if need > 0 && time.Now().After(rest) && !g.relieve(ctx, need) {
+		if need > 0 && time.Now().After(rest) && !g.relieve(ctx, g.lack) {
 			rest = time.Now().Add(relieveAgain)
 		}
 		g.tendState()
@@ -200,12 +212,31 @@ func (g *Guard) look() (need int64, wait time.Duration) {
 			wait = watchClosely
 		}
 	}
-	for _, a := range g.areas {
-		if a.name == Sandboxes {
-			need = a.on.critical - a.on.free
-		}
+	if v := g.sandboxes(); v != nil {
+		need = v.critical - v.free
 	}
 	return need, wait
+}
+
+// sandboxes returns the volume of the sandboxes, or nil if there is none.
+func (g *Guard) sandboxes() *volume {
+	for _, a := range g.areas {
+		if a.name == Sandboxes {
+			return a.on
+		}
+	}
+	return nil
+}
+
+// lack measures how far the volume of the sandboxes is below its critical floor.
+func (g *Guard) lack() int64 {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	v := g.sandboxes()
+	if v == nil || v.measure() != nil {
+		return 0
+	}
+	return v.critical - v.free
 }
 
 func (g *Guard) tendState() {

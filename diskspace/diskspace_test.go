@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/audit"
 	"github.com/berth-run/berth/diskspace"
@@ -80,7 +82,8 @@ func TestCritical(t *testing.T) {
 	half := disktest.Fill(t, dir, 2*critical)
 	filler := disktest.Fill(t, dir, 0)
 	var calls atomic.Int64
-	g.Start(func(_ context.Context, need int64) bool {
+	g.Start(func(_ context.Context, lack func() int64) bool {
+		need := lack()
 		if need <= 0 || need > critical {
 			t.Errorf("got a need of %d bytes, the floor is at %d", need, critical)
 		}
@@ -100,6 +103,39 @@ func TestCritical(t *testing.T) {
 	})
 	if err := g.Refuse(); err != nil {
 		t.Error(err)
+	}
+}
+
+// What writes to a full volume is stopped before a start gives the reserve up, which it
+// would take.
+func TestCalm(t *testing.T) {
+	dir := disktest.Ext4(t, 64<<20)
+	g := open(t, dir)
+	held, _ := g.Reserve()
+	filler := disktest.Fill(t, dir, 0)
+	calmed := false
+	g, err := diskspace.Open(diskspace.Options{Dir: dir, Areas: map[diskspace.Area]string{diskspace.Sandboxes: filepath.Join(dir, "sandboxes")},
+		Calm: func(need func() int64) {
+			calmed = true
+			var st unix.Stat_t
+			if err := unix.Stat(filepath.Join(dir, "reserve"), &st); err != nil || st.Blocks*512 < held {
+				t.Errorf("the reserve has %d bytes of %d, %v", st.Blocks*512, held, err)
+			}
+			if need() <= 0 {
+				t.Error("nothing is needed on a full volume")
+			}
+			if err := os.Remove(filler); err != nil {
+				t.Error(err)
+			}
+			if n := need(); n > 0 {
+				t.Errorf("with space again %d bytes are needed", n)
+			}
+		}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if now, _ := g.Reserve(); !calmed || now < held {
+		t.Errorf("calmed: %v; the reserve has %d bytes, want %d", calmed, now, held)
 	}
 }
 
@@ -199,7 +235,7 @@ func TestFullVolume(t *testing.T) {
 	if err := os.Remove(filler); err != nil {
 		t.Fatal(err)
 	}
-	g.Start(func(context.Context, int64) bool { return false })
+	g.Start(func(context.Context, func() int64) bool { return false })
 	defer g.Close()
 	wait(t, "the reserve is allocated again", func() bool { held, want := g.Reserve(); return held >= want })
 	if err := db.CreateObjects(t.Context(), "p", object(6000)); err != nil {

@@ -150,6 +150,68 @@ func containerFills(t *testing.T, p *planted, more ...string) {
 	}
 }
 
+// fillsForever starts a process in a container that writes for as long as it lives, after
+// so many seconds.
+func (p *planted) fillsForever(id string, delay float64) {
+	p.t.Helper()
+	script := fmt.Sprintf(`import os,time
+time.sleep(%g)
+f=os.open("big",os.O_CREAT|os.O_WRONLY|os.O_APPEND)
+while True:
+  try: os.write(f,b"x"*262144)
+  except OSError: time.sleep(0.001)
+`, delay)
+	p.shell(id, "cat >w.py <<'END'\n"+script+"END\nsetsid python3 w.py >/dev/null 2>&1 </dev/null &")
+}
+
+// TestManyFillTheVolume lets eight containers fill a volume at once: they are ended, and the
+// server is of use again.
+func TestManyFillTheVolume(t *testing.T) {
+	p, _ := onVolume(t, 400<<20)
+	var ids []string
+	for i := range 8 {
+		ids = append(ids, p.create("/containers", fmt.Sprintf(`{"name":"evil%d"}`, i)))
+	}
+	for _, id := range ids {
+		p.fillsForever(id, 1)
+	}
+	for _, id := range ids {
+		p.waitUntil("the container is ended", func() bool { return strings.Contains(p.ask("GET", "/containers/"+id, "").text, `"reason":"disk"`) })
+	}
+	p.waitUntil("there is space again", p.ready)
+	for _, id := range ids {
+		p.call("DELETE", "/containers/"+id, "")
+	}
+}
+
+// TestVolumeFilledWithoutServer lets a container fill the volume while no server runs. The
+// server starts, and so does the end of all containers.
+func TestVolumeFilledWithoutServer(t *testing.T) {
+	p, dir := onVolume(t, 400<<20)
+	fill := func() (id string) {
+		id = p.create("/containers", `{"name":"evil"}`)
+		p.fillsForever(id, 1)
+		p.kill()
+		p.waitUntil("the volume is full", func() bool { return disktest.Free(t, dir) == 0 })
+		return id
+	}
+	good := p.create("/containers", `{"name":"good"}`)
+	p.shell(good, "echo kept >/mnt/data/file; sleep 1000 >/dev/null 2>&1 & echo $! >/mnt/data/pid")
+	evil := fill()
+	p.start()
+	p.want("the container", p.call("GET", "/containers/"+evil, ""), `"reason":"disk"`)
+	if got := p.shell(good, "cat /mnt/data/file; kill -0 $(cat /mnt/data/pid) && echo alive"); got != "kept\nalive\n" {
+		t.Errorf("the other container: got %q", got)
+	}
+	p.waitUntil("the server says that it is ready", p.ready)
+
+	fill()
+	if said, failed, err := p.berth("stop", "--all", "--state", p.state); err != nil || !strings.Contains(said, "2 containers ended") {
+		t.Errorf("stop --all on a full disk: got %q %q, %v", said, failed, err)
+	}
+	p.start()
+}
+
 // TestFullDisk fills the volume from outside: nothing is created, and clients are told
 // why; everything can be deleted, also after the server was killed and started again.
 func TestFullDisk(t *testing.T) {

@@ -29,7 +29,8 @@ var ErrNotFound = errors.New("sandbox not found")
 // Sandboxes outlive the process that made them: a Driver opened on the same
 // state directory finds them again through List and may Dial them. Methods are
 // safe for concurrent use; calls about one id are serialised by the caller.
-// Drivers return raw errors and do not retry.
+// Drivers return raw errors and do not retry. One whose sandboxes write to a volume that the
+// server watches also implements Freezer.
 //
 // To add a driver:
 //  1. implement Driver in a package beside gvisor;

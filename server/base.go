@@ -26,17 +26,17 @@ type base struct {
 // seal returns the cipher for what the store keeps secret.
 func (b *base) seal() cipher.AEAD { return seal.New(b.key) }
 
-// openBase locks the state directory and opens the database and the audit record in it.
+// openBase locks the state directory, unless that is done, and opens the database and the audit record in it.
 func (s *Server) openBase(ctx context.Context, o Options) (*base, error) {
 	b := &base{Options: o}
-	unlock, err := Lock(o.State)
-	if err != nil {
-		return nil, err
+	var err error
+	if b.start == nil {
+		if b.start, err = prepare(o.State, o.Config, o.Log); err != nil {
+			return nil, err
+		}
 	}
-	s.later(func(context.Context) error { return unlock() })
-	if b.space, err = openSpace(o.State, o.Config, o.Log); err != nil {
-		return nil, err
-	}
+	s.later(func(context.Context) error { return b.start.close() })
+	b.space = b.start.space
 	if b.node, err = nodeID(o.State); err != nil {
 		return nil, err
 	}

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"path/filepath"
@@ -45,13 +46,14 @@ func (s *Server) startContainers(ctx context.Context, b *base, data *blobs) (*co
 	if c.service, err = container.New(opts); err != nil {
 		return nil, err
 	}
+	b.space.Start(c.service.Relieve) // before Start, which thaws containers: those may write
 	if err := c.service.Start(ctx); err != nil {
-		return nil, fmt.Errorf("take over containers: %w", err)
+		return nil, errors.Join(fmt.Errorf("take over containers: %w", err), b.space.Close())
 	}
+	b.start.calm.thawed()
 	s.later(func(context.Context) error { return data.volumes.Close() }) // containers that stay alive keep theirs mounted
 	s.later(c.templates.startPruning(func(ctx context.Context) (map[string]bool, error) { return references(ctx, b.db, data.snapshots) }, c.service, b.Log))
 	s.later(func(context.Context) error { return c.service.Close() })
-	b.space.Start(c.service.Relieve)
 	s.later(func(context.Context) error { return b.space.Close() })
 	return c, nil
 }
@@ -80,6 +82,7 @@ func containerOptions(b *base, data *blobs, c *containers) (container.Options, e
 		Expiry: container.ExpiryOptions{Action: config.OnExpiry, SnapshotLife: config.SnapshotLife,
 			IdleMinutes: int(config.Idle / time.Minute), MaxIdleMinutes: int(config.MaxIdle / time.Minute)},
 		Quota:  b.quota.Containers,
+		Filled: b.start.calm.hasFilled,
 		Room:   func() error { return b.space.Admit(diskspace.Sandboxes, diskspace.Snapshots) },
 		Limits: sandbox.Limits{CPU: config.CPU, PIDs: config.PIDs, Disk: int64(config.Disk)},
 		Pools:  b.Config.pools(), Bounds: container.Bounds{Starts: config.Starts}}, nil

@@ -63,7 +63,7 @@ func TestNotReady(t *testing.T) {
 	if err != nil {
 		t.Skipf("skipped: %v", err)
 	}
-	space, err := openSpace(state, config, slog.New(slog.DiscardHandler))
+	space, err := openSpace(state, config, slog.New(slog.DiscardHandler), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

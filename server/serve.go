@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -18,6 +19,8 @@ type Options struct {
 	Listen        string // address of the API
 	MetricsListen string // address of the metrics; "" is none
 	Log           *slog.Logger
+
+	start *start // of the state directory; New prepares it if it is nil, and closes it
 }
 
 // Run serves until ctx ends, and then stops in order. It returns an error if the server
@@ -32,19 +35,12 @@ func Run(ctx context.Context, o Options) error {
 	if err := c.Verify(); err != nil {
 		return err
 	}
-	if _, err := openSpace(state, c, log); err != nil { // releases the reserve if the disk is full
+	if o.start, err = prepare(state, c, log); err != nil {
 		return err
 	}
-	open, err := withoutKeys(ctx, state)
+	l, err := listenFor(ctx, state, listen)
 	if err != nil {
-		return err
-	}
-	if open && !isLoopback(listen) {
-		return fmt.Errorf("there is no API key yet, and %s can be reached from outside: run berth key create --state %s first", listen, state)
-	}
-	l, err := net.Listen("tcp", listen)
-	if err != nil {
-		return err
+		return errors.Join(err, o.start.close())
 	}
 	s, err := New(ctx, o)
 	if err != nil {
@@ -71,6 +67,18 @@ func Run(ctx context.Context, o Options) error {
 	}
 	log.Info("serving", "url", "http://"+l.Addr().String()+"/v1", "state", state, "driver", c.Driver, "version", o.Version)
 	return s.Serve(ctx, l)
+}
+
+// listenFor listens on an address. Without an API key it must be a loopback address.
+func listenFor(ctx context.Context, state, listen string) (net.Listener, error) {
+	open, err := withoutKeys(ctx, state)
+	if err != nil {
+		return nil, err
+	}
+	if open && !isLoopback(listen) {
+		return nil, fmt.Errorf("there is no API key yet, and %s can be reached from outside: run berth key create --state %s first", listen, state)
+	}
+	return net.Listen("tcp", listen)
 }
 
 // withoutKeys reports whether the store has no key.

@@ -27,8 +27,8 @@ type DiskConfig struct {
 }
 
 // openSpace measures the volumes of a state directory, which it creates. If they are full,
-// it releases the reserve, so that the rest can be opened.
-func openSpace(state string, c *Config, log *slog.Logger) (*diskspace.Guard, error) {
+// it calls calm and releases the reserve, so that the rest can be opened.
+func openSpace(state string, c *Config, log *slog.Logger, calm func(need func() int64)) (*diskspace.Guard, error) {
 	if err := os.MkdirAll(state, 0o700); err != nil {
 		return nil, err
 	}
@@ -36,7 +36,7 @@ func openSpace(state string, c *Config, log *slog.Logger) (*diskspace.Guard, err
 	if sandboxes == local.Name {
 		sandboxes = "local"
 	}
-	return diskspace.Open(diskspace.Options{Dir: state, Log: log,
+	return diskspace.Open(diskspace.Options{Dir: state, Log: log, Calm: calm,
 		Areas: map[diskspace.Area]string{
 			diskspace.Files: filepath.Join(state, "files"), diskspace.Snapshots: filepath.Join(state, "snapshots"),
 			diskspace.Sandboxes: filepath.Join(state, sandboxes), diskspace.Volumes: filepath.Join(state, "volumes"),

@@ -64,11 +64,16 @@ func Stop(ctx context.Context, state string, patience time.Duration) (unlock fun
 // EndContainers ends all containers of a state directory that no server uses, and unmounts
 // its volumes.
 func EndContainers(ctx context.Context, state string, config *Config, log *slog.Logger) (n int, err error) {
+	calm := &calm{state: state, config: config, log: log, all: true}
+	space, err := openSpace(state, config, log, calm.run)
+	if err != nil {
+		return 0, err
+	}
 	key, err := sealKey(state)
 	if err != nil {
 		return 0, err
 	}
-	db, err := OpenStore(ctx, state, sqlite.Options{Log: log})
+	db, err := OpenStore(ctx, state, sqlite.Options{Log: log, Room: space})
 	if err != nil {
 		return 0, err
 	}
@@ -78,6 +83,7 @@ func EndContainers(ctx context.Context, state string, config *Config, log *slog.
 		return 0, err
 	}
 	defer record.Close()
+	record.OnFull(space.MakeRoom)
 	volumes, err := volume.New(volume.Options{Dir: filepath.Join(state, "volumes"), Objects: db, Seal: seal.New(key), Audit: record, Log: log})
 	if err != nil {
 		return 0, err

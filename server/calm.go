@@ -1,0 +1,160 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"slices"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/diskspace"
+	"github.com/berth-run/berth/sandbox"
+	"github.com/berth-run/berth/sandbox/gvisor"
+	"github.com/berth-run/berth/sandbox/microvm"
+)
+
+// leftSandboxes are the sandboxes that a former process left, as far as they can be read,
+// stopped and ended without writing to their volume.
+type leftSandboxes interface {
+	sandbox.Freezer
+	List(ctx context.Context) ([]string, error)
+	Stats(ctx context.Context, id string) (sandbox.Stats, error)
+}
+
+// openExisting returns the sandboxes of a state directory, or nil if there are none or the
+// driver cannot stop them. Those of docker are on a volume that is not watched.
+func openExisting(state string, config *Config, log *slog.Logger) (leftSandboxes, error) {
+	switch config.Driver {
+	case "gvisor":
+		if d, err := gvisor.OpenExisting(filepath.Join(state, "gvisor"), log); d != nil || err != nil {
+			return d, err
+		}
+	case "microvm":
+		if d, err := microvm.OpenExisting(filepath.Join(state, "microvm"), log); d != nil || err != nil {
+			return d, err
+		}
+	}
+	return nil, nil
+}
+
+// A start holds the lock of a state directory whose volume has room enough to open the rest.
+type start struct {
+	unlock func() error
+	space  *diskspace.Guard
+	calm   *calm
+}
+
+// prepare locks a state directory and makes room in it: while no server runs, containers can
+// fill the volume, and then neither the database nor the driver can be opened. Sandboxes
+// that it froze stay so until the service of containers, or close, thaws them.
+func prepare(state string, config *Config, log *slog.Logger) (*start, error) {
+	unlock, err := Lock(state)
+	if err != nil {
+		return nil, err
+	}
+	p := &start{unlock: unlock, calm: &calm{state: state, config: config, log: log}}
+	if p.space, err = openSpace(state, config, log, p.calm.run); err != nil {
+		return nil, errors.Join(err, p.close())
+	}
+	return p, nil
+}
+
+// close thaws what is still frozen and unlocks the state directory.
+func (p *start) close() error { return errors.Join(p.calm.thaw(), p.unlock()) }
+
+// A calm stops the sandboxes of a state directory whose volume is full, and ends the largest.
+type calm struct {
+	state  string
+	config *Config
+	log    *slog.Logger
+	all    bool // end all of them
+
+	sandboxes leftSandboxes // nil if none is frozen
+	ids       []string
+	filled    map[berth.ContainerID]bool // those that were ended
+}
+
+// run freezes all sandboxes and ends the largest ones, as long as the volume needs bytes and
+// their end can help. It is a diskspace.Options.Calm.
+func (c *calm) run(need func() int64) {
+	if err := c.freeze(need); err != nil {
+		c.log.Error("failed to stop the sandboxes on a full disk", "err", err)
+	}
+}
+
+func (c *calm) freeze(need func() int64) error {
+	ctx := context.Background()
+	sandboxes, err := openExisting(c.state, c.config, c.log)
+	if err != nil || sandboxes == nil {
+		return err
+	}
+	if c.ids, err = sandboxes.List(ctx); err != nil {
+		return fmt.Errorf("list sandboxes: %w", err)
+	}
+	c.sandboxes = sandboxes
+	var errs []error
+	sizes := map[string]int64{}
+	var sum int64
+	for _, id := range c.ids {
+		if err := sandboxes.Freeze(ctx, id); err != nil {
+			errs = append(errs, err)
+		}
+		stats, err := sandboxes.Stats(ctx, id)
+		if err == nil && (c.all || stats.Disk >= worthEnding) {
+			sizes[id] = stats.Disk
+			sum += stats.Disk
+		}
+	}
+	if !c.all && sum < need() {
+		return errors.Join(errs...) // something else fills the volume
+	}
+	c.filled = map[berth.ContainerID]bool{}
+	for _, id := range largestFirst(sizes) {
+		lack := need()
+		if !c.all && lack <= 0 {
+			break
+		}
+		c.log.Error("a container fills the disk and is ended before the start", "container", id, "disk_bytes", sizes[id], "need_bytes", lack)
+		if err := sandboxes.Kill(ctx, id); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		c.filled[berth.ContainerID(id)] = true
+	}
+	return errors.Join(errs...)
+}
+
+// worthEnding is the size of the smallest disk that a sandbox is ended for.
+const worthEnding = 8 << 20
+
+func largestFirst(sizes map[string]int64) []string {
+	ids := make([]string, 0, len(sizes))
+	for id := range sizes {
+		ids = append(ids, id)
+	}
+	slices.SortFunc(ids, func(a, b string) int { return int(min(max(sizes[b]-sizes[a], -1), 1)) })
+	return ids
+}
+
+// hasFilled reports whether a container was ended because it filled the volume.
+func (c *calm) hasFilled(id berth.ContainerID) bool { return c.filled[id] }
+
+// thawed says that the sandboxes have been thawed by others.
+func (c *calm) thawed() { c.sandboxes = nil }
+
+// thaw continues the sandboxes.
+func (c *calm) thaw() error {
+	if c.sandboxes == nil {
+		return nil
+	}
+	var errs []error
+	for _, id := range c.ids {
+		if err := c.sandboxes.Thaw(context.Background(), id); err != nil && !errors.Is(err, sandbox.ErrNotFound) {
+			errs = append(errs, err)
+		}
+	}
+	c.thawed()
+	return errors.Join(errs...)
+}
