@@ -66,6 +66,15 @@ func (c *Client) Mode(ctx context.Context, path string) (fs.FileMode, error) {
 	return fs.FileMode(resp.Msg.GetEntry().GetMode()).Perm(), nil
 }
 
+// WorkDir returns the directory in which commands start.
+func (c *Client) WorkDir(ctx context.Context) (string, error) {
+	resp, err := c.files.Stat(ctx, connect.NewRequest(&pb.StatRequest{})) // no path is that directory
+	if err != nil {
+		return "", asFileError(err)
+	}
+	return resp.Msg.GetEntry().GetPath(), nil
+}
+
 // RootHeader is the field of a request to remove a file that names the directory out of
 // which no link may lead. Guests that do not know it follow links.
 const RootHeader = "Berth-Root"

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net"
 	"os"
@@ -155,7 +156,14 @@ func disk(state string) Finding {
 
 func checkTemplate(state, name string) (image.Template, Finding) {
 	f := Finding{What: "template"}
-	library, err := image.Open(filepath.Join(state, "images"), slog.New(slog.DiscardHandler))
+	dir := filepath.Join(state, "images")
+	var library *image.Store
+	_, err := os.Stat(dir) // image.Open would create it
+	if errors.Is(err, fs.ErrNotExist) {
+		err = fmt.Errorf("no template %q: %w", name, image.ErrNotFound)
+	} else if err == nil {
+		library, err = image.Open(dir, slog.New(slog.DiscardHandler))
+	}
 	if err == nil {
 		var t image.Template
 		if t, err = library.Get(name); err == nil {

@@ -24,26 +24,26 @@ import (
 )
 
 // Stop stops the server of a state directory, if one runs, and waits for its end. It returns
-// with the lock of the directory.
-func Stop(ctx context.Context, state string, patience time.Duration) (unlock func() error, err error) {
+// with the lock of the directory, and with the id of the process that it has stopped; 0 is none.
+func Stop(ctx context.Context, state string, patience time.Duration) (pid int, unlock func() error, err error) {
 	if _, err := os.Stat(filepath.Join(state, "berth.db")); errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%s is no state directory: it has no berth.db", state)
+		return 0, nil, fmt.Errorf("%s is no state directory: it has no berth.db", state)
 	}
 	f, err := statefile.OpenFile(filepath.Join(state, "lock"), os.O_RDWR|unix.O_NOFOLLOW)
 	if err != nil {
-		return nil, err
+		return 0, nil, err
 	}
 	locked := func() bool { return unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil }
 	if locked() {
-		return f.Close, nil
+		return 0, f.Close, nil
 	}
 	text, err := io.ReadAll(io.LimitReader(f, 32))
 	pid, perr := strconv.Atoi(strings.TrimSpace(string(text)))
 	if err != nil || perr != nil || pid <= 1 {
-		return nil, errors.Join(fmt.Errorf("%s is in use by a process that its file lock does not name: stop that process first", state), f.Close())
+		return 0, nil, errors.Join(fmt.Errorf("%s is in use by a process that its file lock does not name: stop that process first", state), f.Close())
 	}
 	if err := unix.Kill(pid, unix.SIGTERM); err != nil && !errors.Is(err, unix.ESRCH) {
-		return nil, errors.Join(fmt.Errorf("stop process %d: %w", pid, err), f.Close())
+		return 0, nil, errors.Join(fmt.Errorf("stop process %d: %w", pid, err), f.Close())
 	}
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -53,10 +53,10 @@ func Stop(ctx context.Context, state string, patience time.Duration) (unlock fun
 		select {
 		case <-tick.C:
 			if locked() {
-				return f.Close, nil
+				return pid, f.Close, nil
 			}
 		case <-ctx.Done():
-			return nil, errors.Join(fmt.Errorf("process %d still uses %s", pid, state), f.Close())
+			return 0, nil, errors.Join(fmt.Errorf("process %d still uses %s", pid, state), f.Close())
 		}
 	}
 }

@@ -135,10 +135,14 @@ func (c *client) answerError(resp *http.Response) error {
 
 // withoutKey adds a hint to the error of a request if only a vendor's key is set.
 func (c *client) withoutKey(status int, err error) error {
-	if status != http.StatusUnauthorized || c.key != "" || os.Getenv("OPENAI_API_KEY") == "" {
+	if status != http.StatusUnauthorized || c.key != "" {
 		return err
 	}
-	return apiError(fmt.Sprintf("%v (berth sends BERTH_API_KEY, which is not set; OPENAI_API_KEY is for the upstream and is not sent to %s)", err, c.base))
+	const needed = "This server asks for a key: set BERTH_API_KEY (berth key create makes one)."
+	if os.Getenv("OPENAI_API_KEY") == "" {
+		return apiError(needed)
+	}
+	return apiError(fmt.Sprintf("%s (OPENAI_API_KEY is for the upstream and is not sent to %s.)", needed, c.base))
 }
 
 // send sends a body and decodes the answer into out.

@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/berth-run/berth/guest"
 )
 
 func newCp() *cobra.Command {
@@ -17,7 +19,8 @@ func newCp() *cobra.Command {
 		Use:   "cp SOURCE DESTINATION",
 		Short: "Copy a file into or out of a container",
 		Long: `Copy a file into or out of a container. One of the two is CONTAINER:PATH; "-" is
-this command's input or output. A file that is here already stays, unless --force is
+this command's input or output. A relative PATH is below /mnt/data, where commands
+start. A file that is here already stays, unless --force is
 given. A copy has the mode that the file has in the container, less what the umask
 takes, and is never executable.
 
@@ -66,21 +69,36 @@ func copyIn(ctx context.Context, c *client, from string, to place, user string) 
 		if from == "-" {
 			return errors.New("input needs a file name in the container")
 		}
-		to.path = path.Join("/", envPath(to.path), filepath.Base(from))
+		to.path = path.Join(to.path, filepath.Base(from))
 	}
-	return refusal(c.guest(to.container, user).WriteFile(ctx, "", to.path, user, in))
+	g := c.guest(to.container, user)
+	at, err := inContainer(ctx, g, to.path)
+	if err != nil {
+		return refusal(err)
+	}
+	return refusal(g.WriteFile(ctx, "", at, user, in))
 }
 
-// envPath is where files go when a container is named without a path.
-func envPath(p string) string {
-	if p == "" {
-		return "/mnt/data"
+// inContainer returns a path in a container. A relative one is below the directory in which
+// commands start; the guest itself would take it below the user's home.
+func inContainer(ctx context.Context, g *guest.Client, p string) (string, error) {
+	if path.IsAbs(p) || p == "~" || strings.HasPrefix(p, "~/") {
+		return p, nil
 	}
-	return p
+	dir, err := g.WorkDir(ctx)
+	if err != nil {
+		return "", err
+	}
+	return path.Join(dir, p), nil
 }
 
 func copyOut(ctx context.Context, c *client, from place, to, user string, force bool) error {
 	g := c.guest(from.container, user)
+	at, err := inContainer(ctx, g, from.path)
+	if err != nil {
+		return refusal(err)
+	}
+	from.path = at
 	mode, err := g.Mode(ctx, from.path)
 	if err != nil {
 		return refusal(err)

@@ -83,8 +83,6 @@ func (p *progress) show(ev *berth.Event) {
 			p.calls = nil
 			p.files(ev.Item)
 		}
-	case berth.EventErrored:
-		p.line("%s", p.paint("31", inLine(ev.Error.Message)))
 	}
 }
 

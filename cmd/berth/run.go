@@ -55,9 +55,12 @@ change that.
 Progress goes to standard error, the answer to standard output. The exit code is 0
 when the response is completed, 2 when it is incomplete, and 1 otherwise. Without
 --url and BERTH_URL, and with no server on port 8080, the server runs in this process.`,
-		Args: cobra.ExactArgs(1),
+		Args: oneTask,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			t.text = args[0]
+			if t.model == demoModel && !cmd.Flags().Changed("model") && os.Getenv("BERTH_MODEL") == "" {
+				fmt.Fprintln(os.Stderr, "The demo model 'scripted' only runs the fenced sh blocks of the task and echoes other text; --model or BERTH_MODEL names another.")
+			}
 			if err := t.out.check(); err != nil {
 				return err
 			}
@@ -73,7 +76,7 @@ when the response is completed, 2 when it is incomplete, and 1 otherwise. Withou
 	plain = plainFlag(cmd)
 	cmd.Flags().StringVar(&state, "state", server.DefaultState(), "state of a server in this process")
 	cmd.Flags().StringVar(&config, "config", "", "configuration of a server in this process")
-	cmd.Flags().StringVar(&t.model, "model", envOr("BERTH_MODEL", "scripted"), "model to ask")
+	cmd.Flags().StringVar(&t.model, "model", envOr("BERTH_MODEL", demoModel), "model to ask")
 	cmd.Flags().StringArrayVar(&t.files, "file", nil, "file to upload; may be repeated")
 	cmd.Flags().StringVar(&t.out.dir, "out", "", "new or empty directory for the files that were created")
 	cmd.Flags().BoolVar(&t.out.force, "force", false, "let --out replace files in a directory that is not empty")
@@ -86,6 +89,17 @@ when the response is completed, 2 when it is incomplete, and 1 otherwise. Withou
 	cmd.Flags().StringVar(&t.previous, "previous", "", "response to continue")
 	cmd.Flags().StringVar(&t.instructions, "instructions", "", "system message")
 	return cmd
+}
+
+// demoModel is the model of berth run where none is named.
+const demoModel = "scripted"
+
+// oneTask requires the task.
+func oneTask(_ *cobra.Command, args []string) error {
+	if len(args) != 1 || strings.TrimSpace(args[0]) == "" {
+		return errors.New("berth run needs one TASK, in quotes")
+	}
+	return nil
 }
 
 // serverFor returns a client of the server that was named, of the one on the
@@ -154,7 +168,9 @@ func (t *task) run(ctx context.Context, c *client, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintln(out, answer(r))
+	if said := answer(r); said != "" || r.Error == nil {
+		fmt.Fprintln(out, said)
+	}
 	container, err := containerOf(r)
 	if err != nil {
 		return err
@@ -170,6 +186,9 @@ func (t *task) run(ctx context.Context, c *client, out io.Writer) error {
 		return nil
 	case berth.StatusIncomplete:
 		return exitError(2)
+	}
+	if r.Error != nil {
+		return apiError(r.Error.Message)
 	}
 	return exitError(1)
 }
@@ -259,10 +278,7 @@ func answer(r *berth.Response) string {
 			texts = append(texts, part.Text+part.Refusal)
 		}
 	}
-	switch {
-	case r.Error != nil:
-		texts = append(texts, fmt.Sprintf("failed: %s", r.Error.Message))
-	case r.IncompleteDetails != nil:
+	if r.IncompleteDetails != nil {
 		texts = append(texts, fmt.Sprintf("incomplete: %s", r.IncompleteDetails.Reason))
 	}
 	return strings.Join(texts, "\n")

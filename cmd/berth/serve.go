@@ -4,7 +4,9 @@ import (
 	"fmt"
 	stdlog "log"
 	"log/slog"
+	"net"
 	"os"
+	"strconv"
 
 	"github.com/spf13/cobra"
 
@@ -27,6 +29,12 @@ machine. After berth key create every request needs a key.`,
 				return err
 			}
 			adoptLog(log)
+			if err := checkAddress("--listen", listen); err != nil {
+				return err
+			}
+			if err := checkAddress("--metrics-listen", metricsListen); metricsListen != "" && err != nil {
+				return err
+			}
 			c, err := server.LoadConfig(config)
 			if err != nil {
 				return err
@@ -48,6 +56,18 @@ machine. After berth key create every request needs a key.`,
 	cmd.Flags().StringVar(&config, "config", "", "configuration file (YAML; see docs/configuration.md)")
 	cmd.Flags().StringVar(&format, "log-format", "text", "text or json")
 	return cmd
+}
+
+// checkAddress returns an error if the value of a flag is no address to listen on.
+func checkAddress(flag, address string) error {
+	if _, _, err := net.SplitHostPort(address); err == nil {
+		return nil
+	}
+	such := "127.0.0.1:8080"
+	if _, err := strconv.ParseUint(address, 10, 16); err == nil {
+		such = "127.0.0.1:" + address
+	}
+	return fmt.Errorf("%s: %q is not an address; write HOST:PORT, such as %s", flag, address, such)
 }
 
 // adoptLog sends the messages of the standard logger to the server's log, at the debug level:

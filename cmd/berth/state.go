@@ -2,6 +2,11 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 
@@ -14,5 +19,12 @@ type opener func(context.Context) (*server.State, error)
 // stateFlag adds --state to a command and its subcommands.
 func stateFlag(cmd *cobra.Command) opener {
 	state := cmd.PersistentFlags().String("state", server.DefaultState(), "directory for all state")
-	return func(ctx context.Context) (*server.State, error) { return server.Open(ctx, *state) }
+	return func(ctx context.Context) (*server.State, error) {
+		_, missing := os.Stat(filepath.Join(*state, "berth.db"))
+		opened, err := server.Open(ctx, *state)
+		if err == nil && errors.Is(missing, fs.ErrNotExist) {
+			fmt.Fprintf(cmd.ErrOrStderr(), "%s was no state directory: a new one was made there\n", *state)
+		}
+		return opened, err
+	}
 }

@@ -31,11 +31,16 @@ volumes. No server needs to run.`,
 			if err != nil {
 				return err
 			}
-			unlock, err := server.Stop(ctx, state, patience)
+			pid, unlock, err := server.Stop(ctx, state, patience)
 			if err != nil {
 				return err
 			}
 			defer unlock()
+			if pid != 0 {
+				fmt.Fprintf(cmd.OutOrStdout(), "stopped (pid %d)\n", pid)
+			} else {
+				fmt.Fprintf(cmd.OutOrStdout(), "no server uses %s\n", state)
+			}
 			if !all {
 				return nil
 			}

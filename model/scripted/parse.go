@@ -9,7 +9,7 @@ import (
 // parallel is the line that separates the commands of one shell block.
 const parallel = "---parallel---"
 
-// A block is one fenced block of a message that the recital knows: sh or json.
+// A block is one fenced block of a message that the demo model knows: sh or json.
 type block struct {
 	name  string // of the function
 	shell bool   // the body is commands, not arguments

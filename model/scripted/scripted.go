@@ -1,4 +1,4 @@
-// Package scripted is a deterministic recital for demos and tests. It is not a
+// Package scripted is a deterministic demo model for demos and tests. It is not a
 // language model: it understands nothing, and runs what it is told.
 //
 // It takes the fenced blocks of the last user message in order, one turn each:
@@ -24,7 +24,7 @@
 // arguments and outputs.
 //
 // It keeps no state: where it is follows from the outputs after that message, so
-// a recital survives the restart of its server.
+// a run survives the restart of its server.
 package scripted
 
 import (
@@ -40,7 +40,7 @@ import (
 	"github.com/berth-run/berth/model"
 )
 
-// Name is the model name under which the recital is offered.
+// Name is the model name under which the demo model is offered.
 const Name = "scripted"
 
 // A delta has piece characters, more in a text that would otherwise come in more than
@@ -94,7 +94,7 @@ func (Provider) Models(context.Context) ([]berth.Model, error) {
 	return []berth.Model{{ID: Name, Object: "model", OwnedBy: "berth"}}, nil
 }
 
-// words is the recital's measure of tokens.
+// words is the demo model's measure of tokens.
 func words(s string) int { return len(strings.Fields(s)) }
 
 // A script is a user message and what has come of it.
