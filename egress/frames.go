@@ -103,7 +103,7 @@ func (f *frames) next() error {
 		if _, err := io.ReadFull(f.ReadWriteCloser, payload); err != nil {
 			return err
 		}
-		f.out = append(head[:2:2], f.mask.in.Replace(string(payload))...)
+		f.out = append(head[:2:2], f.mask.replace(string(payload))...)
 		return nil
 	case (opcode == opText || opcode == opBinary) && f.pieces == nil:
 		if final {

@@ -4,11 +4,8 @@ import (
 	"bytes"
 	"encoding/base64"
 	"encoding/hex"
-	"html"
 	"io"
 	"net/http"
-	"net/url"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,53 +14,55 @@ import (
 // A mask hides secrets in what comes back: in the forms in which a host would
 // most likely echo them.
 type mask struct {
-	words   []hidden // the longest first
-	longest int
-	in      *strings.Replacer
+	words  []hidden
+	begins [256]bool // the bytes with which a word may begin
+	pairs  *pairs    // the two bytes with which one may
+	stars  bool      // what is shown is as long as what is hidden
 }
 
-// A hidden word is one form of a secret, and what is shown for it.
+// A hidden word is one form of a secret, of which each character may be spelled in many
+// ways, and what is shown for it.
 type hidden struct {
 	form  []byte
+	chars []*spelled
+	fold  bool // in either case
 	shown string
 }
 
 func newMask(secrets []Secret) *mask {
-	m := &mask{}
+	m := &mask{pairs: &pairs{}}
 	for _, s := range secrets {
 		seen := map[string]bool{}
-		for _, form := range forms(s.Value) {
-			if !seen[form] {
-				seen[form] = true
-				m.words = append(m.words, hidden{[]byte(form), s.Placeholder})
-				m.longest = max(m.longest, len(form))
+		add := func(form string, fold bool) {
+			if form == "" || seen[form] {
+				return
+			}
+			seen[form] = true
+			word := spell(form)
+			m.words = append(m.words, hidden{[]byte(form), word, fold, s.Placeholder})
+			m.pairs.addWord(word, fold)
+			m.begins[form[0]] = true
+			if fold {
+				m.begins[strings.ToUpper(form)[0]] = true
 			}
 		}
+		for _, form := range forms(s.Value) {
+			add(form, false)
+		}
+		add(hex.EncodeToString([]byte(s.Value)), true)
 	}
-	slices.SortStableFunc(m.words, func(a, b hidden) int { return len(b.form) - len(a.form) })
-	var pairs []string
-	for _, w := range m.words {
-		pairs = append(pairs, string(w.form), w.shown)
+	if len(m.words) > 0 {
+		for _, b := range []byte(leads) {
+			m.begins[b] = true
+		}
 	}
-	m.in = strings.NewReplacer(pairs...)
 	return m
 }
 
-var percent = regexp.MustCompile(`%[0-9A-F]{2}`)
-
-// forms returns how a value may come back: as it is, as JSON, in a URL, in HTML, in
-// hex, in base64.
+// forms returns how a value may come back, apart from how its characters are spelled and
+// from hex: as it is, and in base64.
 func forms(value string) []string {
-	asJSON := inJSON(value)
-	plainJSON := strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(value)
-	query, path := url.QueryEscape(value), url.PathEscape(value)
-	nested := inJSON(asJSON) // JSON within a string of JSON
-	asHTML := html.EscapeString(value)
-	asHex := hex.EncodeToString([]byte(value))
-	all := []string{value, asJSON, plainJSON, nested, inJSON(plainJSON), strings.ReplaceAll(asJSON, "/", `\/`), strings.ReplaceAll(plainJSON, "/", `\/`),
-		query, path, percent.ReplaceAllStringFunc(query, strings.ToLower), percent.ReplaceAllStringFunc(path, strings.ToLower),
-		asHTML, strings.NewReplacer("&#34;", "&quot;", "&#39;", "&#x27;").Replace(asHTML), strings.NewReplacer("&#34;", "&quot;", "&#39;", "&#039;").Replace(asHTML),
-		asHex, strings.ToUpper(asHex)}
+	all := []string{value}
 	for _, encoding := range []*base64.Encoding{base64.StdEncoding, base64.RawURLEncoding} {
 		all = append(all, encoding.EncodeToString([]byte(value)))
 	}
@@ -84,15 +83,45 @@ func within(encoding *base64.Encoding, value string, before int) string {
 
 // sameLength returns a mask that changes no lengths.
 func (m *mask) sameLength() *mask {
-	same := &mask{longest: m.longest}
-	var pairs []string
-	for _, w := range m.words {
-		stars := strings.Repeat("*", len(w.form))
-		same.words = append(same.words, hidden{w.form, stars})
-		pairs = append(pairs, string(w.form), stars)
+	return &mask{words: m.words, begins: m.begins, pairs: m.pairs, stars: true}
+}
+
+// replace hides secrets in a whole text.
+func (m *mask) replace(text string) string {
+	ready, _ := m.hide([]byte(text), true)
+	return string(ready)
+}
+
+// hide hides secrets in a text. If it is not the whole, rest is what may be the beginning
+// of a secret.
+func (m *mask) hide(text []byte, whole bool) (ready, rest []byte) {
+	out, from := make([]byte, 0, len(text)), 0
+	for i := 0; i < len(text); i++ {
+		if !m.begins[text[i]] || i+1 < len(text) && !m.pairs.has(text[i], text[i+1]) {
+			continue
+		}
+		end, shown := -1, ""
+		for w := range m.words {
+			word := &m.words[w]
+			at, more := match(word.chars, text[i:], word.fold)
+			if more && !whole {
+				return append(out, text[from:i]...), text[i:]
+			}
+			if at > end {
+				end, shown = at, word.shown
+			}
+		}
+		if end <= 0 {
+			continue
+		}
+		if m.stars {
+			shown = strings.Repeat("*", end)
+		}
+		out = append(append(out, text[from:i]...), shown...)
+		from = i + end
+		i = from - 1
 	}
-	same.in = strings.NewReplacer(pairs...)
-	return same
+	return append(out, text[from:]...), nil
 }
 
 // header hides secrets in the fields of an answer. A field named after one is left
@@ -104,7 +133,7 @@ func (m *mask) header(h http.Header) {
 			continue
 		}
 		for i, v := range values {
-			values[i] = m.in.Replace(v)
+			values[i] = m.replace(v)
 		}
 	}
 }
@@ -112,9 +141,14 @@ func (m *mask) header(h http.Header) {
 // names reports whether a secret is in the name of a field, which is written in a
 // case of its own.
 func (m *mask) names(field string) bool {
-	return slices.ContainsFunc(m.words, func(w hidden) bool {
-		return len(w.form) <= len(field) && strings.Contains(strings.ToLower(field), strings.ToLower(string(w.form)))
-	})
+	for i := range field {
+		for w := range m.words {
+			if end, _ := match(m.words[w].chars, []byte(field[i:]), true); end > 0 {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // A maskedWriter hides secrets in the fields of an answer, and of the hints that
@@ -235,47 +269,13 @@ func (r *maskedReader) push(b []byte) []byte {
 
 // end returns what was held back, of a stream that has ended.
 func (r *maskedReader) end() []byte {
-	ready := []byte(r.mask.in.Replace(string(r.raw)))
+	ready, _ := r.mask.hide(r.raw, true)
 	r.raw = nil
 	return ready
 }
 
 // release makes ready what is certain.
 func (r *maskedReader) release() {
-	var out []byte
-	for len(r.raw) > 0 {
-		at, word := -1, hidden{}
-		for _, w := range r.mask.words {
-			if i := bytes.Index(r.raw, w.form); i >= 0 && (at < 0 || i < at) {
-				at, word = i, w
-			}
-		}
-		if at < 0 {
-			break
-		}
-		// A longer word may begin earlier and end in what is not there yet.
-		if begun := r.begun(r.raw[:at+len(word.form)]); begun < at {
-			out = append(out, r.raw[:begun]...)
-			r.raw = r.raw[begun:]
-			r.ready = out
-			return
-		}
-		out = append(append(out, r.raw[:at]...), word.shown...)
-		r.raw = r.raw[at+len(word.form):]
-	}
-	begun := r.begun(r.raw)
-	r.ready = append(out, r.raw[:begun]...)
-	r.raw = bytes.Clone(r.raw[begun:])
-}
-
-// begun returns where the longest beginning of a word starts with which b ends.
-func (r *maskedReader) begun(b []byte) int {
-	for i := max(0, len(b)-r.mask.longest+1); i < len(b); i++ {
-		for _, w := range r.mask.words {
-			if len(b)-i < len(w.form) && bytes.HasPrefix(w.form, b[i:]) {
-				return i
-			}
-		}
-	}
-	return len(b)
+	ready, rest := r.mask.hide(r.raw, false)
+	r.ready, r.raw = ready, bytes.Clone(rest)
 }

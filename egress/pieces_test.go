@@ -229,7 +229,7 @@ func TestFramesAreMaskedAsMessages(t *testing.T) {
 				text += parts[random.IntN(len(parts))]
 			}
 			opcode := byte(1 + random.IntN(2))
-			want = append(want, fmt.Sprintf("%x ", opcode)+mask.in.Replace(text))
+			want = append(want, fmt.Sprintf("%x ", opcode)+mask.replace(text))
 			for rest := text; ; {
 				n := random.IntN(len(rest) + 1)
 				if random.IntN(3) == 0 || len(rest) > 1000 && random.IntN(2) == 0 {

@@ -1,0 +1,276 @@
+package egress
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"unicode/utf16"
+	"unicode/utf8"
+)
+
+// A spelled is one character of a word with all ways to write it in JSON, a URL, HTML and
+// programs, also in one of them within another.
+type spelled struct {
+	raw    string
+	plus   bool                 // "+" is one more
+	others map[[2]byte][]string // by their first two bytes; in lower case, which is compared in any
+}
+
+// leads are the bytes with which a character begins that is not written as it is.
+const leads = `%\&+`
+
+var isLead = func() (is [256]bool) {
+	for _, b := range []byte(leads) {
+		is[b] = true
+	}
+	return is
+}()
+
+// spellings are those of ASCII, which are made once.
+var spellings [utf8.RuneSelf]struct {
+	once sync.Once
+	spelled
+}
+
+// spell returns the characters of a text. What is not UTF-8 is taken byte by byte.
+func spell(text string) []*spelled {
+	var all []*spelled
+	seen := map[rune]*spelled{}
+	for len(text) > 0 {
+		r, n := utf8.DecodeRuneInString(text)
+		switch {
+		case r < utf8.RuneSelf:
+			s := &spellings[r]
+			s.once.Do(func() { s.spelled = spelling(r, text[:n]) })
+			all = append(all, &s.spelled)
+		case r == utf8.RuneError && n == 1:
+			s := spelling(r, text[:n])
+			all = append(all, &s)
+		default:
+			if seen[r] == nil {
+				s := spelling(r, text[:n])
+				seen[r] = &s
+			}
+			all = append(all, seen[r])
+		}
+		text = text[n:]
+	}
+	return all
+}
+
+// named are the names in HTML of characters that secrets have.
+var named = map[rune]string{'&': "amp", '<': "lt", '>': "gt", '"': "quot", '\'': "apos", '+': "plus", '/': "sol", '=': "equals", '_': "lowbar",
+	'#': "num", '!': "excl", '%': "percnt", '$': "dollar", '(': "lpar", ')': "rpar", '*': "ast", ',': "comma", '.': "period", ':': "colon",
+	';': "semi", '?': "quest", '@': "commat", '[': "lsqb", ']': "rsqb", '\\': "bsol", '^': "hat", '`': "grave", '{': "lcub", '|': "vert",
+	'}': "rcub", '\t': "tab", '\n': "newline"}
+
+// short are the characters that JSON escapes with a letter.
+var short = map[rune]string{'\n': "n", '\r': "r", '\t': "t", '\b': "b", '\f': "f"}
+
+func spelling(r rune, raw string) spelled {
+	s := spelled{raw: raw, others: map[[2]byte][]string{}}
+	add := func(forms ...string) {
+		for _, form := range forms {
+			form = strings.ToLower(form)
+			if form == "+" {
+				s.plus = true
+				continue
+			}
+			key := [2]byte{form[0], form[1]}
+			s.others[key] = append(s.others[key], form)
+		}
+	}
+	once, twice := "", ""
+	for _, b := range []byte(raw) {
+		once, twice = once+fmt.Sprintf("%%%02x", b), twice+fmt.Sprintf("%%25%02x", b)
+	}
+	add(once, twice)
+	if r == ' ' {
+		add("+", "%2b")
+	}
+	var units string
+	for i, u := range utf16.Encode([]rune{r}) {
+		if i > 0 {
+			units += "BACK"
+		}
+		units += fmt.Sprintf("u%04x", u)
+	}
+	// A text of JSON within another has twice the backslashes.
+	for _, back := range []string{`\`, `\\`, `\\\\`} {
+		add(back+strings.ReplaceAll(units, "BACK", back), fmt.Sprintf("%su{%x}", back, r))
+		if len(raw) == 1 {
+			add(fmt.Sprintf("%sx%02x", back, raw[0]), fmt.Sprintf("%s%03o", back, raw[0]))
+		}
+		if c, ok := short[r]; ok {
+			add(back + c)
+		}
+	}
+	if r < utf8.RuneSelf && strings.ContainsRune(`"'/\`, r) {
+		for n := 1; n <= 7; n++ {
+			add(strings.Repeat(`\`, n) + raw)
+		}
+	}
+	for _, and := range []string{"&", "&amp;", `\u0026`, `\\u0026`, "%26"} {
+		hash := and + "#"
+		if and == "%26" {
+			hash = "%26%23"
+		}
+		for zeros := range 4 {
+			zero := strings.Repeat("0", zeros)
+			add(fmt.Sprintf("%sx%s%x;", hash, zero, r), fmt.Sprintf("%s%s%d;", hash, zero, r), fmt.Sprintf("%sx%s%x%%3b", hash, zero, r), fmt.Sprintf("%s%s%d%%3b", hash, zero, r))
+		}
+		if name, ok := named[r]; ok {
+			add(and+name+";", and+name+"%3b")
+		}
+	}
+	return s
+}
+
+// match returns where the longest spelling of a word ends with which text begins, or -1,
+// and whether another could with more text.
+func match(word []*spelled, text []byte, fold bool) (end int, more bool) {
+	// What is written as it is takes most of the time.
+	n := 0
+	for !fold && n < len(word) && len(text) > 0 && len(word[n].raw) == 1 && text[0] == word[n].raw[0] && !isLead[text[0]] {
+		text, n = text[1:], n+1
+	}
+	switch {
+	case n == len(word):
+		return n, false
+	case len(text) == 0:
+		return -1, true
+	case !fold && text[0] != word[n].raw[0] && !isLead[text[0]]:
+		return -1, false
+	}
+	end, more = matchSpelled(word[n:], text, fold)
+	if end >= 0 {
+		end += n
+	}
+	return end, more
+}
+
+// A pairs is a set of two bytes.
+type pairs [1 << 16 / 8]byte
+
+func (p *pairs) add(a, b byte)      { p[int(a)<<5|int(b)>>3] |= 1 << (b & 7) }
+func (p *pairs) has(a, b byte) bool { return p[int(a)<<5|int(b)>>3]&(1<<(b&7)) != 0 }
+
+// addWord adds the two bytes with which the spellings of a word may begin.
+func (p *pairs) addWord(word []*spelled, fold bool) {
+	first, then := word[0], map[byte]bool{}
+	for b := range 256 {
+		then[byte(b)] = len(first.raw) == 1 && (len(word) == 1 || word[1].mayBegin(byte(b), fold))
+	}
+	if len(first.raw) > 1 {
+		then[first.raw[1]] = true
+	}
+	for b, ok := range then {
+		if !ok {
+			continue
+		}
+		p.add(first.raw[0], b)
+		if fold {
+			p.add(upper(first.raw[0]), b)
+		}
+		if first.plus {
+			p.add('+', b)
+		}
+	}
+	for key := range first.others {
+		p.add(key[0], key[1])
+		p.add(key[0], upper(key[1]))
+	}
+}
+
+func (c *spelled) mayBegin(b byte, fold bool) bool {
+	return b == c.raw[0] || isLead[b] || fold && lower(b) == lower(c.raw[0])
+}
+
+// matchSpelled is match for a word of which any character may be spelled in several ways.
+func matchSpelled(word []*spelled, text []byte, fold bool) (end int, more bool) {
+	var room [2][8]int
+	at, next := append(room[0][:0], 0), room[1][:0]
+	for _, c := range word {
+		next = next[:0]
+		for _, from := range at {
+			next, more = c.after(text, from, fold, next, more)
+		}
+		if len(next) == 0 {
+			return -1, more
+		}
+		at, next = next, at
+	}
+	for _, i := range at {
+		end = max(end, i)
+	}
+	return end, more
+}
+
+// after adds to ends where a character ends that begins at an offset of text.
+func (c *spelled) after(text []byte, from int, fold bool, ends []int, more bool) ([]int, bool) {
+	rest := text[from:]
+	if len(rest) == 0 {
+		return ends, true
+	}
+	try := func(form string, fold bool) {
+		n := min(len(form), len(rest))
+		if !same(rest[:n], form[:n], fold) {
+			return
+		}
+		if n < len(form) {
+			more = true
+			return
+		}
+		for _, end := range ends {
+			if end == from+n {
+				return
+			}
+		}
+		ends = append(ends, from+n)
+	}
+	if rest[0] == c.raw[0] || fold {
+		try(c.raw, fold)
+	}
+	switch {
+	case !isLead[rest[0]]:
+	case len(rest) == 1:
+		for key := range c.others {
+			more = more || key[0] == rest[0]
+		}
+	default:
+		for _, form := range c.others[[2]byte{rest[0], lower(rest[1])}] {
+			try(form, true)
+		}
+	}
+	if c.plus && rest[0] == '+' {
+		try("+", false)
+	}
+	return ends, more
+}
+
+// same compares a text with a form. If fold is true, the case of letters does not matter.
+func same(text []byte, form string, fold bool) bool {
+	if !fold {
+		return string(text) == form
+	}
+	for i, b := range text {
+		if lower(b) != lower(form[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+func upper(b byte) byte {
+	if b >= 'a' && b <= 'z' {
+		return b - 'a' + 'A'
+	}
+	return b
+}
+
+func lower(b byte) byte {
+	if b >= 'A' && b <= 'Z' {
+		return b + 'a' - 'A'
+	}
+	return b
+}
