@@ -51,6 +51,7 @@ func newMask(secrets []Secret) *mask {
 		}
 		add(hex.EncodeToString([]byte(s.Value)), true)
 	}
+	slices.SortStableFunc(m.words, func(a, b hidden) int { return int(a.form[0]) - int(b.form[0]) })
 	if len(m.words) > 0 {
 		for _, b := range []byte(leads) {
 			m.begins[b] = true
@@ -101,8 +102,17 @@ func (m *mask) hide(text []byte, whole bool) (ready, rest []byte) {
 			continue
 		}
 		end, shown := -1, ""
+		var first *spelled
+		may := false
 		for w := range m.words {
 			word := &m.words[w]
+			if first != word.chars[0] { // many words begin with the same
+				first = word.chars[0]
+				may = first.begins(text[i:])
+			}
+			if !may && (!word.fold || isLead[text[i]]) {
+				continue
+			}
 			at, more := match(word.chars, text[i:], word.fold)
 			if more && !whole {
 				return append(out, text[from:i]...), text[i:]

@@ -182,6 +182,20 @@ func (p *pairs) addWord(word []*spelled, fold bool) {
 	}
 }
 
+// begins reports whether a text that is not empty begins with a spelling of c, or may
+// with more text.
+func (c *spelled) begins(text []byte) bool {
+	if text[0] == c.raw[0] {
+		return true
+	}
+	if !isLead[text[0]] || len(text) > 1 && !c.plus && len(c.others[[2]byte{text[0], lower(text[1])}]) == 0 {
+		return false
+	}
+	var room [8]int
+	ends, more := c.after(text, 0, false, room[:0], false)
+	return len(ends) > 0 || more
+}
+
 func (c *spelled) mayBegin(b byte, fold bool) bool {
 	return b == c.raw[0] || isLead[b] || fold && lower(b) == lower(c.raw[0])
 }
@@ -254,7 +268,7 @@ func same(text []byte, form string, fold bool) bool {
 		return string(text) == form
 	}
 	for i, b := range text {
-		if lower(b) != lower(form[i]) {
+		if b != form[i] && lower(b) != lower(form[i]) {
 			return false
 		}
 	}
