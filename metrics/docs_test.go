@@ -34,7 +34,7 @@ func families(t *testing.T) map[string]string {
 
 // docs/observe.md lists every family with its labels, and no other.
 func TestDocsListEveryFamily(t *testing.T) {
-	text, err := os.ReadFile("../../docs/observe.md")
+	text, err := os.ReadFile("../docs/observe.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +74,7 @@ func used(expressions ...string) []string {
 // The dashboard and the rules ask for families that there are.
 func TestDashboardAndRules(t *testing.T) {
 	known := families(t)
-	dashboard, err := os.ReadFile("../../docs/observe/dashboard.json")
+	dashboard, err := os.ReadFile("../docs/observe/dashboard.json")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,7 +98,7 @@ func TestDashboardAndRules(t *testing.T) {
 			}
 		}
 	}
-	rules, err := os.ReadFile("../../docs/observe/alerts.yaml")
+	rules, err := os.ReadFile("../docs/observe/alerts.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
