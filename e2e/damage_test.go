@@ -32,12 +32,9 @@ func TestDamagedState(t *testing.T) {
 		if !ok || !strings.Contains(e.Message, id) || e.StatusCode == 500 && e.Code != "file_corrupt" {
 			t.Errorf("%s: got %v, want an error about %s", what, err, id)
 		}
-		for line := range strings.Lines(s.log.String()) {
-			if strings.Contains(line, "level=ERROR") && strings.Contains(line, "missing or damaged") && strings.Contains(line, id) {
-				return
-			}
-		}
-		t.Errorf("%s: the log does not say at level ERROR that %s is damaged", what, id)
+		s.waitUntil("the log says at level ERROR that the "+what+" is damaged", func() bool {
+			return s.logs("level=ERROR", "missing or damaged", id)
+		})
 	}
 
 	base, err := c.Containers.New(t.Context(), openai.ContainerNewParams{Name: "base"})
@@ -82,9 +79,7 @@ func TestDamagedState(t *testing.T) {
 		s.waitUntil("its start has failed", func() bool {
 			return c.Get(t.Context(), "containers/"+from.ID, nil, &at) == nil && at.Status == berth.ContainerExpired
 		})
-		if log := s.log.String(); !strings.Contains(log, "snapshot="+string(kept.ID)) {
-			t.Errorf("%s snapshot: the log does not name it", name)
-		}
+		s.waitUntil("the log names the "+name+" snapshot", func() bool { return s.logs("snapshot=" + string(kept.ID)) })
 		// The objects can be removed.
 		if _, err := c.Files.Delete(t.Context(), f.ID); err != nil {
 			t.Errorf("%s: %v", name, err)

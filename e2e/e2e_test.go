@@ -244,6 +244,17 @@ func (s *server) waitUntil(what string, ok func() bool) {
 	s.t.Fatalf("waited in vain until %s; the server said:\n%s", what, s.log)
 }
 
+// logs reports whether one line of the server's log contains all words. The log arrives
+// later than the answer to the request that caused it: wait for it with waitUntil.
+func (s *server) logs(words ...string) bool {
+	for line := range strings.Lines(s.log.String()) {
+		if !slices.ContainsFunc(words, func(word string) bool { return !strings.Contains(line, word) }) {
+			return true
+		}
+	}
+	return false
+}
+
 // receive returns what comes from a channel, or fails the test after a minute.
 func receive[T any](t *testing.T, from <-chan T, what string) (v T) {
 	t.Helper()
