@@ -54,6 +54,17 @@ func (ls *leases) pause(ctx context.Context, s *instance) error {
 	s.mu.Unlock()
 	if err := ls.opts.Driver.Pause(ctx, string(s.id)); err != nil {
 		s.markResumed()
+		s.mu.Lock()
+		dying := s.dyingLocked()
+		s.mu.Unlock()
+		if dying { // its end is being saved; then the error is its reason
+			select {
+			case <-s.life.Done():
+				return context.Cause(s.life)
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+		}
 		return &berth.Error{Code: berth.CodeUnavailable, Err: err, Message: "Container with id '" + string(s.id) + "' could not be paused."}
 	}
 	s.client.Disconnect() // without this it would notice later

@@ -248,3 +248,21 @@ func TestForkNetwork(t *testing.T) {
 		t.Error("the log has the secret")
 	}
 }
+
+// A container that is ended while it is paused answers with the reason of its end, not
+// with the driver's error about a sandbox that is gone.
+func TestPauseOfDyingContainer(t *testing.T) {
+	h := newHouse(t)
+	id := h.ready()
+	s := h.k.index.lookup(mine, id)
+	h.driver.fail = func(_ context.Context, op, _ string) error {
+		if op != "pause" {
+			return nil
+		}
+		s.markDead(reasonDisk, nil)
+		go h.k.deaths.settle(s, goneError(&s.body, reasonDisk))
+		return errHost
+	}
+	_, err := h.k.Pause(t.Context(), mine, id)
+	wantExpired(t, err, id, "disk")
+}
