@@ -11,6 +11,7 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
+	"github.com/berth-run/berth/api"
 	"github.com/berth-run/berth/model"
 )
 
@@ -33,6 +34,31 @@ func TestBetaQuery(t *testing.T) {
 	if e := h.call(400, "GET", "/v1/responses/"+id+"?gamma=true", nil); e.at("error", "param") != "gamma" {
 		t.Errorf("another parameter: got %v", e)
 	}
+}
+
+// TestUnknownQuery: every route refuses an unknown query parameter, except those that
+// forward the query into a container. codex sends its version with GET /v1/models.
+func TestUnknownQuery(t *testing.T) {
+	h := newHouse(t, nil)
+	for _, pattern := range api.Routes() {
+		method, path, ok := strings.Cut(pattern, " ")
+		if !ok {
+			continue // any method: forwarded
+		}
+		path = strings.NewReplacer("{port}", "80", "{", "", "}", "", "...", "").Replace(path)
+		if strings.Contains(path, "/organization/") {
+			path += "?start_time=1&foo=1"
+		} else {
+			path += "?foo=1"
+		}
+		resp := h.send(t.Context(), method, path, "{}")
+		body, err := io.ReadAll(resp.Body)
+		check(t, err)
+		if resp.StatusCode != 400 || !bytes.Contains(body, []byte("Unknown parameter: 'foo'.")) {
+			t.Errorf("%s: got %d %s", pattern, resp.StatusCode, body)
+		}
+	}
+	h.call(200, "GET", "/v1/models?client_version=0.169.0", nil)
 }
 
 func TestDeleteModel(t *testing.T) {

@@ -17,6 +17,11 @@ type models struct {
 
 // list serves GET /v1/models.
 func (h *models) list(x *exchange.Exchange, r *http.Request, _ berth.Caller) error {
+	q := exchange.NewQuery(r)
+	q.Text("client_version") // sent by codex; the list is the same for every version
+	if err := q.End(); err != nil {
+		return err
+	}
 	models, err := h.all.Models(r.Context())
 	if err != nil {
 		return err
