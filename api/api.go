@@ -214,6 +214,8 @@ type PreviewOptions struct {
 // Models lists the models that may be asked for; *model.Router does.
 type Models interface {
 	Models(ctx context.Context) ([]berth.Model, error)
+	// Model returns one, listed or not. Its errors for the client are *berth.Error.
+	Model(ctx context.Context, name string) (berth.Model, error)
 }
 
 // handlers are the nouns and the doors of the API.

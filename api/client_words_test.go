@@ -13,6 +13,7 @@ import (
 
 	"github.com/berth-run/berth/api"
 	"github.com/berth-run/berth/model"
+	"github.com/berth-run/berth/model/scripted"
 )
 
 // TestToolMessageName: LangGraph's agents send the function's name with its output, and
@@ -69,6 +70,16 @@ func TestDeleteModel(t *testing.T) {
 	if e := h.call(404, "DELETE", "/v1/models/unknown", nil); e.at("error", "code") != "model_not_found" {
 		t.Errorf("got %v", e)
 	}
+}
+
+// TestGetRoutedModel: a model that a rule routes is there, although no provider lists it.
+func TestGetRoutedModel(t *testing.T) {
+	h := newHouse(t, nil, model.Rule{Match: "any/*", Provider: scripted.Provider{}, Upstream: scripted.Name, Window: 4096})
+	m := h.call(200, "GET", "/v1/models/any/model", nil)
+	if m.at("id") != "any/model" || m.at("object") != "model" || m.at("owned_by") != "berth" || m.at("berth", "context_window") != 4096.0 {
+		t.Errorf("got %v", m)
+	}
+	h.call(404, "GET", "/v1/models/unknown", nil)
 }
 
 // TestCancelSynchronous: a response that its client waited for cannot be cancelled once it
