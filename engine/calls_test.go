@@ -278,6 +278,18 @@ func TestToolChoices(t *testing.T) {
 	}
 }
 
+// TestRequiredWithoutTools: a call cannot be required of a model that is offered no tools.
+func TestRequiredWithoutTools(t *testing.T) {
+	for _, tools := range []string{"", `,"tools":[]`} {
+		h := newHouse(t, say("ok"))
+		_, err := h.tryCreate(t.Context(), `{"model":"played","input":"x","tool_choice":"required"`+tools+`}`)
+		e, ok := errors.AsType[*berth.Error](err)
+		if !ok || e.Code != berth.CodeInvalid || e.Param != "tool_choice" || e.Message != "Tool choice 'required' must be specified with 'tools' parameter." {
+			t.Errorf("tools %q: got %v", tools, err)
+		}
+	}
+}
+
 // Tools that a model could not tell apart are refused.
 func TestDuplicateTools(t *testing.T) {
 	const custom = `{"type":"custom","name":"f"}`
