@@ -94,3 +94,17 @@ func isImage(mediaType string) bool { return strings.HasPrefix(mediaType, "image
 func dataURL(mediaType string, content []byte) string {
 	return "data:" + mediaType + ";base64," + base64.StdEncoding.EncodeToString(content)
 }
+
+// sniffImage returns the media type of an image by its first bytes, or "" if they are of
+// no image that models take.
+func sniffImage(content []byte) string {
+	for prefix, media := range map[string]string{"\x89PNG\r\n\x1a\n": "image/png", "\xff\xd8\xff": "image/jpeg", "GIF87a": "image/gif", "GIF89a": "image/gif"} {
+		if bytes.HasPrefix(content, []byte(prefix)) {
+			return media
+		}
+	}
+	if len(content) > 12 && string(content[:4]) == "RIFF" && string(content[8:12]) == "WEBP" {
+		return "image/webp"
+	}
+	return ""
+}

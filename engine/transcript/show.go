@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/tool"
@@ -141,7 +140,7 @@ func (s *Service) inline(ctx context.Context, p berth.ProjectID, it berth.Item) 
 		data, media := "file_data", mediaType(name)
 		if kind == "input_image" {
 			if data = "image_url"; !isImage(media) {
-				media = http.DetectContentType(content)
+				media = sniffImage(content)
 			}
 			if !isImage(media) {
 				return it, &partError{param: fmt.Sprintf("%s[%d].file_id", field, n),
