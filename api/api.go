@@ -37,6 +37,7 @@ func (h *handlers) routes() []exchange.Route {
 		asksModel     = exchange.AsksModel
 		storesNothing = exchange.StoresNothing
 		storesLittle  = exchange.StoresLittle
+		readsQuery    = exchange.ReadsQuery
 	)
 	on, beta := exchange.On, assistants.Beta
 	return []exchange.Route{
@@ -44,45 +45,45 @@ func (h *handlers) routes() []exchange.Route {
 		on("GET /v1/responses", h.socket.Connect),
 		on("POST /v1/responses/input_tokens", h.responses.countTokens, storesNothing, storesLittle),
 		on("POST /v1/responses/compact", h.responses.compact, asksModel, storesNothing, storesLittle),
-		on("GET /v1/responses/{response}", h.responses.get),
+		on("GET /v1/responses/{response}", h.responses.get, readsQuery),
 		on("DELETE /v1/responses/{response}", h.responses.delete),
 		on("POST /v1/responses/{response}/cancel", h.responses.cancel, storesNothing, storesLittle),
-		on("GET /v1/responses/{response}/bundle", h.bundles.export),
+		on("GET /v1/responses/{response}/bundle", h.bundles.export, readsQuery),
 		on("POST /v1/responses/{response}/replay", h.bundles.replay, asksModel),
 		on("POST /v1/bundles", h.bundles.load, exchange.StoresAsItComes),
-		on("GET /v1/responses/{response}/input_items", h.responses.listInput),
+		on("GET /v1/responses/{response}/input_items", h.responses.listInput, readsQuery),
 
 		on("POST /v1/conversations", h.conversations.create),
 		on("GET /v1/conversations/{conversation}", h.conversations.get),
 		on("POST /v1/conversations/{conversation}", h.conversations.update),
 		on("DELETE /v1/conversations/{conversation}", h.conversations.delete),
-		on("POST /v1/conversations/{conversation}/items", h.conversations.createItems),
-		on("GET /v1/conversations/{conversation}/items", h.conversations.listItems),
-		on("GET /v1/conversations/{conversation}/items/{item}", h.conversations.getItem),
+		on("POST /v1/conversations/{conversation}/items", h.conversations.createItems, readsQuery),
+		on("GET /v1/conversations/{conversation}/items", h.conversations.listItems, readsQuery),
+		on("GET /v1/conversations/{conversation}/items/{item}", h.conversations.getItem, readsQuery),
 		on("DELETE /v1/conversations/{conversation}/items/{item}", h.conversations.deleteItem),
 
 		on("POST /v1/chat/completions", h.chat.Create, asksModel, storesLittle),
-		on("GET /v1/chat/completions", h.chat.List),
+		on("GET /v1/chat/completions", h.chat.List, readsQuery),
 		on("GET /v1/chat/completions/{completion}", h.chat.Get),
 		on("POST /v1/chat/completions/{completion}", h.chat.Update),
 		on("DELETE /v1/chat/completions/{completion}", h.chat.Delete),
-		on("GET /v1/chat/completions/{completion}/messages", h.chat.ListMessages),
+		on("GET /v1/chat/completions/{completion}/messages", h.chat.ListMessages, readsQuery),
 
 		on("POST /v1/files", h.uploads.create),
-		on("GET /v1/files", h.uploads.list),
+		on("GET /v1/files", h.uploads.list, readsQuery),
 		on("GET /v1/files/{file}", h.uploads.get),
 		on("GET /v1/files/{file}/content", h.uploads.content),
 		on("DELETE /v1/files/{file}", h.uploads.delete),
 
 		on("POST /v1/containers", h.containers.create),
-		on("GET /v1/containers", h.containers.list),
+		on("GET /v1/containers", h.containers.list, readsQuery),
 		on("GET /v1/containers/{container}", h.containers.get),
 		on("DELETE /v1/containers/{container}", h.containers.delete),
 		on("GET /v1/containers/{container}/audit", h.containers.audit),
 		on("POST /v1/containers/{container}/files", h.containers.createFile),
-		on("GET /v1/containers/{container}/files", h.containers.listFiles),
+		on("GET /v1/containers/{container}/files", h.containers.listFiles, readsQuery),
 		on("GET /v1/containers/{container}/watch", h.containers.watch),
-		on("GET /v1/containers/{container}/archive", h.containers.archive),
+		on("GET /v1/containers/{container}/archive", h.containers.archive, readsQuery),
 		on("GET /v1/containers/{container}/files/{file}", h.containers.getFile),
 		on("GET /v1/containers/{container}/files/{file}/content", h.containers.fileContent),
 		on("DELETE /v1/containers/{container}/files/{file}", h.containers.deleteFile),
@@ -91,17 +92,17 @@ func (h *handlers) routes() []exchange.Route {
 		on("POST /v1/containers/{container}/pause", h.containers.pause, storesNothing, storesLittle),
 		on("POST /v1/containers/{container}/resume", h.containers.resume, storesNothing, storesLittle),
 		on("/v1/containers/{container}/guest/{path...}", h.containers.guest, exchange.ThroughContainer),
-		on("GET /v1/containers/{container}/logs", h.containers.listLogs),
+		on("GET /v1/containers/{container}/logs", h.containers.listLogs, readsQuery),
 		on("GET /v1/containers/{container}/stats", h.containers.stats),
 		on("GET /v1/containers/{container}/ports/{port}", h.ports.Connect),
 		on("POST /v1/containers/{container}/ports/{port}", h.ports.CreateLink, storesNothing, storesLittle),
 		on("/v1/containers/{container}/ports/{port}/{path...}", h.ports.Port, exchange.ThroughContainer),
 
 		on("POST /v1/volumes", h.volumes.create),
-		on("GET /v1/volumes", h.volumes.list),
+		on("GET /v1/volumes", h.volumes.list, readsQuery),
 		on("GET /v1/volumes/{volume}", h.volumes.get),
 		on("DELETE /v1/volumes/{volume}", h.volumes.delete),
-		on("GET /v1/snapshots", h.snapshots.list),
+		on("GET /v1/snapshots", h.snapshots.list, readsQuery),
 		on("GET /v1/snapshots/{snapshot}", h.snapshots.get),
 		on("DELETE /v1/snapshots/{snapshot}", h.snapshots.delete),
 
@@ -109,14 +110,14 @@ func (h *handlers) routes() []exchange.Route {
 		on("GET /v1/templates/{template}", h.templates.get),
 
 		on("POST /v1/prompts", h.prompts.create),
-		on("GET /v1/prompts", h.prompts.list),
-		on("GET /v1/prompts/{prompt}", h.prompts.get),
+		on("GET /v1/prompts", h.prompts.list, readsQuery),
+		on("GET /v1/prompts/{prompt}", h.prompts.get, readsQuery),
 		on("POST /v1/prompts/{prompt}", h.prompts.update),
 		on("DELETE /v1/prompts/{prompt}", h.prompts.delete),
-		on("GET /v1/prompts/{prompt}/versions", h.prompts.listVersions),
+		on("GET /v1/prompts/{prompt}/versions", h.prompts.listVersions, readsQuery),
 
 		on("POST /v1/assistants", beta(h.assistants.CreateAssistant)),
-		on("GET /v1/assistants", beta(h.assistants.ListAssistants)),
+		on("GET /v1/assistants", beta(h.assistants.ListAssistants), readsQuery),
 		on("GET /v1/assistants/{assistant}", beta(h.assistants.GetAssistant)),
 		on("POST /v1/assistants/{assistant}", beta(h.assistants.UpdateAssistant)),
 		on("DELETE /v1/assistants/{assistant}", beta(h.assistants.DeleteAssistant)),
@@ -126,23 +127,23 @@ func (h *handlers) routes() []exchange.Route {
 		on("POST /v1/threads/{thread}", beta(h.assistants.UpdateThread)),
 		on("DELETE /v1/threads/{thread}", beta(h.assistants.DeleteThread)),
 		on("POST /v1/threads/{thread}/messages", beta(h.assistants.CreateMessage)),
-		on("GET /v1/threads/{thread}/messages", beta(h.assistants.ListMessages)),
+		on("GET /v1/threads/{thread}/messages", beta(h.assistants.ListMessages), readsQuery),
 		on("GET /v1/threads/{thread}/messages/{message}", beta(h.assistants.GetMessage)),
 		on("POST /v1/threads/{thread}/messages/{message}", beta(h.assistants.UpdateMessage)),
 		on("DELETE /v1/threads/{thread}/messages/{message}", beta(h.assistants.DeleteMessage)),
-		on("POST /v1/threads/{thread}/runs", beta(h.assistants.CreateRun), asksModel),
-		on("GET /v1/threads/{thread}/runs", beta(h.assistants.ListRuns)),
+		on("POST /v1/threads/{thread}/runs", beta(h.assistants.CreateRun), asksModel, readsQuery),
+		on("GET /v1/threads/{thread}/runs", beta(h.assistants.ListRuns), readsQuery),
 		on("GET /v1/threads/{thread}/runs/{run}", beta(h.assistants.GetRun)),
 		on("POST /v1/threads/{thread}/runs/{run}", beta(h.assistants.UpdateRun)),
 		on("POST /v1/threads/{thread}/runs/{run}/cancel", beta(h.assistants.CancelRun), storesNothing, storesLittle),
 		on("POST /v1/threads/{thread}/runs/{run}/submit_tool_outputs", beta(h.assistants.SubmitToolOutputs), asksModel),
-		on("GET /v1/threads/{thread}/runs/{run}/steps", beta(h.assistants.ListRunSteps)),
-		on("GET /v1/threads/{thread}/runs/{run}/steps/{step}", beta(h.assistants.GetRunStep)),
+		on("GET /v1/threads/{thread}/runs/{run}/steps", beta(h.assistants.ListRunSteps), readsQuery),
+		on("GET /v1/threads/{thread}/runs/{run}/steps/{step}", beta(h.assistants.GetRunStep), readsQuery),
 
 		on("POST /v1/traces/ingest", ingestTraces, storesNothing),
 
 		on("POST /v1/webhook_endpoints", h.webhooks.create),
-		on("GET /v1/webhook_endpoints", h.webhooks.list),
+		on("GET /v1/webhook_endpoints", h.webhooks.list, readsQuery),
 		on("GET /v1/webhook_endpoints/{webhook}", h.webhooks.get),
 		on("POST /v1/webhook_endpoints/{webhook}", h.webhooks.update),
 		on("DELETE /v1/webhook_endpoints/{webhook}", h.webhooks.delete),
@@ -150,12 +151,12 @@ func (h *handlers) routes() []exchange.Route {
 		on("POST /v1/webhook_endpoints/{webhook}/test", h.webhooks.test),
 		on("GET /v1/webhook_event_types", h.webhooks.listEventTypes),
 
-		on("GET /v1/organization/costs", h.usage.costs),
-		on("GET /v1/organization/usage/completions", h.usage.completions),
-		on("GET /v1/organization/usage/code_interpreter_sessions", h.usage.sessions),
+		on("GET /v1/organization/costs", h.usage.costs, readsQuery),
+		on("GET /v1/organization/usage/completions", h.usage.completions, readsQuery),
+		on("GET /v1/organization/usage/code_interpreter_sessions", h.usage.sessions, readsQuery),
 
 		on("GET /v1/upstreams", h.models.upstreams),
-		on("GET /v1/models", h.models.list),
+		on("GET /v1/models", h.models.list, readsQuery),
 		on("GET /v1/models/{model...}", h.models.get),
 		on("DELETE /v1/models/{model...}", h.models.delete),
 	}
@@ -213,6 +214,8 @@ type PreviewOptions struct {
 // Models lists the models that may be asked for; *model.Router does.
 type Models interface {
 	Models(ctx context.Context) ([]berth.Model, error)
+	// Model returns one, listed or not. Its errors for the client are *berth.Error.
+	Model(ctx context.Context, name string) (berth.Model, error)
 }
 
 // handlers are the nouns and the doors of the API.

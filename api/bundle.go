@@ -39,9 +39,6 @@ func (h *bundles) export(x *exchange.Exchange, r *http.Request, c berth.Caller) 
 
 // load serves POST /v1/bundles, whose body is a bundle.
 func (h *bundles) load(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
-	if err := exchange.NewQuery(r).End(); err != nil {
-		return err
-	}
 	done, err := h.service.Import(r.Context(), c, x.Body(r, 0))
 	if err != nil {
 		return err

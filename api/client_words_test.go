@@ -11,7 +11,9 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
+	"github.com/berth-run/berth/api"
 	"github.com/berth-run/berth/model"
+	"github.com/berth-run/berth/model/scripted"
 )
 
 // TestToolMessageName: LangGraph's agents send the function's name with its output, and
@@ -35,6 +37,31 @@ func TestBetaQuery(t *testing.T) {
 	}
 }
 
+// TestUnknownQuery: every route refuses an unknown query parameter, except those that
+// forward the query into a container. codex sends its version with GET /v1/models.
+func TestUnknownQuery(t *testing.T) {
+	h := newHouse(t, nil)
+	for _, pattern := range api.Routes() {
+		method, path, ok := strings.Cut(pattern, " ")
+		if !ok {
+			continue // any method: forwarded
+		}
+		path = strings.NewReplacer("{port}", "80", "{", "", "}", "", "...", "").Replace(path)
+		if strings.Contains(path, "/organization/") {
+			path += "?start_time=1&foo=1"
+		} else {
+			path += "?foo=1"
+		}
+		resp := h.send(t.Context(), method, path, "{}")
+		body, err := io.ReadAll(resp.Body)
+		check(t, err)
+		if resp.StatusCode != 400 || !bytes.Contains(body, []byte("Unknown parameter: 'foo'.")) {
+			t.Errorf("%s: got %d %s", pattern, resp.StatusCode, body)
+		}
+	}
+	h.call(200, "GET", "/v1/models?client_version=0.169.0", nil)
+}
+
 func TestDeleteModel(t *testing.T) {
 	h := newHouse(t, nil)
 	if e := h.call(403, "DELETE", "/v1/models/scripted", nil); e.at("error", "type") != "invalid_request_error" {
@@ -43,6 +70,16 @@ func TestDeleteModel(t *testing.T) {
 	if e := h.call(404, "DELETE", "/v1/models/unknown", nil); e.at("error", "code") != "model_not_found" {
 		t.Errorf("got %v", e)
 	}
+}
+
+// TestGetRoutedModel: a model that a rule routes is there, although no provider lists it.
+func TestGetRoutedModel(t *testing.T) {
+	h := newHouse(t, nil, model.Rule{Match: "any/*", Provider: scripted.Provider{}, Upstream: scripted.Name, Window: 4096})
+	m := h.call(200, "GET", "/v1/models/any/model", nil)
+	if m.at("id") != "any/model" || m.at("object") != "model" || m.at("owned_by") != "berth" || m.at("berth", "context_window") != 4096.0 {
+		t.Errorf("got %v", m)
+	}
+	h.call(404, "GET", "/v1/models/unknown", nil)
 }
 
 // TestCancelSynchronous: a response that its client waited for cannot be cancelled once it

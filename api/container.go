@@ -91,9 +91,6 @@ func (h *containers) delete(x *exchange.Exchange, r *http.Request, c berth.Calle
 // audit serves GET /v1/containers/{container}/audit: its entries in the
 // audit record, also after its deletion, the oldest first.
 func (h *containers) audit(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
-	if err := exchange.NewQuery(r).End(); err != nil {
-		return err
-	}
 	entries, checkpoint, err := h.service.History(r.Context(), c.Project, containerID(r))
 	if err != nil {
 		return err

@@ -11,9 +11,6 @@ import (
 // berth.ContainerFileEvents, which starts with the files that are there. It ends with the
 // container, with an error event.
 func (h *containers) watch(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
-	if err := exchange.NewQuery(r).End(); err != nil {
-		return err
-	}
 	_, release, err := h.service.Access().Guest(r.Context(), c.Project, containerID(r)) // an error before the stream has a status
 	if err != nil {
 		return err

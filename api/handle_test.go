@@ -27,7 +27,7 @@ func (noKeys) ListKeys(context.Context) ([]*berth.Key, error) { return nil, nil 
 // through serves requests of this machine with one handler.
 func through(t *testing.T, limits exchange.Limits, h func(x *exchange.Exchange, r *http.Request) error) http.Handler {
 	s := exchange.New(exchange.Options{Keys: noKeys{}, Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Limits: limits})
-	route := s.Route(exchange.Route{Handle: func(x *exchange.Exchange, r *http.Request, _ berth.Caller) error { return h(x, r) }})
+	route := s.Route(exchange.Route{Traits: exchange.ReadsQuery, Handle: func(x *exchange.Exchange, r *http.Request, _ berth.Caller) error { return h(x, r) }})
 	return s.Handler(func(x *exchange.Exchange, r *http.Request) { route(x, r) })
 }
 

@@ -2,7 +2,6 @@ package api
 
 import (
 	"net/http"
-	"slices"
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/api/exchange"
@@ -17,6 +16,11 @@ type models struct {
 
 // list serves GET /v1/models.
 func (h *models) list(x *exchange.Exchange, r *http.Request, _ berth.Caller) error {
+	q := exchange.NewQuery(r)
+	q.Text("client_version") // sent by codex; the list is the same for every version
+	if err := q.End(); err != nil {
+		return err
+	}
 	models, err := h.all.Models(r.Context())
 	if err != nil {
 		return err
@@ -48,17 +52,14 @@ func (h *models) delete(_ *exchange.Exchange, r *http.Request, _ berth.Caller) e
 	return berth.Errorf(berth.CodeForbidden, "You have insufficient permissions for this operation. Only fine-tuned models can be deleted, and this server has none.")
 }
 
-// find returns the model that the path names.
-func (h *models) find(r *http.Request) (*berth.Model, error) {
-	models, err := h.all.Models(r.Context())
-	if err != nil {
-		return nil, err
-	}
+// find returns the model that the path names. It need not be listed: a rule may route
+// any name.
+func (h *models) find(r *http.Request) (berth.Model, error) {
 	id := r.PathValue("model")
-	n := slices.IndexFunc(models, func(m berth.Model) bool { return m.ID == id })
-	if n < 0 {
-		return nil, &berth.Error{Code: berth.CodeNotFound, Param: "model", Wire: "model_not_found",
+	m, err := h.all.Model(r.Context(), id)
+	if berth.ErrorCode(err) == berth.CodeNotFound {
+		return m, &berth.Error{Code: berth.CodeNotFound, Param: "model", Wire: "model_not_found",
 			Message: "The model '" + rule.Clip(id) + "' does not exist."}
 	}
-	return &models[n], nil
+	return m, err
 }

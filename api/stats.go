@@ -9,9 +9,6 @@ import (
 
 // stats serves GET /v1/containers/{container}/stats.
 func (h *containers) stats(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
-	if err := exchange.NewQuery(r).End(); err != nil {
-		return err
-	}
 	stats, err := h.service.Stats(r.Context(), c.Project, containerID(r))
 	if err != nil {
 		return err

@@ -21,9 +21,6 @@ type Templates interface {
 
 // list serves GET /v1/templates.
 func (h *templates) list(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
-	if err := exchange.NewQuery(r).End(); err != nil {
-		return err
-	}
 	var all []berth.Template
 	if h.all != nil {
 		var err error

@@ -278,6 +278,43 @@ func TestToolChoices(t *testing.T) {
 	}
 }
 
+// TestTruncatedArguments: a function call whose arguments are not valid JSON is
+// incomplete, and the model is asked again; the client is handed no such call.
+func TestTruncatedArguments(t *testing.T) {
+	h := newHouse(t, call("call_1", "add", `{"a":`), call("call_2", "add", `{"a":1}`))
+	r := h.final(h.create(`{` + withClients + `,"input":"x"}`).ID)
+	var got []string
+	for _, it := range r.Output {
+		var c berth.FunctionCall
+		decode(t, it, &c)
+		got = append(got, fmt.Sprintf("%s %s %s", c.CallID, c.Status, c.Arguments))
+	}
+	if diff := cmp.Diff([]string{`call_1 incomplete {"a":`, `call_2 completed {"a":1}`}, got); diff != "" {
+		t.Errorf("output (-want +got):\n%s", diff)
+	}
+	if again := asJSON(t, h.model.asked[1].Items); r.Status != berth.StatusCompleted || !strings.Contains(again, "not valid JSON") {
+		t.Errorf("status %s; the model was told %s", r.Status, again)
+	}
+	previous := `,"previous_response_id":"` + string(r.ID) + `"}`
+	h.model.turns = append(h.model.turns, say("ok"))
+	next := h.final(h.create(`{` + withClients + `,"input":[{"type":"function_call_output","call_id":"call_2","output":"2"}]` + previous).ID)
+	if next.Status != berth.StatusCompleted {
+		t.Errorf("after the output: %v", next)
+	}
+}
+
+// TestRequiredWithoutTools: a call cannot be required of a model that is offered no tools.
+func TestRequiredWithoutTools(t *testing.T) {
+	for _, tools := range []string{"", `,"tools":[]`} {
+		h := newHouse(t, say("ok"))
+		_, err := h.tryCreate(t.Context(), `{"model":"played","input":"x","tool_choice":"required"`+tools+`}`)
+		e, ok := errors.AsType[*berth.Error](err)
+		if !ok || e.Code != berth.CodeInvalid || e.Param != "tool_choice" || e.Message != "Tool choice 'required' must be specified with 'tools' parameter." {
+			t.Errorf("tools %q: got %v", tools, err)
+		}
+	}
+}
+
 // Tools that a model could not tell apart are refused.
 func TestDuplicateTools(t *testing.T) {
 	const custom = `{"type":"custom","name":"f"}`

@@ -333,12 +333,18 @@ func (m *playedModel) Stream(ctx context.Context, req *model.Request) iter.Seq2[
 	}
 }
 
-// fewFiles has one file, file-cat, of every project.
+// fewFiles has the files file-cat, file-text and file-gif, of every project.
 type fewFiles struct{}
 
 func (fewFiles) Open(_ context.Context, _ berth.ProjectID, id berth.FileID) (io.ReadCloser, *berth.File, error) {
 	if id == "file-cat" {
 		return io.NopCloser(strings.NewReader("meow")), &berth.File{ID: id, Filename: "cat.png", Bytes: 4}, nil
+	}
+	if id == "file-text" {
+		return io.NopCloser(strings.NewReader("meow")), &berth.File{ID: id, Filename: "cat.txt", Bytes: 4}, nil
+	}
+	if id == "file-gif" {
+		return io.NopCloser(strings.NewReader("GIF89a")), &berth.File{ID: id, Filename: "cat", Bytes: 6}, nil
 	}
 	return nil, nil, berth.Errorf(berth.CodeNotFound, "No such File object")
 }

@@ -476,6 +476,25 @@ func TestFilesByID(t *testing.T) {
 	}
 }
 
+// TestTextAsImage: a file that is not an image is refused as one, by its name and its
+// content.
+func TestTextAsImage(t *testing.T) {
+	image := func(id string) string {
+		return `{"model":"played","input":[{"role":"user","content":"Look."},{"role":"user","content":[{"type":"input_text","text":"?"},{"type":"input_image","file_id":"` + id + `"}]}]}`
+	}
+	h := newHouse(t, say("a cat"))
+	_, err := h.tryCreate(t.Context(), image("file-text"))
+	const at = "input[1].content[1].file_id"
+	const want = "Invalid '" + at + "': the file 'file-text' is not an image. Send it as a part of type 'input_file'."
+	if e, ok := errors.AsType[*berth.Error](err); !ok || e.Code != berth.CodeInvalid || e.Param != at || e.Message != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+	h.final(h.create(image("file-gif")).ID)
+	if got := asJSON(t, h.model.asked[0].Items); !strings.Contains(got, "data:image/gif;base64,") {
+		t.Errorf("an image without an extension: the model saw %s", got)
+	}
+}
+
 // What is deleted from the middle of a chain is not shown to the model again.
 func TestDeletedAncestor(t *testing.T) {
 	h := newHouse(t, say("one"), say("two"), say("three"), say("four"))

@@ -140,6 +140,9 @@ func (s *toolset) add(ref toolRef, t *boundTool) error {
 func (s *toolset) choose(kinds *tool.Registry, raw json.RawMessage) error {
 	var mode string
 	if json.Unmarshal(raw, &mode) == nil {
+		if mode == "required" && len(s.specs) == 0 {
+			return berth.Invalid("tool_choice", "Tool choice 'required' must be specified with 'tools' parameter.")
+		}
 		s.choice.Mode = mode
 		return nil
 	}

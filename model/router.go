@@ -115,13 +115,34 @@ func (r *Router) Models(ctx context.Context) ([]berth.Model, error) {
 	}
 	all.Wait()
 	for id, m := range found {
-		n := slices.IndexFunc(r.rules, func(rule Rule) bool { return rule.matches(id) })
-		about := r.rules[n].About
-		about.ContextWindow = r.rules[n].Window
-		m.Berth = &about
-		found[id] = m
+		found[id] = r.describe(m)
 	}
 	return slices.SortedFunc(maps.Values(found), func(a, b berth.Model) int { return strings.Compare(a.ID, b.ID) }), nil
+}
+
+// Model returns the model that a rule routes under a name, whether or not its provider
+// lists it. A name that no rule matches is CodeNotFound.
+func (r *Router) Model(ctx context.Context, name string) (berth.Model, error) {
+	if _, _, err := r.Route(name); err != nil {
+		return berth.Model{}, err
+	}
+	all, err := r.Models(ctx)
+	if err != nil {
+		return berth.Model{}, err
+	}
+	if n := slices.IndexFunc(all, func(m berth.Model) bool { return m.ID == name }); n >= 0 {
+		return all[n], nil
+	}
+	return r.describe(berth.Model{ID: name, Object: "model", OwnedBy: "berth"}), nil
+}
+
+// describe returns a model with what its rule says of it.
+func (r *Router) describe(m berth.Model) berth.Model {
+	n := slices.IndexFunc(r.rules, func(rule Rule) bool { return rule.matches(m.ID) })
+	about := r.rules[n].About
+	about.ContextWindow = r.rules[n].Window
+	m.Berth = &about
+	return m
 }
 
 func (r *Router) listers() map[Lister]bool {

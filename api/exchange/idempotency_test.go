@@ -61,7 +61,7 @@ func counting(t *testing.T, objects store.Objects, keys store.Keys, c *counter) 
 func countingServer(t *testing.T, objects store.Objects, keys store.Keys, c *counter) (http.Handler, *Server) {
 	s := New(Options{Keys: keys, Objects: objects, Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Limits: Limits{MaxBody: 1 << 20}})
 	mux := http.NewServeMux()
-	rt := Route{Method: "POST", Path: "/v1/things/{thing}", Handle: c.handle}
+	rt := Route{Method: "POST", Path: "/v1/things/{thing}", Handle: c.handle, Traits: ReadsQuery}
 	mux.HandleFunc(rt.Pattern(), s.Route(rt))
 	return s.Handler(func(x *Exchange, r *http.Request) { mux.ServeHTTP(x, r) }), s
 }

@@ -31,6 +31,7 @@ const (
 	StoresAsItComes                     // what it stores is counted while the body arrives
 	ThroughContainer                    // goes to what runs in a container, which has limits of its own
 	NamesResponse                       // makes one response, of the name that an Idempotency-Key gives it
+	ReadsQuery                          // checks its query itself; other routes have no parameters
 )
 
 // On returns the route of a pattern of http.ServeMux.

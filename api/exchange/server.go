@@ -161,6 +161,9 @@ func (s *Server) answer(x *Exchange, r *http.Request, rt Route) error {
 		caller = x.SetCaller(caller)
 		err = checkClientID(x.clientID)
 	}
+	if err == nil && !rt.Is(ReadsQuery|ThroughContainer) {
+		err = NewQuery(r).End()
+	}
 	if err == nil {
 		err = s.checkSpace(rt)
 	}

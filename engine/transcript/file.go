@@ -2,6 +2,7 @@ package transcript
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -9,6 +10,7 @@ import (
 	"fmt"
 	"mime"
 	"path"
+	"strings"
 
 	"github.com/berth-run/berth"
 )
@@ -69,7 +71,7 @@ func (s *Service) fetchFiles(ctx context.Context, it berth.Item, at int) (berth.
 		if len(content) > MaxInlineFile {
 			return it, berth.Errorf(berth.CodeTooLarge, "The file at '%s' is larger than %d bytes, which is what a message can carry.", param, MaxInlineFile)
 		}
-		part["file_data"] = berth.StringDelta(dataURL(name, content))
+		part["file_data"] = berth.StringDelta(dataURL(mediaType(name), content))
 		if part["filename"] == nil {
 			part["filename"] = berth.StringDelta(name)
 		}
@@ -81,11 +83,28 @@ func (s *Service) fetchFiles(ctx context.Context, it berth.Item, at int) (berth.
 	return it.With(map[string]any{field: parts})
 }
 
-// dataURL returns content as a data: URL of the type that its name tells.
-func dataURL(name string, content []byte) string {
-	kind := mime.TypeByExtension(path.Ext(name))
-	if kind == "" {
-		kind = "application/octet-stream"
+// mediaType returns the media type of a file by the extension of its name.
+func mediaType(name string) string {
+	return cmp.Or(mime.TypeByExtension(path.Ext(name)), "application/octet-stream")
+}
+
+func isImage(mediaType string) bool { return strings.HasPrefix(mediaType, "image/") }
+
+// dataURL returns content as a data: URL.
+func dataURL(mediaType string, content []byte) string {
+	return "data:" + mediaType + ";base64," + base64.StdEncoding.EncodeToString(content)
+}
+
+// sniffImage returns the media type of an image by its first bytes, or "" if they are of
+// no image that models take.
+func sniffImage(content []byte) string {
+	for prefix, media := range map[string]string{"\x89PNG\r\n\x1a\n": "image/png", "\xff\xd8\xff": "image/jpeg", "GIF87a": "image/gif", "GIF89a": "image/gif"} {
+		if bytes.HasPrefix(content, []byte(prefix)) {
+			return media
+		}
 	}
-	return "data:" + kind + ";base64," + base64.StdEncoding.EncodeToString(content)
+	if len(content) > 12 && string(content[:4]) == "RIFF" && string(content[8:12]) == "WEBP" {
+		return "image/webp"
+	}
+	return ""
 }

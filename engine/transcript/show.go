@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 
@@ -36,12 +37,36 @@ func (t *Transcript) lower(ctx context.Context, items []berth.Item) ([]berth.Ite
 		}
 		low, err := t.lowerItem(ctx, it)
 		if err != nil {
-			return nil, err
+			return nil, t.atInput(it, err)
 		}
 		out = append(out, low)
 	}
 	return out, nil
 }
+
+// atInput returns an error about a part of an item with the item's place in the input.
+func (t *Transcript) atInput(it berth.Item, err error) error {
+	e, ok := errors.AsType[*partError](err)
+	if !ok {
+		return err
+	}
+	param := e.param
+	for i, in := range t.Input {
+		if &in.Raw()[0] == &it.Raw()[0] {
+			param = fmt.Sprintf("input[%d].%s", i, param)
+			break
+		}
+	}
+	return berth.Invalid(param, "Invalid '%s': %s", param, e.reason)
+}
+
+// A partError is an error of the client's in a part of an item.
+type partError struct {
+	param  string // from the item on: content[0].file_id
+	reason string
+}
+
+func (e *partError) Error() string { return e.param + ": " + e.reason }
 
 // lowerItem lowers one item, unless that was done for the present turn.
 func (t *Transcript) lowerItem(ctx context.Context, it berth.Item) (berth.Item, error) {
@@ -97,7 +122,7 @@ func parts(tools *tool.Registry, it berth.Item) (field string, parts []map[strin
 func (s *Service) inline(ctx context.Context, p berth.ProjectID, it berth.Item) (berth.Item, error) {
 	field, parts := parts(s.Tools, it)
 	changed := false
-	for _, part := range parts {
+	for n, part := range parts {
 		if part["file_url"] != nil && part["file_data"] != nil {
 			delete(part, "file_url")
 			changed = true
@@ -108,17 +133,23 @@ func (s *Service) inline(ctx context.Context, p berth.ProjectID, it berth.Item) 
 		if json.Unmarshal(part["file_id"], &id) != nil || id == "" {
 			continue
 		}
-		name, url, err := s.openInline(ctx, p, id)
+		name, content, err := s.openInline(ctx, p, id)
 		if err != nil {
 			return it, err
 		}
-		data := "file_data"
+		data, media := "file_data", mediaType(name)
 		if kind == "input_image" {
-			data = "image_url"
+			if data = "image_url"; !isImage(media) {
+				media = sniffImage(content)
+			}
+			if !isImage(media) {
+				return it, &partError{param: fmt.Sprintf("%s[%d].file_id", field, n),
+					reason: fmt.Sprintf("the file '%s' is not an image. Send it as a part of type 'input_file'.", id)}
+			}
 		} else {
 			part["filename"] = berth.StringDelta(name)
 		}
-		part[data] = berth.StringDelta(url)
+		part[data] = berth.StringDelta(dataURL(media, content))
 		delete(part, "file_id")
 		changed = true
 	}
@@ -128,19 +159,16 @@ func (s *Service) inline(ctx context.Context, p berth.ProjectID, it berth.Item) 
 	return it.With(map[string]any{field: parts})
 }
 
-// openInline returns a file's name and its content as a data: URL.
-func (s *Service) openInline(ctx context.Context, p berth.ProjectID, id berth.FileID) (name, url string, err error) {
+// openInline returns a file's name and its content.
+func (s *Service) openInline(ctx context.Context, p berth.ProjectID, id berth.FileID) (name string, content []byte, err error) {
 	body, f, err := s.Files.Open(ctx, p, id)
 	if err != nil {
-		return "", "", err
+		return "", nil, err
 	}
 	defer body.Close()
 	if f.Bytes > MaxInlineFile {
-		return "", "", berth.Errorf(berth.CodeTooLarge, "File '%s' has %d bytes; a message can carry %d. Give it to a container with file_ids instead.", id, f.Bytes, MaxInlineFile)
+		return "", nil, berth.Errorf(berth.CodeTooLarge, "File '%s' has %d bytes; a message can carry %d. Give it to a container with file_ids instead.", id, f.Bytes, MaxInlineFile)
 	}
-	data, err := io.ReadAll(io.LimitReader(body, MaxInlineFile))
-	if err != nil {
-		return "", "", err
-	}
-	return f.Filename, dataURL(f.Filename, data), nil
+	content, err = io.ReadAll(io.LimitReader(body, MaxInlineFile))
+	return f.Filename, content, err
 }

@@ -1,7 +1,9 @@
 package rule
 
 import (
+	"encoding/base64"
 	"encoding/json"
+	"io"
 	"maps"
 	"net/url"
 	"regexp"
@@ -152,16 +154,25 @@ func Metadata(at string, v any) error {
 	return nil
 }
 
-// ImageURL allows http, https and data URLs.
+// ImageURL allows http, https and data URLs. A data URL in base64 must be decodable;
+// its padding may be missing.
 func ImageURL(at string, v any) error {
 	s, ok := v.(string)
 	if !ok {
 		return WrongType(at, "a string", v)
 	}
-	if head, _, hasData := strings.Cut(s, ","); hasData && strings.HasPrefix(head, "data:") {
+	head, data, hasData := strings.Cut(s, ",")
+	if !hasData || !strings.HasPrefix(head, "data:") {
+		return WebURL(at, v)
+	}
+	if !strings.HasSuffix(strings.ToLower(head), ";base64") {
 		return nil
 	}
-	return WebURL(at, v)
+	data = strings.TrimRight(data, "=\r\n")
+	if n, err := io.Copy(io.Discard, base64.NewDecoder(base64.RawStdEncoding, strings.NewReader(data))); err != nil || n == 0 {
+		return Errorf("invalid_value", at, "Invalid '%s'. Expected a base64-encoded data URL with an image MIME type (e.g. 'data:image/png;base64,aW1nIGJ5dGVzIGhlcmU='), but got an invalid base64-encoded value.", at)
+	}
+	return nil
 }
 
 // WebURL allows http and https URLs.

@@ -6,6 +6,7 @@ import (
 	"io"
 	"iter"
 	"log/slog"
+	"strings"
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/internal/sse"
@@ -22,6 +23,7 @@ type answer struct {
 	log    *slog.Logger
 	spoken string // the tool whose arguments are text
 
+	begun       bool // an event of the dialect has come
 	said        bool // words or calls
 	id, model   string
 	family      string
@@ -50,6 +52,9 @@ func (a *answer) read(in io.Reader) iter.Seq2[model.Delta, error] {
 	return upstream.Read(in, sse.NewReader(in, maxEvent).Data(), a, a.log)
 }
 
+// Begun implements upstream.Answer.
+func (a *answer) Begun() bool { return a.begun }
+
 // Ended implements upstream.Answer.
 func (a *answer) Ended() bool { return a.reason != "" }
 
@@ -62,6 +67,7 @@ func (a *answer) Take(data []byte, out []model.Delta) ([]model.Delta, error) {
 	if err := upstream.Decode(data, &ev, &essential{}, a.log); err != nil {
 		return out, err
 	}
+	a.begun = a.begun || strings.HasPrefix(ev.Type, "message_") || strings.HasPrefix(ev.Type, "content_block_")
 	switch ev.Type {
 	case "message_start":
 		a.id, a.model, a.usage = ev.Message.ID, ev.Message.Model, ev.Message.Usage

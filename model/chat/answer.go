@@ -27,6 +27,7 @@ const (
 type answer struct {
 	log *slog.Logger
 
+	begun  bool // a chunk with choices has come
 	model  string
 	tier   string
 	reason string // the upstream's finish_reason
@@ -98,6 +99,9 @@ func firstByte(in *bufio.Reader) (byte, error) {
 	}
 }
 
+// Begun implements upstream.Answer.
+func (a *answer) Begun() bool { return a.begun }
+
 // Ended implements upstream.Answer.
 func (a *answer) Ended() bool { return a.reason != "" }
 
@@ -126,6 +130,7 @@ func (a *answer) Take(data []byte, out []model.Delta) ([]model.Delta, error) {
 	if c.Usage != nil {
 		a.usage = c.Usage.total()
 	}
+	a.begun = a.begun || len(c.Choices) > 0
 	for i := range c.Choices {
 		if c.Choices[i].Index == 0 {
 			out = a.choose(&c.Choices[i], out)

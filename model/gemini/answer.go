@@ -26,6 +26,7 @@ const maxChunk = 32 << 20
 type answer struct {
 	log *slog.Logger
 
+	begun   bool // a chunk of the dialect has come
 	one     bool // call only, because the request wants no parallel ones
 	said    bool // words or calls
 	id      string
@@ -49,6 +50,9 @@ func (a *answer) read(in io.Reader) iter.Seq2[model.Delta, error] {
 	return upstream.Read(in, sse.NewReader(in, maxChunk).Data(), a, a.log)
 }
 
+// Begun implements upstream.Answer.
+func (a *answer) Begun() bool { return a.begun }
+
 // Ended implements upstream.Answer.
 func (a *answer) Ended() bool { return a.reason != "" }
 
@@ -64,6 +68,7 @@ func (a *answer) Take(data []byte, out []model.Delta) ([]model.Delta, error) {
 	if len(c.Error) > 0 && !bytes.Equal(c.Error, []byte("null")) {
 		return out, &upstream.Refusal{Body: bytes.Clone(data)}
 	}
+	a.begun = a.begun || c.ResponseID != "" || c.ModelVersion != "" || c.UsageMetadata != nil || len(c.Candidates) > 0
 	if c.ResponseID != "" {
 		a.id = c.ResponseID
 	}

@@ -9,6 +9,7 @@ import (
 	"iter"
 	"log/slog"
 	"slices"
+	"strings"
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/internal/sse"
@@ -53,6 +54,7 @@ type essential struct {
 type answer struct {
 	log *slog.Logger
 
+	begun  bool // an event of the dialect has come
 	model  string
 	finish *model.Finish
 	open   map[int]*openItem // by output index
@@ -75,6 +77,9 @@ func newAnswer(req *model.Request, log *slog.Logger) *answer {
 func (a *answer) read(in io.Reader) iter.Seq2[model.Delta, error] {
 	return upstream.Read(in, sse.NewReader(in, maxEvent).Data(), a, a.log)
 }
+
+// Begun implements upstream.Answer.
+func (a *answer) Begun() bool { return a.begun }
 
 // Ended implements upstream.Answer.
 func (a *answer) Ended() bool { return a.finish != nil }
@@ -99,6 +104,7 @@ func (a *answer) Take(data []byte, out []model.Delta) ([]model.Delta, error) {
 	if err := upstream.Decode(data, &ev, &essential{}, a.log); err != nil {
 		return out, err
 	}
+	a.begun = a.begun || strings.HasPrefix(ev.Type, "response.")
 	if ev.Response != nil && ev.Response.Model != "" {
 		a.model = ev.Response.Model
 	}

@@ -18,6 +18,8 @@ type Answer interface {
 	// Finish appends what is left to be said after the last event, a model.Finish at
 	// the end, or says what is wrong with an answer that ends there.
 	Finish(out []model.Delta) ([]model.Delta, error)
+	// Begun reports whether an event of the dialect has come.
+	Begun() bool
 	// Ended reports whether the upstream has said why it ended: whatever breaks
 	// afterwards is not missed.
 	Ended() bool
@@ -60,6 +62,7 @@ func Read(in io.Reader, events iter.Seq2[[]byte, error], a Answer, log *slog.Log
 		for data, err := range events {
 			if err == nil {
 				deltas, err = a.Take(data, deltas[:0])
+				watch.begin(a.Begun())
 			}
 			if err != nil && !a.Ended() {
 				yield(nil, err)

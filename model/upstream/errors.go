@@ -63,6 +63,16 @@ type Complaint struct {
 	RetryAfter time.Duration // if the vendor says it in the body
 }
 
+// A mismatch is the error of an answer that is not in the vendor's dialect at all.
+type mismatch struct {
+	status int
+	what   string
+	err    error
+}
+
+func (m *mismatch) Error() string { return m.what + ": " + m.err.Error() }
+func (m *mismatch) Unwrap() error { return m.err }
+
 // failure turns what went wrong into what the caller may know.
 func (u *Upstream) failure(ctx, watched context.Context, name string, err error, explain func(*Refusal) Complaint) error {
 	switch {
@@ -86,6 +96,10 @@ func (u *Upstream) failure(ctx, watched context.Context, name string, err error,
 	}
 	if errors.Is(err, errEmpty) {
 		return &berth.Error{Code: berth.CodeUpstream, Message: u.who() + " gave an empty answer.", Err: err}
+	}
+	if m, ok := errors.AsType[*mismatch](err); ok {
+		return &berth.Error{Code: berth.CodeUpstream, Err: errors.New(u.Show(m.err.Error())),
+			Message: u.Show(fmt.Sprintf("%s answered %d %s; is its base_url right?", u.who(), m.status, m.what))}
 	}
 	return &berth.Error{Code: berth.CodeUpstream, Message: u.who() + " broke off its answer.", Err: errors.New(u.Show(err.Error()))}
 }

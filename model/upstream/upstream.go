@@ -134,6 +134,12 @@ func (u *Upstream) Ask(ctx context.Context, q Question) iter.Seq2[model.Delta, e
 			return
 		}
 		w.watch(res.Body)
+		unreadable := func(err error) error {
+			if what := w.mismatch(res); what != "" {
+				return &mismatch{status: res.StatusCode, what: what, err: err}
+			}
+			return err
+		}
 		said := false
 		for d, err := range q.Read(w) {
 			finish, over := d.(model.Finish)
@@ -141,7 +147,7 @@ func (u *Upstream) Ask(ctx context.Context, q Question) iter.Seq2[model.Delta, e
 				err = errEmpty
 			}
 			if err != nil {
-				fail(err)
+				fail(unreadable(err))
 				return
 			}
 			said = said || !over
@@ -193,5 +199,6 @@ func (u *Upstream) Models(body []byte) ([]berth.Model, error) {
 
 // Broken is the error for an answer that cannot be read.
 func (u *Upstream) Broken(err error) error {
-	return u.failure(context.Background(), context.Background(), "", err, nil)
+	return &berth.Error{Code: berth.CodeUpstream, Err: errors.New(u.Show(err.Error())),
+		Message: u.who() + " sent an answer that cannot be read; is its base_url right?"}
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"io"
+	"mime"
+	"net/http"
 	"time"
 )
 
@@ -22,6 +24,9 @@ type Watch struct {
 	timer   *time.Timer
 	cancel  context.CancelCauseFunc
 	in      io.Reader
+	begun   bool // an event of the dialect has come
+	any     bool // bytes have come
+	broken  bool // the body ended with an error
 }
 
 // newWatch returns a context for the request, which ends with errSilent unless
@@ -49,11 +54,37 @@ func (w *Watch) heard(words, ended bool) {
 	}
 }
 
+// begin records whether an event of the dialect has come.
+func (w *Watch) begin(begun bool) {
+	if w != nil {
+		w.begun = begun
+	}
+}
+
 func (w *Watch) Read(b []byte) (int, error) {
 	w.timer.Reset(w.limit)
 	defer w.timer.Stop()
-	return w.in.Read(b)
+	n, err := w.in.Read(b)
+	w.any = w.any || n > 0
+	w.broken = err != nil && err != io.EOF
+	return n, err
 }
+
+// mismatch returns what res is if it is not an answer in the vendor's dialect, or "".
+func (w *Watch) mismatch(res *http.Response) string {
+	kind, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type"))
+	switch {
+	case w.begun, w.broken:
+		return ""
+	case kind != "" && kind != eventStream:
+		return kind + ", which is not an event stream"
+	case !w.any:
+		return "without a body"
+	}
+	return "without an event of its dialect"
+}
+
+const eventStream = "text/event-stream"
 
 // stop ends the request's context.
 func (w *Watch) stop() {

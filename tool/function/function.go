@@ -3,6 +3,7 @@
 package function
 
 import (
+	"encoding/json"
 	"fmt"
 
 	"github.com/berth-run/berth"
@@ -99,6 +100,10 @@ func (c *functionCall) Write(arguments string) []berth.Event {
 }
 
 func (c *functionCall) Close(arguments string) ([]berth.Event, berth.Item, string) {
+	var refusal string
 	c.item.Arguments, c.item.Status = arguments, berth.StatusCompleted
-	return []berth.Event{{Type: berth.EventFunctionArgumentsDone, ItemID: c.item.ID, Name: c.item.Name, Arguments: &arguments}}, c.Item(), ""
+	if arguments != "" && !json.Valid([]byte(arguments)) {
+		c.item.Status, refusal = berth.StatusIncomplete, "The arguments of this call are not valid JSON. Nothing was done."
+	}
+	return []berth.Event{{Type: berth.EventFunctionArgumentsDone, ItemID: c.item.ID, Name: c.item.Name, Arguments: &arguments}}, c.Item(), refusal
 }
