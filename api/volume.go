@@ -14,7 +14,7 @@ import (
 type volumes struct{ service *volume.Service }
 
 // errNoVolumes is what a server answers whose driver cannot mount any.
-var errNoVolumes = berth.Errorf(berth.CodeUnavailable, "This server cannot keep volumes.")
+var errNoVolumes = berth.Errorf(berth.CodeUnavailable, "This server cannot store volumes.")
 
 // volumeBody checks the body of POST /v1/volumes.
 var volumeBody = rule.Object(rule.Fields{

@@ -216,7 +216,7 @@ func (m *reading) readFile(ctx context.Context, f ManifestFile, id berth.FileID)
 func (m *reading) readContainer(ctx context.Context, k *ManifestContainer) error {
 	o := m.carrier.opts
 	if o.Snapshots == nil {
-		return berth.Invalid("bundle", "This server keeps no snapshots, and the bundle has one. Export it without its container.")
+		return berth.Invalid("bundle", "This server does not store snapshots, and the bundle has one. Export it without its container.")
 	}
 	r, err := m.next(k.ManifestEntry)
 	if err != nil {

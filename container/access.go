@@ -10,7 +10,7 @@ import (
 	"github.com/berth-run/berth/guest"
 )
 
-// Access gives callers ways into containers: shells, processes and ports.
+// Access connects callers to containers: shells, processes and ports.
 type Access struct {
 	opts   *Options
 	work   *workers
@@ -46,9 +46,9 @@ func (a *Access) Port(ctx context.Context, p berth.ProjectID, id berth.Container
 	return dial, release, nil
 }
 
-// Guest returns the connection to a container's guest, for doors with protocols of their
-// own: exec, attach, E2B. The connection is shared, and the caller must not close it. Until
-// release the container does not expire.
+// Guest returns the connection to a container's guest, for APIs with protocols of their own:
+// exec, attach, E2B. The connection is shared, and the caller must not close it. The container
+// does not expire until release.
 func (a *Access) Guest(ctx context.Context, p berth.ProjectID, id berth.ContainerID) (client *guest.Client, release func(), err error) {
 	s, release, err := a.leases.hold(ctx, p, id)
 	if err != nil {
@@ -57,8 +57,8 @@ func (a *Access) Guest(ctx context.Context, p berth.ProjectID, id berth.Containe
 	return s.client, release, nil
 }
 
-// Door returns a proxy to a container's guest that logs the caller's processes. Until
-// release the container does not expire.
+// Door returns a proxy to a container's guest that logs the caller's processes. The container
+// does not expire until release.
 func (a *Access) Door(ctx context.Context, caller berth.Caller, id berth.ContainerID) (door *guest.Door, release func(), err error) {
 	s, release, err := a.leases.hold(ctx, caller.Project, id)
 	if err != nil {

@@ -50,8 +50,8 @@ func (t *trail) recordErased(ctx context.Context, s *instance) error {
 	return t.opts.Audit.Commit(ctx, e)
 }
 
-// erasure says how destroyed sandboxes are erased: the key of their content is destroyed,
-// or their files are removed, which may leave their blocks readable on the volume.
+// erasure returns how destroyed sandboxes are erased: the key of their content is destroyed, or
+// their files are removed, which may leave their blocks readable on the volume.
 func (t *trail) erasure() string {
 	if t.opts.Driver.Features().Erases {
 		return "key_destroyed"
@@ -59,18 +59,18 @@ func (t *trail) erasure() string {
 	return "files_removed"
 }
 
-// maxHistory bounds what History returns.
+// maxHistory bounds the entries that History returns.
 const maxHistory = 1000
 
-// History returns the newest audit entries of a container, which may be deleted, up to
-// maxHistory, and the log's last signed checkpoint.
+// History returns up to maxHistory of a container's newest audit entries, and the log's last
+// signed checkpoint. The container may be deleted.
 func (svc *Service) History(ctx context.Context, p berth.ProjectID, id berth.ContainerID) ([]*audit.Entry, string, error) {
 	entries, err := svc.opts.Audit.OfContainer(ctx, p, id, maxHistory)
 	if err == nil && len(entries) == 0 {
 		if _, err = svc.opts.Store.GetContainer(ctx, p, id); errors.Is(err, store.ErrNotFound) {
 			err = notFound(id)
 		}
-		entries = []*audit.Entry{} // they will be written soon
+		entries = []*audit.Entry{} // these entries are not written yet
 	}
 	return entries, svc.opts.Audit.Checkpoint(), err
 }
@@ -91,8 +91,8 @@ func (t *trail) recordMissed(running []*store.Container) {
 	}
 }
 
-// recordLost records the ends of containers that a crash left out of the audit log: those
-// that have an entry and do not run. exist are the sandboxes that are not removed.
+// recordLost records the ends of containers that a crash left out of the audit log: those that
+// have an entry and do not run. exist lists the sandboxes that are not removed.
 func (t *trail) recordLost(ctx context.Context, running []*store.Container, exist []string) error {
 	living := t.opts.Audit.Living()
 	for _, rec := range running {

@@ -16,7 +16,7 @@ import (
 	"github.com/berth-run/berth/egress"
 )
 
-// audited gives a house an audit record in dir.
+// audited adds an audit log in dir to a harness.
 func audited(t *testing.T, dir string) func(*Options) {
 	return func(o *Options) { o.Audit = openAudit(t, dir) }
 }
@@ -30,7 +30,7 @@ func openAudit(t *testing.T, dir string) *audit.Log {
 	return l
 }
 
-// said returns what the record, which must be whole, says of a container.
+// said returns the entries of a container in the audit log, which must verify.
 func said(t *testing.T, dir string, id berth.ContainerID) []string {
 	t.Helper()
 	key, err := audit.PublicKey(dir)
@@ -50,10 +50,10 @@ func said(t *testing.T, dir string, id berth.ContainerID) []string {
 	return got
 }
 
-// Each way to end is audited once, with its reason.
+// Each end is audited once, with its reason.
 func TestAuditedEnds(t *testing.T) {
 	dir := t.TempDir()
-	h := newHouse(t, audited(t, dir))
+	h := newHarness(t, audited(t, dir))
 	ends := map[berth.ContainerID]string{}
 	for _, tt := range []struct {
 		reason string
@@ -63,9 +63,9 @@ func TestAuditedEnds(t *testing.T) {
 			if err := h.k.Delete(t.Context(), mine, id); err != nil {
 				t.Errorf("Delete: %v", err)
 			}
-			// It is acknowledged: it is written.
+			// A deletion is acknowledged only after it is written.
 			if got := said(t, dir, id); !slices.Contains(got, "container.erased files_removed") {
-				t.Errorf("after Delete the record says %q", got)
+				t.Errorf("after Delete the log has %q", got)
 			}
 			if err := h.k.Delete(t.Context(), mine, id); berth.ErrorCode(err) != berth.CodeNotFound {
 				t.Errorf("Delete again: %v", err)
@@ -86,17 +86,18 @@ func TestAuditedEnds(t *testing.T) {
 	for id, reason := range ends {
 		want := []string{"container.created", "container.ended " + reason, "container.erased files_removed"}
 		if diff := cmp.Diff(want, said(t, dir, id)); diff != "" {
-			t.Errorf("the record about the %s one (-want +got):\n%s", reason, diff)
+			t.Errorf("entries of the container that ended by %s (-want +got):\n%s", reason, diff)
 		}
 	}
 }
 
-// A crash at any point between the store and the record leaves each end audited once.
+// A crash at any point between the write to the store and the entry in the log leaves each end
+// audited once.
 func TestAuditedCrash(t *testing.T) {
 	for _, lost := range []string{"nothing", "all", "since creation"} {
 		t.Run(lost, func(t *testing.T) {
 			dir := t.TempDir()
-			h := newHouse(t, func(o *Options) {
+			h := newHarness(t, func(o *Options) {
 				if lost == "nothing" {
 					o.Audit = openAudit(t, dir)
 				}
@@ -113,7 +114,7 @@ func TestAuditedCrash(t *testing.T) {
 				t.Fatal(err)
 			}
 			h.crash()
-			if err := h.driver.Destroy(t.Context(), string(dead)); err != nil { // a restart of the machine
+			if err := h.driver.Destroy(t.Context(), string(dead)); err != nil { // as a restart of the machine does
 				t.Fatal(err)
 			}
 			if lost == "nothing" {
@@ -132,28 +133,28 @@ func TestAuditedCrash(t *testing.T) {
 				lives: {"container.created"},
 			}
 			if lost == "all" {
-				want[gone] = nil // the record never knew of it
+				want[gone] = nil // the log has no earlier entry of it
 			}
 			for id, want := range want {
 				if diff := cmp.Diff(want, said(t, dir, id)); diff != "" {
-					t.Errorf("the record (-want +got):\n%s", diff)
+					t.Errorf("log (-want +got):\n%s", diff)
 				}
 			}
 			if c, err := h.k.Get(t.Context(), mine, dead); err != nil || c.Berth.Reason != "host" {
-				t.Errorf("Get of the one that the machine lost: got %+v, %v", c, err)
+				t.Errorf("Get of the container lost with the machine: got %+v, %v", c, err)
 			}
 		})
 	}
 }
 
-// A deletion that cannot be recorded is not acknowledged.
+// A deletion that cannot be audited is not acknowledged.
 func TestUnrecordedDeletion(t *testing.T) {
 	dir := t.TempDir()
-	h := newHouse(t, audited(t, dir))
+	h := newHarness(t, audited(t, dir))
 	id := h.ready()
 	h.opts.Audit.Close()
 	if err := h.k.Delete(t.Context(), mine, id); err == nil {
-		t.Error("Delete with a record that takes nothing: got no error")
+		t.Error("Delete with a log that fails: got no error")
 	}
 	h.crash()
 	h.opts.Audit = openAudit(t, dir)
@@ -161,15 +162,14 @@ func TestUnrecordedDeletion(t *testing.T) {
 	h.settle()
 	want := []string{"container.created", "container.ended deleted", "container.erased files_removed"}
 	if diff := cmp.Diff(want, said(t, dir, id)); diff != "" {
-		t.Errorf("the record after the next start (-want +got):\n%s", diff)
+		t.Errorf("log after the next start (-want +got):\n%s", diff)
 	}
 }
 
-// A hostile container cannot make the record as long as it likes, nor hide in it
-// what it sent.
+// A hostile container cannot fill the audit log without limit, nor hide from it what it sent.
 func TestAuditedFlows(t *testing.T) {
 	dir := t.TempDir()
-	h := newHouse(t, audited(t, dir))
+	h := newHarness(t, audited(t, dir))
 	id := h.ready()
 	s := h.k.index.lookup(mine, id)
 	for i := range 5000 {
@@ -179,7 +179,7 @@ func TestAuditedFlows(t *testing.T) {
 		}
 		h.k.trail.recordFlow(s, f)
 	}
-	for i := range 2000 { // also of hosts without end, below a name with a secret
+	for i := range 2000 { // with an unlimited number of hosts below a name with a secret
 		h.k.trail.recordFlow(s, egress.Flow{Target: egress.Target{Host: fmt.Sprintf("%d.api.example", i), Port: 443}, Allowed: true, Secrets: []string{"TOKEN", "OTHER"}})
 	}
 	if err := h.k.Delete(t.Context(), mine, id); err != nil {

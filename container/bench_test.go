@@ -24,28 +24,28 @@ import (
 	"github.com/berth-run/berth/store/sqlite"
 )
 
-// Run with: go test -run '^$' -bench . ./sandbox
+// Run with: go test -run '^$' -bench . ./container
 
 var byBench = berth.Caller{Project: "proj_bench"}
 
 // newGVisorService returns a service with gVisor sandboxes on the suite's template.
-func newGVisorKeeper(tb testing.TB, pool int) *container.Service {
+func newGVisorService(tb testing.TB, pool int) *container.Service {
 	tb.Helper()
-	k, _ := newGVisorHouse(tb, pool)
+	k, _ := newGVisorServices(tb, pool)
 	return k
 }
 
-// newGVisorHouse returns such a service and the store of its snapshots.
-func newGVisorHouse(tb testing.TB, pool int) (*container.Service, *snapshot.Service) {
+// newGVisorServices also returns the store of the service's snapshots.
+func newGVisorServices(tb testing.TB, pool int) (*container.Service, *snapshot.Service) {
 	tb.Helper()
-	return newGVisorHouseOn(tb, drivertest.Rootfs(tb), pools(container.PoolOptions{Size: pool}))
+	return newGVisorServicesOn(tb, drivertest.Rootfs(tb), pools(container.PoolOptions{Size: pool}))
 }
 
 func pools(p ...container.PoolOptions) func(*container.Options) {
 	return func(o *container.Options) { o.Pools = p }
 }
 
-func newGVisorHouseOn(tb testing.TB, rootfs string, options ...func(*container.Options)) (*container.Service, *snapshot.Service) {
+func newGVisorServicesOn(tb testing.TB, rootfs string, options ...func(*container.Options)) (*container.Service, *snapshot.Service) {
 	tb.Helper()
 	state := drivertest.StateDir(tb)
 	log := slog.New(slog.NewTextHandler(io.Discard, nil))
@@ -84,12 +84,12 @@ func newGVisorHouseOn(tb testing.TB, rootfs string, options ...func(*container.O
 	return k, kept
 }
 
-// BenchmarkCreate measures from the request for a container to the end of its
-// first command, cold and from a pool that is full.
+// BenchmarkCreate measures from the request for a container to the end of its first command,
+// cold and from a full pool.
 func BenchmarkCreate(b *testing.B) {
 	for _, pool := range []int{0, 2} {
 		b.Run(fmt.Sprintf("pool=%d", pool), func(b *testing.B) {
-			k := newGVisorKeeper(b, pool)
+			k := newGVisorService(b, pool)
 			var took []time.Duration
 			for b.Loop() {
 				b.StopTimer()

@@ -42,9 +42,9 @@ func (s shells) Files(context.Context, berth.ProjectID, berth.ContainerID) ([]*b
 
 type noUploads struct{ engine.Files }
 
-// asks returns a function that has the recital run commands in a response, and
-// returns it when it has ended.
-func (h *house) asks() func(command, fields string) (*berth.Response, error) {
+// asks returns a function that has the recital model run commands in a response, and returns
+// the response when it has ended.
+func (h *harness) asks() func(command, fields string) (*berth.Response, error) {
 	h.t.Helper()
 	st := h.store.Store.(store.Store)
 	models, err := model.NewRouter(h.opts.Log, model.Rule{Match: scripted.Name, Provider: scripted.Provider{}})
@@ -83,7 +83,7 @@ func (h *house) asks() func(command, fields string) (*berth.Response, error) {
 	}
 }
 
-// toldBy returns what a response's commands printed, as JSON, with its status.
+// toldBy returns the output of a response's commands as JSON, with its status.
 func toldBy(r *berth.Response) string {
 	out, _ := json.Marshal(r.Output)
 	return string(r.Status) + " " + string(out)
@@ -91,7 +91,7 @@ func toldBy(r *berth.Response) string {
 
 const autoShell = `,"tools":[{"type":"shell","environment":{"type":"container_auto","berth":{"on_expiry":"snapshot"}}}]`
 
-// Chains and conversations go on where their container has ended.
+// Chains and conversations continue after their container has ended.
 func TestChainContinues(t *testing.T) {
 	h, a := newArchive(t)
 	ask := h.asks()
@@ -120,7 +120,7 @@ func TestChainContinues(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// What was to be kept and is gone is not passed over in silence.
+	// A lost snapshot is an error, not a silent new container.
 	_, err = ask("ls -A", autoShell+`,"previous_response_id":"`+string(second.ID)+`"`)
 	wantError(t, err, berth.CodeInvalid, "container_expired", "not used for 20 minutes", "in the snapshot 'snap_", "which is gone too", "'berth.on_lost'")
 	empty, err := ask("ls -A", strings.Replace(autoShell, `"snapshot"`, `"snapshot","on_lost":"new"`, 1)+`,"previous_response_id":"`+string(second.ID)+`"`)
@@ -128,13 +128,12 @@ func TestChainContinues(t *testing.T) {
 		t.Fatalf("got %s, %v", toldBy(empty), err)
 	}
 	if again, err := ask("ls -A", autoShell+`,"previous_response_id":"`+string(empty.ID)+`"`); err != nil || !strings.Contains(toldBy(again), `"stdout":""`) {
-		t.Errorf("what goes on from there: got %s, %v", toldBy(again), err)
+		t.Errorf("its continuation: got %s, %v", toldBy(again), err)
 	}
 }
 
-// A chain whose container ended before its snapshot was made gets an error;
-// one that asked for nothing to be kept gets an empty container, as from the hosted
-// service.
+// A chain whose container ended before its snapshot was made gets an error. A chain that
+// requested no snapshot gets an empty container, as from the hosted service.
 func TestChainLost(t *testing.T) {
 	h, _ := newArchive(t)
 	ask := h.asks()
@@ -152,7 +151,7 @@ func TestChainLost(t *testing.T) {
 		h.pass(checkInterval)
 		second, err := ask("ls -A", tt.shell+`,"previous_response_id":"`+string(first.ID)+`"`)
 		if tt.want != "" {
-			wantError(t, err, berth.CodeInvalid, "container_expired", "by its machine", tt.want)
+			wantError(t, err, berth.CodeInvalid, "container_expired", "failure of its machine", tt.want)
 		} else if err != nil || !strings.Contains(toldBy(second), `"stdout":""`) {
 			t.Errorf("got %s, %v", toldBy(second), err)
 		}

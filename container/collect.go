@@ -15,16 +15,16 @@ import (
 // collectTimeout bounds the collection of new files after a call.
 const collectTimeout = time.Minute
 
-// collect saves rows for the files that a call changed, in the background, while the
-// model runs. If the guest reported all changes, these are saved. Otherwise collect scans
-// the files; calls that end together share one scan. Where scans are slow, and for changes
-// between calls, rows are saved when the files are listed.
+// collect saves rows for the files that a call changed, in the background, while the model
+// runs. If the guest reported all changes, collect saves these. Otherwise it scans the files;
+// calls that end together share one scan. In crowded containers, and for changes between calls,
+// List saves the rows.
 func (fl *Files) collect(s *instance, changes guest.ShellEvent) {
 	known := changes.Kind == guest.ShellChanges && changes.MoreFiles == 0
 	if known && len(changes.Files) == 0 {
 		return
 	}
-	// Only with room for the rows, and if earlier files have theirs.
+	// The report suffices only if there is room for the rows and earlier files have theirs.
 	known = known && s.files.rows.Load() > 0 && int(s.files.rows.Load())+len(changes.Files) <= fl.opts.Bounds.Files
 	if !known && (s.files.crowded.Load() || !s.files.collecting.CompareAndSwap(false, true)) {
 		return

@@ -11,9 +11,9 @@ import (
 	"github.com/berth-run/berth"
 )
 
-// stored waits until the store has just these files, as path and source, and returns
-// their ids. This needs no scan.
-func (h *house) stored(id berth.ContainerID, want ...string) map[string]berth.CFileID {
+// stored waits until the store has exactly these files, as path and source, and returns their
+// ids. It does not cause a scan.
+func (h *harness) stored(id berth.ContainerID, want ...string) map[string]berth.CFileID {
 	h.t.Helper()
 	var got []string
 	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); runtime.Gosched() {
@@ -36,15 +36,15 @@ func (h *house) stored(id berth.ContainerID, want ...string) map[string]berth.CF
 	return nil
 }
 
-// After a call, the changes that the guest reports are saved without a scan; whoever
-// asks for the files sees what was made between calls as well.
+// After a call, the changes that the guest reports are saved without a scan. A list also
+// returns files that were made between calls.
 func TestFilesOfCallsAreFollowed(t *testing.T) {
-	h := newHouse(t)
+	h := newHarness(t)
 	id := h.ready()
 	h.sh(id, "echo 1 >first")
-	ids := h.stored(id, "/mnt/data/first assistant") // which was a look: there was none before
+	ids := h.stored(id, "/mnt/data/first assistant") // by a scan, because the store had no rows
 
-	// Made outside calls, it is listed, but not collected by later calls.
+	// A file made outside calls is listed, but not collected by later calls.
 	background := filepath.Join(h.work(id), "background")
 	if err := os.WriteFile(background, []byte("b"), 0o644); err != nil {
 		t.Fatal(err)
@@ -52,7 +52,7 @@ func TestFilesOfCallsAreFollowed(t *testing.T) {
 	h.sh(id, "mkdir -p d/e; echo 22 >d/e/second; echo more >>first; ln -s first link; : >.berth-temp; : >$(printf 'bad\\377')")
 	then := h.stored(id, "/mnt/data/d/e/second assistant", "/mnt/data/first assistant")
 	if then["/mnt/data/first"] != ids["/mnt/data/first"] {
-		t.Error("a file that was written to has another id")
+		t.Error("the id of a file changed when it was written")
 	}
 	list := h.listed(id)
 	slices.Sort(list)
@@ -61,10 +61,10 @@ func TestFilesOfCallsAreFollowed(t *testing.T) {
 	}
 	after := h.stored(id, "/mnt/data/background assistant", "/mnt/data/d/e/second assistant", "/mnt/data/first assistant")
 	if after["/mnt/data/d/e/second"] != then["/mnt/data/d/e/second"] {
-		t.Error("a file has another id once it is listed")
+		t.Error("the id of a file changed when it was listed")
 	}
 
-	// What a call removes is gone, and what is made in its place is another's.
+	// A file that a call removes loses its row, and a new file at its path gets another id.
 	h.put(id, "given", "by the user")
 	h.sh(id, "rm given background; mv d/e/second d/third")
 	h.stored(id, "/mnt/data/d/third assistant", "/mnt/data/first assistant")
@@ -75,9 +75,9 @@ func TestFilesOfCallsAreFollowed(t *testing.T) {
 	h.stored(id, "/mnt/data/d/third assistant", "/mnt/data/first assistant", "/mnt/data/given user", "/mnt/data/new assistant")
 }
 
-// A deletion that is reported late does not remove a file that exists again.
+// A deletion that is reported late does not remove the row of a file that exists again.
 func TestFollowingSparesFilesThatAreThere(t *testing.T) {
-	h := newHouse(t)
+	h := newHarness(t)
 	id := h.ready()
 	h.sh(id, "echo 1 >a")
 	h.stored(id, "/mnt/data/a assistant")
@@ -91,9 +91,9 @@ func TestFollowingSparesFilesThatAreThere(t *testing.T) {
 	}
 }
 
-// A container makes no more rows than a listing has, one call after another.
+// Calls of a container together create no more rows than a list may have.
 func TestFollowingIsBounded(t *testing.T) {
-	h := newHouse(t, func(o *Options) { o.Bounds.Files = 5 })
+	h := newHarness(t, func(o *Options) { o.Bounds.Files = 5 })
 	id := h.ready()
 	h.sh(id, "mkdir d; touch d/1 d/2 d/3")
 	h.stored(id, "/mnt/data/d/1 assistant", "/mnt/data/d/2 assistant", "/mnt/data/d/3 assistant")
@@ -106,13 +106,13 @@ func TestFollowingIsBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 		if len(files) > h.opts.Bounds.Files {
-			t.Fatalf("there are %d rows", len(files))
+			t.Fatalf("got %d rows", len(files))
 		}
 		if len(files) == h.opts.Bounds.Files {
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("there are %d rows still", len(files))
+			t.Fatalf("still got %d rows", len(files))
 		}
 	}
 }

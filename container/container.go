@@ -35,7 +35,7 @@ func (svc *Service) Create(ctx context.Context, caller berth.Caller, req CreateR
 // create executes a plan.
 func (svc *Service) create(ctx context.Context, caller berth.Caller, pl *plan) (*berth.Container, error) {
 	p, body := caller.Project, pl.body
-	if err := svc.opts.Room(); err != nil {
+	if err := svc.opts.Disk.Room(); err != nil {
 		return nil, err
 	}
 	most, err := svc.opts.Quota(ctx, p)
@@ -115,8 +115,8 @@ func (svc *Service) Get(ctx context.Context, p berth.ProjectID, id berth.Contain
 	return svc.current(rec), nil
 }
 
-// container returns the row of a container. It returns an error for the client if there is
-// none.
+// container returns the row of a container. It returns an error for the client if there is no
+// row.
 func (o *Options) container(ctx context.Context, p berth.ProjectID, id berth.ContainerID) (*store.Container, error) {
 	rec, err := o.Store.GetContainer(ctx, p, id)
 	if errors.Is(err, store.ErrNotFound) {
@@ -180,8 +180,8 @@ func ignoreNotFound(err error) error {
 	return err
 }
 
-// asUnavailable returns err if it is for the client, and otherwise an error for the client
-// with the message.
+// asUnavailable returns err if it is for the client, and otherwise an error for the client with
+// the message.
 func asUnavailable(err error, message string) error {
 	if _, ok := errors.AsType[*berth.Error](err); ok {
 		return err

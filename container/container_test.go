@@ -18,7 +18,7 @@ import (
 )
 
 func TestCreate(t *testing.T) {
-	h := newHouse(t)
+	h := newHarness(t)
 	c := h.create(CreateRequest{Name: "mine", MemoryLimit: "4g", Env: []string{"A=1"}, ExpiresAfter: &berth.ExpiresAfter{Anchor: "last_active_at", Minutes: 5}})
 	want := `{"id":"` + string(c.ID) + `","object":"container","created_at":1800000000,"status":"running",` +
 		`"expires_after":{"anchor":"last_active_at","minutes":5},"last_active_at":1800000000,"memory_limit":"4g","name":"mine",` +
@@ -30,7 +30,7 @@ func TestCreate(t *testing.T) {
 		t.Errorf("the first command printed %q", got)
 	}
 	if got := h.sh(c.ID, "echo $PWD $A"); got != "/ b\n" {
-		t.Errorf("the second command printed %q: state does not carry over", got)
+		t.Errorf("the second command printed %q: state was lost", got)
 	}
 	c, err := h.k.Get(t.Context(), mine, c.ID)
 	if err != nil || c.Berth.Starting || c.Status != berth.ContainerRunning {
@@ -54,7 +54,7 @@ func secret(s berth.DomainSecret) CreateRequest {
 }
 
 func TestCreateRefused(t *testing.T) {
-	h := newHouse(t)
+	h := newHarness(t)
 	minutes := func(anchor string, n int) *berth.ExpiresAfter {
 		return &berth.ExpiresAfter{Anchor: anchor, Minutes: n}
 	}
@@ -88,20 +88,20 @@ func TestCreateRefused(t *testing.T) {
 }
 
 func TestNoTemplate(t *testing.T) {
-	h := newHouse(t)
+	h := newHarness(t)
 	h.k.opts.Template = func(string) (Template, error) { return Template{}, errHost }
 	_, err := h.k.Create(t.Context(), byMe, CreateRequest{})
 	wantError(t, err, berth.CodeUnavailable, "", "template")
 	if e, _ := errors.AsType[*berth.Error](err); strings.Contains(e.Message, "secret") || !errors.Is(err, errHost) {
-		t.Errorf("got %v, want the cause kept for the log only", err)
+		t.Errorf("got %v, want the cause in the log only", err)
 	}
 }
 
-// The row is saved or not, whatever the store answers: nothing may be left of it.
+// Nothing is left of a container if saving its row fails, whether the row was written or not.
 func TestCreateNotSaved(t *testing.T) {
 	for _, fault := range []error{errHost, errSavedAnyway} {
 		t.Run(fault.Error(), func(t *testing.T) {
-			h := newHouse(t)
+			h := newHarness(t)
 			h.store.failing(func(op string) error {
 				if op == "create" {
 					return fault
@@ -112,14 +112,14 @@ func TestCreateNotSaved(t *testing.T) {
 				t.Errorf("got %v, want %v", err, fault)
 			}
 			if recs, err := h.store.RunningContainers(t.Context()); err != nil || len(recs) > 0 || len(h.k.index.all()) > 0 || h.driver.count("create") > 0 {
-				t.Errorf("left behind: %d rows, %d in the books, %d sandboxes", len(recs), len(h.k.index.all()), h.driver.count("create"))
+				t.Errorf("left behind: %d rows, %d instances, %d sandboxes", len(recs), len(h.k.index.all()), h.driver.count("create"))
 			}
 		})
 	}
 }
 
 func TestFirstUseWaits(t *testing.T) {
-	h := newHouse(t)
+	h := newHarness(t)
 	gate := make(chan struct{})
 	h.driver.fail = func(ctx context.Context, op, _ string) error {
 		if op == "start" {
@@ -127,7 +127,7 @@ func TestFirstUseWaits(t *testing.T) {
 		}
 		return nil
 	}
-	c := h.create(CreateRequest{}) // which returned although the start has not
+	c := h.create(CreateRequest{}) // before the start ends
 	impatient, cancel := context.WithCancel(t.Context())
 	gone := make(chan error)
 	go func() {
@@ -149,7 +149,7 @@ func TestFirstUseWaits(t *testing.T) {
 func TestStartFails(t *testing.T) {
 	for op, words := range map[string]string{"create": "could not be created", "start": "did not start", "dial": "guest did not answer"} {
 		t.Run(op, func(t *testing.T) {
-			h := newHouse(t)
+			h := newHarness(t)
 			h.driver.fail = func(_ context.Context, o, _ string) error {
 				if o == op {
 					return errHost
@@ -163,7 +163,7 @@ func TestStartFails(t *testing.T) {
 				t.Errorf("the client gets %q", e.Message)
 			}
 			if !strings.Contains(h.log.String(), errHost.Error()) {
-				t.Error("the log does not say why")
+				t.Error("the log lacks the cause")
 			}
 			h.driver.until(0)
 			if got := h.get(c.ID); got.Status != berth.ContainerExpired || got.Berth.Reason != "host" || got.Berth.Starting {
@@ -177,9 +177,9 @@ func TestStartFails(t *testing.T) {
 	}
 }
 
-// All of many creations at once succeed, and no more starts run at a time than may.
+// All of many concurrent creations succeed, and the number of concurrent starts is bounded.
 func TestHundredAtOnce(t *testing.T) {
-	h := newHouse(t)
+	h := newHarness(t)
 	var all sync.WaitGroup
 	for i := range 100 {
 		all.Go(func() {
@@ -206,7 +206,7 @@ func TestHundredAtOnce(t *testing.T) {
 }
 
 func TestMaxContainers(t *testing.T) {
-	h := newHouse(t)
+	h := newHarness(t)
 	h.k.opts.Bounds.Containers = 2
 	first := h.ready()
 	h.ready()
@@ -219,7 +219,7 @@ func TestMaxContainers(t *testing.T) {
 }
 
 func TestProjectsApart(t *testing.T) {
-	h := newHouse(t)
+	h := newHarness(t)
 	id := h.ready()
 	f, err := h.k.files.Put(t.Context(), mine, id, "a", strings.NewReader("a"))
 	if err != nil {
@@ -273,7 +273,7 @@ func TestProjectsApart(t *testing.T) {
 }
 
 func TestList(t *testing.T) {
-	h := newHouse(t)
+	h := newHarness(t)
 	a := h.create(CreateRequest{Name: "a"}).ID
 	h.pass(1e9)
 	b := h.create(CreateRequest{Name: "b"}).ID
@@ -288,7 +288,7 @@ func TestList(t *testing.T) {
 }
 
 func TestProvide(t *testing.T) {
-	h := newHouse(t)
+	h := newHarness(t)
 	h.uploads["file-1"] = upload{"data.csv", "1,2"}
 	ctx := t.Context()
 	auto := berth.ShellToolEnvironment{Type: berth.EnvironmentAuto, FileIDs: []berth.FileID{"file-1"}}
@@ -303,7 +303,7 @@ func TestProvide(t *testing.T) {
 		t.Errorf("the chain's container: got %s, %v, want %s", again, err, first)
 	}
 	if got := h.sh(first, "cat data.csv; ls | wc -l"); got != "1,2x\n1\n" {
-		t.Errorf("a file that was there was put in again: %q", got)
+		t.Errorf("an existing file was copied in again: %q", got)
 	}
 	byRef := berth.ShellToolEnvironment{Type: berth.EnvironmentReference, ContainerID: first}
 	if same, err := h.k.Provide(ctx, byMe, byRef, ""); err != nil || same != first {
@@ -325,6 +325,6 @@ func TestProvide(t *testing.T) {
 	bad := auto
 	bad.MemoryLimit = "3g"
 	if _, err = h.k.Provide(ctx, byMe, bad, second); berth.ErrorCode(err) != berth.CodeInvalid {
-		t.Errorf("a bad request for the chain's container: got %v", err)
+		t.Errorf("an invalid request for the chain's container: got %v", err)
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/berth-run/berth/store"
 )
 
-// The reasons for a container's end, as berth.ContainerBerth says them.
+// Reasons for a container's end, as berth.ContainerBerth documents them.
 const (
 	reasonExpired = "expired"
 	reasonDeleted = "deleted"
@@ -44,11 +44,10 @@ type deaths struct {
 	recent []time.Time // sandboxes found dead
 }
 
-// end ends a container. Every death goes through here, once: its end is logged and
-// saved, its users get clientErr, and its sandbox is destroyed in the background. A step
-// that fails is retried by the sweeper, or by the next Start. cause is for the operator
-// and may be nil. If only is not nil and returns false, end does nothing. It reports
-// whether it ended the container.
+// end ends a container. Every death goes through end once: its end is logged and saved, its
+// users get clientErr, and its sandbox is destroyed in the background. The sweeper, or the next
+// Start, retries a step that fails. cause is for the operator and may be nil. If only is not
+// nil and returns false, end does nothing. end reports whether it ended the container.
 func (d *deaths) end(s *instance, reason string, clientErr, cause error, only func() bool) bool {
 	if !d.claim(s, reason, cause, only) {
 		return false
@@ -57,8 +56,8 @@ func (d *deaths) end(s *instance, reason string, clientErr, cause error, only fu
 	return true
 }
 
-// claim is the first part of end: from then on the container has a reason for its end, and
-// no other one ends it. settle must follow.
+// claim is the first part of end: it sets the reason of the container's end, so that no other
+// caller ends it. settle must follow.
 func (d *deaths) claim(s *instance, reason string, cause error, only func() bool) bool {
 	if !s.markDead(reason, only) {
 		return false
@@ -136,7 +135,7 @@ func (d *deaths) removeSoon(s *instance) {
 	}
 }
 
-// remove destroys a dead sandbox and unregisters it, unless that is done.
+// remove destroys a dead sandbox and unregisters it, unless it is already removed.
 func (d *deaths) remove(s *instance) error {
 	ctx, cancel := context.WithTimeout(context.Background(), removeTimeout)
 	defer cancel()
@@ -167,16 +166,16 @@ func (d *deaths) destroy(ctx context.Context, s *instance) error {
 	return nofile.Retry(func() error { return d.opts.Driver.Destroy(ctx, string(s.id)) })
 }
 
-// Deaths of several sandboxes at once are rare, and more often an error of the check
-// itself: the driver is asked again after a moment before a container is ended.
+// Deaths of several sandboxes at once are rare, and more often an error of the check itself:
+// check queries the driver again after a moment before it ends a container.
 const (
 	burstSize    = 2
 	burstWindow  = time.Second
 	recheckDelay = 300 * time.Millisecond
 )
 
-// check asks the driver whether a started sandbox still runs, and ends the container if
-// there is proof that it does not.
+// check queries whether a started sandbox still runs, and ends the container if there is proof
+// that it does not.
 func (d *deaths) check(s *instance) {
 	if !s.running() || s.life.Err() != nil {
 		return
@@ -254,7 +253,7 @@ func goneError(c *berth.Container, reason string) *berth.Error {
 	case reasonKilled:
 		why = "ended on its own or was killed"
 	default:
-		why = "could not be kept running by its machine"
+		why = "was ended by a failure of its machine"
 	}
 	left := "its files are gone"
 	if c.Berth.LastSnapshot != "" {

@@ -16,35 +16,35 @@ import (
 func TestDeathIsNoticed(t *testing.T) {
 	words := map[sandbox.Reason]string{sandbox.ReasonOOM: "memory limit of 1g", sandbox.ReasonKilled: "killed", sandbox.ReasonHost: "machine"}
 	for reason, word := range words {
-		for how, notice := range map[string]func(h *house, id berth.ContainerID) error{
-			"at use": func(h *house, id berth.ContainerID) error {
+		for how, notice := range map[string]func(h *harness, id berth.ContainerID) error{
+			"at use": func(h *harness, id berth.ContainerID) error {
 				h.driver.die(string(id), reason)
 				_, err := h.trySh(h.t.Context(), id, "c", "true")
 				return err
 			},
-			"by the sweeper": func(h *house, id berth.ContainerID) error {
+			"by the sweeper": func(h *harness, id berth.ContainerID) error {
 				h.driver.die(string(id), reason)
 				h.pass(checkInterval)
 				_, err := h.trySh(h.t.Context(), id, "c", "true")
 				return err
 			},
-			"during a command": func(h *house, id berth.ContainerID) error {
+			"during a command": func(h *harness, id berth.ContainerID) error {
 				r := h.run(id)
 				h.driver.die(string(id), reason)
 				return <-r.done
 			},
-			"at an upload": func(h *house, id berth.ContainerID) error {
+			"at an upload": func(h *harness, id berth.ContainerID) error {
 				h.driver.die(string(id), reason)
 				_, err := h.k.files.Put(h.t.Context(), mine, id, "a", strings.NewReader("a"))
 				return err
 			},
 		} {
 			t.Run(string(reason)+" "+how, func(t *testing.T) {
-				h := newHouse(t)
+				h := newHarness(t)
 				id := h.ready()
 				err := notice(h, id)
 				wantExpired(t, err, id, word)
-				// What is reported is saved.
+				// The reported end is saved.
 				if got := h.get(id); got.Status != berth.ContainerExpired || got.Berth.Reason != string(reason) {
 					t.Errorf("got %s, reason %q", got.Status, got.Berth.Reason)
 				}
@@ -55,7 +55,7 @@ func TestDeathIsNoticed(t *testing.T) {
 }
 
 func TestDelete(t *testing.T) {
-	h := newHouse(t)
+	h := newHarness(t)
 	id := h.ready()
 	h.sh(id, "echo x >file")
 	dir := h.driver.box(string(id)).dir
@@ -63,18 +63,18 @@ func TestDelete(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) || h.driver.box(string(id)) != nil {
-		t.Errorf("the sandbox is still there when Delete returns: %v", err)
+		t.Errorf("the sandbox exists after Delete: %v", err)
 	}
 	wantError(t, h.k.Delete(t.Context(), mine, id), berth.CodeNotFound, "", string(id))
 	_, err := h.k.Get(t.Context(), mine, id)
 	wantError(t, err, berth.CodeNotFound, "", string(id))
 	if !strings.Contains(h.log.String(), "reason=deleted") {
-		t.Error("the log does not state the death")
+		t.Error("the log lacks the death")
 	}
 }
 
 func TestDeleteExpired(t *testing.T) {
-	h := newHouse(t)
+	h := newHarness(t)
 	id := h.ready()
 	h.pass(time.Hour)
 	if err := h.k.Delete(t.Context(), mine, id); err != nil {
@@ -86,7 +86,7 @@ func TestDeleteExpired(t *testing.T) {
 }
 
 func TestDeleteDuringCommand(t *testing.T) {
-	h := newHouse(t)
+	h := newHarness(t)
 	id := h.ready()
 	r := h.run(id)
 	if err := h.k.Delete(t.Context(), mine, id); err != nil {
@@ -97,7 +97,7 @@ func TestDeleteDuringCommand(t *testing.T) {
 }
 
 func TestDeleteWhileStarting(t *testing.T) {
-	h := newHouse(t)
+	h := newHarness(t)
 	starting := make(chan struct{})
 	h.driver.fail = func(ctx context.Context, op, _ string) error {
 		if op == "start" {
@@ -116,7 +116,7 @@ func TestDeleteWhileStarting(t *testing.T) {
 }
 
 func TestCreateDeleteRace(t *testing.T) {
-	h := newHouse(t)
+	h := newHarness(t)
 	var all sync.WaitGroup
 	for range 40 {
 		c := h.create(CreateRequest{})
@@ -134,13 +134,13 @@ func TestCreateDeleteRace(t *testing.T) {
 	all.Wait()
 	h.driver.until(0)
 	if recs, err := h.store.RunningContainers(t.Context()); err != nil || len(recs) > 0 || len(h.k.index.all()) > 0 {
-		t.Errorf("%d rows and %d in the books are left, %v", len(recs), len(h.k.index.all()), err)
+		t.Errorf("%d rows and %d instances are left, %v", len(recs), len(h.k.index.all()), err)
 	}
 }
 
-// What cannot be destroyed is not forgotten.
+// A sandbox that cannot be destroyed is retried.
 func TestDestroyFails(t *testing.T) {
-	h := newHouse(t)
+	h := newHarness(t)
 	id := h.ready()
 	other := h.ready()
 	var mu sync.Mutex
@@ -154,7 +154,7 @@ func TestDestroyFails(t *testing.T) {
 		return nil
 	}
 	if err := h.k.Delete(t.Context(), mine, id); !errors.Is(err, errHost) {
-		t.Errorf("Delete said %v although the sandbox is left", err)
+		t.Errorf("Delete returned %v although the sandbox exists", err)
 	}
 	h.pass(time.Hour)
 	if got := h.get(other); got.Berth.Reason != "expired" || h.driver.box(string(other)) == nil {
@@ -167,14 +167,13 @@ func TestDestroyFails(t *testing.T) {
 	h.pass(time.Second)
 	h.driver.until(0)
 	if !strings.Contains(h.log.String(), errHost.Error()) {
-		t.Error("the log does not say why")
+		t.Error("the log lacks the cause")
 	}
 }
 
-// No sandbox is destroyed before its end is saved, and the end is saved when the
-// store can again.
+// No sandbox is destroyed before its end is saved. The end is saved once the store works again.
 func TestEndIsSavedFirst(t *testing.T) {
-	h := newHouse(t)
+	h := newHarness(t)
 	id := h.ready()
 	h.store.failing(func(string) error { return errHost })
 	h.pass(time.Hour)
@@ -192,9 +191,9 @@ func TestEndIsSavedFirst(t *testing.T) {
 	}
 }
 
-// The connection ends a moment before the driver sees the death.
+// The connection ends before the driver notices the death.
 func TestDeathShowsLater(t *testing.T) {
-	h := newHouse(t)
+	h := newHarness(t)
 	id := h.ready()
 	asked := 0
 	h.driver.fail = func(_ context.Context, op, id string) error {

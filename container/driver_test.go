@@ -20,30 +20,30 @@ import (
 	"github.com/berth-run/berth/sandbox"
 )
 
-// A memDriver runs sandboxes whose guests are the real server, in this process.
-// It polices its contract: two calls at once about one sandbox fail the test.
+// A memDriver runs sandboxes whose guests are the real server, in this process. It checks its
+// contract: two concurrent calls about one sandbox fail the test.
 type memDriver struct {
 	t *testing.T
 
-	// fail, if set, is asked before each call ("create", "start", …) is done. It
-	// may block. An error is returned without anything being done.
+	// fail, if set, is called before each call ("create", "start", …). It may block. If it
+	// returns an error, the call does nothing else.
 	fail func(ctx context.Context, op, id string) error
-	// done, if set, is called when a call has been done, before it returns. It may block.
+	// done, if set, is called after each call, before the call returns. It may block.
 	done func(ctx context.Context, op, id string)
-	// serve, if set, takes the place of the guest.
+	// serve, if set, replaces the guest.
 	serve func(net.Conn)
-	// wrap, if set, is what the guest's end of a connection goes through.
+	// wrap, if set, wraps the guest's end of a connection.
 	wrap func(net.Conn) net.Conn
 
 	busyOnly atomic.Bool // it cannot pause
-	mounts   atomic.Bool // it takes Spec.Mounts, and does not mount them
+	mounts   atomic.Bool // it accepts Spec.Mounts, and does not mount them
 
 	mu      sync.Mutex
 	boxes   map[string]*box
-	busy    map[string]string // what is being done, by id
-	ops     map[string]int    // how often what was done
+	busy    map[string]string // the running call, by id
+	ops     map[string]int    // number of calls by operation
 	now     int               // sandboxes being created or started now
-	most    int               // most of them at once
+	most    int               // the maximum of now
 	changed chan struct{}     // closed and replaced when boxes change
 }
 
@@ -65,7 +65,7 @@ func newDriver(t *testing.T) *memDriver {
 	return &memDriver{t: t, boxes: map[string]*box{}, busy: map[string]string{}, ops: map[string]int{}, changed: make(chan struct{})}
 }
 
-// do begins a call about a sandbox; the function it returns ends it.
+// do starts a call about a sandbox; the function it returns ends it.
 func (d *memDriver) do(ctx context.Context, op, id string) (func(), error) {
 	d.mu.Lock()
 	if other := d.busy[id]; other != "" {
@@ -223,7 +223,7 @@ func (d *memDriver) Resume(ctx context.Context, id string) error {
 	return d.turn(ctx, "resume", id, sandbox.StatePaused, sandbox.StateRunning)
 }
 
-// turn changes a sandbox's state. A paused one takes no connections.
+// turn changes a sandbox's state. A paused one accepts no connections.
 func (d *memDriver) turn(ctx context.Context, op, id string, from, to sandbox.State) error {
 	end, err := d.do(ctx, op, id)
 	if end != nil {
@@ -239,7 +239,7 @@ func (d *memDriver) turn(ctx context.Context, op, id string, from, to sandbox.St
 		return sandbox.ErrNotFound
 	}
 	if b.state != from {
-		return errors.New("it is " + string(b.state))
+		return errors.New("sandbox is " + string(b.state))
 	}
 	b.state = to
 	return nil
@@ -263,10 +263,10 @@ func (d *memDriver) Destroy(ctx context.Context, id string) error {
 	return b.end(ctx)
 }
 
-// end disconnects the guest and removes what it wrote.
+// end disconnects the guest and removes the files that it wrote.
 func (b *box) end(ctx context.Context) error {
 	b.disconnect()
-	for { // the guest writes on until it hears of its end
+	for { // the guest writes until it notices its end
 		if err := os.RemoveAll(b.dir); !errors.Is(err, unix.ENOTEMPTY) || ctx.Err() != nil {
 			return err
 		}
@@ -283,14 +283,14 @@ func (d *memDriver) Features() sandbox.Features {
 	return sandbox.Features{Isolation: "none", Pause: !d.busyOnly.Load(), Mounts: d.mounts.Load()}
 }
 
-// die ends a sandbox as if by itself.
+// die ends a sandbox as if on its own.
 func (d *memDriver) die(id string, reason sandbox.Reason) {
 	d.mu.Lock()
 	b := d.boxes[id]
 	b.state, b.reason = sandbox.StateDead, reason
 	d.mu.Unlock()
 	b.disconnect()
-	os.RemoveAll(b.work()) // which ends commands that wait for a file there
+	os.RemoveAll(b.work()) // this ends commands that wait for a file there
 }
 
 // stop ends all guests.
@@ -322,7 +322,7 @@ func (d *memDriver) until(n int) {
 	}
 }
 
-// idle waits until no call is under way.
+// idle waits until no call is running.
 func (d *memDriver) idle() {
 	for {
 		d.mu.Lock()
@@ -354,7 +354,7 @@ func (b *box) disconnect() {
 	}
 }
 
-// A pipeListener accepts what comes through a channel.
+// A pipeListener accepts connections from a channel.
 type pipeListener struct {
 	accept <-chan net.Conn
 	done   <-chan struct{}

@@ -11,9 +11,9 @@ import (
 	"github.com/berth-run/berth/store"
 )
 
-// End ends the containers of all projects with the reason "host" and removes all
-// sandboxes. It is called in place of Start; only Close may follow. It returns the number of
-// ended containers, and an error if a sandbox is left.
+// End ends the containers of all projects with the reason "host" and removes all sandboxes. It
+// is called in place of Start; only Close may follow. It returns the number of ended
+// containers, and an error if a sandbox remains.
 func (svc *Service) End(ctx context.Context) (ended int, err error) {
 	recs, err := svc.opts.Store.RunningContainers(ctx)
 	if err != nil {
@@ -28,7 +28,7 @@ func (svc *Service) End(ctx context.Context) (ended int, err error) {
 	if err := g.Wait(); err != nil {
 		return 0, err
 	}
-	left, err := svc.opts.Driver.List(ctx) // of pools, and without a container in the store
+	left, err := svc.opts.Driver.List(ctx) // includes sandboxes of pools and those without a container in the store
 	if err != nil {
 		return len(recs), fmt.Errorf("list sandboxes: %w", err)
 	}
@@ -46,7 +46,7 @@ func (svc *Service) End(ctx context.Context) (ended int, err error) {
 		return len(recs), err
 	}
 	if left, err = svc.opts.Driver.List(ctx); err == nil && len(left) > 0 {
-		err = fmt.Errorf("%d sandboxes are left", len(left))
+		err = fmt.Errorf("%d sandboxes remain", len(left))
 	}
 	return len(recs), errors.Join(err, svc.trail.recordLost(ctx, recs, left))
 }

@@ -12,7 +12,7 @@ const (
 	snapshotRetry    = time.Minute
 )
 
-// expire ends a container, unless it was used since it was found idle.
+// expire ends a container, unless it was used after it was found idle.
 func (sw *sweeper) expire(s *instance) {
 	if s.body.Berth.OnExpiry == berth.OnExpirySnapshot {
 		sw.expireToSnapshot(s)
@@ -70,7 +70,7 @@ func (sw *sweeper) snapshotFailed(s *instance, err error) {
 		return // it has ended for another reason
 	}
 	s.mu.Lock()
-	if berth.ErrorCode(err) != berth.CodeInsufficientStorage { // its files are kept until there is space for the snapshot
+	if berth.ErrorCode(err) != berth.CodeInsufficientStorage { // its files remain until there is space for the snapshot
 		s.expiry.attempts++
 	}
 	last := s.expiry.attempts >= snapshotAttempts

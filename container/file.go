@@ -24,8 +24,9 @@ type Files struct {
 	meter  *meter
 }
 
-// List returns one page of the regular files in a container's working directory and below,
-// as they are now, and whether there are more. It sees the first Bounds.Files files. An unknown page.After is store.ErrNotFound.
+// List returns one page of the regular files in a container's working directory and below, as
+// they are now, and whether there are more. It sees the first Bounds.Files files. For an
+// unknown page.After it returns store.ErrNotFound.
 func (fl *Files) List(ctx context.Context, p berth.ProjectID, id berth.ContainerID, page store.Page) ([]*berth.ContainerFile, bool, error) {
 	s, ctx, release, err := fl.leases.use(ctx, p, id)
 	if err != nil {
@@ -174,11 +175,11 @@ func checkName(name string) error {
 	case !guest.Below(berth.WorkDir, berth.WorkDir+"/"+name):
 		return wrong("it must be a path below " + berth.WorkDir + " without '.', '..' or control characters, in UTF-8")
 	case strings.ContainsFunc(name, unicode.IsControl):
-		return wrong("it has control characters")
+		return wrong("it contains control characters")
 	case strings.Count(name, "/") >= maxDepth:
 		return wrong(fmt.Sprintf("it is more than %d directories deep", maxDepth))
 	case strings.HasPrefix(path.Base(name), tempPrefix):
-		return wrong("names that begin with " + tempPrefix + " are taken")
+		return wrong("names that start with " + tempPrefix + " are reserved")
 	case slices.ContainsFunc(strings.Split(name, "/"), func(elem string) bool { return len(elem) > 255 }):
 		return wrong("a part of it is longer than 255 bytes")
 	}
@@ -195,7 +196,7 @@ func (fl *Files) write(ctx context.Context, s *instance, name string, r io.Reade
 	err = s.client.WriteFile(ctx, dir, name, "", src)
 	size, readErr := src.finish()
 	switch {
-	case readErr != nil: // of the sender
+	case readErr != nil: // an error of the sender
 		return 0, readErr
 	case err == nil:
 		return size, nil
@@ -207,13 +208,13 @@ func (fl *Files) write(ctx context.Context, s *instance, name string, r io.Reade
 			Message: fmt.Sprintf("File '%s' does not fit: the disk of container '%s' is full.", name, s.id)}
 	case isAnswer(err):
 		return 0, &berth.Error{Code: berth.CodeInvalid, Param: "file", Err: err,
-			Message: fmt.Sprintf("File '%s' cannot be written: something in container '%s' is in its place or its way.", name, s.id)}
+			Message: fmt.Sprintf("File '%s' cannot be written: a directory, a link or another file in container '%s' is in the way.", name, s.id)}
 	}
 	return 0, fl.leases.explain(ctx, s, err)
 }
 
-// isAnswer reports whether an error of reading or writing a file is the guest's answer, and
-// not one of the connection.
+// isAnswer reports whether an error of reading or writing a file is the guest's answer, and not
+// a lost connection.
 func isAnswer(err error) bool {
 	_, transport := errors.AsType[*url.Error](err)
 	return !transport
@@ -256,9 +257,9 @@ func fileNotFound(c berth.ContainerID, id berth.CFileID) *berth.Error {
 }
 
 // hostFull returns an error for the client if a sandbox's disk is full because the host's
-// volume is, and nil if it is the sandbox's own limit.
+// volume is full, and nil if the sandbox reached its own limit.
 func (fl *Files) hostFull(ctx context.Context, s *instance) error {
-	err := fl.opts.Room()
+	err := fl.opts.Disk.Room()
 	if err == nil {
 		return nil
 	}

@@ -17,8 +17,8 @@ import (
 	"github.com/berth-run/berth/store"
 )
 
-// listed returns a container's files as "path size source", the oldest first.
-func (h *house) listed(id berth.ContainerID) []string {
+// listed returns a container's files as "path size source", oldest first.
+func (h *harness) listed(id berth.ContainerID) []string {
 	h.t.Helper()
 	files, more, err := h.k.files.List(h.t.Context(), mine, id, store.Page{Limit: 100, Ascending: true})
 	if err != nil || more {
@@ -27,14 +27,14 @@ func (h *house) listed(id berth.ContainerID) []string {
 	var out []string
 	for _, f := range files {
 		if f.Object != "container.file" || f.ContainerID != id || f.CreatedAt < h.get(id).CreatedAt || f.CreatedAt > h.time().Unix() {
-			h.t.Errorf("odd file %+v", f)
+			h.t.Errorf("invalid file %+v", f)
 		}
 		out = append(out, fmt.Sprint(f.Path, " ", f.Bytes, " ", f.Source))
 	}
 	return out
 }
 
-func (h *house) put(id berth.ContainerID, name, content string) *berth.ContainerFile {
+func (h *harness) put(id berth.ContainerID, name, content string) *berth.ContainerFile {
 	h.t.Helper()
 	f, err := h.k.files.Put(h.t.Context(), mine, id, name, strings.NewReader(content))
 	if err != nil {
@@ -43,7 +43,7 @@ func (h *house) put(id berth.ContainerID, name, content string) *berth.Container
 	return f
 }
 
-func (h *house) read(id berth.ContainerID, cfile berth.CFileID) (string, error) {
+func (h *harness) read(id berth.ContainerID, cfile berth.CFileID) (string, error) {
 	body, f, err := h.k.files.Open(h.t.Context(), mine, id, cfile)
 	if err != nil {
 		return "", err
@@ -51,13 +51,13 @@ func (h *house) read(id berth.ContainerID, cfile berth.CFileID) (string, error) 
 	defer body.Close()
 	content, err := io.ReadAll(body)
 	if err == nil && int64(len(content)) != f.Bytes {
-		h.t.Errorf("%s: %d bytes were announced, %d came", f.Path, f.Bytes, len(content))
+		h.t.Errorf("%s: got %d bytes announced and %d read", f.Path, f.Bytes, len(content))
 	}
 	return string(content), err
 }
 
 func TestFilesFollowTheDirectory(t *testing.T) {
-	h := newHouse(t)
+	h := newHarness(t)
 	id := h.ready()
 	h.put(id, "in.csv", "1,2\n")
 	h.sh(id, `mkdir -p out/deep && wc in.csv >out/deep/count && echo chart >chart.png
@@ -81,7 +81,7 @@ func TestFilesFollowTheDirectory(t *testing.T) {
 		t.Errorf("files after changes (-want +got):\n%s", diff)
 	}
 	if f, err := h.k.files.Get(t.Context(), mine, id, ids["/mnt/data/in.csv"]); err != nil || f.Bytes != 9 {
-		t.Errorf("the id did not stay with its path: %+v, %v", f, err)
+		t.Errorf("the id of a path changed: %+v, %v", f, err)
 	}
 	if got, err := h.read(id, ids["/mnt/data/in.csv"]); err != nil || got != "1,2\nmore\n" {
 		t.Errorf("read %q, %v", got, err)
@@ -101,7 +101,7 @@ func sorted(s []string) map[string]bool {
 }
 
 func TestFilesPages(t *testing.T) {
-	h := newHouse(t)
+	h := newHarness(t)
 	id := h.ready()
 	for i := range 5 {
 		h.pass(1e9)
@@ -138,11 +138,11 @@ func TestFilesPages(t *testing.T) {
 
 // Files get ids after a call even without a list.
 func TestCallCollectsFiles(t *testing.T) {
-	h := newHouse(t)
+	h := newHarness(t)
 	id := h.ready()
 	h.sh(id, "touch made")
 	s := h.k.index.lookup(mine, id)
-	for { // until the look that the call left behind has been taken
+	for { // until the scan after the call has run
 		if err := s.files.lock.acquire(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -158,7 +158,7 @@ func TestCallCollectsFiles(t *testing.T) {
 }
 
 func TestPutFile(t *testing.T) {
-	h := newHouse(t)
+	h := newHarness(t)
 	id := h.ready()
 	for _, name := range []string{"a.txt", "a b/c d.txt", "ümläut/日本.txt", ".hidden", "..a", "a..b/c", strings.Repeat("x", 255)} {
 		f := h.put(id, name, "content of "+name)
@@ -181,7 +181,7 @@ func TestPutFile(t *testing.T) {
 }
 
 func TestPutFileNames(t *testing.T) {
-	h := newHouse(t)
+	h := newHarness(t)
 	id := h.ready()
 	outside := filepath.Join(h.driver.box(string(id)).dir, "outside")
 	for _, name := range []string{"", ".", "..", "/", "/etc/passwd", "/mnt/data/a", "../outside", "a/../../outside", "a/..", "a//b", "a/", "./a",
@@ -191,7 +191,7 @@ func TestPutFileNames(t *testing.T) {
 			t.Errorf("%.40q: got %v, want it refused", name, err)
 		}
 	}
-	// What a link in the container leads to is not below the directory either.
+	// A link inside the container does not lead out of the directory either.
 	h.sh(id, "ln -s .. up; ln -s /tmp tmp; mkdir d")
 	for _, name := range []string{"up/outside", "tmp/berth-outside", "d"} {
 		_, err := h.k.files.Put(t.Context(), mine, id, name, strings.NewReader("bad"))
@@ -209,7 +209,7 @@ func TestPutFileNames(t *testing.T) {
 
 // A file that becomes a link is not read through it.
 func TestOpenFileFollowsNoLinkOut(t *testing.T) {
-	h := newHouse(t)
+	h := newHarness(t)
 	id := h.ready()
 	f := h.put(id, "a", "a")
 	g := h.put(id, "sub/b", "b")
@@ -225,14 +225,14 @@ func TestOpenFileFollowsNoLinkOut(t *testing.T) {
 }
 
 func TestPutFileReaderFails(t *testing.T) {
-	h := newHouse(t)
+	h := newHarness(t)
 	id := h.ready()
 	_, err := h.k.files.Put(t.Context(), mine, id, "a", io.MultiReader(strings.NewReader("half"), errReader{}))
 	if err != io.ErrUnexpectedEOF {
 		t.Errorf("got %v, want the reader's own error", err)
 	}
 	if got := h.listed(id); len(got) > 0 {
-		t.Errorf("half a file is there: %v", got)
+		t.Errorf("a partial file remains: %v", got)
 	}
 }
 
@@ -241,7 +241,7 @@ type errReader struct{}
 func (errReader) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }
 
 func TestDeleteFile(t *testing.T) {
-	h := newHouse(t)
+	h := newHarness(t)
 	id := h.ready()
 	f := h.put(id, "dir/a", "a")
 	h.put(id, "dir/b", "b")
@@ -258,7 +258,7 @@ func TestDeleteFile(t *testing.T) {
 }
 
 func TestAddFiles(t *testing.T) {
-	h := newHouse(t)
+	h := newHarness(t)
 	h.uploads["file-1"] = upload{"data.csv", "one"}
 	h.uploads["file-2"] = upload{"data.csv", "two"}
 	h.uploads["file-3"] = upload{"../../etc/\x1bcron\n", "three"}
@@ -271,13 +271,13 @@ func TestAddFiles(t *testing.T) {
 		t.Errorf("at the first use:\n%s\nwant:\n%s", got, want)
 	}
 	h.sh(id, "echo changed >data.csv; mv data-2.csv renamed.csv; touch data-2.csv")
-	h.crash() // it is the store that knows what was added
+	h.crash() // only the store has the record of added files
 	h.start()
 	if err := h.k.files.Add(t.Context(), mine, id, all); err != nil {
 		t.Fatal(err)
 	}
 	if got := h.sh(id, "cat data.csv data-2.csv data-3.csv 2>&1"); !strings.HasPrefix(got, "changed\n") || strings.Contains(got, "one") {
-		t.Errorf("a file that was changed is %q", got)
+		t.Errorf("a changed file became %q", got)
 	}
 	_, err := h.k.Create(t.Context(), byMe, CreateRequest{FileIDs: []berth.FileID{"file-1", "file-none"}})
 	wantError(t, err, berth.CodeNotFound, "", "No such File object: file-none")
@@ -288,7 +288,7 @@ func TestAddFiles(t *testing.T) {
 }
 
 func TestAddFilesAtOnce(t *testing.T) {
-	h := newHouse(t)
+	h := newHarness(t)
 	h.uploads["file-1"] = upload{"a", "one"}
 	id := h.ready()
 	var all sync.WaitGroup
@@ -307,7 +307,7 @@ func TestAddFilesAtOnce(t *testing.T) {
 
 // A file that cannot be copied in ends the container, and its users get the error.
 func TestFileVanishesBeforeStart(t *testing.T) {
-	h := newHouse(t)
+	h := newHarness(t)
 	h.uploads["file-1"] = upload{"a", "one"}
 	asked := 0
 	h.k.opts.OpenFile = func(ctx context.Context, p berth.ProjectID, id berth.FileID) (io.ReadCloser, *berth.File, error) {
@@ -318,29 +318,28 @@ func TestFileVanishesBeforeStart(t *testing.T) {
 	}
 	id := h.create(CreateRequest{FileIDs: []berth.FileID{"file-1"}}).ID
 	_, err := h.trySh(t.Context(), id, "c", "true")
-	wantError(t, err, berth.CodeUnavailable, "container_start_failed", "its files could not be put in: No such File object: file-1.")
+	wantError(t, err, berth.CodeUnavailable, "container_start_failed", "its files could not be copied in: No such File object: file-1.")
 	h.driver.until(0)
 }
 
-// The directory of the files may be gone, and comes back with the next one.
+// If the working directory was removed, the next file creates it again.
 func TestDirectoryRemoved(t *testing.T) {
-	h := newHouse(t)
+	h := newHarness(t)
 	id := h.ready()
 	h.put(id, "a", "a")
 	if err := os.RemoveAll(h.work(id)); err != nil {
 		t.Fatal(err)
 	}
 	if got := h.listed(id); len(got) > 0 {
-		t.Errorf("files of a directory that is not there: %v", got)
+		t.Errorf("files of a removed directory: %v", got)
 	}
 	_, err := h.k.files.Put(t.Context(), mine, id, "b", strings.NewReader("b"))
 	wantError(t, err, berth.CodeInvalid, "", "cannot be written")
 }
 
-// More files than are looked at: the list is bounded, and what the user put
-// there stays in it.
+// With more files than a scan reads, the list is bounded and still contains the user's uploads.
 func TestManyFiles(t *testing.T) {
-	h := newHouse(t)
+	h := newHarness(t)
 	h.k.opts.Bounds.Files = 10
 	id := h.ready()
 	kept := h.put(id, "zz/last", "x")

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// Connections of a container are audited one by one up to this rate, and summed up beyond
-// it: a hostile container can make thousands a second.
+// Connections of a container are audited one by one up to this rate, and summed beyond it: a
+// hostile container can make thousands a second.
 const (
 	flowBurst    = 100
 	flowInterval = 250 * time.Millisecond
@@ -23,7 +23,7 @@ func (t *trail) recordFlow(s *instance, f egress.Flow) {
 	}
 }
 
-// flows sums up the connections of a container that are not audited one by one.
+// flows sums the connections of a container that are not audited one by one.
 type flows struct {
 	mu          sync.Mutex
 	often, used *rate.Limiter
@@ -37,7 +37,7 @@ type use struct {
 	port       int
 }
 
-// maxUses bounds the uses that are counted by host; others are counted without a host.
+// maxUses bounds the uses that are counted by host; further uses are counted without a host.
 const maxUses = 256
 
 // add returns the audit entries for a connection.
@@ -61,7 +61,7 @@ func (fs *flows) add(s *instance, f egress.Flow) []audit.Entry {
 		fs.uses[u]++
 	}
 	if !fs.often.Allow() {
-		if !f.Begins { // it is counted at its end
+		if !f.Begins { // counted when the connection ends
 			fs.more.Count++
 			fs.more.Sent += f.Sent
 			fs.more.Received += f.Received

@@ -11,9 +11,9 @@ import (
 	"github.com/berth-run/berth/guest"
 )
 
-// Walk yields the regular files in a container at and below a path, as they are now. The
-// path and those of the files are relative to berth.WorkDir; "" means all. An error is the
-// last element. Until the end the container does not expire.
+// Walk yields the regular files in a container at and below a path, as they are now. The path
+// and those of the files are relative to berth.WorkDir; "" means all. An error is the last
+// element. The container does not expire until the sequence ends.
 func (fl *Files) Walk(ctx context.Context, p berth.ProjectID, id berth.ContainerID, path string) iter.Seq2[*guest.File, error] {
 	return func(yield func(*guest.File, error) bool) {
 		if path != "" {
@@ -36,7 +36,7 @@ func (fl *Files) Walk(ctx context.Context, p berth.ProjectID, id berth.Container
 		for f, err := range s.client.Folder(ctx, dir, path) {
 			switch {
 			case errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission), errors.Is(err, fs.ErrInvalid):
-				err = berth.Errorf(berth.CodeNotFound, "There is no '%s' in %s of container %s that can be read.", path, berth.WorkDir, id)
+				err = berth.Errorf(berth.CodeNotFound, "No readable file or directory '%s' found in %s of container %s.", path, berth.WorkDir, id)
 			case err != nil:
 				err = fl.leases.explain(ctx, s, err)
 			default:

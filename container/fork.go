@@ -7,13 +7,13 @@ import (
 	"github.com/berth-run/berth"
 )
 
-// forkSnapshotLife is when the snapshot of a fork expires if the server dies before the
-// fork has started.
+// forkSnapshotLife is the time until the snapshot of a fork expires if the server dies before
+// the fork has started.
 const forkSnapshotLife = time.Hour
 
-// Fork creates a container with the current files, limits, expiry, network policy and
-// secrets of another one. With memory, its processes continue in both. If req.Name is
-// empty, the fork has the name of the other.
+// Fork creates a container with the current files, limits, expiry, network policy and secrets
+// of another one. With memory, its processes continue in both. If req.Name is empty, the fork
+// has the source's name.
 func (svc *Service) Fork(ctx context.Context, caller berth.Caller, id berth.ContainerID, req SnapshotRequest) (*berth.Container, error) {
 	p := caller.Project
 	s, ctx, release, err := svc.leases.use(ctx, p, id)
@@ -44,7 +44,7 @@ func (svc *Service) forkFrom(ctx context.Context, caller berth.Caller, s *instan
 	}
 	pl.body.Berth.FromSnapshot, pl.body.Berth.ForkedFrom = "", s.id
 	if n := s.network; n != nil {
-		// The placeholders may be in its files, and its programs trust the authority.
+		// The files may hold the placeholders, and the programs trust the authority.
 		pl.network = &network{policy: n.policy, secrets: n.secrets, ca: n.ca}
 	}
 	pl.discardAfter = made.ID

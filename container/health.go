@@ -17,17 +17,17 @@ import (
 const (
 	probeInterval = 5 * time.Second  // for guests in use
 	probeTimeout  = 3 * time.Second  // for one answer
-	silentAfter   = 15 * time.Second // longer while CPUs are short: see slack
+	silentAfter   = 15 * time.Second // longer while CPUs are busy: see slack
 )
 
-// health says whether a sandbox is alive and its guest answers. It is guarded by
-// instance.mu, except disk.
+// health is whether a sandbox is alive and its guest answers. It is guarded by instance.mu,
+// except disk.
 type health struct {
-	checked time.Time    // when the driver was last asked about the sandbox
+	checked time.Time    // when the driver was last queried about the sandbox
 	disk    atomic.Int64 // bytes on its disk at that time
 
-	fresh    bool      // it has come into use, and was not probed since
-	answered time.Time // when the guest answered, or came into use
+	fresh    bool      // a user acquired it and it was not probed since
+	answered time.Time // when the guest last answered, or when a user acquired the idle sandbox
 	probed   time.Time // when it was last probed
 	probing  bool
 
@@ -115,7 +115,7 @@ func (ls *leases) probe(s *instance) {
 	}
 }
 
-// markSilent marks a guest as silent if it has not answered for the time within.
+// markSilent marks a guest as silent if its last answer is older than within.
 func (ls *leases) markSilent(s *instance, within time.Duration) {
 	s.mu.Lock()
 	h := &s.health

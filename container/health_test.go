@@ -10,13 +10,13 @@ import (
 	"github.com/berth-run/berth/store"
 )
 
-// A stopping guest answers until it is stopped, and again when it goes on.
+// A stopping guest answers except between stop and continue.
 type stopping struct {
 	stopped atomic.Bool
-	change  chan struct{} // closed when it goes on
+	change  chan struct{} // closed when it continues
 }
 
-// conn passes on what the guest says, unless it is stopped.
+// conn returns a connection that blocks while the guest is stopped.
 func (g *stopping) conn(c net.Conn) net.Conn { return &stoppedConn{c, g} }
 
 type stoppedConn struct {
@@ -32,19 +32,18 @@ func (c *stoppedConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// A container whose guest is stopped fails the call that waits, by the time that a guest
-// has to answer, and every other at once; deleting it works, and so does what comes after
-// it goes on.
+// If a container's guest is stopped, a pending call fails after the guest's time to answer, and
+// other calls fail at once. Deleting it works, and so do calls after it continues.
 func TestStoppedGuest(t *testing.T) {
-	h := newHouse(t)
+	h := newHarness(t)
 	g := &stopping{change: make(chan struct{})}
 	h.driver.wrap = g.conn
 	id := h.ready()
 	h.sh(id, "echo precious >file")
-	r := h.run(id) // a command that lasts
+	r := h.run(id) // a command that runs on
 	g.stopped.Store(true)
 	s := h.k.index.lookup(mine, id)
-	h.k.leases.probeIfDue(s) // it has come into use
+	h.k.leases.probeIfDue(s) // a user has acquired it
 	h.pass(silentAfter)
 	err := <-r.done
 	wantError(t, err, berth.CodeUnavailable, "", "does not answer")
@@ -59,7 +58,7 @@ func TestStoppedGuest(t *testing.T) {
 		wantError(t, err, berth.CodeUnavailable, "", "does not answer")
 	}
 	if took := time.Since(began); took > probeTimeout {
-		t.Errorf("calls that follow take %v together", took)
+		t.Errorf("later calls take %v together", took)
 	}
 	if got := h.get(id); got.Status != berth.ContainerRunning {
 		t.Errorf("got %s, %q", got.Status, got.Berth.Reason)
@@ -70,7 +69,7 @@ func TestStoppedGuest(t *testing.T) {
 	for s.silentError() != nil {
 		h.k.sweeper.sweep(t.Context())
 		if t.Context().Err() != nil {
-			t.Fatal("the container stays silent")
+			t.Fatal("the container is still silent")
 		}
 	}
 	if got := h.sh(id, "cat file"); got != "precious\n" {
@@ -78,18 +77,18 @@ func TestStoppedGuest(t *testing.T) {
 	}
 }
 
-// On a machine whose processors are all taken, a guest has longer for its answer: what
-// gets no processor is not dead.
+// On a machine whose CPUs are all busy, a guest has longer to answer: a guest that gets no CPU
+// time is not dead.
 func TestStarvedGuest(t *testing.T) {
-	h := newHouse(t, func(o *Options) { o.pressure = func() float64 { return 0.99 } })
+	h := newHarness(t, func(o *Options) { o.pressure = func() float64 { return 0.99 } })
 	g := &stopping{change: make(chan struct{})}
 	h.driver.wrap = g.conn
 	id := h.ready()
-	r := h.run(id) // a command that lasts
+	r := h.run(id) // a command that runs on
 	g.stopped.Store(true)
 	t.Cleanup(func() { close(g.change) })
 	s := h.k.index.lookup(mine, id)
-	h.k.leases.probeIfDue(s) // it has come into use
+	h.k.leases.probeIfDue(s) // a user has acquired it
 	h.pass(3 * silentAfter)
 	h.k.leases.markSilent(s, h.k.leases.opts.slack(silentAfter))
 	if err := s.silentError(); err != nil {

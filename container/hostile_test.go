@@ -23,7 +23,7 @@ import (
 	"github.com/berth-run/berth/store"
 )
 
-// A hostileGuest stands in the guest's place and answers what it likes.
+// A hostileGuest replaces the guest and sends arbitrary answers.
 type hostileGuest struct {
 	filesystemconnect.UnimplementedFilesystemHandler
 	guestv1connect.UnimplementedGuestHandler
@@ -62,9 +62,9 @@ func (g *hostileGuest) serve(conn net.Conn) {
 	_ = http.Serve(session, mux)
 }
 
-func newHostileHouse(t *testing.T, g *hostileGuest) (*house, berth.ContainerID) {
+func newHostileHarness(t *testing.T, g *hostileGuest) (*harness, berth.ContainerID) {
 	t.Helper()
-	h := newHouse(t)
+	h := newHarness(t)
 	if g.workDir == "" {
 		g.workDir = "/mnt/data"
 	}
@@ -88,7 +88,7 @@ func TestHostileListing(t *testing.T) {
 	file("/mnt/data/twice", 1, 0)
 	file("/mnt/data/twice", 2, 0)
 	g := &hostileGuest{list: func(*pb.ListDirRequest) []*pb.EntryInfo { return entries }}
-	h, id := newHostileHouse(t, g)
+	h, id := newHostileHarness(t, g)
 	got := h.listed(id) // which checks the times
 	want := []string{"/mnt/data/early 1 assistant", fmt.Sprint("/mnt/data/late ", int64(math.MaxInt64), " assistant"), "/mnt/data/twice 2 assistant"}
 	if len(got) != len(want) {
@@ -99,7 +99,7 @@ func TestHostileListing(t *testing.T) {
 			t.Errorf("%q is missing in %q", w, got)
 		}
 	}
-	// A listing without end, deeper at each question.
+	// This listing never ends and is deeper at each request.
 	entries = nil
 	n := 0
 	g.list = func(req *pb.ListDirRequest) []*pb.EntryInfo {
@@ -111,11 +111,11 @@ func TestHostileListing(t *testing.T) {
 	}
 	files, _, err := h.k.files.List(t.Context(), mine, id, store.Page{Limit: 10_000})
 	if err != nil || len(files) > maxDepth || n > maxDirs+1 {
-		t.Errorf("%d files after %d questions, %v", len(files), n, err)
+		t.Errorf("%d files after %d requests, %v", len(files), n, err)
 	}
 }
 
-// A guest that tells of directories without end is not remembered without end.
+// The number of directories that a guest reports is bounded in memory.
 func TestHostileDirectories(t *testing.T) {
 	w := walker{root: "/mnt/data", limit: 10, found: map[string]guest.Entry{}, whole: true}
 	var entries []guest.Entry
@@ -126,11 +126,11 @@ func TestHostileDirectories(t *testing.T) {
 		w.add(entries)
 	}
 	if len(w.dirs) > maxDirs+1 {
-		t.Errorf("%d directories are remembered", len(w.dirs))
+		t.Errorf("the walker has %d directories", len(w.dirs))
 	}
 }
 
-// tooMany are entries that exceed what a client takes in one answer.
+// tooMany are more entries than a client accepts in one answer.
 var tooMany = func() []*pb.EntryInfo {
 	e := &pb.EntryInfo{Path: "/mnt/data/" + strings.Repeat("z", 4000)}
 	all := make([]*pb.EntryInfo, 3000)
@@ -176,7 +176,7 @@ func TestHostileFileContent(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := *g
 			g.files = tc.files
-			h, id := newHostileHouse(t, &g)
+			h, id := newHostileHarness(t, &g)
 			files, _, err := h.k.files.List(t.Context(), mine, id, store.Page{Limit: 10})
 			if err != nil || len(files) != 1 {
 				t.Fatalf("%d files, %v", len(files), err)
@@ -193,11 +193,11 @@ func TestHostileFileContent(t *testing.T) {
 	}
 }
 
-// A guest that names another directory as its own only ever serves its own files.
+// A guest that reports another working directory can only serve its own files.
 func TestHostileWorkDir(t *testing.T) {
 	for _, dir := range []string{"relative", "/", "/mnt/data/../..", "/a//b", "/" + strings.Repeat("x", 2000), "/\xff"} {
 		t.Run(fmt.Sprintf("%.10q", dir), func(t *testing.T) {
-			h := newHouse(t)
+			h := newHarness(t)
 			h.driver.serve = (&hostileGuest{workDir: dir}).serve
 			c := h.create(CreateRequest{})
 			_, err := h.trySh(t.Context(), c.ID, "c", "true")
@@ -206,7 +206,7 @@ func TestHostileWorkDir(t *testing.T) {
 	}
 }
 
-// Nonsense in place of a call's events is an error, not a hang or a panic.
+// Invalid events of a call are an error, not a hang or a panic.
 func TestHostileShell(t *testing.T) {
 	for name, run := range map[string]func(*connect.ServerStream[v1.RunResponse]) error{
 		"index": func(s *connect.ServerStream[v1.RunResponse]) error {
@@ -222,11 +222,11 @@ func TestHostileShell(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h, id := newHostileHouse(t, &hostileGuest{run: run, list: func(*pb.ListDirRequest) []*pb.EntryInfo { return nil }})
+			h, id := newHostileHarness(t, &hostileGuest{run: run, list: func(*pb.ListDirRequest) []*pb.EntryInfo { return nil }})
 			_, err := h.trySh(t.Context(), id, "c", "true")
 			wantError(t, err, berth.CodeUnavailable, "", "does not answer")
 			if e := err.(*berth.Error); strings.Contains(e.Message, "ignore") {
-				t.Errorf("the guest's words reached the client: %q", e.Message)
+				t.Errorf("the guest's message reached the client: %q", e.Message)
 			}
 			if err := h.k.Delete(t.Context(), mine, id); err != nil {
 				t.Errorf("Delete: %v", err)

@@ -13,7 +13,7 @@ import (
 	"github.com/berth-run/berth/sandbox/drivertest"
 )
 
-// A hanging driver has no patience with the first sandboxes that it starts from memory.
+// A hanging driver fails the first starts from memory as hung.
 type hanging struct {
 	sandbox.Snapshotter // which is a Driver
 	left                atomic.Int32
@@ -28,10 +28,10 @@ func (d *hanging) Restore(ctx context.Context, id string, r io.Reader) error {
 	return d.Snapshotter.Restore(ctx, id, r)
 }
 
-// A sandbox that hangs when it is started from memory is made again, once.
+// A sandbox that hangs when it is started from memory is created again, once.
 func TestMemoryHangs(t *testing.T) {
 	var d *hanging
-	k, _ := newGVisorHouseOn(t, drivertest.Rootfs(t), func(o *container.Options) {
+	k, _ := newGVisorServicesOn(t, drivertest.Rootfs(t), func(o *container.Options) {
 		d = &hanging{Snapshotter: o.Driver.(sandbox.Snapshotter)}
 		o.Driver = d
 	})
@@ -48,6 +48,6 @@ func TestMemoryHangs(t *testing.T) {
 	}
 	d.left.Store(2)
 	if out, err := inhabit(t, k, from).try(t.Context(), "true"); berth.ErrorCode(err) != berth.CodeUnavailable {
-		t.Errorf("one that hangs twice: got %q, %v, want that it could not be started", out, err)
+		t.Errorf("after two hangs: got %q, %v, want that it could not be started", out, err)
 	}
 }

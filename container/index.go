@@ -17,8 +17,8 @@ type index struct {
 	instances map[berth.ContainerID]*instance
 }
 
-// register adds a new instance. It returns an error for the client if the server has
-// limit instances already, or the project has most. A negative most means no limit.
+// register adds a new instance. It returns an error for the client if the server has limit
+// instances already, or the project has most. A negative most means no limit.
 func (x *index) register(s *instance, limit, most int) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -26,7 +26,7 @@ func (x *index) register(s *instance, limit, most int) error {
 		return errStopping
 	}
 	if len(x.instances) >= limit {
-		return berth.Errorf(berth.CodeRateLimited, "%d containers are running, as many as this server may run. Delete one, or wait until one expires.", len(x.instances))
+		return berth.Errorf(berth.CodeRateLimited, "%d containers are running, the limit of this server. Delete one, or wait until one expires.", len(x.instances))
 	}
 	if most >= 0 {
 		if n := x.countLocked(s.project); n >= most {

@@ -11,24 +11,24 @@ import (
 	"github.com/berth-run/berth/guest"
 )
 
-// An instance is the sandbox of a container in this process, from before the container
-// is saved until nothing of the sandbox is left.
+// An instance is the sandbox of a container in this process, from before the container is saved
+// until the sandbox is removed.
 type instance struct {
 	project   berth.ProjectID
 	id        berth.ContainerID // also the driver's name of the sandbox
-	body      berth.Container   // as it was when the instance was made
-	requestID string            // of the request that made it; empty after a restart
+	body      berth.Container   // as it was when the instance was created
+	requestID string            // of the request that created it; empty after a restart
 	client    *guest.Client     // connects at its first use
-	network   *network          // nil without a way out; set before the instance is registered
+	network   *network          // nil without network access; set before the instance is registered
 	flows     flows             // connections that are not in the audit log yet
 	log       commandLog
-	pool      *pool // from which it was claimed, or which has it; nil for others
+	pool      *pool // the pool that holds it or that it was claimed from; nil without one
 
 	life    context.Context // ends with the sandbox; the cause is the error of its users
 	end     context.CancelCauseFunc
-	started chan struct{} // closed when the sandbox runs, or never will
+	started chan struct{} // closed when the sandbox runs or its start has failed
 
-	driver slots // 1: the driver's calls about one sandbox come one at a time
+	driver slots // one slot: calls to the driver about one sandbox are serialized
 	files  fileState
 
 	mu     sync.Mutex
@@ -39,16 +39,16 @@ type instance struct {
 	health health
 }
 
-// fileState is about the files of a container.
+// fileState is the state of a container's files.
 type fileState struct {
-	lock       slots        // 1: the rows in the store follow the files in the sandbox
-	collecting atomic.Bool  // a scan is about to run in the background
+	lock       slots        // one slot: serializes changes of the files' rows
+	collecting atomic.Bool  // a scan is queued in the background
 	rows       atomic.Int64 // upper bound of the rows since a scan; 0 before any
 	crowded    atomic.Bool  // the number of files makes scans slow
 	workDir    string       // the guest's path of berth.WorkDir; guarded by instance.mu
 }
 
-// usage says when a container was used. It is guarded by instance.mu.
+// usage is when a container was used. It is guarded by instance.mu.
 type usage struct {
 	holds      int       // number of users
 	active     time.Time // last use, while there is no user
@@ -61,22 +61,22 @@ type death struct {
 	reason   string      // why it ended; guarded by instance.mu
 	recorded bool        // the end is in the store; guarded by instance.mu
 	removing atomic.Bool // the sandbox is being removed in the background
-	removed  bool        // nothing of the sandbox is left; guarded by instance.driver
+	removed  bool        // the sandbox is completely removed; guarded by instance.driver
 }
 
-// pause says whether a sandbox is paused. It is guarded by instance.mu, and changes while
-// the caller has instance.driver.
+// pause is whether a sandbox is paused. It is guarded by instance.mu. To change it, the caller
+// acquires instance.driver.
 type pause struct {
 	over          chan struct{} // closed when the sandbox is resumed; nil while it runs
 	checkpointing bool          // it is paused only while its memory is written
 }
 
-// expiry is the state of the snapshot that is made when a container expires.
+// expiry is the state of the snapshot of an expiring container.
 type expiry struct {
 	running  atomic.Bool      // the snapshot is being made
 	tried    time.Time        // usage.active at the last attempt; guarded by instance.mu
-	attempts int              // that failed since; guarded by instance.mu
-	snapshot berth.SnapshotID // that was made; guarded by instance.mu
+	attempts int              // failed attempts since; guarded by instance.mu
+	snapshot berth.SnapshotID // the snapshot made; guarded by instance.mu
 }
 
 // newInstance returns the instance of a container. It is not registered yet.
@@ -88,7 +88,7 @@ func (ls *leases) newInstance(p berth.ProjectID, body *berth.Container) *instanc
 	return s
 }
 
-// assign gives an instance to a container. No other goroutine may have the instance.
+// assign binds an instance to a container. No other goroutine may use the instance.
 func (s *instance) assign(p berth.ProjectID, body *berth.Container) {
 	s.project, s.body = p, *body
 	s.usage.active, s.usage.saved = time.Unix(body.LastActiveAt, 0), body.LastActiveAt
@@ -142,7 +142,7 @@ func (s *instance) lastActiveLocked(now time.Time) time.Time {
 	return s.usage.active
 }
 
-// idleLocked reports whether the container has been idle for as long as it may.
+// idleLocked reports whether the container's idle time is over.
 func (s *instance) idleLocked(now time.Time) bool {
 	limit := time.Duration(s.body.ExpiresAfter.Minutes) * time.Minute
 	return s.usage.holds == 0 && !now.Before(s.usage.graceUntil) && now.Sub(s.usage.active) >= limit
@@ -151,9 +151,9 @@ func (s *instance) idleLocked(now time.Time) bool {
 // dyingLocked reports whether the sandbox's life has ended or is about to.
 func (s *instance) dyingLocked() bool { return s.death.reason != "" || s.life.Err() != nil }
 
-// markDead sets the reason of the sandbox's end. It returns false, and does nothing, if
-// there is a reason already or only, which may be nil, returns false. From then on the
-// sandbox cannot be acquired.
+// markDead sets the reason of the sandbox's end, so that it cannot be acquired any more. It
+// does nothing and returns false if there is a reason already, or if only is not nil and
+// returns false.
 func (s *instance) markDead(reason string, only func() bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -164,8 +164,8 @@ func (s *instance) markDead(reason string, only func() bool) bool {
 	return true
 }
 
-// withLife returns a context that ends with ctx or with the sandbox, whichever is first,
-// and has its cause.
+// withLife returns a context that ends with ctx or with the sandbox, whichever is first, and
+// has its cause.
 func (s *instance) withLife(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(s.life, func() { cancel(context.Cause(s.life)) })
@@ -175,8 +175,8 @@ func (s *instance) withLife(ctx context.Context) (context.Context, context.Cance
 	}
 }
 
-// withGuest is withLife for calls to the guest: the context also ends when the guest
-// becomes silent.
+// withGuest is withLife for calls to the guest: the context also ends when the guest becomes
+// silent.
 func (s *instance) withGuest(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, done := s.withLife(ctx)
 	ctx, cancel := context.WithCancelCause(ctx)

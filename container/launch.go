@@ -58,9 +58,9 @@ func (st *starter) launch(s *instance, pl *plan) {
 
 // start executes a plan. It returns how the sandbox was started.
 //
-// If the server dies during a step, all steps are repeated with another sandbox. The
-// processes of a sandbox restored from memory run at once, and data that they send cannot
-// be undone: they are connected only after the step that prevents a repetition.
+// If the server dies during a step, all steps are repeated with another sandbox. The processes
+// of a sandbox restored from memory run at once, and data that they send cannot be undone. They
+// are therefore connected only after the step that prevents a repetition.
 func (st *starter) start(ctx context.Context, s *instance, pl *plan) (how string, err error) {
 	how = StartMemory
 	if !pl.networkOnly {
@@ -72,7 +72,7 @@ func (st *starter) start(ctx context.Context, s *instance, pl *plan) (how string
 		ctx, cancel := context.WithTimeout(ctx, guestTimeout)
 		defer cancel()
 		if err := st.networks.connect(ctx, s); err != nil {
-			return stepError{"it could not be given its network", err}
+			return stepError{"its network could not be connected", err}
 		}
 		return nil
 	}
@@ -98,11 +98,11 @@ func (st *starter) start(ctx context.Context, s *instance, pl *plan) (how string
 	return how, nil
 }
 
-// fill makes the sandbox with its volumes, snapshot, environment and files.
+// fill prepares the sandbox with its volumes, snapshot, environment and files.
 func (st *starter) fill(ctx context.Context, s *instance, pl *plan) (how string, err error) {
 	if pl.restarted {
 		if err := st.unmake(ctx, s); err != nil {
-			return "", stepError{"what an interrupted start left could not be removed", err}
+			return "", stepError{"the remains of an interrupted start could not be removed", err}
 		}
 	}
 	spec := st.spec(pl.body, pl.template)
@@ -116,9 +116,9 @@ func (st *starter) fill(ctx context.Context, s *instance, pl *plan) (how string,
 		do      func() error
 		failing string
 	}{
-		{func() error { return st.snapshots.restore(ctx, s, pl) }, "its snapshot could not be put in"},
-		{func() error { return s.setEnvironment(ctx, pl.env) }, "it could not be given its environment"},
-		{func() error { return st.files.add(ctx, s, pl.files) }, "its files could not be put in"},
+		{func() error { return st.snapshots.restore(ctx, s, pl) }, "its snapshot could not be restored"},
+		{func() error { return s.setEnvironment(ctx, pl.env) }, "its environment could not be set"},
+		{func() error { return st.files.add(ctx, s, pl.files) }, "its files could not be copied in"},
 	} {
 		if err := step.do(); err != nil {
 			return "", stepError{step.failing, err}
@@ -127,8 +127,8 @@ func (st *starter) fill(ctx context.Context, s *instance, pl *plan) (how string,
 	return how, nil
 }
 
-// wake returns when the sandbox's guest has answered. A sandbox from the pool whose guest
-// does not answer is replaced.
+// wake returns when the sandbox's guest has answered. It replaces a sandbox from the pool whose
+// guest does not answer.
 func (st *starter) wake(ctx context.Context, s *instance, spec sandbox.Spec, memory *snapshot.Record) (how string, err error) {
 	switch {
 	case memory != nil:
@@ -141,7 +141,7 @@ func (st *starter) wake(ctx context.Context, s *instance, spec sandbox.Spec, mem
 	s.pool.count(-1, 1)
 	st.opts.Log.Warn("pooled sandbox does not answer; starting cold", "container", s.id)
 	if err := st.unmake(ctx, s); err != nil {
-		return "", stepError{"a sandbox of its name could not be removed", err}
+		return "", stepError{"an earlier sandbox could not be removed", err}
 	}
 	return StartCold, st.boot(ctx, s, spec, nil)
 }
@@ -169,7 +169,7 @@ func (st *starter) unmake(ctx context.Context, s *instance) error {
 // its guest has answered.
 func (st *starter) boot(ctx context.Context, s *instance, spec sandbox.Spec, memory *snapshot.Record) error {
 	if err := st.slots.acquire(ctx); err != nil {
-		return stepError{"other containers were being started for too long", err}
+		return stepError{"it waited too long for other containers to start", err}
 	}
 	defer st.slots.release()
 	if err := st.make(ctx, s, spec, memory); err != nil {
@@ -191,9 +191,9 @@ func (st *starter) make(ctx context.Context, s *instance, spec sandbox.Spec, mem
 	for again := true; ; again = false {
 		err := st.opts.Driver.Create(ctx, spec)
 		if again && errors.Is(err, fs.ErrExist) {
-			// A container engine may complete a call of a server that has died since.
+			// A container engine may complete a call after the server that made it died.
 			if err := st.opts.Driver.Destroy(ctx, string(s.id)); err != nil {
-				return stepError{"a sandbox of its name could not be removed", err}
+				return stepError{"an earlier sandbox could not be removed", err}
 			}
 			continue
 		}
@@ -211,7 +211,7 @@ func (st *starter) make(ctx context.Context, s *instance, spec sandbox.Spec, mem
 	}
 }
 
-// A stepError says which step of a start failed, in words for the client.
+// A stepError names the step of a start that failed, in words for the client.
 type stepError struct {
 	step string
 	err  error // for the operator
@@ -220,8 +220,8 @@ type stepError struct {
 func (e stepError) Error() string { return e.step + ": " + e.err.Error() }
 func (e stepError) Unwrap() error { return e.err }
 
-// startError returns the error for users of a container that did not start. The driver's
-// error may describe the host, so only the log has it.
+// startError returns the error for users of a container that did not start. The driver's error
+// may describe the host, so it is only logged.
 func startError(id berth.ContainerID, err error) error {
 	why := "the server was interrupted"
 	if e, ok := errors.AsType[stepError](err); ok {
@@ -234,8 +234,8 @@ func startError(id berth.ContainerID, err error) error {
 		Message: fmt.Sprintf("Container with id '%s' could not be started: %s.", id, trimPeriod(why))}
 }
 
-// dial connects to the guest of a sandbox. If that fails, dial checks whether the sandbox
-// is dead, so that its users get the reason.
+// dial connects to the guest of a sandbox. If that fails, dial checks whether the sandbox is
+// dead, so that its users get the reason.
 func (ls *leases) dial(ctx context.Context, s *instance) (net.Conn, error) {
 	ctx, stop := s.withLife(ctx)
 	defer stop()
@@ -278,7 +278,7 @@ func (st *starter) startFrom(ctx context.Context, s *instance, memory *snapshot.
 	defer content.Close()
 	err = d.Restore(ctx, string(s.id), content)
 	if errors.Is(err, sandbox.ErrForeign) {
-		return stepError{"its memory was kept by another version of this server", err}
+		return stepError{"its memory was saved by another version of this server", err}
 	}
 	if err != nil {
 		return stepError{"its memory could not be restored", err}

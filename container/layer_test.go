@@ -17,14 +17,14 @@ import (
 	"github.com/berth-run/berth/layer"
 )
 
-// hostileTime is longer than anything that a hostile layer may hold.
+// hostileTime is longer than any hostile layer may block a start.
 const hostileTime = 2 * time.Minute
 
-// TestHostileLayer starts containers from layers that no import lets through: they take
-// away what the sandbox stands on. Each first call ends, with the command's answer or the
-// reason why there is none.
+// TestHostileLayer starts containers from layers that no import accepts: they remove or replace
+// files that the sandbox needs. Each first call ends, with the command's answer or the reason
+// for the failure.
 func TestHostileLayer(t *testing.T) {
-	k, kept := newGVisorHouse(t, 0)
+	k, kept := newGVisorServices(t, 0)
 	file := func(name string) *tar.Header { return &tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o644} }
 	for name, c := range map[string]struct {
 		entries []*tar.Header
@@ -35,7 +35,7 @@ func TestHostileLayer(t *testing.T) {
 		"the programs are removed":  {[]*tar.Header{file(".wh.usr"), file(".wh.bin"), file(".wh.lib"), file(".wh.lib64")}, "sh"},
 		"mounts are replaced":       {[]*tar.Header{file("proc"), file("dev"), {Typeflag: tar.TypeSymlink, Name: "sys", Linkname: "/tmp"}}, ""},
 		"the kernel is written to":  {[]*tar.Header{file("proc/sys/kernel/hostname"), file("dev/null"), file("sys/x")}, ""},
-		"a capability is malformed": {[]*tar.Header{{Typeflag: tar.TypeReg, Name: "su", Mode: 0o4755, PAXRecords: map[string]string{"SCHILY.xattr.security.capability": "x"}}}, "could not be started: its snapshot could not be put in"},
+		"a capability is malformed": {[]*tar.Header{{Typeflag: tar.TypeReg, Name: "su", Mode: 0o4755, PAXRecords: map[string]string{"SCHILY.xattr.security.capability": "x"}}}, "could not be started: its snapshot could not be restored"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

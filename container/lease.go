@@ -57,7 +57,8 @@ func (ls *leases) use(ctx context.Context, p berth.ProjectID, id berth.Container
 	}, nil
 }
 
-// find returns the instance of a container that has not ended as far as this server knows.
+// find returns the instance of a container that has not ended as far as this server has
+// recorded.
 func (ls *leases) find(ctx context.Context, p berth.ProjectID, id berth.ContainerID) (*instance, error) {
 	if s := ls.index.lookup(p, id); s != nil {
 		return s, nil
@@ -69,7 +70,7 @@ func (ls *leases) find(ctx context.Context, p berth.ProjectID, id berth.Containe
 	case rec.Body.Status != berth.ContainerRunning:
 		return nil, goneError(rec.Body, rec.Body.Berth.Reason)
 	}
-	return nil, berth.Errorf(berth.CodeUnavailable, "Container with id '%s' is not in the hands of this server.", id)
+	return nil, berth.Errorf(berth.CodeUnavailable, "Container with id '%s' is not managed by this server.", id)
 }
 
 // workingDir returns the guest's path of berth.WorkDir. Without isolation it is a
@@ -95,16 +96,16 @@ func (s *instance) workingDir(ctx context.Context) (string, error) {
 	return dir, nil
 }
 
-// explainWaits are the delays before each check of why a connection ended: the driver
-// sees the death of a sandbox a moment later.
+// explainWaits are the delays before each check of why a connection ended: the driver notices
+// the death of a sandbox with a delay.
 var explainWaits = [...]time.Duration{0, 50 * time.Millisecond, 250 * time.Millisecond}
 
 // pingTimeout bounds the guest's answer to a ping.
 const pingTimeout = time.Second
 
-// explain turns an error of a call to a guest into an error for the client: the
-// container's end if it has ended, the cause of ctx if that has ended, and otherwise
-// that the container does not answer.
+// explain turns an error of a call to a guest into an error for the client. That is the
+// container's end if it has ended, the cause of ctx if ctx has ended, and otherwise that the
+// container does not answer.
 func (ls *leases) explain(ctx context.Context, s *instance, err error) error {
 	if _, ok := errors.AsType[*berth.Error](err); ok {
 		return err

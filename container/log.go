@@ -13,27 +13,27 @@ import (
 	"github.com/berth-run/berth/store"
 )
 
-// The kinds of objects of a container's log.
+// Kinds of objects of a container's log.
 const (
-	kindLog     = store.KindContainerLog     // a berth.ContainerLog whose command has ended
-	kindRunning = store.KindContainerOpenLog // those of the running commands
+	kindLog     = store.KindContainerLog     // a berth.ContainerLog of a command that has ended
+	kindRunning = store.KindContainerOpenLog // the list of running commands
 )
 
 // Bounds of a container's log.
 const (
 	maxLogs    = 1000 // entries; the oldest are deleted
 	logSlack   = 100  // entries deleted at once
-	maxRunning = 256  // running commands that are recorded in case of a crash
+	maxRunning = 256  // running commands recorded in case of a crash
 	logTimeout = 10 * time.Second
 )
 
 // A commandLog is the state of a container's log.
 //
-// A command is saved twice: in the list of running commands when it starts, and as an
-// entry of its own when it ends. After a crash, commands in the list without an entry are
-// those that ran.
+// A command is saved twice: in the list of running commands when it starts, and as an entry of
+// its own when it ends. After a crash, the commands in the list without an entry are those that
+// were running.
 type commandLog struct {
-	lock    slots // 1: serializes writes
+	lock    slots // one slot: serializes writes
 	next    int64 // next sequence number, if loaded
 	loaded  bool
 	created bool // the list of running commands is in the store
@@ -63,13 +63,13 @@ type command struct {
 	ended   bool
 }
 
-// start saves the start of commands and returns them. It logs failures and returns no
-// error: the commands run in any case.
+// start saves the start of commands and returns them. It only logs failures, because the
+// commands run in any case.
 func (l *Logs) start(ctx context.Context, s *instance, entries []berth.ContainerLog) []*command {
 	commands := make([]*command, len(entries))
 	s.log.mu.Lock()
 	for i, e := range entries {
-		if before, ok := s.log.running[e.ID]; ok { // of a call that is resumed
+		if before, ok := s.log.running[e.ID]; ok { // of a resumed call
 			e.CreatedAt = before.CreatedAt
 		}
 		e.Object, e.ContainerID = "container.log", s.id
@@ -149,7 +149,7 @@ func (c *command) end(outcome berth.ShellOutcome) {
 	}
 }
 
-// save saves an entry. It ignores an entry that is saved already and one of a deleted
+// save saves an entry. It ignores an entry that is already saved and one of a deleted
 // container.
 func (l *Logs) save(ctx context.Context, s *instance, e berth.ContainerLog) error {
 	err := s.log.lock.acquire(ctx)
@@ -198,7 +198,7 @@ func (l *Logs) append(ctx context.Context, s *instance, e berth.ContainerLog) er
 	return nil
 }
 
-// trim deletes the oldest entries.
+// trim deletes the oldest entries beyond maxLogs.
 func (l *Logs) trim(ctx context.Context, s *instance) error {
 	oldest, _, err := l.page(ctx, s.project, s.id, store.Page{Limit: 2 * logSlack, Ascending: true})
 	for _, e := range oldest {
@@ -211,9 +211,9 @@ func (l *Logs) trim(ctx context.Context, s *instance) error {
 	return err
 }
 
-// recover loads the commands that ran when a former process ended. Commands that cannot be
-// resumed are logged with an unknown outcome. Shell calls of a live sandbox are resumed by
-// their responses.
+// recover loads the commands that ran when a former process ended. It logs commands that cannot
+// be resumed with an unknown outcome. Shell calls of a live sandbox are resumed by their
+// responses.
 func (l *Logs) recover(ctx context.Context, s *instance, lives bool) error {
 	o, err := l.opts.Store.GetObject(ctx, s.project, runningKey(s.id))
 	if errors.Is(err, store.ErrNotFound) {
@@ -333,8 +333,8 @@ func (l *Logs) Follow(ctx context.Context, p berth.ProjectID, id berth.Container
 	}
 }
 
-// logState returns a channel that is closed when the log changes, and whether the log is
-// final: the sandbox has ended and no command is pending.
+// logState returns a channel that is closed when the log changes, and whether the log is final:
+// the sandbox has ended and no command is pending.
 func (s *instance) logState() (changed <-chan struct{}, over bool) {
 	if s == nil {
 		return nil, true

@@ -20,21 +20,21 @@ func (l execLog) Output(stderr bool, data []byte) {
 
 func (l execLog) End(code int) {
 	if code < 0 {
-		code = 128 + 9 // as a shell reports the end by a signal
+		code = 128 + 9 // the exit code that a shell reports for a signal
 	}
 	l.end(berth.ShellOutcome{Type: "exit", ExitCode: &code})
 }
 
 func (l execLog) Leave() { l.end(berth.ShellOutcome{Type: berth.OutcomeUnknown}) }
 
-// commandLine returns a process's command as one would type it, without its environment,
-// which may hold secrets.
+// commandLine returns a process's command as typed in a shell, without its environment, which
+// may hold secrets.
 func commandLine(req guest.ProcessRequest) string {
 	words := make([]string, 0, 1+len(req.Args))
 	size := 0
 	for _, word := range append([]string{req.Cmd}, req.Args...) {
 		words = append(words, quoted(word))
-		if size += len(word); size > 4*half { // shorten cuts the rest
+		if size += len(word); size > 4*half { // shorten drops the rest
 			break
 		}
 	}

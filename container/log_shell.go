@@ -51,8 +51,8 @@ func (l shellLog) record(ev guest.ShellEvent) {
 	}
 }
 
-// detach ends the caller's part in a call. Commands that have not ended are followed in the
-// background for the log: they continue without a caller.
+// detach ends the caller's part in a call. Commands that have not ended continue without a
+// caller, and are followed in the background for the log.
 func (sh Shell) detach(s *instance, call guest.ShellCall, log shellLog) {
 	if !slices.ContainsFunc(log, func(c *command) bool { return !c.ended }) {
 		return

@@ -13,8 +13,8 @@ import (
 	"github.com/berth-run/berth/store"
 )
 
-// logged returns a container's log when it has n entries, the oldest first.
-func (h *house) logged(id berth.ContainerID, n int) []*berth.ContainerLog {
+// logged returns a container's log when it has n entries, oldest first.
+func (h *harness) logged(id berth.ContainerID, n int) []*berth.ContainerLog {
 	h.t.Helper()
 	for deadline := time.Now().Add(20 * time.Second); ; runtime.Gosched() {
 		logs, _, err := h.k.logs.List(h.t.Context(), mine, id, store.Page{Limit: 5000, Ascending: true})
@@ -37,9 +37,9 @@ func outcome(l *berth.ContainerLog) string {
 	return l.Outcome.Type
 }
 
-// A command whose caller leaves is logged when it ends, as it ends.
+// A command whose caller disconnects is logged with its real outcome when it ends.
 func TestLogOfACallThatIsLeft(t *testing.T) {
-	h := newHouse(t)
+	h := newHarness(t)
 	id := h.ready()
 	r := h.run(id)
 	r.stop()
@@ -49,14 +49,14 @@ func TestLogOfACallThatIsLeft(t *testing.T) {
 	}
 	l := h.logged(id, 1)[0]
 	if outcome(l) != "exit 137" || l.Stdout.Text != "go\n" || l.Command != untilReleased {
-		t.Errorf("got %+v, want the command that was killed", l)
+		t.Errorf("got %+v, want the killed command", l)
 	}
 }
 
-// What ran when the server died is logged once: by the response that takes it up, or
-// as what it is known to be.
+// A command that ran when the server died is logged once: by the response that resumes it, or
+// with the outcome that is known.
 func TestLogAfterACrash(t *testing.T) {
-	h := newHouse(t)
+	h := newHarness(t)
 	taken, dead := h.ready(), h.ready()
 	r := h.run(taken)
 	h.run(dead)
@@ -68,7 +68,7 @@ func TestLogAfterACrash(t *testing.T) {
 	}
 	h.start()
 	if l := h.logged(dead, 1)[0]; outcome(l) != "unknown" || l.Command != untilReleased {
-		t.Errorf("in a sandbox that died: got %+v, want an unknown end", l)
+		t.Errorf("in a dead sandbox: got %+v, want an unknown end", l)
 	}
 	if l := h.logged(taken, 1)[0]; outcome(l) != "unknown" || l.ID != "clog_exec" {
 		t.Errorf("a process without a listener: got %+v, want an unknown end", l)
@@ -78,16 +78,16 @@ func TestLogAfterACrash(t *testing.T) {
 		t.Fatal(err)
 	}
 	if l := h.logged(taken, 2)[1]; outcome(l) != "exit 0" || l.Stdout.Text != "go\nend\n" || l.SequenceNumber != 1 {
-		t.Errorf("a call taken up: got %+v, want all of it", l)
+		t.Errorf("a resumed call: got %+v, want all output", l)
 	}
 	h.crash()
 	h.start()
 	h.logged(taken, 2)
 }
 
-// A command that its container does not survive is logged with it.
+// A command that ends with its container is logged.
 func TestLogOfADeath(t *testing.T) {
-	h := newHouse(t)
+	h := newHarness(t)
 	id := h.ready()
 	h.sh(id, "true")
 	h.run(id)
@@ -115,16 +115,16 @@ func TestLogOfADeath(t *testing.T) {
 	}
 	objects, _, err := h.store.ListObjects(t.Context(), mine, kindLog, string(id), store.Page{Limit: 10})
 	if err != nil || len(objects) != 0 {
-		t.Errorf("got %d entries of a deleted container, %v", len(objects), err)
+		t.Errorf("got %d log entries of a deleted container, %v", len(objects), err)
 	}
 	if err := h.k.logs.save(t.Context(), h.k.leases.newInstance(mine, &berth.Container{ID: id}), berth.ContainerLog{ID: "clog_late"}); err != nil {
-		t.Errorf("an entry that comes late: %v, want it dropped", err)
+		t.Errorf("a late entry: got %v, want it dropped", err)
 	}
 }
 
-// A log has an end at its beginning.
+// The number of entries in a log is bounded.
 func TestLogIsBounded(t *testing.T) {
-	h := newHouse(t)
+	h := newHarness(t)
 	id := h.ready()
 	s := h.k.index.lookup(mine, id)
 	for i := range maxLogs + 3*logSlack {

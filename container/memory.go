@@ -15,11 +15,11 @@ import (
 // sleepTimeout bounds the guest's answer to Sleep.
 const sleepTimeout = 10 * time.Second
 
-// driver returns the driver as a Snapshotter, or an error for the client if it is none.
+// driver returns the driver as a Snapshotter, or an error for the client if it is not one.
 func (sn *snapshots) driver(param string) (sandbox.Snapshotter, error) {
 	d, ok := sn.opts.Driver.(sandbox.Snapshotter)
 	if !ok {
-		return nil, berth.Invalid(param, "Snapshots of this server have no memory: its driver, %s, cannot keep it.", sn.opts.Driver.Features().Isolation)
+		return nil, berth.Invalid(param, "Snapshots on this server cannot include memory: its driver, %s, does not support it.", sn.opts.Driver.Features().Isolation)
 	}
 	return d, nil
 }
@@ -32,13 +32,13 @@ func (sn *snapshots) checkpoint(ctx context.Context, s *instance, w io.Writer) (
 		return layer.Made{}, err
 	}
 	if len(s.body.Berth.Volumes) > 0 {
-		return layer.Made{}, berth.Invalid("memory", "The memory of a container with volumes cannot be kept.")
+		return layer.Made{}, berth.Invalid("memory", "The memory of a container with volumes cannot be saved.")
 	}
-	if err := s.files.lock.acquire(ctx); err != nil { // a scan for new files has no hold
+	if err := s.files.lock.acquire(ctx); err != nil { // a scan for new files does not hold the container
 		return layer.Made{}, err
 	}
 	defer s.files.lock.release()
-	// Over the existing connection, because new ones wait from here on.
+	// The ping uses the existing connection, because new ones wait from here on.
 	if err := s.client.Ping(ctx); err != nil {
 		return layer.Made{}, err
 	}
@@ -49,7 +49,7 @@ func (sn *snapshots) checkpoint(ctx context.Context, s *instance, w io.Writer) (
 	}
 	s.mu.Unlock()
 	if busy {
-		return layer.Made{}, berth.Errorf(berth.CodeConflict, "Container with id '%s' is in use: its memory can be kept when its calls have ended.", s.id)
+		return layer.Made{}, berth.Errorf(berth.CodeConflict, "Container with id '%s' is in use: its memory can be saved once its calls have ended.", s.id)
 	}
 	defer s.markResumed()
 	asleep, cancel := context.WithTimeout(ctx, sleepTimeout)
@@ -69,7 +69,7 @@ func (sn *snapshots) checkpoint(ctx context.Context, s *instance, w io.Writer) (
 	return layer.Made{Digest: "sha256:" + hex.EncodeToString(sum.Sum(nil)), Bytes: counted.n}, nil
 }
 
-// A checkpointError is an error of the driver, or of the writer of the checkpoint.
+// A checkpointError is an error of the driver, or of the checkpoint's writer.
 type checkpointError struct{ error }
 
 func (e checkpointError) Unwrap() error { return e.error }

@@ -15,8 +15,8 @@ import (
 	"github.com/berth-run/berth/sandbox/drivertest"
 )
 
-// talking holds a connection to an address. When that ends it says how, and asks for
-// another until one answers.
+// talking is a program that holds a connection to an address. When the connection ends, it
+// reports how, and connects again until it gets an answer.
 const talking = `cat >/tmp/talk.py <<'END'
 import os, socket, time
 def talk():
@@ -40,20 +40,20 @@ END
 setsid python3 /tmp/talk.py >/dev/null 2>&1 </dev/null &
 until test -e /tmp/open; do sleep .01; done; cat /tmp/open`
 
-// until waits for a file that the program writes, and prints it.
+// until returns a command that waits for a file that the program writes, and prints it.
 func until(name string) string {
 	return fmt.Sprintf("for i in $(seq 3000); do test -e %[1]s && break; sleep .01; done; cat %[1]s", name)
 }
 
-// A restored sandbox with a route for addresses has lost its connections, and knows it.
-// Where new ones go is for the policy of the request that it is restored for.
+// A restored sandbox with a route for addresses has lost its connections and gets errors for
+// them. The policy of the restoring request governs new ones.
 func TestMemoryRoutes(t *testing.T) {
 	echo := newEcho(t)
 	rule, err := egress.ParseRule("198.51.100.0/24")
 	if err != nil {
 		t.Fatal(err)
 	}
-	k, _ := newGVisorHouseOn(t, drivertest.Rootfs(t), func(o *container.Options) {
+	k, _ := newGVisorServicesOn(t, drivertest.Rootfs(t), func(o *container.Options) {
 		o.Network.Private = []egress.Rule{rule}
 		o.Network.Dial = echo.dial
 	})
@@ -77,12 +77,12 @@ func TestMemoryRoutes(t *testing.T) {
 	ends := func(c inhabited) {
 		t.Helper()
 		if got := c.sh(until("/tmp/ended")); got != "end" && got != "ConnectionResetError" {
-			t.Errorf("the connection that was open: got %q, want its end", got)
+			t.Errorf("the open connection: got %q, want its end", got)
 		}
 	}
 	ends(first)
 	if got := first.sh(until("/tmp/again")); got != "7 hello" {
-		t.Errorf("a new connection of the first one: got %q", got)
+		t.Errorf("a new connection of the original: got %q", got)
 	}
 
 	same := inhabit(t, k, container.CreateRequest{Source: from, NetworkPolicy: policy("another secret", "198.51.100.0/24:7")})
@@ -91,16 +91,16 @@ func TestMemoryRoutes(t *testing.T) {
 		t.Errorf("a new connection after the restore: got %q", got)
 	}
 	if got := same.sh("echo $KEY; cd /tmp"); got == placeholder || strings.TrimSpace(got) == "" {
-		t.Errorf("its commands have the placeholder %q, those of the first one %q, want one of its own", got, placeholder)
+		t.Errorf("its commands have the placeholder %q, those of the original %q, want another one", got, placeholder)
 	}
 
 	other := inhabit(t, k, container.CreateRequest{Source: from, NetworkPolicy: policy("", "198.51.100.8:7")})
 	ends(other)
 	if got := other.sh(until("/tmp/refused") + "; test ! -e /tmp/again"); !strings.HasPrefix(got, "Connection") {
-		t.Errorf("an address that the policy does not open any more: got %q", got)
+		t.Errorf("an address that the new policy does not allow: got %q", got)
 	}
 	if got := other.sh(`exec 3<>/dev/tcp/198.51.100.8/7; echo hi >&3; head -n 1 <&3`); got != "8 hi\n" {
-		t.Errorf("an address that the policy opens: got %q", got)
+		t.Errorf("an address that the new policy allows: got %q", got)
 	}
 
 	none := inhabit(t, k, container.CreateRequest{Source: from})
@@ -110,7 +110,7 @@ func TestMemoryRoutes(t *testing.T) {
 	}
 }
 
-// An echo answers each line with the last byte of the address that was dialled before it.
+// An echo answers each line with the last byte of the dialed address.
 type echo struct{ listener net.Listener }
 
 func newEcho(t *testing.T) *echo {
@@ -142,7 +142,7 @@ func newEcho(t *testing.T) *echo {
 	return &echo{l}
 }
 
-// dial takes the place of the world.
+// dial replaces the network.
 func (e *echo) dial(ctx context.Context, _ string, to netip.AddrPort) (net.Conn, error) {
 	conn, err := new(net.Dialer).DialContext(ctx, "tcp", e.listener.Addr().String())
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 	"github.com/berth-run/berth/store"
 )
 
-// An inhabited container is used as a model uses it.
+// An inhabited container runs commands as a model's calls do.
 type inhabited struct {
 	testing.TB
 	k  *container.Service
@@ -61,7 +61,7 @@ func (c inhabited) sh(command string) string {
 	return out
 }
 
-// counting is a server that knows in its memory how often it was asked.
+// counting is a server that counts its requests in memory.
 const counting = `cat >/tmp/count.py <<'END'
 import os, socket
 n, s = 0, socket.socket(socket.AF_UNIX)
@@ -76,9 +76,10 @@ until test -S /tmp/count; do sleep .01; done`
 
 const ask = `python3 -c 'import socket; s = socket.socket(socket.AF_UNIX); s.connect("/tmp/count"); print(s.recv(100).decode())'`
 
-// What runs goes on in what starts from its memory, and in a fork. Secrets stay out.
+// Processes continue in a container started from their memory, and in a fork. Snapshots contain
+// no secrets.
 func TestMemory(t *testing.T) {
-	k, kept := newGVisorHouse(t, 1)
+	k, kept := newGVisorServices(t, 1)
 	const value = "the-value-of-the-secret"
 	policy := &berth.NetworkPolicy{Type: "allowlist", AllowedDomains: []string{"a.example"},
 		DomainSecrets: []berth.DomainSecret{{Domain: "a.example", Name: "KEY", Value: value}}}
@@ -86,7 +87,7 @@ func TestMemory(t *testing.T) {
 	first.sh(counting)
 	placeholder, ok := strings.CutPrefix(strings.TrimSpace(first.sh(ask)), "1 ")
 	if !ok || placeholder == "None" || strings.Contains(placeholder, value) {
-		t.Fatalf("the program says that KEY is %q", placeholder)
+		t.Fatalf("the program has KEY %q", placeholder)
 	}
 	s, err := k.Snapshot(t.Context(), byBench.Project, first.id, container.SnapshotRequest{Name: "alive", Memory: true})
 	if err != nil {
@@ -96,7 +97,7 @@ func TestMemory(t *testing.T) {
 		t.Errorf("got %+v", s)
 	}
 	if got, want := first.sh(ask), "2 "+placeholder+"\n"; got != want {
-		t.Errorf("the first one goes on: got %q, want %q", got, want)
+		t.Errorf("the original continues: got %q, want %q", got, want)
 	}
 	for range 2 {
 		c := inhabit(t, k, container.CreateRequest{Name: "next", Source: berth.ContainerSource{SnapshotID: s.ID}})
@@ -132,13 +133,13 @@ func TestMemory(t *testing.T) {
 		t.Errorf("with another limit: got %v", err)
 	}
 	if all, _, err := kept.List(t.Context(), byBench.Project, store.Page{Limit: 10}); err != nil || len(all) != 1 {
-		t.Errorf("%d snapshots are kept, %v, want that which was asked for", len(all), err)
+		t.Errorf("got %d snapshots, %v, want the requested one", len(all), err)
 	}
 }
 
-// The memory of a container in use is not taken: its calls would be torn.
+// The memory of a container in use is not saved: its calls would break.
 func TestMemoryInUse(t *testing.T) {
-	k, kept := newGVisorHouse(t, 0)
+	k, kept := newGVisorServices(t, 0)
 	c := inhabit(t, k, container.CreateRequest{})
 	c.sh("true")
 	ended := make(chan error, 1)
@@ -168,21 +169,21 @@ func TestMemoryInUse(t *testing.T) {
 	want(false, "")
 	c.sh("touch end")
 	if err := <-ended; err != nil {
-		t.Errorf("the call was torn: %v", err)
+		t.Errorf("the call failed: %v", err)
 	}
 	if _, err := k.Pause(t.Context(), byBench.Project, c.id); err != nil {
 		t.Fatal(err)
 	}
-	want(true, "") // which resumes it
+	want(true, "") // this resumes it
 	all, _, err := kept.List(t.Context(), byBench.Project, store.Page{Limit: 10})
 	if err != nil || len(all) != 2 {
-		t.Errorf("%d snapshots are kept, %v, want 2", len(all), err)
+		t.Errorf("got %d snapshots, %v, want 2", len(all), err)
 	}
 }
 
-// BenchmarkLifecycle measures what is done to a container with a Python process in
-// it, on a small template and on the base template, with much and with little that has
-// changed. A restore and a fork are over when the first command has been answered.
+// BenchmarkLifecycle measures operations on a container with a Python process, on a small
+// template and on the base template, with many and with few changes. A restore and a fork are
+// over when the first command has been answered.
 func BenchmarkLifecycle(b *testing.B) {
 	for name, rootfs := range map[string]func(testing.TB) string{"small": drivertest.Rootfs, "base": drivertest.Base} {
 		for _, size := range []int{1e3, 1e7} {
@@ -192,7 +193,7 @@ func BenchmarkLifecycle(b *testing.B) {
 }
 
 func benchmarkLifecycle(b *testing.B, rootfs string, size int) {
-	k, _ := newGVisorHouseOn(b, rootfs)
+	k, _ := newGVisorServicesOn(b, rootfs)
 	c := inhabit(b, k, container.CreateRequest{})
 	c.sh(fmt.Sprintf("%s\nhead -c %d /dev/urandom >noise", counting, size))
 	p := byBench.Project
@@ -248,22 +249,22 @@ func median(took []time.Duration) float64 {
 	return float64(took[(len(took)-1)/2].Microseconds()) / 1000
 }
 
-// A sandbox that gVisor cannot write, because root in it has bound a socket on the
-// host, leaves no snapshot. In any case the caller gets an error.
+// gVisor cannot save a sandbox in which root has bound a socket on the host. Then no snapshot
+// is left, and the caller gets an error.
 func TestMemoryHostile(t *testing.T) {
-	k, kept := newGVisorHouse(t, 0)
+	k, kept := newGVisorServices(t, 0)
 	c := inhabit(t, k, container.CreateRequest{})
 	c.sh(`sudo setsid python3 -c 'import socket, time
 s = socket.socket(socket.AF_UNIX); s.bind("/.berth/run/x"); s.listen(); open("/mnt/data/bound", "w"); time.sleep(600)' >/dev/null 2>&1 </dev/null &
 until test -e bound; do sleep .01; done`)
 	_, err := k.Snapshot(t.Context(), byBench.Project, c.id, container.SnapshotRequest{Memory: true})
 	if e, ok := errors.AsType[*berth.Error](err); !ok || e.Code != berth.CodeUnavailable && e.Wire != "container_expired" || strings.Contains(e.Message, "runsc") {
-		t.Errorf("got %v, want that the memory was not kept, or that the container has ended", err)
+		t.Errorf("got %v, want the error of a failed save or of an ended container", err)
 	}
 	if out, err := c.try(t.Context(), "echo on"); out != "on\n" && berth.ErrorCode(err) != berth.CodeInvalid {
-		t.Errorf("got %q, %v, want that it goes on, or that it has ended", out, err)
+		t.Errorf("got %q, %v, want output, or the end of the container", out, err)
 	}
 	if all, _, err := kept.List(t.Context(), byBench.Project, store.Page{Limit: 10}); err != nil || len(all) > 0 {
-		t.Errorf("%d snapshots are kept, %v", len(all), err)
+		t.Errorf("got %d snapshots, %v", len(all), err)
 	}
 }

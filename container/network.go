@@ -29,13 +29,13 @@ type network struct {
 	traffic egress.Traffic
 }
 
-// networks checks network policies and connects sandboxes to the world by them.
+// networks checks network policies and connects sandboxes to the network by them.
 type networks struct {
 	opts  *Options
 	trail *trail
 }
 
-// sealed is the part of a network that is saved, so that a container outlives its server.
+// sealed is the part of a network that is stored, so that a container outlives its server.
 type sealed struct {
 	Secrets   []egress.Secret
 	Authority []byte
@@ -146,8 +146,8 @@ func (ns *networks) connect(ctx context.Context, s *instance) error {
 	}
 }
 
-// addressNeed returns whether a policy requires a route for addresses. "open" is mostly
-// used with names.
+// addressNeed returns whether a policy requires a route for addresses. Containers with "open"
+// mostly use names.
 func addressNeed(p *egress.Policy) guest.Need {
 	switch {
 	case !p.Addresses():

@@ -13,33 +13,34 @@ import (
 	"github.com/berth-run/berth/egress"
 )
 
-// The types of a berth.NetworkPolicy.
+// Types of a berth.NetworkPolicy.
 const (
 	networkDisabled  = "disabled"
 	networkAllowlist = "allowlist"
-	networkOpen      = "open" // Berth's own: any public name
+	networkOpen      = "open" // Berth's extension: any public name
 )
 
 // Bounds on a network policy, beside the hosted service's.
 const (
 	maxDomains = 200
 	maxSecrets = 32
-	maxSecret  = 16 << 10 // bytes of a value; every answer of a host is searched for all encodings of each value
+	maxSecret  = 16 << 10 // bytes of a value; responses are searched for all encodings of each value
 )
 
-// NetworkOptions say which network policies containers may have. The zero value allows all
+// NetworkOptions are the operator's rules for network policies. The zero value allows all
 // public names and no private ones.
 type NetworkOptions struct {
-	// Allowed is what policies may name; nil means no limit. "open" requires "*".
+	// Allowed lists the names that policies may contain; nil means no limit. "open" requires
+	// "*".
 	Allowed []egress.Rule
-	// Private are names with private addresses, and private addresses. A policy that names
-	// one may reach it; other names that resolve to private addresses are refused.
+	// Private lists names with private addresses, and private addresses, that a policy may
+	// contain. Other names that resolve to private addresses are refused.
 	Private []egress.Rule
-	// Authorities are certificates in PEM that all containers trust, beside their own:
-	// those of this machine, for networks where TLS is inspected.
+	// Authorities are certificates in PEM that all containers trust beside their own: those of
+	// this machine, for networks that inspect TLS.
 	Authorities []byte
-	// Record receives connections, as egress.Gate.Record does, which waits for it. It may
-	// be nil, and is called concurrently.
+	// Record receives connections. Like egress.Gate.Record it is waited for. It is called
+	// concurrently and may be nil.
 	Record func(p berth.ProjectID, id berth.ContainerID, f egress.Flow)
 
 	// Places bounds the connections of all containers together; nil means no bound.
@@ -50,13 +51,13 @@ type NetworkOptions struct {
 	Dial   func(ctx context.Context, network string, addr netip.AddrPort) (net.Conn, error)
 }
 
-// parse validates a policy and returns the network that it opens, or nil if that is none.
+// parse validates a policy and returns its network, or nil if the policy opens no network.
 func (ns *networks) parse(id berth.ContainerID, n *berth.NetworkPolicy) (*network, error) {
 	if n == nil || n.Type == networkDisabled {
 		return nil, nil
 	}
 	if ns.opts.Driver.Features().Network {
-		return nil, berth.Invalid("network_policy.type", "The network policy '%s' cannot be kept by this server's driver, which does not isolate networks.", n.Type)
+		return nil, berth.Invalid("network_policy.type", "The network policy '%s' cannot be enforced by this server's driver, which does not isolate networks.", n.Type)
 	}
 	out := &network{policy: &egress.Policy{}}
 	switch n.Type {
@@ -101,7 +102,7 @@ func (ns *networks) addRules(p *egress.Policy, domains []string) error {
 	return nil
 }
 
-// permits reports whether policies may name r, which is public. A server that permits all
+// permits reports whether policies may contain the public rule r. A server that permits all
 // names permits all public addresses.
 func (ns *networks) permits(r egress.Rule) bool {
 	if r.Prefix.IsValid() && r.Prefix.Bits() > 0 && !egress.Public(r.Prefix.Addr()) {
@@ -114,7 +115,7 @@ func (ns *networks) permits(r egress.Rule) bool {
 
 var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`)
 
-// add gives the network its secrets, each with a placeholder.
+// add adds secrets to the network, each with a placeholder.
 func (n *network) add(id berth.ContainerID, secrets []berth.DomainSecret) (err error) {
 	if len(secrets) == 0 {
 		return nil
@@ -135,10 +136,10 @@ func (n *network) add(id berth.ContainerID, secrets []berth.DomainSecret) (err e
 			return berth.Invalid(at+".name", "Invalid name: expected the name of an environment variable.")
 		}
 		if len(s.Value) < 4 || strings.ContainsAny(s.Value, "\x00\r\n") {
-			return berth.Invalid(at+".value", "A secret has at least 4 characters, in one line.") // a shorter one would be masked everywhere
+			return berth.Invalid(at+".value", "Invalid value: a secret has at least 4 characters, on one line.") // a shorter one would be masked everywhere
 		}
 		if len(s.Value) > maxSecret {
-			return berth.Invalid(at+".value", "A secret has at most %d bytes on this server.", maxSecret)
+			return berth.Invalid(at+".value", "Invalid value: a secret has at most %d bytes on this server.", maxSecret)
 		}
 		n.secrets = append(n.secrets, egress.Secret{Domain: r.Name, Name: s.Name, Value: s.Value, Placeholder: egress.NewPlaceholder(s.Name)})
 	}
@@ -165,7 +166,7 @@ func (s *instance) accepts(want *berth.NetworkPolicy) bool {
 	})
 }
 
-// withoutSecrets returns a policy as it is stored and shown.
+// withoutSecrets returns a policy as it is stored and returned to clients.
 func withoutSecrets(n *berth.NetworkPolicy) berth.NetworkPolicy {
 	if n == nil {
 		return berth.NetworkPolicy{Type: networkDisabled}

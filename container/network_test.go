@@ -9,13 +9,12 @@ import (
 	"github.com/berth-run/berth/sandbox"
 )
 
-// A routedDriver says that its guests can make routes.
+// A routedDriver reports that its guests can make routes.
 type routedDriver struct{ sandbox.Driver }
 
 func (routedDriver) Features() sandbox.Features { return sandbox.Features{Routes: true} }
 
-// TestAddressPolicies checks which addresses a policy may name, under what the
-// operator allows.
+// TestAddressPolicies checks which addresses a policy may contain, for the operator's rules.
 func TestAddressPolicies(t *testing.T) {
 	rules := func(list ...string) (out []egress.Rule) {
 		for _, s := range list {
@@ -34,7 +33,7 @@ func TestAddressPolicies(t *testing.T) {
 	}{
 		{nil, nil, "8.8.8.8", true},
 		{nil, nil, "8.8.8.8:53/udp", true},
-		{nil, nil, "0.0.0.0/0:443", true}, // whatever is public of it
+		{nil, nil, "0.0.0.0/0:443", true}, // covers its public addresses
 		{nil, nil, "10.0.0.1", false},
 		{nil, nil, "127.0.0.1:80", false},
 		{nil, nil, "169.254.169.254", false},
@@ -57,7 +56,7 @@ func TestAddressPolicies(t *testing.T) {
 		}
 		_, err := ns.parse("cntr_1", &berth.NetworkPolicy{Type: networkAllowlist, AllowedDomains: []string{c.domain}})
 		if (err == nil) != c.want {
-			t.Errorf("%s, where %v is allowed and %v private: got %v", c.domain, c.allowed, c.private, err)
+			t.Errorf("%s, with %v allowed and %v private: got %v", c.domain, c.allowed, c.private, err)
 		}
 		if e, ok := errors.AsType[*berth.Error](err); err != nil && (!ok || e.Param != "network_policy.allowed_domains[0]") {
 			t.Errorf("%s: got %v", c.domain, err)
@@ -65,6 +64,6 @@ func TestAddressPolicies(t *testing.T) {
 	}
 	ns := &networks{opts: &Options{Driver: newDriver(t)}}
 	if _, err := ns.parse("cntr_1", &berth.NetworkPolicy{Type: networkAllowlist, AllowedDomains: []string{"8.8.8.8"}}); err == nil {
-		t.Error("a driver without routes is given an address to reach")
+		t.Error("a driver without routes accepts an address")
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"github.com/berth-run/berth"
 )
 
-// The ways in which a container's sandbox is started, for an Observer.
+// Values of how in Observer.Started: the way in which a sandbox was started.
 const (
 	StartCold   = "cold"
 	StartPool   = "pool"

@@ -32,71 +32,75 @@ type Options struct {
 	Store  Store
 	Driver sandbox.Driver
 	Log    *slog.Logger
-	Seal   cipher.AEAD // for secrets in the store; as seal.New returns it
+	Seal   cipher.AEAD // for secrets in the store; from seal.New
 
-	// Template returns what a new sandbox starts from: the template with a name or a
-	// digest, or the default one for "". It is called for each creation.
+	// Template returns the template with a name or digest, or the default one for "". It is
+	// called for each creation.
 	Template func(ref string) (Template, error)
 
-	// MayName returns an error for the client, the same as Template's for a template that
-	// does not exist, unless a project may name the template ref. Default: all may be named.
+	// MayName returns an error for the client unless a project may use the template ref. The
+	// error is Template's for a missing template. Default: every project may use all templates.
 	MayName func(ctx context.Context, p berth.ProjectID, ref string) error
 
-	// OpenFile opens an uploaded file, as *files.Service does. Its errors for the
-	// client are *berth.Error.
+	// OpenFile opens an uploaded file, as *files.Service does. Its errors for the client are
+	// *berth.Error.
 	OpenFile func(ctx context.Context, p berth.ProjectID, id berth.FileID) (io.ReadCloser, *berth.File, error)
 
-	Snapshots *snapshot.Service // nil: containers have no snapshots
-	Volumes   *volume.Service   // nil: containers have no volumes; the driver must be able to mount them
-	Audit     *audit.Log        // nil: nothing is audited
+	Snapshots *snapshot.Service // nil: no snapshots
+	Volumes   *volume.Service   // nil: no volumes; the driver must be able to mount them
+	Audit     *audit.Log        // nil: no audit
 	Observer  Observer          // default: none
 	Network   NetworkOptions
 
-	// Limits of every sandbox. The memory limit is the container's own tier.
+	// Limits are those of every sandbox, except memory, which is the container's own tier.
 	Limits sandbox.Limits
 	Pools  []PoolOptions // no two may have the same template and memory limit
 	Expiry ExpiryOptions
 	Bounds Bounds
+	Disk   DiskOptions
 
-	// Quota returns how many containers a project may run at once, negative for no
-	// limit, or an error for the client if it may not start another. Default: no limit.
+	// Quota returns how many containers a project may run at once, negative for no limit, or an
+	// error for the client if it may not start another. Default: no limit.
 	Quota func(ctx context.Context, p berth.ProjectID) (most int, err error)
 
-	// Room returns an error for the client if the host's volume has no space for
-	// another sandbox or snapshot. Default: there is always space.
-	Room func() error
-
-	// Filled reports whether a sandbox was killed before Start because it filled the host's
-	// volume. Default: none was.
-	Filled func(id berth.ContainerID) bool
-
 	now      func() time.Time
-	pressure func() float64 // share of the time in which some process waits for a CPU, 0 to 1
+	pressure func() float64 // share of time in which some process waits for a CPU, 0 to 1
 }
 
-// ExpiryOptions say when idle containers expire and what is left of them.
+// ExpiryOptions control when idle containers expire and what happens to their files.
 type ExpiryOptions struct {
-	Action         berth.OnExpiry // of containers that name none; default delete
-	SnapshotLife   time.Duration  // of snapshots that expiry makes; default 30 days
-	IdleMinutes    int            // expires_after of containers that name none; default 20
+	Action         berth.OnExpiry // default for containers without one; delete if empty
+	SnapshotLife   time.Duration  // life of snapshots made on expiry; default 30 days
+	IdleMinutes    int            // expires_after of containers without one; default 20
 	MaxIdleMinutes int            // the largest expires_after; default a week
+}
+
+// DiskOptions describe the host's volume.
+type DiskOptions struct {
+	// Room returns an error for the client if the volume has no space for another sandbox or
+	// snapshot. Default: there is always space.
+	Room func() error
+
+	// Filled reports whether a sandbox was killed before Start because it filled the volume.
+	// Default: always false.
+	Filled func(id berth.ContainerID) bool
 }
 
 // Bounds limit what one server does at once.
 type Bounds struct {
-	Containers int // that run at once; default 1,000
-	Files      int // listed of one container; default 10,000
+	Containers int // running at once; default 1,000
+	Files      int // listed per container; default 10,000
 	Starts     int // sandboxes started at once; default one for each CPU
 }
 
-// A Template is what sandboxes start from.
+// A Template is the image and environment that sandboxes start from.
 type Template struct {
 	sandbox.Template
 	Env []string // KEY=value, for all commands; the container's own values win
 }
 
-// withDefaults returns the options with defaults in place of zero values, or an error if
-// they cannot be used.
+// withDefaults returns the options with defaults in place of zero values, or an error if they
+// are invalid.
 func (o Options) withDefaults() (Options, error) {
 	if o.Store == nil || o.Driver == nil || o.Template == nil || o.OpenFile == nil || o.Log == nil || o.Seal == nil {
 		return o, errors.New("container: Store, Driver, Template, OpenFile, Log and Seal are required")
@@ -110,8 +114,8 @@ func (o Options) withDefaults() (Options, error) {
 	if o.Quota == nil {
 		o.Quota = func(context.Context, berth.ProjectID) (int, error) { return -1, nil }
 	}
-	if o.Room == nil {
-		o.Room = func() error { return nil }
+	if o.Disk.Room == nil {
+		o.Disk.Room = func() error { return nil }
 	}
 	if o.now == nil {
 		o.now = time.Now

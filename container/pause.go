@@ -7,14 +7,14 @@ import (
 )
 
 // Pause stops all processes of a container until its next use, which resumes it. A paused
-// container still has its memory and still expires. Its network connections end. Pause
-// returns an error if the container is in use, and nil if it is paused already.
+// container still has its memory and still expires. Its network connections end. Pause returns
+// an error if the container is in use, and nil if it is paused already.
 //
-// Only the driver records what is paused, also across restarts.
+// Only the driver records which sandboxes are paused, also across restarts.
 func (svc *Service) Pause(ctx context.Context, p berth.ProjectID, id berth.ContainerID) (*berth.Container, error) {
 	features := svc.opts.Driver.Features()
 	if !features.Pause {
-		return nil, berth.Invalid("", "Containers cannot be paused: this server's driver, %s, cannot.", features.Isolation)
+		return nil, berth.Invalid("", "Containers cannot be paused: this server's driver, %s, does not support it.", features.Isolation)
 	}
 	s, err := svc.leases.find(ctx, p, id)
 	if err != nil {
@@ -25,7 +25,7 @@ func (svc *Service) Pause(ctx context.Context, p berth.ProjectID, id berth.Conta
 	if err := s.waitStarted(ctx); err != nil {
 		return nil, err
 	}
-	if err := s.files.lock.acquire(ctx); err != nil { // a scan for new files has no hold
+	if err := s.files.lock.acquire(ctx); err != nil { // a scan for new files does not hold the container
 		return nil, err
 	}
 	err = svc.leases.pause(ctx, s)
@@ -48,7 +48,7 @@ func (ls *leases) pause(ctx context.Context, s *instance) error {
 	}
 	if s.pause.over != nil || s.usage.holds > 0 || s.expiry.running.Load() {
 		s.mu.Unlock()
-		return berth.Errorf(berth.CodeConflict, "Container with id '%s' is in use: it can be paused when its calls have ended.", s.id)
+		return berth.Errorf(berth.CodeConflict, "Container with id '%s' is in use: it can be paused once its calls have ended.", s.id)
 	}
 	s.pause.over = make(chan struct{}) // from here on users resume it first
 	s.mu.Unlock()
@@ -57,7 +57,7 @@ func (ls *leases) pause(ctx context.Context, s *instance) error {
 		s.mu.Lock()
 		dying := s.dyingLocked()
 		s.mu.Unlock()
-		if dying { // its end is being saved; then the error is its reason
+		if dying { // its end is being saved and becomes the error
 			select {
 			case <-s.life.Done():
 				return context.Cause(s.life)
@@ -67,7 +67,7 @@ func (ls *leases) pause(ctx context.Context, s *instance) error {
 		}
 		return &berth.Error{Code: berth.CodeUnavailable, Err: err, Message: "Container with id '" + string(s.id) + "' could not be paused."}
 	}
-	s.client.Disconnect() // without this it would notice later
+	s.client.Disconnect() // the connection would end only later otherwise
 	return nil
 }
 

@@ -13,7 +13,7 @@ import (
 	"github.com/berth-run/berth/sandbox"
 )
 
-func (h *house) pause(id berth.ContainerID) {
+func (h *harness) pause(id berth.ContainerID) {
 	h.t.Helper()
 	c, err := h.k.Pause(h.t.Context(), mine, id)
 	if err != nil || !c.Berth.Paused || c.Status != berth.ContainerRunning {
@@ -21,19 +21,19 @@ func (h *house) pause(id berth.ContainerID) {
 	}
 }
 
-func (h *house) isPaused(id berth.ContainerID) bool {
+func (h *harness) isPaused(id berth.ContainerID) bool {
 	h.t.Helper()
 	c, err := h.k.Get(h.t.Context(), mine, id)
 	if err != nil {
 		h.t.Fatal(err)
 	}
 	if is := h.driver.box(string(id)).state == sandbox.StatePaused; is != c.Berth.Paused {
-		h.t.Errorf("it is shown as paused: %v, and is: %v", c.Berth.Paused, is)
+		h.t.Errorf("reported as paused: %v, paused: %v", c.Berth.Paused, is)
 	}
 	return c.Berth.Paused
 }
 
-// A paused container is resumed by its next use, whatever that is.
+// Any use resumes a paused container.
 func TestPause(t *testing.T) {
 	h, _ := newArchive(t)
 	id := h.ready()
@@ -57,22 +57,22 @@ func TestPause(t *testing.T) {
 		h.pause(id)
 		h.pause(id) // again
 		if !h.isPaused(id) {
-			t.Errorf("before %s it is not paused", name)
+			t.Errorf("not paused before %s", name)
 		}
 		if err := use(); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 		if h.isPaused(id) {
-			t.Errorf("%s left it paused", name)
+			t.Errorf("still paused after %s", name)
 		}
 	}
 	if c, err := h.k.Resume(t.Context(), mine, id); err != nil || c.Berth.Paused {
-		t.Errorf("one that is not paused: got %+v, %v", c, err)
+		t.Errorf("a running container: got %+v, %v", c, err)
 	}
 }
 
 func TestPauseRefused(t *testing.T) {
-	h := newHouse(t)
+	h := newHarness(t)
 	id := h.ready()
 	r := h.run(id)
 	_, err := h.k.Pause(t.Context(), mine, id)
@@ -108,7 +108,7 @@ func TestPauseRefused(t *testing.T) {
 }
 
 func TestResumeFails(t *testing.T) {
-	h := newHouse(t)
+	h := newHarness(t)
 	id := h.ready()
 	h.pause(id)
 	h.driver.fail = func(_ context.Context, op, _ string) error {
@@ -120,7 +120,7 @@ func TestResumeFails(t *testing.T) {
 	_, err := h.trySh(t.Context(), id, "c", "true")
 	wantError(t, err, berth.CodeUnavailable, "", "could not be resumed.")
 	if !h.isPaused(id) {
-		t.Error("it is not paused any more")
+		t.Error("not paused")
 	}
 	h.driver.fail = nil
 	if got := h.sh(id, "echo on"); got != "on\n" {
@@ -132,9 +132,9 @@ func TestResumeFails(t *testing.T) {
 	wantExpired(t, err, id, "memory limit")
 }
 
-// Many who come at once resume it once.
+// Concurrent uses resume a container once.
 func TestResumeAtOnce(t *testing.T) {
-	h := newHouse(t)
+	h := newHarness(t)
 	id := h.ready()
 	h.pause(id)
 	var all sync.WaitGroup
@@ -151,7 +151,7 @@ func TestResumeAtOnce(t *testing.T) {
 	}
 }
 
-// A paused container expires like any other, and leaves what it is to leave.
+// A paused container expires like any other, with a snapshot if it has on_expiry snapshot.
 func TestPausedExpires(t *testing.T) {
 	h, a := newArchive(t)
 	id := h.readyFrom(leavesSnapshot)
@@ -168,16 +168,16 @@ func TestPausedExpires(t *testing.T) {
 	}
 }
 
-// What is paused is so after a crash.
+// A paused container is still paused after a crash.
 func TestPausedCrash(t *testing.T) {
-	h := newHouse(t)
+	h := newHarness(t)
 	id := h.ready()
 	h.sh(id, "echo kept >f")
 	h.pause(id)
 	h.crash()
 	h.start()
 	if !h.isPaused(id) {
-		t.Error("it is not paused any more")
+		t.Error("not paused")
 	}
 	if got := h.sh(id, "cat f"); got != "kept\n" {
 		t.Errorf("got %q", got)
@@ -198,7 +198,7 @@ func TestFork(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 	if got := h.sh(id, "cat f"); got != "two\n" {
-		t.Errorf("got %q: they share a file", got)
+		t.Errorf("got %q: the fork shares a file", got)
 	}
 	if c.Name != "first" || c.MemoryLimit != "4g" || c.ExpiresAfter != *five || c.Berth.ForkedFrom != id || c.Berth.OnExpiry != berth.OnExpirySnapshot || c.Berth.Template != "sha256:2" || c.Berth.FromSnapshot != "" {
 		t.Errorf("got %+v", c)
@@ -213,12 +213,11 @@ func TestFork(t *testing.T) {
 	_, err = h.k.Fork(t.Context(), byMe, id, SnapshotRequest{Name: "x"})
 	wantError(t, err, berth.CodeRateLimited, "")
 	if blobs := a.blobs(t); blobs > 0 {
-		t.Errorf("%d blobs are left of a fork that was refused", blobs)
+		t.Errorf("%d blobs are left of a refused fork", blobs)
 	}
 }
 
-// A fork has the secrets of the container and their placeholders, which its files
-// may hold.
+// A fork has the secrets of its source with the same placeholders, which its files may hold.
 func TestForkNetwork(t *testing.T) {
 	h, _ := newArchive(t)
 	id := h.ready()
@@ -234,9 +233,9 @@ func TestForkNetwork(t *testing.T) {
 	}
 	fork := h.k.index.lookup(mine, c.ID)
 	if fork.network == n || len(fork.network.secrets) != 1 || fork.network.secrets[0] != n.secrets[0] || fork.network.ca != n.ca || c.NetworkPolicy.Type != "allowlist" {
-		t.Errorf("got %+v, want what %+v has", fork.network, n)
+		t.Errorf("got %+v, want that of %+v", fork.network, n)
 	}
-	// Its own record of them outlives the server.
+	// Its sealed secrets outlive the server.
 	again := &instance{project: mine, id: c.ID, body: *c}
 	if err := h.k.networks.load(t.Context(), again); err != nil || len(again.network.secrets) != 1 || again.network.secrets[0] != n.secrets[0] {
 		t.Errorf("got %+v, %v", again.network, err)
@@ -249,10 +248,10 @@ func TestForkNetwork(t *testing.T) {
 	}
 }
 
-// A container that is ended while it is paused answers with the reason of its end, not
-// with the driver's error about a sandbox that is gone.
+// Pausing a container that ends returns the reason of its end, not the driver's error about a
+// missing sandbox.
 func TestPauseOfDyingContainer(t *testing.T) {
-	h := newHouse(t)
+	h := newHarness(t)
 	id := h.ready()
 	s := h.k.index.lookup(mine, id)
 	h.driver.fail = func(_ context.Context, op, _ string) error {

@@ -11,7 +11,7 @@ import (
 	"github.com/berth-run/berth/sandbox"
 )
 
-// defaultMemory is the memory limit of containers that name none.
+// defaultMemory is the memory limit of containers without one.
 const defaultMemory = "1g"
 
 // A plan is a validated create request.
@@ -19,17 +19,17 @@ type plan struct {
 	requestedAt time.Time
 	body        *berth.Container
 	template    sandbox.Template
-	env         []string // the template's and the request's
+	env         []string // the template's and the request's values
 	files       []berth.FileID
-	from        *snapshot.Record // nil if it starts empty
+	from        *snapshot.Record // nil without a snapshot
 
 	requestEnv   []string
-	discardAfter berth.SnapshotID // snapshot to remove after the start
+	discardAfter berth.SnapshotID // snapshot to delete after the start
 	restarted    bool             // the server died during an earlier start
-	networkOnly  bool             // of the earlier start only the network is missing
+	networkOnly  bool             // only the network of the earlier start is missing
 
 	policy  *berth.NetworkPolicy // with its secrets
-	network *network             // of the forked container, in place of policy; or nil
+	network *network             // the forked container's, in place of policy; or nil
 }
 
 // planner validates requests for containers.
@@ -70,7 +70,7 @@ func (pn *planner) plan(ctx context.Context, p berth.ProjectID, req CreateReques
 	if i := slices.IndexFunc(req.Env, func(kv string) bool {
 		return strings.Index(kv, "=") < 1 || strings.Contains(kv, "\x00")
 	}); i >= 0 {
-		return nil, berth.Invalid("env", "An environment variable has no name, or a NUL in it.")
+		return nil, berth.Invalid("env", "An environment variable has no name or contains a NUL byte.")
 	}
 	pl := &plan{requestedAt: time.Now(), body: c, env: req.Env, requestEnv: req.Env, files: req.FileIDs, policy: req.NetworkPolicy}
 	if err := pn.source(ctx, p, pl, req.Source); err != nil {
@@ -100,7 +100,7 @@ func (pn *planner) source(ctx context.Context, p berth.ProjectID, pl *plan, src 
 			return err
 		}
 		pl.from, ref = from, from.Snapshot.Template
-		if from.Snapshot.Cause == berth.SnapshotImported && ref != "" { // a bundle may name any
+		if from.Snapshot.Cause == berth.SnapshotImported && ref != "" { // a bundle may name any template
 			if err := pn.opts.MayName(ctx, p, ref); err != nil {
 				return err
 			}
@@ -129,7 +129,7 @@ func (pn *planner) source(ctx context.Context, p berth.ProjectID, pl *plan, src 
 	return nil
 }
 
-// memory returns the snapshot of memory that the sandbox is restored from, or nil.
+// memory returns the memory snapshot that the sandbox is restored from, or nil.
 func (pl *plan) memory() *snapshot.Record {
 	if pl.from == nil || !pl.from.Snapshot.Memory {
 		return nil
@@ -138,7 +138,8 @@ func (pl *plan) memory() *snapshot.Record {
 }
 
 // checkMemory returns an error for the client if the plan restores memory and this server
-// cannot do that. Otherwise it sets the memory limit of the container.
+// cannot do that. Otherwise it sets the container's memory limit. asked is the limit in the
+// request.
 func (pn *planner) checkMemory(pl *plan, asked string) error {
 	r := pl.memory()
 	if r == nil {
@@ -154,7 +155,7 @@ func (pn *planner) checkMemory(pl *plan, asked string) error {
 		return berth.Invalid("berth.snapshot_id", "Snapshot '%s' has the memory of a sandbox of %s, which %s cannot restore.", r.Snapshot.ID, r.Isolation, have)
 	}
 	if asked != "" && asked != r.Snapshot.MemoryLimit {
-		return berth.Invalid("memory_limit", "Invalid value: '%s'. A container that starts from the memory of another has its limit, '%s'.", asked, r.Snapshot.MemoryLimit)
+		return berth.Invalid("memory_limit", "Invalid value: '%s'. A container that starts from the memory of another must have the same limit, '%s'.", asked, r.Snapshot.MemoryLimit)
 	}
 	pl.body.MemoryLimit = r.Snapshot.MemoryLimit
 	return nil

@@ -6,10 +6,10 @@ import (
 	"github.com/berth-run/berth"
 )
 
-// A chain goes on in its container only if that reaches what is asked for: not more,
-// not less, with the same secrets.
+// A chain continues in its container only if that has exactly the requested network policy,
+// with the same secrets.
 func TestPolicyOfAChain(t *testing.T) {
-	h := newHouse(t)
+	h := newHarness(t)
 	secret := berth.DomainSecret{Domain: "a.example", Name: "KEY", Value: "value-1"}
 	policy := func(domains []string, secrets ...berth.DomainSecret) *berth.NetworkPolicy {
 		return &berth.NetworkPolicy{Type: networkAllowlist, AllowedDomains: domains, DomainSecrets: secrets}
@@ -31,7 +31,7 @@ func TestPolicyOfAChain(t *testing.T) {
 		want *berth.NetworkPolicy
 		same bool
 	}{
-		"none asked for":    {nil, true},
+		"no policy":         {nil, true},
 		"the same":          {policy(both, secret), true},
 		"disabled":          {&berth.NetworkPolicy{Type: networkDisabled}, false},
 		"open":              {&berth.NetworkPolicy{Type: networkOpen}, false},

@@ -13,8 +13,8 @@ import (
 	"github.com/berth-run/berth/internal/backoff"
 )
 
-// A sandbox is added to a pool when none was claimed for poolIdle, so that its start does
-// not slow down the claimed ones, or after poolMaxWait: a pool must fill under load too.
+// A pool adds a sandbox when no claim was made for poolIdle, so that the start does not slow
+// down claimed ones, or after poolMaxWait: a pool must fill under load too.
 const (
 	poolIdle    = 100 * time.Millisecond
 	poolMaxWait = time.Second
@@ -26,24 +26,24 @@ const (
 	poolRetryMax   = time.Minute
 )
 
-// A pool holds sandboxes that are ready: started from one template with one memory limit,
-// and their guests have answered. Identity, environment, files and network are bound when
-// a sandbox is claimed.
+// A pool holds sandboxes that are ready: started from one template with one memory limit, with
+// guests that have answered. Identity, environment, files and network are bound when a sandbox
+// is claimed.
 //
-// A ready sandbox has the id that its container will have. Until a container has that id,
-// the sandbox belongs to no container, and after a crash Start destroys it.
+// A ready sandbox has the id of its future container. Until the container is saved, the sandbox
+// belongs to no container, and after a crash Start destroys it.
 type pool struct {
 	PoolOptions
 	group *pools
-	wake  chan struct{} // buffered: run has to look at the pool
+	wake  chan struct{} // buffered: signals run to check the pool
 
 	mu              sync.Mutex
 	ready           []*instance // oldest first
-	digest          string      // of the template, when it was last resolved
+	digest          string      // of the template when it was last resolved
 	templateChecked time.Time   // when the template was last resolved, by opts.now
 	stats           PoolStats
 
-	reported PoolStats // the last logged figures
+	reported PoolStats // the figures last logged
 }
 
 func (p *pool) figures() PoolStats {
@@ -119,7 +119,7 @@ func (p *pool) notify() {
 	}
 }
 
-// body returns the known part of a container that is not requested yet.
+// body returns the part of a future container that is known before its request.
 func (p *pool) body(id berth.ContainerID, template string) berth.Container {
 	return berth.Container{ID: id, MemoryLimit: p.MemoryLimit, Berth: berth.ContainerBerth{Template: template}}
 }
@@ -151,7 +151,7 @@ func (p *pool) run() {
 	}
 }
 
-// waitIdle waits for the time wait, and then until no claim is recent. It returns false if
+// waitIdle waits for the duration wait, and then until no claim is recent. It returns false if
 // the service is closing.
 func (p *pool) waitIdle(wait time.Duration) bool {
 	for begin := time.Now(); ; {
@@ -167,13 +167,13 @@ func (p *pool) waitIdle(wait time.Duration) bool {
 	}
 }
 
-// fill adds one sandbox if there is room, and removes those of a former template. It
-// returns true if the pool is full.
+// fill adds one sandbox if there is room, and removes those of a former template. It reports
+// whether the pool is full.
 func (p *pool) fill() (full bool, err error) {
 	ps := p.group
 	t, err := ps.opts.Template(p.Template)
 	if err != nil {
-		return true, nil // clients get the error when they create a container, and claim wakes the pool
+		return true, nil // clients get the error when they create a container; claim wakes the pool
 	}
 	p.mu.Lock()
 	p.digest = t.Digest
@@ -193,7 +193,7 @@ func (p *pool) fill() (full bool, err error) {
 	if full {
 		return true, nil
 	}
-	if err := ps.opts.Room(); err != nil {
+	if err := ps.opts.Disk.Room(); err != nil {
 		return false, err
 	}
 	body := p.body(berth.ContainerID(berth.NewID(berth.PrefixContainer)), t.Digest)
@@ -212,7 +212,7 @@ func (p *pool) fill() (full bool, err error) {
 	return false, nil
 }
 
-// warm runs a shell that does nothing: the first one is slow because its files are read
+// warm runs a shell that does nothing. The first run is slow because it reads the shell's files
 // for the first time. It changes nothing in the sandbox.
 func (s *instance) warm(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, guestTimeout)
@@ -254,7 +254,7 @@ func (p *pool) sweep() {
 	_ = g.Wait()
 }
 
-// check removes a sandbox whose guest does not answer. If the driver cannot tell its state
+// check removes a sandbox whose guest does not answer. If the driver cannot report its state
 // either, this process may be at fault, and the sandbox stays.
 func (p *pool) check(s *instance) {
 	ctx, cancel := context.WithTimeout(s.life, statsTimeout)

@@ -12,22 +12,22 @@ import (
 	"github.com/berth-run/berth/sandbox"
 )
 
-// newPoolHouse returns a house whose pool is full.
-func newPoolHouse(t *testing.T, size int) *house {
+// newPoolHarness returns a harness whose pool is full.
+func newPoolHarness(t *testing.T, size int) *harness {
 	t.Helper()
-	h := newHouse(t, func(o *Options) { o.Pools = []PoolOptions{{Size: size}} })
+	h := newHarness(t, func(o *Options) { o.Pools = []PoolOptions{{Size: size}} })
 	h.full()
 	return h
 }
 
-// full waits until the pool is, and returns the ids of what is in it.
-func (h *house) full() []string {
+// full waits until the pool is full, and returns the ids of its sandboxes.
+func (h *harness) full() []string {
 	h.t.Helper()
 	return h.fullPool(0)
 }
 
-// fullPool waits for the i-th pool.
-func (h *house) fullPool(i int) []string {
+// fullPool is full for the i-th pool.
+func (h *harness) fullPool(i int) []string {
 	h.t.Helper()
 	p := h.k.pools.all[i]
 	for {
@@ -48,17 +48,16 @@ func (h *house) fullPool(i int) []string {
 	}
 }
 
-func (h *house) wantPool(hits, misses int64) {
+func (h *harness) wantPool(hits, misses int64) {
 	h.t.Helper()
 	if got := h.k.Pools()[0]; got.Hits != hits || got.Misses != misses {
 		h.t.Errorf("got %+v, want %d hits, %d misses", got, hits, misses)
 	}
 }
 
-// A container gets a sandbox that is ready, with all that is bound late, and
-// another takes its place.
+// A container gets a ready sandbox with its own settings, and the pool adds another.
 func TestPool(t *testing.T) {
-	h := newPoolHouse(t, 2)
+	h := newPoolHarness(t, 2)
 	h.uploads["file-1"] = upload{"a.txt", "hello"}
 	before := h.full()
 	c := h.create(CreateRequest{Name: "mine", FileIDs: []berth.FileID{"file-1"}, Env: []string{"COLOUR=blue", "BERTH_USER=root"}})
@@ -85,7 +84,7 @@ func TestPool(t *testing.T) {
 
 // Sandboxes in the pool belong to no container: they are not listed, and a crash leaves none.
 func TestPoolCrash(t *testing.T) {
-	h := newPoolHouse(t, 2)
+	h := newPoolHarness(t, 2)
 	id := h.ready()
 	h.sh(id, "echo kept >f")
 	ready := h.full()
@@ -104,7 +103,7 @@ func TestPoolCrash(t *testing.T) {
 }
 
 func TestPoolClose(t *testing.T) {
-	h := newPoolHouse(t, 3)
+	h := newPoolHarness(t, 3)
 	id := h.ready()
 	h.full()
 	if err := h.k.Close(); err != nil {
@@ -116,9 +115,9 @@ func TestPoolClose(t *testing.T) {
 	}
 }
 
-// A sandbox that died in the pool is not noticed by who gets it.
+// A container does not get a sandbox that died in the pool.
 func TestPoolDead(t *testing.T) {
-	h := newPoolHouse(t, 1)
+	h := newPoolHarness(t, 1)
 	for _, id := range h.full() {
 		h.driver.die(id, sandbox.ReasonKilled)
 	}
@@ -132,15 +131,15 @@ func TestPoolDead(t *testing.T) {
 	h.driver.die(dead[0], sandbox.ReasonOOM)
 	h.pass(checkInterval)
 	if now := h.full(); now[0] == dead[0] {
-		t.Errorf("%s is still there", now[0])
+		t.Errorf("%s still exists", now[0])
 	}
 	h.driver.until(2)
 	h.wantPool(0, 1)
 }
 
-// Requests that are refused do not use the pool up.
+// Refused requests do not consume the pool.
 func TestPoolRefused(t *testing.T) {
-	h := newPoolHouse(t, 1)
+	h := newPoolHarness(t, 1)
 	before := h.full()
 	most := 0
 	h.k.opts.Quota = func(context.Context, berth.ProjectID) (int, error) { return most, nil }
@@ -157,12 +156,11 @@ func TestPoolRefused(t *testing.T) {
 	h.wantPool(1, 0)
 }
 
-// A sandbox whose container was not saved is not given to another: it is unknown
-// whether it was saved.
+// The sandbox of a container whose save failed is not reused: the save may have succeeded.
 func TestPoolNotSaved(t *testing.T) {
 	for _, fault := range []error{errHost, errSavedAnyway} {
 		t.Run(fault.Error(), func(t *testing.T) {
-			h := newPoolHouse(t, 1)
+			h := newPoolHarness(t, 1)
 			before := h.full()
 			h.store.failing(func(op string) error {
 				if op == "create" {
@@ -181,9 +179,9 @@ func TestPoolNotSaved(t *testing.T) {
 	}
 }
 
-// What the pool does not hold is started cold.
+// A container that no pool serves is started cold.
 func TestPoolOther(t *testing.T) {
-	h := newPoolHouse(t, 1)
+	h := newPoolHarness(t, 1)
 	before := h.full()
 	c := h.create(CreateRequest{MemoryLimit: "4g"})
 	h.sh(c.ID, "true")
@@ -193,11 +191,11 @@ func TestPoolOther(t *testing.T) {
 	h.wantPool(0, 0)
 }
 
-// A new template takes the place of the old one in the pool.
+// A new template replaces the old one in the pool.
 func TestPoolTemplate(t *testing.T) {
 	var mu sync.Mutex
 	digest := "sha256:1"
-	h := newHouse(t, func(o *Options) {
+	h := newHarness(t, func(o *Options) {
 		o.Pools = []PoolOptions{{Size: 1}}
 		o.Template = func(string) (Template, error) {
 			mu.Lock()
@@ -222,9 +220,9 @@ func TestPoolTemplate(t *testing.T) {
 	h.driver.until(2)
 }
 
-// A pool that cannot be filled tries again, and leaves nothing behind.
+// A pool that cannot be filled retries, and leaves no sandboxes behind.
 func TestPoolStartFails(t *testing.T) {
-	h := newHouse(t)
+	h := newHarness(t)
 	failed := make(chan struct{}, 8)
 	fail := true
 	h.driver.fail = func(_ context.Context, op, id string) error {

@@ -31,13 +31,13 @@ type pools struct {
 	claimed atomic.Int64 // when claim was last called, in Unix nanoseconds
 }
 
-// newPools returns the pools of a service, which must differ.
+// newPools returns the pools of a service. No two may have the same template and memory limit.
 func newPools(opts *Options, work *workers, x *index, ls *leases, d *deaths, st *starter) (*pools, error) {
 	ps := &pools{opts: opts, work: work, index: x, leases: ls, deaths: d, starter: st}
 	for _, o := range opts.Pools {
 		o.MemoryLimit = cmp.Or(o.MemoryLimit, defaultMemory)
 		if o.Size < 0 || berth.MemoryLimits[o.MemoryLimit] == 0 {
-			return nil, fmt.Errorf("container: there can be no pool of %d sandboxes with memory limit %q", o.Size, o.MemoryLimit)
+			return nil, fmt.Errorf("container: invalid pool of %d sandboxes with memory limit %q", o.Size, o.MemoryLimit)
 		}
 		if slices.ContainsFunc(ps.all, func(p *pool) bool { return p.Template == o.Template && p.MemoryLimit == o.MemoryLimit }) {
 			return nil, fmt.Errorf("container: two pools have template %q and memory limit %s", o.Template, o.MemoryLimit)
@@ -54,10 +54,10 @@ type PoolStats struct {
 	PoolOptions
 	Ready  int   // sandboxes in it now
 	Hits   int64 // containers that got one of its sandboxes
-	Misses int64 // containers that were started cold because it was empty
+	Misses int64 // containers started cold because it was empty
 }
 
-// Pools returns the figures of the pools since the service was made.
+// Pools returns the figures of the pools since New.
 func (svc *Service) Pools() []PoolStats {
 	all := make([]PoolStats, len(svc.pools.all))
 	for i, p := range svc.pools.all {

@@ -11,10 +11,10 @@ import (
 	"github.com/berth-run/berth/sandbox/drivertest"
 )
 
-// Real sandboxes of two memory limits and two templates wait ready, and each serves
-// what asks for it: with its own limit, as a program in it sees.
+// Pools with real sandboxes of two memory limits and two templates serve matching requests. A
+// program in the sandbox sees the container's limit.
 func TestPoolsOnGVisor(t *testing.T) {
-	k, _ := newGVisorHouseOn(t, drivertest.Rootfs(t), pools(container.PoolOptions{Size: 1}, container.PoolOptions{MemoryLimit: "4g", Size: 1}, container.PoolOptions{Template: "sha256:other", Size: 1}))
+	k, _ := newGVisorServicesOn(t, drivertest.Rootfs(t), pools(container.PoolOptions{Size: 1}, container.PoolOptions{MemoryLimit: "4g", Size: 1}, container.PoolOptions{Template: "sha256:other", Size: 1}))
 	full := func() {
 		for end := time.Now().Add(2 * time.Minute); ; time.Sleep(10 * time.Millisecond) {
 			ready := 0

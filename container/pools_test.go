@@ -10,7 +10,7 @@ import (
 	"github.com/berth-run/berth/sandbox"
 )
 
-// A shelf is a library of templates that a test changes.
+// A shelf is a set of templates that a test changes.
 type shelf struct {
 	mu      sync.Mutex
 	digests map[string]string // by name
@@ -31,19 +31,19 @@ func (s *shelf) find(ref string) (Template, error) {
 	return Template{}, berth.Errorf(berth.CodeNotFound, "Template '%s' not found.", ref)
 }
 
-// Each pool holds its own template and memory limit, and serves what asks for both.
+// Each pool serves the requests with its template and memory limit.
 func TestPools(t *testing.T) {
 	templates := &shelf{digests: map[string]string{"": "sha256:1", "python": "sha256:2"}}
-	h := newHouse(t, func(o *Options) {
+	h := newHarness(t, func(o *Options) {
 		o.Template = templates.find
 		o.Pools = []PoolOptions{{Size: 1}, {Template: "python", Size: 2}, {MemoryLimit: "4g", Size: 1}, {Template: "none", MemoryLimit: "16g"}}
 	})
 	if n := len(h.k.Pools()); n != 3 {
-		t.Fatalf("got %d pools, want 3: one has no size", n)
+		t.Fatalf("got %d pools, want 3: one has size 0", n)
 	}
 	for i, c := range []struct {
 		template, memory string
-		pool             int // that it is from; -1 is none
+		pool             int // that served it; -1 means no pool
 	}{
 		{"", "", 0}, {"python", "", 1}, {"python", "1g", 1}, {"", "4g", 2}, {"python", "4g", -1}, {"", "16g", -1},
 	} {
@@ -58,7 +58,7 @@ func TestPools(t *testing.T) {
 			t.Errorf("%d: got %s with %d", i, spec.Template.Path, spec.Limits.Memory)
 		}
 		if from := strings.Contains(strings.Join(spare, " "), string(got.ID)); from != (c.pool >= 0) {
-			t.Errorf("%d: from its pool: %v, want %v", i, from, !from)
+			t.Errorf("%d: from a pool: %v, want %v", i, from, !from)
 		}
 	}
 	for i, want := range []int64{1, 2, 1} {
@@ -68,11 +68,11 @@ func TestPools(t *testing.T) {
 	}
 }
 
-// A pool is filled again when its template's digest changes, even without a request for a
-// container; a template that is added later fills its pool.
+// A pool is refilled when its template's digest changes, even without a request for a
+// container. A template that is added later fills its pool.
 func TestPoolsFollowTemplates(t *testing.T) {
 	templates := &shelf{digests: map[string]string{"": "sha256:1"}}
-	h := newHouse(t, func(o *Options) {
+	h := newHarness(t, func(o *Options) {
 		o.Template = templates.find
 		o.Pools = []PoolOptions{{Size: 1}, {Template: "later", Size: 1}}
 	})
@@ -92,9 +92,9 @@ func TestPoolsFollowTemplates(t *testing.T) {
 	h.driver.until(2)
 }
 
-// A pool that cannot be filled does not hold up another.
+// A pool that cannot be filled does not delay another.
 func TestPoolsFailApart(t *testing.T) {
-	h := newHouse(t)
+	h := newHarness(t)
 	if err := h.k.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -113,7 +113,7 @@ func TestPoolsFailApart(t *testing.T) {
 }
 
 func TestPoolsAreChecked(t *testing.T) {
-	h := newHouse(t)
+	h := newHarness(t)
 	for want, pools := range map[string][]PoolOptions{
 		"no pool of 1":  {{Size: 1, MemoryLimit: "3g"}},
 		"no pool of -1": {{Size: -1}},
@@ -127,10 +127,10 @@ func TestPoolsAreChecked(t *testing.T) {
 	}
 }
 
-// A template that a project may not name is refused wherever one is named; the
-// default one need not be, and others do not wait.
+// A template that a project may not use is refused in every request. The default template is
+// always allowed, and default requests do not wait for the check.
 func TestMayName(t *testing.T) {
-	h := newHouse(t, func(o *Options) {
+	h := newHarness(t, func(o *Options) {
 		o.MayName = func(_ context.Context, p berth.ProjectID, ref string) error {
 			if p == mine && ref != "python" {
 				return berth.Errorf(berth.CodeNotFound, "Template '%s' not found.", ref)

@@ -13,12 +13,12 @@ import (
 	"github.com/berth-run/berth/store"
 )
 
-// A driver that cannot say how its sandboxes are, because the machine has nothing left to
-// ask with, ends none of them, whatever is asked of them meanwhile.
+// Failing to query sandboxes, because the machine lacks resources, ends none of them, whatever
+// calls are made meanwhile.
 func TestErrorsOfTheMachineEndNothing(t *testing.T) {
 	for _, errno := range []error{unix.EMFILE, unix.ENFILE, unix.ENOMEM, unix.EIO, unix.EACCES, context.DeadlineExceeded} {
 		t.Run(errno.Error(), func(t *testing.T) {
-			h := newHouse(t)
+			h := newHarness(t)
 			id := h.ready()
 			h.sh(id, "echo precious >file")
 			h.driver.mu.Lock()
@@ -47,10 +47,10 @@ func TestErrorsOfTheMachineEndNothing(t *testing.T) {
 	}
 }
 
-// Several sandboxes that seem to have ended at once are checked again: the source
-// may be wrong. Those that have ended are ended.
+// Several sandboxes that seem to have ended at once are checked again, because the source may
+// be wrong. Those that have ended are ended.
 func TestDeathsAtOnceAreCheckedAgain(t *testing.T) {
-	h := newHouse(t)
+	h := newHarness(t)
 	var ids []berth.ContainerID
 	for range 6 {
 		ids = append(ids, h.ready())
@@ -91,9 +91,9 @@ func TestDeathsAtOnceAreCheckedAgain(t *testing.T) {
 	}
 }
 
-// A pool does not discard its sandboxes because they cannot be reached for now.
+// A pool does not discard sandboxes that cannot be reached temporarily.
 func TestPoolOutlivesErrorsOfTheMachine(t *testing.T) {
-	h := newHouse(t)
+	h := newHarness(t)
 	s := h.k.leases.newInstance("", &berth.Container{ID: "cntr_pooled", MemoryLimit: "1g"})
 	p := &pool{group: h.k.pools, ready: []*instance{s}, wake: make(chan struct{}, 1)}
 	h.driver.mu.Lock()

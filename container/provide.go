@@ -10,13 +10,13 @@ import (
 	"github.com/berth-run/berth/store"
 )
 
-// autoName is the name of containers that are created for a shell tool.
+// autoName is the name of containers created for a shell tool.
 const autoName = "container_auto"
 
-// Provide returns the container for a shell tool's environment, with the environment's
-// files in it. That is the container that the environment names, or for container_auto
-// the last one of the response's chain if it still runs, and otherwise a new one. If the
-// last one expired with a snapshot, the new one starts from that and has its settings. If
+// Provide returns the container for a shell tool's environment, with the environment's files in
+// it. It is the container that the environment names. For container_auto it is the last
+// container of the response's chain if that still runs, and otherwise a new one. If the last
+// one expired with a snapshot, the new one starts from the snapshot and has its settings. If
 // the snapshot is missing, Provide returns an error unless the environment has on_lost new.
 func (svc *Service) Provide(ctx context.Context, caller berth.Caller, env berth.ShellToolEnvironment, last berth.ContainerID) (berth.ContainerID, error) {
 	p := caller.Project
@@ -61,9 +61,9 @@ func (svc *Service) Provide(ctx context.Context, caller berth.Caller, env berth.
 	return c.ID, nil
 }
 
-// continued returns the request for a container that replaces one that has ended. If the
-// old one has a snapshot, the new one starts from that, and settings that the request does
-// not name are the old one's.
+// continued returns the request for a container that replaces one that has ended. If the old
+// one has a snapshot, the new one starts from it, and takes the settings that the request lacks
+// from the old one.
 func (svc *Service) continued(ctx context.Context, p berth.ProjectID, req CreateRequest, last berth.ContainerID) (CreateRequest, error) {
 	rec, err := svc.opts.Store.GetContainer(ctx, p, last)
 	if errors.Is(err, store.ErrNotFound) {
@@ -73,7 +73,7 @@ func (svc *Service) continued(ctx context.Context, p berth.ProjectID, req Create
 		return req, err
 	}
 	was := rec.Body
-	if was.Status == berth.ContainerRunning { // its end is not saved yet
+	if was.Status == berth.ContainerRunning { // the store does not have its end yet
 		return req, svc.leases.reserve(ctx, p, last)
 	}
 	if was.Berth.LastSnapshot != "" {
@@ -99,15 +99,15 @@ func (svc *Service) continued(ctx context.Context, p berth.ProjectID, req Create
 	return req, nil
 }
 
-// snapshotLostError returns the error for a chain whose container has ended and should
-// have a snapshot, but has none.
+// snapshotLostError returns the error for a chain whose container has ended and whose snapshot
+// is missing.
 func snapshotLostError(was *berth.Container) error {
 	e := goneError(was, was.Berth.Reason)
 	e.Message = strings.TrimSuffix(e.Message, ".")
 	if was.Berth.LastSnapshot != "" {
 		e.Message += ", which is gone too"
 	}
-	e.Message += ". With 'berth.on_lost' as 'new' in its environment the request gets a new container."
+	e.Message += ". To get a new container instead, set 'berth.on_lost' to 'new' in the environment."
 	return e
 }
 

@@ -13,8 +13,8 @@ import (
 	"github.com/berth-run/berth/guest"
 )
 
-// TestGuestDoesNotApplySnapshot starts a container whose guest lives and does not go on
-// with its snapshot. Its start ends, with the reason.
+// TestGuestDoesNotApplySnapshot starts a container whose guest answers but makes no progress
+// with its snapshot. Its start fails with the reason.
 func TestGuestDoesNotApplySnapshot(t *testing.T) {
 	h, _ := newArchive(t)
 	first := h.ready()
@@ -29,7 +29,8 @@ func TestGuestDoesNotApplySnapshot(t *testing.T) {
 		if op != "start" || id == string(first) || b == nil {
 			return
 		}
-		// A guest reads or writes one archive at a time, and its output is not read.
+		// A guest reads or writes one archive at a time, and the output of this one is not
+		// read.
 		if err := os.WriteFile(filepath.Join(b.work(), "large"), large, 0o600); err != nil {
 			t.Error(err)
 		}
@@ -49,5 +50,5 @@ func TestGuestDoesNotApplySnapshot(t *testing.T) {
 	h.driver.mu.Unlock()
 	id := h.create(CreateRequest{Source: fromSnapshot(s.ID)}).ID
 	_, err := h.trySh(t.Context(), id, "call", "true")
-	wantError(t, err, berth.CodeUnavailable, "container_start_failed", "its snapshot could not be put in")
+	wantError(t, err, berth.CodeUnavailable, "container_start_failed", "its snapshot could not be restored")
 }

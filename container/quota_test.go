@@ -11,10 +11,10 @@ import (
 	"github.com/berth-run/berth/store"
 )
 
-// A project runs as many containers at once as its quota allows, also when it asks
-// for several at once, and others are not concerned.
+// A project runs at most as many containers as its quota allows, also with concurrent requests.
+// Other projects are not affected.
 func TestQuota(t *testing.T) {
-	h := newHouse(t)
+	h := newHarness(t)
 	var refusal error
 	h.k.opts.Quota = func(_ context.Context, p berth.ProjectID) (int, error) {
 		if p == mine {
@@ -52,10 +52,10 @@ func TestQuota(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := h.k.Create(t.Context(), byMe, CreateRequest{}); err != nil {
-		t.Errorf("in place of one that was deleted: %v", err)
+		t.Errorf("after a deletion: %v", err)
 	}
 	refusal = berth.Errorf(berth.CodeRateLimited, "no minutes are left")
 	if _, err := h.k.Provide(t.Context(), byMe, berth.ShellToolEnvironment{Type: berth.EnvironmentAuto}, ""); !errors.Is(err, refusal) {
-		t.Errorf("got %v, want the quota's word", err)
+		t.Errorf("got %v, want the quota's error", err)
 	}
 }

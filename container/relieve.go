@@ -17,28 +17,28 @@ import (
 const (
 	// relieveTimeout bounds the removal of containers that fill the host's volume.
 	relieveTimeout = 15 * time.Second
-	// freezeTimeout bounds the wait for one sandbox to stand still.
+	// freezeTimeout bounds the freezing of one sandbox.
 	freezeTimeout = 2 * time.Second
-	// minGrowth is how much a container must have grown since the last check to be
-	// regarded as one that fills the volume.
+	// minGrowth is the growth since the last check above which a container counts as filling
+	// the volume.
 	minGrowth = 8 << 20
 )
 
-// diskUse is what a sandbox has on its disk.
+// diskUse is a sandbox's disk use.
 type diskUse struct {
 	s      *instance
 	bytes  int64
 	growth int64 // since the last check, at most checkInterval ago
 }
 
-// Relieve ends the containers that fill the host's volume, with the reason "disk", until it
-// has enough space: those whose disks grow, the quickest first, or, if none grows, the
-// largest ones if their end is enough. need returns how many bytes the volume lacks now.
-// It returns true if a container was ended and its space is free. Pausing would not help:
+// Relieve ends the containers that fill the host's volume, with the reason "disk", until it has
+// enough space. It ends those whose disks grow, the fastest first, or, if none grows, the
+// largest ones if their end frees enough. need returns how many bytes the volume lacks now.
+// Relieve returns true if it ended a container and its space is free. Pausing would not help:
 // any use would resume the container, and its space would stay in use.
 //
-// If the driver is a sandbox.Freezer, all other sandboxes stand still meanwhile: they would
-// use up what is freed before an end is saved. Up to then nothing is written.
+// If the driver is a sandbox.Freezer, all other sandboxes are frozen meanwhile: they would use
+// up the freed space before an end is saved. Until then nothing is written.
 func (svc *Service) Relieve(ctx context.Context, need func() int64) bool {
 	ctx, cancel := context.WithTimeout(ctx, relieveTimeout)
 	defer cancel()
@@ -65,7 +65,7 @@ func (svc *Service) Relieve(ctx context.Context, need func() int64) bool {
 		if lack = need(); lack <= 0 {
 			break
 		}
-		// Its end is marked first, so that no check finds a dead sandbox without a reason.
+		// The end is marked first, so that no check finds a dead sandbox without a reason.
 		if !svc.deaths.claim(w.s, reasonDisk, w.cause(lack), nil) {
 			continue
 		}
@@ -91,10 +91,11 @@ func (w diskUse) cause(need int64) error {
 	return fmt.Errorf("its disk has %d bytes, %d more than at the last check, and the volume lacks %d bytes", w.bytes, w.growth, need)
 }
 
-// relieveOf ends one container, of a driver that cannot freeze.
+// relieveOf ends one container of a driver that cannot freeze.
 func (svc *Service) relieveOf(ctx context.Context, w diskUse, need int64) bool {
 	s := w.s
-	// It must stop before its end is saved: the save may need the space that it uses up.
+	// The sandbox must stop before its end is saved: the save may need the space that it uses
+	// up.
 	if svc.opts.Driver.Features().Pause && s.driver.acquire(ctx) == nil {
 		if err := svc.opts.Driver.Pause(ctx, string(s.id)); err != nil {
 			svc.opts.Log.Warn("failed to pause a container that fills the disk", "container", s.id, "err", err)
@@ -105,8 +106,8 @@ func (svc *Service) relieveOf(ctx context.Context, w diskUse, need int64) bool {
 	return svc.deaths.remove(s) == nil
 }
 
-// freezeAll freezes sandboxes and holds their drivers. thaw, which may be called twice,
-// continues them.
+// freezeAll freezes sandboxes and holds their drivers. thaw resumes them and may be called
+// twice.
 func (svc *Service) freezeAll(ctx context.Context, freezer sandbox.Freezer, uses []diskUse) (thaw func()) {
 	var g errgroup.Group
 	g.SetLimit(sweepWidth)
@@ -138,8 +139,8 @@ func (svc *Service) freeze(ctx context.Context, freezer sandbox.Freezer, s *inst
 	return freezer.Freeze(ctx, string(s.id))
 }
 
-// killEnded ends the processes of containers that have ended and whose ends could not be
-// saved: they are not destroyed, and may write.
+// killEnded kills the processes of ended containers whose ends could not be saved: they are not
+// destroyed, and may write.
 func (svc *Service) killEnded(ctx context.Context, freezer sandbox.Freezer) {
 	for _, s := range svc.index.all() {
 		if s.life.Err() == nil || s.death.removing.Load() {
@@ -159,14 +160,14 @@ func (svc *Service) kill(ctx context.Context, freezer sandbox.Freezer, s *instan
 	return freezer.Kill(ctx, string(s.id))
 }
 
-// thaw continues a sandbox unless it has ended.
+// thaw resumes a sandbox unless it has ended.
 func (svc *Service) thaw(ctx context.Context, freezer sandbox.Freezer, s *instance) error {
 	ctx, cancel := context.WithTimeout(ctx, relieveTimeout)
 	defer cancel()
 	if s.life.Err() != nil {
-		return nil // it is killed, or its removal is due
+		return nil // killed, or about to be removed
 	}
-	// Without the driver's lock: who holds it may wait for the sandbox.
+	// The driver's lock is not acquired: its holder may be waiting for the sandbox.
 	return freezer.Thaw(ctx, string(s.id))
 }
 
@@ -195,9 +196,9 @@ func (m *meter) measure(ctx context.Context) []diskUse {
 	return all
 }
 
-// writersOf returns the sandboxes that may have filled the volume, those to end first
-// first: the ones that grow, or else the largest ones if together they have the bytes that
-// the volume needs.
+// writersOf returns the sandboxes that may have filled the volume, in the order in which to end
+// them: those that grow, or else the largest ones if together they have the bytes that the
+// volume needs.
 func writersOf(all []diskUse, need int64) []diskUse {
 	var grow, large []diskUse
 	var bytes int64
@@ -215,7 +216,7 @@ func writersOf(all []diskUse, need int64) []diskUse {
 		return grow
 	}
 	if bytes < need {
-		return nil // something else fills it
+		return nil // another program fills the volume
 	}
 	slices.SortFunc(large, func(a, b diskUse) int { return cmp.Compare(b.bytes, a.bytes) })
 	return large

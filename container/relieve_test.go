@@ -11,8 +11,8 @@ import (
 	"github.com/berth-run/berth/sandbox"
 )
 
-// Of containers that fill the volume, those that grow are ended, the quickest first; without
-// one that grows, the largest ones, unless their end would not help.
+// Of the containers that fill the volume, those that grow are ended, the fastest first. If none
+// grows, the largest ones are, unless their end would not free enough.
 func TestWriters(t *testing.T) {
 	const mb = 1 << 20
 	a, b, c := &instance{id: "a"}, &instance{id: "b"}, &instance{id: "c"}
@@ -25,7 +25,7 @@ func TestWriters(t *testing.T) {
 		"Size":      {[]diskUse{{b, 100 * mb, 2 * mb}, {a, 900 * mb, mb}}, 10 * mb, []*instance{a, b}},
 		"Together":  {[]diskUse{{b, 20 * mb, 0}, {a, 30 * mb, 0}, {c, mb, 0}}, 50 * mb, []*instance{a, b}},
 		"Shrinking": {[]diskUse{{a, 900 * mb, -100 * mb}, {b, 7 * mb, 0}}, 10 * mb, []*instance{a}},
-		"Another":   {[]diskUse{{a, 5 * mb, mb}, {b, 6 * mb, 0}}, 10 * mb, nil}, // something else fills it
+		"Another":   {[]diskUse{{a, 5 * mb, mb}, {b, 6 * mb, 0}}, 10 * mb, nil}, // another program fills the volume
 		"None":      {nil, 10 * mb, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -46,7 +46,7 @@ type fullDriver struct {
 	*memDriver
 	mu    sync.Mutex
 	disks map[string]int64
-	done  []string // freeze, thaw and kill, with the name
+	done  []string // freeze, thaw and kill, each with its sandbox
 	names map[string]string
 	need  int64
 }
@@ -92,12 +92,12 @@ func (d *fullDriver) Destroy(ctx context.Context, id string) error {
 	return d.memDriver.Destroy(ctx, id)
 }
 
-// All stand still before the quickest writers are ended, as many as it takes, and their ends
-// are saved when there is space. The others go on.
+// All are frozen before the fastest writers are ended, as many as necessary, and their ends are
+// saved when there is space. The others are thawed.
 func TestRelieve(t *testing.T) {
 	const mb = 1 << 20
 	d := &fullDriver{disks: map[string]int64{}, names: map[string]string{}}
-	h := newHouse(t, func(o *Options) {
+	h := newHarness(t, func(o *Options) {
 		d.memDriver = o.Driver.(*memDriver)
 		o.Driver = d
 	})
@@ -114,7 +114,7 @@ func TestRelieve(t *testing.T) {
 	d.need, d.done = 60*mb, nil
 	d.mu.Unlock()
 	if !h.k.Relieve(t.Context(), d.lack) {
-		t.Error("it says that there is no space again")
+		t.Error("Relieve reports freed space on a volume with space")
 	}
 	d.mu.Lock()
 	done := slices.Clone(d.done)
@@ -129,7 +129,7 @@ func TestRelieve(t *testing.T) {
 		}
 		want := map[string]string{"first": reasonDisk, "second": reasonDisk}[name]
 		if c.Berth.Reason != want {
-			t.Errorf("%s: got the reason %q, want %q", name, c.Berth.Reason, want)
+			t.Errorf("%s: got reason %q, want %q", name, c.Berth.Reason, want)
 		}
 	}
 	if h.k.Relieve(t.Context(), d.lack); len(d.done) != 8 {

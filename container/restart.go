@@ -14,28 +14,28 @@ import (
 
 // kindStart is the kind of the object that holds a sealed startRecord.
 //
-// It is saved in the write that creates the container. A server that finds a container
-// with Starting repeats the start from this record: no command was sent to its guest yet.
-// A container that is restored from memory runs before its start is complete. It has the
-// record until then; with the record but without Starting, only its network is missing.
+// It is saved in the write that creates the container. A server that finds a container with
+// Starting repeats the start from this record, because no command was sent to its guest yet. A
+// container that is restored from memory runs before its start is complete. It has the record
+// until then; with the record but without Starting, only its network is missing.
 const kindStart = store.KindContainerStart
 
-// A startRecord holds what the start of a container needs beside the container and its
-// secrets.
+// A startRecord is what the start of a container needs beside the container and its secrets.
 type startRecord struct {
 	Env       []string         `json:"env,omitempty"`   // of the request; the template's own is read again
-	Files     []berth.FileID   `json:"files,omitempty"` // uploads to put in
+	Files     []berth.FileID   `json:"files,omitempty"` // uploads to copy in
 	Snapshot  berth.SnapshotID `json:"snapshot,omitempty"`
-	Memory    bool             `json:"memory,omitempty"`  // the snapshot is of memory
-	Dispose   bool             `json:"dispose,omitempty"` // remove the snapshot when the start has ended
+	Memory    bool             `json:"memory,omitempty"`  // the snapshot includes memory
+	Dispose   bool             `json:"dispose,omitempty"` // delete the snapshot when the start has ended
 	RequestID string           `json:"request_id,omitempty"`
 }
 
 // startRecords saves and loads start records.
 type startRecords struct{ opts *Options }
 
-// errStartRecord says that a start record is damaged, or sealed with another server's key.
-var errStartRecord = stepError{"what it is started from cannot be read", errors.New("start record is damaged or sealed with another key")}
+// errStartRecord is the error for a start record that is damaged or sealed with another
+// server's key.
+var errStartRecord = stepError{"its start record cannot be read", errors.New("start record is damaged or sealed with another key")}
 
 func startKey(id berth.ContainerID) store.ObjectKey {
 	return store.ObjectKey{Kind: kindStart, Parent: string(id), ID: "start"}
@@ -114,7 +114,7 @@ func (st *starter) replan(ctx context.Context, s *instance, rec *startRecord) (*
 	if st.opts.Snapshots == nil {
 		return pl, stepError{"its snapshot could not be read", errNoSnapshots}
 	}
-	// It may have expired while no server ran.
+	// The snapshot may have expired while no server ran.
 	if err := st.opts.Snapshots.Extend(ctx, s.project, rec.Snapshot, st.opts.now().Add(forkSnapshotLife)); err != nil {
 		return pl, stepError{"its snapshot could not be read", err}
 	}
@@ -124,8 +124,8 @@ func (st *starter) replan(ctx context.Context, s *instance, rec *startRecord) (*
 	return pl, nil
 }
 
-// startAgain repeats an interrupted start in the background. If failed is not nil, the
-// container ends with that error instead.
+// startAgain repeats an interrupted start in the background. If failed is not nil, it ends the
+// container with that error instead.
 func (st *starter) startAgain(ctx context.Context, s *instance, rec *startRecord, failed error) error {
 	s.requestID = rec.RequestID
 	pl, err := st.replan(ctx, s, rec)
@@ -146,7 +146,7 @@ func (st *starter) fail(s *instance, pl *plan, err error) {
 	st.finish(s, pl)
 }
 
-// finish removes the snapshot that was made only for the start, and wakes the users.
+// finish deletes the snapshot made only for the start, and wakes the users.
 func (st *starter) finish(s *instance, pl *plan) {
 	if pl.discardAfter != "" {
 		st.snapshots.discard(s.project, pl.discardAfter)

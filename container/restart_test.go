@@ -19,17 +19,17 @@ import (
 	"github.com/berth-run/berth/store"
 )
 
-// A crasher stops the server at one place of a container's start until the server has
-// died. Places are calls of the driver and of the store, and the reading of an upload.
+// A crasher blocks the server at one place of a container's start until the server has died.
+// Places are calls of the driver and of the store, and the reading of an upload.
 type crasher struct {
-	*house
+	*harness
 	mu            sync.Mutex
 	place         string
 	reached, dead chan struct{}
 }
 
-func newCrasher(h *house) *crasher {
-	c := &crasher{house: h}
+func newCrasher(h *harness) *crasher {
+	c := &crasher{harness: h}
 	open := h.opts.OpenFile
 	h.opts.OpenFile = func(ctx context.Context, p berth.ProjectID, id berth.FileID) (io.ReadCloser, *berth.File, error) {
 		body, f, err := open(ctx, p, id)
@@ -47,15 +47,15 @@ func newCrasher(h *house) *crasher {
 	return c
 }
 
-// stopAt has the server stop when it comes to a place for the first time.
+// stopAt blocks the server when it reaches a place for the first time.
 func (c *crasher) stopAt(place string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.place, c.reached, c.dead = place, make(chan struct{}), make(chan struct{})
 }
 
-// pass returns at once unless the server is to stop here. Then it returns an error when
-// the server is dead.
+// pass returns at once, except at the blocked place. There it returns an error after the server
+// has died.
 func (c *crasher) pass(place string) error {
 	c.mu.Lock()
 	stops := c.place == place
@@ -72,13 +72,13 @@ func (c *crasher) pass(place string) error {
 	return errStopping
 }
 
-// die crashes the server when it has come to the place.
+// die crashes the server when it has reached the place.
 func (c *crasher) die() {
 	c.t.Helper()
 	select {
 	case <-c.reached:
 	case <-c.t.Context().Done():
-		c.t.Fatalf("the server did not come to %q", c.place)
+		c.t.Fatalf("the server did not reach %q", c.place)
 	}
 	life, dead := c.k.work.life, c.dead
 	context.AfterFunc(life, func() { close(dead) })
@@ -86,7 +86,7 @@ func (c *crasher) die() {
 	c.driver.idle()
 }
 
-// A slowFile has a place after its first bytes.
+// A slowFile reaches a place after its first bytes.
 type slowFile struct {
 	io.ReadCloser
 	read bool
@@ -104,11 +104,11 @@ func (f *slowFile) Read(p []byte) (int, error) {
 	return f.ReadCloser.Read(p[:min(2, len(p))])
 }
 
-// startPlaces are in every start of a sandbox.
+// startPlaces are the places in every start of a sandbox.
 var startPlaces = []string{"before create", "after create", "before start", "after start", "before dial", "after dial", "in a file", "before store update", "after store update"}
 
-// wantStarted checks that a container has all that it was asked for, in the one sandbox
-// that is there, and that its first command runs once.
+// wantStarted checks that a container has all requested parts, in the only sandbox that exists,
+// and that its first command runs once.
 func (c *crasher) wantStarted(id berth.ContainerID, files string) {
 	c.t.Helper()
 	const command = `echo ran >>ran; cat a.txt old ran 2>/dev/null; echo "$COLOUR"`
@@ -128,22 +128,22 @@ func (c *crasher) wantStarted(id berth.ContainerID, files string) {
 	}
 	for _, f := range all {
 		if f.Path == "/mnt/data/a.txt" && f.Source != "user" {
-			c.t.Errorf("got %+v, want a file of the user's", f)
+			c.t.Errorf("got %+v, want a user's file", f)
 		}
 	}
 }
 
-// TestCrashDuringStart kills the server at each step of a container's start, once and
-// twice. The container ends as if that had not been.
+// TestCrashDuringStart kills the server at each step of a container's start, once and twice.
+// The container ends up as if there had been no crash.
 func TestCrashDuringStart(t *testing.T) {
 	for _, place := range startPlaces {
 		t.Run(place, func(t *testing.T) {
-			c := newCrasher(newHouse(t))
+			c := newCrasher(newHarness(t))
 			c.uploads["file-1"] = upload{"a.txt", "hello "}
 			c.stopAt(place)
 			id := c.create(CreateRequest{Name: "mine", MemoryLimit: "4g", FileIDs: []berth.FileID{"file-1"}, Env: []string{"COLOUR=blue"}}).ID
 			c.die()
-			if place != "after store update" { // then it has been started
+			if place != "after store update" { // otherwise it has been started
 				c.stopAt(place)
 				c.start()
 				c.die()
@@ -155,12 +155,12 @@ func TestCrashDuringStart(t *testing.T) {
 	}
 }
 
-// TestCrashDuringStartFromPool is TestCrashDuringStart for a sandbox that was ready in a
-// pool: what was bound to it already is bound to another one.
+// TestCrashDuringStartFromPool is TestCrashDuringStart for a sandbox from a pool. Settings that
+// were bound to it are bound to another one.
 func TestCrashDuringStartFromPool(t *testing.T) {
 	for _, place := range []string{"in a file", "before store update", "after store update"} {
 		t.Run(place, func(t *testing.T) {
-			c := newCrasher(newHouse(t, func(o *Options) { o.Pools = []PoolOptions{{Size: 1, MemoryLimit: "4g"}} }))
+			c := newCrasher(newHarness(t, func(o *Options) { o.Pools = []PoolOptions{{Size: 1, MemoryLimit: "4g"}} }))
 			c.full()
 			c.uploads["file-1"] = upload{"a.txt", "hello "}
 			c.stopAt(place)
@@ -174,8 +174,8 @@ func TestCrashDuringStartFromPool(t *testing.T) {
 	}
 }
 
-// TestCrashDuringStartFromSnapshot is TestCrashDuringStart for containers that start from
-// a snapshot, one of their own or that of a fork, which expires while no server runs.
+// TestCrashDuringStartFromSnapshot is TestCrashDuringStart for containers that start from a
+// snapshot: one of their own, or that of a fork, which expires while no server runs.
 func TestCrashDuringStartFromSnapshot(t *testing.T) {
 	for _, fork := range []bool{false, true} {
 		for _, place := range []string{"before create", "after start", "after dial", "before store update"} {
@@ -208,7 +208,7 @@ func TestCrashDuringStartFromSnapshot(t *testing.T) {
 				}
 				<-c.k.index.lookup(mine, id).started
 				if left := len(a.list(t, mine)); fork && left > 0 {
-					t.Errorf("%d snapshots are left of the fork", left)
+					t.Errorf("the fork left %d snapshots", left)
 				}
 				c.driver.until(2)
 			})
@@ -216,7 +216,7 @@ func TestCrashDuringStartFromSnapshot(t *testing.T) {
 	}
 }
 
-// expireAll has the time of all snapshots be up.
+// expireAll makes all snapshots expire.
 func (a *archive) expireAll(t *testing.T, db Store) {
 	t.Helper()
 	for _, s := range a.list(t, mine) {
@@ -240,7 +240,7 @@ func noTemplate(string) (Template, error) {
 	return Template{}, berth.Errorf(berth.CodeNotFound, "No such template.")
 }
 
-// A memoryDriver starts sandboxes from memory as if from nothing.
+// A memoryDriver starts sandboxes from memory as if without it.
 type memoryDriver struct{ *memDriver }
 
 func (d memoryDriver) Checkpoint(context.Context, string, io.Writer) error { return nil }
@@ -258,8 +258,8 @@ func (d memoryDriver) Restore(ctx context.Context, id string, r io.Reader) error
 	return nil
 }
 
-// TestCrashDuringRestore kills the server while it restores a container's memory. What
-// runs in it has no network before the restore is saved, and is not restored again after.
+// TestCrashDuringRestore kills the server while it restores a container's memory. The restored
+// processes have no network before the restore is saved, and are not restored again afterwards.
 func TestCrashDuringRestore(t *testing.T) {
 	for place, restores := range map[string]int{"before create": 1, "after start": 2, "before store update": 2, "after store update": 1} {
 		t.Run(place, func(t *testing.T) {
@@ -278,10 +278,10 @@ func TestCrashDuringRestore(t *testing.T) {
 				t.Errorf("got %q", got)
 			}
 			if got := c.driver.count("restore"); got != restores {
-				t.Errorf("it was restored %d times, want %d", got, restores)
+				t.Errorf("restored %d times, want %d", got, restores)
 			}
 			if o, err := c.store.GetObject(t.Context(), mine, startKey(id)); err == nil {
-				t.Errorf("its start record is left: %v", o)
+				t.Errorf("its start record still exists: %v", o)
 			}
 			c.driver.until(1)
 			c.crash()
@@ -293,12 +293,11 @@ func TestCrashDuringRestore(t *testing.T) {
 	}
 }
 
-// A container whose start was interrupted gets its volumes, which cannot be removed
-// meanwhile.
+// A container whose start was interrupted gets its volumes, which cannot be removed meanwhile.
 func TestCrashDuringStartWithVolume(t *testing.T) {
 	var volumes *volume.Service
 	dir := t.TempDir()
-	h := newHouse(t, func(o *Options) {
+	h := newHarness(t, func(o *Options) {
 		o.Driver.(*memDriver).mounts.Store(true)
 		var err error
 		volumes, err = volume.New(volume.Options{Dir: dir, Objects: o.Store, Seal: o.Seal, Plain: true})
@@ -324,13 +323,13 @@ func TestCrashDuringStartWithVolume(t *testing.T) {
 	wantError(t, volumes.Delete(t.Context(), byMe, v.ID), berth.CodeConflict, "")
 }
 
-// A start that was interrupted and cannot be made again ends with what is wrong.
+// An interrupted start that cannot be repeated ends with the cause.
 func TestCrashDuringStartThatFails(t *testing.T) {
 	for name, tc := range map[string]struct {
 		meanwhile func(c *crasher, id berth.ContainerID)
 		words     string
 	}{
-		"the upload is gone":   {func(c *crasher, _ berth.ContainerID) { delete(c.uploads, "file-1") }, "its files could not be put in"},
+		"the upload is gone":   {func(c *crasher, _ berth.ContainerID) { delete(c.uploads, "file-1") }, "its files could not be copied in"},
 		"the template is gone": {func(c *crasher, _ berth.ContainerID) { c.opts.Template = noTemplate }, "its template is gone"},
 		"the driver fails": {func(c *crasher, _ berth.ContainerID) {
 			c.driver.fail = func(_ context.Context, op, _ string) error {
@@ -348,10 +347,10 @@ func TestCrashDuringStartThatFails(t *testing.T) {
 			if err != nil {
 				c.t.Fatal(err)
 			}
-		}, "what it is started from cannot be read"},
+		}, "its start record cannot be read"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := newCrasher(newHouse(t))
+			c := newCrasher(newHarness(t))
 			c.uploads["file-1"] = upload{"a.txt", "hello "}
 			c.stopAt("after start")
 			id := c.create(CreateRequest{FileIDs: []berth.FileID{"file-1"}}).ID
@@ -376,17 +375,17 @@ func TestCrashDuringStartThatFails(t *testing.T) {
 				t.Errorf("got %s %+v", got.Status, got.Berth)
 			}
 			if !strings.Contains(c.log.String(), tc.words) {
-				t.Errorf("the log does not say %q", tc.words)
+				t.Errorf("the log lacks %q", tc.words)
 			}
 			c.driver.until(0)
 		})
 	}
 }
 
-// A server that stops in order while a container is being started, and cannot wait, leaves
-// the start to the next one. Its users learn that it stops, and not that the start failed.
+// A server that stops cleanly and cannot wait for a container's start leaves the start to the
+// next server. Users get the error that the server is stopping, not that the start failed.
 func TestCloseLeavesStart(t *testing.T) {
-	c := newCrasher(newHouse(t))
+	c := newCrasher(newHarness(t))
 	c.uploads["file-1"] = upload{"a.txt", "hello "}
 	c.stopAt("in a file")
 	id := c.create(CreateRequest{MemoryLimit: "4g", FileIDs: []berth.FileID{"file-1"}, Env: []string{"COLOUR=blue"}}).ID
@@ -401,10 +400,9 @@ func TestCloseLeavesStart(t *testing.T) {
 	c.wantStarted(id, "hello ")
 }
 
-// The environment of a container, which may hold secrets, is not in the store in the
-// clear.
+// The environment of a container, which may hold secrets, is encrypted in the store.
 func TestStartRecordIsSealed(t *testing.T) {
-	h := newHouse(t)
+	h := newHarness(t)
 	id := h.create(CreateRequest{Env: []string{"TOKEN=canary-in-the-environment"}}).ID
 	o, err := h.store.GetObject(t.Context(), mine, startKey(id))
 	if err != nil {
@@ -418,14 +416,14 @@ func TestStartRecordIsSealed(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := h.store.GetObject(t.Context(), mine, startKey(id)); err == nil {
-		t.Error("its start record outlives it")
+		t.Error("its start record still exists")
 	}
 }
 
-// An engine may finish what a dead server asked of it after the next one has removed what
-// was there. Such a sandbox is removed too.
+// An engine may complete a call of a dead server after the next server has removed the sandbox.
+// The sandbox that appears then is removed too.
 func TestCrashDuringStartFinishedLate(t *testing.T) {
-	c := newCrasher(newHouse(t))
+	c := newCrasher(newHarness(t))
 	c.uploads["file-1"] = upload{"a.txt", "hello "}
 	c.stopAt("before create")
 	id := c.create(CreateRequest{MemoryLimit: "4g", FileIDs: []berth.FileID{"file-1"}, Env: []string{"COLOUR=blue"}}).ID

@@ -24,17 +24,17 @@ const (
 	maxDirs  = 2_000 // listed one by one, if one answer of the guest cannot hold all
 )
 
-// scanBudget is how long a scan takes in a container that is not crowded.
+// scanBudget is the duration of a scan above which a container counts as crowded.
 const scanBudget = 500 * time.Millisecond
 
 // saveWidth is how many rows are written at once; the store commits them together.
 const saveWidth = 32
 
-// tempPrefix begins the names of files that are being uploaded.
+// tempPrefix starts the names of files that are being uploaded.
 const tempPrefix = ".berth-"
 
-// scan updates the rows of a container's files to the files that exist, and returns these
-// with their sizes, oldest first. The caller has acquired s.files.lock.
+// scan makes the rows of a container's files match the files that exist, and returns these with
+// their sizes, oldest first. The caller has acquired s.files.lock.
 func (fl *Files) scan(ctx context.Context, s *instance) ([]*berth.ContainerFile, error) {
 	files, _, err := fl.scanTimes(ctx, s)
 	return files, err
@@ -88,8 +88,8 @@ func (fl *Files) scanTimes(ctx context.Context, s *instance) ([]*berth.Container
 	return files, times, nil
 }
 
-// newFiles returns rows for files that commands made. The guest's times are accepted within
-// the container's lifetime.
+// newFiles returns rows for files that commands created. It limits the guest's times to the
+// container's lifetime.
 func (fl *Files) newFiles(s *instance, found map[string]guest.Entry) []*berth.ContainerFile {
 	now := fl.opts.now().Unix()
 	var made []*berth.ContainerFile
@@ -126,8 +126,8 @@ func (s *instance) stat(ctx context.Context, f *berth.ContainerFile) error {
 	return body.Close()
 }
 
-// walk returns up to limit regular files below the working directory by their path on the
-// wire, and whether these are all.
+// walk returns up to limit regular files below the working directory by their path on the wire,
+// and whether these are all.
 func (s *instance) walk(ctx context.Context, limit int) (found map[string]guest.Entry, whole bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
@@ -166,7 +166,7 @@ func (w *walker) add(entries []guest.Entry) {
 			w.whole = false
 			continue
 		}
-		if e.Dir && len(w.dirs) <= maxDirs { // each notices one more than maxDirs
+		if e.Dir && len(w.dirs) <= maxDirs { // one more than maxDirs, so that each notices the excess
 			w.dirs = append(w.dirs, e.Path)
 		}
 		if !e.Regular || strings.HasPrefix(path.Base(name), tempPrefix) {

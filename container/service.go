@@ -26,10 +26,10 @@ const closeGrace = 10 * time.Second
 // errStopping is the error of calls after Close.
 var errStopping = berth.Errorf(berth.CodeUnavailable, "The server is stopping.")
 
-// A Service manages the containers of all projects that run on one driver. It is
-// safe for concurrent use. Errors that a client may see are *berth.Error.
+// A Service manages the containers of all projects that run on one driver. It is safe for
+// concurrent use. Errors that a client may see are *berth.Error.
 //
-// Its work is done by parts, each of which is given the parts that it needs.
+// Its work is divided among parts, each of which gets the parts that it needs.
 type Service struct {
 	opts      *Options
 	work      *workers
@@ -90,8 +90,8 @@ func (svc *Service) Logs() *Logs { return svc.logs }
 // Access returns the ways to run something in a container.
 func (svc *Service) Access() *Access { return svc.access }
 
-// Close ends this process's work on the containers and leaves their sandboxes,
-// with all that runs in them, to the next Start.
+// Close ends this process's work on the containers. Their sandboxes, with all processes in
+// them, stay for the next Start.
 func (svc *Service) Close() error {
 	if !svc.work.refuse() {
 		return nil
@@ -101,8 +101,8 @@ func (svc *Service) Close() error {
 	return nil
 }
 
-// disconnect saves when containers were last used and ends the connections to
-// their guests. It does not wait long for either.
+// disconnect saves when containers were last used and ends the connections to their guests. It
+// bounds the wait for both.
 func (svc *Service) disconnect() {
 	ctx, cancel := context.WithTimeout(context.Background(), closeGrace)
 	defer cancel()

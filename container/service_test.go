@@ -30,8 +30,8 @@ const (
 // byMe is the caller of these tests.
 var byMe = berth.Caller{Project: mine, Key: "key_mine", RequestID: "req_mine"}
 
-// A house is a service with its parts, which outlive it.
-type house struct {
+// A harness is a Service with its parts, which outlive it.
+type harness struct {
 	t       *testing.T
 	k       *Service
 	driver  *memDriver
@@ -46,13 +46,13 @@ type house struct {
 
 type upload struct{ name, content string }
 
-func newHouse(t *testing.T, options ...func(*Options)) *house {
+func newHarness(t *testing.T, options ...func(*Options)) *harness {
 	t.Parallel()
 	db, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "berth.db"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &house{t: t, driver: newDriver(t), store: &spyStore{Store: db}, uploads: map[berth.FileID]upload{},
+	h := &harness{t: t, driver: newDriver(t), store: &spyStore{Store: db}, uploads: map[berth.FileID]upload{},
 		log: &safeBuffer{}, now: time.Unix(1_800_000_000, 0)}
 	h.opts = Options{pressure: func() float64 { return 0 }, Store: h.store, Driver: h.driver, OpenFile: h.openUpload, Seal: seal.New([32]byte{1}),
 		Template: func(string) (Template, error) {
@@ -71,8 +71,8 @@ func newHouse(t *testing.T, options ...func(*Options)) *house {
 	return h
 }
 
-// start begins a new life of the server on what the former one left.
-func (h *house) start() {
+// start starts the server on the state that the former one left.
+func (h *harness) start() {
 	h.t.Helper()
 	k, err := New(h.opts)
 	if err != nil {
@@ -84,8 +84,8 @@ func (h *house) start() {
 	}
 }
 
-// crash ends the server's life without a word to the store.
-func (h *house) crash() {
+// crash ends the server without further writes to the store.
+func (h *harness) crash() {
 	k := h.k
 	k.work.refuse()
 	k.work.stop(0)
@@ -94,22 +94,22 @@ func (h *house) crash() {
 	}
 }
 
-func (h *house) time() time.Time {
+func (h *harness) time() time.Time {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.now
 }
 
-// pass lets time pass and the sweeper look at what that brings.
-func (h *house) pass(d time.Duration) {
+// pass advances the time and runs the sweeper.
+func (h *harness) pass(d time.Duration) {
 	h.mu.Lock()
 	h.now = h.now.Add(d)
 	h.mu.Unlock()
 	h.k.sweeper.sweep(h.t.Context())
 }
 
-// settle waits until nothing is being removed in the background.
-func (h *house) settle() {
+// settle waits until no removal runs in the background.
+func (h *harness) settle() {
 	for _, s := range h.k.index.all() {
 		for s.death.removing.Load() {
 			runtime.Gosched()
@@ -117,7 +117,7 @@ func (h *house) settle() {
 	}
 }
 
-func (h *house) openUpload(_ context.Context, p berth.ProjectID, id berth.FileID) (io.ReadCloser, *berth.File, error) {
+func (h *harness) openUpload(_ context.Context, p berth.ProjectID, id berth.FileID) (io.ReadCloser, *berth.File, error) {
 	u, ok := h.uploads[id]
 	if !ok || p != mine {
 		return nil, nil, berth.Errorf(berth.CodeNotFound, "No such File object: %s", id)
@@ -125,7 +125,7 @@ func (h *house) openUpload(_ context.Context, p berth.ProjectID, id berth.FileID
 	return io.NopCloser(strings.NewReader(u.content)), &berth.File{ID: id, Filename: u.name, Bytes: int64(len(u.content))}, nil
 }
 
-func (h *house) create(req CreateRequest) *berth.Container {
+func (h *harness) create(req CreateRequest) *berth.Container {
 	h.t.Helper()
 	c, err := h.k.Create(h.t.Context(), byMe, req)
 	if err != nil {
@@ -135,7 +135,7 @@ func (h *house) create(req CreateRequest) *berth.Container {
 }
 
 // ready creates a container and waits until it runs.
-func (h *house) ready() berth.ContainerID {
+func (h *harness) ready() berth.ContainerID {
 	h.t.Helper()
 	id := h.create(CreateRequest{Name: "test"}).ID
 	_, release, err := h.k.access.Guest(h.t.Context(), mine, id)
@@ -147,7 +147,7 @@ func (h *house) ready() berth.ContainerID {
 }
 
 // get returns a container as it is stored.
-func (h *house) get(id berth.ContainerID) *berth.Container {
+func (h *harness) get(id berth.ContainerID) *berth.Container {
 	h.t.Helper()
 	rec, err := h.store.GetContainer(h.t.Context(), mine, id)
 	if err != nil {
@@ -156,10 +156,10 @@ func (h *house) get(id berth.ContainerID) *berth.Container {
 	return rec.Body
 }
 
-func (h *house) work(id berth.ContainerID) string { return h.driver.box(string(id)).work() }
+func (h *harness) work(id berth.ContainerID) string { return h.driver.box(string(id)).work() }
 
-// sh runs one command and returns what it printed.
-func (h *house) sh(id berth.ContainerID, command string) string {
+// sh runs one command and returns its output.
+func (h *harness) sh(id berth.ContainerID, command string) string {
 	h.t.Helper()
 	out, err := h.trySh(h.t.Context(), id, berth.NewID(berth.PrefixShellCall), command)
 	if err != nil {
@@ -168,7 +168,7 @@ func (h *house) sh(id berth.ContainerID, command string) string {
 	return out
 }
 
-func (h *house) trySh(ctx context.Context, id berth.ContainerID, callID, command string) (string, error) {
+func (h *harness) trySh(ctx context.Context, id berth.ContainerID, callID, command string) (string, error) {
 	var out strings.Builder
 	for ev, err := range h.k.access.Shell(berth.Caller{Project: mine}, id).Shell(ctx, guest.ShellCall{CallID: callID, Commands: []string{command}, Timeout: time.Minute}) {
 		if err != nil {
@@ -179,17 +179,16 @@ func (h *house) trySh(ctx context.Context, id berth.ContainerID, callID, command
 	return out.String(), nil
 }
 
-// A running command has printed "go" and lasts until its container is gone, or
-// until end is called.
+// A running command has printed "go" and runs until its container is gone or end is called.
 type running struct {
 	callID string
-	done   chan error // what its call ended with
+	done   chan error // receives the error of its call
 	stop   context.CancelFunc
 }
 
 const untilReleased = `touch held; echo ran >>ran; echo go; while [ -e held ]; do sleep 0.01; done; echo end`
 
-func (h *house) run(id berth.ContainerID) *running {
+func (h *harness) run(id berth.ContainerID) *running {
 	h.t.Helper()
 	ctx, stop := context.WithCancel(h.t.Context())
 	r := &running{callID: berth.NewID(berth.PrefixShellCall), done: make(chan error, 1), stop: stop}
@@ -208,12 +207,12 @@ func (h *house) run(id berth.ContainerID) *running {
 	select {
 	case <-begun:
 	case err := <-r.done:
-		h.t.Fatalf("the command did not begin: %v", err)
+		h.t.Fatalf("the command did not start: %v", err)
 	}
 	return r
 }
 
-// wantError checks an error's code, wire code and words.
+// wantError checks an error's code and wire code, and that its message contains words.
 func wantError(t *testing.T, err error, code berth.Code, wire string, words ...string) {
 	t.Helper()
 	e, ok := errors.AsType[*berth.Error](err)
@@ -240,12 +239,12 @@ type spyStore struct {
 	Store
 	mu      sync.Mutex
 	updates int
-	fail    func(op string) error // asked before a write; may be nil
+	fail    func(op string) error // called before a write; may be nil
 	saved   func(op string)       // called after an update; may be nil
 	read    func()                // called before the next list of files; may be nil
 }
 
-// reading has f called before the next list of files is read.
+// reading sets f to be called before the next list of files is read.
 func (s *spyStore) reading(f func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -318,7 +317,7 @@ func (s *spyStore) DeleteContainer(ctx context.Context, p berth.ProjectID, id be
 
 var errSavedAnyway = fmt.Errorf("failed, but saved")
 
-// A safeBuffer is a bytes.Buffer that may be written and read at once.
+// A safeBuffer is a bytes.Buffer for concurrent use.
 type safeBuffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer

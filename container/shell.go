@@ -12,7 +12,7 @@ import (
 	"github.com/berth-run/berth/guest"
 )
 
-// shellGrace is how long after a call's timeout the guest has to end the commands.
+// shellGrace is the time that the guest has after a call's timeout to end the commands.
 const shellGrace = 30 * time.Second
 
 // A Shell runs shell calls in one container.
@@ -22,15 +22,15 @@ type Shell struct {
 	id     berth.ContainerID
 }
 
-// Shell returns the shell of a container. Its calls return the error if the container does
-// not exist or has ended. The container's log has the caller's response, key and request.
+// Shell returns the shell of a container. Its calls return an error if the container does not
+// exist or has ended. The container's log records the caller's response, key and request.
 func (a *Access) Shell(caller berth.Caller, id berth.ContainerID) Shell {
 	return Shell{access: a, caller: caller, id: id}
 }
 
-// Shell runs a call, or resumes it if the guest knows its id, and yields the events of its
-// commands until all have ended. Until then the container does not expire. An error is the
-// last element; the commands continue unless the container has ended.
+// Shell runs a call, or resumes it if the guest has its id, and yields the events of its
+// commands until all have ended. The container does not expire meanwhile. An error is the last
+// element; the commands continue unless the container has ended.
 func (sh Shell) Shell(ctx context.Context, call guest.ShellCall) iter.Seq2[guest.ShellEvent, error] {
 	return func(yield func(guest.ShellEvent, error) bool) {
 		s, release, err := sh.access.leases.hold(ctx, sh.caller.Project, sh.id)
@@ -71,8 +71,8 @@ func (sh Shell) Cancel(ctx context.Context, callID string) error {
 	return sh.call(ctx, func(ctx context.Context, c *guest.Client) error { return c.CancelShell(ctx, callID) })
 }
 
-// Forget lets the guest drop the recorded output of a call. It is an optimization: the
-// guest drops the oldest calls by itself.
+// Forget lets the guest drop the recorded output of a call. It is an optimization: the guest
+// drops the output of the oldest calls by itself.
 func (sh Shell) Forget(ctx context.Context, callID string) {
 	err := sh.call(ctx, func(ctx context.Context, c *guest.Client) error { return c.ForgetShell(ctx, callID) })
 	if err != nil {

@@ -10,9 +10,9 @@ import (
 	"github.com/berth-run/berth/guest"
 )
 
-// A lost connection is not a death: the guest is reached again.
+// A lost connection does not end the container: the guest is connected again.
 func TestConnectionIsMadeAgain(t *testing.T) {
-	h := newHouse(t)
+	h := newHarness(t)
 	id := h.ready()
 	r := h.run(id)
 	b := h.driver.box(string(id))
@@ -31,7 +31,7 @@ func TestConnectionIsMadeAgain(t *testing.T) {
 }
 
 func TestCancelAndForget(t *testing.T) {
-	h := newHouse(t)
+	h := newHarness(t)
 	id := h.ready()
 	r := h.run(id)
 	shell := h.k.access.Shell(berth.Caller{Project: mine}, id)
@@ -42,12 +42,12 @@ func TestCancelAndForget(t *testing.T) {
 		t.Errorf("the cancelled call ended with %v", err)
 	}
 	if err := shell.Cancel(t.Context(), "call_none"); err != nil {
-		t.Errorf("cancelling what is not there: %v", err)
+		t.Errorf("cancelling an unknown call: %v", err)
 	}
 	shell.Forget(t.Context(), r.callID)
 	for _, err := range shell.Shell(t.Context(), guest.ShellCall{CallID: r.callID}) {
 		if err == nil {
-			t.Error("the call is still known")
+			t.Error("the guest still has the call")
 		}
 	}
 }

@@ -7,19 +7,18 @@ import (
 	"time"
 )
 
-// maxSlack is how many times longer a guest has for its answer on a machine whose
-// processors are all taken.
+// maxSlack is the factor on a guest's time to answer on a machine whose CPUs are all busy.
 const maxSlack = 6
 
-// slack returns how long a guest may take for what takes at most d on an idle machine:
-// one that gets no processor is not dead.
+// slack returns how long a guest may take to do what takes at most d on an idle machine. A
+// guest that gets no CPU time is not dead.
 func (o *Options) slack(d time.Duration) time.Duration {
 	idle := max(1-o.pressure(), 1./maxSlack)
 	return time.Duration(float64(d) / idle)
 }
 
-// cpuPressure returns the share of the last ten seconds in which some process waited for
-// a processor, 0 to 1; 0 where the kernel does not say.
+// cpuPressure returns the share of the last ten seconds in which some process waited for a CPU,
+// 0 to 1. It returns 0 if the kernel does not report it.
 func cpuPressure() float64 {
 	raw, err := os.ReadFile("/proc/pressure/cpu")
 	if err != nil {

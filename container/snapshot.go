@@ -14,9 +14,9 @@ import (
 )
 
 // errNoSnapshots is the error for requests that need snapshots.
-var errNoSnapshots = berth.Errorf(berth.CodeInvalid, "This server keeps no snapshots.")
+var errNoSnapshots = berth.Errorf(berth.CodeInvalid, "This server does not store snapshots.")
 
-// maxSnapshotFiles bounds the files of users that a snapshot records.
+// maxSnapshotFiles bounds the uploaded files that a snapshot records.
 const maxSnapshotFiles = 1000
 
 // A SnapshotRequest describes a snapshot or a fork.
@@ -31,8 +31,8 @@ type snapshots struct {
 	work   *workers
 	leases *leases
 	deaths *deaths
-	slots  slots         // snapshots made at once
-	stall  time.Duration // how long a guest may make no progress with a layer
+	slots  slots         // bounds the snapshots made at once
+	stall  time.Duration // longest time without progress of a guest that transfers a layer
 }
 
 // Snapshot saves the file system of a container, or with req.Memory its whole state.
@@ -52,7 +52,7 @@ func (sn *snapshots) take(ctx context.Context, s *instance, to *berth.Snapshot) 
 	if sn.opts.Snapshots == nil {
 		return nil, errNoSnapshots
 	}
-	if err := sn.opts.Room(); err != nil {
+	if err := sn.opts.Disk.Room(); err != nil {
 		return nil, err
 	}
 	if err := sn.slots.acquire(ctx); err != nil {
@@ -99,7 +99,7 @@ func (sn *snapshots) explain(ctx context.Context, s *instance, err error) error 
 	case errors.Is(err, layer.ErrTooLarge):
 		return &berth.Error{Code: berth.CodeTooLarge, Err: err, Message: fmt.Sprintf("Container with id '%s' has changed more than a snapshot can hold: %v.", s.id, err)}
 	case errors.Is(err, guest.ErrMoves):
-		return &berth.Error{Code: berth.CodeInvalid, Err: err, Message: fmt.Sprintf("Container with id '%s' cannot be kept: %v.", s.id, err)}
+		return &berth.Error{Code: berth.CodeInvalid, Err: err, Message: fmt.Sprintf("A snapshot of container with id '%s' cannot be made: %v.", s.id, err)}
 	case errors.Is(err, guest.ErrBusy):
 		return berth.Errorf(berth.CodeConflict, "A snapshot of container with id '%s' is being made.", s.id)
 	}
@@ -107,7 +107,7 @@ func (sn *snapshots) explain(ctx context.Context, s *instance, err error) error 
 		if sn.deaths.check(s); s.life.Err() != nil {
 			return context.Cause(s.life)
 		}
-		return &berth.Error{Code: berth.CodeUnavailable, Err: e, Message: fmt.Sprintf("The memory of container with id '%s' could not be kept.", s.id)}
+		return &berth.Error{Code: berth.CodeUnavailable, Err: e, Message: fmt.Sprintf("The memory of container with id '%s' could not be saved.", s.id)}
 	}
 	return sn.leases.explain(ctx, s, err)
 }
@@ -141,12 +141,12 @@ func (sn *snapshots) get(ctx context.Context, p berth.ProjectID, id berth.Snapsh
 	return r, err
 }
 
-// restore puts the snapshot of a plan into a new sandbox.
+// restore applies the snapshot of a plan to a new sandbox.
 func (sn *snapshots) restore(ctx context.Context, s *instance, pl *plan) error {
 	if pl.from == nil {
 		return nil
 	}
-	if pl.memory() != nil { // its files are there already
+	if pl.memory() != nil { // its files are part of it
 		return sn.restoreFiles(ctx, s, pl)
 	}
 	content, err := sn.opts.Snapshots.Open(ctx, s.project, pl.from)
@@ -160,8 +160,8 @@ func (sn *snapshots) restore(ctx context.Context, s *instance, pl *plan) error {
 	return sn.restoreFiles(ctx, s, pl)
 }
 
-// stallTimeout bounds the time between two reads of a guest that applies a layer, and its
-// answer afterwards.
+// stallTimeout bounds the time between two reads of a guest that applies a layer, and the time
+// until its answer afterwards.
 const stallTimeout = time.Minute
 
 var errStalled = errors.New("guest does not make progress with the layer")
@@ -176,7 +176,7 @@ func (sn *snapshots) apply(ctx context.Context, s *instance, content io.Reader) 
 	source := &source{r: progress{content, func() { quiet.Reset(sn.stall) }}}
 	err := s.client.ApplyArchive(ctx, source)
 	if _, readErr := source.finish(); readErr != nil {
-		return readErr // of the snapshot
+		return readErr // an error of the snapshot
 	}
 	if err == nil {
 		quiet.Reset(sn.stall)
@@ -203,7 +203,8 @@ func (p progress) Read(b []byte) (int, error) {
 // restoreFiles saves the rows of the files that users uploaded into the container of a
 // snapshot.
 func (sn *snapshots) restoreFiles(ctx context.Context, s *instance, pl *plan) error {
-	// An upload that the request names again has its id, so that it is not added twice.
+	// If the request names an upload again, the file gets the upload's id, so that it is not
+	// added twice.
 	again := map[berth.CFileID]berth.CFileID{}
 	for _, id := range pl.files {
 		again[addedID(pl.from.Snapshot.ContainerID, id)] = addedID(s.id, id)
@@ -220,7 +221,7 @@ func (sn *snapshots) restoreFiles(ctx context.Context, s *instance, pl *plan) er
 	return nil
 }
 
-// delete removes a snapshot, if id names one.
+// delete deletes a snapshot. It does nothing if id is empty.
 func (sn *snapshots) delete(ctx context.Context, p berth.ProjectID, id berth.SnapshotID) error {
 	if id == "" || sn.opts.Snapshots == nil {
 		return nil

@@ -24,19 +24,19 @@ import (
 	"github.com/berth-run/berth/store"
 )
 
-// An archive is where a house keeps its snapshots.
+// An archive is the snapshot store of a harness.
 type archive struct {
 	*snapshot.Service
 	bucket *blob.Bucket
 }
 
-// newArchive returns a house that keeps snapshots. What is not the default template
-// is "other", or unknown.
-func newArchive(t *testing.T, options ...func(*Options)) (*house, *archive) {
+// newArchive returns a harness that stores snapshots. Its templates are the default one and
+// "other".
+func newArchive(t *testing.T, options ...func(*Options)) (*harness, *archive) {
 	a := &archive{bucket: memblob.OpenBucket(nil)}
 	t.Cleanup(func() { a.bucket.Close() })
 	rootfs := t.TempDir()
-	h := newHouse(t, append([]func(*Options){func(o *Options) {
+	h := newHarness(t, append([]func(*Options){func(o *Options) {
 		a.Service = snapshot.New(snapshot.Options{Objects: o.Store, Bucket: a.bucket, Seal: o.Seal})
 		o.Snapshots = a.Service
 		o.Template = func(ref string) (Template, error) {
@@ -49,7 +49,7 @@ func newArchive(t *testing.T, options ...func(*Options)) (*house, *archive) {
 			return Template{}, &berth.Error{Code: berth.CodeNotFound, Param: "berth.template", Message: "Template '" + ref + "' not found."}
 		}
 	}}, options...)...)
-	h.now = time.Now() // as the library's
+	h.now = time.Now() // the snapshot service's clock
 	return h, a
 }
 
@@ -63,7 +63,7 @@ func (a *archive) list(t *testing.T, p berth.ProjectID) []*berth.Snapshot {
 	return all
 }
 
-// blobs returns how many contents are kept.
+// blobs returns the number of stored contents.
 func (a *archive) blobs(t *testing.T) (n int) {
 	t.Helper()
 	for it := a.bucket.List(nil); ; n++ {
@@ -75,7 +75,7 @@ func (a *archive) blobs(t *testing.T) (n int) {
 	}
 }
 
-func (h *house) snapshot(id berth.ContainerID) *berth.Snapshot {
+func (h *harness) snapshot(id berth.ContainerID) *berth.Snapshot {
 	h.t.Helper()
 	s, err := h.k.Snapshot(h.t.Context(), mine, id, SnapshotRequest{Name: "saved"})
 	if err != nil {
@@ -84,7 +84,7 @@ func (h *house) snapshot(id berth.ContainerID) *berth.Snapshot {
 	return s
 }
 
-func (h *house) readyFrom(src berth.ContainerSource) berth.ContainerID {
+func (h *harness) readyFrom(src berth.ContainerSource) berth.ContainerID {
 	h.t.Helper()
 	id := h.create(CreateRequest{Name: "test", Source: src}).ID
 	if _, release, err := h.k.access.Guest(h.t.Context(), mine, id); err != nil {
@@ -122,7 +122,7 @@ func TestSnapshot(t *testing.T) {
 	if err := h.k.Delete(t.Context(), mine, first); err != nil {
 		t.Fatal(err)
 	}
-	for range 2 { // any number of times, whatever became of the container
+	for range 2 { // any number of times, even after the container was deleted
 		c := h.create(CreateRequest{Name: "again", FileIDs: []berth.FileID{"file-1"}, Source: fromSnapshot(s.ID)})
 		if c.Berth.FromSnapshot != s.ID || c.Berth.Template != "sha256:2" {
 			t.Errorf("got %+v, want it from %s on its template", c.Berth, s.ID)
@@ -171,17 +171,17 @@ func TestSourceRefused(t *testing.T) {
 }
 
 func TestNoSnapshots(t *testing.T) {
-	h := newHouse(t)
+	h := newHarness(t)
 	id := h.ready()
 	_, err := h.k.Snapshot(t.Context(), mine, id, SnapshotRequest{})
-	wantError(t, err, berth.CodeInvalid, "", "keeps no snapshots")
+	wantError(t, err, berth.CodeInvalid, "", "does not store snapshots")
 	for _, src := range []berth.ContainerSource{fromSnapshot("snap_1"), leavesSnapshot} {
 		_, err = h.k.Create(t.Context(), byMe, CreateRequest{Source: src})
-		wantError(t, err, berth.CodeInvalid, "", "keeps no snapshots")
+		wantError(t, err, berth.CodeInvalid, "", "does not store snapshots")
 	}
 }
 
-// A container that expires leaves what is in it, for a month.
+// A container that expires leaves a snapshot with its files, for a month.
 func TestExpiryLeavesSnapshot(t *testing.T) {
 	h, a := newArchive(t)
 	id := h.readyFrom(leavesSnapshot)
@@ -205,7 +205,7 @@ func TestExpiryLeavesSnapshot(t *testing.T) {
 	if got := h.sh(next, "cat f"); got != "kept\n" {
 		t.Errorf("got %q", got)
 	}
-	if err := h.k.Delete(t.Context(), mine, id); err != nil { // with all of it
+	if err := h.k.Delete(t.Context(), mine, id); err != nil { // and its snapshot
 		t.Fatal(err)
 	}
 	if all, blobs := a.list(t, mine), a.blobs(t); len(all) > 0 || blobs > 0 {
@@ -213,7 +213,7 @@ func TestExpiryLeavesSnapshot(t *testing.T) {
 	}
 }
 
-// Options.OnExpiry is for containers that say nothing.
+// Options.OnExpiry applies to containers without on_expiry.
 func TestExpiryDefault(t *testing.T) {
 	h, a := newArchive(t, func(o *Options) { o.Expiry.Action, o.Expiry.SnapshotLife = berth.OnExpirySnapshot, time.Hour })
 	h.ready()
@@ -228,11 +228,12 @@ func TestExpiryDefault(t *testing.T) {
 		t.Fatal(err)
 	}
 	if blobs := a.blobs(t); blobs > 0 {
-		t.Errorf("%d blobs are left of what has expired", blobs)
+		t.Errorf("%d blobs of expired snapshots are left", blobs)
 	}
 }
 
-// Who comes while a snapshot is made keeps the container, and no snapshot is left.
+// A use during the snapshot of an expiring container prevents the expiry, and no snapshot is
+// left.
 func TestUsedWhileLeaving(t *testing.T) {
 	h, a := newArchive(t)
 	id := h.readyFrom(leavesSnapshot)
@@ -259,7 +260,8 @@ func TestUsedWhileLeaving(t *testing.T) {
 	}
 }
 
-// What cannot be kept is tried again, and then let go.
+// A failed snapshot of an expiring container is retried a few times. Then the container expires
+// without one.
 func TestLeavingFails(t *testing.T) {
 	h, a := newArchive(t)
 	id := h.readyFrom(leavesSnapshot)
@@ -272,11 +274,11 @@ func TestLeavingFails(t *testing.T) {
 			time.Sleep(time.Millisecond)
 		}
 		if got := h.get(id); got.Status != berth.ContainerRunning {
-			t.Fatalf("it was let go after %d attempts", attempt)
+			t.Fatalf("it expired after %d attempts", attempt)
 		}
 		h.pass(snapshotRetry - time.Second) // not yet
 		if s.expiry.running.Load() {
-			t.Errorf("attempt %d came early", attempt+1)
+			t.Errorf("attempt %d was early", attempt+1)
 		}
 		h.pass(time.Second)
 	}
@@ -285,11 +287,11 @@ func TestLeavingFails(t *testing.T) {
 		t.Errorf("got %+v, %d blobs", got, a.blobs(t))
 	}
 	if !strings.Contains(h.log.String(), "failed to make a snapshot of an expiring container") {
-		t.Error("the log does not say so")
+		t.Error("the log lacks the failure")
 	}
 }
 
-// A chain goes on where an expired container has ended, in one of its kind.
+// A chain whose container expired continues in a new container with the same settings.
 func TestProvideContinues(t *testing.T) {
 	h, a := newArchive(t)
 	ctx := t.Context()
@@ -324,7 +326,7 @@ func TestProvideContinues(t *testing.T) {
 	}
 	h.pass(time.Hour)
 	h.driver.until(0)
-	third, err := h.k.Provide(ctx, byMe, env, second) // as the client asked at first
+	third, err := h.k.Provide(ctx, byMe, env, second) // with the client's first environment
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -354,7 +356,7 @@ func TestProvideContinues(t *testing.T) {
 	}
 }
 
-// A container whose snapshot cannot be put in ends, and says why.
+// A container whose snapshot cannot be restored ends with the reason.
 func TestRestoreFails(t *testing.T) {
 	h, a := newArchive(t)
 	first := h.ready()
@@ -364,12 +366,12 @@ func TestRestoreFails(t *testing.T) {
 	}
 	c := h.create(CreateRequest{Source: fromSnapshot(s.ID)})
 	_, err := h.trySh(t.Context(), c.ID, "c", "true")
-	wantError(t, err, berth.CodeUnavailable, "container_start_failed", "its snapshot could not be put in")
+	wantError(t, err, berth.CodeUnavailable, "container_start_failed", "its snapshot could not be restored")
 	h.driver.until(1)
 }
 
-// A bundle may say of its snapshot that it lies above any template: it starts from none
-// that its project may not name.
+// A bundle may name any template for its snapshot: a container starts only from one that its
+// project may use.
 func TestImportedTemplate(t *testing.T) {
 	h, a := newArchive(t, func(o *Options) {
 		o.MayName = func(_ context.Context, p berth.ProjectID, ref string) error {

@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// A source counts the bytes that are read from r and records r's error, which is an error
-// of the sender and not of the container.
+// A source counts the bytes that are read from r and records r's error, which is the sender's
+// and not the container's.
 type source struct {
 	r io.Reader
 
@@ -33,8 +33,8 @@ func (s *source) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// finish ends reading and returns the count and the error: the transport may continue to
-// read after the guest has answered.
+// finish ends reading and returns the count and the error. The transport may otherwise continue
+// to read after the guest has answered.
 func (s *source) finish() (int64, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

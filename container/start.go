@@ -13,14 +13,14 @@ import (
 	"github.com/berth-run/berth/store"
 )
 
-// restartGrace is how long no container expires after the start of the server, so that
+// restartGrace is the time after the start of the server in which no container expires, so that
 // interrupted runs can resume.
 const restartGrace = time.Minute
 
-// Start takes over the containers of a former process. Those whose sandboxes are alive
-// continue, with all that runs in them; interrupted starts are repeated; containers whose
-// sandboxes are dead or missing end with a reason; sandboxes without a container are
-// destroyed. From then on idle containers expire.
+// Start takes over the containers of a former process. Containers whose sandboxes are alive
+// continue, with all processes in them. Interrupted starts are repeated. Containers whose
+// sandboxes are dead or missing end with a reason. Sandboxes without a container are destroyed.
+// From then on idle containers expire.
 func (svc *Service) Start(ctx context.Context) error {
 	recs, err := svc.opts.Store.RunningContainers(ctx)
 	if err != nil {
@@ -99,12 +99,12 @@ func (svc *Service) adopt(rec *store.Container, exists bool) error {
 	}
 	if start != nil && (rec.Body.Berth.Starting || start.Memory && exists) {
 		if unconnected != nil {
-			unconnected = stepError{"it could not be given its network", unconnected}
+			unconnected = stepError{"its network could not be connected", unconnected}
 		}
 		return svc.starter.startAgain(ctx, s, start, unconnected)
 	}
 	close(s.started)
-	filled := exists && svc.opts.Filled != nil && svc.opts.Filled(s.id)
+	filled := exists && svc.opts.Disk.Filled != nil && svc.opts.Disk.Filled(s.id)
 	lives := exists && !filled && !rec.Body.Berth.Starting
 	if err := svc.logs.recover(ctx, s, lives); err != nil {
 		svc.opts.Log.Error("failed to log the commands that ran when the server ended", "container", s.id, "err", err)
@@ -118,7 +118,7 @@ func (svc *Service) adopt(rec *store.Container, exists bool) error {
 		return nil
 	}
 	if unconnected != nil {
-		// Without a network it keeps the work in it; ending it would lose that.
+		// The container stays without a network: ending it would lose the work in it.
 		svc.opts.Log.Error("container lost its network", "container", s.id, "err", unconnected)
 		s.network = nil
 	}
@@ -127,8 +127,8 @@ func (svc *Service) adopt(rec *store.Container, exists bool) error {
 	return nil
 }
 
-// wake thaws a sandbox that was frozen when the former process ended, or by this one while
-// the host's volume was full. How much it has on its disk is noted before.
+// wake thaws a sandbox that was frozen when the former process ended, or by this one while the
+// host's volume was full. It reads the sandbox's disk use before.
 func (svc *Service) wake(ctx context.Context, s *instance) {
 	freezer, ok := svc.opts.Driver.(sandbox.Freezer)
 	if !ok {

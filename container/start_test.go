@@ -11,9 +11,9 @@ import (
 	"github.com/berth-run/berth/sandbox"
 )
 
-// A command that runs when the server dies is found again by its call id.
+// A command that runs when the server dies is resumed by its call id.
 func TestCrashDuringCommand(t *testing.T) {
-	h := newHouse(t)
+	h := newHarness(t)
 	id := h.ready()
 	r := h.run(id)
 	h.crash()
@@ -27,13 +27,13 @@ func TestCrashDuringCommand(t *testing.T) {
 		t.Errorf("got %q, %v", got, err)
 	}
 	if got := h.sh(id, "cat ran"); got != "ran\n" {
-		t.Errorf("the command left %q: it did not run once", got)
+		t.Errorf("the command left %q, want one run", got)
 	}
 }
 
-// Start agrees rows and sandboxes, whichever is missing.
+// Start reconciles rows and sandboxes, whichever is missing.
 func TestStartReconciles(t *testing.T) {
-	h := newHouse(t)
+	h := newHarness(t)
 	alive, lost, dead, half := h.ready(), h.ready(), h.ready(), h.ready()
 	h.pass(19 * time.Minute)
 	h.crash()
@@ -45,16 +45,16 @@ func TestStartReconciles(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := h.store.UpdateContainer(t.Context(), mine, half, func(c *berth.Container) error {
-		c.Berth.Starting = true // the server died while it was started
+		c.Berth.Starting = true // the server died during its start
 		return nil
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if err := h.store.DeleteObject(t.Context(), mine, startKey(half)); err != nil { // as servers did that had none
+	if err := h.store.DeleteObject(t.Context(), mine, startKey(half)); err != nil { // as older servers did, which had none
 		t.Fatal(err)
 	}
 	h.mu.Lock()
-	h.now = h.now.Add(time.Hour) // until the server starts again
+	h.now = h.now.Add(time.Hour) // the server starts again an hour later
 	h.mu.Unlock()
 	h.start()
 	h.driver.until(1)
@@ -66,7 +66,7 @@ func TestStartReconciles(t *testing.T) {
 			t.Errorf("got %s, reason %q, want %q", got.Status, got.Berth.Reason, reason)
 		}
 	}
-	h.pass(restartGrace - time.Second) // idle for long, but a run may want it back
+	h.pass(restartGrace - time.Second) // idle for long, but an interrupted run may resume it
 	if got := h.sh(alive, "echo here"); got != "here\n" {
 		t.Errorf("got %q", got)
 	}
@@ -75,7 +75,7 @@ func TestStartReconciles(t *testing.T) {
 }
 
 func TestClose(t *testing.T) {
-	h := newHouse(t)
+	h := newHarness(t)
 	id := h.ready()
 	h.pass(5 * time.Second)
 	h.sh(id, "true")
@@ -103,9 +103,9 @@ func TestClose(t *testing.T) {
 	}
 }
 
-// What is being started when the server stops is waited for.
+// Close waits for containers that are being started.
 func TestCloseWaitsForStart(t *testing.T) {
-	h := newHouse(t)
+	h := newHarness(t)
 	starting, gate := make(chan struct{}), make(chan struct{})
 	h.driver.fail = func(_ context.Context, op, _ string) error {
 		if op == "start" {
@@ -129,14 +129,14 @@ func TestCloseWaitsForStart(t *testing.T) {
 	}
 }
 
-func TestNewKeeperRefuses(t *testing.T) {
-	h := newHouse(t)
+func TestNewRefuses(t *testing.T) {
+	h := newHarness(t)
 	if _, err := New(Options{Store: h.store}); err == nil {
-		t.Error("a service without a driver was made")
+		t.Error("New accepts options without a driver")
 	}
 	bad := h.opts
 	bad.Expiry.IdleMinutes, bad.Expiry.MaxIdleMinutes = 30, 20
 	if _, err := New(bad); err == nil {
-		t.Error("a default above the maximum was accepted")
+		t.Error("New accepts a default above the maximum")
 	}
 }

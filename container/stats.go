@@ -11,13 +11,14 @@ import (
 	"github.com/berth-run/berth/sandbox"
 )
 
-// meter reads what sandboxes use.
+// meter reads the resource use of sandboxes.
 type meter struct {
 	opts  *Options
 	index *index
 }
 
-// Stats returns what a container uses now. This does not count as a use of it.
+// Stats returns the current resource use of a container. It does not count as a use of the
+// container.
 func (svc *Service) Stats(ctx context.Context, p berth.ProjectID, id berth.ContainerID) (*berth.ContainerStats, error) {
 	s, err := svc.leases.find(ctx, p, id)
 	if err != nil {
@@ -72,8 +73,8 @@ type Reading struct {
 	Stats       *berth.ContainerStats
 }
 
-// Readings returns what the running containers use. Those that cannot be read in time are
-// left out.
+// Readings returns the resource use of the running containers. It omits those that cannot be
+// read in time.
 func (svc *Service) Readings(ctx context.Context) []Reading { return svc.meter.readings(ctx) }
 
 func (m *meter) readings(ctx context.Context) []Reading {

@@ -13,7 +13,7 @@ import (
 
 const (
 	sweepInterval = time.Second
-	countInterval = time.Minute      // adds the containers' seconds to their projects' usage
+	countInterval = time.Minute      // between additions of the containers' seconds to their projects' usage
 	checkInterval = 10 * time.Second // between two checks of a sandbox
 	saveInterval  = 30               // seconds between two saves of last_active_at while a container is in use
 	sweepWidth    = 8                // sandboxes handled at once
@@ -59,7 +59,7 @@ func (sw *sweeper) run() {
 	}
 }
 
-// sweep does what is due for all sandboxes.
+// sweep runs the jobs that are due for all sandboxes.
 func (sw *sweeper) sweep(ctx context.Context) {
 	var g errgroup.Group
 	g.SetLimit(sweepWidth)

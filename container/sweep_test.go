@@ -12,7 +12,7 @@ import (
 )
 
 func TestExpiry(t *testing.T) {
-	h := newHouse(t)
+	h := newHarness(t)
 	id := h.ready()
 	h.pass(20*time.Minute - time.Second)
 	if got := h.get(id); got.Status != berth.ContainerRunning {
@@ -27,7 +27,7 @@ func TestExpiry(t *testing.T) {
 	_, err := h.trySh(t.Context(), id, "c", "true")
 	wantExpired(t, err, id, "not used for 20 minutes")
 	if !strings.Contains(h.log.String(), `msg="container ended" container=`+string(id)+" project=proj_mine reason=expired") {
-		t.Errorf("the log does not state the death:\n%s", h.log)
+		t.Errorf("the log lacks the death:\n%s", h.log)
 	}
 	if got, err := h.k.Get(t.Context(), mine, id); err != nil || got.Status != berth.ContainerExpired {
 		t.Errorf("the object: got %+v, %v", got, err)
@@ -36,23 +36,23 @@ func TestExpiry(t *testing.T) {
 
 // Retrieving a container counts as a use, and so do files and commands.
 func TestUseKeepsAlive(t *testing.T) {
-	for name, use := range map[string]func(h *house, id berth.ContainerID) error{
-		"get": func(h *house, id berth.ContainerID) error { _, err := h.k.Get(h.t.Context(), mine, id); return err },
-		"shell": func(h *house, id berth.ContainerID) error {
+	for name, use := range map[string]func(h *harness, id berth.ContainerID) error{
+		"get": func(h *harness, id berth.ContainerID) error { _, err := h.k.Get(h.t.Context(), mine, id); return err },
+		"shell": func(h *harness, id berth.ContainerID) error {
 			_, err := h.trySh(h.t.Context(), id, "c", "true")
 			return err
 		},
-		"put": func(h *house, id berth.ContainerID) error {
+		"put": func(h *harness, id berth.ContainerID) error {
 			_, err := h.k.files.Put(h.t.Context(), mine, id, "a", strings.NewReader(""))
 			return err
 		},
-		"provide": func(h *house, id berth.ContainerID) error {
+		"provide": func(h *harness, id berth.ContainerID) error {
 			_, err := h.k.Provide(h.t.Context(), byMe, berth.ShellToolEnvironment{Type: berth.EnvironmentAuto}, id)
 			return err
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h := newHouse(t)
+			h := newHarness(t)
 			id := h.ready()
 			h.pass(19 * time.Minute)
 			if err := use(h, id); err != nil {
@@ -60,7 +60,7 @@ func TestUseKeepsAlive(t *testing.T) {
 			}
 			h.pass(19 * time.Minute)
 			if got := h.get(id); got.Status != berth.ContainerRunning {
-				t.Error("it expired in use")
+				t.Error("expired in use")
 			}
 			h.pass(time.Minute)
 			h.driver.until(0)
@@ -69,12 +69,12 @@ func TestUseKeepsAlive(t *testing.T) {
 }
 
 func TestCommandHoldsContainer(t *testing.T) {
-	h := newHouse(t)
+	h := newHarness(t)
 	id := h.ready()
 	r := h.run(id)
 	h.pass(24 * time.Hour)
 	if got := h.get(id); got.Status != berth.ContainerRunning {
-		t.Fatal("it expired under a command")
+		t.Fatal("expired while a command ran")
 	}
 	if c, err := h.k.Get(t.Context(), mine, id); err != nil || c.LastActiveAt != h.time().Unix() {
 		t.Errorf("last_active_at is %d behind, %v", h.time().Unix()-c.LastActiveAt, err)
@@ -85,16 +85,16 @@ func TestCommandHoldsContainer(t *testing.T) {
 	}
 	h.pass(19 * time.Minute)
 	if got := h.get(id); got.Status != berth.ContainerRunning {
-		t.Error("it expired without having been idle for long enough")
+		t.Error("expired before its idle time was over")
 	}
 	h.pass(time.Minute)
 	h.driver.until(0)
 }
 
-// However often a container is used, its activity is written once a second, and
-// every half minute while it is in use.
+// However often a container is used, its activity is written at most once a second, and every
+// half minute while it is in use.
 func TestActivityIsSavedSeldom(t *testing.T) {
-	h := newHouse(t)
+	h := newHarness(t)
 	id := h.ready()
 	before := h.store.count()
 	for range 50 {
@@ -127,9 +127,9 @@ func TestActivityIsSavedSeldom(t *testing.T) {
 	<-r.done
 }
 
-// A container expires or is used, never both.
+// In a race, a container either expires or is used, never both.
 func TestExpiryUseRace(t *testing.T) {
-	h := newHouse(t)
+	h := newHarness(t)
 	for range 30 {
 		id := h.ready()
 		h.mu.Lock()

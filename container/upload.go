@@ -14,9 +14,9 @@ import (
 	"github.com/berth-run/berth"
 )
 
-// Add copies uploaded files into a container's working directory, each under its own name
-// or, if that is taken, a similar one. It does not change a file that was added before and
-// still exists.
+// Add copies uploaded files into a container's working directory. Each has its own name or, if
+// that is taken, a similar one. Add does not change a file that was added before and still
+// exists.
 func (fl *Files) Add(ctx context.Context, p berth.ProjectID, id berth.ContainerID, files []berth.FileID) error {
 	if len(files) == 0 {
 		return nil
@@ -74,15 +74,15 @@ func (fl *Files) addOne(ctx context.Context, s *instance, id berth.FileID, taken
 	return f, fl.opts.Store.PutContainerFile(ctx, s.project, f)
 }
 
-// addedID returns the id of an uploaded file in a container. It is always the same, so that
-// a file is not added twice.
+// addedID returns the id of an uploaded file in a container. It is deterministic, so that a
+// file is not added twice.
 func addedID(c berth.ContainerID, id berth.FileID) berth.CFileID {
 	sum := sha256.Sum256([]byte(string(c) + " " + string(id)))
 	return berth.CFileID(berth.PrefixContainerFile + hex.EncodeToString(sum[:24]))
 }
 
-// plainName returns the file name of an upload: without directories, and at most 200 bytes
-// long. If no valid name is left, it returns otherwise.
+// plainName returns the file name of an upload, without directories and at most 200 bytes long.
+// If no valid name remains, it returns otherwise.
 func plainName(name, otherwise string) string {
 	name = name[strings.LastIndexAny(name, `/\`)+1:]
 	name = strings.Map(func(r rune) rune {
@@ -102,7 +102,7 @@ func plainName(name, otherwise string) string {
 	return name
 }
 
-// freeName returns name, with a number before its extension if it is taken.
+// freeName returns name. If it is taken, a number is put before the extension.
 func freeName(name string, taken map[string]bool) string {
 	ext := path.Ext(name)
 	free := name

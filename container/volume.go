@@ -26,8 +26,8 @@ func (v *volumes) resolve(ctx context.Context, p berth.ProjectID, c *berth.Conta
 	return err
 }
 
-// hold prevents the removal of a container's volumes until its sandbox is removed. It is
-// called for each registered instance before its sandbox is made.
+// hold prevents the removal of a container's volumes until its sandbox is removed. It is called
+// for each registered instance before its sandbox is created.
 func (v *volumes) hold(ctx context.Context, s *instance) error {
 	if len(s.body.Berth.Volumes) == 0 || v.opts.Volumes == nil {
 		return nil
@@ -35,7 +35,7 @@ func (v *volumes) hold(ctx context.Context, s *instance) error {
 	return v.opts.Volumes.Hold(ctx, s.project, s.id, s.body.Berth.Volumes)
 }
 
-// retain is hold for a sandbox that runs already, and so uses the volumes even if the store
+// retain is hold for a sandbox that already runs and so uses the volumes, even if the store
 // does not have them.
 func (v *volumes) retain(s *instance) {
 	if v.opts.Volumes != nil && len(s.body.Berth.Volumes) > 0 {

@@ -10,17 +10,17 @@ import (
 	"github.com/berth-run/berth"
 )
 
-// Commands change files in bursts. Events of a burst are sent when it has paused, or when
-// it has lasted for watchBurst.
+// Commands change files in bursts. The events of a burst are sent when it pauses, or after
+// watchBurst.
 const (
 	watchQuiet = 100 * time.Millisecond
 	watchBurst = time.Second
 )
 
-// Watch yields the changes of the files in a container's working directory and below. It
-// begins with the existing files as created. Each file is as it is at the end of a burst of
-// changes, so a file that is created and deleted within one is not reported. An error, such
-// as the container's end, is the last element. Watching does not prevent expiry.
+// Watch yields the changes of the files in a container's working directory and below. It starts
+// with the existing files as created. Each event has the file as it is at the end of a burst of
+// changes, so a file that is created and deleted within one is not reported. An error, such as
+// the container's end, is the last element. Watching does not prevent expiry.
 func (fl *Files) Watch(ctx context.Context, p berth.ProjectID, id berth.ContainerID) iter.Seq2[*berth.ContainerFileEvent, error] {
 	return func(yield func(*berth.ContainerFileEvent, error) bool) {
 		s, release, err := fl.leases.hold(ctx, p, id)
@@ -46,7 +46,7 @@ type watcher struct {
 	lastTimes map[string]time.Time
 }
 
-// follow yields events until the reader stops, which is no error.
+// follow yields events until the reader stops, which is not an error.
 func (w *watcher) follow(ctx context.Context, yield func(*berth.ContainerFileEvent, error) bool) error {
 	dir, err := w.sandbox.workingDir(ctx)
 	if err != nil {
@@ -63,7 +63,7 @@ func (w *watcher) follow(ctx context.Context, yield func(*berth.ContainerFileEve
 			}
 			select {
 			case changed <- struct{}{}:
-			default: // a scan is due already
+			default: // a scan is queued already
 			}
 		}
 	}()
@@ -88,7 +88,7 @@ func (w *watcher) follow(ctx context.Context, yield func(*berth.ContainerFileEve
 	}
 }
 
-// settle waits for a pause in what changes.
+// settle waits until the changes pause.
 func settle(ctx context.Context, changed <-chan struct{}) {
 	end := time.After(watchBurst)
 	for {

@@ -8,13 +8,13 @@ import (
 
 // workers runs background work until the service closes.
 type workers struct {
-	life    context.Context // of this process's work; ends with errStopping
+	life    context.Context // of the background work; ends with errStopping
 	cancel  context.CancelCauseFunc
 	closing chan struct{} // closed when closed is set
 
 	mu     sync.Mutex
 	closed bool
-	group  sync.WaitGroup // of spawn
+	group  sync.WaitGroup // goroutines of spawn
 }
 
 func newWorkers() *workers {
@@ -35,14 +35,14 @@ func (w *workers) spawn(f func()) bool {
 	return true
 }
 
-// stopped reports whether spawn refuses further work.
+// stopped reports whether the service is closing.
 func (w *workers) stopped() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.closed
 }
 
-// refuse makes spawn refuse further work. It returns false if that was done before.
+// refuse makes spawn refuse further work. It returns false if it was called before.
 func (w *workers) refuse() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -96,7 +96,7 @@ func TestOrdinaryUser(t *testing.T) {
 		t.Fatalf("fork: %v: %s", err, errs)
 	}
 	must("kept\n", "exec", strings.Fields(fork)[0], "--", "/bin/cat", "/mnt/data/file")
-	if _, errs, err := s.berth("volume", "create", "data"); err == nil || !strings.Contains(errs, "cannot keep volumes") {
+	if _, errs, err := s.berth("volume", "create", "data"); err == nil || !strings.Contains(errs, "cannot store volumes") {
 		t.Errorf("volume create: got %v, %q, want that there are none", err, errs)
 	}
 	must("", "rm", id)

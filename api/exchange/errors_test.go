@@ -60,7 +60,7 @@ func TestFullDiskIsReported(t *testing.T) {
 		{full, http.StatusInsufficientStorage, "insufficient_storage"},
 		{fmt.Errorf("write blob: %w", syscall.EDQUOT), http.StatusInsufficientStorage, "insufficient_storage"},
 		{fmt.Errorf("append: %w", store.ErrStorage), http.StatusInsufficientStorage, "insufficient_storage"},
-		{&berth.Error{Code: berth.CodeUnavailable, Message: "This server cannot keep volumes.", Err: full}, http.StatusInsufficientStorage, "insufficient_storage"},
+		{&berth.Error{Code: berth.CodeUnavailable, Message: "This server cannot store volumes.", Err: full}, http.StatusInsufficientStorage, "insufficient_storage"},
 		{&berth.Error{Code: berth.CodeUnavailable, Wire: "container_start_failed", Message: "x", Err: full}, http.StatusInsufficientStorage, "insufficient_storage"},
 		{&berth.Error{Code: berth.CodeTooLarge, Message: "the disk of container is full", Err: full}, http.StatusRequestEntityTooLarge, "request_too_large"},
 		{errors.New("other"), http.StatusInternalServerError, ""},

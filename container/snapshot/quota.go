@@ -30,7 +30,7 @@ func (s *Service) admit(ctx context.Context, p berth.ProjectID, snap *berth.Snap
 	return s.opts.Count(ctx, p, stored)
 }
 
-// StoredBytes returns how many bytes the snapshots of a project take.
+// StoredBytes returns the stored size of a project's snapshots in bytes.
 func StoredBytes(ctx context.Context, objects store.Objects, p berth.ProjectID) (int64, error) {
 	var sum int64
 	for r, err := range records(objects).All(ctx, p) {

@@ -32,19 +32,19 @@ const Kind = store.KindSnapshot
 // Options are a Service's parts.
 type Options struct {
 	Objects store.Objects
-	Bucket  *cloud.Bucket // holds nothing else
-	Seal    cipher.AEAD   // for the keys; as seal.New returns it
+	Bucket  *cloud.Bucket // for contents of snapshots only
+	Seal    cipher.AEAD   // for the keys; from seal.New
 
-	// Quota returns an error for the client if a project may not store this many bytes
-	// more; nil is no limit.
+	// Quota returns an error for the client if a project may not store that many more bytes;
+	// nil means no limit.
 	Quota func(ctx context.Context, p berth.ProjectID, bytes int64) error
 
-	// Count returns an error for the client if a project with this many snapshots may not
-	// store another; nil is no limit. Snapshots of forks do not count: they are deleted
-	// when the fork runs.
+	// Count returns an error for the client if a project with this many snapshots may not store
+	// another; nil means no limit. Snapshots of forks do not count: they are deleted when the
+	// fork runs.
 	Count func(ctx context.Context, p berth.ProjectID, stored int) error
 
-	Audit *audit.Log   // nil records nothing
+	Audit *audit.Log   // nil: no audit
 	Log   *slog.Logger // default slog.Default
 }
 
@@ -71,10 +71,10 @@ func records(objects store.Objects) blob.Objects[Record] {
 // A Record is a snapshot as it is stored.
 type Record struct {
 	Snapshot *berth.Snapshot `json:"snapshot"`
-	// Files are the files of its container that clients had put in.
+	// Files are the files in the container that clients uploaded.
 	Files []*berth.ContainerFile `json:"files,omitempty"`
 
-	// Isolation is that of the driver that wrote the memory; empty without memory.
+	// Isolation is the isolation of the driver that wrote the memory; empty without memory.
 	Isolation string `json:"isolation,omitempty"`
 
 	Key []byte `json:"key"` // sealed
@@ -84,12 +84,12 @@ func ref(p berth.ProjectID, id berth.SnapshotID) blob.Ref {
 	return blob.Ref{Project: p, ID: string(id)}
 }
 
-// bound ties a sealed key to its snapshot.
+// bound returns the associated data that binds a sealed key to its snapshot.
 func bound(r blob.Ref) []byte { return []byte("container.snapshot\x00" + r.String()) }
 
-// Create stores a snapshot and sets its ID, if it has none, Object, CreatedAt, Digest, Bytes
-// and StoredBytes. Its content is the layer, or other tar archive, that write writes. Create
-// reads the content back before it returns.
+// Create stores a snapshot. It sets Object, CreatedAt, Digest, Bytes and StoredBytes, and ID if
+// it is empty. The content is the layer, or other tar archive, that write writes. Create reads
+// the content back before it returns.
 func (s *Service) Create(ctx context.Context, p berth.ProjectID, r *Record, write func(io.Writer) (layer.Made, error)) error {
 	snap := r.Snapshot
 	snap.ID, snap.Object, snap.CreatedAt = cmp.Or(snap.ID, berth.SnapshotID(berth.NewID(berth.PrefixSnapshot))), "container.snapshot", time.Now().Unix()
@@ -126,7 +126,7 @@ func compress(w io.Writer, snap *berth.Snapshot, write func(io.Writer) (layer.Ma
 	return packed.Close()
 }
 
-// verify reads a content as the start of a container does.
+// verify reads a content in the same way as the start of a container.
 func (s *Service) verify(ctx context.Context, at blob.Ref, snap *berth.Snapshot, key blob.Key) (err error) {
 	if snap.StoredBytes, err = s.contents.Size(ctx, at); err != nil {
 		return err
@@ -148,7 +148,7 @@ func (s *Service) verify(ctx context.Context, at blob.Ref, snap *berth.Snapshot,
 		return fmt.Errorf("read the snapshot back: %w", err)
 	}
 	if got := "sha256:" + hex.EncodeToString(sum.Sum(nil)); got != snap.Digest {
-		return fmt.Errorf("the snapshot's digest is %s, and was %s when it was written", got, snap.Digest)
+		return fmt.Errorf("the snapshot's digest is %s, but was %s when it was written", got, snap.Digest)
 	}
 	return nil
 }
@@ -171,8 +171,8 @@ func (s *Service) Record(ctx context.Context, p berth.ProjectID, id berth.Snapsh
 	return r, err
 }
 
-// Extend moves the expiry of a snapshot that expires before until to then, also if it has
-// expired and is not deleted yet. The ExpiresAt that clients see stays as it is.
+// Extend moves the expiry of a snapshot that expires before until to until, even if it has
+// expired and is not deleted yet. The ExpiresAt that clients see does not change.
 func (s *Service) Extend(ctx context.Context, p berth.ProjectID, id berth.SnapshotID, until time.Time) error {
 	err := s.records.Extend(ctx, ref(p, id), until)
 	if errors.Is(err, store.ErrNotFound) {
@@ -185,8 +185,8 @@ func notFound(id berth.SnapshotID) *berth.Error {
 	return berth.Errorf(berth.CodeNotFound, "Snapshot with id '%s' not found.", id)
 }
 
-// List returns one page of snapshots and whether there is more. An unknown
-// page.After is store.ErrNotFound.
+// List returns one page of snapshots and whether there is more. For an unknown page.After it
+// returns store.ErrNotFound.
 func (s *Service) List(ctx context.Context, p berth.ProjectID, page store.Page) ([]*berth.Snapshot, bool, error) {
 	records, more, err := s.records.List(ctx, p, page)
 	if err != nil {
@@ -199,14 +199,14 @@ func (s *Service) List(ctx context.Context, p berth.ProjectID, page store.Page) 
 	return all, more, nil
 }
 
-// Totals returns how many snapshots of all projects are stored and the bytes that they take,
-// those included that are being made.
+// Totals returns how many snapshots of all projects are stored and their stored bytes. It
+// includes snapshots that are being made.
 func (s *Service) Totals(ctx context.Context) (count int, bytes int64, err error) {
 	return s.contents.Totals(ctx)
 }
 
-// Open opens the content of a snapshot, a layer. What is read is what was written, or ends
-// with an error: berth.CodeCorrupt if it is missing or damaged. The caller closes it.
+// Open opens the content of a snapshot, a layer. Reading returns what was written, or ends with
+// an error: berth.CodeCorrupt if it is missing or damaged. The caller closes it.
 func (s *Service) Open(ctx context.Context, p berth.ProjectID, r *Record) (io.ReadCloser, error) {
 	at := ref(p, r.Snapshot.ID)
 	key, err := blob.OpenKey(s.opts.Seal, r.Key, bound(at), len(blob.Key{}))
@@ -254,6 +254,6 @@ func (s *Service) Expire(ctx context.Context, now time.Time) error {
 	return s.blobs.Expire(ctx, now, func(ctx context.Context, r blob.Ref) error { return s.delete(ctx, r, "expired") })
 }
 
-// Sweep removes contents without a record, which a crash may leave. No snapshot may be
-// created meanwhile.
+// Sweep removes contents without a record, which a crash may leave. No snapshot may be created
+// meanwhile.
 func (s *Service) Sweep(ctx context.Context) error { return s.contents.Sweep(ctx, s.records) }

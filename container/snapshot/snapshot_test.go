@@ -27,8 +27,8 @@ import (
 
 const mine, theirs berth.ProjectID = "proj_mine", "proj_theirs"
 
-// A house is a library with its parts.
-type house struct {
+// A harness is a Service with its parts.
+type harness struct {
 	t      *testing.T
 	db     *sqlite.DB
 	bucket *blob.Bucket
@@ -36,12 +36,12 @@ type house struct {
 	l      *snapshot.Service
 }
 
-func newHouse(t *testing.T) *house {
+func newHarness(t *testing.T) *harness {
 	db, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "berth.db"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &house{t: t, db: db, bucket: memblob.OpenBucket(nil)}
+	h := &harness{t: t, db: db, bucket: memblob.OpenBucket(nil)}
 	t.Cleanup(func() {
 		h.bucket.Close()
 		db.Close()
@@ -63,7 +63,7 @@ func content(text string) func(io.Writer) (layer.Made, error) {
 	}
 }
 
-func (h *house) create(text string) *berth.Snapshot {
+func (h *harness) create(text string) *berth.Snapshot {
 	h.t.Helper()
 	r := &snapshot.Record{Snapshot: &berth.Snapshot{ContainerID: "cntr_1", Name: "mine", Cause: berth.SnapshotRequested, Template: "sha256:1"}}
 	if err := h.l.Create(h.t.Context(), mine, r, content(text)); err != nil {
@@ -72,8 +72,8 @@ func (h *house) create(text string) *berth.Snapshot {
 	return r.Snapshot
 }
 
-// blobs returns what is in the bucket.
-func (h *house) blobs() map[string][]byte {
+// blobs returns the contents of the bucket.
+func (h *harness) blobs() map[string][]byte {
 	h.t.Helper()
 	all := map[string][]byte{}
 	for it := h.bucket.List(nil); ; {
@@ -100,7 +100,7 @@ func wantCode(t *testing.T, what string, err error, code berth.Code) {
 }
 
 func TestLibrary(t *testing.T) {
-	h := newHouse(t)
+	h := newHarness(t)
 	ctx := t.Context()
 	s := h.create("canary")
 	if s.Bytes != 6 || s.StoredBytes == 0 || s.CreatedAt == 0 || s.Object != "container.snapshot" {
@@ -137,7 +137,7 @@ func TestLibrary(t *testing.T) {
 		t.Errorf("Bytes: got %d, %v", n, err)
 	}
 
-	// Another project's are nobody's.
+	// Snapshots of another project are not found.
 	_, err = h.l.Get(ctx, theirs, s.ID)
 	wantCode(t, "Get of theirs", err, berth.CodeNotFound)
 	wantCode(t, "Delete of theirs", h.l.Delete(ctx, theirs, s.ID), berth.CodeNotFound)
@@ -152,14 +152,13 @@ func TestLibrary(t *testing.T) {
 	wantCode(t, "Get after Delete", err, berth.CodeNotFound)
 	wantCode(t, "Delete again", h.l.Delete(ctx, mine, s.ID), berth.CodeNotFound)
 	if all := h.blobs(); len(all) != 1 {
-		t.Errorf("%d contents are left of one snapshot", len(all))
+		t.Errorf("%d blobs are left", len(all))
 	}
 }
 
-// What is stored tells nothing without the key, and is not believed when it was
-// changed.
+// A stored snapshot cannot be read without its key, and a changed one is rejected.
 func TestSealed(t *testing.T) {
-	h := newHouse(t)
+	h := newHarness(t)
 	noise := make([]byte, 200_000)
 	rand.Read(noise)
 	s := h.create("canary" + string(noise))
@@ -169,7 +168,7 @@ func TestSealed(t *testing.T) {
 	}
 	for at, raw := range h.blobs() {
 		if bytes.Contains(raw, []byte("canary")) || bytes.Contains(raw, noise[:64]) {
-			t.Errorf("%s can be read", at)
+			t.Errorf("%s is not encrypted", at)
 		}
 		for _, changed := range [][]byte{raw[:len(raw)-1], raw[:100_000], append(bytes.Clone(raw[:50_000]), raw[50_001:]...)} {
 			if err := h.bucket.WriteAll(t.Context(), at, changed, nil); err != nil {
@@ -181,7 +180,7 @@ func TestSealed(t *testing.T) {
 				body.Close()
 			}
 			if err == nil {
-				t.Errorf("%d of %d bytes were read as if they were all", len(changed), len(raw))
+				t.Errorf("a content cut to %d of %d bytes was read without an error", len(changed), len(raw))
 			}
 		}
 	}
@@ -191,7 +190,7 @@ func TestSealed(t *testing.T) {
 	}
 }
 
-// What fails on the way leaves nothing.
+// A creation that fails leaves nothing behind.
 func TestCreateFails(t *testing.T) {
 	broken := errors.New("broken")
 	refused := berth.Errorf(berth.CodeRateLimited, "no room")
@@ -217,7 +216,7 @@ func TestCreateFails(t *testing.T) {
 		"no room for all": {content("a"), func(n int64) error { return map[bool]error{true: refused}[n > 0] }, refused},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h := newHouse(t)
+			h := newHarness(t)
 			if c.room != nil {
 				h.opts.Quota = func(_ context.Context, p berth.ProjectID, n int64) error { return c.room(n) }
 			}
@@ -233,7 +232,7 @@ func TestCreateFails(t *testing.T) {
 }
 
 func TestExpire(t *testing.T) {
-	h := newHouse(t)
+	h := newHarness(t)
 	kept := h.create("kept")
 	at := time.Now().Unix() + 100
 	r := &snapshot.Record{Snapshot: &berth.Snapshot{ExpiresAt: &at}}
@@ -256,9 +255,9 @@ func TestExpire(t *testing.T) {
 	}
 }
 
-// What a crash left in the bucket goes at the next start.
+// Contents that a crash left in the bucket are removed at the next start.
 func TestSweep(t *testing.T) {
-	h := newHouse(t)
+	h := newHarness(t)
 	kept := h.create("kept")
 	for _, at := range []string{"proj_mine/snap_lost", "proj_theirs/" + string(kept.ID), "stray"} {
 		if err := h.bucket.WriteAll(t.Context(), at, []byte("x"), nil); err != nil {
@@ -269,14 +268,14 @@ func TestSweep(t *testing.T) {
 		t.Fatal(err)
 	}
 	if all := h.blobs(); len(all) != 1 || all["proj_mine/"+string(kept.ID)] == nil {
-		t.Errorf("%d are left", len(all))
+		t.Errorf("%d blobs are left", len(all))
 	}
 }
 
-// A project keeps as many snapshots as it may, also when several are made at once;
-// those of forks are not counted.
+// The number of a project's snapshots is bounded, also with concurrent creations. Snapshots of
+// forks do not count.
 func TestCount(t *testing.T) {
-	h := newHouse(t)
+	h := newHarness(t)
 	full := berth.Errorf(berth.CodeRateLimited, "full")
 	h.opts.Count = func(_ context.Context, p berth.ProjectID, kept int) error {
 		if p == mine && kept >= 3 {
@@ -311,6 +310,6 @@ func TestCount(t *testing.T) {
 		t.Errorf("another project's, or a fork's: %v", err)
 	}
 	if err := create(mine, berth.SnapshotExpired); !errors.Is(err, full) {
-		t.Errorf("got %v, want the quota's word", err)
+		t.Errorf("got %v, want the quota's error", err)
 	}
 }

@@ -18,7 +18,7 @@ func (s *Service) Templates(ctx context.Context) (map[string]bool, error) {
 		}
 		r, err := s.records.Get(ctx, at)
 		if errors.Is(err, store.ErrNotFound) {
-			continue // it is being made, of a container that runs, or was just deleted
+			continue // it is being made of a running container, or was just deleted
 		}
 		if err != nil {
 			return nil, fmt.Errorf("read snapshot %s: %w", at.ID, err)

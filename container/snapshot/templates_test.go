@@ -9,9 +9,9 @@ import (
 	"github.com/berth-run/berth/container/snapshot"
 )
 
-// The templates of all projects' snapshots are told, and of none that is gone.
+// Templates lists the templates of all projects' snapshots, but not those of deleted snapshots.
 func TestTemplates(t *testing.T) {
-	h := newHouse(t)
+	h := newHarness(t)
 	first := h.create("one")
 	r := &snapshot.Record{Snapshot: &berth.Snapshot{ContainerID: "cntr_2", Cause: berth.SnapshotRequested, Template: "sha256:2"}}
 	if err := h.l.Create(t.Context(), theirs, r, content("two")); err != nil {

@@ -21,16 +21,15 @@ const contentDir = "content"
 // user is the uid and gid of the user that commands run as.
 const user = 1000
 
-// An image is a file system of its own in a file. Its size is the volume's limit:
-// what is full is full for the volume alone. Its content is sealed, if the kernel
-// can do that.
+// An image is a file system in a file of its own. Its size is the volume's limit, so that a
+// full volume does not affect others. Its content is encrypted if the kernel supports it.
 type image struct {
 	path  string // of the file
 	dir   string // where it is mounted
-	plain bool   // there is no file: dir is all
+	plain bool   // no file: dir holds the content
 }
 
-// create makes the file and the file system in it.
+// create creates the file and the file system in it.
 func (i image) create(ctx context.Context, size int64, key host.SealKey) (err error) {
 	defer func() {
 		if err != nil {
@@ -91,7 +90,7 @@ func (i image) open(key host.SealKey) (content string, err error) {
 	return content, nil
 }
 
-// mounted reports whether dir is another file system than what it lies in.
+// mounted reports whether dir is a mount point.
 func (i image) mounted() (bool, error) {
 	var own, above unix.Stat_t
 	if err := unix.Stat(i.dir, &own); err != nil {
@@ -103,11 +102,11 @@ func (i image) mounted() (bool, error) {
 	return own.Dev != above.Dev, nil
 }
 
-// loopAttempts is how often a loop device that another process has taken first is
-// asked for again.
+// loopAttempts is how often mount requests another loop device after another process took the
+// free one first.
 const loopAttempts = 20
 
-// mount mounts the file by way of a loop device, which goes with the mount.
+// mount mounts the file on a loop device, which is detached with the mount.
 func (i image) mount() error {
 	file, err := statefile.OpenFile(i.path, os.O_RDWR|unix.O_NOFOLLOW)
 	if err != nil {
@@ -129,7 +128,7 @@ func (i image) mount() error {
 	for n := 0; ; n++ {
 		number, err := unix.IoctlRetInt(int(control.Fd()), unix.LOOP_CTL_GET_FREE)
 		if err != nil {
-			return fmt.Errorf("a loop device: %w", err)
+			return fmt.Errorf("attach loop device: %w", err)
 		}
 		err = i.mountOn(fmt.Sprintf("/dev/loop%d", number), number, file)
 		if !errors.Is(err, unix.EBUSY) || n == loopAttempts {
@@ -153,8 +152,8 @@ func (i image) mountOn(device string, number int, file *os.File) error {
 
 // mountDevice mounts the file system on a loop device.
 func (i image) mountDevice(device string) error {
-	// Whatever sandboxes put there: no device is one, and nothing runs as its owner.
-	// Not noexec: sandboxes may run what they find.
+	// Sandboxes may create any file in the volume: device nodes and setuid bits have no effect.
+	// Programs may run, so noexec is not set.
 	flags := uintptr(unix.MS_NODEV | unix.MS_NOSUID | unix.MS_NOATIME)
 	if err := unix.Mount(device, i.dir, "ext4", flags, "discard,errors=remount-ro"); err != nil {
 		return &os.PathError{Op: "mount", Path: i.path, Err: err}
@@ -175,7 +174,7 @@ func openLoop(device string, number int) (*os.File, error) {
 	return loop, err
 }
 
-// used returns how many bytes are taken of a file system that is mounted.
+// used returns the used bytes of a mounted file system.
 func (i image) used() (int64, error) {
 	if i.plain {
 		return 0, nil
@@ -187,8 +186,8 @@ func (i image) used() (int64, error) {
 	return int64(st.Blocks-st.Bfree) * st.Bsize, nil
 }
 
-// remove takes the key away, unmounts the file system and removes the file. It
-// removes what is there, also after a crash.
+// remove removes the key from the kernel, unmounts the file system and removes the file. It
+// also completes a removal that a crash interrupted.
 func (i image) remove(ctx context.Context) error {
 	if i.plain {
 		return os.RemoveAll(i.dir)
@@ -208,5 +207,5 @@ func (i image) remove(ctx context.Context) error {
 	if err := os.Remove(i.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	return os.RemoveAll(i.dir) // in a copied state directory it has what was mounted in the original
+	return os.RemoveAll(i.dir) // a copied state directory holds the files that were mounted in the original
 }

@@ -13,12 +13,11 @@ import (
 	"github.com/berth-run/berth"
 )
 
-// IdleTime is how long a volume stays mounted that no container uses: the next use is
-// quicker.
+// IdleTime is how long an unused volume stays mounted, because the next use is faster then.
 const IdleTime = time.Minute
 
-// Unmount unmounts the volumes that no container holds and that were not used for a time.
-// The containers that a former process left must hold theirs by then.
+// Unmount unmounts the volumes that no container holds and that were not used for the duration
+// idle. Before that, containers of a former process must hold their volumes.
 func (l *Service) Unmount(idle time.Duration) error {
 	if l.opts.Plain {
 		return nil
@@ -44,7 +43,7 @@ func (l *Service) Unmount(idle time.Duration) error {
 	return err
 }
 
-// Close unmounts the volumes that no container holds. Those of containers that live on stay
+// Close unmounts the volumes that no container holds. Volumes of running containers stay
 // mounted.
 func (l *Service) Close() error { return l.Unmount(0) }
 
@@ -60,9 +59,9 @@ func (i image) unmount() error {
 	return nil
 }
 
-// attached returns the loop device that the file is attached to, open, or nil. There is one
-// if a sandbox still has the file system mounted in its own namespace: to attach the file a
-// second time would make two file systems of it, which destroy each other.
+// attached returns the open loop device that the file is attached to, or nil. There is one if a
+// sandbox still has the file system mounted in its own namespace. To attach the file a second
+// time would create two file systems on it, which destroy each other.
 func attached(file *os.File) (*os.File, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(file.Fd()), &st); err != nil {
@@ -80,7 +79,7 @@ func attached(file *os.File) (*os.File, error) {
 		}
 		loop, err := openLoop("/dev/"+name, number)
 		if err != nil {
-			continue // detached just now
+			continue // detached meanwhile
 		}
 		info, err := unix.IoctlLoopGetStatus64(int(loop.Fd()))
 		if err == nil && info.Device == st.Dev && info.Inode == st.Ino {

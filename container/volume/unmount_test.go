@@ -12,7 +12,7 @@ import (
 	"github.com/berth-run/berth"
 )
 
-// loops returns how many loop devices the files of a directory have.
+// loops returns the number of loop devices of the files in a directory.
 func loops(t *testing.T, dir string) (n int) {
 	t.Helper()
 	paths, err := filepath.Glob("/sys/block/loop*/loop/backing_file")
@@ -27,10 +27,10 @@ func loops(t *testing.T, dir string) (n int) {
 	return n
 }
 
-// Volumes that no container holds are unmounted when they have not been used for a time,
-// with their loop devices.
+// Volumes that no container holds are unmounted when they have not been used for a time, with
+// their loop devices.
 func TestUnmount(t *testing.T) {
-	s := newShelf(t)
+	s := newHarness(t)
 	ctx := t.Context()
 	var mounts []berth.VolumeMount
 	for _, name := range []string{"held", "free"} {
@@ -42,7 +42,7 @@ func TestUnmount(t *testing.T) {
 	s.check(s.l.Hold(ctx, me.Project, "cntr_1", mounts[:1]))
 	s.check(s.l.Unmount(time.Hour))
 	if got := loops(t, s.opts.Dir); got != 2 {
-		t.Errorf("%d are mounted, want 2: they were used just now", got)
+		t.Errorf("%d are mounted, want 2 that were just used", got)
 	}
 	s.check(s.l.Unmount(0))
 	await(t, "the free one is unmounted", func() bool { return loops(t, s.opts.Dir) == 1 })
@@ -51,10 +51,10 @@ func TestUnmount(t *testing.T) {
 	await(t, "both are unmounted", func() bool { return loops(t, s.opts.Dir) == 0 })
 }
 
-// A volume that is unmounted while a sandbox has it in its own namespace is mounted again
-// as the same file system: two of one file would destroy each other.
+// A volume that is unmounted while a sandbox has it in its own namespace is mounted again as
+// the same file system: two on one file would destroy each other.
 func TestMountedElsewhere(t *testing.T) {
-	s := newShelf(t)
+	s := newHarness(t)
 	ctx := t.Context()
 	v := s.create("v")
 	mounts := []berth.VolumeMount{{Name: "v", VolumeID: v.ID, Path: "/mnt/volumes/v"}}
@@ -81,7 +81,7 @@ func TestMountedElsewhere(t *testing.T) {
 	}
 	s.check(s.l.Close())
 	if _, err := os.Stat(filepath.Join(dir, "f")); !os.IsNotExist(err) {
-		t.Errorf("it is mounted after Close: %v", err)
+		t.Errorf("still mounted after Close: %v", err)
 	}
 	if got := open(); got != dir {
 		t.Errorf("got %s, want %s", got, dir)
@@ -98,7 +98,7 @@ func await(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(30 * time.Second); !ok(); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("waited in vain until %s", what)
+			t.Fatalf("timed out waiting until %s", what)
 		}
 	}
 }

@@ -1,9 +1,9 @@
 // Package volume stores volumes: file systems that outlive the containers that use them.
 //
-// A volume is an ext4 file system in a sparse file, mounted through a loop device while it
-// is used. Its size is therefore a hard limit, without quotas of the host's file system. Its
-// content is encrypted with a key of its own, sealed in the record: once the record is
-// deleted, what is left of the file cannot be decrypted.
+// A volume is an ext4 file system in a sparse file, mounted through a loop device while it is
+// used. Its size is therefore a hard limit, without quotas of the host's file system. Its
+// content is encrypted with a key of its own, sealed in the record: once the record is deleted,
+// remains of the file cannot be decrypted.
 package volume
 
 import (
@@ -37,27 +37,27 @@ const (
 	MaxBytes     = 1 << 40
 	DefaultBytes = 10 << 30
 
-	maxVolumes = 100 // of a project
-	maxMounts  = 16  // of a container
+	maxVolumes = 100 // per project
+	maxMounts  = 16  // per container
 )
 
 var namePattern = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,62}$`)
 
 // Options are a Service's parts.
 type Options struct {
-	Dir     string // on the host, for nothing else; created if it is not there
+	Dir     string // on the host, for volumes only; created if missing
 	Objects store.Objects
-	Seal    cipher.AEAD // for the keys; as seal.New returns it
+	Seal    cipher.AEAD // for the keys; from seal.New
 
-	// Quota returns an error for the client if a project may not store this many bytes
-	// more; nil is no limit.
+	// Quota returns an error for the client if a project may not store that many more bytes;
+	// nil means no limit.
 	Quota func(ctx context.Context, p berth.ProjectID, bytes int64) error
 
-	Audit *audit.Log   // nil records nothing
+	Audit *audit.Log   // nil: no audit
 	Log   *slog.Logger // default slog.Default
 
-	// Plain makes volumes ordinary directories: without a limit, neither encrypted nor
-	// measured. For tests, which may not mount.
+	// Plain makes volumes ordinary directories, without a limit, encryption or measurement. It
+	// is for tests, which may not mount.
 	Plain bool
 }
 
@@ -70,7 +70,7 @@ type Service struct {
 
 	mu    sync.Mutex // held while volumes are created, mounted and deleted
 	users map[berth.VolumeID]map[berth.ContainerID]bool
-	used  map[berth.VolumeID]time.Time // when it was last used
+	used  map[berth.VolumeID]time.Time // time of last use
 }
 
 // New returns a service.
@@ -98,7 +98,7 @@ type record struct {
 
 func ref(p berth.ProjectID, id berth.VolumeID) blob.Ref { return blob.Ref{Project: p, ID: string(id)} }
 
-// bound ties a sealed key to its volume.
+// bound returns the associated data that binds a sealed key to its volume.
 func bound(p berth.ProjectID, id berth.VolumeID) []byte {
 	return []byte("volume\x00" + string(p) + "\x00" + string(id))
 }
@@ -114,7 +114,7 @@ const imageSuffix = ".img"
 type CreateRequest struct {
 	Name      string
 	MaxBytes  int64  // default DefaultBytes
-	ExpiresAt *int64 // Unix seconds; nil is never
+	ExpiresAt *int64 // Unix seconds; nil means never
 }
 
 // Create makes a volume.
@@ -130,7 +130,7 @@ func (l *Service) Create(ctx context.Context, c berth.Caller, req CreateRequest)
 	case v.MaxBytes < MinBytes || v.MaxBytes > MaxBytes:
 		return nil, berth.Invalid("max_bytes", "Invalid 'max_bytes': expected an integer from %d to %d.", MinBytes, int64(MaxBytes))
 	case v.ExpiresAt != nil && *v.ExpiresAt <= v.CreatedAt:
-		return nil, berth.Invalid("expires_at", "Invalid 'expires_at': expected a time to come.")
+		return nil, berth.Invalid("expires_at", "Invalid 'expires_at': expected a time in the future.")
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -143,14 +143,14 @@ func (l *Service) Create(ctx context.Context, c berth.Caller, req CreateRequest)
 	}
 	err := l.save(ctx, c.Project, v, k)
 	if err != nil {
-		return nil, errors.Join(err, l.image(c.Project, v.ID).remove(context.WithoutCancel(ctx))) // or the next Sweep does
+		return nil, errors.Join(err, l.image(c.Project, v.ID).remove(context.WithoutCancel(ctx))) // if the removal fails, the next Sweep removes it
 	}
 	l.opts.Audit.Record(audit.Entry{Action: audit.VolumeCreated, Project: c.Project, Key: c.Key, Object: string(v.ID), Name: v.Name, Bytes: v.MaxBytes})
 	return v, nil
 }
 
 func unavailable(err error) error {
-	return &berth.Error{Code: berth.CodeUnavailable, Message: "This server cannot keep volumes.", Err: err}
+	return &berth.Error{Code: berth.CodeUnavailable, Message: "This server cannot store volumes.", Err: err}
 }
 
 func (l *Service) mayCreate(ctx context.Context, p berth.ProjectID, v *berth.Volume) error {
@@ -177,7 +177,7 @@ func (l *Service) save(ctx context.Context, p berth.ProjectID, v *berth.Volume, 
 	return l.records.Create(ctx, ref(p, v.ID), v.CreatedAt, v.ExpiresAt, &record{v, sealed})
 }
 
-// StoredBytes returns how many bytes the volumes of a project may take.
+// StoredBytes returns how many bytes the volumes of a project may use.
 func StoredBytes(ctx context.Context, objects store.Objects, p berth.ProjectID) (int64, error) {
 	var sum int64
 	for r, err := range records(objects).All(ctx, p) {
@@ -213,7 +213,7 @@ func (l *Service) Get(ctx context.Context, p berth.ProjectID, id berth.VolumeID)
 	return r.Volume, l.measure(p, r)
 }
 
-// measure sets how many bytes of a volume are in use.
+// measure sets the used bytes of a volume.
 func (l *Service) measure(p berth.ProjectID, r *record) error {
 	if _, err := l.open(p, r); err != nil {
 		return err
@@ -233,8 +233,8 @@ func (l *Service) open(p berth.ProjectID, r *record) (string, error) {
 	return l.image(p, r.Volume.ID).open(host.SealKey(key))
 }
 
-// List returns one page of volumes and whether there is more. An unknown page.After is
-// store.ErrNotFound.
+// List returns one page of volumes and whether there is more. For an unknown page.After it
+// returns store.ErrNotFound.
 func (l *Service) List(ctx context.Context, p berth.ProjectID, page store.Page) ([]*berth.Volume, bool, error) {
 	records, more, err := l.records.List(ctx, p, page)
 	if err != nil {
@@ -341,7 +341,7 @@ func (l *Service) Resolve(ctx context.Context, p berth.ProjectID, mounts []berth
 			m.Path = path.Join(berth.VolumeDir, m.Name)
 		}
 		if path.Dir(m.Path) != berth.VolumeDir || !namePattern.MatchString(path.Base(m.Path)) || path.Clean(m.Path) != m.Path || taken[m.Path] {
-			return nil, berth.Invalid(at+".path", "Invalid path: expected '%s/' and a name, each once.", berth.VolumeDir)
+			return nil, berth.Invalid(at+".path", "Invalid path: expected '%s/' and a name. Paths must differ.", berth.VolumeDir)
 		}
 		taken[m.Path] = true
 		resolved[i] = m
@@ -369,7 +369,7 @@ func (l *Service) Retain(c berth.ContainerID, mounts []berth.VolumeMount) {
 	l.retain(c, mounts)
 }
 
-// retain is Retain. l.mu is held.
+// retain implements Retain. l.mu is held.
 func (l *Service) retain(c berth.ContainerID, mounts []berth.VolumeMount) {
 	for _, m := range mounts {
 		if l.users[m.VolumeID] == nil {
@@ -393,7 +393,7 @@ func (l *Service) Release(c berth.ContainerID) {
 	}
 }
 
-// Open mounts the volumes of a container, which holds them, on the host.
+// Open mounts the volumes of a container on the host. The container must hold them.
 func (l *Service) Open(ctx context.Context, p berth.ProjectID, c berth.ContainerID, mounts []berth.VolumeMount) ([]sandbox.Mount, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -27,20 +27,20 @@ var (
 	them = berth.Caller{Project: "proj_theirs"}
 )
 
-// A shelf is a library with its parts.
-type shelf struct {
+// A harness is a Service with its parts.
+type harness struct {
 	t    *testing.T
 	opts volume.Options
 	l    *volume.Service
-	dir  string // of the record
+	dir  string // of the audit log
 }
 
-func newShelf(t *testing.T) *shelf {
+func newHarness(t *testing.T) *harness {
 	if os.Geteuid() != 0 {
 		t.Skip("skipped: only root can mount volumes")
 	}
 	t.Parallel()
-	s := &shelf{t: t, dir: t.TempDir()}
+	s := &harness{t: t, dir: t.TempDir()}
 	db, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "berth.db"), nil)
 	s.check(err)
 	record, err := audit.Open(s.dir, slog.New(slog.DiscardHandler))
@@ -55,15 +55,15 @@ func newShelf(t *testing.T) *shelf {
 	return s
 }
 
-func (s *shelf) check(err error) {
+func (s *harness) check(err error) {
 	s.t.Helper()
 	if err != nil {
 		s.t.Fatal(err)
 	}
 }
 
-// restart begins a new life of the server.
-func (s *shelf) restart() {
+// restart starts the server again.
+func (s *harness) restart() {
 	s.t.Helper()
 	var err error
 	s.opts.Log = slog.New(slog.NewTextHandler(s.t.Output(), nil))
@@ -72,9 +72,9 @@ func (s *shelf) restart() {
 	s.check(s.l.Sweep(context.Background()))
 }
 
-// unmount does what a restart of the machine does, but for the keys that the kernel
-// forgets with the mounts.
-func (s *shelf) unmount() {
+// unmount does what a restart of the machine does, except that the kernel forgets its keys only
+// then.
+func (s *harness) unmount() {
 	dirs, _ := filepath.Glob(filepath.Join(s.opts.Dir, "*", "vol_*"))
 	for _, dir := range dirs {
 		if err := unix.Unmount(dir, 0); err != nil && !errors.Is(err, unix.EINVAL) {
@@ -83,7 +83,7 @@ func (s *shelf) unmount() {
 	}
 }
 
-func (s *shelf) create(name string) *berth.Volume {
+func (s *harness) create(name string) *berth.Volume {
 	s.t.Helper()
 	v, err := s.l.Create(s.t.Context(), me, volume.CreateRequest{Name: name, MaxBytes: 64 << 20})
 	if berth.ErrorCode(err) == berth.CodeUnavailable {
@@ -93,8 +93,8 @@ func (s *shelf) create(name string) *berth.Volume {
 	return v
 }
 
-// mount returns where a volume's content is on the host.
-func (s *shelf) mount(name string) string {
+// mount returns the directory with a volume's content on the host.
+func (s *harness) mount(name string) string {
 	s.t.Helper()
 	mounts, err := s.l.Resolve(s.t.Context(), me.Project, []berth.VolumeMount{{Name: name}})
 	s.check(err)
@@ -104,7 +104,7 @@ func (s *shelf) mount(name string) string {
 }
 
 func TestVolume(t *testing.T) {
-	s := newShelf(t)
+	s := newHarness(t)
 	v := s.create("data")
 	if _, err := s.l.Create(t.Context(), me, volume.CreateRequest{Name: "data"}); berth.ErrorCode(err) != berth.CodeInvalid {
 		t.Errorf("Create of the same name: got %v", err)
@@ -129,7 +129,7 @@ func TestVolume(t *testing.T) {
 
 	dir := s.mount("data")
 	s.check(os.WriteFile(filepath.Join(dir, "kept"), []byte("kept"), 0o600))
-	// Its size is a wall.
+	// Its size is a hard limit.
 	if err := os.WriteFile(filepath.Join(dir, "big"), make([]byte, 80<<20), 0o600); !errors.Is(err, unix.ENOSPC) {
 		t.Errorf("80 MB into a volume of 64: got %v, want %v", err, unix.ENOSPC)
 	}
@@ -138,14 +138,14 @@ func TestVolume(t *testing.T) {
 	}
 	s.check(os.Remove(filepath.Join(dir, "big")))
 
-	// It is there after a restart of the server, and of the machine.
+	// It still exists after a restart of the server, and of the machine.
 	s.restart()
 	s.unmount()
 	if got, err := os.ReadFile(filepath.Join(s.mount("data"), "kept")); err != nil || string(got) != "kept" {
 		t.Errorf("after a restart: got %q, %v", got, err)
 	}
 
-	// In use it stays.
+	// A volume in use cannot be deleted.
 	mounts, err := s.l.Resolve(t.Context(), me.Project, []berth.VolumeMount{{Name: "data", Path: "/mnt/volumes/other"}})
 	s.check(err)
 	s.check(s.l.Hold(t.Context(), me.Project, "cntr_a", mounts))
@@ -155,7 +155,7 @@ func TestVolume(t *testing.T) {
 	s.l.Release("cntr_a")
 	s.check(s.l.Delete(t.Context(), me, v.ID))
 	if err := s.l.Hold(t.Context(), me.Project, "cntr_b", mounts); berth.ErrorCode(err) != berth.CodeNotFound {
-		t.Errorf("Hold of a volume that was removed: got %v", err)
+		t.Errorf("Hold of a removed volume: got %v", err)
 	}
 	if left, _ := filepath.Glob(filepath.Join(s.opts.Dir, "*", "*")); len(left) > 0 {
 		t.Errorf("left behind: %q", left)
@@ -168,12 +168,12 @@ func TestVolume(t *testing.T) {
 		}
 	}
 	if len(said) != 4 || said[0] != audit.VolumeCreated || said[3] != audit.VolumeDeleted {
-		t.Errorf("the record says %q", said)
+		t.Errorf("the log has %q", said)
 	}
 }
 
 func TestResolve(t *testing.T) {
-	s := newShelf(t)
+	s := newHarness(t)
 	s.create("a")
 	for _, path := range []string{"/", "/mnt/volumes", "/mnt/volumes/", "/mnt/volumes/..", "/mnt/volumes/a/b", "/etc", "/mnt/volumes/A", "/mnt/volumes/../volumes/a"} {
 		if _, err := s.l.Resolve(t.Context(), me.Project, []berth.VolumeMount{{Name: "a", Path: path}}); berth.ErrorCode(err) != berth.CodeInvalid {
@@ -186,7 +186,7 @@ func TestResolve(t *testing.T) {
 }
 
 func TestExpire(t *testing.T) {
-	s := newShelf(t)
+	s := newHarness(t)
 	at := time.Now().Add(time.Hour).Unix()
 	v, err := s.l.Create(t.Context(), me, volume.CreateRequest{Name: "brief", MaxBytes: 16 << 20, ExpiresAt: &at})
 	if berth.ErrorCode(err) == berth.CodeUnavailable {
@@ -204,14 +204,14 @@ func TestExpire(t *testing.T) {
 	s.l.Release("cntr_a")
 	s.check(s.l.Expire(t.Context(), later))
 	if _, err := s.l.Get(t.Context(), me.Project, v.ID); berth.ErrorCode(err) != berth.CodeNotFound {
-		t.Errorf("Get of a volume that expired: got %v", err)
+		t.Errorf("Get of an expired volume: got %v", err)
 	}
 }
 
-// Nothing of what was in a volume can be found in its file, and nothing is left of it
-// after a crash in the middle of its removal.
+// A volume's file contains none of its content in the clear, and nothing is left of it after a
+// crash during its removal.
 func TestCanary(t *testing.T) {
-	s := newShelf(t)
+	s := newHarness(t)
 	v := s.create("secret")
 	dir := s.mount("secret")
 	if err := host.CanSeal(filepath.Dir(dir)); err != nil {
@@ -223,7 +223,7 @@ func TestCanary(t *testing.T) {
 	raw, err := os.ReadFile(filepath.Join(s.opts.Dir, string(me.Project), string(v.ID)+".img"))
 	s.check(err)
 	if bytes.Contains(raw, []byte(word)) {
-		t.Error("what is in a volume is in the clear in its file")
+		t.Error("a volume's file has its content in the clear")
 	}
 	s.check(s.opts.Objects.DeleteObject(t.Context(), me.Project, store.ObjectKey{Kind: volume.Kind, ID: string(v.ID)}))
 	s.restart()
