@@ -115,9 +115,9 @@ func TestPoolsFailApart(t *testing.T) {
 func TestPoolsAreChecked(t *testing.T) {
 	h := newHarness(t)
 	for want, pools := range map[string][]PoolOptions{
-		"no pool of 1":  {{Size: 1, MemoryLimit: "3g"}},
-		"no pool of -1": {{Size: -1}},
-		"two pools":     {{Size: 1}, {Size: 2, MemoryLimit: "1g"}},
+		"pool of 1 ":  {{Size: 1, MemoryLimit: "3g"}},
+		"pool of -1 ": {{Size: -1}},
+		"two pools":   {{Size: 1}, {Size: 2, MemoryLimit: "1g"}},
 	} {
 		opts := h.opts
 		opts.Pools = pools
