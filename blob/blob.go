@@ -1,7 +1,6 @@
-// Package blob stores sealed blobs, such as uploaded files and snapshots. A blob is a record
-// in the store and a content outside of it, which is encrypted with a key of its own. The
-// record holds the key: once it is deleted, no copy of the content can be decrypted, on any
-// medium.
+// Package blob stores sealed blobs, such as uploaded files and snapshots. A blob is a record in
+// the store and a content outside of it, which is encrypted with a key of its own. The record
+// holds the key: after its deletion no copy of the content can be decrypted, on any medium.
 package blob
 
 import (
@@ -18,7 +17,7 @@ import (
 	"github.com/berth-run/berth/store"
 )
 
-// A Ref names a blob, its record and its content alike.
+// A Ref names a blob: its record and its content.
 type Ref struct {
 	Project berth.ProjectID
 	ID      string
@@ -35,15 +34,15 @@ func NewKey() (k Key) {
 	return k
 }
 
-// SealKey encrypts the key of a content with the key of the server, for the record. bound
-// names the blob: a sealed key cannot be opened as that of another.
+// SealKey encrypts the key of a content with the server's key, for the record. bound names the
+// blob: a sealed key cannot be opened as that of another blob.
 func SealKey(aead cipher.AEAD, key, bound []byte) []byte { return aead.Seal(nil, nil, key, bound) }
 
-// OpenKey decrypts a key of size bytes that SealKey has sealed.
+// OpenKey decrypts a key of size bytes that SealKey sealed.
 func OpenKey(aead cipher.AEAD, sealed, bound []byte, size int) ([]byte, error) {
 	key, err := aead.Open(nil, nil, sealed, bound)
 	if err == nil && len(key) != size {
-		err = fmt.Errorf("it has %d bytes, want %d", len(key), size)
+		err = fmt.Errorf("key has %d bytes, want %d", len(key), size)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open sealed key with the key of this server: %w", err)
@@ -53,9 +52,9 @@ func OpenKey(aead cipher.AEAD, sealed, bound []byte, size int) ([]byte, error) {
 
 // Records are the records of the blobs of a Collection.
 type Records interface {
-	// Delete deletes a record. It returns store.ErrNotFound if there is none.
+	// Delete deletes a record. It returns store.ErrNotFound if it does not exist.
 	Delete(ctx context.Context, r Ref) error
-	// Exists reports whether there is a record.
+	// Exists reports whether a record exists.
 	Exists(ctx context.Context, r Ref) (bool, error)
 	// Expired returns up to limit blobs, of all projects, that have expired by now.
 	Expired(ctx context.Context, now time.Time, limit int) ([]Ref, error)
@@ -63,13 +62,13 @@ type Records interface {
 
 // Options are a Collection's parts.
 type Options struct {
-	Noun    string // what a blob is called in errors: "file"
+	Noun    string // the name of a blob in errors, such as "file"
 	Records Records
 
-	// Remove removes a content. A content that is not there is no error.
+	// Remove removes a content. It returns nil if the content does not exist.
 	Remove func(ctx context.Context, r Ref) error
 
-	Audit *audit.Log // nil records nothing
+	Audit *audit.Log // nil: no audit
 }
 
 // A Collection is all blobs of one kind. It orders the steps in which they are created and
@@ -77,13 +76,13 @@ type Options struct {
 // concurrent use.
 type Collection struct {
 	opts   Options
-	saving sync.Mutex // held from the answer of a quota until the record is saved
+	saving sync.Mutex // held from the quota check until the record is saved
 }
 
 // NewCollection returns a collection.
 func NewCollection(opts Options) *Collection { return &Collection{opts: opts} }
 
-// A Creation says how a blob is created.
+// A Creation is how a blob is created.
 type Creation struct {
 	Ref Ref
 
@@ -92,10 +91,10 @@ type Creation struct {
 	Admit func(ctx context.Context) error
 	Write func(ctx context.Context) error // writes the content
 	Save  func(ctx context.Context) error // saves the record
-	Entry func() audit.Entry              // is recorded in the end
+	Entry func() audit.Entry              // returns the audit entry of the creation
 }
 
-// Create creates a blob. If that fails, nothing is left of it.
+// Create creates a blob. If it fails, nothing of the blob is left.
 func (c *Collection) Create(ctx context.Context, how Creation) error {
 	if how.Admit != nil {
 		if err := how.Admit(ctx); err != nil {
@@ -126,9 +125,9 @@ func (c *Collection) save(ctx context.Context, how Creation) error {
 	return how.Save(ctx)
 }
 
-// Delete deletes a blob and records entry: first its record with the key, then its content,
-// which the next sweep removes if that fails. It returns store.ErrNotFound if there is no
-// record.
+// Delete deletes a blob's record, which has the key, records entry and then removes the
+// content. If that fails, the next sweep removes the content. It returns store.ErrNotFound if
+// the record does not exist.
 func (c *Collection) Delete(ctx context.Context, r Ref, entry audit.Entry) error {
 	if err := c.opts.Records.Delete(ctx, r); err != nil {
 		return err
@@ -139,11 +138,11 @@ func (c *Collection) Delete(ctx context.Context, r Ref, entry audit.Entry) error
 	return c.opts.Audit.Commit(ctx, entry)
 }
 
-// expireBatch is how many expired blobs are read at once.
+// expireBatch is the number of expired blobs read at once.
 const expireBatch = 100
 
-// Expire calls remove for the blobs of all projects that have expired by now. A blob that
-// fails does not stop the others. Errors that say that a blob is gone or in use are ignored.
+// Expire calls remove for the blobs of all projects that have expired by now. An error does not
+// stop the others. Errors for a blob that is gone or in use are ignored.
 func (c *Collection) Expire(ctx context.Context, now time.Time, remove func(context.Context, Ref) error) error {
 	for {
 		refs, err := c.opts.Records.Expired(ctx, now, expireBatch)

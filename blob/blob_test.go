@@ -22,8 +22,8 @@ import (
 
 type note struct{ Text string }
 
-// A shelf is a collection of notes with its parts.
-type shelf struct {
+// A harness is a collection of notes with its parts.
+type harness struct {
 	t       *testing.T
 	bucket  *cloud.Bucket
 	content *blob.Bucket
@@ -31,12 +31,12 @@ type shelf struct {
 	blobs   *blob.Collection
 }
 
-func newShelf(t *testing.T) *shelf {
+func newHarness(t *testing.T) *harness {
 	db, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "berth.db"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &shelf{t: t, bucket: memblob.OpenBucket(nil), records: blob.Objects[note]{Store: db, Kind: "note", HideExpired: true}}
+	s := &harness{t: t, bucket: memblob.OpenBucket(nil), records: blob.Objects[note]{Store: db, Kind: "note", HideExpired: true}}
 	t.Cleanup(func() {
 		s.bucket.Close()
 		db.Close()
@@ -46,12 +46,12 @@ func newShelf(t *testing.T) *shelf {
 	return s
 }
 
-// create creates a note that expires at a time; 0 is never.
-func (s *shelf) create(ref blob.Ref, key blob.Key, text string, expires int64) error {
+// create creates a note that expires at a time; 0 means never.
+func (s *harness) create(ref blob.Ref, key blob.Key, text string, expires int64) error {
 	return s.blobs.Create(s.t.Context(), s.creation(ref, key, text, expires))
 }
 
-func (s *shelf) creation(ref blob.Ref, key blob.Key, text string, expires int64) blob.Creation {
+func (s *harness) creation(ref blob.Ref, key blob.Key, text string, expires int64) blob.Creation {
 	return blob.Creation{Ref: ref,
 		Write: func(ctx context.Context) error {
 			return s.content.Write(ctx, ref, key, func(w io.Writer) error {
@@ -63,22 +63,22 @@ func (s *shelf) creation(ref blob.Ref, key blob.Key, text string, expires int64)
 		Entry: func() audit.Entry { return audit.Entry{} }}
 }
 
-func (s *shelf) delete(ctx context.Context, r blob.Ref) error {
+func (s *harness) delete(ctx context.Context, r blob.Ref) error {
 	return s.blobs.Delete(ctx, r, audit.Entry{})
 }
 
-// contents counts the contents, and fails the test unless there are want.
-func (s *shelf) contents(what string, want int) {
+// contents fails the test unless there are want contents.
+func (s *harness) contents(what string, want int) {
 	s.t.Helper()
 	if n, _, err := s.content.Totals(s.t.Context()); n != want || err != nil {
-		s.t.Errorf("%s: %d contents are left, %v, want %d", what, n, err, want)
+		s.t.Errorf("%s: got %d contents, %v, want %d", what, n, err, want)
 	}
 }
 
 var mine, theirs = blob.Ref{Project: "proj_mine", ID: "a"}, blob.Ref{Project: "proj_theirs", ID: "a"}
 
 func TestBlob(t *testing.T) {
-	s, key := newShelf(t), blob.NewKey()
+	s, key := newHarness(t), blob.NewKey()
 	if err := s.create(mine, key, "canary", 0); err != nil {
 		t.Fatal(err)
 	}
@@ -131,7 +131,7 @@ func TestCreateFails(t *testing.T) {
 		"saving": {2, func(c *blob.Creation) { c.Save = func(context.Context) error { return failed } }},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newShelf(t)
+			s := newHarness(t)
 			creation := s.creation(mine, blob.NewKey(), "a", 0)
 			calls := 0
 			creation.Admit = func(context.Context) error {
@@ -146,15 +146,15 @@ func TestCreateFails(t *testing.T) {
 			}
 			s.contents(name, 0)
 			if exists, err := s.records.Exists(t.Context(), mine); exists || err != nil {
-				t.Errorf("there is a record: %t, %v", exists, err)
+				t.Errorf("record exists: %t, %v", exists, err)
 			}
 		})
 	}
 }
 
-// Expiry deletes what has expired, also after a blob that cannot be deleted.
+// Expire deletes expired blobs, also after one that cannot be deleted.
 func TestExpire(t *testing.T) {
-	s := newShelf(t)
+	s := newHarness(t)
 	now := time.Now().Unix()
 	for ref, at := range map[blob.Ref]int64{{Project: "p", ID: "used"}: now - 3, {Project: "p", ID: "old"}: now - 2, {Project: "p", ID: "never"}: 0, {Project: "p", ID: "later"}: now + 1000} {
 		if err := s.create(ref, blob.NewKey(), "a", at); err != nil {
@@ -182,12 +182,12 @@ func TestExpire(t *testing.T) {
 	if err := s.blobs.Expire(t.Context(), time.Now(), s.delete); err != nil {
 		t.Fatal(err)
 	}
-	s.contents("Expire of what was extended", 3)
+	s.contents("Expire after Extend", 3)
 }
 
 // Sweep removes contents without a record.
 func TestSweep(t *testing.T) {
-	s := newShelf(t)
+	s := newHarness(t)
 	if err := s.create(mine, blob.NewKey(), "a", 0); err != nil {
 		t.Fatal(err)
 	}
@@ -202,7 +202,7 @@ func TestSweep(t *testing.T) {
 	s.contents("Sweep", 1)
 }
 
-// A sealed key is opened by the same server for the same blob only.
+// A sealed key is opened by the same server and for the same blob only.
 func TestKeys(t *testing.T) {
 	server, key := seal.New([32]byte{1}), blob.NewKey()
 	sealed := blob.SealKey(server, key[:], []byte("a"))
@@ -210,12 +210,12 @@ func TestKeys(t *testing.T) {
 		t.Errorf("got %x, %v", got, err)
 	}
 	if _, err := blob.OpenKey(server, sealed, []byte("b"), len(key)); err == nil {
-		t.Error("the key was opened for another blob")
+		t.Error("the key opens for another blob")
 	}
 	if _, err := blob.OpenKey(seal.New([32]byte{2}), sealed, []byte("a"), len(key)); err == nil {
-		t.Error("another server has opened the key")
+		t.Error("another server opens the key")
 	}
 	if _, err := blob.OpenKey(server, sealed, []byte("a"), 64); err == nil {
-		t.Error("a key of another size was opened")
+		t.Error("a key of another size opens")
 	}
 }

@@ -16,16 +16,16 @@ import (
 	"github.com/berth-run/berth/internal/seal"
 )
 
-// A Bucket holds the contents of blobs of one kind, and nothing else. A content that is
-// missing or damaged is berth.CodeCorrupt for the client, and logged for the operator.
+// A Bucket holds the contents of blobs of one kind, and nothing else. A missing or damaged
+// content is an error with berth.CodeCorrupt for the client, and is logged for the operator.
 type Bucket struct {
 	bucket *cloud.Bucket
 	noun   string
 	log    *slog.Logger
 }
 
-// NewBucket returns a Bucket. noun names a blob in errors, such as "file". The default of log
-// is slog.Default.
+// NewBucket returns a Bucket. noun names a blob in errors, such as "file". If log is nil, it is
+// slog.Default.
 func NewBucket(bucket *cloud.Bucket, noun string, log *slog.Logger) *Bucket {
 	if log == nil {
 		log = slog.Default()
@@ -33,7 +33,7 @@ func NewBucket(bucket *cloud.Bucket, noun string, log *slog.Logger) *Bucket {
 	return &Bucket{bucket: bucket, noun: noun, log: log}
 }
 
-// Write seals what write writes, and saves it as a content. If write fails, nothing is saved.
+// Write seals the output of write and saves it as a content. If write fails, nothing is saved.
 func (b *Bucket) Write(ctx context.Context, r Ref, key Key, write func(io.Writer) error) error {
 	ctx, abort := context.WithCancel(ctx)
 	defer abort()
@@ -47,7 +47,7 @@ func (b *Bucket) Write(ctx context.Context, r Ref, key Key, write func(io.Writer
 		err = sealed.Close()
 	}
 	if err != nil {
-		abort() // Close then discards what was written
+		abort() // Close then discards the content
 		w.Close()
 		return err
 	}
@@ -57,7 +57,7 @@ func (b *Bucket) Write(ctx context.Context, r Ref, key Key, write func(io.Writer
 	return nil
 }
 
-// Size returns how many bytes a content takes.
+// Size returns the stored size of a content in bytes.
 func (b *Bucket) Size(ctx context.Context, r Ref) (int64, error) {
 	attrs, err := b.bucket.Attributes(ctx, r.String())
 	if err != nil {
@@ -66,7 +66,7 @@ func (b *Bucket) Size(ctx context.Context, r Ref) (int64, error) {
 	return attrs.Size, nil
 }
 
-// Open opens a content that takes stored bytes, to be read from its start to its end.
+// Open opens a content of stored bytes for sequential reading.
 func (b *Bucket) Open(ctx context.Context, r Ref, key Key, stored int64) (io.ReadCloser, error) {
 	raw, err := b.open(ctx, r, stored)
 	if err != nil {
@@ -75,8 +75,8 @@ func (b *Bucket) Open(ctx context.Context, r Ref, key Key, stored int64) (io.Rea
 	return &content{Reader: b.reader(r, seal.NewReader(raw, key)), Closer: raw}, nil
 }
 
-// OpenSeeker opens a content of size plain bytes, to be read from anywhere. Its first byte
-// has been read and verified.
+// OpenSeeker opens a content of size plain bytes for reading at any offset. It reads and
+// verifies the first byte.
 func (b *Bucket) OpenSeeker(ctx context.Context, r Ref, key Key, size int64) (io.ReadSeekCloser, error) {
 	raw, err := b.open(ctx, r, seal.Size(size))
 	if err != nil {
@@ -94,13 +94,13 @@ func (b *Bucket) OpenSeeker(ctx context.Context, r Ref, key Key, size int64) (io
 	return c, nil
 }
 
-// OpenPlain opens a content of size bytes that an earlier version has stored unsealed.
+// OpenPlain opens a content of size bytes that an earlier version stored unsealed.
 func (b *Bucket) OpenPlain(ctx context.Context, r Ref, size int64) (io.ReadCloser, error) {
 	return b.open(ctx, r, size)
 }
 
-// open opens what is stored of a content. It opens only a regular file of this size: a FIFO
-// would block the reader.
+// open opens the stored content. It accepts only a regular file of this size: a FIFO would
+// block the reader.
 func (b *Bucket) open(ctx context.Context, r Ref, stored int64) (*cloud.Reader, error) {
 	attrs, err := b.bucket.Attributes(ctx, r.String())
 	if err == nil && attrs.Size != stored {
@@ -119,14 +119,14 @@ func (b *Bucket) open(ctx context.Context, r Ref, stored int64) (*cloud.Reader, 
 	return raw, nil
 }
 
-// damaged logs that a content is not what was written. It returns the error for the client.
+// damaged logs that a content is missing or damaged. It returns the error for the client.
 func (b *Bucket) damaged(r Ref, err error) error {
 	b.log.Error("stored content is missing or damaged", b.noun, r.ID, "err", err)
 	return &berth.Error{Code: berth.CodeCorrupt, Err: err,
 		Message: fmt.Sprintf("The content of %s '%s' is missing or damaged on this server. Its operator can restore it from a backup.", b.noun, r.ID)}
 }
 
-// Remove removes a content. A content that is not there is no error.
+// Remove removes a content. It returns nil if the content does not exist.
 func (b *Bucket) Remove(ctx context.Context, r Ref) error { return b.remove(ctx, r.String()) }
 
 func (b *Bucket) remove(ctx context.Context, key string) error {
@@ -165,8 +165,8 @@ func (b *Bucket) All(ctx context.Context) iter.Seq2[Ref, error] {
 	}
 }
 
-// Totals returns how many contents there are and the bytes that they take, those included
-// that are being written.
+// Totals returns the number of contents and their stored bytes, including those that are being
+// written.
 func (b *Bucket) Totals(ctx context.Context) (count int, bytes int64, err error) {
 	for key, err := range b.keys(ctx) {
 		if err != nil {
@@ -225,7 +225,7 @@ type reader struct {
 	bucket *Bucket
 	ref    Ref
 	plain  io.Reader
-	err    error // of damage
+	err    error // the damage
 }
 
 func (r *reader) Read(p []byte) (int, error) {

@@ -12,19 +12,19 @@ import (
 	"github.com/berth-run/berth/store"
 )
 
-// Objects are records that are objects of one kind in the store, with a JSON document of
-// type T. They implement Records.
+// Objects are records stored as objects of one kind, with a JSON document of type T. They
+// implement Records.
 type Objects[T any] struct {
 	Store store.Objects
 	Kind  store.Kind
 
-	// HideExpired makes Get and List leave out what has expired and is not deleted yet.
+	// HideExpired makes Get and List omit expired records that are not deleted yet.
 	HideExpired bool
 }
 
 func (o Objects[T]) key(id string) store.ObjectKey { return store.ObjectKey{Kind: o.Kind, ID: id} }
 
-// Create saves a record. expires is nil if it never expires.
+// Create saves a record. A nil expires means that it never expires.
 func (o Objects[T]) Create(ctx context.Context, r Ref, created int64, expires *int64, record *T) error {
 	body, err := json.Marshal(record)
 	if err != nil {
@@ -49,8 +49,8 @@ func (o Objects[T]) Get(ctx context.Context, r Ref) (*T, error) {
 	return o.decode(object)
 }
 
-// List returns one page of records and whether there is more. An unknown page.After is
-// store.ErrNotFound.
+// List returns one page of records and whether there is more. For an unknown page.After it
+// returns store.ErrNotFound.
 func (o Objects[T]) List(ctx context.Context, p berth.ProjectID, page store.Page) ([]*T, bool, error) {
 	objects, more, err := o.Store.ListObjects(ctx, p, o.Kind, "", page)
 	if err != nil {
@@ -69,7 +69,7 @@ func (o Objects[T]) List(ctx context.Context, p berth.ProjectID, page store.Page
 	return list, more, nil
 }
 
-// All returns the records of a project, also those that have expired.
+// All yields the records of a project, including expired ones.
 func (o Objects[T]) All(ctx context.Context, p berth.ProjectID) iter.Seq2[*T, error] {
 	return func(yield func(*T, error) bool) {
 		for page := (store.Page{Limit: 1000}); ; {
@@ -91,8 +91,8 @@ func (o Objects[T]) All(ctx context.Context, p berth.ProjectID) iter.Seq2[*T, er
 	}
 }
 
-// Extend moves the expiry of a record that expires before until to then, also if it has
-// expired and is not deleted yet. It returns store.ErrNotFound if there is none.
+// Extend moves the expiry of a record that expires before until to until, even if it has
+// expired and is not deleted yet. It returns store.ErrNotFound if the record does not exist.
 func (o Objects[T]) Extend(ctx context.Context, r Ref, until time.Time) error {
 	_, err := o.Store.UpdateObject(ctx, r.Project, o.key(r.ID), func(object *store.Object) error {
 		if object.ExpiresAt != 0 {
@@ -108,7 +108,7 @@ func (o Objects[T]) Delete(ctx context.Context, r Ref) error {
 	return o.Store.DeleteObject(ctx, r.Project, o.key(r.ID))
 }
 
-// Exists reports whether there is a record, also one that has expired.
+// Exists reports whether a record exists, including an expired one.
 func (o Objects[T]) Exists(ctx context.Context, r Ref) (bool, error) {
 	_, err := o.Store.GetObject(ctx, r.Project, o.key(r.ID))
 	if errors.Is(err, store.ErrNotFound) {

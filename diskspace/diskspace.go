@@ -1,11 +1,11 @@
-// Package diskspace watches the volumes that hold a server's state, and holds a reserve
-// on one of them.
+// Package diskspace watches the volumes that hold a server's state, and holds a reserve on one
+// of them.
 //
-// Each volume has two floors. Below the low one nothing new is created: Admit refuses.
-// Below the critical one the containers that write the most are ended, until the volume
-// is above it. A reserve, a file whose blocks are allocated, is given up when the volume
-// of the database is full, so that deletions, the last events of responses and the audit
-// record can still be written; it is allocated again when there is room.
+// Each volume has two floors of free space. Below the low floor nothing new is created: Admit
+// returns an error. Below the critical floor the containers that write the most are ended,
+// until the volume is above it. The reserve is a file whose blocks are allocated. It is
+// released when the volume of the database is full, so that deletions, the last events of
+// responses and the audit log can still be written. It is allocated again when there is space.
 package diskspace
 
 import (
@@ -28,7 +28,7 @@ type Area string
 
 // The areas of a server.
 const (
-	Database  Area = "database" // and the audit record, and the reserve
+	Database  Area = "database" // also the audit log and the reserve
 	Files     Area = "files"
 	Snapshots Area = "snapshots"
 	Sandboxes Area = "sandboxes"
@@ -40,33 +40,32 @@ const (
 	watchEvery = 250 * time.Millisecond
 	// watchClosely is the interval while a volume is near its low floor.
 	watchClosely = 50 * time.Millisecond
-	// startBytes is the part of the reserve that only a start gives up: without it
-	// SQLite could not even open the database.
+	// startBytes is the part of the reserve that is released only at a start: without it SQLite
+	// could not even open the database.
 	startBytes = 2 << 20
-	// relieveAgain is how long the guard waits after no container was found to end.
+	// relieveAgain is the pause after relieve found no container to end.
 	relieveAgain = 5 * time.Second
 )
 
-// RetryAfter is how long clients that are refused are told to wait. OpenAI's clients
-// repeat a request on 507 as on 503, and wait that long before.
+// RetryAfter is the delay in the Retry-After header of refused requests. OpenAI's clients
+// repeat a request on 507 as on 503, after this delay.
 const RetryAfter = 10 * time.Second
 
-// Options are a Guard's parts. Dir is needed.
+// Options are a Guard's parts. Dir is required.
 type Options struct {
 	Dir   string          // of the state; holds the reserve
-	Areas map[Area]string // directories; those that do not exist yet count as their parents
-	Log   *slog.Logger    // default silence
+	Areas map[Area]string // directories; a missing one counts as its nearest existing parent
+	Log   *slog.Logger    // default: nothing is logged
 
-	// Low and Critical are the floors of each volume, and Reserve the size of the
-	// reserve, in bytes. nil is a default by the size of the volume, 0 is none.
+	// Low and Critical are the floors of each volume, and Reserve is the size of the reserve,
+	// in bytes. nil means a default by the size of the volume; 0 disables.
 	Low, Critical, Reserve *int64
-	// Inodes is the low floor of free inodes. nil is a default by their number.
+	// Inodes is the low floor of free inodes. nil means a default by their number.
 	Inodes *int64
 
-	// Calm, if it is not nil, is called by Open if the volume of the sandboxes is below its
-	// low floor, before the reserve is given up: what still writes there would take that,
-	// too. It stops what writes. need returns how many bytes the volume is below its
-	// critical floor now.
+	// Calm stops the sandboxes that write. It may be nil. Open calls it if the volume of the
+	// sandboxes is below its low floor, before it releases the reserve: the sandboxes would use
+	// that up too. need returns how many bytes the volume is below its critical floor now.
 	Calm func(need func() int64)
 }
 
@@ -76,14 +75,14 @@ type Guard struct {
 	areas   []area
 	reserve reserve
 	refused atomic.Int64
-	poke    chan struct{} // has room for one: look now
+	poke    chan struct{} // buffered: requests a measurement now
 
 	relieve func(ctx context.Context, need func() int64) bool // set before Start
 
 	end  context.CancelFunc
 	done chan struct{}
 
-	mu      sync.Mutex // of all that follows
+	mu      sync.Mutex // guards all fields below
 	volumes []*volume
 }
 
@@ -93,8 +92,8 @@ type area struct {
 	on   *volume
 }
 
-// Open measures the volumes and allocates the reserve, or gives it up if the volume is
-// full: a server can start then.
+// Open measures the volumes and allocates the reserve. If the volume is full, it releases the
+// reserve instead, so that a server can start.
 func Open(opts Options) (*Guard, error) {
 	if opts.Log == nil {
 		opts.Log = slog.New(slog.DiscardHandler)
@@ -133,7 +132,7 @@ func Open(opts Options) (*Guard, error) {
 	return g, nil
 }
 
-// existing returns the directory, or the nearest one above it that exists.
+// existing returns the directory, or its nearest existing parent.
 func existing(dir string) string {
 	for {
 		if _, err := os.Stat(dir); err == nil || dir == filepath.Dir(dir) {
@@ -143,7 +142,7 @@ func existing(dir string) string {
 	}
 }
 
-// volumeOf returns the volume of a directory: the same one for all its directories.
+// volumeOf returns the volume of a directory. Directories on one volume share it.
 func (g *Guard) volumeOf(dir string) (*volume, error) {
 	v, err := openVolume(dir, g.opts)
 	if err != nil {
@@ -158,17 +157,17 @@ func (g *Guard) volumeOf(dir string) (*volume, error) {
 	return v, nil
 }
 
-// Start watches the volumes until Close. relieve is called while the volume of the
-// sandboxes is below its critical floor: it ends the containers that write the most and
-// returns true when their space has been freed, or false if none is worth ending. need
-// returns how many bytes the volume is below the floor now.
+// Start watches the volumes until Close. It calls relieve while the volume of the sandboxes is
+// below its critical floor. relieve ends the containers that write the most and returns true
+// when their space is free, or false if it ends none. need returns how many bytes the volume is
+// below the floor now.
 func (g *Guard) Start(relieve func(ctx context.Context, need func() int64) bool) {
 	ctx, cancel := context.WithCancel(context.Background())
 	g.relieve, g.end, g.done = relieve, cancel, make(chan struct{})
 	go g.watch(ctx)
 }
 
-// Close ends the watching. The reserve stays.
+// Close stops the watch. The reserve stays allocated.
 func (g *Guard) Close() error {
 	if g.end != nil {
 		g.end()
@@ -179,10 +178,10 @@ func (g *Guard) Close() error {
 
 func (g *Guard) watch(ctx context.Context) {
 	defer close(g.done)
-	var rest time.Time // until which relieve is not called again
+	var rest time.Time // relieve is not called before
 	for {
 		need, wait := g.look()
-		// Before the reserve is given up: who fills the volume would fill that, too.
+		// This comes before the reserve is released: the writers would use that up too.
 		if need > 0 && time.Now().After(rest) && !g.relieve(ctx, g.lack) {
 			rest = time.Now().Add(relieveAgain)
 		}
@@ -196,8 +195,8 @@ func (g *Guard) watch(ctx context.Context) {
 	}
 }
 
-// look measures all volumes. It returns how far the volume of the
-// sandboxes is below its critical floor, and when to look again.
+// look measures all volumes. It returns how far the volume of the sandboxes is below its
+// critical floor, and the time until the next measurement.
 func (g *Guard) look() (need int64, wait time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -218,7 +217,7 @@ func (g *Guard) look() (need int64, wait time.Duration) {
 	return need, wait
 }
 
-// sandboxes returns the volume of the sandboxes, or nil if there is none.
+// sandboxes returns the volume of the sandboxes, or nil if it is not watched.
 func (g *Guard) sandboxes() *volume {
 	for _, a := range g.areas {
 		if a.name == Sandboxes {
@@ -247,8 +246,8 @@ func (g *Guard) tendState() {
 	}
 }
 
-// tend gives the reserve up if the volume is nearly full, and allocates it if there is
-// room for it. g.mu is held.
+// tend releases the reserve if the volume is nearly full, and allocates it if there is space.
+// g.mu is held.
 func (g *Guard) tend(v *volume) {
 	held := g.reserve.held()
 	switch {
@@ -258,7 +257,7 @@ func (g *Guard) tend(v *volume) {
 		if err := g.reserve.allocate(); err != nil {
 			if !full(err) {
 				g.opts.Log.Warn("failed to allocate the reserve of disk space", "path", g.reserve.path, "bytes", g.reserve.want, "err", err)
-				g.reserve.want = 0 // the file system cannot
+				g.reserve.want = 0 // the file system does not support it
 			}
 			return
 		}
@@ -270,7 +269,7 @@ func (g *Guard) tend(v *volume) {
 	}
 }
 
-// giveUp gives the reserve up, but for leave bytes. It returns false if there is none.
+// giveUp releases the reserve except leave bytes. It returns false if the reserve is empty.
 // g.mu is held.
 func (g *Guard) giveUp(v *volume, leave int64) bool {
 	held := g.reserve.held()
@@ -278,17 +277,17 @@ func (g *Guard) giveUp(v *volume, leave int64) bool {
 		return false
 	}
 	if err := g.reserve.release(leave); err != nil {
-		g.opts.Log.Error("failed to give up the reserve of disk space", "path", g.reserve.path, "err", err)
+		g.opts.Log.Error("failed to release the reserve of disk space", "path", g.reserve.path, "err", err)
 		return false
 	}
 	g.reserve.given = true
 	_ = v.measure()
-	g.opts.Log.Error("disk full: gave up the reserve; only deletions and ends are saved until there is room", "dir", v.dir, "free_bytes", v.own, "reserve_bytes", held-leave)
+	g.opts.Log.Error("disk full: released the reserve; only deletions and ends are saved until there is space", "dir", v.dir, "free_bytes", v.own, "reserve_bytes", held-leave)
 	return true
 }
 
-// Admit returns an error for the client if nothing new may be stored in the database, or
-// in one of these areas.
+// Admit returns an error for the client if the volume of the database, or of one of the areas,
+// is below its low floor.
 func (g *Guard) Admit(areas ...Area) error {
 	if g == nil {
 		return nil
@@ -318,15 +317,15 @@ func contains(areas []Area, a Area) bool {
 	return false
 }
 
-// Refused returns the error for a client whose request cannot be stored. cause, which may
-// be nil, is for the log.
+// Refused returns the error for a client whose request cannot be stored. cause is for the log
+// and may be nil.
 func Refused(cause error) *berth.Error {
 	return &berth.Error{Code: berth.CodeInsufficientStorage, RetryAfter: RetryAfter, Err: cause,
-		Message: "This server has no disk space left for anything new. Delete what you do not need (containers, files, snapshots, responses), or ask its operator for space, and send the request again."}
+		Message: "This server is out of disk space. Delete containers, files, snapshots or responses that you do not need, or ask its operator for more space, and send the request again."}
 }
 
-// Refuse implements sqlite.Room: while the reserve is in use, only what frees space or
-// ends something may be written.
+// Refuse implements sqlite.Room: while the reserve is released, only writes that free space or
+// end something are allowed.
 func (g *Guard) Refuse() error {
 	if g == nil {
 		return nil
@@ -337,11 +336,11 @@ func (g *Guard) Refuse() error {
 	if !g.reserve.given || v.measure() == nil && v.own >= g.reserve.want {
 		return nil
 	}
-	return fmt.Errorf("%w: what is left of the disk is for deletions", store.ErrStorage)
+	return fmt.Errorf("%w: the remaining disk space is reserved for deletions", store.ErrStorage)
 }
 
-// MakeRoom implements sqlite.Room: it gives the reserve up. It returns true if the
-// reserve is given up, by this call or an earlier one.
+// MakeRoom implements sqlite.Room: it releases the reserve. It returns true if the reserve is
+// released, by this call or an earlier one.
 func (g *Guard) MakeRoom() bool {
 	if g == nil {
 		return false
@@ -352,7 +351,7 @@ func (g *Guard) MakeRoom() bool {
 	return g.giveUp(g.areas[0].on, startBytes) || g.reserve.given
 }
 
-// wake has the volumes looked at now.
+// wake requests a measurement of the volumes now.
 func (g *Guard) wake() {
 	select {
 	case g.poke <- struct{}{}:
@@ -360,20 +359,20 @@ func (g *Guard) wake() {
 	}
 }
 
-// Refusals returns how many requests Admit refused.
+// Refusals returns the number of requests that Admit refused.
 func (g *Guard) Refusals() int64 { return g.refused.Load() }
 
-// Reserve returns how many bytes the reserve has now, and should have.
+// Reserve returns the current size of the reserve and its full size, in bytes.
 func (g *Guard) Reserve() (held, want int64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.reserve.held(), g.reserve.want
 }
 
-// A Reading is what is known of the volume of an area.
+// A Reading is a measurement of the volume of an area.
 type Reading struct {
 	Area          Area
-	Bytes, Free   int64 // of the volume; what an ordinary user may use
+	Bytes, Free   int64 // of the volume; Free is for ordinary users
 	Inodes        int64 // 0 if the file system has no fixed number
 	InodesFree    int64
 	Low, Critical int64 // floors in bytes

@@ -36,17 +36,18 @@ func openWith(t *testing.T, dir string, reserve *int64) *diskspace.Guard {
 
 func refused(err error) bool { return berth.ErrorCode(err) == berth.CodeInsufficientStorage }
 
-// wait returns when done is true.
+// wait returns when done returns true.
 func wait(t *testing.T, what string, done func() bool) {
 	t.Helper()
 	for end := time.Now().Add(30 * time.Second); !done(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("waited in vain until %s", what)
+			t.Fatalf("timed out waiting until %s", what)
 		}
 	}
 }
 
-// The floors of a small volume, the reserve, and what is refused below each.
+// This tests the floors of a small volume, the reserve, and which requests are refused below
+// each floor.
 func TestFloors(t *testing.T) {
 	dir := disktest.Ext4(t, 64<<20)
 	g := open(t, dir)
@@ -63,7 +64,7 @@ func TestFloors(t *testing.T) {
 		t.Errorf("below the low floor: got %v and %d refusals, want %s", err, g.Refusals(), berth.CodeInsufficientStorage)
 	}
 	if err := g.Refuse(); err != nil {
-		t.Errorf("below the low floor the database refuses: %v", err)
+		t.Errorf("below the low floor the database returns: %v", err)
 	}
 	if err := os.Remove(filler); err != nil {
 		t.Fatal(err)
@@ -73,8 +74,8 @@ func TestFloors(t *testing.T) {
 	}
 }
 
-// Below the critical floor the largest writer is ended, again and again until there is
-// space, and the reserve comes back then.
+// Below the critical floor the largest writer is ended, repeatedly until there is space. Then
+// the reserve is allocated again.
 func TestCritical(t *testing.T) {
 	dir := disktest.Ext4(t, 64<<20)
 	g := open(t, dir)
@@ -85,7 +86,7 @@ func TestCritical(t *testing.T) {
 	g.Start(func(_ context.Context, lack func() int64) bool {
 		need := lack()
 		if need <= 0 || need > critical {
-			t.Errorf("got a need of %d bytes, the floor is at %d", need, critical)
+			t.Errorf("got need = %d bytes with the floor at %d", need, critical)
 		}
 		victim := filler
 		if calls.Add(1) > 1 {
@@ -106,8 +107,8 @@ func TestCritical(t *testing.T) {
 	}
 }
 
-// What writes to a full volume is stopped before a start gives the reserve up, which it
-// would take.
+// Writers to a full volume are stopped before a start releases the reserve, which they would
+// use up.
 func TestCalm(t *testing.T) {
 	dir := disktest.Ext4(t, 64<<20)
 	g := open(t, dir)
@@ -122,13 +123,13 @@ func TestCalm(t *testing.T) {
 				t.Errorf("the reserve has %d bytes of %d, %v", st.Blocks*512, held, err)
 			}
 			if need() <= 0 {
-				t.Error("nothing is needed on a full volume")
+				t.Error("need is 0 on a full volume")
 			}
 			if err := os.Remove(filler); err != nil {
 				t.Error(err)
 			}
 			if n := need(); n > 0 {
-				t.Errorf("with space again %d bytes are needed", n)
+				t.Errorf("with space again need is %d bytes", n)
 			}
 		}})
 	if err != nil {
@@ -139,7 +140,7 @@ func TestCalm(t *testing.T) {
 	}
 }
 
-// Small files take the inodes of a volume that has many bytes left.
+// Small files can use up the inodes of a volume that still has free bytes.
 func TestInodes(t *testing.T) {
 	dir := disktest.Ext4(t, 64<<20, "-N", "1000")
 	g := open(t, dir)
@@ -156,8 +157,8 @@ func TestInodes(t *testing.T) {
 	}
 }
 
-// On a volume without one free block: nothing new is stored, deletions and the audit
-// record are, a server opens its state, and its space is used again.
+// On a volume without a free block nothing new is stored. Deletions and audit entries still
+// are, a server opens its state, and freed space is used again.
 func TestFullVolume(t *testing.T) {
 	dir := disktest.Ext4(t, 160<<20)
 	reserve := int64(16 << 20)
@@ -187,7 +188,7 @@ func TestFullVolume(t *testing.T) {
 		}
 	}
 	filler := disktest.Fill(t, dir, 0)
-	for ; ; n++ { // into what is left of the write-ahead log
+	for ; ; n++ { // these go into the free part of the write-ahead log
 		if err := db.CreateObjects(t.Context(), "p", object(n)); err != nil {
 			if !errors.Is(err, store.ErrStorage) {
 				t.Errorf("a write to a full volume: got %v, want %v", err, store.ErrStorage)
@@ -196,9 +197,9 @@ func TestFullVolume(t *testing.T) {
 		}
 	}
 	given := func() bool { held, want := g.Reserve(); return held < want }
-	for entries := 0; !given() || entries < 100; entries++ { // until one needs a block of the reserve
+	for entries := 0; !given() || entries < 100; entries++ { // until an entry needs a block of the reserve
 		if entries > 10_000 {
-			t.Fatal("the audit record does not need the reserve")
+			t.Fatal("the audit log does not use the reserve")
 		}
 		e := audit.Entry{Action: audit.KeyCreated, Name: strings.Repeat("y", 500)}
 		if err := record.Commit(t.Context(), e); err != nil {
@@ -211,15 +212,16 @@ func TestFullVolume(t *testing.T) {
 		}
 		if err := db.CreateObjects(t.Context(), "p", object(1000+i)); err == nil {
 			if given() && disktest.Free(t, dir) < 1<<20 {
-				t.Fatal("something new was written into the reserve")
+				t.Fatal("a new object was written into the reserve")
 			}
 		}
 	}
 	if !given() {
-		t.Error("all this was done without the reserve")
+		t.Error("the reserve was not released")
 	}
 
-	// A start, after an orderly end, which removes the files that SQLite makes at a start.
+	// This is a start after a clean stop, which removes the files that SQLite creates at a
+	// start.
 	if err := errors.Join(db.Close(), record.Close()); err != nil {
 		t.Fatal(err)
 	}
@@ -227,7 +229,7 @@ func TestFullVolume(t *testing.T) {
 	g = openWith(t, dir, &reserve)
 	db, record = openAll()
 	if err := db.CreateObjects(t.Context(), "p", object(5000)); err == nil && disktest.Free(t, dir) < 64<<10 {
-		t.Error("something new was stored")
+		t.Error("a new object was stored")
 	}
 	if err := db.DeleteObject(t.Context(), "p", object(1000).ObjectKey); err != nil && !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("a deletion after a start on a full volume: %v", err)

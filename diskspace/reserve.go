@@ -10,14 +10,14 @@ import (
 // reserveName is the file of the reserve in the state directory.
 const reserveName = "reserve"
 
-// A reserve is a file whose blocks are allocated and hold nothing.
+// A reserve is a file with allocated blocks and no content.
 type reserve struct {
 	path  string
 	want  int64
-	given bool // it was given up and not allocated since
+	given bool // it was released and not allocated since
 }
 
-// held returns how many bytes of the volume the reserve has.
+// held returns the size of the reserve in bytes.
 func (r *reserve) held() int64 {
 	var st unix.Stat_t
 	if unix.Stat(r.path, &st) != nil {
@@ -26,7 +26,7 @@ func (r *reserve) held() int64 {
 	return min(st.Blocks*512, st.Size)
 }
 
-// allocate makes the file as large as it should be. On an error it has what it had.
+// allocate grows the file to its full size. After an error it has its former size.
 func (r *reserve) allocate() error {
 	f, err := os.OpenFile(r.path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -43,7 +43,7 @@ func (r *reserve) allocate() error {
 	return errors.Join(err, f.Close())
 }
 
-// fill writes a file where the file system cannot allocate blocks.
+// fill writes a file on a file system that cannot allocate blocks.
 func fill(f *os.File, size int64) error {
 	zeros := make([]byte, 1<<20)
 	for at := int64(0); at < size; at += int64(len(zeros)) {
@@ -54,7 +54,7 @@ func fill(f *os.File, size int64) error {
 	return f.Sync()
 }
 
-// release frees the blocks, but for those of leave bytes.
+// release frees the blocks except leave bytes.
 func (r *reserve) release(leave int64) error { return os.Truncate(r.path, leave) }
 
 func (r *reserve) exists() bool {
@@ -62,5 +62,5 @@ func (r *reserve) exists() bool {
 	return err == nil
 }
 
-// full reports whether an error says that a volume or an allowance is used up.
+// full reports whether an error means that a volume or a quota is full.
 func full(err error) bool { return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) }

@@ -9,15 +9,15 @@ import (
 
 // A volume is a file system that holds state.
 type volume struct {
-	dir  string // on it
+	dir  string // a directory on it
 	dev  uint64
-	root bool // this process may use the blocks that are the superuser's
+	root bool // this process may use the blocks reserved for root
 
 	low, critical, lowInodes int64
 
-	size, free, own    int64 // bytes; own are those that this process may use
+	size, free, own    int64 // bytes; own is available to this process
 	inodes, inodesFree int64
-	wasLow, wasBad     bool // as last reported
+	wasLow, wasBad     bool // as last logged
 }
 
 // Bounds of the default floors.
@@ -26,8 +26,8 @@ const (
 	criticalShare, criticalLeast, criticalMost = 100, 64 << 20, 2 << 30
 	reserveShare, reserveLeast, reserveMost    = 100, 16 << 20, 256 << 20
 	inodeShare, inodeMost                      = 100, 20_000
-	// smallShare is what part of a small volume its low floor is at most. The critical
-	// floor and the reserve are a quarter of that at most.
+	// smallShare bounds the low floor of a small volume to this fraction of it. The critical
+	// floor and the reserve are at most a quarter of the low floor.
 	smallShare = 5
 )
 
@@ -67,7 +67,7 @@ func (v *volume) measure() error {
 	}
 	v.size, v.free, v.own = int64(st.Blocks)*st.Bsize, int64(st.Bavail)*st.Bsize, int64(st.Bavail)*st.Bsize
 	if v.root {
-		// ext4 counts blocks as free that it gives to no file: a fiftieth, at most 4096.
+		// ext4 reports blocks as free that it allocates to no file: a fiftieth, at most 4096.
 		unusable := min(int64(st.Blocks)/50, 4096) * st.Bsize
 		v.own = max(v.free, int64(st.Bfree)*st.Bsize-unusable)
 	}
@@ -79,7 +79,7 @@ func (v *volume) isLow() bool {
 	return v.free < v.low || v.inodes > 0 && v.inodesFree < v.lowInodes
 }
 
-// report logs when the volume gets below a floor, or above it again.
+// report logs when the volume falls below a floor or rises above it.
 func (v *volume) report(log *slog.Logger) {
 	low, bad := v.isLow(), v.free < v.critical
 	attrs := []any{"dir", v.dir, "free_bytes", v.free, "low_bytes", v.low, "critical_bytes", v.critical, "free_inodes", v.inodesFree, "low_inodes", v.lowInodes}
@@ -89,7 +89,7 @@ func (v *volume) report(log *slog.Logger) {
 	case low && !v.wasLow:
 		log.Error("disk space is low: nothing new is stored", attrs...)
 	case !low && v.wasLow:
-		log.Info("disk space is enough again", attrs...)
+		log.Info("disk space is sufficient again", attrs...)
 	}
 	v.wasLow, v.wasBad = low, bad
 }

@@ -16,37 +16,36 @@ import (
 	"github.com/berth-run/berth/internal/beneath"
 )
 
-// maxLinks is how many symbolic links are followed to an entry's directory.
+// maxLinks bounds the symbolic links followed to an entry's directory.
 const maxLinks = 40
 
-// An Applier changes the tree below Root as a layer says. Nobody else may change
-// the tree meanwhile. Nothing outside of Root is read or written, whatever links
-// and names there are.
+// An Applier applies layers to the tree below Root. No other process may change the tree
+// meanwhile. Nothing outside of Root is read or written, whatever links and names exist.
 type Applier struct {
 	Root   *beneath.Root
-	Prefix string // of the names that are about Root, as a Differ's; others are dropped
+	Prefix string // of the names inside Root, as in Differ; others are dropped
 	Limits Limits
 
-	Owners  bool // files get the layer's owners; needs root
-	Notes   bool // owners and permissions are noted, see Note; what cannot be noted is root's
-	Devices bool // device nodes are made, where that is allowed; otherwise dropped
+	Owners  bool // set the layer's owners; needs root
+	Notes   bool // note owners and permissions, see Note; files that cannot have a note are root's
+	Devices bool // create device nodes if permitted; otherwise drop them
 
-	// Fixed are paths, relative to Root and without links, that stay with all that is below
-	// them whatever the layer says: what is mounted there is not the tree's.
+	// Fixed are paths, relative to Root and without links, that no layer changes, with all
+	// files below them: other file systems are mounted there.
 	Fixed map[string]bool
 
-	// Take is asked about each entry before it is applied; one that it takes, with
-	// its content, is not applied. It may be nil.
+	// Take is called for each entry before it is applied. If it returns true, it has read the
+	// content, and the entry is not applied. It may be nil.
 	Take func(name string, h *tar.Header, content io.Reader) (taken bool, err error)
 
-	made    map[string]bool      // what this layer brought: its whiteouts are not about it
-	times   map[string]time.Time // of directories, to be set when nothing changes them any more
+	made    map[string]bool      // paths from this layer, which its whiteouts do not remove
+	times   map[string]time.Time // of directories, set after all other changes
 	entries int
 	bytes   int64
-	last    struct{ name, at string } // what resolve found last; "" if that may have changed
+	last    struct{ name, at string } // the last result of resolve; "" if it may be outdated
 }
 
-// Apply applies one layer. After an error the tree is in between.
+// Apply applies one layer. After an error the tree is partly changed.
 func (a *Applier) Apply(r io.Reader) error {
 	if a.Limits.Entries == 0 {
 		a.Limits.Entries = DefaultMaxEntries
@@ -73,7 +72,7 @@ func (a *Applier) Apply(r io.Reader) error {
 	}
 	for name, at := range a.times {
 		if info, err := a.Root.Lstat(name); err != nil || !info.IsDir() {
-			continue // it was removed, or something has taken its place
+			continue // it was removed or replaced
 		}
 		if err := a.setTime(name, at); err != nil {
 			return err
@@ -100,7 +99,7 @@ func (a *Applier) entry(h *tar.Header, content io.Reader) error {
 	}
 	if name == "." {
 		if h.Typeflag != tar.TypeDir {
-			return fmt.Errorf("%w: the root is no directory", ErrInvalid)
+			return fmt.Errorf("%w: the root is not a directory", ErrInvalid)
 		}
 		return a.describe(h, name)
 	}
@@ -137,12 +136,12 @@ func (a *Applier) entry(h *tar.Header, content io.Reader) error {
 		a.made[up] = true
 	}
 	if h.Typeflag == tar.TypeLink {
-		return nil // it is what the other name says
+		return nil // the other name has the metadata
 	}
 	return a.describe(h, at)
 }
 
-// inside returns the path below Root that a name is about, "" for none.
+// inside returns the path below Root of a name, or "" if it is outside.
 func (a *Applier) inside(name string) string {
 	switch {
 	case a.Prefix == "":
@@ -157,8 +156,8 @@ func (a *Applier) inside(name string) string {
 	return rest
 }
 
-// resolve returns the path, without links, of a directory, which it makes if it is
-// not there. Links are followed as in the tree: its root is theirs.
+// resolve returns the path of a directory without links, and creates it if it does not exist.
+// It follows links as in the tree, with Root as their root.
 func (a *Applier) resolve(name string) (string, error) {
 	if name == a.last.name {
 		return a.last.at, nil
@@ -212,7 +211,7 @@ func (a *Applier) resolve(name string) (string, error) {
 func (a *Applier) remove(dir, base string) error {
 	if base != opaque {
 		if strings.HasPrefix(base, whiteout+whiteout) {
-			return nil // somebody's own
+			return nil // the file's own name
 		}
 		at := join(dir, strings.TrimPrefix(base, whiteout))
 		if name := path.Base(at); a.made[at] || name == "." || name == ".." || at == dir {
@@ -234,7 +233,7 @@ func (a *Applier) remove(dir, base string) error {
 	return err
 }
 
-// removeAll removes what is at a path, but for what is fixed and the directories around.
+// removeAll removes a path, except fixed paths and the directories above them.
 func (a *Applier) removeAll(at string) error {
 	a.last.name = ""
 	if a.fixed(at) {
@@ -274,7 +273,7 @@ func (a *Applier) fixed(at string) bool {
 	return false
 }
 
-// clear removes what is in an entry's place. A directory stays for a directory.
+// clear removes the file that an entry replaces. A directory stays if the entry is a directory.
 func (a *Applier) clear(at string, dir bool) error {
 	info, err := a.Root.Lstat(at)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && dir && info.IsDir() {
@@ -286,7 +285,7 @@ func (a *Applier) clear(at string, dir bool) error {
 	return a.removeAll(at)
 }
 
-// make makes a file of an entry's type. It reports false for what is dropped.
+// make creates a file of an entry's type. It returns false for entries that are dropped.
 func (a *Applier) make(h *tar.Header, at string, content io.Reader) (bool, error) {
 	switch h.Typeflag {
 	case tar.TypeDir:
@@ -332,14 +331,14 @@ func (a *Applier) write(at string, content io.Reader) error {
 	return errors.Join(err, f.Close())
 }
 
-// link gives a file that is there another name.
+// link creates another name for an existing file.
 func (a *Applier) link(target, at string) error {
 	target, err := clean(target)
 	if err != nil {
 		return err
 	}
 	if target = a.inside(target); target == "" {
-		return fmt.Errorf("%w: it is a link to what is not there", ErrInvalid)
+		return fmt.Errorf("%w: the link target does not exist", ErrInvalid)
 	}
 	dir, err := a.resolve(path.Dir(target))
 	if err != nil {
@@ -348,7 +347,7 @@ func (a *Applier) link(target, at string) error {
 	return a.Root.Link(join(dir, path.Base(target)), at)
 }
 
-// inDir calls f with the directory in which a path without links is.
+// inDir calls f with the directory that contains a path without links.
 func (a *Applier) inDir(at string, f func(dir int, base string) error) error {
 	return a.Root.InDir(at, f)
 }
@@ -357,7 +356,7 @@ func (a *Applier) node(at string, kind uint32, dev uint64) error {
 	return a.inDir(at, func(dir int, base string) error { return unix.Mknodat(dir, base, kind|0o600, int(dev)) })
 }
 
-// noteRoot makes the tree one that has notes, if there are to be any.
+// noteRoot marks the tree as one with notes, if Notes is set.
 func (a *Applier) noteRoot() error {
 	if !a.Notes {
 		return nil
@@ -373,7 +372,7 @@ func (a *Applier) noteRoot() error {
 	return Note(f, 0, 0, 0o755)
 }
 
-// note is own in a tree with notes.
+// note replaces own in a tree with notes.
 func (a *Applier) note(h *tar.Header, at string) error {
 	switch h.Typeflag {
 	case tar.TypeReg, tar.TypeDir, '\x00', tar.TypeCont, tar.TypeGNUSparse:
@@ -388,8 +387,8 @@ func (a *Applier) note(h *tar.Header, at string) error {
 	return Note(f, h.Uid, h.Gid, uint32(h.Mode))
 }
 
-// describe sets owner, permissions, attributes and time, in the order in which one
-// does not spoil the other.
+// describe sets owner, permissions, attributes and time. The order matters: setting one may
+// change another.
 func (a *Applier) describe(h *tar.Header, at string) error {
 	own := a.own
 	if a.Notes {
@@ -425,7 +424,7 @@ func (a *Applier) own(h *tar.Header, at string) error {
 	})
 }
 
-// setAttributes sets extended attributes, where the file system has them.
+// setAttributes sets extended attributes, if the file system supports them.
 func (a *Applier) setAttributes(h *tar.Header, at string) error {
 	xattrs, err := attributes(h)
 	if err != nil || len(xattrs) == 0 {
@@ -448,8 +447,8 @@ func (a *Applier) setAttributes(h *tar.Header, at string) error {
 	return nil
 }
 
-// keepTime sees to it that a directory which the layer says nothing about has the
-// time that it has now.
+// keepTime records the current time of a directory, to be restored if the layer has no entry
+// for it.
 func (a *Applier) keepTime(dir string) error {
 	if _, ok := a.times[dir]; ok {
 		return nil

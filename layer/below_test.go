@@ -15,7 +15,7 @@ import (
 	"github.com/berth-run/berth/layer"
 )
 
-// In an overlay nothing is looked for below a directory that was never written to.
+// In an overlay, a Differ does not search below a directory that was never written to.
 func TestDiffBelow(t *testing.T) {
 	lower, upper, work, root := t.TempDir(), t.TempDir(), t.TempDir(), t.TempDir()
 	sh(t, lower, "mkdir -p a/b c/d e; echo 1 >a/b/f; echo 2 >c/d/f; echo 3 >a/g")
@@ -50,9 +50,9 @@ func TestDiffBelow(t *testing.T) {
 		t.Errorf("got %q", all)
 	}
 	if diff := cmp.Diff(all, names(created)); diff != "" {
-		t.Errorf("with every file looked at, and without (-want +got):\n%s", diff)
+		t.Errorf("without and with Below (-all +below):\n%s", diff)
 	}
 	if got := names(time.Now().Add(time.Hour)); len(got) > 0 {
-		t.Errorf("got %q of an overlay in which nothing was written", got)
+		t.Errorf("got %q of an unchanged overlay", got)
 	}
 }

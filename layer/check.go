@@ -9,18 +9,18 @@ import (
 	"strings"
 )
 
-// maxElement is the length of a name in a directory.
+// maxElement bounds the length of a name in a directory.
 const maxElement = 255
 
-// own is the directory in a sandbox that is the guest's, and state the one file in it that
-// a layer may have.
+// own is the guest's directory in a sandbox, and state is its only file that a layer may
+// contain.
 const (
 	own   = ".berth"
 	state = own + "/state"
 )
 
-// Check returns an error for an entry of a layer from elsewhere that Apply could not apply
-// in a sandbox, or that would take away what no sandbox can be without.
+// Check returns an error for an entry of an imported layer that Apply could not apply in a
+// sandbox, or that would remove files that every sandbox needs.
 func Check(h *tar.Header) error {
 	if h.Typeflag == tar.TypeXGlobalHeader {
 		return nil
@@ -44,24 +44,24 @@ func Check(h *tar.Header) error {
 		return wrong("is in the directory of the sandbox's own program")
 	}
 	if h.Size < 0 || h.Uid < 0 || h.Gid < 0 || h.Uid >= math.MaxUint32 || h.Gid >= math.MaxUint32 {
-		return wrong("has a size or an owner that is out of range")
+		return wrong("has a size or owner out of range")
 	}
 	switch h.Typeflag {
 	case tar.TypeDir:
 	case tar.TypeReg, '\x00', tar.TypeCont, tar.TypeGNUSparse, tar.TypeFifo, tar.TypeChar, tar.TypeBlock:
 		if name == "." {
-			return wrong("is the root and no directory")
+			return wrong("is the root and not a directory")
 		}
 	case tar.TypeSymlink:
 		if name == "." || h.Linkname == "" || len(h.Linkname) > maxName || strings.ContainsRune(h.Linkname, 0) {
-			return wrong("is a link to nowhere")
+			return wrong("is a link without a valid target")
 		}
 	case tar.TypeLink:
 		if _, err := clean(h.Linkname); err != nil || name == "." {
-			return wrong("is a link to nowhere")
+			return wrong("is a link without a valid target")
 		}
 	default:
-		return wrong("is of the unknown type %q", h.Typeflag)
+		return wrong("has the unknown type %q", h.Typeflag)
 	}
 	_, err = attributes(h)
 	return err
@@ -77,7 +77,7 @@ func checkWhiteout(name string, wrong func(string, ...any) error) error {
 	}
 	switch gone := strings.TrimPrefix(base, whiteout); {
 	case gone == "", gone == ".", gone == "..":
-		return wrong("is a whiteout of nothing")
+		return wrong("is a whiteout without a name")
 	case dir == "" && (gone == own || gone == "proc" || gone == "sys" || gone == "dev"):
 		return wrong("removes a directory that every sandbox needs")
 	case path.Clean(dir) == own:
@@ -86,8 +86,8 @@ func checkWhiteout(name string, wrong func(string, ...any) error) error {
 	return nil
 }
 
-// validCapability reports whether the kernel takes the value of security.capability: a
-// revision 2 or 3 of it, of the length that belongs to that.
+// validCapability reports whether the kernel accepts the value of security.capability: revision
+// 2 or 3, with the revision's length.
 func validCapability(value string) bool {
 	if len(value) < 4 {
 		return false

@@ -21,11 +21,11 @@ func withAttribute(name, value string) *tar.Header {
 	return &tar.Header{Typeflag: tar.TypeReg, Name: "usr/bin/su", Mode: 0o4755, PAXRecords: map[string]string{attribute + name: value}}
 }
 
-// TestCheckRefusesHostileEntries checks what a layer from elsewhere may say.
+// TestCheckRefusesHostileEntries checks which entries an imported layer may contain.
 func TestCheckRefusesHostileEntries(t *testing.T) {
 	for name, c := range map[string]struct {
 		h     *tar.Header
-		words string // "" if it may
+		words string // "" if the entry is allowed
 	}{
 		"a file":                   {&tar.Header{Typeflag: tar.TypeReg, Name: "mnt/data/f"}, ""},
 		"the root":                 {&tar.Header{Typeflag: tar.TypeDir, Name: "./"}, ""},
@@ -39,16 +39,16 @@ func TestCheckRefusesHostileEntries(t *testing.T) {
 		"the guest removed":        {&tar.Header{Typeflag: tar.TypeReg, Name: ".wh..berth"}, "every sandbox needs"},
 		"the guest's run removed":  {&tar.Header{Typeflag: tar.TypeReg, Name: ".berth/.wh.run"}, "sandbox's own program"},
 		"proc removed":             {&tar.Header{Typeflag: tar.TypeReg, Name: ".wh.proc"}, "every sandbox needs"},
-		"nothing removed":          {&tar.Header{Typeflag: tar.TypeReg, Name: "usr/.wh."}, "whiteout of nothing"},
-		"the directory removed":    {&tar.Header{Typeflag: tar.TypeReg, Name: "usr/.wh.."}, "whiteout of nothing"},
-		"the parent removed":       {&tar.Header{Typeflag: tar.TypeReg, Name: "usr/.wh..."}, "whiteout of nothing"},
+		"nothing removed":          {&tar.Header{Typeflag: tar.TypeReg, Name: "usr/.wh."}, "whiteout without a name"},
+		"the directory removed":    {&tar.Header{Typeflag: tar.TypeReg, Name: "usr/.wh.."}, "whiteout without a name"},
+		"the parent removed":       {&tar.Header{Typeflag: tar.TypeReg, Name: "usr/.wh..."}, "whiteout without a name"},
 		"the guest replaced":       {&tar.Header{Typeflag: tar.TypeReg, Name: ".berth/guest"}, "sandbox's own program"},
-		"the root a file":          {&tar.Header{Typeflag: tar.TypeReg, Name: "."}, "no directory"},
-		"a climbing name":          {&tar.Header{Typeflag: tar.TypeReg, Name: "../f"}, "the name"},
-		"a climbing link":          {&tar.Header{Typeflag: tar.TypeLink, Name: "f", Linkname: "../../etc/passwd"}, "link to nowhere"},
+		"the root a file":          {&tar.Header{Typeflag: tar.TypeReg, Name: "."}, "not a directory"},
+		"a climbing name":          {&tar.Header{Typeflag: tar.TypeReg, Name: "../f"}, "invalid name"},
+		"a climbing link":          {&tar.Header{Typeflag: tar.TypeLink, Name: "f", Linkname: "../../etc/passwd"}, "link without a valid target"},
 		"a long element":           {&tar.Header{Typeflag: tar.TypeReg, Name: strings.Repeat("x", 256)}, "more than 255 bytes"},
-		"a long link":              {&tar.Header{Typeflag: tar.TypeSymlink, Name: "f", Linkname: strings.Repeat("x", 4096)}, "link to nowhere"},
-		"an empty link":            {&tar.Header{Typeflag: tar.TypeSymlink, Name: "f"}, "link to nowhere"},
+		"a long link":              {&tar.Header{Typeflag: tar.TypeSymlink, Name: "f", Linkname: strings.Repeat("x", 4096)}, "link without a valid target"},
+		"an empty link":            {&tar.Header{Typeflag: tar.TypeSymlink, Name: "f"}, "link without a valid target"},
 		"an unknown type":          {&tar.Header{Typeflag: 'Z', Name: "f"}, "unknown type"},
 		"an owner out of range":    {&tar.Header{Typeflag: tar.TypeReg, Name: "f", Uid: -1}, "out of range"},
 		"a capability of nothing":  {withAttribute(capability, "x"), "malformed"},
@@ -68,7 +68,7 @@ func TestCheckRefusesHostileEntries(t *testing.T) {
 	}
 }
 
-// TestFixedPathsStay applies layers that remove and replace what is mounted.
+// TestFixedPathsStay applies layers that remove and replace fixed paths.
 func TestFixedPathsStay(t *testing.T) {
 	for name, entries := range map[string][]*tar.Header{
 		"the root removed":    {{Typeflag: tar.TypeReg, Name: ".wh..wh..opq"}},
@@ -105,7 +105,7 @@ func TestFixedPathsStay(t *testing.T) {
 			t.Errorf("%s: got %q, %v", name, got, err)
 		}
 		if _, err := os.Stat(filepath.Join(dir, "free")); !os.IsNotExist(err) {
-			t.Errorf("%s: what is not fixed is left: %v", name, err)
+			t.Errorf("%s: a path that is not fixed remains: %v", name, err)
 		}
 	}
 }

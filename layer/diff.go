@@ -16,35 +16,35 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Differ writes what has changed in a tree.
+// A Differ writes the changes in a tree.
 type Differ struct {
-	// Root is the directory whose tree it is; other file systems that are mounted
-	// in it are left out. Prefix comes before its names in the archive, "" or "a/b".
+	// Root is the root directory of the tree. Other file systems mounted in it are omitted.
+	// Prefix, "" or "a/b", is put before its names in the archive.
 	Root, Prefix string
 
-	// Since is the time before which what was there was made: changes are known by
-	// the time that the kernel gives each file, which no user can set.
+	// Since is the time after which files count as changed. It is compared with the change
+	// time, which the kernel sets and no user can.
 	Since time.Time
 
-	// Below, if it is not zero, says that the tree is an overlay to whose upper layer
-	// nothing came before then. What is written to is copied there with the directories
-	// above it, which the kernel dates as new; one of before Below has nothing new
-	// below it and is not looked into.
+	// Below, if not zero, means that the tree is an overlay whose upper layer was empty until
+	// then. A file that is written to is copied there with the directories above it, which get
+	// a new change time. So a directory older than Below has no changes below it and is
+	// skipped.
 	Below time.Time
 
-	// Skip leaves a path, below Root, out. It may be nil.
+	// Skip omits a path below Root if it returns true. It may be nil.
 	Skip func(path string) bool
 
 	owners Owners
-	links  map[inode]string // names of the files with several
+	links  map[inode]string // first names of files with several names
 	dev    uint64
 }
 
 type inode struct{ dev, ino uint64 }
 
-// Diff writes the archive: entries for what is new or different and, after each
-// changed directory, the names of all that it holds. Make makes a layer of it.
-// What vanishes meanwhile is left out; what changes meanwhile is anything.
+// Diff writes the archive: entries for new or changed files and, after each changed directory,
+// the names of all its children. Make turns it into a layer. Files that vanish meanwhile are
+// omitted; the content of files that change meanwhile is undefined.
 func (d *Differ) Diff(w *tar.Writer) error {
 	var err error
 	if d.owners, err = OwnersOf(d.Root); err != nil {
@@ -58,7 +58,7 @@ func (d *Differ) Diff(w *tar.Writer) error {
 	return d.dir(w, d.Root, d.Prefix, &st)
 }
 
-// dir writes a directory, if it has changed, and what has changed below it.
+// dir writes a directory, if it has changed, and the changes below it.
 func (d *Differ) dir(w *tar.Writer, path, name string, st *unix.Stat_t) error {
 	if changedAt(st).Before(d.Below) {
 		return nil
@@ -83,7 +83,7 @@ func (d *Differ) dir(w *tar.Writer, path, name string, st *unix.Stat_t) error {
 	return nil
 }
 
-// list writes a directory and the names that it holds.
+// list writes a directory and the names of its children.
 func (d *Differ) list(w *tar.Writer, path, name string, st *unix.Stat_t, entries []fs.DirEntry) error {
 	if name == "" {
 		name = "."
@@ -92,14 +92,14 @@ func (d *Differ) list(w *tar.Writer, path, name string, st *unix.Stat_t, entries
 		return err
 	}
 	for _, e := range entries {
-		if err := w.WriteHeader(&tar.Header{Typeflag: typeKept, Name: join(name, e.Name())}); err != nil {
+		if err := w.WriteHeader(&tar.Header{Typeflag: typeListed, Name: join(name, e.Name())}); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// child writes what is at a path, if it has changed, and what is below it.
+// child writes a file, if it has changed, and the changes below it.
 func (d *Differ) child(w *tar.Writer, path, name string) error {
 	if d.Skip != nil && d.Skip(path) {
 		return nil
@@ -113,7 +113,7 @@ func (d *Differ) child(w *tar.Writer, path, name string) error {
 	}
 	if st.Mode&unix.S_IFMT == unix.S_IFDIR {
 		if st.Dev != d.dev {
-			return nil // mounted
+			return nil // a mount
 		}
 		return d.dir(w, path, name, &st)
 	}
@@ -123,7 +123,7 @@ func (d *Differ) child(w *tar.Writer, path, name string) error {
 	if st.Nlink > 1 {
 		id := inode{st.Dev, st.Ino}
 		if first := d.links[id]; first != "" {
-			// Engines give the file the mode and the owners of the link.
+			// Some engines apply the link's mode and owner to the file.
 			return w.WriteHeader(&tar.Header{Format: tar.FormatPAX, Typeflag: tar.TypeLink, Name: name, Linkname: first, Mode: int64(st.Mode & permissions),
 				Uid: int(st.Uid), Gid: int(st.Gid), ModTime: modified(&st)})
 		}
@@ -136,7 +136,7 @@ func (d *Differ) child(w *tar.Writer, path, name string) error {
 	return err
 }
 
-// file writes what is not a directory.
+// file writes a file other than a directory.
 func (d *Differ) file(w *tar.Writer, path, name string, st *unix.Stat_t) error {
 	switch st.Mode & unix.S_IFMT {
 	case unix.S_IFREG:
@@ -160,10 +160,10 @@ func (d *Differ) file(w *tar.Writer, path, name string, st *unix.Stat_t) error {
 		h.Devmajor, h.Devminor = int64(unix.Major(st.Rdev)), int64(unix.Minor(st.Rdev))
 		return w.WriteHeader(h)
 	}
-	return nil // a socket is nothing without its process
+	return nil // a socket is useless without its process
 }
 
-// regular writes a file, of which there is as much as it had when it was opened.
+// regular writes a regular file with the size that it had when it was opened.
 func (d *Differ) regular(w *tar.Writer, path, name string) error {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -175,7 +175,7 @@ func (d *Differ) regular(w *tar.Writer, path, name string) error {
 		return fmt.Errorf("stat: %w", err)
 	}
 	if st.Mode&unix.S_IFMT != unix.S_IFREG {
-		return fs.ErrNotExist // something else has taken its place
+		return fs.ErrNotExist // it was replaced
 	}
 	if err := d.owners.Correct(path, &st); err != nil {
 		return err
@@ -187,7 +187,7 @@ func (d *Differ) regular(w *tar.Writer, path, name string) error {
 	}
 	n, err := io.CopyN(w, f, st.Size)
 	if errors.Is(err, io.EOF) {
-		_, err = io.CopyN(w, zeros{}, st.Size-n) // it has become shorter
+		_, err = io.CopyN(w, zeros{}, st.Size-n) // it was truncated
 	}
 	return err
 }
@@ -199,7 +199,7 @@ func (zeros) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// changed reports whether a file was made or changed since the time.
+// changed reports whether a file was created or changed after Since.
 func (d *Differ) changed(st *unix.Stat_t) bool {
 	return !changedAt(st).Before(d.Since)
 }
@@ -217,7 +217,7 @@ func (d *Differ) header(path, name string, kind byte, st *unix.Stat_t) *tar.Head
 
 func modified(st *unix.Stat_t) time.Time { return time.Unix(st.Mtim.Unix()) }
 
-// readAttributes returns a file's extended attributes, as tar's records have them.
+// readAttributes returns a file's extended attributes as tar records.
 func readAttributes(path string) map[string]string {
 	var names [4 << 10]byte
 	n, err := unix.Llistxattr(path, names[:])
@@ -237,7 +237,7 @@ func readAttributes(path string) map[string]string {
 	return records
 }
 
-// gone reports an error of a file that was removed meanwhile.
+// gone reports whether an error means that a file was removed meanwhile.
 func gone(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) || errors.Is(err, syscall.ELOOP)
 }

@@ -32,7 +32,7 @@ func sh(t *testing.T, dir, script string) {
 	}
 }
 
-// tree describes all that is below a directory.
+// tree describes all files below a directory.
 func tree(t *testing.T, root string) []string {
 	t.Helper()
 	var all []string
@@ -84,7 +84,7 @@ func needRoot(t *testing.T) {
 	}
 }
 
-// copyTree copies a directory with all that a layer keeps.
+// copyTree copies a directory with all metadata of a layer.
 func copyTree(t *testing.T, from, to string) {
 	t.Helper()
 	if out, err := exec.Command("cp", "-a", from+"/.", to).CombinedOutput(); err != nil {
@@ -110,7 +110,7 @@ rm -r home/dir; echo file >home/dir; rm home/file; mkdir home/file; echo y >home
 mkdir -m 700 new/private; touch -d '2002-03-04 05:06:07' new/private new/two
 chown 1000:1001 new/one new/private; mknod new/null c 1 3; echo .wh >new/.wh.strange`
 
-// What a diff of one tree makes of another is the tree.
+// Applying the diff of a tree to the original yields the tree.
 func TestRoundTrip(t *testing.T) {
 	needRoot(t)
 	old, changed, restored := t.TempDir(), t.TempDir(), t.TempDir()
@@ -132,7 +132,7 @@ func TestRoundTrip(t *testing.T) {
 		t.Fatal(err)
 	}
 	if strings.Contains(diff.String(), "same\n") {
-		t.Error("the diff has what did not change")
+		t.Error("the diff contains an unchanged file")
 	}
 	got, err := layer.Make(&made, bytes.NewReader(diff.Bytes()), old, layer.Limits{})
 	if err != nil {
@@ -161,7 +161,7 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-// archive makes an archive of headers; regular files hold their own names.
+// archive returns an archive of headers; regular files contain their own names.
 func archive(headers ...tar.Header) []byte {
 	var buf bytes.Buffer
 	w := tar.NewWriter(&buf)
@@ -192,7 +192,7 @@ func hardlink(name, to string) tar.Header {
 	return tar.Header{Typeflag: tar.TypeLink, Name: name, Linkname: to}
 }
 
-// apply applies a layer to an empty directory inside of one that must not change.
+// apply applies layers to an empty directory inside of a directory that must not change.
 func apply(t testing.TB, prepare string, layers ...[]byte) (root string, err error) {
 	outside := t.TempDir()
 	root = filepath.Join(outside, "root")
@@ -224,12 +224,12 @@ func apply(t testing.TB, prepare string, layers ...[]byte) (root string, err err
 	var st unix.Stat_t
 	_ = unix.Stat(filepath.Join(outside, "secret"), &st)
 	if rerr != nil || serr != nil || len(left) != 2 || string(secret) != "secret" || st.Nlink != 1 || st.Mode&0o777 != 0o600 {
-		t.Fatalf("it got out: %v, %q, %d links, mode %o (%v, %v)", left, secret, st.Nlink, st.Mode, rerr, serr)
+		t.Fatalf("changed outside of the root: %v, %q, %d links, mode %o (%v, %v)", left, secret, st.Nlink, st.Mode, rerr, serr)
 	}
 	return root, err
 }
 
-// names lists what is in a tree, with the content of files.
+// names lists a tree, with the content of files.
 func names(t testing.TB, root string) string {
 	var all []string
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
@@ -294,7 +294,7 @@ func TestApply(t *testing.T) {
 	}
 }
 
-// Whatever an archive says, nothing outside of the root is touched.
+// No archive affects files outside of the root.
 func TestApplyHostile(t *testing.T) {
 	for name, hostile := range map[string][]byte{
 		"dots":                  archive(file("../secret")),
@@ -324,12 +324,12 @@ func TestApplyHostile(t *testing.T) {
 	}
 }
 
-// What Make gets from a sandbox it believes only as far as it can be checked.
+// Make rejects invalid input from a sandbox.
 func TestMakeRefuses(t *testing.T) {
-	kept := func(name string) tar.Header { return tar.Header{Typeflag: 'B', Name: name} }
+	listed := func(name string) tar.Header { return tar.Header{Typeflag: 'B', Name: name} }
 	many := []tar.Header{dir("a")}
 	for i := range 20 {
-		many = append(many, kept(fmt.Sprint("a/", i)))
+		many = append(many, listed(fmt.Sprint("a/", i)))
 	}
 	for name, c := range map[string]struct {
 		archive []byte
@@ -339,8 +339,8 @@ func TestMakeRefuses(t *testing.T) {
 		"hard link":      {archive(hardlink("a", "../b")), layer.ErrInvalid},
 		"root":           {archive(symlink("./", "b")), layer.ErrInvalid},
 		"type":           {archive(tar.Header{Typeflag: 'Q', Name: "a"}), layer.ErrInvalid},
-		"stray name":     {archive(kept("a")), layer.ErrInvalid},
-		"name elsewhere": {archive(dir("a"), kept("b/c")), layer.ErrInvalid},
+		"stray name":     {archive(listed("a")), layer.ErrInvalid},
+		"name elsewhere": {archive(dir("a"), listed("b/c")), layer.ErrInvalid},
 		"bytes":          {archive(tar.Header{Typeflag: tar.TypeReg, Name: "a", Size: 2000}), layer.ErrTooLarge},
 		"entries":        {archive(many...), layer.ErrTooLarge},
 		"not an archive": {[]byte(strings.Repeat("no", 1000)), layer.ErrInvalid},
@@ -355,18 +355,18 @@ func TestMakeRefuses(t *testing.T) {
 	}
 }
 
-// Whiteouts come of what the template has, seen without following its links.
+// Make adds whiteouts for files of the template, without following its links.
 func TestMakeWhiteouts(t *testing.T) {
 	base := t.TempDir()
 	sh(t, base, "mkdir -p a/b d; echo >a/x; echo >a/y; echo >d/z; ln -s a l; ln -s /etc e")
-	kept := func(name string) tar.Header { return tar.Header{Typeflag: 'B', Name: name} }
+	listed := func(name string) tar.Header { return tar.Header{Typeflag: 'B', Name: name} }
 	var out bytes.Buffer
-	in := archive(dir("a"), kept("a/x"), dir("d"), dir("e"), dir("l"), dir("none"), dir("d/../d/z/")) // the last is refused
+	in := archive(dir("a"), listed("a/x"), dir("d"), dir("e"), dir("l"), dir("none"), dir("d/../d/z/")) // the last is refused
 	if _, err := layer.Make(&out, bytes.NewReader(in), base, layer.Limits{}); !errors.Is(err, layer.ErrInvalid) {
 		t.Fatalf("got %v", err)
 	}
 	out.Reset()
-	if _, err := layer.Make(&out, bytes.NewReader(archive(dir("a"), kept("a/x"), dir("d"), dir("e"), dir("l"), dir("none"))), base, layer.Limits{}); err != nil {
+	if _, err := layer.Make(&out, bytes.NewReader(archive(dir("a"), listed("a/x"), dir("d"), dir("e"), dir("l"), dir("none"))), base, layer.Limits{}); err != nil {
 		t.Fatal(err)
 	}
 	var got []string
@@ -401,7 +401,7 @@ func FuzzMake(f *testing.F) {
 			return
 		}
 		if _, err := apply(t, "", out.Bytes()); errors.Is(err, layer.ErrInvalid) {
-			t.Errorf("what was made cannot be applied: %v", err)
+			t.Errorf("the layer cannot be applied: %v", err)
 		}
 	})
 }

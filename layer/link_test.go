@@ -12,8 +12,8 @@ import (
 	"github.com/berth-run/berth/layer"
 )
 
-// A hard link has the mode and the owners of its file: what unpacks a layer may apply
-// those of the last name that it meets.
+// A hard link has the mode and the owners of its file: some programs apply those of the last
+// name when they unpack a layer.
 func TestLinksHaveTheModeOfTheirFile(t *testing.T) {
 	needRoot(t)
 	dir := t.TempDir()

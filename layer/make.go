@@ -14,26 +14,26 @@ import (
 	"github.com/berth-run/berth/internal/beneath"
 )
 
-// Limits bound an archive; zero is DefaultMaxEntries, and any number of bytes.
+// Limits bound an archive. Zero values mean DefaultMaxEntries and no limit of bytes.
 type Limits struct {
 	Bytes   int64 // of its files
 	Entries int
 }
 
-// Made is what Make tells of a layer.
+// Made describes a layer from Make.
 type Made struct {
 	Digest  string // sha256:… of the archive, as OCI's diff_id
 	Bytes   int64  // of its files
 	Entries int
-	Dropped []string // names that a layer cannot have, a few of them
+	Dropped []string // up to maxDropped names that a layer cannot have
 }
 
-// maxDropped is how many names a Made tells.
+// maxDropped bounds Made.Dropped.
 const maxDropped = 8
 
-// Make checks what Diff has written, with nobody's help, and writes it as a layer
-// over the tree at base on this machine: with whiteouts for what base has and a
-// changed directory has no more. Base "" has nothing.
+// Make validates the output of Diff and writes it as a layer over the tree at base on this
+// machine. It adds whiteouts for files of base that are missing from a changed directory. An
+// empty base is an empty tree.
 func Make(w io.Writer, r io.Reader, base string, limits Limits) (Made, error) {
 	sum := sha256.New()
 	m := &maker{in: tar.NewReader(r), out: tar.NewWriter(io.MultiWriter(w, sum)), limits: limits}
@@ -58,15 +58,15 @@ func Make(w io.Writer, r io.Reader, base string, limits Limits) (Made, error) {
 type maker struct {
 	in     *tar.Reader
 	out    *tar.Writer
-	base   *beneath.Root // nil if there is nothing
+	base   *beneath.Root // nil if base is empty
 	limits Limits
 	done   Made
 
-	// The changed directory whose names come now.
+	// The changed directory whose children are being listed.
 	dir      string
 	open     bool
 	siblings map[string]bool
-	size     int // of the names
+	size     int // of the names, in bytes
 }
 
 func (m *maker) run() error {
@@ -85,8 +85,8 @@ func (m *maker) run() error {
 		if err != nil {
 			return err
 		}
-		if h.Typeflag == typeKept {
-			err = m.kept(name)
+		if h.Typeflag == typeListed {
+			err = m.listed(name)
 		} else {
 			err = m.entry(h, name)
 		}
@@ -100,10 +100,10 @@ func (m *maker) run() error {
 	return m.out.Close()
 }
 
-// kept takes the name of a changed directory's child.
-func (m *maker) kept(name string) error {
+// listed records the name of a changed directory's child.
+func (m *maker) listed(name string) error {
 	if !m.open || path.Dir(name) != m.dir || name == "." {
-		return fmt.Errorf("%w: %.200q is not in the directory before it", ErrInvalid, name)
+		return fmt.Errorf("%w: %.200q is not a child of the last directory", ErrInvalid, name)
 	}
 	if m.size += len(name); m.size > maxSibling {
 		return fmt.Errorf("%w: the names in %.200q", ErrTooLarge, m.dir)
@@ -168,10 +168,10 @@ func (m *maker) header(h *tar.Header, name string) (*tar.Header, error) {
 		out.Devmajor, out.Devminor = h.Devmajor, h.Devminor
 	case tar.TypeFifo:
 	default:
-		return nil, fmt.Errorf("%w: %.200q is of type %q", ErrInvalid, name, h.Typeflag)
+		return nil, fmt.Errorf("%w: %.200q has type %q", ErrInvalid, name, h.Typeflag)
 	}
 	if name == "." && h.Typeflag != tar.TypeDir {
-		return nil, fmt.Errorf("%w: the root is no directory", ErrInvalid)
+		return nil, fmt.Errorf("%w: the root is not a directory", ErrInvalid)
 	}
 	xattrs, err := attributes(h)
 	if err != nil {
@@ -186,7 +186,8 @@ func (m *maker) header(h *tar.Header, name string) (*tar.Header, error) {
 	return out, nil
 }
 
-// whiteouts ends a changed directory: what base has in it and was not named is gone.
+// whiteouts ends a changed directory: it writes whiteouts for files of base that were not
+// listed.
 func (m *maker) whiteouts() error {
 	if !m.open {
 		return nil
@@ -215,7 +216,7 @@ func (m *maker) whiteouts() error {
 	return nil
 }
 
-// plainDir reports whether a path is a directory that no link leads to.
+// plainDir reports whether a path is a directory, without following links.
 func plainDir(root *beneath.Root, name string) bool {
 	for at := name; at != "."; at = path.Dir(at) {
 		info, err := root.Lstat(at)

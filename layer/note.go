@@ -9,13 +9,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// note is the extended attribute with what a file of a tree is to be, "uid gid mode",
-// where whoever unpacks the tree is not root and cannot make it so.
+// note is the extended attribute with the intended owner and mode of a file, "uid gid mode". It
+// is used where a user other than root unpacks a tree and cannot set them.
 const note = "user.berth.stat"
 
-// Note is what root would do with chown and chmod, for an ordinary user who owns the
-// file: owner and permissions are noted at it. On the disk its owner can read and write
-// it, and it is never setuid. Only directories and regular files can have a note.
+// Note records the owner and permissions of a file for a user who owns it and is not root. On
+// the disk its owner can read and write the file, and it is never setuid. Only directories and
+// regular files can have a note.
 func Note(f *os.File, uid, gid int, mode uint32) error {
 	info, err := f.Stat()
 	if err != nil {
@@ -30,7 +30,7 @@ func Note(f *os.File, uid, gid int, mode uint32) error {
 	}
 	err = unix.Fsetxattr(int(f.Fd()), note, fmt.Appendf(nil, "%d %d %o", uid, gid, mode&permissions), 0)
 	if errors.Is(err, unix.ENOTSUP) {
-		err = errors.New("the file system has no extended attributes for users, which owners are kept in")
+		err = errors.New("the file system does not support user extended attributes, which store the owners")
 	}
 	if err == nil {
 		err = unix.Fchmod(int(f.Fd()), actual)
@@ -41,11 +41,11 @@ func Note(f *os.File, uid, gid int, mode uint32) error {
 	return nil
 }
 
-// Owners tells what the files of one tree are to be.
+// Owners are the intended owners and modes of the files of one tree.
 type Owners struct{ noted bool }
 
-// OwnersOf returns the owners of the tree at root: the notes', if its root has one,
-// else the file system's.
+// OwnersOf returns the owners of the tree at root: those in notes if its root has one, else the
+// file system's.
 func OwnersOf(root string) (Owners, error) {
 	_, noted, err := readNote(func(buf []byte) (int, error) { return unix.Lgetxattr(root, note, buf) })
 	if err != nil {
@@ -54,11 +54,11 @@ func OwnersOf(root string) (Owners, error) {
 	return Owners{noted}, nil
 }
 
-// Noted reports whether the tree was made by an ordinary user.
+// Noted reports whether a user other than root unpacked the tree.
 func (o Owners) Noted() bool { return o.noted }
 
-// Correct changes what was found at a path of the tree to what the file is to be. What
-// has no note in a tree that has is root's.
+// Correct changes the stat result of a path of the tree to the intended owner and mode. In a
+// tree with notes, a file without one belongs to root.
 func (o Owners) Correct(path string, st *unix.Stat_t) error {
 	err := o.correct(st, func(buf []byte) (int, error) { return unix.Lgetxattr(path, note, buf) })
 	if err != nil {
@@ -67,7 +67,7 @@ func (o Owners) Correct(path string, st *unix.Stat_t) error {
 	return nil
 }
 
-// correct is Correct for a file whose attribute get reads.
+// correct is Correct for a file whose note get reads.
 func (o Owners) correct(st *unix.Stat_t, get func([]byte) (int, error)) error {
 	if !o.noted {
 		return nil
@@ -83,7 +83,7 @@ func (o Owners) correct(st *unix.Stat_t, get func([]byte) (int, error)) error {
 	return err
 }
 
-// Lstat returns what is at a path of the tree.
+// Lstat returns the stat result of a path of the tree, corrected.
 func (o Owners) Lstat(path string) (st unix.Stat_t, err error) {
 	if err := unix.Lstat(path, &st); err != nil {
 		return st, &os.PathError{Op: "lstat", Path: path, Err: err}
@@ -91,7 +91,7 @@ func (o Owners) Lstat(path string) (st unix.Stat_t, err error) {
 	return st, o.Correct(path, &st)
 }
 
-// Fstat returns what an open file of the tree is.
+// Fstat returns the stat result of an open file of the tree, corrected.
 func (o Owners) Fstat(f *os.File) (st unix.Stat_t, err error) {
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
 		return st, &os.PathError{Op: "fstat", Path: f.Name(), Err: err}
@@ -99,7 +99,7 @@ func (o Owners) Fstat(f *os.File) (st unix.Stat_t, err error) {
 	return st, o.correct(&st, func(buf []byte) (int, error) { return unix.Fgetxattr(int(f.Fd()), note, buf) })
 }
 
-// readNote reads the note that get reads, if there is one.
+// readNote reads the note that get returns, if there is one.
 func readNote(get func([]byte) (int, error)) (st unix.Stat_t, noted bool, err error) {
 	var buf [64]byte
 	n, err := get(buf[:])

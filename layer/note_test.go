@@ -16,7 +16,7 @@ import (
 	"github.com/berth-run/berth/layer"
 )
 
-// An ordinary user who applies a layer and diffs what came of it has the same layer.
+// A user other than root who applies a layer and diffs the resulting tree gets the same layer.
 func TestNotes(t *testing.T) {
 	if dir := os.Getenv("BERTH_TEST_NOTES"); dir != "" {
 		applyWithNotes(t, dir)
@@ -50,7 +50,7 @@ func TestNotes(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	self, err := os.Open("/proc/self/exe") // others cannot reach where it is
+	self, err := os.Open("/proc/self/exe") // other users cannot access its path
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,7 +100,7 @@ func applyWithNotes(t *testing.T, dir string) {
 	}
 }
 
-// whole returns a tree as a layer above nothing.
+// whole returns a tree as a layer above an empty tree.
 func whole(t *testing.T, root string) []byte {
 	t.Helper()
 	var diff, made bytes.Buffer
@@ -117,7 +117,7 @@ func whole(t *testing.T, root string) []byte {
 	return made.Bytes()
 }
 
-// headers returns what an archive says of its files, less of what has no notes.
+// headers returns the headers of an archive, without entries that cannot have notes.
 func headers(t *testing.T, archive []byte) (all []tar.Header) {
 	t.Helper()
 	in := tar.NewReader(bytes.NewReader(archive))

@@ -1,10 +1,10 @@
-// Package beneath works on files below a directory that programs change which are not
-// trusted. Links are followed only while they stay below the directory.
+// Package beneath accesses files below a directory that untrusted programs change. It follows
+// links only while they stay below the directory.
 //
-// It does what os.Root does, and also in gVisor: there, opening a link with O_DIRECTORY
-// and O_NOFOLLOW opens the directory to which it leads, and openat2 is missing, so an
-// os.Root follows links out of itself. A Root opens each part of a path with O_PATH and
-// O_NOFOLLOW and looks at what it has opened, which no one can replace any more.
+// It does the same as os.Root, but also in gVisor. There, opening a link with O_DIRECTORY and
+// O_NOFOLLOW opens the directory to which it leads, and openat2 is missing, so an os.Root
+// follows links out of itself. A Root opens each part of a path with O_PATH and O_NOFOLLOW and
+// inspects the opened file, which cannot be replaced any more.
 package beneath
 
 import (
@@ -24,16 +24,16 @@ import (
 var ErrEscape = fmt.Errorf("path leads out of its directory: %w", unix.EINVAL)
 
 const (
-	maxLinks = 40      // that are followed for one path
-	maxSteps = 1 << 14 // that are taken for one path
+	maxLinks = 40      // links followed in one path
+	maxSteps = 1 << 14 // steps made along one path
 )
 
-// A Root is an open directory. Its methods take paths that are relative to it, and
-// follow links in them that are relative and stay below it. The last part of a path is
-// followed only where a method says so. It is safe for concurrent use.
+// A Root is an open directory. Its methods take paths relative to it. They follow relative
+// links in them that stay below it. The last part of a path is followed only if a method's
+// comment says so. A Root is safe for concurrent use.
 type Root struct{ dir *os.File }
 
-// Open opens a directory, to which links may lead.
+// Open opens a directory. It follows links.
 func Open(dir string) (*Root, error) {
 	fd, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -48,7 +48,7 @@ func (r *Root) Close() error { return r.dir.Close() }
 // Name returns the path with which the Root was opened.
 func (r *Root) Name() string { return r.dir.Name() }
 
-// OpenRoot opens a directory below r as a Root of its own. The last part is followed.
+// OpenRoot opens a directory below r as another Root. The last part is followed.
 func (r *Root) OpenRoot(name string) (*Root, error) {
 	var sub *Root
 	err := r.at("open", name, true, func(dir int, base string) error {
@@ -61,8 +61,8 @@ func (r *Root) OpenRoot(name string) (*Root, error) {
 	return sub, err
 }
 
-// OpenFolder opens a directory for reading. No link is followed: where the path has one,
-// the error is ENOTDIR.
+// OpenFolder opens a directory for reading. It follows no links: if the path contains one, the
+// error is ENOTDIR.
 func (r *Root) OpenFolder(name string) (*os.File, error) {
 	at, err := unix.Openat(int(r.dir.Fd()), ".", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	for _, elem := range strings.Split(path.Clean(name), "/") {
@@ -94,8 +94,8 @@ func (r *Root) OpenFolder(name string) (*os.File, error) {
 // Open opens a file or directory for reading. The last part is followed.
 func (r *Root) Open(name string) (*os.File, error) { return r.OpenFile(name, os.O_RDONLY, 0) }
 
-// OpenFile opens a file or directory. The last part is followed, unless flags have
-// O_NOFOLLOW or O_EXCL. A file is not made without O_EXCL.
+// OpenFile opens a file or directory. The last part is followed, unless flags have O_NOFOLLOW
+// or O_EXCL. A file is created only with O_EXCL.
 func (r *Root) OpenFile(name string, flags int, perm fs.FileMode) (*os.File, error) {
 	follow := flags&(unix.O_NOFOLLOW|unix.O_EXCL) == 0
 	if follow && flags&unix.O_CREAT != 0 || flags&unix.O_DIRECTORY != 0 {
@@ -114,7 +114,7 @@ func (r *Root) OpenFile(name string, flags int, perm fs.FileMode) (*os.File, err
 	return f, err
 }
 
-// Stat describes what a path leads to. The last part is followed.
+// Stat describes the file at a path. The last part is followed.
 func (r *Root) Stat(name string) (fs.FileInfo, error) { return r.stat(name, true) }
 
 // Lstat describes a file.
@@ -144,7 +144,7 @@ func (r *Root) Mkdir(name string, perm fs.FileMode) error {
 	return r.at("mkdir", name, false, func(dir int, base string) error { return unix.Mkdirat(dir, base, uint32(perm.Perm())) })
 }
 
-// Symlink makes a link, to whatever target.
+// Symlink creates a link with any target.
 func (r *Root) Symlink(target, name string) error {
 	return r.at("symlink", name, false, func(dir int, base string) error { return unix.Symlinkat(target, dir, base) })
 }
@@ -158,14 +158,14 @@ func (r *Root) Readlink(name string) (target string, err error) {
 	return target, err
 }
 
-// Link gives a file another name.
+// Link creates another name of a file.
 func (r *Root) Link(from, to string) error {
 	return r.at("link", from, false, func(dir int, base string) error {
 		return r.at("link", to, false, func(toDir int, toBase string) error { return unix.Linkat(dir, base, toDir, toBase, 0) })
 	})
 }
 
-// Rename moves a file or directory, in the place of what is there.
+// Rename moves a file or directory and replaces an existing one.
 func (r *Root) Rename(from, to string) error {
 	return r.at("rename", from, false, func(dir int, base string) error {
 		return r.at("rename", to, false, func(toDir int, toBase string) error { return unix.Renameat(dir, base, toDir, toBase) })
@@ -186,8 +186,7 @@ func (r *Root) Remove(name string) error {
 	})
 }
 
-// RemoveAll removes a file, or a directory with all that is in it. What is not there is
-// removed already.
+// RemoveAll removes a file, or a directory with its content. It returns nil if there is none.
 func (r *Root) RemoveAll(name string) error {
 	err := r.at("remove", name, false, removeAll)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -196,7 +195,7 @@ func (r *Root) RemoveAll(name string) error {
 	return err
 }
 
-// removeAll removes what has a name in a directory.
+// removeAll removes a name in a directory, with its content.
 func removeAll(dir int, base string) error {
 	err := unix.Unlinkat(dir, base, 0)
 	if err == nil || errors.Is(err, unix.ENOENT) {
@@ -207,7 +206,7 @@ func removeAll(dir int, base string) error {
 	}
 	fd, perr := part(dir, base)
 	if perr != nil {
-		return err // it is no directory, or another took its place
+		return err // it is not a directory, or another file replaced it
 	}
 	defer unix.Close(fd)
 	names, err := namesIn(fd)
@@ -226,22 +225,22 @@ func removeAll(dir int, base string) error {
 	return err
 }
 
-// Lchown gives a file an owner.
+// Lchown changes the owner of a file.
 func (r *Root) Lchown(name string, uid, gid int) error {
 	return r.at("lchown", name, false, func(dir int, base string) error {
 		return unix.Fchownat(dir, base, uid, gid, unix.AT_SYMLINK_NOFOLLOW)
 	})
 }
 
-// InDir calls f with the open directory in which a path is and the path's last part. f
-// must not follow links.
+// InDir calls f with the open directory that contains a path and the path's last part. f must
+// not follow links.
 func (r *Root) InDir(name string, f func(dir int, base string) error) error {
 	return r.at("change", name, false, f)
 }
 
-// Walk calls f with all that is at and below a path, a directory before what is in it and
-// names in their order. No link below it is followed. What vanishes meanwhile, or has a
-// link in its place, is left out.
+// Walk calls f for a path and all files below it, a directory before its content and names in
+// order. It follows no links below the path. It omits files that vanish or become links
+// meanwhile.
 func (r *Root) Walk(name string, f func(name string, kind fs.FileMode) error) error {
 	info, err := r.Lstat(name)
 	if err != nil {
@@ -285,7 +284,7 @@ func (r *Root) walk(name string, f func(name string, kind fs.FileMode) error) er
 		switch at := path.Join(name, child); kinds[i] {
 		case fs.ModeDir:
 			err = r.walk(at, f)
-		case fs.ModeIrregular: // it has gone
+		case fs.ModeIrregular: // it vanished
 		default:
 			err = f(at, kinds[i])
 		}
@@ -293,14 +292,13 @@ func (r *Root) walk(name string, f func(name string, kind fs.FileMode) error) er
 	return err
 }
 
-// Gone reports whether an error says that there is nothing at a path that was found by
-// walking, or something else: others may have changed it meanwhile.
+// Gone reports whether an error means that the file at a walked path is gone or was replaced:
+// other programs may change the tree meanwhile.
 func Gone(err error) bool {
 	return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) || errors.Is(err, ErrEscape)
 }
 
-// kindOf returns the type of a file in a directory, ModeIrregular if it is none that
-// there is.
+// kindOf returns the type of a file in a directory, or ModeIrregular if it does not exist.
 func kindOf(dir int, name string) fs.FileMode {
 	var st unix.Stat_t
 	if unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW) != nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/berth-run/berth/internal/beneath"
 )
 
-// world makes a Root with links in it, beside a directory with a secret.
+// world creates a Root with links in it, beside a directory with a secret.
 func world(t *testing.T) (r *beneath.Root, in, out string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -95,7 +95,7 @@ func TestNothingLeadsOut(t *testing.T) {
 			"walk":      func(name string) error { return r.Walk(name, func(string, fs.FileMode) error { return nil }) },
 		} {
 			if err := do(way + "/secret"); err == nil {
-				t.Errorf("%s %s/secret: it succeeds", op, way)
+				t.Errorf("%s %s/secret: got no error", op, way)
 			}
 		}
 	}
@@ -123,8 +123,8 @@ func TestNothingLeadsOut(t *testing.T) {
 	}
 }
 
-// A directory that becomes a link while files in it are opened, made and removed leads
-// nowhere else.
+// If a directory is replaced by a link while files in it are opened, created and removed, no
+// operation leaves the Root.
 func TestSwappedDirectory(t *testing.T) {
 	r, in, out := world(t)
 	var swapping sync.WaitGroup

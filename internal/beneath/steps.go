@@ -10,9 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// at calls f with the directory in which a path is, which is open with O_PATH, and the
-// path's last part, "." for the Root itself. If follow is true and f's error is ELOOP, the
-// last part is a link that is followed.
+// at calls f with the directory that contains a path, opened with O_PATH, and the path's last
+// part, which is "." for the Root itself. If follow is true and f returns ELOOP, at follows the
+// link in the last part.
 func (r *Root) at(op, name string, follow bool, f func(dir int, base string) error) error {
 	if !filepath.IsLocal(name) {
 		return &fs.PathError{Op: op, Path: name, Err: ErrEscape}
@@ -26,12 +26,12 @@ func (r *Root) at(op, name string, follow bool, f func(dir int, base string) err
 	return nil
 }
 
-// steps are the way along a path.
+// steps is the state of walking a path.
 type steps struct {
 	root  int
-	dir   int      // the directory that was reached
-	done  []string // the parts that led to it, none of them a link
-	rest  []string // the parts that are left, at least one
+	dir   int      // the directory reached so far
+	done  []string // the parts that led to it, without links
+	rest  []string // the remaining parts, at least one
 	links int
 	taken int
 }
@@ -67,8 +67,8 @@ func (s *steps) walk(follow bool, f func(dir int, base string) error) error {
 	}
 }
 
-// up goes to the directory above, by its name: what was reached may have been moved out
-// of the Root meanwhile.
+// up goes to the parent directory by its name: the reached directory may have been moved out of
+// the Root meanwhile.
 func (s *steps) up() error {
 	n := 1
 	for len(s.rest) > 0 && s.rest[0] == ".." {
@@ -94,7 +94,7 @@ func (s *steps) enter(dir int, elem string) {
 	}
 }
 
-// follow puts the target of a link in its place.
+// follow replaces a link by its target.
 func (s *steps) follow(elem string) error {
 	if s.links++; s.links > maxLinks {
 		return unix.ELOOP

@@ -1,4 +1,4 @@
-// Package disktest makes small volumes for tests that fill them.
+// Package disktest creates small volumes for tests that fill them.
 package disktest
 
 import (
@@ -11,12 +11,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Ext4 returns a directory on an ext4 volume of its own with so many bytes, which is
-// unmounted at the test's end. It skips the test without root.
+// Ext4 returns a directory on a new ext4 volume of the given size, which is unmounted when the
+// test ends. It skips the test without root.
 func Ext4(tb testing.TB, bytes int64, mkfs ...string) string {
 	tb.Helper()
 	if os.Getuid() != 0 {
-		tb.Skip("skipped: a volume of its own needs root")
+		tb.Skip("skipped: mounting a volume needs root")
 	}
 	dir := tb.TempDir()
 	image, at := filepath.Join(dir, "image"), filepath.Join(dir, "volume")
@@ -49,8 +49,8 @@ func run(tb testing.TB, name string, args ...string) {
 	}
 }
 
-// Fill writes a file until the volume of dir has less than so many bytes free, and
-// returns its path.
+// Fill writes a file until the volume of dir has less than leave bytes free, and returns the
+// file's path.
 func Fill(tb testing.TB, dir string, leave int64) string {
 	tb.Helper()
 	f, err := os.CreateTemp(dir, "filler-")
@@ -63,7 +63,7 @@ func Fill(tb testing.TB, dir string, leave int64) string {
 		if free <= leave {
 			return f.Name()
 		}
-		// The last blocks are not worth a block of their own for their extents.
+		// The last blocks may be needed for the file's extents.
 		more := max((free-leave)/2, 4096)
 		if err := unix.Fallocate(int(f.Fd()), 0, size, more); err != nil {
 			return f.Name()
@@ -72,7 +72,7 @@ func Fill(tb testing.TB, dir string, leave int64) string {
 	}
 }
 
-// Free returns how many bytes may still be written to the volume of dir.
+// Free returns how many more bytes can be written to the volume of dir.
 func Free(tb testing.TB, dir string) int64 {
 	tb.Helper()
 	var st unix.Statfs_t

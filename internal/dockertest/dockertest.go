@@ -1,5 +1,5 @@
-// Package dockertest starts a Docker Engine for tests, apart from any that the
-// machine has: its own socket, its own data, no bridge and no firewall rules.
+// Package dockertest starts a Docker Engine for tests, separate from any other on the machine:
+// its own socket, its own data, no bridge and no firewall rules.
 package dockertest
 
 import (
@@ -22,18 +22,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// HostEnv names an engine that tests use instead of starting one, as DOCKER_HOST
-// would: unix:///var/run/docker.sock. What they put there they remove.
+// HostEnv names an environment variable with the address of an engine for tests, like
+// DOCKER_HOST: unix:///var/run/docker.sock. Tests remove the objects that they create there.
 const HostEnv = "BERTH_TEST_DOCKER_HOST"
 
-// How long an engine may take to answer, and to end.
+// Time limits for an engine to answer and to end.
 const (
 	startTimeout = 30 * time.Second
 	stopTimeout  = 30 * time.Second
 )
 
-// Main runs the tests of a package that calls Host, ends the engine that they
-// shared and exits: it is all that their TestMain does.
+// Main runs the tests of a package that calls Host, ends the shared engine and exits. Call it
+// from TestMain.
 func Main(m *testing.M) {
 	code := m.Run()
 	if e := shared.engine; e != nil {
@@ -52,9 +52,9 @@ var shared struct {
 	err    error
 }
 
-// Host returns the address of an engine that all tests of the process share, in
-// the form of DOCKER_HOST. It is started at the first call; the package's TestMain
-// must be Main. Where no engine can run, the test is skipped.
+// Host returns the address, in the form of DOCKER_HOST, of an engine that all tests of the
+// process share. It starts the engine at the first call. The package's TestMain must call Main.
+// If no engine can run, it skips the test.
 func Host(tb testing.TB) string {
 	tb.Helper()
 	if host := os.Getenv(HostEnv); host != "" {
@@ -67,8 +67,8 @@ func Host(tb testing.TB) string {
 	return shared.engine.host()
 }
 
-// Start returns the address of a new engine, which is given more of dockerd's
-// flags and ends with the test. Where no engine can run, the test is skipped.
+// Start returns the address of a new engine with additional dockerd flags. The engine ends with
+// the test. If no engine can run, Start skips the test.
 func Start(tb testing.TB, flags ...string) string {
 	tb.Helper()
 	e, err := start(flags)
@@ -86,9 +86,9 @@ func Start(tb testing.TB, flags ...string) string {
 // An engine is a dockerd with a directory of its own.
 type engine struct {
 	dir  string
-	lock *os.File // held, by dockerd as well, for as long as dir is in use
+	lock *os.File // held, also by dockerd, while dir is in use
 	cmd  *exec.Cmd
-	done chan struct{} // closed when it has ended
+	done chan struct{} // closed when dockerd has ended
 }
 
 func (e *engine) path(elem string) string { return filepath.Join(e.dir, elem) }
@@ -102,7 +102,7 @@ func start(flags []string) (*engine, error) {
 	}
 	program, err := exec.LookPath("dockerd")
 	if err != nil {
-		return nil, errors.New("dockerd is not installed; scripts/setup test does")
+		return nil, errors.New("dockerd is not installed; run scripts/setup test")
 	}
 	e, err := newEngine()
 	if err != nil {
@@ -118,8 +118,8 @@ func start(flags []string) (*engine, error) {
 	return e, nil
 }
 
-// newEngine makes the engine's directory in the user's cache: the system's
-// directory for temporary files may be in memory, or have no room.
+// newEngine creates the engine's directory in the user's cache: the system's directory for
+// temporary files may be in memory, or too small.
 func newEngine() (*engine, error) {
 	cache, err := os.UserCacheDir()
 	if err != nil {
@@ -129,11 +129,11 @@ func newEngine() (*engine, error) {
 	if err := os.MkdirAll(cache, 0o755); err != nil {
 		return nil, err
 	}
-	// The kernel names what is mounted by the path without links.
+	// The kernel lists mounts by their paths without links.
 	if cache, err = filepath.EvalSymlinks(cache); err != nil {
 		return nil, err
 	}
-	// Others may look for stale directories before ours is locked.
+	// Other processes may remove stale directories before ours is locked.
 	making, err := lock(filepath.Join(cache, "engines.lock"), unix.LOCK_EX)
 	if err != nil {
 		return nil, err
@@ -146,7 +146,7 @@ func newEngine() (*engine, error) {
 	}
 	e := &engine{dir: dir, done: make(chan struct{})}
 	if e.lock, err = lockDir(dir); err == nil {
-		err = os.WriteFile(e.path("daemon.json"), []byte("{}"), 0o600) // not the machine's
+		err = os.WriteFile(e.path("daemon.json"), []byte("{}"), 0o600) // ignores the machine's configuration
 	}
 	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
@@ -154,7 +154,7 @@ func newEngine() (*engine, error) {
 	return e, nil
 }
 
-// run starts dockerd. It ends with this process, however that ends.
+// run starts dockerd. dockerd ends with this process, however that ends.
 func (e *engine) run(program string, flags []string) error {
 	log, err := os.Create(e.path("log"))
 	if err != nil {
@@ -177,7 +177,7 @@ func (e *engine) run(program string, flags []string) error {
 
 	started := make(chan error)
 	go func() {
-		// The parent that Pdeathsig means is the thread.
+		// Pdeathsig refers to the thread that starts the process.
 		runtime.LockOSThread()
 		err := e.cmd.Start()
 		started <- err
@@ -223,14 +223,14 @@ func (e *engine) ping() bool {
 	return string(answer[:n]) == "HTTP/1.1 200"
 }
 
-// stop ends the engine and removes what it has made. Its containers end with it.
+// stop ends the engine, with its containers, and removes its directory.
 func (e *engine) stop() error {
 	var err error
 	_ = e.cmd.Process.Signal(unix.SIGTERM)
 	select {
 	case <-e.done:
 	case <-time.After(stopTimeout):
-		err = errors.New("dockerd does not end; it was killed")
+		err = errors.New("dockerd did not end and was killed")
 		_ = e.cmd.Process.Kill()
 		<-e.done
 	}
@@ -252,7 +252,7 @@ func (e *engine) lastWords() string {
 	return string(bytes.Join(lines[max(0, len(lines)-3):], []byte(" | ")))
 }
 
-// prefix is how the directories of engines begin.
+// prefix starts the names of engines' directories.
 const prefix = "engine-"
 
 // removeStale removes the directories of engines whose test was killed.
@@ -266,7 +266,7 @@ func removeStale(cache string) {
 	}
 }
 
-// lockDir takes the lock of an engine's directory, if nobody has it.
+// lockDir locks an engine's directory, unless another process holds the lock.
 func lockDir(dir string) (*os.File, error) {
 	return lock(filepath.Join(dir, "lock"), unix.LOCK_EX|unix.LOCK_NB)
 }
@@ -283,7 +283,7 @@ func lock(path string, how int) (*os.File, error) {
 	return f, nil
 }
 
-// removeDir removes an engine's directory with what is still mounted in it.
+// removeDir removes an engine's directory and unmounts the file systems in it.
 func removeDir(dir string) error {
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {

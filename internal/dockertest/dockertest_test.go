@@ -35,18 +35,18 @@ func TestStart(t *testing.T) {
 	}
 	dir := filepath.Dir(strings.TrimPrefix(host, "unix://"))
 	if _, err := os.Stat(dir); !os.IsNotExist(err) {
-		t.Errorf("%s after the engine's end: got %v, want nothing there", dir, err)
+		t.Errorf("%s after the engine's end: got %v, want it removed", dir, err)
 	}
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if strings.Contains(string(mounts), dir) {
-		t.Errorf("mounts are left below %s", dir)
+		t.Errorf("still mounted below %s", dir)
 	}
 }
 
-// A directory of an engine whose test was killed goes with the next start.
+// The directory of an engine whose test was killed is removed at the next start.
 func TestStale(t *testing.T) {
 	cache := t.TempDir()
 	stale, used := filepath.Join(cache, prefix+"stale"), filepath.Join(cache, prefix+"used")
@@ -62,7 +62,7 @@ func TestStale(t *testing.T) {
 	defer f.Close()
 	removeStale(cache)
 	if _, err := os.Stat(stale); !os.IsNotExist(err) {
-		t.Errorf("the stale directory: got %v, want nothing there", err)
+		t.Errorf("the stale directory: got %v, want it removed", err)
 	}
 	if _, err := os.Stat(used); err != nil {
 		t.Errorf("the directory in use: %v", err)
