@@ -2,31 +2,31 @@ package bundle
 
 import (
 	"context"
-	"encoding/json"
 	"iter"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/engine/transcript"
 	"github.com/berth-run/berth/model"
 	"github.com/berth-run/berth/tool"
 )
 
-// A recital is a provider that says again what a response's record has, turn after
-// turn, whatever it is asked. It is for one run.
+// A recital is a provider that streams the turns of a recorded response in order,
+// whatever the requests contain. It is for one run.
 type recital struct {
 	turns [][]model.Delta
 	next  int
 }
 
-// recite returns the turns that make up a response's output.
+// recite returns a recital of a response's output.
 func recite(tools *tool.Registry, output []berth.Item) *recital {
 	r := &recital{}
 	ended := true
 	for _, it := range output {
-		if tools.IsOutput(it) || engineMade(it) {
+		if tools.IsOutput(it) || transcript.MarkOf(tools, it) != (berth.CallBerth{}) { // a marked call is the engine's
 			ended = true
 			continue
 		}
-		deltas := said(tools, it)
+		deltas := deltasOf(tools, it)
 		if len(deltas) == 0 {
 			continue
 		}
@@ -46,17 +46,9 @@ func recite(tools *tool.Registry, output []berth.Item) *recital {
 	return r
 }
 
-// engineMade reports whether an item is a call that no model made: see docs/agents.md.
-func engineMade(it berth.Item) bool {
-	var marked struct {
-		Berth json.RawMessage `json:"berth"`
-	}
-	return it.Type() == berth.ItemShellCall && it.Decode(&marked) == nil && marked.Berth != nil
-}
-
-// said returns what a model says that comes to be the item: nothing for reasoning,
-// which means nothing without its model.
-func said(tools *tool.Registry, it berth.Item) []model.Delta {
+// deltasOf returns the deltas from which the engine makes an item. It returns none for
+// reasoning, which is meaningless without its model.
+func deltasOf(tools *tool.Registry, it berth.Item) []model.Delta {
 	switch {
 	case it.Type() == berth.ItemMessage:
 		var m berth.Message

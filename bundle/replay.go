@@ -15,35 +15,35 @@ import (
 	"github.com/berth-run/berth/tool"
 )
 
-// A Replay is what came of doing a chain again.
+// A Replay is the result of a repeated chain.
 type Replay struct {
 	Object     string           `json:"object"`          // "response.replay"
-	Model      string           `json:"model,omitempty"` // that was asked; empty if the record spoke
+	Model      string           `json:"model,omitempty"` // that was called; empty for the recorded turns
 	Responses  []ReplayResponse `json:"responses"`
-	Divergence *Divergence      `json:"divergence"` // the first; null if there is none
+	Divergence *Divergence      `json:"divergence"` // the first, or null
 }
 
-// A ReplayResponse is one response, as it was and as it is now.
+// A ReplayResponse is one response, as recorded and as replayed.
 type ReplayResponse struct {
 	ID       berth.ResponseID `json:"id"`
-	Recorded []string         `json:"recorded"` // a line or more for each item
+	Recorded []string         `json:"recorded"` // at least one line for each item
 	Replayed []string         `json:"replayed"`
-	Error    string           `json:"error,omitempty"` // why it is not whole
+	Error    string           `json:"error,omitempty"` // why Replayed is incomplete
 }
 
-// A Divergence is the first place where an output is another than it was.
+// A Divergence is the first difference between the recorded and the replayed output.
 type Divergence struct {
 	ResponseID berth.ResponseID `json:"response_id"`
-	Item       int              `json:"item"`     // among the lines of the response
-	Recorded   string           `json:"recorded"` // empty if there is none more
+	Item       int              `json:"item"`     // index of the line in the response
+	Recorded   string           `json:"recorded"` // empty after the last line
 	Replayed   string           `json:"replayed"`
 }
 
-// Replay does the chain that ends with a response again: each response in the
-// context that it had, with commands in one new container on the template or the
-// snapshot that the first began with, and with the files that users had put into the
-// old one, as far as it is still there. What the model said is taken from the record;
-// with a model, that one is asked instead. Nothing of it is kept.
+// Replay repeats the chain that ends with a response, each response in its original
+// context. Commands run in one new container, with the template or snapshot of the first
+// container and with the files that users had put into it, if it still exists. With an
+// empty model the recorded turns are replayed; otherwise that model is called. Replay
+// stores nothing.
 func (c *Service) Replay(ctx context.Context, caller berth.Caller, id berth.ResponseID, model string) (*Replay, error) {
 	p := caller.Project
 	links, err := c.opts.Responses.Chain(ctx, p, id)
@@ -79,7 +79,7 @@ func (c *Service) Replay(ctx context.Context, caller berth.Caller, id berth.Resp
 	return out, nil
 }
 
-// again does one response again.
+// again repeats one response.
 func (c *Service) again(ctx context.Context, caller berth.Caller, rec *store.Response, place *place, model string) (*ReplayResponse, error) {
 	before, err := c.opts.Engine.Before(ctx, rec)
 	if err != nil {
@@ -92,7 +92,7 @@ func (c *Service) again(ctx context.Context, caller berth.Caller, rec *store.Res
 	if req.PreviousResponseID = ""; rec.Body.PreviousResponseID != nil {
 		req.PreviousResponseID = *rec.Body.PreviousResponseID
 	}
-	if req.Tools, err = place.tools(req.Tools); err != nil {
+	if req.Tools, err = place.tools(c.opts.Engine.Tools, req.Tools); err != nil {
 		return nil, err
 	}
 	var options []engine.Option
@@ -103,7 +103,7 @@ func (c *Service) again(ctx context.Context, caller berth.Caller, rec *store.Res
 	}
 	out := &ReplayResponse{ID: rec.Body.ID, Recorded: outline(c.opts.Engine.Tools, rec.Body.Output), Replayed: []string{}}
 	ctx, end := context.WithCancel(ctx)
-	defer end() // and nothing of it is kept
+	defer end() // which removes the response, because it is not stored
 	made, err := c.opts.Engine.Create(ctx, caller, &req, options...)
 	if e, ok := errors.AsType[*berth.Error](err); ok && e.Code == berth.CodeInvalid {
 		out.Error = e.Message
@@ -147,8 +147,8 @@ func (r *ReplayResponse) diverges() *Divergence {
 	return nil
 }
 
-// outline says what items are but for what is different each time: identifiers, and
-// reasoning, which means nothing without its model.
+// outline returns items as lines, without what differs in every run: identifiers,
+// compactions, and reasoning, which is meaningless without its model.
 func outline(tools *tool.Registry, items []berth.Item) []string {
 	lines := []string{}
 	for _, it := range items {
@@ -166,46 +166,23 @@ func outline(tools *tool.Registry, items []berth.Item) []string {
 			var r berth.ApprovalRequest
 			_ = it.Decode(&r)
 			lines = append(lines, "mcp_approval_request: "+r.Arguments)
-		case it.Type() == berth.ItemShellCallOutput:
-			var o berth.ShellCallOutput
-			_ = it.Decode(&o)
-			for _, c := range o.Output {
-				end := c.Outcome.Type
-				if c.Outcome.ExitCode != nil {
-					end = fmt.Sprintf("exit %d", *c.Outcome.ExitCode)
-				}
-				lines = append(lines, fmt.Sprintf("shell_call_output: %s\nstdout: %sstderr: %s", end, c.Stdout, c.Stderr))
-			}
-		case it.Type() == berth.ItemShellCall:
-			var call berth.ShellCall
-			_ = it.Decode(&call)
-			lines = append(lines, "shell_call: "+strings.Join(call.Action.Commands, "\n"))
 		default:
-			low, err := tools.Lower(it)
-			if err != nil {
-				low = it
-			}
-			var call struct {
-				Name, Arguments string
-				Output          json.RawMessage
-			}
-			_ = low.Decode(&call)
-			lines = append(lines, fmt.Sprintf("%s: %s %s%s", it.Type(), call.Name, call.Arguments, call.Output))
+			lines = append(lines, tools.Outline(it)...)
 		}
 	}
 	return lines
 }
 
-// A place is where a replay's commands run.
+// A place is the container of a replay's commands.
 type place struct {
-	keeper  *container.Service
-	project berth.ProjectID
-	id      berth.ContainerID // empty if the chain ran none
+	containers *container.Service
+	project    berth.ProjectID
+	id         berth.ContainerID // empty if the chain had no container
 }
 
-// newPlace makes a container such as the chain's first began with.
+// newPlace creates a container with the limits and the source of the chain's first.
 func (c *Service) newPlace(ctx context.Context, caller berth.Caller, links []store.Link) (*place, error) {
-	p := &place{keeper: c.opts.ContainerService, project: caller.Project}
+	p := &place{containers: c.opts.ContainerService, project: caller.Project}
 	i := slices.IndexFunc(links, func(l store.Link) bool { return l.Container != "" })
 	if i < 0 {
 		return p, nil
@@ -237,21 +214,22 @@ func (c *Service) newPlace(ctx context.Context, caller berth.Caller, links []sto
 	return p, nil
 }
 
-// copyFrom puts the files in that users had put into a container, unless it has ended.
+// copyFrom copies the files that users had put into the old container. It does nothing if
+// that container has ended.
 func (p *place) copyFrom(ctx context.Context, old berth.ContainerID) error {
-	files, _, err := p.keeper.Files().List(ctx, p.project, old, store.Page{Limit: 1000, Ascending: true})
+	files, _, err := p.containers.Files().List(ctx, p.project, old, store.Page{Limit: 1000, Ascending: true})
 	if err != nil {
-		return nil // it has ended
+		return nil
 	}
 	for _, f := range files {
 		if f.Source != "user" {
 			continue
 		}
-		content, _, err := p.keeper.Files().Open(ctx, p.project, old, f.ID)
+		content, _, err := p.containers.Files().Open(ctx, p.project, old, f.ID)
 		if err != nil {
 			return err
 		}
-		_, err = p.keeper.Files().Put(ctx, p.project, p.id, strings.TrimPrefix(f.Path, berth.WorkDir+"/"), content)
+		_, err = p.containers.Files().Put(ctx, p.project, p.id, strings.TrimPrefix(f.Path, berth.WorkDir+"/"), content)
 		content.Close()
 		if err != nil {
 			return err
@@ -260,32 +238,23 @@ func (p *place) copyFrom(ctx context.Context, old berth.ContainerID) error {
 	return nil
 }
 
-// tools returns tools whose shell runs in this place.
-func (p *place) tools(tools []berth.Tool) ([]berth.Tool, error) {
+// tools returns tools with their calls in this place.
+func (p *place) tools(kinds *tool.Registry, tools []berth.Tool) ([]berth.Tool, error) {
 	out := slices.Clone(tools)
+	if p.id == "" {
+		return out, nil
+	}
 	for i, t := range tools {
-		var shell berth.ShellTool
-		if t.Type() != berth.ToolShell || p.id == "" {
-			continue
-		}
-		if err := t.Decode(&shell); err != nil {
+		var err error
+		if out[i], err = kinds.InContainer(t, p.id); err != nil {
 			return nil, err
 		}
-		if shell.Environment == nil || shell.Environment.Type == berth.EnvironmentLocal {
-			continue
-		}
-		fields := map[string]json.RawMessage{}
-		if err := t.Decode(&fields); err != nil {
-			return nil, err
-		}
-		fields["environment"], _ = json.Marshal(berth.ShellEnvironment{Type: berth.EnvironmentReference, ContainerID: p.id}) // two strings
-		out[i] = berth.NewTool(fields)
 	}
 	return out, nil
 }
 
 func (p *place) remove(ctx context.Context) {
 	if p.id != "" {
-		_ = p.keeper.Delete(ctx, p.project, p.id)
+		_ = p.containers.Delete(ctx, p.project, p.id)
 	}
 }

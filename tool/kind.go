@@ -4,11 +4,12 @@ import (
 	"encoding/json"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/internal/rule"
 )
 
-// A Kind is one kind of tool: what a request may say about it, how it is bound to a
-// response, and how its calls look on the wire and to a model. Functions that are
-// not needed are nil.
+// A Kind is one kind of tool: the fields that a request may set, how it is bound to a
+// response, and how its calls look on the wire and to a model. Functions that a kind does
+// not need are nil.
 type Kind struct {
 	Type string // of an entry of "tools"
 	Name string // of the function that a model sees; empty if each tool has its own
@@ -16,42 +17,53 @@ type Kind struct {
 	// Rules returns the rules for the JSON that a client sends.
 	Rules func(*Registry) Rules
 
+	// Chat describes the tool in Chat Completions; nil refuses it there.
+	Chat *Chat
+
 	// Bind returns the tool for one response. A kind has either Bind or Group.
 	Bind func(Context, berth.Tool) (Tool, error)
 
 	// Group returns the tools that an entry of "tools" holds, and their namespace.
 	Group func(berth.Tool) (namespace string, tools []berth.Tool, err error)
 
-	// Container says how the tool asks for the container in which its calls run; nil
-	// means that it needs none.
+	// Container describes the container in which the tool's calls run; nil means that
+	// they need none.
 	Container *Container
 
-	// Advice returns what models of a family get wrong about the tool. It is added to
-	// the description of the function.
+	// Advice returns a warning for models of a family about their usual mistakes with the
+	// tool. The engine appends it to the description of the function.
 	Advice func(family string) string
 
 	// Calls describe the calls of the tool; nil for a Group.
 	Calls *Calls
 }
 
-// Context is what a tool is bound with.
+// A Context holds the arguments of Kind.Bind besides the tool.
 type Context struct {
 	Caller    berth.Caller // with the response
 	Namespace string       // of the tool, or empty
 }
 
-// A Container says how a tool asks for a container.
+// A Container describes how a tool names the container of its calls.
 type Container struct {
-	// Environment returns what the tool asks for, or nil if its calls run elsewhere.
+	// Environment returns the environment that the tool requests, or nil if its calls run
+	// outside containers.
 	Environment func(berth.Tool) (*berth.ShellToolEnvironment, error)
-	// Settle returns the tool as the response shows it: with a reference to its
-	// container.
+	// Settle returns the tool with a reference to its container, as the response shows it.
 	Settle func(berth.Tool, berth.ContainerID) (berth.Tool, error)
 }
 
-// Calls describe the calls of one kind of tool: the types of their items, and what
-// can be learned from the items alone. History may hold calls of tools that the
-// present request does not offer.
+// A Chat describes a hosted tool in Chat Completions.
+type Chat struct {
+	Tool   rule.Rule // an entry of "tools"
+	Choice rule.Rule // a "tool_choice" that forces the tool, or an entry of "allowed_tools"
+	// Convert returns an entry of "tools" in the form of Responses; nil leaves it unchanged.
+	Convert func(entry json.RawMessage) (berth.Tool, error)
+}
+
+// Calls describe the calls of one kind of tool: the types of their items, and functions
+// that read the items alone. Items in the history may belong to tools that the current
+// request does not offer.
 type Calls struct {
 	Call, Output             berth.ItemType
 	CallPrefix, OutputPrefix string // of the ids that items without one get
@@ -65,21 +77,25 @@ type Calls struct {
 
 	// Hosted reports whether the server answers a call; nil means never.
 	Hosted func(call berth.Item) bool
-	// Outcome tells how the work of a call ended, by its output; nil means OK.
+	// Outcome returns how the work of a call ended, by its output; nil means OK.
 	Outcome func(output berth.Item) Outcome
 	// Offers returns the tools that an output adds to those of the request.
 	Offers func(output berth.Item) ([]berth.Tool, error)
+	// Outline returns a call or an output as lines of text without identifiers, to compare
+	// two runs; nil means its function with arguments or output.
+	Outline func(callOrOutput berth.Item) []string
 
-	// Fill sets the fields that the wire shows of an item and that a client left out.
+	// Fill sets the fields that the wire shows of an item and that a client omitted.
 	Fill func(it berth.Item, fields map[string]any) error
-	// Draft collects what is streamed of a call; nil means nothing is.
+	// Draft returns a Draft for a call that is streamed; nil means that its kind streams
+	// no content.
 	Draft func() Draft
 
-	// Commands returns the commands of a call, which an approval policy is asked
-	// about; nil means that no call needs approval.
+	// Commands returns the commands of a call, which an approval policy matches; nil means
+	// that no call needs approval.
 	Commands func(call berth.Item) []string
-	// Script returns the arguments of a call that runs commands, with a timeout for
-	// each or nil; a kind without it runs none.
+	// Script returns the arguments of a call that runs commands. timeoutMS bounds each
+	// command; nil means the default. Script is nil for a kind that runs no commands.
 	Script func(commands []string, timeoutMS *int) (arguments string)
 }
 
@@ -90,16 +106,23 @@ type Outcome int
 const (
 	OK       Outcome = iota
 	Failed           // a command failed, for example
-	TimedOut         // it was ended because it took too long
+	TimedOut         // the work exceeded its time limit
 )
 
-// A Draft collects what was streamed of an item that is open, so that the item can be
-// closed before its end.
+// A Draft collects the streamed content of an open item, so that the item can be closed
+// before its end.
 type Draft interface {
 	// Add adds an event about the item.
 	Add(*berth.Event)
-	// Fields returns the fields of the item that hold what was streamed.
+	// Fields returns the fields of the item that hold the streamed content.
 	Fields(berth.Item) map[string]any
+}
+
+// FieldDraft returns the Calls.Draft of calls that stream the text of one field.
+func FieldDraft(name string) func() Draft {
+	return func() Draft {
+		return TextDraft(func(_ berth.Item, text string) map[string]any { return map[string]any{name: text} })
+	}
 }
 
 // TextDraft returns a Draft for calls that stream one text. fields returns the fields

@@ -8,8 +8,8 @@ import (
 	"github.com/berth-run/berth"
 )
 
-// A Registry holds the kinds of tools that a server has. It does not change and is
-// safe for concurrent use. A nil Registry has none.
+// A Registry holds the kinds of tools that a server has. It is immutable and safe for
+// concurrent use. A nil Registry is empty.
 type Registry struct {
 	kinds   map[string]*Kind // by type
 	calls   map[berth.ItemType]*Calls
@@ -53,7 +53,8 @@ func (r *Registry) Kind(toolType string) *Kind {
 	return r.kinds[toolType]
 }
 
-// CallsOf returns what describes the calls whose call or output an item is, or nil.
+// CallsOf returns the Calls that describe an item, which is a call or an output. It
+// returns nil for other items.
 func (r *Registry) CallsOf(it berth.Item) *Calls { return r.ofType(it.Type()) }
 
 func (r *Registry) ofType(t berth.ItemType) *Calls {
@@ -89,8 +90,7 @@ func (r *Registry) IsHosted(it berth.Item) bool {
 	return c != nil && c.Hosted != nil && c.Hosted(it)
 }
 
-// Outcome returns how a call ended whose output an item is. Items that are no outputs
-// are OK.
+// Outcome returns how a call ended, by its output. It returns OK for other items.
 func (r *Registry) Outcome(it berth.Item) Outcome {
 	c := r.ofOutput(it.Type())
 	if c == nil || c.Outcome == nil {
@@ -99,7 +99,8 @@ func (r *Registry) Outcome(it berth.Item) Outcome {
 	return c.Outcome(it)
 }
 
-// Name returns the function under which a model sees the tool that was called.
+// Name returns the name of the function that the model called, or "" if the item is not a
+// call.
 func (r *Registry) Name(call berth.Item) string {
 	c := r.ofCall(call.Type())
 	if c == nil {
@@ -112,8 +113,8 @@ func (r *Registry) Name(call berth.Item) string {
 	return name
 }
 
-// Offered returns the tools that an item adds to those of its request: the output of
-// a search, or additional_tools.
+// Offered returns the tools that an item adds to those of its request. The item is the
+// output of a search, or additional_tools.
 func (r *Registry) Offered(it berth.Item) ([]berth.Tool, error) {
 	if it.Type() == berth.ItemAdditionalTools {
 		return ToolsOf(it)
@@ -133,8 +134,8 @@ func ToolsOf(it berth.Item) ([]berth.Tool, error) {
 	return body.Tools, err
 }
 
-// Lower turns the items of a call into the function_call and function_call_output
-// that a model sees of them. It returns other items unchanged.
+// Lower returns a call as the function_call that a model sees, and an output as its
+// function_call_output. It returns other items unchanged.
 func (r *Registry) Lower(item berth.Item) (berth.Item, error) {
 	if c := r.ofCall(item.Type()); c != nil {
 		name, arguments, err := c.LowerCall(item)
@@ -155,8 +156,8 @@ func (r *Registry) Lower(item berth.Item) (berth.Item, error) {
 	return item, nil
 }
 
-// SameOutput is the LowerOutput of outputs that are a string, or a list of contents,
-// on the wire.
+// SameOutput is the LowerOutput of kinds whose "output" on the wire is a string or a list
+// of contents already.
 func SameOutput(item berth.Item) (json.RawMessage, error) {
 	var out struct {
 		Output json.RawMessage `json:"output"`
@@ -165,8 +166,8 @@ func SameOutput(item berth.Item) (json.RawMessage, error) {
 	return out.Output, err
 }
 
-// IDPrefix returns the prefix of the ids of a type of item, or "" if no tool has such
-// items.
+// IDPrefix returns the prefix of the ids of a type of item, or "" if it belongs to no
+// tool.
 func (r *Registry) IDPrefix(t berth.ItemType) string {
 	if c := r.ofCall(t); c != nil {
 		return c.CallPrefix
@@ -177,14 +178,93 @@ func (r *Registry) IDPrefix(t berth.ItemType) string {
 	return ""
 }
 
-// Approvable returns the functions whose calls may need approval, in order.
+// Outline returns a call or an output as lines of text without identifiers, to compare
+// two runs. Other items, and those that cannot be read, are one line as well.
+func (r *Registry) Outline(it berth.Item) []string {
+	if c := r.CallsOf(it); c != nil && c.Outline != nil {
+		return c.Outline(it)
+	}
+	low, err := r.Lower(it)
+	if err != nil {
+		low = it
+	}
+	var call struct {
+		Name, Arguments string
+		Output          json.RawMessage
+	}
+	_ = low.Decode(&call)
+	return []string{fmt.Sprintf("%s: %s %s%s", it.Type(), call.Name, call.Arguments, call.Output)}
+}
+
+// Chat returns the hosted tools that Chat Completions offers, by type.
+func (r *Registry) Chat() map[string]*Chat {
+	chats := map[string]*Chat{}
+	if r == nil {
+		return chats
+	}
+	for name, k := range r.kinds {
+		if k.Chat != nil {
+			chats[name] = k.Chat
+		}
+	}
+	return chats
+}
+
+// FromChat returns an entry of "tools" of Chat Completions in the form of Responses. The
+// entry must have passed the rule of its kind's Chat.
+func (r *Registry) FromChat(toolType string, entry json.RawMessage) (berth.Tool, error) {
+	if k := r.Kind(toolType); k != nil && k.Chat != nil && k.Chat.Convert != nil {
+		return k.Chat.Convert(entry)
+	}
+	return berth.NewTool(entry), nil
+}
+
+// InContainer returns an entry of "tools" with its calls in a container of the caller's
+// choice. It returns an entry whose calls run outside containers unchanged.
+func (r *Registry) InContainer(t berth.Tool, id berth.ContainerID) (berth.Tool, error) {
+	if environment, err := r.environment(t); err != nil || environment == nil {
+		return t, err
+	}
+	return r.kinds[t.Type()].Container.Settle(t, id)
+}
+
+// ContainerOf returns the container that an entry of "tools" refers to, or "".
+func (r *Registry) ContainerOf(t berth.Tool) berth.ContainerID {
+	environment, err := r.environment(t)
+	if err != nil || environment == nil {
+		return ""
+	}
+	return environment.ContainerID
+}
+
+// environment returns the environment that an entry of "tools" requests, or nil if its
+// calls run outside containers.
+func (r *Registry) environment(t berth.Tool) (*berth.ShellToolEnvironment, error) {
+	k := r.Kind(t.Type())
+	if k == nil || k.Container == nil {
+		return nil, nil
+	}
+	return k.Container.Environment(t)
+}
+
+// Approvable returns the sorted names of the functions whose calls may need approval.
 func (r *Registry) Approvable() []string {
+	return r.names(func(c *Calls) bool { return c.Commands != nil })
+}
+
+// Runners returns the sorted names of the functions that run commands.
+func (r *Registry) Runners() []string {
+	return r.names(func(c *Calls) bool { return c.Script != nil })
+}
+
+// names returns the sorted function names of the kinds whose calls match.
+func (r *Registry) names(match func(*Calls) bool) []string {
 	var names []string
 	if r == nil {
 		return nil
 	}
 	for _, k := range r.kinds {
-		if k.Calls != nil && k.Calls.Commands != nil {
+		if k.Calls != nil && match(k.Calls) {
 			names = append(names, k.Name)
 		}
 	}
@@ -192,8 +272,8 @@ func (r *Registry) Approvable() []string {
 	return names
 }
 
-// FunctionName is the function under which a model sees a tool in a namespace,
-// which may be empty.
+// FunctionName returns the name of the function under which a model sees a tool.
+// namespace may be empty.
 func FunctionName(namespace, name string) string {
 	if namespace == "" {
 		return name

@@ -19,7 +19,6 @@ import (
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/api/exchange"
-	"github.com/berth-run/berth/api/request"
 	"github.com/berth-run/berth/engine"
 	"github.com/berth-run/berth/journal"
 	"github.com/berth-run/berth/store"
@@ -34,10 +33,13 @@ type Options struct {
 }
 
 // A Door serves /v1/chat/completions.
-type Door struct{ Options }
+type Door struct {
+	Options
+	rules *completionRules
+}
 
 // New returns a door.
-func New(opts Options) *Door { return &Door{opts} }
+func New(opts Options) *Door { return &Door{opts, newRules(opts.Engine.Tools)} }
 
 // prefixCompletion is the prefix of the ids of completions, as recorded from the hosted service.
 const prefixCompletion = "chatcmpl-"
@@ -53,7 +55,7 @@ type answer struct {
 // events are read from the journal. Its run ends with the request's context, which ends when
 // the client goes.
 func (d *Door) Create(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
-	asked, err := decode(x, r)
+	asked, err := decode(x, r, d.rules)
 	if err != nil {
 		return err
 	}
@@ -86,7 +88,7 @@ func (d *Door) Create(x *exchange.Exchange, r *http.Request, c berth.Caller) err
 
 // start starts a response for each choice.
 func (d *Door) start(ctx context.Context, c berth.Caller, asked *completionRequest) (*answer, error) {
-	req, err := asked.response(request.New(d.Engine.Tools))
+	req, err := asked.response(d.rules)
 	if err != nil {
 		return nil, err
 	}
@@ -101,7 +103,7 @@ func (d *Door) start(ctx context.Context, c berth.Caller, asked *completionReque
 		if err != nil {
 			return nil, err // the end of ctx ends those that were started
 		}
-		a.choices = append(a.choices, newCompletionChoice(i, asked, created))
+		a.choices = append(a.choices, newCompletionChoice(i, asked, created, d.Engine.Tools))
 	}
 	return a, nil
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/api/exchange"
+	"github.com/berth-run/berth/tool"
 )
 
 // A completionChoice is one answer of a completion: what it shows of the events of
@@ -54,16 +55,15 @@ const (
 
 // newCompletionChoice returns the choice that a response gives, which shows its
 // tools as they were settled.
-func newCompletionChoice(index int, asked *completionRequest, r *berth.Response) *completionChoice {
+func newCompletionChoice(index int, asked *completionRequest, r *berth.Response, tools *tool.Registry) *completionChoice {
 	c := &completionChoice{index: index, response: r.ID, asked: asked}
 	for _, t := range r.Tools {
 		if t.Type() == berth.ToolFunction || t.Type() == berth.ToolCustom {
 			continue
 		}
 		c.hosted = true
-		var shell berth.ShellTool
-		if t.Decode(&shell) == nil && shell.Environment != nil {
-			c.container = shell.Environment.ContainerID
+		if id := tools.ContainerOf(t); id != "" {
+			c.container = id
 		}
 	}
 	return c

@@ -121,7 +121,7 @@ func FuzzCompletionChoice(f *testing.F) {
 			if formed {
 				asked.ResponseFormat = json.RawMessage(`{"type":"json_object"}`)
 			}
-			c := newCompletionChoice(0, asked, &berth.Response{Tools: []berth.Tool{berth.NewTool(berth.ShellTool{Type: berth.ToolShell})}})
+			c := newCompletionChoice(0, asked, &berth.Response{Tools: []berth.Tool{berth.NewTool(berth.ShellTool{Type: berth.ToolShell})}}, nil)
 			var chunks []chunkChoice
 			for _, ev := range events(items) {
 				more, err := c.take(&ev)

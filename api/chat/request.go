@@ -16,12 +16,13 @@ import (
 // maxChoices bounds "n": each choice is a run of its own.
 const maxChoices = 8
 
-// The fields of POST /v1/chat/completions, as in CreateChatCompletionRequest of
-// OpenAI's OpenAPI document, and include_reasoning. Every one is honoured or
-// refused; null is as good as absent.
+// completionFields are the fields of POST /v1/chat/completions, as in
+// CreateChatCompletionRequest of OpenAI's OpenAPI document, and include_reasoning. Every
+// field is honoured or refused; null counts as absent. newRules adds "tools" and
+// "tool_choice", whose rules depend on the server's tools.
 //
 // To serve another field, give it a rule here and a place in completionRequest.
-var completionShape = rule.Object(rule.Fields{
+var completionFields = rule.Fields{
 	"frequency_penalty":      rule.Decimal(-2, 2),
 	"function_call":          functionChoice,
 	"functions":              rule.AtLeastOne(rule.List(legacyFunction, 128)),
@@ -49,8 +50,6 @@ var completionShape = rule.Object(rule.Fields{
 	"stream":                 rule.Boolean,
 	"stream_options":         rule.Object(rule.Fields{"include_usage": rule.Boolean, "include_obfuscation": rule.Boolean}),
 	"temperature":            rule.Decimal(0, 2),
-	"tool_choice":            completionToolChoice,
-	"tools":                  rule.List(completionTool, 128),
 	"top_logprobs":           rule.Integer(0, 20),
 	"top_p":                  rule.Decimal(0, 1),
 	"user":                   rule.Text(0, 1024),
@@ -62,7 +61,7 @@ var completionShape = rule.Object(rule.Fields{
 	"audio":              rule.Unsupported,
 	"prediction":         rule.Unsupported,
 	"web_search_options": rule.Unsupported,
-}, "model", "messages")
+}
 
 // A completionRequest is the body of POST /v1/chat/completions. Its JSON is what
 // a client sent; pointers and empty raw messages are what it left out.
@@ -166,9 +165,9 @@ func logitBias(at string, v any) error {
 }
 
 // decode reads the body of POST /v1/chat/completions.
-func decode(x *exchange.Exchange, r *http.Request) (*completionRequest, error) {
+func decode(x *exchange.Exchange, r *http.Request, rules *completionRules) (*completionRequest, error) {
 	var req completionRequest
-	if err := x.Decode(r, completionShape, &req); err != nil {
+	if err := x.Decode(r, rules.shape, &req); err != nil {
 		return nil, err
 	}
 	return &req, req.check()
@@ -208,7 +207,7 @@ func (c *completionRequest) legacy() bool { return len(c.Functions) > 0 }
 
 // response returns the request that answers a completion, for one of its choices.
 // A completion is kept as such: its responses are not stored.
-func (c *completionRequest) response(rules *request.Rules) (*berth.ResponseRequest, error) {
+func (c *completionRequest) response(rules *completionRules) (*berth.ResponseRequest, error) {
 	store := false
 	r := &berth.ResponseRequest{
 		Model:                c.Model,
@@ -243,7 +242,7 @@ func (c *completionRequest) response(rules *request.Rules) (*berth.ResponseReque
 		r.Reasoning = &berth.ReasoningConfig{Effort: c.ReasoningEffort}
 	}
 	var err error
-	if r.Tools, err = c.tools(); err != nil {
+	if r.Tools, err = c.tools(rules.tools); err != nil {
 		return nil, err
 	}
 	if r.ToolChoice, err = c.toolChoice(); err != nil {
@@ -252,7 +251,7 @@ func (c *completionRequest) response(rules *request.Rules) (*berth.ResponseReque
 	if c.legacy() {
 		r.ParallelToolCalls = new(bool) // a message has room for one function_call
 	}
-	if r.Input, err = c.input(rules); err != nil {
+	if r.Input, err = c.input(rules.request); err != nil {
 		return nil, err
 	}
 	return r, nil

@@ -11,14 +11,14 @@ import (
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/api/exchange"
-	"github.com/berth-run/berth/api/request"
+
 	"github.com/berth-run/berth/internal/rule"
 	"github.com/berth-run/berth/tool"
 	"github.com/berth-run/berth/tool/standard"
 )
 
 // rules are those for the tools that a server has.
-var rules = request.New(tool.NewRegistry(standard.Kinds(standard.Options{})...))
+var rules = newRules(tool.NewRegistry(standard.Kinds(standard.Options{})...))
 
 // readCompletion is what the door makes of a body.
 func readCompletion(body string) (*completionRequest, *berth.ResponseRequest, error) {
@@ -26,7 +26,7 @@ func readCompletion(body string) (*completionRequest, *berth.ResponseRequest, er
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := completionShape("", tree); err != nil {
+	if err := rules.shape("", tree); err != nil {
 		return nil, nil, err
 	}
 	var c completionRequest
@@ -229,7 +229,7 @@ func FuzzCompletionRequest(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := rule.List(rules.Item, 0)("input", tree.(map[string]any)["input"]); err != nil && len(r.Input) > 0 {
+		if err := rule.List(rules.request.Item, 0)("input", tree.(map[string]any)["input"]); err != nil && len(r.Input) > 0 {
 			t.Fatalf("%s became items that Responses refuses: %s: %v", body, raw, err)
 		}
 		for i := range c.Messages {
@@ -238,4 +238,35 @@ func FuzzCompletionRequest(f *testing.F) {
 			}
 		}
 	})
+}
+
+// A registered kind of hosted tool is accepted and converted as its Chat describes.
+func TestHostedToolInChat(t *testing.T) {
+	echo := tool.Kind{Type: "echo", Name: "echo", Chat: &tool.Chat{
+		Tool:   rule.Object(rule.Fields{"type": rule.AnyText, "loud": rule.Boolean}),
+		Choice: rule.Object(rule.Fields{"type": rule.AnyText}),
+	}}
+	rules := newRules(tool.NewRegistry(append(standard.Kinds(standard.Options{}), echo)...))
+	body := `{"model":"m","messages":[{"role":"user","content":"Hi."}],"tools":[{"type":"echo","loud":true}],"tool_choice":{"type":"echo"}}`
+	tree, err := exchange.ParseJSON([]byte(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := rules.shape("", tree); err != nil {
+		t.Fatalf("shape: %v", err)
+	}
+	var c completionRequest
+	if err := json.Unmarshal([]byte(body), &c); err != nil {
+		t.Fatal(err)
+	}
+	r, err := c.response(rules)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := json.Marshal(r.Tools); err != nil || string(got) != `[{"type":"echo","loud":true}]` {
+		t.Errorf("tools are %s, %v; want the entry unchanged", got, err)
+	}
+	if string(r.ToolChoice) != `{"type":"echo"}` {
+		t.Errorf("tool_choice is %s", r.ToolChoice)
+	}
 }

@@ -2,17 +2,38 @@ package chat
 
 import (
 	"encoding/json"
+	"maps"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/api/request"
 	"github.com/berth-run/berth/internal/rule"
 	"github.com/berth-run/berth/tool"
-	"github.com/berth-run/berth/tool/shell"
 )
 
-// completionTool checks an entry of "tools": a function, or a tool of Responses
-// that runs on this server. That is an extension: its calls are made and answered
-// here, and the client sees what the model says in the end.
-var completionTool = rule.ByType(rule.WithUnsupported(map[string]rule.Rule{
+// completionRules check and translate completions with the tools of one registry.
+type completionRules struct {
+	shape   rule.Rule // of the body
+	request *request.Rules
+	tools   *tool.Registry
+}
+
+// newRules returns the rules for the tools of a registry. Functions and custom tools
+// belong to Chat Completions. Hosted tools are an extension: the server makes and answers
+// their calls, and the client receives only the model's final message. The Kind of a
+// hosted tool describes its form here.
+func newRules(tools *tool.Registry) *completionRules {
+	offered, chosen := maps.Clone(clientTools), maps.Clone(clientChoices)
+	for name, chat := range tools.Chat() {
+		offered[name], chosen[name] = chat.Tool, chat.Choice
+	}
+	fields := maps.Clone(completionFields)
+	fields["tools"] = rule.List(rule.ByType(offered), 128)
+	fields["tool_choice"] = toolChoiceRule(chosen)
+	return &completionRules{shape: rule.Object(fields, "model", "messages"), request: request.New(tools), tools: tools}
+}
+
+// clientTools check the entries of "tools" that Chat Completions has by itself.
+var clientTools = rule.WithUnsupported(map[string]rule.Rule{
 	berth.ToolFunction: rule.Object(rule.Fields{"type": rule.AnyText, "function": rule.StrictFunction(rule.Object(rule.Fields{
 		"name": rule.Matching(rule.NamePattern, 64), "description": rule.AnyText, "parameters": rule.AnyObject, "strict": rule.Boolean,
 	}, "name"))}, "function"),
@@ -25,16 +46,11 @@ var completionTool = rule.ByType(rule.WithUnsupported(map[string]rule.Rule{
 			}, "grammar"),
 		}),
 	}, "name")}, "custom"),
-	berth.ToolShell: rule.Object(rule.Fields{"type": rule.AnyText, "environment": rule.ByType(map[string]rule.Rule{
-		berth.EnvironmentAuto:      shell.Environments[berth.EnvironmentAuto],
-		berth.EnvironmentReference: shell.Environments[berth.EnvironmentReference],
-		berth.EnvironmentLocal:     rule.UnsupportedKind("environments of Chat Completions"),
-	})}),
-}, "tools", notInCompletions))
+}, "tools", notInCompletions)
 
-// notInCompletions are the tools of Responses that have no place here: what is not
-// served at all, and what a client would have to answer in a form that Chat
-// Completions has not.
+// notInCompletions are the tools of Responses that are refused by name: those that this
+// server does not serve, and those whose client would have to answer in a form that Chat
+// Completions lacks.
 var notInCompletions = append([]string{berth.ToolApplyPatch, berth.ToolLocalShell, berth.ToolNamespace}, tool.Unserved...)
 
 // legacyFunction checks an entry of "functions".
@@ -42,30 +58,30 @@ var legacyFunction = rule.Object(rule.Fields{
 	"name": rule.Matching(rule.NamePattern, 64), "description": rule.AnyText, "parameters": rule.AnyObject,
 }, "name")
 
-// completionToolChoice is a mode or an object, whose fields are one level deeper
-// than those of Responses.
-func completionToolChoice(at string, v any) error {
-	if _, ok := v.(string); ok {
-		return rule.OneOf("none", "auto", "required")(at, v)
-	}
-	return completionToolChoices(at, v)
-}
-
-var (
-	completionTools = rule.WithUnsupported(map[string]rule.Rule{
-		berth.ToolFunction: rule.Object(rule.Fields{"type": rule.AnyText, "function": named}, "function"),
-		berth.ToolCustom:   rule.Object(rule.Fields{"type": rule.AnyText, "custom": named}, "custom"),
-		berth.ToolShell:    rule.Object(rule.Fields{"type": rule.AnyText}),
-	}, "tools", notInCompletions)
-
-	named = rule.Object(rule.Fields{"name": rule.Text(1, 64)}, "name")
-
-	completionToolChoices = rule.ByType(rule.Merged(completionTools, map[string]rule.Rule{
+// toolChoiceRule checks "tool_choice": a mode, or an object whose fields are one level
+// deeper than those of Responses. tools are the rules for the choice of one tool.
+func toolChoiceRule(tools map[string]rule.Rule) rule.Rule {
+	mode := rule.OneOf("none", "auto", "required")
+	object := rule.ByType(rule.Merged(tools, map[string]rule.Rule{
 		"allowed_tools": rule.Object(rule.Fields{"type": rule.AnyText, "allowed_tools": rule.Object(rule.Fields{
-			"mode": rule.OneOf("auto", "required"), "tools": rule.List(rule.ByType(completionTools), 128),
+			"mode": rule.OneOf("auto", "required"), "tools": rule.List(rule.ByType(tools), 128),
 		}, "mode", "tools")}, "allowed_tools"),
 	}))
-)
+	return func(at string, v any) error {
+		if _, ok := v.(string); ok {
+			return mode(at, v)
+		}
+		return object(at, v)
+	}
+}
+
+// clientChoices check the choice of a tool that Chat Completions has by itself.
+var clientChoices = rule.WithUnsupported(map[string]rule.Rule{
+	berth.ToolFunction: rule.Object(rule.Fields{"type": rule.AnyText, "function": named}, "function"),
+	berth.ToolCustom:   rule.Object(rule.Fields{"type": rule.AnyText, "custom": named}, "custom"),
+}, "tools", notInCompletions)
+
+var named = rule.Object(rule.Fields{"name": rule.Text(1, 64)}, "name")
 
 // functionChoice checks the deprecated "function_call".
 func functionChoice(at string, v any) error {
@@ -83,9 +99,9 @@ var responseFormats = map[string]rule.Rule{
 	}, "name"))}, "json_schema"),
 }
 
-// tools returns the tools as Responses has them: one level up, and functions
-// strict only if they say so.
-func (c *completionRequest) tools() ([]berth.Tool, error) {
+// tools returns the tools in the form of Responses, whose fields are one level up. A
+// function is strict only if the client sets "strict".
+func (c *completionRequest) tools(hosted *tool.Registry) ([]berth.Tool, error) {
 	var out []berth.Tool
 	for _, raw := range c.Functions {
 		f, err := plainFunction(raw)
@@ -95,7 +111,7 @@ func (c *completionRequest) tools() ([]berth.Tool, error) {
 		out = append(out, f)
 	}
 	for _, raw := range c.Tools {
-		t, err := plainTool(raw)
+		t, err := plainTool(raw, hosted)
 		if err != nil {
 			return nil, err
 		}
@@ -104,7 +120,7 @@ func (c *completionRequest) tools() ([]berth.Tool, error) {
 	return out, nil
 }
 
-func plainTool(raw json.RawMessage) (berth.Tool, error) {
+func plainTool(raw json.RawMessage, hosted *tool.Registry) (berth.Tool, error) {
 	var t struct {
 		Type     string          `json:"type"`
 		Function json.RawMessage `json:"function"`
@@ -115,7 +131,6 @@ func plainTool(raw json.RawMessage) (berth.Tool, error) {
 				Grammar *berth.CustomFormat `json:"grammar"`
 			} `json:"format"`
 		} `json:"custom"`
-		Environment *berth.ShellToolEnvironment `json:"environment"`
 	}
 	if err := json.Unmarshal(raw, &t); err != nil {
 		return berth.Tool{}, err
@@ -124,20 +139,17 @@ func plainTool(raw json.RawMessage) (berth.Tool, error) {
 	case berth.ToolFunction:
 		return plainFunction(t.Function)
 	case berth.ToolCustom:
-		tool := t.Custom.CustomTool
-		tool.Type = t.Type
+		custom := t.Custom.CustomTool
+		custom.Type = t.Type
 		if f := t.Custom.Format; f != nil {
-			tool.Format = &berth.CustomFormat{Type: f.Type}
+			custom.Format = &berth.CustomFormat{Type: f.Type}
 			if f.Grammar != nil {
-				tool.Format.Syntax, tool.Format.Definition = f.Grammar.Syntax, f.Grammar.Definition
+				custom.Format.Syntax, custom.Format.Definition = f.Grammar.Syntax, f.Grammar.Definition
 			}
 		}
-		return berth.NewTool(tool), nil
+		return berth.NewTool(custom), nil
 	}
-	if t.Environment == nil { // there is no local shell here that its absence could mean
-		t.Environment = &berth.ShellToolEnvironment{Type: berth.EnvironmentAuto}
-	}
-	return berth.NewTool(berth.ShellTool{Type: t.Type, Environment: t.Environment}), nil
+	return hosted.FromChat(t.Type, raw)
 }
 
 func plainFunction(raw json.RawMessage) (berth.Tool, error) {
@@ -152,7 +164,8 @@ func plainFunction(raw json.RawMessage) (berth.Tool, error) {
 	return berth.NewTool(f), nil
 }
 
-// A chosenTool is what tool_choice and function_call name, in both forms.
+// A chosenTool is a tool_choice or a function_call, in the form of Chat Completions or
+// of Responses.
 type chosenTool struct {
 	Type     string       `json:"type,omitempty"`
 	Name     string       `json:"name,omitempty"`
@@ -163,7 +176,7 @@ type chosenTool struct {
 	Allowed  *chosenTool  `json:"allowed_tools,omitempty"`
 }
 
-// toolChoice returns tool_choice as Responses has it.
+// toolChoice returns tool_choice in the form of Responses.
 func (c *completionRequest) toolChoice() (json.RawMessage, error) {
 	raw := c.ToolChoice
 	if given(c.FunctionCall) {
@@ -201,7 +214,7 @@ func (t chosenTool) flat() chosenTool {
 	return out
 }
 
-// forced reports whether the choice names the one tool to be called.
+// forced reports whether the choice names the one tool that the model must call.
 func (c *completionRequest) forced() bool {
 	var choice chosenTool
 	if given(c.FunctionCall) {
@@ -226,6 +239,6 @@ func (c *completionRequest) format() json.RawMessage {
 		f.Schema["schema"] = json.RawMessage("{}")
 	}
 	f.Schema["type"] = berth.StringDelta(f.Type)
-	raw, _ := json.Marshal(f.Schema) // what came as JSON marshals
+	raw, _ := json.Marshal(f.Schema) // decoded from JSON, so it always marshals
 	return raw
 }

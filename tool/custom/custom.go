@@ -1,5 +1,4 @@
-// Package custom is the custom tools of the client, which take text in a format of their
-// own.
+// Package custom is the custom tools of the client, whose input is free text.
 package custom
 
 import (
@@ -31,34 +30,26 @@ func Kind() tool.Kind {
 		}),
 		"allowed_callers": rule.Callers, "defer_loading": rule.Boolean, "async": rule.OnlyFalse,
 	}, "name")
-	chosen := rule.Object(rule.Fields{"type": rule.AnyText, "name": rule.Text(1, 128), "namespace": rule.NamespaceName}, "name")
 	return tool.Kind{
 		Type: berth.ToolCustom,
 		Rules: func(*tool.Registry) tool.Rules {
-			return tool.Rules{Tool: offered, Found: offered, Inner: offered, Choice: chosen, Subset: chosen,
-				Call: rule.Call(rule.Fields{
-					"name": rule.Text(1, 128), "namespace": rule.NamespaceName, "input": rule.AnyText,
-				}, "name", "input"),
-				Output: rule.Call(rule.Fields{"output": rule.Output}, "output")}
+			return tool.NamedRules(offered, "input", rule.Fields{"output": rule.Output})
 		},
 		Bind: func(c tool.Context, t berth.Tool) (tool.Tool, error) {
-			var custom berth.CustomTool
-			if err := t.Decode(&custom); err != nil {
-				return nil, berth.Invalid("", "Invalid custom tool: %v.", err)
+			custom, err := tool.Decode[berth.CustomTool](t, "custom tool")
+			if err != nil {
+				return nil, err
 			}
 			return New(custom, c.Namespace), nil
 		},
 		Calls: &tool.Calls{Call: berth.ItemCustomToolCall, Output: berth.ItemCustomToolCallOutput,
 			CallPrefix: berth.PrefixCustomCall, OutputPrefix: berth.PrefixCustomOutput,
-			LowerCall: lowerCall, LowerOutput: tool.SameOutput,
-			Draft: func() tool.Draft {
-				return tool.TextDraft(func(_ berth.Item, text string) map[string]any { return map[string]any{"input": text} })
-			}},
+			LowerCall: lowerCall, LowerOutput: tool.SameOutput, Draft: tool.FieldDraft("input")},
 	}
 }
 
-// A Tool is a tool of the client's that takes text in a format of its own. The model
-// sees a function with that text as its one argument.
+// A Tool is a custom tool of the client. The model sees a function whose only argument
+// is the text.
 type Tool struct {
 	tool.Client
 	custom    berth.CustomTool
@@ -67,7 +58,7 @@ type Tool struct {
 
 var _ tool.Tool = (*Tool)(nil)
 
-// New returns a custom tool, in a namespace or none.
+// New returns a custom tool. namespace may be empty.
 func New(custom berth.CustomTool, namespace string) *Tool {
 	return &Tool{custom: custom, namespace: namespace}
 }
@@ -104,7 +95,7 @@ func lowerCall(item berth.Item) (name, arguments string, err error) {
 	return tool.FunctionName(call.Namespace, call.Name), string(raw), err
 }
 
-// A customCall is one call. Its input is the text that was streamed.
+// A customCall is one call. Its input is the streamed text.
 type customCall struct {
 	tool.ClientCall
 	item   berth.CustomToolCall
@@ -150,8 +141,8 @@ func (c *customCall) Close(arguments string) (events []berth.Event, item berth.I
 	return events, c.Item(), refusal
 }
 
-// freeInput returns the input of a call whose arguments have no "input": models that
-// know free-form tools write the text itself, or the text under another name.
+// freeInput returns the input of a call whose arguments have no "input". Models that know
+// free-form tools write the text alone, or the text under another name.
 func freeInput(arguments string) string {
 	var text string
 	if json.Unmarshal([]byte(arguments), &text) == nil {

@@ -1,5 +1,5 @@
-// Package function is the functions of the client, which the model calls and the client
-// runs.
+// Package function is the functions of the client. The model calls them and the client
+// runs them.
 package function
 
 import (
@@ -18,35 +18,26 @@ func Kind() tool.Kind {
 		"parameters": rule.AnyObject, "strict": rule.Boolean, "output_schema": rule.AnyObject,
 		"allowed_callers": rule.Callers, "defer_loading": rule.Boolean, "async": rule.OnlyFalse,
 	}, "name"))
-	chosen := rule.Object(rule.Fields{"type": rule.AnyText, "name": rule.Text(1, 128), "namespace": rule.NamespaceName}, "name")
 	return tool.Kind{
 		Type: berth.ToolFunction,
 		Rules: func(*tool.Registry) tool.Rules {
-			return tool.Rules{Tool: offered, Found: offered, Inner: offered, Choice: chosen, Subset: chosen,
-				Call: rule.Call(rule.Fields{
-					"name": rule.Text(1, 128), "namespace": rule.NamespaceName, "arguments": rule.AnyText,
-				}, "name", "arguments"),
-				Output: rule.Call(rule.Fields{
-					"output": rule.Output, "name": rule.Text(1, 128), "namespace": rule.NamespaceName,
-				}, "output")}
+			return tool.NamedRules(offered, "arguments",
+				rule.Fields{"output": rule.Output, "name": rule.Text(1, 128), "namespace": rule.NamespaceName})
 		},
 		Bind: func(c tool.Context, t berth.Tool) (tool.Tool, error) {
-			var f berth.FunctionTool
-			if err := t.Decode(&f); err != nil {
-				return nil, berth.Invalid("", "Invalid function tool: %v.", err)
+			f, err := tool.Decode[berth.FunctionTool](t, "function tool")
+			if err != nil {
+				return nil, err
 			}
 			return New(f, c.Namespace), nil
 		},
 		Calls: &tool.Calls{Call: berth.ItemFunctionCall, Output: berth.ItemFunctionCallOutput,
 			CallPrefix: berth.PrefixFunctionCall, OutputPrefix: berth.PrefixFunctionOutput,
-			LowerCall: lowerCall, LowerOutput: tool.SameOutput,
-			Draft: func() tool.Draft {
-				return tool.TextDraft(func(_ berth.Item, text string) map[string]any { return map[string]any{"arguments": text} })
-			}},
+			LowerCall: lowerCall, LowerOutput: tool.SameOutput, Draft: tool.FieldDraft("arguments")},
 	}
 }
 
-// A Tool is a function of the client's.
+// A Tool is a function of the client.
 type Tool struct {
 	tool.Client
 	function  berth.FunctionTool
@@ -55,7 +46,7 @@ type Tool struct {
 
 var _ tool.Tool = (*Tool)(nil)
 
-// New returns a function of the client's, in a namespace or none.
+// New returns a function of the client. namespace may be empty.
 func New(f berth.FunctionTool, namespace string) *Tool {
 	if string(f.Parameters) == "null" {
 		f.Parameters = nil
@@ -80,7 +71,7 @@ func (f *Tool) NewCall(callID string) tool.Call {
 		Status: berth.StatusInProgress, CallID: callID, Name: f.function.Name, Namespace: f.namespace}}
 }
 
-// lowerCall leaves a function call as it is, except for its namespace.
+// lowerCall adds the namespace to the name of a function call.
 func lowerCall(item berth.Item) (name, arguments string, err error) {
 	var call berth.FunctionCall
 	err = item.Decode(&call)

@@ -6,7 +6,7 @@ import (
 	"github.com/berth-run/berth/tool"
 )
 
-// Namespace returns the namespaces of the client's tools.
+// Namespace returns the kind of namespaces.
 func Namespace() tool.Kind {
 	return tool.Kind{
 		Type: berth.ToolNamespace,
@@ -19,11 +19,8 @@ func Namespace() tool.Kind {
 				Subset: rule.Object(rule.Fields{"type": rule.AnyText, "name": rule.NamespaceName}, "name")}
 		},
 		Group: func(t berth.Tool) (string, []berth.Tool, error) {
-			var n berth.NamespaceTool
-			if err := t.Decode(&n); err != nil {
-				return "", nil, berth.Invalid("", "Invalid namespace: %v.", err)
-			}
-			return n.Name, n.Tools, nil
+			n, err := tool.Decode[berth.NamespaceTool](t, "namespace")
+			return n.Name, n.Tools, err
 		},
 	}
 }

@@ -1,5 +1,5 @@
-// Package search is the tool_search tool, with which a model asks the client for tools
-// that it has not seen, and namespaces, which group tools under a name.
+// Package search is the tool_search tool, with which a model searches for further tools of
+// the client, and namespaces, which group tools under a name.
 package search
 
 import (
@@ -22,7 +22,7 @@ var parameters json.RawMessage
 // name is the function under which a model sees the tool.
 const name = "tool_search"
 
-// Kind returns the tool_search tool.
+// Kind returns the kind of tool_search.
 func Kind() tool.Kind {
 	return tool.Kind{
 		Type: berth.ToolSearch, Name: name,
@@ -32,11 +32,8 @@ func Kind() tool.Kind {
 				Output: rule.Call(rule.Fields{"tools": rule.List(r.FoundRule(), 128), "execution": execution}, "tools")}
 		},
 		Bind: func(_ tool.Context, t berth.Tool) (tool.Tool, error) {
-			var search berth.ToolSearchTool
-			if err := t.Decode(&search); err != nil {
-				return nil, berth.Invalid("", "Invalid tool search: %v.", err)
-			}
-			return Tool{search: search}, nil
+			search, err := tool.Decode[berth.ToolSearchTool](t, "tool search")
+			return Tool{search: search}, err
 		},
 		Calls: &tool.Calls{Call: berth.ItemToolSearchCall, Output: berth.ItemToolSearchOutput,
 			CallPrefix: berth.PrefixToolSearch, OutputPrefix: berth.PrefixToolSearchOut,
@@ -48,7 +45,7 @@ func Kind() tool.Kind {
 	}
 }
 
-// toolRule allows a search for tools that the client does, which must be said.
+// toolRule requires "execution": "client". Without it OpenAI's default is the server.
 func toolRule(at string, v any) error {
 	err := rule.Object(rule.Fields{"type": rule.AnyText, "execution": execution, "description": rule.AnyText, "parameters": rule.AnyObject})(at, v)
 	if err == nil && v.(map[string]any)["execution"] == nil {
@@ -67,8 +64,8 @@ func execution(at string, v any) error {
 	return nil
 }
 
-// A Tool finds tools that the client has not shown yet. The client searches; the tools
-// that it finds are bound with the response whose input has them.
+// A Tool searches for tools on the client. A later request brings the tools that the
+// client found in its input, and the engine binds them there.
 type Tool struct {
 	tool.Client
 	search berth.ToolSearchTool
@@ -97,8 +94,8 @@ func lowerCall(item berth.Item) (function, arguments string, err error) {
 	return name, string(call.Arguments), err
 }
 
-// lowerOutput names the tools that were found. The functions themselves are among
-// those that the model is given.
+// lowerOutput returns the names of the tools that were found. The model sees their
+// functions among those of its request.
 func lowerOutput(item berth.Item) (json.RawMessage, error) {
 	tools, err := tool.ToolsOf(item)
 	if err != nil {

@@ -3,8 +3,10 @@ package shell
 import (
 	"embed"
 	"encoding/json"
+	"fmt"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/internal/rule"
@@ -14,7 +16,7 @@ import (
 // Kind returns the shell tool, whose calls run in containers.
 func Kind(containers Containers, limits Limits) tool.Kind {
 	return tool.Kind{
-		Type: berth.ToolShell, Name: name, Rules: rules, Advice: advise,
+		Type: berth.ToolShell, Name: name, Rules: rules, Chat: inChat, Advice: advise,
 		Bind: func(c tool.Context, t berth.Tool) (tool.Tool, error) {
 			var shell berth.ShellTool
 			if err := t.Decode(&shell); err != nil {
@@ -32,15 +34,15 @@ func Kind(containers Containers, limits Limits) tool.Kind {
 		Container: &tool.Container{Environment: environmentOf, Settle: settle},
 		Calls: &tool.Calls{Call: berth.ItemShellCall, Output: berth.ItemShellCallOutput,
 			CallPrefix: berth.PrefixShellCall, OutputPrefix: berth.PrefixShellCallOutput,
-			LowerCall: lowerCall, LowerOutput: lowerOutput, Hosted: inContainer, Outcome: outcome, Fill: fill,
+			LowerCall: lowerCall, LowerOutput: lowerOutput, Hosted: inContainer, Outcome: outcome, Outline: outline, Fill: fill,
 			Draft: func() tool.Draft { return &draft{} }, Commands: commandsOf, Script: script},
 	}
 }
 
 var localEnvironment = rule.Object(rule.Fields{"type": rule.AnyText, "skills": rule.UnsupportedUnlessEmpty})
 
-// Environments are the rules for the environments of a shell, by type.
-var Environments = map[string]rule.Rule{
+// environments are the rules for the environments of a shell, by type.
+var environments = map[string]rule.Rule{
 	berth.EnvironmentAuto: rule.Object(rule.Fields{
 		"type": rule.AnyText, "file_ids": rule.List(rule.Text(1, 256), 50), "memory_limit": rule.MemoryLimit,
 		"network_policy": rule.ByType(rule.NetworkPolicies), "skills": rule.UnsupportedUnlessEmpty,
@@ -48,6 +50,29 @@ var Environments = map[string]rule.Rule{
 	}),
 	berth.EnvironmentReference: rule.Object(rule.Fields{"type": rule.AnyText, "container_id": rule.Text(1, 256)}, "container_id"),
 	berth.EnvironmentLocal:     localEnvironment,
+}
+
+// inChat describes the shell in Chat Completions, where its commands always run in a
+// container: a client has no form in which to answer them.
+var inChat = &tool.Chat{
+	Tool: rule.Object(rule.Fields{"type": rule.AnyText, "environment": rule.ByType(map[string]rule.Rule{
+		berth.EnvironmentAuto:      environments[berth.EnvironmentAuto],
+		berth.EnvironmentReference: environments[berth.EnvironmentReference],
+		berth.EnvironmentLocal:     rule.UnsupportedKind("environments of Chat Completions"),
+	})}),
+	Choice: rule.Object(rule.Fields{"type": rule.AnyText}),
+	Convert: func(entry json.RawMessage) (berth.Tool, error) {
+		var t struct {
+			Environment *berth.ShellToolEnvironment `json:"environment"`
+		}
+		if err := json.Unmarshal(entry, &t); err != nil {
+			return berth.Tool{}, err
+		}
+		if t.Environment == nil {
+			t.Environment = &berth.ShellToolEnvironment{Type: berth.EnvironmentAuto}
+		}
+		return berth.NewTool(berth.ShellTool{Type: berth.ToolShell, Environment: t.Environment}), nil
+	},
 }
 
 func rules(*tool.Registry) tool.Rules {
@@ -58,8 +83,8 @@ func rules(*tool.Registry) tool.Rules {
 	number := rule.Integer(0, math.MaxInt32)
 	code := rule.Integer(math.MinInt32, math.MaxInt32)
 	return tool.Rules{
-		Tool: offered(Environments),
-		// A container is settled with the request only.
+		Tool: offered(environments),
+		// Only the tools of a request get a container.
 		Found:  offered(map[string]rule.Rule{berth.EnvironmentLocal: localEnvironment}),
 		Choice: chosen, Subset: chosen,
 		Call: rule.Call(rule.Fields{
@@ -83,7 +108,7 @@ func rules(*tool.Registry) tool.Rules {
 	}
 }
 
-// adviceFiles hold what models get wrong about the shell, a file a family.
+// adviceFiles hold one file for each family of models, about its mistakes with the shell.
 //
 //go:embed advice/*.md
 var adviceFiles embed.FS
@@ -96,7 +121,8 @@ func advise(family string) string {
 	return string(text)
 }
 
-// environmentOf returns the environment that a shell asks a container for, or nil.
+// environmentOf returns the container environment that a shell requests, or nil if its
+// commands run on the client's machine.
 func environmentOf(t berth.Tool) (*berth.ShellToolEnvironment, error) {
 	var shell berth.ShellTool
 	if err := t.Decode(&shell); err != nil {
@@ -108,7 +134,8 @@ func environmentOf(t berth.Tool) (*berth.ShellToolEnvironment, error) {
 	return shell.Environment, nil
 }
 
-// settle returns a shell with a reference to its container, other fields unchanged.
+// settle returns a shell with a reference to its container and all other fields
+// unchanged.
 func settle(t berth.Tool, id berth.ContainerID) (berth.Tool, error) {
 	fields := map[string]json.RawMessage{}
 	if err := t.Decode(&fields); err != nil {
@@ -145,6 +172,25 @@ func script(commands []string, timeoutMS *int) string {
 	return string(arguments)
 }
 
+// outline returns the commands of a call as one line, and each command of an output as
+// one line. A line contains the line breaks of its commands and their output.
+func outline(item berth.Item) []string {
+	if item.Type() == berth.ItemShellCall {
+		return []string{"shell_call: " + strings.Join(commandsOf(item), "\n")}
+	}
+	var out berth.ShellCallOutput
+	_ = item.Decode(&out) // an output that cannot be read has no lines
+	var lines []string
+	for _, c := range out.Output {
+		end := c.Outcome.Type
+		if c.Outcome.ExitCode != nil {
+			end = fmt.Sprintf("exit %d", *c.Outcome.ExitCode)
+		}
+		lines = append(lines, fmt.Sprintf("shell_call_output: %s\nstdout: %sstderr: %s", end, c.Stdout, c.Stderr))
+	}
+	return lines
+}
+
 // outcome returns how the commands of an output ended.
 func outcome(item berth.Item) tool.Outcome {
 	var out berth.ShellCallOutput
@@ -162,8 +208,8 @@ func outcome(item berth.Item) tool.Outcome {
 	return tool.OK
 }
 
-// nulls are the fields that an item shows as null when a client leaves them out, by the
-// object that holds them; "" is the item itself.
+// nulls are the fields that an item shows as null when a client omits them, by the object
+// that holds them; "" is the item itself.
 var nulls = map[berth.ItemType]map[string][]string{
 	berth.ItemShellCall:       {"": {"environment"}, "action": {"max_output_length", "timeout_ms"}},
 	berth.ItemShellCallOutput: {"": {"max_output_length"}},
@@ -200,7 +246,7 @@ func fill(it berth.Item, add map[string]any) error {
 	return nil
 }
 
-// A draft collects the commands of a call as they are streamed.
+// A draft collects the streamed commands of a call.
 type draft struct {
 	commands []string
 	text     []byte // of the command that is open
