@@ -5,7 +5,6 @@ import (
 	"iter"
 
 	"github.com/berth-run/berth"
-	"github.com/berth-run/berth/engine/transcript"
 	"github.com/berth-run/berth/model"
 	"github.com/berth-run/berth/tool"
 )
@@ -22,7 +21,7 @@ func recite(tools *tool.Registry, output []berth.Item) *recital {
 	r := &recital{}
 	ended := true
 	for _, it := range output {
-		if tools.IsOutput(it) || transcript.MarkOf(tools, it) != (berth.CallBerth{}) { // a marked call is the engine's
+		if tools.IsOutput(it) || tools.MarkOf(it) != (berth.CallBerth{}) { // a marked call is the engine's
 			ended = true
 			continue
 		}

@@ -108,7 +108,7 @@ func (r *run) open(place int, name, arguments string, mark berth.CallBerth) ([]b
 	call := r.tools.byName[name].NewCall(berth.NewID(berth.PrefixCall))
 	opened := with(call.Item(), map[string]any{"berth": mark})
 	events, item, _ := call.Close(arguments)
-	mark.Invalid = transcript.MarkOf(r.engine.Tools, item).Invalid
+	mark.Invalid = r.engine.Tools.MarkOf(item).Invalid
 	return append(append([]berth.Event{added(place, opened)}, at(place, events)...), done(place, with(item, map[string]any{"berth": mark}))), call
 }
 

@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/berth-run/berth"
-	"github.com/berth-run/berth/engine/transcript"
 	"github.com/berth-run/berth/tool"
 )
 
@@ -70,7 +69,7 @@ func (s *speech) check(body berth.Response) []berth.Event {
 
 // checkRound returns the round of a call that checks, or 0.
 func checkRound(tools *tool.Registry, it berth.Item) int {
-	return transcript.MarkOf(tools, it).CheckRound
+	return tools.MarkOf(it).CheckRound
 }
 
 // rounds returns how many answers have been checked.

@@ -1,6 +1,7 @@
 package tool
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -88,6 +89,19 @@ func (r *Registry) IsOutput(it berth.Item) bool { return r.ofOutput(it.Type()) !
 func (r *Registry) IsHosted(it berth.Item) bool {
 	c := r.ofCall(it.Type())
 	return c != nil && c.Hosted != nil && c.Hosted(it)
+}
+
+// MarkOf returns the fields that Berth added to a hosted call. It is zero for any other
+// item.
+func (r *Registry) MarkOf(it berth.Item) berth.CallBerth {
+	if !bytes.Contains(it.Raw(), []byte(`"berth"`)) || !r.IsHosted(it) {
+		return berth.CallBerth{}
+	}
+	var call struct {
+		Berth berth.CallBerth `json:"berth"`
+	}
+	_ = it.Decode(&call) // an unreadable mark counts as none
+	return call.Berth
 }
 
 // Outcome returns how a call ended, by its output. It returns OK for other items.

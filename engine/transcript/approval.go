@@ -30,7 +30,7 @@ func ApprovalsOf(tools *tool.Registry, items []berth.Item) Approvals {
 				a.Responses[r.ApprovalRequestID] = r
 			}
 		default:
-			if id := MarkOf(tools, it).ApprovalRequestID; id != "" {
+			if id := tools.MarkOf(it).ApprovalRequestID; id != "" {
 				a.Made[id] = true
 			}
 		}

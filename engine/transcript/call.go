@@ -1,24 +1,11 @@
 package transcript
 
 import (
-	"bytes"
 	"slices"
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/tool"
 )
-
-// MarkOf returns what Berth has added to a hosted call. It is zero for any other item.
-func MarkOf(tools *tool.Registry, it berth.Item) berth.CallBerth {
-	if !bytes.Contains(it.Raw(), []byte(`"berth"`)) || !tools.IsHosted(it) {
-		return berth.CallBerth{}
-	}
-	var call struct {
-		Berth berth.CallBerth `json:"berth"`
-	}
-	_ = it.Decode(&call) // a mark that cannot be read is none
-	return call.Berth
-}
 
 // Outputs returns the places of the outputs of calls, by the places of the calls. A model
 // may use one call_id several times: each output belongs to the first call that has none,
@@ -42,7 +29,7 @@ func Outputs(tools *tool.Registry, items []berth.Item) map[int]int {
 
 // wasMade reports whether a call was finished by the model.
 func wasMade(tools *tool.Registry, it berth.Item) bool {
-	return it.Status() != berth.StatusIncomplete || MarkOf(tools, it).Invalid != ""
+	return it.Status() != berth.StatusIncomplete || tools.MarkOf(it).Invalid != ""
 }
 
 // Unanswered returns the calls among items that have no output.
