@@ -52,6 +52,7 @@ var subjects = []subject{
 	{"ports", "what a container serves", measurePorts},
 	{"life", "pause, resume, snapshot, restore, fork", measureLife},
 	{"idle", "what idle containers cost", measureIdle},
+	{"overhead", "what Berth adds to a model that answers at once, beside a reverse proxy", measureOverhead},
 	{"stream", "responses: the first token, and many at once", measureStream},
 	{"parts", "Go benchmarks of the engine, a model's adapter and the store", measureParts},
 }
@@ -70,8 +71,12 @@ func run() error {
 	megabytes := flag.Int64("mb", 1000, "size of the large file, in MB")
 	flag.StringVar(&b.bin, "bin", "bin", "directory of the built programs")
 	flag.StringVar(&b.images, "images", "", "directory with the base template; default that of the tests")
+	upstream := flag.String("proxy", "", "only serve a reverse proxy before this URL, until standard input ends")
 	flag.Usage = usage
 	flag.Parse()
+	if *upstream != "" {
+		return runProxy(*upstream)
+	}
 	chosen, err := choose(*only)
 	if err != nil {
 		return err

@@ -39,6 +39,22 @@ func (s *series) add(value float64, err error) {
 // took is add for what is measured in milliseconds.
 func (s *series) took(d time.Duration, err error) { s.add(float64(d)/float64(time.Millisecond), err) }
 
+// join adds what another series has.
+func (s *series) join(other series) {
+	s.values = append(s.values, other.values...)
+	s.tried += other.tried
+	s.errs = append(s.errs, other.errs...)
+}
+
+// minus returns the series with v subtracted from each value.
+func (s series) minus(v float64) series {
+	s.values = slices.Clone(s.values)
+	for i := range s.values {
+		s.values[i] -= v
+	}
+	return s
+}
+
 // one is a series of a single value.
 func one(value float64) series { return series{values: []float64{value}, tried: 1} }
 
