@@ -7,7 +7,7 @@ GUEST   := CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -R 0x200000'
 PACKED  := server/embedded/files
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test test-clients test-long chaos bench check generate fmt clean
+.PHONY: help build demo test test-clients test-long chaos bench profile check generate fmt clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -40,6 +40,9 @@ check: ## The part of test that needs no root: format, vet, staticcheck, lint, k
 bench: ## Measure, and print tables; BENCH=create,exec for some
 	@scripts/bench
 
+profile: ## Write profiles of the server under load into ./profiles
+	@BENCH=profile scripts/bench
+
 generate: ## Make generated code anew
 	@scripts/generate
 
@@ -47,4 +50,4 @@ fmt: ## Format the code
 	gofmt -w $$(git ls-files '*.go')
 
 clean: ## Remove what was built
-	rm -rf bin demo-out $(PACKED)/*.zst $(PACKED)/*.sha256
+	rm -rf bin demo-out profiles $(PACKED)/*.zst $(PACKED)/*.sha256

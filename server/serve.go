@@ -18,6 +18,7 @@ type Options struct {
 	Version       string // of the program
 	Listen        string // address of the API
 	MetricsListen string // address of the metrics; "" is none
+	PprofListen   string // loopback address of profiles; "" is none
 	Log           *slog.Logger
 
 	start *start // of the state directory; New prepares it if it is nil, and closes it
@@ -58,15 +59,28 @@ func Run(ctx context.Context, o Options) error {
 	if s.open {
 		log.Warn("NO API KEYS: every user of this machine may use this server; run berth key create to make a key")
 	}
-	if metricsListen != "" {
-		if err := s.serveMetrics(metricsListen); err != nil {
-			l.Close()
-			s.Close(context.WithoutCancel(ctx))
-			return err
-		}
+	if err := s.serveInside(metricsListen, o.PprofListen); err != nil {
+		l.Close()
+		s.Close(context.WithoutCancel(ctx))
+		return err
 	}
 	log.Info("serving", "url", "http://"+l.Addr().String()+"/v1", "state", state, "driver", c.Driver, "version", o.Version)
 	return s.Serve(ctx, l)
+}
+
+// serveInside serves metrics and profiles on the addresses that are not empty.
+func (s *Server) serveInside(metrics, pprof string) error {
+	if metrics != "" {
+		if err := s.serveMetrics(metrics); err != nil {
+			return err
+		}
+	}
+	if pprof != "" {
+		if _, err := s.servePprof(pprof); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // listenFor listens on an address. Without an API key it must be a loopback address.

@@ -14,7 +14,7 @@ import (
 )
 
 func newServe() *cobra.Command {
-	var listen, metricsListen, previewDomain, state, config, format string
+	var listen, metricsListen, pprofListen, previewDomain, state, config, format string
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Serve the API",
@@ -35,6 +35,9 @@ machine. After berth key create every request needs a key.`,
 			if err := checkAddress("--metrics-listen", metricsListen); metricsListen != "" && err != nil {
 				return err
 			}
+			if err := checkAddress("--pprof-listen", pprofListen); pprofListen != "" && err != nil {
+				return err
+			}
 			c, err := server.LoadConfig(config)
 			if err != nil {
 				return err
@@ -46,11 +49,12 @@ machine. After berth key create every request needs a key.`,
 			}
 			ctx, stop := server.OnHangup(cmd.Context(), log)
 			defer stop()
-			return server.Run(ctx, server.Options{State: state, Config: c, Version: version, Listen: listen, MetricsListen: metricsListen, Log: log})
+			return server.Run(ctx, server.Options{State: state, Config: c, Version: version, Listen: listen, MetricsListen: metricsListen, PprofListen: pprofListen, Log: log})
 		},
 	}
 	cmd.Flags().StringVar(&listen, "listen", "127.0.0.1:8080", "address to serve on")
 	cmd.Flags().StringVar(&metricsListen, "metrics-listen", "", "address to serve /metrics on, for Prometheus: metrics of all projects, without a key")
+	cmd.Flags().StringVar(&pprofListen, "pprof-listen", "", "loopback address to serve profiles on, at /debug/pprof/")
 	cmd.Flags().StringVar(&previewDomain, "preview-domain", "", "domain below which ports of containers have hosts of their own, PORT-CONTAINER.DOMAIN; such as localhost, or preview.example.com")
 	cmd.Flags().StringVar(&state, "state", server.DefaultState(), "directory for all state")
 	cmd.Flags().StringVar(&config, "config", "", "configuration file (YAML; see docs/configuration.md)")

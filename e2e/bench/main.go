@@ -34,6 +34,8 @@ type bench struct {
 	out    io.Writer
 	failed int
 
+	profiles string // directory of the profiles
+
 	interrupted func() bool
 }
 
@@ -53,6 +55,7 @@ var subjects = []subject{
 	{"life", "pause, resume, snapshot, restore, fork", measureLife},
 	{"idle", "what idle containers cost", measureIdle},
 	{"overhead", "what Berth adds to a model that answers at once, beside a reverse proxy", measureOverhead},
+	{"profile", "profiles of the server under the load of overhead, into -profiles; not one of all", measureProfile},
 	{"stream", "responses: the first token, and many at once", measureStream},
 	{"parts", "Go benchmarks of the engine, a model's adapter and the store", measureParts},
 }
@@ -70,6 +73,7 @@ func run() error {
 	flag.IntVar(&b.n, "n", 100, "how often what is quick is done, and how many containers there are at once")
 	megabytes := flag.Int64("mb", 1000, "size of the large file, in MB")
 	flag.StringVar(&b.bin, "bin", "bin", "directory of the built programs")
+	flag.StringVar(&b.profiles, "profiles", "", "directory for profiles")
 	flag.StringVar(&b.images, "images", "", "directory with the base template; default that of the tests")
 	upstream := flag.String("proxy", "", "only serve a reverse proxy before this URL, until standard input ends")
 	flag.Usage = usage
@@ -118,7 +122,7 @@ func usage() {
 // choose returns the subjects of a list of names, all for an empty one.
 func choose(names string) ([]subject, error) {
 	if strings.Trim(names, ". ") == "" {
-		return subjects, nil
+		return slices.DeleteFunc(slices.Clone(subjects), func(s subject) bool { return s.name == "profile" }), nil
 	}
 	var chosen []subject
 	for name := range strings.SplitSeq(names, ",") {

@@ -55,7 +55,7 @@ func measureOverhead(ctx context.Context, b *bench) (err error) {
 		return err
 	}
 	defer proxy.stop()
-	s, err := b.serve(ctx, "containers: {pool: 0}\nmodels:\n  - {match: '*', base_url: '"+model.URL+"/v1', api_key: none}\n")
+	s, err := b.serve(ctx, overheadConfig(model.URL))
 	if err != nil {
 		return err
 	}
@@ -71,6 +71,10 @@ func measureOverhead(ctx context.Context, b *bench) (err error) {
 		b.showOverhead(targets, figures, width)
 	}
 	return nil
+}
+
+func overheadConfig(model string) string {
+	return "containers: {pool: 0}\nmodels:\n  - {match: '*', base_url: '" + model + "/v1', api_key: none}\n"
 }
 
 func overheadTargets(model string, proxy *proxy, s *server) []target {

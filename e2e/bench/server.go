@@ -43,8 +43,8 @@ func (b *bench) serve(ctx context.Context, config string) (*server, error) {
 const withHosts = `mount --bind "$0" /etc/hosts && exec "$@"`
 
 // serveWith is serve for a server that has an /etc/hosts of its own, unless hosts is
-// empty.
-func (b *bench) serveWith(ctx context.Context, config, hosts string) (*server, error) {
+// empty. Flags are further ones of berth serve.
+func (b *bench) serveWith(ctx context.Context, config, hosts string, flags ...string) (*server, error) {
 	state, err := os.MkdirTemp(b.state, "server-")
 	if err != nil {
 		return nil, err
@@ -65,6 +65,7 @@ func (b *bench) serveWith(ctx context.Context, config, hosts string) (*server, e
 	}
 	defer log.Close()
 	command := []string{filepath.Join(b.bin, "berth"), "serve", "--listen", ports[0], "--metrics-listen", ports[1], "--state", state, "--config", file}
+	command = append(command, flags...)
 	if hosts != "" {
 		path := filepath.Join(state, "hosts")
 		if err := os.WriteFile(path, []byte(hosts), 0o644); err != nil {
