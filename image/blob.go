@@ -2,8 +2,6 @@ package image
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -13,23 +11,25 @@ import (
 	"strings"
 	"time"
 
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+
 	"github.com/berth-run/berth/internal/statefile"
 )
 
-// A Blob is content that is known by its digest: a manifest, a configuration or a
-// layer of an image.
+// A Blob is content addressed by its digest: a manifest, a configuration or a layer of an
+// image.
 type Blob struct {
 	MediaType string `json:"media_type,omitempty"`
 	Digest    string `json:"digest"` // sha256:…
 	Size      int64  `json:"size"`
 }
 
-// blobPath returns where the blob with a digest is, once it is there.
+// blobPath returns the path at which a blob is stored.
 func (l *Store) blobPath(digest string) string {
 	return filepath.Join(l.dir, "blobs", strings.TrimPrefix(digest, "sha256:"))
 }
 
-// hasBlob reports whether the library has a blob whole. Its age begins anew.
+// hasBlob reports whether the store has all of a blob. If so, it resets the blob's age.
 func (l *Store) hasBlob(b Blob) bool {
 	info, err := os.Stat(l.blobPath(b.Digest))
 	if err != nil || info.Size() != b.Size {
@@ -39,25 +39,24 @@ func (l *Store) hasBlob(b Blob) bool {
 	return os.Chtimes(l.blobPath(b.Digest), now, now) == nil
 }
 
-// takeBlob puts content into the library, through a file in dir, if it is what the
-// blob's digest and size say. tell is told of each piece.
-func (l *Store) takeBlob(ctx context.Context, dir string, b Blob, content io.Reader, tell func(n int)) error {
+// writeBlob stores content as a blob, through a file in dir. It returns an error unless
+// digest and size match b's. It calls progress, if not nil, with the length of each read.
+func (l *Store) writeBlob(ctx context.Context, dir string, b Blob, content io.Reader, progress func(n int)) error {
 	f, err := os.CreateTemp(dir, "blob-*")
 	if err != nil {
 		return err
 	}
-	defer os.Remove(f.Name()) // gone already if all went well
+	defer os.Remove(f.Name()) // fails harmlessly after the rename
 	defer f.Close()
-	sum := sha256.New()
-	n, err := io.Copy(io.MultiWriter(f, sum), io.LimitReader(until(ctx, content, tell), b.Size+1))
+	sum, n, err := v1.SHA256(io.TeeReader(io.LimitReader(until(ctx, content, progress), b.Size+1), f))
 	if err != nil {
 		return err
 	}
 	if n < b.Size {
-		return fmt.Errorf("%s: %w: it ends after %d of %d bytes", b.Digest, io.ErrUnexpectedEOF, n, b.Size)
+		return fmt.Errorf("%s: %w: got %d of %d bytes", b.Digest, io.ErrUnexpectedEOF, n, b.Size)
 	}
-	if got := "sha256:" + hex.EncodeToString(sum.Sum(nil)); n > b.Size || got != b.Digest {
-		return fmt.Errorf("what came for %s is something else", b.Digest)
+	if n > b.Size || sum.String() != b.Digest {
+		return fmt.Errorf("the content received for %s has another digest", b.Digest)
 	}
 	if err := f.Sync(); err != nil {
 		return err
@@ -65,10 +64,10 @@ func (l *Store) takeBlob(ctx context.Context, dir string, b Blob, content io.Rea
 	return os.Rename(f.Name(), l.blobPath(b.Digest))
 }
 
-// smallBlob returns the content of a blob that is read as a whole.
+// smallBlob reads a manifest or a configuration into memory.
 func (l *Store) smallBlob(b Blob) ([]byte, error) {
 	if b.Size > maxDocument {
-		return nil, fmt.Errorf("%s has %d bytes; %d are the most for a manifest or a configuration", b.Digest, b.Size, maxDocument)
+		return nil, fmt.Errorf("%s has %d bytes; the limit for a manifest or a configuration is %d", b.Digest, b.Size, maxDocument)
 	}
 	text, err := statefile.ReadFile(l.blobPath(b.Digest))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -77,20 +76,21 @@ func (l *Store) smallBlob(b Blob) ([]byte, error) {
 	return text, err
 }
 
-// readFunc is a reader that is a function.
+// A readFunc is a function that implements io.Reader.
 type readFunc func(p []byte) (int, error)
 
 func (f readFunc) Read(p []byte) (int, error) { return f(p) }
 
-// until reads r until ctx ends and tells of what is read; tell may be nil.
-func until(ctx context.Context, r io.Reader, tell func(n int)) io.Reader {
+// until returns a reader of r that fails once ctx has ended. It calls progress, if not nil,
+// with the length of each read.
+func until(ctx context.Context, r io.Reader, progress func(n int)) io.Reader {
 	return readFunc(func(p []byte) (int, error) {
 		if ctx.Err() != nil {
 			return 0, context.Cause(ctx)
 		}
 		n, err := r.Read(p)
-		if tell != nil {
-			tell(n)
+		if progress != nil {
+			progress(n)
 		}
 		return n, err
 	})

@@ -16,12 +16,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Build builds a template and gives it the recipe's name. If what comes out is
-// there already, it only takes the name. Builds wait for each other. Needs root
+// Build builds a template from a recipe and gives it the recipe's name. If a template with
+// the same content exists, it only sets the name. Builds run one at a time. Build needs root
 // and mmdebstrap.
 //
-// progress, if not nil, is called one at a time, from another goroutine, and not
-// after Build has returned.
+// It calls progress, if not nil, from another goroutine, never concurrently and never after
+// it has returned.
 func (l *Store) Build(ctx context.Context, r Recipe, progress func(Progress)) (Template, error) {
 	recipe := r.Digest()
 	r, err := r.complete()
@@ -29,7 +29,7 @@ func (l *Store) Build(ctx context.Context, r Recipe, progress func(Progress)) (T
 		return Template{}, err
 	}
 	if os.Geteuid() != 0 {
-		return Template{}, errors.New("building templates of packages needs root; an ordinary user can pull one, or load what root has saved: berth image pull, berth image load")
+		return Template{}, errors.New("building a template from packages needs root; without root, pull an image (berth image pull) or load a saved one (berth image load)")
 	}
 	tool, err := exec.LookPath("mmdebstrap")
 	if err != nil {
@@ -50,13 +50,13 @@ func (l *Store) Build(ctx context.Context, r Recipe, progress func(Progress)) (T
 	if err := b.run(ctx); err != nil {
 		return Template{}, err
 	}
-	b.meter.finish("reading what was built")
-	return l.keep(ctx, name{name: r.Name, recipe: recipe}, Template{CreatedAt: time.Now().UTC().Truncate(time.Second)}, b.template())
+	b.meter.finish("reading the built files")
+	return l.install(ctx, name{name: r.Name, recipe: recipe}, Template{CreatedAt: time.Now().UTC().Truncate(time.Second)}, b.template())
 }
 
-// keep moves a template that was made in dir to its place and gives it a name. Its
-// digest, size and packages are found out.
-func (l *Store) keep(ctx context.Context, as name, t Template, dir string) (Template, error) {
+// install moves a template from dir into the store and names it. It computes the digest,
+// size and packages.
+func (l *Store) install(ctx context.Context, as name, t Template, dir string) (Template, error) {
 	root := filepath.Join(dir, "rootfs")
 	var err error
 	if t.Digest, t.Bytes, err = digest(root, t.Config); err != nil {
@@ -91,13 +91,13 @@ func (l *Store) keep(ctx context.Context, as name, t Template, dir string) (Temp
 	if before, err := l.Get(as.name); err == nil && before.Digest != t.Digest {
 		l.touch(before.Digest)
 	}
-	if err := l.give(as); err != nil {
+	if err := l.writeName(as); err != nil {
 		return t, err
 	}
 	return l.Get(as.name)
 }
 
-// write writes what is known of a template, in one go.
+// write replaces template.json in dir atomically.
 func (t Template) write(dir string) error {
 	text, err := json.MarshalIndent(t, "", "\t")
 	if err != nil {
@@ -110,8 +110,8 @@ func (t Template) write(dir string) error {
 	return os.Rename(next, filepath.Join(dir, "template.json"))
 }
 
-// flush writes everything in a directory's file system to the disk: a template
-// that a name stands for is whole, also after a power cut.
+// flush syncs the file system that holds dir, so that a named template is complete even
+// after a power cut.
 func flush(dir string) error {
 	f, err := os.Open(dir)
 	if err != nil {
@@ -123,7 +123,7 @@ func flush(dir string) error {
 
 var statusField = regexp.MustCompile(`(?m)^(Package|Version|Status): (.*)$`)
 
-// maxFile bounds a file of a template that is read as a whole.
+// maxFile bounds a template's file that is read into memory.
 const maxFile = 32 << 20
 
 // packages returns the installed Debian packages as name=version, in order.
@@ -135,7 +135,7 @@ func packages(root string) ([]string, error) {
 	defer in.Close()
 	text, err := in.read("var/lib/dpkg/status")
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil // another distribution
+		return nil, nil // not a Debian
 	}
 	if err != nil {
 		return nil, err

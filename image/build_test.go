@@ -62,7 +62,7 @@ func inOwnMounts(t *testing.T) bool {
 	return true
 }
 
-// hostListsAreWhole fails the test if something has worked on the lists.
+// hostListsAreWhole fails the test if the lists have changed.
 func hostListsAreWhole(t *testing.T) {
 	t.Helper()
 	left, err := os.ReadDir(hostLists)
@@ -71,7 +71,7 @@ func hostListsAreWhole(t *testing.T) {
 	}
 }
 
-// A build does not touch the state of this machine's apt, nor can it.
+// A build cannot change the state of this machine's apt.
 func TestBuildCannotWriteHostLists(t *testing.T) {
 	needRoot(t)
 	if !inOwnMounts(t) {
@@ -112,7 +112,7 @@ func TestDebian(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// There the packages stay for the next time.
+	// The package cache survives for the next run.
 	l := open(t, filepath.Join(cache, "berth-test", "image"))
 	t.Cleanup(func() { _ = l.Remove("tiny", nil) }) // gone already unless the test failed
 
@@ -136,7 +136,7 @@ func TestDebian(t *testing.T) {
 		t.Fatal(err)
 	}
 	if loaded.Name != "tiny" || loaded.Digest != first.Digest {
-		t.Errorf("taken elsewhere, the template is %s, %s, want %s", loaded.Name, loaded.Digest, first.Digest)
+		t.Errorf("saved and loaded: got %s, %s, want %s", loaded.Name, loaded.Digest, first.Digest)
 	}
 	if err := l.Remove("tiny", nil); err != nil {
 		t.Fatal(err)
@@ -151,7 +151,7 @@ func TestDebian(t *testing.T) {
 	}
 }
 
-// checkContent checks what every template promises.
+// checkContent checks the files that every template must have.
 func checkContent(t *testing.T, root string) {
 	t.Helper()
 	for path, want := range map[string]string{
@@ -186,13 +186,13 @@ func checkContent(t *testing.T, root string) {
 			t.Errorf("%s is %v of %d, want %v of %d", path, info.Mode(), uid, want.mode, want.uid)
 		}
 	}
-	// Compiled, and believed by the time of the source: flags are 0 (PEP 552).
+	// Python's modules are compiled and validated by the time of the source: flags are 0 (PEP 552).
 	compiled, _ := filepath.Glob(filepath.Join(root, "usr/lib/python3.*/__pycache__/os.*.pyc"))
 	if len(compiled) != 1 {
 		t.Fatalf("os is compiled as %v", compiled)
 	}
 	if head, err := os.ReadFile(compiled[0]); err != nil || len(head) < 8 || string(head[4:8]) != "\x00\x00\x00\x00" {
-		t.Errorf("%s begins with %x, %v", compiled[0], head[:min(8, len(head))], err)
+		t.Errorf("%s starts with %x, %v", compiled[0], head[:min(8, len(head))], err)
 	}
 	for _, none := range []string{"usr/share/man/*/*", "usr/share/locale/*/*", "var/log/*.log", "var/cache/apt/archives/*.deb", "tmp/*", "root/.cache"} {
 		if found, _ := filepath.Glob(filepath.Join(root, none)); len(found) != 0 {
@@ -201,19 +201,19 @@ func checkContent(t *testing.T, root string) {
 	}
 }
 
-// mmdebstrap takes an empty --include for a mistake.
+// mmdebstrap rejects an empty --include.
 func TestNoPackages(t *testing.T) {
 	for _, arg := range (&build{recipe: Recipe{Name: "bare"}}).args() {
 		if strings.HasPrefix(arg, "--include") {
-			t.Errorf("without packages there is the argument %q", arg)
+			t.Errorf("without packages: got the argument %q", arg)
 		}
 	}
 }
 
-// An interrupted build leaves nothing: no file, no process.
+// An interrupted build leaves neither files nor processes.
 func TestInterrupted(t *testing.T) {
 	needRoot(t)
-	// A child in a session of its own, which no signal to the group would reach.
+	// A child in its own session, which a signal to the group does not reach.
 	fakeTool(t, `setsid sleep 1000 & echo 'Unpacking jq (1.6) ...'; wait`)
 	l := open(t, t.TempDir())
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -225,7 +225,7 @@ func TestInterrupted(t *testing.T) {
 	if left := append(entries(t, l, "building-*"), entries(t, l, "templates/*")...); len(left) != 0 {
 		t.Errorf("the build left %v", left)
 	}
-	// Every process of the build has the lock.
+	// Every process of the build holds the lock.
 	lock, err := l.openLock(buildLock)
 	if err != nil {
 		t.Fatal(err)
@@ -242,14 +242,14 @@ func TestFailed(t *testing.T) {
 	l := open(t, t.TempDir())
 	_, err := l.Build(t.Context(), tiny, nil)
 	if err == nil || !strings.Contains(err.Error(), "no such package: jqq") {
-		t.Errorf("Build: %v, want what mmdebstrap said", err)
+		t.Errorf("Build: %v, want mmdebstrap's output", err)
 	}
 	if left := append(entries(t, l, "building-*"), entries(t, l, "templates/*")...); len(left) != 0 {
 		t.Errorf("the build left %v", left)
 	}
 }
 
-// Builds wait for each other.
+// Builds run one at a time.
 func TestBuildsWait(t *testing.T) {
 	needRoot(t)
 	dir := t.TempDir()
@@ -277,9 +277,9 @@ func TestBuildsWait(t *testing.T) {
 
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	_, err := open(t, l.dir).Build(ctx, tiny, func(p Progress) { t.Errorf("the second build began: %+v", p) })
+	_, err := open(t, l.dir).Build(ctx, tiny, func(p Progress) { t.Errorf("the second build started: %+v", p) })
 	if !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("the second build: %v, want that it waited in vain", err)
+		t.Errorf("the second build: %v, want a timeout", err)
 	}
 	if err := os.WriteFile(gate, nil, 0); err != nil {
 		t.Fatal(err)
@@ -289,7 +289,7 @@ func TestBuildsWait(t *testing.T) {
 	}
 }
 
-// The recipe's commands see nothing of this process's environment.
+// The recipe's commands inherit only the proxies from this process's environment.
 func TestEnvironment(t *testing.T) {
 	needRoot(t)
 	fakeTool(t, `env >"$root/env"`)

@@ -25,13 +25,13 @@ var cleanup string
 type build struct {
 	recipe Recipe // complete
 	tool   string // path of mmdebstrap
-	dir    string // of everything that it makes
+	dir    string // scratch directory
 	cache  string // directory of downloaded packages
 	lock   *os.File
 	meter  *meter
 }
 
-// template is the directory that becomes the template.
+// template returns the directory that becomes the template.
 func (b *build) template() string { return filepath.Join(b.dir, "template") }
 
 // run makes template()/rootfs.
@@ -49,14 +49,14 @@ func (b *build) run(ctx context.Context) error {
 	cmd := exec.CommandContext(ctx, "/bin/sh", append([]string{"-c", aptReadOnly, "sh", b.tool}, b.args()...)...)
 	cmd.Env = b.env(ctx)
 	cmd.Stdout, cmd.Stderr = b.meter, b.meter
-	// With a process and a mount namespace of its own nothing of it is left, no
-	// process and no mount, when it ends or is killed.
+	// Its own process and mount namespaces end with it, so that neither processes nor
+	// mounts remain when it exits or is killed.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID, Unshareflags: syscall.CLONE_NEWNS, Setpgid: true}
-	// It shares the lock: should this process be killed and mmdebstrap live on,
-	// nobody sweeps away what it is working on.
+	// It inherits the lock: if this process is killed and mmdebstrap lives on, no other
+	// process removes its directory.
 	cmd.ExtraFiles = []*os.File{b.lock}
 	err := cmd.Run()
-	if kerr := b.keepDebs(); err == nil {
+	if kerr := b.cacheDebs(); err == nil {
 		err = kerr
 	}
 	if err != nil && ctx.Err() != nil {
@@ -71,17 +71,17 @@ func (b *build) run(ctx context.Context) error {
 	return removeDevices(filepath.Join(b.template(), "rootfs"))
 }
 
-// aptReadOnly makes the state of this machine's own apt and dpkg read-only for a command
-// that is executed in a mount namespace of its own. apt-get works on it whenever the
-// configuration that mmdebstrap has made is not there, and then fails.
+// aptReadOnly runs a command with the state of this machine's apt and dpkg mounted
+// read-only; the command needs its own mount namespace. apt-get falls back to the machine's
+// state if mmdebstrap's configuration is missing, and then fails rather than change it.
 const aptReadOnly = `set -e
 for dir in /var/lib/apt /var/lib/apt/lists /var/cache/apt /var/cache/apt/archives /var/lib/dpkg; do
 	[ ! -d $dir ] || { mount --rbind $dir $dir && mount -o remount,bind,ro $dir; }
 done
 exec "$@"`
 
-// removeDevices removes device nodes, which are of no use in a sandbox and which no
-// archive brings.
+// removeDevices removes device nodes. A sandbox cannot use them, and archives do not carry
+// them.
 func removeDevices(root string) error {
 	return filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err == nil && d.Type()&fs.ModeDevice != 0 {
@@ -91,18 +91,18 @@ func removeDevices(root string) error {
 	})
 }
 
-// options are those that every run of mmdebstrap has.
+// options are mmdebstrap's options for every build.
 var options = []string{"--verbose", "--mode=root", "--variant=minbase", "--format=directory",
-	"--skip=download/empty", "--skip=essential/unlink", // which would throw the cache away
-	"--skip=cleanup/apt", // cleanup does it without apt
+	"--skip=download/empty", "--skip=essential/unlink", // both would delete the cache
+	"--skip=cleanup/apt", // cleanup.sh does it without apt
 	`--aptopt=Acquire::Languages "none"`, `--aptopt=APT::Install-Recommends "false"`,
 	"--dpkgopt=path-exclude=/usr/share/man/*", "--dpkgopt=path-exclude=/usr/share/info/*",
 	"--dpkgopt=path-exclude=/usr/share/locale/*", "--dpkgopt=path-exclude=/usr/share/doc/*",
 	"--dpkgopt=path-include=/usr/share/doc/*/copyright",
-	"--dpkgopt=force-unsafe-io", // keep flushes once, in the end
+	"--dpkgopt=force-unsafe-io", // install syncs once, at the end
 }
 
-// args are mmdebstrap's.
+// args returns mmdebstrap's arguments.
 func (b *build) args() []string {
 	archives := `"$1/var/cache/apt/archives"`
 	args := append(slices.Clone(options),
@@ -115,8 +115,8 @@ func (b *build) args() []string {
 		args = append(args, fmt.Sprintf(`--customize-hook=chroot "$1" sh -c 'mkdir -p "${0%%/*}" && cat >"$0" && chmod "$1" "$0"' %s %s <%s`,
 			quote(f.Path), strconv.FormatUint(uint64(f.Mode), 8), quote(b.file(i))))
 	}
-	// Without what has been superseded in the archive since.
-	// apt-get would take this machine's configuration for one that is not there.
+	// autoclean drops packages that the archive has superseded. Without mmdebstrap's
+	// configuration, apt-get would use this machine's.
 	args = append(args, `--customize-hook=[ ! -s "$MMDEBSTRAP_APT_CONFIG" ] || APT_CONFIG="$MMDEBSTRAP_APT_CONFIG" apt-get -q autoclean; find `+
 		archives+" -maxdepth 1 -name '*.deb' -exec cp -l -t "+quote(b.debs())+" {} +")
 	for _, command := range b.recipe.Run {
@@ -130,8 +130,9 @@ func (b *build) debs() string      { return filepath.Join(b.dir, "debs") }
 func (b *build) files() string     { return filepath.Join(b.dir, "files") }
 func (b *build) file(i int) string { return filepath.Join(b.files(), strconv.Itoa(i)) }
 
-// keepDebs makes the packages of this build the cache, if it has got that far.
-func (b *build) keepDebs() error {
+// cacheDebs replaces the package cache with this build's packages. It does nothing if the
+// build has not downloaded any.
+func (b *build) cacheDebs() error {
 	if got, err := os.ReadDir(b.debs()); err != nil || len(got) == 0 {
 		return err
 	}
@@ -141,13 +142,13 @@ func (b *build) keepDebs() error {
 	return os.Rename(b.debs(), b.cache)
 }
 
-// env is mmdebstrap's environment. Nothing of ours is in it except the way out:
-// the packages' scripts and the recipe's commands inherit it.
+// env returns mmdebstrap's environment, which the packages' scripts and the recipe's
+// commands inherit. It takes only the proxies from this process's environment.
 func (b *build) env(ctx context.Context) []string {
 	env := []string{
 		"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "LC_ALL=C.UTF-8",
 		"DEBIAN_FRONTEND=noninteractive", "TMPDIR=" + b.dir,
-		"PYTHONHASHSEED=0", // the order in sets, such as that of matplotlib's fonts
+		"PYTHONHASHSEED=0", // makes the order of sets reproducible, such as matplotlib's fonts
 	}
 	for _, name := range []string{"http_proxy", "https_proxy", "no_proxy"} {
 		if v, ok := os.LookupEnv(name); ok {
@@ -162,7 +163,7 @@ func (b *build) env(ctx context.Context) []string {
 	return env
 }
 
-// aptProxy returns the proxy of this machine's apt, or "".
+// aptProxy returns the proxy of this machine's apt, or "" if it has none.
 func aptProxy(ctx context.Context) string {
 	out, err := exec.CommandContext(ctx, "apt-config", "dump", "--format", "%v", "Acquire::http::Proxy").Output()
 	if err != nil { // not a Debian

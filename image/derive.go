@@ -18,15 +18,15 @@ import (
 	"github.com/berth-run/berth/layer"
 )
 
-// A Change is what lies above a template: the layer of a snapshot.
+// A Change is a snapshot's layer on top of a template.
 type Change struct {
-	Template string `json:"template"` // digest of what it lies above
-	Digest   string `json:"digest"`   // sha256:… of the layer, unpacked
+	Template string `json:"template"` // digest of the template below
+	Digest   string `json:"digest"`   // sha256:… of the uncompressed layer
 }
 
-// Derive makes a template of another and a layer above it, and gives it a name. What
-// both have is on the disk once. Names of the layer below ".berth" are not about its
-// file system and dropped.
+// Derive creates a template from another template and a layer, and names it. Hard links
+// share unchanged files between the two. Entries of the layer below ".berth" are not part
+// of its file system and are dropped.
 func (l *Store) Derive(ctx context.Context, as string, change Change, content io.Reader) (Template, error) {
 	if !namePattern.MatchString(as) {
 		return Template{}, fmt.Errorf("the name %q must match %s", as, namePattern)
@@ -58,11 +58,10 @@ func (l *Store) Derive(ctx context.Context, as string, change Change, content io
 		return Template{}, err
 	}
 	t := Template{CreatedAt: time.Now().UTC().Truncate(time.Second), Config: base.Config, Snapshot: &change}
-	return l.keep(ctx, name{name: as}, t, filepath.Dir(root))
+	return l.install(ctx, name{name: as}, t, filepath.Dir(root))
 }
 
-// applyChange applies a snapshot's layer, and sees to it that the template can still
-// be used.
+// applyChange applies a snapshot's layer and checks that the result still has a shell.
 func applyChange(ctx context.Context, root string, content io.Reader) error {
 	r, err := beneath.Open(root)
 	if err != nil {
@@ -78,7 +77,7 @@ func applyChange(ctx context.Context, root string, content io.Reader) error {
 		return err
 	}
 	if _, err := io.Copy(io.Discard, content); err != nil {
-		return err // it was not what was kept
+		return err // the content does not match the snapshot's digest
 	}
 	in, err := openRoot(root)
 	if err != nil {
@@ -88,9 +87,8 @@ func applyChange(ctx context.Context, root string, content io.Reader) error {
 	return checkShell(in)
 }
 
-// linkTree makes a tree of the same files as another: their names are new, their
-// content is shared. A layer replaces files and changes none, so that the other
-// stays what it is.
+// linkTree copies the directories of a tree and hard-links all else. This is safe because
+// applying a layer replaces files and never changes them in place.
 func linkTree(ctx context.Context, from, to string) error {
 	if err := os.MkdirAll(filepath.Dir(to), 0o700); err != nil {
 		return err
@@ -112,7 +110,7 @@ func linkTree(ctx context.Context, from, to string) error {
 		}
 		target := to + path[len(from):]
 		if !d.IsDir() {
-			return os.Link(path, target) // of a link, the link itself
+			return os.Link(path, target) // links a symbolic link itself, not its target
 		}
 		st, err := owners.Lstat(path)
 		if err != nil {
@@ -124,7 +122,7 @@ func linkTree(ctx context.Context, from, to string) error {
 	if err != nil {
 		return err
 	}
-	for i := len(made) - 1; i >= 0; i-- { // a directory's time after all that is in it
+	for i := len(made) - 1; i >= 0; i-- { // children first: adding them changes a directory's time
 		if err := made[i].describe(); err != nil {
 			return err
 		}
@@ -132,7 +130,7 @@ func linkTree(ctx context.Context, from, to string) error {
 	return nil
 }
 
-// copied is a directory and what it is to be like.
+// A copied is a copied directory and the status to give it.
 type copied struct {
 	path string
 	like unix.Stat_t

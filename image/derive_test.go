@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// A template of a snapshot has what both have, on the disk once, and leaves the one
-// below as it was.
+// Derive combines a template and a layer. It shares their files and leaves the base
+// unchanged.
 func TestDerive(t *testing.T) {
 	needRoot(t)
 	l := open(t, t.TempDir())
@@ -36,30 +36,30 @@ func TestDerive(t *testing.T) {
 	}
 	for _, path := range []string{"opt/b", ".berth"} {
 		if _, err := os.Lstat(filepath.Join(got.Rootfs, path)); err == nil {
-			t.Errorf("%s is there", path)
+			t.Errorf("%s exists", path)
 		}
 	}
 	one, err1 := os.Stat(filepath.Join(base.Rootfs, "big"))
 	two, err2 := os.Stat(filepath.Join(got.Rootfs, "big"))
 	if err := errors.Join(err1, err2); err != nil || !os.SameFile(one, two) {
-		t.Errorf("what both have is there twice: %v", err)
+		t.Errorf("a shared file is stored twice: %v", err)
 	}
 	if after, _, err := digest(base.Rootfs, base.Config); err != nil || after != before {
-		t.Errorf("the template below is %s, %v, want %s", after, err, before)
+		t.Errorf("the base template: got %s, %v, want %s", after, err, before)
 	}
 	if got.Snapshot == nil || got.Snapshot.Template != base.Digest || got.Digest == base.Digest {
-		t.Errorf("derived is %+v", got)
+		t.Errorf("derived: got %+v", got)
 	}
 	if err := l.Remove("base", nil); err != nil {
 		t.Fatal(err)
 	}
 	if text, err := os.ReadFile(filepath.Join(got.Rootfs, "opt/a")); err != nil || string(text) != "1" {
-		t.Errorf("without the template below there is %q, %v", text, err)
+		t.Errorf("after removing the base: got %q, %v", text, err)
 	}
-	// Saved and loaded it is the same.
+	// Save and Load preserve the derived template.
 	again, err := open(t, t.TempDir()).Load(t.Context(), bytes.NewReader(saved(t, l, "mine")), LoadOptions{})
 	if err != nil || again.Digest != got.Digest {
-		t.Errorf("loaded is %s, %v, want %s", again.Digest, err, got.Digest)
+		t.Errorf("loaded: got %s, %v, want %s", again.Digest, err, got.Digest)
 	}
 }
 
@@ -82,10 +82,10 @@ func TestDeriveFails(t *testing.T) {
 	} {
 		_, err := l.Derive(t.Context(), "mine", Change{Template: c.template}, bytes.NewReader(c.content))
 		if err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: %v, want one that says %q", what, err, c.want)
+			t.Errorf("%s: got %v, want an error with %q", what, err, c.want)
 		}
 		if left := append(entries(t, l, "building-*"), entries(t, l, "names/mine")...); len(left) != 0 {
-			t.Errorf("%s: left is %v", what, left)
+			t.Errorf("%s: leftovers: got %v, want none", what, left)
 		}
 	}
 	if done, err := l.Prune(t.Context(), nil, time.Hour); err != nil || len(done.Templates) != 0 {

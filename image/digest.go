@@ -5,23 +5,24 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 
+	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"golang.org/x/sys/unix"
 
 	"github.com/berth-run/berth/layer"
 )
 
-// digest returns the digest of a root file system and of what its image says of
-// programs, "sha256:…", and the bytes in its files. It covers the manifest, which has a line for each file, directory, link
-// and device, in the order of their paths: path, type and permissions, owner and
-// group, device number, file capabilities, and what is in it (the SHA-256 of a
-// file, the target of a link). It does not cover times, which paths are hard links
-// of one file, other extended attributes, nor the recipe: what has the same content
-// is the same template.
+// digest returns the template digest, "sha256:…", of a root file system and its
+// configuration, and the total size of its files.
+//
+// The digest covers the configuration and a manifest with a line for each file, directory,
+// link and device, in path order: path, type and permissions, owner and group, device
+// number, file capabilities, and content (a file's SHA-256, a link's target). It does not
+// cover times, hard links, other extended attributes or the recipe, so equal content is the
+// same template.
 func digest(root string, c Config) (sum string, bytes int64, err error) {
 	owners, err := layer.OwnersOf(root)
 	if err != nil {
@@ -68,11 +69,8 @@ func fileDigest(path string) (string, error) {
 		return "", err
 	}
 	defer f.Close()
-	h := sha256.New()
-	if _, err := io.Copy(h, f); err != nil {
-		return "", err
-	}
-	return hex.EncodeToString(h.Sum(nil)), nil
+	sum, _, err := v1.SHA256(f)
+	return sum.Hex, err
 }
 
 // fileCapabilities returns a file's capabilities as the kernel stores them.

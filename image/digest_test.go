@@ -14,7 +14,7 @@ func TestDigest(t *testing.T) {
 		what   string
 		change func(root string) error
 		same   bool
-		root   bool // only root can
+		root   bool // needs root
 	}{
 		{what: "nothing", change: func(string) error { return nil }, same: true},
 		{what: "times", change: func(root string) error {

@@ -13,22 +13,22 @@ import (
 	"time"
 )
 
-// builders are the programs that can build an image of a Dockerfile, the first that
-// is there being used. They take the same arguments.
+// builders are the programs that can build an image from a Dockerfile, in order of
+// preference. They take the same arguments.
 var builders = []string{"docker", "podman"}
 
-// buildGrace is how long a builder may take to end when it is interrupted.
+// buildGrace is how long an interrupted builder has before it is killed.
 const buildGrace = 10 * time.Second
 
-// Dockerfile builds an image of the Dockerfile in a directory, by the Docker or
-// Podman of this machine, and makes a template of it. args go to its build command;
-// what it says goes to out. The image stays in the builder's cache, without a name.
+// Dockerfile builds an image from the Dockerfile in a directory with this machine's Docker or
+// Podman, and creates a template from it. It passes args to the build command and writes the
+// command's output to out. The image stays in the builder's cache, untagged.
 func (l *Store) Dockerfile(ctx context.Context, as, dir string, args []string, out io.Writer, opts AddOptions) (Template, error) {
 	if !namePattern.MatchString(as) {
 		return Template{}, fmt.Errorf("the name %q must match %s", as, namePattern)
 	}
 	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
-		return Template{}, errors.Join(fmt.Errorf("%s is no directory with a Dockerfile", dir), err)
+		return Template{}, errors.Join(fmt.Errorf("%s is not a directory", dir), err)
 	}
 	tool, err := findBuilder()
 	if err != nil {
@@ -51,18 +51,18 @@ func (l *Store) Dockerfile(ctx context.Context, as, dir string, args []string, o
 	}
 	image := strings.TrimSpace(string(id))
 	if !digestPattern.MatchString(image) {
-		image = "sha256:" + image // as podman says it
+		image = "sha256:" + image // podman omits the prefix
 	}
 	return l.loadBuilt(ctx, tool, image, LoadOptions{Name: as, AddOptions: opts})
 }
 
-// loadBuilt makes a template of an image that the builder has.
+// loadBuilt creates a template from an image in the builder's cache.
 func (l *Store) loadBuilt(ctx context.Context, tool, id string, opts LoadOptions) (Template, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	var said bytes.Buffer
+	var stderr bytes.Buffer
 	cmd := builder(ctx, tool, "save", id)
-	cmd.Stderr = &said
+	cmd.Stderr = &stderr
 	archive, err := cmd.StdoutPipe()
 	if err != nil {
 		return Template{}, err
@@ -79,20 +79,20 @@ func (l *Store) loadBuilt(ctx context.Context, tool, id string, opts LoadOptions
 	if werr := cmd.Wait(); err == nil && werr != nil {
 		err = werr
 	}
-	if err != nil && said.Len() > 0 {
-		err = fmt.Errorf("%w\n%s save: %s", err, filepath.Base(tool), strings.TrimSpace(said.String()))
+	if err != nil && stderr.Len() > 0 {
+		err = fmt.Errorf("%w\n%s save: %s", err, filepath.Base(tool), strings.TrimSpace(stderr.String()))
 	}
 	return t, err
 }
 
-// findBuilder returns the path of a builder.
+// findBuilder returns the path of the first builder that is installed.
 func findBuilder() (string, error) {
 	for _, name := range builders {
 		if path, err := exec.LookPath(name); err == nil {
 			return path, nil
 		}
 	}
-	return "", errors.New("building from a Dockerfile needs a builder: apt-get install docker.io, or podman")
+	return "", errors.New("building from a Dockerfile needs Docker or Podman: apt-get install docker.io, or podman")
 }
 
 func builder(ctx context.Context, tool string, args ...string) *exec.Cmd {

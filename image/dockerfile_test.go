@@ -12,7 +12,7 @@ import (
 
 func TestMain(m *testing.M) { dockertest.Main(m) }
 
-// TestDockerfile builds with a real engine, from what is at hand: no public registry.
+// TestDockerfile builds with a real engine, from scratch, without a public registry.
 func TestDockerfile(t *testing.T) {
 	needRoot(t)
 	t.Setenv("DOCKER_HOST", dockertest.Host(t))
@@ -29,23 +29,23 @@ func TestDockerfile(t *testing.T) {
 	var out bytes.Buffer
 	got, err := l.Dockerfile(t.Context(), "built", dir, []string{"--build-arg", "WHO=me"}, &out, AddOptions{})
 	if err != nil {
-		t.Fatalf("%v; the builder said:\n%s", err, &out)
+		t.Fatalf("%v; builder output:\n%s", err, &out)
 	}
 	if text, err := os.ReadFile(filepath.Join(got.Rootfs, "etc/motd")); err != nil || string(text) != "from a Dockerfile" {
-		t.Errorf("in the template is %q, %v", text, err)
+		t.Errorf("content: got %q, %v", text, err)
 	}
 	if c := got.Config; c.User != "app" || c.WorkingDir != "/srv" || !strings.Contains(strings.Join(c.Env, " "), "WHO=me") {
-		t.Errorf("its configuration is %+v", c)
+		t.Errorf("configuration: got %+v", c)
 	}
 	if err := os.WriteFile(filepath.Join(dir, "Dockerfile"), []byte("FROM scratch\nCOPY none /\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	out.Reset()
 	if _, err := l.Dockerfile(t.Context(), "failed", dir, nil, &out, AddOptions{}); err == nil || !strings.Contains(out.String(), "none") {
-		t.Errorf("a build that fails: %v; the builder said:\n%s", err, &out)
+		t.Errorf("failing build: got %v; builder output:\n%s", err, &out)
 	}
 	if left := append(entries(t, l, "building-*"), entries(t, l, "names/failed")...); len(left) != 0 {
-		t.Errorf("left is %v", left)
+		t.Errorf("leftovers: got %v, want none", left)
 	}
 }
 
@@ -56,7 +56,7 @@ func TestNoBuilder(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "apt-get install docker.io") {
 		t.Errorf("without a builder: %v", err)
 	}
-	if _, err := l.Dockerfile(t.Context(), "x", "/none", nil, nil, AddOptions{}); err == nil || !strings.Contains(err.Error(), "no directory") {
+	if _, err := l.Dockerfile(t.Context(), "x", "/none", nil, nil, AddOptions{}); err == nil || !strings.Contains(err.Error(), "not a directory") {
 		t.Errorf("without a directory: %v", err)
 	}
 }

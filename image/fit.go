@@ -15,20 +15,20 @@ import (
 	"github.com/berth-run/berth/layer"
 )
 
-// The account that commands run as where nothing else is said.
+// The account that commands run as by default.
 const (
 	userName = "user"
 	userID   = 1000
 )
 
-// fit makes a place that commands can live in of an image's file system, as
-// setup.sh does of Debian's. No program of the image is run.
+// fit prepares an image's file system for commands, as setup.sh prepares Debian's. It runs
+// no program of the image.
 //
-// In every template the account "user" is who commands run as. An image that has
-// none gets one: a second name for the account that its USER says, root included,
-// or else an ordinary account of id 1000, which may be the image's own by another
-// name. In the second case whoever made the image expects to be root: the account
-// gets sudo, if it is there, and /usr/local.
+// Commands run as the account "user" in every template. If an image lacks it, fit adds it.
+// With a USER in the image, "user" is a second name for that account, even for root.
+// Without one, "user" is an ordinary account with id 1000, which may exist under another
+// name. Such an image expects commands to run as root, so "user" gets sudo, if installed,
+// and owns /usr/local.
 func fit(root, imageUser string) error {
 	r, err := openRoot(root)
 	if err != nil {
@@ -77,11 +77,11 @@ func fit(root, imageUser string) error {
 func checkShell(r rootDir) error {
 	f, err := r.open("bin/sh", unix.O_RDONLY)
 	if err != nil {
-		return errors.New("it has no /bin/sh, which commands are run with: an image without a shell cannot be a template")
+		return errors.New("the image has no /bin/sh: a template needs a shell to run commands")
 	}
 	defer f.Close()
 	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() || info.Mode()&0o111 == 0 {
-		return errors.New("its /bin/sh is no program")
+		return errors.New("its /bin/sh is not an executable file")
 	}
 	return nil
 }
@@ -93,8 +93,8 @@ type account struct {
 	home     string
 }
 
-// accounts reads the lines of a passwd or group file; a group is an account whose
-// uid is its gid.
+// accounts parses a passwd or group file. A group is returned as an account whose uid and
+// gid are the group's id.
 func accounts(text []byte, fields int) []account {
 	var all []account
 	for line := range strings.Lines(string(text)) {
@@ -118,7 +118,7 @@ func accounts(text []byte, fields int) []account {
 	return all
 }
 
-// account finds or makes the account "user".
+// account returns the account "user", which it adds if the image lacks it.
 func (r rootDir) account(imageUser string) (account, error) {
 	passwd, err := r.readIf("etc/passwd")
 	if err != nil {
@@ -148,9 +148,9 @@ func (r rootDir) account(imageUser string) (account, error) {
 	}
 	line := fmt.Sprintf("%s:x:%d:%d::%s:%s\n", userName, who.uid, who.gid, who.home, shell)
 	if ours >= 0 {
-		passwd = append([]byte(line), passwd...) // the first one counts
+		passwd = append([]byte(line), passwd...) // the first match wins
 	} else {
-		passwd = append(endLine(passwd), line...) // ids keep the names that the image gave them
+		passwd = append(endLine(passwd), line...) // ids still resolve to the image's own names
 	}
 	if err := r.write("etc/passwd", passwd, 0o644); err != nil {
 		return account{}, err
@@ -163,7 +163,7 @@ func (r rootDir) account(imageUser string) (account, error) {
 	return who, r.makeHome(who)
 }
 
-// makeHome sees to it that an account has a home.
+// makeHome creates an account's home directory if it is missing.
 func (r rootDir) makeHome(who account) error {
 	home := strings.TrimPrefix(path.Clean("/"+who.home), "/")
 	if home == "" {
@@ -175,8 +175,8 @@ func (r rootDir) makeHome(who account) error {
 	return r.own(home, who.uid, who.gid, 0o755)
 }
 
-// resolveUser returns the account that an image's USER, "name", "id", "name:group"
-// and so on, stands for; for "" it is that of id 1000.
+// resolveUser returns the account that an image's USER names: "name", "id", "name:group" and
+// so on. "" is id 1000.
 func resolveUser(spec string, users, groups []account) (account, error) {
 	if spec == "" {
 		spec = strconv.Itoa(userID)
@@ -192,12 +192,12 @@ func resolveUser(spec string, users, groups []account) (account, error) {
 	}
 	who, ok := find(users, name)
 	if !ok {
-		return who, fmt.Errorf("its USER is %.100q, and its /etc/passwd has none of that name", spec)
+		return who, fmt.Errorf("its USER is %.100q, which is not in its /etc/passwd", spec)
 	}
 	if hasGroup {
 		g, ok := find(groups, group)
 		if !ok {
-			return who, fmt.Errorf("its USER is %.100q, and its /etc/group has none of that name", spec)
+			return who, fmt.Errorf("its USER is %.100q, whose group is not in its /etc/group", spec)
 		}
 		who.gid = g.gid
 	}
@@ -217,7 +217,7 @@ func (r rootDir) readIf(name string) ([]byte, error) {
 	return text, err
 }
 
-// endLine ends the last line of a file.
+// endLine appends a newline unless text is empty or ends with one.
 func endLine(text []byte) []byte {
 	if len(text) > 0 && text[len(text)-1] != '\n' {
 		return append(text, '\n')
@@ -225,7 +225,8 @@ func endLine(text []byte) []byte {
 	return text
 }
 
-// ownTree gives a directory and all in it an owner. Links are not followed.
+// ownTree changes the owner of a directory and of everything below it. It does not follow
+// links.
 func (r rootDir) ownTree(name string, uid, gid int) error {
 	top, err := r.open(name, unix.O_RDONLY|unix.O_DIRECTORY)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -250,7 +251,7 @@ func (r rootDir) ownTree(name string, uid, gid int) error {
 		}
 		if kind := d.Type(); kind != 0 && kind != fs.ModeDir {
 			if !isRoot() {
-				return nil // nothing can be noted at a link
+				return nil // links have no user extended attributes
 			}
 			return dir.Lchown(p, uid, gid)
 		}
@@ -267,8 +268,8 @@ func (r rootDir) ownTree(name string, uid, gid int) error {
 	})
 }
 
-// usableEnv returns what commands can be given of an image's environment: the last
-// value of each name, without what Berth knows better.
+// usableEnv returns the variables of an image's environment that commands receive: the last
+// value of each name, without those that Berth sets itself.
 func usableEnv(env []string) []string {
 	var usable []string
 	seen := map[string]bool{}
@@ -284,7 +285,7 @@ func usableEnv(env []string) []string {
 	return usable
 }
 
-// loginEnv is what depends on who commands are.
+// loginEnv lists the variables that depend on the account commands run as.
 var loginEnv = []string{"HOME", "USER", "LOGNAME", "SHELL"}
 
 // Bounds on an image's environment.

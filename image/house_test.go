@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// needRoot skips the test where templates cannot be built.
+// needRoot skips the test unless it runs as root.
 func needRoot(t *testing.T) {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -24,8 +24,8 @@ func open(t *testing.T, dir string) *Store {
 	return l
 }
 
-// fakeTool puts a program of the name mmdebstrap first in the PATH. It is a shell
-// script, in which $root is the directory to fill.
+// fakeTool puts a program named mmdebstrap first in the PATH. It is a shell script, in which
+// $root is the directory to fill.
 func fakeTool(t *testing.T, script string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -53,7 +53,7 @@ func tree(t *testing.T, files map[string]string) string {
 	return dir
 }
 
-// entries returns the names in a directory of the library.
+// entries returns the names in a directory of the store.
 func entries(t *testing.T, l *Store, pattern string) []string {
 	t.Helper()
 	found, err := filepath.Glob(filepath.Join(l.dir, pattern))

@@ -1,15 +1,15 @@
-// Package image keeps templates: the root file systems that sandboxes start from.
+// Package image stores templates: the root file systems that sandboxes start from.
 //
 // A Store is a directory:
 //
-//	templates/<sha256>/   template.json and rootfs/, which is never changed once it is there
-//	names/<name>          the digest that a name stands for, and that of its recipe
-//	blobs/<sha256>        what images were made of; a layer that several have is there once
+//	templates/<sha256>/   template.json and rootfs/, which never changes once it is there
+//	names/<name>          a name's template digest and recipe digest
+//	blobs/<sha256>        blobs of the images that templates were made from, each stored once
 //	cache/<suite>/        downloaded packages, for the next build
-//	building-*/           what a build is making
+//	building-*/           builds in progress
 //
-// A template is built beside its place and moved there whole, so that an
-// interrupted build leaves nothing that could be used.
+// A template is built in building-* and moved into place whole, so that an interrupted
+// build leaves no incomplete template.
 package image
 
 import (
@@ -32,44 +32,45 @@ import (
 	"github.com/berth-run/berth/internal/statefile"
 )
 
-// ErrNotFound: the library has no such template.
+// ErrNotFound is returned for a template that is not in the store.
 var ErrNotFound = errors.New("no such template")
 
-// A Template is a root file system and what is known of it.
+// A Template is a root file system and its metadata.
 type Template struct {
-	Name      string    `json:"-"`      // the name that stands for it; "" if none does
-	Digest    string    `json:"digest"` // sha256:… of what is in it; digest says what that covers
+	Name      string    `json:"-"`      // "" if it has none
+	Digest    string    `json:"digest"` // sha256:…; digest defines what it covers
 	CreatedAt time.Time `json:"created_at"`
-	Bytes     int64     `json:"bytes"`              // in its files
+	Bytes     int64     `json:"bytes"`              // total size of its files
 	Packages  []string  `json:"packages"`           // name=version
-	Image     *Origin   `json:"image,omitempty"`    // what it was last made of, if that was an image
-	Snapshot  *Change   `json:"snapshot,omitempty"` // or a snapshot
-	Config    Config    `json:"config,omitzero"`    // what the image says of its programs
-	Recipe    string    `json:"-"`                  // digest of the recipe that was last built under the name; "" if none was
-	Rootfs    string    `json:"-"`                  // absolute path on the host; only to be read
+	Image     *Origin   `json:"image,omitempty"`    // image it was last made from; nil if none
+	Snapshot  *Change   `json:"snapshot,omitempty"` // snapshot it was last made from; nil if none
+	Config    Config    `json:"config,omitzero"`    // the image's settings for its programs
+	Recipe    string    `json:"-"`                  // digest of the recipe last built under Name; "" if none
+	Rootfs    string    `json:"-"`                  // absolute path on the host; read-only
 }
 
-// A Config is what an image says of the programs that run in it.
+// A Config holds an image's settings for the programs that run in it.
 type Config struct {
-	Env        []string `json:"env,omitempty"`         // KEY=value; what commands find unless their container says otherwise
-	User       string   `json:"user,omitempty"`        // who commands are: see fit
-	WorkingDir string   `json:"working_dir,omitempty"` // only told: commands begin in /mnt/data
+	Env        []string `json:"env,omitempty"`         // KEY=value; a container's own variables override it
+	User       string   `json:"user,omitempty"`        // account of the commands: see fit
+	WorkingDir string   `json:"working_dir,omitempty"` // informational: commands start in /mnt/data
 }
 
-// A Store keeps templates in a directory. Its methods may be called at the same
-// time, by several processes as well.
+// A Store is a directory of templates. It is safe for concurrent use, also by several
+// processes.
 type Store struct {
 	dir string
 	log *slog.Logger
 }
 
-// Open opens a library, which it makes, and removes what interrupted builds left.
+// Open opens the store in dir, creating it if necessary, and removes the leftovers of
+// interrupted builds.
 func Open(dir string, log *slog.Logger) (*Store, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return nil, err
 	}
-	// Others on this machine must not reach the setuid programs of a template.
+	// Other users of this machine must not reach the setuid programs of a template.
 	for _, d := range []string{"templates", "names", "cache", "blobs"} {
 		if err := os.MkdirAll(filepath.Join(dir, d), 0o700); err != nil {
 			return nil, err
@@ -79,7 +80,7 @@ func Open(dir string, log *slog.Logger) (*Store, error) {
 	return l, l.sweep()
 }
 
-// sweep removes what interrupted builds left, unless a build is going on.
+// sweep removes the leftovers of interrupted builds. It does nothing while a build runs.
 func (l *Store) sweep() error {
 	lock, err := l.openLock(buildLock)
 	if err != nil {
@@ -96,7 +97,7 @@ func (l *Store) sweep() error {
 		return err
 	}
 	for _, dir := range left {
-		l.log.Info("removing what an interrupted build left", "dir", dir)
+		l.log.Info("removing the leftovers of an interrupted build", "dir", dir)
 		if err := os.RemoveAll(dir); err != nil {
 			return err
 		}
@@ -109,7 +110,7 @@ var (
 	digestPattern = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
 )
 
-// Get returns the template that has a name or a digest, or ErrNotFound.
+// Get returns the template with a name or a digest. It returns ErrNotFound if there is none.
 func (l *Store) Get(ref string) (Template, error) {
 	names, err := l.names()
 	if err != nil {
@@ -124,8 +125,8 @@ func (l *Store) Get(ref string) (Template, error) {
 	return l.load(namesOf(names, ref)[0])
 }
 
-// List returns all templates by name, first those without one. A template
-// with several names is in the list once for each.
+// List returns all templates by name, unnamed ones first. A template with several names
+// appears once for each.
 func (l *Store) List() ([]Template, error) {
 	names, err := l.names()
 	if err != nil {
@@ -140,7 +141,7 @@ func (l *Store) List() ([]Template, error) {
 		for _, n := range namesOf(names, "sha256:"+d.Name()) {
 			t, err := l.load(n)
 			if err != nil {
-				l.log.Warn("a template cannot be read", "template", d.Name(), "err", err)
+				l.log.Warn("failed to read template", "template", d.Name(), "err", err)
 				continue
 			}
 			all = append(all, t)
@@ -152,11 +153,11 @@ func (l *Store) List() ([]Template, error) {
 	return all, nil
 }
 
-// Remove removes a name, and the template with its last name; or, by digest, a
-// template with all its names. kept holds the digests that something refers to: such
-// a template stays, without a name, until Prune, and by digest it is not removed but
-// ErrInUse returned. So it is with templates that are held.
-func (l *Store) Remove(ref string, kept map[string]bool) error {
+// Remove removes a name, or by digest a template with all its names. A template is deleted
+// with its last name. inUse holds the digests that containers or snapshots refer to. Such a
+// template, or one that is held, loses its name but stays until Prune; by digest Remove
+// returns ErrInUse for it.
+func (l *Store) Remove(ref string, inUse map[string]bool) error {
 	lock, err := l.lock(context.Background(), indexLock)
 	if err != nil {
 		return err
@@ -171,13 +172,13 @@ func (l *Store) Remove(ref string, kept map[string]bool) error {
 		return err
 	}
 	all := namesOf(names, t.Digest)
-	doomed := all
+	remove := all
 	if ref != t.Digest {
-		doomed = []name{names[ref]}
-	} else if kept[t.Digest] {
+		remove = []name{names[ref]}
+	} else if inUse[t.Digest] {
 		return fmt.Errorf("%w: %s", ErrInUse, t.Digest)
 	}
-	for _, n := range doomed {
+	for _, n := range remove {
 		if n.name == "" {
 			continue
 		}
@@ -186,7 +187,7 @@ func (l *Store) Remove(ref string, kept map[string]bool) error {
 		}
 	}
 	l.touch(t.Digest)
-	if len(doomed) < len(all) || kept[t.Digest] {
+	if len(remove) < len(all) || inUse[t.Digest] {
 		return nil
 	}
 	if err := l.discard(t.Digest); ref == t.Digest || !errors.Is(err, ErrInUse) {
@@ -195,14 +196,14 @@ func (l *Store) Remove(ref string, kept map[string]bool) error {
 	return nil
 }
 
-// path returns where the template with a digest is.
+// path returns the directory of the template with a digest.
 func (l *Store) path(digest string) string {
 	return filepath.Join(l.dir, "templates", strings.TrimPrefix(digest, "sha256:"))
 }
 
 func (l *Store) namePath(name string) string { return filepath.Join(l.dir, "names", name) }
 
-// load reads what is known of a template.
+// load reads a template's metadata.
 func (l *Store) load(n name) (Template, error) {
 	text, err := statefile.ReadFile(filepath.Join(l.path(n.digest), "template.json"))
 	if errors.Is(err, fs.ErrNotExist) {

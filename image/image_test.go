@@ -9,28 +9,28 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// keep puts a template of one file into the library.
+// keep adds a template of one file to the store.
 func keep(t *testing.T, l *Store, as, content string) Template {
 	t.Helper()
 	dir := tree(t, map[string]string{
 		"rootfs/etc/motd":            content,
 		"rootfs/var/lib/dpkg/status": "Package: b\nStatus: install ok installed\nVersion: 2-1\n\nPackage: gone\nStatus: deinstall ok config-files\nVersion: 9\n\nPackage: a\nStatus: install ok installed\nVersion: 1:1\n",
 	})
-	got, err := l.keep(t.Context(), name{name: as, recipe: "sha256:recipe"}, Template{}, dir)
+	got, err := l.install(t.Context(), name{name: as, recipe: "sha256:recipe"}, Template{}, dir)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return got
 }
 
-func TestKeep(t *testing.T) {
+func TestInstall(t *testing.T) {
 	l := open(t, t.TempDir())
 	made := keep(t, l, "base", "hello")
 	if diff := cmp.Diff([]string{"a=1:1", "b=2-1"}, made.Packages); diff != "" {
 		t.Errorf("packages (-want +got):\n%s", diff)
 	}
 	if got, err := os.ReadFile(filepath.Join(made.Rootfs, "etc/motd")); err != nil || string(got) != "hello" {
-		t.Errorf("in the template is %q, %v", got, err)
+		t.Errorf("content: got %q, %v", got, err)
 	}
 	for _, ref := range []string{"base", made.Digest} {
 		got, err := l.Get(ref)
@@ -38,7 +38,7 @@ func TestKeep(t *testing.T) {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(made, got); diff != "" {
-			t.Errorf("Get(%q) (-kept +got):\n%s", ref, diff)
+			t.Errorf("Get(%q) (-want +got):\n%s", ref, diff)
 		}
 	}
 	if got, want := made.Recipe, "sha256:recipe"; got != want {
@@ -51,19 +51,19 @@ func TestKeep(t *testing.T) {
 	}
 }
 
-// What has the same content is one template, whatever its names.
+// Templates of equal content are stored once, under any number of names.
 func TestSameContent(t *testing.T) {
 	l := open(t, t.TempDir())
 	one, two := keep(t, l, "one", "hello"), keep(t, l, "two", "hello")
 	if one.Digest != two.Digest || one.Rootfs != two.Rootfs {
-		t.Errorf("the same content is kept as %s and %s", one.Rootfs, two.Rootfs)
+		t.Errorf("equal content is stored twice, as %s and %s", one.Rootfs, two.Rootfs)
 	}
 	if got := entries(t, l, "templates/*"); len(got) != 1 {
 		t.Errorf("templates are %v, want one", got)
 	}
 	other := keep(t, l, "one", "good bye")
 	if other.Digest == two.Digest {
-		t.Error("another content has the same digest")
+		t.Error("different content has the same digest")
 	}
 	if got, err := l.Get("two"); err != nil || got.Digest != two.Digest {
 		t.Errorf("two is %s, %v, want %s", got.Digest, err, two.Digest)
@@ -92,7 +92,7 @@ func TestListAndRemove(t *testing.T) {
 	check("", "alias", "base")
 	for _, step := range []struct {
 		ref       string
-		templates int // that are left
+		templates int // templates left afterwards
 		names     []string
 	}{
 		{"base", 2, []string{"", "alias"}},
@@ -104,7 +104,7 @@ func TestListAndRemove(t *testing.T) {
 		}
 		check(step.names...)
 		if got := entries(t, l, "templates/*"); len(got) != step.templates {
-			t.Errorf("after the removal of %s there are %v, want %d", step.ref, got, step.templates)
+			t.Errorf("after removing %s: got %v, want %d templates", step.ref, got, step.templates)
 		}
 		if err := l.Remove(step.ref, nil); !errors.Is(err, ErrNotFound) {
 			t.Errorf("removing %s again: %v, want ErrNotFound", step.ref, err)
@@ -112,7 +112,7 @@ func TestListAndRemove(t *testing.T) {
 	}
 }
 
-// A damaged template is not in the way of others.
+// List skips a damaged template and returns the others.
 func TestDamaged(t *testing.T) {
 	l := open(t, t.TempDir())
 	broken := keep(t, l, "broken", "1")
@@ -122,20 +122,20 @@ func TestDamaged(t *testing.T) {
 	}
 	all, err := l.List()
 	if err != nil || len(all) != 1 || all[0].Name != "whole" {
-		t.Errorf("List: %v, %v, want whole alone", all, err)
+		t.Errorf("List: got %v, %v, want only whole", all, err)
 	}
 	if _, err := l.Get("broken"); err == nil {
-		t.Error("a damaged template can be had")
+		t.Error("Get of a damaged template: got no error")
 	}
 }
 
 func TestOpenSweeps(t *testing.T) {
 	l := open(t, tree(t, map[string]string{"building-1/template/rootfs/etc/motd": "half"}))
 	if left := entries(t, l, "building-*"); len(left) != 0 {
-		t.Errorf("after Open there is %v", left)
+		t.Errorf("after Open: got %v, want nothing left", left)
 	}
 
-	// Not while a build goes on: it is that build's.
+	// Open must not sweep the directory of a running build.
 	lock, err := l.lock(t.Context(), buildLock)
 	if err != nil {
 		t.Fatal(err)
@@ -146,6 +146,6 @@ func TestOpenSweeps(t *testing.T) {
 	}
 	open(t, l.dir)
 	if left := entries(t, l, "building-*"); len(left) != 1 {
-		t.Errorf("during a build Open left %v, want building-2", left)
+		t.Errorf("after Open during a build: got %v, want building-2", left)
 	}
 }

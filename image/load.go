@@ -21,7 +21,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 )
 
-// Files of archives of images.
+// Paths in an image archive.
 const (
 	layoutFile = "oci-layout"
 	indexFile  = "index.json"
@@ -31,15 +31,15 @@ const (
 	maxArchived = 10_000 // files in an archive
 )
 
-// LoadOptions say what Load takes. Zero values are the defaults.
+// LoadOptions configures Load. Zero values select the defaults.
 type LoadOptions struct {
-	Name string // of the template; default what the image is called in the archive
-	Ref  string // the image, in an archive of several, by what it is called there
+	Name string // template name; default: derived from the image's name in the archive
+	Ref  string // name of the image to load; required if the archive holds several
 	AddOptions
 }
 
-// Load makes a template of an image in an archive, compressed or not: an OCI image
-// layout, as Save and many builders write it, or what docker save writes.
+// Load creates a template from an image archive, compressed or not. The archive is an OCI
+// image layout, as Save and many builders write it, or the output of docker save.
 func (l *Store) Load(ctx context.Context, r io.Reader, opts LoadOptions) (Template, error) {
 	if opts.MaxBytes <= 0 {
 		opts.MaxBytes = DefaultMaxBytes
@@ -56,21 +56,21 @@ func (l *Store) Load(ctx context.Context, r io.Reader, opts LoadOptions) (Templa
 	defer os.RemoveAll(dir)
 	a := newArchived(dir, platformOf(opts.Platform))
 	if err := a.read(until(ctx, r, nil), opts.MaxBytes); err != nil {
-		return Template{}, fmt.Errorf("reading the archive: %w", err)
+		return Template{}, fmt.Errorf("read archive: %w", err)
 	}
 	img, err := a.image(opts.Ref)
 	if err != nil {
-		return Template{}, fmt.Errorf("the archive: %w", err)
+		return Template{}, fmt.Errorf("archive: %w", err)
 	}
 	if opts.Name == "" {
 		if opts.Name = nameOf(img.Ref); opts.Name == "" {
-			return Template{}, errors.New("the archive does not say what the image is called: the template needs a name")
+			return Template{}, errors.New("the archive does not name its image: set a name for the template")
 		}
 	}
 	return l.Add(ctx, opts.Name, img, opts.AddOptions)
 }
 
-// platformOf returns a platform, this machine's by default.
+// platformOf returns p, or this machine's platform if p is "".
 func platformOf(p string) string {
 	if p == "" {
 		return "linux/" + runtime.GOARCH
@@ -78,27 +78,27 @@ func platformOf(p string) string {
 	return p
 }
 
-// An archived is the content of an archive of images: an OCI image layout in dir, and
-// what docker save writes beside it or instead of it.
+// An archived is an unpacked image archive: an OCI image layout in dir, and the files of
+// docker save that may accompany or replace it.
 type archived struct {
 	dir      layout.Path
 	platform string
-	blobs    map[string]int64 // sizes of the layout's blobs, by digest
+	blobs    map[string]int64 // size by digest of each blob in the layout
 
-	docker bool              // there is a manifest.json
-	sizes  map[string]int64  // of the files in others
-	links  map[string]string // in others, with the names that they link to
+	docker bool              // whether the archive has a manifest.json
+	sizes  map[string]int64  // size by name of each file in others
+	links  map[string]string // target by name of each link in others
 }
 
-// others returns the path of an archive of the files that do not belong to the layout.
+// others returns the path of a tar archive with the files outside the layout.
 func (a *archived) others() string { return filepath.Join(string(a.dir), "others.tar") }
 
 func newArchived(dir, platform string) *archived {
 	return &archived{dir: layout.Path(dir), platform: platform, blobs: map[string]int64{}, sizes: map[string]int64{}, links: map[string]string{}}
 }
 
-// read unpacks an archive whose files have at most the given number of bytes together.
-func (a *archived) read(r io.Reader, most int64) error {
+// read unpacks an archive. It returns ErrTooLarge if the files together exceed maxBytes.
+func (a *archived) read(r io.Reader, maxBytes int64) error {
 	plain, err := decompress(r)
 	if err != nil {
 		return err
@@ -125,8 +125,8 @@ func (a *archived) read(r io.Reader, most int64) error {
 		if n >= maxArchived {
 			return fmt.Errorf("%w: more than %d files", ErrTooLarge, maxArchived)
 		}
-		if most -= h.Size; h.Size < 0 || most < 0 {
-			return fmt.Errorf("%w: it is longer than an image may be", ErrTooLarge)
+		if maxBytes -= h.Size; h.Size < 0 || maxBytes < 0 {
+			return fmt.Errorf("%w: the archive exceeds the size limit", ErrTooLarge)
 		}
 		if err := a.file(h, in, others); err != nil {
 			return err
@@ -134,7 +134,7 @@ func (a *archived) read(r io.Reader, most int64) error {
 	}
 }
 
-// file unpacks a file of the layout, and copies others that tarball may need.
+// file unpacks a file of the layout, and copies any other file that tarball may need.
 func (a *archived) file(h *tar.Header, content io.Reader, others *tar.Writer) error {
 	name := strings.TrimPrefix(path.Clean("/"+h.Name), "/")
 	hex, isBlob := strings.CutPrefix(name, blobDir)
@@ -152,7 +152,7 @@ func (a *archived) file(h *tar.Header, content io.Reader, others *tar.Writer) er
 		return errors.Join(err, f.Close())
 	}
 	if _, twice := a.sizes[name]; twice || a.links[name] != "" {
-		return nil // the first one counts
+		return nil // the first wins
 	}
 	next := &tar.Header{Typeflag: h.Typeflag, Name: name, Size: h.Size}
 	switch h.Typeflag {
@@ -162,7 +162,7 @@ func (a *archived) file(h *tar.Header, content io.Reader, others *tar.Writer) er
 	case tar.TypeSymlink: // old versions of docker save use links
 		next.Linkname = h.Linkname
 		a.links[name] = path.Join(path.Dir(name), path.Clean(h.Linkname))
-	case tar.TypeLink: // tarball takes its target as relative
+	case tar.TypeLink: // tarball resolves targets relative to the link
 		a.links[name] = strings.TrimPrefix(path.Clean("/"+h.Linkname), "/")
 		next.Typeflag, next.Linkname = tar.TypeSymlink, strings.Repeat("../", strings.Count(name, "/"))+a.links[name]
 	default:
@@ -175,8 +175,8 @@ func (a *archived) file(h *tar.Header, content io.Reader, others *tar.Writer) er
 	return err
 }
 
-// copyBlobs copies blobs of the layout to the other files if there is no index: then the
-// names in manifest.json may be theirs.
+// copyBlobs copies the layout's blobs to others if there is no index, because manifest.json
+// may refer to them.
 func (a *archived) copyBlobs(others *tar.Writer) error {
 	if a.hasIndex() || !a.docker {
 		return nil
@@ -204,7 +204,7 @@ func (a *archived) hasIndex() bool {
 	return err == nil
 }
 
-// image returns the image of a reference, or the only one.
+// image returns the image named ref, or the only image if ref is "".
 func (a *archived) image(ref string) (Image, error) {
 	if a.hasIndex() {
 		return a.layoutImage(ref)
@@ -212,16 +212,16 @@ func (a *archived) image(ref string) (Image, error) {
 	if a.docker {
 		return a.dockerImage(ref)
 	}
-	return Image{}, fmt.Errorf("it has neither %s nor %s: it is no archive of images", indexFile, dockerFile)
+	return Image{}, fmt.Errorf("not an image archive: it has neither %s nor %s", indexFile, dockerFile)
 }
 
-// Annotations that name an image: containerd's, which has all of the name, and OCI's.
+// Annotations that name an image: containerd's holds the full name, OCI's only the tag.
 const (
 	fullNameKey = "io.containerd.image.name"
 	refNameKey  = "org.opencontainers.image.ref.name"
 )
 
-// layoutImage finds an image in the OCI image layout.
+// layoutImage returns an image of the OCI image layout.
 func (a *archived) layoutImage(ref string) (Image, error) {
 	top, err := layout.ImageIndexFromPath(string(a.dir))
 	if err != nil {
@@ -229,7 +229,7 @@ func (a *archived) layoutImage(ref string) (Image, error) {
 	}
 	list, err := top.IndexManifest()
 	if err != nil {
-		return Image{}, fmt.Errorf("there is no valid index in it: %q cannot be read: %w", indexFile, err)
+		return Image{}, fmt.Errorf("no valid index: parse %q: %w", indexFile, err)
 	}
 	name := func(d v1.Descriptor) string {
 		return cmp.Or(d.Annotations[fullNameKey], d.Annotations[refNameKey])
@@ -239,16 +239,16 @@ func (a *archived) layoutImage(ref string) (Image, error) {
 		return Image{}, err
 	}
 	img := Image{Ref: name(one), Digest: one.Digest.String()}
-	for range 3 { // an index may be of indexes, but not without end
+	for range 3 { // bounds nested indexes
 		text, err := a.document(one.Digest)
 		if err != nil {
 			return img, err
 		}
 		list, err := v1.ParseIndexManifest(bytes.NewReader(text))
 		if err != nil {
-			return img, fmt.Errorf("there is no valid manifest in it: %s cannot be read: %w", one.Digest, err)
+			return img, fmt.Errorf("no valid manifest: parse %s: %w", one.Digest, err)
 		}
-		if len(list.Manifests) == 0 { // it is a manifest
+		if len(list.Manifests) == 0 { // a manifest, not an index
 			img.Manifest, img.Open = text, a.open
 			return img, nil
 		}
@@ -256,10 +256,10 @@ func (a *archived) layoutImage(ref string) (Image, error) {
 			return img, err
 		}
 	}
-	return img, errors.New("its index is of indexes of indexes")
+	return img, errors.New("the index is nested too deeply")
 }
 
-// choosePlatform returns the image of an index for the platform.
+// choosePlatform returns the entry of an index for a's platform.
 func (a *archived) choosePlatform(all []v1.Descriptor) (v1.Descriptor, error) {
 	for _, d := range all {
 		if d.Platform == nil {
@@ -273,14 +273,14 @@ func (a *archived) choosePlatform(all []v1.Descriptor) (v1.Descriptor, error) {
 			return d, nil
 		}
 	}
-	return v1.Descriptor{}, fmt.Errorf("it has no image for %s", a.platform)
+	return v1.Descriptor{}, fmt.Errorf("no image for %s", a.platform)
 }
 
-// document returns a manifest or an index.
+// document returns a manifest or an index after checking its size and digest.
 func (a *archived) document(digest v1.Hash) ([]byte, error) {
 	size, ok := a.blobs[digest.String()]
 	if !ok {
-		return nil, fmt.Errorf("there is no %s in it", digest)
+		return nil, fmt.Errorf("the archive lacks %s", digest)
 	}
 	if size > maxDocument {
 		return nil, fmt.Errorf("%w: %s has %d bytes", ErrTooLarge, digest, size)
@@ -290,7 +290,7 @@ func (a *archived) document(digest v1.Hash) ([]byte, error) {
 		return nil, err
 	}
 	if sumOf(text) != digest.String() {
-		return nil, fmt.Errorf("%s is something else", digest)
+		return nil, fmt.Errorf("the content of %s has another digest", digest)
 	}
 	return text, nil
 }
@@ -298,7 +298,7 @@ func (a *archived) document(digest v1.Hash) ([]byte, error) {
 // open opens a blob of the layout.
 func (a *archived) open(_ context.Context, b Blob) (io.ReadCloser, error) {
 	if _, ok := a.blobs[b.Digest]; !ok {
-		return nil, fmt.Errorf("there is no %.200q in it", b.Digest)
+		return nil, fmt.Errorf("the archive lacks %.200q", b.Digest)
 	}
 	digest, err := v1.NewHash(b.Digest)
 	if err != nil {
@@ -307,8 +307,8 @@ func (a *archived) open(_ context.Context, b Blob) (io.ReadCloser, error) {
 	return a.dir.Blob(digest)
 }
 
-// dockerImage finds an image in what docker save writes. It has no manifest: tarball makes
-// one.
+// dockerImage returns an image of a docker save archive. Such an archive has no OCI
+// manifest; tarball generates one.
 func (a *archived) dockerImage(ref string) (Image, error) {
 	if a.sizes[dockerFile] > maxDocument {
 		return Image{}, fmt.Errorf("%w: %q has %d bytes", ErrTooLarge, dockerFile, a.sizes[dockerFile])
@@ -316,7 +316,7 @@ func (a *archived) dockerImage(ref string) (Image, error) {
 	open := func() (io.ReadCloser, error) { return os.Open(a.others()) }
 	all, err := tarball.LoadManifest(open)
 	if err != nil {
-		return Image{}, fmt.Errorf("%q cannot be read: %w", dockerFile, err)
+		return Image{}, fmt.Errorf("parse %q: %w", dockerFile, err)
 	}
 	name := func(d tarball.Descriptor) string { return strings.Join(d.RepoTags[:min(len(d.RepoTags), 1)], "") }
 	one, err := choose(all, ref, name)
@@ -326,7 +326,7 @@ func (a *archived) dockerImage(ref string) (Image, error) {
 	if err := a.checkDocker(one); err != nil {
 		return Image{}, err
 	}
-	var tag *tagged.Tag // nil is the only one
+	var tag *tagged.Tag // nil selects the only image
 	if len(all) > 1 {
 		t, err := tagged.NewTag(ref)
 		if err != nil {
@@ -357,7 +357,7 @@ func (a *archived) dockerImage(ref string) (Image, error) {
 	}}, err
 }
 
-// checkDocker checks what tarball would read into memory, or without end.
+// checkDocker bounds what tarball would read into memory, and rejects link loops.
 func (a *archived) checkDocker(d tarball.Descriptor) error {
 	if len(d.Layers) > maxLayers {
 		return fmt.Errorf("%w: the image has %d layers", ErrTooLarge, len(d.Layers))
@@ -369,7 +369,7 @@ func (a *archived) checkDocker(d tarball.Descriptor) error {
 		}
 		size, ok := a.sizes[target]
 		if !ok {
-			return fmt.Errorf("there is no %.200q in it", name)
+			return fmt.Errorf("the archive lacks %.200q", name)
 		}
 		if i == 0 && size > maxDocument {
 			return fmt.Errorf("%w: %.200q has %d bytes", ErrTooLarge, name, size)
@@ -378,7 +378,7 @@ func (a *archived) checkDocker(d tarball.Descriptor) error {
 	return nil
 }
 
-// choose returns the image of a name, or the only one if there is no name.
+// choose returns the image named ref, or the only image if ref is "".
 func choose[T any](all []T, ref string, name func(T) string) (one T, err error) {
 	var names []string
 	for _, x := range all {
@@ -387,10 +387,10 @@ func choose[T any](all []T, ref string, name func(T) string) (one T, err error) 
 		}
 		names = append(names, fmt.Sprintf("%.200q", name(x)))
 	}
-	return one, fmt.Errorf("it has %d images: %s; which one?", len(all), strings.Join(names[:min(len(names), 20)], ", "))
+	return one, fmt.Errorf("%d images: %s; name one of them", len(all), strings.Join(names[:min(len(names), 20)], ", "))
 }
 
-// nameOf returns the name of a template of an image that is called ref.
+// nameOf derives a template name from an image name.
 func nameOf(ref string) string {
 	base := ref[strings.LastIndex(ref, "/")+1:]
 	base, _, _ = strings.Cut(base, "@")
@@ -398,5 +398,5 @@ func nameOf(ref string) string {
 	return strings.ToLower(strings.ReplaceAll(base, ":", "-"))
 }
 
-// member returns where a blob is in an archive.
+// member returns the path of a blob in an archive.
 func member(digest string) string { return blobDir + strings.TrimPrefix(digest, "sha256:") }

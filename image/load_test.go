@@ -28,7 +28,7 @@ func saved(t *testing.T, l *Store, ref string) []byte {
 	return buf.Bytes()
 }
 
-// What was saved is loaded as what it was, whatever the template came of.
+// Load restores the template that Save wrote, whatever its origin.
 func TestSaveLoad(t *testing.T) {
 	needRoot(t)
 	here, there := open(t, t.TempDir()), open(t, t.TempDir())
@@ -44,12 +44,12 @@ func TestSaveLoad(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got.Name != "app-1" || got.Digest != made.Digest || got.Image.Manifest != made.Image.Manifest || got.Image.Ref != made.Image.Ref {
-		t.Errorf("loaded is %+v, want %+v", got, made)
+		t.Errorf("loaded: got %+v, want %+v", got, made)
 	}
 
-	// Of a template without an image, one of a single layer is made.
-	kept := keep(t, here, "debian", "hello\n")
-	root := kept.Rootfs
+	// Save writes a template without an image as an image of one layer.
+	made = keep(t, here, "debian", "hello\n")
+	root := made.Rootfs
 	for path, content := range map[string]string{"bin/sh": "#!", "etc/passwd": "user:x:1000:1000::/home/user:/bin/sh\n", "etc/group": "user:x:1000:\n"} {
 		if err := errors.Join(os.MkdirAll(filepath.Dir(filepath.Join(root, path)), 0o755), os.WriteFile(filepath.Join(root, path), []byte(content), 0o755)); err != nil {
 			t.Fatal(err)
@@ -64,16 +64,16 @@ func TestSaveLoad(t *testing.T) {
 	}
 	text = saved(t, here, "debian")
 	if again := saved(t, here, "debian"); !bytes.Equal(again, text) {
-		t.Error("saved again it is another archive")
+		t.Error("saving again wrote a different archive")
 	}
 	got, err = there.Load(t.Context(), bytes.NewReader(text), LoadOptions{})
 	if err != nil || got.Digest != want || got.Name != "debian" {
-		t.Errorf("loaded is %s %s, %v, want %s", got.Name, got.Digest, err, want)
+		t.Errorf("loaded: got %s %s, %v, want %s", got.Name, got.Digest, err, want)
 	}
 	if got := entries(t, here, "blobs/*"); len(got) != 4 {
-		t.Errorf("saving has left blobs: %v", got)
+		t.Errorf("Save left blobs: %v", got)
 	}
-	// As others read it.
+	// go-containerregistry's validation accepts the archive.
 	dir := t.TempDir()
 	if err := newArchived(dir, "").read(bytes.NewReader(text), 1<<30); err != nil {
 		t.Fatal(err)
@@ -83,7 +83,7 @@ func TestSaveLoad(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := validate.Index(index); err != nil {
-		t.Errorf("the layout is not valid: %v", err)
+		t.Errorf("the layout is invalid: %v", err)
 	}
 	path := filepath.Join(t.TempDir(), "x.tar")
 	if err := here.SaveFile(t.Context(), "debian", path); err != nil {
@@ -98,14 +98,14 @@ func TestSaveLoad(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := validate.Image(img); err != nil {
-		t.Errorf("as docker load reads it, it is not valid: %v", err)
+		t.Errorf("as a docker archive: %v", err)
 	}
 	if c, err := img.ConfigFile(); err != nil || c.OS != "linux" || len(c.RootFS.DiffIDs) != 1 {
-		t.Errorf("its configuration is %+v, %v", c, err)
+		t.Errorf("configuration: got %+v, %v", c, err)
 	}
 }
 
-// dockerArchive is what docker save wrote in its first ten years.
+// dockerArchive returns an archive in the format that docker save wrote before OCI layouts.
 func dockerArchive(o *ociImage, tags ...string) []byte {
 	config, _ := json.Marshal(o.config)
 	files := []any{"cfg.json=" + string(config)}
@@ -128,17 +128,17 @@ func TestLoadDocker(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got.Name != "app-1.5" || got.Image.Ref != "registry.example/team/app:1.5" {
-		t.Errorf("loaded is %+v", got)
+		t.Errorf("loaded: got %+v", got)
 	}
 	if text, err := os.ReadFile(filepath.Join(got.Rootfs, "srv/x")); err != nil || string(text) != "1" {
-		t.Errorf("in the template is %q, %v", text, err)
+		t.Errorf("content: got %q, %v", text, err)
 	}
 	if _, err := os.Stat(filepath.Join(got.Rootfs, "etc/motd")); err == nil {
-		t.Error("what the second layer removes is there")
+		t.Error("a file that the second layer removes is still there")
 	}
 }
 
-// Whatever a program calls the files of a docker archive, they are found.
+// Load finds the files of a docker archive under any names and through links.
 func TestLoadDockerForms(t *testing.T) {
 	needRoot(t)
 	o := newOCI(archive(shell, "srv/x=1"))
@@ -160,12 +160,12 @@ func TestLoadDockerForms(t *testing.T) {
 			continue
 		}
 		if x, err := os.ReadFile(filepath.Join(got.Rootfs, "srv/x")); err != nil || string(x) != "1" {
-			t.Errorf("%s: in the template is %q, %v", name, x, err)
+			t.Errorf("%s: content: got %q, %v", name, x, err)
 		}
 	}
 }
 
-// What is read into memory is bounded.
+// Load bounds the documents that it reads into memory.
 func TestLoadLargeDocuments(t *testing.T) {
 	needRoot(t)
 	large := tar.Header{Typeflag: tar.TypeReg, Name: "c", Size: maxDocument + 1}
@@ -193,34 +193,34 @@ func TestLoadHostile(t *testing.T) {
 		archive []byte
 		want    string
 	}{
-		"empty":       {archive(), "no archive of images"},
+		"empty":       {archive(), "not an image archive"},
 		"not tar":     {[]byte(strings.Repeat("no", 1000)), "invalid tar"},
-		"nothing":     {nil, "no archive of images"},
+		"nothing":     {nil, "not an image archive"},
 		"no images":   {archive(`index.json={"manifests":[]}`), "0 images"},
 		"two":         {archive(`manifest.json=[{"RepoTags":["a:1"]},{"RepoTags":["b:1"]}]`), `"a:1", "b:1"`},
-		"dots":        {archive(`index.json={"manifests":[{"digest":"sha256:../../../../../../../../etc/passwd"}]}`), "there is no"},
-		"docker dots": {archive(`manifest.json=[{"Config":"../../../../../../../../etc/passwd","Layers":["/etc/passwd"]}]`), "there is no"},
-		"docker link": {archive("c=-> /etc/passwd", `manifest.json=[{"Config":"c"}]`), "there is no"},
-		"link loop":   {archive("c=-> c", `manifest.json=[{"Config":"c"}]`), "there is no"},
-		"forged":      {archive(`index.json={"manifests":[{"digest":"`+sumOf(nil)+`"}]}`, blob("")+"={}"), "something else"},
+		"dots":        {archive(`index.json={"manifests":[{"digest":"sha256:../../../../../../../../etc/passwd"}]}`), "no valid index"},
+		"docker dots": {archive(`manifest.json=[{"Config":"../../../../../../../../etc/passwd","Layers":["/etc/passwd"]}]`), "archive lacks"},
+		"docker link": {archive("c=-> /etc/passwd", `manifest.json=[{"Config":"c"}]`), "archive lacks"},
+		"link loop":   {archive("c=-> c", `manifest.json=[{"Config":"c"}]`), "archive lacks"},
+		"forged":      {archive(`index.json={"manifests":[{"digest":"`+sumOf(nil)+`"}]}`, blob("")+"={}"), "another digest"},
 		"no layers":   {layout(`{"config":{},"layers":[]}`), "0 layers"},
 		"platform":    {layout(`{"manifests":[{"platform":{"os":"linux","architecture":"s390x"}}]}`), "no image for linux/"},
-		"loop":        {layout(loop), "there is no"},
+		"loop":        {layout(loop), "no valid manifest"},
 		"long":        {archive(tar.Header{Typeflag: tar.TypeReg, Name: "x", Size: 2 << 20}), "too large"},
 		"bomb":        {gzipped(archive(tar.Header{Typeflag: tar.TypeReg, Name: "x", Size: 2 << 20})), "too large"},
-		"document":    {archive("index.json=" + strings.Repeat(" ", 900_000) + "x"), "cannot be read"},
+		"document":    {archive("index.json=" + strings.Repeat(" ", 900_000) + "x"), `parse "index.json"`},
 		"bad name":    {dockerArchive(newOCI(archive(shell)), "A B"), "must match"},
-		"no name":     {dockerArchive(newOCI(archive(shell))), "needs a name"},
+		"no name":     {dockerArchive(newOCI(archive(shell))), "set a name"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := open(t, t.TempDir())
 			as := map[bool]string{true: "", false: "app"}[strings.HasSuffix(name, " name")]
 			_, err := l.Load(t.Context(), bytes.NewReader(c.archive), LoadOptions{Name: as, AddOptions: AddOptions{MaxBytes: 1 << 20}})
 			if err == nil || !strings.Contains(err.Error(), c.want) {
-				t.Errorf("Load: %v, want one that says %q", err, c.want)
+				t.Errorf("Load: got %v, want an error with %q", err, c.want)
 			}
 			if left := append(entries(t, l, "building-*"), append(entries(t, l, "templates/*"), entries(t, l, "names/*")...)...); len(left) != 0 {
-				t.Errorf("left is %v", left)
+				t.Errorf("leftovers: got %v, want none", left)
 			}
 		})
 	}
@@ -246,7 +246,7 @@ func FuzzLoad(f *testing.F) {
 		for _, b := range o.Blobs {
 			if r, err := img.Open(t.Context(), b); err == nil {
 				if f, ok := r.(*os.File); ok && filepath.Dir(f.Name()) != filepath.Join(string(a.dir), blobDir) {
-					t.Errorf("a blob comes from %v", f.Name())
+					t.Errorf("the archive has a blob of %v", f.Name())
 				}
 				_, _ = io.Copy(io.Discard, r)
 				r.Close()

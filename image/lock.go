@@ -10,18 +10,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The library's two locks. They are files, so that processes respect each other.
+// The store's two locks. They are files, so that they also exclude other processes.
 const (
-	buildLock = "lock"       // held while a build runs: a minute; shared by those who add images
-	indexLock = "index.lock" // held while names and templates change: a moment
+	buildLock = "lock"       // held for a minute while a build runs; shared by Add and Load
+	indexLock = "index.lock" // held for a moment while names and templates change
 )
 
-// lock takes one of the locks, for which it waits. Closing the file releases it.
+// lock waits for a lock and acquires it exclusively. Closing the file releases it.
 func (l *Store) lock(ctx context.Context, name string) (*os.File, error) {
 	return l.waitLock(ctx, name, unix.LOCK_EX)
 }
 
-// shareLock takes a lock that others may share, but nobody may have alone.
+// shareLock waits for a lock and acquires it shared. Closing the file releases it.
 func (l *Store) shareLock(ctx context.Context, name string) (*os.File, error) {
 	return l.waitLock(ctx, name, unix.LOCK_SH)
 }
@@ -53,5 +53,5 @@ func (l *Store) openLock(name string) (*os.File, error) {
 	return os.OpenFile(filepath.Join(l.dir, name), os.O_CREATE|os.O_RDWR, 0o600)
 }
 
-// flock takes the lock of an open file, or fails with EWOULDBLOCK.
+// flock locks an open file exclusively. It returns EWOULDBLOCK if the file is locked.
 func flock(f *os.File) error { return unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) }

@@ -12,11 +12,11 @@ import (
 	"github.com/berth-run/berth/internal/statefile"
 )
 
-// A name stands for a template.
+// A name refers to a template.
 type name struct {
-	name   string // "" if a template has none
+	name   string // "" if the template has none
 	digest string // of the template
-	recipe string // digest
+	recipe string // digest of the recipe; "" if none
 }
 
 // names returns all names.
@@ -28,7 +28,7 @@ func (l *Store) names() (map[string]name, error) {
 	names := make(map[string]name, len(files))
 	for _, f := range files {
 		if !namePattern.MatchString(f.Name()) {
-			continue // one that is being written
+			continue // being written
 		}
 		text, err := statefile.ReadFile(l.namePath(f.Name()))
 		if errors.Is(err, fs.ErrNotExist) {
@@ -39,15 +39,15 @@ func (l *Store) names() (map[string]name, error) {
 		}
 		digest, recipe, _ := strings.Cut(strings.TrimSpace(string(text)), " ")
 		if !digestPattern.MatchString(digest) {
-			return nil, fmt.Errorf("the library's name %s holds %q", f.Name(), text)
+			return nil, fmt.Errorf("name %s: the file holds %q, not a digest", f.Name(), text)
 		}
 		names[f.Name()] = name{f.Name(), digest, recipe}
 	}
 	return names, nil
 }
 
-// namesOf returns the names that stand for a digest, in order; if there is none,
-// one that is empty.
+// namesOf returns the names of a template, sorted. If it has none, namesOf returns a single
+// name that is empty.
 func namesOf(names map[string]name, digest string) []name {
 	var all []name
 	for _, n := range names {
@@ -62,9 +62,9 @@ func namesOf(names map[string]name, digest string) []name {
 	return all
 }
 
-// give makes a name stand for a template.
-func (l *Store) give(n name) error {
-	next := l.namePath("." + n.name) // no name has this form
+// writeName creates or replaces a name.
+func (l *Store) writeName(n name) error {
+	next := l.namePath("." + n.name) // a name cannot start with a dot
 	if err := os.WriteFile(next, []byte(n.digest+" "+n.recipe+"\n"), 0o644); err != nil {
 		return err
 	}

@@ -18,46 +18,44 @@ import (
 
 // Bounds on an image.
 const (
-	// DefaultMaxBytes is how much an image may hold unpacked if nobody says.
+	// DefaultMaxBytes is the default limit on an image's unpacked size.
 	DefaultMaxBytes = 32 << 30
 
 	maxDocument = 8 << 20 // bytes of a manifest or a configuration
 	maxLayers   = 512
-	downloads   = 3 // blobs at once
-	attempts    = 3 // for each
+	downloads   = 3 // concurrent blob downloads
+	attempts    = 3 // per blob
 )
 
-// An Image is an image from elsewhere that a template can be made of, as OCI's
-// image specification or Docker's says. Nothing of it is trusted.
+// An Image is an image outside the store, as specified by OCI or Docker. Its content is
+// untrusted.
 type Image struct {
-	Ref      string // what it is called where it is from
-	Digest   string // of what Ref stands for; of the manifest, or of an index that has it
-	Manifest []byte // of the image for one platform
+	Ref      string // the image's name at its origin
+	Digest   string // digest that Ref resolved to: of the manifest, or of an index that lists it
+	Manifest []byte // the manifest for one platform
 
-	// Open opens one of the blobs that the manifest names. It may be called from
-	// several goroutines.
+	// Open opens one of the manifest's blobs. It must be safe for concurrent use.
 	Open func(ctx context.Context, b Blob) (io.ReadCloser, error)
 }
 
-// An Origin is the image that a template was last made of.
+// An Origin is the image that a template was last made from.
 type Origin struct {
 	Ref      string `json:"ref"`
-	Digest   string `json:"digest"`   // of what Ref stood for
-	Manifest Blob   `json:"manifest"` // of this platform's image
+	Digest   string `json:"digest"`   // digest that Ref resolved to
+	Manifest Blob   `json:"manifest"` // manifest for Platform
 	Platform string `json:"platform"` // such as linux/amd64
-	Blobs    []Blob `json:"blobs"`    // its configuration, then its layers from the lowest
+	Blobs    []Blob `json:"blobs"`    // the configuration, then the layers from the lowest
 }
 
-// AddOptions say how Add makes a template. Zero values are the defaults.
+// AddOptions configures Add. Zero values select the defaults.
 type AddOptions struct {
-	Platform string         // that the image must be for, such as linux/arm64; default this machine's
-	MaxBytes int64          // that the image may hold unpacked; default DefaultMaxBytes
-	Progress func(Progress) // called one at a time
+	Platform string         // required platform, such as linux/arm64; default: this machine's
+	MaxBytes int64          // limit on the unpacked size; default: DefaultMaxBytes
+	Progress func(Progress) // never called concurrently
 }
 
-// Add makes a template of an image and gives it a name. Blobs that the library has
-// are not fetched again; those that an interrupted Add has fetched are kept for the
-// next one. Otherwise nothing is left of an Add that fails.
+// Add creates a template from an image and names it. It fetches only blobs that the store
+// lacks. If it fails, it leaves only complete blobs, which the next Add reuses.
 func (l *Store) Add(ctx context.Context, as string, img Image, opts AddOptions) (Template, error) {
 	if !namePattern.MatchString(as) {
 		return Template{}, fmt.Errorf("the name %q must match %s", as, namePattern)
@@ -80,29 +78,29 @@ func (l *Store) Add(ctx context.Context, as string, img Image, opts AddOptions) 
 		return Template{}, err
 	}
 	defer os.RemoveAll(dir)
-	a := &adding{library: l, image: img, origin: origin, dir: dir, platform: opts.Platform, max: opts.MaxBytes, gauge: newGauge(opts.Progress)}
+	a := &adding{store: l, image: img, origin: origin, dir: dir, platform: opts.Platform, max: opts.MaxBytes, gauge: newGauge(opts.Progress)}
 	t, err := a.run(ctx)
 	if err != nil {
 		return Template{}, fmt.Errorf("image %s: %w", img.Ref, err)
 	}
-	return l.keep(ctx, name{name: as}, t, filepath.Join(dir, "template"))
+	return l.install(ctx, name{name: as}, t, filepath.Join(dir, "template"))
 }
 
-// readManifest checks an image's manifest and returns what it names.
-func readManifest(img Image, most int64) (Origin, error) {
+// readManifest validates an image's manifest and returns the blobs it lists.
+func readManifest(img Image, maxBytes int64) (Origin, error) {
 	if len(img.Manifest) > maxDocument {
-		return Origin{}, fmt.Errorf("its manifest has more than %d bytes", maxDocument)
+		return Origin{}, fmt.Errorf("the manifest exceeds %d bytes", maxDocument)
 	}
 	m, err := v1.ParseManifest(bytes.NewReader(img.Manifest))
 	if err != nil {
-		return Origin{}, fmt.Errorf("its manifest cannot be read: %w", err)
+		return Origin{}, fmt.Errorf("parse manifest: %w", err)
 	}
 	m.MediaType = cmp.Or(m.MediaType, types.OCIManifestSchema1) // OCI makes it optional
 	if m.MediaType != types.OCIManifestSchema1 && m.MediaType != types.DockerManifestSchema2 {
-		return Origin{}, fmt.Errorf("its manifest is a %.100q, not one of an image", m.MediaType)
+		return Origin{}, fmt.Errorf("the manifest has media type %.100q, which is not an image's", m.MediaType)
 	}
 	if len(m.Layers) == 0 || len(m.Layers) > maxLayers {
-		return Origin{}, fmt.Errorf("it has %d layers, not 1 to %d", len(m.Layers), maxLayers)
+		return Origin{}, fmt.Errorf("%d layers; an image must have 1 to %d", len(m.Layers), maxLayers)
 	}
 	o := Origin{Ref: img.Ref, Digest: img.Digest,
 		Manifest: Blob{string(m.MediaType), sumOf(img.Manifest), int64(len(img.Manifest))}}
@@ -112,16 +110,16 @@ func readManifest(img Image, most int64) (Origin, error) {
 	total := int64(0)
 	for i, d := range append([]v1.Descriptor{m.Config}, m.Layers...) {
 		if !digestPattern.MatchString(d.Digest.String()) {
-			return o, fmt.Errorf("%.100q is no SHA-256 digest", d.Digest)
+			return o, fmt.Errorf("%.100q is not a SHA-256 digest", d.Digest)
 		}
-		if total += d.Size; d.Size < 0 || d.Size > most || total > most {
-			return o, fmt.Errorf("%w: its layers have more than %d bytes", ErrTooLarge, most)
+		if total += d.Size; d.Size < 0 || d.Size > maxBytes || total > maxBytes {
+			return o, fmt.Errorf("%w: its layers exceed %d bytes", ErrTooLarge, maxBytes)
 		}
 		if i == 0 && d.Size > maxDocument {
-			return o, fmt.Errorf("%w: its configuration has more than %d bytes", ErrTooLarge, maxDocument)
+			return o, fmt.Errorf("%w: its configuration exceeds %d bytes", ErrTooLarge, maxDocument)
 		}
 		if i > 0 && (!isLayer(string(d.MediaType))) {
-			return o, fmt.Errorf("it has a layer of type %.100q, which is not one of a file system", d.MediaType)
+			return o, fmt.Errorf("a layer has media type %.100q, which is not a file system layer's", d.MediaType)
 		}
 		o.Blobs = append(o.Blobs, Blob{string(d.MediaType), d.Digest.String(), d.Size})
 	}
@@ -132,19 +130,19 @@ func isLayer(mediaType string) bool {
 	return (strings.Contains(mediaType, "layer") || strings.Contains(mediaType, "rootfs")) && !strings.Contains(mediaType, "encrypted")
 }
 
-// adding is one run of Add.
+// An adding is one run of Add.
 type adding struct {
-	library *Store
-	image   Image
-	origin  Origin
-	dir     string // of everything that is being made
+	store  *Store
+	image  Image
+	origin Origin
+	dir    string // scratch directory
 
 	platform string
 	max      int64
 	gauge    *gauge
 }
 
-// run makes dir/template/rootfs and returns what is to be known of it.
+// run creates dir/template/rootfs and returns the template's metadata.
 func (a *adding) run(ctx context.Context) (Template, error) {
 	if err := a.fetch(ctx); err != nil {
 		return Template{}, err
@@ -160,24 +158,24 @@ func (a *adding) run(ctx context.Context) (Template, error) {
 	if err := a.unpack(ctx, root, config.RootFS.DiffIDs); err != nil {
 		return Template{}, err
 	}
-	a.gauge.step(Finish, "reading what was unpacked", 0, 0)
+	a.gauge.step(Finish, "reading the unpacked files", 0, 0)
 	if err := fit(root, config.Config.User); err != nil {
-		return Template{}, fmt.Errorf("its files, all layers applied: %w", err)
+		return Template{}, fmt.Errorf("prepare file system: %w", err)
 	}
 	return Template{CreatedAt: time.Now().UTC().Truncate(time.Second), Image: &a.origin,
 		Config: Config{Env: usableEnv(config.Config.Env), User: config.Config.User, WorkingDir: config.Config.WorkingDir}}, nil
 }
 
-// fetch gets the blobs that the library has not.
+// fetch fetches the blobs that the store lacks.
 func (a *adding) fetch(ctx context.Context) error {
 	m := a.origin.Manifest
-	if err := a.library.takeBlob(ctx, a.dir, m, strings.NewReader(string(a.image.Manifest)), nil); err != nil {
+	if err := a.store.writeBlob(ctx, a.dir, m, strings.NewReader(string(a.image.Manifest)), nil); err != nil {
 		return err
 	}
 	total := int64(0)
 	missing := map[string]Blob{}
 	for _, b := range a.origin.Blobs {
-		if _, twice := missing[b.Digest]; !twice && !a.library.hasBlob(b) {
+		if _, twice := missing[b.Digest]; !twice && !a.store.hasBlob(b) {
 			missing[b.Digest] = b
 			total += b.Size
 		}
@@ -200,7 +198,7 @@ func (a *adding) fetchBlob(ctx context.Context, b Blob, total int64) error {
 				return err
 			}
 			defer content.Close()
-			return a.library.takeBlob(ctx, a.dir, b, content, func(n int) {
+			return a.store.writeBlob(ctx, a.dir, b, content, func(n int) {
 				got += n
 				a.gauge.add(Download, "fetching "+shortDigest(b.Digest), int64(n), total)
 			})
@@ -218,19 +216,19 @@ func (a *adding) fetchBlob(ctx context.Context, b Blob, total int64) error {
 
 // config returns the image's configuration.
 func (a *adding) config() (*v1.ConfigFile, error) {
-	text, err := a.library.smallBlob(a.origin.Blobs[0])
+	text, err := a.store.smallBlob(a.origin.Blobs[0])
 	if err != nil {
 		return nil, err
 	}
 	c, err := v1.ParseConfigFile(bytes.NewReader(text))
 	if err != nil {
-		return nil, fmt.Errorf("its configuration cannot be read: %w", err)
+		return nil, fmt.Errorf("parse configuration: %w", err)
 	}
 	if got := c.OS + "/" + c.Architecture; got != a.platform && !strings.HasPrefix(a.platform, got+"/") {
-		return nil, fmt.Errorf("it is for %.80q, not for %s", got, a.platform)
+		return nil, fmt.Errorf("the image is for %.80q, not for %s", got, a.platform)
 	}
 	if got, want := len(c.RootFS.DiffIDs), len(a.origin.Blobs)-1; got != want {
-		return nil, fmt.Errorf("its configuration speaks of %d layers, its manifest of %d", got, want)
+		return nil, fmt.Errorf("the configuration lists %d layers, the manifest %d", got, want)
 	}
 	a.origin.Platform = c.OS + "/" + c.Architecture
 	if c.Variant != "" {

@@ -23,16 +23,16 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// An ociImage is an image in memory. Its fields may be changed before open is called.
+// An ociImage is an image in memory. Tests may change its fields before they call image.
 type ociImage struct {
 	config v1.ConfigFile
-	layers [][]byte          // as they are sent
-	media  []types.MediaType // of the layers, if not OCI's
+	layers [][]byte          // as the registry sends them
+	media  []types.MediaType // of the layers; default: OCI's
 
 	mu     sync.Mutex
-	opened map[string]int            // how often each blob was asked for
+	opened map[string]int            // number of times each blob was opened
 	blobs  map[string][]byte         // by digest
-	reader func(io.Reader) io.Reader // put before every blob, if not nil
+	reader func(io.Reader) io.Reader // wraps the content of every blob; may be nil
 }
 
 func newOCI(layers ...[]byte) *ociImage {
@@ -84,7 +84,7 @@ func (o *ociImage) image() Image {
 	}}
 }
 
-// archive makes a tar archive; a content that begins with "-> " is a link's target.
+// archive makes a tar archive; content "-> x" makes a link to x.
 func archive(files ...any) []byte {
 	var buf bytes.Buffer
 	w := tar.NewWriter(&buf)
@@ -141,8 +141,8 @@ func TestAdd(t *testing.T) {
 	o.config.Config.Env = []string{"PATH=/opt/bin:/bin", "A=1", "A=2", "=x", "BERTH_USER=root", "none"}
 	o.config.Config.WorkingDir = "/srv"
 	img := o.image()
-	var told []Progress
-	got, err := l.Add(t.Context(), "app", img, AddOptions{Progress: func(p Progress) { told = append(told, p) }})
+	var seen []Progress
+	got, err := l.Add(t.Context(), "app", img, AddOptions{Progress: func(p Progress) { seen = append(seen, p) }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -156,12 +156,12 @@ func TestAdd(t *testing.T) {
 	}
 	for _, path := range []string{"etc/old", "opt/a/b"} {
 		if _, err := os.Lstat(filepath.Join(got.Rootfs, path)); err == nil {
-			t.Errorf("%s is there, which a later layer removes", path)
+			t.Errorf("%s exists, but a later layer removes it", path)
 		}
 	}
 	for _, path := range []string{"mnt/data", "home/user", "usr/local/bin"} {
 		if info, err := os.Stat(filepath.Join(got.Rootfs, path)); err != nil || info.Sys().(*syscall.Stat_t).Uid != 1000 {
-			t.Errorf("%s is not the user's: %v", path, err)
+			t.Errorf("%s does not belong to the user: %v", path, err)
 		}
 	}
 	want := Config{Env: []string{"PATH=/opt/bin:/bin", "A=2"}, WorkingDir: "/srv"}
@@ -169,34 +169,34 @@ func TestAdd(t *testing.T) {
 		t.Errorf("config (-want +got):\n%s", diff)
 	}
 	if o := got.Image; o == nil || o.Ref != img.Ref || o.Digest != sumOf(img.Manifest) || o.Platform != "linux/"+runtime.GOARCH || len(o.Blobs) != 4 {
-		t.Errorf("the template's origin is %+v", o)
+		t.Errorf("origin: got %+v", o)
 	}
-	if last := told[len(told)-1]; last.Phase != Finish || told[0].Phase != Download {
-		t.Errorf("progress was %+v", told)
+	if last := seen[len(seen)-1]; last.Phase != Finish || seen[0].Phase != Download {
+		t.Errorf("progress: got %+v", seen)
 	}
 	if left := entries(t, l, "building-*"); len(left) != 0 {
-		t.Errorf("left is %v", left)
+		t.Errorf("leftovers: got %v, want none", left)
 	}
 
-	// The same again is the same, and asks for nothing.
+	// Adding the same image again yields the same template and fetches nothing.
 	opened := len(o.opened)
 	again, err := l.Add(t.Context(), "app", o.image(), AddOptions{})
 	if err != nil || again.Digest != got.Digest {
-		t.Errorf("again it is %s, %v, want %s", again.Digest, err, got.Digest)
+		t.Errorf("added again: got %s, %v, want %s", again.Digest, err, got.Digest)
 	}
 	for digest, n := range o.opened {
 		if n != 1 || len(o.opened) != opened {
 			t.Errorf("%s was fetched %d times", digest, n)
 		}
 	}
-	// Another environment is another template.
+	// A different environment makes a different template.
 	o.config.Config.Env = nil
 	if other, err := l.Add(t.Context(), "other", o.image(), AddOptions{}); err != nil || other.Digest == got.Digest {
-		t.Errorf("with another environment it is %s, %v", other.Digest, err)
+		t.Errorf("with another environment: got %s, %v", other.Digest, err)
 	}
 }
 
-// Layers that images share are fetched and kept once.
+// Layers that images share are fetched and stored once.
 func TestShared(t *testing.T) {
 	needRoot(t)
 	l := open(t, t.TempDir())
@@ -208,15 +208,15 @@ func TestShared(t *testing.T) {
 		}
 	}
 	if n := one.opened[sumOf(base)] + two.opened[sumOf(base)]; n != 1 {
-		t.Errorf("the layer that both have was fetched %d times", n)
+		t.Errorf("the shared layer was fetched %d times", n)
 	}
 	// Two manifests, two configurations, three layers.
 	if got := entries(t, l, "blobs/*"); len(got) != 7 {
-		t.Errorf("kept are %v, want 7", got)
+		t.Errorf("blobs: got %v, want 7", got)
 	}
 }
 
-// A pull that is cut off leaves no template; what is whole is not fetched again.
+// An interrupted Add leaves no template; the next one fetches no complete blob again.
 func TestCutOff(t *testing.T) {
 	needRoot(t)
 	l := open(t, t.TempDir())
@@ -238,7 +238,7 @@ func TestCutOff(t *testing.T) {
 		t.Errorf("the broken blob was tried %d times, want %d", n, attempts)
 	}
 	if left := append(entries(t, l, "building-*"), append(entries(t, l, "templates/*"), entries(t, l, "names/*")...)...); len(left) != 0 {
-		t.Errorf("left is %v", left)
+		t.Errorf("leftovers: got %v, want none", left)
 	}
 	o.reader = func(r io.Reader) io.Reader { return io.LimitReader(r, 100<<10) }
 	if _, err := l.Add(t.Context(), "app", o.image(), AddOptions{}); !errors.Is(err, io.ErrUnexpectedEOF) {
@@ -252,7 +252,7 @@ func TestCutOff(t *testing.T) {
 		t.Errorf("a whole blob was fetched %d times", n)
 	}
 
-	// Interrupted, it says why.
+	// Add returns the cause of a cancelled context.
 	ctx, cancel := context.WithCancelCause(t.Context())
 	enough := errors.New("enough")
 	o = newOCI(archive(shell, "x=y"))
@@ -262,7 +262,7 @@ func TestCutOff(t *testing.T) {
 	}
 }
 
-// What an image says is checked, and it reaches nothing but its own tree.
+// Add rejects invalid images and writes nothing outside the template's tree.
 func TestHostileImage(t *testing.T) {
 	needRoot(t)
 	bomb := func(size int64) []byte {
@@ -278,30 +278,30 @@ func TestHostileImage(t *testing.T) {
 		}, "invalid archive"},
 		"no shell":    {func() *ociImage { return newOCI(archive("app=x")) }, "no /bin/sh"},
 		"shell out":   {func() *ociImage { return newOCI(archive("bin/sh=-> /bin/dash")) }, "no /bin/sh"},
-		"shell a dir": {func() *ociImage { return newOCI(archive("bin/sh/=")) }, "/bin/sh is no program"},
+		"shell a dir": {func() *ociImage { return newOCI(archive("bin/sh/=")) }, "/bin/sh is not an executable"},
 		"shell a fifo": {func() *ociImage {
 			return newOCI(archive(tar.Header{Typeflag: tar.TypeFifo, Name: "bin/sh", Mode: 0o755}))
-		}, "/bin/sh is no program"},
+		}, "/bin/sh is not an executable"},
 		"bomb":         {func() *ociImage { return newOCI(gzipped(bomb(20 << 20))) }, "too large"},
 		"zstd bomb":    {func() *ociImage { return newOCI(zstded(bomb(20 << 20))) }, "too large"},
 		"zeros":        {func() *ociImage { return newOCI(gzipped(append(archive(shell), make([]byte, 20<<20)...))) }, "too large"},
 		"two bombs":    {func() *ociImage { return newOCI(gzipped(bomb(700<<10)), gzipped(bomb(700<<10))) }, "too large"},
-		"other digest": {func() *ociImage { o := newOCI(archive(shell)); o.config.RootFS.DiffIDs[0] = hashOf(nil); return o }, "the image says"},
-		"no diff ids":  {func() *ociImage { o := newOCI(archive(shell)); o.config.RootFS.DiffIDs = nil; return o }, "speaks of 0 layers"},
+		"other digest": {func() *ociImage { o := newOCI(archive(shell)); o.config.RootFS.DiffIDs[0] = hashOf(nil); return o }, "the image lists"},
+		"no diff ids":  {func() *ociImage { o := newOCI(archive(shell)); o.config.RootFS.DiffIDs = nil; return o }, "lists 0 layers"},
 		"platform":     {func() *ociImage { o := newOCI(archive(shell)); o.config.Architecture = "s390x"; return o }, "linux/s390x"},
 		"windows":      {func() *ociImage { o := newOCI(archive(shell)); o.config.OS = "windows"; return o }, "windows"},
-		"no user":      {func() *ociImage { o := newOCI(archive(shell)); o.config.Config.User = "nobody"; return o }, "none of that name"},
-		"no group":     {func() *ociImage { o := newOCI(archive(shell)); o.config.Config.User = "0:wheel"; return o }, "none of that name"},
+		"no user":      {func() *ociImage { o := newOCI(archive(shell)); o.config.Config.User = "nobody"; return o }, "not in its /etc/passwd"},
+		"no group":     {func() *ociImage { o := newOCI(archive(shell)); o.config.Config.User = "0:wheel"; return o }, "not in its /etc/group"},
 		"encrypted": {func() *ociImage {
 			o := newOCI(archive(shell))
 			o.media = []types.MediaType{types.OCIUncompressedLayer + "+encrypted"}
 			return o
-		}, "not one of a file system"},
+		}, "not a file system layer's"},
 		"not a layer": {func() *ociImage {
 			o := newOCI(archive(shell))
 			o.media = []types.MediaType{"application/json"}
 			return o
-		}, "not one of a file system"},
+		}, "not a file system layer's"},
 		"no layers": {func() *ociImage { return newOCI() }, "0 layers"},
 		"not tar":   {func() *ociImage { return newOCI([]byte(strings.Repeat("no", 1000))) }, "invalid archive"},
 	} {
@@ -310,13 +310,13 @@ func TestHostileImage(t *testing.T) {
 			l := open(t, filepath.Join(dir, "library"))
 			_, err := l.Add(t.Context(), "app", c.image().image(), AddOptions{MaxBytes: 1 << 20})
 			if err == nil || !strings.Contains(err.Error(), c.want) {
-				t.Errorf("Add: %v, want one that says %q", err, c.want)
+				t.Errorf("Add: got %v, want an error with %q", err, c.want)
 			}
 			if left := append(entries(t, l, "building-*"), append(entries(t, l, "templates/*"), entries(t, l, "names/*")...)...); len(left) != 0 {
-				t.Errorf("left is %v", left)
+				t.Errorf("leftovers: got %v, want none", left)
 			}
 			if got, _ := filepath.Glob(filepath.Join(dir, "*")); len(got) != 1 {
-				t.Errorf("beside the library there is %v", got)
+				t.Errorf("outside of the store: got %v", got)
 			}
 		})
 	}
@@ -324,22 +324,20 @@ func TestHostileImage(t *testing.T) {
 	o := newOCI(archive(shell))
 	img := o.image()
 	o.blobs[sumOf(o.layers[0])] = archive(shell, "more=1")
-	if _, err := l.Add(t.Context(), "app", img, AddOptions{}); err == nil || !strings.Contains(err.Error(), "is something else") {
+	if _, err := l.Add(t.Context(), "app", img, AddOptions{}); err == nil || !strings.Contains(err.Error(), "has another digest") {
 		t.Errorf("Add of a forged blob: %v", err)
 	}
 	for what, raw := range map[string]string{"none": "", "index": `{"mediaType":"application/vnd.oci.image.index.v1+json"}`,
 		"digest": `{"config":{"digest":"../x"},"layers":[{}]}`, "size": fmt.Sprintf(`{"config":{"digest":%q,"size":-1},"layers":[{}]}`, sumOf(nil)),
 		"huge": fmt.Sprintf(`{"config":{"digest":%q,"size":9223372036854775807},"layers":[{"digest":%[1]q,"size":9223372036854775807}]}`, sumOf(nil))} {
 		if _, err := l.Add(t.Context(), "app", Image{Manifest: []byte(raw)}, AddOptions{}); err == nil {
-			t.Errorf("%s: a manifest %s was taken", what, raw)
+			t.Errorf("%s: Add accepted the manifest %s", what, raw)
 		}
 	}
 }
 
-// Device nodes are dropped, links lead nowhere but into the tree, and what fit
-// changes is the tree's own.
-// Why an image is refused says which layer and which path it is, and what is wrong there.
-func TestRefusalNamesThePlace(t *testing.T) {
+// Add names the layer and the path in its errors.
+func TestErrorNamesPath(t *testing.T) {
 	needRoot(t)
 	capability := tar.Header{Typeflag: tar.TypeReg, Name: "usr/bin/su2", Mode: 0o755, Format: tar.FormatPAX, PAXRecords: map[string]string{"SCHILY.xattr.security.capability": "x"}}
 	for what, c := range map[string]struct {
@@ -354,12 +352,13 @@ func TestRefusalNamesThePlace(t *testing.T) {
 		_, err := open(t, t.TempDir()).Add(t.Context(), "app", newOCI(c.layers...).image(), AddOptions{})
 		for _, want := range c.want {
 			if err == nil || !strings.Contains(err.Error(), want) {
-				t.Errorf("%s: got %v, want %s in it", what, err, want)
+				t.Errorf("%s: got %v, want an error with %s", what, err, want)
 			}
 		}
 	}
 }
 
+// Add drops device nodes and follows links only within the tree.
 func TestFitHostile(t *testing.T) {
 	needRoot(t)
 	dir := t.TempDir()
@@ -372,7 +371,7 @@ func TestFitHostile(t *testing.T) {
 		"mnt/data=-> ../../../../../"+outside, "usr/local/x=-> "+outside, "etc/sudoers.d=-> /real", "real/=", "tmp=-> var/tmp",
 		tar.Header{Typeflag: tar.TypeBlock, Name: "dev/sda", Devmajor: 8})).image(), AddOptions{})
 	if err == nil {
-		t.Errorf("the working directory is a link to nothing, and %s was made", got.Digest)
+		t.Errorf("Add with a dangling link as working directory: got %s", got.Digest)
 	}
 	got, err = l.Add(t.Context(), "app", newOCI(archive(shell, "etc/passwd=-> "+outside, "etc/group=-> /../../../../etc/group2", "etc/group2=app:x:7:\n", "var/lib/dpkg/status=-> /etc/hostname",
 		"mnt/data=-> ../../../../../srv", "srv/=", "usr/local/x=-> "+outside, "etc/sudoers.d=-> /real", "real/=", "var/tmp/=", "tmp=-> var/tmp",
@@ -381,10 +380,10 @@ func TestFitHostile(t *testing.T) {
 		t.Fatal(err)
 	}
 	if text, err := os.ReadFile(outside); err != nil || string(text) != "safe" {
-		t.Errorf("outside of the tree there is %q, %v", text, err)
+		t.Errorf("file outside of the tree: got %q, %v", text, err)
 	}
 	if info, err := os.Stat(outside); err != nil || info.Sys().(*syscall.Stat_t).Uid != 0 || info.Mode() != 0o600 {
-		t.Errorf("outside of the tree it is %v, %v", info, err)
+		t.Errorf("outside of the tree: got %v, %v", info, err)
 	}
 	if _, err := os.Lstat(filepath.Join(got.Rootfs, "dev/sda")); err == nil {
 		t.Error("the template has a device")
@@ -395,11 +394,11 @@ func TestFitHostile(t *testing.T) {
 		}
 	}
 	if info, err := os.Stat(filepath.Join(got.Rootfs, "srv")); err != nil || info.Sys().(*syscall.Stat_t).Uid != 1000 {
-		t.Errorf("the working directory is not the user's: %v", err)
+		t.Errorf("the working directory does not belong to the user: %v", err)
 	}
 }
 
-// Commands are who the image's USER says, or else an ordinary user.
+// Commands run as the image's USER, or else as an ordinary user.
 func TestUser(t *testing.T) {
 	needRoot(t)
 	const passwd = "root:x:0:0:root:/root:/bin/sh\nnode:x:1000:1000::/home/node:/bin/sh\napp:x:5:6::/srv/app:/bin/sh\n"

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// A Phase is what a build is doing, or who adds an image. In a build Unpack and
-// Configure come twice, for what every Debian has and for the rest.
+// A Phase is a stage of a build or of Add. A build goes through Unpack and Configure twice:
+// for the packages that every Debian has, and for the others.
 type Phase string
 
 // The phases of a build.
@@ -18,45 +18,45 @@ const (
 	Download  Phase = "download"
 	Unpack    Phase = "unpack"
 	Configure Phase = "configure"
-	Finish    Phase = "finish" // run the recipe's commands, read and keep what was built
+	Finish    Phase = "finish" // run the recipe's commands, read and store the result
 )
 
-// Progress is where a build is. It is told at every change of phase and else at
-// most once a second.
+// Progress is the progress of a build or of Add. It is reported at every change of phase,
+// and otherwise at most once a second.
 type Progress struct {
 	Phase       Phase
-	Done, Total int    // packages, layers, or megabytes of an image's download; both 0 in Finish. Total may grow
-	Step        string // what is being done, in words
+	Done, Total int    // packages, layers, or megabytes of an image's download; both 0 in Finish; Total may grow
+	Step        string // description, such as "unpacking jq"
 	Elapsed     time.Duration
 }
 
-// tailLines is how much of a failed build's output its error shows.
+// tailLines is how many lines of output a failed build's error includes.
 const tailLines = 30
 
-// maxLine bounds a line of the output, of which the rest is dropped.
+// maxLine bounds a line of output. The rest of a longer line is dropped.
 const maxLine = 4096
 
-// A meter reads the output of mmdebstrap --verbose and tells of the progress. It
-// may be written from another goroutine.
+// A meter parses the output of mmdebstrap --verbose and reports progress. It is safe for
+// concurrent use.
 type meter struct {
-	tell  func(Progress) // may be nil
-	began time.Time
+	report  func(Progress) // may be nil
+	started time.Time
 
-	mu       sync.Mutex
-	partial  []byte
-	tail     []string
-	required int // packages that every Debian has
-	total    int
-	done     map[Phase]int
-	last     Phase
-	lastTold time.Time
+	mu         sync.Mutex
+	partial    []byte
+	tail       []string
+	required   int // packages that every Debian has
+	total      int
+	done       map[Phase]int
+	last       Phase
+	lastReport time.Time
 }
 
-func newMeter(tell func(Progress)) *meter {
-	return &meter{tell: tell, began: time.Now(), done: make(map[Phase]int)}
+func newMeter(report func(Progress)) *meter {
+	return &meter{report: report, started: time.Now(), done: make(map[Phase]int)}
 }
 
-// Write takes output. Lines end with \n, or with \r where a bar is drawn over.
+// Write parses output. Lines end with \n, or with \r in progress bars.
 func (m *meter) Write(p []byte) (int, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -82,7 +82,7 @@ func (m *meter) output() string {
 	return strings.Join(m.tail, "\n")
 }
 
-// finish tells of a step of the last phase.
+// finish reports a step of the last phase.
 func (m *meter) finish(step string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -99,14 +99,14 @@ var (
 	totalLine = regexp.MustCompile(`^\d+ upgraded, (\d+) newly installed,`)
 )
 
-// line takes one line of output.
+// line parses one line of output.
 func (m *meter) line(line string) {
 	if m.tail = append(m.tail, line); len(m.tail) > tailLines {
 		m.tail = m.tail[1:]
 	}
 	if f := totalLine.FindStringSubmatch(line); f != nil {
-		// First come those that every Debian has. The others are counted twice:
-		// when they are downloaded, and when they are installed.
+		// The first total counts the packages that every Debian has. The others come
+		// twice: when they are downloaded and when they are installed.
 		n, _ := strconv.Atoi(f[1])
 		if m.required == 0 {
 			m.required = n
@@ -128,22 +128,22 @@ func (m *meter) line(line string) {
 	}
 }
 
-// count tells of one more package that is past a phase.
+// count reports one more package that has passed a phase.
 func (m *meter) count(p Phase, step string) {
 	m.done[p]++
 	m.step(p, step)
 }
 
-// step tells, unless it was told just now of the same phase.
+// step reports a step, at most once a second within a phase.
 func (m *meter) step(p Phase, step string) {
 	now := time.Now()
-	if m.tell == nil || p == m.last && now.Sub(m.lastTold) < time.Second {
+	if m.report == nil || p == m.last && now.Sub(m.lastReport) < time.Second {
 		return
 	}
-	m.last, m.lastTold = p, now
-	progress := Progress{Phase: p, Step: step, Elapsed: now.Sub(m.began)}
+	m.last, m.lastReport = p, now
+	progress := Progress{Phase: p, Step: step, Elapsed: now.Sub(m.started)}
 	if p != Finish {
 		progress.Done, progress.Total = m.done[p], m.total
 	}
-	m.tell(progress)
+	m.report(progress)
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// told feeds a log to a meter in pieces and returns what it told, without times.
-func told(t *testing.T, log string, size int) (all []Progress, m *meter) {
+// feed writes a log to a meter in pieces and returns the reports, without times.
+func feed(t *testing.T, log string, size int) (all []Progress, m *meter) {
 	t.Helper()
 	m = newMeter(func(p Progress) {
 		p.Elapsed = 0
@@ -45,24 +45,24 @@ func TestProgress(t *testing.T) {
 	for _, size := range []int{1, 7, len(log)} {
 		var got []Progress
 		var m *meter
-		// There the clock stands still: only changes of phase are told.
-		synctest.Test(t, func(t *testing.T) { got, m = told(t, string(log), size) })
+		// The bubble's clock stands still, so that only changes of phase are reported.
+		synctest.Test(t, func(t *testing.T) { got, m = feed(t, string(log), size) })
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("in pieces of %d (-want +got):\n%s", size, diff)
 		}
 		if tail := m.output(); !strings.HasSuffix(tail, "success in 17.0 seconds") || strings.Count(tail, "\n") != tailLines-1 {
-			t.Errorf("the last lines are\n%s", tail)
+			t.Errorf("output:\n%s", tail)
 		}
 	}
 }
 
-// However output is cut, the same lines are read, and none is endless.
+// A meter reads the same lines however output is cut, and bounds their length.
 func FuzzProgress(f *testing.F) {
 	f.Add("Unpacking a (1) ...\r\nSetting up a (1)", 3)
 	f.Add(strings.Repeat("x", maxLine+5)+"\nGet:1 a b c d e f [1]\n", 4000)
 	f.Fuzz(func(t *testing.T, log string, size int) {
-		_, one := told(t, log, len(log)+1)
-		_, many := told(t, log, max(1, size))
+		_, one := feed(t, log, len(log)+1)
+		_, many := feed(t, log, max(1, size))
 		if diff := cmp.Diff(one.output(), many.output()); diff != "" {
 			t.Errorf("in pieces (-whole +pieces):\n%s", diff)
 		}
@@ -70,7 +70,7 @@ func FuzzProgress(f *testing.F) {
 			t.Errorf("counts (-whole +pieces):\n%s", diff)
 		}
 		if len(many.partial) > maxLine {
-			t.Errorf("%d bytes of a line are kept", len(many.partial))
+			t.Errorf("%d bytes of a line are buffered", len(many.partial))
 		}
 	})
 }

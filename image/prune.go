@@ -14,15 +14,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrInUse: sandboxes run on the template.
+// ErrInUse is returned for a template that is held or referred to.
 var ErrInUse = errors.New("the template is in use")
 
-// useLock is a file beside a template that is locked, shared, by processes that use
-// it. Its time is that of the last use.
+// useLock is a file beside a template on which each process that uses it holds a shared
+// lock. Its modification time is the time of the last use.
 const useLock = "in-use"
 
-// Hold keeps a template from being removed, by any process, until what it returns
-// is closed or the process ends. It returns ErrNotFound if the template is gone.
+// Hold prevents any process from removing a template until the returned Closer is closed or
+// this process ends. It returns ErrNotFound if the template is gone.
 func (l *Store) Hold(digest string) (io.Closer, error) {
 	if !digestPattern.MatchString(digest) {
 		return nil, fmt.Errorf("%w: %q", ErrNotFound, digest)
@@ -34,7 +34,7 @@ func (l *Store) Hold(digest string) (io.Closer, error) {
 	return f, err
 }
 
-// lockUse locks a template's use. The caller closes the file.
+// lockUse locks a template's useLock. The caller closes the file.
 func (l *Store) lockUse(digest string, how int) (*os.File, error) {
 	path := filepath.Join(l.path(digest), useLock)
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
@@ -47,7 +47,7 @@ func (l *Store) lockUse(digest string, how int) (*os.File, error) {
 	if err := unix.Flock(int(f.Fd()), how|unix.LOCK_NB); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
-	// It may have been removed before the lock was there.
+	// The file may have been removed before it was locked.
 	mine, err := f.Stat()
 	if err == nil {
 		var there os.FileInfo
@@ -69,8 +69,8 @@ func (l *Store) lockUse(digest string, how int) (*os.File, error) {
 	return f, nil
 }
 
-// discard removes a template that nothing holds, or returns ErrInUse. Its names are
-// gone already, and the index lock is held.
+// discard removes an unnamed template. It returns ErrInUse if the template is held. The
+// caller holds the index lock.
 func (l *Store) discard(digest string) error {
 	lock, err := l.lockUse(digest, unix.LOCK_EX)
 	if errors.Is(err, unix.EWOULDBLOCK) {
@@ -80,7 +80,7 @@ func (l *Store) discard(digest string) error {
 		return err
 	}
 	defer lock.Close()
-	// Out of sight at once; if the removal is interrupted, Open ends it.
+	// The rename hides the template at once. Open completes an interrupted removal.
 	dir, err := os.MkdirTemp(l.dir, "building-*")
 	if err != nil {
 		return err
@@ -91,7 +91,7 @@ func (l *Store) discard(digest string) error {
 	return os.RemoveAll(dir)
 }
 
-// touch makes a template's age begin anew.
+// touch resets a template's age.
 func (l *Store) touch(digest string) {
 	now := time.Now()
 	_ = os.Chtimes(filepath.Join(l.path(digest), "template.json"), now, now) // it may be gone
@@ -108,18 +108,17 @@ func (l *Store) lastUsed(digest string) time.Time {
 	return last
 }
 
-// Pruned is what Prune has removed.
+// Pruned summarizes what Prune removed.
 type Pruned struct {
 	Templates []string // digests
 	Blobs     int
-	Bytes     int64 // of both
+	Bytes     int64 // total size of both
 }
 
-// Prune removes templates without a name that nothing refers to, and blobs that no
-// template is made of, if they have not been used for grace. It waits for who adds
-// or builds templates. kept holds the digests that something refers to: a container,
-// a snapshot. What is held is not removed either.
-func (l *Store) Prune(ctx context.Context, kept map[string]bool, grace time.Duration) (Pruned, error) {
+// Prune removes unnamed templates that are not in use, and blobs that no template was made
+// from, unless they were used within grace. It waits for running builds and Adds. inUse
+// holds the digests that containers or snapshots refer to. Held templates stay.
+func (l *Store) Prune(ctx context.Context, inUse map[string]bool, grace time.Duration) (Pruned, error) {
 	var done Pruned
 	building, err := l.lock(ctx, buildLock)
 	if err != nil {
@@ -137,7 +136,7 @@ func (l *Store) Prune(ctx context.Context, kept map[string]bool, grace time.Dura
 		return done, err
 	}
 	for _, t := range all {
-		if t.Name != "" || kept[t.Digest] || l.lastUsed(t.Digest).After(before) {
+		if t.Name != "" || inUse[t.Digest] || l.lastUsed(t.Digest).After(before) {
 			continue
 		}
 		err := l.discard(t.Digest)
@@ -153,7 +152,7 @@ func (l *Store) Prune(ctx context.Context, kept map[string]bool, grace time.Dura
 	return done, l.pruneBlobs(before, &done)
 }
 
-// pruneBlobs removes blobs that no template is made of. The build lock is held.
+// pruneBlobs removes blobs that no template was made from. The caller holds the build lock.
 func (l *Store) pruneBlobs(before time.Time, done *Pruned) error {
 	used := map[string]bool{}
 	all, err := l.List()
@@ -175,7 +174,7 @@ func (l *Store) pruneBlobs(before time.Time, done *Pruned) error {
 	}
 	for _, d := range dirs {
 		if !listed[d.Name()] {
-			return nil // nobody knows what a damaged template is made of
+			return nil // a damaged template may need any of the blobs
 		}
 	}
 	blobs, err := os.ReadDir(filepath.Join(l.dir, "blobs"))

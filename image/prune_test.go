@@ -14,7 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// What has no name goes, unless somebody refers to it, holds it, or used it lately.
+// Prune removes unnamed templates unless they are in use, held or recently used.
 func TestPrune(t *testing.T) {
 	l := open(t, t.TempDir())
 	old := map[string]Template{}
@@ -28,10 +28,10 @@ func TestPrune(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	kept := map[string]bool{old["kept"].Digest: true}
+	inUse := map[string]bool{old["kept"].Digest: true}
 	prune := func(grace time.Duration, want ...string) {
 		t.Helper()
-		done, err := l.Prune(t.Context(), kept, grace)
+		done, err := l.Prune(t.Context(), inUse, grace)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -42,22 +42,22 @@ func TestPrune(t *testing.T) {
 	prune(time.Hour)
 	prune(0, old["unused"].Digest)
 	if _, err := l.Hold(old["unused"].Digest); !errors.Is(err, ErrNotFound) {
-		t.Errorf("Hold of what was pruned: %v, want ErrNotFound", err)
+		t.Errorf("Hold of a pruned template: %v, want ErrNotFound", err)
 	}
 	if err := l.Remove(old["held"].Digest, nil); !errors.Is(err, ErrInUse) {
-		t.Errorf("Remove of what is held: %v, want ErrInUse", err)
+		t.Errorf("Remove of a held template: %v, want ErrInUse", err)
 	}
-	if err := l.Remove(old["kept"].Digest, kept); !errors.Is(err, ErrInUse) {
-		t.Errorf("Remove of what is kept: %v, want ErrInUse", err)
+	if err := l.Remove(old["kept"].Digest, inUse); !errors.Is(err, ErrInUse) {
+		t.Errorf("Remove of a template in use: %v, want ErrInUse", err)
 	}
 	hold.Close()
 	prune(time.Hour)
 	prune(0, old["held"].Digest)
-	kept = nil
+	inUse = nil
 	prune(0, old["kept"].Digest)
 	prune(0)
 
-	// By name, what is used loses its name only.
+	// Remove by name takes only the name from a template that is held.
 	hold, err = l.Hold(old["named"].Digest)
 	if err != nil {
 		t.Fatal(err)
@@ -66,13 +66,13 @@ func TestPrune(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got, err := l.Get(old["named"].Digest); err != nil || got.Name != "" {
-		t.Errorf("what is held is %+v, %v after its last name is gone", got, err)
+		t.Errorf("held template without a name: got %+v, %v", got, err)
 	}
 	hold.Close()
 	prune(0, old["named"].Digest)
 }
 
-// Blobs go with the last template that is made of them.
+// Prune removes a blob after the last template made from it.
 func TestPruneBlobs(t *testing.T) {
 	needRoot(t)
 	l := open(t, t.TempDir())
@@ -85,7 +85,7 @@ func TestPruneBlobs(t *testing.T) {
 	for _, step := range []struct {
 		remove string
 		blobs  int
-	}{{"", 7}, {"one", 4}, {"two", 0}} { // manifest, configuration and layer each, and what both have
+	}{{"", 7}, {"one", 4}, {"two", 0}} { // manifest, configuration and layer of each, and a shared layer
 		if step.remove != "" {
 			if err := l.Remove(step.remove, nil); err != nil {
 				t.Fatal(err)
@@ -103,7 +103,7 @@ func TestPruneBlobs(t *testing.T) {
 	}
 }
 
-// Nobody prunes what an Add has fetched and not yet made a template of.
+// Prune waits for a running Add, whose blobs no template refers to yet.
 func TestPruneWaits(t *testing.T) {
 	needRoot(t)
 	l := open(t, t.TempDir())
@@ -114,7 +114,7 @@ func TestPruneWaits(t *testing.T) {
 	o.reader = func(r io.Reader) io.Reader {
 		once.Do(func() {
 			if _, err := open(t, l.dir).Prune(ctx, nil, 0); !errors.Is(err, context.DeadlineExceeded) {
-				t.Errorf("Prune while an image is added: %v, want that it waited in vain", err)
+				t.Errorf("Prune while an image is added: %v, want a timeout", err)
 			}
 		})
 		return r
@@ -124,7 +124,7 @@ func TestPruneWaits(t *testing.T) {
 	}
 }
 
-// Who holds a template has it; who does not is told. There is nothing between.
+// A successful Hold guarantees that the template stays; a failed one returns ErrNotFound.
 func TestHoldRace(t *testing.T) {
 	l := open(t, t.TempDir())
 	for i := range 50 {
@@ -146,7 +146,7 @@ func TestHoldRace(t *testing.T) {
 				defer hold.Close()
 				for range 10 {
 					if _, err := os.Stat(made.Rootfs + "/etc/motd"); err != nil {
-						t.Errorf("what is held is gone: %v", err)
+						t.Errorf("a held template is gone: %v", err)
 					}
 				}
 			})
@@ -160,7 +160,7 @@ func TestHoldRace(t *testing.T) {
 	}
 }
 
-// What another process holds stays, until that ends, however it does.
+// A template that another process holds stays until that process ends.
 func TestHoldProcess(t *testing.T) {
 	if path := os.Getenv("BERTH_TEST_HOLD"); path != "" {
 		l := open(t, path)
@@ -187,12 +187,12 @@ func TestHoldProcess(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	said := make([]byte, len("held"))
-	if _, err := io.ReadFull(out, said); err != nil {
+	line := make([]byte, len("held"))
+	if _, err := io.ReadFull(out, line); err != nil {
 		t.Fatal(err)
 	}
 	if err := l.Remove(made.Digest, nil); !errors.Is(err, ErrInUse) {
-		t.Errorf("Remove of what another process holds: %v, want ErrInUse", err)
+		t.Errorf("Remove of a template held by another process: %v, want ErrInUse", err)
 	}
 	if err := cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
@@ -202,6 +202,6 @@ func TestHoldProcess(t *testing.T) {
 		t.Error(err)
 	}
 	if err := l.Remove(made.Digest, nil); err != nil {
-		t.Errorf("Remove of what nobody holds: %v", err)
+		t.Errorf("Remove of a released template: %v", err)
 	}
 }

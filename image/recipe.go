@@ -12,31 +12,31 @@ import (
 	"strings"
 )
 
-// A Recipe says what a template is made of. Its YAML is the file that
-// `berth image build --file` takes.
+// A Recipe describes how to build a template. Its YAML form is the file of
+// `berth image build --file`.
 //
-// A recipe is trusted like a script that root runs: its packages and commands run
-// as root on the machine that builds, behind no wall but chroot.
+// A recipe is trusted like a script that root runs: its packages and commands run as root on
+// the building machine, isolated only by chroot.
 type Recipe struct {
 	Name     string   `yaml:"name"`     // of the template: lower case letters, digits, . _ -
-	From     string   `yaml:"from"`     // what it starts from: "debian", the default
-	Suite    string   `yaml:"suite"`    // Debian release. Default: this machine's, or else bookworm
-	Mirrors  []string `yaml:"mirrors"`  // apt source lines. Default: this machine's for Debian, or else deb.debian.org
-	Packages []string `yaml:"packages"` // Debian packages, besides those that are required everywhere
-	Files    []File   `yaml:"files"`    // written over what the packages brought
-	Run      []string `yaml:"run"`      // sh commands, run as root inside after all else
+	From     string   `yaml:"from"`     // base to start from: "debian", the default
+	Suite    string   `yaml:"suite"`    // Debian release; default: this machine's, or else bookworm
+	Mirrors  []string `yaml:"mirrors"`  // apt source lines; default: this machine's for Debian, or else deb.debian.org
+	Packages []string `yaml:"packages"` // Debian packages to add to the required ones
+	Files    []File   `yaml:"files"`    // written after the packages are installed
+	Run      []string `yaml:"run"`      // sh commands, run last, as root in the template
 }
 
 // A File is a text file of a template. It belongs to root.
 type File struct {
-	Path    string `yaml:"path"` // absolute; its directories are made
-	Mode    uint32 `yaml:"mode"` // permissions. Default: 0644
+	Path    string `yaml:"path"` // absolute; missing directories are created
+	Mode    uint32 `yaml:"mode"` // permissions; default: 0644
 	Content string `yaml:"content"`
 }
 
-// Base is the recipe of the template "base": what hosted containers are known to
-// have, as far as Debian has it and it helps without a network. npm does not: it
-// is 349 packages.
+// Base returns the recipe of the template "base": the tools that hosted containers are known
+// to have, as far as Debian packages them and they work without a network. It omits npm,
+// which is 349 packages.
 func Base() Recipe {
 	return Recipe{
 		Name: "base",
@@ -47,18 +47,17 @@ func Base() Recipe {
 			"python3-requests", "python3-openpyxl", "fonts-dejavu-core", "nodejs",
 		},
 		Run: []string{
-			// scipy depends on all that it was compiled with. The compilers serve pip; this serves nobody.
+			// scipy depends on its whole build environment. The compilers are useful to pip; these files are not.
 			`rm -rf /usr/include/boost /usr/share/unicode/*Test*.txt /usr/lib/*/openblas-pthread/*.a /usr/lib/python3*/config-*/*.a`,
-			// What is slow at its first use is done once, here: matplotlib's list of fonts.
+			// The first import of matplotlib builds its font list, which is slow.
 			`setpriv --reuid=1000 --regid=1000 --clear-groups env HOME=/home/user python3 -c 'import pandas, matplotlib.pyplot'`,
 		},
 	}
 }
 
-// Digest returns the digest of what the recipe says and of what every build does,
-// "sha256:…". It does not cover the recipe's name, nor what it leaves to the
-// machine and to the day: with the same digest other versions of packages may
-// come out.
+// Digest returns a digest, "sha256:…", of the recipe and of the steps common to every build.
+// It does not cover the name, nor what depends on the machine and the day: the same recipe
+// may yield other package versions.
 func (r Recipe) Digest() string {
 	r.Name = ""
 	text, err := json.Marshal([]any{r, options, setup, cleanup})
@@ -75,13 +74,13 @@ var (
 	mirrorPattern  = regexp.MustCompile(`^(deb |https?://|file:)[^\n]+$`)
 )
 
-// complete checks a recipe and fills in what it leaves to the machine.
+// complete validates a recipe and fills in its defaults.
 func (r Recipe) complete() (Recipe, error) {
 	if !namePattern.MatchString(r.Name) {
 		return r, fmt.Errorf("the recipe's name %q must match %s", r.Name, namePattern)
 	}
 	if r.From != "" && r.From != "debian" {
-		return r, fmt.Errorf("the recipe starts from %q; it can be built from \"debian\"", r.From)
+		return r, fmt.Errorf("unknown base %q in \"from\": only \"debian\" is supported", r.From)
 	}
 	if r.Suite == "" {
 		r.Suite = hostSuite()
@@ -94,7 +93,7 @@ func (r Recipe) complete() (Recipe, error) {
 		if r.Mirrors, err = hostMirrors("/etc/apt", r.Suite); err != nil {
 			return r, err
 		}
-		// The template itself names the mirror that everybody has.
+		// The template itself uses the public mirror.
 		r.Files = append([]File{{Path: "/etc/apt/sources.list", Content: publicSources(r.Suite)}}, r.Files...)
 	}
 	for _, m := range r.Mirrors {
@@ -110,10 +109,10 @@ func (r Recipe) complete() (Recipe, error) {
 	r.Files = slices.Clone(r.Files)
 	for i, f := range r.Files {
 		if !path.IsAbs(f.Path) || path.Clean(f.Path) != f.Path || f.Path == "/" || strings.ContainsRune(f.Path, 0) {
-			return r, fmt.Errorf("file %q: the path must be absolute and without detours", f.Path)
+			return r, fmt.Errorf("file %q: the path must be absolute and clean", f.Path)
 		}
 		if f.Mode > 0o7777 {
-			return r, fmt.Errorf("file %s: mode %o is more than permissions", f.Path, f.Mode)
+			return r, fmt.Errorf("file %s: mode %o has bits beyond permissions", f.Path, f.Mode)
 		}
 		if f.Mode == 0 {
 			r.Files[i].Mode = 0o644

@@ -41,7 +41,7 @@ func TestRecipeDigest(t *testing.T) {
 	more := Base()
 	more.Packages = append(more.Packages, "cowsay")
 	if got, want := renamed.Digest(), base.Digest(); got != want {
-		t.Errorf("under another name the recipe has the digest %s, want %s", got, want)
+		t.Errorf("digest under another name: got %s, want %s", got, want)
 	}
 	if more.Digest() == base.Digest() {
 		t.Error("another recipe has the same digest")

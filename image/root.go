@@ -13,11 +13,12 @@ import (
 	"github.com/berth-run/berth/layer"
 )
 
-// isRoot reports whether this process can give files to others. If not, a template's
-// files are this user's, and whose they are in the template is noted at them.
+// isRoot reports whether this process can change the owner of files. Without root, all of a
+// template's files belong to this user, and extended attributes record their owners in the
+// template.
 func isRoot() bool { return os.Geteuid() == 0 }
 
-// own gives an open file or directory an owner and permissions.
+// own sets the owner and permissions of an open file or directory.
 func own(f *os.File, uid, gid int, mode uint32) error {
 	if !isRoot() {
 		return layer.Note(f, uid, gid, mode)
@@ -28,9 +29,9 @@ func own(f *os.File, uid, gid int, mode uint32) error {
 	return unix.Fchmod(int(f.Fd()), mode)
 }
 
-// A rootDir is a root file system whose links are followed as its own programs
-// would follow them, which never leads out of it: unlike in an os.Root, "/etc" as
-// the target of a link is the tree's own.
+// A rootDir is a root file system. It resolves links as the template's own programs would
+// and never leaves the tree: an absolute link target such as "/etc" is the tree's own,
+// which an os.Root would refuse.
 type rootDir struct{ *os.File }
 
 func openRoot(dir string) (rootDir, error) {
@@ -38,10 +39,10 @@ func openRoot(dir string) (rootDir, error) {
 	return rootDir{f}, err
 }
 
-// open opens what a path leads to.
+// open opens the file at a path.
 func (r rootDir) open(name string, flags int) (*os.File, error) {
 	if flags&unix.O_PATH == 0 {
-		flags |= unix.O_NONBLOCK // for a FIFO
+		flags |= unix.O_NONBLOCK // do not block on a FIFO
 	}
 	fd, err := unix.Openat2(int(r.Fd()), name, &unix.OpenHow{Flags: uint64(flags | unix.O_CLOEXEC),
 		Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS | unix.RESOLVE_NO_XDEV})
@@ -51,7 +52,7 @@ func (r rootDir) open(name string, flags int) (*os.File, error) {
 	return os.NewFile(uintptr(fd), name), nil
 }
 
-// has reports whether a path leads to something.
+// has reports whether a path exists.
 func (r rootDir) has(name string) (bool, error) {
 	f, err := r.open(name, unix.O_PATH)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -63,7 +64,7 @@ func (r rootDir) has(name string) (bool, error) {
 	return true, f.Close()
 }
 
-// read returns the content of a regular file.
+// read returns the content of a regular file of at most maxFile bytes.
 func (r rootDir) read(name string) ([]byte, error) {
 	f, err := r.open(name, unix.O_RDONLY)
 	if err != nil {
@@ -75,13 +76,13 @@ func (r rootDir) read(name string) ([]byte, error) {
 		return nil, err
 	}
 	if !info.Mode().IsRegular() || info.Size() > maxFile {
-		return nil, fmt.Errorf("%s is no file, or has more than %d bytes", name, maxFile)
+		return nil, fmt.Errorf("%s is not a regular file or exceeds %d bytes", name, maxFile)
 	}
 	return io.ReadAll(io.LimitReader(f, maxFile))
 }
 
-// write puts a file of root's in the place of what is there, if anything: links are
-// replaced, those to its directory are followed.
+// write creates or replaces a file and gives it to root. It replaces a link at name itself
+// and follows links in name's directory.
 func (r rootDir) write(name string, content []byte, mode uint32) error {
 	dir, err := r.dir(path.Dir(name))
 	if err != nil {
@@ -101,7 +102,7 @@ func (r rootDir) write(name string, content []byte, mode uint32) error {
 	return errors.Join(err, own(f, 0, 0, mode), f.Close())
 }
 
-// dir opens a directory, which it makes with those above it.
+// dir opens a directory. It creates missing directories on the path.
 func (r rootDir) dir(name string) (*os.File, error) {
 	d, err := r.open(name, unix.O_RDONLY|unix.O_DIRECTORY)
 	if !errors.Is(err, fs.ErrNotExist) {
@@ -115,14 +116,14 @@ func (r rootDir) dir(name string) (*os.File, error) {
 	if err := unix.Mkdirat(int(up.Fd()), path.Base(name), 0o755); err != nil {
 		target := make([]byte, 200)
 		if n, lerr := unix.Readlinkat(int(up.Fd()), path.Base(name), target); lerr == nil {
-			return nil, fmt.Errorf("%s is a symbolic link to %q, which the image does not have; it must be a directory", name, target[:n])
+			return nil, fmt.Errorf("%s is a symbolic link to %q, which does not exist in the image; it must be a directory", name, target[:n])
 		}
 		return nil, &os.PathError{Op: "mkdir", Path: name, Err: err}
 	}
 	return r.open(name, unix.O_RDONLY|unix.O_DIRECTORY)
 }
 
-// own gives a directory, which is made, and nothing in it an owner and permissions.
+// own sets the owner and permissions of a directory, which it creates if necessary.
 func (r rootDir) own(name string, uid, gid int, mode uint32) error {
 	d, err := r.dir(name)
 	if err != nil {

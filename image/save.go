@@ -27,9 +27,9 @@ import (
 	"github.com/berth-run/berth/layer"
 )
 
-// Save writes a template as an archive that Load, docker load and others take: an
-// OCI image layout. Of a template that was made of an image it is that very image;
-// of others, an image of one layer, from which Load makes the same template.
+// Save writes a template to w as an OCI image layout in a tar archive, which Load, docker
+// load and other tools read. A template made from an image is saved as that very image. Any
+// other is saved as an image of one layer, from which Load makes the same template.
 func (l *Store) Save(ctx context.Context, ref string, w io.Writer) error {
 	t, err := l.Get(ref)
 	if err != nil {
@@ -68,7 +68,8 @@ func (l *Store) Save(ctx context.Context, ref string, w io.Writer) error {
 	return writeArchive(ctx, w, dir)
 }
 
-// annotations name an image in an index. Docker takes no name with a digest.
+// annotations returns the annotations that name an image in an index. It returns nil for a
+// name with a digest, which Docker rejects.
 func annotations(name string) map[string]string {
 	if name == "" || strings.Contains(name, "@") {
 		return nil
@@ -76,7 +77,7 @@ func annotations(name string) map[string]string {
 	return map[string]string{fullNameKey: name, refNameKey: name[strings.LastIndex(name, ":")+1:]}
 }
 
-// appendImage adds the image that a template was made of to a layout, by links to the
+// appendImage adds the image that a template was made from to a layout. It hard-links the
 // store's blobs.
 func (l *Store) appendImage(to layout.Path, t Template, name string) error {
 	if err := os.MkdirAll(filepath.Join(string(to), blobDir), 0o700); err != nil {
@@ -85,9 +86,9 @@ func (l *Store) appendImage(to layout.Path, t Template, name string) error {
 	for _, b := range append([]Blob{t.Image.Manifest}, t.Image.Blobs...) {
 		err := os.Link(l.blobPath(b.Digest), filepath.Join(string(to), member(b.Digest)))
 		if errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("the library has lost the blob %s of %s: pull or load it again", b.Digest, t.Digest)
+			return fmt.Errorf("blob %s of %s is missing from the store: pull or load the image again", b.Digest, t.Digest)
 		}
-		if err != nil && !errors.Is(err, fs.ErrExist) { // layers may be the same
+		if err != nil && !errors.Is(err, fs.ErrExist) { // the image may repeat a layer
 			return err
 		}
 	}
@@ -99,7 +100,7 @@ func (l *Store) appendImage(to layout.Path, t Template, name string) error {
 	return to.AppendDescriptor(v1.Descriptor{MediaType: types.MediaType(m.MediaType), Size: m.Size, Digest: digest, Annotations: annotations(name)})
 }
 
-// appendTree adds an image of one layer to a layout, which is a template's tree.
+// appendTree adds an image to a layout whose only layer is a template's tree.
 func appendTree(ctx context.Context, to layout.Path, t Template, name string) error {
 	from, in := io.Pipe()
 	go func() {
@@ -118,7 +119,7 @@ func appendTree(ctx context.Context, to layout.Path, t Template, name string) er
 	return to.AppendImage(img, layout.WithAnnotations(annotations(name)))
 }
 
-// writeDocker adds the file that docker load reads to a layout of one image.
+// writeDocker adds manifest.json, which docker load reads, to a layout of one image.
 func writeDocker(to layout.Path, name string) error {
 	img, err := to.Image(v1.Hash{})
 	if err != nil {
@@ -142,7 +143,7 @@ func writeDocker(to layout.Path, name string) error {
 	return to.WriteFile(dockerFile, text, 0o600)
 }
 
-// writeTree writes a tree as a layer.
+// writeTree writes the tree at root as a layer.
 func writeTree(ctx context.Context, w io.Writer, root string) (layer.Made, error) {
 	from, to := io.Pipe()
 	go func() {
@@ -155,11 +156,12 @@ func writeTree(ctx context.Context, w io.Writer, root string) (layer.Made, error
 		to.CloseWithError(err)
 	}()
 	made, err := layer.Make(w, until(ctx, from, nil), "", layer.Limits{})
-	from.CloseWithError(err) // ends the other side, if it has not ended
+	from.CloseWithError(err) // unblocks the Differ
 	return made, err
 }
 
-// writeArchive writes the files of a layout, always in the same way.
+// writeArchive writes the files of a layout as a tar archive. Equal layouts give equal
+// bytes.
 func writeArchive(ctx context.Context, w io.Writer, dir string) error {
 	out := tar.NewWriter(w)
 	blobs, err := os.ReadDir(filepath.Join(dir, blobDir))
@@ -195,7 +197,7 @@ func writeFile(ctx context.Context, out *tar.Writer, path, name string) error {
 	return err
 }
 
-// SaveFile writes a template's archive to a file, which is there whole or not at all.
+// SaveFile writes a template's archive to a file. The file appears only when it is complete.
 func (l *Store) SaveFile(ctx context.Context, ref, path string) error {
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// keyring is where Debian keeps the keys of its archive.
+// keyring is the path of the Debian archive's keys.
 const keyring = "/usr/share/keyrings/debian-archive-keyring.gpg"
 
 // hostSuite returns the Debian release of this machine, or bookworm if it runs
@@ -26,16 +26,15 @@ func hostSuite() string {
 	return "bookworm"
 }
 
-// publicSources are the sources of a suite that everybody can reach.
+// publicSources returns the public sources of a suite.
 func publicSources(suite string) string {
 	const debian = "http://deb.debian.org/debian"
 	return fmt.Sprintf("deb %[1]s %[2]s main\ndeb %[1]s %[2]s-updates main\ndeb %[1]s-security %[2]s-security main\n", debian, suite)
 }
 
-// hostMirrors returns the sources that apt has in a directory (/etc/apt) for a
-// suite of Debian, updates and security included: whoever may install packages
-// here may build from them. Sources of others are left out, and known by their
-// keys: only Debian's own sign for Debian.
+// hostMirrors returns the apt sources in dir (/etc/apt) for a suite of Debian, updates and
+// security included. It omits third-party sources, which it detects by their keys: only
+// Debian's own keys sign Debian.
 func hostMirrors(dir, suite string) ([]string, error) {
 	files, err := filepath.Glob(filepath.Join(dir, "sources.list.d", "*"))
 	if err != nil {
@@ -45,7 +44,7 @@ func hostMirrors(dir, suite string) ([]string, error) {
 	for _, f := range append(files, filepath.Join(dir, "sources.list")) {
 		text, err := os.ReadFile(f)
 		if err != nil {
-			continue // as apt does without a sources.list
+			continue // apt ignores a missing sources.list, too
 		}
 		switch filepath.Ext(f) {
 		case ".sources":
@@ -69,14 +68,14 @@ func hostMirrors(dir, suite string) ([]string, error) {
 	return slices.Compact(lines), nil
 }
 
-// A source is one suite at one place.
+// A source is one suite of an archive.
 type source struct {
 	uri, suite string
 	components []string
-	signedBy   string // path of a keyring, or a key; "" for apt's own keyrings
+	signedBy   string // path of a keyring, or a key; "" selects apt's own keyrings
 }
 
-// components of Debian that a template may be made of.
+// components are the components of Debian that a template may use.
 var components = []string{"main", "contrib", "non-free", "non-free-firmware"}
 
 // ofDebian reports whether the source is Debian's for a suite.
@@ -91,8 +90,8 @@ func (s source) ofDebian(suite string) bool {
 		(s.signedBy == "" || strings.HasPrefix(filepath.Base(s.signedBy), "debian-archive-"))
 }
 
-// String returns the source as a line of sources.list. The chroot that is to be
-// has no keys yet, so that the host's are named.
+// String returns the source as a line of sources.list. The line names a keyring of the host,
+// because the new chroot has no keys yet.
 func (s source) String() string {
 	by := s.signedBy
 	if by == "" {
@@ -118,8 +117,8 @@ func stanzas(text string) []source {
 	return all
 }
 
-// fields reads the fields of a deb822 stanza, their names in lower case. Lines
-// that begin with a blank continue the field before.
+// fields parses the fields of a deb822 stanza, with names in lower case. A line that starts
+// with a blank continues the previous field.
 func fields(stanza string) map[string]string {
 	field := map[string]string{}
 	name := ""

@@ -65,7 +65,7 @@ deb [ arch=amd64 signed-by=/usr/share/keyrings/debian-archive-bookworm-stable.gp
 	}
 }
 
-// Whatever apt's files hold, a line of ours is one line and names a keyring.
+// Any apt file yields sources of one line each that name a keyring.
 func FuzzSources(f *testing.F) {
 	f.Add("deb [signed-by=/k] http://a b main\n")
 	f.Add("Types: deb\nURIs: http://a\nSuites: b\nComponents: main\nSigned-By:\n key\n")

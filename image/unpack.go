@@ -21,11 +21,11 @@ import (
 // ErrTooLarge is returned for an image that exceeds a bound.
 var ErrTooLarge = layer.ErrTooLarge
 
-// maxWindow bounds the memory that unpacking a layer takes.
+// maxWindow bounds the memory for decompressing a layer.
 const maxWindow = 128 << 20
 
-// unpack applies the image's layers to root, each of which must be what its
-// diff_id, the digest of the unpacked archive, says.
+// unpack applies the image's layers to root. It checks each layer against its diff ID, the
+// digest of the uncompressed archive.
 func (a *adding) unpack(ctx context.Context, root string, diffIDs []v1.Hash) error {
 	r, err := beneath.Open(root)
 	if err != nil {
@@ -33,7 +33,7 @@ func (a *adding) unpack(ctx context.Context, root string, diffIDs []v1.Hash) err
 	}
 	defer r.Close()
 	applier := &layer.Applier{Root: r, Owners: isRoot(), Notes: !isRoot(), Limits: layer.Limits{Bytes: a.max}}
-	left := a.max + a.max/4 // of the archives, which have headers besides files
+	left := a.max + a.max/4 // bytes of archives, whose headers come on top of the files
 	for i, b := range a.origin.Blobs[1:] {
 		a.gauge.step(Unpack, "unpacking "+shortDigest(b.Digest), int64(i), int64(len(diffIDs)))
 		if left, err = a.apply(ctx, applier, b, diffIDs[i].String(), left); err != nil {
@@ -46,9 +46,10 @@ func (a *adding) unpack(ctx context.Context, root string, diffIDs []v1.Hash) err
 	return nil
 }
 
-// apply applies one layer, which may be left bytes long. It returns what is left then.
+// apply applies one layer of at most left uncompressed bytes. It returns the bytes left after
+// it.
 func (a *adding) apply(ctx context.Context, applier *layer.Applier, b Blob, diffID string, left int64) (int64, error) {
-	f, err := statefile.Open(a.library.blobPath(b.Digest))
+	f, err := statefile.Open(a.store.blobPath(b.Digest))
 	if err != nil {
 		return left, err
 	}
@@ -62,7 +63,7 @@ func (a *adding) apply(ctx context.Context, applier *layer.Applier, b Blob, diff
 	in := &io.LimitedReader{R: io.TeeReader(plain, sum), N: left}
 	err = applier.Apply(in)
 	if err == nil {
-		_, err = io.Copy(io.Discard, in) // what follows the archive's end belongs to the digest
+		_, err = io.Copy(io.Discard, in) // the digest covers trailing bytes
 	}
 	if in.N <= 0 {
 		return 0, fmt.Errorf("%w: more than %d bytes", ErrTooLarge, a.max)
@@ -71,13 +72,13 @@ func (a *adding) apply(ctx context.Context, applier *layer.Applier, b Blob, diff
 		return left, err
 	}
 	if got := "sha256:" + hex.EncodeToString(sum.Sum(nil)); got != diffID {
-		return left, fmt.Errorf("unpacked it is %s; the image says %.80q", got, diffID)
+		return left, fmt.Errorf("uncompressed digest is %s, but the image lists %.80q", got, diffID)
 	}
 	return in.N, nil
 }
 
-// decompress returns what is in a layer, however it is compressed. Its media type
-// is often wrong about that.
+// decompress returns the uncompressed content of a layer. It detects the compression from
+// the first bytes, because media types are often wrong.
 func decompress(r io.Reader) (io.ReadCloser, error) {
 	in := bufio.NewReaderSize(r, 64<<10)
 	head, _ := in.Peek(4)
@@ -95,8 +96,8 @@ func decompress(r io.Reader) (io.ReadCloser, error) {
 }
 
 func sumOf(text []byte) string {
-	sum := sha256.Sum256(text)
-	return "sha256:" + hex.EncodeToString(sum[:])
+	sum, _, _ := v1.SHA256(bytes.NewReader(text)) // reading memory cannot fail
+	return sum.String()
 }
 
 func shortDigest(digest string) string { return digest[:min(len(digest), len("sha256:")+12)] }

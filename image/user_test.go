@@ -16,11 +16,11 @@ import (
 	"github.com/berth-run/berth/layer"
 )
 
-// userEnv names the directory in which the test program, as an ordinary user, is to
-// make a template.
+// userEnv names the directory in which the test program, run as an ordinary user, makes a
+// template.
 const userEnv = "BERTH_TEST_USER_LIBRARY"
 
-// An ordinary user makes the same template of an image as root does.
+// An ordinary user and root make the same template from an image.
 func TestAddAsUser(t *testing.T) {
 	if dir := os.Getenv(userEnv); dir != "" {
 		addAsUser(t, dir)
@@ -28,7 +28,7 @@ func TestAddAsUser(t *testing.T) {
 	}
 	needRoot(t)
 	const somebody = 54321
-	dir, err := os.MkdirTemp("/var/tmp", "berth-user-") // which others can reach
+	dir, err := os.MkdirTemp("/var/tmp", "berth-user-") // a directory that other users can reach
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,7 +61,7 @@ func TestAddAsUser(t *testing.T) {
 	}
 }
 
-// ownedImage is an image whose files belong to many.
+// ownedImage returns an image whose files have various owners.
 func ownedImage(t *testing.T) Image {
 	t.Helper()
 	var buf bytes.Buffer
@@ -108,7 +108,7 @@ func addAsUser(t *testing.T, dir string) {
 		}
 	}
 
-	// What is derived has the same owners.
+	// A derived template has the same owners.
 	var change bytes.Buffer
 	w := tar.NewWriter(&change)
 	if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: "srv/new", Mode: 0o600, Uid: 7, Gid: 8}); err != nil {
@@ -135,7 +135,7 @@ func addAsUser(t *testing.T, dir string) {
 			t.Errorf("%s: got %d:%d %o, %v, want %d:%d %o", path, got.Uid, got.Gid, got.Mode, err, want.Uid, want.Gid, want.Mode)
 		}
 	}
-	for _, ref := range []string{"app", "derived"} { // who made it can remove it
+	for _, ref := range []string{"app", "derived"} { // its user can remove it
 		if err := l.Remove(ref, nil); err != nil {
 			t.Error(err)
 		}

@@ -15,7 +15,7 @@ type entry struct {
 	node *node
 }
 
-// readNames returns the names in a directory that an image can have.
+// readNames returns the names in a directory, without sockets, which an image cannot hold.
 func readNames(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -30,13 +30,12 @@ func readNames(dir string) ([]string, error) {
 	return names, nil
 }
 
-// sortEntries sorts as a search for a name expects it: by bytes, "." and ".." among
-// the others.
+// sortEntries sorts entries by bytes, "." and ".." included, as a lookup expects.
 func sortEntries(entries []entry) {
 	slices.SortFunc(entries, func(a, b entry) int { return strings.Compare(a.name, b.name) })
 }
 
-// split returns how many of the entries fit a block, and how many bytes of it they take.
+// split returns the number of leading entries that fit into a block, and their size in bytes.
 func split(entries []entry) (count, bytes int) {
 	for _, e := range entries {
 		need := direntSize + len(e.name)
@@ -62,8 +61,8 @@ func directorySize(entries []entry) int64 {
 	return size
 }
 
-// directory returns a directory's content: in each block the numbers of its entries,
-// then their names.
+// directory returns a directory's content. Each block holds its entries' fixed parts, then
+// their names.
 func directory(entries []entry) []byte {
 	var content []byte
 	for len(entries) > 0 {
@@ -85,7 +84,7 @@ func directory(entries []entry) []byte {
 	return content
 }
 
-// kind returns how a directory tells the type of a file.
+// kind returns a directory entry's file type code.
 func kind(mode uint32) byte {
 	switch mode & unix.S_IFMT {
 	case unix.S_IFREG:
@@ -99,5 +98,5 @@ func kind(mode uint32) byte {
 	case unix.S_IFIFO:
 		return 5
 	}
-	return 7 // a link
+	return 7 // symbolic link
 }

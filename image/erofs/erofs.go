@@ -1,16 +1,15 @@
 // Package erofs writes trees as images of the read-only file system EROFS.
 //
-// An image has one owner on the host and any in it, so that an ordinary user can
-// make one of files that belong to many. It is the plain kind, which kernels and
-// gVisor read: blocks of 4 KB, nothing compressed, no extended attributes. Its parts,
-// in this order:
+// An image is one file on the host but records any owners, so that an ordinary user can
+// create one whose files belong to many. Kernels and gVisor read the basic form written
+// here: blocks of 4 KB, no compression, no extended attributes. The layout is:
 //
 //	block 0    the superblock at 1024, then the first inodes
-//	…          inodes of 64 bytes, in slots of 32; short directories and links
-//	           have their content behind them, in the same block
-//	…          the content of files, from a block's beginning each
+//	…          inodes of 64 bytes, in slots of 32; the content of short directories and
+//	           links follows their inode, in the same block
+//	…          the content of files, each at the start of a block
 //
-// The format is the kernel's documentation, Documentation/filesystems/erofs.rst.
+// The kernel's Documentation/filesystems/erofs.rst specifies the format.
 package erofs
 
 import (
@@ -43,12 +42,12 @@ const (
 
 // Layouts of an inode's content.
 const (
-	plain  = 0 // in blocks of its own
-	inline = 2 // what is more than full blocks, behind the inode
+	plain  = 0 // in separate blocks
+	inline = 2 // full blocks separate, the rest after the inode
 )
 
-// Write writes the tree at root as an image. Sockets are left out. Nobody may change
-// the tree meanwhile.
+// Write writes the tree at root as an image. It skips sockets. The tree must not change
+// meanwhile.
 func Write(w io.Writer, root string) error {
 	owners, err := layer.OwnersOf(root)
 	if err != nil {
@@ -77,34 +76,34 @@ func Make(path, root string) error {
 	return errors.Join(Write(f, root), f.Close())
 }
 
-// A tree is what is to be written.
+// A tree is the tree to be written.
 type tree struct {
 	owners layer.Owners
 	nodes  []*node // the root first
 	links  map[inode]*node
-	end    int64 // of what is placed; while scanning, of the inodes
+	end    int64 // end of the area allotted so far; while scanning, of the inodes
 	blocks int64
 }
 
 type inode struct{ dev, ino uint64 }
 
-// A node is a file of any kind.
+// A node is a file, directory, link or device.
 type node struct {
-	path    string // of its first name
+	path    string // first path found
 	st      unix.Stat_t
 	links   uint32
-	entries []entry // of a directory, in the order of their names
-	target  string  // of a link
-	size    int64   // of its content
+	entries []entry // of a directory, sorted
+	target  string  // of a symbolic link
+	size    int64   // of the content
 	layout  uint16
-	at      int64 // of its inode
-	block   int64 // of its content
+	at      int64 // offset of its inode
+	block   int64 // first block of its content
 }
 
-// nid is the number by which directories know a node.
+// nid returns the number by which directories refer to a node.
 func (n *node) nid() uint64 { return uint64(n.at / slotSize) }
 
-// behind returns how much of the content is behind the inode.
+// behind returns how many bytes of the content follow the inode.
 func (n *node) behind() int64 {
 	if n.layout == inline {
 		return n.size % blockSize
@@ -112,7 +111,7 @@ func (n *node) behind() int64 {
 	return 0
 }
 
-// scan finds what is at a path and below it. Inodes get their places as they are found.
+// scan adds the file at path and all below it to t, and allots their inodes.
 func (t *tree) scan(path string, up *node) (*node, error) {
 	st, err := t.owners.Lstat(path)
 	if err != nil {
@@ -142,8 +141,8 @@ func (t *tree) scan(path string, up *node) (*node, error) {
 	return n, nil
 }
 
-// scanDir finds what is in a directory. The size of its content, which decides about
-// its inode's place, follows from the names alone.
+// scanDir adds a directory's entries. It allots the directory's own inode first: the size of
+// the content follows from the names alone.
 func (t *tree) scanDir(n, up *node) error {
 	n.links++
 	if up == nil {
@@ -175,7 +174,7 @@ func (t *tree) scanDir(n, up *node) error {
 	return nil
 }
 
-// allot gives an inode its place. What is behind it has to be in its block.
+// allot assigns an inode's offset. Content that follows the inode must be in the same block.
 func (t *tree) allot(n *node) {
 	if tail := n.size % blockSize; n.st.Mode&unix.S_IFMT != unix.S_IFREG && tail > 0 && tail <= blockSize-inodeSize {
 		n.layout = inline
@@ -189,7 +188,7 @@ func (t *tree) allot(n *node) {
 
 func roundUp(n, unit int64) int64 { return (n + unit - 1) / unit * unit }
 
-// place gives contents their places, behind all inodes.
+// place assigns the blocks of the contents, after all inodes.
 func (t *tree) place() error {
 	t.blocks = roundUp(t.end, blockSize) / blockSize
 	for _, n := range t.nodes {
@@ -204,7 +203,7 @@ func (t *tree) place() error {
 	return nil
 }
 
-// write writes all that was placed.
+// write writes the superblock, the inodes and the contents.
 func (t *tree) write(w io.Writer) error {
 	head := make([]byte, roundUp(t.end, blockSize))
 	t.putSuperblock(head[superblock:])
@@ -236,7 +235,7 @@ func (t *tree) putSuperblock(b []byte) {
 	le.PutUint32(b[36:], uint32(t.blocks))
 }
 
-// putInode writes the inode, in the long form.
+// putInode encodes the inode in its extended form.
 func (n *node) putInode(b []byte, number int) {
 	le := binary.LittleEndian
 	le.PutUint16(b, 1|n.layout<<1)
@@ -258,7 +257,7 @@ func (n *node) putInode(b []byte, number int) {
 	le.PutUint32(b[44:], n.links)
 }
 
-// content returns what is in a directory or a link.
+// content returns the content of a directory or the target of a link.
 func (n *node) content() []byte {
 	if n.entries != nil {
 		return directory(n.entries)
@@ -266,7 +265,7 @@ func (n *node) content() []byte {
 	return []byte(n.target)
 }
 
-// writeBlocks writes the content that is in blocks of its own.
+// writeBlocks writes the content that is in separate blocks.
 func (n *node) writeBlocks(w io.Writer) error {
 	size := n.size - n.behind()
 	if size == 0 {

@@ -14,7 +14,7 @@ import (
 	"github.com/berth-run/berth/layer"
 )
 
-// plant makes a tree with what is hard about trees.
+// plant creates a tree with the difficult cases.
 func plant(t *testing.T) string {
 	t.Helper()
 	root := t.TempDir()
@@ -64,7 +64,7 @@ func TestKernel(t *testing.T) {
 	}
 }
 
-// TestNoted has the kernel read an image of a tree whose owners are noted.
+// TestNoted has the kernel read an image of a tree whose owners are in extended attributes.
 func TestNoted(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("skipped: only root can mount")
@@ -80,7 +80,7 @@ func TestNoted(t *testing.T) {
 		}
 		f.Close()
 	}
-	if err := os.Lchown(filepath.Join(root, "empty"), 4711, 4711); err != nil { // who unpacked it
+	if err := os.Lchown(filepath.Join(root, "empty"), 4711, 4711); err != nil { // the user who unpacked it
 		t.Fatal(err)
 	}
 	image := mount(t, root)
@@ -119,7 +119,7 @@ func mount(t *testing.T, root string) string {
 	return at
 }
 
-// listing returns all that there is to know of a tree.
+// listing returns the names, attributes and content of a tree.
 func listing(t *testing.T, root string) string {
 	t.Helper()
 	var b strings.Builder

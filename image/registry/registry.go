@@ -1,4 +1,4 @@
-// Package registry finds images in container registries.
+// Package registry fetches images from container registries.
 package registry
 
 import (
@@ -23,27 +23,26 @@ import (
 	"github.com/berth-run/berth/image"
 )
 
-// silence is how long a registry may send nothing of a blob.
+// silence is how long a registry may pause while it sends a blob.
 const silence = time.Minute
 
-// Options say how a registry is asked. Zero values are the defaults.
+// Options configures Find. Zero values select the defaults.
 type Options struct {
-	Platform string // of the image, such as linux/arm64; default this machine's
+	Platform string // such as linux/arm64; default: this machine's
 
-	// Username and Password are shown to the registry of the reference alone.
-	// Default: what the user's Docker or Podman configuration has for it, credential
-	// helpers included, or else nothing.
+	// Username and Password are sent only to the registry of the reference. By default,
+	// the user's Docker or Podman configuration and its credential helpers supply them.
 	Username, Password string
 
-	// Insecure allows plain HTTP to the registry of the reference, if it is on this
-	// machine. All others, and where it redirects to, are asked by HTTPS.
+	// Insecure allows plain HTTP to the registry of the reference if it is on this machine.
+	// All other registries, and its redirects, still require HTTPS.
 	Insecure bool
 
 	UserAgent string
 }
 
-// Find returns the image that a reference, "name:tag" or "name@sha256:…", stands
-// for. Of an index it is the one of the platform. Errors hold no credentials.
+// Find resolves a reference, "name:tag" or "name@sha256:…", to an image. If it resolves to an
+// index, Find selects the image for opts.Platform. Errors contain no credentials.
 func Find(ctx context.Context, ref string, opts Options) (image.Image, error) {
 	r, err := name.ParseReference(ref)
 	if err != nil {
@@ -79,7 +78,7 @@ func Find(ctx context.Context, ref string, opts Options) (image.Image, error) {
 		}}, nil
 }
 
-// credentials returns who is asking.
+// credentials returns the option for opts' credentials.
 func credentials(opts Options) remote.Option {
 	if opts.Username == "" && opts.Password == "" {
 		return remote.WithAuthFromKeychain(authn.DefaultKeychain)
@@ -95,10 +94,10 @@ func parsePlatform(s string) (v1.Platform, error) {
 	return *p, nil
 }
 
-// open opens a blob. A registry that falls silent ends it.
+// open opens a blob. Reads fail once the registry has sent nothing for silence.
 func open(ctx context.Context, puller *remote.Puller, blob name.Digest) (io.ReadCloser, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	timer := time.AfterFunc(silence, func() { cancel(fmt.Errorf("the registry has sent nothing for %v", silence)) })
+	timer := time.AfterFunc(silence, func() { cancel(fmt.Errorf("the registry sent nothing for %v", silence)) })
 	why := func(err error) error {
 		if err != nil && err != io.EOF && ctx.Err() != nil {
 			return context.Cause(ctx)
@@ -118,7 +117,7 @@ func open(ctx context.Context, puller *remote.Puller, blob name.Digest) (io.Read
 	return &stream{body: body, timer: timer, why: why, cancel: func() { cancel(nil) }}, nil
 }
 
-// A stream is the content of a blob as it comes.
+// A stream is the content of a blob as it arrives.
 type stream struct {
 	body   io.ReadCloser
 	timer  *time.Timer
@@ -140,16 +139,16 @@ func (s *stream) Close() error {
 	return s.body.Close()
 }
 
-// errPlain is the error for a request that others on the network could read, or that
-// leads to another service of this machine.
-var errPlain = errors.New("registries are asked by HTTPS; plain HTTP is for a registry on this machine that the reference names, when it is allowed (--insecure)")
+// errPlain is returned for a request that others on the network could read, or that leads to
+// another service of this machine.
+var errPlain = errors.New("registries require HTTPS; only a registry on this machine may use plain HTTP, with --insecure")
 
-// A guard lets out no request in plain HTTP, except to one registry on this machine. A
-// registry chooses where requests go: by redirects, by the realm of a challenge, and, if
-// its address is private, by not answering in TLS.
+// A guard is a RoundTripper that refuses plain HTTP, except to one registry on this machine.
+// It is needed because a registry chooses where requests go: by redirects, by the realm of a
+// challenge, and, at a private address, by not speaking TLS.
 type guard struct {
 	next  http.RoundTripper
-	plain string // host and port that may be asked in plain HTTP; none if it is empty
+	plain string // host:port that plain HTTP may reach; "" allows no host
 }
 
 func (g *guard) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -164,10 +163,10 @@ func isLoopback(host string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// maxError bounds what a registry says of an error.
+// maxError bounds the length of a registry's error message.
 const maxError = 1000
 
-// plain makes an error that holds a registry's own words fit for a terminal.
+// plain makes an error safe to print on a terminal: it may contain the registry's own words.
 func plain(err error) error {
 	if err == nil || err == io.EOF {
 		return err
@@ -178,21 +177,22 @@ func plain(err error) error {
 		}
 		return ' '
 	}, err.Error())
-	return &said{text: strings.ToValidUTF8(text[:min(len(text), maxError)], ""), err: err}
+	return &printable{text: strings.ToValidUTF8(text[:min(len(text), maxError)], ""), err: err}
 }
 
-type said struct {
+// A printable is an error whose text is safe to print.
+type printable struct {
 	text string
 	err  error
 }
 
-func (e *said) Error() string { return e.text }
-func (e *said) Unwrap() error { return e.err }
+func (e *printable) Error() string { return e.text }
+func (e *printable) Unwrap() error { return e.err }
 
 var unnamable = regexp.MustCompile(`[^a-z0-9._-]+`)
 
-// TemplateName returns the name that a template of an image has if nobody says:
-// "python-3.12" for registry.example/library/python:3.12.
+// TemplateName returns the default name for a template of an image, such as "python-3.12"
+// for registry.example/library/python:3.12. It returns "" if ref is invalid.
 func TemplateName(ref string) string {
 	r, err := name.ParseReference(ref)
 	if err != nil {

@@ -30,7 +30,7 @@ import (
 	"github.com/berth-run/berth/image"
 )
 
-// A testRegistry is a registry on loopback that asks for a password.
+// A testRegistry is a registry on loopback that requires a password.
 type testRegistry struct {
 	host string
 	gets atomic.Int64 // of blobs
@@ -38,7 +38,7 @@ type testRegistry struct {
 
 const username, password = "geo", "Zugangswort"
 
-// newRegistry starts one; door, if not nil, comes before it.
+// newRegistry starts a registry. door, if not nil, handles requests first.
 func newRegistry(t *testing.T, door func(w http.ResponseWriter, r *http.Request) bool) *testRegistry {
 	t.Helper()
 	reg := &testRegistry{}
@@ -57,7 +57,7 @@ func newRegistry(t *testing.T, door func(w http.ResponseWriter, r *http.Request)
 	return reg
 }
 
-// locked is a door that asks for the password.
+// locked is a door that requires the password.
 func locked(w http.ResponseWriter, r *http.Request) bool {
 	if u, p, ok := r.BasicAuth(); ok && u == username && p == password {
 		return false
@@ -153,14 +153,14 @@ func TestPull(t *testing.T) {
 			t.Fatal(err)
 		}
 		if found.Digest != digest.String() {
-			t.Errorf("%s is %s, want %s", ref, found.Digest, digest)
+			t.Errorf("%s: got %s, want %s", ref, found.Digest, digest)
 		}
 		got, err := l.Add(t.Context(), TemplateName(ref), found, image.AddOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		if text, err := os.ReadFile(filepath.Join(got.Rootfs, "etc/motd")); err != nil || string(text) != "hello" {
-			t.Errorf("in the template is %q, %v", text, err)
+			t.Errorf("content: got %q, %v", text, err)
 		}
 	}
 	if got := reg.gets.Load(); got != 3 { // once each: the configuration and two layers
@@ -174,7 +174,7 @@ func TestPull(t *testing.T) {
 
 	_, err = Find(t.Context(), reg.host+"/team/geo:3", opts)
 	if err == nil || !strings.Contains(err.Error(), "MANIFEST_UNKNOWN") {
-		t.Errorf("Find of what is not there: %v", err)
+		t.Errorf("Find of a missing image: %v", err)
 	}
 	opts.Password = "wrong-secret"
 	_, err = Find(t.Context(), ref, opts)
@@ -182,11 +182,11 @@ func TestPull(t *testing.T) {
 		t.Errorf("Find with a wrong password: %v", err)
 	}
 	if strings.Contains(fmt.Sprintf("%+v", err), "wrong-secret") || strings.Contains(fmt.Sprintf("%+v", err), base64.StdEncoding.EncodeToString([]byte(username+":wrong-secret"))) {
-		t.Errorf("the error tells the password: %v", err)
+		t.Errorf("the error contains the password: %v", err)
 	}
 }
 
-// What docker login and podman login leave is used, and credential helpers are.
+// Find uses the credentials of docker login and podman login, and credential helpers.
 func TestKeychain(t *testing.T) {
 	reg := newRegistry(t, locked)
 	ref := reg.push(t, "app", build(t, runtime.GOARCH, shell))
@@ -215,7 +215,7 @@ func TestKeychain(t *testing.T) {
 			t.Setenv("HOME", t.TempDir())
 			t.Setenv("DOCKER_CONFIG", "")
 			if _, err := Find(t.Context(), ref, Options{Insecure: true}); err == nil {
-				t.Fatal("nobody asked for the password")
+				t.Fatal("Find did not send the password")
 			}
 			set(t, t.TempDir())
 			if _, err := Find(t.Context(), ref, Options{Insecure: true}); err != nil {
@@ -264,26 +264,26 @@ func TestIndex(t *testing.T) {
 			t.Fatal(err)
 		}
 		if text, _ := os.ReadFile(filepath.Join(got.Rootfs, "arch")); string(text) != want {
-			t.Errorf("for %q the image is that of %q, want %q", platform, text, want)
+			t.Errorf("image for %q: got that of %q, want %q", platform, text, want)
 		}
 		if got.Image.Digest != digest.String() || got.Image.Manifest.Digest == digest.String() || got.Config.Env[0] != "ARCH="+want {
-			t.Errorf("the origin is %+v, %+v", got.Image, got.Config)
+			t.Errorf("origin: got %+v, %+v", got.Image, got.Config)
 		}
 	}
 	for _, platform := range []string{"linux/s390x", "windows/amd64", "linux", "a/b/c/d"} {
 		if _, err := Find(t.Context(), ref, Options{Insecure: true, Platform: platform}); err == nil {
-			t.Errorf("an image for %q was found", platform)
+			t.Errorf("Find for %q: got an image", platform)
 		}
 	}
 }
 
-// Nothing goes over a line that others could read.
+// Find refuses plain HTTP, which others on the network could read.
 func TestPlainHTTP(t *testing.T) {
 	var asked atomic.Int64
 	reg := newRegistry(t, func(w http.ResponseWriter, r *http.Request) bool { asked.Add(1); return false })
 	_, err := Find(t.Context(), reg.host+"/app", Options{Username: username, Password: password})
 	if err == nil || !strings.Contains(err.Error(), "--insecure") {
-		t.Errorf("Find: %v, want what --insecure is for", err)
+		t.Errorf("Find: %v, want an error that names --insecure", err)
 	}
 	for url, want := range map[string]bool{"http://127.0.0.1:5000/v2/": true, "http://[::1]/v2/": true, "http://localhost/v2/": true,
 		"http://10.0.0.1/v2/": false, "http://localhost.example/": false, "http://x.local/": false, "http://0.0.0.0/": false} {
@@ -294,12 +294,12 @@ func TestPlainHTTP(t *testing.T) {
 		}
 	}
 	if n := asked.Load(); n != 0 {
-		t.Errorf("the registry was asked %d times", n)
+		t.Errorf("the registry received %d requests", n)
 	}
 }
 
-// A registry with plain HTTP leads nothing to other services of this machine: neither
-// requests, by a redirect, nor its password, by the realm of a challenge.
+// A registry with plain HTTP cannot direct requests to other services of this machine:
+// neither by a redirect, nor, with its password, by the realm of a challenge.
 func TestRegistryLeadsElsewhere(t *testing.T) {
 	t.Setenv("DOCKER_CONFIG", t.TempDir())
 	var seen atomic.Int64
@@ -338,7 +338,7 @@ type accept struct{}
 
 func (accept) RoundTrip(*http.Request) (*http.Response, error) { return &http.Response{}, nil }
 
-// A registry's words do not reach the terminal as they are.
+// Find strips control characters from a registry's error messages.
 func TestRudeRegistry(t *testing.T) {
 	t.Setenv("DOCKER_CONFIG", t.TempDir())
 	reg := newRegistry(t, func(w http.ResponseWriter, r *http.Request) bool {
