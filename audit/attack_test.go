@@ -34,7 +34,7 @@ func victim(t *testing.T) (dir, key string) {
 	return dir, key
 }
 
-// rehash gives a line that was changed its right hash again.
+// rehash replaces the hash of a changed line with the right one.
 func rehash(t *testing.T, line []byte) []byte {
 	t.Helper()
 	body := append(slices.Clone(line[:len(line)-hashTail]), '}')
@@ -47,7 +47,7 @@ func rehash(t *testing.T, line []byte) []byte {
 
 func hashed(body []byte) []byte { return appendHash(nil, body, sha256.Sum256(body)) }
 
-// An attacker who owns the disk but not the key changes the record.
+// Verify detects any change by an attacker who has the disk but not the key.
 func TestAttacks(t *testing.T) {
 	isEntry := func(l []byte) bool { return !bytes.HasPrefix(l, []byte(checkpointField)) }
 	for _, tt := range []struct {
@@ -58,7 +58,7 @@ func TestAttacks(t *testing.T) {
 		{"Edit", func(_ *testing.T, l [][]byte) [][]byte {
 			l[3] = bytes.Replace(l[3], []byte("proj_a"), []byte("proj_b"), 1)
 			return l
-		}, "entry 2: its content does not have its hash"},
+		}, "entry 2: content does not match hash"},
 		{"EditAndHash", func(t *testing.T, l [][]byte) [][]byte {
 			l[3] = rehash(t, bytes.Replace(l[3], []byte("proj_a"), []byte("proj_b"), 1))
 			return l
@@ -66,24 +66,24 @@ func TestAttacks(t *testing.T) {
 		{"EditAndHashAll", func(t *testing.T, l [][]byte) [][]byte {
 			l[2] = bytes.Replace(l[2], []byte("proj_a"), []byte("proj_b"), 1)
 			return chained(t, l)
-		}, "not the 4 that were signed"},
+		}, "differ from the 4 that were signed"},
 		{"Drop", func(_ *testing.T, l [][]byte) [][]byte { return slices.Delete(l, 3, 4) }, "entry 2"},
 		{"DropBatch", func(_ *testing.T, l [][]byte) [][]byte { return slices.Delete(l, 2, 5) }, "entry 1"},
 		{"Swap", func(_ *testing.T, l [][]byte) [][]byte { l[2], l[3] = l[3], l[2]; return l }, "entry 1"},
 		{"Twice", func(_ *testing.T, l [][]byte) [][]byte { return slices.Insert(l, 3, l[2]) }, "entry 2"},
-		{"CutInsideBatch", func(_ *testing.T, l [][]byte) [][]byte { return l[:len(l)-1] }, "is not signed"},
+		{"CutInsideBatch", func(_ *testing.T, l [][]byte) [][]byte { return l[:len(l)-1] }, "are not signed"},
 		{"Garbage", func(_ *testing.T, l [][]byte) [][]byte { return append(l, []byte("{}")) }, "not an entry"},
 		{"GarbageInside", func(_ *testing.T, l [][]byte) [][]byte {
 			return slices.Insert(l, 4, bytes.Repeat([]byte("x"), maxLine+1))
-		}, "no end"},
+		}, "too long"},
 		{"OldCheckpointAtEnd", func(_ *testing.T, l [][]byte) [][]byte {
 			i := slices.IndexFunc(l, func(l []byte) bool { return !isEntry(l) })
 			l[len(l)-1] = l[i]
 			return l
-		}, "not the 1 that were signed"},
+		}, "differ from the 1 that were signed"},
 		{"NoCheckpoints", func(_ *testing.T, l [][]byte) [][]byte {
 			return slices.DeleteFunc(l, func(l []byte) bool { return !isEntry(l) })
-		}, "is not signed"},
+		}, "are not signed"},
 		{"Empty", func(*testing.T, [][]byte) [][]byte { return nil }, "not an entry"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -101,7 +101,7 @@ func TestAttacks(t *testing.T) {
 			if _, err := Verify(dir, key, ""); !Broken(err) || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("Verify: got %v, want a BrokenError with %q", err, tt.want)
 			}
-			// A server does not sign what it finds: it refuses, or cuts it off and says so.
+			// A server does not sign changed entries: it refuses to start, or removes and records them.
 			l, err := Open(dir, slog.New(slog.DiscardHandler))
 			if err != nil {
 				if !Broken(err) {
@@ -117,7 +117,7 @@ func TestAttacks(t *testing.T) {
 	}
 }
 
-// chained gives all entries of lines their right hashes and predecessors.
+// chained recomputes the hashes and predecessors of all entries.
 func chained(t *testing.T, lines [][]byte) [][]byte {
 	t.Helper()
 	var prev Hash
@@ -137,7 +137,7 @@ func chained(t *testing.T, lines [][]byte) [][]byte {
 	return lines
 }
 
-// Whoever forges the whole record needs the key.
+// Forging a whole record requires the key.
 func TestForgedKey(t *testing.T) {
 	dir, key := victim(t)
 	forged, _ := victim(t)
@@ -158,7 +158,7 @@ func TestForgedKey(t *testing.T) {
 	}
 }
 
-// A record that is set back as a whole is whole; only a witness knows better.
+// Only an older checkpoint reveals a record that was rolled back as a whole.
 func TestRollBack(t *testing.T) {
 	dir, key := victim(t)
 	name := filepath.Join(dir, segmentName(0))
@@ -173,24 +173,24 @@ func TestRollBack(t *testing.T) {
 	l.Close()
 	for _, since := range []string{earlier, later} {
 		if _, err := Verify(dir, key, since); err != nil {
-			t.Errorf("Verify since a checkpoint of its own: %v", err)
+			t.Errorf("Verify since its own checkpoint: %v", err)
 		}
 	}
 	if err := os.WriteFile(name, old, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Verify(dir, key, later); !Broken(err) || !strings.Contains(err.Error(), "gone") {
-		t.Errorf("Verify of a record that was set back: got %v, want that entries are gone", err)
+	if _, err := Verify(dir, key, later); !Broken(err) || !strings.Contains(err.Error(), "missing") {
+		t.Errorf("Verify of a record that was rolled back: got %v, want an error about missing entries", err)
 	}
-	// Another story is told from there on.
+	// After the rollback, the record continues with other entries.
 	l = open(t, dir)
 	commit(t, l, created("c9"))
 	l.Close()
 	if _, err := Verify(dir, key, later); !Broken(err) || !strings.Contains(err.Error(), "older checkpoint") {
-		t.Errorf("Verify of a record that went another way: got %v, want that it is not a continuation", err)
+		t.Errorf("Verify of a forked record: got %v, want an error about the older checkpoint", err)
 	}
 	if _, err := Verify(dir, key, strings.Replace(later, "\n", "\n1", 1)); err == nil || Broken(err) {
-		t.Errorf("Verify since a checkpoint that was changed: got %v, want another error than about the record", err)
+		t.Errorf("Verify since a changed checkpoint: got %v, want an error that is not about the record", err)
 	}
 }
 
@@ -205,17 +205,17 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte(`,"hash":"`))
 	whole := bytes.TrimSuffix(line, []byte("\n"))
 	head := len(whole) - hashTail + len(hashField)
-	f.Add(append(slices.Clone(whole[:head]), bytes.ToUpper(whole[head:])...)) // the same digits, written in another way
+	f.Add(append(slices.Clone(whole[:head]), bytes.ToUpper(whole[head:])...)) // the same hash in upper case
 	f.Fuzz(func(t *testing.T, line []byte) {
 		e, err := parseEntry(line)
 		if err == nil && !bytes.Equal(hashed(append(slices.Clone(line[:len(line)-hashTail]), '}')), line) {
-			t.Errorf("parseEntry(%q): got %+v, whose hash is not that of the line", line, e)
+			t.Errorf("parseEntry(%q): got %+v, whose hash does not match the line", line, e)
 		}
 		parseCheckpoint(line)
 	})
 }
 
-// Two stories that the same key has signed do not make one.
+// Verify detects a record that combines two forks signed with the same key.
 func TestSpliced(t *testing.T) {
 	dir, key := victim(t)
 	name := filepath.Join(dir, segmentName(0))
@@ -223,8 +223,8 @@ func TestSpliced(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// tell goes on from there, batch after batch, and returns what is new.
-	tell := func(ids ...berth.ContainerID) []byte {
+	// extend appends batches to the fork and returns the new lines.
+	extend := func(ids ...berth.ContainerID) []byte {
 		t.Helper()
 		if err := os.WriteFile(name, fork, 0o600); err != nil {
 			t.Fatal(err)
@@ -240,12 +240,12 @@ func TestSpliced(t *testing.T) {
 		}
 		return text[len(fork):]
 	}
-	one, other := tell("c7", "c8"), tell("c7", "c9")
+	one, other := extend("c7", "c8"), extend("c7", "c9")
 	batch := func(story []byte, n int) []byte {
 		t.Helper()
 		lines := bytes.SplitAfter(story, []byte("\n"))
-		if len(lines) != 7 { // two of two entries and a checkpoint each, and what is behind the last
-			t.Fatalf("a story has %d lines", len(lines)-1)
+		if len(lines) != 7 { // two batches of two entries and a checkpoint, and the text after the last line feed
+			t.Fatalf("a fork has %d lines", len(lines)-1)
 		}
 		return bytes.Join(lines[3*n:3*n+3], nil)
 	}
@@ -262,7 +262,7 @@ func TestSpliced(t *testing.T) {
 			t.Errorf("%s: got %v, want a BrokenError", what, err)
 		}
 	}
-	for _, story := range [][]byte{one, other} { // each is whole by itself
+	for _, story := range [][]byte{one, other} { // each fork alone is valid
 		if err := os.WriteFile(name, slices.Concat(fork, story), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -272,7 +272,7 @@ func TestSpliced(t *testing.T) {
 	}
 }
 
-// A clock that is set back breaks nothing: the order is that of the chain.
+// A clock that is set back does not change the order of entries.
 func TestClockSetBack(t *testing.T) {
 	dir, key := victim(t)
 	l := open(t, dir)
@@ -292,6 +292,6 @@ func TestClockSetBack(t *testing.T) {
 		seen = append(seen, e.Action)
 	}
 	if !slices.Equal(seen, []Action{ContainerCreated, ContainerEnded}) {
-		t.Errorf("got %v, want its creation and then its end", seen)
+		t.Errorf("got %v, want its creation, then its end", seen)
 	}
 }

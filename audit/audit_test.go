@@ -43,7 +43,7 @@ func erased(id berth.ContainerID) Entry {
 	return Entry{Project: "proj_a", Action: ContainerErased, Container: id}
 }
 
-// actions returns what the record says, in short.
+// actions returns the record's actions.
 func actions(t testing.TB, dir string) []string {
 	t.Helper()
 	var got []string
@@ -90,7 +90,7 @@ func TestRecord(t *testing.T) {
 	}
 }
 
-// An end is recorded once, whoever says it again: after a crash the keeper may.
+// A container's end is recorded once, even if it is reported again after a crash.
 func TestSecondEnd(t *testing.T) {
 	dir := t.TempDir()
 	l := open(t, dir)
@@ -121,21 +121,21 @@ func TestSegments(t *testing.T) {
 	}
 	l.Close()
 	if r := verified(t, dir); r.Segments < 5 || r.Entries != int64(58+r.Segments) {
-		t.Errorf("Verify: got %+v, want 58 entries and one for each of some segments", r)
+		t.Errorf("Verify: got %+v, want 58 entries and one more for each segment", r)
 	}
 	l = open(t, dir) // reads the last segment only
 	if diff := cmp.Diff(map[berth.ContainerID]Life{"c0": {"proj_a", false}}, l.Living()); diff != "" {
 		t.Errorf("Living (-want +got):\n%s", diff)
 	}
-	if err := os.Remove(filepath.Join(dir, segmentName(0))); err != nil { // put away
+	if err := os.Remove(filepath.Join(dir, segmentName(0))); err != nil { // as an operator may
 		t.Fatal(err)
 	}
 	if r := verified(t, dir); r.First == 0 {
-		t.Errorf("Verify without the oldest segment: got %+v, want a later beginning", r)
+		t.Errorf("Verify without the oldest segment: got %+v, want a later start", r)
 	}
 }
 
-// Two processes write, each behind what the other wrote.
+// Two processes can write, each after the other's batches.
 func TestTwoWriters(t *testing.T) {
 	dir := t.TempDir()
 	a, b := open(t, dir), open(t, dir)
@@ -162,7 +162,7 @@ func TestTwoWriters(t *testing.T) {
 	}
 }
 
-// A crash may leave any part of what was being written.
+// A crash may leave any prefix of a batch.
 func TestTorn(t *testing.T) {
 	dir := t.TempDir()
 	l := open(t, dir)
@@ -188,7 +188,7 @@ func TestTorn(t *testing.T) {
 		}
 		l := open(t, dir)
 		if l.Living()["c1"].Ended {
-			t.Errorf("with %d of %d bytes the end was taken, though it was not signed", n, len(whole))
+			t.Errorf("with %d of %d bytes: an unsigned end was accepted", n, len(whole))
 		}
 		commit(t, l, ended("c1", "oom"))
 		l.Close()
@@ -200,7 +200,7 @@ func TestTorn(t *testing.T) {
 	}
 }
 
-// A log in memory nobody asked for does nothing.
+// A nil Log does nothing.
 func TestNil(t *testing.T) {
 	var l *Log
 	l.Record(created("c1"))
@@ -224,7 +224,7 @@ func TestOfContainer(t *testing.T) {
 	for _, id := range []berth.ContainerID{ids[0], ids[19]} {
 		got, err := l.OfContainer(t.Context(), "proj_a", id, 10)
 		if err != nil || len(got) != 2 || got[1].Reason != "deleted" {
-			t.Errorf("OfContainer(%s): got %d entries, %v, want its two", id, len(got), err)
+			t.Errorf("OfContainer(%s): got %d entries, %v, want 2", id, len(got), err)
 		}
 		if got, err := l.OfContainer(t.Context(), "proj_b", id, 10); err != nil || len(got) != 0 {
 			t.Errorf("OfContainer of another project: got %d entries, %v, want none", len(got), err)

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Backup copies the record in dir into the empty directory to. A server may write to it
-// meanwhile: it waits while the last segments are copied.
+// Backup copies the record in dir into the empty directory to. A server may write to the
+// record meanwhile; it waits while the last segments are copied.
 func Backup(dir, to string) (err error) {
 	defer func() {
 		if err != nil {
@@ -23,7 +23,7 @@ func Backup(dir, to string) (err error) {
 	if err != nil {
 		return err
 	}
-	for _, first := range segments[:max(0, len(segments)-1)] { // they do not change any more
+	for _, first := range segments[:max(0, len(segments)-1)] { // all but the last are final
 		if err := copyFile(filepath.Join(dir, segmentName(first)), filepath.Join(to, segmentName(first))); err != nil {
 			return err
 		}
@@ -33,7 +33,7 @@ func Backup(dir, to string) (err error) {
 	if err != nil {
 		return err
 	}
-	defer lock.Close() // and so unlocks it
+	defer lock.Close() // also releases the lock
 	if err := flock(lock, unix.LOCK_EX); err != nil {
 		return err
 	}

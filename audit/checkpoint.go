@@ -12,12 +12,11 @@ import (
 	"golang.org/x/mod/sumdb/note"
 )
 
-// A Checkpoint states how far a record goes: that it has Size entries, and the
-// hash of the last of them. Signed, its form is that of transparency logs (C2SP
-// tlog-checkpoint): a note of three lines, of which the third is the hash of a
-// chain here and not the root of a tree.
+// A Checkpoint states the number of entries in a record and the hash of the last one. Its
+// signed form is that of transparency logs (C2SP tlog-checkpoint), a note of three lines,
+// except that the hash is that of a chain, not of a tree's root.
 type Checkpoint struct {
-	Origin string // the record's name, which is its key's
+	Origin string // name of the record and its key
 	Size   int64
 	Hash   Hash
 }
@@ -32,7 +31,7 @@ func (c Checkpoint) sign(signer note.Signer) ([]byte, error) {
 	return signed, nil
 }
 
-// OpenCheckpoint checks the signature of a checkpoint and returns what it states.
+// OpenCheckpoint verifies the signature of a checkpoint and returns the checkpoint.
 func OpenCheckpoint(signed []byte, key note.Verifier) (Checkpoint, error) {
 	var c Checkpoint
 	n, err := note.Open(signed, note.VerifierList(key))
@@ -45,17 +44,17 @@ func OpenCheckpoint(signed []byte, key note.Verifier) (Checkpoint, error) {
 	}
 	c.Origin = lines[0]
 	if c.Size, err = strconv.ParseInt(lines[1], 10, 64); err != nil || c.Size < 1 || strconv.FormatInt(c.Size, 10) != lines[1] {
-		return c, errors.New("a checkpoint without a size")
+		return c, errors.New("checkpoint has no valid size")
 	}
 	hash, err := base64.StdEncoding.Strict().DecodeString(lines[2])
 	if err != nil || len(hash) != len(c.Hash) {
-		return c, errors.New("a checkpoint without a hash")
+		return c, errors.New("checkpoint has no valid hash")
 	}
 	copy(c.Hash[:], hash)
 	return c, nil
 }
 
-// A checkpoint's line is a JSON object with this field.
+// checkpointField starts a checkpoint's line, which is a JSON object.
 const checkpointField = `{"checkpoint":`
 
 // appendCheckpoint appends the line of a signed checkpoint to b.
@@ -69,7 +68,7 @@ func appendCheckpoint(b, signed []byte) ([]byte, error) {
 	return append(b, "}\n"...), nil
 }
 
-// parseCheckpoint returns the signed note of a line, if it is a checkpoint's.
+// parseCheckpoint returns the signed note of a line, and whether the line is a checkpoint.
 func parseCheckpoint(line []byte) (signed []byte, ok bool) {
 	if !bytes.HasPrefix(line, []byte(checkpointField)) {
 		return nil, false

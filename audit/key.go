@@ -15,14 +15,14 @@ import (
 	"github.com/berth-run/berth/internal/statefile"
 )
 
-// The files of a record beside its segments.
+// The files of a record besides its segments.
 const (
 	lockFile   = "lock"
 	keyFile    = "key"
 	publicFile = "key.pub"
 )
 
-// loadKey returns the signer of the record in dir. The first time, it makes one.
+// loadKey returns the key pair of the record in dir. It generates one for a new record.
 func loadKey(dir string) (note.Signer, note.Verifier, error) {
 	secret, err := statefile.ReadLinked(filepath.Join(dir, keyFile))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -49,15 +49,15 @@ func loadKey(dir string) (note.Signer, note.Verifier, error) {
 	return signer, key, nil
 }
 
-// makeKey makes the key of a new record. A record that has lost its key is an
-// error: whoever took the key away is not helped to begin another.
+// makeKey generates the key of a new record. It fails if the record has entries, so that
+// removing the key does not start another record.
 func makeKey(dir string) ([]byte, error) {
 	segments, err := listSegments(dir)
 	if err != nil {
 		return nil, err
 	}
 	if len(segments) > 0 {
-		return nil, fmt.Errorf("%s has entries and no key: restore the file %q, or move the record away to begin another", dir, keyFile)
+		return nil, fmt.Errorf("%s has entries but no key: restore the file %q, or move the record away to start a new one", dir, keyFile)
 	}
 	var name [8]byte
 	rand.Read(name[:])
@@ -77,7 +77,7 @@ func PublicKey(dir string) (string, error) {
 	return strings.TrimSpace(string(text)), err
 }
 
-// writeFile writes a file of which a crash leaves all or nothing, durably.
+// writeFile writes a file durably and atomically.
 func writeFile(dir, name, text string, perm fs.FileMode) error {
 	f, err := os.OpenFile(filepath.Join(dir, name+".tmp"), os.O_CREATE|os.O_TRUNC|os.O_WRONLY, perm)
 	if err != nil {

@@ -6,11 +6,11 @@ import (
 	"github.com/berth-run/berth"
 )
 
-// An overlay is the state of containers with what a batch makes of it, before the
-// batch is written.
+// An overlay is the state of containers after a batch that is not written yet. It leaves
+// the state before the batch unchanged.
 type overlay struct {
 	under map[berth.ContainerID]Life
-	over  map[berth.ContainerID]Life // the zero Life is one that is gone
+	over  map[berth.ContainerID]Life // the zero Life means erased
 }
 
 func (o overlay) get(id berth.ContainerID) (Life, bool) {
@@ -22,12 +22,12 @@ func (o overlay) get(id berth.ContainerID) (Life, bool) {
 	return l, ok
 }
 
-// take learns from an entry. It reports false for one that repeats the end of a
-// container, or ends one that was never there.
-func (o overlay) take(e *Entry) bool {
+// apply updates the state with an entry. It returns false for an entry to skip: one that
+// ends a container twice, or ends one that was never created.
+func (o overlay) apply(e *Entry) bool {
 	l, ok := o.get(e.Container)
 	switch e.Action {
-	case SegmentBegun:
+	case SegmentStarted:
 		for id := range o.under {
 			o.over[id] = Life{}
 		}
@@ -49,7 +49,7 @@ func (o overlay) take(e *Entry) bool {
 	return true
 }
 
-// merge makes the state what the batch, which is written now, made of it.
+// merge replaces the state before the batch with the state after it.
 func (o overlay) merge() {
 	for id, l := range o.over {
 		if l == (Life{}) {

@@ -9,7 +9,7 @@ import (
 	"fmt"
 )
 
-// A Hash is the SHA-256 of an entry: of its line without the field "hash".
+// A Hash is the SHA-256 of an entry's line without the field "hash".
 type Hash [sha256.Size]byte
 
 func (h Hash) String() string { return hex.EncodeToString(h[:]) }
@@ -17,8 +17,8 @@ func (h Hash) String() string { return hex.EncodeToString(h[:]) }
 // MarshalText returns the hash in hexadecimal digits.
 func (h Hash) MarshalText() ([]byte, error) { return []byte(h.String()), nil }
 
-// UnmarshalText reads hexadecimal digits as String writes them: a line that was
-// changed at all is another.
+// UnmarshalText parses hexadecimal digits in exactly String's form, so that any change to a
+// line is an error.
 func (h *Hash) UnmarshalText(text []byte) error {
 	if len(text) != hex.EncodedLen(len(h)) {
 		return errors.New("not a SHA-256 in hexadecimal digits")
@@ -27,30 +27,29 @@ func (h *Hash) UnmarshalText(text []byte) error {
 		return fmt.Errorf("decode SHA-256: %w", err)
 	}
 	if h.String() != string(text) {
-		return errors.New("a SHA-256 in other than small digits")
+		return errors.New("SHA-256 must be in lower case")
 	}
 	return nil
 }
 
-// maxLine bounds a line. The longest is the list of living containers.
+// maxLine bounds a line. The longest lists the living containers.
 const maxLine = 8 << 20
 
-// A line ends with hashField, the hash in hexadecimal digits and hashEnd. The hash
-// is of the bytes before hashField and a closing brace: no other form of the JSON
-// has to be agreed on.
+// A line ends with hashField, the hash in hexadecimal digits, and hashEnd. The hash covers
+// the bytes before hashField and a closing brace, so that no canonical JSON is needed.
 const (
 	hashField = `,"hash":"`
 	hashEnd   = `"}`
 	hashTail  = len(hashField) + 2*sha256.Size + len(hashEnd)
 )
 
-// MarshalJSON returns the entry with its hash, as its line has it.
+// MarshalJSON returns the entry's line.
 func (e *Entry) MarshalJSON() ([]byte, error) {
 	body, err := json.Marshal((*bare)(e))
 	return appendHash(nil, body, e.Hash), err
 }
 
-// A bare entry is marshalled without its hash.
+// A bare entry marshals without its hash.
 type bare Entry
 
 // appendEntry appends the entry's line to b and sets its hash.
@@ -70,11 +69,11 @@ func appendHash(b, body []byte, hash Hash) []byte {
 	return append(b, hashEnd...)
 }
 
-// parseEntry reads a line, without its line feed, and checks that its hash is its own.
+// parseEntry parses a line, without its line feed, and verifies its hash.
 func parseEntry(line []byte) (*Entry, error) {
 	head := len(line) - hashTail
 	if head < 1 || string(line[head:head+len(hashField)]) != hashField || !bytes.HasSuffix(line, []byte(hashEnd)) {
-		return nil, errors.New("it is not an entry with a hash")
+		return nil, errors.New("not an entry with a hash")
 	}
 	var hash Hash
 	if err := hash.UnmarshalText(line[head+len(hashField) : len(line)-len(hashEnd)]); err != nil {
@@ -84,11 +83,11 @@ func parseEntry(line []byte) (*Entry, error) {
 	sum.Write(line[:head])
 	sum.Write([]byte("}"))
 	if Hash(sum.Sum(nil)) != hash {
-		return nil, errors.New("its content does not have its hash")
+		return nil, errors.New("content does not match hash")
 	}
 	e := &Entry{}
 	if err := json.Unmarshal(line, e); err != nil {
-		return nil, fmt.Errorf("it is not an entry: %w", err)
+		return nil, fmt.Errorf("not an entry: %w", err)
 	}
 	e.Hash = hash
 	return e, nil

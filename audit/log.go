@@ -19,52 +19,53 @@ import (
 )
 
 const (
-	// gatherTime is how long entries that nobody waits for may wait for others.
+	// gatherTime is how long an entry waits for others to share its batch. Commit does not
+	// wait.
 	gatherTime = 20 * time.Millisecond
 	// retryTime is how long the writer waits after a failure.
 	retryTime = time.Second
-	// maxQueue is how many entries may wait for the disk; then Record waits too.
+	// maxQueue is how many entries may wait for the disk before Record blocks.
 	maxQueue = 1 << 16
 )
 
-// errClosed is what a log that was closed answers.
+// errClosed is returned by a closed log.
 var errClosed = errors.New("audit: the log is closed")
 
-// A Log appends to the record in a directory. Several processes may do so at once:
-// each batch is written under a lock, behind what the others wrote. Its methods are
-// safe for concurrent use. A nil *Log records nothing.
+// A Log appends to the record in a directory. It is safe for concurrent use, also by several
+// processes: each batch is written under a lock, after the others' batches. A nil *Log
+// records nothing.
 type Log struct {
 	w      *writer
 	log    *slog.Logger
 	done   chan struct{} // closed when the last batch is written
-	wake   chan struct{} // has room for one: there is something to write
-	rush   chan struct{} // has room for one: somebody waits
-	search chan struct{} // has room for one: somebody searches the record
+	wake   chan struct{} // capacity 1: there is something to write
+	rush   chan struct{} // capacity 1: a caller waits in Commit
+	search chan struct{} // capacity 1: a search of the record runs
 
 	written, failed atomic.Int64
 	makeRoom        atomic.Pointer[func() bool]
 
 	mu     sync.Mutex
-	room   sync.Cond // the queue has become shorter, or the log was closed
+	room   sync.Cond // signaled when the queue shrinks or the log closes
 	queue  []*pending
 	closed bool
 }
 
-// A pending entry is not written yet.
+// A pending is an entry that is not written yet.
 type pending struct {
 	entry  Entry
-	waited bool       // somebody waits, who will try again
-	done   chan error // has room for one; of the last entry that is waited for
+	waited bool       // added by Commit, whose caller retries on failure
+	done   chan error // capacity 1; set on the last entry of a Commit
 }
 
-// Open opens the record in dir, or begins one. What a crash left behind the last
-// checkpoint is cut off. A record that was changed otherwise is a *BrokenError.
+// Open opens the record in dir, or starts one. It removes what a crash left after the last
+// checkpoint. It returns a *BrokenError if the record was changed in any other way.
 func Open(dir string, log *slog.Logger) (*Log, error) {
 	w, err := openWriter(dir)
 	if err != nil {
 		return nil, fmt.Errorf("audit: %w", err)
 	}
-	if err := w.write(nil); err != nil { // what is to be repaired is
+	if err := w.write(nil); err != nil { // repairs the record if necessary
 		return nil, errors.Join(fmt.Errorf("audit: %w", err), w.Close())
 	}
 	l := &Log{w: w, log: log, done: make(chan struct{}), wake: make(chan struct{}, 1), rush: make(chan struct{}, 1), search: make(chan struct{}, 1)}
@@ -73,13 +74,12 @@ func Open(dir string, log *slog.Logger) (*Log, error) {
 	return l, nil
 }
 
-// OnFull has f called when the disk is full. If f returns true, what was not written is
-// written again at once.
+// OnFull sets a function to call when the disk is full. If f returns true, the failed write
+// is repeated at once.
 func (l *Log) OnFull(f func() bool) { l.makeRoom.Store(&f) }
 
-// Record adds entries without waiting for the disk. They are written within
-// moments; a crash may lose those that are not yet. With the disk far behind, it
-// does wait.
+// Record adds entries without waiting for the disk. They are written within moments; a crash
+// may lose those that are not yet written. Record blocks only if the disk is far behind.
 func (l *Log) Record(entries ...Entry) {
 	if l == nil {
 		return
@@ -87,9 +87,8 @@ func (l *Log) Record(entries ...Entry) {
 	_ = l.add(entries, nil)
 }
 
-// Commit adds entries and returns when they are durable, or with why they are not.
-// A container's second end is left out, as its first is there already, and so is
-// the end of one that was never created.
+// Commit adds entries and waits until they are durable. It returns an error if they cannot be
+// written. It skips an entry that ends a container twice, or ends one that was never created.
 func (l *Log) Commit(ctx context.Context, entries ...Entry) error {
 	if l == nil || len(entries) == 0 {
 		return nil
@@ -106,7 +105,7 @@ func (l *Log) Commit(ctx context.Context, entries ...Entry) error {
 	}
 }
 
-// add puts entries into the queue. done, if any, goes with the last of them.
+// add queues entries. done, if not nil, receives the result of the last of them.
 func (l *Log) add(entries []Entry, done chan error) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -128,21 +127,22 @@ func (l *Log) add(entries []Entry, done chan error) error {
 		}
 		l.queue = append(l.queue, p)
 	}
-	ring(l.wake)
+	signal(l.wake)
 	if done != nil {
-		ring(l.rush)
+		signal(l.rush)
 	}
 	return nil
 }
 
-func ring(c chan struct{}) {
+// signal sends to a channel of capacity 1 without blocking.
+func signal(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
 	default:
 	}
 }
 
-// run writes what is in the queue until the log is closed.
+// run writes the queue until the log is closed.
 func (l *Log) run() {
 	defer close(l.done)
 	for {
@@ -167,34 +167,34 @@ func (l *Log) run() {
 			l.written.Add(int64(len(batch)))
 		} else {
 			l.failed.Add(1)
-			l.log.Error("the audit record was not written; this will be tried again", "err", err, "entries", left)
+			l.log.Error("failed to write audit record; retrying", "err", err, "entries", left)
 			time.Sleep(retryTime)
-			ring(l.wake)
+			signal(l.wake)
 		}
 	}
 }
 
-// settle tells those who wait what came of a batch, and puts back the entries that
-// nobody waits for if they were not written. It returns how many are in the queue.
+// settle sends the result of a batch to the callers of Commit. If the batch failed, settle
+// queues the other entries again. It returns the length of the queue.
 func (l *Log) settle(batch []*pending, err error) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	var again []*pending
+	var retry []*pending
 	for _, p := range batch {
 		if p.done != nil {
 			p.done <- err
 		}
 		if err != nil && !p.waited {
-			again = append(again, p)
+			retry = append(retry, p)
 		}
 	}
-	l.queue = append(again, l.queue...)
+	l.queue = append(retry, l.queue...)
 	l.room.Broadcast()
 	return len(l.queue)
 }
 
-// Written returns how many entries this log has written and how often it could not,
-// since it was opened.
+// Written returns how many entries this log has written since it was opened, and how many
+// writes have failed.
 func (l *Log) Written() (entries, failures int64) {
 	if l == nil {
 		return 0, 0
@@ -202,7 +202,7 @@ func (l *Log) Written() (entries, failures int64) {
 	return l.written.Load(), l.failed.Load()
 }
 
-// Close writes what is left and closes the record.
+// Close writes the queue and closes the record.
 func (l *Log) Close() error {
 	if l == nil {
 		return nil
@@ -211,8 +211,8 @@ func (l *Log) Close() error {
 	closed := l.closed
 	l.closed = true
 	l.room.Broadcast()
-	ring(l.wake)
-	ring(l.rush)
+	signal(l.wake)
+	signal(l.rush)
 	l.mu.Unlock()
 	<-l.done
 	if closed {
@@ -221,8 +221,8 @@ func (l *Log) Close() error {
 	return l.w.Close()
 }
 
-// Living returns the containers that were created and are not erased, as far as
-// that is written.
+// Living returns the containers that, according to the written entries, were created and are
+// not erased.
 func (l *Log) Living() map[berth.ContainerID]Life {
 	if l == nil {
 		return nil
@@ -253,11 +253,11 @@ type writer struct {
 	mu         sync.Mutex
 	file       *os.File // the last segment
 	name       string
-	size       int64 // of what is signed in it
+	size       int64 // of the signed part
 	chain      chain
 	living     map[berth.ContainerID]Life
 	checkpoint []byte
-	failed     error // the disk has lost what was written: nothing can follow
+	failed     error // set when written data may be lost: nothing can follow
 }
 
 func (w *writer) Close() error {

@@ -16,12 +16,12 @@ import (
 	"github.com/berth-run/berth/internal/statefile"
 )
 
-// followEvery is how often Follow looks for more.
+// followEvery is how often Follow polls for new entries.
 const followEvery = 200 * time.Millisecond
 
-// Entries returns the entries of the record in dir in their order, those that are
-// about a container if it is not empty. Each is checked against its own hash, not
-// against the others: that is Verify's part.
+// Entries returns the entries of the record in dir in order. If container is not empty, it
+// returns only that container's entries. It checks each entry's own hash, but not the chain:
+// that is Verify's task.
 func Entries(dir string, container berth.ContainerID) iter.Seq2[*Entry, error] {
 	return func(yield func(*Entry, error) bool) {
 		segments, size, err := extent(dir)
@@ -29,8 +29,8 @@ func Entries(dir string, container berth.ContainerID) iter.Seq2[*Entry, error] {
 			yield(nil, err)
 			return
 		}
-		begin := firstSegment(dir, segments, container)
-		for i := begin; i < len(segments); i++ {
+		start := firstSegment(dir, segments, container)
+		for i := start; i < len(segments); i++ {
 			limit := int64(-1)
 			if i == len(segments)-1 {
 				limit = size
@@ -42,7 +42,7 @@ func Entries(dir string, container berth.ContainerID) iter.Seq2[*Entry, error] {
 	}
 }
 
-// Follow is Entries that goes on with what is written later, until ctx ends.
+// Follow is like Entries, but continues with new entries until ctx ends.
 func Follow(ctx context.Context, dir string, container berth.ContainerID) iter.Seq2[*Entry, error] {
 	return func(yield func(*Entry, error) bool) {
 		at, offset := -1, int64(0)
@@ -80,8 +80,8 @@ func Follow(ctx context.Context, dir string, container berth.ContainerID) iter.S
 	}
 }
 
-// entries yields those of a segment between two offsets; a negative limit is its
-// end. It returns where it stopped, and whether more is wanted.
+// entries yields the entries of a segment from offset up to limit, or to the end if limit is
+// negative. It returns the offset where it stopped, and whether the caller wants more.
 func entries(dir string, segment, offset, limit int64, container berth.ContainerID, yield func(*Entry, error) bool) (int64, bool) {
 	f, err := statefile.Open(filepath.Join(dir, segmentName(segment)))
 	if err != nil {
@@ -113,12 +113,12 @@ func entries(dir string, segment, offset, limit int64, container berth.Container
 	return offset, true
 }
 
-// clockSlack is how far the time of a container's id may lie behind that of its
-// first entry, or before: clocks are set back.
+// clockSlack bounds the difference between the time in a container's id and that of its first
+// entry: clocks may be set back.
 const clockSlack = time.Hour
 
-// firstSegment returns the index of the first segment that can tell of a
-// container: its id holds the time at which it was made.
+// firstSegment returns the index of the first segment that can mention a container. The
+// container's id holds its creation time.
 func firstSegment(dir string, segments []int64, container berth.ContainerID) int {
 	digits := strings.TrimPrefix(string(container), berth.PrefixContainer)
 	if len(digits) < 12 {
@@ -141,9 +141,8 @@ func firstSegment(dir string, segments []int64, container berth.ContainerID) int
 	return max(0, later-1)
 }
 
-// OfContainer returns what the record holds about one of the project's containers,
-// up to limit entries, the newest if there are more. It reads the record from the
-// time at which the container was made; one such search runs at a time.
+// OfContainer returns the latest entries, at most limit, about one of a project's containers.
+// It reads the record from the container's creation on. One search runs at a time.
 func (l *Log) OfContainer(ctx context.Context, p berth.ProjectID, id berth.ContainerID, limit int) ([]*Entry, error) {
 	if l == nil {
 		return nil, nil

@@ -17,11 +17,10 @@ import (
 
 const segmentSuffix = ".log"
 
-// segmentName returns the name of the segment whose first entry has that number.
+// segmentName returns the name of the segment with a first entry.
 func segmentName(first int64) string { return fmt.Sprintf("%012d%s", first, segmentSuffix) }
 
-// listSegments returns the numbers of the first entries of the segments in dir, in
-// order.
+// listSegments returns the numbers of the first entries of the segments in dir, sorted.
 func listSegments(dir string) ([]int64, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -39,10 +38,10 @@ func listSegments(dir string) ([]int64, error) {
 	return firsts, nil
 }
 
-// A BrokenError says that a record is not what was written and signed.
+// A BrokenError reports that a record differs from what was signed.
 type BrokenError struct {
 	File string // the segment
-	Seq  int64  // the first entry that is not to be trusted
+	Seq  int64  // the first invalid entry
 	Why  string
 }
 
@@ -50,14 +49,14 @@ func (e *BrokenError) Error() string {
 	return fmt.Sprintf("%s: entry %d: %s", e.File, e.Seq, e.Why)
 }
 
-// A chain is how far a record has been read and found whole.
+// A chain is the position up to which a record is verified.
 type chain struct {
-	next int64 // the number of the next entry
-	prev Hash  // of the last one
+	next int64 // number of the next entry
+	prev Hash  // hash of the last entry
 }
 
-// lines returns a scanner of the complete lines of in. What follows the last line
-// feed is left out, and added to rest, which may be nil.
+// lines returns a scanner of the complete lines of in. It skips text after the last line feed
+// and stores its length in rest, which may be nil.
 func lines(in io.Reader, rest *int64) *bufio.Scanner {
 	s := bufio.NewScanner(in)
 	s.Buffer(make([]byte, 0, 64<<10), maxLine)
@@ -73,22 +72,21 @@ func lines(in io.Reader, rest *int64) *bufio.Scanner {
 	return s
 }
 
-// A segmentReader checks a segment as it reads it.
+// A segmentReader reads and verifies a segment.
 type segmentReader struct {
 	key   note.Verifier
 	name  string
-	each  func(*Entry) error // told of each entry that fits; may be nil
-	seal  func()             // told when those so far are found to be signed; may be nil
-	chain chain              // up to the last entry that fits
+	each  func(*Entry) error // called for each valid entry; may be nil
+	seal  func()             // called when a checkpoint confirms the entries so far; may be nil
+	chain chain              // up to the last valid entry
 
 	signed     chain  // up to the last checkpoint
-	checkpoint []byte // the last one, as signed
-	end        int64  // behind its line
+	checkpoint []byte // the last checkpoint, as signed
+	end        int64  // offset after its line
 }
 
-// read reads in, which stands at an offset in the segment, to its end. It returns
-// how many bytes follow the last checkpoint, or a *BrokenError if one of the lines
-// does not fit.
+// read reads in, which starts at offset in the segment, to its end. It returns the number of
+// bytes after the last checkpoint, or a *BrokenError if a line is invalid.
 func (r *segmentReader) read(in io.Reader, offset int64) (rest int64, err error) {
 	r.end = offset
 	s := lines(in, &rest)
@@ -100,7 +98,7 @@ func (r *segmentReader) read(in io.Reader, offset int64) (rest int64, err error)
 		}
 	}
 	if err := s.Err(); errors.Is(err, bufio.ErrTooLong) {
-		return 0, r.broken(r.chain.next, "its line has no end")
+		return 0, r.broken(r.chain.next, "line too long")
 	} else if err != nil {
 		return 0, err
 	}
@@ -111,10 +109,10 @@ func (r *segmentReader) line(line []byte, end int64) error {
 	if signed, ok := parseCheckpoint(line); ok {
 		c, err := OpenCheckpoint(signed, r.key)
 		if err != nil {
-			return r.broken(r.chain.next-1, "the checkpoint behind it is %v", err)
+			return r.broken(r.chain.next-1, "invalid checkpoint after it: %v", err)
 		}
 		if c.Size != r.chain.next || c.Hash != r.chain.prev {
-			return r.broken(min(r.signed.next, c.Size-1), "from here on the entries are not the %d that were signed", c.Size)
+			return r.broken(min(r.signed.next, c.Size-1), "from here on, the entries differ from the %d that were signed", c.Size)
 		}
 		r.signed, r.checkpoint, r.end = r.chain, signed, end
 		if r.seal != nil {
@@ -127,9 +125,9 @@ func (r *segmentReader) line(line []byte, end int64) error {
 	case err != nil:
 		return r.broken(r.chain.next, "%v", err)
 	case e.Seq != r.chain.next:
-		return r.broken(r.chain.next, "in its place is entry %d", e.Seq)
+		return r.broken(r.chain.next, "found entry %d instead", e.Seq)
 	case e.Prev != r.chain.prev && e.Seq > 0:
-		return r.broken(e.Seq-1, "it is not the one that entry %d follows", e.Seq)
+		return r.broken(e.Seq-1, "entry %d has another predecessor", e.Seq)
 	case e.Prev != r.chain.prev:
 		return r.broken(e.Seq, "it is not the first of a record")
 	}

@@ -14,30 +14,29 @@ import (
 	"github.com/berth-run/berth/internal/statefile"
 )
 
-// A Report says what of a record was checked and found whole.
+// A Report summarizes a verified record.
 type Report struct {
 	Origin     string // the key's name
-	First      int64  // the number of the first entry; above 0 if older segments were put away
+	First      int64  // number of the first entry; above 0 if older segments were removed
 	Entries    int64
 	Segments   int
-	Checkpoint string // the last, as signed; to be kept elsewhere as a witness
+	Checkpoint string // the last checkpoint, as signed; stored elsewhere, it proves a later rollback
 }
 
-// Verify checks the record in dir against its public key: that no entry was
-// changed, left out, added or moved, and that the last one was signed. Errors about
-// the record are *BrokenError. With the text of an older checkpoint it also checks
-// that the record is a continuation of what it was then; without one, a record that
-// was set back to an older state as a whole is whole.
+// Verify verifies the record in dir against its public key: no entry was changed, removed,
+// added or moved, and the last one is signed. It returns a *BrokenError if the record is
+// invalid. Given an older checkpoint in since, it also checks that the record continues it.
+// Without one, a record that was rolled back as a whole is valid.
 func Verify(dir, publicKey, since string) (*Report, error) {
 	key, err := note.NewVerifier(publicKey)
 	if err != nil {
-		return nil, fmt.Errorf("the public key: %w", err)
+		return nil, fmt.Errorf("invalid public key: %w", err)
 	}
 	v := &verifier{dir: dir, key: key}
 	if since != "" {
 		c, err := OpenCheckpoint([]byte(since), key)
 		if err != nil {
-			return nil, fmt.Errorf("the older checkpoint: %w", err)
+			return nil, fmt.Errorf("invalid older checkpoint: %w", err)
 		}
 		v.since = &c
 	}
@@ -48,11 +47,11 @@ type verifier struct {
 	dir   string
 	key   note.Verifier
 	since *Checkpoint
-	seen  bool // since was passed
+	seen  bool // the entry of since was read
 }
 
-// extent returns the segments of a record and the size of the last, as it is while
-// nobody writes.
+// extent returns the segments of a record, and the size of the last one at a moment when no
+// process writes.
 func extent(dir string) (segments []int64, size int64, err error) {
 	if lock, err := os.Open(filepath.Join(dir, lockFile)); err == nil {
 		defer lock.Close()
@@ -64,7 +63,7 @@ func extent(dir string) (segments []int64, size int64, err error) {
 		return nil, 0, err
 	}
 	if len(segments) == 0 {
-		return nil, 0, fmt.Errorf("%s holds no record", dir)
+		return nil, 0, fmt.Errorf("%s holds no audit record", dir)
 	}
 	fi, err := os.Stat(filepath.Join(dir, segmentName(segments[len(segments)-1])))
 	if err != nil {
@@ -82,7 +81,7 @@ func (v *verifier) verify() (*Report, error) {
 	at := chain{next: segments[0]}
 	for i, first := range segments {
 		if first != at.next {
-			return nil, &BrokenError{File: segmentName(first), Seq: at.next, Why: "it is missing, with all before this segment"}
+			return nil, &BrokenError{File: segmentName(first), Seq: at.next, Why: "missing, like all entries up to this segment"}
 		}
 		limit := int64(math.MaxInt64)
 		if i == len(segments)-1 {
@@ -95,15 +94,15 @@ func (v *verifier) verify() (*Report, error) {
 	report.Entries = at.next - report.First
 	if v.since != nil && !v.seen {
 		if v.since.Size <= report.First {
-			return nil, fmt.Errorf("the older checkpoint is of entry %d, and the record begins with entry %d", v.since.Size-1, report.First)
+			return nil, fmt.Errorf("the older checkpoint is for entry %d, but the record starts at entry %d", v.since.Size-1, report.First)
 		}
-		return nil, &BrokenError{File: segmentName(segments[len(segments)-1]), Seq: at.next, Why: fmt.Sprintf("it and all up to entry %d were there and are gone", v.since.Size-1)}
+		return nil, &BrokenError{File: segmentName(segments[len(segments)-1]), Seq: at.next, Why: fmt.Sprintf("the older checkpoint covers entries up to %d, which are missing", v.since.Size-1)}
 	}
 	return report, nil
 }
 
-// segment checks the segment that begins at a place in the chain. What came before
-// the first one is not known.
+// segment verifies the segment that starts at a position in the chain. The predecessor of the
+// oldest segment is unknown.
 func (v *verifier) segment(at chain, oldest bool, limit int64) (chain, string, error) {
 	f, err := statefile.Open(filepath.Join(v.dir, segmentName(at.next)))
 	if err != nil {
@@ -126,24 +125,24 @@ func (v *verifier) segment(at chain, oldest bool, limit int64) (chain, string, e
 		return at, "", err
 	}
 	if rest > 0 {
-		return at, "", r.broken(r.signed.next, "it and what follows, %d bytes, is not signed. A crash leaves this until the next start; else somebody has changed it", rest)
+		return at, "", r.broken(r.signed.next, "the last %d bytes are not signed: a crash leaves this until the next start, otherwise the record was changed", rest)
 	}
 	return r.chain, string(r.checkpoint), nil
 }
 
-// each compares the record with the older checkpoint where it has come to it.
+// each compares the record with the older checkpoint at the checkpoint's entry.
 func (v *verifier) each(e *Entry) error {
 	if v.since == nil || e.Seq != v.since.Size-1 {
 		return nil
 	}
 	v.seen = true
 	if e.Hash != v.since.Hash {
-		return &BrokenError{File: v.dir, Seq: e.Seq, Why: "it or one before it is not what the older checkpoint was made of"}
+		return &BrokenError{File: v.dir, Seq: e.Seq, Why: "this entry, or one before it, differs from the older checkpoint"}
 	}
 	return nil
 }
 
-// Broken reports whether an error is about what a record holds.
+// Broken reports whether an error means that a record is invalid.
 func Broken(err error) bool {
 	_, ok := errors.AsType[*BrokenError](err)
 	return ok

@@ -18,10 +18,10 @@ import (
 	"github.com/berth-run/berth/internal/statefile"
 )
 
-// segmentSize is how long a segment grows before the next one is begun.
+// segmentSize is the size at which a segment is full.
 const segmentSize = 64 << 20
 
-// openWriter reads the last segment of the record in dir.
+// openWriter opens the record in dir at its last segment.
 func openWriter(dir string) (*writer, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
@@ -40,7 +40,7 @@ func openWriter(dir string) (*writer, error) {
 			return err
 		}
 		if len(segments) == 0 {
-			return w.begin()
+			return w.start()
 		}
 		return w.load(segments[len(segments)-1])
 	})
@@ -50,7 +50,7 @@ func openWriter(dir string) (*writer, error) {
 	return w, nil
 }
 
-// locked calls f while no other process writes.
+// locked calls f while it holds the lock against other processes.
 func (w *writer) locked(f func() error) error {
 	if err := flock(w.lock, unix.LOCK_EX); err != nil {
 		return err
@@ -71,8 +71,8 @@ func flock(f *os.File, how int) error {
 	}
 }
 
-// load makes a segment the one that is written to. Its first entry vouches for
-// those before.
+// load makes a segment the one to append to. The first entry of a segment stands for all
+// entries before it.
 func (w *writer) load(first int64) error {
 	f, err := statefile.OpenFile(w.path(segmentName(first)), os.O_RDWR|os.O_APPEND)
 	if err != nil {
@@ -102,14 +102,14 @@ func firstEntry(f *os.File) (*Entry, error) {
 		return nil, errors.New("the segment has no entry")
 	}
 	e, err := parseEntry(s.Bytes())
-	if err == nil && e.Action != SegmentBegun {
-		err = fmt.Errorf("the segment does not begin with %s", SegmentBegun)
+	if err == nil && e.Action != SegmentStarted {
+		err = fmt.Errorf("the segment does not start with %s", SegmentStarted)
 	}
 	return e, err
 }
 
-// write appends a batch and a checkpoint, and returns when they are durable. On an
-// error nothing of it is in the record.
+// write appends a batch and a checkpoint, and returns when they are durable. If it returns an
+// error, the record holds nothing of the batch.
 func (w *writer) write(batch []*pending) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -125,7 +125,7 @@ func (w *writer) write(batch []*pending) error {
 			entries = append(entries, &p.entry)
 		}
 		if w.size >= w.limit {
-			if err := w.begin(); err != nil {
+			if err := w.start(); err != nil {
 				return err
 			}
 		}
@@ -133,8 +133,8 @@ func (w *writer) write(batch []*pending) error {
 	})
 }
 
-// catchUp reads what other processes wrote, cuts off what a crash left, and returns
-// the entries that say so.
+// catchUp reads what other processes wrote and removes what a crash left. It returns the
+// entries that record the removals.
 func (w *writer) catchUp() (repaired []*Entry, err error) {
 	for {
 		rest, err := w.readOn()
@@ -161,7 +161,7 @@ func (w *writer) catchUp() (repaired []*Entry, err error) {
 	}
 }
 
-// readOn reads the segment on from what is known and returns how many bytes follow
+// readOn reads the segment from the last known position. It returns the number of bytes after
 // the last checkpoint.
 func (w *writer) readOn() (rest int64, err error) {
 	fi, err := w.file.Stat()
@@ -169,7 +169,7 @@ func (w *writer) readOn() (rest int64, err error) {
 		return 0, err
 	}
 	if fi.Size() < w.size {
-		return 0, &BrokenError{File: w.name, Seq: w.chain.next - 1, Why: "it was signed and is gone"}
+		return 0, &BrokenError{File: w.name, Seq: w.chain.next - 1, Why: "signed, but missing"}
 	}
 	var entries []*Entry
 	r := &segmentReader{key: w.key, name: w.name, chain: w.chain, signed: w.chain, checkpoint: w.checkpoint,
@@ -177,7 +177,7 @@ func (w *writer) readOn() (rest int64, err error) {
 		seal: func() {
 			lives := overlay{w.living, map[berth.ContainerID]Life{}}
 			for _, e := range entries {
-				lives.take(e)
+				lives.apply(e)
 			}
 			lives.merge()
 			entries = nil
@@ -199,9 +199,8 @@ func (w *writer) readOn() (rest int64, err error) {
 	return rest, nil
 }
 
-// torn returns the length of what follows the last good checkpoint if a crash can
-// have left it: if it holds no further checkpoint. Else somebody has changed what
-// was signed, and it returns 0.
+// torn returns the length of the text after the last valid checkpoint if a crash can have left
+// it. It returns 0 if a further checkpoint follows: then signed text was changed.
 func (w *writer) torn(end int64) (int64, error) {
 	rest, err := w.tail(end)
 	if err != nil || bytes.Contains(append([]byte("\n"), rest...), []byte("\n"+checkpointField)) {
@@ -218,7 +217,7 @@ func (w *writer) tail(from int64) ([]byte, error) {
 	return io.ReadAll(io.NewSectionReader(w.file, from, fi.Size()-from))
 }
 
-// cut removes what follows the last checkpoint and returns the entry about it.
+// cut removes the text after the last checkpoint and returns the entry that records this.
 func (w *writer) cut(n int64) (*Entry, error) {
 	rest, err := w.tail(w.size)
 	if err != nil {
@@ -231,8 +230,8 @@ func (w *writer) cut(n int64) (*Entry, error) {
 	return &Entry{Time: time.Now().UTC(), Action: Repaired, Bytes: n, Name: hex.EncodeToString(sum[:])}, nil
 }
 
-// begin begins the next segment: it appears with its first batch in it, or not.
-func (w *writer) begin() error {
+// start starts the next segment. The segment appears together with its first batch.
+func (w *writer) start() error {
 	name := segmentName(w.chain.next)
 	f, err := os.OpenFile(w.path(name)+".tmp", os.O_CREATE|os.O_TRUNC|os.O_RDWR|os.O_APPEND, 0o600)
 	if err != nil {
@@ -240,7 +239,7 @@ func (w *writer) begin() error {
 	}
 	old, size := w.file, w.size
 	w.file, w.size = f, 0
-	err = w.append([]*Entry{{Time: time.Now().UTC(), Action: SegmentBegun, Living: maps.Clone(w.living)}})
+	err = w.append([]*Entry{{Time: time.Now().UTC(), Action: SegmentStarted, Living: maps.Clone(w.living)}})
 	if err == nil {
 		err = os.Rename(f.Name(), w.path(name))
 	}
@@ -258,8 +257,8 @@ func (w *writer) begin() error {
 	return nil
 }
 
-// append writes entries and a checkpoint behind them. What repeats the end of a
-// container is left out.
+// append writes entries and a checkpoint after them. It skips the entries that
+// overlay.apply rejects.
 func (w *writer) append(entries []*Entry) error {
 	var text []byte
 	var err error
@@ -267,7 +266,7 @@ func (w *writer) append(entries []*Entry) error {
 	lives := overlay{w.living, map[berth.ContainerID]Life{}}
 	wrote := false
 	for _, e := range entries {
-		if !lives.take(e) {
+		if !lives.apply(e) {
 			continue
 		}
 		e.Seq, e.Prev = at.next, at.prev
@@ -294,14 +293,14 @@ func (w *writer) append(entries []*Entry) error {
 	return nil
 }
 
-// put makes text durable at the end of the segment, or leaves nothing of it.
+// put appends text to the segment durably. If it fails, it removes the text again.
 func (w *writer) put(text []byte) error {
 	if _, err := w.file.Write(text); err != nil {
 		return errors.Join(err, w.file.Truncate(w.size))
 	}
 	if err := w.file.Sync(); err != nil {
-		// What of it is on the disk, nobody can tell any more.
-		w.failed = fmt.Errorf("the record could not be synced, and takes nothing more until the next start: %w", err)
+		// After a failed sync, it is unknown what is on the disk.
+		w.failed = fmt.Errorf("sync audit record (no further entries until the next start): %w", err)
 		return w.failed
 	}
 	return nil
