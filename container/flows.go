@@ -61,7 +61,7 @@ func (fs *flows) add(s *instance, f egress.Flow) []audit.Entry {
 		fs.uses[u]++
 	}
 	if !fs.often.Allow() {
-		if !f.Begins { // counted when the connection ends
+		if !f.Opening { // counted when the connection ends
 			fs.more.Count++
 			fs.more.Sent += f.Sent
 			fs.more.Received += f.Received
@@ -75,7 +75,7 @@ func (fs *flows) add(s *instance, f egress.Flow) []audit.Entry {
 	switch {
 	case !f.Allowed:
 		e.Action = audit.EgressRefused
-	case f.Begins:
+	case f.Opening:
 		e.Action = audit.EgressConnected
 	}
 	e.Host, e.Port, e.Reason = f.Target.Host, f.Target.Port, f.Reason

@@ -116,7 +116,7 @@ func (ns *networks) connect(ctx context.Context, s *instance) error {
 	}
 	log := ns.opts.Log.With("container", s.id, "project", s.project)
 	gate := &egress.Gate{Policy: s.network.policy, Secrets: s.network.secrets, CA: s.network.ca,
-		Lookup: ns.opts.Network.Lookup, Dial: ns.opts.Network.Dial, Record: ns.recorder(s, log), Traffic: &s.network.traffic, Places: ns.opts.Network.Places}
+		Lookup: ns.opts.Network.Lookup, Dial: ns.opts.Network.Dial, Record: ns.recorder(s, log), Traffic: &s.network.traffic, Slots: ns.opts.Network.Slots}
 	settings := guest.Network{Authorities: bytes.Clone(ns.opts.Network.Authorities), Environment: map[string]string{},
 		Addresses: addressNeed(s.network.policy)}
 	if s.network.ca != nil {
@@ -163,7 +163,7 @@ func addressNeed(p *egress.Policy) guest.Need {
 func (ns *networks) recorder(s *instance, log *slog.Logger) func(egress.Flow) {
 	often := rate.NewLimiter(rate.Every(time.Second), 20)
 	return func(f egress.Flow) {
-		if !f.Begins && often.Allow() {
+		if !f.Opening && often.Allow() {
 			log.Info("egress", "target", f.Target.String(), "allowed", f.Allowed, "reason", f.Reason, "sent", f.Sent, "received", f.Received)
 		}
 		ns.trail.recordFlow(s, f)

@@ -43,8 +43,8 @@ type NetworkOptions struct {
 	// concurrently and may be nil.
 	Record func(p berth.ProjectID, id berth.ContainerID, f egress.Flow)
 
-	// Places bounds the connections of all containers together; nil means no bound.
-	Places *egress.Places
+	// Slots bounds the connections of all containers together; nil means no bound.
+	Slots *egress.Slots
 
 	// For tests, as in egress.Gate.
 	Lookup func(ctx context.Context, name string) ([]netip.Addr, error)

@@ -7,16 +7,15 @@ import (
 	"strings"
 )
 
-// metadata are the addresses at which clouds tell machines their credentials.
+// metadata are the addresses of the clouds' metadata services, which serve credentials.
 var metadata = []netip.Addr{
 	netip.MustParseAddr("169.254.169.254"), netip.MustParseAddr("169.254.170.2"), netip.MustParseAddr("169.254.169.123"),
 	netip.MustParseAddr("100.100.100.200"), netip.MustParseAddr("168.63.129.16"), netip.MustParseAddr("192.0.0.192"),
 	netip.MustParseAddr("fd00:ec2::254"), netip.MustParseAddr("fd00:ec2::23"), netip.MustParseAddr("fd00:42::42"), netip.MustParseAddr("fd20:ce::254"),
 }
 
-// inside are the ranges, beside those that netip knows, which are not the public
-// Internet (IANA's special-purpose registries), or which lead elsewhere than they
-// say.
+// inside are the ranges, besides those that netip knows, that are not on the public Internet
+// (IANA's special-purpose registries), or that lead to other addresses.
 var inside = []netip.Prefix{
 	netip.MustParsePrefix("0.0.0.0/8"),
 	netip.MustParsePrefix("100.64.0.0/10"),
@@ -27,11 +26,11 @@ var inside = []netip.Prefix{
 	netip.MustParsePrefix("198.51.100.0/24"),
 	netip.MustParsePrefix("203.0.113.0/24"),
 	netip.MustParsePrefix("240.0.0.0/4"),
-	netip.MustParsePrefix("::/96"),        // IPv4 in IPv6, the old way
+	netip.MustParsePrefix("::/96"),        // IPv4 in IPv6, deprecated form
 	netip.MustParsePrefix("64:ff9b::/96"), // NAT64 leads to any IPv4 address
 	netip.MustParsePrefix("64:ff9b:1::/48"),
 	netip.MustParsePrefix("100::/64"),
-	netip.MustParsePrefix("2001::/23"), // Teredo among them
+	netip.MustParsePrefix("2001::/23"), // includes Teredo
 	netip.MustParsePrefix("2001:db8::/32"),
 	netip.MustParsePrefix("2002::/16"), // 6to4 leads to any IPv4 address
 	netip.MustParsePrefix("3fff::/20"),
@@ -45,8 +44,8 @@ func Public(a netip.Addr) bool {
 		!slices.ContainsFunc(inside, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
-// forbidden reports whether an address must not be dialled, unless the operator has
-// named that very address.
+// forbidden reports whether an address must not be dialled unless the operator has named
+// exactly that address.
 func forbidden(a netip.Addr) bool {
 	a = a.Unmap().WithZone("")
 	return a.IsUnspecified() || a.IsMulticast() || a.IsLinkLocalUnicast() || slices.Contains(metadata, a)
@@ -57,13 +56,13 @@ func nameable(a netip.Addr) bool {
 	return !a.IsUnspecified() && !a.IsMulticast()
 }
 
-// mayDial reports whether a host that was allowed may be at an address. A name
-// that a rule allows as private may be on this machine's loopback only under a
-// rule for that address.
+// mayDial reports whether a connection that d allowed may use an address. A name that a rule
+// allows as private may resolve to this machine's loopback only if another rule allows that
+// address.
 func (p *Policy) mayDial(d Decision, t Target, a netip.Addr) bool {
 	a = a.Unmap().WithZone("")
 	if host, err := netip.ParseAddr(t.Host); err == nil {
-		return host.Unmap().WithZone("") == a // Decide has looked at it
+		return host.Unmap().WithZone("") == a // Decide has checked it
 	}
 	if forbidden(a) {
 		return false
@@ -77,8 +76,8 @@ func (p *Policy) mayDial(d Decision, t Target, a netip.Addr) bool {
 	return !a.IsLoopback() || decideAddr(p, a, t).Allow
 }
 
-// Own reports whether an address is one of this machine's, or cannot be distinguished from
-// one. It may be public, and protected by a firewall that connections from here do not pass.
+// Own reports whether an address is one of this machine's, or might be. Such an address may
+// be public but protected by a firewall that does not see connections from the machine itself.
 func Own(a netip.Addr) bool {
 	own, err := net.InterfaceAddrs()
 	if err != nil {
@@ -94,8 +93,8 @@ func Own(a netip.Addr) bool {
 	})
 }
 
-// Covers reports whether rules of the operator's open all that a policy's rule
-// does. A rule without ports opens all of them. "*" is any name, and no address.
+// Covers reports whether the operator's rules open all that r opens. A rule without ports
+// opens all ports. "*" matches any name, but no address.
 func Covers(rules []Rule, r Rule) bool {
 	return slices.ContainsFunc(rules, func(c Rule) bool {
 		if len(c.Ports) > 0 && (!slices.Equal(c.Ports, r.Ports) || c.UDP != r.UDP) {

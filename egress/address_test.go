@@ -9,12 +9,12 @@ import (
 	"testing"
 )
 
-// A host may have IPv6 addresses only, or first.
+// A host may have only IPv6 addresses, or list them first.
 func TestIPv6Names(t *testing.T) {
 	w := newWorld(t, policy(t, false, "example.com", "both.example.com"))
 	addr, roots := serve(t, true, func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "reached") })
 	w.host("example.com", "2606:2800:220:1::1", 443, addr)
-	w.host("both.example.com", "fd12::1", 443, addr) // inside
+	w.host("both.example.com", "fd12::1", 443, addr) // private
 	w.host("both.example.com", "2606:2800:220:1::2", 443, addr)
 	for _, name := range []string{"example.com", "both.example.com"} {
 		if status, body := get(t, w.httpClient(roots), "https://"+name+"/"); status != 200 || body != "reached" {
@@ -23,7 +23,7 @@ func TestIPv6Names(t *testing.T) {
 	}
 }
 
-// An address that a rule allows is dialled as it is, and any name may be used there.
+// An allowed address is dialled without a lookup, and requests there may use any name.
 func TestAddresses(t *testing.T) {
 	w := newWorld(t, policy(t, false, "private 10.1.0.0/16", "93.184.216.34"))
 	secure, roots := serve(t, true, func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, r.Host) })
@@ -69,29 +69,29 @@ func TestDatagrams(t *testing.T) {
 		}
 	}()
 	w.host("", "93.184.216.34", 53, host.LocalAddr().String())
-	conn, status := w.ask("93.184.216.34:53", ProtocolHeader+": udp\r\n")
+	conn, status := w.connectWith("93.184.216.34:53", ProtocolHeader+": udp\r\n")
 	if status != http.StatusOK {
 		t.Fatalf("got %d", status)
 	}
-	for _, said := range []string{"one", "", strings.Repeat("x", 9000)} {
-		_, _ = conn.Write(append([]byte{byte(len(said) >> 8), byte(len(said))}, said...))
+	for _, sent := range []string{"one", "", strings.Repeat("x", 9000)} {
+		_, _ = conn.Write(append([]byte{byte(len(sent) >> 8), byte(len(sent))}, sent...))
 		head := make([]byte, 2)
 		if _, err := io.ReadFull(conn, head); err != nil {
 			t.Fatal(err)
 		}
 		got := make([]byte, int(head[0])<<8|int(head[1]))
-		if _, err := io.ReadFull(conn, got); err != nil || string(got) != "re "+said {
+		if _, err := io.ReadFull(conn, got); err != nil || string(got) != "re "+sent {
 			t.Errorf("got %.20q of %d bytes, %v", got, len(got), err)
 		}
 	}
 	conn.Close()
 	if f := w.last(); !f.Allowed || !f.Target.UDP || f.Sent == 0 || f.Received == 0 {
-		t.Errorf("the flow is %+v", f)
+		t.Errorf("flow: got %+v", f)
 	}
 	if _, status := w.connect("93.184.216.34:53"); status != http.StatusForbidden {
-		t.Errorf("a connection there: got %d", status)
+		t.Errorf("a TCP connection to the same address: got %d", status)
 	}
-	if _, status := w.ask("example.com:443", ProtocolHeader+": udp\r\n"); status != http.StatusForbidden {
+	if _, status := w.connectWith("example.com:443", ProtocolHeader+": udp\r\n"); status != http.StatusForbidden {
 		t.Errorf("datagrams to a name: got %d", status)
 	}
 }

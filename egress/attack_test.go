@@ -15,9 +15,9 @@ import (
 	"time"
 )
 
-// say sends words on a connection and returns what comes back until it ends, or has
-// been quiet for a while.
-func (w *world) say(target, words string) (answer string) {
+// exchange sends words on a connection and returns the response: all data until EOF or a short
+// pause.
+func (w *world) exchange(target, words string) (answer string) {
 	w.t.Helper()
 	conn, status := w.connect(target)
 	if status != http.StatusOK {
@@ -30,8 +30,8 @@ func (w *world) say(target, words string) (answer string) {
 	return string(b)
 }
 
-// What a request says of its length, its host or its way must not let a second
-// request hide in it, nor another host be meant.
+// A request's length, host or routing fields must neither hide a second request nor name another
+// host.
 func TestSmuggledRequests(t *testing.T) {
 	w := newWorld(t, policy(t, false, "example.com", "example.com:8080"))
 	var mu sync.Mutex
@@ -42,7 +42,7 @@ func TestSmuggledRequests(t *testing.T) {
 		seen = append(seen, fmt.Sprintf("%s %s %s", r.Method, r.Host, r.URL))
 	})
 	w.host("example.com", "93.184.216.34", 80, addr)
-	w.host("example.com", "93.184.216.34", 8080, listen(t, func(c net.Conn) { // a host that is lenient
+	w.host("example.com", "93.184.216.34", 8080, listen(t, func(c net.Conn) { // a lenient host
 		_ = c.SetReadDeadline(time.Now().Add(100 * time.Millisecond))
 		b, _ := io.ReadAll(c)
 		if head, _, _ := strings.Cut(string(b), "\r\n\r\nG"); strings.Contains(head, "/evil") || strings.Contains(head, "\nHost: evil") {
@@ -77,7 +77,7 @@ func TestSmuggledRequests(t *testing.T) {
 		"many empty lines":    strings.Repeat("\r\n", 5000) + "GET /evil HTTP/1.1\r\nHost: evil.com\r\n\r\n",
 	} {
 		for _, target := range []string{"example.com:80", "example.com:8080"} {
-			w.say(target, words)
+			w.exchange(target, words)
 			mu.Lock()
 			for _, got := range seen {
 				if strings.Contains(got, "evil") || strings.HasPrefix(got, "CONNECT") {
@@ -88,17 +88,16 @@ func TestSmuggledRequests(t *testing.T) {
 			mu.Unlock()
 		}
 	}
-	// What is in order passes, also what is rare.
+	// Valid requests pass, even unusual ones.
 	for _, words := range []string{"BREW /good HTTP/1.1\r\nHost: example.com\r\n\r\n", "PROPFIND /good HTTP/1.1\r\nHost: EXAMPLE.com.\r\n\r\n"} {
-		if answer := w.say("example.com:80", words); !strings.HasPrefix(answer, "HTTP/1.1 200") || len(seen) != 1 {
+		if answer := w.exchange("example.com:80", words); !strings.HasPrefix(answer, "HTTP/1.1 200") || len(seen) != 1 {
 			t.Errorf("%q: got %q", words, answer)
 		}
 		seen = nil
 	}
 }
 
-// A request in pieces, with long pauses, is not taken for something else; and what is
-// something else is not held back.
+// A request in pieces, with long pauses, is recognized. Another protocol is not delayed.
 func TestPieces(t *testing.T) {
 	w := newWorld(t, policy(t, false, "example.com:8080"))
 	heard := make(chan string, 64)
@@ -115,7 +114,7 @@ func TestPieces(t *testing.T) {
 	}))
 	conn, _ := w.connect("example.com:8080")
 	answer := make([]byte, 2)
-	for _, piece := range []string{"BR", "EW", " /a"} { // each waits for its answer
+	for _, piece := range []string{"BR", "EW", " /a"} { // each waits for its echo
 		io.WriteString(conn, piece)
 		select {
 		case got := <-heard:
@@ -130,7 +129,7 @@ func TestPieces(t *testing.T) {
 	io.WriteString(conn, " HTTP/1.1\r\nHost: evil.com\r\n\r\n")
 	_ = conn.SetReadDeadline(time.Now().Add(10 * time.Second))
 	if b, err := io.ReadAll(conn); err != nil || len(b) > 0 {
-		t.Errorf("the rest of the request is answered: %q, %v", b, err)
+		t.Errorf("after the rest of the request: got %q, %v", b, err)
 	}
 	w.refused("in pieces")
 	select {
@@ -140,8 +139,7 @@ func TestPieces(t *testing.T) {
 	}
 }
 
-// A request that asks for HTTP/2 on its connection is answered without: what would
-// follow there names hosts of its own.
+// The gate does not upgrade to HTTP/2: the requests that follow would name their own hosts.
 func TestUpgradeToHTTP2(t *testing.T) {
 	w := newWorld(t, policy(t, false, "example.com"))
 	addr, _ := serve(t, false, func(rw http.ResponseWriter, r *http.Request) {
@@ -155,21 +153,20 @@ func TestUpgradeToHTTP2(t *testing.T) {
 	})
 	w.host("example.com", "93.184.216.34", 80, addr)
 	for _, upgrade := range []string{"h2c", "H2C", "websocket, h2c"} {
-		answer := w.say("example.com:80", "GET / HTTP/1.1\r\nHost: example.com\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: "+upgrade+"\r\nHTTP2-Settings: AAMAAABkAAQCAAAAAAIAAAAA\r\n\r\n")
+		answer := w.exchange("example.com:80", "GET / HTTP/1.1\r\nHost: example.com\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: "+upgrade+"\r\nHTTP2-Settings: AAMAAABkAAQCAAAAAAIAAAAA\r\n\r\n")
 		if !strings.Contains(answer, "plain") {
 			t.Errorf("%s: got %q", upgrade, answer)
 		}
 	}
 }
 
-// hello returns what a client says first that asks for a server by a name, which may
-// be one that no proper client sends.
+// hello returns a client hello for a server name, which may be one that no proper client sends.
 func hello(t testing.TB, name string) []byte {
 	t.Helper()
 	proper := "x" + strings.Repeat("y", max(0, len(name)-3)) + "zz"
-	said := &tapped{Reader: strings.NewReader("")}
+	sent := &tapped{Reader: strings.NewReader("")}
 	var out bytes.Buffer
-	_ = tls.Client(&written{said, &out}, &tls.Config{ServerName: proper[:len(name)], InsecureSkipVerify: true}).Handshake()
+	_ = tls.Client(&written{sent, &out}, &tls.Config{ServerName: proper[:len(name)], InsecureSkipVerify: true}).Handshake()
 	b := bytes.Replace(out.Bytes(), []byte(proper[:len(name)]), []byte(name), 1)
 	if !bytes.Contains(b, []byte(name)) {
 		t.Fatalf("the hello does not name %s", name)
@@ -184,7 +181,7 @@ type written struct {
 
 func (w *written) Write(p []byte) (int, error) { return w.to.Write(p) }
 
-// A handshake that a lenient host might read in another way does not pass anywhere.
+// A handshake that a lenient host might parse differently is refused on every port.
 func TestHandshakesThatCannotBeRead(t *testing.T) {
 	w := newWorld(t, policy(t, false, "example.com", "example.com:8443"))
 	reached := make(chan []byte, 8)
@@ -196,7 +193,7 @@ func TestHandshakesThatCannotBeRead(t *testing.T) {
 	})
 	w.host("example.com", "93.184.216.34", 443, host)
 	w.host("example.com", "93.184.216.34", 8443, host)
-	pieces := func(b []byte, size int) (out []byte) { // as many records
+	pieces := func(b []byte, size int) (out []byte) { // one record for each piece
 		for body := b[5:]; len(body) > 0; {
 			n := min(size, len(body))
 			out = append(append(out, b[0], b[1], b[2], byte(n>>8), byte(n)), body[:n]...)
@@ -204,7 +201,7 @@ func TestHandshakesThatCannotBeRead(t *testing.T) {
 		}
 		return out
 	}
-	for name, said := range map[string][]byte{
+	for name, sent := range map[string][]byte{
 		"another name":            hello(t, "evil.com"),
 		"another name, in pieces": pieces(hello(t, "evil.com"), 7),
 		"a final dot":             hello(t, "evil.com."),
@@ -212,7 +209,7 @@ func TestHandshakesThatCannotBeRead(t *testing.T) {
 		"cut off":                 append(hello(t, "evil.com")[:90:90], bytes.Repeat([]byte{0x16}, 400)...),
 	} {
 		for _, target := range []string{"example.com:443", "example.com:8443"} {
-			w.say(target, string(said))
+			w.exchange(target, string(sent))
 			select {
 			case b := <-reached:
 				t.Errorf("%s, at %s: the host got %.100q", name, target, b)
@@ -220,15 +217,15 @@ func TestHandshakesThatCannotBeRead(t *testing.T) {
 			}
 		}
 	}
-	w.say("example.com:8443", string(pieces(hello(t, "example.com"), 5)))
+	w.exchange("example.com:8443", string(pieces(hello(t, "example.com"), 5)))
 	select {
 	case <-reached:
 	case <-time.After(10 * time.Second):
-		t.Error("the allowed name in pieces does not pass")
+		t.Error("the allowed name in pieces: refused")
 	}
 }
 
-// Where a host sends a client on to is decided like any other target.
+// The target of a redirect is decided like any other target.
 func TestRedirects(t *testing.T) {
 	w := newWorld(t, policy(t, false, "example.com"))
 	to := ""
@@ -247,8 +244,7 @@ func TestRedirects(t *testing.T) {
 	}
 }
 
-// This machine is not reached at an address of its own that is public: what listens
-// there may count on a firewall.
+// A gate refuses this machine's own public addresses: services there may rely on a firewall.
 func TestOwnAddresses(t *testing.T) {
 	own, err := net.InterfaceAddrs()
 	if err != nil || len(own) == 0 {
@@ -257,12 +253,12 @@ func TestOwnAddresses(t *testing.T) {
 	for _, o := range own {
 		if n, ok := o.(*net.IPNet); ok {
 			if a, _ := netip.AddrFromSlice(n.IP); !Own(a) {
-				t.Errorf("%s is not known to be this machine's", a)
+				t.Errorf("Own(%s) = false, want true", a)
 			}
 		}
 	}
 	if Own(netip.MustParseAddr("93.184.216.34")) {
-		t.Error("another's address is this machine's")
+		t.Error("Own of another machine's address = true, want false")
 	}
 	w := newWorld(t, policy(t, true, "example.com", "93.184.216.34", "private inside.corp", "private 93.184.216.35"))
 	addr, _ := serve(t, false, func(rw http.ResponseWriter, _ *http.Request) { io.WriteString(rw, "reached") })
@@ -286,7 +282,7 @@ func TestOwnAddresses(t *testing.T) {
 	}
 }
 
-// Names that only look like an allowed one are others.
+// A name that only looks like an allowed one is refused.
 func TestLookalikeNames(t *testing.T) {
 	for name, want := range map[string]string{
 		"EXAMPLE.com": "example.com", "example.com.": "example.com", "xn--bcher-kva.example": "xn--bcher-kva.example", "XN--BCHER-KVA.Example.": "xn--bcher-kva.example",
@@ -306,8 +302,8 @@ func TestLookalikeNames(t *testing.T) {
 	}
 }
 
-// The addresses at which clouds tell machines their credentials are reached under a
-// rule of the operator's for that very address alone, some of them being public.
+// An address of a metadata service, which may be public, requires a rule of the operator's for
+// exactly that address.
 func TestMetadataAddresses(t *testing.T) {
 	for _, a := range append(slices.Clone(metadata), netip.MustParseAddr("169.254.170.23"), netip.MustParseAddr("fe80::a9fe:a9fe")) {
 		at := netip.PrefixFrom(a, a.BitLen())
@@ -328,7 +324,7 @@ func TestMetadataAddresses(t *testing.T) {
 		}
 		named := &Policy{Rules: []Rule{{Name: "metadata.corp", Private: true}}}
 		if d := Decide(named, Target{Host: "metadata.corp", Port: 80}); named.mayDial(d, Target{Host: "metadata.corp", Port: 80}, a) {
-			t.Errorf("%s is reached by a name", a)
+			t.Errorf("%s: reached by a name", a)
 		}
 	}
 }

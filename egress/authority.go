@@ -14,12 +14,12 @@ import (
 	"time"
 )
 
-// authorityLife is how long a container's authority is valid; no container lives
-// as long.
+// authorityLife is how long a container's authority is valid, which is longer than any
+// container lives.
 const authorityLife = 5 * 365 * 24 * time.Hour
 
-// An Authority vouches, to one container alone, for the hosts whose connections
-// are intercepted. It is safe for concurrent use.
+// An Authority is a certificate authority that only one container trusts. It signs the
+// certificates of hosts whose connections are intercepted. It is safe for concurrent use.
 type Authority struct {
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
@@ -28,7 +28,7 @@ type Authority struct {
 	leaves map[string]*tls.Certificate
 }
 
-// NewAuthority makes an authority with a new key.
+// NewAuthority creates an authority with a new key.
 func NewAuthority(name string) (*Authority, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -48,12 +48,12 @@ func NewAuthority(name string) (*Authority, error) {
 	return &Authority{cert: cert, key: key, leaves: map[string]*tls.Certificate{}}, err
 }
 
-// ParseAuthority reads what Marshal wrote.
+// ParseAuthority parses the output of Marshal.
 func ParseAuthority(text []byte) (*Authority, error) {
 	first, rest := pem.Decode(text)
 	second, _ := pem.Decode(rest)
 	if first == nil || second == nil {
-		return nil, errors.New("egress: an authority is a certificate and a key in PEM")
+		return nil, errors.New("egress: an authority must be a certificate and a key in PEM")
 	}
 	cert, err := x509.ParseCertificate(first.Bytes)
 	if err != nil {
@@ -77,7 +77,7 @@ func (a *Authority) PEM() []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.cert.Raw})
 }
 
-// certificate returns the source of a host's certificate.
+// certificate returns a tls.Config.GetCertificate function for a host.
 func (a *Authority) certificate(host string) func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	return func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 		a.mu.Lock()
@@ -100,7 +100,7 @@ func (a *Authority) issue(host string) (*tls.Certificate, error) {
 	}
 	template := &x509.Certificate{
 		Subject: pkix.Name{CommonName: clipName(host)}, DNSNames: []string{host}, SerialNumber: serial(),
-		NotBefore: a.cert.NotBefore, NotAfter: time.Now().Add(365 * 24 * time.Hour), // clients refuse leaves of many years
+		NotBefore: a.cert.NotBefore, NotAfter: time.Now().Add(365 * 24 * time.Hour), // clients refuse certificates valid for years
 		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, key.Public(), a.key)
@@ -110,7 +110,7 @@ func (a *Authority) issue(host string) (*tls.Certificate, error) {
 	return &tls.Certificate{Certificate: [][]byte{der, a.cert.Raw}, PrivateKey: key}, nil
 }
 
-// clipName bounds a common name to the 64 characters that X.509 allows.
+// clipName truncates a common name to the 64 characters that X.509 allows.
 func clipName(host string) string {
 	if len(host) > 64 {
 		return host[:64]

@@ -10,13 +10,12 @@ import (
 	"time"
 )
 
-// ErrRefused is what an error of Client wraps when the gate's policy does not allow the
-// host.
+// ErrRefused is wrapped by errors of Client if the gate's policy does not allow the host.
 var ErrRefused = errors.New("the address is not allowed")
 
-// Client returns an HTTP client of this server's own that reaches only what the gate's
-// policy allows, redirects included, and never through a proxy. timeout bounds a whole
-// request. The client does not record its connections.
+// Client returns an HTTP client for the server's own requests. It reaches only what the gate's
+// policy allows, redirects included, and never uses a proxy. timeout bounds a whole request.
+// The client does not record its connections.
 func (g *Gate) Client(timeout time.Duration) *http.Client {
 	return &http.Client{
 		Timeout: timeout,

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// Buffers of connections that are quiet are small; where much passes they are
-// large, because each write is a frame of the guest's connection. A connection whose
-// host takes nothing keeps its buffer: so of a container's only some are large.
+// A quiet connection has a small buffer. A busy one has a large buffer, because each write is
+// a frame of the guest's connection. A container may have only maxBusy large buffers: a
+// connection whose host accepts nothing holds its buffer.
 const (
 	quietBuffer = 8 << 10
 	busyBuffer  = 128 << 10
@@ -21,7 +21,7 @@ var (
 	busy  = sync.Pool{New: func() any { b := make([]byte, busyBuffer); return &b }}
 )
 
-// buffer lends a buffer, a large one if there is one.
+// buffer borrows a buffer: a large one if requested and available, else a small one.
 func (g *Gate) buffer(large bool) *[]byte {
 	for n := g.lent.Load(); large && n < maxBusy; n = g.lent.Load() {
 		if g.lent.CompareAndSwap(n, n+1) {
@@ -31,7 +31,7 @@ func (g *Gate) buffer(large bool) *[]byte {
 	return quiet.Get().(*[]byte)
 }
 
-// putBack takes a buffer back.
+// putBack returns a borrowed buffer.
 func (g *Gate) putBack(b *[]byte) {
 	if len(*b) == busyBuffer {
 		busy.Put(b)
@@ -41,7 +41,7 @@ func (g *Gate) putBack(b *[]byte) {
 	quiet.Put(b)
 }
 
-// copyIdle copies until the end, an error, or idleTime without a byte.
+// copyIdle copies until EOF, an error, or idleTime without a byte.
 func (g *Gate) copyIdle(to, from net.Conn) error {
 	buf := g.buffer(false)
 	defer func() { g.putBack(buf) }()
@@ -67,7 +67,7 @@ func (g *Gate) copyIdle(to, from net.Conn) error {
 	}
 }
 
-// proxyBuffers lends a gate's buffers to httputil.ReverseProxy.
+// proxyBuffers adapts a gate's buffers to httputil.BufferPool.
 type proxyBuffers struct{ gate *Gate }
 
 func (p proxyBuffers) Get() []byte  { return *p.gate.buffer(true) }

@@ -18,27 +18,27 @@ import (
 
 // A crossing is one connection from a sandbox to a host.
 type crossing struct {
-	ctx      context.Context // of the sandbox's connection
+	ctx      context.Context // ends with the sandbox's connection
 	gate     *Gate
 	target   Target
 	decision Decision
 	flow     *Flow
-	begun    sync.Once
-	answered bool            // in HTTP, which says what went wrong
-	used     map[string]bool // names of secrets that were filled in
+	recorded sync.Once
+	answered bool            // errors were answered in HTTP
+	used     map[string]bool // names of the secrets that were filled in
 
 	sent, received atomic.Int64
 }
 
-// dialsFirst reports whether the host is dialled before the sandbox is connected. Otherwise
-// the client must first send a name, which is compared.
+// dialsFirst reports whether the host is dialled before the sandbox's connection is accepted.
+// Otherwise the client must first send a name for comparison.
 func (c *crossing) dialsFirst() bool {
 	return c.target.UDP || c.target.Port != 443 && c.target.Port != 80 && len(c.gate.secretsFor(c.target.Host)) == 0
 }
 
-// serve carries the connection by what its client says first. Where a name is on
-// the wire, it must be the one that was allowed. host is the connection to the host, if
-// it is dialled first.
+// serve forwards the connection according to the first bytes of its client. A name on the
+// wire must be the allowed one. host is the connection to the host, or nil if it is not
+// dialled yet.
 func (c *crossing) serve(client *counted, host net.Conn) error {
 	if c.target.UDP {
 		return c.serveDatagrams(client, host)
@@ -59,11 +59,11 @@ func (c *crossing) serve(client *counted, host net.Conn) error {
 		return refusal("not TLS on port 443")
 	case looksLikeHTTP(client.in) == isHTTP:
 		if !c.decision.Private {
-			secrets = nil // who carries the request could read them
+			secrets = nil // others on the network could read them
 		}
 		return c.serveHTTP(client, secrets, nil)
 	}
-	return refusal("neither HTTP nor TLS where one of them must be")
+	return refusal("neither HTTP nor TLS on a port that requires one of them")
 }
 
 func (c *crossing) serveTLS(client *counted, secrets []Secret) error {
@@ -86,9 +86,8 @@ func (c *crossing) serveTLS(client *counted, secrets []Secret) error {
 	return c.splice(replay, host)
 }
 
-// checkName compares a name on the wire with the one that was allowed. A handshake
-// without a name is that of the address itself. Who was allowed an address is
-// allowed what is there, by whatever name.
+// checkName compares a name on the wire with the allowed host. A handshake without a name is
+// accepted. A policy that allows an address allows any name there.
 func (c *crossing) checkName(where, name string) error {
 	if name == "" || c.decision.Address {
 		return nil
@@ -99,8 +98,8 @@ func (c *crossing) checkName(where, name string) error {
 	return nil
 }
 
-// relay carries a protocol that is not known, whose host may be the one that
-// speaks first. What the client says first is looked at before it goes out.
+// relay forwards an unknown protocol, in which either end may send first. It inspects the
+// client's first bytes before they are sent.
 func (c *crossing) relay(client *counted, host net.Conn) (err error) {
 	answered := make(chan []byte, 1)
 	go func() {
@@ -117,7 +116,7 @@ func (c *crossing) relay(client *counted, host net.Conn) (err error) {
 	}()
 	var from net.Conn = client
 	select {
-	case b := <-answered: // also when the host has closed
+	case b := <-answered: // empty if the host has closed
 		_, _ = client.Write(b)
 		from = &guarded{counted: client, in: client, spoke: spoke}
 	case first := <-spoke:
@@ -141,19 +140,19 @@ func (c *crossing) relay(client *counted, host net.Conn) (err error) {
 	return c.splice(from, host)
 }
 
-// sniff is looksLikeHTTP for a client that may wait for its host's answer before it sends
-// more.
+// sniff is looksLikeHTTP with a timeout: the client may wait for the host's answer before it
+// sends more.
 func (c *crossing) sniff(client *counted) verdict {
 	_ = client.SetReadDeadline(time.Now().Add(sniffTime))
 	defer client.SetReadDeadline(time.Time{})
 	return looksLikeHTTP(client.in)
 }
 
-const errSpokeFirst = refusal("a request to a host that spoke first")
+const errSpokeFirst = refusal("an HTTP request to a host that sent data first")
 
-// inspect checks the name in a TLS handshake, if the client begins with one, and
-// watches anything else for a request. It returns the connection with nothing read. A
-// handshake that cannot be read here, a lenient host may still read.
+// inspect checks the name in a TLS handshake, and watches anything else for an HTTP request.
+// It returns a connection that starts with the client's first byte. It refuses a handshake
+// that it cannot parse, because a lenient host might.
 func (c *crossing) inspect(client *counted, first byte) (net.Conn, error) {
 	if first != recordHandshake {
 		return &suspect{Conn: client}, nil
@@ -164,7 +163,7 @@ func (c *crossing) inspect(client *counted, first byte) (net.Conn, error) {
 	} else if len(seen) > 1 && seen[1] != tlsMajor {
 		return &suspect{Conn: client.replay(seen)}, nil
 	} else {
-		err = refusal("a TLS handshake that cannot be read")
+		err = refusal("a malformed TLS handshake")
 	}
 	if err != nil {
 		return nil, err
@@ -172,11 +171,11 @@ func (c *crossing) inspect(client *counted, first byte) (net.Conn, error) {
 	return client.replay(seen), nil
 }
 
-// A guarded connection inspects what its client says first, when it does.
+// A guarded connection inspects the client's first bytes when they arrive.
 type guarded struct {
 	*counted
-	in      net.Conn  // to read from
-	spoke   chan byte // the first byte, which is not yet read; closed after it
+	in      net.Conn  // source of Read
+	spoke   chan byte // receives the first byte, which is not consumed; closed after it
 	checked bool
 }
 
@@ -199,8 +198,8 @@ func (g *guarded) Read(p []byte) (int, error) {
 	return g.in.Read(p)
 }
 
-// dial finds the host's addresses, and connects to one that may be dialled. The
-// name is not looked up again: what was checked is what is used.
+// dial resolves the host and connects to an allowed address. The name is resolved once, so
+// that the address checked is the address used.
 func (c *crossing) dial(ctx context.Context) (net.Conn, error) {
 	conn, addr, err := c.gate.reach(ctx, c.decision, c.target)
 	if err == nil {
@@ -209,14 +208,14 @@ func (c *crossing) dial(ctx context.Context) (net.Conn, error) {
 	return conn, err
 }
 
-// reached tells of the connection, at its first host.
+// reached records the start of the connection, the first time it is called.
 func (c *crossing) reached(a netip.Addr) {
-	c.begun.Do(func() {
+	c.recorded.Do(func() {
 		c.flow.Addr = a
 		c.gate.Traffic.allowed()
-		begins := *c.flow
-		begins.Begins, begins.Allowed, begins.Took = true, true, time.Since(begins.Began)
-		c.gate.record(begins)
+		opening := *c.flow
+		opening.Opening, opening.Allowed, opening.Took = true, true, time.Since(opening.Started)
+		c.gate.record(opening)
 	})
 }
 
@@ -229,13 +228,13 @@ func (g *Gate) lookup(ctx context.Context, host string) ([]netip.Addr, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, lookupTime)
 	defer cancel()
-	return net.DefaultResolver.LookupNetIP(ctx, "ip", lookedUp(host))
+	return net.DefaultResolver.LookupNetIP(ctx, "ip", queryName(host))
 }
 
-// lookedUp returns how a name is asked for. One with a dot is whole; with its final dot the
-// host's search domains do not complete it. One without is what it is on this machine: in
-// its list of hosts, in its search domains.
-func lookedUp(host string) string {
+// queryName returns the name to look up for a host. A final dot keeps search domains away from
+// a name with dots. A name without dots means what it means on this machine: its hosts file and
+// search domains apply.
+func queryName(host string) string {
 	if strings.Contains(host, ".") {
 		return host + "."
 	}
@@ -249,7 +248,7 @@ func (g *Gate) dial(ctx context.Context, network string, addr netip.AddrPort) (n
 	return (&net.Dialer{Timeout: dialTime / 3}).DialContext(ctx, network, addr.String())
 }
 
-// splice copies both ways until both are done, or nothing has moved for long.
+// splice copies in both directions until both have ended or been idle for idleTime.
 func (c *crossing) splice(client, host net.Conn) error {
 	defer host.Close()
 	defer context.AfterFunc(c.ctx, func() { client.Close(); host.Close() })()
@@ -272,8 +271,7 @@ func (c *crossing) splice(client, host net.Conn) error {
 	return failed
 }
 
-// closeWrite tells one end that nothing more comes. Of a stream without such a method
-// Close does that.
+// closeWrite signals the end of one direction. It closes a stream that has no such method.
 func closeWrite(conn net.Conn) error {
 	if half, ok := conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()
@@ -281,8 +279,8 @@ func closeWrite(conn net.Conn) error {
 	return conn.Close()
 }
 
-// A counted connection is the sandbox's end, of whose input some may be in a
-// buffer already.
+// A counted connection is the sandbox's end of a crossing. It counts bytes, and reads through
+// a buffer that may hold some input already.
 type counted struct {
 	net.Conn
 	in       *bufio.Reader
@@ -294,7 +292,7 @@ func (c *counted) Read(p []byte) (int, error) {
 	c.crossing.sent.Add(int64(n))
 	c.crossing.gate.Traffic.moved(n, 0)
 	if e, ok := errors.AsType[net.Error](err); ok && e.Timeout() {
-		err = os.ErrDeadlineExceeded // yamux's is not temporary: TLS would not read on after it
+		err = os.ErrDeadlineExceeded // yamux's timeout is not temporary, so TLS would not read again after it
 	}
 	return n, err
 }
@@ -306,10 +304,10 @@ func (c *counted) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// CloseWrite tells the sandbox that nothing more comes.
+// CloseWrite signals the end of data to the sandbox.
 func (c *counted) CloseWrite() error { return closeWrite(c.Conn) }
 
-// replay returns the connection with bytes put back that were read from it.
+// replay returns a connection that yields seen, which was read from c, again.
 func (c *counted) replay(seen []byte) net.Conn {
 	c.crossing.sent.Add(-int64(len(seen)))
 	c.crossing.gate.Traffic.moved(-len(seen), 0)

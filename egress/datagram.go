@@ -8,17 +8,17 @@ import (
 	"time"
 )
 
-// ProtocolHeader is the field of a CONNECT that asks for datagrams, with "udp". On
-// the stream each of them follows its length in two bytes, most significant first.
+// ProtocolHeader is a header field of CONNECT that requests datagrams, with the value "udp". On
+// the stream, two bytes with the length, most significant first, precede each datagram.
 const ProtocolHeader = "Berth-Protocol"
 
-// datagramIdle ends an exchange of datagrams in which neither side says anything.
+// datagramIdle is how long an exchange of datagrams may be idle.
 const datagramIdle = 2 * time.Minute
 
-// datagrams are buffers for one with its length.
+// datagrams holds buffers for a datagram with its length.
 var datagrams = sync.Pool{New: func() any { b := make([]byte, 2+1<<16-1); return &b }}
 
-// serveDatagrams carries datagrams to and from one address.
+// serveDatagrams forwards datagrams to and from one address.
 func (c *crossing) serveDatagrams(client *counted, host net.Conn) error {
 	idle := time.AfterFunc(datagramIdle, func() { client.Close(); host.Close() })
 	defer idle.Stop()
@@ -35,7 +35,7 @@ func (c *crossing) serveDatagrams(client *counted, host net.Conn) error {
 			_, err := io.ReadFull(client, datagram)
 			if err == nil {
 				idle.Reset(datagramIdle)
-				_, _ = host.Write(datagram) // one that cannot be sent is lost, as datagrams may be
+				_, _ = host.Write(datagram) // datagrams may be lost
 			}
 			datagrams.Put(buf)
 			if err != nil {

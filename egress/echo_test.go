@@ -17,15 +17,14 @@ import (
 	"time"
 )
 
-// An echo answers with what it was sent, in a form that a test chooses.
+// echoOf returns a handler that echoes the key it was sent, in a form that a test chooses.
 func echoOf(form func(rw http.ResponseWriter, key string)) http.HandlerFunc {
 	return func(rw http.ResponseWriter, r *http.Request) {
 		form(rw, strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer "))
 	}
 }
 
-// Whatever part of an answer a host puts a secret in, and in whatever common form,
-// it does not reach the sandbox.
+// A secret does not reach the sandbox in any part of a response, nor in any common encoding.
 func TestEchoes(t *testing.T) {
 	for name, form := range map[string]func(rw http.ResponseWriter, key string){
 		"HTML": func(rw http.ResponseWriter, key string) { io.WriteString(rw, html.EscapeString(key)) },
@@ -85,13 +84,13 @@ func TestEchoes(t *testing.T) {
 				t.Fatalf("got %q", raw)
 			}
 			if leak := leaked(raw); leak != "" {
-				t.Errorf("%s is in %q", leak, raw)
+				t.Errorf("leaked %s in %q", leak, raw)
 			}
 		})
 	}
 }
 
-// leaked returns the form in which the value is in what a sandbox got.
+// leaked returns the form in which raw contains the value, or "".
 func leaked(raw []byte) string {
 	b64 := func(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) }
 	forms := map[string]string{"the value": value, "HTML": html.EscapeString(value), "hex": hex.EncodeToString([]byte(value)),
@@ -111,7 +110,7 @@ func leaked(raw []byte) string {
 	return ""
 }
 
-// A WebSocket's host may echo what its handshake brought, whole or compressed.
+// A WebSocket host may echo the fields of its handshake, plain or compressed.
 func TestWebSocketEcho(t *testing.T) {
 	w, c, placeholder := secretWorld(t, func(rw http.ResponseWriter, r *http.Request) {
 		if ext := r.Header.Get("Sec-WebSocket-Extensions"); ext != "" {
@@ -138,17 +137,17 @@ func TestWebSocketEcho(t *testing.T) {
 		t.Fatalf("got %v, %v", resp, err)
 	}
 	if got := resp.Header.Get("X-Key"); got != placeholder {
-		t.Errorf("the header is %q", got)
+		t.Errorf("header: got %q", got)
 	}
-	io.WriteString(own, placeholder+"!") // no message is looked through
+	io.WriteString(own, placeholder+"!") // messages are not filled in
 	raw, _ := io.ReadAll(in)
 	want := string(frame(0x81, "key="+strings.Repeat("*", len(value))+"; got "+placeholder+"!"))
 	if string(raw) != want {
-		t.Errorf("got %q, want %q: as long as it was", raw, want)
+		t.Errorf("got %q, want %q: of equal length", raw, want)
 	}
 }
 
-// A secret does not travel in the clear where anybody may listen.
+// A secret is not sent unencrypted to a public host.
 func TestSecretsInTheClear(t *testing.T) {
 	w, _, placeholder := secretWorld(t, func(http.ResponseWriter, *http.Request) {})
 	w.gate.Policy = policy(t, false, "api.example.com", "api.example.com:8080", "private vault.corp")
@@ -170,7 +169,7 @@ func TestSecretsInTheClear(t *testing.T) {
 	}
 }
 
-// However a body is sent, it arrives whole, and filled in where it is text.
+// A body arrives complete, and filled in if it is text, however it is sent.
 func TestFilledBodies(t *testing.T) {
 	var got string
 	w, c, placeholder := secretWorld(t, func(_ http.ResponseWriter, r *http.Request) {
@@ -201,7 +200,7 @@ func TestFilledBodies(t *testing.T) {
 		conn, _ := w.connect("api.example.com:443")
 		own := tls.Client(conn, &tls.Config{ServerName: "api.example.com", RootCAs: c.Transport.(*http.Transport).TLSClientConfig.RootCAs})
 		fmt.Fprintf(own, "POST / HTTP/1.1\r\nHost: api.example.com\r\nConnection: close\r\n%s\r\n\r\n", c2.fields)
-		for _, b := range []byte(c2.body) { // in as many packets
+		for _, b := range []byte(c2.body) { // one packet for each byte
 			own.Write([]byte{b})
 		}
 		io.Copy(io.Discard, own)
@@ -211,8 +210,7 @@ func TestFilledBodies(t *testing.T) {
 	}
 }
 
-// A request that repeats a placeholder does not make its server hold what it could
-// come to, nor does one with an endless head.
+// Neither many placeholders nor an endless header make the server hold a large request.
 func TestFillingIsBounded(t *testing.T) {
 	heads, bodies := make(chan int, 1), make(chan int, 1)
 	w, c, placeholder := secretWorld(t, func(_ http.ResponseWriter, r *http.Request) {
@@ -234,15 +232,15 @@ func TestFillingIsBounded(t *testing.T) {
 		}
 		resp.Body.Close()
 		if head, body := <-heads, <-bodies; head > 2*maxHeaderFill || body > 2*maxFilled || n == 1 && (head < 8<<10 || body != 8<<10) {
-			t.Errorf("%d placeholders: the host got a head of %d bytes and a body of %d", n, head, body)
+			t.Errorf("%d placeholders: the host got a header of %d bytes and a body of %d", n, head, body)
 		}
 	}
 	if status, _ := get(t, c, "https://api.example.com/", "X-Long", strings.Repeat("x", 2*maxHeader)); status != http.StatusRequestHeaderFieldsTooLarge {
-		t.Errorf("a long head: got %d", status)
+		t.Errorf("a long header: got %d", status)
 	}
 }
 
-// Of large bodies that wait to be whole, only a few are held; small ones pass.
+// Only a few large bodies are held while they arrive; small ones pass.
 func TestLargeBodiesWait(t *testing.T) {
 	w, c, placeholder := secretWorld(t, func(_ http.ResponseWriter, r *http.Request) { io.Copy(io.Discard, r.Body) })
 	large := strings.Repeat("x", smallBody+1)
@@ -274,7 +272,7 @@ func TestLargeBodiesWait(t *testing.T) {
 	}
 	select {
 	case <-done:
-		t.Error("one body more is held")
+		t.Error("one more body is held")
 	default:
 	}
 	for _, end := range ends {

@@ -6,29 +6,29 @@ import (
 	"io"
 )
 
-// frames reads what a host sends on a WebSocket and hides secrets in it: RFC 6455,
-// section 5. A word is found wherever it begins in a message, also if it continues in
-// the next fragment. Masking changes no lengths, so a message in one frame passes as
-// it comes. A message in fragments is cut again where its bytes are ready; nothing is
-// delayed but what may be the beginning of a secret, and control frames overtake that.
+// frames reads a host's WebSocket frames (RFC 6455, section 5) and masks secrets in them. It
+// finds a secret at any position of a message, also across fragments. Masking preserves
+// lengths, so that a message of one frame passes unchanged in form. A fragmented message is
+// split anew where its bytes are ready. Only a possible start of a secret is held back; control
+// frames overtake it.
 type frames struct {
 	io.ReadWriteCloser // the host
 	mask               *mask
 
-	out     []byte        // to be read next
-	whole   *maskedReader // the payload of a message in one frame; nil outside of one
-	pieces  *maskedReader // of a message in fragments; nil outside of one
-	opcode  byte          // of the next fragment that is written
-	left    uint64        // bytes of the current fragment that were not read
+	out     []byte        // the next bytes to return
+	whole   *maskedReader // payload of a message of one frame; nil outside of one
+	pieces  *maskedReader // payload of a fragmented message; nil outside of one
+	opcode  byte          // opcode of the next fragment to write
+	left    uint64        // unread bytes of the current fragment
 	final   bool          // the current fragment is the last of its message
 	reading bool          // inside of a fragment
 	buf     []byte
 }
 
-// The first byte of a frame, and the opcodes that are defined.
+// Bits of a frame's first byte, and the defined opcodes.
 const (
 	frameFinal    = 0x80
-	frameReserved = 0x70 // extensions use these bits; none was offered
+	frameReserved = 0x70 // used by extensions, of which none was offered
 	frameOpcode   = 0x0f
 
 	opContinuation = 0x0
@@ -37,12 +37,12 @@ const (
 	opClose        = 0x8
 	opPong         = 0xa
 
-	frameMasked = 0x80 // of the second byte; a host masks nothing
+	frameMasked = 0x80 // in the second byte; hosts must not set it
 	maxControl  = 125
 )
 
-// errFrame ends a WebSocket whose frames another reader might understand in another way.
-var errFrame = errors.New("the host's WebSocket frames cannot be read")
+// errFrame is returned for frames that another reader might interpret differently.
+var errFrame = errors.New("malformed WebSocket frame from the host")
 
 func (f *frames) Read(p []byte) (int, error) {
 	for len(f.out) == 0 {
@@ -71,7 +71,7 @@ func (f *frames) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// next reads the head of a frame, and all of a control frame.
+// next reads the header of a frame, and the payload of a control frame.
 func (f *frames) next() error {
 	var head [10]byte
 	if _, err := io.ReadFull(f.ReadWriteCloser, head[:2]); err != nil {
@@ -120,7 +120,7 @@ func (f *frames) next() error {
 	return nil
 }
 
-// fragment reads from the current fragment and writes what is ready as one of its own.
+// fragment reads from the current fragment and emits the ready bytes as a fragment.
 func (f *frames) fragment() error {
 	if f.buf == nil {
 		f.buf = make([]byte, 16<<10)
@@ -147,7 +147,7 @@ func (f *frames) fragment() error {
 	return nil
 }
 
-// frameHead returns what precedes a payload.
+// frameHead returns a frame's header.
 func frameHead(first byte, length int) []byte {
 	switch {
 	case length <= maxControl:
@@ -158,7 +158,7 @@ func frameHead(first byte, length int) []byte {
 	return binary.BigEndian.AppendUint64([]byte{first, 127}, uint64(length))
 }
 
-// An exactReader ends after a number of bytes. An earlier end is an error.
+// An exactReader reads exactly left bytes. An earlier EOF is an error.
 type exactReader struct {
 	from io.Reader
 	left uint64

@@ -26,44 +26,44 @@ const (
 	idleTime   = 30 * time.Minute // without a byte in either direction
 	lookupTime = 10 * time.Second
 
-	// MaxConnections is how many a container may have at once.
+	// MaxConnections bounds the open connections of a container.
 	MaxConnections = 512
 )
 
-// A Gate is one container's way out. It serves the requests of the container's
-// guest: GET /resolve?name= asks whether a name can be reached, and CONNECT
-// host:port connects, or carries datagrams (see ProtocolHeader). A connection ends
-// with the context of its request. It is safe for concurrent use.
+// A Gate connects one container to the network. It serves two requests of the container's
+// guest: GET /resolve?name= reports whether a name is allowed, and CONNECT host:port connects,
+// or exchanges datagrams (see ProtocolHeader). A connection ends with the context of its
+// request. A Gate is safe for concurrent use.
 type Gate struct {
 	Policy  *Policy
 	Secrets []Secret
 	CA      *Authority // signs certificates for hosts with secrets; required if there are secrets
 
-	// Record is called for each connection when its host has been reached, before any byte
-	// is sent there, and when it ends; and for each refusal. It may be nil. A connection
-	// waits for it.
+	// Record receives a Flow when a connection has reached its host, before any byte is
+	// sent; when the connection ends; and for each refusal. It may be nil. A connection
+	// waits for it to return.
 	Record  func(Flow)
-	Traffic *Traffic // counts; may be nil
-	Places  *Places  // shared with the gates of other containers; nil means no bound
+	Traffic *Traffic // counters; may be nil
+	Slots   *Slots   // shared with the gates of other containers; nil means no bound
 
-	Roots  *x509.CertPool // that hosts with secrets are checked against; nil is the system's
+	Roots  *x509.CertPool // verify hosts with secrets; nil means the system's
 	Lookup func(ctx context.Context, name string) ([]netip.Addr, error)
 	Dial   func(ctx context.Context, network string, addr netip.AddrPort) (net.Conn, error)
-	Own    func(netip.Addr) bool // is it this machine's address; nil asks the machine
+	Own    func(netip.Addr) bool // reports an address of this machine; nil means Own
 
 	connections atomic.Int64
-	lent        atomic.Int64 // large buffers
+	lent        atomic.Int64 // borrowed large buffers
 	masked      struct {
 		once sync.Once
 		mask *mask
 	}
-	large struct { // bodies that are held to be filled in
-		begin  sync.Once
+	large struct { // large bodies held in memory while they are filled in
+		init   sync.Once
 		places chan struct{}
 	}
 }
 
-// mask hides all of the gate's secrets.
+// mask returns the mask for all of the gate's secrets.
 func (g *Gate) mask() *mask {
 	g.masked.once.Do(func() { g.masked.mask = newMask(g.Secrets) })
 	return g.masked.mask
@@ -76,22 +76,21 @@ func (g *Gate) own(a netip.Addr) bool {
 	return Own(a)
 }
 
-// A Flow is one connection or refusal, for audit and metering. It holds no
-// content.
+// A Flow describes one connection or refusal, for audit and metering. It holds no content.
 type Flow struct {
 	Target   Target
-	Begins   bool // its host was reached; Record is called again at its end
+	Opening  bool // the connection has just reached its host; another Flow follows at its end
 	Allowed  bool
-	Reason   string     // the rule, or why it was refused
-	Addr     netip.Addr // that was dialled; of an allowed connection without one, no host answered
-	Secrets  []string   // names of those that were filled in, sorted
-	Began    time.Time
+	Reason   string     // the rule that allowed it, or the reason for the refusal
+	Addr     netip.Addr // the dialled address; invalid if the host was not reached
+	Secrets  []string   // names of the secrets that were filled in, sorted
+	Started  time.Time
 	Took     time.Duration
 	Sent     int64 // bytes toward the host
 	Received int64
 }
 
-// ServeHTTP answers the guest.
+// ServeHTTP serves the guest's requests.
 func (g *Gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case r.Method == http.MethodConnect:
@@ -103,13 +102,12 @@ func (g *Gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// resolve answers 204 for a name that is allowed at some port, else 403. It asks no
-// resolver: a refused name leaves no trace outside, and an allowed one only when
-// it is dialled.
+// resolve answers 204 for a name that is allowed on any port, else 403. It does not look the
+// name up: an allowed name is resolved only when it is dialled, and a refused one never.
 func (g *Gate) resolve(w http.ResponseWriter, r *http.Request) {
 	name := r.URL.Query().Get("name")
 	if !g.Policy.Names(name) {
-		g.refused(Flow{Target: Target{Host: clip(name)}, Reason: "the name is not allowed", Began: time.Now()})
+		g.refused(Flow{Target: Target{Host: clip(name)}, Reason: "the name is not allowed", Started: time.Now()})
 		http.Error(w, "the name is not allowed", http.StatusForbidden)
 		return
 	}
@@ -117,11 +115,11 @@ func (g *Gate) resolve(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(map[string][]int{"ports": g.Policy.Ports()})
 }
 
-// connect serves one connection of the sandbox.
+// connect serves one connection from the sandbox.
 func (g *Gate) connect(w http.ResponseWriter, r *http.Request) {
-	flow := Flow{Began: time.Now()}
+	flow := Flow{Started: time.Now()}
 	defer func() {
-		flow.Took = time.Since(flow.Began)
+		flow.Took = time.Since(flow.Started)
 		if flow.Allowed {
 			g.record(flow)
 			return
@@ -156,7 +154,7 @@ func (g *Gate) connect(w http.ResponseWriter, r *http.Request) {
 	if _, err := io.WriteString(conn, "HTTP/1.1 200 OK\r\n\r\n"); err != nil {
 		return
 	}
-	// What the server's reader reads to an end, or not in time, ends the request.
+	// The server's own reader must not be used: EOF or a timeout in it ends the request.
 	first, _ := buffered.Reader.Peek(buffered.Reader.Buffered())
 	err = c.serve(&counted{Conn: conn, in: bufio.NewReader(io.MultiReader(bytes.NewReader(first), conn)), crossing: c}, host)
 	if err != nil && !c.answered {
@@ -190,23 +188,23 @@ func (g *Gate) decide(w http.ResponseWriter, r *http.Request, flow *Flow) (Targe
 	return target, d, d.Allow
 }
 
-// admit counts a connection until release. If the container, or all containers together,
-// have too many, it answers the request and returns false. The caller calls release in
-// either case.
+// admit acquires a slot for a connection. If the container, or all containers together, have
+// too many, it answers the request and returns false. The caller must call release in either
+// case.
 func (g *Gate) admit(w http.ResponseWriter, flow *Flow) (release func(), ok bool) {
 	own := g.connections.Add(1)
-	if own <= MaxConnections && g.Places.take(own) {
-		return func() { g.Places.give(); g.connections.Add(-1) }, true
+	if own <= MaxConnections && g.Slots.acquire(own) {
+		return func() { g.Slots.release(); g.connections.Add(-1) }, true
 	}
 	flow.Reason = "too many connections"
 	if own <= MaxConnections {
-		flow.Reason = "too many connections of all containers"
+		flow.Reason = "too many connections from all containers"
 	}
 	http.Error(w, flow.Reason, http.StatusTooManyRequests)
 	return func() { g.connections.Add(-1) }, false
 }
 
-// unreached answers that the host could not be dialled, and notes why.
+// unreached answers a request whose host could not be dialled, and records the reason.
 func (f *Flow) unreached(w http.ResponseWriter, err error) {
 	if refused, ok := errors.AsType[refusal](err); ok {
 		f.Reason = string(refused)
@@ -214,10 +212,10 @@ func (f *Flow) unreached(w http.ResponseWriter, err error) {
 		return
 	}
 	f.Allowed = true
-	http.Error(w, "the host cannot be reached", http.StatusBadGateway)
+	http.Error(w, "cannot reach the host", http.StatusBadGateway)
 }
 
-// reset ends a connection so that its client learns at once, also while it sends.
+// reset aborts a connection, so that a client that is still sending notices at once.
 func reset(conn net.Conn) {
 	if r, ok := conn.(interface{ Reset() error }); ok {
 		_ = r.Reset()
@@ -249,7 +247,7 @@ func parseTarget(s string) (Target, bool) {
 	return Target{Host: host, Port: n}, err == nil
 }
 
-// clip bounds what a hostile guest can write into logs.
+// clip bounds text from a guest, which may be hostile, for logs.
 func clip(s string) string {
 	if len(s) > 300 {
 		s = s[:300] + "…"
@@ -257,7 +255,7 @@ func clip(s string) string {
 	return s
 }
 
-// A refusal ends a connection that was allowed at first, and says why.
+// A refusal is the reason to end a connection that Decide allowed.
 type refusal string
 
 func (r refusal) Error() string { return string(r) }

@@ -20,8 +20,8 @@ import (
 	"github.com/hashicorp/yamux"
 )
 
-// A world is hosts by name, and a gate to them whose requests come as streams of
-// one connection, as a guest's do.
+// A world is a set of hosts by name, and a gate to them whose requests arrive as streams of one
+// connection, as a guest's do.
 type world struct {
 	t     testing.TB
 	gate  *Gate
@@ -75,18 +75,18 @@ func newWorld(t testing.TB, p *Policy) *world {
 	return w
 }
 
-// host gives a name an address, and serves it at a port.
+// host adds an address to a name and forwards it, on a port, to served.
 func (w *world) host(name, addr string, port int, served string) {
 	a := netip.MustParseAddr(addr)
 	w.hosts[name] = append(w.hosts[name], a)
 	w.ports[netip.AddrPortFrom(a, uint16(port))] = served
 }
 
-// connect asks for a connection; the status is 200 if there is one.
-func (w *world) connect(target string) (net.Conn, int) { return w.ask(target, "") }
+// connect requests a connection. It returns the status, which is 200 on success.
+func (w *world) connect(target string) (net.Conn, int) { return w.connectWith(target, "") }
 
-// ask is connect with more header fields.
-func (w *world) ask(target, fields string) (net.Conn, int) {
+// connectWith is like connect, with more header fields.
+func (w *world) connectWith(target, fields string) (net.Conn, int) {
 	w.t.Helper()
 	conn, err := w.guest.Open()
 	if err != nil {
@@ -102,7 +102,7 @@ func (w *world) ask(target, fields string) (net.Conn, int) {
 	return &prefixed{Conn: conn, in: in}, resp.StatusCode
 }
 
-// resolve asks whether a name can be reached.
+// resolve returns the status for a name's lookup.
 func (w *world) resolve(name string) (status int) {
 	w.t.Helper()
 	c := http.Client{Transport: &http.Transport{DisableKeepAlives: true,
@@ -122,14 +122,14 @@ type prefixed struct {
 
 func (p *prefixed) Read(b []byte) (int, error) { return p.in.Read(b) }
 
-// last waits for the flow of the connection that has just ended.
+// last waits for the flow of the last connection to end, and returns it.
 func (w *world) last() Flow {
 	w.t.Helper()
 	deadline := time.Now().Add(10 * time.Second)
 	for time.Now().Before(deadline) {
 		w.mu.Lock()
 		n := len(w.flows)
-		if n > 0 && !w.flows[n-1].Begins {
+		if n > 0 && !w.flows[n-1].Opening {
 			f := w.flows[n-1]
 			w.flows = nil
 			w.mu.Unlock()
@@ -145,11 +145,11 @@ func (w *world) last() Flow {
 func (w *world) refused(why string) {
 	w.t.Helper()
 	if f := w.last(); f.Allowed || !strings.Contains(f.Reason, why) {
-		w.t.Errorf("got %+v, want a refusal because %q", f, why)
+		w.t.Errorf("got %+v, want a refusal with %q", f, why)
 	}
 }
 
-// httpClient is a client in the sandbox: names lead to the gate.
+// httpClient returns a client in the sandbox: its connections go through the gate.
 func (w *world) httpClient(roots *x509.CertPool) *http.Client {
 	return &http.Client{Transport: &http.Transport{
 		TLSClientConfig: &tls.Config{RootCAs: roots},
@@ -225,11 +225,11 @@ func TestHTTP(t *testing.T) {
 	}
 	c.CloseIdleConnections()
 	if f := w.last(); !f.Allowed || f.Sent == 0 || f.Received == 0 || f.Addr.String() != "93.184.216.34" {
-		t.Errorf("the flow is %+v", f)
+		t.Errorf("flow: got %+v", f)
 	}
 }
 
-// A name that is not allowed is not resolved, and not dialled.
+// A refused name is neither looked up nor dialled.
 func TestRefusedNames(t *testing.T) {
 	w := newWorld(t, policy(t, false, "example.com"))
 	for _, target := range []string{"secret.data.evil.com:443", "example.com:22", "10.0.0.1:443", "[::1]:80", "169.254.169.254:80", "127.0.0.1:80", "localhost:80", "2130706433:80"} {
@@ -246,7 +246,7 @@ func TestRefusedNames(t *testing.T) {
 	}
 }
 
-// A name that is allowed must not lead inside, whatever its owner's DNS says.
+// An allowed name must not lead to a private address, whatever its DNS returns.
 func TestRebinding(t *testing.T) {
 	w := newWorld(t, policy(t, false, "example.com", "private inside.corp"))
 	addr, _ := serve(t, false, func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "inside") })
@@ -258,7 +258,7 @@ func TestRebinding(t *testing.T) {
 		}
 		w.refused("no address that may be dialled")
 	}
-	w.host("example.com", "93.184.216.34", 80, addr) // beside the other
+	w.host("example.com", "93.184.216.34", 80, addr) // in addition to the private one
 	if status, body := get(t, w.httpClient(nil), "http://example.com/"); status != 200 {
 		t.Errorf("with a public address too: got %d %s", status, body)
 	}
@@ -269,7 +269,7 @@ func TestRebinding(t *testing.T) {
 	w.hosts["inside.corp"] = nil
 	w.host("inside.corp", "127.0.0.1", 80, addr)
 	if status, _ := get(t, w.httpClient(nil), "http://inside.corp/"); status == 200 {
-		t.Error("a private host leads to the server's own loopback")
+		t.Error("a private host reaches the server's loopback")
 	}
 }
 
@@ -283,7 +283,7 @@ func TestOtherNamesOnTheWire(t *testing.T) {
 	for _, port := range []string{"443", "8443"} {
 		conn, _ := w.connect("example.com:" + port)
 		if err := tls.Client(conn, &tls.Config{ServerName: "evil.com", InsecureSkipVerify: true}).Handshake(); err == nil {
-			t.Errorf("port %s: a handshake for another name passes", port)
+			t.Errorf("port %s: a handshake for another name succeeded", port)
 		}
 		w.refused("names another host: evil.com")
 	}
@@ -301,14 +301,14 @@ func TestOtherNamesOnTheWire(t *testing.T) {
 		}
 		w.refused("names another host: evil.com")
 	}
-	for name, said := range map[string]string{
+	for name, sent := range map[string]string{
 		"not TLS on port 443":   "example.com:443|SSH-2.0-x\r\n",
 		"neither HTTP nor TLS":  "example.com:80|SSH-2.0-x\r\n",
 		"names another host":    "example.com:80|GET http://evil.com/ HTTP/1.1\r\nHost: evil.com\r\n\r\n",
 		"a request for a proxy": "example.com:80|CONNECT evil.com:443 HTTP/1.1\r\nHost: evil.com:443\r\n\r\n",
 		"names another port":    "example.com:80|GET / HTTP/1.1\r\nHost: example.com:22\r\n\r\n",
 	} {
-		target, words, _ := strings.Cut(said, "|")
+		target, words, _ := strings.Cut(sent, "|")
 		conn, _ := w.connect(target)
 		io.WriteString(conn, words)
 		_ = conn.SetReadDeadline(time.Now().Add(10 * time.Second))
@@ -340,7 +340,7 @@ func listen(t testing.TB, f func(net.Conn)) string {
 	return l.Addr().String()
 }
 
-// Any protocol passes at a port that a rule names, whichever end sends first.
+// Any protocol passes on a port that a rule names, whichever end sends first.
 func TestOtherProtocols(t *testing.T) {
 	w := newWorld(t, policy(t, false, "private db.corp:5432", "private mail.corp:25"))
 	w.host("db.corp", "10.0.0.9", 5432, listen(t, func(c net.Conn) { // echoes
@@ -356,7 +356,7 @@ func TestOtherProtocols(t *testing.T) {
 	conn, _ := w.connect("db.corp:5432")
 	io.WriteString(conn, "\x00\x00start")
 	if got, _ := io.ReadAll(conn); string(got) != "\x00\x00sta" {
-		t.Errorf("the client speaks first: got %q", got)
+		t.Errorf("the client sends first: got %q", got)
 	}
 	conn, _ = w.connect("mail.corp:25")
 	in := bufio.NewReader(conn)
@@ -364,7 +364,7 @@ func TestOtherProtocols(t *testing.T) {
 	io.WriteString(conn, "EHLO x\r\n")
 	answer, _ := in.ReadString('\n')
 	if greeting != "220 hi\r\n" || answer != "250 EHLO x\r\n" {
-		t.Errorf("the host speaks first: got %q %q", greeting, answer)
+		t.Errorf("the host sends first: got %q %q", greeting, answer)
 	}
 }
 
@@ -376,6 +376,6 @@ func TestTooManyConnections(t *testing.T) {
 	}
 	w.refused("too many")
 	if n := w.gate.connections.Load(); n != MaxConnections {
-		t.Errorf("%d connections are counted", n)
+		t.Errorf("%d connections counted", n)
 	}
 }

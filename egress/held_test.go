@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// Connections whose hosts take nothing keep a small buffer each: of large ones a
-// container has some, and those that it has given back serve others.
+// A connection whose host accepts nothing holds only a small buffer once the container's large
+// buffers are borrowed; returned ones serve other connections.
 func TestStuckUploads(t *testing.T) {
 	w := newWorld(t, policy(t, false, "example.com:8080"))
 	over := make(chan struct{})
@@ -42,25 +42,25 @@ func TestStuckUploads(t *testing.T) {
 	}
 	for end := time.Now().Add(10 * time.Second); w.gate.lent.Load() < maxBusy; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("%d large buffers are lent", w.gate.lent.Load())
+			t.Fatalf("%d large buffers borrowed", w.gate.lent.Load())
 		}
 	}
 	if n := w.gate.Traffic.Totals().Open; n != 2*maxBusy {
-		t.Errorf("%d connections are open", n)
+		t.Errorf("%d connections open", n)
 	}
 	if n := w.gate.lent.Load(); n > maxBusy {
-		t.Errorf("%d large buffers are lent", n)
+		t.Errorf("%d large buffers borrowed", n)
 	}
 	close(over)
 	sending.Wait()
 	for end := time.Now().Add(10 * time.Second); w.gate.lent.Load() > 0; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("%d large buffers are not given back", w.gate.lent.Load())
+			t.Fatalf("%d large buffers not returned", w.gate.lent.Load())
 		}
 	}
 }
 
-// A host does not make its server hold the head of an answer that does not end.
+// The server bounds the header of a response.
 func TestEndlessAnswerHead(t *testing.T) {
 	w := newWorld(t, policy(t, false, "example.com"))
 	w.host("example.com", "93.184.216.34", 80, listen(t, func(c net.Conn) {

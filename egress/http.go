@@ -16,8 +16,8 @@ import (
 	"time"
 )
 
-// serveHTTP forwards unencrypted requests. Each must name the host that was allowed. The
-// first uses the connection host, unless that is nil.
+// serveHTTP forwards plain HTTP requests. Each must name the allowed host. The first request
+// uses the connection host, if it is not nil.
 func (c *crossing) serveHTTP(client *counted, secrets []Secret, host net.Conn) error {
 	_ = client.SetReadDeadline(time.Time{})
 	var first sync.Once
@@ -30,8 +30,8 @@ func (c *crossing) serveHTTP(client *counted, secrets []Secret, host net.Conn) e
 	})
 }
 
-// intercept ends the client's TLS here, with a certificate that only its container
-// trusts, and begins another toward the host.
+// intercept terminates the client's TLS with a certificate that only its container trusts,
+// and opens another TLS connection to the host.
 func (c *crossing) intercept(client net.Conn, secrets []Secret) error {
 	own := tls.Server(client, &tls.Config{GetCertificate: c.gate.CA.certificate(c.target.Host), NextProtos: []string{"http/1.1"}, MinVersion: tls.VersionTLS12})
 	ctx, cancel := context.WithTimeout(context.Background(), firstTime)
@@ -42,16 +42,16 @@ func (c *crossing) intercept(client net.Conn, secrets []Secret) error {
 	return c.proxy(own, "https", secrets, c.dial)
 }
 
-// Bounds on the head of a request, as it comes and what may be filled in, and on that of
-// an answer: the sandbox may control the host too.
+// Bounds on the header of a request as received and on what may be filled in, and on the
+// header of a response: the sandbox may control the host, too.
 const (
 	maxHeader       = 64 << 10
 	maxHeaderFill   = 128 << 10
 	maxAnswerHeader = 128 << 10
 )
 
-// proxy serves the requests on one connection of a client. It returns the refusal if it
-// refused one.
+// proxy serves the requests on one connection of a client. It returns the last refusal, if
+// any.
 func (c *crossing) proxy(client net.Conn, scheme string, secrets []Secret, dial func(context.Context) (net.Conn, error)) error {
 	transport := &http.Transport{
 		DialContext:           func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) },
@@ -86,8 +86,8 @@ func (c *crossing) proxy(client net.Conn, scheme string, secrets []Secret, dial 
 	return f.refused
 }
 
-// A forwarder forwards the requests of one connection to the host that was allowed. It
-// fills in secrets, and hides them in the answers.
+// A forwarder forwards the requests of one connection to the allowed host. It fills in secrets
+// and masks them in the responses.
 type forwarder struct {
 	crossing *crossing
 	scheme   string
@@ -107,10 +107,10 @@ func (f *forwarder) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	f.proxy.ServeHTTP(maskedWriter{w, f.mask}, r)
-	f.mask.header(w.Header()) // the trailer, which is written now
+	f.mask.header(w.Header()) // the trailer, not yet written
 }
 
-// rewrite addresses a request to the host and fills in its secrets.
+// rewrite directs a request to the host and fills in secrets.
 func (f *forwarder) rewrite(r *httputil.ProxyRequest) {
 	target := f.crossing.target
 	r.Out.URL.Scheme, r.Out.URL.Host = f.scheme, net.JoinHostPort(target.Host, strconv.Itoa(target.Port))
@@ -124,7 +124,7 @@ func (f *forwarder) rewrite(r *httputil.ProxyRequest) {
 	}
 }
 
-// hide masks secrets in an answer.
+// hide masks secrets in a response.
 func (f *forwarder) hide(r *http.Response) error {
 	if len(f.secrets) > 0 {
 		f.mask.response(r)
@@ -138,20 +138,20 @@ func (f *forwarder) fail(w http.ResponseWriter, _ *http.Request, err error) {
 		f.refuse(w, r)
 		return
 	}
-	http.Error(w, "egress: the host cannot be reached", http.StatusBadGateway) // the error's text might hold a secret
+	http.Error(w, "egress: cannot reach the host", http.StatusBadGateway) // the error's text might contain a secret
 }
 
-// refuse answers a request that is not allowed, and ends the connection.
-func (f *forwarder) refuse(w http.ResponseWriter, why error) {
-	f.refused = why
+// refuse answers a refused request and ends the connection.
+func (f *forwarder) refuse(w http.ResponseWriter, reason error) {
+	f.refused = reason
 	w.Header().Set("Connection", "close")
-	http.Error(w, "egress: "+why.Error(), http.StatusForbidden)
+	http.Error(w, "egress: "+reason.Error(), http.StatusForbidden)
 }
 
-// checkRequest compares the host that a request names with the one that was allowed.
+// checkRequest compares the host that a request names with the allowed one.
 func (c *crossing) checkRequest(r *http.Request) error {
 	if r.Method == http.MethodConnect {
-		return refusal("a request for a proxy")
+		return refusal("a CONNECT request, as to a proxy")
 	}
 	host, port := r.Host, ""
 	if h, p, err := net.SplitHostPort(r.Host); err == nil {
@@ -163,8 +163,9 @@ func (c *crossing) checkRequest(r *http.Request) error {
 	return c.checkName("request", host)
 }
 
-// mayUpgrade reports whether a request may change the protocol. The host names of HTTP/2
-// requests would not be compared, and answers of a host with secrets must be parsed.
+// mayUpgrade reports whether a request may change the protocol. It refuses HTTP/2, whose
+// requests could name other hosts. With secrets, it allows only WebSocket, whose frames can be
+// masked.
 func mayUpgrade(to string, secret bool) bool {
 	if secret {
 		return strings.EqualFold(to, "websocket")
@@ -172,7 +173,7 @@ func mayUpgrade(to string, secret bool) bool {
 	return !strings.Contains(strings.ToLower(to), "h2c")
 }
 
-// A oneListener yields one connection, then nothing until that is closed.
+// A oneListener accepts one connection, then blocks until that is closed.
 type oneListener struct {
 	conn  chan net.Conn
 	done  chan struct{}
@@ -188,7 +189,7 @@ func newOneListener(conn net.Conn) *oneListener {
 	return l
 }
 
-// A lastConn tells when it is closed, also by whom it was handed to.
+// A lastConn calls gone when it is closed, by the HTTP server or by a hijacker.
 type lastConn struct {
 	net.Conn
 	gone func()
@@ -199,8 +200,8 @@ func (c *lastConn) Close() error {
 	return c.Conn.Close()
 }
 
-// CloseWrite is for the server, which lets a client read an answer before it resets
-// what that still sends.
+// CloseWrite lets http.Server half-close, so that a client can read a response before its
+// remaining data is reset.
 func (c *lastConn) CloseWrite() error { return closeWrite(c.Conn) }
 
 func (l *oneListener) Accept() (net.Conn, error) {
@@ -217,8 +218,8 @@ func (l *oneListener) Close() error   { l.close(); return nil }
 func (l *oneListener) Addr() net.Addr { return &net.TCPAddr{} }
 func (l *oneListener) wait()          { l.alive.Wait() }
 
-// fill replaces placeholders in a request by what they stand for, and notes the
-// names of the secrets that it used.
+// fill replaces placeholders in a request by their values, and records the names of the
+// secrets used.
 func (c *crossing) fill(r *http.Request, secrets []Secret) {
 	room := maxHeaderFill
 	in := filler{secrets, c.used, nil, &room}
@@ -235,8 +236,8 @@ func (c *crossing) fill(r *http.Request, secrets []Secret) {
 			r.URL.Path, r.URL.RawPath = u.Path, u.RawPath
 		}
 	}
-	r.Header.Set("Accept-Encoding", "identity") // what comes back is looked through
-	r.Header.Del("Sec-WebSocket-Extensions")    // one of them compresses
+	r.Header.Set("Accept-Encoding", "identity") // the response must be readable to mask it
+	r.Header.Del("Sec-WebSocket-Extensions")    // permessage-deflate would compress
 	for _, name := range partial {
 		r.Header.Del(name)
 	}

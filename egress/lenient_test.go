@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// Servers that answer each request with "vhost=" and the Host that it names, and print
-// their port.
+// Servers that print their port and answer each request with "vhost=" and the Host that it
+// names.
 const (
 	nodeHost = `const s = require("http").createServer((q, r) => r.end("vhost=" + q.headers.host))
 s.listen(0, "127.0.0.1", () => console.log(s.address().port))`
@@ -38,7 +38,7 @@ print(s.server_address[1], flush=True)
 s.serve_forever()`
 )
 
-// lenientHosts starts HTTP servers that are not Go's, and returns their addresses.
+// lenientHosts starts the HTTP servers of other languages and returns their addresses.
 func lenientHosts(t *testing.T) map[string]string {
 	hosts := map[string]string{}
 	for name, command := range map[string][]string{"node": {"node", "-e", nodeHost}, "python": {"python3", "-c", pythonHost}} {
@@ -68,8 +68,8 @@ func lenientHosts(t *testing.T) map[string]string {
 	return hosts
 }
 
-// askRaw sends bytes and returns all that comes back.
-func askRaw(conn net.Conn, words string) string {
+// sendRaw sends words and returns the response.
+func sendRaw(conn net.Conn, words string) string {
 	defer conn.Close()
 	_ = conn.SetDeadline(time.Now().Add(30 * time.Second))
 	go func() {
@@ -80,7 +80,7 @@ func askRaw(conn net.Conn, words string) string {
 	return string(b)
 }
 
-// oddRequests are beginnings that some host takes for a request to evil.com.
+// oddRequests returns requests to evil.com in forms that some host accepts.
 func oddRequests() map[string]string {
 	const fields = "\r\nHost: evil.com\r\nConnection: close\r\n\r\n"
 	const get = "GET /admin HTTP/1.1" + fields
@@ -122,8 +122,8 @@ func oddRequests() map[string]string {
 	return odd
 }
 
-// At a port that a rule names, a request that is in an odd form, for another host than
-// the one that is allowed, reaches neither Node nor Python, nor anything that is more lenient.
+// On a port that a rule names, a request in an odd form for a refused host reaches neither Node
+// nor Python, nor any more lenient host.
 func TestOddRequestsToLenientHosts(t *testing.T) {
 	hosts := lenientHosts(t)
 	taken := map[string]int{}
@@ -133,18 +133,18 @@ func TestOddRequestsToLenientHosts(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if strings.Contains(askRaw(conn, words), "vhost=evil.com") {
+			if strings.Contains(sendRaw(conn, words), "vhost=evil.com") {
 				taken[kind]++
 			}
 		}
 		var s sniffer
 		if s.add([]byte(words)) != isHTTP {
-			t.Errorf("%s: %.100q is not taken for a request", name, words)
+			t.Errorf("%s: %.100q is not recognized as a request", name, words)
 		}
 	}
 	for kind := range hosts {
 		if taken[kind] < 8 {
-			t.Errorf("%s takes %d of the odd requests itself: what is tried here proves little", kind, taken[kind])
+			t.Errorf("%s accepts only %d of the odd requests: this test proves little", kind, taken[kind])
 		}
 	}
 	w := newWorld(t, policy(t, false, "private node.corp:8080", "private python.corp:8080"))
@@ -155,14 +155,14 @@ func TestOddRequestsToLenientHosts(t *testing.T) {
 			if status != http.StatusOK {
 				t.Fatalf("%s: status %d", kind, status)
 			}
-			if answer := askRaw(conn, words); strings.Contains(answer, "vhost=") {
+			if answer := sendRaw(conn, words); strings.Contains(answer, "vhost=") {
 				t.Errorf("%s, to %s: got %q", name, kind, answer)
 			}
 		}
 	}
 }
 
-// Whatever first line Node or Python take for a request to another host, the gate does too.
+// The gate recognizes every first line that Node or Python accept as a request.
 func TestRandomRequestsToLenientHosts(t *testing.T) {
 	hosts := lenientHosts(t)
 	random := rand.New(rand.NewPCG(3, 4))
@@ -181,23 +181,22 @@ func TestRandomRequestsToLenientHosts(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if !strings.Contains(askRaw(conn, words), "vhost=evil.com") {
+			if !strings.Contains(sendRaw(conn, words), "vhost=evil.com") {
 				continue
 			}
 			var s sniffer
 			if v := s.add([]byte(words)); v != isHTTP {
-				t.Errorf("%s takes %q for a request, the gate does not: %v", kind, words, v)
+				t.Errorf("%s accepts %q as a request, but the gate returns %v", kind, words, v)
 			}
 		}
 	}
 }
 
-// What other protocols begin with is not called a request, and does not wait to be distinguished
-// from one.
+// Other protocols are not classified as HTTP, and are not delayed to distinguish them.
 func TestOtherProtocolsAreNotRequests(t *testing.T) {
 	for name, c := range map[string]struct {
 		words string
-		waits bool // for more than these bytes
+		waits bool // the sniffer needs more bytes
 	}{
 		"Postgres":     {words: "\x00\x00\x00\x54\x00\x03\x00\x00user\x00me\x00\x00Q\x00\x00\x00\x40INSERT INTO log VALUES ('GET / HTTP/1.1\r\nHost: a\r\n')\x00"},
 		"MySQL":        {words: "\x20\x00\x00\x01\x85\xa6\x03\x00\x00\x00\x00\x01\x21root\x00"},
@@ -221,14 +220,14 @@ func TestOtherProtocolsAreNotRequests(t *testing.T) {
 	} {
 		var s sniffer
 		if v := s.add([]byte(c.words)); v == isHTTP {
-			t.Errorf("%s is taken for HTTP", name)
+			t.Errorf("%s is classified as HTTP", name)
 		}
 		in := bufio.NewReader(io.MultiReader(strings.NewReader(c.words), blocked{t, name, c.waits}))
 		looksLikeHTTP(in)
 	}
 }
 
-// A blocked reader fails a test that reads it.
+// A blocked is a reader that fails its test when read.
 type blocked struct {
 	t    *testing.T
 	name string
@@ -242,9 +241,8 @@ func (b blocked) Read([]byte) (int, error) {
 	return 0, io.EOF
 }
 
-// FuzzSniff: the verdict on a beginning holds for all that begins with it, in whatever
-// pieces it comes, and what a lenient host would read as a request is never called
-// something else.
+// FuzzSniff checks that a verdict does not change with more bytes, does not depend on how the
+// bytes are split, and is never notHTTP for what a lenient host accepts as a request.
 func FuzzSniff(f *testing.F) {
 	for _, s := range []string{"GET / HTTP/1.1\r\n", "BREW /x HTTP/1.1\r\n", "\r\nx http://h/ HTTP/1.1\n", "EHLO mail.example.com\r\n", "*1\r\n$4\r\nPING\r\n", "x /y\r\n"} {
 		f.Add([]byte(s))
@@ -270,8 +268,8 @@ func FuzzSniff(f *testing.F) {
 	})
 }
 
-// readAsRequest reports whether a host like Python's or Node's reads a request: a line of
-// three words after empty ones, the last a version.
+// readAsRequest reports whether a host like Python's or Node's accepts b as a request: a line of
+// three words after empty lines, of which the last is a version.
 func readAsRequest(b []byte) bool {
 	for len(b) > 0 && isBlank(b[0]) {
 		b = b[1:]

@@ -11,22 +11,20 @@ import (
 	"strings"
 )
 
-// A mask hides secrets in what comes back: in the forms in which a host would
-// most likely echo them.
+// A mask hides secrets in responses, in the forms in which a host is likely to echo them.
 type mask struct {
 	words  []hidden
-	begins [256]bool // the bytes with which a word may begin
-	pairs  *pairs    // the two bytes with which one may
-	stars  bool      // what is shown is as long as what is hidden
+	begins [256]bool // first bytes of words
+	pairs  *pairs    // first two bytes of words
+	stars  bool      // replace a secret by as many stars
 }
 
-// A hidden word is one form of a secret, of which each character may be spelled in many
-// ways, and what is shown for it.
+// A hidden is one form of a secret. Each of its characters may be spelled in several ways.
 type hidden struct {
 	form  []byte
 	chars []*spelled
-	fold  bool // in either case
-	shown string
+	fold  bool   // match in either case
+	shown string // replacement
 }
 
 func newMask(secrets []Secret) *mask {
@@ -60,8 +58,8 @@ func newMask(secrets []Secret) *mask {
 	return m
 }
 
-// forms returns how a value may come back, apart from how its characters are spelled and
-// from hex: as it is, and in base64.
+// forms returns the encodings in which a host may echo a value: plain, and base64. Hex and the
+// spellings of characters are handled separately.
 func forms(value string) []string {
 	all := []string{value}
 	for _, encoding := range []*base64.Encoding{base64.StdEncoding, base64.RawURLEncoding} {
@@ -75,26 +73,26 @@ func forms(value string) []string {
 	return all
 }
 
-// within returns what of a value's base64 is the same whatever comes before it, of
-// which some bytes are in its first group, and after it: as in Basic authorization.
+// within returns the part of a value's base64 that does not depend on the text around it, as in
+// Basic authorization. The value starts before bytes into a group of three.
 func within(encoding *base64.Encoding, value string, before int) string {
 	whole := encoding.EncodeToString(append(make([]byte, before), value...))
 	return whole[(8*before+5)/6 : 8*(before+len(value))/6]
 }
 
-// sameLength returns a mask that changes no lengths.
+// sameLength returns a mask that preserves lengths.
 func (m *mask) sameLength() *mask {
 	return &mask{words: m.words, begins: m.begins, pairs: m.pairs, stars: true}
 }
 
-// replace hides secrets in a whole text.
+// replace masks secrets in a complete text.
 func (m *mask) replace(text string) string {
 	ready, _ := m.hide([]byte(text), true)
 	return string(ready)
 }
 
-// hide hides secrets in a text. If it is not the whole, rest is what may be the beginning
-// of a secret.
+// hide masks secrets in a text. If the text is not complete, rest is its end that may be the
+// start of a secret.
 func (m *mask) hide(text []byte, whole bool) (ready, rest []byte) {
 	out, from := make([]byte, 0, len(text)), 0
 	for i := 0; i < len(text); i++ {
@@ -106,7 +104,7 @@ func (m *mask) hide(text []byte, whole bool) (ready, rest []byte) {
 		may := false
 		for w := range m.words {
 			word := &m.words[w]
-			if first != word.chars[0] { // many words begin with the same
+			if first != word.chars[0] { // consecutive words often share it
 				first = word.chars[0]
 				may = first.begins(text[i:])
 			}
@@ -134,8 +132,8 @@ func (m *mask) hide(text []byte, whole bool) (ready, rest []byte) {
 	return append(out, text[from:]...), nil
 }
 
-// header hides secrets in the fields of an answer. A field named after one is left
-// out.
+// header masks secrets in a response's header fields. It deletes a field whose name contains
+// one.
 func (m *mask) header(h http.Header) {
 	for name, values := range h {
 		if m.names(name) {
@@ -148,8 +146,7 @@ func (m *mask) header(h http.Header) {
 	}
 }
 
-// names reports whether a secret is in the name of a field, which is written in a
-// case of its own.
+// names reports whether a field's name contains a secret in any case.
 func (m *mask) names(field string) bool {
 	for i := range field {
 		for w := range m.words {
@@ -161,8 +158,8 @@ func (m *mask) names(field string) bool {
 	return false
 }
 
-// A maskedWriter hides secrets in the fields of an answer, and of the hints that
-// come before it.
+// A maskedWriter masks secrets in the headers of a response and of the informational responses
+// before it.
 type maskedWriter struct {
 	http.ResponseWriter
 	mask *mask
@@ -173,15 +170,15 @@ func (w maskedWriter) WriteHeader(status int) {
 	w.ResponseWriter.WriteHeader(status)
 }
 
-// Unwrap is for http.ResponseController.
+// Unwrap supports http.ResponseController.
 func (w maskedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// response hides secrets in an answer. Its trailer, which comes after the body, is
-// for maskedWriter's user.
+// response masks secrets in a response. The caller masks the trailer's values, which follow the
+// body.
 func (m *mask) response(r *http.Response) {
 	m.header(r.Header)
-	m.header(r.Trailer) // the names that are announced
-	// What the host calls its status and protocol is not passed on.
+	m.header(r.Trailer) // the announced names
+	// The host's reason phrase and protocol version could carry a secret.
 	r.Status, r.Proto, r.ProtoMajor, r.ProtoMinor = "", "HTTP/1.1", 1, 1
 	if r.StatusCode == http.StatusSwitchingProtocols {
 		r.Trailer, r.TransferEncoding = nil, nil
@@ -190,12 +187,12 @@ func (m *mask) response(r *http.Response) {
 		}
 		return
 	}
-	if why := unreadable(r); why != "" {
+	if reason := unreadable(r); reason != "" {
 		r.Body.Close()
-		why = "egress: secrets cannot be hidden in the host's answer: " + why + "\n"
-		r.Body = io.NopCloser(strings.NewReader(why))
-		r.StatusCode, r.ContentLength, r.Trailer = http.StatusBadGateway, int64(len(why)), nil
-		r.Header = http.Header{"Content-Type": {"text/plain; charset=utf-8"}, "Content-Length": {strconv.Itoa(len(why))}}
+		text := "egress: cannot mask secrets in the host's response: " + reason + "\n"
+		r.Body = io.NopCloser(strings.NewReader(text))
+		r.StatusCode, r.ContentLength, r.Trailer = http.StatusBadGateway, int64(len(text)), nil
+		r.Header = http.Header{"Content-Type": {"text/plain; charset=utf-8"}, "Content-Length": {strconv.Itoa(len(text))}}
 		return
 	}
 	r.Body = struct {
@@ -208,12 +205,12 @@ func (m *mask) response(r *http.Response) {
 	}
 }
 
-// partial are the fields of requests that ask for a part of a document, or for it in
-// another form: a secret could be read in pieces that do not look like it.
+// partial are the request fields that ask for a part of a document, or for another form of it.
+// They are removed: a secret cannot be recognized in parts.
 var partial = []string{"Range", "If-Range", "Request-Range", "X-Ms-Range", "A-Im", "Accept-Charset"}
 
-// unreadable returns why secrets in an answer cannot be found, "" if they can. The
-// request asked for none of this.
+// unreadable returns why a response cannot be masked, or "" if it can. The request asked for
+// none of these forms.
 func unreadable(r *http.Response) string {
 	if slices.ContainsFunc(r.Header["Content-Encoding"], func(s string) bool { return s != "" && !strings.EqualFold(s, "identity") }) {
 		return "it is compressed"
@@ -227,17 +224,16 @@ func unreadable(r *http.Response) string {
 	if r.StatusCode == http.StatusPartialContent || r.StatusCode == http.StatusIMUsed ||
 		strings.EqualFold(strings.TrimSpace(kind), "multipart/byteranges") ||
 		slices.ContainsFunc(r.Header["Content-Range"], ofBytes) {
-		return "it is a part of a document"
+		return "it is only part of a document"
 	}
 	return ""
 }
 
-// A maskedReader hides words in a stream. It holds back only what may be the
-// beginning of one.
+// A maskedReader masks secrets in a stream. It holds back only a possible start of a secret.
 type maskedReader struct {
 	mask  *mask
 	from  io.Reader
-	raw   []byte // read and not yet looked through
+	raw   []byte // read but not masked yet
 	ready []byte
 	err   error
 	buf   []byte
@@ -246,7 +242,7 @@ type maskedReader struct {
 func (r *maskedReader) Read(p []byte) (int, error) {
 	for len(r.ready) == 0 {
 		if r.err != nil {
-			// Of an answer that is cut off, its end may be the beginning of a secret.
+			// The end of a truncated response may be the start of a secret.
 			if len(r.raw) == 0 || r.err != io.EOF {
 				return 0, r.err
 			}
@@ -267,8 +263,7 @@ func (r *maskedReader) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// push takes the next bytes of a stream that is not read from a Reader, and returns
-// what is certain.
+// push masks the next bytes of a stream that has no Reader, and returns those that are ready.
 func (r *maskedReader) push(b []byte) []byte {
 	r.raw = append(r.raw, b...)
 	r.release()
@@ -277,14 +272,14 @@ func (r *maskedReader) push(b []byte) []byte {
 	return ready
 }
 
-// end returns what was held back, of a stream that has ended.
+// end returns the bytes held back, after the end of the stream.
 func (r *maskedReader) end() []byte {
 	ready, _ := r.mask.hide(r.raw, true)
 	r.raw = nil
 	return ready
 }
 
-// release makes ready what is certain.
+// release moves bytes that cannot be part of a secret from raw to ready.
 func (r *maskedReader) release() {
 	ready, rest := r.mask.hide(r.raw, false)
 	r.ready, r.raw = ready, bytes.Clone(rest)

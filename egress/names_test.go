@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// A name without a dot is the one that the server's machine knows by it, here from its
-// list of hosts. Others are not completed.
+// A name without a dot is looked up as on the server's machine, here in its hosts file. Search
+// domains do not apply to other names.
 func TestNamesOfTheMachine(t *testing.T) {
 	served := listen(t, func(c net.Conn) { io.WriteString(c, "ready") })
 	_, port, _ := net.SplitHostPort(served)
@@ -23,14 +23,14 @@ func TestNamesOfTheMachine(t *testing.T) {
 		t.Errorf("got %q, %v", got, err)
 	}
 	for name, want := range map[string]string{"db": "db", "example.com": "example.com.", "db.corp": "db.corp."} {
-		if got := lookedUp(name); got != want {
+		if got := queryName(name); got != want {
 			t.Errorf("%s: got %s, want %s", name, got, want)
 		}
 	}
 }
 
-// What such a name leads to is as inside as it was: it is not reached unless the operator
-// has said so, under that name and, on this machine, at that address.
+// A name without a dot may lead to a private address only if the operator allows that name, and
+// to this machine's loopback only if the operator allows that address, too.
 func TestNamesOfTheMachineAreInside(t *testing.T) {
 	served := listen(t, func(c net.Conn) { io.WriteString(c, "ready") })
 	_, port, _ := net.SplitHostPort(served)

@@ -17,8 +17,8 @@ import (
 	"time"
 )
 
-// A host that stores or echoes text and knows ranges would give a secret away in pieces,
-// that do not look like it.
+// A host that stores or echoes text and supports ranges could return a secret in pieces that a
+// mask does not recognize.
 func TestSecretByRanges(t *testing.T) {
 	_, c, placeholder := secretWorld(t, func(w http.ResponseWriter, r *http.Request) {
 		http.ServeContent(w, r, "echo.txt", time.Unix(1, 0), strings.NewReader(r.Header.Get("Authorization")))
@@ -27,13 +27,13 @@ func TestSecretByRanges(t *testing.T) {
 		for _, ranges := range []string{"bytes=0-3", "bytes=4-7", "bytes=-3", "bytes=0-3,5-8"} {
 			status, body := get(t, c, "https://api.example.com/", "Authorization", placeholder, name, ranges, "If-Range", `"x"`)
 			if status != http.StatusOK || body != placeholder {
-				t.Errorf("%s: %s: got %d %q, want the whole, masked", name, ranges, status, body)
+				t.Errorf("%s: %s: got %d %q, want the complete text, masked", name, ranges, status, body)
 			}
 		}
 	}
 }
 
-// What a host answers with a part that it was not asked for does not pass.
+// A partial response that was not requested is refused.
 func TestPartsOfAnswers(t *testing.T) {
 	for name, answer := range map[string]func(w http.ResponseWriter, key string){
 		"206": func(w http.ResponseWriter, key string) {
@@ -41,7 +41,7 @@ func TestPartsOfAnswers(t *testing.T) {
 			w.WriteHeader(http.StatusPartialContent)
 			io.WriteString(w, key[:4])
 		},
-		"206 with nothing said": func(w http.ResponseWriter, key string) {
+		"206 without fields": func(w http.ResponseWriter, key string) {
 			w.WriteHeader(http.StatusPartialContent)
 			io.WriteString(w, key[:4])
 		},
@@ -79,7 +79,7 @@ func TestPartsOfAnswers(t *testing.T) {
 			t.Errorf("%s: got %d %q", name, status, body)
 		}
 	}
-	// Ranges of other things than bytes, and those that a host cannot give, pass.
+	// Ranges of other units than bytes, and unsatisfiable ranges, pass.
 	for _, status := range []int{http.StatusOK, http.StatusRequestedRangeNotSatisfiable} {
 		_, c, _ := secretWorld(t, func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Range", map[int]string{200: "0-24/*", 416: "bytes */10"}[status])
@@ -91,10 +91,9 @@ func TestPartsOfAnswers(t *testing.T) {
 	}
 }
 
-// rawHost is a world whose host with a secret answers a request with these bytes, in
-// which KEY is the Authorization that it was sent. ask sends a request for it and returns
-// all that comes back.
-func rawHost(t *testing.T, answer string) (ask func(fields string) string) {
+// rawHost is a world whose host has a secret and answers with these bytes, in which KEY is the
+// Authorization received. send sends a request with fields and returns the response.
+func rawHost(t *testing.T, answer string) (send func(fields string) string) {
 	w, c, placeholder := secretWorld(t, func(rw http.ResponseWriter, r *http.Request) {
 		conn, _, err := http.NewResponseController(rw).Hijack()
 		if err != nil {
@@ -121,7 +120,7 @@ const (
 	switching = "HTTP/1.1 101 Switching Protocols\r\n" + upgrade
 )
 
-// No part of an answer that is not its body or a field carries a secret either.
+// Parts of a response besides its body and fields do not carry a secret either.
 func TestSecretAroundAnswers(t *testing.T) {
 	for name, c := range map[string]struct{ fields, answer string }{
 		"reason of a 101":         {upgrade, "HTTP/1.1 101 KEY\r\n" + upgrade + "\r\n"},
@@ -152,13 +151,12 @@ func TestSecretAroundAnswers(t *testing.T) {
 			t.Errorf("%s: got %q", name, got)
 		}
 		if text := strings.ToLower(got); strings.Contains(text, rawKey) || strings.Contains(text, rawKey[:len(rawKey)-1]) || strings.Contains(text, rawKey[10:]) {
-			t.Errorf("%s: the secret is in %q", name, got)
+			t.Errorf("%s: leaked the secret in %q", name, got)
 		}
 	}
 }
 
-// A message in two fragments does not carry the secret's halves, and a ping between them
-// is not delayed.
+// A secret split over two fragments is masked, and a ping between them is not delayed.
 func TestSecretInFragments(t *testing.T) {
 	got := rawHost(t, switching+"\r\n\x01\x0e"+"key="+rawKey[:10]+"\x89\x04ping\x80\x0b"+rawKey[10:]+"!")(upgrade)
 	_, frames, _ := strings.Cut(got, "\r\n\r\n")
@@ -173,8 +171,8 @@ func frame(first byte, payload string) []byte {
 	return append(frameHead(first, len(payload)), payload...)
 }
 
-// messages returns the messages and control frames in what a host sent, in their order,
-// each with the kind of its first frame before it.
+// messages returns the messages and control frames that a host sent, in order, each prefixed
+// with the kind of its first frame.
 func messages(t *testing.T, raw []byte) (all []string, control []string) {
 	t.Helper()
 	in := bufio.NewReader(bytes.NewReader(raw))
@@ -205,7 +203,7 @@ func messages(t *testing.T, raw []byte) (all []string, control []string) {
 			control = append(control, fmt.Sprintf("%x ", head[0])+string(payload))
 			continue
 		case open != (opcode == 0):
-			t.Fatalf("frame %x while open is %v", head[0], open)
+			t.Fatalf("frame %x with open message: %v", head[0], open)
 		case opcode != 0:
 			all = append(all, fmt.Sprintf("%x ", opcode))
 		}
@@ -214,8 +212,7 @@ func messages(t *testing.T, raw []byte) (all []string, control []string) {
 	}
 }
 
-// However messages are cut into frames, and frames into packets, masking them is masking
-// the whole messages.
+// Masking frames is masking whole messages, however these are split into frames and packets.
 func TestFramesAreMaskedAsMessages(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	mask := newMask([]Secret{{Value: rawKey, Placeholder: "P"}, {Value: "aab", Placeholder: "Q"}}).sameLength()
@@ -260,7 +257,7 @@ func TestFramesAreMaskedAsMessages(t *testing.T) {
 		}
 		all, pings := messages(t, got)
 		if !slices.Equal(all, want) || !slices.Equal(pings, control) {
-			t.Fatalf("%.300q became %.300q", raw.Bytes(), got)
+			t.Fatalf("masking %.300q: got %.300q", raw.Bytes(), got)
 		}
 	}
 }

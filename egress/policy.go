@@ -1,12 +1,12 @@
-// Package egress is the only way out of a sandbox: it decides, compares the declared host
-// with the data, dials, fills in secrets, and reports each connection.
+// Package egress connects sandboxes to the network, and is their only way there. It decides
+// which connections are allowed, checks that the data names the declared host, dials, fills in
+// secrets, and reports each connection.
 //
-// A sandbox has no network card. Its guest hands each connection to the Berth server as
-// a stream with a host name and a port (package guest), and the server serves the
-// stream with a Gate. Data from the guest is not trusted: a hostile program may have
-// replaced it. Decide is pure; everything that could make its
-// answer wrong later (another name in the TLS handshake, a name that resolves to
-// an address inside) is checked again before a byte leaves.
+// A sandbox has no network interface. Its guest passes each connection to the Berth server as a
+// stream with a host name and a port (package guest), which the server serves with a Gate. Data
+// from the guest is untrusted: a hostile program may have replaced the guest. Decide is a pure
+// function. What could invalidate its decision later, such as another name in the TLS handshake
+// or a name that resolves to a private address, is checked before a byte is sent.
 package egress
 
 import (
@@ -18,30 +18,30 @@ import (
 	"strings"
 )
 
-// DefaultPorts are those of a rule that names none.
+// DefaultPorts are the ports of a rule without ports.
 var DefaultPorts = []int{80, 443}
 
-// A Policy says what a container may reach. The zero Policy is nothing.
+// A Policy defines what a container may reach. The zero Policy allows nothing.
 type Policy struct {
-	Open  bool   // any public name or address, at DefaultPorts
-	Rules []Rule // beyond that
+	Open  bool   // allows any public name or address at DefaultPorts
+	Rules []Rule // allow more
 }
 
-// A Rule allows hosts at some ports: "example.com", "*.example.com",
+// A Rule allows hosts on some ports: "example.com", "*.example.com",
 // "db.internal:5432", "10.1.0.0/16:443", "[2001:db8::1]:53/udp".
 type Rule struct {
-	Name    string       // exact, or with a leading "*." for what is below it; "*" is any; empty with Prefix
+	Name    string       // exact, or "*." and a domain for all names below it; "*" for any; empty if Prefix is set
 	Prefix  netip.Prefix // addresses, for connections that name no host
 	Ports   []int        // DefaultPorts if empty
-	UDP     bool         // datagrams, in place of connections; only with Prefix and Ports
-	Private bool         // also addresses that are not public, its own or its names'
+	UDP     bool         // datagrams instead of connections; requires Prefix and Ports
+	Private bool         // also allows addresses that are not public: Prefix, or those of Name
 }
 
-// A Target is where a connection wants to go.
+// A Target is the destination of a connection.
 type Target struct {
 	Host string // a name, or an address
 	Port int
-	UDP  bool // it is datagrams
+	UDP  bool // datagrams instead of a connection
 }
 
 func (t Target) String() string {
@@ -52,7 +52,7 @@ func (t Target) String() string {
 	return s
 }
 
-// network is the name of the target's protocol in package net.
+// network returns the target's network for package net.
 func (t Target) network() string {
 	if t.UDP {
 		return "udp"
@@ -60,26 +60,25 @@ func (t Target) network() string {
 	return "tcp"
 }
 
-// A Decision is what a policy says of a target, and why in a few words.
+// A Decision is the result of Decide, with a short reason.
 type Decision struct {
 	Allow   bool
 	Private bool // private addresses may be dialled
-	Address bool // the target is an address: there is no name to compare with
+	Address bool // the target is an address, so there is no name to compare
 	Reason  string
 }
 
-// Decide says whether the policy allows the target. Hosts compare without case
-// and without a final dot; anything that is neither a name nor an address is
-// refused.
+// Decide returns whether the policy allows the target. It compares hosts without case and
+// without a final dot. It refuses a host that is neither a name nor an address.
 func Decide(p *Policy, t Target) Decision {
 	if t.Port < 1 || t.Port > 65535 {
-		return Decision{Reason: "no such port"}
+		return Decision{Reason: "invalid port"}
 	}
 	if addr, err := netip.ParseAddr(strings.Trim(t.Host, "[]")); err == nil {
 		return decideAddr(p, addr.Unmap().WithZone(""), t)
 	}
 	if t.UDP {
-		return Decision{Reason: "datagrams go to addresses only"}
+		return Decision{Reason: "datagrams are allowed to addresses only"}
 	}
 	name, ok := CanonicalName(t.Host)
 	if !ok {
@@ -99,7 +98,7 @@ func Decide(p *Policy, t Target) Decision {
 		return Decision{Allow: true, Reason: "open"}
 	}
 	if matched {
-		return Decision{Reason: "the port is not allowed for the name"}
+		return Decision{Reason: "the port is not allowed for this name"}
 	}
 	return Decision{Reason: "the name is not allowed"}
 }
@@ -124,8 +123,8 @@ func decideAddr(p *Policy, addr netip.Addr, t Target) Decision {
 	return Decision{Reason: reason}
 }
 
-// opens reports whether a rule for addresses is for this one. One that is forbidden
-// must be named itself, by the operator.
+// opens reports whether a rule allows an address within its prefix. A forbidden address must be
+// named exactly, by the operator.
 func (r Rule) opens(addr netip.Addr) bool {
 	if forbidden(addr) {
 		return r.Private && r.Prefix.IsSingleIP() && nameable(addr)
@@ -133,19 +132,18 @@ func (r Rule) opens(addr netip.Addr) bool {
 	return r.Private || Public(addr)
 }
 
-// Addresses reports whether a connection that names no host can be allowed.
+// Addresses reports whether the policy can allow a connection to an address.
 func (p *Policy) Addresses() bool {
 	return p.Open || slices.ContainsFunc(p.Rules, func(r Rule) bool { return r.Prefix.IsValid() })
 }
 
-// Names reports whether a name can be reached at some port: whether its lookup is
-// answered.
+// Names reports whether the policy allows a name on any port, so that its lookup is answered.
 func (p *Policy) Names(host string) bool {
 	name, ok := CanonicalName(host)
 	return ok && (p.Open || slices.ContainsFunc(p.Rules, func(r Rule) bool { return r.matchesName(name) }))
 }
 
-// Ports returns all ports that can be allowed for some name, sorted.
+// Ports returns all ports that the policy can allow for any name, sorted.
 func (p *Policy) Ports() []int {
 	var ports []int
 	if p.Open {
@@ -176,7 +174,7 @@ func (r Rule) matchesName(name string) bool {
 	return r.Name != "" && r.Name == name
 }
 
-// String returns the rule as it is written.
+// String returns the rule in the form that ParseRule reads.
 func (r Rule) String() string {
 	s := r.Name
 	if r.Prefix.IsSingleIP() {
@@ -193,7 +191,7 @@ func (r Rule) String() string {
 	return s
 }
 
-// ParseRule reads a rule as it is written. Private is for the caller to set.
+// ParseRule parses a rule. It does not set Private.
 func ParseRule(s string) (Rule, error) {
 	var r Rule
 	whole := s
@@ -202,20 +200,20 @@ func ParseRule(s string) (Rule, error) {
 	if i := strings.LastIndexByte(s, ':'); i >= 0 && !strings.HasSuffix(s, "]") && strings.Count(s, ":") == 1 || strings.Contains(s, "]:") {
 		port, err := strconv.Atoi(s[i+1:])
 		if err != nil || port < 1 || port > 65535 {
-			return r, fmt.Errorf("%q does not end in a port", s)
+			return r, fmt.Errorf("%q must end in a port from 1 to 65535", s)
 		}
 		host, r.Ports = s[:i], []int{port}
 	}
 	host = strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
 	if r.UDP && len(r.Ports) == 0 {
-		return r, fmt.Errorf("%q names no port", whole)
+		return r, fmt.Errorf("%q needs a port", whole)
 	}
 	if prefix, err := netip.ParsePrefix(host); err == nil {
 		if prefix.Masked() != prefix {
-			return r, fmt.Errorf("%q has bits beyond its length; write %s", s, prefix.Masked())
+			return r, fmt.Errorf("%q has bits set beyond the prefix length; write %s", s, prefix.Masked())
 		}
 		if r.Prefix = prefix; prefix.Addr().Is4In6() {
-			return r, fmt.Errorf("%q is IPv4 written as IPv6", s)
+			return r, fmt.Errorf("%q is an IPv4 prefix in IPv6 form; write it as IPv4", s)
 		}
 		return r, nil
 	}
@@ -224,7 +222,7 @@ func ParseRule(s string) (Rule, error) {
 		return r, nil
 	}
 	if r.UDP {
-		return r, fmt.Errorf("%q: datagrams go to addresses, not to names", whole)
+		return r, fmt.Errorf("%q: datagrams are allowed to addresses only, not to names", whole)
 	}
 	if host == "*" {
 		r.Name = host
@@ -241,11 +239,11 @@ func ParseRule(s string) (Rule, error) {
 	return r, nil
 }
 
-// CanonicalName returns a host name in lower case without its final dot. Labels
-// hold letters, digits, hyphens and underscores; international names come in
-// their xn-- form. A name that could be read as an address is none.
+// CanonicalName returns a host name in lower case without its final dot. It returns false
+// unless all labels consist of letters, digits, hyphens and underscores (international names
+// must be in xn-- form), and if the name could be parsed as an address.
 func CanonicalName(s string) (string, bool) {
-	if strings.ContainsFunc(s, func(r rune) bool { return r >= 0x80 }) { // some of them have a lower case among letters
+	if strings.ContainsFunc(s, func(r rune) bool { return r >= 0x80 }) { // some of them map to ASCII in lower case
 		return "", false
 	}
 	s = strings.ToLower(strings.TrimSuffix(s, "."))
@@ -263,7 +261,7 @@ func CanonicalName(s string) (string, bool) {
 			}
 		}
 	}
-	// Resolvers take 127.1, 0x7f.1 and 2130706433 for addresses.
+	// Resolvers parse 127.1, 0x7f.1 and 2130706433 as addresses.
 	last := labels[len(labels)-1]
 	if c := last[0]; c >= '0' && c <= '9' {
 		return "", false

@@ -52,11 +52,11 @@ func TestDecide(t *testing.T) {
 		{"fe80::1", 9, false},
 		{"224.0.0.1", 9, false},
 		{"0.0.0.0", 9, false},
-		{"8.8.8.8", 9, true},   // as 0.0.0.0/0 says
-		{"10.2.0.1", 9, false}, // it does not say what is inside
+		{"8.8.8.8", 9, true},   // by 0.0.0.0/0
+		{"10.2.0.1", 9, false}, // 0.0.0.0/0 does not allow private addresses
 		{"127.0.0.1", 9, false},
-		{"10.3.0.1", 443, false},       // the operator has not said that it may be reached
-		{"169.254.169.254", 80, true},  // the operator has
+		{"10.3.0.1", 443, false},       // not allowed by the operator
+		{"169.254.169.254", 80, true},  // allowed by the operator
 		{"::ffff:a9fe:a9fe", 80, true}, // the same
 		{"127.1", 9, false},
 		{"0x7f000001", 9, false},
@@ -99,7 +99,7 @@ func TestDecideDatagrams(t *testing.T) {
 	}
 }
 
-// The operator's rules open what they say, and nothing that is beside it.
+// Covers accepts only what the operator's rules open.
 func TestCovers(t *testing.T) {
 	for _, c := range []struct {
 		rules, rule string
@@ -130,7 +130,7 @@ func TestCovers(t *testing.T) {
 func TestRules(t *testing.T) {
 	for _, s := range []string{"a.b:0", "a.b:70000", "a.b:x", "10.0.0.1/8", "*.*.a", "a*.b", "http://a.b", "a..b", "-a.b", "*.", "1.2.3", "a b", "", "a.b:53/udp", "1.2.3.4/udp", "1.2.3.4:53/tcp", "::ffff:0:0/96", "fe80::1%eth0"} {
 		if r, err := ParseRule(s); err == nil {
-			t.Errorf("%q is taken for %+v", s, r)
+			t.Errorf("ParseRule(%q) = %+v, want an error", s, r)
 		}
 	}
 	for s, want := range map[string]string{"Example.COM.": "example.com", "*.A.b": "*.a.b", "a.b:81": "a.b:81", "10.0.0.0/8": "10.0.0.0/8", "::1": "::1", "*": "*",
@@ -145,7 +145,7 @@ func TestMayDial(t *testing.T) {
 	p := policy(t, false, "private db.internal:5432", "private 127.0.0.1:6379")
 	db := Target{Host: "db.internal", Port: 5432}
 	plain, private := Decision{Allow: true}, Decision{Allow: true, Private: true}
-	for addr, want := range map[string][2]bool{ // of a plain name, of a private one
+	for addr, want := range map[string][2]bool{ // for a plain rule, for a private rule
 		"93.184.216.34": {true, true}, "2606:2800:220:1::1": {true, true},
 		"10.0.0.1": {false, true}, "192.168.1.1": {false, true}, "172.16.0.1": {false, true}, "100.64.0.1": {false, true}, "fd12::1": {false, true},
 		"203.0.113.1": {false, true}, "::ffff:10.0.0.1": {false, true}, "64:ff9b::a00:1": {false, true}, "2002:a00:1::": {false, true},
@@ -158,11 +158,11 @@ func TestMayDial(t *testing.T) {
 		}
 	}
 	if !p.mayDial(private, Target{Host: "redis.internal", Port: 6379}, netip.MustParseAddr("127.0.0.1")) {
-		t.Error("a rule for a loopback address does not open it")
+		t.Error("a rule for a loopback address does not allow it")
 	}
 }
 
-// A name that passes can be nothing but a name.
+// FuzzCanonicalName checks that a canonical name is not also an address.
 func FuzzCanonicalName(f *testing.F) {
 	for _, s := range []string{"example.com", "a_b.c", "127.1", "x.0x7f", "xn--exmple-4nf.com", "a.", "..", "\x00"} {
 		f.Add(s)

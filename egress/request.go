@@ -6,54 +6,54 @@ import (
 	"strings"
 )
 
-// A verdict is what the beginning of a connection tells.
+// A verdict classifies a connection by its first bytes.
 type verdict int
 
 const (
-	notYet verdict = iota // more bytes would tell
+	notYet verdict = iota // more bytes are needed
 	isHTTP
 	notHTTP
 )
 
-// A sniffer tells whether a connection carries HTTP requests, from its first line. It
-// reads that line as the most lenient of common hosts does: empty lines and white space
-// before it are skipped, however many they are; any white space may be between its words
-// (Python's http.server takes what Unicode calls white space for that); a method may be
-// any word; the version may be missing, or RTSP's or Icecast's (Node takes these). What
-// it calls HTTP is answered by Go's strict server, so a request in an odd form is refused.
+// A sniffer detects HTTP requests on a connection from the first line. It parses that line as
+// the most lenient common hosts do: it skips any number of empty lines and white space before
+// it; it accepts any white space between words (Python's http.server accepts Unicode's); it
+// accepts any word as a method; the version may be missing, or RTSP's or Icecast's (Node
+// accepts these). Go's strict server answers what it classifies as HTTP, so a request in an odd
+// form is refused.
 //
-// The zero value is ready to use. It holds a few bytes, however long the line is.
+// The zero value is ready to use. It holds only a few bytes of even a long line.
 type sniffer struct {
 	verdict verdict
-	odd     bool // the method is no token: few hosts accept that, and most other protocols begin so
+	odd     bool // the method is not a token: few hosts accept that, and most other protocols start so
 
-	total  int  // bytes since the first word began
-	words  int  // that have begun
-	inside bool // of a word
+	total  int  // bytes since the start of the first word
+	words  int  // started so far
+	inside bool // inside of a word
 	word   []byte
 	method []byte
 	target targetForm
-	opens  []byte // the first bytes of the connection, to find a preface
+	opens  []byte // first bytes of the connection, compared with proxyPreface
 }
 
-// A targetForm says what a request's second word looks like.
+// A targetForm classifies a request's second word.
 type targetForm struct{ path, address, star bool }
 
 const (
-	maxWord = 64 // bytes of a word that are remembered
+	maxWord = 64 // stored bytes of a word
 
-	// A method and a target that are as long as maxSure are a request, whatever follows:
-	// no other protocol is known to begin so. Beyond maxRequestLine no host reads on.
+	// A method and a target of maxSure bytes are a request in any case: no other known
+	// protocol starts so. No host reads a line beyond maxRequestLine.
 	maxSure        = 4 << 10
 	maxRequestLine = 128 << 10
 )
 
-// proxyPreface begins a connection whose true client a proxy tells (PROXY protocol,
-// version 2). A sandbox is no proxy, and a request follows.
+// proxyPreface starts a connection on which a proxy declares its client's address (PROXY
+// protocol, version 2). A request follows it. A sandbox is not a proxy.
 const proxyPreface = "\r\n\r\n\x00\r\nQUIT\n"
 
 // httpMethods are common methods of HTTP/1, and PRI of HTTP/2 without TLS. A line that
-// begins with one is a request.
+// starts with one is a request.
 var httpMethods = []string{"GET", "POST", "PUT", "HEAD", "DELETE", "PATCH", "OPTIONS", "CONNECT", "TRACE", "PROPFIND", "REPORT", "PRI"}
 
 // add reads the next bytes of the connection and returns the verdict.
@@ -90,7 +90,7 @@ func (s *sniffer) next(c byte) {
 	}
 }
 
-// character reads a byte of a word.
+// character handles a byte of a word.
 func (s *sniffer) character(c byte) {
 	if !s.inside {
 		s.inside, s.words, s.word = true, s.words+1, s.word[:0]
@@ -110,7 +110,7 @@ func (s *sniffer) character(c byte) {
 	}
 }
 
-// blank reads white space, which may end a word and the line.
+// blank handles white space, which may end a word and the line.
 func (s *sniffer) blank(newline bool) {
 	if s.words == 0 {
 		return
@@ -136,7 +136,7 @@ func (s *sniffer) blank(newline bool) {
 	}
 }
 
-// isVersion reports whether the current or last word begins like a version.
+// isVersion reports whether the current or last word starts like a version.
 func (s *sniffer) isVersion() bool {
 	return slices.ContainsFunc([]string{"http/", "rtsp/", "ice/"}, func(name string) bool {
 		return len(s.word) >= len(name) && strings.EqualFold(string(s.word[:len(name)]), name)
@@ -151,9 +151,9 @@ func (s *sniffer) readTarget() {
 	}
 }
 
-// endTarget judges a line of a method and a target, which is a request if nothing
-// follows: of HTTP/0.9, to which some hosts let fields be added. Methods in lower case
-// are those of other protocols then ("get /key").
+// endTarget classifies a line that may end after a method and a target. It is then a request of
+// HTTP/0.9, after which some hosts accept header fields. A method in lower case belongs to
+// another protocol ("get /key").
 func (s *sniffer) endTarget() {
 	switch {
 	case s.odd:
@@ -164,7 +164,7 @@ func (s *sniffer) endTarget() {
 	}
 }
 
-// isBlank reports whether a byte is white space to some host.
+// isBlank reports whether a byte is white space for any host.
 func isBlank(c byte) bool {
 	return '\t' <= c && c <= '\r' || 0x1c <= c && c <= ' ' || c == 0x85 || c == 0xa0
 }

@@ -14,19 +14,19 @@ import (
 	"sync"
 )
 
-// maxFilled bounds a request body in which placeholders are looked for.
+// maxFilled bounds the size of a request body in which placeholders are replaced.
 const maxFilled = 4 << 20
 
-// A Secret is a value that a container may use toward one domain and never sees.
+// A Secret is a value that a container can send to one domain but never sees.
 type Secret struct {
-	Domain      string // a rule's name: exact, or "*." and what it is below
-	Name        string // of the environment variable that holds the placeholder
+	Domain      string // as Rule.Name: exact, or "*." and a domain
+	Name        string // name of the environment variable that holds the placeholder
 	Value       string
-	Placeholder string // what the sandbox sees
+	Placeholder string // the value that the sandbox sees
 }
 
-// NewPlaceholder returns a word that stands for the secret of a name. It cannot be
-// guessed, so that what another container was given means nothing here.
+// NewPlaceholder returns a random placeholder for the secret with a name. It is unguessable, so
+// that a placeholder of another container is useless.
 func NewPlaceholder(name string) string {
 	return "secret-" + strings.ToLower(name) + "-" + strings.ToLower(rand.Text())
 }
@@ -41,16 +41,16 @@ func (g *Gate) secretsFor(host string) []Secret {
 	return found
 }
 
-// A filler puts values in the place of placeholders.
+// A filler replaces placeholders by values.
 type filler struct {
 	secrets []Secret
-	used    map[string]bool     // the names of secrets that it met
-	escape  func(string) string // of values; nil is none
-	room    *int                // by how many bytes what it fills in may still grow
+	used    map[string]bool     // names of the secrets used
+	escape  func(string) string // encodes values; nil leaves them unchanged
+	room    *int                // bytes by which texts may still grow
 }
 
-// replace fills in a text. One that would grow too much stays as it is: a sandbox
-// could repeat one word until its value fills the server's memory.
+// replace replaces the placeholders in a text. It leaves a placeholder whose values would
+// exceed room: repeating it could otherwise fill the server's memory.
 func (f filler) replace(s string) string {
 	for _, secret := range f.secrets {
 		times := strings.Count(s, secret.Placeholder)
@@ -72,7 +72,7 @@ func (f filler) replace(s string) string {
 	return s
 }
 
-// basic fills in a Basic authorization, whose text is encoded.
+// basic replaces placeholders inside the base64 of a Basic authorization.
 func basic(header string, in filler) string {
 	scheme, encoded, ok := strings.Cut(header, " ")
 	if !ok || !strings.EqualFold(scheme, "Basic") {
@@ -85,14 +85,15 @@ func basic(header string, in filler) string {
 	return scheme + " " + base64.StdEncoding.EncodeToString([]byte(in.replace(string(plain))))
 }
 
-// Bodies in which placeholders are looked for are held in memory: small ones of as
-// many requests as there are, and a few that are larger.
+// Bodies in which placeholders are replaced are held in memory: any number of small bodies, and
+// largeBodies larger ones per container.
 const (
 	smallBody   = 64 << 10
 	largeBodies = 4
 )
 
-// fillBody fills in a body that is text and not large; another passes as it is.
+// fillBody replaces placeholders in a text body of at most maxFilled bytes. It returns any other
+// body unchanged.
 func (g *Gate) fillBody(r *http.Request, secrets []Secret, used map[string]bool) io.ReadCloser {
 	room := maxFilled
 	in := filler{secrets, used, nil, &room}
@@ -127,9 +128,9 @@ func (g *Gate) fillBody(r *http.Request, secrets []Secret, used map[string]bool)
 	return body
 }
 
-// holdLarge waits until one more large body may be held, until release is called.
+// holdLarge waits for one of the largeBodies slots. The caller must call release.
 func (g *Gate) holdLarge(ctx context.Context) (release func(), err error) {
-	g.large.begin.Do(func() { g.large.places = make(chan struct{}, largeBodies) })
+	g.large.init.Do(func() { g.large.places = make(chan struct{}, largeBodies) })
 	select {
 	case g.large.places <- struct{}{}:
 		return sync.OnceFunc(func() { <-g.large.places }), nil
@@ -138,7 +139,7 @@ func (g *Gate) holdLarge(ctx context.Context) (release func(), err error) {
 	}
 }
 
-// A heldBody releases its place when it is closed.
+// A heldBody releases its slot when it is closed.
 type heldBody struct {
 	io.Reader
 	io.Closer
@@ -155,7 +156,7 @@ type failing struct{ err error }
 
 func (f failing) Read([]byte) (int, error) { return 0, f.err }
 
-// inJSON returns a text as it stands between the quotes of a JSON string.
+// inJSON escapes a text for use inside a JSON string.
 func inJSON(s string) string {
 	raw, _ := json.Marshal(s) // a string always marshals
 	return string(raw[1 : len(raw)-1])

@@ -16,8 +16,8 @@ import (
 
 const value = `s3cr/et+"va lue`
 
-// secretWorld is a world whose gate has a secret for *.example.com, and a client
-// that trusts its authority only.
+// secretWorld is a world whose gate has a secret for *.example.com, and a client that trusts only
+// its authority.
 func secretWorld(t *testing.T, h http.HandlerFunc) (w *world, c *http.Client, placeholder string) {
 	w = newWorld(t, policy(t, false, "*.example.com", "example.com:8443"))
 	addr, roots := serve(t, true, h)
@@ -77,7 +77,7 @@ func TestSecretsAreFilledIn(t *testing.T) {
 	}
 }
 
-// A secret that the host echoes does not reach the sandbox, in whatever pieces.
+// A secret that the host echoes in pieces does not reach the sandbox.
 func TestEchoedSecretsAreMasked(t *testing.T) {
 	w, c, placeholder := secretWorld(t, func(w http.ResponseWriter, r *http.Request) {
 		key := strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
@@ -99,15 +99,15 @@ func TestEchoedSecretsAreMasked(t *testing.T) {
 		t.Errorf("got %s", body)
 	}
 	if h := resp.Header.Get("X-Key"); h != "it is "+placeholder {
-		t.Errorf("the header is %q", h)
+		t.Errorf("header: got %q", h)
 	}
 	c.CloseIdleConnections()
 	if f := w.last(); strings.Contains(f.Reason+f.Target.String(), value) {
-		t.Errorf("the flow tells it: %+v", f)
+		t.Errorf("the flow contains the secret: %+v", f)
 	}
 }
 
-// A compressed answer cannot be looked through: nothing of it passes.
+// A compressed response cannot be masked, so it is refused.
 func TestCompressedEcho(t *testing.T) {
 	_, c, _ := secretWorld(t, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Encoding", "br")
@@ -119,8 +119,8 @@ func TestCompressedEcho(t *testing.T) {
 	}
 }
 
-// One connection serves many requests: a client that was asked for its password does
-// not come again on another.
+// An intercepted connection serves many requests. A client that must authenticate again may not
+// open another.
 func TestInterceptedConnectionIsKept(t *testing.T) {
 	w, c, placeholder := secretWorld(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") == "" {
@@ -139,8 +139,8 @@ func TestInterceptedConnectionIsKept(t *testing.T) {
 	}
 }
 
-// Toward any other host a placeholder is a word like any other, and so is that of
-// another container.
+// Toward other hosts a placeholder is ordinary text, and so is another container's placeholder
+// everywhere.
 func TestPlaceholdersElsewhere(t *testing.T) {
 	var got string
 	h := func(w http.ResponseWriter, r *http.Request) { got = r.Header.Get("Authorization") }
@@ -154,14 +154,14 @@ func TestPlaceholdersElsewhere(t *testing.T) {
 	strange := NewPlaceholder("API_KEY")
 	get(t, c, "https://api.example.com/", "Authorization", strange)
 	if got != strange {
-		t.Errorf("another container's placeholder came out as %q", got)
+		t.Errorf("another container's placeholder: got %q", got)
 	}
 	if _, err := w.httpClient(roots).Get("https://api.example.com/"); err == nil {
 		t.Error("a host with a secret is not intercepted")
 	}
 }
 
-// The server trusts the host no more than a client would.
+// The gate verifies the certificate of an intercepted host.
 func TestInterceptedHostIsChecked(t *testing.T) {
 	w, c, placeholder := secretWorld(t, func(http.ResponseWriter, *http.Request) { t.Error("the request was sent") })
 	w.gate.Roots = x509.NewCertPool()
@@ -176,7 +176,7 @@ func TestInterceptedHostIsChecked(t *testing.T) {
 func TestWebSocketPasses(t *testing.T) {
 	_, c, placeholder := secretWorld(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") != value {
-			t.Errorf("the handshake has %q", r.Header.Get("Authorization"))
+			t.Errorf("handshake: got %q", r.Header.Get("Authorization"))
 		}
 		conn, err := websocket.Accept(w, r, nil)
 		if err != nil {
@@ -199,7 +199,7 @@ func TestWebSocketPasses(t *testing.T) {
 	}
 }
 
-// However an answer is cut, masking it is masking the whole, and hides the value.
+// FuzzMask checks that masking a response in pieces equals masking it whole, and hides the value.
 func FuzzMask(f *testing.F) {
 	f.Add("aab", "xaabaaby", 1)
 	f.Add("abab", "ababab", 2)
@@ -220,7 +220,7 @@ func FuzzMask(f *testing.F) {
 		for _, w := range m.words {
 			rest := bytes.ReplaceAll(got, []byte("PLACE"), []byte("\x00\x01"))
 			if bytes.Contains(rest, w.form) && !strings.ContainsAny(value, "\x00\x01") {
-				t.Errorf("%q in %q: %q is left in %q", value, text, w.form, got)
+				t.Errorf("%q in %q: %q remains in %q", value, text, w.form, got)
 			}
 		}
 	})

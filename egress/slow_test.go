@@ -12,9 +12,9 @@ import (
 	"time"
 )
 
-// A client that says little, slowly, does not keep its place.
+// A client that sends too slowly is disconnected.
 func TestSlowClients(t *testing.T) {
-	for _, c := range []struct{ target, said string }{
+	for _, c := range []struct{ target, sent string }{
 		{"example.com:443", "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"},
 		{"example.com:80", "GET / HTTP/1.1\r\nHost: example.com\r\nX-Slow: "},
 		{"example.com:80", ""},
@@ -22,7 +22,7 @@ func TestSlowClients(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			g := &Gate{Policy: policy(t, false, "example.com"),
 				Lookup: func(context.Context, string) ([]netip.Addr, error) {
-					t.Error("it was looked up")
+					t.Error("the name was looked up")
 					return nil, net.ErrClosed
 				}}
 			conn, theirs := net.Pipe()
@@ -32,10 +32,10 @@ func TestSlowClients(t *testing.T) {
 			go func() {
 				for i := 0; ; i++ {
 					b := byte('x')
-					if i < len(c.said) {
-						b = c.said[i]
+					if i < len(c.sent) {
+						b = c.sent[i]
 					}
-					if c.said != "" {
+					if c.sent != "" {
 						if _, err := conn.Write([]byte{b}); err != nil {
 							return
 						}
@@ -50,19 +50,19 @@ func TestSlowClients(t *testing.T) {
 			began := time.Now()
 			_, _ = io.ReadAll(conn)
 			if took := time.Since(began); took > 2*firstTime {
-				t.Errorf("%s %q: ended after %v", c.target, c.said, took)
+				t.Errorf("%s %q: ended after %v", c.target, c.sent, took)
 			}
 			close(gone)
 			conn.Close()
 			synctest.Wait()
 			if n := g.connections.Load(); n != 0 {
-				t.Errorf("%d connections are left", n)
+				t.Errorf("%d connections left", n)
 			}
 		})
 	}
 }
 
-// When a sandbox is gone, so are its connections: also those to hosts that say nothing.
+// A sandbox's connections end with it, even those to hosts that send nothing.
 func TestConnectionsEndWithTheSandbox(t *testing.T) {
 	w := newWorld(t, policy(t, false, "private db.corp:5432", "example.com"))
 	over := make(chan struct{})
@@ -70,7 +70,7 @@ func TestConnectionsEndWithTheSandbox(t *testing.T) {
 	silent := func() string {
 		return listen(t, func(c net.Conn) {
 			_, _ = io.Copy(io.Discard, c)
-			<-over // without a word, also when the other side has no more to say
+			<-over // sends nothing, even after the client's end of data
 		})
 	}
 	w.host("db.corp", "10.0.0.9", 5432, silent())
@@ -91,13 +91,13 @@ func TestConnectionsEndWithTheSandbox(t *testing.T) {
 	w.guest.Close()
 	for end := time.Now().Add(10 * time.Second); w.gate.connections.Load() > 0; {
 		if time.Now().After(end) {
-			t.Fatalf("%d connections are counted", w.gate.connections.Load())
+			t.Fatalf("%d connections counted", w.gate.connections.Load())
 		}
 		time.Sleep(time.Millisecond)
 	}
 }
 
-// A client that has no more to say still hears the answer.
+// A client that has closed its sending direction still receives the response.
 func TestHalfClosed(t *testing.T) {
 	w := newWorld(t, policy(t, false, "example.com:8080"))
 	w.host("example.com", "93.184.216.34", 8080, listen(t, func(c net.Conn) {
@@ -109,7 +109,7 @@ func TestHalfClosed(t *testing.T) {
 	}))
 	conn, _ := w.connect("example.com:8080")
 	io.WriteString(conn, "\x00all")
-	conn.Close() // of a yamux stream: for writing
+	conn.Close() // closes a yamux stream for writing only
 	if got, err := io.ReadAll(conn); err != nil || string(got) != "\x00all. \x00all. \x00all. " {
 		t.Errorf("got %q, %v", got, err)
 	}

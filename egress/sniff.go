@@ -12,15 +12,15 @@ import (
 
 const (
 	recordHandshake = 0x16     // the first byte of a TLS connection
-	tlsMajor        = 0x03     // the second byte: of its version
-	maxHello        = 64 << 10 // of a first handshake message
+	tlsMajor        = 0x03     // the second byte, of the version
+	maxHello        = 64 << 10 // bound on the first handshake message
 )
 
-var errSeen = errors.New("the first message was seen")
+var errSeen = errors.New("client hello was read")
 
-// helloName reads the first message of a TLS handshake and returns the server name
-// in it, "" if there is none, and what was read. crypto/tls does the reading, so
-// that a message in many pieces is understood as a server would.
+// helloName reads the first message of a TLS handshake. It returns the server name in it, or ""
+// if it has none, and the bytes read. It uses crypto/tls, which reassembles a message in
+// fragments as a server would.
 func helloName(client net.Conn) (name string, seen []byte, err error) {
 	tap := &tapped{Reader: io.LimitReader(client, maxHello)}
 	found := false
@@ -34,7 +34,7 @@ func helloName(client net.Conn) (name string, seen []byte, err error) {
 	return name, tap.seen.Bytes(), err
 }
 
-// A tapped connection keeps what is read and drops what is written.
+// A tapped connection records reads and discards writes.
 type tapped struct {
 	io.Reader
 	seen bytes.Buffer
@@ -54,9 +54,9 @@ func (*tapped) SetDeadline(time.Time) error      { return nil }
 func (*tapped) SetReadDeadline(time.Time) error  { return nil }
 func (*tapped) SetWriteDeadline(time.Time) error { return nil }
 
-// looksLikeHTTP tells whether what comes next is an HTTP request, of any method. It
-// waits for no more bytes than tell; notYet is when no more come, or when only a
-// lenient host would read on. A suspect watches what comes then.
+// looksLikeHTTP reports whether an HTTP request of any method follows. It reads no more bytes
+// than it needs. It returns notYet if the input ends early, or if only a lenient host would
+// parse it; then a suspect watches the rest.
 func looksLikeHTTP(in *bufio.Reader) verdict {
 	var s sniffer
 	for n := 1; ; n++ {
@@ -70,20 +70,20 @@ func looksLikeHTTP(in *bufio.Reader) verdict {
 	}
 }
 
-// A suspect is a connection whose first bytes may be those of an HTTP request. It passes on
-// bytes as long as they may be one.
+// A suspect is a connection that may still turn out to carry an HTTP request. Its Read fails
+// when it does.
 type suspect struct {
 	net.Conn
 	sniffer sniffer
 }
 
-// CloseWrite tells the sandbox that nothing more comes.
+// CloseWrite signals the end of data to the sandbox.
 func (s *suspect) CloseWrite() error { return closeWrite(s.Conn) }
 
 func (s *suspect) Read(p []byte) (int, error) {
 	n, err := s.Conn.Read(p)
 	if s.sniffer.verdict == notYet && s.sniffer.add(p[:n]) == isHTTP {
-		return 0, refusal("a request that came in pieces, or in an odd form")
+		return 0, refusal("an HTTP request in fragments or in an unusual form")
 	}
 	return n, err
 }

@@ -8,15 +8,15 @@ import (
 	"unicode/utf8"
 )
 
-// A spelled is one character of a word with all ways to write it in JSON, a URL, HTML and
-// programs, also in one of them within another.
+// A spelled is one character of a word with all its encodings in JSON, URLs, HTML and programs,
+// also nested.
 type spelled struct {
 	raw    string
-	plus   bool                 // "+" is one more
-	others map[[2]byte][]string // by their first two bytes; in lower case, which is compared in any
+	plus   bool                 // "+" also encodes it
+	others map[[2]byte][]string // encodings in lower case, by their first two bytes; matched in any case
 }
 
-// leads are the bytes with which a character begins that is not written as it is.
+// leads are the first bytes of encoded characters.
 const leads = `%\&+`
 
 var isLead = func() (is [256]bool) {
@@ -26,13 +26,13 @@ var isLead = func() (is [256]bool) {
 	return is
 }()
 
-// spellings are those of ASCII, which are made once.
+// spellings caches the spellings of ASCII characters.
 var spellings [utf8.RuneSelf]struct {
 	once sync.Once
 	spelled
 }
 
-// spell returns the characters of a text. What is not UTF-8 is taken byte by byte.
+// spell returns the characters of a text. Invalid UTF-8 is treated byte by byte.
 func spell(text string) []*spelled {
 	var all []*spelled
 	seen := map[rune]*spelled{}
@@ -58,13 +58,13 @@ func spell(text string) []*spelled {
 	return all
 }
 
-// named are the names in HTML of characters that secrets have.
+// named are the HTML names of characters that occur in secrets.
 var named = map[rune]string{'&': "amp", '<': "lt", '>': "gt", '"': "quot", '\'': "apos", '+': "plus", '/': "sol", '=': "equals", '_': "lowbar",
 	'#': "num", '!': "excl", '%': "percnt", '$': "dollar", '(': "lpar", ')': "rpar", '*': "ast", ',': "comma", '.': "period", ':': "colon",
 	';': "semi", '?': "quest", '@': "commat", '[': "lsqb", ']': "rsqb", '\\': "bsol", '^': "hat", '`': "grave", '{': "lcub", '|': "vert",
 	'}': "rcub", '\t': "tab", '\n': "newline"}
 
-// short are the characters that JSON escapes with a letter.
+// short are JSON's escapes by a single letter.
 var short = map[rune]string{'\n': "n", '\r': "r", '\t': "t", '\b': "b", '\f': "f"}
 
 func spelling(r rune, raw string) spelled {
@@ -95,7 +95,7 @@ func spelling(r rune, raw string) spelled {
 		}
 		units += fmt.Sprintf("u%04x", u)
 	}
-	// A text of JSON within another has twice the backslashes.
+	// JSON nested in JSON doubles the backslashes.
 	for _, back := range []string{`\`, `\\`, `\\\\`} {
 		add(back+strings.ReplaceAll(units, "BACK", back), fmt.Sprintf("%su{%x}", back, r))
 		if len(raw) == 1 {
@@ -126,10 +126,10 @@ func spelling(r rune, raw string) spelled {
 	return s
 }
 
-// match returns where the longest spelling of a word ends with which text begins, or -1,
-// and whether another could with more text.
+// match returns the end of the longest spelling of a word at the start of text, or -1 if there
+// is none, and whether more text could continue a spelling.
 func match(word []*spelled, text []byte, fold bool) (end int, more bool) {
-	// What is written as it is takes most of the time.
+	// Fast path for unencoded characters.
 	n := 0
 	for !fold && n < len(word) && len(text) > 0 && len(word[n].raw) == 1 && text[0] == word[n].raw[0] && !isLead[text[0]] {
 		text, n = text[1:], n+1
@@ -149,13 +149,13 @@ func match(word []*spelled, text []byte, fold bool) (end int, more bool) {
 	return end, more
 }
 
-// A pairs is a set of two bytes.
+// A pairs is a set of byte pairs.
 type pairs [1 << 16 / 8]byte
 
 func (p *pairs) add(a, b byte)      { p[int(a)<<5|int(b)>>3] |= 1 << (b & 7) }
 func (p *pairs) has(a, b byte) bool { return p[int(a)<<5|int(b)>>3]&(1<<(b&7)) != 0 }
 
-// addWord adds the two bytes with which the spellings of a word may begin.
+// addWord adds the first two bytes of all spellings of a word.
 func (p *pairs) addWord(word []*spelled, fold bool) {
 	first, then := word[0], map[byte]bool{}
 	for b := range 256 {
@@ -182,8 +182,8 @@ func (p *pairs) addWord(word []*spelled, fold bool) {
 	}
 }
 
-// begins reports whether a text that is not empty begins with a spelling of c, or may
-// with more text.
+// begins reports whether a text, which is not empty, starts with a spelling of c, or could with
+// more text.
 func (c *spelled) begins(text []byte) bool {
 	if text[0] == c.raw[0] {
 		return true
@@ -200,7 +200,7 @@ func (c *spelled) mayBegin(b byte, fold bool) bool {
 	return b == c.raw[0] || isLead[b] || fold && lower(b) == lower(c.raw[0])
 }
 
-// matchSpelled is match for a word of which any character may be spelled in several ways.
+// matchSpelled is match for a word with any characters encoded.
 func matchSpelled(word []*spelled, text []byte, fold bool) (end int, more bool) {
 	var room [2][8]int
 	at, next := append(room[0][:0], 0), room[1][:0]
@@ -220,7 +220,7 @@ func matchSpelled(word []*spelled, text []byte, fold bool) (end int, more bool) 
 	return end, more
 }
 
-// after adds to ends where a character ends that begins at an offset of text.
+// after appends to ends the offsets at which a spelling of c ends that starts at from.
 func (c *spelled) after(text []byte, from int, fold bool, ends []int, more bool) ([]int, bool) {
 	rest := text[from:]
 	if len(rest) == 0 {
@@ -262,7 +262,7 @@ func (c *spelled) after(text []byte, from int, fold bool, ends []int, more bool)
 	return ends, more
 }
 
-// same compares a text with a form. If fold is true, the case of letters does not matter.
+// same compares a text with a form of the same length, ignoring case if fold is true.
 func same(text []byte, form string, fold bool) bool {
 	if !fold {
 		return string(text) == form

@@ -12,10 +12,10 @@ import (
 	"testing/iotest"
 )
 
-// spelledKey has characters that each encoding writes in another way.
+// spelledKey has characters that every encoding escapes differently.
 const spelledKey = `sk-a+B/c=d&e"f'g<h>%i \_é~!*(1)`
 
-// each spells every character of a text.
+// each encodes every character of a text.
 func each(text string, spell func(r rune) string) string {
 	var b strings.Builder
 	for _, r := range text {
@@ -24,7 +24,7 @@ func each(text string, spell func(r rune) string) string {
 	return b.String()
 }
 
-// except spells only those characters that are not letters and digits, nor among these.
+// except encodes all characters but letters, digits and those in plain.
 func except(plain string, spell func(r rune) string) func(r rune) string {
 	return func(r rune) string {
 		if r < 0x80 && (r >= '0' && r <= '9' || r|0x20 >= 'a' && r|0x20 <= 'z' || strings.ContainsRune(plain, r)) {
@@ -48,7 +48,7 @@ func formatOf(format string) func(r rune) string {
 	return func(r rune) string { return fmt.Sprintf(format, r) }
 }
 
-// However an encoder spells a secret's characters, it is hidden, also in pieces.
+// A mask hides a secret in every encoding, also in pieces.
 func TestSpellings(t *testing.T) {
 	asJSON, b64 := inJSON(spelledKey), base64.StdEncoding.EncodeToString([]byte(spelledKey+"??>>~~"))
 	dotnet := except(`-_.~!*() =%\`, formatOf(`\u%04X`))
@@ -89,10 +89,10 @@ func TestSpellings(t *testing.T) {
 			}
 		}
 		if got := m.sameLength().replace(text); len(got) != len(text) || !strings.HasPrefix(got, "before *****") {
-			t.Errorf("%s: got %q, not as long", name, got)
+			t.Errorf("%s: got %q, want equal length", name, got)
 		}
 	}
-	// What only begins like a secret passes.
+	// Text that only starts like a secret passes.
 	m := newMask([]Secret{{Value: spelledKey, Placeholder: "PLACE"}})
 	for _, text := range []string{`sk-a\u002b`, "sk-a&#x2b", "a&b%20\\", `{"a":"b\"\\"}`, "", "sk-a+B/c=d&e"} {
 		if got := m.replace(text); got != text {
@@ -101,7 +101,7 @@ func TestSpellings(t *testing.T) {
 	}
 }
 
-// BenchmarkMask measures hiding in what hosts answer.
+// BenchmarkMask measures masking of typical responses.
 func BenchmarkMask(b *testing.B) {
 	plain := strings.Repeat("The quick brown fox jumps over the lazy dog, 1234567890 times. ", 1<<14)
 	for name, text := range map[string]string{

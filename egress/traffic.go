@@ -2,21 +2,21 @@ package egress
 
 import "sync/atomic"
 
-// Traffic counts what passes a Gate, while it passes. It is safe for concurrent
-// use; a nil one counts nothing.
+// Traffic counts the data and connections of a Gate while they pass. It is safe for concurrent
+// use. A nil *Traffic counts nothing.
 type Traffic struct {
 	sent, received, passed, denied, alive atomic.Int64
 }
 
-// Totals are the figures of a Traffic.
+// Totals are the counters of a Traffic.
 type Totals struct {
-	Sent, Received int64 // bytes, toward the hosts and back
+	Sent, Received int64 // bytes to and from hosts
 	Allowed        int64 // connections that reached their host
-	Refused        int64 // connections, and names looked up, that were refused
-	Open           int64 // connections now
+	Refused        int64 // refused connections and name lookups
+	Open           int64 // open connections
 }
 
-// Totals returns the figures of this moment.
+// Totals returns the current counters.
 func (t *Traffic) Totals() Totals {
 	if t == nil {
 		return Totals{}

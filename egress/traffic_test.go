@@ -9,14 +9,14 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-// A connection is recorded before its host has received a byte, and at its end, with
-// the secrets that went out by it.
+// A connection is recorded before its host receives a byte, and at its end with the secrets that
+// were sent.
 func TestFlowsOfAConnection(t *testing.T) {
-	var begun []Flow
+	var opened []Flow
 	w, c, placeholder := secretWorld(t, func(http.ResponseWriter, *http.Request) {})
 	addr, roots := serve(t, true, func(rw http.ResponseWriter, r *http.Request) {
 		w.mu.Lock()
-		begun = append(begun, w.flows...)
+		opened = append(opened, w.flows...)
 		w.mu.Unlock()
 		io.Copy(rw, r.Body)
 	})
@@ -32,12 +32,12 @@ func TestFlowsOfAConnection(t *testing.T) {
 		t.Errorf("while it is open: got %+v", got)
 	}
 	c.CloseIdleConnections()
-	got := append(begun, w.last())
+	got := append(opened, w.last())
 	want := []Flow{
-		{Target: Target{Host: "v2.example.com", Port: 443}, Begins: true, Allowed: true, Reason: "rule *.example.com"},
+		{Target: Target{Host: "v2.example.com", Port: 443}, Opening: true, Allowed: true, Reason: "rule *.example.com"},
 		{Target: Target{Host: "v2.example.com", Port: 443}, Allowed: true, Reason: "rule *.example.com", Secrets: []string{"TOKEN"}},
 	}
-	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(Flow{}, "Addr", "Began", "Took", "Sent", "Received")); diff != "" {
+	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(Flow{}, "Addr", "Started", "Took", "Sent", "Received")); diff != "" {
 		t.Errorf("flows (-want +got):\n%s", diff)
 	}
 	if got[0].Addr.String() != "93.184.216.40" || got[1].Sent == 0 || got[1].Received == 0 {

@@ -81,7 +81,7 @@ func (c *NetworkConfig) options() (container.NetworkOptions, error) {
 		out.Allowed = rules(c.Allowed)
 	}
 	out.Private = rules(c.Private)
-	out.Places = egress.NewPlaces(cmp.Or(c.Connections, defaultEgress()))
+	out.Slots = egress.NewSlots(cmp.Or(c.Connections, defaultEgress()))
 	var err error
 	if c.TrustHost == nil || *c.TrustHost {
 		out.Authorities, err = hostAuthorities()
