@@ -83,7 +83,7 @@ func (s *suspect) CloseWrite() error { return closeWrite(s.Conn) }
 func (s *suspect) Read(p []byte) (int, error) {
 	n, err := s.Conn.Read(p)
 	if s.sniffer.verdict == notYet && s.sniffer.add(p[:n]) == isHTTP {
-		return 0, refusal("an HTTP request in fragments or in an unusual form")
+		return 0, refusal("an HTTP request in pieces or in an unusual form")
 	}
 	return n, err
 }
