@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// unfinished marks a directory that Create is filling. No id begins so.
+// unfinished is the prefix of directories that Create is filling. No id starts with it.
 const unfinished = ".new-"
 
 // A Dir holds one directory for each sandbox of a driver. List lists these directories: a
@@ -89,7 +89,7 @@ func (d Dir) Path(id string) (string, error) {
 	return filepath.Join(d.path, id), nil
 }
 
-// Find is Path for a sandbox that exists, and ErrNotFound for others.
+// Find returns the path of an existing sandbox's directory, and ErrNotFound for others.
 func (d Dir) Find(id string) (string, error) {
 	path, err := d.Path(id)
 	if err != nil {

@@ -1,9 +1,8 @@
-// Package sandbox defines what an isolation technology must do to run sandboxes.
+// Package sandbox defines the interface of isolation technologies.
 //
-// A driver only makes, reaches and unmakes sandboxes. Running commands, moving
-// files and reaching ports go through the guest program inside (package guest),
-// so they are written once and behave alike under every driver. The suite in
-// package drivertest is the contract in executable form.
+// A driver only creates, connects to and destroys sandboxes. Commands, files and ports go
+// through the guest program inside (package guest), so they are written once and behave alike
+// under every driver. The suite in package drivertest is the executable contract.
 package sandbox
 
 import (
@@ -18,7 +17,7 @@ import (
 	"time"
 )
 
-// idPattern is what a Spec's ID must match.
+// idPattern matches valid values of Spec.ID.
 var idPattern = regexp.MustCompile(`^[a-z0-9_-]{1,64}$`)
 
 // ErrNotFound is returned (wrapped or not) for an id that the driver does not know.
@@ -26,27 +25,26 @@ var ErrNotFound = errors.New("sandbox not found")
 
 // A Driver runs sandboxes with one isolation technology.
 //
-// Sandboxes outlive the process that made them: a Driver opened on the same
-// state directory finds them again through List and may Dial them. Methods are
-// safe for concurrent use; calls about one id are serialised by the caller.
-// Drivers return raw errors and do not retry. One whose sandboxes write to a volume that the
-// server watches also implements Freezer.
+// Sandboxes outlive the process that created them: a Driver opened on the same state directory
+// finds them again through List and may Dial them. Methods are safe for concurrent use; the
+// caller serializes calls about one id. Drivers return raw errors and do not retry. A driver
+// whose sandboxes write to a volume that the server watches also implements Freezer.
 //
 // To add a driver:
 //  1. implement Driver in a package beside gvisor;
 //  2. run drivertest.Run from its test;
-//  3. name it in cmd/berth's driver table and in `berth doctor`.
+//  3. name it in server's driver table and in `berth doctor`.
 type Driver interface {
-	// Create prepares a sandbox: name, limits, file system. Nothing of the
-	// sandbox's own runs yet. On error nothing is left behind.
+	// Create prepares a sandbox: name, limits, file system. None of its processes runs yet.
+	// After an error nothing is left behind.
 	Create(ctx context.Context, spec Spec) error
 
-	// Start starts the guest in a created sandbox. It returns when the guest
-	// may be dialled, not when it answers.
+	// Start starts the guest in a created sandbox. It returns when Dial may be called, not when
+	// the guest answers.
 	Start(ctx context.Context, id string) error
 
-	// Dial connects to the guest's socket. Each call is a new connection; the
-	// caller closes it. The other end is in the sandbox and is not trusted.
+	// Dial connects to the guest's socket. Each call makes a new connection; the caller closes
+	// it. The other end is in the sandbox and is not trusted.
 	Dial(ctx context.Context, id string) (net.Conn, error)
 
 	// Stats reports the state and the resource use of the sandbox. It returns StateDead or
@@ -54,28 +52,28 @@ type Driver interface {
 	// cannot be read, for lack of descriptors or memory for example, it returns another error.
 	Stats(ctx context.Context, id string) (Stats, error)
 
-	// Pause stops every process of the sandbox; Resume continues them.
-	// A driver without Features().Pause returns errors.ErrUnsupported.
+	// Pause stops every process of the sandbox; Resume continues them. A driver without
+	// Features().Pause returns errors.ErrUnsupported.
 	Pause(ctx context.Context, id string) error
 	Resume(ctx context.Context, id string) error
 
-	// Destroy ends the sandbox and removes everything that it wrote. It is
-	// idempotent: destroying an unknown id is not an error.
+	// Destroy ends the sandbox and removes everything that it wrote. It is idempotent:
+	// destroying an unknown id is not an error.
 	Destroy(ctx context.Context, id string) error
 
 	// List returns the ids of all sandboxes that exist, alive or dead.
 	List(ctx context.Context) ([]string, error)
 
-	// Features returns what this driver can do on this machine. It is constant.
+	// Features returns the capabilities of this driver on this machine. They are constant.
 	Features() Features
 }
 
-// A Spec describes a sandbox to create. It holds no secret.
+// A Spec describes a sandbox to create. It contains no secret.
 type Spec struct {
 	// ID names the sandbox: [a-z0-9_-]{1,64}, unique within the driver.
 	ID string
 
-	// Template is what the sandbox's root file system starts as. A driver whose
+	// Template is the initial root file system of the sandbox. A driver whose
 	// Features().Isolation is "none" ignores it.
 	Template Template
 
@@ -84,18 +82,18 @@ type Spec struct {
 
 	Limits Limits
 
-	// Mounts are volumes that the sandbox shares. A driver without Features().Mounts
-	// returns errors.ErrUnsupported if there are any.
+	// Mounts are volumes in the sandbox. A driver without Features().Mounts returns
+	// errors.ErrUnsupported if there are any.
 	Mounts []Mount
 }
 
-// A Template names a root file system that many sandboxes share and none writes.
+// A Template names a root file system that many sandboxes share and none changes.
 type Template struct {
-	// Digest identifies the content: sha256:HEX.
+	// Digest identifies the content: sha256:HEX. It may be empty.
 	Digest string
 
-	// Ref is the name under which the server has the template, for messages and for
-	// drivers that fetch it by name. It is empty if the template has none.
+	// Ref is the server's name of the template, for messages and for drivers that fetch it by
+	// name. It is empty if the template has no name.
 	Ref string
 
 	// Path is the directory of the root file system on the server's host. It is a hint
@@ -104,20 +102,20 @@ type Template struct {
 	Path string
 }
 
-// Directory returns Path. It returns an error unless that is the absolute path of a
-// directory on this host.
+// Directory returns Path. It returns an error unless Path is the absolute path of a directory
+// on this host.
 func (t Template) Directory() (string, error) {
 	if fi, err := os.Stat(t.Path); err != nil || !fi.IsDir() || !filepath.IsAbs(t.Path) {
-		return "", fmt.Errorf("template %s: its root file system %q is not an absolute path of a directory", cmp.Or(t.Ref, t.Digest, "without a name"), t.Path)
+		return "", fmt.Errorf("template %s: root file system %q is not an absolute path of a directory", cmp.Or(t.Ref, t.Digest, "without a name"), t.Path)
 	}
 	return t.Path, nil
 }
 
-// MountRoot is the directory of a sandbox in which mounts are.
+// MountRoot is the directory of mounts in a sandbox.
 const MountRoot = "/mnt/volumes"
 
-// A Mount shows a volume in a sandbox. What the sandbox writes there is hostile:
-// names, links, modes and owners are its own.
+// A Mount makes a volume visible in a sandbox. Its content is hostile: the sandbox chooses
+// names, links, modes and owners.
 type Mount struct {
 	Name     string // of the directory below MountRoot: [a-z0-9][a-z0-9_-]{0,62}
 	Volume   string // the id of the volume
@@ -130,13 +128,13 @@ type Mount struct {
 
 var mountName = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,62}$`)
 
-// CheckMounts checks mounts for a driver on the server's host. It returns an error
-// unless all names are valid and differ, and all paths are those of directories.
+// CheckMounts validates mounts for a driver on the server's host. It returns an error unless
+// all names are valid and distinct, and all paths are those of directories.
 func CheckMounts(mounts []Mount) error {
 	seen := map[string]bool{}
 	for _, m := range mounts {
 		if !mountName.MatchString(m.Name) || seen[m.Name] {
-			return fmt.Errorf("mount %q: the name does not match %s, or is there twice", m.Name, mountName)
+			return fmt.Errorf("mount %q: the name does not match %s, or is not unique", m.Name, mountName)
 		}
 		seen[m.Name] = true
 		if fi, err := os.Stat(m.Path); err != nil || !fi.IsDir() || !filepath.IsAbs(m.Path) {
@@ -146,8 +144,7 @@ func CheckMounts(mounts []Mount) error {
 	return nil
 }
 
-// CheckID returns an error unless id may name a sandbox. An id that passes is
-// safe as a file name.
+// CheckID returns an error unless id is valid. A valid id is safe as a file name.
 func CheckID(id string) error {
 	if !idPattern.MatchString(id) {
 		return fmt.Errorf("sandbox id %q does not match %s", id, idPattern)
@@ -155,7 +152,7 @@ func CheckID(id string) error {
 	return nil
 }
 
-// Limits bound what one sandbox may use. Zero means DefaultLimits, never
+// Limits bound the resources of one sandbox. Zero means the value in DefaultLimits, never
 // "unlimited".
 type Limits struct {
 	Memory int64   // bytes, of all processes and of the driver's own overhead
@@ -164,11 +161,11 @@ type Limits struct {
 	Disk   int64   // bytes written above the template
 }
 
-// DefaultLimits hold where a Spec says nothing. The memory is the smallest tier
-// of the containers API.
+// DefaultLimits replace zero values in a Spec. The memory is the smallest tier of the
+// containers API.
 var DefaultLimits = Limits{Memory: 1 << 30, CPU: 2, PIDs: 512, Disk: 10 << 30}
 
-// WithDefaults returns l with DefaultLimits in the place of what is not set.
+// WithDefaults returns l with DefaultLimits in place of zero values.
 func (l Limits) WithDefaults() Limits {
 	if l.Memory <= 0 {
 		l.Memory = DefaultLimits.Memory
@@ -185,7 +182,7 @@ func (l Limits) WithDefaults() Limits {
 	return l
 }
 
-// State is what a sandbox is doing.
+// State is the state of a sandbox.
 type State string
 
 const (
@@ -195,33 +192,33 @@ const (
 	StateDead    State = "dead"
 )
 
-// Reason says why a sandbox is dead. It is empty while it is not.
+// Reason is why a sandbox is dead. It is empty while it is alive.
 type Reason string
 
 const (
 	ReasonOOM    Reason = "oom"    // its memory limit was reached
-	ReasonKilled Reason = "killed" // it ended, or something ended it
-	ReasonHost   Reason = "host"   // the machine restarted under it
+	ReasonKilled Reason = "killed" // it ended on its own or was killed
+	ReasonHost   Reason = "host"   // the machine was restarted
 )
 
-// Stats is one reading of a sandbox. Figures a driver cannot read are zero.
+// Stats are a reading of a sandbox. Figures that a driver cannot read are zero.
 type Stats struct {
 	State  State
 	Reason Reason
 
-	CPU    time.Duration // processor time used since the start
+	CPU    time.Duration // CPU time used since the start
 	Memory int64         // bytes in use
-	// MemoryPeak is the most that Memory was, with page cache, since the start.
+	// MemoryPeak is the maximum of Memory, with page cache, since the start.
 	MemoryPeak int64
 	PIDs       int   // host processes and threads
 	Disk       int64 // bytes written above the template
 }
 
-// Features declares the nature of a driver, so that what is missing is known
-// at start-up and not in the middle of a task.
+// Features declares the capabilities of a driver, so that missing ones are known at start-up
+// and not during a task.
 type Features struct {
-	// Isolation is the word that the containers API reports: "gvisor",
-	// "microvm", "docker", "kubernetes" or "none".
+	// Isolation is the value that the containers API reports: "gvisor", "microvm", "docker",
+	// "kubernetes" or "none".
 	Isolation string
 
 	Pause       bool // Pause and Resume work
@@ -231,16 +228,16 @@ type Features struct {
 	DiskLimit   bool // Limits.Disk is enforced
 	LimitsShown bool // /proc/meminfo shows Limits.Memory, and not the machine's
 	Mounts      bool // Spec.Mounts works
-	Erases      bool // what a sandbox wrote cannot be read after Destroy, not even from the raw volume
+	Erases      bool // data that a sandbox wrote cannot be read after Destroy, even from the raw volume
 	Network     bool // the sandbox sees a network other than its own loopback
-	Routes      bool // the guest can make a route for addresses: it has CAP_NET_ADMIN and /dev/net/tun
+	Routes      bool // the guest can create a route for addresses: it has CAP_NET_ADMIN and /dev/net/tun
 
-	// OwnKernel: each sandbox is a machine. Its processes are not the host's and
-	// are not in Stats.PIDs, Limits.Memory is the machine's, and its kernel
-	// takes a part of it, and Stats.Memory has what runs the machine on top.
+	// OwnKernel means that each sandbox is a virtual machine. Its processes are not the host's
+	// and are not in Stats.PIDs. Limits.Memory is the machine's memory, of which its kernel
+	// takes a part, and Stats.Memory includes the program that runs the machine.
 	OwnKernel bool
 
-	// Slowness is how many times longer the same takes than on the host, where that
-	// is much; 0 says that it is not.
+	// Slowness is the factor by which programs take longer than on the host, if that is much; 0
+	// means that it is not.
 	Slowness float64
 }

@@ -11,7 +11,7 @@ func WriteFile(path string, data []byte, perm fs.FileMode) error {
 	if err := os.WriteFile(tmp, data, perm); err != nil {
 		return err
 	}
-	if err := os.Chmod(tmp, perm); err != nil { // whatever the umask says
+	if err := os.Chmod(tmp, perm); err != nil { // independent of the umask
 		return err
 	}
 	return os.Rename(tmp, path)

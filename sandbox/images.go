@@ -19,7 +19,7 @@ import (
 // to a sandbox. Several processes may use one directory.
 type Images struct{ dir string }
 
-// sourceSuffix is of the file beside an image that says which template it is of.
+// sourceSuffix is the suffix of the file beside an image that names its template.
 const sourceSuffix = ".source"
 
 // OpenImages opens a directory of images, which it creates if need be.

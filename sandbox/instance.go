@@ -18,15 +18,14 @@ import (
 	"github.com/berth-run/berth/internal/statefile"
 )
 
-// Instance returns the random name of a state directory, which it makes at the first
-// time. It tells the things of one state directory from those of others: cgroups,
-// processes, containers of an engine.
+// Instance returns the random name of a state directory, and creates it at the first call. The
+// name distinguishes the cgroups, processes and engine containers of one state directory from
+// those of others.
 //
-// The name stays with a directory that is moved, but not with a copy: beside it is noted
-// which directory it was made in. In another one, such as a backup that was restored to
-// be looked at while its original runs, Instance calls discard, which removes what the
-// copy has of sandboxes and touches nothing else, and makes another name. The sandboxes
-// are those of the original.
+// The name stays with a directory that is moved, but not with a copy: a file beside it records
+// in which directory it was created. In another one, such as a restored backup that is
+// inspected while its original runs, Instance calls discard, which removes the copied files of
+// sandboxes and nothing else, and creates another name. The sandboxes belong to the original.
 func Instance(dir string, discard func() error) (string, error) {
 	name, noted := filepath.Join(dir, "instance"), filepath.Join(dir, "instance.directory")
 	own, err := directoryIdentity(dir)
@@ -45,7 +44,7 @@ func Instance(dir string, discard func() error) (string, error) {
 	}
 	was, err := statefile.ReadFile(noted)
 	switch {
-	case errors.Is(err, fs.ErrNotExist): // a version before this one has made it
+	case errors.Is(err, fs.ErrNotExist): // created by an earlier version
 		return string(raw), WriteFile(noted, []byte(own), 0o600)
 	case err != nil:
 		return "", err
@@ -53,13 +52,13 @@ func Instance(dir string, discard func() error) (string, error) {
 		return string(raw), nil
 	}
 	if err := discard(); err != nil {
-		return "", fmt.Errorf("discarding the sandboxes of a copied state directory: %w", err)
+		return "", fmt.Errorf("discard the sandboxes of a copied state directory: %w", err)
 	}
 	return makeInstance(name, noted, own)
 }
 
-// FindInstance returns the name of a state directory without making one. found is false if
-// it has none, or is a copy: its sandboxes are not its own then.
+// FindInstance returns the name of a state directory without creating one. found is false if it
+// has none, or is a copy and so has no sandboxes of its own.
 func FindInstance(dir string) (name string, found bool, err error) {
 	own, err := directoryIdentity(dir)
 	if err != nil {
@@ -86,8 +85,8 @@ func makeInstance(name, noted, own string) (string, error) {
 	return made, errors.Join(WriteFile(name, []byte(made), 0o600), WriteFile(noted, []byte(own), 0o600))
 }
 
-// directoryIdentity returns what no two directories of this machine share: device, inode
-// and time of birth. Of these, a copy of the files has another inode, a copy of the
+// directoryIdentity returns an identity that is unique among the directories of this machine:
+// device, inode and time of birth. A copy of the files has another inode, and a copy of the
 // whole volume another device.
 func directoryIdentity(dir string) (string, error) {
 	var st unix.Statx_t
@@ -97,8 +96,8 @@ func directoryIdentity(dir string) (string, error) {
 	return fmt.Sprintf("device %d:%d inode %d birth %d.%09d\n", st.Dev_major, st.Dev_minor, st.Ino, st.Btime.Sec, st.Btime.Nsec), nil
 }
 
-// Discard removes all that is in a directory. It refuses to if anything is mounted there,
-// which then is in use, perhaps by others.
+// Discard removes the content of a directory. It returns an error if anything is mounted below,
+// because that is in use, perhaps by another process.
 func Discard(dir string) error {
 	dir, err := filepath.EvalSymlinks(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -128,8 +127,8 @@ func Discard(dir string) error {
 
 var octal = regexp.MustCompile(`\\[0-7]{3}`)
 
-// mountedBelow returns a mount point below dir, "" if there is none, as
-// proc_pid_mountinfo(5) has it.
+// mountedBelow returns a mount point below dir, or "". mountinfo is in the format of
+// proc_pid_mountinfo(5).
 func mountedBelow(mountinfo []byte, dir string) string {
 	for line := range bytes.Lines(mountinfo) {
 		fields := strings.Fields(string(line))

@@ -10,8 +10,8 @@ import (
 // memory, the kernel ends them before the server.
 const OOMScoreAdj = 500
 
-// PreferKill gives a process, and those that it will start, OOMScoreAdj. Not raising it is
-// no reason to give a sandbox up.
+// PreferKill sets OOMScoreAdj for a process and those that it will start. A failure to raise it
+// does not justify ending the sandbox.
 func PreferKill(pid int) error {
 	return os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", pid), []byte(strconv.Itoa(OOMScoreAdj)), 0)
 }

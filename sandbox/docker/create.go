@@ -28,14 +28,13 @@ const (
 	hostname    = "sandbox"
 )
 
-// runOptions bound the tmpfs with the guest's socket. Root in the sandbox may write
-// there as it likes: to fill it harms only the guest's log.
+// runOptions bound the tmpfs with the guest's socket. Root in the sandbox may write there:
+// filling it harms only the guest's log.
 const runOptions = "mode=0700,size=1m,nr_inodes=16,nosuid,nodev,noexec"
 
-// capabilities are what root in the sandbox has: the engine's set without NET_RAW and
-// MKNOD.
-// Commands run as another user and have none until they call sudo, which is also why
-// there is no no-new-privileges.
+// capabilities are those of root in the sandbox: the engine's set without NET_RAW and MKNOD.
+// Commands run as another user without any until they call sudo, so no-new-privileges is not
+// set.
 var capabilities = []string{
 	"CAP_AUDIT_WRITE", "CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER",
 	"CAP_FSETID", "CAP_KILL", "CAP_NET_BIND_SERVICE",
@@ -50,26 +49,25 @@ var masked = []string{
 	"/sys/block", "/sys/devices/virtual/powercap", "/sys/firmware", "/sys/fs/bpf", "/sys/kernel/debug", "/sys/kernel/tracing",
 }
 
-// readOnly are paths that a sandbox cannot write to, as in engines' defaults. The guest
-// reads its memory use from the last one.
+// readOnly are paths that a sandbox cannot write to, as in engines' defaults. The guest reads
+// its memory use from the last one.
 var readOnly = []string{"/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger", "/sys/fs/cgroup"}
 
 const (
-	// pidsReserve are the processes and threads that a sandbox may have besides its
-	// commands': the guest's own, and those of relays. A guest that cannot make a
-	// thread dies.
+	// pidsReserve is the number of processes and threads of a sandbox beside its commands': the
+	// guest's own, and those of relays. A guest that cannot create a thread dies.
 	pidsReserve = 64
 
-	// guestThreads are the threads that the guest makes at its start.
+	// guestThreads is the number of threads that the guest creates at its start.
 	guestThreads = 24
 
-	// memoryReserve is the part of the memory limit that the guest does not hand to
-	// commands, so that it ends the greediest before the kernel ends any.
+	// memoryReserve is the part of the memory limit that the guest withholds from commands, so
+	// that it ends the largest command before the kernel ends any process.
 	memoryReserve = 64 << 20
 )
 
-// Create makes the container. The first sandbox of a template waits until the engine
-// has its files.
+// Create creates the container. For the first sandbox of a template it waits until the engine
+// has the template's files.
 func (d *Driver) Create(ctx context.Context, spec sandbox.Spec) error {
 	name, err := d.container(spec.ID)
 	if err != nil {
@@ -96,7 +94,7 @@ func (d *Driver) Create(ctx context.Context, spec sandbox.Spec) error {
 	opts := client.ContainerCreateOptions{Name: name, Config: d.config(spec, tag), HostConfig: d.hostConfig(spec.Limits.WithDefaults())}
 	opts.HostConfig.Mounts = append(opts.HostConfig.Mounts, bound...)
 	_, err = d.client.ContainerCreate(ctx, opts)
-	if errdefs.IsNotFound(err) { // the image
+	if errdefs.IsNotFound(err) { // the image is missing
 		if err = d.templates.load(ctx, rootfs, tag); err == nil {
 			_, err = d.client.ContainerCreate(ctx, opts)
 		}
@@ -104,7 +102,7 @@ func (d *Driver) Create(ctx context.Context, spec sandbox.Spec) error {
 	if errdefs.IsConflict(err) {
 		err = errors.Join(fs.ErrExist, err)
 	} else if err != nil {
-		// After a timeout it is unknown whether the container was made.
+		// After a timeout the container may exist.
 		err = errors.Join(err, d.remove(context.WithoutCancel(ctx), name))
 	}
 	if err != nil && bound != nil {
@@ -116,7 +114,7 @@ func (d *Driver) Create(ctx context.Context, spec sandbox.Spec) error {
 	return nil
 }
 
-// config is what runs in the container.
+// config returns the configuration of the container's process.
 func (d *Driver) config(spec sandbox.Spec, image string) *container.Config {
 	return &container.Config{
 		Image:       image,
@@ -127,12 +125,12 @@ func (d *Driver) config(spec sandbox.Spec, image string) *container.Config {
 		WorkingDir:  "/",
 		Labels:      map[string]string{labelInstance: d.instance, labelSandbox: spec.ID},
 		Healthcheck: &container.HealthConfig{Test: []string{"NONE"}},
-		StopSignal:  "SIGKILL", // the guest heeds no other
+		StopSignal:  "SIGKILL", // the guest ignores all other signals
 	}
 }
 
-// hostConfig is what stands around it. On a shared kernel most limits of the ulimit
-// kind count by user, and users are the same in all containers; nofile counts by process.
+// hostConfig returns the configuration of the container's isolation. On a shared kernel most
+// ulimits count by user, and users are the same in all containers; nofile counts by process.
 func (d *Driver) hostConfig(l sandbox.Limits) *container.HostConfig {
 	no := false
 	h := &container.HostConfig{
@@ -151,14 +149,14 @@ func (d *Driver) hostConfig(l sandbox.Limits) *container.HostConfig {
 		Tmpfs:         map[string]string{guestRunDir: runOptions},
 		ShmSize:       l.Memory / 2,
 		RestartPolicy: container.RestartPolicy{Name: container.RestartPolicyDisabled},
-		// Only what the guest says before it listens gets there.
+		// The log receives only the guest's output before it listens.
 		LogConfig: container.LogConfig{Type: "local", Config: map[string]string{"max-size": "64k", "max-file": "1", "compress": "false"}},
 	}
 	if d.info.MemoryLimit {
 		h.Memory, h.MemorySwap = l.Memory, l.Memory
 	}
 	if d.info.CPUCfsQuota {
-		cores := min(l.CPU, float64(max(d.info.NCPU, 1))) // more is refused
+		cores := min(l.CPU, float64(max(d.info.NCPU, 1))) // engines refuse more
 		h.NanoCPUs = int64(math.Ceil(cores * 1e9))
 	}
 	if d.info.PidsLimit {
@@ -180,9 +178,9 @@ func (d *Driver) hostConfig(l sandbox.Limits) *container.HostConfig {
 	return h
 }
 
-// pidsLimit returns how many processes and threads the engine's machine may see of a
-// sandbox. A runtime with a kernel of its own has some for each of the sandbox's; it
-// dies if it cannot make them, so the guest's bound has to come first.
+// pidsLimit returns the limit of processes and threads of a sandbox on the engine's machine. A
+// runtime with its own kernel has several for each of the sandbox's. It dies if it cannot
+// create them, so the guest's limit must be reached first.
 func (d *Driver) pidsLimit(pids int) int64 {
 	if d.features.Isolation == "docker" {
 		return int64(pids + pidsReserve)
@@ -190,19 +188,19 @@ func (d *Driver) pidsLimit(pids int) int64 {
 	return int64(256 + pids*(2+max(d.info.NCPU, 1)))
 }
 
-// guestEnv returns the guest's environment: the Spec's, over which a few names of
-// ours prevail.
+// guestEnv returns the guest's environment: the Spec's, overridden by a few variables of the
+// driver.
 func (d *Driver) guestEnv(spec []string, l sandbox.Limits) []string {
 	watch := "1"
 	if d.features.Isolation == "docker" {
-		watch = "0" // the machine's kernel lets all containers together watch little
+		watch = "0" // all containers share the few watches of the machine's kernel
 	}
 	env := []string{
 		"BERTH_GUEST_SOCKET=" + guestSocket,
 		"BERTH_GUEST_LOG=" + guestLog,
 		"BERTH_MEMORY_LIMIT=" + strconv.FormatInt(max(l.Memory-memoryReserve, l.Memory/2), 10),
 		"BERTH_THREADS=" + strconv.Itoa(guestThreads),
-		"BERTH_PIDS_LIMIT=" + strconv.Itoa(l.PIDs-l.PIDs/8), // before the kernel's
+		"BERTH_PIDS_LIMIT=" + strconv.Itoa(l.PIDs-l.PIDs/8), // lower than the kernel's limit
 		"BERTH_WATCH=" + watch,
 	}
 	taken := make(map[string]bool)

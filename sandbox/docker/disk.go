@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// countShare is the part of the time in which an engine may count the files of a
-// sandbox: after a count, the next one waits countShare times as long as that took.
+// countShare limits the time that an engine spends on counting the files of a sandbox: after a
+// count, the next one waits countShare times as long as the count took.
 const countShare = 20
 
-// disks holds what was last counted on the disks of sandboxes.
+// disks caches the disk use of sandboxes.
 type disks struct {
 	mu     sync.Mutex
 	counts map[string]count // by container
@@ -20,7 +20,7 @@ type count struct {
 	next  time.Time // when to count again
 }
 
-// last returns what was counted last, and whether it is to be counted again.
+// last returns the last count, and whether a new one is due.
 func (d *disks) last(container string) (bytes int64, due bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -28,7 +28,7 @@ func (d *disks) last(container string) (bytes int64, due bool) {
 	return c.bytes, !time.Now().Before(c.next)
 }
 
-// counted keeps what was counted since a time.
+// counted records a count that started at since.
 func (d *disks) counted(container string, bytes int64, since time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -39,7 +39,7 @@ func (d *disks) counted(container string, bytes int64, since time.Time) {
 	d.counts[container] = count{bytes: bytes, next: now.Add(countShare * now.Sub(since))}
 }
 
-// forget forgets a container that is gone.
+// forget removes a container from the cache.
 func (d *disks) forget(container string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

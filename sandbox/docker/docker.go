@@ -1,19 +1,19 @@
 // Package docker runs sandboxes as containers of a Docker Engine, over its API.
 //
-// The engine may be on another machine or in a virtual one, as on a laptop: nothing
-// is shared with it but the API, unless volumes are. All state is the engine's; here is a name:
+// The engine may be on another machine or in a virtual one, as on a laptop: only the API is
+// shared with it, and volumes if they are used. The engine holds all state except a name:
 //
-//	StateDir/instance               tells this state directory's things from others
-//	StateDir/instance.directory     which directory that is: a copy of it takes another name
-//	StateDir/mounts/ID/             what a sandbox shares with this machine, if the engine can
+//	StateDir/instance               distinguishes this state directory's objects from others
+//	StateDir/instance.directory     identifies the directory: a copy gets another name
+//	StateDir/mounts/ID/             a sandbox's mounts of this machine, if the engine supports them
 //
-//	container berth-INSTANCE-ID     a sandbox, there as long as it is
+//	container berth-INSTANCE-ID     a sandbox, until it is destroyed
 //	volume    berth-INSTANCE-HASH   the guest program, at /.berth in every sandbox
 //	image     berth/template:HASH   a template's root file system
-//	image     berth/nothing         what the volume is filled through
+//	image     berth/nothing         for the container through which the volume is filled
 //
-// The guest listens on a socket in the sandbox. Dial has the engine start a relay
-// beside it, whose standard streams are the connection (docs/decisions/0009-docker-relay.md).
+// The guest listens on a socket in the sandbox. Dial makes the engine start a relay beside it,
+// whose standard streams are the connection (docs/decisions/0009-docker-relay.md).
 package docker
 
 import (
@@ -35,7 +35,7 @@ import (
 	"github.com/berth-run/berth/sandbox"
 )
 
-// Labels of what this driver makes in the engine.
+// Labels of the driver's objects in the engine.
 const (
 	labelInstance = "run.berth.instance" // the state directory's name
 	labelSandbox  = "run.berth.sandbox"  // a container's id in Spec
@@ -45,26 +45,26 @@ const (
 // openTimeout bounds Open.
 const openTimeout = time.Minute
 
-// Options say which engine to use, and how.
+// Options select the engine and configure it.
 type Options struct {
-	// StateDir holds the name under which the engine keeps the sandboxes. It is
-	// created if need be. One process at a time drives a state directory.
+	// StateDir holds the name under which the engine stores the sandboxes. Open creates it if
+	// it does not exist. Only one process at a time may use a state directory.
 	StateDir string
 
-	// GuestPath is the berth-guest program, statically linked, for the engine's
-	// processor. Open copies it into the engine.
+	// GuestPath is the statically linked berth-guest program for the engine's CPU. Open copies
+	// it into the engine.
 	GuestPath string
 
-	// Host is the engine's address, such as unix:///var/run/docker.sock or
-	// tcp://host:2376. Empty is what the docker command would use: DOCKER_HOST and
-	// its companions, else the context that is chosen, else the local socket.
+	// Host is the engine's address, such as unix:///var/run/docker.sock or tcp://host:2376. If
+	// empty, it is the docker command's: DOCKER_HOST and related variables, else the current
+	// context, else the local socket.
 	Host string
 
-	// Runtime is one of the runtimes that the engine is configured with, such as
-	// runsc. Empty is the engine's default.
+	// Runtime is one of the engine's configured runtimes, such as runsc. Empty means the
+	// engine's default.
 	Runtime string
 
-	// Logger, slog.Default if nil.
+	// Logger is slog.Default if nil.
 	Logger *slog.Logger
 }
 
@@ -76,9 +76,9 @@ type Driver struct {
 	info     system.Info
 	features sandbox.Features
 	instance string
-	noRoute  string // why there is no route for addresses
-	noMounts string // why there are no mounts
-	noPTYs   string // why terminals are not counted by sandbox
+	noRoute  string // why routes for addresses do not work
+	noMounts string // why mounts do not work
+	noPTYs   string // why terminals cannot be limited by sandbox
 
 	templates *templates
 	guest     *guestVolume
@@ -88,8 +88,7 @@ type Driver struct {
 
 var _ sandbox.Driver = (*Driver)(nil)
 
-// Open connects to the engine and prepares it. What it returns as an error is meant
-// for the operator.
+// Open connects to the engine and prepares it. Its errors are for the operator.
 func Open(opts Options) (*Driver, error) {
 	d := &Driver{opts: opts, log: cmp.Or(opts.Logger, slog.Default())}
 	ctx, cancel := context.WithTimeout(context.Background(), openTimeout)
@@ -148,7 +147,7 @@ func (d *Driver) open(ctx context.Context) (err error) {
 	return d.templates.sweep(ctx, d.templates.current)
 }
 
-// openState makes the state directory and reads the name of this driver's things.
+// openState creates the state directory and reads the name of this driver's objects.
 func (d *Driver) openState() (err error) {
 	if d.opts.StateDir == "" {
 		return errors.New("no state directory given")
@@ -167,7 +166,7 @@ func (d *Driver) openState() (err error) {
 	return err
 }
 
-// detect tries which features the engine has.
+// detect tries which features the engine supports.
 func (d *Driver) detect(ctx context.Context) (err error) {
 	if d.features.Isolation == "docker" {
 		if err := d.tryShared(ctx); err != nil {
@@ -185,21 +184,21 @@ func (d *Driver) detect(ctx context.Context) (err error) {
 	return nil
 }
 
-// discardCopies removes what a copy of a state directory has of mounts. The engine's
-// containers, which bear the original's name, are left to that.
+// discardCopies removes the mounts in a copied state directory. The engine's containers have
+// the original's name and stay.
 func (d *Driver) discardCopies() error {
 	d.log.Warn("docker: the state directory is a copy; its sandboxes are left to the original", "dir", d.opts.StateDir)
 	return sandbox.Discard(string(d.mounts))
 }
 
-// Features says what the engine can do.
+// Features returns the capabilities of the engine.
 func (d *Driver) Features() sandbox.Features { return d.features }
 
 // runtime returns the name of the runtime that runs the sandboxes.
 func (d *Driver) runtime() string { return cmp.Or(d.opts.Runtime, d.info.DefaultRuntime) }
 
-// isolation returns the word for what a runtime puts around a sandbox. The engine's
-// administrator chooses a runtime's name; its program's is not theirs.
+// isolation returns the name of a runtime's isolation. The engine's administrator chooses a
+// runtime's name, but not the name of its program.
 func isolation(name, program string) string {
 	for _, s := range []string{path.Base(program), name} {
 		switch {
@@ -212,17 +211,17 @@ func isolation(name, program string) string {
 	return "docker"
 }
 
-// An Engine is what is to be known of an engine before it is used.
+// An Engine describes an engine for the operator.
 type Engine struct {
-	Host    string // its address
+	Host    string // address
 	Version string
-	System  string   // the operating system and processor that it runs on
-	Runtime string   // what runs the sandboxes
+	System  string   // operating system and CPU
+	Runtime string   // runtime of the containers
 	Storage string   // the storage driver
-	Lacks   []string // what it cannot do, in words
+	Lacks   []string // missing features, in words
 }
 
-// Engine says what the driver runs on.
+// Engine describes the driver's engine.
 func (d *Driver) Engine() Engine {
 	e := Engine{Host: d.client.DaemonHost(), Version: d.info.ServerVersion, Runtime: d.runtime(), Storage: d.info.Driver,
 		System: d.info.OperatingSystem + ", " + d.info.Architecture}
@@ -256,10 +255,10 @@ func (d *Driver) hasSecurity(name string) bool {
 	})
 }
 
-// Clear removes from the engine what Open and Create have put there for this state
-// directory. Its sandboxes must be gone, and the driver is of no more use.
+// Clear removes the objects of this state directory that Open and Create added to the engine.
+// Its sandboxes must be gone. The driver cannot be used afterwards.
 func (d *Driver) Clear(ctx context.Context) error {
-	d.guest.name = "" // sweep removes all
+	d.guest.name = "" // so that sweep removes all
 	err := errors.Join(d.templates.sweep(ctx, nil), d.guest.sweep(ctx), d.client.Close())
 	if err != nil {
 		return fmt.Errorf("docker: clear: %w", err)
@@ -284,7 +283,7 @@ func (d *Driver) List(ctx context.Context) ([]string, error) {
 	return ids, nil
 }
 
-// container returns the name of the container for a sandbox, be there one or not.
+// container returns the name of the container of a sandbox, which need not exist.
 func (d *Driver) container(id string) (string, error) {
 	if err := sandbox.CheckID(id); err != nil {
 		return "", err

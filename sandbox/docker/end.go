@@ -11,15 +11,14 @@ import (
 	"github.com/moby/moby/client"
 )
 
-// destroyTimeout bounds Destroy where ctx does not.
+// destroyTimeout bounds Destroy if ctx has no deadline.
 const destroyTimeout = time.Minute
 
-// pauseTimeout bounds Pause where ctx does not.
+// pauseTimeout bounds Pause if ctx has no deadline.
 const pauseTimeout = 20 * time.Second
 
-// Pause stops every process in the sandbox. runc fails soon if a control group
-// does not freeze, which happens on a busy machine or while its processes fork; then Pause
-// retries.
+// Pause stops every process in the sandbox. runc fails quickly if a control group does not
+// freeze, which happens on a busy machine or while its processes fork; then Pause retries.
 func (d *Driver) Pause(ctx context.Context, id string) error {
 	name, err := d.container(id)
 	if err != nil {
@@ -57,7 +56,7 @@ func (d *Driver) Resume(ctx context.Context, id string) error {
 	return nil
 }
 
-// Destroy kills the sandbox and removes its container with all that it wrote.
+// Destroy kills the sandbox and removes its container with all files that it wrote.
 func (d *Driver) Destroy(ctx context.Context, id string) error {
 	name, err := d.container(id)
 	if err == nil {
@@ -83,7 +82,8 @@ func (d *Driver) remove(ctx context.Context, name string) error {
 		return nil
 	}
 	if err == nil && c.Container.State != nil && c.Container.State.Paused {
-		// Not every runtime kills what is paused. That it was ended meanwhile is no error.
+		// Some runtimes do not kill paused containers. An error of a container that has ended
+		// is ignored.
 		_, _ = d.client.ContainerUnpause(ctx, name, client.ContainerUnpauseOptions{})
 	}
 	tick := time.NewTicker(20 * time.Millisecond)

@@ -14,8 +14,8 @@ import (
 	"github.com/moby/moby/client"
 )
 
-// connect returns a client of the engine at host or, if that is empty, of the one
-// that the docker command would use. Nothing is sent yet.
+// connect returns a client of the engine at host or, if host is empty, of the docker command's
+// engine. It sends nothing yet.
 func connect(host string) (*client.Client, error) {
 	opts, err := address(host)
 	if err != nil {
@@ -24,8 +24,8 @@ func connect(host string) (*client.Client, error) {
 	return client.New(opts...)
 }
 
-// address returns the options that select the engine. The order is the docker
-// command's: DOCKER_HOST prevails over a context.
+// address returns the options that select the engine. As in the docker command, DOCKER_HOST
+// overrides a context.
 func address(host string) ([]client.Opt, error) {
 	if host == "" {
 		host = os.Getenv(client.EnvOverrideHost)
@@ -47,7 +47,7 @@ func address(host string) ([]client.Opt, error) {
 	return contextAddress(config, name)
 }
 
-// checkHost refuses an address that the client would misunderstand.
+// checkHost returns an error for an address that the client would misinterpret.
 func checkHost(host string) error {
 	if strings.HasPrefix(host, "ssh://") {
 		return fmt.Errorf("%s: engines are not reached over ssh; forward the socket: ssh -nNT -L /run/engine.sock:/var/run/docker.sock HOST, and use unix:///run/engine.sock", host)
@@ -55,7 +55,7 @@ func checkHost(host string) error {
 	return nil
 }
 
-// configDir is where the docker command keeps its configuration.
+// configDir returns the directory of the docker command's configuration.
 func configDir() string {
 	if dir := os.Getenv("DOCKER_CONFIG"); dir != "" {
 		return dir
@@ -67,7 +67,7 @@ func configDir() string {
 	return filepath.Join(home, ".docker")
 }
 
-// contextName returns the context that is chosen, "" if none is.
+// contextName returns the current context, or "".
 func contextName(config string) (string, error) {
 	if name := os.Getenv("DOCKER_CONTEXT"); name != "" {
 		return name, nil
@@ -86,8 +86,8 @@ func contextName(config string) (string, error) {
 	return c.CurrentContext, nil
 }
 
-// contextAddress reads a context as docker context create writes it: its directories
-// are named by the SHA-256 of its name.
+// contextAddress reads a context as docker context create writes it: its directories are named
+// by the SHA-256 of its name.
 func contextAddress(config, name string) ([]client.Opt, error) {
 	sum := sha256.Sum256([]byte(name))
 	dir := hex.EncodeToString(sum[:])

@@ -20,18 +20,18 @@ import (
 )
 
 // Mounts of a sandbox are bound into StateDir/mounts/ID first, and from there into its
-// container. So it is us who say that nothing in them is a device or runs as its owner;
-// an engine forgets both where a mount is read-only. It works where the engine has this
-// machine's files, under the same names, and sees what we mount.
+// container. So this driver sets nodev and nosuid; an engine drops both if a mount is
+// read-only. It works if the engine has this machine's files, under the same names, and sees
+// its mounts.
 //
 // mountDir is the path of StateDir/mounts.
 type mountDir string
 
-// tryMounts returns what prevents mounts, in words; "" if nothing does. A directory with
-// a new name, bound by us, is shown to the engine.
+// tryMounts returns why mounts do not work, or "" if they do. It shows a newly bound directory
+// to the engine.
 func (d *Driver) tryMounts(ctx context.Context) (prevents string, err error) {
 	if d.remapped() {
-		return "the engine's containers have users of their own", nil
+		return "the engine's containers are in a user namespace", nil
 	}
 	source, err := os.MkdirTemp(d.opts.StateDir, "try-")
 	if err != nil {
@@ -42,7 +42,7 @@ func (d *Driver) tryMounts(ctx context.Context) (prevents string, err error) {
 	if err := os.Mkdir(filepath.Join(source, secret), 0o700); err != nil {
 		return "", err
 	}
-	const id = ".try" // no sandbox's
+	const id = ".try" // not the id of a sandbox
 	if err := d.mounts.unbind(id); err != nil {
 		return "", err
 	}
@@ -58,13 +58,13 @@ func (d *Driver) tryMounts(ctx context.Context) (prevents string, err error) {
 	made, err := d.client.ContainerCreate(ctx, client.ContainerCreateOptions{HostConfig: &container.HostConfig{NetworkMode: "none", Mounts: bound},
 		Config: &container.Config{Image: nothing, Cmd: []string{"none"}, Labels: map[string]string{labelInstance: d.instance}}})
 	if err != nil {
-		return "the engine does not see what is mounted here", nil
+		return "the engine does not see mounts of this machine", nil
 	}
 	return "", d.remove(context.WithoutCancel(ctx), made.ID)
 }
 
-// bind makes a sandbox's mounts, and returns them as its container is to have them. On
-// error nothing is left of them.
+// bind mounts a sandbox's volumes, and returns them as mounts of its container. After an error
+// none of them is left.
 func (b mountDir) bind(id string, mounts []sandbox.Mount) (bound []mount.Mount, err error) {
 	if len(mounts) == 0 {
 		return nil, nil
@@ -100,8 +100,8 @@ func (b mountDir) bind(id string, mounts []sandbox.Mount) (bound []mount.Mount, 
 	return bound, nil
 }
 
-// unbind undoes bind. It removes empty directories only: where something is still
-// mounted it fails.
+// unbind undoes bind. It removes empty directories only: if something is still mounted, it
+// fails.
 func (b mountDir) unbind(id string) error {
 	dir := filepath.Join(string(b), id)
 	places, err := os.ReadDir(dir)
@@ -123,7 +123,7 @@ func (b mountDir) unbind(id string) error {
 	return os.Remove(dir)
 }
 
-// sweep undoes the mounts of all sandboxes but those with ids.
+// sweep undoes the mounts of all sandboxes except ids.
 func (b mountDir) sweep(ids []string) error {
 	entries, err := os.ReadDir(string(b))
 	if errors.Is(err, fs.ErrNotExist) {

@@ -20,32 +20,32 @@ import (
 	"github.com/moby/moby/client"
 )
 
-// nothing is an image with no files. A container of it, which is never started,
-// is the way into a volume.
+// nothing is an image without files. A container of it, which is never started, gives access to
+// a volume.
 const nothing = "berth/nothing:1"
 
-// machines are the engine's names of the processors that a guest may be for.
+// machines maps a guest's CPU to the engine's names of it.
 var machines = map[elf.Machine][]string{
 	elf.EM_X86_64:  {"x86_64", "amd64"},
 	elf.EM_AARCH64: {"aarch64", "arm64"},
 }
 
-// guestVolume is the engine's volume that holds the guest program.
+// guestVolume is the engine's volume with the guest program.
 type guestVolume struct {
 	client   *client.Client
 	info     system.Info
 	instance string
-	program  string // its path on this machine
+	program  string // path on this machine
 
 	name string // set by prepare
 }
 
-// prepare puts the guest program into the engine, and finds out whether the engine
-// limits what a container writes.
+// prepare copies the guest program into the engine, and detects whether the engine limits the
+// disk use of containers.
 //
-// The way by a volume is open with every engine. A path of this machine, bound into
-// the sandboxes, would have to be shared with the engine's; in the image, root in a
-// sandbox could change the program, and a new one would need all images to be made again.
+// Every engine supports volumes. A path of this machine, bound into the sandboxes, would have
+// to be shared with the engine's machine. In the image, root in a sandbox could change the
+// program, and a new program would need new images.
 func (g *guestVolume) prepare(ctx context.Context) (disk bool, err error) {
 	program, err := g.load()
 	if err != nil {
@@ -57,7 +57,7 @@ func (g *guestVolume) prepare(ctx context.Context) (disk bool, err error) {
 	sum := sha256.Sum256(program)
 	g.name = "berth-" + g.instance + "-" + hex.EncodeToString(sum[:6])
 	if _, err := g.client.VolumeCreate(ctx, client.VolumeCreateOptions{Name: g.name, Labels: map[string]string{labelInstance: g.instance}}); err != nil {
-		return false, fmt.Errorf("make the guest's volume: %w", err)
+		return false, fmt.Errorf("create the guest's volume: %w", err)
 	}
 	way, disk, err := g.open(ctx)
 	if err != nil {
@@ -91,7 +91,7 @@ func (g *guestVolume) load() ([]byte, error) {
 	return nil, fmt.Errorf("the guest program %s is for %v, the engine's processor is %s", g.program, file.Machine, g.info.Architecture)
 }
 
-// importNothing makes the image without files, if the engine does not have it.
+// importNothing creates the image without files, if the engine does not have it.
 func (g *guestVolume) importNothing(ctx context.Context) error {
 	if _, err := g.client.ImageInspect(ctx, nothing); err == nil || !errdefs.IsNotFound(err) {
 		return err
@@ -103,8 +103,8 @@ func (g *guestVolume) importNothing(ctx context.Context) error {
 	return importImage(ctx, g.client, &empty, nothing, nil)
 }
 
-// open makes the container through which the volume is filled. It is made as a
-// sandbox is, with a limit of its disk if the engine has that.
+// open creates the container through which the volume is filled. Like a sandbox it has a disk
+// limit if the engine supports it.
 func (g *guestVolume) open(ctx context.Context) (id string, disk bool, err error) {
 	host := &container.HostConfig{NetworkMode: "none", Mounts: []mount.Mount{{Type: mount.TypeVolume, Source: g.name, Target: guestDir}}}
 	if g.mayLimitDisk() {
@@ -117,15 +117,15 @@ func (g *guestVolume) open(ctx context.Context) (id string, disk bool, err error
 			return made.ID, host.StorageOpt != nil, nil
 		}
 		if host.StorageOpt == nil {
-			return "", false, fmt.Errorf("make a container: %w", err)
+			return "", false, fmt.Errorf("create a container: %w", err)
 		}
-		host.StorageOpt = nil // it says so only when asked: the file system has no quotas
+		host.StorageOpt = nil // only the creation shows that the file system has no quotas
 	}
 }
 
-// mayLimitDisk reports whether a storage driver limits what a container writes if the
-// file system below can. Others may take the option and ignore it, or count the
-// template as well, as btrfs does.
+// mayLimitDisk reports whether a storage driver limits a container's disk use if its file
+// system can. Others may accept the option and ignore it, or count the template as well, as
+// btrfs does.
 func (g *guestVolume) mayLimitDisk() bool {
 	switch g.info.Driver {
 	case "overlay2", "zfs":
@@ -134,7 +134,7 @@ func (g *guestVolume) mayLimitDisk() bool {
 	return false
 }
 
-// fill puts the program into the volume, unless it is there.
+// fill writes the program into the volume, unless it is there.
 func (g *guestVolume) fill(ctx context.Context, way string, program []byte) error {
 	there, err := g.client.ContainerStatPath(ctx, way, client.ContainerStatPathOptions{Path: guestPath})
 	if err == nil && there.Stat.Size == int64(len(program)) {

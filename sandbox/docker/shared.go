@@ -14,29 +14,29 @@ import (
 	"github.com/berth-run/berth/sandbox"
 )
 
-// ErrUnfiltered says that an engine cannot be used because it does not filter system calls.
+// ErrUnfiltered is returned for an engine that does not filter system calls.
 var ErrUnfiltered = errors.New("the engine does not apply the filter of system calls that sandboxes need")
 
-// What a container on a kernel that it shares with others may take of it. Each number
-// counts in one place only: files in a process, terminals in a mount.
+// Limits of a container on a shared kernel. Each is counted in one place only: files in a
+// process, terminals in a mount.
 const (
 	maxFiles     = 4096
 	maxTerminals = 64
 )
 
-// profile is the filter of system calls, in the form that engines take. It is modelled on
-// that of current engines: older ones let through what has been a way out of containers
-// since (io_uring), or out of the machine (AF_VSOCK). It lets through less: no families of
-// sockets but those of local and internet sockets and some of netlink, no programs of 32
-// bits, whose socket calls cannot be distinguished, and no asynchronous I/O.
+// profile is the system call filter in the engines' format. It is based on that of current
+// engines: older ones permit calls that have since been used to break out of containers
+// (io_uring) or reach the host (AF_VSOCK). It permits fewer: only local and internet sockets
+// and some of netlink, no 32-bit programs, whose socket calls cannot be distinguished, and no
+// asynchronous I/O.
 //
 //go:embed seccomp.json
 var profile []byte
 
-// shareKernel bounds what a container may ask of a kernel that others use as well.
+// shareKernel limits a container's use of a kernel that it shares with others.
 func (d *Driver) shareKernel(h *container.HostConfig) {
 	var small bytes.Buffer
-	_ = json.Compact(&small, profile) // it is ours
+	_ = json.Compact(&small, profile) // it is embedded
 	h.SecurityOpt = append(h.SecurityOpt, "seccomp="+small.String())
 	h.Ulimits = append(h.Ulimits, &container.Ulimit{Name: "nofile", Soft: maxFiles, Hard: maxFiles})
 	if d.noPTYs == "" {
@@ -44,9 +44,9 @@ func (d *Driver) shareKernel(h *container.HostConfig) {
 	}
 }
 
-// terminals returns a mount of terminals with a bound of its own, in the place of the
-// engine's, which has none but the machine's for all containers. Engines mount any file
-// system as a volume; it is removed with its container.
+// terminals returns a mount of terminals with its own limit. It replaces the engine's, which is
+// limited only by the machine's number for all containers. Engines mount any file system as a
+// volume, and remove it with its container.
 func (d *Driver) terminals() mount.Mount {
 	return mount.Mount{Type: mount.TypeVolume, Target: "/dev/pts", VolumeOptions: &mount.VolumeOptions{
 		NoCopy: true,
@@ -56,8 +56,8 @@ func (d *Driver) terminals() mount.Mount {
 	}}
 }
 
-// tryShared finds out whether the engine applies the profile, without which it is
-// refused, and whether it can bound terminals.
+// tryShared detects whether the engine applies the profile and whether it can limit terminals.
+// It returns an error if the profile is not applied.
 func (d *Driver) tryShared(ctx context.Context) error {
 	prevents, err := d.try(ctx, d.hostConfig(sandbox.DefaultLimits), "filtered")
 	if err == nil && prevents == "" {

@@ -18,11 +18,10 @@ import (
 	"github.com/berth-run/berth/sandbox"
 )
 
-// startTimeout bounds Start where ctx does not.
+// startTimeout bounds Start if ctx has no deadline.
 const startTimeout = time.Minute
 
-// Start starts the container. The guest listens a few milliseconds later, for which
-// Dial waits.
+// Start starts the container. The guest listens a few milliseconds later; Dial waits for it.
 func (d *Driver) Start(ctx context.Context, id string) error {
 	name, state, err := d.find(ctx, id)
 	if err != nil {
@@ -39,7 +38,7 @@ func (d *Driver) Start(ctx context.Context, id string) error {
 	return nil
 }
 
-// find returns a sandbox's container and its state; sandbox.ErrNotFound if there is none.
+// find returns a sandbox's container and its state, or sandbox.ErrNotFound.
 func (d *Driver) find(ctx context.Context, id string) (string, *container.State, error) {
 	name, err := d.container(id)
 	if err != nil {
@@ -50,12 +49,12 @@ func (d *Driver) find(ctx context.Context, id string) (string, *container.State,
 		return "", nil, d.wrap("inspect", id, err)
 	}
 	if c.Container.State == nil {
-		return "", nil, fmt.Errorf("docker: inspect %s: the engine does not tell its state", id)
+		return "", nil, fmt.Errorf("docker: inspect %s: the engine does not report its state", id)
 	}
 	return name, c.Container.State, nil
 }
 
-// wrap says what was done to which sandbox when err came.
+// wrap adds the operation and the sandbox to err.
 func (d *Driver) wrap(what, id string, err error) error {
 	if errdefs.IsNotFound(err) {
 		err = errors.Join(sandbox.ErrNotFound, err)
@@ -63,9 +62,9 @@ func (d *Driver) wrap(what, id string, err error) error {
 	return fmt.Errorf("docker: %s %s: %w", what, id, err)
 }
 
-// Dial starts a relay in the sandbox, which connects to the guest's socket and
-// carries the connection over its standard streams. It ends with the connection,
-// also when this process dies.
+// Dial starts a relay in the sandbox, which connects to the guest's socket and carries the
+// connection over its standard streams. The relay ends with the connection, even if this
+// process dies.
 func (d *Driver) Dial(ctx context.Context, id string) (net.Conn, error) {
 	name, err := d.container(id)
 	if err != nil {
@@ -104,11 +103,11 @@ func (d *Driver) dial(ctx context.Context, name string) (net.Conn, error) {
 	return conn, nil
 }
 
-// wordsLimit bounds what is quoted of a sandbox's log, in bytes.
+// wordsLimit bounds the quoted part of a sandbox's log, in bytes.
 const wordsLimit = 2048
 
-// lastWords returns the end of a dead sandbox's log, ready to be appended to an
-// error; "" if it lives. The sandbox may have written it.
+// lastWords returns the end of a dead sandbox's log as a suffix of an error, or "" if the
+// sandbox is alive. The sandbox may have written it.
 func (d *Driver) lastWords(ctx context.Context, name string) string {
 	c, err := d.client.ContainerInspect(ctx, name, client.ContainerInspectOptions{})
 	if err != nil || c.Container.State == nil || c.Container.State.Status != container.StateExited {

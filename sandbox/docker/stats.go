@@ -19,15 +19,14 @@ import (
 // machine or the engine was down.
 const lostExit = 255
 
-// maxStats bounds what the engine may say of a container, in bytes.
+// maxStats bounds the engine's statistics of a container, in bytes.
 const maxStats = 1 << 20
 
-// Stats reports what the sandbox does and uses.
+// Stats reports the state and resource use of the sandbox.
 //
-// One that is dead, and in which the kernel has killed a process because the memory
-// limit was reached, is said to have died of it: it may have lived on then and ended
-// later for another reason. What is on its disk is counted file by file, and for a
-// while after a count that took long the figure is that one's.
+// A dead sandbox in which the kernel killed a process at the memory limit gets the reason oom,
+// although it may have ended later for another reason. The disk use is counted file by file;
+// for a while after a slow count, Stats returns that count.
 func (d *Driver) Stats(ctx context.Context, id string) (sandbox.Stats, error) {
 	name, err := d.container(id)
 	if err != nil {
@@ -43,7 +42,7 @@ func (d *Driver) Stats(ctx context.Context, id string) (sandbox.Stats, error) {
 		return sandbox.Stats{}, d.wrap("stats", id, err)
 	}
 	if c.Container.State == nil {
-		return sandbox.Stats{}, fmt.Errorf("docker: stats %s: the engine does not tell its state", id)
+		return sandbox.Stats{}, fmt.Errorf("docker: stats %s: the engine does not report its state", id)
 	}
 	stats, err := stateOf(c.Container.State)
 	if err != nil {
@@ -62,8 +61,7 @@ func (d *Driver) Stats(ctx context.Context, id string) (sandbox.Stats, error) {
 	return stats, nil
 }
 
-// stateOf translates the engine's word for what a container does. A word that it does
-// not know is an error.
+// stateOf translates the engine's container status. An unknown status is an error.
 func stateOf(s *container.State) (sandbox.Stats, error) {
 	switch s.Status {
 	case container.StateRunning:
@@ -76,7 +74,7 @@ func stateOf(s *container.State) (sandbox.Stats, error) {
 		}
 	case container.StateExited, container.StateDead, container.StateRemoving:
 	default:
-		return sandbox.Stats{}, fmt.Errorf("the engine says that it is %.30q", s.Status)
+		return sandbox.Stats{}, fmt.Errorf("the engine reports the unknown status %.30q", s.Status)
 	}
 	switch {
 	case s.OOMKilled:
@@ -87,20 +85,20 @@ func stateOf(s *container.State) (sandbox.Stats, error) {
 	return sandbox.Stats{State: sandbox.StateDead, Reason: sandbox.ReasonKilled}, nil
 }
 
-// confirm returns an error other than ErrNotFound if the engine lists a sandbox that it has
-// just reported as missing: a proxy before the engine may answer 404.
+// confirm returns an error other than ErrNotFound if the engine lists a sandbox that it just
+// reported as missing: a proxy before the engine may answer 404.
 func (d *Driver) confirm(ctx context.Context, id string, notFound error) error {
 	ids, err := d.List(ctx)
 	if err != nil {
 		return err
 	}
 	if slices.Contains(ids, id) {
-		return fmt.Errorf("the engine lists it, and says: %v", notFound)
+		return fmt.Errorf("the engine lists it, but returns: %v", notFound)
 	}
 	return notFound
 }
 
-// usage reads what a container uses now.
+// usage reads the current resource use of a container.
 func (d *Driver) usage(ctx context.Context, name string, stats *sandbox.Stats) error {
 	r, err := d.client.ContainerStats(ctx, name, client.ContainerStatsOptions{})
 	if err != nil {
@@ -113,8 +111,8 @@ func (d *Driver) usage(ctx context.Context, name string, stats *sandbox.Stats) e
 	}
 	stats.CPU = time.Duration(u.CPUStats.CPUUsage.TotalUsage)
 	stats.PIDs = int(u.PidsStats.Current)
-	// Pages that the kernel reclaims first are not in use. Their name depends
-	// on the version of the control groups.
+	// Reclaimable pages are not in use. The name of the figure depends on the version of the
+	// control groups.
 	cache, ok := u.MemoryStats.Stats["total_inactive_file"]
 	if !ok {
 		cache = u.MemoryStats.Stats["inactive_file"]

@@ -10,34 +10,33 @@ import (
 	"strings"
 )
 
-// greeting is what a relay says first, when it has connected.
+// greeting is the first output of a relay, after it has connected.
 const greeting = "ok\n"
 
 // maxComplaint bounds the recorded part of a relay's standard error, in bytes.
 const maxComplaint = 1 << 10
 
-// A stream is a connection over a relay's standard streams. The engine sends both of
-// its outputs in frames, each after a header: the number of the output, three zeros
-// and the length.
+// A stream is a connection over a relay's standard streams. The engine sends both outputs in
+// frames, each after a header: the number of the output, three zeros and the length.
 //
-// Its Read may be interrupted by a deadline and called again.
+// A Read may be interrupted by a deadline and repeated.
 type stream struct {
 	net.Conn
 	in *bufio.Reader
 
 	header    [8]byte
-	have      int // of the header
-	left      int // of the frame
+	have      int // bytes of the header
+	left      int // bytes of the frame
 	complaint []byte
 }
 
-// outputs by their numbers.
+// Numbers of the outputs.
 const (
 	stdout = 1
 	stderr = 2
 )
 
-// greeting returns when the relay has connected, or has said why it cannot.
+// greeting returns when the relay has connected, or has reported why it cannot.
 func (s *stream) greeting() error {
 	said := make([]byte, len(greeting))
 	_, err := io.ReadFull(s, said)
@@ -53,7 +52,7 @@ func (s *stream) greeting() error {
 	return err
 }
 
-// Read reads what the relay writes to its standard output.
+// Read reads the relay's standard output.
 func (s *stream) Read(p []byte) (int, error) {
 	if len(p) == 0 {
 		return 0, nil
@@ -94,7 +93,7 @@ func (s *stream) next() error {
 	return nil
 }
 
-// complain takes some of a frame of the standard error.
+// complain records a part of a frame of the standard error.
 func (s *stream) complain() error {
 	var buf [512]byte
 	n, err := s.in.Read(buf[:min(len(buf), s.left)])

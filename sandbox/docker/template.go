@@ -25,25 +25,25 @@ import (
 	"github.com/berth-run/berth/layer"
 )
 
-// repository is the name of the images that templates become.
+// repository is the name of templates' images.
 const repository = "berth/template"
 
-// templates copies templates into the engine, as images.
+// templates imports templates into the engine as images.
 type templates struct {
 	client   *client.Client
 	log      *slog.Logger
 	instance string
 
-	// keepTmp says whether templates have a file in /tmp. gVisor mounts a tmpfs on an
-	// empty /tmp, which would use memory in place of disk, and be in no snapshot.
+	// keepTmp means that templates have a file in /tmp. gVisor mounts a tmpfs on an empty /tmp,
+	// which would use memory instead of disk, and be in no snapshot.
 	keepTmp bool
 
 	importing sync.Mutex // a template is imported once
 }
 
-// tag returns the name of the image for a root file system. The directory is
-// never written once it is there, so it is known by its path and its making; to read
-// all of it would take a second for each start of the server.
+// tag returns the name of the image of a root file system. The directory is never written, so
+// its path and its times identify it: reading all of it would take a second at each start of
+// the server.
 func (t *templates) tag(rootfs string) (string, error) {
 	fi, err := os.Stat(rootfs)
 	if err != nil || !fi.IsDir() || !filepath.IsAbs(rootfs) {
@@ -53,17 +53,17 @@ func (t *templates) tag(rootfs string) (string, error) {
 	if !ok {
 		return "", fmt.Errorf("rootfs %q: no stat", rootfs)
 	}
-	// The first number counts the forms of templates.
+	// The first number is the version of the images' format.
 	sum := sha256.Sum256(fmt.Appendf(nil, "2\n%s\n%d\n%d\n%v\n", rootfs, st.Ino, fi.ModTime().UnixNano(), t.keepTmp))
 	return repository + ":" + hex.EncodeToString(sum[:16]), nil
 }
 
-// load makes the image, unless the engine has it.
+// load imports the image, unless the engine has it.
 func (t *templates) load(ctx context.Context, rootfs, tag string) error {
 	t.importing.Lock()
 	defer t.importing.Unlock()
 	if _, err := t.client.ImageInspect(ctx, tag); err == nil || !errdefs.IsNotFound(err) {
-		return err // another call was quicker
+		return err // another call imported it
 	}
 	began := time.Now()
 	r, w := io.Pipe()
@@ -71,7 +71,7 @@ func (t *templates) load(ctx context.Context, rootfs, tag string) error {
 	defer r.Close()
 	changes := []string{
 		"LABEL " + labelInstance + "=" + t.instance,
-		// $ would begin a variable's name.
+		// A $ would start a variable's name.
 		"LABEL " + labelRootfs + "=" + strings.ReplaceAll(strconv.Quote(rootfs), "$", `\$`),
 	}
 	if err := importImage(ctx, t.client, r, tag, changes); err != nil {
@@ -81,8 +81,8 @@ func (t *templates) load(ctx context.Context, rootfs, tag string) error {
 	return nil
 }
 
-// writeTemplate writes a root file system as an archive. What the engine would add
-// to every container comes first, so that it adds nothing.
+// writeTemplate writes a root file system as an archive. It starts with the files that the
+// engine would add to every container, so that the engine adds none.
 func writeTemplate(w io.Writer, rootfs string, keepTmp bool) error {
 	out := tar.NewWriter(w)
 	first := []*tar.Header{
@@ -95,14 +95,14 @@ func writeTemplate(w io.Writer, rootfs string, keepTmp bool) error {
 	}
 	for _, h := range first {
 		if _, err := os.Lstat(filepath.Join(rootfs, h.Name)); err == nil {
-			continue // a name may be there but once
+			continue // a name may occur only once
 		}
 		h.ModTime = time.Unix(1, 0)
 		if err := out.WriteHeader(h); err != nil {
 			return err
 		}
 	}
-	if err := out.Flush(); err != nil { // not its end
+	if err := out.Flush(); err != nil { // without the end of the archive
 		return err
 	}
 	r, diff := io.Pipe()
@@ -117,7 +117,7 @@ func writeTemplate(w io.Writer, rootfs string, keepTmp bool) error {
 	return err
 }
 
-// readProgress reads what the engine tells of an import, to its end.
+// readProgress reads the engine's progress reports of an import to their end.
 func readProgress(r io.Reader) error {
 	for dec := json.NewDecoder(r); ; {
 		var line struct{ Error string }
@@ -132,14 +132,14 @@ func readProgress(r io.Reader) error {
 	}
 }
 
-// current reports whether a tag is that of the root file system that is now at a path.
+// current reports whether a tag is that of the root file system currently at a path.
 func (t *templates) current(rootfs, tag string) bool {
 	now, err := t.tag(rootfs)
 	return err == nil && now == tag
 }
 
-// sweep removes the images that this state directory has imported, unless a
-// sandbox uses them or keep, which may be nil, says so.
+// sweep removes the images that this state directory imported, unless a sandbox uses them or
+// keep returns true. keep may be nil.
 func (t *templates) sweep(ctx context.Context, keep func(rootfs, tag string) bool) error {
 	all, err := t.client.ImageList(ctx, client.ImageListOptions{
 		Filters: make(client.Filters).Add("label", labelInstance+"="+t.instance, labelRootfs)})
@@ -159,7 +159,7 @@ func (t *templates) sweep(ctx context.Context, keep func(rootfs, tag string) boo
 	return nil
 }
 
-// importImage makes an image of the archive of a root file system.
+// importImage creates an image from the archive of a root file system.
 func importImage(ctx context.Context, c *client.Client, archive io.Reader, tag string, changes []string) error {
 	progress, err := c.ImageImport(ctx, client.ImageImportSource{Source: archive, SourceName: "-"}, tag, client.ImageImportOptions{Changes: changes})
 	if err != nil {

@@ -2,13 +2,13 @@ package gvisor
 
 import "fmt"
 
-// arguments returns runsc's, to create and start the sandbox, or restore it from an
+// arguments returns runsc's arguments to create and start the sandbox, or to restore it from an
 // image.
 func (d *Driver) arguments(s instance, rec record, image string) []string {
 	args := []string{
-		"--root=" + sealed + "/runsc", // relative, to stay below the length of a socket's path
+		"--root=" + sealed + "/runsc", // relative, because a socket's path must be short
 		"--platform=systrap",
-		"--host-uds=create", // the guest binds its socket; connections out are forbidden
+		"--host-uds=create", // the guest creates its socket; connections to the host are forbidden
 		"--directfs=false",  // the sentry opens no host files and holds no capabilities
 		"--ignore-cgroups",
 		"--host-settings=ignore",
@@ -18,7 +18,7 @@ func (d *Driver) arguments(s instance, rec record, image string) []string {
 		"--panic-log=" + s.path("run/log/panic.log"),
 	}
 	if d.rootless {
-		args = append(args, "--rootless", "--network=none") // but lo
+		args = append(args, "--rootless", "--network=none") // except lo
 	} else {
 		args = append(args, "--network=sandbox")
 	}

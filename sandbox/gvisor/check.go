@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// checkMachine returns an error that names the first thing which this machine
-// lacks. Cgroups are looked at by host.FindHierarchy.
+// checkMachine returns an error that names the first requirement that this machine does not
+// meet. host.FindHierarchy checks cgroups.
 func checkMachine(opts Options) error {
 	if opts.StateDir == "" {
 		return errors.New("no state directory given")
@@ -25,7 +25,7 @@ func checkMachine(opts Options) error {
 	if os.Geteuid() != 0 {
 		return CheckUser()
 	}
-	// A template is shown to its sandboxes through a read-only overlay.
+	// A sandbox gets its template through a read-only overlay.
 	raw, err := os.ReadFile("/proc/filesystems")
 	if err != nil {
 		return err
@@ -36,11 +36,11 @@ func checkMachine(opts Options) error {
 	return nil
 }
 
-// CheckUser returns an error, for the operator, if this process, an ordinary user's,
-// cannot make the namespaces that a sandbox needs.
+// CheckUser returns an error, for the operator, if this process, which is not root, cannot
+// create the namespaces of a sandbox.
 func CheckUser() error {
 	cmd := exec.Command("/proc/self/exe")
-	cmd.Path = "/dev/null" // which cannot be executed: all but that is tried
+	cmd.Path = "/dev/null" // it cannot be executed: this tests everything before that
 	cmd.SysProcAttr = userNamespaces()
 	err := cmd.Run()
 	if errors.Is(err, unix.EACCES) {
@@ -49,7 +49,7 @@ func CheckUser() error {
 	return noNamespaces(err)
 }
 
-// checkProgram returns an error unless path is a program that can be run.
+// checkProgram returns an error unless path is an executable file.
 func checkProgram(what, path string) error {
 	fi, err := os.Stat(path)
 	if err != nil {

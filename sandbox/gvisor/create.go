@@ -14,8 +14,8 @@ import (
 	"github.com/berth-run/berth/sandbox/host"
 )
 
-// Create prepares the directory, the small tmpfs and the cgroup. It takes about a
-// millisecond; starting runsc is left to Start.
+// Create prepares the directory, the small tmpfs and the cgroup. It takes about a millisecond;
+// Start starts runsc.
 func (d *Driver) Create(ctx context.Context, spec sandbox.Spec) error {
 	s, err := d.sandbox(spec.ID)
 	if err != nil {
@@ -37,7 +37,7 @@ func (d *Driver) Create(ctx context.Context, spec sandbox.Spec) error {
 	if err != nil {
 		return fmt.Errorf("gvisor: create: %w", err)
 	}
-	// From here on List shows the sandbox and Destroy removes all of it.
+	// From here on List returns the sandbox and Destroy removes all of it.
 	if err := s.wall.raise(spec.Limits); err != nil {
 		err = errors.Join(err, d.Destroy(context.WithoutCancel(ctx), s.id))
 		return fmt.Errorf("gvisor: create %s: %w", s.id, err)
@@ -45,7 +45,7 @@ func (d *Driver) Create(ctx context.Context, spec sandbox.Spec) error {
 	return nil
 }
 
-// fill makes what is in the sandbox's directory from the start.
+// fill creates the initial files of the sandbox's directory.
 func (d *Driver) fill(dir string, s instance, spec sandbox.Spec, image string) error {
 	for _, sub := range []string{"rootfs", "run", sealed, sealed + "/runsc", sealed + "/disk"} {
 		if err := os.Mkdir(filepath.Join(dir, sub), 0o700); err != nil {
@@ -75,12 +75,12 @@ func (d *Driver) fill(dir string, s instance, spec sandbox.Spec, image string) e
 	return nil
 }
 
-// mountPoints is the directory of a sandbox that is laid over its template with the
-// places for its mounts in it, if it has any.
+// mountPoints is the directory of a sandbox that is overlaid on its template and contains the
+// mount points of its mounts, if it has any.
 const mountPoints = "mountpoints"
 
-// makeMountPoints makes the places for mounts. Without them runsc's gofer would try to make
-// them in the template.
+// makeMountPoints creates the mount points. Otherwise runsc's gofer would try to create them in
+// the template.
 func makeMountPoints(root string, mounts []sandbox.Mount) error {
 	if len(mounts) == 0 {
 		return nil
@@ -90,27 +90,25 @@ func makeMountPoints(root string, mounts []sandbox.Mount) error {
 		dirs = append(dirs, filepath.Join(root, sandbox.MountRoot, m.Name))
 	}
 	for _, dir := range dirs {
-		if err := errors.Join(os.Mkdir(dir, 0o755), os.Chmod(dir, 0o755)); err != nil { // whatever the umask says
+		if err := errors.Join(os.Mkdir(dir, 0o755), os.Chmod(dir, 0o755)); err != nil { // independent of the umask
 			return err
 		}
 	}
 	return nil
 }
 
-// hostPIDs returns how many host processes and threads a sandbox may have.
+// hostPIDs returns the limit of host processes and threads of a sandbox.
 //
-// gVisor limits what is in the sandbox to l.PIDs (RLIMIT_NPROC). Each address
-// space in it is a host process with at most one thread for each processor and
-// one more; sentry, gofer and their threads come on top. The host's limit must
-// lie above all this, because a sentry that cannot fork panics: it is the wall
-// behind, for root in the sandbox that spreads its processes over many uids.
+// gVisor limits processes in the sandbox to l.PIDs (RLIMIT_NPROC). Each address space in it is
+// a host process with at most one thread for each CPU and one more; sentry, gofer and their
+// threads are added. The host's limit must be above that sum, because a sentry that cannot fork
+// panics. It only stops root in the sandbox from spreading its processes over many uids.
 func hostPIDs(l sandbox.Limits) int {
 	const own = 256
 	return own + l.PIDs*(2+processors(l))
 }
 
-// processors returns the number of processors that the sandbox sees; berth-runsc
-// computes the same.
+// processors returns the number of CPUs that the sandbox sees; berth-runsc computes the same.
 func processors(l sandbox.Limits) int {
 	return min(max(2, int(math.Ceil(l.CPU))), runtime.NumCPU())
 }

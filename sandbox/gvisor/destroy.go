@@ -9,12 +9,12 @@ import (
 	"github.com/berth-run/berth/sandbox/host"
 )
 
-// destroyTimeout bounds Destroy where ctx does not.
+// destroyTimeout bounds Destroy if ctx has no deadline.
 const destroyTimeout = 30 * time.Second
 
-// Destroy kills the sandbox's processes and removes its cgroup and its mount,
-// if it has them, and its directory, in this order: as long as anything is left, List shows the sandbox.
-// It needs no file of the sandbox's to be whole, and no cooperation of runsc.
+// Destroy kills the sandbox's processes and removes its cgroup and its mount, if it has them,
+// and its directory, in this order: while anything is left, List returns the sandbox. It needs
+// neither intact files nor runsc's cooperation.
 func (d *Driver) Destroy(ctx context.Context, id string) error {
 	s, err := d.sandbox(id)
 	if err != nil {
@@ -36,7 +36,7 @@ func (s instance) destroy(ctx context.Context) error {
 	if err := s.wall.remove(ctx); err != nil {
 		return err
 	}
-	// Without the key, the blocks that this frees tell nothing.
+	// Without the key, the freed blocks cannot be decrypted.
 	if err := host.Unseal(ctx, s.path(sealed)); err != nil {
 		return err
 	}

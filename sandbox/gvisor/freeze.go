@@ -18,11 +18,11 @@ import (
 
 var _ sandbox.Freezer = (*Driver)(nil)
 
-// freezeTimeout bounds Freeze and Kill where ctx does not.
+// freezeTimeout bounds Freeze and Kill if ctx has no deadline.
 const freezeTimeout = 5 * time.Second
 
-// OpenExisting returns a driver of the sandboxes in a state directory without writing to
-// its volume, or nil if it has none of its own. Only List, Stats and the methods of
+// OpenExisting returns a driver of the sandboxes in a state directory without writing to its
+// volume, or nil if it has no sandboxes of its own. Only List, Stats and the methods of
 // sandbox.Freezer may be called.
 func OpenExisting(stateDir string, log *slog.Logger) (*Driver, error) {
 	stateDir, err := filepath.EvalSymlinks(stateDir)
@@ -54,9 +54,9 @@ func OpenExisting(stateDir string, log *slog.Logger) (*Driver, error) {
 	return d, nil
 }
 
-// Freeze stops the sentry. Programs in the sandbox run on until their next system call,
-// which they make through the sentry, as all their writes. It does not stop the programs,
-// which do not survive that (docs/decisions/0002-gvisor-pause.md).
+// Freeze stops the sentry. Programs in the sandbox run on until their next system call. They
+// make system calls, and so all writes, through the sentry. Freeze does not stop the programs,
+// because they do not survive that (docs/decisions/0002-gvisor-pause.md).
 func (d *Driver) Freeze(ctx context.Context, id string) error {
 	ctx, cancel := context.WithTimeout(ctx, freezeTimeout)
 	defer cancel()
@@ -78,8 +78,8 @@ func (d *Driver) Thaw(_ context.Context, id string) error {
 	return nil
 }
 
-// Kill ends the processes of the sandbox. What it wrote is in a file without a name, which
-// ends with them.
+// Kill ends the processes of the sandbox. Its disk is an unlinked file, which is freed with
+// them.
 func (d *Driver) Kill(ctx context.Context, id string) error {
 	ctx, cancel := context.WithTimeout(ctx, freezeTimeout)
 	defer cancel()
@@ -109,8 +109,8 @@ func (g *group) signal(sig unix.Signal) (pids []int, err error) {
 	return []int{pid}, err
 }
 
-// signal signals the children of the warden. They are the sentry and the commands that
-// control it; the warden itself goes on measuring.
+// signal signals the children of the warden: the sentry and the commands that control it. The
+// warden itself continues to measure.
 func (w *warden) signal(sig unix.Signal) (pids []int, err error) {
 	pid, alive, err := w.find()
 	if err != nil || !alive {

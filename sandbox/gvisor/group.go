@@ -16,8 +16,7 @@ import (
 	"github.com/berth-run/berth/sandbox/host"
 )
 
-// A group is the wall that root builds: a cgroup, and namespaces made by a thread of
-// this process.
+// A group is root's wall: a cgroup, and namespaces of a thread of this process.
 type group struct {
 	id        string
 	processes *host.Processes
@@ -34,15 +33,14 @@ func (g *group) words() string           { return "" }
 
 func (g *group) kill(ctx context.Context) error { return g.cgroup.Kill(ctx) }
 
-// runOptions bound the tmpfs that holds the guest's socket and the logs. Root in
-// the sandbox may write there as it likes: to fill it harms only its own logs,
-// and its pages count as the sandbox's memory.
+// runOptions bound the tmpfs with the guest's socket and the logs. Root in the sandbox may
+// write there: filling it harms only its own logs, and its pages count as the sandbox's memory.
 const runOptions = "mode=0700,size=4m,nr_inodes=64"
 
 func (g *group) raise(l sandbox.Limits) error {
 	flags := uintptr(unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC)
 	if err := unix.Mount("berth", g.run(), "tmpfs", flags, runOptions); err != nil {
-		return fmt.Errorf("mounting tmpfs: %w", err)
+		return fmt.Errorf("mount tmpfs: %w", err)
 	}
 	for _, sub := range []string{"run/guest", "run/log"} {
 		if err := os.Mkdir(g.path(sub), 0o700); err != nil {
@@ -58,7 +56,8 @@ func (g *group) raise(l sandbox.Limits) error {
 // highFD is the first descriptor number that the sentry uses for itself.
 const highFD = 256
 
-// start runs runsc. Its output, the container's and the sentry's last words go to a log.
+// start runs runsc. A log receives the output of runsc and the container, and the sentry's last
+// messages.
 func (g *group) start(ctx context.Context, args []string, rec record, sleeps bool) error {
 	if sleeps {
 		if err := wake(g.path("run/guest")); err != nil {
@@ -76,10 +75,10 @@ func (g *group) start(ctx context.Context, args []string, rec record, sleeps boo
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 
-	// The sentry moves its standard streams to 256 and up. To grow the table of
-	// descriptors of a process with threads, the kernel waits for an RCU grace
-	// period (16 ms here). A child's table is made to fit what its parent has
-	// open, so an open 256 in runsc spares the sentry the growth.
+	// The sentry moves its standard streams to 256 and up. To grow the descriptor table of a
+	// process with threads, the kernel waits for an RCU grace period (16 ms here). A child's
+	// table fits its parent's open descriptors, so an open 256 in runsc saves the sentry the
+	// growth.
 	null, err := os.Open(os.DevNull)
 	if err != nil {
 		return err
@@ -99,18 +98,17 @@ func (g *group) start(ctx context.Context, args []string, rec record, sleeps boo
 		}
 		return nil
 	case <-ctx.Done():
-		// It is in the cgroup, so our caller's kill ends it.
+		// The process is in the cgroup, so the caller's kill ends it.
 		return fmt.Errorf("runsc: %w", context.Cause(ctx))
 	}
 }
 
-// launch starts cmd as the sandbox needs it: in its cgroup, in a network
-// namespace with nothing but lo, and in a mount namespace in which s/rootfs shows
-// the template. The namespaces are those of a thread that runs this and nothing
-// else ever again; when the sandbox's processes are gone, so are the namespaces.
+// launch starts cmd in the sandbox's cgroup, in a network namespace with nothing but lo, and in
+// a mount namespace in which s/rootfs shows the template. The namespaces are those of a thread
+// that runs only this; they end with the sandbox's processes.
 //
-// `runsc` would make a network namespace too, but leave lo down, and without lo
-// up gVisor gives the sandbox none.
+// `runsc` would create a network namespace too, but leave lo down, and then gVisor gives the
+// sandbox no lo.
 func (g *group) launch(cmd *exec.Cmd, rootfs string) error {
 	layers := []string{g.skeleton, rootfs}
 	if _, err := os.Stat(g.path(mountPoints)); err == nil {
@@ -126,19 +124,19 @@ func (g *group) launch(cmd *exec.Cmd, rootfs string) error {
 			return fmt.Errorf("unshare: %w", err)
 		}
 		if err := mountRootfs(g.path("rootfs"), layers); err != nil {
-			return fmt.Errorf("mounting the template: %w", err)
+			return fmt.Errorf("mount template: %w", err)
 		}
 		if err := setLoopbackUp(); err != nil {
 			return fmt.Errorf("lo: %w", err)
 		}
 		if err := g.cgroup.JoinThread(); err != nil {
-			return fmt.Errorf("joining the cgroup: %w", err)
+			return fmt.Errorf("join cgroup: %w", err)
 		}
 		return cmd.Start()
 	})
 }
 
-// control runs a command of runsc's on the running sandbox.
+// control runs a runsc command on the running sandbox.
 func (g *group) control(ctx context.Context, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, procFD(g.runsc), append([]string{"--root=" + sealed + "/runsc"}, args...)...)
 	cmd.Dir = g.dir
@@ -148,10 +146,10 @@ func (g *group) control(ctx context.Context, args ...string) (string, error) {
 }
 
 func (g *group) remove(ctx context.Context) error {
-	// EINVAL: not a mount point, ENOENT: not even a directory.
+	// EINVAL means not a mount point, ENOENT not even a directory.
 	err := unix.Unmount(g.run(), unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
 	if err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) {
-		return fmt.Errorf("unmounting run: %w", err)
+		return fmt.Errorf("unmount run: %w", err)
 	}
 	return g.cgroup.Remove(ctx)
 }
@@ -177,13 +175,13 @@ func (g *group) oom() (bool, error) {
 // sentry returns the process id of the sentry, if it is alive.
 func (g *group) sentry() (int, bool, error) { return g.processes.Find(g.id, g.search) }
 
-// search finds the sentry by the file with its process id and the cgroup: the number may
-// be another process's by now, the cgroup cannot be another sandbox's.
+// search finds the sentry by its pid file and the cgroup: the number may be reused by another
+// process, but the cgroup cannot be another sandbox's.
 func (g *group) search() (int, bool, error) { return host.FindIn(g.cgroup, g.path("pid")) }
 
-// diskUsed returns the bytes on disk of the sandbox's writable layer: the file
-// below dir that the sentry has open and that has no name any more. Its path is of
-// little use, because the mount that it goes through is in no namespace any more.
+// diskUsed returns the bytes on disk of the sandbox's writable layer: the unlinked file below
+// dir that the sentry has open. Its path is not usable, because its mount is in no namespace
+// any more.
 func diskUsed(pid int, dir string) int64 {
 	var volume unix.Stat_t
 	if unix.Stat(dir, &volume) != nil {

@@ -1,30 +1,29 @@
 // Package gvisor runs sandboxes on gVisor, a kernel in user space.
 //
-// A sandbox is two host processes, the sentry (that kernel) and the gofer (which
-// opens the template's files for it), started by our own build of runsc. All
-// state is on disk and in the kernel, none in this process:
+// A sandbox is two host processes, the sentry (that kernel) and the gofer (which opens the
+// template's files for it), started by Berth's own build of runsc. All state is on disk and in
+// the kernel, none in this process:
 //
 //	StateDir/
 //	  instance             names the cgroups of this state directory
-//	  instance.directory   which directory that is: a copy of it takes another name
-//	  seed.tar             what every sandbox finds besides its template
-//	  skeleton/HASH/       the guest program, laid over every template
-//	  images/              of templates and of the skeleton, where they are not mounted
-//	  sandboxes/ID/        there as long as the sandbox is
-//	    sandbox.json       what it was made from
+//	  instance.directory   identifies the directory: a copy gets another name
+//	  seed.tar             files of every sandbox beside its template
+//	  skeleton/HASH/       the guest program, overlaid on every template
+//	  images/              of templates and of the skeleton, if they are not mounted
+//	  sandboxes/ID/        exists until the sandbox is destroyed
+//	    sandbox.json       the Spec and where its parts are
 //	    pid                the sentry's process id
-//	    sealed/            encrypted with a key that only the kernel has, if it can
+//	    sealed/            encrypted with a key that only the kernel has, if supported
 //	      config.json      the OCI bundle
 //	      runsc/           runsc's own state
 //	      disk/            the writable layer, one unlinked file
-//	    rootfs/            the template, mounted there for the gofer alone
+//	    rootfs/            mount point of the template, for the gofer only
 //	    run/               a small tmpfs: guest/ (bound into the sandbox), log/
 //
-// plus one cgroup berth-INSTANCE/ID in each hierarchy. docs/decisions/ says why
-// the pieces are what they are.
+// plus one cgroup berth-INSTANCE/ID in each hierarchy. docs/decisions/ explains these choices.
 //
-// An ordinary user has neither cgroups nor mounts. There a sandbox has one process
-// more, see warden, and reads its template from an image of it.
+// A user other than root has neither cgroups nor mounts. Then a sandbox has one more process,
+// see warden, and reads its template from an image.
 package gvisor
 
 import (
@@ -42,23 +41,23 @@ import (
 	"github.com/berth-run/berth/sandbox/host"
 )
 
-// Options say where the driver finds its things.
+// Options are the paths of a Driver's files.
 type Options struct {
-	// StateDir holds the sandboxes. It is created if need be, and its volume
-	// carries what they write. One process at a time drives a state directory.
+	// StateDir holds the sandboxes, whose files are on its volume. Open creates it if it does
+	// not exist. Only one process at a time may use a state directory.
 	StateDir string
 
 	// RunscPath is the berth-runsc program.
 	RunscPath string
 
-	// GuestPath is the berth-guest program, statically linked. Open copies it.
+	// GuestPath is the statically linked berth-guest program. Open copies it.
 	GuestPath string
 
-	// ImageDir keeps images of templates, which several state directories may share;
-	// StateDir/images if it is "". Root needs none.
+	// ImageDir holds images of templates, and several state directories may share it. The
+	// default is StateDir/images. Root needs none.
 	ImageDir string
 
-	// Logger, slog.Default if nil.
+	// Logger is slog.Default if nil.
 	Logger *slog.Logger
 }
 
@@ -67,23 +66,23 @@ type Driver struct {
 	opts     Options
 	dir      sandbox.Dir
 	log      *slog.Logger
-	rootless bool           // this process is an ordinary user's
-	cgroups  host.Hierarchy // of root's
+	rootless bool           // this process is not root
+	cgroups  host.Hierarchy // of root's sandboxes
 	instance string
 	bootID   string
-	seals    bool // what sandboxes write is encrypted
+	seals    bool // files of sandboxes are encrypted
 	skeleton string
-	images   sandbox.Images         // of templates, for an ordinary user
+	images   sandbox.Images         // of templates, without root
 	runsc    *os.File               // the program, in memory
-	version  func() (string, error) // of the programs, as a checkpoint tells it
+	version  func() (string, error) // of the programs, as recorded in checkpoints
 
-	processes host.Processes // sentries, or wardens
+	processes host.Processes // of sentries or wardens
 }
 
 var _ sandbox.Driver = (*Driver)(nil)
 
-// Open checks that this machine can run sandboxes and prepares StateDir. What it
-// returns as an error is meant for the operator.
+// Open checks that this machine can run sandboxes and prepares StateDir. Its errors are for the
+// operator.
 func Open(opts Options) (*Driver, error) {
 	for _, p := range []*string{&opts.RunscPath, &opts.GuestPath} {
 		if abs, err := filepath.Abs(*p); err == nil {
@@ -110,18 +109,17 @@ func Open(opts Options) (*Driver, error) {
 		return nil, fmt.Errorf("gvisor: state directory: %w", err)
 	}
 	if d.runsc, err = loadProgram(opts.RunscPath); errors.Is(err, unix.EACCES) {
-		d.log.Warn("gvisor: programs may not be executed from memory (sysctl vm.memfd_noexec); sandboxes at their memory limit may thrash", "err", err)
+		d.log.Warn("gvisor: the kernel forbids to execute programs from memory (sysctl vm.memfd_noexec); sandboxes at their memory limit may thrash", "err", err)
 		d.runsc, err = os.Open(opts.RunscPath)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("gvisor: loading %s: %w", opts.RunscPath, err)
+		return nil, fmt.Errorf("gvisor: load %s: %w", opts.RunscPath, err)
 	}
 	return d, nil
 }
 
-// Features says what gVisor can do: all of it, for root. An ordinary user has no cgroup
-// to share processors out with, and cannot give files on the host the owners that they
-// have in a sandbox.
+// Features returns the capabilities of gVisor: all of them for root. Another user has no
+// cgroups to limit CPU, and cannot set the owners of files on the host.
 func (d *Driver) Features() sandbox.Features {
 	return sandbox.Features{
 		Isolation:   "gvisor",
@@ -140,18 +138,18 @@ func (d *Driver) Features() sandbox.Features {
 // List returns the ids of all sandboxes that exist, alive or dead.
 func (d *Driver) List(context.Context) ([]string, error) { return d.dir.List() }
 
-// discardCopies removes what a copy of a state directory has of sandboxes.
+// discardCopies removes the sandboxes in a copied state directory.
 func (d *Driver) discardCopies() error {
 	d.log.Warn("gvisor: the state directory is a copy; its sandboxes are left to the original", "dir", d.opts.StateDir)
 	return sandbox.Discard(filepath.Join(d.opts.StateDir, "sandboxes"))
 }
 
-// prepareStateDir makes what all sandboxes share.
+// prepareStateDir creates the files that all sandboxes share.
 func (d *Driver) prepareStateDir() (err error) {
 	if d.dir, err = sandbox.OpenDir(filepath.Join(d.opts.StateDir, "sandboxes")); err != nil {
 		return err
 	}
-	// Without symbolic links and relative parts: runsc changes its root.
+	// The path has no symbolic links or relative parts, because runsc changes its root.
 	if d.opts.StateDir, err = filepath.EvalSymlinks(d.opts.StateDir); err != nil {
 		return err
 	}
@@ -159,17 +157,17 @@ func (d *Driver) prepareStateDir() (err error) {
 		return err
 	}
 	if strings.ContainsAny(d.opts.StateDir, ",\n") {
-		return fmt.Errorf("%q: runsc cannot take a comma in the path", d.opts.StateDir)
+		return fmt.Errorf("%q: runsc does not support a comma in the path", d.opts.StateDir)
 	}
 	var st unix.Statfs_t
 	if err := unix.Statfs(d.opts.StateDir, &st); err != nil {
 		return err
 	}
 	if st.Type == unix.TMPFS_MAGIC {
-		d.log.Warn("gvisor: the state directory is in memory; what sandboxes write counts against their memory", "dir", d.opts.StateDir)
+		d.log.Warn("gvisor: the state directory is in memory; files of sandboxes count against their memory limit", "dir", d.opts.StateDir)
 	}
 	if err := host.CanSeal(d.opts.StateDir); err != nil {
-		d.log.Warn("gvisor: the volume of the state directory does not encrypt directories; what a sandbox wrote may be found on it after the sandbox is gone", "err", err)
+		d.log.Warn("gvisor: the volume of the state directory does not encrypt directories; files of a sandbox may be recovered from it after the sandbox is destroyed", "err", err)
 	} else {
 		d.seals = true
 	}

@@ -15,11 +15,10 @@ import (
 	"github.com/berth-run/berth/sandbox"
 )
 
-// imageSuffix is of the skeleton's image.
+// imageSuffix is the suffix of the skeleton's image.
 const imageSuffix = ".erofs"
 
-// prepareImages makes the image of the skeleton, and removes those of templates that
-// are gone.
+// prepareImages creates the image of the skeleton, and removes those of removed templates.
 func (d *Driver) prepareImages() (err error) {
 	if d.images, err = sandbox.OpenImages(cmp.Or(d.opts.ImageDir, filepath.Join(d.opts.StateDir, "images"))); err != nil {
 		return err
@@ -45,27 +44,27 @@ func (d *Driver) prepareImages() (err error) {
 	return d.images.Drop(used)
 }
 
-// image returns the image of a sandbox's template, which is made at the first time: a
-// second for each hundred megabytes. It is "" where templates are mounted.
+// image returns the path of the image of a sandbox's template, or "" if templates are mounted.
+// It creates the image at the first use, which takes a second for each hundred megabytes.
 func (d *Driver) image(spec sandbox.Spec) (string, error) {
 	if d.rootless {
 		if len(spec.Mounts) > 0 {
-			return "", fmt.Errorf("directories of the host are shown to sandboxes of root only: %w", errors.ErrUnsupported)
+			return "", fmt.Errorf("only root can mount directories of the host in sandboxes: %w", errors.ErrUnsupported)
 		}
 		return d.images.Get(spec.Template.Path, erofs.Make)
 	}
 	owners, err := layer.OwnersOf(spec.Template.Path)
 	if err == nil && owners.Noted() {
-		err = fmt.Errorf("the template %s was made by an ordinary user, who alone can use it", spec.Template.Path)
+		err = fmt.Errorf("the template %s was unpacked by another user than root and works only for that user", spec.Template.Path)
 	}
 	return "", err
 }
 
-// useImage has gVisor read the template from an image. What is written lies above.
+// useImage makes gVisor read the template from an image. Writes go to a layer above it.
 func (d *Driver) useImage(o *specs.Spec, image string, disk int64) {
 	o.Annotations["dev.gvisor.spec.rootfs.source"] = image
 	o.Annotations["dev.gvisor.spec.rootfs.type"] = "erofs"
-	o.Annotations["dev.gvisor.spec.rootfs.overlay"] = "dir=/" // --overlay2 says where; a checkpoint does not go with another place
+	o.Annotations["dev.gvisor.spec.rootfs.overlay"] = "dir=/" // --overlay2 sets the real place; a checkpoint requires a constant one
 	o.Annotations["dev.gvisor.spec.rootfs.options"] = fmt.Sprintf("size=%d", disk)
 	o.Mounts = append([]specs.Mount{{Destination: path.Dir(guestPath), Type: "erofs", Source: d.skeleton + imageSuffix}}, o.Mounts...)
 }

@@ -8,14 +8,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mountRootfs mounts, in a mount namespace of the calling thread's own, layers, of
-// which the first lies on top, on target. With lower layers only and no upper one an
-// overlay cannot be written by anybody, whatever goes wrong above it.
+// mountRootfs mounts layers, topmost first, on target, in the calling thread's own mount
+// namespace. An overlay without an upper layer cannot be written to, whatever fails above it.
 func mountRootfs(target string, layers []string) error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return err
 	}
-	// By descriptor, because a colon in a path would need escaping.
+	// Descriptors are used because a colon in a path would need escaping.
 	var lower []string
 	for _, dir := range layers {
 		fd, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)

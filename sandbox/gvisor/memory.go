@@ -25,23 +25,23 @@ var _ sandbox.Snapshotter = (*Driver)(nil)
 
 const (
 	checkpointTimeout = 5 * time.Minute
-	asleepTimeout     = 5 * time.Second // for the guest to take its socket away
+	asleepTimeout     = 5 * time.Second // for the guest to remove its socket
 	restoreTimeout    = 20 * time.Second
 	restorePerMB      = 50 * time.Millisecond
-	rouseTimeout      = 2 * time.Second // for it to make another
+	rouseTimeout      = 2 * time.Second // for the guest to create another
 
 	wakeName    = "wake"            // beside the guest's socket
-	imageDir    = sealed + "/image" // in the sandbox's directory, while it is used
-	versionName = "berth-version"   // the image's first file
+	imageDir    = sealed + "/image" // in the sandbox's directory while in use
+	versionName = "berth-version"   // the first file of the archive
 )
 
-// imageFiles are what runsc makes of a checkpoint.
+// imageFiles are the files of a runsc checkpoint.
 var imageFiles = []string{"checkpoint.img", "pages_meta.img", "pages.img"}
 
-// Checkpoint implements sandbox.Snapshotter. The sandbox stands still while its
-// memory and what it has written to its disk are copied to a file.
+// Checkpoint implements sandbox.Snapshotter. The sandbox is stopped while its memory and its
+// disk are copied to a file.
 //
-// With a socket bound on the host, gVisor cannot write a checkpoint: it panics.
+// If a process has bound a socket on the host, gVisor panics instead of writing a checkpoint.
 func (d *Driver) Checkpoint(ctx context.Context, id string, w io.Writer) error {
 	s, err := d.find(id)
 	if err != nil {
@@ -69,7 +69,7 @@ func (s instance) checkpoint(ctx context.Context, image string) error {
 	if err := s.running(); err != nil {
 		return err
 	}
-	if err := os.RemoveAll(image); err != nil { // what a crash has left
+	if err := os.RemoveAll(image); err != nil { // left by a crash
 		return err
 	}
 	if err := os.Mkdir(image, 0o700); err != nil {
@@ -82,7 +82,7 @@ func (s instance) checkpoint(ctx context.Context, image string) error {
 	return nil
 }
 
-// awaitSleep returns when the guest has taken its socket away.
+// awaitSleep returns when the guest has removed its socket.
 func (s instance) awaitSleep(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, asleepTimeout)
 	defer cancel()
@@ -94,14 +94,14 @@ func (s instance) awaitSleep(ctx context.Context) error {
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("the guest does not sleep: %w", context.Cause(ctx))
+			return fmt.Errorf("wait for the guest to sleep: %w", context.Cause(ctx))
 		case <-tick.C:
 		}
 	}
 }
 
-// rouse wakes a guest that sleeps although no checkpoint is being written, because the
-// server that put it to sleep has died, and connects to it. lost is the error of the dial.
+// rouse wakes and connects to a guest that sleeps although no checkpoint is being written,
+// because the server that sent it to sleep has died. lost is the error of the dial.
 func (s instance) rouse(ctx context.Context, lost error) (net.Conn, error) {
 	if err := s.running(); err != nil {
 		return nil, errors.Join(lost, err)
@@ -127,8 +127,8 @@ func (s instance) rouse(ctx context.Context, lost error) (net.Conn, error) {
 	}
 }
 
-// wake has the guest listen again whose socket is in a directory. That is root's in the
-// sandbox, too.
+// wake makes a sleeping guest listen again. guest is the directory of its socket, to which root
+// in the sandbox can write.
 func wake(guest string) error {
 	dir, err := unix.Open(guest, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -145,7 +145,7 @@ func wake(guest string) error {
 	return unix.Close(fd)
 }
 
-// unwake takes wake back, if the guest has not seen it.
+// unwake undoes wake if the guest has not noticed it.
 func unwake(guest string) error {
 	dir, err := unix.Open(guest, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -175,13 +175,13 @@ func (d *Driver) Restore(ctx context.Context, id string, r io.Reader) error {
 	if err != nil {
 		return fmt.Errorf("gvisor: restore %s: %w", id, err)
 	}
-	// On a busy machine runsc hangs now and then in what takes a moment.
+	// On a busy machine a short runsc operation sometimes hangs.
 	ctx, cancel = context.WithTimeoutCause(ctx, restoreTime(image), sandbox.ErrHung)
 	defer cancel()
 	return d.begin(ctx, s, image)
 }
 
-// restoreTime is how long runsc may take for an image.
+// restoreTime returns the time limit of runsc for an image.
 func restoreTime(image string) time.Duration {
 	most := restoreTimeout
 	for _, name := range imageFiles {
@@ -226,7 +226,7 @@ func writeFile(out *tar.Writer, dir, name string) error {
 	return err
 }
 
-// readImage reads what writeImage has written, with the same programs, into dir.
+// readImage extracts an archive from writeImage of the same version into dir.
 func readImage(r io.Reader, dir, version string) error {
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return err
@@ -238,7 +238,7 @@ func readImage(r io.Reader, dir, version string) error {
 			return err
 		}
 		if h.Name != name || h.Typeflag != tar.TypeReg {
-			return fmt.Errorf("the image has %q where %s was expected", h.Name, name)
+			return fmt.Errorf("got %q in the image, want %s", h.Name, name)
 		}
 		if i == 0 {
 			if got, err := io.ReadAll(io.LimitReader(in, int64(len(version))+1)); err != nil || string(got) != version {
@@ -256,13 +256,13 @@ func readImage(r io.Reader, dir, version string) error {
 		}
 	}
 	if _, err := in.Next(); !errors.Is(err, io.EOF) {
-		return errors.Join(errors.New("the image does not end where it should"), err)
+		return errors.Join(errors.New("the image has extra data"), err)
 	}
 	return nil
 }
 
-// versionOf returns a digest of the programs that a checkpoint can be restored with:
-// runsc, whose state it is, and the guest, whose text it maps.
+// versionOf returns a digest of the programs with which a checkpoint can be restored: runsc,
+// which wrote the state, and the guest, whose text the state maps.
 func versionOf(paths ...string) func() (string, error) {
 	return sync.OnceValues(func() (string, error) {
 		sum := sha256.New()

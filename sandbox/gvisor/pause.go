@@ -11,18 +11,18 @@ import (
 	"time"
 )
 
-// controlTimeout bounds one question to the sentry.
+// controlTimeout bounds one request to the sentry.
 const controlTimeout = 10 * time.Second
 
-// Pause stops every process in the sandbox. It asks the sentry to; freezing the
-// sentry's cgroup is quicker but breaks systrap: what runs when it is frozen dies
-// when it is thawed (docs/decisions/0002-gvisor-pause.md).
+// Pause stops every process in the sandbox through the sentry. Freezing the sentry's cgroup is
+// faster but breaks systrap: processes that run when it is frozen die when it is thawed
+// (docs/decisions/0002-gvisor-pause.md).
 func (d *Driver) Pause(ctx context.Context, id string) error { return d.control(ctx, id, "pause") }
 
 // Resume continues a paused sandbox.
 func (d *Driver) Resume(ctx context.Context, id string) error { return d.control(ctx, id, "resume") }
 
-// control runs a command of runsc's on a running sandbox; it takes 12 ms.
+// control runs a runsc command on a running sandbox; it takes 12 ms.
 func (d *Driver) control(ctx context.Context, id, command string) error {
 	s, err := d.find(id)
 	if err != nil {
@@ -39,8 +39,8 @@ func (d *Driver) control(ctx context.Context, id, command string) error {
 	return nil
 }
 
-// paused reports whether runsc has paused the sandbox. Its state file says so;
-// commands rewrite it under a lock, so between two of them it is whole.
+// paused reports whether runsc has paused the sandbox, according to its state file. runsc
+// rewrites the file under a lock, so it is complete between two commands.
 func (s instance) paused() (bool, error) {
 	raw, err := os.ReadFile(s.path(sealed + "/runsc/s_sandbox:s.state"))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -59,7 +59,7 @@ func (s instance) paused() (bool, error) {
 func (s instance) running() error {
 	alive, err := s.wall.alive()
 	if err == nil && !alive {
-		err = errors.New("it is not running")
+		err = errors.New("sandbox is not running")
 	}
 	return err
 }

@@ -9,14 +9,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// loadProgram copies a program into memory, sealed, and returns a file to execute
-// it from.
+// loadProgram copies a program into sealed memory, and returns a file to execute it from.
 //
-// A sandbox at its memory limit would otherwise drop pages of its own sentry's
-// code and read them again, hundreds of megabytes a second, instead of being
-// killed: filling /dev in a sandbox of 256 MiB took 58 s of CPU before, 0.3 s
-// after. Pages of such a file cannot be dropped, they belong to this process's
-// memory and not to any sandbox's, and all sandboxes share them.
+// Otherwise a sandbox at its memory limit would drop pages of its sentry's code and read them
+// again, hundreds of megabytes a second, instead of being killed: filling /dev in a sandbox of
+// 256 MiB took 58 s of CPU before, 0.3 s after. Pages of the returned file cannot be dropped.
+// They belong to this process's memory and not to any sandbox's, and all sandboxes share them.
 func loadProgram(path string) (*os.File, error) {
 	src, err := os.Open(path)
 	if err != nil {
@@ -39,15 +37,14 @@ func loadProgram(path string) (*os.File, error) {
 	seals := unix.F_SEAL_WRITE | unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_SEAL
 	if _, err := unix.FcntlInt(dst.Fd(), unix.F_ADD_SEALS, seals); err != nil {
 		dst.Close()
-		return nil, fmt.Errorf("sealing: %w", err)
+		return nil, fmt.Errorf("seal: %w", err)
 	}
-	// A descriptor that is open for writing cannot be executed.
+	// A file that is open for writing cannot be executed.
 	defer dst.Close()
 	return os.Open(procFD(dst))
 }
 
-// procFD returns a path by which f is found from any process, for as long as this
-// one has it open.
+// procFD returns a path of f for other processes. It is valid while this process has f open.
 func procFD(f *os.File) string {
 	return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), f.Fd())
 }

@@ -11,15 +11,15 @@ import (
 	"github.com/berth-run/berth/sandbox"
 )
 
-// A sandbox is one directory of the driver's. All its methods work on what is
-// there, which after a crash may be anything.
+// An instance is one sandbox's directory. Its methods work on the existing files, which after a
+// crash may be in any state.
 type instance struct {
 	id   string
 	dir  string
 	wall wall
 }
 
-// sandbox returns the sandbox of that id, whether there is one or not.
+// sandbox returns the sandbox of an id, which need not exist.
 func (d *Driver) sandbox(id string) (instance, error) {
 	dir, err := d.dir.Path(id)
 	if err != nil {
@@ -31,7 +31,7 @@ func (d *Driver) sandbox(id string) (instance, error) {
 	return instance{id, dir, &group{id: id, dir: dir, processes: &d.processes, runsc: d.runsc, skeleton: d.skeleton, cgroup: d.cgroups.Group("berth-"+d.instance, id)}}, nil
 }
 
-// find is sandbox, but returns sandbox.ErrNotFound where there is none.
+// find returns an existing sandbox, or sandbox.ErrNotFound.
 func (d *Driver) find(id string) (instance, error) {
 	if _, err := d.dir.Find(id); err != nil {
 		return instance{}, fmt.Errorf("gvisor: %w", err)
@@ -39,21 +39,20 @@ func (d *Driver) find(id string) (instance, error) {
 	return d.sandbox(id)
 }
 
-// sealed is the directory of a sandbox that holds the files that it writes and its
-// configuration. If the volume supports it, it is encrypted with a key that is destroyed
-// with the sandbox.
+// sealed is the directory of a sandbox with its disk and its configuration. If the volume
+// supports it, it is encrypted with a key that is destroyed with the sandbox.
 const sealed = "sealed"
 
 func (s instance) path(elem string) string { return s.dir + "/" + elem }
 
-// run returns the path of something in run/ as this process reaches it.
+// run returns the path of a file in run/ for this process.
 func (s instance) run(elem string) string { return s.wall.run() + "/" + elem }
 
-// A record is the saved description of a sandbox.
+// A record is the stored description of a sandbox.
 type record struct {
-	BootID string         `json:"boot_id"` // of the machine at the time
+	BootID string         `json:"boot_id"` // of the machine at creation
 	Rootfs string         `json:"rootfs"`
-	Image  string         `json:"image,omitempty"` // of the template, if that is not mounted
+	Image  string         `json:"image,omitempty"` // of the template, unless it is mounted
 	Limits sandbox.Limits `json:"limits"`
 }
 
@@ -70,7 +69,7 @@ func (s instance) record() (record, error) {
 	return r, nil
 }
 
-// errGarbled is of a record that is there and cannot be understood.
+// errGarbled is returned for a damaged record.
 var errGarbled = errors.New("sandbox.json is damaged")
 
 // started reports whether Start was called.

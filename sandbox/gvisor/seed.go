@@ -31,12 +31,12 @@ const user = 1000
 
 func (d *Driver) seedPath() string { return filepath.Join(d.opts.StateDir, "seed.tar") }
 
-// writeSeed writes the archive that gVisor unpacks into the writable layer of
-// every new sandbox: names and resolver that tell nothing of the machine on
-// which the template was built, and the working directory.
+// writeSeed writes the archive that gVisor unpacks into the writable layer of every new
+// sandbox: host names and resolver, which reveal nothing of the machine on which the template
+// was built, and the working directory.
 //
-// The other way, a bind mount for each file, costs a gofer connection apiece and
-// leaves files that root in the sandbox cannot edit.
+// The alternative, a bind mount for each file, costs a gofer connection each, and root in the
+// sandbox could not edit the files.
 func writeSeed(path string) error {
 	var buf bytes.Buffer
 	w := tar.NewWriter(&buf)
@@ -66,16 +66,15 @@ func writeSeed(path string) error {
 		return err
 	}
 	if old, err := statefile.ReadFile(path); err == nil && bytes.Equal(old, buf.Bytes()) {
-		return nil // a full disk must not keep a server from starting
+		return nil // a full disk must not prevent a server from starting
 	}
 	return sandbox.WriteFile(path, buf.Bytes(), 0o600)
 }
 
-// seedTime dates what is in the seed, always alike.
+// seedTime is the constant time of files in the seed.
 var seedTime = time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// removeOthers removes the entries of a directory, except those whose names begin with
-// keep.
+// removeOthers removes the entries of a directory, except those whose names start with keep.
 func removeOthers(dir, keep string) error {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -89,15 +88,15 @@ func removeOthers(dir, keep string) error {
 	return err
 }
 
-// writeSkeleton makes the directory that is laid over every template: the guest
-// program and the mount point for its socket, which the gofer would otherwise
-// create in the template. It returns the directory's path.
+// writeSkeleton creates the directory that is overlaid on every template, with the guest
+// program and the mount point of its socket, which the gofer would otherwise create in the
+// template. It returns the directory's path.
 //
-// Its name comes from the program, so that an exchanged program does not change
-// under running sandboxes; the directories of older ones stay while there are any.
+// Its name depends on the program, so that the program of running sandboxes does not change;
+// directories of older programs stay while there are sandboxes.
 //
-// The other way, to bind the program, costs a gofer connection and shows the
-// sandbox how large and how full the host's volume is.
+// The alternative, a bind mount of the program, costs a gofer connection and shows the sandbox
+// the size and use of the host's volume.
 func writeSkeleton(root, guest string, sandboxes bool) (string, error) {
 	program, err := os.ReadFile(guest)
 	if err != nil {
@@ -117,7 +116,7 @@ func writeSkeleton(root, guest string, sandboxes bool) (string, error) {
 		if err := os.MkdirAll(d, 0o755); err != nil {
 			return "", err
 		}
-		if err := os.Chmod(d, 0o755); err != nil { // whatever the umask says
+		if err := os.Chmod(d, 0o755); err != nil { // independent of the umask
 			return "", err
 		}
 	}

@@ -15,29 +15,28 @@ import (
 	"github.com/berth-run/berth/sandbox/host"
 )
 
-// capabilities are what root in the sandbox has: Docker's set without NET_RAW and MKNOD.
-// They are capabilities towards gVisor; the sentry itself holds none on the host.
+// capabilities are those of root in the sandbox: Docker's set without NET_RAW and MKNOD. They
+// apply inside gVisor; the sentry itself has none on the host.
 var capabilities = []string{
 	"CAP_AUDIT_WRITE", "CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER",
 	"CAP_FSETID", "CAP_KILL", "CAP_NET_BIND_SERVICE",
 	"CAP_SETFCAP", "CAP_SETGID", "CAP_SETPCAP", "CAP_SETUID", "CAP_SYS_CHROOT",
 }
 
-// guestCapability is for the guest alone, to make its route for addresses. Before
-// it starts a program the guest takes it out of the bounding set, which gVisor
-// wants it to be in at first.
+// guestCapability lets the guest create its route for addresses. The guest removes it from the
+// bounding set before it starts a program. gVisor requires it in the bounding set at first.
 const guestCapability = "CAP_NET_ADMIN"
 
-// defaultPath is the guest's PATH unless the Spec says another.
+// defaultPath is the guest's PATH if the Spec has none.
 const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// memoryReserve is the part of the memory limit that the guest does not hand to
-// commands: the sentry, the gofer and the guest itself live on it, so that a
-// command that wants too much is refused before the cgroup kills.
+// memoryReserve is the part of the memory limit that the guest withholds from commands, for the
+// sentry, the gofer and the guest itself. So a command that needs too much memory is refused
+// before the cgroup kills.
 const memoryReserve = 64 << 20
 
-// ociSpec returns the OCI bundle's config.json for the sandbox, whose template is an
-// image or, if that is "", mounted.
+// ociSpec returns the config.json of the sandbox's OCI bundle. An empty image means that the
+// template is mounted.
 func (d *Driver) ociSpec(spec sandbox.Spec, s instance, image string) *specs.Spec {
 	l := spec.Limits
 	guest := append(slices.Clone(capabilities), guestCapability)
@@ -63,9 +62,9 @@ func (d *Driver) ociSpec(spec sandbox.Spec, s instance, image string) *specs.Spe
 			{Destination: "/dev", Type: "tmpfs", Source: "tmpfs"},
 			{Destination: "/dev/pts", Type: "devpts", Source: "devpts"},
 			{Destination: "/dev/shm", Type: "tmpfs", Source: "shm", Options: []string{"mode=1777", fmt.Sprintf("size=%d", l.Memory/2)}},
-			// A type that gVisor does not know is ignored, but the entry keeps it
-			// from mounting a tmpfs on an empty /tmp: that would take memory
-			// where disk is meant, and know no limit but the machine's.
+			// gVisor ignores an unknown type, but because of the entry it does not mount a
+			// tmpfs on an empty /tmp. That would use memory instead of disk, limited only by
+			// the machine.
 			{Destination: "/tmp", Type: "berth-disk", Source: "none"},
 			{Destination: guestRunDir, Type: "bind", Source: s.path("run/guest"), Options: []string{"bind", "noexec", "nosuid"}},
 		},
@@ -76,10 +75,11 @@ func (d *Driver) ociSpec(spec sandbox.Spec, s instance, image string) *specs.Spe
 				{Type: specs.IPCNamespace},
 				{Type: specs.UTSNamespace},
 				{Type: specs.MountNamespace},
-				// runsc is started in the namespace that the sandbox is to have.
+				// runsc is started in the sandbox's network namespace.
 				{Type: specs.NetworkNamespace, Path: "/proc/self/ns/net"},
 			},
-			// The cgroup is ours; here berth-runsc reads what to show in /proc.
+			// The driver sets the cgroup; from here berth-runsc reads the limits that it shows
+			// in /proc.
 			Resources: &specs.LinuxResources{
 				Memory: &specs.LinuxMemory{Limit: &l.Memory},
 				CPU:    cpuResources(l.CPU),
@@ -93,8 +93,8 @@ func (d *Driver) ociSpec(spec sandbox.Spec, s instance, image string) *specs.Spe
 	return o
 }
 
-// mounts returns the OCI form of mounts. They lie outside of the sandbox's overlay:
-// what is written goes to the host's directory, by way of the gofer.
+// mounts returns the OCI form of mounts. They are outside of the sandbox's overlay: the gofer
+// writes to the host's directory.
 func mounts(list []sandbox.Mount) []specs.Mount {
 	var mounts []specs.Mount
 	for _, m := range list {
@@ -114,13 +114,13 @@ func cpuResources(cores float64) *specs.LinuxCPU {
 	return &specs.LinuxCPU{Quota: &quota, Period: &period}
 }
 
-// guestEnv returns the guest's environment: the Spec's, over which a few names
-// of ours prevail.
+// guestEnv returns the guest's environment: the Spec's, overridden by a few variables of the
+// driver.
 func guestEnv(spec sandbox.Spec) []string {
 	env := []string{
 		"BERTH_GUEST_SOCKET=" + guestSocket,
 		"BERTH_MEMORY_LIMIT=" + strconv.FormatInt(commandMemory(spec.Limits.Memory), 10),
-		"BERTH_PIDS_LIMIT=" + strconv.Itoa(spec.Limits.PIDs-spec.Limits.PIDs/8), // before the kernel's
+		"BERTH_PIDS_LIMIT=" + strconv.Itoa(spec.Limits.PIDs-spec.Limits.PIDs/8), // lower than the kernel's limit
 		"BERTH_WATCH=1",
 	}
 	taken := make(map[string]bool)
@@ -139,7 +139,7 @@ func guestEnv(spec sandbox.Spec) []string {
 	return env
 }
 
-// commandMemory returns how much of a memory limit commands may use.
+// commandMemory returns the part of a memory limit that commands may use.
 func commandMemory(limit int64) int64 {
 	return cmp.Or(max(limit-memoryReserve, limit/2), 1)
 }

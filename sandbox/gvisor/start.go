@@ -15,11 +15,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// startTimeout bounds Start where ctx does not.
+// startTimeout bounds Start if ctx has no deadline.
 const startTimeout = 30 * time.Second
 
-// Start starts runsc and returns when the guest listens. After an error the
-// sandbox is dead, and good for Destroy only.
+// Start starts runsc and returns when the guest listens. After an error the sandbox is dead and
+// can only be destroyed.
 func (d *Driver) Start(ctx context.Context, id string) error {
 	s, err := d.find(id)
 	if err != nil {
@@ -30,7 +30,7 @@ func (d *Driver) Start(ctx context.Context, id string) error {
 	return d.begin(ctx, s, "")
 }
 
-// begin starts the sandbox, from a checkpoint's image if there is one.
+// begin starts the sandbox, from a checkpoint's image if image is not empty.
 func (d *Driver) begin(ctx context.Context, s instance, image string) error {
 	if err := d.start(ctx, s, image); err != nil {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), destroyTimeout)
@@ -48,7 +48,7 @@ func (d *Driver) start(ctx context.Context, s instance, image string) error {
 	}
 	marker, err := os.OpenFile(s.path("started"), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
-		return err // it was started before, among other things
+		return err // such as a sandbox that was started before
 	}
 	marker.Close()
 	if rec.BootID != d.bootID {
@@ -61,11 +61,11 @@ func (d *Driver) start(ctx context.Context, s instance, image string) error {
 	if err := s.awaitGuest(ctx); err != nil {
 		return err
 	}
-	_, _ = s.wall.alive() // opens the handle on its process, for later
+	_, _ = s.wall.alive() // opens the handle on its process for later calls
 	return nil
 }
 
-// awaitGuest returns when the guest listens, or is dead.
+// awaitGuest returns when the guest listens, or has ended.
 func (s instance) awaitGuest(ctx context.Context) error {
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
@@ -81,7 +81,7 @@ func (s instance) awaitGuest(ctx context.Context) error {
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("waiting for the guest to listen: %w", errors.Join(context.Cause(ctx), err))
+			return fmt.Errorf("wait for the guest to listen: %w", errors.Join(context.Cause(ctx), err))
 		case <-tick.C:
 		}
 	}
@@ -103,9 +103,8 @@ func (d *Driver) Dial(ctx context.Context, id string) (net.Conn, error) {
 	return conn, nil
 }
 
-// dial connects to the socket in run/guest, a directory in which root in the
-// sandbox does what it likes. Only its last element is looked up there, and a
-// link in that place is not followed.
+// dial connects to the socket in run/guest, a directory to which root in the sandbox can write.
+// It looks up only the last element there, and does not follow a link.
 func (s instance) dial(ctx context.Context) (net.Conn, error) {
 	dir, err := unix.Open(s.run("guest"), unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -122,17 +121,17 @@ func (s instance) dial(ctx context.Context) (net.Conn, error) {
 		return nil, err
 	}
 	if st.Mode&unix.S_IFMT != unix.S_IFSOCK {
-		return nil, errors.New("the guest's socket was replaced by something else")
+		return nil, errors.New("the guest's socket was replaced by another file")
 	}
 	var dialer net.Dialer
 	return dialer.DialContext(ctx, "unix", fmt.Sprintf("/proc/self/fd/%d", fd))
 }
 
-// wordsLimit bounds what is quoted of a log.
+// wordsLimit bounds the quoted part of a log.
 const wordsLimit = 2048
 
-// lastWords returns the ends of the sandbox's logs, ready to be appended to an
-// error. The sandbox may have written them.
+// lastWords returns the ends of the sandbox's logs as a suffix of an error. The sandbox may
+// have written them.
 func (s instance) lastWords() string {
 	var b strings.Builder
 	for _, name := range []string{"runsc.log", "panic.log"} {
@@ -146,7 +145,7 @@ func (s instance) lastWords() string {
 	return b.String()
 }
 
-// tail returns what can be printed of the first lines of a panic or the last of a
+// tail returns the printable part of the first lines of a panic, or else the last lines of a
 // file, on one line.
 func tail(path string) string {
 	f, err := os.Open(path)
@@ -163,7 +162,7 @@ func tail(path string) string {
 	return printable(string(buf[:n]))
 }
 
-// printable returns what can be printed of a text, on one line.
+// printable returns the printable part of a text, on one line.
 func printable(text string) string {
 	return strings.Join(strings.Fields(strings.Map(func(r rune) rune {
 		if r == utf8.RuneError || !unicode.IsPrint(r) {

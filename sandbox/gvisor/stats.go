@@ -10,12 +10,11 @@ import (
 )
 
 // Stats reports the state and the resource use of the sandbox. A sandbox is dead only with
-// proof: if the state cannot be read, as when no descriptor is left, Stats returns an error.
+// proof: if the state cannot be read, as without a free descriptor, Stats returns an error.
 //
-// A dead sandbox in which the kernel killed a process because the memory limit was
-// reached has the reason oom. That is so where the
-// sentry was hit; where only a command was, the sandbox lived on, and if it ended
-// later for another reason the answer is a guess.
+// A dead sandbox in which the kernel killed a process at the memory limit has the reason oom.
+// That is correct if the sentry was killed. If only a command was killed, the sandbox
+// continued, and may have ended later for another reason.
 func (d *Driver) Stats(_ context.Context, id string) (sandbox.Stats, error) {
 	s, err := d.find(id)
 	if err != nil {
@@ -36,7 +35,7 @@ func (d *Driver) Stats(_ context.Context, id string) (sandbox.Stats, error) {
 	return stats, nil
 }
 
-// state returns what a sandbox does whose processes are alive, or not.
+// state returns the state of a sandbox whose processes are alive or not.
 func (d *Driver) state(s instance, alive bool) (sandbox.State, sandbox.Reason, error) {
 	if alive {
 		paused, err := s.paused()

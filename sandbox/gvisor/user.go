@@ -21,9 +21,9 @@ import (
 	"github.com/berth-run/berth/sandbox/host"
 )
 
-// A warden is the wall of an ordinary user: namespaces that the user owns, and in them a
-// process that enforces the limits and ends with all the others. It is berth-runsc, whose package warden says what it finds and leaves in the
-// sandbox's directory.
+// A warden is the wall of a driver without root: namespaces that the user owns, and in them a
+// process that enforces the limits and ends with all the others. The process is berth-runsc;
+// its package warden documents the files in the sandbox's directory.
 type warden struct {
 	id        string
 	processes *host.Processes
@@ -37,8 +37,8 @@ func (w *warden) path(elem string) string { return w.dir + "/" + elem }
 func (w *warden) raise(sandbox.Limits) error   { return nil }
 func (w *warden) remove(context.Context) error { return nil }
 
-// userNamespaces makes a process the first in namespaces of its own, in which this
-// process's user is root and no other user is mapped.
+// userNamespaces makes a process the first in its own namespaces, in which this process's user
+// is root and no other user is mapped.
 func userNamespaces() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{
 		Setsid: true,
@@ -49,7 +49,7 @@ func userNamespaces() *syscall.SysProcAttr {
 	}
 }
 
-// start starts the warden, which starts runsc and tells when it has.
+// start starts the warden, which starts runsc and reports when it has.
 func (w *warden) start(ctx context.Context, args []string, rec record, sleeps bool) error {
 	r, tells, err := os.Pipe()
 	if err != nil {
@@ -62,7 +62,7 @@ func (w *warden) start(ctx context.Context, args []string, rec record, sleeps bo
 	cmd.Args[0] = "berth-warden"
 	cmd.Dir = w.dir
 	cmd.Env = []string{}
-	cmd.ExtraFiles = []*os.File{tells, w.runsc} // from its namespace it cannot look at this process
+	cmd.ExtraFiles = []*os.File{tells, w.runsc} // in its namespace it cannot inspect this process
 	cmd.SysProcAttr = userNamespaces()
 	err = cmd.Start()
 	tells.Close()
@@ -79,7 +79,7 @@ func (w *warden) start(ctx context.Context, args []string, rec record, sleeps bo
 	answer, err := io.ReadAll(io.LimitReader(r, 2*wordsLimit))
 	switch {
 	case ctx.Err() != nil:
-		cmd.Process.Kill() // it is not known by its lock yet, perhaps
+		cmd.Process.Kill() // it may not hold its lock yet
 		<-dead
 		return fmt.Errorf("runsc: %w", context.Cause(ctx))
 	case err != nil:
@@ -93,7 +93,7 @@ func (w *warden) start(ctx context.Context, args []string, rec record, sleeps bo
 // find returns the warden's process id, if it is alive.
 func (w *warden) find() (pid int, alive bool, err error) { return w.processes.Find(w.id, w.search) }
 
-// search finds the warden by the lock that it holds as long as it lives.
+// search finds the warden by the lock that it holds while it is alive.
 func (w *warden) search() (pid int, alive bool, err error) {
 	f, err := os.OpenFile(w.path("warden.lock"), os.O_RDWR|unix.O_NOFOLLOW, 0)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -130,7 +130,7 @@ func (w *warden) oom() (bool, error) {
 func (w *warden) run() string {
 	pid, alive, err := w.find()
 	if err != nil || !alive {
-		return w.path("run") // in which there is nothing
+		return w.path("run") // an empty directory
 	}
 	return fmt.Sprintf("/proc/%d/root%s", pid, w.path("run"))
 }
@@ -149,12 +149,12 @@ func (w *warden) kill(ctx context.Context) error {
 	}
 	defer unix.Close(fd)
 	if again, alive, err := w.search(); err != nil || !alive || again != pid {
-		return err // the number is another process's already
+		return err // the number is reused by another process
 	}
 	if err := unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
 		return err
 	}
-	for { // until it is dead, which it is after all the others
+	for { // until it is dead; it dies last
 		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 20)
 		switch {
 		case n > 0:
@@ -162,12 +162,12 @@ func (w *warden) kill(ctx context.Context) error {
 		case err != nil && !errors.Is(err, unix.EINTR):
 			return err
 		case ctx.Err() != nil:
-			return fmt.Errorf("process %d will not die: %w", pid, context.Cause(ctx))
+			return fmt.Errorf("process %d does not end: %w", pid, context.Cause(ctx))
 		}
 	}
 }
 
-// A wardenReply has the parts of the warden's Reply and End that are needed here.
+// A wardenReply has the required parts of the warden's Reply and End.
 type wardenReply struct {
 	CPU    time.Duration `json:"cpu"`
 	Memory int64         `json:"memory"`
@@ -182,12 +182,12 @@ type wardenReply struct {
 	Words string `json:"words"`
 }
 
-// maxReply bounds a reply.
+// maxReply bounds a reply in bytes.
 const maxReply = 64 << 10
 
-// ask asks the warden to run runsc, or without arguments for what the sandbox uses.
+// ask makes the warden run runsc. Without arguments it requests the sandbox's resource use.
 func (w *warden) ask(ctx context.Context, args ...string) (reply wardenReply, err error) {
-	dir, err := os.Open(w.dir) // because the path of a socket may not be long
+	dir, err := os.Open(w.dir) // because the path of a socket must be short
 	if err != nil {
 		return reply, err
 	}
@@ -213,7 +213,7 @@ func (w *warden) control(ctx context.Context, args ...string) (string, error) {
 	return reply.Output, err
 }
 
-// askTimeout bounds a question for what a sandbox uses.
+// askTimeout bounds a request for a sandbox's resource use.
 const askTimeout = 5 * time.Second
 
 func (w *warden) usage() usage {
@@ -233,7 +233,7 @@ func (w *warden) words() string {
 	return reply.Words
 }
 
-// end returns what a sandbox that has ended has left; nothing if its warden was killed.
+// end returns the results of an ended sandbox, or zero if its warden was killed.
 func (w *warden) end() (reply wardenReply, err error) {
 	raw, err := os.ReadFile(w.path("end.json"))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -243,12 +243,12 @@ func (w *warden) end() (reply wardenReply, err error) {
 		return wardenReply{}, err
 	}
 	if json.Unmarshal(raw, &reply) != nil {
-		return wardenReply{}, nil // it was killed while it wrote this
+		return wardenReply{}, nil // it was killed while it wrote the file
 	}
 	return reply, nil
 }
 
-// noNamespaces says why the kernel does not give an ordinary user namespaces.
+// noNamespaces explains why the kernel refuses namespaces to a user other than root.
 func noNamespaces(err error) error {
 	if err == nil {
 		return nil
@@ -268,5 +268,5 @@ func noNamespaces(err error) error {
 			continue
 		}
 	}
-	return fmt.Errorf("user namespaces cannot be made here, as in a container without leave to; run as root, or allow the system calls clone and unshare to make them: %w", err)
+	return fmt.Errorf("user namespaces cannot be created here, as in a restricted container; run as root, or allow the system calls clone and unshare to create them: %w", err)
 }

@@ -9,42 +9,41 @@ import (
 	"github.com/berth-run/berth/sandbox/host"
 )
 
-// A wall is what the host puts around a sandbox besides gVisor: group, if this process
-// is root, else warden. Its methods work on what is there, which after a crash may be
-// anything.
+// A wall is the host's confinement of a sandbox beside gVisor: group if this process is root,
+// else warden. Its methods work on the existing files, which after a crash may be in any state.
 type wall interface {
-	// raise makes what is to be there before start, besides the directory.
+	// raise creates what start needs, beside the directory.
 	raise(sandbox.Limits) error
 
-	// start runs runsc, and returns when that has started the sandbox. One that sleeps,
-	// in a checkpoint, is to wake.
+	// start runs runsc, and returns when runsc has started the sandbox. sleeps means that the
+	// sandbox sleeps in a checkpoint and is to wake.
 	start(ctx context.Context, args []string, rec record, sleeps bool) error
 
-	// control runs a command of runsc's on the running sandbox and returns its output.
+	// control runs a runsc command on the running sandbox and returns its output.
 	control(ctx context.Context, args ...string) (string, error)
 
-	// alive reports whether the sandbox runs, or is paused. An error means that it is
-	// not known; only false without one is a proof of its end.
+	// alive reports whether the sandbox runs or is paused. An error means unknown: only false
+	// with a nil error proves its end.
 	alive() (bool, error)
 
-	// oom reports whether the memory limit was reached in a sandbox that has ended.
+	// oom reports whether an ended sandbox reached its memory limit.
 	oom() (bool, error)
 
-	usage() usage  // what it uses; of a dead one, what is known
-	run() string   // the path of run/, while it is alive
-	words() string // what a dead one left of its logs, if run() does not show them
+	usage() usage  // current use; of a dead sandbox the known part
+	run() string   // path of run/ while it is alive
+	words() string // the log of a dead sandbox, if it is not in run()
 
 	// signal sends SIGSTOP or SIGCONT to the processes that write to the disk, and returns
-	// them. It does nothing if the sandbox does not run.
+	// their ids. It does nothing if the sandbox does not run.
 	signal(unix.Signal) (pids []int, err error)
 
-	// kill ends all of its processes, and remove what raise has made.
+	// kill ends all processes of the sandbox; remove removes what raise created.
 	kill(context.Context) error
 	remove(context.Context) error
 }
 
-// usage is one reading of a sandbox.
+// usage is one reading of a sandbox's resource use.
 type usage struct {
 	host.Usage
-	disk int64 // bytes; of a dead one 0
+	disk int64 // bytes; 0 if it is dead
 }

@@ -1,5 +1,6 @@
-// Package host makes what drivers confine their host processes with: cgroups of
-// either version, and threads that enter namespaces and do not come back.
+// Package host provides what drivers use to confine and find processes on the host: cgroups of
+// either version, threads that enter namespaces for good, handles on processes, and encrypted
+// directories.
 package host
 
 import (
@@ -22,15 +23,15 @@ import (
 	"github.com/berth-run/berth/sandbox"
 )
 
-// A Cgroup is the kernel's account of one sandbox, in one directory or several.
-// All host processes of the sandbox are born into it.
+// A Cgroup is the kernel's control group of one sandbox, in one or several directories. All
+// host processes of the sandbox are started in it.
 type Cgroup struct {
 	v2      string            // directory in version 2, or ""
 	unified bool              // v2 has the controllers, and v1 is empty
 	v1      map[string]string // controller to directory; some share one
 }
 
-// CPUPeriod is the length in microseconds of the slices that CPU is dealt in.
+// CPUPeriod is the length in microseconds of the periods in which CPU time is allotted.
 const CPUPeriod = 100_000
 
 // dirs returns every directory of c once.
@@ -42,7 +43,7 @@ func (c Cgroup) dirs() []string {
 	return slices.Compact(dirs)
 }
 
-// Create makes the directories and sets the limits.
+// Create creates the directories and sets the limits.
 func (c Cgroup) Create(l sandbox.Limits, hostPIDs int) error {
 	for _, dir := range c.dirs() {
 		if err := makeGroup(dir); err != nil {
@@ -54,7 +55,7 @@ func (c Cgroup) Create(l sandbox.Limits, hostPIDs int) error {
 	pids := strconv.Itoa(hostPIDs)
 
 	if c.unified {
-		// The parent's file, made by the first Create.
+		// The first Create writes the parent's file.
 		if err := enableControllers(filepath.Dir(c.v2)); err != nil {
 			return err
 		}
@@ -67,7 +68,7 @@ func (c Cgroup) Create(l sandbox.Limits, hostPIDs int) error {
 	}
 	return errors.Join(
 		writeControl(c.v1["memory"], "memory.limit_in_bytes", memory),
-		// Memory and swap together; the file is missing where swap is not counted.
+		// This is the sum of memory and swap. The file is missing if swap is not counted.
 		ignoreMissing(writeControl(c.v1["memory"], "memory.memsw.limit_in_bytes", memory)),
 		writeControl(c.v1["cpu"], "cpu.cfs_period_us", strconv.Itoa(CPUPeriod)),
 		writeControl(c.v1["cpu"], "cpu.cfs_quota_us", quota),
@@ -75,8 +76,8 @@ func (c Cgroup) Create(l sandbox.Limits, hostPIDs int) error {
 	)
 }
 
-// makeGroup makes a group and the one around it, which a Destroy that leaves it
-// empty may be removing at the same time.
+// makeGroup creates a group and its parent, which a concurrent Destroy may remove because it is
+// empty.
 func makeGroup(dir string) (err error) {
 	for range 100 {
 		if err = os.MkdirAll(dir, 0o755); !errors.Is(err, fs.ErrNotExist) {
@@ -86,8 +87,8 @@ func makeGroup(dir string) (err error) {
 	return err
 }
 
-// Enter makes cmd begin in the version 2 group, if there is one. The caller calls
-// done when cmd has started or failed to.
+// Enter makes cmd start in the version 2 group, if there is one. The caller calls done when cmd
+// has started or failed to.
 func (c Cgroup) Enter(cmd *exec.Cmd) (done func(), err error) {
 	if c.v2 == "" {
 		return func() {}, nil
@@ -101,11 +102,11 @@ func (c Cgroup) Enter(cmd *exec.Cmd) (done func(), err error) {
 	return func() { f.Close() }, nil
 }
 
-// JoinThread moves the calling thread, and so what it starts, into the version 1
-// groups. The version 2 group is entered by clone3(2) instead, see Enter.
+// JoinThread moves the calling thread, and the processes that it starts, into the version 1
+// groups. For the version 2 group, clone3(2) is used instead, see Enter.
 //
-// "0" means the writer itself. Only in this form the kernel need not wait for an
-// RCU grace period.
+// "0" means the writer itself. Only for this form the kernel does not wait for an RCU grace
+// period.
 func (c Cgroup) JoinThread() error {
 	for _, dir := range slices.Compact(slices.Sorted(maps.Values(c.v1))) {
 		if err := writeControl(dir, "tasks", "0"); err != nil {
@@ -115,8 +116,7 @@ func (c Cgroup) JoinThread() error {
 	return nil
 }
 
-// Procs returns the process ids in c. Zombies are not among
-// them. A group that does not exist is empty.
+// Procs returns the process ids in c, without zombies. A group that does not exist is empty.
 func (c Cgroup) Procs() ([]int, error) {
 	dir := c.v2
 	if dir == "" {
@@ -138,7 +138,7 @@ func (c Cgroup) Procs() ([]int, error) {
 	return pids, nil
 }
 
-// Kill kills everything in c and returns when it is dead, or ctx is done. Some kernels
+// Kill kills all processes in c and returns when they are dead, or ctx is done. Some kernels
 // (6.18 among them) kill processes that are started in c afterwards: create c again for that.
 func (c Cgroup) Kill(ctx context.Context) error {
 	for wait := time.Millisecond; ; wait = min(2*wait, 20*time.Millisecond) {
@@ -153,18 +153,18 @@ func (c Cgroup) Kill(ctx context.Context) error {
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("%d processes will not die: %w", len(pids), context.Cause(ctx))
+			return fmt.Errorf("%d processes do not end: %w", len(pids), context.Cause(ctx))
 		case <-time.After(wait):
 		}
-		// If this process is what orphans are given to, they are ours to wait for.
+		// If orphans are reparented to this process, it has to wait for them.
 		for _, pid := range pids {
 			unix.Wait4(pid, nil, unix.WNOHANG, nil)
 		}
 	}
 }
 
-// Remove removes the directories of c, which must be empty of processes, and with
-// the last sandbox the group around all of them.
+// Remove removes the directories of c, which must be empty of processes, and after the last
+// sandbox their parent.
 func (c Cgroup) Remove(ctx context.Context) error {
 	for _, dir := range c.dirs() {
 		for {
@@ -172,7 +172,7 @@ func (c Cgroup) Remove(ctx context.Context) error {
 			if err == nil || errors.Is(err, fs.ErrNotExist) {
 				break
 			}
-			if !errors.Is(err, unix.EBUSY) { // while the kernel tidies up
+			if !errors.Is(err, unix.EBUSY) { // while the kernel cleans up
 				return err
 			}
 			select {
@@ -186,7 +186,7 @@ func (c Cgroup) Remove(ctx context.Context) error {
 	return nil
 }
 
-// ignoreMissing returns err unless it says that a file is not there.
+// ignoreMissing returns err unless it means that a file does not exist.
 func ignoreMissing(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -194,8 +194,8 @@ func ignoreMissing(err error) error {
 	return err
 }
 
-// FindIn returns the process whose number is in a file, and whether it is alive and in
-// c. A file that is not there, or says nothing, is a proof of its end only if c is empty.
+// FindIn returns the process whose number is in a file, and whether it is alive and in c. A
+// missing or empty file proves its end only if c is empty.
 func FindIn(c Cgroup, file string) (pid int, alive bool, err error) {
 	raw, err := os.ReadFile(file)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -207,7 +207,7 @@ func FindIn(c Cgroup, file string) (pid int, alive bool, err error) {
 	}
 	pid, err = strconv.Atoi(strings.TrimSpace(string(raw)))
 	if err != nil || pid <= 0 {
-		return 0, false, fmt.Errorf("%s names no process, and there are %d", file, len(pids))
+		return 0, false, fmt.Errorf("%s has no process id, but the cgroup has %d processes", file, len(pids))
 	}
 	if !slices.Contains(pids, pid) {
 		return 0, false, nil

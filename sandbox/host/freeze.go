@@ -13,7 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Signal sends a signal to the process of a sandbox. It does nothing if that is not alive.
+// Signal sends a signal to the process of a sandbox. It does nothing if the process is not
+// alive.
 func (p *Processes) Signal(id string, search func() (pid int, alive bool, err error), sig unix.Signal) (pid int, err error) {
 	pid, alive, err := p.Find(id, search)
 	if err != nil || !alive {
@@ -45,7 +46,7 @@ func SignalChildren(parent int, sig unix.Signal) (pids []int, err error) {
 	return pids, nil
 }
 
-// signalChild sends a signal to a process if its parent is the given one.
+// signalChild sends a signal to a process if parent is its parent.
 func signalChild(parent, pid int, sig unix.Signal) error {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if errors.Is(err, unix.ESRCH) {
@@ -57,7 +58,7 @@ func signalChild(parent, pid int, sig unix.Signal) error {
 	defer unix.Close(fd)
 	fields, err := stat(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil || len(fields) < 2 || fields[1] != strconv.Itoa(parent) {
-		return err // the number is another process's by now
+		return err // the number is reused by another process
 	}
 	if err := unix.PidfdSendSignal(fd, sig, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
 		return fmt.Errorf("signal process %d: %w", pid, err)
@@ -91,8 +92,8 @@ func children(parent int) (pids []int, err error) {
 	return pids, nil
 }
 
-// AwaitStopped returns when all threads of a process have stopped, or it has ended. A
-// thread stops at the end of the system call that it is in.
+// AwaitStopped returns when all threads of a process have stopped, or the process has ended. A
+// thread stops at the end of its system call.
 func AwaitStopped(ctx context.Context, pid int) error {
 	for wait := 200 * time.Microsecond; ; wait = min(2*wait, 10*time.Millisecond) {
 		stopped, err := isStopped(pid)
@@ -101,7 +102,7 @@ func AwaitStopped(ctx context.Context, pid int) error {
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("process %d does not stop: %w", pid, context.Cause(ctx))
+			return fmt.Errorf("wait for process %d to stop: %w", pid, context.Cause(ctx))
 		case <-time.After(wait):
 		}
 	}
@@ -127,8 +128,8 @@ func isStopped(pid int) (bool, error) {
 	return true, nil
 }
 
-// stat returns the fields of a proc_pid_stat(5) from the state on; none if there is no such
-// process.
+// stat returns the fields of proc_pid_stat(5) starting with the state. It returns nil if the
+// process does not exist.
 func stat(path string) ([]string, error) {
 	raw, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) {
@@ -137,6 +138,6 @@ func stat(path string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	// pid (comm) state: comm may hold anything, even parentheses.
+	// The line is "pid (comm) state …". comm may contain any characters, even parentheses.
 	return strings.Fields(string(raw[strings.LastIndexByte(string(raw), ')')+1:])), nil
 }

@@ -14,30 +14,28 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Hierarchy says where this machine keeps its cgroups. There are three kinds:
-// version 2 alone; version 1, one mount for each controller or two; and both
-// side by side, where version 1 has the controllers and version 2 still kills and
-// keeps track.
+// A Hierarchy describes the cgroup mounts of this machine. There are three kinds: version 2
+// alone; version 1, one mount for each controller or two; and both side by side, where version
+// 1 has the controllers and version 2 is used to kill and to list processes.
 //
-// Berth writes the dozen files itself. containerd/cgroups can do it too, but
-// joins version 1 groups by process id, which waits for an RCU grace period for
-// each controller (8–12 ms; the calling thread joining itself does not wait),
-// and brings BPF, D-Bus and protocol buffers along.
+// Berth writes the dozen files itself. containerd/cgroups can do it too, but joins version 1
+// groups by process id, which waits for an RCU grace period for each controller (8–12 ms; a
+// thread that joins itself does not wait), and depends on BPF, D-Bus and protocol buffers.
 type Hierarchy struct {
 	v2      string            // mount point of version 2, or ""
-	unified bool              // the controllers are in version 2
+	unified bool              // version 2 has the controllers
 	v1      map[string]string // controller to mount point, of version 1
 }
 
-// limiters are the controllers without which limits cannot be enforced.
+// limiters are the controllers that limits require.
 var limiters = []string{"memory", "cpu", "pids"}
 
-// v1Joined are the version 1 hierarchies that a sandbox gets a group in, if they
-// are there: the limiters, accounting, and systemd's, lest stopping the server's
-// unit stop the sandboxes.
+// v1Joined are the version 1 hierarchies in which a sandbox gets a group, if they exist: the
+// limiters, accounting, and systemd's, so that stopping the server's unit does not stop the
+// sandboxes.
 var v1Joined = append([]string{"cpuacct", "name=systemd"}, limiters...)
 
-// FindHierarchy finds out how this machine keeps its cgroups.
+// FindHierarchy detects this machine's cgroup mounts.
 func FindHierarchy() (Hierarchy, error) {
 	raw, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
@@ -46,7 +44,7 @@ func FindHierarchy() (Hierarchy, error) {
 	h := parseMountinfo(bytes.NewReader(raw))
 	for _, dir := range h.Group("", "").dirs() {
 		if err := unix.Access(dir, unix.W_OK); err != nil {
-			return Hierarchy{}, fmt.Errorf("cgroups cannot be made: %w", &os.PathError{Op: "access", Path: dir, Err: err})
+			return Hierarchy{}, fmt.Errorf("cgroups cannot be created: %w", &os.PathError{Op: "access", Path: dir, Err: err})
 		}
 	}
 	missing := slices.DeleteFunc(slices.Clone(limiters), func(c string) bool { return h.v1[c] != "" })
@@ -63,8 +61,7 @@ func FindHierarchy() (Hierarchy, error) {
 	return h, nil
 }
 
-// parseMountinfo reads proc_pid_mountinfo(5). Lines that it cannot read are none
-// of its business.
+// parseMountinfo parses proc_pid_mountinfo(5). It ignores lines that it cannot parse.
 func parseMountinfo(r io.Reader) Hierarchy {
 	h := Hierarchy{v1: make(map[string]string)}
 	for s := bufio.NewScanner(r); s.Scan(); {
@@ -90,7 +87,7 @@ func parseMountinfo(r io.Reader) Hierarchy {
 	return h
 }
 
-// enableControllers lets the groups below dir have limiters.
+// enableControllers enables the limiters in the groups below dir.
 func enableControllers(dir string) error {
 	have, err := os.ReadFile(filepath.Join(dir, "cgroup.subtree_control"))
 	if err != nil {

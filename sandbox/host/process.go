@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Ended reports whether the process has ended: its number is not in use, or it is a zombie.
-// It returns an error if that is unknown.
+// Ended reports whether a process has ended: its number is unused, or it is a zombie. It
+// returns an error if that is unknown.
 func Ended(pid int) (bool, error) {
 	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) {
@@ -21,7 +21,7 @@ func Ended(pid int) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	// pid (comm) state: comm may hold anything, even parentheses.
+	// The line is "pid (comm) state …". comm may contain any characters, even parentheses.
 	i := strings.LastIndexByte(string(raw), ')')
 	if i < 0 || i+2 >= len(raw) {
 		return false, fmt.Errorf("/proc/%d/stat: unexpected content", pid)
@@ -29,10 +29,10 @@ func Ended(pid int) (bool, error) {
 	return raw[i+2] == 'Z' || raw[i+2] == 'X', nil
 }
 
-// Processes are handles on the processes that are sandboxes, by the id of the sandbox.
-// A handle tells whether its process lives without opening anything, so it works when
-// no descriptor is left, and it is never taken for another process of the same number.
-// The zero value is ready. It is safe for concurrent use.
+// Processes are handles on the processes of sandboxes, by the id of the sandbox. A handle
+// reports whether its process is alive without opening a file, so it works without a free
+// descriptor, and it never refers to another process with the same number. The zero value is
+// ready. It is safe for concurrent use.
 type Processes struct {
 	mu    sync.Mutex
 	known map[string]handle
@@ -40,9 +40,8 @@ type Processes struct {
 
 type handle struct{ pid, fd int }
 
-// Find returns the process of the sandbox and whether it lives. While there is no
-// handle, search finds the process and one is opened. An error means that it is not
-// known whether the process lives.
+// Find returns the process of the sandbox and whether it is alive. If there is no handle, it
+// calls search and opens one. An error means that the process's state is unknown.
 func (p *Processes) Find(id string, search func() (pid int, alive bool, err error)) (pid int, alive bool, err error) {
 	if pid, alive, err := p.look(id); alive || err != nil {
 		return pid, alive, err
@@ -53,9 +52,9 @@ func (p *Processes) Find(id string, search func() (pid int, alive bool, err erro
 	}
 	fd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
-		return pid, true, nil // it is searched for again the next time
+		return pid, true, nil // the next call searches again
 	}
-	again, alive, err := search() // the number may have become another process's
+	again, alive, err := search() // the number may have been reused
 	if err != nil || !alive || again != pid {
 		unix.Close(fd)
 		return again, alive, err
@@ -70,8 +69,8 @@ func (p *Processes) Find(id string, search func() (pid int, alive bool, err erro
 	return pid, true, nil
 }
 
-// look asks the handle of a sandbox. A sandbox whose handle says that its process has
-// ended is searched for again: it may have been made again.
+// look queries the handle of a sandbox. If the handle's process has ended, the sandbox is
+// searched again, because it may have been created again.
 func (p *Processes) look(id string) (pid int, alive bool, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// SealKey encrypts what is in a sealed directory.
+// A SealKey encrypts the files in a sealed directory.
 type SealKey [64]byte
 
 // NewSealKey returns a random key.
@@ -24,10 +24,9 @@ func NewSealKey() SealKey {
 	return k
 }
 
-// Seal makes an empty directory one whose content, names included, is encrypted on
-// its volume with the key. Only the kernel has the key, unless the caller
-// stores it: it does not survive a restart of the machine. Where the file system or
-// the kernel cannot do that, the error is errors.ErrUnsupported.
+// Seal makes an empty directory encrypt its content, including names, on the volume. Only the
+// kernel has the key, unless the caller stores it, and forgets it at a restart of the machine.
+// If the file system or the kernel does not support this, Seal returns errors.ErrUnsupported.
 func Seal(dir string, key SealKey) error {
 	id, err := AddSealKey(dir, key)
 	if err != nil {
@@ -41,8 +40,8 @@ func Seal(dir string, key SealKey) error {
 	return nil
 }
 
-// AddSealKey gives the kernel the key of directories on the volume of dir, again
-// after a restart of the machine.
+// AddSealKey adds the key of directories on the volume of dir to the kernel, for example after
+// a restart of the machine.
 func AddSealKey(dir string, key SealKey) (id [16]byte, err error) {
 	arg := struct {
 		unix.FscryptAddKeyArg
@@ -61,10 +60,9 @@ const (
 	unsealEvery = 10 * time.Millisecond
 )
 
-// Unseal takes the key of a sealed directory from the kernel: what was in it cannot
-// be read any more, nor can what is left of it on the volume. All of its files must
-// be closed, or will be soon. A directory that is not sealed, or is not there, is
-// left as it is.
+// Unseal removes the key of a sealed directory from the kernel: its files, and their remains on
+// the volume, cannot be read any more. All of the files must be closed, or close soon. Unseal
+// does nothing if the directory is missing or not sealed.
 func Unseal(ctx context.Context, dir string) error {
 	policy := unix.FscryptGetPolicyExArg{Size: uint64(len(unix.FscryptGetPolicyExArg{}.Policy))}
 	err := ioctl(dir, unix.FS_IOC_GET_ENCRYPTION_POLICY_EX, unsafe.Pointer(&policy))
@@ -78,7 +76,7 @@ func Unseal(ctx context.Context, dir string) error {
 	defer cancel()
 	id := (*unix.FscryptPolicyV2)(unsafe.Pointer(&policy.Policy)).Master_key_identifier
 	for {
-		// By way of the directory above: an open descriptor of this one keeps the key.
+		// The parent directory is used, because an open descriptor of dir would retain the key.
 		err := removeSealKey(filepath.Dir(dir), id)
 		if !errors.Is(err, unix.EBUSY) {
 			return err
@@ -86,12 +84,12 @@ func Unseal(ctx context.Context, dir string) error {
 		select {
 		case <-time.After(unsealEvery):
 		case <-ctx.Done():
-			return fmt.Errorf("taking the key of %s away: %w", dir, err)
+			return fmt.Errorf("remove the key of %s: %w", dir, err)
 		}
 	}
 }
 
-// removeSealKey is EBUSY while files under the key are open.
+// removeSealKey removes a key. It returns EBUSY while files encrypted with it are open.
 func removeSealKey(dir string, id [16]byte) error {
 	var arg unix.FscryptRemoveKeyArg
 	arg.Key_spec.Type = unix.FSCRYPT_KEY_SPEC_TYPE_IDENTIFIER
@@ -99,14 +97,14 @@ func removeSealKey(dir string, id [16]byte) error {
 	err := ioctl(dir, unix.FS_IOC_REMOVE_ENCRYPTION_KEY, unsafe.Pointer(&arg))
 	switch {
 	case errors.Is(err, unix.ENOKEY):
-		return nil // it was removed before, or the machine restarted
+		return nil // removed before, or the machine was restarted
 	case err == nil && arg.Removal_status_flags&unix.FSCRYPT_KEY_REMOVAL_STATUS_FLAG_FILES_BUSY != 0:
 		return &os.PathError{Op: "remove key", Path: dir, Err: unix.EBUSY}
 	}
 	return err
 }
 
-// CanSeal returns nil if directories below dir can be sealed, else why not.
+// CanSeal returns nil if directories below dir can be sealed, and otherwise the reason.
 func CanSeal(dir string) error {
 	probe, err := os.MkdirTemp(dir, ".seal-")
 	if err != nil {

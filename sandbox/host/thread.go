@@ -6,20 +6,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// OnOwnThread runs f on an operating system thread that ends with it. The
-// process's first thread is never used: it does not end, and its cgroup is the
-// one that the memory of the whole process is charged to.
+// OnOwnThread runs f on a new operating system thread that ends afterwards. It never uses the
+// process's first thread, which does not end, and whose cgroup is charged for the memory of the
+// whole process.
 func OnOwnThread(f func() error) error {
 	done := make(chan error, 1)
 	go func() {
 		runtime.LockOSThread()
 		if unix.Gettid() == unix.Getpid() {
-			done <- OnOwnThread(f) // while this goroutine keeps the first thread
+			done <- OnOwnThread(f) // while this goroutine holds the first thread
 			runtime.UnlockOSThread()
 			return
 		}
 		done <- f()
-		// Still locked, so the runtime ends the thread.
+		// The thread is still locked, so the runtime ends it.
 	}()
 	return <-done
 }

@@ -13,15 +13,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Usage is one reading of a cgroup. What cannot be read is zero.
+// A Usage is one reading of a cgroup. Figures that cannot be read are zero.
 type Usage struct {
 	CPU    time.Duration
-	Memory int64 // bytes, without page cache that can be dropped at once
-	Peak   int64 // the most bytes of memory that there were, with all page cache
+	Memory int64 // bytes, without reclaimable page cache
+	Peak   int64 // maximum of memory in bytes, with all page cache
 	PIDs   int   // host processes and threads
 }
 
-// Usage reads the accounts of c.
+// Usage reads the figures of c.
 func (c Cgroup) Usage() Usage {
 	if c.unified {
 		return Usage{
@@ -40,8 +40,8 @@ func (c Cgroup) Usage() Usage {
 	}
 }
 
-// OOMKills returns how many processes in c were killed because the memory limit was
-// reached. A group that does not exist has none.
+// OOMKills returns how many processes in c were killed at the memory limit. For a group that
+// does not exist it returns 0.
 func (c Cgroup) OOMKills() (int64, error) {
 	dir, file := c.v2, "memory.events"
 	if !c.unified {
@@ -66,7 +66,7 @@ func value(dir, file string) int64 {
 	return parseCount(strings.TrimSpace(string(raw)))
 }
 
-// keyedValue reads the number behind key in a file of "key number" lines.
+// keyedValue reads the number after key in a file of "key number" lines.
 func keyedValue(dir, file, key string) int64 {
 	raw, err := os.ReadFile(filepath.Join(dir, file))
 	if err != nil {
@@ -75,7 +75,7 @@ func keyedValue(dir, file, key string) int64 {
 	return keyed(raw, key)
 }
 
-// keyed returns the number behind key in "key number" lines.
+// keyed returns the number after key in "key number" lines.
 func keyed(raw []byte, key string) int64 {
 	for line := range strings.Lines(string(raw)) {
 		if f := strings.Fields(line); len(f) == 2 && f[0] == key {
@@ -85,7 +85,7 @@ func keyed(raw []byte, key string) int64 {
 	return 0
 }
 
-// parseCount reads a number that the kernel may print with 64 bits and no sign.
+// parseCount parses a number that the kernel may print as an unsigned 64-bit integer.
 func parseCount(s string) int64 {
 	n, err := strconv.ParseUint(s, 10, 64)
 	if err != nil {

@@ -1,9 +1,9 @@
-// Package local runs sandboxes that are not: the guest as a process of the host,
-// with all that its user may do there.
+// Package local runs guests without isolation: as processes of the host, with all permissions
+// of its user.
 //
-// It is for developing Berth on a machine without privileges. A sandbox is a
-// directory, with work/ in the place of /mnt/data, and processes that are known
-// by a variable in their environment. Nothing is limited.
+// It is for developing Berth on a machine without privileges. A sandbox is a directory, with
+// work/ in place of /mnt/data, and processes that are identified by an environment variable.
+// Nothing is limited.
 package local
 
 import (
@@ -23,21 +23,21 @@ import (
 	"github.com/berth-run/berth/sandbox"
 )
 
-// Name is what a configuration must call this driver.
+// Name is the name of this driver in a configuration.
 const Name = "unsafe-local"
 
-// Options say where the driver finds its things.
+// Options are the paths of a Driver's files.
 type Options struct {
-	// Name must be "unsafe-local", as the configuration has it.
+	// Name must be "unsafe-local", as in the configuration.
 	Name string
 
-	// StateDir holds the sandboxes. It is created if need be.
+	// StateDir holds the sandboxes. Open creates it if it does not exist.
 	StateDir string
 
 	// GuestPath is the berth-guest program.
 	GuestPath string
 
-	// Logger, slog.Default if nil.
+	// Logger is slog.Default if nil.
 	Logger *slog.Logger
 }
 
@@ -50,10 +50,10 @@ type Driver struct {
 
 var _ sandbox.Driver = (*Driver)(nil)
 
-// Open refuses any Name but "unsafe-local", and says loudly what it accepts.
+// Open returns an error for any Name but "unsafe-local", and logs a warning.
 func Open(opts Options) (*Driver, error) {
 	if opts.Name != Name {
-		return nil, fmt.Errorf("local: commands would run on this machine without any isolation; to accept that, name the driver %q, not %q", Name, opts.Name)
+		return nil, fmt.Errorf("local: commands would run on this machine without any isolation; to accept that, set the driver to %q, not %q", Name, opts.Name)
 	}
 	if opts.Logger == nil {
 		opts.Logger = slog.Default()
@@ -76,7 +76,7 @@ func Open(opts Options) (*Driver, error) {
 	if d.dir, err = sandbox.OpenDir(filepath.Join(opts.StateDir, "sandboxes")); err != nil {
 		return nil, fmt.Errorf("local: state directory: %w", err)
 	}
-	// Processes are distinguished by the directory of their sandbox; a copy has others.
+	// Processes are identified by the directory of their sandbox, so those of a copy differ.
 	_, err = sandbox.Instance(opts.StateDir, func() error {
 		opts.Logger.Warn("unsafe-local: the state directory is a copy; its sandboxes are left to the original", "dir", opts.StateDir)
 		return sandbox.Discard(filepath.Join(opts.StateDir, "sandboxes"))
@@ -88,19 +88,19 @@ func Open(opts Options) (*Driver, error) {
 	return d, nil
 }
 
-// Features says that there are none.
+// Features returns no capabilities.
 func (d *Driver) Features() sandbox.Features {
 	return sandbox.Features{Isolation: "none", Network: true}
 }
 
-// A record is the saved description of a sandbox.
+// A record is the stored description of a sandbox.
 type record struct {
-	BootID string   `json:"boot_id"` // of the machine at the time
+	BootID string   `json:"boot_id"` // of the machine at creation
 	Env    []string `json:"env"`
 }
 
-// Create makes the sandbox's directory, with all that is in it at once. The template
-// and limits are ignored.
+// Create creates the sandbox's directory with all its files atomically. It ignores the template
+// and limits.
 func (d *Driver) Create(_ context.Context, spec sandbox.Spec) error {
 	if len(spec.Mounts) > 0 {
 		return fmt.Errorf("local: create: mounts: %w", errors.ErrUnsupported)
@@ -136,7 +136,7 @@ func (d *Driver) Dial(ctx context.Context, id string) (net.Conn, error) {
 	return conn, nil
 }
 
-// Stats reports whether the guest lives; nothing is measured.
+// Stats reports whether the guest is alive; it measures nothing.
 func (d *Driver) Stats(_ context.Context, id string) (sandbox.Stats, error) {
 	s, err := d.find(id)
 	if err != nil {
@@ -149,7 +149,7 @@ func (d *Driver) Stats(_ context.Context, id string) (sandbox.Stats, error) {
 	return stats, nil
 }
 
-// state returns what a sandbox does. An error means that it is not known.
+// state returns the state of a sandbox. An error means that it is unknown.
 func (d *Driver) state(s instance) (sandbox.Stats, error) {
 	alive, err := s.alive()
 	if err != nil {
@@ -202,12 +202,12 @@ func (d *Driver) Destroy(ctx context.Context, id string) error {
 // List returns the ids of all sandboxes that exist, alive or dead.
 func (d *Driver) List(context.Context) ([]string, error) { return d.dir.List() }
 
-// A sandbox is one directory of the driver's.
+// An instance is one sandbox's directory.
 type instance struct {
 	dir string
 }
 
-// find returns the sandbox of that id, or sandbox.ErrNotFound.
+// find returns the sandbox of an id, or sandbox.ErrNotFound.
 func (d *Driver) find(id string) (instance, error) {
 	dir, err := d.dir.Find(id)
 	if err != nil {
@@ -230,11 +230,10 @@ func (s instance) record() (record, error) {
 	return r, nil
 }
 
-// errGarbled is of a record that is there and cannot be understood.
+// errGarbled is returned for a damaged record.
 var errGarbled = errors.New("sandbox.json is damaged")
 
-// dial connects through a descriptor, because the path may be longer than a
-// socket's address can be.
+// dial connects through a descriptor, because the path may be longer than a socket's address.
 func (s instance) dial(ctx context.Context) (net.Conn, error) {
 	fd, err := unix.Open(s.path(socket), unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {

@@ -20,23 +20,23 @@ import (
 	"github.com/berth-run/berth/sandbox"
 )
 
-// marker is the variable by which processes of a sandbox are found. They inherit
-// it from the guest, which withholds only BERTH_*, and so does what they leave
-// running.
+// marker is the environment variable that identifies the processes of a sandbox. They inherit
+// it from the guest, which removes only BERTH_*, and pass it on to the processes that they
+// start.
 const marker = "UNSAFE_LOCAL_SANDBOX"
 
 // socket is the guest's socket below the sandbox's directory.
 const socket = "run/guest.sock"
 
-// startTimeout bounds Start where ctx does not.
+// startTimeout bounds Start if ctx has no deadline.
 const startTimeout = 30 * time.Second
 
-// hostEnv are the variables that a guest gets from this process: none that could
-// hold a secret.
+// hostEnv are the variables that a guest inherits from this process: none that may hold a
+// secret.
 var hostEnv = []string{"PATH", "HOME", "USER", "LANG", "TMPDIR"}
 
-// Start starts the guest in a session of its own, so that it outlives this
-// process, and returns when it listens.
+// Start starts the guest in its own session, so that it outlives this process, and returns when
+// it listens.
 func (d *Driver) Start(ctx context.Context, id string) error {
 	s, err := d.find(id)
 	if err != nil {
@@ -61,7 +61,7 @@ func (d *Driver) start(ctx context.Context, s instance) error {
 	}
 	started, err := os.OpenFile(s.path("started"), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
-		return err // it was started before, among other things
+		return err // such as a sandbox that was started before
 	}
 	started.Close()
 	log, err := os.OpenFile(s.path("guest.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
@@ -70,8 +70,8 @@ func (d *Driver) start(ctx context.Context, s instance) error {
 	}
 	defer log.Close()
 
-	// The shell leaves its process id, which becomes the guest's, before there is
-	// a guest: a crash of this process leaves none that is not known.
+	// The shell writes its process id, which becomes the guest's, before the guest runs: after
+	// a crash of this process there is no unknown guest.
 	cmd := exec.Command("/bin/sh", "-c", fmt.Sprintf(`{ echo %d >/proc/self/oom_score_adj; } 2>/dev/null; echo $$ >pid && exec "$0"`, sandbox.OOMScoreAdj), d.opts.GuestPath)
 	cmd.Dir = s.dir
 	cmd.Env = s.guestEnv(rec.Env)
@@ -82,7 +82,7 @@ func (d *Driver) start(ctx context.Context, s instance) error {
 	}
 	exited := make(chan struct{})
 	go func() {
-		cmd.Wait() // lest it stay a zombie; why it ended is in its log
+		cmd.Wait() // so that it does not stay a zombie; its log has the reason of its end
 		close(exited)
 	}()
 
@@ -97,7 +97,7 @@ func (d *Driver) start(ctx context.Context, s instance) error {
 		case <-exited:
 			return errors.New("the guest ended before it listened")
 		case <-ctx.Done():
-			return fmt.Errorf("waiting for the guest to listen: %w", errors.Join(context.Cause(ctx), err))
+			return fmt.Errorf("wait for the guest to listen: %w", errors.Join(context.Cause(ctx), err))
 		case <-tick.C:
 		}
 	}
@@ -122,10 +122,10 @@ func (s instance) guestEnv(specEnv []string) []string {
 		"BERTH_STATE_DIR="+s.path("state"))
 }
 
-// mark is the value of marker: the directory belongs to this sandbox alone.
+// mark is the value of marker: the directory, which is unique to this sandbox.
 func (s instance) mark() string { return s.dir }
 
-// alive reports whether the guest is. An error means that it is not known.
+// alive reports whether the guest is alive. An error means that it is unknown.
 func (s instance) alive() (bool, error) {
 	raw, err := statefile.ReadFile(s.path("pid"))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -136,13 +136,13 @@ func (s instance) alive() (bool, error) {
 	}
 	pid, err := strconv.Atoi(strings.TrimSpace(string(raw)))
 	if err != nil {
-		return false, nil // it was killed while it wrote this
+		return false, nil // it was killed while it wrote the file
 	}
 	return s.owns(pid)
 }
 
-// owns reports whether a process bears the sandbox's mark. The dead do not, nor do
-// processes of other users, whose environment cannot be read.
+// owns reports whether a process has the sandbox's mark. Dead processes do not, nor do those of
+// other users, whose environment cannot be read.
 func (s instance) owns(pid int) (bool, error) {
 	environ, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) || errors.Is(err, fs.ErrPermission) {
@@ -160,9 +160,9 @@ func (s instance) owns(pid int) (bool, error) {
 	return false, nil
 }
 
-// kill kills every process that bears the sandbox's mark or descends from one
-// that does, until there is none. A process that has dropped the mark and lost
-// its parent is not found: this driver does not contain processes that want to escape.
+// kill kills every process that has the sandbox's mark or descends from one, until there is
+// none. It does not find a process that has dropped the mark and lost its parent: this driver
+// does not contain processes that try to escape.
 func (s instance) kill(ctx context.Context) error {
 	for wait := time.Millisecond; ; wait = min(2*wait, 50*time.Millisecond) {
 		left, err := s.members()
@@ -174,7 +174,7 @@ func (s instance) kill(ctx context.Context) error {
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("%d processes will not die: %w", len(left), context.Cause(ctx))
+			return fmt.Errorf("%d processes do not end: %w", len(left), context.Cause(ctx))
 		case <-time.After(wait):
 		}
 	}
@@ -220,7 +220,7 @@ func (s instance) members() ([]int, error) {
 	return members, nil
 }
 
-// parseStat reads proc_pid_stat(5). Zombies are not alive.
+// parseStat parses proc_pid_stat(5). Zombies are not alive.
 func parseStat(pid int) (ppid int, alive bool, err error) {
 	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) {
@@ -229,7 +229,7 @@ func parseStat(pid int) (ppid int, alive bool, err error) {
 	if err != nil {
 		return 0, false, err
 	}
-	// pid (comm) state ppid: comm may hold anything, even parentheses.
+	// The line is "pid (comm) state ppid …". comm may contain any characters, even parentheses.
 	i := bytes.LastIndexByte(raw, ')')
 	var state byte
 	if _, err := fmt.Sscanf(string(raw[i+1:]), " %c %d", &state, &ppid); err != nil {

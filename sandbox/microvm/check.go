@@ -8,22 +8,22 @@ import (
 	"path/filepath"
 )
 
-// checkMachine returns an error that names the first thing which this machine
-// lacks, and makes the paths of opts absolute. Cgroups are looked at by
-// host.FindHierarchy, KVM by chooseMachine.
+// checkMachine returns an error that names the first requirement that this machine does not
+// meet, and makes the paths of opts absolute. host.FindHierarchy checks cgroups, and
+// chooseMachine KVM.
 func checkMachine(opts *Options) error {
 	if opts.StateDir == "" {
 		return errors.New("no state directory given")
 	}
 	if os.Geteuid() != 0 {
-		return errors.New("must be root, to make namespaces, mounts and cgroups")
+		return errors.New("must be root, to create namespaces, mounts and cgroups")
 	}
 	var err error
 	if opts.QEMUPath, err = FindQEMU(opts.QEMUPath); err != nil {
 		return err
 	}
 	if _, err := exec.LookPath("mke2fs"); err != nil {
-		return fmt.Errorf("making disks: %w (Debian has it in e2fsprogs)", err)
+		return fmt.Errorf("find mkfs.ext4: %w (Debian has it in e2fsprogs)", err)
 	}
 	if opts.GuestPath, err = filepath.Abs(opts.GuestPath); err != nil {
 		return err
@@ -37,11 +37,11 @@ func checkMachine(opts *Options) error {
 	case "", "kvm", "tcg":
 		return nil
 	}
-	return fmt.Errorf("accel %q: it is kvm, tcg or empty", opts.Accel)
+	return fmt.Errorf("accel %q: must be kvm, tcg or empty", opts.Accel)
 }
 
-// FindQEMU returns the path of the program that runs machines, without symbolic links.
-// With an empty path it is looked for.
+// FindQEMU returns the path of the QEMU program, without symbolic links. If path is empty, it
+// searches for the program.
 func FindQEMU(path string) (string, error) {
 	if path == "" {
 		found, err := exec.LookPath("qemu-system-x86_64")

@@ -14,8 +14,8 @@ import (
 	"github.com/berth-run/berth/sandbox/host"
 )
 
-// Create makes the sandbox's disk and its cgroup, and at the first time the image of
-// its template.
+// Create creates the sandbox's disk and its cgroup, and at the first use the image of its
+// template.
 func (d *Driver) Create(ctx context.Context, spec sandbox.Spec) error {
 	s, err := d.sandbox(spec.ID)
 	if err != nil {
@@ -40,7 +40,7 @@ func (d *Driver) Create(ctx context.Context, spec sandbox.Spec) error {
 	if err != nil {
 		return fmt.Errorf("microvm: create: %w", err)
 	}
-	// From here on List shows the sandbox and Destroy removes all of it.
+	// From here on List returns the sandbox and Destroy removes all of it.
 	if err := d.makeGroup(s, spec.Limits, len(spec.Mounts) > 0); err != nil {
 		err = errors.Join(err, d.Destroy(context.WithoutCancel(ctx), s.id))
 		return fmt.Errorf("microvm: create %s: cgroup: %w", s.id, err)
@@ -48,7 +48,7 @@ func (d *Driver) Create(ctx context.Context, spec sandbox.Spec) error {
 	return nil
 }
 
-// makeGroup makes the sandbox's cgroup, which is to hold QEMU and what shows mounts.
+// makeGroup creates the sandbox's cgroup, for QEMU and the program that serves mounts.
 func (d *Driver) makeGroup(s instance, limits sandbox.Limits, mounts bool) error {
 	limits.Memory += d.machine.overhead()
 	pids := hostPIDs(limits)
@@ -59,7 +59,7 @@ func (d *Driver) makeGroup(s instance, limits sandbox.Limits, mounts bool) error
 	return s.cgroup.Create(limits, pids)
 }
 
-// fill makes what is in the sandbox's directory from the start.
+// fill creates the initial files of the sandbox's directory.
 func (d *Driver) fill(ctx context.Context, dir, image string, spec sandbox.Spec) error {
 	for _, sub := range []string{"run", sealed} {
 		if err := os.Mkdir(filepath.Join(dir, sub), 0o700); err != nil {
@@ -88,8 +88,8 @@ func (d *Driver) fill(ctx context.Context, dir, image string, spec sandbox.Spec)
 	return makeDisk(ctx, filepath.Join(dir, sealed), spec.Limits.Disk)
 }
 
-// firstUID begins the range that QEMU's users are of: 2^28 numbers that systemd's list
-// of users and groups leaves free.
+// firstUID is the start of the range of QEMU's users: 2^28 numbers that are free in systemd's
+// list of users and groups.
 const firstUID = 1879048192
 
 // newUID returns an unused user id. QEMU owns no file with it; it prevents sandboxes from signalling and tracing each other, should their namespaces fail.

@@ -9,12 +9,12 @@ import (
 	"github.com/berth-run/berth/sandbox/host"
 )
 
-// destroyTimeout bounds Destroy where ctx does not.
+// destroyTimeout bounds Destroy if ctx has no deadline.
 const destroyTimeout = 30 * time.Second
 
-// Destroy kills QEMU and removes the sandbox's cgroup, the key of what it wrote and its
-// directory, in this order: as long as anything is left, List shows the sandbox. It
-// needs no file of the sandbox's to be whole, and no cooperation of QEMU's.
+// Destroy kills QEMU and removes the sandbox's cgroup, the key of its disk and its directory,
+// in this order: while anything is left, List returns the sandbox. It needs neither intact
+// files nor QEMU's cooperation.
 func (d *Driver) Destroy(ctx context.Context, id string) error {
 	s, err := d.sandbox(id)
 	if err != nil {

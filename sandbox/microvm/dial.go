@@ -16,8 +16,8 @@ import (
 // errBusy is returned by Dial when all of a sandbox's serial ports are in use.
 var errBusy = fmt.Errorf("its %d connections are in use", ports)
 
-// Dial connects to the guest through an unused serial port. As with a socket,
-// the guest need not have taken the connection when Dial returns.
+// Dial connects to the guest through an unused serial port. As with a socket, the guest may
+// accept the connection after Dial returns.
 func (d *Driver) Dial(ctx context.Context, id string) (net.Conn, error) {
 	s, err := d.find(id)
 	if err != nil {
@@ -32,7 +32,7 @@ func (d *Driver) Dial(ctx context.Context, id string) (net.Conn, error) {
 
 func portName(i int) string { return "port" + strconv.Itoa(i) }
 
-// A conn is a connection through a port, which is given back with it.
+// A conn is a connection through a port, which Close releases.
 type conn struct {
 	*serial.Conn
 
@@ -42,8 +42,8 @@ type conn struct {
 // Close implements net.Conn.
 func (c conn) Close() error { return errors.Join(c.Conn.Close(), c.lock.Close()) }
 
-// dial begins a connection on the first port that is free. A lock on a file says which
-// are: it ends with its holder, however that ends.
+// dial connects to the first free port. A lock on a file marks a port as used: it ends with its
+// holder, however that ends.
 func (s instance) dial(ctx context.Context) (conn, error) {
 	for i := range ports {
 		lock, err := os.OpenFile(s.path("run/"+portName(i)+".lock"), os.O_CREATE|os.O_RDWR, 0o600)

@@ -18,11 +18,11 @@ import (
 
 var _ sandbox.Freezer = (*Driver)(nil)
 
-// freezeTimeout bounds Freeze and Kill where ctx does not.
+// freezeTimeout bounds Freeze and Kill if ctx has no deadline.
 const freezeTimeout = 5 * time.Second
 
-// OpenExisting returns a driver of the sandboxes in a state directory without writing to
-// its volume, or nil if it has none of its own. Only List, Stats and the methods of
+// OpenExisting returns a driver of the sandboxes in a state directory without writing to its
+// volume, or nil if it has no sandboxes of its own. Only List, Stats and the methods of
 // sandbox.Freezer may be called.
 func OpenExisting(stateDir string, log *slog.Logger) (*Driver, error) {
 	stateDir, err := filepath.EvalSymlinks(stateDir)
@@ -52,7 +52,7 @@ func OpenExisting(stateDir string, log *slog.Logger) (*Driver, error) {
 	return d, nil
 }
 
-// Freeze stops QEMU, which writes all that the machine writes to its disk.
+// Freeze stops QEMU, which makes all of the machine's writes to its disk.
 func (d *Driver) Freeze(ctx context.Context, id string) error {
 	ctx, cancel := context.WithTimeout(ctx, freezeTimeout)
 	defer cancel()

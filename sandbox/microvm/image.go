@@ -12,11 +12,11 @@ import (
 	"github.com/berth-run/berth/guest/boot"
 )
 
-// blockSize of the file systems.
+// blockSize is the block size of the file systems.
 const blockSize = 4096
 
-// image returns the path of the template as a disk image, which it makes at the first
-// time: a second for each hundred megabytes.
+// image returns the path of the template's disk image. It creates the image at the first use,
+// which takes a second for each hundred megabytes.
 func (d *Driver) image(ctx context.Context, rootfs string) (string, error) {
 	return d.images.Get(rootfs, func(path, rootfs string) error {
 		size, files, err := measure(rootfs)
@@ -46,7 +46,7 @@ func (d *Driver) dropImages() error {
 	return d.images.Drop(used)
 }
 
-// measure returns how large and for how many files a file system for the tree has to be.
+// measure returns the required size and number of files of a file system for the tree.
 func measure(root string) (size int64, files int, err error) {
 	err = filepath.WalkDir(root, func(_ string, e fs.DirEntry, err error) error {
 		if err != nil {
@@ -57,7 +57,7 @@ func measure(root string) (size int64, files int, err error) {
 			return err
 		}
 		files++
-		size += blockSize // for its inode, its name, its attributes
+		size += blockSize // for its inode, name and attributes
 		if info.Mode().IsRegular() {
 			size += (info.Size() + blockSize - 1) / blockSize * blockSize
 		}
@@ -66,8 +66,8 @@ func measure(root string) (size int64, files int, err error) {
 	return size + size/16 + 32<<20, files + files/16 + 256, err
 }
 
-// makeFS makes a sparse ext4 image with the content of a directory. It keeps no
-// journal: what a machine has written when it dies is not read any more.
+// makeFS creates a sparse ext4 image with the content of a directory. It has no journal,
+// because a disk is not read again after its machine has died.
 func makeFS(ctx context.Context, path string, size int64, content string, options ...string) error {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -82,10 +82,10 @@ func makeFS(ctx context.Context, path string, size int64, content string, option
 	return err
 }
 
-// bootDir is what a sandbox's disk holds at its start, beside the disk.
+// bootDir is the initial content of a sandbox's disk, beside the disk.
 const bootDir = "boot"
 
-// writeBoot leaves what package boot wants to know in the directory of a sandbox's disk.
+// writeBoot writes the configuration for package boot into the directory of a sandbox's disk.
 func writeBoot(dir string, config boot.Config) error {
 	if err := os.Mkdir(filepath.Join(dir, bootDir), 0o700); err != nil {
 		return err
@@ -97,8 +97,8 @@ func writeBoot(dir string, config boot.Config) error {
 	return os.WriteFile(filepath.Join(dir, bootDir, boot.ConfigName), raw, 0o600)
 }
 
-// makeDisk makes the disk of a sandbox in its directory, in the place of any that is
-// there, with what writeBoot has left.
+// makeDisk creates the disk of a sandbox in its directory with the files of writeBoot. It
+// replaces an existing one.
 func makeDisk(ctx context.Context, dir string, size int64) error {
 	return makeFS(ctx, filepath.Join(dir, "disk"), size, filepath.Join(dir, bootDir))
 }

@@ -11,9 +11,9 @@ import (
 	"github.com/berth-run/berth/guest/boot"
 )
 
-// writeInitramfs writes the initial file system of every machine: the guest program,
-// which is its first, and modules in the order in which they are to be loaded. It is
-// not compressed, because to unpack it would take longer than to read it.
+// writeInitramfs writes the initial file system of every machine: the guest program, which is
+// its first process, and modules in the order in which they are loaded. It is not compressed,
+// because unpacking would take longer than reading.
 func writeInitramfs(w io.Writer, guest string, modules []string) error {
 	a := &cpio{w: bufio.NewWriter(w)}
 	a.dir("dev")
@@ -27,15 +27,14 @@ func writeInitramfs(w io.Writer, guest string, modules []string) error {
 	return a.close()
 }
 
-// A cpio writes an archive of the kind that the kernel unpacks ("newc"). The first
-// error stays.
+// A cpio writes an archive in the kernel's format ("newc"). It records the first error.
 type cpio struct {
 	w   *bufio.Writer
 	err error
 	ino int
 }
 
-// header writes what stands before the content of an entry.
+// header writes the header of an entry.
 func (a *cpio) header(name string, mode, size, major, minor int) {
 	if a.err != nil {
 		return
@@ -47,7 +46,7 @@ func (a *cpio) header(name string, mode, size, major, minor int) {
 	a.pad(110 + len(name) + 1)
 }
 
-// pad fills up to a multiple of four what was n bytes long.
+// pad pads n bytes to a multiple of four.
 func (a *cpio) pad(n int) {
 	if a.err == nil {
 		_, a.err = a.w.Write(make([]byte, -n&3))

@@ -17,17 +17,17 @@ import (
 	"github.com/berth-run/berth/sandbox"
 )
 
-// kernelPackage is Debian's name of the newest kernel for virtual machines.
+// kernelPackage is Debian's package of the newest kernel for virtual machines.
 const kernelPackage = "linux-image-cloud-amd64"
 
-// A Kernel is what machines boot.
+// A Kernel is a kernel for machines.
 type Kernel struct {
 	Image   string // path of vmlinuz
 	Modules string // path of the directory of its modules
 }
 
-// FindKernel returns the newest kernel in a directory that FetchKernel has filled, or
-// into which a kernel package was unpacked.
+// FindKernel returns the newest kernel in a directory that FetchKernel filled, or into which a
+// kernel package was unpacked.
 func FindKernel(dir string) (Kernel, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -82,7 +82,7 @@ func FetchKernel(ctx context.Context, dir string) (Kernel, error) {
 		return Kernel{}, err
 	}
 	defer os.RemoveAll(tmp)
-	// With lists of its own, so that the host's are neither needed nor changed.
+	// The lists are separate, so that the host's are neither needed nor changed.
 	config := []string{"-qq", "-o", "APT::Sandbox::User=root", "-o", "Dir::State::Lists=" + tmp + "/lists", "-o", "Dir::Cache=" + tmp + "/cache"}
 	for _, sub := range []string{"lists/partial", "cache/archives/partial"} {
 		if err := os.MkdirAll(filepath.Join(tmp, sub), 0o755); err != nil {
@@ -104,12 +104,12 @@ func FetchKernel(ctx context.Context, dir string) (Kernel, error) {
 	}
 	archives, err := filepath.Glob(filepath.Join(tmp, "*.deb"))
 	if err != nil || len(archives) != 1 {
-		return Kernel{}, errors.Join(err, fmt.Errorf("downloading %s: got %d files, want 1", name, len(archives)))
+		return Kernel{}, errors.Join(err, fmt.Errorf("download %s: got %d files, want 1", name, len(archives)))
 	}
 	if _, err := run(ctx, tmp, "dpkg-deb", "-x", archives[0], "unpacked"); err != nil {
 		return Kernel{}, err
 	}
-	// Modules first: FindKernel goes by the image.
+	// Modules are moved first, because FindKernel searches for the image.
 	for _, sub := range []string{"lib/modules", "boot"} {
 		if err := os.MkdirAll(filepath.Join(dir, sub), 0o755); err != nil {
 			return Kernel{}, err
@@ -128,7 +128,7 @@ func FetchKernel(ctx context.Context, dir string) (Kernel, error) {
 	return FindKernel(dir)
 }
 
-// newestKernel returns the package that kernelPackage stands for.
+// newestKernel returns the package that kernelPackage depends on.
 func newestKernel(ctx context.Context, config []string) (string, error) {
 	out, err := run(ctx, "/", "apt-cache", append(config, "depends", "--no-recommends", "--no-suggests", kernelPackage)...)
 	if err != nil {
@@ -142,7 +142,7 @@ func newestKernel(ctx context.Context, config []string) (string, error) {
 	return "", fmt.Errorf("the package sources have no %s", kernelPackage)
 }
 
-// run runs a program and returns its output; its failure comes with what it printed.
+// run runs a program and returns its output. Its error includes the output.
 func run(ctx context.Context, dir, name string, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir = dir
@@ -155,8 +155,8 @@ func run(ctx context.Context, dir, name string, args ...string) ([]byte, error) 
 	return out, nil
 }
 
-// makeInitramfs writes the initial file system for the guest and the kernel into dir,
-// unless it is there, and returns its path.
+// makeInitramfs writes the initial file system for the guest and the kernel into dir, unless it
+// exists, and returns its path.
 func makeInitramfs(dir, guest string, k Kernel) (string, error) {
 	order, err := loadOrder(k.Modules, modules)
 	if err != nil {

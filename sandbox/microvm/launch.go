@@ -20,8 +20,8 @@ const (
 	rootInitramfs = "/boot/initramfs"
 )
 
-// programPaths are what QEMU needs of the host to start: libraries, its own modules,
-// firmware. What of it there is is shown to it, read-only.
+// programPaths are the host's files that QEMU needs to start: libraries, its own modules,
+// firmware. The existing ones are shown to it read-only.
 var programPaths = []string{"/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/share/qemu", "/usr/share/seabios", "/etc/ld.so.cache"}
 
 // A launch is one start of QEMU.
@@ -31,14 +31,14 @@ type launch struct {
 	uid    int
 	cgroup host.Cgroup
 	args   []string
-	files  []*os.File // from descriptor 3 on
-	log    *os.File   // takes what QEMU says
-	size   int64      // bytes; no file that it writes gets larger
+	files  []*os.File // descriptor 3 and up
+	log    *os.File   // receives QEMU's output
+	size   int64      // limit in bytes of the files that it writes
 }
 
-// start starts QEMU as a user of its own, in its cgroup, without capabilities and in
-// namespaces where there is nothing but itself. The namespaces are those of a thread
-// that runs this and nothing else ever again; they end with QEMU.
+// start starts QEMU as its own user, in its cgroup, without capabilities and in namespaces with
+// no other process. The namespaces are those of a thread that runs only this; they end with
+// QEMU.
 func (l launch) start() (*exec.Cmd, error) {
 	cmd := &exec.Cmd{Path: l.driver.opts.QEMUPath, Args: append([]string{"qemu"}, l.args...), Dir: "/", Env: []string{},
 		Stdout: l.log, Stderr: l.log, ExtraFiles: l.files,
@@ -53,15 +53,15 @@ func (l launch) start() (*exec.Cmd, error) {
 		if err := unix.Unshare(unix.CLONE_NEWNS | unix.CLONE_NEWNET | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS); err != nil {
 			return fmt.Errorf("unshare: %w", err)
 		}
-		// Before the root is changed: these are files of the host.
+		// This comes before the root is changed, because these are files of the host.
 		if err := l.cgroup.JoinThread(); err != nil {
-			return fmt.Errorf("joining the cgroup: %w", err)
+			return fmt.Errorf("join cgroup: %w", err)
 		}
 		if err := l.changeRoot(); err != nil {
-			return fmt.Errorf("making QEMU's root: %w", err)
+			return fmt.Errorf("create QEMU's root: %w", err)
 		}
 		if err := giveUp(); err != nil {
-			return fmt.Errorf("giving up rights: %w", err)
+			return fmt.Errorf("drop privileges: %w", err)
 		}
 		if err := cmd.Start(); err != nil {
 			return err
@@ -77,12 +77,12 @@ func (l launch) start() (*exec.Cmd, error) {
 	return cmd, err
 }
 
-// limitFiles limits the size of the files that QEMU writes: it has the disk's image
-// open, and could make it larger. The calling thread becomes QEMU's user for it, who
-// may do that without rights.
+// limitFiles limits the size of the files that QEMU writes: it has the disk's image open, and
+// could grow it. For this call the calling thread becomes QEMU's user, who may make it without
+// privileges.
 func (l launch) limitFiles(pid int) error {
 	uid := uintptr(l.uid)
-	for _, call := range []uintptr{unix.SYS_SETRESGID, unix.SYS_SETRESUID} { // of this thread alone
+	for _, call := range []uintptr{unix.SYS_SETRESGID, unix.SYS_SETRESUID} { // of this thread only
 		if _, _, errno := unix.RawSyscall(call, uid, uid, uid); errno != 0 {
 			return errno
 		}
@@ -95,7 +95,7 @@ func (l launch) limitFiles(pid int) error {
 	return nil
 }
 
-// giveUp makes it impossible for what the calling thread starts to gain rights.
+// giveUp prevents the processes that the calling thread starts from gaining privileges.
 func giveUp() error {
 	for capability := uintptr(0); capability <= unix.CAP_LAST_CAP; capability++ {
 		if err := unix.Prctl(unix.PR_CAPBSET_DROP, capability, 0, 0, 0); err != nil && !errors.Is(err, unix.EINVAL) {
@@ -105,16 +105,17 @@ func giveUp() error {
 	return unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
 }
 
-// changeRoot makes a root for QEMU the calling thread's, in its own mount namespace.
+// changeRoot creates a root for QEMU and makes it the calling thread's, in its own mount
+// namespace.
 func (l launch) changeRoot() error {
 	return newRoot(l.driver.rootDir(), append(programPaths, l.driver.opts.QEMUPath), func(root string) error {
 		return errors.Join(show(l.driver.kernel, root+rootKernel), show(l.driver.initramfs, root+rootInitramfs), makeDevices(root+"/dev"), l.makeKVM(root+"/dev"))
 	})
 }
 
-// newRoot makes a root for a program, in which some paths of the host are shown and to
-// which furnish adds, and makes it that of the calling thread, which has its own mount
-// namespace. It is mounted at dir, and read-only in the end.
+// newRoot creates a root for a program with the shown paths of the host and the files that
+// furnish adds. It makes it the root of the calling thread, which must have its own mount
+// namespace. The root is mounted at dir and becomes read-only.
 func newRoot(dir string, shown []string, furnish func(root string) error) error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return err
@@ -138,12 +139,12 @@ func newRoot(dir string, shown []string, furnish func(root string) error) error 
 	if err := errors.Join(unix.Chdir(dir), unix.PivotRoot(".", ".")); err != nil {
 		return err
 	}
-	// The old root lies over the new one.
+	// The old root covers the new one.
 	return errors.Join(unix.Unmount(".", unix.MNT_DETACH), unix.Chdir("/"))
 }
 
-// show binds a file or directory of the host, if there is one, to a place in QEMU's
-// root. A link stays a link.
+// show binds a file or directory of the host, if it exists, into QEMU's root. A link stays a
+// link.
 func show(path, to string) error {
 	fi, err := os.Lstat(path)
 	if errors.Is(err, os.ErrNotExist) {
@@ -176,7 +177,7 @@ func show(path, to string) error {
 	return unix.Mount("", to, "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY|unix.MS_NOSUID|unix.MS_NODEV, "")
 }
 
-// makeDevices makes the devices that a program may count on.
+// makeDevices creates the devices that programs expect.
 func makeDevices(dir string) error {
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		return err
@@ -189,7 +190,7 @@ func makeDevices(dir string) error {
 	return nil
 }
 
-// makeKVM makes the device of the processor's virtual machines, if QEMU is to open it.
+// makeKVM creates the KVM device, if QEMU uses it.
 func (l launch) makeKVM(dir string) error {
 	if !l.kvm {
 		return nil
@@ -201,6 +202,6 @@ func (l launch) makeKVM(dir string) error {
 	return os.Chown(kvm, l.uid, l.uid)
 }
 
-// hostPIDs bounds QEMU's threads: one for each processor, its main loop, and those
-// that wait for its disks; and those of the program that shows mounts.
+// hostPIDs bounds QEMU's threads, which are one for each CPU, its main loop, and those that
+// wait for its disks, and the threads of the program that serves mounts.
 func hostPIDs(l sandbox.Limits) int { return 128 + processors(l) }

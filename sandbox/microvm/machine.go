@@ -10,34 +10,33 @@ import (
 	"github.com/berth-run/berth/sandbox"
 )
 
-// A machine is a kind of machine that QEMU can be.
+// A machine is a machine type of QEMU.
 type machine struct {
 	accel string // kvm or tcg
 	kind  string // microvm or q35
 }
 
-// machines are tried in this order. QEMU's microvm has no timer that Linux could
-// measure the processor's clock against, and so needs KVM's own clock: the emulated
-// machine has to be q35.
+// machines are tried in this order. QEMU's microvm has no timer with which Linux could
+// calibrate the CPU's clock, and so needs KVM's own clock: the emulated machine has to be q35.
 var machines = []machine{{"kvm", "microvm"}, {"kvm", "q35"}, {"tcg", "q35"}}
 
-// emulated reports whether the machine's processor is a program.
+// emulated reports whether the machine's CPU is emulated.
 func (m machine) emulated() bool { return m.accel == "tcg" }
 
-// ports is how many connections to a guest there may be at once.
+// ports is the maximal number of concurrent connections to a guest.
 const ports = 8
 
-// Descriptors that QEMU is started with, beside the standard ones.
+// Descriptors of QEMU beside the standard ones.
 const (
 	fdTemplate = 3 + iota
 	fdDisk
 	fdMonitor
 	fdConsole
-	fdPorts                   // and those after it
+	fdPorts                   // and the following ones
 	fdShare = fdPorts + ports // if there are mounts
 )
 
-// overhead is what QEMU may need beside the machine's memory. The emulator keeps
+// overhead is the memory that QEMU may need beside the machine's. The emulator caches
 // translated code.
 func (m machine) overhead() int64 {
 	if m.emulated() {
@@ -46,22 +45,22 @@ func (m machine) overhead() int64 {
 	return 128 << 20
 }
 
-// codeCache is what the emulator may keep of translated code, in MiB.
+// codeCache limits the emulator's cache of translated code, in MiB.
 const codeCache = 96
 
-// processors returns the number of processors that a machine has.
+// processors returns the number of a machine's CPUs.
 func processors(l sandbox.Limits) int {
 	return min(max(1, int(math.Ceil(l.CPU))), runtime.NumCPU())
 }
 
-// base returns QEMU's arguments that do not depend on the sandbox. Paths are those in
-// QEMU's root.
+// base returns QEMU's arguments that do not depend on the sandbox. Paths are relative to QEMU's
+// root.
 func (m machine) base() []string {
 	accel, cpu := "kvm", "host"
 	if m.emulated() {
 		accel = fmt.Sprintf("tcg,thread=multi,tb-size=%d", codeCache)
-		// Without the wide vectors of newer processors, whose emulation is slower
-		// than doing without; with what distributions count on (x86-64-v2).
+		// This CPU lacks the wide vectors of newer ones, whose emulation is slower than doing
+		// without, but has the features that distributions require (x86-64-v2).
 		cpu = "Nehalem,+rdrand"
 	}
 	kind := "microvm,rtc=on,isa-serial=on"
@@ -82,15 +81,15 @@ func (m machine) kernelOptions() string {
 	const always = "console=ttyS0 quiet panic=-1 reboot=t nokaslr lsm=capability audit=0 nowatchdog " +
 		"8250.nr_uarts=1 cryptomgr.notests random.trust_cpu=on init_on_alloc=0"
 	if m.emulated() {
-		// What keeps processes of one sandbox from each other by the processor's
-		// means is slow to emulate, and the emulated processor needs none of it.
+		// The CPU's mitigations between processes of one sandbox are slow to emulate, and the
+		// emulated CPU does not need them.
 		return always + " mitigations=off no_timer_check tsc=reliable"
 	}
 	return always
 }
 
-// args returns the arguments of QEMU for a sandbox's machine. With mounts its memory is
-// shared with the program that shows them.
+// args returns QEMU's arguments for a sandbox's machine. With mounts its memory is shared with
+// the program that serves them.
 func (m machine) args(l sandbox.Limits, mounts bool) []string {
 	suffix := "-pci"
 	if m.kind == "microvm" {

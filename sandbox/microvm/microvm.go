@@ -12,30 +12,30 @@ import (
 	"github.com/berth-run/berth/sandbox/host"
 )
 
-// Options say where the driver finds its things.
+// Options are the paths and settings of a Driver.
 type Options struct {
-	// StateDir holds the sandboxes. It is created if need be, and its volume
-	// carries what they write. One process at a time drives a state directory.
+	// StateDir holds the sandboxes, whose files are on its volume. Open creates it if it does
+	// not exist. Only one process at a time may use a state directory.
 	StateDir string
 
-	// ImageDir keeps templates as disk images, StateDir/images if empty. State
-	// directories may share it.
+	// ImageDir holds templates as disk images, and several state directories may share it. The
+	// default is StateDir/images.
 	ImageDir string
 
-	// QEMUPath is the program qemu-system-x86_64; it is looked for if empty.
+	// QEMUPath is the program qemu-system-x86_64. If empty, Open searches for it.
 	QEMUPath string
 
-	// KernelDir holds a kernel as FetchKernel leaves it.
+	// KernelDir holds a kernel from FetchKernel.
 	KernelDir string
 
-	// GuestPath is the berth-guest program, statically linked. Open copies it.
+	// GuestPath is the statically linked berth-guest program. Open copies it.
 	GuestPath string
 
-	// Accel is "kvm", "tcg" (emulation, which is ten and more times slower), or
-	// empty: KVM if a machine starts with it.
+	// Accel is "kvm", "tcg" (emulation, which is at least ten times slower), or empty: KVM if a
+	// machine starts with it.
 	Accel string
 
-	// Logger, slog.Default if nil.
+	// Logger is slog.Default if nil.
 	Logger *slog.Logger
 }
 
@@ -47,23 +47,22 @@ type Driver struct {
 	log       *slog.Logger
 	cgroups   host.Hierarchy
 	instance  string
-	seals     bool // what sandboxes write is encrypted
+	seals     bool // files of sandboxes are encrypted
 	bootID    string
-	kernel    string // the image
+	kernel    string // path of the image
 	initramfs string
 	machine   machine
-	patience  time.Duration // with the first start of a machine
-	share     string        // the program that shows mounts; "" if there are none
-	noMounts  string        // why
+	patience  time.Duration // time limit of the first start of a machine
+	share     string        // path of the program that serves mounts; "" without mounts
+	noMounts  string        // why mounts do not work
 
 	processes host.Processes // of QEMU
 }
 
 var _ sandbox.Driver = (*Driver)(nil)
 
-// Open checks that this machine can run sandboxes and prepares StateDir. What it
-// returns as an error is meant for the operator. The first time it tries KVM, which
-// takes a second, or ten where KVM does not work.
+// Open checks that this machine can run sandboxes and prepares StateDir. Its errors are for the
+// operator. The first time it tries KVM, which takes a second, or ten if KVM does not work.
 func Open(opts Options) (*Driver, error) {
 	d, err := open(opts)
 	if err != nil {
@@ -111,8 +110,8 @@ func open(opts Options) (*Driver, error) {
 	return d, nil
 }
 
-// Features says what the driver can do: all of it on every machine that Open accepts, but
-// for mounts, which want virtiofsd.
+// Features returns the capabilities of the driver: all of them on every machine that Open
+// accepts, except mounts, which need virtiofsd.
 func (d *Driver) Features() sandbox.Features {
 	f := sandbox.Features{
 		Isolation:   "microvm",
@@ -132,11 +131,11 @@ func (d *Driver) Features() sandbox.Features {
 	return f
 }
 
-// emulation is how many times longer programs take under emulation: ten for what
-// computes, more for what starts many processes.
+// emulation is the factor by which programs take longer under emulation: ten for computation,
+// more for starting many processes.
 const emulation = 10
 
-// NoMounts says why sandboxes have no mounts, "" if they have.
+// NoMounts returns why sandboxes cannot have mounts, or "" if they can.
 func (d *Driver) NoMounts() string { return d.noMounts }
 
 // Emulated reports whether sandboxes run without KVM, slowly.
@@ -145,13 +144,13 @@ func (d *Driver) Emulated() bool { return d.machine.emulated() }
 // List returns the ids of all sandboxes that exist, alive or dead.
 func (d *Driver) List(context.Context) ([]string, error) { return d.dir.List() }
 
-// discardCopies removes what a copy of a state directory has of sandboxes.
+// discardCopies removes the sandboxes in a copied state directory.
 func (d *Driver) discardCopies() error {
 	d.log.Warn("microvm: the state directory is a copy; its sandboxes are left to the original", "dir", d.opts.StateDir)
 	return sandbox.Discard(filepath.Join(d.opts.StateDir, "sandboxes"))
 }
 
-// prepareStateDir makes what all sandboxes share.
+// prepareStateDir creates the files that all sandboxes share.
 func (d *Driver) prepareStateDir() (err error) {
 	if d.dir, err = sandbox.OpenDir(filepath.Join(d.opts.StateDir, "sandboxes")); err != nil {
 		return err
@@ -180,7 +179,7 @@ func (d *Driver) prepareStateDir() (err error) {
 		return err
 	}
 	if err := host.CanSeal(d.opts.StateDir); err != nil {
-		d.log.Warn("microvm: the volume of the state directory does not encrypt directories; what a sandbox wrote may be found on it after the sandbox is gone", "err", err)
+		d.log.Warn("microvm: the volume of the state directory does not encrypt directories; files of a sandbox may be recovered from it after the sandbox is destroyed", "err", err)
 	} else {
 		d.seals = true
 	}
@@ -193,5 +192,5 @@ func (d *Driver) prepareStateDir() (err error) {
 	return err
 }
 
-// rootDir is where each QEMU's root is mounted, in its own mount namespace.
+// rootDir is the mount point of each QEMU's root, in its own mount namespace.
 func (d *Driver) rootDir() string { return filepath.Join(d.opts.StateDir, "root") }

@@ -10,12 +10,12 @@ import (
 	"strings"
 )
 
-// modules are the kernel modules that a sandbox's machine needs; Debian's kernel for
-// clouds has the rest built in.
+// modules are the kernel modules that a sandbox's machine needs and that are not built into
+// Debian's kernel for clouds.
 var modules = []string{"virtio_mmio", "virtio_pci", "virtio_blk", "virtio_console", "overlay", "tun", "virtiofs"}
 
-// loadOrder returns the files of the modules and of all that they need from a tree of
-// modules, such that each comes after what it needs.
+// loadOrder returns the files of the modules and their dependencies from a tree of modules,
+// each after its dependencies.
 func loadOrder(tree string, names []string) ([]string, error) {
 	files := make(map[string]string)
 	err := filepath.WalkDir(tree, func(path string, e fs.DirEntry, err error) error {
@@ -38,7 +38,7 @@ func loadOrder(tree string, names []string) ([]string, error) {
 			return nil
 		}
 		if slices.Contains(above, name) {
-			return fmt.Errorf("module %s needs itself", name)
+			return fmt.Errorf("module %s depends on itself", name)
 		}
 		needs, err := moduleDepends(path)
 		if err != nil {
@@ -60,10 +60,10 @@ func loadOrder(tree string, names []string) ([]string, error) {
 	return order, nil
 }
 
-// moduleName returns the name as the kernel writes it.
+// moduleName returns the kernel's form of a name.
 func moduleName(s string) string { return strings.ReplaceAll(s, "-", "_") }
 
-// moduleDepends returns the names of the modules that the one in the file needs.
+// moduleDepends returns the names of a module's direct dependencies.
 func moduleDepends(path string) ([]string, error) {
 	f, err := elf.Open(path)
 	if err != nil {

@@ -12,26 +12,26 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// controlTimeout bounds one word with QEMU.
+// controlTimeout bounds one command to QEMU.
 const controlTimeout = 10 * time.Second
 
-// maxAnswer bounds what QEMU answers, in bytes. It is not trusted.
+// maxAnswer bounds QEMU's answer, in bytes. It is not trusted.
 const maxAnswer = 1 << 20
 
-// Pause stops the machine's processors.
+// Pause stops the machine's CPUs.
 func (d *Driver) Pause(ctx context.Context, id string) error {
 	return d.control(ctx, id, "stop", func(s instance) error {
 		return os.WriteFile(s.path("paused"), nil, 0o600)
 	})
 }
 
-// Resume lets them go on. The machine's clock has stood still and is set.
+// Resume continues them. The machine's clock was stopped and is set.
 func (d *Driver) Resume(ctx context.Context, id string) error {
 	return d.control(ctx, id, "cont", func(s instance) error {
 		if err := os.Remove(s.path("paused")); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return err
 		}
-		// A connection begins with the time. Where all are in use, the next will.
+		// A connection starts with the time. If all are in use, the next one sets it.
 		if c, err := s.dial(ctx); err == nil {
 			ctx, cancel := context.WithTimeout(ctx, controlTimeout)
 			defer cancel()
@@ -42,8 +42,7 @@ func (d *Driver) Resume(ctx context.Context, id string) error {
 	})
 }
 
-// control gives QEMU a command of its machine protocol, and then notes what has come
-// of it.
+// control sends QEMU a command of its machine protocol, and then records the result with then.
 func (d *Driver) control(ctx context.Context, id, command string, then func(instance) error) error {
 	s, err := d.find(id)
 	if err != nil {
@@ -51,7 +50,7 @@ func (d *Driver) control(ctx context.Context, id, command string, then func(inst
 	}
 	_, alive, err := s.qemu()
 	if err == nil && !alive {
-		err = errors.New("it is not running")
+		err = errors.New("sandbox is not running")
 	}
 	if err != nil {
 		return fmt.Errorf("microvm: %s %s: %w", command, id, err)
@@ -68,9 +67,9 @@ func (d *Driver) control(ctx context.Context, id, command string, then func(inst
 	return nil
 }
 
-// command has QEMU execute a command without arguments.
+// command makes QEMU execute a command without arguments.
 func (s instance) command(ctx context.Context, name string) error {
-	// QEMU listens to one at a time.
+	// QEMU accepts one connection at a time.
 	lock, err := os.OpenFile(s.path("run/monitor.lock"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return err
@@ -97,7 +96,7 @@ func (s instance) command(ctx context.Context, name string) error {
 	return nil
 }
 
-// await reads up to the answer to a command, past the greeting and events.
+// await reads the answer to a command, and skips the greeting and events before it.
 func await(in *json.Decoder) error {
 	for {
 		var m struct {

@@ -13,11 +13,11 @@ import (
 	"github.com/berth-run/berth/sandbox/host"
 )
 
-// probeTimeout is how long a machine may take to start, and to end because it has no
-// disks. With KVM it takes half a second.
+// probeTimeout bounds the start of a machine and its end for lack of disks. With KVM it takes
+// half a second.
 const probeTimeout = 10 * time.Second
 
-// A probed is what a trial of machines has come to.
+// A probed is the result of trying machines.
 type probed struct {
 	BootID string `json:"boot_id"`
 	QEMU   string `json:"qemu"`
@@ -26,9 +26,9 @@ type probed struct {
 	Kind   string `json:"kind"`
 }
 
-// chooseMachine returns the first machine that starts. That /dev/kvm is there says
-// little: where virtual machines are nested, it may open and run nothing. The
-// result is saved until the host restarts.
+// chooseMachine returns the first machine that starts. The existence of /dev/kvm proves little:
+// in nested virtual machines it may open and run nothing. The result is stored until the host
+// restarts.
 func (d *Driver) chooseMachine() (machine, error) {
 	path := filepath.Join(d.opts.StateDir, "machine.json")
 	want := probed{BootID: d.bootID, QEMU: d.opts.QEMUPath, Kernel: d.kernel}
@@ -60,15 +60,15 @@ func (d *Driver) chooseMachine() (machine, error) {
 	return machine{}, errors.New("KVM does not work on this machine")
 }
 
-// try starts a machine without disks, as a sandbox's would be started. It ends by
-// itself when its first program finds none.
+// try starts a machine without disks, in the same way as a sandbox's. The machine ends when its
+// first program finds no disks.
 func (d *Driver) try(m machine) (err error) {
 	if _, err := os.Stat("/dev/kvm"); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), probeTimeout)
 	defer cancel()
-	cgroup := d.cgroups.Group("berth-"+d.instance, "probe.kvm") // no sandbox's id
+	cgroup := d.cgroups.Group("berth-"+d.instance, "probe.kvm") // not the id of a sandbox
 	limits := sandbox.Limits{Memory: 256<<20 + m.overhead()}.WithDefaults()
 	if err := cgroup.Create(limits, hostPIDs(limits)); err != nil {
 		return err
@@ -93,7 +93,7 @@ func (d *Driver) try(m machine) (err error) {
 	return nil
 }
 
-// removeGroup ends what is left in a cgroup and removes it.
+// removeGroup ends the processes in a cgroup and removes it.
 func removeGroup(c host.Cgroup) error {
 	ctx, cancel := context.WithTimeout(context.Background(), destroyTimeout)
 	defer cancel()

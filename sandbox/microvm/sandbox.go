@@ -12,8 +12,8 @@ import (
 	"github.com/berth-run/berth/sandbox/host"
 )
 
-// A sandbox is one directory of the driver's. All its methods work on what is
-// there, which after a crash may be anything.
+// An instance is one sandbox's directory. Its methods work on the existing files, which after a
+// crash may be in any state.
 type instance struct {
 	id        string
 	dir       string
@@ -21,7 +21,7 @@ type instance struct {
 	processes *host.Processes
 }
 
-// sandbox returns the sandbox of that id, whether there is one or not.
+// sandbox returns the sandbox of an id, which need not exist.
 func (d *Driver) sandbox(id string) (instance, error) {
 	dir, err := d.dir.Path(id)
 	if err != nil {
@@ -30,7 +30,7 @@ func (d *Driver) sandbox(id string) (instance, error) {
 	return instance{id: id, dir: dir, cgroup: d.cgroups.Group("berth-"+d.instance, id), processes: &d.processes}, nil
 }
 
-// find is sandbox, but returns sandbox.ErrNotFound where there is none.
+// find returns an existing sandbox, or sandbox.ErrNotFound.
 func (d *Driver) find(id string) (instance, error) {
 	if _, err := d.dir.Find(id); err != nil {
 		return instance{}, fmt.Errorf("microvm: %w", err)
@@ -40,7 +40,7 @@ func (d *Driver) find(id string) (instance, error) {
 
 func (s instance) path(elem string) string { return s.dir + "/" + elem }
 
-// exists reports whether there is such a file in the sandbox's directory.
+// exists reports whether a file exists in the sandbox's directory.
 func (s instance) exists(elem string) (bool, error) {
 	_, err := os.Lstat(s.path(elem))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -49,21 +49,21 @@ func (s instance) exists(elem string) (bool, error) {
 	return err == nil, err
 }
 
-// sealed is the directory of a sandbox that holds what it writes.
+// sealed is the directory of a sandbox with its disk.
 const (
 	sealed   = "sealed"
 	diskFile = sealed + "/disk"
 )
 
-// A record is the saved description of a sandbox.
+// A record is the stored description of a sandbox.
 type record struct {
-	BootID string         `json:"boot_id"` // of the machine at the time
-	Image  string         `json:"image"`   // the template's
+	BootID string         `json:"boot_id"` // of the machine at creation
+	Image  string         `json:"image"`   // of the template
 	UID    int            `json:"uid"`     // QEMU's user and group
 	Limits sandbox.Limits `json:"limits"`
 
 	Mounts []mountRecord `json:"mounts,omitempty"`
-	Share  int           `json:"share,omitempty"` // what the sandbox's root is on the host, to mounts
+	Share  int           `json:"share,omitempty"` // host uid of the sandbox's root for mounts
 }
 
 // A mountRecord is a mount with its directory on this host.
@@ -94,15 +94,14 @@ func (s instance) record() (record, error) {
 	return r, nil
 }
 
-// errGarbled is of a record that is there and cannot be understood.
+// errGarbled is returned for a damaged record.
 var errGarbled = errors.New("sandbox.json is damaged")
 
-// qemu returns the process id of QEMU and whether it is alive. An error means that it
-// is not known.
+// qemu returns the process id of QEMU and whether it is alive. An error means that it is
+// unknown.
 func (s instance) qemu() (int, bool, error) {
 	return s.processes.Find(s.id, func() (int, bool, error) {
-		// The number may be another process's by now; the cgroup cannot be another
-		// sandbox's.
+		// The number may be reused by another process; the cgroup cannot be another sandbox's.
 		return host.FindIn(s.cgroup, s.path("pid"))
 	})
 }

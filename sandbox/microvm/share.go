@@ -19,20 +19,19 @@ import (
 	"github.com/berth-run/berth/sandbox/host"
 )
 
-// Mounts are shown to a machine by a program beside QEMU, virtiofsd. It has to open
-// files as any of the sandbox's users, and so is root: of a user namespace, where the
-// numbers up to shareUsers are unused on the host. The mounts are mapped to it
-// (idmapped), so that what is on their disks has the sandbox's numbers. Of the host it
-// sees the mounts, which hold no device and nothing that runs as its owner.
+// A program beside QEMU, virtiofsd, serves mounts to a machine. It has to open files as any of
+// the sandbox's users, and so is root of a user namespace, in which the numbers up to
+// shareUsers are unused on the host. The mounts are mapped to it (idmapped), so that files on
+// their disks have the sandbox's numbers. Of the host it sees only the mounts, which are nodev
+// and nosuid.
 
 const (
 	shareUsers = 1 << 16
 	shareDir   = "/volumes" // in its root
 	rootShare  = "/virtiofsd"
 
-	// shareFiles bounds the files that it has open: one for each that the machine's
-	// kernel has looked up and not forgotten. shareMemory holds them, in the kernel's
-	// memory and its own.
+	// shareFiles bounds its open files: one for each file that the machine's kernel has looked
+	// up and not forgotten. shareMemory covers them, in the kernel's memory and its own.
 	shareFiles  = 1 << 18
 	shareMemory = 512 << 20
 	sharePIDs   = 32
@@ -55,18 +54,18 @@ func shareProgram() (string, error) {
 // A share is one start of the program.
 type share struct {
 	driver *Driver
-	base   int // the host's number of the sandbox's root
+	base   int // host uid of the sandbox's root
 	mounts []mountRecord
 	cgroup host.Cgroup
-	socket *os.File // it listens on
-	log    *os.File // takes what it says; nil is nothing
+	socket *os.File // socket on which it listens
+	log    *os.File // receives its output; may be nil
 }
 
 // start starts the program, which ends when QEMU closes its connection.
 func (s share) start() (*exec.Cmd, error) {
 	users, err := userNamespace(s.base)
 	if err != nil {
-		return nil, fmt.Errorf("making a user namespace: %w", err)
+		return nil, fmt.Errorf("create user namespace: %w", err)
 	}
 	defer users.Close()
 	var files unix.Rlimit
@@ -75,7 +74,7 @@ func (s share) start() (*exec.Cmd, error) {
 	}
 	cmd := &exec.Cmd{Path: rootShare, Dir: "/", Env: []string{}, Stdout: s.log, Stderr: s.log, ExtraFiles: []*os.File{s.socket},
 		Args: []string{"virtiofsd", "--fd=3", fmt.Sprintf("--rlimit-nofile=%d", min(files.Max, shareFiles)), "-o", "source=" + shareDir,
-			// What one sandbox writes others see at once.
+			// Other sandboxes see a sandbox's writes at once.
 			"-o", "cache=auto,timeout=0", "-o", "announce_submounts", "-o", "log_level=err"},
 		SysProcAttr: &syscall.SysProcAttr{Setsid: true, Cloneflags: unix.CLONE_NEWUSER | unix.CLONE_NEWPID | unix.CLONE_NEWNS,
 			UidMappings: mapping(s.base), GidMappings: mapping(s.base), GidMappingsEnableSetgroups: true,
@@ -90,10 +89,10 @@ func (s share) start() (*exec.Cmd, error) {
 			return fmt.Errorf("unshare: %w", err)
 		}
 		if err := s.cgroup.JoinThread(); err != nil {
-			return fmt.Errorf("joining the cgroup: %w", err)
+			return fmt.Errorf("join cgroup: %w", err)
 		}
 		if err := s.changeRoot(int(users.Fd())); err != nil {
-			return fmt.Errorf("making its root: %w", err)
+			return fmt.Errorf("create its root: %w", err)
 		}
 		if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 			return err
@@ -114,8 +113,8 @@ func mapping(base int) []syscall.SysProcIDMap {
 	return []syscall.SysProcIDMap{{HostID: base, Size: shareUsers}}
 }
 
-// changeRoot makes a root for the program the calling thread's. To mount its own /proc
-// it has to see one.
+// changeRoot creates a root for the program and makes it the calling thread's. To mount its own
+// /proc, the program must see one.
 func (s share) changeRoot(users int) error {
 	return newRoot(s.driver.rootDir(), programPaths, func(root string) error {
 		if err := show(s.driver.share, root+rootShare); err != nil {
@@ -125,7 +124,7 @@ func (s share) changeRoot(users int) error {
 			return err
 		}
 		if err := errors.Join(os.Mkdir(root+"/proc", 0o755), unix.Mount("/proc", root+"/proc", "", unix.MS_BIND|unix.MS_REC, "")); err != nil {
-			return fmt.Errorf("binding /proc: %w", err)
+			return fmt.Errorf("bind /proc: %w", err)
 		}
 		if err := errors.Join(os.Mkdir(root+shareDir, 0o755), os.Chown(root+shareDir, s.base, s.base)); err != nil {
 			return err
@@ -139,7 +138,8 @@ func (s share) changeRoot(users int) error {
 	})
 }
 
-// mapMount shows a mount at a place of the calling thread's, mapped to a user namespace.
+// mapMount mounts a mount at a path of the calling thread's namespace, mapped to a user
+// namespace.
 func mapMount(m mountRecord, place string, users int) error {
 	if err := os.Mkdir(place, 0o755); err != nil {
 		return err
@@ -159,10 +159,10 @@ func mapMount(m mountRecord, place string, users int) error {
 	return unix.MoveMount(tree, "", unix.AT_FDCWD, place, unix.MOVE_MOUNT_F_EMPTY_PATH)
 }
 
-// userNamespace returns a new user namespace, whose numbers from 0 on are the host's from
-// base on. It is that of a process that stops before its first instruction.
+// userNamespace returns a new user namespace, whose numbers from 0 on are the host's from base
+// on. It is taken from a process that stops before its first instruction.
 func userNamespace(base int) (*os.File, error) {
-	runtime.LockOSThread() // which traces
+	runtime.LockOSThread() // this thread traces
 	defer runtime.UnlockOSThread()
 	cmd := &exec.Cmd{Path: "/proc/self/exe", SysProcAttr: &syscall.SysProcAttr{Ptrace: true, Cloneflags: unix.CLONE_NEWUSER,
 		UidMappings: mapping(base), GidMappings: mapping(base), Pdeathsig: unix.SIGKILL}}
@@ -176,7 +176,7 @@ func userNamespace(base int) (*os.File, error) {
 	return os.Open(fmt.Sprintf("/proc/%d/ns/user", cmd.Process.Pid))
 }
 
-// startShare starts the program for a sandbox and returns QEMU's connection with it.
+// startShare starts the program for a sandbox and returns QEMU's connection to it.
 func (d *Driver) startShare(s instance, rec record) (*os.File, error) {
 	socket, err := s.listen("volumes")
 	if err != nil {
@@ -196,7 +196,7 @@ func (d *Driver) startShare(s instance, rec record) (*os.File, error) {
 	go func() {
 		defer said.Close()
 		if words, _ := io.ReadAll(io.LimitReader(said, consoleSize)); len(words) > 0 {
-			d.log.Warn("microvm: virtiofsd has said something", "sandbox", s.id, "words", quote("virtiofsd", words))
+			d.log.Warn("microvm: virtiofsd printed messages", "sandbox", s.id, "output", quote("virtiofsd", words))
 		}
 	}()
 	go func() { _ = cmd.Wait() }()
@@ -206,8 +206,8 @@ func (d *Driver) startShare(s instance, rec record) (*os.File, error) {
 // shareTimeout bounds the first answer of the program.
 const shareTimeout = 10 * time.Second
 
-// tryShare starts the program as for a sandbox with one mount, and waits for its first
-// answer, which it gives from behind its walls. An error says why there are no mounts.
+// tryShare starts the program as for a sandbox with one mount, and waits for its first answer,
+// which it sends after it has confined itself. An error is the reason why there are no mounts.
 func (d *Driver) tryShare() (err error) {
 	if d.share, err = shareProgram(); err != nil {
 		return err
@@ -220,7 +220,7 @@ func (d *Driver) tryShare() (err error) {
 	if err := errors.Join(os.Mkdir(dir+"/run", 0o700), os.Mkdir(dir+"/empty", 0o755)); err != nil {
 		return err
 	}
-	s := instance{id: "probe.share", dir: dir, cgroup: d.cgroups.Group("berth-"+d.instance, "probe.share")} // no sandbox's id
+	s := instance{id: "probe.share", dir: dir, cgroup: d.cgroups.Group("berth-"+d.instance, "probe.share")} // not the id of a sandbox
 	if err := s.cgroup.Create(sandbox.Limits{Memory: shareMemory}.WithDefaults(), sharePIDs); err != nil {
 		return err
 	}
@@ -238,7 +238,7 @@ func (d *Driver) tryShare() (err error) {
 	if err := conn.SetDeadline(time.Now().Add(shareTimeout)); err != nil {
 		return err
 	}
-	// Of the protocol vhost-user: which features are there? The answer holds 64 bits.
+	// This is a vhost-user request for the supported features. The answer is 64 bits.
 	request := binary.NativeEndian.AppendUint32(nil, 1)
 	request = binary.NativeEndian.AppendUint32(request, 1) // version
 	request = binary.NativeEndian.AppendUint32(request, 0) // no payload

@@ -15,15 +15,15 @@ const (
 	dataDir  = "/mnt/data"
 	user     = 1000 // uid and gid of the user that commands run as
 
-	// defaultPath is the guest's PATH unless the Spec says another.
+	// defaultPath is the guest's PATH if the Spec has none.
 	defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-	// guestThreads are the threads that the guest makes at its start, while there is
-	// room for them.
+	// guestThreads is the number of threads that the guest creates at its start, within the
+	// limit.
 	guestThreads = 24
 )
 
-// bootConfig returns the configuration of the machine at its start.
+// bootConfig returns the boot configuration of the machine.
 func bootConfig(spec sandbox.Spec) boot.Config {
 	return boot.Config{
 		Hostname: hostname,
@@ -41,12 +41,12 @@ func bootConfig(spec sandbox.Spec) boot.Config {
 	}
 }
 
-// guestEnv returns the guest's environment: the Spec's, over which a few names of
-// ours prevail.
+// guestEnv returns the guest's environment: the Spec's, overridden by a few variables of the
+// driver.
 func guestEnv(spec sandbox.Spec) []string {
 	pids := spec.Limits.PIDs
 	env := []string{
-		"BERTH_PIDS_LIMIT=" + strconv.Itoa(pids-pids/8), // before the kernel's
+		"BERTH_PIDS_LIMIT=" + strconv.Itoa(pids-pids/8), // lower than the kernel's limit
 		"BERTH_THREADS=" + strconv.Itoa(guestThreads),
 		"BERTH_WATCH=1",
 		"BERTH_GUEST_LOG=" + os.DevNull, // the machine's console is not read any more

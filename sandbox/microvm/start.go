@@ -19,12 +19,12 @@ import (
 	"github.com/berth-run/berth/sandbox"
 )
 
-// startTimeout bounds Start where ctx does not. Under emulation a machine starts in
-// three seconds of a processor's time; there may be many of them.
+// startTimeout bounds Start if ctx has no deadline. Under emulation a start takes three seconds
+// of CPU time, and many may run at once.
 const startTimeout = 3 * time.Minute
 
-// A kernel's start hangs at times, under emulation above all. After so long without a
-// guest the machine is given up and started again, once.
+// A kernel sometimes hangs at its start, mostly under emulation. After this time without a
+// guest the machine is ended and started again, once.
 const (
 	patience         = 20 * time.Second
 	patienceEmulated = time.Minute
@@ -32,8 +32,8 @@ const (
 
 var errHangs = errors.New("its guest does not come up")
 
-// Start starts QEMU and returns when the guest listens. After an error the sandbox is
-// dead, and good for Destroy only.
+// Start starts QEMU and returns when the guest listens. After an error the sandbox is dead and
+// can only be destroyed.
 func (d *Driver) Start(ctx context.Context, id string) error {
 	s, err := d.find(id)
 	if err != nil {
@@ -55,7 +55,7 @@ func (d *Driver) start(ctx context.Context, s instance) error {
 	}
 	marker, err := os.OpenFile(s.path("started"), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
-		return err // it was started before, among other things
+		return err // such as a sandbox that was started before
 	}
 	marker.Close()
 	if rec.BootID != d.bootID {
@@ -69,13 +69,13 @@ func (d *Driver) start(ctx context.Context, s instance) error {
 	}
 	d.log.Warn("microvm: a machine hangs and is started again", "sandbox", s.id, "after", d.patience, "err", err)
 	if err := d.renew(ctx, s, rec); err != nil {
-		return fmt.Errorf("ending a machine that hangs: %w", err)
+		return fmt.Errorf("end a hanging machine: %w", err)
 	}
 	return d.boot(ctx, s, rec)
 }
 
-// renew ends the processes of a sandbox that has not started, and creates the cgroup and
-// the disk that they may have used again.
+// renew ends the processes of a sandbox that has not started, and creates the cgroup and the
+// disk that they may have used again.
 func (d *Driver) renew(ctx context.Context, s instance, rec record) error {
 	if err := s.kill(ctx); err != nil {
 		return err
@@ -89,7 +89,7 @@ func (d *Driver) renew(ctx context.Context, s instance, rec record) error {
 	return makeDisk(ctx, s.path(sealed), rec.Limits.Disk)
 }
 
-// boot starts QEMU and returns when the guest listens. An error has the words of both.
+// boot starts QEMU and returns when the guest listens. An error includes the messages of both.
 func (d *Driver) boot(ctx context.Context, s instance, rec record) (err error) {
 	console := &console{}
 	defer func() {
@@ -116,7 +116,7 @@ func (d *Driver) boot(ctx context.Context, s instance, rec record) (err error) {
 	return s.awaitGuest(ctx, ended)
 }
 
-// kill ends what runs for the sandbox, whether ctx has ended or not.
+// kill ends the sandbox's processes, even if ctx has ended.
 func (s instance) kill(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), destroyTimeout)
 	defer cancel()
@@ -133,7 +133,7 @@ func (d *Driver) launch(s instance, rec record) (*exec.Cmd, error) {
 	l := launch{driver: d, kvm: !d.machine.emulated(), uid: rec.UID, cgroup: s.cgroup, args: d.machine.args(rec.Limits, len(rec.Mounts) > 0),
 		log: log, size: rec.Limits.Disk}
 	if len(rec.Mounts) > 0 {
-		l.size = max(l.size, rec.Limits.Memory) // which is a file then
+		l.size = max(l.size, rec.Limits.Memory) // the memory is a file then
 	}
 	defer func() {
 		for _, f := range l.files {
@@ -188,22 +188,22 @@ func (s instance) awaitGuest(ctx context.Context, ended <-chan struct{}) error {
 	}
 	defer conn.Close()
 	if err := conn.Await(ctx); err != nil {
-		return fmt.Errorf("waiting for the guest to listen: %w", err)
+		return fmt.Errorf("wait for the guest to listen: %w", err)
 	}
 	return nil
 }
 
-// listen makes a socket of the sandbox's and returns it, for QEMU to accept on.
+// listen creates a socket of the sandbox and returns it, for QEMU to accept on.
 func (s instance) listen(name string) (*os.File, error) {
 	dir, err := unix.Open(s.path("run"), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, err
 	}
 	defer unix.Close(dir)
-	if err := unix.Unlinkat(dir, name, 0); err != nil && !errors.Is(err, unix.ENOENT) { // of a start that failed
+	if err := unix.Unlinkat(dir, name, 0); err != nil && !errors.Is(err, unix.ENOENT) { // of a failed start
 		return nil, err
 	}
-	// By descriptor, because a socket's path may not be long.
+	// A descriptor is used because a socket's path must be short.
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Net: "unix", Name: fmt.Sprintf("/proc/self/fd/%d/%s", dir, name)})
 	if err != nil {
 		return nil, err
@@ -213,8 +213,8 @@ func (s instance) listen(name string) (*os.File, error) {
 	return l.File()
 }
 
-// connect connects to a socket of the sandbox's. The directory is ours alone: QEMU
-// does not see it.
+// connect connects to a socket of the sandbox. Only this process uses the directory: QEMU does
+// not see it.
 func (s instance) connect(ctx context.Context, name string) (net.Conn, error) {
 	dir, err := unix.Open(s.path("run"), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -225,7 +225,7 @@ func (s instance) connect(ctx context.Context, name string) (net.Conn, error) {
 	return dialer.DialContext(ctx, "unix", fmt.Sprintf("/proc/self/fd/%d/%s", dir, name))
 }
 
-// connectFile connects to a socket of the sandbox's, for another process.
+// connectFile connects to a socket of the sandbox, for another process.
 func (s instance) connectFile(name string) (*os.File, error) {
 	conn, err := s.connect(context.Background(), name)
 	if err != nil {
@@ -235,7 +235,7 @@ func (s instance) connectFile(name string) (*os.File, error) {
 	return conn.(*net.UnixConn).File()
 }
 
-// A console keeps the end of what a machine says while it starts.
+// A console records the end of a machine's output while it starts.
 type console struct {
 	mu   sync.Mutex
 	text []byte
@@ -258,20 +258,20 @@ func (c *console) listen(conn net.Conn) {
 	}
 }
 
-// words returns what was said, ready to be appended to an error.
+// words returns the recorded output as a suffix of an error.
 func (c *console) words() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return quote("console", c.text)
 }
 
-// qemuWords returns what QEMU said, ready to be appended to an error.
+// qemuWords returns QEMU's output as a suffix of an error.
 func (s instance) qemuWords() string {
 	raw, _ := os.ReadFile(s.path("qemu.log"))
 	return quote("qemu", raw[max(0, len(raw)-consoleSize):])
 }
 
-// quote returns what can be printed of a text, on one line.
+// quote returns the printable part of a text, on one line.
 func quote(who string, text []byte) string {
 	words := strings.Join(strings.Fields(strings.Map(func(r rune) rune {
 		if r == unicode.ReplacementChar || !unicode.IsPrint(r) {

@@ -11,13 +11,12 @@ import (
 	"github.com/berth-run/berth/sandbox"
 )
 
-// Stats reports what the sandbox does and uses, as the host sees it: Memory is what the
-// machine has touched and QEMU's own, PIDs are QEMU's threads. A sandbox is dead only if
-// there is proof: if it cannot be found out, that is an error.
+// Stats reports the state and resource use of the sandbox as the host sees it: Memory is the
+// memory that the machine has touched plus QEMU's own, PIDs are QEMU's threads. A sandbox is
+// dead only with proof: if the state cannot be read, Stats returns an error.
 //
-// When memory is short in a machine, its own kernel ends processes. Only where QEMU
-// itself was ended for the sake of the cgroup's limit the sandbox is said to have died
-// of memory.
+// When memory is short in a machine, its own kernel ends processes. The reason is oom only if
+// QEMU itself was killed at the cgroup's limit.
 func (d *Driver) Stats(_ context.Context, id string) (sandbox.Stats, error) {
 	s, err := d.find(id)
 	if err != nil {
@@ -35,7 +34,7 @@ func (d *Driver) Stats(_ context.Context, id string) (sandbox.Stats, error) {
 	return stats, nil
 }
 
-// state returns what a sandbox does, and why it has ended if it has.
+// state returns the state of a sandbox, and the reason of its end if it has ended.
 func (d *Driver) state(s instance) (sandbox.State, sandbox.Reason, error) {
 	_, alive, err := s.qemu()
 	if err != nil {
