@@ -30,8 +30,8 @@ func openAudit(t *testing.T, dir string) *audit.Log {
 	return l
 }
 
-// said returns the entries of a container in the audit log, which must verify.
-func said(t *testing.T, dir string, id berth.ContainerID) []string {
+// auditEntries returns the entries of a container in the audit log, which must verify.
+func auditEntries(t *testing.T, dir string, id berth.ContainerID) []string {
 	t.Helper()
 	key, err := audit.PublicKey(dir)
 	if err != nil {
@@ -64,7 +64,7 @@ func TestAuditedEnds(t *testing.T) {
 				t.Errorf("Delete: %v", err)
 			}
 			// A deletion is acknowledged only after it is written.
-			if got := said(t, dir, id); !slices.Contains(got, "container.erased files_removed") {
+			if got := auditEntries(t, dir, id); !slices.Contains(got, "container.erased files_removed") {
 				t.Errorf("after Delete the log has %q", got)
 			}
 			if err := h.k.Delete(t.Context(), mine, id); berth.ErrorCode(err) != berth.CodeNotFound {
@@ -85,7 +85,7 @@ func TestAuditedEnds(t *testing.T) {
 	h.settle()
 	for id, reason := range ends {
 		want := []string{"container.created", "container.ended " + reason, "container.erased files_removed"}
-		if diff := cmp.Diff(want, said(t, dir, id)); diff != "" {
+		if diff := cmp.Diff(want, auditEntries(t, dir, id)); diff != "" {
 			t.Errorf("entries of the container that ended by %s (-want +got):\n%s", reason, diff)
 		}
 	}
@@ -136,7 +136,7 @@ func TestAuditedCrash(t *testing.T) {
 				want[gone] = nil // the log has no earlier entry of it
 			}
 			for id, want := range want {
-				if diff := cmp.Diff(want, said(t, dir, id)); diff != "" {
+				if diff := cmp.Diff(want, auditEntries(t, dir, id)); diff != "" {
 					t.Errorf("log (-want +got):\n%s", diff)
 				}
 			}
@@ -161,7 +161,7 @@ func TestUnrecordedDeletion(t *testing.T) {
 	h.start()
 	h.settle()
 	want := []string{"container.created", "container.ended deleted", "container.erased files_removed"}
-	if diff := cmp.Diff(want, said(t, dir, id)); diff != "" {
+	if diff := cmp.Diff(want, auditEntries(t, dir, id)); diff != "" {
 		t.Errorf("log after the next start (-want +got):\n%s", diff)
 	}
 }

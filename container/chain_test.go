@@ -83,8 +83,8 @@ func (h *harness) asks() func(command, fields string) (*berth.Response, error) {
 	}
 }
 
-// toldBy returns the output of a response's commands as JSON, with its status.
-func toldBy(r *berth.Response) string {
+// outputOf returns the output of a response's commands as JSON, with its status.
+func outputOf(r *berth.Response) string {
 	out, _ := json.Marshal(r.Output)
 	return string(r.Status) + " " + string(out)
 }
@@ -102,14 +102,14 @@ func TestChainContinues(t *testing.T) {
 	h.pass(time.Hour)
 	h.driver.until(0)
 	second, err := ask("cat f; echo two >>f", autoShell+`,"previous_response_id":"`+string(first.ID)+`"`)
-	if err != nil || !strings.Contains(toldBy(second), `"stdout":"one\n"`) {
-		t.Fatalf("got %s, %v", toldBy(second), err)
+	if err != nil || !strings.Contains(outputOf(second), `"stdout":"one\n"`) {
+		t.Fatalf("got %s, %v", outputOf(second), err)
 	}
 	h.pass(time.Hour)
 	h.driver.until(0)
 	fork, err := ask("cat f", autoShell+`,"previous_response_id":"`+string(first.ID)+`"`)
-	if err != nil || !strings.Contains(toldBy(fork), `"stdout":"one\n"`) {
-		t.Errorf("a fork of the chain: got %s, %v", toldBy(fork), err)
+	if err != nil || !strings.Contains(outputOf(fork), `"stdout":"one\n"`) {
+		t.Errorf("a fork of the chain: got %s, %v", outputOf(fork), err)
 	}
 	// A request that names the container gets the reason of its end.
 	settled, _ := json.Marshal(second.Tools)
@@ -124,11 +124,11 @@ func TestChainContinues(t *testing.T) {
 	_, err = ask("ls -A", autoShell+`,"previous_response_id":"`+string(second.ID)+`"`)
 	wantError(t, err, berth.CodeInvalid, "container_expired", "not used for 20 minutes", "in the snapshot 'snap_", "which is gone too", "'berth.on_lost'")
 	empty, err := ask("ls -A", strings.Replace(autoShell, `"snapshot"`, `"snapshot","on_lost":"new"`, 1)+`,"previous_response_id":"`+string(second.ID)+`"`)
-	if err != nil || !strings.Contains(toldBy(empty), `"stdout":""`) {
-		t.Fatalf("got %s, %v", toldBy(empty), err)
+	if err != nil || !strings.Contains(outputOf(empty), `"stdout":""`) {
+		t.Fatalf("got %s, %v", outputOf(empty), err)
 	}
-	if again, err := ask("ls -A", autoShell+`,"previous_response_id":"`+string(empty.ID)+`"`); err != nil || !strings.Contains(toldBy(again), `"stdout":""`) {
-		t.Errorf("its continuation: got %s, %v", toldBy(again), err)
+	if again, err := ask("ls -A", autoShell+`,"previous_response_id":"`+string(empty.ID)+`"`); err != nil || !strings.Contains(outputOf(again), `"stdout":""`) {
+		t.Errorf("its continuation: got %s, %v", outputOf(again), err)
 	}
 }
 
@@ -152,8 +152,8 @@ func TestChainLost(t *testing.T) {
 		second, err := ask("ls -A", tt.shell+`,"previous_response_id":"`+string(first.ID)+`"`)
 		if tt.want != "" {
 			wantError(t, err, berth.CodeInvalid, "container_expired", "failure of its machine", tt.want)
-		} else if err != nil || !strings.Contains(toldBy(second), `"stdout":""`) {
-			t.Errorf("got %s, %v", toldBy(second), err)
+		} else if err != nil || !strings.Contains(outputOf(second), `"stdout":""`) {
+			t.Errorf("got %s, %v", outputOf(second), err)
 		}
 	}
 }

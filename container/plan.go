@@ -138,9 +138,9 @@ func (pl *plan) memory() *snapshot.Record {
 }
 
 // checkMemory returns an error for the client if the plan restores memory and this server
-// cannot do that. Otherwise it sets the container's memory limit. asked is the limit in the
+// cannot do that. Otherwise it sets the container's memory limit. limit is that of the
 // request.
-func (pn *planner) checkMemory(pl *plan, asked string) error {
+func (pn *planner) checkMemory(pl *plan, limit string) error {
 	r := pl.memory()
 	if r == nil {
 		return nil
@@ -154,8 +154,8 @@ func (pn *planner) checkMemory(pl *plan, asked string) error {
 	if have := pn.opts.Driver.Features().Isolation; r.Isolation != have {
 		return berth.Invalid("berth.snapshot_id", "Snapshot '%s' has the memory of a sandbox of %s, which %s cannot restore.", r.Snapshot.ID, r.Isolation, have)
 	}
-	if asked != "" && asked != r.Snapshot.MemoryLimit {
-		return berth.Invalid("memory_limit", "Invalid value: '%s'. A container that starts from the memory of another must have the same limit, '%s'.", asked, r.Snapshot.MemoryLimit)
+	if limit != "" && limit != r.Snapshot.MemoryLimit {
+		return berth.Invalid("memory_limit", "Invalid value: '%s'. A container that starts from the memory of another must have the same limit, '%s'.", limit, r.Snapshot.MemoryLimit)
 	}
 	pl.body.MemoryLimit = r.Snapshot.MemoryLimit
 	return nil

@@ -53,7 +53,7 @@ func TestDir(t *testing.T) {
 		t.Errorf("Create that fails: got %v, want %v", err, boom)
 	}
 	if _, err := dir.Find("c"); !errors.Is(err, ErrNotFound) {
-		t.Errorf("Find of none: got %v, want %v", err, ErrNotFound)
+		t.Errorf("Find of a missing sandbox: got %v, want %v", err, ErrNotFound)
 	}
 	if path, err := dir.Find("a"); err != nil {
 		t.Error(err)
@@ -61,7 +61,7 @@ func TestDir(t *testing.T) {
 		t.Error(err)
 	}
 
-	// A crash in the middle of Create, and a stranger.
+	// These are the directory of a crash during Create, and an unrelated one.
 	for _, name := range []string{unfinished + "d", "Not An Id"} {
 		if err := os.Mkdir(filepath.Join(root, name), 0o700); err != nil {
 			t.Fatal(err)

@@ -33,7 +33,7 @@ func TestInstance(t *testing.T) {
 	}
 	original := name("original")
 	if name("original") != original || discards != 0 {
-		t.Errorf("it does not stay: %d discards", discards)
+		t.Errorf("the name changed: %d discards", discards)
 	}
 
 	copyTo("copy", at("original"))
@@ -46,7 +46,7 @@ func TestInstance(t *testing.T) {
 		t.Errorf("a copy has %q, the original %q; %d discards", copied, original, discards)
 	}
 	if name("copy") != copied || discards != 1 {
-		t.Errorf("a copy's name does not stay; %d discards", discards)
+		t.Errorf("a copy's name changed; %d discards", discards)
 	}
 
 	if err := os.Rename(at("original"), at("moved")); err != nil {
@@ -55,13 +55,13 @@ func TestInstance(t *testing.T) {
 	if got := name("moved"); got != original || discards != 1 {
 		t.Errorf("after a move: got %q, want %q; %d discards", got, original, discards)
 	}
-	// The files of a backup, restored where the original was.
+	// The files of a backup were restored in place of the original.
 	if err := os.Mkdir(at("original"), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	copyTo("original", at("moved/instance"), at("moved/instance.directory"))
 	if got := name("original"); got == original || discards != 2 {
-		t.Errorf("a copy in the place of the original has its name; %d discards", discards)
+		t.Errorf("a copy in place of the original has its name; %d discards", discards)
 	}
 
 	if err := os.Mkdir(at("bound"), 0o700); err != nil {
@@ -77,18 +77,18 @@ func TestInstance(t *testing.T) {
 		t.Errorf("by a bind mount: got %q, want %q; %d discards", got, original, discards)
 	}
 	if err := Discard(root); err == nil {
-		t.Error("Discard of a directory in which something is mounted: got no error")
+		t.Error("Discard of a directory with a mount: got no error")
 	}
 }
 
-// A name that a version without the note has made stays.
+// A name from an earlier version without the identity file stays.
 func TestInstanceOfFormerVersion(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "instance"), []byte("0123456789ab"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {
-		if got, err := Instance(dir, func() error { return errors.New("it is no copy") }); err != nil || got != "0123456789ab" {
+		if got, err := Instance(dir, func() error { return errors.New("it is not a copy") }); err != nil || got != "0123456789ab" {
 			t.Errorf("got %q, %v", got, err)
 		}
 	}

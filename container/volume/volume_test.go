@@ -160,15 +160,15 @@ func TestVolume(t *testing.T) {
 	if left, _ := filepath.Glob(filepath.Join(s.opts.Dir, "*", "*")); len(left) > 0 {
 		t.Errorf("left behind: %q", left)
 	}
-	var said []audit.Action
+	var entries []audit.Action
 	for e, err := range audit.Entries(s.dir, "") {
 		s.check(err)
 		if e.Object == string(v.ID) {
-			said = append(said, e.Action)
+			entries = append(entries, e.Action)
 		}
 	}
-	if len(said) != 4 || said[0] != audit.VolumeCreated || said[3] != audit.VolumeDeleted {
-		t.Errorf("the log has %q", said)
+	if len(entries) != 4 || entries[0] != audit.VolumeCreated || entries[3] != audit.VolumeDeleted {
+		t.Errorf("the log has %q", entries)
 	}
 }
 

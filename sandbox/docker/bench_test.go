@@ -15,7 +15,7 @@ import (
 
 // Run with: go test -run '^$' -bench . ./sandbox/docker
 
-// median returns the middle of some durations in milliseconds.
+// median returns the median of durations in milliseconds.
 func median(took []time.Duration) float64 {
 	slices.Sort(took)
 	return float64(took[len(took)/2].Microseconds()) / 1000
@@ -25,7 +25,7 @@ func median(took []time.Duration) float64 {
 func BenchmarkCold(b *testing.B) {
 	d := openTest(b, drivertest.StateDir(b), Options{Host: dockertest.Host(b)})
 	rootfs := drivertest.Rootfs(b)
-	drivertest.Start(b, d, sandbox.Spec{ID: "first", Template: sandbox.Template{Path: rootfs}}) // the template is copied
+	drivertest.Start(b, d, sandbox.Spec{ID: "first", Template: sandbox.Template{Path: rootfs}}) // imports the template
 	steps := map[string][]time.Duration{}
 	n := 0
 	for b.Loop() {
@@ -63,7 +63,7 @@ func BenchmarkCold(b *testing.B) {
 	}
 }
 
-// BenchmarkGuest measures what goes over one connection.
+// BenchmarkGuest measures the throughput of one connection.
 func BenchmarkGuest(b *testing.B) {
 	d := openTest(b, drivertest.StateDir(b), Options{Host: dockertest.Host(b)})
 	box := drivertest.Start(b, d, sandbox.Spec{ID: "bench", Template: drivertest.Template(b)})
@@ -105,7 +105,7 @@ func BenchmarkGuest(b *testing.B) {
 	})
 }
 
-// BenchmarkEgress measures the way out.
+// BenchmarkEgress measures the network.
 func BenchmarkEgress(b *testing.B) {
 	drivertest.BenchmarkEgress(b, openTest(b, drivertest.StateDir(b), Options{Host: dockertest.Host(b)}), drivertest.Rootfs(b))
 }

@@ -22,8 +22,8 @@ import (
 
 var byTest = berth.Caller{Project: "proj_test"}
 
-// newKeeper returns a server of this driver's sandboxes, and what ends it.
-func newKeeper(tb testing.TB, state string, pool int) (k *container.Service, end func()) {
+// newService returns a container service with this driver, and a function that ends it.
+func newService(tb testing.TB, state string, pool int) (k *container.Service, end func()) {
 	tb.Helper()
 	rootfs := drivertest.Rootfs(tb)
 	d := openTest(tb, filepath.Join(state, "docker"), Options{Host: dockertest.Host(tb)})
@@ -50,7 +50,7 @@ func newKeeper(tb testing.TB, state string, pool int) (k *container.Service, end
 	return k, end
 }
 
-// shell runs a command in a container and returns what it prints.
+// shell runs a command in a container and returns its output.
 func shell(tb testing.TB, k *container.Service, id berth.ContainerID, script string) string {
 	tb.Helper()
 	call := guest.ShellCall{CallID: fmt.Sprintf("call_%d", time.Now().UnixNano()), Commands: []string{script}, Timeout: time.Minute}
@@ -65,25 +65,24 @@ func shell(tb testing.TB, k *container.Service, id berth.ContainerID, script str
 	return out
 }
 
-// TestKeeper goes from a request for a container to its end, over a restart of the
-// server.
-func TestKeeper(t *testing.T) {
+// TestContainers runs a container from its request to its end, with a restart of the server.
+func TestContainers(t *testing.T) {
 	state := drivertest.StateDir(t)
-	k, end := newKeeper(t, state, 0)
+	k, end := newService(t, state, 0)
 	c, err := k.Create(t.Context(), byTest, container.CreateRequest{Name: "mine"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := shell(t, k, c.ID, "cd /tmp; export COLOUR=blue; echo kept >/mnt/data/file; (while :; do date >>/tmp/log; sleep 0.01; done) >/dev/null 2>&1 & echo done"); got != "done\n" {
+	if got := shell(t, k, c.ID, "cd /tmp; export COLOR=blue; echo kept >/mnt/data/file; (while :; do date >>/tmp/log; sleep 0.01; done) >/dev/null 2>&1 & echo done"); got != "done\n" {
 		t.Errorf("got %q", got)
 	}
 	if got, err := k.Get(t.Context(), byTest.Project, c.ID); err != nil || got.Berth.Isolation != "docker" {
-		t.Errorf("got %+v, %v, want the isolation docker", got.Berth, err)
+		t.Errorf("got %+v, %v, want isolation docker", got.Berth, err)
 	}
 	end()
 
-	k, end = newKeeper(t, state, 0)
-	if got := shell(t, k, c.ID, "echo $PWD $COLOUR $(cat /mnt/data/file); n=$(wc -l <log); while [ $(wc -l <log) -eq $n ]; do :; done"); got != "/tmp blue kept\n" {
+	k, end = newService(t, state, 0)
+	if got := shell(t, k, c.ID, "echo $PWD $COLOR $(cat /mnt/data/file); n=$(wc -l <log); while [ $(wc -l <log) -eq $n ]; do :; done"); got != "/tmp blue kept\n" {
 		t.Errorf("after a restart: got %q", got)
 	}
 	if err := k.Delete(t.Context(), byTest.Project, c.ID); err != nil {
@@ -96,7 +95,7 @@ func TestKeeper(t *testing.T) {
 }
 
 func TestTwentyAtOnce(t *testing.T) {
-	k, _ := newKeeper(t, drivertest.StateDir(t), 0)
+	k, _ := newService(t, drivertest.StateDir(t), 0)
 	var all sync.WaitGroup
 	for i := range 20 {
 		all.Go(func() {
@@ -117,12 +116,12 @@ func TestTwentyAtOnce(t *testing.T) {
 	all.Wait()
 }
 
-// BenchmarkCreate measures from the request for a container to the end of its first
-// command, cold and from a pool that is full.
+// BenchmarkCreate measures from the request for a container to the end of its first command,
+// cold and from a full pool.
 func BenchmarkCreate(b *testing.B) {
 	for _, pool := range []int{0, 2} {
 		b.Run(fmt.Sprintf("pool=%d", pool), func(b *testing.B) {
-			k, _ := newKeeper(b, drivertest.StateDir(b), pool)
+			k, _ := newService(b, drivertest.StateDir(b), pool)
 			var took []time.Duration
 			for b.Loop() {
 				b.StopTimer()

@@ -26,7 +26,7 @@ func runSuite(t *testing.T, host, runtime, socket string) {
 		},
 		Template:  drivertest.Template(t),
 		Socket:    socket,
-		OwnersRun: runtime != "", // gVisor's does not get the flags of a mount
+		OwnersRun: runtime != "", // gVisor does not get the flags of a mount
 		Leftovers: func(stateDir string) []string { return leftovers(t, host, stateDir) },
 	})
 }
@@ -40,7 +40,7 @@ func openTest(tb testing.TB, stateDir string, opts Options) *Driver {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(func() {
-		d.guest.name = "" // none is to be kept; the template's image is, for the next test
+		d.guest.name = "" // removes the guest's volume; the template's image stays for the next test
 		if err := d.guest.sweep(context.Background()); err != nil {
 			tb.Error(err)
 		}
@@ -49,7 +49,7 @@ func openTest(tb testing.TB, stateDir string, opts Options) *Driver {
 	return d
 }
 
-// leftovers returns what is left in the engine of the sandboxes of a state directory.
+// leftovers returns the objects in the engine that a state directory's sandboxes left.
 func leftovers(t *testing.T, host, stateDir string) []string {
 	c, err := connect(host)
 	if err != nil {
@@ -81,7 +81,7 @@ func leftovers(t *testing.T, host, stateDir string) []string {
 	}
 	for i, v := range volumes.Items {
 		if i > 0 {
-			left = append(left, "volume "+v.Name) // the guest's is the first
+			left = append(left, "volume "+v.Name) // the first volume is the guest's
 		}
 	}
 	return left

@@ -18,7 +18,7 @@ func TestAddress(t *testing.T) {
 		name, host string
 		env        map[string]string
 		config     string
-		want       string // the address, or of the error
+		want       string // the address, or a part of the error
 	}{
 		{"Nothing", "", nil, "", client.DefaultDockerHost},
 		{"Environment", "", map[string]string{"DOCKER_HOST": "tcp://box:2375"}, "", "tcp://box:2375"},

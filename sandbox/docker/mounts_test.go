@@ -12,9 +12,9 @@ import (
 	"github.com/berth-run/berth/sandbox/drivertest"
 )
 
-// Mounts that a crash has left without a container go at the next start, and what is in
-// them stays.
-func TestMountsOfNobody(t *testing.T) {
+// Mounts that a crash left without a container are removed at the next start, and their content
+// stays.
+func TestStaleMounts(t *testing.T) {
 	opts := Options{Host: dockertest.Host(t)}
 	state, source := drivertest.StateDir(t), drivertest.StateDir(t)
 	d := openTest(t, state, opts)
@@ -36,7 +36,7 @@ func TestMountsOfNobody(t *testing.T) {
 		}
 	}
 	if _, err := d.mounts.bind("lost", []sandbox.Mount{{Name: "a", Path: source}}); err == nil {
-		t.Error("mounts of a sandbox that has some: got no error")
+		t.Error("mounts of a sandbox that already has mounts: got no error")
 	}
 
 	openTest(t, state, opts)
@@ -44,6 +44,6 @@ func TestMountsOfNobody(t *testing.T) {
 		t.Errorf("after the next start: got %v, %v, want none", left, err)
 	}
 	if got, err := os.ReadFile(kept); string(got) != "kept" {
-		t.Errorf("what was mounted: got %q, %v", got, err)
+		t.Errorf("the mounted file: got %q, %v", got, err)
 	}
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/berth-run/berth/sandbox/drivertest"
 )
 
-// TestOutOfMemory fills memory that belongs to no process, in a sandbox so small that
-// there is room for it. The kernel ends what it can, at last the guest.
+// TestOutOfMemory fills memory that belongs to no process, in a small sandbox. The kernel kills
+// processes, at last the guest.
 func TestOutOfMemory(t *testing.T) {
 	d := openTest(t, drivertest.StateDir(t), Options{Host: dockertest.Host(t)})
 	b := drivertest.Start(t, d, sandbox.Spec{ID: "oom", Template: drivertest.Template(t), Limits: sandbox.Limits{Memory: 96 << 20}})

@@ -18,13 +18,13 @@ import (
 // NET_BIND_SERVICE SYS_CHROOT AUDIT_WRITE SETFCAP.
 const rootCapabilities = "00000000a00405fb"
 
-// guestCapabilities are these and NET_ADMIN.
+// guestCapabilities are rootCapabilities and NET_ADMIN.
 const guestCapabilities = "00000000a00415fb"
 
 const noCapabilities = "0000000000000000"
 
-// TestPosture looks at a running sandbox from both sides: what it holds in its hands
-// inside, and what its processes are on the engine's machine.
+// TestPosture inspects a running sandbox from both sides: its privileges inside, and its
+// processes on the engine's machine.
 func TestPosture(t *testing.T) {
 	host := dockertest.Host(t)
 	t.Setenv("BERTH_TEST_SECRET", "berth-canary-77ab")
@@ -51,7 +51,7 @@ func postureInside(t *testing.T, b *drivertest.Box) {
 		t.Errorf("seccomp mode: got %s, want 2", got)
 	}
 	for _, path := range masked {
-		// Masked is empty: a file is the null device, a directory a tmpfs.
+		// A masked file is the null device, a masked directory an empty tmpfs.
 		if got := b.Sh("sudo sh -c 'test ! -e " + path + " || cat " + path + " " + path + "/* 2>/dev/null | head -c 100'").Stdout; got != "" {
 			t.Errorf("%s: got %q, want nothing", path, got)
 		}
@@ -60,7 +60,7 @@ func postureInside(t *testing.T, b *drivertest.Box) {
 		{"hostname", hostname},
 		{"cat /etc/hostname", hostname},
 		{"tail -n +3 /proc/net/dev | cut -d: -f1 | tr -d ' '", "lo"},
-		{"cat /sys/class/net/lo/operstate", "unknown"}, // which it is when it is up
+		{"cat /sys/class/net/lo/operstate", "unknown"}, // the state of lo when it is up
 		{"ls /dev", "fd\nfull\nmqueue\nnet\nnull\nptmx\npts\nrandom\nshm\nstderr\nstdin\nstdout\ntty\nurandom\nzero"},
 		{"stat -c '%u %g %a' /mnt/data", "1000 1000 755"},
 		{"stat -c %a /", "755"},
@@ -87,7 +87,7 @@ func postureInside(t *testing.T, b *drivertest.Box) {
 	}
 }
 
-// postureProcess looks at the guest from the engine's machine, which is this one.
+// postureProcess inspects the guest from the engine's machine, which is this one.
 func postureProcess(t *testing.T, d *Driver) {
 	name, state, err := d.find(t.Context(), "posture")
 	if err != nil {
@@ -129,15 +129,15 @@ func postureProcess(t *testing.T, d *Driver) {
 	}
 	for _, m := range c.Container.Mounts {
 		if m.RW && m.Destination != guestRunDir && m.Destination != "/dev/pts" {
-			t.Errorf("a mount that can be written: %+v", m)
+			t.Errorf("a writable mount: %+v", m)
 		}
 	}
 	if !slices.Equal(h.MaskedPaths, masked) || !slices.Equal(h.ReadonlyPaths, readOnly) {
-		t.Errorf("the engine hides %q, and lets %q be read only", h.MaskedPaths, h.ReadonlyPaths)
+		t.Errorf("the engine masks %q, and makes %q read-only", h.MaskedPaths, h.ReadonlyPaths)
 	}
 }
 
-// postureRelay looks at the process that carries the server's connection.
+// postureRelay inspects the process that carries the server's connection.
 func postureRelay(t *testing.T, b *drivertest.Box) {
 	relays := strings.Fields(b.Must("ps -e -o pid=,ppid=,args= | awk '$2 == 0 && $1 != 1 && $4 == \"dial\" {print $1}'"))
 	if len(relays) != 1 {
@@ -147,9 +147,9 @@ func postureRelay(t *testing.T, b *drivertest.Box) {
 		t.Errorf("the relay's capabilities: got %s, want %s", got, guestCapabilities)
 	}
 	if r := b.Sh("ls /proc/" + relays[0] + "/fd; kill " + relays[0]); r.Code == 0 {
-		t.Errorf("the user may touch the relay: %+v", r)
+		t.Errorf("the user may signal the relay: %+v", r)
 	}
-	// Root may: the server loses its connection, and has another.
+	// Root may kill it: the server loses its connection, and makes another.
 	b.Last("sudo kill -9 " + relays[0])
 	b.Answers()
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/berth-run/berth/sandbox/drivertest"
 )
 
-// runsc returns a program that is gVisor's with the flags that a sandbox needs of it:
-// sudo is to work. An engine's configuration has runtimeArgs for that.
+// runsc returns a program that runs gVisor with the flags that sandboxes need, so that sudo
+// works. An engine's configuration has runtimeArgs for this.
 func runsc(t *testing.T) string {
 	path := filepath.Join(t.TempDir(), "runsc")
 	script := "#!/bin/sh\nexec " + drivertest.Runsc(t) + " --platform=systrap --allow-suid \"$@\"\n"
@@ -29,10 +29,10 @@ func TestDriverOnGVisor(t *testing.T) {
 	if host == "" {
 		host = dockertest.Start(t, "--add-runtime=walled="+runsc(t))
 	}
-	runSuite(t, host, "walled", "") // its tmpfs bounds no number of files, which are in the sandbox's own memory
+	runSuite(t, host, "walled", "") // its tmpfs does not limit the number of files, which use the sandbox's own memory
 }
 
-// TestRuntime runs a sandbox with a runtime of the engine's that is not its default.
+// TestRuntime runs a sandbox with a runtime of the engine other than its default.
 func TestRuntime(t *testing.T) {
 	host := dockertest.Start(t, "--add-runtime=walled="+runsc(t))
 	d := openTest(t, drivertest.StateDir(t), Options{Host: host, Runtime: "walled"})
@@ -44,6 +44,6 @@ func TestRuntime(t *testing.T) {
 		t.Errorf("the kernel's log: got %s lines about gVisor, want 1", got)
 	}
 	if _, err := Open(Options{StateDir: drivertest.StateDir(t), GuestPath: drivertest.Guest(t), Host: host, Runtime: "lost"}); err == nil {
-		t.Error("a runtime that the engine has not: got no error")
+		t.Error("an unknown runtime: got no error")
 	}
 }

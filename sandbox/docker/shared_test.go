@@ -16,8 +16,8 @@ import (
 	"github.com/berth-run/berth/sandbox/drivertest"
 )
 
-// The filter of system calls is ours, not the engine's, which lets io_uring and AF_VSOCK
-// through where it is old.
+// The driver's own system call filter applies, not the engine's: old engines permit io_uring
+// and AF_VSOCK.
 func TestSystemCallsAreFiltered(t *testing.T) {
 	d := openTest(t, drivertest.StateDir(t), Options{Host: dockertest.Host(t)})
 	b := drivertest.Start(t, d, sandbox.Spec{ID: "filtered", Template: drivertest.Template(t)})
@@ -26,7 +26,7 @@ func TestSystemCallsAreFiltered(t *testing.T) {
 			t.Errorf("%s: got %+v", who, r)
 		}
 	}
-	// The errors are those by which libraries know what to do instead.
+	// These are the errors on which libraries fall back.
 	for call, want := range map[string]int{"425, 1, 0": 1, "435, 0, 0": 38, "206, 1, 0": 38, "272, 0x10000000": 1, "41, 40, 1, 0": 1, "41, 16, 3, 12": 1, "41, 16, 3, 6": 1} {
 		if got := b.Must(`perl -e 'syscall(` + call + `); print $!+0'`); got != strconv.Itoa(want) {
 			t.Errorf("syscall(%s): got error %s, want %d", call, got, want)
@@ -34,7 +34,7 @@ func TestSystemCallsAreFiltered(t *testing.T) {
 	}
 }
 
-// What programs that are in use do passes the filter.
+// Common programs work with the filter.
 func TestProgramsPassTheFilter(t *testing.T) {
 	d := openTest(t, drivertest.StateDir(t), Options{Host: dockertest.Host(t)})
 	b := drivertest.Start(t, d, sandbox.Spec{ID: "programs", Template: drivertest.Template(t)})
@@ -64,7 +64,8 @@ f = tempfile.TemporaryFile(); os.posix_fallocate(f.fileno(), 0, 10)
 	}
 }
 
-// What engines read is what is meant: no system call is let through by a second rule.
+// The embedded profile has one rule for each system call, so that none is permitted by a second
+// rule.
 func TestProfile(t *testing.T) {
 	var p struct {
 		DefaultAction string
@@ -102,8 +103,8 @@ func TestProfile(t *testing.T) {
 	}
 }
 
-// takeTerminals opens all terminals that there are, says how many, and holds them until
-// the file "go" is there.
+// takeTerminals opens all available terminals, prints their number, and holds them until the
+// file "go" exists.
 const takeTerminals = `python3 -c '
 import os, time
 held = []
@@ -114,7 +115,7 @@ open("held", "w")
 while not os.path.exists("go"): time.sleep(0.01)
 '`
 
-// A container that takes all terminals it can get leaves its neighbours theirs.
+// A container that opens all its terminals does not affect its neighbors.
 func TestTerminalsOfNeighbours(t *testing.T) {
 	d := openTest(t, drivertest.StateDir(t), Options{Host: dockertest.Host(t)})
 	if d.noPTYs != "" {
@@ -129,14 +130,14 @@ func TestTerminalsOfNeighbours(t *testing.T) {
 	greedy.Must("touch go")
 	want := fmt.Sprintf("%d 28\n", maxTerminals)
 	if first := <-took; first != want || got.Stdout != want {
-		t.Errorf("the first took %q, the other meanwhile %+v, want %q each", first, got, want)
+		t.Errorf("the first opened %q, the other meanwhile %+v, want %q each", first, got, want)
 	}
 	if got := other.Must(`stat -c %a /dev/ptmx /dev/pts/ptmx | sort -u; script -qc tty /dev/null`); !strings.Contains(got, "/dev/pts/0") {
 		t.Errorf("a terminal: got %q", got)
 	}
 }
 
-// withoutFilter is a runtime that drops the filter which it is to apply.
+// withoutFilter is a runtime that drops the filter.
 const withoutFilter = `#!/usr/bin/env python3
 import json, os, shutil, sys
 for i, word in enumerate(sys.argv):
@@ -148,7 +149,7 @@ for i, word in enumerate(sys.argv):
 os.execv(shutil.which("runc"), ["runc"] + sys.argv[1:])
 `
 
-// An engine that does not apply the filter is refused at the start, in words.
+// An engine that does not apply the filter is refused at the start, with the reason.
 func TestEngineWithoutFilter(t *testing.T) {
 	for _, program := range []string{"python3", "runc"} {
 		if _, err := exec.LookPath(program); err != nil {
@@ -163,7 +164,7 @@ func TestEngineWithoutFilter(t *testing.T) {
 	d, err := Open(Options{StateDir: drivertest.StateDir(t), GuestPath: drivertest.Guest(t), Host: host, Runtime: "without"})
 	if err == nil {
 		_ = d.Clear(t.Context())
-		t.Fatal("the engine is taken")
+		t.Fatal("the engine is accepted")
 	}
 	if !strings.Contains(err.Error(), "io_uring_setup is not filtered") {
 		t.Errorf("got %v", err)

@@ -30,7 +30,7 @@ func TestStateOf(t *testing.T) {
 	}
 	for _, status := range []container.ContainerState{"", "restarting", "stopping"} {
 		if got, err := stateOf(&container.State{Status: status}); err == nil {
-			t.Errorf("%q: got %+v, want that it is not known", status, got)
+			t.Errorf("%q: got %+v, want an error", status, got)
 		}
 	}
 }

@@ -44,7 +44,7 @@ func (s *stream) greeting() error {
 		return nil
 	}
 	if err == nil {
-		err = fmt.Errorf("the relay said %q", said)
+		err = fmt.Errorf("the relay sent %q", said)
 	}
 	if words := strings.TrimSpace(strings.ToValidUTF8(string(s.complaint), "?")); words != "" {
 		err = fmt.Errorf("the relay in the sandbox: %q", words)

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// frame is what the engine sends of an output.
+// frame returns an engine's frame of an output.
 func frame(output byte, content string) string {
 	h := make([]byte, 8)
 	h[0] = output
@@ -21,7 +21,7 @@ func frame(output byte, content string) string {
 	return string(h) + content
 }
 
-// fromEngine returns a stream that reads what is given, and hangs or ends after it.
+// fromEngine returns a stream that reads text and then ends.
 func fromEngine(text string) *stream {
 	return &stream{in: bufio.NewReader(iotest.OneByteReader(strings.NewReader(text)))}
 }
@@ -44,7 +44,7 @@ func TestStreamRefusals(t *testing.T) {
 	for name, tt := range map[string]struct{ in, want string }{
 		"Nothing":      {"", "EOF"},
 		"Complaint":    {frame(2, "no socket\n"), `the relay in the sandbox: "no socket"`},
-		"Lies":         {frame(1, "ko\n"), `the relay said "ko\n"`},
+		"Lies":         {frame(1, "ko\n"), `the relay sent "ko\n"`},
 		"HalfAHeader":  {"\x01\x00", "unexpected EOF"},
 		"OtherOutput":  {frame(3, "ok\n"), "the engine sent output 3"},
 		"LongerFrame":  {frame(1, "ok\n")[:9], "unexpected EOF"},
@@ -56,12 +56,12 @@ func TestStreamRefusals(t *testing.T) {
 			t.Errorf("%s: got %.100v, want %s", name, err, tt.want)
 		}
 		if len(s.complaint) > maxComplaint {
-			t.Errorf("%s: %d bytes of complaint are kept", name, len(s.complaint))
+			t.Errorf("%s: %d bytes of complaint are recorded", name, len(s.complaint))
 		}
 	}
 }
 
-// A deadline in the middle of a frame loses nothing of it.
+// A deadline in the middle of a frame loses no data.
 func TestStreamDeadline(t *testing.T) {
 	ours, engine := net.Pipe()
 	defer engine.Close()
@@ -70,7 +70,7 @@ func TestStreamDeadline(t *testing.T) {
 	text := frame(1, "hello")
 	go io.WriteString(engine, text[:3])
 	buf := make([]byte, 16)
-	// Until the three bytes were read, and then once in vain.
+	// This reads until the three bytes were read, and once more without data.
 	for s.have < 3 {
 		ours.SetReadDeadline(time.Now().Add(20 * time.Millisecond))
 		if _, err := s.Read(buf); !errors.Is(err, os.ErrDeadlineExceeded) {
@@ -85,7 +85,7 @@ func TestStreamDeadline(t *testing.T) {
 	}
 }
 
-// FuzzStream reads what no engine would send.
+// FuzzStream reads invalid streams.
 func FuzzStream(f *testing.F) {
 	f.Add(frame(1, "ok\n") + frame(2, "x"))
 	f.Add("\x01\x00\x00\x00\xff\xff\xff\xffx")

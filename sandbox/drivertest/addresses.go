@@ -22,7 +22,7 @@ import (
 //go:embed stray.py
 var strayScript string
 
-// addresses tries the route for addresses, of a sandbox that may reach a few.
+// addresses tests the route for addresses, for a sandbox that may reach a few.
 func (s *suite) addresses(t *testing.T) {
 	if s.features.Network {
 		t.Skip("skipped: sandboxes of this driver have a network of their own")
@@ -30,11 +30,11 @@ func (s *suite) addresses(t *testing.T) {
 	o := newAddresses(t)
 	b := Start(t, s.open(t), sandbox.Spec{ID: "addresses", Template: s.Template})
 	if r := b.Sh("cat /proc/net/route | grep -c berth"); r.Code == 0 {
-		t.Errorf("there is a route before a policy asks for one: %+v", r)
+		t.Errorf("a route exists before a policy needs one: %+v", r)
 	}
 	if !s.features.Routes {
 		if err := o.tryConnect(t, b); err == nil || !strings.Contains(err.Error(), "no route for addresses") {
-			t.Errorf("a route that the driver does not declare: got %v", err)
+			t.Errorf("a route that the driver does not support: got %v", err)
 		}
 		return
 	}
@@ -68,8 +68,8 @@ func (s *suite) addresses(t *testing.T) {
 
 const largeBody = 20 << 20
 
-// newAddresses returns an outside in which any address that is dialled is served,
-// so that only the policy keeps a sandbox from it.
+// newAddresses returns an outside that serves any dialed address, so that only the policy stops
+// a sandbox.
 func newAddresses(t testing.TB) *outside {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { fmt.Fprintf(w, "host=%s\n", r.Host) })
@@ -80,7 +80,7 @@ func newAddresses(t testing.TB) *outside {
 	t.Cleanup(secure.Close)
 	o := newOutsideOf(t, secure, nil, "198.51.100.0/24", "198.51.100.8:8080", "2001:db8::1", "198.51.100.7:5353/udp", "[2001:db8::1]:5353/udp")
 	for i := range o.gate.Policy.Rules {
-		o.gate.Policy.Rules[i].Private = true // the operator has said so: they are examples, not public
+		o.gate.Policy.Rules[i].Private = true // permitted by the operator: example addresses are not public
 	}
 	o.gate.Policy.Open = true
 	udp := echoDatagrams(t)
@@ -119,8 +119,8 @@ func echoDatagrams(t testing.TB) string {
 	return conn.LocalAddr().String()
 }
 
-// refusedAddresses tries what the policy does not open. Whatever is tried, nothing
-// but what it does open is dialled.
+// refusedAddresses tries to reach addresses that the policy does not allow. None of them is
+// dialed.
 func (o *outside) refusedAddresses(t *testing.T, b *Box) {
 	for _, who := range []string{"", "sudo "} {
 		if r := b.ShTimeout("cd /mnt/data && "+who+"python3 stray.py all", 2*time.Minute); r.Stdout != "done\n" {
@@ -139,7 +139,7 @@ func (o *outside) refusedAddresses(t *testing.T, b *Box) {
 	}
 }
 
-// guestCapability looks whether anything but the guest can change the network.
+// guestCapability checks that only the guest can change the network.
 func guestCapability(t *testing.T, b *Box) {
 	const admin = 1 << 12
 	for _, script := range []string{"cat /proc/self/status", "sudo cat /proc/self/status", "sudo -E bash -c 'exec cat /proc/self/status'"} {
@@ -177,8 +177,8 @@ func guestCapability(t *testing.T, b *Box) {
 	}
 }
 
-// floodAddresses opens 10,000 connections, most of them to refused addresses, and
-// leaves them; then everything works as before.
+// floodAddresses opens and abandons 10,000 connections, most of them to refused addresses.
+// Afterwards everything works as before.
 func (o *outside) floodAddresses(t *testing.T, b *Box) {
 	if r := b.ShTimeout("cd /mnt/data && python3 stray.py flood", 3*time.Minute); !strings.HasSuffix(r.Stdout, "stopped\n") {
 		t.Errorf("got %+v", r)

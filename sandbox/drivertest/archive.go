@@ -13,8 +13,8 @@ import (
 	"github.com/berth-run/berth/sandbox"
 )
 
-// changes are what commands do to a sandbox before it is archived; look shows what
-// came of them, and has to show the same in the sandbox that the archive is applied to.
+// changes are changes that commands make to a sandbox before it is archived. look prints the
+// result, which must be the same in the sandbox to which the archive is applied.
 const (
 	changes = `mkdir -p a/b && echo one >a/b/one && ln a/b/one two && ln -s /nowhere dangling && mkfifo pipe &&
 chmod 600 a/b/one && touch -d '2001-02-03 04:05:06' a/b/one && truncate -s 3000000 sparse && printf x >"$(printf 'caf\351 \n')" &&
@@ -24,12 +24,13 @@ mkdir -m 700 private && touch -d '2002-03-04' private`
 	rootChanges = `sudo sh -ec 'echo made >/usr/local/made; chmod 4755 /usr/local/made; echo more >>/etc/profile; rm /etc/issue
 rm -r /usr/share/doc; mkdir /usr/share/doc; echo doc >/usr/share/doc/doc; rm -rf /opt; ln -s usr/share /opt
 useradd -u 1500 other; mkdir /srv/x; chown other /srv/x; mkfifo /srv/pipe'`
-	// What a sandbox is given for itself may differ, as may the number of links to a directory.
+	// Files that are specific to a sandbox may differ, as may the number of links to a
+	// directory.
 	rootLook = `(cd / && sudo find etc usr opt srv var home root tmp bin sbin lib \( -path etc/resolv.conf -o -path etc/hosts -o -path etc/hostname -o -path etc/mtab -o -path etc/ssl/certs \) -prune -o ! -path etc \
 -type d -printf '%p %m %U %G %y %T@\n' -o ! -path etc -printf '%p %m %U %G %y %l %n %T@\n' | sort | md5sum; sudo tail -n 1 /etc/profile /usr/local/made /etc/passwd; ls /opt/doc; test ! -e /etc/issue)`
 )
 
-// archive takes what has changed out of one sandbox and puts it into another.
+// archive archives the changes of one sandbox and applies them to another.
 func (s *suite) archive(t *testing.T) {
 	d := s.open(t)
 	first := Start(t, d, sandbox.Spec{ID: "first", Template: s.Template})
@@ -40,7 +41,7 @@ func (s *suite) archive(t *testing.T) {
 	}
 	first.Must(changes)
 	want := first.Must(looking)
-	for _, id := range []string{"second", "third"} { // what was put in is archived in its turn
+	for _, id := range []string{"second", "third"} { // an applied archive is archived again
 		next := Start(t, d, sandbox.Spec{ID: id, Template: s.Template})
 		if err := next.Client.ApplyArchive(t.Context(), bytes.NewReader(s.layerOf(t, first))); err != nil {
 			t.Fatal(err)
@@ -52,7 +53,7 @@ func (s *suite) archive(t *testing.T) {
 	}
 }
 
-// archiveState checks what of the shell is archived.
+// archiveState checks which state of the shell is archived.
 func (s *suite) archiveState(t *testing.T) {
 	if !s.isolates() {
 		return // its paths mean nothing in another sandbox
@@ -67,16 +68,16 @@ func (s *suite) archiveState(t *testing.T) {
 	if err := second.Client.ApplyArchive(t.Context(), bytes.NewReader(s.layerOf(t, first))); err != nil {
 		t.Fatal(err)
 	}
-	// What a sandbox is given prevails over what another one had.
+	// The sandbox's own settings override those of the archive.
 	if got, want := second.Must(`echo "$PWD, $COLOUR, $SHAPE, $GIVEN, ${PATH##*:}"; export COLOUR=green`), "/mnt/data/a, it's red, it's round, late, /mnt/data"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	if got := second.Must("echo $COLOUR"); got != "green" {
-		t.Errorf("what a command sets does not last: got %q", got)
+		t.Errorf("a variable that a command set is lost: got %q", got)
 	}
 }
 
-// layerOf returns what has changed in a sandbox.
+// layerOf returns the changes of a sandbox as a layer.
 func (s *suite) layerOf(t *testing.T, b *Box) []byte {
 	t.Helper()
 	r, err := b.Client.Archive(t.Context())
@@ -90,12 +91,12 @@ func (s *suite) layerOf(t *testing.T, b *Box) []byte {
 		t.Fatal(err)
 	}
 	if made.Bytes > 16<<20 {
-		t.Errorf("the archive has %d bytes in %d files: it has what did not change", made.Bytes, made.Entries)
+		t.Errorf("the archive has %d bytes in %d files, so it has unchanged ones", made.Bytes, made.Entries)
 	}
 	return out.Bytes()
 }
 
-// standStill checks that commands stand still while an archive is read, and only then.
+// standStill checks that commands are stopped while an archive is read, and only then.
 func (s *suite) standStill(t *testing.T) {
 	if !s.isolates() {
 		return // the guest would have to stop the machine's processes
@@ -124,7 +125,7 @@ func (s *suite) standStill(t *testing.T) {
 	}
 	was := read()
 	started := make(chan Result, 1)
-	go func() { started <- b.Sh("cat m") }() // waits for its start
+	go func() { started <- b.Sh("cat m") }() // waits until it is started
 	for range 20 {
 		if now := read(); now != was {
 			t.Fatalf("m went from %q to %q", was, now)
@@ -132,16 +133,16 @@ func (s *suite) standStill(t *testing.T) {
 	}
 	r.Close() // before its end: the reader has stopped
 	if r := <-started; r.Code != 0 || r.Err != nil {
-		t.Errorf("got %+v: no command starts any more", r)
+		t.Errorf("got %+v, want a command to start", r)
 	}
-	b.Must(`until test "$(cat m)" != ` + strings.TrimSpace(was) + `; do sleep .01; done`) // they go on
+	b.Must(`until test "$(cat m)" != ` + strings.TrimSpace(was) + `; do sleep .01; done`) // they continue
 	if got := b.Must(`ps -o state= -p $(cat stopped)`); got != "T" {
-		t.Errorf("what was stopped before is in state %q", got)
+		t.Errorf("the stopped process is in state %q", got)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := b.Client.Archive(ctx); err == nil {
-		t.Error("an archive without a reader")
+		t.Error("an archive after its reader stopped")
 	}
 	b.Answers()
 }

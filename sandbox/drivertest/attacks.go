@@ -14,8 +14,8 @@ import (
 	"github.com/berth-run/berth/sandbox"
 )
 
-// attacks does in a sandbox what a hostile command would do. Each must fail
-// harmlessly: the host, the template and another sandbox are as before.
+// attacks runs hostile commands in a sandbox. Each must fail harmlessly: the host, the template
+// and another sandbox are unchanged.
 func (s *suite) attacks(t *testing.T) {
 	s.run(t, "ReadHost", s.readHost)
 	s.run(t, "ReachHost", s.reachHost)
@@ -31,10 +31,10 @@ func (s *suite) attacks(t *testing.T) {
 //go:embed reach.py
 var reachScript string
 
-// canary is what must never be seen in a sandbox.
+// canary is a text of the host that no sandbox may see.
 const canary = "berth-canary-5f0c1d"
 
-// readHost looks for files, processes and variables of the host.
+// readHost searches for files, processes and variables of the host.
 func (s *suite) readHost(t *testing.T) {
 	t.Setenv("BERTH_TEST_SECRET", canary)
 	secret := filepath.Join(t.TempDir(), "secret-"+canary)
@@ -69,7 +69,7 @@ func (s *suite) readHost(t *testing.T) {
 	if got := b.Must("uname -n"); got == host {
 		t.Errorf("host name: got the host's, %q", got)
 	}
-	// Processes: the guest and what this command starts.
+	// Only the guest and the processes of this command exist.
 	if got := b.Must("ls -d /proc/[0-9]* | wc -l"); len(got) > 1 {
 		t.Errorf("processes: got %s, want a few", got)
 	}
@@ -78,7 +78,7 @@ func (s *suite) readHost(t *testing.T) {
 	}
 }
 
-// reachHost connects to whatever might listen outside.
+// reachHost connects to addresses that may listen outside of the sandbox.
 func (s *suite) reachHost(t *testing.T) {
 	if s.features.Network {
 		t.Skip("skipped: sandboxes of this driver have a network")
@@ -154,7 +154,7 @@ func (s *suite) floodOutput(t *testing.T) {
 	}
 }
 
-// deleteEverything removes all that root in the sandbox can.
+// deleteEverything removes all files that root in the sandbox can remove.
 func (s *suite) deleteEverything(t *testing.T) {
 	before := listing(t, s.Template.Path)
 	d := s.open(t)
@@ -164,7 +164,7 @@ func (s *suite) deleteEverything(t *testing.T) {
 	b.Last("sudo rm -rf --no-preserve-root / 2>/dev/null; sudo rm -rf /.berth /mnt /tmp /usr /etc /dev /proc 2>/dev/null")
 
 	if st := b.Stats(); st.State != sandbox.StateRunning && st.State != sandbox.StateDead {
-		t.Errorf("the vandal's state: got %+v, want it to run or be dead", st)
+		t.Errorf("state after the deletion: got %+v, want running or dead", st)
 	}
 	if diff := diffListings(before, listing(t, s.Template.Path)); diff != "" {
 		t.Errorf("the template has changed:\n%s", diff)
@@ -175,11 +175,11 @@ func (s *suite) deleteEverything(t *testing.T) {
 	if err := d.Destroy(t.Context(), "vandal"); err != nil {
 		t.Errorf("Destroy: %v", err)
 	}
-	// A new one from the same template has everything.
+	// A new sandbox from the same template is complete.
 	Start(t, d, sandbox.Spec{ID: "next", Template: s.Template}).Must("python3 -c 'print(1)' && sudo true")
 }
 
-// writeTemplate changes files of the template in every way there is.
+// writeTemplate tries to change files of the template in every possible way.
 func (s *suite) writeTemplate(t *testing.T) {
 	before := listing(t, s.Template.Path)
 	d := s.open(t)
@@ -192,7 +192,7 @@ ln -s / /etc/root; rm -f /etc/group; mkdir /newdir; touch /usr/bin/env; mknod /e
 	Start(t, d, sandbox.Spec{ID: "reader", Template: s.Template}).Must("! grep -x x /etc/passwd && test ! -e /newdir && test -s /etc/profile")
 }
 
-// listing returns a line for each file of a tree: what it is and when it changed.
+// listing returns a line for each file of a tree with its metadata and time.
 func listing(t *testing.T, root string) map[string]string {
 	t.Helper()
 	files := make(map[string]string)
@@ -213,7 +213,7 @@ func listing(t *testing.T, root string) map[string]string {
 	return files
 }
 
-// diffListings returns up to a few files that are not the same.
+// diffListings returns a few of the files that differ.
 func diffListings(before, after map[string]string) string {
 	var diff []string
 	for path, was := range before {

@@ -19,12 +19,12 @@ import (
 
 // A Volume is an ext4 file system in a file, so that its raw bytes can be read.
 type Volume struct {
-	Dir   string // where it is mounted
+	Dir   string // mount point
 	Image string
 }
 
-// NewVolume makes and mounts a volume, which goes with the test. With encryption its
-// directories can be encrypted. It skips the test where that cannot be done.
+// NewVolume creates and mounts a volume for the duration of the test. With encryption its
+// directories can be encrypted. It skips the test if the machine does not support this.
 func NewVolume(tb testing.TB, encryption bool) Volume {
 	tb.Helper()
 	if os.Geteuid() != 0 {
@@ -36,7 +36,7 @@ func NewVolume(tb testing.TB, encryption bool) Volume {
 	if encryption {
 		features = "encrypt"
 	}
-	// nodiscard: a volume in which freed blocks stay as they are, as on most machines.
+	// With nodiscard, freed blocks of the volume retain their content, as on most machines.
 	if err := errors.Join(os.Mkdir(v.Dir, 0o700), os.WriteFile(v.Image, nil, 0o600), os.Truncate(v.Image, 2<<30)); err != nil {
 		tb.Fatal(err)
 	}
@@ -56,8 +56,8 @@ func NewVolume(tb testing.TB, encryption bool) Volume {
 	return v
 }
 
-// Holds reports whether the raw bytes of the volume, or what is in memory of them,
-// hold a word.
+// Holds reports whether the raw bytes of the volume, including those cached in memory, contain
+// a word.
 func (v Volume) Holds(tb testing.TB, word string) bool {
 	tb.Helper()
 	mounted, err := os.Open(v.Dir)
@@ -80,7 +80,7 @@ func (v Volume) Holds(tb testing.TB, word string) bool {
 	return found
 }
 
-// contains reports whether r has a word in it.
+// contains reports whether r contains a word.
 func contains(r io.Reader, word []byte) (bool, error) {
 	buf := make([]byte, 1<<20)
 	kept := 0
@@ -99,9 +99,9 @@ func contains(r io.Reader, word []byte) (bool, error) {
 	}
 }
 
-// Canary writes a random word everywhere in a sandbox, whose driver has its state on
-// the volume, and reports whether it was there to be found while the sandbox lived,
-// and whether it is after its end.
+// Canary writes a random word everywhere in a sandbox, whose driver has its state on the
+// volume. It reports whether the volume contained the word while the sandbox was alive, and
+// whether it does after its end.
 func Canary(t *testing.T, d sandbox.Driver, v Volume, rootfs string) (during, after bool) {
 	t.Helper()
 	word := rand.Text() + "-canary-" + rand.Text()

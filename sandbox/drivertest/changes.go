@@ -19,15 +19,15 @@ import (
 //go:embed changes.py
 var changesScript string
 
-// changesRounds is how often what has changed at random is archived, the later times
-// above what changed before.
+// changesRounds is the number of archives of random changes, each with the earlier changes
+// below.
 const changesRounds = 2
 
-// archiveChanges archives random changes. The archive has whatever a look at every file
-// of the sandbox finds, and makes of another sandbox the same.
+// archiveChanges archives random changes. The archive has all changes that a scan of the
+// sandbox finds, and makes another sandbox the same.
 func (s *suite) archiveChanges(t *testing.T) {
 	if !s.isolates() {
-		return // it would be the machine's files
+		return // these would be the machine's files
 	}
 	tops := "/opt /srv /etc/apt /etc/default /etc/skel /usr/share/perl5 /usr/share/python3 /mnt/data" // nothing that the script needs
 	if s.features.Slowness > 1 {
@@ -54,7 +54,7 @@ func (s *suite) archiveChanges(t *testing.T) {
 		archived := archivedNames(t, first)
 		for path := range strings.SplitSeq(everything, "\x00") {
 			if path != "" && !archived[path] {
-				t.Errorf("seed %d, round %d: %q has changed and is not archived", seed, round, path)
+				t.Errorf("seed %d, round %d: %q changed but is not archived", seed, round, path)
 			}
 		}
 		second := Start(t, d, sandbox.Spec{ID: fmt.Sprintf("second-%d", round), Template: s.Template})

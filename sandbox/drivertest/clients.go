@@ -23,13 +23,13 @@ import (
 	"github.com/berth-run/berth/sandbox"
 )
 
-// Base returns the root file system of the template base, which `make test` builds.
-// It skips the test where there is none.
+// Base returns the root file system of the template base, which `make test` builds. It skips
+// the test if there is none.
 func Base(tb testing.TB) string {
 	tb.Helper()
 	state := os.Getenv("BERTH_TEST_STATE")
 	if state == "" {
-		tb.Skip("skipped: BERTH_TEST_STATE does not say where the base template is; make test does")
+		tb.Skip("skipped: BERTH_TEST_STATE is not set to the directory of the base template; run make test")
 	}
 	line, err := os.ReadFile(filepath.Join(state, "images/names/base"))
 	if err != nil {
@@ -42,9 +42,8 @@ func Base(tb testing.TB) string {
 //go:embed websocket.py
 var websocketScript string
 
-// Clients uses programs as they are from inside a sandbox of the base template,
-// toward hosts that the test serves: through to a host whose TLS is not opened, and
-// to one with a secret.
+// Clients runs common programs in a sandbox of the base template against hosts that the test
+// serves: one whose TLS is passed through, and one with a secret.
 func Clients(t *testing.T, d sandbox.Driver) {
 	o, large := newSite(t)
 	b := Start(t, d, sandbox.Spec{ID: "clients", Template: sandbox.Template{Path: Base(t)}})
@@ -81,8 +80,8 @@ func Clients(t *testing.T, d sandbox.Driver) {
 	}
 }
 
-// newSite returns an outside that serves what programs fetch: example.com to
-// everybody, and below /closed on api.example.com to who has the secret.
+// newSite returns an outside that serves files for programs: example.com to all clients, and
+// below /closed on api.example.com to those with the secret.
 func newSite(t *testing.T) (o *outside, large string) {
 	body := make([]byte, 64<<20)
 	_, _ = rand.NewChaCha8([32]byte{1}).Read(body)
@@ -111,7 +110,7 @@ func newSite(t *testing.T) (o *outside, large string) {
 	return newOutsideOf(t, secure, map[int]string{443: secure.Listener.Addr().String()}, "example.com", "api.example.com"), hex.EncodeToString(sum[:])
 }
 
-// locked asks for the secret: as a password, in a header, or in the query.
+// locked requires the secret: as a password, in a header, or in the query.
 func locked(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, password, _ := r.BasicAuth()
@@ -139,7 +138,7 @@ func gitServer(t *testing.T) http.Handler {
 	backend := &cgi.Handler{Path: filepath.Join(strings.TrimSpace(string(path)), "git-http-backend"),
 		Env: []string{"GIT_PROJECT_ROOT=" + dir, "GIT_HTTP_EXPORT_ALL=1", "GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=safe.directory", "GIT_CONFIG_VALUE_0=*"}}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		body, _ := io.ReadAll(r.Body) // CGI knows no chunks
+		body, _ := io.ReadAll(r.Body) // CGI does not support chunks
 		r.Body, r.ContentLength, r.TransferEncoding = io.NopCloser(bytes.NewReader(body)), int64(len(body)), nil
 		backend.ServeHTTP(w, r)
 	})

@@ -10,8 +10,8 @@ import (
 	"github.com/berth-run/berth/sandbox"
 )
 
-// copiedState opens a driver on a copy of a state directory whose sandboxes run. The copy
-// has none of them, and cannot end them; the original has all.
+// copiedState opens a driver on a copy of a state directory whose sandboxes run. The copy has
+// none of them, and cannot end them; the original has all.
 func (s *suite) copiedState(t *testing.T) {
 	dir := StateDir(t)
 	d := s.Open(t, dir)
@@ -19,7 +19,7 @@ func (s *suite) copiedState(t *testing.T) {
 	b.Must("echo precious >file")
 
 	copied := filepath.Join(StateDir(t), "copy")
-	// Not all can be copied, such as what is encrypted, or sockets: as in a real copy.
+	// Some files cannot be copied, such as encrypted ones and sockets, as in a real copy.
 	if out, err := exec.Command("cp", "-a", dir, copied).CombinedOutput(); err != nil {
 		if _, statErr := os.Stat(filepath.Join(copied, "instance")); statErr != nil {
 			t.Fatalf("cp: %v: %s", err, out)

@@ -12,9 +12,9 @@ import (
 	"github.com/berth-run/berth/sandbox"
 )
 
-// noDescriptors asks about sandboxes while the process can open no file. A sandbox that
-// lives is never said to be dead or unknown, neither by the driver that has started it
-// nor by one that has been opened since, and Destroy does not forget it.
+// noDescriptors queries sandboxes while the process can open no file. A running sandbox is
+// never reported as dead or not found, neither by the driver that started it nor by one that
+// was opened since, and Destroy does not forget it.
 func (s *suite) noDescriptors(t *testing.T) {
 	dir := StateDir(t)
 	d := s.Open(t, dir)
@@ -25,7 +25,7 @@ func (s *suite) noDescriptors(t *testing.T) {
 	for name, d := range map[string]sandbox.Driver{"its driver": d, "a driver opened again": again} {
 		stats, err := withoutDescriptors(t, func() (sandbox.Stats, error) { return d.Stats(t.Context(), b.ID) })
 		if errors.Is(err, sandbox.ErrNotFound) || err == nil && stats.State != sandbox.StateRunning {
-			t.Errorf("Stats of %s without descriptors: got %+v, %v, want running or that it is not known", name, stats, err)
+			t.Errorf("Stats of %s without descriptors: got %+v, %v, want running or an error", name, stats, err)
 		}
 		ids, err := withoutDescriptors(t, func() ([]string, error) { return d.List(t.Context()) })
 		if err == nil && !slices.Contains(ids, b.ID) {
@@ -49,7 +49,7 @@ func (s *suite) noDescriptors(t *testing.T) {
 		t.Fatal(listErr)
 	}
 	if slices.Contains(ids, b.ID) && err == nil {
-		t.Error("Destroy without descriptors: got no error, and it is still there")
+		t.Error("Destroy without descriptors: got no error, but the sandbox exists")
 	}
 	if err := again.Destroy(t.Context(), b.ID); err != nil {
 		t.Errorf("Destroy afterwards: %v", err)
@@ -63,7 +63,7 @@ func withoutDescriptors[T any](t *testing.T, f func() (T, error)) (T, error) {
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &was); err != nil {
 		t.Fatal(err)
 	}
-	// Descriptors that are open stay so; poll needs a limit of one.
+	// Open descriptors stay open; poll needs a limit of one.
 	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 1, Max: was.Max}); err != nil {
 		t.Fatal(err)
 	}

@@ -1,8 +1,7 @@
-// Package drivertest is what every sandbox driver must do, as a test suite.
+// Package drivertest is the contract of sandbox drivers as a test suite.
 //
-// A driver passes it with the features that it declares: where one is missing,
-// the suite checks that it is missing as declared. The attacks run under every
-// driver that claims to isolate.
+// A driver is tested for the features that it declares. If it lacks one, the suite checks that
+// it returns the documented error. The attacks run with every driver that isolates.
 package drivertest
 
 import (
@@ -23,24 +22,24 @@ import (
 	"github.com/berth-run/berth/sandbox"
 )
 
-// A Harness makes drivers of one kind for the suite.
+// A Harness creates drivers of one kind for the suite.
 type Harness struct {
-	// Open opens the driver on a state directory, which may hold sandboxes of
-	// one that was opened before.
+	// Open opens the driver on a state directory, which may contain sandboxes of a driver that
+	// was opened before.
 	Open func(tb testing.TB, stateDir string) sandbox.Driver
 
-	// Template is what the sandboxes start from; see the function Template.
+	// Template is the template of the sandboxes; see the function Template.
 	Template sandbox.Template
 
 	// Socket is the path of the guest's socket in the sandbox, if it has one.
 	Socket string
 
-	// OwnersRun says that a program in a mount may run as its owner, because the
-	// driver has no means to forbid it.
+	// OwnersRun means that a setuid program in a mount may run as its owner, because the driver
+	// cannot prevent it.
 	OwnersRun bool
 
-	// Leftovers returns what the driver has left on the machine for a state
-	// directory whose sandboxes are all destroyed. It may be nil.
+	// Leftovers returns what the driver left on the machine for a state directory whose
+	// sandboxes are all destroyed. It may be nil.
 	Leftovers func(stateDir string) []string
 }
 
@@ -61,11 +60,10 @@ func Run(t *testing.T, h Harness) {
 	}
 }
 
-// core is what a driver must pass at every run, however slow its sandboxes are.
+// core are the tests that run for every driver, however slow its sandboxes are.
 var core = []string{"FromCreateToDestroy", "Exec", "NoDescriptors", "PauseResume", "ServerKilled", "MemoryHogIsRefused", "ReachHost", "TakePowers", "WriteTemplate"}
 
-// run runs a test. What takes long because sandboxes are slow and is not in core is
-// left to runs that have the time.
+// run runs a test. If sandboxes are slow, it runs tests outside core only with BERTH_TEST_LONG.
 func (s *suite) run(t *testing.T, name string, f func(*testing.T)) {
 	t.Run(name, func(t *testing.T) {
 		if s.features.Slowness > 1 && !slices.Contains(core, name) {
@@ -75,8 +73,8 @@ func (s *suite) run(t *testing.T, name string, f func(*testing.T)) {
 	})
 }
 
-// patience is by how much longer is waited for a slow driver's sandboxes than for
-// others. Most of what is waited for is not computed.
+// patience is the factor by which timeouts for a slow driver's sandboxes are longer. Most
+// waiting is not for computation.
 func patience(d sandbox.Driver) time.Duration {
 	return time.Duration(min(max(d.Features().Slowness, 1), 4))
 }
@@ -87,11 +85,11 @@ type suite struct {
 	features sandbox.Features
 }
 
-// isolates reports whether the driver claims to keep a sandbox from the host.
+// isolates reports whether the driver isolates sandboxes from the host.
 func (s *suite) isolates() bool { return s.features.Isolation != "none" }
 
-// open returns a driver on a directory of its own, and checks at the end that
-// nothing is left of its sandboxes.
+// open returns a driver on a directory of its own, and checks at the end that nothing of its
+// sandboxes is left.
 func (s *suite) open(t *testing.T) sandbox.Driver {
 	t.Helper()
 	dir := StateDir(t)
@@ -155,27 +153,27 @@ func Attach(tb testing.TB, d sandbox.Driver, id string) *Box {
 	return b
 }
 
-// A Result is what came of a command.
+// A Result is the result of a command.
 type Result struct {
 	Stdout, Stderr string // up to maxOutput of each
 	Code           int
 	Timeout        bool
-	Bytes          int64 // printed on stdout, kept or not
+	Bytes          int64 // printed on stdout, including those beyond maxOutput
 	Files          []guest.FileChange
-	MoreFiles      int64 // that Files has not; -1 if the guest does not know
-	Err            error // the guest could not be heard
+	MoreFiles      int64 // changed files beyond Files; -1 if unknown to the guest
+	Err            error // the connection to the guest failed
 }
 
-// maxOutput bounds what is kept of a command's output.
+// maxOutput bounds the recorded output of a command.
 const maxOutput = 1 << 20
 
 // Sh runs a command in the sandbox's shell.
 func (b *Box) Sh(script string) Result { return b.ShTimeout(script, b.patience*time.Minute) }
 
-// ShTimeout is Sh with a limit of the command's time.
+// ShTimeout is Sh with a time limit of the command.
 func (b *Box) ShTimeout(script string, timeout time.Duration) Result {
 	b.tb.Helper()
-	// The guest ends the command; if the guest itself is gone, we do.
+	// The guest ends the command. If the guest itself is gone, the context ends the call.
 	ctx, cancel := context.WithTimeout(b.tb.Context(), timeout+b.patience*15*time.Second)
 	defer cancel()
 	call := guest.ShellCall{
@@ -203,7 +201,7 @@ func (b *Box) ShTimeout(script string, timeout time.Duration) Result {
 		case guest.ShellChanges:
 			r.Files, r.MoreFiles = ev.Files, ev.MoreFiles
 			for i := range r.Files {
-				r.Files[i].Modified = 0 // it depends
+				r.Files[i].Modified = 0 // it varies
 			}
 		}
 	}
@@ -211,7 +209,7 @@ func (b *Box) ShTimeout(script string, timeout time.Duration) Result {
 	return r
 }
 
-// Must runs a command that has to succeed and returns what it prints, trimmed.
+// Must runs a command that must succeed and returns its output, trimmed.
 func (b *Box) Must(script string) string {
 	b.tb.Helper()
 	r := b.Sh(script)
@@ -221,16 +219,15 @@ func (b *Box) Must(script string) string {
 	return strings.TrimSpace(r.Stdout)
 }
 
-// Last runs a command that may take the guest with it: what becomes of it does not
-// matter, and a guest that is gone is not waited for. It returns what was heard of the
-// command's output.
+// Last runs a command that may end the guest. Its result is ignored, and so is a guest that is
+// gone. Last returns the output received so far.
 func (b *Box) Last(script string) string {
 	b.tb.Helper()
 	ctx, cancel := context.WithTimeout(b.tb.Context(), b.patience*30*time.Second)
 	defer cancel()
 	p, err := b.Client.Start(ctx, guest.ProcessRequest{Cmd: "/bin/sh", Args: []string{"-c", script}})
 	if err != nil {
-		return "" // gone before it could say that the command has started
+		return "" // the guest ended before it reported the start
 	}
 	var heard strings.Builder
 	for ev, err := range p.Events() {
@@ -242,7 +239,7 @@ func (b *Box) Last(script string) string {
 	return heard.String()
 }
 
-// Stats returns the sandbox's stats, which have to be there.
+// Stats returns the sandbox's stats, which must exist.
 func (b *Box) Stats() sandbox.Stats {
 	b.tb.Helper()
 	st, err := b.Driver.Stats(b.tb.Context(), b.ID)
@@ -252,8 +249,8 @@ func (b *Box) Stats() sandbox.Stats {
 	return st
 }
 
-// Await waits until the sandbox's stats are as ok says, and fails the test if that
-// takes too long.
+// Await waits until ok returns true for the sandbox's stats. It fails the test if that takes
+// too long.
 func (b *Box) Await(what string, ok func(sandbox.Stats) bool) sandbox.Stats {
 	b.tb.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
@@ -277,7 +274,7 @@ func (b *Box) Answers() {
 	}
 }
 
-// notFound checks an error of an id that is not there.
+// notFound checks that an error is ErrNotFound.
 func notFound(t *testing.T, what string, err error) {
 	t.Helper()
 	if !errors.Is(err, sandbox.ErrNotFound) {

@@ -23,8 +23,8 @@ import (
 	"github.com/berth-run/berth/sandbox"
 )
 
-// outside is what a sandbox may try to reach: hosts that are served by the test,
-// at addresses that look public.
+// outside is the network that a sandbox may try to reach: hosts that the test serves, at
+// addresses that look public.
 type outside struct {
 	gate   *egress.Gate
 	trust  []byte
@@ -32,7 +32,7 @@ type outside struct {
 
 	mu      sync.Mutex
 	flows   []egress.Flow
-	asked   map[string]bool // names that were looked up
+	asked   map[string]bool // looked up names
 	dialled []netip.Addr
 }
 
@@ -40,7 +40,7 @@ const (
 	outsideAddr = "93.184.216.34"
 	deadAddr    = "93.184.216.35"
 	secretValue = "the-real-value-5f0c1d"
-	// secretPattern matches it, and not itself where a command is kept.
+	// secretPattern matches it, but not the pattern itself in a stored command.
 	secretPattern = "the-real-valu[e]-5f0c1d"
 )
 
@@ -56,8 +56,8 @@ func newOutside(t *testing.T) *outside {
 	return newOutsideOf(t, secure, ports, "example.com", "api.example.com", "db.example.com:5432", "inside.example.com", "dead.example.com", "dead.example.com:5433")
 }
 
-// newOutsideOf returns an outside that allows rules, and whose ports are served at
-// addresses of this machine; secure is the one with TLS.
+// newOutsideOf returns an outside that allows rules, and whose ports are served at addresses of
+// this machine; secure is the TLS one.
 func newOutsideOf(t testing.TB, secure *httptest.Server, ports map[int]string, allowed ...string) *outside {
 	t.Helper()
 	o := &outside{asked: map[string]bool{}, secret: egress.Secret{Domain: "api.example.com", Name: "API_KEY", Value: secretValue, Placeholder: egress.NewPlaceholder("API_KEY")}}
@@ -85,7 +85,7 @@ func newOutsideOf(t testing.TB, secure *httptest.Server, ports map[int]string, a
 			o.mu.Lock()
 			defer o.mu.Unlock()
 			o.asked[name] = true
-			if name == "inside.example.com" { // its owner's DNS leads to this machine
+			if name == "inside.example.com" { // a name whose DNS entry is this machine
 				return []netip.Addr{netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("10.0.0.1")}, nil
 			}
 			if name == "dead.example.com" {
@@ -98,14 +98,14 @@ func newOutsideOf(t testing.TB, secure *httptest.Server, ports map[int]string, a
 				return nil, syscall.ECONNREFUSED
 			}
 			if a.Addr().String() != outsideAddr {
-				return nil, errors.New("an address inside was dialled")
+				return nil, errors.New("an inside address was dialed")
 			}
 			return new(net.Dialer).DialContext(ctx, "tcp", ports[int(a.Port())])
 		}}
 	return o
 }
 
-// greeter speaks first, as databases do.
+// greeter sends first, as databases do.
 func greeter(t *testing.T) string {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -129,15 +129,15 @@ func greeter(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// connect gives the sandbox its way out, and waits until it has it.
+// connect connects the sandbox to the network, and waits until it is connected.
 func (o *outside) connect(t testing.TB, b *Box) {
 	t.Helper()
 	if err := o.tryConnect(t, b); err != nil {
-		t.Fatalf("the way out: %v", err)
+		t.Fatalf("connect to the network: %v", err)
 	}
 }
 
-// tryConnect is connect, and returns what the first attempt came to.
+// tryConnect is connect, and returns the result of the first attempt.
 func (o *outside) tryConnect(t testing.TB, b *Box) error {
 	t.Helper()
 	connected := make(chan error, 64)
@@ -152,7 +152,7 @@ func (o *outside) tryConnect(t testing.TB, b *Box) error {
 	case err := <-connected:
 		return err
 	case <-time.After(30 * time.Second):
-		return errors.New("the guest does not take it")
+		return errors.New("the guest does not accept the network")
 	}
 }
 
@@ -165,7 +165,7 @@ func (o *outside) network() guest.Network {
 	return n
 }
 
-// refusal waits for a flow to a host that was refused, and returns why.
+// refusal waits for a refused flow to a host, and returns the reason.
 func (o *outside) refusal(t *testing.T, host string) string {
 	t.Helper()
 	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
@@ -185,7 +185,7 @@ func (o *outside) refusal(t *testing.T, host string) string {
 //go:embed out.py
 var outScript string
 
-// egress tries every way out of a sandbox that may reach a few names.
+// egress tries all connections of a sandbox that may reach a few names.
 func (s *suite) egress(t *testing.T) {
 	if s.features.Network {
 		t.Skip("skipped: sandboxes of this driver have a network of their own")
@@ -242,7 +242,7 @@ func (o *outside) refused(t *testing.T, b *Box) {
 	}
 	for name := range o.asked {
 		if strings.Contains(name, "evil") || name == "sub.example.com" {
-			t.Errorf("the name %s was looked up outside", name)
+			t.Errorf("the name %s was looked up", name)
 		}
 	}
 	if err := b.Client.WriteFile(t.Context(), "/mnt/data", "out.py", "", strings.NewReader(outScript)); err != nil {
@@ -258,7 +258,7 @@ func (o *outside) refused(t *testing.T, b *Box) {
 //go:embed upload.py
 var uploadScript string
 
-// uploads is for clients that send and do not listen: they learn at once that they are refused.
+// uploads tests clients that send without reading: they notice at once that they are refused.
 func (o *outside) uploads(t *testing.T, b *Box) {
 	if err := b.Client.WriteFile(t.Context(), "/mnt/data", "upload.py", "", strings.NewReader(uploadScript)); err != nil {
 		t.Fatal(err)
@@ -279,12 +279,12 @@ func (o *outside) secrets(t *testing.T, b *Box) {
 		t.Errorf("toward another host: got %q", got)
 	}
 	if got := b.Must("sudo grep -rl '" + secretPattern + "' /proc/*/environ /etc /mnt /run /tmp 2>/dev/null | wc -l"); got != "0" {
-		t.Errorf("the value is in %s places of the sandbox", got)
+		t.Errorf("the value is in %s files of the sandbox", got)
 	}
 }
 
-// flood opens more connections than a sandbox may have. The guest goes on, and
-// so does the way out when they are closed.
+// flood opens more connections than a sandbox may have. The guest continues, and so does the
+// network when they are closed.
 func (o *outside) flood(t *testing.T, b *Box) {
 	r := b.ShTimeout(`python3 - <<'EOF'
 import socket

@@ -16,9 +16,9 @@ import (
 //go:embed measure.py
 var measureScript string
 
-// BenchmarkEgress measures the way out of a sandbox, at a port where HTTP is read
-// (80) and at one where anything passes (5432); and beside it the same program on
-// the host, connected directly.
+// BenchmarkEgress measures a sandbox's network, at a port where HTTP is parsed (80) and at one
+// without inspection (5432); and for comparison the same program on the host, connected
+// directly.
 func BenchmarkEgress(b *testing.B, d sandbox.Driver, rootfs string) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /small", func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "hello") })
@@ -56,7 +56,7 @@ func BenchmarkEgress(b *testing.B, d sandbox.Driver, rootfs string) {
 	}
 }
 
-// report reports what measure.py printed.
+// report reports the output of measure.py.
 func report(b *testing.B, way, printed string) {
 	b.Helper()
 	var p50, p99, down, up float64

@@ -12,7 +12,7 @@ import (
 	"github.com/berth-run/berth/sandbox"
 )
 
-// tree makes ten files in each of a number of directories.
+// tree creates ten files in each of a number of directories.
 const tree = `python3 -c '
 import os
 for i in range(%d):
@@ -31,14 +31,14 @@ func (b *Box) wantChanges(script string, want ...guest.FileChange) {
 	}
 }
 
-// filesOfCalls asks what calls did to files, beside many, and after whatever may
-// happen to a sandbox between them.
+// filesOfCalls checks the reported file changes of calls, among many files, and after events in
+// the sandbox between the calls.
 func (s *suite) filesOfCalls(t *testing.T) {
 	d := s.open(t)
 	b := Start(t, d, sandbox.Spec{ID: "first", Template: s.Template})
 	dirs := 1000
 	if s.features.Isolation != "gvisor" && s.features.Isolation != "microvm" {
-		dirs = 30 // it is walked, each time
+		dirs = 30 // each call walks it
 	}
 	r := b.Sh(fmt.Sprintf(tree, dirs))
 	if dirs > 30 && r.Err == nil && r.MoreFiles == -1 { // the machine is too busy to scan that many in time
@@ -51,7 +51,7 @@ func (s *suite) filesOfCalls(t *testing.T) {
 		r = b.Sh(fmt.Sprintf(tree, dirs))
 	}
 	if len(r.Files) != 200 || r.MoreFiles != int64(10*dirs-200) {
-		t.Fatalf("of %d new files %d are reported, and %d are not", 10*dirs, len(r.Files), r.MoreFiles)
+		t.Fatalf("got %d new files, %d reported and %d not", 10*dirs, len(r.Files), r.MoreFiles)
 	}
 	info, err := b.Client.Info(t.Context())
 	if err != nil {
@@ -73,7 +73,7 @@ with open("x/y/z", "r+b") as f: mmap.mmap(f.fileno(), 0)[0:1] = b"2"'; mv x w`,
 		if err := b.Client.WriteFile(t.Context(), info.WorkDir, "w/put", "", strings.NewReader("by the server")); err != nil {
 			t.Error(err)
 		}
-		b.wantChanges("cat w/put") // is not the call's
+		b.wantChanges("cat w/put") // not a change of the call
 		b.wantChanges("(while ! test -e w/go; do sleep .01; done; echo late >w/late) >/dev/null 2>&1 &")
 		if err := b.Client.WriteFile(t.Context(), info.WorkDir, "w/go", "", strings.NewReader("")); err != nil {
 			t.Error(err)
@@ -103,8 +103,8 @@ with open("x/y/z", "r+b") as f: mmap.mmap(f.fileno(), 0)[0:1] = b"2"'; mv x w`,
 	}
 }
 
-// floodFiles makes more files than the guest can remember, and then changes names
-// without end in the background. The guest stays as it was, and calls as fast.
+// floodFiles creates more files than the guest can record, and then renames files in the
+// background without end. The guest's memory does not grow, and calls do not slow down.
 func (s *suite) floodFiles(t *testing.T) {
 	d := s.open(t)
 	b := Start(t, d, sandbox.Spec{ID: "flood", Template: s.Template})
@@ -120,7 +120,7 @@ open(b"bad\xff\n", "w")'`, b.patience*2*time.Minute)
 		t.Fatalf("got exit code %d, timeout %v, stderr %.500q", r.Code, r.Timeout, r.Stderr)
 	}
 	if r.MoreFiles != -1 {
-		t.Errorf("of 200000 files %d are reported, and %d are not", len(r.Files), r.MoreFiles)
+		t.Errorf("got 200000 files, %d reported and %d not", len(r.Files), r.MoreFiles)
 	}
 	if s.isolates() {
 		if large := resident(); large != "" {
@@ -132,7 +132,7 @@ open(b"bad\xff\n", "w")'`, b.patience*2*time.Minute)
 		began := time.Now()
 		b.Must("true")
 		if took := time.Since(began); took > b.patience*5*time.Second {
-			t.Errorf("beside a storm of names a call took %v", took)
+			t.Errorf("during the renames a call took %v", took)
 		}
 	}
 	if s.isolates() {

@@ -17,11 +17,10 @@ import (
 	"github.com/berth-run/berth/sandbox"
 )
 
-// packages are what the suite's template is made of, besides what is essential.
+// packages are the packages of the suite's template beside the essential ones.
 var packages = []string{"bash", "ca-certificates", "coreutils", "curl", "procps", "python3-minimal", "sudo"}
 
-// hooks make the user that commands run as, and drop what the build copied from
-// the host.
+// hooks create the user of commands, and remove files that the build copied from the host.
 var hooks = []string{
 	`chroot "$1" useradd --create-home --uid 1000 --shell /bin/bash user`,
 	`echo 'user ALL=(ALL) NOPASSWD:ALL' >"$1/etc/sudoers.d/user"`,
@@ -29,8 +28,8 @@ var hooks = []string{
 	`rm -f "$1/etc/resolv.conf" "$1/etc/hostname"`,
 }
 
-// Rootfs returns a small Debian root file system, which is built at the first time
-// and kept in the user's cache. It skips the test where it cannot be built.
+// Rootfs returns a small Debian root file system, which is built once and cached for the user.
+// It skips the test if it cannot be built.
 func Rootfs(tb testing.TB) string {
 	tb.Helper()
 	if path := os.Getenv(rootfsEnv); path != "" {
@@ -42,7 +41,7 @@ func Rootfs(tb testing.TB) string {
 	key := sha256.Sum256([]byte(strings.Join(append(packages, hooks...), "\n")))
 	return Cached(tb, "rootfs-"+hex.EncodeToString(key[:6]), func(tmp string) error {
 		if _, err := exec.LookPath("mmdebstrap"); err != nil {
-			tb.Skip("skipped: mmdebstrap is not installed, to build a root file system with")
+			tb.Skip("skipped: mmdebstrap, which builds the root file system, is not installed")
 		}
 		args := []string{"--quiet", "--variant=minbase", "--include=" + strings.Join(packages, ",")}
 		for _, h := range hooks {
@@ -52,13 +51,13 @@ func Rootfs(tb testing.TB) string {
 	})
 }
 
-// Template returns Rootfs as a driver knows it.
+// Template returns Rootfs as a template.
 func Template(tb testing.TB) sandbox.Template {
 	tb.Helper()
 	return sandbox.Template{Ref: "drivertest", Path: Rootfs(tb)}
 }
 
-// ImageDir returns where images of templates are kept from one run to the next.
+// ImageDir returns the cached directory of images of templates.
 func ImageDir(tb testing.TB) string { return filepath.Join(cacheDir(tb), "erofs") }
 
 // Guest returns the path of berth-guest, from BERTH_GUEST or built.
@@ -67,12 +66,12 @@ func Guest(tb testing.TB) string { return program(tb, "berth-guest", "BERTH_GUES
 // Runsc returns the path of berth-runsc, from BERTH_RUNSC or built. The first
 // build takes a minute.
 func Runsc(tb testing.TB) string {
-	// It is a module of its own.
+	// It is in a module of its own.
 	return program(tb, "berth-runsc", "BERTH_RUNSC", "cmd/berth-runsc")
 }
 
-// program builds cmd/name in the module at dir below the repository's root, unless
-// the environment names a built one. The go command's cache makes it quick.
+// program builds cmd/name in the module at dir below the repository's root, unless the
+// environment names a built one. The go command's cache makes it fast.
 func program(tb testing.TB, name, env, dir string) string {
 	tb.Helper()
 	if path := os.Getenv(env); path != "" {
@@ -121,8 +120,8 @@ func repository() (string, error) {
 	return "", errors.New("no go.mod above the test")
 }
 
-// Cached returns a directory of the cache that make has filled, now or before.
-// Tests of several packages may ask at the same time.
+// Cached returns a directory of the cache that make filled, now or earlier. Tests of several
+// packages may call it at the same time.
 func Cached(tb testing.TB, name string, make func(tmp string) error) string {
 	tb.Helper()
 	cache := cacheDir(tb)
@@ -140,13 +139,13 @@ func Cached(tb testing.TB, name string, make func(tmp string) error) string {
 		func() error { return os.Rename(tmp, dir) },
 	} {
 		if err := step(); err != nil {
-			tb.Fatalf("building %s: %v", name, err)
+			tb.Fatalf("build %s: %v", name, err)
 		}
 	}
 	return dir
 }
 
-// cacheDir returns where fixtures are kept.
+// cacheDir returns the directory of cached fixtures.
 func cacheDir(tb testing.TB) string {
 	tb.Helper()
 	dir, err := os.UserCacheDir()
@@ -160,9 +159,9 @@ func cacheDir(tb testing.TB) string {
 	return dir
 }
 
-// StateDir returns an empty directory for a driver's state, which goes with the
-// test. It is beside the fixtures and not in the system's directory for temporary
-// files, because that may be in memory.
+// StateDir returns an empty directory for a driver's state, which is removed after the test. It
+// is beside the fixtures and not in the system's directory for temporary files, because that
+// may be in memory.
 func StateDir(tb testing.TB) string {
 	tb.Helper()
 	dir, err := os.MkdirTemp(cacheDir(tb), "state-")
@@ -177,7 +176,7 @@ func StateDir(tb testing.TB) string {
 	return dir
 }
 
-// lock takes a lock that other processes respect and returns its release.
+// lock acquires a lock between processes and returns its release.
 func lock(tb testing.TB, path string) (release func()) {
 	tb.Helper()
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
@@ -190,7 +189,7 @@ func lock(tb testing.TB, path string) (release func()) {
 	return func() { f.Close() }
 }
 
-// run runs a program and returns its failure with what it printed.
+// run runs a program. Its error includes the output.
 func run(tb testing.TB, dir, name string, args ...string) error {
 	tb.Helper()
 	cmd := exec.Command(name, args...)

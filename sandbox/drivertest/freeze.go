@@ -8,8 +8,8 @@ import (
 	"github.com/berth-run/berth/sandbox"
 )
 
-// freeze stops a sandbox that writes again and again, and ends it: its programs survive the
-// first and what it wrote takes no space after the second.
+// freeze freezes a sandbox that writes continuously, and kills it: its programs survive the
+// freeze, and its disk is freed by the kill.
 func (s *suite) freeze(t *testing.T) {
 	ctx := t.Context()
 	d := s.open(t)

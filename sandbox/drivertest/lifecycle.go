@@ -18,7 +18,7 @@ import (
 	"github.com/berth-run/berth/sandbox"
 )
 
-// lifecycle tests what a driver does with sandboxes that behave.
+// lifecycle tests a driver with harmless sandboxes.
 func (s *suite) lifecycle(t *testing.T) {
 	s.run(t, "FromCreateToDestroy", s.fromCreateToDestroy)
 	s.run(t, "Refusals", s.refusals)
@@ -68,7 +68,7 @@ func (s *suite) fromCreateToDestroy(t *testing.T) {
 		t.Fatalf("Start: %v", err)
 	}
 	state(sandbox.StateRunning)
-	for range 2 { // each Dial is a connection of its own
+	for range 2 { // each Dial is a new connection
 		if err := Attach(t, d, "cntr_1").Client.Ping(ctx); err != nil {
 			t.Errorf("Ping: %v", err)
 		}
@@ -133,10 +133,10 @@ func (s *suite) exec(t *testing.T) {
 	if r := b.ShTimeout("sleep 600", 50*time.Millisecond); !r.Timeout {
 		t.Errorf("sleep 600: got %+v, want a timeout", r)
 	}
-	// The guest heeds no signals; its commands must.
+	// The guest ignores signals; its commands must not.
 	for _, sig := range []string{"HUP", "INT", "PIPE", "TERM"} {
 		if got := b.Must("sh -c 'kill -" + sig + " $$; echo lives' || echo ended"); got != "ended" {
-			t.Errorf("a process that was sent SIG%s: got %q, want %q", sig, got, "ended")
+			t.Errorf("a process after SIG%s: got %q, want %q", sig, got, "ended")
 		}
 	}
 	if !s.isolates() {
@@ -209,7 +209,7 @@ func (s *suite) pauseResume(t *testing.T) {
 	if err := b.Client.Ping(short); err == nil {
 		t.Error("Ping of a paused sandbox: got an answer")
 	}
-	// The loop would have used all of the time.
+	// Without the pause, the loop would have used all of the time.
 	if after := b.Stats(); s.features.CPULimit && after.CPU-before.CPU > 50*time.Millisecond {
 		t.Errorf("in 200 ms the paused sandbox used %v of CPU", after.CPU-before.CPU)
 	}
@@ -220,7 +220,7 @@ func (s *suite) pauseResume(t *testing.T) {
 	if st := b.Stats(); st.State != sandbox.StateRunning {
 		t.Errorf("state: got %q, want %q", st.State, sandbox.StateRunning)
 	}
-	// One that is paused can be destroyed.
+	// A paused sandbox can be destroyed.
 	if err := d.Pause(ctx, b.ID); err != nil {
 		t.Fatalf("Pause: %v", err)
 	}
@@ -246,18 +246,17 @@ func (s *suite) reopen(t *testing.T) {
 	if got := Attach(t, again, "stays").Must("cat file"); got != "kept" {
 		t.Errorf("file: got %q, want %q", got, "kept")
 	}
-	// What the one created, the other can start.
+	// Another driver can start a sandbox that the first created.
 	if err := again.Start(t.Context(), "created"); err != nil {
 		t.Fatalf("Start: %v", err)
 	}
 	Attach(t, again, "created").Answers()
 }
 
-// childEnv tells the test program to be a server, on the state directory that is
-// its value.
+// childEnv makes the test program a server on the state directory that is its value.
 const childEnv = "BERTH_DRIVERTEST_CHILD"
 
-// runChild makes a sandbox with something going on in it, and dies of SIGKILL.
+// runChild creates a sandbox with a running process, and dies of SIGKILL.
 func (h Harness) runChild(t *testing.T, dir string) {
 	d := h.Open(t, dir)
 	ctx := t.Context()
@@ -280,14 +279,14 @@ func (s *suite) serverKilled(t *testing.T) {
 	out, err := cmd.CombinedOutput()
 	var exit *exec.ExitError
 	if !errors.As(err, &exit) || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
-		t.Fatalf("the server that should die: got %v\n%s", err, out)
+		t.Fatalf("the killed server: got %v\n%s", err, out)
 	}
 
 	d := s.Open(t, dir)
 	t.Cleanup(func() { s.destroyAll(t, d, dir) })
 	b := Attach(t, d, "survivor")
 	if st := b.Stats(); st.State != sandbox.StateRunning {
-		t.Fatalf("after the server's death: got %+v, want it to run", st)
+		t.Fatalf("after the server's death: got %+v, want it running", st)
 	}
 	b.Must("n=$(wc -l <log); while [ $(wc -l <log) -eq $n ]; do :; done")
 }
@@ -329,7 +328,7 @@ func (s *suite) tenAtOnce(t *testing.T) {
 			if r := b.Sh("echo " + id); r.Stdout != id+"\n" {
 				t.Errorf("%s: got %+v", id, r)
 			}
-			if i%2 == 0 { // the others are left for the end
+			if i%2 == 0 { // the others stay until the end
 				if err := d.Destroy(ctx, id); err != nil {
 					t.Error(err)
 				}

@@ -9,7 +9,7 @@ import (
 	"github.com/berth-run/berth/sandbox"
 )
 
-// limits breaks each limit that the driver says it enforces.
+// limits exceeds each limit that the driver enforces.
 func (s *suite) limits(t *testing.T) {
 	for _, l := range []struct {
 		name     string
@@ -31,7 +31,7 @@ func (s *suite) limits(t *testing.T) {
 	}
 }
 
-// memoryHog: one process that wants more than there is fails by itself.
+// memoryHog checks that a process that exceeds the memory fails without affecting others.
 func (s *suite) memoryHog(t *testing.T) {
 	b := Start(t, s.open(t), sandbox.Spec{ID: "hog", Template: s.Template, Limits: sandbox.Limits{Memory: 256 << 20}})
 	r := b.ShTimeout(`python3 -c '
@@ -42,15 +42,15 @@ except MemoryError:
     print("refused")
 '`, time.Minute)
 	if !strings.Contains(r.Stdout, "refused") && r.Code == 0 {
-		t.Errorf("a hog of memory: got %+v, want MemoryError or a killed command", r)
+		t.Errorf("a process that exceeds the memory: got %+v, want MemoryError or a killed command", r)
 	}
 	b.Answers()
 	if st := b.Stats(); st.State != sandbox.StateRunning || st.Memory > s.most(256<<20) {
-		t.Errorf("afterwards: got %+v, want it to run within 256 MiB", st)
+		t.Errorf("afterwards: got %+v, want it running within 256 MiB", st)
 	}
 }
 
-// most returns the memory that a sandbox with that limit may have on the host.
+// most returns the maximal host memory of a sandbox with that limit.
 func (s *suite) most(limit int64) int64 {
 	if s.features.OwnKernel {
 		return limit + 256<<20
@@ -58,7 +58,7 @@ func (s *suite) most(limit int64) int64 {
 	return limit
 }
 
-// manyHogs: processes that want little each, until together they want too much.
+// manyHogs runs small processes that together exceed the memory.
 func (s *suite) manyHogs(t *testing.T) {
 	b := Start(t, s.open(t), sandbox.Spec{ID: "hogs", Template: s.Template, Limits: sandbox.Limits{Memory: 256 << 20}})
 	b.ShTimeout(`for i in 1 2 3 4 5 6 7 8; do
@@ -67,12 +67,11 @@ done; wait`, 20*time.Second)
 	b.survivesOr(sandbox.ReasonOOM)
 }
 
-// fillMemory fills file systems that are in memory, and says when all are full.
+// fillMemory fills file systems in memory, and prints when all are full.
 const fillMemory = `sudo sh -c 'for f in /dev/fill /dev/shm/fill; do while dd if=/dev/zero bs=1M count=64 status=none; do :; done >>$f; done; echo full'`
 
-// memoryWall: memory that belongs to no process, so that only the wall behind all
-// limits can hold it. It may cost the sandbox its life, and then has to say so; or
-// there is not room for so much.
+// memoryWall uses memory that belongs to no process, so that only the driver's limit can bound
+// it. The sandbox may die, with the reason oom, or the file systems are full before.
 func (s *suite) memoryWall(t *testing.T) {
 	const limit = 256 << 20
 	b := Start(t, s.open(t), sandbox.Spec{ID: "wall", Template: s.Template, Limits: sandbox.Limits{Memory: limit}})
@@ -81,7 +80,7 @@ func (s *suite) memoryWall(t *testing.T) {
 		if st.State == sandbox.StateDead || full {
 			return true
 		}
-		// Again, because the guest may end the command before it gets there.
+		// It is repeated because the guest may end the command earlier.
 		full = strings.Contains(b.Last(fillMemory), "full")
 		return false
 	})
@@ -96,14 +95,14 @@ func (s *suite) memoryWall(t *testing.T) {
 	}
 }
 
-// survivesOr checks that the sandbox answers, or is dead for that reason.
+// survivesOr checks that the sandbox answers, or is dead with that reason.
 func (b *Box) survivesOr(reason sandbox.Reason) {
 	b.tb.Helper()
 	switch st := b.Stats(); {
 	case st.State == sandbox.StateRunning:
 		b.Answers()
 	case st.State != sandbox.StateDead || st.Reason != reason:
-		b.tb.Errorf("got %+v, want it to run or be dead of %q", st, reason)
+		b.tb.Errorf("got %+v, want running, or dead with reason %q", st, reason)
 	}
 }
 
@@ -120,12 +119,12 @@ func (s *suite) cpuHog(t *testing.T) {
 	before, began := b.Stats().CPU, time.Now()
 	b.ShTimeout("for i in 1 2 3 4; do (while :; do :; done) & done; wait", 2*time.Second)
 	used, took := b.Stats().CPU-before, time.Since(began)
-	// A period more than its share may be spent, and no less than half is a hog.
+	// It may use one period more than its share, and must use at least half.
 	if limit := time.Duration(cores*float64(took)) + 200*time.Millisecond; used > limit {
 		t.Errorf("in %v: got %v of CPU, want at most %v", took, used, limit)
 	}
-	if used < time.Duration(cores*float64(took)/2) && s.features.Slowness <= 1 { // those may wait for each other
-		t.Errorf("in %v: got %v of CPU; the hog was none", took, used)
+	if used < time.Duration(cores*float64(took)/2) && s.features.Slowness <= 1 { // several sandboxes may wait for each other
+		t.Errorf("in %v: got only %v of CPU", took, used)
 	}
 	b.Answers()
 }
@@ -178,18 +177,18 @@ func (s *suite) diskFill(t *testing.T) {
 		if got := b.Stats().Disk; got < disk/2 || got > disk+disk/4 {
 			t.Errorf("%s: got %d bytes on disk, want about %d", path, got, disk)
 		}
-		// With the disk full a call still finds what the one before has left,
+		// On a full disk a call still has the state of the one before,
 		if r := b.Sh("cd /usr && export FULL=" + path); r.Code != 0 || r.Stderr != "" {
 			t.Errorf("a call with the disk full: got %+v", r)
 		}
 		if r := b.Sh(`echo "$PWD $FULL"; cd /mnt/data`); r.Stdout != "/usr "+path+"\n" || r.Stderr != "" {
 			t.Errorf("the call after it: got %+v", r)
 		}
-		// and what is removed is freed.
+		// and removed files are freed.
 		b.Must("rm " + path)
 		b.Await("the disk to be freed", func(st sandbox.Stats) bool { return st.Disk < disk/2 })
 	}
-	// A file with nothing in it takes nothing.
+	// A sparse file uses no space.
 	b.Must("truncate -s 1G /tmp/sparse && rm /tmp/sparse")
 	if r := b.Sh("dd if=/dev/zero of=/dev/shm/fill bs=1M count=4096"); r.Code == 0 {
 		t.Errorf("/dev/shm: got %+v, want no space left", r)
@@ -197,7 +196,7 @@ func (s *suite) diskFill(t *testing.T) {
 	b.Answers()
 }
 
-// diskIsNotMemory writes more to disk than there is memory.
+// diskIsNotMemory writes more to disk than the memory limit.
 func (s *suite) diskIsNotMemory(t *testing.T) {
 	b := Start(t, s.open(t), sandbox.Spec{ID: "cache", Template: s.Template,
 		Limits: sandbox.Limits{Memory: 192 << 20, Disk: 1 << 30}})
@@ -206,9 +205,9 @@ func (s *suite) diskIsNotMemory(t *testing.T) {
 	if want := fmt.Sprint(size << 20); sum != want {
 		t.Errorf("got %s bytes, want %s", sum, want)
 	}
-	// A kernel of its own may write later.
+	// A separate kernel may write later.
 	st := b.Await("the disk", func(st sandbox.Stats) bool { return st.State != sandbox.StateRunning || st.Disk >= size<<20 })
 	if st.State != sandbox.StateRunning {
-		t.Errorf("got %+v, want it to run with %d MiB on disk", st, size)
+		t.Errorf("got %+v, want it running with %d MiB on disk", st, size)
 	}
 }

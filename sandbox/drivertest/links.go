@@ -12,11 +12,11 @@ import (
 	"github.com/berth-run/berth/sandbox"
 )
 
-// links checks that no link in the working directory leads the guest, which is root, to
-// files of others.
+// links checks that no link in the working directory leads the guest, which is root, to other
+// users' files.
 func (s *suite) links(t *testing.T) {
 	if !s.isolates() {
-		return // it would be the machine's files
+		return // these would be the machine's files
 	}
 	const secret = "berth-secret"
 	b := Start(t, s.open(t), sandbox.Spec{ID: "links", Template: s.Template})
@@ -52,10 +52,10 @@ sudo sh -c 'umask 077; echo secret >/etc/` + secret + `'`)
 				t.Errorf("an archive of %s has %v", name, names)
 			}
 			if err := write(name); err == nil {
-				t.Errorf("writing %s succeeds", name)
+				t.Errorf("writing %s: got no error", name)
 			}
 			if err := b.Client.Remove(t.Context(), "/mnt/data", name); err == nil {
-				t.Errorf("removing %s succeeds", name)
+				t.Errorf("removing %s: got no error", name)
 			}
 		}
 		if names, err := folder(dir); err == nil {
@@ -68,7 +68,7 @@ sudo sh -c 'umask 077; echo secret >/etc/` + secret + `'`)
 	if text, err := read("same/f"); text != "mine\n" || err != nil {
 		t.Errorf("a link to a directory: got %q, %v", text, err)
 	}
-	if err := errors.Join(write("same/g"), write("d/leak"), b.Client.Remove(t.Context(), "/mnt/data", "same/f")); err != nil { // the last replaces the link
+	if err := errors.Join(write("same/g"), write("d/leak"), b.Client.Remove(t.Context(), "/mnt/data", "same/f")); err != nil { // the second replaces the link
 		t.Error(err)
 	}
 	if names, err := folder(""); err != nil || !slices.Equal(names, []string{"/mnt/data/d/g", "/mnt/data/d/leak"}) {
@@ -90,15 +90,15 @@ sudo sh -c 'umask 077; echo secret >/etc/` + secret + `'`)
 	}
 	b.Must(`kill $(cat pid)`)
 	if got := b.Must(`sudo sh -c 'cat /etc/` + secret + `; cd /etc; echo $(ls -d new newdir ` + secret + `* 2>/dev/null); stat -c %u /etc'`); got != "secret\n"+secret+"\n0" {
-		t.Errorf("of root's files, there are %q", got)
+		t.Errorf("got root's files %q", got)
 	}
 }
 
-// layerLinks checks that a layer's links lead where they do in the sandbox, and that what
-// takes a link's place does not change what it leads to.
+// layerLinks checks that a layer's links resolve as in the sandbox, and that replacing a link
+// does not change its target.
 func (s *suite) layerLinks(t *testing.T) {
 	if !s.isolates() {
-		return // its layers are about the working directory alone
+		return // its layers contain only the working directory
 	}
 	var raw bytes.Buffer
 	out := tar.NewWriter(&raw)

@@ -12,29 +12,29 @@ import (
 	"github.com/berth-run/berth/sandbox"
 )
 
-// counting is a program whose only state is in its memory. It shows it on request,
-// and knows which it has answered.
+// counting is a program with its only state in memory. It prints the state on request, and
+// records which requests it has answered.
 const counting = `cat >count.py <<'END'
 import os, time
-n, told = 0, set()
+n, answered = 0, set()
 while True:
     n += 1
     for name in os.listdir("."):
-        if name.startswith("ask-") and name not in told:
-            told.add(name)
+        if name.startswith("ask-") and name not in answered:
+            answered.add(name)
             with open("." + name, "w") as f:
-                f.write(f"{n} {len(told)}\n")
-            os.rename("." + name, "told-" + name[4:])
+                f.write(f"{n} {len(answered)}\n")
+            os.rename("." + name, "answered-" + name[4:])
     time.sleep(.002)
 END
 setsid python3 count.py >/dev/null 2>&1 </dev/null & echo $! >pid`
 
-// count asks the program of a sandbox for its number, and how often it was asked.
+// count returns the number of a sandbox's program, and how many requests it has answered.
 func (b *Box) count(name string) (n, asked int) {
 	b.tb.Helper()
-	fields := strings.Fields(b.Must("touch ask-" + name + "; until test -e told-" + name + "; do sleep .01; done; cat told-" + name))
+	fields := strings.Fields(b.Must("touch ask-" + name + "; until test -e answered-" + name + "; do sleep .01; done; cat answered-" + name))
 	if len(fields) != 2 {
-		b.tb.Fatalf("the program says %q", fields)
+		b.tb.Fatalf("the program printed %q", fields)
 	}
 	n, err := strconv.Atoi(fields[0])
 	if err != nil {
@@ -60,7 +60,7 @@ func (b *Box) Checkpoint() []byte {
 	return out.Bytes()
 }
 
-// Restore makes a sandbox from a checkpoint. It ends with the test.
+// Restore creates a sandbox from a checkpoint. It ends with the test.
 func Restore(tb testing.TB, d sandbox.Driver, spec sandbox.Spec, image []byte) *Box {
 	tb.Helper()
 	if err := d.Create(tb.Context(), spec); err != nil {
@@ -77,7 +77,7 @@ func Restore(tb testing.TB, d sandbox.Driver, spec sandbox.Spec, image []byte) *
 	return Attach(tb, d, spec.ID)
 }
 
-// memory takes the memory of a sandbox and starts others from it.
+// memory makes a checkpoint of a sandbox and starts others from it.
 func (s *suite) memory(t *testing.T) {
 	d := s.open(t)
 	if _, ok := d.(sandbox.Snapshotter); !ok {
@@ -90,25 +90,25 @@ func (s *suite) memory(t *testing.T) {
 	began, _ := first.count("one")
 	image := first.Checkpoint()
 	if after, asked := first.count("two"); after <= began || asked != 2 {
-		t.Errorf("the first one counted to %d after %d, asked %d times, want it to go on", after, began, asked)
+		t.Errorf("the original counted to %d after %d, with %d requests, want it to continue", after, began, asked)
 	}
 	for i, id := range []string{"second", "third", "fourth"} { // the first two from the same image
 		next := Restore(t, d, sandbox.Spec{ID: id, Template: s.Template}, image)
 		n, asked := next.count(id)
 		if want := 2 + i/2; n <= began || asked != want {
-			t.Errorf("%s: got %d after %d, asked %d times, want what ran to go on, asked %d times", id, n, began, asked, want)
+			t.Errorf("%s: got %d after %d, with %d requests, want it to continue with %d requests", id, n, began, asked, want)
 		}
-		if got := next.Must(`echo "$COLOUR"; cat a/kept /etc/kept; md5sum /srv/noise; test ! -e told-two; kill -0 $(cat pid)`); got != "blue\nkept\nkept\n"+noise {
+		if got := next.Must(`echo "$COLOUR"; cat a/kept /etc/kept; md5sum /srv/noise; test ! -e answered-two; kill -0 $(cat pid)`); got != "blue\nkept\nkept\n"+noise {
 			t.Errorf("%s: got %q", id, got)
 		}
-		if id == "third" { // what was restored can be written in its turn
+		if id == "third" { // a restored sandbox can be saved again
 			image, began = next.Checkpoint(), n
 		}
 		next.Answers()
 	}
 }
 
-// badMemory restores what is not whole, and writes what does not sleep.
+// badMemory restores damaged checkpoints, and saves a sandbox that does not sleep.
 func (s *suite) badMemory(t *testing.T) {
 	d, ok := s.open(t).(sandbox.Snapshotter)
 	if !ok {
@@ -118,7 +118,7 @@ func (s *suite) badMemory(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	if err := d.Checkpoint(ctx, "first", &bytes.Buffer{}); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("a guest that is awake: got %v, want %v", err, context.DeadlineExceeded)
+		t.Errorf("an awake guest: got %v, want %v", err, context.DeadlineExceeded)
 	}
 	b.Answers()
 	image := b.Checkpoint()

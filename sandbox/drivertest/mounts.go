@@ -13,8 +13,7 @@ import (
 	"github.com/berth-run/berth/sandbox"
 )
 
-// mountVolume mounts a directory with the flags that a volume's file system has on the
-// host.
+// mountVolume mounts a directory with the flags of a volume's file system on the host.
 func mountVolume(t *testing.T, dir string) error {
 	if err := errors.Join(os.Chown(dir, 1000, 1000), unix.Mount(dir, dir, "", unix.MS_BIND, "")); err != nil {
 		return err
@@ -58,16 +57,16 @@ func (s *suite) mounts(t *testing.T) {
 	a, b, r := Start(t, d, spec("a", false)), Start(t, d, spec("b", false)), Start(t, d, spec("r", true))
 	a.Sh(`echo from a >/mnt/volumes/data/a; mkdir /mnt/volumes/data/dir`)
 	if got := b.Sh(`cat /mnt/volumes/data/a; echo from b >>/mnt/volumes/data/a; echo b >/mnt/volumes/data/dir/b`); got.Stdout != "from a\n" || got.Code != 0 {
-		t.Errorf("another sandbox reads what one has written: got %+v", got)
+		t.Errorf("another sandbox reads a file from the first: got %+v", got)
 	}
 	if got := a.Sh(`cat /mnt/volumes/data/a /mnt/volumes/data/dir/b; ls /mnt/volumes`); got.Stdout != "from a\nfrom b\nb\ndata\n" {
-		t.Errorf("the first reads what the other has added: got %+v", got)
+		t.Errorf("the first reads a file from another sandbox: got %+v", got)
 	}
 	if got := r.Sh(`cat /mnt/volumes/data/a; ! touch /mnt/volumes/data/x && ! sudo rm /mnt/volumes/data/a && ! sudo mount -o remount,rw /mnt/volumes/data`); got.Code != 0 || !strings.HasPrefix(got.Stdout, "from a\n") {
 		t.Errorf("a sandbox with a read-only mount: got %+v", got)
 	}
 
-	// Hostile content: links to what is outside, devices, what runs as root.
+	// Hostile content is links to outside files, devices, and setuid programs.
 	a.Sh(`cd /mnt/volumes/data; ln -s ` + secret + ` absolute; ln -s ../secret up; ln -s ../../../../../../../.. root
 		sudo cp /bin/sh suid; sudo chmod 4755 suid; sudo mknod disk b 254 0; sudo mknod null c 1 3; sudo chmod 666 disk null; mkfifo pipe`)
 	for _, path := range []string{"absolute", "up", "root" + secret, "dir/../../../../secret", "../secret"} {
@@ -83,23 +82,23 @@ func (s *suite) mounts(t *testing.T) {
 		if e.Type()&(os.ModeDevice|os.ModeCharDevice) != 0 {
 			if f, err := os.Open(filepath.Join(source, e.Name())); err == nil {
 				f.Close()
-				t.Errorf("there is a device on the host: %s", e)
+				t.Errorf("a device exists on the host: %s", e)
 			}
 		}
 	}
 	for _, box := range []*Box{a, b, r} {
 		if got := box.Sh(`cd /mnt/volumes/data; ./suid -p -c 'id -u'; ./suid -p -c 'exit 3'; echo $?`); got.Stdout != "1000\n3\n" && !s.OwnersRun {
-			t.Errorf("%s: a program that is to run as its owner, root: got %+v", box.ID, got)
+			t.Errorf("%s: a setuid program of root: got %+v", box.ID, got)
 		}
 		if got := box.Sh(`cd /mnt/volumes/data; test -b disk && sudo head -c 1 disk || test -c null && sudo sh -c 'echo >null'`); got.Code == 0 {
 			t.Errorf("%s: a device in a volume: got %+v", box.ID, got)
 		}
 	}
 	if got := b.Sh(`id -u; rm -f /mnt/volumes/data/suid`); got.Code != 0 {
-		t.Errorf("after that: got %+v", got)
+		t.Errorf("afterwards: got %+v", got)
 	}
 
-	// It outlives the sandboxes.
+	// Its content outlives the sandboxes.
 	for _, box := range []*Box{a, b, r} {
 		if err := d.Destroy(context.Background(), box.ID); err != nil {
 			t.Errorf("Destroy: %v", err)

@@ -13,11 +13,11 @@ import (
 //go:embed powers.pl
 var powersScript string
 
-// takePowers asks the kernel for namespaces of users, devices, modules and more that no
-// command needs, as a user and as root.
+// takePowers tries system calls for user namespaces, devices, modules and more that no command
+// needs, as a user and as root.
 func (s *suite) takePowers(t *testing.T) {
 	if runtime.GOARCH != "amd64" {
-		t.Skip("skipped: the script knows the system calls of x86-64")
+		t.Skip("skipped: the script uses the system calls of x86-64")
 	}
 	b := Start(t, s.open(t), sandbox.Spec{ID: "powers", Template: s.Template})
 	if err := b.Client.WriteFile(t.Context(), "/mnt/data", "powers.pl", "", strings.NewReader(powersScript)); err != nil {

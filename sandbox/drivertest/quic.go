@@ -19,11 +19,11 @@ import (
 	"github.com/berth-run/berth/sandbox"
 )
 
-// quicAddr is where the policy of quic lets datagrams go to.
+// quicAddr is the address to which the policy of quic allows datagrams.
 const quicAddr = "198.51.100.7"
 
-// quic makes real QUIC connections: to an address that a rule for datagrams opens, to
-// others, and by the names of hosts that are allowed for TCP, with a secret and without.
+// quic makes real QUIC connections: to an address that a rule allows for datagrams, to others,
+// and by the names of hosts that are allowed for TCP, with and without a secret.
 func (s *suite) quic(t *testing.T) {
 	if s.features.Network || !s.features.Routes {
 		t.Skip("skipped: sandboxes of this driver have no route for addresses")
@@ -34,13 +34,13 @@ func (s *suite) quic(t *testing.T) {
 	o := newOutsideOf(t, secure, nil, "example.com", "api.example.com", quicAddr+":443/udp", "93.184.216.0/24")
 	for i := range o.gate.Policy.Rules {
 		if o.gate.Policy.Rules[i].UDP {
-			o.gate.Policy.Rules[i].Private = true // the operator has said so: it is an example, not public
+			o.gate.Policy.Rules[i].Private = true // permitted by the operator: an example address is not public
 		}
 	}
 	var datagrams []netip.AddrPort
 	o.gate.Dial = func(ctx context.Context, network string, a netip.AddrPort) (net.Conn, error) {
 		if network != "udp" {
-			return nil, fmt.Errorf("%s %s was dialled", network, a)
+			return nil, fmt.Errorf("%s %s was dialed", network, a)
 		}
 		o.mu.Lock()
 		datagrams = append(datagrams, a)
@@ -58,7 +58,7 @@ func (s *suite) quic(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.Must("chmod +x quic")
-	// A sandbox that may use an address may use any name there.
+	// A sandbox that may reach an address may use any name there.
 	for _, name := range []string{"example.com", "another.test"} {
 		if r := b.Sh("./quic " + quicAddr + ":443 " + name); r.Stdout != name+": hello\n\n" {
 			t.Errorf("%s: got %+v, want the server's answer", name, r)
@@ -70,7 +70,7 @@ func (s *suite) quic(t *testing.T) {
 	if allowed == 0 {
 		t.Error("the server was reached past the gate")
 	}
-	// All at once: it takes a handshake's time until a client gives up.
+	// They run concurrently: a client gives up only after a handshake's timeout.
 	script := "("
 	targets := []string{
 		quicAddr + ":8443", "198.51.100.8:443", "93.184.216.34:443", // for TCP only
@@ -98,8 +98,8 @@ func (s *suite) quic(t *testing.T) {
 	}
 }
 
-// quicServer answers a line on each stream with itself, after the name that the client
-// asked for. It returns its address.
+// quicServer echoes a line on each stream, after the client's server name. It returns its
+// address.
 func quicServer(t *testing.T) string {
 	own := httptest.NewUnstartedServer(nil)
 	own.StartTLS()

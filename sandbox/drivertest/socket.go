@@ -12,8 +12,8 @@ import (
 	"github.com/berth-run/berth/sandbox"
 )
 
-// replaceSocket puts other things in the place of the guest's socket, to lead the
-// server's next Dial astray.
+// replaceSocket replaces the guest's socket with other files, to redirect the server's next
+// Dial.
 func (s *suite) replaceSocket(t *testing.T) {
 	if s.Socket == "" {
 		t.Skip("skipped: this driver's guest has no socket in a file system")
@@ -41,7 +41,7 @@ func (s *suite) replaceSocket(t *testing.T) {
 			t.Errorf("%s: Dial got a connection", script)
 		}
 		cancel()
-		b.Answers() // on the connection that there is
+		b.Answers() // on the existing connection
 		if err := d.Destroy(t.Context(), b.ID); err != nil {
 			t.Errorf("%s: Destroy: %v", script, err)
 		}
@@ -52,11 +52,11 @@ func (s *suite) replaceSocket(t *testing.T) {
 	l.(*net.UnixListener).SetDeadline(time.Now().Add(50 * time.Millisecond))
 	if conn, err := l.Accept(); err == nil {
 		conn.Close()
-		t.Error("the server was led to a socket of the host")
+		t.Error("the server connected to a socket of the host")
 	}
 }
 
-// fillSocketDirectory writes where a directory of the host shows through.
+// fillSocketDirectory writes into a directory of the host that is visible in the sandbox.
 func (s *suite) fillSocketDirectory(t *testing.T) {
 	if s.Socket == "" {
 		t.Skip("skipped: this driver's guest has no socket in a file system")

@@ -16,14 +16,14 @@ import (
 	"github.com/berth-run/berth/layer"
 )
 
-// OtherUser is the uid and gid of a user of this machine with no other use.
+// OtherUser is the uid and gid of a user that this machine does not otherwise use.
 const OtherUser = 54321
 
-// rootfsEnv names the root file system, for a test program that cannot make one.
+// rootfsEnv names the root file system, for a test program that cannot build one.
 const rootfsEnv = "BERTH_TEST_ROOTFS"
 
-// AsUser runs tests of the test program again as an ordinary user, with programs and a
-// root file system that are that user's. It has to be called by root.
+// AsUser runs tests of the test program again as another user than root, with programs and a
+// root file system of that user. The caller must be root.
 func AsUser(t *testing.T, tests string) {
 	if os.Geteuid() != 0 {
 		t.Skip("skipped: only root can become another user")
@@ -37,7 +37,7 @@ func AsUser(t *testing.T, tests string) {
 	}
 	cmd := exec.Command(program, args...)
 	cmd.Dir = home
-	cmd.Env = append(os.Environ(), env...) // of two of a name the last one counts
+	cmd.Env = append(os.Environ(), env...) // the last of equal names counts
 	cmd.SysProcAttr = UserCredential()
 	out, err := cmd.CombinedOutput()
 	t.Logf("%s", out)
@@ -54,11 +54,11 @@ func UserCredential() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: OtherUser, Gid: OtherUser}}
 }
 
-// UserHome makes a home for OtherUser and returns it with an environment for programs
-// that run there. It goes with the test.
+// UserHome creates a home for OtherUser and returns it with an environment for programs that
+// run there. It is removed after the test.
 func UserHome(t *testing.T) (home string, env []string) {
 	t.Helper()
-	home, err := os.MkdirTemp("/var/tmp", "berth-user-") // others can reach it, and it is no tmpfs
+	home, err := os.MkdirTemp("/var/tmp", "berth-user-") // accessible to other users, and not a tmpfs
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,7 +91,7 @@ func userCopy(t *testing.T, from, to string) {
 	}
 }
 
-// userRootfs returns Rootfs as OtherUser would have unpacked it, in a directory.
+// userRootfs returns Rootfs as if OtherUser had unpacked it, in a directory.
 func userRootfs(t *testing.T, home string) string {
 	t.Helper()
 	from := Rootfs(t)

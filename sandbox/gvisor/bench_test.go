@@ -48,8 +48,8 @@ func run(b *testing.B, c *guest.Client, path string, args ...string) {
 	}
 }
 
-// BenchmarkCold measures from nothing to the end of the first command, and the
-// way back.
+// BenchmarkCold measures from the Create of a sandbox to the end of its first command, and its
+// Destroy.
 func BenchmarkCold(b *testing.B) {
 	d := openTest(b, drivertest.StateDir(b))
 	rootfs := drivertest.Rootfs(b)
@@ -76,8 +76,8 @@ func BenchmarkCold(b *testing.B) {
 	reportMS(b, "destroy", destroy)
 }
 
-// BenchmarkExec measures commands in a sandbox that runs, with the processor's time
-// that each takes there, and beside them the same command as a process of the host.
+// BenchmarkExec measures commands in a running sandbox, with the CPU time that each uses there,
+// and for comparison the same command as a process of the host.
 func BenchmarkExec(b *testing.B) {
 	d := openTest(b, drivertest.StateDir(b))
 	box := drivertest.Start(b, d, sandbox.Spec{ID: "exec", Template: drivertest.Template(b)})
@@ -116,8 +116,8 @@ tar cf /tmp/tree.tar d*`)
 	})
 }
 
-// BenchmarkRunscRun measures runsc as others use it: `runsc run` of true on the
-// same template, with its defaults.
+// BenchmarkRunscRun measures ordinary use of runsc: `runsc run` of true on the same template,
+// with its defaults.
 func BenchmarkRunscRun(b *testing.B) {
 	dir, runsc := b.TempDir(), drivertest.Runsc(b)
 	raw, err := json.Marshal(specs.Spec{
@@ -145,8 +145,7 @@ func BenchmarkRunscRun(b *testing.B) {
 	reportMS(b, "run", took)
 }
 
-// BenchmarkIdleMemory measures the memory of idle sandboxes, shared pages counted
-// in proportion.
+// BenchmarkIdleMemory measures the memory of idle sandboxes. Shared pages count in proportion.
 func BenchmarkIdleMemory(b *testing.B) {
 	const sandboxes = 8
 	d := openTest(b, drivertest.StateDir(b))
@@ -179,7 +178,7 @@ func BenchmarkIdleMemory(b *testing.B) {
 	b.ReportMetric(float64(charged)/sandboxes/(1<<20), "cgroup-MiB/sandbox")
 }
 
-// BenchmarkIdleCPU measures what processor time a sandbox uses in which nothing runs.
+// BenchmarkIdleCPU measures the CPU time of an idle sandbox.
 func BenchmarkIdleCPU(b *testing.B) {
 	d := openTest(b, drivertest.StateDir(b))
 	run(b, drivertest.Start(b, d, sandbox.Spec{ID: "idle", Template: drivertest.Template(b)}).Client, "/bin/true")
@@ -202,7 +201,7 @@ func pss(pid int) int64 {
 	return 0
 }
 
-// BenchmarkFiles measures a large file into a sandbox and out of it.
+// BenchmarkFiles measures writing and reading a large file.
 func BenchmarkFiles(b *testing.B) {
 	const size = 200 << 20
 	d := openTest(b, drivertest.StateDir(b))
@@ -232,8 +231,8 @@ func BenchmarkFiles(b *testing.B) {
 	})
 }
 
-// reportCPU reports, when the benchmark has run, what processor time a GB took, in
-// the sandbox and here: other than throughput, that is the same on a busy machine.
+// reportCPU reports after the benchmark the CPU time per GB, in the sandbox and here. Unlike
+// throughput it is the same on a busy machine.
 func reportCPU(b *testing.B, d *Driver, id string, size int64) func() {
 	used := func() (inside, here time.Duration) {
 		var own unix.Rusage
@@ -251,7 +250,7 @@ func reportCPU(b *testing.B, d *Driver, id string, size int64) func() {
 	}
 }
 
-// usedCPU returns the processor's time that a sandbox has used.
+// usedCPU returns the CPU time that a sandbox has used.
 func usedCPU(b *testing.B, d *Driver, id string) time.Duration {
 	b.Helper()
 	stats, err := d.Stats(b.Context(), id)
@@ -261,7 +260,7 @@ func usedCPU(b *testing.B, d *Driver, id string) time.Duration {
 	return stats.CPU
 }
 
-// zeros is a reader of zero bytes without end.
+// zeros is an endless reader of zero bytes.
 type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) {
@@ -269,7 +268,7 @@ func (zeros) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// BenchmarkEgress measures the way out.
+// BenchmarkEgress measures the network.
 func BenchmarkEgress(b *testing.B) {
 	drivertest.BenchmarkEgress(b, openTest(b, drivertest.StateDir(b)), drivertest.Rootfs(b))
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/berth-run/berth/sandbox/drivertest"
 )
 
-// TestCanary looks for what a sandbox wrote on the raw volume.
+// TestCanary searches the raw volume for data that a sandbox wrote.
 func TestCanary(t *testing.T) {
 	rootfs := drivertest.Rootfs(t)
 	t.Run("Sealed", func(t *testing.T) {
@@ -17,23 +17,23 @@ func TestCanary(t *testing.T) {
 			t.Skip("skipped: this kernel does not encrypt directories")
 		}
 		if during, after := drivertest.Canary(t, d, v, rootfs); during || after {
-			t.Errorf("what a sandbox wrote is in the clear on the volume: while it lived %t, afterwards %t", during, after)
+			t.Errorf("data of a sandbox is in the clear on the volume: while it ran %t, afterwards %t", during, after)
 		}
 		if left := leftovers(filepath.Join(v.Dir, "state")); left != nil {
 			t.Errorf("left behind: %q", left)
 		}
 	})
-	// The test would see it: a volume that does not encrypt keeps what was removed,
-	// and the driver says so.
+	// This checks the test itself: a volume without encryption retains removed data, and the
+	// driver reports that it does not erase.
 	t.Run("Plain", func(t *testing.T) {
 		v := drivertest.NewVolume(t, false)
 		d := openTest(t, filepath.Join(v.Dir, "state"))
 		during, after := drivertest.Canary(t, d, v, rootfs)
 		if !during || !after {
-			t.Errorf("a canary in the clear was found while the sandbox lived %t, and afterwards %t; want both", during, after)
+			t.Errorf("a canary in the clear was found while the sandbox ran %t, and afterwards %t; want both", during, after)
 		}
 		if d.Features().Erases {
-			t.Error("the driver says that it erases")
+			t.Error("Features().Erases is true")
 		}
 	})
 }

@@ -13,9 +13,8 @@ import (
 	"github.com/berth-run/berth/sandbox/drivertest"
 )
 
-// TestCrash stops in the middle of making a sandbox, in every place where that
-// leaves something, and checks that a driver that is opened afterwards knows of it
-// and removes it.
+// TestCrash interrupts the creation of a sandbox at every step that leaves something behind,
+// and checks that a driver that is opened afterwards lists and removes it.
 func TestCrash(t *testing.T) {
 	rootfs := drivertest.Rootfs(t)
 	spec := sandbox.Spec{ID: "half", Template: sandbox.Template{Path: rootfs}, Limits: sandbox.DefaultLimits}
@@ -77,8 +76,8 @@ func TestCrash(t *testing.T) {
 	}
 }
 
-// TestStartFails lets runsc fail and checks that the error says why, and that
-// nothing runs on.
+// TestStartFails makes runsc fail and checks that the error has the reason, and that no process
+// is left.
 func TestStartFails(t *testing.T) {
 	rootfs := drivertest.Rootfs(t)
 	d := openTest(t, drivertest.StateDir(t))
@@ -103,7 +102,7 @@ func TestStartFails(t *testing.T) {
 		t.Errorf("Start: got %v, want an error that names the program", err)
 	}
 	if strings.Contains(err.Error(), "canary") {
-		t.Errorf("Start: the error tells the environment: %v", err)
+		t.Errorf("Start: the error has the environment: %v", err)
 	}
 	if pids := processesOf(t, s); len(pids) != 0 {
 		t.Errorf("processes: got %v, want none", pids)
@@ -139,7 +138,7 @@ func TestStartGivenUp(t *testing.T) {
 	}
 }
 
-// TestHostRestarted changes the boot id under a sandbox.
+// TestHostRestarted changes the boot id of a sandbox.
 func TestHostRestarted(t *testing.T) {
 	rootfs := drivertest.Rootfs(t)
 	dir := drivertest.StateDir(t)
@@ -151,7 +150,7 @@ func TestHostRestarted(t *testing.T) {
 	d.bootID = "another"
 	st, err := d.Stats(t.Context(), "old")
 	if err != nil || st.State != sandbox.StateDead || st.Reason != sandbox.ReasonHost {
-		t.Errorf("Stats: got %+v, %v, want dead of %q", st, err, sandbox.ReasonHost)
+		t.Errorf("Stats: got %+v, %v, want dead with reason %q", st, err, sandbox.ReasonHost)
 	}
 	if err := d.Start(t.Context(), "old"); err == nil {
 		t.Error("Start: got no error")

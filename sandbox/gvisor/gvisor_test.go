@@ -20,13 +20,13 @@ func TestDriver(t *testing.T) {
 	})
 }
 
-// TestClients uses the programs of the base template toward the world.
+// TestClients runs programs of the base template against the network.
 func TestClients(t *testing.T) {
 	drivertest.Clients(t, openTest(t, drivertest.StateDir(t)))
 }
 
-// TestFastStart checks that berth-runsc's package faststart comes before the
-// package of gVisor whose initialisation it is to shorten.
+// TestFastStart checks that berth-runsc's package faststart is initialized before the package
+// of gVisor whose initialization it speeds up.
 func TestFastStart(t *testing.T) {
 	cmd := exec.Command(drivertest.Runsc(t), "--version")
 	cmd.Env = []string{"GODEBUG=inittrace=1"}
@@ -56,7 +56,7 @@ func openTest(tb testing.TB, stateDir string) *Driver {
 	return d
 }
 
-// leftovers returns what is left of the sandboxes of a state directory.
+// leftovers returns what the sandboxes of a state directory left.
 func leftovers(stateDir string) []string {
 	var left []string
 	entries, _ := os.ReadDir(filepath.Join(stateDir, "sandboxes"))

@@ -178,7 +178,7 @@ func (d *Driver) Restore(ctx context.Context, id string, r io.Reader) error {
 	// On a busy machine a short runsc operation sometimes hangs.
 	ctx, cancel = context.WithTimeoutCause(ctx, restoreTime(image), sandbox.ErrHung)
 	defer cancel()
-	return d.begin(ctx, s, image)
+	return d.startFrom(ctx, s, image)
 }
 
 // restoreTime returns the time limit of runsc for an image.

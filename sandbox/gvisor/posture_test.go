@@ -13,8 +13,8 @@ import (
 	"github.com/berth-run/berth/sandbox/drivertest"
 )
 
-// TestPosture looks at a running sandbox from both sides: what it holds in its
-// hands inside, and what its processes could do to the host if gVisor failed.
+// TestPosture inspects a running sandbox from both sides: its privileges inside, and what its
+// processes could do to the host if gVisor failed.
 func TestPosture(t *testing.T) {
 	t.Setenv("BERTH_TEST_SECRET", "berth-canary-77ab")
 	d := openTest(t, drivertest.StateDir(t))
@@ -54,7 +54,7 @@ func postureInside(t *testing.T, b *drivertest.Box) {
 	}
 	for _, file := range []string{"kcore", "kmsg", "kallsyms", "keys", "timer_list", "sched_debug", "acpi", "scsi", "config.gz", "latency_stats"} {
 		if r := b.Sh("test -e /proc/" + file); r.Code == 0 {
-			t.Errorf("/proc/%s is there", file)
+			t.Errorf("/proc/%s exists", file)
 		}
 	}
 	for _, tt := range []struct{ script, want string }{
@@ -83,7 +83,7 @@ func postureInside(t *testing.T, b *drivertest.Box) {
 	}
 }
 
-// postureProcesses looks at the sandbox's processes on the host.
+// postureProcesses inspects the sandbox's processes on the host.
 func postureProcesses(t *testing.T, s instance) {
 	pids := processesOf(t, s)
 	if len(pids) < 3 {
@@ -119,8 +119,8 @@ func postureProcesses(t *testing.T, s instance) {
 				t.Errorf("process %d: %s namespace: got the server's", pid, ns)
 			}
 		}
-		// The gofer opens files of the host. All others, the sentry first, have nothing
-		// and, under root, are nobody.
+		// The gofer opens files of the host. All others, the sentry first, have no capabilities
+		// and, under root, the user nobody.
 		want := "0000000000000000"
 		command, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
 		if strings.HasPrefix(string(command), "runsc-gofer") {
@@ -154,7 +154,7 @@ func sessionOf(t *testing.T, pid int) string {
 	return f[4]
 }
 
-// postureNetwork looks at the namespace that the sentry took its network from.
+// postureNetwork inspects the namespace from which the sentry copied its network.
 func postureNetwork(t *testing.T, s instance) {
 	for _, pid := range processesOf(t, s) {
 		postureInterfaces(t, pid)
@@ -188,7 +188,7 @@ func postureInterfaces(t *testing.T, sentry int) {
 	}
 }
 
-// postureDirectory looks at what other users of the host can see.
+// postureDirectory checks what other users of the host can access.
 func postureDirectory(t *testing.T, s instance) {
 	for _, dir := range []string{s.dir, s.path("run"), filepath.Dir(s.dir)} {
 		fi, err := os.Stat(dir)

@@ -11,8 +11,8 @@ import (
 	"github.com/berth-run/berth/sandbox/drivertest"
 )
 
-// Whoever sent a guest to sleep may die before its memory is written: the next who comes
-// wakes it, and need not wait until it wakes by itself.
+// A server that sent a guest to sleep may die before its memory is written: the next connection
+// wakes the guest, and need not wait until it wakes by itself.
 func TestRouse(t *testing.T) {
 	d := openTest(t, drivertest.StateDir(t))
 	b := drivertest.Start(t, d, sandbox.Spec{ID: "asleep", Template: drivertest.Template(t)})
@@ -30,16 +30,16 @@ func TestRouse(t *testing.T) {
 		began := time.Now()
 		b.Answers()
 		if took := time.Since(began); took > time.Minute {
-			t.Errorf("it woke by itself, in %v", took)
+			t.Errorf("it woke only by itself, in %v", took)
 		}
 	}
-	// One that is awake and has lost its socket is not there, and is not woken later, when
+	// An awake guest that has lost its socket is not reachable, and is not woken later, when
 	// its memory may be being written.
 	b.Must("sudo rm " + guestSocket)
 	if conn, err := d.Dial(t.Context(), b.ID); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("got %v, %v, want no socket", conn, err)
 	}
 	if _, err := os.Lstat(s.run("guest/" + wakeName)); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("what wakes it is left: %v", err)
+		t.Errorf("the wake file is left: %v", err)
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/berth-run/berth/sandbox"
 )
 
-// fakeSandbox returns a sandbox that is a directory and nothing else.
+// fakeSandbox returns a sandbox that is only a directory.
 func fakeSandbox(t *testing.T) instance {
 	t.Helper()
 	dir := t.TempDir()
@@ -24,8 +24,7 @@ func fakeSandbox(t *testing.T) instance {
 	return s
 }
 
-// TestDialStaysInside puts in the place of the guest's socket what a hostile
-// sandbox could put there.
+// TestDialStaysInside replaces the guest's socket by files that a hostile sandbox may create.
 func TestDialStaysInside(t *testing.T) {
 	elsewhere := filepath.Join(t.TempDir(), "host.sock")
 	l, err := net.Listen("unix", elsewhere)
@@ -82,7 +81,7 @@ func TestDialStaysInside(t *testing.T) {
 func TestLastWords(t *testing.T) {
 	s := fakeSandbox(t)
 	if got := s.lastWords(); got != "" {
-		t.Errorf("without logs: got %q, want nothing", got)
+		t.Errorf("without logs: got %q, want none", got)
 	}
 	long := strings.Repeat("x", 2*wordsLimit) + "\n\x1b[31mred\x00\xff end\n"
 	if err := os.WriteFile(s.path("run/log/runsc.log"), []byte(long), 0o600); err != nil {

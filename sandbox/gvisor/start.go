@@ -27,11 +27,11 @@ func (d *Driver) Start(ctx context.Context, id string) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	return d.begin(ctx, s, "")
+	return d.startFrom(ctx, s, "")
 }
 
-// begin starts the sandbox, from a checkpoint's image if image is not empty.
-func (d *Driver) begin(ctx context.Context, s instance, image string) error {
+// startFrom starts the sandbox, from a checkpoint's image if image is not empty.
+func (d *Driver) startFrom(ctx context.Context, s instance, image string) error {
 	if err := d.start(ctx, s, image); err != nil {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), destroyTimeout)
 		defer cancel()

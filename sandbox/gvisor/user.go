@@ -185,8 +185,8 @@ type wardenReply struct {
 // maxReply bounds a reply in bytes.
 const maxReply = 64 << 10
 
-// ask makes the warden run runsc. Without arguments it requests the sandbox's resource use.
-func (w *warden) ask(ctx context.Context, args ...string) (reply wardenReply, err error) {
+// request makes the warden run runsc. Without arguments it requests the sandbox's resource use.
+func (w *warden) request(ctx context.Context, args ...string) (reply wardenReply, err error) {
 	dir, err := os.Open(w.dir) // because the path of a socket must be short
 	if err != nil {
 		return reply, err
@@ -206,22 +206,22 @@ func (w *warden) ask(ctx context.Context, args ...string) (reply wardenReply, er
 }
 
 func (w *warden) control(ctx context.Context, args ...string) (string, error) {
-	reply, err := w.ask(ctx, append([]string{"--root=" + sealed + "/runsc"}, args...)...)
+	reply, err := w.request(ctx, append([]string{"--root=" + sealed + "/runsc"}, args...)...)
 	if err == nil && reply.Failed {
 		err = errors.New("runsc failed")
 	}
 	return reply.Output, err
 }
 
-// askTimeout bounds a request for a sandbox's resource use.
-const askTimeout = 5 * time.Second
+// requestTimeout bounds a request for a sandbox's resource use.
+const requestTimeout = 5 * time.Second
 
 func (w *warden) usage() usage {
 	var reply wardenReply
 	if alive, err := w.alive(); alive || err != nil {
-		ctx, cancel := context.WithTimeout(context.Background(), askTimeout)
+		ctx, cancel := context.WithTimeout(context.Background(), requestTimeout)
 		defer cancel()
-		reply, _ = w.ask(ctx)
+		reply, _ = w.request(ctx)
 	} else {
 		reply, _ = w.end()
 	}

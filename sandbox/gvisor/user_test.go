@@ -13,12 +13,12 @@ import (
 	"github.com/berth-run/berth/sandbox/drivertest"
 )
 
-// TestUser runs the tests of this package as an ordinary user.
+// TestUser runs the tests of this package as another user than root.
 func TestUser(t *testing.T) {
 	drivertest.AsUser(t, "^(TestPosture|TestCrash|TestStartFails|TestStartGivenUp|TestHostRestarted)$")
 }
 
-// TestUserDriver runs the suite as an ordinary user.
+// TestUserDriver runs the suite as another user than root.
 func TestUserDriver(t *testing.T) {
 	parts := "/^(Lifecycle|Limits|Mounts|Egress)$"
 	if longtest.Asked() {
@@ -27,8 +27,8 @@ func TestUserDriver(t *testing.T) {
 	drivertest.AsUser(t, "^TestDriver$"+parts)
 }
 
-// processesOf returns the ids of all processes of a sandbox, the sentry or, of a
-// user's, the warden first.
+// processesOf returns the ids of all processes of a sandbox, the sentry first, or the warden
+// without root.
 func processesOf(t *testing.T, s instance) []int {
 	t.Helper()
 	if g, ok := s.wall.(*group); ok {
@@ -59,7 +59,7 @@ func processesOf(t *testing.T, s instance) []int {
 	return all
 }
 
-// childrenOf returns the processes whose parent is another.
+// childrenOf returns the processes whose parent is parent.
 func childrenOf(t *testing.T, parent int) (pids []int) {
 	t.Helper()
 	entries, err := filepath.Glob("/proc/[0-9]*")

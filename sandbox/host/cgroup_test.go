@@ -127,9 +127,9 @@ func TestCgroupLimits(t *testing.T) {
 		if diff := cmp.Diff(want, readAll(t, dir)); diff != "" {
 			t.Errorf("control files: (-want +got)\n%s", diff)
 		}
-		// The kernel would add them; a file keeps what was written over its start.
+		// The kernel would merge them; a file is overwritten at its start.
 		if got, _ := os.ReadFile(control); !strings.HasPrefix(string(got), "+cpu +pids") {
-			t.Errorf("subtree_control: got %q, want it to begin with %q", got, "+cpu +pids")
+			t.Errorf("subtree_control: got %q, want prefix %q", got, "+cpu +pids")
 		}
 	})
 
@@ -195,6 +195,6 @@ func TestUsage(t *testing.T) {
 	}
 
 	if got := (Cgroup{v2: filepath.Join(v2, "gone"), unified: true}).Usage(); got != (Usage{}) {
-		t.Errorf("no group: got %+v, want nothing", got)
+		t.Errorf("no group: got %+v, want zero", got)
 	}
 }

@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestOwnThread checks that a thread which enters a sandbox's namespaces is never
-// the process's first, and does not live on.
+// TestOwnThread checks that a thread that enters a sandbox's namespaces is never the process's
+// first, and ends.
 func TestOwnThread(t *testing.T) {
 	var mu sync.Mutex
 	used := make(map[int]bool)
@@ -45,7 +45,7 @@ func TestOwnThread(t *testing.T) {
 			return
 		}
 		if time.Now().After(end) {
-			t.Fatalf("threads %v live on", alive)
+			t.Fatalf("threads %v did not end", alive)
 		}
 	}
 }

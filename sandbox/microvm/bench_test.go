@@ -43,8 +43,8 @@ func report(b *testing.B, what string, took []time.Duration) {
 	b.ReportMetric(at(99), what+"-p99-ms")
 }
 
-// BenchmarkCold measures from nothing to the end of the first command, the processor's
-// time in it, and the way back.
+// BenchmarkCold measures from the Create of a sandbox to the end of its first command, the CPU
+// time of that, and its Destroy.
 func BenchmarkCold(b *testing.B) {
 	d, rootfs := openTest(b, drivertest.StateDir(b)), drivertest.Rootfs(b)
 	var cold, cpu, destroy []time.Duration
@@ -66,7 +66,7 @@ func BenchmarkCold(b *testing.B) {
 	report(b, "destroy", destroy)
 }
 
-// BenchmarkExec measures commands in a sandbox that runs.
+// BenchmarkExec measures commands in a running sandbox.
 func BenchmarkExec(b *testing.B) {
 	d := openTest(b, drivertest.StateDir(b))
 	box := drivertest.Start(b, d, sandbox.Spec{ID: "exec", Template: drivertest.Template(b)})
@@ -97,7 +97,7 @@ func BenchmarkExec(b *testing.B) {
 	}
 }
 
-// BenchmarkPause measures a pause and what follows it.
+// BenchmarkPause measures a pause and the first command afterwards.
 func BenchmarkPause(b *testing.B) {
 	d := openTest(b, drivertest.StateDir(b))
 	box := drivertest.Start(b, d, sandbox.Spec{ID: "pause", Template: drivertest.Template(b)})
@@ -118,8 +118,8 @@ func BenchmarkPause(b *testing.B) {
 	report(b, "resume", resume)
 }
 
-// BenchmarkIdleMemory measures the memory of an idle sandbox, pages that QEMU's of
-// several sandboxes share counted in proportion.
+// BenchmarkIdleMemory measures the memory of an idle sandbox. Pages that several QEMU processes
+// share count in proportion.
 func BenchmarkIdleMemory(b *testing.B) {
 	d := openTest(b, drivertest.StateDir(b))
 	command(b, drivertest.Start(b, d, sandbox.Spec{ID: "idle", Template: drivertest.Template(b)}).Client, "/bin/true")

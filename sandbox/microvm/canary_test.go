@@ -8,7 +8,7 @@ import (
 	"github.com/berth-run/berth/sandbox/drivertest"
 )
 
-// TestCanary looks for what a sandbox wrote on the raw volume.
+// TestCanary searches the raw volume for data that a sandbox wrote.
 func TestCanary(t *testing.T) {
 	longtest.Skip(t)
 	rootfs := drivertest.Rootfs(t)

@@ -17,9 +17,8 @@ import (
 	"github.com/berth-run/berth/sandbox/drivertest"
 )
 
-// TestCrash stops in the middle of making a sandbox, in every place where that leaves
-// something, and checks that a driver that is opened afterwards knows of it and
-// removes it.
+// TestCrash interrupts the creation of a sandbox at every step that leaves something behind,
+// and checks that a driver that is opened afterwards lists and removes it.
 func TestCrash(t *testing.T) {
 	spec := sandbox.Spec{ID: "half", Template: drivertest.Template(t), Limits: sandbox.DefaultLimits}
 	for _, tt := range []struct {
@@ -49,7 +48,7 @@ func TestCrash(t *testing.T) {
 			}
 			_, err = d.launch(s, rec)
 			return err
-		}, ""}, // processes live, and which of them is QEMU was not saved, so the state is not known
+		}, ""}, // processes are alive, but QEMU's number was not saved, so the state is unknown
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			dir := drivertest.StateDir(t)
@@ -78,15 +77,15 @@ func TestCrash(t *testing.T) {
 	}
 }
 
-// TestStartFails lets a machine and QEMU fail and checks that the error says why, and
-// that nothing runs on.
+// TestStartFails makes a machine and QEMU fail and checks that the error has the reason, and
+// that no process is left.
 func TestStartFails(t *testing.T) {
 	d := openTest(t, drivertest.StateDir(t))
 	for _, tt := range []struct {
 		name, want string
 		breakIt    func(s instance) error
 	}{
-		// An image without a file system: the machine's first program gives up.
+		// This image has no file system: the machine's first program fails.
 		{"Disk", "boot: mounting ext4 on /disk", func(s instance) error {
 			return errors.Join(os.Truncate(s.path(diskFile), 0), os.Truncate(s.path(diskFile), sandbox.DefaultLimits.Disk))
 		}},
@@ -112,7 +111,7 @@ func TestStartFails(t *testing.T) {
 			}
 			err = d.Start(t.Context(), "broken")
 			if err == nil || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "canary") {
-				t.Errorf("Start: got %v, want an error that says %q and not the environment", err, tt.want)
+				t.Errorf("Start: got %v, want an error with %q and without the environment", err, tt.want)
 			}
 			if pids, err := s.cgroup.Procs(); err != nil || len(pids) != 0 {
 				t.Errorf("processes: got %v, %v, want none", pids, err)
@@ -124,8 +123,8 @@ func TestStartFails(t *testing.T) {
 	}
 }
 
-// TestMachineHangs stops a machine in its boot. It is ended, and another takes its place
-// with a disk that nobody has written to.
+// TestMachineHangs stops a machine during its boot. The driver ends it, and starts another one
+// with an unused disk.
 func TestMachineHangs(t *testing.T) {
 	d := openTest(t, drivertest.StateDir(t))
 	source := drivertest.StateDir(t)
@@ -135,7 +134,7 @@ func TestMachineHangs(t *testing.T) {
 	var log bytes.Buffer
 	d.log, d.patience = slog.New(slog.NewTextHandler(&log, nil)), 2*time.Second
 	spec := sandbox.Spec{ID: "hung", Template: drivertest.Template(t)}
-	if d.share != "" { // whose program is started again as well
+	if d.share != "" { // its program is started again as well
 		spec.Mounts = []sandbox.Mount{{Name: "data", Path: source}}
 	}
 	if err := d.Create(t.Context(), spec); err != nil {
@@ -152,7 +151,7 @@ func TestMachineHangs(t *testing.T) {
 	for alive := false; !alive; first, alive, _ = s.qemu() {
 		select {
 		case err := <-started:
-			t.Fatalf("Start: got %v before its process was there", err)
+			t.Fatalf("Start: got %v before its process started", err)
 		case <-time.After(time.Millisecond):
 		}
 	}
@@ -171,7 +170,7 @@ func TestMachineHangs(t *testing.T) {
 	}
 	pids, err := s.cgroup.Procs()
 	if err != nil || slices.Contains(pids, first) {
-		t.Errorf("processes: got %v, %v, want none that is %d", pids, err, first)
+		t.Errorf("processes: got %v, %v, want others than %d", pids, err, first)
 	}
 	b := drivertest.Attach(t, d, "hung")
 	if got := b.Must("echo mine >/mnt/data/new; cat /mnt/data/new"); got != "mine" {
@@ -207,7 +206,7 @@ func TestStartGivenUp(t *testing.T) {
 	}
 }
 
-// TestHostRestarted changes the boot id under a sandbox.
+// TestHostRestarted changes the boot id of a sandbox.
 func TestHostRestarted(t *testing.T) {
 	dir := drivertest.StateDir(t)
 	d := openTest(t, dir)
@@ -218,7 +217,7 @@ func TestHostRestarted(t *testing.T) {
 	d.bootID = "another"
 	st, err := d.Stats(t.Context(), "old")
 	if err != nil || st.State != sandbox.StateDead || st.Reason != sandbox.ReasonHost {
-		t.Errorf("Stats: got %+v, %v, want dead of %q", st, err, sandbox.ReasonHost)
+		t.Errorf("Stats: got %+v, %v, want dead with reason %q", st, err, sandbox.ReasonHost)
 	}
 	if err := d.Start(t.Context(), "old"); err == nil {
 		t.Error("Start: got no error")

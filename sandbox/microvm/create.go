@@ -92,7 +92,8 @@ func (d *Driver) fill(ctx context.Context, dir, image string, spec sandbox.Spec)
 // list of users and groups.
 const firstUID = 1879048192
 
-// newUID returns an unused user id. QEMU owns no file with it; it prevents sandboxes from signalling and tracing each other, should their namespaces fail.
+// newUID returns an unused user id. QEMU owns no file with it. It prevents sandboxes from
+// signaling and tracing each other if their namespaces fail.
 func newUID() int {
 	var b [4]byte
 	rand.Read(b[:])

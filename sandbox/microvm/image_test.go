@@ -8,11 +8,11 @@ import (
 	"github.com/berth-run/berth/sandbox"
 )
 
-// TestImages makes images of templates and checks that each is made once, and goes
-// with its template when no sandbox has it any more.
+// TestImages creates images of templates and checks that each is created once, and removed with
+// its template when no sandbox uses it any more.
 func TestImages(t *testing.T) {
 	if os.Geteuid() != 0 {
-		t.Skip("skipped: a template's files may belong to anybody")
+		t.Skip("skipped: a template's files may belong to any user")
 	}
 	state := t.TempDir()
 	dir, err := sandbox.OpenDir(filepath.Join(state, "sandboxes"))
@@ -40,7 +40,7 @@ func TestImages(t *testing.T) {
 		}
 		again, err := d.image(t.Context(), rootfs)
 		if after, serr := os.Stat(again); err != nil || again != image || serr != nil || !os.SameFile(before, after) {
-			t.Errorf("again: got %s, %v, want %s, and it as it was", again, err, image)
+			t.Errorf("again: got %s, %v, want %s, unchanged", again, err, image)
 		}
 		made[name] = image
 		if name != "stays" {

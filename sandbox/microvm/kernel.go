@@ -71,8 +71,8 @@ func compareVersions(a, b string) int {
 	return len(a) - len(b)
 }
 
-// FetchKernel downloads Debian's newest kernel for virtual machines with the host's
-// package sources, without installing it, and unpacks it into dir, unless dir has it.
+// FetchKernel downloads Debian's newest kernel for virtual machines from the host's package
+// sources, without installing it, and unpacks it into dir, unless dir has it.
 func FetchKernel(ctx context.Context, dir string) (Kernel, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return Kernel{}, err

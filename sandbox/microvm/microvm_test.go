@@ -18,8 +18,7 @@ func TestDriver(t *testing.T) {
 	})
 }
 
-// openTest opens a driver that emulates, with the guest of this repository and what
-// is kept in the cache of fixtures.
+// openTest opens a driver that emulates, with the guest of this repository and cached fixtures.
 func openTest(tb testing.TB, stateDir string) *Driver {
 	tb.Helper()
 	if _, err := FindQEMU(""); err != nil {
@@ -37,7 +36,7 @@ func openTest(tb testing.TB, stateDir string) *Driver {
 	return d
 }
 
-// leftovers returns what is left of the sandboxes of a state directory.
+// leftovers returns what the sandboxes of a state directory left.
 func leftovers(stateDir string) []string {
 	var left []string
 	entries, _ := os.ReadDir(filepath.Join(stateDir, "sandboxes"))

@@ -14,8 +14,8 @@ import (
 	"github.com/berth-run/berth/sandbox/drivertest"
 )
 
-// TestPosture looks at a running sandbox from both sides: what it holds in its hands
-// inside, and what QEMU could do to the host if the machine took it over.
+// TestPosture inspects a running sandbox from both sides: its privileges inside, and what QEMU
+// could do to the host if the machine took it over.
 func TestPosture(t *testing.T) {
 	t.Setenv("BERTH_TEST_SECRET", "berth-canary-77ab")
 	d := openTest(t, drivertest.StateDir(t))
@@ -78,8 +78,8 @@ func postureInside(t *testing.T, b *drivertest.Box) {
 	}
 }
 
-// attackHardware writes, as root of the machine, wherever its kernel shows what QEMU
-// emulates: each would end the machine, unmount its disks below it, or reach QEMU's devices.
+// attackHardware writes, as root of the machine, to every place where its kernel exposes QEMU's
+// devices: each would end the machine, unmount its disks below it, or reach QEMU's devices.
 func attackHardware(t *testing.T, b *drivertest.Box) {
 	const mapper = `open(my $f, "<", $ARGV[0]) or exit 1; my $at = syscall(9, 0, 4096, 1, 1, fileno($f), 0); exit($at > 0 ? 0 : 1)`
 	if err := b.Client.WriteFile(t.Context(), "/tmp", "map.pl", "", strings.NewReader(mapper)); err != nil {
@@ -113,7 +113,7 @@ kill -9 1; kill -STOP 2; echo done'`, 2*time.Minute)
 	}
 }
 
-// postureQEMU looks at the process on the host.
+// postureQEMU inspects the process on the host.
 func postureQEMU(t *testing.T, s instance) {
 	pid, alive, _ := s.qemu()
 	if !alive {
@@ -141,7 +141,7 @@ func postureQEMU(t *testing.T, s instance) {
 		}
 	}
 	if rec.UID < firstUID {
-		t.Errorf("user: got %d, want one of our range", rec.UID)
+		t.Errorf("user: got %d, want one of the driver's range", rec.UID)
 	}
 	for _, ns := range []string{"mnt", "net", "ipc", "uts", "pid"} {
 		mine, _ := os.Readlink("/proc/self/ns/" + ns)
@@ -169,7 +169,7 @@ func postureQEMU(t *testing.T, s instance) {
 	}
 }
 
-// postureFiles looks at what QEMU has open.
+// postureFiles inspects QEMU's open files.
 func postureFiles(t *testing.T, s instance) {
 	pid, _, _ := s.qemu()
 	rec, err := s.record()
@@ -198,7 +198,7 @@ func postureFiles(t *testing.T, s instance) {
 	}
 }
 
-// postureRoot looks at the files that QEMU could open.
+// postureRoot inspects the files that QEMU could open.
 func postureRoot(t *testing.T, d *Driver, s instance) {
 	pid, _, _ := s.qemu()
 	root := fmt.Sprintf("/proc/%d/root", pid)
@@ -220,7 +220,7 @@ func postureRoot(t *testing.T, d *Driver, s instance) {
 	}
 }
 
-// postureDirectory looks at what other users of the host can see.
+// postureDirectory checks what other users of the host can access.
 func postureDirectory(t *testing.T, s instance) {
 	for _, dir := range []string{s.dir, s.path("run"), s.path(sealed), filepath.Dir(s.dir)} {
 		fi, err := os.Stat(dir)
@@ -232,7 +232,7 @@ func postureDirectory(t *testing.T, s instance) {
 		}
 	}
 	if mounts := readFile(t, "/proc/self/mountinfo"); strings.Contains(mounts, " "+s.dir) {
-		t.Error("the host sees a mount of the sandbox's")
+		t.Error("the host sees a mount of the sandbox")
 	}
 }
 

@@ -12,11 +12,10 @@ import (
 	"github.com/berth-run/berth/sandbox/drivertest"
 )
 
-// TestChooseMachine opens the driver as it is configured for all machines. Be /dev/kvm
-// there or not, and start a machine or none: what is chosen is what a trial has shown,
-// it is said, and the trial is not repeated.
+// TestChooseMachine opens the driver without a configured accelerator, on machines with and
+// without a working KVM: it chooses by a trial, logs the result, and does not repeat the trial.
 func TestChooseMachine(t *testing.T) {
-	tested := openTest(t, drivertest.StateDir(t)) // skips where there is no QEMU
+	tested := openTest(t, drivertest.StateDir(t)) // skips without QEMU
 	dir := drivertest.StateDir(t)
 	open := func(accel string) (*Driver, string, error) {
 		var log bytes.Buffer
@@ -42,26 +41,26 @@ func TestChooseMachine(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := (machine{known.Accel, known.Kind}); got != d.machine {
-		t.Errorf("kept: got %v, want %v", got, d.machine)
+		t.Errorf("stored: got %v, want %v", got, d.machine)
 	}
 
 	again, said, err := open("")
 	if err != nil || again.machine != d.machine || strings.Contains(said, "a machine does not start") {
 		t.Errorf("the second time: got %v, %v, and %s, want %v without a trial", again.machine, err, said, d.machine)
 	}
-	// Where KVM alone will do, it works or is an error.
+	// If only KVM is allowed, it works or is an error.
 	if forced, _, err := open("kvm"); d.Emulated() != (err != nil) || err == nil && forced.Emulated() {
 		t.Errorf("with KVM alone: got %v", err)
 	} else if err != nil && !strings.Contains(err.Error(), "KVM does not work on this machine") {
-		t.Errorf("with KVM alone: got %v, want it to say so", err)
+		t.Errorf("with KVM alone: got %v, want an error about KVM", err)
 	}
-	// After a restart of the host all may be different.
+	// After a restart of the host the result may differ.
 	known.BootID = "another"
 	raw, _ := json.Marshal(known)
 	if err := os.WriteFile(path, raw, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if _, said, err = open(""); err != nil || strings.Count(said, "a machine does not start") != tries {
-		t.Errorf("after a restart: got %v and %s, want %d machines that do not start", err, said, tries)
+		t.Errorf("after a restart: got %v and %s, want %d failed machines", err, said, tries)
 	}
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/berth-run/berth/sandbox/drivertest"
 )
 
-// TestShare looks at what shows a sandbox its mounts: what it could do to the host if a
-// machine took it over, and whose the files are that it makes.
+// TestShare inspects the program that serves a sandbox's mounts: what it could do to the host
+// if a machine took it over, and the owners of the files that it creates.
 func TestShare(t *testing.T) {
 	d := openTest(t, drivertest.StateDir(t))
 	if d.share == "" {
@@ -45,7 +45,7 @@ func TestShare(t *testing.T) {
 		}
 	}
 	if r := b.Sh("sudo chown 70000 /mnt/volumes/data/root"); r.Code == 0 {
-		t.Error("the sandbox gives a file to a user of the host's")
+		t.Error("the sandbox changed a file's owner to a user of the host")
 	}
 
 	if err := d.Pause(t.Context(), "share"); err != nil {
@@ -58,11 +58,11 @@ func TestShare(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := b.Must("cat /mnt/volumes/data/user"); got != "longer than mine" {
-		t.Errorf("what changed while it was paused: got %q", got)
+		t.Errorf("a file changed during the pause: got %q", got)
 	}
 }
 
-// postureShare looks at the processes of virtiofsd.
+// postureShare inspects the processes of virtiofsd.
 func postureShare(t *testing.T, s instance) {
 	rec, err := s.record()
 	if err != nil {
@@ -105,7 +105,7 @@ func postureShare(t *testing.T, s instance) {
 			}
 		}
 		if status["Seccomp"] != "2" {
-			continue // the parent, which waits
+			continue // the waiting parent
 		}
 		serving++
 		entries, err := os.ReadDir(fmt.Sprintf("/proc/%d/root", pid))
@@ -120,11 +120,11 @@ func postureShare(t *testing.T, s instance) {
 		}
 	}
 	if seen == 0 || serving != 1 {
-		t.Errorf("got %d processes, of which %d have a filter of system calls, want one of those", seen, serving)
+		t.Errorf("got %d processes, %d with a system call filter, want one with it", seen, serving)
 	}
 }
 
-// A sandbox outlives the server that made it, so its record is read by later ones.
+// A sandbox outlives the server that created it, so later servers read its record.
 func TestRecordOfMounts(t *testing.T) {
 	const text = `{"boot_id":"b","image":"/i","uid":7,"limits":{"Memory":1,"CPU":2,"PIDs":3,"Disk":4},"mounts":[{"Name":"data","Source":"/v","ReadOnly":true}],"share":9}`
 	var rec record

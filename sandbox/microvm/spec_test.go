@@ -37,7 +37,7 @@ func TestCompareVersions(t *testing.T) {
 	}
 }
 
-// module writes a file that says of itself what a kernel module does.
+// module writes a file with the metadata of a kernel module.
 func module(t *testing.T, path, depends string) {
 	t.Helper()
 	info := "license=GPL\x00depends=" + depends + "\x00"
@@ -79,7 +79,7 @@ func TestLoadOrder(t *testing.T) {
 	}
 }
 
-// TestInitramfs has the archive read by another program's idea of the format.
+// TestInitramfs reads the archive with another implementation of the format.
 func TestInitramfs(t *testing.T) {
 	dir := t.TempDir()
 	guest, mod := filepath.Join(dir, "guest"), filepath.Join(dir, "x.ko")

@@ -1,5 +1,5 @@
-// Command quic makes a QUIC connection to HOST:PORT, asking for the server NAME, sends a
-// line on a stream, and prints the answer. It trusts any server.
+// Command quic makes a QUIC connection to HOST:PORT with the server name NAME, sends a line on
+// a stream, and prints the answer. It accepts any certificate.
 package main
 
 import (
