@@ -6,20 +6,20 @@ import (
 	"strings"
 )
 
-// An ApprovalPolicy says which commands wait until the client approves of them, in
-// the form of an MCP tool's require_approval: "always", "never", or lists of
-// patterns in which * is any text. A command that Always names waits; else, if there
-// are Never patterns, each that is none of them.
+// An ApprovalPolicy selects the commands that wait for the client's approval. Its
+// JSON is that of an MCP tool's require_approval: "always", "never", or lists of
+// patterns in which * matches any text. A command waits if it matches an Always
+// pattern, or if there are Never patterns and it matches none of them.
 //
-// A command is one line of many to a shell. Never patterns hold only for plain
-// commands, without characters by which a shell makes one more of it or another.
+// Never patterns apply only to plain commands. A command with shell metacharacters
+// waits, because the shell could run something else than its text suggests.
 type ApprovalPolicy struct {
 	All    bool     // "always"
 	Always []string // patterns
 	Never  []string
 }
 
-// shellCharacters make more than one command of a text, or other words of its words.
+// shellCharacters are the characters with which a shell splits or expands a command.
 const shellCharacters = ";&|<>`$(){}[]\\\n\r*?~#!'\"="
 
 // Requires reports whether a command waits for approval.
@@ -44,7 +44,7 @@ func matches(patterns []string, s string) bool {
 	return false
 }
 
-// matchesPattern reports whether s is the pattern, in which * is any text.
+// matchesPattern reports whether s matches the pattern, in which * matches any text.
 func matchesPattern(pattern, s string) bool {
 	parts := strings.Split(pattern, "*")
 	if len(parts) == 1 {
@@ -65,9 +65,9 @@ func matchesPattern(pattern, s string) bool {
 	return true
 }
 
-// An ApprovalRequest asks the client to approve of a call, in the form in which the
-// hosted service asks about calls of MCP servers. An ApprovalResponse in the input of
-// a response that continues this one answers it.
+// An ApprovalRequest asks the client to approve a call, in the form that OpenAI uses
+// for calls of MCP servers. The client answers with an ApprovalResponse in the input
+// of the next response of the chain.
 type ApprovalRequest struct {
 	ID          string   `json:"id"`
 	Type        ItemType `json:"type"`
@@ -82,7 +82,7 @@ type ApprovalResponse struct {
 	Type              ItemType `json:"type"`
 	ApprovalRequestID string   `json:"approval_request_id"`
 	Approve           bool     `json:"approve"`
-	Reason            string   `json:"reason,omitempty"` // told to the model
+	Reason            string   `json:"reason,omitempty"` // shown to the model
 }
 
 type commandPatterns struct {
@@ -94,7 +94,7 @@ type approvalFilters struct {
 	Never  *commandPatterns `json:"never,omitempty"`
 }
 
-// MarshalJSON writes the form in which the policy can be asked for.
+// MarshalJSON writes the policy as a request states it.
 func (p ApprovalPolicy) MarshalJSON() ([]byte, error) {
 	if p.All {
 		return json.Marshal("always")

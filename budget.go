@@ -1,21 +1,21 @@
 package berth
 
-// A Budget bounds what a response may take before it ends as incomplete. Zero is the
-// server's bound, which no request can raise.
+// A Budget limits a response. A response that reaches a limit ends as incomplete.
+// Zero means the server's limit, which no request can raise.
 type Budget struct {
 	Turns   int    `json:"max_turns,omitempty"`
 	Tokens  int    `json:"max_total_tokens,omitempty"` // of all turns, in and out
 	Seconds int    `json:"max_seconds,omitempty"`      // since it was created
 	Cost    Amount `json:"max_cost,omitempty"`         // in the currency of the prices
 
-	// Failures is how often in a row the same call may fail, Repeats how many calls in
-	// a row may bring nothing that was not seen before. Negative is no bound.
+	// Failures limits consecutive failures of the same call, Repeats consecutive calls
+	// whose results the model has seen before. Negative means no limit.
 	Failures int `json:"max_repeated_failures,omitempty"`
 	Repeats  int `json:"max_repeated_calls,omitempty"`
 }
 
-// Within returns the budget with what it leaves open taken from the server's, and no
-// more than that where the server has a bound.
+// Within returns the budget with unset limits taken from the server's. Turns, tokens,
+// seconds and cost are capped at the server's limits.
 func (b Budget) Within(server Budget) Budget {
 	b.Turns = tighter(b.Turns, server.Turns)
 	b.Tokens = tighter(b.Tokens, server.Tokens)
@@ -37,7 +37,7 @@ func tighter[N int | Amount](own, server N) N {
 	return own
 }
 
-// Why a response of Berth's ended as incomplete, beyond the reasons that OpenAI has.
+// Reasons of Berth's own for which a response ends as incomplete.
 const (
 	ReasonTurns        = "max_turns"
 	ReasonTokens       = "max_total_tokens"

@@ -42,7 +42,7 @@ type CustomToolCallOutput struct {
 	Output json.RawMessage `json:"output"` // a string, or a list of input contents
 }
 
-// A ShellCall asks for commands to be run in a container.
+// A ShellCall requests that commands run in a container.
 type ShellCall struct {
 	ID          string            `json:"id,omitempty"`
 	Type        ItemType          `json:"type"` // "shell_call"
@@ -57,7 +57,7 @@ type ShellCall struct {
 type CallBerth struct {
 	ApprovalRequestID string `json:"approval_request_id,omitempty"` // the request that the client approved
 	CheckRound        int    `json:"check_round,omitempty"`         // of a call that checks an answer, from 1
-	Invalid           string `json:"invalid,omitempty"`             // why a complete call cannot be run; its output says so too
+	Invalid           string `json:"invalid,omitempty"`             // why a complete call cannot run; its output states it too
 }
 
 // A ShellAction is the commands of one shell call, run concurrently.
@@ -85,19 +85,19 @@ type ShellCallOutput struct {
 	Berth           *ShellBerth    `json:"berth,omitempty"`
 }
 
-// ShellBerth is what Berth tells of the commands of a shell call beyond OpenAI's
-// contract: what became of the files in the working directory while they ran. It is
-// absent if nothing did, or if there are too many files to look at.
+// ShellBerth extends OpenAI's shell call output with the changes to files of the
+// working directory while the commands ran. It is absent if no file changed or if
+// the directory has too many files to scan.
 type ShellBerth struct {
 	Files     []FileChange `json:"files"`                // by path, 200 at most
-	MoreFiles int          `json:"more_files,omitempty"` // that changed and are not in Files
+	MoreFiles int          `json:"more_files,omitempty"` // number of changed files beyond those in Files
 }
 
 // A FileChange is {"path":"/mnt/data/a.csv","type":"created","bytes":12}.
 type FileChange struct {
 	Path  string `json:"path"`
 	Type  string `json:"type"`  // "created", "updated" or "deleted"
-	Bytes int64  `json:"bytes"` // as the file is, or as it was
+	Bytes int64  `json:"bytes"` // size now; of a deleted file, its last size
 }
 
 // ShellContent is what one command printed and how it ended.
@@ -122,7 +122,7 @@ type LocalShellCall struct {
 	CallID string           `json:"call_id"`
 }
 
-// A LocalShellAction is a command and what it runs in.
+// A LocalShellAction is a command with its environment, user and directory.
 type LocalShellAction struct {
 	Type             string            `json:"type"` // "exec"
 	Command          []string          `json:"command"`
@@ -132,7 +132,7 @@ type LocalShellAction struct {
 	WorkingDirectory *string           `json:"working_directory,omitempty"`
 }
 
-// A LocalShellCallOutput is what came of a LocalShellCall.
+// A LocalShellCallOutput is the result of a LocalShellCall.
 type LocalShellCallOutput struct {
 	ID     string   `json:"id,omitempty"`
 	Type   ItemType `json:"type"` // "local_shell_call_output"
@@ -157,14 +157,14 @@ const (
 	PatchDelete = "delete_file"
 )
 
-// A PatchOperation says what becomes of a file.
+// A PatchOperation is a change to one file.
 type PatchOperation struct {
 	Type string  `json:"type"`
-	Diff *string `json:"diff,omitempty"` // not of delete_file
+	Diff *string `json:"diff,omitempty"` // nil for delete_file
 	Path string  `json:"path"`           // relative to the client's workspace
 }
 
-// An ApplyPatchCallOutput is what came of an ApplyPatchCall.
+// An ApplyPatchCallOutput is the result of an ApplyPatchCall.
 type ApplyPatchCallOutput struct {
 	ID     string   `json:"id,omitempty"`
 	Type   ItemType `json:"type"`   // "apply_patch_call_output"

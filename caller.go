@@ -1,18 +1,17 @@
 package berth
 
-// A Caller is who asks. It is an explicit argument of whatever acts for someone,
-// never a value hidden in a context.
+// A Caller identifies the client of an operation. It is always an explicit argument,
+// never a context value.
 type Caller struct {
 	Project ProjectID
 	Key     KeyID // empty when the server runs without keys
 
-	// Response, if not empty, is the id of the response that they ask for. Asking
-	// for it again is asking for the same one. A door that makes several responses
-	// of one request clears it.
+	// Response, if not empty, is the id that a newly created response gets. Creating
+	// it a second time returns the first one. A handler that creates several responses
+	// for one request clears it.
 	Response ResponseID
 
-	// RequestID names the request with which they ask, in every line that the log
-	// has of it.
+	// RequestID identifies the HTTP request in log lines.
 	RequestID string
 }
 
@@ -20,17 +19,17 @@ type Caller struct {
 // made without naming a project.
 const DefaultProject ProjectID = "proj_default"
 
-// KeyPrefix begins the API keys that Berth makes.
+// KeyPrefix is the prefix of Berth's API keys.
 const KeyPrefix = "sk-berth-"
 
-// A Key is an API key as the store keeps it. The secret itself is shown once,
-// when the key is created; only its SHA-256 is kept.
+// A Key is the stored record of an API key. It holds the SHA-256 of the secret. The
+// secret itself is shown once, when the key is created.
 type Key struct {
 	ID        KeyID
 	Project   ProjectID
 	Name      string
 	Hash      [32]byte
 	CreatedAt int64  // Unix seconds
-	ExpiresAt int64  // Unix seconds; 0 is never
-	Tail      string // the last four characters, to recognise a key by
+	ExpiresAt int64  // Unix seconds; 0 means never
+	Tail      string // the last four characters of the secret
 }

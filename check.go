@@ -1,12 +1,15 @@
 package berth
 
-// Checks are commands that must succeed in the container before an answer counts.
-// The model is shown what failed and answers again.
+// Checks are commands that must succeed in the container before an answer is
+// accepted. If one fails, the model gets its output and answers again.
 type Checks struct {
 	Commands  []string `json:"commands"`
-	TimeoutMS *int     `json:"timeout_ms,omitempty"` // of each; default the server's
-	MaxRounds int      `json:"max_rounds,omitempty"` // answers that are checked before the response ends as incomplete; default 3
+	TimeoutMS *int     `json:"timeout_ms,omitempty"` // per command; nil means the server's default
+
+	// MaxRounds is the number of answers to check before the response ends as
+	// incomplete. Zero means DefaultCheckRounds.
+	MaxRounds int `json:"max_rounds,omitempty"`
 }
 
-// DefaultCheckRounds is the max_rounds of Checks that have none.
+// DefaultCheckRounds is the default of Checks.MaxRounds.
 const DefaultCheckRounds = 3

@@ -6,8 +6,8 @@ const (
 	ItemCompactionTrigger ItemType = "compaction_trigger" // in input, last: compact now
 )
 
-// A Compaction stands for the items before it. Only the server that made it knows
-// what is in it.
+// A Compaction replaces the items before it. Only the server that created it can
+// decrypt its content.
 type Compaction struct {
 	ID               string   `json:"id"`
 	Type             ItemType `json:"type"` // "compaction"
@@ -17,14 +17,15 @@ type Compaction struct {
 // ContextManagement is an entry of a request's context_management.
 type ContextManagement struct {
 	Type             string `json:"type"`                        // "compaction"
-	CompactThreshold *int   `json:"compact_threshold,omitempty"` // tokens; nil is the server's choice
+	CompactThreshold *int   `json:"compact_threshold,omitempty"` // tokens; nil means the server's default
 }
 
-// A CompactedResponse answers POST /v1/responses/compact: a window to go on from.
+// A CompactedResponse is the answer to POST /v1/responses/compact: items from which
+// the client can continue.
 type CompactedResponse struct {
 	ID        ResponseID `json:"id"`
 	Object    string     `json:"object"` // "response.compaction"
 	CreatedAt int64      `json:"created_at"`
-	Output    []Item     `json:"output"` // messages that stay, and a Compaction
-	Usage     Usage      `json:"usage"`  // of making it
+	Output    []Item     `json:"output"` // the remaining messages and a Compaction
+	Usage     Usage      `json:"usage"`  // of the compaction itself
 }

@@ -2,12 +2,12 @@ package berth
 
 import "encoding/json"
 
-// ItemConfigurationUpdate is the type of an input item that changes how the responses
-// after it are made. No model is shown it.
+// ItemConfigurationUpdate is the type of an input item that changes settings of later
+// responses. It is not sent to models.
 const ItemConfigurationUpdate ItemType = "configuration_update"
 
-// A ConfigurationUpdate sets fields of the requests that follow it in its chain or
-// conversation, until another one sets them again.
+// A ConfigurationUpdate sets request fields for the rest of its chain or conversation,
+// until another update changes them.
 type ConfigurationUpdate struct {
 	ID        string   `json:"id"`
 	Type      ItemType `json:"type"` // "configuration_update"

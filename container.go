@@ -1,7 +1,7 @@
 package berth
 
 // A Container is the durable object behind a sandbox: name, limits, files and
-// expiry. It outlives the sandbox that runs for it now.
+// expiry. It outlives its current sandbox.
 type Container struct {
 	ID            ContainerID     `json:"id"`
 	Object        string          `json:"object"` // "container"
@@ -15,52 +15,52 @@ type Container struct {
 	Berth         ContainerBerth  `json:"berth"`
 }
 
-// ContainerBerth is what Berth tells of a container beyond OpenAI's contract.
+// ContainerBerth extends OpenAI's container object.
 type ContainerBerth struct {
 	Isolation string `json:"isolation"`          // gvisor, microvm, docker, kubernetes or none
-	Template  string `json:"template"`           // digest of the template that it started from
-	Starting  bool   `json:"starting,omitempty"` // its first use will wait for it
-	Reason    string `json:"reason,omitempty"`   // why it is gone: expired, deleted, oom, killed, host or disk
+	Template  string `json:"template"`           // digest of its template
+	Starting  bool   `json:"starting,omitempty"` // the first use waits until the start is complete
+	Reason    string `json:"reason,omitempty"`   // why it ended: expired, deleted, oom, killed, host or disk
 
 	Paused       bool        `json:"paused,omitempty"`        // until its next use
-	FromSnapshot SnapshotID  `json:"from_snapshot,omitempty"` // the one that it started from
-	ForkedFrom   ContainerID `json:"forked_from,omitempty"`   // the one that it is a copy of
-	OnExpiry     OnExpiry    `json:"on_expiry,omitempty"`     // empty is delete
-	LastSnapshot SnapshotID  `json:"last_snapshot,omitempty"` // the one that its expiry left
+	FromSnapshot SnapshotID  `json:"from_snapshot,omitempty"` // the snapshot it was created from
+	ForkedFrom   ContainerID `json:"forked_from,omitempty"`   // the container it was copied from
+	OnExpiry     OnExpiry    `json:"on_expiry,omitempty"`     // empty means delete
+	LastSnapshot SnapshotID  `json:"last_snapshot,omitempty"` // the snapshot taken when it expired
 
-	Volumes []VolumeMount `json:"volumes,omitempty"` // that it mounts
+	Volumes []VolumeMount `json:"volumes,omitempty"` // mounted volumes
 }
 
-// An OnExpiry says what becomes of the files of a container that expires.
+// An OnExpiry selects what happens to the files of a container that expires.
 type OnExpiry string
 
 const (
-	OnExpiryDelete   OnExpiry = "delete"   // they are gone
-	OnExpirySnapshot OnExpiry = "snapshot" // they are kept as a snapshot
+	OnExpiryDelete   OnExpiry = "delete"   // delete them
+	OnExpirySnapshot OnExpiry = "snapshot" // store them as a snapshot
 )
 
-// An OnLost says what becomes of a chain whose container was to leave a snapshot when it
-// expired, and has ended without one, or the snapshot is gone.
+// An OnLost selects how a chain continues if its container has OnExpirySnapshot and
+// there is no snapshot: the container ended without one, or it was deleted.
 type OnLost string
 
 const (
-	OnLostFail OnLost = "fail" // its next request is refused with container_expired
-	OnLostNew  OnLost = "new"  // it goes on in a new container
+	OnLostFail OnLost = "fail" // refuse the next request with container_expired
+	OnLostNew  OnLost = "new"  // continue in a new container
 )
 
-// ContainerSource is what Berth takes of who asks for a container, beyond OpenAI's
-// contract: in "berth" of POST /v1/containers and of a shell's container_auto.
+// ContainerSource is the field "berth" of POST /v1/containers and of a shell's
+// container_auto. OpenAI's requests have no such field.
 type ContainerSource struct {
-	Template   string     `json:"template,omitempty"`    // name or digest of what it starts from
-	SnapshotID SnapshotID `json:"snapshot_id,omitempty"` // or the snapshot
+	Template   string     `json:"template,omitempty"`    // name or digest of the template; excludes SnapshotID
+	SnapshotID SnapshotID `json:"snapshot_id,omitempty"` // the snapshot to start from
 	OnExpiry   OnExpiry   `json:"on_expiry,omitempty"`
-	OnLost     OnLost     `json:"on_lost,omitempty"` // of a container_auto that continues a chain; empty is fail
+	OnLost     OnLost     `json:"on_lost,omitempty"` // for a container_auto that continues a chain; empty means fail
 
 	Volumes []VolumeMount `json:"volumes,omitempty"`
 }
 
-// A ContainerStatus is the state of a container. An expired container keeps its
-// object, with a reason, until it is deleted; its disk is gone.
+// A ContainerStatus is the state of a container. The object of an expired container
+// remains, with a reason, until it is deleted. Its disk is gone.
 type ContainerStatus string
 
 const (
@@ -69,25 +69,25 @@ const (
 	ContainerDeleted ContainerStatus = "deleted"
 )
 
-// ExpiresAfter says when an idle container goes away.
+// ExpiresAfter is the idle time after which a container expires.
 type ExpiresAfter struct {
 	Anchor  string `json:"anchor"` // "last_active_at"
 	Minutes int    `json:"minutes"`
 }
 
-// A NetworkPolicy says what a container may reach: "disabled" (nothing, the
-// default), "allowlist", or "open" (any public name), which is Berth's own.
+// A NetworkPolicy selects the hosts that a container may reach. Its type is "disabled"
+// (no host, the default), "allowlist", or Berth's own "open" (any public name).
 //
-// An allowed domain is a name, "*.name" for all below it, or either with ":port";
-// without one its ports are 80 and 443.
+// An allowed domain is a name or "*.name" for its subdomains, optionally with ":port".
+// Without a port, ports 80 and 443 are allowed.
 type NetworkPolicy struct {
 	Type           string         `json:"type"`
 	AllowedDomains []string       `json:"allowed_domains,omitempty"`
-	DomainSecrets  []DomainSecret `json:"domain_secrets,omitempty"` // of requests; never kept or shown with the policy
+	DomainSecrets  []DomainSecret `json:"domain_secrets,omitempty"` // in requests only; never stored or shown with the policy
 }
 
-// A DomainSecret is a value that a container may use toward a domain and never
-// sees. The environment variable Name holds a placeholder for it.
+// A DomainSecret is a value that a container may send to a domain but never sees.
+// The environment variable Name holds a placeholder for it.
 type DomainSecret struct {
 	Domain string `json:"domain"`
 	Name   string `json:"name"`
@@ -102,16 +102,16 @@ type ContainerFile struct {
 	CreatedAt   int64       `json:"created_at"`
 	Bytes       int64       `json:"bytes"`
 	Path        string      `json:"path"`   // absolute, under /mnt/data
-	Source      string      `json:"source"` // "user" for uploads, "assistant" for what commands made
+	Source      string      `json:"source"` // "user" for uploads, "assistant" for files created by commands
 }
 
-// A ContainerFileEvent tells of a file in a container.
+// A ContainerFileEvent is a change to a file in a container.
 type ContainerFileEvent struct {
 	Type ContainerFileEventType `json:"type"`
-	File *ContainerFile         `json:"file"` // as it is now, or as it last was
+	File *ContainerFile         `json:"file"` // its state after the change; before it, if deleted
 }
 
-// A ContainerFileEventType is what happened to a file.
+// A ContainerFileEventType is the "type" of a ContainerFileEvent.
 type ContainerFileEventType string
 
 const (
@@ -120,8 +120,8 @@ const (
 	ContainerFileDeleted ContainerFileEventType = "container.file.deleted"
 )
 
-// A ContainerFileCitation is the annotation of output text that speaks of a file in
-// a container. The indexes count characters of the text; the end is exclusive.
+// A ContainerFileCitation is an annotation of output text that mentions a file of a
+// container. The indexes count characters of the text; the end is exclusive.
 type ContainerFileCitation struct {
 	Type        string      `json:"type"` // "container_file_citation"
 	ContainerID ContainerID `json:"container_id"`

@@ -6,8 +6,8 @@ import (
 )
 
 // A Conversation is a list of items that outlives the responses which add to it.
-// A response that names one begins with its items and, when it completes, leaves
-// its own input and output there.
+// A response in a conversation gets its items as context and, when it completes,
+// appends its own input and output.
 type Conversation struct {
 	ID        ConversationID    `json:"id"`
 	Object    string            `json:"object"` // "conversation"

@@ -11,7 +11,7 @@ import (
 // of single tokens are exact. It marshals to a decimal number of units.
 type Amount int64
 
-// unit is one of a currency's unit.
+// unit is the Amount of one unit of a currency.
 const unit = 1e9
 
 // String returns the amount as a decimal number: 0.0125.
@@ -49,32 +49,32 @@ func (a *Amount) UnmarshalJSON(b []byte) (err error) {
 	return err
 }
 
-// A Cost is what something costs.
+// A Cost is an amount with its currency.
 type Cost struct {
 	Value    Amount `json:"value"`
 	Currency string `json:"currency"` // its ISO 4217 code in lower case
 }
 
-// UpstreamUsage is what the turns of a response used of one model of one upstream.
+// UpstreamUsage is the usage of one model of one upstream by the turns of a response.
 type UpstreamUsage struct {
 	Upstream string `json:"upstream"` // its name in the server's configuration
-	Model    string `json:"model"`    // what the upstream calls it
+	Model    string `json:"model"`    // the upstream's name of the model
 	Turns    int    `json:"turns"`
 	Usage
-	Cost *Cost `json:"cost,omitempty"` // nil without a price of the model
+	Cost *Cost `json:"cost,omitempty"` // nil if the model has no price
 }
 
-// ResponseBerth is what Berth tells of a response beyond OpenAI's contract.
+// ResponseBerth extends OpenAI's response object.
 type ResponseBerth struct {
-	Template string `json:"template,omitempty"` // digest of what the container lies above that its shell runs in
+	Template string `json:"template,omitempty"` // digest of the template of the shell's container
 
-	// Usage tells apart what Response.Usage sums up; what was used last comes last.
-	// Only upstreams that the configuration names are told.
+	// Usage splits Response.Usage by upstream and model, the last used at the end.
+	// It lists only upstreams that the configuration names.
 	Usage []UpstreamUsage `json:"usage,omitempty"`
 }
 
-// Cost returns what the turns of the response have cost so far, and false if none
-// of them has a price. Turns without a price cost nothing.
+// Cost returns the cost of the response's turns so far. It returns false if no turn
+// has a price. Turns without a price cost nothing.
 func (r *Response) Cost() (sum Cost, known bool) {
 	if r.Berth == nil {
 		return Cost{}, false
@@ -88,8 +88,8 @@ func (r *Response) Cost() (sum Cost, known bool) {
 	return sum, known
 }
 
-// AddTurn counts a turn that an upstream answered. It returns a new value and
-// leaves b, which may be nil, as it is.
+// AddTurn returns a copy of b that counts one more turn. b may be nil and does not
+// change.
 func (b *ResponseBerth) AddTurn(turn UpstreamUsage) *ResponseBerth {
 	var sum ResponseBerth
 	if b != nil {

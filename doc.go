@@ -1,16 +1,15 @@
-// Package berth holds the nouns of Berth, the agent runtime that its users own:
-// responses, items, events, tools, containers and files, each with exactly the
-// JSON that OpenAI's Responses API gives it on the wire.
+// Package berth defines the types of Berth, a self-hosted server for OpenAI's
+// Responses API: responses, items, events, tools, containers and files. Each type
+// marshals to exactly the JSON of OpenAI's API.
 //
-// There is one set of types in the house. The door decodes into them, the store
-// keeps their JSON, the event stream sends it. What Berth does not know — a new
-// field, a new type of item — survives the round trip untouched.
+// All packages share these types: the API decodes requests into them, the store
+// stores their JSON, and event streams send it. Unknown fields and unknown types of
+// items survive the round trip unchanged.
 //
-// Read in this order: Response (response.go) is one request and all that is done
-// to answer it; it is the fold of its Events (event.go); its input and output
-// are Items (item.go); a Tool (tool.go) is what a model may call; the shell tool
-// runs in a Container (container.go). docs/life-of-a-response.md follows one
-// request through the packages.
+// Read in this order. A Response (response.go) is one request and all work to answer
+// it. It is the fold of its Events (event.go). Its input and output are Items
+// (item.go). A model calls Tools (tool.go). The shell tool runs in a Container
+// (container.go). docs/life-of-a-response.md follows one request through the packages.
 //
-// The HTTP API is the promise. Go packages carry none before version 1.
+// The HTTP API is stable. Before version 1, the Go packages are not.
 package berth

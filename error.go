@@ -11,36 +11,36 @@ import (
 type Code string
 
 const (
-	CodeInvalid          Code = "invalid_request"     // the request is wrong; sending it again is pointless
-	CodeUnauthorized     Code = "unauthorized"        // no key, or one that is not known
+	CodeInvalid          Code = "invalid_request"     // the request is wrong; a retry fails too
+	CodeUnauthorized     Code = "unauthorized"        // a missing or unknown key
 	CodeForbidden        Code = "forbidden"           // a known caller may not do this
 	CodeNotFound         Code = "not_found"           // unknown, deleted, or another project's
-	CodeConflict         Code = "conflict"            // the thing is not in a state that allows this
+	CodeConflict         Code = "conflict"            // the object's state does not allow this
 	CodeTooLarge         Code = "too_large"           // a body or file above its limit
-	CodeUnsupportedMedia Code = "unsupported_media"   // a body in an encoding that is not understood
+	CodeUnsupportedMedia Code = "unsupported_media"   // a body with an unsupported encoding
 	CodeRateLimited      Code = "rate_limit_exceeded" // here or upstream; try later
 	CodeUpstream         Code = "upstream_error"      // the model provider failed
 	CodeUnavailable      Code = "unavailable"         // this server cannot do it now
-	// CodeInsufficientStorage: the volumes of this server have no room for anything new.
+	// CodeInsufficientStorage: the server has no space for new volumes.
 	CodeInsufficientStorage Code = "insufficient_storage"
-	// CodeCorrupt: what the server stores is missing or damaged on its disk.
+	// CodeCorrupt: stored data is missing or damaged on the server's disk.
 	CodeCorrupt  Code = "corrupt"
-	CodeInternal Code = "internal" // a fault of Berth; nothing of it reaches the client
+	CodeInternal Code = "internal" // a fault of Berth; clients get no details
 )
 
 // An Error is the only error type that reaches a client. Code is for programs,
 // Message and Param are for the client's author, Err is for the operator's log.
-// Any other error is CodeInternal and says nothing outside.
+// Any other error is CodeInternal, and its text is only logged.
 type Error struct {
 	Code    Code
 	Message string
 	Param   string // the request field at fault, dotted as OpenAI does: input[0].content
 	Wire    string // OpenAI's "code", such as previous_response_not_found; may be empty
-	Type    string // OpenAI's "type", where it is another than that of Code
+	Type    string // OpenAI's "type", if it differs from that of Code
 	Err     error
 
-	// RetryAfter is when another attempt may succeed; 0 if nobody knows. Less is
-	// never, as far as the server can tell.
+	// RetryAfter is the time after which a retry may succeed. Zero means unknown,
+	// negative means that no retry is expected to succeed.
 	RetryAfter time.Duration
 }
 
@@ -53,9 +53,9 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// Errorf returns an Error with a formatted message for the client. A %w in the
-// format is kept for errors.Is but is also visible to the client: wrap only
-// errors whose text may be shown.
+// Errorf returns an Error with a formatted message for the client. The text of an
+// error wrapped with %w becomes part of the message: wrap only errors whose text a
+// client may see.
 func Errorf(code Code, format string, args ...any) *Error {
 	err := fmt.Errorf(format, args...)
 	return &Error{Code: code, Message: err.Error(), Err: errors.Unwrap(err)}

@@ -2,8 +2,8 @@ package berth
 
 import "encoding/json"
 
-// An Event is one step in a response's life. Its JSON is what a stream sends.
-// Which fields are set depends on Type; all others are absent from the JSON.
+// An Event is one step in a response's life. Streams send its JSON. Type determines
+// which fields are set; all others are absent from the JSON.
 //
 // SequenceNumber starts at 0 and counts every event of its response without a
 // gap. OutputIndex is the item's place in the response's output and never changes.
@@ -36,7 +36,7 @@ type Event struct {
 	Diff      *string            `json:"diff,omitempty"`
 	Logprobs  *[]json.RawMessage `json:"logprobs,omitempty"`
 
-	*EventError // what Error says, once more
+	*EventError // a copy of Error; see ErrorEvent
 }
 
 // An EventType is the "type" of an event.
@@ -102,21 +102,20 @@ type EventError struct {
 	Param   *string `json:"param"`
 }
 
-// ErrorEvent returns an "error" event. It says what is wrong twice: in the fields
-// that OpenAI's document gives the event, and in the object that the hosted
-// service sends.
+// ErrorEvent returns an "error" event. It has the error twice: in the fields of
+// OpenAI's document, and in the object that OpenAI's service sends.
 func ErrorEvent(e *EventError) Event {
 	return Event{Type: EventErrored, Error: e, EventError: e}
 }
 
-// A ShellDelta is a piece of what a command printed.
+// A ShellDelta is a piece of a command's output.
 type ShellDelta struct {
 	Stdout string `json:"stdout,omitempty"`
 	Stderr string `json:"stderr,omitempty"`
 }
 
-// DeltaText returns the text that the event adds to an item that a model writes. It
-// returns false for any other event.
+// DeltaText returns the text that the event adds to an item of a model's output. It
+// returns false for events without such a text.
 func (e *Event) DeltaText() (string, bool) {
 	if len(e.Delta) == 0 || e.Delta[0] != '"' {
 		return "", false

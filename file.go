@@ -1,6 +1,6 @@
 package berth
 
-// A File is an uploaded file, kept apart from any container.
+// A File is an uploaded file. It belongs to no container.
 type File struct {
 	ID        FileID `json:"id"`
 	Object    string `json:"object"` // "file"
@@ -12,7 +12,7 @@ type File struct {
 	Status    string `json:"status"` // "processed"
 }
 
-// A Model is a name that a request may ask for.
+// A Model is a model name that requests may use.
 type Model struct {
 	ID      string `json:"id"`
 	Object  string `json:"object"` // "model"
@@ -22,11 +22,10 @@ type Model struct {
 	Berth *ModelBerth `json:"berth,omitempty"`
 }
 
-// ModelBerth is what Berth tells of a model beyond OpenAI's contract, as far as its
-// configuration says.
+// ModelBerth extends OpenAI's model object with facts from the server's configuration.
 type ModelBerth struct {
-	Provider      string   `json:"provider"`                 // how it is spoken to: chat, anthropic, gemini, scripted …
-	ContextWindow int      `json:"context_window,omitempty"` // tokens that it takes and answers with together
-	Modalities    []string `json:"modalities,omitempty"`     // what it takes: text, image, file or audio
-	Tools         *bool    `json:"tools,omitempty"`          // whether it can call any
+	Provider      string   `json:"provider"`                 // its protocol: chat, anthropic, gemini, scripted …
+	ContextWindow int      `json:"context_window,omitempty"` // tokens of input and output together
+	Modalities    []string `json:"modalities,omitempty"`     // of its input: text, image, file or audio
+	Tools         *bool    `json:"tools,omitempty"`          // whether it can call tools
 }

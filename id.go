@@ -61,9 +61,9 @@ const (
 	PrefixCompaction      = "cmp_"
 )
 
-// NewID returns a new identifier: the prefix and 48 hexadecimal digits, of which
-// the first 12 are the time in milliseconds, so that identifiers made later
-// sort later. The other 144 bits are random: an id cannot be guessed.
+// NewID returns a new identifier: the prefix and 48 hexadecimal digits. The first 12
+// digits are the time in milliseconds, so newer identifiers sort after older ones.
+// The other 144 bits are random, so identifiers cannot be guessed.
 func NewID(prefix string) string {
 	var b [24]byte
 	rand.Read(b[:]) // never fails

@@ -8,9 +8,8 @@ import (
 )
 
 // An Item is one element of a response's input or output: a message, reasoning,
-// a call or a call's output. It is its JSON, with the few fields that everything
-// looks at decoded beside it; unknown fields and unknown types are kept as they
-// came. An Item is immutable; copies share the JSON.
+// a call or a call's output. It holds its JSON, with the most used fields decoded.
+// Unknown fields and types are preserved. An Item is immutable; copies share the JSON.
 type Item struct {
 	head itemHead
 	raw  json.RawMessage
@@ -48,7 +47,7 @@ const (
 	ItemApprovalRequest  ItemType = "mcp_approval_request"
 	ItemApprovalResponse ItemType = "mcp_approval_response" // in input
 
-	// ItemAdditionalTools offers tools from its place on.
+	// ItemAdditionalTools adds tools for the items after it.
 	ItemAdditionalTools ItemType = "additional_tools"
 )
 
@@ -80,9 +79,8 @@ func (it Item) Raw() json.RawMessage { return it.raw }
 // Decode reads the item into a typed body, such as a *Message.
 func (it Item) Decode(body any) error { return json.Unmarshal(it.raw, body) }
 
-// With returns a copy of the item with the given fields set, all others as they
-// were. It serves the few places that complete an item: a missing id, a final
-// status.
+// With returns a copy of the item with the given fields set. Its callers complete
+// items: they add a missing id or a final status.
 func (it Item) With(fields map[string]any) (Item, error) {
 	all := map[string]json.RawMessage{}
 	if err := json.Unmarshal(it.raw, &all); err != nil {
@@ -130,9 +128,9 @@ type Message struct {
 	Type    ItemType  `json:"type"` // "message"
 	Status  Status    `json:"status,omitempty"`
 	Content []Content `json:"content"`
-	Phase   string    `json:"phase,omitempty"` // of an assistant's: commentary or final_answer
+	Phase   string    `json:"phase,omitempty"` // of an assistant's message: commentary or final_answer
 	Role    string    `json:"role"`            // user, assistant, system or developer
-	Name    string    `json:"name,omitempty"`  // of who speaks, where several have one role; Chat Completions only
+	Name    string    `json:"name,omitempty"`  // of the author, if several share a role; Chat Completions only
 }
 
 // Content is one part of a message. Which fields are set depends on Type:
@@ -152,8 +150,8 @@ type Content struct {
 	Filename    string            `json:"filename,omitempty"`
 }
 
-// MarshalJSON writes what the wire shows for each type: annotations and logprobs
-// of output text are lists, never null or absent, and text is there when empty.
+// MarshalJSON writes the fields of each type as OpenAI does: annotations and logprobs
+// of output text are lists, never null or absent, and an empty text is present.
 func (c Content) MarshalJSON() ([]byte, error) {
 	switch c.Type {
 	case "output_text":
@@ -214,9 +212,8 @@ func (m *Message) UnmarshalJSON(b []byte) error {
 	return json.Unmarshal(content, &m.Content)
 }
 
-// Reasoning is what a model thought before it acted. EncryptedContent belongs to
-// the provider that made it and means nothing to another, or it is the server's own
-// and holds Content.
+// Reasoning is a model's reasoning before its answer. EncryptedContent is readable
+// only for the provider that created it, or it is Berth's own encryption of Content.
 type Reasoning struct {
 	ID               string    `json:"id"`
 	Type             ItemType  `json:"type"` // "reasoning"

@@ -1,27 +1,27 @@
 package berth
 
-// A ContainerLog is one command that ran in a container, with the beginning and the
-// end of what it printed.
+// A ContainerLog is one command that ran in a container, with the start and the end
+// of its output.
 type ContainerLog struct {
 	ID             LogID        `json:"id"`
 	Object         string       `json:"object"`          // "container.log"
-	SequenceNumber int64        `json:"sequence_number"` // in the container, from 0, in the order in which commands ended
-	CreatedAt      int64        `json:"created_at"`      // when it began
+	SequenceNumber int64        `json:"sequence_number"` // counts the container's commands from 0, in the order of their ends
+	CreatedAt      int64        `json:"created_at"`      // when it started
 	ContainerID    ContainerID  `json:"container_id"`
 	Source         LogSource    `json:"source"`
-	ResponseID     ResponseID   `json:"response_id,omitempty"` // whose call it was
-	CallID         string       `json:"call_id,omitempty"`     // the id of the item that is the call
-	KeyID          KeyID        `json:"key_id,omitempty"`      // with which it was asked for
-	RequestID      string       `json:"request_id,omitempty"`  // of the request that asked for it
-	User           string       `json:"user,omitempty"`        // in the container; empty is the default one
+	ResponseID     ResponseID   `json:"response_id,omitempty"` // the response that made the call
+	CallID         string       `json:"call_id,omitempty"`     // the id of the call's item
+	KeyID          KeyID        `json:"key_id,omitempty"`      // the key of the client's request
+	RequestID      string       `json:"request_id,omitempty"`  // the client's request
+	User           string       `json:"user,omitempty"`        // in the container; empty means the default user
 	Command        string       `json:"command"`
 	Outcome        ShellOutcome `json:"outcome"`
 	DurationMS     int64        `json:"duration_ms"`
-	Stdout         LogText      `json:"stdout"` // of a process with a terminal, all that it wrote there
+	Stdout         LogText      `json:"stdout"` // for a process with a terminal, its whole output
 	Stderr         LogText      `json:"stderr"`
 }
 
-// A LogSource says by which way a command came.
+// A LogSource is the interface through which a command was started.
 type LogSource string
 
 const (
@@ -29,16 +29,16 @@ const (
 	LogExec  LogSource = "exec"  // the container's guest: berth exec and attach, E2B's protocol
 )
 
-// OutcomeUnknown is how a command ended that nobody heard end.
+// OutcomeUnknown is the outcome of a command whose end the server did not observe.
 const OutcomeUnknown = "unknown"
 
-// A LogText is what a command printed, without its middle if that is long.
+// A LogText is a command's output. The middle of a long output is cut out.
 type LogText struct {
 	Text  string `json:"text"`
-	Bytes int64  `json:"bytes"` // that were printed
+	Bytes int64  `json:"bytes"` // size of the whole output
 }
 
-// What is told to whoever follows a container's log.
+// The types of events that followers of a container's log get.
 const (
 	EventContainerLog     EventType = "container.log"      // one command
 	EventContainerLogDone EventType = "container.log.done" // the container has ended, and so has its log

@@ -5,21 +5,21 @@ import (
 	"slices"
 )
 
-// A Project is the tenant: it owns all that its keys make. One that was never
-// created by name is active and has the server's limits.
+// A Project is a tenant: it owns all objects that its keys create. A project that was
+// not created explicitly is active and has the server's limits.
 type Project struct {
 	ID         ProjectID     `json:"id"`
 	Object     string        `json:"object"` // "organization.project"
 	Name       string        `json:"name"`
 	CreatedAt  int64         `json:"created_at"`
 	ArchivedAt *int64        `json:"archived_at"`         // null while it is active
-	ErasedAt   *int64        `json:"erased_at,omitempty"` // since when an archived one has nothing; Berth's
+	ErasedAt   *int64        `json:"erased_at,omitempty"` // when the data of an archived project was erased; not in OpenAI's object
 	Status     ProjectStatus `json:"status"`
-	Limits     Limits        `json:"limits"` // its own; Berth's
+	Limits     Limits        `json:"limits"` // set for this project; not in OpenAI's object
 }
 
-// A ProjectStatus is the state of a project. The keys of an archived one are
-// refused, and it does not come back.
+// A ProjectStatus is the state of a project. Archiving is final: the keys of an
+// archived project are refused.
 type ProjectStatus string
 
 const (
@@ -27,25 +27,25 @@ const (
 	ProjectArchived ProjectStatus = "archived"
 )
 
-// Limits are what a project may use. One that is nil is somebody else's to say; one
-// that is negative is no limit.
+// Limits are the limits of a project. Nil means inherit from the server's limits;
+// negative means no limit.
 type Limits struct {
-	RequestsPerMinute *int64 `json:"requests_per_minute,omitempty"` // for responses; and as many others that change something
+	RequestsPerMinute *int64 `json:"requests_per_minute,omitempty"` // that create responses; the same number again for other changes
 	TokensPerMinute   *int64 `json:"tokens_per_minute,omitempty"`   // of models, in and out
 	Responses         *int64 `json:"responses,omitempty"`           // in progress at once
 	Containers        *int64 `json:"containers,omitempty"`          // running at once
 	ContainerMinutes  *int64 `json:"container_minutes,omitempty"`   // of all containers in a day, UTC
-	StorageBytes      *int64 `json:"storage_bytes,omitempty"`       // of all that is stored: responses, conversations, files, snapshots, volumes …
-	Snapshots         *int64 `json:"snapshots,omitempty"`           // kept at once
+	StorageBytes      *int64 `json:"storage_bytes,omitempty"`       // of all stored objects: responses, conversations, files, snapshots, volumes …
+	Snapshots         *int64 `json:"snapshots,omitempty"`           // stored at once
 
-	// Templates are the names, or patterns of them as in path.Match, and the digests
-	// of templates that containers may ask for, beside the server's default one. An
-	// empty list is none, nil does not say.
+	// Templates are the names (or path.Match patterns of names) and digests of the
+	// templates that containers may use besides the server's default template. An
+	// empty list allows the default only; nil means inherit.
 	Templates []string `json:"templates,omitzero"`
 }
 
-// AllowTemplate reports whether containers may ask for a template that has these
-// names and digests. Limits that do not say allow all.
+// AllowTemplate reports whether containers may use the template with the given names
+// and digests. If Templates is nil, all are allowed.
 func (l Limits) AllowTemplate(names ...string) bool {
 	if l.Templates == nil {
 		return true
@@ -58,7 +58,7 @@ func (l Limits) AllowTemplate(names ...string) bool {
 	})
 }
 
-// Or returns the limits, with those of others where there are none.
+// Or returns the limits with nil fields taken from others.
 func (l Limits) Or(others Limits) Limits {
 	for _, f := range []struct{ mine, other **int64 }{
 		{&l.RequestsPerMinute, &others.RequestsPerMinute}, {&l.TokensPerMinute, &others.TokensPerMinute},

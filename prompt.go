@@ -2,9 +2,9 @@ package berth
 
 import "encoding/json"
 
-// A Prompt is a request for a response that is kept on the server, with
-// variables to be filled in: {{name}} in the text of its instructions and
-// messages. Each change of the template makes a new version.
+// A Prompt is a stored template of a response request. The texts of its instructions
+// and messages may contain variables, written {{name}}. Each change of the template
+// creates a new version.
 type Prompt struct {
 	ID        PromptID          `json:"id"`
 	Object    string            `json:"object"` // "prompt"
@@ -16,10 +16,10 @@ type Prompt struct {
 	Metadata  map[string]string `json:"metadata"`
 }
 
-// A PromptReference asks for a Prompt, and says what its variables stand for: a
-// string, or an input_text, input_image or input_file.
+// A PromptReference selects a Prompt and sets its variables, each to a string or to an
+// input_text, input_image or input_file.
 type PromptReference struct {
 	ID        PromptID                   `json:"id"`
-	Version   *string                    `json:"version"` // null is the newest
+	Version   *string                    `json:"version"` // null means the newest
 	Variables map[string]json.RawMessage `json:"variables,omitempty"`
 }

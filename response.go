@@ -22,7 +22,7 @@ const (
 	StatusCancelled  Status = "cancelled"
 )
 
-// Final reports whether nothing follows the status.
+// Final reports whether the status is the last one.
 func (s Status) Final() bool {
 	switch s {
 	case StatusCompleted, StatusIncomplete, StatusFailed, StatusCancelled:
@@ -31,10 +31,9 @@ func (s Status) Final() bool {
 	return false
 }
 
-// A Response is one request and all that was done to answer it. It is the fold
-// of its events (Apply), and marshals to the complete object that every
-// response.* event and GET /v1/responses/{id} show: explicit nulls, defaults
-// filled in.
+// A Response is one request and all work to answer it. It is the fold of its events
+// (Apply). It marshals to the complete object of response.* events and of
+// GET /v1/responses/{id}, with explicit nulls and defaults filled in.
 type Response struct {
 	ID                   ResponseID            `json:"id"`
 	AccessPrograms       json.RawMessage       `json:"access_programs,omitempty"` // as in the request
@@ -43,7 +42,7 @@ type Response struct {
 	Status               Status                `json:"status"`
 	Background           bool                  `json:"background"`
 	CompletedAt          *int64                `json:"completed_at"`
-	Conversation         *ResponseConversation `json:"conversation,omitempty"` // absent, as on the wire, if there is none
+	Conversation         *ResponseConversation `json:"conversation,omitempty"` // absent if nil, as at OpenAI
 	Error                *ResponseError        `json:"error"`
 	FrequencyPenalty     float64               `json:"frequency_penalty"`
 	IncompleteDetails    *IncompleteDetails    `json:"incomplete_details"`
@@ -77,32 +76,32 @@ type Response struct {
 	Berth                *ResponseBerth        `json:"berth,omitempty"`
 }
 
-// A ResponseError says why a response failed.
+// A ResponseError is the reason for which a response failed.
 type ResponseError struct {
 	Code    string `json:"code"`
 	Message string `json:"message"`
 }
 
-// IncompleteDetails says why a response stopped early: max_output_tokens,
-// content_filter, or one of Berth's own reasons.
+// IncompleteDetails holds the reason for which a response stopped early:
+// max_output_tokens, content_filter, or one of Berth's own.
 type IncompleteDetails struct {
 	Reason string `json:"reason"`
 }
 
-// ReasoningConfig is a request's wish about thinking, echoed by its response.
+// ReasoningConfig configures the model's reasoning. The response echoes it.
 type ReasoningConfig struct {
 	Effort  *string `json:"effort"`
 	Summary *string `json:"summary"`
 }
 
-// PromptCacheOptions say how an upstream should cache the prompt. They change no answer.
+// PromptCacheOptions configure the upstream's prompt cache. They change no answer.
 type PromptCacheOptions struct {
 	Mode string `json:"mode,omitempty"` // "implicit" or "explicit"
 	TTL  string `json:"ttl,omitempty"`  // "30m"
 }
 
 // completed returns the options as a response shows them, with OpenAI's defaults. It
-// returns nil for a request without options.
+// returns nil if o is nil.
 func (o *PromptCacheOptions) completed() *PromptCacheOptions {
 	if o == nil {
 		return nil
@@ -110,7 +109,7 @@ func (o *PromptCacheOptions) completed() *PromptCacheOptions {
 	return &PromptCacheOptions{Mode: cmp.Or(o.Mode, "implicit"), TTL: cmp.Or(o.TTL, "30m")}
 }
 
-// TextConfig is a request's wish about the form of text, echoed by its response.
+// TextConfig configures the format of output text. The response echoes it.
 type TextConfig struct {
 	Format    json.RawMessage `json:"format"` // {"type":"text"}, json_object, or json_schema with its schema
 	Verbosity string          `json:"verbosity"`
@@ -125,13 +124,13 @@ type Usage struct {
 	TotalTokens        int                `json:"total_tokens"`
 }
 
-// InputTokenDetails says how the tokens of the input were read.
+// InputTokenDetails counts the input tokens that were read from or written to a cache.
 type InputTokenDetails struct {
 	CacheWriteTokens int `json:"cache_write_tokens"`
 	CachedTokens     int `json:"cached_tokens"`
 }
 
-// OutputTokenDetails says what the tokens of the output were for.
+// OutputTokenDetails counts the output tokens that were reasoning.
 type OutputTokenDetails struct {
 	ReasoningTokens int `json:"reasoning_tokens"`
 }
@@ -174,7 +173,7 @@ type ResponseRequest struct {
 	Input                Input                 `json:"input,omitzero"`
 	Instructions         *string               `json:"instructions,omitempty"`
 	Prompt               *PromptReference      `json:"prompt,omitempty"`
-	PromptItems          Input                 `json:"prompt_items,omitempty"` // what the prompt says before the input; no client can set it
+	PromptItems          Input                 `json:"prompt_items,omitempty"` // the prompt's items, placed before the input; no client can set it
 	PreviousResponseID   ResponseID            `json:"previous_response_id,omitempty"`
 	Conversation         *ResponseConversation `json:"conversation,omitempty"` // excludes PreviousResponseID
 	Tools                []Tool                `json:"tools,omitempty"`
@@ -212,14 +211,14 @@ type StreamOptions struct {
 	IncludeObfuscation *bool `json:"include_obfuscation,omitempty"`
 }
 
-// Stored reports whether the response is kept after its end. The default is yes.
+// Stored reports whether the response is stored after its end. The default is true.
 func (r *ResponseRequest) Stored() bool { return r.Store == nil || *r.Store }
 
-// Input is a request's input: items, also where the client sent a bare string.
+// Input is a request's input. A bare string is decoded as one user message.
 type Input []Item
 
-// UnmarshalJSON accepts a string (one user message) or a list of items, among
-// them messages without a type.
+// UnmarshalJSON accepts a string (one user message) or a list of items, including
+// messages without a type.
 func (in *Input) UnmarshalJSON(b []byte) error {
 	b = bytes.TrimSpace(b)
 	if bytes.Equal(b, []byte("null")) {
@@ -243,8 +242,8 @@ func (in *Input) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// NewResponse returns the response that a request asks for, before anything was
-// done: in progress, empty output, every default filled in.
+// NewResponse returns a new response to a request: in progress, with empty output and
+// every default filled in.
 func NewResponse(id ResponseID, createdAt int64, req *ResponseRequest) *Response {
 	r := &Response{
 		ID: id, Object: "response", CreatedAt: createdAt, Status: StatusInProgress,
@@ -311,7 +310,7 @@ func NewResponse(id ResponseID, createdAt int64, req *ResponseRequest) *Response
 	return r
 }
 
-// instructionItems are the instructions and what the prompt says, as items.
+// instructionItems returns the instructions and the prompt's messages as items.
 func (r *ResponseRequest) instructionItems() Input {
 	if r.Instructions == nil {
 		return r.PromptItems
@@ -327,10 +326,10 @@ func value[T any](p *T, otherwise T) T {
 	return *p
 }
 
-// RequestBerth is what Berth takes of who asks for a response, beyond OpenAI's
-// contract: the field "berth" of POST /v1/responses.
+// RequestBerth is the field "berth" of POST /v1/responses. OpenAI's requests have no
+// such field.
 type RequestBerth struct {
 	Checks          *Checks         `json:"checks,omitempty"`
 	Budget          *Budget         `json:"budget,omitempty"`
-	RequireApproval *ApprovalPolicy `json:"require_approval,omitempty"` // of calls of the shell that the server runs
+	RequireApproval *ApprovalPolicy `json:"require_approval,omitempty"` // for the commands of hosted shell calls
 }

@@ -1,7 +1,7 @@
 package berth
 
-// Sampling is what only Chat Completions can ask about the choice of tokens. It
-// is part of a ResponseRequest, and no client of Responses can set it.
+// Sampling holds the sampling parameters that only Chat Completions has. It is part
+// of a ResponseRequest, but clients of the Responses API cannot set it.
 type Sampling struct {
 	Stop             []string       `json:"stop,omitempty"` // up to 4 texts before which an answer ends
 	FrequencyPenalty *float64       `json:"frequency_penalty,omitempty"`

@@ -1,32 +1,31 @@
 package berth
 
-// A Snapshot is what was in a container's file system at one moment: all that had
-// changed above its template, and the working directory and environment of its
-// shell. A container can start from it, any number of times. It outlives the
-// container that it was made of. With memory, it is all that the container was, with
-// its running processes.
+// A Snapshot is the state of a container at one moment: its changes to the template's
+// file system, and the working directory and environment of its shell. With memory,
+// it includes the running processes. Any number of containers can start from it. It
+// outlives its container.
 type Snapshot struct {
 	ID          SnapshotID    `json:"id"`
 	Object      string        `json:"object"` // "container.snapshot"
 	CreatedAt   int64         `json:"created_at"`
-	ExpiresAt   *int64        `json:"expires_at"`   // null if it is kept until it is deleted
-	ContainerID ContainerID   `json:"container_id"` // what it was made of
+	ExpiresAt   *int64        `json:"expires_at"`   // null means that it does not expire
+	ContainerID ContainerID   `json:"container_id"` // the source
 	Name        string        `json:"name"`
 	Cause       SnapshotCause `json:"cause"`
-	Template    string        `json:"template"`               // digest of what it lies above
-	Memory      bool          `json:"memory,omitempty"`       // what ran is in it, and goes on
-	MemoryLimit string        `json:"memory_limit,omitempty"` // that what starts from its memory has
+	Template    string        `json:"template"`               // digest of the template below it
+	Memory      bool          `json:"memory,omitempty"`       // includes the running processes
+	MemoryLimit string        `json:"memory_limit,omitempty"` // of containers that start from its memory
 	Digest      string        `json:"digest"`                 // sha256:… of its content
-	Bytes       int64         `json:"bytes"`                  // in its files
-	StoredBytes int64         `json:"stored_bytes"`           // that it takes, compressed
+	Bytes       int64         `json:"bytes"`                  // total size of its files
+	StoredBytes int64         `json:"stored_bytes"`           // compressed size on disk
 }
 
-// A SnapshotCause says why a snapshot was made.
+// A SnapshotCause is the reason for which a snapshot was created.
 type SnapshotCause string
 
 const (
-	SnapshotRequested SnapshotCause = "requested" // somebody asked for it
-	SnapshotExpired   SnapshotCause = "expired"   // its container expired, and is continued from it
-	SnapshotImported  SnapshotCause = "imported"  // it came in a bundle from another server
-	SnapshotForked    SnapshotCause = "forked"    // its container is being forked; it goes when that is done
+	SnapshotRequested SnapshotCause = "requested" // a client requested it
+	SnapshotExpired   SnapshotCause = "expired"   // its container expired; the chain continues from it
+	SnapshotImported  SnapshotCause = "imported"  // it was imported with a bundle from another server
+	SnapshotForked    SnapshotCause = "forked"    // its container is being forked; it is deleted after that
 )

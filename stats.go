@@ -1,27 +1,27 @@
 package berth
 
-// ContainerStats is what a container uses at one moment. Figures that its driver
-// cannot read are zero; limits it does not keep are told all the same.
+// ContainerStats is the resource usage of a container at one moment. Figures that its
+// driver cannot read are zero. Limits are set even if the driver cannot enforce them.
 type ContainerStats struct {
 	Object        string      `json:"object"` // "container.stats"
 	ContainerID   ContainerID `json:"container_id"`
 	At            int64       `json:"at"`             // Unix seconds
 	UptimeSeconds int64       `json:"uptime_seconds"` // since the container was created
-	CPUSeconds    float64     `json:"cpu_seconds"`    // of processors, since its sandbox was started
+	CPUSeconds    float64     `json:"cpu_seconds"`    // CPU time since its sandbox started
 	Memory        MemoryStats `json:"memory"`
 	Disk          DiskStats   `json:"disk"`
 	PIDs          PIDStats    `json:"pids"`
 	Egress        EgressStats `json:"egress"`
 }
 
-// MemoryStats are in bytes, with what the driver itself takes.
+// MemoryStats are in bytes and include the memory of the driver itself.
 type MemoryStats struct {
 	Bytes      int64 `json:"bytes"`
-	PeakBytes  int64 `json:"peak_bytes"` // with page cache
+	PeakBytes  int64 `json:"peak_bytes"` // including the page cache
 	LimitBytes int64 `json:"limit_bytes"`
 }
 
-// DiskStats are of what was written above the template, in bytes.
+// DiskStats are the bytes written on top of the template.
 type DiskStats struct {
 	Bytes      int64 `json:"bytes"`
 	LimitBytes int64 `json:"limit_bytes"`
@@ -33,11 +33,11 @@ type PIDStats struct {
 	Limit int `json:"limit"`
 }
 
-// EgressStats are counted since this life of the server began.
+// EgressStats count from the start of the server process.
 type EgressStats struct {
-	BytesSent     int64 `json:"bytes_sent"` // toward the hosts
+	BytesSent     int64 `json:"bytes_sent"` // by the container
 	BytesReceived int64 `json:"bytes_received"`
 	Allowed       int64 `json:"allowed"` // connections that reached their host
-	Refused       int64 `json:"refused"` // connections and names
+	Refused       int64 `json:"refused"` // connections and name look-ups
 	Open          int64 `json:"open"`    // connections now
 }

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// completed returns a tool of a request as its response shows it: with the fields
-// that the client left out.
+// completed returns the tool as a response shows it: with defaults for the fields that
+// the request omits.
 func (t Tool) completed() Tool {
 	fields := map[string]json.RawMessage{}
 	if t.Decode(&fields) != nil {
@@ -52,8 +52,8 @@ func completedTools(tools []Tool) []Tool {
 	return out
 }
 
-// isStrict reports whether a function whose request does not say so is strict: whether
-// its schema keeps the rules of strict schemas and uses common keywords only.
+// isStrict reports whether a function without "strict" is strict by default: whether
+// its schema obeys the rules of strict schemas and uses common keywords only.
 func isStrict(parameters json.RawMessage) bool {
 	var schema map[string]any
 	if json.Unmarshal(parameters, &schema) != nil || schema == nil {
@@ -73,12 +73,12 @@ func isStrict(parameters json.RawMessage) bool {
 var commonKeywords = []string{"$defs", "$ref", "additionalProperties", "anyOf", "const", "definitions", "description",
 	"enum", "items", "properties", "required", "title", "type"}
 
-// refusedKeywords are those that OpenAI refuses in strict schemas.
+// refusedKeywords are the keywords that OpenAI refuses in strict schemas.
 var refusedKeywords = []string{"allOf", "dependentRequired", "dependentSchemas", "else", "if", "not", "oneOf", "patternProperties", "then"}
 
-// StrictProblem returns what is wrong with a JSON schema for strict mode, in OpenAI's
-// words and with the place, or "". In a strict schema every object has no other than its
-// own properties, and all of them are required.
+// StrictProblem checks a JSON schema for strict mode. It returns the first problem in
+// OpenAI's words with its place, or "". In a strict schema, every object excludes
+// additional properties and requires all of its own.
 func StrictProblem(schema map[string]any) string {
 	if !hasType(schema, "object") {
 		return fmt.Sprintf("schema must be a JSON Schema of 'type: \"object\"', got 'type: \"%s\"'.", typeName(schema["type"]))
@@ -103,8 +103,7 @@ func StrictProblem(schema map[string]any) string {
 	})
 }
 
-// strictValue returns what is wrong with one schema of a strict root, whatever it
-// describes.
+// strictValue checks one schema within a strict root for rules that hold for all types.
 func strictValue(root, s map[string]any) string {
 	described := slices.ContainsFunc([]string{"type", "$ref", "anyOf", "enum", "const"}, func(name string) bool {
 		_, ok := s[name]
@@ -163,8 +162,8 @@ func refers(root map[string]any, ref any) bool {
 // schemaTypes are the values of a schema's type.
 var schemaTypes = []string{"array", "boolean", "integer", "null", "number", "object", "string"}
 
-// SchemaProblem returns what is wrong with a JSON schema in any mode, in OpenAI's words
-// and with the place, or "".
+// SchemaProblem checks a JSON schema in any mode. It returns the first problem in
+// OpenAI's words with its place, or "".
 func SchemaProblem(schema map[string]any) string {
 	return visitSchema(schema, nil, func(at []string, inner any) string {
 		problem := malformed(inner)
@@ -175,7 +174,7 @@ func SchemaProblem(schema map[string]any) string {
 	})
 }
 
-// malformed returns what is wrong with the form of one schema.
+// malformed checks the form of one schema. It returns the problem, or "".
 func malformed(schema any) string {
 	s, ok := schema.(map[string]any)
 	if !ok {
@@ -228,11 +227,11 @@ func quoted(v any) string {
 	case string:
 		return "'" + clipped(v) + "'"
 	}
-	raw, _ := json.Marshal(v) // it came as JSON
+	raw, _ := json.Marshal(v) // v was decoded from JSON
 	return clipped(string(raw))
 }
 
-// clipped returns the beginning of a text that may be long.
+// clipped shortens a text to 100 bytes.
 func clipped(s string) string {
 	const most = 100
 	if len(s) > most {
@@ -241,7 +240,7 @@ func clipped(s string) string {
 	return s
 }
 
-// strictObject returns what is wrong with one schema that describes an object.
+// strictObject checks one schema that describes an object. It returns "" for others.
 func strictObject(at []string, s map[string]any) string {
 	properties, _ := s["properties"].(map[string]any)
 	if !hasType(s, "object") && properties == nil {
@@ -259,8 +258,8 @@ func strictObject(at []string, s map[string]any) string {
 	return ""
 }
 
-// visitSchema calls visit for a schema and those in it, with their places, until it
-// returns something, which visitSchema returns.
+// visitSchema calls visit for a schema and those within it, each with its place. It
+// stops at the first problem that visit returns, and returns it.
 func visitSchema(schema any, at []string, visit func(at []string, schema any) string) string {
 	if problem := visit(at, schema); problem != "" {
 		return problem
@@ -289,7 +288,7 @@ func visitSchema(schema any, at []string, visit func(at []string, schema any) st
 	return ""
 }
 
-// hasType reports whether a schema's type is, or may be, the given one.
+// hasType reports whether the schema's type is, or includes, the given one.
 func hasType(schema map[string]any, name string) bool {
 	if types, ok := schema["type"].([]any); ok {
 		return slices.Contains(types, any(name))

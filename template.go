@@ -1,21 +1,21 @@
 package berth
 
-// A Template is a root file system that containers start from. Templates are made
-// by who runs the server and belong to no project.
+// A Template is a root file system that containers start from. The operator builds
+// templates; they belong to no project.
 type Template struct {
 	ID        string         `json:"id"`     // its digest, sha256:…
 	Object    string         `json:"object"` // "template"
 	CreatedAt int64          `json:"created_at"`
-	Names     []string       `json:"names"` // that stand for it now
-	Bytes     int64          `json:"bytes"` // in its files
+	Names     []string       `json:"names"` // its current names
+	Bytes     int64          `json:"bytes"` // total size of its files
 	Source    TemplateSource `json:"source"`
 }
 
-// A TemplateSource says what a template was last made of.
+// A TemplateSource is the origin of a template's last build.
 type TemplateSource struct {
 	Type     string `json:"type"`               // recipe, image or snapshot
-	Image    string `json:"image,omitempty"`    // what the image is called where it is from
-	Digest   string `json:"digest,omitempty"`   // of the image, or of an index that has it; of the recipe; of the snapshot's content
+	Image    string `json:"image,omitempty"`    // the image's reference in its registry
+	Digest   string `json:"digest,omitempty"`   // of the image or its index, of the recipe, or of the snapshot's content
 	Platform string `json:"platform,omitempty"` // of the image, such as linux/amd64
-	Template string `json:"template,omitempty"` // what the snapshot lies above
+	Template string `json:"template,omitempty"` // digest of the template below the snapshot
 }

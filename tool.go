@@ -6,8 +6,8 @@ import (
 	"errors"
 )
 
-// A Tool is an entry of a request's "tools". Like an Item it is its JSON with the
-// fields that everything looks at beside it; unknown types and fields are kept.
+// A Tool is an entry of a request's "tools". Like an Item, it holds its JSON with the
+// most used fields decoded. Unknown types and fields are preserved.
 type Tool struct {
 	head toolHead
 	raw  json.RawMessage
@@ -29,8 +29,8 @@ const (
 	ToolSearch     = "tool_search"
 )
 
-// NewTool makes a tool of a typed body, such as a FunctionTool. It panics if
-// body does not marshal to a JSON object.
+// NewTool makes a Tool from a typed body, such as a FunctionTool. It panics if body
+// does not marshal to a JSON object.
 func NewTool(body any) Tool {
 	raw, err := json.Marshal(body)
 	var t Tool
@@ -68,7 +68,7 @@ func (t *Tool) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// A FunctionTool is a function of the client's: Berth hands the call back.
+// A FunctionTool is a function that the client runs: Berth returns the call to it.
 type FunctionTool struct {
 	Type        string          `json:"type"` // "function"
 	Name        string          `json:"name"`
@@ -79,15 +79,15 @@ type FunctionTool struct {
 	OutputSchema json.RawMessage `json:"output_schema,omitempty"` // of the JSON that the function returns
 }
 
-// A CustomTool is a tool of the client's that takes text in a format of its own.
+// A CustomTool is a tool that the client runs and whose input is text in its own format.
 type CustomTool struct {
 	Type        string        `json:"type"` // "custom"
 	Name        string        `json:"name"`
 	Description string        `json:"description,omitempty"`
-	Format      *CustomFormat `json:"format,omitempty"` // nil is any text
+	Format      *CustomFormat `json:"format,omitempty"` // nil means any text
 }
 
-// A CustomFormat is "text", which is any, or a "grammar".
+// A CustomFormat is "text", which allows any text, or a "grammar".
 type CustomFormat struct {
 	Type       string `json:"type"`
 	Syntax     string `json:"syntax,omitempty"` // of a grammar: lark or regex
@@ -102,7 +102,7 @@ type ToolSearchTool struct {
 	Parameters  json.RawMessage `json:"parameters,omitempty"` // a JSON schema
 }
 
-// A NamespaceTool is functions and custom tools under a name.
+// A NamespaceTool is a group of functions and custom tools under one name.
 type NamespaceTool struct {
 	Type        string `json:"type"` // "namespace"
 	Name        string `json:"name"`
@@ -118,16 +118,16 @@ type ShellTool struct {
 
 // The types of a ShellToolEnvironment.
 const (
-	EnvironmentAuto      = "container_auto"      // make a container, or go on with the chain's
+	EnvironmentAuto      = "container_auto"      // use the chain's container, or create one
 	EnvironmentReference = "container_reference" // use this container
 	EnvironmentLocal     = "local"               // the client runs the commands itself
 )
 
-// A ShellToolEnvironment says where commands run.
+// A ShellToolEnvironment is the place where a shell's commands run.
 type ShellToolEnvironment struct {
 	Type          string          `json:"type"`
 	ContainerID   ContainerID     `json:"container_id,omitempty"`   // container_reference
-	FileIDs       []FileID        `json:"file_ids,omitempty"`       // container_auto: put into /mnt/data
+	FileIDs       []FileID        `json:"file_ids,omitempty"`       // container_auto: copied to /mnt/data
 	MemoryLimit   string          `json:"memory_limit,omitempty"`   // container_auto: 1g, 4g, 16g or 64g
 	NetworkPolicy *NetworkPolicy  `json:"network_policy,omitempty"` // container_auto
 	Skills        json.RawMessage `json:"skills,omitempty"`

@@ -1,24 +1,24 @@
 package berth
 
-// An Upstream is a server that models are asked on, and how it does. Its counts
-// begin with Berth's process.
+// An Upstream is the state of a model server. Its counters start at zero with each
+// Berth process.
 type Upstream struct {
 	Object       string        `json:"object"`    // "upstream"
-	Name         string        `json:"name"`      // in the configuration, or the pattern of the entry that describes it
-	Circuit      string        `json:"circuit"`   // closed, half-open or open, in which case it is left alone
-	InFlight     int           `json:"in_flight"` // turns
-	Waiting      int           `json:"waiting"`   // turns, for its limits
+	Name         string        `json:"name"`      // in the configuration, or the pattern of its entry
+	Circuit      string        `json:"circuit"`   // closed, half-open, or open (no turns are sent)
+	InFlight     int           `json:"in_flight"` // turns in progress
+	Waiting      int           `json:"waiting"`   // turns that wait for its rate limits
 	Keys         []UpstreamKey `json:"keys"`
-	Turns        int64         `json:"turns"`     // that it was asked, also those that went elsewhere then
-	Completed    int64         `json:"completed"` // of these
-	Failed       int64         `json:"failed"`    // of these, as the circuit counts it
+	Turns        int64         `json:"turns"`     // turns sent to it, including those retried elsewhere
+	Completed    int64         `json:"completed"` // completed turns
+	Failed       int64         `json:"failed"`    // failed turns, as the circuit counts them
 	InputTokens  int64         `json:"input_tokens"`
 	OutputTokens int64         `json:"output_tokens"`
 }
 
-// An UpstreamKey is a key of an upstream, by the name of its variable.
+// An UpstreamKey is an API key of an upstream, identified by its environment variable.
 type UpstreamKey struct {
 	Name        string `json:"name"`
 	InFlight    int    `json:"in_flight"`
-	RestSeconds int    `json:"rest_seconds"` // in which other keys are used; 0 is none
+	RestSeconds int    `json:"rest_seconds"` // remaining seconds in which the key is not used
 }

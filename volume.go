@@ -1,23 +1,23 @@
 package berth
 
-// A Volume is a file system that outlives containers, which mount it by its name.
+// A Volume is a file system that outlives containers. Containers mount it by name.
 type Volume struct {
 	ID        VolumeID `json:"id"`
 	Object    string   `json:"object"` // "volume"
 	CreatedAt int64    `json:"created_at"`
-	ExpiresAt *int64   `json:"expires_at"` // null if it is kept until it is deleted; in use, it stays beyond that
+	ExpiresAt *int64   `json:"expires_at"` // null means never; a mounted volume does not expire
 	Name      string   `json:"name"`       // [a-z0-9][a-z0-9_-]{0,62}, unique in its project
 	Bytes     int64    `json:"bytes"`      // in use
-	MaxBytes  int64    `json:"max_bytes"`  // its size; a little of it is the file system's own
+	MaxBytes  int64    `json:"max_bytes"`  // its size, including the file system's own data
 }
 
-// A VolumeMount says where a container finds a volume.
+// A VolumeMount is a volume's mount point in a container.
 type VolumeMount struct {
-	VolumeID VolumeID `json:"volume_id,omitempty"` // the server's
+	VolumeID VolumeID `json:"volume_id,omitempty"` // set by the server
 	Name     string   `json:"name"`
-	Path     string   `json:"path"` // VolumeDir, and a name as volumes have them; default the volume's own
+	Path     string   `json:"path"` // a directory of VolumeDir, named like a volume; by default the volume's name
 	ReadOnly bool     `json:"read_only"`
 }
 
-// VolumeDir is the directory of a container in which its volumes are.
+// VolumeDir is the directory of a container that contains its volumes.
 const VolumeDir = "/mnt/volumes"

@@ -1,6 +1,6 @@
 package berth
 
-// A WebhookEndpoint is a URL that is told of events of its project.
+// A WebhookEndpoint is a URL that receives events of its project.
 type WebhookEndpoint struct {
 	ID                WebhookID   `json:"id"`
 	Object            string      `json:"object"` // "webhook_endpoint"
@@ -9,12 +9,12 @@ type WebhookEndpoint struct {
 	Name              string      `json:"name"`
 	URL               string      `json:"url"`
 	EventTypes        []EventType `json:"event_types"`
-	SigningSecret     string      `json:"signing_secret,omitempty"` // when it is made, and never again
-	SigningSecretHint string      `json:"signing_secret_hint"`      // its last characters
+	SigningSecret     string      `json:"signing_secret,omitempty"` // only in the answer to its creation
+	SigningSecretHint string      `json:"signing_secret_hint"`      // the last characters of the secret
 }
 
-// A WebhookEvent is what an endpoint is told: which object something has happened
-// to. What has, it asks for.
+// A WebhookEvent is the body of a delivery. It names the object that changed; the
+// endpoint retrieves the object itself.
 type WebhookEvent struct {
 	ID        string           `json:"id"`     // evt_…
 	Object    string           `json:"object"` // "event"
