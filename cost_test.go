@@ -29,8 +29,7 @@ func TestAmount(t *testing.T) {
 	}
 }
 
-// Turns are summed up by upstream and model, and the sums before them stay as they
-// were.
+// Turns are summed by upstream and model, and AddTurn does not change earlier sums.
 func TestTurnsAddUp(t *testing.T) {
 	turn := func(upstream, model string, tokens int, cost *Cost) UpstreamUsage {
 		return UpstreamUsage{Upstream: upstream, Model: model, Turns: 1, Usage: Usage{InputTokens: tokens, TotalTokens: tokens}, Cost: cost}

@@ -29,7 +29,7 @@ func TestIsStrict(t *testing.T) {
 	}
 }
 
-// What a client left out of a tool is shown; what it said stays as it is.
+// A completed tool has defaults for omitted fields and the client's values for others.
 func TestCompletedTool(t *testing.T) {
 	for _, tc := range []struct{ tool, want string }{
 		{`{"type":"function","name":"f"}`, `{"description":null,"name":"f","parameters":null,"strict":false,"type":"function"}`},
@@ -50,7 +50,7 @@ func TestCompletedTool(t *testing.T) {
 	}
 }
 
-// TestSchemaProblems: what is wrong with a schema is said with its place.
+// Schema problems are reported with their place.
 func TestSchemaProblems(t *testing.T) {
 	const at = "In context=('properties', 'city'), "
 	for _, tc := range []struct{ city, loose, strict string }{

@@ -97,7 +97,7 @@ func TestDescriptorsRunOut(t *testing.T) {
 			t.Errorf("after the attack: got %+v, %v, want that it runs", got, err)
 		}
 	}
-	if log := s.log.String(); !strings.Contains(log, "the server has as many connections as it may") || strings.Contains(log, "container ended") {
+	if log := s.log.String(); !strings.Contains(log, "connection limit reached") || strings.Contains(log, "container ended") {
 		t.Errorf("the log does not tell of the connections, or tells of an end")
 	}
 }

@@ -18,13 +18,13 @@ import (
 	"github.com/berth-run/berth/store/sqlite"
 )
 
-// TestDamagedContent damages what is stored of a file. Whoever opens it learns so at once,
-// or when the damaged part is read, and the log names the file.
+// If the stored bytes of a file are damaged, Open or the read of the damaged part fails,
+// and the log names the file.
 func TestDamagedContent(t *testing.T) {
 	const size = 200_000 // several chunks
 	for name, c := range map[string]struct {
 		damage func(path string) error
-		late   bool // it can be opened
+		late   bool // Open succeeds
 	}{
 		"missing":              {os.Remove, false},
 		"cut":                  {func(p string) error { return os.Truncate(p, 100_000) }, false},

@@ -21,17 +21,17 @@ import (
 	"github.com/berth-run/berth/store"
 )
 
-// DefaultMaxBytes is the size of the largest file, that of the hosted service.
+// DefaultMaxBytes is the default size limit of a file, which is OpenAI's.
 const DefaultMaxBytes = 512 << 20
 
 // Options are a Service's parts.
 type Options struct {
 	Store    store.Files
-	Bucket   *cloud.Bucket // holds nothing else
+	Bucket   *cloud.Bucket // contains files only
 	MaxBytes int64         // of one file; default DefaultMaxBytes
 
-	// Quota returns an error for the client if a project may not store this many bytes
-	// more; nil is no limit.
+	// Quota returns an error for the client if storing more bytes would exceed the
+	// project's limit. Nil means no limit.
 	Quota func(ctx context.Context, p berth.ProjectID, bytes int64) error
 
 	Audit *audit.Log   // nil records nothing
@@ -56,13 +56,13 @@ func New(opts Options) *Service {
 
 // A CreateRequest describes a file.
 type CreateRequest struct {
-	ID                  berth.FileID // which no other file has had; empty for a new one
+	ID                  berth.FileID // must be unused; empty means a new id
 	Filename            string
 	Purpose             string
-	ExpiresAfterSeconds int64 // 0 is never
+	ExpiresAfterSeconds int64 // 0 means never
 }
 
-// Create stores what r yields as a file; r is streamed.
+// Create stores the bytes of r as a file. It streams r.
 func (s *Service) Create(ctx context.Context, p berth.ProjectID, req CreateRequest, r io.Reader) (*berth.File, error) {
 	if err := checkName(req.Filename); err != nil {
 		return nil, err
@@ -72,7 +72,7 @@ func (s *Service) Create(ctx context.Context, p berth.ProjectID, req CreateReque
 
 func newID() berth.FileID { return berth.FileID(berth.NewID(berth.PrefixFile)) }
 
-// Receive is Create for a request that is known when r has been read.
+// Receive is like Create for a request that is complete only after r has been read.
 func (s *Service) Receive(ctx context.Context, p berth.ProjectID, r io.Reader, request func() (CreateRequest, error)) (*berth.File, error) {
 	return s.receive(ctx, p, newID(), r, request)
 }
@@ -97,14 +97,14 @@ func (s *Service) receive(ctx context.Context, p berth.ProjectID, id berth.FileI
 	return f, nil
 }
 
-// write copies r to w and completes f by the request.
+// write copies r to w and sets the fields of f from the request.
 func (s *Service) write(w io.Writer, r io.Reader, f *berth.File, request func() (CreateRequest, error)) error {
 	n, err := io.Copy(w, io.LimitReader(r, s.opts.MaxBytes+1))
 	if err != nil {
 		return err
 	}
 	if n > s.opts.MaxBytes {
-		return &berth.Error{Code: berth.CodeTooLarge, Param: "file", Message: fmt.Sprintf("The file is larger than %d bytes.", s.opts.MaxBytes)}
+		return &berth.Error{Code: berth.CodeTooLarge, Param: "file", Message: fmt.Sprintf("The file is larger than the limit of %d bytes.", s.opts.MaxBytes)}
 	}
 	req, err := request()
 	if err != nil {
@@ -121,11 +121,11 @@ func (s *Service) write(w io.Writer, r io.Reader, f *berth.File, request func() 
 func checkName(name string) error {
 	switch {
 	case name == "", name == ".", name == "..", path.Base(name) != name, strings.Contains(name, `\`):
-		return berth.Invalid("file", "Invalid file name: it must be a name without directories.")
+		return berth.Invalid("file", "Invalid file name. Expected a name without directories.")
 	case len(name) > 255:
-		return berth.Invalid("file", "Invalid file name: it is longer than 255 bytes.")
+		return berth.Invalid("file", "Invalid file name. Expected a name of at most 255 bytes.")
 	case !utf8.ValidString(name) || strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r == 0x7f }):
-		return berth.Invalid("file", "Invalid file name: it contains control characters.")
+		return berth.Invalid("file", "Invalid file name. Expected valid UTF-8 without control characters.")
 	}
 	return nil
 }
@@ -145,7 +145,7 @@ func notFound(id berth.FileID) error {
 	return &berth.Error{Code: berth.CodeNotFound, Param: "id", Message: fmt.Sprintf("No such File object: %s", id)}
 }
 
-// List returns one page of files and whether there is more.
+// List returns one page of files and whether there are more.
 func (s *Service) List(ctx context.Context, p berth.ProjectID, purpose string, page store.Page) ([]*berth.File, bool, error) {
 	files, more, err := s.opts.Store.ListFiles(ctx, p, purpose, page)
 	if errors.Is(err, store.ErrNotFound) {
@@ -154,10 +154,10 @@ func (s *Service) List(ctx context.Context, p berth.ProjectID, purpose string, p
 	return files, more, err
 }
 
-// Open opens the bytes of a file, which can also seek if they are sealed. What is read is
-// what was written, or ends with an error. The caller closes them. If bytes are missing or
-// damaged, the error is berth.CodeCorrupt: from Open if their size or the first of them is
-// wrong, and else when they are read.
+// Open opens the bytes of a file. The caller must close the reader, which is also an
+// io.Seeker if the file is sealed. If bytes are missing or damaged, the error is
+// berth.CodeCorrupt: from Open if the size or the first bytes are wrong, otherwise from the
+// read of the damaged part.
 func (s *Service) Open(ctx context.Context, p berth.ProjectID, id berth.FileID) (io.ReadCloser, *berth.File, error) {
 	f, err := s.Get(ctx, p, id)
 	if err != nil {
@@ -200,15 +200,15 @@ func (s *Service) Expire(ctx context.Context, now time.Time) error {
 	return s.blobs.Expire(ctx, now, func(ctx context.Context, r blob.Ref) error { return s.delete(ctx, r, audit.FileExpired) })
 }
 
-// Sweep removes bytes without a file, which a crash may leave. No file may be created
-// meanwhile.
+// Sweep removes bytes without a file, which a crash may leave. It must not run while files
+// are created.
 func (s *Service) Sweep(ctx context.Context) error {
 	return s.contents.Sweep(ctx, records{s.opts.Store})
 }
 
 func ref(p berth.ProjectID, id berth.FileID) blob.Ref { return blob.Ref{Project: p, ID: string(id)} }
 
-// records are the rows of files as records of blobs.
+// records adapts the rows of files to records of blobs.
 type records struct{ store store.Files }
 
 func (r records) Delete(ctx context.Context, f blob.Ref) error {

@@ -42,7 +42,7 @@ func open(t *testing.T, change ...func(*files.Options)) (*files.Service, *blob.B
 	return files.New(opts), bucket, db
 }
 
-// keys counts what is in the bucket.
+// keys returns the number of keys in the bucket.
 func keys(t *testing.T, b *blob.Bucket) int {
 	t.Helper()
 	n := 0
@@ -96,10 +96,10 @@ func TestRefused(t *testing.T) {
 	}
 	broken := errors.New("broken")
 	if _, err := s.Create(t.Context(), mine, files.CreateRequest{Filename: "a"}, io.MultiReader(strings.NewReader("12"), failing{broken})); !errors.Is(err, broken) {
-		t.Errorf("an upload that breaks off: got %v", err)
+		t.Errorf("an upload that fails halfway: got %v", err)
 	}
 	if n := keys(t, bucket); n != 0 {
-		t.Errorf("%d things are left of what was refused", n)
+		t.Errorf("refused uploads left %d keys", n)
 	}
 }
 
@@ -107,10 +107,10 @@ type failing struct{ err error }
 
 func (f failing) Read([]byte) (int, error) { return 0, f.err }
 
-// What a crash leaves without an object, and what is past its time, is swept.
+// Sweep removes bytes without an object, and Expire removes expired files.
 func TestSweep(t *testing.T) {
 	s, bucket, db := open(t)
-	kept, err := s.Create(t.Context(), mine, files.CreateRequest{Filename: "kept", ExpiresAfterSeconds: 3600}, strings.NewReader("k"))
+	current, err := s.Create(t.Context(), mine, files.CreateRequest{Filename: "current", ExpiresAfterSeconds: 3600}, strings.NewReader("c"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -129,13 +129,13 @@ func TestSweep(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := s.Get(t.Context(), mine, "file-past"); berth.ErrorCode(err) != berth.CodeNotFound {
-		t.Errorf("a file past its time: got %v", err)
+		t.Errorf("an expired file: got %v", err)
 	}
 	if err := s.Sweep(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if n := keys(t, bucket); n != 2 {
-		t.Errorf("after Sweep %d things are left, want the two that have objects", n)
+		t.Errorf("got %d keys after Sweep, want the 2 with objects", n)
 	}
 	if err := s.Expire(t.Context(), time.Now()); err != nil {
 		t.Fatal(err)
@@ -144,15 +144,14 @@ func TestSweep(t *testing.T) {
 		t.Errorf("an expired file's object: got %v, want %v", err, store.ErrNotFound)
 	}
 	if n := keys(t, bucket); n != 1 {
-		t.Errorf("%d things are left, want the one that is kept", n)
+		t.Errorf("got %d keys after Expire, want 1", n)
 	}
-	if _, err := s.Get(t.Context(), mine, kept.ID); err != nil {
-		t.Errorf("the file that is kept: %v", err)
+	if _, err := s.Get(t.Context(), mine, current.ID); err != nil {
+		t.Errorf("the current file: %v", err)
 	}
 }
 
-// A project stores as much as it may, also with several uploads at once, and
-// nothing is left of what was too much.
+// Concurrent uploads cannot exceed the quota, and refused uploads leave no bytes.
 func TestQuota(t *testing.T) {
 	s, bucket, db := open(t, func(o *files.Options) {
 		o.Quota = func(ctx context.Context, p berth.ProjectID, bytes int64) error {
@@ -189,7 +188,7 @@ func TestQuota(t *testing.T) {
 	}
 }
 
-// What is in the bucket cannot be read without the object.
+// The bytes in the bucket cannot be read without the object's key.
 func TestSealed(t *testing.T) {
 	s, bucket, db := open(t)
 	text := strings.Repeat("canary-in-a-coal-mine ", 10_000)
@@ -202,7 +201,7 @@ func TestSealed(t *testing.T) {
 	if err != nil || len(stored) < len(text) || strings.Contains(string(stored), "canary") {
 		t.Errorf("%d bytes are stored of %d, %v, in the clear %t", len(stored), len(text), err, strings.Contains(string(stored), "canary"))
 	}
-	// It is read from anywhere.
+	// The reader can seek.
 	r, _, err := s.Open(t.Context(), mine, f.ID)
 	if err != nil {
 		t.Fatal(err)
@@ -211,7 +210,7 @@ func TestSealed(t *testing.T) {
 	if err := iotest.TestReader(r, []byte(text)); err != nil {
 		t.Error(err)
 	}
-	// Nobody gets what was changed.
+	// Changed bytes are not returned.
 	stored[70_000] ^= 1
 	if err := bucket.WriteAll(t.Context(), at, stored, nil); err != nil {
 		t.Fatal(err)
@@ -222,12 +221,12 @@ func TestSealed(t *testing.T) {
 	}
 	defer changed.Close()
 	if got, err := io.ReadAll(changed); !errors.Is(err, seal.ErrBroken) || len(got) != 64<<10 {
-		t.Errorf("of what was changed: got %d bytes, %v, want those before the change and %v", len(got), err, seal.ErrBroken)
+		t.Errorf("changed bytes: got %d bytes, %v, want those before the change and %v", len(got), err, seal.ErrBroken)
 	}
 	if k, err := db.FileKey(t.Context(), theirs, f.ID); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("another project's key: got %x, %v", k, err)
 	}
-	// What an earlier version kept in the clear is read.
+	// Files that an earlier version stored unencrypted are readable.
 	if err := db.CreateFile(t.Context(), mine, &berth.File{ID: "file-old", Bytes: 3}, nil); err != nil {
 		t.Fatal(err)
 	}

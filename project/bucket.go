@@ -5,18 +5,18 @@ import (
 	"time"
 )
 
-// A bucket holds what may be used at once. It fills up within a minute, however
-// little is left, and what has been used beyond it must fill up first.
+// A bucket is a token bucket that refills at its size per minute. Use beyond its content
+// is a debt that the refill pays first.
 type bucket struct {
 	size float64
-	left float64 // at the time; below 0 is a debt
+	left float64 // content at the time at; negative is a debt
 	at   time.Time
 }
 
-// fill brings the bucket up to now. A new size takes effect at once: what is left
-// grows or shrinks with it. The zero bucket is full.
+// fill refills the bucket up to now. A new size takes effect at once: the content grows
+// or shrinks by the difference. The zero bucket starts full.
 func (b *bucket) fill(size int64, now time.Time) {
-	if b.size == 0 { // it was no bucket, or held nothing
+	if b.size == 0 { // new, or without a limit until now
 		*b = bucket{size: float64(size), left: float64(size), at: now}
 		return
 	}
@@ -25,8 +25,8 @@ func (b *bucket) fill(size int64, now time.Time) {
 	b.size, b.at = float64(size), now
 }
 
-// wait returns how long it takes until n may be used, 0 for now. It takes for ever
-// if n is more than the bucket holds.
+// wait returns the time until n may be used. It returns math.MaxInt64 if n exceeds the
+// size of the bucket.
 func (b *bucket) wait(n int64) time.Duration {
 	switch {
 	case float64(n) <= b.left:
@@ -37,10 +37,10 @@ func (b *bucket) wait(n int64) time.Duration {
 	return minutes((float64(n) - b.left) / b.size)
 }
 
-// use takes n out, or puts -n back.
+// use takes n out of the bucket. A negative n puts it back.
 func (b *bucket) use(n int64) { b.left = min(b.left-float64(n), b.size) }
 
-// rate is how the bucket is now, for the header of an answer.
+// rate returns the state of the bucket for the rate limit headers of an answer.
 func (b *bucket) rate() *Rate {
 	r := &Rate{Limit: int64(b.size), Remaining: int64(max(0, b.left))}
 	if b.size > 0 {

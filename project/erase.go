@@ -10,15 +10,15 @@ import (
 	"github.com/berth-run/berth/store"
 )
 
-// erasePage is how many deletions a Source returns at once.
+// erasePage is the number of deletions that a Source returns at once.
 const erasePage = 100
 
-// A Source returns deletions for data of one kind that a project has, at most limit of
-// them. Each deletes one thing; an error for what is gone already is ignored. An empty
-// list means that nothing is left.
+// A Source returns at most limit deletions of a project's data of one kind. Each deletes
+// one object; if it is gone already, the error is ignored. An empty list means that no
+// object is left.
 type Source func(ctx context.Context, p berth.ProjectID, limit int) ([]func() error, error)
 
-// NewSource returns a Source of what list returns.
+// NewSource returns a Source that removes the objects of list.
 func NewSource[T any](list func(ctx context.Context, p berth.ProjectID, limit int) ([]T, error), remove func(ctx context.Context, p berth.ProjectID, one T) error) Source {
 	return func(ctx context.Context, p berth.ProjectID, limit int) ([]func() error, error) {
 		all, err := list(ctx, p, limit)
@@ -63,8 +63,8 @@ func (e *Eraser) EraseArchived(ctx context.Context) error {
 	return failed
 }
 
-// Erase deletes the data of a project, except its record and its usage. It returns how many
-// things it has deleted.
+// Erase deletes the data of a project, except its record and its usage. It returns the
+// number of deleted objects.
 func (e *Eraser) Erase(ctx context.Context, p berth.ProjectID) (deleted int64, err error) {
 	for _, source := range e.Sources {
 		for {
@@ -81,7 +81,7 @@ func (e *Eraser) Erase(ctx context.Context, p berth.ProjectID) (deleted int64, e
 	return deleted, nil
 }
 
-// eraseSome deletes up to erasePage things of a source.
+// eraseSome deletes up to erasePage objects of a source.
 func eraseSome(ctx context.Context, p berth.ProjectID, source Source) (deleted int64, err error) {
 	deletions, err := source(ctx, p, erasePage)
 	if err != nil {

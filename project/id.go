@@ -10,7 +10,7 @@ import (
 // idPattern matches the ids of projects.
 var idPattern = regexp.MustCompile(`^proj_[A-Za-z0-9_-]{1,60}$`)
 
-// ParseID checks the id of a project. The error names the id by what.
+// ParseID checks the id of a project. what names the id in the error.
 func ParseID(what, id string) (berth.ProjectID, error) {
 	if !idPattern.MatchString(id) {
 		return "", fmt.Errorf("%s %q must match %s", what, id, idPattern)
@@ -18,5 +18,5 @@ func ParseID(what, id string) (berth.ProjectID, error) {
 	return berth.ProjectID(id), nil
 }
 
-// ValidID reports whether a text can be the id of a project.
+// ValidID reports whether id is a valid id of a project.
 func ValidID(id string) bool { return idPattern.MatchString(id) }

@@ -14,11 +14,11 @@ import (
 	"github.com/berth-run/berth/store"
 )
 
-// ErrLastKey says that no key would be left.
+// ErrLastKey is the error of RevokeKeys if no key would be left.
 var ErrLastKey = errors.New("no key would be left")
 
-// CreateKey creates an API key of a project and returns its secret, of which only the SHA-256
-// is stored. A lifetime of 0 has no end.
+// CreateKey creates an API key of a project and returns its secret. It stores only the
+// secret's SHA-256. A lifetime of 0 means that the key does not expire.
 func (s *Service) CreateKey(ctx context.Context, p berth.ProjectID, name string, lifetime time.Duration) (secret string, err error) {
 	owner, err := s.Get(ctx, p)
 	if err != nil {
@@ -52,9 +52,9 @@ func (s *Service) ListKeys(ctx context.Context) ([]*berth.Key, error) {
 	return keys, nil
 }
 
-// RevokeKeys deletes keys and returns how many are left. If one of them does not exist, the
-// error is store.ErrNotFound and none is deleted. If none would be left, the error is
-// ErrLastKey, unless last is set.
+// RevokeKeys deletes keys and returns the number of remaining keys. If one of ids does not
+// exist, it returns store.ErrNotFound and deletes no key. If no key would remain, it
+// returns ErrLastKey unless last is true.
 func (s *Service) RevokeKeys(ctx context.Context, ids []berth.KeyID, last bool) (left int, err error) {
 	keys, err := s.ListKeys(ctx)
 	if err != nil {

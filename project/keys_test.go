@@ -53,7 +53,7 @@ func TestKeys(t *testing.T) {
 		t.Fatal(err)
 	}
 	all, err := s.ListAll(ctx)
-	if err != nil || len(all) != 4 || all[3].ID != berth.DefaultProject || all[0].ID != "proj_c" || all[0].Keys != 0 || all[1].Keys != 1 || all[2].Keys != 1 || all[1].ID == all[2].ID { // keys of one moment have no order
+	if err != nil || len(all) != 4 || all[3].ID != berth.DefaultProject || all[0].ID != "proj_c" || all[0].Keys != 0 || all[1].Keys != 1 || all[2].Keys != 1 || all[1].ID == all[2].ID { // keys created at the same time have no order
 		t.Errorf("ListAll: got %+v, %v", all, err)
 	}
 	if _, err := s.Archive(ctx, "proj_c"); err != nil {

@@ -17,10 +17,10 @@ import (
 	"github.com/berth-run/berth/store"
 )
 
-// Kind is that of projects in the store.
+// Kind is the kind of project objects in the store.
 const Kind = store.KindProject
 
-// house owns the records of projects. No key acts for it, so no caller reaches them.
+// house is the owner of project records. No key belongs to it, so no caller can read them.
 const house berth.ProjectID = ""
 
 func key(id berth.ProjectID) store.ObjectKey { return store.ObjectKey{Kind: Kind, ID: string(id)} }
@@ -29,10 +29,10 @@ func key(id berth.ProjectID) store.ObjectKey { return store.ObjectKey{Kind: Kind
 type Options struct {
 	Objects store.Objects
 	Keys    store.Keys
-	Audit   Auditor // of keys
+	Audit   Auditor // records creation and revocation of keys
 }
 
-// An Auditor records what is done; *audit.Log is one.
+// An Auditor records actions; *audit.Log is one.
 type Auditor interface {
 	Commit(ctx context.Context, entries ...audit.Entry) error
 }

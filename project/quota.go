@@ -12,8 +12,8 @@ import (
 	"github.com/berth-run/berth/store"
 )
 
-// cacheTTL is how long the record of a project is cached. Another process, the command
-// line, changes it.
+// cacheTTL is how long a project's record is cached. Another process, the command line,
+// may change it.
 const cacheTTL = time.Second
 
 // A Size returns how many bytes a project stores of one kind of data.
@@ -23,10 +23,10 @@ type Size func(ctx context.Context, p berth.ProjectID) (int64, error)
 type QuotaOptions struct {
 	Objects store.Objects
 	Usages  store.Usages
-	Sizes   []Size // all data that counts against the limit of storage
+	Sizes   []Size // all data that counts against the storage limit
 
-	// Limits apply where the record of a project sets none. Those of "" apply to the
-	// projects that have none here either.
+	// Limits apply if the record of a project sets none. Those of "" are the defaults for
+	// all projects.
 	Limits map[berth.ProjectID]berth.Limits
 }
 
@@ -39,11 +39,11 @@ type QuotaOptions struct {
 type Quota struct {
 	opts QuotaOptions
 
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards known
 	known map[berth.ProjectID]*bounded
 }
 
-// bounded is a project with its limits and what it uses now.
+// bounded is a project with its limits and its current use.
 type bounded struct {
 	id        berth.ProjectID
 	read      time.Time // when its record was read
@@ -53,7 +53,7 @@ type bounded struct {
 	writes    bucket // requests without a model
 	tokens    bucket
 	responses int64
-	pending   int64 // bytes of requests that are being answered
+	pending   int64 // reserved bytes of requests in progress
 }
 
 // NewQuota returns a quota.
@@ -101,9 +101,9 @@ func (q *Quota) Check(ctx context.Context, id berth.ProjectID) error {
 	return nil
 }
 
-// Begin counts a response that is estimated to use this many tokens. It returns an error if
-// a limit is reached, that of storage included. The caller calls end once, when the response
-// has ended, with the tokens that it used.
+// Begin counts a response that is estimated to use the given number of tokens. It returns
+// an error if a limit is reached, including the storage limit. The caller must call end
+// once, when the response has ended, with the number of tokens used.
 func (q *Quota) Begin(ctx context.Context, id berth.ProjectID, tokens int) (end func(used int), err error) {
 	p, err := q.room(ctx, id, 0)
 	if err != nil {
@@ -172,14 +172,14 @@ func (p *bounded) fill(now time.Time) {
 // used returns how much of the bucket is in use.
 func (b *bucket) used() int64 { return int64(math.Ceil(b.size - b.left)) }
 
-// A Rate is a limit per minute and what is left of it.
+// A Rate is a limit per minute and its remainder.
 type Rate struct {
 	Limit     int64
 	Remaining int64
 	Reset     time.Duration // until Remaining is Limit again
 }
 
-// Rates returns the rates of a project by its cached record. A rate is nil if it has no limit.
+// Rates returns the rates of a project from its cached record. A rate without a limit is nil.
 func (q *Quota) Rates(id berth.ProjectID) (requests, tokens *Rate) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -197,8 +197,8 @@ func (q *Quota) Rates(id berth.ProjectID) (requests, tokens *Rate) {
 	return requests, tokens
 }
 
-// Containers returns how many containers the project may run at once, or -1 if there is no
-// limit. It returns an error if their minutes of the day are used up.
+// Containers returns the number of containers that the project may run at once, or -1 for no
+// limit. It returns an error if the project's container minutes of the day are used up.
 func (q *Quota) Containers(ctx context.Context, id berth.ProjectID) (most int, err error) {
 	p, err := q.project(ctx, id)
 	if err != nil {
@@ -219,7 +219,7 @@ func (q *Quota) Containers(ctx context.Context, id berth.ProjectID) (most int, e
 			seconds += u.Seconds
 		}
 		if seconds/60 >= n {
-			return 0, insufficient(time.Until(tomorrow), "The containers of project %s may run for %d minutes a day, and have.", id, n)
+			return 0, insufficient(time.Until(tomorrow), "The containers of project %s have used all %d minutes of today (UTC). Try again tomorrow.", id, n)
 		}
 	}
 	n, limited := bound(limits.Containers)
@@ -229,18 +229,18 @@ func (q *Quota) Containers(ctx context.Context, id berth.ProjectID) (most int, e
 	return int(min(n, math.MaxInt32)), nil
 }
 
-// Store returns an error if the project may not store this many bytes more. A caller with
-// concurrent writes holds a lock from this call until the bytes are stored.
+// Store returns an error if storing more bytes would exceed the project's limit. A caller
+// with concurrent writes must hold a lock from this call until the bytes are stored.
 func (q *Quota) Store(ctx context.Context, id berth.ProjectID, bytes int64) error {
 	_, err := q.room(ctx, id, bytes)
 	return err
 }
 
-// Full returns an error if the project may store nothing more.
+// Full returns an error if the project has reached its storage limit.
 func (q *Quota) Full(ctx context.Context, id berth.ProjectID) error { return q.Store(ctx, id, 0) }
 
-// Reserve is Store for bytes that will be stored soon. They count as stored until the caller
-// calls release, which it does once.
+// Reserve is like Store for bytes that will be stored soon. They count as stored until the
+// caller calls release, which it must do once.
 func (q *Quota) Reserve(ctx context.Context, id berth.ProjectID, bytes int64) (release func(), err error) {
 	p, err := q.room(ctx, id, bytes)
 	if err != nil {
@@ -279,13 +279,13 @@ func (q *Quota) room(ctx context.Context, id berth.ProjectID, bytes int64) (*bou
 	stored += p.pending
 	q.mu.Unlock()
 	if bytes > n-stored || stored >= n {
-		return nil, insufficient(0, "Project %s may store %d bytes, and has stored %d. Delete responses, conversations, files or others that are not needed.", id, n, stored)
+		return nil, insufficient(0, "Project %s stores %d bytes and its limit is %d. Delete responses, conversations, files, snapshots or volumes that are no longer needed.", id, stored, n)
 	}
 	return p, nil
 }
 
-// Write counts a request that changes something without a model. Such requests have the
-// limit RequestsPerMinute too, and are counted apart from responses.
+// Write counts a request that changes objects without a model. Such requests have the limit
+// RequestsPerMinute too, with a counter of their own.
 func (q *Quota) Write(ctx context.Context, id berth.ProjectID) error {
 	p, err := q.project(ctx, id)
 	if err != nil {
@@ -305,8 +305,8 @@ func (q *Quota) Write(ctx context.Context, id berth.ProjectID) error {
 	return nil
 }
 
-// Snapshots returns an error if the project, which has this many snapshots, may not store
-// another.
+// Snapshots returns an error if the project may not store another snapshot. stored is the
+// number of its snapshots.
 func (q *Quota) Snapshots(ctx context.Context, id berth.ProjectID, stored int) error {
 	p, err := q.project(ctx, id)
 	if err != nil {
@@ -316,7 +316,7 @@ func (q *Quota) Snapshots(ctx context.Context, id berth.ProjectID, stored int) e
 	n, limited := bound(p.limits.Snapshots)
 	q.mu.Unlock()
 	if limited && int64(stored) >= n {
-		return insufficient(0, "Project %s may keep %d snapshots, and keeps %d.", id, n, stored)
+		return insufficient(0, "Project %s has %d snapshots and its limit is %d. Delete snapshots that are no longer needed.", id, stored, n)
 	}
 	return nil
 }
@@ -345,13 +345,13 @@ func size(limit *int64) int64 {
 	return n
 }
 
-// exceeded returns the error for a rate that is used up, in OpenAI's words.
+// exceeded returns the error for an exceeded rate limit, in OpenAI's words.
 func exceeded(kind string, id berth.ProjectID, what string, limit, used, requested int64) *berth.Error {
 	return &berth.Error{Code: berth.CodeRateLimited, Wire: "rate_limit_exceeded", Type: kind,
 		Message: fmt.Sprintf("Rate limit reached for project %s on %s: Limit %d, Used %d, Requested %d.", id, what, limit, used, requested)}
 }
 
-// again adds when to retry to an error. A wait of math.MaxInt64 means that a retry is useless.
+// again adds the time of a retry to an error. A wait of math.MaxInt64 means that a retry is useless.
 func again(err *berth.Error, wait time.Duration) *berth.Error {
 	if wait == math.MaxInt64 {
 		err.RetryAfter = -1
@@ -362,7 +362,7 @@ func again(err *berth.Error, wait time.Duration) *berth.Error {
 	return err
 }
 
-// insufficient returns the error for a quota that is used up.
+// insufficient returns the error for an exhausted quota. A wait of 0 means that a retry is useless.
 func insufficient(wait time.Duration, format string, args ...any) *berth.Error {
 	return &berth.Error{Code: berth.CodeRateLimited, Wire: "insufficient_quota", Type: "insufficient_quota", RetryAfter: cmp.Or(wait, -1),
 		Message: "You exceeded your current quota. " + fmt.Sprintf(format, args...)}

@@ -17,7 +17,7 @@ import (
 	"github.com/berth-run/berth/store/sqlite"
 )
 
-// records are the objects of projects, in memory so that time can stand still.
+// records holds the objects of projects in memory, so that tests can use synctest.
 type records struct {
 	store.Objects
 	mu       sync.Mutex
@@ -91,8 +91,7 @@ func TestRequests(t *testing.T) {
 	})
 }
 
-// What was thought to be needed is booked at the beginning, and what was needed at
-// the end.
+// Begin books the estimated tokens; end corrects them to the tokens used.
 func TestTokens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := NewQuota(QuotaOptions{Objects: &records{}, Limits: map[berth.ProjectID]berth.Limits{"": {TokensPerMinute: number(6000)}}})
@@ -154,8 +153,8 @@ func TestResponses(t *testing.T) {
 	}
 }
 
-// A project's own record is stronger than the configuration for it, and that than
-// the one for all. A change takes effect within a second.
+// A project's record overrides its limits in the configuration, which override the
+// defaults. A change takes effect within a second.
 func TestRecords(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &records{projects: map[berth.ProjectID]string{"proj_a": `{"status":"active","limits":{"requests_per_minute":7}}`}}
@@ -195,20 +194,20 @@ func TestRecords(t *testing.T) {
 		if e, ok := errors.AsType[*berth.Error](err); !ok || e.Code != berth.CodeUnauthorized || e.Wire != "project_archived" {
 			t.Errorf("archived: got %v", err)
 		}
-		// A store that fails lets nobody through.
+		// If the store fails, requests are refused.
 		r.err = errors.New("disk on fire")
 		time.Sleep(time.Second)
 		_, err1 := q.Begin(t.Context(), "proj_c", 1)
 		_, err2 := q.Containers(t.Context(), "proj_c")
 		for i, err := range []error{q.Check(t.Context(), "proj_c"), err1, err2, q.Store(t.Context(), "proj_c", 1)} {
 			if err == nil {
-				t.Errorf("question %d was answered without the store", i)
+				t.Errorf("call %d: got no error without the store", i)
 			}
 		}
 	})
 }
 
-// Containers and storage are bounded by what the store knows.
+// The limits of containers and storage apply to the figures of the store.
 func TestContainersAndStorage(t *testing.T) {
 	ctx := t.Context()
 	db, err := sqlite.Open(ctx, filepath.Join(t.TempDir(), "berth.db"), nil)
@@ -244,7 +243,7 @@ func TestContainersAndStorage(t *testing.T) {
 	if err := errors.Join(q.Snapshots(ctx, "proj_a", 1), q.Snapshots(ctx, "proj_b", 1000)); err != nil {
 		t.Error(err)
 	}
-	wantError(t, q.Snapshots(ctx, "proj_a", 2), "insufficient_quota", "insufficient_quota", "may keep 2 snapshots, and keeps 2.", -1)
+	wantError(t, q.Snapshots(ctx, "proj_a", 2), "insufficient_quota", "insufficient_quota", "has 2 snapshots and its limit is 2.", -1)
 
 	if err := db.CreateFile(ctx, "proj_a", &berth.File{ID: "file-1", Bytes: 60}, nil); err != nil {
 		t.Fatal(err)
@@ -259,7 +258,7 @@ func TestContainersAndStorage(t *testing.T) {
 			t.Errorf("%d bytes for %s: got %v", tt.bytes, tt.project, err)
 		}
 		if !tt.ok {
-			wantError(t, err, "insufficient_quota", "insufficient_quota", "may store 100 bytes, and has stored 60.", -1)
+			wantError(t, err, "insufficient_quota", "insufficient_quota", "stores 60 bytes and its limit is 100.", -1)
 		}
 	}
 	if _, err := New(Options{Objects: db}).SetLimits(ctx, "proj_b", berth.Limits{StorageBytes: number(5)}); err != nil {

@@ -13,18 +13,19 @@ import (
 	"github.com/berth-run/berth/store"
 )
 
-// KindDelivery is that of deliveries in the store. They belong to their endpoint.
-// A delivery expires when it is due; one that is over, when it is forgotten.
+// KindDelivery is the kind of deliveries in the store. The parent of a delivery is its
+// endpoint. The expiry of a pending delivery is the time of its next attempt; that of a
+// finished one is the time of its deletion.
 const KindDelivery = store.KindDelivery
 
 const (
-	retryTime = 72 * time.Hour     // in which a delivery is tried again
-	firstWait = 5 * time.Second    // before the second attempt; three times as long before each further one
-	maxWait   = 4 * time.Hour      // at most
-	logTime   = 7 * 24 * time.Hour // that a delivery which is over is remembered
+	retryTime = 72 * time.Hour     // from creation to the last attempt
+	firstWait = 5 * time.Second    // before the second attempt; each further wait is three times as long
+	maxWait   = 4 * time.Hour      // maximum wait
+	logTime   = 7 * 24 * time.Hour // for which finished deliveries are stored
 )
 
-// A Delivery is an event on its way to an endpoint, and how that went.
+// A Delivery is an event for an endpoint, with the attempts to deliver it.
 type Delivery struct {
 	ID        string          `json:"id"` // wh_…, the webhook-id of every attempt
 	CreatedAt int64           `json:"created_at"`
@@ -35,7 +36,7 @@ type Delivery struct {
 	Attempts  []Attempt       `json:"attempts"`
 }
 
-// A Status says where a delivery is.
+// A Status is the state of a delivery.
 type Status string
 
 const (
@@ -48,12 +49,12 @@ const (
 type Attempt struct {
 	At           int64  `json:"at"` // Unix seconds
 	Milliseconds int64  `json:"milliseconds"`
-	Status       int    `json:"status,omitempty"` // of the answer; 0 if there was none
+	Status       int    `json:"status,omitempty"` // HTTP status of the answer; 0 without an answer
 	Error        string `json:"error,omitempty"`
 }
 
-// AtEnd returns the deliveries that the end of a response brings about, for
-// journal.AtEnd: of a background response, as with the hosted service.
+// AtEnd returns the deliveries to save with the last event of a response. It implements
+// journal.AtEnd. Only background responses have deliveries, as at OpenAI.
 func (s *Service) AtEnd(r *store.Response, final *berth.Response) []*store.Object {
 	kind := map[berth.Status]berth.EventType{berth.StatusCompleted: berth.EventCompleted, berth.StatusFailed: berth.EventFailed,
 		berth.StatusIncomplete: berth.EventIncomplete, berth.StatusCancelled: berth.EventCancelled}[final.Status]
@@ -62,11 +63,11 @@ func (s *Service) AtEnd(r *store.Response, final *berth.Response) []*store.Objec
 	}
 	objects, _, err := s.objects.ListObjects(context.Background(), r.Project, KindEndpoint, "", store.Page{Limit: 2 * maxEndpoints, Ascending: true})
 	if err != nil {
-		s.log.Error("an event is not told to webhook endpoints", "response", final.ID, "request_id", r.RequestID, "err", err)
+		s.log.Error("failed to list webhook endpoints; no webhook is sent", "response", final.ID, "request_id", r.RequestID, "err", err)
 		return nil
 	}
 	now := time.Now()
-	var event *berth.WebhookEvent // the same for all
+	var event *berth.WebhookEvent // shared by all endpoints
 	var out []*store.Object
 	for _, o := range objects {
 		e, err := decode(o)
@@ -94,7 +95,7 @@ func newDelivery(to berth.WebhookID, event *berth.WebhookEvent, now time.Time) *
 		CreatedAt: d.CreatedAt, ExpiresAt: now.Unix(), Body: body}
 }
 
-// attempted notes an attempt and settles what comes next.
+// attempted records an attempt and sets the delivery's status and next attempt.
 func (d *Delivery) attempted(a Attempt, ok bool, now time.Time) {
 	d.Attempts = append(d.Attempts, a)
 	wait := retryDelay(len(d.Attempts))
@@ -108,8 +109,8 @@ func (d *Delivery) attempted(a Attempt, ok bool, now time.Time) {
 	}
 }
 
-// retryDelay returns how long to wait after a number of attempts: up to a fifth more than
-// in the table, so that simultaneous failures are not retried simultaneously.
+// retryDelay returns the wait after a number of attempts. It is longer by a random part of
+// up to a fifth, so that simultaneous failures are not retried simultaneously.
 func retryDelay(attempts int) time.Duration {
 	wait := firstWait
 	for range attempts - 1 {
@@ -147,11 +148,11 @@ func decodeDelivery(o *store.Object) (*Delivery, error) {
 	return d, nil
 }
 
-// deliver makes one attempt, or forgets a delivery that is over.
+// deliver makes one attempt, or deletes a finished delivery.
 func (s *Service) deliver(ctx context.Context, ref store.ObjectRef) error {
 	o, err := s.objects.GetObject(ctx, ref.Project, ref.ObjectKey)
 	if err != nil {
-		return ignoreNotFound(err) // it went with its endpoint
+		return ignoreNotFound(err) // it was deleted with its endpoint
 	}
 	d, err := decodeDelivery(o)
 	if err != nil {
@@ -167,15 +168,15 @@ func (s *Service) deliver(ctx context.Context, ref store.ObjectRef) error {
 	if err != nil {
 		return err
 	}
-	began := time.Now()
+	start := time.Now()
 	status, failure := s.post(ctx, e, d.ID, d.Payload)
 	if ctx.Err() != nil {
-		return nil // the server stops; whether it arrived nobody knows
+		return nil // the server is stopping; the attempt is repeated after the next start
 	}
-	a := Attempt{At: began.Unix(), Milliseconds: time.Since(began).Milliseconds(), Status: status}
+	a := Attempt{At: start.Unix(), Milliseconds: time.Since(start).Milliseconds(), Status: status}
 	if failure != nil {
 		a.Error = failure.Error()
-		s.log.Warn("a webhook was not taken", "project", ref.Project, "endpoint", e.ID, "delivery", d.ID, "attempt", len(d.Attempts)+1, "err", failure)
+		s.log.Warn("webhook delivery failed", "project", ref.Project, "endpoint", e.ID, "delivery", d.ID, "attempt", len(d.Attempts)+1, "err", failure)
 	}
 	_, err = s.objects.UpdateObject(ctx, ref.Project, ref.ObjectKey, func(o *store.Object) error {
 		d, err := decodeDelivery(o)

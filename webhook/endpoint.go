@@ -1,8 +1,8 @@
-// Package webhook tells endpoints what has become of background responses.
+// Package webhook sends the ends of background responses to the endpoints of projects.
 //
-// A delivery is saved with the response's last event and made until the endpoint
-// has taken it, across restarts. Payloads and their signatures are OpenAI's,
-// which are those of the Standard Webhooks.
+// A delivery is saved with the response's last event and retried, across restarts, until
+// the endpoint accepts it. Payloads and signatures are those of OpenAI, which follow the
+// Standard Webhooks specification.
 package webhook
 
 import (
@@ -20,52 +20,52 @@ import (
 	"github.com/berth-run/berth/store"
 )
 
-// KindEndpoint is that of endpoints in the store.
+// KindEndpoint is the kind of endpoints in the store.
 const KindEndpoint = store.KindEndpoint
 
 const (
-	maxEndpoints = 20 // of a project
-	maxURL       = 2048
-	// keepOld is how long an old secret signs beside a new one, if that is asked for.
-	keepOld = 24 * time.Hour
+	maxEndpoints = 20   // per project
+	maxURL       = 2048 // bytes
+	// oldSecretTTL is how long a replaced secret still signs, if the client requests it.
+	oldSecretTTL = 24 * time.Hour
 )
 
-// EventTypes are what endpoints may be told of.
+// EventTypes are the events that endpoints can receive.
 var EventTypes = []berth.EventType{berth.EventCompleted, berth.EventFailed, berth.EventIncomplete, berth.EventCancelled}
 
-// A Service keeps endpoints and, once started, makes deliveries. It is safe for
+// A Service stores endpoints and, once started, delivers events to them. It is safe for
 // concurrent use.
 type Service struct {
 	objects store.Objects
 	log     *slog.Logger
 	sender  sender
 
-	anywhere, public *http.Client
+	anywhere, public *http.Client // see newClient
 }
 
-// New returns a service that keeps endpoints and deliveries in objects.
+// New returns a service that stores endpoints and deliveries in objects.
 func New(objects store.Objects, log *slog.Logger) *Service {
 	return &Service{objects: objects, log: log, sender: newSender(), anywhere: newClient(false), public: newClient(true)}
 }
 
-// An endpoint as it is kept.
+// endpoint is the stored form of an endpoint.
 type endpoint struct {
 	berth.WebhookEndpoint
 	Secret   string `json:"secret"`
-	Old      string `json:"old_secret,omitempty"` // signs as well
+	Old      string `json:"old_secret,omitempty"` // signs too, until OldUntil
 	OldUntil int64  `json:"old_until,omitempty"`  // Unix seconds
-	Anywhere bool   `json:"anywhere,omitempty"`   // may be on the server's own network
+	Anywhere bool   `json:"anywhere,omitempty"`   // may be on a private network
 }
 
-// An EndpointRequest describes an endpoint, or what is to become of it.
+// An EndpointRequest describes a new endpoint or changes to one. Nil fields do not change.
 type EndpointRequest struct {
 	Name       *string           `json:"name"`
 	URL        *string           `json:"url"`
 	EventTypes []berth.EventType `json:"event_types"`
 
-	// Anywhere is for the operator: the endpoint may be on the server's own network,
-	// and need not be encrypted. Others are reached over https at public addresses
-	// only, or a project could have the server ask its neighbours.
+	// Anywhere is set for the operator's endpoints only. Such an endpoint may be on a
+	// private network and use plain http. Other endpoints must use https and a public
+	// address, or projects could make the server send requests to its own network.
 	Anywhere bool `json:"-"`
 }
 
@@ -108,14 +108,14 @@ func words(types []berth.EventType) (s string) {
 	return s
 }
 
-// Create keeps a new endpoint and returns it with its secret.
+// Create stores a new endpoint and returns it with its secret.
 func (s *Service) Create(ctx context.Context, p berth.ProjectID, req EndpointRequest) (*berth.WebhookEndpoint, error) {
 	list, _, err := s.List(ctx, p, store.Page{Limit: maxEndpoints})
 	if err != nil {
 		return nil, err
 	}
 	if len(list) >= maxEndpoints {
-		return nil, berth.Errorf(berth.CodeInvalid, "The project has %d webhook endpoints already, and may not have more.", maxEndpoints)
+		return nil, berth.Errorf(berth.CodeInvalid, "The project has reached the limit of %d webhook endpoints. Delete one that is no longer needed.", maxEndpoints)
 	}
 	now := time.Now().Unix()
 	e := &endpoint{WebhookEndpoint: berth.WebhookEndpoint{ID: berth.WebhookID(berth.NewID(berth.PrefixWebhook)), Object: "webhook_endpoint",
@@ -139,11 +139,12 @@ func endpointKey(id berth.WebhookID) store.ObjectKey {
 	return store.ObjectKey{Kind: KindEndpoint, ID: string(id)}
 }
 
-// renew gives an endpoint a new secret.
+// renew replaces the endpoint's secret. If keep is true, the old one still signs for
+// oldSecretTTL.
 func (e *endpoint) renew(keep bool) {
 	e.Old, e.OldUntil = "", 0
 	if keep {
-		e.Old, e.OldUntil = e.Secret, time.Now().Add(keepOld).Unix()
+		e.Old, e.OldUntil = e.Secret, time.Now().Add(oldSecretTTL).Unix()
 	}
 	e.Secret = newSecret()
 	e.SigningSecretHint = "…" + e.Secret[len(e.Secret)-4:]
@@ -181,7 +182,7 @@ func (s *Service) Get(ctx context.Context, p berth.ProjectID, id berth.WebhookID
 	return &e.WebhookEndpoint, nil
 }
 
-// List returns one page of endpoints and whether there is more.
+// List returns one page of endpoints and whether there are more.
 func (s *Service) List(ctx context.Context, p berth.ProjectID, page store.Page) ([]*berth.WebhookEndpoint, bool, error) {
 	objects, more, err := s.objects.ListObjects(ctx, p, KindEndpoint, "", page)
 	if err != nil {
@@ -198,7 +199,7 @@ func (s *Service) List(ctx context.Context, p berth.ProjectID, page store.Page) 
 	return list, more, nil
 }
 
-// Update changes what the request names.
+// Update changes the fields of an endpoint that the request sets.
 func (s *Service) Update(ctx context.Context, p berth.ProjectID, id berth.WebhookID, req EndpointRequest) (*berth.WebhookEndpoint, error) {
 	e, err := s.change(ctx, p, id, func(e *endpoint) error { return e.apply(req) })
 	if err != nil {
@@ -207,8 +208,8 @@ func (s *Service) Update(ctx context.Context, p berth.ProjectID, id berth.Webhoo
 	return &e.WebhookEndpoint, nil
 }
 
-// RotateSecret gives an endpoint a new secret and returns it with that. The old one
-// may sign beside it for a day.
+// RotateSecret replaces the secret of an endpoint and returns the endpoint with the new
+// one. If keep is true, the old one still signs for a day.
 func (s *Service) RotateSecret(ctx context.Context, p berth.ProjectID, id berth.WebhookID, keep bool) (*berth.WebhookEndpoint, error) {
 	e, err := s.change(ctx, p, id, func(e *endpoint) error { e.renew(keep); return nil })
 	if err != nil {
@@ -236,7 +237,7 @@ func (s *Service) change(ctx context.Context, p berth.ProjectID, id berth.Webhoo
 	return e, err
 }
 
-// Delete removes an endpoint, its log, and what was still to be delivered to it.
+// Delete deletes an endpoint with its log and its pending deliveries.
 func (s *Service) Delete(ctx context.Context, p berth.ProjectID, id berth.WebhookID) error {
 	err := s.objects.DeleteObject(ctx, p, endpointKey(id))
 	if errors.Is(err, store.ErrNotFound) {

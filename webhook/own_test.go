@@ -14,13 +14,13 @@ import (
 	"github.com/berth-run/berth"
 )
 
-// An endpoint of a project does not reach this machine at a public address of its own,
-// from where no firewall keeps it.
+// An endpoint of a project cannot reach this machine at its own public address. A
+// firewall would not see such a connection.
 func TestOwnPublicAddress(t *testing.T) {
 	const variable, own = "BERTH_TEST_OWN_NETWORK", "8.8.4.4"
 	if os.Getenv(variable) == "" {
 		if os.Geteuid() != 0 {
-			t.Skip("skipped: only root can make a network namespace")
+			t.Skip("skipped: only root can create a network namespace")
 		}
 		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
 		cmd.Env = append(os.Environ(), variable+"=1")
@@ -61,14 +61,14 @@ func TestOwnPublicAddress(t *testing.T) {
 	for _, host := range []string{own, "[::ffff:" + own + "]"} {
 		e, err := h.svc.Create(t.Context(), mine, EndpointRequest{URL: ptr(fmt.Sprintf("https://%s:%s/", host, port)), EventTypes: EventTypes})
 		if err != nil {
-			t.Logf("%s: %v", host, err) // such a spelling may be refused at once
+			t.Logf("%s: %v", host, err) // Create may refuse this form of address
 			continue
 		}
 		if status, err := h.svc.Test(t.Context(), mine, e.ID, berth.EventCompleted); status != 0 || err == nil || strings.Contains(err.Error(), "not public") {
-			t.Errorf("%s: got %d, %v, want that it could not be reached", host, status, err)
+			t.Errorf("%s: got %d, %v, want an error that it could not be reached", host, status, err)
 		}
 	}
 	if len(connected) != 0 {
-		t.Errorf("this machine was connected to %d times", len(connected))
+		t.Errorf("got %d connections to this machine, want 0", len(connected))
 	}
 }

@@ -19,20 +19,20 @@ import (
 )
 
 const (
-	postTime  = 10 * time.Second // for one attempt, all of it
-	maxAnswer = 64 << 10         // of an answer's body, which says nothing
+	postTime  = 10 * time.Second // timeout of one attempt
+	maxAnswer = 64 << 10         // bytes of an answer's body to read and discard
 )
 
 var errPrivate = errors.New("the address is not public")
 
-// newClient returns a client that follows no redirects and, if it is for public
-// addresses only, connects to no others, and to none of this machine's own: a firewall
-// that protects those does not see connections from here.
+// newClient returns a client that follows no redirects. If public is true, it connects
+// to public addresses only, except those of this machine: a firewall in front of it does
+// not see connections from here.
 func newClient(public bool) *http.Client {
 	dialer := &net.Dialer{Timeout: postTime}
 	proxy := http.ProxyFromEnvironment
 	if public {
-		proxy = nil // which would hide the address
+		proxy = nil // a proxy would hide the address from Control
 		dialer.Control = func(_, address string, _ syscall.RawConn) error {
 			to, err := netip.ParseAddrPort(address)
 			if err != nil || !egress.Public(to.Addr()) || egress.Own(to.Addr()) {
@@ -50,7 +50,7 @@ func newClient(public bool) *http.Client {
 func (s *Service) post(ctx context.Context, e *endpoint, id string, payload []byte) (status int, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, e.URL, bytes.NewReader(payload))
 	if err != nil {
-		return 0, fmt.Errorf("make request: %w", err)
+		return 0, fmt.Errorf("create request: %w", err)
 	}
 	now := time.Now()
 	signature := sign(e.Secret, id, now, payload)
@@ -71,14 +71,14 @@ func (s *Service) post(ctx context.Context, e *endpoint, id string, payload []by
 		return 0, err
 	}
 	defer resp.Body.Close()
-	_, _ = io.CopyN(io.Discard, resp.Body, maxAnswer) // so that the connection can be used again
+	_, _ = io.CopyN(io.Discard, resp.Body, maxAnswer) // so that the connection can be reused
 	if resp.StatusCode/100 != 2 {
 		return resp.StatusCode, fmt.Errorf("the endpoint answered %s", resp.Status)
 	}
 	return resp.StatusCode, nil
 }
 
-// Test sends a sample event to an endpoint, once, and returns the status of its answer.
+// Test sends a sample event to an endpoint once. It returns the HTTP status of the answer.
 func (s *Service) Test(ctx context.Context, p berth.ProjectID, id berth.WebhookID, kind berth.EventType) (status int, err error) {
 	e, err := s.get(ctx, p, id)
 	if err != nil {
@@ -93,8 +93,8 @@ func (s *Service) Test(ctx context.Context, p berth.ProjectID, id berth.WebhookI
 	}
 	status, failure := s.post(ctx, e, berth.NewID(berth.PrefixDelivery), payload)
 	if status == 0 {
-		s.log.Info("a webhook endpoint could not be reached for a test", "project", p, "endpoint", id, "err", failure)
-		return 0, berth.Errorf(berth.CodeInvalid, "The webhook endpoint could not be reached.")
+		s.log.Info("failed to send test webhook", "project", p, "endpoint", id, "err", failure)
+		return 0, berth.Errorf(berth.CodeInvalid, "The webhook endpoint could not be reached. Check that its URL is correct and accepts connections from this server.")
 	}
 	return status, nil
 }

@@ -11,24 +11,24 @@ import (
 )
 
 const (
-	lookEvery = time.Second
-	atOnce    = 4   // deliveries to one endpoint
-	allAtOnce = 64  // to all
-	window    = 512 // due deliveries that are looked at at once
+	pollEvery = time.Second // between queries for due deliveries
+	atOnce    = 4           // concurrent deliveries to one endpoint
+	allAtOnce = 64          // concurrent deliveries to all endpoints
+	window    = 512         // due deliveries per query
 
-	faultTime = 10 * time.Second // before a delivery is tried again that could not be saved
+	faultTime = 10 * time.Second // wait after a failure of the store
 )
 
-// A sender takes what is due.
+// A sender is the state of the background worker that makes due deliveries.
 type sender struct {
 	ctx  context.Context
 	stop context.CancelFunc
 	wg   sync.WaitGroup
-	free chan struct{} // something was delivered, so there is room
+	free chan struct{} // a delivery has ended, so another can start
 
 	mu   sync.Mutex
 	busy map[store.ObjectRef]bool
-	to   map[address]int // how many go to an endpoint now
+	to   map[address]int // number of deliveries in progress to each endpoint
 }
 
 // An address is an endpoint of a project.
@@ -42,11 +42,10 @@ func newSender() sender {
 	return sender{ctx: ctx, stop: stop, free: make(chan struct{}, 1), busy: map[store.ObjectRef]bool{}, to: map[address]int{}}
 }
 
-// Start makes deliveries from now on, those that a former process has left as well.
+// Start starts the deliveries, including those that a former process left pending.
 func (s *Service) Start() { s.sender.wg.Go(s.send) }
 
-// Close breaks off the attempts that are being made; they are made again after the
-// next Start.
+// Close cancels the attempts in progress. They are repeated after the next Start.
 func (s *Service) Close() error {
 	s.sender.stop()
 	s.sender.wg.Wait()
@@ -54,11 +53,11 @@ func (s *Service) Close() error {
 }
 
 func (s *Service) send() {
-	tick := time.NewTicker(lookEvery)
+	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()
 	for {
-		if err := s.look(); err != nil && s.sender.ctx.Err() == nil {
-			s.log.Error("webhooks that are due were not found", "err", err)
+		if err := s.startDue(); err != nil && s.sender.ctx.Err() == nil {
+			s.log.Error("failed to list due webhook deliveries", "err", err)
 		}
 		select {
 		case <-tick.C:
@@ -69,8 +68,8 @@ func (s *Service) send() {
 	}
 }
 
-// look begins the deliveries that are due and for which there is room.
-func (s *Service) look() error {
+// startDue starts due deliveries within the limits of concurrency.
+func (s *Service) startDue() error {
 	d := &s.sender
 	due, err := s.objects.ExpiredObjects(d.ctx, KindDelivery, time.Now(), window)
 	if err != nil {
@@ -79,13 +78,13 @@ func (s *Service) look() error {
 	waiting := map[address]int{}
 	for _, ref := range due {
 		to := address{ref.Project, ref.Parent}
-		switch d.take(ref, to) {
-		case taken:
+		switch d.acquire(ref, to) {
+		case acquired:
 			d.wg.Go(func() { s.run(ref, to) })
 		case full:
 			waiting[to]++
 			if len(due) == window {
-				// Those behind are not to wait for an endpoint that is slow.
+				// Otherwise a slow endpoint's deliveries could fill the window and block all others.
 				if err := s.postpone(ref, waiting[to]); err != nil {
 					return err
 				}
@@ -95,17 +94,18 @@ func (s *Service) look() error {
 	return nil
 }
 
-// What becomes of a delivery that is due.
+// A verdict is the result of acquire.
 type verdict int
 
 const (
-	taken verdict = iota // it may begin
-	known                // it is being made
-	full                 // others to its endpoint are
-	later                // others are
+	acquired verdict = iota // the delivery may start
+	known                   // it is in progress
+	full                    // its endpoint has atOnce deliveries in progress
+	later                   // allAtOnce deliveries are in progress
 )
 
-func (d *sender) take(ref store.ObjectRef, to address) verdict {
+// acquire registers a delivery as in progress, if it may start.
+func (d *sender) acquire(ref store.ObjectRef, to address) verdict {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	switch {
@@ -118,13 +118,13 @@ func (d *sender) take(ref store.ObjectRef, to address) verdict {
 	}
 	d.busy[ref] = true
 	d.to[to]++
-	return taken
+	return acquired
 }
 
 func (s *Service) run(ref store.ObjectRef, to address) {
 	if err := s.deliver(s.sender.ctx, ref); err != nil && s.sender.ctx.Err() == nil {
-		s.log.Error("a webhook was not delivered; it will be tried again", "project", ref.Project, "delivery", ref.ID, "err", err)
-		_ = backoff.Sleep(s.sender.ctx, faultTime) // it is due still
+		s.log.Error("failed to read or save webhook delivery; retrying", "project", ref.Project, "delivery", ref.ID, "err", err)
+		_ = backoff.Sleep(s.sender.ctx, faultTime) // it is still due: without the wait, it would start again at once
 	}
 	d := &s.sender
 	d.mu.Lock()
@@ -139,8 +139,8 @@ func (s *Service) run(ref store.ObjectRef, to address) {
 	}
 }
 
-// postpone puts off the n-th of the deliveries that wait for an endpoint, to about
-// when its turn would come if every attempt took all its time.
+// postpone sets the next attempt of the n-th delivery that waits for an endpoint: to about
+// its turn if every attempt before it took until its timeout.
 func (s *Service) postpone(ref store.ObjectRef, n int) error {
 	_, err := s.objects.UpdateObject(s.sender.ctx, ref.Project, ref.ObjectKey, func(o *store.Object) error {
 		o.ExpiresAt = time.Now().Add(time.Duration(1+n/atOnce) * postTime).Unix()

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// secretPrefix begins secrets; base64 follows.
+// secretPrefix is the prefix of secrets; the rest is base64.
 const secretPrefix = "whsec_"
 
 func newSecret() string {
@@ -19,7 +19,7 @@ func newSecret() string {
 	return secretPrefix + base64.StdEncoding.EncodeToString(b[:])
 }
 
-// sign returns the signature of a message in the way of the Standard Webhooks.
+// sign returns the signature of a message according to the Standard Webhooks.
 func sign(secret, id string, at time.Time, body []byte) string {
 	key, _ := base64.StdEncoding.DecodeString(strings.TrimPrefix(secret, secretPrefix)) // it was made by newSecret
 	mac := hmac.New(sha256.New, key)

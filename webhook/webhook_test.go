@@ -27,17 +27,17 @@ import (
 
 const mine, theirs berth.ProjectID = "proj_mine", "proj_theirs"
 
-// A house is a service on a real store, and an endpoint that it can reach.
+// A house is a service on a real store with the server of a test endpoint.
 type house struct {
 	t   *testing.T
 	db  *sqlite.DB
 	svc *Service
 	srv *httptest.Server
 
-	mu     sync.Mutex
-	heard  []message
-	answer func(n int, w http.ResponseWriter, r *http.Request) // to the n-th request; nil is 200
-	came   chan struct{}                                       // a value for each request
+	mu       sync.Mutex
+	received []message
+	answer   func(n int, w http.ResponseWriter, r *http.Request) // to the n-th request; nil answers 200
+	came     chan struct{}                                       // gets a value for each request
 }
 
 type message struct {
@@ -65,8 +65,8 @@ func newHouse(t *testing.T) *house {
 func (h *house) serve(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
 	h.mu.Lock()
-	h.heard = append(h.heard, message{r.Header.Clone(), string(body)})
-	n, answer := len(h.heard), h.answer
+	h.received = append(h.received, message{r.Header.Clone(), string(body)})
+	n, answer := len(h.received), h.answer
 	h.mu.Unlock()
 	if answer != nil {
 		answer(n, w, r)
@@ -106,7 +106,7 @@ func (h *house) end(p berth.ProjectID, status berth.Status) berth.ResponseID {
 	return id
 }
 
-// wait returns when the endpoint has had so many requests.
+// wait waits for n more requests to the endpoint. It returns all requests so far.
 func (h *house) wait(n int) []message {
 	h.t.Helper()
 	timeout := time.After(20 * time.Second)
@@ -114,15 +114,15 @@ func (h *house) wait(n int) []message {
 		select {
 		case <-h.came:
 		case <-timeout:
-			h.t.Fatal("the endpoint was not asked in time")
+			h.t.Fatal("timeout: the endpoint got no request")
 		}
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return slices.Clone(h.heard)
+	return slices.Clone(h.received)
 }
 
-// log returns the deliveries to an endpoint when ok holds for them.
+// log waits until ok is true for the deliveries to an endpoint, and returns them.
 func (h *house) log(id berth.WebhookID, ok func([]*Delivery) bool) []*Delivery {
 	h.t.Helper()
 	for deadline := time.Now().Add(20 * time.Second); ; {
@@ -139,7 +139,7 @@ func (h *house) log(id berth.WebhookID, ok func([]*Delivery) bool) []*Delivery {
 	}
 }
 
-// OpenAI's own client takes what is sent, and an endpoint is sent what it asked for.
+// OpenAI's client accepts deliveries, and an endpoint gets only the events of its types.
 func TestDelivery(t *testing.T) {
 	h := newHouse(t)
 	e := h.create(mine, berth.EventCompleted, berth.EventFailed)
@@ -149,7 +149,7 @@ func TestDelivery(t *testing.T) {
 	client := openai.NewClient(option.WithAPIKey("none"), option.WithWebhookSecret(e.SigningSecret))
 	event, err := client.Webhooks.Unwrap([]byte(m.body), m.header)
 	if err != nil {
-		t.Fatalf("the client refuses it: %v", err)
+		t.Fatalf("the client refuses the delivery: %v", err)
 	}
 	if event.Type != "response.completed" || event.AsResponseCompleted().Data.ID != string(id) {
 		t.Errorf("got %s about %s", event.Type, event.AsResponseCompleted().Data.ID)
@@ -171,14 +171,14 @@ func TestDelivery(t *testing.T) {
 	}
 	other := openai.NewClient(option.WithAPIKey("none"), option.WithWebhookSecret(newSecret()))
 	if _, err := other.Webhooks.Unwrap([]byte(m.body), m.header); err == nil {
-		t.Error("the signature is good with another secret")
+		t.Error("the signature is valid with another secret")
 	}
 	list := h.log(e.ID, func(l []*Delivery) bool { return len(l) == 1 && l[0].Status == Delivered })
 	if a := list[0].Attempts; len(a) != 1 || a[0].Status != 200 || a[0].Error != "" || list[0].ID != m.header.Get("webhook-id") {
 		t.Errorf("got log %+v", list[0])
 	}
 
-	// Nobody asked for what follows.
+	// The endpoint does not get events of other types and projects.
 	h.end(mine, berth.StatusCancelled)
 	h.end(theirs, berth.StatusCompleted)
 	h.end(mine, berth.StatusFailed)
@@ -187,7 +187,7 @@ func TestDelivery(t *testing.T) {
 	}
 }
 
-// Only background responses have events, as with the hosted service.
+// Only background responses have events, as at OpenAI.
 func TestForeground(t *testing.T) {
 	h := newHouse(t)
 	h.create(mine)
@@ -200,8 +200,8 @@ func TestForeground(t *testing.T) {
 	}
 }
 
-// What an endpoint does not take is tried again, with the same id and a new
-// signature; a redirection is not followed.
+// A failed delivery is retried with the same id and a new signature. Redirects are not
+// followed.
 func TestRetry(t *testing.T) {
 	h := newHouse(t)
 	e := h.create(mine)
@@ -230,11 +230,11 @@ func TestRetry(t *testing.T) {
 		h.hurry(e.ID, list[0].ID)
 	}
 	ids := map[string]bool{}
-	for _, m := range h.heard {
+	for _, m := range h.received {
 		ids[m.header.Get("webhook-id")] = true
 	}
-	if len(h.heard) != 3 || len(ids) != 1 {
-		t.Errorf("got %d requests with %d ids, want 3 with one", len(h.heard), len(ids))
+	if len(h.received) != 3 || len(ids) != 1 {
+		t.Errorf("got %d requests with %d ids, want 3 with one", len(h.received), len(ids))
 	}
 }
 
@@ -250,7 +250,7 @@ func (h *house) hurry(to berth.WebhookID, id string) {
 	}
 }
 
-// Deliveries outlive the process that has begun them.
+// A new process makes the pending deliveries of a former one.
 func TestRestart(t *testing.T) {
 	h := newHouse(t)
 	e := h.create(mine)
@@ -279,7 +279,7 @@ func TestRestart(t *testing.T) {
 	h.log(e.ID, func(l []*Delivery) bool { return l[0].Status == Delivered })
 }
 
-// A slow endpoint delays itself, and nobody else.
+// A slow endpoint delays its own deliveries only.
 func TestSlowEndpoint(t *testing.T) {
 	h := newHouse(t)
 	slow := h.create(mine)
@@ -321,24 +321,24 @@ func TestSlowEndpoint(t *testing.T) {
 	}
 }
 
-// Attempts come later and later, for three days.
+// The waits between attempts grow, and the attempts end after three days.
 func TestBackoff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &Delivery{CreatedAt: time.Now().Unix(), Status: Pending}
 		var waits []time.Duration
 		for d.Status == Pending {
-			began := time.Now()
-			d.attempted(Attempt{}, false, began)
+			start := time.Now()
+			d.attempted(Attempt{}, false, start)
 			if d.Status == Pending {
 				time.Sleep(time.Until(time.Unix(d.DueAt, 0)))
-				waits = append(waits, time.Since(began))
+				waits = append(waits, time.Since(start))
 			}
 		}
 		if d.Status != Failed || len(waits) < 15 || len(waits) > 40 {
 			t.Errorf("got %s after %d attempts", d.Status, len(d.Attempts))
 		}
 		if age := time.Duration(time.Now().Unix()-d.CreatedAt) * time.Second; age > retryTime || age < retryTime-2*maxWait {
-			t.Errorf("given up after %v, want %v", age, retryTime)
+			t.Errorf("failed after %v, want %v", age, retryTime)
 		}
 		for i, w := range waits {
 			if least := min(maxWait, firstWait<<i); w < least-time.Second || w > maxWait*6/5 {
@@ -348,8 +348,8 @@ func TestBackoff(t *testing.T) {
 	})
 }
 
-// The log of a delivery is forgotten in time, and all of an endpoint goes with it.
-func TestForgotten(t *testing.T) {
+// Finished deliveries are deleted in time, and all deliveries with their endpoint.
+func TestDeliveriesAreDeleted(t *testing.T) {
 	h := newHouse(t)
 	e := h.create(mine)
 	h.svc.Start()
@@ -366,7 +366,7 @@ func TestForgotten(t *testing.T) {
 	if refs, err := h.db.ExpiredObjects(t.Context(), KindDelivery, time.Now().Add(time.Hour), 10); err != nil || len(refs) != 0 {
 		t.Errorf("%d deliveries outlived their endpoint, %v", len(refs), err)
 	}
-	if n := len(h.heard); n != 1 {
+	if n := len(h.received); n != 1 {
 		t.Errorf("got %d requests, want 1", n)
 	}
 }
@@ -433,7 +433,7 @@ func TestEndpoint(t *testing.T) {
 	}
 }
 
-// A new secret signs at once, and the old one beside it if that is asked for.
+// A new secret signs at once. The old one signs too if the client requests it.
 func TestRotateSecret(t *testing.T) {
 	h := newHouse(t)
 	e := h.create(mine)
@@ -446,19 +446,19 @@ func TestRotateSecret(t *testing.T) {
 		if status, err := h.svc.Test(t.Context(), mine, e.ID, berth.EventCompleted); status != 200 || err != nil {
 			t.Fatalf("got %d, %v", status, err)
 		}
-		m := h.heard[len(h.heard)-1]
+		m := h.received[len(h.received)-1]
 		for secret, want := range map[string]bool{renewed.SigningSecret: true, old: keep} {
 			client := openai.NewClient(option.WithAPIKey("none"), option.WithWebhookSecret(secret))
 			if _, err := client.Webhooks.Unwrap([]byte(m.body), m.header); (err == nil) != want {
-				t.Errorf("keep %v: got %v with a secret that is good: %v", keep, err, want)
+				t.Errorf("keep %v: got %v, want a valid signature: %v", keep, err, want)
 			}
 		}
 		old = renewed.SigningSecret
 	}
 }
 
-// An endpoint that the operator did not make is not on the server's own network,
-// whatever its name says.
+// An endpoint that was not created by the operator cannot be on a private network, even
+// if its name resolves to it.
 func TestPublicAddresses(t *testing.T) {
 	h := newHouse(t)
 	srv := httptest.NewTLSServer(http.HandlerFunc(h.serve))
@@ -473,7 +473,7 @@ func TestPublicAddresses(t *testing.T) {
 			t.Errorf("%s: got %d, %v", host, status, err)
 		}
 	}
-	if len(h.heard) != 0 {
-		t.Errorf("the server's own network was asked %d times", len(h.heard))
+	if len(h.received) != 0 {
+		t.Errorf("got %d requests on the server's own network, want 0", len(h.received))
 	}
 }

@@ -1,10 +1,10 @@
-// Package conns bounds the connections of an HTTP server: in all, of one source address,
-// and of those whose requests have not shown a valid key.
+// Package conns limits the connections of an HTTP server: their total, those of one
+// source address, and those without a valid API key.
 //
-// Where a bound is met, a connection that waits for a request gives way to a new one:
-// the oldest without a key, of the address that has the most of them. So a client with
-// a key is served while others open as many connections as they can. If there is none to
-// give way, the new connection is refused.
+// If a limit is reached, a new connection replaces one that waits for a request: the
+// oldest without a key of the address that has the most of these. So clients with a key
+// are served even if others open as many connections as they can. If no connection can
+// be replaced, the new one is refused.
 package conns
 
 import (
@@ -24,32 +24,31 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// Limits are the bounds. All are needed.
+// Limits are maximum numbers of connections. All must be positive.
 type Limits struct {
-	Total             int // connections
+	Total             int
 	PerAddress        int // of one source address
-	WithoutKey        int // that have not shown a valid key
-	WithoutKeyAddress int // of one source address that have not
+	WithoutKey        int // without a valid key
+	WithoutKeyAddress int // without a valid key, of one source address
 }
 
-// maxTotal is the most that DefaultLimits allow.
+// maxTotal is the maximum of Limits.Total in DefaultLimits.
 const maxTotal = 1 << 16
 
-// DefaultLimits are those of a process that may have a number of files open: half of
-// them may be connections, and half of these without a key. What a request needs besides
-// has the other half.
+// DefaultLimits returns limits for a process that may open the given number of files.
+// Half of the files may be connections, half of these without a key. The other half of
+// the files is for the work of the requests.
 func DefaultLimits(files int) Limits {
 	total := max(min(files/2, maxTotal), 8)
 	return Limits{Total: total, PerAddress: max(total*3/4, 4), WithoutKey: max(total/2, 4), WithoutKeyAddress: max(total/4, 2)}
 }
 
 const (
-	// grace is how long a connection without a key that has sent something is waited for,
-	// if others want its place: the requests of clients that come at once are not read at
-	// once.
+	// grace is the time for which a new connection that has sent data is not replaced.
+	// When many clients connect at once, the server needs time to read their requests.
 	grace = 2 * time.Second
 
-	// idleTime is how long a connection without a key may wait for its next request.
+	// idleTime is the idle timeout of connections without a key.
 	idleTime = 20 * time.Second
 )
 
@@ -58,7 +57,7 @@ type Listener struct {
 	net.Listener
 	limits Limits
 	log    *slog.Logger
-	often  *rate.Limiter // of the log
+	often  *rate.Limiter // limits log lines
 
 	mu         sync.Mutex
 	sources    map[netip.Addr]*source
@@ -68,28 +67,28 @@ type Listener struct {
 	closed     int64
 }
 
-// A source is what one address has. The lists hold the connections that may give way,
-// the one that has waited longest first.
+// A source is the state of one source address. The lists hold the connections that can
+// be replaced, the one that has waited longest first.
 type source struct {
 	total      int
 	withoutKey int
-	strangers  *list.List // without a key, and no handler serves them
+	strangers  *list.List // without a key and without a running handler
 	idle       *list.List // with a key, between two requests
 }
 
-// Limit returns a listener on l.
+// Limit returns a Listener that accepts the connections of l within limits.
 func Limit(l net.Listener, limits Limits, log *slog.Logger) *Listener {
 	return &Listener{Listener: l, limits: limits, log: log, often: rate.NewLimiter(rate.Every(10*time.Second), 1), sources: map[netip.Addr]*source{}}
 }
 
-// Counts are the figures of a listener.
+// Counts are the counters of a Listener.
 type Counts struct {
 	WithKey, WithoutKey int   // connections now
 	Refused             int64 // since the start
-	Closed              int64 // to make room, since the start
+	Closed              int64 // replaced by new connections, since the start
 }
 
-// Counts returns the figures.
+// Counts returns the current counters.
 func (l *Listener) Counts() Counts {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -109,11 +108,11 @@ func (l *Listener) Accept() (net.Conn, error) {
 	}
 }
 
-// refusal is the answer on a connection that is refused.
+// refusal is the answer to a client whose connection is refused.
 const refusal = "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nRetry-After: 1\r\nConnection: close\r\nContent-Length: 143\r\n\r\n" +
 	`{"error":{"message":"The server has too many connections. Try again later.","type":"server_error","param":null,"code":"too_many_connections"}}` + "\n"
 
-// admit returns the connection as the server gets it, or closes it and returns nil.
+// admit returns the connection for the server, or refuses it and returns nil.
 func (l *Listener) admit(raw net.Conn) *Conn {
 	c := &Conn{Conn: raw, listener: l, address: sourceOf(raw.RemoteAddr())}
 	for {
@@ -127,7 +126,7 @@ func (l *Listener) admit(raw net.Conn) *Conn {
 		if victim == nil {
 			l.refused++
 			l.mu.Unlock()
-			l.warn("refused a connection", full, c.address)
+			l.warn("refuse connection", full, c.address)
 			_ = raw.SetWriteDeadline(time.Now().Add(time.Second))
 			_, _ = raw.Write([]byte(refusal))
 			raw.Close()
@@ -135,13 +134,13 @@ func (l *Listener) admit(raw net.Conn) *Conn {
 		}
 		if !victim.answered && time.Since(victim.since) < grace && (victim.unread() || victim.whole.Load()) {
 			l.mu.Unlock()
-			time.Sleep(time.Millisecond) // the server is behind; what comes meanwhile waits in the kernel
+			time.Sleep(time.Millisecond) // the server is behind; new connections wait in the kernel's queue
 			continue
 		}
 		l.closed++
-		l.leave(victim)
+		l.remove(victim)
 		l.mu.Unlock()
-		l.warn("closed a connection that waits for a request", full, victim.address)
+		l.warn("close idle connection", full, victim.address)
 		victim.Conn.Close()
 	}
 }
@@ -149,13 +148,13 @@ func (l *Listener) admit(raw net.Conn) *Conn {
 func (l *Listener) warn(what, bound string, address netip.Addr) {
 	if l.often.Allow() {
 		n := l.Counts()
-		l.log.Warn("the server has as many connections as it may", "action", what, "bound", bound, "address", address,
+		l.log.Warn("connection limit reached", "action", what, "limit", bound, "address", address,
 			"with_key", n.WithKey, "without_key", n.WithoutKey, "refused", n.Refused, "closed", n.Closed)
 	}
 }
 
-// room reports which bound, if any, a new connection of an address would break, and which
-// connection is to give way to it, nil for none. l.mu is held.
+// room returns the limit that a new connection of an address would exceed, or "", and
+// the connection to close for it, or nil. l.mu must be held.
 func (l *Listener) room(address netip.Addr) (victim *Conn, full string) {
 	own := l.sources[address]
 	switch {
@@ -177,7 +176,7 @@ func (l *Listener) room(address netip.Addr) (victim *Conn, full string) {
 	return victim, full
 }
 
-// unread reports whether something has come on a connection that the server has not seen.
+// unread reports whether the connection has received data that the server has not read.
 func (c *Conn) unread() (some bool) {
 	sc, ok := c.Conn.(syscall.Conn)
 	if !ok {
@@ -187,7 +186,7 @@ func (c *Conn) unread() (some bool) {
 	if err != nil {
 		return false
 	}
-	seen := c.seen.Load() // before the kernel is asked: what is read meanwhile was not seen
+	seen := c.seen.Load() // load this before the system call, so that a concurrent Read counts as unread
 	_ = raw.Control(func(fd uintptr) {
 		info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO)
 		some = err == nil && info.Bytes_received > seen
@@ -195,7 +194,7 @@ func (c *Conn) unread() (some bool) {
 	return some
 }
 
-// heaviest returns the first connection of the longest list. l.mu is held.
+// heaviest returns the first connection of the longest list. l.mu must be held.
 func (l *Listener) heaviest(of func(*source) *list.List) *Conn {
 	var most *list.List
 	for _, s := range l.sources {
@@ -216,7 +215,7 @@ func first(l *list.List) *Conn {
 	return nil
 }
 
-// enter counts a connection. l.mu is held.
+// enter registers a connection. l.mu must be held.
 func (l *Listener) enter(c *Conn) {
 	s := l.sources[c.address]
 	if s == nil {
@@ -231,8 +230,8 @@ func (l *Listener) enter(c *Conn) {
 	l.withoutKey++
 }
 
-// leave counts a connection no longer. l.mu is held.
-func (l *Listener) leave(c *Conn) {
+// remove unregisters a connection. l.mu must be held.
+func (l *Listener) remove(c *Conn) {
 	if c.gone {
 		return
 	}
@@ -249,8 +248,8 @@ func (l *Listener) leave(c *Conn) {
 	}
 }
 
-// sourceOf returns the address that a connection counts for: an IPv6 client has a whole
-// /64.
+// sourceOf returns the address to which a connection counts. All addresses of an IPv6
+// /64 network count as one.
 func sourceOf(a net.Addr) netip.Addr {
 	at, err := netip.ParseAddrPort(a.String())
 	if err != nil {
@@ -265,29 +264,29 @@ func sourceOf(a net.Addr) netip.Addr {
 	return ip
 }
 
-// A Conn is an accepted connection. It counts until it is closed, also if a handler has
-// taken it over for another protocol.
+// A Conn is an accepted connection. It counts until it is closed, even if a handler has
+// hijacked it for another protocol.
 type Conn struct {
 	net.Conn
 	listener *Listener
 	address  netip.Addr
 
-	whole atomic.Bool   // the header of its first request has been read
-	tail  []byte        // of what was read until then; of Read
-	seen  atomic.Uint64 // bytes that Read has returned and looked at
+	whole atomic.Bool   // the header of the first request has been read
+	tail  []byte        // last bytes read before whole is set; used by Read only
+	seen  atomic.Uint64 // bytes that Read has returned
 
-	// Of listener.mu:
+	// Guarded by listener.mu:
 	source   *source
-	since    time.Time // when it began to wait
-	known    bool      // it has shown a key
-	answered bool      // a request of it has been answered
+	since    time.Time // start of the wait for a request
+	known    bool      // has sent a valid key
+	answered bool      // a request has been answered
 	hijacked bool
 	gone     bool
-	in       *list.List // that it is in; nil while a handler serves it
+	in       *list.List // the list that contains it; nil while a handler runs
 	place    *list.Element
 }
 
-// busy takes a connection out of the list of those that may give way.
+// busy marks a connection as not replaceable.
 func (c *Conn) busy() {
 	if c.in != nil {
 		c.in.Remove(c.place)
@@ -295,7 +294,7 @@ func (c *Conn) busy() {
 	}
 }
 
-// waits puts a connection into the list of those that may give way.
+// waits marks a connection as replaceable.
 func (c *Conn) waits() {
 	c.busy()
 	if c.gone || c.hijacked {
@@ -312,13 +311,13 @@ func (c *Conn) waits() {
 // Close implements net.Conn.
 func (c *Conn) Close() error {
 	c.listener.mu.Lock()
-	c.listener.leave(c)
+	c.listener.remove(c)
 	c.listener.mu.Unlock()
 	return c.Conn.Close()
 }
 
-// Read implements net.Conn. It looks for the end of the first request's header, after
-// which a handler is about to serve it.
+// Read implements net.Conn. It detects the end of the first request's header, after
+// which the server starts a handler.
 func (c *Conn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	if n > 0 && !c.whole.Load() {
@@ -334,8 +333,8 @@ func (c *Conn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// SetReadDeadline implements net.Conn. A connection without a key does not wait as long
-// for its next request as another.
+// SetReadDeadline implements net.Conn. It shortens the deadline of a connection without
+// a key to idleTime.
 func (c *Conn) SetReadDeadline(t time.Time) error {
 	c.listener.mu.Lock()
 	short := !c.known && !c.hijacked
@@ -346,7 +345,7 @@ func (c *Conn) SetReadDeadline(t time.Time) error {
 	return c.Conn.SetReadDeadline(t)
 }
 
-// CloseWrite tells the other end that nothing more comes.
+// CloseWrite closes the connection for writing, if possible, or for all.
 func (c *Conn) CloseWrite() error {
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()
@@ -356,15 +355,15 @@ func (c *Conn) CloseWrite() error {
 
 type connKey struct{}
 
-// Attach has a server, which is to serve on l, tell what its connections do. It must be
-// called once its handler is set.
+// Attach sets hooks of s that track the state of connections. s must serve on l and have
+// its handler set already.
 func (l *Listener) Attach(s *http.Server) {
 	handler := s.Handler
 	s.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if c, ok := r.Context().Value(connKey{}).(*Conn); ok {
 			l.locked(c.busy)
 			defer l.locked(func() {
-				if !c.known { // of others the answer may not be on its way yet
+				if !c.known { // a connection with a key waits for StateIdle: its answer may not be sent yet
 					c.waits()
 				}
 			})
@@ -380,7 +379,7 @@ func (l *Listener) Attach(s *http.Server) {
 		switch state {
 		case http.StateIdle:
 			l.locked(c.waits)
-		case http.StateActive: // a request has begun to come
+		case http.StateActive: // the first bytes of a request have arrived
 			l.locked(func() {
 				if c.known {
 					c.busy()
@@ -401,8 +400,8 @@ func (l *Listener) locked(f func()) {
 	f()
 }
 
-// Known says that the connection of a request's context has shown a valid key, or needs
-// none.
+// Known marks the connection of a request's context as one with a valid key. Callers
+// use it also if the server requires no key.
 func Known(ctx context.Context) {
 	c, ok := ctx.Value(connKey{}).(*Conn)
 	if !ok {

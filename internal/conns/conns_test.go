@@ -14,9 +14,9 @@ import (
 	"time"
 )
 
-// serve serves until the test ends: /key is a request with a valid key, /health one without,
-// /hold one with a key whose answer lasts until the client goes, and /tunnel becomes
-// another protocol.
+// serve starts a server for the test. /key handles a request with a valid key and
+// /health one without. /hold has a key and answers until the client disconnects.
+// /tunnel has a key and hijacks the connection.
 func serve(t *testing.T, limits Limits) (*Listener, string) {
 	t.Helper()
 	raw, err := net.Listen("tcp", "0.0.0.0:0")
@@ -68,7 +68,7 @@ func dial(t *testing.T, from, port string) net.Conn {
 	return c
 }
 
-// request sends a request and returns the status of its answer, or why there is none.
+// request sends a request and returns the status line of the answer, or an error text.
 func request(c net.Conn, path string) string {
 	if _, err := fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: x\r\n\r\n", path); err != nil {
 		return err.Error()
@@ -76,7 +76,7 @@ func request(c net.Conn, path string) string {
 	return answer(c)
 }
 
-// answer returns the status of an answer, or why there is none.
+// answer returns the status line of an answer, or an error text.
 func answer(c net.Conn) string {
 	_ = c.SetDeadline(time.Now().Add(20 * time.Second))
 	line, err := bufio.NewReader(c).ReadString('\n')
@@ -91,7 +91,7 @@ const (
 	refused = "HTTP/1.1 503 Service Unavailable"
 )
 
-// until waits until the figures are as they should be.
+// until waits until the counters satisfy is.
 func until(t *testing.T, l *Listener, what string, is func(Counts) bool) {
 	t.Helper()
 	tick := time.NewTicker(time.Millisecond)
@@ -101,11 +101,11 @@ func until(t *testing.T, l *Listener, what string, is func(Counts) bool) {
 			return
 		}
 	}
-	t.Fatalf("waited in vain until %s: %+v", what, l.Counts())
+	t.Fatalf("timeout: want %s, got %+v", what, l.Counts())
 }
 
-// Connections that say half a request, or have nothing more to say, from many addresses,
-// keep out nobody who has a key, end nobody's stream, and stay few.
+// Connections with half a request or idle ones, from many addresses, stay limited. They
+// neither block clients with a key nor end their streams.
 func TestHoardedConnections(t *testing.T) {
 	limits := Limits{Total: 60, PerAddress: 50, WithoutKey: 30, WithoutKeyAddress: 15}
 	l, port := serve(t, limits)
@@ -141,8 +141,8 @@ func TestHoardedConnections(t *testing.T) {
 	}
 }
 
-// Clients with keys that come all at once are served, though there are more of them than
-// connections without a key may be.
+// Clients with keys that connect all at once are served, even if they exceed the limit of
+// connections without a key.
 func TestManyClientsAtOnce(t *testing.T) {
 	l, port := serve(t, Limits{Total: 400, PerAddress: 350, WithoutKey: 20, WithoutKeyAddress: 10})
 	all := make([]net.Conn, 300)
@@ -162,8 +162,8 @@ func TestManyClientsAtOnce(t *testing.T) {
 	}
 }
 
-// Connections with a key give way when they wait, and not when they are used; WebSockets
-// and tunnels count as long as they last.
+// Connections with a key are replaced while idle, but not while in use. WebSockets and
+// tunnels count until they end.
 func TestConnectionsWithKey(t *testing.T) {
 	l, port := serve(t, Limits{Total: 6, PerAddress: 4, WithoutKey: 6, WithoutKeyAddress: 4})
 	tunnel := dial(t, "127.0.0.1", port)
@@ -176,7 +176,7 @@ func TestConnectionsWithKey(t *testing.T) {
 			t.Fatalf("got %q", got)
 		}
 	}
-	for range 2 { // the second takes the place of idle
+	for range 2 { // the second replaces idle
 		if got := request(dial(t, "127.0.0.1", port), "/hold"); got != ok {
 			t.Fatalf("got %q", got)
 		}
@@ -184,11 +184,11 @@ func TestConnectionsWithKey(t *testing.T) {
 	if _, err := idle.Read(make([]byte, 1)); err == nil || l.Counts().Closed != 1 {
 		t.Errorf("the connection that has waited longest: got %v, %+v", err, l.Counts())
 	}
-	if got := request(dial(t, "127.0.0.1", port), "/hold"); got != ok { // that of the other idle one
+	if got := request(dial(t, "127.0.0.1", port), "/hold"); got != ok { // replaces the other idle one
 		t.Fatalf("got %q", got)
 	}
 	if got := request(dial(t, "127.0.0.1", port), "/key"); got != refused {
-		t.Errorf("one more of an address all of whose connections are used: got %q", got)
+		t.Errorf("one more of an address whose connections are all in use: got %q", got)
 	}
 	for range 2 {
 		if got := request(dial(t, "127.0.0.2", port), "/hold"); got != ok {
@@ -196,17 +196,17 @@ func TestConnectionsWithKey(t *testing.T) {
 		}
 	}
 	if got := request(dial(t, "127.0.0.3", port), "/key"); got != refused || l.Counts().Refused != 2 {
-		t.Errorf("one more than there may be: got %q, %+v", got, l.Counts())
+		t.Errorf("one more than the total limit: got %q, %+v", got, l.Counts())
 	}
 	tunnel.Close()
-	until(t, l, "the tunnel counts no more", func(n Counts) bool { return n.WithKey == 5 })
+	until(t, l, "5 connections after the end of the tunnel", func(n Counts) bool { return n.WithKey == 5 })
 	if got := request(dial(t, "127.0.0.3", port), "/key"); got != ok {
 		t.Errorf("after the tunnel: got %q", got)
 	}
 }
 
-// What has gone is not counted.
-func TestCountsGoBack(t *testing.T) {
+// Closed connections are not counted.
+func TestCountsReturnToZero(t *testing.T) {
 	l, port := serve(t, DefaultLimits(200))
 	var wg sync.WaitGroup
 	for i := range 60 {
@@ -217,11 +217,11 @@ func TestCountsGoBack(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	until(t, l, "no connection counts", func(n Counts) bool { return n.WithKey+n.WithoutKey == 0 })
+	until(t, l, "no connections", func(n Counts) bool { return n.WithKey+n.WithoutKey == 0 })
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.sources) != 0 {
-		t.Errorf("%d addresses are left", len(l.sources))
+		t.Errorf("%d addresses remain", len(l.sources))
 	}
 }
 
@@ -235,5 +235,5 @@ func TestSourceOf(t *testing.T) {
 			t.Errorf("%s: got %v, want %s", addr, got, want)
 		}
 	}
-	Known(context.Background()) // of no connection
+	Known(context.Background()) // without a connection it does nothing
 }

@@ -1,10 +1,9 @@
-// Package ration shares a bounded amount of memory among owners.
+// Package ration limits the memory that projects' requests use together.
 //
-// A Pool is an amount in bytes. Each owner may hold a part of it, so that one owner
-// cannot take it all, and requests that do not fit wait in order, for a bounded time
-// and in a bounded number. An Account is what one piece of work holds. It travels in
-// a context, so that the code that is about to load something large can reserve room
-// for it wherever it is.
+// A Pool is a number of bytes. Each owner may hold a part of it, so that no owner can
+// exhaust it. Reservations that do not fit wait in order; their number and the wait
+// are limited. An Account holds the reservations of one piece of work. It travels in a
+// context, so that code can reserve memory right before it loads something large.
 package ration
 
 import (
@@ -15,20 +14,20 @@ import (
 	"github.com/berth-run/berth"
 )
 
-// Free is how many bytes an account has without asking the pool. The number of
-// connections bounds what comes of that.
+// Free is the number of bytes that each account has without a reservation. The limit
+// on connections bounds their sum.
 const Free = 64 << 10
 
-// Options are the bounds of a Pool.
+// Options are the limits of a Pool.
 type Options struct {
 	Total   int64         // bytes that all owners may hold together
 	Each    int64         // bytes that one owner may hold; default half of Total
-	Wait    time.Duration // how long a request waits at most; default 1 min
-	Waiting int           // how many requests of one owner wait at most; default 256
+	Wait    time.Duration // maximum wait of a reservation; default 1 min
+	Waiting int           // maximum number of waiting reservations of one owner; default 256
 }
 
-// A Pool is shared by all accounts. It is safe for concurrent use. A nil Pool has no
-// bound.
+// A Pool is the memory that all accounts share. It is safe for concurrent use. A nil
+// Pool has no limit.
 type Pool struct {
 	opts Options
 
@@ -38,7 +37,7 @@ type Pool struct {
 	waiters []*waiter // in the order of their arrival
 }
 
-// An owner is one that holds bytes or waits for them.
+// An owner is the state of an owner that holds bytes or waits for them.
 type owner struct {
 	held    int64
 	waiting int
@@ -50,7 +49,7 @@ type waiter struct {
 	granted chan struct{} // closed when the bytes are held
 }
 
-// New returns a pool of which nothing is held.
+// New returns a pool without reservations.
 func New(opts Options) *Pool {
 	if opts.Each == 0 {
 		opts.Each = opts.Total / 2
@@ -64,7 +63,7 @@ func New(opts Options) *Pool {
 	return &Pool{opts: opts, owners: map[string]*owner{}}
 }
 
-// Held returns how many bytes are held now.
+// Held returns the number of bytes reserved now.
 func (p *Pool) Held() int64 {
 	if p == nil {
 		return 0
@@ -74,13 +73,13 @@ func (p *Pool) Held() int64 {
 	return p.held
 }
 
-// busy is the error of a request that could not be granted in time.
+// busy returns the error of a reservation that could not be granted in time.
 func (p *Pool) busy() error {
 	return &berth.Error{Code: berth.CodeUnavailable, Wire: "server_overloaded", RetryAfter: 5 * time.Second,
-		Message: "The server is overloaded: other large requests and answers take the memory that it has for them. Try again in 5 seconds."}
+		Message: "The server is overloaded: other large requests are using its memory. Try again in 5 seconds."}
 }
 
-// acquire takes n bytes for an owner, when they are there.
+// acquire waits for n bytes and reserves them for an owner.
 func (p *Pool) acquire(ctx context.Context, name string, n int64) error {
 	p.mu.Lock()
 	o := p.owners[name]
@@ -120,13 +119,13 @@ func (p *Pool) acquire(ctx context.Context, name string, n int64) error {
 	return err
 }
 
-// grant gives the waiters what there is. A waiter whose owner holds its part does not
-// stand in the way of other owners; one that waits for the total does, because a
-// large request would otherwise wait until no small one comes. p.mu must be held.
+// grant grants waiting reservations in order. A waiter whose owner is at its limit does
+// not block other owners. One that waits for the total does, because small reservations
+// could otherwise delay a large one forever. p.mu must be held.
 func (p *Pool) grant() {
 	left := p.waiters[:0]
 	full := false
-	blocked := map[string]bool{} // owners whose earlier request waits
+	blocked := map[string]bool{} // owners with an earlier reservation that waits
 	for _, w := range p.waiters {
 		o := p.owners[w.owner]
 		switch {
@@ -157,7 +156,7 @@ func (p *Pool) withdraw(w *waiter) bool {
 			p.waiters = append(p.waiters[:i], p.waiters[i+1:]...)
 			p.owners[w.owner].waiting--
 			p.forget(w.owner)
-			p.grant() // those behind it
+			p.grant() // the waiters behind it
 			return true
 		}
 	}
@@ -180,19 +179,19 @@ func (p *Pool) forget(name string) {
 	}
 }
 
-// An Account is what one piece of work holds of a pool. It is safe for concurrent
+// An Account holds the reservations of one piece of work. It is safe for concurrent
 // use. The methods of a nil Account do nothing.
 type Account struct {
 	pool  *Pool
 	owner string
 
 	mu     sync.Mutex
-	needs  int64 // the sum of what was reserved and not returned
-	held   int64 // of the pool
+	needs  int64 // bytes reserved and not returned
+	held   int64 // bytes taken from the pool; see share
 	closed bool
 }
 
-// Open returns an account of an owner that holds nothing. It must be closed.
+// Open returns an empty account of an owner. The caller must close it.
 func (p *Pool) Open(owner string) *Account {
 	if p == nil {
 		return nil
@@ -200,9 +199,10 @@ func (p *Pool) Open(owner string) *Account {
 	return &Account{pool: p, owner: owner}
 }
 
-// Reserve adds n bytes to what the account holds. It waits until the pool has them.
-// If that takes too long the error is a *berth.Error for the client. An account
-// never holds more than the part of its owner: the one that needs more is alone.
+// Reserve reserves n more bytes. It waits until the pool has them. If that takes too
+// long, the error is a *berth.Error for the client. An account never takes more than
+// its owner's part of the pool, so work that needs more runs once it is the owner's
+// only work.
 func (a *Account) Reserve(ctx context.Context, n int64) error {
 	if a == nil || n <= 0 {
 		return nil
@@ -220,7 +220,7 @@ func (a *Account) Reserve(ctx context.Context, n int64) error {
 	return nil
 }
 
-// share is how much of the pool an account holds that needs n bytes.
+// share returns the number of bytes that an account takes from the pool if it needs n.
 func (a *Account) share(n int64) int64 {
 	if n <= Free {
 		return 0
@@ -228,7 +228,7 @@ func (a *Account) share(n int64) int64 {
 	return min(n, a.pool.opts.Each)
 }
 
-// Needs returns how much was reserved and not returned.
+// Needs returns the number of bytes reserved and not returned.
 func (a *Account) Needs() int64 {
 	if a == nil {
 		return 0
@@ -238,7 +238,7 @@ func (a *Account) Needs() int64 {
 	return a.needs
 }
 
-// Return gives back n bytes of what was reserved.
+// Return releases n reserved bytes.
 func (a *Account) Return(n int64) {
 	if a == nil {
 		return
@@ -248,7 +248,7 @@ func (a *Account) Return(n int64) {
 	a.settle(max(0, a.needs-n))
 }
 
-// Close gives back all. What is reserved after that holds nothing.
+// Close releases all bytes. Later reservations take nothing from the pool.
 func (a *Account) Close() {
 	if a == nil {
 		return

@@ -13,7 +13,7 @@ import (
 
 const mb = 1 << 20
 
-func TestOwnerHoldsItsPartAndLeavesTheRest(t *testing.T) {
+func TestOwnerIsLimitedToItsPart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := New(Options{Total: 100 * mb, Each: 60 * mb, Wait: time.Minute})
 		first, second, other := p.Open("a"), p.Open("a"), p.Open("b")
@@ -34,7 +34,7 @@ func TestOwnerHoldsItsPartAndLeavesTheRest(t *testing.T) {
 		first.Return(5 * mb)
 		synctest.Wait()
 		if p.Held() != 85*mb {
-			t.Errorf("got %d MB held while the part of an owner is taken", p.Held()/mb)
+			t.Errorf("got %d MB held while an owner is at its limit", p.Held()/mb)
 		}
 		first.Close()
 		if err := <-waited; err != nil || p.Held() != 60*mb {
@@ -44,12 +44,12 @@ func TestOwnerHoldsItsPartAndLeavesTheRest(t *testing.T) {
 		other.Close()
 		other.Close()
 		if p.Held() != 0 || len(p.owners) != 0 || len(p.waiters) != 0 {
-			t.Errorf("something is left: %d, %v, %v", p.Held(), p.owners, p.waiters)
+			t.Errorf("the pool is not empty: %d, %v, %v", p.Held(), p.owners, p.waiters)
 		}
 	})
 }
 
-func TestWaitingIsBounded(t *testing.T) {
+func TestWaitersAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := New(Options{Total: 10 * mb, Each: 10 * mb, Wait: 30 * time.Second, Waiting: 3})
 		holder := p.Open("a")
@@ -72,7 +72,7 @@ func TestWaitingIsBounded(t *testing.T) {
 			t.Errorf("a fourth waiter: got %v after %v", err, time.Since(start))
 		}
 		if err := p.Open("a").Reserve(t.Context(), Free); err != nil {
-			t.Errorf("what is free waits: %v", err)
+			t.Errorf("a reservation within Free waits: %v", err)
 		}
 		all.Wait()
 		left, leave := context.WithCancel(t.Context())
@@ -82,13 +82,13 @@ func TestWaitingIsBounded(t *testing.T) {
 		}
 		holder.Close()
 		if p.Held() != 0 || len(p.owners) != 0 {
-			t.Errorf("something is left: %d, %v", p.Held(), p.owners)
+			t.Errorf("the pool is not empty: %d, %v", p.Held(), p.owners)
 		}
 	})
 }
 
-// A large request is not passed by small ones for ever.
-func TestLargeRequestComesToItsTurn(t *testing.T) {
+// Small reservations cannot delay a large one forever.
+func TestLargeReservationIsNotStarved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := New(Options{Total: 10 * mb, Each: 10 * mb})
 		holder, large, small := p.Open("a"), p.Open("b"), p.Open("c")
@@ -109,7 +109,7 @@ func TestLargeRequestComesToItsTurn(t *testing.T) {
 	})
 }
 
-func TestNilBoundsNothing(t *testing.T) {
+func TestNilPoolHasNoLimit(t *testing.T) {
 	var p *Pool
 	a := p.Open("a")
 	if err := a.Reserve(t.Context(), 1<<60); err != nil || p.Held() != 0 {

@@ -2,7 +2,7 @@ package rule
 
 import "maps"
 
-// MemoryLimit allows the sizes of a container's memory.
+// MemoryLimit allows the values of a container's "memory_limit".
 var MemoryLimit = OneOf("1g", "4g", "16g", "64g")
 
 // NetworkPolicies are the rules for a container's "network_policy", by type.
@@ -15,7 +15,7 @@ var NetworkPolicies = map[string]Rule{
 	}, "allowed_domains"),
 }
 
-// ContainerSource allows "berth" of a container: what it is made of. more are fields
+// ContainerSource allows a container's "berth" object. more are the rules of fields
 // that only one kind of request has.
 func ContainerSource(more Fields) Rule {
 	all := Fields{

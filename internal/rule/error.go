@@ -8,7 +8,7 @@ import (
 	"github.com/berth-run/berth"
 )
 
-// Join returns the place of a field of the object at a place.
+// Join returns the place of a field within the object at the given place.
 func Join(at, name string) string {
 	if at == "" {
 		return Clip(name)
@@ -16,7 +16,7 @@ func Join(at, name string) string {
 	return at + "." + Clip(name)
 }
 
-// Errorf returns the error for an invalid value at a place, with a code of the wire.
+// Errorf returns the error for an invalid value at a place. code is OpenAI's "code".
 func Errorf(code, at, format string, args ...any) error {
 	return &berth.Error{Code: berth.CodeInvalid, Wire: code, Param: at, Message: fmt.Sprintf(format, args...)}
 }
@@ -31,12 +31,12 @@ func UnknownParameter(at string) error {
 	return Errorf("unknown_parameter", at, "Unknown parameter: '%s'.", at)
 }
 
-// WrongType returns the error for a value whose type is not the one that is wanted.
+// WrongType returns the error for a value of another type than want.
 func WrongType(at, want string, got any) error {
 	return Errorf("invalid_type", at, "Invalid type for '%s': expected %s, but got %s instead.", at, want, KindOf(got))
 }
 
-// WrongValue returns the error for a string that is none of these values.
+// WrongValue returns the error for a string that is not one of the given values.
 func WrongValue(at, got string, values []string) error {
 	quoted := make([]string, len(values))
 	for i, v := range values {
@@ -65,7 +65,7 @@ func KindOf(v any) string {
 	return "an object"
 }
 
-// enumerate writes a, b, and c.
+// enumerate joins words as in "a, b, and c".
 func enumerate(words []string) string {
 	switch n := len(words); n {
 	case 0, 1, 2:
@@ -75,7 +75,7 @@ func enumerate(words []string) string {
 	}
 }
 
-// Clip shortens what a client sent, for use in an error.
+// Clip shortens a client's text to 100 bytes for use in an error.
 func Clip(s string) string {
 	const most = 100
 	if len(s) <= most {

@@ -2,8 +2,8 @@ package rule
 
 import "maps"
 
-// Item allows an item with these fields. The fields that every item may have are
-// checked in each, meant there or not.
+// Item allows an item with these fields. It also checks the fields that items have in
+// common, even in types of items without them.
 func Item(own Fields, required ...string) Rule {
 	all := Fields{
 		"id": Text(1, 256), "type": AnyText, "call_id": Text(1, 256), "role": AnyText,
@@ -20,8 +20,7 @@ func Call(own Fields, required ...string) Rule {
 	return Item(all, append(required, "call_id")...)
 }
 
-// MaxOutput is the greatest length of a text that a client's tool returns, in
-// characters.
+// MaxOutput is the maximum length of the output of a client's tool, in characters.
 const MaxOutput = 10 << 20
 
 // Output allows a string, or parts as in a user's message.
@@ -35,8 +34,8 @@ func Output(at string, v any) error {
 	return List(ByType(InputParts), 0)(at, v)
 }
 
-// Part allows a part of a message with these fields. The fields that every part may
-// have are checked in each, meant there or not.
+// Part allows a part of a message with these fields. It also checks the fields that
+// parts have in common, even in types of parts without them.
 func Part(own Fields, required ...string) Rule {
 	all := Fields{
 		"type": AnyText, "text": AnyText, "refusal": AnyText, "annotations": List(AnyObject, 0), "logprobs": List(AnyObject, 0),

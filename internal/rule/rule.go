@@ -1,6 +1,6 @@
-// Package rule checks the JSON of requests before it is decoded. What a request may
-// hold is written as a tree of rules, one for each place, and the first rule that is
-// broken becomes the error for the client, in OpenAI's words.
+// Package rule checks the JSON of requests before it is decoded. A tree of rules, one
+// for each place, describes a valid request. The first violation becomes the error for
+// the client, in OpenAI's words.
 package rule
 
 import (
@@ -10,9 +10,9 @@ import (
 	"strings"
 )
 
-// A Rule checks the JSON value at a place in a request, such as
-// "tools[0].name", and returns the first thing that is wrong with it. Rules and
-// the words of their errors follow OpenAI's.
+// A Rule checks the JSON value at a place in a request, such as "tools[0].name". It
+// returns the first violation as a *berth.Error, or nil. Rules and the words of their
+// errors follow OpenAI's.
 type Rule func(at string, v any) error
 
 // Fields are the rules of an object's fields, by name. A field that is null counts as absent.
@@ -34,9 +34,9 @@ func Object(known Fields, required ...string) Rule {
 	}
 }
 
-// OpenObject allows any other field as well, which is then kept unchanged. It refuses
-// a name that differs from a known one by case alone, because a decoder that ignores
-// case would take it for the known one.
+// OpenObject allows these fields and any others, which are preserved. It refuses a name
+// that differs from a known one by case alone, because a case-insensitive decoder would
+// confuse the two.
 func OpenObject(known Fields, required ...string) Rule {
 	return func(at string, v any) error {
 		obj, ok := v.(map[string]any)
@@ -57,7 +57,7 @@ func OpenObject(known Fields, required ...string) Rule {
 	}
 }
 
-// CheckFields checks the fields of an object, which may have others as well.
+// CheckFields checks the known fields of an object. It ignores all others.
 func CheckFields(at string, obj map[string]any, known Fields, required []string) error {
 	for _, name := range required {
 		if obj[name] == nil {
@@ -99,14 +99,14 @@ func ByField(name string, kinds map[string]Rule) Rule {
 	}
 }
 
-// Merged returns the rules of both tables. Where both have one, it is the one of b.
+// Merged returns the rules of both tables. If both have a rule for a type, b's wins.
 func Merged(a, b map[string]Rule) map[string]Rule {
 	out := maps.Clone(a)
 	maps.Copy(out, b)
 	return out
 }
 
-// List checks every element of an array. most is the greatest number of elements; 0 means no limit.
+// List checks every element of an array. most is the maximum number of elements; 0 means no limit.
 func List(each Rule, most int) Rule {
 	return func(at string, v any) error {
 		values, ok := v.([]any)
@@ -126,7 +126,7 @@ func List(each Rule, most int) Rule {
 	}
 }
 
-// AtLeastOne adds to a rule that it refuses an empty array.
+// AtLeastOne makes a rule refuse an empty array.
 func AtLeastOne(r Rule) Rule {
 	return func(at string, v any) error {
 		if values, ok := v.([]any); ok && len(values) == 0 {
@@ -136,7 +136,7 @@ func AtLeastOne(r Rule) Rule {
 	}
 }
 
-// OneSource adds to the rule of an object that one of these fields must be there.
+// OneSource makes the rule of an object require at least one of the given fields.
 func OneSource(sources []string, r Rule) Rule {
 	return func(at string, v any) error {
 		if err := r(at, v); err != nil {

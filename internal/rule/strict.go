@@ -2,13 +2,14 @@ package rule
 
 import "github.com/berth-run/berth"
 
-// StrictFormat adds to the rule of a json_schema format that its schema must be well
-// formed, and that of a strict one must follow OpenAI's rules for strict schemas.
+// StrictFormat makes the rule of a json_schema format check its schema. The schema must
+// be well formed; with "strict", it must obey OpenAI's rules for strict schemas.
 func StrictFormat(r Rule) Rule {
 	return strictly(r, "schema", "invalid_json_schema", "response_format")
 }
 
-// StrictFunction adds the same to the rule of a function.
+// StrictFunction makes the rule of a function check its parameters as StrictFormat
+// checks a schema.
 func StrictFunction(r Rule) Rule {
 	return strictly(r, "parameters", "invalid_function_parameters", "function")
 }

@@ -1,6 +1,6 @@
 package rule
 
-// NamePattern is what the names of functions and namespaces match.
+// NamePattern is the expression that names of functions and namespaces match.
 const NamePattern = "^[a-zA-Z0-9_-]+$"
 
 // Rules for names of tools.
@@ -9,8 +9,8 @@ var (
 	NamespaceName = Matching(NamePattern, 64)
 )
 
-// Callers allows "allowed_callers" that hold the model only. Programs that call tools
-// are not served.
+// Callers allows "allowed_callers" that contain the model only. This server does not
+// support programs that call tools.
 var Callers = AtLeastOne(List(func(at string, v any) error {
 	if err := OneOf("direct", "programmatic")(at, v); err != nil {
 		return err

@@ -1,11 +1,11 @@
 package rule
 
-// Unsupported refuses a field that OpenAI knows and this server does not serve.
+// Unsupported refuses a field of OpenAI's API that this server does not support.
 func Unsupported(at string, _ any) error {
 	return Errorf("unsupported_parameter", at, "Unsupported parameter: '%s' is not supported by this server.", at)
 }
 
-// UnsupportedUnlessEmpty allows an empty list, which asks for nothing.
+// UnsupportedUnlessEmpty allows an empty list and refuses all else as Unsupported does.
 func UnsupportedUnlessEmpty(at string, v any) error {
 	if values, ok := v.([]any); ok && len(values) == 0 {
 		return nil
@@ -13,8 +13,8 @@ func UnsupportedUnlessEmpty(at string, v any) error {
 	return Unsupported(at, v)
 }
 
-// UnsupportedKind refuses an object of a type that OpenAI knows and this server
-// does not serve.
+// UnsupportedKind refuses an object whose type is OpenAI's but not supported by this
+// server. what is the plural noun of such objects for the error.
 func UnsupportedKind(what string) Rule {
 	return func(at string, v any) error {
 		at = Join(at, "type")
@@ -23,8 +23,8 @@ func UnsupportedKind(what string) Rule {
 	}
 }
 
-// WithUnsupported adds rules that refuse the types which OpenAI knows and this
-// server does not serve.
+// WithUnsupported adds rules to served that refuse the unserved types as
+// UnsupportedKind does. It returns served.
 func WithUnsupported(served map[string]Rule, what string, unserved []string) map[string]Rule {
 	for _, kind := range unserved {
 		served[kind] = UnsupportedKind(what)
@@ -32,7 +32,7 @@ func WithUnsupported(served map[string]Rule, what string, unserved []string) map
 	return served
 }
 
-// OnlyFalse allows false for a feature that this server does not have.
+// OnlyFalse allows only false, for features that this server does not support.
 func OnlyFalse(at string, v any) error {
 	if err := Boolean(at, v); err != nil || v == false {
 		return err

@@ -106,7 +106,7 @@ func Decimal(least, most float64) Rule {
 	}
 }
 
-// InRange refuses a number outside of least to most. kind is its type and sent its text, for the error.
+// InRange refuses a number outside of least to most. The error names its type, kind, and the text that was sent.
 func InRange[N int64 | float64](at, kind, sent string, n, least, most N) error {
 	if n < least {
 		return Errorf(kind+"_below_min_value", at,
@@ -189,5 +189,5 @@ func WebURL(at string, v any) error {
 	return Errorf("invalid_value", at, "Invalid '%s'. Expected a valid URL, but got a value with an invalid format.", at)
 }
 
-// maxURL bounds the URLs that are not data, in bytes.
+// maxURL is the maximum length of web URLs in bytes.
 const maxURL = 16 << 10

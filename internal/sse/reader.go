@@ -8,10 +8,10 @@ import (
 	"iter"
 )
 
-// MaxEvent bounds one event, in bytes, unless NewReader is told otherwise.
+// MaxEvent is the default limit of one event in bytes.
 const MaxEvent = 64 << 20
 
-// ErrTooLong is returned for an event above the reader's bound.
+// ErrTooLong is returned for an event above the reader's limit.
 var ErrTooLong = errors.New("server-sent event is too long")
 
 // A Reader reads events. It is not safe for concurrent use.
@@ -19,11 +19,11 @@ type Reader struct {
 	in     *bufio.Reader
 	limit  int
 	line   []byte
-	begun  bool // the byte order mark has been looked for
-	skipLF bool // the last line ended in '\r'; a '\n' here belongs to it
+	begun  bool // a byte order mark, if any, has been skipped
+	skipLF bool // the last line ended in '\r'; a following '\n' belongs to it
 }
 
-// NewReader returns a Reader of in. limit bounds the lines of one event together,
+// NewReader returns a Reader of in. limit is the maximum size of all lines of one event
 // in bytes; 0 means MaxEvent.
 func NewReader(in io.Reader, limit int) *Reader {
 	if limit == 0 {
@@ -32,9 +32,9 @@ func NewReader(in io.Reader, limit int) *Reader {
 	return &Reader{in: bufio.NewReaderSize(in, 32<<10), limit: limit}
 }
 
-// Next returns the next event, as soon as the empty line that ends it is there.
-// Comments and the fields "id" and "retry" are skipped. The error is io.EOF at
-// the end of the stream and io.ErrUnexpectedEOF inside an event.
+// Next returns the next event as soon as the empty line that ends it has arrived. It
+// skips comments and the fields "id" and "retry". The error is io.EOF at the end of the
+// stream and io.ErrUnexpectedEOF within an event.
 func (r *Reader) Next() (Event, error) {
 	var ev Event
 	var data []byte
@@ -52,7 +52,7 @@ func (r *Reader) Next() (Event, error) {
 				ev.Data = data[:len(data)-1]
 				return ev, nil
 			}
-			ev, size = Event{}, 0 // an event without data is none
+			ev, size = Event{}, 0 // without data it is not an event
 			continue
 		}
 		size += len(line)
@@ -70,8 +70,8 @@ func (r *Reader) Next() (Event, error) {
 	}
 }
 
-// Events yields the events up to the end of the stream. An error is the last
-// thing it yields; io.EOF is not one.
+// Events yields the events up to the end of the stream. An error other than io.EOF is
+// yielded last.
 func (r *Reader) Events() iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		for {
@@ -97,9 +97,9 @@ func (r *Reader) Data() iter.Seq2[[]byte, error] {
 	}
 }
 
-// readLine returns one line of at most limit bytes without its end, which is
-// "\n", "\r\n" or "\r". It is valid until the next call. With an error it is what
-// the stream had of a line.
+// readLine returns one line of at most limit bytes without its end, which is "\n",
+// "\r\n" or "\r". The line is valid until the next call. With an error, it returns the
+// partial line.
 func (r *Reader) readLine(limit int) ([]byte, error) {
 	r.line = r.line[:0]
 	for {

@@ -10,16 +10,15 @@ import (
 // ContentType is the media type of a stream.
 const ContentType = "text/event-stream; charset=utf-8"
 
-// An Event is one event of a stream. The format cannot carry a carriage return:
-// the line ends of Data become '\n' on the way.
+// An Event is one event of a stream. The format cannot carry a carriage return, so all
+// line ends of Data arrive as '\n'.
 type Event struct {
 	Type string // "event:", "" is the default "message"; one line
 	Data []byte // "data:", its lines joined by '\n'
 }
 
-// A Writer writes events. A small one is one Write of the underlying writer, so that
-// few packets carry it; the data of a large one is not copied. It is not safe for
-// concurrent use.
+// A Writer writes events. It writes a small event with one call of the underlying
+// writer, and a large one without copying its data. It is not safe for concurrent use.
 type Writer struct {
 	out io.Writer
 	buf []byte
@@ -28,13 +27,13 @@ type Writer struct {
 // NewWriter returns a Writer to out.
 func NewWriter(out io.Writer) *Writer { return &Writer{out: out} }
 
-// large is the size from which on data is not copied.
+// large is the size in bytes from which data is not copied.
 const large = 16 << 10
 
 // Event writes one event.
 func (w *Writer) Event(ev Event) error { return w.EventOf(ev.Type, ev.Data) }
 
-// EventOf writes one event, whose data comes in pieces.
+// EventOf writes one event whose data is the concatenation of the pieces.
 func (w *Writer) EventOf(kind string, data ...[]byte) error {
 	size, lines := 0, false
 	for _, piece := range data {
@@ -70,14 +69,14 @@ func (w *Writer) event(ev Event) error {
 	return w.flush()
 }
 
-// Comment writes a line that readers skip. It keeps a silent connection alive.
+// Comment writes a line that readers skip, for example to keep a connection alive.
 func (w *Writer) Comment(text string) error {
 	w.buf = w.buf[:0]
 	w.field(": ", []byte(text))
 	return w.flush()
 }
 
-// field adds value under name, one line for each of its lines.
+// field appends value to the buffer, each of its lines as a line with the given name.
 func (w *Writer) field(name string, value []byte) {
 	for {
 		n := bytes.IndexAny(value, "\r\n")

@@ -40,12 +40,12 @@ func TestLargeEventIsNotCopied(t *testing.T) {
 	}
 }
 
-// countingWriter counts writes, which is how often a flush could cut a stream.
+// countingWriter counts writes.
 type countingWriter struct{ writes int }
 
 func (w *countingWriter) Write(p []byte) (int, error) { w.writes++; return len(p), nil }
 
-func TestWriterWritesAnEventAtOnce(t *testing.T) {
+func TestSmallEventIsOneWrite(t *testing.T) {
 	var out countingWriter
 	NewWriter(&out).Event(Event{Type: "x", Data: []byte("a\nb\nc")})
 	if out.writes != 1 {
@@ -74,7 +74,7 @@ func TestReader(t *testing.T) {
 		{name: "cut in a line", in: "data: 1", err: io.ErrUnexpectedEOF},
 		{name: "too long", in: "data: " + strings.Repeat("x", 100) + "\n\n", err: ErrTooLong},
 		{name: "too long in lines", in: strings.Repeat("data: x\n", 20) + "\n", err: ErrTooLong},
-		{name: "comments count for nothing", in: strings.Repeat(": keep-alive\n\n", 20) + "data: 1\n\n", want: []Event{{"", []byte("1")}}},
+		{name: "comments do not count to the limit", in: strings.Repeat(": keep-alive\n\n", 20) + "data: 1\n\n", want: []Event{{"", []byte("1")}}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -100,7 +100,7 @@ func TestReader(t *testing.T) {
 	}
 }
 
-// A live stream must not be held back until more of it comes.
+// Next returns an event before more of the stream arrives.
 func TestReaderDoesNotWaitForTheNextEvent(t *testing.T) {
 	in, out := io.Pipe()
 	defer out.Close()
@@ -111,7 +111,7 @@ func TestReaderDoesNotWaitForTheNextEvent(t *testing.T) {
 	}
 }
 
-// What is written is read back, and the reader holds its bound on anything.
+// A Reader reads what a Writer writes, and fails only with known errors on any input.
 func FuzzRoundTrip(f *testing.F) {
 	f.Add("response.created", []byte(`{"a":1}`))
 	f.Add("", []byte("a\r\n\r\nb\rc\n"))
