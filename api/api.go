@@ -1,9 +1,9 @@
-// Package api is the HTTP door: routes, identity, decode, SSE, errors → status.
+// Package api serves OpenAI's HTTP API, for OpenAI's own clients, and Berth's additions
+// to it, such as the services of a container's guest.
 //
-// It serves the paths of OpenAI's API that Berth has, for OpenAI's own clients,
-// and below /v1/containers/{container}/guest the services of a container's guest.
-// Every handler is three steps long: decode, call, encode. Package exchange has what all
-// requests share; its table turns errors into answers.
+// routes is the table of all endpoints. Every handler has three steps: decode, call,
+// encode. Package exchange contains the parts that all requests share, including the
+// mapping of errors to HTTP statuses.
 package api
 
 import (
@@ -30,8 +30,8 @@ import (
 	"github.com/berth-run/berth/webhook"
 )
 
-// routes is the table of contents. To add an endpoint, add a line and write its
-// handler in the file of its noun.
+// routes returns the table of all endpoints. To add an endpoint, add a line here and write
+// its handler in the file of its noun.
 func (h *handlers) routes() []exchange.Route {
 	const (
 		asksModel     = exchange.AsksModel
@@ -167,58 +167,59 @@ type Options struct {
 	Exchange exchange.Options // its Objects are those of Store
 	Store    Store
 	Engine   *engine.Engine
-	Journal  *journal.Journal // of the engine
+	Journal  *journal.Journal // the engine's journal
 
 	Files      *files.Service
 	Containers *container.Service
-	Snapshots  *snapshot.Service // of the containers
-	Volumes    *volume.Service   // of the containers; default: there are none
-	Templates  Templates         // default: there are none
+	Snapshots  *snapshot.Service // the containers' snapshots
+	Volumes    *volume.Service   // nil if the driver does not support volumes
+	Templates  Templates         // nil if there are no templates
 	Bundles    *bundle.Service
 	Webhooks   *webhook.Service
 	Models     ModelOptions
 	Preview    PreviewOptions
 
-	// SocketLife is how long a WebSocket takes new events. Default: 60 minutes.
+	// SocketLife is the time for which a WebSocket accepts new requests. The default is
+	// 60 minutes.
 	SocketLife time.Duration
 
-	// Ready returns what /readyz reports. Default: nothing is checked.
+	// Ready returns the checks that /readyz reports. The default is no checks.
 	Ready   func(context.Context) []ReadyCheck
 	Version string           // shown by /healthz
-	Now     func() time.Time // by which runs of threads and links expire; default time.Now
+	Now     func() time.Time // the clock for the expiry of thread runs and links; default time.Now
 }
 
-// Store is what the API reads and writes itself.
+// Store is the part of the store that the API uses directly.
 type Store struct {
 	Responses store.Responses
 	Objects   store.Objects
 	Usages    store.Usages
 }
 
-// ModelOptions are what the API shows of models and their prices.
+// ModelOptions configure the listing of models, upstreams and costs.
 type ModelOptions struct {
 	Models    Models
-	Upstreams func() []berth.Upstream // of the models; default: none are shown
+	Upstreams func() []berth.Upstream // nil shows no upstreams
 	Currency  string                  // of costs; default usd
 }
 
-// PreviewOptions are for the ports of containers.
+// PreviewOptions configure access to the ports of containers.
 type PreviewOptions struct {
-	Seal cipher.AEAD // of links to ports, as seal.New returns it
+	Seal cipher.AEAD // encrypts links to ports; from seal.New
 
-	// Domain is a domain below which each port of a container has a host of its own:
-	// PORT-CONTAINER.DOMAIN. Default: there are none.
+	// Domain is the parent domain of the host names of ports, PORT-CONTAINER.DOMAIN.
+	// If it is empty, ports have no hosts.
 	Domain string
 }
 
-// Models lists the models that may be asked for; *model.Router does.
+// Models lists the models that requests may use; *model.Router implements it.
 type Models interface {
 	Models(ctx context.Context) ([]berth.Model, error)
-	// Model returns one, listed or not. Its errors for the client are *berth.Error.
+	// Model returns a model, even an unlisted one. Its errors for clients are *berth.Error.
 	Model(ctx context.Context, name string) (berth.Model, error)
 }
 
-// handlers are the nouns and the doors of the API.
+// handlers holds the handlers by noun, and the doors: the handlers in packages of their own.
 type handlers struct {
 	responses     *responses
 	conversations *conversations
@@ -239,13 +240,11 @@ type handlers struct {
 	ports      *preview.Door
 }
 
-// New returns the handler. It is safe for concurrent use and holds nothing that
-// must be closed.
+// New returns the handler of the API. It is safe for concurrent use and needs no Close.
 //
-// Its http.Server must not limit the time of reading or writing a whole request:
-// streams and uploads last as long as they need. An orderly end is: close the
-// engine, which leaves runs for the next start, then end the server's base
-// context, which ends the streams that follow them.
+// Its http.Server must have no ReadTimeout and no WriteTimeout, because streams and
+// uploads take as long as they need. To shut down, close the engine, which leaves its
+// runs for the next start, then cancel the server's base context, which ends the streams.
 func New(opts Options) http.Handler {
 	if opts.Now == nil {
 		opts.Now = time.Now
@@ -269,7 +268,7 @@ func New(opts Options) http.Handler {
 	})
 }
 
-// newHandlers gives each noun and each door what it needs.
+// newHandlers returns the handlers, each with the services that it needs.
 func newHandlers(o Options, ex *exchange.Server) *handlers {
 	rules := request.New(o.Engine.Tools)
 	prompts := &prompts{rules, o.Store.Objects}

@@ -12,8 +12,8 @@ import (
 // bundles serves bundles of responses.
 type bundles struct{ service *bundle.Service }
 
-// export serves GET /v1/responses/{response}/bundle: the chain that ends with
-// the response and, unless container=false, its container, as one file.
+// export serves GET /v1/responses/{response}/bundle. The bundle is one file with the chain
+// that ends with the response and, unless container=false, its container.
 func (h *bundles) export(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	q := exchange.NewQuery(r)
 	withContainer := q.Boolean("container", true)
@@ -30,7 +30,7 @@ func (h *bundles) export(x *exchange.Exchange, r *http.Request, c berth.Caller) 
 	header.Set("Content-Type", bundle.ContentType)
 	header.Set("Content-Disposition", exchange.Attachment(string(id)+".tar"))
 	to := x.Patient()
-	defer to.Renew() // the last bytes leave after the handler
+	defer to.Renew() // the server sends the last bytes after the handler returns
 	if _, err := exported.WriteTo(to); err != nil {
 		x.Abort(err)
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/berth-run/berth/internal/rule"
 )
 
-// containers serves containers and what is in them.
+// containers serves containers, their files, logs and ports.
 type containers struct {
 	service *container.Service
 	files   *files.Service
@@ -88,8 +88,8 @@ func (h *containers) delete(x *exchange.Exchange, r *http.Request, c berth.Calle
 	return x.JSON(http.StatusOK, exchange.Deleted(containerID(r), "container.deleted"))
 }
 
-// audit serves GET /v1/containers/{container}/audit: its entries in the
-// audit record, also after its deletion, the oldest first.
+// audit serves GET /v1/containers/{container}/audit: the audit entries of the container,
+// the oldest first. They remain after its deletion.
 func (h *containers) audit(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	entries, checkpoint, err := h.service.History(r.Context(), c.Project, containerID(r))
 	if err != nil {
@@ -98,7 +98,7 @@ func (h *containers) audit(x *exchange.Exchange, r *http.Request, c berth.Caller
 	return x.JSON(http.StatusOK, map[string]any{"object": "list", "data": entries, "checkpoint": checkpoint})
 }
 
-// containerID returns the container that the path names.
+// containerID returns the container id of the request's path.
 func containerID(r *http.Request) berth.ContainerID {
 	return berth.ContainerID(r.PathValue("container"))
 }

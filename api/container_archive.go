@@ -24,16 +24,15 @@ type archiver interface {
 	io.Closer
 }
 
-// archives are the formats, by the ending of their files' names.
+// archives are the archive formats by file extension.
 var archives = map[string]func(io.Writer) archiver{
 	"tar":    func(w io.Writer) archiver { return &tarArchiver{Writer: tar.NewWriter(w)} },
 	"tar.gz": newGzipArchiver,
 	"zip":    func(w io.Writer) archiver { return zipArchiver{zip.NewWriter(w)} },
 }
 
-// archive serves GET /v1/containers/{container}/archive: the
-// files at and below path, relative to the working directory, in one piece. They
-// are passed on as they are read.
+// archive serves GET /v1/containers/{container}/archive: the files at and below a path,
+// relative to the working directory, as one archive. It streams the files.
 func (h *containers) archive(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	q := exchange.NewQuery(r)
 	below := q.Text("path")
@@ -43,7 +42,7 @@ func (h *containers) archive(x *exchange.Exchange, r *http.Request, c berth.Call
 	}
 	next, stop := iter.Pull2(h.service.Files().Walk(r.Context(), c.Project, containerID(r), below))
 	defer stop()
-	f, err, more := next() // before the header, so that an error has a status
+	f, err, more := next() // before the header, so that an error sets the HTTP status
 	if err != nil {
 		return err
 	}
@@ -53,7 +52,7 @@ func (h *containers) archive(x *exchange.Exchange, r *http.Request, c berth.Call
 	header.Set("X-Content-Type-Options", "nosniff")
 	x.WriteHeader(http.StatusOK)
 	body := x.Patient()
-	defer body.Renew() // the last bytes leave after the handler
+	defer body.Renew() // the server sends the last bytes after the handler returns
 	out := archives[format](body)
 	for ; more && err == nil; f, err, more = next() {
 		if err = out.add(f); err != nil {
@@ -69,7 +68,7 @@ func (h *containers) archive(x *exchange.Exchange, r *http.Request, c berth.Call
 	return nil
 }
 
-// archiveName returns what the archive of a path is called, without its ending.
+// archiveName returns the file name of the archive of a path, without its extension.
 func archiveName(below string) string {
 	if at := path.Clean("/" + below); at != "/" {
 		return path.Base(at)
@@ -79,7 +78,7 @@ func archiveName(below string) string {
 
 type tarArchiver struct {
 	*tar.Writer
-	below io.Closer // nil, or what compresses
+	below io.Closer // the compressor below the writer, or nil
 }
 
 func newGzipArchiver(w io.Writer) archiver {
@@ -116,12 +115,11 @@ func (a zipArchiver) add(f *guest.File) error {
 	return err
 }
 
-// drive matches the drive with which a name in an archive, or what is below a directory
-// in it, begins.
+// drive matches a Windows drive at the start of any element of a path.
 var drive = regexp.MustCompile(`(^|/)([A-Za-z]):`)
 
-// zipName returns the name of a file in a ZIP archive, which some programs for Windows
-// unpack as a path of theirs: a backslash or a drive could lead anywhere.
+// zipName returns a safe name for a file in a ZIP archive. Some Windows programs would
+// interpret a backslash or a drive in it and extract to any place.
 func zipName(path string) string {
 	return drive.ReplaceAllString(strings.ReplaceAll(path, `\`, "_"), "${1}${2}_")
 }

@@ -12,8 +12,8 @@ import (
 // containerFileBody checks the JSON body of POST /v1/containers/{container}/files.
 var containerFileBody = rule.Object(rule.Fields{"file_id": rule.Text(1, 256)}, "file_id")
 
-// createFile serves POST /v1/containers/{container}/files: a form with the
-// file itself, or a form or JSON that names an uploaded one.
+// createFile serves POST /v1/containers/{container}/files. The body is a form with the
+// file itself, or a form or JSON object with the id of an uploaded file.
 func (h *containers) createFile(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	var body struct {
 		FileID berth.FileID `json:"file_id"`
@@ -35,7 +35,7 @@ func (h *containers) createFile(x *exchange.Exchange, r *http.Request, c berth.C
 	case !form.HasFile():
 		return h.copyFile(x, r, c, id)
 	case id != "":
-		return berth.Invalid("file_id", "Either 'file' or 'file_id' can be given, not both.")
+		return berth.Invalid("file_id", "Provide either 'file' or 'file_id', not both.")
 	}
 	form.Known = nil // a field after the file is an error
 	file, err := h.service.Files().Put(r.Context(), c.Project, containerID(r), form.Filename, form)
@@ -99,5 +99,5 @@ func (h *containers) deleteFile(x *exchange.Exchange, r *http.Request, c berth.C
 	return x.JSON(http.StatusOK, exchange.Deleted(containerFileID(r), "container.file.deleted"))
 }
 
-// containerFileID returns the file that the path names.
+// containerFileID returns the file id of the request's path.
 func containerFileID(r *http.Request) berth.CFileID { return berth.CFileID(r.PathValue("file")) }

@@ -8,10 +8,10 @@ import (
 )
 
 // watch serves GET /v1/containers/{container}/watch: a stream of
-// berth.ContainerFileEvents, which starts with the files that are there. It ends with the
-// container, with an error event.
+// berth.ContainerFileEvents. It starts with the existing files. When the container ends,
+// the stream ends with an error event.
 func (h *containers) watch(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
-	_, release, err := h.service.Access().Guest(r.Context(), c.Project, containerID(r)) // an error before the stream has a status
+	_, release, err := h.service.Access().Guest(r.Context(), c.Project, containerID(r)) // before the stream, so that an error sets the HTTP status
 	if err != nil {
 		return err
 	}

@@ -23,19 +23,19 @@ type conversations struct {
 	objects store.Objects
 }
 
-// mostNewItems is how many items a conversation takes at a time.
-const mostNewItems = 20
+// maxNewItems is the maximum number of items of one request.
+const maxNewItems = 20
 
 var updateConversationBody = rule.Object(rule.Fields{"metadata": rule.Metadata})
 
-// create serves POST /v1/conversations. Its body may be left out.
+// create serves POST /v1/conversations. The body is optional.
 func (h *conversations) create(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	var body struct {
 		Items    []berth.Item      `json:"items"`
 		Metadata map[string]string `json:"metadata"`
 	}
 	if r.ContentLength != 0 {
-		if err := x.Decode(r, rule.Object(rule.Fields{"items": rule.List(h.rules.Item, mostNewItems), "metadata": rule.Metadata}), &body); err != nil {
+		if err := x.Decode(r, rule.Object(rule.Fields{"items": rule.List(h.rules.Item, maxNewItems), "metadata": rule.Metadata}), &body); err != nil {
 			return err
 		}
 	}
@@ -68,8 +68,8 @@ func (h *conversations) get(x *exchange.Exchange, r *http.Request, c berth.Calle
 	return x.JSON(http.StatusOK, conv)
 }
 
-// update serves POST /v1/conversations/{conversation}: other metadata,
-// or none with null.
+// update serves POST /v1/conversations/{conversation}. It replaces the metadata; null
+// clears it.
 func (h *conversations) update(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	var body struct {
 		Metadata json.RawMessage `json:"metadata"`
@@ -101,8 +101,8 @@ func (h *conversations) update(x *exchange.Exchange, r *http.Request, c berth.Ca
 	return x.JSON(http.StatusOK, o.Body)
 }
 
-// delete serves DELETE /v1/conversations/{conversation}. What the
-// conversation holds goes with it; the responses that were made in it stay.
+// delete serves DELETE /v1/conversations/{conversation}. It deletes the conversation with
+// its items, but not the responses that were created in it.
 func (h *conversations) delete(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	id := conversationID(r)
 	if err := h.engine.DeleteConversation(r.Context(), c, id); err != nil {
@@ -121,7 +121,7 @@ func (h *conversations) createItems(x *exchange.Exchange, r *http.Request, c ber
 	var body struct {
 		Items []berth.Item `json:"items"`
 	}
-	if err := x.Decode(r, rule.Object(rule.Fields{"items": rule.List(h.rules.Item, mostNewItems)}, "items"), &body); err != nil {
+	if err := x.Decode(r, rule.Object(rule.Fields{"items": rule.List(h.rules.Item, maxNewItems)}, "items"), &body); err != nil {
 		return err
 	}
 	if err := h.completeItems(r.Context(), c, body.Items); err != nil {
@@ -141,7 +141,8 @@ func (h *conversations) createItems(x *exchange.Exchange, r *http.Request, c ber
 	return x.JSON(http.StatusOK, exchange.ListOf(body.Items, false, berth.Item.ID))
 }
 
-// duplicateItem names the first of the items that the conversation has already.
+// duplicateItem returns an error that names the first item that the conversation already
+// contains.
 func (h *conversations) duplicateItem(r *http.Request, c berth.Caller, items []berth.Item) error {
 	for _, it := range items {
 		_, err := h.objects.GetObject(r.Context(), c.Project, engine.ConversationItemKey(conversationID(r), it.ID()))
@@ -149,7 +150,7 @@ func (h *conversations) duplicateItem(r *http.Request, c berth.Caller, items []b
 			return errors.Join(err, duplicate(it.ID()))
 		}
 	}
-	return berth.Errorf(berth.CodeConflict, "The conversation is being changed by another request.")
+	return berth.Errorf(berth.CodeConflict, "Another request is changing the conversation. Try again.")
 }
 
 // listItems serves GET /v1/conversations/{conversation}/items.
@@ -208,7 +209,7 @@ func (h *conversations) deleteItem(x *exchange.Exchange, r *http.Request, c bert
 	return x.JSON(http.StatusOK, conv)
 }
 
-// find returns the conversation that the path names.
+// find returns the conversation of the request's path.
 func (h *conversations) find(r *http.Request, c berth.Caller) (*berth.Conversation, error) {
 	o, err := h.objects.GetObject(r.Context(), c.Project, conversationKey(conversationID(r)))
 	if err != nil {
@@ -241,8 +242,8 @@ func conversationItemError(r *http.Request, err error) error {
 	return err
 }
 
-// completeItems gives the new items of a conversation their full form. They are
-// whole: there is nothing else that a reference among them could name.
+// completeItems checks the new items of a conversation and replaces each by its full form.
+// It refuses references, because there are no other items that they could refer to.
 func (h *conversations) completeItems(ctx context.Context, c berth.Caller, items []berth.Item) error {
 	taken := map[string]bool{}
 	for i, it := range items {
@@ -255,7 +256,7 @@ func (h *conversations) completeItems(ctx context.Context, c berth.Caller, items
 		case berth.ItemReference:
 			return berth.Invalid(at, "Item with id '%s' not found.", rule.Clip(it.ID()))
 		case berth.ItemCompactionTrigger:
-			return berth.Invalid(fmt.Sprintf("items[%d]", i), "Invalid 'items[%d]': a compaction_trigger belongs into the input of a response.", i)
+			return berth.Invalid(fmt.Sprintf("items[%d]", i), "Invalid 'items[%d]': a compaction_trigger is only allowed in the input of a response.", i)
 		}
 		if err := h.rules.CheckItemID(at, it); err != nil {
 			return err

@@ -14,7 +14,7 @@ import (
 // uploads serves uploaded files.
 type uploads struct{ files *files.Service }
 
-// purposes are what a file may be uploaded for.
+// purposes are the values of a file's "purpose".
 var purposes = []string{"assistants", "batch", "fine-tune", "vision", "user_data", "evals"}
 
 // create serves POST /v1/files.
@@ -23,7 +23,7 @@ func (h *uploads) create(x *exchange.Exchange, r *http.Request, c berth.Caller) 
 	if err != nil {
 		return err
 	}
-	// OpenAI's clients send the file before its purpose.
+	// OpenAI's clients send the file before the purpose field, so the request is read last.
 	file, err := h.files.Receive(r.Context(), c.Project, f, func() (files.CreateRequest, error) { return fileRequest(f) })
 	if err != nil {
 		return err
@@ -31,7 +31,7 @@ func (h *uploads) create(x *exchange.Exchange, r *http.Request, c berth.Caller) 
 	return x.JSON(http.StatusOK, file)
 }
 
-// fileRequest reads the fields of a form that has been read to its end.
+// fileRequest reads the fields of a form. The form must have been read to its end.
 func fileRequest(f *exchange.Form) (files.CreateRequest, error) {
 	req := files.CreateRequest{Filename: f.Filename, Purpose: f.Fields["purpose"]}
 	if req.Purpose == "" {

@@ -15,25 +15,25 @@ import (
 	"github.com/berth-run/berth/guest"
 )
 
-// guestPaths are the services of a guest that clients can reach: E2B's envd services for
-// processes and files. Its other services are for this server alone.
+// guestPaths matches the services of a guest that clients may use: E2B's envd services for
+// processes and files. The guest's other services are for this server only.
 var guestPaths = regexp.MustCompile(`^(health|files|process\.Process/[A-Za-z]+|filesystem\.Filesystem/[A-Za-z]+)$`)
 
-// The headers of a request and of an answer that are passed on, in lower case. The request's
-// other headers hold the caller's key; the answer's are written by what runs in the
-// sandbox.
+// The headers of a request and of an answer that are forwarded, in lower case. Other headers
+// of the request could contain the caller's key; those of the answer are under the control
+// of programs in the sandbox.
 var (
 	guestRequestHeader = regexp.MustCompile(`^(accept|accept-encoding|connect-.+|content-encoding|content-type|if-.+|keepalive-ping-interval|range|x-metadata-.+)$`)
 	guestAnswerHeader  = regexp.MustCompile(`^(accept-ranges|connect-.+|content-encoding|content-length|content-range|content-type|etag|last-modified|vary)$`)
 	guestAnswerType    = regexp.MustCompile(`^application/(json|proto|connect\+json|connect\+proto)$`)
 )
 
-// userHeader names the user in the sandbox that a request to the guest acts for, as the user
-// name of Basic authorization does in E2B's protocol. Here Authorization is the API key's.
+// userHeader selects the user in the sandbox for a request to the guest. E2B's protocol uses
+// the user name of Basic authorization, but here Authorization contains the API key.
 const userHeader = "Berth-User"
 
-// guest passes a request on to the guest of a container, which does not expire while the
-// answer lasts. It serves berth exec, attach and cp.
+// guest forwards a request to the guest of a container. The container does not expire before
+// the answer is complete. The commands berth exec, attach and cp use it.
 func (h *containers) guest(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	path := r.PathValue("path")
 	if !guestPaths.MatchString(path) {
@@ -47,7 +47,7 @@ func (h *containers) guest(x *exchange.Exchange, r *http.Request, c berth.Caller
 	return passToGuest(x, r, path, door, h.log)
 }
 
-// passToGuest passes a request on to a path of the guest behind door.
+// passToGuest forwards a request to a path of the guest. door connects to the guest.
 func passToGuest(x *exchange.Exchange, r *http.Request, path string, door http.RoundTripper, log *slog.Logger) error {
 	r, done, err := x.Duplex(r)
 	if err != nil {
@@ -55,12 +55,12 @@ func passToGuest(x *exchange.Exchange, r *http.Request, path string, door http.R
 	}
 	defer done()
 	out := x.Patient()
-	defer out.Renew() // the last bytes leave after the handler
+	defer out.Renew() // the server sends the last bytes after the handler returns
 	var failed error
 	proxy := httputil.ReverseProxy{
 		Rewrite:        func(pr *httputil.ProxyRequest) { rewriteForGuest(pr, path) },
 		Transport:      preview.Final(door),
-		FlushInterval:  -1, // at once
+		FlushInterval:  -1, // flush each write
 		ModifyResponse: cleanGuestAnswer,
 		ErrorHandler:   func(_ http.ResponseWriter, _ *http.Request, err error) { failed = err },
 		ErrorLog:       slog.NewLogLogger(log.Handler(), slog.LevelDebug),
@@ -72,8 +72,8 @@ func passToGuest(x *exchange.Exchange, r *http.Request, path string, door http.R
 	return nil
 }
 
-// rewriteForGuest makes the request that the guest gets: to this path, with what
-// it needs of the header and no more.
+// rewriteForGuest rewrites a request for the guest: to the given path, and with only those
+// headers that the guest needs.
 func rewriteForGuest(pr *httputil.ProxyRequest, path string) {
 	in := pr.In.Header
 	out := http.Header{"User-Agent": {"berth"}}
@@ -97,8 +97,8 @@ func rewriteForGuest(pr *httputil.ProxyRequest, path string) {
 	pr.Out.URL = &url.URL{Scheme: "http", Host: "guest", Path: "/" + path, RawQuery: pr.In.URL.RawQuery}
 }
 
-// cleanGuestAnswer removes from an answer of the guest what a client, above all a browser,
-// must not get from a sandbox.
+// cleanGuestAnswer removes headers from the guest's answer with which programs in the sandbox
+// could attack a client, above all a browser.
 func cleanGuestAnswer(resp *http.Response) error {
 	if resp.StatusCode < http.StatusOK {
 		return errors.New("the guest answered " + resp.Status)

@@ -10,8 +10,8 @@ import (
 )
 
 // listLogs serves GET /v1/containers/{container}/logs: the commands that ran in the
-// container, by their ends. With follow=true it is a stream of events, one for each
-// command, from the one after starting_after on until the container ends.
+// container, in the order of their ends. With follow=true, it streams an event for each
+// command after starting_after until the container ends.
 func (h *containers) listLogs(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	q := exchange.NewQuery(r)
 	if q.Boolean("follow", false) {
@@ -39,8 +39,8 @@ type logEvent struct {
 	Log            *berth.ContainerLog `json:"log,omitempty"`
 }
 
-// followLogs streams a container's log. It fails with a status if the container
-// does not exist.
+// followLogs streams a container's log. It returns an error before the stream if the
+// container does not exist.
 func (h *containers) followLogs(x *exchange.Exchange, r *http.Request, c berth.Caller, after int64) error {
 	if _, _, err := h.service.Logs().List(r.Context(), c.Project, containerID(r), store.Page{Limit: 1}); err != nil {
 		return err

@@ -8,7 +8,7 @@ import (
 	"github.com/berth-run/berth/internal/rule"
 )
 
-// models serves the models that may be asked for, and their upstreams.
+// models serves the models that requests may use, and their upstreams.
 type models struct {
 	all      Models
 	statuses func() []berth.Upstream // may be nil
@@ -34,7 +34,7 @@ func (h *models) list(x *exchange.Exchange, r *http.Request, _ berth.Caller) err
 	}{"list", models})
 }
 
-// get serves GET /v1/models/{model...}; the name of a model may hold slashes.
+// get serves GET /v1/models/{model...}. The name of a model may contain slashes.
 func (h *models) get(x *exchange.Exchange, r *http.Request, _ berth.Caller) error {
 	m, err := h.find(r)
 	if err != nil {
@@ -43,8 +43,8 @@ func (h *models) get(x *exchange.Exchange, r *http.Request, _ berth.Caller) erro
 	return x.JSON(http.StatusOK, m)
 }
 
-// delete serves DELETE /v1/models/{model...}, which deletes fine-tuned models. There
-// are none here, so it refuses what is there as OpenAI refuses to delete its own models.
+// delete serves DELETE /v1/models/{model...}. At OpenAI, it deletes fine-tuned models.
+// Berth has none, so it refuses to delete any model, as OpenAI does for its own models.
 func (h *models) delete(_ *exchange.Exchange, r *http.Request, _ berth.Caller) error {
 	if _, err := h.find(r); err != nil {
 		return err
@@ -52,8 +52,8 @@ func (h *models) delete(_ *exchange.Exchange, r *http.Request, _ berth.Caller) e
 	return berth.Errorf(berth.CodeForbidden, "You have insufficient permissions for this operation. Only fine-tuned models can be deleted, and this server has none.")
 }
 
-// find returns the model that the path names. It need not be listed: a rule may route
-// any name.
+// find returns the model of the request's path. The model need not be listed: a rule may
+// route any name.
 func (h *models) find(r *http.Request) (berth.Model, error) {
 	id := r.PathValue("model")
 	m, err := h.all.Model(r.Context(), id)

@@ -18,14 +18,14 @@ import (
 	"github.com/berth-run/berth/store"
 )
 
-// prompts serves prompts and completes the requests that refer to one.
+// prompts serves prompts and expands the requests that refer to one.
 type prompts struct {
 	rules   *request.Rules
 	objects store.Objects
 }
 
-// The kinds of objects that prompts are kept as. A version belongs to its prompt
-// and has its number as id.
+// The kinds of stored objects. The parent of a version is its prompt, and its id is the
+// number of the version.
 const (
 	kindPrompt        = store.KindPrompt
 	kindPromptVersion = store.KindPromptVersion
@@ -60,7 +60,7 @@ func (h *prompts) create(x *exchange.Exchange, r *http.Request, c berth.Caller) 
 	return x.JSON(http.StatusOK, &p)
 }
 
-// update serves POST /v1/prompts/{prompt}: a template makes a new version.
+// update serves POST /v1/prompts/{prompt}. A new template creates a new version.
 func (h *prompts) update(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	var change promptChange
 	if err := x.Decode(r, h.promptBody(), &change); err != nil {
@@ -95,10 +95,11 @@ type promptChange struct {
 	variables []string
 }
 
-// errOvertaken means that another change of the same prompt came first.
-var errOvertaken = errors.New("the prompt has changed meanwhile")
+// errOvertaken means that another request has changed the prompt first.
+var errOvertaken = errors.New("another request has changed the prompt")
 
-// change keeps the version that is replaced before it replaces it.
+// change stores the current version as an old one, then replaces it. It returns
+// errOvertaken if the prompt is no longer the same as old.
 func (h *prompts) change(ctx context.Context, project berth.ProjectID, old *store.Object, change *promptChange) (*berth.Prompt, error) {
 	var p berth.Prompt
 	if err := json.Unmarshal(old.Body, &p); err != nil {
@@ -135,7 +136,7 @@ func (h *prompts) change(ctx context.Context, project berth.ProjectID, old *stor
 	return &p, err
 }
 
-// get serves GET /v1/prompts/{prompt}, with ?version= an older one.
+// get serves GET /v1/prompts/{prompt}. The query may select a version.
 func (h *prompts) get(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	q := exchange.NewQuery(r)
 	version := q.Text("version")
@@ -185,7 +186,7 @@ func (h *prompts) listVersions(x *exchange.Exchange, r *http.Request, c berth.Ca
 		return err
 	}
 	newest.ID = p.Version
-	versions = slices.DeleteFunc(versions, func(o *store.Object) bool { return o.ID == p.Version }) // a change that was broken off
+	versions = slices.DeleteFunc(versions, func(o *store.Object) bool { return o.ID == p.Version }) // left by an interrupted change
 	list, more, err := exchange.PageOf(append(versions, newest), page, func(o *store.Object) string { return o.ID })
 	if err != nil {
 		return err
@@ -193,11 +194,11 @@ func (h *prompts) listVersions(x *exchange.Exchange, r *http.Request, c berth.Ca
 	return x.JSON(http.StatusOK, exchange.Documents(list, more))
 }
 
-// maxVersions is how many versions of a prompt are listed.
+// maxVersions is the maximum number of versions in a list.
 const maxVersions = 10_000
 
-// delete serves DELETE /v1/prompts/{prompt}. Responses that used it keep
-// what it said to them.
+// delete serves DELETE /v1/prompts/{prompt}. It does not change responses that used the
+// prompt.
 func (h *prompts) delete(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	id := berth.PromptID(r.PathValue("prompt"))
 	if err := h.objects.DeleteObject(r.Context(), c.Project, promptKey(id)); err != nil {
@@ -206,7 +207,7 @@ func (h *prompts) delete(x *exchange.Exchange, r *http.Request, c berth.Caller) 
 	return x.JSON(http.StatusOK, exchange.Deleted(id, "prompt"))
 }
 
-// find returns a version of a prompt, the newest for "".
+// find returns a version of a prompt. An empty version means the newest.
 func (h *prompts) find(ctx context.Context, project berth.ProjectID, id berth.PromptID, version string) (*berth.Prompt, error) {
 	var p berth.Prompt
 	o, err := h.objects.GetObject(ctx, project, promptKey(id))
@@ -243,9 +244,8 @@ func promptError(id string, err error) error {
 	return err
 }
 
-// apply completes a request with the prompt that it refers to. Where both
-// say something, the request's word holds; the prompt's messages come before its
-// input.
+// apply merges the prompt that a request refers to, if any, into the request. Fields of
+// the request win over those of the prompt. The prompt's messages precede the input.
 func (h *prompts) apply(ctx context.Context, project berth.ProjectID, req *berth.ResponseRequest) error {
 	if req.Prompt != nil {
 		version := ""

@@ -8,21 +8,20 @@ import (
 	"github.com/berth-run/berth/internal/nofile"
 )
 
-// health answers whether the server serves, also to callers without a key.
+// health serves the health checks. They need no key.
 type health struct {
 	version string
 	ready   func(context.Context) []ReadyCheck // may be nil
 }
 
-// A ReadyCheck is the result of checking one thing that the server needs.
+// A ReadyCheck is the result of the check of one part of the server.
 type ReadyCheck struct {
 	Name    string
 	OK      bool
-	Message string // shown without a key, if it is not OK
+	Message string // if not OK: the problem, shown to callers without a key too
 }
 
-// readyz answers whether the server can do its work, also to a caller without a key: 200 if
-// it can, otherwise 503.
+// readyz serves GET /readyz. It answers 200 if all checks pass, otherwise 503.
 func (h *health) readyz(w http.ResponseWriter, r *http.Request) {
 	type result struct {
 		Status  string `json:"status"`
@@ -46,8 +45,8 @@ func (h *health) readyz(w http.ResponseWriter, r *http.Request) {
 	_ = exchange.WriteJSON(w, status, body)
 }
 
-// healthz answers that the process serves, also to a caller without a key. It fails when
-// the process has no file descriptors left.
+// healthz serves GET /healthz. It answers 200 unless the process has run out of file
+// descriptors.
 func (h *health) healthz(w http.ResponseWriter, _ *http.Request) {
 	if err := nofile.Available(); err != nil {
 		_ = exchange.WriteJSON(w, http.StatusServiceUnavailable, map[string]string{"status": "the server has no file descriptors left", "version": h.version})

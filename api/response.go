@@ -27,8 +27,8 @@ type responses struct {
 	prompts *prompts
 }
 
-// create serves POST /v1/responses. The run of a foreground response ends with the
-// request's context, which ends when its client goes.
+// create serves POST /v1/responses. The run of a foreground response is cancelled with the
+// request's context, so it ends if the client disconnects.
 func (h *responses) create(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	req, err := h.decode(x, r)
 	if err != nil {
@@ -51,7 +51,7 @@ func (h *responses) create(x *exchange.Exchange, r *http.Request, c berth.Caller
 	})
 }
 
-// decode reads the body of POST /v1/responses. Its input items are complete.
+// decode reads the body of POST /v1/responses and completes its input items.
 func (h *responses) decode(x *exchange.Exchange, r *http.Request) (*berth.ResponseRequest, error) {
 	var req berth.ResponseRequest
 	if err := x.Decode(r, h.rules.Create, &req); err != nil {
@@ -60,7 +60,7 @@ func (h *responses) decode(x *exchange.Exchange, r *http.Request) (*berth.Respon
 	return &req, h.rules.Complete(&req)
 }
 
-// start starts the response that a complete request of a POST or of a socket asks for.
+// start creates a response for a complete request from a POST or a WebSocket.
 func (h *responses) start(ctx context.Context, c berth.Caller, req *berth.ResponseRequest, options ...engine.Option) (*berth.Response, error) {
 	if err := h.prompts.apply(ctx, c.Project, req); err != nil {
 		return nil, err
@@ -68,9 +68,10 @@ func (h *responses) start(ctx context.Context, c berth.Caller, req *berth.Respon
 	return h.engine.Create(ctx, c, req, options...)
 }
 
-// final waits for the end of a response and calls answer with its object. A response that
-// failed before it did anything is an error, as with the hosted service: clients try again
-// by themselves. After it did something, that would do it twice.
+// final waits for the end of a response and calls answer with its object. If the response
+// failed before it made any call, final returns the failure as an error, as OpenAI does,
+// and clients retry. A response that has made calls is not an error: a retry would repeat
+// them.
 func (h *responses) final(ctx context.Context, p berth.ProjectID, id berth.ResponseID, answer func(json.RawMessage) error) error {
 	var failure berth.Event
 	for ev, err := range h.journal.Follow(ctx, p, id, -1) {
@@ -95,7 +96,7 @@ func (h *responses) final(ctx context.Context, p berth.ProjectID, id berth.Respo
 			if err := json.Unmarshal(object, &body); err != nil {
 				return err
 			}
-			if !slices.ContainsFunc(body.Output, isDeed) {
+			if !slices.ContainsFunc(body.Output, isAction) {
 				return exchange.EventError(failure.Error)
 			}
 		}
@@ -104,15 +105,14 @@ func (h *responses) final(ctx context.Context, p berth.ProjectID, id berth.Respo
 	return errors.New("the journal of " + string(id) + " has no end")
 }
 
-// stream answers with the events of a response after a sequence number, to its end. It
-// goes at the client's pace. What fails after the header is sent as an error event; the
-// error returned is for the log.
+// stream streams the events of a response after a sequence number until its end, at the
+// client's pace. It sends errors as an error event; its own error is only logged.
 func (h *responses) stream(x *exchange.Exchange, r *http.Request, p berth.ProjectID, id berth.ResponseID, after int64, obfuscate bool) error {
 	out, ctx := x.Stream(r, obfuscate)
 	defer out.Close()
 	for ev, err := range h.journal.Follow(ctx, p, id, after) {
 		if ctx.Err() != nil && r.Context().Err() == nil {
-			return nil // the keep-alive found that the client has gone
+			return nil // a keep-alive has detected that the client is gone
 		}
 		if err != nil {
 			return out.Fail(after+1, exchange.FollowError(ctx, id, err))
@@ -125,13 +125,13 @@ func (h *responses) stream(x *exchange.Exchange, r *http.Request, p berth.Projec
 	return nil
 }
 
-// isDeed reports whether an item is more than words.
-func isDeed(it berth.Item) bool {
+// isAction reports whether an item is something other than text, such as a call.
+func isAction(it berth.Item) bool {
 	return it.Type() != berth.ItemMessage && it.Type() != berth.ItemReasoning
 }
 
-// get serves GET /v1/responses/{response}: the object as it is now, or
-// with stream=true its events from after starting_after on, however long ago.
+// get serves GET /v1/responses/{response}: the current object or, with stream=true, all
+// events after starting_after.
 func (h *responses) get(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	q := exchange.NewQuery(r)
 	q.List("include", request.Includable)
@@ -166,15 +166,15 @@ func (h *responses) get(x *exchange.Exchange, r *http.Request, c berth.Caller) e
 	return nil
 }
 
-// streamInBody reports whether a GET asks for a stream in a body of its own, as
-// OpenAI's Go client does in place of the query.
+// streamInBody reports whether a GET requests a stream in its body. OpenAI's Go client
+// does that instead of using the query.
 func streamInBody(r *http.Request) bool {
 	var body struct{ Stream bool }
 	return exchange.IsJSON(r) && json.NewDecoder(io.LimitReader(r.Body, 4<<10)).Decode(&body) == nil && body.Stream
 }
 
-// find returns the response that the path names. One that is not stored
-// exists only for the request that made it.
+// find returns the response of the request's path. A response with store: false is
+// visible only to the request that created it.
 func (h *responses) find(r *http.Request, c berth.Caller) (*store.Response, error) {
 	id := berth.ResponseID(r.PathValue("response"))
 	rec, err := h.store.GetResponse(r.Context(), c.Project, id)
@@ -209,8 +209,8 @@ func (h *responses) delete(x *exchange.Exchange, r *http.Request, c berth.Caller
 	return x.JSON(http.StatusOK, exchange.Deleted(id, "response"))
 }
 
-// listInput serves GET /v1/responses/{response}/input_items: what this
-// request added to its chain, in the full form of request.Normalize.
+// listInput serves GET /v1/responses/{response}/input_items: the items that this request
+// added to its chain, in the full form of request.Normalize.
 func (h *responses) listInput(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	q := exchange.NewQuery(r)
 	q.List("include", request.Includable)

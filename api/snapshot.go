@@ -10,7 +10,7 @@ import (
 	"github.com/berth-run/berth/internal/rule"
 )
 
-// snapshots serves what containers leave.
+// snapshots serves snapshots of containers.
 type snapshots struct{ service *snapshot.Service }
 
 // snapshotBody checks the body of POST /v1/containers/{container}/snapshots and of /fork.
@@ -91,7 +91,7 @@ func (h *containers) resume(x *exchange.Exchange, r *http.Request, c berth.Calle
 	return x.JSON(http.StatusOK, container)
 }
 
-// snapshotID returns the snapshot that the path names.
+// snapshotID returns the snapshot id of the request's path.
 func snapshotID(r *http.Request) berth.SnapshotID {
 	return berth.SnapshotID(r.PathValue("snapshot"))
 }

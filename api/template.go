@@ -8,14 +8,14 @@ import (
 	"github.com/berth-run/berth/api/exchange"
 )
 
-// templates serves the templates of containers. Without a list there are none.
+// templates serves the templates of containers. If all is nil, there are none.
 type templates struct{ all Templates }
 
-// Templates lists the templates that the containers of a project may start from.
+// Templates provides the templates that the containers of a project may use.
 type Templates interface {
 	Templates(ctx context.Context, p berth.ProjectID) ([]berth.Template, error)
-	// Template returns the one that has a name or an id. Its errors for the client
-	// are *berth.Error.
+	// Template returns the template with the given name or id. Its errors for clients are
+	// *berth.Error.
 	Template(ctx context.Context, p berth.ProjectID, ref string) (berth.Template, error)
 }
 
@@ -35,7 +35,7 @@ func (h *templates) list(x *exchange.Exchange, r *http.Request, c berth.Caller) 
 	return x.JSON(http.StatusOK, exchange.ListOf(list, false, func(t *berth.Template) string { return t.ID }))
 }
 
-// get serves GET /v1/templates/{template}, a name or an id.
+// get serves GET /v1/templates/{template}, where template is a name or an id.
 func (h *templates) get(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	if h.all == nil {
 		return berth.Errorf(berth.CodeNotFound, "Template '%s' not found.", r.PathValue("template"))

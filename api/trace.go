@@ -7,8 +7,8 @@ import (
 	"github.com/berth-run/berth/api/exchange"
 )
 
-// ingestTraces serves POST /v1/traces/ingest, where OpenAI's Agents SDK sends what
-// its agents did. Berth stores none of it: what happened here is in the responses.
+// ingestTraces serves POST /v1/traces/ingest, to which OpenAI's Agents SDK sends the traces
+// of its agents. Berth discards them, because its responses already record the work.
 func ingestTraces(x *exchange.Exchange, r *http.Request, _ berth.Caller) error {
 	if err := x.DiscardBody(r); err != nil {
 		return err

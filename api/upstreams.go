@@ -7,8 +7,8 @@ import (
 	"github.com/berth-run/berth/api/exchange"
 )
 
-// upstreams serves GET /v1/upstreams. Only the operator may see them, whose keys are
-// those of the default project; for others the route does not exist.
+// upstreams serves GET /v1/upstreams. Only the operator, whose keys belong to the default
+// project, may use it; to others it answers 404.
 func (h *models) upstreams(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	if c.Project != berth.DefaultProject {
 		return berth.Errorf(berth.CodeNotFound, "This server does not serve %s %s.", r.Method, r.URL.Path)

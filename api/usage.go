@@ -14,13 +14,14 @@ import (
 	"github.com/berth-run/berth/store"
 )
 
-// usage serves what projects have used, and what it cost.
+// usage serves the usage of projects and its cost.
 type usage struct {
 	used     store.Usages
 	currency string // of costs
 }
 
-// A bucketWidth is a width of the buckets of usage, and how many a page has.
+// A bucketWidth is the duration of usage buckets, with the default and the maximum number
+// of buckets on a page.
 type bucketWidth struct {
 	time.Duration
 	limit, most int64
@@ -31,21 +32,21 @@ var bucketWidths = map[string]bucketWidth{"1m": {time.Minute, 60, 1440}, "1h": {
 // costWidths are the widths of the buckets of costs.
 var costWidths = map[string]bucketWidth{"1d": {24 * time.Hour, 7, 180}}
 
-// A usageRequest is what both kinds of usage may be asked for.
+// A usageRequest is the query of a request for usage. An empty filter means any value.
 type usageRequest struct {
 	width      time.Duration
-	from, to   time.Time // whole buckets
-	end        int64     // as asked for, in Unix seconds
-	limit      int64     // buckets
+	from, to   time.Time // start_time and end_time, extended to whole buckets
+	end        int64     // end_time, in Unix seconds
+	limit      int64     // number of buckets
 	start      time.Time // of the page
-	projects   []string  // empty is any, as are the next two
+	projects   []string
 	keys       []string
 	models     []string
 	groups     []string
-	impossible bool // filtered by what Berth does not have
+	impossible bool // a filter that matches nothing, because Berth has no such usage
 }
 
-// A usagePage is the answer.
+// A usagePage is one page of buckets.
 type usagePage struct {
 	Object   string        `json:"object"` // "page"
 	Data     []usageBucket `json:"data"`
@@ -60,7 +61,7 @@ type usageBucket struct {
 	Results   []any  `json:"results"`
 }
 
-// completionsUsage is what models have used.
+// completionsUsage is the usage of models by a group.
 type completionsUsage struct {
 	Object              string  `json:"object"`
 	InputTokens         int64   `json:"input_tokens"`
@@ -82,18 +83,18 @@ type completionsUsage struct {
 	} `json:"berth"`
 }
 
-// sessionsUsage is what containers have used.
+// sessionsUsage is the usage of containers by a group.
 type sessionsUsage struct {
 	Object      string  `json:"object"`
-	NumSessions int64   `json:"num_sessions"` // containers that were made
+	NumSessions int64   `json:"num_sessions"` // created containers
 	ProjectID   *string `json:"project_id"`
 	Berth       struct {
-		Seconds map[string]int64 `json:"seconds"` // that containers ran, by memory limit
+		Seconds map[string]int64 `json:"seconds"` // run time of containers by memory limit
 	} `json:"berth"`
 }
 
-// completions serves GET /v1/organization/usage/completions. A key sees its
-// own project.
+// completions serves GET /v1/organization/usage/completions. A key sees its own project
+// only.
 func (h *usage) completions(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	return h.answer(x, r, c, store.UsageResponse, []string{"project_id", "user_id", "api_key_id", "model", "batch", "service_tier"},
 		func(group []string, used []*store.Usage) any {
@@ -130,8 +131,8 @@ func (h *usage) sessions(x *exchange.Exchange, r *http.Request, c berth.Caller) 
 	})
 }
 
-// answer answers with a page of buckets. In each, result sums up what was used by each
-// group: its project, key and model, "" where the group has several.
+// answer answers with a page of buckets. result sums the usage of one group in a bucket. A
+// group has the values of project, key and model; "" means any.
 func (h *usage) answer(x *exchange.Exchange, r *http.Request, c berth.Caller, kind store.UsageKind, groupable []string, result func(group []string, used []*store.Usage) any) error {
 	req, err := readUsageRequest(r, kind, groupable)
 	if err != nil {
@@ -204,23 +205,22 @@ func readUsageRequest(r *http.Request, kind store.UsageKind, groupable []string)
 		at, err := strconv.ParseInt(strings.TrimPrefix(cursor, "page_"), 10, 64)
 		req.start = time.Unix(at, 0)
 		if err != nil || at < 0 || at > latest || req.start.Before(req.from) || !req.start.Equal(req.start.Truncate(req.width)) {
-			q.Fail(berth.Invalid("page", "Invalid 'page': it is not a page of this list."))
+			q.Fail(berth.Invalid("page", "Invalid 'page'. Expected the 'next_page' of a previous page of this list."))
 		}
 	}
 	if from >= req.end {
-		q.Fail(berth.Invalid("end_time", "Invalid 'end_time': it must be after 'start_time'."))
+		q.Fail(berth.Invalid("end_time", "Invalid 'end_time'. Expected a time after 'start_time'."))
 	}
 	return req, q.End()
 }
 
-// A group is what was used by the same project, key and model, as far as the request
-// distinguishes them.
+// A group is the usage with the same values of the fields by which the request groups.
 type group struct {
 	name []string // project, key, model or line item
 	used []*store.Usage
 }
 
-// groupsOf puts what was used in a bucket into groups.
+// groupsOf groups the usage of one bucket. It drops usage that the filters exclude.
 func (req *usageRequest) groupsOf(used []*store.Usage) []*group {
 	any := func(of []string, s string) bool { return len(of) == 0 || slices.Contains(of, s) }
 	var groups []*group

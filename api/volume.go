@@ -10,10 +10,10 @@ import (
 	"github.com/berth-run/berth/internal/rule"
 )
 
-// volumes serves volumes. Its service is nil if the driver cannot mount any.
+// volumes serves volumes. Its service is nil if the driver does not support them.
 type volumes struct{ service *volume.Service }
 
-// errNoVolumes is what a server answers whose driver cannot mount any.
+// errNoVolumes is the error of all routes if the driver does not support volumes.
 var errNoVolumes = berth.Errorf(berth.CodeUnavailable, "This server cannot store volumes.")
 
 // volumeBody checks the body of POST /v1/volumes.
@@ -83,5 +83,5 @@ func (h *volumes) delete(x *exchange.Exchange, r *http.Request, c berth.Caller) 
 	return x.JSON(http.StatusOK, exchange.Deleted(volumeID(r), "volume.deleted"))
 }
 
-// volumeID returns the volume that the path names.
+// volumeID returns the volume id of the request's path.
 func volumeID(r *http.Request) berth.VolumeID { return berth.VolumeID(r.PathValue("volume")) }

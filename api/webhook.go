@@ -9,7 +9,7 @@ import (
 	"github.com/berth-run/berth/webhook"
 )
 
-// webhooks serves the endpoints that events are sent to.
+// webhooks serves webhook endpoints.
 type webhooks struct{ service *webhook.Service }
 
 var (
@@ -47,7 +47,7 @@ func (h *webhooks) list(x *exchange.Exchange, r *http.Request, c berth.Caller) e
 	return x.JSON(http.StatusOK, exchange.ListOf(endpoints, more, func(e *berth.WebhookEndpoint) string { return string(e.ID) }))
 }
 
-// webhookID is the endpoint that the path names.
+// webhookID returns the endpoint id of the request's path.
 func webhookID(r *http.Request) berth.WebhookID { return berth.WebhookID(r.PathValue("webhook")) }
 
 // get serves GET /v1/webhook_endpoints/{webhook}.
@@ -96,8 +96,7 @@ func (h *webhooks) rotateSecret(x *exchange.Exchange, r *http.Request, c berth.C
 	return x.JSON(http.StatusOK, e)
 }
 
-// test serves POST /v1/webhook_endpoints/{webhook}/test: it sends a sample
-// event, once.
+// test serves POST /v1/webhook_endpoints/{webhook}/test. It sends a sample event once.
 func (h *webhooks) test(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	var req struct {
 		EventType berth.EventType `json:"event_type"`
@@ -115,7 +114,7 @@ func (h *webhooks) test(x *exchange.Exchange, r *http.Request, c berth.Caller) e
 		WebhookEndpointID berth.WebhookID `json:"webhook_endpoint_id"`
 		EventType         berth.EventType `json:"event_type"`
 		StatusCode        int             `json:"status_code"`
-		Success           bool            `json:"success"` // the request was made, whatever the answer
+		Success           bool            `json:"success"` // the endpoint answered, with any status
 	}{"webhook_endpoint.test", id, req.EventType, status, true})
 }
 
