@@ -34,22 +34,22 @@ import (
 // its handler in the file of its noun.
 func (h *handlers) routes() []exchange.Route {
 	const (
-		asksModel     = exchange.AsksModel
+		callsModel    = exchange.CallsModel
 		storesNothing = exchange.StoresNothing
 		storesLittle  = exchange.StoresLittle
 		readsQuery    = exchange.ReadsQuery
 	)
 	on, beta := exchange.On, assistants.Beta
 	return []exchange.Route{
-		on("POST /v1/responses", h.responses.create, asksModel, storesLittle, exchange.NamesResponse),
+		on("POST /v1/responses", h.responses.create, callsModel, storesLittle, exchange.NamesResponse),
 		on("GET /v1/responses", h.socket.Connect),
 		on("POST /v1/responses/input_tokens", h.responses.countTokens, storesNothing, storesLittle),
-		on("POST /v1/responses/compact", h.responses.compact, asksModel, storesNothing, storesLittle),
+		on("POST /v1/responses/compact", h.responses.compact, callsModel, storesNothing, storesLittle),
 		on("GET /v1/responses/{response}", h.responses.get, readsQuery),
 		on("DELETE /v1/responses/{response}", h.responses.delete),
 		on("POST /v1/responses/{response}/cancel", h.responses.cancel, storesNothing, storesLittle),
 		on("GET /v1/responses/{response}/bundle", h.bundles.export, readsQuery),
-		on("POST /v1/responses/{response}/replay", h.bundles.replay, asksModel),
+		on("POST /v1/responses/{response}/replay", h.bundles.replay, callsModel),
 		on("POST /v1/bundles", h.bundles.load, exchange.StoresAsItComes),
 		on("GET /v1/responses/{response}/input_items", h.responses.listInput, readsQuery),
 
@@ -62,7 +62,7 @@ func (h *handlers) routes() []exchange.Route {
 		on("GET /v1/conversations/{conversation}/items/{item}", h.conversations.getItem, readsQuery),
 		on("DELETE /v1/conversations/{conversation}/items/{item}", h.conversations.deleteItem),
 
-		on("POST /v1/chat/completions", h.chat.Create, asksModel, storesLittle),
+		on("POST /v1/chat/completions", h.chat.Create, callsModel, storesLittle),
 		on("GET /v1/chat/completions", h.chat.List, readsQuery),
 		on("GET /v1/chat/completions/{completion}", h.chat.Get),
 		on("POST /v1/chat/completions/{completion}", h.chat.Update),
@@ -122,7 +122,7 @@ func (h *handlers) routes() []exchange.Route {
 		on("POST /v1/assistants/{assistant}", beta(h.assistants.UpdateAssistant)),
 		on("DELETE /v1/assistants/{assistant}", beta(h.assistants.DeleteAssistant)),
 		on("POST /v1/threads", beta(h.assistants.CreateThread)),
-		on("POST /v1/threads/runs", beta(h.assistants.CreateThreadAndRun), asksModel),
+		on("POST /v1/threads/runs", beta(h.assistants.CreateThreadAndRun), callsModel),
 		on("GET /v1/threads/{thread}", beta(h.assistants.GetThread)),
 		on("POST /v1/threads/{thread}", beta(h.assistants.UpdateThread)),
 		on("DELETE /v1/threads/{thread}", beta(h.assistants.DeleteThread)),
@@ -131,12 +131,12 @@ func (h *handlers) routes() []exchange.Route {
 		on("GET /v1/threads/{thread}/messages/{message}", beta(h.assistants.GetMessage)),
 		on("POST /v1/threads/{thread}/messages/{message}", beta(h.assistants.UpdateMessage)),
 		on("DELETE /v1/threads/{thread}/messages/{message}", beta(h.assistants.DeleteMessage)),
-		on("POST /v1/threads/{thread}/runs", beta(h.assistants.CreateRun), asksModel, readsQuery),
+		on("POST /v1/threads/{thread}/runs", beta(h.assistants.CreateRun), callsModel, readsQuery),
 		on("GET /v1/threads/{thread}/runs", beta(h.assistants.ListRuns), readsQuery),
 		on("GET /v1/threads/{thread}/runs/{run}", beta(h.assistants.GetRun)),
 		on("POST /v1/threads/{thread}/runs/{run}", beta(h.assistants.UpdateRun)),
 		on("POST /v1/threads/{thread}/runs/{run}/cancel", beta(h.assistants.CancelRun), storesNothing, storesLittle),
-		on("POST /v1/threads/{thread}/runs/{run}/submit_tool_outputs", beta(h.assistants.SubmitToolOutputs), asksModel),
+		on("POST /v1/threads/{thread}/runs/{run}/submit_tool_outputs", beta(h.assistants.SubmitToolOutputs), callsModel),
 		on("GET /v1/threads/{thread}/runs/{run}/steps", beta(h.assistants.ListRunSteps), readsQuery),
 		on("GET /v1/threads/{thread}/runs/{run}/steps/{step}", beta(h.assistants.GetRunStep), readsQuery),
 

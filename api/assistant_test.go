@@ -70,8 +70,8 @@ func TestAssistantPages(t *testing.T) {
 			t.Errorf("%q (-want +got):\n%s", query, diff)
 		}
 	}
-	h.refused(400, "GET", "/v1/assistants?after=asst_x", nil, "Invalid 'after': nothing in this list has the id 'asst_x'.")
-	h.refused(400, "GET", "/v1/assistants?before=asst_x", nil, "Invalid 'before': nothing in this list has the id 'asst_x'.")
+	h.refused(400, "GET", "/v1/assistants?after=asst_x", nil, "Invalid 'after': no object with id 'asst_x' in this list.")
+	h.refused(400, "GET", "/v1/assistants?before=asst_x", nil, "Invalid 'before': no object with id 'asst_x' in this list.")
 }
 
 func TestThreads(t *testing.T) {

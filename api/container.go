@@ -7,7 +7,6 @@ import (
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/api/exchange"
-	"github.com/berth-run/berth/api/request"
 	"github.com/berth-run/berth/container"
 	"github.com/berth-run/berth/files"
 	"github.com/berth-run/berth/internal/rule"
@@ -27,10 +26,10 @@ var containerBody = rule.Object(rule.Fields{
 		"anchor": rule.OneOf("last_active_at"), "minutes": rule.Integer(1, math.MaxInt32),
 	}, "anchor", "minutes"),
 	"file_ids":       rule.List(rule.Text(1, 256), 50),
-	"memory_limit":   request.MemoryLimit,
-	"network_policy": rule.ByType(request.NetworkPolicies),
+	"memory_limit":   rule.MemoryLimit,
+	"network_policy": rule.ByType(rule.NetworkPolicies),
 	"skills":         rule.UnsupportedUnlessEmpty,
-	"berth":          request.ContainerSource,
+	"berth":          rule.ContainerSource(nil),
 }, "name")
 
 // create serves POST /v1/containers.

@@ -144,7 +144,7 @@ func TestConversationRefused(t *testing.T) {
 		{path + "/items", `{"items":[{"role":"user","id":"` + conv + `","content":"x"}]}`, "Invalid 'items[0].id': '" + conv + "'. Expected an ID that begins with 'msg'.", "items[0].id", "invalid_value"},
 		{path + "/items", `{"items":[{"type":"item_reference","id":"msg_1"}]}`, "Item with id 'msg_1' not found.", "items[0].id", ""},
 		{path + "/items", `{"items":[{"type":"web_search_call","id":"ws_1","status":"completed"}]}`, "Unsupported value: 'web_search_call' items are not supported by this server.", "items[0].type", "unsupported_value"},
-		{path + "/items", `{"items":[{"type":"compaction_trigger"}]}`, "Invalid 'items[0]': a compaction_trigger belongs into the input of a response.", "items[0]", ""},
+		{path + "/items", `{"items":[{"type":"compaction_trigger"}]}`, "Invalid 'items[0]': a compaction_trigger is only allowed in the input of a response.", "items[0]", ""},
 		{"/v1/responses", `{"model":"scripted","conversation":"` + conv + `","input":[{"role":"user","id":"msg_1","content":"x"}]}`, duplicate, "input", ""},
 	} {
 		if c.message == "" {

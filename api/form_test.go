@@ -95,8 +95,8 @@ func TestFormErrors(t *testing.T) {
 		{"anchor", with(part{"expires_after[anchor]", "", "now"}, part{"expires_after[seconds]", "", "3600"}), "Invalid value: 'now'. Supported values are: 'created_at'.", "expires_after.anchor"},
 		{"seconds", with(part{"expires_after[anchor]", "", "created_at"}, part{"expires_after[seconds]", "", "9"}), "Invalid 'expires_after.seconds': integer below minimum value. Expected a value >= 3600, but got 9 instead.", "expires_after.seconds"},
 		{"seconds of a wrong type", with(part{"expires_after[anchor]", "", "created_at"}, part{"expires_after[seconds]", "", "soon"}), "Invalid type for 'expires_after.seconds': expected an integer, but got 'soon' instead.", "expires_after.seconds"},
-		{"cut in the file", multipartBody(true, purpose, file)[:150], "The multipart body is malformed or did not arrive whole.", ""},
-		{"cut after the file", multipartBody(true, purpose, file), "The multipart body is malformed or did not arrive whole.", ""},
+		{"cut in the file", multipartBody(true, purpose, file)[:150], "The multipart body is malformed or incomplete.", ""},
+		{"cut after the file", multipartBody(true, purpose, file), "The multipart body is malformed or incomplete.", ""},
 		{"a field where the file should be", multipartBody(false, part{"file", "", "x"}), "Missing required parameter: 'file.filename'.", "file.filename"},
 	}
 	for _, tt := range tests {
@@ -109,7 +109,7 @@ func TestFormErrors(t *testing.T) {
 	}
 	r := formRequest(with())
 	r.Header.Set("Content-Type", "application/json")
-	if _, _, err := readFileForm(r); told(t, err).Message != "The request body must be multipart/form-data." {
+	if _, _, err := readFileForm(r); told(t, err).Message != "The request body must be multipart/form-data. Send it with the header 'Content-Type: multipart/form-data'." {
 		t.Errorf("JSON: got %v, want it refused", err)
 	}
 }

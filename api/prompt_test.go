@@ -108,7 +108,7 @@ func TestPromptErrors(t *testing.T) {
 		{"/v1/responses", use(`,"version":"7"`), 404, "", "no version '7'"},
 		{"/v1/responses", use(``), 400, "prompt.variables", "Missing prompt variable: 'language'"},
 		{"/v1/responses", use(`,"variables":{"language":"a","name":"b","picture":"c","more":"d"}`), 400, "prompt.variables", "Unknown prompt variable: 'more'"},
-		{"/v1/responses", use(`,"variables":{"language":{"type":"input_image","image_url":"https://x"},"name":"b","picture":"c"}`), 400, "prompt.variables.language", "no image"},
+		{"/v1/responses", use(`,"variables":{"language":{"type":"input_image","image_url":"https://x"},"name":"b","picture":"c"}`), 400, "prompt.variables.language", "an image or a file"},
 		{"/v1/responses", use(`,"variables":{"language":7}`), 400, "prompt.variables.language", ""},
 		{"/v1/responses", `{"input":"x"}`, 400, "model", ""},
 	} {

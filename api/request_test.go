@@ -57,12 +57,12 @@ func TestRequestErrors(t *testing.T) {
 	tests := []struct{ name, body, message, param, code string }{
 		// the body as a whole
 		{"empty", ``, "We could not parse the JSON body of your request: it is empty.", "", ""},
-		{"cut", `{"model":`, "We could not parse the JSON body of your request: it ends in the middle.", "", ""},
-		{"cut in an object", `{"model":"m"`, "We could not parse the JSON body of your request: it ends in the middle.", "", ""},
+		{"cut", `{"model":`, "We could not parse the JSON body of your request: it is incomplete.", "", ""},
+		{"cut in an object", `{"model":"m"`, "We could not parse the JSON body of your request: it is incomplete.", "", ""},
 		{"broken", `{"model":"m",}`, "We could not parse the JSON body of your request: invalid character '}' looking for beginning of object key string, near byte 13.", "", ""},
-		{"two values", `{"model":"m","input":"x"}{}`, "We could not parse the JSON body of your request: something follows the object.", "", ""},
+		{"two values", `{"model":"m","input":"x"}{}`, "We could not parse the JSON body of your request: there is data after the object.", "", ""},
 		{"not UTF-8", "{\"model\":\"\xff\"}", "We could not parse the JSON body of your request: it is not valid UTF-8.", "", ""},
-		{"a name twice", `{"model":"m","input":"x","model":"n"}`, `We could not parse the JSON body of your request: an object has the name "model" twice.`, "", ""},
+		{"a name twice", `{"model":"m","input":"x","model":"n"}`, `We could not parse the JSON body of your request: an object contains the name "model" twice.`, "", ""},
 		{"too deep", with(`"text":` + strings.Repeat(`[`, 300) + strings.Repeat(`]`, 300)), "We could not parse the JSON body of your request: it is nested more than 256 deep.", "", ""},
 		{"not an object", `[]`, "Invalid body: expected a JSON object, but got an array instead.", "", "invalid_type"},
 		{"too large", with(`"instructions":"` + strings.Repeat("x", 1<<20) + `"`), "The request body is larger than 1048576 bytes.", "", "request_too_large"},

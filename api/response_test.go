@@ -342,14 +342,14 @@ func TestQueryErrors(t *testing.T) {
 		"/input_items?limit=101":           "Invalid 'limit': integer above maximum value. Expected a value <= 100, but got 101 instead.",
 		"/input_items?limit=x":             "Invalid type for 'limit': expected an integer, but got 'x' instead.",
 		"/input_items?order=up":            "Invalid value: 'up'. Supported values are: 'asc' and 'desc'.",
-		"/input_items?after=msg_0":         "Invalid 'after': nothing in this list has the id 'msg_0'.",
+		"/input_items?after=msg_0":         "Invalid 'after': no object with id 'msg_0' in this list.",
 		"/input_items?before=msg_0":        "Unknown parameter: 'before'.",
 		"?stream=1":                        "Invalid type for 'stream': expected a boolean, but got '1' instead.",
 		"?starting_after=3":                "The 'starting_after' parameter is only allowed when 'stream' is enabled.",
 		"?stream=true&starting_after=-2":   "Invalid 'starting_after': integer below minimum value. Expected a value >= -1, but got -2 instead.",
 		"?include=everything":              "Invalid value: 'everything'. Supported values are: 'file_search_call.results', ",
 		"?stream=true&include_obfuscation": "",
-		"?%zz":                             "The query of the URL is malformed.",
+		"?%zz":                             "The query string of the URL is malformed.",
 	} {
 		if want == "" {
 			h.until(h.stream(t.Context(), "GET", "/v1/responses/"+r.id()+query, nil), "response.completed")

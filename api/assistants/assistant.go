@@ -9,8 +9,8 @@ import (
 	"github.com/berth-run/berth/store"
 )
 
-// An Assistant is how runs are to be answered. Its JSON is also the body of the
-// requests that make and modify one, which lack id, object and created_at.
+// An Assistant is a configuration for runs. Its JSON is also the body of the requests that
+// create and modify one, which lack id, object and created_at.
 type Assistant struct {
 	ID              string            `json:"id"`
 	Object          string            `json:"object"` // "assistant"
@@ -22,13 +22,13 @@ type Assistant struct {
 	Tools           []berth.Tool      `json:"tools"`
 	ToolResources   json.RawMessage   `json:"tool_resources"`
 	Metadata        map[string]string `json:"metadata"`
-	Temperature     *float64          `json:"temperature"` // null is the model's own
+	Temperature     *float64          `json:"temperature"` // null means the model's default
 	TopP            *float64          `json:"top_p"`
 	ResponseFormat  json.RawMessage   `json:"response_format"`
 	ReasoningEffort *string           `json:"reasoning_effort"`
 }
 
-// complete fills in the defaults that the wire shows.
+// complete sets the defaults.
 func (a *Assistant) complete() {
 	a.Object = string(kindAssistant)
 	a.Tools, a.Metadata = orEmpty(a.Tools), orEmptyMap(a.Metadata)
@@ -60,13 +60,12 @@ func (l *Catalog) Get(ctx context.Context, p berth.ProjectID, id string) (*Assis
 	return get[Assistant](ctx, l.objects, p, assistantKey(id))
 }
 
-// List returns one page of the assistants, and whether there is more.
+// List returns one page of the assistants and whether there are more.
 func (l *Catalog) List(ctx context.Context, p berth.ProjectID, page store.Page) ([]*Assistant, bool, error) {
 	return list[Assistant](ctx, l.objects, p, kindAssistant, "", page)
 }
 
-// Update lays the fields of a request over an assistant's. Runs that have
-// begun go on as they were.
+// Update sets the fields of a request. It does not affect existing runs.
 func (l *Catalog) Update(ctx context.Context, p berth.ProjectID, id string, request json.RawMessage) (*Assistant, error) {
 	return update(ctx, l.objects, p, assistantKey(id), func(a *Assistant) error {
 		changed, err := patched(a, request, "model", "metadata")
@@ -79,7 +78,7 @@ func (l *Catalog) Update(ctx context.Context, p berth.ProjectID, id string, requ
 	})
 }
 
-// Delete removes an assistant. Its runs and their messages stay.
+// Delete removes an assistant, but not its runs and their messages.
 func (l *Catalog) Delete(ctx context.Context, p berth.ProjectID, id string) error {
 	return remove(ctx, l.objects, p, assistantKey(id))
 }

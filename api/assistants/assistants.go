@@ -1,11 +1,12 @@
-// Package assistants is the Assistants API as a way to ask for responses.
+// Package assistants implements OpenAI's Assistants API with responses.
 //
-// A Service knows no HTTP; a Door serves it. Assistants, threads, messages and runs are
-// objects in the store. A run is a chain of responses, its legs: one from its start, and one from
-// each submission of tool outputs, to the next halt. What the engine has done for a
-// leg is in the leg's response, and a run's status, steps and messages are derived
-// from there for each request (Record.View, Record.Steps), so no process has to live as
-// long as a run. How a run has ended is saved once.
+// A Service implements the operations; a Door serves them over HTTP. Assistants, threads,
+// messages and runs are objects in the store. A run is a chain of responses, called legs.
+// The first leg starts with the run, each further one with a submission of tool outputs.
+// A leg ends when the run ends or waits for outputs. For each request, the status, steps
+// and messages of a run are derived from the responses of its legs (Record.View,
+// Record.Steps), so no process has to live as long as a run. The end of a run is saved
+// once.
 package assistants
 
 import (
@@ -15,18 +16,19 @@ import (
 	"fmt"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/internal/rule"
 	"github.com/berth-run/berth/store"
 )
 
-// The kinds of objects in the store. Messages and runs belong to their thread.
+// The kinds of objects in the store. The parent of messages and runs is their thread.
 const (
 	kindAssistant = store.KindAssistant
 	kindThread    = store.KindThread
 	kindMessage   = store.KindMessage
 	kindRun       = store.KindRun
 
-	// kindNext is the place after a run, or at the beginning of a thread. There is one, and
-	// the run that acquires it never releases it, so two runs cannot follow the same one.
+	// kindNext is the slot after a run, or at the start of a thread. The run that follows
+	// creates it, and only one run can, so two runs cannot follow the same one.
 	kindNext = store.KindNextRun
 )
 
@@ -38,7 +40,7 @@ const (
 	prefixStep      = "step_"
 )
 
-// orEmpty and the two after it fill in what the wire shows where nothing was given.
+// orEmpty, orEmptyMap and orRaw return the default of an absent value.
 func orEmpty[T any](s []T) []T {
 	if s == nil {
 		return []T{}
@@ -60,22 +62,13 @@ func orRaw(raw json.RawMessage, otherwise string) json.RawMessage {
 	return raw
 }
 
-// notFound is OpenAI's answer to an id that is unknown or another project's.
+// notFound returns OpenAI's error for an id that is unknown or belongs to another project.
 func notFound(what, id string) error {
-	return berth.Errorf(berth.CodeNotFound, "No %s found with id '%s'.", what, clip(id))
+	return berth.Errorf(berth.CodeNotFound, "No %s found with id '%s'.", what, rule.Clip(id))
 }
 
-// clip shortens what a client sent for use in a message.
-func clip(s string) string {
-	const most = 100
-	if r := []rune(s); len(r) > most {
-		return string(r[:most]) + "…"
-	}
-	return s
-}
-
-// derivedID is the id of what came of one place in a response's output. It is the
-// same whenever it is derived.
+// derivedID returns the id of the step or message that is derived from an item of a
+// response's output. The same item always has the same id.
 func derivedID(prefix string, r berth.ResponseID, index int) string {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s/%d", r, index))
 	return prefix + hex.EncodeToString(sum[:24])

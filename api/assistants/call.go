@@ -6,15 +6,14 @@ import (
 	"github.com/berth-run/berth"
 )
 
-// A ToolCall is a call of a tool as a step shows it. What it has beside id and type
-// depends on the type.
+// A ToolCall is a call of a tool as a step shows it. Its type determines its other fields.
 type ToolCall struct {
 	ID       string    `json:"id"`
 	Type     string    `json:"type"`
 	Function *Function `json:"function,omitempty"`
 }
 
-// A Function is a call of a function of the client's.
+// A Function is a call of a function that the client runs.
 type Function struct {
 	Name      string  `json:"name"`
 	Arguments string  `json:"arguments"`
@@ -31,14 +30,14 @@ type RequiredCall struct {
 	} `json:"function"`
 }
 
-// A callKind says what an item that is a call looks like in a step.
+// A callKind describes how a step shows an item that is a call.
 type callKind struct {
-	client bool // the client answers it
+	client bool // the client runs the tool and submits the output
 	show   func(it berth.Item) ToolCall
 }
 
-// callKinds is the table of calls that steps show. To show another tool's, add its
-// line, and a line in toolKinds.
+// callKinds is the table of calls that steps show. To add a tool, add a line here and one
+// in toolKinds.
 var callKinds = map[berth.ItemType]callKind{
 	berth.ItemFunctionCall: {client: true, show: showFunction},
 }
@@ -50,16 +49,16 @@ func showFunction(it berth.Item) ToolCall {
 
 func functionOf(it berth.Item) berth.FunctionCall {
 	var f berth.FunctionCall
-	_ = it.Decode(&f) // an item of the engine's decodes
+	_ = it.Decode(&f) // items of the engine are valid
 	return f
 }
 
-// toolCalls returns the calls of a part with the outputs that the client gave, if any.
+// toolCalls returns the calls of a part with the outputs that the client submitted, if any.
 func (p *part) toolCalls(given *answer) []ToolCall {
 	calls := make([]ToolCall, len(p.calls))
 	for i, it := range p.calls {
 		calls[i] = callKinds[it.Type()].show(it)
-		if given == nil || !p.asks() {
+		if given == nil || !p.needsClient() {
 			continue
 		}
 		if n := slices.IndexFunc(given.outputs, func(o ToolOutput) bool { return o.ToolCallID == it.CallID() }); n >= 0 {
@@ -69,11 +68,11 @@ func (p *part) toolCalls(given *answer) []ToolCall {
 	return calls
 }
 
-// waiting returns the calls of a complete response that its client must answer.
+// waiting returns the calls of a complete response that wait for outputs of the client.
 func waiting(leg *berth.Response) []RequiredCall {
 	var out []RequiredCall
 	for _, p := range parts(leg) {
-		if !p.asks() {
+		if !p.needsClient() {
 			continue
 		}
 		for _, it := range p.calls {

@@ -14,8 +14,8 @@ import (
 	"github.com/berth-run/berth/store"
 )
 
-// assistantsBeta is the value that the header OpenAI-Beta must have for the Assistants API,
-// as with the hosted service.
+// assistantsBeta is the value of the header OpenAI-Beta that the Assistants API requires, as
+// at OpenAI.
 const assistantsBeta = "assistants=v2"
 
 // A Door serves the Assistants API.
@@ -81,7 +81,7 @@ func (d *Door) DeleteAssistant(x *exchange.Exchange, r *http.Request, c berth.Ca
 	return answerJSON(x, exchange.Deleted(id, "assistant.deleted"), err)
 }
 
-// answerJSON answers with v, unless there is an error.
+// answerJSON answers with v, or returns err if it is not nil.
 func answerJSON(x *exchange.Exchange, v any, err error) error {
 	if err != nil {
 		return err
@@ -89,10 +89,10 @@ func answerJSON(x *exchange.Exchange, v any, err error) error {
 	return x.JSON(http.StatusOK, v)
 }
 
-// answerList answers with a page of a list that can be read in both directions.
+// answerList answers with a page of a list that supports after and before.
 func answerList[T any](x *exchange.Exchange, list []T, more bool, page store.Page, err error, id func(T) string) error {
 	if errors.Is(err, store.ErrNotFound) && page.After == "" && page.Before != "" {
-		return berth.Invalid("before", "Invalid 'before': nothing in this list has the id '%s'.", rule.Clip(page.Before))
+		return berth.Invalid("before", "Invalid 'before': no object with id '%s' in this list.", rule.Clip(page.Before))
 	}
 	if err != nil {
 		return exchange.ListError(err, page)

@@ -47,7 +47,7 @@ func (d *Door) SubmitToolOutputs(x *exchange.Exchange, r *http.Request, c berth.
 	return d.answerRun(x, r, c, nil, run, req.Stream, err)
 }
 
-// answerRun answers with a run that has just been started or continued, or with its events.
+// answerRun answers with a run that has just been started or continued, or streams it.
 func (d *Door) answerRun(x *exchange.Exchange, r *http.Request, c berth.Caller, t *Thread, run *Record, stream bool, err error) error {
 	if err != nil {
 		return err
@@ -59,14 +59,14 @@ func (d *Door) answerRun(x *exchange.Exchange, r *http.Request, c berth.Caller, 
 	return x.JSON(http.StatusOK, run.Run)
 }
 
-// streamRun answers with the events of a run up to its next halt. When the client leaves,
-// the run goes on.
+// streamRun streams the events of a run until it ends or waits for outputs. The run
+// continues if the client disconnects.
 func (d *Door) streamRun(x *exchange.Exchange, r *http.Request, c berth.Caller, t *Thread, run *Record) error {
 	out, ctx := x.Stream(r, false)
 	defer out.Close()
 	for ev, err := range d.service.Follow(ctx, c, run, t) {
 		if ctx.Err() != nil && r.Context().Err() == nil {
-			return nil // the keep-alive found that the client has gone
+			return nil // a keep-alive has detected that the client is gone
 		}
 		if err != nil {
 			err = exchange.FollowError(ctx, berth.ResponseID(run.Run.ID), err)

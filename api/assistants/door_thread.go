@@ -9,7 +9,7 @@ import (
 	"github.com/berth-run/berth/api/exchange"
 )
 
-// CreateThread serves POST /v1/threads. It needs no body.
+// CreateThread serves POST /v1/threads. The body is optional.
 func (d *Door) CreateThread(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	var req ThreadRequest
 	if err := x.DecodeOptional(r, threadRequest, &req); err != nil {

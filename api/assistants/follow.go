@@ -8,8 +8,8 @@ import (
 	"github.com/berth-run/berth"
 )
 
-// Follow yields the events of a run's last leg, to its halt. It yields
-// thread first if that is not nil. An error ends it.
+// Follow yields the events of a run's last leg until its end. If thread is not nil, the
+// first event is its creation. An error is yielded last.
 func (s *Service) Follow(ctx context.Context, c berth.Caller, r *Record, thread *Thread) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		err := s.follow(ctx, c, r, thread, func(events ...Event) bool {
@@ -26,18 +26,19 @@ func (s *Service) Follow(ctx context.Context, c berth.Caller, r *Record, thread 
 	}
 }
 
-func (s *Service) follow(ctx context.Context, c berth.Caller, r *Record, thread *Thread, tell func(...Event) bool) error {
+// follow calls emit with the events of Follow, until emit returns false.
+func (s *Service) follow(ctx context.Context, c berth.Caller, r *Record, thread *Thread, emit func(...Event) bool) error {
 	t, err := s.eventStream(ctx, c.Project, r)
 	if err != nil {
 		return err
 	}
-	if thread != nil && !tell(Event{"thread.created", thread}) {
+	if thread != nil && !emit(Event{"thread.created", thread}) {
 		return nil
 	}
-	if !tell(t.Begin()...) {
+	if !emit(t.Start()...) {
 		return nil
 	}
-	if !r.Ended { // it was refused at once otherwise
+	if !r.Ended { // an ended run was refused at once and has no response
 		for rec, err := range s.Journal.Follow(ctx, c.Project, r.last().Response, -1) {
 			if err != nil {
 				return err
@@ -50,22 +51,22 @@ func (s *Service) follow(ctx context.Context, c berth.Caller, r *Record, thread 
 			if err != nil {
 				return err
 			}
-			if !tell(events...) {
+			if !emit(events...) {
 				return nil
 			}
 		}
 	}
-	run, err := s.halt(ctx, c, r, &t.leg)
+	run, err := s.atEnd(ctx, c, r, &t.leg)
 	if err != nil {
 		return err
 	}
-	tell(t.End(run)...)
+	emit(t.End(run)...)
 	return nil
 }
 
-// halt returns the run as it was when its last leg ended. Another request may have
-// continued it already.
-func (s *Service) halt(ctx context.Context, c berth.Caller, r *Record, leg *berth.Response) (*Run, error) {
+// atEnd returns the run as it was at the end of r's last leg, even if another request has
+// continued it since.
+func (s *Service) atEnd(ctx context.Context, c berth.Caller, r *Record, leg *berth.Response) (*Run, error) {
 	now, err := get[Record](ctx, s.Objects, c.Project, runKey(r.Run.ThreadID, r.Run.ID))
 	if err != nil {
 		return nil, err
@@ -78,7 +79,7 @@ func (s *Service) halt(ctx context.Context, c berth.Caller, r *Record, leg *bert
 	return run, err
 }
 
-// eventStream returns the events of a run's last leg.
+// eventStream returns an EventStream for a run's last leg.
 func (s *Service) eventStream(ctx context.Context, p berth.ProjectID, r *Record) (*EventStream, error) {
 	n := len(r.Legs) - 1
 	if n == 0 {

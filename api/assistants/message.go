@@ -8,7 +8,7 @@ import (
 	"github.com/berth-run/berth"
 )
 
-// A Message is what a user or an assistant said in a thread.
+// A Message is a message of a user or an assistant in a thread.
 type Message struct {
 	ID                string            `json:"id"`
 	Object            string            `json:"object"` // "thread.message"
@@ -26,8 +26,8 @@ type Message struct {
 	Metadata          map[string]string `json:"metadata"`
 }
 
-// Details say why a message or a run is incomplete. The reason is left out where
-// OpenAI's list has none that is true.
+// Details hold the reason for which a message or a run is incomplete. The reason is absent
+// if none of OpenAI's applies.
 type Details struct {
 	Reason string `json:"reason,omitempty"`
 }
@@ -41,13 +41,13 @@ type Content struct {
 	ImageURL  *ImageURL  `json:"image_url,omitempty"`
 }
 
-// A Text is the text of a part. No tool that is served annotates it.
+// A Text is the text of a part. It has no annotations, because no supported tool adds any.
 type Text struct {
 	Value       string            `json:"value"`
 	Annotations []json.RawMessage `json:"annotations"`
 }
 
-// UnmarshalJSON takes the short form of requests as well, a string.
+// UnmarshalJSON also accepts the short form of requests, a string.
 func (t *Text) UnmarshalJSON(b []byte) error {
 	t.Annotations = []json.RawMessage{}
 	if len(b) > 0 && b[0] == '"' {
@@ -63,7 +63,7 @@ type ImageFile struct {
 	Detail string       `json:"detail,omitempty"`
 }
 
-// An ImageURL is an image elsewhere, or in the URL itself.
+// An ImageURL is an image at a web URL or in a data URL.
 type ImageURL struct {
 	URL    string `json:"url"`
 	Detail string `json:"detail,omitempty"`
@@ -75,7 +75,7 @@ type Attachment struct {
 	Tools  []berth.Tool `json:"tools"`
 }
 
-// A MessageRequest asks for a message.
+// A MessageRequest is a request for a new message.
 type MessageRequest struct {
 	Role        string            `json:"role"`
 	Content     Contents          `json:"content"`
@@ -86,7 +86,7 @@ type MessageRequest struct {
 // Contents are the parts of a message.
 type Contents []Content
 
-// UnmarshalJSON takes the short form as well, a string.
+// UnmarshalJSON also accepts the short form, a string.
 func (c *Contents) UnmarshalJSON(b []byte) error {
 	if len(b) > 0 && b[0] == '"' {
 		text := new(Text)
@@ -96,7 +96,7 @@ func (c *Contents) UnmarshalJSON(b []byte) error {
 	return json.Unmarshal(b, (*[]Content)(c))
 }
 
-// newMessage returns the message that a request asks for.
+// newMessage returns the message of a request.
 func newMessage(thread string, req *MessageRequest, now int64) *Message {
 	m := &Message{ID: berth.NewID(berth.PrefixMessage), Object: string(kindMessage), CreatedAt: now, ThreadID: thread,
 		Status: berth.StatusCompleted, CompletedAt: &now, Role: req.Role, Content: req.Content,
@@ -115,7 +115,7 @@ func newMessage(thread string, req *MessageRequest, now int64) *Message {
 	return m
 }
 
-// files returns the files that a message names, by where in the request.
+// files returns the files of a message by their place in the request.
 func (req *MessageRequest) files() map[string]berth.FileID {
 	named := map[string]berth.FileID{}
 	for i, c := range req.Content {
@@ -129,7 +129,8 @@ func (req *MessageRequest) files() map[string]berth.FileID {
 	return named
 }
 
-// item returns a message as the model gets it. One without content is zero.
+// item returns a message as an input item for the model. It returns the zero Item for a
+// message without content.
 func (m *Message) item() berth.Item {
 	parts := make([]berth.Content, 0, len(m.Content))
 	for _, c := range m.Content {
@@ -152,7 +153,7 @@ func (m *Message) item() berth.Item {
 	return berth.NewItem(berth.Message{ID: m.ID, Type: berth.ItemMessage, Status: berth.StatusCompleted, Role: m.Role, Content: parts})
 }
 
-// contentOf returns what an item of the model's says.
+// contentOf returns the content of an item of the model.
 func contentOf(it berth.Item) []Content {
 	var m berth.Message
 	out := []Content{}
@@ -170,8 +171,8 @@ func contentOf(it berth.Item) []Content {
 	return out
 }
 
-// said is the text of one part, empty if there is no such part.
-func said(parts []Content, index int) string {
+// textOf returns the text of one part, or "" if there is no such part.
+func textOf(parts []Content, index int) string {
 	if index >= len(parts) {
 		return ""
 	}
@@ -184,7 +185,7 @@ func said(parts []Content, index int) string {
 	return ""
 }
 
-// rest returns what follows sent in whole, "" if whole does not begin with sent.
+// rest returns the part of whole after the prefix sent, or "" if whole has another prefix.
 func rest(whole, sent string) string {
 	after, _ := strings.CutPrefix(whole, sent)
 	if after == whole && sent != "" {

@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/internal/rule"
 	"github.com/berth-run/berth/store"
 )
 
@@ -16,8 +17,8 @@ func messageKey(thread, id string) store.ObjectKey {
 	return store.ObjectKey{Kind: kindMessage, Parent: thread, ID: id}
 }
 
-// newMessages returns the messages that requests ask for and the objects to save. at
-// is where the requests are, "" for the body itself.
+// newMessages returns the messages of requests and the objects to save. at is the field
+// that contains the requests, "" for the body itself.
 func (s *Service) newMessages(ctx context.Context, p berth.ProjectID, thread string, reqs []MessageRequest, at string) ([]*Message, []*store.Object, error) {
 	var messages []*Message
 	var objects []*store.Object
@@ -39,13 +40,13 @@ func (s *Service) newMessages(ctx context.Context, p berth.ProjectID, thread str
 	return messages, objects, nil
 }
 
-// checkFiles refuses a message that names a file which is not there.
+// checkFiles refuses a message that refers to a file that does not exist.
 func (s *Service) checkFiles(ctx context.Context, p berth.ProjectID, req *MessageRequest, at string) error {
 	named := req.files()
 	for _, param := range slices.Sorted(maps.Keys(named)) {
 		_, err := s.Files.Get(ctx, p, named[param])
 		if berth.ErrorCode(err) == berth.CodeNotFound {
-			return berth.Invalid(at+param, "No file found with id '%s'.", clip(string(named[param])))
+			return berth.Invalid(at+param, "No file found with id '%s'.", rule.Clip(string(named[param])))
 		}
 		if err != nil {
 			return err
@@ -54,7 +55,8 @@ func (s *Service) checkFiles(ctx context.Context, p berth.ProjectID, req *Messag
 	return nil
 }
 
-// CreateMessage adds a message to a thread on which nothing runs.
+// CreateMessage adds a message to a thread. It returns an error if the thread has an active
+// run.
 func (s *Service) CreateMessage(ctx context.Context, c berth.Caller, thread string, req *MessageRequest) (*Message, error) {
 	if _, err := s.Thread(ctx, c.Project, thread); err != nil {
 		return nil, err
@@ -86,8 +88,8 @@ func (s *Service) Message(ctx context.Context, c berth.Caller, thread, id string
 	return get[Message](ctx, s.Objects, c.Project, messageKey(thread, id))
 }
 
-// Messages returns one page of a thread's messages, those of one run unless run is
-// empty, and whether there is more.
+// Messages returns one page of a thread's messages and whether there are more. If run is not
+// empty, it returns only the messages of that run.
 func (s *Service) Messages(ctx context.Context, c berth.Caller, thread, run string, page store.Page) ([]*Message, bool, error) {
 	if err := s.upToDate(ctx, c, thread); err != nil {
 		return nil, false, err
@@ -98,7 +100,7 @@ func (s *Service) Messages(ctx context.Context, c berth.Caller, thread, run stri
 	return s.messagesOf(ctx, c.Project, thread, run, page)
 }
 
-// messagesOf is Messages of one run, which are few among those of the thread.
+// messagesOf is Messages for one run. It filters the thread's messages.
 func (s *Service) messagesOf(ctx context.Context, p berth.ProjectID, thread, run string, page store.Page) ([]*Message, bool, error) {
 	limit := page.Limit
 	page.Limit = 1000
@@ -147,7 +149,7 @@ func (s *Service) UpdateMessage(ctx context.Context, c berth.Caller, thread, id 
 	})
 }
 
-// DeleteMessage removes a message: later runs do not read it.
+// DeleteMessage removes a message. Later runs do not get it.
 func (s *Service) DeleteMessage(ctx context.Context, c berth.Caller, thread, id string) error {
 	if err := s.upToDate(ctx, c, thread); err != nil {
 		return err

@@ -9,26 +9,26 @@ import (
 	"github.com/berth-run/berth"
 )
 
-// A part is one step's share of a response's output: a message, or calls. Calls that
-// the client answers and that follow each other are one part: the model made them
-// together, because it halts for the answers.
+// A part is the part of a response's output that one step shows: a message, or calls.
+// Consecutive calls that the client answers are one part, because the model made them in
+// the same turn.
 type part struct {
 	index   int        // of its first item in the output
-	message berth.Item // zero if it is calls
+	message berth.Item // zero if the part is calls
 	calls   []berth.Item
-	open    bool // something of it is in progress
+	open    bool // an item is in progress
 }
 
-// parts divides a response's output. What was given up and asked again is left out.
+// parts divides a response's output. It skips items of abandoned turns.
 func parts(leg *berth.Response) []*part {
 	var out []*part
 	for i, it := range leg.Output {
 		kind, isCall := callKinds[it.Type()]
-		if !isCall && it.Type() != berth.ItemMessage || givenUp(leg, i) {
+		if !isCall && it.Type() != berth.ItemMessage || abandoned(leg, i) {
 			continue
 		}
 		p := &part{index: i}
-		if n := len(out); kind.client && n > 0 && out[n-1].asks() {
+		if n := len(out); kind.client && n > 0 && out[n-1].needsClient() {
 			p = out[n-1]
 		} else {
 			out = append(out, p)
@@ -44,7 +44,7 @@ func parts(leg *berth.Response) []*part {
 }
 
 // givenUp reports whether an item was broken off and its turn asked again.
-func givenUp(leg *berth.Response, i int) bool {
+func abandoned(leg *berth.Response, i int) bool {
 	if leg.Output[i].Status() != berth.StatusIncomplete {
 		return false
 	}
@@ -54,10 +54,10 @@ func givenUp(leg *berth.Response, i int) bool {
 	return leg.Output[i].Type() == berth.ItemMessage && i < len(leg.Output)-1
 }
 
-// asks reports whether the client must answer the part.
-func (p *part) asks() bool { return p.calls != nil && callKinds[p.calls[0].Type()].client }
+// needsClient reports whether the part's calls need outputs of the client.
+func (p *part) needsClient() bool { return p.calls != nil && callKinds[p.calls[0].Type()].client }
 
-// broken reports whether the part is not whole.
+// broken reports whether an item of the part is incomplete.
 func (p *part) broken() bool {
 	if p.calls == nil {
 		return p.message.Status() == berth.StatusIncomplete
@@ -67,7 +67,7 @@ func (p *part) broken() bool {
 
 // bornAt is when an item of a response was begun, in Unix seconds: what its id says
 // if this server has made it, else when the response was created.
-func bornAt(leg *berth.Response, index int) int64 {
+func startedAt(leg *berth.Response, index int) int64 {
 	first, last := leg.CreatedAt, leg.CreatedAt+int64(30*24*time.Hour/time.Second)
 	if leg.CompletedAt != nil {
 		last = *leg.CompletedAt
@@ -86,12 +86,12 @@ func bornAt(leg *berth.Response, index int) int64 {
 
 // closedAt is about when an item ended: when the next one was begun, or the
 // response completed.
-func closedAt(leg *berth.Response, index int) int64 {
+func endedAt(leg *berth.Response, index int) int64 {
 	switch {
 	case index+1 < len(leg.Output):
-		return bornAt(leg, index+1)
+		return startedAt(leg, index+1)
 	case leg.CompletedAt != nil:
 		return *leg.CompletedAt
 	}
-	return bornAt(leg, index)
+	return startedAt(leg, index)
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/berth-run/berth/store"
 )
 
-// latest returns the last run of a thread as it is now, nil if there is none.
+// latest returns the current state of a thread's last run, or nil if there is no run.
 func (s *Service) latest(ctx context.Context, c berth.Caller, thread string) (*Run, error) {
 	records, _, err := list[Record](ctx, s.Objects, c.Project, kindRun, thread, store.Page{Limit: 1})
 	if err != nil || len(records) == 0 {
@@ -18,7 +18,8 @@ func (s *Service) latest(ctx context.Context, c berth.Caller, thread string) (*R
 	return run, err
 }
 
-// upToDate saves the messages of the thread's run so far. The thread must exist.
+// upToDate saves the messages of the thread's last run so far. It returns an error if the
+// thread does not exist.
 func (s *Service) upToDate(ctx context.Context, c berth.Caller, thread string) error {
 	if _, err := s.Thread(ctx, c.Project, thread); err != nil {
 		return err
@@ -27,10 +28,10 @@ func (s *Service) upToDate(ctx context.Context, c berth.Caller, thread string) e
 	return err
 }
 
-// current returns a run as it is now, and the response of its last leg unless it has
-// ended. It does what a crash may have left undone: it makes the response of a leg that
-// was noted, cancels what was to be cancelled, saves the messages that have been said
-// and, once, how the run ended.
+// current returns the current state of a run and, unless it has ended, the response of its
+// last leg. It also completes work that a crash may have interrupted: it creates the
+// response of a recorded leg, cancels a response whose run was cancelled, and saves the new
+// messages and the end of the run.
 func (s *Service) current(ctx context.Context, c berth.Caller, r *Record) (*Run, *berth.Response, error) {
 	if r.Ended {
 		return &r.Run, nil, nil
@@ -48,7 +49,7 @@ func (s *Service) current(ctx context.Context, c berth.Caller, r *Record) (*Run,
 		case err == nil:
 			*r = *started
 			return s.current(ctx, c, r)
-		case !later(err): // else it stays queued
+		case !later(err): // otherwise the run stays queued
 			return nil, nil, err
 		}
 	}
@@ -62,13 +63,13 @@ func (s *Service) current(ctx context.Context, c berth.Caller, r *Record) (*Run,
 		body = leg.Body
 	}
 	run := r.View(body, s.Now())
-	if err := s.keep(ctx, c.Project, r, &run, body); err != nil {
+	if err := s.save(ctx, c.Project, r, &run, body); err != nil {
 		return nil, nil, err
 	}
 	return &run, body, nil
 }
 
-// response reads a leg's response, nil if there is none.
+// response returns a leg's response, or nil if it does not exist.
 func (s *Service) response(ctx context.Context, p berth.ProjectID, id berth.ResponseID) (*store.Response, error) {
 	rec, err := s.Responses.GetResponse(ctx, p, id)
 	if errors.Is(err, store.ErrNotFound) {
@@ -77,7 +78,7 @@ func (s *Service) response(ctx context.Context, p berth.ProjectID, id berth.Resp
 	return rec, err
 }
 
-// legs reads all responses of a run, nil where there is none.
+// legs returns the responses of a run's legs. Missing ones are nil.
 func (s *Service) legs(ctx context.Context, p berth.ProjectID, r *Record) ([]*store.Response, error) {
 	legs := make([]*store.Response, len(r.Legs))
 	for i, leg := range r.Legs {
@@ -89,24 +90,23 @@ func (s *Service) legs(ctx context.Context, p berth.ProjectID, r *Record) ([]*st
 	return legs, nil
 }
 
-// end notes how a run has ended, once.
+// end records the end of a run, unless one is recorded already.
 func (r *Record) end(run *Run) {
 	if r.Ended {
 		return
 	}
-	metadata := r.Run.Metadata // which may have been changed since
+	metadata := r.Run.Metadata // may be newer than that of run
 	r.Run, r.Ended = *run, true
 	r.Run.Metadata = metadata
 }
 
-// keep saves the messages that the last leg has said since the last time, and how the
-// run ended if it has.
-func (s *Service) keep(ctx context.Context, p berth.ProjectID, r *Record, run *Run, leg *berth.Response) error {
-	var said []*Message
+// save saves the new messages of the last leg and, if the run has ended, its end.
+func (s *Service) save(ctx context.Context, p berth.ProjectID, r *Record, run *Run, leg *berth.Response) error {
+	var messages []*Message
 	if leg != nil {
-		said = messagesOf(run, leg)
+		messages = messagesOf(run, leg)
 	}
-	for _, m := range said[min(r.Said, len(said)):] {
+	for _, m := range messages[min(r.Saved, len(messages)):] {
 		o, err := objectOf(kindMessage, m.ThreadID, m.ID, m.CreatedAt, m)
 		if err != nil {
 			return err
@@ -115,23 +115,23 @@ func (s *Service) keep(ctx context.Context, p berth.ProjectID, r *Record, run *R
 			return absent(err, threadKey(m.ThreadID))
 		}
 	}
-	if len(said) == r.Said && run.Status.Active() {
+	if len(messages) == r.Saved && run.Status.Active() {
 		return nil
 	}
-	kept, err := update(ctx, s.Objects, p, runKey(run.ThreadID, run.ID), func(kept *Record) error {
-		if len(kept.Legs) != len(r.Legs) {
-			return nil // it has gone on meanwhile
+	saved, err := update(ctx, s.Objects, p, runKey(run.ThreadID, run.ID), func(saved *Record) error {
+		if len(saved.Legs) != len(r.Legs) {
+			return nil // another request has continued the run
 		}
-		kept.Said = max(kept.Said, len(said))
+		saved.Saved = max(saved.Saved, len(messages))
 		if !run.Status.Active() {
-			kept.end(run)
+			saved.end(run)
 		}
 		return nil
 	})
 	if err != nil {
 		return err
 	}
-	if *r = *kept; r.Ended {
+	if *r = *saved; r.Ended {
 		*run = r.Run
 	}
 	return nil

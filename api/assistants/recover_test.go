@@ -75,7 +75,7 @@ func TestCrashes(t *testing.T) {
 		h := newHouse(t, aye)
 		r := h.noted()
 		h.until(r, Completed)
-		h.change(r, func(r *Record) { r.Said, r.Ended, r.Run.Status = 0, false, Queued })
+		h.change(r, func(r *Record) { r.Saved, r.Ended, r.Run.Status = 0, false, Queued })
 		h.until(r, Completed)
 		if got := h.said(r.Run.ThreadID); !cmp.Equal(got, []string{"Aye."}) {
 			t.Errorf("got %q", got)

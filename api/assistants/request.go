@@ -6,7 +6,7 @@ import (
 	"github.com/berth-run/berth"
 )
 
-// A RunRequest asks for a run, of a thread that is there or of one to be made.
+// A RunRequest is a request for a run on an existing or on a new thread.
 type RunRequest struct {
 	AssistantID            string            `json:"assistant_id"`
 	Thread                 *ThreadRequest    `json:"thread"`
@@ -29,8 +29,8 @@ type RunRequest struct {
 	Stream                 bool              `json:"stream"`
 }
 
-// newRecord returns the run that a request asks for: what it leaves out is the
-// assistant's.
+// newRecord returns the run of a request. Fields that the request omits are those of the
+// assistant.
 func newRecord(a *Assistant, thread string, req *RunRequest, now int64) *Record {
 	run := Run{ID: berth.NewID(prefixRun), Object: string(kindRun), CreatedAt: now, AssistantID: a.ID, ThreadID: thread,
 		Status: Queued, Model: a.Model, Tools: a.Tools, ToolResources: orRaw(req.ToolResources, `{}`), Metadata: orEmptyMap(req.Metadata),
@@ -75,12 +75,12 @@ func newLeg(now int64, outputs []ToolOutput) Leg {
 	return Leg{Response: berth.ResponseID(berth.NewID(berth.PrefixResponse)), At: now, Outputs: outputs}
 }
 
-// Request returns what is asked of the engine for the last leg, unless its response
-// has been made. The first is about what is said in the thread, others about outputs.
-func (r *Record) Request(said []berth.Item) (*berth.ResponseRequest, error) {
+// Request returns the request for the response of the last leg. The input of the first leg
+// is the given items of the thread; that of others is the tool outputs.
+func (r *Record) Request(items []berth.Item) (*berth.ResponseRequest, error) {
 	run := &r.Run
 	req := &berth.ResponseRequest{Model: run.Model, ParallelToolCalls: &run.ParallelToolCalls,
-		Temperature: run.Temperature, TopP: run.TopP, Input: append(berth.Input{}, said...), Truncation: "auto"}
+		Temperature: run.Temperature, TopP: run.TopP, Input: append(berth.Input{}, items...), Truncation: "auto"}
 	if run.Instructions != "" {
 		req.Instructions = &run.Instructions
 	}
@@ -95,11 +95,11 @@ func (r *Record) Request(said []berth.Item) (*berth.ResponseRequest, error) {
 		req.MaxOutputTokens = &left
 	}
 	for _, t := range run.Tools {
-		lent, err := toolKinds[t.Type()](t)
+		converted, err := toolKinds[t.Type()](t)
 		if err != nil {
 			return nil, err
 		}
-		req.Tools = append(req.Tools, lent)
+		req.Tools = append(req.Tools, converted)
 	}
 	req.ToolChoice = toolChoice(run.ToolChoice, len(r.Legs) == 1)
 	if n := len(r.Legs); n > 1 {
@@ -112,14 +112,14 @@ func (r *Record) Request(said []berth.Item) (*berth.ResponseRequest, error) {
 	return req, nil
 }
 
-// toolKinds is the table of tools: how a response asks for them. The types that it
-// lacks are refused at the door, by name.
+// toolKinds converts tools to those of a response, by type. The rules of requests refuse
+// all other types.
 var toolKinds = map[string]func(berth.Tool) (berth.Tool, error){
 	berth.ToolFunction: functionTool,
 }
 
-// functionTool takes a function out of its envelope. Unlike a response's it is not
-// strict unless it says so.
+// functionTool converts a function. By default, functions of assistants are not strict,
+// unlike those of responses.
 func functionTool(t berth.Tool) (berth.Tool, error) {
 	var envelope struct {
 		Function berth.FunctionTool `json:"function"`
@@ -135,8 +135,8 @@ func functionTool(t berth.Tool) (berth.Tool, error) {
 	return berth.NewTool(f), nil
 }
 
-// toolChoice is a run's choice as a response has it. A choice that was forced binds
-// the first leg only: forced for ever, it would never let the model answer.
+// toolChoice converts a run's tool choice to that of a response. A forced choice applies to
+// the first leg only; otherwise the model could never answer with a message.
 func toolChoice(choice json.RawMessage, first bool) json.RawMessage {
 	var named struct {
 		Type     string
@@ -152,7 +152,7 @@ func toolChoice(choice json.RawMessage, first bool) json.RawMessage {
 	return choice
 }
 
-// responseFormat is a run's format as a response has it, nil for "auto".
+// responseFormat converts a run's format to that of a response. It returns nil for "auto".
 func responseFormat(format json.RawMessage) json.RawMessage {
 	var f struct {
 		Type   string                     `json:"type"`

@@ -11,8 +11,8 @@ import (
 
 // The requests of the Assistants API, as in OpenAI's OpenAPI document.
 
-// assistantTools are the tools that assistants may have, by their type. To serve another,
-// give it a rule here and a line in toolKinds.
+// assistantTools allows the tools of assistants. To add a tool, add a rule here and a line
+// in toolKinds.
 var assistantTools = rule.ByType(rule.WithUnsupported(map[string]rule.Rule{
 	berth.ToolFunction: rule.Object(rule.Fields{"type": rule.AnyText, "function": rule.Object(rule.Fields{
 		"name": rule.Matching("^[a-zA-Z0-9_-]+$", 64), "description": rule.AnyText, "parameters": rule.AnyObject, "strict": rule.Boolean,
@@ -21,7 +21,7 @@ var assistantTools = rule.ByType(rule.WithUnsupported(map[string]rule.Rule{
 
 var unservedAssistantTools = []string{"code_interpreter", "file_search"}
 
-// toolResources are those of tools. No tool that is served has any.
+// toolResources allows empty resources only, because no supported tool has resources.
 var toolResources = rule.Object(rule.Fields{
 	"code_interpreter": rule.Object(rule.Fields{"file_ids": rule.UnsupportedUnlessEmpty}),
 	"file_search":      rule.Object(rule.Fields{"vector_store_ids": rule.UnsupportedUnlessEmpty, "vector_stores": rule.UnsupportedUnlessEmpty}),
@@ -61,7 +61,7 @@ var (
 	}
 )
 
-// messageRequest checks a message by its role: the model says text only.
+// messageRequest checks a message. A message of the assistant may contain only text.
 func messageRequest(at string, v any) error {
 	if err := messageShape(at, v); err != nil {
 		return err
@@ -87,17 +87,17 @@ func messageRequest(at string, v any) error {
 	}
 	length := 0
 	for _, part := range obj["content"].([]any) {
-		said, _ := part.(map[string]any)["text"].(string)
-		length += utf8.RuneCountInString(said)
+		text, _ := part.(map[string]any)["text"].(string)
+		length += utf8.RuneCountInString(text)
 	}
 	if length > maxMessageText {
-		return rule.Errorf("string_above_max_length", where, "Invalid '%s': the text of a message can have %d characters together, but it has %d.", where, maxMessageText, length)
+		return rule.Errorf("string_above_max_length", where, "Invalid '%s': text too long. Expected parts with a total text length of at most %d, but got a total length of %d instead.", where, maxMessageText, length)
 	}
 	return nil
 }
 
 const (
-	maxMessageText  = 256_000 // characters, as the hosted service has it
+	maxMessageText  = 256_000 // characters, as at OpenAI
 	maxMessageParts = 256
 )
 
@@ -113,7 +113,7 @@ var messageParts = map[string]rule.Rule{
 	}, "url")}, "image_url"),
 }
 
-// The requests that make a run.
+// The requests that create or continue a run.
 var (
 	runFields = rule.Fields{
 		"assistant_id":          rule.Text(1, 256),
@@ -151,7 +151,7 @@ func with(known, more rule.Fields) rule.Fields {
 	return all
 }
 
-// truncationStrategy asks for the number of messages with the type that needs it.
+// truncationStrategy requires last_messages for the type of that name.
 func truncationStrategy(at string, v any) error {
 	if err := truncationShape(at, v); err != nil {
 		return err
@@ -165,7 +165,7 @@ func truncationStrategy(at string, v any) error {
 
 var truncationShape = rule.Object(rule.Fields{"type": rule.OneOf("auto", "last_messages"), "last_messages": rule.Integer(1, math.MaxInt32)}, "type")
 
-// runToolChoice is a mode or one tool.
+// runToolChoice allows a mode or one tool.
 func runToolChoice(at string, v any) error {
 	if _, ok := v.(string); ok {
 		return rule.OneOf("none", "auto", "required")(at, v)
@@ -177,7 +177,7 @@ var runToolChoices = rule.ByType(rule.WithUnsupported(map[string]rule.Rule{
 	berth.ToolFunction: rule.Object(rule.Fields{"type": rule.AnyText, "function": rule.Object(rule.Fields{"name": rule.Text(1, 64)}, "name")}, "function"),
 }, "tools", unservedAssistantTools))
 
-// runFormat is "auto" or a format.
+// runFormat allows "auto" or a format.
 func runFormat(at string, v any) error {
 	if _, ok := v.(string); ok {
 		return rule.OneOf("auto")(at, v)
@@ -193,6 +193,6 @@ var runFormats = rule.ByType(map[string]rule.Rule{
 	}, "name")}, "json_schema"),
 })
 
-// stepIncludable are the values of "include" of steps. They ask for what a tool finds
-// that is not served.
+// stepIncludable are the values of "include" of steps. They have no effect, because the tool
+// that they concern is not supported.
 var stepIncludable = []string{"step_details.tool_calls[*].file_search.results[*].content"}

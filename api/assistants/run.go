@@ -8,8 +8,8 @@ import (
 	"github.com/berth-run/berth"
 )
 
-// patience is how long a run waits for the outputs of the client's functions.
-const patience = 10 * time.Minute
+// outputTimeout is how long a run waits for the outputs of the client's functions.
+const outputTimeout = 10 * time.Minute
 
 // A Status is the state of a run.
 //
@@ -31,12 +31,12 @@ const (
 	Expired        Status = "expired"
 )
 
-// Active reports whether more follows.
+// Active reports whether the run has not ended.
 func (s Status) Active() bool {
 	return s == Queued || s == InProgress || s == RequiresAction || s == Cancelling
 }
 
-// A Run is one answer of an assistant on a thread, as the wire shows it.
+// A Run is one answer of an assistant on a thread, as in OpenAI's API.
 type Run struct {
 	ID                  string            `json:"id"`
 	Object              string            `json:"object"` // "thread.run"
@@ -69,7 +69,7 @@ type Run struct {
 	ReasoningEffort     *string           `json:"reasoning_effort"`
 }
 
-// A RequiredAction is what a run waits for.
+// A RequiredAction lists the calls whose outputs a run waits for.
 type RequiredAction struct {
 	Type              string `json:"type"` // "submit_tool_outputs"
 	SubmitToolOutputs struct {
@@ -77,13 +77,13 @@ type RequiredAction struct {
 	} `json:"submit_tool_outputs"`
 }
 
-// A LastError says why a run or a step failed.
+// A LastError is the reason for which a run or a step failed.
 type LastError struct {
 	Code    string `json:"code"` // server_error, rate_limit_exceeded or invalid_prompt
 	Message string `json:"message"`
 }
 
-// A Truncation says how much of a thread a run reads.
+// A Truncation selects how much of a thread a run reads.
 type Truncation struct {
 	Type         string `json:"type"` // auto or last_messages
 	LastMessages *int   `json:"last_messages"`
@@ -106,20 +106,20 @@ func (u *Usage) add(v *berth.Usage) {
 
 // A Record is a run as it is stored.
 type Record struct {
-	Run      Run   `json:"run"`                 // as created; as ended if it has Ended
+	Run      Run   `json:"run"`                 // at its creation or, if Ended, at its end
 	Legs     []Leg `json:"legs"`                // at least one
-	Used     Usage `json:"used"`                // by all legs but the last
-	Said     int   `json:"said,omitempty"`      // how many messages of the last leg are in the thread
-	CancelAt int64 `json:"cancel_at,omitempty"` // when its client cancelled it, in Unix seconds
+	Used     Usage `json:"used"`                // of all legs except the last
+	Saved    int   `json:"said,omitempty"`      // number of messages of the last leg that are saved in the thread
+	CancelAt int64 `json:"cancel_at,omitempty"` // when the client cancelled it, in Unix seconds
 	Ended    bool  `json:"ended,omitempty"`
 }
 
 // A Leg is one response of a run.
 type Leg struct {
-	Response berth.ResponseID `json:"response"`          // noted before it is made
+	Response berth.ResponseID `json:"response"`          // saved before the response is created
 	At       int64            `json:"at"`                // Unix seconds
-	Outputs  []ToolOutput     `json:"outputs,omitempty"` // until the response has them
-	Started  bool             `json:"started,omitempty"` // the response has been made
+	Outputs  []ToolOutput     `json:"outputs,omitempty"` // cleared when the response is created
+	Started  bool             `json:"started,omitempty"` // the response has been created
 }
 
 // A ToolOutput answers a call of a client's function.
@@ -128,10 +128,10 @@ type ToolOutput struct {
 	Output     string `json:"output"`
 }
 
-// last returns the leg that the run is at.
+// last returns the current leg.
 func (r *Record) last() *Leg { return &r.Legs[len(r.Legs)-1] }
 
-// used returns the tokens of all legs; leg is the response of the last one.
+// used returns the tokens of all legs. leg is the response of the last one, or nil.
 func (r *Record) used(leg *berth.Response) Usage {
 	u := r.Used
 	if leg != nil {
@@ -140,17 +140,17 @@ func (r *Record) used(leg *berth.Response) Usage {
 	return u
 }
 
-// next starts another leg, with the outputs for leg, which is complete.
+// next adds a leg with the outputs for the calls of leg, which is complete.
 func (r *Record) next(leg *berth.Response, outputs []ToolOutput, now int64) {
 	if len(r.Legs) == 1 {
 		r.Run.StartedAt = &leg.CreatedAt
 	}
-	r.Used, r.Said = r.used(leg), 0
+	r.Used, r.Saved = r.used(leg), 0
 	r.Legs = append(r.Legs, newLeg(now, outputs))
 }
 
-// View returns the run as it is at a time. leg is the response of its last leg, nil if
-// there is none.
+// View returns the state of the run at a time. leg is the response of its last leg, or nil
+// if it does not exist.
 func (r *Record) View(leg *berth.Response, now time.Time) Run {
 	run := r.Run
 	if r.Ended {
@@ -166,7 +166,7 @@ func (r *Record) View(leg *berth.Response, now time.Time) Run {
 	case leg == nil && !r.last().Started:
 		run.Status = Queued
 	case leg == nil:
-		run.fail(at, "server_error", "The response that this run is made of was deleted.")
+		run.fail(at, "server_error", "A response that belongs to this run was deleted.")
 	case leg.Status == berth.StatusQueued:
 		run.Status = Queued
 	case leg.Status == berth.StatusInProgress:
@@ -189,16 +189,16 @@ func (r *Record) View(leg *berth.Response, now time.Time) Run {
 	return run
 }
 
-// runReasons are a run's reasons to be incomplete, by a response's. OpenAI has none
-// for content_filter.
+// runReasons maps a response's reason for being incomplete to a run's. OpenAI's runs have no
+// reason for content_filter.
 var runReasons = map[string]string{"max_output_tokens": "max_completion_tokens"}
 
-// halted fills in a run whose last response is complete: it is complete, waits for its
-// client, or has expired. A run that waits ends when the tokens for another response are
-// used up.
+// halted sets the state of a run whose last response is complete: completed, waiting for
+// outputs, or expired. A run without tokens for another response is incomplete instead of
+// waiting.
 func (r *Record) halted(run *Run, leg *berth.Response, used Usage, now time.Time) {
 	calls := waiting(leg)
-	expiry := time.Unix(*leg.CompletedAt, 0).Add(patience)
+	expiry := time.Unix(*leg.CompletedAt, 0).Add(outputTimeout)
 	expires, at := expiry.Unix(), now.Unix()
 	switch {
 	case len(calls) == 0:
@@ -218,7 +218,7 @@ func (r *Record) halted(run *Run, leg *berth.Response, used Usage, now time.Time
 	}
 }
 
-// as returns the run in a state on its way, which shows nothing of an end.
+// as returns the run in an intermediate state, without the fields of an end.
 func (r Run) as(status Status, startedAt *int64) Run {
 	r.Status, r.StartedAt = status, startedAt
 	r.ExpiresAt, r.CancelledAt, r.FailedAt, r.CompletedAt = nil, nil, nil, nil
@@ -226,14 +226,14 @@ func (r Run) as(status Status, startedAt *int64) Run {
 	return r
 }
 
-// atMost reports whether a budget, if there is one, is used up.
+// atMost reports whether a budget is used up. A nil budget never is.
 func atMost(budget *int, used int) bool { return budget != nil && used >= *budget }
 
 func (r *Run) fail(at int64, code, message string) {
 	r.Status, r.FailedAt, r.LastError = Failed, &at, &LastError{Code: code, Message: message}
 }
 
-// errorCode is the code of a run's error for that of a response's.
+// errorCode returns the code of a run's error for a response's error.
 func errorCode(e *berth.ResponseError) string {
 	if e != nil && slices.Contains([]string{"rate_limit_exceeded", "invalid_prompt"}, e.Code) {
 		return e.Code

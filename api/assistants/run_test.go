@@ -154,7 +154,7 @@ func TestBornAt(t *testing.T) {
 		"msg_zzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzz": at - 5,
 	} {
 		r := &berth.Response{CreatedAt: at - 5, CompletedAt: &end, Output: []berth.Item{berth.NewItem(berth.Message{ID: id, Type: berth.ItemMessage})}}
-		if got := bornAt(r, 0); got < want || got > want+1 {
+		if got := startedAt(r, 0); got < want || got > want+1 {
 			t.Errorf("%q: got %d, want %d", id, got, want)
 		}
 	}

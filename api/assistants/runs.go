@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/internal/rule"
 	"github.com/berth-run/berth/store"
 )
 
@@ -16,7 +17,8 @@ func runKey(thread, id string) store.ObjectKey {
 	return store.ObjectKey{Kind: kindRun, Parent: thread, ID: id}
 }
 
-// nextKey is the place after a run, or with prev "" at the beginning of its thread.
+// nextKey returns the key of the slot after a run or, if prev is "", at the start of its
+// thread. See kindNext.
 func nextKey(thread, prev string) store.ObjectKey {
 	if prev == "" {
 		prev = thread
@@ -24,7 +26,8 @@ func nextKey(thread, prev string) store.ObjectKey {
 	return store.ObjectKey{Kind: kindNext, Parent: prev, ID: "next"}
 }
 
-// CreateRun runs an assistant on a thread on which nothing runs.
+// CreateRun starts a run of an assistant on a thread. It returns an error if the thread has
+// an active run.
 func (s *Service) CreateRun(ctx context.Context, c berth.Caller, thread string, req *RunRequest) (*Record, error) {
 	a, err := s.catalog.Get(ctx, c.Project, req.AssistantID)
 	if err != nil {
@@ -43,7 +46,7 @@ func (s *Service) CreateRun(ctx context.Context, c berth.Caller, thread string, 
 			return nil, alreadyActive(thread, prev)
 		}
 	}
-	_, said, err := s.newMessages(ctx, c.Project, thread, req.AdditionalMessages, "additional_messages")
+	_, messages, err := s.newMessages(ctx, c.Project, thread, req.AdditionalMessages, "additional_messages")
 	if err != nil {
 		return nil, err
 	}
@@ -52,9 +55,9 @@ func (s *Service) CreateRun(ctx context.Context, c berth.Caller, thread string, 
 	if err != nil {
 		return nil, err
 	}
-	made = append(said, made...)
+	made = append(messages, made...)
 	switch err := s.Objects.CreateObjects(ctx, c.Project, made...); {
-	case errors.Is(err, store.ErrExists): // another run was quicker
+	case errors.Is(err, store.ErrExists): // another run was created first
 		if other, err := s.latest(ctx, c, thread); err == nil && other != nil {
 			prev = other.ID
 		}
@@ -64,10 +67,10 @@ func (s *Service) CreateRun(ctx context.Context, c berth.Caller, thread string, 
 	case err != nil:
 		return nil, err
 	}
-	return s.begin(ctx, c, r, made)
+	return s.startNew(ctx, c, r, made)
 }
 
-// CreateThreadAndRun makes a thread and runs an assistant on it.
+// CreateThreadAndRun creates a thread and starts a run of an assistant on it.
 func (s *Service) CreateThreadAndRun(ctx context.Context, c berth.Caller, req *RunRequest) (*Thread, *Record, error) {
 	a, err := s.catalog.Get(ctx, c.Project, req.AssistantID)
 	if err != nil {
@@ -89,12 +92,12 @@ func (s *Service) CreateThreadAndRun(ctx context.Context, c berth.Caller, req *R
 	if err := s.Objects.CreateObjects(ctx, c.Project, append(made, run...)...); err != nil {
 		return nil, nil, err
 	}
-	r, err = s.begin(ctx, c, r, made[:1]) // the rest goes with the thread
+	r, err = s.startNew(ctx, c, r, made[:1]) // deleting the thread deletes the rest
 	return t, r, err
 }
 
-// runObjects returns what to save of a new run: itself, and its place after the run
-// before it.
+// runObjects returns the objects to save for a new run: the slot after the run before it,
+// and the run itself.
 func runObjects(r *Record, prev string) ([]*store.Object, error) {
 	o, err := objectOf(kindRun, r.Run.ThreadID, r.Run.ID, r.Run.CreatedAt, r)
 	key := nextKey(r.Run.ThreadID, prev)
@@ -105,24 +108,24 @@ func alreadyActive(thread, run string) error {
 	return berth.Errorf(berth.CodeInvalid, "Thread %s already has an active run %s.", thread, run)
 }
 
-// begin starts a run that has been saved. If the engine refuses it, what was made for it
-// is removed again.
-func (s *Service) begin(ctx context.Context, c berth.Caller, r *Record, made []*store.Object) (*Record, error) {
+// startNew starts a run that has been saved. If the engine refuses it, startNew deletes the
+// objects that were created for it.
+func (s *Service) startNew(ctx context.Context, c berth.Caller, r *Record, made []*store.Object) (*Record, error) {
 	ctx = context.WithoutCancel(ctx)
 	started, err := s.start(ctx, c, r)
 	if berth.ErrorCode(err) == "" || berth.ErrorCode(err) == berth.CodeInternal {
-		return started, err // after an internal error the next request for the run starts it
+		return started, err // after an internal error, the next request for the run starts it
 	}
-	// The place goes before the run: while the run is there nothing takes the place.
+	// Delete the slot before the run: as long as the run exists, no other run takes the slot.
 	for _, o := range made {
 		if err := s.Objects.DeleteObject(ctx, c.Project, o.ObjectKey); err != nil && !errors.Is(err, store.ErrNotFound) {
-			s.Log.Error("what was made for a run that did not begin could not be removed", "run", r.Run.ID, "request_id", c.RequestID, "err", err)
+			s.Log.Error("failed to delete objects of a refused run", "run", r.Run.ID, "request_id", c.RequestID, "err", err)
 		}
 	}
 	return nil, err
 }
 
-// Run returns a run and how it is now.
+// Run returns the current state of a run.
 func (s *Service) Run(ctx context.Context, c berth.Caller, thread, id string) (*Run, error) {
 	r, err := get[Record](ctx, s.Objects, c.Project, runKey(thread, id))
 	if err != nil {
@@ -132,7 +135,7 @@ func (s *Service) Run(ctx context.Context, c berth.Caller, thread, id string) (*
 	return run, err
 }
 
-// Runs returns one page of a thread's runs, and whether there is more.
+// Runs returns one page of a thread's runs and whether there are more.
 func (s *Service) Runs(ctx context.Context, c berth.Caller, thread string, page store.Page) ([]*Run, bool, error) {
 	if _, err := s.Thread(ctx, c.Project, thread); err != nil {
 		return nil, false, err
@@ -169,7 +172,7 @@ func (s *Service) UpdateRun(ctx context.Context, c berth.Caller, thread, id stri
 	return run, err
 }
 
-// CancelRun ends a run that has not ended, and returns it as it was on the way.
+// CancelRun cancels an active run. It returns the run in the state cancelling.
 func (s *Service) CancelRun(ctx context.Context, c berth.Caller, thread, id string) (*Run, error) {
 	run, err := s.Run(ctx, c, thread, id)
 	if err != nil {
@@ -195,8 +198,8 @@ func (s *Service) CancelRun(ctx context.Context, c berth.Caller, thread, id stri
 	return &cancelling, nil
 }
 
-// SubmitToolOutputs continues a run that waits for the outputs of its calls. All of them
-// must be there.
+// SubmitToolOutputs continues a run that waits for the outputs of its calls. outputs must
+// contain one for each call.
 func (s *Service) SubmitToolOutputs(ctx context.Context, c berth.Caller, thread, id string, outputs []ToolOutput) (*Record, error) {
 	r, err := get[Record](ctx, s.Objects, c.Project, runKey(thread, id))
 	if err != nil {
@@ -218,7 +221,7 @@ func (s *Service) SubmitToolOutputs(ctx context.Context, c berth.Caller, thread,
 		switch {
 		case r.CancelAt != 0:
 			return notWaiting(Cancelled)
-		case len(r.Legs) != n: // these outputs came twice
+		case len(r.Legs) != n: // another request has submitted them first
 			return notWaiting(InProgress)
 		case r.Ended:
 			return notWaiting(r.Run.Status)
@@ -239,13 +242,13 @@ func (s *Service) SubmitToolOutputs(ctx context.Context, c berth.Caller, thread,
 	return started, err
 }
 
-// withdraw removes outputs that the engine could not accept now, so that the run is as it
-// was before, and returns why.
+// withdraw removes outputs that the engine could not accept now, so that the client can
+// submit them again. It returns why.
 func (s *Service) withdraw(ctx context.Context, c berth.Caller, before, r *Record, why error) error {
 	last := r.last().Response
 	_, err := update(ctx, s.Objects, c.Project, runKey(r.Run.ThreadID, r.Run.ID), func(r *Record) error {
 		if r.last().Response == last && !r.last().Started && !r.Ended {
-			r.Legs, r.Used, r.Said = before.Legs, before.Used, before.Said
+			r.Legs, r.Used, r.Saved = before.Legs, before.Used, before.Saved
 		}
 		return nil
 	})
@@ -256,7 +259,7 @@ func notWaiting(status Status) error {
 	return berth.Errorf(berth.CodeInvalid, "Runs in status %q do not accept tool outputs.", string(status))
 }
 
-// checkOutputs asks for one output of each call.
+// checkOutputs requires exactly one output for each call.
 func checkOutputs(calls []RequiredCall, outputs []ToolOutput) error {
 	want, got := make([]string, len(calls)), make([]string, len(outputs))
 	for i, c := range calls {
@@ -271,11 +274,11 @@ func checkOutputs(calls []RequiredCall, outputs []ToolOutput) error {
 	return berth.Errorf(berth.CodeInvalid, "Expected tool outputs for call_ids %s, got %s", quoted(want), quoted(got))
 }
 
-// quoted writes ids as OpenAI's messages list them.
+// quoted lists ids as OpenAI's messages do.
 func quoted(ids []string) string {
 	all := make([]string, len(ids))
 	for i, id := range ids {
-		all[i] = fmt.Sprintf("'%s'", clip(id))
+		all[i] = fmt.Sprintf("'%s'", rule.Clip(id))
 	}
 	return "[" + strings.Join(all[:min(len(all), 20)], ", ") + "]"
 }

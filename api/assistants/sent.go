@@ -46,8 +46,8 @@ type callDelta struct {
 	Function any    `json:"function,omitempty"`
 }
 
-// begin returns the events for the start of a step, as it was then, with nothing in it.
-func (s *sentStep) begin(step Step, m *Message) []Event {
+// start returns the events for the start of a step, with the step in its initial state.
+func (s *sentStep) start(step Step, m *Message) []Event {
 	s.step = step
 	first := step
 	first.Status, first.Usage, first.LastError = InProgress, nil, nil
@@ -60,22 +60,22 @@ func (s *sentStep) begin(step Step, m *Message) []Event {
 		events = append(events, Event{"thread.run.step.created", first}, Event{"thread.run.step.in_progress", first})
 	}
 	if first.Type == "message_creation" {
-		said := *m
-		said.Status, said.Content = berth.StatusInProgress, []Content{}
-		said.CompletedAt, said.IncompleteAt, said.IncompleteDetails = nil, nil, nil
-		events = append(events, Event{"thread.message.created", said}, Event{"thread.message.in_progress", said})
+		empty := *m
+		empty.Status, empty.Content = berth.StatusInProgress, []Content{}
+		empty.CompletedAt, empty.IncompleteAt, empty.IncompleteDetails = nil, nil, nil
+		events = append(events, Event{"thread.message.created", empty}, Event{"thread.message.in_progress", empty})
 	}
 	return events
 }
 
 // emit returns the event for a piece of one part of a message.
 func (s *sentStep) emit(index int, kind, text string) []Event {
-	before, begun := s.texts[index]
+	before, started := s.texts[index]
 	s.texts[index] = before + text
 	piece := contentDelta{Index: index, Type: kind, Refusal: text}
 	if kind == "text" {
 		piece.Refusal, piece.Text = "", &textDelta{Value: text}
-		if !begun {
+		if !started {
 			piece.Text.Annotations = &[]json.RawMessage{}
 		}
 	}
@@ -103,8 +103,8 @@ func (s *sentStep) delta(c callDelta) []Event {
 	return []Event{{"thread.run.step.delta", d}}
 }
 
-// catchUpCalls returns the events for the calls that are new, and for the arguments of
-// complete calls that were not sent in pieces.
+// catchUpCalls returns the events for new calls, and for arguments of complete calls that
+// were not sent yet.
 func (s *sentStep) catchUpCalls(calls []ToolCall, p *part) []Event {
 	var events []Event
 	for i, c := range calls {
@@ -122,15 +122,14 @@ func (s *sentStep) catchUpCalls(calls []ToolCall, p *part) []Event {
 	return events
 }
 
-// catchUpMessage returns the events for what was not sent in pieces of a message that has
-// ended.
+// catchUpMessage returns the events for the text of an ended message that was not sent yet.
 func (s *sentStep) catchUpMessage() []Event {
 	if s.message.Status == berth.StatusInProgress {
 		return nil
 	}
 	var events []Event
 	for i, c := range s.message.Content {
-		if more := rest(said(s.message.Content, i), s.texts[i]); more != "" {
+		if more := rest(textOf(s.message.Content, i), s.texts[i]); more != "" {
 			events = append(events, s.emit(i, c.Type, more)...)
 		}
 	}
@@ -150,11 +149,11 @@ func (s *sentStep) end() []Event {
 	return events
 }
 
-// giveUp returns the events for the end of a step that was broken off and is asked again,
-// with what its item held. Such a step is in no list.
-func (s *sentStep) giveUp(it berth.Item, now int64) []Event {
+// abandon returns the events for the end of a step whose turn is repeated, with the partial
+// content of its item. Lists of steps do not contain such a step.
+func (s *sentStep) abandon(it berth.Item, now int64) []Event {
 	s.step.Status, s.step.FailedAt, s.step.Usage = Failed, &now, &Usage{}
-	s.step.LastError = &LastError{Code: "server_error", Message: "The answer broke off and is asked again."}
+	s.step.LastError = &LastError{Code: "server_error", Message: "The answer was interrupted and is being generated again."}
 	if s.message != nil {
 		m := *s.message
 		m.Content = contentOf(it)

@@ -14,24 +14,24 @@ import (
 	"github.com/berth-run/berth/store"
 )
 
-// Options are a Service's parts. All but Now are needed.
+// Options are a Service's parts. All except Now are required.
 type Options struct {
 	Objects   store.Objects
 	Responses store.Responses
 	Engine    *engine.Engine
-	Journal   *journal.Journal // of the engine
+	Journal   *journal.Journal // the engine's journal
 	Files     Files
 	Log       *slog.Logger
 	Now       func() time.Time // default time.Now
 }
 
-// Files knows the uploaded files; *files.Service does.
+// Files provides the uploaded files; *files.Service implements it.
 type Files interface {
 	Get(ctx context.Context, p berth.ProjectID, id berth.FileID) (*berth.File, error)
 }
 
 // A Service stores threads and runs assistants on them. It is safe for concurrent use. Its
-// errors for clients are *berth.Error, also for what belongs to another project.
+// errors for clients are *berth.Error. Objects of other projects are not found.
 type Service struct {
 	Options
 	catalog Catalog
@@ -45,13 +45,13 @@ func New(opts Options) *Service {
 	return &Service{opts, Catalog{opts.Objects, opts.Now}}
 }
 
-// objectOf returns v as it is stored.
+// objectOf returns the stored object with the JSON of v.
 func objectOf(kind store.Kind, parent, id string, createdAt int64, v any) (*store.Object, error) {
 	body, err := json.Marshal(v)
 	return &store.Object{ObjectKey: store.ObjectKey{Kind: kind, Parent: parent, ID: id}, CreatedAt: createdAt, Body: body}, err
 }
 
-// what names a kind in messages.
+// what holds the names of kinds for messages.
 var what = map[store.Kind]string{kindAssistant: "assistant", kindThread: "thread", kindMessage: "message", kindRun: "run"}
 
 // get reads an object.
@@ -118,8 +118,8 @@ func remove(ctx context.Context, objects store.Objects, p berth.ProjectID, key s
 	return absent(objects.DeleteObject(ctx, p, key), key)
 }
 
-// patched lays the fields of a request, JSON objects both, over v. A field that is
-// null there is cleared if keep does not have it.
+// patched returns v with the fields of a request, a JSON object, set. A field that is null
+// in the request is cleared, unless keep contains it.
 func patched[T any](v *T, request json.RawMessage, keep ...string) (*T, error) {
 	raw, err := json.Marshal(v)
 	if err != nil {
@@ -144,7 +144,7 @@ func patched[T any](v *T, request json.RawMessage, keep ...string) (*T, error) {
 	return out, json.Unmarshal(raw, out)
 }
 
-// A change of metadata alone, which threads' messages and runs allow.
+// A metadataRequest changes only the metadata of a message or a run.
 type metadataRequest struct {
 	Metadata map[string]string `json:"metadata"`
 }

@@ -12,20 +12,20 @@ import (
 	"github.com/berth-run/berth/store"
 )
 
-// start creates the response of the last leg, unless that has been done, and records it.
-// The response belongs to the run alone: no client ends it by leaving, and unlike a
-// background response it has no webhooks.
+// start creates the response of the last leg, unless it exists, and records it. The
+// response continues if the client disconnects and, unlike a background response, sends no
+// webhooks.
 func (s *Service) start(ctx context.Context, c berth.Caller, r *Record) (*Record, error) {
 	ctx = context.WithoutCancel(ctx)
-	var said []berth.Item
+	var items []berth.Item
 	if len(r.Legs) == 1 {
 		var err error
-		if said, err = s.context(ctx, c.Project, r); err != nil {
+		if items, err = s.context(ctx, c.Project, r); err != nil {
 			return nil, err
 		}
 	}
 	n := len(r.Legs) - 1
-	req, err := r.Request(said)
+	req, err := r.Request(items)
 	if err != nil {
 		return nil, err
 	}
@@ -38,28 +38,28 @@ func (s *Service) start(ctx context.Context, c berth.Caller, r *Record) (*Record
 	if err != nil && !errors.Is(err, store.ErrExists) {
 		return nil, err
 	}
-	id, noted := r.last().Response, false
+	id, recorded := r.last().Response, false
 	r, err = update(ctx, s.Objects, c.Project, runKey(r.Run.ThreadID, r.Run.ID), func(r *Record) error {
-		if noted = n < len(r.Legs) && r.Legs[n].Response == id; noted {
+		if recorded = n < len(r.Legs) && r.Legs[n].Response == id; recorded {
 			r.Legs[n].Started, r.Legs[n].Outputs = true, nil
 		}
 		return nil
 	})
-	switch { // what happened while it was being started
-	case err == nil && !noted, berth.ErrorCode(err) == berth.CodeNotFound:
-		_ = s.Engine.Delete(ctx, c, id) // the outputs were withdrawn, or the thread deleted
+	switch { // another request may have changed the run in the meantime
+	case err == nil && !recorded, berth.ErrorCode(err) == berth.CodeNotFound:
+		_ = s.Engine.Delete(ctx, c, id) // the outputs were withdrawn, or the thread was deleted
 	case err == nil && r.CancelAt != 0:
 		_, err = s.Engine.Cancel(ctx, c, id)
 	}
 	return r, err
 }
 
-// refused reports whether the engine will not do what was asked, now or ever.
+// refused reports whether err is a refusal of the engine that a retry cannot change.
 func refused(err error) bool {
 	return err != nil && berth.ErrorCode(err) != berth.CodeInternal && !later(err)
 }
 
-// later reports whether the engine may do it when it is asked again.
+// later reports whether a retry may succeed.
 func later(err error) bool {
 	switch berth.ErrorCode(err) {
 	case berth.CodeRateLimited, berth.CodeUnavailable, berth.CodeUpstream:
@@ -68,8 +68,8 @@ func later(err error) bool {
 	return false
 }
 
-// fit drops the oldest messages of a run's first request until it has at most this number
-// of tokens. It reports whether the last message alone fits.
+// fit drops the oldest messages of a run's first request until it has at most the given
+// number of tokens. It returns false if even the last message alone does not fit.
 func (s *Service) fit(ctx context.Context, c berth.Caller, req *berth.ResponseRequest, most *int) (bool, error) {
 	if most == nil || req.PreviousResponseID != "" {
 		return true, nil
@@ -105,18 +105,18 @@ func (s *Service) endAs(ctx context.Context, c berth.Caller, r *Record, as func(
 	})
 }
 
-// maxContext bounds what a run reads of its thread, in bytes; more than that is in no
-// model's window.
+// maxContext is the maximum size of the messages that a run reads from its thread, in bytes.
+// It exceeds the context window of any model.
 const maxContext = 16 << 20
 
-// context returns what a run reads, the oldest message first: the latest ones, as many
-// as it wants.
+// context returns the latest messages of the thread according to the run's truncation
+// strategy, the oldest first.
 func (s *Service) context(ctx context.Context, p berth.ProjectID, r *Record) ([]berth.Item, error) {
 	wanted := math.MaxInt
 	if t := r.Run.TruncationStrategy; t.LastMessages != nil && t.Type == "last_messages" {
 		wanted = *t.LastMessages
 	}
-	var said []berth.Item
+	var items []berth.Item
 	size := 0
 	for page := (store.Page{}); ; {
 		page.Limit = min(wanted, 20)
@@ -128,17 +128,17 @@ func (s *Service) context(ctx context.Context, p berth.ProjectID, r *Record) ([]
 			wanted--
 			page.After = m.ID
 			it := m.item()
-			if size += len(it.Raw()); size > maxContext && len(said) > 0 {
+			if size += len(it.Raw()); size > maxContext && len(items) > 0 {
 				more = false
 				break
 			}
 			if !it.IsZero() {
-				said = append(said, it)
+				items = append(items, it)
 			}
 		}
 		if !more || wanted == 0 {
-			slices.Reverse(said)
-			return said, nil
+			slices.Reverse(items)
+			return items, nil
 		}
 	}
 }

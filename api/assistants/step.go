@@ -8,7 +8,7 @@ import (
 	"github.com/berth-run/berth/store"
 )
 
-// A Step is one thing that a run did: it said a message, or called tools.
+// A Step is one action of a run: it created a message, or called tools.
 type Step struct {
 	ID          string            `json:"id"`
 	Object      string            `json:"object"` // "thread.run.step"
@@ -26,31 +26,31 @@ type Step struct {
 	StepDetails StepDetails       `json:"step_details"`
 	Metadata    map[string]string `json:"metadata"`
 
-	// Usage is that of the whole response on the last step that came of it, and zero
-	// on the others: a turn of a model may have several steps.
+	// Usage is the usage of the whole response in the last of its steps, and zero in the
+	// others, because one turn of a model may have several steps.
 	Usage *Usage `json:"usage"`
 }
 
-// StepDetails say what a step did.
+// StepDetails describe a step by its type.
 type StepDetails struct {
 	Type            string           `json:"type"`
 	MessageCreation *MessageCreation `json:"message_creation,omitempty"`
 	ToolCalls       *[]ToolCall      `json:"tool_calls,omitempty"`
 }
 
-// A MessageCreation names the message of a step.
+// A MessageCreation refers to the message of a step.
 type MessageCreation struct {
 	MessageID string `json:"message_id"`
 }
 
-// An answer is what a client submitted for the calls of a leg.
+// An answer holds the outputs that a client submitted for the calls of a leg.
 type answer struct {
 	outputs []ToolOutput
 	at      int64
 }
 
-// Steps returns the steps of a run, the oldest first. run is its View; legs are the
-// responses of r.Legs, nil where one is missing and nothing is known.
+// Steps returns the steps of a run, the oldest first. run is its View. legs are the
+// responses of r.Legs; those that are missing are nil and have no steps.
 func (r *Record) Steps(run *Run, legs []*store.Response) []Step {
 	var out []Step
 	for n, leg := range legs {
@@ -69,7 +69,7 @@ func (r *Record) Steps(run *Run, legs []*store.Response) []Step {
 	return out
 }
 
-// answer returns the outputs that leg n began with: rec is its response, or nil.
+// answer returns the outputs with which leg n started. rec is the leg's response, or nil.
 func (r *Record) answer(n int, rec *store.Response) *answer {
 	a := &answer{r.Legs[n].Outputs, r.Legs[n].At}
 	if a.outputs == nil && rec != nil {
@@ -84,10 +84,10 @@ func (r *Record) answer(n int, rec *store.Response) *answer {
 	return a
 }
 
-// newStep returns the step of a part of a leg; last says that no part follows it. The
-// client's answer to the leg is nil if there is none yet.
+// newStep returns the step of a part of a leg. last is whether the part is the last one.
+// given is the client's answer to the leg, or nil.
 func newStep(run *Run, leg *berth.Response, p *part, last bool, given *answer) Step {
-	s := Step{ID: derivedID(prefixStep, leg.ID, p.index), Object: "thread.run.step", CreatedAt: bornAt(leg, p.index),
+	s := Step{ID: derivedID(prefixStep, leg.ID, p.index), Object: "thread.run.step", CreatedAt: startedAt(leg, p.index),
 		RunID: run.ID, AssistantID: run.AssistantID, ThreadID: run.ThreadID, Status: InProgress, Metadata: map[string]string{}}
 	if p.calls == nil {
 		s.Type = "message_creation"
@@ -99,14 +99,14 @@ func newStep(run *Run, leg *berth.Response, p *part, last bool, given *answer) S
 	}
 	switch {
 	case p.open:
-	case p.asks() && given != nil:
+	case p.needsClient() && given != nil:
 		s.Status, s.CompletedAt = Completed, &given.at
-	case p.asks():
+	case p.needsClient():
 		s.unanswered(run, leg, p)
 	case p.broken() && (leg.Status == berth.StatusCancelled || leg.Status == berth.StatusFailed):
 		s.unanswered(run, leg, p)
 	default:
-		at := closedAt(leg, p.index)
+		at := endedAt(leg, p.index)
 		s.Status, s.CompletedAt = Completed, &at
 	}
 	if s.Status != InProgress {
@@ -118,7 +118,7 @@ func newStep(run *Run, leg *berth.Response, p *part, last bool, given *answer) S
 	return s
 }
 
-// unanswered ends a step that was not brought to its end as its run has ended.
+// unanswered sets the end of an unfinished step according to the end of its run.
 func (s *Step) unanswered(run *Run, leg *berth.Response, p *part) {
 	switch run.Status {
 	case Cancelled:
@@ -127,13 +127,13 @@ func (s *Step) unanswered(run *Run, leg *berth.Response, p *part) {
 		s.Status, s.ExpiredAt = Expired, run.ExpiresAt
 	case Failed:
 		s.Status, s.FailedAt, s.LastError = Failed, run.FailedAt, stepError(run.LastError)
-	case Incomplete: // the tokens are used up, the calls stay unanswered
-		at := closedAt(leg, p.index)
+	case Incomplete: // the tokens are used up, so the calls get no outputs
+		at := endedAt(leg, p.index)
 		s.Status, s.CancelledAt = Cancelled, &at
 	}
 }
 
-// stepError is a run's error with a code that a step may have.
+// stepError returns a run's error with a code that is valid for a step.
 func stepError(e *LastError) *LastError {
 	if e == nil || e.Code == "rate_limit_exceeded" {
 		return e
@@ -141,7 +141,7 @@ func stepError(e *LastError) *LastError {
 	return &LastError{Code: "server_error", Message: e.Message}
 }
 
-// messagesOf returns the messages that a leg of a run has said to their end.
+// messagesOf returns the ended messages of a leg of a run.
 func messagesOf(run *Run, leg *berth.Response) []*Message {
 	var out []*Message
 	for _, p := range parts(leg) {
@@ -154,10 +154,10 @@ func messagesOf(run *Run, leg *berth.Response) []*Message {
 
 // messageOf returns the message of a part.
 func messageOf(run *Run, leg *berth.Response, p *part) *Message {
-	m := &Message{ID: derivedID(berth.PrefixMessage, leg.ID, p.index), Object: string(kindMessage), CreatedAt: bornAt(leg, p.index),
+	m := &Message{ID: derivedID(berth.PrefixMessage, leg.ID, p.index), Object: string(kindMessage), CreatedAt: startedAt(leg, p.index),
 		AssistantID: &run.AssistantID, ThreadID: run.ThreadID, RunID: &run.ID, Status: berth.StatusInProgress, Role: "assistant",
 		Content: contentOf(p.message), Attachments: []Attachment{}, Metadata: map[string]string{}}
-	at := closedAt(leg, p.index)
+	at := endedAt(leg, p.index)
 	switch {
 	case p.open:
 	case p.broken():
@@ -168,7 +168,7 @@ func messageOf(run *Run, leg *berth.Response, p *part) *Message {
 	return m
 }
 
-// messageReason is why a message was broken off.
+// messageReason returns the reason for which a message is incomplete.
 func messageReason(leg *berth.Response) string {
 	switch leg.Status {
 	case berth.StatusCancelled:
@@ -182,8 +182,8 @@ func messageReason(leg *berth.Response) string {
 	return "run_failed"
 }
 
-// PageOfSteps returns one page of steps, which are sorted from the oldest to the
-// newest, and whether there is more. Like the store's its errors are ErrNotFound.
+// PageOfSteps returns one page of steps and whether there are more. steps must be sorted
+// from the oldest to the newest. It returns store.ErrNotFound if a cursor is not in steps.
 func PageOfSteps(steps []Step, page store.Page) ([]Step, bool, error) {
 	steps = slices.Clone(steps)
 	if !page.Ascending {

@@ -8,21 +8,19 @@ import (
 	"github.com/berth-run/berth"
 )
 
-// An Event is one event of a run's stream: a name such as "thread.run.created" and
-// the object that it is about.
+// An Event is one event of a run's stream: a name such as "thread.run.created" and an object.
 type Event struct {
 	Name string
 	Data any
 }
 
-// An EventStream turns the events of a run's last leg into those of the Assistants API. It
-// finds what has started and ended by comparing what it has sent with what Record derives
-// from the response so far, so a stream and a list never disagree. It passes pieces of text
-// on.
+// An EventStream converts the events of a run's last leg to those of the Assistants API. To
+// find starts and ends, it compares the events sent so far with the steps that Record derives
+// from the response, so streams and lists always agree. It forwards text deltas.
 type EventStream struct {
 	record *Record
-	before *berth.Response // of the leg before the last, or nil
-	given  *answer         // to it
+	before *berth.Response // the response of the leg before the last, or nil
+	given  *answer         // the client's answer to it
 	leg    berth.Response  // the fold of the events so far
 	now    func() time.Time
 	steps  []*sentStep
@@ -33,21 +31,21 @@ type sentStep struct {
 	index   int // of its first item in the output
 	step    Step
 	message *Message       // of a message_creation
-	texts   map[int]string // what was sent of the message's parts
-	calls   []string       // what was sent of the arguments of calls
-	silent  bool           // the step itself is not sent: another was open, and clients take one at a time
+	texts   map[int]string // the text sent of each part of the message
+	calls   []string       // the arguments sent of each call
+	silent  bool           // the step itself is not sent, because another was open and clients expect one at a time
 	ended   bool
 }
 
-// newEventStream returns an EventStream for the last leg of a run. before and given are the leg
-// before it and what its client answered, nil if it is the first.
+// newEventStream returns an EventStream for the last leg of a run. before is the leg before
+// it and given the client's answer to that; both are nil for the first leg.
 func newEventStream(r *Record, before *berth.Response, given *answer, now func() time.Time) *EventStream {
 	return &EventStream{record: r, before: before, given: given, now: now}
 }
 
-// Begin returns the events before the response's first: that the run was made, or
-// that it has its outputs.
-func (t *EventStream) Begin() []Event {
+// Start returns the events before those of the response: the creation of the run, or the
+// completion of the steps that got outputs.
+func (t *EventStream) Start() []Event {
 	var events []Event
 	started := &t.record.Legs[0].At
 	queued, running := t.record.Run.as(Queued, nil), t.record.Run.as(InProgress, started)
@@ -60,8 +58,8 @@ func (t *EventStream) Begin() []Event {
 	return append(events, Event{"thread.run.queued", queued}, Event{"thread.run.in_progress", running})
 }
 
-// answered returns the events for the calls of the leg before, which have their outputs,
-// and for the steps that were not sent because these calls were open.
+// answered returns the events for the calls of the previous leg, which now have outputs, and
+// for the steps that were not sent because these calls were open.
 func (t *EventStream) answered(run *Run) []Event {
 	if t.before == nil {
 		return nil
@@ -71,19 +69,19 @@ func (t *EventStream) answered(run *Run) []Event {
 	for i, p := range all {
 		step := newStep(run, t.before, p, i == len(all)-1, t.given)
 		switch {
-		case p.asks():
+		case p.needsClient():
 			events = append(events, Event{"thread.run.step.completed", step})
 		case events != nil:
 			sent := &sentStep{}
-			begun := sent.begin(step, messageOf(run, t.before, p))
-			events = append(append(events, begun[:2]...), sent.end()...)
+			started := sent.start(step, messageOf(run, t.before, p))
+			events = append(append(events, started[:2]...), sent.end()...)
 		}
 	}
 	return events
 }
 
-// Apply returns the events of the run for an event of its response. The rest follows the
-// final one: see End.
+// Apply returns the events of the run for an event of its response. End returns those that
+// follow the final event.
 func (t *EventStream) Apply(ev *berth.Event) ([]Event, error) {
 	if err := t.leg.Apply(ev); err != nil {
 		return nil, err
@@ -102,7 +100,8 @@ func (t *EventStream) Apply(ev *berth.Event) ([]Event, error) {
 	return nil, nil
 }
 
-// End returns the events after the response's last: run is the run as it then is.
+// End returns the events after the last event of the response. run is the state of the run
+// at that time.
 func (t *EventStream) End(run *Run) []Event {
 	var events []Event
 	if run.Status == Cancelled {
@@ -112,13 +111,13 @@ func (t *EventStream) End(run *Run) []Event {
 	return append(events, Event{"thread.run." + string(run.Status), *run})
 }
 
-// compare returns the events that lead from what was sent to what is. A part ends
-// when the next one begins or the response ends: until then it is unknown whether it is
-// the last one, or given up.
+// compare returns the events for all changes that were not sent yet. It ends a part only
+// when the next one starts or the response ends. Before that, it is unknown whether the part
+// is the last one or will be abandoned.
 func (t *EventStream) compare(run *Run) []Event {
 	leg := &t.leg
 	all := parts(leg)
-	events := t.giveUp(all)
+	events := t.abandon(all)
 	for i, p := range all {
 		last := i == len(all)-1
 		step := newStep(run, leg, p, last, nil)
@@ -126,7 +125,7 @@ func (t *EventStream) compare(run *Run) []Event {
 		if sent == nil {
 			sent = &sentStep{index: p.index, texts: map[int]string{}, silent: t.open()}
 			t.steps = append(t.steps, sent)
-			events = append(events, sent.begin(step, messageOf(run, leg, p))...)
+			events = append(events, sent.start(step, messageOf(run, leg, p))...)
 		}
 		if sent.ended {
 			continue
@@ -145,20 +144,20 @@ func (t *EventStream) compare(run *Run) []Event {
 	return events
 }
 
-// giveUp ends the steps that were broken off and are asked again.
-func (t *EventStream) giveUp(all []*part) []Event {
+// abandon ends the sent steps whose turns are repeated.
+func (t *EventStream) abandon(all []*part) []Event {
 	var events []Event
 	for _, sent := range t.steps {
 		there := slices.ContainsFunc(all, func(p *part) bool { return p.index == sent.index })
 		followed := t.leg.Status.Final() || len(all) > 0 && all[len(all)-1].index > sent.index
 		if !sent.ended && !there && followed {
-			events = append(events, sent.giveUp(t.leg.Output[sent.index], t.now().Unix())...)
+			events = append(events, sent.abandon(t.leg.Output[sent.index], t.now().Unix())...)
 		}
 	}
 	return events
 }
 
-// sent returns a step that has been sent, nil if it has not.
+// sent returns the sent step with an id, or nil.
 func (t *EventStream) sent(id string) *sentStep {
 	for _, s := range t.steps {
 		if s.step.ID == id {
@@ -168,7 +167,7 @@ func (t *EventStream) sent(id string) *sentStep {
 	return nil
 }
 
-// open reports whether a step that the stream has sent is open.
+// open reports whether the stream has sent the start of a step, but not its end.
 func (t *EventStream) open() bool {
 	for _, s := range t.steps {
 		if !s.ended && !s.silent {
@@ -178,7 +177,7 @@ func (t *EventStream) open() bool {
 	return false
 }
 
-// about returns the sent step that an output index belongs to, and the place in it.
+// about returns the sent step of an output index and the index of the call within it.
 func (t *EventStream) about(index int) (sent *sentStep, place int) {
 	for _, p := range parts(&t.leg) {
 		sent = t.sent(derivedID(prefixStep, t.leg.ID, p.index))
@@ -194,7 +193,7 @@ func (t *EventStream) about(index int) (sent *sentStep, place int) {
 	return nil, 0
 }
 
-// piece returns the events for a piece of text.
+// piece returns the events for a text delta.
 func (t *EventStream) piece(ev *berth.Event, text string) []Event {
 	sent, place := t.about(*ev.OutputIndex)
 	switch {

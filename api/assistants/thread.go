@@ -9,7 +9,7 @@ import (
 	"github.com/berth-run/berth/store"
 )
 
-// A Thread is a conversation to run assistants on.
+// A Thread is a list of messages on which assistants run.
 type Thread struct {
 	ID            string            `json:"id"`
 	Object        string            `json:"object"` // "thread"
@@ -23,7 +23,7 @@ func (t *Thread) complete() {
 	t.Metadata, t.ToolResources = orEmptyMap(t.Metadata), orRaw(t.ToolResources, `{}`)
 }
 
-// A ThreadRequest asks for a thread.
+// A ThreadRequest is a request for a new thread.
 type ThreadRequest struct {
 	Messages      []MessageRequest  `json:"messages"`
 	ToolResources json.RawMessage   `json:"tool_resources"`
@@ -41,8 +41,8 @@ func (s *Service) CreateThread(ctx context.Context, p berth.ProjectID, req *Thre
 	return t, s.Objects.CreateObjects(ctx, p, objects...)
 }
 
-// newThread returns a thread and the objects to save. messages is where these are in
-// the request.
+// newThread returns a thread and the objects to save. messages is the field of the request
+// with the messages.
 func (s *Service) newThread(ctx context.Context, p berth.ProjectID, req *ThreadRequest, messages string) (*Thread, []*store.Object, error) {
 	t := &Thread{ID: berth.NewID(prefixThread), CreatedAt: s.Now().Unix(), Metadata: req.Metadata, ToolResources: req.ToolResources}
 	t.complete()
@@ -50,8 +50,8 @@ func (s *Service) newThread(ctx context.Context, p berth.ProjectID, req *ThreadR
 	if err != nil {
 		return nil, nil, err
 	}
-	_, said, err := s.newMessages(ctx, p, t.ID, req.Messages, messages)
-	return t, append([]*store.Object{o}, said...), err
+	_, more, err := s.newMessages(ctx, p, t.ID, req.Messages, messages)
+	return t, append([]*store.Object{o}, more...), err
 }
 
 // Thread returns a thread.
@@ -59,7 +59,7 @@ func (s *Service) Thread(ctx context.Context, p berth.ProjectID, id string) (*Th
 	return get[Thread](ctx, s.Objects, p, threadKey(id))
 }
 
-// UpdateThread lays the fields of a request over a thread's.
+// UpdateThread sets the fields of a request.
 func (s *Service) UpdateThread(ctx context.Context, p berth.ProjectID, id string, request json.RawMessage) (*Thread, error) {
 	return update(ctx, s.Objects, p, threadKey(id), func(t *Thread) error {
 		changed, err := patched(t, request, "metadata")
@@ -72,8 +72,8 @@ func (s *Service) UpdateThread(ctx context.Context, p berth.ProjectID, id string
 	})
 }
 
-// DeleteThread stops the thread's run and removes the thread with all that belongs to
-// it: messages, runs, and the responses that they are made of.
+// DeleteThread stops the thread's active run and removes the thread with its messages, its
+// runs and their responses.
 func (s *Service) DeleteThread(ctx context.Context, c berth.Caller, id string) error {
 	if _, err := s.Thread(ctx, c.Project, id); err != nil {
 		return err

@@ -9,13 +9,13 @@ import (
 	"time"
 )
 
-// JSON answers with a value that marshals. An error in writing means that the client has
-// gone, and is dropped.
+// JSON answers with the JSON of v. It returns an error if v cannot be marshalled, and
+// ignores errors of writing, which mean that the client is gone.
 func (x *Exchange) JSON(status int, v any) error { return WriteJSON(x, status, v) }
 
-// WriteJSON is Exchange.JSON where there is no exchange to hand.
+// WriteJSON is like Exchange.JSON for any http.ResponseWriter.
 func WriteJSON(w http.ResponseWriter, status int, v any) error {
-	body, ok := v.(json.RawMessage) // from the store, as it is sent
+	body, ok := v.(json.RawMessage) // stored JSON, sent unchanged
 	if !ok {
 		var err error
 		if body, err = json.Marshal(v); err != nil {
@@ -26,7 +26,7 @@ func WriteJSON(w http.ResponseWriter, status int, v any) error {
 	return nil
 }
 
-// Pieces answers with JSON in several pieces.
+// Pieces answers with the JSON that is the concatenation of the pieces.
 func (x *Exchange) Pieces(status int, pieces ...[]byte) { writePieces(x, status, pieces...) }
 
 func writePieces(w http.ResponseWriter, status int, pieces ...[]byte) {
@@ -42,12 +42,12 @@ func writePieces(w http.ResponseWriter, status int, pieces ...[]byte) {
 	deliver(w, pieces...)
 }
 
-// deliver writes a body. It gives up on a client that does not read it.
+// deliver writes a body. It stops if the client does not read it.
 func deliver(w http.ResponseWriter, pieces ...[]byte) {
 	out := io.Writer(w)
 	if x, ok := w.(*Exchange); ok && x.server.Limits.Patience > 0 {
 		patient := x.Patient()
-		defer patient.Renew() // the last bytes leave after the handler
+		defer patient.Renew() // the server sends the last bytes after the handler returns
 		out = patient
 	}
 	for _, piece := range pieces {
@@ -57,9 +57,9 @@ func deliver(w http.ResponseWriter, pieces ...[]byte) {
 	}
 }
 
-// Download answers with the bytes of a file of this name and size; a negative size is
-// unknown. A browser stores the file, whatever its type, and does not run it. Ranges
-// work where content can seek.
+// Download answers with a file. A negative size means unknown. The headers make browsers
+// store the file, of any type, instead of displaying it. Range requests work if content is
+// an io.Seeker.
 func (x *Exchange) Download(r *http.Request, name string, size int64, content io.Reader) error {
 	h := x.Header()
 	h.Set("Content-Type", "application/octet-stream")
@@ -67,7 +67,7 @@ func (x *Exchange) Download(r *http.Request, name string, size int64, content io
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Content-Security-Policy", "sandbox")
 	out := x.Patient()
-	defer out.Renew() // the last bytes leave after the handler
+	defer out.Renew() // the server sends the last bytes after the handler returns
 	if seeker, ok := content.(io.ReadSeeker); ok {
 		http.ServeContent(out, r, "", time.Time{}, seeker)
 		return nil
@@ -85,7 +85,8 @@ func (x *Exchange) Download(r *http.Request, name string, size int64, content io
 	return nil
 }
 
-// Attachment returns the Content-Disposition of a file that a browser is to store.
+// Attachment returns the Content-Disposition with which a browser stores a file under the
+// given name.
 func Attachment(name string) string {
 	if v := mime.FormatMediaType("attachment", map[string]string{"filename": name}); v != "" {
 		return v

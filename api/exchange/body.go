@@ -12,15 +12,16 @@ import (
 	"github.com/berth-run/berth/internal/ration"
 )
 
-// Body returns a request's body without its content encoding, for reading within limit
-// bytes as sent and as decoded; 0 means no limit. Reading fails if the client sends
-// nothing for longer than the server's patience.
+// Body returns a reader of a request's body with its content encoding removed. Reads fail
+// beyond limit bytes, encoded or decoded (0 means no limit), and if the client sends
+// nothing for longer than Limits.Patience.
 func (x *Exchange) Body(r *http.Request, limit int64) io.Reader {
 	bounded := func(in io.Reader) io.Reader {
 		if limit == 0 {
 			return in
 		}
-		// Unlike the exchange, its writer can tell its server to close the connection.
+		// The inner writer is needed here: through it, MaxBytesReader makes the server close the
+		// connection.
 		return http.MaxBytesReader(x.ResponseWriter, io.NopCloser(in), limit)
 	}
 	sent := &patientReader{bounded(r.Body), http.NewResponseController(x.ResponseWriter), x.server.Limits.Patience}
@@ -31,8 +32,8 @@ func (x *Exchange) Body(r *http.Request, limit int64) io.Reader {
 	return bounded(body)
 }
 
-// ReadBody reads a whole body of at most limit bytes, or returns what was read of it
-// before. It reserves room for the body before it reads it. Its errors are for the client.
+// ReadBody returns a whole body of at most limit bytes, which may have been read before. It
+// reserves memory before it reads. Its errors are for the client.
 func (x *Exchange) ReadBody(r *http.Request, limit int64) ([]byte, error) {
 	if x.body != nil {
 		body := x.body
@@ -44,13 +45,13 @@ func (x *Exchange) ReadBody(r *http.Request, limit int64) ([]byte, error) {
 	}
 	size := r.ContentLength
 	if r.Header.Get("Content-Encoding") != "" {
-		size = -1 // it is that of what was sent
+		size = -1 // the length is that of the encoded body
 	}
 	body, err := ReadWithin(r.Context(), x.Body(r, limit), size, x.bodies)
 	if err != nil {
 		return nil, bodyError(err)
 	}
-	if size < 0 && x.room != nil { // it was not known before
+	if size < 0 && x.room != nil { // reserve could not count it
 		if err := x.room(r.Context(), int64(len(body))); err != nil {
 			return nil, err
 		}
@@ -58,7 +59,7 @@ func (x *Exchange) ReadBody(r *http.Request, limit int64) ([]byte, error) {
 	return body, nil
 }
 
-// DiscardBody reads a whole body and drops it.
+// DiscardBody reads a whole body and discards it.
 func (x *Exchange) DiscardBody(r *http.Request) error {
 	if _, err := io.Copy(io.Discard, x.Body(r, x.server.Limits.MaxBody)); err != nil {
 		return bodyError(err)
@@ -66,8 +67,8 @@ func (x *Exchange) DiscardBody(r *http.Request) error {
 	return nil
 }
 
-// ReadWithin reads all of in, which has size bytes; a negative size is unknown. It
-// reserves room in an account before it reads.
+// ReadWithin reads all of in. size is its size in bytes; negative means unknown. It reserves
+// memory in the account before it reads.
 func ReadWithin(ctx context.Context, in io.Reader, size int64, held *ration.Account) ([]byte, error) {
 	known := size >= 0
 	if !known {
@@ -90,7 +91,7 @@ func ReadWithin(ctx context.Context, in io.Reader, size int64, held *ration.Acco
 			continue
 		}
 		more := int64(cap(body))
-		if err := held.Reserve(ctx, 2*more); err != nil { // the old and the new one, for a moment
+		if err := held.Reserve(ctx, 2*more); err != nil { // for the larger copy, while the old one exists
 			return nil, err
 		}
 		body = append(make([]byte, 0, 2*more), body...)
@@ -98,7 +99,7 @@ func ReadWithin(ctx context.Context, in io.Reader, size int64, held *ration.Acco
 	}
 }
 
-// bodyError returns the error for the client of reading a request's body.
+// bodyError returns the client's error for a failed read of a request's body.
 func bodyError(err error) error {
 	if tooLarge, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return berth.Errorf(berth.CodeTooLarge, "The request body is larger than %d bytes.", tooLarge.Limit)
@@ -106,11 +107,10 @@ func bodyError(err error) error {
 	if e, ok := errors.AsType[*berth.Error](err); ok {
 		return e
 	}
-	return &berth.Error{Code: berth.CodeInvalid, Message: "The request body did not arrive whole, or is not in its content encoding.", Err: err}
+	return &berth.Error{Code: berth.CodeInvalid, Message: "The request body is incomplete or does not match its Content-Encoding.", Err: err}
 }
 
-// IsJSON reports whether a request says that its body is JSON. No Content-Type
-// is taken for JSON.
+// IsJSON reports whether the Content-Type of a request is application/json or absent.
 func IsJSON(r *http.Request) bool {
 	kind := r.Header.Get("Content-Type")
 	if kind == "" {

@@ -8,14 +8,14 @@ import (
 	"time"
 )
 
-// maxWhole is the largest request to a container that is read completely before it is
-// passed on, in bytes.
+// maxWhole is the size in bytes up to which a request to a container is read completely
+// before it is forwarded.
 const maxWhole = 256 << 10
 
-// Duplex prepares a request whose answer may begin before the request has ended. A small
-// one is read first. For a large or endless one the connection carries both ways at once
-// and serves nothing afterwards: net/http cannot find the end of a body that was left
-// unread then. done must be called after the answer.
+// Duplex prepares a request whose answer may start before the whole request has arrived.
+// It reads a small request first. For a large or endless one, it enables full duplex and
+// closes the connection after the answer, because net/http then cannot find the end of an
+// unread body. The caller must call done after the answer.
 func (x *Exchange) Duplex(r *http.Request) (_ *http.Request, done func(), _ error) {
 	whole := r.WithContext(r.Context())
 	if 0 <= r.ContentLength && r.ContentLength <= maxWhole {

@@ -12,11 +12,11 @@ import (
 	"github.com/berth-run/berth/internal/rule"
 )
 
-// maxWindow bounds the memory that a zstd body can make its decoder use, in bytes.
+// maxWindow is the maximum window of a zstd body in bytes. It limits the decoder's memory.
 const maxWindow = 8 << 20
 
-// decoded returns in without the content encoding that the request names: gzip, zstd or
-// none. Reading it fails for any other. The caller bounds what is read of both.
+// decoded returns a reader of in that removes the request's content encoding: gzip, zstd or
+// identity. Reads fail for any other encoding. The caller limits both readers.
 func decoded(r *http.Request, in io.Reader) io.Reader {
 	switch encoding := strings.ToLower(strings.TrimSpace(r.Header.Get("Content-Encoding"))); encoding {
 	case "", "identity":
@@ -29,12 +29,12 @@ func decoded(r *http.Request, in io.Reader) io.Reader {
 		}}
 	default:
 		return &lazyReader{open: func() (io.Reader, error) {
-			return nil, berth.Errorf(berth.CodeUnsupportedMedia, "The content encoding '%s' is not supported. Send the body as it is, or with gzip or zstd.", rule.Clip(encoding))
+			return nil, berth.Errorf(berth.CodeUnsupportedMedia, "The content encoding '%s' is not supported. Send the body with gzip, with zstd or without an encoding.", rule.Clip(encoding))
 		}}
 	}
 }
 
-// A lazyReader opens its source at the first Read, which is the first to need the body.
+// A lazyReader opens its source at the first Read.
 type lazyReader struct {
 	open func() (io.Reader, error)
 	in   io.Reader

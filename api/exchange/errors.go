@@ -13,18 +13,18 @@ import (
 	"github.com/berth-run/berth/store"
 )
 
-// The types of an error on the wire, as OpenAI names them.
+// OpenAI's types of errors.
 const (
 	TypeInvalid   = "invalid_request_error"
 	TypeRateLimit = "rate_limit_error"
 	TypeServer    = "server_error"
 )
 
-// statuses is the one table from codes to the status of HTTP and the words of the wire.
+// statuses maps codes to HTTP statuses and to OpenAI's types and codes.
 var statuses = map[berth.Code]struct {
 	status   int
 	wireType string
-	wireCode string // unless the error brings its own
+	wireCode string // used if the error has no code of its own
 }{
 	berth.CodeInvalid:             {http.StatusBadRequest, TypeInvalid, ""},
 	berth.CodeUnauthorized:        {http.StatusUnauthorized, TypeInvalid, ""},
@@ -41,7 +41,7 @@ var statuses = map[berth.Code]struct {
 	berth.CodeInternal:            {http.StatusInternalServerError, TypeServer, ""},
 }
 
-// Error is the body of an error's answer: {"error":{…}}, nulls explicit.
+// Error is the object "error" of an error's answer. Absent fields are explicit nulls.
 type Error struct {
 	Message string  `json:"message"`
 	Type    string  `json:"type"`
@@ -49,19 +49,19 @@ type Error struct {
 	Code    *string `json:"code"`
 }
 
-// Describe returns the status and the body for an error. What is not a
-// *berth.Error is a fault of this server: its text goes to the log only, and the
-// client gets the request id to quote.
+// Describe returns the HTTP status and the body for an error. An error that is not a
+// *berth.Error is a fault of this server: the client gets only the request id, with which
+// the operator finds the error in the log.
 func Describe(err error, requestID string) (int, Error) {
 	e, ok := errors.AsType[*berth.Error](err)
 	switch {
 	case errors.Is(err, store.ErrNotFound) && !ok:
-		e = &berth.Error{Code: berth.CodeNotFound, Message: "What was asked for does not exist."}
+		e = &berth.Error{Code: berth.CodeNotFound, Message: "The requested object was not found."}
 	case lacksStorage(err, e):
 		e = diskspace.Refused(err)
 	case !ok || e.Code == berth.CodeInternal:
 		e = &berth.Error{Code: berth.CodeInternal,
-			Message: "The server had an error while processing your request. Its log says more under request id " + requestID + "."}
+			Message: "The server had an error while processing your request. Its log has the details under request ID " + requestID + "."}
 	}
 	as, ok := statuses[e.Code]
 	if !ok {
@@ -74,8 +74,8 @@ func Describe(err error, requestID string) (int, Error) {
 	return as.status, Error{Message: e.Message, Type: cmp.Or(e.Type, as.wireType), Param: OrNull(e.Param), Code: OrNull(code)}
 }
 
-// lacksStorage reports whether an error that the client cannot fix is due to the host's
-// full or failing disk. e is the *berth.Error in err, or nil.
+// lacksStorage reports whether an error of the server is due to a full or failing disk of
+// the host. e is the *berth.Error in err, or nil.
 func lacksStorage(err error, e *berth.Error) bool {
 	if e != nil && e.Code != berth.CodeInternal && e.Code != berth.CodeUnavailable {
 		return false
@@ -83,7 +83,7 @@ func lacksStorage(err error, e *berth.Error) bool {
 	return errors.Is(err, store.ErrStorage) || errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }
 
-// OrNull returns nil for "", which is null on the wire.
+// OrNull returns nil for "", which marshals to null, and otherwise a pointer to s.
 func OrNull(s string) *string {
 	if s == "" {
 		return nil
@@ -97,7 +97,7 @@ func writeError(w http.ResponseWriter, status int, e Error) {
 	case http.StatusUnauthorized:
 		w.Header().Set("WWW-Authenticate", "Bearer")
 	case http.StatusConflict:
-		// OpenAI's clients repeat a request on 409; here that changes nothing.
+		// OpenAI's clients retry on 409, but here a retry gets the same answer.
 		w.Header().Set("x-should-retry", "false")
 	}
 	if e.Code != nil && *e.Code == statuses[berth.CodeCorrupt].wireCode {
@@ -108,10 +108,10 @@ func writeError(w http.ResponseWriter, status int, e Error) {
 	}{e})
 }
 
-// Error answers with an error that no handler returns, with headers of its own for example.
+// Error answers with an error directly. Handlers use it if the answer has headers of its own.
 func (x *Exchange) Error(status int, e Error) { writeError(x, status, e) }
 
-// EventError returns the error for the client of a response that has failed.
+// EventError returns the client's error for a response that failed with an error event.
 func EventError(e *berth.EventError) error {
 	code := berth.CodeUpstream
 	switch {
@@ -129,12 +129,11 @@ func EventError(e *berth.EventError) error {
 	return err
 }
 
-// FollowError returns the error of reading the events of a response that ended before the
-// response did.
+// FollowError returns the client's error for a failed read of a response's events.
 func FollowError(ctx context.Context, id berth.ResponseID, err error) error {
 	if ctx.Err() != nil {
 		return &berth.Error{Code: berth.CodeUnavailable, Err: err,
-			Message: "The server is stopping. Ask for response '" + string(id) + "' again in a moment."}
+			Message: "The server is stopping. Retrieve response '" + string(id) + "' again in a moment."}
 	}
 	if errors.Is(err, store.ErrNotFound) {
 		return ResponseNotFound(id)

@@ -32,7 +32,7 @@ func TestDescribe(t *testing.T) {
 		{berth.Errorf(berth.CodeUpstream, "no"), 502, Error{"no", "server_error", nil, OrNull("upstream_error")}},
 		{berth.Errorf(berth.CodeUnavailable, "no"), 503, Error{"no", "server_error", nil, OrNull("unavailable")}},
 		{fmt.Errorf("wrapped: %w", berth.Errorf(berth.CodeNotFound, "no")), 404, Error{"no", invalid, nil, nil}},
-		{fmt.Errorf("wrapped: %w", store.ErrNotFound), 404, Error{"What was asked for does not exist.", invalid, nil, nil}},
+		{fmt.Errorf("wrapped: %w", store.ErrNotFound), 404, Error{"The requested object was not found.", invalid, nil, nil}},
 	}
 	for _, tt := range tests {
 		status, got := Describe(tt.err, "req_1")

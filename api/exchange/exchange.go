@@ -15,45 +15,46 @@ import (
 	"github.com/berth-run/berth/internal/ration"
 )
 
-// An Exchange is one request and its answer. It is the http.ResponseWriter that the
-// request's handler writes to.
+// An Exchange is one request and its answer. It is the http.ResponseWriter of the request's
+// handler.
 type Exchange struct {
 	http.ResponseWriter
 	server    *Server
 	start     time.Time
 	requestID string
-	clientID  string       // the client's own name for the request
+	clientID  string       // the client's id of the request; see clientRequestID
 	caller    berth.Caller // zero until identified
 	status    int          // 0 until the header is written
 
-	bodies, decoding *ration.Account // of its body, and of what is decoded from that
-	body             []byte          // that has been read and not decoded; nil if none
+	bodies, decoding *ration.Account // memory of the body and of the values decoded from it
+	body             []byte          // the body, if it has been read but not decoded
 
 	room func(ctx context.Context, bytes int64) error // reserves more of the project's storage
 
-	closed func()            // tells the observer that an answer which lasts has ended; may be nil
-	rates  func(http.Header) // adds what the caller has left of its rates; may be nil
+	closed func()            // reports the end of a stream to the observer; may be nil
+	rates  func(http.Header) // adds the headers of the caller's rate limits; may be nil
 }
 
-// RequestID returns the server's name for the request.
+// RequestID returns the server's id of the request.
 func (x *Exchange) RequestID() string { return x.requestID }
 
-// Started reports whether the answer has been started: its status cannot change then.
+// Started reports whether the header of the answer has been written.
 func (x *Exchange) Started() bool { return x.status != 0 }
 
-// SetCaller records who the caller is, and returns it with the request's id.
+// SetCaller sets the caller of the exchange. It returns the caller with the request's id.
 func (x *Exchange) SetCaller(c berth.Caller) berth.Caller {
 	c.RequestID = x.requestID
 	x.caller = c
 	return c
 }
 
-// Settle returns the memory that decoding and saving a request took beyond what is
-// still used of it.
+// Settle releases the memory reserved for decoding and saving a request, except the half
+// for the request itself.
 func (x *Exchange) Settle() { x.decoding.Return(x.decoding.Needs() / 2) }
 
-// HandOver passes what the exchange holds for its decoded request to the run that it
-// starts: hold is for engine.Holding. release returns it if no run has started.
+// HandOver transfers the memory reserved for the decoded request to the run that the
+// handler starts. hold is the argument of engine.Holding. The handler must call release,
+// which releases the memory if no run has started.
 func (x *Exchange) HandOver() (hold func() func(), release func()) {
 	held := x.decoding
 	return func() func() {
@@ -66,10 +67,10 @@ func (x *Exchange) HandOver() (hold func() func(), release func()) {
 		}
 }
 
-// Unwrap serves http.ResponseController.
+// Unwrap is called by http.ResponseController.
 func (x *Exchange) Unwrap() http.ResponseWriter { return x.ResponseWriter }
 
-// Hijack implements http.Hijacker: it gives the connection away, for another protocol.
+// Hijack implements http.Hijacker. It counts the answer as a switch of protocols.
 func (x *Exchange) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	conn, buffered, err := http.NewResponseController(x.ResponseWriter).Hijack()
 	if err == nil && x.status == 0 {
@@ -79,8 +80,8 @@ func (x *Exchange) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return conn, buffered, err
 }
 
-// WriteHeader implements http.ResponseWriter. It drops interim answers, which come from
-// what runs in a container and mean nothing to the client.
+// WriteHeader implements http.ResponseWriter. It drops interim (1xx) answers, which come
+// from programs in containers and have no meaning for the client.
 func (x *Exchange) WriteHeader(status int) {
 	if status < http.StatusOK && status != http.StatusSwitchingProtocols {
 		return
@@ -103,8 +104,8 @@ func (x *Exchange) Write(p []byte) (int, error) {
 	return x.ResponseWriter.Write(p)
 }
 
-// Fail logs an error that is this server's and answers with it, unless the answer has
-// been started. path is what the log says of the request's path.
+// Fail answers with an error, unless the answer has started. If it is the server's fault,
+// Fail also logs it, with the given path.
 func (x *Exchange) Fail(ctx context.Context, path string, err error) {
 	x.server.LogFailure(ctx, x.requestID, path, err)
 	if x.status == 0 {
@@ -112,8 +113,8 @@ func (x *Exchange) Fail(ctx context.Context, path string, err error) {
 	}
 }
 
-// FailQuietly answers with an error of what runs in a sandbox, which is not this
-// server's: its log shows it only at debug level. It returns any other error.
+// FailQuietly answers with an error of a program in a sandbox (CodeUpstream) and logs it at
+// debug level only, because it is not a fault of this server. It returns any other error.
 func (x *Exchange) FailQuietly(err error) error {
 	if berth.ErrorCode(err) != berth.CodeUpstream || x.status != 0 {
 		return err
@@ -123,7 +124,7 @@ func (x *Exchange) FailQuietly(err error) error {
 	return nil
 }
 
-// answerError answers with an error; a nil one is an internal error.
+// answerError answers with an error. A nil error is answered as an internal error.
 func (x *Exchange) answerError(err error) {
 	status, e := Describe(err, x.requestID)
 	if status == http.StatusInsufficientStorage {
@@ -134,14 +135,14 @@ func (x *Exchange) answerError(err error) {
 	x.Error(status, e)
 }
 
-// Abort breaks the connection of an answer that failed after it was started, so that
-// half of it cannot be taken for all of it.
+// Abort breaks the connection of an answer that failed after its start, so that the client
+// does not mistake a part for the whole.
 func (x *Exchange) Abort(err error) {
 	x.server.Log.Warn("answer aborted", "request_id", x.requestID, "err", err)
 	panic(http.ErrAbortHandler)
 }
 
-// HeaderHas reports whether a header's list has a token.
+// HeaderHas reports whether a header that is a list of tokens contains a token.
 func HeaderHas(h http.Header, header, token string) bool {
 	for _, line := range h.Values(header) {
 		for word := range strings.SplitSeq(line, ",") {

@@ -12,24 +12,25 @@ import (
 	"net/http"
 )
 
-// A fingerprint is a hash of the body of a request. The body of a form is hashed while
-// its handler reads it. The boundary between its parts is not hashed, because a client
-// makes a new one each time.
+// A fingerprint is a hash of the query and the body of a request. A form is hashed while
+// its handler reads it. The boundary between its parts is not hashed, because clients
+// choose a new one for each attempt.
 type fingerprint struct {
 	hash hash.Hash
-	form *io.PipeWriter // what the handler reads goes there as well; nil if it is no form
-	rest io.Reader      // of a form, what has not been read yet
+	form *io.PipeWriter // gets a copy of the bytes that the handler reads; nil for other bodies
+	rest io.Reader      // the unread rest of a form
 	done chan error
 }
 
-// fingerprint reads the body of a request, unless that is a form, and puts it back.
+// fingerprint starts the fingerprint of a request. It reads the body, unless it is a form,
+// and makes it available to the handler again.
 func (x *Exchange) fingerprint(r *http.Request) (*fingerprint, error) {
 	f := &fingerprint{hash: sha256.New()}
 	io.WriteString(f.hash, r.URL.RawQuery+"\x00")
 	kind, params, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if err == nil && kind == "multipart/form-data" {
 		f.readForm(x.Body(r, 0), params["boundary"])
-		r.Header.Del("Content-Encoding") // what the handler reads is decoded
+		r.Header.Del("Content-Encoding") // the handler reads the decoded body
 		r.Body = io.NopCloser(f.rest)
 		return f, nil
 	}
@@ -37,9 +38,9 @@ func (x *Exchange) fingerprint(r *http.Request) (*fingerprint, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.Header.Del("Content-Encoding") // what the handler reads is decoded
+	r.Header.Del("Content-Encoding") // the handler reads the decoded body
 	f.hash.Write(body)
-	r.Body = io.NopCloser(bytes.NewReader(body)) // for a handler that reads it otherwise
+	r.Body = io.NopCloser(bytes.NewReader(body)) // for handlers that do not use ReadBody
 	x.body = body
 	return f, nil
 }
@@ -50,7 +51,7 @@ func (f *fingerprint) readForm(body io.Reader, boundary string) {
 	f.form, f.rest, f.done = out, io.TeeReader(body, out), make(chan error, 1)
 	go func() {
 		err := hashParts(f.hash, multipart.NewReader(in, boundary))
-		_, _ = io.Copy(io.Discard, in) // the handler must not wait
+		_, _ = io.Copy(io.Discard, in) // so that the handler does not block
 		f.done <- err
 	}()
 }
@@ -73,7 +74,7 @@ func hashParts(h hash.Hash, parts *multipart.Reader) error {
 	}
 }
 
-// finish reads what is left of the body. sum may follow it.
+// finish reads the rest of the body. It must be called before sum.
 func (f *fingerprint) finish() error {
 	if f.form == nil {
 		return nil
@@ -89,7 +90,7 @@ func (f *fingerprint) finish() error {
 	return nil
 }
 
-// close ends the reading of a form that its handler has not read to the end.
+// close ends the hashing of a form that its handler has not read to the end.
 func (f *fingerprint) close() {
 	if f.form != nil {
 		f.form.CloseWithError(errFormLeft)
@@ -98,5 +99,5 @@ func (f *fingerprint) close() {
 
 var errFormLeft = errors.New("the form was not read to its end")
 
-// sum is the fingerprint of a body that has been read.
+// sum returns the fingerprint in hex. The body must have been read.
 func (f *fingerprint) sum() string { return hex.EncodeToString(f.hash.Sum(nil)) }

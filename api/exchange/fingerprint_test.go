@@ -19,7 +19,7 @@ func FuzzFingerprint(f *testing.F) {
 	print := func(boundary string, body []byte) (string, error) {
 		r := httptest.NewRequest("POST", "/v1/files", bytes.NewReader(body))
 		r.Header.Set("Content-Type", "multipart/form-data; boundary="+boundary)
-		p, err := s.begin(httptest.NewRecorder(), r).fingerprint(r)
+		p, err := s.start(httptest.NewRecorder(), r).fingerprint(r)
 		if err != nil {
 			return "", err
 		}

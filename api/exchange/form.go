@@ -12,31 +12,30 @@ import (
 	"github.com/berth-run/berth/internal/rule"
 )
 
-// maxField bounds a field of a form that is not its file, in bytes.
+// maxField is the maximum size of a form's field, except its file, in bytes.
 const maxField = 64 << 10
 
-// formBuffer is how much of a form is read at once, in bytes.
+// formBuffer is the size of the read buffer of a form in bytes.
 const formBuffer = 64 << 10
 
 // A Form is a multipart body with at most one file, in the part "file". Other fields may
-// come before and after it. The file is read as it arrives: Read ends with
-// io.EOF when all of the form has been read and is valid, so a caller that stores the file
-// stores it of a complete form or not at all.
+// precede and follow the file. Read streams the file. It returns io.EOF only if the whole
+// form has been read and is valid, so a caller never stores the file of an incomplete form.
 type Form struct {
 	parts    *multipart.Reader
-	Known    []string // the fields that may be in it
+	Known    []string // the allowed fields
 	file     *multipart.Part
 	Filename string
-	Fields   map[string]string // after the end of the file, all of them
-	end      error             // what Read has ended with
+	Fields   map[string]string // complete after the end of the file
+	end      error             // the final result of Read
 }
 
-// Form reads a form up to its file, or, if it has none, all of it. Only the known
-// fields may be in it.
+// Form reads a form up to its file, or to its end if it has no file. Fields other than the
+// known ones are errors.
 func (x *Exchange) Form(r *http.Request, known ...string) (*Form, error) {
 	kind, params, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if err != nil || kind != "multipart/form-data" || params["boundary"] == "" {
-		return nil, berth.Errorf(berth.CodeInvalid, "The request body must be multipart/form-data.")
+		return nil, berth.Errorf(berth.CodeInvalid, "The request body must be multipart/form-data. Send it with the header 'Content-Type: multipart/form-data'.")
 	}
 	body := bufio.NewReaderSize(x.Body(r, 0), formBuffer) // the form's own is 4 KiB
 	f := &Form{parts: multipart.NewReader(body, params["boundary"]), Known: known, Fields: map[string]string{}}
@@ -87,7 +86,7 @@ func (f *Form) Read(b []byte) (int, error) {
 	if f.file == nil {
 		return 0, rule.Missing("file")
 	}
-	if f.end != nil { // some readers ask again
+	if f.end != nil { // some callers read again after the end
 		return 0, f.end
 	}
 	n, err := f.file.Read(b)
@@ -103,11 +102,11 @@ func (f *Form) Read(b []byte) (int, error) {
 }
 
 func malformed(err error) error {
-	return &berth.Error{Code: berth.CodeInvalid, Message: "The multipart body is malformed or did not arrive whole.", Err: err}
+	return &berth.Error{Code: berth.CodeInvalid, Message: "The multipart body is malformed or incomplete.", Err: err}
 }
 
-// fileName returns the name of an uploaded file as the client sent it, with any
-// directories. The package that stores the file checks it.
+// fileName returns the name of an uploaded file as the client sent it, including
+// directories. The package that stores the file must check it.
 func fileName(part *multipart.Part) (string, error) {
 	_, params, err := mime.ParseMediaType(part.Header.Get("Content-Disposition"))
 	if err != nil {

@@ -16,19 +16,19 @@ import (
 	"github.com/berth-run/berth/store"
 )
 
-// With the header Idempotency-Key a POST is done once: a client that sends it again, to
-// the same path with the same body, gets the first answer again. For a route that makes a
-// response, the id of that response is stored, which the engine makes once and whose events
-// the journal has; for any other request the answer itself, sealed with the key, which
-// is not stored. A request that failed may be done again.
+// A POST with the header Idempotency-Key is executed once: a client that repeats it, with
+// the same path and body, gets the first answer again. For a route that creates a response,
+// the store holds the id of that response: the engine creates it once, and the journal has
+// its events. For other routes, the store holds the answer, sealed with the key, which is
+// itself not stored. A request that failed may be repeated.
 const (
 	idempotencyKey = "Idempotency-Key"
-	// KindIdempotency is the kind of what is stored for an Idempotency-Key.
+	// KindIdempotency is the kind of the stored objects.
 	KindIdempotency = store.KindIdempotency
 
-	idempotencyTime   = 24 * time.Hour // after which a stored answer expires
-	idempotencyLength = 255            // of a key, in bytes
-	idempotencyAnswer = 8 << 20        // the largest answer that is stored, in bytes
+	idempotencyTime   = 24 * time.Hour // until a stored answer expires
+	idempotencyLength = 255            // maximum length of a key in bytes
+	idempotencyAnswer = 8 << 20        // maximum size of a stored answer in bytes
 )
 
 // idempotency answers requests with an Idempotency-Key.
@@ -38,20 +38,20 @@ type idempotency struct {
 	attempts attempts
 }
 
-// A stored is the body of an object of KindIdempotency.
+// stored is the body of an object of KindIdempotency. It has a Response or an Answer.
 type stored struct {
-	Fingerprint string           `json:"fingerprint"`        // of the request's body
-	Response    berth.ResponseID `json:"response,omitempty"` // that was asked for; or:
+	Fingerprint string           `json:"fingerprint"` // of the request
+	Response    berth.ResponseID `json:"response,omitempty"`
 	Status      int              `json:"status,omitempty"`
 	ContentType string           `json:"content_type,omitempty"`
 	Answer      []byte           `json:"answer,omitempty"` // sealed
 }
 
-// handle runs the handler of a route unless it has answered to the same key before.
+// handle runs the handler of a route, unless a stored answer has the same key.
 func (i *idempotency) handle(x *Exchange, r *http.Request, c berth.Caller, rt Route) error {
 	name := r.Header.Get(idempotencyKey)
 	if len(name) > idempotencyLength || strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r > '~' }) {
-		return berth.Errorf(berth.CodeInvalid, "Invalid '%s' header: it must be at most %d characters of ASCII.", idempotencyKey, idempotencyLength)
+		return berth.Errorf(berth.CodeInvalid, "Invalid '%s' header. Expected at most %d printable ASCII characters.", idempotencyKey, idempotencyLength)
 	}
 	sum := sha256.Sum256([]byte(r.URL.Path + "\x00" + name))
 	key := store.ObjectKey{Kind: KindIdempotency, ID: hex.EncodeToString(sum[:])}
@@ -62,7 +62,7 @@ func (i *idempotency) handle(x *Exchange, r *http.Request, c berth.Caller, rt Ro
 	if rt.Is(NamesResponse) {
 		return i.nameResponse(x, r, c, key, print.sum(), rt.Handle)
 	}
-	done, err := i.attempts.begin(r.Context(), attempt{c.Project, key})
+	done, err := i.attempts.start(r.Context(), attempt{c.Project, key})
 	if err != nil {
 		return err
 	}
@@ -79,7 +79,7 @@ func (i *idempotency) handle(x *Exchange, r *http.Request, c berth.Caller, rt Ro
 	return repeat(x, before, print, sealer)
 }
 
-// repeat gives a stored answer again.
+// repeat sends a stored answer again. It returns errKeyReused if the request differs.
 func repeat(x *Exchange, before *stored, print *fingerprint, sealer sealer) error {
 	if err := print.finish(); err != nil {
 		return err
@@ -99,11 +99,11 @@ func repeat(x *Exchange, before *stored, print *fingerprint, sealer sealer) erro
 }
 
 var errKeyReused = &berth.Error{Code: berth.CodeInvalid, Wire: "idempotency_key_reuse",
-	Message: "This Idempotency-Key was used with another request body. Send the same body to have the first answer again, or use a new key for a new request."}
+	Message: "This Idempotency-Key was used with a different request body. Send the same body to get the first answer again, or use a new key for a new request."}
 
-// nameResponse runs a handler that makes one response, with the name that the key's first
-// request gave to it. After a failure that another attempt may mend, that attempt gets a
-// new name.
+// nameResponse runs a handler that creates one response, with the response id that is
+// stored for the key. If the handler fails and a retry may succeed, nameResponse stores a
+// new id for the retry.
 func (i *idempotency) nameResponse(x *Exchange, r *http.Request, c berth.Caller, key store.ObjectKey, fingerprint string, h Handler) error {
 	name := stored{Fingerprint: fingerprint, Response: berth.ResponseID(berth.NewID(berth.PrefixResponse))}
 	err := i.save(r.Context(), c.Project, key, name)
@@ -122,7 +122,7 @@ func (i *idempotency) nameResponse(x *Exchange, r *http.Request, c berth.Caller,
 	c.Response = name.Response
 	failure := h(x, r, c)
 	if failure == nil || x.status != 0 || r.Context().Err() != nil {
-		return failure // it was answered, or its client was lost
+		return failure // it was answered, or the client is gone
 	}
 	if status, _ := Describe(failure, ""); status < http.StatusInternalServerError && status != http.StatusTooManyRequests {
 		return failure
@@ -133,7 +133,7 @@ func (i *idempotency) nameResponse(x *Exchange, r *http.Request, c berth.Caller,
 	return failure
 }
 
-// rename gives a new name to the response of a key, unless it has another by now.
+// rename stores a new response id for a key, unless another request has already done so.
 func (i *idempotency) rename(ctx context.Context, p berth.ProjectID, key store.ObjectKey, was stored) error {
 	_, err := i.objects.UpdateObject(ctx, p, key, func(o *store.Object) error {
 		var now stored
@@ -160,7 +160,7 @@ func (i *idempotency) storeAnswer(x *Exchange, r *http.Request, c berth.Caller, 
 		return err
 	}
 	if buffer.status/100 == 2 && !buffer.through && print.finish() == nil {
-		// What was done is done, also if its client has gone by now.
+		// Store the answer even if the client is gone: the request has been executed.
 		err := i.save(context.WithoutCancel(r.Context()), c.Project, key, stored{Fingerprint: print.sum(), Status: buffer.status,
 			ContentType: x.Header().Get("Content-Type"), Answer: sealer.seal(buffer.body.Bytes())})
 		if err != nil {
@@ -170,7 +170,7 @@ func (i *idempotency) storeAnswer(x *Exchange, r *http.Request, c berth.Caller, 
 	return nil
 }
 
-// find returns what is stored for a key, nil if nothing is.
+// find returns the stored value of a key, or nil.
 func (i *idempotency) find(ctx context.Context, p berth.ProjectID, key store.ObjectKey) (*stored, error) {
 	o, err := i.objects.GetObject(ctx, p, key)
 	if errors.Is(err, store.ErrNotFound) || err == nil && o.ExpiresAt <= time.Now().Unix() {
@@ -183,7 +183,8 @@ func (i *idempotency) find(ctx context.Context, p berth.ProjectID, key store.Obj
 	return &k, json.Unmarshal(o.Body, &k)
 }
 
-// save stores k for a key. It returns store.ErrExists if something is stored already.
+// save stores k for a key. It returns store.ErrExists if the key has a value that has not
+// expired.
 func (i *idempotency) save(ctx context.Context, p berth.ProjectID, key store.ObjectKey, k stored) error {
 	body, err := json.Marshal(k)
 	if err != nil {

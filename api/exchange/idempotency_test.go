@@ -105,7 +105,7 @@ func TestIdempotency(t *testing.T) {
 		{"the first once more", "/v1/things/1", "k", `{"x":1}`, a, 201, `{"n":1}`},
 		{"without a key", "/v1/things/1", "", `{"x":1}`, a, 201, `{"n":5}`},
 		{"without a key again", "/v1/things/1", "", `{"x":1}`, a, 201, `{"n":6}`},
-		{"a key that is too long", "/v1/things/1", strings.Repeat("k", 256), `{}`, a, 400, "at most 255 characters"},
+		{"a key that is too long", "/v1/things/1", strings.Repeat("k", 256), `{}`, a, 400, "at most 255 printable ASCII characters"},
 		{"a key of other characters", "/v1/things/1", "k\x80", `{}`, a, 400, "ASCII"},
 		{"without an API key", "/v1/things/1", "k", `{"x":1}`, nil, 401, "API key"},
 	}
@@ -195,17 +195,17 @@ func TestIdempotencyAtOnce(t *testing.T) {
 // A client that leaves while it waits for another's answer stops waiting.
 func TestIdempotencyLeaving(t *testing.T) {
 	var a attempts
-	done, err := a.begin(t.Context(), attempt{project: "proj_a"})
+	done, err := a.start(t.Context(), attempt{project: "proj_a"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, leave := context.WithCancel(t.Context())
 	leave()
-	if _, err := a.begin(ctx, attempt{project: "proj_a"}); !errors.Is(err, context.Canceled) {
+	if _, err := a.start(ctx, attempt{project: "proj_a"}); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}
 	done()
-	if done, err := a.begin(ctx, attempt{project: "proj_a"}); err != nil {
+	if done, err := a.start(ctx, attempt{project: "proj_a"}); err != nil {
 		t.Errorf("got %v", err)
 	} else {
 		done()

@@ -17,7 +17,8 @@ import (
 	"github.com/berth-run/berth/store"
 )
 
-// Identify returns the caller of a request. It fails if the request must not be served.
+// Identify returns the caller of a request, or an error for the client if the request must
+// be refused.
 func (s *Server) Identify(r *http.Request) (berth.Caller, error) {
 	caller, err := s.bearer(r)
 	if err == nil {
@@ -34,16 +35,15 @@ func (s *Server) CheckProject(ctx context.Context, p berth.ProjectID) error {
 	return s.Quota.Check(ctx, p)
 }
 
-// NeedsNoKey reports whether the server serves its own machine without a key. It fails if
-// the store does.
+// NeedsNoKey reports whether the server accepts requests from its own machine without a key.
 func (s *Server) NeedsNoKey(ctx context.Context) (bool, error) { return s.open.is(ctx) }
 
-// bearer returns the owner of the key that a request bears. With keys in the store a
-// request must bear one of them. Without, a program on this machine is the default
-// project's owner, and all other requests are refused.
+// bearer returns the caller with the key of a request. If the store has keys, a request must
+// have one of them. If not, programs on this machine act for the default project, and all
+// other requests are refused.
 //
-// OpenAI-Organization and OpenAI-Project headers are accepted and mean nothing:
-// a key belongs to one project.
+// The headers OpenAI-Organization and OpenAI-Project have no effect: each key belongs to one
+// project.
 func (s *Server) bearer(r *http.Request) (berth.Caller, error) {
 	token := Token(r)
 	if token != "" {
@@ -71,15 +71,15 @@ func (s *Server) bearer(r *http.Request) (berth.Caller, error) {
 			"You didn't provide an API key. You need to provide your API key in an Authorization header using Bearer auth (i.e. Authorization: Bearer YOUR_KEY).")
 	}
 	return berth.Caller{}, &berth.Error{Code: berth.CodeUnauthorized, Wire: "invalid_api_key",
-		Message: "Incorrect API key provided. 'berth key create' on the server makes a new one."}
+		Message: "Incorrect API key provided. You can create a new key with 'berth key create' on the server."}
 }
 
-// errExpired answers a request whose key was valid until it expired. Other requests
-// cannot learn that there was one.
+// errExpired is the answer to a request with an expired key. Only a client that knows the
+// key learns that it existed.
 var errExpired = &berth.Error{Code: berth.CodeUnauthorized, Wire: "invalid_api_key",
-	Message: "The API key provided has expired. 'berth key create' on the server makes a new one."}
+	Message: "The API key provided has expired. You can create a new key with 'berth key create' on the server."}
 
-// Token returns the token of the Authorization header, "" without one.
+// Token returns the Bearer token of the Authorization header, or "".
 func Token(r *http.Request) string {
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	if !strings.EqualFold(scheme, "Bearer") {
@@ -88,41 +88,40 @@ func Token(r *http.Request) string {
 	return strings.TrimSpace(token)
 }
 
-// checkLocal refuses a request to a server without keys that does not come from
-// a program of this machine. Being on the machine is not enough: a browser is,
-// and carries requests of any web page. So the peer must be loopback, without a
-// proxy between; the name that was dialled must be a loopback name, or a page
-// could have its own name resolve to this machine; and no other origin may ask.
+// checkLocal refuses requests to a server without keys, except those from programs on this
+// machine. A loopback peer alone is not enough, because a browser on this machine sends
+// requests of any web page. So there must be no proxy in between, the Host must be a
+// loopback name (a page could let its own name resolve to this machine), and requests of
+// other origins are refused.
 func checkLocal(r *http.Request) error {
 	if err := CheckPeer(r); err != nil {
 		return err
 	}
 	if !LoopbackHost(r.Host) {
 		return &berth.Error{Code: berth.CodeForbidden, Wire: "host_not_allowed",
-			Message: "Without API keys this server answers to localhost and loopback addresses only. Run 'berth key create' to use other names."}
+			Message: "Without API keys, this server can only be reached as localhost or a loopback address. Run 'berth key create' to use other names."}
 	}
 	origin := r.Header.Get("Origin")
 	site := r.Header.Get("Sec-Fetch-Site")
 	if origin != "" && origin != "http://"+r.Host && origin != "https://"+r.Host ||
 		site != "" && site != "same-origin" && site != "none" {
 		return &berth.Error{Code: berth.CodeForbidden, Wire: "origin_not_allowed",
-			Message: "Without API keys this server answers no web pages. Run 'berth key create' to use it from a browser's program."}
+			Message: "Without API keys, this server refuses requests of web pages. Run 'berth key create' to use it from a browser."}
 	}
 	return nil
 }
 
-// CheckPeer refuses a request that does not come straight from this machine.
+// CheckPeer refuses a request that does not come directly from this machine.
 func CheckPeer(r *http.Request) error {
 	peer, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil || !peer.Addr().Unmap().IsLoopback() || forwarded(r.Header) {
 		return berth.Errorf(berth.CodeUnauthorized,
-			"This server has no API keys yet and serves its own machine only. Run 'berth key create' there to let others in.")
+			"This server has no API keys yet and accepts requests from its own machine only. Run 'berth key create' there to use it from other machines.")
 	}
 	return nil
 }
 
-// forwarded reports whether a proxy passed the request on. Where it came from is then
-// unverified.
+// forwarded reports whether a proxy has forwarded the request. Its origin is then unknown.
 func forwarded(h http.Header) bool {
 	for name := range h {
 		if slices.Contains(proxyHeaders, name) || slices.ContainsFunc(proxyPrefixes, func(p string) bool { return strings.HasPrefix(name, p) }) {
@@ -132,7 +131,7 @@ func forwarded(h http.Header) bool {
 	return false
 }
 
-// The headers that proxies and tunnels add, in canonical form.
+// Headers that proxies and tunnels add, in canonical form.
 var (
 	proxyHeaders = []string{"Forwarded", "Via", "Cdn-Loop", "Client-Ip", "Fastly-Client-Ip", "Fly-Client-Ip", "True-Client-Ip",
 		"X-Amzn-Trace-Id", "X-Appengine-User-Ip", "X-Client-Ip", "X-Cluster-Client-Ip", "X-Host", "X-Original-Forwarded-For",
@@ -140,7 +139,7 @@ var (
 	proxyPrefixes = []string{"Cf-", "X-Arr-", "X-Azure-", "X-Envoy-", "X-Forwarded", "X-Proxy-", "Tailscale-"}
 )
 
-// LoopbackHost reports whether a Host header names this machine to itself.
+// LoopbackHost reports whether a Host header is localhost or a loopback address.
 func LoopbackHost(host string) bool {
 	name := host
 	if h, _, err := net.SplitHostPort(host); err == nil {
@@ -153,23 +152,23 @@ func LoopbackHost(host string) bool {
 	return err == nil && ip.Unmap().IsLoopback()
 }
 
-// openFor is how long the answer to "are there keys?" is cached. Another process, the
-// command line, makes the first one.
+// openFor is how long the absence of keys is cached. Another process, the command line,
+// may create the first key.
 const openFor = time.Second
 
-// openness is whether the server needs no key. That is decided at its start: once
-// there has been a key it stays closed, also when the last one is removed.
+// openness is the state of a server that may need no key. Once the server has seen a key,
+// it needs one until it is restarted, even if the last key is removed.
 type openness struct {
 	keys interface {
 		ListKeys(context.Context) ([]*berth.Key, error)
 	}
 
 	mu     sync.Mutex
-	closed bool // it does not open again
+	closed bool // never becomes false again
 	until  time.Time
 }
 
-// is reports whether the server is open. It fails if the store does.
+// is reports whether the server needs no key.
 func (o *openness) is(ctx context.Context) (bool, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

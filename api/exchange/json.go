@@ -15,22 +15,22 @@ import (
 	"github.com/berth-run/berth/internal/rule"
 )
 
-// maxDepth bounds the nesting of JSON values.
+// maxDepth is the maximum nesting of JSON values.
 const maxDepth = 256
 
-// maxValues returns how many JSON values a text of n bytes may have, so that a small
-// one cannot become a large heap.
+// maxValues returns the maximum number of JSON values in a text of n bytes. It limits the
+// memory of decoded values.
 func maxValues(n int) int { return min(10_000+n/8, 500_000) }
 
-// DecodeWeight returns how much memory it takes to decode a text, check it and save what
-// it asks for.
+// DecodeWeight estimates the bytes of memory needed to decode a text, check it and save
+// the result.
 func DecodeWeight(bytes, values int) int64 { return 6*int64(bytes) + 300*int64(values) }
 
-// Decode reads a JSON body, checks it against a rule and stores it in v. Its errors are
-// for the client.
+// Decode reads a JSON body, checks it with a rule and decodes it into v. Its errors are for
+// the client.
 func (x *Exchange) Decode(r *http.Request, shape rule.Rule, v any) error {
 	if !IsJSON(r) {
-		return berth.Errorf(berth.CodeInvalid, "The request body must be application/json.")
+		return berth.Errorf(berth.CodeInvalid, "Unsupported content type. This API method only accepts 'application/json' requests. Send the body with the header 'Content-Type: application/json'.")
 	}
 	body, err := x.ReadBody(r, x.server.Limits.MaxBody)
 	if err != nil {
@@ -60,7 +60,7 @@ func (x *Exchange) Decode(r *http.Request, shape rule.Rule, v any) error {
 	return nil
 }
 
-// DecodeOptional is Decode for a request that may come without a body.
+// DecodeOptional is like Decode, but does nothing if the request has no body.
 func (x *Exchange) DecodeOptional(r *http.Request, shape rule.Rule, v any) error {
 	if r.ContentLength == 0 {
 		return nil
@@ -68,24 +68,24 @@ func (x *Exchange) DecodeOptional(r *http.Request, shape rule.Rule, v any) error
 	return x.Decode(r, shape, v)
 }
 
-// ScanJSON returns how many values a body has, before anything is built of them. An
-// error is for the client.
+// ScanJSON counts the values of a body without decoding them. Its errors are for the
+// client.
 func ScanJSON(body []byte) (values int, err error) {
 	most := maxValues(len(body))
 	values, err = jsonscan.Check(body, most, maxDepth)
 	switch {
 	case errors.Is(err, jsonscan.ErrValues):
-		return 0, berth.Errorf(berth.CodeTooLarge, "The request body has more than %d JSON values, which is the most for its %d bytes.", most, len(body))
+		return 0, berth.Errorf(berth.CodeTooLarge, "The request body has too many JSON values. Expected at most %d in a body of %d bytes.", most, len(body))
 	case err != nil:
 		return 0, invalidJSON(fmt.Sprintf("it is nested more than %d deep", maxDepth))
 	}
 	return values, nil
 }
 
-// ParseJSON returns the value in body, numbers as json.Number. It is stricter
-// than encoding/json: UTF-8 must be valid and an object must not repeat a name,
-// so that what was checked is what is used. Strings are parts of the
-// body, which must not change: a caller that stores one must clone it.
+// ParseJSON returns the value in body, with numbers as json.Number. It is stricter than
+// encoding/json: it refuses invalid UTF-8 and repeated names in an object, so that the
+// checked value is the one that is decoded later. Strings share the memory of body, which
+// must not change: a caller that stores one must clone it.
 func ParseJSON(body []byte) (any, error) {
 	if jsonscan.Space(body, 0) == len(body) {
 		return nil, invalidJSON("it is empty")
@@ -113,14 +113,14 @@ func syntax(body []byte) error {
 	e, ok := errors.AsType[*json.SyntaxError](json.Unmarshal(body, &skip))
 	switch {
 	case !ok || int(e.Offset) >= len(body) && strings.Contains(e.Error(), "unexpected end"):
-		return invalidJSON("it ends in the middle")
+		return invalidJSON("it is incomplete")
 	case strings.Contains(e.Error(), "after top-level value"):
-		return invalidJSON("something follows the object")
+		return invalidJSON("there is data after the object")
 	}
 	return invalidJSON(fmt.Sprintf("%s, near byte %d", strings.TrimPrefix(e.Error(), "json: "), e.Offset-1))
 }
 
-// A parser builds the tree of one body, which is valid JSON.
+// A parser builds the tree of one body. The body must be valid JSON.
 type parser struct {
 	text []byte
 	at   int
@@ -159,7 +159,7 @@ func (p *parser) object() (any, error) {
 			return nil, err
 		}
 		if _, twice := fields[name]; twice {
-			return nil, invalidJSON(fmt.Sprintf("an object has the name %q twice", rule.Clip(name)))
+			return nil, invalidJSON(fmt.Sprintf("an object contains the name %q twice", rule.Clip(name)))
 		}
 		p.space()
 		p.at++ // the colon
@@ -182,8 +182,8 @@ func (p *parser) array() (any, error) {
 	return values, nil
 }
 
-// next moves past an opening bracket or a comma to what comes then, or past the
-// closing bracket.
+// next moves to the next element of an array or object and returns true, or moves past the
+// closing bracket and returns false.
 func (p *parser) next(closing byte) bool {
 	p.space()
 	if c := p.text[p.at]; c != closing { // the opening bracket, or a comma
@@ -209,5 +209,5 @@ func (p *parser) string() (string, error) {
 	return s, err
 }
 
-// view returns a part of a body as a string, without a copy.
+// view returns a part of a body as a string without copying it.
 func view(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }

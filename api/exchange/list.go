@@ -19,7 +19,7 @@ type Listing[T any] struct {
 	HasMore bool    `json:"has_more"`
 }
 
-// ListOf returns a page with its first and last id. more says that there is another one.
+// ListOf returns a page with its first and last id. more is whether another page follows.
 func ListOf[T any](data []T, more bool, id func(T) string) Listing[T] {
 	l := Listing[T]{Object: "list", Data: data, HasMore: more}
 	if len(data) == 0 {
@@ -30,7 +30,7 @@ func ListOf[T any](data []T, more bool, id func(T) string) Listing[T] {
 	return l
 }
 
-// Deleted is the answer to a deletion on the wire.
+// Deleted returns the answer to the deletion of an object.
 func Deleted[ID ~string](id ID, object string) any {
 	return struct {
 		ID      ID     `json:"id"`
@@ -39,8 +39,8 @@ func Deleted[ID ~string](id ID, object string) any {
 	}{id, object, true}
 }
 
-// ListError returns the error for the client of reading a page: what was not found is
-// where it should begin.
+// ListError returns the client's error for a failed read of a page. "Not found" means that
+// the list does not contain page.After.
 func ListError(err error, page store.Page) error {
 	if page.After != "" && (errors.Is(err, store.ErrNotFound) || berth.ErrorCode(err) == berth.CodeNotFound) {
 		return AfterNotFound(page.After)
@@ -48,12 +48,12 @@ func ListError(err error, page store.Page) error {
 	return err
 }
 
-// AfterNotFound returns the error for a page that begins after what is not in the list.
+// AfterNotFound returns the error for a page after an id that is not in the list.
 func AfterNotFound(id string) error {
-	return berth.Invalid("after", "Invalid 'after': nothing in this list has the id '%s'.", rule.Clip(id))
+	return berth.Invalid("after", "Invalid 'after': no object with id '%s' in this list.", rule.Clip(id))
 }
 
-// Documents returns a page of stored objects, which are sent as they are.
+// Documents returns a page with the JSON of stored objects.
 func Documents(list []*store.Object, more bool) Listing[json.RawMessage] {
 	ids := ListOf(list, more, func(o *store.Object) string { return o.ID })
 	page := Listing[json.RawMessage]{Object: ids.Object, Data: []json.RawMessage{}, FirstID: ids.FirstID, LastID: ids.LastID, HasMore: more}
@@ -63,8 +63,8 @@ func Documents(list []*store.Object, more bool) Listing[json.RawMessage] {
 	return page
 }
 
-// PageOf returns one page of all, which is sorted from the oldest to the newest, and
-// whether there is more.
+// PageOf returns one page of all and whether another page follows. all must be sorted from
+// the oldest to the newest.
 func PageOf[T any](all []T, page store.Page, id func(T) string) ([]T, bool, error) {
 	all = slices.Clone(all)
 	if !page.Ascending {

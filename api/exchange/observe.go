@@ -6,18 +6,18 @@ import (
 	"time"
 )
 
-// The kinds of answers that last, for an Observer.
+// The kinds of streams, for an Observer.
 const (
-	StreamEvents = "events"  // server-sent
-	StreamSocket = "upgrade" // WebSockets, and other protocols that take a connection over
+	StreamEvents = "events"  // server-sent events
+	StreamSocket = "upgrade" // WebSockets and other protocols on a hijacked connection
 )
 
-// An Observer counts what the API answers, for metrics. Its methods must not block.
+// An Observer collects metrics of the API. Its methods must not block.
 type Observer interface {
-	// Opened counts an answer that lasts. closed must be called at its end.
+	// Opened counts a stream that starts. The caller calls closed when the stream ends.
 	Opened(kind string) (closed func())
-	// Answered counts a request that has been answered: by which route, a method and
-	// a pattern, and with which status.
+	// Answered counts an answered request. route is the method and pattern of its route,
+	// or "none".
 	Answered(route string, status int, took time.Duration)
 }
 
@@ -26,7 +26,7 @@ type noObserver struct{}
 func (noObserver) Opened(string) func()                { return func() {} }
 func (noObserver) Answered(string, int, time.Duration) {}
 
-// opened calls the observer if an answer is one that lasts.
+// opened reports the start of the answer to the observer, if it is a stream.
 func (x *Exchange) opened(status int) {
 	kind := ""
 	if t, _, _ := mime.ParseMediaType(x.Header().Get("Content-Type")); status == http.StatusOK && t == "text/event-stream" {
@@ -40,7 +40,7 @@ func (x *Exchange) opened(status int) {
 	}
 }
 
-// observe calls the observer for a request that has been answered.
+// observe reports the end of the answer to the observer.
 func (x *Exchange) observe(r *http.Request) {
 	if x.closed != nil {
 		x.closed()

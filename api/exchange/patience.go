@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// A patientReader fails when the client sends nothing for longer than patience.
+// A patientReader fails if the client sends nothing for longer than patience.
 type patientReader struct {
 	in       io.Reader
 	control  *http.ResponseController
@@ -14,34 +14,34 @@ type patientReader struct {
 }
 
 func (p *patientReader) Read(b []byte) (int, error) {
-	// Not every connection has deadlines; without, the kernel's keep-alive finds
-	// a client that has vanished.
+	// Some connections have no deadlines. For these, the kernel's keep-alive detects a
+	// client that has vanished.
 	_ = p.control.SetReadDeadline(time.Now().Add(p.patience))
 	n, err := p.in.Read(b)
 	if err != nil {
-		// The server goes on reading, to notice when the client leaves.
+		// The server continues to read, to detect the end of the connection.
 		_ = p.control.SetReadDeadline(time.Time{})
 	}
 	return n, err
 }
 
-// A PatientWriter fails when the client reads nothing for longer than patience.
+// A PatientWriter fails if the client reads nothing for longer than patience.
 type PatientWriter struct {
 	http.ResponseWriter
 	control  *http.ResponseController
 	patience time.Duration
 }
 
-// Patient returns a writer of the answer that gives up on a client which does not read.
-// Renew must be called after the last write.
+// Patient returns a writer of the answer that fails if the client does not read. The caller
+// must call Renew after the last write.
 func (x *Exchange) Patient() *PatientWriter {
 	return &PatientWriter{x, http.NewResponseController(x), x.server.Limits.Patience}
 }
 
-// Unwrap serves http.ResponseController.
+// Unwrap is called by http.ResponseController.
 func (p *PatientWriter) Unwrap() http.ResponseWriter { return p.ResponseWriter }
 
-// Write gives the client its time for each piece of b, not for all of it.
+// Write writes b in pieces. The deadline applies to each piece.
 func (p *PatientWriter) Write(b []byte) (int, error) {
 	const piece = 32 << 10
 	written := 0
@@ -55,6 +55,5 @@ func (p *PatientWriter) Write(b []byte) (int, error) {
 	}
 }
 
-// Renew starts the client's time again. The server lifts the deadline after each
-// request.
+// Renew restarts the deadline for the client. The server clears it after each request.
 func (p *PatientWriter) Renew() { _ = p.control.SetWriteDeadline(time.Now().Add(p.patience)) }

@@ -13,7 +13,7 @@ import (
 	"github.com/berth-run/berth/store"
 )
 
-// A Query reads the parameters of a URL. It remembers the first that is wrong.
+// A Query reads the parameters of a URL. It records the first error.
 type Query struct {
 	values url.Values
 	known  []string
@@ -24,13 +24,13 @@ type Query struct {
 func NewQuery(r *http.Request) *Query {
 	values, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
-		err = berth.Errorf(berth.CodeInvalid, "The query of the URL is malformed.")
+		err = berth.Errorf(berth.CodeInvalid, "The query string of the URL is malformed.")
 	}
 	// The SDKs' beta resources send beta=true with every request.
 	return &Query{values: values, err: err, known: []string{"beta"}}
 }
 
-// End returns the first error; a parameter that has not been read is one.
+// End returns the first error. A parameter that has not been read is an error.
 func (q *Query) End() error {
 	if q.err != nil {
 		return q.err
@@ -43,20 +43,20 @@ func (q *Query) End() error {
 	return nil
 }
 
-// Text returns a parameter, "" if it is absent.
+// Text returns a parameter, or "" if it is absent.
 func (q *Query) Text(name string) string {
 	q.known = append(q.known, name)
 	return q.values.Get(name)
 }
 
-// Fail records an error; the first one counts.
+// Fail records an error, if it is the first.
 func (q *Query) Fail(err error) {
 	if q.err == nil {
 		q.err = err
 	}
 }
 
-// Boolean returns a parameter that is true or false, otherwise if it is absent.
+// Boolean returns a boolean parameter, or the value otherwise if it is absent.
 func (q *Query) Boolean(name string, otherwise bool) bool {
 	switch v := q.Text(name); v {
 	case "":
@@ -71,7 +71,8 @@ func (q *Query) Boolean(name string, otherwise bool) bool {
 	}
 }
 
-// Integer returns a whole number from least to most, otherwise if it is absent.
+// Integer returns an integer parameter from least to most, or the value otherwise if it is
+// absent.
 func (q *Query) Integer(name string, otherwise, least, most int64) int64 {
 	v := q.Text(name)
 	if v == "" {
@@ -86,7 +87,7 @@ func (q *Query) Integer(name string, otherwise, least, most int64) int64 {
 	return n
 }
 
-// OneOf returns a parameter that is one of values, "" if it is absent.
+// OneOf returns a parameter that must be one of values, or "" if it is absent.
 func (q *Query) OneOf(name string, values ...string) string {
 	v := q.Text(name)
 	if v != "" && !slices.Contains(values, v) {
@@ -95,7 +96,7 @@ func (q *Query) OneOf(name string, values ...string) string {
 	return v
 }
 
-// List checks a parameter that may be repeated, also under the name "name[]".
+// List checks the values of a parameter that may be repeated, named "name" or "name[]".
 func (q *Query) List(name string, values []string) {
 	q.known = append(q.known, name, name+"[]")
 	for _, v := range slices.Concat(q.values[name], q.values[name+"[]"]) {
@@ -107,8 +108,7 @@ func (q *Query) List(name string, values []string) {
 	}
 }
 
-// pageBytes is how much a page of a list holds, unless one entry is larger. What does
-// not fit is on the next page.
+// pageBytes is the maximum size of a page in bytes, unless its only entry is larger.
 const pageBytes = 8 << 20
 
 // Page reads limit, order and after.
@@ -138,8 +138,8 @@ func (q *Query) PageAscending() store.Page {
 // Has reports whether the URL has a parameter.
 func (q *Query) Has(name string) bool { return q.values.Has(name) }
 
-// Strings returns the values of a parameter that may be repeated, also under the name
-// "name[]", or separated by commas.
+// Strings returns the values of a parameter that may be repeated, named "name" or "name[]",
+// or separated by commas.
 func (q *Query) Strings(name string) []string {
 	q.known = append(q.known, name, name+"[]")
 	var all []string
@@ -149,7 +149,7 @@ func (q *Query) Strings(name string) []string {
 	return all
 }
 
-// Pairs returns the parameters name[key], by their keys.
+// Pairs returns the values of the parameters name[key] by key.
 func (q *Query) Pairs(name string) map[string]string {
 	pairs := map[string]string{}
 	for param := range q.values {

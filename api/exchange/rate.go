@@ -10,7 +10,7 @@ import (
 	"github.com/berth-run/berth/project"
 )
 
-// writeRates writes what is left of the rates of a limited project, as OpenAI does.
+// writeRates writes OpenAI's rate limit headers for a project that has limits.
 func (s *Server) writeRates(h http.Header, p berth.ProjectID) {
 	requests, tokens := s.Quota.Rates(p)
 	writeRate(h, "requests", requests)
@@ -26,12 +26,12 @@ func writeRate(h http.Header, of string, r *project.Rate) {
 	h.Set("x-ratelimit-reset-"+of, r.Reset.String())
 }
 
-// maxPatience is the longest that OpenAI's clients wait before they try again. When a
-// header names a longer time, they try much sooner instead.
+// maxPatience is the maximum retry-after that OpenAI's clients obey. They ignore a longer
+// one and retry much sooner.
 const maxPatience = time.Minute
 
-// writeRetry writes when another attempt may succeed, and that clients must not try if
-// that is never (negative) or later than they wait; 0 is unknown.
+// writeRetry writes the headers for a retry after a time; 0 means unknown. If the time is
+// negative (never) or longer than clients wait, the headers forbid a retry.
 func writeRetry(h http.Header, after time.Duration) {
 	if after > 0 {
 		h.Set("retry-after", strconv.FormatInt(int64(math.Ceil(after.Seconds())), 10))

@@ -15,14 +15,14 @@ import (
 	"github.com/berth-run/berth/store"
 )
 
-// A sealer seals answers with the key of their requests. A reader of the store cannot
-// read them without guessing the key: what was not to be stored, or has been deleted
-// since, cannot be read there.
+// A sealer encrypts answers with the Idempotency-Key of their requests. Without the key,
+// the store's copy of an answer is unreadable, even if the answer was not to be stored or
+// its object has been deleted.
 type sealer struct{ cipher.AEAD }
 
 func newSealer(key string) sealer {
 	sum := sha256.Sum256([]byte("an answer kept for the Idempotency-Key " + key))
-	block, _ := aes.NewCipher(sum[:]) // its length is right
+	block, _ := aes.NewCipher(sum[:]) // the length is valid
 	aead, _ := cipher.NewGCMWithRandomNonce(block)
 	return sealer{aead}
 }
@@ -31,8 +31,8 @@ func (s sealer) seal(answer []byte) []byte { return s.Seal(nil, nil, answer, nil
 
 func (s sealer) open(sealed []byte) ([]byte, error) { return s.Open(nil, nil, sealed, nil) }
 
-// attempts are the requests with an Idempotency-Key that are being answered. Requests
-// with the same key wait for the first.
+// attempts holds the requests with an Idempotency-Key in progress. Requests with the same
+// key wait for the first.
 type attempts struct {
 	mu   sync.Mutex
 	live map[attempt]chan struct{}
@@ -43,8 +43,8 @@ type attempt struct {
 	key     store.ObjectKey
 }
 
-// begin waits until no other request attempts the same. done must be called.
-func (a *attempts) begin(ctx context.Context, it attempt) (done func(), err error) {
+// start waits until no other request has the same key. The caller must call done.
+func (a *attempts) start(ctx context.Context, it attempt) (done func(), err error) {
 	for {
 		a.mu.Lock()
 		other := a.live[it]
@@ -71,7 +71,7 @@ func (a *attempts) begin(ctx context.Context, it attempt) (done func(), err erro
 	}
 }
 
-// A buffered answer is held back until it is complete, unless it is a stream or too large
+// buffered holds an answer back until it is complete, unless it is a stream or too large
 // to be stored.
 type buffered struct {
 	http.ResponseWriter
@@ -79,10 +79,10 @@ type buffered struct {
 	body    bytes.Buffer
 	through bool
 
-	patience time.Duration // with a client that does not read
+	patience time.Duration // of writes to the client
 }
 
-// Unwrap serves http.ResponseController, which flushes streams only.
+// Unwrap is called by http.ResponseController, which flushes streams only.
 func (b *buffered) Unwrap() http.ResponseWriter { return b.ResponseWriter }
 
 func (b *buffered) WriteHeader(status int) {
@@ -105,7 +105,7 @@ func (b *buffered) Write(p []byte) (int, error) {
 	return b.body.Write(p)
 }
 
-// pass sends what was held back, and from now on everything at once.
+// pass sends the buffered answer. Later writes are not buffered.
 func (b *buffered) pass() {
 	if b.through {
 		return
@@ -116,6 +116,6 @@ func (b *buffered) pass() {
 	}
 	b.ResponseWriter.WriteHeader(b.status)
 	out := &PatientWriter{b.ResponseWriter, http.NewResponseController(b.ResponseWriter), b.patience}
-	defer out.Renew() // the last bytes leave after the handler
+	defer out.Renew() // the server sends the last bytes after the handler returns
 	_, _ = out.Write(b.body.Bytes())
 }

@@ -8,29 +8,29 @@ import (
 	"github.com/berth-run/berth"
 )
 
-// A Handler answers one request of a caller who has been identified. An error that it
-// returns before it has started the answer becomes the answer.
+// A Handler answers one request of an identified caller. An error that it returns before
+// the answer has started becomes the answer.
 type Handler func(x *Exchange, r *http.Request, c berth.Caller) error
 
-// A Route is one line of a table of contents. Method "" is any.
+// A Route is an endpoint. An empty Method means any method.
 type Route struct {
 	Method, Path string
 	Handle       Handler
 	Traits       Traits
 }
 
-// Traits say which bounds a route has. Without any, a request that changes something
-// counts against the requests in a minute and the storage of its project, and is refused
-// while disk space is low.
+// Traits select the limits of a route. By default, a request that is not a GET or DELETE
+// counts against its project's request rate and storage, and a POST is refused while disk
+// space is low.
 type Traits uint8
 
 const (
-	AsksModel        Traits = 1 << iota // the engine counts its requests, one for each response
-	StoresNothing                       // served although the storage of the project is full
-	StoresLittle                        // served although disk space is low
-	StoresAsItComes                     // what it stores is counted while the body arrives
-	ThroughContainer                    // goes to what runs in a container, which has limits of its own
-	NamesResponse                       // makes one response, of the name that an Idempotency-Key gives it
+	CallsModel       Traits = 1 << iota // the engine counts the request rate, per response
+	StoresNothing                       // allowed while the project's storage is full
+	StoresLittle                        // allowed while disk space is low
+	StoresAsItComes                     // storage is counted while the body arrives
+	ThroughContainer                    // forwarded to a container, which has limits of its own
+	NamesResponse                       // creates one response, whose id an Idempotency-Key determines
 	ReadsQuery                          // checks its query itself; other routes have no parameters
 )
 
@@ -54,10 +54,10 @@ func (rt Route) Pattern() string {
 	return rt.Method + " " + rt.Path
 }
 
-// Is reports whether the route has one of these traits.
+// Is reports whether the route has at least one of the traits.
 func (rt Route) Is(t Traits) bool { return rt.Traits&t != 0 }
 
-// checkSpace refuses a request that would store something while disk space is low.
+// checkSpace refuses a request that stores data while disk space is low.
 func (s *Server) checkSpace(rt Route) error {
 	if s.Space == nil || rt.Method != http.MethodPost || rt.Is(StoresLittle) {
 		return nil
@@ -65,14 +65,14 @@ func (s *Server) checkSpace(rt Route) error {
 	return s.Space.Admit()
 }
 
-// reserve checks the bounds of a request before its body is read. release must be called
-// when it has been answered.
+// reserve checks the limits of a request before its body is read. The caller must call
+// release when the request has been answered.
 func (s *Server) reserve(x *Exchange, r *http.Request, rt Route, c berth.Caller) (release func(), err error) {
 	x.room = func(context.Context, int64) error { return nil }
 	if s.Quota == nil || rt.Is(ThroughContainer) || rt.Method == http.MethodGet || rt.Method == http.MethodDelete {
 		return func() {}, nil
 	}
-	if !rt.Is(AsksModel) {
+	if !rt.Is(CallsModel) {
 		if err := s.Quota.Write(r.Context(), c.Project); err != nil {
 			return nil, err
 		}
@@ -95,7 +95,7 @@ func (s *Server) reserve(x *Exchange, r *http.Request, rt Route, c berth.Caller)
 	}
 	bytes := max(r.ContentLength, 0)
 	if isForm(r) || rt.Is(StoresAsItComes) {
-		bytes = 0 // what is stored of it is counted as it comes in
+		bytes = 0 // the services count it while it arrives
 	}
 	return release, x.room(r.Context(), bytes)
 }

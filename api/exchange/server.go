@@ -1,10 +1,10 @@
-// Package exchange serves one HTTP request, whichever door it comes through: it
-// identifies the caller, decodes the body by rule, holds the bounds of memory, rate and
-// storage, answers a repeated request again, turns errors into answers, and writes lists
-// and streams of events.
+// Package exchange contains the parts of an HTTP request that all APIs of the server share.
+// It identifies the caller, checks and decodes the body, enforces limits of memory, rate
+// and storage, repeats answers for an Idempotency-Key, maps errors to answers, and writes
+// lists and event streams.
 //
-// A door is a struct with handlers. It needs this package and the services that it
-// serves, and nothing of package api.
+// The handlers of one API form a door: a struct with the services that they need. A door
+// imports this package, but not package api.
 package exchange
 
 import (
@@ -26,34 +26,36 @@ import (
 // Options are the parts of a server. Those without a default are required.
 type Options struct {
 	Keys     store.Keys
-	Closed   bool // there were keys when the server started: it never serves without one
+	Closed   bool // requests always need a key: the store had keys at the start
 	Quota    *project.Quota
-	Space    *diskspace.Guard // default: space is not checked
-	Objects  store.Objects    // of answers that are stored for an Idempotency-Key
-	Observer Observer         // default none
+	Space    *diskspace.Guard // nil means that disk space is not checked
+	Objects  store.Objects    // stores the answers for Idempotency-Keys
+	Observer Observer         // may be nil
 	Log      *slog.Logger
 	Memory   Memory
 	Limits   Limits
 
-	// Secret is a prefix of paths that hold a permission: the log shows it alone.
+	// Secret is the prefix of paths that contain a secret. Of such a path, the log shows
+	// only the prefix.
 	Secret string
 }
 
-// Memory bounds the memory of requests. A nil pool has no bound.
+// Memory limits the memory of requests. A nil pool has no limit.
 type Memory struct {
-	Readers  *ration.Pool // what is read to be sent
-	Bodies   *ration.Pool // bodies, from before they are read until the answer has been sent
-	Decoding *ration.Pool // what is decoded from them
+	Readers  *ration.Pool // data read for answers
+	Bodies   *ration.Pool // bodies, from before they are read until the answer is complete
+	Decoding *ration.Pool // values decoded from bodies
 }
 
 // Limits are the limits of one request.
 type Limits struct {
 	MaxBody   int64         // of a JSON body, in bytes; default 64 MiB
-	Patience  time.Duration // with a client that neither sends nor reads when it should; default 1 min
-	KeepAlive time.Duration // the silence after which a stream sends a comment, a socket a ping; default 15 s
+	Patience  time.Duration // timeout of reads from and writes to a client; default 1 min
+	KeepAlive time.Duration // idle time after which a stream sends a comment or a WebSocket a ping; default 15 s
 }
 
-// Server is what the requests of all doors have in common. It is safe for concurrent use.
+// A Server holds the state that the requests of all doors share. It is safe for concurrent
+// use.
 type Server struct {
 	Options
 	open openness
@@ -78,18 +80,18 @@ func New(opts Options) *Server {
 		once: idempotency{objects: opts.Objects, log: opts.Log}}
 }
 
-// Handler returns a handler that gives every request an id, an answer in OpenAI's shape
-// whatever happens, and a line in the log.
+// Handler returns a handler that calls next for every request. It gives the request an id,
+// answers in OpenAI's format if next panics, and logs the request.
 func (s *Server) Handler(next func(x *Exchange, r *http.Request)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		x := s.begin(w, r)
+		x := s.start(w, r)
 		defer s.end(x, r)
 		next(x, r)
 	})
 }
 
-// begin returns the exchange of a request.
-func (s *Server) begin(w http.ResponseWriter, r *http.Request) *Exchange {
+// start returns the exchange of a request.
+func (s *Server) start(w http.ResponseWriter, r *http.Request) *Exchange {
 	x := &Exchange{ResponseWriter: w, server: s, start: time.Now(), requestID: berth.NewID(berth.PrefixRequest),
 		clientID: r.Header.Get(clientRequestID)}
 	w.Header().Set("x-request-id", x.requestID)
@@ -97,14 +99,14 @@ func (s *Server) begin(w http.ResponseWriter, r *http.Request) *Exchange {
 	return x
 }
 
-// end writes the line in the log, after a panic as well.
+// end logs the request. It also handles a panic of the handler.
 func (s *Server) end(x *Exchange, r *http.Request) {
 	if cause := recover(); cause == http.ErrAbortHandler {
-		defer panic(cause) // the answer was broken off on purpose
+		defer panic(cause) // the handler aborted the answer
 	} else if cause != nil {
 		s.Log.Error("handler panicked", "request_id", x.requestID, "panic", cause, "stack", string(debug.Stack()))
 		if x.status != 0 {
-			// What was sent looks complete to the client unless the connection breaks.
+			// Break the connection, or the client could take the partial answer for complete.
 			defer panic(http.ErrAbortHandler)
 		} else {
 			x.answerError(nil)
@@ -120,7 +122,7 @@ func (s *Server) end(x *Exchange, r *http.Request) {
 	s.Log.LogAttrs(r.Context(), slog.LevelInfo, "request", line...)
 }
 
-// pathForLog returns a request's path without a permission that it may hold.
+// pathForLog returns the path of a request without a secret.
 func (s *Server) pathForLog(r *http.Request) string {
 	if s.Secret != "" && strings.HasPrefix(r.URL.Path, s.Secret) {
 		return s.Secret
@@ -128,22 +130,22 @@ func (s *Server) pathForLog(r *http.Request) string {
 	return r.URL.Path
 }
 
-// clientRequestID is the header in which a client names its request, to find it in the
-// log when it has not received the server's own name for it.
+// clientRequestID is the header with a client's own id of its request. With it, the client
+// can find a request in the log whose answer it has not received.
 const clientRequestID = "X-Client-Request-Id"
 
-// checkClientID refuses a name that OpenAI refuses: of more than 512 characters,
-// or of others than printable ASCII.
+// checkClientID refuses the ids that OpenAI refuses: those of more than 512 characters or
+// with characters other than printable ASCII.
 func checkClientID(id string) error {
 	const most = 512
 	if len(id) > most || strings.ContainsFunc(id, func(r rune) bool { return r < ' ' || r > '~' }) {
-		return berth.Errorf(berth.CodeInvalid, "Invalid '%s' header: it must be at most %d characters of ASCII.", clientRequestID, most)
+		return berth.Errorf(berth.CodeInvalid, "Invalid '%s' header. Expected at most %d printable ASCII characters.", clientRequestID, most)
 	}
 	return nil
 }
 
-// Route returns the handler of a route. It identifies the caller, holds the bounds, runs
-// the route's handler and turns its error into the answer. It must be called below Handler.
+// Route returns the HTTP handler of a route. It identifies the caller, enforces the limits,
+// runs the route's handler and answers with its error, if any. It works within Handler only.
 func (s *Server) Route(rt Route) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		x := w.(*Exchange)
@@ -153,7 +155,7 @@ func (s *Server) Route(rt Route) http.HandlerFunc {
 	}
 }
 
-// answer runs the handler of a route for its caller.
+// answer checks a request and runs the handler of its route.
 func (s *Server) answer(x *Exchange, r *http.Request, rt Route) error {
 	caller, err := s.Identify(r)
 	if err == nil {
@@ -177,7 +179,7 @@ func (s *Server) answer(x *Exchange, r *http.Request, rt Route) error {
 	defer held.Close()
 	x.bodies, x.decoding = s.Memory.Bodies.Open(string(caller.Project)), s.Memory.Decoding.Open(string(caller.Project))
 	defer x.bodies.Close()
-	defer func() { x.decoding.Close() }() // a run may have taken it over by then
+	defer func() { x.decoding.Close() }() // HandOver may have replaced it
 	r = r.WithContext(ration.With(r.Context(), held))
 	release, err := s.reserve(x, r, rt, caller)
 	if err != nil {
@@ -190,11 +192,11 @@ func (s *Server) answer(x *Exchange, r *http.Request, rt Route) error {
 	return rt.Handle(x, r, caller)
 }
 
-// LogFailure logs an error that is not the client's, unless the client has gone.
+// LogFailure logs an error that is not the client's fault, unless the client is gone.
 func (s *Server) LogFailure(ctx context.Context, requestID, path string, err error) {
 	switch berth.ErrorCode(err) {
 	case berth.CodeInsufficientStorage:
-		// The guard of the disk has logged why, once; refusals must not fill it further.
+		// The disk guard has logged the cause once. More log lines would fill the disk further.
 	case berth.CodeInternal, berth.CodeUpstream, berth.CodeUnavailable:
 		if ctx.Err() == nil {
 			s.Log.Error("request failed", "request_id", requestID, "path", path, "err", err)
@@ -202,8 +204,8 @@ func (s *Server) LogFailure(ctx context.Context, requestID, path string, err err
 	}
 }
 
-// Fallback answers requests for which mux has no route: 405 for a path that exists, 404
-// otherwise.
+// Fallback returns the handler of requests without a route in mux. It answers 405 if the
+// path has routes with other methods, otherwise 404.
 func Fallback(mux *http.ServeMux) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		var allowed []string

@@ -16,8 +16,8 @@ import (
 	"github.com/berth-run/berth/store"
 )
 
-// An EventWriter sends events to one client, and a comment after each silence. An error
-// of its methods means that the client has gone or has stopped reading.
+// An EventWriter sends server-sent events to one client, and comments while there are no
+// events. An error of its methods means that the client is gone or does not read.
 type EventWriter struct {
 	x         *Exchange
 	every     time.Duration
@@ -30,8 +30,9 @@ type EventWriter struct {
 	silence *time.Ticker
 }
 
-// Stream starts an answer of events. ctx ends with the request, and when the client has
-// gone. Close must be called before the handler returns.
+// Stream starts an answer that is an event stream. ctx ends with the request, or earlier if
+// a keep-alive detects that the client is gone. The caller must call Close before the
+// handler returns.
 func (x *Exchange) Stream(r *http.Request, obfuscate bool) (out *EventWriter, ctx context.Context) {
 	ctx, cancel := context.WithCancel(r.Context())
 	out = x.Events(obfuscate)
@@ -47,21 +48,22 @@ func (x *Exchange) Stream(r *http.Request, obfuscate bool) (out *EventWriter, ct
 	return out, ctx
 }
 
-// Close ends what Stream has started.
+// Close ends the keep-alive and the context of Stream.
 func (o *EventWriter) Close() { o.stop() }
 
-// Events returns a writer of events that sends the header with the first one. Nothing is
-// sent in a silence before KeepAlive is called.
+// Events returns a writer of events that sends the header with the first event. It sends no
+// comments until KeepAlive is called.
 func (x *Exchange) Events(obfuscate bool) *EventWriter {
 	h := x.Header()
 	h.Set("Content-Type", sse.ContentType)
 	h.Set("Cache-Control", "no-cache")
-	h.Set("X-Accel-Buffering", "no") // nginx would hold events back
+	h.Set("X-Accel-Buffering", "no") // otherwise nginx buffers events
 	h.Set("X-Content-Type-Options", "nosniff")
 	return newEventWriter(x, obfuscate)
 }
 
-// Unset removes the headers of a stream that has not been started, for another answer.
+// Unset removes the headers of a stream that has not started, so that the handler can send
+// another answer.
 func (o *EventWriter) Unset() {
 	o.x.Header().Del("Cache-Control")
 	o.x.Header().Del("X-Accel-Buffering")
@@ -72,8 +74,8 @@ func newEventWriter(x *Exchange, obfuscate bool) *EventWriter {
 	return &EventWriter{x: x, every: every, obfuscate: obfuscate, out: out, events: sse.NewWriter(out), silence: time.NewTicker(every)}
 }
 
-// KeepAlive sends comments until stop is called, which must happen before the handler
-// returns. It calls gone if the client has gone.
+// KeepAlive sends comments until stop is called. The caller must call stop before the
+// handler returns. KeepAlive calls gone if it detects that the client is gone.
 func (o *EventWriter) KeepAlive(gone func()) (stop func()) {
 	done := make(chan struct{})
 	var wg sync.WaitGroup
@@ -97,7 +99,7 @@ func (o *EventWriter) KeepAlive(gone func()) (stop func()) {
 	}
 }
 
-// Obfuscates reports whether events hide the lengths of their texts.
+// Obfuscates reports whether the writer hides the lengths of texts.
 func (o *EventWriter) Obfuscates() bool { return o.obfuscate }
 
 // Event sends an event of the journal.
@@ -109,7 +111,7 @@ func (o *EventWriter) Event(ev store.Event) error {
 	return o.send(func() error { return o.events.EventOf(string(ev.Type), data, tail) })
 }
 
-// JSON sends v as an event of this type; "" is none.
+// JSON sends the JSON of v as an event. An empty name means an event without a type.
 func (o *EventWriter) JSON(name string, v any) error {
 	data, err := json.Marshal(v)
 	if err != nil {
@@ -118,13 +120,13 @@ func (o *EventWriter) JSON(name string, v any) error {
 	return o.send(func() error { return o.events.Event(sse.Event{Type: name, Data: data}) })
 }
 
-// Done sends "[DONE]", the last event of some streams.
+// Done sends "[DONE]", which is the last event of some streams.
 func (o *EventWriter) Done(name string) {
 	_ = o.send(func() error { return o.events.Event(sse.Event{Type: name, Data: []byte("[DONE]")}) })
 }
 
-// Fail sends an error that is not in the journal, as the last event. It returns err for
-// the log.
+// Fail sends err as an error event, the last of the stream, and returns err. number is the
+// event's sequence number.
 func (o *EventWriter) Fail(number int64, err error) error {
 	_, e := Describe(err, o.x.requestID)
 	code := e.Type
@@ -149,17 +151,16 @@ func (o *EventWriter) send(write func() error) error {
 
 func (o *EventWriter) flush() error { return o.out.control.Flush() }
 
-// Obfuscates reports whether the stream of a request hides the lengths of its tokens,
-// which is the default.
+// Obfuscates reports whether the stream of a request hides the lengths of tokens, which is
+// the default.
 func Obfuscates(req *berth.ResponseRequest) bool {
 	return req.StreamOptions == nil || req.StreamOptions.IncludeObfuscation == nil || *req.StreamOptions.IncludeObfuscation
 }
 
-// Obfuscate returns the event in two pieces, with an "obfuscation" of random characters
-// if it carries a piece of text, so that the length of a packet does not show the
-// length of a token: as the hosted service does, text and padding together are a
-// multiple of 16 characters. It is added here and is not part of the event, so
-// two readings of one event differ in it.
+// Obfuscate adds an "obfuscation" field of random characters to an event with a text delta,
+// so that the size of a packet does not reveal the length of a token. As at OpenAI, text
+// and padding together are a multiple of 16 characters. It returns the event in two pieces.
+// The journal does not contain the padding, so it differs each time an event is read.
 func Obfuscate(data []byte) (event, tail []byte) {
 	const block = 16
 	if !bytes.Contains(data, []byte(`"delta":"`)) || !bytes.HasSuffix(data, []byte("}")) {
@@ -170,7 +171,7 @@ func Obfuscate(data []byte) (event, tail []byte) {
 		return data, nil
 	}
 	length := end - start
-	if length < 4<<10 { // of a longer one the padding hides nothing
+	if length < 4<<10 { // for a longer text, the exact padding does not matter
 		var delta string
 		if json.Unmarshal(data[start:end], &delta) != nil {
 			return data, nil

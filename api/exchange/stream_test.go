@@ -18,7 +18,7 @@ import (
 func TestEventWriterGolden(t *testing.T) {
 	w := httptest.NewRecorder()
 	s := New(Options{Limits: Limits{KeepAlive: time.Hour}})
-	out := s.begin(w, httptest.NewRequest("GET", "/", nil)).Events(false)
+	out := s.start(w, httptest.NewRequest("GET", "/", nil)).Events(false)
 	for _, data := range []string{
 		`{"type":"response.created","sequence_number":0,"response":{}}`,
 		`{"type":"response.output_text.delta","sequence_number":1,"delta":"a\n"}`,

@@ -10,7 +10,7 @@ import (
 	"github.com/berth-run/berth/internal/rule"
 )
 
-// checkTrigger refuses a compaction_trigger that something follows.
+// checkTrigger refuses a compaction_trigger that is not the last item.
 func checkTrigger(input []berth.Item) error {
 	for i, it := range input[:max(0, len(input)-1)] {
 		if it.Type() == berth.ItemCompactionTrigger {
@@ -20,13 +20,12 @@ func checkTrigger(input []berth.Item) error {
 	return nil
 }
 
-// CheckItemID refuses an id that does not begin as those of its type. The ids of
-// items in a conversation are keys of the store: no item is to look like the owner
-// of others.
+// CheckItemID refuses an id without the prefix of the item's type. The ids of items in a
+// conversation are keys in the store, where an item must not look like another object.
 func (r *Rules) CheckItemID(at string, it berth.Item) error {
-	// An output may have an id of its call's kind.
-	if begin := strings.TrimRight(r.prefix(it.Type()), "o_"); !strings.HasPrefix(it.ID(), begin) {
-		return rule.Errorf("invalid_value", at, "Invalid '%s': '%s'. Expected an ID that begins with '%s'.", at, rule.Clip(it.ID()), begin)
+	// An output may have the prefix of its call.
+	if prefix := strings.TrimRight(r.prefix(it.Type()), "o_"); !strings.HasPrefix(it.ID(), prefix) {
+		return rule.Errorf("invalid_value", at, "Invalid '%s': '%s'. Expected an ID that begins with '%s'.", at, rule.Clip(it.ID()), prefix)
 	}
 	return nil
 }
@@ -39,12 +38,12 @@ func IsJSONObject(format json.RawMessage) bool {
 	return len(format) > 0 && json.Unmarshal(format, &f) == nil && f.Type == "json_object"
 }
 
-// MentionsJSON reports whether a text contains the word that json_object asks for.
+// MentionsJSON reports whether a text contains the word JSON, which json_object requires.
 func MentionsJSON(text []byte) bool { return wordJSON.Match(text) }
 
-// checkMentionsJSON refuses text.format json_object where nothing that the request shows
-// the model contains the word JSON: models then write white space without end. What a
-// stored chain, a conversation or a prompt contains is not looked at.
+// checkMentionsJSON refuses text.format json_object if neither the instructions nor the
+// input contain the word JSON, because models then write endless white space. It does not
+// check requests with a stored chain, a conversation or a prompt.
 func checkMentionsJSON(req *berth.ResponseRequest) error {
 	if req.Text == nil || !IsJSONObject(req.Text.Format) || req.PreviousResponseID != "" || req.Conversation != nil || req.Prompt != nil {
 		return nil

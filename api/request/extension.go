@@ -6,8 +6,7 @@ import (
 	"github.com/berth-run/berth/internal/rule"
 )
 
-// requestBerth is the field "berth" of POST /v1/responses: what Berth offers beyond
-// OpenAI's contract. See berth.RequestBerth.
+// requestBerth checks "berth" of POST /v1/responses. See berth.RequestBerth.
 var requestBerth = rule.Object(rule.Fields{
 	"checks": rule.Object(rule.Fields{
 		"commands":   rule.AtLeastOne(rule.List(rule.Text(1, 64<<10), 16)),
@@ -29,7 +28,7 @@ var commandPatterns = rule.Object(rule.Fields{"commands": rule.AtLeastOne(rule.L
 
 var approvalFilters = rule.Object(rule.Fields{"always": commandPatterns, "never": commandPatterns})
 
-// approvalPolicy is a mode or an object, as require_approval of an MCP tool.
+// approvalPolicy checks "require_approval": a mode or an object, as for an MCP tool.
 func approvalPolicy(at string, v any) error {
 	if _, ok := v.(string); ok {
 		return rule.OneOf("always", "never")(at, v)

@@ -19,7 +19,7 @@ func (r *Rules) input(at string, v any) error {
 	return rule.List(r.Item, 0)(at, v)
 }
 
-// Item checks an input item. A message, and a reference, may come without a type.
+// Item checks an input item. The type of a message or a reference is optional.
 func (r *Rules) Item(at string, v any) error {
 	obj, ok := v.(map[string]any)
 	if !ok || obj["type"] != nil {
@@ -31,15 +31,15 @@ func (r *Rules) Item(at string, v any) error {
 	return message(at, v)
 }
 
-// unservedItems are the input items of OpenAI's document that nothing here could
-// have made.
+// unservedItems are the types of items of OpenAI's document that this server cannot
+// produce.
 var unservedItems = []string{
 	"code_interpreter_call", "computer_call", "computer_call_output",
 	"file_search_call", "image_generation_call", "mcp_call", "mcp_list_tools",
 	"program", "program_output", "web_search_call",
 }
 
-// ownItems returns the rules for the items that are no calls and no outputs, by type.
+// ownItems returns the rules for items other than calls and outputs, by type.
 func ownItems(tools *tool.Registry) map[string]rule.Rule {
 	return map[string]rule.Rule{
 		string(berth.ItemMessage):   message,
@@ -69,8 +69,8 @@ func ownItems(tools *tool.Registry) map[string]rule.Rule {
 
 var itemReference = rule.Item(rule.Fields{}, "id")
 
-// message checks a message by its role: the model speaks output_text, all others
-// input_text, images and files.
+// message checks a message. The parts of an assistant's message are output_text or refusal;
+// those of other roles are input_text, images and files.
 func message(at string, v any) error {
 	if err := messageFrame(at, v); err != nil {
 		return err
@@ -90,8 +90,7 @@ var messageFrame = rule.Item(rule.Fields{
 	"role": rule.OneOf("user", "assistant", "system", "developer"), "content": rule.Anything,
 }, "role", "content")
 
-// idPrefixes are the prefixes of the ids that items without one get. Those of calls and
-// outputs are their tool's.
+// idPrefixes are the prefixes of ids by type. Tools define those of calls and outputs.
 var idPrefixes = map[berth.ItemType]string{
 	berth.ItemMessage:             berth.PrefixMessage,
 	berth.ItemReasoning:           berth.PrefixReasoning,
@@ -103,13 +102,13 @@ var idPrefixes = map[berth.ItemType]string{
 	berth.ItemApprovalResponse:    berth.PrefixApproval,
 }
 
-// stateless are the items that have no status.
+// stateless are the types of items without a status.
 var stateless = map[berth.ItemType]bool{berth.ItemReasoning: true, berth.ItemCompaction: true, berth.ItemAdditionalTools: true, berth.ItemConfigurationUpdate: true,
 	berth.ItemApprovalRequest: true, berth.ItemApprovalResponse: true}
 
-// Normalize returns a checked input item in its full form, as it is stored, shown by
-// input_items and sent to the model: with a type, an id, a status, and content as a list.
-// Its other fields are unchanged.
+// Normalize returns a checked input item in its full form: with a type, an id, a status,
+// and content as a list. The store, the input_items route and models get this form. Other
+// fields do not change.
 func (r *Rules) Normalize(it berth.Item) (berth.Item, error) {
 	add := map[string]any{}
 	kind := it.Type()
@@ -147,15 +146,15 @@ func (r *Rules) Normalize(it berth.Item) (berth.Item, error) {
 	return it.With(add)
 }
 
-// leftOut are the fields of a part that a client may leave out, by its type.
-var leftOut = map[string]map[string]string{
+// partDefaults are the default values of optional fields by the type of a part, as JSON.
+var partDefaults = map[string]map[string]string{
 	`"output_text"`: {"annotations": "[]", "logprobs": "[]"},
 	`"input_image"`: {"detail": `"auto"`},
 }
 
-// fillPart adds what was left out of a part, and reports whether something was.
+// fillPart sets the defaults of a part. It reports whether it changed the part.
 func fillPart(part map[string]json.RawMessage) (filled bool) {
-	for name, value := range leftOut[string(part["type"])] {
+	for name, value := range partDefaults[string(part["type"])] {
 		if part[name] == nil || IsNull(part[name]) {
 			part[name] = json.RawMessage(value)
 			filled = true
@@ -164,8 +163,8 @@ func fillPart(part map[string]json.RawMessage) (filled bool) {
 	return filled
 }
 
-// fullContent returns a message's content with nothing left out, or nil if it is
-// complete as it is.
+// fullContent returns a message's content as a list with defaults. It returns nil if the
+// content already has this form.
 func fullContent(it berth.Item) (any, error) {
 	var m struct {
 		Content json.RawMessage `json:"content"`

@@ -32,10 +32,10 @@ var promptRule = rule.Object(rule.Fields{
 	},
 }, "id")
 
-// placeholder is what stands for a variable in the text of a template.
+// placeholder matches a variable in the text of a template.
 var placeholder = regexp.MustCompile(`\{\{\s*([A-Za-z_][A-Za-z0-9_]*)\s*\}\}`)
 
-// Variables returns the names of the variables in a template, sorted.
+// Variables returns the sorted names of the variables in a template.
 func (r *Rules) Variables(template json.RawMessage) ([]string, error) {
 	names := []string{}
 	if template == nil || IsNull(template) {
@@ -55,8 +55,8 @@ func (r *Rules) Variables(template json.RawMessage) ([]string, error) {
 	return slices.AppendSeq(names, slices.Values(slices.Sorted(maps.Keys(f.names)))), nil
 }
 
-// Merge fills in what a request leaves out and its prompt has. Where both have a field, the
-// request's is used; the prompt's messages come before its input.
+// Merge sets the fields that a request omits to those of its prompt, with the variables
+// replaced. The prompt's messages precede the request's input.
 func (r *Rules) Merge(req *berth.ResponseRequest, p *berth.Prompt) error {
 	var t berth.ResponseRequest
 	if err := json.Unmarshal(p.Template, &t); err != nil {
@@ -68,7 +68,7 @@ func (r *Rules) Merge(req *berth.ResponseRequest, p *berth.Prompt) error {
 	for name, raw := range req.Prompt.Variables {
 		var part map[string]json.RawMessage
 		if json.Unmarshal(raw, &part) == nil && fillPart(part) {
-			req.Prompt.Variables[name], _ = json.Marshal(part) // it was JSON
+			req.Prompt.Variables[name], _ = json.Marshal(part) // part was decoded from JSON
 		}
 	}
 	f := filler{values: req.Prompt.Variables, names: map[string]bool{}}
@@ -77,10 +77,10 @@ func (r *Rules) Merge(req *berth.ResponseRequest, p *berth.Prompt) error {
 	}
 	for _, name := range slices.Sorted(maps.Keys(f.values)) {
 		if !f.names[name] {
-			return berth.Invalid("prompt.variables", "Unknown prompt variable: '%s'. The prompt has %s.", rule.Clip(name), quotedList(p.Variables))
+			return berth.Invalid("prompt.variables", "Unknown prompt variable: '%s'. The variables of this prompt are: %s.", rule.Clip(name), quotedList(p.Variables))
 		}
 	}
-	if err := r.Fill(&t); err != nil { // once more: for the values
+	if err := r.Fill(&t); err != nil { // again, for the values of variables
 		return err
 	}
 	version := p.Version
@@ -89,7 +89,7 @@ func (r *Rules) Merge(req *berth.ResponseRequest, p *berth.Prompt) error {
 	return fillIn(req, &t)
 }
 
-// fillIn sets the fields of req that are absent to those of t.
+// fillIn sets the absent fields of req to those of t.
 func fillIn(req, t *berth.ResponseRequest) error {
 	var into, from map[string]json.RawMessage
 	for v, m := range map[*berth.ResponseRequest]*map[string]json.RawMessage{req: &into, t: &from} {
@@ -128,11 +128,11 @@ func quotedList(names []string) string {
 	return "'" + strings.Join(names, "', '") + "'"
 }
 
-// A filler puts values in the place of placeholders, and notes their names.
+// A filler replaces placeholders by values and records their names.
 type filler struct {
 	values  map[string]json.RawMessage
 	names   map[string]bool
-	lenient bool // leave placeholders without a value as they are
+	lenient bool // do not fail for placeholders without a value
 }
 
 func (f *filler) template(t *berth.ResponseRequest) error {
@@ -153,7 +153,7 @@ func (f *filler) template(t *berth.ResponseRequest) error {
 	return nil
 }
 
-// item fills in a message; other items have no placeholders.
+// item replaces the placeholders of a message. Other items have no placeholders.
 func (f *filler) item(it berth.Item) (berth.Item, error) {
 	var m struct{ Content []map[string]json.RawMessage }
 	if it.Type() != berth.ItemMessage || it.Decode(&m) != nil {
@@ -175,8 +175,8 @@ func (f *filler) item(it berth.Item) (berth.Item, error) {
 	return it.With(map[string]any{"content": parts})
 }
 
-// parts fills in a part that holds text. A value that is an image or a file cuts
-// the text in two.
+// parts replaces the placeholders of a part with text. A value that is an image or a file
+// splits the text into two parts.
 func (f *filler) parts(part map[string]json.RawMessage, words string) (out []map[string]json.RawMessage, err error) {
 	add := func(words string) {
 		if words != "" {
@@ -207,12 +207,12 @@ func (f *filler) parts(part map[string]json.RawMessage, words string) (out []map
 	}
 	add(after)
 	if out == nil {
-		out = append(out, part) // it is empty, as it was written
+		out = append(out, part) // the text was empty
 	}
 	return out, nil
 }
 
-// text fills in a text. A value is not looked into for placeholders.
+// text replaces the placeholders of a text. It does not replace placeholders in values.
 func (f *filler) text(words string) (string, error) {
 	var failed error
 	filled := placeholder.ReplaceAllStringFunc(words, func(found string) string {
@@ -231,7 +231,7 @@ func (f *filler) text(words string) (string, error) {
 		}
 		var part struct{ Text *string }
 		if json.Unmarshal(raw, &part) != nil || part.Text == nil {
-			failed = berth.Invalid(fmt.Sprintf("prompt.variables.%s", name), "Prompt variable '%s' stands in text that can hold no image or file.", name)
+			failed = berth.Invalid(fmt.Sprintf("prompt.variables.%s", name), "Invalid prompt variable '%s': the instructions of a prompt cannot contain an image or a file. Use a string or an 'input_text'.", name)
 			return found
 		}
 		return *part.Text

@@ -1,7 +1,6 @@
-// Package request checks what a client asks of a response, and gives it its full form: the
-// rules of POST /v1/responses and of what shares its fields, its items, tools and prompts.
-// The doors that turn requests of their own into those of responses use it as package api
-// does.
+// Package request checks requests for responses and completes them: the rules of
+// POST /v1/responses, of related endpoints, and of items, tools and prompts. Package api
+// and the doors that translate their own requests into those of responses use it.
 package request
 
 import (
@@ -14,16 +13,15 @@ import (
 	"github.com/berth-run/berth/internal/rule"
 )
 
-// responseFields are the fields of POST /v1/responses, as in CreateResponse of OpenAI's
-// OpenAPI document, without those that depend on the tools: "input", "tools" and
-// "tool_choice". Every one is honoured, echoed or refused; a field that is null counts as
+// responseFields are the rules of the fields of POST /v1/responses, as in CreateResponse of
+// OpenAI's OpenAPI document, except those that depend on the tools: "input", "tools" and
+// "tool_choice". Every field is used, echoed or refused. A field that is null counts as
 // absent.
 //
-// To serve another field, give it a rule here and a place in
-// berth.ResponseRequest.
+// To add a field, add a rule here and a field to berth.ResponseRequest.
 var responseFields = rule.Fields{
 	"background":             rule.Boolean,
-	"client_metadata":        rule.AnyObject, // about codex itself; not in the document, and not stored
+	"client_metadata":        rule.AnyObject, // sent by codex; not in the document, and not stored
 	"conversation":           conversationRule,
 	"include":                rule.List(rule.OneOf(Includable...), 0),
 	"instructions":           rule.AnyText,
@@ -51,7 +49,7 @@ var responseFields = rule.Fields{
 	"user":                   rule.Text(0, 1024),
 	"berth":                  requestBerth,
 
-	// Hints, which change no answer.
+	// Hints, which do not change answers.
 	"access_programs":      accessPrograms,
 	"image":                imageOptions,
 	"moderation":           Moderation,
@@ -59,19 +57,18 @@ var responseFields = rule.Fields{
 }
 
 var (
-	// PromptCacheOptions allows how an upstream is to cache a prompt.
+	// PromptCacheOptions allows "prompt_cache_options".
 	PromptCacheOptions = rule.Object(rule.Fields{"mode": rule.OneOf("implicit", "explicit"), "ttl": rule.OneOf("30m", "12h"),
-		"comparison_response_id": rule.Text(0, 256), // asks for diagnostics, which this server has not
+		"comparison_response_id": rule.Text(0, 256), // requests diagnostics, which this server does not have
 		"prewarm":                rule.OnlyFalse})
 
-	// imageOptions allows a policy that no answer depends on. It is in the SDKs and not yet
-	// in the document.
+	// imageOptions allows "image". It is in the SDKs, but not yet in the document.
 	imageOptions = rule.Object(rule.Fields{"context_compression": compression})
 
-	// accessPrograms is in the SDKs and not yet in the document.
+	// accessPrograms allows "access_programs". It is in the SDKs, but not yet in the document.
 	accessPrograms = rule.Object(rule.Fields{"cyber": rule.OneOf("standard", "daybreak_blue", "daybreak_red")})
 
-	// Moderation allows scores. A policy that blocks would change the answer.
+	// Moderation allows "moderation" with scores, but not a policy that blocks.
 	Moderation       = rule.Object(rule.Fields{"model": rule.Text(1, 256), "policy": rule.Object(rule.Fields{"input": moderationPolicy, "output": moderationPolicy})}, "model")
 	moderationPolicy = rule.Object(rule.Fields{"mode": moderationMode}, "mode")
 )
@@ -80,7 +77,7 @@ func compression(at string, v any) error {
 	if err := rule.OneOf("auto", "enabled", "disabled")(at, v); err != nil || v != "enabled" {
 		return err
 	}
-	return rule.Errorf("unsupported_value", at, "Unsupported value: '%s' cannot be 'enabled': this server compresses no images.", at)
+	return rule.Errorf("unsupported_value", at, "Unsupported value: '%s' cannot be 'enabled'. This server does not compress images.", at)
 }
 
 func moderationMode(at string, v any) error {
@@ -90,8 +87,8 @@ func moderationMode(at string, v any) error {
 	return rule.Errorf("unsupported_value", at, "Unsupported value: '%s' cannot be 'block'. This server does not moderate; check the input with a moderation service of your own.", at)
 }
 
-// Includable are the values of "include". Those about tools that are not served
-// ask for nothing; clients send them whatever the tools.
+// Includable are the values of "include". Those of unsupported tools have no effect;
+// clients send them with any tools.
 var Includable = []string{
 	"file_search_call.results", "web_search_call.results", "web_search_call.action.sources",
 	"message.input_image.image_url", "computer_call_output.output.image_url",
@@ -108,7 +105,7 @@ var reasoning = rule.Object(rule.Fields{
 	"mode":             rule.Unsupported,
 })
 
-// contextManagement are the entries of "context_management".
+// contextManagement are the rules of entries of "context_management", by type.
 var contextManagement = map[string]rule.Rule{
 	"compaction": rule.Object(rule.Fields{"type": rule.AnyText, "compact_threshold": rule.Integer(1000, math.MaxInt32)}),
 }
@@ -122,7 +119,7 @@ var textFormats = map[string]rule.Rule{
 	}, "name", "schema")),
 }
 
-// Complete checks what no field shows alone, and fills in the rest.
+// Complete checks the dependencies between fields and completes the request as Fill does.
 func (r *Rules) Complete(req *berth.ResponseRequest) error {
 	if req.Model == "" && req.Prompt == nil {
 		return rule.Missing("model")
@@ -139,8 +136,8 @@ func (r *Rules) Complete(req *berth.ResponseRequest) error {
 	return r.Fill(req)
 }
 
-// Fill checks which fields exclude each other, and gives the request's parts their
-// full form: null is as good as absent, items are as Normalize makes them.
+// Fill checks for fields that exclude each other and completes the request: null becomes
+// absent, and items get their full form.
 func (r *Rules) Fill(req *berth.ResponseRequest) error {
 	if err := checkTrigger(req.Input); err != nil {
 		return err

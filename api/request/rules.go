@@ -8,7 +8,7 @@ import (
 	"github.com/berth-run/berth/tool"
 )
 
-// Rules check requests, and complete them, with the tools of one registry.
+// Rules check and complete requests with the tools of one registry.
 type Rules struct {
 	// Create checks the body of POST /v1/responses.
 	Create rule.Rule
@@ -16,16 +16,16 @@ type Rules struct {
 	// CompactResponseMethodPublicBody of OpenAI's OpenAPI document.
 	Compact rule.Rule
 	// InputTokens checks the body of POST /v1/responses/input_tokens, as TokenCountsBody of
-	// OpenAI's OpenAPI document: the fields of a request that make its context. None is
-	// required.
+	// OpenAI's OpenAPI document: the fields of a request that contribute to its context. All
+	// are optional.
 	InputTokens rule.Rule
-	// Template checks the fields of a response's request that a prompt may hold: those that
-	// do not concern one request alone.
+	// Template checks the template of a prompt: the fields of a response request, except
+	// those that concern a single request.
 	Template rule.Rule
 
 	tools      *tool.Registry
-	items      rule.Rule // by type
-	toolChoice rule.Rule // that is an object
+	items      rule.Rule // for items with a type
+	toolChoice rule.Rule // for tool choices that are objects
 }
 
 // New returns the rules for the tools of a registry.
@@ -50,7 +50,7 @@ func New(tools *tool.Registry) *Rules {
 	return r
 }
 
-// some returns the rules of these names among all, and more.
+// some returns more with the named rules of all added.
 func some(all, more rule.Fields, names ...string) rule.Fields {
 	for _, name := range names {
 		more[name] = all[name]
@@ -58,8 +58,8 @@ func some(all, more rule.Fields, names ...string) rule.Fields {
 	return more
 }
 
-// choice checks "tool_choice": a mode or an object. The engine, which knows the names,
-// checks that a chosen tool is offered.
+// choice checks "tool_choice": a mode or an object. The engine checks that the chosen tool
+// is one of the request's.
 func (r *Rules) choice(at string, v any) error {
 	if _, ok := v.(string); ok {
 		return rule.OneOf("none", "auto", "required")(at, v)

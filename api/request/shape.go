@@ -2,7 +2,7 @@ package request
 
 import "github.com/berth-run/berth/internal/rule"
 
-// conversationRule checks what names a conversation: its id, or an object with it.
+// conversationRule checks "conversation": an id, or an object with an id.
 func conversationRule(at string, v any) error {
 	switch v.(type) {
 	case string:
@@ -12,10 +12,3 @@ func conversationRule(at string, v any) error {
 	}
 	return rule.WrongType(at, "one of a string or an object", v)
 }
-
-// Rules that other requests share with those of responses.
-var (
-	ContainerSource = rule.ContainerSource(nil)
-	MemoryLimit     = rule.MemoryLimit
-	NetworkPolicies = rule.NetworkPolicies
-)

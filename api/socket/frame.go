@@ -14,21 +14,21 @@ import (
 	"github.com/berth-run/berth/internal/rule"
 )
 
-// A frame is one client event of a socket: a response.create, or a steering.
+// A frame is one event of the client: a response.create or a response.steer.
 type frame struct {
 	steer    *steering
 	lane     string // its stream_id; "" is the lane without a name
 	previous berth.ResponseID
 	req      *berth.ResponseRequest
 	prepare  bool            // generate: false
-	size     int64           // in bytes, as it was received
-	err      error           // of the request; sent in its turn
-	held     *ration.Account // of what was decoded; to be closed
+	size     int64           // bytes received
+	err      error           // of the request; sent when it is the frame's turn
+	held     *ration.Account // memory of the decoded request; must be closed
 }
 
-// clientEvent is the envelope of a client event: the fields that are not those of
-// POST /v1/responses. What OpenAI's document lacks is in its guide (generate), or
-// is sent by its clients for its own statistics (client_metadata).
+// clientEvent holds the rules of the fields of a client event that are not those of
+// POST /v1/responses. Of these, OpenAI's document lacks generate, which is in its guide, and
+// client_metadata, which its clients send for statistics.
 var clientEvent = rule.Fields{
 	"type":            rule.AnyText,
 	"stream_id":       laneName,
@@ -50,16 +50,16 @@ func laneName(at string, v any) error {
 	return nil
 }
 
-// A steering is input for a running response, which OpenAI's clients can send and this
-// server does not support. It is sent back unchanged.
+// A steering is input for a response in progress. OpenAI's clients can send it, but this
+// server does not support it and sends it back.
 type steering struct {
 	PreviousResponseID json.RawMessage `json:"previous_response_id"`
 	Input              json.RawMessage `json:"input"`
 }
 
-// decodeFrame reads a client event. An error is about the event itself, and sent at once;
-// an error of the request that it carries is in the frame. The lane of a frame is set in
-// both cases if it is known.
+// decodeFrame decodes a client event. It returns errors of the event itself, which are sent
+// at once. An error of the request within it is in the frame. In both cases, the frame's
+// lane is set if it is valid.
 func decodeFrame(rules *request.Rules, data []byte) (frame, error) {
 	f := frame{size: int64(len(data))}
 	tree, err := exchange.ParseJSON(data)
@@ -94,8 +94,8 @@ func decodeFrame(rules *request.Rules, data []byte) (frame, error) {
 	return f, nil
 }
 
-// decodeCreate reads the request that a response.create carries: as the body of a
-// POST, but that it is always streamed and never in the background.
+// decodeCreate decodes the request of a response.create. It is like the body of a POST, but
+// the response is always streamed and never in the background.
 func decodeCreate(rules *request.Rules, data []byte, obj map[string]any) (*berth.ResponseRequest, error) {
 	if err := rules.Create("", obj); err != nil {
 		return nil, err

@@ -22,8 +22,8 @@ func (k *socket) read() {
 	}
 }
 
-// readFrame reads one message and queues it. An error in it is sent to the client; the
-// returned error is the end of the connection.
+// readFrame reads one message and queues it. It sends errors of the message to the client.
+// If it returns an error, the connection has ended.
 func (k *socket) readFrame() error {
 	held := k.door.Exchange.Memory.Bodies.Open(string(k.project))
 	defer held.Close()
@@ -34,7 +34,7 @@ func (k *socket) readFrame() error {
 	var f frame
 	decoding := k.door.Exchange.Memory.Decoding.Open(string(k.project))
 	if !text {
-		err = berth.Errorf(berth.CodeInvalid, "Events are text messages; this one was binary.")
+		err = berth.Errorf(berth.CodeInvalid, "Invalid message: expected a text message with a JSON event, but got a binary message instead.")
 	} else {
 		f, err = k.decode(data, decoding)
 	}
@@ -45,7 +45,7 @@ func (k *socket) readFrame() error {
 		return nil
 	case err == nil:
 		f.held = decoding
-		err = k.take(f)
+		err = k.enqueue(f)
 	}
 	if err != nil {
 		decoding.Close()
@@ -54,7 +54,7 @@ func (k *socket) readFrame() error {
 	return nil
 }
 
-// decode reserves room for a frame and decodes it.
+// decode reserves memory for a frame and decodes it.
 func (k *socket) decode(data []byte, held *ration.Account) (frame, error) {
 	values, err := exchange.ScanJSON(data)
 	if err == nil {
@@ -68,7 +68,7 @@ func (k *socket) decode(data []byte, held *ration.Account) (frame, error) {
 	return f, err
 }
 
-// message reads one message. It fails if the client stops in the middle of one.
+// message reads one message. It fails if the client stalls within a message.
 func (k *socket) message(held *ration.Account) (text bool, data []byte, err error) {
 	ctx, giveUp := context.WithCancel(context.Background())
 	defer giveUp()
@@ -87,8 +87,8 @@ func (k *socket) message(held *ration.Account) (text bool, data []byte, err erro
 	return kind == websocket.MessageText, data, err
 }
 
-// send sends one message to the client, in pieces, and ends the connection if that
-// takes it too long.
+// send sends one message, the concatenation of the pieces, to the client. It ends the
+// connection if the client does not read it in time.
 func (k *socket) send(pieces ...[]byte) error {
 	k.writing.Lock()
 	defer k.writing.Unlock()
@@ -106,8 +106,7 @@ func (k *socket) send(pieces ...[]byte) error {
 	return nil
 }
 
-// write sends a message, a long one in fragments, so that the client's time is
-// for each of them.
+// write sends a message. It sends a long one in fragments; the timeout applies to each.
 func (k *socket) write(ctx context.Context, pieces [][]byte, patience *patience) error {
 	const fragment = 32 << 10
 	size := 0
@@ -134,8 +133,8 @@ func (k *socket) write(ctx context.Context, pieces [][]byte, patience *patience)
 	return w.Close()
 }
 
-// ping pings a client after each silence until stop is called, and ends the connection if
-// the client does not answer.
+// ping pings an idle client until stop is called. It ends the connection if the client does
+// not answer.
 func (k *socket) ping() (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
@@ -149,16 +148,16 @@ func (k *socket) ping() (stop func()) {
 				return
 			case <-tick.C:
 			}
-			began := time.Now()
-			if began.UnixNano()-k.moved.Load() < int64(k.door.Exchange.Limits.KeepAlive) || !k.writing.TryLock() {
-				continue // bytes move, or are being sent with a patience of their own
+			start := time.Now()
+			if start.UnixNano()-k.moved.Load() < int64(k.door.Exchange.Limits.KeepAlive) || !k.writing.TryLock() {
+				continue // the connection is not idle
 			}
 			k.writing.Unlock()
 			wait, done := context.WithTimeout(ctx, k.door.Exchange.Limits.Patience)
 			err := k.conn.Ping(wait)
 			done()
-			// A client in the middle of a long message cannot answer.
-			if err != nil && ctx.Err() == nil && k.moved.Load() < began.UnixNano() {
+			// A client that is sending a long message cannot answer.
+			if err != nil && ctx.Err() == nil && k.moved.Load() < start.UnixNano() {
 				_ = k.conn.CloseNow()
 				return
 			}
@@ -170,7 +169,8 @@ func (k *socket) ping() (stop func()) {
 	}
 }
 
-// A patience ends a transfer in which no byte moves for longer than the server's patience.
+// A patience is a timer that cancels a transfer in which no byte moves for longer than
+// Limits.Patience.
 type patience struct {
 	*time.Timer
 	k *socket
@@ -193,7 +193,7 @@ type patientMessage struct {
 	p  *patience
 }
 
-// Read asks for little, because the message's reader waits until it has all of it.
+// Read reads small pieces, because the message's reader blocks until it has filled b.
 func (m patientMessage) Read(b []byte) (int, error) {
 	const piece = 4 << 10
 	n, err := m.in.Read(b[:min(piece, len(b))])
@@ -214,8 +214,8 @@ type errorEvent struct {
 	} `json:"error"`
 }
 
-// sendError sends an error, with the request's id in the header that an answer would
-// have had, and returns its status.
+// sendError sends an error event and returns its HTTP status. The event has the request id
+// in "headers", where an HTTP answer has it.
 func (k *socket) sendError(lane string, err error, requestID string) int {
 	ev := errorEvent{Type: berth.EventErrored, StreamID: lane}
 	ev.Status, ev.Error.Error = exchange.Describe(err, requestID)
@@ -225,7 +225,7 @@ func (k *socket) sendError(lane string, err error, requestID string) int {
 	return ev.Status
 }
 
-// refuse sends a steering back, as the hosted service does for a model without it.
+// refuse answers a steering with an error, as OpenAI does for models without steering.
 func (k *socket) refuse(f frame) {
 	var ev struct {
 		Type           string `json:"type"`
@@ -240,7 +240,7 @@ func (k *socket) refuse(f frame) {
 	}
 	ev.Type, ev.StreamID, ev.Steer = "response.steer.failed", f.lane, f.steer
 	ev.Error.Type, ev.Error.Code = exchange.TypeInvalid, "steering_not_supported"
-	ev.Error.Message = "This server does not steer responses that run. Send the input with the next response.create."
-	data, _ := json.Marshal(ev) // what came was JSON
+	ev.Error.Message = "Steering is not supported by this server. Send the input with the next response.create."
+	data, _ := json.Marshal(ev) // f.steer was decoded from JSON
 	_ = k.send(data)
 }

@@ -1,6 +1,6 @@
-// Package socket is the WebSocket door: OpenAI's and Open Responses' WebSocket mode. Each
-// text message of the client is an event that asks for a response (frame.go), and is
-// answered with the events of the stream that a POST would have had, one a message (turn.go).
+// Package socket serves the WebSocket mode of OpenAI and Open Responses. Each text message
+// of the client is an event that requests a response (frame.go). The server answers with the
+// events that a stream of POST /v1/responses has, one per message (turn.go).
 package socket
 
 import (
@@ -26,14 +26,14 @@ import (
 
 // Options are what the door needs.
 type Options struct {
-	Exchange *exchange.Server // of the API: identity, limits, memory, log
-	Journal  *journal.Journal // of the engine
+	Exchange *exchange.Server // the API's identity, limits, memory and log
+	Journal  *journal.Journal // the engine's journal
 	Rules    *request.Rules   // for the requests in frames
 
-	// Create starts the response that a complete request asks for.
+	// Create creates the response of a complete request.
 	Create func(context.Context, berth.Caller, *berth.ResponseRequest, ...engine.Option) (*berth.Response, error)
 
-	// Life is how long a connection takes new events. Default: 60 minutes.
+	// Life is how long a connection accepts new events. The default is 60 minutes.
 	Life time.Duration
 }
 
@@ -55,11 +55,11 @@ func (d *Door) Connect(x *exchange.Exchange, r *http.Request, c berth.Caller) er
 		x.Header().Set("Upgrade", "websocket")
 		x.Header().Set("Sec-WebSocket-Version", "13")
 		x.Error(http.StatusUpgradeRequired, exchange.Error{Type: exchange.TypeInvalid, Code: exchange.OrNull("upgrade_required"),
-			Message: "Invalid method for URL (" + r.Method + " " + r.URL.Path + "): use POST, or connect with a WebSocket."})
+			Message: "Invalid method for URL (" + r.Method + " " + r.URL.Path + "). Use POST, or connect with a WebSocket."})
 		return nil
 	}
-	// Without keys, Identify has refused the origins of pages. With keys, a request must
-	// bear one, which a page cannot add to its WebSocket.
+	// The origin need not be checked here. Without keys, Identify refuses other origins. With
+	// keys, the request must have a key in a header, which a page cannot add to a WebSocket.
 	conn, err := websocket.Accept(x, r, &websocket.AcceptOptions{InsecureSkipVerify: true})
 	if err != nil {
 		return err
@@ -75,7 +75,7 @@ func (d *Door) Connect(x *exchange.Exchange, r *http.Request, c berth.Caller) er
 	return nil
 }
 
-// upgrades reports whether a request opens a WebSocket as RFC 6455 says (4.2.1).
+// upgrades reports whether a request opens a WebSocket according to RFC 6455, 4.2.1.
 func upgrades(r *http.Request) bool {
 	key, err := base64.StdEncoding.DecodeString(strings.TrimSpace(r.Header.Get("Sec-WebSocket-Key")))
 	return r.Method == http.MethodGet && r.ProtoAtLeast(1, 1) && r.ProtoMajor == 1 &&
@@ -84,34 +84,34 @@ func upgrades(r *http.Request) bool {
 		err == nil && len(key) == 16 && len(r.Header.Values("Sec-WebSocket-Key")) == 1
 }
 
-// The bounds of one connection, as OpenAI's guide states the first two.
+// The limits of one connection. The first two are those of OpenAI's guide.
 const (
-	maxRunning = 16 // responses at once, one in each lane
-	maxLanes   = 32 // that have a name
-	maxWaiting = 64 // frames; their bytes are bounded by MaxBody
+	maxRunning = 16 // concurrent responses, one per lane
+	maxLanes   = 32 // lanes with a name
+	maxWaiting = 64 // frames; MaxBody limits their total size
 )
 
-var errClientLeft = errors.New("the client left")
+var errClientLeft = errors.New("the client disconnected")
 
-// A socket is one connection. Responses in one lane follow each other; lanes do
-// not wait for each other.
+// A socket is one connection. The responses of one lane run one after another; lanes run
+// concurrently.
 type socket struct {
 	door    *Door
-	request *http.Request // that opened it; it identifies the caller
+	request *http.Request // the request that opened it; identifies the caller
 	project berth.ProjectID
 	conn    *websocket.Conn
-	id      string // of that request
+	id      string // of the request
 	memory  *engine.Memory
-	ctx     context.Context // of all responses; ends when the client or the server goes
+	ctx     context.Context // of all responses; ends with the client or the server
 	leave   context.CancelCauseFunc
 
-	writing sync.Mutex   // one message at a time
-	moved   atomic.Int64 // when bytes last went either way, in Unix nanoseconds
+	writing sync.Mutex   // held while a message is written
+	moved   atomic.Int64 // time of the last transfer in either direction, in Unix nanoseconds
 
-	unwelcome chan struct{} // has a value when the caller's key is not valid any more
-	idle      chan struct{} // closed when retired and nothing runs
+	unwelcome chan struct{} // gets a value when the caller's key has become invalid
+	idle      chan struct{} // closed when retired is true and running is 0
 
-	mu      sync.Mutex
+	mu      sync.Mutex // guards what follows
 	lanes   map[string]*lane
 	waiting []frame // in the order of their arrival
 	running int
@@ -121,12 +121,12 @@ type socket struct {
 // A lane is a queue of responses: each waits for the one before.
 type lane struct {
 	busy bool
-	// latest is the last response that completed here, if it is only in memory. While the
-	// lane is busy, only its turn may use it.
+	// latest is the last response of the lane that completed, if it is only in memory.
+	// While the lane is busy, only its turn may use the field.
 	latest berth.ResponseID
 }
 
-// serve answers until the connection ends.
+// serve serves the connection until it ends.
 func (k *socket) serve() {
 	left, over := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -138,7 +138,7 @@ func (k *socket) serve() {
 		<-over
 		k.mu.Lock()
 		defer k.mu.Unlock()
-		for _, f := range k.waiting { // that are not answered any more
+		for _, f := range k.waiting { // they get no answer
 			f.held.Close()
 		}
 		k.waiting = nil
@@ -146,9 +146,9 @@ func (k *socket) serve() {
 	k.read()
 }
 
-// watch ends the connection when its client has left, the server stops, the caller's key is
-// not valid any more, or the connection has reached its age. Then no more frames are
-// started. Unless the client has left, running responses are sent to their end.
+// watch ends the connection when the client disconnects, the server stops, the caller's key
+// becomes invalid, or the connection reaches its maximum age. From then on, it starts no
+// frames. Unless the client has disconnected, it waits for the responses in progress.
 func (k *socket) watch(left <-chan struct{}) {
 	defer k.leave(nil)
 	stopPings := k.ping()
@@ -161,9 +161,9 @@ func (k *socket) watch(left <-chan struct{}) {
 	case <-left:
 	case <-k.request.Context().Done():
 	case <-k.unwelcome:
-		code, reason = websocket.StatusPolicyViolation, "the API key is not valid any more"
+		code, reason = websocket.StatusPolicyViolation, "the API key is no longer valid"
 	case <-age.C:
-		reason, expired = "the connection has had its time", true
+		reason, expired = "the connection has reached its maximum age", true
 	}
 	k.retire()
 	select {
@@ -179,7 +179,7 @@ func (k *socket) watch(left <-chan struct{}) {
 	_ = k.conn.Close(code, reason)
 }
 
-// retire starts no more frames; the running ones go on.
+// retire prevents the start of more frames. Those in progress continue.
 func (k *socket) retire() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -189,8 +189,9 @@ func (k *socket) retire() {
 	}
 }
 
-// take queues a frame. An error is for the client, and the frame is dropped.
-func (k *socket) take(f frame) error {
+// enqueue queues a frame. If it returns an error, which is for the client, the frame is not
+// queued.
+func (k *socket) enqueue(f frame) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.lanes[f.lane] == nil {
@@ -209,9 +210,9 @@ func (k *socket) take(f frame) error {
 		size += other.size
 	}
 	if len(k.waiting) == maxWaiting || size > k.door.Exchange.Limits.MaxBody {
-		return berth.Errorf(berth.CodeRateLimited, "Too many events wait for their turn on this connection. Wait for a response to end.")
+		return berth.Errorf(berth.CodeRateLimited, "Too many events are queued on this connection. Wait for a response to end before you send more.")
 	}
 	k.waiting = append(k.waiting, f)
-	k.begin()
+	k.start()
 	return nil
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/berth-run/berth/engine"
 )
 
-// begin starts the waiting frames whose turn it is. k.mu must be held.
-func (k *socket) begin() {
+// start starts the waiting frames whose turn it is. k.mu must be held.
+func (k *socket) start() {
 	for i := 0; i < len(k.waiting) && k.running < maxRunning && !k.retired && k.ctx.Err() == nil; {
 		f := k.waiting[i]
 		l := k.lanes[f.lane]
@@ -30,24 +30,23 @@ func (k *socket) begin() {
 	}
 }
 
-// end starts the next frame of a lane.
+// end marks a lane as free and starts its next frame.
 func (k *socket) end(l *lane) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	l.busy = false
 	k.running--
-	k.begin()
+	k.start()
 	if k.retired && k.running == 0 {
 		close(k.idle)
 	}
 }
 
-// turn answers one frame, logs it and updates the lane. A panic ends the turn, not the
-// server.
+// turn answers one frame, logs it and updates the lane. A panic ends only the turn.
 func (k *socket) turn(l *lane, f frame) {
 	defer k.end(l)
 	defer f.held.Close()
-	t := turn{socket: k, frame: f, requestID: berth.NewID(berth.PrefixRequest), start: time.Now()}
+	t := turn{socket: k, frame: f, requestID: berth.NewID(berth.PrefixRequest), startedAt: time.Now()}
 	func() {
 		defer func() {
 			if p := recover(); p != nil {
@@ -64,7 +63,7 @@ func (k *socket) turn(l *lane, f frame) {
 	}
 	k.settle(l, &t)
 	k.door.Exchange.Log.LogAttrs(k.ctx, slog.LevelInfo, "response", slog.String("response", string(t.response)),
-		slog.Int("status", status), slog.String("end", string(t.final)), slog.Duration("duration", time.Since(t.start)),
+		slog.Int("status", status), slog.String("end", string(t.final)), slog.Duration("duration", time.Since(t.startedAt)),
 		slog.String("project", string(t.caller.Project)), slog.String("key", string(t.caller.Key)), slog.String("request_id", t.requestID), slog.String("connection", k.id))
 }
 
@@ -73,17 +72,17 @@ type turn struct {
 	*socket
 	frame     frame
 	requestID string
-	start     time.Time
+	startedAt time.Time
 	caller    berth.Caller
-	response  berth.ResponseID // "" unless one was created
-	final     berth.EventType  // the last event; "" if there was none
+	response  berth.ResponseID // "" if none was created
+	final     berth.EventType  // the last event; "" if the response did not end
 	err       error
 }
 
-// answer creates the response and sends its events. It returns an error that has not been
-// sent to the client.
+// answer creates the response and sends its events. The caller must send the error that it
+// returns to the client.
 func (t *turn) answer() error {
-	// A key may have been revoked since the connection was made.
+	// The key may have been revoked since the connection was opened.
 	caller, err := t.door.Exchange.Identify(t.request)
 	if err != nil {
 		select {
@@ -104,8 +103,8 @@ func (t *turn) answer() error {
 		}
 		defer release()
 	}
-	// Its end cancels the run of a client that has left, and removes a response that is
-	// not stored.
+	// The end of ctx cancels the run of a client that has disconnected, and removes a
+	// response that is not stored.
 	ctx, cancel := context.WithCancel(t.ctx)
 	defer cancel()
 	options := []engine.Option{engine.Within(t.memory)}
@@ -114,7 +113,7 @@ func (t *turn) answer() error {
 	}
 	created, err := t.door.Create(ctx, caller, t.frame.req, options...)
 	if err != nil && ctx.Err() != nil {
-		return &berth.Error{Code: berth.CodeUnavailable, Message: "The server is stopping. Ask again in a moment.", Err: err}
+		return &berth.Error{Code: berth.CodeUnavailable, Message: "The server is stopping. Try again in a moment.", Err: err}
 	}
 	if err != nil {
 		return err
@@ -128,7 +127,7 @@ func (t *turn) answer() error {
 			return exchange.FollowError(ctx, t.response, err)
 		}
 		if t.send(t.frame.shown(ev.Data)...) != nil {
-			return nil // the client has gone or has stopped reading
+			return nil // the client is gone or does not read
 		}
 		if ev.Type.Final() {
 			t.final = ev.Type
@@ -137,7 +136,8 @@ func (t *turn) answer() error {
 	return nil
 }
 
-// shown returns an event as the client of the frame sees it, in pieces.
+// shown returns an event for the client of the frame, in pieces: with padding and the
+// stream_id.
 func (f *frame) shown(event []byte) [][]byte {
 	var tail []byte
 	if exchange.Obfuscates(f.req) {
@@ -152,8 +152,8 @@ func (f *frame) shown(event []byte) [][]byte {
 	return [][]byte{event, tail}
 }
 
-// settle leaves only the latest response of a lane in memory. After a failure it forgets
-// the response that was continued too, unless that is the latest of another lane.
+// settle removes all responses of a lane from memory except the latest. After a failure, it
+// also removes the response that was continued, unless that is the latest of another lane.
 func (k *socket) settle(l *lane, t *turn) {
 	evict := func(id berth.ResponseID) {
 		if id != "" {
