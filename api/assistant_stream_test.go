@@ -153,7 +153,7 @@ func (h *house) sameAsKept(thread string, events []sse.Event, status string) {
 		}
 	}
 	for id, o := range told {
-		given := o["status"] == "failed" && o.at("last_error", "message") == "The answer broke off and is asked again." || o["status"] == "incomplete" && status == "completed"
+		given := o["status"] == "failed" && o.at("last_error", "message") == "The answer was interrupted and is being generated again." || o["status"] == "incomplete" && status == "completed"
 		if !given {
 			continue
 		}

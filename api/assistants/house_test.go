@@ -118,7 +118,7 @@ func (h *house) said(thread string) []string {
 	out := []string{}
 	for _, m := range messages {
 		if m.Role == "assistant" {
-			out = append(out, said(m.Content, 0))
+			out = append(out, textOf(m.Content, 0))
 		}
 	}
 	return out
