@@ -63,7 +63,7 @@ func TestIdempotentResponsesNotStored(t *testing.T) {
 	h := newHouse(t, nil)
 	const body = `{"model":"scripted","input":"hello","store":false}`
 	for range 2 {
-		if got := h.once("k", "/v1/responses", body); !strings.Contains(got, `"status":"completed"`) && !strings.Contains(got, "Ask again in a moment") {
+		if got := h.once("k", "/v1/responses", body); !strings.Contains(got, `"status":"completed"`) && !strings.Contains(got, "Send the request again in a moment") {
 			t.Errorf("got %s", got)
 		}
 	}

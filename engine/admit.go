@@ -11,29 +11,37 @@ import (
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/engine/transcript"
+	"github.com/berth-run/berth/model"
 	"github.com/berth-run/berth/store"
 	"github.com/berth-run/berth/tool"
 )
 
-// admit checks what a request needs of the store and settles where its tools run. It
-// refuses what can be refused before it makes a container. The run that it returns has
-// not been saved.
-func (e *Engine) admit(ctx context.Context, caller berth.Caller, req *berth.ResponseRequest, chosen []Option) (*run, error) {
-	p := caller.Project
+// An admission prepares the run that answers one request.
+type admission struct {
+	engine *Engine
+	caller berth.Caller
+	req    *berth.ResponseRequest
+	run    *run
+}
+
+// prepareRun checks the request against the store and settles where its tools run. It refuses
+// what it can refuse before it makes a container. The run that it returns is not stored
+// yet.
+func (a *admission) prepareRun(ctx context.Context, chosen []Option) (*run, error) {
+	e, r, req, p := a.engine, a.run, a.req, a.caller.Project
 	if req.Background && !req.Stored() {
-		return nil, berth.Invalid("background", "Background responses must be stored: 'background' and 'store' false exclude each other.")
+		return nil, berth.Invalid("background", "Background responses must be stored. Set 'store' to true or 'background' to false.")
 	}
-	r := &run{engine: e}
 	for _, option := range chosen {
 		option(r)
 	}
-	if err := r.route(req.Model); err != nil {
+	if err := a.route(); err != nil {
 		return nil, err
 	}
-	if err := r.prepare(ctx, p, req); err != nil {
+	if err := a.prepareTranscript(ctx); err != nil {
 		return nil, err
 	}
-	if err := e.checkUntaken(ctx, p, r.options.id); err != nil {
+	if err := a.checkID(ctx); err != nil {
 		return nil, err
 	}
 	id := cmp.Or(r.options.id, berth.ResponseID(berth.NewID(berth.PrefixResponse)))
@@ -42,10 +50,10 @@ func (e *Engine) admit(ctx context.Context, caller berth.Caller, req *berth.Resp
 		return nil, err
 	}
 	r.record = &store.Response{Project: p, Body: body, Input: r.transcript.Input}
-	if err := r.offer(ctx, caller, req); err != nil {
+	if err := a.bindTools(ctx); err != nil {
 		return nil, err
 	}
-	if err := r.settle(ctx, caller); err != nil {
+	if err := a.settle(ctx); err != nil {
 		return nil, err
 	}
 	if r.record.Container != "" {
@@ -55,25 +63,37 @@ func (e *Engine) admit(ctx context.Context, caller berth.Caller, req *berth.Resp
 		}
 		body.Berth = &berth.ResponseBerth{Template: template}
 	}
-	kept := *req
-	kept.Input = nil
-	kept.Tools = body.Tools // as settled: the environment of a tool may hold secrets
-	r.record.Request = &kept
+	stored := *req
+	stored.Input = nil
+	stored.Tools = body.Tools // as settled: the environment of a tool may hold secrets
+	r.record.Request = &stored
+	r.guard = newGuard(r.record, r.tools, e)
 	return r, nil
 }
 
-// prepare makes the transcript of a request, and refuses one that no model could be
-// shown.
-func (r *run) prepare(ctx context.Context, p berth.ProjectID, req *berth.ResponseRequest) error {
-	e := r.engine
-	chain, err := e.transcripts.Before(ctx, p, r.options.unstored, req)
+// route finds the provider of the model, unless the caller has set one.
+func (a *admission) route() (err error) {
+	r := a.run
+	if r.provider != nil {
+		r.upstream = a.req.Model
+		return nil
+	}
+	r.provider, r.upstream, err = a.engine.Models.Route(a.req.Model)
+	return err
+}
+
+// prepareTranscript makes the transcript of the request. It refuses a transcript that
+// cannot be shown to a model.
+func (a *admission) prepareTranscript(ctx context.Context) error {
+	e, r, p := a.engine, a.run, a.caller.Project
+	chain, err := e.transcripts.Before(ctx, p, r.options.unstored, a.req)
 	if err != nil {
 		return err
 	}
 	if chain.Held {
 		return transcript.ErrLocked
 	}
-	r.transcript, err = e.transcripts.Prepare(ctx, p, chain, req.PromptItems, req.Input)
+	r.transcript, err = e.transcripts.Prepare(ctx, p, chain, a.req.PromptItems, a.req.Input)
 	if err != nil {
 		return err
 	}
@@ -81,45 +101,20 @@ func (r *run) prepare(ctx context.Context, p berth.ProjectID, req *berth.Respons
 	if err := checkIDs(r.transcript.Input, chain.Items); err != nil {
 		return err
 	}
-	if err := e.checkCalls(r.transcript.Items()); err != nil {
+	if err := checkCalls(e.Tools, r.transcript.Items()); err != nil {
 		return err
 	}
 	return r.transcript.Check(ctx)
 }
 
-// offer binds the tools of a request and checks what depends on them.
-func (r *run) offer(ctx context.Context, caller berth.Caller, req *berth.ResponseRequest) (err error) {
-	e, t := r.engine, r.transcript
-	if r.tools, err = e.bind(caller, r.record.Body, t.Items()); err != nil {
-		return err
-	}
-	if err := r.tools.checkChecks(req); err != nil {
-		return err
-	}
-	if err := e.checkApprovals(t.Chain.Items, t.Input, r.tools); err != nil {
-		return err
-	}
-	r.window = e.transcripts.Window(e.Models.Window(req.Model))
-	return r.checkWindow(ctx, r.record.Body, req)
-}
-
-// route finds the provider of a model, unless the run has one.
-func (r *run) route(model string) (err error) {
-	if r.provider != nil {
-		r.upstream = model
-		return nil
-	}
-	r.provider, r.upstream, err = r.engine.Models.Route(model)
-	return err
-}
-
-// checkUntaken returns store.ErrExists if an id, unless it is empty, is taken: before a
-// container is made for nothing.
-func (e *Engine) checkUntaken(ctx context.Context, p berth.ProjectID, id berth.ResponseID) error {
+// checkID returns store.ErrExists if the id that the caller chose is taken. It does so
+// before a container is made in vain.
+func (a *admission) checkID(ctx context.Context) error {
+	id := a.run.options.id
 	if id == "" {
 		return nil
 	}
-	_, err := e.Responses.GetResponse(ctx, p, id)
+	_, err := a.engine.Responses.GetResponse(ctx, a.caller.Project, id)
 	switch {
 	case err == nil:
 		return store.ErrExists
@@ -129,55 +124,54 @@ func (e *Engine) checkUntaken(ctx context.Context, p berth.ProjectID, id berth.R
 	return err
 }
 
-// checkIDs refuses input that brings an item a second time.
-func checkIDs(input, chain []berth.Item) error {
-	brought := make(map[string]bool, len(input))
-	for _, it := range input {
-		if brought[it.ID()] {
-			return duplicateItem(it.ID())
-		}
-		brought[it.ID()] = it.ID() != ""
+// bindTools binds the tools of the request and checks the fields that depend on them.
+func (a *admission) bindTools(ctx context.Context) (err error) {
+	e, r, t := a.engine, a.run, a.run.transcript
+	if r.tools, err = bindTools(e.Tools, a.caller, r.record.Body, t.Items()); err != nil {
+		return err
 	}
-	for _, it := range chain {
-		if brought[it.ID()] {
-			return duplicateItem(it.ID())
-		}
+	if err := r.tools.checkChecks(e.Tools, a.req); err != nil {
+		return err
 	}
-	return nil
+	if err := checkApprovals(e.Tools, t.Chain.Items, t.Input, r.tools); err != nil {
+		return err
+	}
+	r.compactor = newCompactor(r, e.transcripts.Window(e.Models.Window(a.req.Model)))
+	return a.checkWindow(ctx)
 }
 
-func duplicateItem(id string) error {
-	return berth.Invalid("input", "Duplicate item found with id %s. Remove duplicate items from your input and try again.", id)
-}
-
-// checkCalls refuses a context in which a call of the client's lacks its output,
-// or an output its call, as the hosted service does. Calls of hosted tools that a
-// cancelled response left behind are not the client's to answer.
-func (e *Engine) checkCalls(items []berth.Item) error {
-	called := map[string]bool{}
-	for _, it := range items {
-		if e.Tools.IsCall(it) {
-			called[it.CallID()] = true
-		} else if e.Tools.IsOutput(it) && !called[it.CallID()] {
-			return berth.Invalid("input", "No tool call found for %s with call_id %s.", words(it), it.CallID())
-		}
+// checkWindow refuses a context that is known not to fit its model's window, unless old
+// items may be dropped or summarised. An estimate must exceed the window by a quarter;
+// below that the upstream decides.
+func (a *admission) checkWindow(ctx context.Context) error {
+	r, req, body, window := a.run, a.req, a.run.record.Body, &a.run.compactor.window
+	if window.Size == 0 || body.Truncation == truncationAuto || len(req.ContextManagement) > 0 ||
+		transcript.AtMost(newRequest(req, body, r.transcript.Unread())) <= window.Size {
+		return nil
 	}
-	for _, it := range transcript.Unanswered(e.Tools, items) {
-		if it.Status() != berth.StatusIncomplete && !e.Tools.IsHosted(it) {
-			return berth.Invalid("input", "No tool output found for %s %s.", words(it), it.CallID())
-		}
+	view, err := r.transcript.View(ctx, nil)
+	if err != nil {
+		return err
 	}
-	return nil
+	first := newRequest(req, body, view.Lowered)
+	first.Model, first.Tools, first.ToolChoice = r.upstream, r.tools.advise(r.tools.specs, r.upstream), r.tools.choice
+	n, bound := 0, window.Size
+	if _, exact := r.provider.(model.Counter); exact {
+		n, err = count(ctx, r.provider, first)
+	} else {
+		n, bound = window.Tokens(first), bound*5/4
+	}
+	if err == nil && n > bound {
+		return model.TooLong("")
+	}
+	return err
 }
-
-// words names a call or an output as OpenAI's messages do: "function call output".
-func words(it berth.Item) string { return strings.ReplaceAll(string(it.Type()), "_", " ") }
 
 // settle provides the containers that tools need, binds the tools to them and shows
 // their ids in the response's tools.
-func (r *run) settle(ctx context.Context, caller berth.Caller) error {
-	e, body := r.engine, r.record.Body
-	bound := caller
+func (a *admission) settle(ctx context.Context) error {
+	e, r, body := a.engine, a.run, a.run.record.Body
+	bound := a.caller
 	bound.Response = body.ID
 	tools := slices.Clone(body.Tools)
 	for i, t := range tools {
@@ -192,7 +186,7 @@ func (r *run) settle(ctx context.Context, caller berth.Caller) error {
 		if environment == nil {
 			continue
 		}
-		id, err := e.Containers.Provide(ctx, caller, *environment, r.transcript.Chain.Container)
+		id, err := e.Containers.Provide(ctx, a.caller, *environment, r.transcript.Chain.Container)
 		if err != nil {
 			return atEnvironment(err, i)
 		}
@@ -208,7 +202,52 @@ func (r *run) settle(ctx context.Context, caller berth.Caller) error {
 	return nil
 }
 
-// atTool completes the parameter of an error about a tool.
+// checkIDs refuses input with an item that is in the input or in the chain already.
+func checkIDs(input, chain []berth.Item) error {
+	known := make(map[string]bool, len(input))
+	for _, it := range input {
+		if known[it.ID()] {
+			return duplicateItem(it.ID())
+		}
+		known[it.ID()] = it.ID() != ""
+	}
+	for _, it := range chain {
+		if known[it.ID()] {
+			return duplicateItem(it.ID())
+		}
+	}
+	return nil
+}
+
+func duplicateItem(id string) error {
+	return berth.Invalid("input", "Duplicate item found with id %s. Remove duplicate items from your input and try again.", id)
+}
+
+// checkCalls refuses a context with a client's call without output, or with an output
+// without its call, as the hosted service does. It accepts hosted calls without output,
+// which a cancelled response leaves behind.
+func checkCalls(tools *tool.Registry, items []berth.Item) error {
+	called := map[string]bool{}
+	for _, it := range items {
+		if tools.IsCall(it) {
+			called[it.CallID()] = true
+		} else if tools.IsOutput(it) && !called[it.CallID()] {
+			return berth.Invalid("input", "No tool call found for %s with call_id %s.", words(it), it.CallID())
+		}
+	}
+	for _, it := range transcript.Unanswered(tools, items) {
+		if it.Status() != berth.StatusIncomplete && !tools.IsHosted(it) {
+			return berth.Invalid("input", "No tool output found for %s %s.", words(it), it.CallID())
+		}
+	}
+	return nil
+}
+
+// words returns the type of a call or an output as in OpenAI's messages: "function call
+// output".
+func words(it berth.Item) string { return strings.ReplaceAll(string(it.Type()), "_", " ") }
+
+// atTool returns an error about a tool with the tool's place in its parameter.
 func atTool(err error, i int) error {
 	e, ok := errors.AsType[*berth.Error](err)
 	if !ok {
@@ -222,7 +261,7 @@ func atTool(err error, i int) error {
 	return &at
 }
 
-// atEnvironment is atTool for an error about the environment.
+// atEnvironment is atTool for an error about the tool's environment.
 func atEnvironment(err error, i int) error {
 	if e, ok := errors.AsType[*berth.Error](err); ok {
 		at := *e

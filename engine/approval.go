@@ -9,19 +9,19 @@ import (
 	"github.com/berth-run/berth/tool"
 )
 
-// approvalLabel is the server_label of requests for approval: no MCP server's.
+// approvalLabel is the server_label of approval requests, which no MCP server makes.
 const approvalLabel = "berth"
 
-// A heldCall is a hosted call of which nothing is shown until all of it is known:
-// then it is an ordinary call, or a request that the client approve of it.
+// A heldCall is a hosted call that is hidden until its arguments are complete. Then it
+// becomes an ordinary call, or a request for the client's approval.
 type heldCall struct {
 	tool.Call
 	name     string // of the function
 	commands func(berth.Item) []string
 	policy   *berth.ApprovalPolicy
 
-	opened berth.Item // what is shown first; zero until all is known
-	waits  bool       // for the client
+	opened berth.Item // the first item that is shown; zero until then
+	waits  bool       // for the client's approval
 }
 
 func (h *heldCall) Item() berth.Item           { return h.opened }
@@ -32,7 +32,7 @@ func (h *heldCall) Close(arguments string) (events []berth.Event, item berth.Ite
 	events, item, refusal = h.Call.Close(arguments)
 	if item.Status() != berth.StatusCompleted || !slices.ContainsFunc(h.commands(item), h.policy.Requires) {
 		h.opened = opened
-		return events, item, refusal // one that cannot be run is answered with what is wrong
+		return events, item, refusal // an invalid call needs no approval: its output is the error
 	}
 	h.waits = true
 	h.opened = berth.NewItem(berth.ApprovalRequest{ID: berth.NewID(berth.PrefixApproval), Type: berth.ItemApprovalRequest,
@@ -40,27 +40,27 @@ func (h *heldCall) Close(arguments string) (events []berth.Event, item berth.Ite
 	return nil, h.opened, ""
 }
 
-// hold makes a call of a hosted tool wait for approval if the request asks for that.
-func (r *run) hold(c tool.Call, t *boundTool) tool.Call {
-	b := r.record.Request.Berth
-	if b == nil || b.RequireApproval == nil || t.kind.Calls.Commands == nil {
+// hold returns a call of a hosted tool as one that may wait for approval, if the request
+// has an approval policy.
+func (g *guard) hold(c tool.Call, t *boundTool) tool.Call {
+	if g.rails.RequireApproval == nil || t.kind.Calls.Commands == nil {
 		return c
 	}
-	return &heldCall{Call: c, name: t.Spec().Function.Name, commands: t.kind.Calls.Commands, policy: b.RequireApproval}
+	return &heldCall{Call: c, name: t.Spec().Function.Name, commands: t.kind.Calls.Commands, policy: g.rails.RequireApproval}
 }
 
-// checkApprovals refuses approval responses without a request, second ones, and approval
-// of a call whose tool this request does not have.
-func (e *Engine) checkApprovals(chain, input []berth.Item, tools toolset) error {
-	asked := transcript.ApprovalsOf(e.Tools, slices.Concat(chain, input))
-	answered := transcript.ApprovalsOf(e.Tools, chain).Responses
+// checkApprovals refuses an approval response without a request, a second response to one
+// request, and the approval of a call whose tool is not offered.
+func checkApprovals(kinds *tool.Registry, chain, input []berth.Item, tools toolset) error {
+	all := transcript.ApprovalsOf(kinds, slices.Concat(chain, input))
+	answered := transcript.ApprovalsOf(kinds, chain).Responses
 	for _, it := range input {
 		var answer berth.ApprovalResponse
 		if it.Type() != berth.ItemApprovalResponse || it.Decode(&answer) != nil {
 			continue
 		}
 		id := answer.ApprovalRequestID
-		request, ok := asked.Requests[id]
+		request, ok := all.Requests[id]
 		if !ok {
 			return berth.Invalid("input", "No approval request found with id '%s'.", id)
 		}
@@ -68,24 +68,31 @@ func (e *Engine) checkApprovals(chain, input []berth.Item, tools toolset) error 
 			return berth.Invalid("input", "Approval request '%s' has been answered already.", id)
 		}
 		answered[id] = answer
-		if answer.Approve && !asked.Made[id] && tools.hosted(request.Name) == nil {
-			return berth.Invalid("tools", "What approval request '%s' asks for runs in a container: the request needs a tool of type '%s' that has one.", id, request.Name)
+		if answer.Approve && !all.Made[id] && tools.hosted(request.Name) == nil {
+			return berth.Invalid("tools", "Approval request '%s' is for a call that runs in a container. Add a tool of type '%s' with a container to 'tools'.", id, request.Name)
 		}
 	}
 	return nil
 }
 
-// approved opens the calls that the request's input approves of. They become the
-// response's first pending calls.
-func (r *run) approved(ctx context.Context) error {
-	all := transcript.ApprovalsOf(r.engine.Tools, r.transcript.Items())
+// newlyApproved returns the requests among items that a response in the input approves of
+// and whose call was not made yet.
+func (g *guard) newlyApproved(items, input []berth.Item) []berth.ApprovalRequest {
+	all := transcript.ApprovalsOf(g.kinds, items)
 	var approved []berth.ApprovalRequest
-	for _, it := range r.transcript.Input {
+	for _, it := range input {
 		var answer berth.ApprovalResponse
 		if it.Type() == berth.ItemApprovalResponse && it.Decode(&answer) == nil && answer.Approve && !all.Made[answer.ApprovalRequestID] {
 			approved = append(approved, all.Requests[answer.ApprovalRequestID])
 		}
 	}
+	return approved
+}
+
+// openApproved opens the calls that the request's input approves of. They become the
+// response's first pending calls.
+func (r *run) openApproved(ctx context.Context) error {
+	approved := r.guard.newlyApproved(r.transcript.Items(), r.transcript.Input)
 	if len(approved) == 0 {
 		return nil
 	}
@@ -93,7 +100,7 @@ func (r *run) approved(ctx context.Context) error {
 		var all []berth.Event
 		next := len(body.Output)
 		for _, request := range approved {
-			events, call := r.open(next, request.Name, request.Arguments, berth.CallBerth{ApprovalRequestID: request.ID})
+			events, call := r.guard.openCall(next, request.Name, request.Arguments, berth.CallBerth{ApprovalRequestID: request.ID})
 			all = append(all, events...)
 			r.pending = append(r.pending, call)
 			next++
@@ -102,15 +109,5 @@ func (r *run) approved(ctx context.Context) error {
 	})
 }
 
-// open returns a call of a hosted tool that the engine makes itself, and the events
-// that show it at a place, marked with its reason.
-func (r *run) open(place int, name, arguments string, mark berth.CallBerth) ([]berth.Event, tool.Call) {
-	call := r.tools.byName[name].NewCall(berth.NewID(berth.PrefixCall))
-	opened := with(call.Item(), map[string]any{"berth": mark})
-	events, item, _ := call.Close(arguments)
-	mark.Invalid = r.engine.Tools.MarkOf(item).Invalid
-	return append(append([]berth.Event{added(place, opened)}, at(place, events)...), done(place, with(item, map[string]any{"berth": mark}))), call
-}
-
-// asksForApproval reports whether an item waits for the client.
-func asksForApproval(it berth.Item) bool { return it.Type() == berth.ItemApprovalRequest }
+// needsApproval reports whether an item waits for the client's approval.
+func needsApproval(it berth.Item) bool { return it.Type() == berth.ItemApprovalRequest }

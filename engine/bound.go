@@ -6,17 +6,16 @@ import (
 )
 
 const (
-	// defaultOutput bounds the bytes that models may say in one response, unless
-	// Options say otherwise.
+	// defaultOutput is the default of Limits.Output.
 	defaultOutput = 16 << 20
-	// deltaOverhead is what each piece counts beside its text, so that an endless
-	// answer of empty pieces ends as well.
+	// deltaOverhead is added to the size of each delta, so that an endless stream of
+	// empty deltas reaches the limit as well.
 	deltaOverhead = 16
-	// maxItems is how many items the output of one response may have.
+	// maxItems bounds the items in the output of one response.
 	maxItems = 10_000
 )
 
-// sizeOfDelta returns what a delta counts.
+// sizeOfDelta returns the bytes that a delta counts for Limits.Output.
 func sizeOfDelta(delta model.Delta) int64 {
 	n := deltaOverhead
 	switch d := delta.(type) {
@@ -37,16 +36,16 @@ func sizeOfDelta(delta model.Delta) int64 {
 	return int64(n)
 }
 
-// overflows counts a delta and reports whether the response has said all that it may.
-func (s *speech) overflows(delta model.Delta) bool {
-	s.run.said += sizeOfDelta(delta)
-	return s.run.said > s.run.engine.Limits.Output || s.next >= maxItems
+// overflows counts a delta and reports whether the response has exceeded its output limit.
+func (w *turnWriter) overflows(delta model.Delta) bool {
+	w.run.written += sizeOfDelta(delta)
+	return w.run.written > w.run.engine.Limits.Output || w.next >= maxItems
 }
 
-// saidBefore returns what the stored events of a response count.
-func saidBefore(told []berth.Event) (n int64) {
-	for i := range told {
-		if text, ok := told[i].DeltaText(); ok {
+// writtenBefore returns the bytes that stored events count for Limits.Output.
+func writtenBefore(stored []berth.Event) (n int64) {
+	for i := range stored {
+		if text, ok := stored[i].DeltaText(); ok {
 			n += int64(deltaOverhead + len(text))
 		}
 	}

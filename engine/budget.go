@@ -10,20 +10,20 @@ import (
 	"github.com/berth-run/berth/tool"
 )
 
-// defaultFailures and defaultRepeats hold where nobody says anything: no agent that
-// gets on comes near them.
+// The defaults of a budget. An agent that makes progress does not reach them.
 const (
 	defaultFailures = 10
 	defaultRepeats  = 50
 )
 
-// budget is what the response may take.
-func (r *run) budget() berth.Budget {
-	var asked berth.Budget
-	if b := r.record.Request.Berth; b != nil && b.Budget != nil {
-		asked = *b.Budget
+// budget returns the budget of the response: that of its request, within the server's
+// limits, with defaults.
+func (g *guard) budget() berth.Budget {
+	var requested berth.Budget
+	if g.rails.Budget != nil {
+		requested = *g.rails.Budget
 	}
-	bounds := asked.Within(r.engine.Limits.Budget)
+	bounds := requested.Within(g.limits)
 	if bounds.Failures == 0 {
 		bounds.Failures = defaultFailures
 	}
@@ -33,35 +33,36 @@ func (r *run) budget() berth.Budget {
 	return bounds
 }
 
-// A spent is the cause of a context that ends because a bound was reached.
+// A spent error is the cause of a context that ends at a limit of the budget. Its text is
+// the reason of the incomplete response.
 type spent string
 
-func (s spent) Error() string { return "the response reached its bound: " + string(s) }
+func (s spent) Error() string { return "the response reached a limit: " + string(s) }
 
 // within returns a context that ends when the response's time is up.
-func (r *run) within(ctx context.Context) (context.Context, context.CancelFunc) {
-	seconds := r.budget().Seconds
+func (g *guard) within(ctx context.Context) (context.Context, context.CancelFunc) {
+	seconds := g.budget().Seconds
 	if seconds <= 0 {
 		return ctx, func() {}
 	}
-	end := time.Unix(r.record.Body.CreatedAt, 0).Add(time.Duration(seconds) * time.Second)
+	end := time.Unix(g.createdAt, 0).Add(time.Duration(seconds) * time.Second)
 	return context.WithDeadlineCause(ctx, end, spent(berth.ReasonSeconds))
 }
 
-// exhausted returns the bound that the response has reached, before another turn is
-// asked; "" is none. It is a fold of what is stored, so that a crash forgets nothing.
-func (r *run) exhausted(body *berth.Response) string {
-	b := r.budget()
+// exhausted returns the limit that the response has reached before another turn, or "". It
+// derives all counts from stored items, so they survive a crash.
+func (g *guard) exhausted(body *berth.Response, tokens int) string {
+	b := g.budget()
 	cost, priced := body.Cost()
 	switch {
-	case b.Turns > 0 && turns(r.engine.Tools, body.Output) >= b.Turns:
+	case b.Turns > 0 && turns(g.kinds, body.Output) >= b.Turns:
 		return berth.ReasonTurns
-	case b.Tokens > 0 && r.usage.TotalTokens >= b.Tokens:
+	case b.Tokens > 0 && tokens >= b.Tokens:
 		return berth.ReasonTokens
 	case b.Cost > 0 && priced && cost.Value >= b.Cost:
 		return berth.ReasonCost
 	}
-	failures, repeats := circles(r.engine.Tools, body.Output)
+	failures, repeats := circles(g.kinds, body.Output)
 	switch {
 	case b.Failures > 0 && failures >= b.Failures:
 		return berth.ReasonFailures
@@ -71,40 +72,40 @@ func (r *run) exhausted(body *berth.Response) string {
 	return ""
 }
 
-// turns returns how often the model has spoken: what it says ends where outputs of
-// hosted calls come.
+// turns returns the number of the model's turns in an output. The items between two groups
+// of hosted outputs are one turn.
 func turns(tools *tool.Registry, output []berth.Item) int {
 	n := 0
-	heard := true
+	between := true
 	for _, it := range output {
 		if tools.IsOutput(it) || transcript.IsCompaction(it) || checkRound(tools, it) > 0 {
-			heard = true
+			between = true
 			continue
 		}
-		if heard {
+		if between {
 			n++
 		}
-		heard = false
+		between = false
 	}
 	return n
 }
 
-// circles returns how often in a row, up to the end, the same call has failed, and
-// how many calls in a row have brought nothing that an earlier one had not.
+// circles returns two counts at the end of an output: consecutive failures of the same
+// call, and consecutive calls whose result had been seen before.
 func circles(tools *tool.Registry, output []berth.Item) (failures, repeats int) {
-	asked := map[string]string{} // by call id
+	calls := map[string]string{} // content by call id
 	seen := map[string]bool{}
 	last := ""
 	for _, it := range output {
 		if tools.IsHosted(it) && checkRound(tools, it) == 0 {
-			asked[it.CallID()] = deed(tools, it)
+			calls[it.CallID()] = contentOf(tools, it)
 			continue
 		}
-		call, ok := asked[it.CallID()]
+		call, ok := calls[it.CallID()]
 		if !ok || !tools.IsOutput(it) {
 			continue
 		}
-		result := deed(tools, it)
+		result := contentOf(tools, it)
 		switch {
 		case tools.Outcome(it) == tool.OK:
 			failures, last = 0, ""
@@ -123,16 +124,17 @@ func circles(tools *tool.Registry, output []berth.Item) (failures, repeats int) 
 	return failures, repeats
 }
 
-// deed is what is the same of two calls, or outputs, that say the same.
-func deed(tools *tool.Registry, it berth.Item) string {
+// contentOf returns the arguments of a call or the content of an output. They are equal
+// for repeated calls and outputs, whose identifiers differ.
+func contentOf(tools *tool.Registry, it berth.Item) string {
 	low, err := tools.Lower(it)
 	if err != nil {
 		return it.ID()
 	}
-	var said struct {
+	var content struct {
 		Arguments string
 		Output    json.RawMessage
 	}
-	_ = low.Decode(&said)
-	return said.Arguments + string(said.Output)
+	_ = low.Decode(&content)
+	return content.Arguments + string(content.Output)
 }

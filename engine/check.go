@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"context"
 	_ "embed"
 	"slices"
 	"strings"
@@ -10,10 +9,10 @@ import (
 	"github.com/berth-run/berth/tool"
 )
 
-// checkWords tell the model of its checks, which are put in at %s.
+// checkPrompt describes the checks to the model. %s stands for their commands.
 //
 //go:embed check.md
-var checkWords string
+var checkPrompt string
 
 // runner returns the hosted tool that runs commands, or nil.
 func (s *toolset) runner() *boundTool {
@@ -25,54 +24,42 @@ func (s *toolset) runner() *boundTool {
 	return nil
 }
 
-// checks returns the checks of the response's request, or nil.
-func (r *run) checks() *berth.Checks {
-	if b := r.record.Request.Berth; b != nil {
-		return b.Checks
-	}
-	return nil
-}
-
 // checkChecks refuses checks that have no container to run in.
-func (s *toolset) checkChecks(req *berth.ResponseRequest) error {
-	if req.Berth == nil || req.Berth.Checks == nil {
+func (s *toolset) checkChecks(kinds *tool.Registry, req *berth.ResponseRequest) error {
+	if req.Berth == nil || req.Berth.Checks == nil || s.runner() != nil {
 		return nil
 	}
-	if s.runner() == nil {
-		return berth.Invalid("berth.checks", "Checks run in a container: they need a tool of type 'shell' that has one.")
-	}
-	return nil
+	return berth.Invalid("berth.checks", "Checks run in a container. Add a tool of type '%s' with a container to 'tools'.", strings.Join(kinds.Runners(), "' or '"))
 }
 
-// instructed adds what the model must know of the checks to its instructions.
-func (r *run) instructed(instructions string) string {
-	c := r.checks()
+// instructed returns the model's instructions with a description of the checks.
+func (g *guard) instructed(instructions string) string {
+	c := g.rails.Checks
 	if c == nil {
 		return instructions
 	}
-	told := strings.Replace(checkWords, "%s", strings.Join(c.Commands, "\n"), 1)
-	return strings.TrimLeft(instructions+"\n\n"+told, "\n")
+	text := strings.Replace(checkPrompt, "%s", strings.Join(c.Commands, "\n"), 1)
+	return strings.TrimLeft(instructions+"\n\n"+text, "\n")
 }
 
-// check opens the call that checks an answer, unless there are no checks. It becomes the response's next pending call.
-func (s *speech) check(body berth.Response) []berth.Event {
-	c := s.run.checks()
-	if c == nil || s.run.waitsForClient(body) {
-		return nil
+// check returns the call that checks the answer in output, and the events that open it. It
+// returns a nil call if the request has no checks.
+func (g *guard) check(output []berth.Item) ([]berth.Event, tool.Call) {
+	c := g.rails.Checks
+	if c == nil {
+		return nil, nil
 	}
-	t := s.run.tools.runner()
-	events, call := s.run.open(len(body.Output), t.Spec().Function.Name, t.kind.Calls.Script(c.Commands, c.TimeoutMS),
-		berth.CallBerth{CheckRound: rounds(s.run.engine.Tools, body.Output) + 1})
-	s.run.pending = append(s.run.pending, call)
-	return events
+	t := g.tools.runner()
+	return g.openCall(len(output), t.Spec().Function.Name, t.kind.Calls.Script(c.Commands, c.TimeoutMS),
+		berth.CallBerth{CheckRound: rounds(g.kinds, output) + 1})
 }
 
-// checkRound returns the round of a call that checks, or 0.
+// checkRound returns the round of a call that checks an answer, or 0 for other items.
 func checkRound(tools *tool.Registry, it berth.Item) int {
 	return tools.MarkOf(it).CheckRound
 }
 
-// rounds returns how many answers have been checked.
+// rounds returns the number of checks so far.
 func rounds(tools *tool.Registry, output []berth.Item) int {
 	n := 0
 	for _, it := range output {
@@ -81,27 +68,35 @@ func rounds(tools *tool.Registry, output []berth.Item) int {
 	return n
 }
 
-// checked ends the response if its last answer was just checked and has passed, or
-// was the last that could be.
-func (r *run) checked(ctx context.Context) (over bool, err error) {
-	c, output, tools := r.checks(), r.writer.Body().Output, r.engine.Tools
-	if c == nil || len(output) == 0 || !tools.IsOutput(output[len(output)-1]) {
-		return false, nil
+// A verdict is the result of the checks of an answer.
+type verdict int
+
+const (
+	notChecked   verdict = iota // or the model may try again
+	checksPassed                // the response is complete
+	checksFailed                // in the last round
+)
+
+// verdict returns the result of the check that ends the output, if one does.
+func (g *guard) verdict(output []berth.Item) verdict {
+	c := g.rails.Checks
+	if c == nil || len(output) == 0 || !g.kinds.IsOutput(output[len(output)-1]) {
+		return notChecked
 	}
 	result := output[len(output)-1]
-	i := slices.IndexFunc(output, func(it berth.Item) bool { return checkRound(tools, it) > 0 && it.CallID() == result.CallID() })
+	i := slices.IndexFunc(output, func(it berth.Item) bool { return checkRound(g.kinds, it) > 0 && it.CallID() == result.CallID() })
 	switch {
 	case i < 0:
-		return false, nil
-	case tools.Outcome(result) == tool.OK:
-		return true, r.conclude(ctx)
-	case checkRound(tools, output[i]) < limitOf(c):
-		return false, nil
+		return notChecked
+	case g.kinds.Outcome(result) == tool.OK:
+		return checksPassed
+	case checkRound(g.kinds, output[i]) < maxRounds(c):
+		return notChecked
 	}
-	return true, r.stop(ctx, berth.ReasonChecksFailed)
+	return checksFailed
 }
 
-func limitOf(c *berth.Checks) int {
+func maxRounds(c *berth.Checks) int {
 	if c.MaxRounds > 0 {
 		return c.MaxRounds
 	}

@@ -18,17 +18,17 @@ import (
 // Bounds on citations.
 const (
 	maxCitations = 100             // in one part
-	citeTime     = 5 * time.Second // for looking what is in the container
+	citeTime     = 5 * time.Second // for listing the container's files
 )
 
-// linkScheme may stand before a path that the model links to.
+// linkScheme is the optional scheme of a path that the model links to.
 const linkScheme = "sandbox:"
 
-// cite finds the files of the container that the open text speaks of, so that a
-// client can fetch them without reading the text. Files that cannot be looked up
-// are not cited; the answer does not wait for them.
-func (s *speech) cite(ctx context.Context) {
-	m, r := s.message, s.run
+// cite finds the container files that the open text mentions, so that a client can fetch
+// them without parsing the text. If the files cannot be listed in time, the text has no
+// citations.
+func (w *turnWriter) cite(ctx context.Context) {
+	m, r := w.message, w.run
 	if m == nil || m.kind != "output_text" || !m.whole.IsZero() || r.record.Container == "" {
 		return
 	}
@@ -40,13 +40,13 @@ func (s *speech) cite(ctx context.Context) {
 	defer cancel()
 	files, err := r.engine.Containers.Files(ctx, r.record.Project, r.record.Container)
 	if err != nil {
-		r.log().Warn("the files that an answer speaks of were not cited", "container", r.record.Container, "err", err)
+		r.log().Warn("failed to cite files", "container", r.record.Container, "err", err)
 		return
 	}
 	m.citations = citations(text, files)
 }
 
-// citations returns the mentions of files in a text, in its order.
+// citations returns the mentions of files in a text, in the order of the text.
 func citations(text string, files []*berth.ContainerFile) []berth.ContainerFileCitation {
 	byPath := make(map[string]*berth.ContainerFile, len(files))
 	for _, f := range files {
@@ -61,25 +61,26 @@ func citations(text string, files []*berth.ContainerFile) []berth.ContainerFileC
 		if next < 0 {
 			break
 		}
-		begin := at + next
-		f, length := mentioned(text[begin:], longest, byPath)
+		start := at + next
+		f, length := mentioned(text[start:], longest, byPath)
 		if f == nil {
-			at = begin + len(berth.WorkDir)
+			at = start + len(berth.WorkDir)
 			continue
 		}
-		at = begin + length
-		if strings.HasSuffix(text[:begin], linkScheme) {
-			begin -= len(linkScheme)
+		at = start + length
+		if strings.HasSuffix(text[:start], linkScheme) {
+			start -= len(linkScheme)
 		}
-		start := utf8.RuneCountInString(text[:begin])
+		startRune := utf8.RuneCountInString(text[:start])
 		found = append(found, berth.ContainerFileCitation{Type: "container_file_citation", ContainerID: f.ContainerID, FileID: f.ID,
-			Filename: path.Base(f.Path), StartIndex: start, EndIndex: start + utf8.RuneCountInString(text[begin:at])})
+			Filename: path.Base(f.Path), StartIndex: startRune, EndIndex: startRune + utf8.RuneCountInString(text[start:at])})
 	}
 	return found
 }
 
-// mentioned returns the file whose path the text begins with, as it is or as a
-// link's target is written, and how long the mention is.
+// mentioned returns the file whose path is at the start of a text, and the length of the
+// mention in bytes. The path may be escaped as in the target of a link. It returns nil if
+// there is no such file.
 func mentioned(text string, longest []*berth.ContainerFile, byPath map[string]*berth.ContainerFile) (*berth.ContainerFile, int) {
 	for _, f := range longest {
 		if strings.HasPrefix(text, f.Path) && endsName(text[len(f.Path):]) {
@@ -96,15 +97,15 @@ func mentioned(text string, longest []*berth.ContainerFile, byPath map[string]*b
 	return nil, 0
 }
 
-// endsName reports whether a file's name can end where rest begins: "a.txt" is not
-// mentioned by "a.txt.gz", but it is by "a.txt.".
+// endsName reports whether a file name can end before rest. "a.txt.gz" does not mention
+// "a.txt", but "a.txt." does.
 func endsName(rest string) bool {
 	rest = strings.TrimLeft(rest, ".")
 	r, size := utf8.DecodeRuneInString(rest)
 	return size == 0 || !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("_-/", r)
 }
 
-// cited tells the citations of the open part and adds them to it.
+// cited adds the citations of the open part to it and returns their events.
 func (m *openMessage) cited(part *berth.Content) []berth.Event {
 	var events []berth.Event
 	for i, c := range m.citations {

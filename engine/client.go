@@ -9,21 +9,21 @@ import (
 	"github.com/berth-run/berth"
 )
 
-// returnTime is how long the run of a named response waits for a client that was
-// lost to come again, unless Options say otherwise.
-const returnTime = 10 * time.Second
+// defaultReturn is the default of Limits.Return.
+const defaultReturn = 10 * time.Second
 
-// clients are those for whom a foreground run works. It ends with the last of them.
+// clients counts the connected clients of a foreground run, which ends with the last. It
+// is safe for concurrent use.
 type clients struct {
-	patience time.Duration // after the last one has left
+	patience time.Duration // how long the run waits for another client after the last
 
 	mu    sync.Mutex
 	here  int
 	joins int // so far
 }
 
-// join makes ctx one of the run's clients, until it ends. A run that has no clients
-// by its nature, in the background or resumed, does not mind.
+// join makes ctx a client of the run, until ctx ends. It does nothing for a run in the
+// background or a resumed one, which continue without clients.
 func (r *run) join(ctx context.Context) {
 	c := r.clients
 	if c == nil {
@@ -36,8 +36,8 @@ func (r *run) join(ctx context.Context) {
 	context.AfterFunc(ctx, r.leave)
 }
 
-// leave ends the run if its last client has left and none comes in time. A response
-// that is not to be stored is purged then.
+// leave removes a client. If it was the last and no other joins in time, leave ends the
+// run, and deletes a response that is not to be stored.
 func (r *run) leave() {
 	c := r.clients
 	c.mu.Lock()
@@ -58,18 +58,16 @@ func (r *run) leave() {
 	if !over {
 		return
 	}
-	r.cancel(errLeft)
+	r.cancel(errDisconnected)
 	if !r.record.Request.Stored() {
 		r.engine.purge(r)
 	}
 }
 
-// again returns the response that the caller names, as it was created, for ctx as
-// one more client of its run. store.ErrNotFound if there is none.
+// again returns the response that the caller names, as it was created, and makes ctx a
+// client of its run. It returns store.ErrNotFound if the response does not exist.
 func (e *Engine) again(ctx context.Context, caller berth.Caller) (*berth.Response, error) {
-	e.mu.Lock()
-	r := e.runs[caller.Response]
-	e.mu.Unlock()
+	r := e.live.get(caller.Response)
 	if r != nil && r.record.Project == caller.Project {
 		r.join(ctx)
 	}
@@ -82,7 +80,7 @@ func (e *Engine) again(ctx context.Context, caller berth.Caller) (*berth.Respons
 		return nil, err
 	}
 	if r == nil && !created.Response.Store {
-		return nil, berth.Errorf(berth.CodeUnavailable, "The response to this request was not stored and is being removed. Ask again in a moment.")
+		return nil, berth.Errorf(berth.CodeUnavailable, "The response to this request was not stored and is being deleted. Send the request again in a moment.")
 	}
 	return created.Response, nil
 }

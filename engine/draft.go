@@ -8,7 +8,7 @@ import (
 	"github.com/berth-run/berth/tool"
 )
 
-// drafts are the streamed parts of the items that are open. They are a fold of events.
+// drafts are the streamed parts of the open items. They are a fold of events.
 type drafts struct {
 	tools *tool.Registry
 	open  map[int]tool.Draft // by the item's place in the output
@@ -18,8 +18,8 @@ func newDrafts(tools *tool.Registry) drafts {
 	return drafts{tools, map[int]tool.Draft{}}
 }
 
-// note adds events.
-func (d drafts) note(events []berth.Event) {
+// add applies events.
+func (d drafts) add(events []berth.Event) {
 	for i := range events {
 		ev := &events[i]
 		if ev.OutputIndex == nil {
@@ -28,7 +28,7 @@ func (d drafts) note(events []berth.Event) {
 		index := *ev.OutputIndex
 		switch draft := d.open[index]; {
 		case ev.Type == berth.EventOutputItemAdded:
-			d.open[index] = d.begin(ev.Item)
+			d.open[index] = d.draftOf(ev.Item)
 		case ev.Type == berth.EventOutputItemDone:
 			delete(d.open, index)
 		case draft != nil:
@@ -37,8 +37,8 @@ func (d drafts) note(events []berth.Event) {
 	}
 }
 
-// begin returns the draft of an item that was opened.
-func (d drafts) begin(it *berth.Item) tool.Draft {
+// draftOf returns an empty draft of an item.
+func (d drafts) draftOf(it *berth.Item) tool.Draft {
 	if it.Type() == berth.ItemMessage || it.Type() == berth.ItemReasoning {
 		return &partsDraft{}
 	}
@@ -50,9 +50,9 @@ func (d drafts) begin(it *berth.Item) tool.Draft {
 
 // A partsDraft is the streamed part of a message or of reasoning.
 type partsDraft struct {
-	parts []berth.Content // that are complete
-	kind  string          // of the part that is open
-	text  strings.Builder // of that part
+	parts []berth.Content // the complete ones
+	kind  string          // of the open part
+	text  strings.Builder // of the open part
 }
 
 func (w *partsDraft) Add(ev *berth.Event) {
@@ -92,8 +92,8 @@ func (w *partsDraft) Fields(it berth.Item) map[string]any {
 	return map[string]any{"content": content}
 }
 
-// abandon returns the events that close the open items as incomplete, so that the
-// model can be asked again.
+// abandon returns the events that close the open items as incomplete, so that the model
+// can be called again.
 func abandon(body berth.Response, drafts drafts) []berth.Event {
 	var events []berth.Event
 	for i, it := range body.Output {
@@ -111,7 +111,7 @@ func abandon(body berth.Response, drafts drafts) []berth.Event {
 		fields["status"] = berth.StatusIncomplete
 		closed, err := it.With(fields)
 		if err != nil {
-			panic(errors.Join(errors.New("an item of this process is not JSON"), err))
+			panic(errors.Join(errors.New("engine: item of this process is not JSON"), err))
 		}
 		events = append(events, done(i, closed))
 	}

@@ -1,8 +1,10 @@
-// Package engine answers a response: turn after turn until nothing is asked.
+// Package engine runs responses: it calls the model, turn after turn, until a turn has no
+// more hosted calls.
 //
-// It knows models and tools only by their seams, appends to the journal and
-// never learns who reads it. A run is held under a lease; if its server dies,
-// the next start resumes it at the last turn boundary (recover.go).
+// It knows models and tools only by their interfaces. It appends events to the journal and
+// is independent of the journal's readers. A server holds a run under a lease. If the
+// server dies, its next start, or another server, resumes the run at the last turn
+// boundary (recover.go).
 package engine
 
 import (
@@ -21,53 +23,53 @@ import (
 	"github.com/berth-run/berth/tool"
 )
 
-// defaultLease is how long a run stays its server's own without being renewed.
+// defaultLease is the default of Limits.Lease.
 const defaultLease = 30 * time.Second
 
-// endGrace bounds the writing of a run's last events after its context ended.
+// endGrace bounds the time for a run's last events after its context has ended.
 const endGrace = 10 * time.Second
 
-// The causes for which a run ends before its answer.
+// The causes that end a run before its answer.
 var (
-	errCancelled = errors.New("the response was cancelled")
-	errLeft      = errors.New("the client left")
-	errLeaseLost = errors.New("the lease was lost")
+	errCancelled    = errors.New("the response was cancelled")
+	errDisconnected = errors.New("the client disconnected")
+	errLeaseLost    = errors.New("the lease was lost")
 )
 
-// A Router finds the provider of a model; *model.Router is one.
+// A Router finds the provider of a model; *model.Router implements it.
 type Router interface {
 	// Route returns the provider and its own name for the model, or a
 	// CodeNotFound error.
 	Route(name string) (model.Provider, string, error)
-	// Window returns how many tokens the model's context holds with its answer; 0
-	// is unknown.
+	// Window returns the size of the model's context with its answer, in tokens, or 0 if
+	// unknown.
 	Window(name string) int
 }
 
-// Containers provides the containers that calls of responses run in.
+// Containers provides the containers in which calls of responses run.
 type Containers interface {
-	// Provide returns the container for the environment of a tool, with its files put
-	// in: the one it refers to, or for container_auto the chain's last one if that
-	// still runs, else a new one. Errors for the client are *berth.Error.
+	// Provide returns the container for the environment of a tool, with its files. That is
+	// the container that a reference names. For container_auto it is last, the last
+	// container of the chain, if that still runs, and otherwise a new container. Errors for
+	// the client are *berth.Error.
 	Provide(ctx context.Context, caller berth.Caller, env berth.ShellToolEnvironment, last berth.ContainerID) (berth.ContainerID, error)
-	// Template returns the digest of the template that the container lies above.
+	// Template returns the digest of the container's template.
 	Template(ctx context.Context, p berth.ProjectID, id berth.ContainerID) (string, error)
-	// Files returns the files in the working directory of a container, as they are
-	// now, up to a bound.
+	// Files returns the current files in the working directory of a container, up to a
+	// limit.
 	Files(ctx context.Context, p berth.ProjectID, id berth.ContainerID) ([]*berth.ContainerFile, error)
 }
 
-// Files opens uploaded files, for messages that name them.
+// Files opens uploaded files for messages that refer to them by id.
 type Files = transcript.Files
 
-// A Fetcher reads the files that the file_url of a message names.
+// A Fetcher reads files for messages that refer to them by URL.
 type Fetcher = transcript.Fetcher
 
-// MaxInlineFile is the greatest size of a file that a message carries to the model, in
-// bytes.
+// MaxInlineFile is the maximum size of a file in a message to the model, in bytes.
 const MaxInlineFile = transcript.MaxInlineFile
 
-// Options are an Engine's parts. Those without a default are needed.
+// Options are an Engine's parts. Those without a default are required.
 type Options struct {
 	Responses  store.Responses
 	Runs       store.Runs
@@ -78,51 +80,49 @@ type Options struct {
 	Containers Containers
 	Tools      *tool.Registry
 	Files      Files
-	Fetcher    Fetcher // of file_url; nil refuses it
-	Owner      string  // this server's name on leases; the same again after a restart
-	Quota      Quota   // default none
+	Fetcher    Fetcher // of file_url; nil refuses file_url
+	Owner      string  // this server's name on leases, which must survive a restart
+	Quota      Quota   // default no limit
 	Retry      Retry
 	Limits     Limits
-	Room       func() error // returns an error for the client while no response may be stored; default none
-	Observer   Observer     // default none
+	Room       func() error // returns an error for the client while no response may be stored; default nil: no limit
+	Observer   Observer     // default nil
 	Log        *slog.Logger
 
-	// Key seals encrypted_content, which only a server with the same key can open.
-	// The default is a random one, for one life of a server.
+	// Key seals encrypted_content, which only a server with the same key can decrypt. The
+	// default is a random key for the life of the Engine.
 	Key [32]byte
 }
 
-// Limits bound what responses take. All have defaults.
+// Limits bound the resources of responses. All have defaults.
 type Limits struct {
-	Budget berth.Budget  // of a response, which can ask for less
-	Output int64         // bytes of a response's model output, after which it ends as incomplete; default 16 MiB
-	Cache  int64         // bytes of chains and conversations that are cached; default 64 MiB
-	Return time.Duration // in which a client that was lost may repeat the request for the response that it named; default 10 s
-	Lease  time.Duration // how long a run stays its server's own without being renewed; default 30 s
+	Budget berth.Budget // of a response; a request can lower it
+	Output int64        // bytes of model output after which a response ends as incomplete; default 16 MiB
+	Cache  int64        // bytes of cached chains and conversations; default 64 MiB
+	// Return is how long a run waits after its client disconnected, if that client named
+	// the response and may repeat the request; default 10 s.
+	Return time.Duration
+	Lease  time.Duration // after which another server may resume a run that was not renewed; default 30 s
 }
 
 // An Engine answers responses. It is safe for concurrent use.
 type Engine struct {
 	Options
 	transcripts *transcript.Service
+	live        *registry
 
 	base   context.Context // the parent of all runs; ends with tool.ErrDetached
 	detach context.CancelCauseFunc
-	renew  sync.Once
 
-	sweeping sync.Once
-
-	mu      sync.Mutex
-	runs    map[berth.ResponseID]*run
-	claims  map[berth.ResponseID]chan struct{} // of responses that are being resumed; closed at the end
-	awaited map[berth.ResponseID]int           // responses that are not stored and have clients
-	wg      sync.WaitGroup                     // of runs and of what resumes them
+	renewing sync.Once // starts the renewal of leases
+	sweeping sync.Once // starts the recovery in the background
+	wg       sync.WaitGroup
 }
 
-// New returns an engine. Recover should follow.
+// New returns an engine. The caller should then call Recover.
 func New(opts Options) *Engine {
 	opts.Limits.Output = cmp.Or(opts.Limits.Output, defaultOutput)
-	opts.Limits.Return = cmp.Or(opts.Limits.Return, returnTime)
+	opts.Limits.Return = cmp.Or(opts.Limits.Return, defaultReturn)
 	opts.Limits.Lease = cmp.Or(opts.Limits.Lease, defaultLease)
 	if opts.Quota == nil {
 		opts.Quota = noQuota{}
@@ -133,24 +133,22 @@ func New(opts Options) *Engine {
 	if opts.Room == nil {
 		opts.Room = func() error { return nil }
 	}
-	e := &Engine{Options: opts, runs: map[berth.ResponseID]*run{}, claims: map[berth.ResponseID]chan struct{}{},
-		awaited: map[berth.ResponseID]int{}}
+	e := &Engine{Options: opts, live: newRegistry()}
 	e.transcripts = transcript.New(transcript.Options{Responses: opts.Responses, Objects: opts.Objects, Files: opts.Files,
 		Fetcher: opts.Fetcher, Tools: opts.Tools, Cache: opts.Limits.Cache, Key: opts.Key})
 	e.base, e.detach = context.WithCancelCause(context.Background())
-	opts.Journal.AtEnd(leaveToConversation)
+	opts.Journal.AtEnd(addToConversation)
 	return e
 }
 
-// Create checks a request, saves its response and starts to answer it. It
-// returns the response as created; the journal tells the rest.
+// Create checks a request, stores its response and starts its run. It returns the response
+// as created; its events follow in the journal.
 //
-// The run of a foreground request ends when ctx does, with a cancelled response.
-// A background request outlives ctx. A response that is not to be stored is
-// purged when its run and ctx have both ended.
+// The end of ctx cancels a foreground response. A background response outlives ctx. A
+// response that is not to be stored is deleted when its run and ctx have both ended.
 //
-// A caller who names the response gets the one of that name, as it was created,
-// if there is one; its run then ends with the last of its callers (client.go).
+// If the caller names the response and it exists, Create returns it as it was created. Its
+// run then ends with the last of its callers (client.go).
 func (e *Engine) Create(ctx context.Context, caller berth.Caller, req *berth.ResponseRequest, options ...Option) (*berth.Response, error) {
 	if caller.Response == "" {
 		return e.create(ctx, caller, req, options)
@@ -161,9 +159,9 @@ func (e *Engine) Create(ctx context.Context, caller berth.Caller, req *berth.Res
 		created, err = e.create(ctx, caller, req, options)
 	}
 	switch {
-	case errors.Is(err, store.ErrExists): // now: the other request was quicker
+	case errors.Is(err, store.ErrExists): // a concurrent request has created it
 		created, err = e.again(ctx, caller)
-	case errors.Is(err, transcript.ErrLocked): // perhaps by the other request
+	case errors.Is(err, transcript.ErrLocked): // perhaps by a concurrent request for the same response
 		if named, missing := e.again(ctx, caller); missing == nil {
 			return named, nil
 		}
@@ -186,7 +184,8 @@ func (e *Engine) create(ctx context.Context, caller berth.Caller, req *berth.Res
 			booked(0)
 		}
 	}()
-	r, err := e.admit(ctx, caller, req, options)
+	a := &admission{engine: e, caller: caller, req: req, run: &run{engine: e}}
+	r, err := a.prepareRun(ctx, options)
 	if err != nil {
 		return nil, err
 	}
@@ -203,17 +202,17 @@ func (e *Engine) create(ctx context.Context, caller berth.Caller, req *berth.Res
 	if r.options.prepared {
 		first = append(first, r.final(*body, berth.StatusCompleted, ""))
 	}
-	release, err := e.claim(ctx, r.id()) // no sweep may take it between its creation and its start
+	release, err := e.live.claim(ctx, r.id()) // so that no sweep resumes it before it starts
 	if err != nil {
 		return nil, err
 	}
 	defer release()
 	r.writer, err = e.Journal.Create(ctx, r.record, e.lease(), first, r.transcript.Chain.Hold(r.record)...)
 	if err != nil {
-		return nil, e.refused(ctx, r, err)
+		return nil, e.createError(ctx, r, err)
 	}
 	if !req.Stored() {
-		e.await(r.id(), 1)
+		e.live.await(r.id(), 1)
 		r.options.unstored.Expect(r.key())
 	}
 	if !req.Background {
@@ -227,9 +226,9 @@ func (e *Engine) create(ctx context.Context, caller berth.Caller, req *berth.Res
 	return &created, nil
 }
 
-// Cancel ends the run of a response and returns the response as it then is. A
-// response that has ended already is returned unchanged. If the end cannot be stored
-// the error is berth.CodeUnavailable, and the run ends as cancelled later.
+// Cancel cancels the run of a response and returns the ended response. It returns a
+// response that has ended already unchanged. If the end cannot be stored, the error is
+// berth.CodeUnavailable, and the run ends as cancelled later.
 func (e *Engine) Cancel(ctx context.Context, caller berth.Caller, id berth.ResponseID) (*berth.Response, error) {
 	rec, err := e.stored(ctx, caller.Project, id)
 	if err != nil {
@@ -248,7 +247,7 @@ func (e *Engine) Cancel(ctx context.Context, caller berth.Caller, id berth.Respo
 	return rec.Body, nil
 }
 
-// Delete ends the run of a response, if it still runs, and removes its content.
+// Delete cancels the run of a response, if it still runs, and deletes the response.
 func (e *Engine) Delete(ctx context.Context, caller berth.Caller, id berth.ResponseID) error {
 	rec, err := e.stored(ctx, caller.Project, id)
 	if err != nil {
@@ -257,9 +256,9 @@ func (e *Engine) Delete(ctx context.Context, caller berth.Caller, id berth.Respo
 	if err := e.stop(ctx, rec, errCancelled); ctx.Err() != nil {
 		return err
 	} else if err != nil {
-		e.Log.Warn("failed to cancel a response before its deletion", "response", id, "err", err)
+		e.Log.Warn("failed to cancel response before its deletion", "response", id, "err", err)
 	}
-	defer e.transcripts.Clear() // a response that continues it must not find its items
+	defer e.transcripts.Clear() // a later response must not find its items in the cache
 	if err := e.Responses.DeleteResponse(ctx, caller.Project, id); errors.Is(err, store.ErrNotFound) {
 		return responseNotFound(id)
 	} else if err != nil {
@@ -281,17 +280,18 @@ func responseNotFound(id berth.ResponseID) error {
 	return berth.Errorf(berth.CodeNotFound, "Response with id '%s' not found.", id)
 }
 
-// Close leaves all runs to the next start and waits until they have been left.
-// Commands in containers go on.
+// Close detaches from all runs, which the next start resumes, and waits until their
+// goroutines have ended. Commands in containers continue. The error is the cause of ctx's
+// end.
 func (e *Engine) Close(ctx context.Context) error {
 	e.detach(tool.ErrDetached)
-	left := make(chan struct{})
+	detached := make(chan struct{})
 	go func() {
 		e.wg.Wait()
-		close(left)
+		close(detached)
 	}()
 	select {
-	case <-left:
+	case <-detached:
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
@@ -301,41 +301,37 @@ func (e *Engine) Close(ctx context.Context) error {
 // start runs r in the background until it ends or is stopped.
 func (e *Engine) start(r *run) {
 	ctx, cancel := context.WithCancelCause(e.base)
-	r.cancel, r.ended, r.hurry = cancel, make(chan struct{}), make(chan chan struct{})
+	r.cancel, r.ended, r.outage.hurry = cancel, make(chan struct{}), make(chan chan struct{})
 	if r.stopped != nil {
 		cancel(r.stopped)
 	}
-	e.mu.Lock()
-	e.runs[r.id()] = r
-	e.mu.Unlock()
+	e.live.add(r)
 	release := func() {}
 	if r.options.hold != nil {
 		release = r.options.hold()
 	}
 	e.wg.Add(1)
-	e.renew.Do(func() { go e.renewLeases() })
+	e.renewing.Do(func() { go e.renewLeases() })
 	go func() {
 		defer e.wg.Done()
 		defer close(r.ended)
 		defer cancel(nil)
-		for !r.main(ctx) && e.reopen(ctx, r) {
+		for !r.main(ctx) && r.reopen(ctx) {
 		}
-		r.keep() // first: the client may go on already
+		r.remember() // first, because the client may continue the response already
 		r.report()
 		r.booked(r.usage.TotalTokens)
 		release()
 		r.writer.Close()
-		e.mu.Lock()
-		delete(e.runs, r.id())
-		e.mu.Unlock()
+		e.live.remove(r)
 	}()
 }
 
-// stop ends the run of a response and waits for its last event. A run that no server
-// holds is resumed for that.
+// stop ends the run of a response and waits for its last event. If no server holds the
+// run, stop resumes it to end it.
 func (e *Engine) stop(ctx context.Context, rec *store.Response, cause error) error {
 	id := rec.Body.ID
-	r := e.running(id)
+	r := e.live.get(id)
 	if r == nil && rec.Body.Status.Final() {
 		return nil
 	}
@@ -343,13 +339,13 @@ func (e *Engine) stop(ctx context.Context, rec *store.Response, cause error) err
 		if err := e.resume(ctx, store.RunRef{Project: rec.Project, Response: id}, cause); err != nil {
 			return notCancelled(id, err)
 		}
-		if r = e.running(id); r == nil {
-			return nil // it has ended meanwhile, or is another server's
+		if r = e.live.get(id); r == nil {
+			return nil // it has ended, or another server holds it
 		}
 	}
 	r.cancel(cause)
 	failed := make(chan struct{})
-	for hurry := r.hurry; ; hurry = nil {
+	for hurry := r.outage.hurry; ; hurry = nil {
 		select {
 		case <-r.ended:
 			return nil
@@ -362,38 +358,21 @@ func (e *Engine) stop(ctx context.Context, rec *store.Response, cause error) err
 	}
 }
 
-// running returns the run of a response in this process, or nil.
-func (e *Engine) running(id berth.ResponseID) *run {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.runs[id]
-}
-
 func notCancelled(id berth.ResponseID, err error) error {
 	return &berth.Error{Code: berth.CodeUnavailable, Err: err, RetryAfter: time.Second,
 		Message: "Response '" + string(id) + "' cannot be cancelled at the moment, because the server cannot store its end. Try again later."}
 }
 
-// await counts a response that is not to be stored and has clients, by 1, or has none
-// any more, by -1.
-func (e *Engine) await(id berth.ResponseID, change int) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.awaited[id] += change; e.awaited[id] == 0 {
-		delete(e.awaited, id)
-	}
-}
-
-// purge removes a response that was not to be stored, once its run has ended. What
-// cannot be removed now is removed by a sweep (takeover.go).
+// purge deletes a response that was not to be stored, once its run has ended. If that
+// fails, a sweep deletes it later (recovery.go).
 func (e *Engine) purge(r *run) {
 	<-r.ended
-	defer e.await(r.id(), -1)
+	defer e.live.await(r.id(), -1)
 	ctx, cancel := context.WithTimeout(context.Background(), endGrace)
 	defer cancel()
 	err := e.Responses.DeleteResponse(ctx, r.record.Project, r.id())
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
-		r.log().Error("a response that was not to be stored could not be removed", "err", err)
+		r.log().Error("failed to delete response with store false", "err", err)
 	}
 }
 
@@ -401,8 +380,8 @@ func (e *Engine) lease() store.Lease {
 	return store.Lease{Owner: e.Owner, Until: time.Now().Add(e.Limits.Lease)}
 }
 
-// renewLeases keeps the leases of all runs. A run whose lease is lost is
-// somebody else's: it stops without another event.
+// renewLeases renews the leases of all runs until the engine closes. A run that has lost
+// its lease to another server stops without further events.
 func (e *Engine) renewLeases() {
 	tick := time.NewTicker(e.Limits.Lease / 3)
 	defer tick.Stop()
@@ -412,18 +391,12 @@ func (e *Engine) renewLeases() {
 			return
 		case <-tick.C:
 		}
-		e.mu.Lock()
-		runs := make([]*run, 0, len(e.runs))
-		for _, r := range e.runs {
-			runs = append(runs, r)
-		}
-		e.mu.Unlock()
-		for _, r := range runs {
+		for _, r := range e.live.all() {
 			err := e.Runs.AcquireRun(e.base, r.record.Project, r.id(), e.lease(), time.Now())
 			if err != nil && lost(err) {
 				r.cancel(errLeaseLost)
 			} else if err != nil && e.base.Err() == nil {
-				r.log().Error("a lease was not renewed", "err", err)
+				r.log().Error("failed to renew lease", "err", err)
 			}
 		}
 	}

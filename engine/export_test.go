@@ -6,16 +6,13 @@ import (
 	"github.com/berth-run/berth"
 )
 
-// Settled returns when nothing of a response's run is under way any more, which may
-// be a moment after its last event was told.
+// Settled returns when the run of a response has ended, which may be a moment after its
+// last event was stored.
 func (e *Engine) Settled(id berth.ResponseID) {
-	e.mu.Lock()
-	r := e.runs[id]
-	e.mu.Unlock()
-	if r != nil {
+	if r := e.live.get(id); r != nil {
 		<-r.ended
 	}
 }
 
-// Sweep resumes at once the responses whose lease has lapsed.
-func (e *Engine) Sweep(ctx context.Context) error { return newTakeover(e).sweep(ctx) }
+// Sweep resumes the responses with a lapsed lease at once.
+func (e *Engine) Sweep(ctx context.Context) error { return newRecovery(e).sweep(ctx) }

@@ -11,8 +11,7 @@ import (
 	"github.com/berth-run/berth/model"
 )
 
-// Whatever a run has to say names the request that asked for it, in the next life
-// of the server as well.
+// Each log line of a run names the request that created it, after a restart as well.
 func TestRequestIDInTheLog(t *testing.T) {
 	upstream := berth.Errorf(berth.CodeUpstream, "no answer")
 	h := newHouse(t, turn{upstream}, say("one"), turn{model.Text{Text: "two"}, hang{}}, turn{berth.Invalid("input", "no")})
@@ -43,9 +42,9 @@ func TestRequestIDInTheLog(t *testing.T) {
 	h.final(resumed)
 	h.stop()
 	for _, want := range []string{
-		`msg="asking the model again" response=resp_ request_id=req_retried`,
-		`msg="resumed a response" response=resp_ request_id=req_resumed`,
-		`msg="the response failed" response=resp_ request_id=req_resumed`,
+		`msg="retrying turn" response=resp_ request_id=req_retried`,
+		`msg="resumed response" response=resp_ request_id=req_resumed`,
+		`msg="response failed" response=resp_ request_id=req_resumed`,
 	} {
 		head, tail, _ := strings.Cut(want, "resp_")
 		found := false

@@ -9,22 +9,23 @@ import (
 	"github.com/berth-run/berth/tool"
 )
 
-// The outcomes of a call, as an Observer is told them.
+// The outcomes of a call that an Observer receives.
 const (
 	OutcomeOK        = "ok"
-	OutcomeFailed    = "failed"    // a command of it did
-	OutcomeTimeout   = "timeout"   // a command of it was ended for that
-	OutcomeError     = "error"     // it could not be made at all
-	OutcomeCancelled = "cancelled" // the response ended meanwhile
-	OutcomeClient    = "client"    // it was handed to the client
+	OutcomeFailed    = "failed"    // one of its commands failed
+	OutcomeTimeout   = "timeout"   // one of its commands exceeded its time limit
+	OutcomeError     = "error"     // the call could not run at all
+	OutcomeCancelled = "cancelled" // the response ended first
+	OutcomeClient    = "client"    // the client answers it
 )
 
-// An Observer is told what an engine does, for figures. Its methods must not block.
+// An Observer counts an engine's calls and responses for metrics. Its methods must not
+// block.
 type Observer interface {
-	// Called is told of a call that a tool has answered, or that was handed to the
-	// client, by the type of its item. Those of the client took no time.
+	// Called reports a call that a tool has answered or that was passed to the client, by
+	// the type of its item. took is 0 for a call of the client.
 	Called(t berth.ItemType, outcome string, took time.Duration)
-	// Ended is told of a response that has ended and how often the model spoke in it.
+	// Ended reports a response that has ended, with the number of its turns.
 	Ended(status berth.Status, turns int)
 }
 
@@ -33,24 +34,24 @@ type noObserver struct{}
 func (noObserver) Called(berth.ItemType, string, time.Duration) {}
 func (noObserver) Ended(berth.Status, int)                      {}
 
-// call runs a call of a hosted tool and tells what came of it.
+// call runs a call of a hosted tool and reports its outcome to the observer.
 func (r *run) call(ctx context.Context, c tool.Call) error {
-	began := time.Now()
+	start := time.Now()
 	out := &watched{emitter: emitter{r.writer}, tools: r.engine.Tools, outcome: OutcomeOK}
 	err := c.Run(ctx, out)
 	switch {
 	case errors.Is(context.Cause(ctx), tool.ErrDetached):
-		return err // whoever takes it up tells
+		return err // the process that resumes the call reports it
 	case err != nil && ctx.Err() != nil:
 		out.outcome = OutcomeCancelled
 	case err != nil:
 		out.outcome = OutcomeError
 	}
-	r.engine.Observer.Called(c.Item().Type(), out.outcome, time.Since(began))
+	r.engine.Observer.Called(c.Item().Type(), out.outcome, time.Since(start))
 	return err
 }
 
-// report tells of the run's response, if it has ended.
+// report reports the run's response to the observer, if it has ended.
 func (r *run) report() {
 	body := r.writer.Body()
 	if body.Status.Final() {
@@ -58,7 +59,7 @@ func (r *run) report() {
 	}
 }
 
-// A watched emitter notes how a call's output ends.
+// A watched emitter records the outcome of a call.
 type watched struct {
 	emitter
 	tools   *tool.Registry

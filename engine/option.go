@@ -15,24 +15,24 @@ func NewMemory(limit int64) *Memory { return transcript.NewUnstored(limit) }
 // An Option changes how Create answers one request.
 type Option func(*run)
 
-// Within lets a request continue a response in m, and adds its response to m unless it
-// is stored.
+// Within lets a request continue a response in m. Create adds a response that is not
+// stored to m.
 func Within(m *Memory) Option { return func(r *run) { r.options.unstored = m } }
 
 // Prepared ends a response as soon as it is created, without asking the model. A
 // response that continues it finds its input and its container.
 func Prepared() Option { return func(r *run) { r.options.prepared = true } }
 
-// As gives the response an id that a part of this server has noted already, so that
-// after a crash it can tell whether Create did its work, or ask it again. An id that
-// is taken is store.ErrExists.
+// As sets the id of the response. A part of this server that has recorded the id can find
+// out after a crash whether the response was created. Create returns store.ErrExists if
+// the id is taken.
 func As(id berth.ResponseID) Option { return func(r *run) { r.options.id = id } }
 
-// Holding has hold called when the run of the response starts, and what that returns
-// when the run has ended. It is for what the request holds until then. hold is not called
-// if Create fails or finds that the response was created before.
+// Holding calls hold when the run of the response starts, and the function that hold
+// returns when the run has ended. hold is not called if Create fails or returns a response
+// that existed already.
 func Holding(hold func() (release func())) Option { return func(r *run) { r.options.hold = hold } }
 
-// Through has a provider answer in the place of the model's own. It is for responses
-// that are not stored: another life of the server would ask the model's.
+// Through replaces the model's provider. Use it only for responses that are not stored: a
+// resumed run calls the model's own provider.
 func Through(p model.Provider) Option { return func(r *run) { r.provider = p } }

@@ -11,12 +11,12 @@ import (
 
 // A Quota bounds the responses of projects; *project.Quota is one.
 type Quota interface {
-	// Begin books a response that is thought to need so many tokens, or returns an
-	// error for the client. end must be called, with how many it did need.
+	// Begin reserves an estimated number of tokens for a response, or returns an error for
+	// the client. The caller must call end with the number of tokens used.
 	Begin(ctx context.Context, p berth.ProjectID, tokens int) (end func(used int), err error)
-	// Full returns an error for the client if the project may store nothing more.
+	// Full returns an error for the client if the project has reached its storage limit.
 	Full(ctx context.Context, p berth.ProjectID) error
-	// Resume books one that a former life of the server has begun.
+	// Resume counts a response that an earlier process of this server has started.
 	Resume(p berth.ProjectID) (end func(used int))
 }
 
@@ -29,8 +29,8 @@ func (noQuota) Begin(context.Context, berth.ProjectID, int) (func(int), error) {
 func (noQuota) Full(context.Context, berth.ProjectID) error { return nil }
 func (noQuota) Resume(berth.ProjectID) func(int)            { return func(int) {} }
 
-// book books what a request is thought to need before any work is done for it: its
-// own text at four bytes a token, and all that may be said.
+// book reserves tokens for a request before any work is done for it: its own text at four
+// bytes a token, and max_output_tokens.
 func (e *Engine) book(ctx context.Context, p berth.ProjectID, req *berth.ResponseRequest) (end func(used int), err error) {
 	bytes := 0
 	for _, it := range req.Input {
@@ -46,7 +46,7 @@ func (e *Engine) book(ctx context.Context, p berth.ProjectID, req *berth.Respons
 	return e.Quota.Begin(ctx, p, tokens)
 }
 
-// count counts what was used for a request that makes no response.
+// count records the usage of a request that makes no response.
 func (e *Engine) count(ctx context.Context, caller berth.Caller, name string, u berth.Usage, turns []berth.UpstreamUsage) {
 	body := &berth.Response{Model: name, Usage: &u}
 	for _, turn := range turns {
@@ -54,13 +54,12 @@ func (e *Engine) count(ctx context.Context, caller berth.Caller, name string, u 
 	}
 	for _, used := range store.ResponseUsage(caller.Project, caller.Key, body, time.Now()) {
 		if err := e.Usages.AddUsage(context.WithoutCancel(ctx), used); err != nil {
-			e.Log.Error("what was used was not counted", "request_id", caller.RequestID, "err", err)
+			e.Log.Error("failed to record usage", "request_id", caller.RequestID, "err", err)
 		}
 	}
 }
 
-// turnsOf returns a turn as its response tells it, or nothing if its upstream has
-// no name.
+// turnsOf returns a turn as its response shows it, or nil if its upstream has no name.
 func turnsOf(f model.Finish) []berth.UpstreamUsage {
 	if f.Origin.Upstream == "" {
 		return nil
@@ -68,13 +67,13 @@ func turnsOf(f model.Finish) []berth.UpstreamUsage {
 	return []berth.UpstreamUsage{{Upstream: f.Origin.Upstream, Model: f.Origin.Model, Turns: 1, Usage: f.Usage, Cost: f.Cost}}
 }
 
-// fullEvery is after how many bytes of an answer a run checks whether its project may
-// store more.
-const fullEvery = 256 << 10
+// quotaInterval is the number of output bytes between two checks of the project's storage
+// limit.
+const quotaInterval = 256 << 10
 
-// full returns an error if the run's project may store nothing more. The run then ends:
-// its last event is stored nevertheless.
-func (r *run) full(ctx context.Context) error {
-	r.storedAt = r.said
+// checkQuota returns an error if the run's project has reached its storage limit. The run
+// then ends; its last event is stored nevertheless.
+func (r *run) checkQuota(ctx context.Context) error {
+	r.checkedAt = r.written
 	return r.engine.Quota.Full(ctx, r.record.Project)
 }

@@ -12,32 +12,34 @@ import (
 	"github.com/berth-run/berth/store"
 )
 
-// Recover resumes the runs that a former life of this server left, and those whose
-// lease has lapsed, now and from time to time until Close (takeover.go). Containers
-// must have been adopted before.
+// Recover resumes the runs that an earlier process of this server left unfinished, and
+// those whose lease has lapsed. It repeats the latter in the background until Close
+// (recovery.go). Containers must have been adopted before.
 //
-// Finished items are facts. What was half said is closed as incomplete and the
-// turn asked again. A hosted call without output is asked of the container by
-// its id, which answers with what it has done already.
+// A resumed run continues after its last turn boundary. Finished items stay. Open items
+// are closed as incomplete, and the turn is requested again. A hosted call without output
+// is sent to the container again under the same id; the container returns what it has done
+// already.
 func (e *Engine) Recover(ctx context.Context) error {
 	if err := e.Runs.ReleaseOwner(ctx, e.Owner); err != nil {
-		e.Log.Error("failed to release the leases of the last start; its responses are resumed when they have lapsed", "err", err)
+		e.Log.Error("failed to release leases of the last start; their responses are resumed when the leases lapse", "err", err)
 	}
-	t := newTakeover(e)
+	t := newRecovery(e)
 	err := t.sweep(ctx)
 	e.sweeping.Do(func() { e.wg.Go(t.run) })
 	return err
 }
 
-// resume starts the run of a response here, unless it runs, has ended, or is another
-// server's. If stopped is not nil the run only ends, as cancelled for that cause.
+// resume starts the run of a response in this process. It does nothing if the response
+// runs here already, has ended, or is held by another server. If stopped is not nil, the
+// run only ends the response as cancelled for that cause.
 func (e *Engine) resume(ctx context.Context, ref store.RunRef, stopped error) error {
-	release, err := e.claim(ctx, ref.Response)
+	release, err := e.live.claim(ctx, ref.Response)
 	if err != nil {
 		return err
 	}
 	defer release()
-	if e.busy(ref.Response) {
+	if e.live.busy(ref.Response) {
 		return nil
 	}
 	rec, err := e.Responses.GetResponse(ctx, ref.Project, ref.Response)
@@ -45,13 +47,16 @@ func (e *Engine) resume(ctx context.Context, ref store.RunRef, stopped error) er
 		return fmt.Errorf("read response: %w", err)
 	}
 	if !rec.Body.Store {
-		// Its client is gone, and no other may read it.
-		return e.Responses.DeleteResponse(ctx, ref.Project, ref.Response)
+		// Its client has disconnected, and no other client may read it.
+		if err := e.Responses.DeleteResponse(ctx, ref.Project, ref.Response); err != nil {
+			return fmt.Errorf("delete response: %w", err)
+		}
+		return nil
 	}
 	r := &run{engine: e, record: rec, lifetime: lifetime{booked: func(int) {}, stopped: stopped}}
-	told, err := r.acquire(ctx)
+	events, err := r.acquire(ctx)
 	if errors.Is(err, store.ErrConflict) {
-		return nil // it has ended, or another server was quicker
+		return nil // it has ended, or another server holds it
 	}
 	if err != nil {
 		return err
@@ -59,7 +64,7 @@ func (e *Engine) resume(ctx context.Context, ref store.RunRef, stopped error) er
 	rec.Body = new(r.writer.Body())
 	err = r.bind(ctx)
 	if err == nil {
-		err = r.rewind(ctx, told)
+		err = r.rewind(ctx, events)
 	}
 	if err != nil {
 		defer r.writer.Close()
@@ -71,17 +76,17 @@ func (e *Engine) resume(ctx context.Context, ref store.RunRef, stopped error) er
 		if stopped != nil {
 			status, failure = berth.StatusCancelled, nil
 		}
-		r.log().Error("failed to resume a response", "err", err)
+		r.log().Error("failed to resume response", "err", err)
 		return r.end(ctx, status, "", failure)
 	}
-	r.log().Info("resumed a response", "items", len(rec.Body.Output), "calls", len(r.pending))
+	r.log().Info("resumed response", "items", len(rec.Body.Output), "calls", len(r.pending))
 	r.booked = e.Quota.Resume(ref.Project)
 	e.start(r)
 	return nil
 }
 
-// acquire takes the run's lease and opens its journal, in the place of the one that
-// was open. It returns the events stored so far.
+// acquire acquires the run's lease and opens its journal, in place of the writer that the
+// run had before. It returns all stored events of the response.
 func (r *run) acquire(ctx context.Context) ([]berth.Event, error) {
 	e, p, id := r.engine, r.record.Project, r.id()
 	if err := e.Runs.AcquireRun(ctx, p, id, e.lease(), time.Now()); err != nil {
@@ -91,7 +96,7 @@ func (r *run) acquire(ctx context.Context) ([]berth.Event, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read response: %w", err)
 	}
-	w, told, err := e.Journal.Resume(ctx, rec, e.Owner)
+	w, events, err := e.Journal.Resume(ctx, rec, e.Owner)
 	if err != nil {
 		return nil, fmt.Errorf("read events: %w", err)
 	}
@@ -99,23 +104,22 @@ func (r *run) acquire(ctx context.Context) ([]berth.Event, error) {
 		r.writer.Close()
 	}
 	r.writer = w
-	return told, nil
+	return events, nil
 }
 
-// An unread error says that the store could not be read, which is no fault of the
-// response.
+// An unread error means that the store could not be read. It does not fail the response.
 type unread struct{ error }
 
 func (u unread) Unwrap() error { return u.error }
 
-// bind finds what a stored run needs to go on: its provider, tools and history.
+// bind restores the parts that a stored run needs: its provider, tools and transcript.
 func (r *run) bind(ctx context.Context) error {
 	e, rec := r.engine, r.record
 	var err error
 	if r.provider, r.upstream, err = e.Models.Route(rec.Body.Model); err != nil {
 		return err
 	}
-	r.window = e.transcripts.Window(e.Models.Window(rec.Body.Model))
+	r.compactor = newCompactor(r, e.transcripts.Window(e.Models.Window(rec.Body.Model)))
 	chain, err := e.transcripts.Stored(ctx, rec)
 	if _, ok := errors.AsType[*berth.Error](err); err != nil && !ok {
 		return unread{fmt.Errorf("read chain: %w", err)}
@@ -124,30 +128,32 @@ func (r *run) bind(ctx context.Context) error {
 		return err
 	}
 	r.transcript = e.transcripts.Restore(rec, chain)
-	if r.tools, err = e.bind(berth.Caller{Project: rec.Project, Key: rec.Key, RequestID: rec.RequestID}, rec.Body, r.transcript.Items()); err != nil {
+	caller := berth.Caller{Project: rec.Project, Key: rec.Key, RequestID: rec.RequestID}
+	if r.tools, err = bindTools(e.Tools, caller, rec.Body, r.transcript.Items()); err != nil {
 		return err
 	}
+	r.guard = newGuard(rec, r.tools, e)
 	if r.origin = transcript.OriginOf(rec.Body); r.origin.Upstream == "" {
 		r.origin = chain.Origin
 	}
 	return nil
 }
 
-// rewind brings a run to its last turn boundary. told are the events of the response.
-func (r *run) rewind(ctx context.Context, told []berth.Event) error {
+// rewind returns a run to its last turn boundary. stored are all events of the response.
+func (r *run) rewind(ctx context.Context, stored []berth.Event) error {
 	body := r.writer.Body()
-	r.usage, r.summed, r.heard = berth.Usage{}, 0, 0
+	r.used = used{written: writtenBefore(stored)}
+	r.compactor.counted = 0
 	if body.Usage != nil {
 		r.usage = *body.Usage
 	}
-	r.said = saidBefore(told)
-	r.hostedCalls, r.refused, r.pending, r.asides, r.speech = 0, 0, nil, nil, nil
-	resumed, err := r.restoreCalls(body.Output, told)
+	r.pending, r.refusals, r.refusedTurns, r.turnWriter = nil, nil, 0, nil
+	resumed, err := r.restoreCalls(body.Output, stored)
 	if err != nil {
 		return err
 	}
 	open := newDrafts(r.engine.Tools)
-	open.note(told)
+	open.add(stored)
 	events := abandon(body, open)
 	events = slices.DeleteFunc(events, func(ev berth.Event) bool { return resumed[*ev.OutputIndex] })
 	if len(events) == 0 {
@@ -156,19 +162,19 @@ func (r *run) rewind(ctx context.Context, told []berth.Event) error {
 	return r.writer.Append(ctx, events...)
 }
 
-// restoreCalls takes up the hosted calls that have no finished output. It
+// restoreCalls adds the hosted calls without a finished output to the pending calls. It
 // returns the places of their open outputs.
-func (r *run) restoreCalls(output []berth.Item, told []berth.Event) (open map[int]bool, err error) {
+func (r *run) restoreCalls(output []berth.Item, stored []berth.Event) (open map[int]bool, err error) {
 	open = map[int]bool{}
-	answers := transcript.Outputs(r.engine.Tools, output)
+	outputs := transcript.Outputs(r.engine.Tools, output)
 	for i, it := range output {
 		t := r.hostedTool(it)
 		if t == nil || it.Status() == berth.StatusInProgress {
 			continue
 		}
-		n, answered := answers[i]
+		n, hasOutput := outputs[i]
 		var out berth.Item
-		if !answered {
+		if !hasOutput {
 			n = -1
 		} else {
 			if output[n].Status() != berth.StatusInProgress {
@@ -177,7 +183,7 @@ func (r *run) restoreCalls(output []berth.Item, told []berth.Event) (open map[in
 			}
 			out, open[n] = output[n], true
 		}
-		call, err := t.ResumeCall(it, out, about(told, n))
+		call, err := t.ResumeCall(it, out, eventsAt(n, stored))
 		if err != nil {
 			return nil, fmt.Errorf("resume call %s: %w", it.ID(), err)
 		}
@@ -190,20 +196,20 @@ func (r *run) restoreCalls(output []berth.Item, told []berth.Event) (open map[in
 	return open, nil
 }
 
-// countCall counts a hosted call that the model made.
+// countCall counts a hosted call for max_tool_calls, unless it is a check of the engine.
 func (r *run) countCall(it berth.Item) {
 	if checkRound(r.engine.Tools, it) == 0 {
 		r.hostedCalls++
 	}
 }
 
-// about returns the events about the item at one place of the output.
-func about(told []berth.Event, index int) []berth.Event {
-	var events []berth.Event
-	for _, ev := range told {
+// eventsAt returns the events about the item at one place of the output.
+func eventsAt(index int, events []berth.Event) []berth.Event {
+	var out []berth.Event
+	for _, ev := range events {
 		if ev.OutputIndex != nil && *ev.OutputIndex == index {
-			events = append(events, ev)
+			out = append(out, ev)
 		}
 	}
-	return events
+	return out
 }

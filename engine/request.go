@@ -9,23 +9,23 @@ import (
 	"github.com/berth-run/berth/model"
 )
 
-// request returns the request to the provider for the next turn, and the view of the
-// transcript that it shows.
+// request returns the provider's request for the next turn, and its view of the
+// transcript. limit is its max_output_tokens; 0 means no limit.
 func (r *run) request(ctx context.Context, first bool, limit int) (*model.Request, transcript.View, error) {
 	body := r.writer.Body()
-	view, err := r.transcript.View(ctx, r.withAsides(body.Output))
+	view, err := r.transcript.View(ctx, r.withRefusals(body.Output))
 	if err != nil {
 		return nil, view, err
 	}
 	out := newRequest(r.record.Request, &body, view.Lowered)
 	out.Model, out.MaxOutputTokens = r.upstream, limit
-	out.Instructions = r.instructed(out.Instructions)
+	out.Instructions = r.guard.instructed(out.Instructions)
 	out.Tools, out.ToolChoice = r.offered(first)
 	out.Tools = r.tools.advise(out.Tools, r.upstream)
 	return out, view, nil
 }
 
-// newRequest returns the request to a provider with the lowered items, without the fields
+// newRequest returns a provider's request with lowered items. It leaves out the fields
 // that change from turn to turn.
 func newRequest(req *berth.ResponseRequest, body *berth.Response, items []berth.Item) *model.Request {
 	out := &model.Request{
@@ -54,10 +54,10 @@ func newRequest(req *berth.ResponseRequest, body *berth.Response, items []berth.
 	return out
 }
 
-// waitsForClient reports whether the response has calls that only the client can answer
-// or approve. It must be called when no hosted call is pending.
+// waitsForClient reports whether the response has calls that the client must answer or
+// approve. It must only be called when no hosted call is pending.
 func (r *run) waitsForClient(body berth.Response) bool {
-	return slices.ContainsFunc(body.Output, asksForApproval) || slices.ContainsFunc(transcript.Unanswered(r.engine.Tools, body.Output), func(it berth.Item) bool {
+	return slices.ContainsFunc(body.Output, needsApproval) || slices.ContainsFunc(transcript.Unanswered(r.engine.Tools, body.Output), func(it berth.Item) bool {
 		return it.Status() == berth.StatusCompleted
 	})
 }

@@ -10,59 +10,59 @@ import (
 	"github.com/berth-run/berth/model"
 )
 
-// Retry says how a turn is asked again whose error may pass. A turn that failed
-// before its first word is as if it had not been asked. Of one that broke off, what
-// was said is closed as incomplete, and the calls that were finished are facts: if
-// there are any, they are answered before the model is asked again.
+// Retry configures how often a turn is requested again after a temporary error. A turn
+// that failed before its first delta leaves no trace. A turn that broke off later has its
+// open items closed as incomplete. Its finished calls stay: if there are any, they are
+// answered before the model is called again.
 type Retry struct {
 	Attempts int           // at a turn; default 4
-	Patience time.Duration // that is spent on waiting between them; default 2 minutes
-	Final    bool          // a turn that broke off is not asked again: the response fails
+	Patience time.Duration // total wait between the attempts at a turn; default 2 minutes
+	Final    bool          // fail the response if a turn breaks off after its first delta
 }
 
-// firstPause is about how long is waited before the second attempt; before each
-// further one, twice as long. An upstream that says how long is believed.
+// firstPause is about the pause before the second attempt. It doubles with each further
+// attempt. An upstream that sends Retry-After sets the pause instead.
 const firstPause = 250 * time.Millisecond
 
-// A patience is what is left of the attempts at one turn.
-type patience struct {
+// A turnAttempts counts the attempts at one turn.
+type turnAttempts struct {
 	Retry
-	attempt int           // the present one, from 0
-	waited  time.Duration // so far
+	number int           // of the current one, from 0
+	waited time.Duration // so far
 }
 
-func (e *Engine) patience() *patience {
-	p := &patience{Retry: e.Retry}
-	p.Attempts = cmp.Or(p.Attempts, 4)
-	p.Patience = cmp.Or(p.Patience, 2*time.Minute)
-	return p
+func (e *Engine) newTurnAttempts() *turnAttempts {
+	a := &turnAttempts{Retry: e.Retry}
+	a.Attempts = cmp.Or(a.Attempts, 4)
+	a.Patience = cmp.Or(a.Patience, 2*time.Minute)
+	return a
 }
 
-// more reports whether there is another attempt after an error, and when. begun says
-// that the model had said something.
-func (p *patience) more(err error, begun bool) (time.Duration, bool) {
-	asked := !errors.Is(err, model.ErrNotAsked)
-	if asked && p.attempt+1 >= p.Attempts || !retriable(err) || begun && p.Final {
+// next reports whether to try again after an error, and after which pause. begun means
+// that the model had sent a delta.
+func (a *turnAttempts) next(err error, begun bool) (time.Duration, bool) {
+	reached := !errors.Is(err, model.ErrNotAsked)
+	if reached && a.number+1 >= a.Attempts || !retriable(err) || begun && a.Final {
 		return 0, false
 	}
-	d, said := model.RetryAfter(err)
-	if !said {
-		d = firstPause << min(p.attempt, 10)
+	d, known := model.RetryAfter(err)
+	if !known {
+		d = firstPause << min(a.number, 10)
 		d = d/2 + rand.N(d/2+1)
 	} else {
-		d += rand.N(min(d/10, time.Second) + 1) // not all at the same time
+		d += rand.N(min(d/10, time.Second) + 1) // spreads clients of one upstream
 	}
-	if d > p.Patience-p.waited {
-		return 0, false // asked earlier, it would refuse
+	if d > a.Patience-a.waited {
+		return 0, false // an earlier attempt would be refused
 	}
-	if asked {
-		p.attempt++
+	if reached {
+		a.number++
 	}
-	p.waited += d
+	a.waited += d
 	return d, true
 }
 
-// broken marks an error of Berth's own, which asking again would not mend.
+// A broken error is Berth's own. Another attempt would fail as well.
 type broken struct{ error }
 
 func (b broken) Unwrap() error { return b.error }

@@ -18,33 +18,33 @@ import (
 	"github.com/berth-run/berth/tool"
 )
 
-// A run is the live work on one response.
+// A run is the live work on one response. One goroutine runs its turns; other goroutines
+// use only its lifetime and the channel of its outage.
 type run struct {
 	engine     *Engine
-	record     *store.Response // as admitted or as found; its Body is not updated
+	record     *store.Response // as admitted or read; its Body is not updated
 	writer     *journal.Writer
 	provider   model.Provider
 	upstream   string // the provider's name of the model
 	tools      toolset
 	transcript *transcript.Transcript
 	options    options
+	guard      guard
+	compactor  compactor
+	origin     model.Origin // the provider of the last turn, or zero
 
-	window transcript.Window
-	origin model.Origin // the provider of the last turn, as far as is known
+	turnWriter   *turnWriter // of the current turn; nil before the first
+	pending      []tool.Call // hosted calls without output
+	refusals     []refusal   // in order
+	refusedTurns int         // consecutive turns that had only refused calls
+
 	used
-	compacting
-
-	pending []tool.Call // hosted calls without output
-	asides  []aside     // refused calls, in order
-	refused int         // turns in a row that had nothing else
-	speech  *speech     // of the present turn; nil before the first
-
 	reported
 	lifetime
-	outage
+	outage outage
 }
 
-// options are what a caller of Create chose; see Option.
+// options are the choices of the caller of Create; see Option.
 type options struct {
 	unstored *transcript.Unstored // of the client's connection, or nil
 	prepared bool
@@ -52,44 +52,28 @@ type options struct {
 	hold     func() (release func()) // nil if there is nothing to hold
 }
 
-// used is what a response has used so far.
+// used counts the resources that a response has used.
 type used struct {
-	said        int64 // bytes of the model's output, see sizeOfDelta
-	storedAt    int64 // said when full was last called
-	hostedCalls int   // calls of hosted tools, for max_tool_calls
-	usage       berth.Usage
-	summed      int // output tokens of usage that went into compactions, not into the answer
+	written      int64 // bytes of the model's output, see sizeOfDelta
+	checkedAt    int64 // value of written at the last check of the quota
+	hostedCalls  int   // for max_tool_calls
+	usage        berth.Usage
+	summaryUsage int // output tokens of usage that went into compactions, not into the answer
 }
 
-// compacting is what a run knows about the size of its context.
-type compacting struct {
-	heard       int  // tokens of the context after the last turn, as the upstream counted them
-	raised      int  // the threshold of compactions, once they do not help enough
-	uncompacted bool // the model failed to summarise
-	rescued     bool // a compaction was made because the upstream refused a turn
-}
-
-// reported is what the upstream of the last turn says about the whole response.
+// reported are the fields of the whole response that the upstream of the last turn sets.
 type reported struct {
-	tier       string          // "" if it does not say which it used
-	moderation json.RawMessage // nil if there are no scores
+	tier       string          // empty if unknown
+	moderation json.RawMessage // nil without scores
 }
 
-// lifetime is how a run ends.
+// lifetime holds the handles with which a run is stopped and awaited.
 type lifetime struct {
 	booked  func(tokens int) // reports the end of the run to the quota
-	clients *clients         // nil if the run needs none
+	clients *clients         // nil if the run continues without clients
 	cancel  context.CancelCauseFunc
 	ended   chan struct{}
-	stopped error // the cause with which the run starts as cancelled, or nil
-}
-
-// outage is the state of a run whose events cannot be stored.
-type outage struct {
-	delay    time.Duration      // before the last attempt to reopen the run
-	reopened time.Time          // when it last succeeded
-	hurry    chan chan struct{} // asks for an attempt now; its channel is closed if that fails
-	hurried  []chan struct{}    // of attempts that have not ended
+	stopped error // the cause of a run that starts only to be cancelled, or nil
 }
 
 func (r *run) id() berth.ResponseID { return r.record.Body.ID }
@@ -104,12 +88,13 @@ func (r *run) log() *slog.Logger {
 }
 
 // main runs turns until the response has ended, and writes its last event. It reports
-// whether the run is over. If not, the store has failed, and the run must be reopened.
+// whether the run is over. It returns false if the store failed; the caller then reopens
+// the run.
 func (r *run) main(ctx context.Context) (over bool) {
 	if r.options.prepared {
 		return true // it was created with its last event
 	}
-	ctx, stop := r.within(ctx)
+	ctx, stop := r.guard.within(ctx)
 	defer stop()
 	err := r.turns(ctx)
 	if err == nil {
@@ -121,7 +106,7 @@ func (r *run) main(ctx context.Context) (over bool) {
 	failed := r.writer.Err()
 	switch cause := context.Cause(ctx); {
 	case errors.Is(cause, errLeaseLost), lost(err):
-		r.log().Warn("the run is no longer this server's", "err", err)
+		r.log().Warn("lost run to another server", "err", err)
 		return true
 	case errors.Is(cause, tool.ErrDetached):
 		r.release(last)
@@ -131,41 +116,41 @@ func (r *run) main(ctx context.Context) (over bool) {
 	case errors.As(cause, &bound):
 		err = r.end(last, berth.StatusIncomplete, string(bound), nil)
 	case cause != nil:
-		r.log().Info("the run was stopped", "cause", cause)
+		r.log().Info("stopped run", "cause", cause)
 		err = r.end(last, berth.StatusCancelled, "", nil)
 	default:
-		r.log().Warn("the response failed", "err", err)
+		r.log().Warn("response failed", "err", err)
 		err = r.end(last, berth.StatusFailed, "", err)
 	}
 	switch {
 	case err == nil:
 		return true
 	case lost(err):
-		r.log().Warn("the run is no longer this server's", "err", err)
+		r.log().Warn("lost run to another server", "err", err)
 		return true
 	case r.writer.Err() == nil && last.Err() == nil:
-		r.log().Error("failed to make the last event; the response is resumed when its lease has lapsed", "err", err)
+		r.log().Error("failed to make last event; the response is resumed when its lease lapses", "err", err)
 		return true
 	}
 	r.log().Error("failed to store events; the response is resumed when the store works again", "err", err)
 	return false
 }
 
-// lost reports whether an error of the store means that the run is not, or no longer,
-// this server's.
+// lost reports whether an error of the store means that this server does not hold the run,
+// because another server does or because it was deleted.
 func lost(err error) bool {
 	return errors.Is(err, store.ErrConflict) || errors.Is(err, store.ErrNotFound)
 }
 
-// release gives up the run's lease, so that another server need not wait for its end.
+// release releases the run's lease, so that another server can resume it at once.
 func (r *run) release(ctx context.Context) {
 	if err := r.engine.Runs.ReleaseRun(ctx, r.record.Project, r.id(), r.engine.Owner); err != nil {
-		r.log().Error("failed to release a lease", "err", err)
+		r.log().Error("failed to release lease", "err", err)
 	}
 }
 
-// turns asks the model and runs what it calls, until it calls no hosted tool. A
-// panic below is a failed response, not the end of the server.
+// turns calls the model and runs its hosted calls, turn after turn, until a turn has no
+// hosted call. A panic below fails the response, not the server.
 func (r *run) turns(ctx context.Context) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -173,8 +158,8 @@ func (r *run) turns(ctx context.Context) (err error) {
 			err = berth.Errorf(berth.CodeInternal, "panic")
 		}
 	}()
-	if r.triggered() && len(r.writer.Body().Output) == 0 {
-		if err := r.compact(ctx); err != nil {
+	if r.compactor.triggered() && len(r.writer.Body().Output) == 0 {
+		if err := r.compactor.compact(ctx); err != nil {
 			return err
 		}
 	}
@@ -182,7 +167,7 @@ func (r *run) turns(ctx context.Context) (err error) {
 		return r.conclude(ctx)
 	}
 	if len(r.writer.Body().Output) == 0 {
-		if err := r.approved(ctx); err != nil {
+		if err := r.openApproved(ctx); err != nil {
 			return err
 		}
 	}
@@ -193,22 +178,23 @@ func (r *run) turns(ctx context.Context) (err error) {
 			}
 			r.pending = r.pending[1:]
 		}
-		if r.waitsForClient(r.writer.Body()) {
-			return r.writer.Update(ctx, func(body berth.Response) []berth.Event {
-				return []berth.Event{r.final(body, berth.StatusCompleted, "")}
-			})
-		}
-		if over, err := r.checked(ctx); over || err != nil {
-			return err
-		}
-		if err := r.full(ctx); err != nil {
-			return err
-		}
 		body := r.writer.Body()
-		if bound := r.exhausted(&body); bound != "" {
+		if r.waitsForClient(body) {
+			return r.complete(ctx)
+		}
+		switch r.guard.verdict(body.Output) {
+		case checksPassed:
+			return r.conclude(ctx)
+		case checksFailed:
+			return r.stop(ctx, berth.ReasonChecksFailed)
+		}
+		if err := r.checkQuota(ctx); err != nil {
+			return err
+		}
+		if bound := r.guard.exhausted(&body, r.usage.TotalTokens); bound != "" {
 			return r.stop(ctx, bound)
 		}
-		if err := r.compactBefore(ctx, first); err != nil {
+		if err := r.compactor.before(ctx, first); err != nil {
 			return err
 		}
 		over, err := r.turn(ctx, first)
@@ -218,19 +204,54 @@ func (r *run) turns(ctx context.Context) (err error) {
 	}
 }
 
-// stop ends a response whose items are finished as incomplete.
+// concluded reports whether the model has finished its answer, so that only the final
+// event is missing, after a compaction perhaps.
+func (r *run) concluded(output []berth.Item) bool {
+	if r.compactor.triggered() {
+		return slices.ContainsFunc(output, transcript.IsCompaction)
+	}
+	if len(r.record.Request.ContextManagement) == 0 {
+		return false
+	}
+	if len(r.pending) > 0 || r.waitsForClient(r.writer.Body()) {
+		return false
+	}
+	for _, it := range slices.Backward(output) {
+		if !transcript.IsCompaction(it) {
+			return it.Type() == berth.ItemMessage && it.Status() == berth.StatusCompleted
+		}
+	}
+	return false
+}
+
+// conclude compacts the context if it is above its threshold, and completes the response.
+func (r *run) conclude(ctx context.Context) error {
+	if err := r.compactor.after(ctx); err != nil {
+		return err
+	}
+	return r.complete(ctx)
+}
+
+// complete ends the response as completed.
+func (r *run) complete(ctx context.Context) error {
+	return r.writer.Update(ctx, func(body berth.Response) []berth.Event {
+		return []berth.Event{r.final(body, berth.StatusCompleted, "")}
+	})
+}
+
+// stop ends a response without open items as incomplete.
 func (r *run) stop(ctx context.Context, reason string) error {
-	r.log().Info("the response stops", "reason", reason)
+	r.log().Info("stopped response at a limit", "reason", reason)
 	return r.writer.Update(ctx, func(body berth.Response) []berth.Event {
 		return []berth.Event{r.final(body, berth.StatusIncomplete, reason)}
 	})
 }
 
-// end writes the events that end the response: what is open is closed as
-// incomplete, and why is said.
+// end writes the events that end the response. It closes open items as incomplete and
+// reports the failure, unless that is nil.
 func (r *run) end(ctx context.Context, status berth.Status, incomplete string, failure error) error {
 	return r.writer.Update(ctx, func(body berth.Response) []berth.Event {
-		events := abandon(body, r.speech.unfinished())
+		events := abandon(body, r.turnWriter.unfinished())
 		body = fold(body, events)
 		if failure != nil {
 			e := wireError(failure)
@@ -241,7 +262,7 @@ func (r *run) end(ctx context.Context, status berth.Status, incomplete string, f
 	})
 }
 
-// fold returns the response with events applied that were made for it.
+// fold returns the response with events applied.
 func fold(body berth.Response, events []berth.Event) berth.Response {
 	body.Output = slices.Clone(body.Output)
 	for i := range events {
@@ -252,7 +273,8 @@ func fold(body berth.Response, events []berth.Event) berth.Response {
 	return body
 }
 
-// final returns the last event of a response in the given state.
+// final returns the last event of a response that ends with this status. incomplete is
+// the reason of an incomplete response.
 func (r *run) final(body berth.Response, status berth.Status, incomplete string) berth.Event {
 	now := time.Now().Unix()
 	body.Status = status
@@ -276,7 +298,7 @@ func (r *run) final(body berth.Response, status berth.Status, incomplete string)
 	return berth.Event{Type: types[status], Response: &body}
 }
 
-// wireError is what a client learns of a failure.
+// wireError returns a failure as the client sees it. It hides internal errors.
 func wireError(err error) *berth.EventError {
 	e, ok := errors.AsType[*berth.Error](err)
 	if !ok || e.Code == berth.CodeInternal {
@@ -299,7 +321,7 @@ func wireError(err error) *berth.EventError {
 	return out
 }
 
-// An emitter lets a tool's call write to the response.
+// An emitter writes the output of a tool's call to the response.
 type emitter struct{ w *journal.Writer }
 
 func (e emitter) Add(ctx context.Context, item berth.Item) (int, error) {

@@ -11,67 +11,67 @@ import (
 	"github.com/berth-run/berth/tool"
 )
 
-// A toolset is the tools of one response, as the model may call them.
+// A toolset holds the tools of one response under the names that the model sees.
 type toolset struct {
 	byName map[string]*boundTool // by function name
 	order  []string              // the function names, in the request's order
-	named  map[toolRef]string    // the function names, by how a tool_choice names them
-	specs  []berth.FunctionTool  // of those that are offered
+	named  map[toolRef]string    // the function names, by the reference of a tool_choice
+	specs  []berth.FunctionTool  // of the offered tools
 	choice model.ToolChoice      // for the first turn
 
-	deferred bool // some tools of the request wait to be found
-	finds    bool // one of them finds others
-	found    bool // tools that are added were found in the context
+	deferred bool // the request has tools that a search must find first
+	finds    bool // the request has a tool that searches
+	found    bool // the tools being added come from the context, not from the request
 }
 
-// A boundTool is a tool with its kind.
+// A boundTool is a tool of a response with its kind.
 type boundTool struct {
 	tool.Tool
 	kind *tool.Kind
 }
 
-// A toolRef is how a tool_choice refers to a tool.
+// A toolRef is a reference to a tool in a tool_choice.
 type toolRef struct {
 	Type      string
 	Name      string
 	Namespace string
 }
 
-// bind makes the tools of a response whose environments are settled: those of its
-// request, and those that the items of its context offer.
-func (e *Engine) bind(c berth.Caller, body *berth.Response, items []berth.Item) (toolset, error) {
+// bindTools returns the tools of a response: those of its request and those that the
+// items of its context offer.
+func bindTools(kinds *tool.Registry, c berth.Caller, body *berth.Response, items []berth.Item) (toolset, error) {
 	c.Response = body.ID
 	set := toolset{byName: map[string]*boundTool{}, named: map[toolRef]string{}}
 	for i, t := range body.Tools {
-		if err := e.bindTool(&set, tool.Context{Caller: c}, t); err != nil {
+		if err := set.bind(kinds, tool.Context{Caller: c}, t); err != nil {
 			return set, atTool(err, i)
 		}
 	}
 	if set.deferred && !set.finds {
-		return set, berth.Invalid("tools", "Tools with 'defer_loading' need a tool of type 'tool_search' that finds them.")
+		return set, berth.Invalid("tools", "Tools with 'defer_loading' need a tool of type 'tool_search' in 'tools'.")
 	}
 	set.found = true
 	for _, it := range items {
-		tools, err := e.Tools.Offered(it)
+		tools, err := kinds.Offered(it)
 		if err != nil {
 			return set, err
 		}
 		for _, t := range tools {
-			if err := e.bindTool(&set, tool.Context{Caller: c}, t); err != nil {
+			if err := set.bind(kinds, tool.Context{Caller: c}, t); err != nil {
 				return set, err
 			}
 		}
 	}
-	return set, set.choose(e.Tools, body.ToolChoice)
+	return set, set.choose(kinds, body.ToolChoice)
 }
 
-// bindTool adds a tool of a request, or those that it groups.
-func (e *Engine) bindTool(set *toolset, c tool.Context, t berth.Tool) error {
-	if waits(t) && !set.found {
-		set.deferred = true
+// bind adds an entry of "tools", or the tools that it groups.
+func (s *toolset) bind(kinds *tool.Registry, c tool.Context, t berth.Tool) error {
+	if isDeferred(t) && !s.found {
+		s.deferred = true
 		return nil
 	}
-	kind := e.Tools.Kind(t.Type())
+	kind := kinds.Kind(t.Type())
 	if kind == nil {
 		return berth.Invalid("type", "Tools of type '%s' are not supported.", t.Type())
 	}
@@ -80,7 +80,7 @@ func (e *Engine) bindTool(set *toolset, c tool.Context, t berth.Tool) error {
 		if err != nil {
 			return err
 		}
-		return set.add(toolRef{t.Type(), t.Name(), c.Namespace}, &boundTool{bound, kind})
+		return s.add(toolRef{t.Type(), t.Name(), c.Namespace}, &boundTool{bound, kind})
 	}
 	namespace, tools, err := kind.Group(t)
 	if err != nil {
@@ -88,22 +88,22 @@ func (e *Engine) bindTool(set *toolset, c tool.Context, t berth.Tool) error {
 	}
 	c.Namespace = namespace
 	for i, inner := range tools {
-		if err := e.bindTool(set, c, inner); err != nil {
+		if err := s.bind(kinds, c, inner); err != nil {
 			return atTool(err, i)
 		}
 	}
 	return nil
 }
 
-// waits reports whether a tool is shown to the model only once it was found.
-func waits(t berth.Tool) bool {
+// isDeferred reports whether the model sees a tool only after a search has found it.
+func isDeferred(t berth.Tool) bool {
 	var tool struct {
 		DeferLoading bool `json:"defer_loading"`
 	}
 	return t.Decode(&tool) == nil && tool.DeferLoading
 }
 
-// hosted returns the tool of a function that runs its calls on the server, or nil.
+// hosted returns the hosted tool with this function name, or nil.
 func (s *toolset) hosted(name string) *boundTool {
 	t := s.byName[name]
 	if t == nil || t.Spec().Client {
@@ -112,8 +112,8 @@ func (s *toolset) hosted(name string) *boundTool {
 	return t
 }
 
-// add adds a tool. It refuses two of one name, which a model could not distinguish,
-// unless the second is one that was found again.
+// add adds a tool. It refuses a second tool of the same name, which a model could not
+// distinguish from the first. A tool from the context that is known already is ignored.
 func (s *toolset) add(ref toolRef, t *boundTool) error {
 	f := t.Spec().Function
 	if s.byName[f.Name] != nil && s.found {
@@ -135,7 +135,7 @@ func (s *toolset) add(ref toolRef, t *boundTool) error {
 	return nil
 }
 
-// choose reads a tool_choice: "none", "auto", "required", one tool, or
+// choose applies a tool_choice: "none", "auto", "required", one tool, or
 // {"type":"allowed_tools","mode":…,"tools":[…]}.
 func (s *toolset) choose(kinds *tool.Registry, raw json.RawMessage) error {
 	var mode string
@@ -191,7 +191,7 @@ func (s *toolset) chosen(ref toolRef) (string, error) {
 	return name, nil
 }
 
-// advise returns functions with the advice for a model.
+// advise returns functions whose descriptions include the advice for a model.
 func (s toolset) advise(specs []berth.FunctionTool, model string) []berth.FunctionTool {
 	out := slices.Clone(specs)
 	for i, f := range out {
@@ -202,7 +202,7 @@ func (s toolset) advise(specs []berth.FunctionTool, model string) []berth.Functi
 	return out
 }
 
-// hostedTool returns the tool that runs a call here, or nil.
+// hostedTool returns the hosted tool that runs a call, or nil.
 func (r *run) hostedTool(it berth.Item) tool.Tool {
 	t := r.tools.hosted(r.engine.Tools.Name(it))
 	if t == nil || t.Spec().Call != it.Type() {
@@ -211,9 +211,8 @@ func (r *run) hostedTool(it berth.Item) tool.Tool {
 	return t.Tool
 }
 
-// offered returns the functions of one turn and how the model must choose. A
-// choice that was forced binds the first turn only: forced for ever, it would
-// never let the model answer.
+// offered returns the functions and the tool choice of one turn. A forced choice binds
+// the first turn only, or the model could never answer.
 func (r *run) offered(first bool) ([]berth.FunctionTool, model.ToolChoice) {
 	specs, choice := r.tools.specs, r.tools.choice
 	if !first && choice.Mode != "none" {

@@ -9,9 +9,8 @@ import (
 	"github.com/berth-run/berth/store"
 )
 
-// Before returns the items that were in a stored response's conversation when it began,
-// or nil if it has none. It does not return what the response continues by
-// previous_response_id.
+// Before returns the items that a stored response's conversation had when the response was
+// created, or nil without a conversation. It does not follow previous_response_id.
 func (e *Engine) Before(ctx context.Context, rec *store.Response) ([]berth.Item, error) {
 	if rec.Body.Conversation == nil {
 		return nil, nil
@@ -20,33 +19,33 @@ func (e *Engine) Before(ctx context.Context, rec *store.Response) ([]berth.Item,
 	return c.Items, err
 }
 
-// Seal seals the encrypted_content in a document of a project that Unseal has opened, on
-// this server or another.
+// Seal encrypts the encrypted_content in a document of a project that Unseal has
+// decrypted, on this server or another.
 func (e *Engine) Seal(p berth.ProjectID, doc json.RawMessage) (json.RawMessage, error) {
 	return e.transcripts.Seal(p, doc)
 }
 
-// Unseal returns a document of a project with the encrypted_content of items that this
-// server has sealed in the clear, for another server to seal.
+// Unseal decrypts the encrypted_content that this server has sealed in a document of a
+// project, so that another server can seal it with its own key.
 func (e *Engine) Unseal(p berth.ProjectID, doc json.RawMessage) (json.RawMessage, error) {
 	return e.transcripts.Unseal(p, doc)
 }
 
-// FetchFiles returns items with the content of each file that they name by URL.
+// FetchFiles returns items with the content of each file that they refer to by URL.
 func (e *Engine) FetchFiles(ctx context.Context, items []berth.Item) ([]berth.Item, error) {
 	return e.transcripts.FetchFiles(ctx, items)
 }
 
-// CheckItems returns an error for the client about items that no model could be shown.
+// CheckItems returns an error for the client if items cannot be shown to a model.
 func (e *Engine) CheckItems(ctx context.Context, caller berth.Caller, items []berth.Item) error {
 	return e.transcripts.CheckItems(ctx, caller.Project, items)
 }
 
-// includeThought is the value of "include" that asks for encrypted_content.
+// includeThought is the value of "include" that requests encrypted_content.
 const includeThought = "reasoning.encrypted_content"
 
-// sealThought returns a function that seals reasoning, or nil if the client did not ask
-// for it.
+// sealThought returns a function that seals reasoning, or nil if the request does not
+// include it.
 func (r *run) sealThought() func([]berth.Content) string {
 	if !slices.Contains(r.record.Request.Include, includeThought) {
 		return nil
@@ -56,8 +55,8 @@ func (r *run) sealThought() func([]berth.Content) string {
 	}
 }
 
-// keep holds the chain that the response has left, for the next.
-func (r *run) keep() {
+// remember caches the chain up to this response, for a response that continues it.
+func (r *run) remember() {
 	body := r.writer.Body()
-	r.engine.transcripts.Keep(r.transcript, r.options.unstored, &body, r.record.Container, r.origin)
+	r.engine.transcripts.Remember(r.transcript, r.options.unstored, &body, r.record.Container, r.origin)
 }

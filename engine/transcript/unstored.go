@@ -124,7 +124,7 @@ func (s *Service) Before(ctx context.Context, p berth.ProjectID, m *Unstored, re
 
 // Keep holds the chain that a response has left at its end, for the next: in m if it is
 // not stored, else in the cache.
-func (s *Service) Keep(t *Transcript, m *Unstored, body *berth.Response, container berth.ContainerID, origin model.Origin) {
+func (s *Service) Remember(t *Transcript, m *Unstored, body *berth.Response, container berth.ContainerID, origin model.Origin) {
 	key := Key{t.project, string(body.ID)}
 	left := Chain{Items: sinceCompaction(slices.Clip(t.items), body.Output), Container: t.Chain.Container, Origin: origin}
 	if container != "" {

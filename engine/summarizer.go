@@ -1,0 +1,123 @@
+package engine
+
+import (
+	"context"
+	_ "embed"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/engine/transcript"
+	"github.com/berth-run/berth/internal/backoff"
+	"github.com/berth-run/berth/model"
+)
+
+// compactPrompt instructs the model to write a summary.
+//
+//go:embed compact.md
+var compactPrompt string
+
+// maxSummary bounds a summary, in bytes.
+const maxSummary = 256 << 10
+
+// Compact returns a shorter context for a request: a summary and the messages that remain
+// verbatim. It stores nothing but the usage.
+func (e *Engine) Compact(ctx context.Context, caller berth.Caller, req *berth.ResponseRequest) (*berth.CompactedResponse, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(e.base, func() { cancel(errStopping) })()
+	booked, err := e.book(ctx, caller.Project, req)
+	if err != nil {
+		return nil, err
+	}
+	var usage berth.Usage
+	defer func() { booked(usage.TotalTokens) }()
+	o, err := e.outlook(ctx, caller.Project, req)
+	if err != nil {
+		return nil, err
+	}
+	s := summarizer{provider: o.provider, window: e.transcripts.Window(e.Models.Window(req.Model)), attempts: e.newTurnAttempts(), log: e.Log.With("request_id", caller.RequestID)}
+	text, usage, err := s.summarize(ctx, o.request)
+	e.count(ctx, caller, req.Model, usage, s.turns)
+	if err != nil {
+		return nil, err
+	}
+	kept := transcript.Survivors(o.view.Items, s.window.Kept(0))
+	it := e.transcripts.Compaction(caller.Project, transcript.Checkpoint{Summary: text, Kept: kept})
+	return &berth.CompactedResponse{ID: berth.ResponseID(berth.NewID(berth.PrefixResponse)), Object: "response.compaction",
+		CreatedAt: time.Now().Unix(), Output: append(slices.Clone(kept), it), Usage: usage}, nil
+}
+
+var errStopping = berth.Errorf(berth.CodeUnavailable, "The server is stopping. Send the request again in a moment.")
+
+// A summarizer requests one summary from a model.
+type summarizer struct {
+	provider model.Provider
+	window   transcript.Window
+	attempts *turnAttempts
+	log      *slog.Logger
+	turns    []berth.UpstreamUsage // of all attempts whose upstream is known
+}
+
+// summarize returns the model's summary of the context of a request, and the usage of all
+// attempts. It drops the oldest items of a context that does not fit the window.
+func (s *summarizer) summarize(ctx context.Context, req *model.Request) (string, berth.Usage, error) {
+	out := *req
+	out.Items = append(slices.Clip(req.Items), berth.NewItem(berth.Message{Type: berth.ItemMessage, Role: "user",
+		Content: []berth.Content{{Type: "input_text", Text: compactPrompt}}}))
+	out.ToolChoice = model.ToolChoice{Mode: "none"}
+	out.MaxOutputTokens, out.Text, out.Logprobs, out.TopLogprobs = 0, berth.TextConfig{}, false, nil
+	var spent berth.Usage
+	for {
+		out.Attempt = s.attempts.number
+		if bound, known := s.window.Bound(&out); known && s.window.Tokens(&out) > bound {
+			s.window.Drop(&out, bound)
+		}
+		text, usage, err := s.stream(ctx, &out)
+		spent.Add(usage)
+		if err == nil {
+			return text, spent, nil
+		}
+		if model.IsTooLong(err) && s.window.Shorten(&out) {
+			continue
+		}
+		after, more := s.attempts.next(err, false)
+		if ctx.Err() != nil || !more {
+			return "", spent, err
+		}
+		s.log.Warn("retrying summary", "attempt", s.attempts.number+1, "after", after, "err", err)
+		if err := backoff.Sleep(ctx, after); err != nil {
+			return "", spent, err
+		}
+	}
+}
+
+// stream returns the text that the model writes. It ignores calls, which the request
+// forbids.
+func (s *summarizer) stream(ctx context.Context, req *model.Request) (string, berth.Usage, error) {
+	var text strings.Builder
+	for delta, err := range s.provider.Stream(ctx, req) {
+		if err != nil {
+			return "", berth.Usage{}, err
+		}
+		switch d := delta.(type) {
+		case model.Text:
+			if text.WriteString(d.Text); text.Len() > 4*maxSummary {
+				return "", berth.Usage{}, berth.Errorf(berth.CodeUpstream, "The model's summary of the conversation is too long.")
+			}
+		case model.Finish:
+			s.turns = append(s.turns, turnsOf(d)...)
+			summary := strings.TrimSpace(text.String())
+			if summary == "" {
+				return "", d.Usage, berth.Errorf(berth.CodeUpstream, "The model returned an empty summary of the conversation.")
+			}
+			return strings.ToValidUTF8(summary[:min(len(summary), maxSummary)], ""), d.Usage, nil
+		}
+	}
+	if ctx.Err() != nil {
+		return "", berth.Usage{}, context.Cause(ctx)
+	}
+	return "", berth.Usage{}, berth.Errorf(berth.CodeUpstream, "The model stopped in the middle of its answer.")
+}
