@@ -11,7 +11,7 @@ import (
 	"github.com/berth-run/berth/store"
 )
 
-// Sources are the parts that are asked at each scrape. All are needed.
+// Sources are the parts to query at each scrape. All are required.
 type Sources struct {
 	Containers Containers
 	Upstreams  func() []berth.Upstream
@@ -22,47 +22,47 @@ type Sources struct {
 	Isolation  string // of the server's containers
 }
 
-// Containers are what is asked about containers; *container.Service does.
+// Containers reports on containers. *container.Service implements it.
 type Containers interface {
 	Readings(ctx context.Context) []container.Reading
 	Pools() []container.PoolStats
 }
 
-// Collect has the parts asked from now on. It must be called once.
+// Collect queries the parts at each scrape from now on. It must be called once.
 func (m *Metrics) Collect(s Sources) {
 	m.registry.MustRegister(
-		part{containerDescs(), func(ctx context.Context, tell teller) { tellContainers(ctx, s.Containers, tell) }},
-		part{poolDescs, func(_ context.Context, tell teller) { tellPools(s.Containers.Pools(), tell) }},
-		part{upstreamDescs, func(_ context.Context, tell teller) { tellUpstreams(s.Upstreams(), tell) }},
-		part{[]*prometheus.Desc{descSnapshots, descSnapshotBytes}, func(ctx context.Context, tell teller) { tellSnapshots(ctx, s, tell) }},
-		part{[]*prometheus.Desc{descAudited, descAuditFailed}, func(_ context.Context, tell teller) {
+		part{containerDescs(), func(ctx context.Context, emit emitFunc) { emitContainers(ctx, s.Containers, emit) }},
+		part{poolDescs, func(_ context.Context, emit emitFunc) { emitPools(s.Containers.Pools(), emit) }},
+		part{upstreamDescs, func(_ context.Context, emit emitFunc) { emitUpstreams(s.Upstreams(), emit) }},
+		part{[]*prometheus.Desc{descSnapshots, descSnapshotBytes}, func(ctx context.Context, emit emitFunc) { emitSnapshots(ctx, s, emit) }},
+		part{[]*prometheus.Desc{descAudited, descAuditFailed}, func(_ context.Context, emit emitFunc) {
 			entries, failures := s.Audit()
-			tell(descAudited, prometheus.CounterValue, float64(entries))
-			tell(descAuditFailed, prometheus.CounterValue, float64(failures))
+			emit(descAudited, prometheus.CounterValue, float64(entries))
+			emit(descAuditFailed, prometheus.CounterValue, float64(failures))
 		}},
-		part{spaceDescs, func(_ context.Context, tell teller) { tellSpace(s.Space, tell) }},
-		part{[]*prometheus.Desc{descSeconds}, (&seconds{Sources: s, projects: &m.projects}).tell},
+		part{spaceDescs, func(_ context.Context, emit emitFunc) { emitSpace(s.Space, emit) }},
+		part{[]*prometheus.Desc{descSeconds}, (&seconds{Sources: s, projects: &m.projects}).emit},
 	)
 }
 
-// Connections has the connections of clients counted from now on. It must be called once.
+// Connections reports the counts of client connections from now on. It must be called once.
 func (m *Metrics) Connections(counts func() conns.Counts) {
-	m.registry.MustRegister(part{[]*prometheus.Desc{descConnections, descRefused, descClosed}, func(_ context.Context, tell teller) {
+	m.registry.MustRegister(part{[]*prometheus.Desc{descConnections, descRefused, descClosed}, func(_ context.Context, emit emitFunc) {
 		n := counts()
-		tell(descConnections, prometheus.GaugeValue, float64(n.WithKey), "yes")
-		tell(descConnections, prometheus.GaugeValue, float64(n.WithoutKey), "no")
-		tell(descRefused, prometheus.CounterValue, float64(n.Refused))
-		tell(descClosed, prometheus.CounterValue, float64(n.Closed))
+		emit(descConnections, prometheus.GaugeValue, float64(n.WithKey), "yes")
+		emit(descConnections, prometheus.GaugeValue, float64(n.WithoutKey), "no")
+		emit(descRefused, prometheus.CounterValue, float64(n.Refused))
+		emit(descClosed, prometheus.CounterValue, float64(n.Closed))
 	}})
 }
 
-// A teller takes one figure.
-type teller func(d *prometheus.Desc, kind prometheus.ValueType, v float64, labels ...string)
+// An emitFunc emits one sample.
+type emitFunc func(d *prometheus.Desc, kind prometheus.ValueType, v float64, labels ...string)
 
-// A part is asked for its figures at each scrape.
+// A part emits its samples at each scrape. It is a prometheus.Collector.
 type part struct {
 	descs []*prometheus.Desc
-	tell  func(ctx context.Context, tell teller)
+	emit  func(ctx context.Context, emit emitFunc)
 }
 
 func (p part) Describe(out chan<- *prometheus.Desc) {
@@ -74,7 +74,7 @@ func (p part) Describe(out chan<- *prometheus.Desc) {
 func (p part) Collect(out chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), readTime)
 	defer cancel()
-	p.tell(ctx, func(d *prometheus.Desc, kind prometheus.ValueType, v float64, labels ...string) {
+	p.emit(ctx, func(d *prometheus.Desc, kind prometheus.ValueType, v float64, labels ...string) {
 		out <- prometheus.MustNewConstMetric(d, kind, v, labels...)
 	})
 }
@@ -84,21 +84,21 @@ func describe(name, help string, labels ...string) *prometheus.Desc {
 }
 
 var (
-	descSnapshots     = describe("snapshots", "Snapshots that are kept.")
-	descSnapshotBytes = describe("snapshot_bytes", "Bytes that snapshots take.")
+	descSnapshots     = describe("snapshots", "Stored snapshots.")
+	descSnapshotBytes = describe("snapshot_bytes", "Bytes of stored snapshots.")
 	descAudited       = describe("audit_entries_total", "Entries written to the audit record.")
-	descConnections   = describe("connections", "Connections of clients; key says whether they have shown a valid one.", "key")
-	descRefused       = describe("connections_refused_total", "Connections of clients that were refused because there were too many.")
-	descClosed        = describe("connections_closed_total", "Connections of clients that were closed to make room for others.")
-	descAuditFailed   = describe("audit_failures_total", "Times that entries could not be written to the audit record.")
+	descConnections   = describe("connections", "Client connections; key is yes if a request on the connection had a valid key.", "key")
+	descRefused       = describe("connections_refused_total", "Client connections refused because there were too many.")
+	descClosed        = describe("connections_closed_total", "Client connections closed to make room for others.")
+	descAuditFailed   = describe("audit_failures_total", "Failed writes to the audit record.")
 )
 
-// tellSnapshots tells nothing if the bucket cannot be read: that is no sum.
-func tellSnapshots(ctx context.Context, s Sources, tell teller) {
+// emitSnapshots emits nothing if the snapshots cannot be read.
+func emitSnapshots(ctx context.Context, s Sources, emit emitFunc) {
 	count, bytes, err := s.Snapshots(ctx)
 	if err != nil {
 		return
 	}
-	tell(descSnapshots, prometheus.GaugeValue, float64(count))
-	tell(descSnapshotBytes, prometheus.GaugeValue, float64(bytes))
+	emit(descSnapshots, prometheus.GaugeValue, float64(count))
+	emit(descSnapshotBytes, prometheus.GaugeValue, float64(bytes))
 }

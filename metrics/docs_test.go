@@ -13,7 +13,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// families returns the families that Berth tells, with their labels.
+// families returns the metric families that Berth exports, with their labels.
 func families(t *testing.T) map[string]string {
 	t.Helper()
 	descs := make(chan *prometheus.Desc, 1000)
@@ -53,11 +53,11 @@ func TestDocsListEveryFamily(t *testing.T) {
 		delete(listed, name)
 	}
 	if len(listed) > 0 {
-		t.Errorf("docs/observe.md lists what there is not: %v", slices.Sorted(maps.Keys(listed)))
+		t.Errorf("docs/observe.md lists unknown families: %v", slices.Sorted(maps.Keys(listed)))
 	}
 }
 
-// used returns the families that expressions of PromQL ask for.
+// used returns the families that PromQL expressions query.
 func used(expressions ...string) []string {
 	var names []string
 	for _, e := range expressions {
@@ -71,7 +71,7 @@ func used(expressions ...string) []string {
 	return names
 }
 
-// The dashboard and the rules ask for families that there are.
+// The dashboard and the rules query only existing families.
 func TestDashboardAndRules(t *testing.T) {
 	known := families(t)
 	dashboard, err := os.ReadFile("../docs/observe/dashboard.json")
@@ -87,13 +87,13 @@ func TestDashboardAndRules(t *testing.T) {
 	if err := json.Unmarshal(dashboard, &board); err != nil {
 		t.Fatal(err)
 	}
-	asked := 0
+	queried := 0
 	for _, p := range board.Panels {
 		for _, target := range p.Targets {
 			for _, name := range used(target.Expr) {
-				asked++
+				queried++
 				if _, ok := known[name]; !ok {
-					t.Errorf("dashboard: %s asks for %s, which there is not", p.Title, name)
+					t.Errorf("dashboard: %s queries unknown family %s", p.Title, name)
 				}
 			}
 		}
@@ -113,18 +113,18 @@ func TestDashboardAndRules(t *testing.T) {
 	for _, g := range groups.Groups {
 		for _, r := range g.Rules {
 			names := used(r.Expr)
-			asked += len(names)
+			queried += len(names)
 			if r.Alert == "" || len(names) == 0 {
-				t.Errorf("alerts: a rule %q asks for nothing: %q", r.Alert, r.Expr)
+				t.Errorf("alerts: a rule %q queries nothing: %q", r.Alert, r.Expr)
 			}
 			for _, name := range names {
 				if _, ok := known[name]; !ok {
-					t.Errorf("alerts: %s asks for %s, which there is not", r.Alert, name)
+					t.Errorf("alerts: %s queries unknown family %s", r.Alert, name)
 				}
 			}
 		}
 	}
-	if asked < 20 {
-		t.Errorf("got %d questions in both: the files are not what this test takes them for", asked)
+	if queried < 20 {
+		t.Errorf("got %d queries in both files, want at least 20", queried)
 	}
 }

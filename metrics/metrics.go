@@ -1,8 +1,8 @@
-// Package metrics tells Prometheus what a server does.
+// Package metrics exports a server's metrics to Prometheus.
 //
-// A Metrics observes the parts at their seams (observe.go, store.go) and asks them for
-// what they know themselves when it is scraped (collect.go). Names of models come from
-// clients, and ids of containers come and go, so the number of series is bounded.
+// A Metrics observes the parts at their interfaces (observe.go, store.go) and queries them at
+// each scrape for what they count themselves (collect.go). The number of series is bounded,
+// because clients choose the names of models, and container ids come and go.
 package metrics
 
 import (
@@ -19,13 +19,13 @@ import (
 )
 
 const (
-	maxModels   = 100 // that are told apart; the rest is "other"
-	maxProjects = 500 // the same
-	maxReadings = 500 // containers that are told one by one
+	maxModels   = 100 // labels for models; the rest is "other"
+	maxProjects = 500 // labels for projects; the rest is "other"
+	maxReadings = 500 // containers with series of their own
 	readTime    = 10 * time.Second
 )
 
-// other is the label of all that are not told apart.
+// other is the label for names beyond the maximum.
 const other = "other"
 
 // Buckets, in seconds.
@@ -37,9 +37,8 @@ var (
 	turns = []float64{1, 2, 3, 5, 8, 13, 21, 34, 55, 89, 144, 233}                        // of a response
 )
 
-// A Metrics counts what a server does. It is safe for concurrent use. It is an
-// engine.Observer through Engine, a sandbox.Observer through Sandbox and an
-// exchange.Observer through API.
+// A Metrics counts events of a server. It is safe for concurrent use. Engine, Sandbox and API
+// adapt it to the observers of the engine, the container service and the API.
 type Metrics struct {
 	registry *prometheus.Registry
 	models   names
@@ -60,7 +59,7 @@ type Metrics struct {
 	commits      *prometheus.HistogramVec
 }
 
-// New returns the metrics of a server of this version.
+// New returns the metrics of a server with a version.
 func New(version string) *Metrics {
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: "berth_" + name, Help: help}, labels)
@@ -71,22 +70,22 @@ func New(version string) *Metrics {
 	histogram := func(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
 		return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "berth_" + name, Help: help, Buckets: buckets}, labels)
 	}
-	m := &Metrics{registry: prometheus.NewRegistry(), models: names{most: maxModels}, projects: names{most: maxProjects},
-		responses:    counter("responses_total", "Responses that have ended.", "model", "status"),
-		tokens:       counter("tokens_total", "Tokens of responses that have ended; cached ones are also input, reasoning ones output.", "model", "kind"),
+	m := &Metrics{registry: prometheus.NewRegistry(), models: names{max: maxModels}, projects: names{max: maxProjects},
+		responses:    counter("responses_total", "Ended responses.", "model", "status"),
+		tokens:       counter("tokens_total", "Tokens of ended responses; cached tokens also count as input, reasoning tokens as output.", "model", "kind"),
 		duration:     histogram("response_duration_seconds", "Time from a response's creation, in whole seconds, to its end.", whole, "status"),
-		turns:        histogram("response_turns", "How often the model spoke in responses that have ended.", turns, "status"),
-		firstToken:   histogram("time_to_first_token_seconds", "Time from asking an upstream to its first word.", brisk, "upstream", "model"),
-		calls:        counter("tool_calls_total", "Calls of tools that were answered, or handed to the client.", "tool", "outcome"),
-		callDuration: histogram("tool_call_duration_seconds", "Time that calls took which the server answered, waiting for a container included.", slow, "tool"),
-		starts:       histogram("container_start_duration_seconds", "Time from asking for a container to its use.", brisk, "start"),
-		ends:         counter("containers_ended_total", "Containers that have ended.", "reason"),
-		commands:     histogram("exec_duration_seconds", "Time that commands in containers took.", slow, "source", "outcome"),
-		requests:     counter("http_requests_total", "Requests that the API has answered.", "route", "status"),
-		streams:      gauge("http_streams", "Answers that last: streams of events, and connections that became WebSockets or tunnels.", "kind"),
-		commits:      histogram("store_commit_duration_seconds", "Time to save events of a response, waiting for other commits included.", quick, "operation"),
+		turns:        histogram("response_turns", "Turns of the model in ended responses.", turns, "status"),
+		firstToken:   histogram("time_to_first_token_seconds", "Time from the request to an upstream to its first token.", brisk, "upstream", "model"),
+		calls:        counter("tool_calls_total", "Tool calls that were answered or passed to the client.", "tool", "outcome"),
+		callDuration: histogram("tool_call_duration_seconds", "Duration of tool calls that the server answered, including the wait for a container.", slow, "tool"),
+		starts:       histogram("container_start_duration_seconds", "Time from the request for a container until it is ready.", brisk, "start"),
+		ends:         counter("containers_ended_total", "Ended containers.", "reason"),
+		commands:     histogram("exec_duration_seconds", "Duration of commands in containers.", slow, "source", "outcome"),
+		requests:     counter("http_requests_total", "Answered API requests.", "route", "status"),
+		streams:      gauge("http_streams", "Open event streams, WebSockets and tunnels.", "kind"),
+		commits:      histogram("store_commit_duration_seconds", "Time to save events of a response, including the wait for other commits.", quick, "operation"),
 	}
-	build := gauge("build_info", "1, with the version that runs.", "version", "go")
+	build := gauge("build_info", "1, labelled with the running version.", "version", "go")
 	build.WithLabelValues(version, runtime.Version()).Set(1)
 	m.registry.MustRegister(m.responses, m.tokens, m.duration, m.turns, m.firstToken, m.calls, m.callDuration, m.starts, m.ends, m.commands,
 		m.requests, m.streams, m.commits, build,
@@ -94,12 +93,12 @@ func New(version string) *Metrics {
 	return m
 }
 
-// Handler serves the figures of all projects: not for callers of the API.
+// Handler serves the metrics of all projects. It must not be exposed to API clients.
 func (m *Metrics) Handler() http.Handler {
 	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4, Timeout: 30 * time.Second})
 }
 
-// AtEnd counts a response that ends, for journal.AtEnd. It saves nothing.
+// AtEnd counts an ended response. It is a hook for journal.AtEnd and saves nothing.
 func (m *Metrics) AtEnd(_ *store.Response, final *berth.Response) []*store.Object {
 	model, status := m.models.label(final.Model), string(final.Status)
 	m.responses.WithLabelValues(model, status).Inc()

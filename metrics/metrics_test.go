@@ -22,7 +22,7 @@ func (keeper) Pools() []container.PoolStats {
 	return []container.PoolStats{{PoolOptions: container.PoolOptions{MemoryLimit: "1g", Size: 2}, Ready: 1, Hits: 7, Misses: 3}}
 }
 
-// usages counts seconds at times.
+// usages is a store of usage records.
 type usages []*store.Usage
 
 func (usages) AddUsage(context.Context, *store.Usage) error { return nil }
@@ -35,7 +35,7 @@ func (u usages) Usage(_ context.Context, q store.UsageQuery) (in []*store.Usage,
 	return in, nil
 }
 
-// space is a volume that is low.
+// space reports one volume with little free space.
 type space struct{}
 
 func (space) Readings() []diskspace.Reading {
@@ -44,7 +44,7 @@ func (space) Readings() []diskspace.Reading {
 func (space) Reserve() (held, want int64) { return 2, 3 }
 func (space) Refusals() int64             { return 6 }
 
-// newMetrics returns metrics whose parts all have something to tell.
+// newMetrics returns metrics whose parts all have samples.
 func newMetrics(k keeper) *Metrics {
 	m := New("v1")
 	m.Collect(Sources{Containers: k, Usages: usages{
@@ -90,12 +90,12 @@ func TestMetrics(t *testing.T) {
 		`berth_connections{key="yes"} 7`, `berth_connections{key="no"} 2`, "berth_connections_refused_total 5", "berth_connections_closed_total 4",
 		"go_goroutines ", "process_open_fds "} {
 		if !strings.Contains(text, want) {
-			t.Errorf("%s is not told:\n%s", want, text)
+			t.Errorf("%s is missing:\n%s", want, text)
 		}
 	}
 }
 
-// Clients name models and make containers; they cannot make series without end.
+// Clients cannot create an unbounded number of series.
 func TestMetricsAreBounded(t *testing.T) {
 	var k keeper
 	for i := range 2 * maxReadings {
@@ -113,6 +113,6 @@ func TestMetricsAreBounded(t *testing.T) {
 		t.Errorf("got %d containers, want %d", n, maxReadings)
 	}
 	if !strings.Contains(text, fmt.Sprintf("} %d\n", 2*maxReadings)) {
-		t.Error("the number of all containers is not told")
+		t.Error("the number of all containers is missing")
 	}
 }

@@ -7,12 +7,12 @@ import (
 	"github.com/berth-run/berth"
 )
 
-// FirstToken is told how long the first word of a turn took.
+// FirstToken observes the time to the first token of a turn.
 func (m *Metrics) FirstToken(upstream, model string, took time.Duration) {
 	m.firstToken.WithLabelValues(upstream, m.models.label(model)).Observe(took.Seconds())
 }
 
-// Engine is what an engine's Observer counts.
+// Engine is an engine.Observer.
 type Engine struct{ *Metrics }
 
 // Called implements engine.Observer.
@@ -28,23 +28,23 @@ func (e Engine) Ended(status berth.Status, turns int) {
 	e.turns.WithLabelValues(string(status)).Observe(float64(turns))
 }
 
-// Sandbox is what a keeper's Observer counts.
+// Sandbox is a container.Observer.
 type Sandbox struct{ *Metrics }
 
-// Started implements sandbox.Observer.
+// Started implements container.Observer.
 func (s Sandbox) Started(how string, took time.Duration) {
 	s.starts.WithLabelValues(how).Observe(took.Seconds())
 }
 
-// Ended implements sandbox.Observer.
+// Ended implements container.Observer.
 func (s Sandbox) Ended(reason string) { s.ends.WithLabelValues(reason).Inc() }
 
-// Ran implements sandbox.Observer.
+// Ran implements container.Observer.
 func (s Sandbox) Ran(source berth.LogSource, outcome string, took time.Duration) {
 	s.commands.WithLabelValues(string(source), outcome).Observe(took.Seconds())
 }
 
-// API is what the API's Observer counts.
+// API is an exchange.Observer.
 type API struct{ *Metrics }
 
 // Opened implements exchange.Observer.

@@ -12,36 +12,36 @@ import (
 	"github.com/berth-run/berth/store"
 )
 
-var descSeconds = describe("container_seconds_total", "Seconds that containers have run, as the store counts them: each minute, and over restarts.", "project", "memory_limit", "isolation")
+var descSeconds = describe("container_seconds_total", "Running time of containers, counted each minute in the store, so that restarts do not reset it.", "project", "memory_limit", "isolation")
 
-// How the store's counts are read: all of them now and then, for what is counted late
-// goes to the past, and in between only the last ones.
+// The store's counts are read completely at intervals, because late counts may be added to the
+// past. In between, only recent counts are read.
 const (
 	recountEvery = time.Hour
 	recent       = 2 * time.Hour
 )
 
-// An allowance is what the seconds of containers are told apart by.
+// An allowance is a key for summing the seconds of containers.
 type allowance struct {
 	project berth.ProjectID
 	tier    string
 }
 
-// seconds are those of containers, from the store.
+// seconds emits the running time of containers from the store.
 type seconds struct {
 	Sources
 	projects *names
 
 	mu      sync.Mutex
-	counted time.Time // when past was read
-	until   time.Time // what past holds ends here
+	counted time.Time // time at which past was read
+	until   time.Time // end of the period that past covers
 	past    map[allowance]int64
 }
 
-func (s *seconds) tell(ctx context.Context, tell teller) {
+func (s *seconds) emit(ctx context.Context, emit emitFunc) {
 	totals, err := s.read(ctx, time.Now())
 	if err != nil {
-		return // no sum is better than one that is too small
+		return // a sum that is too small would look like a counter reset
 	}
 	labelled := map[allowance]int64{}
 	for a, n := range totals {
@@ -49,7 +49,7 @@ func (s *seconds) tell(ctx context.Context, tell teller) {
 		labelled[a] += n
 	}
 	for a, n := range labelled {
-		tell(descSeconds, prometheus.CounterValue, float64(n), string(a.project), a.tier, s.Isolation)
+		emit(descSeconds, prometheus.CounterValue, float64(n), string(a.project), a.tier, s.Isolation)
 	}
 }
 
@@ -67,7 +67,7 @@ func (s *seconds) read(ctx context.Context, now time.Time) (map[allowance]int64,
 	return s.sum(ctx, s.until, now.Add(time.Hour), s.past)
 }
 
-// sum returns what was used in a time, and before.
+// sum adds the seconds used in a period to before.
 func (s *seconds) sum(ctx context.Context, from, to time.Time, before map[allowance]int64) (map[allowance]int64, error) {
 	used, err := s.Usages.Usage(ctx, store.UsageQuery{Kind: store.UsageContainer, From: from, To: to, Width: 100 * 365 * 24 * time.Hour})
 	if err != nil {

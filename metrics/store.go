@@ -8,7 +8,7 @@ import (
 	"github.com/berth-run/berth/store"
 )
 
-// Responses returns st with the commits of events measured.
+// Responses wraps st and measures its commits of events.
 func (m *Metrics) Responses(st store.Responses) store.Responses { return responses{st, m} }
 
 type responses struct {
@@ -17,21 +17,21 @@ type responses struct {
 }
 
 func (r responses) CreateResponse(ctx context.Context, rec *store.Response, events []store.Event, lease store.Lease, also ...*store.Object) error {
-	began := time.Now()
+	start := time.Now()
 	err := r.Responses.CreateResponse(ctx, rec, events, lease, also...)
-	r.metrics.committed("create", began, err)
+	r.metrics.committed("create", start, err)
 	return err
 }
 
 func (r responses) AppendEvents(ctx context.Context, p berth.ProjectID, id berth.ResponseID, owner string, events []store.Event, body *berth.Response, also ...*store.Object) error {
-	began := time.Now()
+	start := time.Now()
 	err := r.Responses.AppendEvents(ctx, p, id, owner, events, body, also...)
-	r.metrics.committed("append", began, err)
+	r.metrics.committed("append", start, err)
 	return err
 }
 
-func (m *Metrics) committed(operation string, began time.Time, err error) {
+func (m *Metrics) committed(operation string, start time.Time, err error) {
 	if err == nil {
-		m.commits.WithLabelValues(operation).Observe(time.Since(began).Seconds())
+		m.commits.WithLabelValues(operation).Observe(time.Since(start).Seconds())
 	}
 }

@@ -7,20 +7,20 @@ import (
 )
 
 var (
-	descCircuit   = describe("upstream_circuit", "1 for the state that the upstream's breaker is in: closed, half-open, or open, when it is left alone.", "upstream", "state")
-	descInFlight  = describe("upstream_in_flight", "Turns that the upstream is asked now.", "upstream")
+	descCircuit   = describe("upstream_circuit", "1 for the state of the upstream's breaker: closed, half-open, or open (the upstream is skipped).", "upstream", "state")
+	descInFlight  = describe("upstream_in_flight", "Turns in progress at the upstream.", "upstream")
 	descWaiting   = describe("upstream_waiting", "Turns that wait for the upstream's limits.", "upstream")
-	descResting   = describe("upstream_keys_resting", "Keys of the upstream that are left alone for a while.", "upstream")
-	descTurns     = describe("upstream_turns_total", "Turns that the upstream was asked.", "upstream")
-	descCompleted = describe("upstream_completed_total", "Turns that it answered to their end.", "upstream")
-	descFailed    = describe("upstream_failed_total", "Turns that failed by its fault.", "upstream")
+	descResting   = describe("upstream_keys_resting", "Keys of the upstream that are skipped for a while.", "upstream")
+	descTurns     = describe("upstream_turns_total", "Turns sent to the upstream.", "upstream")
+	descCompleted = describe("upstream_completed_total", "Turns that the upstream completed.", "upstream")
+	descFailed    = describe("upstream_failed_total", "Turns that the upstream failed.", "upstream")
 
 	upstreamDescs = []*prometheus.Desc{descCircuit, descInFlight, descWaiting, descResting, descTurns, descCompleted, descFailed}
 )
 
-// tellUpstreams tells of each upstream by its name. Some that models describe
-// themselves may share one: the worst of their states is told.
-func tellUpstreams(all []berth.Upstream, tell teller) {
+// emitUpstreams emits the samples of each upstream name. Upstreams that models describe
+// inline may share a name: then the worst of their states is emitted.
+func emitUpstreams(all []berth.Upstream, emit emitFunc) {
 	states := []string{"closed", "half-open", "open"}
 	worst := map[string]int{}
 	sums := map[string]*[6]float64{}
@@ -51,13 +51,13 @@ func tellUpstreams(all []berth.Upstream, tell teller) {
 			if worst[name] == i {
 				v = 1
 			}
-			tell(descCircuit, prometheus.GaugeValue, v, name, s)
+			emit(descCircuit, prometheus.GaugeValue, v, name, s)
 		}
 		for i, d := range []*prometheus.Desc{descInFlight, descWaiting, descResting} {
-			tell(d, prometheus.GaugeValue, sum[i], name)
+			emit(d, prometheus.GaugeValue, sum[i], name)
 		}
 		for i, d := range []*prometheus.Desc{descTurns, descCompleted, descFailed} {
-			tell(d, prometheus.CounterValue, sum[3+i], name)
+			emit(d, prometheus.CounterValue, sum[3+i], name)
 		}
 	}
 }
