@@ -49,7 +49,7 @@ func TestHangup(t *testing.T) {
 	go func() { ended <- s.cmd.Wait() }()
 	select {
 	case err := <-ended:
-		if err != nil || !strings.Contains(s.log.String(), "stopping; responses and sandboxes go on") {
+		if err != nil || !strings.Contains(s.log.String(), "stopping; responses and sandboxes continue") {
 			t.Errorf("when its terminal is closed: got %v, and no orderly stop in the log:\n%s", err, s.log)
 		}
 	case <-time.After(time.Minute):

@@ -11,8 +11,8 @@ import (
 // AuditDir is the directory of the audit record below a state directory.
 const AuditDir = "audit"
 
-// openRecord opens the audit record of a server and logs its checkpoint. If the log is
-// stored elsewhere, a later change of the record can be proved by it.
+// openRecord opens the audit record of a server and logs its last checkpoint. A log stored
+// elsewhere can thus prove a later change of the record.
 func openRecord(state string, log *slog.Logger) (*audit.Log, error) {
 	record, err := audit.Open(filepath.Join(state, AuditDir), log)
 	if audit.Broken(err) {

@@ -40,7 +40,7 @@ func Backup(ctx context.Context, state, to string) error {
 			return audit.Backup(filepath.Join(state, AuditDir), filepath.Join(to, AuditDir))
 		}},
 		{"keys", func() error {
-			for _, name := range []string{"node_id", "seal.key", filepath.Base(sqlite.KeysPath("berth.db"))} { // the last one last
+			for _, name := range []string{"node_id", "seal.key", filepath.Base(sqlite.KeysPath("berth.db"))} { // the database's keys last
 				if err := copyFile(ctx, filepath.Join(state, name), filepath.Join(to, name)); err != nil {
 					return err
 				}
@@ -49,7 +49,7 @@ func Backup(ctx context.Context, state, to string) error {
 		}},
 	} {
 		if err := step.do(); err != nil {
-			return fmt.Errorf("back up %s: %w; %s is not whole", step.what, err, to)
+			return fmt.Errorf("back up %s: %w; %s is incomplete", step.what, err, to)
 		}
 	}
 	return nil
@@ -106,14 +106,14 @@ func copyVolumes(ctx context.Context, from, to string) error {
 	return nil
 }
 
-// Requests of linux/fs.h.
+// ioctl requests from linux/fs.h.
 const (
 	fiFreeze = 0xC0045877
 	fiThaw   = 0xC0045878
 )
 
-// copyVolume copies the file of a volume. If the volume is mounted, it is frozen meanwhile:
-// writes wait, and earlier ones are in the copy.
+// copyVolume copies the file of a volume. A mounted volume is frozen meanwhile, which flushes
+// earlier writes and blocks new ones.
 func copyVolume(ctx context.Context, image, dir, to string) (err error) {
 	mounted, err := isMount(dir)
 	if err != nil {

@@ -25,7 +25,7 @@ import (
 	"github.com/berth-run/berth/store/sqlite"
 )
 
-// send makes a request and returns the answer's body, with an error unless it is 200.
+// send sends a request and returns the response's body. It returns an error unless the status is 200.
 func send(method, url, contentType string, body io.Reader) (string, error) {
 	req, err := http.NewRequest(method, url, body)
 	if err != nil {
@@ -66,8 +66,8 @@ func idOf(text string, err error) (string, error) {
 	return made.ID, err
 }
 
-// TestBackup does what docs/backup.md says: it copies the state of a server that works,
-// starts another on the copy, on the same machine, and looks for everything there.
+// TestBackup follows docs/backup.md: it backs up a server under load, starts another one on the
+// copy, on the same machine, and checks that everything is there.
 func TestBackup(t *testing.T) {
 	state, to := t.TempDir(), filepath.Join(t.TempDir(), "copy")
 	const config = "driver: unsafe-local\ncontainers: {pool: 0}\n"
@@ -81,7 +81,7 @@ func TestBackup(t *testing.T) {
 		return idOf(send("POST", web.URL+"/v1/responses", "application/json", strings.NewReader(fmt.Sprintf(`{"model":"scripted","input":"number %d."}`, i))))
 	}
 	var mu sync.Mutex
-	responses, files := map[string]int{}, map[string]string{} // that were acknowledged
+	responses, files := map[string]int{}, map[string]string{} // acknowledged ones
 	record := func(i int) error {
 		id, err := response(i)
 		if err != nil {
@@ -111,7 +111,7 @@ func TestBackup(t *testing.T) {
 		gone = append(gone, id)
 	}
 
-	// Meanwhile clients go on: they make things, and delete what they have made.
+	// Meanwhile, clients create and delete objects.
 	var ended atomic.Bool
 	var load sync.WaitGroup
 	for n := range 3 {
@@ -143,7 +143,7 @@ func TestBackup(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := audit.Verify(filepath.Join(to, AuditDir), key, ""); err != nil {
-		t.Errorf("the record of the copy: %v", err)
+		t.Errorf("audit record of the copy: %v", err)
 	}
 	there, copied := testServer(t, to, config)
 	defer destroyAll(t, to)
@@ -160,10 +160,10 @@ func TestBackup(t *testing.T) {
 	}
 	for _, id := range gone {
 		if _, err := send("GET", copied.URL+"/v1/files/"+id, "", nil); err == nil {
-			t.Error("a file that had been deleted is there again")
+			t.Error("a deleted file is there again")
 		}
 	}
-	// Whatever else it lists can be read.
+	// Every other listed file is readable.
 	text, err := send("GET", copied.URL+"/v1/files?limit=10000", "", nil)
 	var list struct{ Data []struct{ ID string } }
 	if err := errors.Join(err, json.Unmarshal([]byte(text), &list)); err != nil || len(list.Data) < len(files) {
@@ -171,29 +171,29 @@ func TestBackup(t *testing.T) {
 	}
 	for _, f := range list.Data {
 		if _, err := send("GET", copied.URL+"/v1/files/"+f.ID+"/content", "", nil); err != nil {
-			t.Errorf("a file that was uploaded during the backup: %v", err)
+			t.Errorf("file uploaded during the backup: %v", err)
 		}
 	}
 	if text, err := send("GET", copied.URL+"/v1/containers/"+container, "", nil); err != nil || !strings.Contains(text, `"reason":"host"`) {
-		t.Errorf("the container at the copy: got %s, %v, want that it has ended", text, err)
+		t.Errorf("the container at the copy: got %s, %v, want an ended container", text, err)
 	}
 	if _, err := send("DELETE", copied.URL+"/v1/containers/"+container, "", nil); err != nil {
 		t.Error(err)
 	}
 	if text, err := send("GET", web.URL+"/v1/containers/"+container, "", nil); err != nil || !strings.Contains(text, `"status":"running"`) {
-		t.Errorf("the container at the original: got %s, %v, want that it runs", text, err)
+		t.Errorf("the container at the original: got %s, %v, want a running container", text, err)
 	}
 	copied.Close()
 	there.Close(context.WithoutCancel(t.Context()))
 	if _, err := audit.Verify(filepath.Join(to, AuditDir), key, ""); err != nil {
-		t.Errorf("the record, continued by the copy: %v", err)
+		t.Errorf("audit record, continued by the copy: %v", err)
 	}
 	if err := Backup(t.Context(), state, to); err == nil {
-		t.Error("a backup was written over another one")
+		t.Error("a backup overwrote another one")
 	}
 }
 
-// A volume that is in use is copied with all that was written to it.
+// The copy of a mounted volume contains all earlier writes.
 func TestBackupOfMountedVolume(t *testing.T) {
 	dir := disktest.Ext4(t, 32<<20)
 	image := filepath.Join(filepath.Dir(dir), "image")
@@ -217,7 +217,7 @@ func TestBackupOfMountedVolume(t *testing.T) {
 	}
 }
 
-// Without its keys a state is refused, and nothing of it is overwritten.
+// A state directory without its keys is refused and not changed.
 func TestLostKeysAreRefused(t *testing.T) {
 	for _, name := range []string{"seal.key", "berth.keys"} {
 		t.Run(name, func(t *testing.T) {
@@ -230,7 +230,7 @@ func TestLostKeysAreRefused(t *testing.T) {
 				t.Fatal(err)
 			}
 			if _, err := New(t.Context(), Options{State: state, Config: &Config{Driver: "unsafe-local"}, Version: "test", Log: slog.New(slog.DiscardHandler)}); err == nil || !strings.Contains(err.Error(), "from one copy") {
-				t.Errorf("got %v, want what to restore", err)
+				t.Errorf("got %v, want an error that names the file to restore", err)
 			}
 		})
 	}

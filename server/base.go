@@ -12,7 +12,7 @@ import (
 	"github.com/berth-run/berth/store/sqlite"
 )
 
-// base are the parts that all others use.
+// base holds the parts that all others use.
 type base struct {
 	Options
 	space *diskspace.Guard
@@ -23,11 +23,13 @@ type base struct {
 	quota *project.Quota
 }
 
-// seal returns the cipher for what the store keeps secret.
+// seal returns the cipher for secrets in the store.
 func (b *base) seal() cipher.AEAD { return seal.New(b.key) }
 
-// openBase locks the state directory, unless that is done, and opens the database and the audit record in it.
+// openBase locks the state directory, unless o.start has locked it, and opens its database and
+// audit record.
 func (s *Server) openBase(ctx context.Context, o Options) (*base, error) {
+	// audit record.
 	b := &base{Options: o}
 	var err error
 	if b.start == nil {

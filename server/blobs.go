@@ -14,14 +14,14 @@ import (
 	"github.com/berth-run/berth/files"
 )
 
-// blobs are the services that store what is too large for the database.
+// blobs holds the services that store data too large for the database.
 type blobs struct {
 	files     *files.Service
 	snapshots *snapshot.Service
 	volumes   *volume.Service
 }
 
-// openBlobs opens files, snapshots and volumes, and removes what a crash has left there.
+// openBlobs opens files, snapshots and volumes, and removes the leftovers of a crash.
 func (s *Server) openBlobs(ctx context.Context, b *base) (*blobs, error) {
 	uploads, err := s.openBucket(b.State, "files")
 	if err != nil {

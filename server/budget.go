@@ -12,14 +12,14 @@ import (
 // last two.
 type BudgetConfig struct {
 	MaxTurns    int           `yaml:"max_turns"`
-	MaxTokens   int           `yaml:"max_total_tokens"`      // of all turns, in and out
-	MaxTime     time.Duration `yaml:"max_time"`              // since it was created
+	MaxTokens   int           `yaml:"max_total_tokens"`      // input and output of all turns
+	MaxTime     time.Duration `yaml:"max_time"`              // since the response was created
 	MaxCost     string        `yaml:"max_cost"`              // in the currency of the prices, such as 2.50
-	MaxFailures int           `yaml:"max_repeated_failures"` // of the same call in a row; -1 is any. Default: 10
-	MaxRepeats  int           `yaml:"max_repeated_calls"`    // in a row that bring nothing new; -1 is any. Default: 50
+	MaxFailures int           `yaml:"max_repeated_failures"` // of the same call in a row; -1 means no limit. Default: 10
+	MaxRepeats  int           `yaml:"max_repeated_calls"`    // calls in a row without a new result; -1 means no limit. Default: 50
 }
 
-// budget returns the limits, or an error that names the key that is wrong.
+// budget returns the limits, or an error that names the invalid key.
 func (c BudgetConfig) budget() (b berth.Budget, err error) {
 	b = berth.Budget{Turns: c.MaxTurns, Tokens: c.MaxTokens, Seconds: int(c.MaxTime / time.Second), Failures: c.MaxFailures, Repeats: c.MaxRepeats}
 	if c.MaxCost != "" {
@@ -33,7 +33,7 @@ func (c BudgetConfig) budget() (b berth.Budget, err error) {
 		}
 	}
 	if c.MaxTime > 0 && c.MaxTime < time.Second {
-		return b, fmt.Errorf("budget.max_time must be a second at least")
+		return b, fmt.Errorf("budget.max_time must be at least 1s")
 	}
 	return b, nil
 }

@@ -16,7 +16,7 @@ func TestBudgetConfig(t *testing.T) {
 		t.Errorf("got %+v, %v; want %+v", b, err, want)
 	}
 	for name, c := range map[string]BudgetConfig{"max_cost": {MaxCost: "a lot"}, "max_cost must not": {MaxCost: "-1"}, "max_turns": {MaxTurns: -1},
-		"max_total_tokens": {MaxTokens: -1}, "max_time": {MaxTime: -time.Second}, "a second": {MaxTime: time.Millisecond}} {
+		"max_total_tokens": {MaxTokens: -1}, "max_time": {MaxTime: -time.Second}, "at least 1s": {MaxTime: time.Millisecond}} {
 		if _, err := c.budget(); err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("%+v: got %v, want an error about %s", c, err, name)
 		}

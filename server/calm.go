@@ -15,16 +15,16 @@ import (
 	"github.com/berth-run/berth/sandbox/microvm"
 )
 
-// leftSandboxes are the sandboxes that a former process left, as far as they can be read,
-// stopped and ended without writing to their volume.
+// leftSandboxes gives access to sandboxes that a previous process left: it can read, freeze and
+// end them without writing to their volume.
 type leftSandboxes interface {
 	sandbox.Freezer
 	List(ctx context.Context) ([]string, error)
 	Stats(ctx context.Context, id string) (sandbox.Stats, error)
 }
 
-// openExisting returns the sandboxes of a state directory, or nil if there are none or the
-// driver cannot stop them. Those of docker are on a volume that is not watched.
+// openExisting returns the sandboxes of a state directory. It returns nil if there are none, or
+// if the driver cannot freeze them. Docker's sandboxes are on a volume that Berth does not watch.
 func openExisting(state string, config *Config, log *slog.Logger) (leftSandboxes, error) {
 	switch config.Driver {
 	case "gvisor":
@@ -39,16 +39,16 @@ func openExisting(state string, config *Config, log *slog.Logger) (leftSandboxes
 	return nil, nil
 }
 
-// A start holds the lock of a state directory whose volume has room enough to open the rest.
+// A start is a locked state directory with enough free space to open its database and driver.
 type start struct {
 	unlock func() error
 	space  *diskspace.Guard
 	calm   *calm
 }
 
-// prepare locks a state directory and makes room in it: while no server runs, containers can
-// fill the volume, and then neither the database nor the driver can be opened. Sandboxes
-// that it froze stay so until the service of containers, or close, thaws them.
+// prepare locks a state directory and makes room in it. Containers can fill the volume while no
+// server runs; then neither the database nor the driver can be opened. Sandboxes that prepare
+// freezes stay frozen until the container service, or close, thaws them.
 func prepare(state string, config *Config, log *slog.Logger) (*start, error) {
 	unlock, err := Lock(state)
 	if err != nil {
@@ -61,26 +61,26 @@ func prepare(state string, config *Config, log *slog.Logger) (*start, error) {
 	return p, nil
 }
 
-// close thaws what is still frozen and unlocks the state directory.
+// close thaws sandboxes that are still frozen and unlocks the state directory.
 func (p *start) close() error { return errors.Join(p.calm.thaw(), p.unlock()) }
 
-// A calm stops the sandboxes of a state directory whose volume is full, and ends the largest.
+// A calm freezes the sandboxes of a state directory with a full volume and ends the largest.
 type calm struct {
 	state  string
 	config *Config
 	log    *slog.Logger
-	all    bool // end all of them
+	all    bool // end all sandboxes
 
-	sandboxes leftSandboxes // nil if none is frozen
+	sandboxes leftSandboxes // nil if no sandbox is frozen
 	ids       []string
-	filled    map[berth.ContainerID]bool // those that were ended
+	filled    map[berth.ContainerID]bool // containers that were ended
 }
 
-// run freezes all sandboxes and ends the largest ones, as long as the volume needs bytes and
-// their end can help. It is a diskspace.Options.Calm.
+// run freezes all sandboxes and ends the largest ones until need returns 0 or less. It ends none
+// if that could not free enough. It is a diskspace.Options.Calm.
 func (c *calm) run(need func() int64) {
 	if err := c.freeze(need); err != nil {
-		c.log.Error("failed to stop the sandboxes on a full disk", "err", err)
+		c.log.Error("failed to freeze sandboxes on a full disk", "err", err)
 	}
 }
 
@@ -108,7 +108,7 @@ func (c *calm) freeze(need func() int64) error {
 		}
 	}
 	if !c.all && sum < need() {
-		return errors.Join(errs...) // something else fills the volume
+		return errors.Join(errs...) // other data fills the volume
 	}
 	c.filled = map[berth.ContainerID]bool{}
 	for _, id := range largestFirst(sizes) {
@@ -116,7 +116,7 @@ func (c *calm) freeze(need func() int64) error {
 		if !c.all && lack <= 0 {
 			break
 		}
-		c.log.Error("a container fills the disk and is ended before the start", "container", id, "disk_bytes", sizes[id], "need_bytes", lack)
+		c.log.Error("ending a container that fills the disk", "container", id, "disk_bytes", sizes[id], "need_bytes", lack)
 		if err := sandboxes.Kill(ctx, id); err != nil {
 			errs = append(errs, err)
 			continue
@@ -126,7 +126,7 @@ func (c *calm) freeze(need func() int64) error {
 	return errors.Join(errs...)
 }
 
-// worthEnding is the size of the smallest disk that a sandbox is ended for.
+// worthEnding is the minimum disk usage for which a sandbox is ended.
 const worthEnding = 8 << 20
 
 func largestFirst(sizes map[string]int64) []string {
@@ -141,10 +141,10 @@ func largestFirst(sizes map[string]int64) []string {
 // hasFilled reports whether a container was ended because it filled the volume.
 func (c *calm) hasFilled(id berth.ContainerID) bool { return c.filled[id] }
 
-// thawed says that the sandboxes have been thawed by others.
+// thawed records that the container service has thawed the sandboxes.
 func (c *calm) thawed() { c.sandboxes = nil }
 
-// thaw continues the sandboxes.
+// thaw thaws the sandboxes.
 func (c *calm) thaw() error {
 	if c.sandboxes == nil {
 		return nil

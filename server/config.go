@@ -22,12 +22,13 @@ import (
 // Config is the configuration of a server, in YAML. Every field is optional; an unknown key
 // is an error.
 type Config struct {
-	// Driver isolates containers: "gvisor" (the default; needs root), "microvm" (needs
-	// root, QEMU and a kernel, see berth image kernel), "docker", or "unsafe-local", which runs commands on this machine without any isolation
-	// and is for development only.
+	// Driver isolates containers: "gvisor" (the default; without root some limits are
+	// missing), "microvm" (needs root, QEMU and a kernel, see berth image kernel), "docker",
+	// or "unsafe-local", which runs commands on this machine without any isolation and is
+	// for development only.
 	Driver string `yaml:"driver"`
 
-	// Template is the name or digest of what containers start from. Default: base.
+	// Template is the name or digest of the default template of containers. Default: base.
 	Template string `yaml:"template"`
 
 	Server     ServerConfig     `yaml:"server"`
@@ -42,127 +43,127 @@ type Config struct {
 	Store      StoreConfig      `yaml:"store"`
 	Disk       DiskConfig       `yaml:"disk"`
 
-	// Limits are the limits of projects, by id. Those of "default" apply where a project
-	// has none. berth project limit changes them without a restart.
+	// Limits are the limits of projects, by project id. "default" applies where a project
+	// sets none. berth project limit changes limits without a restart.
 	Limits map[string]LimitsConfig `yaml:"limits"`
 
-	// Upstreams are the servers of models, by name. Nothing is sent to an upstream that no
-	// entry of Models names.
+	// Upstreams are model servers, by name. An upstream is used only if an entry of Models
+	// names it.
 	Upstreams map[string]*UpstreamConfig `yaml:"upstreams"`
 
-	// Currency is that of all prices, as in ISO 4217. Default: usd.
+	// Currency is the currency of all prices, an ISO 4217 code. Default: usd.
 	Currency string `yaml:"currency"`
 
 	Retry RetryConfig `yaml:"retry"`
 
-	// Models routes model names to upstreams: the first entry whose pattern fits.
-	// Default: what the vendors' environment variables say, see environmentModels. The
-	// name "scripted", a demo model for demos and tests, is always there.
+	// Models routes model names to upstreams. The first entry whose pattern matches wins.
+	// Default: routes from the vendors' environment variables, see environmentModels. The
+	// demo model "scripted" is always available.
 	Models []ModelConfig `yaml:"models"`
 
-	path string // of the file; "" is none
+	path string // of the file; "" if there is none
 }
 
-// ResponsesConfig bounds what responses take in memory and in the store.
+// ResponsesConfig bounds the memory of responses.
 type ResponsesConfig struct {
-	MaxOutput Bytes `yaml:"max_output"` // that models may say in one, which then ends as incomplete. Default: 16m
-	History   Bytes `yaml:"history"`    // of chains and conversations that are cached. Default: 64m
+	MaxOutput Bytes `yaml:"max_output"` // output of the model in one response, which then ends as incomplete. Default: 16m
+	History   Bytes `yaml:"history"`    // cache of chains and conversations. Default: 64m
 }
 
 // DockerConfig configures the driver docker.
 type DockerConfig struct {
 	// Host is the engine's address: unix:///var/run/docker.sock, tcp://host:2376.
-	// Default: what the docker command uses, by its environment or context.
+	// Default: that of the docker command, from its environment or context.
 	Host string `yaml:"host"`
 
-	// Runtime is one that the engine is configured with, such as runsc. Default: the
-	// engine's own.
+	// Runtime is a runtime configured in the engine, such as runsc. Default: the engine's
+	// default.
 	Runtime string `yaml:"runtime"`
 }
 
 // MicroVMConfig configures the driver microvm.
 type MicroVMConfig struct {
-	// QEMU is the program. Default: the qemu-system-x86_64 in PATH.
+	// QEMU is the path of the program. Default: qemu-system-x86_64 in PATH.
 	QEMU string `yaml:"qemu"`
 
-	// Kernel is a directory into which a Debian kernel package was unpacked. Default:
-	// where berth image kernel puts one.
+	// Kernel is a directory with an unpacked Debian kernel package. Default: the directory
+	// that berth image kernel writes.
 	Kernel string `yaml:"kernel"`
 
-	// Accel is kvm, tcg (emulation), or empty: KVM if a machine starts with it.
+	// Accel is kvm, tcg (emulation), or empty for KVM if it works and else tcg.
 	Accel string `yaml:"accel"`
 }
 
 // ContainersConfig bounds containers.
 type ContainersConfig struct {
-	CPU     float64       `yaml:"cpu"`      // cores of each. Default: 2
-	PIDs    int           `yaml:"pids"`     // processes and threads of each. Default: 512
-	Disk    Bytes         `yaml:"disk"`     // what each may write, such as 10g. Default: 10g
-	Idle    time.Duration `yaml:"idle"`     // life without use, unless a container asks otherwise. Default: 20m
-	MaxIdle time.Duration `yaml:"max_idle"` // the most that one may ask for. Default: 168h
-	Pool    int           `yaml:"pool"`     // sandboxes of the template with 1g that are held ready. Default: 2
-	Pools   []PoolConfig  `yaml:"pools"`    // sandboxes of others, or other sizes, that are as well
+	CPU     float64       `yaml:"cpu"`      // cores per container. Default: 2
+	PIDs    int           `yaml:"pids"`     // processes and threads per container. Default: 512
+	Disk    Bytes         `yaml:"disk"`     // bytes that a container may write. Default: 10g
+	Idle    time.Duration `yaml:"idle"`     // expiry of an unused container, unless its request sets one. Default: 20m
+	MaxIdle time.Duration `yaml:"max_idle"` // maximum that a request may set. Default: 168h
+	Pool    int           `yaml:"pool"`     // ready sandboxes of the default template with 1g. Default: 2
+	Pools   []PoolConfig  `yaml:"pools"`    // ready sandboxes of other templates or sizes
 	Network NetworkConfig `yaml:"network"`
-	Starts  int           `yaml:"starts"` // sandboxes that are started, and snapshots that are made, at once; others wait. Default: one for each CPU
+	Starts  int           `yaml:"starts"` // concurrent starts of sandboxes and creations of snapshots; further ones wait. Default: one per CPU
 
-	OnExpiry     berth.OnExpiry `yaml:"on_expiry"`     // of containers that do not say: delete or snapshot. Default: delete
-	SnapshotLife time.Duration  `yaml:"snapshot_life"` // of the snapshot that a container leaves when it expires. Default: 720h
+	OnExpiry     berth.OnExpiry `yaml:"on_expiry"`     // default for containers: delete or snapshot. Default: delete
+	SnapshotLife time.Duration  `yaml:"snapshot_life"` // of the snapshot that an expired container leaves. Default: 720h
 }
 
 // ShellConfig bounds shell calls.
 type ShellConfig struct {
-	Timeout    time.Duration `yaml:"timeout"`     // of a command that names none. Default: 10m
-	MaxTimeout time.Duration `yaml:"max_timeout"` // the most that one may name. Default: 1h
-	Output     int           `yaml:"output"`      // characters of a command's output that the model sees. Default: 32768
+	Timeout    time.Duration `yaml:"timeout"`     // of a command without one. Default: 10m
+	MaxTimeout time.Duration `yaml:"max_timeout"` // maximum that a call may set. Default: 1h
+	Output     int           `yaml:"output"`      // characters of a command's output shown to the model. Default: 32768
 }
 
 // StoreConfig tunes the database.
 type StoreConfig struct {
-	// Synchronous is "normal" (the default; nothing is lost when the process dies)
-	// or "full" (nor when the power does; slower).
+	// Synchronous is "normal" (the default; survives the death of the process) or "full"
+	// (also survives a power failure; slower).
 	Synchronous string `yaml:"synchronous"`
 }
 
-// RetryConfig says how a turn is retried after a temporary error.
+// RetryConfig configures retries of a turn after a temporary error.
 type RetryConfig struct {
-	Attempts int           `yaml:"attempts"` // of a turn, each of which may try several upstreams. Default: 4
-	Patience time.Duration `yaml:"patience"` // the most time spent waiting between them. Default: 2m
-	Continue string        `yaml:"continue"` // what to do when an answer breaks off: start the turn "again" (the default), or "fail"
+	Attempts int           `yaml:"attempts"` // per turn; each may try several upstreams. Default: 4
+	Patience time.Duration `yaml:"patience"` // total time to wait between attempts. Default: 2m
+	Continue string        `yaml:"continue"` // after an answer is cut off: start the turn "again" (the default), or "fail"
 }
 
-// ModelConfig routes models to named upstreams, or to one that it describes itself.
+// ModelConfig routes models to named upstreams, or to one described inline.
 type ModelConfig struct {
 	Match string `yaml:"match"` // a name or a pattern: qwen3-32b, gpt-*, *
 
 	Upstreams  []TargetConfig `yaml:"upstreams"`   // share the turns by weight
-	Fallbacks  []TargetConfig `yaml:"fallbacks"`   // asked in this order when none of these answers
-	HedgeAfter time.Duration  `yaml:"hedge_after"` // without a first word, ask another as well. Default: never
+	Fallbacks  []TargetConfig `yaml:"fallbacks"`   // tried in this order when all upstreams fail
+	HedgeAfter time.Duration  `yaml:"hedge_after"` // wait for the first token before also trying another upstream. Default: never
 
-	// ContextWindow is how many tokens the model takes and answers with together:
-	// with it, truncation "auto" drops old items beforehand. Default: unknown; what
-	// is too long is then learned from the upstream's refusal.
+	// ContextWindow is the model's limit on input and output tokens together. With it,
+	// truncation "auto" drops old items before a turn. Default: unknown; then the
+	// upstream's error reveals that the input is too long.
 	ContextWindow int `yaml:"context_window"`
 
-	// What GET /v1/models shows of the model, beside its window. Default: nothing.
-	Modalities []string `yaml:"modalities"` // what it takes: text, image, file, audio
-	Tools      *bool    `yaml:"tools"`      // whether it can call any
+	// For GET /v1/models, which also shows the window. Default: nothing.
+	Modalities []string `yaml:"modalities"` // input: text, image, file, audio
+	Tools      *bool    `yaml:"tools"`      // whether it can call tools
 
-	// Without upstreams:
+	// Inline upstream, if Upstreams is empty:
 	UpstreamConfig `yaml:",inline"`
 	Upstream       string        `yaml:"upstream"`    // the upstream's name for the model. Default: the same
 	FirstToken     time.Duration `yaml:"first_token"` // as in timeouts
 	Silence        time.Duration `yaml:"silence"`     // as in timeouts
 }
 
-// Bytes is a size: a number, or one with k, m, g or t.
+// Bytes is a size: a number with an optional unit k, m, g or t.
 type Bytes int64
 
-// UnmarshalYAML reads 1073741824, 512m or 10g.
+// UnmarshalYAML parses 1073741824, 512m or 10g.
 func (b *Bytes) UnmarshalYAML(n *yaml.Node) error {
 	return b.Set(n.Value)
 }
 
-// Set, String and Type make it the value of a flag.
+// Set implements pflag.Value, together with String and Type.
 func (b *Bytes) Set(s string) error {
 	var number int64
 	var unit string
@@ -186,10 +187,10 @@ func (b *Bytes) String() string {
 
 func (*Bytes) Type() string { return "size" }
 
-// defaultLimits is the name of the limits of all projects.
+// defaultLimits is the key of the limits for all projects.
 const defaultLimits = "default"
 
-// limits returns the limits by project; "" is for all.
+// limits returns the limits by project. The key "" applies to all projects.
 func (c *Config) limits() map[berth.ProjectID]berth.Limits {
 	limits := map[berth.ProjectID]berth.Limits{}
 	for id, l := range c.Limits {
@@ -201,7 +202,7 @@ func (c *Config) limits() map[berth.ProjectID]berth.Limits {
 	return limits
 }
 
-// LoadConfig reads a configuration file; without one all is default.
+// LoadConfig reads a configuration file. If path is "", it returns the defaults.
 func LoadConfig(path string) (*Config, error) {
 	c := &Config{Containers: ContainersConfig{Pool: defaultPool}, path: path}
 	if path != "" {
@@ -223,7 +224,7 @@ func LoadConfig(path string) (*Config, error) {
 	return c, nil
 }
 
-// in returns an error with the file that has the configuration.
+// in prefixes an error with the configuration file's path.
 func (c *Config) in(err error) error {
 	if c.path == "" || err == nil {
 		return err
@@ -231,14 +232,14 @@ func (c *Config) in(err error) error {
 	return fmt.Errorf("%s: %w", c.path, err)
 }
 
-// decode reads a file's text. Its errors name keys.
+// decode parses the text of a file. Its errors name keys.
 func (c *Config) decode(text []byte) error {
 	var document yaml.Node
 	if err := yaml.Unmarshal(text, &document); err != nil {
-		return fmt.Errorf("the file is no YAML: %s", strings.TrimPrefix(err.Error(), "yaml: "))
+		return fmt.Errorf("invalid YAML: %s", strings.TrimPrefix(err.Error(), "yaml: "))
 	}
 	if len(document.Content) == 0 {
-		return nil // it has comments at most
+		return nil // empty, or comments only
 	}
 	if err := (keyReader{}).check(document.Content[0], reflect.TypeFor[Config](), keyPath{}); err != nil {
 		return err
@@ -246,12 +247,12 @@ func (c *Config) decode(text []byte) error {
 	d := yaml.NewDecoder(bytes.NewReader(text))
 	d.KnownFields(true)
 	if err := d.Decode(c); err != nil && !errors.Is(err, io.EOF) {
-		return fmt.Errorf("the file is no configuration: %w", err)
+		return fmt.Errorf("invalid configuration: %w", err)
 	}
 	return nil
 }
 
-// check checks what the rules of single keys do not.
+// check validates what keyRules cannot express.
 func (c *Config) check() error {
 	if err := errors.Join(c.checkTogether(), c.checkPools(machineMemory()), c.Server.check()); err != nil {
 		return err
@@ -264,7 +265,7 @@ func (c *Config) check() error {
 			return fmt.Errorf("limits.%s.%w", id, err)
 		}
 		if id != defaultLimits && !project.ValidID(id) {
-			return fmt.Errorf("limits: %q is neither %s nor a project", id, defaultLimits)
+			return fmt.Errorf("limits: %q is neither %s nor a project id", id, defaultLimits)
 		}
 	}
 	if err := c.checkPreview(); err != nil {
@@ -273,7 +274,7 @@ func (c *Config) check() error {
 	return c.checkModels()
 }
 
-// DefaultState returns the state directory where --state is not given.
+// DefaultState returns the default of --state.
 func DefaultState() string {
 	if dir := os.Getenv("BERTH_STATE"); dir != "" {
 		return dir
@@ -288,8 +289,8 @@ func DefaultState() string {
 	return filepath.Join(home, ".local", "state", "berth")
 }
 
-// Verify checks what a server of this configuration uses when it starts, beside the state
-// directory: keys in the environment and the files of certificates.
+// Verify checks what a server needs at its start besides the state directory: keys in the
+// environment and certificate files.
 func (c *Config) Verify() error {
 	if _, _, err := newRouter(c, nil, slog.New(slog.DiscardHandler)); err != nil {
 		return err

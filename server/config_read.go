@@ -13,14 +13,14 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// A keyReader checks the keys of a configuration as they are written, before they are decoded:
-// that each is known, has a value of its type, and one that is allowed.
+// A keyReader validates the keys of a configuration before they are decoded: each must be known
+// and have an allowed value of its type.
 type keyReader struct{ depth int }
 
-// maxDepth bounds aliases that refer to what they are in.
+// maxDepth bounds aliases that contain themselves.
 const maxDepth = 64
 
-// A keyPath is a key by its name, as in models[0].base_url, and by its rule, as in
+// A keyPath is a key's name, such as models[0].base_url, and the name of its rule, such as
 // upstream.base_url.
 type keyPath struct{ name, rule string }
 
@@ -31,7 +31,7 @@ func (k keyPath) key(name string) keyPath {
 	return keyPath{k.name + "." + name, k.rule + "." + name}
 }
 
-// element returns the path of an entry of a map or a list. Models may have all keys of
+// element returns the path of an element of a map or a list. Models share the rules of
 // upstreams.
 func (k keyPath) element(name string) keyPath {
 	if k.rule == "upstreams" || k.rule == "models" {
@@ -47,7 +47,7 @@ var (
 	lineNumber      = regexp.MustCompile(`^(yaml: )?(unmarshal errors:\s*)?line \d+: `)
 )
 
-// check returns an error if a node is no value of a type.
+// check returns an error unless a node is a valid value of type t.
 func (r keyReader) check(n *yaml.Node, t reflect.Type, at keyPath) error {
 	if r.depth++; r.depth > maxDepth {
 		return r.wrong(n, at, "is nested too deeply")
@@ -81,7 +81,7 @@ func (r keyReader) check(n *yaml.Node, t reflect.Type, at keyPath) error {
 
 func (r keyReader) mapping(n *yaml.Node, t reflect.Type, at keyPath) error {
 	if n.Kind != yaml.MappingNode {
-		return r.wrong(n, at, "must have keys below it")
+		return r.wrong(n, at, "must be a mapping with keys below it")
 	}
 	var fields map[string]reflect.Type
 	if t.Kind() == reflect.Struct {
@@ -91,7 +91,7 @@ func (r keyReader) mapping(n *yaml.Node, t reflect.Type, at keyPath) error {
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		k, v := n.Content[i], n.Content[i+1]
 		if seen[k.Value] {
-			return fmt.Errorf("%s is written twice (line %d)", at.key(k.Value).name, k.Line)
+			return fmt.Errorf("%s appears twice (line %d)", at.key(k.Value).name, k.Line)
 		}
 		seen[k.Value] = true
 		switch {
@@ -137,12 +137,12 @@ func keysOf(t reflect.Type) map[string]reflect.Type {
 	return keys
 }
 
-// scalar checks a single value by its type and its rule.
+// scalar checks a single value against its type and its rule.
 func (r keyReader) scalar(n *yaml.Node, t reflect.Type, at keyPath) error {
 	if n.Kind != yaml.ScalarNode {
 		return r.wrong(n, at, "must be a single value")
 	}
-	if (t.Kind() == reflect.Int || t.Kind() == reflect.Int64) && !reflect.PointerTo(t).Implements(unmarshalerType) && t != durationType && n.ShortTag() == "!!float" { // yaml would cut it
+	if (t.Kind() == reflect.Int || t.Kind() == reflect.Int64) && !reflect.PointerTo(t).Implements(unmarshalerType) && t != durationType && n.ShortTag() == "!!float" { // yaml would truncate it
 		return r.wrong(n, at, "must be a whole number")
 	}
 	v := reflect.New(t)
@@ -156,7 +156,7 @@ func (r keyReader) scalar(n *yaml.Node, t reflect.Type, at keyPath) error {
 	return nil
 }
 
-// unreadable returns the error for a value that is none of its type.
+// unreadable returns the error for a value that does not parse as its type.
 func (r keyReader) unreadable(n *yaml.Node, t reflect.Type, at keyPath, err error) error {
 	switch {
 	case reflect.PointerTo(t).Implements(unmarshalerType) || reflect.PointerTo(t).Implements(textType):
@@ -165,7 +165,7 @@ func (r keyReader) unreadable(n *yaml.Node, t reflect.Type, at keyPath, err erro
 		if _, err := strconv.ParseFloat(n.Value, 64); err == nil {
 			return fmt.Errorf("%s: %s needs a unit, such as %sm (line %d)", at.name, n.Value, n.Value, n.Line)
 		}
-		return r.wrong(n, at, "must be a time, such as 90s, 20m or 12h")
+		return r.wrong(n, at, "must be a duration, such as 90s, 20m or 12h")
 	case t.Kind() == reflect.Bool:
 		return r.wrong(n, at, "must be true or false")
 	case t.Kind() == reflect.Float64:
@@ -176,26 +176,26 @@ func (r keyReader) unreadable(n *yaml.Node, t reflect.Type, at keyPath, err erro
 	return r.wrong(n, at, "must be text")
 }
 
-func (keyReader) wrong(n *yaml.Node, at keyPath, says string) error {
+func (keyReader) wrong(n *yaml.Node, at keyPath, problem string) error {
 	where := at.name
 	if where == "" {
 		where = "the configuration"
 	}
 	if n.Kind == yaml.ScalarNode {
-		return fmt.Errorf("%s: %q %s (line %d)", where, n.Value, says, n.Line)
+		return fmt.Errorf("%s: %q %s (line %d)", where, n.Value, problem, n.Line)
 	}
-	return fmt.Errorf("%s %s (line %d)", where, says, n.Line)
+	return fmt.Errorf("%s %s (line %d)", where, problem, n.Line)
 }
 
-// A keyRule says which values a key may have.
+// A keyRule defines the values that a key may have.
 type keyRule struct {
-	allows   string // in words, after "must be"; "" is all
+	allows   string // description, after "must be"; "" allows all
 	min, max float64
-	or       []float64 // allowed beside those
-	words    []string  // of a text
+	or       []float64 // further allowed numbers
+	words    []string  // allowed texts
 }
 
-// atLeast allows numbers from min on; times are in seconds.
+// atLeast allows numbers from min on. Durations are in seconds.
 func atLeast(min float64, words string) keyRule {
 	return keyRule{allows: words, min: min, max: math.Inf(1)}
 }
@@ -204,13 +204,13 @@ func between(min, max float64, words string) keyRule {
 	return keyRule{allows: words, min: min, max: max}
 }
 
-// oneOf allows some words, and "".
+// oneOf allows words, and "".
 func oneOf(words ...string) keyRule {
 	last := len(words) - 1
 	return keyRule{allows: strings.Join(words[:last], ", ") + " or " + words[last], words: append(words, "")}
 }
 
-// zero allows 0 too.
+// zero also allows 0.
 func (k keyRule) zero() keyRule {
 	k.or = append(k.or, 0)
 	return k

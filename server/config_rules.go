@@ -16,7 +16,7 @@ const (
 	minute = 60.0
 )
 
-// Rules that many keys have.
+// Rules of many keys.
 var (
 	zeroOrMore = atLeast(0, "0 or more")
 	oneOrMore  = atLeast(1, "1 or more")
@@ -24,9 +24,9 @@ var (
 	aTimeOr0   = atLeast(0, "0s or more")
 )
 
-// keyRules are the values that keys may have. Each key with a number or a time has a rule.
-// Sizes, amounts and prices are read by types of their own, which refuse those below 0. The
-// keys of models and upstreams are below "upstream".
+// keyRules are the values that keys may have. Each key with a number or a duration has a rule.
+// Sizes, amounts and prices have types of their own, which reject negative values. The keys of
+// models and upstreams are below "upstream".
 var keyRules = map[string]keyRule{
 	"driver":         oneOf(slices.Sorted(maps.Keys(drivers))...),
 	"microvm.accel":  oneOf("kvm", "tcg"),
@@ -94,8 +94,8 @@ var keyRules = map[string]keyRule{
 	"upstream.fallbacks.*.weight":         oneOrMore,
 }
 
-// checkTogether checks keys whose values must fit to each other. Those that are not written
-// have their default.
+// checkTogether checks keys whose values depend on each other. Keys that are not set have their
+// default.
 func (c *Config) checkTogether() error {
 	k, s := c.Containers, c.Shell
 	for _, p := range []struct {
@@ -107,7 +107,7 @@ func (c *Config) checkTogether() error {
 		{"shell.timeout", "shell.max_timeout", s.Timeout, s.MaxTimeout, 10 * time.Minute, time.Hour},
 	} {
 		if p.a, p.b = cmp.Or(p.a, p.aUsual), cmp.Or(p.b, p.bUsual); p.a > p.b {
-			return fmt.Errorf("%s (%s) is more than %s (%s)", p.less, short(p.a), p.more, short(p.b))
+			return fmt.Errorf("%s (%s) must not exceed %s (%s)", p.less, short(p.a), p.more, short(p.b))
 		}
 	}
 	for name, d := range map[string]time.Duration{"containers.idle": k.Idle, "containers.max_idle": k.MaxIdle} {
@@ -116,12 +116,12 @@ func (c *Config) checkTogether() error {
 		}
 	}
 	if d := c.Disk; d.Low != nil && d.Critical != nil && *d.Critical > *d.Low {
-		return fmt.Errorf("disk.critical (%s) is more than disk.low (%s)", d.Critical, d.Low)
+		return fmt.Errorf("disk.critical (%s) must not exceed disk.low (%s)", d.Critical, d.Low)
 	}
 	return nil
 }
 
-// short returns a time as people write it.
+// short formats a duration without zero minutes and seconds.
 func short(d time.Duration) string {
 	s := d.String()
 	if strings.HasSuffix(s, "m0s") {

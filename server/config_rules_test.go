@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// numericKeys returns the keys of a type that have a number, a time, a size or a price: by
-// their rules, with a file that sets each to -1.
+// numericKeys returns the keys of a type with a number, a duration, a size or a price: by rule, with
+// a file that sets each to -1.
 func numericKeys(t reflect.Type, at keyPath, wrap func(string) string, into map[string]string) {
 	value := "-1"
 	switch k := t.Kind(); {
@@ -35,7 +35,7 @@ func numericKeys(t reflect.Type, at keyPath, wrap func(string) string, into map[
 	into[at.name] = wrap(value)
 }
 
-// Each key with a number refuses -1, unless that is documented, and says which key it is.
+// Each numeric key refuses -1, unless -1 is documented, with an error that names the key.
 func TestNumbersBelowZero(t *testing.T) {
 	keys := map[string]string{}
 	numericKeys(reflect.TypeFor[Config](), keyPath{}, func(v string) string { return v }, keys)
@@ -56,7 +56,7 @@ func TestNumbersBelowZero(t *testing.T) {
 	}
 }
 
-// Each rule is one of a key.
+// Each rule belongs to a key.
 func TestRulesHaveKeys(t *testing.T) {
 	known := map[string]bool{}
 	var walk func(reflect.Type, keyPath)
@@ -76,13 +76,13 @@ func TestRulesHaveKeys(t *testing.T) {
 	walk(reflect.TypeFor[Config](), keyPath{})
 	for rule := range keyRules {
 		if !known[rule] {
-			t.Errorf("there is no key %s", rule)
+			t.Errorf("no key for rule %s", rule)
 		}
 	}
 }
 
-// A value that a server cannot work with is refused at its start, with the file, the key and
-// what is allowed.
+// LoadConfig refuses invalid values with an error that names the file, the key and the allowed
+// values.
 func TestRefusedValues(t *testing.T) {
 	for text, want := range map[string]string{
 		"driver: docke":                                  `driver: "docke" must be docker, gvisor, microvm or unsafe-local (line 1)`,
@@ -95,19 +95,19 @@ func TestRefusedValues(t *testing.T) {
 		"containers: {idle: 20}":                         `containers.idle: 20 needs a unit, such as 20m (line 1)`,
 		"containers: {idle: 30s}":                        `containers.idle: "30s" must be 1m or more`,
 		"containers: {idle: 90s}":                        `containers.idle: "1m30s" must be whole minutes`,
-		"containers: {max_idle: 10m}":                    `containers.idle (20m) is more than containers.max_idle (10m)`,
-		"containers: {idle: 169h}":                       `containers.idle (169h) is more than containers.max_idle (168h)`,
+		"containers: {max_idle: 10m}":                    `containers.idle (20m) must not exceed containers.max_idle (10m)`,
+		"containers: {idle: 169h}":                       `containers.idle (169h) must not exceed containers.max_idle (168h)`,
 		"containers: {snapshot_life: -1h}":               `containers.snapshot_life: "-1h" must be 1m or more`,
 		"containers: {network: {trust_host: maybe}}":     `containers.network.trust_host: "maybe" must be true or false`,
-		"containers: 3":                                  `containers: "3" must have keys below it`,
+		"containers: 3":                                  `containers: "3" must be a mapping with keys below it`,
 		"containers: {pools: base}":                      `containers.pools: "base" must be a list`,
 		"containers: {network: {allowed: ['a b']}}":      `containers.network.allowed[0]: `,
 		"template: [a]":                                  `template must be a single value`,
 		"shell: {output: -1}":                            `shell.output: "-1" must be from 1 to 1048576`,
 		"shell: {output: 0}":                             `shell.output: "0" must be from 1`,
-		"shell: {timeout: 2h}":                           `shell.timeout (2h) is more than shell.max_timeout (1h)`,
-		"shell: {timeout: 20m, max_timeout: 10m30s}":     `shell.timeout (20m) is more than shell.max_timeout (10m30s)`,
-		"disk: {low: 1g, critical: 2g}":                  `disk.critical (2g) is more than disk.low (1g)`,
+		"shell: {timeout: 2h}":                           `shell.timeout (2h) must not exceed shell.max_timeout (1h)`,
+		"shell: {timeout: 20m, max_timeout: 10m30s}":     `shell.timeout (20m) must not exceed shell.max_timeout (10m30s)`,
+		"disk: {low: 1g, critical: 2g}":                  `disk.critical (2g) must not exceed disk.low (1g)`,
 		"retry: {attempts: 0}":                           `retry.attempts: "0" must be 1 or more`,
 		"store: {synchronous: off}":                      `store.synchronous: "off" must be normal or full`,
 		"budget: {max_cost: abc}":                        `budget.max_cost: `,
@@ -117,18 +117,18 @@ func TestRefusedValues(t *testing.T) {
 		"models: [{match: a, base_url: 'api.test/v1'}]":  `models[0].base_url must be an http or https address`,
 		"models: [{match: a, hedge: 1s}]":                `unknown key models[0].hedge (line 1)`,
 		"foo: 1":                                         `unknown key foo (line 1)`,
-		"- a":                                            `the configuration must have keys below it`,
-		"driver: gvisor\ndriver: docker":                 `driver is written twice (line 2)`,
-		"driver: [":                                      `the file is no YAML: line 1`,
+		"- a":                                            `the configuration must be a mapping with keys below it`,
+		"driver: gvisor\ndriver: docker":                 `driver appears twice (line 2)`,
+		"driver: [":                                      `invalid YAML: line 1`,
 		"x: &x [*x]":                                     `unknown key x`,
-		"models: &x [*x]":                                `must have keys below it`,
+		"models: &x [*x]":                                `must be a mapping with keys below it`,
 		"limits: {proj_a: {containers: 1, storage: no}}": `limits.proj_a.storage: "no" is not a number, a size such as 10g, or none`,
 	} {
 		_, err := readConfig(t, text)
 		if err == nil || !strings.Contains(err.Error(), "berth.yaml: ") || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: got %v, want %q", text, err, want)
 		} else if s := fmt.Sprint(err); strings.Contains(s, "server.") && !strings.Contains(text, "server") || strings.Contains(s, "!!") {
-			t.Errorf("%q: got %v, which names types of the program", text, err)
+			t.Errorf("%q: got %v, which mentions Go types", text, err)
 		}
 	}
 	if c, err := readConfig(t, "shell: {max_timeout: 5m}"); err != nil || c.Shell.Timeout != c.Shell.MaxTimeout {
@@ -142,7 +142,7 @@ func TestRefusedValues(t *testing.T) {
 	}
 }
 
-// A key of an upstream that is not set in the environment is refused, by either name.
+// An upstream whose key is missing from the environment is refused.
 func TestUnsetKey(t *testing.T) {
 	for _, text := range []string{"upstreams: {a: {provider: openai, api_key_env: BERTH_TEST_MISSING}}", "upstreams: {a: {provider: openai, api_key_envs: [BERTH_TEST_MISSING]}}",
 		"models: [{match: a, base_url: 'http://x', api_key_env: BERTH_TEST_MISSING}]"} {

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// The example in the manual is a configuration that is read, key by key.
+// The example in docs/configuration.md is a valid configuration.
 func TestManual(t *testing.T) {
 	manual, err := os.ReadFile("../docs/configuration.md")
 	if err != nil {
@@ -18,7 +18,7 @@ func TestManual(t *testing.T) {
 	_, rest, _ := strings.Cut(string(manual), "```yaml\n")
 	example, _, ok := strings.Cut(rest, "```")
 	if !ok {
-		t.Fatal("the manual has no example")
+		t.Fatal("docs/configuration.md has no example")
 	}
 	c, err := readConfig(t, example)
 	if err != nil {
@@ -54,15 +54,15 @@ func TestConfig(t *testing.T) {
 		"containers:\n  starts: -1\n":                                      `containers.starts: "-1" must be 0 or more`,
 		"containers:\n  on_expiry: keep\n":                                 `containers.on_expiry: "keep" must be delete or snapshot`,
 		"containers:\n  disk: 10x\n":                                       `containers.disk: "10x" is not a size such as 10g (line 2)`,
-		"containers:\n  idle: soon\n":                                      `containers.idle: "soon" must be a time`,
-		"limits:\n  proj: {responses: 1}\n":                                "\"proj\" is neither default nor a project",
+		"containers:\n  idle: soon\n":                                      `containers.idle: "soon" must be a duration`,
+		"limits:\n  proj: {responses: 1}\n":                                "\"proj\" is neither default nor a project id",
 		"limits:\n  default: {responses: many}\n":                          `limits.default.responses: "many" is not a number`,
 		"limits:\n  default: {storage: 1x}\n":                              `limits.default.storage: "1x" is not a number`,
 		"limits:\n  default: {responses: -1}\n":                            "is not a number",
 		"limits:\n  default: {respones: 1}\n":                              "unknown key limits.default.respones",
 		"models:\n- match: a\n":                                            "models[0] needs match and base_url",
 		"models:\n- {match: a, base_url: b, api_key: c, api_key_env: D}\n": "both api_key and api_key_env",
-		"models:\n- {match: a, base_url: b, modalities: [smell]}\n":        "\"smell\" is none of",
+		"models:\n- {match: a, base_url: b, modalities: [smell]}\n":        "\"smell\" is not one of",
 		"models:\n- {match: a, base_url: b, context_window: -1}\n":         `models[0].context_window: "-1" must be 0 or more`,
 	} {
 		if _, err := readConfig(t, text); err == nil || !strings.Contains(err.Error(), want) {
@@ -75,7 +75,7 @@ func TestConfig(t *testing.T) {
 		}
 	}
 	if _, err := LoadConfig("/no/such/file"); err == nil {
-		t.Error("a missing file was read")
+		t.Error("a missing file: got no error")
 	}
 }
 

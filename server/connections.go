@@ -10,13 +10,13 @@ import (
 	"github.com/berth-run/berth/internal/nofile"
 )
 
-// ServerConfig limits the connections of clients. 0 is the default, which depends on how
-// many files the process may have open.
+// ServerConfig limits client connections. 0 selects the default, which depends on how many files
+// the process may have open.
 type ServerConfig struct {
-	Connections          int `yaml:"connections"`             // in all. Default: half of the files
-	PerAddress           int `yaml:"per_address"`             // of one source address. Default: three quarters of these
-	WithoutKey           int `yaml:"without_key"`             // that have not shown a valid key. Default: half of these
-	WithoutKeyPerAddress int `yaml:"without_key_per_address"` // of one source address that have not. Default: a quarter of these
+	Connections          int `yaml:"connections"`             // in total. Default: half of the file limit
+	PerAddress           int `yaml:"per_address"`             // from one source address. Default: three quarters of connections
+	WithoutKey           int `yaml:"without_key"`             // without a valid key so far. Default: half of connections
+	WithoutKeyPerAddress int `yaml:"without_key_per_address"` // from one source address without a valid key. Default: a quarter of connections
 }
 
 // limits returns the limits of connections.
@@ -31,30 +31,29 @@ func (c ServerConfig) limits() conns.Limits {
 
 func (c ServerConfig) check() error {
 	if limit := nofile.Limit(); c.Connections > limit*3/4 {
-		return fmt.Errorf("server.connections: %d is more than three quarters of the %d files that this process may have open; raise that (LimitNOFILE, ulimit -n)", c.Connections, limit)
+		return fmt.Errorf("server.connections: %d is more than three quarters of the %d files that this process may open; raise the file limit (LimitNOFILE, ulimit -n)", c.Connections, limit)
 	}
 	return nil
 }
 
-// defaultEgress is how many connections all containers together may have.
+// defaultEgress returns the default limit on connections from all containers.
 func defaultEgress() int { return max(min(nofile.Limit()/4, 1<<15), 8) }
 
-// bound returns a listener within the configuration's limits.
+// bound wraps a listener with the configured limits.
 func (c ServerConfig) bound(l net.Listener, log *slog.Logger) *conns.Listener {
 	return conns.Limit(l, c.limits(), log)
 }
 
-// fewFiles is how many files a server should be able to have open.
+// fewFiles is the file limit below which doctor gives advice.
 const fewFiles = 8192
 
-// openFiles reports how many files a process may have open, and how many connections that
-// allows.
+// openFiles reports the file limit, and the connections that it allows.
 func openFiles() Finding {
 	n := nofile.Limit()
 	l := conns.DefaultLimits(n)
-	f := Finding{What: "open files", OK: true, Says: fmt.Sprintf("%d: %d connections of clients, %d of them without a key; %d of containers", n, l.Total, l.WithoutKey, defaultEgress())}
+	f := Finding{What: "open files", OK: true, Detail: fmt.Sprintf("%d: %d connections of clients, %d of them without a key; %d of containers", n, l.Total, l.WithoutKey, defaultEgress())}
 	if n < fewFiles {
-		f.Advice = "few for many clients: set LimitNOFILE=65536 in the unit, or ulimit -n"
+		f.Advice = "this limits concurrent clients: set LimitNOFILE=65536 in the unit, or ulimit -n"
 	}
 	return f
 }

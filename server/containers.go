@@ -16,15 +16,15 @@ import (
 	"github.com/berth-run/berth/sandbox/local"
 )
 
-// containers are the service of containers and the parts that it uses.
+// containers holds the container service and the parts that it uses.
 type containers struct {
 	driver    sandbox.Driver
 	templates *templates
 	service   *container.Service
 }
 
-// startContainers opens the driver, takes over the sandboxes of the previous start, and
-// starts the work in the background.
+// startContainers opens the driver, takes over the sandboxes of the previous process, and starts
+// background work.
 func (s *Server) startContainers(ctx context.Context, b *base, data *blobs) (*containers, error) {
 	images, err := image.Open(filepath.Join(b.State, "images"), b.Log)
 	if err != nil {
@@ -51,14 +51,14 @@ func (s *Server) startContainers(ctx context.Context, b *base, data *blobs) (*co
 		return nil, errors.Join(fmt.Errorf("take over containers: %w", err), b.space.Close())
 	}
 	b.start.calm.thawed()
-	s.later(func(context.Context) error { return data.volumes.Close() }) // containers that stay alive keep theirs mounted
+	s.later(func(context.Context) error { return data.volumes.Close() }) // volumes of running containers stay mounted
 	s.later(c.templates.startPruning(func(ctx context.Context) (map[string]bool, error) { return references(ctx, b.db, data.snapshots) }, c.service, b.Log))
 	s.later(func(context.Context) error { return c.service.Close() })
 	s.later(func(context.Context) error { return b.space.Close() })
 	return c, nil
 }
 
-// warnOfPools logs the pools whose template does not exist. They are filled when it does.
+// warnOfPools warns about pools whose template does not exist. They fill once it does.
 func warnOfPools(images *image.Store, config *Config, log *slog.Logger) {
 	for i, p := range config.Containers.Pools {
 		if p.Template == "" {

@@ -27,18 +27,18 @@ import (
 type Finding struct {
 	What   string `json:"what"`
 	OK     bool   `json:"ok"`
-	Says   string `json:"says"`
-	Advice string `json:"advice,omitempty"` // what to do, or what is lost without it
+	Detail string `json:"says"`
+	Advice string `json:"advice,omitempty"` // what to do, or what does not work
 }
 
-// Examine reports what this machine can run, and why not.
+// Examine checks what this machine can run. config is the path of a configuration file, or "".
 func Examine(ctx context.Context, state, config string) []Finding {
 	all := []Finding{kernel()}
 	c, err := LoadConfig(config)
 	if err == nil {
 		err = c.Verify()
 	}
-	if err != nil || c.Driver != "docker" { // its sandboxes are not on this machine, or on a part of it
+	if err != nil || c.Driver != "docker" { // Docker's sandboxes may be on another machine
 		name := ""
 		if err == nil {
 			name = c.Driver
@@ -55,11 +55,11 @@ func Examine(ctx context.Context, state, config string) []Finding {
 	}
 	all = append(all, openFiles(), disk(state), erasure(state))
 	if err != nil {
-		return append(all, Finding{What: "configuration", Says: err.Error()})
+		return append(all, Finding{What: "configuration", Detail: err.Error()})
 	}
-	all = append(all, Finding{What: "configuration", OK: true, Says: "driver " + c.Driver + ", template " + c.Template})
+	all = append(all, Finding{What: "configuration", OK: true, Detail: "driver " + c.Driver + ", template " + c.Template})
 	if _, err := exec.LookPath("mmdebstrap"); err != nil && os.Geteuid() == 0 {
-		all = append(all, Finding{What: "mmdebstrap", OK: true, Says: "not installed", Advice: "berth image build needs it: apt-get install mmdebstrap"})
+		all = append(all, Finding{What: "mmdebstrap", OK: true, Detail: "not installed", Advice: "berth image build needs it: apt-get install mmdebstrap"})
 	}
 	switch c.Driver {
 	case "docker":
@@ -87,16 +87,16 @@ func Examine(ctx context.Context, state, config string) []Finding {
 func kernel() Finding {
 	var u unix.Utsname
 	if err := unix.Uname(&u); err != nil {
-		return Finding{What: "kernel", Says: err.Error()}
+		return Finding{What: "kernel", Detail: err.Error()}
 	}
-	return Finding{What: "kernel", OK: true, Says: unix.ByteSliceToString(u.Sysname[:]) + " " + unix.ByteSliceToString(u.Release[:])}
+	return Finding{What: "kernel", OK: true, Detail: unix.ByteSliceToString(u.Sysname[:]) + " " + unix.ByteSliceToString(u.Release[:])}
 }
 
 func controlGroups() Finding {
 	f := Finding{What: "cgroups", OK: true}
 	v2, err := os.ReadFile("/sys/fs/cgroup/cgroup.controllers")
 	if err == nil && strings.Contains(string(v2), "memory") {
-		f.Says = "version 2: " + strings.TrimSpace(string(v2))
+		f.Detail = "version 2: " + strings.TrimSpace(string(v2))
 		return f
 	}
 	var v1 []string
@@ -105,18 +105,18 @@ func controlGroups() Finding {
 			v1 = append(v1, c)
 		}
 	}
-	f.Says = "version 1: " + strings.Join(v1, " ")
+	f.Detail = "version 1: " + strings.Join(v1, " ")
 	if len(v1) < 3 {
-		f.OK, f.Advice = false, "memory, cpu and pids are all needed: limits could not be enforced"
+		f.OK, f.Advice = false, "limits need the controllers memory, cpu and pids"
 	}
 	return f
 }
 
 func virtualisation() Finding {
-	f := Finding{What: "kvm", OK: true, Says: "not needed; gVisor runs on systrap"}
+	f := Finding{What: "kvm", OK: true, Detail: "not needed: gVisor uses systrap"}
 	if fd, err := unix.Open("/dev/kvm", unix.O_RDWR|unix.O_CLOEXEC, 0); err == nil {
 		unix.Close(fd)
-		f.Says = "/dev/kvm opens; gVisor runs on systrap without it"
+		f.Detail = "/dev/kvm opens, but is not needed: gVisor uses systrap"
 	}
 	return f
 }
@@ -130,12 +130,12 @@ func existing(state string) string {
 	}
 }
 
-// erasure reports whether data of deleted containers is unreadable.
+// erasure reports whether the data of deleted containers becomes unreadable.
 func erasure(state string) Finding {
-	f := Finding{What: "erasure", OK: true, Says: "what a container wrote is encrypted with a key that goes with it"}
+	f := Finding{What: "erasure", OK: true, Detail: "a container's data is encrypted with a key that is destroyed with the container"}
 	if err := host.CanSeal(existing(state)); err != nil {
-		f.Says = "removed files of containers may stay readable on the raw volume"
-		f.Advice = "ext4 can encrypt: tune2fs -O encrypt DEVICE, also while it is mounted; or put the state on an encrypted volume. See docs/audit.md"
+		f.Detail = "deleted files of containers may remain readable on the raw volume"
+		f.Advice = "enable encryption on ext4 (tune2fs -O encrypt DEVICE, also while mounted), or put the state directory on an encrypted volume; see docs/audit.md"
 	}
 	return f
 }
@@ -144,12 +144,12 @@ func disk(state string) Finding {
 	f := Finding{What: "disk", OK: true}
 	var st unix.Statfs_t
 	if err := unix.Statfs(existing(state), &st); err != nil {
-		return Finding{What: "disk", Says: err.Error()}
+		return Finding{What: "disk", Detail: err.Error()}
 	}
 	free := int64(st.Bavail) * st.Bsize
-	f.Says = fmt.Sprintf("%d GB free for %s", free>>30, state)
+	f.Detail = fmt.Sprintf("%d GB free for %s", free>>30, state)
 	if free < 5<<30 {
-		f.Advice = "each container may write up to its disk limit (10 GB unless configured)"
+		f.Advice = "each container may write up to its disk limit (default 10 GB)"
 	}
 	return f
 }
@@ -157,31 +157,31 @@ func disk(state string) Finding {
 func checkTemplate(state, name string) (image.Template, Finding) {
 	f := Finding{What: "template"}
 	dir := filepath.Join(state, "images")
-	var library *image.Store
+	var store *image.Store
 	_, err := os.Stat(dir) // image.Open would create it
 	if errors.Is(err, fs.ErrNotExist) {
 		err = fmt.Errorf("no template %q: %w", name, image.ErrNotFound)
 	} else if err == nil {
-		library, err = image.Open(dir, slog.New(slog.DiscardHandler))
+		store, err = image.Open(dir, slog.New(slog.DiscardHandler))
 	}
 	if err == nil {
 		var t image.Template
-		if t, err = library.Get(name); err == nil {
-			f.OK, f.Says = true, fmt.Sprintf("%s %.19s, %d MB", t.Name, t.Digest, t.Bytes>>20)
+		if t, err = store.Get(name); err == nil {
+			f.OK, f.Detail = true, fmt.Sprintf("%s %.19s, %d MB", t.Name, t.Digest, t.Bytes>>20)
 			return t, f
 		}
 	}
-	f.Says = err.Error()
+	f.Detail = err.Error()
 	if errors.Is(err, image.ErrNotFound) {
 		f.Advice = "run berth image build"
 		if os.Geteuid() != 0 {
-			f.Advice = "run berth image pull, or berth image load with what root has saved by berth image save"
+			f.Advice = "run berth image pull; or run berth image save as root and berth image load as this user"
 		}
 	}
 	return image.Template{}, f
 }
 
-// scratch creates a temporary directory, in the state directory if there is one: the result
+// scratch creates a temporary directory, in the state directory if possible, because the result
 // of a trial may depend on the file system.
 func scratch(state string) (string, error) {
 	if dir, err := os.MkdirTemp(state, "doctor-*"); state != "" && err == nil {
@@ -190,17 +190,17 @@ func scratch(state string) (string, error) {
 	return os.MkdirTemp("", "berth-doctor-*")
 }
 
-// trySandbox starts a sandbox in a state directory of its own and runs a command in it.
+// trySandbox starts a sandbox in a temporary state directory and runs a command in it.
 func trySandbox(ctx context.Context, state string, c *Config, t image.Template) Finding {
-	began := time.Now()
+	start := time.Now()
 	if err := runSandbox(ctx, state, c, t); err != nil {
-		return Finding{What: c.Driver, Says: err.Error(), Advice: "containers cannot start on this machine"}
+		return Finding{What: c.Driver, Detail: err.Error(), Advice: "containers cannot start on this machine"}
 	}
-	return Finding{What: c.Driver, OK: true, Says: fmt.Sprintf("started a sandbox, ran a command and destroyed it in %d ms", time.Since(began).Milliseconds())}
+	return Finding{What: c.Driver, OK: true, Detail: fmt.Sprintf("started a sandbox, ran a command and destroyed it in %d ms", time.Since(start).Milliseconds())}
 }
 
 func runSandbox(ctx context.Context, state string, config *Config, t image.Template) error {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute) // an engine takes a copy of the template
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute) // an engine may have to import the template
 	defer cancel()
 	dir, err := scratch(state)
 	if err != nil {

@@ -20,15 +20,15 @@ func dockerEngine(ctx context.Context, state string, config *Config) Finding {
 		var e docker.Engine
 		if e, err = queryEngine(ctx, dir, config); err == nil {
 			f.OK = true
-			f.Says = fmt.Sprintf("%s at %s (%s), runtime %s, storage %s", e.Version, e.Host, e.System, e.Runtime, e.Storage)
+			f.Detail = fmt.Sprintf("%s at %s (%s), runtime %s, storage %s", e.Version, e.Host, e.System, e.Runtime, e.Storage)
 			f.Advice = strings.Join(e.Lacks, "; ")
 			return f
 		}
 	}
-	f.Says = err.Error()
-	f.Advice = "start the engine, or name another: docker.host in the configuration, DOCKER_HOST, or a context of the docker command"
+	f.Detail = err.Error()
+	f.Advice = "start the engine, or select another with docker.host in the configuration, DOCKER_HOST, or a docker context"
 	if errors.Is(err, docker.ErrUnfiltered) {
-		f.Advice = "let the engine use seccomp, or give it runsc as a runtime (docker.runtime)"
+		f.Advice = "enable seccomp in the engine, or configure runsc as its runtime (docker.runtime)"
 	}
 	return f
 }

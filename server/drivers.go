@@ -19,8 +19,7 @@ import (
 // A driverFunc opens a driver on a state directory.
 type driverFunc func(state string, programs embedded.Programs, config *Config, log *slog.Logger) (sandbox.Driver, error)
 
-// drivers are the drivers by the names that the configuration has for them. To add a driver,
-// add its line.
+// drivers maps driver names in the configuration to drivers. To add a driver, add its line.
 var drivers = map[string]driverFunc{
 	"gvisor": func(state string, programs embedded.Programs, _ *Config, log *slog.Logger) (sandbox.Driver, error) {
 		return gvisor.Open(gvisor.Options{StateDir: filepath.Join(state, "gvisor"), RunscPath: programs.Runsc, GuestPath: programs.Guest, Logger: log})

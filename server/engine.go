@@ -18,7 +18,7 @@ import (
 	"github.com/berth-run/berth/webhook"
 )
 
-// responses are the engine and the parts that it uses.
+// responses holds the engine and the parts that it uses.
 type responses struct {
 	engine    *engine.Engine
 	journal   *journal.Journal
@@ -28,7 +28,7 @@ type responses struct {
 	memory    memoryPools
 }
 
-// startEngine makes the engine and has it resume the responses that are in progress.
+// startEngine creates the engine and resumes the responses in progress.
 func (s *Server) startEngine(ctx context.Context, b *base, data *blobs, c *containers) (*responses, error) {
 	router, upstreams, err := newRouter(b.Config, s.metrics.FirstToken, b.Log)
 	if err != nil {
@@ -55,9 +55,9 @@ func (s *Server) startEngine(ctx context.Context, b *base, data *blobs, c *conta
 	opts.Room = func() error { return b.space.Admit() }
 	opts.Observer = metrics.Engine{Metrics: s.metrics}
 	r.engine = engine.New(opts)
-	s.leave = r.engine.Close
-	s.later(s.leave)
-	if err := r.engine.Recover(ctx); err != nil { // the containers have their sandboxes again
+	s.detach = r.engine.Close
+	s.later(s.detach)
+	if err := r.engine.Recover(ctx); err != nil { // after startContainers: containers have their sandboxes again
 		return nil, fmt.Errorf("resume responses: %w", err)
 	}
 	return r, nil
@@ -83,7 +83,7 @@ func engineOptions(config *Config) (engine.Options, error) {
 	return opts, nil
 }
 
-// engineContainers are the containers as the engine uses them.
+// engineContainers adapts the container service to the engine.
 type engineContainers struct{ *container.Service }
 
 func (c engineContainers) Shell(caller berth.Caller, id berth.ContainerID) shell.Execer {

@@ -9,7 +9,7 @@ import (
 	"github.com/berth-run/berth/store"
 )
 
-// erasable are the services that delete the data of projects.
+// erasable holds the services that delete the data of projects.
 type erasable struct {
 	db         projectStore
 	containers containerRemover
@@ -31,7 +31,7 @@ type (
 	}
 )
 
-// sources returns all data of a project. Containers come first, because they use the rest.
+// sources returns the sources of all data of a project. Containers come first, because they use the others.
 func (e *erasable) sources() []project.Source {
 	page := func(limit int) store.Page { return store.Page{Limit: limit, Ascending: true} }
 	return []project.Source{

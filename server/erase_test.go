@@ -26,7 +26,7 @@ import (
 	"github.com/berth-run/berth/store/sqlite"
 )
 
-// storedContainers are containers without sandboxes.
+// storedContainers is a container service without sandboxes.
 type storedContainers struct{ *sqlite.DB }
 
 func (s storedContainers) List(ctx context.Context, p berth.ProjectID, name string, page store.Page) ([]*berth.Container, bool, error) {
@@ -42,7 +42,7 @@ func (s storedContainers) Delete(ctx context.Context, p berth.ProjectID, id bert
 	return s.DeleteContainer(ctx, p, id)
 }
 
-// storedResponses are responses of which one is not kept.
+// storedResponses is a response service with one response that is not stored.
 type storedResponses struct{ *sqlite.DB }
 
 func (s storedResponses) Delete(ctx context.Context, c berth.Caller, id berth.ResponseID) error {
@@ -52,8 +52,8 @@ func (s storedResponses) Delete(ctx context.Context, c berth.Caller, id berth.Re
 	return s.DeleteResponse(ctx, c.Project, id)
 }
 
-// An archived project has nothing any more, the record says so once, and others keep
-// what they have.
+// An archived project has no data left, the audit record has one entry for it, and other projects
+// keep their data.
 func TestErase(t *testing.T) {
 	ctx, dir := t.Context(), t.TempDir()
 	db, err := OpenStore(ctx, dir, sqlite.Options{})
@@ -109,7 +109,7 @@ func TestErase(t *testing.T) {
 	fill("proj_old", "old")
 	fill("proj_new", "new")
 	if n := left("proj_old"); n != 5 {
-		t.Fatalf("the project has %d things; this test sees nothing", n)
+		t.Fatalf("the project has %d objects: too few for this test", n)
 	}
 	for _, id := range []berth.ProjectID{"proj_old", "proj_new"} {
 		if _, err := projects.Create(ctx, id, ""); err != nil {
@@ -125,7 +125,7 @@ func TestErase(t *testing.T) {
 		}
 	}
 	if old, new := left("proj_old"), left("proj_new"); old != 0 || new != 5 {
-		t.Errorf("the archived project has %d things, want none, and another %d, want 5", old, new)
+		t.Errorf("objects: got %d in the archived project and %d in another, want 0 and 5", old, new)
 	}
 	if p, err := projects.Get(ctx, "proj_old"); err != nil || p.ErasedAt == nil || p.Status != berth.ProjectArchived {
 		t.Errorf("got %+v, %v", p, err)
@@ -140,7 +140,7 @@ func TestErase(t *testing.T) {
 		}
 	}
 	if len(entries) != 2 || entries[0].Action != audit.FileDeleted || entries[1].Project != "proj_old" || entries[1].Count != 5 || entries[1].Reason != "archived" {
-		t.Errorf("got the entries %+v, want the file's and one of the project's", entries)
+		t.Errorf("entries: got %+v, want one for the file and one for the project", entries)
 	}
 }
 

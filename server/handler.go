@@ -13,9 +13,9 @@ import (
 	"github.com/berth-run/berth/metrics"
 )
 
-// newHandler makes the API. Imports that a crash has interrupted are undone before.
+// newHandler creates the API, after undoing imports that a crash interrupted.
 func (s *Server) newHandler(ctx context.Context, b *base, data *blobs, c *containers, r *responses) (http.Handler, error) {
-	spool := filepath.Join(b.State, "spool") // not /tmp, which may be memory
+	spool := filepath.Join(b.State, "spool") // not /tmp, which may be in memory
 	if err := os.MkdirAll(spool, 0o700); err != nil {
 		return nil, fmt.Errorf("create spool directory: %w", err)
 	}

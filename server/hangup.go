@@ -9,15 +9,15 @@ import (
 )
 
 // OnHangup returns a context that ends when the terminal of the server is closed. Without a
-// terminal, SIGHUP asks a daemon to reload its configuration; this server reads it at its
-// start only, so it logs a warning. Where SIGHUP is ignored, as under nohup, it stays ignored.
+// terminal, SIGHUP conventionally reloads the configuration. This server reads it only at start,
+// so it logs a warning. If SIGHUP is ignored, as under nohup, it stays ignored.
 func OnHangup(ctx context.Context, log *slog.Logger) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
 	if signal.Ignored(syscall.SIGHUP) {
 		return ctx, cancel
 	}
 	terminal := false
-	if tty, err := os.Open("/dev/tty"); err == nil { // after the hangup there is none
+	if tty, err := os.Open("/dev/tty"); err == nil { // must be tested before the hangup
 		terminal = true
 		tty.Close()
 	}
@@ -27,7 +27,7 @@ func OnHangup(ctx context.Context, log *slog.Logger) (context.Context, context.C
 		for {
 			select {
 			case <-ctx.Done():
-				return // still caught: the stop is to be in order
+				return // SIGHUP stays caught: it must not interrupt the stop
 			case <-hangups:
 			}
 			if terminal {
@@ -35,7 +35,7 @@ func OnHangup(ctx context.Context, log *slog.Logger) (context.Context, context.C
 				cancel()
 				return
 			}
-			log.Warn("SIGHUP does not reload the configuration; restart the server for that")
+			log.Warn("SIGHUP does not reload the configuration; restart the server to reload it")
 		}
 	}()
 	return ctx, cancel

@@ -12,17 +12,17 @@ import (
 )
 
 // LimitsConfig are the limits of a project: numbers, sizes such as 10g, or none for no limit.
-// A limit that is not set is that of all projects, which is none by default.
+// For a limit that is not set, the default of all projects applies, which is no limit unless
+// configured.
 type LimitsConfig struct {
-	RequestsPerMinute *Amount `yaml:"requests_per_minute"` // for responses; and as many others that change something
-	TokensPerMinute   *Amount `yaml:"tokens_per_minute"`   // of models, in and out
+	RequestsPerMinute *Amount `yaml:"requests_per_minute"` // for responses; other requests that change data have a second budget of this size
+	TokensPerMinute   *Amount `yaml:"tokens_per_minute"`   // input and output of models
 	Responses         *Amount `yaml:"responses"`           // in progress at once
 	Containers        *Amount `yaml:"containers"`          // running at once
-	ContainerMinutes  *Amount `yaml:"container_minutes"`   // of all its containers in a day (UTC)
-	Storage           *Amount `yaml:"storage"`             // bytes of all that is stored: responses, conversations, files, snapshots, volumes …
+	ContainerMinutes  *Amount `yaml:"container_minutes"`   // of all containers per day (UTC)
+	Storage           *Amount `yaml:"storage"`             // bytes of all stored data: responses, conversations, files, snapshots, volumes …
 	Snapshots         *Amount `yaml:"snapshots"`           // stored at once
-
-	// Templates are those that containers may name beside the default one: names,
+	// Templates are the templates that containers may name besides the default one: names,
 	// patterns such as py-*, digests. Default: all templates of the server.
 	Templates []string `yaml:"templates"`
 }
@@ -36,15 +36,15 @@ func (c LimitsConfig) Limits() berth.Limits {
 // An Amount is a number, a size such as 10g, or none.
 type Amount int64
 
-// NoLimit is written as none.
+// NoLimit is the amount "none".
 const NoLimit Amount = -1
 
-// UnmarshalYAML reads 100, 10g or none.
+// UnmarshalYAML parses 100, 10g or none.
 func (a *Amount) UnmarshalYAML(n *yaml.Node) error {
 	return a.Set(n.Value)
 }
 
-// Set reads an amount as a flag has it.
+// Set implements pflag.Value, together with String and Type.
 func (a *Amount) Set(text string) error {
 	if text == "none" {
 		*a = NoLimit
@@ -67,10 +67,10 @@ func (a *Amount) String() string {
 	return strconv.FormatInt(int64(*a), 10)
 }
 
-// Type names the value in a command's help.
+// Type returns the name of the value in a command's help.
 func (a *Amount) Type() string { return "amount" }
 
-// Check returns what is wrong with the limits.
+// Check returns an error if a limit is invalid.
 func (c LimitsConfig) Check() error {
 	for _, pattern := range c.Templates {
 		if _, err := path.Match(pattern, ""); err != nil || pattern == "" {

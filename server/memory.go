@@ -15,19 +15,19 @@ import (
 	"github.com/berth-run/berth/internal/ration"
 )
 
-// A memoryPlan divides the memory that the server may use.
+// A memoryPlan divides the memory of the server process.
 type memoryPlan struct {
-	limit    int64 // of the process, for the garbage collector
-	readers  int64 // for answers that clients have not read yet
+	limit    int64 // memory limit of the process
+	readers  int64 // for responses that clients have not read yet
 	bodies   int64 // for the bodies of requests
 	decoding int64 // for decoded requests
 }
 
-// minMemory is the least memory that the server plans with.
+// minMemory is the minimum limit of the process.
 const minMemory = 256 << 20
 
-// planMemory divides the memory of the machine, or of the control group if that is
-// less. Half of it is for sandboxes and the page cache.
+// planMemory divides the available memory of the machine or control group. Half of it is left
+// for sandboxes and the page cache.
 func planMemory(available int64) memoryPlan {
 	limit := max(available/2, minMemory)
 	return memoryPlan{limit: limit, readers: clamp(limit/8, 32<<20, 256<<20),
@@ -36,8 +36,8 @@ func planMemory(available int64) memoryPlan {
 
 func clamp(n, least, most int64) int64 { return min(max(n, least), most) }
 
-// limitMemory plans for this machine. It sets the memory limit of the process unless
-// the environment does so with GOMEMLIMIT.
+// limitMemory plans for this machine and sets the memory limit of the process, unless
+// GOMEMLIMIT sets it.
 func limitMemory(log *slog.Logger) memoryPlan {
 	available := availableMemory(os.DirFS("/"))
 	if set := debug.SetMemoryLimit(-1); set != math.MaxInt64 {
@@ -51,18 +51,18 @@ func limitMemory(log *slog.Logger) memoryPlan {
 	return plan
 }
 
-// memoryPools bound the memory of requests and answers.
+// memoryPools bounds the memory of requests and responses.
 type memoryPools struct{ readers, bodies, decoding *ration.Pool }
 
 func (p memoryPlan) pools() memoryPools {
 	return memoryPools{readers: pool(p.readers), bodies: pool(p.bodies), decoding: pool(p.decoding)}
 }
 
-// pool returns a pool of n bytes, of which one project may take half.
+// pool returns a pool of n bytes. One project may use half of it.
 func pool(n int64) *ration.Pool { return ration.New(ration.Options{Total: n}) }
 
-// availableMemory returns the memory of the machine, or the least limit of the control
-// groups that this process is in. It returns 1 GiB if neither can be read.
+// availableMemory returns the memory of the machine, or the lowest limit of the control groups
+// of this process. It returns 1 GiB if neither can be read.
 func availableMemory(root fs.FS) int64 {
 	available := int64(math.MaxInt64)
 	if f, err := root.Open("proc/meminfo"); err == nil {
@@ -88,7 +88,7 @@ func availableMemory(root fs.FS) int64 {
 			}
 			dir, name = "sys/fs/cgroup/memory", "memory.limit_in_bytes"
 		}
-		// In a container the path may be that of the host: the root is what is left.
+		// In a container, the path may be the host's; then only the root exists.
 		for at := path.Clean("/" + fields[2]); ; at = path.Dir(at) {
 			text, err := fs.ReadFile(root, filepath.Join(dir, at, name))
 			if n, bad := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64); err == nil && bad == nil && n > 0 {

@@ -12,10 +12,10 @@ import (
 	"github.com/berth-run/berth/internal/conns"
 )
 
-// metricsFiles is how many descriptors the metrics may take, half of them for connections.
+// metricsFiles bounds the file descriptors of the metrics server, half of them for connections.
 const metricsFiles = 256
 
-// serveMetrics serves the metrics on an address of their own until the server is closed.
+// serveMetrics serves the metrics on a separate address until the server is closed.
 func (s *Server) serveMetrics(listen string) error {
 	l, err := net.Listen("tcp", listen)
 	if err != nil {
@@ -33,8 +33,8 @@ func (s *Server) serveMetrics(listen string) error {
 	return nil
 }
 
-// noPages refuses requests of web pages: requests from another origin and, if the listener is
-// on loopback, requests to other host names (DNS rebinding).
+// noPages refuses requests from web pages: those with another origin and, on a loopback listener,
+// those for other host names (DNS rebinding).
 func noPages(next http.Handler, loopback bool) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		site := r.Header.Get("Sec-Fetch-Site")

@@ -20,8 +20,8 @@ import (
 	"github.com/berth-run/berth/server/embedded"
 )
 
-// testServer returns a running server with a configuration. Its sandboxes are
-// destroyed in the end.
+// testServer returns a running server with a configuration. It destroys the server's sandboxes at
+// the end of the test.
 func testServer(t *testing.T, state, config string) (*Server, *httptest.Server) {
 	t.Helper()
 	if _, err := embedded.Extract(t.TempDir()); err != nil {
@@ -53,7 +53,7 @@ func scrape(t *testing.T, s *Server) string {
 	return w.Body.String()
 }
 
-// eventually scrapes until the text has all that is wanted.
+// eventually scrapes until the text contains all wanted strings.
 func eventually(t *testing.T, s *Server, want ...string) string {
 	t.Helper()
 	text := ""
@@ -69,13 +69,12 @@ func eventually(t *testing.T, s *Server, want ...string) string {
 			return text
 		}
 		if time.Now().After(end) {
-			t.Fatalf("%s is not told:\n%s", missing, text)
+			t.Fatalf("%s is missing:\n%s", missing, text)
 		}
 	}
 }
 
-// A conversation with a command leaves its mark in every figure that it touches,
-// and what is told is what Prometheus' own linter likes.
+// A conversation with a command appears in all affected metrics, which pass Prometheus' own linter.
 func TestMetricsOfAConversation(t *testing.T) {
 	state := t.TempDir()
 	up := modeltest.NewChatServer(t, modeltest.Play(
@@ -131,8 +130,8 @@ func TestMetricsOfAConversation(t *testing.T) {
 	eventually(t, s, `berth_containers_ended_total\{reason="deleted"\} 1`)
 }
 
-// The seconds of containers are in the figures and in the project's usage, and both
-// survive a restart of the server.
+// The running time of containers is in the metrics and in the project's usage, and survives a
+// restart of the server.
 func TestContainerSecondsSurvive(t *testing.T) {
 	state := t.TempDir()
 	const config = "driver: unsafe-local\ncontainers: {pool: 0}\n"
@@ -146,7 +145,7 @@ func TestContainerSecondsSurvive(t *testing.T) {
 	resp.Body.Close()
 	id := regexp.MustCompile(`cntr_[0-9a-f]+`).FindString(string(body))
 	created := time.Now()
-	for time.Since(created) < 1100*time.Millisecond { // seconds are whole
+	for time.Since(created) < 1100*time.Millisecond { // whole seconds are counted
 		scrape(t, s)
 	}
 	remove, _ := http.NewRequest("DELETE", web.URL+"/v1/containers/"+id, nil)
@@ -156,13 +155,13 @@ func TestContainerSecondsSurvive(t *testing.T) {
 	resp.Body.Close()
 	const want = `berth_container_seconds_total\{isolation="none",memory_limit="4g",project="[a-z_]+"\} [1-9]`
 	text := eventually(t, s, want)
-	told := regexp.MustCompile("(?m)^" + want + "$").FindString(text)
+	line := regexp.MustCompile("(?m)^" + want + "$").FindString(text)
 	web.Close()
 	s.Close(t.Context())
 
 	again, web := testServer(t, state, config)
-	if text := scrape(t, again); !strings.Contains(text, told) {
-		t.Errorf("%s was forgotten:\n%s", told, text)
+	if text := scrape(t, again); !strings.Contains(text, line) {
+		t.Errorf("%s is missing after a restart:\n%s", line, text)
 	}
 	resp, err = http.Get(fmt.Sprintf("%s/v1/organization/usage/code_interpreter_sessions?bucket_width=1d&start_time=%d", web.URL, created.Unix()))
 	if err != nil {
@@ -170,13 +169,13 @@ func TestContainerSecondsSurvive(t *testing.T) {
 	}
 	body, _ = io.ReadAll(resp.Body)
 	resp.Body.Close()
-	if usage := `"seconds":{"4g":` + told[strings.LastIndex(told, " ")+1:] + `}`; !strings.Contains(string(body), usage) {
+	if usage := `"seconds":{"4g":` + line[strings.LastIndex(line, " ")+1:] + `}`; !strings.Contains(string(body), usage) {
 		t.Errorf("got %s, want %s", body, usage)
 	}
 }
 
-// A web page cannot read the figures: neither from its own origin, nor under a name of
-// its own that leads to this machine.
+// A web page cannot read the metrics, neither from its own origin nor under its own name for this
+// machine.
 func TestMetricsServeNoPages(t *testing.T) {
 	served := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {})
 	for _, tt := range []struct {

@@ -29,14 +29,14 @@ const (
 	providerGemini    = "gemini"
 )
 
-// A providerKind creates providers of one name. keys are the keys of its dialect that the
-// configuration may have.
+// A providerKind is an entry of providers. keys are the dialect's keys that the configuration of
+// such an upstream may have.
 type providerKind struct {
 	make func(*UpstreamConfig, upstream.Options) (model.Provider, error)
 	keys []string
 }
 
-// providers is the table of providers.
+// providers maps provider names in the configuration to providers.
 var providers = map[string]providerKind{
 	providerOpenAI: {func(m *UpstreamConfig, up upstream.Options) (model.Provider, error) {
 		return openai.New(openai.Options{Options: up, Reasoning: m.Reasoning})
@@ -52,7 +52,7 @@ var providers = map[string]providerKind{
 	}, []string{"thinking"}},
 }
 
-// dialect returns the keys of a dialect that are set.
+// dialect returns the dialect's keys that are set.
 func (m *UpstreamConfig) dialect() (keys []string) {
 	for _, k := range []struct {
 		name string
@@ -68,15 +68,14 @@ func (m *UpstreamConfig) dialect() (keys []string) {
 	return keys
 }
 
-// newRouter creates the upstreams and the routes of models to them. It returns the upstreams
-// too, in the order of their names. heard, if it is not nil, is called at the first token of
-// a turn.
-func newRouter(config *Config, heard func(upstream, model string, took time.Duration), log *slog.Logger) (*model.Router, []*balance.Upstream, error) {
+// newRouter creates the upstreams and the routes of models to them. It also returns the
+// upstreams, sorted by name. firstToken, if not nil, is called at the first token of each turn.
+func newRouter(config *Config, firstToken func(upstream, model string, took time.Duration), log *slog.Logger) (*model.Router, []*balance.Upstream, error) {
 	rules := []model.Rule{{Match: scripted.Name, Provider: scripted.Provider{}, About: berth.ModelBerth{Provider: scripted.Name}}}
 	var all []*balance.Upstream
 	named := map[string]*balance.Upstream{}
 	for _, name := range slices.Sorted(maps.Keys(config.Upstreams)) {
-		u, err := config.Upstreams[name].open(name, false, config.Currency, heard, log)
+		u, err := config.Upstreams[name].open(name, false, config.Currency, firstToken, log)
 		if err != nil {
 			return nil, nil, config.in(fmt.Errorf("upstreams.%s%w", name, err))
 		}
@@ -90,7 +89,7 @@ func newRouter(config *Config, heard func(upstream, model string, took time.Dura
 	for i := range models {
 		m := &models[i]
 		if len(m.Upstreams) == 0 {
-			u, err := m.own().open(m.Match, true, config.Currency, heard, log)
+			u, err := m.own().open(m.Match, true, config.Currency, firstToken, log)
 			if err != nil {
 				return nil, nil, config.modelError(i, err)
 			}
@@ -105,13 +104,13 @@ func newRouter(config *Config, heard func(upstream, model string, took time.Dura
 			About: berth.ModelBerth{Provider: m.kind(config), Modalities: m.Modalities, Tools: m.Tools}})
 	}
 	if len(models) == 0 {
-		log.Warn("no model upstream is configured, only the model 'scripted' works; set OPENAI_BASE_URL, ANTHROPIC_API_KEY or GEMINI_API_KEY, or name models in --config")
+		log.Warn("no model upstream is configured, only the model 'scripted' works; set OPENAI_BASE_URL, ANTHROPIC_API_KEY or GEMINI_API_KEY, or configure models with --config")
 	}
 	router, err := model.NewRouter(log, rules...)
 	return router, all, err
 }
 
-// modelError returns an error that continues the name of a model's key.
+// modelError prefixes an error with the key of a model. err continues the key.
 func (c *Config) modelError(i int, err error) error {
 	if len(c.Models) == 0 {
 		return fmt.Errorf("upstream of the environment%w", err)
@@ -119,7 +118,7 @@ func (c *Config) modelError(i int, err error) error {
 	return c.in(fmt.Errorf("models[%d]%w", i, err))
 }
 
-// statuses returns a function that returns the status of each upstream.
+// statuses returns a function that reports the status of each upstream.
 func statuses(all []*balance.Upstream) func() []berth.Upstream {
 	return func() []berth.Upstream {
 		list := make([]berth.Upstream, len(all))
@@ -130,7 +129,7 @@ func statuses(all []*balance.Upstream) func() []berth.Upstream {
 	}
 }
 
-// own returns the upstream that the entry describes itself.
+// own returns the entry's inline upstream.
 func (m *ModelConfig) own() *UpstreamConfig {
 	own := m.UpstreamConfig
 	own.Timeouts.FirstToken = cmp.Or(m.FirstToken, own.Timeouts.FirstToken)
@@ -138,7 +137,7 @@ func (m *ModelConfig) own() *UpstreamConfig {
 	return &own
 }
 
-// group returns the upstreams of a model; its own has the name "".
+// group returns the group of a model's upstreams. named holds its inline upstream under "".
 func (m *ModelConfig) group(named map[string]*balance.Upstream, log *slog.Logger) (*balance.Group, error) {
 	targets := func(list []TargetConfig) (all []balance.Target) {
 		for _, t := range list {
@@ -161,12 +160,12 @@ func (m *ModelConfig) kind(config *Config) string {
 	return m.own().provider()
 }
 
-// environmentModels returns routes to the upstreams in the vendors' environment variables.
-// An upstream gets the models with its vendor's names. The others go to OPENAI_BASE_URL, which
-// is OpenAI's or any server with Chat Completions.
+// environmentModels returns routes from the vendors' environment variables. A vendor's upstream
+// gets the models with that vendor's names. All others go to OPENAI_BASE_URL, which may be
+// OpenAI or any server with Chat Completions.
 func environmentModels(getenv func(string) string) []ModelConfig {
 	var found []ModelConfig
-	key := func(names ...string) (set string) { // "" if none is
+	key := func(names ...string) (set string) { // "" if no name is set
 		for _, name := range slices.Backward(names) {
 			if getenv(name) != "" {
 				set = name

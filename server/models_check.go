@@ -11,13 +11,12 @@ import (
 	"strings"
 )
 
-// modalities are the kinds of input of models.
+// modalities are the kinds of input that a model may accept.
 var modalities = []string{"text", "image", "file", "audio"}
 
 var currencyCode = regexp.MustCompile(`^[a-z]{3}$`)
 
-// checkModels returns what is wrong with upstreams and models, and fills in the
-// currency.
+// checkModels validates upstreams and models, and sets the default currency.
 func (c *Config) checkModels() error {
 	c.Currency = strings.ToLower(cmp.Or(c.Currency, "usd"))
 	if !currencyCode.MatchString(c.Currency) {
@@ -26,7 +25,7 @@ func (c *Config) checkModels() error {
 	for _, name := range slices.Sorted(maps.Keys(c.Upstreams)) {
 		u := c.Upstreams[name]
 		if !upstreamName.MatchString(name) {
-			return fmt.Errorf("upstreams: %q is not a name of small letters, digits, - and _", name)
+			return fmt.Errorf("upstreams: %q is not a name of lower case letters, digits, - and _", name)
 		}
 		if u == nil || u.BaseURL == "" && u.provider() == providerChat {
 			return fmt.Errorf("upstreams.%s needs base_url, or a provider that has one", name)
@@ -46,7 +45,7 @@ func (c *Config) checkModels() error {
 func (c *Config) checkModel(m *ModelConfig) error {
 	for _, kind := range m.Modalities {
 		if !slices.Contains(modalities, kind) {
-			return fmt.Errorf(".modalities: %q is none of %v", kind, modalities)
+			return fmt.Errorf(".modalities: %q is not one of %v", kind, modalities)
 		}
 	}
 	if len(m.Upstreams) == 0 {
@@ -54,7 +53,7 @@ func (c *Config) checkModel(m *ModelConfig) error {
 			return errors.New(" needs match and base_url, or upstreams")
 		}
 		if len(m.Prices) > 0 {
-			return errors.New(".prices: what is to be counted needs a name; describe it among upstreams")
+			return errors.New(".prices: an upstream with prices needs a name; move it to upstreams")
 		}
 		if err := m.check(); err != nil {
 			return err
@@ -65,7 +64,7 @@ func (c *Config) checkModel(m *ModelConfig) error {
 		return errors.New(" needs match")
 	}
 	if m.Upstream != "" || m.FirstToken != 0 || m.Silence != 0 || !reflect.DeepEqual(m.UpstreamConfig, UpstreamConfig{}) {
-		return errors.New(" names upstreams, and describes one as well: its keys belong there")
+		return errors.New(" has upstreams and also keys of an inline upstream; move these keys to upstreams")
 	}
 	if err := c.checkTargets("upstreams", m.Upstreams); err != nil {
 		return err
@@ -76,10 +75,10 @@ func (c *Config) checkModel(m *ModelConfig) error {
 func (c *Config) checkTargets(key string, targets []TargetConfig) error {
 	for i, t := range targets {
 		if c.Upstreams[t.Name] == nil {
-			return fmt.Errorf(".%s[%d].name: there is no upstream %q", key, i, t.Name)
+			return fmt.Errorf(".%s[%d].name: unknown upstream %q", key, i, t.Name)
 		}
 		if t.Weight > 0 && key == "fallbacks" {
-			return fmt.Errorf(".%s[%d].weight is for upstreams only", key, i)
+			return fmt.Errorf(".%s[%d].weight is allowed in upstreams only", key, i)
 		}
 	}
 	return nil

@@ -50,7 +50,7 @@ func TestEnvironmentModels(t *testing.T) {
 	}
 }
 
-// Every key of a dialect is some provider's, and reaches it.
+// Every key of a dialect belongs to a provider and reaches it.
 func TestDialects(t *testing.T) {
 	for provider, lines := range map[string]string{
 		providerOpenAI:    "reasoning: all",
@@ -71,9 +71,9 @@ func TestDialects(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]string{
-		"{match: a, provider: anthropic, system_role: system}": "models[0].system_role is not for provider anthropic",
-		"{match: a, base_url: http://x, cache: 1h}":            "models[0].cache is not for provider chat",
-		"{match: a, provider: gemini, structured: tool}":       "models[0].structured is not for provider gemini",
+		"{match: a, provider: anthropic, system_role: system}": "models[0].system_role is not supported by provider anthropic",
+		"{match: a, base_url: http://x, cache: 1h}":            "models[0].cache is not supported by provider chat",
+		"{match: a, provider: gemini, structured: tool}":       "models[0].structured is not supported by provider gemini",
 		"{match: a, provider: bard}":                           `"bard" must be anthropic, chat, gemini or openai`,
 	} {
 		if _, err := readConfig(t, "models: ["+text+"]"); err == nil || !strings.Contains(err.Error(), want) {
@@ -85,6 +85,6 @@ func TestDialects(t *testing.T) {
 		_, _, err = newRouter(c, nil, slog.New(slog.DiscardHandler))
 	}
 	if err == nil {
-		t.Error("a word of another vendor was taken")
+		t.Error("a value of another vendor was accepted")
 	}
 }

@@ -14,20 +14,19 @@ import (
 
 // NetworkConfig limits what the network policies of containers may allow.
 type NetworkConfig struct {
-	// Allowed is what a container's policy may name: "example.com", "*.example.com",
-	// "db.example.com:5432", "203.0.113.0/24:22", "*". Default: anything public. [] is
+	// Allowed are the rules that a container's policy may use: "example.com", "*.example.com",
+	// "db.example.com:5432", "203.0.113.0/24:22", "*". Default: anything public. [] allows
 	// nothing.
 	Allowed []EgressRule `yaml:"allowed"`
 
-	// Private are names whose addresses are not public, and such addresses, as in
-	// "10.1.0.0/16:5432" or "[fd12::7]:53/udp". A policy may name them; all other names
-	// that resolve to such addresses are refused. The address of a cloud's metadata service
-	// must be named itself. Default: none.
+	// Private are names with private addresses, and private addresses, such as
+	// "10.1.0.0/16:5432" or "[fd12::7]:53/udp", that a policy may name. All other names that
+	// resolve to private addresses are refused. The address of a cloud's metadata service
+	// must be listed exactly. Default: nothing.
 	Private []EgressRule `yaml:"private"`
 
-	// Connections is how many connections and exchanges of datagrams all containers
-	// together may have with the outside. Default: a quarter of the files that the server
-	// may have open.
+	// Connections bounds the connections and datagram exchanges of all containers together.
+	// Default: a quarter of the files that the server may open.
 	Connections int `yaml:"connections"`
 
 	// TrustHost makes containers trust the certificate authorities of this
@@ -35,18 +34,18 @@ type NetworkConfig struct {
 	TrustHost *bool `yaml:"trust_host"`
 }
 
-// FetchConfig limits what the server itself downloads for a request: the file_url of an
+// FetchConfig limits what the server itself downloads for a request, such as the file_url of an
 // input_file.
 type FetchConfig struct {
 	// Allowed are the hosts, as in containers.network.allowed. Default: anything public.
-	// [] is nothing.
+	// [] allows nothing.
 	Allowed []EgressRule `yaml:"allowed"`
 
-	// Private are names whose addresses are not public, and such addresses. Default: none.
+	// Private are names with private addresses, and private addresses. Default: nothing.
 	Private []EgressRule `yaml:"private"`
 }
 
-// policy returns the policy of downloads, or nil if nothing is allowed.
+// policy returns the policy for downloads, or nil if nothing is allowed.
 func (c *FetchConfig) policy() *egress.Policy {
 	p := &egress.Policy{Open: c.Allowed == nil}
 	for _, r := range rules(c.Allowed) {
@@ -66,10 +65,10 @@ func (c *FetchConfig) policy() *egress.Policy {
 	return p
 }
 
-// An EgressRule is written as egress.ParseRule reads it.
+// An EgressRule is a rule in the form that egress.ParseRule parses.
 type EgressRule struct{ egress.Rule }
 
-// UnmarshalYAML reads a rule.
+// UnmarshalYAML parses a rule.
 func (r *EgressRule) UnmarshalYAML(n *yaml.Node) (err error) {
 	r.Rule, err = egress.ParseRule(n.Value)
 	return err

@@ -16,8 +16,8 @@ import (
 	"github.com/berth-run/berth/store/sqlite"
 )
 
-// A State is an open state directory, for commands that work on it directly. A server may
-// use it at the same time; sweeping is left to the server.
+// A State is an open state directory, for commands that work on it directly. A server may use it
+// at the same time; only the server sweeps it.
 type State struct {
 	Store     store.Store
 	Projects  *project.Service
@@ -56,8 +56,8 @@ func OpenExisting(ctx context.Context, dir string) (*State, error) {
 func (s *State) Close() error { return s.close() }
 
 // References returns the digests of the templates that containers and snapshots of a state
-// directory refer to, whether or not a server runs on it. Without a state directory there are
-// none.
+// directory refer to, whether or not a server runs. It returns nil if there is no state
+// directory.
 func References(ctx context.Context, dir string) (map[string]bool, error) {
 	s, err := OpenExisting(ctx, dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -81,8 +81,8 @@ func Compact(ctx context.Context, dir string) (before, after int64, err error) {
 	return before, after, errors.Join(err, unlock())
 }
 
-// auditor is the state directory to whose audit record entries are written. The record is
-// opened for each entry: most commands write none.
+// auditor writes entries to the audit record of a state directory. It opens the record for each
+// call, because most commands write nothing.
 type auditor string
 
 // Commit writes entries. A server may write to the record at the same time.

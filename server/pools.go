@@ -13,12 +13,11 @@ import (
 // defaultPool is the default size of the first pool.
 const defaultPool = 2
 
-// PoolConfig describes sandboxes that are started in advance, beside those of
-// ContainersConfig.Pool.
+// PoolConfig configures a pool of ready sandboxes, in addition to ContainersConfig.Pool.
 type PoolConfig struct {
-	Template    string `yaml:"template"`     // its name or digest. Default: that of the configuration
-	MemoryLimit string `yaml:"memory_limit"` // 1g, 4g, 16g or 64g; serves containers of that size only. Default: 1g
-	Size        int    `yaml:"size"`         // how many
+	Template    string `yaml:"template"`     // name or digest. Default: Config.Template
+	MemoryLimit string `yaml:"memory_limit"` // 1g, 4g, 16g or 64g: serves only containers of that size. Default: 1g
+	Size        int    `yaml:"size"`         // number of sandboxes
 }
 
 // pools returns the configured pools.
@@ -33,8 +32,7 @@ func (c *Config) pools() []container.PoolOptions {
 	return all
 }
 
-// checkPools returns an error if the pools are not valid on a machine with this much memory;
-// 0 is unknown.
+// checkPools validates the pools for a machine with this much memory. 0 means unknown.
 func (c *Config) checkPools(memory int64) error {
 	var sum int64
 	seen := map[container.PoolOptions]bool{}
@@ -56,9 +54,9 @@ func (c *Config) checkPools(memory int64) error {
 		}
 		sum += int64(min(p.Size, 1<<20)) * limit
 	}
-	asked := c.Containers.Pool > defaultPool || len(c.Containers.Pools) > 0
-	if asked && memory > 0 && sum > memory {
-		return fmt.Errorf("containers.pools: what they hold may use %.1fG together, and this machine has %.1fG of memory", gigabytes(sum), gigabytes(memory))
+	configured := c.Containers.Pool > defaultPool || len(c.Containers.Pools) > 0
+	if configured && memory > 0 && sum > memory {
+		return fmt.Errorf("containers.pools: the sandboxes may use %.1fG of memory in total, but this machine has %.1fG", gigabytes(sum), gigabytes(memory))
 	}
 	return nil
 }

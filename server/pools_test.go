@@ -36,7 +36,7 @@ func TestPoolsConfig(t *testing.T) {
 		}
 	}
 	for text, fits := range map[string]bool{
-		"{}": true, "{pool: 3}": false, // the default is for any machine
+		"{}": true, "{pool: 3}": false, // the default fits any machine
 		"{pool: 0, pools: [{size: 2}]}": true, "{pool: 0, pools: [{size: 1}, {memory_limit: 4g, size: 1}]}": false,
 	} {
 		c, err := readConfig(t, "containers: "+text+"\n")
@@ -48,11 +48,11 @@ func TestPoolsConfig(t *testing.T) {
 		}
 	}
 	if err := (&Config{Containers: ContainersConfig{Pool: defaultPool}}).checkPools(1 << 20); err != nil {
-		t.Errorf("the default on a small machine: %v", err)
+		t.Errorf("default on a small machine: %v", err)
 	}
 }
 
-// A pool of a template that does not exist is in the log.
+// A pool whose template does not exist is logged.
 func TestPoolWithoutTemplate(t *testing.T) {
 	c, err := readConfig(t, "containers: {pools: [{template: pyhton, size: 1}]}")
 	if err != nil {

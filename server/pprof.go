@@ -20,10 +20,10 @@ const (
 )
 
 // servePprof serves profiles of the process at /debug/pprof/ on a loopback address. They
-// show memory of all projects, so other addresses are refused. It returns the address.
+// show memory of all projects, so other addresses are refused.
 func (s *Server) servePprof(listen string) (net.Addr, error) {
 	if !isLoopback(listen) {
-		return nil, fmt.Errorf("--pprof-listen: %s can be reached from outside; use a loopback address, such as 127.0.0.1:6060", listen)
+		return nil, fmt.Errorf("--pprof-listen: %s is not a loopback address; use one, such as 127.0.0.1:6060", listen)
 	}
 	l, err := net.Listen("tcp", listen)
 	if err != nil {

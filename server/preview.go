@@ -6,15 +6,15 @@ import (
 	"strings"
 )
 
-// PreviewConfig configures how ports of containers are shown.
+// PreviewConfig configures previews of containers' ports.
 type PreviewConfig struct {
-	// Domain is one below which each port has a host of its own: PORT-CONTAINER.DOMAIN.
-	// All names below it must lead to this server, and to nothing else. Default: none.
+	// Domain gives each port a host name: PORT-CONTAINER.DOMAIN. All names below it must
+	// resolve to this server, and to nothing else. Default: no domain.
 	Domain string `yaml:"domain"`
 }
 
-// domainPattern is what a domain of previews may be. The name of a port is 59
-// characters long, and the whole may have 253.
+// domainPattern matches a domain of previews. A port's name has 59 characters, a full name at
+// most 253.
 var domainPattern = regexp.MustCompile(`^([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)*[a-z]([a-z0-9-]{0,61}[a-z0-9])?$`)
 
 // checkPreview converts the domain to lower case and checks it.
@@ -26,7 +26,7 @@ func (c *Config) checkPreview() error {
 	return nil
 }
 
-// SetPreviewDomain sets the domain of previews in place of the configured one.
+// SetPreviewDomain replaces the configured domain of previews.
 func (c *Config) SetPreviewDomain(domain string) error {
 	c.Preview.Domain = domain
 	return c.checkPreview()

@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// readyFor is how long a result is cached: callers without a key may ask for it.
+	// readyFor is how long a result is cached, because callers without a key can request it.
 	readyFor  = time.Second
 	readyTime = 5 * time.Second
 )
@@ -39,10 +39,10 @@ type readyCheck struct {
 
 func newReadiness(db *sqlite.DB, d sandbox.Driver, template func(string) (container.Template, error), space *diskspace.Guard, log *slog.Logger) *readiness {
 	return &readiness{log: log, checks: []readyCheck{
-		{"store", db.CheckWrite, "The database cannot be written to."},
-		{"driver", func(ctx context.Context) error { _, err := d.List(ctx); return err }, "The driver of the containers does not answer."},
-		{"template", func(context.Context) error { _, err := template(""); return err }, "The template of the containers is missing. Run berth image build."},
-		{"disk", func(context.Context) error { return space.Err() }, "A volume has little free space; nothing new is stored."},
+		{"store", db.CheckWrite, "The database is not writable."},
+		{"driver", func(ctx context.Context) error { _, err := d.List(ctx); return err }, "The container driver does not respond."},
+		{"template", func(context.Context) error { _, err := template(""); return err }, "The default template is missing. Run berth image build."},
+		{"disk", func(context.Context) error { return space.Err() }, "A volume has too little free space, so new data is refused."},
 	}}
 }
 
@@ -71,9 +71,9 @@ func (r *readiness) get(ctx context.Context) []api.ReadyCheck {
 	return results
 }
 
-var errNoAnswer = errors.New("no answer in time")
+var errNoAnswer = errors.New("no response in time")
 
-// run returns when the check does, or ctx ends.
+// run runs the check. It returns errNoAnswer if ctx ends first.
 func (c readyCheck) run(ctx context.Context) error {
 	done := make(chan error, 1)
 	go func() { done <- c.check(ctx) }()

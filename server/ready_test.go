@@ -15,7 +15,7 @@ import (
 	"github.com/berth-run/berth/store/sqlite"
 )
 
-// get returns the status and the body of an answer.
+// get returns the status and the body of a response.
 func get(t *testing.T, url string) (int, string) {
 	t.Helper()
 	resp, err := http.Get(url)
@@ -50,8 +50,8 @@ func TestReadyServer(t *testing.T) {
 	}
 }
 
-// What cannot be saved, and a template that is missing, is not ready. The client learns
-// which, and nothing of the machine.
+// A read-only store and a missing template make the server not ready. The response names the
+// checks, but reveals nothing of the machine.
 func TestNotReady(t *testing.T) {
 	state := t.TempDir()
 	db, err := OpenStore(t.Context(), state, sqlite.Options{})
@@ -77,8 +77,8 @@ func TestNotReady(t *testing.T) {
 	for _, c := range newReadiness(db, d, noTemplate, space, slog.New(slog.DiscardHandler)).get(t.Context()) {
 		got[c.Name] = c.Message
 	}
-	want := map[string]string{"store": "The database cannot be written to.", "driver": "",
-		"template": "The template of the containers is missing. Run berth image build.", "disk": ""}
+	want := map[string]string{"store": "The database is not writable.", "driver": "",
+		"template": "The default template is missing. Run berth image build.", "disk": ""}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("the checks (-want +got):\n%s", diff)
 	}

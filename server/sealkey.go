@@ -13,8 +13,8 @@ import (
 	"github.com/berth-run/berth/internal/statefile"
 )
 
-// sealKey returns the key of the server, which the first start creates. It encrypts keys in
-// the store and what clients carry but cannot read. It is never replaced: both would be lost.
+// sealKey returns the server's key, which the first start creates. It encrypts secrets in the
+// store and tokens that clients hold. It is never replaced, because both would become unreadable.
 func sealKey(state string) (key [32]byte, err error) {
 	path := filepath.Join(state, "seal.key")
 	text, err := statefile.ReadLinked(path)
@@ -38,7 +38,7 @@ func sealKey(state string) (key [32]byte, err error) {
 // writeSecret atomically creates a file that only its owner can read. If the file exists, the
 // error is fs.ErrExist.
 func writeSecret(path, text string) error {
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-") // for its owner
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-") // readable by its owner only
 	if err != nil {
 		return err
 	}

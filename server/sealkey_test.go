@@ -17,17 +17,17 @@ func TestSealKey(t *testing.T) {
 	}
 	path := filepath.Join(state, "seal.key")
 	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("got %v, %v, want a file for its owner", info.Mode(), err)
+		t.Errorf("got %v, %v, want a file readable by its owner only", info.Mode(), err)
 	}
 	if other, err := sealKey(t.TempDir()); err != nil || other == first {
-		t.Errorf("another server has the key %x too: %v", other, err)
+		t.Errorf("another server has the same key %x: %v", other, err)
 	}
 	for _, text := range []string{"", "abc", "zz", "00\n", string(make([]byte, 64))} {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		if key, err := sealKey(state); err == nil {
-			t.Errorf("%q is taken for the key %x", text, key)
+			t.Errorf("%q: got the key %x, want an error", text, key)
 		}
 	}
 }

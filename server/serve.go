@@ -17,15 +17,15 @@ type Options struct {
 	Config        *Config
 	Version       string // of the program
 	Listen        string // address of the API
-	MetricsListen string // address of the metrics; "" is none
-	PprofListen   string // loopback address of profiles; "" is none
+	MetricsListen string // address of the metrics; "" disables them
+	PprofListen   string // loopback address of profiles; "" disables them
 	Log           *slog.Logger
 
-	start *start // of the state directory; New prepares it if it is nil, and closes it
+	start *start // prepared state directory; New prepares it if it is nil, and closes it
 }
 
-// Run serves until ctx ends, and then stops in order. It returns an error if the server
-// cannot start. Without an API key it serves on loopback addresses only.
+// Run serves until ctx ends, and then stops gracefully. It returns an error if the server cannot
+// start. Without an API key it serves on loopback addresses only.
 func Run(ctx context.Context, o Options) error {
 	state, err := filepath.Abs(o.State)
 	if err != nil {
@@ -51,13 +51,13 @@ func Run(ctx context.Context, o Options) error {
 		}
 		return err
 	}
-	if s.open && !isLoopback(listen) { // the last key was revoked meanwhile
+	if s.open && !isLoopback(listen) { // the last key was revoked since listenFor
 		l.Close()
 		s.Close(context.WithoutCancel(ctx))
-		return fmt.Errorf("there is no API key, and %s can be reached from outside: run berth key create --state %s first", listen, state)
+		return fmt.Errorf("there is no API key, but %s is not a loopback address: first run berth key create --state %s", listen, state)
 	}
 	if s.open {
-		log.Warn("NO API KEYS: every user of this machine may use this server; run berth key create to make a key")
+		log.Warn("NO API KEYS: every user of this machine can use this server; run berth key create to create a key")
 	}
 	if err := s.serveInside(metricsListen, o.PprofListen); err != nil {
 		l.Close()
@@ -68,7 +68,7 @@ func Run(ctx context.Context, o Options) error {
 	return s.Serve(ctx, l)
 }
 
-// serveInside serves metrics and profiles on the addresses that are not empty.
+// serveInside serves metrics and profiles, unless their address is empty.
 func (s *Server) serveInside(metrics, pprof string) error {
 	if metrics != "" {
 		if err := s.serveMetrics(metrics); err != nil {
@@ -90,7 +90,7 @@ func listenFor(ctx context.Context, state, listen string) (net.Listener, error) 
 		return nil, err
 	}
 	if open && !isLoopback(listen) {
-		return nil, fmt.Errorf("there is no API key yet, and %s can be reached from outside: run berth key create --state %s first", listen, state)
+		return nil, fmt.Errorf("there is no API key, but %s is not a loopback address: first run berth key create --state %s", listen, state)
 	}
 	return net.Listen("tcp", listen)
 }
@@ -106,7 +106,7 @@ func withoutKeys(ctx context.Context, state string) (bool, error) {
 	return len(keys) == 0, err
 }
 
-// isLoopback reports whether an address can be reached from this machine only.
+// isLoopback reports whether an address is on a loopback interface.
 func isLoopback(addr string) bool {
 	host, _, err := net.SplitHostPort(addr)
 	if err != nil {

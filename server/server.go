@@ -1,6 +1,6 @@
-// Package server makes one server of its parts: it reads the configuration, opens the state
-// directory and the driver, wires the services top to bottom, runs their background work,
-// and stops them in order.
+// Package server assembles a server from its parts: it reads the configuration, opens the state
+// directory and the driver, creates the services in order of their dependencies, runs background
+// work, and stops everything in reverse order.
 package server
 
 import (
@@ -17,19 +17,18 @@ import (
 	"github.com/berth-run/berth/project"
 )
 
-// A Server is everything that berth serve runs.
+// A Server holds all parts of berth serve.
 type Server struct {
 	log     *slog.Logger
 	config  ServerConfig
 	handler http.Handler
 	metrics *metrics.Metrics
-	open    bool                          // there was no key at the start: none is required
-	leave   func(context.Context) error   // detaches from running responses
-	close   []func(context.Context) error // in the order in which the parts were made
+	open    bool                          // no key existed at start, so none is required
+	detach  func(context.Context) error   // detaches from running responses
+	close   []func(context.Context) error // in order of creation
 }
 
-// New makes a server from its parts, top to bottom. On an error it closes the parts that it
-// has made.
+// New creates a server and its parts. If it fails, it closes the parts already created.
 func New(ctx context.Context, o Options) (s *Server, err error) {
 	s = &Server{log: o.Log, metrics: metrics.New(o.Version), config: o.Config.Server}
 	nofile.Reserve()
@@ -60,10 +59,10 @@ func New(ctx context.Context, o Options) (s *Server, err error) {
 	return s, err
 }
 
-// later registers how to close a part. Close calls the last one first.
+// later registers a function that closes a part. Close calls them in reverse order.
 func (s *Server) later(f func(context.Context) error) { s.close = append(s.close, f) }
 
-// Close stops the parts of the server. Responses and sandboxes go on at the next start.
+// Close stops the parts of the server. Responses and sandboxes continue at the next start.
 func (s *Server) Close(ctx context.Context) {
 	for i := len(s.close) - 1; i >= 0; i-- {
 		if err := s.close[i](ctx); err != nil {
@@ -73,12 +72,12 @@ func (s *Server) Close(ctx context.Context) {
 	s.close = nil
 }
 
-// Serve serves on l until ctx ends. Then it detaches from running responses first, so that
-// the streams and sockets that follow them end, and closes the parts that they need last.
+// Serve serves on l until ctx ends. Then it first detaches from running responses, so that the
+// streams and sockets following them end, and closes the parts that they need last.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	base, end := context.WithCancel(context.Background())
 	defer end()
-	var handlers sync.WaitGroup // the http.Server does not wait for those of sockets
+	var handlers sync.WaitGroup // http.Server.Shutdown does not wait for hijacked connections
 	hs := &http.Server{ReadHeaderTimeout: 20 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			handlers.Add(1)
@@ -98,12 +97,12 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		return err
 	case <-ctx.Done():
 	}
-	s.log.Info("stopping; responses and sandboxes go on at the next start")
+	s.log.Info("stopping; responses and sandboxes continue at the next start")
 	l.Close()
 	grace, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
 	defer s.Close(grace)
-	if err := s.leave(grace); err != nil {
+	if err := s.detach(grace); err != nil {
 		s.log.Error("failed to detach from running responses", "err", err)
 	}
 	end()

@@ -9,7 +9,7 @@ import (
 	"github.com/berth-run/berth/sandbox/local"
 )
 
-// destroyAll ends the sandboxes that a script left to the next start of its server.
+// destroyAll destroys the sandboxes that a stopped server left.
 func destroyAll(t *testing.T, state string) {
 	config := &Config{Driver: local.Name}
 	d, err := OpenDriver(state, config, slog.New(slog.DiscardHandler))

@@ -13,21 +13,22 @@ import (
 
 // DiskConfig sets the free space below which a server refuses writes and ends containers.
 type DiskConfig struct {
-	// Low is the free space of a volume below which nothing new is stored. Default: a
-	// twentieth of the volume, between 256m and 10g; 0 is no floor.
+	// Low is the free space of a volume below which new data is refused. Default: a
+	// twentieth of the volume, between 256m and 10g; 0 disables it.
 	Low *Bytes `yaml:"low"`
-	// Critical is the free space below which the container that writes most is ended. Default: a hundredth, between 64m and 2g; 0 is no floor.
+	// Critical is the free space below which the container that writes most is ended.
+	// Default: a hundredth, between 64m and 2g; 0 disables it.
 	Critical *Bytes `yaml:"critical"`
-	// Reserve is how much of the volume of the database is held for deletions. Default:
-	// a hundredth, between 16m and 256m; 0 is none.
+	// Reserve is the space on the database's volume reserved for deletions. Default: a
+	// hundredth, between 16m and 256m; 0 disables it.
 	Reserve *Bytes `yaml:"reserve"`
-	// Inodes is the number of free inodes below which nothing new is stored. Default: a
+	// Inodes is the number of free inodes below which new data is refused. Default: a
 	// hundredth of all, at most 20,000.
 	Inodes *int64 `yaml:"inodes"`
 }
 
-// openSpace measures the volumes of a state directory, which it creates. If they are full,
-// it calls calm and releases the reserve, so that the rest can be opened.
+// openSpace measures the volumes of a state directory, which it creates if necessary. If they
+// are full, it calls calm and releases the reserve, so that the database can be opened.
 func openSpace(state string, c *Config, log *slog.Logger, calm func(need func() int64)) (*diskspace.Guard, error) {
 	if err := os.MkdirAll(state, 0o700); err != nil {
 		return nil, err
@@ -44,7 +45,7 @@ func openSpace(state string, c *Config, log *slog.Logger, calm func(need func() 
 		Low: (*int64)(c.Disk.Low), Critical: (*int64)(c.Disk.Critical), Reserve: (*int64)(c.Disk.Reserve), Inodes: c.Disk.Inodes})
 }
 
-// A quotaFunc returns an error for the client if a project may not store this many bytes more.
+// A quotaFunc returns an error for the client if a project may not store bytes more.
 type quotaFunc func(ctx context.Context, p berth.ProjectID, bytes int64) error
 
 // within returns a quota that first checks the free space of an area.

@@ -16,8 +16,8 @@ import (
 	"github.com/berth-run/berth/store/sqlite"
 )
 
-// OpenStore opens the store of a state directory with its key. It creates the directory if
-// there is none.
+// OpenStore opens the store of a state directory with its key. It creates the directory if it is
+// missing.
 func OpenStore(ctx context.Context, state string, opts sqlite.Options) (_ *sqlite.DB, err error) {
 	if err := os.MkdirAll(state, 0o700); err != nil {
 		return nil, fmt.Errorf("create state directory: %w", err)
@@ -32,7 +32,7 @@ func OpenStore(ctx context.Context, state string, opts sqlite.Options) (_ *sqlit
 	return db, nil
 }
 
-// Lock locks the state directory for this process. It creates the directory if there is none.
+// Lock locks the state directory for this process. It creates the directory if it is missing.
 func Lock(state string) (unlock func() error, err error) {
 	if err := os.MkdirAll(state, 0o700); err != nil {
 		return nil, fmt.Errorf("create state directory: %w", err)
@@ -49,13 +49,13 @@ func Lock(state string) (unlock func() error, err error) {
 	if err := f.Truncate(0); err != nil {
 		return nil, err
 	}
-	if _, err := fmt.Fprintln(f, os.Getpid()); err != nil && !errors.Is(err, unix.ENOSPC) { // the lock does not need it
+	if _, err := fmt.Fprintln(f, os.Getpid()); err != nil && !errors.Is(err, unix.ENOSPC) { // the id is informational
 		return nil, errors.Join(err, f.Close())
 	}
 	return f.Close, nil
 }
 
-// nodeID returns the name of the server on leases, which is the same after each start.
+// nodeID returns the server's name on leases. The first start creates it.
 func nodeID(state string) (string, error) {
 	path := filepath.Join(state, "node_id")
 	text, err := statefile.ReadFile(path)

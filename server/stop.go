@@ -23,11 +23,11 @@ import (
 	"github.com/berth-run/berth/store/sqlite"
 )
 
-// Stop stops the server of a state directory, if one runs, and waits for its end. It returns
-// with the lock of the directory, and with the id of the process that it has stopped; 0 is none.
+// Stop stops the server of a state directory, if one runs, and waits for its end. It returns the
+// id of the stopped process, or 0, and holds the directory's lock until unlock is called.
 func Stop(ctx context.Context, state string, patience time.Duration) (pid int, unlock func() error, err error) {
 	if _, err := os.Stat(filepath.Join(state, "berth.db")); errors.Is(err, fs.ErrNotExist) {
-		return 0, nil, fmt.Errorf("%s is no state directory: it has no berth.db", state)
+		return 0, nil, fmt.Errorf("%s is not a state directory: it has no berth.db", state)
 	}
 	f, err := statefile.OpenFile(filepath.Join(state, "lock"), os.O_RDWR|unix.O_NOFOLLOW)
 	if err != nil {
@@ -40,7 +40,7 @@ func Stop(ctx context.Context, state string, patience time.Duration) (pid int, u
 	text, err := io.ReadAll(io.LimitReader(f, 32))
 	pid, perr := strconv.Atoi(strings.TrimSpace(string(text)))
 	if err != nil || perr != nil || pid <= 1 {
-		return 0, nil, errors.Join(fmt.Errorf("%s is in use by a process that its file lock does not name: stop that process first", state), f.Close())
+		return 0, nil, errors.Join(fmt.Errorf("%s is in use by a process that its lock file does not name; stop that process first", state), f.Close())
 	}
 	if err := unix.Kill(pid, unix.SIGTERM); err != nil && !errors.Is(err, unix.ESRCH) {
 		return 0, nil, errors.Join(fmt.Errorf("stop process %d: %w", pid, err), f.Close())
@@ -61,8 +61,8 @@ func Stop(ctx context.Context, state string, patience time.Duration) (pid int, u
 	}
 }
 
-// EndContainers ends all containers of a state directory that no server uses, and unmounts
-// its volumes.
+// EndContainers ends all containers of a state directory and unmounts its volumes. The caller
+// holds the directory's lock.
 func EndContainers(ctx context.Context, state string, config *Config, log *slog.Logger) (n int, err error) {
 	calm := &calm{state: state, config: config, log: log, all: true}
 	space, err := openSpace(state, config, log, calm.run)

@@ -12,7 +12,7 @@ import (
 	"github.com/berth-run/berth/store"
 )
 
-// storedSizes returns all that counts as stored by a project: rows of the database, uploaded
+// storedSizes returns the sizes that count as a project's storage: rows of the database, uploaded
 // files, snapshots and volumes.
 func storedSizes(db store.Store) []project.Size {
 	sum := func(stored func(context.Context, store.Objects, berth.ProjectID) (int64, error)) project.Size {
@@ -21,7 +21,7 @@ func storedSizes(db store.Store) []project.Size {
 	return []project.Size{db.StoredBytes, db.FileBytes, sum(snapshot.StoredBytes), sum(volume.StoredBytes)}
 }
 
-// StoredBytes returns how much a project stores, as its limit of storage counts it.
+// StoredBytes returns the storage of a project, as its limit counts it.
 func (s *State) StoredBytes(ctx context.Context, p berth.ProjectID) (total int64, err error) {
 	for _, size := range storedSizes(s.Store) {
 		n, err := size(ctx, p)
@@ -33,16 +33,16 @@ func (s *State) StoredBytes(ctx context.Context, p berth.ProjectID) (total int64
 	return total, nil
 }
 
-// Contents are how much of each kind a project has, at most maxCounted.
+// Contents are the numbers of a project's objects, each at most maxCounted.
 type Contents struct {
 	Containers, Responses, Files int
-	Objects                      int // all others: snapshots, volumes, conversations …
+	Objects                      int // other objects: snapshots, volumes, conversations …
 	Bytes                        int64
 }
 
 const maxCounted = 10_000
 
-// String says what a project has.
+// String formats the contents for people.
 func (c Contents) String() string {
 	count := func(n int, one, many string) string {
 		switch {
@@ -57,7 +57,7 @@ func (c Contents) String() string {
 		count(c.Responses, "response", "responses"), count(c.Files, "file", "files"), count(c.Objects, "other object", "other objects"), c.Bytes)
 }
 
-// Contents returns what a project has.
+// Contents counts the objects of a project.
 func (s *State) Contents(ctx context.Context, p berth.ProjectID) (c Contents, err error) {
 	page := store.Page{Limit: maxCounted}
 	containers, _, err := s.Store.ListContainers(ctx, p, "", page)
@@ -66,13 +66,13 @@ func (s *State) Contents(ctx context.Context, p berth.ProjectID) (c Contents, er
 	objects, oerr := s.Store.ProjectObjects(ctx, p, maxCounted)
 	bytes, berr := s.StoredBytes(ctx, p)
 	if err := errors.Join(err, ferr, rerr, oerr, berr); err != nil {
-		return c, fmt.Errorf("list what %s has: %w", p, err)
+		return c, fmt.Errorf("list contents of %s: %w", p, err)
 	}
 	return Contents{Containers: len(containers), Responses: len(responses), Files: len(files), Objects: len(objects), Bytes: bytes}, nil
 }
 
-// Archive ends a project and returns what an Eraser will delete. It returns ErrNoProject if
-// the project has no record, key or objects.
+// Archive archives a project and returns the contents that an Eraser will delete. It returns
+// ErrNoProject if the project has no record, key or objects.
 func (s *State) Archive(ctx context.Context, p berth.ProjectID) (Contents, error) {
 	c, err := s.Contents(ctx, p)
 	if err != nil {
@@ -91,5 +91,5 @@ func (s *State) Archive(ctx context.Context, p berth.ProjectID) (Contents, error
 	return c, err
 }
 
-// ErrNoProject says that a project has no record, key or objects.
+// ErrNoProject is returned for a project without record, keys and objects.
 var ErrNoProject = errors.New("it has no record, key or objects")

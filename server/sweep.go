@@ -12,13 +12,13 @@ import (
 	"github.com/berth-run/berth/store"
 )
 
-// sweptKinds are the kinds of objects that are deleted here when they have expired. The
-// services of other kinds expire their own.
+// sweptKinds are the kinds of objects that are deleted here after their expiry. The services of
+// other kinds expire their own objects.
 var sweptKinds = []store.Kind{exchange.KindIdempotency}
 
 const (
 	sweepInterval = time.Minute
-	sweepBatch    = 1000 // objects of a kind at once
+	sweepBatch    = 1000 // objects per query
 )
 
 // expire deletes expired objects and files.

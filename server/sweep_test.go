@@ -11,7 +11,7 @@ import (
 	"github.com/berth-run/berth/store/sqlite"
 )
 
-// Expired objects go, however many, and nothing else does.
+// sweep deletes all expired objects, even many, and no others.
 func TestSweep(t *testing.T) {
 	db, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "berth.db"), nil)
 	if err != nil {
@@ -34,7 +34,7 @@ func TestSweep(t *testing.T) {
 		t.Fatal(err)
 	}
 	if left, err := db.ExpiredObjects(t.Context(), "a", now, 10); err != nil || len(left) != 0 {
-		t.Errorf("%d expired objects are left, %v", len(left), err)
+		t.Errorf("%d expired objects left, %v", len(left), err)
 	}
 	for _, o := range kept {
 		if _, err := db.GetObject(t.Context(), "proj_a", o.ObjectKey); errors.Is(err, store.ErrNotFound) {

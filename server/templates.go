@@ -20,15 +20,15 @@ import (
 	"github.com/berth-run/berth/store"
 )
 
-// When unused templates are removed.
+// Times for the removal of unused templates.
 const (
 	pruneInterval = time.Hour
 	pruneGrace    = 24 * time.Hour   // after their last use
-	holdGrace     = 10 * time.Minute // in which the container of a request is created
+	holdGrace     = 10 * time.Minute // for a request to create its container
 )
 
-// templates are the templates of containers. Those in use are held, so that no other process
-// removes them.
+// templates holds the templates of containers. It holds locks on those in use, so that no other
+// process removes them.
 type templates struct {
 	images *image.Store
 	config *Config
@@ -47,7 +47,7 @@ func newTemplates(images *image.Store, config *Config, limits func(context.Conte
 	return &templates{images: images, config: config, limits: limits, held: map[string]heldTemplate{}}
 }
 
-// find returns and holds the template with a name or a digest; "" is the configured one.
+// find returns and holds the template with a name or a digest. "" selects the default template.
 func (t *templates) find(ref string) (container.Template, error) {
 	found, err := t.images.Get(cmp.Or(ref, t.config.Template))
 	if err == nil {
@@ -58,13 +58,13 @@ func (t *templates) find(ref string) (container.Template, error) {
 		case ref != "":
 			return container.Template{}, templateNotFound(ref)
 		case t.config.Driver == local.Name:
-			return container.Template{}, nil // it runs in the root of this machine
+			return container.Template{}, nil // commands run in the root of this machine
 		}
 	}
 	return container.Template{Template: templateOf(found), Env: found.Config.Env}, err
 }
 
-// templateOf returns an image as drivers know it.
+// templateOf converts a template for drivers.
 func templateOf(t image.Template) sandbox.Template {
 	return sandbox.Template{Digest: t.Digest, Ref: t.Name, Path: t.Rootfs}
 }
@@ -88,7 +88,7 @@ func (t *templates) hold(digest string) error {
 	return nil
 }
 
-// release releases templates that are not in use and were not requested since a time.
+// release releases templates that are neither used nor requested since a time.
 func (t *templates) release(used map[string]bool, since time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -104,8 +104,7 @@ func (t *templates) release(used map[string]bool, since time.Time) {
 // Close releases all templates.
 func (t *templates) Close() { t.release(nil, time.Now()) }
 
-// references returns the digests that running containers and snapshots refer to, of
-// all projects.
+// references returns the digests that running containers and snapshots of all projects refer to.
 func references(ctx context.Context, containers store.Containers, snapshots *snapshot.Service) (map[string]bool, error) {
 	digests, err := snapshots.Templates(ctx)
 	if err != nil {
@@ -118,14 +117,14 @@ func references(ctx context.Context, containers store.Containers, snapshots *sna
 	return digests, err
 }
 
-// sweep removes templates and layers that nothing refers to.
+// sweep removes templates and layers without references.
 func (t *templates) sweep(ctx context.Context, referenced func(context.Context) (map[string]bool, error), inUse map[string]bool, now time.Time, log *slog.Logger) error {
 	t.release(inUse, now.Add(-holdGrace))
 	refs, err := referenced(ctx)
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, pruneInterval/2) // a build may block it: the next hour is early enough
+	ctx, cancel := context.WithTimeout(ctx, pruneInterval/2) // a build may block it; the next sweep can wait
 	defer cancel()
 	done, err := t.images.Prune(ctx, refs, pruneGrace)
 	if len(done.Templates) > 0 || done.Blobs > 0 {

@@ -8,7 +8,7 @@ import (
 	"github.com/berth-run/berth/image"
 )
 
-// Templates returns those of the library that a project may name, each once.
+// Templates returns the templates that a project may name, each once.
 func (t *templates) Templates(ctx context.Context, p berth.ProjectID) ([]berth.Template, error) {
 	limits, err := t.limits(ctx, p)
 	if err != nil {
@@ -20,7 +20,7 @@ func (t *templates) Templates(ctx context.Context, p berth.ProjectID) ([]berth.T
 	}), err
 }
 
-// Template returns the template that has a name or a digest, if the project may name it.
+// Template returns the template with a name or a digest, if the project may name it.
 func (t *templates) Template(ctx context.Context, p berth.ProjectID, ref string) (berth.Template, error) {
 	all, err := t.Templates(ctx, p)
 	for _, one := range all {
@@ -34,8 +34,8 @@ func (t *templates) Template(ctx context.Context, p berth.ProjectID, ref string)
 	return berth.Template{}, err
 }
 
-// mayName returns an error for the client unless a project's containers may ask for a
-// template so: by any name of one that they may have, or its digest.
+// mayName returns an error for the client unless a project's containers may use a template: by
+// any name of an allowed template, or its digest.
 func (t *templates) mayName(ctx context.Context, p berth.ProjectID, ref string) error {
 	limits, err := t.limits(ctx, p)
 	if err != nil || limits.AllowTemplate(ref) {
@@ -57,7 +57,7 @@ func (t *templates) has(ctx context.Context, p berth.ProjectID, ref string) bool
 	return err == nil
 }
 
-// all returns the templates of the library, each once.
+// all returns all templates, each once.
 func (t *templates) all() ([]berth.Template, error) {
 	all, err := t.images.List()
 	if err != nil {
@@ -82,8 +82,8 @@ func (t *templates) all() ([]berth.Template, error) {
 	return list, nil
 }
 
-// publicTemplate returns what clients may know of a template: nothing of the host,
-// nor of the project that a snapshot is of.
+// publicTemplate returns a template for clients. It omits what belongs to the host, and the
+// project of a snapshot.
 func publicTemplate(t image.Template) berth.Template {
 	public := berth.Template{ID: t.Digest, Object: "template", CreatedAt: t.CreatedAt.Unix(), Names: []string{}, Bytes: t.Bytes,
 		Source: berth.TemplateSource{Type: "recipe", Digest: t.Recipe}}

@@ -11,8 +11,8 @@ import (
 	"github.com/berth-run/berth/image"
 )
 
-// A project names the templates that it may have, by any name of theirs or by their
-// digest, and the default one; another is to it as one that is not there.
+// A project can use an allowed template by any of its names or its digest, and the default one. Any
+// other is answered as not found.
 func TestTemplatesAllowed(t *testing.T) {
 	dir := t.TempDir()
 	images, err := image.Open(dir, slog.New(slog.DiscardHandler))
@@ -51,7 +51,7 @@ func TestTemplatesAllowed(t *testing.T) {
 	}
 	missing, refused := ts.mayName(t.Context(), "proj_some", "nothing"), ts.mayName(t.Context(), "proj_some", "gpu")
 	if missing == nil || refused == nil || strings.ReplaceAll(missing.Error(), "nothing", "gpu") != refused.Error() {
-		t.Errorf("one that is missing and one that is refused can be told apart: %v, %v", missing, refused)
+		t.Errorf("missing and refused templates differ: %v, %v", missing, refused)
 	}
 }
 
@@ -69,7 +69,7 @@ func TestTemplatesConfig(t *testing.T) {
 	}
 	for _, text := range []string{"{templates: ['[']}", "{templates: ['']}", "{templates: none}"} {
 		if _, err := readConfig(t, "limits: {default: "+text+"}\n"); err == nil {
-			t.Errorf("%s is accepted", text)
+			t.Errorf("%s: got no error", text)
 		}
 	}
 }

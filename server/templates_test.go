@@ -14,7 +14,7 @@ import (
 	"github.com/berth-run/berth/image"
 )
 
-// giveTemplate puts a template into a library by hand.
+// giveTemplate adds a template to an image store.
 func giveTemplate(t *testing.T, dir, name, digest string) {
 	t.Helper()
 	for path, text := range map[string]string{
@@ -28,8 +28,8 @@ func giveTemplate(t *testing.T, dir, name, digest string) {
 	}
 }
 
-// A server holds what its containers may start from, and gives it up when it is not
-// used any more; what containers and snapshots refer to stays all the same.
+// The server holds the templates that its containers may start from and releases unused ones. Those
+// that containers and snapshots refer to stay in any case.
 func TestTemplatesSweep(t *testing.T) {
 	dir := t.TempDir()
 	log := slog.New(slog.DiscardHandler)
@@ -42,9 +42,9 @@ func TestTemplatesSweep(t *testing.T) {
 	ts := newTemplates(images, &Config{Template: "base"}, nil)
 	defer ts.Close()
 	if got, err := ts.find(""); err != nil || got.Digest != old {
-		t.Fatalf("the configured template is %+v, %v", got, err)
+		t.Fatalf("default template: got %+v, %v", got, err)
 	}
-	giveTemplate(t, dir, "base", next) // another process has built it anew
+	giveTemplate(t, dir, "base", next) // another process has rebuilt it
 	none := func(context.Context) (map[string]bool, error) { return nil, nil }
 	there := func(digest string) bool { _, err := images.Get(digest); return err == nil }
 	prune := func() { // as another process does
@@ -59,7 +59,7 @@ func TestTemplatesSweep(t *testing.T) {
 		now   time.Time
 		want  bool
 	}{
-		{nil, now, true}, // it was asked for just now
+		{nil, now, true}, // just requested
 		{map[string]bool{old: true}, now.Add(time.Hour), true}, // a sandbox runs on it
 		{nil, now.Add(time.Hour), false},
 	} {
@@ -67,19 +67,19 @@ func TestTemplatesSweep(t *testing.T) {
 			t.Fatal(err)
 		}
 		if prune(); there(old) != step.want {
-			t.Errorf("with %v in use at %v it is there: %v", step.inUse, step.now.Sub(now), !step.want)
+			t.Errorf("with %v in use at %v: exists = %v", step.inUse, step.now.Sub(now), !step.want)
 		}
 	}
 	_, err = ts.find(old)
 	if e, ok := errors.AsType[*berth.Error](err); !ok || e.Code != berth.CodeNotFound || e.Param != "berth.template" {
-		t.Errorf("what is gone is found: %v", err)
+		t.Errorf("removed template: got %v", err)
 	}
 	if got, err := ts.find("base"); err != nil || got.Digest != next {
-		t.Errorf("base is %+v, %v", got, err)
+		t.Errorf("base: got %+v, %v", got, err)
 	}
 	broken := errors.New("the store is broken")
 	err = ts.sweep(t.Context(), func(context.Context) (map[string]bool, error) { return nil, broken }, nil, now, log)
 	if !errors.Is(err, broken) {
-		t.Errorf("sweep without knowing what is referred to: %v", err)
+		t.Errorf("sweep without references: got %v", err)
 	}
 }

@@ -21,79 +21,78 @@ import (
 	"github.com/berth-run/berth/model/upstream"
 )
 
-// UpstreamConfig is a server of models.
+// UpstreamConfig configures a model server.
 type UpstreamConfig struct {
 	Provider   string            `yaml:"provider"`     // its API: openai, chat, anthropic or gemini. Default: openai for api.openai.com, else chat
-	BaseURL    string            `yaml:"base_url"`     // such as http://localhost:8000/v1. Default: the vendor's own; chat has none
+	BaseURL    string            `yaml:"base_url"`     // such as http://localhost:8000/v1. Default: the vendor's; required for chat
 	APIKey     string            `yaml:"api_key"`      // or:
-	APIKeyEnv  string            `yaml:"api_key_env"`  // the environment variable that has it, or:
-	APIKeyEnvs []string          `yaml:"api_key_envs"` // several, of one account, which share the load
-	Headers    map[string]string `yaml:"headers"`      // to send with each request
-	Proxy      string            `yaml:"proxy"`        // the address of an HTTP or SOCKS5 proxy, or none. Default: that of the environment
+	APIKeyEnv  string            `yaml:"api_key_env"`  // name of the environment variable with the key, or:
+	APIKeyEnvs []string          `yaml:"api_key_envs"` // several keys of one account, which share the load
+	Headers    map[string]string `yaml:"headers"`      // sent with each request
+	Proxy      string            `yaml:"proxy"`        // address of an HTTP or SOCKS5 proxy, or none. Default: from the environment
 	TLS        TLSConfig         `yaml:"tls"`
 	Timeouts   TimeoutsConfig    `yaml:"timeouts"`
 	Limits     UpstreamLimits    `yaml:"limits"`
 	Breaker    BreakerConfig     `yaml:"breaker"`
 
-	// Prices are what the upstream takes for a million tokens, by its names of
-	// models or patterns of them. Default: unknown; then no cost is shown.
+	// Prices are the upstream's prices for a million tokens, by its model names or patterns.
+	// Default: unknown; then no cost is shown.
 	Prices map[string]PriceConfig `yaml:"prices"`
 
-	// What the upstream's dialect asks for; see the Options of the provider that a key
-	// is for.
+	// Settings of the provider's dialect; see the provider's Options.
 	SystemRole      string `yaml:"system_role"`       // chat: system (the default) or developer
 	MaxTokens       string `yaml:"max_tokens"`        // chat: max_tokens or max_completion_tokens. Default: by the upstream
-	Reasoning       string `yaml:"reasoning"`         // chat: the field that takes reasoning back, reasoning_content (DeepSeek) or reasoning; openai: encrypted (the default) or all
-	CallIDLength    int    `yaml:"call_id_length"`    // chat: the longest call id. Default: 40; Mistral wants 9
-	MaxOutputTokens int    `yaml:"max_output_tokens"` // anthropic: the bound where a request has none. Default: the model's
+	Reasoning       string `yaml:"reasoning"`         // chat: the field that accepts reasoning in input, reasoning_content (DeepSeek) or reasoning; openai: encrypted (the default) or all
+	CallIDLength    int    `yaml:"call_id_length"`    // chat: maximum length of call ids. Default: 40; Mistral requires 9
+	MaxOutputTokens int    `yaml:"max_output_tokens"` // anthropic: limit for requests without one. Default: the model's
 	Thinking        string `yaml:"thinking"`          // anthropic: budget or adaptive; gemini: budget or level. Default: by the model
-	Structured      string `yaml:"structured"`        // anthropic: how a JSON schema is enforced, format or tool. Default: by the model
+	Structured      string `yaml:"structured"`        // anthropic: how to enforce a JSON schema, format or tool. Default: by the model
 	Cache           string `yaml:"cache"`             // anthropic: how long the context is cached, 5m (the default), 1h or off
 }
 
-// TLSConfig says how the certificate of an upstream is verified, and names Berth's own. The
-// files are PEM.
+// TLSConfig configures the verification of an upstream's certificate, and Berth's own
+// certificate. The files are PEM.
 type TLSConfig struct {
-	CAFile   string `yaml:"ca_file"`   // the authorities that may have signed it, instead of this machine's
-	CertFile string `yaml:"cert_file"` // Berth's own, with:
+	CAFile   string `yaml:"ca_file"`   // trusted authorities, instead of this machine's
+	CertFile string `yaml:"cert_file"` // Berth's own certificate, with:
 	KeyFile  string `yaml:"key_file"`
-	Insecure bool   `yaml:"insecure"` // takes any certificate; only for a server on this machine
+	Insecure bool   `yaml:"insecure"` // accepts any certificate; only for an upstream on this machine
 }
 
-// TimeoutsConfig limits the waiting for an upstream.
+// TimeoutsConfig limits the wait for an upstream.
 type TimeoutsConfig struct {
 	Connect    time.Duration `yaml:"connect"`     // to connect. Default: 10s
-	FirstToken time.Duration `yaml:"first_token"` // without any byte before the first token. Default: 10m
-	Silence    time.Duration `yaml:"silence"`     // the same after it. Default: 10m
+	FirstToken time.Duration `yaml:"first_token"` // silence before the first token. Default: 10m
+	Silence    time.Duration `yaml:"silence"`     // silence after the first token. Default: 10m
 }
 
-// UpstreamLimits limit the use of an upstream. Default: no limits.
+// UpstreamLimits limits the use of an upstream. Default: no limits.
 type UpstreamLimits struct {
-	Concurrency       int           `yaml:"concurrency"` // answers at once
+	Concurrency       int           `yaml:"concurrency"` // concurrent turns
 	RequestsPerMinute int           `yaml:"requests_per_minute"`
-	TokensPerMinute   int           `yaml:"tokens_per_minute"` // in and out
-	Wait              time.Duration `yaml:"wait"`              // of a turn at most. Default: 10s
+	TokensPerMinute   int           `yaml:"tokens_per_minute"` // input and output
+	Wait              time.Duration `yaml:"wait"`              // how long a turn may wait for the limits. Default: 10s
 }
 
-// BreakerConfig says when an upstream that fails is skipped for a while.
+// BreakerConfig defines when a failing upstream is skipped for a while.
 type BreakerConfig struct {
-	Failures int           `yaml:"failures"` // in a row. Default: 5
-	Share    float64       `yaml:"share"`    // of the last minute's turns. Default: 0.5
-	Open     time.Duration `yaml:"open"`     // until one turn is tried again. Default: 10s
+	Failures int           `yaml:"failures"` // consecutive failures. Default: 5
+	Share    float64       `yaml:"share"`    // share of failed turns in the last minute. Default: 0.5
+	Open     time.Duration `yaml:"open"`     // time until one turn is tried. Default: 10s
 }
 
 // PriceConfig is the price of a million tokens of a model.
 type PriceConfig struct {
 	Input       Price  `yaml:"input"`
-	CachedInput *Price `yaml:"cached_input"` // Default: as other input
-	CacheWrite  *Price `yaml:"cache_write"`  // Default: as other input
+	CachedInput *Price `yaml:"cached_input"` // Default: Input
+	CacheWrite  *Price `yaml:"cache_write"`  // Default: Input
 	Output      Price  `yaml:"output"`
 }
 
-// A Price is an amount of the configuration's currency.
+// A Price is an amount in the configuration's currency.
 type Price berth.Amount
 
-// UnmarshalYAML reads 1.25.
+// UnmarshalYAML parses 1.25.
 func (p *Price) UnmarshalYAML(n *yaml.Node) error {
 	a, err := berth.ParseAmount(n.Value)
 	if err != nil || a < 0 {
@@ -103,26 +102,26 @@ func (p *Price) UnmarshalYAML(n *yaml.Node) error {
 	return nil
 }
 
-// TargetConfig names an upstream of a model.
+// TargetConfig refers to an upstream of a model.
 type TargetConfig struct {
-	Name   string `yaml:"name"`   // among upstreams
-	Model  string `yaml:"model"`  // its name for the model. Default: the same
-	Weight int    `yaml:"weight"` // its share of the turns. Default: 1
+	Name   string `yaml:"name"`   // of an entry in Upstreams
+	Model  string `yaml:"model"`  // the upstream's name for the model. Default: the same
+	Weight int    `yaml:"weight"` // share of the turns. Default: 1
 }
 
-// upstreamName matches the names of upstreams.
+// upstreamName matches an upstream's name.
 var upstreamName = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,63}$`)
 
-// check checks an upstream. Its error continues the name of the upstream's key.
+// check validates an upstream. Its error continues the upstream's key.
 func (u *UpstreamConfig) check() error {
 	kind := providers[u.provider()]
 	for _, key := range u.dialect() {
 		if !slices.Contains(kind.keys, key) {
-			return fmt.Errorf(".%s is not for provider %s", key, u.provider())
+			return fmt.Errorf(".%s is not supported by provider %s", key, u.provider())
 		}
 	}
 	if u.TLS.Insecure && !u.local() {
-		return errors.New(".tls.insecure is for a server on this machine only; name its certificate authority in ca_file instead")
+		return errors.New(".tls.insecure is allowed only for a server on this machine; set ca_file to its certificate authority instead")
 	}
 	if (u.TLS.CertFile == "") != (u.TLS.KeyFile == "") {
 		return errors.New(".tls needs both cert_file and key_file")
@@ -134,7 +133,7 @@ func (u *UpstreamConfig) check() error {
 		return err
 	}
 	if base, err := url.Parse(u.BaseURL); u.BaseURL != "" && (err != nil || base.Host == "" || base.Scheme != "http" && base.Scheme != "https") {
-		return errors.New(".base_url must be an http or https address, such as http://localhost:8000/v1") // without it: it may hold a password
+		return errors.New(".base_url must be an http or https address, such as http://localhost:8000/v1") // omits the value, which may contain a password
 	}
 	return nil
 }
@@ -148,7 +147,7 @@ func (u *UpstreamConfig) checkKeys() error {
 	}
 	for i, name := range u.APIKeyEnvs {
 		if name == "" || slices.Contains(u.APIKeyEnvs[:i], name) {
-			return fmt.Errorf(".api_key_envs: %q is empty or named twice", name)
+			return fmt.Errorf(".api_key_envs: %q is empty or a duplicate", name)
 		}
 	}
 	return nil
@@ -160,8 +159,8 @@ func (u *UpstreamConfig) local() bool {
 	return err == nil && isLoopback(net.JoinHostPort(base.Hostname(), "0"))
 }
 
-// provider returns the name of the provider. The default is openai for OpenAI's own server,
-// and chat for all others.
+// provider returns the name of the provider. The default is openai for api.openai.com, and chat
+// for all others.
 func (u *UpstreamConfig) provider() string {
 	if u.Provider != "" {
 		return u.Provider
@@ -172,7 +171,8 @@ func (u *UpstreamConfig) provider() string {
 	return providerChat
 }
 
-// proxy returns the address of the proxy, nil if the environment decides.
+// proxy returns the address of the proxy, or nil to use the environment's. An empty URL means no
+// proxy.
 func (u *UpstreamConfig) proxy() (*url.URL, error) {
 	switch u.Proxy {
 	case "":
@@ -198,7 +198,7 @@ func (u *UpstreamConfig) options(name string, log *slog.Logger) (upstream.Option
 		Connect: u.Timeouts.Connect, FirstToken: u.Timeouts.FirstToken, Silence: u.Timeouts.Silence}, err
 }
 
-// config reads the files.
+// config reads the files and returns the TLS configuration, or nil for the default.
 func (t TLSConfig) config() (*tls.Config, error) {
 	if t == (TLSConfig{}) {
 		return nil, nil
@@ -211,7 +211,7 @@ func (t TLSConfig) config() (*tls.Config, error) {
 		}
 		conf.RootCAs = x509.NewCertPool()
 		if !conf.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf(".tls.ca_file: %s has no certificate", t.CAFile)
+			return nil, fmt.Errorf(".tls.ca_file: %s contains no certificate", t.CAFile)
 		}
 	}
 	if t.CertFile != "" {
@@ -227,8 +227,8 @@ func (t TLSConfig) config() (*tls.Config, error) {
 // A secret is a key of an upstream with its name.
 type secret struct{ name, value string }
 
-// secrets returns the keys of the upstream. It returns an error if a variable that should have
-// one is not set.
+// secrets returns the keys of the upstream. It returns an error if the environment variable of a
+// key is not set.
 func (u *UpstreamConfig) secrets() ([]secret, error) {
 	key, names := "api_key_envs", u.APIKeyEnvs
 	if u.APIKeyEnv != "" {
@@ -248,11 +248,11 @@ func (u *UpstreamConfig) secrets() ([]secret, error) {
 	return all, nil
 }
 
-// open creates the upstream. It is anonymous if it has no name of its own. Its error continues
-// the name of the upstream's key.
-func (u *UpstreamConfig) open(name string, anonymous bool, currency string, heard func(upstream, model string, took time.Duration), log *slog.Logger) (*balance.Upstream, error) {
+// open creates the upstream. An anonymous upstream belongs to one model and has no name of its
+// own. The error continues the upstream's key.
+func (u *UpstreamConfig) open(name string, anonymous bool, currency string, firstToken func(upstream, model string, took time.Duration), log *slog.Logger) (*balance.Upstream, error) {
 	shown := name
-	if anonymous { // a pattern of models is no name
+	if anonymous { // name is a pattern of models
 		shown = u.provider()
 	}
 	options, err := u.options(shown, log.With("upstream", name))
@@ -272,7 +272,7 @@ func (u *UpstreamConfig) open(name string, anonymous bool, currency string, hear
 		}
 		keys = append(keys, balance.Key{Name: s.name, Provider: p})
 	}
-	opened, err := balance.NewUpstream(balance.UpstreamOptions{Name: name, Anonymous: anonymous, Keys: keys, Log: log, FirstToken: heard,
+	opened, err := balance.NewUpstream(balance.UpstreamOptions{Name: name, Anonymous: anonymous, Keys: keys, Log: log, FirstToken: firstToken,
 		Limits:  balance.Limits(u.Limits),
 		Breaker: balance.Breaker(u.Breaker),
 		Prices:  balance.Prices{Currency: currency, Models: u.prices()}})

@@ -21,7 +21,7 @@ import (
 	"github.com/berth-run/berth/model/modeltest"
 )
 
-// The examples in the manual are read, key by key.
+// The examples in docs/models.md are valid configurations.
 func TestModelsManual(t *testing.T) {
 	manual, err := os.ReadFile("../docs/models.md")
 	if err != nil {
@@ -29,7 +29,7 @@ func TestModelsManual(t *testing.T) {
 	}
 	parts := strings.Split(string(manual), "```yaml\n")
 	if len(parts) != 3 {
-		t.Fatalf("the manual has %d examples", len(parts)-1)
+		t.Fatalf("docs/models.md has %d examples", len(parts)-1)
 	}
 	var configs []*Config
 	for _, part := range parts[1:] {
@@ -62,28 +62,28 @@ func TestUpstreamsConfig(t *testing.T) {
 		"upstreams:\n  a: {}\n":                                                          "upstreams.a needs base_url",
 		"upstreams:\n  a:\n":                                                             "upstreams.a needs base_url",
 		"upstreams:\n  a: {provider: bard}\n":                                            `upstreams.a.provider: "bard" must be`,
-		"upstreams:\n  a: {provider: openai, cache: 1h}\n":                               "upstreams.a.cache is not for provider openai",
+		"upstreams:\n  a: {provider: openai, cache: 1h}\n":                               "upstreams.a.cache is not supported by provider openai",
 		"upstreams:\n  a: {provider: openai, api_key: a, api_key_envs: [B]}\n":           "upstreams.a has both",
-		"upstreams:\n  a: {provider: openai, api_key_envs: [B, B]}\n":                    `upstreams.a.api_key_envs: "B" is empty or named twice`,
+		"upstreams:\n  a: {provider: openai, api_key_envs: [B, B]}\n":                    `upstreams.a.api_key_envs: "B" is empty or a duplicate`,
 		"upstreams:\n  a: {provider: openai, proxy: 'ftp://x'}\n":                        "upstreams.a.proxy must be",
 		"upstreams:\n  a: {provider: openai, tls: {cert_file: x}}\n":                     "upstreams.a.tls needs both",
-		"upstreams:\n  a: {provider: openai, tls: {insecure: true}}\n":                   "upstreams.a.tls.insecure is for a server on this machine only",
-		"upstreams:\n  a: {base_url: 'https://10.0.0.1', tls: {insecure: true}}\n":       "upstreams.a.tls.insecure is for a server on this machine only",
+		"upstreams:\n  a: {provider: openai, tls: {insecure: true}}\n":                   "upstreams.a.tls.insecure is allowed only for a server on this machine",
+		"upstreams:\n  a: {base_url: 'https://10.0.0.1', tls: {insecure: true}}\n":       "upstreams.a.tls.insecure is allowed only for a server on this machine",
 		"upstreams:\n  a: {provider: openai, limits: {concurrency: -1}}\n":               `upstreams.a.limits.concurrency: "-1" must be 0 or more`,
 		"upstreams:\n  a: {provider: openai, timeouts: {connect: -1s}}\n":                `upstreams.a.timeouts.connect: "-1s" must be 1ms or more`,
 		"upstreams:\n  a: {provider: openai, breaker: {share: 2}}\n":                     `upstreams.a.breaker.share: "2" must be`,
 		"upstreams:\n  a: {provider: openai, prices: {m: {input: -1}}}\n":                `upstreams.a.prices.m.input: "-1" is not a price`,
 		"upstreams:\n  a: {provider: openai, prices: {m: {input: free}}}\n":              `upstreams.a.prices.m.input: "free" is not a price`,
 		"upstreams:\n  a: {provider: openai, prices: {m: {in: 1}}}\n":                    "unknown key upstreams.a.prices.m.in ",
-		ok + "models:\n- {match: m, upstreams: [{name: b}]}\n":                           `models[0].upstreams[0].name: there is no upstream "b"`,
+		ok + "models:\n- {match: m, upstreams: [{name: b}]}\n":                           `models[0].upstreams[0].name: unknown upstream "b"`,
 		ok + "models:\n- {match: m, upstreams: [{nmae: a}]}\n":                           "unknown key models[0].upstreams[0].nmae (line 4)",
 		ok + "models:\n- {match: m, upstreams: [{name: a, weight: -1}]}\n":               "models[0].upstreams[0].weight",
-		ok + "models:\n- {match: m, upstreams: [{name: a}], fallbacks: [{name: c}]}\n":   `models[0].fallbacks[0].name: there is no upstream "c"`,
-		ok + "models:\n- {match: m, upstreams: [{name: a}], base_url: http://x}\n":       "models[0] names upstreams, and describes one as well",
-		ok + "models:\n- {match: m, upstreams: [{name: a}], limits: {concurrency: 1}}\n": "models[0] names upstreams, and describes one as well",
+		ok + "models:\n- {match: m, upstreams: [{name: a}], fallbacks: [{name: c}]}\n":   `models[0].fallbacks[0].name: unknown upstream "c"`,
+		ok + "models:\n- {match: m, upstreams: [{name: a}], base_url: http://x}\n":       "models[0] has upstreams and also keys of an inline upstream",
+		ok + "models:\n- {match: m, upstreams: [{name: a}], limits: {concurrency: 1}}\n": "models[0] has upstreams and also keys of an inline upstream",
 		ok + "models:\n- {upstreams: [{name: a}]}\n":                                     "models[0] needs match",
 		ok + "models:\n- {match: m, upstreams: [{name: a}], hedge_after: -1s}\n":         "models[0].hedge_after",
-		"models:\n- {match: m, base_url: http://x, prices: {m: {input: 1}}}\n":           "models[0].prices: what is to be counted needs a name",
+		"models:\n- {match: m, base_url: http://x, prices: {m: {input: 1}}}\n":           "models[0].prices: an upstream with prices needs a name",
 		"currency: euros\n":              `currency: "euros" is not a code`,
 		"retry: {attempts: -1}\n":        `retry.attempts: "-1" must be 1 or more`,
 		"retry: {continue: sometimes}\n": `retry.continue: "sometimes" must be again or fail`,
@@ -104,7 +104,7 @@ func TestUpstreamsConfig(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, _, err := newRouter(c, nil, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "upstreams.a.api_key_envs: BERTH_TEST_MISSING is not set") {
-		t.Errorf("a key that is not there: got %v", err)
+		t.Errorf("missing key: got %v", err)
 	}
 }
 
@@ -132,8 +132,8 @@ func greeting() *model.Request {
 	return &model.Request{Model: "m", Items: []berth.Item{berth.NewItem(berth.Message{Type: berth.ItemMessage, Role: "user", Content: []berth.Content{{Type: "input_text", Text: "hi"}}})}}
 }
 
-// Over real sockets: the second key, the next upstream, its name for the model, and
-// what it costs there.
+// Over real sockets: a group uses the second key, the next upstream, that upstream's name for the
+// model, and its price.
 func TestUpstreams(t *testing.T) {
 	t.Setenv("BERTH_TEST_KEY_A", "sk-wrong-0123456789")
 	t.Setenv("BERTH_TEST_KEY_B", modeltest.Key)
@@ -160,11 +160,11 @@ models:
 	}
 	heard := second.Heard()
 	if len(first.Heard()) != 1 || heard[len(heard)-1].Model != "vendor/m-1" {
-		t.Errorf("the first was asked %d times, the second for %s", len(first.Heard()), heard[len(heard)-1].Model)
+		t.Errorf("the first upstream got %d requests, the second one for %s", len(first.Heard()), heard[len(heard)-1].Model)
 	}
 }
 
-// Whoever leaves takes the connections along, within a second.
+// Cancelling a turn closes its connections within a second.
 func TestLeavingUpstreams(t *testing.T) {
 	waiting := modeltest.Always(modeltest.Say(modeltest.Wait(nil)))
 	first, second := modeltest.NewChatServer(t, waiting), modeltest.NewChatServer(t, waiting)
@@ -198,8 +198,7 @@ models:
 	}
 }
 
-// A private authority is trusted and a certificate of Berth's own shown where the
-// configuration says so, and nowhere else.
+// An upstream's private authority and client certificate are used only where they are configured.
 func TestUpstreamTLS(t *testing.T) {
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")
@@ -224,7 +223,7 @@ func TestUpstreamTLS(t *testing.T) {
 	ca, private := write("ca.pem", "CERTIFICATE", server.Certificate().Raw), write("key.pem", "PRIVATE KEY", key)
 	for conf, want := range map[string]berth.Code{
 		"":                           berth.CodeUpstream,
-		"tls: {ca_file: " + ca + "}": berth.CodeUpstream, // shows none
+		"tls: {ca_file: " + ca + "}": berth.CodeUpstream, // without a client certificate
 		"tls: {ca_file: " + ca + ", cert_file: " + ca + ", key_file: " + private + "}": "",
 		"tls: {insecure: true, cert_file: " + ca + ", key_file: " + private + "}":      "",
 	} {
@@ -238,11 +237,11 @@ func TestUpstreamTLS(t *testing.T) {
 		_, _, err = newRouter(c, nil, slog.New(slog.DiscardHandler))
 	}
 	if err == nil || !strings.Contains(err.Error(), "upstreams.a.tls.ca_file") {
-		t.Errorf("a file that is not there: got %v", err)
+		t.Errorf("missing file: got %v", err)
 	}
 }
 
-// An upstream is reached through its own proxy, whose password stays out of errors.
+// An upstream uses its configured proxy, whose password does not appear in errors.
 func TestUpstreamProxy(t *testing.T) {
 	double := modeltest.NewChatServer(t, hello)
 	asked := 0
@@ -269,13 +268,13 @@ func TestUpstreamProxy(t *testing.T) {
 		return `{upstreams: {a: {base_url: "` + double.URL + `", api_key: "` + modeltest.Key + `", proxy: "` + proxy + `"}}, models: [{match: m, upstreams: [{name: a}]}]}`
 	}
 	if a, err := modeltest.Ask(t, route(t, conf(through)), greeting()); err != nil || a.Text != "hello" || asked != 1 {
-		t.Errorf("got %+v, %v; the proxy was asked %d times", a, err, asked)
+		t.Errorf("got %+v, %v; the proxy got %d requests", a, err, asked)
 	}
 	if _, err := modeltest.Ask(t, route(t, conf("none")), greeting()); err != nil || asked != 1 {
-		t.Errorf("with none: got %v; the proxy was asked %d times", err, asked)
+		t.Errorf("without a proxy: got %v; the proxy got %d requests", err, asked)
 	}
 	_, err := modeltest.Ask(t, route(t, conf("http://berth:pass-0123456789@127.0.0.1:1")), greeting())
 	if e, ok := errors.AsType[*berth.Error](err); !ok || e.Code != berth.CodeUpstream || strings.Contains(e.Message+e.Err.Error(), "pass-0123456789") {
-		t.Errorf("a proxy that is not there: got %v", err)
+		t.Errorf("missing proxy: got %v", err)
 	}
 }

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// startWorker calls work in the background: after a delay, and then at every interval. stop
-// ends the context of a call that is under way, and waits for it.
+// startWorker calls work in the background: after a delay, and then at intervals. stop cancels the
+// context of a running call and waits for it.
 func startWorker(delay, interval time.Duration, work func(context.Context)) (stop func(context.Context) error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup

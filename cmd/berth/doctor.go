@@ -50,7 +50,7 @@ func report(w io.Writer, findings []server.Finding, asJSON bool) error {
 		if !f.OK {
 			mark = "FAIL"
 		}
-		fmt.Fprintf(w, "%s  %-14s %s\n", mark, f.What, f.Says)
+		fmt.Fprintf(w, "%s  %-14s %s\n", mark, f.What, f.Detail)
 		if f.Advice != "" {
 			fmt.Fprintf(w, "      %-14s %s\n", "", f.Advice)
 		}

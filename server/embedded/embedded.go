@@ -1,4 +1,4 @@
-// Package embedded carries the guest and gVisor inside the one berth binary.
+// Package embedded contains the guest and gVisor, embedded in the berth binary.
 package embedded
 
 import (
@@ -16,19 +16,18 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// files holds, for each program, NAME.zst and NAME.sha256, the digest of what is
-// in it. A plain go build has neither.
+// files holds NAME.zst and NAME.sha256, the digest of the uncompressed content, for each
+// program. A plain go build embeds neither.
 //
 //go:embed files
 var files embed.FS
 
-// Programs are the paths of what Extract put on the disk.
+// Programs holds the paths of the extracted programs.
 type Programs struct{ Guest, Runsc string }
 
-// Extract writes the programs below dir, each under a name that says what is in
-// it, and returns their paths. What is there whole already is used; two processes
-// may extract at once. In a binary that was built without them, the programs
-// beside the executable serve.
+// Extract writes the programs below dir, under names that contain their digests, and returns their
+// paths. It reuses intact files, and is safe for concurrent use by several processes. If the binary
+// embeds no programs, Extract returns the programs beside the executable.
 func Extract(dir string) (Programs, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -48,7 +47,7 @@ func extract(files fs.FS, dir, beside, name string) (string, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		path := filepath.Join(beside, name)
 		if _, err := os.Stat(path); err != nil {
-			return "", fmt.Errorf("this berth was built without %s, and there is none beside it: run make build", name)
+			return "", fmt.Errorf("this berth was built without %s, and none is beside it: run make build", name)
 		}
 		return path, nil
 	}
@@ -57,7 +56,7 @@ func extract(files fs.FS, dir, beside, name string) (string, error) {
 	}
 	sum := strings.TrimSpace(string(text))
 	if len(sum) != hex.EncodedLen(sha256.Size) {
-		return "", fmt.Errorf("%s: the digest %q is none; run make build", name, sum)
+		return "", fmt.Errorf("%s: invalid digest %q; run make build", name, sum)
 	}
 	path := filepath.Join(dir, name+"-"+sum[:16])
 	if whole(path, sum) {
@@ -69,16 +68,15 @@ func extract(files fs.FS, dir, beside, name string) (string, error) {
 	}
 	defer packed.Close()
 	if err := unpack(path, packed); err != nil {
-		return "", fmt.Errorf("extracting %s: %w", name, err)
+		return "", fmt.Errorf("extract %s: %w", name, err)
 	}
 	if !whole(path, sum) {
-		return "", fmt.Errorf("extracting %s: what came out does not have the digest %s; run make build", name, sum)
+		return "", fmt.Errorf("extract %s: the content does not have the digest %s; run make build", name, sum)
 	}
 	return path, nil
 }
 
-// whole reports whether a file has a digest: one that was written shortly before
-// the power failed may not.
+// whole reports whether a file has a digest. A file written shortly before a power failure may not.
 func whole(path, sum string) bool {
 	f, err := os.Open(path)
 	if err != nil {
@@ -90,7 +88,7 @@ func whole(path, sum string) bool {
 	return err == nil && hex.EncodeToString(h.Sum(nil)) == sum
 }
 
-// unpack makes a program appear at once.
+// unpack extracts a program and renames it into place.
 func unpack(path string, packed io.Reader) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err

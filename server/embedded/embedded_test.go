@@ -14,7 +14,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// packed is what make build puts into files.
+// packed returns the files that make build embeds.
 func packed(t *testing.T, name, content string) fstest.MapFS {
 	t.Helper()
 	w, err := zstd.NewWriter(nil)
@@ -32,10 +32,10 @@ func checkProgram(t *testing.T, path, want string) {
 	t.Helper()
 	got, err := os.ReadFile(path)
 	if err != nil || string(got) != want {
-		t.Errorf("the program is %q, %v, want %q", got, err, want)
+		t.Errorf("program: got %q, %v, want %q", got, err, want)
 	}
 	if info, err := os.Stat(path); err != nil || info.Mode() != 0o755 {
-		t.Errorf("its mode is %v, %v, want 0755", info.Mode(), err)
+		t.Errorf("mode: got %v, %v, want 0755", info.Mode(), err)
 	}
 }
 
@@ -48,30 +48,30 @@ func TestExtract(t *testing.T) {
 	}
 	checkProgram(t, path, "program")
 
-	// What is there is used; what is damaged is not.
+	// An intact file is reused; a damaged one is replaced.
 	before, err := os.Stat(path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if again, err := extract(files, dir, "", "guest"); err != nil || again != path {
-		t.Errorf("again it is %s, %v, want %s", again, err, path)
+		t.Errorf("second time: got %s, %v, want %s", again, err, path)
 	}
 	if after, err := os.Stat(path); err != nil || !os.SameFile(before, after) {
-		t.Errorf("a whole program was written anew: %v", err)
+		t.Errorf("an intact program was rewritten: %v", err)
 	}
 	if err := os.Truncate(path, 3); err != nil {
 		t.Fatal(err)
 	}
 	if again, err := extract(files, dir, "", "guest"); err != nil || again != path {
-		t.Errorf("after damage it is %s, %v, want %s", again, err, path)
+		t.Errorf("after damage: got %s, %v, want %s", again, err, path)
 	}
 	checkProgram(t, path, "program")
 
 	other, err := extract(packed(t, "guest", "next"), dir, "", "guest")
 	if err != nil || other == path {
-		t.Errorf("another program is at %s, %v", other, err)
+		t.Errorf("another program: got %s, %v", other, err)
 	}
-	checkProgram(t, path, "program") // it may be running
+	checkProgram(t, path, "program") // the old one may be running
 }
 
 func TestExtractAtOnce(t *testing.T) {
@@ -91,7 +91,7 @@ func TestExtractAtOnce(t *testing.T) {
 	wg.Wait()
 	left, err := os.ReadDir(dir)
 	if err != nil || len(left) != 1 {
-		t.Errorf("there are %v, %v, want one program", left, err)
+		t.Errorf("got %v, %v, want one program", left, err)
 	}
 }
 

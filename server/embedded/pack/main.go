@@ -1,6 +1,6 @@
-// Command pack compresses programs for embedding: pack DIRECTORY PROGRAMS writes
-// PROGRAM.zst and PROGRAM.sha256, the digest of what is in it, to the directory.
-// What is packed already it leaves alone.
+// Command pack compresses programs for embedding. "pack DIRECTORY PROGRAMS" writes PROGRAM.zst and
+// PROGRAM.sha256, the digest of the uncompressed program, to the directory. It skips programs that
+// are packed already.
 package main
 
 import (
@@ -47,7 +47,7 @@ func pack(program, to string) error {
 	if err != nil {
 		return err
 	}
-	// The digest comes last: it says that the rest is there.
+	// The digest comes last: it marks the program as complete.
 	if err := os.WriteFile(to+".zst", w.EncodeAll(plain, nil), 0o644); err != nil {
 		return err
 	}
