@@ -1,7 +1,7 @@
-// Package chat is the door of Chat Completions. It is translation only: a completion's
-// request becomes one of responses, the engine answers it once for each choice, and the
-// events of those responses become chunks or one message. What a client asks to store is a
-// document of its own; the responses behind it are not stored.
+// Package chat serves the Chat Completions API. It translates only: the request of a
+// completion becomes a request for responses, the engine answers it once for each choice,
+// and the events of the responses become chunks or messages. A completion with store: true
+// is stored as an object of its own; its responses are not stored.
 package chat
 
 import (
@@ -27,9 +27,9 @@ import (
 // Options are what the door needs.
 type Options struct {
 	Engine  *engine.Engine
-	Journal *journal.Journal // of the engine
-	Objects store.Objects    // of stored completions
-	Version string           // of the server, for system_fingerprint
+	Journal *journal.Journal // the engine's journal
+	Objects store.Objects    // stores completions
+	Version string           // the server's version, for system_fingerprint
 }
 
 // A Door serves /v1/chat/completions.
@@ -41,35 +41,35 @@ type Door struct {
 // New returns a door.
 func New(opts Options) *Door { return &Door{opts, newRules(opts.Engine.Tools)} }
 
-// prefixCompletion is the prefix of the ids of completions, as recorded from the hosted service.
+// prefixCompletion is the prefix of the ids of completions, as at OpenAI.
 const prefixCompletion = "chatcmpl-"
 
-// An answer is a completion while its responses run.
+// An answer is a completion in progress.
 type answer struct {
-	asked   *completionRequest
+	request *completionRequest
 	head    completion // without choices and usage
 	choices []*completionChoice
 }
 
 // Create serves POST /v1/chat/completions. Each choice is a response of the engine, whose
-// events are read from the journal. Its run ends with the request's context, which ends when
-// the client goes.
+// events are read from the journal. The runs end with the request's context, so they are
+// cancelled if the client disconnects.
 func (d *Door) Create(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
-	asked, err := decode(x, r, d.rules)
+	req, err := decode(x, r, d.rules)
 	if err != nil {
 		return err
 	}
 	ctx, leave := context.WithCancel(r.Context())
 	defer leave()
-	a, err := d.start(ctx, c, asked)
+	a, err := d.start(ctx, c, req)
 	if err != nil {
-		return asked.wordError(err)
+		return req.wordError(err)
 	}
 	x.Settle()
-	if asked.Stream {
+	if req.Stream {
 		err := d.stream(x, r.WithContext(ctx), c, a, leave)
 		if ctx.Err() != nil && r.Context().Err() == nil {
-			return nil // the keep-alive found that the client has gone
+			return nil // a keep-alive has detected that the client is gone
 		}
 		return err
 	}
@@ -87,34 +87,34 @@ func (d *Door) Create(x *exchange.Exchange, r *http.Request, c berth.Caller) err
 }
 
 // start starts a response for each choice.
-func (d *Door) start(ctx context.Context, c berth.Caller, asked *completionRequest) (*answer, error) {
-	req, err := asked.response(d.rules)
+func (d *Door) start(ctx context.Context, c berth.Caller, req *completionRequest) (*answer, error) {
+	response, err := req.response(d.rules)
 	if err != nil {
 		return nil, err
 	}
-	a := &answer{asked: asked, head: completion{ID: berth.NewID(prefixCompletion), Object: "chat.completion",
-		Created: time.Now().Unix(), Model: asked.Model, ServiceTier: "default", SystemFingerprint: d.systemFingerprint(asked.Model), Metadata: asked.Metadata}}
+	a := &answer{request: req, head: completion{ID: berth.NewID(prefixCompletion), Object: "chat.completion",
+		Created: time.Now().Unix(), Model: req.Model, ServiceTier: "default", SystemFingerprint: d.systemFingerprint(req.Model), Metadata: req.Metadata}}
 	n := 1
-	if asked.N != nil {
-		n = *asked.N
+	if req.N != nil {
+		n = *req.N
 	}
 	for i := range n {
-		created, err := d.Engine.Create(ctx, c, req)
+		created, err := d.Engine.Create(ctx, c, response)
 		if err != nil {
-			return nil, err // the end of ctx ends those that were started
+			return nil, err // the end of ctx cancels the responses already started
 		}
-		a.choices = append(a.choices, newCompletionChoice(i, asked, created, d.Engine.Tools))
+		a.choices = append(a.choices, newCompletionChoice(i, req, created, d.Engine.Tools))
 	}
 	return a, nil
 }
 
-// systemFingerprint identifies the server and the model without naming them.
+// systemFingerprint returns a hash of the server's version and the model.
 func (d *Door) systemFingerprint(model string) string {
 	sum := sha256.Sum256([]byte(d.Version + "\x00" + model))
 	return "fp_" + hex.EncodeToString(sum[:5])
 }
 
-// wordError returns an error about a response as one about its completion.
+// wordError converts an error about a response to one about its completion.
 func (c *completionRequest) wordError(err error) error {
 	e, ok := errors.AsType[*berth.Error](err)
 	if !ok || e.Param == "" {
@@ -125,18 +125,18 @@ func (c *completionRequest) wordError(err error) error {
 	return &renamed
 }
 
-// fail returns an error for the client. Clients send a request again by themselves after
-// some errors; what tools have done here would then be done twice.
+// fail returns the client's error for a failed completion. If tools have run on this server,
+// it forbids the client's automatic retry, which would run them again.
 func (a *answer) fail(h http.Header, err error) error {
 	if slices.ContainsFunc(a.choices, func(c *completionChoice) bool { return c.acted }) {
 		h.Set("x-should-retry", "false")
 	}
-	return a.asked.wordError(err)
+	return a.request.wordError(err)
 }
 
-// chosen follows the responses of all choices at once and yields the chunks of a stream,
-// until all have ended or one has failed; the failure is the last that it yields. After that
-// the choices do not change.
+// chosen follows the responses of all choices concurrently and yields the chunks of a
+// stream, until all have ended or one has failed. A failure is yielded last. After the
+// iteration, the choices do not change.
 func (d *Door) chosen(ctx context.Context, p berth.ProjectID, choices []*completionChoice) iter.Seq2[[]chunkChoice, error] {
 	type update struct {
 		chunks []chunkChoice
@@ -162,7 +162,7 @@ func (d *Door) chosen(ctx context.Context, p berth.ProjectID, choices []*complet
 			followers.Wait()
 			close(updates)
 		}()
-		defer followers.Wait() // then the choices do not change any more
+		defer followers.Wait() // from then on, the choices do not change
 		defer stop()
 		for n := range updates {
 			if !yield(n.chunks, n.err) || n.err != nil {
@@ -187,7 +187,7 @@ func (d *Door) followChoice(ctx context.Context, p berth.ProjectID, c *completio
 			emit(nil, err)
 			return
 		}
-		chunks, err := c.take(&ev)
+		chunks, err := c.apply(&ev)
 		if (len(chunks) > 0 || err != nil) && !emit(chunks, err) {
 			return
 		}
@@ -197,7 +197,7 @@ func (d *Door) followChoice(ctx context.Context, p berth.ProjectID, c *completio
 	}
 }
 
-// followError returns the error of a Follow that ended before the response did.
+// followError returns the client's error for a failed read of a response's events.
 func followError(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return &berth.Error{Code: berth.CodeUnavailable, Err: err, Message: "The server is stopping. Send the request again in a moment."}
@@ -205,7 +205,7 @@ func followError(ctx context.Context, err error) error {
 	return err
 }
 
-// whole returns the completion when all choices have ended.
+// whole returns the completion. All choices must have ended.
 func (a *answer) whole() completion {
 	whole := a.head
 	for _, c := range a.choices {
@@ -215,7 +215,8 @@ func (a *answer) whole() completion {
 	return whole
 }
 
-// settle takes over what the responses say in the end of the whole. All choices have ended.
+// settle sets the service tier and the moderation of the completion to those of its
+// responses. All choices must have ended.
 func (a *answer) settle() {
 	for _, c := range a.choices {
 		a.head.ServiceTier = cmp.Or(c.tier, a.head.ServiceTier)
@@ -223,7 +224,7 @@ func (a *answer) settle() {
 	}
 }
 
-// usage sums up what all choices have used: each is a response of its own.
+// usage returns the sum of the usage of all choices.
 func (a *answer) usage() completionUsage {
 	var sum berth.Usage
 	for _, c := range a.choices {

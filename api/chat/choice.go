@@ -11,37 +11,37 @@ import (
 	"github.com/berth-run/berth/tool"
 )
 
-// A completionChoice is one answer of a completion: what it shows of the events of
-// the response that gives it. It is used by one goroutine at a time.
+// A completionChoice is one choice of a completion, built from the events of its response.
+// It is not safe for concurrent use.
 type completionChoice struct {
 	index     int
 	response  berth.ResponseID
-	asked     *completionRequest
-	hosted    bool // there are tools that run on this server
+	request   *completionRequest
+	hosted    bool // some tools run on this server
 	container berth.ContainerID
 
 	pieces  []*choicePiece
 	turn    int    // see choicePiece
 	phase   string // of the last message
-	begun   bool   // the first chunk has been made
+	started bool   // the first chunk has been made
 	acted   bool   // a tool has run on this server
-	finish  string
+	finish  string // the finish reason; "" until the end
 	usage   berth.Usage
-	tier    string            // as its response says in the end
-	scores  json.RawMessage   // likewise its moderation; nil if there is none
-	failure *berth.EventError // why the response is about to fail
+	tier    string            // the service tier of the final response
+	scores  json.RawMessage   // the moderation of the final response; nil if absent
+	failure *berth.EventError // the error event of a response that fails
 }
 
-// A choicePiece is what one item of the output adds to a choice.
+// A choicePiece is the part of a choice that comes from one item of the output.
 type choicePiece struct {
 	kind      pieceKind
 	item      int
-	turn      int             // those of different turns have calls of hosted tools, or another phase, between them
-	words     strings.Builder // of a call, its arguments
+	turn      int             // increases with each call of a hosted tool and each change of phase
+	words     strings.Builder // the text, or the arguments of a call
 	logprobs  []json.RawMessage
 	citations []citation
 	call      completionCall // without its arguments
-	cut       bool           // the item was closed as incomplete
+	cut       bool           // the item ended as incomplete
 }
 
 type pieceKind int
@@ -53,10 +53,9 @@ const (
 	pieceCall
 )
 
-// newCompletionChoice returns the choice that a response gives, which shows its
-// tools as they were settled.
-func newCompletionChoice(index int, asked *completionRequest, r *berth.Response, tools *tool.Registry) *completionChoice {
-	c := &completionChoice{index: index, response: r.ID, asked: asked}
+// newCompletionChoice returns the choice of a response. The tools of r must be final.
+func newCompletionChoice(index int, request *completionRequest, r *berth.Response, tools *tool.Registry) *completionChoice {
+	c := &completionChoice{index: index, response: r.ID, request: request}
 	for _, t := range r.Tools {
 		if t.Type() == berth.ToolFunction || t.Type() == berth.ToolCustom {
 			continue
@@ -69,33 +68,33 @@ func newCompletionChoice(index int, asked *completionRequest, r *berth.Response,
 	return c
 }
 
-// lastOnly reports whether only the last of the model's messages counts: JSON must not be
-// mixed with what the model says before it calls a hosted tool.
+// lastOnly reports whether only the model's last message is part of the choice: an answer in
+// JSON must not contain messages from before calls of hosted tools.
 func (c *completionChoice) lastOnly() bool {
 	var format struct{ Type string }
-	_ = json.Unmarshal(c.asked.ResponseFormat, &format) // absent, or checked
+	_ = json.Unmarshal(c.request.ResponseFormat, &format) // absent or valid
 	return c.hosted && format.Type != "" && format.Type != "text"
 }
 
-// live reports whether words are sent as they arrive, and cannot be withdrawn.
-func (c *completionChoice) live() bool { return c.asked.Stream && !c.lastOnly() }
+// live reports whether text is sent as it arrives. It cannot be withdrawn then.
+func (c *completionChoice) live() bool { return c.request.Stream && !c.lastOnly() }
 
-// errUnsaid ends a stream when words that it has sent are withdrawn.
+// errUnsaid ends a stream if text that was already sent is withdrawn.
 var errUnsaid = &berth.Error{Code: berth.CodeUpstream,
 	Message: "The upstream disconnected in the middle of its answer. A chat stream cannot be restarted; send the request again."}
 
-// take adds an event and returns its chunks. Its errors are for the client.
-func (c *completionChoice) take(ev *berth.Event) ([]chunkChoice, error) {
+// apply adds an event and returns its chunks. Its errors are for the client.
+func (c *completionChoice) apply(ev *berth.Event) ([]chunkChoice, error) {
 	switch ev.Type {
 	case berth.EventOutputItemAdded:
 		return c.add(ev)
 	case berth.EventOutputTextDelta:
-		return c.hear(pieceText, ev), nil
+		return c.addDelta(pieceText, ev), nil
 	case berth.EventRefusalDelta:
-		return c.hear(pieceRefusal, ev), nil
+		return c.addDelta(pieceRefusal, ev), nil
 	case berth.EventReasoningTextDelta, berth.EventReasoningSummaryDelta:
-		if c.asked.IncludeReasoning {
-			return c.hear(pieceThought, ev), nil
+		if c.request.IncludeReasoning {
+			return c.addDelta(pieceThought, ev), nil
 		}
 	case berth.EventFunctionArgumentsDelta, berth.EventCustomInputDelta:
 		return c.write(ev), nil
@@ -113,8 +112,8 @@ func (c *completionChoice) take(ev *berth.Event) ([]chunkChoice, error) {
 	return nil, nil
 }
 
-// add starts an item. What was cut before it is withdrawn, because the model was asked
-// again.
+// add starts an item. It withdraws incomplete pieces before it, because the turn is
+// repeated.
 func (c *completionChoice) add(ev *berth.Event) ([]chunkChoice, error) {
 	for _, p := range c.pieces {
 		if sent := p.kind == pieceCall || p.words.Len() > 0; p.cut && sent && c.live() {
@@ -136,8 +135,8 @@ func (c *completionChoice) add(ev *berth.Event) ([]chunkChoice, error) {
 	case berth.ItemReasoning:
 		return nil, nil
 	case berth.ItemFunctionCall, berth.ItemCustomToolCall:
-		if c.asked.legacy() && len(c.calls()) > 0 {
-			return nil, nil // a message has room for one
+		if c.request.legacy() && len(c.calls()) > 0 {
+			return nil, nil // a message can contain only one function_call
 		}
 		var named struct{ Name string }
 		if err := ev.Item.Decode(&named); err != nil {
@@ -152,12 +151,12 @@ func (c *completionChoice) add(ev *berth.Event) ([]chunkChoice, error) {
 		}
 		return c.ifLive(c.callDelta(p, true, ""), nil), nil
 	}
-	c.turn++ // a tool's call or output, which the client does not see
+	c.turn++ // a call of a hosted tool or its output, which the client does not get
 	c.acted = true
 	return nil, nil
 }
 
-// piece returns the piece of a kind that an item has, a new one if it has none.
+// piece returns an item's piece of a kind. It adds one if there is none.
 func (c *completionChoice) piece(kind pieceKind, item int) *choicePiece {
 	for _, p := range slices.Backward(c.pieces) {
 		if p.kind == kind && p.item == item {
@@ -169,20 +168,20 @@ func (c *completionChoice) piece(kind pieceKind, item int) *choicePiece {
 	return p
 }
 
-// hear adds the words of an event.
-func (c *completionChoice) hear(kind pieceKind, ev *berth.Event) []chunkChoice {
+// addDelta adds the text of a delta event.
+func (c *completionChoice) addDelta(kind pieceKind, ev *berth.Event) []chunkChoice {
 	var words string
 	var logprobs []json.RawMessage
-	_ = json.Unmarshal(ev.Delta, &words) // the engine's, a string
+	_ = json.Unmarshal(ev.Delta, &words) // always a string
 	if ev.Logprobs != nil {
 		logprobs = *ev.Logprobs
 	}
-	return c.say(c.piece(kind, *ev.OutputIndex), words, logprobs)
+	return c.addText(c.piece(kind, *ev.OutputIndex), words, logprobs)
 }
 
-// say adds words of a message, or of a thought.
-func (c *completionChoice) say(p *choicePiece, words string, logprobs []json.RawMessage) []chunkChoice {
-	if !c.asked.Logprobs {
+// addText adds text of a message or of reasoning.
+func (c *completionChoice) addText(p *choicePiece, words string, logprobs []json.RawMessage) []chunkChoice {
+	if !c.request.Logprobs {
 		logprobs = nil
 	}
 	gap := ""
@@ -197,7 +196,8 @@ func (c *completionChoice) say(p *choicePiece, words string, logprobs []json.Raw
 	return c.ifLive(wordsDelta(p.kind, gap+words), logprobs)
 }
 
-// gap is what separates a piece from the one before it: nothing within a turn.
+// gap returns the separator between a piece and the one before it: a blank line between
+// turns, nothing within a turn.
 func (c *completionChoice) gap(p *choicePiece) string {
 	before := c.pieces[:slices.Index(c.pieces, p)]
 	for _, b := range slices.Backward(before) {
@@ -215,16 +215,16 @@ func (c *completionChoice) gap(p *choicePiece) string {
 func (c *completionChoice) write(ev *berth.Event) []chunkChoice {
 	i := slices.IndexFunc(c.pieces, func(p *choicePiece) bool { return p.kind == pieceCall && p.item == *ev.OutputIndex })
 	if i < 0 {
-		return nil // it was left out
+		return nil // add has skipped the call
 	}
 	var words string
-	_ = json.Unmarshal(ev.Delta, &words) // the engine's, a string
+	_ = json.Unmarshal(ev.Delta, &words) // always a string
 	c.pieces[i].words.WriteString(words)
 	return c.ifLive(c.callDelta(c.pieces[i], false, words), nil)
 }
 
-// close ends an item. It may have been cut; a message may have arrived without
-// deltas; its text may cite something.
+// close ends an item. It marks the pieces of an incomplete item as cut, adds the text of a
+// message without deltas, and records the citations of its text.
 func (c *completionChoice) close(ev *berth.Event) (chunks []chunkChoice, err error) {
 	silent := true
 	for _, p := range c.pieces {
@@ -242,10 +242,10 @@ func (c *completionChoice) close(ev *berth.Event) (chunks []chunkChoice, err err
 	offset := 0
 	for _, part := range m.Content {
 		if silent && part.Text != "" {
-			chunks = append(chunks, c.say(c.piece(pieceText, *ev.OutputIndex), part.Text, part.Logprobs)...)
+			chunks = append(chunks, c.addText(c.piece(pieceText, *ev.OutputIndex), part.Text, part.Logprobs)...)
 		}
 		if silent && part.Refusal != "" {
-			chunks = append(chunks, c.say(c.piece(pieceRefusal, *ev.OutputIndex), part.Refusal, nil)...)
+			chunks = append(chunks, c.addText(c.piece(pieceRefusal, *ev.OutputIndex), part.Refusal, nil)...)
 		}
 		for _, raw := range part.Annotations {
 			var cited citation
@@ -261,35 +261,35 @@ func (c *completionChoice) close(ev *berth.Event) (chunks []chunkChoice, err err
 	return chunks, nil
 }
 
-// end records why the choice ends, and returns its last chunks.
+// end sets the finish reason and returns the last chunks.
 func (c *completionChoice) end(r *berth.Response) []chunkChoice {
 	if r.Usage != nil {
 		c.usage = *r.Usage
 	}
 	c.tier, c.scores = r.ServiceTier, r.Moderation
 	if c.lastOnly() {
-		c.keepLast()
+		c.dropEarlier()
 	}
 	switch {
 	case r.IncompleteDetails != nil && r.IncompleteDetails.Reason == "content_filter":
 		c.finish = "content_filter"
 	case r.IncompleteDetails != nil:
 		c.finish = "length"
-	case len(c.calls()) == 0, c.asked.forced(): // OpenAI says "stop" after a call that was forced by name
+	case len(c.calls()) == 0, c.request.forced(): // OpenAI sends "stop" after a call that was forced by name
 		c.finish = "stop"
-	case c.asked.legacy():
+	case c.request.legacy():
 		c.finish = "function_call"
 	default:
 		c.finish = "tool_calls"
 	}
-	if !c.asked.Stream {
+	if !c.request.Stream {
 		return nil
 	}
 	return c.endChunks()
 }
 
-// keepLast drops the words of all messages but the last.
-func (c *completionChoice) keepLast() {
+// dropEarlier drops the text of all messages except the last.
+func (c *completionChoice) dropEarlier() {
 	last := -1
 	for _, p := range c.pieces {
 		if p.kind == pieceText || p.kind == pieceRefusal {
@@ -301,12 +301,12 @@ func (c *completionChoice) keepLast() {
 	})
 }
 
-// calls returns the calls that the client is asked to answer.
+// calls returns the calls of the client's tools.
 func (c *completionChoice) calls() []*choicePiece {
 	return slices.DeleteFunc(slices.Clone(c.pieces), func(p *choicePiece) bool { return p.kind != pieceCall })
 }
 
-// text returns all words of a kind.
+// text returns the whole text of a kind.
 func (c *completionChoice) text(kind pieceKind) string {
 	var b strings.Builder
 	for _, p := range c.pieces {

@@ -124,7 +124,7 @@ func FuzzCompletionChoice(f *testing.F) {
 			c := newCompletionChoice(0, asked, &berth.Response{Tools: []berth.Tool{berth.NewTool(berth.ShellTool{Type: berth.ToolShell})}}, nil)
 			var chunks []chunkChoice
 			for _, ev := range events(items) {
-				more, err := c.take(&ev)
+				more, err := c.apply(&ev)
 				if err != nil {
 					return c, nil, err
 				}

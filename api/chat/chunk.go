@@ -18,7 +18,7 @@ type completionChunk struct {
 	ServiceTier       string          `json:"service_tier"`
 	SystemFingerprint string          `json:"system_fingerprint"`
 	Choices           []chunkChoice   `json:"choices"`
-	Usage             json.RawMessage `json:"usage,omitempty"` // null but in the last, and absent unless asked for
+	Usage             json.RawMessage `json:"usage,omitempty"` // absent without include_usage; null except in the last chunk
 	Moderation        *moderation     `json:"moderation,omitempty"`
 	Obfuscation       string          `json:"obfuscation,omitempty"`
 }
@@ -31,8 +31,8 @@ type chunkChoice struct {
 	Berth        *choiceExtensions `json:"berth,omitempty"` // with the finish reason
 }
 
-// A completionDelta is what a chunk adds to a message. Content and refusal can be
-// null, which is not the same as absent.
+// A completionDelta is the part of a message that a chunk adds. Content and refusal may be
+// explicit nulls, which differ from absent fields.
 type completionDelta struct {
 	Role             string          `json:"role,omitempty"`
 	Content          json.RawMessage `json:"content,omitempty"`
@@ -76,7 +76,7 @@ func wordsDelta(kind pieceKind, words string) completionDelta {
 	return completionDelta{Content: berth.StringDelta(words)}
 }
 
-// callDelta returns the delta of a call: first its name, then its arguments.
+// callDelta returns a delta of a call: the first with its name, others with arguments.
 func (c *completionChoice) callDelta(p *choicePiece, first bool, words string) completionDelta {
 	d := callDelta{Index: slices.Index(c.calls(), p)}
 	if custom := p.call.Custom; custom != nil {
@@ -90,7 +90,7 @@ func (c *completionChoice) callDelta(p *choicePiece, first bool, words string) c
 			d.Function.Name = p.call.Function.Name
 		}
 	}
-	if c.asked.legacy() {
+	if c.request.legacy() {
 		return completionDelta{FunctionCall: d.Function}
 	}
 	if first {
@@ -99,7 +99,7 @@ func (c *completionChoice) callDelta(p *choicePiece, first bool, words string) c
 	return completionDelta{ToolCalls: []callDelta{d}}
 }
 
-// ifLive returns the chunks of a delta for a live stream, and none for others.
+// ifLive returns the chunks of a delta if the choice is live, otherwise nil.
 func (c *completionChoice) ifLive(d completionDelta, logprobs []json.RawMessage) []chunkChoice {
 	if !c.live() {
 		return nil
@@ -107,12 +107,12 @@ func (c *completionChoice) ifLive(d completionDelta, logprobs []json.RawMessage)
 	return c.chunks(d, logprobs)
 }
 
-// chunks returns the chunk of a delta, after the one that starts the message: that
-// has its role, and room for what follows it. A call starts the message itself.
+// chunks returns the chunk of a delta. The first delta is preceded by a chunk with the role
+// and an empty content or refusal. A first delta that is a call is part of that chunk.
 func (c *completionChoice) chunks(d completionDelta, logprobs []json.RawMessage) []chunkChoice {
 	var out []chunkChoice
-	if !c.begun {
-		c.begun = true
+	if !c.started {
+		c.started = true
 		first := completionDelta{Role: "assistant", Content: emptyJSON, Refusal: nullJSON}
 		switch {
 		case d.Refusal != nil:
@@ -126,7 +126,7 @@ func (c *completionChoice) chunks(d completionDelta, logprobs []json.RawMessage)
 	return append(out, chunkChoice{Index: c.index, Delta: d, Logprobs: newChoiceLogprobs(logprobs)})
 }
 
-// endChunks returns the chunks that end the choice, after all that was held back.
+// endChunks returns the last chunks of the choice, including all text that was held back.
 func (c *completionChoice) endChunks() []chunkChoice {
 	var out []chunkChoice
 	if !c.live() {
@@ -153,8 +153,8 @@ func (c *completionChoice) endChunks() []chunkChoice {
 	return append(out, last...)
 }
 
-// padding is random characters that make a chunk's words a multiple of 16
-// characters, so that the length of a packet does not show that of a token.
+// padding returns random characters that pad a chunk's text to a multiple of 16
+// characters, so that the size of a packet does not reveal the length of a token.
 func (d *completionDelta) padding() string {
 	const block = 16
 	n := len(d.Content) + len(d.Refusal) + utf8.RuneCountInString(d.ReasoningContent)

@@ -18,12 +18,12 @@ var completionMessageRule = rule.ByField("role", map[string]rule.Rule{
 	"system":    rule.Object(rule.Fields{"role": rule.AnyText, "content": textOr(textParts), "name": rule.Text(0, 256)}, "content"),
 	"user":      rule.Object(rule.Fields{"role": rule.AnyText, "content": textOr(userParts), "name": rule.Text(0, 256)}, "content"),
 	"assistant": assistantMessage,
-	// OpenAI's guide of 2023 put the function's name here, and LangGraph still does.
+	// OpenAI's guide of 2023 put the function's name here, and LangGraph still sends it.
 	"tool":     rule.Object(rule.Fields{"role": rule.AnyText, "content": textOr(textParts), "tool_call_id": rule.Text(1, 256), "name": rule.Text(0, 256)}, "content", "tool_call_id"),
 	"function": rule.Object(rule.Fields{"role": rule.AnyText, "content": rule.AnyText, "name": rule.Text(1, 64)}, "name"),
 })
 
-// assistantMessage allows what an answer holds, so that a client can send it back.
+// assistantMessage allows the fields of answers, so that clients can send answers back.
 func assistantMessage(at string, v any) error {
 	if err := assistantFields(at, v); err != nil {
 		return err
@@ -39,13 +39,13 @@ var assistantFields = rule.Object(rule.Fields{
 	"role": rule.AnyText, "content": textOr(assistantParts), "name": rule.Text(0, 256), "refusal": rule.AnyText,
 	"tool_calls":        rule.List(rule.ByType(completionCalls), 128),
 	"function_call":     rule.Object(rule.Fields{"name": rule.Text(1, 64), "arguments": rule.AnyText}, "name", "arguments"),
-	"annotations":       rule.List(rule.AnyObject, 0), // of an answer; they say where its words are from
+	"annotations":       rule.List(rule.AnyObject, 0), // of an answer; ignored
 	"reasoning_content": rule.AnyText,                 // of an answer with include_reasoning
 	"audio":             rule.Unsupported,
 })
 
-// completionCalls allows the index that a streamed call has, because clients that join
-// its pieces leave it there.
+// completionCalls also allows the index of streamed calls, because clients that join chunks
+// do not remove it.
 var completionCalls = map[string]rule.Rule{
 	"function": rule.Object(rule.Fields{"id": rule.Text(1, 256), "type": rule.AnyText, "index": rule.Integer(0, math.MaxInt32),
 		"function": rule.Object(rule.Fields{"name": rule.Text(1, 64), "arguments": rule.AnyText}, "name", "arguments")}, "id", "function"),
@@ -74,7 +74,7 @@ var (
 	}
 )
 
-// textOr allows a string, or a list of these parts.
+// textOr allows a string or a list of the given parts.
 func textOr(parts map[string]rule.Rule) rule.Rule {
 	return func(at string, v any) error {
 		switch v.(type) {
@@ -87,7 +87,7 @@ func textOr(parts map[string]rule.Rule) rule.Rule {
 	}
 }
 
-// A completionMessage is a message of any role. Its JSON is a client's.
+// A completionMessage is a message of a client, of any role.
 type completionMessage struct {
 	Role             string           `json:"role"`
 	Content          json.RawMessage  `json:"content"` // a string, a list of completionPart, or null
@@ -132,14 +132,14 @@ type calledFunction struct {
 	Arguments string `json:"arguments"`
 }
 
-// A transcript turns messages into items. Calls are answered at once, as OpenAI
-// wants it.
+// A transcript converts messages to items. As at OpenAI, calls must be followed by their
+// outputs.
 type transcript struct {
 	items   []berth.Item
-	waiting []string          // ids of the calls that the next messages must answer
-	custom  map[string]bool   // those of custom tools
-	legacy  map[string]string // those that a message has no id for, by the function's name
-	at      string            // the message that is read, as OpenAI names it here
+	waiting []string          // ids of calls without an output yet
+	custom  map[string]bool   // whether a call id belongs to a custom tool
+	legacy  map[string]string // ids of calls of legacy functions by the function's name
+	at      string            // the place of the current message, as in OpenAI's errors
 }
 
 // input returns the messages as the input of a response.
@@ -186,7 +186,7 @@ func (t *transcript) read(m *completionMessage) error {
 	return nil
 }
 
-// answered refuses a message that comes where a call waits for its output.
+// answered returns an error if a call has no output yet.
 func (t *transcript) answered() error {
 	if len(t.waiting) == 0 {
 		return nil
@@ -223,7 +223,7 @@ func (t *transcript) output(id string, m *completionMessage) error {
 	return nil
 }
 
-// assistant adds what the model said in one turn: its thoughts, its words, its calls.
+// assistant adds the items of one turn of the model: reasoning, a message and calls.
 func (t *transcript) assistant(m *completionMessage) error {
 	if m.ReasoningContent != "" {
 		t.add(berth.Reasoning{ID: berth.NewID(berth.PrefixReasoning), Type: berth.ItemReasoning, Summary: []berth.Content{},
@@ -266,7 +266,7 @@ func (t *transcript) message(m *completionMessage, content []berth.Content) {
 
 func (t *transcript) add(body any) { t.items = append(t.items, berth.NewItem(body)) }
 
-// parts returns a message's content, its text in parts of the given type.
+// parts returns a message's content. words is the type of its text parts.
 func (m *completionMessage) parts(words string) ([]berth.Content, error) {
 	if !given(m.Content) {
 		return nil, nil
@@ -274,7 +274,7 @@ func (m *completionMessage) parts(words string) ([]berth.Content, error) {
 	var whole string
 	if json.Unmarshal(m.Content, &whole) == nil {
 		if whole == "" && m.Role == "assistant" {
-			return nil, nil // beside calls, some clients send "" for null
+			return nil, nil // with calls, some clients send "" instead of null
 		}
 		return []berth.Content{{Type: words, Text: whole}}, nil
 	}

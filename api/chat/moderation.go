@@ -4,13 +4,13 @@ import (
 	"encoding/json"
 )
 
-// A moderation is what an upstream says of the input and the output of a completion.
+// A moderation is an upstream's moderation of the input and the output of a completion.
 type moderation struct {
 	Input  *scores `json:"input"`
 	Output *scores `json:"output"`
 }
 
-// scores are the results of a moderation, or why there are none.
+// scores are the results of a moderation, or an error.
 type scores struct {
 	Type    string            `json:"type"` // "moderation_results" or "error"
 	Model   string            `json:"model,omitempty"`
@@ -19,8 +19,8 @@ type scores struct {
 	Message string            `json:"message,omitempty"`
 }
 
-// add returns the moderation with that of one more choice, which is in the form of
-// Responses. Choices share their input; each has an output of its own.
+// add returns the moderation with that of one more choice, given in the form of the
+// Responses API. Choices have a common input and separate outputs.
 func (m *moderation) add(raw json.RawMessage) *moderation {
 	var one struct{ Input, Output json.RawMessage }
 	if len(raw) == 0 || json.Unmarshal(raw, &one) != nil {
@@ -36,8 +36,8 @@ func (m *moderation) add(raw json.RawMessage) *moderation {
 	return m
 }
 
-// newScores returns a result of Responses in the form of Chat Completions, nil if it is
-// none.
+// newScores converts a result of the Responses API to the form of Chat Completions. It
+// returns nil if raw is not a result.
 func newScores(raw json.RawMessage) *scores {
 	var s scores
 	if len(raw) == 0 || string(raw) == "null" || json.Unmarshal(raw, &s) != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/berth-run/berth/internal/rule"
 )
 
-// maxChoices bounds "n": each choice is a run of its own.
+// maxChoices is the maximum of "n". Each choice is a run of its own.
 const maxChoices = 8
 
 // completionFields are the fields of POST /v1/chat/completions, as in
@@ -26,7 +26,7 @@ var completionFields = rule.Fields{
 	"frequency_penalty":      rule.Decimal(-2, 2),
 	"function_call":          functionChoice,
 	"functions":              rule.AtLeastOne(rule.List(legacyFunction, 128)),
-	"include_reasoning":      rule.Boolean, // Berth's and some upstreams', not OpenAI's
+	"include_reasoning":      rule.Boolean, // an extension, which some upstreams have too
 	"logit_bias":             logitBias,
 	"logprobs":               rule.Boolean,
 	"max_completion_tokens":  rule.Integer(1, math.MaxInt32),
@@ -63,8 +63,8 @@ var completionFields = rule.Fields{
 	"web_search_options": rule.Unsupported,
 }
 
-// A completionRequest is the body of POST /v1/chat/completions. Its JSON is what
-// a client sent; pointers and empty raw messages are what it left out.
+// A completionRequest is the body of POST /v1/chat/completions. Nil pointers and empty raw
+// messages mean that the client omitted the field.
 type completionRequest struct {
 	Model               string              `json:"model"`
 	Messages            []completionMessage `json:"messages"`
@@ -108,7 +108,7 @@ type completionOptions struct {
 	IncludeObfuscation *bool `json:"include_obfuscation"`
 }
 
-// stops is a string or a list of them.
+// stops is the value of "stop": a string or a list of strings.
 type stops []string
 
 func (s *stops) UnmarshalJSON(b []byte) error {
@@ -123,7 +123,7 @@ func (s *stops) UnmarshalJSON(b []byte) error {
 	return json.Unmarshal(b, (*[]string)(s))
 }
 
-// stopRule allows one text or up to four.
+// stopRule allows a string or a list of up to four.
 func stopRule(at string, v any) error {
 	switch v.(type) {
 	case string:
@@ -136,15 +136,15 @@ func stopRule(at string, v any) error {
 
 const maxStop = 1024
 
-// onlyText refuses the other things that a model may say.
+// onlyText refuses modalities other than text.
 func onlyText(at string, v any) error {
 	if err := rule.OneOf("text", "audio")(at, v); err != nil || v == "text" {
 		return err
 	}
-	return rule.Errorf("unsupported_value", at, "Unsupported value: '%s' cannot be 'audio' with this server.", at)
+	return rule.Errorf("unsupported_value", at, "Unsupported value: '%s' cannot be 'audio'. This server supports text only.", at)
 }
 
-// logitBias is numbers from -100 to 100 by token id.
+// logitBias allows an object of numbers from -100 to 100 by token id.
 func logitBias(at string, v any) error {
 	bias, ok := v.(map[string]any)
 	if !ok {
@@ -173,7 +173,7 @@ func decode(x *exchange.Exchange, r *http.Request, rules *completionRules) (*com
 	return &req, req.check()
 }
 
-// check refuses what no field shows alone.
+// check checks the dependencies between fields.
 func (c *completionRequest) check() error {
 	offered := len(c.Tools) + len(c.Functions)
 	switch {
@@ -199,14 +199,14 @@ func (c *completionRequest) check() error {
 	return nil
 }
 
-// given reports whether a raw field is there and not null.
+// given reports whether a raw field is present and not null.
 func given(raw json.RawMessage) bool { return len(raw) > 0 && !request.IsNull(raw) }
 
 // legacy reports whether the client uses the predecessors of tools.
 func (c *completionRequest) legacy() bool { return len(c.Functions) > 0 }
 
-// response returns the request that answers a completion, for one of its choices.
-// A completion is kept as such: its responses are not stored.
+// response returns the request for the response of one choice. The response is not stored;
+// see Door.save.
 func (c *completionRequest) response(rules *completionRules) (*berth.ResponseRequest, error) {
 	store := false
 	r := &berth.ResponseRequest{
@@ -249,7 +249,7 @@ func (c *completionRequest) response(rules *completionRules) (*berth.ResponseReq
 		return nil, err
 	}
 	if c.legacy() {
-		r.ParallelToolCalls = new(bool) // a message has room for one function_call
+		r.ParallelToolCalls = new(bool) // a message can contain only one function_call
 	}
 	if r.Input, err = c.input(rules.request); err != nil {
 		return nil, err
@@ -257,7 +257,7 @@ func (c *completionRequest) response(rules *completionRules) (*berth.ResponseReq
 	return r, nil
 }
 
-// parameters are the names of a response's fields in a completion.
+// parameters maps the names of a response request's fields to those of a completion's.
 var parameters = []struct{ response, completion string }{
 	{"input", "messages"},
 	{"max_output_tokens", "max_completion_tokens"},
@@ -266,8 +266,8 @@ var parameters = []struct{ response, completion string }{
 	{"reasoning.effort", "reasoning_effort"},
 }
 
-// param names the field of a completion's request that became a field of its
-// responses'.
+// param returns the field of the completion request that corresponds to a field of the
+// response request.
 func (c *completionRequest) param(param string) string {
 	for _, p := range parameters {
 		if rest, ok := strings.CutPrefix(param, p.response); ok && (rest == "" || strings.ContainsAny(rest[:1], ".[")) {

@@ -13,14 +13,13 @@ import (
 	"github.com/berth-run/berth/store"
 )
 
-// A completion that is to be stored is an object, and so is each message of its
-// request.
+// The kinds of stored objects: a completion, and each message of its request.
 const (
 	kindCompletion        = store.KindCompletion
 	kindCompletionMessage = store.KindCompletionMessage
 )
 
-// A storedCompletion is a completion as it is read again, with fields of its request.
+// A storedCompletion is a stored completion with fields of its request.
 type storedCompletion struct {
 	completion
 	Metadata         map[string]string `json:"metadata"`
@@ -40,7 +39,7 @@ type storedCompletion struct {
 type storedMessage struct {
 	ID           string           `json:"id"`
 	Role         string           `json:"role"`
-	Content      json.RawMessage  `json:"content"` // a string; null if there are parts
+	Content      json.RawMessage  `json:"content"` // a string; null if ContentParts is set
 	Refusal      *string          `json:"refusal"`
 	Name         *string          `json:"name"`
 	ContentParts json.RawMessage  `json:"content_parts"`
@@ -49,30 +48,30 @@ type storedMessage struct {
 	ToolCallID   string           `json:"tool_call_id,omitempty"`
 }
 
-// save saves a completion that has ended, if it is to be stored.
+// save stores a completion that has ended, if the request has store: true.
 func (d *Door) save(ctx context.Context, p berth.ProjectID, a *answer, requestID string) error {
-	if !a.asked.Store {
+	if !a.request.Store {
 		return nil
 	}
-	asked := a.asked
-	kept := storedCompletion{completion: a.whole(), Metadata: asked.Metadata, RequestID: requestID, ToolChoice: asked.ToolChoice, Tools: asked.Tools,
-		ResponseFormat: asked.ResponseFormat, Seed: asked.Seed, TopP: valueOr(asked.TopP, 1), Temperature: valueOr(asked.Temperature, 1),
-		PresencePenalty: valueOr(asked.PresencePenalty, 0), FrequencyPenalty: valueOr(asked.FrequencyPenalty, 0), InputUser: asked.User}
-	if kept.Metadata == nil {
-		kept.Metadata = map[string]string{}
+	req := a.request
+	saved := storedCompletion{completion: a.whole(), Metadata: req.Metadata, RequestID: requestID, ToolChoice: req.ToolChoice, Tools: req.Tools,
+		ResponseFormat: req.ResponseFormat, Seed: req.Seed, TopP: valueOr(req.TopP, 1), Temperature: valueOr(req.Temperature, 1),
+		PresencePenalty: valueOr(req.PresencePenalty, 0), FrequencyPenalty: valueOr(req.FrequencyPenalty, 0), InputUser: req.User}
+	if saved.Metadata == nil {
+		saved.Metadata = map[string]string{}
 	}
-	body, err := json.Marshal(kept)
+	body, err := json.Marshal(saved)
 	if err != nil {
 		return err
 	}
-	objects := []*store.Object{{ObjectKey: completionKey(kept.ID), CreatedAt: kept.Created, Body: body}}
-	for i := range asked.Messages {
-		m := newStoredMessage(fmt.Sprintf("%s-%d", kept.ID, i), &asked.Messages[i])
+	objects := []*store.Object{{ObjectKey: completionKey(saved.ID), CreatedAt: saved.Created, Body: body}}
+	for i := range req.Messages {
+		m := newStoredMessage(fmt.Sprintf("%s-%d", saved.ID, i), &req.Messages[i])
 		body, err := json.Marshal(m)
 		if err != nil {
 			return err
 		}
-		objects = append(objects, &store.Object{ObjectKey: store.ObjectKey{Kind: kindCompletionMessage, Parent: kept.ID, ID: m.ID}, CreatedAt: kept.Created, Body: body})
+		objects = append(objects, &store.Object{ObjectKey: store.ObjectKey{Kind: kindCompletionMessage, Parent: saved.ID, ID: m.ID}, CreatedAt: saved.Created, Body: body})
 	}
 	return d.Objects.CreateObjects(ctx, p, objects...)
 }
@@ -99,7 +98,7 @@ func completionNotFound(id string) error {
 	return berth.Errorf(berth.CodeNotFound, "Chat completion with id '%s' not found.", rule.Clip(id))
 }
 
-// completionMissing returns the error for the client of reading the completion of a path.
+// completionMissing returns the client's error for a failed read of a completion.
 func completionMissing(err error, id string) error {
 	if errors.Is(err, store.ErrNotFound) {
 		return completionNotFound(id)
@@ -117,7 +116,7 @@ func (d *Door) Get(x *exchange.Exchange, r *http.Request, c berth.Caller) error 
 	return x.JSON(http.StatusOK, o.Body)
 }
 
-// Update serves POST /v1/chat/completions/{completion}: its metadata.
+// Update serves POST /v1/chat/completions/{completion}. It replaces the metadata.
 func (d *Door) Update(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	id := r.PathValue("completion")
 	var change struct {
@@ -130,13 +129,13 @@ func (d *Door) Update(x *exchange.Exchange, r *http.Request, c berth.Caller) err
 		change.Metadata = map[string]string{}
 	}
 	o, err := d.Objects.UpdateObject(r.Context(), c.Project, completionKey(id), func(o *store.Object) error {
-		var kept storedCompletion
-		if err := json.Unmarshal(o.Body, &kept); err != nil {
+		var saved storedCompletion
+		if err := json.Unmarshal(o.Body, &saved); err != nil {
 			return err
 		}
-		kept.Metadata = change.Metadata
+		saved.Metadata = change.Metadata
 		var err error
-		o.Body, err = json.Marshal(kept)
+		o.Body, err = json.Marshal(saved)
 		return err
 	})
 	if err != nil {
@@ -154,8 +153,8 @@ func (d *Door) Delete(x *exchange.Exchange, r *http.Request, c berth.Caller) err
 	return x.JSON(http.StatusOK, exchange.Deleted(id, "chat.completion.deleted"))
 }
 
-// List serves GET /v1/chat/completions: the stored ones
-// with the model and the metadata that the query names.
+// List serves GET /v1/chat/completions: the stored completions, optionally filtered by
+// model and metadata.
 func (d *Door) List(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	q := exchange.NewQuery(r)
 	model, wanted := q.Text("model"), q.Pairs("metadata")
@@ -174,24 +173,24 @@ func (d *Door) List(x *exchange.Exchange, r *http.Request, c berth.Caller) error
 	return x.JSON(http.StatusOK, exchange.Documents(found, more))
 }
 
-// isOf reports whether a completion is of a model, "" for any, and has the metadata.
+// isOf reports whether a completion has the model and the metadata. An empty model means any.
 func isOf(o *store.Object, model string, wanted map[string]string) bool {
-	var kept struct {
+	var saved struct {
 		Model    string            `json:"model"`
 		Metadata map[string]string `json:"metadata"`
 	}
-	if json.Unmarshal(o.Body, &kept) != nil || model != "" && kept.Model != model {
+	if json.Unmarshal(o.Body, &saved) != nil || model != "" && saved.Model != model {
 		return false
 	}
 	for k, v := range wanted {
-		if got, ok := kept.Metadata[k]; !ok || got != v {
+		if got, ok := saved.Metadata[k]; !ok || got != v {
 			return false
 		}
 	}
 	return true
 }
 
-// listSome returns a page of those objects that fit, of all if fits is nil.
+// listSome returns a page of the objects for which fits is true. A nil fits means all.
 func (d *Door) listSome(ctx context.Context, p berth.ProjectID, kind store.Kind, page store.Page, fits func(*store.Object) bool) ([]*store.Object, bool, error) {
 	if fits == nil {
 		return d.Objects.ListObjects(ctx, p, kind, "", page)
@@ -220,8 +219,8 @@ func (d *Door) listSome(ctx context.Context, p berth.ProjectID, kind store.Kind,
 	}
 }
 
-// ListMessages serves GET /v1/chat/completions/{completion}/messages:
-// those of its request.
+// ListMessages serves GET /v1/chat/completions/{completion}/messages: the messages of the
+// completion's request.
 func (d *Door) ListMessages(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	q := exchange.NewQuery(r)
 	page := q.PageAscending()

@@ -11,11 +11,11 @@ import (
 	"github.com/berth-run/berth/api/exchange"
 )
 
-// stream answers with the chunks of a completion. The header is sent with the first of
-// them, or with the comment after a long silence, so that an earlier failure has its
-// status; a later one is sent as an event.
+// stream answers with the chunks of a completion. It sends the header with the first chunk
+// or keep-alive comment, so that an earlier failure can set the HTTP status. A later failure
+// is sent as an event.
 func (d *Door) stream(x *exchange.Exchange, r *http.Request, c berth.Caller, a *answer, gone func()) error {
-	o := a.asked.StreamOptions
+	o := a.request.StreamOptions
 	out := &chunkWriter{answer: a, requestID: x.RequestID(), withUsage: o != nil && o.IncludeUsage,
 		EventWriter: x.Events(o == nil || o.IncludeObfuscation == nil || *o.IncludeObfuscation)}
 	quiet := sync.OnceFunc(out.KeepAlive(gone))
@@ -38,11 +38,11 @@ func (d *Door) stream(x *exchange.Exchange, r *http.Request, c berth.Caller, a *
 	return err
 }
 
-// errGone means that the client has gone or has stopped reading.
-var errGone = errors.New("the client has gone")
+// errGone means that the client is gone or does not read.
+var errGone = errors.New("the client is gone")
 
-// send sends all chunks of the choices. The last finish is sent after the
-// completion has been saved.
+// send sends all chunks of the choices. It saves the completion before it sends the last
+// finish reason.
 func (d *Door) send(r *http.Request, c berth.Caller, a *answer, out *chunkWriter) error {
 	unfinished := len(a.choices)
 	for chunks, err := range d.chosen(r.Context(), c.Project, a.choices) {
@@ -93,7 +93,7 @@ func (o *chunkWriter) chunk() completionChunk {
 		ServiceTier: o.head.ServiceTier, SystemFingerprint: o.head.SystemFingerprint, Choices: []chunkChoice{}}
 }
 
-// end sends what follows all choices. An error means that the client has gone.
+// end sends the chunks that follow all choices. It stops if the client is gone.
 func (o *chunkWriter) end() {
 	if o.head.Moderation != nil {
 		chunk := o.chunk()
@@ -106,7 +106,7 @@ func (o *chunkWriter) end() {
 	}
 	if o.withUsage {
 		chunk := o.chunk()
-		chunk.Usage, _ = json.Marshal(o.usage()) // numbers marshal
+		chunk.Usage, _ = json.Marshal(o.usage()) // numbers always marshal
 		if o.JSON("", chunk) != nil {
 			return
 		}

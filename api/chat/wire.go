@@ -7,7 +7,7 @@ import (
 	"github.com/berth-run/berth"
 )
 
-// A completion is an answer as a whole.
+// A completion is the answer of a request that is not streamed.
 type completion struct {
 	ID                string            `json:"id"`
 	Object            string            `json:"object"` // "chat.completion"
@@ -40,8 +40,8 @@ type completionAnswer struct {
 	Annotations      []annotation     `json:"annotations"`
 }
 
-// choiceExtensions are what Berth adds to OpenAI's wire: where the shell of a choice
-// ran, for a container_reference in the next request.
+// choiceExtensions extend OpenAI's choice with the container of its shell, which the next
+// request can use in a container_reference.
 type choiceExtensions struct {
 	ContainerID berth.ContainerID `json:"container_id"`
 }
@@ -51,7 +51,8 @@ type choiceLogprobs struct {
 	Refusal []json.RawMessage `json:"refusal"`
 }
 
-// A citation is an annotation of output text; an annotation is its other form.
+// A citation is an annotation of output text in the Responses API; an annotation is the
+// same in Chat Completions.
 type citation struct {
 	Type  string `json:"type"`
 	URL   string `json:"url"`
@@ -93,7 +94,7 @@ func newCompletionUsage(u berth.Usage) completionUsage {
 	return out
 }
 
-// whole returns a choice that has ended.
+// whole returns the complete choice. It must have ended.
 func (c *completionChoice) whole() wholeChoice {
 	answer := completionAnswer{Role: "assistant", ReasoningContent: c.text(pieceThought), Annotations: c.annotations()}
 	text, refusal := c.text(pieceText), c.text(pieceRefusal)
@@ -104,7 +105,7 @@ func (c *completionChoice) whole() wholeChoice {
 		} else {
 			call.Function = &calledFunction{Name: call.Function.Name, Arguments: p.words.String()}
 		}
-		if c.asked.legacy() {
+		if c.request.legacy() {
 			answer.FunctionCall = call.Function
 		} else {
 			answer.ToolCalls = append(answer.ToolCalls, call)
@@ -143,7 +144,7 @@ func newChoiceLogprobs(content []json.RawMessage) *choiceLogprobs {
 	return &choiceLogprobs{Content: content}
 }
 
-// annotations returns the citations of all text, placed in the text as a whole.
+// annotations returns the citations of all pieces. Their indexes count in the whole text.
 func (c *completionChoice) annotations() []annotation {
 	all, offset := []annotation{}, 0
 	for _, p := range c.pieces {

@@ -8,18 +8,18 @@ import (
 	"strings"
 )
 
-// maxCookies is how many cookies one answer may set.
+// maxCookies is the maximum number of cookies that one answer may set.
 const maxCookies = 32
 
-// cookiePrefix is the prefix of the names that a browser has for the cookies of a target.
-// A browser knows neither ports nor containers: without the prefix, it would send a sandbox
-// the cookies of others on the same host.
+// cookiePrefix returns the prefix of the names under which a browser stores the cookies of a
+// target. Browsers do not distinguish ports and containers: without the prefix, they would
+// send a sandbox the cookies of others on the same host.
 func cookiePrefix(t Target) string {
 	sum := sha256.Sum256([]byte(string(t.Container) + "\x00" + strconv.Itoa(t.Port)))
 	return "berth_" + hex.EncodeToString(sum[:6]) + "_"
 }
 
-// ownCookies returns the Cookie header of what the target has set itself.
+// ownCookies returns the Cookie header with the cookies that the target itself has set.
 func ownCookies(r *http.Request, t Target) string {
 	prefix := cookiePrefix(t)
 	var own []string
@@ -33,7 +33,7 @@ func ownCookies(r *http.Request, t Target) string {
 	return strings.Join(own, "; ")
 }
 
-// setCookies sets the cookies of an answer, for the target alone.
+// setCookies sets the cookies of an answer for the target only.
 func setCookies(h http.Header, cookies []*http.Cookie, t Target) {
 	for i, c := range cookies {
 		if i == maxCookies {
@@ -43,12 +43,12 @@ func setCookies(h http.Header, cookies []*http.Cookie, t Target) {
 		if strings.HasPrefix(c.Path, "/") {
 			path = c.Path
 		}
-		kept := http.Cookie{Name: cookiePrefix(t) + c.Name, Value: c.Value, Quoted: c.Quoted, Path: t.Prefix + path,
+		own := http.Cookie{Name: cookiePrefix(t) + c.Name, Value: c.Value, Quoted: c.Quoted, Path: t.Prefix + path,
 			Expires: c.Expires, MaxAge: c.MaxAge, HttpOnly: c.HttpOnly, SameSite: c.SameSite}
 		if c.SameSite == http.SameSiteNoneMode {
-			kept.Secure = true // browsers take no other
+			own.Secure = true // browsers refuse others
 		}
-		if s := kept.String(); s != "" {
+		if s := own.String(); s != "" {
 			h.Add("Set-Cookie", s)
 		}
 	}

@@ -8,16 +8,16 @@ import (
 	"strings"
 )
 
-// private are the headers of a request that the sandbox must not get, in lower case: above
-// all the caller's key, and where the caller is. A client sends an Authorization for the
-// server in the sandbox in AuthorizationHeader.
+// private matches the request headers that the sandbox must not get, in lower case: above
+// all the caller's key and location. A client that needs to send an Authorization to the
+// server in the sandbox uses AuthorizationHeader.
 var private = regexp.MustCompile(`^(authorization|cookie|proxy-.*|forwarded|via|x-forwarded-.*|x-real-ip|x-client-ip|true-client-ip|cf-.*|referer|origin|openai-.*|berth-.*|x-amz-.*|x-goog-.*|x-accel-.*)$`)
 
-// AuthorizationHeader is passed on as the Authorization of a request, whose own is
-// the API key's.
+// AuthorizationHeader is forwarded as the Authorization header, because the request's own
+// contains the API key.
 const AuthorizationHeader = "Berth-Authorization"
 
-// requestHeader returns what the sandbox may see of a request's header.
+// requestHeader returns the header of a request as the sandbox gets it.
 func requestHeader(r *http.Request, t Target, host string) http.Header {
 	out := http.Header{}
 	for name, values := range r.Header {
@@ -26,7 +26,7 @@ func requestHeader(r *http.Request, t Target, host string) http.Header {
 		}
 	}
 	if _, there := out["User-Agent"]; !there {
-		out["User-Agent"] = []string{""} // none, rather than Go's
+		out["User-Agent"] = []string{""} // otherwise, the transport adds Go's
 	}
 	if own := r.Header.Values("Authorization"); t.Own && len(own) > 0 {
 		out["Authorization"] = slices.Clone(own)
@@ -37,14 +37,14 @@ func requestHeader(r *http.Request, t Target, host string) http.Header {
 	if own := ownCookies(r, t); own != "" {
 		out.Set("Cookie", own)
 	}
-	// A server in development answers its own pages only: this counts as one.
+	// Development servers accept requests of their own pages only.
 	if r.Header.Get("Origin") != "" {
 		out.Set("Origin", "http://"+host)
 	}
 	return out
 }
 
-// hopByHop reports whether a header is for the next machine only (RFC 9110, 7.6.1).
+// hopByHop reports whether a header applies to one connection only (RFC 9110, 7.6.1).
 func hopByHop(h http.Header, name string) bool {
 	switch name {
 	case "Connection", "Keep-Alive", "Te", "Trailer", "Transfer-Encoding", "Upgrade":
@@ -60,27 +60,26 @@ func hopByHop(h http.Header, name string) bool {
 	return false
 }
 
-// passes is what of an answer's header a client gets, in lower case: what is about
-// this answer. What browsers take as the word of a whole origin (its transport, its
-// storage, where it sends reports, who serves it) they know by other names, which
-// do not begin with x- either.
+// passes matches the headers of an answer that are forwarded to the client, in lower case:
+// those about the answer itself. Headers that apply to a whole origin (its transport,
+// storage, reports or alternative services) have other names, which do not start with x-.
 var passes = regexp.MustCompile(`^(accept-ranges|age|allow|cache-control|content-(disposition|encoding|language|length|range|type)|date|etag|expires|last-modified|location|permissions-policy|retry-after|server-timing|sourcemap|vary|x-.+|mcp-.+|connect-.+|grpc-.+)$`)
 
-// ownPasses is what does so besides from a host of the target's own, to which it is
-// confined.
+// ownPasses matches headers that are also forwarded from a target with its own host. They
+// affect that host only.
 var ownPasses = regexp.MustCompile(`^(content-security-policy(-report-only)?|cross-origin-(opener|embedder|resource)-policy|service-worker-allowed|link|referrer-policy)$`)
 
-// Of x- these are orders to a proxy between the client and Berth, or Berth's own.
+// orders matches x- headers that are commands to a proxy in front of Berth, or Berth's own.
 var orders = regexp.MustCompile(`^x-(accel-.*|sendfile.*|lighttpd-.*|litespeed-.*|reproxy-.*|request-id|ratelimit-.*|should-retry|content-security-policy.*|webkit-csp.*)$`)
 
-// upgraded is what belongs to the answer to a WebSocket's request.
+// upgraded matches the headers of the answer to a WebSocket request.
 var upgraded = regexp.MustCompile(`^(connection|upgrade|sec-websocket-(accept|protocol|extensions))$`)
 
-// policy gives a page an origin of its own, so that its scripts can run but are of another
-// origin than the API.
+// policy gives a page a unique origin, so that its scripts can run but cannot access the API.
 const policy = "sandbox allow-scripts allow-forms allow-modals allow-popups allow-downloads allow-pointer-lock"
 
-// clean removes from a sandbox's answer what a client must not get.
+// clean removes from a sandbox's answer the headers that a client must not get, and adds
+// those that confine it.
 func clean(resp *http.Response, r *http.Request, t Target) error {
 	if resp.StatusCode < http.StatusOK && resp.StatusCode != http.StatusSwitchingProtocols {
 		return errors.New("the sandbox answered " + resp.Status)
@@ -103,12 +102,12 @@ func clean(resp *http.Response, r *http.Request, t Target) error {
 		confine(h)
 	} else {
 		h.Set("Content-Security-Policy", policy)
-		h.Set("Referrer-Policy", "no-referrer") // the URL may be a permission
+		h.Set("Referrer-Policy", "no-referrer") // the URL may contain a link, which is a secret
 	}
 	h.Set("X-Robots-Tag", "noindex, nofollow")
 	cache(h)
 	if t.Link {
-		// To a page with an origin of its own even its own server is another's.
+		// For a page with a unique origin, requests to its own server are cross-origin.
 		h.Set("Access-Control-Allow-Origin", "*")
 		h.Set("Access-Control-Expose-Headers", "*")
 		h.Set("Cross-Origin-Resource-Policy", "cross-origin")
@@ -120,8 +119,9 @@ func clean(resp *http.Response, r *http.Request, t Target) error {
 	return nil
 }
 
-// confine keeps a host of the target's own to its own pages, unless its server says
-// otherwise: hosts beside it are of the same site, and their pages are others'.
+// confine makes browsers load a host's content only from its own pages, unless its server
+// decides otherwise. The pages of sibling hosts belong to other sandboxes, but to the same
+// site.
 func confine(h http.Header) {
 	for name, value := range map[string]string{"Cross-Origin-Resource-Policy": "same-origin", "X-Frame-Options": "SAMEORIGIN", "Referrer-Policy": "same-origin"} {
 		if h.Get(name) == "" {
@@ -132,15 +132,15 @@ func confine(h http.Header) {
 
 // cache forbids shared caches to store an answer.
 func cache(h http.Header) {
-	kept := []string{"private"}
+	directives := []string{"private"}
 	for _, line := range h.Values("Cache-Control") {
 		for order := range strings.SplitSeq(line, ",") {
 			order = strings.TrimSpace(order)
 			name, _, _ := strings.Cut(strings.ToLower(order), "=")
 			if order != "" && name != "public" && name != "s-maxage" && name != "private" {
-				kept = append(kept, order)
+				directives = append(directives, order)
 			}
 		}
 	}
-	h.Set("Cache-Control", strings.Join(kept, ", "))
+	h.Set("Cache-Control", strings.Join(directives, ", "))
 }

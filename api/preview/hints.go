@@ -6,9 +6,8 @@ import (
 	"net/http/httptrace"
 )
 
-// Final returns a transport whose answers begin with their final status. What comes
-// before that, httputil.ReverseProxy would pass on with any header, and with it clear
-// the header that the answer has already.
+// Final returns a transport without interim (1xx) answers. httputil.ReverseProxy would
+// forward these with all headers, and clear the header of the answer.
 func Final(next http.RoundTripper) http.RoundTripper { return final{next} }
 
 type final struct{ next http.RoundTripper }
@@ -17,7 +16,7 @@ func (f final) RoundTrip(r *http.Request) (*http.Response, error) {
 	return f.next.RoundTrip(r.WithContext(untraced{r.Context()}))
 }
 
-// An untraced context has no trace of its request.
+// An untraced context hides the httptrace.ClientTrace of its parent.
 type untraced struct{ context.Context }
 
 func (c untraced) Value(key any) any {

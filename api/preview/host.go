@@ -10,13 +10,13 @@ import (
 	"github.com/berth-run/berth"
 )
 
-// A port has a host of its own below a domain: PORT-CONTAINER.DOMAIN, as E2B's clients
-// make them. Names of hosts have no underscore and no case: of a container's id,
-// which has one and is lower case, it becomes a hyphen. With it is understood as well.
+// label matches the first label of a port's host, PORT-CONTAINER.DOMAIN, as E2B's clients
+// build it. Host names have no underscore, so that of the container's id becomes a hyphen.
+// An underscore is accepted too.
 var label = regexp.MustCompile(`^([1-9][0-9]{0,4})-cntr[-_]([0-9a-f]{48})$`)
 
-// Host returns the host under which a port is shown below a domain; "" if the id is
-// not one that a host can have.
+// Host returns the host name of a port below a domain. It returns "" if the container's id
+// cannot be part of a host name.
 func Host(container berth.ContainerID, port int, domain string) string {
 	name := strconv.Itoa(port) + "-" + strings.Replace(string(container), "_", "-", 1)
 	if !label.MatchString(name) {
@@ -25,8 +25,8 @@ func Host(container berth.ContainerID, port int, domain string) string {
 	return name + "." + domain
 }
 
-// ParseHost reads the Host of a request. below says that it is below the domain, and so
-// no place for anything else; the port is 0 if it names none.
+// ParseHost parses the Host header of a request. below is whether the host is below the
+// domain, where only ports are served. The port is 0 if the host is not that of a port.
 func ParseHost(host, domain string) (container berth.ContainerID, port int, below bool) {
 	if domain == "" {
 		return "", 0, false
@@ -49,14 +49,15 @@ func ParseHost(host, domain string) (container berth.ContainerID, port int, belo
 	return berth.ContainerID(berth.PrefixContainer + m[2]), port, true
 }
 
-// The names of what permits a browser to see a port under its host.
+// The names of the query parameter and of the cookies with which a browser accesses a port
+// under its host.
 const (
-	TokenParam   = "berth_preview"        // in the query of the first visit
-	plainCookie  = "berth_preview"        // from then on
-	secureCookie = "__Host-berth_preview" // over HTTPS, where no other host can set one of that name
+	TokenParam   = "berth_preview"        // query parameter of the first request
+	plainCookie  = "berth_preview"        // cookie for later requests
+	secureCookie = "__Host-berth_preview" // cookie over HTTPS; no other host can set this name
 )
 
-// PermissionCookie returns the cookie that keeps a link, for the host that sets it alone.
+// PermissionCookie returns a cookie that stores a link for the current host only.
 func PermissionCookie(word string, seconds int64, secure bool) *http.Cookie {
 	c := &http.Cookie{Name: plainCookie, Value: word, Path: "/", MaxAge: int(max(1, seconds)), HttpOnly: true, SameSite: http.SameSiteLaxMode}
 	if secure {
@@ -65,8 +66,8 @@ func PermissionCookie(word string, seconds int64, secure bool) *http.Cookie {
 	return c
 }
 
-// Permissions returns the links that a request's cookies keep. Others on the domain can
-// have set some, so that there may be several.
+// Permissions returns the links in a request's cookies. There may be several, because other
+// hosts on the domain can set cookies too.
 func Permissions(r *http.Request) []string {
 	const most = 8
 	var words []string
@@ -78,9 +79,9 @@ func Permissions(r *http.Request) []string {
 	return words
 }
 
-// OwnPage reports whether a request comes of the host itself, or of a person who goes
-// there. What a cookie permits, the pages of others must not do with it: those of
-// other sandboxes on the domain are of the same site, and browsers send it for them.
+// OwnPage reports whether a request comes from a page of the host itself or is a user's
+// navigation to it. Only such requests may use a cookie as permission: browsers also send it
+// with requests of other sandboxes' pages, which are on the same site.
 func OwnPage(r *http.Request) bool {
 	if origin := r.Header.Get("Origin"); origin != "" && origin != "http://"+r.Host && origin != "https://"+r.Host {
 		return false
@@ -93,7 +94,7 @@ func OwnPage(r *http.Request) bool {
 	return visits && r.Header.Get("Sec-Fetch-Mode") == "navigate" && r.Header.Get("Sec-Fetch-Dest") == "document"
 }
 
-// Visits reports whether a request is a browser's that shows a page.
+// Visits reports whether a request is a browser's navigation to a page.
 func Visits(r *http.Request) bool {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead || r.Header.Get("Upgrade") != "" {
 		return false
@@ -106,16 +107,16 @@ func Visits(r *http.Request) bool {
 
 // TakeToken returns the token in a request's query, and the query without it.
 func TakeToken(query string) (word, rest string) {
-	var kept []string
+	var others []string
 	for pair := range strings.SplitSeq(query, "&") {
 		if value, ok := strings.CutPrefix(pair, TokenParam+"="); ok {
 			word = value
 		} else if pair != "" {
-			kept = append(kept, pair)
+			others = append(others, pair)
 		}
 	}
 	if word == "" {
 		return "", query
 	}
-	return word, strings.Join(kept, "&")
+	return word, strings.Join(others, "&")
 }

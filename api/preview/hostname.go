@@ -10,18 +10,18 @@ import (
 	"golang.org/x/net/idna"
 )
 
-// dnsName matches what a name of a host may consist of.
+// dnsName matches valid host names.
 var dnsName = regexp.MustCompile(`^[a-z0-9-]{1,63}(\.[a-z0-9-]{1,63})*$`)
 
 // number matches a last label that makes clients read the whole host as an IPv4
 // address (WHATWG URL, "ends in a number"): 127.1, 0x7f.1 and 2130706433 are 127.0.0.1.
 var number = regexp.MustCompile(`^([0-9]+|0x[0-9a-f]*)$`)
 
-// parseHost reads the host of a URL as clients do that follow WHATWG's URL standard, and
-// returns it in the one spelling that all clients read alike. It returns an error for a
-// host that has several readings.
+// parseHost parses the host of a URL according to WHATWG's URL standard. It returns the host
+// in a spelling that all clients interpret alike, or an error if clients could interpret the
+// host in different ways.
 func parseHost(u *url.URL) (host, error) {
-	name := u.Hostname() // which url.Parse has unescaped
+	name := u.Hostname() // unescaped by url.Parse
 	if strings.HasPrefix(u.Host, "[") {
 		addr, err := netip.ParseAddr(name)
 		if err != nil || !addr.Is6() || addr.Zone() != "" {
@@ -38,31 +38,30 @@ func parseHost(u *url.URL) (host, error) {
 		name = ascii
 	}
 	if len(name) > 253 {
-		return host{}, fmt.Errorf("the name of the host is too long")
+		return host{}, fmt.Errorf("the host name is too long")
 	}
 	if last := name[strings.LastIndexByte(name, '.')+1:]; number.MatchString(last) {
 		addr, err := netip.ParseAddr(name)
 		if err != nil || !addr.Is4() {
-			return host{}, fmt.Errorf("not an IPv4 address in four decimal numbers: %q", name)
+			return host{}, fmt.Errorf("not an IPv4 address of four decimal numbers: %q", name)
 		}
 		return host{addr.String(), addr}, nil
 	}
 	return host{name: name}, nil
 }
 
-// toASCII maps the characters of a name to those of the DNS.
+// toASCII converts an internationalized name to its ASCII form.
 func toASCII(name string) (string, error) {
 	ascii, err := idna.Lookup.ToASCII(name)
 	if err != nil {
-		return "", fmt.Errorf("read the name of the host: %w", err)
+		return "", fmt.Errorf("convert host name to ASCII: %w", err)
 	}
 	ascii = strings.TrimSuffix(ascii, ".")
 	if !dnsName.MatchString(ascii) {
-		return "", fmt.Errorf("not a name of the DNS: %q", ascii)
+		return "", fmt.Errorf("not a DNS name: %q", ascii)
 	}
 	for label := range strings.SplitSeq(ascii, ".") {
-		// Some clients decode a label that needed no encoding, xn--localhost-, to
-		// another name than others do.
+		// Clients disagree on labels that need no encoding, such as xn--localhost-.
 		if code, ok := strings.CutPrefix(label, "xn--"); ok && (code == "" || strings.HasSuffix(code, "-") || decodesToASCII(label)) {
 			return "", fmt.Errorf("not an internationalized name: %q", label)
 		}

@@ -10,8 +10,8 @@ import (
 	"github.com/berth-run/berth"
 )
 
-// A Link permits every caller who has it to see one port until it expires. It ends earlier
-// with the API key that made it.
+// A Link gives access to one port to every client that has it, until it expires. It becomes
+// invalid earlier if the API key that created it does.
 type Link struct {
 	Project   berth.ProjectID   `json:"p"`
 	Container berth.ContainerID `json:"c"`
@@ -20,7 +20,7 @@ type Link struct {
 	Key       []byte            `json:"k"` // the SHA-256 of the API key; empty without keys
 }
 
-// maxLink bounds a link's text, in bytes.
+// maxLink is the maximum length of a sealed link in bytes.
 const maxLink = 1024
 
 var (
@@ -28,13 +28,13 @@ var (
 	bound   = []byte("container.port")
 )
 
-// Seal returns the link as a word for a URL that only this server can read or make.
+// Seal encrypts the link for use in a URL. Only this server can create or read it.
 func (l Link) Seal(box cipher.AEAD) string {
 	plain, _ := json.Marshal(l) // strings and numbers always marshal
 	return base64.RawURLEncoding.EncodeToString(box.Seal(nil, nil, plain, bound))
 }
 
-// Open reads a link that has not expired by now.
+// Open decrypts a link. It returns an error if the link has expired by now.
 func Open(box cipher.AEAD, word string, now time.Time) (Link, error) {
 	var l Link
 	if len(word) > maxLink {

@@ -15,9 +15,9 @@ import (
 )
 
 // relocate rewrites the Location of an answer. A redirect to the target itself gets the
-// path under which the client sees the target. A redirect to another origin passes only
-// if the client holds no API key, and only to a public host whose name has one reading.
-// For all others relocate returns an error, which replaces the answer.
+// path under which the client sees the target. A redirect to another origin is allowed only
+// for clients without an API key, and only to a public host whose name is unambiguous. For
+// all others, relocate returns an error, which replaces the answer.
 func relocate(h http.Header, r *http.Request, t Target) error {
 	line := h.Get("Location")
 	if line == "" {
@@ -46,8 +46,7 @@ func relocate(h http.Header, r *http.Request, t Target) error {
 	return nil
 }
 
-// readLocation parses a Location against the URL under which the target's server sees
-// itself.
+// readLocation parses a Location relative to the URL that the target's server has got.
 func readLocation(line string, t Target) (*url.URL, host, error) {
 	path, query, _ := strings.Cut(t.Path, "?")
 	at := &url.URL{Scheme: "http", Host: net.JoinHostPort("localhost", strconv.Itoa(t.Port)), RawPath: path, RawQuery: query}
@@ -56,7 +55,7 @@ func readLocation(line string, t Target) (*url.URL, host, error) {
 	if end < 0 {
 		end = len(line)
 	}
-	to, err := at.Parse(strings.ReplaceAll(line[:end], `\`, "/") + line[end:]) // as browsers read it
+	to, err := at.Parse(strings.ReplaceAll(line[:end], `\`, "/") + line[end:]) // as browsers do
 	if err != nil {
 		return nil, host{}, err
 	}
@@ -83,21 +82,21 @@ func outside(to *url.URL, prefix string) string {
 	return path
 }
 
-// refuseRedirect returns the error for a Location that is not passed on.
+// refuseRedirect returns the error for a Location that is not allowed.
 func refuseRedirect(line string, t Target) error {
 	const most = 200
 	if len(line) > most {
 		line = line[:most] + "…"
 	}
-	rule := "Redirects may lead to the same port, or to a public host."
+	rule := "Only redirects to the same port or to a public host are allowed."
 	if t.Keyed {
-		rule = "With an API key redirects may lead to the same port only; open other places through a link to the port."
+		rule = "With an API key, only redirects to the same port are allowed. Create a link to the port to follow redirects to public hosts."
 	}
 	return &berth.Error{Code: berth.CodeUpstream, Wire: "redirect_refused", Message: fmt.Sprintf(
-		"What listens on port %d of container with id '%s' redirected to %s. %s", t.Port, t.Container, strconv.QuoteToASCII(line), rule)}
+		"The server on port %d of container with id '%s' redirected to %s. %s", t.Port, t.Container, strconv.QuoteToASCII(line), rule)}
 }
 
-// A host is where a URL leads: an address, or else a name in lower case.
+// A host is the host of a URL: an address, or a name in lower case.
 type host struct {
 	name string
 	addr netip.Addr
@@ -110,7 +109,7 @@ func (h host) text() string {
 	return h.name
 }
 
-// loopback reports whether a host names the client's own machine.
+// loopback reports whether a host is the client's own machine.
 func (h host) loopback() bool {
 	if h.addr.IsValid() {
 		return h.addr.Unmap().IsLoopback() || h.addr.IsUnspecified()
@@ -118,8 +117,7 @@ func (h host) loopback() bool {
 	return h.name == "localhost" || strings.HasSuffix(h.name, ".localhost")
 }
 
-// public reports whether a host is a public address, or a name that the public DNS may
-// have.
+// public reports whether a host is a public address or may be a name in the public DNS.
 func (h host) public() bool {
 	if h.addr.IsValid() {
 		return egress.Public(h.addr)
@@ -128,11 +126,11 @@ func (h host) public() bool {
 	return at > 0 && !slices.Contains(notPublic, h.name[at+1:]) && !strings.HasSuffix(h.name, ".home.arpa")
 }
 
-// notPublic are the last labels of names that the public DNS will never have, and which
-// networks use for machines of their own.
+// notPublic are top-level labels that are not in the public DNS and that networks use for
+// their own machines.
 var notPublic = []string{"localhost", "localdomain", "local", "internal", "intranet", "private", "lan", "home", "corp", "mail", "test", "invalid"}
 
-// climbs reports whether a path, unescaped, leads out of the prefix it is put below.
+// climbs reports whether an unescaped path contains "..", with which it could leave its prefix.
 func climbs(path string) bool {
 	return slices.Contains(strings.FieldsFunc(path, func(c rune) bool { return c == '/' || c == '\\' }), "..")
 }

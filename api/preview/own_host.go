@@ -12,11 +12,11 @@ import (
 	"github.com/berth-run/berth/store"
 )
 
-// previewRoute is the name of requests to the hosts of ports in metrics.
+// previewRoute is the route of requests to hosts of ports in metrics and logs.
 const previewRoute = "preview host"
 
-// AtHost serves a request to a host below the domain of previews, where there is
-// nothing of the API. It reports false for other hosts.
+// AtHost serves a request to a host below the domain of previews, where the API is not
+// served. It returns false for other hosts.
 func (d *Door) AtHost(x *exchange.Exchange, r *http.Request) bool {
 	container, port, below := ParseHost(r.Host, d.Domain)
 	if !below {
@@ -29,11 +29,11 @@ func (d *Door) AtHost(x *exchange.Exchange, r *http.Request) bool {
 	return true
 }
 
-// showHost shows a port under its own host to a caller who bears a key of the project, has
-// a link to the port, or has the cookie that the link's first visit left.
+// showHost serves a port under its own host. The client needs a key of the project, a link
+// to the port, or the cookie that was set when the link was first used.
 func (d *Door) showHost(x *exchange.Exchange, r *http.Request, container berth.ContainerID, port int) error {
 	if port == 0 {
-		return berth.Errorf(berth.CodeNotFound, "No port of a container is shown under this name.")
+		return berth.Errorf(berth.CodeNotFound, "Invalid host name. Expected PORT-CONTAINER.%s, where CONTAINER is the container's ID with a hyphen instead of the underscore.", d.Domain)
 	}
 	word, query := TakeToken(r.URL.RawQuery)
 	r.URL.RawQuery = query
@@ -46,7 +46,7 @@ func (d *Door) showHost(x *exchange.Exchange, r *http.Request, container berth.C
 		if Visits(r) {
 			x.Header().Set("Cache-Control", "no-store")
 			x.Header().Set("Referrer-Policy", "no-referrer")
-			http.Redirect(x, r, "//"+r.Host+r.URL.RequestURI(), http.StatusSeeOther) // the token is a permission: not to be seen, nor stored in a history
+			http.Redirect(x, r, "//"+r.Host+r.URL.RequestURI(), http.StatusSeeOther) // removes the token from the address bar and the history
 			return nil
 		}
 	}
@@ -58,7 +58,7 @@ func (d *Door) showHost(x *exchange.Exchange, r *http.Request, container berth.C
 		if err := d.dropKey(r); err != nil {
 			return err
 		}
-		keyed = keyed && exchange.Token(r) == "" // another token is for the server in the sandbox
+		keyed = keyed && exchange.Token(r) == "" // a remaining token is for the server in the sandbox
 	} else {
 		caller, err := d.identifyHost(r)
 		if err != nil {
@@ -72,8 +72,8 @@ func (d *Door) showHost(x *exchange.Exchange, r *http.Request, container berth.C
 	return d.show(x, r, project, Target{Container: container, Port: port, Path: r.URL.EscapedPath(), Own: true, Keyed: keyed})
 }
 
-// hostLink returns the link that permits a request: its token's, or a cookie's. A token
-// must permit it; without any, and without a cookie that does, it is nil.
+// hostLink returns the link of a request: that of its token or of a cookie. It returns an
+// error for an invalid token, and nil if there is neither a token nor a valid cookie.
 func (d *Door) hostLink(r *http.Request, word string, container berth.ContainerID, port int) (*Link, error) {
 	open := func(word string) (*Link, error) {
 		l, err := Open(d.Box, word, d.Now())
@@ -88,7 +88,7 @@ func (d *Door) hostLink(r *http.Request, word string, container berth.ContainerI
 	if word != "" {
 		l, err := open(word)
 		if err != nil {
-			return nil, &berth.Error{Code: berth.CodeUnauthorized, Wire: "invalid_link", Err: err, Message: "This link has expired or is not valid."}
+			return nil, &berth.Error{Code: berth.CodeUnauthorized, Wire: "invalid_link", Err: err, Message: "This link is invalid or has expired. Create a new one with POST /v1/containers/{container_id}/ports/{port}."}
 		}
 		return l, nil
 	}
@@ -98,15 +98,15 @@ func (d *Door) hostLink(r *http.Request, word string, container berth.ContainerI
 			continue
 		}
 		if !OwnPage(r) {
-			return nil, &berth.Error{Code: berth.CodeForbidden, Wire: "origin_not_allowed", Message: "Pages of other hosts may not use this one's permission."}
+			return nil, &berth.Error{Code: berth.CodeForbidden, Wire: "origin_not_allowed", Message: "Requests from pages of other hosts are not allowed. Open this URL directly in the browser."}
 		}
 		return l, nil
 	}
 	return nil, nil
 }
 
-// identifyHost returns the caller of a port under its own host. Without keys that is a
-// program on this machine, and no page of another host.
+// identifyHost returns the caller of a request to a port's host. If the server needs no
+// key, it allows programs on this machine, but not pages of other hosts.
 func (d *Door) identifyHost(r *http.Request) (berth.Caller, error) {
 	open, err := d.Exchange.NeedsNoKey(r.Context())
 	if err != nil {
@@ -119,13 +119,13 @@ func (d *Door) identifyHost(r *http.Request) (berth.Caller, error) {
 		return berth.Caller{}, err
 	}
 	if site := r.Header.Get("Sec-Fetch-Site"); !OwnPage(r) || site != "" && site != "same-origin" && site != "none" {
-		return berth.Caller{}, &berth.Error{Code: berth.CodeForbidden, Wire: "origin_not_allowed", Message: "Without API keys this server shows ports to no pages of other hosts."}
+		return berth.Caller{}, &berth.Error{Code: berth.CodeForbidden, Wire: "origin_not_allowed", Message: "Without API keys, requests from pages of other hosts are not allowed. Run 'berth key create' and use a link to the port."}
 	}
 	return berth.Caller{Project: berth.DefaultProject}, nil
 }
 
-// dropKey removes the Authorization of a request if it is a key of this server. Any other is
-// for the server in the sandbox.
+// dropKey removes the Authorization of a request if it is an API key of this server. Any
+// other is for the server in the sandbox.
 func (d *Door) dropKey(r *http.Request) error {
 	token := exchange.Token(r)
 	if token == "" {
@@ -141,10 +141,10 @@ func (d *Door) dropKey(r *http.Request) error {
 	return nil
 }
 
-// secure reports whether the client speaks HTTPS, to this server or to one before it.
+// secure reports whether the client uses HTTPS, to this server or to a proxy in front of it.
 func secure(r *http.Request) bool { return strings.HasPrefix(origin(r), "https:") }
 
-// hostURL returns the URL of a link under the port's own host, "" without a domain.
+// hostURL returns the URL of a link under the port's own host, or "" without a domain.
 func (d *Door) hostURL(r *http.Request, l Link, word string) string {
 	if d.Domain == "" {
 		return ""

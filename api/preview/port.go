@@ -17,13 +17,13 @@ import (
 	"github.com/berth-run/berth/store"
 )
 
-// Links to ports last this long unless a request says otherwise, in seconds.
+// The default and maximum life of links, in seconds.
 const (
 	linkLife    = 60 * 60
 	maxLinkLife = 7 * 24 * 60 * 60
 )
 
-// LinkPath is the prefix of the paths of links. What follows is the permission.
+// LinkPath is the prefix of the paths of links. The sealed link follows.
 const LinkPath = "/preview/"
 
 // linkBody checks the body of POST /v1/containers/{container}/ports/{port}.
@@ -33,13 +33,13 @@ var linkBody = rule.Object(rule.Fields{
 
 // Options are what the door needs.
 type Options struct {
-	Exchange   *exchange.Server // of the API: identity, keys, log
+	Exchange   *exchange.Server // the API's identity, keys and log
 	Containers *container.Service
-	Box        cipher.AEAD      // seals links, as seal.New returns it
-	Now        func() time.Time // by which links expire
+	Box        cipher.AEAD      // encrypts links; from seal.New
+	Now        func() time.Time // the clock for the expiry of links
 
-	// Domain is a domain below which each port of a container has a host of its own:
-	// PORT-CONTAINER.DOMAIN. Default: there are none.
+	// Domain is the parent domain of the host names of ports, PORT-CONTAINER.DOMAIN. If it
+	// is empty, ports have no hosts.
 	Domain string
 }
 
@@ -52,12 +52,12 @@ type Door struct {
 // NewDoor returns a door.
 func NewDoor(opts Options) *Door { return &Door{Options: opts, proxy: New(opts.Exchange.Log)} }
 
-// containerOf returns the container that the path names.
+// containerOf returns the container id of the request's path.
 func containerOf(r *http.Request) berth.ContainerID {
 	return berth.ContainerID(r.PathValue("container"))
 }
 
-// portNumber returns the port that the path names.
+// portNumber returns the port of the request's path.
 func portNumber(r *http.Request) (int, error) {
 	text := r.PathValue("port")
 	port, err := strconv.Atoi(text)
@@ -67,8 +67,8 @@ func portNumber(r *http.Request) (int, error) {
 	return port, nil
 }
 
-// Port serves /v1/containers/{container}/ports/{port}/…: what a sandbox serves
-// there in HTTP, for a program that bears a key.
+// Port serves /v1/containers/{container}/ports/{port}/…: the HTTP server on a port of a
+// sandbox, for clients with a key.
 func (d *Door) Port(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	port, err := portNumber(r)
 	if err != nil {
@@ -78,7 +78,7 @@ func (d *Door) Port(x *exchange.Exchange, r *http.Request, c berth.Caller) error
 	return d.show(x, r, c.Project, Target{Container: containerOf(r), Port: port, Prefix: prefix, Path: rest, Keyed: true})
 }
 
-// cutPath splits a URL's path, as escaped, after its first n segments.
+// cutPath splits the escaped path of a URL after its first n segments.
 func cutPath(r *http.Request, n int) (first, rest string) {
 	path := r.URL.EscapedPath()
 	at := 0
@@ -88,8 +88,8 @@ func cutPath(r *http.Request, n int) (first, rest string) {
 	return path[:at], path[at:]
 }
 
-// show passes a request on to a port of a container, which does not expire while the
-// answer lasts.
+// show forwards a request to a port of a container. The container does not expire before the
+// answer is complete.
 func (d *Door) show(x *exchange.Exchange, r *http.Request, p berth.ProjectID, t Target) error {
 	conns.Known(r.Context())
 	dial, release, err := d.Containers.Access().Port(r.Context(), p, t.Container, t.Port)
@@ -104,22 +104,22 @@ func (d *Door) show(x *exchange.Exchange, r *http.Request, p berth.ProjectID, t 
 	}
 	defer done()
 	out := x.Patient()
-	defer out.Renew() // the last bytes leave after the handler
+	defer out.Renew() // the server sends the last bytes after the handler returns
 	return x.FailQuietly(d.proxy.Serve(out, r, t))
 }
 
-// A portLink is a link to a port on the wire.
+// A portLink is the JSON of a link to a port.
 type portLink struct {
 	Object      string            `json:"object"` // "container.port"
 	ContainerID berth.ContainerID `json:"container_id"`
 	Port        int               `json:"port"`
 	URL         string            `json:"url"`
-	HostURL     string            `json:"host_url,omitempty"` // under the port's own host, where the server has a domain for them
+	HostURL     string            `json:"host_url,omitempty"` // under the port's own host, if the server has a domain
 	ExpiresAt   int64             `json:"expires_at"`
 }
 
-// CreateLink serves POST /v1/containers/{container}/ports/{port}: a URL that shows
-// the port to every caller who has it, for a while.
+// CreateLink serves POST /v1/containers/{container}/ports/{port}. It creates a URL with which
+// any client can access the port until the URL expires.
 func (d *Door) CreateLink(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	port, err := portNumber(r)
 	if err != nil {
@@ -149,7 +149,7 @@ func (d *Door) CreateLink(x *exchange.Exchange, r *http.Request, c berth.Caller)
 	return x.JSON(http.StatusOK, portLink{"container.port", l.Container, l.Port, origin(r) + LinkPath + word + "/", d.hostURL(r, l, word), l.ExpiresAt})
 }
 
-// origin returns the origin of this server in the caller's words, which are not verified.
+// origin returns this server's origin as the request states it, unverified.
 func origin(r *http.Request) string {
 	if r.TLS != nil || strings.EqualFold(r.Header.Get("X-Forwarded-Proto"), "https") {
 		return "https://" + r.Host
@@ -157,7 +157,7 @@ func origin(r *http.Request) string {
 	return "http://" + r.Host
 }
 
-// ShowLink serves /preview/{link}/…, for every caller who has it.
+// ShowLink serves /preview/{link}/… for clients with a link.
 func (d *Door) ShowLink(w http.ResponseWriter, r *http.Request) {
 	x := w.(*exchange.Exchange)
 	err := func() error {
@@ -166,7 +166,7 @@ func (d *Door) ShowLink(w http.ResponseWriter, r *http.Request) {
 			err = d.checkLink(r, l)
 		}
 		if err != nil {
-			return &berth.Error{Code: berth.CodeUnauthorized, Wire: "invalid_link", Err: err, Message: "This link has expired or is not valid."}
+			return &berth.Error{Code: berth.CodeUnauthorized, Wire: "invalid_link", Err: err, Message: "This link is invalid or has expired. Create a new one with POST /v1/containers/{container_id}/ports/{port}."}
 		}
 		x.SetCaller(berth.Caller{Project: l.Project})
 		prefix, rest := cutPath(r, 2) // preview, the link
@@ -177,7 +177,7 @@ func (d *Door) ShowLink(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// checkLink returns an error unless the project and the key that made a link are still valid.
+// checkLink returns an error unless the project and the key of a link are still valid.
 func (d *Door) checkLink(r *http.Request, l Link) error {
 	if err := d.Exchange.CheckProject(r.Context(), l.Project); err != nil {
 		return err
@@ -194,7 +194,7 @@ func (d *Door) checkLink(r *http.Request, l Link) error {
 	}
 	open, err := d.Exchange.NeedsNoKey(r.Context())
 	if err == nil && !open {
-		err = errors.New("the link is from before there were keys")
+		err = errors.New("the link was created before the server had keys")
 	}
 	if err != nil {
 		return err

@@ -1,11 +1,10 @@
-// Package preview is the door to what a sandbox serves on a port. Some of its clients are
-// browsers, which must not take that for a part of the API.
+// Package preview serves the ports of sandboxes to programs and browsers.
 //
-// The server in the sandbox is hostile. Unless it has a host of its own (host.go), it shares
-// an origin with the API. So every answer gets an origin of its own from a
-// Content-Security-Policy; headers that act beyond their page are removed (header.go); its
-// cookies are distinguished by their names (cookie.go); and it can redirect only to itself,
-// or without an API key to a public host (location.go).
+// The server in a sandbox is untrusted. Unless it has a host of its own (host.go), it shares
+// an origin with the API. So a Content-Security-Policy gives each of its answers a unique
+// origin, headers that affect more than their page are removed (header.go), its cookies get
+// a prefix (cookie.go), and it can redirect only to itself or, for clients without an API
+// key, to a public host (location.go).
 package preview
 
 import (
@@ -25,42 +24,42 @@ import (
 	"github.com/berth-run/berth"
 )
 
-// Bounds of what a sandbox may take.
+// Limits of requests to a sandbox.
 const (
-	maxRequests = 256              // of one container at once, WebSockets among them
+	maxRequests = 256              // concurrent requests to one container, including WebSockets
 	headerTime  = 10 * time.Minute // until the header of an answer
 	idleTime    = time.Hour        // without a byte in either direction
-	maxHeader   = 64 << 10         // of an answer, in bytes
+	maxHeader   = 64 << 10         // bytes of an answer's header
 )
 
-// A Target is a port of a container, as one request names it.
+// A Target is the port of a container to which a request goes.
 type Target struct {
 	Container berth.ContainerID
 	Port      int
 	Dial      func(context.Context) (net.Conn, error) // to the port
 
-	Prefix string // of the URL's path, without the last slash: the port is shown below it
-	Path   string // of the request to the sandbox, as escaped in the URL, with its first slash
+	Prefix string // prefix of the URL's path, without a trailing slash
+	Path   string // escaped path of the request to the sandbox, with a leading slash
 
-	// Link means that the URL is the permission, not the caller: pages of any origin that
-	// know it may read the answer.
+	// Link means that the URL itself gives access: pages of any origin that know it may read
+	// the answer.
 	Link bool
 
-	// Own means that the port has a host of its own, and so an origin.
+	// Own means that the port has a host, and so an origin, of its own.
 	Own bool
 
-	// Keyed means that the client sends an API key, or is served without one because it
-	// is on this machine: a redirect that it follows must stay with the port.
+	// Keyed means that the client has sent an API key, or needs none because it is on this
+	// machine. Redirects must then stay on the same port.
 	Keyed bool
 }
 
-// A Proxy passes requests on to sandboxes. It is safe for concurrent use.
+// A Proxy forwards requests to sandboxes. It is safe for concurrent use.
 type Proxy struct {
 	log       *slog.Logger
 	transport *http.Transport
 
 	mu      sync.Mutex
-	current map[berth.ContainerID]int // requests that are being answered
+	current map[berth.ContainerID]int // number of requests in progress
 }
 
 type dialKey struct{}
@@ -84,32 +83,32 @@ func New(log *slog.Logger) *Proxy {
 	}}
 }
 
-// Serve answers a request with what the target says. An error means that nothing
-// was answered; it is for the client if it is a *berth.Error.
+// Serve forwards a request to the target and its answer to the client. If it returns an
+// error, it has not answered. An error that is a *berth.Error is for the client.
 func (p *Proxy) Serve(w http.ResponseWriter, r *http.Request, t Target) error {
 	switch {
 	case r.Method == http.MethodConnect || r.Method == http.MethodTrace:
-		return berth.Errorf(berth.CodeInvalid, "The method %s is not for ports.", r.Method)
+		return berth.Errorf(berth.CodeInvalid, "The method %s is not supported for ports.", r.Method)
 	case r.Header.Get("Service-Worker") != "" && !t.Own:
-		return berth.Errorf(berth.CodeForbidden, "Previews have no service workers.")
+		return berth.Errorf(berth.CodeForbidden, "Service workers are only supported under a port's own host.")
 	case t.Link && preflight(w, r):
 		return nil
 	}
 	if !p.enter(t.Container) {
-		return berth.Errorf(berth.CodeRateLimited, "Container with id '%s' is answering %d requests on its ports already.", t.Container, maxRequests)
+		return berth.Errorf(berth.CodeRateLimited, "Container with id '%s' has reached the limit of %d concurrent requests to its ports. Try again later.", t.Container, maxRequests)
 	}
 	defer p.leave(t.Container)
 
 	r = r.WithContext(context.WithValue(r.Context(), dialKey{}, t.Dial))
 	if !strings.EqualFold(r.Header.Get("Upgrade"), "websocket") {
-		r.Header.Del("Upgrade") // to HTTP/2, for example
+		r.Header.Del("Upgrade") // such as to HTTP/2
 	}
 	var failed error
 	proxy := httputil.ReverseProxy{
 		Transport:      Final(p.transport),
 		Rewrite:        func(pr *httputil.ProxyRequest) { rewrite(pr, t) },
 		ModifyResponse: func(resp *http.Response) error { return clean(resp, r, t) },
-		FlushInterval:  -1, // at once
+		FlushInterval:  -1, // flush each write
 		ErrorHandler:   func(_ http.ResponseWriter, _ *http.Request, err error) { failed = err },
 		ErrorLog:       slog.NewLogLogger(p.log.Handler(), slog.LevelDebug),
 	}
@@ -121,7 +120,7 @@ func (p *Proxy) Serve(w http.ResponseWriter, r *http.Request, t Target) error {
 		return e
 	}
 	return &berth.Error{Code: berth.CodeUpstream, Wire: "port_failed", Err: failed,
-		Message: "What listens on port " + strconv.Itoa(t.Port) + " of container with id '" + string(t.Container) + "' did not answer in HTTP."}
+		Message: "The server on port " + strconv.Itoa(t.Port) + " of container with id '" + string(t.Container) + "' did not send a valid HTTP answer."}
 }
 
 func (p *Proxy) enter(id berth.ContainerID) bool {
@@ -142,7 +141,7 @@ func (p *Proxy) leave(id berth.ContainerID) {
 	}
 }
 
-// rewrite makes the request that the sandbox gets.
+// rewrite rewrites a request for the sandbox.
 func rewrite(pr *httputil.ProxyRequest, t Target) {
 	host := net.JoinHostPort("localhost", strconv.Itoa(t.Port))
 	upgrade := pr.Out.Header.Get("Upgrade")
@@ -152,13 +151,13 @@ func rewrite(pr *httputil.ProxyRequest, t Target) {
 		pr.Out.Header.Set("Upgrade", upgrade)
 	}
 	pr.Out.Host = host
-	// The host of the URL distinguishes idle connections.
+	// The transport reuses idle connections by the host of the URL.
 	pr.Out.URL = &url.URL{Scheme: "http", Host: net.JoinHostPort(string(t.Container), strconv.Itoa(t.Port)), RawQuery: pr.In.URL.RawQuery}
 	pr.Out.URL.RawPath = t.Path
-	pr.Out.URL.Path, _ = url.PathUnescape(t.Path) // of a URL that was parsed
+	pr.Out.URL.Path, _ = url.PathUnescape(t.Path) // t.Path is from a parsed URL
 }
 
-// preflight answers a CORS preflight request.
+// preflight answers a CORS preflight request. It returns false for other requests.
 func preflight(w http.ResponseWriter, r *http.Request) bool {
 	method := r.Header.Get("Access-Control-Request-Method")
 	if r.Method != http.MethodOptions || method == "" || r.Header.Get("Origin") == "" {
@@ -175,7 +174,7 @@ func preflight(w http.ResponseWriter, r *http.Request) bool {
 	return true
 }
 
-// Impatient returns a connection that ends after an hour without a byte.
+// Impatient returns a connection that closes after idleTime without a byte.
 func Impatient(c net.Conn) net.Conn {
 	i := &impatient{Conn: c}
 	i.timer = time.AfterFunc(idleTime, func() { c.Close() })
@@ -203,7 +202,7 @@ func (i *impatient) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// CloseWrite ends the writing; reading goes on.
+// CloseWrite closes the connection for writing only.
 func (i *impatient) CloseWrite() error {
 	if c, ok := i.Conn.(interface{ CloseWrite() error }); ok {
 		return c.CloseWrite()
@@ -216,7 +215,7 @@ func (i *impatient) Close() error {
 	return i.Conn.Close()
 }
 
-// A body is an answer's, without the trailers that may come after it.
+// body is the body of an answer without trailers.
 type body struct {
 	io.ReadCloser
 	of *http.Response

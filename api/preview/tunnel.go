@@ -12,11 +12,11 @@ import (
 	"github.com/berth-run/berth/api/exchange"
 )
 
-// tunnelProtocol is what a request asks to upgrade to, to get the bytes of a port.
+// tunnelProtocol is the protocol in the Upgrade header of a request for a TCP connection.
 const tunnelProtocol = "tcp"
 
-// Connect serves GET /v1/containers/{container}/ports/{port}: an upgrade to a TCP
-// connection to the port, of any protocol. It serves berth port.
+// Connect serves GET /v1/containers/{container}/ports/{port}: an upgrade to a raw TCP
+// connection to the port. The command berth port uses it.
 func (d *Door) Connect(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	port, err := portNumber(r)
 	if err != nil {
@@ -26,7 +26,7 @@ func (d *Door) Connect(x *exchange.Exchange, r *http.Request, c berth.Caller) er
 		x.Header().Set("Connection", "Upgrade")
 		x.Header().Set("Upgrade", tunnelProtocol)
 		x.Error(http.StatusUpgradeRequired, exchange.Error{Type: exchange.TypeInvalid, Code: exchange.OrNull("upgrade_required"),
-			Message: "Connect with 'Connection: Upgrade' and 'Upgrade: tcp', ask for a path below this one, or POST here for a link."})
+			Message: "Upgrade required. Send the headers 'Connection: Upgrade' and 'Upgrade: tcp' for a TCP connection, request a path below this one for HTTP, or use POST to create a link."})
 		return nil
 	}
 	dial, release, err := d.Containers.Access().Port(r.Context(), c.Project, containerOf(r), port)
@@ -52,7 +52,7 @@ func (d *Door) Connect(x *exchange.Exchange, r *http.Request, c berth.Caller) er
 	return nil
 }
 
-// carry copies bytes both ways until both directions have ended, or ctx has.
+// carry copies bytes in both directions until both have ended or ctx is done.
 func carry(ctx context.Context, outer, inner net.Conn) {
 	stop := context.AfterFunc(ctx, func() {
 		outer.Close()
@@ -68,15 +68,15 @@ func carry(ctx context.Context, outer, inner net.Conn) {
 	<-done
 }
 
-// pump copies until from ends, and then ends the writing of to.
+// pump copies until from ends, then closes to for writing.
 func pump(to, from net.Conn) {
 	if _, err := io.Copy(to, from); err != nil || closeWrite(to) != nil {
 		to.Close()
 	}
 }
 
-// hijack takes a request's connection out of HTTP. Reading what the server has read
-// ahead would end the request's context with the connection.
+// hijack hijacks a request's connection. The bytes that the server has read ahead are
+// peeked, because reading them would end the request's context with the connection.
 func hijack(x *exchange.Exchange) (net.Conn, error) {
 	conn, buffered, err := http.NewResponseController(x).Hijack()
 	if err != nil {
@@ -90,7 +90,7 @@ func hijack(x *exchange.Exchange) (net.Conn, error) {
 	return &readAhead{Conn: conn, ahead: ahead}, conn.SetDeadline(time.Time{})
 }
 
-// A readAhead is a connection whose first bytes have been read.
+// A readAhead is a connection whose first bytes were already read.
 type readAhead struct {
 	net.Conn
 	ahead []byte
