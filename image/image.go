@@ -20,6 +20,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -120,9 +121,18 @@ func (l *Store) Get(ref string) (Template, error) {
 		return l.load(n)
 	}
 	if !digestPattern.MatchString(ref) {
-		return Template{}, fmt.Errorf("%w: %q", ErrNotFound, ref)
+		return Template{}, missing(ref, names)
 	}
 	return l.load(namesOf(names, ref)[0])
+}
+
+// missing returns ErrNotFound with the names of the templates that exist. It is for the
+// operator: clients may see only the templates of their project.
+func missing(ref string, names map[string]name) error {
+	if len(names) == 0 {
+		return fmt.Errorf("%w: %q; run berth image build to create one", ErrNotFound, ref)
+	}
+	return fmt.Errorf("%w: %q; available templates: %s", ErrNotFound, ref, strings.Join(slices.Sorted(maps.Keys(names)), ", "))
 }
 
 // List returns all templates by name, unnamed ones first. A template with several names

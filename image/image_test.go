@@ -90,6 +90,9 @@ func TestListAndRemove(t *testing.T) {
 		}
 	}
 	check("", "alias", "base")
+	if _, err := l.Get("nope"); err == nil || err.Error() != `no such template: "nope"; available templates: alias, base` {
+		t.Errorf("got %v, want the available templates", err)
+	}
 	for _, step := range []struct {
 		ref       string
 		templates int // templates left afterwards

@@ -56,7 +56,7 @@ func (t *templates) find(ref string) (container.Template, error) {
 	if errors.Is(err, image.ErrNotFound) {
 		switch {
 		case ref != "":
-			return container.Template{}, templateNotFound(ref)
+			return container.Template{}, templateNotFound("berth.template", ref, nil)
 		case t.config.Driver == local.Name:
 			return container.Template{}, nil // commands run in the root of this machine
 		}
@@ -67,10 +67,6 @@ func (t *templates) find(ref string) (container.Template, error) {
 // templateOf converts a template for drivers.
 func templateOf(t image.Template) sandbox.Template {
 	return sandbox.Template{Digest: t.Digest, Ref: t.Name, Path: t.Rootfs}
-}
-
-func templateNotFound(ref string) error {
-	return &berth.Error{Code: berth.CodeNotFound, Param: "berth.template", Message: fmt.Sprintf("Template '%s' not found.", ref)}
 }
 
 func (t *templates) hold(digest string) error {

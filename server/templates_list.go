@@ -2,10 +2,14 @@ package server
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/image"
+	"github.com/berth-run/berth/internal/rule"
 )
 
 // Templates returns the templates that a project may name, each once.
@@ -23,29 +27,59 @@ func (t *templates) Templates(ctx context.Context, p berth.ProjectID) ([]berth.T
 // Template returns the template with a name or a digest, if the project may name it.
 func (t *templates) Template(ctx context.Context, p berth.ProjectID, ref string) (berth.Template, error) {
 	all, err := t.Templates(ctx, p)
+	if err != nil {
+		return berth.Template{}, err
+	}
 	for _, one := range all {
 		if one.ID == ref || slices.Contains(one.Names, ref) {
 			return one, nil
 		}
 	}
-	if err == nil {
-		err = berth.Errorf(berth.CodeNotFound, "Template '%s' not found.", ref)
-	}
-	return berth.Template{}, err
+	return berth.Template{}, templateNotFound("", ref, all)
 }
 
-// mayName returns an error for the client unless a project's containers may use a template: by
-// any name of an allowed template, or its digest.
+// mayName returns an error for the client unless a project's containers may use the template
+// ref: any name or the digest of an allowed template. The error lists the templates that the
+// project may use, and is the same for a missing template as for one that it may not use.
 func (t *templates) mayName(ctx context.Context, p berth.ProjectID, ref string) error {
 	limits, err := t.limits(ctx, p)
-	if err != nil || limits.AllowTemplate(ref) {
+	if err != nil {
 		return err
 	}
-	if _, err := t.Template(ctx, p, ref); berth.ErrorCode(err) == berth.CodeNotFound {
-		return templateNotFound(ref)
-	} else {
+	if limits.AllowTemplate(ref) {
+		if _, err := t.images.Get(ref); !errors.Is(err, image.ErrNotFound) {
+			return nil // find reports any other error
+		}
+	}
+	all, err := t.Templates(ctx, p)
+	if err != nil {
 		return err
 	}
+	if slices.ContainsFunc(all, func(one berth.Template) bool { return one.ID == ref || slices.Contains(one.Names, ref) }) {
+		return nil
+	}
+	return templateNotFound("berth.template", ref, all)
+}
+
+// maxListed is the maximum number of templates that an error lists.
+const maxListed = 30
+
+// templateNotFound returns the error for a template that does not exist or that the project
+// may not use. available are the templates that it may use.
+func templateNotFound(param, ref string, available []berth.Template) error {
+	message := fmt.Sprintf("Template '%s' not found.", rule.Clip(ref))
+	var names []string
+	for _, t := range available {
+		names = append(names, t.Names...)
+	}
+	slices.Sort(names)
+	if n := len(names) - maxListed; n > 0 {
+		names = append(names[:maxListed], fmt.Sprintf("and %d more", n))
+	}
+	if names != nil {
+		message += " Available templates: " + strings.Join(names, ", ") + "."
+	}
+	return &berth.Error{Code: berth.CodeNotFound, Param: param, Message: message}
 }
 
 // has reports whether a project's containers can start from a template.

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"slices"
 	"strings"
@@ -47,6 +48,19 @@ func TestTemplatesAllowed(t *testing.T) {
 		list, err := ts.Templates(t.Context(), p)
 		if err != nil || len(list) != len(want) {
 			t.Errorf("%s: got %v, %v, want %s", p, list, err, want)
+		}
+	}
+	for p, want := range map[berth.ProjectID]string{
+		"proj_any":    "Template 'nope' not found. Available templates: base, gpu, py-3.12, snake.",
+		"proj_some":   "Template 'nope' not found. Available templates: base, py-3.12, snake.",
+		"proj_none":   "Template 'nope' not found. Available templates: base.",
+		"proj_digest": "Template 'nope' not found. Available templates: base, gpu.",
+	} {
+		_, shown := ts.Template(t.Context(), p, "nope")
+		for _, err := range []error{ts.mayName(t.Context(), p, "nope"), shown} {
+			if e, ok := errors.AsType[*berth.Error](err); !ok || e.Message != want {
+				t.Errorf("%s: got %v, want %q", p, err, want)
+			}
 		}
 	}
 	missing, refused := ts.mayName(t.Context(), "proj_some", "nothing"), ts.mayName(t.Context(), "proj_some", "gpu")
