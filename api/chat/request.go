@@ -16,12 +16,12 @@ import (
 // maxChoices is the maximum of "n". Each choice is a run of its own.
 const maxChoices = 8
 
-// completionFields are the fields of POST /v1/chat/completions, as in
-// CreateChatCompletionRequest of OpenAI's OpenAPI document, and include_reasoning. Every
-// field is honoured or refused; null counts as absent. newRules adds "tools" and
+// completionFields are the rules of the fields of POST /v1/chat/completions, as in
+// CreateChatCompletionRequest of OpenAI's OpenAPI document, with include_reasoning added.
+// Every field is used or refused; null counts as absent. newRules adds "tools" and
 // "tool_choice", whose rules depend on the server's tools.
 //
-// To serve another field, give it a rule here and a place in completionRequest.
+// To add a field, add a rule here and a field to completionRequest.
 var completionFields = rule.Fields{
 	"frequency_penalty":      rule.Decimal(-2, 2),
 	"function_call":          functionChoice,

@@ -7,15 +7,15 @@ import (
 	"strings"
 )
 
-// amendments are where the service, as recorded, differs from its document.
-// There Berth follows the service, and so does this package.
+// amendments are differences between OpenAI's service, as recorded, and its document.
+// Berth follows the service, and so does this package.
 var amendments = []struct {
 	at  string // a place in the document
 	how func(schema any) any
 	why string
 }{
-	{"/schemas/ModelResponseProperties/properties/user", nullable, "a response says null when there is none"},
-	{"/schemas/ResponseUsage", nullable, "a response in progress says null"},
+	{"/schemas/ModelResponseProperties/properties/user", nullable, "a response without a user has null"},
+	{"/schemas/ResponseUsage", nullable, "a response in progress has null"},
 	{"/schemas/ResponseErrorCode/enum", dropped, "upstreams have codes of their own, such as insufficient_quota"},
 	{"/schemas/ListFilesResponse/properties/first_id", nullable, "an empty page has none"},
 	{"/schemas/ListFilesResponse/properties/last_id", nullable, "an empty page has none"},
@@ -50,15 +50,15 @@ var amendments = []struct {
 	{"/schemas/ChatCompletionResponseMessage/properties/role/enum", dropped, "messages of a request are listed in the same form"},
 	{"/schemas/CreateChatCompletionRequest/allOf/1/properties/seed/anyOf/0/minimum", dropped, "rounded, it does not fit into 64 bits"},
 	{"/schemas/CreateChatCompletionRequest/allOf/1/properties/seed/anyOf/0/maximum", dropped, "rounded, it does not fit into 64 bits"},
-	{"/schemas/CreateChatCompletionStreamResponse/properties/usage", nullable, "all chunks but the last say null"},
+	{"/schemas/CreateChatCompletionStreamResponse/properties/usage", nullable, "null in all chunks except the last"},
 	{"/schemas/Response/allOf/2/properties/incomplete_details/anyOf/0/properties/reason/enum", dropped, "Berth has reasons of its own: docs/agents.md"},
 	{"/schemas/MCPApprovalResponse/required", without("request_id"), "no such field is described, and no client sends it"},
 	{"/schemas/MCPApprovalResponseResource/required", without("request_id"), "no such field is described"},
 	{"/schemas/ChatCompletionMessageToolCallChunk/properties/type/enum", dropped, "a custom tool's call has the type custom"},
 }
 
-// extensions are the types of events that the document does not have: Berth's own,
-// for which docs/divergences.md says why, and those that are recorded all the same.
+// extensions are the types of events that the document lacks: Berth's own, explained in
+// docs/divergences.md, and those that OpenAI sends nevertheless.
 var extensions = []string{
 	"response.cancelled",
 	"response.apply_patch_call_operation_diff.delta", "response.apply_patch_call_operation_diff.done",
@@ -76,13 +76,13 @@ func without(value string) func(any) any {
 	}
 }
 
-// assistantStreams are the operations that answer a stream which the document leaves
-// out: it has the events alone.
+// assistantStreams are operations with a stream that the document describes only by its
+// events.
 var assistantStreams = []string{"/threads/runs", "/threads/{thread_id}/runs", "/threads/{thread_id}/runs/{run_id}/submit_tool_outputs"}
 
 const assistantEvents = "#/schemas/AssistantStreamEvent"
 
-// walk returns what is at a place of the tree, nil if nothing is.
+// walk returns the value at a place in the tree, or nil.
 func walk(node any, steps []string) any {
 	for _, step := range steps {
 		switch n := node.(type) {
@@ -101,15 +101,16 @@ func walk(node any, steps []string) any {
 	return node
 }
 
-// amend changes the tree of the document. It leaves out that a response is
-// streamed again by GET, and that a completion's stream may end with an error.
+// amend applies the amendments to the tree of the document. It also adds streams that the
+// document lacks: of GET /responses/{response_id}, of runs, and a completion's stream that
+// ends with an error.
 func amend(tree map[string]any) {
 	for _, a := range amendments {
 		steps := strings.Split(a.at, "/")[1:]
 		last := steps[len(steps)-1]
 		node, _ := walk(tree, steps[:len(steps)-1]).(map[string]any)
 		if node[last] == nil {
-			panic(fmt.Sprintf("contract: there is nothing to amend at %s", a.at))
+			panic(fmt.Sprintf("contract: no schema to amend at %s", a.at))
 		}
 		if changed := a.how(node[last]); changed != nil {
 			node[last] = changed

@@ -1,4 +1,4 @@
-// Package contract checks answers against OpenAI's published contract, in tests.
+// Package contract checks answers against OpenAI's OpenAPI document, in tests.
 package contract
 
 import (
@@ -18,7 +18,7 @@ import (
 //go:embed contract.json
 var text string
 
-// url names the document to the schema compiler.
+// url identifies the document in the schema compiler.
 const url = "contract.json"
 
 // A Document is the contract: its operations and their schemas. It is safe for
@@ -75,8 +75,8 @@ var Load = sync.OnceValue(func() *Document {
 	return d
 })
 
-// Find returns the operation that a request is for, nil if the contract has none.
-// A path that is written out goes before one with parameters.
+// Find returns the operation of a request, or nil. A path without parameters takes
+// precedence over one with parameters.
 func (d *Document) Find(method, path string) *Operation {
 	var found *Operation
 	for _, op := range d.Operations {
@@ -102,16 +102,15 @@ func (op *Operation) matches(path string) bool {
 
 func (op *Operation) String() string { return op.Method + " " + op.Path }
 
-// Asked checks the body of a request.
-func (op *Operation) Asked(kind string, body []byte) error {
+// CheckRequest checks the body of a request.
+func (op *Operation) CheckRequest(kind string, body []byte) error {
 	if op.Request[kind] == nil {
-		return fmt.Errorf("%s takes no %s", op, kind)
+		return fmt.Errorf("%s does not accept %s", op, kind)
 	}
 	return op.document.check(op.pointer+"/request/"+strings.ReplaceAll(kind, "/", "~1"), body)
 }
 
-// Answer checks a body that was answered with success. A stream is checked event
-// by event, see Event.
+// Answer checks the body of an answer. Event checks those of streams.
 func (op *Operation) Answer(status int, kind string, body []byte) error {
 	if status >= http.StatusBadRequest {
 		return op.document.check("/schemas/ErrorResponse", body)
@@ -129,8 +128,8 @@ func (op *Operation) Answer(status int, kind string, body []byte) error {
 	return op.document.check(op.schema(status, kind), body)
 }
 
-// Event checks one event of a stream, against the schema of its data's type where
-// the contract tells events apart so, or with its name where it does that.
+// Event checks one event of a stream: against the schema for the "type" of its data or, for
+// the Assistants API, against the schema for its name.
 func (op *Operation) Event(name string, data []byte) error {
 	const kind = "text/event-stream"
 	schema, known := op.Answers["200"][kind]
@@ -145,7 +144,7 @@ func (op *Operation) Event(name string, data []byte) error {
 		return op.document.check(op.schema(http.StatusOK, kind), named)
 	}
 	var ev struct{ Type string }
-	_ = json.Unmarshal(data, &ev) // what is no JSON is found below
+	_ = json.Unmarshal(data, &ev) // the check below reports invalid JSON
 	if slices.Contains(extensions, ev.Type) {
 		return nil
 	}
@@ -157,7 +156,7 @@ func (op *Operation) Event(name string, data []byte) error {
 	return op.document.check(op.schema(http.StatusOK, kind), data)
 }
 
-// alternatives returns the names of the schemas of which any may hold.
+// alternatives returns the names of the alternative schemas.
 func (d *Document) alternatives(schema any) (names []string) {
 	s, _ := schema.(map[string]any)
 	if ref, ok := s["$ref"].(string); ok {
@@ -175,7 +174,7 @@ func (d *Document) alternatives(schema any) (names []string) {
 	return names
 }
 
-// typesOf returns what the "type" of an object may be.
+// typesOf returns the allowed values of an object's "type".
 func (d *Document) typesOf(name string) (types []string) {
 	schema, _ := d.Schemas[name].(map[string]any)
 	properties, _ := schema["properties"].(map[string]any)

@@ -24,7 +24,7 @@ func TestFind(t *testing.T) {
 		}
 	}
 	if got := Load().Find("POST", "/responses/compact"); got == nil || got.Path != "/responses/compact" {
-		t.Errorf("a path that is written out: got %v", got)
+		t.Errorf("a path without parameters: got %v", got)
 	}
 }
 
@@ -70,7 +70,7 @@ func TestEventOfAnAssistant(t *testing.T) {
 	}
 }
 
-// recorder is a test that may fail.
+// recorder is a testing.TB that counts failures.
 type recorder struct {
 	testing.TB
 	failures int

@@ -12,9 +12,8 @@ import (
 
 var english = message.NewPrinter(language.English)
 
-// explain words a validation error by the one cause that most likely matters.
-// Where alternatives all fail, that is in the alternative which fails last: those
-// of another type fail at once.
+// explain reduces a validation error to its most relevant cause. If all alternatives fail,
+// that is a cause in the alternative that fails deepest: those of another type fail at once.
 func explain(err error) error {
 	e, ok := errors.AsType[*jsonschema.ValidationError](err)
 	if !ok {
@@ -25,8 +24,8 @@ func explain(err error) error {
 	return fmt.Errorf("at /%s: %s (%s)", strings.Join(cause.InstanceLocation, "/"), cause.ErrorKind.LocalizedString(english), schema)
 }
 
-// deepest returns the leaf of the cause tree that is furthest down in the value,
-// and a rank for it. A wrong "type" is the least telling.
+// deepest returns the leaf of the cause tree that is deepest in the value, and its rank. A
+// wrong "type" gets a lower rank.
 func deepest(e *jsonschema.ValidationError) (leaf *jsonschema.ValidationError, rank int) {
 	if len(e.Causes) == 0 {
 		rank = 2 * len(e.InstanceLocation)

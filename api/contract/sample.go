@@ -7,14 +7,14 @@ import (
 	"strings"
 )
 
-// A Visit gets a request body that has a value at path, such as
-// "tools[0].environment", and little else. It reports whether to go on below.
+// A Visit is called with a minimal request body that has a value at path, such as
+// "tools[0].environment". It returns whether to visit the fields of the value.
 type Visit func(path string, body any) (descend bool)
 
-// Walk visits a body for each field that the operation's request may have, with
-// each value of an enumeration and each alternative, one at a time. base is a
-// body that is valid, to which the field is added; known gives the value to use at
-// a path where the schema does not tell a valid one, such as an id.
+// Walk visits a body for each field of the operation's request, with each value of an
+// enumeration and each alternative, one at a time. base is a valid body to which the field
+// is added. known has values for paths where the schema does not determine a valid one, such
+// as an id.
 func (op *Operation) Walk(base map[string]any, known map[string]any, visit Visit) {
 	w := walker{document: op.document, known: known, visit: visit}
 	schema := w.merged(op.Request["application/json"])
@@ -32,7 +32,7 @@ type walker struct {
 	document *Document
 	known    map[string]any
 	visit    Visit
-	within   []string // the schemas that are being walked, against those which hold themselves
+	within   []string // names of the enclosing schemas, to stop at recursive ones
 }
 
 // walk visits the values of a schema at path; wrap puts one into a body.
@@ -79,7 +79,7 @@ func (w *walker) walk(schema any, path string, wrap func(any) any) {
 	}
 }
 
-// fields visits those of an object beside its least fields.
+// fields visits the fields of an object, each added to the minimal object.
 func (w *walker) fields(s map[string]any, least any, path string, wrap func(any) any) {
 	properties, _ := s["properties"].(map[string]any)
 	for _, name := range slices.Sorted(maps.Keys(properties)) {
@@ -91,7 +91,7 @@ func (w *walker) fields(s map[string]any, least any, path string, wrap func(any)
 	}
 }
 
-// minimal returns the least value that a schema allows.
+// minimal returns a minimal value that a schema allows.
 func (w *walker) minimal(schema any, path string) any {
 	if v, ok := w.knownAt(path); ok {
 		return v
@@ -133,7 +133,7 @@ func (w *walker) minimal(schema any, path string) any {
 	return o
 }
 
-// knownAt looks the path up with its indexes, and by how it ends.
+// knownAt looks up a path and its suffixes in known.
 func (w *walker) knownAt(path string) (any, bool) {
 	for at := path; ; {
 		if v, ok := w.known[at]; ok {
@@ -151,7 +151,7 @@ func (w *walker) knownAt(path string) (any, bool) {
 	}
 }
 
-// follow returns what a reference points to, and its name.
+// follow resolves references. It returns the schema and the name of the last reference.
 func (w *walker) follow(schema any) (map[string]any, string) {
 	s, _ := schema.(map[string]any)
 	name := ""
@@ -165,7 +165,7 @@ func (w *walker) follow(schema any) (map[string]any, string) {
 	}
 }
 
-// merged returns a schema with what all its allOf say put together.
+// merged returns a schema with its allOf parts merged.
 func (w *walker) merged(schema any) map[string]any {
 	s, _ := w.follow(schema)
 	parts, ok := s["allOf"].([]any)

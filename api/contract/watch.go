@@ -11,15 +11,15 @@ import (
 	"github.com/berth-run/berth/internal/sse"
 )
 
-// Prefix is where the contract's paths begin.
+// Prefix is the prefix of the contract's paths in the API.
 const Prefix = "/v1"
 
-// maxWatched bounds the answer that is kept to be checked; a longer one is a
-// file, or is checked up to there.
+// maxWatched is the maximum number of bytes of an answer to record. A longer answer is not
+// checked, except a stream, of which the start is checked.
 const maxWatched = 8 << 20
 
-// Watch passes requests on and reports every answer that the contract does not
-// allow as an error of the test. Paths that are not the contract's pass unseen.
+// Watch returns a handler that calls next and reports every answer that violates the contract
+// as an error of the test. It does not check paths that are not in the contract.
 func Watch(t testing.TB, next http.Handler) http.Handler {
 	doc := Load()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -32,7 +32,7 @@ func Watch(t testing.TB, next http.Handler) http.Handler {
 		seen := &watched{ResponseWriter: w}
 		next.ServeHTTP(seen, r)
 		for _, err := range seen.check(op) {
-			t.Errorf("%s %s: answer %d is not as in the contract: %v", r.Method, r.URL, seen.status, err)
+			t.Errorf("%s %s: answer %d violates the contract: %v", r.Method, r.URL, seen.status, err)
 		}
 		if !t.Failed() {
 			count(op, seen.status)
@@ -40,7 +40,7 @@ func Watch(t testing.TB, next http.Handler) http.Handler {
 	})
 }
 
-// A watched answer is kept while it is sent.
+// watched records an answer while it is sent.
 type watched struct {
 	http.ResponseWriter
 	status int
@@ -48,7 +48,7 @@ type watched struct {
 	cut    bool
 }
 
-// Unwrap serves http.ResponseController.
+// Unwrap is called by http.ResponseController.
 func (w *watched) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 func (w *watched) WriteHeader(status int) {
@@ -81,7 +81,7 @@ func (w *watched) check(op *Operation) (wrong []error) {
 	}
 	for ev, err := range sse.NewReader(&w.body, 0).Events() {
 		if err != nil {
-			break // it was cut off, by us or by the client
+			break // the answer or its record is incomplete
 		}
 		if string(ev.Data) == "[DONE]" {
 			continue
@@ -93,7 +93,7 @@ func (w *watched) check(op *Operation) (wrong []error) {
 	return wrong
 }
 
-// seen counts the answers that were as in the contract.
+// seen counts the valid answers by operation.
 var seen = struct {
 	sync.Mutex
 	answers map[string]int
@@ -107,7 +107,7 @@ func count(op *Operation, status int) {
 	}
 }
 
-// Unseen returns the operations that no watched answer has shown to work.
+// Unseen returns the operations without a valid successful answer so far.
 func Unseen() []*Operation {
 	seen.Lock()
 	defer seen.Unlock()

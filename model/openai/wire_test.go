@@ -79,11 +79,11 @@ func TestContract(t *testing.T) {
 	op := contract.Load().Find(http.MethodPost, "/responses")
 	for _, req := range []*model.Request{{}, everything()} {
 		heard, _ := hears(t, req)
-		if err := op.Asked("application/json", heard.Body); err != nil {
+		if err := op.CheckRequest("application/json", heard.Body); err != nil {
 			t.Errorf("%v in %s", err, heard.Body)
 		}
 	}
-	if op.Asked("application/json", []byte(`{"model":7}`)) == nil {
+	if op.CheckRequest("application/json", []byte(`{"model":7}`)) == nil {
 		t.Error("the contract allows anything")
 	}
 }

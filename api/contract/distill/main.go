@@ -1,6 +1,6 @@
-// Command distill reduces OpenAI's OpenAPI document to what package contract
-// needs: the operations in scope and the names, types and structure of their
-// schemas, without a word of its prose.
+// Command distill reduces OpenAI's OpenAPI document to the parts that package contract
+// needs: the operations in scope and the names, types and structure of their schemas,
+// without prose.
 //
 //	go run ./api/contract/distill openapi.json >api/contract/contract.json
 package main
@@ -16,15 +16,15 @@ import (
 	"strings"
 )
 
-// scope are the paths that Berth means to serve, with those below them.
+// scope are the paths in scope, including those below them.
 var scope = []string{"/responses", "/conversations", "/containers", "/files", "/models", "/chat/completions",
 	"/assistants", "/threads", "/organization/usage/completions"}
 
-// streamed are schemas that no operation names: of events, which stand in no answer.
+// streamed are schemas of events, to which no operation refers.
 var streamed = []string{"AssistantStreamEvent"}
 
-// prose are the keywords that neither allow nor refuse anything. Formats are
-// among them: "uri" and the like are told apart by nobody.
+// prose are keywords that do not restrict values. "format" is one of them, because no
+// validator checks values such as "uri".
 var prose = []string{"description", "title", "example", "examples", "deprecated", "default", "discriminator", "format", "externalDocs"}
 
 var methods = []string{"get", "post", "put", "patch", "delete"}
@@ -104,7 +104,7 @@ func inScope(path string) bool {
 
 type distiller struct {
 	components object
-	schemas    object // those that are reached
+	schemas    object // the schemas reached so far
 	operations []object
 }
 
@@ -147,7 +147,7 @@ func (d *distiller) content(body object) object {
 	return out
 }
 
-// follow returns what a reference to a parameter or body points to.
+// follow resolves a reference to a parameter or body.
 func (d *distiller) follow(o object) object {
 	ref, ok := o["$ref"].(string)
 	if !ok {
@@ -157,8 +157,8 @@ func (d *distiller) follow(o object) object {
 	return d.components[kind].(object)[name].(object)
 }
 
-// schema returns a schema without its prose. It reads more leniently than it is
-// written: of alternatives that are not disjoint, any may hold.
+// schema returns a schema without its prose. It replaces oneOf by anyOf, because the
+// document's alternatives are not always disjoint.
 func (d *distiller) schema(v any, names bool) any {
 	switch v := v.(type) {
 	case []any:
@@ -198,7 +198,7 @@ func (d *distiller) schema(v any, names bool) any {
 func (d *distiller) reach(ref string) string {
 	name := strings.TrimPrefix(ref, "#/components/schemas/")
 	if d.schemas[name] == nil {
-		d.schemas[name] = object{} // it may refer to itself
+		d.schemas[name] = object{} // the schema may refer to itself
 		d.schemas[name] = d.schema(d.components["schemas"].(object)[name], false)
 	}
 	return name
