@@ -41,7 +41,7 @@ func (e *Engine) newTurnAttempts() *turnAttempts {
 // next reports whether to try again after an error, and after which pause. begun means
 // that the model had sent a delta.
 func (a *turnAttempts) next(err error, begun bool) (time.Duration, bool) {
-	reached := !errors.Is(err, model.ErrNotAsked)
+	reached := !errors.Is(err, model.ErrNotSent)
 	if reached && a.number+1 >= a.Attempts || !retriable(err) || begun && a.Final {
 		return 0, false
 	}

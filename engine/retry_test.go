@@ -19,7 +19,7 @@ func TestRetries(t *testing.T) {
 	down := &berth.Error{Code: berth.CodeUpstream, Message: "down"}
 	later := model.WithRetryAfter(&berth.Error{Code: berth.CodeRateLimited, Message: "later"}, time.Hour)
 	soon := model.WithRetryAfter(&berth.Error{Code: berth.CodeRateLimited, Message: "soon"}, time.Millisecond)
-	open := model.WithRetryAfter(&berth.Error{Code: berth.CodeUpstream, Message: "left alone", Err: model.ErrNotAsked}, time.Millisecond)
+	open := model.WithRetryAfter(&berth.Error{Code: berth.CodeUpstream, Message: "left alone", Err: model.ErrNotSent}, time.Millisecond)
 	half := turn{model.Text{Text: "half"}, down}
 	for name, tt := range map[string]struct {
 		retry    engine.Retry

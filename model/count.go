@@ -13,36 +13,35 @@ import (
 	"github.com/berth-run/berth"
 )
 
-// A Counter is a Provider that can say how many tokens a request's context has
-// for its model. Where there is none, Estimate serves.
+// A Counter is a Provider that can count the input tokens of a request. Estimate
+// serves for the others.
 type Counter interface {
 	CountTokens(ctx context.Context, req *Request) (int, error)
 }
 
-// What an Estimate takes for what is not text. The figures of messages and images
-// are those that OpenAI published for its models.
+// Tokens that an Estimate adds for what is not text. The figures of messages and
+// images are those that OpenAI published for its models.
 const (
-	tokensPerMessage = 3   // its role, and where it begins and ends
-	tokensOfReply    = 3   // what tells the model that it is its turn
+	tokensPerMessage = 3   // role, start and end of a message
+	tokensOfReply    = 3   // the start of the model's reply
 	tokensPerTool    = 8   // around a function's name, description and schema
 	tokensPerCall    = 6   // around a call's name and arguments
-	tokensPerPicture = 765 // one of 1024 × 1024 in full detail
-	tokensPerGlance  = 85  // one in low detail
-	bytesPerToken    = 50  // of a file that is not text; about what pages of a PDF come to
+	tokensPerPicture = 765 // an image of 1024 × 1024 in high detail
+	tokensPerGlance  = 85  // an image in low detail
+	bytesPerToken    = 50  // of a file that is not text; typical for the pages of a PDF
 )
 
 const (
-	// maxExact bounds the text that is tokenized for one estimate, in bytes. What is
-	// longer counts for the rest as it did so far, so that a huge request costs no
-	// more than a tenth of a second.
+	// maxExact bounds the text tokenized for one estimate, in bytes. The rest is
+	// extrapolated, so that a huge request costs at most a tenth of a second.
 	maxExact = 1 << 20
-	// pieceSize is how much the tokenizer gets at once.
+	// pieceSize is how much text the tokenizer gets in one call, in bytes.
 	pieceSize = 64 << 10
 )
 
-// Estimate returns about how many tokens a request's context has: instructions,
-// tools and items. Text is counted with o200k_base, the vocabulary of OpenAI's
-// models since GPT-4o; others' differ by some percent, and more for scripts other
+// Estimate returns about how many tokens a request's instructions, tools and items
+// have. It counts text with o200k_base, the vocabulary of OpenAI's models since
+// GPT-4o. Other vocabularies differ by some percent, and by more for scripts other
 // than Latin.
 func Estimate(req *Request) int {
 	var m measure
@@ -66,18 +65,18 @@ func Estimate(req *Request) int {
 	return m.total() + tokensOfReply
 }
 
-// EstimateItem returns what an item adds to an Estimate.
+// EstimateItem returns the tokens that an item adds to an Estimate.
 func EstimateItem(it berth.Item) int {
 	var m measure
 	m.item(it)
 	return m.total()
 }
 
-// A measure adds up.
+// A measure is a running count of tokens.
 type measure struct {
-	tokens  int // of what is not text, and so far
-	exact   int // bytes of text that were tokenized
-	counted int // the tokens of these
+	tokens  int // of content other than text
+	exact   int // bytes of tokenized text
+	counted int // tokens in that text
 	rest    int // bytes of text beyond maxExact
 }
 
@@ -104,7 +103,7 @@ func (m *measure) item(it berth.Item) {
 			return
 		}
 		m.content(r.Content)
-		if len(r.Content) == 0 { // only its maker knows what is in it
+		if len(r.Content) == 0 { // only its vendor can read it
 			m.tokens += len(r.EncryptedContent) / 4 * 3 / 4
 		}
 	case berth.ItemFunctionCall:
@@ -157,7 +156,7 @@ func (m *measure) content(parts []berth.Content) {
 	}
 }
 
-// file counts what a file says, if it is text, or else by its size.
+// file counts the text of a text file; other files count by their size.
 func (m *measure) file(url string) {
 	kind, data := "", url
 	if rest, ok := strings.CutPrefix(url, "data:"); ok {
@@ -172,7 +171,7 @@ func (m *measure) file(url string) {
 	m.tokens += len(data) / 4 * 3 / bytesPerToken
 }
 
-// o200k is made when something is first counted: it takes some 20 ms and 8 MB.
+// o200k loads the vocabulary at its first use: it takes some 20 ms and 8 MB.
 var o200k = sync.OnceValue(codec.NewO200kBase)
 
 func (m *measure) text(s string) {
@@ -190,7 +189,7 @@ func (m *measure) text(s string) {
 			piece = s[:end]
 		}
 		n, err := o200k().Count(piece)
-		if err != nil { // of the expression that splits words; bytes are the most there can be
+		if err != nil { // a failed regular expression; no text has more tokens than bytes
 			n = len(piece)
 		}
 		m.exact += len(piece)

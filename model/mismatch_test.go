@@ -22,11 +22,11 @@ import (
 func TestMismatch(t *testing.T) {
 	const (
 		events   = "text/event-stream; charset=utf-8"
-		page     = "The upstream 'x' answered 200 text/html, which is not an event stream; is its base_url right?"
-		noStream = "The upstream 'x' answered 200 application/json, which is not an event stream; is its base_url right?"
-		noBody   = "The upstream 'x' answered 200 without a body; is its base_url right?"
-		dialect  = "The upstream 'x' answered 200 without an event of its dialect; is its base_url right?"
-		brokeOff = "The upstream 'x' broke off its answer."
+		page     = "The upstream 'x' answered 200 text/html, which is not an event stream. Check its base_url."
+		noStream = "The upstream 'x' answered 200 application/json, which is not an event stream. Check its base_url."
+		noBody   = "The upstream 'x' answered 200 without a body. Check its base_url."
+		dialect  = "The upstream 'x' answered 200 without an event of its dialect. Check its base_url."
+		brokeOff = "The upstream 'x' ended its answer early."
 	)
 	begun := map[string]string{
 		"chat":      "data: {\"choices\":[{\"delta\":{\"role\":\"assistant\"}}]}\n\n",

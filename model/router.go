@@ -14,26 +14,30 @@ import (
 	"github.com/berth-run/berth"
 )
 
-// listTimeout bounds how long an upstream may take to say which models it has.
+// listTimeout bounds how long an upstream may take to list its models.
 const listTimeout = 3 * time.Second
 
 // A Rule sends the models whose names match to a provider.
 type Rule struct {
 	Match    string // a name, or a pattern as in path.Match: "gpt-*", "*"
 	Provider Provider
-	Upstream string           // the provider's name for the model; empty is the same name
-	Window   int              // the tokens that the model's context holds with its answer; 0 is unknown
-	About    berth.ModelBerth // what the list of models tells of it; its window is Window
+	// Upstream is the provider's name for the model; empty means the same name.
+	Upstream string
+	// Window is the model's context window in tokens, its output included; 0 means
+	// unknown.
+	Window int
+	// About is what the list of models shows of it. Its window is Window.
+	About berth.ModelBerth
 }
 
-// A Router finds the provider of a model: the first rule that matches. It is safe
-// for concurrent use and does not change.
+// A Router finds the provider of a model: the first rule that matches. It is immutable
+// and safe for concurrent use.
 type Router struct {
 	rules []Rule
 	log   *slog.Logger
 }
 
-// NewRouter returns a router; a pattern that is not valid is an error.
+// NewRouter returns a router. It returns an error if a pattern is invalid.
 func NewRouter(log *slog.Logger, rules ...Rule) (*Router, error) {
 	for _, r := range rules {
 		if _, err := path.Match(r.Match, ""); err != nil {
@@ -43,8 +47,8 @@ func NewRouter(log *slog.Logger, rules ...Rule) (*Router, error) {
 	return &Router{rules: rules, log: log}, nil
 }
 
-// Route returns the provider of a model and the provider's own name for it. A
-// name that no rule matches is CodeNotFound.
+// Route returns the provider of a model and the provider's name for it. It returns
+// CodeNotFound if no rule matches.
 func (r *Router) Route(name string) (Provider, string, error) {
 	for _, rule := range r.rules {
 		if rule.matches(name) {
@@ -58,7 +62,7 @@ func (r *Router) Route(name string) (Provider, string, error) {
 		Message: fmt.Sprintf("The model `%s` does not exist or you do not have access to it.", name)}
 }
 
-// Window returns how many tokens a model's context holds with its answer; 0 is
+// Window returns a model's context window in tokens, its output included; 0 means
 // unknown.
 func (r *Router) Window(name string) int {
 	for _, rule := range r.rules {
@@ -71,9 +75,8 @@ func (r *Router) Window(name string) int {
 
 func (r Rule) matches(name string) bool { return Matches(r.Match, name) }
 
-// Matches reports whether a model's name is the pattern, or fits it as in
-// path.Match, where * stands for slashes too: "vendor/model" is a name like any
-// other.
+// Matches reports whether a model's name equals the pattern or matches it as in
+// path.Match. Unlike there, * matches slashes too: "vendor/model" is a plain name.
 func Matches(pattern, name string) bool {
 	if pattern == "*" || pattern == name {
 		return true
@@ -83,9 +86,9 @@ func Matches(pattern, name string) bool {
 	return ok && err == nil
 }
 
-// Models lists the names that can be asked for: those that rules spell out, and
-// those that providers list and a rule sends to them, each with what its rule says
-// of it. A provider that does not answer is left out, with a word in the log.
+// Models lists the models that clients can use: those that rules name exactly, and
+// those that providers list and a rule routes to them. Each has its rule's
+// description. A provider that fails is logged and left out.
 func (r *Router) Models(ctx context.Context) ([]berth.Model, error) {
 	found := map[string]berth.Model{}
 	for _, rule := range r.rules {
@@ -101,7 +104,7 @@ func (r *Router) Models(ctx context.Context) ([]berth.Model, error) {
 		all.Go(func() {
 			models, err := lister.Models(ctx)
 			if err != nil {
-				r.log.Warn("a provider does not list its models", "err", err)
+				r.log.Warn("failed to list a provider's models", "err", err)
 				return
 			}
 			mu.Lock()
@@ -121,7 +124,7 @@ func (r *Router) Models(ctx context.Context) ([]berth.Model, error) {
 }
 
 // Model returns the model that a rule routes under a name, whether or not its provider
-// lists it. A name that no rule matches is CodeNotFound.
+// lists it. It returns CodeNotFound if no rule matches.
 func (r *Router) Model(ctx context.Context, name string) (berth.Model, error) {
 	if _, _, err := r.Route(name); err != nil {
 		return berth.Model{}, err
@@ -136,7 +139,7 @@ func (r *Router) Model(ctx context.Context, name string) (berth.Model, error) {
 	return r.describe(berth.Model{ID: name, Object: "model", OwnedBy: "berth"}), nil
 }
 
-// describe returns a model with what its rule says of it.
+// describe returns a model with its rule's description.
 func (r *Router) describe(m berth.Model) berth.Model {
 	n := slices.IndexFunc(r.rules, func(rule Rule) bool { return rule.matches(m.ID) })
 	about := r.rules[n].About

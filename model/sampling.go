@@ -6,12 +6,13 @@ import (
 	"github.com/berth-run/berth"
 )
 
-// RefuseSampling returns the error for a request that asks for what a provider
-// cannot do. known are the wire's names of what it can.
-func RefuseSampling(s berth.Sampling, known ...string) error {
-	for _, asked := range []struct {
+// RefuseSampling returns an error for the first sampling field that is set but not
+// supported. supported holds the wire's names of the fields that the provider can
+// send.
+func RefuseSampling(s berth.Sampling, supported ...string) error {
+	for _, field := range []struct {
 		name string
-		is   bool
+		set  bool
 	}{
 		{"stop", len(s.Stop) > 0},
 		{"frequency_penalty", s.FrequencyPenalty != nil},
@@ -19,9 +20,9 @@ func RefuseSampling(s berth.Sampling, known ...string) error {
 		{"seed", s.Seed != nil},
 		{"logit_bias", len(s.LogitBias) > 0},
 	} {
-		if asked.is && !slices.Contains(known, asked.name) {
-			return &berth.Error{Code: berth.CodeInvalid, Wire: "unsupported_parameter", Param: asked.name,
-				Message: "Unsupported parameter: '" + asked.name + "' is not supported with this model."}
+		if field.set && !slices.Contains(supported, field.name) {
+			return &berth.Error{Code: berth.CodeInvalid, Wire: "unsupported_parameter", Param: field.name,
+				Message: "Unsupported parameter: '" + field.name + "' is not supported with this model."}
 		}
 	}
 	return nil

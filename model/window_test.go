@@ -10,7 +10,7 @@ import (
 )
 
 // What upstreams say, as their sources and documentation have it.
-func TestSaysTooLong(t *testing.T) {
+func TestMatchesTooLong(t *testing.T) {
 	for upstream, words := range map[string][2]string{
 		"OpenAI":     {"context_length_exceeded", "Your input exceeds the context window of this model."},
 		"vLLM":       {"400", "This model's maximum context length is 4096 tokens. However, you requested 5000 tokens."},
@@ -23,12 +23,12 @@ func TestSaysTooLong(t *testing.T) {
 		"Gemini":     {"INVALID_ARGUMENT", "The input token count (1100000) exceeds the maximum number of tokens allowed (1048576)."},
 		"OpenRouter": {"400", "This endpoint's maximum context length is 8192 tokens."},
 	} {
-		if !model.SaysTooLong(words[0], words[1]) {
+		if !model.MatchesTooLong(words[0], words[1]) {
 			t.Errorf("%s is not understood", upstream)
 		}
 	}
 	for _, words := range []string{"Too hot.", "max_tokens is too large: this model supports at most 4096 completion tokens.", "field required", ""} {
-		if model.SaysTooLong("bad", words) {
+		if model.MatchesTooLong("bad", words) {
 			t.Errorf("%q is taken for it", words)
 		}
 	}

@@ -18,13 +18,13 @@ import (
 // maxEvent bounds one event, in bytes.
 const maxEvent = 16 << 20
 
-// An answer is what the model says in one turn, as it comes in.
+// An answer decodes one answer of the model.
 type answer struct {
-	log    *slog.Logger
-	spoken string // the tool whose arguments are text
+	log      *slog.Logger
+	textTool string // the tool whose arguments are text
 
-	begun       bool // an event of the dialect has come
-	said        bool // words or calls
+	begun       bool // an event of the dialect has arrived
+	hasOutput   bool // text or calls have been emitted
 	id, model   string
 	family      string
 	reason      string
@@ -36,32 +36,31 @@ type answer struct {
 	ids         dialogue.NewIDs
 }
 
-// An openBlock is a content block that has begun.
+// kindText is the kind of a call whose arguments are the answer's text.
+const kindText = "text tool"
+
+// An openBlock is a content block that has started but not ended.
 type openBlock struct {
 	kind    string
 	call    int // of a tool_use
 	thought thought
 }
 
-func newAnswer(req *model.Request, log *slog.Logger) *answer {
-	return &answer{log: log, family: family(req.Model), blocks: map[int]*openBlock{}, ids: dialogue.NewIDs{Items: req.Items}}
+func newAnswer(req *model.Request, textTool string, log *slog.Logger) *answer {
+	return &answer{log: log, textTool: textTool, family: family(req.Model), blocks: map[int]*openBlock{}, ids: dialogue.NewIDs{Items: req.Items}}
 }
 
-// read yields what the answer says, and its Finish or an error.
-func (a *answer) read(in io.Reader) iter.Seq2[model.Delta, error] {
-	return upstream.Read(in, sse.NewReader(in, maxEvent).Data(), a, a.log)
+// Events implements upstream.Answer.
+func (a *answer) Events(in io.Reader) iter.Seq2[[]byte, error] {
+	return sse.NewReader(in, maxEvent).Data()
 }
 
-// Begun implements upstream.Answer.
-func (a *answer) Begun() bool { return a.begun }
+// Progress implements upstream.Answer.
+func (a *answer) Progress() upstream.Progress {
+	return upstream.Progress{Begun: a.begun, Ended: a.reason != "", Done: a.done}
+}
 
-// Ended implements upstream.Answer.
-func (a *answer) Ended() bool { return a.reason != "" }
-
-// Done implements upstream.Answer.
-func (a *answer) Done() bool { return a.done }
-
-// Take appends what an event says.
+// Take implements upstream.Answer.
 func (a *answer) Take(data []byte, out []model.Delta) ([]model.Delta, error) {
 	var ev event
 	if err := upstream.Decode(data, &ev, &essential{}, a.log); err != nil {
@@ -72,10 +71,10 @@ func (a *answer) Take(data []byte, out []model.Delta) ([]model.Delta, error) {
 	case "message_start":
 		a.id, a.model, a.usage = ev.Message.ID, ev.Message.Model, ev.Message.Usage
 	case "content_block_start":
-		return a.begin(&ev, out)
+		return a.start(&ev, out)
 	case "content_block_delta":
 		if b := a.blocks[ev.Index]; b != nil {
-			out = a.more(b, &ev, out)
+			out = a.extend(b, &ev, out)
 		}
 	case "content_block_stop":
 		if b := a.blocks[ev.Index]; b != nil {
@@ -95,8 +94,8 @@ func (a *answer) Take(data []byte, out []model.Delta) ([]model.Delta, error) {
 	return out, nil
 }
 
-// begin opens a block and appends what it begins with.
-func (a *answer) begin(ev *event, out []model.Delta) ([]model.Delta, error) {
+// start opens a block and appends its initial content.
+func (a *answer) start(ev *event, out []model.Delta) ([]model.Delta, error) {
 	start := &ev.ContentBlock
 	b := &openBlock{kind: start.Type}
 	a.blocks[ev.Index] = b
@@ -110,28 +109,28 @@ func (a *answer) begin(ev *event, out []model.Delta) ([]model.Delta, error) {
 		b.thought = thought{Of: a.id, Data: start.Data}
 	case "tool_use":
 		if start.Name == "" {
-			return out, errors.New("the upstream called a function without naming it")
+			return out, errors.New("the upstream sent a function call without a name")
 		}
-		a.said = true
-		if start.Name == a.spoken {
-			b.kind = "spoken"
+		a.hasOutput = true
+		if start.Name == a.textTool {
+			b.kind = kindText
 			break
 		}
 		b.call = a.calls
 		a.calls++
 		c := model.Call{Index: b.call, ID: a.ids.For(start.ID), Name: start.Name}
 		if input := bytes.TrimSpace(start.Input); len(input) > 0 && !bytes.Equal(input, []byte("{}")) && !bytes.Equal(input, []byte("null")) {
-			c.Arguments = string(input) // an imitator's, whole
+			c.Arguments = string(input) // compatible servers may send it whole
 		}
 		out = append(out, c)
 	default:
-		a.log.Debug("a content block of a type that was not asked for is left out", "type", start.Type)
+		a.log.Debug("dropped content block of unexpected type", "type", start.Type)
 	}
 	return out, nil
 }
 
-// more appends what is added to a block.
-func (a *answer) more(b *openBlock, ev *event, out []model.Delta) []model.Delta {
+// extend appends the deltas of an event within a block.
+func (a *answer) extend(b *openBlock, ev *event, out []model.Delta) []model.Delta {
 	switch d := &ev.Delta; d.Type {
 	case "text_delta":
 		return a.text(d.Text, out)
@@ -142,7 +141,7 @@ func (a *answer) more(b *openBlock, ev *event, out []model.Delta) []model.Delta 
 	case "input_json_delta":
 		switch {
 		case d.PartialJSON == "":
-		case b.kind == "spoken":
+		case b.kind == kindText:
 			return append(out, model.Text{Text: d.PartialJSON})
 		case b.kind == "tool_use":
 			return append(out, model.Call{Index: b.call, Arguments: d.PartialJSON})
@@ -155,7 +154,7 @@ func (a *answer) text(text string, out []model.Delta) []model.Delta {
 	if text == "" {
 		return out
 	}
-	a.said = true
+	a.hasOutput = true
 	return append(out, model.Text{Text: text})
 }
 
@@ -167,10 +166,10 @@ func (b *openBlock) think(text string, out []model.Delta) []model.Delta {
 	return append(out, model.Thought{Text: text, Summary: true})
 }
 
-// end closes a block. A thought becomes an item with what must come back of it.
+// end closes a block. A thought becomes an item with the data needed to send it back.
 func (a *answer) end(b *openBlock, out []model.Delta) []model.Delta {
 	if b.thought.Signature == "" && b.thought.Data == "" {
-		return out // an imitator's thought needs nothing
+		return out // a compatible server's thought needs no data
 	}
 	r := berth.Reasoning{Type: berth.ItemReasoning, Summary: []berth.Content{}, EncryptedContent: dialogue.Seal(vendor, a.family, b.thought)}
 	if text := b.thought.Thinking; text != "" {
@@ -179,10 +178,10 @@ func (a *answer) end(b *openBlock, out []model.Delta) []model.Delta {
 	return append(out, model.Item{Item: berth.NewItem(r), Ends: len(r.Summary) > 0})
 }
 
-// declined is what a refusal says where the vendor gives no reason.
+// declined is the text of a refusal for which the vendor gives no reason.
 const declined = "The model's provider declined to answer this."
 
-// Finish appends the Finish. An answer whose end nobody announced was cut off.
+// Finish implements upstream.Answer. An answer without stop reason was cut off.
 func (a *answer) Finish(out []model.Delta) ([]model.Delta, error) {
 	f := model.Finish{Reason: model.FinishStop, Usage: a.usage.total(), Model: a.model}
 	switch a.reason {
@@ -190,7 +189,7 @@ func (a *answer) Finish(out []model.Delta) ([]model.Delta, error) {
 	case "max_tokens", "model_context_window_exceeded":
 		f.Reason = model.FinishLength
 	case "refusal":
-		if a.said { // and must not be shown to the model again
+		if a.hasOutput { // this answer must not be sent to the model again
 			f.Reason = model.FinishContentFilter
 			break
 		}
@@ -200,13 +199,13 @@ func (a *answer) Finish(out []model.Delta) ([]model.Delta, error) {
 		out = append(out, model.Refusal{Text: a.explanation})
 	case "":
 		return out, io.ErrUnexpectedEOF
-	default: // pause_turn among them: only tools that the vendor runs make a pause
-		a.log.Debug("an unknown stop_reason is taken for end_turn", "reason", a.reason)
+	default: // also pause_turn, which only the vendor's own tools cause
+		a.log.Debug("treated unknown stop_reason as end_turn", "reason", a.reason)
 	}
 	return append(out, f), nil
 }
 
-// update takes what is said anew; all counts are cumulative.
+// update merges newer counts. All counts are cumulative.
 func (u *usage) update(v *usage) {
 	u.InputTokens = max(u.InputTokens, v.InputTokens)
 	u.CacheCreation = max(u.CacheCreation, v.CacheCreation)
@@ -215,7 +214,7 @@ func (u *usage) update(v *usage) {
 	u.OutputDetails.ThinkingTokens = max(u.OutputDetails.ThinkingTokens, v.OutputDetails.ThinkingTokens)
 }
 
-// total puts usage into the words of Responses.
+// total converts usage to Responses.
 func (u *usage) total() berth.Usage {
 	input := u.InputTokens + u.CacheCreation + u.CacheRead
 	return berth.Usage{InputTokens: input, OutputTokens: u.OutputTokens, TotalTokens: input + u.OutputTokens,

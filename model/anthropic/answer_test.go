@@ -20,8 +20,8 @@ import (
 // told is what an answer says, one line a delta.
 func told(t *testing.T, in io.Reader) (lines []string, err error) {
 	t.Helper()
-	a := newAnswer(&model.Request{Model: "claude-opus-4-8"}, slog.New(slog.DiscardHandler))
-	for d, e := range a.read(in) {
+	a := newAnswer(&model.Request{Model: "claude-opus-4-8"}, "", slog.New(slog.DiscardHandler))
+	for d, e := range upstream.Read(in, a, a.log) {
 		if err != nil {
 			t.Fatal("something follows an error")
 		}
@@ -187,9 +187,9 @@ func FuzzAnswer(f *testing.F) {
 	f.Add(stream(start, `{"type":"content_block_start","index":-1,"content_block":{"type":"tool_use","id":"","name":"f","input":[]}}`, `{"type":"content_block_delta","index":-1,"delta":{"type":"input_json_delta","partial_json":"{"}}`, end("tool_use"), stop))
 	f.Add(stream(`{"type":"error","error":{"type":"overloaded_error"}}`))
 	f.Fuzz(func(t *testing.T, in string) {
-		a := newAnswer(&model.Request{Model: "m"}, slog.New(slog.DiscardHandler))
+		a := newAnswer(&model.Request{Model: "m"}, "", slog.New(slog.DiscardHandler))
 		over, ids := false, map[string]bool{}
-		for d, err := range a.read(strings.NewReader(in)) {
+		for d, err := range upstream.Read(strings.NewReader(in), a, a.log) {
 			if over {
 				t.Fatalf("after the end: %#v, %v", d, err)
 			}

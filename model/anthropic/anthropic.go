@@ -1,10 +1,10 @@
-// Package anthropic asks models that speak Anthropic's Messages API.
+// Package anthropic is the provider for servers that speak Anthropic's Messages API.
 package anthropic
 
 import (
 	"context"
 	"encoding/json"
-	"fmt"
+	"errors"
 	"iter"
 	"net/http"
 	"strings"
@@ -18,37 +18,36 @@ import (
 	"github.com/berth-run/berth/model/upstream"
 )
 
-// BaseURL is where Anthropic's own server is.
+// BaseURL is the address of Anthropic's own server.
 const BaseURL = "https://api.anthropic.com"
 
-// Options describe an upstream. Those below the first say where servers differ
-// that speak Messages; their zero values suit Anthropic's.
+// Options configure an upstream that speaks Messages. The zero values of the fields
+// below the first suit Anthropic.
 type Options struct {
 	upstream.Options // BaseURL has no /v1; the default is Anthropic's
 
-	// MaxTokens is the bound on output where a request has none, because Messages
-	// insists on one. The default is the most that the model can, as far as its name
-	// tells, and 32000 for a name that tells nothing.
+	// MaxTokens is the output limit of requests without one, because Messages requires
+	// it. The default is the model's maximum as far as its name shows it, else 32000.
 	MaxTokens int
 
-	// Thinking is how a model is asked to think: "budget", with a number of tokens,
-	// or "adaptive", as it sees fit. The default is adaptive from Claude 4.6 on and
-	// budget for older models and those of other vendors.
+	// Thinking selects how a model is told to think: "budget", with a number of
+	// tokens, or "adaptive", as it sees fit. The default is adaptive for Claude 4.6
+	// and later, and budget for older models and other vendors.
 	Thinking string
 
-	// Structured is how a model is held to a JSON schema: "format", with
-	// output_config, or "tool", with a tool whose arguments are the answer. The
-	// default is format, but for Claude models before 4.5.
+	// Structured selects how a JSON schema is enforced: "format", with output_config,
+	// or "tool", with a tool whose arguments are the answer. The default is tool for
+	// Claude models before 4.5, else format.
 	Structured string
 
-	// Cache is how long the context is kept to be read again at a tenth of the
-	// price: "5m", the default, "1h", or "off".
+	// Cache is how long the vendor caches the context, to be read again at a tenth of
+	// the price: "5m", the default, "1h", or "off".
 	Cache string
 }
 
 // A Provider is one upstream. It is safe for concurrent use.
 type Provider struct {
-	client anthropic.Client
+	client *anthropic.Client
 	opts   Options
 	up     *upstream.Upstream
 }
@@ -58,7 +57,7 @@ var (
 	_ model.Lister   = (*Provider)(nil)
 )
 
-// New returns a provider. Nothing is connected yet.
+// New returns a provider. It does not connect.
 func New(opts Options) (*Provider, error) {
 	if opts.BaseURL == "" {
 		opts.BaseURL = BaseURL
@@ -68,17 +67,12 @@ func New(opts Options) (*Provider, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, choice := range []struct {
-		value string
-		of    []string
-	}{
-		{opts.Thinking, []string{"budget", "adaptive"}},
-		{opts.Structured, []string{"format", "tool"}},
-		{opts.Cache, []string{"5m", "1h", "off"}},
-	} {
-		if choice.value != "" && !strings.Contains(" "+strings.Join(choice.of, " ")+" ", " "+choice.value+" ") {
-			return nil, fmt.Errorf("%q must be one of %q", choice.value, choice.of)
-		}
+	if err := errors.Join(
+		upstream.Check("thinking", opts.Thinking, "budget", "adaptive"),
+		upstream.Check("structured", opts.Structured, "format", "tool"),
+		upstream.Check("cache", opts.Cache, "5m", "1h", "off"),
+	); err != nil {
+		return nil, err
 	}
 	options := []option.RequestOption{option.WithBaseURL(up.BaseURL), option.WithHTTPClient(up.HTTPClient),
 		option.WithMaxRetries(0), option.WithoutOpenTelemetry()}
@@ -90,51 +84,37 @@ func New(opts Options) (*Provider, error) {
 	}
 	// Not anthropic.NewClient: it takes keys and headers from the environment, which
 	// belong to another upstream.
-	return &Provider{client: anthropic.Client{Options: options}, opts: opts, up: up}, nil
+	return &Provider{client: &anthropic.Client{Options: options}, opts: opts, up: up}, nil
 }
 
 // Stream implements model.Provider.
 func (p *Provider) Stream(ctx context.Context, req *model.Request) iter.Seq2[model.Delta, error] {
 	body, err := p.request(req)
 	if err != nil {
-		return func(yield func(model.Delta, error) bool) { yield(nil, err) }
+		return upstream.Fail(err)
 	}
 	var headers []option.RequestOption
 	if body.Thinking != nil && body.Thinking.Binding != nil {
 		headers = append(headers, option.WithHeader("anthropic-beta", betaBinding))
 	}
-	return p.up.Ask(ctx, upstream.Question{
-		Model: req.Model,
-		Send: func(ctx context.Context) (res *http.Response, err error) {
-			err = p.client.Post(ctx, "v1/messages", body, &res, headers...)
-			return res, err
-		},
-		Read: func(w *upstream.Watch) iter.Seq2[model.Delta, error] {
-			a := newAnswer(req, p.up.Log)
-			a.spoken = body.spoken
-			return a.read(w)
-		},
+	return p.up.Stream(ctx, upstream.Turn{
+		Model:   req.Model,
+		Send:    upstream.Post(p.client, "v1/messages", body, headers...),
+		Answer:  func() upstream.Answer { return newAnswer(req, body.textTool, p.up.Log) },
 		Explain: explain,
 	})
 }
 
 // Models implements model.Lister.
 func (p *Provider) Models(ctx context.Context) ([]berth.Model, error) {
-	body, err := p.up.Get(ctx, func(ctx context.Context) (res *http.Response, err error) {
-		err = p.client.Get(ctx, "v1/models?limit=1000", nil, &res)
-		return res, err
-	}, explain)
-	if err != nil {
-		return nil, err
-	}
 	var page struct {
 		Data []struct {
 			ID        string    `json:"id"`
 			CreatedAt time.Time `json:"created_at"`
 		} `json:"data"`
 	}
-	if err := json.Unmarshal(body, &page); err != nil {
-		return nil, p.up.Broken(fmt.Errorf("the list of models: %w", err))
+	if err := p.up.List(ctx, upstream.Get(p.client, "v1/models?limit=1000"), explain, &page); err != nil {
+		return nil, err
 	}
 	all := make([]berth.Model, 0, len(page.Data))
 	for _, m := range page.Data {
@@ -143,8 +123,8 @@ func (p *Provider) Models(ctx context.Context) ([]berth.Model, error) {
 	return all, nil
 }
 
-// statusOf are the statuses of Anthropic's types of errors, for errors within a
-// stream, which have no status.
+// statusOf maps Anthropic's error types to a status, for errors within a stream, which
+// have none.
 var statusOf = map[string]int{
 	"invalid_request_error": http.StatusBadRequest,
 	"authentication_error":  http.StatusUnauthorized,
@@ -158,8 +138,7 @@ var statusOf = map[string]int{
 	"overloaded_error":      529,
 }
 
-// explain reads {"type":"error","error":{"type","message"}}, or what a gateway
-// says in its place.
+// explain decodes {"type":"error","error":{"type","message"}}, or a gateway's error.
 func explain(r *upstream.Refusal) upstream.Complaint {
 	c := upstream.Explain(r)
 	var body struct {
@@ -167,7 +146,7 @@ func explain(r *upstream.Refusal) upstream.Complaint {
 			Type string `json:"type"`
 		} `json:"error"`
 	}
-	_ = json.Unmarshal(r.Body, &body) // a gateway's may have another form
+	_ = json.Unmarshal(r.Body, &body) // a gateway's error may have another form
 	if r.Status == 0 {
 		c.Status = statusOf[body.Error.Type]
 	}
@@ -178,7 +157,8 @@ func explain(r *upstream.Refusal) upstream.Complaint {
 	return c
 }
 
-// paramOf is the name in Responses of the field that a message begins with.
+// paramOf returns the name in Responses of the field that a message starts with, or
+// "".
 func paramOf(message string) string {
 	field, _, _ := strings.Cut(strings.TrimPrefix(message, "`"), ":")
 	field, _, _ = strings.Cut(field, "`")

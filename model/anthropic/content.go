@@ -11,7 +11,7 @@ import (
 	"github.com/berth-run/berth/model/dialogue"
 )
 
-// contentBlocks turns content into blocks; what is empty is left out.
+// contentBlocks converts content to blocks and drops empty content.
 func contentBlocks(content []berth.Content) ([]block, error) {
 	var blocks []block
 	for _, c := range content {
@@ -35,7 +35,7 @@ func contentBlocks(content []berth.Content) ([]block, error) {
 	return blocks, nil
 }
 
-// result is the tool_result of an output.
+// result returns the tool_result of an output.
 func result(o dialogue.Output) (block, error) {
 	b := block{Type: "tool_result", IsError: o.Missing}
 	if o.Content == nil {
@@ -51,7 +51,7 @@ func result(o dialogue.Output) (block, error) {
 	return b, err
 }
 
-// imageSource is where an image is: an address, or its data.
+// imageSource returns the source of an image: its URL or its data.
 func imageSource(c berth.Content) (*source, error) {
 	if c.ImageURL == "" {
 		return nil, berth.Invalid("input", "An image needs image_url or file_id.")
@@ -73,7 +73,7 @@ func imageSource(c berth.Content) (*source, error) {
 	return &source{Type: "base64", MediaType: kind, Data: data}, nil
 }
 
-// documentSource is where a file is: an address, its data, or its text.
+// documentSource returns the source of a file: its URL, data or text.
 func documentSource(c berth.Content) (*source, error) {
 	if c.FileData == "" {
 		if c.FileURL == "" {

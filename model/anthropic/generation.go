@@ -6,13 +6,13 @@ import (
 	"strings"
 )
 
-// A generation is what the name of a Claude model tells: claude-opus-4-6,
-// claude-3-7-sonnet-20250219, us.anthropic.claude-sonnet-4-5-20250929-v1:0. It
-// decides how a model is asked to think and what else it takes.
+// A generation is parsed from the name of a Claude model: claude-opus-4-6,
+// claude-3-7-sonnet-20250219, us.anthropic.claude-sonnet-4-5-20250929-v1:0. It selects
+// how the model is told to think and what it accepts.
 type generation struct {
 	claude       bool
 	line         string // opus, sonnet, haiku …
-	major, minor int    // 0 where the name does not tell
+	major, minor int    // 0 if the name has none
 }
 
 func generationOf(name string) generation {
@@ -38,25 +38,25 @@ func generationOf(name string) generation {
 	return g
 }
 
-// since reports whether a model is of a version or a later one. A Claude whose
-// name has no version is the latest.
+// since reports whether a model has a version or a later one. A Claude without a
+// version in its name counts as the latest.
 func (g generation) since(major, minor int) bool {
 	return g.claude && (g.major == 0 || cmp.Or(cmp.Compare(g.major, major), cmp.Compare(g.minor, minor)) >= 0)
 }
 
-// adapts reports whether the model thinks as it sees fit, guided by an effort,
-// instead of within a budget of tokens.
+// adapts reports whether the model decides how much to think, guided by an effort,
+// instead of by a budget of tokens.
 func (g generation) adapts() bool { return g.since(4, 6) }
 
-// thinksUnasked reports whether the model thinks unless it is told not to.
-func (g generation) thinksUnasked() bool { return g.since(5, 0) }
+// thinksByDefault reports whether the model thinks unless the request disables it.
+func (g generation) thinksByDefault() bool { return g.since(5, 0) }
 
-// binds reports whether the model refuses thoughts after what came before them was
-// changed, unless it is told to drop them.
+// binds reports whether the model refuses thoughts after a change of what precedes
+// them, unless the request tells it to drop them.
 func (g generation) binds() bool { return g.since(5, 1) }
 
-// effort is the wire's word for an effort of Responses, or empty where the model
-// knows none.
+// effort returns the wire's value for an effort of Responses, or "" if the model has
+// none.
 func (g generation) effort(e string) string {
 	switch {
 	case !g.since(4, 5) || g.major == 4 && g.minor == 5 && g.line != "opus":
@@ -69,7 +69,7 @@ func (g generation) effort(e string) string {
 	return e
 }
 
-// maxTokens is the most that a model says in one turn.
+// maxTokens returns the most output tokens of one turn.
 func (g generation) maxTokens() int {
 	switch {
 	case !g.claude:
@@ -86,14 +86,14 @@ func (g generation) maxTokens() int {
 	return 4096
 }
 
-// budgets are the tokens that a model may think with, by effort.
+// budgets maps an effort to the tokens that a model may think with.
 var budgets = map[string]int{"minimal": minBudget, "low": 4096, "medium": 12_000, "high": 24_000, "xhigh": 32_000, "max": 48_000}
 
-// minBudget is the least that Anthropic takes for a budget.
+// minBudget is the least budget that Anthropic accepts.
 const minBudget = 1024
 
-// family is the model without its date: the models of a family read each other's
-// thoughts.
+// family returns the model's name without its date. The models of a family can read
+// each other's thoughts.
 func family(name string) string {
 	name, _, _ = strings.Cut(name, "@")
 	if at := strings.LastIndexByte(name, '-'); at >= 0 && len(name)-at == len("-20250929") {

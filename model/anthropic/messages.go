@@ -8,40 +8,40 @@ import (
 	"github.com/berth-run/berth/model/dialogue"
 )
 
-// vendor is whose seals are opened here.
+// vendor identifies this provider's seals.
 const vendor = "anthropic"
 
-// A thought is what a thinking block must come back with.
+// A thought holds what a thinking block needs when it is sent back.
 type thought struct {
-	Of        string `json:"of"` // the id of the message that it came with
+	Of        string `json:"of"` // the id of its message
 	Thinking  string `json:"thinking,omitempty"`
 	Signature string `json:"signature,omitempty"`
-	Data      string `json:"data,omitempty"` // of a block that is redacted
+	Data      string `json:"data,omitempty"` // of a redacted block
 }
 
-// tell adds the system text and the dialogue.
-func (p *Provider) tell(out *request, req *model.Request, hint string) error {
+// setDialogue adds the system text and the messages.
+func (p *Provider) setDialogue(out *request, req *model.Request, hint string) error {
 	turns, err := dialogue.Read(req.Items, p.up.Log)
 	if err != nil {
 		return err
 	}
 	g := generationOf(req.Model)
-	keep := out.keepsThoughts(g)
+	keep := out.acceptsThoughts(g)
 	if err := out.dialogue(req, turns, keep, hint); err != nil {
 		return err
 	}
 	if out.Thinking != nil && out.Thinking.Type == "enabled" && out.thoughtless() {
-		// The calls that are being answered were not made here, or without a thought:
-		// a model with a budget refuses to go on from there thinking.
-		p.up.Log.Debug("the model does not think in this turn, because the calls before it came without thoughts", "model", req.Model)
+		// The answered calls come from another model, or were made without a thought.
+		// A model with a budget refuses to continue from there with thinking.
+		p.up.Log.Debug("disabled thinking after calls without thoughts", "model", req.Model)
 		out.Thinking = nil
 		return out.dialogue(req, turns, false, hint)
 	}
 	return nil
 }
 
-// thoughtless reports whether the dialogue ends with results of calls that no
-// thought came before.
+// thoughtless reports whether the dialogue ends with results of calls that no thought
+// precedes.
 func (r *request) thoughtless() bool {
 	n := len(r.Messages) - 1
 	return n > 0 && r.Messages[n].Content[0].Type == "tool_result" && !isThought(r.Messages[n-1].Content[0])
@@ -49,7 +49,7 @@ func (r *request) thoughtless() bool {
 
 func isThought(b block) bool { return b.Type == "thinking" || b.Type == "redacted_thinking" }
 
-// dialogue puts turns into messages of two sides that alternate.
+// dialogue converts turns to messages of alternating roles.
 func (r *request) dialogue(req *model.Request, turns []dialogue.Turn, keep bool, hint string) error {
 	b := &builder{family: family(req.Model), keep: keep, ids: dialogue.IDs{Length: 64, Plain: true}}
 	system, turns := dialogue.System(req.Instructions, turns)
@@ -60,7 +60,7 @@ func (r *request) dialogue(req *model.Request, turns []dialogue.Turn, keep bool,
 		}
 	}
 	if len(b.out) == 0 || b.out[len(b.out)-1].Role == "assistant" {
-		b.user(textBlocks(dialogue.GoOn)...)
+		b.user(textBlocks(dialogue.Continue)...)
 	}
 	r.Messages = b.out
 	return nil
@@ -79,7 +79,7 @@ func textBlocks(texts ...string) []block {
 
 type builder struct {
 	family string
-	keep   bool // thoughts
+	keep   bool // include thoughts
 	out    []message
 	ids    dialogue.IDs
 }
@@ -106,10 +106,10 @@ func (b *builder) turn(t dialogue.Turn) error {
 	return nil
 }
 
-// user adds to what the user says.
-func (b *builder) user(blocks ...block) { b.say("user", blocks) }
+// user adds blocks to the user's side.
+func (b *builder) user(blocks ...block) { b.add("user", blocks) }
 
-func (b *builder) say(role string, blocks []block) {
+func (b *builder) add(role string, blocks []block) {
 	if len(blocks) == 0 {
 		return
 	}
@@ -118,26 +118,26 @@ func (b *builder) say(role string, blocks []block) {
 		return
 	}
 	if len(b.out) == 0 && role == "assistant" {
-		b.user(textBlocks(dialogue.Begin)...)
+		b.user(textBlocks(dialogue.AssistantFirst)...)
 	}
 	b.out = append(b.out, message{Role: role, Content: blocks})
 }
 
-// assistant adds what the model said in one turn, and the results of its calls.
+// assistant adds the model's turn and the results of its calls.
 func (b *builder) assistant(t dialogue.Turn) error {
-	of := b.lastAnswer(t.Said)
-	var said, results []block
-	words := 0 // blocks up to the last that is no thought
-	for _, part := range t.Said {
+	of := b.lastAnswer(t.Parts)
+	var blocks, results []block
+	end := 0 // blocks up to the last that is not a thought
+	for _, part := range t.Parts {
 		switch {
 		case part.Reasoning != nil:
 			if th, ok := b.thought(part.Reasoning); ok && th.Of == of {
-				said = append(said, th.block())
+				blocks = append(blocks, th.block())
 			}
 			continue
 		case part.Call != nil:
 			id := b.ids.For(part.Call.ID)
-			said = append(said, block{Type: "tool_use", ID: id, Name: part.Call.Name, Input: part.Call.Arguments})
+			blocks = append(blocks, block{Type: "tool_use", ID: id, Name: part.Call.Name, Input: part.Call.Arguments})
 			result, err := result(part.Call.Output)
 			if err != nil {
 				return err
@@ -145,19 +145,19 @@ func (b *builder) assistant(t dialogue.Turn) error {
 			result.ToolUseID = id
 			results = append(results, result)
 		default:
-			said = append(said, textBlocks(part.Text)...)
+			blocks = append(blocks, textBlocks(part.Text)...)
 		}
-		words = len(said)
+		end = len(blocks)
 	}
-	b.say("assistant", said[:words]) // a message must not end with a thought
+	b.add("assistant", blocks[:end]) // a message must not end with a thought
 	b.user(results...)
 	return nil
 }
 
-// lastAnswer is the message that the last of the thoughts came with. Those of
-// others belong to answers that broke off.
-func (b *builder) lastAnswer(said []dialogue.Part) (of string) {
-	for _, part := range said {
+// lastAnswer returns the id of the message that the last thought came with. Thoughts
+// of other messages belong to answers that broke off.
+func (b *builder) lastAnswer(parts []dialogue.Part) (of string) {
+	for _, part := range parts {
 		if part.Reasoning != nil {
 			if th, ok := b.thought(part.Reasoning); ok {
 				of = th.Of
@@ -180,8 +180,8 @@ func (th *thought) block() block {
 	return block{Type: "thinking", Thinking: &th.Thinking, Signature: th.Signature}
 }
 
-// mark sets up to four marks up to which the context is kept: after what hardly
-// changes, where the turn before ended, and at the end.
+// mark sets up to four cache marks: after the tools and system text, which rarely
+// change, after the previous turn, and at the end.
 func (r *request) mark(ttl string) {
 	mark := &cacheControl{Type: "ephemeral"}
 	if ttl == "1h" {
@@ -193,7 +193,7 @@ func (r *request) mark(ttl string) {
 	if n := len(r.System); n > 0 {
 		r.System[n-1].CacheControl = mark
 	}
-	for n, marks := len(r.Messages)-1, 0; n >= 0 && marks < 2; n -= 2 { // the user's
+	for n, marks := len(r.Messages)-1, 0; n >= 0 && marks < 2; n -= 2 { // the user's messages
 		content := r.Messages[n].Content
 		content[len(content)-1].CacheControl = mark
 		marks++

@@ -11,7 +11,7 @@ import (
 	"github.com/berth-run/berth/model/dialogue"
 )
 
-// request writes a turn in the words of Messages.
+// request converts a turn to a request of Messages.
 func (p *Provider) request(req *model.Request) (*request, error) {
 	if err := refuse(req); err != nil {
 		return nil, err
@@ -33,15 +33,15 @@ func (p *Provider) request(req *model.Request) (*request, error) {
 	if req.User != "" {
 		out.Metadata = &metadata{UserID: req.User}
 	}
-	if err := out.offer(req, g); err != nil {
+	if err := out.setTools(req, g); err != nil {
 		return nil, err
 	}
-	hint, err := p.hold(out, req, g)
+	hint, err := p.setFormat(out, req, g)
 	if err != nil {
 		return nil, err
 	}
-	p.think(out, req, g)
-	if err := p.tell(out, req, hint); err != nil {
+	p.setThinking(out, req, g)
+	if err := p.setDialogue(out, req, hint); err != nil {
 		return nil, err
 	}
 	if p.opts.Cache != "off" {
@@ -50,7 +50,7 @@ func (p *Provider) request(req *model.Request) (*request, error) {
 	return out, nil
 }
 
-// refuse returns the error for what Messages has no word for.
+// refuse returns an error if the request sets a field that Messages does not have.
 func refuse(req *model.Request) error {
 	if req.Logprobs || req.TopLogprobs != nil && *req.TopLogprobs > 0 {
 		return &berth.Error{Code: berth.CodeInvalid, Wire: "unsupported_parameter", Param: "top_logprobs",
@@ -59,7 +59,7 @@ func refuse(req *model.Request) error {
 	return model.RefuseSampling(req.Sampling, "stop")
 }
 
-// unlessOne leaves out the default, which newer models refuse like any value.
+// unlessOne omits the default, because newer models refuse any value.
 func unlessOne(v *float64) *float64 {
 	if v != nil && *v == 1 {
 		return nil
@@ -67,8 +67,8 @@ func unlessOne(v *float64) *float64 {
 	return v
 }
 
-// offer adds the tools and how to choose among them.
-func (r *request) offer(req *model.Request, g generation) error {
+// setTools adds the tools and the tool choice.
+func (r *request) setTools(req *model.Request, g generation) error {
 	for _, t := range req.Tools {
 		schema, err := toolSchema(t)
 		if err != nil {
@@ -98,7 +98,7 @@ func (r *request) offer(req *model.Request, g generation) error {
 	return nil
 }
 
-// toolSchema returns the schema of a function's parameters, which must be of type
+// toolSchema returns the schema of a function's parameters, which must have type
 // object.
 func toolSchema(t berth.FunctionTool) (json.RawMessage, error) {
 	if len(t.Parameters) == 0 || string(t.Parameters) == "null" {
@@ -120,16 +120,16 @@ func toolSchema(t berth.FunctionTool) (json.RawMessage, error) {
 }
 
 const (
-	// answerTool is a tool that stands for a JSON schema.
+	// answerTool is the name of the tool that enforces a JSON schema.
 	answerTool = "final_answer"
 
-	// describeAnswer is what the model reads of it.
+	// describeAnswer is its description, read by the model.
 	describeAnswer = "Give your final answer by calling this function. What it is called with is shown to the user as it is."
 )
 
-// hold holds the answer to text.format, and returns what has to be said about its
-// form in words because the wire has none.
-func (p *Provider) hold(out *request, req *model.Request, g generation) (hint string, err error) {
+// setFormat applies text.format. It returns instructions for the model about whatever
+// the wire has no field for.
+func (p *Provider) setFormat(out *request, req *model.Request, g generation) (hint string, err error) {
 	hint = dialogue.Hint(req.Text.Verbosity)
 	if len(req.Text.Format) == 0 {
 		return hint, nil
@@ -160,7 +160,7 @@ func (p *Provider) hold(out *request, req *model.Request, g generation) (hint st
 		} else if out.ToolChoice == nil || out.ToolChoice.Type == "auto" {
 			out.ToolChoice = &toolChoice{Type: "any", DisableParallel: !req.ParallelToolCalls}
 		}
-		out.spoken = answerTool
+		out.textTool = answerTool
 		return hint, nil
 	}
 	schema, err := strictSchema(format.Schema)
@@ -171,9 +171,9 @@ func (p *Provider) hold(out *request, req *model.Request, g generation) (hint st
 	return hint, nil
 }
 
-// strictSchema returns a schema as Anthropic takes it for a format. One that fits is
-// left alone: its order is the order of the answer. Of another, what is not
-// supported becomes part of descriptions.
+// strictSchema returns a schema that Anthropic accepts for a format. A supported
+// schema stays unchanged, because its order is the order of the answer. Unsupported
+// parts of others move into descriptions.
 func strictSchema(raw json.RawMessage) (json.RawMessage, error) {
 	if plain(raw) {
 		return raw, nil
@@ -185,8 +185,7 @@ func strictSchema(raw json.RawMessage) (json.RawMessage, error) {
 	return json.Marshal(anthropic.BetaJSONSchemaOutputFormat(schema).Schema)
 }
 
-// plain reports whether a schema says nothing that Anthropic's structured output
-// does not support.
+// plain reports whether Anthropic's structured output supports a whole schema.
 func plain(raw json.RawMessage) bool {
 	var before, schema map[string]any
 	if json.Unmarshal(raw, &before) != nil || json.Unmarshal(raw, &schema) != nil {
@@ -199,14 +198,14 @@ func plain(raw json.RawMessage) bool {
 	return reflect.DeepEqual(before, schema)
 }
 
-// think asks the model to think as far as the request wants it to.
-func (p *Provider) think(out *request, req *model.Request, g generation) {
+// setThinking sets thinking and effort as the request wants them.
+func (p *Provider) setThinking(out *request, req *model.Request, g generation) {
 	effort := ""
 	if req.Reasoning.Effort != nil {
 		effort = *req.Reasoning.Effort
 	}
 	if effort == "none" {
-		if g.thinksUnasked() {
+		if g.thinksByDefault() {
 			out.Thinking = &thinking{Type: "disabled"}
 		}
 		return
@@ -218,10 +217,10 @@ func (p *Provider) think(out *request, req *model.Request, g generation) {
 		out.OutputConfig.Effort = e
 	}
 	forced := out.ToolChoice != nil && (out.ToolChoice.Type == "any" || out.ToolChoice.Type == "tool")
-	asked := effort != "" || req.Reasoning.Summary != nil
+	wanted := effort != "" || req.Reasoning.Summary != nil
 	switch {
 	case p.opts.Thinking == "adaptive", p.opts.Thinking == "" && g.adapts():
-		if !asked && !g.binds() {
+		if !wanted && !g.binds() {
 			return
 		}
 		out.Thinking = &thinking{Type: "adaptive"}
@@ -231,7 +230,7 @@ func (p *Provider) think(out *request, req *model.Request, g generation) {
 		if g.binds() {
 			out.Thinking.Binding = &binding{PrefixMismatchBehavior: "drop_block"}
 		}
-	case effort != "" && !forced: // a forced call leaves no room for a thought
+	case effort != "" && !forced: // a model cannot think before a forced call
 		budget := min(budgets[effort], out.MaxTokens/2)
 		if budget >= minBudget && (!g.claude || g.since(3, 7)) {
 			out.Thinking = &thinking{Type: "enabled", BudgetTokens: budget}
@@ -239,11 +238,11 @@ func (p *Provider) think(out *request, req *model.Request, g generation) {
 	}
 }
 
-// keepsThoughts reports whether thoughts of earlier turns go along: a Claude that
-// does not think now must not be shown them.
-func (r *request) keepsThoughts(g generation) bool {
+// acceptsThoughts reports whether thoughts of earlier turns may be sent. A Claude that
+// does not think in this turn must not get them.
+func (r *request) acceptsThoughts(g generation) bool {
 	if r.Thinking != nil {
 		return r.Thinking.Type != "disabled"
 	}
-	return !g.claude || g.thinksUnasked()
+	return !g.claude || g.thinksByDefault()
 }

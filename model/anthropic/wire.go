@@ -2,9 +2,9 @@ package anthropic
 
 import "encoding/json"
 
-// A request is the body of POST /v1/messages. The SDK's own types are not used:
-// they take seven times as long for a long conversation and five times as long for
-// a token. Its client is, and in tests its types are the referee.
+// A request is the body of POST /v1/messages. The SDK's own types are not used: they
+// take seven times as long for a long conversation and five times as long for a token.
+// Its client is used, and tests validate requests with its types.
 type request struct {
 	Model         string        `json:"model"`
 	MaxTokens     int           `json:"max_tokens"`
@@ -20,7 +20,7 @@ type request struct {
 	Metadata      *metadata     `json:"metadata,omitempty"`
 	Stream        bool          `json:"stream"`
 
-	spoken string // the tool whose arguments are the answer's text, if there is one
+	textTool string // the tool whose arguments are the answer's text, if any
 }
 
 type message struct {
@@ -28,7 +28,7 @@ type message struct {
 	Content []block `json:"content"`
 }
 
-// A block is one of any type.
+// A block is a content block of any type.
 type block struct {
 	Type string `json:"type"`
 
@@ -45,7 +45,7 @@ type block struct {
 	Content   any    `json:"content,omitempty"`     // string or []block
 	IsError   bool   `json:"is_error,omitempty"`
 
-	Thinking  *string `json:"thinking,omitempty"` // thinking; empty where the vendor shows none
+	Thinking  *string `json:"thinking,omitempty"` // thinking; empty if the vendor hides it
 	Signature string  `json:"signature,omitempty"`
 	Data      string  `json:"data,omitempty"` // redacted_thinking
 
@@ -88,8 +88,8 @@ type thinking struct {
 // betaBinding names the beta that a binding needs.
 const betaBinding = "thinking-binding-controls-2026-08-01"
 
-// A binding says what becomes of thoughts when what came before them was changed,
-// as instructions and tools may be in each response of a chain.
+// A binding states what happens to thoughts after a change of what precedes them:
+// instructions and tools may change with each response of a chain.
 type binding struct {
 	PrefixMismatchBehavior string `json:"prefix_mismatch_behavior"` // drop_block
 }
@@ -108,8 +108,8 @@ type metadata struct {
 	UserID string `json:"user_id"`
 }
 
-// An event is one of the stream. Only what is used is named, so that nothing else
-// can be malformed.
+// An event is an event of the stream. It has only the fields that are used, so that
+// others cannot make it invalid.
 type event struct {
 	Type    string `json:"type"`
 	Index   int    `json:"index"`
@@ -143,7 +143,7 @@ type event struct {
 	Usage usage `json:"usage"` // of message_delta; cumulative
 }
 
-// essential is what an event says.
+// essential holds the fields of an event that carry the answer.
 type essential struct {
 	Type         string `json:"type"`
 	Index        int    `json:"index"`

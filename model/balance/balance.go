@@ -1,13 +1,13 @@
 // Package balance sends a turn to one of several upstreams.
 //
-// A Group is the upstreams of one model: those that share its turns by weight, and
-// those that are asked when none of them answers. A chain stays with the upstream
-// that answered its last turn, for that one has its context cached and can read its
-// own reasoning. Until the first word has come, a turn goes from one upstream to the
-// next; after it, what to do is the caller's decision.
+// A Group holds the upstreams of one model: primaries, which share its turns by
+// weight, and fallbacks, which are used when no primary answers. A chain stays with
+// the upstream that answered its last turn, because that upstream has the context
+// cached and can read its own reasoning. Until the first output arrives, a failed turn
+// moves to the next upstream; after that, the caller decides.
 //
-// An Upstream is one vendor's server under one account, with its keys, its limits,
-// and a circuit breaker. Several groups may share it.
+// An Upstream is one vendor's server under one account, with its keys, its limits, and
+// a circuit breaker. Several groups may share it.
 package balance
 
 import (
@@ -22,26 +22,27 @@ import (
 	"github.com/berth-run/berth/model"
 )
 
-// A Target is an upstream as a group uses it.
+// A Target is an upstream within a group.
 type Target struct {
 	Upstream *Upstream
-	Model    string // its name for the model; empty is the one asked for
-	Weight   int    // its share of the turns, among primaries; 0 is 1
+	Model    string // its name for the model; empty means the request's
+	Weight   int    // its share of the turns, among primaries; 0 means 1
 }
 
-// Options are a Group's parts.
+// Options configure a Group.
 type Options struct {
 	Primaries []Target // at least one
-	Fallbacks []Target // asked in this order when no primary answers
+	Fallbacks []Target // tried in this order when no primary answers
 
-	// HedgeAfter is how long the first word is awaited before another upstream is
-	// asked as well; who speaks first is heard, the other is left. 0 is never.
+	// HedgeAfter is how long to wait for the first output before a second request
+	// starts at another upstream. The first to answer wins, and the other request is
+	// cancelled. 0 means never.
 	HedgeAfter time.Duration
 
 	Log *slog.Logger
 }
 
-// A Group is a model's upstreams. It is safe for concurrent use.
+// A Group is the upstreams of a model. It is safe for concurrent use.
 type Group struct {
 	opts Options
 }
@@ -67,31 +68,31 @@ func New(opts Options) (*Group, error) {
 	return &Group{opts}, nil
 }
 
-// Stream implements model.Provider. What a target answers before its first word,
-// and another may answer better, is not told: an upstream that cannot be reached,
-// fails, falls silent, is asked too much, refuses its key or lacks the model. What
-// the client must mend is told at once. When all have failed, the error is that
-// which gives the most hope.
+// Stream implements model.Provider. If a target fails before its first output and
+// another may succeed, the error is not yielded: the upstream is unreachable, fails,
+// stops responding, is rate limited, refuses its key or lacks the model. Errors that
+// the client must fix are yielded at once. If all targets fail, the error is the most
+// promising one.
 func (g *Group) Stream(ctx context.Context, req *model.Request) iter.Seq2[model.Delta, error] {
 	return func(yield func(model.Delta, error) bool) {
 		if g.opts.HedgeAfter > 0 && len(g.opts.Primaries)+len(g.opts.Fallbacks) > 1 {
 			g.hedge(ctx, req, yield)
 			return
 		}
-		if err := g.ask(ctx, req, g.plan(req), yield); err != nil {
+		if err := g.try(ctx, req, g.plan(req), yield); err != nil {
 			yield(nil, err)
 		}
 	}
 }
 
-// ask asks one target after the other until one answers. An error is one that
-// nobody has been told; after it another may be asked.
-func (g *Group) ask(ctx context.Context, req *model.Request, plan []Target, yield func(model.Delta, error) bool) error {
+// try tries the targets in order until one answers. It returns an error only if it has
+// yielded nothing, so another target may be tried.
+func (g *Group) try(ctx context.Context, req *model.Request, plan []Target, yield func(model.Delta, error) bool) error {
 	var failed error
 	busy := plan[:0:0]
 	for i, t := range plan {
 		wait := len(plan) == 1 || i == 0 && prefers(req, t)
-		err := t.ask(ctx, req, wait, yield)
+		err := t.try(ctx, req, wait, yield)
 		if err == nil {
 			return nil
 		}
@@ -103,14 +104,14 @@ func (g *Group) ask(ctx context.Context, req *model.Request, plan []Target, yiel
 			return err
 		}
 		if i+1 < len(plan) {
-			g.opts.Log.Warn("a turn goes to the next upstream", "from", t.Upstream.opts.Name, "to", plan[i+1].Upstream.opts.Name, "err", err)
+			g.opts.Log.Warn("moved turn to next upstream", "from", t.Upstream.opts.Name, "to", plan[i+1].Upstream.opts.Name, "err", err)
 		}
 	}
 	if len(plan) == 1 {
 		return failed
 	}
 	for _, t := range busy {
-		err := t.ask(ctx, req, true, yield)
+		err := t.try(ctx, req, true, yield)
 		if err == nil {
 			return nil
 		}
@@ -122,7 +123,7 @@ func (g *Group) ask(ctx context.Context, req *model.Request, plan []Target, yiel
 	return failed
 }
 
-// elsewhere reports whether another upstream may do what one did not.
+// elsewhere reports whether another upstream may succeed after err.
 func elsewhere(ctx context.Context, err error) bool {
 	if ctx.Err() != nil {
 		return false
@@ -134,7 +135,7 @@ func elsewhere(ctx context.Context, err error) bool {
 	return false
 }
 
-// better returns which of two errors gives more hope: that which may pass, and soon.
+// better returns the more promising of two errors: the one that may pass, and sooner.
 // err may be nil.
 func better(err, next error) error {
 	if err == nil {
@@ -158,7 +159,8 @@ func better(err, next error) error {
 	return err
 }
 
-// Models implements model.Lister: what the first upstream has that answers.
+// Models implements model.Lister. It returns the models of the first upstream that
+// answers.
 func (g *Group) Models(ctx context.Context) (models []berth.Model, err error) {
 	for _, t := range g.targets() {
 		if models, err = t.Upstream.models(ctx); err == nil {

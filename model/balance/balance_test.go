@@ -289,7 +289,7 @@ func TestOnlyKeyRefused(t *testing.T) {
 	if got := n.take(); len(got) != 2 {
 		t.Errorf("asked %v", got)
 	}
-	if got := log.String(); strings.Count(got, "refuses its only key, which is used all the same") != 1 {
+	if got := log.String(); strings.Count(got, "refuses its only key; continuing to use it") != 1 {
 		t.Errorf("the log says %s", got)
 	}
 }
@@ -298,7 +298,7 @@ func TestOnlyKeyRefused(t *testing.T) {
 func TestOpenCircuit(t *testing.T) {
 	b := newBreaker(Breaker{}, "The upstream 'a'", slog.New(slog.DiscardHandler), func(error) bool { return true })
 	b.till = time.Now().Add(8 * time.Second)
-	if got := b.left().Error(); !strings.Contains(got, "The upstream 'a' has failed too often. It is asked again in 8 s.") {
+	if got := b.skipped().Error(); !strings.Contains(got, "The upstream 'a' has failed too often. Berth tries it again in 8 s.") {
 		t.Errorf("got %q", got)
 	}
 }

@@ -15,28 +15,27 @@ import (
 	"github.com/berth-run/berth/model"
 )
 
-// A Breaker says when a model of an upstream that fails is left alone, or all of them
-// when the upstream cannot be reached. Its failures are those
-// that another upstream would not have: it cannot be reached, answers 500 and the
-// like, falls silent, or breaks off.
+// A Breaker configures when a failing model of an upstream is skipped, or the whole
+// upstream if it cannot be reached. It counts failures that another upstream may not
+// have: no connection, a status of 500 and above, a timeout, a broken answer.
 type Breaker struct {
-	Failures int           // in a row after which it is; default 5
-	Share    float64       // of the last minute's questions, if they were 20 or more, the same; default 0.5
-	Open     time.Duration // until one question is let through to see; default 10 s
+	Failures int           // failures in a row that open the circuit; default 5
+	Share    float64       // share of the last minute's requests, if at least 20, that does; default 0.5
+	Open     time.Duration // time until one request is tried again; default 10 s
 }
 
 const (
-	window     = time.Minute // in which the share is counted
-	fewestSeen = 20          // questions that a share is counted of
+	window     = time.Minute // for which the share is counted
+	fewestSeen = 20          // requests needed to apply the share
 )
 
-// maxModels bounds the models of an upstream that have a breaker of their own. Clients
-// choose names where a pattern routes them.
+// maxModels bounds the models of an upstream with a breaker of their own. Patterns
+// route names that clients choose.
 const maxModels = 256
 
-// circuits are the breakers of an upstream: one for each model, and one for all of
-// them, which counts only whether the upstream can be reached. A model that fails does
-// not keep the others from being asked.
+// circuits holds the breakers of an upstream: one for each model, and one for the
+// whole, which counts only whether the upstream can be reached. A failing model does
+// not block the others.
 type circuits struct {
 	whole *breaker
 	make  func(model string) *breaker
@@ -69,7 +68,7 @@ func (c *circuits) of(name string) *breaker {
 	return b
 }
 
-// ready returns an error if no question about the model is let through.
+// ready returns an error if the model's circuit or the whole is open.
 func (c *circuits) ready(name string) error {
 	if err := c.whole.ready(); err != nil {
 		return err
@@ -77,7 +76,7 @@ func (c *circuits) ready(name string) error {
 	return c.of(name).ready()
 }
 
-// allow lets a question through, whose outcome must be reported; only the first report
+// allow admits a request. The caller must report its outcome; only the first report
 // counts.
 func (c *circuits) allow(name string) (report func(error), err error) {
 	whole, err := c.whole.allow()
@@ -92,10 +91,10 @@ func (c *circuits) allow(name string) (report func(error), err error) {
 	return func(err error) { whole(err); one(err) }, nil
 }
 
-// broke counts the failure of a question that had been reported as answered.
+// broke counts a failure of a request that was reported as answered.
 func (c *circuits) broke(name string, err error) { c.of(name).broke(err) }
 
-// String returns the state of the circuit that lets the least through.
+// String returns the most restrictive state of all circuits.
 func (c *circuits) String() string {
 	worst := c.whole.two.State()
 	c.mu.Lock()
@@ -108,10 +107,10 @@ func (c *circuits) String() string {
 
 // A breaker is a circuit breaker.
 type breaker struct {
-	who  string // the upstream as the subject of a message
+	who  string // the upstream, as the subject of a message
 	two  *gobreaker.TwoStepCircuitBreaker[struct{}]
 	mu   sync.Mutex
-	till time.Time // it opened, and stays so
+	till time.Time // when an open circuit half-opens
 }
 
 func newBreaker(b Breaker, who string, log *slog.Logger, failed func(error) bool) *breaker {
@@ -130,45 +129,45 @@ func newBreaker(b Breaker, who string, log *slog.Logger, failed func(error) bool
 				out.till = time.Now().Add(open)
 				out.mu.Unlock()
 			}
-			log.Warn("the circuit to an upstream has changed", "from", from.String(), "to", to.String())
+			log.Warn("upstream circuit changed", "from", from.String(), "to", to.String())
 		},
 	})
 	return out
 }
 
-// ready returns an error if nothing is let through.
+// ready returns an error if the circuit is open.
 func (b *breaker) ready() error {
 	if b.two.State() == gobreaker.StateOpen {
-		return b.left()
+		return b.skipped()
 	}
 	return nil
 }
 
-// allow lets a question through, whose outcome must be reported; what is reported
-// later than the first is not heard.
+// allow admits a request. The caller must report its outcome; only the first report
+// counts.
 func (b *breaker) allow() (report func(error), err error) {
 	done, err := b.two.Allow()
 	if err != nil {
-		return nil, b.left()
+		return nil, b.skipped()
 	}
 	var once sync.Once
 	return func(err error) { once.Do(func() { done(err) }) }, nil
 }
 
-// broke counts the failure of a question that had been reported as answered.
+// broke counts a failure of a request that was reported as answered.
 func (b *breaker) broke(err error) {
 	if done, refused := b.two.Allow(); refused == nil {
 		done(err)
 	}
 }
 
-// left is the error for a question that is not let through.
-func (b *breaker) left() error {
+// skipped returns the error for a request that is not admitted.
+func (b *breaker) skipped() error {
 	b.mu.Lock()
 	rest := time.Until(b.till)
 	b.mu.Unlock()
 	rest = max(rest, time.Second)
-	err := &berth.Error{Code: berth.CodeUpstream, Err: model.ErrNotAsked,
-		Message: fmt.Sprintf("%s has failed too often. It is asked again in %d s.", b.who, int(math.Ceil(rest.Seconds())))}
+	err := &berth.Error{Code: berth.CodeUpstream, Err: model.ErrNotSent,
+		Message: fmt.Sprintf("%s has failed too often. Berth tries it again in %d s.", b.who, int(math.Ceil(rest.Seconds())))}
 	return model.WithRetryAfter(err, rest)
 }

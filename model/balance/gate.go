@@ -15,13 +15,13 @@ import (
 	"github.com/berth-run/berth/model"
 )
 
-// Limits bound what an upstream is asked; 0 is no bound. Questions beyond them wait
-// in the order in which they came.
+// Limits bound the requests to an upstream; 0 means no limit. Requests beyond them
+// wait in order of arrival.
 type Limits struct {
-	Concurrency       int // answers at once
+	Concurrency       int // turns at the same time
 	RequestsPerMinute int
-	TokensPerMinute   int           // of the context as it is estimated, and of the answer
-	Wait              time.Duration // that a question may have to; default 10 s
+	TokensPerMinute   int           // estimated input tokens and output tokens
+	Wait              time.Duration // how long a request may wait; default 10 s
 }
 
 func (l Limits) check() error {
@@ -34,10 +34,10 @@ func (l Limits) check() error {
 // errBusy is in the chain of an error about limits that are reached.
 var errBusy = errors.New("the upstream's limits are reached")
 
-// A gate lets questions pass as fast as the limits allow.
+// A gate admits requests within the limits.
 type gate struct {
 	wait     time.Duration
-	slots    *semaphore.Weighted // nil without a bound, as are the next two
+	slots    *semaphore.Weighted // nil without a limit, as are the next two
 	requests *rate.Limiter
 	tokens   *rate.Limiter
 
@@ -49,8 +49,8 @@ func newGate(l Limits) *gate {
 	if l.Concurrency > 0 {
 		g.slots = semaphore.NewWeighted(int64(l.Concurrency))
 	}
-	// What comes at once may be a tenth of a minute's requests, and all of its
-	// tokens, for a single question may need them.
+	// Bursts are a tenth of a minute's requests, and a whole minute's tokens, because
+	// a single request may need them.
 	perMinute := func(n, burst int) *rate.Limiter {
 		if n == 0 {
 			return nil
@@ -62,8 +62,8 @@ func newGate(l Limits) *gate {
 	return g
 }
 
-// enter waits until the question may be asked; without wait, it may be at once or
-// not at all. leave must be called with the tokens that it took.
+// enter waits until the limits admit the request. Without wait it fails instead of
+// waiting. The caller must call leave with the tokens used.
 func (g *gate) enter(ctx context.Context, req *model.Request, wait bool) (leave func(tokens int), err error) {
 	g.waiting.Add(1)
 	defer g.waiting.Add(-1)
@@ -90,12 +90,12 @@ func (g *gate) enter(ctx context.Context, req *model.Request, wait bool) (leave 
 		g.inside.Add(-1)
 		free()
 		if g.tokens != nil && used > need {
-			g.tokens.ReserveN(time.Now(), min(used-need, g.tokens.Burst())) // what follows waits for it
+			g.tokens.ReserveN(time.Now(), min(used-need, g.tokens.Burst())) // later requests wait for them
 		}
 	}, nil
 }
 
-// slot takes one of the places for answers at once.
+// slot acquires a slot for a concurrent turn.
 func (g *gate) slot(ctx context.Context, patience time.Duration) error {
 	if g.slots == nil || g.slots.TryAcquire(1) {
 		return nil
@@ -111,8 +111,8 @@ func (g *gate) slot(ctx context.Context, patience time.Duration) error {
 	return busy(time.Second)
 }
 
-// pace takes a request and its tokens out of the minute, and waits until they are
-// there. It returns the tokens that it took.
+// pace reserves a request and its estimated tokens, and waits until they are
+// available. It returns the tokens reserved.
 func (g *gate) pace(ctx context.Context, req *model.Request, patience time.Duration) (need int, err error) {
 	now := time.Now()
 	var booked []*rate.Reservation
@@ -145,5 +145,5 @@ func (g *gate) pace(ctx context.Context, req *model.Request, patience time.Durat
 
 func busy(after time.Duration) error {
 	return model.WithRetryAfter(&berth.Error{Code: berth.CodeRateLimited, Err: errBusy,
-		Message: "The model's server is asked as much as it may be. Please try again later."}, after)
+		Message: "The configured limits of the model's server are reached. Please try again later."}, after)
 }

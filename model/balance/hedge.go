@@ -10,36 +10,36 @@ import (
 	"github.com/berth-run/berth/model"
 )
 
-// A runner is one of two answers that race for the first word.
+// A runner is one of two answers that race for the first output.
 type runner struct {
-	next  func() (model.Delta, error, bool)
-	stop  func()
-	leave context.CancelFunc
+	next   func() (model.Delta, error, bool)
+	stop   func()
+	cancel context.CancelFunc
 
-	// What it said first.
+	// The first output.
 	delta model.Delta
 	err   error
 }
 
-// hedge asks the first target, and the others as well once it has failed or been
-// silent for too long. The one that does not speak first is left: nobody counts
-// what it has used.
+// hedge tries the first target, and the others once it has failed or sent nothing for
+// HedgeAfter. The first answer wins. The other is cancelled, and its usage is not
+// counted.
 func (g *Group) hedge(ctx context.Context, req *model.Request, yield func(model.Delta, error) bool) {
 	plan := g.plan(req)
-	spoken := make(chan *runner, 2)
+	started := make(chan *runner, 2)
 	var racing []*runner
 	start := func(plan []Target) {
 		ctx, cancel := context.WithCancel(ctx)
-		r := &runner{leave: cancel}
+		r := &runner{cancel: cancel}
 		r.next, r.stop = iter.Pull2(func(yield func(model.Delta, error) bool) {
-			if err := g.ask(ctx, req, plan, yield); err != nil {
+			if err := g.try(ctx, req, plan, yield); err != nil {
 				yield(nil, err)
 			}
 		})
 		racing = append(racing, r)
 		go func() {
 			r.first()
-			spoken <- r
+			started <- r
 		}()
 	}
 	start(plan[:1])
@@ -49,7 +49,7 @@ func (g *Group) hedge(ctx context.Context, req *model.Request, yield func(model.
 	var failed error
 	for over := 0; winner == nil && over < len(racing); {
 		select {
-		case r := <-spoken:
+		case r := <-started:
 			over++
 			if r.err == nil {
 				winner = r
@@ -68,7 +68,7 @@ func (g *Group) hedge(ctx context.Context, req *model.Request, yield func(model.
 	}
 	for _, r := range racing {
 		if r != winner {
-			r.leave()
+			r.cancel()
 		}
 	}
 	if winner == nil {
@@ -77,13 +77,13 @@ func (g *Group) hedge(ctx context.Context, req *model.Request, yield func(model.
 	}
 	defer winner.close()
 	if len(racing) == 2 && failed == nil {
-		go func() { (<-spoken).close() }() // the other, as soon as it notices
+		go func() { (<-started).close() }() // the other, when it notices the cancellation
 	}
-	winner.tell(yield)
+	winner.emit(yield)
 }
 
-// first waits for the first word. A panic of an adapter is the runner's own, for
-// nobody above could catch it.
+// first waits for the first output. It recovers a provider's panic, because no caller
+// could.
 func (r *runner) first() {
 	defer func() {
 		if p := recover(); p != nil {
@@ -97,8 +97,8 @@ func (r *runner) first() {
 	r.delta, r.err = delta, err
 }
 
-// tell tells what is said from the first word on.
-func (r *runner) tell(yield func(model.Delta, error) bool) {
+// emit yields the answer from its first output on.
+func (r *runner) emit(yield func(model.Delta, error) bool) {
 	for delta, err, ok := r.delta, r.err, true; ok; delta, err, ok = r.next() {
 		if !yield(delta, err) {
 			return
@@ -107,6 +107,6 @@ func (r *runner) tell(yield func(model.Delta, error) bool) {
 }
 
 func (r *runner) close() {
-	r.leave()
+	r.cancel()
 	r.stop()
 }

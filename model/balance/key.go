@@ -11,25 +11,25 @@ import (
 )
 
 const (
-	aside    = 10 * time.Minute // that a key which was refused is asked last
-	restTime = time.Second      // the same for one that was asked too much, if nothing was said
+	aside    = 10 * time.Minute // how long a refused key is used last
+	restTime = time.Second      // the same for a rate-limited key, if the upstream named no time
 )
 
-// A key is a Key and how it does. What follows the first line is the ring's.
+// A key is a Key and its state, guarded by the ring's mu.
 type key struct {
 	Key
 	inFlight int
-	last     uint64    // the turn at which it was taken
-	until    time.Time // it is asked last
-	firm     bool      // it is not asked at all until then: the upstream said so
-	bad      bool      // it was refused when it was last used
+	last     uint64    // the turn that last used it
+	until    time.Time // used last until then
+	firm     bool      // not used at all until then, because the upstream named the time
+	bad      bool      // refused at its last use
 }
 
-// A ring is an upstream's keys.
+// A ring holds an upstream's keys.
 type ring struct {
 	keys  []*key
 	mu    sync.Mutex
-	taken uint64 // how often one was
+	taken uint64 // how many times a key was taken
 }
 
 func newRing(keys []Key) *ring {
@@ -40,12 +40,12 @@ func newRing(keys []Key) *ring {
 	return r
 }
 
-// errTried is why there is no key to ask with, if none has to rest.
+// errTried is returned if all keys were tried and none is resting.
 var errTried = errors.New("all keys were tried")
 
-// take returns the key to ask with: the preferred one, else that with the fewest
-// questions in flight; keys that rest come last. Those that were tried are left out.
-// It must be put back.
+// take returns the key to use: the preferred one, else the one with the fewest
+// requests in flight. Resting keys come last, and those in tried are skipped. The
+// caller must put it back.
 func (r *ring) take(preferred string, tried []*key) (*key, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -68,7 +68,7 @@ func (r *ring) take(preferred string, tried []*key) (*key, error) {
 		}
 	}
 	if best == nil && soonest > 0 {
-		return nil, model.WithRetryAfter(&berth.Error{Code: berth.CodeRateLimited, Message: "The model's server asks to try later."}, soonest)
+		return nil, model.WithRetryAfter(&berth.Error{Code: berth.CodeRateLimited, Message: "The model's server is rate limited. Try again later."}, soonest)
 	}
 	if best == nil {
 		return nil, errTried
@@ -79,7 +79,7 @@ func (r *ring) take(preferred string, tried []*key) (*key, error) {
 	return best, nil
 }
 
-// before reports whether k should rather be asked with than b.
+// before reports whether k should be used before b.
 func (k *key) before(b *key, preferred string, now time.Time) bool {
 	if rests, b := k.until.After(now), b.until.After(now); rests != b {
 		return b
@@ -93,21 +93,21 @@ func (k *key) before(b *key, preferred string, now time.Time) bool {
 	return k.last < b.last
 }
 
-// put gives a key back.
+// put ends a use of a key.
 func (r *ring) put(k *key) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	k.inFlight--
 }
 
-// rest asks with others for a time; if it is firm, not with this one at all.
+// rest makes a key the last choice for a time. If firm, it is not used at all.
 func (r *ring) rest(k *key, d time.Duration, firm bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	k.until, k.firm = time.Now().Add(d), firm
 }
 
-// refused notes that the upstream refuses a key, and reports whether that is new.
+// refused records that the upstream refused a key. It reports whether this is new.
 func (r *ring) refused(k *key) (first bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -115,7 +115,7 @@ func (r *ring) refused(k *key) (first bool) {
 	return first
 }
 
-// accepted notes that the upstream has answered with a key.
+// accepted records that the upstream answered with a key.
 func (r *ring) accepted(k *key) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -9,10 +9,10 @@ import (
 	"github.com/berth-run/berth/model"
 )
 
-// plan returns the order in which targets are asked: who answered the turn before,
-// then the other primaries by weight and chance, then the fallbacks. Requests with
-// the same prompt cache key, which says that they begin alike, have the same order.
-// Each further attempt begins with the next, for the first has broken off.
+// plan returns the targets in the order to try: the one that answered the turn before,
+// the other primaries at random by weight, then the fallbacks. Requests with the same
+// prompt cache key share an order, because they start alike. Each further attempt
+// starts one target later, because the earlier ones broke off.
 func (g *Group) plan(req *model.Request) []Target {
 	if len(g.opts.Primaries) == 1 && len(g.opts.Fallbacks) == 0 {
 		return g.opts.Primaries
@@ -26,8 +26,8 @@ func (g *Group) plan(req *model.Request) []Target {
 	return slices.Concat(plan[turn:], plan[:turn])
 }
 
-// prefers reports whether the target answered the turn before, by what is known of
-// it or by the last reasoning that has an upstream's stamp.
+// prefers reports whether the target answered the turn before. If the request does not
+// name it, the last reasoning with an upstream's stamp does.
 func prefers(req *model.Request, t Target) bool {
 	if t.Upstream.opts.Anonymous {
 		return false
@@ -39,8 +39,8 @@ func prefers(req *model.Request, t Target) bool {
 	return name == t.Upstream.opts.Name
 }
 
-// shuffle returns the targets in an order that is drawn by weight: by chance, or
-// by a word, if there is one.
+// shuffle returns the targets in an order drawn by weight: at random, or determined by
+// a word if it is not empty.
 func shuffle(targets []Target, word string) []Target {
 	type drawn struct {
 		Target
@@ -52,8 +52,8 @@ func shuffle(targets []Target, word string) []Target {
 		if word != "" {
 			chance = hash(word, t.Upstream.opts.Name)
 		}
-		// Of exponentially distributed times the least is each one's with a
-		// probability of its rate's share: weighted rendezvous hashing.
+		// The minimum of exponentially distributed times belongs to each target with
+		// the probability of its share of the rates: weighted rendezvous hashing.
 		all[i] = drawn{t, -math.Log(1-chance) / float64(max(t.Weight, 1))}
 	}
 	slices.SortFunc(all, func(a, b drawn) int {
@@ -72,7 +72,7 @@ func shuffle(targets []Target, word string) []Target {
 	return out
 }
 
-// hash returns a number in [0, 1) that two words make.
+// hash maps two words to a number in [0, 1).
 func hash(a, b string) float64 {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(a + "\x00" + b))

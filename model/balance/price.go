@@ -8,15 +8,15 @@ import (
 	"github.com/berth-run/berth/model"
 )
 
-// A Price is what a model's tokens cost, for a million of them.
+// A Price is the price of a million tokens of a model.
 type Price struct {
 	Input       berth.Amount
-	CachedInput *berth.Amount // read from the cache; nil is as other input
-	CacheWrite  *berth.Amount // written to it; nil is as other input
+	CachedInput *berth.Amount // read from the cache; nil means the same as Input
+	CacheWrite  *berth.Amount // written to the cache; nil means the same as Input
 	Output      berth.Amount
 }
 
-// Prices are an upstream's.
+// Prices are the prices of an upstream.
 type Prices struct {
 	Currency string           // in lower case
 	Models   map[string]Price // by the upstream's names, or patterns of them: see model.Matches
@@ -33,8 +33,8 @@ func (p Prices) check() error {
 	return nil
 }
 
-// of returns the price of a model: that of its name, else that of the longest
-// pattern that fits.
+// of returns the price of a model: of its exact name, else of the longest pattern that
+// matches.
 func (p Prices) of(name string) (price Price, ok bool) {
 	if price, ok = p.Models[name]; ok {
 		return price, true
@@ -48,7 +48,7 @@ func (p Prices) of(name string) (price Price, ok bool) {
 	return price, ok
 }
 
-// cost returns what a turn costs, or nil if nobody knows.
+// cost returns the cost of a turn, or nil if the price is not known.
 func (p Prices) cost(name string, u berth.Usage) *berth.Cost {
 	price, ok := p.of(name)
 	if !ok {
@@ -65,8 +65,7 @@ func (p Prices) cost(name string, u berth.Usage) *berth.Cost {
 		tokens(written, or(price.CacheWrite)) + tokens(u.OutputTokens, price.Output)}
 }
 
-// tokens returns the price of n tokens, rounded; an upstream that counts wrongly
-// has nothing given back.
+// tokens returns the price of n tokens, rounded. A negative n costs nothing.
 func tokens(n int, perMillion berth.Amount) berth.Amount {
 	return berth.Amount(math.Round(float64(max(n, 0)) * float64(perMillion) / 1e6))
 }

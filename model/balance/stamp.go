@@ -7,12 +7,12 @@ import (
 	"github.com/berth-run/berth/model/dialogue"
 )
 
-// stampMark begins encrypted_content that only the upstream can read whose name
-// follows, up to a point. Reasoning which Berth's own adapters seal is not stamped:
-// it can be read wherever the vendor's model is.
+// stampMark is the prefix of encrypted_content that only one upstream can read. The
+// upstream's name follows, then a point. Reasoning sealed by Berth's own providers has
+// no stamp: any upstream with the vendor's model can read it.
 const stampMark = "berth.upstream.1."
 
-// stamp writes the upstream's name on reasoning that it has encrypted.
+// stamp adds the upstream's name to reasoning that it encrypted.
 func (u *Upstream) stamp(it berth.Item) berth.Item {
 	content := encrypted(it)
 	if u.opts.Anonymous || content == "" || dialogue.IsSealed(content) {
@@ -21,8 +21,8 @@ func (u *Upstream) stamp(it berth.Item) berth.Item {
 	return withEncrypted(it, stampMark+u.opts.Name+"."+content)
 }
 
-// unstamp returns items as the upstream takes them: with what it has encrypted, and
-// without what another has.
+// unstamp returns items for the upstream: its own stamps are removed, and so is
+// content that another upstream encrypted.
 func (u *Upstream) unstamp(items []berth.Item) []berth.Item {
 	var out []berth.Item
 	for i, it := range items {
@@ -44,7 +44,7 @@ func (u *Upstream) unstamp(items []berth.Item) []berth.Item {
 	return out
 }
 
-// lastStamp returns whose the last stamp is, or "".
+// lastStamp returns the upstream of the last stamp, or "".
 func lastStamp(items []berth.Item) string {
 	for i := len(items) - 1; i >= 0; i-- {
 		if name, _, ok := stampOf(items[i]); ok {
@@ -62,7 +62,7 @@ func stampOf(it berth.Item) (name, content string, ok bool) {
 	return strings.Cut(rest, ".")
 }
 
-// encrypted returns the encrypted_content of reasoning.
+// encrypted returns the encrypted_content of reasoning, or "".
 func encrypted(it berth.Item) string {
 	var r struct {
 		EncryptedContent string `json:"encrypted_content"`
@@ -80,7 +80,7 @@ func withEncrypted(it berth.Item, content string) berth.Item {
 	}
 	out, err := it.With(map[string]any{"encrypted_content": value})
 	if err != nil {
-		panic("balance: an item that was read is not JSON: " + err.Error())
+		panic("balance: decoded item is not JSON: " + err.Error())
 	}
 	return out
 }

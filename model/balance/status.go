@@ -8,17 +8,17 @@ import (
 	"github.com/berth-run/berth"
 )
 
-// counters count since the start.
+// counters count since the server started.
 type counters struct {
-	asked, answered, failed atomic.Int64
-	input, output           atomic.Int64
+	turns, completed, failed atomic.Int64
+	input, output            atomic.Int64
 }
 
-// Status returns how the upstream does now.
+// Status returns the current state and counts of the upstream.
 func (u *Upstream) Status() berth.Upstream {
 	s := berth.Upstream{Object: "upstream", Name: u.opts.Name, Circuit: u.breaker.String(),
 		InFlight: int(u.gate.inside.Load()), Waiting: int(u.gate.waiting.Load()),
-		Turns: u.count.asked.Load(), Completed: u.count.answered.Load(), Failed: u.count.failed.Load(),
+		Turns: u.count.turns.Load(), Completed: u.count.completed.Load(), Failed: u.count.failed.Load(),
 		InputTokens: u.count.input.Load(), OutputTokens: u.count.output.Load()}
 	u.keys.mu.Lock()
 	defer u.keys.mu.Unlock()

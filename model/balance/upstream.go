@@ -12,27 +12,27 @@ import (
 	"github.com/berth-run/berth/model"
 )
 
-// UpstreamOptions are an Upstream's parts.
+// UpstreamOptions configure an Upstream.
 type UpstreamOptions struct {
 	Name string
 
-	// Anonymous keeps the name for the log: answers do not tell it.
+	// Anonymous hides the name from clients. It appears in logs only.
 	Anonymous bool
 
-	Keys    []Key // at least one, with different names; all of one account
+	Keys    []Key // at least one, with distinct names; all of one account
 	Limits  Limits
 	Breaker Breaker
 	Prices  Prices
 	Log     *slog.Logger
 
-	// FirstToken is told how long the first word of a turn took to come, of the
-	// upstream's name for a model. It must not block. Default: nobody is.
+	// FirstToken is called with the time to the first output of a turn and the
+	// upstream's name for the model. It must not block. nil means no call.
 	FirstToken func(upstream, model string, took time.Duration)
 }
 
-// A Key is one secret of an upstream, with the provider that asks with it.
+// A Key is one secret of an upstream, and the provider that uses it.
 type Key struct {
-	Name     string // told in place of the secret: its environment variable
+	Name     string // shown in place of the secret: its environment variable
 	Provider model.Provider
 }
 
@@ -45,7 +45,7 @@ type Upstream struct {
 	count   counters
 }
 
-// NewUpstream returns an upstream. Nothing is connected yet.
+// NewUpstream returns an upstream. It does not connect.
 func NewUpstream(opts UpstreamOptions) (*Upstream, error) {
 	if len(opts.Keys) == 0 {
 		return nil, errors.New("an upstream needs a key")
@@ -70,24 +70,24 @@ func NewUpstream(opts UpstreamOptions) (*Upstream, error) {
 	return &Upstream{opts: opts, keys: newRing(opts.Keys), gate: newGate(opts.Limits), breaker: newCircuits(opts.Breaker, who, opts.Log)}, nil
 }
 
-// ask asks the target's upstream. wait is false if the turn should rather go
-// elsewhere than wait for the upstream's limits. An error is one that nobody has
-// been told.
-func (t Target) ask(ctx context.Context, req *model.Request, wait bool, yield func(model.Delta, error) bool) error {
+// try sends the turn to the target's upstream. If wait is false, it fails with errBusy
+// instead of waiting for the upstream's limits. It returns an error only if it has
+// yielded nothing.
+func (t Target) try(ctx context.Context, req *model.Request, wait bool, yield func(model.Delta, error) bool) error {
 	u := t.Upstream
-	asked := *req
-	asked.Model = cmp.Or(t.Model, req.Model)
-	asked.Items = u.unstamp(req.Items)
-	if err := u.breaker.ready(asked.Model); err != nil {
+	turn := *req
+	turn.Model = cmp.Or(t.Model, req.Model)
+	turn.Items = u.unstamp(req.Items)
+	if err := u.breaker.ready(turn.Model); err != nil {
 		return err
 	}
-	leave, err := u.gate.enter(ctx, &asked, wait)
+	leave, err := u.gate.enter(ctx, &turn, wait)
 	if err != nil {
 		return err
 	}
 	used := 0
 	defer func() { leave(used) }()
-	tell := func(d model.Delta, err error) bool {
+	emit := func(d model.Delta, err error) bool {
 		if f, ok := d.(model.Finish); ok {
 			used = f.Usage.TotalTokens
 		}
@@ -103,7 +103,7 @@ func (t Target) ask(ctx context.Context, req *model.Request, wait bool, yield fu
 		if err != nil {
 			return better(failed, err)
 		}
-		err = u.try(ctx, k, &asked, tell)
+		err = u.tryKey(ctx, k, &turn, emit)
 		u.keys.put(k)
 		if err == nil {
 			u.keys.accepted(k)
@@ -126,11 +126,11 @@ func (t Target) ask(ctx context.Context, req *model.Request, wait bool, yield fu
 	}
 }
 
-// near is how soon an upstream may ask to be asked again for the turn to wait
-// rather than to go elsewhere.
+// near bounds the requested wait after which the same upstream is tried again instead
+// of another.
 const near = time.Second
 
-// preferred is the name of the key that answered the turn before, if it is known.
+// preferred returns the name of the key that answered the turn before, or "".
 func (u *Upstream) preferred(req *model.Request) string {
 	if req.Prefer.Upstream != u.opts.Name {
 		return ""
@@ -138,43 +138,43 @@ func (u *Upstream) preferred(req *model.Request) string {
 	return req.Prefer.Key
 }
 
-// blame notes an error that is about the key, so that others are asked first, and
-// reports whether it was.
+// blame reports whether err concerns the key. If so, other keys are used first.
 func (u *Upstream) blame(k *key, err error) bool {
 	switch {
 	case errors.Is(err, model.ErrKey):
 		switch first := u.keys.refused(k); {
 		case first && len(u.keys.keys) == 1:
-			u.opts.Log.Error("an upstream refuses its only key, which is used all the same", "key", k.Name, "err", err)
+			u.opts.Log.Error("upstream refuses its only key; continuing to use it", "key", k.Name, "err", err)
 		case first:
-			u.opts.Log.Error("an upstream refuses a key, which is used after the others", "key", k.Name, "for", aside, "err", err)
+			u.opts.Log.Error("upstream refuses a key; using it last", "key", k.Name, "for", aside, "err", err)
 		}
 		u.keys.rest(k, aside, false)
 		return true
 	case berth.ErrorCode(err) == berth.CodeRateLimited:
-		after, said := model.RetryAfter(err)
-		u.keys.rest(k, cmp.Or(after, restTime), said)
+		after, requested := model.RetryAfter(err)
+		u.keys.rest(k, cmp.Or(after, restTime), requested)
 		return true
 	}
 	return false
 }
 
-// errLeft is what the breaker is told of a question whose asker has left.
-var errLeft = errors.New("the asker left")
+// errLeft is reported to the breaker when the caller left before an outcome.
+var errLeft = errors.New("the caller left")
 
-// try asks with one key. An error is one that nobody has been told.
-func (u *Upstream) try(ctx context.Context, k *key, req *model.Request, yield func(model.Delta, error) bool) error {
+// tryKey sends the turn with one key. It returns an error only if it has yielded
+// nothing.
+func (u *Upstream) tryKey(ctx context.Context, k *key, req *model.Request, yield func(model.Delta, error) bool) error {
 	report, err := u.breaker.allow(req.Model)
 	if err != nil {
 		return err
 	}
 	defer func() { report(errLeft) }() // if nothing else was reported
-	u.count.asked.Add(1)
-	begun, asked := false, time.Now()
+	u.count.turns.Add(1)
+	answered, start := false, time.Now()
 	for d, err := range k.Provider.Stream(ctx, req) {
 		switch {
 		case err != nil && ctx.Err() != nil:
-			if begun {
+			if answered {
 				yield(nil, err)
 				return nil
 			}
@@ -184,31 +184,31 @@ func (u *Upstream) try(ctx context.Context, k *key, req *model.Request, yield fu
 			if berth.ErrorCode(err) == berth.CodeUpstream {
 				u.count.failed.Add(1)
 			}
-			if !begun {
+			if !answered {
 				return err
 			}
 			u.breaker.broke(req.Model, err)
 			yield(nil, err)
 			return nil
-		case !begun:
-			begun = true
+		case !answered:
+			answered = true
 			report(nil)
-			u.opts.FirstToken(u.opts.Name, req.Model, time.Since(asked))
+			u.opts.FirstToken(u.opts.Name, req.Model, time.Since(start))
 		}
-		switch said := d.(type) {
+		switch v := d.(type) {
 		case model.Finish:
-			yield(u.signed(said, k, req), nil)
+			yield(u.signed(v, k, req), nil)
 			return nil
 		case model.Item:
-			said.Item = u.stamp(said.Item)
-			d = said
+			v.Item = u.stamp(v.Item)
+			d = v
 		}
 		if !yield(d, nil) {
 			return nil
 		}
 	}
 	err = berth.Errorf(berth.CodeUpstream, "The model stopped in the middle of its answer.")
-	if begun {
+	if answered {
 		yield(nil, err)
 		return nil
 	}
@@ -216,9 +216,9 @@ func (u *Upstream) try(ctx context.Context, k *key, req *model.Request, yield fu
 	return err
 }
 
-// signed says who answered a turn, and what it costs.
+// signed adds the origin and cost of a turn.
 func (u *Upstream) signed(f model.Finish, k *key, req *model.Request) model.Finish {
-	u.count.answered.Add(1)
+	u.count.completed.Add(1)
 	u.count.input.Add(int64(f.Usage.InputTokens))
 	u.count.output.Add(int64(f.Usage.OutputTokens))
 	f.Cost = u.opts.Prices.cost(req.Model, f.Usage)
@@ -231,7 +231,7 @@ func (u *Upstream) signed(f model.Finish, k *key, req *model.Request) model.Fini
 	return f
 }
 
-// models returns what the upstream says it has.
+// models returns the upstream's list of models.
 func (u *Upstream) models(ctx context.Context) ([]berth.Model, error) {
 	k, err := u.keys.take("", nil)
 	if err != nil {

@@ -17,39 +17,34 @@ import (
 	"github.com/berth-run/berth/model/upstream"
 )
 
-// Bounds on what is kept of an answer at once, in bytes.
+// Limits on what is buffered of an answer, in bytes.
 const (
 	maxChunk = 16 << 20
 	maxWhole = 64 << 20 // an answer that does not stream
 )
 
-// An answer is what an upstream says in one turn, as it comes in.
+// An answer decodes one answer of an upstream.
 type answer struct {
 	log *slog.Logger
 
-	begun  bool // a chunk with choices has come
+	begun  bool // a chunk with choices has arrived
 	model  string
 	tier   string
 	reason string // the upstream's finish_reason
 	done   bool   // nothing follows
 	usage  berth.Usage
 	calls  calls
-	listed bool // tool_calls came
+	listed bool // tool_calls arrived
 }
 
 func newAnswer(req *model.Request, log *slog.Logger) *answer {
 	return &answer{log: log, calls: calls{ids: dialogue.NewIDs{Items: req.Items}}}
 }
 
-// read yields what the answer says, and its Finish or an error.
-func (a *answer) read(in io.Reader) iter.Seq2[model.Delta, error] {
-	return upstream.Read(in, events(in), a, a.log)
-}
-
-// events yields the data of the stream's events. Some upstreams answer with one
-// JSON object although they were asked to stream, or begin a stream and then print
-// an error as if there were none; that object is the only event then.
-func events(in io.Reader) iter.Seq2[[]byte, error] {
+// Events implements upstream.Answer. Some upstreams send one JSON object instead of a
+// stream, or start a stream and then print an error as plain JSON. That object is then
+// the only event.
+func (a *answer) Events(in io.Reader) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
 		buffered := bufio.NewReaderSize(in, 16<<10)
 		first, err := firstByte(buffered)
@@ -68,13 +63,13 @@ func events(in io.Reader) iter.Seq2[[]byte, error] {
 			yield(whole, nil)
 			return
 		case first == '<':
-			yield(nil, errors.New("the upstream answered with a page"))
+			yield(nil, errors.New("the upstream sent an HTML page"))
 			return
 		}
 		for ev, err := range sse.NewReader(buffered, maxChunk).Events() {
 			data := bytes.TrimSpace(ev.Data)
 			if err == nil && (len(data) == 0 || ev.Type != "" && data[0] != '{') {
-				continue // a kind of keep-alive
+				continue // a keep-alive
 			}
 			if ev.Type == "error" && !bytes.Contains(data, []byte(`"error"`)) {
 				data = fmt.Appendf(nil, `{"error":%s}`, data)
@@ -86,7 +81,7 @@ func events(in io.Reader) iter.Seq2[[]byte, error] {
 	}
 }
 
-// firstByte returns the first byte that is not white space, without taking it.
+// firstByte returns the first byte that is not white space, without consuming it.
 func firstByte(in *bufio.Reader) (byte, error) {
 	for {
 		b, err := in.ReadByte()
@@ -99,16 +94,12 @@ func firstByte(in *bufio.Reader) (byte, error) {
 	}
 }
 
-// Begun implements upstream.Answer.
-func (a *answer) Begun() bool { return a.begun }
+// Progress implements upstream.Answer.
+func (a *answer) Progress() upstream.Progress {
+	return upstream.Progress{Begun: a.begun, Ended: a.reason != "", Done: a.done}
+}
 
-// Ended implements upstream.Answer.
-func (a *answer) Ended() bool { return a.reason != "" }
-
-// Done implements upstream.Answer.
-func (a *answer) Done() bool { return a.done }
-
-// Take appends what an event says.
+// Take implements upstream.Answer.
 func (a *answer) Take(data []byte, out []model.Delta) ([]model.Delta, error) {
 	if bytes.HasPrefix(data, []byte("[DONE]")) {
 		a.done = true
@@ -139,17 +130,17 @@ func (a *answer) Take(data []byte, out []model.Delta) ([]model.Delta, error) {
 	return out, nil
 }
 
-// choose appends what the answer's only choice says.
+// choose appends the deltas of the answer's only choice.
 func (a *answer) choose(c *choice, out []model.Delta) []model.Delta {
 	w := c.Delta
 	if w == nil {
 		w = c.Message
-		a.done = w != nil // it came whole
+		a.done = w != nil // the answer is not streamed
 	}
 	if w != nil {
 		thought := w.Content.thought
 		switch {
-		case w.ReasoningContent != "": // some send both names
+		case w.ReasoningContent != "": // some servers send both fields
 			thought += w.ReasoningContent
 		case w.Reasoning != "":
 			thought += w.Reasoning
@@ -166,7 +157,7 @@ func (a *answer) choose(c *choice, out []model.Delta) []model.Delta {
 		for i := range w.ToolCalls {
 			out = a.calls.take(&w.ToolCalls[i], out)
 		}
-		// llama-cpp-python sends a call by both names.
+		// llama-cpp-python sends a call in both fields.
 		a.listed = a.listed || len(w.ToolCalls) > 0
 		if w.FunctionCall != nil && !a.listed {
 			out = a.calls.take(&piece{Index: new(int), Function: *w.FunctionCall}, out)
@@ -178,8 +169,8 @@ func (a *answer) choose(c *choice, out []model.Delta) []model.Delta {
 	return out
 }
 
-// Finish appends what is left to tell and the Finish. An answer whose end nobody
-// announced was cut off.
+// Finish implements upstream.Answer. An answer without finish reason or end mark was
+// cut off.
 func (a *answer) Finish(out []model.Delta) ([]model.Delta, error) {
 	f := model.Finish{Reason: model.FinishStop, Usage: a.usage, Model: a.model, ServiceTier: a.tier}
 	switch a.reason {
@@ -189,21 +180,21 @@ func (a *answer) Finish(out []model.Delta) ([]model.Delta, error) {
 	case "content_filter", "safety", "sensitive":
 		f.Reason = model.FinishContentFilter
 	case "error", "abort", "insufficient_system_resource", "network_error":
-		return out, fmt.Errorf("the upstream gave up its answer: %s", a.reason)
+		return out, fmt.Errorf("the upstream aborted its answer: %s", a.reason)
 	case "":
 		if !a.done {
 			return out, io.ErrUnexpectedEOF
 		}
 	default:
-		a.log.Debug("an unknown finish_reason is taken for stop", "reason", a.reason)
+		a.log.Debug("treated unknown finish_reason as stop", "reason", a.reason)
 	}
 	if f.Reason == model.FinishStop && a.calls.nameless() {
-		return out, errors.New("the upstream called a function without naming it")
+		return out, errors.New("the upstream sent a function call without a name")
 	}
-	return append(a.calls.tellAll(out), f), nil
+	return append(a.calls.emitAll(out), f), nil
 }
 
-// total puts usage into the words of Responses.
+// total converts usage to Responses.
 func (u *usage) total() berth.Usage {
 	out := berth.Usage{InputTokens: u.PromptTokens, OutputTokens: u.CompletionTokens, TotalTokens: u.TotalTokens,
 		InputTokenDetails:  berth.InputTokenDetails{CachedTokens: max(u.PromptDetails.CachedTokens, u.PromptCacheHitTokens)},
@@ -214,14 +205,14 @@ func (u *usage) total() berth.Usage {
 	return out
 }
 
-// topLogprob and what wire makes of it are in the form of output text.
+// topLogprob is, like the result of wire, in the form of output text in Responses.
 type topLogprob struct {
 	Token   string  `json:"token"`
 	Bytes   []int   `json:"bytes"`
 	Logprob float64 `json:"logprob"`
 }
 
-// wire returns the probabilities as Responses shows them: lists, never null.
+// wire converts the probabilities to Responses, which has lists and never null.
 func (l *logprobs) wire() []json.RawMessage {
 	if l == nil {
 		return nil
@@ -235,13 +226,13 @@ func (l *logprobs) wire() []json.RawMessage {
 			t.TopLogprobs[i].fill()
 		}
 		t.fill()
-		raw, _ := json.Marshal(t) // numbers that came as JSON marshal
+		raw, _ := json.Marshal(t) // numbers decoded from JSON always marshal
 		out = append(out, raw)
 	}
 	return out
 }
 
-// fill adds the token's bytes where the upstream leaves them out.
+// fill adds the token's bytes if the upstream omitted them.
 func (t *topLogprob) fill() {
 	if t.Bytes != nil {
 		return

@@ -20,7 +20,7 @@ import (
 func told(t *testing.T, in io.Reader, items ...berth.Item) (lines []string, err error) {
 	t.Helper()
 	a := newAnswer(&model.Request{Items: items}, slog.New(slog.DiscardHandler))
-	for d, e := range a.read(in) {
+	for d, e := range upstream.Read(in, a, a.log) {
 		if err != nil {
 			t.Fatal("something follows an error")
 		}
@@ -184,7 +184,7 @@ func TestUsage(t *testing.T) {
 	for _, tt := range tests {
 		a := newAnswer(&model.Request{}, slog.New(slog.DiscardHandler))
 		var got model.Finish
-		for d, err := range a.read(strings.NewReader(stream(end) + `data: {"model":"m-1","choices":[],"usage":` + tt.in + "}\n\n")) {
+		for d, err := range upstream.Read(strings.NewReader(stream(end)+`data: {"model":"m-1","choices":[],"usage":`+tt.in+"}\n\n"), a, a.log) {
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -199,7 +199,7 @@ func TestUsage(t *testing.T) {
 func TestLogprobsAreFilled(t *testing.T) {
 	a := newAnswer(&model.Request{}, slog.New(slog.DiscardHandler))
 	in := stream(`"content":"é"|"logprobs":{"content":[{"token":"é","logprob":-0.25}]}`, end)
-	for d, err := range a.read(strings.NewReader(in)) {
+	for d, err := range upstream.Read(strings.NewReader(in), a, a.log) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -221,7 +221,7 @@ func FuzzAnswer(f *testing.F) {
 	f.Fuzz(func(t *testing.T, in string) {
 		a := newAnswer(&model.Request{}, slog.New(slog.DiscardHandler))
 		over, ids := false, map[string]bool{}
-		for d, err := range a.read(strings.NewReader(in)) {
+		for d, err := range upstream.Read(strings.NewReader(in), a, a.log) {
 			if over {
 				t.Fatalf("after the end: %#v, %v", d, err)
 			}

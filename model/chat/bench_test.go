@@ -66,7 +66,7 @@ func BenchmarkToken(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				n := 0
-				for _, err := range newAnswer(&model.Request{}, slog.New(slog.DiscardHandler)).read(strings.NewReader(in)) {
+				for _, err := range upstream.Read(strings.NewReader(in), newAnswer(&model.Request{}, slog.New(slog.DiscardHandler)), slog.New(slog.DiscardHandler)) {
 					if n++; err != nil {
 						b.Fatal(err)
 					}

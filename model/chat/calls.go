@@ -8,35 +8,35 @@ import (
 	"github.com/berth-run/berth/model/dialogue"
 )
 
-// calls puts the calls of one answer together. By the documentation a call opens
-// with index, id and name, and more arguments follow under its index. Upstreams
-// differ: some leave out the index or count all calls as 0, some give no id or a
-// new one with each piece, some cut the name or repeat it, some send calls whole.
+// calls assembles the calls of one answer. As documented, a call starts with index, id
+// and name, and more arguments follow under its index. Upstreams differ: some omit the
+// index or number all calls 0, some send no id or a new one with each piece, some
+// split or repeat the name, some send whole calls.
 type calls struct {
-	all []*call // in the order in which they began
+	all []*call // in the order of their starts
 	ids dialogue.NewIDs
 }
 
-// A call is one that has begun. It is told when its name is known to be whole:
-// when its arguments begin, the next call begins, or the answer ends.
+// A call is a call that has started. It is emitted when its name is complete: when its
+// arguments or the next call start, or the answer ends.
 type call struct {
 	index     *int   // the upstream's
 	id        string // the upstream's
 	name      string
 	arguments strings.Builder
-	told      bool
+	emitted   bool
 }
 
-// take adds a piece and appends what there is to tell.
+// take adds a piece and appends the deltas that are ready.
 func (c *calls) take(p *piece, out []model.Delta) []model.Delta {
 	n := c.find(p)
 	if n < 0 || c.all[n].endedBefore(p) {
-		out = c.tellAll(out)
+		out = c.emitAll(out)
 		c.all = append(c.all, &call{index: p.Index})
 		n = len(c.all) - 1
 	}
 	a := c.all[n]
-	if a.told {
+	if a.emitted {
 		if p.Function.Arguments != "" {
 			a.arguments.WriteString(string(p.Function.Arguments))
 			out = append(out, model.Call{Index: n, Arguments: string(p.Function.Arguments)})
@@ -47,19 +47,19 @@ func (c *calls) take(p *piece, out []model.Delta) []model.Delta {
 		a.id = p.ID
 	}
 	if name := p.Function.Name; strings.HasPrefix(name, a.name) {
-		a.name = name // the name again, or more of it from the start
+		a.name = name // repeated, or repeated and extended
 	} else {
 		a.name += name
 	}
 	a.arguments.WriteString(string(p.Function.Arguments))
 	if a.arguments.Len() > 0 && a.name != "" {
-		out = c.tell(n, out)
+		out = c.emit(n, out)
 	}
 	return out
 }
 
-// find returns the call that a piece belongs to: the one of its id and index, or
-// the last of its index, or the last of all where there is no index. -1 is none.
+// find returns the index of the call that a piece belongs to, or -1: the call with its
+// id and index, or the last call with its index, or the last call if it has no index.
 func (c *calls) find(p *piece) int {
 	same := func(a *call) bool { return p.Index == nil || a.index != nil && *a.index == *p.Index }
 	found := -1
@@ -75,8 +75,8 @@ func (c *calls) find(p *piece) int {
 	return found
 }
 
-// endedBefore reports whether a piece begins another call although it points to
-// this one. Only a name can begin a call.
+// endedBefore reports whether a piece starts another call although it points to this
+// one. Only a piece with a name starts a call.
 func (a *call) endedBefore(p *piece) bool {
 	if p.Function.Name == "" {
 		return false
@@ -87,24 +87,24 @@ func (a *call) endedBefore(p *piece) bool {
 	return p.Function.Arguments != "" && json.Valid([]byte(a.arguments.String()))
 }
 
-// tell tells that a call began, with what is known of its arguments.
-func (c *calls) tell(n int, out []model.Delta) []model.Delta {
+// emit appends the start of a call with the arguments so far.
+func (c *calls) emit(n int, out []model.Delta) []model.Delta {
 	a := c.all[n]
-	a.told = true
+	a.emitted = true
 	return append(out, model.Call{Index: n, ID: c.ids.For(a.id), Name: a.name, Arguments: a.arguments.String()})
 }
 
-// tellAll tells the calls that have a name and have not been told.
-func (c *calls) tellAll(out []model.Delta) []model.Delta {
+// emitAll emits the named calls that have not been emitted.
+func (c *calls) emitAll(out []model.Delta) []model.Delta {
 	for n, a := range c.all {
-		if !a.told && a.name != "" {
-			out = c.tell(n, out)
+		if !a.emitted && a.name != "" {
+			out = c.emit(n, out)
 		}
 	}
 	return out
 }
 
-// nameless reports whether a call never got a name.
+// nameless reports whether a call has no name.
 func (c *calls) nameless() bool {
 	for _, a := range c.all {
 		if a.name == "" {

@@ -1,5 +1,5 @@
-// Package chat asks models that speak Chat Completions: vLLM, Ollama, llama.cpp,
-// LM Studio, OpenRouter, OpenAI itself.
+// Package chat is the provider for servers that speak Chat Completions: vLLM, Ollama,
+// llama.cpp, LM Studio, OpenRouter, OpenAI itself.
 package chat
 
 import (
@@ -7,22 +7,20 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"iter"
 	"net/http"
 	"strings"
 	"sync/atomic"
 
 	"github.com/openai/openai-go/v3"
-	"github.com/openai/openai-go/v3/option"
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/model"
 	"github.com/berth-run/berth/model/upstream"
 )
 
-// Options describe an upstream. Those of its dialect say where upstreams differ;
-// their zero values suit most.
+// Options configure an upstream. The zero values of the dialect's fields suit most
+// servers.
 type Options struct {
 	upstream.Options
 
@@ -30,25 +28,25 @@ type Options struct {
 	// the default and the only one that most upstreams know, or "developer".
 	SystemRole string
 
-	// MaxTokens is the name under which the bound on output goes out: "max_tokens"
-	// or "max_completion_tokens". Ollama and LM Studio heed only the former, vLLM
-	// and llama.cpp take both, OpenAI's reasoning models take only the latter. The
-	// default is max_completion_tokens for api.openai.com and max_tokens elsewhere.
+	// MaxTokens is the name of the output limit on the wire: "max_tokens" or
+	// "max_completion_tokens". Ollama and LM Studio use only the former, vLLM and
+	// llama.cpp either, OpenAI's reasoning models only the latter. The default is
+	// max_completion_tokens for api.openai.com and max_tokens elsewhere.
 	MaxTokens string
 
 	// Reasoning is the field of assistant messages in which the upstream wants the
-	// model's reasoning back: "reasoning_content" (DeepSeek, Moonshot), "reasoning"
-	// (OpenRouter, newer vLLM), or empty to leave it out, the default.
+	// model's reasoning back: "reasoning_content" (DeepSeek, Moonshot) or "reasoning"
+	// (OpenRouter, newer vLLM). If empty, the default, reasoning is not sent.
 	Reasoning string
 
-	// CallIDLength bounds the ids of calls; longer ones are replaced by a digest
-	// of that length. The default is 40, OpenAI's bound. Mistral wants 9.
+	// CallIDLength bounds the ids of calls, in bytes. Longer ids are replaced by a
+	// digest of that length. The default is 40, OpenAI's bound. Mistral requires 9.
 	CallIDLength int
 }
 
 // A Provider is one upstream. It is safe for concurrent use.
 type Provider struct {
-	client openai.Client
+	client *openai.Client
 	opts   Options
 	up     *upstream.Upstream
 
@@ -60,7 +58,7 @@ var (
 	_ model.Lister   = (*Provider)(nil)
 )
 
-// New returns a provider. Nothing is connected yet.
+// New returns a provider. It does not connect.
 func New(opts Options) (*Provider, error) {
 	up, err := upstream.New(opts.Options)
 	if err != nil {
@@ -69,17 +67,10 @@ func New(opts Options) (*Provider, error) {
 	if err := opts.complete(up.Base.Hostname()); err != nil {
 		return nil, err
 	}
-	options := []option.RequestOption{option.WithBaseURL(up.BaseURL), option.WithAPIKey(up.APIKey),
-		option.WithHTTPClient(up.HTTPClient), option.WithMaxRetries(0)}
-	for k, v := range up.Headers {
-		options = append(options, option.WithHeader(k, v))
-	}
-	// Not openai.NewClient: it takes keys and headers from the environment, which
-	// belong to another upstream.
-	return &Provider{client: openai.Client{Options: options}, opts: opts, up: up}, nil
+	return &Provider{client: up.OpenAI(), opts: opts, up: up}, nil
 }
 
-// complete checks the dialect and fills in the defaults for a host.
+// complete checks the options and fills in the defaults for a host.
 func (o *Options) complete(host string) error {
 	name := "max_tokens"
 	if host == "api.openai.com" {
@@ -88,45 +79,43 @@ func (o *Options) complete(host string) error {
 	o.MaxTokens = cmp.Or(o.MaxTokens, name)
 	o.SystemRole = cmp.Or(o.SystemRole, "system")
 	o.CallIDLength = cmp.Or(o.CallIDLength, 40)
-	for _, choice := range []struct{ value, a, b string }{
-		{o.MaxTokens, "max_tokens", "max_completion_tokens"},
-		{o.SystemRole, "system", "developer"},
-		{cmp.Or(o.Reasoning, "reasoning"), "reasoning", "reasoning_content"},
-	} {
-		if choice.value != choice.a && choice.value != choice.b {
-			return fmt.Errorf("%q must be %q or %q", choice.value, choice.a, choice.b)
-		}
-	}
-	return nil
+	return errors.Join(
+		upstream.Check("max_tokens", o.MaxTokens, "max_tokens", "max_completion_tokens"),
+		upstream.Check("system_role", o.SystemRole, "system", "developer"),
+		upstream.Check("reasoning", o.Reasoning, "reasoning", "reasoning_content"),
+	)
 }
 
 // Stream implements model.Provider.
 func (p *Provider) Stream(ctx context.Context, req *model.Request) iter.Seq2[model.Delta, error] {
 	body, err := p.request(req)
 	if err != nil {
-		return func(yield func(model.Delta, error) bool) { yield(nil, err) }
+		return upstream.Fail(err)
 	}
-	return p.up.Ask(ctx, upstream.Question{
-		Model: req.Model,
-		Send: func(ctx context.Context) (res *http.Response, err error) {
-			if err = p.client.Post(ctx, "chat/completions", body, &res); !refusesHints(body, err) {
-				return res, err
-			}
-			p.withoutHints.Store(true)
-			p.up.Log.Info("the upstream refuses prompt_cache_key and safety_identifier, which are not sent any more", "err", err)
-			body.hints = hints{}
-			err = p.client.Post(ctx, "chat/completions", body, &res)
-			return res, err
-		},
-		Read: func(w *upstream.Watch) iter.Seq2[model.Delta, error] {
-			return newAnswer(req, p.up.Log).read(w)
-		},
+	return p.up.Stream(ctx, upstream.Turn{
+		Model:   req.Model,
+		Send:    func(ctx context.Context) (*http.Response, error) { return p.send(ctx, body) },
+		Answer:  func() upstream.Answer { return newAnswer(req, p.up.Log) },
 		Explain: explain,
 	})
 }
 
-// refusesHints reports whether an upstream refused a request because of a hint in it.
-// Hints change nothing in the answer, so the request is sent again without them.
+// send sends a request. If the upstream refuses a hint, it sends the request again
+// without hints, and the provider sends none from then on.
+func (p *Provider) send(ctx context.Context, body *request) (*http.Response, error) {
+	post := upstream.Post(p.client, "chat/completions", body)
+	res, err := post(ctx)
+	if !refusesHints(body, err) {
+		return res, err
+	}
+	p.withoutHints.Store(true)
+	p.up.Log.Info("stopped sending prompt_cache_key and safety_identifier, which the upstream refuses", "err", err)
+	body.hints = hints{}
+	return post(ctx)
+}
+
+// refusesHints reports whether an upstream refused a request because of a hint. Hints
+// do not change the answer's content, so the request can be sent without them.
 func refusesHints(body *request, err error) bool {
 	r, ok := errors.AsType[*upstream.Refusal](err)
 	if !ok || r.Status != http.StatusBadRequest && r.Status != http.StatusUnprocessableEntity {
@@ -143,17 +132,10 @@ func refusesHints(body *request, err error) bool {
 
 // Models implements model.Lister.
 func (p *Provider) Models(ctx context.Context) ([]berth.Model, error) {
-	body, err := p.up.Get(ctx, func(ctx context.Context) (res *http.Response, err error) {
-		err = p.client.Get(ctx, "models", nil, &res)
-		return res, err
-	}, explain)
-	if err != nil {
-		return nil, err
-	}
-	return p.up.Models(body)
+	return p.up.Models(ctx, upstream.Get(p.client, "models"), explain)
 }
 
-// explain reads an error; its param gets the name that Responses has for it.
+// explain decodes an error. Param gets the field's name in Responses.
 func explain(r *upstream.Refusal) upstream.Complaint {
 	c := upstream.Explain(r)
 	switch first, _, _ := strings.Cut(c.Param, "["); {

@@ -2,7 +2,7 @@ package chat
 
 import "github.com/berth-run/berth"
 
-// parts turns content into parts, and reports whether there is more than text.
+// parts converts content to parts. It reports whether there is more than text.
 func (b *builder) parts(content []berth.Content) (parts []part, media bool, err error) {
 	for _, c := range content {
 		switch {
@@ -25,13 +25,13 @@ func (b *builder) parts(content []berth.Content) (parts []part, media bool, err 
 		case c.Text != "":
 			parts = append(parts, part{Type: "text", Text: c.Text})
 		default:
-			b.log.Debug("a content has no place in Chat Completions and is left out", "type", c.Type)
+			b.log.Debug("dropped content that Chat Completions does not have", "type", c.Type)
 		}
 	}
 	return parts, media, nil
 }
 
-// detail drops what Chat Completions has no word for.
+// detail returns "" for a detail that Chat Completions does not have.
 func detail(d string) string {
 	switch d {
 	case "low", "high", "auto":

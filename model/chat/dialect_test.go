@@ -245,7 +245,7 @@ func TestLog(t *testing.T) {
 	if _, err := modeltest.Ask(t, p, req); err == nil {
 		t.Fatal("a refused request succeeded")
 	}
-	for _, want := range []string{"lonely-call", "lonely-output", "lonely-item", "another type", "eos"} {
+	for _, want := range []string{"lonely-call", "lonely-output", "lonely-item", "undocumented type", "eos"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("the log does not mention %s:\n%s", want, out.String())
 		}

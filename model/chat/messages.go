@@ -9,7 +9,7 @@ import (
 	"github.com/berth-run/berth/model/dialogue"
 )
 
-// messages turns items into messages.
+// messages converts items to messages.
 func (p *Provider) messages(req *model.Request) ([]message, error) {
 	turns, err := dialogue.Read(req.Items, p.up.Log)
 	if err != nil {
@@ -52,8 +52,8 @@ func (b *builder) turn(t dialogue.Turn) error {
 	return nil
 }
 
-// system adds a system message. Those at the start become one: the templates of
-// many models take no second.
+// system adds a system message. It merges those at the start, because the templates of
+// many models accept only one.
 func (b *builder) system(role, text, name string) {
 	if len(b.out) == 1 && b.out[0].Role == role && b.out[0].Name == name {
 		b.out[0].Content = b.out[0].Content.(string) + "\n\n" + text
@@ -62,15 +62,14 @@ func (b *builder) system(role, text, name string) {
 	b.out = append(b.out, message{Role: role, Content: text, Name: name})
 }
 
-// assistant adds what the model said in one turn as one message, and the outputs
-// of its calls.
+// assistant adds the model's turn as one message, and the outputs of its calls.
 func (b *builder) assistant(t dialogue.Turn) error {
 	m := message{Role: "assistant", Name: t.Name}
 	var texts []string
-	var thought, pending string // reasoning that belongs to what comes next
+	var thought, pending string // reasoning of the next part
 	var answers []message
 	var media []part
-	for _, p := range t.Said {
+	for _, p := range t.Parts {
 		if p.Reasoning != nil {
 			pending += dialogue.Text(p.Reasoning.Content)
 			continue
@@ -109,8 +108,8 @@ func (b *builder) assistant(t dialogue.Turn) error {
 	return nil
 }
 
-// output is the text of a call's output, and the images and files in it, for which
-// a tool's message has no room.
+// output returns the text of a call's output, and its images and files, which a tool
+// message cannot hold.
 func (b *builder) output(o dialogue.Output) (string, []part, error) {
 	if o.Content == nil {
 		return o.Text, nil, nil
@@ -134,8 +133,8 @@ func (b *builder) output(o dialogue.Output) (string, []part, error) {
 	return strings.Join(texts, "\n"), media, nil
 }
 
-// content turns what the user sent into a string, or into parts where there is
-// more than text: not every upstream takes parts.
+// content converts a user's content to a string, or to parts if it has more than text.
+// Not every upstream accepts parts.
 func (b *builder) content(content []berth.Content) (any, error) {
 	if len(content) == 1 && content[0].Type == "input_text" {
 		return content[0].Text, nil

@@ -8,7 +8,7 @@ import (
 	"github.com/berth-run/berth/model/dialogue"
 )
 
-// request writes a turn in the words of Chat Completions.
+// request converts a turn to a request of Chat Completions.
 func (p *Provider) request(req *model.Request) (*request, error) {
 	out := &request{
 		Model:           req.Model,
@@ -29,7 +29,7 @@ func (p *Provider) request(req *model.Request) (*request, error) {
 	} else {
 		out.MaxCompletionTokens = req.MaxOutputTokens
 	}
-	if req.Text.Verbosity != "medium" { // the default, which not every upstream knows
+	if req.Text.Verbosity != "medium" { // the default, unknown to some upstreams
 		out.Verbosity = req.Text.Verbosity
 	}
 	if top := req.TopLogprobs; req.Logprobs || top != nil && *top > 0 {
@@ -39,19 +39,19 @@ func (p *Provider) request(req *model.Request) (*request, error) {
 	if out.ResponseFormat, err = newResponseFormat(req.Text.Format); err != nil {
 		return nil, err
 	}
-	if err := out.offer(req); err != nil {
+	if err := out.setTools(req); err != nil {
 		return nil, err
 	}
 	out.Messages, err = p.messages(req)
 	return out, err
 }
 
-// noParameters is the schema of a function without parameters; some upstreams
-// insist on one.
+// noParameters is the schema of a function without parameters. Some upstreams require
+// one.
 var noParameters = json.RawMessage(`{"type":"object","properties":{}}`)
 
-// offer adds the tools and what goes only with tools.
-func (r *request) offer(req *model.Request) error {
+// setTools adds the tools and the fields that are valid only with tools.
+func (r *request) setTools(req *model.Request) error {
 	if len(req.Tools) == 0 {
 		return nil
 	}
@@ -71,14 +71,14 @@ func (r *request) offer(req *model.Request) error {
 	case "function":
 		r.ToolChoice = namedTool{Type: "function", Function: toolName{req.ToolChoice.Name}}
 	}
-	if !req.ParallelToolCalls { // true is the default, and not known to every upstream
+	if !req.ParallelToolCalls { // true is the default and unknown to some upstreams
 		r.ParallelToolCalls = new(bool)
 	}
 	return nil
 }
 
-// newResponseFormat turns text.format into response_format, whose schema is one
-// level deeper.
+// newResponseFormat converts text.format to response_format, which nests the schema
+// one level deeper.
 func newResponseFormat(raw json.RawMessage) (*responseFormat, error) {
 	if len(raw) == 0 {
 		return nil, nil

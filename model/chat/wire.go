@@ -8,10 +8,10 @@ import (
 	"github.com/berth-run/berth"
 )
 
-// A request is the body of POST /chat/completions. What was not asked for is not
-// sent: most upstreams know only some of the parameters. The SDK's own types are
-// not used: they take three times as long for a token and for a long conversation,
-// and fail on what is merely unusual.
+// A request is the body of POST /chat/completions. It omits what the client did not
+// set: most upstreams know only some of the parameters. The SDK's own types are not
+// used: they take three times as long for a token and for a long conversation, and
+// fail on unusual but harmless input.
 type request struct {
 	Model               string          `json:"model"`
 	Messages            []message       `json:"messages"`
@@ -35,7 +35,7 @@ type request struct {
 	hints
 }
 
-// hints are what an upstream may ignore, and what some refuse because they do not know it.
+// hints holds fields that some upstreams ignore and some refuse as unknown.
 type hints struct {
 	PromptCacheKey       string `json:"prompt_cache_key,omitempty"`
 	PromptCacheRetention string `json:"prompt_cache_retention,omitempty"`
@@ -46,7 +46,7 @@ type streamOptions struct {
 	IncludeUsage bool `json:"include_usage"`
 }
 
-// A message is one of any role. Content is null only beside calls.
+// A message is a message of any role. Content is null only beside calls.
 type message struct {
 	Role             string     `json:"role"`
 	Content          any        `json:"content"` // string, []part or nil
@@ -118,8 +118,8 @@ type jsonSchema struct {
 	Strict      *bool           `json:"strict,omitempty"`
 }
 
-// A chunk is one event of the stream, or the whole of an answer that does not
-// stream. Only what is used is named, so that nothing else can be malformed.
+// A chunk is an event of the stream, or a whole answer that is not streamed. It has
+// only the fields that are used, so that others cannot make it invalid.
 type chunk struct {
 	Model       string          `json:"model"`
 	ServiceTier string          `json:"service_tier"`
@@ -131,12 +131,12 @@ type chunk struct {
 type choice struct {
 	Index        int       `json:"index"`
 	Delta        *words    `json:"delta"`
-	Message      *words    `json:"message"` // instead of delta, where the answer comes whole
+	Message      *words    `json:"message"` // in place of delta, if the answer is not streamed
 	FinishReason string    `json:"finish_reason"`
 	Logprobs     *logprobs `json:"logprobs"`
 }
 
-// essential is what a chunk says.
+// essential holds the fields of a chunk that carry the answer.
 type essential struct {
 	Choices []struct {
 		Delta        *saying `json:"delta"`
@@ -153,7 +153,8 @@ type saying struct {
 	FunctionCall *pieceBody `json:"function_call"`
 }
 
-// words are what a chunk adds. Reasoning has two names, neither of them OpenAI's.
+// words holds what a chunk adds. Servers other than OpenAI's send reasoning in one of
+// two fields.
 type words struct {
 	Content          content    `json:"content"`
 	ReasoningContent string     `json:"reasoning_content"`
@@ -163,7 +164,7 @@ type words struct {
 	FunctionCall     *pieceBody `json:"function_call"` // the predecessor of tool_calls
 }
 
-// A piece is more of a call.
+// A piece is a part of a call.
 type piece struct {
 	Index    *int      `json:"index"`
 	ID       string    `json:"id"`
@@ -184,7 +185,7 @@ type tokenLogprob struct {
 	TopLogprobs []topLogprob `json:"top_logprobs"`
 }
 
-// usage has two names for cached tokens, of which the second is DeepSeek's.
+// usage has two fields for cached tokens. The second is DeepSeek's.
 type usage struct {
 	PromptTokens     int `json:"prompt_tokens"`
 	CompletionTokens int `json:"completion_tokens"`
@@ -198,7 +199,7 @@ type usage struct {
 	} `json:"completion_tokens_details"`
 }
 
-// content is a string, null, or Mistral's list of parts, some of them thoughts.
+// content is a string, null, or Mistral's list of parts, some of which hold reasoning.
 type content struct {
 	text, thought string
 }
@@ -227,8 +228,7 @@ func (c *content) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// arguments are a string, null, or the object itself where a server forgot that
-// they are a string.
+// arguments are a string or null. Some servers send the object itself instead.
 type arguments string
 
 func (a *arguments) UnmarshalJSON(b []byte) error {

@@ -1,5 +1,5 @@
-// Package dialogue reads items as the turns of a dialogue, in the order that
-// vendors insist on, and keeps what only one vendor understands.
+// Package dialogue turns items into the turns of a dialogue, in the order that vendors
+// require, and seals content that only one vendor understands.
 package dialogue
 
 import (
@@ -12,16 +12,15 @@ import (
 	"github.com/berth-run/berth"
 )
 
-// Interrupted stands in for an output that there is not: vendors refuse a call
-// without one.
+// Interrupted replaces a missing output: vendors refuse a call without one.
 const Interrupted = "The call was interrupted; there is no output."
 
-// A Turn is what one side says until the other does.
+// A Turn is everything that one side contributes before the other does.
 type Turn struct {
 	Role    string          // system, developer, user or assistant
-	Name    string          // of the speaker, where several share a role
-	Content []berth.Content // of all but the assistant
-	Said    []Part          // of the assistant, in its order; the outputs of its calls follow at once
+	Name    string          // of the participant, if several share a role
+	Content []berth.Content // unless the role is assistant
+	Parts   []Part          // of the assistant, in order; the outputs of its calls follow at once
 }
 
 // A Part is one thing in an assistant's turn: text, reasoning or a call.
@@ -31,26 +30,25 @@ type Part struct {
 	Call      *Call
 }
 
-// A Call is a call with its output.
+// A Call is a function call and its output.
 type Call struct {
 	ID        string
 	Name      string          // of letters, digits, _ and -, at most 64
-	Arguments json.RawMessage // a JSON object, always
+	Arguments json.RawMessage // always a JSON object
 	Output    Output
 }
 
-// An Output is what a call gave.
+// An Output is the output of a call.
 type Output struct {
-	Text    string          // where it is text only
-	Content []berth.Content // where it is parts
-	Missing bool            // there is none; Text says so
+	Text    string          // if it is a plain string
+	Content []berth.Content // if it has parts
+	Missing bool            // there is no output; Text states so
 }
 
-// Read reads items. Vendors insist on an order that items do not have: what a
-// model said in one turn belongs together, its text with its calls, and the
-// outputs of those calls follow at once. An output, or anything that the model did
-// not say, ends a turn. An output without its call becomes the user's words. What
-// is left out is said in the log.
+// Read turns items into turns. Vendors require an order that items may lack: all parts
+// of a model's turn together, text and calls, followed at once by the outputs of these
+// calls. An output, or any item not from the model, ends a turn. An output without its
+// call becomes a user message. Items left out are logged.
 func Read(items []berth.Item, log *slog.Logger) ([]Turn, error) {
 	r := &reader{log: log, items: items, pairs: Pair(items)}
 	for i, it := range items {
@@ -66,20 +64,20 @@ type reader struct {
 	log   *slog.Logger
 	items []berth.Item
 	out   []Turn
-	said  []Part // of the turn that is still growing
-	name  string // of its speaker
+	parts []Part // parts of the open turn
+	name  string // of the open turn's participant
 
 	pairs Pairs
 }
 
-// Pairs says which output is of which call, by their places among the items.
+// Pairs maps calls to their outputs and back, by index in the items.
 type Pairs struct {
-	OutputOf map[int]int // of a call
-	CallOf   map[int]int // of an output
+	OutputOf map[int]int // by the index of a call
+	CallOf   map[int]int // by the index of an output
 }
 
-// Pair pairs calls with their outputs. An id that occurs again, as some upstreams
-// count from zero in every turn, pairs in order.
+// Pair pairs calls with their outputs. Calls that share an id pair in order: some
+// upstreams count ids from zero in every turn.
 func Pair(items []berth.Item) Pairs {
 	p := Pairs{OutputOf: map[int]int{}, CallOf: map[int]int{}}
 	calls := map[string][]int{}
@@ -116,9 +114,9 @@ func (r *reader) add(i int, it berth.Item) error {
 		if err := it.Decode(&thought); err != nil {
 			return berth.Invalid("input", "Invalid reasoning: %v.", err)
 		}
-		r.said = append(r.said, Part{Reasoning: &thought})
+		r.parts = append(r.parts, Part{Reasoning: &thought})
 	default:
-		r.log.Debug("an item has no place in the vendor's dialogue and is left out", "type", it.Type(), "id", it.ID())
+		r.log.Debug("dropped item that the vendor's dialogue does not have", "type", it.Type(), "id", it.ID())
 	}
 	return nil
 }
@@ -130,8 +128,8 @@ func (r *reader) message(it berth.Item) error {
 	}
 	switch m.Role {
 	case "assistant":
-		if text := said(m.Content); text != "" {
-			r.said, r.name = append(r.said, Part{Text: text}), cmp.Or(m.Name, r.name)
+		if text := assistantText(m.Content); text != "" {
+			r.parts, r.name = append(r.parts, Part{Text: text}), cmp.Or(m.Name, r.name)
 		}
 		return nil
 	case "system", "developer":
@@ -143,9 +141,9 @@ func (r *reader) message(it berth.Item) error {
 	return nil
 }
 
-// said is what an assistant's message says. A refusal is text as well: vendors have
-// no word for one in what they are told.
-func said(content []berth.Content) string {
+// assistantText returns the text of an assistant's message. A refusal counts as text:
+// vendors accept no refusals in their input.
+func assistantText(content []berth.Content) string {
 	var text strings.Builder
 	for _, c := range content {
 		text.WriteString(c.Text)
@@ -166,14 +164,14 @@ func (r *reader) call(i int, it berth.Item) error {
 			return err
 		}
 	} else {
-		r.log.Debug("a call without output is told as interrupted", "call_id", c.CallID)
+		r.log.Debug("marked call without output as interrupted", "call_id", c.CallID)
 	}
-	r.said = append(r.said, Part{Call: call})
+	r.parts = append(r.parts, Part{Call: call})
 	return nil
 }
 
-// Name is a name that every vendor takes. Only a model that was wrong has called
-// something by another.
+// Name returns s as a function name that every vendor accepts. It changes only names
+// that a model made up.
 func Name(s string) string {
 	clean := []byte(s[:min(len(s), 64)])
 	for i, c := range clean {
@@ -188,8 +186,8 @@ func Name(s string) string {
 	return string(clean)
 }
 
-// object returns what the model wrote as arguments, wrapped if it is no JSON
-// object: most vendors parse it, and fail on what a model got wrong.
+// object returns a call's arguments, wrapped if they are not a JSON object. Most
+// vendors parse them and fail on a model's mistakes.
 func object(arguments string) json.RawMessage {
 	if arguments == "" {
 		return json.RawMessage("{}")
@@ -222,29 +220,30 @@ func output(it berth.Item) (Output, error) {
 }
 
 func (r *reader) orphaned(it berth.Item) error {
-	r.log.Debug("an output without its call is told as the user's text", "call_id", it.CallID())
+	r.log.Debug("turned output without call into user message", "call_id", it.CallID())
 	content, err := Orphan(it)
 	r.out = append(r.out, Turn{Role: "user", Content: content})
 	return err
 }
 
-// Orphan is an output without its call in the user's words: as an output, it would
-// be refused.
+// Orphan returns an output without its call as content of a user message. Vendors
+// refuse it as an output.
 func Orphan(it berth.Item) ([]berth.Content, error) {
 	out, err := output(it)
 	text := berth.Content{Type: "input_text", Text: "The output of an earlier call, " + it.CallID() + ", was:\n" + out.Text}
 	return append([]berth.Content{text}, out.Content...), err
 }
 
-// endTurn ends the assistant's turn.
+// endTurn closes the assistant's turn.
 func (r *reader) endTurn() {
-	if len(r.said) > 0 {
-		r.out = append(r.out, Turn{Role: "assistant", Name: r.name, Said: r.said})
-		r.said, r.name = nil, ""
+	if len(r.parts) > 0 {
+		r.out = append(r.out, Turn{Role: "assistant", Name: r.name, Parts: r.parts})
+		r.parts, r.name = nil, ""
 	}
 }
 
-// Text is the text of content, a line each; what is not text is left out.
+// Text returns the text of content, one part a line. It drops content that is not
+// text.
 func Text(content []berth.Content) string {
 	if len(content) == 1 {
 		return content[0].Text

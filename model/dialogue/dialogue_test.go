@@ -30,7 +30,7 @@ func told(turns []Turn) string {
 	var b strings.Builder
 	for _, t := range turns {
 		fmt.Fprintf(&b, "%s:%s", t.Role, Text(t.Content))
-		for _, p := range t.Said {
+		for _, p := range t.Parts {
 			switch {
 			case p.Call != nil:
 				fmt.Fprintf(&b, " %s(%s)%s=%s", p.Call.Name, p.Call.Arguments, p.Call.ID, p.Call.Output.Text+Text(p.Call.Output.Content))
@@ -111,7 +111,7 @@ func FuzzRead(f *testing.F) {
 			t.Fatal(err)
 		}
 		for _, turn := range turns {
-			for _, p := range turn.Said {
+			for _, p := range turn.Parts {
 				if p.Call != nil && (!IsObject(p.Call.Arguments) || Name(p.Call.Name) != p.Call.Name) {
 					t.Fatalf("got %+v", p.Call)
 				}

@@ -1,23 +1,24 @@
 package dialogue
 
-// What a model is told in words where its vendor's wire has no field for it. All of
-// it is read by the model, and said only when it was asked for.
+// Texts for the model that replace fields missing on a vendor's wire. Each is sent
+// only if the request sets the field.
 const (
 	Brief = "Answer briefly."
 	Long  = "Answer at length and in detail."
 	JSON  = "Answer with one JSON object and nothing else: no words around it, no code fence."
 
-	// Vendors want a dialogue to begin and end with the user, and nobody to say nothing.
-	Begin = "(The assistant speaks first.)"
-	GoOn  = "Go on."
-	Empty = "(no words)"
+	// Vendors require that a dialogue starts and ends with the user, and that no
+	// message is empty.
+	AssistantFirst = "(The assistant speaks first.)"
+	Continue       = "Go on."
+	Empty          = "(no words)"
 
-	// fromSystem introduces a system message in the middle of a dialogue, where only
-	// user and assistant speak.
+	// fromSystem introduces a system message within a dialogue that has only the roles
+	// user and assistant.
 	fromSystem = "[System message, not from the user]\n"
 )
 
-// Hint is what to say of a verbosity.
+// Hint returns the instruction for a verbosity, or "".
 func Hint(verbosity string) string {
 	switch verbosity {
 	case "low":
@@ -28,7 +29,7 @@ func Hint(verbosity string) string {
 	return ""
 }
 
-// Speaker says who speaks, where several share a role.
+// Speaker returns the participant's name as a prefix, or "".
 func (t Turn) Speaker() string {
 	if t.Name == "" {
 		return ""
@@ -36,12 +37,12 @@ func (t Turn) Speaker() string {
 	return t.Name + ": "
 }
 
-// Aside is the text of a system turn for a vendor that knows none in the middle of
-// a dialogue.
+// Aside returns the text of a system turn for vendors that accept none within a
+// dialogue.
 func (t Turn) Aside() string { return fromSystem + t.Speaker() + Text(t.Content) }
 
-// System takes the turns of the system before the dialogue begins, and returns
-// their text and the rest. The text of instructions comes first.
+// System removes the leading system turns. It returns their text, after the
+// instructions, and the remaining turns.
 func System(instructions string, turns []Turn) (text string, rest []Turn) {
 	for len(turns) > 0 && (turns[0].Role == "system" || turns[0].Role == "developer") {
 		instructions = Join(instructions, turns[0].Speaker()+Text(turns[0].Content))

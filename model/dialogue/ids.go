@@ -8,21 +8,21 @@ import (
 	"github.com/berth-run/berth"
 )
 
-// maxCallID bounds an id that is kept as the vendor gave it; it is the bound on
+// maxCallID bounds an id that is used as the vendor sent it; it is the bound on
 // call_id in Responses.
 const maxCallID = 64
 
-// IDs gives the calls of one request ids that fit the vendor: their own, unless
-// that was there before, is longer than Length or has other characters than those
-// that Plain allows. It gives the same ids to the same calls each time.
+// IDs assigns call ids that fit the vendor to the calls of one request. A call keeps
+// its id unless that repeats, is longer than Length, or has characters that Plain
+// excludes. The same calls get the same ids each time.
 type IDs struct {
 	Length int
-	Plain  bool // letters, digits, _ and - only
+	Plain  bool // only letters, digits, _ and -
 
-	used map[string]int // how many calls had this id
+	used map[string]int // how many calls had the id
 }
 
-// For returns the id under which the vendor sees a call.
+// For returns the id of a call for the vendor.
 func (s *IDs) For(id string) string {
 	if s.used == nil {
 		s.used = map[string]int{}
@@ -37,15 +37,15 @@ func (s *IDs) For(id string) string {
 	return digest[:min(s.Length, len(digest))]
 }
 
-// NewIDs gives the calls of an answer to a conversation ids of which none was
-// there before: an output is found by its call's id.
+// NewIDs assigns ids to the calls of an answer. None of them occurs in Items, because
+// outputs are matched to calls by id.
 type NewIDs struct {
 	Items []berth.Item
 
 	taken map[string]bool // nil until needed
 }
 
-// For returns id, or a new one if that is empty, too long, or taken.
+// For returns id, or a new one if id is empty, too long, or taken.
 func (s *NewIDs) For(id string) string {
 	if s.taken == nil {
 		s.taken = map[string]bool{}

@@ -6,20 +6,20 @@ import (
 	"strings"
 )
 
-// sealed begins the encrypted_content of reasoning items that a Seal made. It
-// says what it is to whoever meets it elsewhere.
+// sealed is the prefix of every encrypted_content that Seal returns. It identifies the
+// value outside Berth too.
 const sealed = "berth.vendor.1."
 
-// envelope is what a seal holds.
+// envelope is the content of a seal.
 type envelope struct {
 	Vendor  string          `json:"vendor"`
 	Family  string          `json:"family"`
 	Content json.RawMessage `json:"content"`
 }
 
-// Seal returns the encrypted_content of a reasoning item: content that a vendor's
-// family of models, and no other, needs to have back, such as the signature of its
-// thoughts. It is a secret to nobody. content must marshal.
+// Seal returns the encrypted_content of a reasoning item. It holds content that one
+// vendor's family of models needs back, such as the signature of its thoughts. It is
+// encoded, not secret. content must marshal.
 func Seal(vendor, family string, content any) string {
 	raw, err := json.Marshal(content)
 	if err == nil {
@@ -31,8 +31,8 @@ func Seal(vendor, family string, content any) string {
 	return sealed + base64.RawURLEncoding.EncodeToString(raw)
 }
 
-// Unseal reads what Seal made for the same vendor and family. It reports whether
-// there was such a thing.
+// Unseal decodes a result of Seal for the same vendor and family into content. It
+// reports whether encrypted was one.
 func Unseal(vendor, family, encrypted string, content any) bool {
 	text, ok := strings.CutPrefix(encrypted, sealed)
 	if !ok {
@@ -43,5 +43,5 @@ func Unseal(vendor, family, encrypted string, content any) bool {
 	return err == nil && json.Unmarshal(raw, &e) == nil && e.Vendor == vendor && e.Family == family && json.Unmarshal(e.Content, content) == nil
 }
 
-// IsSealed reports whether a Seal made the encrypted_content.
+// IsSealed reports whether encrypted came from Seal.
 func IsSealed(encrypted string) bool { return strings.HasPrefix(encrypted, sealed) }

@@ -22,44 +22,40 @@ import (
 // maxChunk bounds one chunk, in bytes.
 const maxChunk = 32 << 20
 
-// An answer is what the model says in one turn, as it comes in.
+// An answer decodes one answer of the model.
 type answer struct {
 	log *slog.Logger
 
-	begun   bool // a chunk of the dialect has come
-	one     bool // call only, because the request wants no parallel ones
-	said    bool // words or calls
-	id      string
-	model   string
-	family  string
-	reason  genai.FinishReason
-	message string // about the reason
-	blocked bool   // the request was, before an answer
-	thought string // what the open reasoning says
-	usage   usage
-	calls   int
-	ids     dialogue.NewIDs
+	begun     bool // a chunk of the dialect has arrived
+	one       bool // only one call is allowed: the request excludes parallel calls
+	hasOutput bool // text or calls have been emitted
+	id        string
+	model     string
+	family    string
+	reason    genai.FinishReason
+	message   string // explains the reason
+	blocked   bool   // the vendor refused the request before an answer
+	thought   string // text of the open reasoning
+	usage     usage
+	calls     int
+	ids       dialogue.NewIDs
 }
 
 func newAnswer(req *model.Request, log *slog.Logger) *answer {
 	return &answer{log: log, one: !req.ParallelToolCalls, family: family(req.Model), ids: dialogue.NewIDs{Items: req.Items}}
 }
 
-// read yields what the answer says, and its Finish or an error.
-func (a *answer) read(in io.Reader) iter.Seq2[model.Delta, error] {
-	return upstream.Read(in, sse.NewReader(in, maxChunk).Data(), a, a.log)
+// Events implements upstream.Answer.
+func (a *answer) Events(in io.Reader) iter.Seq2[[]byte, error] {
+	return sse.NewReader(in, maxChunk).Data()
 }
 
-// Begun implements upstream.Answer.
-func (a *answer) Begun() bool { return a.begun }
+// Progress implements upstream.Answer.
+func (a *answer) Progress() upstream.Progress {
+	return upstream.Progress{Begun: a.begun, Ended: a.reason != ""}
+}
 
-// Ended implements upstream.Answer.
-func (a *answer) Ended() bool { return a.reason != "" }
-
-// Done implements upstream.Answer.
-func (a *answer) Done() bool { return false }
-
-// Take appends what a chunk says.
+// Take implements upstream.Answer.
 func (a *answer) Take(data []byte, out []model.Delta) ([]model.Delta, error) {
 	var c chunk
 	if err := upstream.Decode(data, &c, &essential{}, a.log); err != nil {
@@ -103,16 +99,16 @@ func (a *answer) end(reason genai.FinishReason, message string) {
 	a.reason, a.message = reason, message
 }
 
-// part appends what a part says.
+// part appends the deltas of a part.
 func (a *answer) part(p *part, probs []json.RawMessage, out []model.Delta) []model.Delta {
 	switch {
 	case p.FunctionCall != nil:
 		if p.FunctionCall.Name == "" || a.one && a.calls > 0 {
-			a.log.Debug("a call is left out, because it has no name or none is to be beside another", "name", p.FunctionCall.Name)
+			a.log.Debug("dropped unnamed or parallel call", "name", p.FunctionCall.Name)
 			return out
 		}
 		out = a.sign("call", p.ThoughtSignature, p.FunctionCall.Args, out)
-		a.said = true
+		a.hasOutput = true
 		c := model.Call{Index: a.calls, ID: a.ids.For(p.FunctionCall.ID), Name: p.FunctionCall.Name, Arguments: "{}"}
 		if args := bytes.TrimSpace(p.FunctionCall.Args); len(args) > 0 && !bytes.Equal(args, []byte("null")) {
 			c.Arguments = string(args)
@@ -121,7 +117,7 @@ func (a *answer) part(p *part, probs []json.RawMessage, out []model.Delta) []mod
 		return append(out, c)
 	case p.Text == nil:
 		if p.InlineData != nil {
-			a.log.Debug("a picture that was not asked for is left out", "type", p.InlineData.MIMEType)
+			a.log.Debug("dropped unrequested image", "type", p.InlineData.MIMEType)
 		}
 		return a.sign("text", p.ThoughtSignature, nil, out)
 	case p.Thought:
@@ -132,15 +128,15 @@ func (a *answer) part(p *part, probs []json.RawMessage, out []model.Delta) []mod
 		return a.sign("thought", p.ThoughtSignature, nil, out)
 	}
 	if *p.Text != "" || len(probs) > 0 {
-		a.said, a.thought = true, ""
+		a.hasOutput, a.thought = true, ""
 		out = append(out, model.Text{Text: *p.Text, Logprobs: probs})
 	}
 	return a.sign("text", p.ThoughtSignature, nil, out)
 }
 
-// sign appends the signature of a part, as reasoning: of the thought itself, or as
-// an item of its own beside what it signs, which are the arguments of a call as the
-// model wrote them.
+// sign appends the signature of a part, as reasoning. The signature belongs to the
+// thought itself, or becomes an item before the part that it signs. For a call, args
+// are the arguments as the model wrote them.
 func (a *answer) sign(place, text string, args json.RawMessage, out []model.Delta) []model.Delta {
 	if text == "" {
 		return out
@@ -159,17 +155,17 @@ func (a *answer) sign(place, text string, args json.RawMessage, out []model.Delt
 	return append(out, item)
 }
 
-// declined is what a refusal says where the vendor gives no reason.
+// declined is the text of a refusal for which the vendor gives no reason.
 const declined = "The model's provider declined to answer this (%s)."
 
-// Finish appends the Finish. An answer whose end nobody announced was cut off.
+// Finish implements upstream.Answer. An answer without finish reason was cut off.
 func (a *answer) Finish(out []model.Delta) ([]model.Delta, error) {
 	f := model.Finish{Reason: model.FinishStop, Usage: a.usage.total(), Model: a.model}
 	switch {
 	case a.reason == "":
 		return out, io.ErrUnexpectedEOF
 	case a.blocked || declines(a.reason):
-		if a.said {
+		if a.hasOutput {
 			f.Reason = model.FinishContentFilter
 			break
 		}
@@ -179,14 +175,14 @@ func (a *answer) Finish(out []model.Delta) ([]model.Delta, error) {
 		out = append(out, model.Refusal{Text: a.message})
 	case a.reason == genai.FinishReasonMaxTokens, a.reason == genai.FinishReasonContinuation:
 		f.Reason = model.FinishLength
-	case a.reason != genai.FinishReasonStop && a.reason != genai.FinishReasonUnspecified: // OTHER, and calls that the vendor itself could not read
-		return out, errors.New(strings.TrimSpace(fmt.Sprintf("the upstream gave up its answer: %s %s", a.reason, a.message)))
+	case a.reason != genai.FinishReasonStop && a.reason != genai.FinishReasonUnspecified: // OTHER, and calls that the vendor could not parse
+		return out, errors.New(strings.TrimSpace(fmt.Sprintf("the upstream aborted its answer: %s %s", a.reason, a.message)))
 	}
 	return append(out, f), nil
 }
 
-// declines reports whether the vendor, not the model, ended the answer because of
-// what it says.
+// declines reports whether the vendor, not the model, ended the answer because of its
+// content.
 func declines(r genai.FinishReason) bool {
 	switch r {
 	case genai.FinishReasonSafety, genai.FinishReasonRecitation, genai.FinishReasonBlocklist, genai.FinishReasonProhibitedContent, genai.FinishReasonSPII,
@@ -196,7 +192,7 @@ func declines(r genai.FinishReason) bool {
 	return false
 }
 
-// total puts usage into the words of Responses, which count thoughts as output.
+// total converts usage to Responses, where thoughts count as output.
 func (u *usage) total() berth.Usage {
 	out := berth.Usage{InputTokens: u.Prompt + u.ToolUse, OutputTokens: u.Candidates + u.Thoughts, TotalTokens: u.Total,
 		InputTokenDetails:  berth.InputTokenDetails{CachedTokens: u.Cached},

@@ -23,7 +23,7 @@ import (
 func told(t *testing.T, in io.Reader) (lines []string, err error) {
 	t.Helper()
 	a := newAnswer(&model.Request{Model: "gemini-3.5-flash", ParallelToolCalls: true}, slog.New(slog.DiscardHandler))
-	for d, e := range a.read(in) {
+	for d, e := range upstream.Read(in, a, a.log) {
 		if err != nil {
 			t.Fatal("something follows an error")
 		}
@@ -123,7 +123,7 @@ func TestUsage(t *testing.T) {
 	var got model.Finish
 	a := newAnswer(&model.Request{Model: "m"}, slog.New(slog.DiscardHandler))
 	in := stream(end) + `data: {"modelVersion":"gemini-3.5-flash-001","usageMetadata":{"promptTokenCount":10,"cachedContentTokenCount":4,"candidatesTokenCount":5,"thoughtsTokenCount":3,"toolUsePromptTokenCount":2,"totalTokenCount":20}}` + "\n\n"
-	for d, err := range a.read(strings.NewReader(in)) {
+	for d, err := range upstream.Read(strings.NewReader(in), a, a.log) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -228,7 +228,7 @@ func FuzzAnswer(f *testing.F) {
 	f.Fuzz(func(t *testing.T, in string) {
 		a := newAnswer(&model.Request{Model: "m", ParallelToolCalls: true}, slog.New(slog.DiscardHandler))
 		over, ids := false, map[string]bool{}
-		for d, err := range a.read(strings.NewReader(in)) {
+		for d, err := range upstream.Read(strings.NewReader(in), a, a.log) {
 			if over {
 				t.Fatalf("after the end: %#v, %v", d, err)
 			}

@@ -14,10 +14,10 @@ import (
 	"github.com/berth-run/berth/model/dialogue"
 )
 
-// vendor is whose seals are opened here.
+// vendor identifies this provider's seals.
 const vendor = "gemini"
 
-// A signature is what one part of an answer must come back with.
+// A signature holds what one part of an answer needs when it is sent back.
 type signature struct {
 	Of        string `json:"of"`    // the id of the answer
 	Place     string `json:"place"` // of the part: call, text or thought
@@ -27,28 +27,28 @@ type signature struct {
 	Args json.RawMessage `json:"args,omitempty"` // of a call, as the model wrote them
 }
 
-// arguments returns those of the call that the signature is of, as the model wrote
-// them: what keeps a call may have written out what the model had left open.
-func (s signature) arguments(kept json.RawMessage) json.RawMessage {
-	var was, is map[string]any
-	if len(s.Args) == 0 || json.Unmarshal(s.Args, &was) != nil || json.Unmarshal(kept, &is) != nil {
-		return kept
+// arguments returns the arguments of the signed call as the model wrote them. stored
+// may spell out fields that the model left null.
+func (s signature) arguments(stored json.RawMessage) json.RawMessage {
+	var wrote, has map[string]any
+	if len(s.Args) == 0 || json.Unmarshal(s.Args, &wrote) != nil || json.Unmarshal(stored, &has) != nil {
+		return stored
 	}
-	for _, fields := range []map[string]any{was, is} {
+	for _, fields := range []map[string]any{wrote, has} {
 		maps.DeleteFunc(fields, func(_ string, v any) bool { return v == nil })
 	}
-	if !reflect.DeepEqual(was, is) {
-		return kept
+	if !reflect.DeepEqual(wrote, has) {
+		return stored
 	}
 	return s.Args
 }
 
-// unsigned is the word that the vendor takes for the signature of a call which
-// another model made.
+// unsigned is the value that the vendor accepts in place of a signature for a call
+// that another model made.
 const unsigned = "skip_thought_signature_validator"
 
-// tell adds the system text and the dialogue.
-func (p *Provider) tell(out *request, req *model.Request, g generation, hint string) error {
+// setDialogue adds the system text and the contents.
+func (p *Provider) setDialogue(out *request, req *model.Request, g generation, hint string) error {
 	turns, err := dialogue.Read(req.Items, p.up.Log)
 	if err != nil {
 		return err
@@ -69,14 +69,14 @@ func (p *Provider) tell(out *request, req *model.Request, g generation, hint str
 		}
 	}
 	if n := len(b.out); n == 0 || b.out[n-1].Role == "model" {
-		b.say("user", texts(dialogue.GoOn))
+		b.add("user", texts(dialogue.Continue))
 	}
 	out.Contents = b.out
 	return nil
 }
 
-// current reports whether no one but the model speaks in turns: its calls before
-// them are of the turn that goes on now.
+// current reports whether all turns are the model's. Calls before them then belong to
+// the turn in progress.
 func current(turns []dialogue.Turn) bool {
 	for _, t := range turns {
 		if t.Role != "assistant" {
@@ -104,9 +104,9 @@ type builder struct {
 	ids    dialogue.IDs
 }
 
-// say adds what one side says. What the model says at once is one content; outputs
-// of calls stay apart from what the user says after them.
-func (b *builder) say(role string, parts []part) {
+// add adds parts of one side. Consecutive parts of a side share a content, but outputs
+// of calls are separate from user messages.
+func (b *builder) add(role string, parts []part) {
 	if len(parts) == 0 {
 		return
 	}
@@ -116,14 +116,14 @@ func (b *builder) say(role string, parts []part) {
 		return
 	}
 	if n < 0 && role == "model" {
-		b.say("user", texts(dialogue.Begin))
+		b.add("user", texts(dialogue.AssistantFirst))
 	}
 	b.out = append(b.out, content{Role: role, Parts: parts})
 }
 
 func (b *builder) user(t dialogue.Turn) error {
 	if t.Role != "user" {
-		b.say("user", texts(t.Aside()))
+		b.add("user", texts(t.Aside()))
 		return nil
 	}
 	parts, err := contentParts(t.Content)
@@ -136,33 +136,34 @@ func (b *builder) user(t dialogue.Turn) error {
 	if len(parts) == 0 {
 		parts = texts(dialogue.Empty)
 	}
-	b.say("user", parts)
+	b.add("user", parts)
 	return nil
 }
 
-// model adds what the model said in one turn, and the outputs of its calls.
-func (b *builder) model(t dialogue.Turn, goesOn bool) error {
-	of := b.lastAnswer(t.Said)
-	var said, outputs, media []part
+// model adds the model's turn and the outputs of its calls. current states whether the
+// turn is in progress.
+func (b *builder) model(t dialogue.Turn, current bool) error {
+	of := b.lastAnswer(t.Parts)
+	var parts, outputs, media []part
 	var next signature // of the next call
 	calls := 0
-	for _, p := range t.Said {
+	for _, p := range t.Parts {
 		switch {
 		case p.Reasoning != nil:
 			if s, ok := b.signature(p.Reasoning); ok && s.Of == of {
 				if s.Place == "call" {
 					next = s
 				} else {
-					said = append(said, part{Text: &s.Thought, Thought: s.Place == "thought", ThoughtSignature: s.Signature})
+					parts = append(parts, part{Text: &s.Thought, Thought: s.Place == "thought", ThoughtSignature: s.Signature})
 				}
 			}
 		case p.Call != nil:
-			if next.Signature == "" && calls == 0 && goesOn && b.g.signs() {
+			if next.Signature == "" && calls == 0 && current && b.g.signs() {
 				next.Signature = unsigned
 			}
 			calls++
 			call := &functionCall{ID: b.ids.For(p.Call.ID), Name: p.Call.Name, Args: next.arguments(p.Call.Arguments)}
-			said = append(said, part{FunctionCall: call, ThoughtSignature: next.Signature})
+			parts = append(parts, part{FunctionCall: call, ThoughtSignature: next.Signature})
 			next = signature{}
 			output, shown, err := b.output(p.Call.Output)
 			if err != nil {
@@ -171,19 +172,19 @@ func (b *builder) model(t dialogue.Turn, goesOn bool) error {
 			output.ID, output.Name = call.ID, call.Name
 			outputs, media = append(outputs, part{FunctionResponse: output}), append(media, shown...)
 		default:
-			said = append(said, texts(p.Text)...)
+			parts = append(parts, texts(p.Text)...)
 		}
 	}
-	b.say("model", said)
-	b.say("user", outputs)
-	b.say("user", media)
+	b.add("model", parts)
+	b.add("user", outputs)
+	b.add("user", media)
 	return nil
 }
 
-// lastAnswer is the answer that the last of the signatures came with. Those of
-// others belong to answers that broke off.
-func (b *builder) lastAnswer(said []dialogue.Part) (of string) {
-	for _, p := range said {
+// lastAnswer returns the id of the answer that the last signature came with.
+// Signatures of other answers belong to answers that broke off.
+func (b *builder) lastAnswer(parts []dialogue.Part) (of string) {
+	for _, p := range parts {
 		if p.Reasoning != nil {
 			if s, ok := b.signature(p.Reasoning); ok {
 				of = s.Of
@@ -199,8 +200,8 @@ func (b *builder) signature(r *berth.Reasoning) (s signature, ok bool) {
 	return s, ok
 }
 
-// output is the response to a call, and the pictures and files in it where the
-// model sees none in a response.
+// output returns the response to a call, and its images and files if the model accepts
+// none in a response.
 func (b *builder) output(o dialogue.Output) (*functionResponse, []part, error) {
 	word := "output"
 	if o.Missing {
@@ -213,12 +214,12 @@ func (b *builder) output(o dialogue.Output) (*functionResponse, []part, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	var said []string
+	var lines []string
 	var within, after []part
 	for _, p := range parts {
 		switch {
 		case p.Text != nil:
-			said = append(said, *p.Text)
+			lines = append(lines, *p.Text)
 		case p.InlineData != nil && b.g.signs():
 			within = append(within, p)
 		default:
@@ -226,12 +227,12 @@ func (b *builder) output(o dialogue.Output) (*functionResponse, []part, error) {
 		}
 	}
 	if len(after) > 0 {
-		said = append(said, "(What this call shows follows in the next message.)")
+		lines = append(lines, "(What this call shows follows in the next message.)")
 	}
-	return &functionResponse{Response: map[string]string{word: strings.Join(said, "\n")}, Parts: within}, after, nil
+	return &functionResponse{Response: map[string]string{word: strings.Join(lines, "\n")}, Parts: within}, after, nil
 }
 
-// contentParts turns content into parts; what is empty is left out.
+// contentParts converts content to parts and drops empty content.
 func contentParts(all []berth.Content) ([]part, error) {
 	var parts []part
 	for _, c := range all {
@@ -260,7 +261,7 @@ func contentParts(all []berth.Content) ([]part, error) {
 	return parts, nil
 }
 
-// mediaType is the media type that a name's ending tells.
+// mediaType returns the media type of a file name's extension.
 func mediaType(name, otherwise string) string {
 	name, _, _ = strings.Cut(name, "?")
 	kind, _, _ := strings.Cut(mime.TypeByExtension(path.Ext(name)), ";")
@@ -270,7 +271,7 @@ func mediaType(name, otherwise string) string {
 	return kind
 }
 
-// mediaPart is a picture or file: its data, or where it is.
+// mediaPart returns the part of an image or file, from its data or its URL.
 func mediaPart(address, name, otherwise string) (part, error) {
 	data, ok := strings.CutPrefix(address, "data:")
 	switch {

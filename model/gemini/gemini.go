@@ -1,11 +1,10 @@
-// Package gemini asks models that speak Google's generateContent.
+// Package gemini is the provider for servers that speak Google's generateContent.
 package gemini
 
 import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"fmt"
 	"iter"
 	"net/http"
 	"net/url"
@@ -17,29 +16,29 @@ import (
 	"github.com/berth-run/berth/model/upstream"
 )
 
-// BaseURL is where Google's own server is.
+// BaseURL is the address of Google's own server.
 const BaseURL = "https://generativelanguage.googleapis.com"
 
-// Options describe an upstream. Those below the first say where servers differ;
-// their zero values suit Google's.
+// Options configure an upstream. The zero values of the fields below the first suit
+// Google.
 type Options struct {
 	upstream.Options // BaseURL has no version; the default is Google's
 
-	// Version is the API's. The default is v1beta, which has what v1 lacks: schemas in
-	// JSON Schema, thoughts and their signatures.
+	// Version is the version of the API. The default is v1beta. Version v1 lacks JSON
+	// Schema, thoughts and their signatures.
 	Version string
 
-	// Thinking is how a model is asked to think: "budget", with a number of tokens,
-	// or "level". The default is level from Gemini 3 on, and budget before.
+	// Thinking selects how a model is told to think: "budget", with a number of
+	// tokens, or "level". The default is level for Gemini 3 and later, else budget.
 	Thinking string
 }
 
 // A Provider is one upstream. It is safe for concurrent use.
 //
-// It uses the vendor's own types for what is configured, and not its client, which
-// takes keys from the environment that belong to another upstream, writes to the
-// process's log, puts what it was given into the texts of errors, and reads numbers
-// in arguments as floats.
+// It uses the vendor's types for configuration, but not the vendor's client. The
+// client takes keys from the environment that belong to another upstream, writes to
+// the process's log, puts request data into error texts, and decodes numbers in
+// arguments as floats.
 type Provider struct {
 	opts Options
 	up   *upstream.Upstream
@@ -50,7 +49,7 @@ var (
 	_ model.Lister   = (*Provider)(nil)
 )
 
-// New returns a provider. Nothing is connected yet.
+// New returns a provider. It does not connect.
 func New(opts Options) (*Provider, error) {
 	if opts.BaseURL == "" {
 		opts.BaseURL = BaseURL
@@ -63,14 +62,14 @@ func New(opts Options) (*Provider, error) {
 	if err != nil {
 		return nil, err
 	}
-	if t := opts.Thinking; t != "" && t != "budget" && t != "level" {
-		return nil, fmt.Errorf("%q must be \"budget\" or \"level\"", t)
+	if err := upstream.Check("thinking", opts.Thinking, "budget", "level"); err != nil {
+		return nil, err
 	}
 	return &Provider{opts: opts, up: up}, nil
 }
 
-// ask sends a request to a path of the API; body may be nil.
-func (p *Provider) ask(ctx context.Context, method, path string, body []byte) (*http.Response, error) {
+// send sends a request to a path of the API; body may be nil.
+func (p *Provider) send(ctx context.Context, method, path string, body []byte) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, method, p.opts.BaseURL+"/"+p.opts.Version+"/"+path, bytes.NewReader(body))
 	if err != nil {
 		return nil, err
@@ -93,21 +92,19 @@ func (p *Provider) Stream(ctx context.Context, req *model.Request) iter.Seq2[mod
 		raw, err = json.Marshal(body)
 	}
 	if err != nil {
-		return func(yield func(model.Delta, error) bool) { yield(nil, err) }
+		return upstream.Fail(err)
 	}
-	return p.up.Ask(ctx, upstream.Question{
+	return p.up.Stream(ctx, upstream.Turn{
 		Model: req.Model,
 		Send: func(ctx context.Context) (*http.Response, error) {
-			return p.ask(ctx, http.MethodPost, resource(req.Model)+":streamGenerateContent?alt=sse", raw)
+			return p.send(ctx, http.MethodPost, resource(req.Model)+":streamGenerateContent?alt=sse", raw)
 		},
-		Read: func(w *upstream.Watch) iter.Seq2[model.Delta, error] {
-			return newAnswer(req, p.up.Log).read(w)
-		},
+		Answer:  func() upstream.Answer { return newAnswer(req, p.up.Log) },
 		Explain: explain,
 	})
 }
 
-// resource is the path of a model: models/gemini-…, or what its name says.
+// resource returns the path of a model: models/NAME, or its name if that is a path.
 func resource(name string) string {
 	if !strings.Contains(name, "/") {
 		name = "models/" + name
@@ -121,11 +118,8 @@ func resource(name string) string {
 
 // Models implements model.Lister.
 func (p *Provider) Models(ctx context.Context) ([]berth.Model, error) {
-	body, err := p.up.Get(ctx, func(ctx context.Context) (*http.Response, error) {
-		return p.ask(ctx, http.MethodGet, "models?pageSize=1000", nil)
-	}, explain)
-	if err != nil {
-		return nil, err
+	send := func(ctx context.Context) (*http.Response, error) {
+		return p.send(ctx, http.MethodGet, "models?pageSize=1000", nil)
 	}
 	var page struct {
 		Models []struct {
@@ -133,8 +127,8 @@ func (p *Provider) Models(ctx context.Context) ([]berth.Model, error) {
 			Methods []string `json:"supportedGenerationMethods"`
 		} `json:"models"`
 	}
-	if err := json.Unmarshal(body, &page); err != nil {
-		return nil, p.up.Broken(fmt.Errorf("the list of models: %w", err))
+	if err := p.up.List(ctx, send, explain, &page); err != nil {
+		return nil, err
 	}
 	all := make([]berth.Model, 0, len(page.Models))
 	for _, m := range page.Models {
@@ -145,8 +139,7 @@ func (p *Provider) Models(ctx context.Context) ([]berth.Model, error) {
 	return all, nil
 }
 
-// explain reads {"error":{"code","message","status","details"}}, which may stand in
-// a list.
+// explain decodes {"error":{"code","message","status","details"}}, or a list of that.
 func explain(r *upstream.Refusal) upstream.Complaint {
 	if list := bytes.TrimSpace(r.Body); bytes.HasPrefix(list, []byte("[")) {
 		r.Body = bytes.TrimSuffix(list[1:], []byte("]"))
@@ -161,7 +154,7 @@ func explain(r *upstream.Refusal) upstream.Complaint {
 			} `json:"details"`
 		} `json:"error"`
 	}
-	_ = json.Unmarshal(r.Body, &body) // a gateway's may have another form
+	_ = json.Unmarshal(r.Body, &body) // a gateway's error may have another form
 	for _, d := range body.Error.Details {
 		if d.Reason == "API_KEY_INVALID" {
 			c.Status = http.StatusUnauthorized
@@ -170,14 +163,14 @@ func explain(r *upstream.Refusal) upstream.Complaint {
 			c.RetryAfter = after
 		}
 	}
-	if body.Error.Status == "FAILED_PRECONDITION" { // the place or the bill, not the request
+	if body.Error.Status == "FAILED_PRECONDITION" { // the region or billing, not the request
 		c.Status = http.StatusForbidden
 	}
 	c.Param = paramOf(c.Message)
 	return c
 }
 
-// paramOf is the name in Responses of the field that a message is about.
+// paramOf returns the name in Responses of the field that a message mentions, or "".
 func paramOf(message string) string {
 	for _, field := range []struct{ word, param string }{
 		{"response_json_schema", "text.format"}, {"responseJsonSchema", "text.format"}, {"thinking", "reasoning.effort"},

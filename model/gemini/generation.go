@@ -9,8 +9,8 @@ import (
 	"google.golang.org/genai"
 )
 
-// A generation is what the name of a model tells: gemini-2.5-flash,
-// gemini-3-pro-preview. A model whose name tells nothing is the latest.
+// A generation is parsed from the name of a model: gemini-2.5-flash,
+// gemini-3-pro-preview. A name without a version counts as the latest.
 type generation struct {
 	known        bool
 	major, minor int
@@ -33,12 +33,12 @@ func (g generation) since(major, minor int) bool {
 	return !g.known || cmp.Or(cmp.Compare(g.major, major), cmp.Compare(g.minor, minor)) >= 0
 }
 
-// signs reports whether the model insists on the signatures of its calls, and sees
-// pictures in their outputs.
+// signs reports whether the model requires signatures of its calls and accepts images
+// in their outputs.
 func (g generation) signs() bool { return g.since(3, 0) }
 
-// level is the level of thought for an effort. Thought cannot be switched off, and
-// the first Gemini 3 Pro knows no middle.
+// level returns the thinking level for an effort. Thinking cannot be switched off, and
+// the first Gemini 3 Pro has no medium level.
 func (g generation) level(effort string) genai.ThinkingLevel {
 	switch effort {
 	case "none", "minimal", "low":
@@ -52,13 +52,13 @@ func (g generation) level(effort string) genai.ThinkingLevel {
 	return genai.ThinkingLevelHigh
 }
 
-// budget is the number of tokens to think with for an effort.
+// budget returns the thinking budget for an effort, in tokens.
 func (g generation) budget(effort string) int32 {
 	pro := strings.HasPrefix(g.line, "pro")
 	switch effort {
 	case "none":
 		if pro {
-			return 128 // it cannot be switched off
+			return 128 // thinking cannot be switched off
 		}
 		return 0
 	case "minimal":
@@ -74,7 +74,7 @@ func (g generation) budget(effort string) int32 {
 	return 24_576
 }
 
-// family is whose signatures are its own: all previews and dates of a model.
+// family returns the models that share signatures: all previews and dates of a model.
 func family(name string) string {
 	name = name[strings.LastIndexByte(name, '/')+1:]
 	name, _, _ = strings.Cut(name, "-preview")

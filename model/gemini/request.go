@@ -12,7 +12,7 @@ import (
 	"github.com/berth-run/berth/model/dialogue"
 )
 
-// request writes a turn in the words of generateContent.
+// request converts a turn to a request of generateContent.
 func (p *Provider) request(req *model.Request) (*request, error) {
 	if err := model.RefuseSampling(req.Sampling, "stop", "seed", "frequency_penalty", "presence_penalty"); err != nil {
 		return nil, err
@@ -42,20 +42,20 @@ func (p *Provider) request(req *model.Request) (*request, error) {
 		}
 	}
 	out := &request{}
-	if err := out.offer(req); err != nil {
+	if err := out.setTools(req); err != nil {
 		return nil, err
 	}
-	hint, err := hold(config, req, g)
+	hint, err := setFormat(config, req, g)
 	if err != nil {
 		return nil, err
 	}
 	if !reflect.ValueOf(*config).IsZero() {
 		out.GenerationConfig = config
 	}
-	return out, p.tell(out, req, g, hint)
+	return out, p.setDialogue(out, req, g, hint)
 }
 
-// narrow gives a number the vendor's precision.
+// narrow converts a number to the vendor's precision.
 func narrow(v *float64) *float32 {
 	if v == nil {
 		return nil
@@ -64,7 +64,7 @@ func narrow(v *float64) *float32 {
 	return &f
 }
 
-// thinking asks the model to think as far as the request wants it to.
+// thinking returns thinking budget or level as the request wants it, or nil.
 func (p *Provider) thinking(req *model.Request, g generation) *genai.ThinkingConfig {
 	config := &genai.ThinkingConfig{IncludeThoughts: req.Reasoning.Summary != nil}
 	effort := ""
@@ -85,8 +85,8 @@ func (p *Provider) thinking(req *model.Request, g generation) *genai.ThinkingCon
 	return config
 }
 
-// offer adds the tools and how to choose among them.
-func (r *request) offer(req *model.Request) error {
+// setTools adds the tools and the tool choice.
+func (r *request) setTools(req *model.Request) error {
 	if len(req.Tools) == 0 {
 		return nil
 	}
@@ -118,9 +118,9 @@ func (r *request) offer(req *model.Request) error {
 	return nil
 }
 
-// hold holds the answer to text.format, and returns what has to be said about its
-// form in words because the wire has none.
-func hold(config *genai.GenerationConfig, req *model.Request, g generation) (hint string, err error) {
+// setFormat applies text.format. It returns instructions for the model about whatever
+// the wire has no field for.
+func setFormat(config *genai.GenerationConfig, req *model.Request, g generation) (hint string, err error) {
 	hint = dialogue.Hint(req.Text.Verbosity)
 	if len(req.Text.Format) == 0 {
 		return hint, nil
@@ -138,7 +138,7 @@ func hold(config *genai.GenerationConfig, req *model.Request, g generation) (hin
 	if format.Type == "json_schema" && !dialogue.IsObject(format.Schema) {
 		return "", berth.Invalid("text.format", "The schema of text.format is not a JSON schema.")
 	}
-	if len(req.Tools) > 0 && !g.since(3, 0) { // which cannot do both
+	if len(req.Tools) > 0 && !g.since(3, 0) { // these models cannot do both
 		hint = dialogue.Join(hint, dialogue.JSON)
 		if format.Type == "json_schema" {
 			hint = dialogue.Join(hint, "Its JSON schema is:\n"+string(format.Schema))

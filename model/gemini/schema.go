@@ -8,25 +8,25 @@ import (
 	"strings"
 )
 
-// What generateContent understands of JSON Schema, by how its value is read.
+// Keywords of JSON Schema that generateContent supports, by the form of their value.
 var (
 	plainWords  = []string{"$id", "$ref", "$anchor", "type", "format", "title", "description", "enum", "required", "propertyOrdering", "minItems", "maxItems", "minimum", "maximum", "nullable"}
 	schemaWords = []string{"items", "additionalProperties"}   // a schema, or true or false
 	listWords   = []string{"anyOf", "oneOf", "prefixItems"}   // a list of schemas
 	mapWords    = []string{"properties", "$defs"}             // schemas by name
-	silentWords = []string{"$schema", "$comment", "examples"} // nothing is lost without them
-	maxDepth    = 64                                          // of schemas within schemas
-	oldRef      = []byte(`"#/definitions/`)                   // of drafts before 2019
+	silentWords = []string{"$schema", "$comment", "examples"} // dropped without loss
+	maxDepth    = 64                                          // of nested schemas
+	oldRef      = []byte(`"#/definitions/`)                   // in drafts before 2019
 	newRef      = []byte(`"#/$defs/`)
 )
 
-// subset returns a schema in the words that generateContent understands, in the
-// order of the original, which is the order of what the model writes. What else it
-// says of a value becomes part of its description.
+// subset returns a schema with the keywords that generateContent supports. It retains
+// the order, which is the order of the model's output. Unsupported keywords move into
+// the description.
 func subset(raw json.RawMessage) json.RawMessage {
 	out, ok := lower(raw, maxDepth)
 	if !ok {
-		return raw // which the vendor refuses in its own words
+		return raw // the vendor's error explains it
 	}
 	return out
 }
@@ -37,7 +37,7 @@ type field struct {
 	value json.RawMessage
 }
 
-// fields reads an object in its order.
+// fields decodes an object in order.
 func fields(raw json.RawMessage) ([]field, bool) {
 	d := json.NewDecoder(bytes.NewReader(raw))
 	if t, err := d.Token(); err != nil || t != json.Delim('{') {
@@ -107,7 +107,7 @@ func lower(raw json.RawMessage, depth int) (json.RawMessage, bool) {
 	return object(out), true
 }
 
-// inner lowers a schema; true and false stay.
+// inner lowers a schema; true and false stay unchanged.
 func inner(raw json.RawMessage, depth int) json.RawMessage {
 	if out, ok := lower(raw, depth-1); ok {
 		return out
@@ -123,7 +123,7 @@ func each(raw json.RawMessage, depth int) json.RawMessage {
 	for i := range list {
 		list[i] = inner(list[i], depth)
 	}
-	out, _ := json.Marshal(list) // of JSON
+	out, _ := json.Marshal(list) // valid JSON always marshals
 	return out
 }
 
@@ -138,7 +138,7 @@ func values(raw json.RawMessage, depth int) json.RawMessage {
 	return object(all)
 }
 
-// describe adds words to the description.
+// describe appends text to the description.
 func describe(all []field, words string) []field {
 	for i, f := range all {
 		var text string

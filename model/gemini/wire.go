@@ -6,9 +6,9 @@ import (
 	"google.golang.org/genai"
 )
 
-// A request is the body of streamGenerateContent. The vendor's types do for what
-// configures a request; contents are the house's: the vendor's leave out a text
-// that is empty but has a signature, and keep arguments as floats.
+// A request is the body of streamGenerateContent. Its configuration has the vendor's
+// types, its contents our own: the vendor's types drop a text that is empty but
+// signed, and decode arguments as floats.
 type request struct {
 	Contents          []content               `json:"contents"`
 	SystemInstruction *content                `json:"systemInstruction,omitempty"`
@@ -57,8 +57,8 @@ type functionResponse struct {
 	Parts    []part            `json:"parts,omitempty"` // InlineData only
 }
 
-// A chunk is one event of the stream. Only what is used is named, so that nothing
-// else can be malformed.
+// A chunk is an event of the stream. It has only the fields that are used, so that
+// others cannot make it invalid.
 type chunk struct {
 	Candidates []struct {
 		Index         int                `json:"index"`
@@ -77,7 +77,7 @@ type chunk struct {
 	Error         json.RawMessage `json:"error"`
 }
 
-// essential is what a chunk says.
+// essential holds the fields of a chunk that carry the answer.
 type essential struct {
 	Candidates []struct {
 		Content struct {
@@ -93,15 +93,15 @@ type essential struct {
 }
 
 type usage struct {
-	Prompt     int `json:"promptTokenCount"` // with those of the cache
+	Prompt     int `json:"promptTokenCount"` // including cached tokens
 	Cached     int `json:"cachedContentTokenCount"`
-	Candidates int `json:"candidatesTokenCount"` // without thoughts
+	Candidates int `json:"candidatesTokenCount"` // excluding thoughts
 	Thoughts   int `json:"thoughtsTokenCount"`
 	ToolUse    int `json:"toolUsePromptTokenCount"`
 	Total      int `json:"totalTokenCount"`
 }
 
-// logprobs has a chosen token and the top candidates for each step.
+// logprobs holds the chosen token and the top candidates of each step.
 type logprobs struct {
 	Chosen []logprob `json:"chosenCandidates"`
 	Top    []struct {
@@ -134,7 +134,7 @@ func (l logprob) wire() topLogprob {
 	return out
 }
 
-// wire returns the probabilities as Responses shows them: lists, never null.
+// wire converts the probabilities to Responses, which has lists and never null.
 func (l *logprobs) wire() []json.RawMessage {
 	if l == nil {
 		return nil
@@ -147,7 +147,7 @@ func (l *logprobs) wire() []json.RawMessage {
 				token.TopLogprobs = append(token.TopLogprobs, other.wire())
 			}
 		}
-		raw, _ := json.Marshal(token) // numbers that came as JSON marshal
+		raw, _ := json.Marshal(token) // numbers decoded from JSON always marshal
 		out = append(out, raw)
 	}
 	return out

@@ -16,7 +16,7 @@ var chaos = []conversation{
 		for name, turn := range map[string]Turn{"before the first word": Say(Wait(nil)), "after it": Say(model.Text{Text: "a"}, Wait(nil))} {
 			p, double := h.Hurried(t, Always(turn))
 			_, err := Ask(t, p, ask("hi"))
-			if e := wantError(t, err, berth.CodeUpstream); !strings.Contains(e.Message, "silent") {
+			if e := wantError(t, err, berth.CodeUpstream); !strings.Contains(e.Message, "stopped responding") {
 				t.Errorf("%s: got %v", name, err)
 			}
 			wantLeft(t, double)

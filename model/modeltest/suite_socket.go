@@ -42,7 +42,7 @@ var sockets = []conversation{
 			s := listen(t, hanging(whole[:len(whole)*part/10], left))
 			for wait := 200 * time.Millisecond; s.asked.Load() == 0; wait *= 2 { // until it was patient enough to ask
 				_, err := Ask(t, h.At(t, s.at(double), wait), withTools("hi"))
-				if e := wantError(t, err, berth.CodeUpstream); !strings.Contains(e.Message, "silent") {
+				if e := wantError(t, err, berth.CodeUpstream); !strings.Contains(e.Message, "stopped responding") {
 					t.Errorf("after %d tenths: got %v", part, err)
 				}
 			}

@@ -18,11 +18,11 @@ import (
 	"github.com/berth-run/berth/model/upstream"
 )
 
-// maxEvent bounds one event, in bytes; the last holds the whole response.
+// maxEvent bounds one event, in bytes. The last event holds the whole response.
 const maxEvent = 64 << 20
 
-// An event is one of the stream. Only what is used is named, so that nothing else
-// can be malformed.
+// An event is an event of the stream. It has only the fields that are used, so that
+// others cannot make it invalid.
 type event struct {
 	Type         string            `json:"type"`
 	OutputIndex  int               `json:"output_index"`
@@ -44,17 +44,17 @@ type response struct {
 	Moderation  json.RawMessage `json:"moderation"`
 }
 
-// essential is what an event says, beside its item or delta.
+// essential holds the fields that an event must have, apart from its item or delta.
 type essential struct {
 	Type        string `json:"type"`
 	OutputIndex int    `json:"output_index"`
 }
 
-// An answer is what the model says in one turn, as it comes in.
+// An answer decodes one answer of the model.
 type answer struct {
 	log *slog.Logger
 
-	begun  bool // an event of the dialect has come
+	begun  bool // an event of the dialect has arrived
 	model  string
 	finish *model.Finish
 	open   map[int]*openItem // by output index
@@ -62,30 +62,26 @@ type answer struct {
 	ids    dialogue.NewIDs
 }
 
-// An openItem is an output item that has begun.
+// An openItem is an output item that has started but not ended.
 type openItem struct {
-	phase string
-	call  int  // of a function call
-	told  bool // something of it was
+	phase   string
+	call    int  // of a function call
+	emitted bool // a part of it has been emitted
 }
 
 func newAnswer(req *model.Request, log *slog.Logger) *answer {
 	return &answer{log: log, open: map[int]*openItem{}, ids: dialogue.NewIDs{Items: req.Items}}
 }
 
-// read yields what the answer says, and its Finish or an error.
-func (a *answer) read(in io.Reader) iter.Seq2[model.Delta, error] {
-	return upstream.Read(in, sse.NewReader(in, maxEvent).Data(), a, a.log)
+// Events implements upstream.Answer.
+func (a *answer) Events(in io.Reader) iter.Seq2[[]byte, error] {
+	return sse.NewReader(in, maxEvent).Data()
 }
 
-// Begun implements upstream.Answer.
-func (a *answer) Begun() bool { return a.begun }
-
-// Ended implements upstream.Answer.
-func (a *answer) Ended() bool { return a.finish != nil }
-
-// Done implements upstream.Answer: the last event says all.
-func (a *answer) Done() bool { return a.finish != nil }
+// Progress implements upstream.Answer.
+func (a *answer) Progress() upstream.Progress {
+	return upstream.Progress{Begun: a.begun, Ended: a.finish != nil, Done: a.finish != nil}
+}
 
 // Finish implements upstream.Answer.
 func (a *answer) Finish(out []model.Delta) ([]model.Delta, error) {
@@ -95,9 +91,9 @@ func (a *answer) Finish(out []model.Delta) ([]model.Delta, error) {
 	return append(out, *a.finish), nil
 }
 
-// Take appends what an event says.
+// Take implements upstream.Answer.
 func (a *answer) Take(data []byte, out []model.Delta) ([]model.Delta, error) {
-	if bytes.HasPrefix(data, []byte("[DONE]")) { // some servers' end mark, which comes after the last event
+	if bytes.HasPrefix(data, []byte("[DONE]")) { // end mark of some servers, after the last event
 		return out, nil
 	}
 	var ev event
@@ -114,7 +110,7 @@ func (a *answer) Take(data []byte, out []model.Delta) ([]model.Delta, error) {
 		if err := it.UnmarshalJSON(ev.Item); err != nil {
 			return out, fmt.Errorf("%s: %w", ev.Type, err)
 		}
-		return a.begin(ev.OutputIndex, it, out)
+		return a.start(ev.OutputIndex, it, out)
 	case "response.output_item.done":
 		if err := it.UnmarshalJSON(ev.Item); err != nil {
 			return out, fmt.Errorf("%s: %w", ev.Type, err)
@@ -131,7 +127,7 @@ func (a *answer) Take(data []byte, out []model.Delta) ([]model.Delta, error) {
 	case "error":
 		return out, &upstream.Refusal{Body: bytes.Clone(data)}
 	}
-	return a.more(&ev, out)
+	return a.extend(&ev, out)
 }
 
 func orNull(raw []byte) []byte {
@@ -141,8 +137,8 @@ func orNull(raw []byte) []byte {
 	return raw
 }
 
-// begin opens an item.
-func (a *answer) begin(index int, it berth.Item, out []model.Delta) ([]model.Delta, error) {
+// start opens an item.
+func (a *answer) start(index int, it berth.Item, out []model.Delta) ([]model.Delta, error) {
 	item := &openItem{}
 	a.open[index] = item
 	switch it.Type() {
@@ -157,24 +153,24 @@ func (a *answer) begin(index int, it berth.Item, out []model.Delta) ([]model.Del
 			return out, fmt.Errorf("a function call does not fit the dialect: %w", err)
 		}
 		if c.Name == "" {
-			return out, errors.New("the upstream called a function without naming it")
+			return out, errors.New("the upstream sent a function call without a name")
 		}
 		item.call = a.calls
 		a.calls++
-		item.told = c.Arguments != ""
+		item.emitted = c.Arguments != ""
 		return append(out, model.Call{Index: item.call, ID: a.ids.For(c.CallID), Name: c.Name, Arguments: c.Arguments}), nil
 	}
 	return out, nil
 }
 
-// saying are the events that say more of an item.
-var saying = map[string]bool{"response.output_text.delta": true, "response.refusal.delta": true, "response.reasoning_summary_text.delta": true,
+// isDelta holds the events that extend an item.
+var isDelta = map[string]bool{"response.output_text.delta": true, "response.refusal.delta": true, "response.reasoning_summary_text.delta": true,
 	"response.reasoning_text.delta": true, "response.function_call_arguments.delta": true}
 
-// more appends what is added to an open item.
-func (a *answer) more(ev *event, out []model.Delta) ([]model.Delta, error) {
+// extend appends the deltas of an event within an open item.
+func (a *answer) extend(ev *event, out []model.Delta) ([]model.Delta, error) {
 	item := a.open[ev.OutputIndex]
-	if item == nil && saying[ev.Type] {
+	if item == nil && isDelta[ev.Type] {
 		return out, fmt.Errorf("%s: there is no item at %d", ev.Type, ev.OutputIndex)
 	}
 	if item == nil {
@@ -186,7 +182,7 @@ func (a *answer) more(ev *event, out []model.Delta) ([]model.Delta, error) {
 		}
 		return out, nil
 	}
-	if !saying[ev.Type] {
+	if !isDelta[ev.Type] {
 		return out, nil
 	}
 	var delta string
@@ -196,7 +192,7 @@ func (a *answer) more(ev *event, out []model.Delta) ([]model.Delta, error) {
 	if delta == "" && len(ev.Logprobs) == 0 {
 		return out, nil
 	}
-	told := len(out)
+	emitted := len(out)
 	switch ev.Type {
 	case "response.output_text.delta":
 		if len(ev.Logprobs) == 0 {
@@ -212,23 +208,23 @@ func (a *answer) more(ev *event, out []model.Delta) ([]model.Delta, error) {
 	case "response.function_call_arguments.delta":
 		out = append(out, model.Call{Index: item.call, Arguments: delta})
 	}
-	item.told = item.told || len(out) > told
+	item.emitted = item.emitted || len(out) > emitted
 	return out, nil
 }
 
-// end closes an item: what its pieces do not say, it says itself.
+// end closes an item. It emits parts that arrived without deltas.
 func (a *answer) end(index int, it berth.Item, out []model.Delta) []model.Delta {
 	item := a.open[index]
 	delete(a.open, index)
 	switch it.Type() {
 	case berth.ItemFunctionCall:
 		var c berth.FunctionCall
-		if item != nil && !item.told && it.Decode(&c) == nil && c.Arguments != "" {
+		if item != nil && !item.emitted && it.Decode(&c) == nil && c.Arguments != "" {
 			out = append(out, model.Call{Index: item.call, Arguments: c.Arguments})
 		}
 		return out
 	case berth.ItemMessage:
-		if item != nil && !item.told {
+		if item != nil && !item.emitted {
 			out = whole(it, item.phase, out)
 		}
 		if plain(it) {
@@ -236,14 +232,14 @@ func (a *answer) end(index int, it berth.Item, out []model.Delta) []model.Delta 
 		}
 		return append(out, model.Item{Item: unnamed(it), Ends: true})
 	case berth.ItemReasoning:
-		return append(out, model.Item{Item: unnamed(it), Ends: item != nil && item.told})
+		return append(out, model.Item{Item: unnamed(it), Ends: item != nil && item.emitted})
 	case "":
 		return out
 	}
 	return append(out, model.Item{Item: it})
 }
 
-// whole appends the words of a message that came without a delta.
+// whole appends the text of a message that arrived without deltas.
 func whole(it berth.Item, phase string, out []model.Delta) []model.Delta {
 	var m berth.Message
 	if it.Decode(&m) != nil {
@@ -259,14 +255,14 @@ func whole(it berth.Item, phase string, out []model.Delta) []model.Delta {
 	return out
 }
 
-// plain reports whether a message has only fields that its pieces have told.
+// plain reports whether a message has only fields that its deltas carry.
 func plain(it berth.Item) bool {
 	var m struct {
 		fields  map[string]json.RawMessage
 		Content []map[string]json.RawMessage `json:"content"`
 	}
 	if it.Decode(&m) != nil || it.Decode(&m.fields) != nil {
-		return true // and not to be kept as it is
+		return true // not a message that could be stored unchanged
 	}
 	for k := range m.fields {
 		if !slices.Contains([]string{"id", "type", "status", "role", "phase", "content"}, k) {
@@ -283,7 +279,7 @@ func plain(it berth.Item) bool {
 	return true
 }
 
-// unnamed is an item without its id: in this house it has another.
+// unnamed returns an item without its id. Berth assigns another.
 func unnamed(it berth.Item) berth.Item {
 	var all map[string]json.RawMessage
 	if it.Decode(&all) != nil {
@@ -293,7 +289,7 @@ func unnamed(it berth.Item) berth.Item {
 	return berth.NewItem(all)
 }
 
-// over ends the answer.
+// over records the finish.
 func (a *answer) over(ev *event) error {
 	f := model.Finish{Reason: model.FinishStop, Model: a.model}
 	if r := ev.Response; r != nil {

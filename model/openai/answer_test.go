@@ -20,7 +20,7 @@ import (
 func told(t *testing.T, in io.Reader) (lines []string, err error) {
 	t.Helper()
 	a := newAnswer(&model.Request{Model: "m"}, slog.New(slog.DiscardHandler))
-	for d, e := range a.read(in) {
+	for d, e := range upstream.Read(in, a, a.log) {
 		if err != nil {
 			t.Fatal("something follows an error")
 		}
@@ -174,7 +174,7 @@ func FuzzAnswer(f *testing.F) {
 	f.Fuzz(func(t *testing.T, in string) {
 		a := newAnswer(&model.Request{Model: "m"}, slog.New(slog.DiscardHandler))
 		over, ids := false, map[string]bool{}
-		for d, err := range a.read(strings.NewReader(in)) {
+		for d, err := range upstream.Read(strings.NewReader(in), a, a.log) {
 			if over {
 				t.Fatalf("after the end: %#v, %v", d, err)
 			}

@@ -11,10 +11,10 @@ import (
 	"github.com/berth-run/berth/model/dialogue"
 )
 
-// input writes the items. They go as they are, with the fields and in the order
-// that they came in, but for what a server that has not seen them before refuses:
-// calls without outputs and outputs without calls, an id twice, and reasoning that
-// another vendor sealed or that leads to nothing.
+// input returns the items for the upstream. Items stay unchanged and in order, except
+// those that a server refuses if it has not seen them before: calls without outputs,
+// outputs without calls, repeated ids, reasoning that another vendor sealed, and
+// reasoning that nothing follows.
 func (p *Provider) input(items []berth.Item) ([]json.RawMessage, error) {
 	w := &writer{p: p, items: items, pairs: dialogue.Pair(items), ids: dialogue.IDs{Length: 64}, idOf: map[int]string{}}
 	for i, it := range items {
@@ -30,10 +30,10 @@ type writer struct {
 	items []berth.Item
 	pairs dialogue.Pairs
 	ids   dialogue.IDs
-	idOf  map[int]string // the id that a call at a place has got
+	idOf  map[int]string // call ids for the upstream, by index of the call
 	out   []json.RawMessage
 
-	missing []json.RawMessage // outputs of calls that have none, until the model's turn ends
+	missing []json.RawMessage // outputs for calls without one, added after the model's turn
 }
 
 func (w *writer) add(i int, it berth.Item) error {
@@ -50,14 +50,14 @@ func (w *writer) add(i int, it berth.Item) error {
 	case berth.ItemFunctionCallOutput:
 		place, paired := w.pairs.CallOf[i]
 		if !paired {
-			w.p.up.Log.Debug("an output without its call is told as the user's text", "call_id", it.CallID())
+			w.p.up.Log.Debug("turned output without call into user message", "call_id", it.CallID())
 			content, err := dialogue.Orphan(it)
 			if err != nil {
 				return err
 			}
 			return w.write(berth.NewItem(berth.Message{Type: berth.ItemMessage, Role: "user", Content: content}), nil)
 		}
-		if w.idOf[place] == "" { // it comes before its call
+		if w.idOf[place] == "" { // the output precedes its call
 			w.idOf[place] = w.ids.For(it.CallID())
 		}
 		return w.write(it, map[string]any{"call_id": w.idOf[place], "id": nil})
@@ -66,7 +66,7 @@ func (w *writer) add(i int, it berth.Item) error {
 	return nil
 }
 
-// write adds an item with fields changed; nil removes one.
+// write adds an item after applying changes to its fields; nil removes a field.
 func (w *writer) write(it berth.Item, change map[string]any) error {
 	var all map[string]json.RawMessage
 	if err := it.Decode(&all); err != nil {
@@ -96,8 +96,8 @@ func (w *writer) write(it berth.Item, change map[string]any) error {
 	return err
 }
 
-// message adds a message. OpenAI takes ids that look like its own and knows no
-// names of speakers.
+// message adds a message. OpenAI accepts only ids in its own form, and no participant
+// names.
 func (w *writer) message(it berth.Item) error {
 	change := map[string]any{}
 	if !strings.HasPrefix(it.ID(), berth.PrefixMessage) {
@@ -107,9 +107,9 @@ func (w *writer) message(it berth.Item) error {
 	if err := it.Decode(&m); err != nil {
 		return berth.Invalid("input", "Invalid message: %v.", err)
 	}
-	if said, changed := uncited(m.Content); changed {
-		change["content"] = said
-		m.Content = said
+	if content, changed := uncited(m.Content); changed {
+		change["content"] = content
+		m.Content = content
 	}
 	if m.Name != "" {
 		kind := "input_text"
@@ -122,8 +122,8 @@ func (w *writer) message(it berth.Item) error {
 	return w.write(it, change)
 }
 
-// uncited removes the citations of files in this house's containers: their ids
-// mean nothing to the upstream.
+// uncited removes citations of files in Berth's containers. Their ids mean nothing to
+// the upstream.
 func uncited(parts []berth.Content) (_ []berth.Content, changed bool) {
 	for i, part := range parts {
 		parts[i].Annotations = slices.DeleteFunc(part.Annotations, func(raw json.RawMessage) bool {
@@ -134,7 +134,7 @@ func uncited(parts []berth.Content) (_ []berth.Content, changed bool) {
 	return parts, changed
 }
 
-// reasoning adds reasoning that is this vendor's and leads to something.
+// reasoning adds reasoning that the upstream can read and that more output follows.
 func (w *writer) reasoning(i int, it berth.Item) error {
 	var r berth.Reasoning
 	if err := it.Decode(&r); err != nil {
@@ -149,7 +149,7 @@ func (w *writer) reasoning(i int, it berth.Item) error {
 	return nil
 }
 
-// leads reports whether something that the model said or did follows a place.
+// leads reports whether output of the model follows the item at index i.
 func (w *writer) leads(i int) bool {
 	for _, it := range w.items[i+1:] {
 		switch it.Type() {
@@ -163,7 +163,7 @@ func (w *writer) leads(i int) bool {
 	return false
 }
 
-// call adds a call, and an output if there is none.
+// call adds a call. If it has no output, it schedules one.
 func (w *writer) call(i int, it berth.Item) error {
 	var c berth.FunctionCall
 	if err := it.Decode(&c); err != nil {
@@ -182,7 +182,7 @@ func (w *writer) call(i int, it berth.Item) error {
 	if _, answered := w.pairs.OutputOf[i]; answered {
 		return nil
 	}
-	w.p.up.Log.Debug("a call without output is told as interrupted", "call_id", c.CallID)
+	w.p.up.Log.Debug("marked call without output as interrupted", "call_id", c.CallID)
 	output := berth.FunctionCallOutput{Type: berth.ItemFunctionCallOutput, CallID: w.idOf[i], Output: berth.StringDelta(dialogue.Interrupted)}
 	w.missing = append(w.missing, berth.NewItem(output).Raw())
 	return nil

@@ -1,39 +1,36 @@
-// Package openai asks models that speak Responses, OpenAI's own API, as Berth
-// itself does: what it does not know passes through both ways.
+// Package openai is the provider for servers that speak OpenAI's Responses API. Fields
+// and items unknown to Berth pass through in both directions.
 package openai
 
 import (
 	"context"
-	"fmt"
 	"iter"
-	"net/http"
 	"strings"
 
 	"github.com/openai/openai-go/v3"
-	"github.com/openai/openai-go/v3/option"
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/model"
 	"github.com/berth-run/berth/model/upstream"
 )
 
-// BaseURL is where OpenAI's own server is.
+// BaseURL is the address of OpenAI's own server.
 const BaseURL = "https://api.openai.com/v1"
 
-// Options describe an upstream. Those below the first say where servers differ;
-// their zero values suit OpenAI's.
+// Options configure an upstream. The zero values of the fields below the first suit
+// OpenAI.
 type Options struct {
 	upstream.Options // the default of BaseURL is OpenAI's
 
-	// Reasoning is which reasoning goes back to the model: "encrypted", the default,
-	// is what it needs and OpenAI takes; "all" is also that whose words alone are
-	// known, for servers of open models.
+	// Reasoning selects the reasoning items that are sent back to the model:
+	// "encrypted", the default, only those with encrypted content, which OpenAI takes;
+	// "all" also those with plain text only, for servers of open models.
 	Reasoning string
 }
 
 // A Provider is one upstream. It is safe for concurrent use.
 type Provider struct {
-	client openai.Client
+	client *openai.Client
 	opts   Options
 	up     *upstream.Upstream
 }
@@ -43,7 +40,7 @@ var (
 	_ model.Lister   = (*Provider)(nil)
 )
 
-// New returns a provider. Nothing is connected yet.
+// New returns a provider. It does not connect.
 func New(opts Options) (*Provider, error) {
 	if opts.BaseURL == "" {
 		opts.BaseURL = BaseURL
@@ -52,52 +49,33 @@ func New(opts Options) (*Provider, error) {
 	if err != nil {
 		return nil, err
 	}
-	if r := opts.Reasoning; r != "" && r != "encrypted" && r != "all" {
-		return nil, fmt.Errorf("%q must be \"encrypted\" or \"all\"", r)
+	if err := upstream.Check("reasoning", opts.Reasoning, "encrypted", "all"); err != nil {
+		return nil, err
 	}
-	options := []option.RequestOption{option.WithBaseURL(up.BaseURL), option.WithAPIKey(up.APIKey),
-		option.WithHTTPClient(up.HTTPClient), option.WithMaxRetries(0)}
-	for k, v := range up.Headers {
-		options = append(options, option.WithHeader(k, v))
-	}
-	// Not openai.NewClient: it takes keys and headers from the environment, which
-	// belong to another upstream.
-	return &Provider{client: openai.Client{Options: options}, opts: opts, up: up}, nil
+	return &Provider{client: up.OpenAI(), opts: opts, up: up}, nil
 }
 
 // Stream implements model.Provider.
 func (p *Provider) Stream(ctx context.Context, req *model.Request) iter.Seq2[model.Delta, error] {
 	body, err := p.request(req)
 	if err != nil {
-		return func(yield func(model.Delta, error) bool) { yield(nil, err) }
+		return upstream.Fail(err)
 	}
-	return p.up.Ask(ctx, upstream.Question{
-		Model: req.Model,
-		Send: func(ctx context.Context) (res *http.Response, err error) {
-			err = p.client.Post(ctx, "responses", body, &res)
-			return res, err
-		},
-		Read: func(w *upstream.Watch) iter.Seq2[model.Delta, error] {
-			return newAnswer(req, p.up.Log).read(w)
-		},
+	return p.up.Stream(ctx, upstream.Turn{
+		Model:   req.Model,
+		Send:    upstream.Post(p.client, "responses", body),
+		Answer:  func() upstream.Answer { return newAnswer(req, p.up.Log) },
 		Explain: explain,
 	})
 }
 
 // Models implements model.Lister.
 func (p *Provider) Models(ctx context.Context) ([]berth.Model, error) {
-	body, err := p.up.Get(ctx, func(ctx context.Context) (res *http.Response, err error) {
-		err = p.client.Get(ctx, "models", nil, &res)
-		return res, err
-	}, explain)
-	if err != nil {
-		return nil, err
-	}
-	return p.up.Models(body)
+	return p.up.Models(ctx, upstream.Get(p.client, "models"), explain)
 }
 
-// explain reads an error. A place in the input that was sent is none in what the
-// client sent.
+// explain decodes an error. It cuts indexes from Param, because the input sent to the
+// upstream differs from the client's.
 func explain(r *upstream.Refusal) upstream.Complaint {
 	c := upstream.Explain(r)
 	for _, field := range []string{"input", "tools"} {

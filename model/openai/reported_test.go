@@ -6,12 +6,13 @@ import (
 	"testing"
 
 	"github.com/berth-run/berth/model"
+	"github.com/berth-run/berth/model/upstream"
 )
 
 // TestReported: the tier and the moderation of a response come with the Finish.
 func TestReported(t *testing.T) {
 	in := "data: {\"type\":\"response.completed\",\"response\":{\"service_tier\":\"priority\",\"moderation\":{\"input\":{},\"output\":{}}}}\n\n"
-	for d, err := range newAnswer(&model.Request{}, slog.New(slog.DiscardHandler)).read(strings.NewReader(in)) {
+	for d, err := range upstream.Read(strings.NewReader(in), newAnswer(&model.Request{}, slog.New(slog.DiscardHandler)), slog.New(slog.DiscardHandler)) {
 		if f, ok := d.(model.Finish); err != nil || !ok || f.ServiceTier != "priority" || string(f.Moderation) != `{"input":{},"output":{}}` {
 			t.Errorf("got %+v, %v", d, err)
 		}

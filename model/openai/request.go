@@ -8,7 +8,7 @@ import (
 	"github.com/berth-run/berth/model/dialogue"
 )
 
-// A request is the body of POST /responses. What was not asked for is not sent.
+// A request is the body of POST /responses. It omits what the client did not set.
 type request struct {
 	Model                string            `json:"model"`
 	Input                []json.RawMessage `json:"input"`
@@ -23,7 +23,7 @@ type request struct {
 	Text                 *text             `json:"text,omitempty"`
 	Reasoning            *reasoning        `json:"reasoning,omitempty"`
 	Include              []string          `json:"include"`
-	Store                bool              `json:"store"` // false: Berth keeps the state
+	Store                bool              `json:"store"` // false: Berth stores the state
 	Stream               bool              `json:"stream"`
 	User                 string            `json:"user,omitempty"`
 	PromptCacheKey       string            `json:"prompt_cache_key,omitempty"`
@@ -36,7 +36,7 @@ type request struct {
 	Moderation         json.RawMessage           `json:"moderation,omitempty"`
 }
 
-// A tool is a function; the wire wants its schema and strict even when they are null.
+// A tool is a function. The wire requires parameters and strict even if they are null.
 type tool struct {
 	Type        string          `json:"type"` // function
 	Name        string          `json:"name"`
@@ -60,10 +60,10 @@ type reasoning struct {
 	Summary *string `json:"summary,omitempty"`
 }
 
-// minOutput is the least that OpenAI takes for max_output_tokens.
+// minOutput is the least max_output_tokens that OpenAI accepts.
 const minOutput = 16
 
-// request writes a turn in the words of Responses.
+// request converts a turn to a request of Responses.
 func (p *Provider) request(req *model.Request) (*request, error) {
 	if err := model.RefuseSampling(req.Sampling); err != nil {
 		return nil, err
@@ -85,7 +85,7 @@ func (p *Provider) request(req *model.Request) (*request, error) {
 		AccessPrograms:       req.Hints.AccessPrograms,
 		Moderation:           req.Hints.Moderation,
 	}
-	if req.MaxOutputTokens > 0 { // what is left of a bound may be less
+	if req.MaxOutputTokens > 0 { // the rest of a budget may be less than the minimum
 		out.MaxOutputTokens = max(req.MaxOutputTokens, minOutput)
 	}
 	if top := req.TopLogprobs; req.Logprobs || top != nil && *top > 0 {
@@ -95,7 +95,7 @@ func (p *Provider) request(req *model.Request) (*request, error) {
 	if req.Reasoning.Effort != nil || req.Reasoning.Summary != nil {
 		out.Reasoning = &reasoning{req.Reasoning.Effort, req.Reasoning.Summary}
 	}
-	if err := out.offer(req); err != nil {
+	if err := out.setTools(req); err != nil {
 		return nil, err
 	}
 	var err error
@@ -103,7 +103,7 @@ func (p *Provider) request(req *model.Request) (*request, error) {
 	return out, err
 }
 
-// newText leaves out the defaults, which not every server knows.
+// newText omits the defaults, which not every server knows.
 func newText(t berth.TextConfig) *text {
 	var format struct {
 		Type string `json:"type"`
@@ -121,8 +121,8 @@ func newText(t berth.TextConfig) *text {
 	return &out
 }
 
-// offer adds the tools and how to choose among them.
-func (r *request) offer(req *model.Request) error {
+// setTools adds the tools and the tool choice.
+func (r *request) setTools(req *model.Request) error {
 	if len(req.Tools) == 0 {
 		return nil
 	}

@@ -9,22 +9,22 @@ import (
 // parallel is the line that separates the commands of one shell block.
 const parallel = "---parallel---"
 
-// A block is one fenced block of a message that the demo model knows: sh or json.
+// A block is a fenced block of a supported language: sh or json.
 type block struct {
 	name  string // of the function
-	shell bool   // the body is commands, not arguments
+	shell bool   // the body has commands, not arguments
 	args  []string
 	body  string
 }
 
-// parse finds the blocks of a message. As in Markdown, a fence is a line of three
-// backticks or more, and ends at a line of as many; one that is not closed ends
-// with the message. Fences of other languages are text.
+// parse finds the blocks of a message. As in Markdown, a fence is a line of three or
+// more backticks and ends at a line of as many, or at the end of the message. Fences
+// of other languages are text.
 func parse(text string) []block {
 	var blocks []block
 	var open *block
 	var body strings.Builder
-	fence := 0 // backticks of the open fence, known or not
+	fence := 0 // backticks of the open fence of any language
 	end := func() {
 		if open != nil {
 			open.body = body.String()
@@ -39,7 +39,7 @@ func parse(text string) []block {
 		info = strings.TrimSpace(info)
 		switch {
 		case fence == 0 && ticks >= 3:
-			fence, open = ticks, begin(strings.Fields(info))
+			fence, open = ticks, newBlock(strings.Fields(info))
 		case fence > 0 && ticks >= fence && info == "":
 			end()
 		case fence > 0:
@@ -50,8 +50,8 @@ func parse(text string) []block {
 	return blocks
 }
 
-// begin returns the block that a fence opens, or nil for a language unknown here.
-func begin(info []string) *block {
+// newBlock returns the block that a fence opens, or nil for another language.
+func newBlock(info []string) *block {
 	switch {
 	case len(info) >= 1 && info[0] == "sh":
 		return &block{name: "shell", shell: true, args: info[1:]}
@@ -61,7 +61,7 @@ func begin(info []string) *block {
 	return nil
 }
 
-// call returns the function that a block calls, and its arguments.
+// call returns the block's function and arguments.
 func (b block) call() (name, arguments string) {
 	if !b.shell {
 		return b.name, strings.TrimSuffix(b.body, "\n")

@@ -1,5 +1,5 @@
-// Package scripted is a deterministic demo model for demos and tests. It is not a
-// language model: it understands nothing, and runs what it is told.
+// Package scripted is a deterministic provider for demos and tests. It is not a
+// language model: it runs the commands in the user's message.
 //
 // It takes the fenced blocks of the last user message in order, one turn each:
 //
@@ -9,22 +9,22 @@
 //	echo two
 //	```
 //
-// is a call of the function shell with two commands, and
+// calls the function shell with two commands, and
 //
 //	```json NAME
 //	{"any":"body"}
 //	```
 //
-// a call of the function NAME with that body, as it stands. After the last block
-// it answers with a text that quotes how each call ended and its last line. A
-// message without blocks is echoed. If a block needs a function that the request
-// does not offer, it says so.
+// calls the function NAME with that body unchanged. After the last block, it answers
+// with a text that quotes each call's outcome and last line of output. It echoes a
+// message without blocks. If the request does not offer a block's function, the answer
+// states so.
 //
-// Its tokens are words: what white space separates in the instructions, messages,
-// arguments and outputs.
+// Its tokens are words: it counts white-space-separated words in the instructions,
+// messages, arguments and outputs.
 //
-// It keeps no state: where it is follows from the outputs after that message, so
-// a run survives the restart of its server.
+// It is stateless. Its place in the script follows from the outputs after the message,
+// so a response survives a restart of the server.
 package scripted
 
 import (
@@ -40,17 +40,17 @@ import (
 	"github.com/berth-run/berth/model"
 )
 
-// Name is the model name under which the demo model is offered.
+// Name is the demo model's name.
 const Name = "scripted"
 
-// A delta has piece characters, more in a text that would otherwise come in more than
-// maxPieces.
+// A delta has piece characters, or more if a text would need more than maxPieces
+// deltas.
 const (
 	piece     = 12
 	maxPieces = 4000
 )
 
-// A Provider recites. The zero value is ready.
+// A Provider answers by script. The zero value is ready to use.
 type Provider struct{}
 
 var (
@@ -69,7 +69,7 @@ func (Provider) Stream(ctx context.Context, req *model.Request) iter.Seq2[model.
 			deltas, finish.Usage.OutputTokens = recite(s.blocks[n], n, req.Tools)
 		} else {
 			text := until(s.summary(), req.Sampling.Stop)
-			deltas, finish.Usage.OutputTokens = say(text), words(text)
+			deltas, finish.Usage.OutputTokens = textDeltas(text), words(text)
 		}
 		finish.Usage.TotalTokens = finish.Usage.InputTokens + finish.Usage.OutputTokens
 		for _, d := range append(deltas, finish) {
@@ -94,18 +94,18 @@ func (Provider) Models(context.Context) ([]berth.Model, error) {
 	return []berth.Model{{ID: Name, Object: "model", OwnedBy: "berth"}}, nil
 }
 
-// words is the demo model's measure of tokens.
+// words returns the number of words, which are the demo model's tokens.
 func words(s string) int { return len(strings.Fields(s)) }
 
-// A script is a user message and what has come of it.
+// A script is a user message and the outputs after it.
 type script struct {
 	text    string
 	blocks  []block
-	outputs []output // of the blocks recited so far
+	outputs []output // of the completed blocks
 	words   int      // in all items
 }
 
-// An output is what answered one block.
+// An output is the output of one block.
 type output struct{ call, text string }
 
 // read finds the last user message and the outputs that follow it.
@@ -119,10 +119,10 @@ func read(items []berth.Item) script {
 			if it.Decode(&m) != nil {
 				continue
 			}
-			said := text(m)
-			s.words += words(said)
+			content := text(m)
+			s.words += words(content)
 			if m.Role == "user" {
-				s.text, s.outputs = said, nil
+				s.text, s.outputs = content, nil
 			}
 		case berth.ItemFunctionCall:
 			var c berth.FunctionCall
@@ -151,7 +151,8 @@ func text(m berth.Message) string {
 	return b.String()
 }
 
-// outputText is a function call output as text: it is a string, or a list of contents.
+// outputText returns a function call output as text. It is a string or a list of
+// contents.
 func outputText(raw json.RawMessage) string {
 	var s string
 	if json.Unmarshal(raw, &s) == nil {
@@ -164,7 +165,7 @@ func outputText(raw json.RawMessage) string {
 	return string(raw)
 }
 
-// recite calls what a block asks for. It says so if nobody offered that function.
+// recite calls a block's function, or answers that the request does not offer it.
 func recite(b block, n int, tools []berth.FunctionTool) ([]model.Delta, int) {
 	name, arguments := b.call()
 	offered := false
@@ -173,7 +174,7 @@ func recite(b block, n int, tools []berth.FunctionTool) ([]model.Delta, int) {
 	}
 	if !offered {
 		s := fmt.Sprintf("Block %d needs the tool %q, which this request does not offer.", n+1, name)
-		return say(s), words(s)
+		return textDeltas(s), words(s)
 	}
 	deltas := []model.Delta{model.Call{ID: berth.NewID(berth.PrefixCall), Name: name}}
 	for _, p := range pieces(arguments) {
@@ -182,7 +183,7 @@ func recite(b block, n int, tools []berth.FunctionTool) ([]model.Delta, int) {
 	return deltas, words(arguments)
 }
 
-// until is what comes before the first of the stops.
+// until returns the text before the first stop sequence.
 func until(s string, stops []string) string {
 	for _, stop := range stops {
 		s, _, _ = strings.Cut(s, stop)
@@ -190,7 +191,7 @@ func until(s string, stops []string) string {
 	return s
 }
 
-func say(s string) []model.Delta {
+func textDeltas(s string) []model.Delta {
 	var deltas []model.Delta
 	for _, p := range pieces(s) {
 		deltas = append(deltas, model.Text{Text: p})
@@ -215,7 +216,7 @@ func pieces(s string) []string {
 	return out
 }
 
-// summary is the answer after the last block: the echo of a message without any.
+// summary is the answer after the last block. It echoes a message without blocks.
 func (s script) summary() string {
 	if len(s.blocks) == 0 {
 		return s.text
@@ -227,8 +228,8 @@ func (s script) summary() string {
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-// summary quotes the exit code and last line of each command of a shell call, or
-// the last line of any other output.
+// summary quotes the exit code and last line of each command of a shell call, or the
+// last line of any other output.
 func (o output) summary() string {
 	var shell struct{ Output []berth.ShellContent }
 	if json.Unmarshal([]byte(o.text), &shell) != nil || len(shell.Output) == 0 {

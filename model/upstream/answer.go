@@ -11,46 +11,51 @@ import (
 	"github.com/berth-run/berth/model"
 )
 
-// An Answer makes deltas of one answer, in one vendor's dialect.
+// An Answer decodes one answer of a vendor into deltas.
 type Answer interface {
-	// Take appends what an event says. After an error nothing more is read.
+	// Events yields the data of the events in the body of the response.
+	Events(in io.Reader) iter.Seq2[[]byte, error]
+	// Take decodes one event and appends its deltas. After an error nothing more is
+	// read.
 	Take(data []byte, out []model.Delta) ([]model.Delta, error)
-	// Finish appends what is left to be said after the last event, a model.Finish at
-	// the end, or says what is wrong with an answer that ends there.
+	// Finish appends what remains after the last event, with a model.Finish at the
+	// end. It returns an error if the answer must not end there.
 	Finish(out []model.Delta) ([]model.Delta, error)
-	// Begun reports whether an event of the dialect has come.
-	Begun() bool
-	// Ended reports whether the upstream has said why it ended: whatever breaks
-	// afterwards is not missed.
-	Ended() bool
-	// Done reports whether nothing follows that is worth waiting for.
-	Done() bool
+	// Progress reports how far the answer has come.
+	Progress() Progress
 }
 
-// Decode reads an event into v. Fields of another type than documented are tolerated,
-// because servers differ, but not those of essential, which are what the answer says:
-// a new value of the same form that has only these.
+// A Progress is how far an answer has come.
+type Progress struct {
+	Begun bool // an event of the dialect has arrived
+	Ended bool // the finish reason has arrived; a connection that breaks now loses nothing
+	Done  bool // nothing worth waiting for follows
+}
+
+// Decode decodes an event into v. Servers differ, so it tolerates fields of another
+// type than documented, except those of essential, which carry the answer. essential
+// is a new value of the same form as v with only these fields.
 func Decode(data []byte, v, essential any, log *slog.Logger) error {
 	err := json.Unmarshal(data, v)
 	if err == nil {
 		return nil
 	}
 	if _, ok := errors.AsType[*json.UnmarshalTypeError](err); !ok {
-		return fmt.Errorf("an event is malformed: %w", err)
+		return fmt.Errorf("decode event: %w", err)
 	}
 	if err := json.Unmarshal(data, essential); err != nil {
-		return fmt.Errorf("an event does not fit the dialect: %w", err)
+		return fmt.Errorf("decode event: not the vendor's dialect: %w", err)
 	}
-	log.Debug("a field of an event has another type than documented", "err", err)
+	log.Debug("ignored event field of undocumented type", "err", err)
 	return nil
 }
 
-// Read yields what an answer says, and its Finish or an error. The events are those
-// of in; if that is a Watch, it is told of the answer's beginning and end.
-func Read(in io.Reader, events iter.Seq2[[]byte, error], a Answer, log *slog.Logger) iter.Seq2[model.Delta, error] {
+// Read decodes the body of a response. It yields the deltas and the Finish, or an
+// error. It reports the answer's progress to in if that is a Watch.
+func Read(in io.Reader, a Answer, log *slog.Logger) iter.Seq2[model.Delta, error] {
 	watch, _ := in.(*Watch)
 	return func(yield func(model.Delta, error) bool) {
-		tell := func(deltas []model.Delta) bool {
+		emit := func(deltas []model.Delta) bool {
 			for _, d := range deltas {
 				if !yield(d, nil) {
 					return false
@@ -59,29 +64,30 @@ func Read(in io.Reader, events iter.Seq2[[]byte, error], a Answer, log *slog.Log
 			return true
 		}
 		var deltas []model.Delta
-		for data, err := range events {
+		for data, err := range a.Events(in) {
 			if err == nil {
 				deltas, err = a.Take(data, deltas[:0])
-				watch.begin(a.Begun())
 			}
-			if err != nil && !a.Ended() {
+			at := a.Progress()
+			if err != nil && !at.Ended {
+				watch.progress(at, false)
 				yield(nil, err)
 				return
 			}
 			if err != nil {
-				log.Debug("the upstream broke off after the end of its answer", "err", err)
+				log.Debug("upstream connection failed after the end of the answer", "err", err)
 				break
 			}
-			watch.heard(len(deltas) > 0, a.Ended())
-			if !tell(deltas) {
+			watch.progress(at, len(deltas) > 0)
+			if !emit(deltas) {
 				return
 			}
-			if a.Done() {
+			if at.Done {
 				break
 			}
 		}
 		deltas, err := a.Finish(deltas[:0])
-		if tell(deltas) && err != nil {
+		if emit(deltas) && err != nil {
 			yield(nil, err)
 		}
 	}

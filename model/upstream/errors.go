@@ -20,28 +20,28 @@ import (
 
 const (
 	maxRefusal  = 64 << 10  // bytes of an error that are read
-	maxMessage  = 2000      // bytes of it that are shown
-	maxWaitTime = time.Hour // that an upstream can ask for
+	maxMessage  = 2000      // bytes of its message that are shown
+	maxWaitTime = time.Hour // the longest wait that an upstream can request
 )
 
-// A Refusal is an answer that is an error: an HTTP status, or an error within the
-// stream, whose Status is 0 then.
+// A Refusal is an error that the upstream sent: an HTTP status, or an error within the
+// stream, whose Status is 0.
 type Refusal struct {
 	Status int
 	Header http.Header
 	Body   []byte
 }
 
-// Error leaves the body out; it may hold anything.
+// Error omits the body, which may hold anything.
 func (r *Refusal) Error() string { return fmt.Sprintf("the upstream answered %d", r.Status) }
 
 func refuse(res *http.Response) *Refusal {
-	body, _ := io.ReadAll(io.LimitReader(res.Body, maxRefusal)) // what there is of it says enough
+	body, _ := io.ReadAll(io.LimitReader(res.Body, maxRefusal)) // a part of the body is enough
 	return &Refusal{Status: res.StatusCode, Header: res.Header, Body: body}
 }
 
-// refusing turns errors into refusals before a vendor's SDK sees them: it would
-// read them without bound, and only in the form that its vendor gives them.
+// refusing turns error statuses into refusals before a vendor's SDK reads them. The
+// SDK would read bodies of any size, and only in its vendor's form.
 type refusing struct{ next http.RoundTripper }
 
 func (t refusing) RoundTrip(req *http.Request) (*http.Response, error) {
@@ -53,17 +53,17 @@ func (t refusing) RoundTrip(req *http.Request) (*http.Response, error) {
 	return nil, refuse(res)
 }
 
-// A Complaint is what a refusal says.
+// A Complaint is a refusal, decoded.
 type Complaint struct {
-	Status  int // overrides the refusal's, if not 0
+	Status  int // overrides the refusal's unless 0
 	Message string
-	Code    string // the vendor's word for it, which the client is shown
+	Code    string // the vendor's error code, which the client sees
 	Param   string // the request's field at fault, by its name in Responses
 
-	RetryAfter time.Duration // if the vendor says it in the body
+	RetryAfter time.Duration // if the body has it
 }
 
-// A mismatch is the error of an answer that is not in the vendor's dialect at all.
+// A mismatch is the error of an answer that is not in the vendor's dialect.
 type mismatch struct {
 	status int
 	what   string
@@ -73,13 +73,13 @@ type mismatch struct {
 func (m *mismatch) Error() string { return m.what + ": " + m.err.Error() }
 func (m *mismatch) Unwrap() error { return m.err }
 
-// failure turns what went wrong into what the caller may know.
+// failure turns an error into one that the caller may see.
 func (u *Upstream) failure(ctx, watched context.Context, name string, err error, explain func(*Refusal) Complaint) error {
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case errors.Is(context.Cause(watched), errSilent):
-		return &berth.Error{Code: berth.CodeUpstream, Message: u.who() + " fell silent.", Err: errSilent}
+		return &berth.Error{Code: berth.CodeUpstream, Message: u.who() + " stopped responding.", Err: errSilent}
 	}
 	if _, ok := errors.AsType[*berth.Error](err); ok {
 		return err
@@ -95,39 +95,39 @@ func (u *Upstream) failure(ctx, watched context.Context, name string, err error,
 		return &berth.Error{Code: berth.CodeUpstream, Message: u.who() + " could not be reached.", Err: why}
 	}
 	if errors.Is(err, errEmpty) {
-		return &berth.Error{Code: berth.CodeUpstream, Message: u.who() + " gave an empty answer.", Err: err}
+		return &berth.Error{Code: berth.CodeUpstream, Message: u.who() + " sent an empty answer.", Err: err}
 	}
 	if m, ok := errors.AsType[*mismatch](err); ok {
 		return &berth.Error{Code: berth.CodeUpstream, Err: errors.New(u.Show(m.err.Error())),
-			Message: u.Show(fmt.Sprintf("%s answered %d %s; is its base_url right?", u.who(), m.status, m.what))}
+			Message: u.Show(fmt.Sprintf("%s answered %d %s. Check its base_url.", u.who(), m.status, m.what))}
 	}
-	return &berth.Error{Code: berth.CodeUpstream, Message: u.who() + " broke off its answer.", Err: errors.New(u.Show(err.Error()))}
+	return &berth.Error{Code: berth.CodeUpstream, Message: u.who() + " ended its answer early.", Err: errors.New(u.Show(err.Error()))}
 }
 
-// Refused says what a refusal means. What the client can mend is told in the
-// upstream's words; of what the operator must mend, the client learns no more than
-// that, and the words go to the log.
+// Refused returns the error for a refusal. If the client can fix it, the message is
+// the upstream's. If only the operator can, the client learns just that, and the
+// upstream's message goes to the log.
 func (u *Upstream) Refused(r *Refusal, explain func(*Refusal) Complaint, name string) error {
 	c := explain(r)
 	c.Message = u.Show(c.Message)
 	status := cmp.Or(c.Status, r.Status)
-	if status == 0 { // some put it into the error
+	if status == 0 { // some upstreams put it into the code
 		status, _ = strconv.Atoi(c.Code)
 	}
 	if status == 0 {
 		status = statusOf[c.Code]
 	}
-	said := errors.New(cmp.Or(c.Message, r.Error()))
-	out := &berth.Error{Code: berth.CodeUpstream, Message: u.who() + " failed.", Err: said}
+	cause := errors.New(cmp.Or(c.Message, r.Error()))
+	out := &berth.Error{Code: berth.CodeUpstream, Message: u.who() + " failed.", Err: cause}
 	switch {
 	case c.Code == "insufficient_quota":
-		out = u.unavailable("has no quota left", fmt.Errorf("%w: %w", model.ErrKey, said))
+		out = u.unavailable("has no quota left", fmt.Errorf("%w: %w", model.ErrKey, cause))
 	case status == http.StatusNotFound && names(c, name):
-		return &berth.Error{Code: berth.CodeNotFound, Wire: "model_not_found", Param: "model", Err: said,
+		return &berth.Error{Code: berth.CodeNotFound, Wire: "model_not_found", Param: "model", Err: cause,
 			Message: fmt.Sprintf("The model `%s` does not exist or you do not have access to it.%s", name, u.lacks())}
 	case status == http.StatusTooManyRequests:
-		out = &berth.Error{Code: berth.CodeRateLimited, Message: cmp.Or(c.Message, u.who()+" asks to try later.")}
-	case status/100 == 4 && model.SaysTooLong(c.Code, c.Message):
+		out = &berth.Error{Code: berth.CodeRateLimited, Message: cmp.Or(c.Message, u.who()+" is rate limited. Try again later.")}
+	case status/100 == 4 && model.MatchesTooLong(c.Code, c.Message):
 		out = model.TooLong(c.Message)
 	case status == http.StatusBadRequest, status == http.StatusRequestEntityTooLarge, status == http.StatusUnprocessableEntity:
 		out = &berth.Error{Code: berth.CodeInvalid, Wire: wireCode(c.Code), Param: c.Param,
@@ -135,11 +135,11 @@ func (u *Upstream) Refused(r *Refusal, explain func(*Refusal) Complaint, name st
 	case status == http.StatusRequestTimeout, status == http.StatusConflict, status == http.StatusTooEarly, status >= 500:
 		out.Message = fmt.Sprintf("%s failed (%d).", u.who(), status)
 	case status == http.StatusUnauthorized, status == http.StatusForbidden:
-		out = u.unavailable(fmt.Sprintf("refused the key that this server has for it (%d)", status), fmt.Errorf("%w: %w", model.ErrKey, said))
+		out = u.unavailable(fmt.Sprintf("refused the key that this server has for it (%d)", status), fmt.Errorf("%w: %w", model.ErrKey, cause))
 	case status == http.StatusPaymentRequired:
-		out = u.unavailable(fmt.Sprintf("asks for payment (%d)", status), fmt.Errorf("%w: %w", model.ErrKey, said))
+		out = u.unavailable(fmt.Sprintf("requires payment (%d)", status), fmt.Errorf("%w: %w", model.ErrKey, cause))
 	case status != 0:
-		out = u.unavailable(fmt.Sprintf("refused Berth's request (%d)", status), said)
+		out = u.unavailable(fmt.Sprintf("refused Berth's request (%d)", status), cause)
 	}
 	if after, ok := retryAfter(r.Header); ok {
 		return model.WithRetryAfter(out, after)
@@ -150,12 +150,12 @@ func (u *Upstream) Refused(r *Refusal, explain func(*Refusal) Complaint, name st
 	return out
 }
 
-// unavailable is an error that only the operator can mend; trying again does not help.
+// unavailable returns an error that only the operator can fix; retrying does not help.
 func (u *Upstream) unavailable(what string, err error) *berth.Error {
 	return &berth.Error{Code: berth.CodeUnavailable, Wire: "upstream_refused", Message: u.who() + " " + what + ".", Err: err}
 }
 
-// who is the upstream as the subject of a message for the client.
+// who returns the upstream as the subject of a message for the client.
 func (u *Upstream) who() string {
 	if u.Name == "" {
 		return "The model's server"
@@ -163,7 +163,7 @@ func (u *Upstream) who() string {
 	return "The upstream '" + u.Name + "'"
 }
 
-// lacks is the sentence that says which upstream lacks a model, or "".
+// lacks returns the sentence that names the upstream without a model, or "".
 func (u *Upstream) lacks() string {
 	if u.Name == "" {
 		return ""
@@ -171,20 +171,20 @@ func (u *Upstream) lacks() string {
 	return " " + u.who() + " does not have it."
 }
 
-// statusOf are the statuses of errors within a stream that have a name only.
+// statusOf maps the codes of errors within a stream to a status.
 var statusOf = map[string]int{
 	"rate_limit_exceeded":     http.StatusTooManyRequests,
 	"context_length_exceeded": http.StatusBadRequest,
 	"invalid_request_error":   http.StatusBadRequest,
 }
 
-// names reports whether a complaint about something not found is about the model,
-// not about a path that does not exist.
+// names reports whether a "not found" complaint concerns the model, not a path that
+// does not exist.
 func names(c Complaint, model string) bool {
 	return c.Code == "model_not_found" || c.Code == "DeploymentNotFound" || model != "" && strings.Contains(c.Message, model)
 }
 
-// wireCode keeps a code that is a name; some upstreams repeat the status there.
+// wireCode returns a code that is a name. Some upstreams repeat the status as code.
 func wireCode(code string) string {
 	if _, err := strconv.Atoi(code); err == nil {
 		return ""
@@ -192,9 +192,9 @@ func wireCode(code string) string {
 	return code
 }
 
-// Explain finds the complaint in the forms that OpenAI and its imitators have for
-// it: {"error":{"message","code","param"}}, {"error":"…"}, {"message","code"}, and
-// {"detail":…}. What is no JSON has no message. Param is the upstream's.
+// Explain decodes a refusal in the forms of OpenAI and compatible servers:
+// {"error":{"message","code","param"}}, {"error":"…"}, {"message","code"}, and
+// {"detail":…}. A body that is not JSON has no message. Param is the upstream's.
 func Explain(r *Refusal) Complaint {
 	type details struct {
 		Message string          `json:"message"`
@@ -224,8 +224,7 @@ func Explain(r *Refusal) Complaint {
 	return c
 }
 
-// redactor replaces what must not be shown: the key, the headers' values, and a
-// password in an address.
+// redactor replaces secrets: the key, the headers' values, and passwords in addresses.
 func redactor(opts *Options, base *url.URL) *strings.Replacer {
 	var pairs []string
 	hide := func(secret string) {
@@ -251,7 +250,7 @@ func redactor(opts *Options, base *url.URL) *strings.Replacer {
 	return strings.NewReplacer(pairs...)
 }
 
-// Show returns a message without secrets, and not longer than somebody will read.
+// Show returns a message without secrets, cut to a readable length.
 func (u *Upstream) Show(message string) string {
 	message = u.secrets.Replace(message)
 	if len(message) > maxMessage {
@@ -260,14 +259,14 @@ func (u *Upstream) Show(message string) string {
 	return strings.ToValidUTF8(message, "")
 }
 
-// retryAfter reads how long the upstream asks to wait, in seconds or until a date.
+// retryAfter returns the wait that the upstream requested, in seconds or until a date.
 func retryAfter(header http.Header) (time.Duration, bool) {
 	value := header.Get("Retry-After")
 	if ms, err := strconv.ParseFloat(header.Get("Retry-After-Ms"), 64); err == nil {
 		value = strconv.FormatFloat(ms/1000, 'f', -1, 64)
 	}
 	if seconds, err := strconv.ParseFloat(value, 64); err == nil {
-		if !(seconds >= 0) { // not a number, too
+		if !(seconds >= 0) { // negative or NaN
 			return 0, false
 		}
 		return time.Duration(min(seconds, maxWaitTime.Seconds()) * float64(time.Second)), true

@@ -60,13 +60,13 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestNamesTheUpstream: the client learns which upstream lacks the model or refuses the
-// key, and nothing of what that upstream said about the key.
+// TestNamesTheUpstream: the client's error names the upstream that lacks the model or
+// refuses the key, without the upstream's message about the key.
 func TestNamesTheUpstream(t *testing.T) {
 	u := &Upstream{Options: Options{Name: "local"}, secrets: strings.NewReplacer()}
 	for status, want := range map[int]string{
 		401: "The upstream 'local' refused the key that this server has for it (401).",
-		402: "The upstream 'local' asks for payment (402).",
+		402: "The upstream 'local' requires payment (402).",
 		404: "The model `m-1` does not exist or you do not have access to it. The upstream 'local' does not have it.",
 		500: "The upstream 'local' failed (500).",
 	} {
@@ -80,7 +80,7 @@ func TestNamesTheUpstream(t *testing.T) {
 func TestLongMessagesAreCut(t *testing.T) {
 	u := &Upstream{secrets: strings.NewReplacer()}
 	if got := u.Show(strings.Repeat("é", maxMessage)); len(got) > maxMessage || strings.Trim(got, "é") != "" {
-		t.Errorf("got %d bytes, of which %q is broken", len(got), strings.Trim(got, "é"))
+		t.Errorf("got %d bytes, %q is invalid", len(got), strings.Trim(got, "é"))
 	}
 }
 
@@ -115,6 +115,6 @@ func TestRetryAfter(t *testing.T) {
 	}
 	err = u.Refused(&Refusal{Status: 429}, func(*Refusal) Complaint { return Complaint{RetryAfter: 9 * time.Second} }, "")
 	if d, ok := model.RetryAfter(err); !ok || d != 9*time.Second {
-		t.Errorf("said in the body: got %v, %v", d, ok)
+		t.Errorf("delay in the body: got %v, %v", d, ok)
 	}
 }

@@ -2,6 +2,7 @@ package upstream
 
 import (
 	"context"
+	"io"
 	"iter"
 	"net/http"
 	"net/http/httptest"
@@ -11,12 +12,12 @@ import (
 	"github.com/berth-run/berth/model"
 )
 
-// A key in a vendor's own header does not follow a redirection to another host.
+// A key in a vendor's own header is not sent to another host after a redirect.
 func TestKeysStay(t *testing.T) {
-	stranger := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		t.Errorf("asked with %v", r.Header)
+	other := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		t.Errorf("got a request with %v", r.Header)
 	}))
-	defer stranger.Close()
+	defer other.Close()
 	vendor := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case "/moved":
@@ -24,7 +25,7 @@ func TestKeysStay(t *testing.T) {
 		case "/here":
 			_, _ = w.Write([]byte("ok"))
 		default:
-			http.Redirect(w, r, stranger.URL, http.StatusTemporaryRedirect)
+			http.Redirect(w, r, other.URL, http.StatusTemporaryRedirect)
 		}
 	}))
 	defer vendor.Close()
@@ -71,12 +72,29 @@ func TestKeysStayEncrypted(t *testing.T) {
 	}
 	res.Body.Close()
 	if res.StatusCode != http.StatusTemporaryRedirect || res.Request.URL.Scheme != "https" {
-		t.Errorf("got %s from %s, want the redirection itself", res.Status, res.Request.URL)
+		t.Errorf("got %s from %s, want the redirect itself", res.Status, res.Request.URL)
 	}
 }
 
-// An answer that its reader gives up is closed.
-func TestAskCloses(t *testing.T) {
+// A textAnswer is an answer of one text.
+type textAnswer struct{}
+
+func (textAnswer) Events(io.Reader) iter.Seq2[[]byte, error] {
+	return func(yield func([]byte, error) bool) { yield([]byte("a"), nil) }
+}
+
+func (textAnswer) Take(data []byte, out []model.Delta) ([]model.Delta, error) {
+	return append(out, model.Text{Text: string(data)}), nil
+}
+
+func (textAnswer) Finish(out []model.Delta) ([]model.Delta, error) {
+	return append(out, model.Finish{}), nil
+}
+
+func (textAnswer) Progress() Progress { return Progress{} }
+
+// Stream closes the connection when its consumer stops iterating.
+func TestStreamCloses(t *testing.T) {
 	gone := make(chan struct{})
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusOK)
@@ -89,7 +107,7 @@ func TestAskCloses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	q := Question{
+	turn := Turn{
 		Send: func(ctx context.Context) (*http.Response, error) {
 			req, err := http.NewRequestWithContext(ctx, http.MethodGet, server.URL, nil)
 			if err != nil {
@@ -97,11 +115,9 @@ func TestAskCloses(t *testing.T) {
 			}
 			return u.HTTPClient.Do(req)
 		},
-		Read: func(*Watch) iter.Seq2[model.Delta, error] {
-			return func(yield func(model.Delta, error) bool) { yield(model.Text{Text: "a"}, nil) }
-		},
+		Answer: func() Answer { return textAnswer{} },
 	}
-	for range u.Ask(t.Context(), q) {
+	for range u.Stream(t.Context(), turn) {
 		break
 	}
 	<-gone

@@ -9,55 +9,51 @@ import (
 	"time"
 )
 
-// errSilent is why a request is given up whose upstream says nothing any more.
-var errSilent = errors.New("the upstream fell silent")
+// errSilent cancels a request whose upstream stopped responding.
+var errSilent = errors.New("the upstream stopped responding")
 
-// afterEnd is how long the usage and the end mark may take after the last word.
+// afterEnd bounds the wait for usage and end mark after the finish reason.
 const afterEnd = 10 * time.Second
 
-// A Watch is the body of an answer, which is given up when the upstream shows no
-// sign of life for too long. It counts only time spent waiting for bytes: a slow
-// reader of the answer is not the upstream's fault.
+// A Watch reads the body of an answer and cancels the request when the upstream sends
+// nothing for too long. It counts only time spent waiting for bytes: a slow consumer
+// of the answer is not the upstream's fault.
 type Watch struct {
 	limit   time.Duration
-	silence time.Duration // the limit after the first word
+	silence time.Duration // the limit after the first output
 	timer   *time.Timer
 	cancel  context.CancelCauseFunc
 	in      io.Reader
-	begun   bool // an event of the dialect has come
-	any     bool // bytes have come
+	begun   bool // an event of the dialect has arrived
+	any     bool // bytes have arrived
 	broken  bool // the body ended with an error
 }
 
-// newWatch returns a context for the request, which ends with errSilent unless
-// the answer begins within first.
+// newWatch returns a context for the request. It ends with errSilent unless the answer
+// starts within first.
 func newWatch(ctx context.Context, first, silence time.Duration) (context.Context, *Watch) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	return ctx, &Watch{limit: first, silence: silence, cancel: cancel, timer: time.AfterFunc(first, func() { cancel(errSilent) })}
 }
 
-// watch takes the body of the answer, to be read through the watch.
+// watch sets the body of the answer. It is read through the watch.
 func (w *Watch) watch(in io.Reader) {
 	w.timer.Stop()
 	w.in = in
 }
 
-// heard shortens the limit when the first word or call has come, and again when
-// the upstream has said why it ended.
-func (w *Watch) heard(words, ended bool) {
-	switch {
-	case w == nil:
-	case ended:
-		w.limit = min(w.silence, afterEnd)
-	case words:
-		w.limit = w.silence
+// progress shortens the limit after the first output, and again after the finish
+// reason.
+func (w *Watch) progress(at Progress, output bool) {
+	if w == nil {
+		return
 	}
-}
-
-// begin records whether an event of the dialect has come.
-func (w *Watch) begin(begun bool) {
-	if w != nil {
-		w.begun = begun
+	w.begun = at.Begun
+	switch {
+	case at.Ended:
+		w.limit = min(w.silence, afterEnd)
+	case output:
+		w.limit = w.silence
 	}
 }
 
@@ -70,7 +66,8 @@ func (w *Watch) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// mismatch returns what res is if it is not an answer in the vendor's dialect, or "".
+// mismatch describes an answer that is not in the vendor's dialect. It returns "" if
+// the answer is in the dialect, or if that is unknown because the body broke.
 func (w *Watch) mismatch(res *http.Response) string {
 	kind, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type"))
 	switch {
@@ -85,6 +82,14 @@ func (w *Watch) mismatch(res *http.Response) string {
 }
 
 const eventStream = "text/event-stream"
+
+// explain returns err, as a mismatch if the answer is not in the vendor's dialect.
+func (w *Watch) explain(res *http.Response, err error) error {
+	if what := w.mismatch(res); what != "" {
+		return &mismatch{status: res.StatusCode, what: what, err: err}
+	}
+	return err
+}
 
 // stop ends the request's context.
 func (w *Watch) stop() {

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// A watch's time passes only while bytes are awaited, and begins again with each.
+// The limit counts only time spent waiting for bytes, and restarts with each read.
 func TestWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, w := newWatch(t.Context(), time.Minute, time.Second)
@@ -26,11 +26,11 @@ func TestWatch(t *testing.T) {
 		var b [1]byte
 		for range 3 {
 			if _, err := w.Read(b[:]); err != nil {
-				t.Fatalf("an upstream that lives: %v", err)
+				t.Fatalf("read before the limit: %v", err)
 			}
-			time.Sleep(time.Hour) // the reader's own time
+			time.Sleep(time.Hour) // the consumer's own time
 		}
-		w.heard(true, false)
+		w.progress(Progress{}, true)
 		start := time.Now()
 		_, err := w.Read(b[:])
 		if !errors.Is(err, errSilent) || time.Since(start) != time.Second {
